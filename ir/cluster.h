@@ -1,0 +1,79 @@
+/* The machines and the training settings as plain data; filled by the front end, read by every pass. */
+#ifndef PDCC_IR_CLUSTER_H
+#define PDCC_IR_CLUSTER_H
+
+#include "ir.h"
+
+typedef struct Device {
+	const char *name;           /* "host[2]" */
+	int         host;           /* index into Cluster.host */
+	int         index;          /* device index on its host */
+	bool        cuda;           /* else a CPU process */
+	int         cores;          /* threads a CPU device may use; 0: not said */
+	int64_t     memory;         /* bytes available to pdcc (reserve taken off); 0: not said */
+	double      flops;          /* f32 FLOP/s; 0: default of the cost model */
+	double      mem_bandwidth;  /* bytes/s; 0: default */
+} Device;
+
+typedef struct Host { const char *name, *address, *rack; int cores; int64_t memory; bool worker, server; } Host;
+
+typedef enum LinkScope { LINK_WITHIN, LINK_BETWEEN, LINK_DEFAULT } LinkScope;
+typedef struct Link {
+	LinkScope   scope;
+	int         host_a, host_b;     /* LINK_BETWEEN */
+	const char *kind;
+	double      bandwidth;          /* bytes/s */
+	double      latency;            /* seconds */
+} Link;
+
+typedef struct Cluster {
+	const char *file, *name;
+	bool     local;                 /* every device is on this machine */
+	Device  *device; int ndevice;
+	Host    *host;   int nhost;
+	Link    *link;   int nlink;     /* first match wins */
+	double   timeout;               /* seconds a wait may take; 60 */
+	const char *interface, *ports, *launch;
+} Cluster;
+
+/* The link between two devices; a built-in default when the file names none. */
+Link cluster_link(const Cluster *c, int a, int b);
+
+typedef enum OptKind { OPT_SGD, OPT_MOMENTUM, OPT_ADAM, OPT_ADAMW, OPT_RMSPROP, OPT_ADAGRAD } OptKind;
+typedef struct Optimizer {
+	OptKind kind;
+	double  lr, momentum, beta1, beta2, eps, weight_decay;
+	const char **no_decay; int nno_decay;   /* globs */
+} Optimizer;
+
+typedef struct Binding { const char *name; int axis; int64_t value; } Binding;   /* axis -1: a symbolic name */
+typedef struct DataInput { const char *input, *path, *kind; } DataInput;    /* kind NULL: the common one */
+
+typedef struct Training {
+	const char *file;
+	Binding    *bind; int nbind;
+	struct { const char *input; int axis; } *batch_axis; int nbatch_axis;
+	const char *data_kind;          /* "synthetic", "npy", "idx", "raw" */
+	DataInput  *data; int ndata;
+	bool        shuffle;
+	int64_t     micro;              /* size of a microbatch; 0: from the model or global */
+	int64_t     global;             /* 0: micro x microbatches x replicas */
+	int64_t     microbatches;       /* per replica; 0: chosen */
+	int64_t     steps, epochs;      /* 0: default */
+	LossTerm   *loss; int nloss;    /* 0: found in the graph, or softmax cross-entropy on the only output */
+	Optimizer   opt;
+	const char **freeze; int nfreeze;       /* globs */
+	const char **trainable; int ntrainable; /* globs; empty: all */
+	const char *dropout;            /* "as_exported" | "off" */
+	const char *batchnorm;          /* "micro" | "frozen" */
+	uint64_t    seed;
+	int         init_random;        /* 0: from the file; else seed */
+	bool        reproducible;
+	const char *plan;               /* "2-1-1", NULL: auto */
+	const char *schedule;           /* "auto", "gpipe", "1f1b" */
+	const char *target;             /* "c" | "cuda" */
+	int         threads;            /* per device; 0: from cluster or machine */
+	bool        f64;                /* checking mode: every float is f64, plain loops */
+} Training;
+
+#endif

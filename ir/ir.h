@@ -1,0 +1,218 @@
+/* Every IR struct and the six functions that change a graph. Passes never touch links or use lists themselves.
+ *
+ * A Module is one model. Import gives it one graph; train and autodiff append to that graph; split takes it apart
+ * into Stages. A node's phase says when it runs:
+ *     PHASE_FWD     once per microbatch, in the forward action
+ *     PHASE_BWD     once per microbatch, in the backward action
+ *     PHASE_UPDATE  once per step, after all microbatches
+ * Only three ops carry a value from the per-microbatch phases into the update phase: Accumulate (the sum over
+ * microbatches), Stack (one row per microbatch, in global microbatch order) and nothing else. */
+#ifndef PDCC_IR_IR_H
+#define PDCC_IR_IR_H
+
+#include "arena.h"
+#include "diag.h"
+#include "map.h"
+#include "type.h"
+
+typedef struct Node Node;
+typedef struct Value Value;
+typedef struct Graph Graph;
+typedef struct Module Module;
+typedef struct Stage Stage;
+
+typedef enum OpKind {
+	OP_NONE,
+#define OP(name) OP_##name,
+#include "ops.def"
+#undef OP
+	OP_COUNT
+} OpKind;
+
+typedef enum Phase { PHASE_FWD, PHASE_BWD, PHASE_UPDATE } Phase;
+
+/* ---- values ---- */
+
+typedef struct Use {
+	Node *node;
+	int   index;                /* node->in[index] is the value */
+} Use;
+
+typedef enum ValueKind { VAL_NODE, VAL_INPUT, VAL_PARAM, VAL_CONST } ValueKind;
+
+typedef enum ParamKind {
+	PARAM_WEIGHT,               /* trained unless frozen */
+	PARAM_BUFFER,               /* BatchNormalization statistics: changed by training, not by a gradient */
+	PARAM_STATE                 /* optimizer state: momentum, Adam's m and v */
+} ParamKind;
+
+typedef enum SyncKind { SYNC_NONE, SYNC_ALLREDUCE, SYNC_PS } SyncKind;
+
+typedef struct Param {
+	ParamKind   kind;
+	bool        frozen;         /* no gradient, no update */
+	bool        is_mean, is_var;/* which BatchNormalization buffer */
+	const void *data;           /* initial value, row-major, in the type's dtype; NULL: zeros (or init spec) */
+	double      fill;           /* used when data is NULL and random is 0 */
+	int         random;         /* != 0: random initial values (--init random:SEED), uniform in +-fill */
+	Value      *of;             /* PARAM_STATE: the weight it belongs to */
+	const char *onnx_name;      /* initializer name in the model; NULL for state */
+	SyncKind    sync;           /* set by comm */
+	int         versions;       /* set by stash; 1: updated in place */
+	bool        rows;           /* its gradient is row-sparse */
+} Param;
+
+struct Value {
+	const char *name;           /* unique in its graph (module-wide for params and consts); "d.x" is the gradient of "x" */
+	Type        type;
+	ValueKind   kind;
+	Node       *def;            /* VAL_NODE only */
+	int         index;          /* which output of def; which input of the graph */
+	Use        *uses;           /* kept exact; order is the order in which uses were made */
+	int         nuses, capuses;
+	Param      *param;          /* VAL_PARAM only */
+	const void *data;           /* VAL_CONST: row-major elements; NULL when elided in a text file */
+	int         batch_axis;     /* which axis carries the batch, -1 none or unknown; inputs and outputs only */
+	int64_t     index_range;    /* int input that indexes a table or a class axis: values lie in [0, index_range); else 0 */
+	bool        is_label;       /* graph input that feeds the loss as target */
+	int64_t     offset;         /* set by memplan: byte offset in its region; -1: none */
+	int         region;         /* set by memplan: enum Region in memplan's description, 0 none */
+	Value      *alias;          /* set by memplan: shares the memory of this value (views, in-place) */
+	void       *aux;            /* scratch of the running pass; NULL between passes */
+	int         mark;           /* likewise, 0 between passes */
+};
+
+/* ---- nodes ---- */
+
+struct Node {
+	OpKind   op;
+	Phase    phase;
+	int      nin, nout;
+	Value  **in, **out;         /* in[i] NULL: absent optional input.  out[i] NULL: output not produced */
+	void    *attr;              /* the op's own struct, described by optab[op]->attrs; never NULL */
+	Loc      loc;               /* the ONNX node it stems from; what replaces a node inherits it */
+	int      stage;             /* -1 before partition */
+	int64_t  scratch;           /* bytes of library scratchpad, set by the library pass */
+	double   time;              /* seconds per microbatch, set by cost */
+	Graph   *graph;
+	Node    *prev, *next;       /* program order, which is always a topological order */
+	void    *aux;
+	int      mark;
+};
+
+/* ---- graphs, stages, modules ---- */
+
+struct Graph {
+	Module     *module;
+	const char *name;           /* "mlp", or "forward", "backward", "update" inside a stage */
+	Stage      *stage;          /* NULL before split */
+	Value     **in;   int nin, capin;
+	Value     **out;  int nout, capout;
+	Node       *first, *last;
+	int         nnodes;
+	Map         names;          /* every name in use in this graph (shared by the graphs of one stage) -> Value */
+};
+
+struct Stage {
+	int      id;
+	int      replicas;          /* devices that run it */
+	int     *device;            /* cluster device index of each replica */
+	int      inflight;          /* microbatches whose kept values live at once: slots */
+	Graph   *forward, *backward, *update;
+	Value  **param; int nparam, capparam;   /* weights, buffers and states this stage reads, module order */
+	Value  **keep;  int nkeep, capkeep;     /* forward values that backward reads: one copy per slot */
+	/* memplan */
+	int64_t  bytes_params, bytes_state, bytes_grads, bytes_kept, bytes_tmp, bytes_comm, bytes_scratch;
+};
+
+/* How the model is trained; from train.yaml and flags, written into the IR by the train pass. */
+typedef struct LossTerm {
+	const char *output;         /* scalar output of the graph, or the logits when kind is not "output" */
+	const char *kind;           /* "output", "softmax_ce", "mse" */
+	const char *labels;         /* input to add; NULL: "labels" */
+	double      weight;
+	int64_t     ignore_index;   /* INT64_MIN: none */
+} LossTerm;
+
+struct Module {
+	Arena      *arena;
+	const char *name;
+	const char *file;           /* model as the user named it */
+	int         opset;
+	Value     **param; int nparam, capparam;
+	Value     **konst; int nkonst, capkonst;
+	Map         names;          /* params and consts by name */
+	Graph      *graph;          /* NULL after split */
+	Stage     **stage; int nstage;
+	Value      *loss, *count;   /* per microbatch: sum of the loss terms, and what it will be divided by */
+	int64_t     batch;          /* size of one microbatch as bound */
+	int64_t     export_batch;   /* batch size in the file, 0 if symbolic */
+	int64_t     microbatches;   /* grains per step, over all replicas */
+	struct Schedule *schedule;
+	unsigned    has;            /* P_TYPES, P_LOSS ...: what passes have established (passes/pass.h) */
+};
+
+Module *module_new(Arena *a, const char *name);
+Graph  *graph_new(Module *m, const char *name);
+/* A stage graph shares its names with the stage's other graphs. */
+Graph  *stage_graph_new(Module *m, Stage *s, const char *name);
+
+Value *graph_input(Graph *g, const char *name, Type t);
+void   graph_output(Graph *g, Value *v);
+Value *module_param(Module *m, const char *name, Type t, ParamKind kind);
+Value *module_const(Module *m, const char *name, Type t, const void *data); /* data is copied; name NULL: made */
+Value *const_scalar(Module *m, DType t, double x);                      /* shared per value */
+const char *unique_name(Graph *g, const char *base);    /* base, or base.1, base.2 ...; legal in the text form */
+
+/* ---- the six that change a graph ---- */
+
+/* Where new nodes go and what they inherit. */
+typedef struct Builder {
+	Module *m;
+	Graph  *g;
+	Node   *before;             /* NULL: at the end */
+	Loc     loc;
+	Phase   phase;
+	int     stage;
+	Diag   *d;
+	bool    failed;             /* a shape rule refused; already reported */
+} Builder;
+
+/* A node with nin operands; attr is copied (NULL: the op's defaults). Outputs are created by the op's shape rule with
+ * names made from `name` (NULL: made from the op); a node of several outputs names them name, name.1 ... .
+ * Never NULL; on a refused shape b->failed is set and outputs are f32[]. */
+Node  *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, const char *name);
+/* The same, giving the first output. */
+Value *mk(Builder *b, OpKind op, const void *attr, const char *name, int nin, ...);
+
+void node_set_input(Node *n, int i, Value *v);          /* v may be NULL */
+void value_replace(Value *old, Value *neu);             /* every use, and graph outputs, of old */
+void node_remove(Node *n);                              /* no output may be in use */
+void node_move(Node *n, Graph *g, Node *before);        /* to another place or graph; NULL: at the end */
+void value_rename(Graph *g, Value *v, const char *base);
+
+bool value_dead(const Value *v);                        /* no uses, not a graph output */
+
+/* ---- attributes by name (table driven; bug() when the op has no such attribute) ---- */
+typedef struct Ints   { int n; const int64_t *v; } Ints;
+typedef struct Floats { int n; const double *v; } Floats;
+
+int64_t     attr_int(const Node *n, const char *name);
+double      attr_float(const Node *n, const char *name);
+const char *attr_str(const Node *n, const char *name);
+Ints        attr_ints(const Node *n, const char *name);
+void attr_set_int(Node *n, const char *name, int64_t v);
+void attr_set_float(Node *n, const char *name, double v);
+void attr_set_str(Node *n, const char *name, const char *v);    /* copied */
+void attr_set_ints(Node *n, const char *name, int k, const int64_t *v);     /* copied */
+
+/* ---- text form (print.c, parse.c) and invariants (verify.c) ---- */
+struct Buf;
+typedef struct PrintOpt { int elide; /* constants above this many elements are elided; 16 */ } PrintOpt;
+void    module_print(struct Buf *b, const Module *m, const PrintOpt *o);
+Module *module_parse(Arena *a, const char *file, const char *text, Diag *d);    /* NULL after a diagnostic */
+bool    module_verify(const Module *m, Diag *d);        /* reports every broken invariant */
+
+const char *str_loc(Arena *a, const Loc *l);
+
+#endif

@@ -1,0 +1,102 @@
+/* One place per op: what the rest of the compiler may ask of it. An op tells facts and rules; it prints nothing. */
+#ifndef PDCC_IR_OP_H
+#define PDCC_IR_OP_H
+
+#include <stddef.h>
+#include "ir.h"
+
+enum { MAXIN = 16 };            /* table columns; Concat and friends are variadic: maxin -1, rules of column 0 */
+
+enum OpFlags {
+	OP_PURE   = 1,              /* output depends on operands and attributes only: may be folded, merged, dropped */
+	OP_VIEW   = 2,              /* out[0] is in[0] seen with another shape: no code, shares memory */
+	OP_EW     = 4,              /* elementwise with numpy broadcasting: may be fused into loops (see elementwise.def) */
+	OP_HEAVY  = 8,              /* a vendor library call: a good place to cut a pipeline after */
+	OP_COMM   = 16,             /* Send, Recv, AllReduce ... */
+	OP_UPDATE = 32,             /* writes params in place (writes says which operands); has no outputs */
+	OP_INPLACE= 64,             /* out[0] may take the memory of in[0] when that dies here and types agree */
+	OP_RANDOM = 128,            /* draws counter-based random numbers by global sample index */
+	OP_NHWC   = 256             /* kernels also take channels-last: operands of rank >= 3 all in one layout */
+};
+
+typedef enum AttrKind { A_END, A_INT, A_FLOAT, A_STR, A_INTS, A_FLOATS } AttrKind;
+typedef struct AttrDef {
+	const char *name;
+	AttrKind    kind;
+	size_t      offset;         /* in the op's struct: int64_t, double, const char *, Ints, Floats */
+	double      def;            /* default of A_INT and A_FLOAT; the others default to empty / NULL */
+	const char *sdef;           /* default of A_STR */
+} AttrDef;
+#define AT_INT(S, f, d)    { #f, A_INT,    offsetof(S, f), d, NULL }
+#define AT_FLOAT(S, f, d)  { #f, A_FLOAT,  offsetof(S, f), d, NULL }
+#define AT_STR(S, f, d)    { #f, A_STR,    offsetof(S, f), 0, d }
+#define AT_INTS(S, f)      { #f, A_INTS,   offsetof(S, f), 0, NULL }
+#define AT_FLOATS(S, f)    { #f, A_FLOATS, offsetof(S, f), 0, NULL }
+#define AT_END             { NULL, A_END, 0, 0, NULL }
+
+typedef enum GradKind { NOGRAD, DENSE, ROWS } GradKind;
+
+typedef struct Cost { double flops, bytes; } Cost;
+
+/* Holes of a kernel template and of its statements. */
+typedef struct Hole { const char *name; bool is_int; int64_t i; const char *s; } Hole;
+enum { MAXHOLES = 96 };
+typedef struct Holes {
+	Arena      *arena;
+	const char *name;           /* kernel function name, legal C; same name must mean same text */
+	Hole        h[MAXHOLES];
+	int         n;
+} Holes;
+void hole_int(Holes *h, const char *name, int64_t v);
+void hole_text(Holes *h, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void hole_name(Holes *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* How a node becomes C. `file` is a template beside the op (NULL: none, the call is to pd.h).
+ * Statement patterns: $k kernel name, $= or $=0 $=1 .. outputs, $0 $1 .. inputs, $o the node's library object,
+ * $scratch its scratchpad, $name a hole. An absent optional operand prints as NULL. */
+typedef struct Kernel {
+	const char *file;           /* "softmax.cpu.c" */
+	const char *call;           /* "$k($=, $0);" */
+	const char *object;         /* type of a library object made once before step 0, e.g. "pd_conv"; NULL: none */
+	const char *init;           /* "pd_conv_init(&$o, ...);" run before step 0 */
+} Kernel;
+
+/* A compile-time tensor: what eval takes and gives. */
+typedef struct Tensor { Type type; void *data; } Tensor;
+
+typedef struct OpDef {
+	const char    *name;        /* as ONNX names it, where ONNX has it */
+	int            minin, maxin, nout, flags;       /* nout: the most outputs; shape rule may leave optional ones NULL */
+	const AttrDef *attrs;
+	size_t         attrsize;
+	unsigned       writes;      /* OP_UPDATE: bit i: operand i (a param) is written */
+	/* Checks the operands, sets out[i]->type for all outputs that exist. On a fault: return diag_error(...). */
+	bool         (*shape)(Node *n, Diag *d);
+	/* Gradients: dy[i] is the gradient of out[i] (NULL: none reaches it); set dx[i] for the operands that have one. */
+	void         (*grad)(Builder *b, const Node *n, Value *const *dy, Value **dx);
+	GradKind       dgrad[MAXIN];
+	Cost         (*cost)(const Node *n);            /* NULL: no flops, bytes of operands and outputs */
+	void         (*holes)(const Node *n, Holes *h);
+	/* Constant folding: all operands are constants (or the op reads only their types: Shape, Size).
+	 * Allocates out[i].data in the arena. NULL: never folded, unless OP_EW gives a rule. */
+	bool         (*eval)(const Node *n, const Tensor *in, Tensor *out, Arena *a);
+	Kernel         cpu;         /* what training uses (f32) */
+	Kernel         ref;         /* plain loops, any float type; used when cpu is empty, and for f64 */
+	Kernel         cuda;
+} OpDef;
+
+extern const OpDef *const optab[OP_COUNT];
+OpKind op_find(const char *name);       /* OP_NONE if unknown */
+const AttrDef *op_attr(OpKind op, const char *name);
+int op_dgrad(const Node *n, int i);     /* GradKind of operand i, variadic ops included */
+
+/* ---- helpers that gradients are made of (ops/common.c) ---- */
+Value *reduce_to(Builder *b, Value *dy, const Type *t);     /* undo broadcasting: sums over the broadcast axes */
+Value *mk_binary(Builder *b, OpKind op, Value *x, Value *y);
+Value *mk_unary(Builder *b, OpKind op, Value *x);
+Value *mk_reshape(Builder *b, Value *x, const Type *t);     /* x itself when the shapes agree */
+Value *mk_transpose(Builder *b, Value *x, const int64_t *perm);
+Value *mk_gemm(Builder *b, Value *x, Value *y, Value *bias, int transA, int transB);
+Value *mk_scalar(Builder *b, DType t, double x);
+
+#endif

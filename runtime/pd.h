@@ -1,0 +1,189 @@
+/* pd.h: the whole interface that emitted programs may use. Everything is C11; sizes are bytes unless said otherwise.
+ * The runtime holds no interpreter of the model: an emitted program calls these functions, they never call an op.
+ * Faults end the program with a message "R1xx ..." and the exit codes of the README: no function returns an error
+ * unless its comment says so. */
+#ifndef PD_H
+#define PD_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define PD_ABI 1
+
+/* ---- what a program says of itself ---- */
+
+typedef enum pd_dtype {     /* numbers as in ONNX TensorProto.DataType */
+	PD_F32 = 1, PD_U8 = 2, PD_I8 = 3, PD_U16 = 4, PD_I16 = 5, PD_I32 = 6, PD_I64 = 7, PD_BOOL = 9, PD_F16 = 10,
+	PD_F64 = 11, PD_U32 = 12, PD_U64 = 13, PD_BF16 = 16
+} pd_dtype;
+
+enum { PD_MAXRANK = 8 };
+
+typedef enum pd_param_kind { PD_WEIGHT, PD_BUFFER, PD_STATE } pd_param_kind;
+
+typedef struct pd_param {           /* weights, BatchNormalization statistics, optimizer state */
+	const char   *name;         /* the ONNX initializer name; state: "weight:m" */
+	pd_param_kind kind;
+	pd_dtype      dtype;
+	int           rank;
+	int64_t       dim[PD_MAXRANK];
+	size_t        offset;       /* in the arena */
+	double        fill;         /* initial value when the weight file lacks it */
+	bool          trained;      /* frozen weights and buffers: false */
+	int           owner;        /* rank that writes it to files */
+} pd_param;
+
+typedef struct pd_input_desc {      /* one input of the graph that this stage reads */
+	const char *name;
+	pd_dtype    dtype;
+	int         rank;
+	int64_t     dim[PD_MAXRANK];    /* of one microbatch */
+	int         batch_axis;     /* -1: the same value for every microbatch */
+	int64_t     range;          /* synthetic integers are drawn from [0, range); real ones are checked; 0: no rule */
+	const char *kind, *path;    /* "synthetic" | "npy" | "idx" | "raw"; path as the user named it */
+	bool        is_label;
+	int64_t     ignore_index;   /* labels: also allowed; INT64_MIN: none */
+} pd_input_desc;
+
+typedef struct pd_group { int n; const int *rank; } pd_group;       /* ranks in ascending order */
+
+typedef struct pd_program {
+	unsigned    abi;            /* PD_ABI */
+	const char *model, *plan, *schedule, *hash;     /* hash of the plan: equal on all ranks */
+	int         rank, world, stage, stages, replica, replicas;
+	int         threads;
+	bool        reproducible;
+	uint64_t    seed;
+	int64_t     micro;          /* samples per microbatch */
+	int         microbatches;   /* per step, over all replicas: the grains */
+	int         channels, slots;/* sizes of the request tables below */
+	size_t      arena;          /* bytes; laid out by pdcc */
+	int         nparams;  const pd_param *params;
+	int         ninputs;  const pd_input_desc *inputs;
+	const char *weights;        /* safetensors file, relative to the build folder */
+	int64_t     steps;          /* default number of steps */
+	double      timeout;        /* seconds */
+	void      (*init)(char *arena);     /* sets the stage's pointers, makes library objects */
+	void      (*step)(void);            /* one training step: all actions of this device */
+	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
+} pd_program;
+
+/* The whole life of a run: arguments, joining the others, weights, the loop, the result files. Gives the exit status. */
+int pd_main(const pd_program *p, int argc, char **argv);
+
+/* ---- inside a step ---- */
+
+int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
+/* Copies microbatch mb of the running step for inputs[i]; checks ranges (R2xx). */
+void pd_input(int i, int mb, void *dst);
+/* Global index of the first sample of microbatch mb of the running step: the counter of random numbers. */
+int64_t pd_sample(int mb);
+
+/* Sum of the loss over microbatch mb and what it is divided by (counted labels). The loss's stage calls it per
+ * microbatch; pd_totals joins all ranks (in microbatch order, so the sum has one value whatever the plan). */
+void  pd_report(int mb, float loss, float count);
+void  pd_totals(void);
+float pd_total_count(void);                         /* after pd_totals */
+
+/* Messages between stages. A channel is one tensor crossing one cut; its number is the same on both sides. Each
+ * (channel, slot) has one request. The buffer stays untouched until the wait; waits on an idle request return at once. */
+void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes);
+void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes);
+void pd_wait_recv(int channel, int slot);
+void pd_wait_send(int channel, int slot);
+
+/* Sum over a group, in place. Fast: ring of reduce-scatter and all-gather. */
+void pd_allreduce(const pd_group *g, float *buf, size_t count);
+/* Starts it in the background; pd_allreduce_wait waits for all that were started. */
+void pd_allreduce_start(const pd_group *g, float *buf, size_t count);
+void pd_allreduce_wait(void);
+/* Every rank of the group contributes `bytes`; out gets n * bytes in group order. */
+void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
+
+/* Reproducible sums. A tree over the grains 0..n-1 of a step: tree(lo, n) = tree(lo, p) + tree(lo + p, n - p) with p
+ * the largest power of two below n. Each device pushes its grains in any order; whole subtrees are added at once. */
+typedef struct pd_tree pd_tree;
+size_t  pd_tree_bytes(int grains, size_t count, const int *mine, int nmine);    /* arena bytes for the partial sums */
+pd_tree *pd_tree_new(int grains, size_t count, const int *mine, int nmine, void *mem);
+float  *pd_tree_leaf(pd_tree *t, int mb);           /* zeroed memory for grain mb's gradient */
+void    pd_tree_done(pd_tree *t, int mb);           /* the leaf is complete: merge what can be merged */
+/* Joins the group's partial sums; the root lies in the returned memory on every rank (valid until the next leaf). */
+float  *pd_tree_root(pd_tree *t, const pd_group *g);
+
+/* ---- random numbers: counter based, the same for every plan ---- */
+static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample, uint64_t element)
+{
+	uint64_t x = seed * 0x9E3779B97F4A7C15u + node;
+
+	x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93u + sample;
+	x = (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9u + element;
+	x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93u;
+	return (uint32_t)((x ^ (x >> 32)) >> 16);
+}
+static inline float pd_random_unit(uint64_t seed, uint64_t node, uint64_t sample, uint64_t element)
+{
+	return (float)(pd_random_bits(seed, node, sample, element) >> 8) * 0x1p-24f;    /* [0, 1) */
+}
+
+/* ---- heavy ops: oneDNN behind a few calls (cpu.c). Objects are made before step 0; calls allocate nothing. ---- */
+
+/* C[m,n] = op(A) op(B) + beta C, row-major, leading dimensions as given. */
+void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
+             float beta, float *c, int ldc);
+
+/* Batched product: C[i] = op(A[i]) op(B[i]) over `batch` matrices with strides in elements (0: shared). */
+typedef struct pd_matmul { void *impl; } pd_matmul;
+typedef struct pd_matmul_desc {
+	int     batch, m, n, k, transa, transb;
+	int64_t stride_a, stride_b, stride_c;
+} pd_matmul_desc;
+size_t pd_matmul_scratch(const pd_matmul_desc *d);
+void   pd_matmul_init(pd_matmul *o, const pd_matmul_desc *d);
+void   pd_matmul_run(const pd_matmul *o, const float *a, const float *b, float *c, void *scratch);
+
+/* Convolution and pooling over 1 to 3 spatial axes. */
+enum { PD_FORWARD, PD_BACKWARD_DATA, PD_BACKWARD_WEIGHTS };
+typedef struct pd_conv { void *impl; } pd_conv;
+typedef struct pd_conv_desc {
+	int what;                   /* PD_FORWARD ... */
+	int nd;                     /* spatial axes */
+	int n, c, oc, groups;
+	int in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];   /* dilation 1: dense */
+	int nhwc;                   /* activations channels-last; else plain */
+	int bias;                   /* PD_FORWARD: adds it; PD_BACKWARD_WEIGHTS: also its gradient */
+} pd_conv_desc;
+size_t pd_conv_scratch(const pd_conv_desc *d);
+void   pd_conv_init(pd_conv *o, const pd_conv_desc *d);
+void   pd_conv_forward(const pd_conv *o, float *y, const float *x, const float *w, const float *b, void *scratch);
+void   pd_conv_backward_data(const pd_conv *o, float *dx, const float *dy, const float *w, void *scratch);
+void   pd_conv_backward_weights(const pd_conv *o, float *dw, float *db, const float *x, const float *dy, void *scratch);
+
+typedef struct pd_pool { void *impl; } pd_pool;
+typedef struct pd_pool_desc {
+	int what;                   /* PD_FORWARD or PD_BACKWARD_DATA */
+	int max;                    /* else average */
+	int include_pad;
+	int nd, n, c;
+	int in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];
+	int nhwc;
+} pd_pool_desc;
+size_t pd_pool_scratch(const pd_pool_desc *d);
+size_t pd_pool_workspace(const pd_pool_desc *d);    /* bytes of the argmax kept from forward to backward */
+void   pd_pool_init(pd_pool *o, const pd_pool_desc *d);
+void   pd_pool_forward(const pd_pool *o, float *y, void *workspace, const float *x, void *scratch);
+void   pd_pool_backward(const pd_pool *o, float *dx, const float *dy, const void *workspace, void *scratch);
+
+/* Batch normalization in training mode; mean and var are of this microbatch (population variance). */
+typedef struct pd_bn { void *impl; } pd_bn;
+typedef struct pd_bn_desc { int what, n, c, nd, sp[3], nhwc; float eps; } pd_bn_desc;
+size_t pd_bn_scratch(const pd_bn_desc *d);
+void   pd_bn_init(pd_bn *o, const pd_bn_desc *d);
+void   pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const float *x, const float *scale,
+                     const float *bias, void *scratch);
+void   pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
+                      const float *mean, const float *var, const float *scale, void *scratch);
+
+#endif
