@@ -1,0 +1,90 @@
+"""What the suites share: find pdcc, emit and build a program, run it, read what it wrote."""
+import json, os, shutil, struct, subprocess, sys, tempfile
+import numpy as np
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(HERE)
+
+
+def pdcc_path(name='pdcc'):
+    """The program under test: $PDCC, else build/ of this checkout."""
+    path = os.environ.get('PDCC') or os.path.join(ROOT, 'build', 'pdcc')
+    path = os.path.join(os.path.dirname(path), name)
+    if not os.path.exists(path):
+        sys.exit(f'{path}: not built; run `sh testsuite/run.sh` or set PDCC')
+    return path
+
+
+def run(cmd, timeout=300, cwd=None, env=None):
+    """(exit code, stdout + stderr); 124 when the time is over."""
+    e = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', **(env or {}))
+    try:
+        p = subprocess.run(cmd, cwd=cwd, env=e, timeout=timeout, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return p.returncode, p.stdout.decode(errors='replace')
+    except subprocess.TimeoutExpired as x:
+        return 124, (x.stdout or b'').decode(errors='replace') + f'\n(timed out after {timeout} s)'
+
+
+class Failed(Exception):
+    """A step of a test went wrong; the text says which and shows the end of its output."""
+
+
+def check(what, rc, out):
+    if rc:
+        raise Failed(f'{what}: exit {rc}\n' + '\n'.join(out.splitlines()[-15:]))
+    return out
+
+
+def cc():
+    """The C compiler for emitted programs; through ccache where it is installed, the runtime is the same each time."""
+    c = os.environ.get('CC', 'gcc')
+    return f'ccache {c}' if shutil.which('ccache') and 'ccache' not in c else c
+
+
+def cluster_file(folder, devices, memory=None):
+    path = os.path.join(folder, f'cluster{devices}.yaml')
+    with open(path, 'w') as f:
+        f.write(f'devices: {devices}\n')
+    return path
+
+
+def emit(model, folder, args):
+    """pdcc MODEL args -o folder."""
+    return check('pdcc', *run([pdcc_path(), model, '-o', folder, '--force', *args]))
+
+
+def make(folder, cflags='-O1', extra=()):
+    return check('make', *run(['make', '-s', '-C', folder, '-j2', f'CC={cc()}', f'OPT={cflags}', *extra], timeout=900))
+
+
+def start(folder, args, timeout=300):
+    """Runs all devices of an emitted folder."""
+    return check('run', *run(['sh', 'run.sh', *args], cwd=folder, timeout=timeout))
+
+
+def losses(folder):
+    """[loss before step 1, ...] as the run wrote them."""
+    with open(os.path.join(folder, 'run', 'losses.txt')) as f:
+        return [float(line.split()[1]) for line in f if line.strip()]
+
+
+DTYPES = {'F32': '<f4', 'F64': '<f8', 'I64': '<i8', 'I32': '<i4', 'U8': '<u1', 'BOOL': '<u1', 'F16': '<f2'}
+
+
+def safetensors(path):
+    """{name: array} of a safetensors file."""
+    with open(path, 'rb') as f:
+        blob = f.read()
+    n = struct.unpack('<Q', blob[:8])[0]
+    head = json.loads(blob[8:8 + n])
+    out = {}
+    for k, t in head.items():
+        if k != '__metadata__':
+            a, b = t['data_offsets']
+            out[k] = np.frombuffer(blob[8 + n + a:8 + n + b], DTYPES[t['dtype']]).reshape(t['shape'])
+    return out
+
+
+def temp(prefix):
+    return tempfile.mkdtemp(prefix=f'pdcc-{prefix}-')
