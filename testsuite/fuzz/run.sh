@@ -1,0 +1,34 @@
+#!/bin/sh
+# Coverage-guided fuzzing of the three readers under AddressSanitizer and UndefinedBehaviorSanitizer.
+# Usage: sh testsuite/fuzz/run.sh [seconds each, default 600] [onnx|yaml|pdir ...]
+# Seeds are the project's own models, cluster files and IR files. Exit status 0 when nothing was found.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+seconds=${1:-600}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- onnx yaml pdir
+build=$root/build/fuzz
+clang=$(command -v clang-19 || command -v clang || true)
+[ -n "$clang" ] || { echo "fuzz: no clang found, skipped"; exit 77; }
+cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$clang" -DPDCC_FUZZ=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$build.log" 2>&1 &&
+cmake --build "$build" -j "$(nproc)" --target fuzz_onnx fuzz_yaml fuzz_pdir >>"$build.log" 2>&1 || { tail -n 20 "$build.log"; exit 1; }
+
+for f in "$@"; do
+	corpus=$build/corpus-$f
+	mkdir -p "$corpus"
+	case $f in
+	onnx) find "$root/samples" "$root/testsuite" -name '*.onnx' -size -64k -exec cp {} "$corpus" \; ;;
+	yaml) find "$root/samples" "$root/testsuite" -name '*.yaml' | while read -r y; do
+			{ printf 1; cat "$y"; } >"$corpus/c-$(echo "$y" | cksum | cut -d' ' -f1)"
+			{ printf 0; cat "$y"; } >"$corpus/t-$(echo "$y" | cksum | cut -d' ' -f1)"
+		done ;;
+	pdir) find "$root/testsuite" -name '*.pdir' -exec cp {} "$corpus" \; ;;
+	esac
+	echo "fuzz_$f: $seconds s, seed 1, $(find "$corpus" -type f | wc -l) seeds"
+	ASAN_OPTIONS=detect_leaks=0 "$build/testsuite/fuzz_$f" -seed=1 -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+		-max_len=65536 -artifact_prefix="$build/found-$f-" -print_final_stats=1 "$corpus" >"$build/$f.log" 2>&1 ||
+		{ tail -n 40 "$build/$f.log"; echo "fuzz_$f: found something, see $build"; exit 1; }
+	grep -E 'stat::(number_of_executed_units|peak_rss_mb)' "$build/$f.log"
+done
+echo "fuzz: nothing found"

@@ -1,0 +1,123 @@
+"""Just enough of protobuf's wire format to read ONNX test data (TensorProto files) without the onnx package."""
+import struct
+import numpy as np
+
+DTYPES = {1: '<f4', 2: '<u1', 3: '<i1', 4: '<u2', 5: '<i2', 6: '<i4', 7: '<i8', 9: '?', 10: '<f2', 11: '<f8',
+          12: '<u4', 13: '<u8', 16: 'bf16'}
+
+
+def varint(b, i):
+    x = s = 0
+    while True:
+        c = b[i]
+        i += 1
+        x |= (c & 127) << s
+        s += 7
+        if c < 128:
+            return x, i
+
+
+def fields(b):
+    """(field number, wire type, value) of a message; a value is an int or bytes."""
+    i = 0
+    while i < len(b):
+        key, i = varint(b, i)
+        f, w = key >> 3, key & 7
+        if w == 0:
+            v, i = varint(b, i)
+        elif w == 1:
+            v, i = b[i:i + 8], i + 8
+        elif w == 2:
+            n, i = varint(b, i)
+            v, i = b[i:i + n], i + n
+        elif w == 5:
+            v, i = b[i:i + 4], i + 4
+        else:
+            raise ValueError(f'wire type {w}')
+        yield f, w, v
+
+
+def packed(v, w):
+    """The ints of a repeated varint field, packed or not."""
+    if w == 0:
+        return [v]
+    out, i = [], 0
+    while i < len(v):
+        x, i = varint(v, i)
+        out.append(x)
+    return out
+
+
+def signed(x):
+    return x - (1 << 64) if x >> 63 else x
+
+
+def bf16(bits):
+    return (bits.astype('<u4') << 16).view('<f4')
+
+
+def tensor(path):
+    """(name, array) of a TensorProto file; bf16 comes as f32. ValueError for strings and other messages."""
+    b = open(path, 'rb').read()
+    dims, dtype, raw, name = [], 0, None, ''
+    floats, ints, doubles, uints = [], [], [], []
+    for f, w, v in fields(b):
+        if f == 1:
+            dims += [signed(x) for x in packed(v, w)]
+        elif f == 2 and w == 0:
+            dtype = v
+        elif f == 4:
+            floats.append(v)
+        elif f in (5, 7):
+            ints += [signed(x) for x in packed(v, w)]
+        elif f == 8 and w == 2:
+            name = v.decode(errors='replace')
+        elif f == 9:
+            raw = v
+        elif f == 10:
+            doubles.append(v)
+        elif f == 11:
+            uints += packed(v, w)
+    if dtype not in DTYPES:
+        raise ValueError(f'element type {dtype}')
+    t = DTYPES[dtype]
+    if raw is not None:
+        a = bf16(np.frombuffer(raw, '<u2')) if t == 'bf16' else np.frombuffer(raw, t)
+    elif floats:
+        a = np.frombuffer(b''.join(floats), '<f4').astype(t)
+    elif doubles:
+        a = np.frombuffer(b''.join(doubles), '<f8').astype(t)
+    elif t == '<f2':
+        a = np.array(ints, '<u2').view('<f2')
+    elif t == 'bf16':
+        a = bf16(np.array(ints, '<u2'))
+    else:
+        a = np.array(uints or ints).astype(t)
+    return name, a.reshape(dims)
+
+
+def model_facts(path):
+    """{'opset': n, 'ops': [...], 'inputs': [...], 'initializers': [...], 'outputs': [...]} of a ModelProto."""
+    out = {'opset': 0, 'ops': [], 'inputs': [], 'initializers': [], 'outputs': [], 'domains': set()}
+    for f, w, v in fields(open(path, 'rb').read()):
+        if f == 8 and w == 2:
+            d = {k: x for k, _, x in fields(v)}
+            if not d.get(1):
+                out['opset'] = d.get(2, 0)
+        elif f == 7 and w == 2:
+            for g, gw, gv in fields(v):
+                if gw != 2:
+                    continue
+                if g == 1:
+                    n = {}
+                    for k, _, x in fields(gv):
+                        n.setdefault(k, x)
+                    out['ops'].append(n.get(4, b'').decode())
+                    if n.get(7):
+                        out['domains'].add(n[7].decode())
+                elif g in (11, 12):
+                    name = next((x.decode() for k, _, x in fields(gv) if k == 1), '')
+                    out['inputs' if g == 11 else 'outputs'].append(name)
+                elif g == 5:
+                    out['initializers'].append(next((x.decode() for k, _, x in fields(gv) if k == 8), ''))
+    return out
