@@ -53,7 +53,10 @@ void hole_name(Holes *h, const char *fmt, ...) __attribute__((format(printf, 2, 
 
 /* How a node becomes C. `file` is a template beside the op (NULL: none, the call is to pd.h).
  * Statement patterns: $k kernel name, $= or $=0 $=1 .. outputs, $0 $1 .. inputs, $o the node's library object,
- * $scratch its scratchpad, $name a hole. An absent optional operand prints as NULL. */
+ * $scratch its scratchpad, $name a hole. An absent optional operand prints as NULL.
+ * A text hole named CALL, where the op binds one, takes the place of `call`: operands that the kernel holds as
+ * literals (ew_literal) are left out there, and variadic ops list theirs. So only constants that some statement
+ * names need memory. */
 typedef struct Kernel {
 	const char *file;           /* "softmax.cpu.c" */
 	const char *call;           /* "$k($=, $0);" */
@@ -98,5 +101,15 @@ Value *mk_reshape(Builder *b, Value *x, const Type *t);     /* x itself when the
 Value *mk_transpose(Builder *b, Value *x, const int64_t *perm);
 Value *mk_gemm(Builder *b, Value *x, Value *y, Value *bias, int transA, int transB);
 Value *mk_scalar(Builder *b, DType t, double x);
+
+/* ---- elementwise nodes as C (ops/elementwise/): see elementwise.def and fused.c ---- */
+/* The C expression of an OP_EW node over operands $0 $1 ..., e.g. "$0 < 0 ? 0 : $0"; the node's type fills in
+ * expf or exp. NULL: the node is not elementwise. */
+const char *ew_expr(Arena *a, const Node *n);
+bool ew_literal(const Node *n, int i);      /* operand i is a constant that stands in the kernel as a literal */
+/* Builds one Fused node that does what the n nodes do (all OP_EW, in program order, outputs of one shape and layout).
+ * Operands: what they read from outside; outputs: what is used outside (or is a graph output), named as before with
+ * uses moved over; the n nodes are removed. NULL: does not fit (too many operands, shapes differ); nothing changed. */
+Node *ew_fuse(Builder *b, Node *const *node, int n);
 
 #endif
