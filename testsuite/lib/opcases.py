@@ -1,0 +1,384 @@
+"""Random small graphs for every differentiable op: shapes, broadcasts, axes and attributes drawn from a seed.
+
+Each generator gives a Case: ONNX nodes from the named parameters (float, to be differentiated) and constants to the
+outputs that matter. The suite multiplies each output by random weights and sums them up to a loss.
+"""
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+GENERATORS = {}
+
+
+class Case:
+    def __init__(self, rng):
+        self.rng, self.nodes, self.params, self.consts, self.out = rng, [], {}, {}, []
+
+    def shape(self, rank=None, lo=1, hi=5):
+        return tuple(int(self.rng.integers(lo, hi + 1)) for _ in range(self.rng.integers(1, 5) if rank is None else rank))
+
+    def param(self, shape, lo=-2.0, hi=2.0, gap=0.0, name=None):
+        """A parameter with values in [lo, hi], none nearer to 0 than gap (kinks) and none nearer to each other than
+        what central differences need when `gap` is set (ties)."""
+        n = int(np.prod(shape))
+        v = self.rng.uniform(lo, hi, n)
+        if gap:
+            v = (self.rng.permutation(n) + 0.5) / max(n, 1) * (hi - lo) + lo
+            v += np.where(np.abs(v) < gap, np.where(v < 0, -gap, gap), 0)
+        name = name or f'p{len(self.params)}'
+        self.params[name] = v.astype('f4').reshape(shape)
+        return name
+
+    def const(self, array):
+        name = f'c{len(self.consts)}'
+        self.consts[name] = np.asarray(array)
+        return name
+
+    def add(self, op, inputs, nout=1, **attr):
+        outs = [f'n{len(self.nodes)}_{i}' for i in range(nout)]
+        self.nodes.append(helper.make_node(op, inputs, outs, name=f'n{len(self.nodes)}', **attr))
+        return outs[0] if nout == 1 else outs
+
+    def pick(self, *xs):
+        return xs[int(self.rng.integers(len(xs)))]
+
+    def chance(self, p=0.5):
+        return bool(self.rng.random() < p)
+
+
+def gen(*ops):
+    def put(f):
+        for o in ops:
+            GENERATORS[o] = f
+        return f
+    return put
+
+
+def broadcast_pair(c):
+    """Two shapes that broadcast to one."""
+    full = c.shape()
+    a, b = [tuple(1 if c.chance(0.3) else d for d in full) for _ in 'ab']
+    if c.chance(0.3):
+        b = b[int(c.rng.integers(0, len(b) + 1)):]
+    return (a, b) if c.chance() else (b, a)
+
+
+@gen('Relu', 'Abs')
+def kinked(c, op):
+    c.out = [c.add(op, [c.param(c.shape(), gap=0.01)])]
+
+
+@gen('Sigmoid', 'Tanh', 'Erf', 'Exp', 'Neg', 'Sin', 'Cos')
+def smooth(c, op):
+    c.out = [c.add(op, [c.param(c.shape())])]
+
+
+@gen('Log', 'Sqrt', 'Reciprocal')
+def positive(c, op):
+    c.out = [c.add(op, [c.param(c.shape(), 0.3, 3)])]
+
+
+@gen('Add', 'Sub', 'Mul')
+def binary(c, op):
+    a, b = broadcast_pair(c)
+    x = c.param(a)
+    c.out = [c.add(op, [x, x if c.chance(0.1) else c.param(b)])]
+
+
+@gen('Div')
+def division(c, op):
+    a, b = broadcast_pair(c)
+    c.out = [c.add(op, [c.param(a), c.param(b, 0.5, 2)])]
+
+
+@gen('Pow')
+def power(c, op):
+    a, b = broadcast_pair(c)
+    if c.chance():
+        e = c.const(np.float32(c.pick(2.0, 3.0, 0.5, 0.75, -1.0)))
+    else:
+        e = c.param(b)
+    c.out = [c.add(op, [c.param(a, 0.5, 2), e])]
+
+
+@gen('Max', 'Min')
+def extreme(c, op):
+    full = c.shape()
+    n = int(np.prod(full))
+    order = c.rng.permutation(3 * n).reshape(3, n) / n
+    xs = []
+    for row in order[:c.pick(1, 2, 3)]:
+        name = c.param(full)
+        c.params[name] = row.astype('f4').reshape(full)
+        xs.append(name)
+    c.out = [c.add(op, xs)]
+
+
+@gen('Sum')
+def total(c, op):
+    a, b = broadcast_pair(c)
+    c.out = [c.add(op, [c.param(a), c.param(b)][:c.pick(1, 2)])]
+
+
+@gen('Where')
+def where(c, op):
+    a, b = broadcast_pair(c)
+    full = np.broadcast_shapes(a, b)
+    cond = c.const(c.rng.random(full if c.chance() else full[-1:]) < 0.5)
+    c.out = [c.add(op, [cond, c.param(a), c.param(b)])]
+
+
+@gen('Cast')
+def cast(c, op):
+    c.out = [c.add(op, [c.param(c.shape())], to=TensorProto.FLOAT)]
+
+
+@gen('Reshape')
+def reshape(c, op):
+    s = c.shape()
+    n, to = int(np.prod(s)), []
+    while n > 1 and len(to) < 3:
+        d = c.pick(*[k for k in range(1, n + 1) if n % k == 0])
+        to.append(int(d))
+        n //= d
+    to.append(-1 if c.chance() else int(n))
+    c.out = [c.add(op, [c.param(s), c.const(np.array(to, 'i8'))])]
+
+
+@gen('Flatten')
+def flatten(c, op):
+    s = c.shape()
+    c.out = [c.add(op, [c.param(s)], axis=int(c.rng.integers(-len(s), len(s) + 1)))]
+
+
+@gen('Squeeze', 'Unsqueeze')
+def squeeze(c, op):
+    s = c.shape(rank=3)
+    ax = int(c.rng.integers(0, 3))
+    if op == 'Squeeze':
+        s = s[:ax] + (1,) + s[ax + 1:]
+    c.out = [c.add(op, [c.param(s), c.const(np.array([ax if c.chance() else ax - (3 if op == 'Squeeze' else 4)], 'i8'))])]
+
+
+@gen('Transpose')
+def transpose(c, op):
+    s = c.shape()
+    c.out = [c.add(op, [c.param(s)], **({'perm': [int(i) for i in c.rng.permutation(len(s))]} if c.chance(0.8) else {}))]
+
+
+@gen('Slice')
+def slice_(c, op):
+    s = c.shape(lo=2, hi=7)
+    axes = [int(a) for a in c.rng.permutation(len(s))[:c.pick(1, len(s))]]
+    st, en, sp = [], [], []
+    for a in axes:
+        step = c.pick(1, 1, 2, -1)
+        b, e = sorted(int(x) for x in c.rng.integers(0, s[a] + 1, 2))
+        e = max(e, b + 1) if b < s[a] else e
+        if b == s[a]:
+            b, e = 0, s[a]
+        st.append(b if step > 0 else e - 1)
+        en.append((e if c.chance() else 10 ** 6 if e == s[a] else e) if step > 0 else (b - 1 if b > 0 else -10 ** 6))
+        sp.append(step)
+    c.out = [c.add(op, [c.param(s)] + [c.const(np.array(v, 'i8')) for v in (st, en, axes, sp)])]
+
+
+@gen('Concat')
+def concat(c, op):
+    s = c.shape()
+    ax = int(c.rng.integers(len(s)))
+    xs = [c.param(s[:ax] + (int(c.rng.integers(1, 4)),) + s[ax + 1:]) for _ in range(c.pick(1, 2, 3))]
+    c.out = [c.add(op, xs, axis=ax - (len(s) if c.chance() else 0))]
+
+
+@gen('Split')
+def split(c, op):
+    s = c.shape(lo=2, hi=6)
+    ax = int(c.rng.integers(len(s)))
+    a = int(c.rng.integers(1, s[ax]))
+    c.out = c.add(op, [c.param(s), c.const(np.array([a, s[ax] - a], 'i8'))], nout=2, axis=ax)[:c.pick(1, 2)]
+
+
+@gen('Pad')
+def pad(c, op):
+    s = c.shape()
+    p = [int(x) for x in c.rng.integers(0, 3, 2 * len(s))]
+    xs = [c.param(s), c.const(np.array(p, 'i8'))] + ([c.const(np.float32(1.5))] if c.chance() else [])
+    c.out = [c.add(op, xs)]
+
+
+@gen('Expand')
+def expand(c, op):
+    a, b = broadcast_pair(c)
+    c.out = [c.add(op, [c.param(a), c.const(np.array(b, 'i8'))])]
+
+
+@gen('Tile')
+def tile(c, op):
+    s = c.shape(hi=3)
+    c.out = [c.add(op, [c.param(s), c.const(np.array([int(x) for x in c.rng.integers(1, 4, len(s))], 'i8'))])]
+
+
+@gen('Gather')
+def gather(c, op):
+    s = c.shape(lo=2)
+    ax = int(c.rng.integers(len(s)))
+    ids = c.rng.integers(-s[ax] if c.chance() else 0, s[ax], c.shape(rank=c.pick(0, 1, 2))).astype('i8')
+    c.out = [c.add(op, [c.param(s), c.const(ids)], axis=ax)]
+
+
+@gen('ReduceSum', 'ReduceMean', 'ReduceL2', 'ReduceMax', 'ReduceMin', 'ReduceProd')
+def reduce(c, op):
+    s = c.shape()
+    axes = [int(a) - (len(s) if c.chance() else 0) for a in c.rng.permutation(len(s))[:int(c.rng.integers(1, len(s) + 1))]]
+    x = c.param(s, 0.3, 2, gap=0.01) if op in ('ReduceMax', 'ReduceMin') else c.param(s, 0.3, 2)
+    keep = int(c.chance())
+    if op == 'ReduceSum':
+        c.out = [c.add(op, [x] + ([c.const(np.array(axes, 'i8'))] if c.chance(0.8) else []), keepdims=keep)]
+    else:
+        c.out = [c.add(op, [x], keepdims=keep, **({'axes': axes} if c.chance(0.8) else {}))]
+
+
+@gen('Gemm')
+def gemm(c, op):
+    m, n, k = c.shape(rank=3, hi=9)
+    ta, tb = int(c.chance()), int(c.chance())
+    xs = [c.param((k, m) if ta else (m, k)), c.param((n, k) if tb else (k, n))]
+    if c.chance(0.7):
+        xs.append(c.param(c.pick((n,), (1, n), (m, 1), (m, n), (1,), ())))
+    at = {}
+    if c.chance(0.3):
+        at = {'alpha': 0.5, 'beta': 1.5}
+    c.out = [c.add(op, xs, transA=ta, transB=tb, **at)]
+
+
+@gen('MatMul')
+def matmul(c, op):
+    m, n, k = c.shape(rank=3, hi=9)
+    batch = c.shape(rank=c.pick(0, 1, 2), hi=3)
+    a = tuple(1 if c.chance(0.2) else d for d in batch) + (m, k)
+    b = batch + (k, n)
+    kind = c.pick('both', 'both', 'shared', 'vec_a', 'vec_b')
+    if kind == 'shared':
+        b = (k, n)
+    elif kind == 'vec_a':
+        a = (k,)
+    elif kind == 'vec_b':
+        b = (k,)
+    c.out = [c.add(op, [c.param(a), c.param(b)])]
+
+
+def spatial(c, nd):
+    k = [int(x) for x in c.rng.integers(1, 4, nd)]
+    st = [int(x) for x in c.rng.integers(1, 3, nd)]
+    dl = [int(c.pick(1, 1, 2)) for _ in range(nd)]
+    eff = [(a - 1) * d + 1 for a, d in zip(k, dl)]
+    p = [int(c.rng.integers(0, max(1, (e + 1) // 2))) for e in eff + eff]
+    size = [int(max(1, e - p[i] - p[nd + i]) + c.rng.integers(0, 5)) for i, e in enumerate(eff)]
+    return k, st, dl, p, size
+
+
+@gen('Conv')
+def conv(c, op):
+    nd = c.pick(1, 2, 2, 2, 3)
+    k, st, dl, p, size = spatial(c, nd)
+    g = c.pick(1, 1, 2, 3)
+    ci, co, n = c.pick(1, 2, 3) * g, c.pick(1, 2, 4) * g, c.pick(1, 2, 3)
+    xs = [c.param((n, ci, *size)), c.param((co, ci // g, *k))] + ([c.param((co,))] if c.chance() else [])
+    c.out = [c.add(op, xs, kernel_shape=k, strides=st, dilations=dl, pads=p, group=g)]
+
+
+@gen('MaxPool', 'AveragePool')
+def pool(c, op):
+    nd = c.pick(1, 2, 2, 3)
+    k, st, dl, p, size = spatial(c, nd)
+    dl = [1] * nd
+    p = [min(a, (b - 1)) for a, b in zip(p, k + k)]
+    p = [min(a, b // 2) for a, b in zip(p, k + k)]
+    size = [max(s, b) for s, b in zip(size, k)]
+    at = {'ceil_mode': 1} if c.chance(0.3) else {}
+    if op == 'AveragePool' and c.chance():
+        at['count_include_pad'] = 1
+    c.out = [c.add(op, [c.param((c.pick(1, 2), c.pick(1, 3), *size), gap=1e-3)], kernel_shape=k, strides=st, pads=p, **at)]
+
+
+@gen('GlobalAveragePool')
+def global_pool(c, op):
+    c.out = [c.add(op, [c.param((c.pick(1, 2), c.pick(1, 3), *c.shape(rank=c.pick(1, 2, 3))))])]
+
+
+@gen('BatchNormalization')
+def batchnorm(c, op):
+    s = (c.pick(2, 4), c.pick(1, 3), *c.shape(rank=c.pick(0, 1, 2), lo=2))
+    ch = s[1]
+    xs = [c.param(s), c.param((ch,)), c.param((ch,)), c.const(np.zeros(ch, 'f4')), c.const(np.ones(ch, 'f4'))]
+    c.out = [c.add(op, xs, nout=3, training_mode=1, epsilon=0.1)[0]]
+
+
+@gen('LayerNormalization')
+def layernorm(c, op):
+    s = c.shape(lo=2)
+    ax = int(c.rng.integers(len(s)))
+    w = s[ax:]
+    xs = [c.param(s), c.param(w)] + ([c.param(w)] if c.chance(0.8) else [])
+    c.out = [c.add(op, xs, axis=ax - (len(s) if c.chance() else 0), epsilon=0.1)]
+
+
+@gen('Softmax', 'LogSoftmax')
+def softmax(c, op):
+    s = c.shape(lo=2)
+    c.out = [c.add(op, [c.param(s)], axis=int(c.rng.integers(-len(s), len(s))))]
+
+
+@gen('SoftmaxCrossEntropyLoss', 'NegativeLogLikelihoodLoss')
+def loss(c, op):
+    n, k = c.pick(1, 3, 5), c.pick(2, 4, 7)
+    rest = c.shape(rank=c.pick(0, 0, 1, 2), hi=3)
+    y = c.rng.integers(0, k, (n, *rest)).astype('i8')
+    at = {'reduction': c.pick('mean', 'sum', 'none')}
+    if c.chance():
+        at['ignore_index'] = int(c.pick(0, -100))
+        y.flat[int(c.rng.integers(y.size))] = at['ignore_index']
+        if (y == at['ignore_index']).all():
+            y.flat[0] = 1
+    xs = [c.param((n, k, *rest)), c.const(y)]
+    if c.chance(0.4):
+        xs.append(c.const(c.rng.uniform(0.5, 2, k).astype('f4')))
+    c.out = [c.add(op, xs, **at)]
+
+
+@gen('Dropout')
+def dropout(c, op):
+    s = c.shape()
+    c.out = [c.add(op, [c.param(s), c.const(np.float32(0.0)), c.const(np.array(True))])]
+
+
+def make(op, seed):
+    """An ONNX model of one case; its float initializers are the parameters, its only output the loss."""
+    rng = np.random.default_rng([seed, *op.encode()])
+    c = Case(rng)
+    GENERATORS[op](c, op)
+    params = dict(c.params)
+    terms = []
+    for o in c.out:
+        terms.append(o)
+    return finish(op, seed, c, params, terms)
+
+
+def finish(op, seed, c, params, outs):
+    """Weights on the outputs by Mul with a ramp that every shape broadcasts to, then the sum of all."""
+    nodes = list(c.nodes)
+    total = []
+    for i, o in enumerate(outs):
+        nodes.append(helper.make_node('Mul', [o, o], [f'sq{i}'], name=f'sq{i}'))
+        nodes.append(helper.make_node('Mul', [o, 'alpha'], [f'lin{i}'], name=f'lin{i}'))
+        nodes.append(helper.make_node('Add', [f'sq{i}', f'lin{i}'], [f'w{i}'], name=f'w{i}'))
+        nodes.append(helper.make_node('ReduceSum', [f'w{i}'], [f's{i}'], name=f's{i}', keepdims=0))
+        total.append(f's{i}')
+    nodes.append(helper.make_node('Sum', total, ['loss'], name='total'))
+    consts = dict(c.consts, alpha=np.float32(0.7))
+    cnodes = [helper.make_node('Constant', [], [k], name=k, value=numpy_helper.from_array(v, k)) for k, v in consts.items()]
+    init = [numpy_helper.from_array(v, k) for k, v in params.items()]
+    g = helper.make_graph(cnodes + nodes, f'{op}_{seed}', [], [helper.make_tensor_value_info('loss', TensorProto.FLOAT, [])], init)
+    m = helper.make_model(g, opset_imports=[helper.make_opsetid('', 17)])
+    m.ir_version = 8
+    return m
