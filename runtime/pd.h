@@ -56,6 +56,7 @@ typedef struct pd_program {
 	int         rank, world, stage, stages, replica, replicas;
 	int         threads;
 	bool        reproducible;
+	bool        shuffle;        /* samples are permuted anew in every epoch */
 	uint64_t    seed;
 	int64_t     micro;          /* samples per microbatch */
 	int         microbatches;   /* per step, over all replicas: the grains */
@@ -67,7 +68,8 @@ typedef struct pd_program {
 	int64_t     steps;          /* default number of steps */
 	double      timeout;        /* seconds */
 	void      (*init)(char *arena);     /* sets the stage's pointers, makes library objects */
-	void      (*step)(void);            /* one training step: all actions of this device */
+	void      (*step)(bool update);     /* one training step: all actions of this device; update false: nothing trained,
+	                                     * no state and no statistics change, only losses are reported */
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
 } pd_program;
 
@@ -77,16 +79,19 @@ int pd_main(const pd_program *p, int argc, char **argv);
 /* ---- inside a step ---- */
 
 int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
-/* Copies microbatch mb of the running step for inputs[i]; checks ranges (R2xx). */
+/* Copies microbatch mb of the running step for inputs[i]; checks ranges (R2xx). Threads may not share this call. */
 void pd_input(int i, int mb, void *dst);
 /* Global index of the first sample of microbatch mb of the running step: the counter of random numbers. */
 int64_t pd_sample(int mb);
 
 /* Sum of the loss over microbatch mb and what it is divided by (counted labels). The loss's stage calls it per
  * microbatch; pd_totals joins all ranks (in microbatch order, so the sum has one value whatever the plan). */
-void  pd_report(int mb, float loss, float count);
-void  pd_totals(void);
-float pd_total_count(void);                         /* after pd_totals */
+void   pd_report(int mb, double loss, double count);
+void   pd_totals(void);
+double pd_total_count(void);                        /* after pd_totals; never 0 */
+/* The gradient of params[i] as summed over the global batch, before the division by pd_total_count(). Called once per
+ * trained parameter and step from its update; keeps a copy under --dump-grads, else does nothing. */
+void   pd_gradient(int i, const void *sum);
 
 /* Messages between stages. A channel is one tensor crossing one cut; its number is the same on both sides. Each
  * (channel, slot) has one request. The buffer stays untouched until the wait; waits on an idle request return at once. */
@@ -106,7 +111,9 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
 /* Reproducible sums. A tree over the grains 0..n-1 of a step: tree(lo, n) = tree(lo, p) + tree(lo + p, n - p) with p
  * the largest power of two below n. Each device pushes its grains in any order; whole subtrees are added at once. */
 typedef struct pd_tree pd_tree;
-size_t  pd_tree_bytes(int grains, size_t count, const int *mine, int nmine);    /* arena bytes for the partial sums */
+/* `mine`: this device's grains in the order in which they are done. Over a group of n, grain g must belong to member
+ * g * n / grains. Bytes are of arena memory, 64-byte aligned; pd_tree_new allocates nothing else. */
+size_t  pd_tree_bytes(int grains, size_t count, const int *mine, int nmine);
 pd_tree *pd_tree_new(int grains, size_t count, const int *mine, int nmine, void *mem);
 float  *pd_tree_leaf(pd_tree *t, int mb);           /* zeroed memory for grain mb's gradient */
 void    pd_tree_done(pd_tree *t, int mb);           /* the leaf is complete: merge what can be merged */
@@ -128,7 +135,13 @@ static inline float pd_random_unit(uint64_t seed, uint64_t node, uint64_t sample
 	return (float)(pd_random_bits(seed, node, sample, element) >> 8) * 0x1p-24f;    /* [0, 1) */
 }
 
-/* ---- heavy ops: oneDNN behind a few calls (cpu.c). Objects are made before step 0; calls allocate nothing. ---- */
+/* ---- heavy ops: oneDNN behind a few calls (cpu*.c, which use nothing else of the runtime: pdcc links them too). ----
+ * Objects are made before step 0; calls allocate nothing. What runs and how much scratch it needs hangs on the number
+ * of threads: set it first. A size of SIZE_MAX says that oneDNN has no such operation. Scratch is 64-byte aligned. */
+
+void pd_threads(int n);             /* of OpenMP loops and of oneDNN */
+/* At start: ends the program (exit 78, both sizes) when `asked` is more than the plan has room for. */
+void pd_check_scratch(const char *what, size_t asked, size_t planned);
 
 /* C[m,n] = op(A) op(B) + beta C, row-major, leading dimensions as given. */
 void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
