@@ -93,7 +93,7 @@ OpKind op_find(const char *name);       /* OP_NONE if unknown */
 const AttrDef *op_attr(OpKind op, const char *name);
 int op_dgrad(const Node *n, int i);     /* GradKind of operand i, variadic ops included */
 
-/* ---- helpers that gradients are made of (ops/common.c) ---- */
+/* ---- helpers that gradients are made of (ops/common/build.c) ---- */
 Value *reduce_to(Builder *b, Value *dy, const Type *t);     /* undo broadcasting: sums over the broadcast axes */
 Value *mk_binary(Builder *b, OpKind op, Value *x, Value *y);
 Value *mk_unary(Builder *b, OpKind op, Value *x);

@@ -1,0 +1,83 @@
+/* What op families share: elements of compile-time tensors, attributes made by name, checks of shape rules, and the
+ * loop nest that elementwise and data-moving kernels are (nest.cpu.c). */
+#ifndef PDCC_IR_OPS_COMMON_H
+#define PDCC_IR_OPS_COMMON_H
+
+#include <stdio.h>
+#include "../../op.h"
+
+/* ---- compile-time tensors (tensor.c): row-major, any dtype ---- */
+double  elem_f(const Tensor *t, int64_t i);
+int64_t elem_i(const Tensor *t, int64_t i);             /* floats are cut towards zero */
+void    elem_set_f(Tensor *t, int64_t i, double x);     /* rounded to the dtype; integers: cut; bool: x != 0 */
+void    elem_set_i(Tensor *t, int64_t i, int64_t x);
+void    tensor_alloc(Tensor *t, const Type *type, Arena *a);    /* zeroed */
+/* The data of a constant as a tensor; data is NULL when v is no constant or its data was elided. */
+Tensor  const_tensor(const Value *v);
+/* A literal of C: 0.125f, -1, INFINITY; negative ones in parentheses. */
+const char *c_literal(Arena *a, DType t, double f, int64_t i);
+
+/* ---- attributes (build.c) ---- */
+void *attr_new(Arena *a, OpKind op);                    /* the op's struct with all defaults */
+void  attr_put_int(OpKind op, void *attr, const char *name, int64_t v);
+void  attr_put_float(OpKind op, void *attr, const char *name, double v);
+void  attr_put_str(Arena *a, OpKind op, void *attr, const char *name, const char *v);
+void  attr_put_ints(Arena *a, OpKind op, void *attr, const char *name, int n, const int64_t *v);
+Ints  ints_dup(Arena *a, int n, const int64_t *v);
+bool  ints_has(Ints v, int64_t x);
+
+/* ---- graphs that gradients are made of (build.c); see also op.h ---- */
+Value *mk_reduce(Builder *b, OpKind op, Value *x, Ints axes, int keepdims);
+Value *mk_expand(Builder *b, Value *x, const Type *t);  /* x itself when the shapes agree */
+Value *mk_cast(Builder *b, Value *x, DType t);          /* x itself when it is of that type */
+
+/* ---- shape rules (build.c) ---- */
+Arena *node_arena(const Node *n);
+/* All nin operands from `from` on exist and are of one dtype. */
+bool same_dtype(const Node *n, int from, Diag *d);
+/* ax in [-rank, rank) made non-negative in *out. `what` names the attribute in the message. */
+bool norm_axis(const Node *n, Diag *d, const char *what, int64_t ax, int rank, int *out);
+/* The same for a list, which may not name an axis twice; seen[] (MAXRANK bools) says which are named. */
+bool norm_axes(const Node *n, Diag *d, const char *what, Ints axes, int rank, bool *seen);
+void set_out(Node *n, int i, Type t);                   /* type of out[i], when that exists */
+Cost cost_bytes(const Node *n, double flops);           /* flops, and the bytes of all operands and outputs */
+
+/* ---- names of kernels ---- */
+const char *dims_name(Arena *a, const Type *t);         /* "32x784", "8x3x4x4nhwc", "1" */
+const char *dtype_suffix(DType t);                      /* "" for f32, else "_i64" */
+
+/* ---- loop nests (nest.c) ---- */
+enum { NEST_DIMS = 2 * MAXRANK, NEST_LOOPS = 8, NEST_OPS = 2 * MAXIN + 1 };
+
+/* Element (i0, i1, ..) of the iteration space is at offset + sum of i_k * stride[k] of an operand. */
+typedef struct NestOp {
+	const char *var;        /* name of the pointer in the kernel */
+	int64_t     offset;
+	int64_t     stride[NEST_DIMS];
+} NestOp;
+
+typedef struct Nest {
+	int     rank;
+	int64_t dim[NEST_DIMS]; /* outermost first */
+	int     nop;
+	NestOp  op[NEST_OPS];   /* op[0] is what is written */
+} Nest;
+
+void nest_begin(Nest *s, int rank, const int64_t *dim);
+NestOp *nest_add(Nest *s, const char *var, int64_t offset, const int64_t *stride);
+/* An operand of type t, broadcast to the iteration space (aligned at the last axis), in t's layout. */
+NestOp *nest_add_type(Nest *s, const char *var, const Type *t);
+/* Drops loops of one turn, puts loops in the order in which op[0] lies in memory, joins neighbours where every operand
+ * allows it. Call once, after the last nest_add. */
+void nest_finish(Nest *s);
+const char *nest_ref(Arena *a, const Nest *s, int op);  /* "a[3 + j * 4 + i]" */
+/* How the strides of operand `op` differ from an operand that lies like the whole space: "" when they do not, "10" when
+ * it is broadcast over the inner of two loops, else the strides. Together with dims it fixes the text. */
+const char *nest_tag(Arena *a, const Nest *s, int op);
+const char *nest_dims(Arena *a, const Nest *s);         /* "32x784", "1" */
+/* Binds RANK D0.. (innermost first) PAR IX OUTER, and no FILL (bind FILL, NUMEL and VALUE anew for one). */
+void nest_holes(const Nest *s, Holes *h);
+/* Runs y[..] = a[..] (op[0], op[1]) at compile time on elements of `size` bytes. */
+void nest_copy(const Nest *s, void *y, const void *a, int size);
+
+#endif

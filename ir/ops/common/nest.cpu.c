@@ -1,0 +1,46 @@
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
+ * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
+ * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
+ * independent. FILL: y is larger than the nest and gets VALUE where the nest does not write. */
+static void NAME(PARAMS)
+{
+#if FILL
+	for (IX i = 0; i < NUMEL; i++)
+		y[i] = VALUE;
+#endif
+#if PAR && RANK == 1
+#pragma omp parallel for simd
+#elif PAR
+#pragma omp parallel for collapse(OUTER)
+#endif
+#if RANK >= 8
+	for (IX q = 0; q < D7; q++)
+#endif
+#if RANK >= 7
+	for (IX p = 0; p < D6; p++)
+#endif
+#if RANK >= 6
+	for (IX n = 0; n < D5; n++)
+#endif
+#if RANK >= 5
+	for (IX m = 0; m < D4; m++)
+#endif
+#if RANK >= 4
+	for (IX l = 0; l < D3; l++)
+#endif
+#if RANK >= 3
+	for (IX k = 0; k < D2; k++)
+#endif
+#if RANK >= 2
+	for (IX j = 0; j < D1; j++)
+#endif
+#if RANK >= 2 || (RANK == 1 && !PAR)
+#pragma omp simd
+#endif
+#if RANK >= 1
+	for (IX i = 0; i < D0; i++)
+#endif
+	{
+		BODY
+	}
+}

@@ -1,0 +1,453 @@
+/* The elementwise ops: type and shape rule, constant folding, kernel; all from the rows of elementwise.def. */
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+#include "ew.h"
+
+/* ---- the rows, each expression also compiled for constant folding ---- */
+
+#define EXP(x)     exp((double)(x))
+#define TANH(x)    tanh((double)(x))
+#define ERF(x)     erf((double)(x))
+#define LOG(x)     log((double)(x))
+#define SQRT(x)    sqrt((double)(x))
+#define SIN(x)     sin((double)(x))
+#define COS(x)     cos((double)(x))
+#define FLOOR(x)   floor((double)(x))
+#define CEIL(x)    ceil((double)(x))
+#define RINT(x)    rint((double)(x))
+#define POW(x, y)  pow((double)(x), (double)(y))
+#define FMOD(x, y) fmod((double)(x), (double)(y))
+
+#define EW(name, nin, types, result, flops, grad, ...) \
+	static double f_##name(double a, double b, double c) \
+	{ \
+		(void)a, (void)b, (void)c; \
+		return (double)(__VA_ARGS__); \
+	} \
+	static int64_t i_##name(int64_t a, int64_t b, int64_t c) \
+	{ \
+		(void)a, (void)b, (void)c; \
+		return (int64_t)(__VA_ARGS__); \
+	}
+#define EW0(name, nin, types, result, flops, ...) EW(name, nin, types, result, flops, NULL, __VA_ARGS__)
+#include "elementwise.def"
+#undef EW0
+#undef EW
+
+#undef EXP
+#undef TANH
+#undef ERF
+#undef LOG
+#undef SQRT
+#undef SIN
+#undef COS
+#undef FLOOR
+#undef CEIL
+#undef RINT
+#undef POW
+#undef FMOD
+
+static const EwRow rows[OP_COUNT] = {
+#define EW(name, nin, types, result, flops, grad, ...) \
+	[OP_##name] = { nin, EW_##types, EW_R_##result, flops, #__VA_ARGS__, f_##name, i_##name },
+#define EW0(name, nin, types, result, flops, ...) EW(name, nin, types, result, flops, NULL, __VA_ARGS__)
+#include "elementwise.def"
+#undef EW0
+#undef EW
+};
+
+const EwRow *ew_row(OpKind op)
+{
+	return rows[op].expr ? &rows[op] : NULL;
+}
+
+/* ---- types and shapes ---- */
+
+static bool half(DType t)
+{
+	return t == DT_f16 || t == DT_bf16;
+}
+
+static bool fits(EwTypes k, DType t)
+{
+	switch (k) {
+	case EW_NUM: return t != DT_bool;
+	case EW_SIGNED: return t != DT_bool && (dtype_float(t) || dtype_signed(t));
+	case EW_FLOAT: return dtype_float(t);
+	case EW_BOOL: return t == DT_bool;
+	case EW_ANY: break;
+	}
+	return true;
+}
+
+static bool check_types(const Node *n, Diag *d)
+{
+	static const char *const want[] = { "numbers", "signed numbers", "floats", "bools", "any type" };
+	const EwRow *r = &rows[n->op];
+	const bool where = n->op == OP_Where;
+
+	if (where && !n->in[0])
+		return diag_error(d, n->loc, 301, "Where: operand 0 is missing");
+	if (!same_dtype(n, n->op == OP_Pow ? n->nin : where, d))
+		return false;
+	if (where && n->in[0]->type.dtype != DT_bool)
+		return diag_error(d, n->loc, 302, "Where: the condition is %s, not bool", str_type(d->scratch, &n->in[0]->type));
+	for (int i = 0; i < n->nin; i++) {
+		if (!n->in[i])
+			return diag_error(d, n->loc, 301, "%s: operand %d is missing", optab[n->op]->name, i);
+		const Type *t = &n->in[i]->type;
+		if (!fits(r->types, t->dtype))
+			return diag_error(d, n->loc, 302, "%s takes %s, %s is %s", optab[n->op]->name, want[r->types],
+				n->in[i]->name, str_type(d->scratch, t));
+		if (half(t->dtype) && n->in[i]->kind != VAL_CONST)
+			return diag_error(d, n->loc, 302, "%s: %s is %s: half precision is not computed with; "
+				"export the model in float32", optab[n->op]->name, n->in[i]->name, str_type(d->scratch, t));
+	}
+	if (n->op == OP_Mod && dtype_float(n->in[0]->type.dtype) && !((const struct ew_attr *)n->attr)->fmod)
+		return diag_error(d, n->loc, 302, "Mod of floats needs fmod=1");
+	return true;
+}
+
+static DType result_dtype(const Node *n)
+{
+	if (n->op == OP_Where)
+		return n->in[1]->type.dtype;
+	if (n->op == OP_Cast)
+		return dtype_from_onnx((int)((const struct ew_attr *)n->attr)->to);
+	return rows[n->op].result == EW_R_BOOL ? DT_bool : n->in[0]->type.dtype;
+}
+
+bool ew_shape(Node *n, Diag *d)
+{
+	Type t, sum;
+
+	if (!check_types(n, d))
+		return false;
+	t = n->in[0]->type;
+	for (int i = 1; i < n->nin; i++) {
+		if (!shape_broadcast(&t, &n->in[i]->type, &sum))
+			return diag_error(d, n->loc, 304, "%s: shapes do not broadcast: %s is %s, %s is %s",
+				optab[n->op]->name, n->in[0]->name, str_shape(d->scratch, &n->in[0]->type),
+				n->in[i]->name, str_shape(d->scratch, &n->in[i]->type));
+		t = sum;
+	}
+	t.dtype = result_dtype(n);
+	if (t.dtype == DT_NONE)
+		return diag_error(d, n->loc, 302, "Cast to element type %lld, which is not known",
+			(long long)((const struct ew_attr *)n->attr)->to);
+	if (half(t.dtype) && n->in[0]->kind != VAL_CONST)
+		return diag_error(d, n->loc, 302, "Cast to %s: half precision is not computed with; "
+			"export the model in float32", dtype_name(t.dtype));
+	t.rows = 0;
+	t.layout = LAYOUT_PLAIN;
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i]->type.rank == t.rank && t.rank >= 3 && n->in[i]->type.layout != LAYOUT_PLAIN)
+			t.layout = n->in[i]->type.layout;
+	set_out(n, 0, t);
+	return true;
+}
+
+Cost ew_cost(const Node *n)
+{
+	double flops = rows[n->op].flops;
+
+	if (n->op == OP_Pow && ew_literal(n, 1))
+		flops = 2;
+	if (rows[n->op].nin < 0)
+		flops = n->nin - 1;
+	return cost_bytes(n, flops * (double)type_numel(&n->out[0]->type));
+}
+
+/* ---- constant folding ---- */
+
+static bool mod_eval(int64_t fmod_, int64_t a, int64_t b, int64_t *r)
+{
+	if (b == 0)
+		return false;
+	*r = b == -1 ? 0 : a % b;
+	if (!fmod_ && *r && (*r < 0) != (b < 0))
+		*r += b;
+	return true;
+}
+
+static bool eval_element(const Node *n, const Tensor *in, const int64_t *at, Tensor *out, int64_t o)
+{
+	const EwRow *r = &rows[n->op];
+	const int typed = n->op == OP_Where ? 1 : 0;
+
+	if (dtype_float(in[typed].type.dtype) || n->op == OP_Pow) {
+		double x[3] = { 0 };
+		for (int i = 0; i < n->nin && i < 3; i++)
+			x[i] = elem_f(&in[i], at[i]);
+		double y = r->nin < 0 ? x[0] : r->f(x[0], x[1], x[2]);
+		for (int i = 1; r->nin < 0 && i < n->nin; i++)
+			y = r->f(y, elem_f(&in[i], at[i]), 0);
+		elem_set_f(out, o, y);
+		return true;
+	}
+	int64_t x[3] = { 0 }, y;
+	for (int i = 0; i < n->nin && i < 3; i++)
+		x[i] = elem_i(&in[i], at[i]);
+	if (n->op == OP_Div && (x[1] == 0 || (x[0] == INT64_MIN && x[1] == -1)))
+		return false;
+	if (n->op == OP_Mod) {
+		if (!mod_eval(((const struct ew_attr *)n->attr)->fmod, x[0], x[1], &y))
+			return false;
+	} else {
+		y = r->nin < 0 ? x[0] : r->i(x[0], x[1], x[2]);
+	}
+	for (int i = 1; r->nin < 0 && i < n->nin; i++)
+		y = r->i(y, elem_i(&in[i], at[i]), 0);
+	elem_set_i(out, o, y);
+	return true;
+}
+
+bool ew_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
+{
+	const Type *t = &n->out[0]->type;
+	const int64_t numel = type_numel(t);
+	int64_t *at = NEWN(a, int64_t, n->nin), *stride = NEWN(a, int64_t, n->nin * MAXRANK);
+
+	for (int i = 0; i < n->nin; i++) {
+		const Type *p = &in[i].type;
+		int64_t s = 1;
+		for (int k = p->rank - 1; k >= 0; s *= p->dim[k--])
+			stride[i * MAXRANK + t->rank - p->rank + k] = p->dim[k] == 1 ? 0 : s;
+	}
+	tensor_alloc(&out[0], t, a);
+	for (int64_t o = 0; o < numel; o++) {
+		int64_t rest = o;
+		memset(at, 0, (size_t)n->nin * sizeof *at);
+		for (int k = t->rank - 1; k >= 0; rest /= t->dim[k--])
+			for (int i = 0; i < n->nin; i++)
+				at[i] += rest % t->dim[k] * stride[i * MAXRANK + k];
+		if (!eval_element(n, in, at, &out[0], o))
+			return false;
+	}
+	return true;
+}
+
+/* ---- C text ---- */
+
+bool ew_literal(const Node *n, int i)
+{
+	const Value *v = n->in[i];
+
+	return (ew_row(n->op) || n->op == OP_Fused) && v && v->kind == VAL_CONST && v->data && type_numel(&v->type) == 1;
+}
+
+const char *ew_literal_text(Arena *a, const Node *n, int i)
+{
+	const Tensor t = const_tensor(n->in[i]);
+
+	return c_literal(a, t.type.dtype, elem_f(&t, 0), elem_i(&t, 0));
+}
+
+/* Powers that need no pow(). NULL: none of them. */
+static const char *pow_pattern(const Node *n)
+{
+	static const struct { double e; const char *pattern; } known[] = {
+		{ 2, "a * a" }, { 3, "a * a * a" }, { 1, "a" }, { 4, "a * a * (a * a)" }, { 0, "1" }, { 0.5, "SQRT(a)" },
+		{ -1, "1 / a" }, { -2, "1 / (a * a)" }, { -0.5, "1 / SQRT(a)" }, { 1.5, "a * SQRT(a)" },
+	};
+	const Tensor t = const_tensor(n->in[1]);
+
+	if (!ew_literal(n, 1))
+		return NULL;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (known[i].e == elem_f(&t, 0) && (dtype_float(n->in[0]->type.dtype) || (known[i].e >= 0 && i < 5)))
+			return known[i].pattern;
+	return NULL;
+}
+
+/* Integers: the sign of the divisor, or with fmod that of the dividend, as C has it. */
+static const char *mod_pattern(const Node *n)
+{
+	if (dtype_float(n->in[0]->type.dtype))
+		return "FMOD(a, b)";
+	return ((const struct ew_attr *)n->attr)->fmod ? "a % b" : "(a % b + b) % b";
+}
+
+static const char *pattern_of(const Node *n)
+{
+	const char *p = NULL;
+
+	if (n->op == OP_Pow)
+		p = pow_pattern(n);
+	else if (n->op == OP_Mod)
+		p = mod_pattern(n);
+	else if (n->op == OP_Cast && n->out[0]->type.dtype == DT_bool)
+		p = "a != 0";
+	else if (n->op == OP_Cast)
+		return arena_printf(node_arena(n), "(%s)a", dtype_c(n->out[0]->type.dtype));
+	return p ? p : rows[n->op].expr;
+}
+
+/* a, b, c become operands, names in capitals the math function of the type. */
+static const char *fill(Arena *a, const char *p, DType t, const char *const *operand)
+{
+	const char *out = "";
+
+	while (*p) {
+		size_t len = 1;
+		while (isalnum((unsigned char)*p) && isalnum((unsigned char)p[len]))
+			len++;
+		if (len == 1 && *p >= 'a' && *p <= 'c') {
+			out = arena_printf(a, "%s%s", out, operand[*p - 'a']);
+		} else if (isupper((unsigned char)*p)) {
+			char *f = arena_strn(a, p, len);
+			for (char *q = f; *q; q++)
+				*q = (char)tolower((unsigned char)*q);
+			out = arena_printf(a, "%s%s%s", out, f, t == DT_f32 ? "f" : "");
+		} else {
+			out = arena_printf(a, "%s%.*s", out, (int)len, p);
+		}
+		p += len;
+	}
+	return out;
+}
+
+const char *ew_text(Arena *a, const Node *n, const char *const *operand)
+{
+	const DType t = n->in[0]->type.dtype;
+	const char *e;
+
+	if (rows[n->op].nin >= 0)
+		return fill(a, pattern_of(n), t, operand);
+	if (n->op == OP_Sum) {
+		e = operand[0];
+		for (int i = 1; i < n->nin; i++)
+			e = arena_printf(a, "%s + %s", e, operand[i]);
+		return e;
+	}
+	e = operand[0];
+	for (int i = 1; i < n->nin; i++) {      /* a turn repeats what came before: only for few operands */
+		const char *two[2] = { i > 1 ? arena_printf(a, "(%s)", e) : e, operand[i] };
+		e = fill(a, rows[n->op].expr, t, two);
+	}
+	return e;
+}
+
+const char *ew_expr(Arena *a, const Node *n)
+{
+	const char **operand = NEWN(a, const char *, n->nin);
+
+	if (!ew_row(n->op))
+		return NULL;
+	for (int i = 0; i < n->nin; i++)
+		operand[i] = arena_printf(a, "$%d", i);
+	return ew_text(a, n, operand);
+}
+
+void ew_signature(const Node *n, Holes *h, const char *const *var)
+{
+	Arena *a = h->arena;
+	const char *params = "", *args = "", *comma = "";
+
+	for (int i = 0; i < n->nout; i++) {
+		params = arena_printf(a, "%s%s%s *%s", params, comma, dtype_c(n->out[i]->type.dtype), var[i]);
+		args = arena_printf(a, "%s%s$=%d", args, comma, i);
+		comma = ", ";
+	}
+	for (int i = 0; i < n->nin; i++) {
+		if (ew_literal(n, i))
+			continue;
+		params = arena_printf(a, "%s, const %s *%s", params, dtype_c(n->in[i]->type.dtype), var[n->nout + i]);
+		args = arena_printf(a, "%s, $%d", args, i);
+	}
+	hole_text(h, "PARAMS", "%s", params);
+	hole_text(h, "CALL", "$k(%s);", args);
+}
+
+/* What a literal is called in a name: 0.125f -> 0p125, (-1) -> m1. */
+static const char *literal_name(Arena *a, const char *s)
+{
+	char *r = arena_str(a, s), *w = r;
+
+	for (const char *p = s; *p; p++)
+		if (*p != '(' && *p != ')' && *p != '+' && !(*p == 'f' && (!p[1] || p[1] == ')')))
+			*w++ = *p == '-' ? 'm' : *p == '.' ? 'p' : *p;
+	*w = 0;
+	return r;
+}
+
+static const char *op_name(Arena *a, OpKind op)
+{
+	char *s = arena_str(a, optab[op]->name);
+
+	for (char *p = s; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+	return s;
+}
+
+/* add_32x128, add_32x128_b01 (b broadcast over rows), mul_8192_b0p125, cast_32_i64_f32 */
+static void name_kernel(const Node *n, Holes *h, const Nest *s, const char *const *var)
+{
+	Arena *a = h->arena;
+	const char *tail = "", *tag;
+
+	for (int i = 0, k = 1; i < n->nin; i++) {
+		tag = ew_literal(n, i) ? literal_name(a, ew_literal_text(a, n, i)) : nest_tag(a, s, k++);
+		if (*tag)
+			tail = arena_printf(a, "%s_%s%s", tail, var[1 + i], tag);
+	}
+	if (n->op == OP_Pow && !ew_literal(n, 1))
+		tail = arena_printf(a, "%s%s", tail, dtype_suffix(n->in[1]->type.dtype));
+	if (n->op == OP_Cast)
+		tail = arena_printf(a, "%s_%s_%s", tail, dtype_name(n->in[0]->type.dtype), dtype_name(n->out[0]->type.dtype));
+	else
+		tail = arena_printf(a, "%s%s", tail, dtype_suffix(n->in[n->op == OP_Where]->type.dtype));
+	if (n->op == OP_Mod && ((const struct ew_attr *)n->attr)->fmod)
+		tail = arena_printf(a, "%s_fmod", tail);
+	if (rows[n->op].nin < 0)
+		tail = arena_printf(a, "of%d%s", n->nin, tail);
+	hole_name(h, rows[n->op].nin < 0 ? "%s_%s_%s" : "%s_%s%s", op_name(a, n->op), nest_dims(a, s), tail);
+}
+
+void ew_holes(const Node *n, Holes *h)
+{
+	static const char *const abc[] = { "y", "a", "b", "c" };
+	Arena *a = h->arena;
+	const char **var = NEWN(a, const char *, n->nin + 1), **ref = NEWN(a, const char *, n->nin);
+	const Type *t = &n->out[0]->type;
+	Nest s;
+
+	var[0] = "y";
+	nest_begin(&s, t->rank, t->dim);
+	nest_add_type(&s, "y", t);
+	for (int i = 0; i < n->nin; i++) {
+		var[1 + i] = n->nin <= 3 ? abc[1 + i] : arena_printf(a, "x%d", i);
+		if (!ew_literal(n, i))
+			nest_add_type(&s, var[1 + i], &n->in[i]->type);
+	}
+	nest_finish(&s);
+	for (int i = 0, k = 1; i < n->nin; i++)
+		ref[i] = ew_literal(n, i) ? ew_literal_text(a, n, i) : nest_ref(a, &s, k++);
+	nest_holes(&s, h);
+	ew_signature(n, h, var);
+	name_kernel(n, h, &s, var);
+	hole_text(h, "BODY", "%s = %s;", nest_ref(a, &s, 0), ew_text(a, n, ref));
+}
+
+/* ---- the table entries ---- */
+
+static const AttrDef no_attrs[] = { AT_END };
+static const AttrDef attrs_Cast[] = { AT_INT(struct ew_attr, to, 1), AT_END };
+static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
+
+/* Where's condition has no gradient; column 0 counts for all operands of variadic ops. */
+#define ROW(NAME, NIN, GRAD, HAS) \
+	const OpDef op_##NAME = { \
+		.name = #NAME, .minin = NIN < 0 ? 1 : NIN, .maxin = NIN, .nout = 1, \
+		.flags = OP_PURE | OP_EW | OP_INPLACE | OP_NHWC, \
+		.attrs = OP_##NAME == OP_Cast ? attrs_Cast : OP_##NAME == OP_Mod ? attrs_Mod : no_attrs, \
+		.attrsize = sizeof(struct ew_attr), \
+		.shape = ew_shape, .grad = GRAD, \
+		.dgrad = { OP_##NAME == OP_Where ? NOGRAD : HAS, HAS, HAS }, \
+		.cost = ew_cost, .holes = ew_holes, .eval = ew_eval, \
+		.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, \
+	};
+#define EW(NAME, NIN, TYPES, RESULT, FLOPS, GRAD, ...) ROW(NAME, NIN, GRAD, DENSE)
+#define EW0(NAME, NIN, TYPES, RESULT, FLOPS, ...) ROW(NAME, NIN, NULL, NOGRAD)
+#include "elementwise.def"

@@ -1,0 +1,43 @@
+/* The elementwise family among itself: rows of elementwise.def, C text of one node, kernels made of several. */
+#ifndef PDCC_IR_OPS_EW_H
+#define PDCC_IR_OPS_EW_H
+
+#include "../common/common.h"
+
+typedef enum EwTypes { EW_NUM, EW_SIGNED, EW_FLOAT, EW_BOOL, EW_ANY } EwTypes;
+typedef enum EwResult { EW_R_SAME, EW_R_BOOL, EW_R_OTHER } EwResult;
+
+typedef struct EwRow {
+	int         nin;
+	EwTypes     types;
+	EwResult    result;
+	double      flops;
+	const char *expr;
+	double    (*f)(double a, double b, double c);
+	int64_t   (*i)(int64_t a, int64_t b, int64_t c);
+} EwRow;
+
+struct ew_attr { int64_t to, fmod; };   /* of Cast: ONNX number of the dtype; of Mod */
+struct fused_attr { const char *code; Ints outs; };
+
+const EwRow *ew_row(OpKind op);         /* NULL: not elementwise */
+bool ew_shape(Node *n, Diag *d);
+bool ew_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a);
+void ew_holes(const Node *n, Holes *h);
+Cost ew_cost(const Node *n);
+
+/* The node's expression with the given text for each operand. */
+const char *ew_text(Arena *a, const Node *n, const char *const *operand);
+/* Literal of operand i; only where ew_literal says so. */
+const char *ew_literal_text(Arena *a, const Node *n, int i);
+/* Declares the kernel's operands (PARAMS) and its statement (CALL): outputs, then the operands that are no literals.
+ * var[k] names pointer k, outputs first. */
+void ew_signature(const Node *n, Holes *h, const char *const *var);
+
+#define GRAD(f) void f(Builder *b, const Node *n, Value *const *dy, Value **dx);
+GRAD(g_relu) GRAD(g_sigmoid) GRAD(g_tanh) GRAD(g_erf) GRAD(g_exp) GRAD(g_log) GRAD(g_sqrt) GRAD(g_neg) GRAD(g_abs)
+GRAD(g_zero) GRAD(g_recip) GRAD(g_sin) GRAD(g_cos) GRAD(g_add) GRAD(g_sub) GRAD(g_mul) GRAD(g_div) GRAD(g_pow)
+GRAD(g_max) GRAD(g_mod) GRAD(g_sum) GRAD(g_where) GRAD(g_cast)
+#undef GRAD
+
+#endif

@@ -1,0 +1,115 @@
+/* Gradients of the elementwise ops, as graphs. Each operand's part is summed over the axes it was broadcast along. */
+#include <math.h>
+#include "ew.h"
+
+#define G(name) void name(Builder *b, const Node *n, Value *const *dy, Value **dx)
+#define BIN(op, x, y) mk_binary(b, OP_##op, x, y)
+#define UN(op, x) mk_unary(b, OP_##op, x)
+#define K(x) mk_scalar(b, n->out[0]->type.dtype, x)
+#define TO(i, g) (dx[i] = reduce_to(b, g, &n->in[i]->type))
+
+static bool is_float(const Value *v)
+{
+	return dtype_float(v->type.dtype);
+}
+
+G(g_relu)    { dx[0] = BIN(ReluGrad, dy[0], n->out[0]); }
+G(g_sigmoid) { dx[0] = BIN(SigmoidGrad, dy[0], n->out[0]); }
+G(g_tanh)    { dx[0] = BIN(TanhGrad, dy[0], n->out[0]); }
+G(g_exp)     { dx[0] = BIN(Mul, dy[0], n->out[0]); }
+G(g_log)     { dx[0] = BIN(Div, dy[0], n->in[0]); }
+G(g_sqrt)    { dx[0] = BIN(Div, BIN(Mul, dy[0], K(0.5)), n->out[0]); }
+G(g_neg)     { dx[0] = UN(Neg, dy[0]); (void)n; }
+G(g_abs)     { dx[0] = BIN(Mul, dy[0], UN(Sign, n->in[0])); }
+G(g_zero)    { dx[0] = BIN(Mul, dy[0], K(0)); }        /* piecewise constant */
+G(g_recip)   { dx[0] = UN(Neg, BIN(Mul, dy[0], BIN(Mul, n->out[0], n->out[0]))); }
+G(g_sin)     { dx[0] = BIN(Mul, dy[0], UN(Cos, n->in[0])); }
+G(g_cos)     { dx[0] = UN(Neg, BIN(Mul, dy[0], UN(Sin, n->in[0]))); }
+G(g_cast)    { if (is_float(n->in[0]) && is_float(n->out[0])) dx[0] = mk_cast(b, dy[0], n->in[0]->type.dtype); }
+
+/* d erf(x) = 2 / sqrt(pi) exp(-x^2) */
+G(g_erf)
+{
+	Value *x = n->in[0];
+	Value *e = UN(Exp, UN(Neg, BIN(Mul, x, x)));
+
+	dx[0] = BIN(Mul, BIN(Mul, dy[0], K(2 / sqrt(acos(-1)))), e);
+}
+
+G(g_add) { TO(0, dy[0]); TO(1, dy[0]); }
+G(g_sub) { TO(0, dy[0]); TO(1, UN(Neg, reduce_to(b, dy[0], &n->in[1]->type))); }
+G(g_mul) { TO(0, BIN(Mul, dy[0], n->in[1])); TO(1, BIN(Mul, dy[0], n->in[0])); }
+
+/* y = a / b: db = -dy y / b */
+G(g_div)
+{
+	Value *da = BIN(Div, dy[0], n->in[1]);
+
+	TO(0, da);
+	TO(1, UN(Neg, BIN(Mul, da, n->out[0])));
+}
+
+/* y = x^e: dx = dy e x^(e - 1), de = dy y log x. A constant exponent makes the first a cheap kernel (pow_pattern). */
+G(g_pow)
+{
+	Value *x = n->in[0], *e = n->in[1];
+	const Tensor c = const_tensor(e);
+	Value *em1;
+
+	if (c.data && type_numel(&e->type) == 1) {
+		const double k = elem_f(&c, 0);
+		em1 = mk_scalar(b, x->type.dtype, k - 1);
+		TO(0, BIN(Mul, BIN(Mul, dy[0], BIN(Pow, x, em1)), mk_scalar(b, x->type.dtype, k)));
+		return;
+	}
+	e = mk_cast(b, e, x->type.dtype);
+	em1 = BIN(Sub, e, K(1));
+	TO(0, BIN(Mul, dy[0], BIN(Mul, e, BIN(Pow, x, em1))));
+	if (is_float(n->in[1])) {
+		Value *g = BIN(Mul, dy[0], BIN(Mul, n->out[0], UN(Log, x)));
+		dx[1] = reduce_to(b, mk_cast(b, g, n->in[1]->type.dtype), &n->in[1]->type);
+	}
+}
+
+/* Max, Min: to the operand that is the result, shared among equals (as ONNX Runtime and PyTorch do for two). */
+G(g_max)
+{
+	Value *hits[MAXIN], *count = NULL;
+
+	if (n->nin == 1) {
+		dx[0] = dy[0];
+		return;
+	}
+	if (n->nin > MAXIN)
+		return;
+	for (int i = 0; i < n->nin; i++) {
+		hits[i] = mk_cast(b, BIN(Equal, n->in[i], n->out[0]), dy[0]->type.dtype);
+		count = count ? BIN(Add, count, hits[i]) : hits[i];
+	}
+	Value *share = BIN(Div, dy[0], count);
+	for (int i = 0; i < n->nin; i++)
+		TO(i, BIN(Mul, share, hits[i]));
+}
+
+/* fmod(a, b) = a - b trunc(a / b) */
+G(g_mod)
+{
+	Value *q = BIN(Div, BIN(Sub, n->in[0], n->out[0]), n->in[1]);
+
+	TO(0, dy[0]);
+	TO(1, UN(Neg, BIN(Mul, dy[0], q)));
+}
+
+G(g_sum)
+{
+	for (int i = 0; i < n->nin; i++)
+		TO(i, dy[0]);
+}
+
+G(g_where)
+{
+	Value *zero = K(0);
+
+	TO(1, mk(b, OP_Where, NULL, NULL, 3, n->in[0], dy[0], zero));
+	TO(2, mk(b, OP_Where, NULL, NULL, 3, n->in[0], zero, dy[0]));
+}
