@@ -75,9 +75,9 @@ struct Value {
 	int         batch_axis;     /* which axis carries the batch, -1 none or unknown; inputs and outputs only */
 	int64_t     index_range;    /* int input that indexes a table or a class axis: values lie in [0, index_range); else 0 */
 	bool        is_label;       /* graph input that feeds the loss as target */
-	int64_t     offset;         /* set by memplan: byte offset in its region; -1: none */
-	int         region;         /* set by memplan: enum Region in memplan's description, 0 none */
-	Value      *alias;          /* set by memplan: shares the memory of this value (views, in-place) */
+	int64_t     offset;         /* set by memplan: byte offset in its region */
+	int         region;         /* set by memplan: enum Region */
+	Value      *alias;          /* set by memplan: shares the memory of this value (views, in-place); never a chain */
 	void       *aux;            /* scratch of the running pass; NULL between passes */
 	int         mark;           /* likewise, 0 between passes */
 };
@@ -94,6 +94,7 @@ struct Node {
 	int      stage;             /* -1 before partition */
 	int64_t  scratch;           /* bytes of library scratchpad, set by the library pass */
 	double   time;              /* seconds per microbatch, set by cost */
+	Node    *fwd;               /* PHASE_BWD: the forward node whose gradient this is part of; NULL: parsed from text */
 	Graph   *graph;
 	Node    *prev, *next;       /* program order, which is always a topological order */
 	void    *aux;
@@ -101,6 +102,25 @@ struct Node {
 };
 
 /* ---- graphs, stages, modules ---- */
+
+/* Where memplan puts a value. A device has one arena; the regions lie in it one after another, each aligned to 64
+ * bytes, as every value in its region is. Params differ by stage (Stage.param_at), so their Value.offset is unused.
+ *     PARAMS   weights and buffers            one each
+ *     STATE    optimizer state                one each
+ *     GRADS    what Accumulate gives: the sums over microbatches, of the step. One struct, in order of offset
+ *     LEAF     the operand of an Accumulate, this microbatch's gradient: the same struct as GRADS, member by member.
+ *              bytes[LEAF] is 0 where every device does one microbatch per step: leaf and sum are the same memory.
+ *              Reproducible: LEAF is the memory of the pd_tree (bytes as it asks), GRADS has no memory of its own and
+ *              means the tree's root
+ *     STACK    what Stack gives: `microbatches` rows (of the step, all replicas), row g written after forward g
+ *     SLOT     what lives from a forward to its backward, what is received, what is sent: `inflight` copies
+ *     TMP      all other values of the three graphs; forward, backward and update use the same bytes in turn
+ *     SCRATCH  library scratchpads, one at a time
+ * A value that is an alias has the region and offset of what it shares. Constants are no part of the arena. */
+typedef enum Region {
+	REGION_NONE, REGION_PARAMS, REGION_STATE, REGION_GRADS, REGION_LEAF, REGION_STACK, REGION_SLOT, REGION_TMP,
+	REGION_SCRATCH, REGION_COUNT
+} Region;
 
 struct Graph {
 	Module     *module;
@@ -122,6 +142,11 @@ struct Stage {
 	Value  **param; int nparam, capparam;   /* weights, buffers and states this stage reads, module order */
 	Value  **keep;  int nkeep, capkeep;     /* forward values that backward reads: one copy per slot */
 	/* memplan */
+	int64_t *param_at;          /* byte offset in the arena, by index into param[] */
+	int64_t  at[REGION_COUNT];      /* byte offset of each region in the arena */
+	int64_t  bytes[REGION_COUNT];   /* its size, all copies of SLOT counted */
+	int64_t  slot_bytes;        /* one copy of SLOT */
+	int64_t  arena;             /* the sum: what the device allocates */
 	int64_t  bytes_params, bytes_state, bytes_grads, bytes_kept, bytes_tmp, bytes_comm, bytes_scratch;
 };
 

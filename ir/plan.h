@@ -1,0 +1,35 @@
+/* The plan as plain data: stages, replicas, devices, what was predicted. Filled by partition and place, printed by the
+ * front end and codegen. Text form: replicas of each stage, "2-1-1". */
+#ifndef PDCC_IR_PLAN_H
+#define PDCC_IR_PLAN_H
+
+#include "ir.h"
+
+typedef struct PlanStage {
+	int         replicas;
+	double      fwd, bwd;       /* predicted seconds per microbatch */
+	double      update;         /* predicted seconds per step: optimizer, and summing gradients over the replicas */
+	int64_t     weight_bytes;   /* weights that are used here */
+	int64_t     out_bytes;      /* per microbatch, to later stages; gradients come back in the same size */
+	int         nodes, heavy;   /* forward nodes; those with a library call */
+	const char *first, *last;   /* ONNX names of its first and last heavy node */
+} PlanStage;
+
+typedef struct Plan {
+	int         nstage;
+	PlanStage  *stage;
+	int         ndevice;        /* sum of replicas; ranks are stage-major */
+	int        *device;         /* by rank: index into Cluster.device; set by place */
+	int64_t     microbatches;   /* per step, over all replicas */
+	double      step_time;      /* predicted seconds per step */
+	double      one_time;       /* the same step on one device */
+	bool        forced;         /* --plan said so */
+} Plan;
+
+/* Number of microbatches of a step that fall to replica r of R, and the replica that does microbatch g. */
+static inline int plan_replica_of(int64_t g, int replicas, int64_t micro)
+{
+	return (int)(g * replicas / micro);
+}
+
+#endif

@@ -1,0 +1,23 @@
+/* What the planning passes share: the plan (ir/plan.h), its notation, and time as the cost model sees it. */
+#ifndef PDCC_PASSES_PLAN_H
+#define PDCC_PASSES_PLAN_H
+
+#include "../ir/plan.h"
+#include "pass.h"
+
+/* "2-1-1" or "2:1:1" -> replicas per stage. False after E0402 when it is not that. "auto" and NULL give *n = 0. */
+bool        plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d);
+const char *plan_str(Arena *a, const Plan *p);              /* "2-1-1" */
+
+/* ---- time (cost.c) ---- */
+typedef struct Speed { double flops, bandwidth, launch; } Speed;    /* FLOP/s, bytes/s, seconds per node */
+Speed  device_speed(const Cluster *c, int device);          /* numbers of the cluster file, or defaults */
+double node_time(const Node *n, const Speed *s);            /* roofline: the slower of arithmetic and memory, and a start */
+int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
+
+/* ---- gradients (autodiff.c) ---- */
+/* Does the gradient of n's outputs go on to operand i? True also for ops that lack a gradient but should have one. */
+bool grad_flows(const Node *n, int i);
+bool glob_any(const char *const *globs, int n, const Value *param);    /* matches its name or ONNX name */
+
+#endif
