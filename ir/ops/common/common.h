@@ -16,6 +16,8 @@ void    tensor_alloc(Tensor *t, const Type *type, Arena *a);    /* zeroed */
 Tensor  const_tensor(const Value *v);
 /* A literal of C: 0.125f, -1, INFINITY; negative ones in parentheses. */
 const char *c_literal(Arena *a, DType t, double f, int64_t i);
+/* What a literal is called in a kernel's name: 0.125f -> 0p125, (-1) -> m1. */
+const char *name_of_literal(Arena *a, const char *literal);
 
 /* ---- attributes (build.c) ---- */
 void *attr_new(Arena *a, OpKind op);                    /* the op's struct with all defaults */

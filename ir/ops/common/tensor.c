@@ -162,3 +162,14 @@ const char *c_literal(Arena *a, DType t, double f, int64_t i)
 		return arena_printf(a, "%" PRIu64 "u", (uint64_t)i);
 	return arena_printf(a, i < 0 ? "(%" PRId64 ")" : "%" PRId64, i);
 }
+
+const char *name_of_literal(Arena *a, const char *s)
+{
+	char *r = arena_str(a, s), *w = r;
+
+	for (const char *p = s; *p; p++)
+		if (*p != '(' && *p != ')' && *p != '+' && !(*p == 'f' && (!p[1] || p[1] == ')')))
+			*w++ = *p == '-' ? 'm' : *p == '.' ? 'p' : *p;
+	*w = 0;
+	return r;
+}

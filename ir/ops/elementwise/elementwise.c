@@ -360,18 +360,6 @@ void ew_signature(const Node *n, Holes *h, const char *const *var)
 	hole_text(h, "CALL", "$k(%s);", args);
 }
 
-/* What a literal is called in a name: 0.125f -> 0p125, (-1) -> m1. */
-static const char *literal_name(Arena *a, const char *s)
-{
-	char *r = arena_str(a, s), *w = r;
-
-	for (const char *p = s; *p; p++)
-		if (*p != '(' && *p != ')' && *p != '+' && !(*p == 'f' && (!p[1] || p[1] == ')')))
-			*w++ = *p == '-' ? 'm' : *p == '.' ? 'p' : *p;
-	*w = 0;
-	return r;
-}
-
 static const char *op_name(Arena *a, OpKind op)
 {
 	char *s = arena_str(a, optab[op]->name);
@@ -388,7 +376,7 @@ static void name_kernel(const Node *n, Holes *h, const Nest *s, const char *cons
 	const char *tail = "", *tag;
 
 	for (int i = 0, k = 1; i < n->nin; i++) {
-		tag = ew_literal(n, i) ? literal_name(a, ew_literal_text(a, n, i)) : nest_tag(a, s, k++);
+		tag = ew_literal(n, i) ? name_of_literal(a, ew_literal_text(a, n, i)) : nest_tag(a, s, k++);
 		if (*tag)
 			tail = arena_printf(a, "%s_%s%s", tail, var[1 + i], tag);
 	}

@@ -1,0 +1,176 @@
+/* Gather along an axis and its gradient. For a float table and axis 0 the gradient touches as many rows as there are
+ * indices: GatherGrad's type says so (rows), though the kernel writes all of dim[0], zeros where no index points. */
+#include <string.h>
+#include "move.h"
+
+struct gather { int64_t axis, dim0; };          /* dim0: of GatherGrad, size of the axis that was gathered from */
+
+static int axis_of(const Node *n, int rank)
+{
+	const struct gather *at = n->attr;
+
+	return (int)(at->axis < 0 ? at->axis + rank : at->axis);
+}
+
+static bool check_ids(const Node *n, int64_t dim, Diag *d)
+{
+	const Value *ids = n->in[1];
+	const Tensor t = const_tensor(ids);
+
+	if (ids->type.dtype != DT_i64 && ids->type.dtype != DT_i32)
+		return diag_error(d, n->loc, 302, "%s: indices %s are %s, not i32 or i64", optab[n->op]->name, ids->name,
+			str_type(d->scratch, &ids->type));
+	for (int64_t i = 0; t.data && i < type_numel(&ids->type); i++)
+		if (elem_i(&t, i) < -dim || elem_i(&t, i) >= dim)
+			return diag_error(d, n->loc, 306, "%s: index %lld of %s is outside of [0, %lld)", optab[n->op]->name,
+				(long long)elem_i(&t, i), ids->name, (long long)dim);
+	return true;
+}
+
+static bool gather_shape(Node *n, Diag *d)
+{
+	const struct gather *at = n->attr;
+	int axis;
+
+	if (!need_operands(n, d))
+		return false;
+	const Type *x = &n->in[0]->type, *ids = &n->in[1]->type;
+	if (!norm_axis(n, d, "axis", at->axis, x->rank, &axis) || !check_ids(n, x->dim[axis], d))
+		return false;
+	if (x->rank + ids->rank - 1 > MAXRANK)
+		return diag_error(d, n->loc, 305, "Gather: rank of the result %d is above %d", x->rank + ids->rank - 1, MAXRANK);
+	Type t = type_scalar(x->dtype);
+	for (int i = 0; i < axis; i++)
+		t.dim[t.rank++] = x->dim[i];
+	for (int i = 0; i < ids->rank; i++)
+		t.dim[t.rank++] = ids->dim[i];
+	for (int i = axis + 1; i < x->rank; i++)
+		t.dim[t.rank++] = x->dim[i];
+	set_out(n, 0, t);
+	return true;
+}
+
+static bool grad_shape(Node *n, Diag *d)
+{
+	const struct gather *at = n->attr;
+
+	if (!need_operands(n, d))
+		return false;
+	const Type *dy = &n->in[0]->type, *ids = &n->in[1]->type;
+	const int rank = dy->rank - ids->rank + 1;
+	int axis;
+	if (rank < 1)
+		return diag_error(d, n->loc, 305, "GatherGrad: %s is %s, indices are %s", n->in[0]->name,
+			str_type(d->scratch, dy), str_type(d->scratch, ids));
+	if (!norm_axis(n, d, "axis", at->axis, rank, &axis) || !check_ids(n, at->dim0, d))
+		return false;
+	Type t = type_scalar(dy->dtype);
+	for (int i = 0; i < axis; i++)
+		t.dim[t.rank++] = dy->dim[i];
+	t.dim[t.rank++] = at->dim0;
+	for (int i = axis + ids->rank; i < dy->rank; i++)
+		t.dim[t.rank++] = dy->dim[i];
+	if (axis == 0 && type_numel(ids) < at->dim0)
+		t.rows = type_numel(ids);
+	set_out(n, 0, t);
+	return true;
+}
+
+static void gather_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	const Type *x = &n->in[0]->type;
+	const int axis = axis_of(n, x->rank);
+	void *at = attr_new(b->m->arena, OP_GatherGrad);
+
+	attr_put_int(OP_GatherGrad, at, "axis", axis);
+	attr_put_int(OP_GatherGrad, at, "dim0", x->dim[axis]);
+	dx[0] = mk(b, OP_GatherGrad, at, NULL, 2, dy[0], n->in[1]);
+}
+
+static void grad_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	void *at = attr_new(b->m->arena, OP_Gather);
+
+	attr_put_int(OP_Gather, at, "axis", axis_of(n, n->out[0]->type.rank));
+	dx[0] = mk(b, OP_Gather, at, NULL, 2, dy[0], n->in[1]);
+}
+
+/* Only constant indices may be negative; what a run reads is checked to lie in [0, dim). */
+static bool negative(const Value *ids)
+{
+	const Tensor t = const_tensor(ids);
+
+	for (int64_t i = 0; t.data && i < type_numel(&ids->type); i++)
+		if (elem_i(&t, i) < 0)
+			return true;
+	return false;
+}
+
+static void holes(const Node *n, Holes *h)
+{
+	const bool back = n->op == OP_GatherGrad;
+	const Type *table = back ? &n->out[0]->type : &n->in[0]->type, *dense = back ? &n->in[0]->type : &n->out[0]->type;
+	const Type *ids = &n->in[1]->type;
+	const int axis = axis_of(n, table->rank);
+	const bool neg = negative(n->in[1]);
+	int64_t outer = 1, inner = 1;
+
+	for (int i = 0; i < table->rank; i++) {
+		if (i < axis)
+			outer *= table->dim[i];
+		if (i > axis)
+			inner *= table->dim[i];
+	}
+	hole_text(h, "T", "%s", dtype_c(table->dtype));
+	hole_text(h, "TI", "%s", dtype_c(ids->dtype));
+	hole_int(h, "OUTER", outer);
+	hole_int(h, "IDS", type_numel(ids));
+	hole_int(h, "DIM", table->dim[axis]);
+	hole_int(h, "INNER", inner);
+	hole_int(h, "NEG", neg);
+	hole_text(h, "IX", "%s", type_numel(table) < INT32_MAX && type_numel(dense) < INT32_MAX ? "int" : "int64_t");
+	hole_int(h, "PAR", type_numel(dense) >= 32768);
+	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s", back ? "_grad" : "", (long long)outer,
+		(long long)table->dim[axis], (long long)inner, (long long)type_numel(ids),
+		ids->dtype == DT_i32 ? "_i32" : "", neg ? "_neg" : "", dtype_suffix(table->dtype));
+}
+
+static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
+{
+	const Type *x = &in[0].type;
+	const int axis = axis_of(n, x->rank), size = dtype_bytes(x->dtype);
+	const int64_t ids = type_numel(&in[1].type), dim = x->dim[axis];
+	int64_t outer = 1, inner = size;
+
+	for (int i = 0; i < axis; i++)
+		outer *= x->dim[i];
+	for (int i = axis + 1; i < x->rank; i++)
+		inner *= x->dim[i];
+	tensor_alloc(&out[0], &n->out[0]->type, a);
+	for (int64_t o = 0; o < outer; o++)
+		for (int64_t k = 0; k < ids; k++) {
+			const int64_t r = elem_i(&in[1], k), row = o * dim + (r < 0 ? r + dim : r);
+			memcpy((char *)out[0].data + (o * ids + k) * inner, (const char *)in[0].data + row * inner, (size_t)inner);
+		}
+	return true;
+}
+
+static const AttrDef attrs[] = { AT_INT(struct gather, axis, 0), AT_END };
+static const AttrDef grad_attrs[] = { AT_INT(struct gather, axis, 0), AT_INT(struct gather, dim0, 0), AT_END };
+
+const OpDef op_Gather = {
+	.name = "Gather", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
+	.attrs = attrs, .attrsize = sizeof(struct gather),
+	.shape = gather_shape, .grad = gather_grad, .dgrad = { ROWS, NOGRAD }, .cost = move_cost,
+	.holes = holes, .eval = eval,
+	.cpu = { .file = "gather.cpu.c", .call = "$k($=, $0, $1);" },
+	.ref = { .file = "gather.cpu.c", .call = "$k($=, $0, $1);" },
+};
+
+const OpDef op_GatherGrad = {
+	.name = "GatherGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
+	.attrs = grad_attrs, .attrsize = sizeof(struct gather),
+	.shape = grad_shape, .grad = grad_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost, .holes = holes,
+	.cpu = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
+	.ref = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
+};

@@ -1,0 +1,311 @@
+/* Reductions: ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL2 over a list of axes.
+ *
+ * The kernel has two forms, by what lies innermost in x: a reduced axis (sum along the row) or a kept one (rows are
+ * added up, a block of columns at a time, the block's sums in registers). Sums have one order whatever the threads. */
+#include <math.h>
+#include <string.h>
+#include "../common/common.h"
+
+struct reduce { Ints axes; int64_t keepdims, noop_with_empty_axes; };
+
+/* How one element joins (s is what there is, v the element), and what is written in the end. */
+static const struct Rule { OpKind op; const char *join, *simd; double flops; } rules[] = {
+	{ OP_ReduceSum,  "s + v",          "+:",   1 },
+	{ OP_ReduceMean, "s + v",          "+:",   1 },
+	{ OP_ReduceMax,  "s < v ? v : s",  "max:", 1 },
+	{ OP_ReduceMin,  "v < s ? v : s",  "min:", 1 },
+	{ OP_ReduceProd, "s * v",          "*:",   1 },
+	{ OP_ReduceL2,   "s + v * v",      "+:",   2 },
+};
+
+static const struct Rule *rule(const Node *n)
+{
+	size_t i = 0;
+
+	while (rules[i].op != n->op)
+		i++;
+	return &rules[i];
+}
+
+/* Which axes of x go; an empty list means all, or none with noop_with_empty_axes. */
+static bool reduced(const Node *n, Diag *d, bool *gone)
+{
+	const struct reduce *at = n->attr;
+	const int rank = n->in[0]->type.rank;
+
+	if (!norm_axes(n, d, "axes", at->axes, rank, gone))
+		return false;
+	for (int i = 0; !at->axes.n && !at->noop_with_empty_axes && i < rank; i++)
+		gone[i] = true;
+	return true;
+}
+
+static void reduced_axes(const Node *n, bool *gone)
+{
+	Diag d;
+
+	diag_init(&d, stderr, node_arena(n));
+	if (!reduced(n, &d, gone))
+		bug("%s with bad axes", optab[n->op]->name);
+}
+
+static int64_t count(const Node *n, const bool *gone)
+{
+	int64_t k = 1;
+
+	for (int i = 0; i < n->in[0]->type.rank; i++)
+		k *= gone[i] ? n->in[0]->type.dim[i] : 1;
+	return k;
+}
+
+/* The type of y with every reduced axis kept as 1. */
+static Type kept_type(const Node *n, const bool *gone)
+{
+	Type t = n->in[0]->type;
+
+	for (int i = 0; i < t.rank; i++)
+		t.dim[i] = gone[i] ? 1 : t.dim[i];
+	t.rows = 0;
+	return t;
+}
+
+static bool shape(Node *n, Diag *d)
+{
+	const struct reduce *at = n->attr;
+	bool gone[MAXRANK];
+
+	if (!same_dtype(n, 0, d) || !reduced(n, d, gone))
+		return false;
+	const Type *x = &n->in[0]->type;
+	if (x->dtype == DT_bool || ((n->op == OP_ReduceL2 || n->op == OP_ReduceMean) && !dtype_float(x->dtype)) ||
+	    ((x->dtype == DT_f16 || x->dtype == DT_bf16) && n->in[0]->kind != VAL_CONST))
+		return diag_error(d, n->loc, 302, "%s does not compute on %s, which is %s", optab[n->op]->name, n->in[0]->name,
+			str_type(d->scratch, x));
+	if (count(n, gone) == 0 && (n->op == OP_ReduceMax || n->op == OP_ReduceMin || n->op == OP_ReduceMean))
+		return diag_error(d, n->loc, 305, "%s: %s is %s, nothing to reduce", optab[n->op]->name, n->in[0]->name,
+			str_type(d->scratch, x));
+	Type t = kept_type(n, gone);
+	if (!at->keepdims) {
+		t.rank = 0;
+		for (int i = 0; i < x->rank; i++)
+			if (!gone[i])
+				t.dim[t.rank++] = x->dim[i];
+	}
+	if (t.rank != x->rank)
+		t.layout = LAYOUT_PLAIN;
+	set_out(n, 0, t);
+	return true;
+}
+
+static Cost cost(const Node *n)
+{
+	return cost_bytes(n, rule(n)->flops * (double)type_numel(&n->in[0]->type));
+}
+
+/* ---- gradients; g and y are seen with the reduced axes as 1, so that they broadcast over x ---- */
+
+static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	Value *x = n->in[0], *g, *y, *hit;
+	const DType t = x->type.dtype;
+	bool gone[MAXRANK];
+	int64_t axes[MAXRANK];
+	int k = 0;
+
+	reduced_axes(n, gone);
+	for (int i = 0; i < x->type.rank; i++)
+		if (gone[i])
+			axes[k++] = i;
+	const Type kept = kept_type(n, gone);
+	g = mk_reshape(b, dy[0], &kept);
+	y = mk_reshape(b, n->out[0], &kept);
+	switch (n->op) {
+	case OP_ReduceMean:
+		g = mk_binary(b, OP_Mul, g, mk_scalar(b, t, 1 / (double)count(n, gone)));
+		/* fall through */
+	case OP_ReduceSum:
+		dx[0] = mk_expand(b, g, &x->type);
+		break;
+	case OP_ReduceMax:              /* shared among equals */
+	case OP_ReduceMin:
+		hit = mk_cast(b, mk_binary(b, OP_Equal, x, y), t);
+		g = mk_binary(b, OP_Div, g, k ? mk_reduce(b, OP_ReduceSum, hit, (Ints){ k, axes }, 1) : hit);
+		dx[0] = mk_binary(b, OP_Mul, hit, g);
+		break;
+	case OP_ReduceProd:             /* not at x = 0 */
+		dx[0] = mk_binary(b, OP_Div, mk_binary(b, OP_Mul, g, y), x);
+		break;
+	case OP_ReduceL2:               /* 0 where all of x is 0, as in PyTorch */
+		g = mk_binary(b, OP_Div, g, mk_binary(b, OP_Max, y, mk_scalar(b, t, 1e-30)));
+		dx[0] = mk_binary(b, OP_Mul, x, g);
+		break;
+	default:
+		bug("%s is no reduction", optab[n->op]->name);
+	}
+}
+
+/* ---- constant folding ---- */
+
+static double start_value(OpKind op)
+{
+	return op == OP_ReduceMax ? -INFINITY : op == OP_ReduceMin ? INFINITY : op == OP_ReduceProd;
+}
+
+static double join(OpKind op, double s, double v)
+{
+	switch (op) {
+	case OP_ReduceMax: return s < v ? v : s;
+	case OP_ReduceMin: return v < s ? v : s;
+	case OP_ReduceProd: return s * v;
+	case OP_ReduceL2: return s + v * v;
+	default: return s + v;
+	}
+}
+
+static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
+{
+	const Type *x = &in[0].type;
+	const int64_t outs = type_numel(&n->out[0]->type);
+	double *s = NEWN(a, double, outs);
+	bool gone[MAXRANK];
+
+	reduced_axes(n, gone);
+	for (int64_t o = 0; o < outs; o++)
+		s[o] = start_value(n->op);
+	for (int64_t i = 0; i < type_numel(x); i++) {
+		int64_t o = 0, step = 1, rest = i;
+		for (int k = x->rank - 1; k >= 0; rest /= x->dim[k--]) {
+			o += gone[k] ? 0 : rest % x->dim[k] * step;
+			step *= gone[k] ? 1 : x->dim[k];
+		}
+		s[o] = join(n->op, s[o], elem_f(&in[0], i));
+	}
+	tensor_alloc(&out[0], &n->out[0]->type, a);
+	for (int64_t o = 0; o < outs; o++)
+		elem_set_f(&out[0], o, n->op == OP_ReduceMean ? s[o] / (double)count(n, gone) : n->op == OP_ReduceL2 ?
+			sqrt(s[o]) : s[o]);
+	return true;
+}
+
+/* ---- kernel ---- */
+
+static const char *start_text(const Node *n)
+{
+	static const struct { DType t; const char *lo, *hi; } ends[] = {
+		{ DT_f32, "-INFINITY", "INFINITY" }, { DT_f64, "-INFINITY", "INFINITY" }, { DT_i8, "INT8_MIN", "INT8_MAX" },
+		{ DT_i16, "INT16_MIN", "INT16_MAX" }, { DT_i32, "INT32_MIN", "INT32_MAX" }, { DT_i64, "INT64_MIN", "INT64_MAX" },
+		{ DT_u8, "0", "UINT8_MAX" }, { DT_u16, "0", "UINT16_MAX" }, { DT_u32, "0", "UINT32_MAX" },
+		{ DT_u64, "0", "UINT64_MAX" },
+	};
+
+	if (n->op != OP_ReduceMax && n->op != OP_ReduceMin)
+		return n->op == OP_ReduceProd ? "1" : "0";
+	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+		if (ends[i].t == n->in[0]->type.dtype)
+			return n->op == OP_ReduceMax ? ends[i].lo : ends[i].hi;
+	return "0";
+}
+
+/* x's axes in its own order in memory; y's strides are 0 on reduced axes. Loops that stay are counted by kind. */
+static Nest reduce_nest(const Node *n)
+{
+	const Type *x = &n->in[0]->type;
+	bool gone[MAXRANK];
+	Nest s;
+
+	reduced_axes(n, gone);
+	Type y = kept_type(n, gone);
+	if (n->out[0]->type.rank != x->rank)            /* without keepdims y is plain, whatever x is */
+		y.layout = LAYOUT_PLAIN;
+	nest_begin(&s, x->rank, x->dim);
+	nest_add_type(&s, "a", x);
+	nest_add_type(&s, "y", &y);
+	for (int i = 0; i < x->rank; i++)               /* a kept axis of one element may look reduced: no loop, no matter */
+		if (gone[i])
+			s.op[1].stride[i] = 0;
+	nest_finish(&s);
+	return s;
+}
+
+/* The loops of one kind, outermost first, as text; the innermost loop of the nest is left to the template. */
+static const char *loops(Arena *a, const Nest *s, bool kept, const char *ix)
+{
+	static const char loop[] = "ijklmnpq";
+	const char *text = "";
+
+	for (int d = 0; d + 1 < s->rank; d++) {
+		const char v = loop[s->rank - 1 - d];
+		if ((s->op[1].stride[d] != 0) == kept)
+			text = arena_printf(a, "%s%sfor (%s %c = 0; %c < %lld; %c++)", text, !*text ? "" : kept ? "\n\t" : "\n\t\t",
+				ix, v, v, (long long)s->dim[d], v);
+	}
+	return text;
+}
+
+static int loops_of(const Nest *s, bool kept)
+{
+	int k = 0;
+
+	for (int d = 0; d + 1 < s->rank; d++)
+		k += (s->op[1].stride[d] != 0) == kept;
+	return k;
+}
+
+static void holes(const Node *n, Holes *h)
+{
+	const struct Rule *r = rule(n);
+	const Nest s = reduce_nest(n);
+	Arena *a = h->arena;
+	const Type *x = &n->in[0]->type;
+	const bool cols = s.rank > 0 && s.op[1].stride[s.rank - 1] != 0;
+	const char *ix = type_numel(x) < INT32_MAX ? "int" : "int64_t", *c = dtype_c(x->dtype), *finish = "s", *axes = "";
+	bool gone[MAXRANK];
+
+	reduced_axes(n, gone);
+	if (n->op == OP_ReduceMean)
+		finish = arena_printf(a, "s / %lld", (long long)count(n, gone));
+	if (n->op == OP_ReduceL2)
+		finish = x->dtype == DT_f32 ? "sqrtf(s)" : "sqrt(s)";
+	hole_text(h, "T", "%s", c);
+	hole_text(h, "IX", "%s", ix);
+	hole_int(h, "RANK", s.rank);
+	hole_int(h, "COLS", cols);
+	hole_int(h, "D0", s.rank ? s.dim[s.rank - 1] : 1);
+	hole_int(h, "KEPT", loops_of(&s, true));
+	hole_int(h, "GONE", loops_of(&s, false));
+	hole_text(h, "KEPT_LOOPS", "%s", loops(a, &s, true, ix));
+	hole_text(h, "GONE_LOOPS", "%s", loops(a, &s, false, ix));
+	hole_text(h, "START", "%s", start_text(n));
+	hole_text(h, "JOIN", "%s", r->join);
+	hole_text(h, "SIMD", "%s", r->simd);
+	hole_text(h, "FINISH", "%s", finish);
+	hole_text(h, "FROM", "%s", nest_ref(a, &s, 0));
+	hole_text(h, "TO", "%s", nest_ref(a, &s, 1));
+	hole_int(h, "PAR", type_numel(x) >= 32768 && (cols || loops_of(&s, true) > 0));
+	for (int i = 0; i < x->rank; i++)
+		if (gone[i])
+			axes = arena_printf(a, "%s%d", axes, i);
+	hole_name(h, "reduce_%s_%s_axes%s%s%s", (const char *[]){ "sum", "mean", "max", "min", "prod", "l2" }[r - rules],
+		dims_name(a, x), axes, n->out[0]->type.rank != x->rank && x->layout != LAYOUT_PLAIN ? "_plain" : "",
+		dtype_suffix(x->dtype));
+}
+
+static const AttrDef attrs[] = {
+	AT_INTS(struct reduce, axes), AT_INT(struct reduce, keepdims, 1),
+	AT_INT(struct reduce, noop_with_empty_axes, 0), AT_END
+};
+
+#define REDUCE(NAME) \
+	const OpDef op_##NAME = { \
+		.name = #NAME, .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC, \
+		.attrs = attrs, .attrsize = sizeof(struct reduce), \
+		.shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes, .eval = eval, \
+		.cpu = { .file = "reduce.cpu.c", .call = "$k($=, $0);" }, \
+		.ref = { .file = "reduce.cpu.c", .call = "$k($=, $0);" }, \
+	};
+REDUCE(ReduceSum)
+REDUCE(ReduceMean)
+REDUCE(ReduceMax)
+REDUCE(ReduceMin)
+REDUCE(ReduceProd)
+REDUCE(ReduceL2)
