@@ -1,0 +1,221 @@
+/* cpu.c: oneDNN behind the calls of pd.h: primitives without allocation while running, matrix products. These files
+ * use nothing else of the runtime, so that pdcc can ask them for scratch sizes. */
+#include "cpu.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Declared here: not every compiler that can build this file brings omp.h. oneDNN uses the same OpenMP library. */
+void omp_set_num_threads(int n);
+void omp_set_dynamic(int on);
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+
+_Noreturn void cpu_fail(int status, const char *fmt, ...)
+{
+	va_list ap;
+
+	fflush(stdout);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	exit(status);
+}
+
+static void check(dnnl_status_t s, const char *what)
+{
+	if (s != dnnl_success)
+		cpu_fail(1, "R502: oneDNN: %s: status %d", what, (int)s);
+}
+
+void *cpu_alloc(size_t n)
+{
+	void *p = calloc(1, n);
+
+	if (!p)
+		cpu_fail(77, "R501: no memory for %zu bytes", n);
+	return p;
+}
+
+dnnl_engine_t cpu_engine(void)
+{
+	if (!engine) {
+		check(dnnl_engine_create(&engine, dnnl_cpu, 0), "engine");
+		check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "stream");
+	}
+	return engine;
+}
+
+void pd_threads(int n)
+{
+	omp_set_dynamic(0);
+	omp_set_num_threads(n > 0 ? n : 1);
+}
+
+void pd_check_scratch(const char *what, size_t asked, size_t planned)
+{
+	if (asked > planned)
+		cpu_fail(78, "R503: %s needs %zu bytes of scratch on this machine, the plan has %zu; compile the model here, or for this "
+		         "processor and oneDNN", what, asked, planned);
+}
+
+/* ---- primitives ---- */
+
+static dnnl_primitive_attr_t user_scratch(void)
+{
+	dnnl_primitive_attr_t a;
+
+	check(dnnl_primitive_attr_create(&a), "attributes");
+	check(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user), "scratchpad mode");
+	return a;
+}
+
+bool cpu_ask(cpu_prim *p, const void *op_desc, const_dnnl_primitive_desc_t hint)
+{
+	dnnl_primitive_attr_t a;
+
+	memset(p, 0, sizeof *p);
+	cpu_engine();
+	a = user_scratch();
+	const dnnl_status_t s = dnnl_primitive_desc_create(&p->pd, op_desc, a, engine, hint);
+
+	dnnl_primitive_attr_destroy(a);
+	return s == dnnl_success;
+}
+
+bool cpu_ask_reorder(cpu_prim *p, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to)
+{
+	dnnl_primitive_attr_t a;
+
+	memset(p, 0, sizeof *p);
+	cpu_engine();
+	a = user_scratch();
+	const dnnl_status_t s = dnnl_reorder_primitive_desc_create(&p->pd, from, engine, to, engine, a);
+
+	dnnl_primitive_attr_destroy(a);
+	return s == dnnl_success;
+}
+
+const dnnl_memory_desc_t *cpu_md(const cpu_prim *p, int arg)
+{
+	return dnnl_primitive_desc_query_md(p->pd, dnnl_query_exec_arg_md, arg);
+}
+
+size_t cpu_scratch(const cpu_prim *p)
+{
+	const dnnl_memory_desc_t *md = p->pd ? cpu_md(p, DNNL_ARG_SCRATCHPAD) : NULL;
+
+	return md ? cpu_round(dnnl_memory_desc_get_size(md)) : 0;
+}
+
+static void add_arg(cpu_prim *p, int arg, const dnnl_memory_desc_t *md)
+{
+	dnnl_exec_arg_t *a = &p->arg[p->n++];
+
+	a->arg = arg;
+	check(dnnl_memory_create(&a->memory, md, engine, NULL), "memory");
+}
+
+void cpu_make(cpu_prim *p, const int *args)
+{
+	check(dnnl_primitive_create(&p->prim, p->pd), "primitive");
+	for (; *args; args++)
+		add_arg(p, *args, cpu_md(p, *args));
+	add_arg(p, DNNL_ARG_SCRATCHPAD, cpu_md(p, DNNL_ARG_SCRATCHPAD));
+}
+
+void cpu_run(const cpu_prim *p, void *const *pointer)
+{
+	for (int i = 0; i < p->n; i++)
+		dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
+	check(dnnl_primitive_execute(p->prim, stream, p->n, p->arg), "execution");
+}
+
+void cpu_drop(cpu_prim *p)
+{
+	for (int i = 0; i < p->n; i++)
+		dnnl_memory_destroy(p->arg[i].memory);
+	if (p->prim)
+		dnnl_primitive_destroy(p->prim);
+	if (p->pd)
+		dnnl_primitive_desc_destroy(p->pd);
+	memset(p, 0, sizeof *p);
+}
+
+void cpu_activation(dnnl_memory_desc_t *md, int n, int c, int nd, const int *sp, int nhwc)
+{
+	dnnl_dims_t dim = { n, c }, stride = { 0 };
+	int64_t     area = 1;
+
+	for (int i = nd - 1; i >= 0; i--) {
+		dim[2 + i] = sp[i];
+		stride[2 + i] = nhwc ? area * c : area;
+		area *= sp[i];
+	}
+	stride[1] = nhwc ? 1 : area;
+	stride[0] = area * c;
+	check(dnnl_memory_desc_init_by_strides(md, 2 + nd, dim, dnnl_f32, stride), "activation");
+}
+
+/* ---- matrix products ---- */
+
+void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
+             float *c, int ldc)
+{
+	check(dnnl_sgemm(transa ? 'T' : 'N', transb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc), "sgemm");
+}
+
+/* A matrix of rows x cols elements, stored transposed or not, `batch` of them; a stride of 0 shares one. */
+static void matrices(dnnl_memory_desc_t *md, int batch, int64_t stride, int rows, int cols, int transposed)
+{
+	const int         nb = batch > 1;
+	dnnl_dims_t       dim = { 0 }, step = { 0 };
+
+	dim[0] = stride ? batch : 1;
+	step[0] = stride ? stride : (int64_t)rows * cols;
+	dim[nb] = rows;
+	dim[nb + 1] = cols;
+	step[nb] = transposed ? 1 : cols;
+	step[nb + 1] = transposed ? rows : 1;
+	check(dnnl_memory_desc_init_by_strides(md, nb + 2, dim, dnnl_f32, step), "matrix");
+}
+
+static bool ask_matmul(cpu_prim *p, const pd_matmul_desc *d)
+{
+	dnnl_memory_desc_t a, b, c;
+	dnnl_matmul_desc_t op;
+
+	matrices(&a, d->batch, d->stride_a, d->m, d->k, d->transa);
+	matrices(&b, d->batch, d->stride_b, d->k, d->n, d->transb);
+	matrices(&c, d->batch, d->stride_c, d->m, d->n, 0);
+	memset(p, 0, sizeof *p);
+	return dnnl_matmul_desc_init(&op, &a, &b, NULL, &c) == dnnl_success && cpu_ask(p, &op, NULL);
+}
+
+size_t pd_matmul_scratch(const pd_matmul_desc *d)
+{
+	cpu_prim p;
+
+	if (!ask_matmul(&p, d))
+		return SIZE_MAX;
+	const size_t n = cpu_scratch(&p);
+
+	cpu_drop(&p);
+	return n;
+}
+
+void pd_matmul_init(pd_matmul *o, const pd_matmul_desc *d)
+{
+	cpu_prim *p = o->impl = cpu_alloc(sizeof *p);
+
+	if (!ask_matmul(p, d))
+		cpu_fail(1, "R504: oneDNN has no product of %d matrices %d x %d x %d", d->batch, d->m, d->k, d->n);
+	cpu_make(p, (const int[]){ DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0 });
+}
+
+void pd_matmul_run(const pd_matmul *o, const float *a, const float *b, float *c, void *scratch)
+{
+	cpu_run(o->impl, (void *[]){ (void *)(uintptr_t)a, (void *)(uintptr_t)b, c, scratch });
+}

@@ -1,0 +1,455 @@
+/* mpi.c: messages between the devices of a plan, over MPI.
+ *
+ * All requests lie in one table that is made at start, so that a step allocates nothing:
+ *     [ channel receives | channel sends | ring | two per rank for collectives of the main thread ]
+ * One lock guards MPI and the table (MPI_THREAD_SERIALIZED is enough). Whoever waits polls; while the main thread
+ * computes, a progress thread polls for it, because MPI moves large messages only inside its own calls. Nobody spins:
+ * a poll that found nothing is followed by a short sleep, so four ranks on two cores leave the cores to the computing.
+ * Every wait ends after the timeout with a verdict that names what did not come. */
+#include "rt.h"
+#include <errno.h>
+#include <limits.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+typedef struct label {          /* what a request is for, in words of the plan */
+	int     peer, channel, mb;      /* channel -1: a collective */
+	int64_t step;
+	size_t  bytes;
+	bool    recv;
+} label;
+
+typedef struct hello { unsigned abi; int rank, world, stage, replica; char hash[72], model[64]; } hello;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t  work = PTHREAD_COND_INITIALIZER;
+static pthread_t       thread;
+static bool            started, stopping, main_waits;
+static MPI_Comm        data, collective;        /* own tag spaces for channels and for collectives */
+static MPI_Request    *request;
+static MPI_Status     *status;
+static int            *ready;
+static label          *labels;
+static hello          *hellos;
+static int             nrequests, nactive, ring0, peer0, sends0;
+static double          timeout_s = 60, moved_at;    /* when anything last completed */
+static char            last_done[96] = "nothing yet";
+
+static void check(int rc, const char *call)
+{
+	if (rc != MPI_SUCCESS) {
+		char text[MPI_MAX_ERROR_STRING];
+		int  n;
+
+		MPI_Error_string(rc, text, &n);
+		rt_fail(RT_LOST, "R103", "%s: %s", call, text);
+	}
+}
+
+const char *rt_name(int rank)
+{
+	static char name[4][64];
+	static int  next;
+	char       *s = name[next++ & 3];
+
+	if (hellos)
+		snprintf(s, sizeof name[0], "stage%d.r%d (rank %d)", hellos[rank].stage, hellos[rank].replica, rank);
+	else if (rt_program)
+		snprintf(s, sizeof name[0], "stage%d.r%d (rank %d)", rt_program->stage, rt_program->replica, rank);
+	else
+		snprintf(s, sizeof name[0], "rank %d", rank);
+	return s;
+}
+
+_Noreturn void rt_abort(int code)
+{
+	int on = 0, off = 0;
+
+	fflush(NULL);
+	MPI_Initialized(&on);
+	MPI_Finalized(&off);
+	if (on && !off)
+		MPI_Abort(MPI_COMM_WORLD, code);
+	_Exit(code);
+}
+
+/* ---- the table ---- */
+
+static _Noreturn void verdict(int i)
+{
+	const label *l = &labels[i];
+	char         what[64];
+
+	if (l->channel >= 0)
+		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d", l->mb, (long long)l->step, l->channel);
+	else
+		snprintf(what, sizeof what, "a part of a collective sum in step %lld", (long long)l->step);
+	rt_fail(RT_LOST, "R102", l->recv ? "%s did not come from %s within %g s (last message done: %s)"
+	                                 : "%s was not taken by %s within %g s (last message done: %s)",
+	        what, rt_name(l->peer), timeout_s, last_done);
+}
+
+static void completed(int i, const MPI_Status *st)
+{
+	label *l = &labels[i];
+
+	nactive--;
+	if (l->recv) {
+		int n;
+
+		MPI_Get_count(st, MPI_BYTE, &n);
+		if ((size_t)n != l->bytes)
+			rt_fail(RT_LOST, "R104", "a message of %zu bytes was due from %s on channel %d, %d bytes came",
+			        l->bytes, rt_name(l->peer), l->channel, n);
+	}
+	if (l->channel >= 0)
+		snprintf(last_done, sizeof last_done, "%s channel %d, microbatch %d, step %lld", l->recv ? "received" : "sent",
+		         l->channel, l->mb, (long long)l->step);
+}
+
+/* Completes what can be completed. Lock held. True: something moved. */
+static bool poll_all(void)
+{
+	bool moved = false;
+
+	if (nactive > 0) {
+		int n = 0;
+
+		check(MPI_Testsome(nrequests, request, &n, ready, status), "MPI_Testsome");
+		for (int k = 0; k < n; k++)
+			completed(ready[k], &status[k]);
+		moved = n > 0;
+	}
+	moved |= rt_ring_advance();
+	if (moved)
+		moved_at = rt_now();
+	return moved;
+}
+
+bool rt_idle(int i)
+{
+	return request[i] == MPI_REQUEST_NULL;
+}
+
+int rt_peer(int k)
+{
+	return peer0 + 2 * k;
+}
+
+static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
+{
+	if (l.bytes > INT_MAX)
+		rt_fail(RT_ERROR, "R105", "a message of %zu bytes is over the 2 GiB that one message may have", l.bytes);
+	if (request[i] != MPI_REQUEST_NULL)
+		rt_fail(RT_ERROR, "R106", "request of channel %d, microbatch %d was posted before microbatch %d was waited for",
+		        l.channel, l.mb, labels[i].mb);
+	labels[i] = l;
+	if (l.recv)
+		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]), "MPI_Irecv");
+	else
+		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]), "MPI_Isend");
+	if (nactive++ == 0)
+		rt_wake();
+}
+
+void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes)
+{
+	post(i, collective, tag, (void *)(uintptr_t)buf, (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes });
+}
+
+void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes)
+{
+	post(i, collective, tag, buf, (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes, .recv = true });
+}
+
+void rt_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void rt_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void rt_wake(void)
+{
+	pthread_cond_signal(&work);
+}
+
+static void nap(long us)
+{
+	nanosleep(&(struct timespec){ 0, us * 1000 }, NULL);
+}
+
+/* ---- waiting ---- */
+
+static bool range_idle(int first, int n, int *pending)
+{
+	for (int i = first; i < first + n; i++)
+		if (request[i] != MPI_REQUEST_NULL) {
+			*pending = i;
+			return false;
+		}
+	return true;
+}
+
+static bool ring_done(int first, int n, int *pending)
+{
+	if (rt_ring_idle())
+		return true;
+	*pending = -1;
+	for (int i = first; i < first + n && *pending < 0; i++)
+		if (request[i] != MPI_REQUEST_NULL && labels[i].recv)
+			*pending = i;
+	if (*pending < 0)
+		range_idle(first, n, pending);
+	return false;
+}
+
+/* Polls until done() says so. A few polls in a row first: the answer is often on its way. */
+static void wait_until(bool (*done)(int, int, int *), int first, int n)
+{
+	const double from = rt_now();
+	int          idle = 0, pending = -1;
+
+	rt_lock();
+	main_waits = true;
+	while (!done(first, n, &pending)) {
+		if (poll_all()) {
+			idle = 0;
+			continue;
+		}
+		if (pending >= 0 && rt_now() - (moved_at > from ? moved_at : from) > timeout_s)
+			verdict(pending);
+		rt_unlock();
+		if (++idle < 20)
+			sched_yield();
+		else
+			nap(idle < 60 ? 20 : 100);
+		rt_lock();
+	}
+	main_waits = false;
+	rt_unlock();
+}
+
+void rt_wait(int first, int n)
+{
+	wait_until(range_idle, first, n);
+}
+
+void rt_wait_ring(void)
+{
+	wait_until(ring_done, ring0, RT_COLL);
+}
+
+static void *progress(void *arg)
+{
+	int idle = 0;
+
+	(void)arg;
+	rt_lock();
+	while (!stopping) {
+		if (nactive == 0 && rt_ring_idle()) {
+			pthread_cond_wait(&work, &lock);
+			idle = 0;
+			continue;
+		}
+		const bool away = main_waits;
+
+		idle = !away && poll_all() ? 0 : idle + 1;
+		rt_unlock();
+		nap(away ? 1000 : idle < 20 ? 50 : 300);
+		rt_lock();
+	}
+	rt_unlock();
+	return NULL;
+}
+
+/* ---- channels ---- */
+
+static int slot_of(int channel, int slot)
+{
+	if (channel < 0 || channel >= rt_program->channels || slot < 0 || slot >= rt_program->slots)
+		rt_fail(RT_ERROR, "R107", "channel %d, slot %d is outside the %d channels of %d slots of this plan", channel, slot,
+		        rt_program->channels, rt_program->slots);
+	return channel * rt_program->slots + slot;
+}
+
+static int tag_of(int channel, int mb)
+{
+	return channel * rt_program->microbatches + mb;
+}
+
+void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
+{
+	const int i = slot_of(channel, slot);
+
+	rt_lock();
+	post(i, data, tag_of(channel, mb), buf,
+	     (label){ .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes, .recv = true });
+	rt_unlock();
+}
+
+void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes)
+{
+	const int i = sends0 + slot_of(channel, slot);
+
+	rt_lock();
+	post(i, data, tag_of(channel, mb), (void *)(uintptr_t)buf,
+	     (label){ .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes });
+	rt_unlock();
+}
+
+void pd_wait_recv(int channel, int slot)
+{
+	const int i = slot_of(channel, slot);
+
+	if (nrequests)
+		rt_wait(i, 1);
+}
+
+void pd_wait_send(int channel, int slot)
+{
+	const int i = sends0 + slot_of(channel, slot);
+
+	if (nrequests)
+		rt_wait(i, 1);
+}
+
+/* ---- blocking messages of the main thread ---- */
+
+static void blocking(int peer, int tag, char *buf, size_t bytes, bool recv)
+{
+	const size_t most = (size_t)1 << 30;
+	const int    i = rt_peer(0);
+
+	do {
+		const size_t n = bytes < most ? bytes : most;
+
+		rt_lock();
+		if (recv)
+			rt_post_recv(i, peer, tag, buf, n);
+		else
+			rt_post_send(i, peer, tag, buf, n);
+		rt_unlock();
+		rt_wait(i, 1);
+		buf += n;
+		bytes -= n;
+	} while (bytes);
+}
+
+void rt_send(int peer, int tag, const void *buf, size_t bytes)
+{
+	blocking(peer, tag, (char *)(uintptr_t)buf, bytes, false);
+}
+
+void rt_recv(int peer, int tag, void *buf, size_t bytes)
+{
+	blocking(peer, tag, buf, bytes, true);
+}
+
+void rt_barrier(void)
+{
+	if (!started)
+		return;
+	char token = 0;     /* all to rank 0 and back: it is for start and end, where a timeout matters more than speed */
+
+	if (rt_program->rank == 0) {
+		for (int r = 1; r < rt_program->world; r++)
+			rt_recv(r, RT_TAG_FILE, &token, 1);
+		for (int r = 1; r < rt_program->world; r++)
+			rt_send(r, RT_TAG_FILE, &token, 1);
+	} else {
+		rt_send(0, RT_TAG_FILE, &token, 1);
+		rt_recv(0, RT_TAG_FILE, &token, 1);
+	}
+}
+
+/* ---- joining and leaving ---- */
+
+static void make_table(const pd_program *p)
+{
+	const int slots = p->channels * p->slots;
+
+	sends0 = slots;
+	ring0 = 2 * slots;
+	peer0 = ring0 + RT_COLL;
+	nrequests = peer0 + 2 * p->world;
+	request = rt_alloc((size_t)nrequests * sizeof *request);
+	status = rt_alloc((size_t)nrequests * sizeof *status);
+	ready = rt_alloc((size_t)nrequests * sizeof *ready);
+	labels = rt_alloc((size_t)nrequests * sizeof *labels);
+	for (int i = 0; i < nrequests; i++)
+		request[i] = MPI_REQUEST_NULL;
+}
+
+/* All ranks must be built from one plan and one runtime: compared before step 0. */
+static void compare(const pd_program *p)
+{
+	hello me = { .abi = PD_ABI, .rank = p->rank, .world = p->world, .stage = p->stage, .replica = p->replica };
+	hello *all = rt_alloc((size_t)p->world * sizeof *all);
+
+	snprintf(me.hash, sizeof me.hash, "%s", p->hash);
+	snprintf(me.model, sizeof me.model, "%s", p->model);
+	check(MPI_Allgather(&me, (int)sizeof me, MPI_BYTE, all, (int)sizeof me, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
+	for (int r = 0; r < p->world; r++) {
+		if (strcmp(all[r].hash, me.hash))
+			rt_fail(RT_MISMATCH, "R101", "ranks are of different plans: %s (%s) here, %s (%s) on rank %d; run make again",
+			        me.hash, me.model, all[r].hash, all[r].model, r);
+		if (all[r].abi != me.abi || all[r].world != me.world || all[r].rank != r)
+			rt_fail(RT_MISMATCH, "R101", "rank %d of %d, runtime %u here; rank %d says it is rank %d of %d, runtime %u",
+			        me.rank, me.world, me.abi, r, all[r].rank, all[r].world, all[r].abi);
+	}
+	hellos = all;
+}
+
+void rt_join(const pd_program *p, double timeout)
+{
+	int provided, rank, world, flag, *bound;
+
+	timeout_s = timeout;
+	rt_ring_setup(p->world);
+	if (p->world == 1)
+		return;
+	prctl(PR_SET_TIMERSLACK, 2000UL, 0, 0, 0);      /* naps of 20 us shall not become 70 */
+	check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+	if (provided < MPI_THREAD_SERIALIZED)
+		rt_fail(RT_USAGE, "R108", "this MPI has no MPI_THREAD_SERIALIZED");
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &world);
+	if (world != p->world || rank != p->rank)
+		rt_fail(RT_MISMATCH, "R101", "this program is rank %d of %d of its plan, but was started as rank %d of %d; start all "
+		        "programs with one mpirun (make run)", p->rank, p->world, rank, world);
+	check(MPI_Comm_dup(MPI_COMM_WORLD, &data), "MPI_Comm_dup");
+	check(MPI_Comm_dup(MPI_COMM_WORLD, &collective), "MPI_Comm_dup");
+	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
+	if (flag && (double)p->channels * p->microbatches > *bound)
+		rt_fail(RT_USAGE, "R109", "%d channels of %d microbatches need more message tags than the %d of this MPI", p->channels,
+		        p->microbatches, *bound);
+	compare(p);
+	make_table(p);
+	if (pthread_create(&thread, NULL, progress, NULL))
+		rt_fail(RT_MEMORY, "R110", "no thread for messages: %s", strerror(errno));
+	started = true;
+}
+
+void rt_leave(void)
+{
+	if (!started)
+		return;
+	rt_barrier();
+	rt_lock();
+	stopping = true;
+	rt_wake();
+	rt_unlock();
+	pthread_join(thread, NULL);
+	started = false;
+	MPI_Finalize();
+}

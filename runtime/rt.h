@@ -1,0 +1,85 @@
+/* rt.h: what the runtime's files share among themselves. Emitted programs include pd.h alone. */
+#ifndef RT_H
+#define RT_H
+
+#if !defined _GNU_SOURCE
+#define _GNU_SOURCE 1         /* prctl, madvise, MAP_ANONYMOUS */
+#endif
+
+#include "pd.h"
+
+#if defined __GNUC__
+#define RT_PRINTF(a, b) __attribute__((format(printf, a, b)))
+#else
+#define RT_PRINTF(a, b)
+#endif
+
+/* Exit codes; README.md explains them. */
+enum { RT_OK = 0, RT_ERROR = 1, RT_USAGE = 2, RT_LOST = 75, RT_NUMERIC = 76, RT_MEMORY = 77, RT_MISMATCH = 78 };
+
+/* ---- start.c ---- */
+extern const pd_program *rt_program;    /* of this process */
+extern int64_t rt_step;                 /* the running step */
+extern volatile int rt_signal;          /* SIGINT or SIGTERM has come; 0: none */
+
+/* Prints "CODE stage1.r0 (rank 2): text" and ends the whole job with the exit status. */
+_Noreturn void rt_fail(int status, const char *code, const char *fmt, ...) RT_PRINTF(3, 4);
+void  *rt_alloc(size_t bytes);          /* zeroed; before step 0 only; rt_fail with 77 */
+double rt_now(void);                    /* seconds, monotonic */
+
+/* ---- mpi.c: requests live in one static table; an index names one ---- */
+enum { RT_COLL = 16 };                  /* requests of collectives: a ring keeps RT_COLL / 2 sends and receives in flight */
+enum { RT_TAG_RING = 1, RT_TAG_SMALL, RT_TAG_GATHER, RT_TAG_PART, RT_TAG_SLICE, RT_TAG_FILE };
+
+void rt_join(const pd_program *p, double timeout);      /* starts MPI, compares the plans of all ranks (exit 78) */
+void rt_leave(void);                    /* all ranks are done: ends MPI */
+void rt_barrier(void);
+_Noreturn void rt_abort(int status);    /* ends all ranks */
+const char *rt_name(int rank);          /* "stage1.r0 (rank 2)" */
+
+/* Collectives' requests: i in [0, RT_COLL) belongs to the background ring and is called with the lock held;
+ * rt_peer(k) gives the first of two more per rank for whoever runs in the main thread. */
+int  rt_peer(int k);
+void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes);
+void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes);
+bool rt_idle(int i);
+void rt_lock(void);
+void rt_unlock(void);
+void rt_wake(void);                     /* lock held: there is work for the progress thread */
+void rt_wait(int first, int n);         /* until all of them are idle; a timeout ends the job */
+void rt_wait_ring(void);                /* until rt_ring_idle() */
+/* Blocking messages of any size in the main thread. */
+void rt_send(int peer, int tag, const void *buf, size_t bytes);
+void rt_recv(int peer, int tag, void *buf, size_t bytes);
+
+/* ---- allreduce.c: called by mpi.c with the lock held ---- */
+void rt_ring_setup(int world);
+bool rt_ring_advance(void);             /* true: something moved */
+bool rt_ring_idle(void);
+
+/* ---- totals.c ---- */
+void   rt_totals_setup(int microbatches);
+void   rt_totals_begin(void);           /* of a step */
+bool   rt_totals_done(void);
+double rt_loss(void);                   /* mean over the counted labels of the step; known on every rank */
+bool   rt_stop(void);                   /* some rank got a signal: all ranks stop after this step */
+
+/* ---- input.c ---- */
+typedef struct rt_input_options {
+	const char *dir;                /* --data; NULL: none */
+	const char *root;               /* the build folder */
+	int64_t     samples;            /* only the first of them are used; 0: all */
+	bool        shuffle;
+} rt_input_options;
+void rt_input_open(const pd_program *p, const rt_input_options *o);
+bool rt_input_synthetic(void);
+
+/* ---- store.c ---- */
+void rt_weights_load(const pd_program *p, char *arena, const char *path, bool explicit_file);
+int64_t rt_weights_step(const char *path);      /* the step a state file was written after; 0: none said */
+void rt_gradients_keep(const pd_program *p);
+/* Rank 0 writes the file; all ranks call it together. */
+typedef enum rt_what { RT_TRAINED, RT_STATE, RT_GRADIENTS } rt_what;
+void rt_weights_save(const pd_program *p, const char *arena, const char *path, rt_what what);
+
+#endif

@@ -1,0 +1,373 @@
+/* start.c: the life of a device's program: arguments, joining the others, memory, weights, the loop, the results. */
+#include "rt.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+const pd_program *rt_program;
+int64_t           rt_step;
+volatile int      rt_signal;
+
+typedef struct options {
+	int64_t     steps, log_every, samples;
+	double      timeout;
+	const char *data, *out, *weights, *dump_grads, *resume;
+	bool        then_loss, state, dry_run, quiet, shuffle;
+	char        root[4096];     /* the build folder: the one above the program's */
+} options;
+
+double rt_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+_Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
+{
+	char    text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	fflush(stdout);
+	if (rt_program)
+		fprintf(stderr, "%s %s: %s\n", code, rt_name(rt_program->rank), text);
+	else
+		fprintf(stderr, "%s: %s\n", code, text);
+	rt_abort(status);
+}
+
+void *rt_alloc(size_t bytes)
+{
+	void *p = calloc(1, bytes ? bytes : 1);
+
+	if (!p)
+		rt_fail(RT_MEMORY, "R501", "no memory for %zu bytes", bytes);
+	return p;
+}
+
+int64_t pd_step_index(void)
+{
+	return rt_step;
+}
+
+int64_t pd_sample(int mb)
+{
+	return (rt_step * rt_program->microbatches + mb) * rt_program->micro;
+}
+
+/* ---- arguments ---- */
+
+static const char usage[] =
+	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume FILE] [--state]\n"
+	"          [--then-loss] [--dump-grads FILE] [--log-every N] [--timeout S] [--check] [--quiet] [--help]\n"
+	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
+
+typedef enum kind { FLAG, COUNT, SECONDS, TEXT } kind;
+
+static void set(kind k, void *to, const char *name, const char *value)
+{
+	char *end = NULL;
+
+	errno = 0;
+	switch (k) {
+	case FLAG:
+		*(bool *)to = !value || strcmp(value, "0") != 0;
+		return;
+	case TEXT:
+		*(const char **)to = value;
+		return;
+	case COUNT:
+		*(int64_t *)to = strtoll(value, &end, 10);
+		if (errno || end == value || *end || *(int64_t *)to < 0)
+			rt_fail(RT_USAGE, "R001", "--%s wants a whole number that is not negative, not '%s'", name, value);
+		return;
+	case SECONDS:
+		*(double *)to = strtod(value, &end);
+		if (errno || end == value || *end || !(*(double *)to > 0))
+			rt_fail(RT_USAGE, "R001", "--%s wants seconds above 0, not '%s'", name, value);
+		return;
+	}
+}
+
+static void from_environment(kind k, void *to, const char *name)
+{
+	char        key[32] = "PD_";
+	size_t      n = 3;
+	const char *s = name;
+
+	for (; *s && n + 1 < sizeof key; s++)
+		key[n++] = *s == '-' ? '_' : (char)(*s >= 'a' && *s <= 'z' ? *s - 'a' + 'A' : *s);
+	const char *value = getenv(key);
+
+	if (value && *value)
+		set(k, to, name, value);
+}
+
+static void parse(options *o, int argc, char **argv)
+{
+	const struct { const char *name; kind kind; void *to; } table[] = {
+		{ "steps", COUNT, &o->steps },       { "data", TEXT, &o->data },         { "samples", COUNT, &o->samples },
+		{ "shuffle", FLAG, &o->shuffle },    { "out", TEXT, &o->out },           { "weights", TEXT, &o->weights },
+		{ "resume", TEXT, &o->resume },      { "state", FLAG, &o->state },       { "then-loss", FLAG, &o->then_loss },
+		{ "final-loss", FLAG, &o->then_loss }, { "dump-grads", TEXT, &o->dump_grads }, { "log-every", COUNT, &o->log_every },
+		{ "timeout", SECONDS, &o->timeout }, { "check", FLAG, &o->dry_run },     { "quiet", FLAG, &o->quiet },
+	};
+	enum { N = sizeof table / sizeof *table };
+
+	for (int i = 0; i < N; i++)
+		from_environment(table[i].kind, table[i].to, table[i].name);
+	for (int a = 1; a < argc; a++) {
+		const char  *arg = argv[a], *name = arg + 2, *value = strchr(arg, '=');
+		const size_t length = value ? (size_t)(value++ - name) : strlen(arg) < 2 ? 0 : strlen(name);
+		int          i = 0;
+
+		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+			printf(usage, argv[0]);
+			exit(0);
+		}
+		while (i < N && (strncmp(arg, "--", 2) || strlen(table[i].name) != length || strncmp(table[i].name, name, length)))
+			i++;
+		if (i == N) {
+			fprintf(stderr, usage, argv[0]);
+			rt_fail(RT_USAGE, "R001", "unknown option '%s'", arg);
+		}
+		if (!value && table[i].kind != FLAG && !(value = ++a < argc ? argv[a] : NULL))
+			rt_fail(RT_USAGE, "R001", "--%s wants a value", table[i].name);
+		set(table[i].kind, table[i].to, table[i].name, value);
+	}
+}
+
+/* The program is BUILD/bin/dN; without a folder in its name it was found in the PATH or stands where we are. */
+static void find_root(options *o, const char *argv0)
+{
+	snprintf(o->root, sizeof o->root, "%s", argv0);
+	char *slash = strrchr(o->root, '/');
+
+	if (!slash) {
+		strcpy(o->root, "..");
+		return;
+	}
+	*slash = 0;
+	const size_t n = strlen(o->root);
+
+	if (n + 4 < sizeof o->root)
+		strcpy(o->root + n, "/..");
+}
+
+static const char *in_root(const options *o, const char *path)
+{
+	static char at[8192];
+
+	if (!path || !*path || *path == '/')
+		return path;
+	snprintf(at, sizeof at, "%s/%s", o->root, path);
+	return at;
+}
+
+/* ---- memory ---- */
+
+/* All of the device's memory: at a multiple of 2 MiB, of huge pages where the system gives them, every page touched
+ * here, so that a lack of memory shows before step 0. */
+static char *make_arena(size_t bytes)
+{
+	const size_t huge = (size_t)2 << 20, room = bytes + huge;
+	char        *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const long   pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	if (p == MAP_FAILED || (pages > 0 && bytes > (size_t)pages * (size_t)page))
+		rt_fail(RT_MEMORY, "R501", "the plan needs %zu bytes of memory for this device, this machine has %zu", bytes,
+		        (size_t)pages * (size_t)page);
+	p += (huge - (uintptr_t)p % huge) % huge;
+	madvise(p, bytes, MADV_HUGEPAGE);
+	memset(p, 0, bytes);
+	return p;
+}
+
+/* ---- the loop ---- */
+
+static void on_signal(int n)
+{
+	rt_signal = n;
+}
+
+static void announce(const pd_program *p, const options *o)
+{
+	const char *note = p->notes && *p->notes ? p->notes : rt_input_synthetic() ? "synthetic data" : "";
+
+	if (o->quiet || p->rank != 0)
+		return;
+	printf("%s: %d stage%s on %d device%s (%s), %s, %d microbatch%s of %lld a step%s%s\n", p->model, p->stages,
+	       p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s", p->plan, p->schedule, p->microbatches,
+	       p->microbatches == 1 ? "" : "es", (long long)p->micro, *note ? "; " : "", note);
+	fflush(stdout);
+}
+
+typedef struct interval { double since; int64_t steps; } interval;
+
+static void progress(const pd_program *p, const options *o, int64_t last, interval *at)
+{
+	const int64_t n = rt_step + 1;
+
+	at->steps++;
+	if (o->quiet || p->rank != 0 || (n % o->log_every && n != last))
+		return;
+	const double s = (rt_now() - at->since) / (double)at->steps;
+
+	printf("step %6lld/%lld  loss %.6g  %.1f ms  %.0f samples/s%s\n", (long long)n, (long long)last, rt_loss(), 1e3 * s,
+	       (double)p->micro * p->microbatches / s, rt_input_synthetic() ? "  synthetic data" : "");
+	fflush(stdout);
+	*at = (interval){ rt_now(), 0 };
+}
+
+static void one_step(const pd_program *p, bool update)
+{
+	rt_totals_begin();
+	p->step(update);
+	if (!rt_totals_done())
+		pd_totals();
+}
+
+static FILE *open_losses(const pd_program *p, const options *o)
+{
+	char path[4096];
+
+	if (p->rank != 0)
+		return NULL;
+	if (mkdir(o->out, 0777) && errno != EEXIST)
+		rt_fail(RT_ERROR, "R406", "%s: %s", o->out, strerror(errno));
+	snprintf(path, sizeof path, "%s/losses.txt", o->out);
+	FILE *f = fopen(path, o->resume ? "a" : "w");
+
+	if (!f)
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	return f;
+}
+
+/* Steps [rt_step, last). Gives the signal that ended it, or 0. */
+static int train(const pd_program *p, const options *o, const char *arena, int64_t last)
+{
+	FILE        *losses = open_losses(p, o);
+	interval     at = { rt_now(), 0 };
+	const double begin = at.since;
+	const int64_t first = rt_step;
+	bool         stop = false;
+
+	while (rt_step < last && !stop) {
+		one_step(p, true);
+		if (losses)
+			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
+		progress(p, o, last, &at);
+		if (o->dump_grads && rt_step == first)
+			rt_weights_save(p, arena, o->dump_grads, RT_GRADIENTS);
+		stop = rt_stop();
+		rt_step++;
+	}
+	const double s = rt_now() - begin;
+
+	if (o->then_loss && !stop) {
+		one_step(p, false);
+		if (losses)
+			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
+	}
+	if (losses && (fclose(losses) != 0))
+		rt_fail(RT_ERROR, "R406", "%s/losses.txt: %s", o->out, strerror(errno));
+	if (p->rank == 0 && !o->quiet && rt_step > first) {
+		printf("%lld steps in %.3f s, %.0f samples/s", (long long)(rt_step - first), s,
+		       (double)(rt_step - first) * (double)p->micro * p->microbatches / s);
+		if (o->then_loss && !stop)
+			printf(", loss now %.6g", rt_loss());
+		printf("%s\n", stop ? "; stopped by a signal" : "");
+		fflush(stdout);
+	}
+	return stop ? rt_signal ? rt_signal : SIGTERM : 0;
+}
+
+/* The model file whose weights lie in trained.safetensors beside it, where the build folder has one. */
+static void copy_model(const options *o)
+{
+	char   from[8192], to[8192], block[1 << 14];
+	size_t n;
+
+	snprintf(from, sizeof from, "%s/weights/model.onnx", o->root);
+	snprintf(to, sizeof to, "%s/model.onnx", o->out);
+	FILE *in = fopen(from, "rb"), *out = in ? fopen(to, "wb") : NULL;
+
+	while (out && (n = fread(block, 1, sizeof block, in)) > 0)
+		if (fwrite(block, 1, n, out) != n)
+			rt_fail(RT_ERROR, "R406", "%s: %s", to, strerror(errno));
+	if (in)
+		fclose(in);
+	if (out && fclose(out))
+		rt_fail(RT_ERROR, "R406", "%s: %s", to, strerror(errno));
+}
+
+static void save(const pd_program *p, const options *o, const char *arena)
+{
+	char path[4096];
+
+	snprintf(path, sizeof path, "%s/trained.safetensors", o->out);
+	rt_weights_save(p, arena, path, RT_TRAINED);
+	if (o->state || rt_stop()) {
+		snprintf(path, sizeof path, "%s/state.safetensors", o->out);
+		rt_weights_save(p, arena, path, RT_STATE);
+	}
+	if (p->rank == 0)
+		copy_model(o);
+}
+
+int pd_main(const pd_program *p, int argc, char **argv)
+{
+	options o = { .steps = p->steps, .timeout = p->timeout > 0 ? p->timeout : 60, .out = "run", .shuffle = p->shuffle };
+
+	rt_program = p;
+	find_root(&o, argv[0]);
+	parse(&o, argc, argv);
+	if (p->abi != PD_ABI)
+		rt_fail(RT_MISMATCH, "R101", "this program was written for runtime %u, this is runtime %u; compile the model again", p->abi,
+		        (unsigned)PD_ABI);
+	pd_threads(p->threads);
+	rt_join(p, o.timeout);
+	char *arena = make_arena(p->arena);
+
+	if (o.resume) {
+		rt_step = rt_weights_step(o.resume);
+		rt_weights_load(p, arena, o.resume, true);
+	} else if (o.weights) {
+		rt_weights_load(p, arena, o.weights, true);
+	} else {
+		rt_weights_load(p, arena, in_root(&o, p->weights), false);
+	}
+	rt_totals_setup(p->microbatches);
+	rt_input_open(p, &(rt_input_options){ o.data, o.root, o.samples, o.shuffle });
+	if (o.dump_grads)
+		rt_gradients_keep(p);
+	if (p->init)
+		p->init(arena);
+	const int64_t last = rt_step + o.steps;
+
+	if (o.log_every == 0)
+		o.log_every = o.steps <= 20 ? 1 : (o.steps + 19) / 20;
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	rt_barrier();           /* nobody's clock runs before all are ready */
+	announce(p, &o);
+	if (o.dry_run) {
+		rt_leave();
+		return RT_OK;
+	}
+	const int sig = train(p, &o, arena, last);
+
+	save(p, &o, arena);
+	rt_leave();
+	return sig ? 128 + sig : RT_OK;
+}

@@ -1,0 +1,311 @@
+/* store.c: parameters from and to safetensors files.
+ *
+ * Every rank reads what it needs from a mapped file. Writing needs no shared disk: the owner of each tensor sends it to
+ * rank 0, which lays the file out (safetensors.h says how: a function of names, types and shapes alone, so a model file
+ * can point into it before it exists) and writes it under a temporary name, then renames it. */
+#include "rt.h"
+#include "safetensors.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char   *gradients;           /* copies of the sums, one after another in the order of params */
+static size_t *gradient_at;
+
+static size_t elements(const pd_param *p)
+{
+	size_t n = 1;
+
+	for (int i = 0; i < p->rank; i++)
+		n *= (size_t)p->dim[i];
+	return n;
+}
+
+static size_t bytes_of(const pd_param *p)
+{
+	return elements(p) * st_size(st_dtype((int)p->dtype));
+}
+
+/* ---- loading ---- */
+
+static void fill(const pd_param *p, char *to)
+{
+	const size_t n = elements(p);
+
+	if (p->dtype == PD_F32)
+		for (size_t i = 0; i < n; i++)
+			((float *)(void *)to)[i] = (float)p->fill;
+	else if (p->dtype == PD_F64)
+		for (size_t i = 0; i < n; i++)
+			((double *)(void *)to)[i] = p->fill;
+	else if (p->dtype == PD_I64)
+		for (size_t i = 0; i < n; i++)
+			((int64_t *)(void *)to)[i] = (int64_t)p->fill;
+	else
+		memset(to, 0, bytes_of(p));
+}
+
+static void copy(const char *path, const pd_param *p, const st_tensor *t, char *to)
+{
+	const char  *want = st_dtype((int)p->dtype);
+	const size_t n = elements(p);
+	bool         same = t->rank == p->rank;
+
+	for (int i = 0; same && i < p->rank; i++)
+		same = t->dim[i] == p->dim[i];
+	if (!same)
+		rt_fail(RT_ERROR, "R403", "%s: tensor '%s' has another shape than the model: %zu bytes of %s, %zu elements expected", path, p->name,
+		        t->bytes, t->dtype, n);
+	if (!strcmp(t->dtype, want)) {
+		memcpy(to, t->data, t->bytes);
+	} else if (!strcmp(t->dtype, "F32") && p->dtype == PD_F64) {
+		for (size_t i = 0; i < n; i++) {
+			float x;
+
+			memcpy(&x, t->data + i * sizeof x, sizeof x);
+			((double *)(void *)to)[i] = (double)x;
+		}
+	} else if (!strcmp(t->dtype, "F64") && p->dtype == PD_F32) {
+		for (size_t i = 0; i < n; i++) {
+			double x;
+
+			memcpy(&x, t->data + i * sizeof x, sizeof x);
+			((float *)(void *)to)[i] = (float)x;
+		}
+	} else {
+		rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is %s, the model has %s", path, p->name, t->dtype, want);
+	}
+}
+
+void rt_weights_load(const pd_program *p, char *arena, const char *path, bool explicit_file)
+{
+	st_file     f = { .step = -1 };
+	const char *why;
+
+	if (path && *path && !st_open(&f, path, &why))
+		rt_fail(RT_ERROR, "R401", "%s: %s", path, why);
+	for (int i = 0; i < p->nparams; i++) {
+		const pd_param  *q = &p->params[i];
+		const st_tensor *t = st_find(&f, q->name);
+
+		if (q->offset > p->arena || bytes_of(q) > p->arena - q->offset)
+			rt_fail(RT_ERROR, "R404", "parameter '%s' lies outside the arena of %zu bytes", q->name, p->arena);
+		if (t)
+			copy(path, q, t, arena + q->offset);
+		else if (explicit_file && q->kind != PD_STATE)
+			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s', which the model needs", path, q->name);
+		else
+			fill(q, arena + q->offset);
+	}
+	st_close(&f);
+}
+
+int64_t rt_weights_step(const char *path)
+{
+	st_file     f;
+	const char *why;
+
+	if (!st_open(&f, path, &why))
+		rt_fail(RT_ERROR, "R401", "%s: %s", path, why);
+	const int64_t step = f.step < 0 ? 0 : (int64_t)f.step;
+
+	st_close(&f);
+	return step;
+}
+
+/* ---- gradients, kept for a dump ---- */
+
+void rt_gradients_keep(const pd_program *p)
+{
+	size_t n = 0;
+
+	gradient_at = rt_alloc((size_t)p->nparams * sizeof *gradient_at + 1);
+	for (int i = 0; i < p->nparams; i++) {
+		gradient_at[i] = n;
+		n += p->params[i].trained ? (bytes_of(&p->params[i]) + 7) / 8 * 8 : 0;
+	}
+	gradients = rt_alloc(n + 1);
+}
+
+void pd_gradient(int i, const void *sum)
+{
+	if (gradients)
+		memcpy(gradients + gradient_at[i], sum, bytes_of(&rt_program->params[i]));
+}
+
+/* The means: kept sums over the count of the step. In place; called once. */
+static void divide(const pd_program *p)
+{
+	const double count = pd_total_count();
+
+	for (int i = 0; i < p->nparams; i++) {
+		const size_t n = p->params[i].trained ? elements(&p->params[i]) : 0;
+		char        *g = gradients + gradient_at[i];
+
+		for (size_t e = 0; e < n; e++)
+			if (p->params[i].dtype == PD_F64)
+				((double *)(void *)g)[e] /= count;
+			else
+				((float *)(void *)g)[e] = (float)(((float *)(void *)g)[e] / count);
+	}
+}
+
+/* ---- saving ---- */
+
+typedef struct record { int64_t name, rank, dim[PD_MAXRANK]; char dtype[8]; } record;   /* name: its length */
+
+static bool wanted(const pd_program *p, const pd_param *q, rt_what what)
+{
+	return q->owner == p->rank && (what == RT_STATE || (what == RT_TRAINED && q->kind != PD_STATE) ||
+	                               (what == RT_GRADIENTS && q->trained));
+}
+
+static const char *value(const pd_program *p, const char *arena, int i, rt_what what)
+{
+	return what == RT_GRADIENTS ? gradients + gradient_at[i] : arena + p->params[i].offset;
+}
+
+static void send_all(const pd_program *p, const char *arena, rt_what what)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < p->nparams; i++)
+		n += wanted(p, &p->params[i], what);
+	rt_send(0, RT_TAG_FILE, &n, sizeof n);
+	for (int i = 0; i < p->nparams; i++) {
+		const pd_param *q = &p->params[i];
+		record          r = { .name = (int64_t)strlen(q->name), .rank = q->rank };
+
+		if (!wanted(p, q, what))
+			continue;
+		memcpy(r.dim, q->dim, sizeof r.dim);
+		snprintf(r.dtype, sizeof r.dtype, "%s", st_dtype((int)q->dtype));
+		rt_send(0, RT_TAG_FILE, &r, sizeof r);
+		rt_send(0, RT_TAG_FILE, q->name, (size_t)r.name);
+	}
+	for (int i = 0; i < p->nparams; i++)
+		if (wanted(p, &p->params[i], what))
+			rt_send(0, RT_TAG_FILE, value(p, arena, i, what), bytes_of(&p->params[i]));
+}
+
+/* What rank 0 knows of a tensor. The layout sorts the tensors; `from` finds them again by name. */
+typedef struct list { st_tensor *tensor; int n; struct from { char *name; int rank, index; } *from; } list;
+
+static void push(list *l, const char *name, size_t length, const record *r, int rank, int index)
+{
+	char *copied = malloc(length + 1);
+
+	l->tensor = realloc(l->tensor, (size_t)(l->n + 1) * sizeof *l->tensor);
+	l->from = realloc(l->from, (size_t)(l->n + 1) * sizeof *l->from);
+	if (!copied || !l->tensor || !l->from)
+		rt_fail(RT_MEMORY, "R405", "no memory for the table of a weight file");
+	memcpy(copied, name, length);
+	copied[length] = 0;
+	l->from[l->n] = (struct from){ copied, rank, index };
+
+	st_tensor *t = &l->tensor[l->n++];
+
+	memset(t, 0, sizeof *t);
+	t->name = copied;
+	t->rank = (int)r->rank;
+	memcpy(t->dim, r->dim, sizeof t->dim);
+	memcpy(t->dtype, r->dtype, sizeof t->dtype);
+}
+
+static void collect(list *l, const pd_program *p, rt_what what)
+{
+	for (int i = 0; i < p->nparams; i++) {
+		const pd_param *q = &p->params[i];
+		record          r = { .rank = q->rank };
+
+		if (!wanted(p, q, what))
+			continue;
+		memcpy(r.dim, q->dim, sizeof r.dim);
+		snprintf(r.dtype, sizeof r.dtype, "%s", st_dtype((int)q->dtype));
+		push(l, q->name, strlen(q->name), &r, 0, i);
+	}
+	for (int rank = 1; rank < p->world; rank++) {
+		int64_t n;
+
+		rt_recv(rank, RT_TAG_FILE, &n, sizeof n);
+		while (n-- > 0) {
+			record r;
+
+			rt_recv(rank, RT_TAG_FILE, &r, sizeof r);
+			char *name = malloc((size_t)r.name + 1);
+
+			if (!name)
+				rt_fail(RT_MEMORY, "R405", "no memory for the table of a weight file");
+			rt_recv(rank, RT_TAG_FILE, name, (size_t)r.name);
+			push(l, name, (size_t)r.name, &r, rank, -1);
+			free(name);
+		}
+	}
+}
+
+static void put(int fd, const char *path, const char *data, size_t n, size_t at)
+{
+	while (n) {
+		const ssize_t k = pwrite(fd, data, n, (off_t)at);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k <= 0)
+			rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+		data += k;
+		at += (size_t)k;
+		n -= (size_t)k;
+	}
+}
+
+static void write_file(const pd_program *p, const char *arena, const char *path, rt_what what)
+{
+	list   l = { 0 };
+	char   temporary[4096], *incoming = NULL;
+	size_t head, most = 0;
+
+	collect(&l, p, what);
+	char     *text = st_layout(l.tensor, l.n, what == RT_STATE ? (long long)rt_step : -1, &head);
+	const int fd = snprintf(temporary, sizeof temporary, "%s.new", path) < (int)sizeof temporary
+	                       ? open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+
+	if (!text || fd < 0)
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	put(fd, path, text, head, 0);
+	for (int i = 0; i < l.n; i++)
+		most = l.tensor[i].bytes > most ? l.tensor[i].bytes : most;
+	if (p->world > 1)
+		incoming = rt_alloc(most + 1);
+	const st_file laid = { .n = l.n, .tensor = l.tensor };
+
+	for (int i = 0; i < l.n; i++) {         /* in the order in which the ranks send */
+		const st_tensor *t = st_find(&laid, l.from[i].name);
+		const char      *from = incoming;
+
+		if (l.from[i].rank == 0)
+			from = value(p, arena, l.from[i].index, what);
+		else
+			rt_recv(l.from[i].rank, RT_TAG_FILE, incoming, t->bytes);
+		put(fd, path, from, t->bytes, head + t->offset);
+	}
+	if (close(fd) || rename(temporary, path))
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	for (int i = 0; i < l.n; i++)
+		free(l.from[i].name);
+	free(l.tensor);
+	free(l.from);
+	free(incoming);
+	free(text);
+}
+
+void rt_weights_save(const pd_program *p, const char *arena, const char *path, rt_what what)
+{
+	if (what == RT_GRADIENTS)
+		divide(p);
+	if (p->rank == 0)
+		write_file(p, arena, path, what);
+	else
+		send_all(p, arena, what);
+}

@@ -1,0 +1,115 @@
+/* totals.c: the loss of a step and the number of counted labels, joined over all ranks.
+ *
+ * Each microbatch has one report; rank 0 gathers them, adds them in microbatch order and tells everyone the totals.
+ * So the loss of a plan has the bits of the loss of one device with the same microbatches. */
+#include "rt.h"
+
+typedef struct report { double loss, count, seen; } report;
+typedef struct totals { double loss, count, stop; } totals;
+
+static report *reports;             /* microbatches of them, and one more whose `seen` carries a signal */
+static report *theirs;
+static totals  sum;
+static int     n;
+static bool    done;
+
+void rt_totals_setup(int microbatches)
+{
+	n = microbatches;
+	reports = rt_alloc((size_t)(n + 1) * sizeof *reports);
+	theirs = rt_alloc((size_t)(n + 1) * sizeof *theirs);
+}
+
+void rt_totals_begin(void)
+{
+	memset(reports, 0, (size_t)(n + 1) * sizeof *reports);
+	done = false;
+}
+
+void pd_report(int mb, double loss, double count)
+{
+	if (mb < 0 || mb >= n)
+		rt_fail(RT_ERROR, "R302", "loss reported for microbatch %d of %d", mb, n);
+	reports[mb].loss += loss;
+	reports[mb].count += count;
+	reports[mb].seen = 1;
+}
+
+static void guard(int mb, int rank)
+{
+	const double loss = reports[mb].loss;
+
+	if (!isfinite(loss))
+		rt_fail(RT_NUMERIC, "R301", "the loss is %s in microbatch %d of step %lld, reported by %s; parameters were last good after "
+		        "step %lld", isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step, rt_name(rank), (long long)rt_step - 1);
+}
+
+/* Rank 0: takes over what rank r saw. */
+static void merge(int r)
+{
+	for (int i = 0; i <= n; i++)
+		if (theirs[i].seen != 0) {
+			reports[i].loss += theirs[i].loss;
+			reports[i].count += theirs[i].count;
+			reports[i].seen = theirs[i].seen;
+			if (i < n)
+				guard(i, r);
+		}
+}
+
+static void add_up(void)
+{
+	sum = (totals){ .stop = reports[n].seen };
+	for (int mb = 0; mb < n; mb++) {
+		if (reports[mb].seen == 0)
+			rt_fail(RT_ERROR, "R303", "no device reported the loss of microbatch %d in step %lld", mb, (long long)rt_step);
+		sum.loss += reports[mb].loss;
+		sum.count += reports[mb].count;
+	}
+	if (!(sum.count > 0))
+		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld: all of them are the ignored index", (long long)rt_step);
+}
+
+void pd_totals(void)
+{
+	const size_t bytes = (size_t)(n + 1) * sizeof *reports;
+	const int    world = rt_program->world;
+
+	done = true;
+	reports[n] = (report){ .seen = rt_signal };
+	for (int mb = 0; mb < n; mb++)
+		if (reports[mb].seen != 0)
+			guard(mb, rt_program->rank);
+	if (rt_program->rank != 0) {
+		rt_send(0, RT_TAG_GATHER, reports, bytes);
+		rt_recv(0, RT_TAG_GATHER, &sum, sizeof sum);
+		return;
+	}
+	for (int r = 1; r < world; r++) {
+		rt_recv(r, RT_TAG_GATHER, theirs, bytes);
+		merge(r);
+	}
+	add_up();
+	for (int r = 1; r < world; r++)
+		rt_send(r, RT_TAG_GATHER, &sum, sizeof sum);
+}
+
+double pd_total_count(void)
+{
+	return sum.count;
+}
+
+bool rt_totals_done(void)
+{
+	return done;
+}
+
+double rt_loss(void)
+{
+	return sum.loss / sum.count;
+}
+
+bool rt_stop(void)
+{
+	return sum.stop != 0;
+}
