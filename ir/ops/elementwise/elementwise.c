@@ -369,14 +369,15 @@ static const char *op_name(Arena *a, OpKind op)
 	return s;
 }
 
-/* add_32x128, add_32x128_b01 (b broadcast over rows), mul_8192_b0p125, cast_32_i64_f32 */
+/* add_32x128, add_32x128_b01 (b broadcast over rows), mul_8192_b_0p125, cast_32_i64_f32 */
 static void name_kernel(const Node *n, Holes *h, const Nest *s, const char *const *var)
 {
 	Arena *a = h->arena;
 	const char *tail = "", *tag;
 
 	for (int i = 0, k = 1; i < n->nin; i++) {
-		tag = ew_literal(n, i) ? name_of_literal(a, ew_literal_text(a, n, i)) : nest_tag(a, s, k++);
+		tag = ew_literal(n, i) ? arena_printf(a, "_%s", name_of_literal(a, ew_literal_text(a, n, i))) :
+			nest_tag(a, s, k++);
 		if (*tag)
 			tail = arena_printf(a, "%s_%s%s", tail, var[1 + i], tag);
 	}

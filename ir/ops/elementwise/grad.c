@@ -71,15 +71,23 @@ G(g_pow)
 	}
 }
 
-/* Max, Min: to the operand that is the result, shared among equals (as ONNX Runtime and PyTorch do for two). */
+/* Max, Min: to the operand that is the result, shared among equals. Against a constant the other takes all of it, as
+ * PyTorch's clamp does. */
 G(g_max)
 {
+	const OpKind wins = n->op == OP_Max ? OP_GreaterOrEqual : OP_LessOrEqual;
 	Value *hits[MAXIN], *count = NULL;
 
 	if (n->nin == 1) {
 		dx[0] = dy[0];
 		return;
 	}
+	for (int i = 0; n->nin == 2 && i < 2; i++)
+		if (n->in[1 - i]->kind == VAL_CONST) {
+			Value *c = mk_binary(b, wins, n->in[i], n->in[1 - i]);
+			TO(i, mk(b, OP_Where, NULL, NULL, 3, c, dy[0], K(0)));
+			return;
+		}
 	if (n->nin > MAXIN)
 		return;
 	for (int i = 0; i < n->nin; i++) {

@@ -155,6 +155,24 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
+static bool grad_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
+{
+	const Type *y = &n->out[0]->type;
+	const int axis = axis_of(n, y->rank);
+	const int64_t ids = type_numel(&in[1].type), dim = y->dim[axis];
+	int64_t inner = 1;
+
+	for (int i = axis + 1; i < y->rank; i++)
+		inner *= y->dim[i];
+	tensor_alloc(&out[0], y, a);
+	for (int64_t i = 0; i < type_numel(&in[0].type); i++) {
+		const int64_t r = elem_i(&in[1], i / inner % ids), row = i / inner / ids * dim + (r < 0 ? r + dim : r);
+		const int64_t to = row * inner + i % inner;
+		elem_set_f(&out[0], to, elem_f(&out[0], to) + elem_f(&in[0], i));
+	}
+	return true;
+}
+
 static const AttrDef attrs[] = { AT_INT(struct gather, axis, 0), AT_END };
 static const AttrDef grad_attrs[] = { AT_INT(struct gather, axis, 0), AT_INT(struct gather, dim0, 0), AT_END };
 
@@ -170,7 +188,7 @@ const OpDef op_Gather = {
 const OpDef op_GatherGrad = {
 	.name = "GatherGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
 	.attrs = grad_attrs, .attrsize = sizeof(struct gather),
-	.shape = grad_shape, .grad = grad_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost, .holes = holes,
+	.shape = grad_shape, .grad = grad_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost, .holes = holes, .eval = grad_eval,
 	.cpu = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 };
