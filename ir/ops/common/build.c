@@ -201,6 +201,13 @@ void set_out(Node *n, int i, Type t)
 		n->out[i]->type = t;
 }
 
+void trim_outs(Node *n, int count)
+{
+	for (int i = count; i < n->nout; i++)
+		n->out[i] = NULL;
+	n->nout = n->nout < count ? n->nout : count;
+}
+
 Cost cost_bytes(const Node *n, double flops)
 {
 	Cost c = { flops, 0 };

@@ -42,6 +42,7 @@ bool norm_axis(const Node *n, Diag *d, const char *what, int64_t ax, int rank, i
 /* The same for a list, which may not name an axis twice; seen[] (MAXRANK bools) says which are named. */
 bool norm_axes(const Node *n, Diag *d, const char *what, Ints axes, int rank, bool *seen);
 void set_out(Node *n, int i, Type t);                   /* type of out[i], when that exists */
+void trim_outs(Node *n, int count);                     /* a node that was made with more outputs has only these */
 Cost cost_bytes(const Node *n, double flops);           /* flops, and the bytes of all operands and outputs */
 
 /* ---- names of kernels ---- */

@@ -248,7 +248,7 @@ const char *ew_literal_text(Arena *a, const Node *n, int i)
 static const char *pow_pattern(const Node *n)
 {
 	static const struct { double e; const char *pattern; } known[] = {
-		{ 2, "a * a" }, { 3, "a * a * a" }, { 1, "a" }, { 4, "a * a * (a * a)" }, { 0, "1" }, { 0.5, "SQRT(a)" },
+		{ 2, "a * a" }, { 3, "a * a * a" }, { 1, "a" }, { 4, "a * a * (a * a)" }, { 0.5, "SQRT(a)" },
 		{ -1, "1 / a" }, { -2, "1 / (a * a)" }, { -0.5, "1 / SQRT(a)" }, { 1.5, "a * SQRT(a)" },
 	};
 	const Tensor t = const_tensor(n->in[1]);
@@ -256,7 +256,7 @@ static const char *pow_pattern(const Node *n)
 	if (!ew_literal(n, 1))
 		return NULL;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (known[i].e == elem_f(&t, 0) && (dtype_float(n->in[0]->type.dtype) || (known[i].e >= 0 && i < 5)))
+		if (known[i].e == elem_f(&t, 0) && (i < 4 || dtype_float(n->in[0]->type.dtype)))
 			return known[i].pattern;
 	return NULL;
 }

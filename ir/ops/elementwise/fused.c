@@ -91,9 +91,10 @@ static bool shape(Node *n, Diag *d)
 	const Prog *p = parse_code(n, d);
 	if (!p)
 		return false;
-	if (!p->n || at->outs.n != n->nout)
+	if (!p->n || !at->outs.n || at->outs.n > n->nout)
 		return diag_error(d, n->loc, 310, "Fused: %d steps, %d results named in outs, %d results", p->n, at->outs.n,
 			n->nout);
+	trim_outs(n, at->outs.n);
 	const Type *loop = &p->val[p->nin + p->n - 1]->type;
 	for (int i = 0; i < n->nout; i++) {
 		const int64_t v = at->outs.v[i];

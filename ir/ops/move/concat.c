@@ -96,9 +96,10 @@ static bool split_shape(Node *n, Diag *d)
 			return diag_error(d, n->loc, 305, "Split: part %d has size %lld", i, (long long)at->split.v[i]);
 		sum += at->split.v[i];
 	}
-	if (sum != t.dim[axis] || at->split.n < n->nout)
-		return diag_error(d, n->loc, 305, "Split: %d parts [%s] for %d results of axis %d of %s, which is %s", at->split.n,
-			ints_name(d->scratch, at->split.n, at->split.v), n->nout, axis, n->in[0]->name, str_type(d->scratch, &t));
+	trim_outs(n, at->split.n);
+	if (sum != t.dim[axis])
+		return diag_error(d, n->loc, 305, "Split: %d parts [%s] of axis %d of %s, which is %s", at->split.n,
+			ints_name(d->scratch, at->split.n, at->split.v), axis, n->in[0]->name, str_type(d->scratch, &t));
 	t.rows = 0;
 	for (int i = 0; i < n->nout; i++) {
 		t.dim[axis] = at->split.v[i];
