@@ -34,7 +34,7 @@ static void NAME(PARAMS)
 #if RANK >= 2
 	for (IX j = 0; j < D1; j++)
 #endif
-#if RANK >= 2 || (RANK == 1 && !PAR)
+#if D0 >= 8 && (RANK >= 2 || !PAR)
 #pragma omp simd
 #endif
 #if RANK >= 1

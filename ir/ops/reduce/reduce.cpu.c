@@ -40,8 +40,10 @@ static void NAME(T *restrict y, const T *restrict a)
 #if GONE > 0
 		GONE_LOOPS
 #endif
-#if RANK > 0
+#if D0 >= 8
 #pragma omp simd reduction(SIMD s)
+#endif
+#if RANK > 0
 		for (IX i = 0; i < D0; i++)
 #endif
 		{
