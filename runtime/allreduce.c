@@ -91,8 +91,8 @@ static void begin(void)
 	}
 	for (int i = 0, k = 0; i < n; i++)
 		if (i != self) {
-			rt_post_recv(WINDOW + k, j->group->rank[i], RT_TAG_SMALL, incoming[k], j->count * sizeof(float));
-			rt_post_send(k++, j->group->rank[i], RT_TAG_SMALL, j->buf, j->count * sizeof(float));
+			rt_post_recv(rt_ring(WINDOW + k), j->group->rank[i], RT_TAG_SMALL, incoming[k], j->count * sizeof(float));
+			rt_post_send(rt_ring(k++), j->group->rank[i], RT_TAG_SMALL, j->buf, j->count * sizeof(float));
 		}
 }
 
@@ -109,7 +109,7 @@ static bool small_advance(void)
 	const int  n = j->group->n;
 
 	for (int k = 0; k < n - 1; k++)
-		if (!rt_idle(k) || !rt_idle(WINDOW + k))
+		if (!rt_idle(rt_ring(k)) || !rt_idle(rt_ring(WINDOW + k)))
 			return false;
 	for (size_t e = 0; e < j->count; e++) {         /* incoming skips self: what others sent, in group order */
 		float s = self == 0 ? j->buf[e] : incoming[0][e];
@@ -144,7 +144,7 @@ static void post_ready(bool *moved)
 	       (received < total / 2 || send_done > received - total / 2)) {
 		float *at = part(received, before, &n);
 
-		rt_post_recv(WINDOW + (int)(received % WINDOW), g->rank[before], RT_TAG_RING,
+		rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before], RT_TAG_RING,
 		             received < total / 2 ? incoming[received % WINDOW] : at, n * sizeof(float));
 		received++;
 		*moved = true;
@@ -152,7 +152,7 @@ static void post_ready(bool *moved)
 	while (sent < total && sent - send_done < WINDOW && (sent < segments || receive_done > sent - segments)) {
 		const float *at = part(sent, self, &n);
 
-		rt_post_send((int)(sent % WINDOW), g->rank[after], RT_TAG_RING, at, n * sizeof(float));
+		rt_post_send(rt_ring((int)(sent % WINDOW)), g->rank[after], RT_TAG_RING, at, n * sizeof(float));
 		sent++;
 		*moved = true;
 	}
@@ -162,11 +162,11 @@ static bool ring_advance(void)
 {
 	bool moved = false;
 
-	while (receive_done < received && rt_idle(WINDOW + (int)(receive_done % WINDOW))) {
+	while (receive_done < received && rt_idle(rt_ring(WINDOW + (int)(receive_done % WINDOW)))) {
 		take(receive_done++);
 		moved = true;
 	}
-	while (send_done < sent && rt_idle((int)(send_done % WINDOW))) {
+	while (send_done < sent && rt_idle(rt_ring((int)(send_done % WINDOW)))) {
 		send_done++;
 		moved = true;
 	}

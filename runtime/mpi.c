@@ -136,6 +136,11 @@ bool rt_idle(int i)
 	return request[i] == MPI_REQUEST_NULL;
 }
 
+int rt_ring(int k)
+{
+	return ring0 + k;
+}
+
 int rt_peer(int k)
 {
 	return peer0 + 2 * k;
@@ -275,9 +280,9 @@ static void *progress(void *arg)
 
 static int slot_of(int channel, int slot)
 {
-	if (channel < 0 || channel >= rt_program->channels || slot < 0 || slot >= rt_program->slots)
-		rt_fail(RT_ERROR, "R107", "channel %d, slot %d is outside the %d channels of %d slots of this plan", channel, slot,
-		        rt_program->channels, rt_program->slots);
+	if (!started || channel < 0 || channel >= rt_program->channels || slot < 0 || slot >= rt_program->slots)
+		rt_fail(RT_ERROR, "R107", "channel %d, slot %d is outside the %d channels of %d slots of this plan of %d devices", channel,
+		        slot, rt_program->channels, rt_program->slots, rt_program->world);
 	return channel * rt_program->slots + slot;
 }
 
@@ -308,18 +313,12 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 
 void pd_wait_recv(int channel, int slot)
 {
-	const int i = slot_of(channel, slot);
-
-	if (nrequests)
-		rt_wait(i, 1);
+	rt_wait(slot_of(channel, slot), 1);
 }
 
 void pd_wait_send(int channel, int slot)
 {
-	const int i = sends0 + slot_of(channel, slot);
-
-	if (nrequests)
-		rt_wait(i, 1);
+	rt_wait(sends0 + slot_of(channel, slot), 1);
 }
 
 /* ---- blocking messages of the main thread ---- */

@@ -37,8 +37,9 @@ void rt_barrier(void);
 _Noreturn void rt_abort(int status);    /* ends all ranks */
 const char *rt_name(int rank);          /* "stage1.r0 (rank 2)" */
 
-/* Collectives' requests: i in [0, RT_COLL) belongs to the background ring and is called with the lock held;
- * rt_peer(k) gives the first of two more per rank for whoever runs in the main thread. */
+/* Requests of collectives: rt_ring(0 .. RT_COLL-1) belong to the background ring; rt_peer(k) is the first of two per
+ * rank for the main thread. Posting and rt_idle want the lock held. */
+int  rt_ring(int k);
 int  rt_peer(int k);
 void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes);
 void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes);

@@ -223,7 +223,7 @@ static void progress(const pd_program *p, const options *o, int64_t last, interv
 		return;
 	const double s = (rt_now() - at->since) / (double)at->steps;
 
-	printf("step %6lld/%lld  loss %.6g  %.1f ms  %.0f samples/s%s\n", (long long)n, (long long)last, rt_loss(), 1e3 * s,
+	printf("step %6lld/%lld  loss %.6g  %.3g ms  %.0f samples/s%s\n", (long long)n, (long long)last, rt_loss(), 1e3 * s,
 	       (double)p->micro * p->microbatches / s, rt_input_synthetic() ? "  synthetic data" : "");
 	fflush(stdout);
 	*at = (interval){ rt_now(), 0 };

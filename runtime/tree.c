@@ -13,6 +13,7 @@ typedef struct node { int lo, n, slot; } node;      /* a finished subtree; its s
 struct pd_tree {
 	int     grains, nmine, slots, nlive;
 	int     open;               /* slot of the leaf that is being filled; -1: none */
+	int64_t step;               /* of the sums; sums of an earlier step that nobody joined are forgotten */
 	size_t  count, stride;      /* floats; stride: of a slot */
 	float  *sums;
 	node   *live;               /* by ascending lo */
@@ -140,6 +141,11 @@ float *pd_tree_leaf(pd_tree *t, int mb)
 {
 	int s = 0;
 
+	if (t->step != rt_step) {
+		memset(t->used, 0, (size_t)t->slots);
+		t->nlive = 0;
+		t->step = rt_step;
+	}
 	while (s < t->slots && t->used[s])
 		s++;
 	if (s == t->slots || t->open >= 0)

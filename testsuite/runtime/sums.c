@@ -1,0 +1,172 @@
+/* sums.c: AllReduce, gathering and tree sums against serial sums, for any number of processes. */
+#include "test.h"
+
+static pd_program program = { .abi = PD_ABI, .model = "test", .plan = "test", .schedule = "none", .hash = "sums",
+	.stages = 1, .threads = 1, .micro = 1, .microbatches = 1, .channels = 5, .slots = 2 };
+static int      everyone[64];
+static pd_group all;
+
+static void fill(float *a, size_t n, int rank)
+{
+	for (size_t i = 0; i < n; i++)
+		a[i] = number(rank, (int)(i % 10007));
+}
+
+/* Sums of whole numbers are exact in any order: every element is compared with ==. */
+static void allreduce(size_t n)
+{
+	float *a = calloc(n + 1, sizeof *a);
+	double worst = 0;
+
+	for (size_t i = 0; i < n; i++)
+		a[i] = (float)((program.rank + 1) * (int)(i % 1000));
+	a[n] = 12345;
+	pd_allreduce(&all, a, n);
+	for (size_t i = 0; i < n; i++)
+		worst = fmax(worst, fabs((double)a[i] - (double)(i % 1000) * program.world * (program.world + 1) / 2));
+	CHECK(worst == 0 && a[n] == 12345, "allreduce of %zu floats over %d: off by %g", n, all.n, worst);
+	free(a);
+}
+
+/* All members must end with the same bits, whatever the rounding was. */
+static void same_bits(size_t n)
+{
+	float *a = calloc(n, sizeof *a), *b = calloc(n * (size_t)all.n, sizeof *b);
+
+	fill(a, n, program.rank);
+	pd_allreduce(&all, a, n);
+	pd_allgather(&all, a, b, n * sizeof *a);
+	for (int r = 0; r < all.n; r++)
+		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "allreduce of %zu: rank %d has other bits", n, r);
+	free(a);
+	free(b);
+}
+
+/* Several in the background while the main thread gathers over the same links. */
+static void background(void)
+{
+	enum { JOBS = 5, N = 100003 };
+	static float a[JOBS][N];
+	int          mine[3] = { program.rank, 10 * program.rank, 7 }, got[64][3];
+
+	for (int j = 0; j < JOBS; j++)
+		for (int i = 0; i < N; i++)
+			a[j][i] = (float)(j + i % 17);
+	for (int j = 0; j < JOBS; j++)
+		pd_allreduce_start(&all, a[j], N);
+	for (int k = 0; k < 20; k++) {
+		pd_allgather(&all, mine, got, sizeof mine);
+		for (int r = 0; r < all.n; r++)
+			CHECK(got[r][0] == r && got[r][1] == 10 * r && got[r][2] == 7, "allgather: rank %d's part is wrong", r);
+	}
+	pd_allreduce_wait();
+	for (int j = 0; j < JOBS; j++)
+		for (int i = 0; i < N; i++)
+			if (a[j][i] != (float)(program.world * (j + i % 17))) {
+				CHECK(false, "background job %d, element %d: %g", j, i, (double)a[j][i]);
+				break;
+			}
+}
+
+/* Disjoint groups at one time, and groups of one. */
+static void subgroups(void)
+{
+	int            pair[2] = { program.rank & ~1, program.rank | 1 };
+	const pd_group two = { 2, pair }, one = { 1, &program.rank };
+	float          a[3] = { 1, 2, 3 };
+
+	pd_allreduce(&one, a, 3);
+	CHECK(a[2] == 3, "a group of one changes nothing");
+	if (pair[1] < program.world) {
+		pd_allreduce(&two, a, 3);
+		CHECK(a[0] == 2 && a[2] == 6, "pairs: %g %g", (double)a[0], (double)a[2]);
+	}
+}
+
+/* ---- trees ---- */
+
+static void serial_tree(int lo, int n, size_t count, float *out)
+{
+	if (n == 1) {
+		fill(out, count, 100 + lo);
+		return;
+	}
+	int p = 1;
+
+	while (2 * p < n)
+		p *= 2;
+	float *b = malloc(count * sizeof *b + 1);
+
+	serial_tree(lo, p, count, out);
+	serial_tree(lo + p, n - p, count, b);
+	for (size_t i = 0; i < count; i++)
+		out[i] = out[i] + b[i];
+	free(b);
+}
+
+static void tree(int grains, size_t count, bool backwards)
+{
+	int mine[64], n = 0;
+
+	for (int g = 0; g < grains; g++)
+		if (g * program.world / grains == program.rank)
+			mine[n++] = g;
+	for (int i = 0; backwards && i < n / 2; i++) {
+		const int swap = mine[i];
+
+		mine[i] = mine[n - 1 - i];
+		mine[n - 1 - i] = swap;
+	}
+	const size_t bytes = pd_tree_bytes(grains, count, mine, n);
+	char        *mem = aligned_alloc(64, bytes + 64);
+	float       *want = malloc(count * sizeof *want + 1);
+	pd_tree     *t;
+
+	memset(mem + bytes, 77, 64);
+	t = pd_tree_new(grains, count, mine, n, mem);
+	serial_tree(0, grains, count, want);
+	for (int step = 0; step < 2; step++) {
+		for (int i = 0; i < n; i++) {
+			float *leaf = pd_tree_leaf(t, mine[i]);
+
+			for (size_t e = 0; e < count; e++)
+				leaf[e] += number(100 + mine[i], (int)(e % 10007));
+			pd_tree_done(t, mine[i]);
+		}
+		const float *root = pd_tree_root(t, &all);
+
+		CHECK(!memcmp(root, want, count * sizeof *want), "tree of %d grains, %zu floats, over %d: other bits, first %.9g for %.9g",
+		      grains, count, all.n, (double)root[0], (double)want[0]);
+	}
+	for (int i = 0; i < 64; i++)
+		CHECK(mem[bytes + (size_t)i] == 77, "tree of %d grains writes behind its memory", grains);
+	free(mem);
+	free(want);
+}
+
+int main(void)
+{
+	static const size_t sizes[] = { 0, 1, 2, 3, 4, 5, 7, 100, 4096, 4097, 5000, 32768 * 5, 32768 * 5 + 3, 1000003 };
+
+	place_me(&program);
+	rt_program = &program;
+	program.replica = program.rank;
+	rt_join(&program, 30);
+	for (int r = 0; r < program.world; r++)
+		everyone[r] = r;
+	all = (pd_group){ program.world, everyone };
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		allreduce(sizes[i]);
+	same_bits(1000);
+	same_bits(200001);
+	background();
+	subgroups();
+	for (int grains = program.world; grains <= 13; grains++) {
+		tree(grains, 1, false);
+		tree(grains, 1003, true);
+	}
+	tree(8 > program.world ? 8 : program.world, 300007, false);
+	rt_barrier();
+	rt_leave();
+	return failures ? 1 : 0;
+}
