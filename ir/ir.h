@@ -75,6 +75,7 @@ struct Value {
 	int         batch_axis;     /* which axis carries the batch, -1 none or unknown; inputs and outputs only */
 	int64_t     index_range;    /* int input that indexes a table or a class axis: values lie in [0, index_range); else 0 */
 	bool        is_label;       /* graph input that feeds the loss as target */
+	int64_t     ignore_index;   /* is_label: value that is allowed too and not counted; INT64_MIN: none */
 	int64_t     offset;         /* set by memplan: byte offset in its region */
 	int         region;         /* set by memplan: enum Region */
 	Value      *alias;          /* set by memplan: shares the memory of this value (views, in-place); never a chain */
@@ -130,7 +131,7 @@ struct Graph {
 	Value     **out;  int nout, capout;
 	Node       *first, *last;
 	int         nnodes;
-	Map         names;          /* every name in use in this graph (shared by the graphs of one stage) -> Value */
+	Map        *names;          /* every name in use in this graph (shared by the graphs of one stage) -> Value */
 };
 
 struct Stage {

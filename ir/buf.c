@@ -1,0 +1,138 @@
+/* Growing strings and whole files. */
+#include "buf.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void reserve(Buf *b, size_t more)
+{
+	if (b->cap - b->n > more)
+		return;
+	size_t cap = b->cap ? 2 * b->cap : 256;
+
+	while (cap - b->n <= more)
+		cap *= 2;
+	char *s = realloc(b->s, cap);
+	if (!s) {
+		fprintf(stderr, "pdcc: error: out of memory: %zu bytes wanted\n", cap);
+		exit(1);
+	}
+	b->s = s;
+	b->cap = cap;
+}
+
+void buf_add(Buf *b, const void *p, size_t n)
+{
+	reserve(b, n);
+	if (n)
+		memcpy(b->s + b->n, p, n);
+	b->n += n;
+	b->s[b->n] = 0;
+}
+
+void buf_puts(Buf *b, const char *s)
+{
+	buf_add(b, s, strlen(s));
+}
+
+void buf_putc(Buf *b, char c)
+{
+	buf_add(b, &c, 1);
+}
+
+void buf_vprintf(Buf *b, const char *fmt, va_list ap)
+{
+	va_list again;
+
+	va_copy(again, ap);
+	int n = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	if (n < 0)
+		return;
+	reserve(b, (size_t)n + 1);
+	vsnprintf(b->s + b->n, (size_t)n + 1, fmt, ap);
+	b->n += (size_t)n;
+}
+
+void buf_printf(Buf *b, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	buf_vprintf(b, fmt, ap);
+	va_end(ap);
+}
+
+const char *buf_str(const Buf *b)
+{
+	return b->s ? b->s : "";
+}
+
+void buf_free(Buf *b)
+{
+	free(b->s);
+	*b = (Buf){ 0 };
+}
+
+void buf_clear(Buf *b)
+{
+	b->n = 0;
+	if (b->s)
+		b->s[0] = 0;
+}
+
+char *file_read(const char *path, size_t *n)
+{
+	struct stat st;
+	FILE *f = fopen(path, "rb");
+
+	if (!f)
+		return NULL;
+	if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
+		fclose(f);
+		errno = EISDIR;
+		return NULL;
+	}
+	Buf b = { 0 };
+	char chunk[1 << 16];
+	size_t got;
+	while ((got = fread(chunk, 1, sizeof chunk, f)) > 0)
+		buf_add(&b, chunk, got);
+	int bad = ferror(f) ? errno ? errno : EIO : 0;
+	fclose(f);
+	if (bad) {
+		buf_free(&b);
+		errno = bad;
+		return NULL;
+	}
+	buf_add(&b, "", 0);
+	if (n)
+		*n = b.n;
+	return b.s;
+}
+
+bool file_write(const char *path, const void *p, size_t n)
+{
+	Buf tmp = { 0 };
+
+	buf_printf(&tmp, "%s.tmp%ld", path, (long)getpid());
+	FILE *f = fopen(buf_str(&tmp), "wb");
+	bool ok = f && (n == 0 || fwrite(p, 1, n, f) == n);
+	int err = errno;
+	if (f && fclose(f) != 0) {
+		ok = false;
+		err = errno;
+	}
+	if (ok && rename(buf_str(&tmp), path) != 0) {
+		ok = false;
+		err = errno;
+	}
+	if (!ok)
+		remove(buf_str(&tmp));
+	buf_free(&tmp);
+	errno = err;
+	return ok;
+}

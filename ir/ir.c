@@ -1,0 +1,315 @@
+/* Building and changing graphs. Use lists and links are touched here and nowhere else. */
+#include "ir.h"
+#include <math.h>
+#include <string.h>
+#include "op.h"
+
+/* ---- modules and graphs ---- */
+
+Module *module_new(Arena *a, const char *name)
+{
+	Module *m = NEW(a, Module);
+
+	m->arena = a;
+	m->name = arena_str(a, name);
+	map_init(&m->names, a, true);
+	return m;
+}
+
+Graph *graph_new(Module *m, const char *name)
+{
+	Graph *g = NEW(m->arena, Graph);
+
+	g->module = m;
+	g->name = arena_str(m->arena, name);
+	g->names = NEW(m->arena, Map);
+	map_init(g->names, m->arena, true);
+	return g;
+}
+
+Graph *stage_graph_new(Module *m, Stage *s, const char *name)
+{
+	Graph *g = graph_new(m, name);
+	Graph *other = s->forward ? s->forward : s->backward ? s->backward : s->update;
+
+	g->stage = s;
+	if (other)
+		g->names = other->names;
+	return g;
+}
+
+static Value *value_new(Module *m, ValueKind kind, const char *name, Type t)
+{
+	Value *v = NEW(m->arena, Value);
+
+	v->kind = kind;
+	v->name = name;
+	v->type = t;
+	v->batch_axis = -1;
+	v->ignore_index = INT64_MIN;
+	return v;
+}
+
+static const char *numbered(Arena *a, const Map *names, const char *base)
+{
+	const char *name = arena_str(a, base);
+
+	for (int i = 1; map_get(names, name); i++)
+		name = arena_printf(a, "%s.%d", base, i);
+	return name;
+}
+
+const char *unique_name(Graph *g, const char *base)
+{
+	return numbered(g->module->arena, g->names, *base ? base : "v");
+}
+
+Value *graph_input(Graph *g, const char *name, Type t)
+{
+	Value *v = value_new(g->module, VAL_INPUT, unique_name(g, name), t);
+
+	v->index = g->nin;
+	map_put(g->names, v->name, v);
+	PUSH(g->module->arena, g->in, g->nin, g->capin) = v;
+	return v;
+}
+
+void graph_output(Graph *g, Value *v)
+{
+	PUSH(g->module->arena, g->out, g->nout, g->capout) = v;
+}
+
+Value *module_param(Module *m, const char *name, Type t, ParamKind kind)
+{
+	Value *v = value_new(m, VAL_PARAM, numbered(m->arena, &m->names, name), t);
+
+	v->param = NEW(m->arena, Param);
+	v->param->kind = kind;
+	v->param->versions = 1;
+	map_put(&m->names, v->name, v);
+	PUSH(m->arena, m->param, m->nparam, m->capparam) = v;
+	return v;
+}
+
+Value *module_const(Module *m, const char *name, Type t, const void *data)
+{
+	Value *v = value_new(m, VAL_CONST, numbered(m->arena, &m->names, name ? name : "c"), t);
+
+	if (data)
+		v->data = arena_dup(m->arena, data, (size_t)type_bytes(&t));
+	map_put(&m->names, v->name, v);
+	PUSH(m->arena, m->konst, m->nkonst, m->capkonst) = v;
+	return v;
+}
+
+/* x in the memory form of t. */
+static void scalar_bytes(DType t, double x, unsigned char *p)
+{
+	float f = (float)x;
+	int64_t i = isfinite(x) ? (int64_t)x : 0;
+
+	switch (t) {
+	case DT_f32: memcpy(p, &f, sizeof f); break;
+	case DT_f64: memcpy(p, &x, sizeof x); break;
+	case DT_bool: p[0] = x != 0; break;
+	case DT_f16: case DT_bf16: case DT_NONE: case DT_COUNT: bug("no scalar constants of type %s", dtype_name(t));
+	default: memcpy(p, &i, (size_t)dtype_bytes(t)); break;     /* little-endian: the low bytes come first */
+	}
+}
+
+Value *const_scalar(Module *m, DType t, double x)
+{
+	unsigned char data[8] = { 0 };
+	Type type = type_scalar(t);
+
+	scalar_bytes(t, x, data);
+	for (int i = 0; i < m->nkonst; i++) {
+		const Value *v = m->konst[i];
+
+		if (type_eq(&v->type, &type) && v->data && memcmp(v->data, data, (size_t)dtype_bytes(t)) == 0)
+			return m->konst[i];
+	}
+	return module_const(m, arena_printf(m->arena, "c.%.9g", x), type, data);
+}
+
+/* ---- uses ---- */
+
+static void use_add(Value *v, Node *n, int i)
+{
+	PUSH(n->graph->module->arena, v->uses, v->nuses, v->capuses) = ((Use){ n, i });
+}
+
+static void use_drop(Value *v, const Node *n, int i)
+{
+	for (int k = 0; k < v->nuses; k++)
+		if (v->uses[k].node == n && v->uses[k].index == i) {
+			memmove(v->uses + k, v->uses + k + 1, sizeof *v->uses * (size_t)(v->nuses - k - 1));
+			v->nuses--;
+			return;
+		}
+	bug("%s is not used by that node", v->name);
+}
+
+/* ---- the six ---- */
+
+static void link_before(Graph *g, Node *n, Node *before)
+{
+	n->graph = g;
+	n->next = before;
+	n->prev = before ? before->prev : g->last;
+	*(n->prev ? &n->prev->next : &g->first) = n;
+	*(before ? &before->prev : &g->last) = n;
+	g->nnodes++;
+}
+
+static void unlink_node(Node *n)
+{
+	*(n->prev ? &n->prev->next : &n->graph->first) = n->next;
+	*(n->next ? &n->next->prev : &n->graph->last) = n->prev;
+	n->graph->nnodes--;
+	n->prev = n->next = NULL;
+}
+
+static void *attr_defaults(Arena *a, const OpDef *d)
+{
+	char *p = arena_alloc(a, d->attrsize ? d->attrsize : 1);
+
+	for (const AttrDef *x = d->attrs; x && x->name; x++)
+		switch (x->kind) {
+		case A_INT:   *(int64_t *)(p + x->offset) = (int64_t)x->def; break;
+		case A_FLOAT: *(double *)(p + x->offset) = x->def; break;
+		case A_STR:   *(const char **)(p + x->offset) = x->sdef; break;
+		case A_INTS: case A_FLOATS: case A_END: break;
+		}
+	return p;
+}
+
+static const char *out_name(Graph *g, const char *base, int i)
+{
+	return unique_name(g, i ? arena_printf(g->module->arena, "%s.%d", base, i) : base);
+}
+
+Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, const char *name)
+{
+	const OpDef *d = optab[op];
+	Arena *a = b->m->arena;
+	Node *n = NEW(a, Node);
+
+	n->op = op;
+	n->phase = b->phase;
+	n->loc = b->loc;
+	n->stage = b->stage;
+	n->attr = attr ? arena_dup(a, attr, d->attrsize) : attr_defaults(a, d);
+	n->nin = nin;
+	n->in = NEWN(a, Value *, nin);
+	n->nout = d->nout;
+	n->out = NEWN(a, Value *, d->nout);
+	link_before(b->g, n, b->before);
+	for (int i = 0; i < nin; i++)
+		node_set_input(n, i, in[i]);
+	for (int i = 0; i < n->nout; i++) {
+		n->out[i] = value_new(b->m, VAL_NODE, NULL, type_scalar(DT_f32));
+		n->out[i]->def = n;
+		n->out[i]->index = i;
+	}
+	if (d->shape && !d->shape(n, b->d))
+		b->failed = true;
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i]) {
+			n->out[i]->name = out_name(b->g, name ? name : arena_printf(a, "%s", d->name), i);
+			map_put(b->g->names, n->out[i]->name, n->out[i]);
+		}
+	return n;
+}
+
+Value *mk(Builder *b, OpKind op, const void *attr, const char *name, int nin, ...)
+{
+	Value *in[MAXIN];
+	va_list ap;
+
+	if (nin > MAXIN)
+		bug("mk takes up to %d operands", MAXIN);
+	va_start(ap, nin);
+	for (int i = 0; i < nin; i++)
+		in[i] = va_arg(ap, Value *);
+	va_end(ap);
+	return build(b, op, attr, nin, in, name)->out[0];
+}
+
+void node_set_input(Node *n, int i, Value *v)
+{
+	if (n->in[i] == v)
+		return;
+	if (n->in[i])
+		use_drop(n->in[i], n, i);
+	n->in[i] = v;
+	if (v)
+		use_add(v, n, i);
+}
+
+void value_replace(Value *old, Value *neu)
+{
+	if (old == neu)
+		return;
+	while (old->nuses)
+		node_set_input(old->uses[0].node, old->uses[0].index, neu);
+	Graph *g = old->kind == VAL_NODE ? old->def->graph : NULL;
+	for (int i = 0; g && i < g->nout; i++)
+		if (g->out[i] == old)
+			g->out[i] = neu;
+}
+
+void node_remove(Node *n)
+{
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i] && !value_dead(n->out[i]))
+			bug("%s is still in use", n->out[i]->name);
+	for (int i = 0; i < n->nin; i++)
+		node_set_input(n, i, NULL);
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i] && map_get(n->graph->names, n->out[i]->name) == n->out[i])
+			map_put(n->graph->names, n->out[i]->name, NULL);
+	unlink_node(n);
+}
+
+void node_move(Node *n, Graph *g, Node *before)
+{
+	bool renamed = g->names != n->graph->names;
+
+	if (before == n)
+		return;
+	unlink_node(n);
+	for (int i = 0; renamed && i < n->nout; i++)
+		if (n->out[i]) {
+			map_put(n->graph->names, n->out[i]->name, NULL);
+			n->out[i]->name = unique_name(g, n->out[i]->name);
+			map_put(g->names, n->out[i]->name, n->out[i]);
+		}
+	link_before(g, n, before);
+}
+
+void value_rename(Graph *g, Value *v, const char *base)
+{
+	if (map_get(g->names, v->name) == v)
+		map_put(g->names, v->name, NULL);
+	v->name = unique_name(g, base);
+	map_put(g->names, v->name, v);
+}
+
+bool value_dead(const Value *v)
+{
+	if (v->nuses)
+		return false;
+	const Graph *g = v->kind == VAL_NODE ? v->def->graph : NULL;
+	for (int i = 0; g && i < g->nout; i++)
+		if (g->out[i] == v)
+			return false;
+	return true;
+}
+
+const char *str_loc(Arena *a, const Loc *l)
+{
+	if (l->node < 0)
+		return l->file ? l->file : "";
+	return arena_printf(a, "#%d '%s' (%s)", l->node, l->name ? l->name : "", l->op ? l->op : "");
+}
