@@ -1,0 +1,359 @@
+/* onednn.c: the wrappers of cpu*.c against loops: convolution in three directions, pooling, batch normalization,
+ * products; plain and channels-last, 1 to 3 axes, groups, dilation, uneven pads. */
+#include "test.h"
+
+enum { MOST = 1 << 17 };
+
+static void *scratch;
+static size_t scratch_size;
+
+static float *floats(size_t n)
+{
+	return aligned_alloc(64, (n * sizeof(float) + 127) / 64 * 64);
+}
+
+static float *filled(size_t n, int seed)
+{
+	float *a = floats(n);
+
+	for (size_t i = 0; i < n; i++)
+		a[i] = number(seed, (int)i);
+	return a;
+}
+
+static void *room(size_t n)
+{
+	CHECK(n != SIZE_MAX, "oneDNN has no such operation");
+	if (n > scratch_size && n != SIZE_MAX) {
+		free(scratch);
+		scratch_size = n;
+		scratch = aligned_alloc(64, (n + 63) / 64 * 64);
+	}
+	return scratch;
+}
+
+static void compare(const char *what, const float *got, const double *want, size_t n)
+{
+	double worst = 0, most = 1e-3;
+
+	for (size_t i = 0; i < n; i++) {
+		worst = fmax(worst, fabs((double)got[i] - want[i]));
+		most = fmax(most, fabs(want[i]));
+		if (!isfinite(got[i]))
+			worst = INFINITY;
+	}
+	CHECK(worst <= 2e-5 * most, "%s: off by %g of %g", what, worst, most);
+}
+
+static size_t product(const int *a, int n)
+{
+	size_t p = 1;
+
+	for (int i = 0; i < n; i++)
+		p *= (size_t)a[i];
+	return p;
+}
+
+/* Place of (n, c, position) in an activation. */
+static size_t at(int n, int c, size_t pos, int channels, size_t area, int nhwc)
+{
+	return nhwc ? ((size_t)n * area + pos) * (size_t)channels + (size_t)c : ((size_t)n * (size_t)channels + (size_t)c) * area + pos;
+}
+
+/* Input position of kernel element k at output position o; false: in the padding. */
+static bool place(int nd, const int *in, const int *out, const int *kernel, const int *stride, const int *pad, const int *dilation,
+                  size_t o, size_t k, size_t *pos)
+{
+	size_t unit = 1;
+
+	*pos = 0;
+	for (int i = nd - 1; i >= 0; i--) {
+		const int oi = (int)(o % (size_t)out[i]), ki = (int)(k % (size_t)kernel[i]);
+		const int x = oi * stride[i] - pad[i] + ki * dilation[i];
+
+		o /= (size_t)out[i];
+		k /= (size_t)kernel[i];
+		if (x < 0 || x >= in[i])
+			return false;
+		*pos += (size_t)x * unit;
+		unit *= (size_t)in[i];
+	}
+	return true;
+}
+
+/* ---- convolution ---- */
+
+static void conv_loops(const pd_conv_desc *d, const float *x, const float *w, const float *b, const float *dy, double *y, double *dx,
+                       double *dw, double *db)
+{
+	const size_t ia = product(d->in, d->nd), oa = product(d->out, d->nd), ka = product(d->kernel, d->nd);
+	const int    og = d->oc / d->groups, cg = d->c / d->groups;
+
+	for (int n = 0; n < d->n; n++)
+		for (int oc = 0; oc < d->oc; oc++)
+			for (size_t o = 0; o < oa; o++) {
+				const size_t yo = at(n, oc, o, d->oc, oa, d->nhwc);
+
+				y[yo] += d->bias ? (double)b[oc] : 0;
+				db[oc] += (double)dy[yo];
+				for (int c = 0; c < cg; c++)
+					for (size_t k = 0, pos; k < ka; k++) {
+						if (!place(d->nd, d->in, d->out, d->kernel, d->stride, d->pad_begin, d->dilation, o, k, &pos))
+							continue;
+						const size_t xo = at(n, oc / og * cg + c, pos, d->c, ia, d->nhwc);
+						const size_t wo = ((size_t)oc * (size_t)cg + (size_t)c) * ka + k;
+
+						y[yo] += (double)x[xo] * (double)w[wo];
+						dx[xo] += (double)dy[yo] * (double)w[wo];
+						dw[wo] += (double)dy[yo] * (double)x[xo];
+					}
+			}
+}
+
+static void conv(pd_conv_desc d, const char *name)
+{
+	static double y[MOST], dx[MOST], dw[MOST], db[4096];
+	char          text[128];
+
+	for (int i = 0; i < d.nd; i++)
+		d.out[i] = (d.in[i] + d.pad_begin[i] + d.pad_end[i] - d.dilation[i] * (d.kernel[i] - 1) - 1) / d.stride[i] + 1;
+	const size_t nx = (size_t)d.n * (size_t)d.c * product(d.in, d.nd), ny = (size_t)d.n * (size_t)d.oc * product(d.out, d.nd);
+	const size_t nw = (size_t)d.oc * (size_t)(d.c / d.groups) * product(d.kernel, d.nd);
+	float       *x = filled(nx, 1), *w = filled(nw, 2), *b = filled((size_t)d.oc, 3), *dy = filled(ny, 4);
+	float       *gy = floats(ny), *gx = floats(nx), *gw = floats(nw), *gb = floats((size_t)d.oc);
+	pd_conv      o[3];
+
+	for (int nhwc = 0; nhwc < 2; nhwc++) {
+		d.nhwc = nhwc;
+		memset(y, 0, ny * sizeof *y);
+		memset(dx, 0, nx * sizeof *dx);
+		memset(dw, 0, nw * sizeof *dw);
+		memset(db, 0, (size_t)d.oc * sizeof *db);
+		conv_loops(&d, x, w, b, dy, y, dx, dw, db);
+		for (d.what = 0; d.what < 3; d.what++) {
+			room(pd_conv_scratch(&d));
+			pd_conv_init(&o[d.what], &d);
+		}
+		for (int twice = 0; twice < 2; twice++) {       /* what one call leaves in scratch must not matter */
+			memset(scratch, 0xFF, scratch_size);
+			pd_conv_forward(&o[0], gy, x, w, b, scratch);
+			pd_conv_backward_data(&o[1], gx, dy, w, scratch);
+			pd_conv_backward_weights(&o[2], gw, gb, x, dy, scratch);
+		}
+		snprintf(text, sizeof text, "conv %s nhwc %d", name, nhwc);
+		compare(text, gy, y, ny);
+		compare(text, gx, dx, nx);
+		compare(text, gw, dw, nw);
+		if (d.bias)
+			compare(text, gb, db, (size_t)d.oc);
+	}
+	free(x), free(w), free(b), free(dy), free(gy), free(gx), free(gw), free(gb);
+}
+
+static void convolutions(void)
+{
+	conv((pd_conv_desc){ .nd = 2, .n = 2, .c = 3, .oc = 8, .groups = 1, .in = { 9, 8 }, .kernel = { 3, 3 }, .stride = { 1, 1 },
+	                     .pad_begin = { 1, 1 }, .pad_end = { 1, 1 }, .dilation = { 1, 1 }, .bias = 1 }, "3x3");
+	conv((pd_conv_desc){ .nd = 2, .n = 2, .c = 1, .oc = 6, .groups = 1, .in = { 28, 28 }, .kernel = { 5, 5 }, .stride = { 1, 1 },
+	                     .dilation = { 1, 1 }, .bias = 1 }, "one channel");
+	conv((pd_conv_desc){ .nd = 2, .n = 3, .c = 17, .oc = 33, .groups = 1, .in = { 7, 7 }, .kernel = { 1, 1 }, .stride = { 2, 2 },
+	                     .dilation = { 1, 1 } }, "1x1 stride 2, odd channels");
+	conv((pd_conv_desc){ .nd = 2, .n = 2, .c = 16, .oc = 32, .groups = 4, .in = { 11, 10 }, .kernel = { 3, 2 }, .stride = { 2, 1 },
+	                     .pad_begin = { 1, 0 }, .pad_end = { 2, 1 }, .dilation = { 2, 3 }, .bias = 1 }, "groups, dilation, uneven pads");
+	conv((pd_conv_desc){ .nd = 2, .n = 2, .c = 16, .oc = 16, .groups = 16, .in = { 9, 9 }, .kernel = { 3, 3 }, .stride = { 1, 1 },
+	                     .pad_begin = { 1, 1 }, .pad_end = { 1, 1 }, .dilation = { 1, 1 } }, "depthwise");
+	conv((pd_conv_desc){ .nd = 2, .n = 1, .c = 16, .oc = 16, .groups = 1, .in = { 10, 9 }, .kernel = { 1, 7 }, .stride = { 1, 1 },
+	                     .pad_begin = { 0, 3 }, .pad_end = { 0, 3 }, .dilation = { 1, 1 } }, "1x7");
+	conv((pd_conv_desc){ .nd = 1, .n = 2, .c = 5, .oc = 7, .groups = 1, .in = { 19 }, .kernel = { 4 }, .stride = { 3 },
+	                     .pad_begin = { 2 }, .pad_end = { 0 }, .dilation = { 1 }, .bias = 1 }, "1 axis");
+	conv((pd_conv_desc){ .nd = 3, .n = 2, .c = 3, .oc = 4, .groups = 1, .in = { 5, 6, 7 }, .kernel = { 2, 3, 3 }, .stride = { 1, 2, 1 },
+	                     .pad_begin = { 0, 1, 1 }, .pad_end = { 1, 1, 0 }, .dilation = { 1, 1, 1 }, .bias = 1 }, "3 axes");
+}
+
+/* ---- pooling ---- */
+
+static void pool(pd_pool_desc d, const char *name)
+{
+	static double y[MOST], dx[MOST];
+	const size_t  ia = product(d.in, d.nd), oa = product(d.out, d.nd), ka = product(d.kernel, d.nd);
+	const size_t  nx = (size_t)d.n * (size_t)d.c * ia, ny = (size_t)d.n * (size_t)d.c * oa;
+	float        *x = filled(nx, 1), *dy = filled(ny, 2), *gy = floats(ny), *gx = floats(nx);
+	char          text[128];
+
+	for (int nhwc = 0; nhwc < 2; nhwc++) {
+		pd_pool f, b;
+
+		d.nhwc = nhwc;
+		memset(dx, 0, nx * sizeof *dx);
+		for (int n = 0; n < d.n; n++)
+			for (int c = 0; c < d.c; c++)
+				for (size_t o = 0; o < oa; o++) {
+					const size_t yo = at(n, c, o, d.c, oa, nhwc);
+					double       best = -INFINITY, sum = 0;
+					size_t       where = 0, count = 0;
+
+					for (size_t k = 0, pos; k < ka; k++) {
+						if (!place(d.nd, d.in, d.out, d.kernel, d.stride, d.pad_begin, d.dilation, o, k, &pos))
+							continue;
+						const size_t xo = at(n, c, pos, d.c, ia, nhwc);
+
+						count++;
+						sum += (double)x[xo];
+						if ((double)x[xo] > best) {
+							best = (double)x[xo];
+							where = xo;
+						}
+					}
+					const double share = (double)(d.include_pad ? ka : count);
+
+					y[yo] = d.max ? best : sum / share;
+					if (d.max)
+						dx[where] += (double)dy[yo];
+					for (size_t k = 0, pos; !d.max && k < ka; k++)
+						if (place(d.nd, d.in, d.out, d.kernel, d.stride, d.pad_begin, d.dilation, o, k, &pos))
+							dx[at(n, c, pos, d.c, ia, nhwc)] += (double)dy[yo] / share;
+				}
+		d.what = PD_FORWARD;
+		room(pd_pool_scratch(&d));
+		pd_pool_init(&f, &d);
+		void *workspace = aligned_alloc(64, (pd_pool_workspace(&d) + 127) / 64 * 64);
+
+		d.what = PD_BACKWARD_DATA;
+		room(pd_pool_scratch(&d));
+		pd_pool_init(&b, &d);
+		pd_pool_forward(&f, gy, workspace, x, scratch);
+		pd_pool_backward(&b, gx, dy, workspace, scratch);
+		snprintf(text, sizeof text, "pool %s nhwc %d", name, nhwc);
+		compare(text, gy, y, ny);
+		compare(text, gx, dx, nx);
+		free(workspace);
+	}
+	free(x), free(dy), free(gy), free(gx);
+}
+
+static void pools(void)
+{
+	for (int kind = 0; kind < 3; kind++) {
+		const int max = kind == 0, include = kind == 1;
+
+		pool((pd_pool_desc){ .max = max, .include_pad = include, .nd = 2, .n = 2, .c = 5, .in = { 8, 8 }, .out = { 4, 4 }, .kernel = { 2, 2 },
+		                     .stride = { 2, 2 }, .dilation = { 1, 1 } }, "2x2");
+		pool((pd_pool_desc){ .max = max, .include_pad = include, .nd = 2, .n = 2, .c = 16, .in = { 9, 7 }, .out = { 5, 4 },
+		                     .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad_begin = { 1, 1 }, .pad_end = { 1, 1 }, .dilation = { 1, 1 } },
+		     "3x3 padded");
+		pool((pd_pool_desc){ .max = max, .include_pad = include, .nd = 1, .n = 2, .c = 3, .in = { 10 }, .out = { 3 }, .kernel = { 3 },
+		                     .stride = { 3 }, .pad_begin = { 0 }, .pad_end = { 1 }, .dilation = { 1 } }, "1 axis");
+		pool((pd_pool_desc){ .max = max, .include_pad = include, .nd = 3, .n = 1, .c = 3, .in = { 4, 5, 6 }, .out = { 2, 4, 3 },
+		                     .kernel = { 2, 2, 2 }, .stride = { 2, 1, 2 }, .dilation = { 1, 1, 1 } }, "3 axes");
+	}
+	pool((pd_pool_desc){ .max = 1, .nd = 2, .n = 1, .c = 3, .in = { 7, 7 }, .out = { 4, 4 }, .kernel = { 2, 2 }, .stride = { 2, 2 },
+	                     .dilation = { 1, 1 } }, "rounding up");
+	pool((pd_pool_desc){ .max = 1, .nd = 2, .n = 1, .c = 3, .in = { 9, 9 }, .out = { 5, 5 }, .kernel = { 3, 3 }, .stride = { 1, 1 },
+	                     .dilation = { 2, 2 } }, "dilated");
+}
+
+/* ---- batch normalization ---- */
+
+static void bn(pd_bn_desc d)
+{
+	static double y[MOST], dx[MOST], dscale[256], dbias[256], mean[256], var[256];
+	const size_t  area = product(d.sp, d.nd), n = (size_t)d.n * (size_t)d.c * area, nc = (size_t)d.c;
+	const double  count = (double)d.n * (double)area;
+	float        *x = filled(n, 1), *dy = filled(n, 2), *scale = filled(nc, 3), *bias = filled(nc, 4), *gy = floats(n), *gx = floats(n);
+	float        *gm = floats(nc), *gv = floats(nc), *gs = floats(nc), *gb = floats(nc);
+
+	for (int nhwc = 0; nhwc < 2; nhwc++) {
+		pd_bn f, b;
+
+		d.nhwc = nhwc;
+#define EACH for (int i = 0; i < d.n; i++) for (size_t p = 0, e; p < area && (e = at(i, c, p, d.c, area, nhwc), 1); p++)
+		for (int c = 0; c < d.c; c++) {
+			double m = 0, v = 0, s = 0, t = 0;
+
+			EACH m += (double)x[e] / count;
+			EACH v += ((double)x[e] - m) * ((double)x[e] - m) / count;
+			const double r = 1 / sqrt(v + (double)d.eps);
+
+			EACH y[e] = ((double)x[e] - m) * r * (double)scale[c] + (double)bias[c];
+			EACH s += (double)dy[e] * ((double)x[e] - m) * r, t += (double)dy[e];
+			EACH dx[e] = (double)scale[c] * r * ((double)dy[e] - t / count - ((double)x[e] - m) * r * s / count);
+			mean[c] = m, var[c] = v, dscale[c] = s, dbias[c] = t;
+		}
+#undef EACH
+		d.what = PD_FORWARD;
+		room(pd_bn_scratch(&d));
+		pd_bn_init(&f, &d);
+		d.what = PD_BACKWARD_DATA;
+		room(pd_bn_scratch(&d));
+		pd_bn_init(&b, &d);
+		pd_bn_forward(&f, gy, gm, gv, x, scale, bias, scratch);
+		memset(scratch, 0xFF, scratch_size);
+		pd_bn_backward(&b, gx, gs, gb, dy, x, gm, gv, scale, scratch);
+		compare("bn y", gy, y, n);
+		compare("bn mean", gm, mean, nc);
+		compare("bn var", gv, var, nc);
+		compare("bn dx", gx, dx, n);
+		compare("bn dscale", gs, dscale, nc);
+		compare("bn dbias", gb, dbias, nc);
+	}
+	free(x), free(dy), free(scale), free(bias), free(gy), free(gx), free(gm), free(gv), free(gs), free(gb);
+}
+
+/* ---- products ---- */
+
+static void matmul(int batch, int m, int n, int k, int ta, int tb, bool share_b)
+{
+	static double  want[MOST];
+	pd_matmul_desc d = { batch, m, n, k, ta, tb, (int64_t)m * k, share_b ? 0 : (int64_t)k * n, (int64_t)m * n };
+	const size_t   na = (size_t)(batch * m * k), nb = (size_t)(batch * k * n), nc = (size_t)(batch * m * n);
+	float         *a = filled(na, 1), *b = filled(nb, 2), *c = floats(nc);
+	pd_matmul      o;
+	char           text[64];
+
+	for (int i = 0; i < batch; i++)
+		for (int r = 0; r < m; r++)
+			for (int s = 0; s < n; s++) {
+				double sum = 0;
+
+				for (int t = 0; t < k; t++)
+					sum += (double)a[(size_t)(i * m * k + (ta ? t * m + r : r * k + t))] *
+					       (double)b[(size_t)((share_b ? 0 : i * k * n) + (tb ? s * k + t : t * n + s))];
+				want[(size_t)((i * m + r) * n + s)] = sum;
+			}
+	room(pd_matmul_scratch(&d));
+	pd_matmul_init(&o, &d);
+	pd_matmul_run(&o, a, b, c, scratch);
+	snprintf(text, sizeof text, "matmul %d x %d %d %d %d%d", batch, m, n, k, ta, tb);
+	compare(text, c, want, nc);
+	if (batch == 1) {
+		pd_gemm(ta, tb, m, n, k, a, ta ? m : k, b, tb ? k : n, 0, c, n);
+		compare("gemm", c, want, nc);
+		pd_gemm(ta, tb, m, n, k, a, ta ? m : k, b, tb ? k : n, 1, c, n);
+		for (size_t i = 0; i < nc; i++)
+			want[i] *= 2;
+		compare("gemm, beta 1", c, want, nc);
+	}
+	free(a), free(b), free(c);
+}
+
+int main(void)
+{
+	for (int threads = 1; threads <= 2; threads++) {
+		pd_threads(threads);
+		room(64);
+		convolutions();
+		pools();
+		bn((pd_bn_desc){ .n = 3, .c = 5, .nd = 2, .sp = { 4, 6 }, .eps = 1e-5f });
+		bn((pd_bn_desc){ .n = 4, .c = 64, .nd = 2, .sp = { 3, 3 }, .eps = 1e-3f });
+		bn((pd_bn_desc){ .n = 9, .c = 7, .nd = 0, .eps = 1e-5f });
+		bn((pd_bn_desc){ .n = 2, .c = 7, .nd = 1, .sp = { 11 }, .eps = 1e-5f });
+		for (int t = 0; t < 4; t++) {
+			matmul(1, 7, 9, 11, t & 1, t >> 1, false);
+			matmul(1, 64, 48, 33, t & 1, t >> 1, false);
+			matmul(6, 8, 5, 16, t & 1, t >> 1, false);
+			matmul(6, 8, 5, 16, t & 1, t >> 1, true);
+		}
+		matmul(1, 1, 1, 1, 0, 0, false);
+	}
+	return failures ? 1 : 0;
+}
