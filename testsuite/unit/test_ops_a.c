@@ -140,7 +140,7 @@ static void print_kernel(const Node *n, int k)
 	print_call(&body, call, arena_printf(arena, "%s_%d", h.name, k), k);
 	buf_printf(&body, "\n");
 	for (int i = 0; i < n->nout; i++)
-		buf_printf(&body, "\tbad += CHECK(y%d_%d, want%d_%d, \"%s\");\n", k, i, k, i, h.name);
+		buf_printf(&body, "\tbad += DIFFERS(y%d_%d, want%d_%d, \"%s\");\n", k, i, k, i, h.name);
 }
 
 static void run_case(Node *n)
@@ -365,7 +365,9 @@ static void big_cases(void)
 	run_case(node(OP_Gather, NULL, 2, F32(mixed, 5, 130), OF(i64, index5, 260)));
 	run_case(node(OP_GatherGrad, with(attr_new(arena, OP_GatherGrad), OP_GatherGrad, "dim0", 6), 2,
 		F32(mixed, 260, 130), OF(i64, index5, 260)));
-	run_case(node(OP_ReduceSum, ints(OP_ReduceSum, "axes", DIMS(0), NULL), 1, F32(mixed, 128, 260)));
+	run_case(node(OP_ReduceSum, ints(OP_ReduceSum, "axes", DIMS(0), NULL), 1, F32(mixed, 128, 300)));
+	run_case(node(OP_Transpose, NULL, 1, F32(mixed, 190, 200)));
+	run_case(node(OP_Transpose, ints(OP_Transpose, "perm", DIMS(2, 1, 0), NULL), 1, F32(mixed, 40, 3, 20)));
 	run_case(node(OP_ReduceMax, ints(OP_ReduceMax, "axes", DIMS(0, 2), NULL), 1, F32(mixed, 16, 8, 260)));
 	run_case(node(OP_ReduceSum, ints(OP_ReduceSum, "axes", DIMS(1), NULL), 1, F32(mixed, 16, 8, 260)));
 	run_case(node(OP_ReduceL2, NULL, 1, F32(mixed, 128, 260)));
@@ -373,7 +375,7 @@ static void big_cases(void)
 
 static const char head[] =
 	"#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n"
-	"#define CHECK(y, w, name) check_(name, sizeof y / sizeof *y, sizeof *y, _Generic(*y, float: 1, double: 1, default: 0), y, w)\n"
+	"#define DIFFERS(y, w, name) check_(name, sizeof y / sizeof *y, sizeof *y, _Generic(*y, float: 1, double: 1, default: 0), y, w)\n"
 	"static double at(const void *p, size_t size, size_t i)\n{\n"
 	"\treturn size == sizeof(float) ? (double)((const float *)p)[i] : ((const double *)p)[i];\n}\n"
 	"static int check_(const char *name, size_t n, size_t size, int real, const void *y, const void *w)\n{\n"

@@ -73,12 +73,15 @@ NestOp *nest_add_type(Nest *s, const char *var, const Type *t);
 /* Drops loops of one turn, puts loops in the order in which op[0] lies in memory, joins neighbours where every operand
  * allows it. Call once, after the last nest_add. */
 void nest_finish(Nest *s);
+/* A copy (op[0] = op[1]) that turns the fast axis: puts the loop along which op[1] lies in memory next to the innermost
+ * and says true when the two are worth walking in tiles. After nest_finish. */
+bool nest_tiled(Nest *s);
 const char *nest_ref(Arena *a, const Nest *s, int op);  /* "a[3 + j * 4 + i]" */
 /* How the strides of operand `op` differ from an operand that lies like the whole space: "" when they do not, "10" when
  * it is broadcast over the inner of two loops, else the strides. Together with dims it fixes the text. */
 const char *nest_tag(Arena *a, const Nest *s, int op);
 const char *nest_dims(Arena *a, const Nest *s);         /* "32x784", "1" */
-/* Binds RANK D0.. (innermost first) PAR IX OUTER, and no FILL (bind FILL, NUMEL and VALUE anew for one). */
+/* Binds RANK D0.. (innermost first) PAR IX OUTER, no TILE and no FILL (bind FILL, NUMEL and VALUE anew for one). */
 void nest_holes(const Nest *s, Holes *h);
 /* Runs y[..] = a[..] (op[0], op[1]) at compile time on elements of `size` bytes. */
 void nest_copy(const Nest *s, void *y, const void *a, int size);

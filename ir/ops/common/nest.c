@@ -86,6 +86,19 @@ void nest_finish(Nest *s)
 	}
 }
 
+bool nest_tiled(Nest *s)
+{
+	int d = s->rank - 2;
+
+	while (d >= 0 && s->op[1].stride[d] != 1)
+		d--;
+	if (d < 0 || s->op[1].stride[s->rank - 1] == 1 || s->dim[d] < 16 || s->dim[s->rank - 1] < 16)
+		return false;
+	for (; d < s->rank - 2; d++)
+		nest_swap(s, d, d + 1);
+	return true;
+}
+
 const char *nest_ref(Arena *a, const Nest *s, int op)
 {
 	static const char loop[] = "ijklmnpq";          /* innermost first */
@@ -164,6 +177,7 @@ void nest_holes(const Nest *s, Holes *h)
 			d < s->rank ? s->dim[s->rank - 1 - d] : 1);
 	hole_int(h, "PAR", s->rank > 0 && numel >= 32768);
 	hole_int(h, "OUTER", s->rank - 1);
+	hole_int(h, "TILE", 0);
 	hole_text(h, "IX", "%s", reach < INT32_MAX ? "int" : "int64_t");
 	hole_int(h, "FILL", 0);
 	hole_int(h, "NUMEL", numel);

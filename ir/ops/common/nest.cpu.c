@@ -1,7 +1,8 @@
 /* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
  * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
  * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
- * independent. FILL: y is larger than the nest and gets VALUE where the nest does not write. */
+ * independent. TILE: loop j is the one along which a lies in memory, so both go in blocks that
+ * stay in the first cache. FILL: y is larger than the nest and gets VALUE where the nest does not write. */
 static void NAME(PARAMS)
 {
 #if FILL
@@ -31,6 +32,13 @@ static void NAME(PARAMS)
 #if RANK >= 3
 	for (IX k = 0; k < D2; k++)
 #endif
+#if TILE
+	for (IX jt = 0; jt < D1; jt += 16)
+	for (IX it = 0; it < D0; it += 64)
+	for (IX j = jt; j < (jt + 16 < D1 ? jt + 16 : D1); j++)
+#pragma omp simd
+	for (IX i = it; i < (it + 64 < D0 ? it + 64 : D0); i++)
+#else
 #if RANK >= 2
 	for (IX j = 0; j < D1; j++)
 #endif
@@ -39,6 +47,7 @@ static void NAME(PARAMS)
 #endif
 #if RANK >= 1
 	for (IX i = 0; i < D0; i++)
+#endif
 #endif
 	{
 		BODY

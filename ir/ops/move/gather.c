@@ -95,15 +95,21 @@ static void grad_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	dx[0] = mk(b, OP_Gather, at, NULL, 2, dy[0], n->in[1]);
 }
 
-/* Only constant indices may be negative; what a run reads is checked to lie in [0, dim). */
-static bool negative(const Value *ids)
+/* Indices that the shape rule has seen (constants) or that the runtime checks where they come in need no test. */
+static bool checked(const Value *ids, int64_t dim)
+{
+	return const_tensor(ids).data || (ids->kind == VAL_INPUT && ids->index_range > 0 && ids->index_range <= dim);
+}
+
+/* Inputs are checked to lie in [0, dim); constants may be negative, and so may what is computed. */
+static bool negative(const Value *ids, int64_t dim)
 {
 	const Tensor t = const_tensor(ids);
 
 	for (int64_t i = 0; t.data && i < type_numel(&ids->type); i++)
 		if (elem_i(&t, i) < 0)
 			return true;
-	return false;
+	return !checked(ids, dim);
 }
 
 static void holes(const Node *n, Holes *h)
@@ -112,7 +118,8 @@ static void holes(const Node *n, Holes *h)
 	const Type *table = back ? &n->out[0]->type : &n->in[0]->type, *dense = back ? &n->in[0]->type : &n->out[0]->type;
 	const Type *ids = &n->in[1]->type;
 	const int axis = axis_of(n, table->rank);
-	const bool neg = negative(n->in[1]);
+	const int64_t dim = table->dim[axis];
+	const bool neg = negative(n->in[1], dim), check = !checked(n->in[1], dim);
 	int64_t outer = 1, inner = 1;
 
 	for (int i = 0; i < table->rank; i++) {
@@ -125,14 +132,16 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "TI", "%s", dtype_c(ids->dtype));
 	hole_int(h, "OUTER", outer);
 	hole_int(h, "IDS", type_numel(ids));
-	hole_int(h, "DIM", table->dim[axis]);
+	hole_int(h, "DIM", dim);
 	hole_int(h, "INNER", inner);
 	hole_int(h, "NEG", neg);
+	hole_int(h, "CHECK", check);
+	hole_text(h, "MISSING", "%s", dtype_float(table->dtype) ? "NAN" : "0");
 	hole_text(h, "IX", "%s", type_numel(table) < INT32_MAX && type_numel(dense) < INT32_MAX ? "int" : "int64_t");
 	hole_int(h, "PAR", type_numel(dense) >= 32768);
 	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s", back ? "_grad" : "", (long long)outer,
-		(long long)table->dim[axis], (long long)inner, (long long)type_numel(ids),
-		ids->dtype == DT_i32 ? "_i32" : "", neg ? "_neg" : "", dtype_suffix(table->dtype));
+		(long long)dim, (long long)inner, (long long)type_numel(ids),
+		ids->dtype == DT_i32 ? "_i32" : "", check ? "_checked" : neg ? "_neg" : "", dtype_suffix(table->dtype));
 }
 
 static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)

@@ -1,4 +1,5 @@
-/* y[o][k] = a[o][ids[k]]: rows of INNER elements out of a table of DIM. Indices were checked where they were read. */
+/* y[o][k] = a[o][ids[k]]: rows of INNER elements out of a table of DIM. CHECK: nobody has looked at the indices; one
+ * that points nowhere gives MISSING (NaN, so that the loss shows it) and never touches other memory. */
 static void NAME(T *restrict y, const T *restrict a, const TI *restrict ids)
 {
 #if PAR
@@ -7,14 +8,21 @@ static void NAME(T *restrict y, const T *restrict a, const TI *restrict ids)
 	for (IX o = 0; o < OUTER; o++)
 		for (IX k = 0; k < IDS; k++) {
 #if NEG
-			const IX row = (IX)(ids[k] < 0 ? ids[k] + DIM : ids[k]);
+			const TI row = ids[k] < 0 ? ids[k] + DIM : ids[k];
 #else
-			const IX row = (IX)ids[k];
+			const TI row = ids[k];
+#endif
+#if CHECK
+			if (row < 0 || row >= DIM) {
+				for (IX i = 0; i < INNER; i++)
+					y[(o * IDS + k) * INNER + i] = MISSING;
+				continue;
+			}
 #endif
 #if INNER == 1
-			y[o * IDS + k] = a[o * DIM + row];
+			y[o * IDS + k] = a[o * DIM + (IX)row];
 #else
-			memcpy(y + (o * IDS + k) * INNER, a + (o * DIM + row) * INNER, INNER * sizeof *y);
+			memcpy(y + (o * IDS + k) * INNER, a + (o * DIM + (IX)row) * INNER, INNER * sizeof *y);
 #endif
 		}
 }

@@ -14,11 +14,15 @@ static void NAME(T *restrict y, const T *restrict dy, const TI *restrict ids)
 		for (IX o = 0; o < OUTER; o++)
 			for (IX k = 0; k < IDS; k++) {
 #if NEG
-				const IX row = (IX)(ids[k] < 0 ? ids[k] + DIM : ids[k]);
+				const TI row = ids[k] < 0 ? ids[k] + DIM : ids[k];
 #else
-				const IX row = (IX)ids[k];
+				const TI row = ids[k];
 #endif
-				T *restrict to = y + (o * DIM + row) * INNER;
+#if CHECK
+				if (row < 0 || row >= DIM)
+					continue;
+#endif
+				T *restrict to = y + (o * DIM + (IX)row) * INNER;
 				const T *restrict from = dy + (o * IDS + k) * INNER;
 #pragma omp simd
 				for (IX i = c; i < end; i++)

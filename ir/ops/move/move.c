@@ -9,7 +9,12 @@ void copy_holes(const Node *n, Holes *h, Nest *s, bool fill, const char *value)
 	const char *c = dtype_c(n->out[0]->type.dtype);
 
 	nest_finish(s);
+	const bool tiled = nest_tiled(s);
 	nest_holes(s, h);
+	if (tiled) {
+		hole_int(h, "TILE", 1);
+		hole_int(h, "OUTER", s->rank);          /* loops over tiles count too */
+	}
 	if (fill) {
 		hole_int(h, "FILL", 1);
 		hole_int(h, "NUMEL", type_numel(&n->out[0]->type));

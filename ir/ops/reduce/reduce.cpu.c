@@ -10,9 +10,9 @@ static void NAME(T *restrict y, const T *restrict a)
 	KEPT_LOOPS
 #endif
 #if COLS
-	for (IX block = 0; block < D0; block += 64) {
-		const IX width = D0 - block < 64 ? D0 - block : 64;
-		T sum[64];
+	for (IX block = 0; block < D0; block += 256) {
+		const IX width = D0 - block < 256 ? D0 - block : 256;
+		T sum[D0 < 256 ? D0 : 256];
 
 		for (IX i = 0; i < width; i++)
 			sum[i] = START;
