@@ -50,7 +50,7 @@ const char *dims_name(Arena *a, const Type *t);         /* "32x784", "8x3x4x4nhw
 const char *dtype_suffix(DType t);                      /* "" for f32, else "_i64" */
 
 /* ---- loop nests (nest.c) ---- */
-enum { NEST_DIMS = 2 * MAXRANK, NEST_LOOPS = 8, NEST_OPS = 2 * MAXIN + 1 };
+enum { NEST_DIMS = 2 * MAXRANK, NEST_LOOPS = 8 };
 
 /* Element (i0, i1, ..) of the iteration space is at offset + sum of i_k * stride[k] of an operand. */
 typedef struct NestOp {
@@ -62,11 +62,12 @@ typedef struct NestOp {
 typedef struct Nest {
 	int     rank;
 	int64_t dim[NEST_DIMS]; /* outermost first */
-	int     nop;
-	NestOp  op[NEST_OPS];   /* op[0] is what is written */
+	Arena  *arena;
+	NestOp *op;             /* op[0] is what is written */
+	int     nop, capop;
 } Nest;
 
-void nest_begin(Nest *s, int rank, const int64_t *dim);
+void nest_begin(Nest *s, Arena *a, int rank, const int64_t *dim);
 NestOp *nest_add(Nest *s, const char *var, int64_t offset, const int64_t *stride);
 /* An operand of type t, broadcast to the iteration space (aligned at the last axis), in t's layout. */
 NestOp *nest_add_type(Nest *s, const char *var, const Type *t);

@@ -2,19 +2,17 @@
 #include <string.h>
 #include "common.h"
 
-void nest_begin(Nest *s, int rank, const int64_t *dim)
+void nest_begin(Nest *s, Arena *a, int rank, const int64_t *dim)
 {
-	s->rank = rank;
-	s->nop = 0;
+	*s = (Nest){ .rank = rank, .arena = a };
 	for (int i = 0; i < rank; i++)
 		s->dim[i] = dim[i];
 }
 
 NestOp *nest_add(Nest *s, const char *var, int64_t offset, const int64_t *stride)
 {
-	if (s->nop == NEST_OPS)
-		bug("more than %d operands in a loop nest", NEST_OPS);
-	NestOp *o = &s->op[s->nop++];
+	NestOp *o = &PUSH(s->arena, s->op, s->nop, s->capop);
+
 	o->var = var;
 	o->offset = offset;
 	memset(o->stride, 0, sizeof o->stride);

@@ -403,7 +403,7 @@ void ew_holes(const Node *n, Holes *h)
 	Nest s;
 
 	var[0] = "y";
-	nest_begin(&s, t->rank, t->dim);
+	nest_begin(&s, node_arena(n), t->rank, t->dim);
 	nest_add_type(&s, "y", t);
 	for (int i = 0; i < n->nin; i++) {
 		var[1 + i] = n->nin <= 3 ? abc[1 + i] : arena_printf(a, "x%d", i);

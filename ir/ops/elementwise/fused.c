@@ -182,7 +182,7 @@ static void holes(const Node *n, Holes *h)
 	const Type *t = &n->out[0]->type;
 	Nest s;
 
-	nest_begin(&s, t->rank, t->dim);
+	nest_begin(&s, node_arena(n), t->rank, t->dim);
 	for (int i = 0; i < n->nout; i++)
 		nest_add_type(&s, var[i] = n->nout > 1 ? arena_printf(a, "y%d", i) : "y", &n->out[i]->type);
 	for (int i = 0; i < n->nin; i++) {

@@ -201,7 +201,7 @@ static Nest transpose_nest(const Node *n)
 	type_strides(&n->in[0]->type, xs);
 	for (int i = 0; i < t->rank; i++)
 		stride[i] = xs[perm_at(n, i)];
-	nest_begin(&s, t->rank, t->dim);
+	nest_begin(&s, node_arena(n), t->rank, t->dim);
 	nest_add_type(&s, "y", t);
 	nest_add(&s, "a", 0, stride);
 	return s;
@@ -271,7 +271,7 @@ static Nest expand_nest(const Node *n)
 	const Type *t = &n->out[0]->type;
 	Nest s;
 
-	nest_begin(&s, t->rank, t->dim);
+	nest_begin(&s, node_arena(n), t->rank, t->dim);
 	nest_add_type(&s, "y", t);
 	nest_add_type(&s, "a", &n->in[0]->type);
 	return s;
@@ -373,7 +373,7 @@ static Nest tile_nest(const Node *n)
 		ys[2 * i + 1] = sy[i];
 		as[2 * i + 1] = sx[i];
 	}
-	nest_begin(&s, 2 * x->rank, dim);
+	nest_begin(&s, node_arena(n), 2 * x->rank, dim);
 	nest_add(&s, "y", 0, ys);
 	nest_add(&s, "a", 0, as);
 	return s;

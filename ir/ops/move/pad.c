@@ -130,7 +130,7 @@ static Nest kept(const Node *n)
 		xo += lo < 0 ? -lo * xs[i] : 0;
 		yo += lo > 0 ? lo * ys[i] : 0;
 	}
-	nest_begin(&s, x->rank, dim);
+	nest_begin(&s, node_arena(n), x->rank, dim);
 	nest_add(&s, "y", yo, ys);
 	nest_add(&s, "a", xo, xs);
 	return s;
@@ -149,7 +149,7 @@ static void border_holes(const Node *n, Holes *h)
 	Nest s;
 
 	type_strides(x, xs);
-	nest_begin(&s, y->rank, y->dim);
+	nest_begin(&s, node_arena(n), y->rank, y->dim);
 	nest_add_type(&s, "y", y);
 	for (int i = 0; i < x->rank; i++) {
 		const char v = loop[x->rank - 1 - i];

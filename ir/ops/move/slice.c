@@ -124,7 +124,7 @@ static Nest cut_nest(const Node *n, Cut *c)
 		offset += c->start[i] * stride[i];
 		stride[i] *= c->step[i];
 	}
-	nest_begin(&s, part->rank, part->dim);
+	nest_begin(&s, node_arena(n), part->rank, part->dim);
 	if (put) {
 		nest_add(&s, "y", offset, stride);
 		nest_add(&s, "a", 0, pstride);

@@ -217,7 +217,7 @@ static Nest reduce_nest(const Node *n)
 	Type y = kept_type(n, gone);
 	if (n->out[0]->type.rank != x->rank)            /* without keepdims y is plain, whatever x is */
 		y.layout = LAYOUT_PLAIN;
-	nest_begin(&s, x->rank, x->dim);
+	nest_begin(&s, node_arena(n), x->rank, x->dim);
 	nest_add_type(&s, "a", x);
 	nest_add_type(&s, "y", &y);
 	for (int i = 0; i < x->rank; i++)               /* a kept axis of one element may look reduced: no loop, no matter */

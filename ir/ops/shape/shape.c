@@ -178,7 +178,7 @@ static void trilu_holes(const Node *n, Holes *h)
 	const int64_t dim[3] = { rows && cols ? type_numel(t) / rows / cols : 0, rows, cols }, stride[3] = { rows * cols, cols, 1 };
 	Nest s;
 
-	nest_begin(&s, 3, dim);
+	nest_begin(&s, node_arena(n), 3, dim);
 	nest_add(&s, "y", 0, stride);
 	nest_add(&s, "a", 0, stride);
 	nest_holes(&s, h);
