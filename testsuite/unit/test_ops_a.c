@@ -112,7 +112,8 @@ static void print_kernel(const Node *n, int k)
 	Holes h = { .arena = arena };
 	const char *call = o->cpu.call, *family = "common";
 	static const char *const where[][2] = {
-		{ "blocks.cpu.c", "move" }, { "gather.cpu.c", "move" }, { "gather_grad.cpu.c", "move" }, { "reduce.cpu.c", "reduce" },
+		{ "blocks.cpu.c", "move" }, { "gather.cpu.c", "move" }, { "gather_grad.cpu.c", "move" },
+		{ "reduce.cpu.c", "reduce" },
 	};
 
 	o->holes(n, &h);
@@ -375,7 +376,8 @@ static void big_cases(void)
 
 static const char head[] =
 	"#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n"
-	"#define DIFFERS(y, w, name) check_(name, sizeof y / sizeof *y, sizeof *y, _Generic(*y, float: 1, double: 1, default: 0), y, w)\n"
+	"#define DIFFERS(y, w, name) check_(name, sizeof y / sizeof *y, sizeof *y, \\\n"
+	"\t_Generic(*y, float: 1, double: 1, default: 0), y, w)\n"
 	"static double at(const void *p, size_t size, size_t i)\n{\n"
 	"\treturn size == sizeof(float) ? (double)((const float *)p)[i] : ((const double *)p)[i];\n}\n"
 	"static int check_(const char *name, size_t n, size_t size, int real, const void *y, const void *w)\n{\n"
@@ -440,7 +442,8 @@ static void test_refused(void **state)
 	refused(node(OP_Concat, NULL, 2, x, F32(mixed, 3, 5)), "operands differ off axis 0");
 	refused(node(OP_Gather, NULL, 2, x, OF(i64, whole, 4)), "index -4 of");
 	refused(node(OP_Expand, ints(OP_Expand, "shape", DIMS(2), NULL), 1, x), "does not broadcast to [2]");
-	refused(node(OP_ReduceSum, ints(OP_ReduceSum, "axes", DIMS(2), NULL), 1, x), "axes 2 is outside of [-2, 2) for rank 2");
+	refused(node(OP_ReduceSum, ints(OP_ReduceSum, "axes", DIMS(2), NULL), 1, x),
+		"axes 2 is outside of [-2, 2) for rank 2");
 	refused(node(OP_Range, NULL, 3, x, x, x), "no fixed size");
 	refused(node(OP_Fused, ints(OP_Fused, "outs", DIMS(1), NULL), 1, x), "Fused: 0 steps");
 }

@@ -92,7 +92,8 @@ static bool check_types(const Node *n, Diag *d)
 	if (!same_dtype(n, n->op == OP_Pow ? n->nin : where, d))
 		return false;
 	if (where && n->in[0]->type.dtype != DT_bool)
-		return diag_error(d, n->loc, 302, "Where: the condition is %s, not bool", str_type(d->scratch, &n->in[0]->type));
+		return diag_error(d, n->loc, 302, "Where: the condition is %s, not bool",
+			str_type(d->scratch, &n->in[0]->type));
 	for (int i = 0; i < n->nin; i++) {
 		if (!n->in[i])
 			return diag_error(d, n->loc, 301, "%s: operand %d is missing", optab[n->op]->name, i);

@@ -38,7 +38,8 @@ static bool gather_shape(Node *n, Diag *d)
 	if (!norm_axis(n, d, "axis", at->axis, x->rank, &axis) || !check_ids(n, x->dim[axis], d))
 		return false;
 	if (x->rank + ids->rank - 1 > MAXRANK)
-		return diag_error(d, n->loc, 305, "Gather: rank of the result %d is above %d", x->rank + ids->rank - 1, MAXRANK);
+		return diag_error(d, n->loc, 305, "Gather: rank of the result %d is above %d", x->rank + ids->rank - 1,
+			MAXRANK);
 	Type t = type_scalar(x->dtype);
 	for (int i = 0; i < axis; i++)
 		t.dim[t.rank++] = x->dim[i];
@@ -197,7 +198,8 @@ const OpDef op_Gather = {
 const OpDef op_GatherGrad = {
 	.name = "GatherGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
 	.attrs = grad_attrs, .attrsize = sizeof(struct gather),
-	.shape = grad_shape, .grad = grad_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost, .holes = holes, .eval = grad_eval,
+	.shape = grad_shape, .grad = grad_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost,
+	.holes = holes, .eval = grad_eval,
 	.cpu = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 };

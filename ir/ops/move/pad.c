@@ -158,8 +158,8 @@ static void border_holes(const Node *n, Holes *h)
 		if (lo || at->pads.v[x->rank + i]) {
 			idx = arena_printf(a, "r%d", i);
 			if (is_mode(n, "edge"))
-				body = arena_printf(a, "%sconst IX r%d = %c < %lld ? 0 : %c - %lld > %lld ? %lld : %c - %lld;\n\t\t", body,
-					i, v, lo, v, lo, last, last, v, lo);
+				body = arena_printf(a, "%sconst IX r%d = %c < %lld ? 0 : %c - %lld > %lld ? %lld : %c - %lld;\n\t\t",
+					body, i, v, lo, v, lo, last, last, v, lo);
 			else
 				body = arena_printf(a, "%sconst IX r%d = %c < %lld ? %lld - %c : %c - %lld > %lld ? %lld - %c : "
 					"%c - %lld;\n\t\t", body, i, v, lo, lo, v, v, lo, last, 2 * last + lo, v, v, lo);

@@ -157,7 +157,8 @@ static bool trilu_shape(Node *n, Diag *d)
 		return false;
 	Type t = n->in[0]->type;
 	if (t.rank < 2)
-		return diag_error(d, n->loc, 305, "Trilu: %s is %s, rank 2 is needed", n->in[0]->name, str_type(d->scratch, &t));
+		return diag_error(d, n->loc, 305, "Trilu: %s is %s, rank 2 is needed", n->in[0]->name,
+			str_type(d->scratch, &t));
 	t.rows = 0;
 	set_out(n, 0, t);
 	return true;
@@ -175,7 +176,8 @@ static void trilu_holes(const Node *n, Holes *h)
 	const Type *t = &n->out[0]->type;
 	const char *c = dtype_c(t->dtype);
 	const int64_t cols = t->dim[t->rank - 1], rows = t->dim[t->rank - 2];
-	const int64_t dim[3] = { rows && cols ? type_numel(t) / rows / cols : 0, rows, cols }, stride[3] = { rows * cols, cols, 1 };
+	const int64_t dim[3] = { rows && cols ? type_numel(t) / rows / cols : 0, rows, cols };
+	const int64_t stride[3] = { rows * cols, cols, 1 };
 	Nest s;
 
 	nest_begin(&s, node_arena(n), 3, dim);
