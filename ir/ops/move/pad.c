@@ -167,9 +167,6 @@ static void border_holes(const Node *n, Holes *h)
 		from = arena_printf(a, "%s%s%s * %lld", from, i ? " + " : "", idx, (long long)xs[i]);
 	}
 	nest_holes(&s, h);
-	const char *ix = type_numel(y) < INT32_MAX ? "int" : "int64_t";
-	for (char *p; (p = strstr(body, "IX ")); )
-		body = arena_printf(a, "%.*s%s %s", (int)(p - body), body, ix, p + 3);
 	hole_text(h, "PARAMS", "%s *y, const %s *a", dtype_c(x->dtype), dtype_c(x->dtype));
 	hole_text(h, "CALL", "$k($=, $0);");
 	hole_text(h, "BODY", "%s%s = a[%s];", body, nest_ref(a, &s, 0), *from ? from : "0");
