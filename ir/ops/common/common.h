@@ -84,6 +84,8 @@ const char *nest_tag(Arena *a, const Nest *s, int op);
 const char *nest_dims(Arena *a, const Nest *s);         /* "32x784", "1" */
 /* Binds RANK D0.. (innermost first) PAR IX OUTER, no TILE and no FILL (bind FILL, NUMEL and VALUE anew for one). */
 void nest_holes(const Nest *s, Holes *h);
+/* PARALLEL, what stands behind #pragma omp: over so many perfectly nested loops, or one that is also simd. */
+void parallel_hole(Holes *h, bool simd, int loops);
 /* Runs y[..] = a[..] (op[0], op[1]) at compile time on elements of `size` bytes. */
 void nest_copy(const Nest *s, void *y, const void *a, int size);
 

@@ -155,6 +155,16 @@ const char *nest_dims(Arena *a, const Nest *s)
 	return e;
 }
 
+void parallel_hole(Holes *h, bool simd, int loops)
+{
+	if (simd)
+		hole_text(h, "PARALLEL", "parallel for simd");
+	else if (loops > 1)
+		hole_text(h, "PARALLEL", "parallel for collapse(%d)", loops);
+	else
+		hole_text(h, "PARALLEL", "parallel for");
+}
+
 void nest_holes(const Nest *s, Holes *h)
 {
 	int64_t numel = 1, reach = 1;
@@ -174,7 +184,7 @@ void nest_holes(const Nest *s, Holes *h)
 		hole_int(h, (const char *[]){ "D0", "D1", "D2", "D3", "D4", "D5", "D6", "D7" }[d],
 			d < s->rank ? s->dim[s->rank - 1 - d] : 1);
 	hole_int(h, "PAR", s->rank > 0 && numel >= 32768);
-	hole_int(h, "OUTER", s->rank - 1);
+	parallel_hole(h, s->rank == 1, s->rank - 1);
 	hole_int(h, "TILE", 0);
 	hole_text(h, "IX", "%s", reach < INT32_MAX ? "int" : "int64_t");
 	hole_int(h, "FILL", 0);

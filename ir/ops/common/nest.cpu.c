@@ -9,10 +9,8 @@ static void NAME(PARAMS)
 	for (IX i = 0; i < NUMEL; i++)
 		y[i] = VALUE;
 #endif
-#if PAR && RANK == 1
-#pragma omp parallel for simd
-#elif PAR
-#pragma omp parallel for collapse(OUTER)
+#if PAR
+#pragma omp PARALLEL
 #endif
 #if RANK >= 8
 	for (IX q = 0; q < D7; q++)
@@ -37,7 +35,7 @@ static void NAME(PARAMS)
 	for (IX it = 0; it < D0; it += 64)
 	for (IX j = jt; j < (jt + 16 < D1 ? jt + 16 : D1); j++)
 #pragma omp simd
-	for (IX i = it; i < (it + 64 < D0 ? it + 64 : D0); i++)
+	for (IX i = it; i < (it + 64 < D0 ? it + 64 : D0); i++) {
 #else
 #if RANK >= 2
 	for (IX j = 0; j < D1; j++)
@@ -46,10 +44,11 @@ static void NAME(PARAMS)
 #pragma omp simd
 #endif
 #if RANK >= 1
-	for (IX i = 0; i < D0; i++)
-#endif
-#endif
+	for (IX i = 0; i < D0; i++) {
+#else
 	{
+#endif
+#endif
 		BODY
 	}
 }

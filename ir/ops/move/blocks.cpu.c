@@ -1,10 +1,14 @@
-/* Concat and Split: on one side the tensors follow each other inside every one of OUTER rows. */
+/* Concat and Split: on one side the tensors follow each other inside every one of ROWS rows. */
 static void NAME(PARAMS)
 {
 #if PAR
 #pragma omp parallel for
 #endif
-	for (IX i = 0; i < OUTER; i++) {
+#if ROWS != 1
+	for (IX i = 0; i < ROWS; i++) {
 		BODY
 	}
+#else
+	BODY
+#endif
 }

@@ -126,6 +126,14 @@ static void split_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 
 /* ---- kernels: memcpy of a block per row and part ---- */
 
+/* "y + i * 96 + 32" */
+static const char *block_at(Arena *a, const char *p, int64_t rows, int64_t row, int64_t at)
+{
+	if (rows != 1)
+		p = arena_printf(a, "%s + i * %lld", p, (long long)row);
+	return at ? arena_printf(a, "%s + %lld", p, (long long)at) : p;
+}
+
 static void blocks(const Node *n, Holes *h, Value *const *part, int k, const Value *whole, bool joins)
 {
 	const struct split *sp = n->attr;
@@ -140,11 +148,10 @@ static void blocks(const Node *n, Holes *h, Value *const *part, int k, const Val
 		const int64_t size = joins ? part[i]->type.dim[axis] : sp->split.v[i], block = unit * size;
 		if (part[i]) {
 			const char *p = arena_printf(a, joins ? "x%d" : "y%d", i);
-			const char *in = arena_printf(a, "%s + i * %lld + %lld", joins ? "y" : "a", (long long)row, (long long)at);
-			const char *out = arena_printf(a, "%s + i * %lld", p, (long long)block);
+			const char *in = block_at(a, joins ? "y" : "a", rows, row, at), *out = block_at(a, p, rows, block, 0);
 			params = arena_printf(a, "%s, %s%s *%s%s", params, joins ? "const " : "", c, joins ? "" : "restrict ", p);
 			args = arena_printf(a, joins ? "%s, $%d" : "%s, $=%d", args, i);
-			body = arena_printf(a, "%s%smemcpy(%s, %s, %lld * sizeof *%s);", body, *body ? "\n\t\t" : "",
+			body = arena_printf(a, "%s%smemcpy(%s, %s, %lld * sizeof *%s);", body, !*body ? "" : rows == 1 ? "\n\t" : "\n\t\t",
 				joins ? in : out, joins ? out : in, (long long)block, p);
 		}
 		at += block;
@@ -154,7 +161,7 @@ static void blocks(const Node *n, Holes *h, Value *const *part, int k, const Val
 	hole_text(h, "CALL", "$k(%s%s);", joins ? "$=" : "$0", args);
 	hole_text(h, "BODY", "%s", body);
 	hole_text(h, "IX", "%s", type_numel(&whole->type) < INT32_MAX ? "int" : "int64_t");
-	hole_int(h, "OUTER", rows);
+	hole_int(h, "ROWS", rows);
 	hole_int(h, "PAR", rows > 1 && type_numel(&whole->type) >= 32768);
 	hole_name(h, "%s_%s_axis%d%s%s", joins ? "concat" : "split", dims_name(a, &whole->type), axis, sizes,
 		dtype_suffix(whole->type.dtype));

@@ -121,6 +121,7 @@ static void holes(const Node *n, Holes *h)
 	const int axis = axis_of(n, table->rank);
 	const int64_t dim = table->dim[axis];
 	const bool neg = negative(n->in[1], dim), check = !checked(n->in[1], dim);
+	const char *ix = type_numel(table) < INT32_MAX && type_numel(dense) < INT32_MAX ? "int" : "int64_t";
 	int64_t outer = 1, inner = 1;
 
 	for (int i = 0; i < table->rank; i++) {
@@ -138,8 +139,12 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "NEG", neg);
 	hole_int(h, "CHECK", check);
 	hole_text(h, "MISSING", "%s", dtype_float(table->dtype) ? "NAN" : "0");
-	hole_text(h, "IX", "%s", type_numel(table) < INT32_MAX && type_numel(dense) < INT32_MAX ? "int" : "int64_t");
-	hole_int(h, "PAR", type_numel(dense) >= 32768);
+	hole_text(h, "IX", "%s", ix);
+	hole_text(h, "TO", "%s", outer == 1 ? "k" : "(o * IDS + k)");
+	hole_text(h, "FROM", outer == 1 ? "(%s)row" : "(o * DIM + (%s)row)", ix);
+	hole_int(h, "NUMEL", type_numel(&n->out[0]->type));
+	hole_int(h, "PAR", type_numel(dense) >= 32768 && (!back || inner > 64));
+	parallel_hole(h, false, outer == 1 ? 1 : 2);
 	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s", back ? "_grad" : "", (long long)outer,
 		(long long)dim, (long long)inner, (long long)type_numel(ids),
 		ids->dtype == DT_i32 ? "_i32" : "", check ? "_checked" : neg ? "_neg" : "", dtype_suffix(table->dtype));

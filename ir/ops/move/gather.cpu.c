@@ -3,26 +3,28 @@
 static void NAME(T *restrict y, const T *restrict a, const TI *restrict ids)
 {
 #if PAR
-#pragma omp parallel for collapse(2)
+#pragma omp PARALLEL
 #endif
+#if OUTER != 1
 	for (IX o = 0; o < OUTER; o++)
-		for (IX k = 0; k < IDS; k++) {
+#endif
+	for (IX k = 0; k < IDS; k++) {
 #if NEG
-			const TI row = ids[k] < 0 ? ids[k] + DIM : ids[k];
+		const TI row = ids[k] < 0 ? ids[k] + DIM : ids[k];
 #else
-			const TI row = ids[k];
+		const TI row = ids[k];
 #endif
 #if CHECK
-			if (row < 0 || row >= DIM) {
-				for (IX i = 0; i < INNER; i++)
-					y[(o * IDS + k) * INNER + i] = MISSING;
-				continue;
-			}
+		if (row < 0 || row >= DIM) {
+			for (IX i = 0; i < INNER; i++)
+				y[TO * INNER + i] = MISSING;
+			continue;
+		}
 #endif
 #if INNER == 1
-			y[o * IDS + k] = a[o * DIM + (IX)row];
+		y[TO] = a[FROM];
 #else
-			memcpy(y + (o * IDS + k) * INNER, a + (o * DIM + (IX)row) * INNER, INNER * sizeof *y);
+		memcpy(y + TO * INNER, a + FROM * INNER, INNER * sizeof *y);
 #endif
-		}
+	}
 }

@@ -13,7 +13,7 @@ void copy_holes(const Node *n, Holes *h, Nest *s, bool fill, const char *value)
 	nest_holes(s, h);
 	if (tiled) {
 		hole_int(h, "TILE", 1);
-		hole_int(h, "OUTER", s->rank);          /* loops over tiles count too */
+		parallel_hole(h, false, s->rank);       /* loops over tiles count too */
 	}
 	if (fill) {
 		hole_int(h, "FILL", 1);

@@ -279,7 +279,13 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "FINISH", "%s", finish);
 	hole_text(h, "FROM", "%s", nest_ref(a, &s, 0));
 	hole_text(h, "TO", "%s", nest_ref(a, &s, 1));
-	hole_int(h, "PAR", type_numel(x) >= 32768 && (cols || loops_of(&s, true) > 0));
+	const int64_t d0 = s.rank ? s.dim[s.rank - 1] : 1;
+	const bool big = type_numel(x) >= 32768;
+	const int64_t most = big && d0 <= 1024 ? 64 : 256, block = d0 < most ? d0 : most;    /* threads share the blocks */
+	const int par = loops_of(&s, true) + (cols && block < d0);
+	hole_int(h, "BLOCK", block);
+	hole_int(h, "PAR", big && par > 0);
+	parallel_hole(h, false, par);
 	for (int i = 0; i < x->rank; i++)
 		if (gone[i])
 			axes = arena_printf(a, "%s%d", axes, i);

@@ -1,35 +1,35 @@
-/* y = a with some axes reduced. KEPT_LOOPS walk what stays, GONE_LOOPS what goes, the innermost loop is here. */
+/* y = a with some axes reduced. KEPT_LOOPS walk what stays, GONE_LOOPS what goes, the innermost loop is here. COLS: it
+ * is a kept one, and BLOCK columns are summed at a time. */
 static void NAME(T *restrict y, const T *restrict a)
 {
-#if PAR && !COLS
-#pragma omp parallel for collapse(KEPT)
-#elif PAR
-#pragma omp parallel for collapse(KEPT + 1)
+#if PAR
+#pragma omp PARALLEL
 #endif
 #if KEPT > 0
 	KEPT_LOOPS
 #endif
 #if COLS
-	for (IX block = 0; block < D0; block += 256) {
-		const IX width = D0 - block < 256 ? D0 - block : 256;
-		T sum[D0 < 256 ? D0 : 256];
+#if BLOCK < D0
+	for (IX block = 0; block < D0; block += BLOCK) {
+		const IX end = block + BLOCK < D0 ? block + BLOCK : D0;
+#else
+	{
+		const IX block = 0, end = D0;
+#endif
+		T sum[BLOCK];
 
-		for (IX i = 0; i < width; i++)
-			sum[i] = START;
+		for (IX i = block; i < end; i++)
+			sum[i - block] = START;
 #if GONE > 0
 		GONE_LOOPS
 #endif
-		{
 #pragma omp simd
-			for (IX c = 0; c < width; c++) {
-				const IX i = block + c;
-				const T s = sum[c], v = FROM;
-				sum[c] = JOIN;
+			for (IX i = block; i < end; i++) {
+				const T s = sum[i - block], v = FROM;
+				sum[i - block] = JOIN;
 			}
-		}
-		for (IX c = 0; c < width; c++) {
-			const IX i = block + c;
-			const T s = sum[c];
+		for (IX i = block; i < end; i++) {
+			const T s = sum[i - block];
 			TO = FINISH;
 		}
 	}
