@@ -182,7 +182,7 @@ bool norm_axis(const Node *n, Diag *d, const char *what, int64_t ax, int rank, i
 
 bool norm_axes(const Node *n, Diag *d, const char *what, Ints axes, int rank, bool *seen)
 {
-	int ax;
+	int ax = 0;
 
 	memset(seen, 0, MAXRANK * sizeof *seen);
 	for (int i = 0; i < axes.n; i++) {
