@@ -15,9 +15,11 @@ Speed  device_speed(const Cluster *c, int device);          /* numbers of the cl
 double node_time(const Node *n, const Speed *s);            /* roofline: the slower of arithmetic and memory, and a start */
 int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
 
+/* ---- stages (split.c) ---- */
+void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs changed */
+
 /* ---- gradients (autodiff.c) ---- */
 /* Does the gradient of n's outputs go on to operand i? True also for ops that lack a gradient but should have one. */
 bool grad_flows(const Node *n, int i);
-bool glob_any(const char *const *globs, int n, const Value *param);    /* matches its name or ONNX name */
 
 #endif

@@ -1,0 +1,297 @@
+/* autodiff: appends the gradient of the loss, the sums over microbatches and the optimizer.
+ *
+ * One walk over the forward nodes from the last to the first. Each value collects the contributions of its uses, in
+ * the order of the walk; when the walk reaches the node that made it they are added (Add of two, Sum of more) and the
+ * node's OpDef.grad gives the contributions to its operands. Nothing is built for operands without a trained
+ * parameter behind them; what grad built in vain dies in cleanup.
+ *
+ * A trained parameter's contributions are its parts, one per use. They stay apart until the update: each is
+ * accumulated over the microbatches on its own, and the totals are added in one fixed order. So a tied weight whose
+ * uses lie in several pipeline stages gets the same bits as on one device.
+ *
+ *     %g.w = Accumulate(%d.w)            update phase, per part
+ *     %g.w.all = Add(%g.w, %g.w.1)       only when there are several
+ *     %n = Total()                       what the loss is divided by
+ *     @w <- SGD(@w, %g.w, %n) {lr=0.1}
+ *
+ * BatchNormalization in training mode adds, per running statistic, Stack(%mean) and RunningStat(@rm, %stack). */
+#include <fnmatch.h>
+#include <string.h>
+#include "plan.h"
+
+/* ops with a float result whose derivative is zero wherever it exists */
+static bool flat(OpKind op)
+{
+	return op == OP_Sign || op == OP_Floor || op == OP_Ceil || op == OP_Round || op == OP_ConstantOfShape ||
+		op == OP_Range;
+}
+
+bool grad_flows(const Node *n, int i)
+{
+	bool to_float = false;
+
+	if (!n->in[i] || !dtype_float(n->in[i]->type.dtype))
+		return false;
+	for (int k = 0; k < n->nout; k++)
+		to_float |= n->out[k] && dtype_float(n->out[k]->type.dtype);
+	if (!to_float)
+		return false;
+	return optab[n->op]->grad ? op_dgrad(n, i) != NOGRAD : !flat(n->op);
+}
+
+typedef struct Contribs {
+	Value **v;
+	int     n, cap;
+} Contribs;
+
+typedef struct Ad {
+	Module  *m;
+	PassCx  *cx;
+	Builder  b;
+} Ad;
+
+static Contribs *contribs(Ad *ad, Value *v)
+{
+	if (!v->aux)
+		v->aux = NEW(ad->cx->scratch, Contribs);
+	return v->aux;
+}
+
+static void contribute(Ad *ad, Value *to, Value *dx)
+{
+	Contribs *c = contribs(ad, to);
+
+	if (!shape_eq(&to->type, &dx->type))
+		bug("gradient of %s is %s, the value is %s", to->name, str_type(ad->cx->scratch, &dx->type),
+			str_type(ad->cx->scratch, &to->type));
+	PUSH(ad->cx->scratch, c->v, c->n, c->cap) = dx;
+}
+
+static Value *add_up(Builder *b, Value **v, int n)
+{
+	if (n == 1)
+		return v[0];
+	return n == 2 ? mk_binary(b, OP_Add, v[0], v[1]) : build(b, OP_Sum, NULL, n, v, NULL)->out[0];
+}
+
+/* Gradient values are called d.NAME; one that has such a name already (it serves two values) keeps it. */
+static void name_gradient(Ad *ad, Value *dx, const Value *of)
+{
+	if (dx->kind == VAL_NODE && dx->def->phase == PHASE_BWD && strncmp(dx->name, "d.", 2) != 0)
+		value_rename(ad->m->graph, dx, arena_printf(ad->cx->scratch, "d.%s", of->name));
+}
+
+/* The first trained parameter behind operand v, for the message. */
+static const Value *param_behind(const Value *v)
+{
+	while (v->kind == VAL_NODE) {
+		const Node *n = v->def;
+		int i = 0;
+		while (i < n->nin && !(grad_flows(n, i) && n->in[i]->mark))
+			i++;
+		if (i == n->nin)
+			break;
+		v = n->in[i];
+	}
+	return v;
+}
+
+static bool node_gradient(Ad *ad, Node *n)
+{
+	Builder *b = &ad->b;
+	const OpDef *op = optab[n->op];
+	Value **dy = NEWN(ad->cx->scratch, Value *, n->nout);
+	Value **dx = NEWN(ad->cx->scratch, Value *, n->nin);
+	int reached = 0, wanted = -1;
+
+	for (int i = n->nin - 1; i >= 0; i--)
+		if (grad_flows(n, i) && n->in[i]->mark)
+			wanted = i;
+	for (int i = 0; i < n->nout; i++)
+		reached += n->out[i] && n->out[i]->aux;
+	if (!reached || wanted < 0)
+		return true;
+	if (!op->grad)
+		return diag_error(ad->cx->d, n->loc, 312, "%s has no gradient; it lies between parameter '%s' and the loss",
+			op->name, param_behind(n->in[wanted])->name);
+	b->loc = n->loc;
+	Node *last = ad->m->graph->last;
+	for (int i = 0; i < n->nout; i++) {
+		Contribs *c = n->out[i] ? n->out[i]->aux : NULL;
+		if (!c)
+			continue;
+		dy[i] = add_up(b, c->v, c->n);
+		name_gradient(ad, dy[i], n->out[i]);
+	}
+	op->grad(b, n, dy, dx);
+	for (Node *k = last->next; k; k = k->next)
+		k->fwd = n;
+	for (int i = 0; i < n->nin; i++)
+		if (dx[i] && grad_flows(n, i) && n->in[i]->mark) {
+			contribute(ad, n->in[i], dx[i]);
+			name_gradient(ad, dx[i], n->in[i]);
+		}
+	return !b->failed;
+}
+
+/* mark: a trained parameter lies behind the value. */
+static void mark_needed(Ad *ad)
+{
+	Module *m = ad->m;
+
+	for (int i = 0; i < m->nparam; i++)
+		m->param[i]->mark = m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen;
+	for (Node *n = m->graph->first; n; n = n->next) {
+		bool need = false;
+		for (int i = 0; i < n->nin; i++)
+			need |= grad_flows(n, i) && n->in[i]->mark;
+		for (int i = 0; i < n->nout; i++)
+			if (n->out[i])
+				n->out[i]->mark = need;
+	}
+}
+
+static void clear(Module *m)
+{
+	for (int i = 0; i < m->nparam; i++) {
+		m->param[i]->mark = 0;
+		m->param[i]->aux = NULL;
+	}
+	for (Node *n = m->graph->first; n; n = n->next)
+		for (int i = 0; i < n->nout; i++)
+			if (n->out[i]) {
+				n->out[i]->mark = 0;
+				n->out[i]->aux = NULL;
+			}
+}
+
+/* ---- the update ---- */
+
+typedef struct Rule {
+	OpKind      op;
+	int         nstate;
+	const char *state[2];
+} Rule;
+
+static bool rule_of(const Optimizer *o, Rule *r, PassCx *cx)
+{
+	switch (o->kind) {
+	case OPT_SGD:      *r = (Rule){ OP_SGD, 0, { NULL, NULL } }; return true;
+	case OPT_MOMENTUM: *r = (Rule){ OP_Momentum, 1, { "mom", NULL } }; return true;
+	case OPT_ADAM:     *r = (Rule){ OP_Adam, 2, { "m", "v" } }; return true;
+	case OPT_ADAMW:    *r = (Rule){ OP_AdamW, 2, { "m", "v" } }; return true;
+	case OPT_RMSPROP:
+	case OPT_ADAGRAD:
+		break;
+	}
+	return diag_error(cx->d, NOLOC, 314, "optimizer %s is not supported; use sgd, momentum, adam or adamw",
+		o->kind == OPT_RMSPROP ? "rmsprop" : "adagrad");
+}
+
+static bool put_float(Node *n, const char *name, double v, PassCx *cx)
+{
+	if (op_attr(n->op, name))
+		attr_set_float(n, name, v);
+	else if (v != 0 && !strcmp(name, "weight_decay"))
+		return diag_error(cx->d, NOLOC, 314, "%s has no %s", optab[n->op]->name, name);
+	return true;
+}
+
+static bool no_decay(const Optimizer *o, const Value *p)
+{
+	for (int i = 0; i < o->nno_decay; i++)
+		if (!fnmatch(o->no_decay[i], p->name, 0) ||
+		    (p->param->onnx_name && !fnmatch(o->no_decay[i], p->param->onnx_name, 0)))
+			return true;
+	return false;
+}
+
+static bool update_param(Ad *ad, Value *p, const Optimizer *o, const Rule *rule, Value *total)
+{
+	const Contribs *parts = p->aux;
+	Arena *s = ad->cx->scratch;
+	Value **g = NEWN(s, Value *, parts->n);
+	Value *in[5];
+	int nin = 0;
+
+	p->param->rows = true;
+	for (int i = 0; i < parts->n; i++) {
+		p->param->rows &= parts->v[i]->type.rows > 0;
+		g[i] = mk(&ad->b, OP_Accumulate, NULL, arena_printf(s, "g.%s", p->name), 1, parts->v[i]);
+	}
+	in[nin++] = p;
+	for (int i = 0; i < rule->nstate; i++) {
+		Value *st = module_param(ad->m, arena_printf(s, "%s:%s", p->name, rule->state[i]), p->type, PARAM_STATE);
+		st->param->of = p;
+		in[nin++] = st;
+	}
+	Value *sum = add_up(&ad->b, g, parts->n);
+	if (parts->n > 1)
+		value_rename(ad->m->graph, sum, arena_printf(s, "g.%s.all", p->name));
+	in[nin++] = sum;
+	in[nin++] = total;
+	Node *n = build(&ad->b, rule->op, NULL, nin, in, NULL);
+	return put_float(n, "lr", o->lr, ad->cx) && put_float(n, "momentum", o->momentum, ad->cx) &&
+		put_float(n, "beta1", o->beta1, ad->cx) && put_float(n, "beta2", o->beta2, ad->cx) &&
+		put_float(n, "eps", o->eps, ad->cx) &&
+		put_float(n, "weight_decay", no_decay(o, p) ? 0 : o->weight_decay, ad->cx);
+}
+
+static void update_statistics(Ad *ad, Node *bn)
+{
+	for (int i = 1; i < 3; i++) {
+		if (i >= bn->nout || !bn->out[i] || bn->in[i + 2]->kind != VAL_PARAM)
+			continue;
+		ad->b.loc = bn->loc;
+		Value *in[2] = { bn->in[i + 2], mk(&ad->b, OP_Stack, NULL, NULL, 1, bn->out[i]) };
+		Node *n = build(&ad->b, OP_RunningStat, NULL, 2, in, NULL);
+		attr_set_float(n, "momentum", attr_float(bn, "momentum"));
+	}
+}
+
+static bool append_updates(Ad *ad, Node *last_forward)
+{
+	static const Optimizer sgd = { .kind = OPT_SGD, .lr = 0.01 };
+	const Optimizer *o = ad->cx->train ? &ad->cx->train->opt : &sgd;
+	const int nparam = ad->m->nparam;       /* states are appended behind these */
+	Rule rule;
+
+	if (!rule_of(o, &rule, ad->cx))
+		return false;
+	ad->b.phase = PHASE_UPDATE;
+	ad->b.loc = FILELOC(ad->m->file);
+	Value *total = mk(&ad->b, OP_Total, NULL, "n", 0);
+	for (int i = 0; i < nparam; i++) {
+		Value *p = ad->m->param[i];
+		if (p->param->kind != PARAM_WEIGHT || p->param->frozen)
+			continue;
+		if (!p->aux)
+			p->param->frozen = true;        /* an op on its only path gives no gradient to it after all */
+		else if (!update_param(ad, p, o, &rule, total))
+			return false;
+	}
+	for (Node *n = ad->m->graph->first; n != last_forward->next; n = n->next)
+		if (n->op == OP_BatchNorm && attr_int(n, "training_mode"))
+			update_statistics(ad, n);
+	return !ad->b.failed;
+}
+
+bool pass_autodiff(Module *m, PassCx *cx)
+{
+	Ad ad = { .m = m, .cx = cx };
+	bool ok = true;
+
+	if (!m->graph || !m->loss)
+		return diag_error(cx->d, FILELOC(m->file), 410, "autodiff needs one graph with a loss; run train first");
+	ad.b = (Builder){ .m = m, .g = m->graph, .loc = NOLOC, .phase = PHASE_BWD, .stage = -1, .d = cx->d };
+	Node *last = m->graph->last;
+	mark_needed(&ad);
+	if (!m->loss->mark)
+		return diag_error(cx->d, FILELOC(m->file), 313, "no trained parameter has a path to the loss");
+	contribute(&ad, m->loss, const_scalar(m, m->loss->type.dtype, 1));
+	for (Node *n = last; n; n = n->prev)
+		ok &= node_gradient(&ad, n);
+	ok = ok && append_updates(&ad, last);
+	clear(m);
+	return ok;
+}

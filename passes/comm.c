@@ -1,0 +1,46 @@
+/* comm: joins what the replicas of a stage have. Reads Stage.replicas; writes Param.sync and, in the update graph of
+ * each stage with several replicas, behind the last Accumulate or Stack:
+ *     AllReduce(%g.w1, %g.b1, ...) {over=replicas}     sums in place; one bucket, in the module's order of parameters
+ *     AllReduce(%stack, ...) {over=rows}               rows of other replicas are zero before: the sum joins them
+ * What replicas of different stages share (tied weights) split has arranged already, as Broadcast; those follow. */
+#include "plan.h"
+
+static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
+{
+	Graph *g = s->update;
+	Value **in = NULL;
+	Node *last = NULL, *before = g->first;
+	int n = 0, cap = 0;
+
+	for (Node *k = g->first; k; k = k->next) {
+		if (k->op == what)
+			PUSH(cx->scratch, in, n, cap) = k->out[0];
+		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_AllReduce)
+			last = k;
+	}
+	if (!n)
+		return;
+	if (last)
+		before = last->next;
+	Builder b = { .m = m, .g = g, .before = before, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id,
+		.d = cx->d };
+	attr_set_str(build(&b, OP_AllReduce, NULL, n, in, NULL), "over", over);
+}
+
+bool pass_comm(Module *m, PassCx *cx)
+{
+	for (int i = 0; i < m->nstage; i++) {
+		Stage *s = m->stage[i];
+		if (s->replicas < 2)
+			continue;
+		for (const Node *n = s->update->first; n; n = n->next)
+			if (n->op == OP_AllReduce)
+				return diag_error(cx->d, n->loc, 410, "comm has run on this module");
+		join(m, s, OP_Accumulate, "replicas", cx);
+		join(m, s, OP_Stack, "rows", cx);
+		for (int k = 0; k < s->nparam; k++)
+			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen)
+				s->param[k]->param->sync = SYNC_ALLREDUCE;
+	}
+	return true;
+}

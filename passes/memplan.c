@@ -1,0 +1,498 @@
+/* memplan: where every value lies. The regions are described with enum Region in ir.h.
+ *
+ * First values that share memory are joined into classes: views with what they view, an OP_INPLACE output with the
+ * operand that dies there. A class is placed by what its members are: a gradient that is accumulated, something kept
+ * from forward to backward, something sent or received, else temporary. Temporaries are packed by lifetime (position
+ * in their graph): the largest first, each at the lowest offset that is free while it lives. The three graphs of a
+ * stage never run at once and share the bytes.
+ *
+ * Reads the stages and the schedule; writes Value.region, .offset, .alias and Stage.at, .bytes, .param_at ... Refuses
+ * a stage that does not fit the smallest of its devices (E0601). */
+#include "plan.h"
+
+enum { ALIGN = 64 };
+
+/* What is known of a class, while it is planned; hangs on its root's aux. */
+typedef struct Class {
+	Value   *root;
+	Graph   *graph;             /* where it is made */
+	int64_t  bytes, offset;
+	int      born, dies;        /* positions in graph */
+	bool     slot, leaf, fixed; /* fixed: no other value may be computed into it */
+	bool     wire;              /* sent or received */
+} Class;
+
+typedef struct Planner {
+	Module *m;
+	PassCx *cx;
+	Stage  *s;
+	Class **tmp; int ntmp, captmp;      /* in order of birth */
+	Class **all; int nall, capall;
+} Planner;
+
+static int64_t round_up(int64_t n)
+{
+	return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static Value *root_of(Value *v)
+{
+	return v->alias ? v->alias : v;
+}
+
+static Class *class_of(Value *v)
+{
+	return root_of(v)->aux;
+}
+
+/* ---- classes ---- */
+
+static void new_class(Planner *p, Value *v, Graph *g, int at)
+{
+	Class *c = NEW(p->cx->scratch, Class);
+
+	*c = (Class){ .root = v, .graph = g, .bytes = round_up(value_bytes(v)), .born = at, .dies = at };
+	v->aux = c;
+	v->alias = NULL;
+	v->offset = 0;
+	v->region = REGION_NONE;
+	PUSH(p->cx->scratch, p->all, p->nall, p->capall) = c;
+}
+
+/* The last position of a use of v in its class's graph; uses in other graphs are handled by keep and Accumulate. */
+static int last_use(const Value *v, const Graph *g)
+{
+	int last = -1;
+
+	for (int i = 0; i < v->nuses; i++)
+		if (v->uses[i].node->graph == g && v->uses[i].node->mark > last)
+			last = v->uses[i].node->mark;
+	return last;
+}
+
+static void extend(Class *c, const Value *v)
+{
+	const int last = last_use(v, c->graph);
+
+	c->dies = last > c->dies ? last : c->dies;
+}
+
+/* The class of in[0] ends at n, nobody needs its value later, and nothing else of n reads it in another shape. */
+static bool may_overwrite(const Node *n, int at)
+{
+	Value *x = n->in[0], *y = n->out[0];
+	const Class *c = x ? class_of(x) : NULL;
+
+	if (!(optab[n->op]->flags & OP_INPLACE) || !c || !y || c->graph != n->graph)
+		return false;
+	if (c->slot || c->leaf || c->fixed || c->dies > at || value_bytes(x) != value_bytes(y) ||
+	    x->type.dtype != y->type.dtype || x->type.layout != y->type.layout)
+		return false;
+	for (int i = 1; i < n->nin; i++)
+		if (n->in[i] && n->in[i] != x && class_of(n->in[i]) == c)
+			return false;
+	return true;
+}
+
+/* How far values that are defined later in the class (views of views) reach: all uses of all members. */
+static void reach(Class *c, const Value *v, int depth)
+{
+	extend(c, v);
+	for (int i = 0; depth < 64 && i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (u->graph == c->graph && v->uses[i].index == 0 && (optab[u->op]->flags & OP_VIEW))
+			reach(c, u->out[0], depth + 1);
+	}
+}
+
+static void join_class(Class *c, Value *v)
+{
+	v->alias = c->root;
+	reach(c, v, 0);
+}
+
+static bool in_list(Value *const *list, int n, const Value *v)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i] == v)
+			return true;
+	return false;
+}
+
+/* Marks on the class what its member v demands. */
+static void demand(const Planner *p, Class *c, const Value *v)
+{
+	c->slot |= in_list(p->s->keep, p->s->nkeep, v);
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (u->op == OP_Send && u->graph->stage == p->s)
+			c->slot = c->wire = true;
+		if (u->op == OP_Accumulate && u->graph->stage == p->s)
+			c->leaf = true;
+		if (u->op == OP_Stack)      /* copied when the forward ends */
+			c->fixed = true;
+	}
+}
+
+/* Everything that views of v demand, before anything is placed over it. */
+static void demand_views(const Planner *p, Class *c, const Value *v)
+{
+	demand(p, c, v);
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (u->graph == c->graph && v->uses[i].index == 0 && (optab[u->op]->flags & OP_VIEW))
+			demand_views(p, c, u->out[0]);
+	}
+}
+
+static bool place_special(Planner *p, Node *n, int at)
+{
+	Value *v = n->nout ? n->out[0] : NULL;
+
+	if (n->op == OP_Recv) {
+		new_class(p, v, n->graph, at);
+		class_of(v)->slot = class_of(v)->wire = class_of(v)->fixed = true;
+	} else if (n->op == OP_Accumulate) {
+		const Class *leaf = class_of(n->in[0]);
+		if (!leaf || !leaf->leaf)
+			bug("%s has no place among the gradients", n->in[0]->name);
+		v->aux = NULL;
+		v->alias = NULL;
+		v->region = REGION_GRADS;
+		v->offset = leaf->offset;
+	} else if (n->op == OP_Broadcast && n->nin) {
+		v->alias = root_of(n->in[0]);
+		v->region = n->in[0]->region;
+		v->offset = n->in[0]->offset;
+	} else if (n->op == OP_Stack) {
+		v->aux = NULL;
+		v->alias = NULL;
+		v->region = REGION_STACK;
+		v->offset = p->s->bytes[REGION_STACK];
+		p->s->bytes[REGION_STACK] += round_up(p->m->microbatches * value_bytes(n->in[0]));
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static void classify(Planner *p, Graph *g)
+{
+	int at = 0;
+
+	for (Node *n = g->first; n; n = n->next)
+		n->mark = ++at;
+	for (int i = 0; i < g->nin; i++)
+		new_class(p, g->in[i], g, 0);
+	for (int i = 0; i < g->nin; i++) {
+		reach(class_of(g->in[i]), g->in[i], 0);
+		demand_views(p, class_of(g->in[i]), g->in[i]);
+	}
+	for (Node *n = g->first; n; n = n->next) {
+		if (place_special(p, n, n->mark)) {
+			if (n->op == OP_Recv)
+				demand_views(p, class_of(n->out[0]), n->out[0]);
+			continue;
+		}
+		for (int i = 0; i < n->nout; i++) {
+			Value *v = n->out[i];
+			if (!v)
+				continue;
+			if (i == 0 && (optab[n->op]->flags & OP_VIEW)) {
+				v->alias = root_of(n->in[0]);
+			} else if (i == 0 && may_overwrite(n, n->mark)) {
+				Class *c = class_of(n->in[0]);
+				join_class(c, v);
+				demand_views(p, c, v);
+			} else {
+				new_class(p, v, g, n->mark);
+				reach(class_of(v), v, 0);
+				demand_views(p, class_of(v), v);
+			}
+		}
+	}
+}
+
+/* ---- regions ---- */
+
+static void put(Class *c, Region r, int64_t *top)
+{
+	c->root->region = r;
+	c->root->offset = c->offset = *top;
+	*top += c->bytes;
+}
+
+/* Gradients in the order of the update graph's Accumulates: the order of parameters, one bucket for the ring. */
+static void place_leaves(Planner *p)
+{
+	for (Node *n = p->s->update->first; n; n = n->next) {
+		if (n->op != OP_Accumulate)
+			continue;
+		Class *c = class_of(n->in[0]);
+		if (!c || c->slot)
+			bug("gradient %s lies elsewhere", n->in[0]->name);
+		put(c, REGION_LEAF, &p->s->bytes[REGION_GRADS]);
+	}
+}
+
+static void place_slots(Planner *p)
+{
+	for (int i = 0; i < p->nall; i++) {
+		Class *c = p->all[i];
+		if (!c->slot)
+			continue;
+		put(c, REGION_SLOT, &p->s->slot_bytes);
+		*(c->wire ? &p->s->bytes_comm : &p->s->bytes_kept) += c->bytes * p->s->inflight;
+	}
+	p->s->bytes[REGION_SLOT] = p->s->slot_bytes * p->s->inflight;
+}
+
+/* A value that Stack reads is copied when the forward ends; demand() keeps others from being computed into it. */
+static void lengthen_stacked(Planner *p)
+{
+	for (const Node *n = p->s->update->first; n; n = n->next)
+		if (n->op == OP_Stack && class_of(n->in[0]))
+			class_of(n->in[0])->dies = p->s->forward->nnodes + 1;
+}
+
+/* ---- temporaries ---- */
+
+static bool before(const Class *x, const Class *y)
+{
+	return x->bytes != y->bytes ? x->bytes > y->bytes : x->born < y->born;
+}
+
+static void merge_sort(Class **v, Class **tmp, int n)
+{
+	if (n < 2)
+		return;
+	const int h = n / 2;
+	merge_sort(v, tmp, h);
+	merge_sort(v + h, tmp, n - h);
+	for (int i = 0, a = 0, b = h; i < n; i++)
+		tmp[i] = b >= n || (a < h && !before(v[b], v[a])) ? v[a++] : v[b++];
+	for (int i = 0; i < n; i++)
+		v[i] = tmp[i];
+}
+
+/* Packs the temporaries of one graph; gives the bytes that it needs. */
+static int64_t pack(Planner *p, const Graph *g)
+{
+	Class **v = NEWN(p->cx->scratch, Class *, p->nall), **placed = NEWN(p->cx->scratch, Class *, p->nall);
+	int n = 0, np = 0;
+	int64_t top = 0;
+
+	for (int i = 0; i < p->nall; i++)
+		if (p->all[i]->graph == g && !p->all[i]->slot && !p->all[i]->leaf)
+			v[n++] = p->all[i];
+	merge_sort(v, placed, n);
+	for (int i = 0; i < n; i++) {
+		Class *c = v[i];
+		int64_t at = 0;
+		int k = 0;
+		for (; k < np; k++) {       /* by ascending offset */
+			const Class *o = placed[k];
+			if (o->dies < c->born || c->dies < o->born)
+				continue;
+			if (o->offset >= at + c->bytes)
+				break;
+			if (o->offset + o->bytes > at)
+				at = o->offset + o->bytes;
+		}
+		c->root->region = REGION_TMP;
+		c->root->offset = c->offset = at;
+		for (k = np++; k > 0 && placed[k - 1]->offset > at; k--)
+			placed[k] = placed[k - 1];
+		placed[k] = c;
+		top = at + c->bytes > top ? at + c->bytes : top;
+	}
+	return top;
+}
+
+/* Members of a class lie where its root does; never a chain. */
+static void settle(Graph *g)
+{
+	for (Node *n = g->first; n; n = n->next)
+		for (int i = 0; i < n->nout; i++) {
+			Value *v = n->out[i];
+			if (!v || !v->alias)
+				continue;
+			while (v->alias->alias)
+				v->alias = v->alias->alias;
+			v->region = v->alias->region;
+			v->offset = v->alias->offset;
+		}
+}
+
+/* ---- the arena ---- */
+
+static int left_size(int n)
+{
+	int p = 1;
+
+	while (2 * p < n)
+		p *= 2;
+	return p;
+}
+
+/* Partial sums that are held at once when the grains come in the given order: done[lo] = size of a finished subtree of
+ * the fixed tree (runtime/tree.c) that begins at grain lo. A subtree is whole when both halves are. */
+static int merge_subtrees(int *done, int lo, int n)
+{
+	if (n == 1 || done[lo] == n)
+		return done[lo] == n;
+	const int h = left_size(n);
+	const int left = merge_subtrees(done, lo, h), right = merge_subtrees(done, lo + h, n - h);
+	if (!left || !right)
+		return 0;
+	done[lo] = n;
+	done[lo + h] = 0;
+	return 1;
+}
+
+static int64_t tree_bytes(const Planner *p, int rank, int64_t grads)
+{
+	const Schedule *s = p->m->schedule;
+	int *done = NEWN(p->cx->scratch, int, s->nmicro);
+	int held = 0, most = 1, mine = 0;
+
+	for (int i = 0; i < s->dev[rank].n; i++) {
+		if (s->dev[rank].act[i].kind != ACT_B)
+			continue;
+		mine++;
+		done[s->dev[rank].act[i].mb] = 1;
+		most = held + 1 > most ? held + 1 : most;
+		merge_subtrees(done, 0, s->nmicro);
+		held = 0;
+		for (int g = 0; g < s->nmicro; g++)
+			held += done[g] > 0;
+	}
+	return most * grads + round_up(1024 + 32 * (int64_t)mine);     /* and the tree's own lists */
+}
+
+static void size_leaves(Planner *p)
+{
+	Stage *s = p->s;
+	const Schedule *sched = p->m->schedule;
+	const int64_t grads = s->bytes[REGION_GRADS];
+
+	s->bytes[REGION_LEAF] = p->m->microbatches > s->replicas ? grads : 0;
+	if (!p->cx->train || !p->cx->train->reproducible || !grads)
+		return;
+	s->bytes[REGION_LEAF] = 0;
+	for (int r = 0; r < s->replicas; r++) {
+		const int64_t b = tree_bytes(p, sched->device[s->id][r], grads);
+		s->bytes[REGION_LEAF] = b > s->bytes[REGION_LEAF] ? b : s->bytes[REGION_LEAF];
+	}
+	s->bytes[REGION_GRADS] = 0;
+}
+
+static void place_params(Planner *p)
+{
+	Stage *s = p->s;
+
+	s->param_at = NEWN(p->m->arena, int64_t, s->nparam);
+	for (int i = 0; i < s->nparam; i++) {
+		const Region r = s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS;
+		s->param_at[i] = s->bytes[r];
+		s->bytes[r] += round_up(value_bytes(s->param[i]));
+	}
+}
+
+static void lay_out(Planner *p)
+{
+	Stage *s = p->s;
+	int64_t at = 0;
+
+	for (int r = REGION_PARAMS; r < REGION_COUNT; r++) {
+		s->at[r] = at;
+		at += s->bytes[r];
+	}
+	if (!s->bytes[REGION_LEAF])
+		s->at[REGION_LEAF] = s->at[REGION_GRADS];
+	if (!s->bytes[REGION_GRADS])
+		s->at[REGION_GRADS] = s->at[REGION_LEAF];
+	s->arena = at;
+	for (int i = 0; i < s->nparam; i++)
+		s->param_at[i] += s->at[s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS];
+	s->bytes_params = s->bytes[REGION_PARAMS];
+	s->bytes_state = s->bytes[REGION_STATE];
+	s->bytes_grads = s->bytes[REGION_GRADS] + s->bytes[REGION_LEAF];
+	s->bytes_kept += s->bytes[REGION_STACK];
+	s->bytes_tmp = s->bytes[REGION_TMP];
+	s->bytes_scratch = s->bytes[REGION_SCRATCH];
+}
+
+static bool fits(const Planner *p)
+{
+	const Cluster *c = p->cx->cluster;
+	const Stage *s = p->s;
+	bool ok = true;
+
+	for (int r = 0; c && r < s->replicas; r++) {
+		if (s->device[r] < 0 || s->device[r] >= c->ndevice)
+			continue;
+		const Device *d = &c->device[s->device[r]];
+		if (d->memory <= 0 || s->arena <= d->memory)
+			continue;
+		ok = diag_error(p->cx->d, FILELOC(c->file), 601,
+			"stage %d needs %lld bytes, device %s has %lld (parameters %lld, optimizer %lld, gradients %lld, "
+			"%d x %lld between forward and backward, temporaries %lld, scratch %lld)", s->id, (long long)s->arena,
+			d->name, (long long)d->memory, (long long)s->bytes_params, (long long)s->bytes_state,
+			(long long)s->bytes_grads, s->inflight, (long long)s->slot_bytes, (long long)s->bytes_tmp,
+			(long long)s->bytes_scratch);
+	}
+	return ok;
+}
+
+static void clear(const Planner *p, Graph *const *g)
+{
+	for (int i = 0; i < p->nall; i++)
+		p->all[i]->root->aux = NULL;
+	for (int k = 0; k < 3; k++)
+		for (Node *n = g[k]->first; n; n = n->next)
+			n->mark = 0;
+}
+
+static bool plan_stage(Planner *p)
+{
+	Stage *s = p->s;
+	Graph *g[3] = { s->forward, s->backward, s->update };
+
+	for (int r = 0; r < REGION_COUNT; r++)
+		s->at[r] = s->bytes[r] = 0;
+	s->slot_bytes = s->bytes_kept = s->bytes_comm = 0;
+	classify(p, g[0]);
+	classify(p, g[1]);
+	place_leaves(p);
+	classify(p, g[2]);
+	place_slots(p);
+	lengthen_stacked(p);
+	for (int k = 0; k < 3; k++) {
+		const int64_t n = pack(p, g[k]);
+		s->bytes[REGION_TMP] = n > s->bytes[REGION_TMP] ? n : s->bytes[REGION_TMP];
+		for (const Node *x = g[k]->first; x; x = x->next)
+			if (x->scratch > s->bytes[REGION_SCRATCH])
+				s->bytes[REGION_SCRATCH] = round_up(x->scratch);
+	}
+	for (int k = 0; k < 3; k++)
+		settle(g[k]);
+	clear(p, g);
+	place_params(p);
+	size_leaves(p);
+	lay_out(p);
+	return fits(p);
+}
+
+bool pass_memplan(Module *m, PassCx *cx)
+{
+	bool ok = true;
+
+	if (!m->schedule)
+		return diag_error(cx->d, FILELOC(m->file), 410, "memplan needs a schedule; run schedule first");
+	for (int i = 0; i < m->nstage; i++) {
+		Planner p = { .m = m, .cx = cx, .s = m->stage[i] };
+		ok &= plan_stage(&p);
+	}
+	return ok;
+}

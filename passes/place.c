@@ -1,0 +1,19 @@
+/* place: devices for every stage. Ranks are stage-major, rank = sum of the replicas of earlier stages + replica, and
+ * rank r runs on the r-th device of the cluster file: neighbours in the pipeline are neighbours in the file.
+ * Reads the plan; writes Plan.device. */
+#include "plan.h"
+
+bool pass_place(Module *m, PassCx *cx)
+{
+	Plan *p = cx->plan;
+
+	if (!p)
+		return diag_error(cx->d, FILELOC(m->file), 410, "place needs a plan; run partition first");
+	if (cx->cluster && p->ndevice > cx->cluster->ndevice)
+		return diag_error(cx->d, FILELOC(cx->cluster->file), 403, "plan %s needs %d devices; the cluster has %d",
+			plan_str(cx->scratch, p), p->ndevice, cx->cluster->ndevice);
+	p->device = NEWN(m->arena, int, p->ndevice);
+	for (int r = 0; r < p->ndevice; r++)
+		p->device[r] = r;
+	return true;
+}

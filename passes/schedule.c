@@ -1,0 +1,161 @@
+/* schedule: the order of actions on every device. Reads the stages' replicas and their Send nodes (which stages
+ * exchange data); writes Module.schedule and Stage.inflight.
+ *
+ * Microbatch g of M belongs to replica g * R / M of a stage with R replicas. All devices do their microbatches in one
+ * global order, by (g mod n, g / n) with n = ceil(M / largest R): the first of every block, then the second of every
+ * block ... Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
+#include <string.h>
+#include "plan.h"
+#include "sched.h"
+
+static bool has_edge(const Sched *c, int from, int to, bool forward)
+{
+	for (int i = 0; i < c->nedge; i++)
+		if ((from < 0 || c->edge[i].from == from) && (to < 0 || c->edge[i].to == to) &&
+		    (forward ? c->edge[i].forward : c->edge[i].backward))
+			return true;
+	return false;
+}
+
+static void act(Sched *c, int rank, ActKind kind, int k)
+{
+	const int s = c->stage[rank];
+	const Action a = { kind, s, k < 0 ? -1 : c->grain[rank][k], k < 0 ? 0 : k % c->s->inflight[s], 0 };
+
+	schedule_push(c->a, c->s, rank, a);
+}
+
+static void post_receive(Sched *c, int rank, int k)
+{
+	if (k < c->ngrain[rank] && has_edge(c, -1, c->stage[rank], true))
+		act(c, rank, ACT_RECV_F, k);
+}
+
+void sched_begin(Sched *c, int rank)
+{
+	for (int k = 0; k < c->s->inflight[c->stage[rank]]; k++)
+		post_receive(c, rank, k);
+}
+
+void sched_forward(Sched *c, int rank, int k)
+{
+	act(c, rank, ACT_F, k);
+	if (has_edge(c, c->stage[rank], -1, true))
+		act(c, rank, ACT_SEND_F, k);
+	if (has_edge(c, c->stage[rank], -1, false))
+		act(c, rank, ACT_RECV_B, k);
+}
+
+void sched_backward(Sched *c, int rank, int k)
+{
+	act(c, rank, ACT_B, k);
+	if (has_edge(c, -1, c->stage[rank], false))
+		act(c, rank, ACT_SEND_B, k);
+	post_receive(c, rank, k + c->s->inflight[c->stage[rank]]);
+}
+
+void sched_end(Sched *c, int rank)
+{
+	act(c, rank, ACT_SYNC, -1);
+	act(c, rank, ACT_UPDATE, -1);
+}
+
+/* ---- edges ---- */
+
+/* Edge s -> t: tensors forward; backward says that gradients come back from t to s. */
+static StageEdge *edge_between(Sched *c, Arena *a, int from, int to, int *cap)
+{
+	for (int i = 0; i < c->nedge; i++)
+		if (c->edge[i].from == from && c->edge[i].to == to)
+			return &c->edge[i];
+	PUSH(a, c->edge, c->nedge, *cap) = (StageEdge){ from, to, false, false };
+	return &c->edge[c->nedge - 1];
+}
+
+static void find_edges(Sched *c, const Module *m)
+{
+	int cap = 0;
+
+	for (int s = 0; s < m->nstage; s++) {
+		for (const Node *n = m->stage[s]->forward->first; n; n = n->next)
+			if (n->op == OP_Send)
+				edge_between(c, c->a, s, (int)attr_int(n, "to"), &cap)->forward = true;
+		for (const Node *n = m->stage[s]->backward->first; n; n = n->next)
+			if (n->op == OP_Send)
+				edge_between(c, c->a, (int)attr_int(n, "to"), s, &cap)->backward = true;
+	}
+}
+
+/* ---- who does what ---- */
+
+static void give_grains(Sched *c, int micro)
+{
+	Schedule *s = c->s;
+	int rmax = 1, rank = 0;
+
+	for (int t = 0; t < s->nstage; t++)
+		rmax = s->replicas[t] > rmax ? s->replicas[t] : rmax;
+	const int n = (micro + rmax - 1) / rmax;
+	for (int t = 0; t < s->nstage; t++) {
+		s->device[t] = NEWN(c->a, int, s->replicas[t]);
+		s->replica_of[t] = NEWN(c->a, int, micro);
+		for (int g = 0; g < micro; g++)
+			s->replica_of[t][g] = plan_replica_of(g, s->replicas[t], micro);
+		for (int r = 0; r < s->replicas[t]; r++, rank++) {
+			s->device[t][r] = rank;
+			c->stage[rank] = t;
+			c->grain[rank] = NEWN(c->a, int, micro);
+			for (int i = 0; i < n; i++)
+				for (int g = i; g < micro; g += n)
+					if (s->replica_of[t][g] == r)
+						c->grain[rank][c->ngrain[rank]++] = g;
+		}
+	}
+}
+
+static void start(Sched *c, const Module *m, const char *name)
+{
+	Arena *a = c->a;
+	Schedule *s = c->s = NEW(a, Schedule);
+	const int micro = (int)m->microbatches;
+
+	s->name = name;
+	s->nstage = m->nstage;
+	s->nmicro = micro;
+	s->replicas = NEWN(a, int, m->nstage);
+	s->device = NEWN(a, int *, m->nstage);
+	s->replica_of = NEWN(a, int *, m->nstage);
+	s->inflight = NEWN(a, int, m->nstage);
+	for (int t = 0; t < m->nstage; t++)
+		s->ndevice += s->replicas[t] = m->stage[t]->replicas;
+	s->dev = NEWN(a, DeviceSchedule, s->ndevice);
+	c->stage = NEWN(a, int, s->ndevice);
+	c->grain = NEWN(a, int *, s->ndevice);
+	c->ngrain = NEWN(a, int, s->ndevice);
+	give_grains(c, micro);
+	find_edges(c, m);
+}
+
+bool pass_schedule(Module *m, PassCx *cx)
+{
+	const char *name = cx->train && cx->train->schedule ? cx->train->schedule : "auto";
+	Sched c = { .a = m->arena };
+
+	if (!m->nstage)
+		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");
+	if (m->microbatches < 1)
+		m->microbatches = 1;
+	if (!strcmp(name, "auto"))
+		name = "1f1b";
+	if (strcmp(name, "1f1b") != 0 && strcmp(name, "gpipe") != 0)
+		return diag_error(cx->d, NOLOC, 501, "there is no schedule '%s'; use 1f1b or gpipe", name);
+	start(&c, m, name);
+	if (!strcmp(name, "gpipe"))
+		schedule_gpipe(&c);
+	else
+		schedule_1f1b(&c);
+	for (int t = 0; t < m->nstage; t++)
+		m->stage[t]->inflight = c.s->inflight[t];
+	m->schedule = c.s;
+	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
+}
