@@ -109,7 +109,8 @@ const char *ew_expr(Arena *a, const Node *n);
 bool ew_literal(const Node *n, int i);      /* operand i is a constant that stands in the kernel as a literal */
 /* Builds one Fused node that does what the n nodes do (all OP_EW, in program order, outputs of one shape and layout).
  * Operands: what they read from outside; outputs: what is used outside (or is a graph output), named as before with
- * uses moved over; the n nodes are removed. b->before: a place behind all operands and before all uses. NULL: does not fit (too many operands, shapes differ); nothing changed. */
+ * uses moved over; the n nodes are removed. b->before: a place behind all operands and before all uses. NULL:
+ * does not fit (too many operands, shapes differ); nothing changed. */
 Node *ew_fuse(Builder *b, Node *const *node, int n);
 
 #endif
