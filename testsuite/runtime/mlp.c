@@ -32,6 +32,33 @@ static void init(char *arena)
 	tree2 = pd_tree_new(M, sizeof A->g2 / 4, mine, nmine, at + pd_tree_bytes(M, sizeof A->g1 / 4, mine, nmine));
 }
 
+/* Linked with --wrap: calls of the runtime and of this file, not those of MPI and oneDNN. */
+static long allocations;
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t m);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t m);
+void *__wrap_realloc(void *p, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+	allocations++;
+	return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t m)
+{
+	allocations++;
+	return __real_calloc(n, m);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	allocations++;
+	return __real_realloc(p, n);
+}
+
 static int other_stage(void)
 {
 	return first ? program.rank + replicas : program.rank - replicas;
@@ -133,6 +160,11 @@ static void sgd(float *w, float *g, size_t n, int index, size_t nweights, pd_tre
 
 static void step(bool update)
 {
+	static long before = -1;
+
+	CHECK(before < 0 || getenv("MLP_DUMPS") || allocations == before, "%ld allocations before step %d", allocations - before,
+	      (int)rt_step);
+	before = allocations;
 	memset(&A->g1, 0, sizeof A->g1);
 	memset(&A->g2, 0, sizeof A->g2);
 	for (int i = 0; i < nmine; i++)
@@ -150,6 +182,7 @@ static void step(bool update)
 		sgd(A->p1.w, A->g1.w, sizeof A->p1 / 4, 0, IN * HID, tree1);
 	if (last)
 		sgd(A->p2.w, A->g2.w, sizeof A->p2 / 4, first ? 2 : 0, HID * OUT, tree2);
+	CHECK(allocations == before, "%ld allocations in step %d", allocations - before, (int)rt_step);
 }
 
 /* The emitted program would have weights in a file; this one makes the same ones everywhere. */
@@ -197,5 +230,7 @@ int main(int argc, char **argv)
 		.nparams = stages == 2 ? 2 : 4, .params = params + (first ? 0 : 2), .ninputs = stages == 2 ? 1 : 2,
 		.inputs = inputs + (first ? 0 : 1), .steps = 10, .timeout = 20, .init = init_with_weights, .step = step, .notes = "" };
 	argv[2 < argc ? 2 : 0] = argv[0];
-	return argc > 2 ? pd_main(&program, argc - 2, argv + 2) : pd_main(&program, 1, argv);
+	const int status = argc > 2 ? pd_main(&program, argc - 2, argv + 2) : pd_main(&program, 1, argv);
+
+	return status ? status : failures > 0;
 }

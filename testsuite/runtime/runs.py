@@ -54,7 +54,7 @@ def path(name):
 def shapes_agree():
     for s in SHAPES:
         name = "%d%d" % s
-        run(s, "--out", path(name), "--then-loss", "--dump-grads", path("g" + name), says=r"loss now 0\.9")
+        run(s, "--out", path(name), "--then-loss", "--dump-grads", path("g" + name), MLP_DUMPS="1", says=r"loss now 0\.9")
         run(s, "--out", path("r" + name), "--then-loss", "--quiet", MLP_REPRODUCIBLE="1")
         if len(losses(name)) != 11 or losses(name)[10][1] > 0.7 * losses(name)[0][1]:
             fail(f"{s}: losses {losses(name)}")
@@ -153,11 +153,30 @@ def faults():
         fail("PD_STEPS is not heard")
 
 
+def interrupted():
+    """SIGTERM: the step is finished, results and state are written, the status is 128 + 15."""
+    for shape in ((1, 1), (2, 2)):
+        p = subprocess.Popen((["mpirun", "--oversubscribe", "-np", "4"] if shape[0] > 1 else []) +
+                             [program, *map(str, shape), "--steps", "100000000", "--log-every", "1000", "--out", path("i")],
+                             env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for line in p.stdout:
+            if line.startswith("step"):
+                break
+        p.terminate()
+        rest = p.stdout.read()
+        p.wait(30)
+        want = 143 if shape == (1, 1) else 1        # mpirun gives 1 when it is told to stop, whatever its programs say
+        if p.returncode != want or "stopped by a signal" not in rest or not os.path.exists(path("i/state.safetensors")):
+            fail(f"SIGTERM to {shape}: status {p.returncode}, {rest}")
+        shutil.rmtree(path("i"))
+
+
 shutil.rmtree(out, ignore_errors=True)
 os.makedirs(out)
 shapes_agree()
 resume()
 real_data()
 faults()
+interrupted()
 print("failed" if failed else "passed")
 sys.exit(bool(failed))
