@@ -1,0 +1,234 @@
+/* Model files: mapping, unpacking, tensors, external data. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "onnx_file.h"
+
+/* The whole file, mapped and never unmapped: initial weights point into it. */
+static const void *map_file(const char *path, size_t *n)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY);
+	const void *p = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+		*n = (size_t)st.st_size;
+		p = *n ? mmap(NULL, *n, PROT_READ, MAP_PRIVATE, fd, 0) : "";
+		if (p == MAP_FAILED)
+			p = NULL;
+	} else if (!errno) {
+		errno = EISDIR;
+	}
+	int err = errno;
+	close(fd);
+	errno = err;
+	return p;
+}
+
+/* Strings that are no strings (a 0 byte inside), empty names, bytes of another format are caught here or by the parser. */
+static void *pb_alloc(void *arena, size_t n)
+{
+	return n > (size_t)1 << 40 ? NULL : arena_alloc(arena, n);
+}
+
+static void pb_free(void *arena, void *p)
+{
+	(void)arena, (void)p;
+}
+
+OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
+{
+	size_t n = 0;
+
+	errno = 0;
+	const void *bytes = map_file(path, &n);
+	if (!bytes) {
+		diag_error(d, FILELOC(path), 201, "cannot read the model: %s", strerror(errno ? errno : EISDIR));
+		return NULL;
+	}
+	if (n == 0) {
+		diag_error(d, FILELOC(path), 201, "the file is empty");
+		return NULL;
+	}
+	ProtobufCAllocator alloc = { pb_alloc, pb_free, a };
+	OnnxModel *m = onnx__model_proto__unpack(&alloc, n, bytes);
+	if (n)
+		munmap((void *)(uintptr_t)bytes, n);
+	if (!m || !m->graph) {
+		diag_error(d, FILELOC(path), 201, "not an ONNX model, or cut short (%zu bytes)", n);
+		return NULL;
+	}
+	return m;
+}
+
+/* ---- tensors ---- */
+
+static bool tensor_type(const OnnxTensor *t, Type *out, Loc loc, Diag *d)
+{
+	const char *name = t->name && *t->name ? t->name : "(no name)";
+	DType dt = dtype_from_onnx(t->has_data_type ? t->data_type : 0);
+
+	if (dt == DT_NONE)
+		return diag_error(d, loc, 202, "tensor '%s' has element type %d, which is not supported", name, t->data_type);
+	if (t->n_dims > MAXRANK)
+		return diag_error(d, loc, 202, "tensor '%s' has rank %zu, the most is %d", name, t->n_dims, MAXRANK);
+	*out = (Type){ .dtype = dt, .rank = (int)t->n_dims };
+	int64_t bytes = dtype_bytes(dt);
+	for (size_t i = 0; i < t->n_dims; i++) {
+		out->dim[i] = t->dims[i];
+		if (t->dims[i] < 0 || __builtin_mul_overflow(bytes, t->dims[i], &bytes) || bytes > (int64_t)1 << 46)
+			return diag_error(d, loc, 202, "tensor '%s': dimension %zu is %lld", name, i, (long long)t->dims[i]);
+	}
+	return true;
+}
+
+static const char *external(const OnnxTensor *t, const char *key)
+{
+	for (size_t i = 0; i < t->n_external_data; i++)
+		if (t->external_data[i]->key && strcmp(t->external_data[i]->key, key) == 0)
+			return t->external_data[i]->value;
+	return NULL;
+}
+
+static bool number(const char *s, int64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = s ? strtoll(s, &end, 10) : 0;
+	return !s || (!errno && end != s && !*end && *out >= 0);
+}
+
+/* External data lies in a file beside the model; the path may not leave its folder. */
+static bool tensor_external(Arena *a, const char *model, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d)
+{
+	const char *where = external(t, "location"), *slash = strrchr(model, '/');
+	int64_t offset, length, want = type_bytes(&out->type);
+	size_t n = 0;
+
+	if (!where || !*where)
+		return diag_error(d, loc, 203, "tensor '%s' is external but names no location", t->name);
+	if (*where == '/' || strcmp(where, "..") == 0 || strncmp(where, "../", 3) == 0 || strstr(where, "/../"))
+		return diag_error(d, loc, 203, "tensor '%s': external data '%s' leaves the model's folder", t->name, where);
+	if (!number(external(t, "offset"), &offset) || !number(external(t, "length"), &length))
+		return diag_error(d, loc, 203, "tensor '%s': external offset or length is not a number", t->name);
+	if (types_only)
+		return true;
+	if (external(t, "length") && length != want)
+		return diag_error(d, loc, 203, "tensor '%s' needs %lld bytes, its external data has length %lld", t->name,
+			(long long)want, (long long)length);
+	const char *path = slash ? arena_printf(a, "%.*s/%s", (int)(slash - model), model, where) : where;
+	errno = 0;
+	const char *p = map_file(path, &n);
+	if (!p) {
+		diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path,
+			strerror(errno ? errno : EISDIR));
+		diag_note(d, loc, "--init random:1 draws initial weights instead");
+		return false;
+	}
+	if (offset > (int64_t)n || want > (int64_t)n - offset)
+		return diag_error(d, loc, 203, "tensor '%s' lies at bytes %lld..%lld of '%s', which has %zu", t->name,
+			(long long)offset, (long long)(offset + want), path, n);
+	out->data = (void *)(uintptr_t)(p + offset);
+	return true;
+}
+
+/* Typed fields, where raw_data is not used: small types travel in int32_data. */
+static bool tensor_typed(Arena *a, const OnnxTensor *t, Tensor *out, Loc loc, Diag *d)
+{
+	DType dt = out->type.dtype;
+	int64_t want = type_numel(&out->type);
+	size_t have = dt == DT_f32 ? t->n_float_data : dt == DT_f64 ? t->n_double_data : dt == DT_i64 ? t->n_int64_data
+		: dt == DT_u32 || dt == DT_u64 ? t->n_uint64_data : t->n_int32_data;
+
+	if ((int64_t)have != want)
+		return diag_error(d, loc, 202, "tensor '%s' is %s, %lld elements, but holds %zu", t->name,
+			str_type(d->scratch, &out->type), (long long)want, have);
+	if (dt == DT_f32)
+		out->data = t->float_data;
+	else if (dt == DT_f64)
+		out->data = t->double_data;
+	else if (dt == DT_i64)
+		out->data = t->int64_data;
+	else if (dt == DT_u64)
+		out->data = t->uint64_data;
+	else {
+		int size = dtype_bytes(dt);
+		char *p = arena_alloc(a, (size_t)(want * size));
+
+		for (int64_t i = 0; i < want; i++) {
+			int64_t v = dt == DT_u32 ? (int64_t)t->uint64_data[i] : t->int32_data[i];
+
+			memcpy(p + i * size, &v, (size_t)size);     /* little-endian */
+		}
+		out->data = p;
+	}
+	if (!out->data)
+		out->data = arena_alloc(a, 16);
+	return true;
+}
+
+bool onnx_tensor(Arena *a, const char *model_path, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d)
+{
+	*out = (Tensor){ 0 };
+	if (!tensor_type(t, &out->type, loc, d))
+		return false;
+	if (t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+		return tensor_external(a, model_path, t, types_only, out, loc, d);
+	if (!t->has_raw_data)
+		return tensor_typed(a, t, out, loc, d);
+	int64_t want = type_bytes(&out->type);
+	if ((int64_t)t->raw_data.len != want)
+		return diag_error(d, loc, 202, "tensor '%s' is %s, %lld bytes, but holds %zu", t->name ? t->name : "",
+			str_type(d->scratch, &out->type), (long long)want, t->raw_data.len);
+	out->data = want ? t->raw_data.data : arena_alloc(a, 16);
+	return true;
+}
+
+/* ---- attributes ---- */
+
+const OnnxAttr *onnx_attr(const OnnxNode *n, const char *name)
+{
+	for (size_t i = 0; i < n->n_attribute; i++)
+		if (n->attribute[i]->name && strcmp(n->attribute[i]->name, name) == 0)
+			return n->attribute[i];
+	return NULL;
+}
+
+int64_t onnx_int(const OnnxNode *n, const char *name, int64_t def)
+{
+	const OnnxAttr *x = onnx_attr(n, name);
+
+	return x ? x->i : def;
+}
+
+double onnx_float(const OnnxNode *n, const char *name, double def)
+{
+	const OnnxAttr *x = onnx_attr(n, name);
+
+	return x ? (double)x->f : def;
+}
+
+const char *onnx_str(Arena *a, const OnnxNode *n, const char *name, const char *def)
+{
+	const OnnxAttr *x = onnx_attr(n, name);
+
+	return x ? arena_strn(a, (const char *)x->s.data, x->s.len) : def;
+}
+
+bool onnx_ints(Arena *a, const OnnxNode *n, const char *name, Ints *out)
+{
+	const OnnxAttr *x = onnx_attr(n, name);
+
+	*out = (Ints){ 0, NULL };
+	if (!x)
+		return false;
+	*out = (Ints){ (int)(x->n_ints > 1 << 20 ? 1 << 20 : x->n_ints), arena_dup(a, x->ints, x->n_ints * sizeof(int64_t)) };
+	return true;
+}

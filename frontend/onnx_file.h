@@ -1,0 +1,57 @@
+/* Private to the ONNX front end: a model file in memory, its tensors, and the state of an import. */
+#ifndef PDCC_FRONTEND_ONNX_FILE_H
+#define PDCC_FRONTEND_ONNX_FILE_H
+
+#include "onnx.h"
+#include "onnx.pb-c.h"
+
+typedef Onnx__ModelProto OnnxModel;
+typedef Onnx__GraphProto OnnxGraph;
+typedef Onnx__NodeProto OnnxNode;
+typedef Onnx__TensorProto OnnxTensor;
+typedef Onnx__AttributeProto OnnxAttr;
+
+/* The message lives in the arena. NULL after a diagnostic. */
+OnnxModel *onnx_open(Arena *a, const char *path, Diag *d);
+
+/* Type and data of a tensor: data points into the message, into a mapped file, or into the arena. With `types_only`
+ * data that is missing is no fault and data is NULL. */
+bool onnx_tensor(Arena *a, const char *model_path, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d);
+
+/* One import. env maps an ONNX value name to its Value; shapes maps it to its Type at the batch of the export. */
+typedef struct Import {
+	Arena           *a;
+	Diag            *d;
+	const char      *path;
+	const ImportOpt *o;
+	Module          *m;
+	Builder          b;
+	int              opset;
+	Map              env;
+	const Map       *shapes;        /* NULL: this import is at the batch of the export */
+	int64_t          from, to;      /* batch of the export, batch wanted */
+	bool             inlining;
+} Import;
+
+/* Reads of a node under translation. */
+const OnnxAttr *onnx_attr(const OnnxNode *n, const char *name);
+int64_t onnx_int(const OnnxNode *n, const char *name, int64_t def);
+double  onnx_float(const OnnxNode *n, const char *name, double def);
+const char *onnx_str(Arena *a, const OnnxNode *n, const char *name, const char *def);
+bool    onnx_ints(Arena *a, const OnnxNode *n, const char *name, Ints *out);     /* false: absent */
+Value  *onnx_in(Import *im, const OnnxNode *n, size_t i);       /* NULL: absent */
+/* Operand i as constant ints. false: not constant (no diagnostic) or absent (*out empty, true). */
+bool    onnx_const_ints(Import *im, const OnnxNode *n, size_t i, Ints *out);
+void    onnx_bind(Import *im, const OnnxNode *n, size_t i, Value *v);   /* output i of n is v */
+
+/* canon.c: one node in canonical form. false after a diagnostic. */
+bool canon_node(Import *im, const OnnxNode *n);
+bool canon_supported(const char *op, const char *domain);
+/* Builds op from n's operands [0, nin) and binds outputs by position. attr NULL: attributes of n by name. */
+Node *canon_build(Import *im, const OnnxNode *n, OpKind op, void *attr, int nin, Value *const *in);
+
+/* rebind.c: target shape `shape` of a node that was exported at another batch, at the batch wanted. */
+bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
+bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape);
+
+#endif

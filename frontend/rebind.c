@@ -1,0 +1,123 @@
+/* Graphs exported at a fixed batch hold it in constants: Reshape targets, Expand shapes. Here they are derived anew for
+ * the batch that is wanted. `shapes` holds every value's type at the export's batch. */
+#include <string.h>
+#include "onnx_file.h"
+
+static const Type *old_type(const Import *im, const char *name)
+{
+	return map_get(im->shapes, name);
+}
+
+/* The target in full: 0 and -1 as they came out at the export's batch. */
+static bool ambiguous(Import *im, const char *what, const Type *old)
+{
+	diag_error(im->d, im->b.loc, 209, "%s %s was exported at batch %lld: it cannot be told which of its dimensions is the "
+		"batch", what, str_shape(im->d->scratch, old), (long long)im->from);
+	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
+		(long long)im->from);
+	return false;
+}
+
+/* Which dimension of the group out[j0, j1) carries the batch, when `outer` elements of the group lie before it; -1: none.
+ * outer < 0: not known, the only dimension of the batch's size, or the only one that it divides. */
+static int batch_dim(const Import *im, const Type *out, int j0, int j1, int64_t outer)
+{
+	int64_t before = 1;
+	int exact = -1, divides = -1;
+
+	for (int j = j0; j < j1; j++) {
+		if (outer >= 0) {
+			if (before == outer && out->dim[j] % im->from == 0)
+				return j;
+			if (before < outer && outer % before == 0 && before * out->dim[j] >= outer * im->from &&
+			    out->dim[j] % (outer / before * im->from) == 0)
+				return j;
+		} else if (out->dim[j] == im->from) {
+			if (exact >= 0)
+				return -1;
+			exact = j;
+		} else if (out->dim[j] % im->from == 0) {
+			divides = divides == -1 ? j : -2;
+		}
+		before *= out->dim[j];
+	}
+	return exact >= 0 ? exact : divides >= 0 ? divides : -1;
+}
+
+/* Dimensions of the operand and of the result fall into groups of equal product. In a group whose size changed with
+ * the batch, the result's dimension that carries the batch is scaled; all others stay. */
+bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape)
+{
+	const Type *in = old_type(im, n->input[0]), *out = old_type(im, n->output[0]);
+	Type t;
+
+	if (!in || !out || shape_eq(in, in_new))
+		return true;
+	for (int k = 0; k < shape->n; k++)      /* a target that was computed from shapes fits already */
+		if (shape->v[k] > 0 && (k >= out->rank || shape->v[k] != out->dim[k]))
+			return true;
+	t = *out;
+	for (int i = 0, j = 0; i < in->rank || j < out->rank;) {
+		int i0 = i, j0 = j;
+		int64_t a = i < in->rank ? in->dim[i++] : 1, b = j < out->rank ? out->dim[j++] : 1;
+
+		while (a != b) {
+			if (a < b && i < in->rank)
+				a *= in->dim[i++];
+			else if (j < out->rank)
+				b *= out->dim[j++];
+			else if (i < in->rank)
+				a *= in->dim[i++];
+			else
+				break;
+		}
+		int changed = -1, many = 0;
+		int64_t outer = 1, before = 1;
+		for (int k = i0; k < i; k++) {
+			if (in->dim[k] != in_new->dim[k]) {
+				changed = k;
+				many++;
+				outer = before;
+			}
+			before *= in->dim[k];
+		}
+		if (changed < 0)
+			continue;
+		int64_t scaled = in_new->dim[changed], was = in->dim[changed];
+		int at = many > 1 ? -1 : batch_dim(im, out, j0, j, was == im->from ? outer : -1);
+		if (at < 0 && j - j0 == 1)
+			at = j0;
+		if (at < 0 || out->dim[at] * scaled % was)
+			return ambiguous(im, "Reshape to", out);
+		t.dim[at] = out->dim[at] * scaled / was;
+	}
+	*shape = (Ints){ t.rank, arena_dup(im->a, t.dim, sizeof t.dim) };
+	return true;
+}
+
+/* Expand and ConstantOfShape: the one dimension that is as large as the batch follows it. */
+bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape)
+{
+	const Type *out = old_type(im, n->output[0]);
+	int at = -1;
+
+	if (!out || shape->n != out->rank)
+		return true;
+	for (int i = 0; i < shape->n; i++)
+		if (shape->v[i] != out->dim[i] && shape->v[i] != 1 && shape->v[i] != -1)
+			return true;        /* computed from shapes: it fits already */
+	for (int i = 0; i < shape->n; i++) {
+		if (shape->v[i] != im->from || im->from == 1)
+			continue;
+		if (at >= 0)
+			return ambiguous(im, "shape", out);
+		at = i;
+	}
+	if (at >= 0) {
+		int64_t *v = arena_dup(im->a, shape->v, sizeof *v * (size_t)shape->n);
+
+		v[at] = im->to;
+		shape->v = v;
+	}
+	return true;
+}

@@ -1,0 +1,138 @@
+/* Weights out: the initial values as safetensors, the trained ones back into an ONNX file as external data. */
+#include <stdlib.h>
+#include <string.h>
+#include "../ir/buf.h"
+#include "../runtime/safetensors.h"
+#include "onnx_file.h"
+
+/* Weights and buffers of these params as safetensors entries; *count of them. */
+static st_tensor *entries(Arena *a, Value *const *param, int n, int *count)
+{
+	st_tensor *t = NEWN(a, st_tensor, n);
+
+	*count = 0;
+	for (int i = 0; i < n; i++) {
+		const Value *v = param[i];
+
+		if (v->param->kind == PARAM_STATE)
+			continue;
+		st_tensor *x = &t[(*count)++];
+		x->name = arena_str(a, v->param->onnx_name ? v->param->onnx_name : v->name);
+		strncpy(x->dtype, st_dtype(dtype_onnx(v->type.dtype)), sizeof x->dtype - 1);
+		x->rank = v->type.rank;
+		for (int k = 0; k < x->rank; k++)
+			x->dim[k] = v->type.dim[k];
+		x->data = (const char *)v;
+	}
+	return t;
+}
+
+/* Counter-based numbers in (-1, 1): the same on every machine. */
+static double uniform(uint64_t seed, uint64_t tensor, uint64_t i)
+{
+	uint64_t x = seed * 0x9E3779B97F4A7C15u ^ (tensor + 1) * 0xD6E8FEB86659FD93u;
+
+	x = (x ^ (x >> 32)) * 0xBF58476D1CE4E5B9u + i;
+	x = (x ^ (x >> 30)) * 0x94D049BB133111EBu;
+	x = (x ^ (x >> 27)) * 0xBF58476D1CE4E5B9u;
+	return (double)((x ^ (x >> 31)) >> 11) * 0x1p-52 - 1;
+}
+
+/* Random weights keep the size of activations: uniform in 1 / sqrt(inputs); vectors start small. */
+static void fill(const Value *v, uint64_t tensor, char *to)
+{
+	int64_t n = type_numel(&v->type), fan = v->type.rank > 1 ? n / v->type.dim[0] : 0;
+	double r = v->param->fill;
+
+	if (v->param->random && fan > 0)
+		r = 1 / __builtin_sqrt((double)fan);
+	for (int64_t i = 0; i < n; i++) {
+		double x = v->param->random ? r * uniform((uint64_t)v->param->random, tensor, (uint64_t)i) : r;
+
+		if (v->type.dtype == DT_f64)
+			((double *)(void *)to)[i] = x;
+		else if (v->type.dtype == DT_f32)
+			((float *)(void *)to)[i] = (float)x;
+	}
+}
+
+bool weights_write(const char *path, Value *const *param, int n, Diag *d)
+{
+	Arena *a = arena_new();
+	size_t head;
+	int count;
+	st_tensor *t = entries(a, param, n, &count);
+	char *start = st_layout(t, count, -1, &head);
+	Buf b = { 0 };
+	size_t total = 0;
+
+	for (int i = 0; i < count; i++)
+		if (t[i].offset + t[i].bytes > total)
+			total = t[i].offset + t[i].bytes;
+	buf_add(&b, start, head);
+	char *data = calloc(total ? total : 1, 1);
+	for (int i = 0; i < count && data; i++) {
+		const Value *v = (const Value *)(const void *)t[i].data;
+
+		if (v->param->data)
+			memcpy(data + t[i].offset, v->param->data, t[i].bytes);
+		else
+			fill(v, (uint64_t)i, data + t[i].offset);
+	}
+	buf_add(&b, data, total);
+	bool ok = data && file_write(path, b.s, b.n);
+	if (!ok)
+		diag_error(d, FILELOC(path), 705, "cannot write the weights");
+	free(data);
+	free(start);
+	buf_free(&b);
+	arena_free(a);
+	return ok;
+}
+
+/* ---- trained weights as an ONNX model ---- */
+
+static void set_external(Arena *a, OnnxTensor *t, const char *file, size_t offset, size_t bytes)
+{
+	static char *const key[] = { "location", "offset", "length" };
+	const char *value[] = { file, arena_printf(a, "%zu", offset), arena_printf(a, "%zu", bytes) };
+
+	t->has_raw_data = 0;
+	t->n_float_data = t->n_double_data = t->n_int32_data = t->n_int64_data = t->n_uint64_data = 0;
+	t->has_data_location = 1;
+	t->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+	t->n_external_data = 3;
+	t->external_data = NEWN(a, Onnx__StringStringEntryProto *, 3);
+	for (int i = 0; i < 3; i++) {
+		t->external_data[i] = NEW(a, Onnx__StringStringEntryProto);
+		onnx__string_string_entry_proto__init(t->external_data[i]);
+		t->external_data[i]->key = key[i];
+		t->external_data[i]->value = arena_str(a, value[i]);
+	}
+}
+
+bool onnx_write_trained(const char *model, const Module *m, const char *data, const char *out, Diag *d)
+{
+	Arena *a = arena_new();
+	OnnxModel *p = onnx_open(a, model, d);
+	size_t head;
+	int count;
+	bool ok = p != NULL;
+
+	if (ok) {
+		st_tensor *t = entries(a, m->param, m->nparam, &count);
+		char *start = st_layout(t, count, -1, &head);
+
+		for (int i = 0; i < count; i++)
+			for (size_t k = 0; k < p->graph->n_initializer; k++)
+				if (p->graph->initializer[k]->name && strcmp(p->graph->initializer[k]->name, t[i].name) == 0)
+					set_external(a, p->graph->initializer[k], data, head + t[i].offset, t[i].bytes);
+		free(start);
+		size_t n = onnx__model_proto__get_packed_size(p);
+		uint8_t *bytes = arena_alloc(a, n);
+		ok = file_write(out, bytes, onnx__model_proto__pack(p, bytes)) ||
+			diag_error(d, FILELOC(out), 705, "cannot write the model");
+	}
+	arena_free(a);
+	return ok;
+}
