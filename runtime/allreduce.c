@@ -1,4 +1,4 @@
-/* allreduce.c: sums over the replicas of a stage, in place, and gathering.
+/* allreduce.c: sums over the replicas of a stage, in place; gathering and spreading.
  *
  * The ring. The buffer is cut into n chunks, one per member, and each chunk into S segments. A member sends to the
  * next one and receives from the previous one, n-1 rounds of reduction and n-1 rounds of distribution:
@@ -235,6 +235,22 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)
 			rt_post_recv(rt_peer(i), g->rank[i], RT_TAG_GATHER, (char *)out + (size_t)i * bytes, bytes);
 			rt_post_send(rt_peer(i) + 1, g->rank[i], RT_TAG_GATHER, (char *)out + (size_t)me * bytes, bytes);
 		}
+	rt_unlock();
+	rt_wait(rt_peer(0), 2 * g->n);
+}
+
+void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes)
+{
+	if (g->n == 1 || bytes == 0)
+		return;
+	if (place(g) != from) {
+		rt_recv(g->rank[from], RT_TAG_BROADCAST, buf, bytes);
+		return;
+	}
+	rt_lock();
+	for (int i = 0; i < g->n; i++)
+		if (i != from)
+			rt_post_send(rt_peer(i), g->rank[i], RT_TAG_BROADCAST, buf, bytes);
 	rt_unlock();
 	rt_wait(rt_peer(0), 2 * g->n);
 }

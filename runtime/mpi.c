@@ -233,10 +233,10 @@ static void wait_until(bool (*done)(int, int, int *), int first, int n)
 		if (pending >= 0 && rt_now() - (moved_at > from ? moved_at : from) > timeout_s)
 			verdict(pending);
 		rt_unlock();
-		if (++idle < 20)
+		if (++idle < 60)
 			sched_yield();
 		else
-			nap(idle < 60 ? 20 : 100);
+			nap(idle < 120 ? 20 : 100);
 		rt_lock();
 	}
 	main_waits = false;

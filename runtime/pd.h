@@ -107,6 +107,8 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count);
 void pd_allreduce_wait(void);
 /* Every rank of the group contributes `bytes`; out gets n * bytes in group order. */
 void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
+/* What member `from` (its place in the group) has in buf, all get. Members of several groups come in one order. */
+void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 
 /* Reproducible sums. A tree over the grains 0..n-1 of a step: tree(lo, n) = tree(lo, p) + tree(lo + p, n - p) with p
  * the largest power of two below n. Each device pushes its grains in any order; whole subtrees are added at once. */

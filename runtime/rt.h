@@ -29,7 +29,7 @@ double rt_now(void);                    /* seconds, monotonic */
 
 /* ---- mpi.c: requests live in one static table; an index names one ---- */
 enum { RT_COLL = 16 };                  /* requests of collectives: a ring keeps RT_COLL / 2 sends and receives in flight */
-enum { RT_TAG_RING = 1, RT_TAG_SMALL, RT_TAG_GATHER, RT_TAG_PART, RT_TAG_SLICE, RT_TAG_FILE };
+enum { RT_TAG_RING = 1, RT_TAG_SMALL, RT_TAG_GATHER, RT_TAG_BROADCAST, RT_TAG_PART, RT_TAG_SLICE, RT_TAG_FILE };
 
 void rt_join(const pd_program *p, double timeout);      /* starts MPI, compares the plans of all ranks (exit 78) */
 void rt_leave(void);                    /* all ranks are done: ends MPI */

@@ -83,6 +83,23 @@ static void subgroups(void)
 	}
 }
 
+static void broadcast(size_t n)
+{
+	int *a = calloc(n + 1, sizeof *a);
+
+	for (int from = 0; from < program.world; from++) {
+		int bad = 0;
+
+		for (size_t i = 0; i < n; i++)
+			a[i] = program.rank == from ? from * 1000 + (int)i : -1;
+		pd_broadcast(&all, from, a, n * sizeof *a);
+		for (size_t i = 0; i < n; i++)
+			bad += a[i] != from * 1000 + (int)i;
+		CHECK(bad == 0, "broadcast of %zu from %d: %d are wrong", n, from, bad);
+	}
+	free(a);
+}
+
 /* ---- trees ---- */
 
 static void serial_tree(int lo, int n, size_t count, float *out)
@@ -161,6 +178,9 @@ int main(void)
 	same_bits(200001);
 	background();
 	subgroups();
+	broadcast(0);
+	broadcast(3);
+	broadcast(100000);
 	for (int grains = program.world; grains <= 13; grains++) {
 		tree(grains, 1, false);
 		tree(grains, 1003, true);
