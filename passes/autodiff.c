@@ -281,6 +281,8 @@ bool pass_autodiff(Module *m, PassCx *cx)
 	Ad ad = { .m = m, .cx = cx };
 	bool ok = true;
 
+	if (m->graph)
+		find_loss(m, m->graph);
 	if (!m->graph || !m->loss)
 		return diag_error(cx->d, FILELOC(m->file), 410, "autodiff needs one graph with a loss; run train first");
 	ad.b = (Builder){ .m = m, .g = m->graph, .loc = NOLOC, .phase = PHASE_BWD, .stage = -1, .d = cx->d };

@@ -5,7 +5,7 @@
  * search ends at the first node outside of the group that reads one of its results. A node that reads nothing of the
  * group may be passed, for a while. ew_fuse (ir/ops/elementwise) makes the node and knows what fits one loop.
  *
- * What a value is called stays; Stage.keep and Module.loss are found again by name. Nothing to do: nothing done. */
+ * What a value is called stays; Stage.keep and Module.loss are found again. Nothing to do: nothing done. */
 #include "plan.h"
 
 enum { WINDOW = 32, GROUP = 24 };   /* nodes that are looked at behind a group's first; nodes of a group */
@@ -86,14 +86,6 @@ static int fuse_graph(Module *m, PassCx *cx, Graph *g)
 	return made;
 }
 
-static void find_again(Value **v, const Stage *s)
-{
-	Value *now = *v && (*v)->def && (*v)->def->graph == s->forward ? map_get(s->forward->names, (*v)->name) : NULL;
-
-	if (now)
-		*v = now;
-}
-
 bool pass_fuse(Module *m, PassCx *cx)
 {
 	for (int i = 0; i < m->nstage; i++) {
@@ -101,8 +93,7 @@ bool pass_fuse(Module *m, PassCx *cx)
 		const int made = fuse_graph(m, cx, s->forward) + fuse_graph(m, cx, s->backward);
 		if (!made)
 			continue;
-		find_again(&m->loss, s);
-		find_again(&m->count, s);
+		find_loss(m, s->forward);
 		list_kept(m, s);
 	}
 	return true;

@@ -18,7 +18,8 @@ int64_t value_bytes(const Value *v);                        /* in memory; row-sp
 /* ---- stages (split.c) ---- */
 void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs changed */
 
-/* ---- gradients (autodiff.c) ---- */
+/* ---- loss (train.c), gradients (autodiff.c) ---- */
+void find_loss(Module *m, const Graph *g);  /* Module.loss and .count anew, when g reports them */
 /* Does the gradient of n's outputs go on to operand i? True also for ops that lack a gradient but should have one. */
 bool grad_flows(const Node *n, int i);
 

@@ -205,6 +205,8 @@ static bool begins_update(const Node *n)
 
 static Node *broadcast(Splitter *sp, Value *v, int owner, int t, Ints ranks)
 {
+	int root = 0;
+
 	Graph *g = sp->m->stage[t]->update;
 	Node *at = g->first;
 
@@ -212,7 +214,9 @@ static Node *broadcast(Splitter *sp, Value *v, int owner, int t, Ints ranks)
 		at = at->next;
 	Builder b = builder(sp, g, at, PHASE_UPDATE, t, v->def->loc);
 	Node *n = build(&b, OP_Broadcast, NULL, t == owner, &v, v->name);
-	attr_set_int(n, "root", sp->first_rank[owner]);
+	while (ranks.v[root] != sp->first_rank[owner])
+		root++;
+	attr_set_int(n, "root", root);
 	attr_set_ints(n, "ranks", ranks.n, ranks.v);
 	n->out[0]->type = v->type;
 	return n;
@@ -344,6 +348,7 @@ bool pass_split(Module *m, PassCx *cx)
 	for (const Node *n = m->graph->first; n; n = n->next)
 		if (n->stage < 0)
 			return diag_error(cx->d, n->loc, 410, "split needs a stage for every node; run partition first");
+	find_loss(m, m->graph);
 	make_stages(&sp);
 	repeat_updates(&sp);
 	Graph *whole = m->graph;

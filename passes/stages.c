@@ -111,7 +111,9 @@ static void place_backward(Graph *g)
 		if (n->phase != PHASE_BWD)
 			continue;
 		const int dy = first_operand(n, PHASE_BWD);
-		n->stage = n->fwd && n->fwd->graph == g ? n->fwd->stage : stage_by_location(n);
+		n->stage = n->fwd ? n->fwd->stage : -1;
+		if (n->stage < 0)       /* from text, or its forward node was merged with an equal one */
+			n->stage = stage_by_location(n);
 		if (n->stage < 0)
 			n->stage = dy >= 0 ? dy : last_operand(n, PHASE_FWD);
 		if ((n->op == OP_Add || n->op == OP_Sum) && dy > n->stage)

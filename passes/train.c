@@ -389,6 +389,15 @@ static void apply_switches(Module *m, const Training *t)
 	}
 }
 
+void find_loss(Module *m, const Graph *g)
+{
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Report) {
+			m->loss = n->in[0];
+			m->count = n->in[1];
+		}
+}
+
 bool pass_train(Module *m, PassCx *cx)
 {
 	if (!m->graph)
