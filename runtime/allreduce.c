@@ -1,28 +1,32 @@
 /* allreduce.c: sums over the replicas of a stage, in place; gathering and spreading.
  *
- * The ring. The buffer is cut into n chunks, one per member, and each chunk into S segments. A member sends to the
- * next one and receives from the previous one, n-1 rounds of reduction and n-1 rounds of distribution:
+ * The ring. The buffer is cut into n chunks, one per member, and each chunk into S segments. A
+ * member sends to the next one and receives from the previous one, n-1 rounds of reduction and
+ * n-1 rounds of distribution:
  *
- *     transfer k = round * S + segment        member r sends chunk r - round, receives chunk r - round - 1
+ *     transfer k = round * S + segment: member r sends chunk r - round and
+ *                                       receives chunk r - round - 1
  *     rounds 0 .. n-2:     what arrives is added to the own chunk
  *     rounds n-1 .. 2n-3:  what arrives is a finished sum and lands in place
  *
- * Transfer k may be sent once transfer k - S has arrived, so segments of later rounds flow while earlier ones are still
- * being added: the links are busy as long as there are WINDOW segments in flight. The volume per member is
- * 2 (n-1)/n of the buffer, the least there is. A chunk is summed along the ring by one chain of additions and then
- * copied, so all members end with the same bits.
+ * Transfer k may be sent once transfer k - S has arrived, so segments of later rounds flow while
+ * earlier ones are still being added: the links are busy as long as there are WINDOW segments in
+ * flight. The volume per member is 2 (n-1)/n of the buffer, the least there is. A chunk is
+ * summed along the ring by one chain of additions and then copied, so all members end with the
+ * same bits.
  *
- * Small buffers of small groups go to everyone at once instead (one latency in place of 2(n-1)), and are added in
- * group order.
+ * Small buffers of small groups go to everyone at once instead (one latency in place of 2(n-1)),
+ * and are added in group order.
  *
- * It all advances from rt_ring_advance(), which whoever polls calls with the lock held; pd_allreduce_start only queues.
- * Members of several groups must start them in one order everywhere. */
+ * It all advances from rt_ring_advance(), which whoever polls calls with the lock held;
+ * pd_allreduce_start only queues. Members of several groups must start them in one order
+ * everywhere. */
 #include "rt.h"
 
 enum {
 	WINDOW = RT_COLL / 2,
-	SEGMENT = 32 * 1024,        /* floats */
-	SMALL = 4096,               /* floats */
+	SEGMENT = 32 * 1024, /* floats */
+	SMALL = 4096,        /* floats */
 	QUEUE = 256
 };
 
@@ -32,12 +36,12 @@ typedef struct job {
 	size_t          count;
 } job;
 
-static job     queue[QUEUE];
-static int     head, queued;        /* queue[head] is running when running is set */
-static bool    running, small;
-static float (*incoming)[SEGMENT];  /* WINDOW of them */
-static int     self;                /* place in the running job's group */
-static int64_t segments, total;     /* per chunk; transfers each way */
+static job  queue[QUEUE];
+static int  head, queued; /* queue[head] is running when running is set */
+static bool running, small;
+static float (*incoming)[SEGMENT]; /* WINDOW of them */
+static int     self;               /* place in the running job's group */
+static int64_t segments, total;    /* per chunk; transfers each way */
 static int64_t sent, send_done, received, receive_done;
 
 void rt_ring_setup(int world)
@@ -51,7 +55,8 @@ static int place(const pd_group *g)
 	for (int i = 0; i < g->n; i++)
 		if (g->rank[i] == rt_program->rank)
 			return i;
-	rt_fail(RT_ERROR, "R111", "rank %d sums over a group of %d that it is not in", rt_program->rank, g->n);
+	rt_fail(RT_ERROR, "R111", "rank %d sums over a group of %d that it is not in",
+	        rt_program->rank, g->n);
 }
 
 static void add(float *restrict a, const float *restrict b, size_t n)
@@ -63,11 +68,12 @@ static void add(float *restrict a, const float *restrict b, size_t n)
 /* The part of the buffer that transfer k moves, for the member that sends it in that round. */
 static float *part(int64_t k, int sender, size_t *n)
 {
-	const job    *j = &queue[head];
-	const int     members = j->group->n, round = (int)(k / segments);
-	const size_t  chunk = (size_t)(((sender - round) % members + members) % members);
-	const size_t  lo = j->count * chunk / (size_t)members, hi = j->count * (chunk + 1) / (size_t)members;
-	const size_t  at = lo + (size_t)(k % segments) * SEGMENT;
+	const job   *j = &queue[head];
+	const int    members = j->group->n, round = (int)(k / segments);
+	const size_t chunk = (size_t)(((sender - round) % members + members) % members);
+	const size_t lo = j->count * chunk / (size_t)members,
+		     hi = j->count * (chunk + 1) / (size_t)members;
+	const size_t at = lo + (size_t)(k % segments) * SEGMENT;
 
 	*n = at >= hi ? 0 : hi - at < SEGMENT ? hi - at : SEGMENT;
 	return j->buf + (*n ? at : lo);
@@ -91,8 +97,10 @@ static void begin(void)
 	}
 	for (int i = 0, k = 0; i < n; i++)
 		if (i != self) {
-			rt_post_recv(rt_ring(WINDOW + k), j->group->rank[i], RT_TAG_SMALL, incoming[k], j->count * sizeof(float));
-			rt_post_send(rt_ring(k++), j->group->rank[i], RT_TAG_SMALL, j->buf, j->count * sizeof(float));
+			rt_post_recv(rt_ring(WINDOW + k), j->group->rank[i], RT_TAG_SMALL,
+			             incoming[k], j->count * sizeof(float));
+			rt_post_send(rt_ring(k++), j->group->rank[i], RT_TAG_SMALL, j->buf,
+			             j->count * sizeof(float));
 		}
 }
 
@@ -111,7 +119,8 @@ static bool small_advance(void)
 	for (int k = 0; k < n - 1; k++)
 		if (!rt_idle(rt_ring(k)) || !rt_idle(rt_ring(WINDOW + k)))
 			return false;
-	for (size_t e = 0; e < j->count; e++) {         /* incoming skips self: what others sent, in group order */
+	/* incoming skips self: what the others sent, in group order */
+	for (size_t e = 0; e < j->count; e++) {
 		float s = self == 0 ? j->buf[e] : incoming[0][e];
 
 		for (int i = 1; i < n; i++)
@@ -144,15 +153,18 @@ static void post_ready(bool *moved)
 	       (received < total / 2 || send_done > received - total / 2)) {
 		float *at = part(received, before, &n);
 
-		rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before], RT_TAG_RING,
-		             received < total / 2 ? incoming[received % WINDOW] : at, n * sizeof(float));
+		rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before],
+		             RT_TAG_RING, received < total / 2 ? incoming[received % WINDOW] : at,
+		             n * sizeof(float));
 		received++;
 		*moved = true;
 	}
-	while (sent < total && sent - send_done < WINDOW && (sent < segments || receive_done > sent - segments)) {
+	while (sent < total && sent - send_done < WINDOW &&
+	       (sent < segments || receive_done > sent - segments)) {
 		const float *at = part(sent, self, &n);
 
-		rt_post_send(rt_ring((int)(sent % WINDOW)), g->rank[after], RT_TAG_RING, at, n * sizeof(float));
+		rt_post_send(rt_ring((int)(sent % WINDOW)), g->rank[after], RT_TAG_RING, at,
+		             n * sizeof(float));
 		sent++;
 		*moved = true;
 	}
@@ -232,8 +244,10 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)
 	rt_lock();
 	for (int i = 0; i < g->n; i++)
 		if (i != me) {
-			rt_post_recv(rt_peer(i), g->rank[i], RT_TAG_GATHER, (char *)out + (size_t)i * bytes, bytes);
-			rt_post_send(rt_peer(i) + 1, g->rank[i], RT_TAG_GATHER, (char *)out + (size_t)me * bytes, bytes);
+			rt_post_recv(rt_peer(i), g->rank[i], RT_TAG_GATHER,
+			             (char *)out + (size_t)i * bytes, bytes);
+			rt_post_send(rt_peer(i) + 1, g->rank[i], RT_TAG_GATHER,
+			             (char *)out + (size_t)me * bytes, bytes);
 		}
 	rt_unlock();
 	rt_wait(rt_peer(0), 2 * g->n);

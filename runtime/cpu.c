@@ -1,11 +1,13 @@
-/* cpu.c: oneDNN behind the calls of pd.h: primitives without allocation while running, matrix products. These files
- * use nothing else of the runtime, so that pdcc can ask them for scratch sizes. */
+/* cpu.c: oneDNN behind the calls of pd.h: primitives without allocation while running, matrix
+ * products. These files use nothing else of the runtime, so that pdcc can ask them for scratch
+ * sizes. */
 #include "cpu.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Declared here: not every compiler that can build this file brings omp.h. oneDNN uses the same OpenMP library. */
+/* Declared here: not every compiler that can build this file brings omp.h. oneDNN uses the same
+ * OpenMP library. */
 void omp_set_num_threads(int n);
 void omp_set_dynamic(int on);
 
@@ -57,8 +59,11 @@ void pd_threads(int n)
 void pd_check_scratch(const char *what, size_t asked, size_t planned)
 {
 	if (asked > planned)
-		cpu_fail(78, "R503: %s needs %zu bytes of scratch on this machine, the plan has %zu; compile the model here, or for this "
-		         "processor and oneDNN", what, asked, planned);
+		cpu_fail(
+			78,
+			"R503: %s needs %zu bytes of scratch on this machine, the plan has %zu; compile the model here, or for this "
+			"processor and oneDNN",
+			what, asked, planned);
 }
 
 /* ---- primitives ---- */
@@ -68,7 +73,8 @@ static dnnl_primitive_attr_t user_scratch(void)
 	dnnl_primitive_attr_t a;
 
 	check(dnnl_primitive_attr_create(&a), "attributes");
-	check(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user), "scratchpad mode");
+	check(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user),
+	      "scratchpad mode");
 	return a;
 }
 
@@ -92,7 +98,8 @@ bool cpu_ask_reorder(cpu_prim *p, const dnnl_memory_desc_t *from, const dnnl_mem
 	memset(p, 0, sizeof *p);
 	cpu_engine();
 	a = user_scratch();
-	const dnnl_status_t s = dnnl_reorder_primitive_desc_create(&p->pd, from, engine, to, engine, a);
+	const dnnl_status_t s =
+		dnnl_reorder_primitive_desc_create(&p->pd, from, engine, to, engine, a);
 
 	dnnl_primitive_attr_destroy(a);
 	return s == dnnl_success;
@@ -161,17 +168,21 @@ void cpu_activation(dnnl_memory_desc_t *md, int n, int c, int nd, const int *sp,
 
 /* ---- matrix products ---- */
 
-void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
-             float *c, int ldc)
+void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b,
+             int ldb, float beta, float *c, int ldc)
 {
-	check(dnnl_sgemm(transa ? 'T' : 'N', transb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc), "sgemm");
+	check(dnnl_sgemm(transa ? 'T' : 'N', transb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb,
+	                 beta, c, ldc),
+	      "sgemm");
 }
 
-/* A matrix of rows x cols elements, stored transposed or not, `batch` of them; a stride of 0 shares one. */
-static void matrices(dnnl_memory_desc_t *md, int batch, int64_t stride, int rows, int cols, int transposed)
+/* A matrix of rows x cols elements, stored transposed or not, `batch` of them; a stride of 0
+ * shares one. */
+static void matrices(dnnl_memory_desc_t *md, int batch, int64_t stride, int rows, int cols,
+                     int transposed)
 {
-	const int         nb = batch > 1;
-	dnnl_dims_t       dim = { 0 }, step = { 0 };
+	const int   nb = batch > 1;
+	dnnl_dims_t dim = { 0 }, step = { 0 };
 
 	dim[0] = stride ? batch : 1;
 	step[0] = stride ? stride : (int64_t)rows * cols;
@@ -191,7 +202,8 @@ static bool ask_matmul(cpu_prim *p, const pd_matmul_desc *d)
 	matrices(&b, d->batch, d->stride_b, d->k, d->n, d->transb);
 	matrices(&c, d->batch, d->stride_c, d->m, d->n, 0);
 	memset(p, 0, sizeof *p);
-	return dnnl_matmul_desc_init(&op, &a, &b, NULL, &c) == dnnl_success && cpu_ask(p, &op, NULL);
+	return dnnl_matmul_desc_init(&op, &a, &b, NULL, &c) == dnnl_success &&
+	       cpu_ask(p, &op, NULL);
 }
 
 size_t pd_matmul_scratch(const pd_matmul_desc *d)
@@ -211,7 +223,8 @@ void pd_matmul_init(pd_matmul *o, const pd_matmul_desc *d)
 	cpu_prim *p = o->impl = cpu_alloc(sizeof *p);
 
 	if (!ask_matmul(p, d))
-		cpu_fail(1, "R504: oneDNN has no product of %d matrices %d x %d x %d", d->batch, d->m, d->k, d->n);
+		cpu_fail(1, "R504: oneDNN has no product of %d matrices %d x %d x %d", d->batch,
+		         d->m, d->k, d->n);
 	cpu_make(p, (const int[]){ DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0 });
 }
 

@@ -1,4 +1,5 @@
-/* cpu.h: what the cpu*.c files share: building oneDNN primitives and running them without allocating. */
+/* cpu.h: what the cpu*.c files share: building oneDNN primitives and running them without
+ * allocating. */
 #ifndef CPU_H
 #define CPU_H
 
@@ -11,7 +12,8 @@
 
 enum { CPU_ARGS = 8 };
 
-/* A primitive with its memory objects. Descriptors are `made` by the callers; size queries need no more than `pd`. */
+/* A primitive with its memory objects. Descriptors are `made` by the callers; size queries need
+ * no more than `pd`. */
 typedef struct cpu_prim {
 	dnnl_primitive_desc_t pd;
 	dnnl_primitive_t      prim;
@@ -20,11 +22,13 @@ typedef struct cpu_prim {
 } cpu_prim;
 
 dnnl_engine_t cpu_engine(void);
-/* Asks oneDNN for an implementation that takes its scratchpad from the caller. false: there is none. */
+/* Asks oneDNN for an implementation that takes its scratchpad from the caller. false: there is
+ * none. */
 bool   cpu_ask(cpu_prim *p, const void *op_desc, const_dnnl_primitive_desc_t hint);
 bool   cpu_ask_reorder(cpu_prim *p, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to);
 size_t cpu_scratch(const cpu_prim *p);          /* rounded to 64 */
-/* Creates the primitive and memory objects for the given DNNL_ARG_* (ended by 0); the scratchpad comes last. */
+/* Creates the primitive and memory objects for the given DNNL_ARG_* (ended by 0); the scratchpad
+ * comes last. */
 void   cpu_make(cpu_prim *p, const int *args);
 /* Runs with one pointer per argument, in the order of cpu_make, the scratchpad last. */
 void   cpu_run(const cpu_prim *p, void *const *data);

@@ -1,15 +1,16 @@
-/* cpu_conv.c: convolution in three directions. Weights lie plain (ONNX order) in the arena, activations plain or
- * channels-last. oneDNN computes on channels-last activations and weights in an order of its own, which is two to
- * three times as fast as on plain ones; what lies otherwise is reordered into scratch before, or out of it after. */
+/* cpu_conv.c: convolution in three directions. Weights lie plain (ONNX order) in the arena,
+ * activations plain or channels-last. oneDNN computes on channels-last activations and weights
+ * in an order of its own, which is two to three times as fast as on plain ones; what lies
+ * otherwise is reordered into scratch before, or out of it after. */
 #include "cpu.h"
 
-enum { X, W, Y };               /* the operands, or their gradients */
+enum { X, W, Y }; /* the operands, or their gradients */
 
 typedef struct conv {
 	cpu_prim p;
-	cpu_prim reorder[3];    /* pd NULL: the operand is taken as it lies */
-	size_t   at[3];         /* of the reordered operand in scratch */
-	size_t   pad;           /* where the scratchpad begins; reorders and the primitive share it */
+	cpu_prim reorder[3]; /* pd NULL: the operand is taken as it lies */
+	size_t   at[3];      /* of the reordered operand in scratch */
+	size_t   pad;        /* where the scratchpad begins; reorders and the primitive share it */
 	int      what, bias;
 } conv;
 
@@ -35,11 +36,11 @@ static void weights(dnnl_memory_desc_t *md, const pd_conv_desc *d, bool any)
 
 static bool ask(cpu_prim *p, const pd_conv_desc *d, int what, const_dnnl_primitive_desc_t hint)
 {
-	dnnl_memory_desc_t       x, w, b, y, *bias = d->bias && what != PD_BACKWARD_DATA ? &b : NULL;
-	dnnl_convolution_desc_t  op;
-	dnnl_dims_t              stride = { 0 }, dilation = { 0 }, lo = { 0 }, hi = { 0 };
-	const dnnl_alg_kind_t    alg = dnnl_convolution_direct;
-	dnnl_status_t            s;
+	dnnl_memory_desc_t      x, w, b, y, *bias = d->bias && what != PD_BACKWARD_DATA ? &b : NULL;
+	dnnl_convolution_desc_t op;
+	dnnl_dims_t             stride = { 0 }, dilation = { 0 }, lo = { 0 }, hi = { 0 };
+	const dnnl_alg_kind_t   alg = dnnl_convolution_direct;
+	dnnl_status_t           s;
 
 	for (int i = 0; i < d->nd; i++) {
 		stride[i] = d->stride[i];
@@ -52,11 +53,15 @@ static bool ask(cpu_prim *p, const pd_conv_desc *d, int what, const_dnnl_primiti
 	weights(&w, d, true);
 	dnnl_memory_desc_init_by_tag(&b, 1, (dnnl_dims_t){ d->oc }, dnnl_f32, dnnl_a);
 	if (what == PD_FORWARD)
-		s = dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, alg, &x, &w, bias, &y, stride, dilation, lo, hi);
+		s = dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, alg, &x,
+		                                               &w, bias, &y, stride, dilation, lo,
+		                                               hi);
 	else if (what == PD_BACKWARD_DATA)
-		s = dnnl_dilated_convolution_backward_data_desc_init(&op, alg, &x, &w, &y, stride, dilation, lo, hi);
+		s = dnnl_dilated_convolution_backward_data_desc_init(&op, alg, &x, &w, &y, stride,
+		                                                     dilation, lo, hi);
 	else
-		s = dnnl_dilated_convolution_backward_weights_desc_init(&op, alg, &x, &w, bias, &y, stride, dilation, lo, hi);
+		s = dnnl_dilated_convolution_backward_weights_desc_init(&op, alg, &x, &w, bias, &y,
+		                                                        stride, dilation, lo, hi);
 	memset(p, 0, sizeof *p);
 	return s == dnnl_success && cpu_ask(p, &op, hint);
 }
@@ -99,7 +104,8 @@ static bool arrange(conv *c, const pd_conv_desc *d)
 
 		if (dnnl_memory_desc_equal(chosen, &given[i]))
 			continue;
-		if (!cpu_ask_reorder(&c->reorder[i], out ? chosen : &given[i], out ? &given[i] : chosen))
+		if (!cpu_ask_reorder(&c->reorder[i], out ? chosen : &given[i],
+		                     out ? &given[i] : chosen))
 			return false;
 		c->at[i] = c->pad;
 		c->pad += cpu_round(dnnl_memory_desc_get_size(chosen));
@@ -154,10 +160,14 @@ void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 	conv *c = o->impl = cpu_alloc(sizeof *c);
 
 	if (!build(c, d))
-		cpu_fail(1, "R504: oneDNN has no convolution %d x %d -> %d in %d dimensions, direction %d", d->n, d->c, d->oc, d->nd, d->what);
+		cpu_fail(
+			1,
+			"R504: oneDNN has no convolution %d x %d -> %d in %d dimensions, direction %d",
+			d->n, d->c, d->oc, d->nd, d->what);
 	const int bias = d->what == PD_FORWARD ? DNNL_ARG_BIAS : DNNL_ARG_DIFF_BIAS;
 
-	cpu_make(&c->p, (const int[]){ argument(d->what, X), argument(d->what, W), argument(d->what, Y), c->bias ? bias : 0, 0 });
+	cpu_make(&c->p, (const int[]){ argument(d->what, X), argument(d->what, W),
+	                               argument(d->what, Y), c->bias ? bias : 0, 0 });
 	for (int i = 0; i < 3; i++)
 		if (c->reorder[i].pd)
 			cpu_make(&c->reorder[i], (const int[]){ DNNL_ARG_FROM, DNNL_ARG_TO, 0 });
@@ -186,17 +196,20 @@ static void *read_only(const float *p)
 	return (void *)(uintptr_t)p;
 }
 
-void pd_conv_forward(const pd_conv *o, float *y, const float *x, const float *w, const float *b, void *scratch)
+void pd_conv_forward(const pd_conv *o, float *y, const float *x, const float *w, const float *b,
+                     void *scratch)
 {
 	run(o->impl, (void *[]){ read_only(x), read_only(w), y }, read_only(b), scratch);
 }
 
-void pd_conv_backward_data(const pd_conv *o, float *dx, const float *dy, const float *w, void *scratch)
+void pd_conv_backward_data(const pd_conv *o, float *dx, const float *dy, const float *w,
+                           void *scratch)
 {
 	run(o->impl, (void *[]){ dx, read_only(w), read_only(dy) }, NULL, scratch);
 }
 
-void pd_conv_backward_weights(const pd_conv *o, float *dw, float *db, const float *x, const float *dy, void *scratch)
+void pd_conv_backward_weights(const pd_conv *o, float *dw, float *db, const float *x,
+                              const float *dy, void *scratch)
 {
 	run(o->impl, (void *[]){ read_only(x), dw, read_only(dy) }, db, scratch);
 }

@@ -37,7 +37,8 @@ static bool check_size(const file_array *a, const char **error)
 	return want == have;
 }
 
-/* ---- .npy: \x93NUMPY, version, length, then {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } ---- */
+/* ---- .npy: \x93NUMPY, version, length, then {'descr': '<f4', 'fortran_order': False, 'shape':
+ * (3, 4), } ---- */
 
 static const char *behind(const char *text, const char *key)
 {
@@ -53,9 +54,13 @@ static const char *behind(const char *text, const char *key)
 
 static bool npy_dtype(file_array *a, const char *p, const char **error)
 {
-	static const struct { char text[4]; pd_dtype t; } known[] = {
-		{ "f4", PD_F32 }, { "f8", PD_F64 }, { "i1", PD_I8 }, { "i2", PD_I16 }, { "i4", PD_I32 }, { "i8", PD_I64 },
-		{ "u1", PD_U8 }, { "u2", PD_U16 }, { "u4", PD_U32 }, { "u8", PD_U64 }, { "b1", PD_BOOL },
+	static const struct {
+		char     text[4];
+		pd_dtype t;
+	} known[] = {
+		{ "f4", PD_F32 }, { "f8", PD_F64 }, { "i1", PD_I8 },   { "i2", PD_I16 },
+		{ "i4", PD_I32 }, { "i8", PD_I64 }, { "u1", PD_U8 },   { "u2", PD_U16 },
+		{ "u4", PD_U32 }, { "u8", PD_U64 }, { "b1", PD_BOOL },
 	};
 
 	*error = "its element type is none of f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1";
@@ -106,7 +111,9 @@ static bool npy(file_array *a, const char **error)
 	if (a->size < 12 || memcmp(m, "\x93NUMPY", 6))
 		return false;
 	const size_t at = m[6] == 1 ? 10 : 12;
-	const size_t n = m[6] == 1 ? m[8] | (size_t)m[9] << 8 : m[8] | (size_t)m[9] << 8 | (size_t)m[10] << 16 | (size_t)m[11] << 24;
+	const size_t n =
+		m[6] == 1 ? m[8] | (size_t)m[9] << 8
+			  : m[8] | (size_t)m[9] << 8 | (size_t)m[10] << 16 | (size_t)m[11] << 24;
 
 	if (m[6] < 1 || m[6] > 3) {
 		*error = "it is of a .npy version above 3";
@@ -126,16 +133,20 @@ static bool npy(file_array *a, const char **error)
 		*error = "it is in Fortran order; save it with numpy.ascontiguousarray";
 		return false;
 	}
-	return (p = behind(text, "'descr'")) && npy_dtype(a, p, error) && (p = behind(text, "'shape'")) &&
-	       npy_shape(a, p, error) && check_size(a, error);
+	return (p = behind(text, "'descr'")) && npy_dtype(a, p, error) &&
+	       (p = behind(text, "'shape'")) && npy_shape(a, p, error) && check_size(a, error);
 }
 
 /* ---- IDX: 0 0 type rank, big-endian dimensions, data ---- */
 
 static bool idx(file_array *a, const char **error)
 {
-	static const struct { int code; pd_dtype t; } known[] = {
-		{ 8, PD_U8 }, { 9, PD_I8 }, { 11, PD_I16 }, { 12, PD_I32 }, { 13, PD_F32 }, { 14, PD_F64 },
+	static const struct {
+		int      code;
+		pd_dtype t;
+	} known[] = {
+		{ 8, PD_U8 },   { 9, PD_I8 },   { 11, PD_I16 },
+		{ 12, PD_I32 }, { 13, PD_F32 }, { 14, PD_F64 },
 	};
 	const unsigned char *m = (const unsigned char *)a->map;
 
@@ -261,10 +272,14 @@ void file_put_real(void *to, pd_dtype as, size_t i, double v)
 void file_put_whole(void *to, pd_dtype as, size_t i, int64_t v)
 {
 	switch (as) {
-	case PD_F32: case PD_F64: file_put_real(to, as, i, (double)v); return;
-	case PD_I64: case PD_U64: ((int64_t *)to)[i] = v; return;
-	case PD_I32: case PD_U32: ((int32_t *)to)[i] = (int32_t)v; return;
-	case PD_I16: case PD_U16: ((int16_t *)to)[i] = (int16_t)v; return;
+	case PD_F32:
+	case PD_F64: file_put_real(to, as, i, (double)v); return;
+	case PD_I64:
+	case PD_U64: ((int64_t *)to)[i] = v; return;
+	case PD_I32:
+	case PD_U32: ((int32_t *)to)[i] = (int32_t)v; return;
+	case PD_I16:
+	case PD_U16: ((int16_t *)to)[i] = (int16_t)v; return;
 	case PD_BOOL: ((char *)to)[i] = v != 0; return;
 	default: ((signed char *)to)[i] = (signed char)v; return;
 	}
@@ -272,21 +287,25 @@ void file_put_whole(void *to, pd_dtype as, size_t i, int64_t v)
 
 void file_read(const file_array *a, size_t first, size_t n, pd_dtype as, void *to)
 {
-	const bool real = a->dtype == PD_F32 || a->dtype == PD_F64, to_real = as == PD_F32 || as == PD_F64;
+	const bool real = a->dtype == PD_F32 || a->dtype == PD_F64,
+		   to_real = as == PD_F32 || as == PD_F64;
 	const size_t size = size_of(as);
 
 	if (a->dtype == as && (!a->swapped || size == 1))
 		memcpy(to, a->data + first * size, n * size);
 	else if (a->dtype == PD_U8 && as == PD_F32)
 		for (size_t i = 0; i < n; i++)
-			((float *)to)[i] = (float)(unsigned char)a->data[first + i] * (a->unit ? 1.0f / 255.0f : 1.0f);
+			((float *)to)[i] = (float)(unsigned char)a->data[first + i] *
+			                   (a->unit ? 1.0f / 255.0f : 1.0f);
 	else if (real)
 		for (size_t i = 0; i < n; i++)
 			file_put_real(to, as, i, real_at(a, first + i));
 	else
 		for (size_t i = 0; i < n; i++)
 			if (to_real)
-				file_put_real(to, as, i, (double)whole_at(a, first + i) * (a->unit ? 1.0 / 255.0 : 1.0));
+				file_put_real(to, as, i,
+				              (double)whole_at(a, first + i) *
+				                      (a->unit ? 1.0 / 255.0 : 1.0));
 			else
 				file_put_whole(to, as, i, whole_at(a, first + i));
 }

@@ -1,12 +1,13 @@
 /* input.c: the samples of a step, from files or made up.
  *
- * Files are sample-major: sample i lies contiguous, whatever axis of the graph's input is the batch. Microbatch mb of a
- * step reads samples (step * microbatches + mb) * micro and on, and begins anew at the end: replicas need no shards of
- * their own, a plan with other replicas reads the same samples for the same microbatch. Files are mapped, not read.
+ * Files are sample-major: sample i lies contiguous, whatever axis of the graph's input is the
+ * batch. Microbatch mb of a step reads samples (step * microbatches + mb) * micro and on, and
+ * begins anew at the end: replicas need no shards of their own, a plan with other replicas reads
+ * the same samples for the same microbatch. Files are mapped, not read.
  *
- * Made-up data are a function of seed, input name and sample number. There are 16 kinds of sample: an input is its
- * kind's pattern with noise, a label is a function of the kind, so that a model can learn something. There are as many
- * samples as four steps use. */
+ * Made-up data are a function of seed, input name and sample number. There are 16 kinds of
+ * sample: an input is its kind's pattern with noise, a label is a function of the kind, so that
+ * a model can learn something. There are as many samples as four steps use. */
 #include "rt.h"
 #include "safetensors.h"
 #include "files.h"
@@ -17,24 +18,25 @@
 
 typedef struct source {
 	const pd_input_desc *d;
-	file_array           a;         /* data NULL: made up on the fly */
+	file_array           a; /* data NULL: made up on the fly */
 	int64_t              samples;
-	int64_t              before, each, after;   /* dimensions: in front of the batch axis, per sample on it, behind it */
-	size_t               elements;  /* per sample */
-	uint64_t             key;       /* of the name */
-	bool                 synthetic;
-	char                 path[4096];
+	int64_t              before, each,
+		after;     /* dimensions: in front of the batch axis, per sample on it, behind it */
+	size_t   elements; /* per sample */
+	uint64_t key;      /* of the name */
+	bool     synthetic;
+	char     path[4096];
 } source;
 
-static source          *sources;
-static int              nsources;
-static int64_t          nsamples;
-static bool             shuffled, any_synthetic;
+static source *sources;
+static int     nsources;
+static int64_t nsamples;
+static bool    shuffled, any_synthetic;
 
 /* ---- which sample comes when ---- */
 
-/* A permutation of [0, n) per epoch without a table: a Feistel network over the next even power of two, walked until
- * it lands inside. */
+/* A permutation of [0, n) per epoch without a table: a Feistel network over the next even power
+ * of two, walked until it lands inside. */
 static int64_t permuted(int64_t n, int64_t epoch, int64_t i)
 {
 	int bits = 2;
@@ -49,7 +51,9 @@ static int64_t permuted(int64_t n, int64_t epoch, int64_t i)
 		for (int round = 0; round < 4; round++) {
 			const uint64_t l = x >> half, r = x & mask;
 
-			x = r << half | ((l ^ pd_random_bits(rt_program->seed, (uint64_t)epoch, (uint64_t)round, r)) & mask);
+			x = r << half | ((l ^ pd_random_bits(rt_program->seed, (uint64_t)epoch,
+			                                     (uint64_t)round, r)) &
+			                 mask);
 		}
 	} while (x >= (uint64_t)n);
 	return (int64_t)x;
@@ -74,7 +78,8 @@ static double real_value(const source *s, uint64_t sample, uint64_t cluster, uin
 
 static int64_t whole_value(const source *s, uint64_t sample, uint64_t cluster, uint64_t e)
 {
-	const uint64_t seed = rt_program->seed, range = (uint64_t)(s->d->range > 0 ? s->d->range : 2);
+	const uint64_t seed = rt_program->seed,
+		       range = (uint64_t)(s->d->range > 0 ? s->d->range : 2);
 
 	if (!s->d->is_label && pd_random_bits(seed, s->key + 1, sample, e) % 4 == 0)
 		return (int64_t)(pd_random_bits(seed, s->key + 2, sample, e) % range);
@@ -83,13 +88,18 @@ static int64_t whole_value(const source *s, uint64_t sample, uint64_t cluster, u
 
 static void make_sample(const source *s, int64_t sample, char *to)
 {
-	const uint64_t cluster = s->d->batch_axis < 0 ? 0 : pd_random_bits(rt_program->seed, 1, (uint64_t)sample, 0) % 16;
+	const uint64_t cluster =
+		s->d->batch_axis < 0
+			? 0
+			: pd_random_bits(rt_program->seed, 1, (uint64_t)sample, 0) % 16;
 
 	for (size_t e = 0; e < s->elements; e++)
 		if (s->d->dtype == PD_F32 || s->d->dtype == PD_F64)
-			file_put_real(to, s->d->dtype, e, real_value(s, (uint64_t)sample, cluster, e));
+			file_put_real(to, s->d->dtype, e,
+			              real_value(s, (uint64_t)sample, cluster, e));
 		else
-			file_put_whole(to, s->d->dtype, e, whole_value(s, (uint64_t)sample, cluster, e));
+			file_put_whole(to, s->d->dtype, e,
+			               whole_value(s, (uint64_t)sample, cluster, e));
 }
 
 /* Small data sets are made once, at start. */
@@ -113,10 +123,12 @@ static bool exists(const char *path)
 	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* A named file: below --data under its whole name or its last part; else as named, from here or the build folder. */
+/* A named file: below --data under its whole name or its last part; else as named, from here or
+ * the build folder. */
 static void find_file(source *s, const rt_input_options *o)
 {
-	const char *path = s->d->path ? s->d->path : "", *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *path = s->d->path ? s->d->path : "", *slash = strrchr(path, '/'),
+		   *base = slash ? slash + 1 : path;
 	const char *dir[3] = { o->dir, o->dir, NULL }, *name[3] = { path, base, path };
 
 	if (!o->dir) {
@@ -127,25 +139,29 @@ static void find_file(source *s, const rt_input_options *o)
 	for (int i = 0; i < 3; i++) {
 		if (i == 2 && o->dir && *path != '/')
 			break;
-		snprintf(s->path, sizeof s->path, "%s%s%s", dir[i] ? dir[i] : "", dir[i] ? "/" : "", name[i]);
+		snprintf(s->path, sizeof s->path, "%s%s%s", dir[i] ? dir[i] : "", dir[i] ? "/" : "",
+		         name[i]);
 		if (exists(s->path))
 			return;
 	}
-	rt_fail(RT_ERROR, "R201", "input '%s': no file '%s' %s%s", s->d->name, path, o->dir ? "in " : "here or in the build folder; ",
+	rt_fail(RT_ERROR, "R201", "input '%s': no file '%s' %s%s", s->d->name, path,
+	        o->dir ? "in " : "here or in the build folder; ",
 	        o->dir ? o->dir : "say --data DIR");
 }
 
 /* With --data, inputs that have no file in the plan are read from DIR/NAME.npy, .idx or .bin. */
 static const char *find_by_name(source *s, const rt_input_options *o)
 {
-	static const char *const kinds[] = { "npy", "idx", "raw" }, *const ends[] = { "npy", "idx", "bin" };
+	static const char *const kinds[] = { "npy", "idx", "raw" }, *const ends[] = { "npy", "idx",
+		                                                                      "bin" };
 
 	for (int i = 0; i < 3; i++) {
 		snprintf(s->path, sizeof s->path, "%s/%s.%s", o->dir, s->d->name, ends[i]);
 		if (exists(s->path))
 			return kinds[i];
 	}
-	rt_fail(RT_ERROR, "R201", "input '%s': no file %s.npy, .idx or .bin in %s", s->d->name, s->d->name, o->dir);
+	rt_fail(RT_ERROR, "R201", "input '%s': no file %s.npy, .idx or .bin in %s", s->d->name,
+	        s->d->name, o->dir);
 }
 
 static void geometry(source *s, int64_t micro)
@@ -161,8 +177,9 @@ static void geometry(source *s, int64_t micro)
 		else
 			s->each = d->dim[i] / micro;
 	if (d->batch_axis >= 0 && (s->each < 1 || d->dim[d->batch_axis] % micro))
-		rt_fail(RT_ERROR, "R204", "input '%s': axis %d has %lld elements, which is no multiple of the microbatch of %lld", d->name,
-		        d->batch_axis, (long long)d->dim[d->batch_axis], (long long)micro);
+		rt_fail(RT_ERROR, "R204",
+		        "input '%s': axis %d has %lld elements, which is no multiple of the microbatch of %lld",
+		        d->name, d->batch_axis, (long long)d->dim[d->batch_axis], (long long)micro);
 	s->elements = (size_t)(s->before * s->each * s->after);
 	s->key = 14695981039346656037u;
 	for (const char *c = d->name; *c; c++)
@@ -179,12 +196,16 @@ static void check_file(source *s)
 		total *= s->a.dim[i];
 	s->samples = s->elements ? total / (int64_t)s->elements : 0;
 	if (s->samples == 0 || total % (int64_t)s->elements ||
-	    (s->each == 1 && s->a.rank > 0 && d->batch_axis >= 0 && strcmp(d->kind, "raw") && s->a.dim[0] != s->samples))
-		rt_fail(RT_ERROR, "R204", "%s: %lld samples of %lld elements; input '%s' wants %zu elements per sample", s->path,
-		        (long long)(s->a.rank ? s->a.dim[0] : 1), (long long)(s->a.rank && s->a.dim[0] ? total / s->a.dim[0] : total), d->name,
-		        s->elements);
+	    (s->each == 1 && s->a.rank > 0 && d->batch_axis >= 0 && strcmp(d->kind, "raw") &&
+	     s->a.dim[0] != s->samples))
+		rt_fail(RT_ERROR, "R204",
+		        "%s: %lld samples of %lld elements; input '%s' wants %zu elements per sample",
+		        s->path, (long long)(s->a.rank ? s->a.dim[0] : 1),
+		        (long long)(s->a.rank && s->a.dim[0] ? total / s->a.dim[0] : total),
+		        d->name, s->elements);
 	if (!real && (s->a.dtype == PD_F32 || s->a.dtype == PD_F64))
-		rt_fail(RT_ERROR, "R204", "%s holds real numbers; input '%s' wants whole ones", s->path, d->name);
+		rt_fail(RT_ERROR, "R204", "%s holds real numbers; input '%s' wants whole ones",
+		        s->path, d->name);
 }
 
 static void open_source(source *s, const pd_program *p, const rt_input_options *o)
@@ -226,13 +247,15 @@ void rt_input_open(const pd_program *p, const rt_input_options *o)
 		if (s->d->batch_axis < 0)
 			continue;
 		if (first && s->samples != first->samples)
-			rt_fail(RT_ERROR, "R205", "input '%s' has %lld samples, input '%s' has %lld", first->d->name, (long long)first->samples,
-			        s->d->name, (long long)s->samples);
+			rt_fail(RT_ERROR, "R205",
+			        "input '%s' has %lld samples, input '%s' has %lld", first->d->name,
+			        (long long)first->samples, s->d->name, (long long)s->samples);
 		first = s;
 	}
 	nsamples = first ? first->samples : 1;
 	if (o->samples > nsamples)
-		rt_fail(RT_ERROR, "R206", "--samples %lld: there are only %lld", (long long)o->samples, (long long)nsamples);
+		rt_fail(RT_ERROR, "R206", "--samples %lld: there are only %lld",
+		        (long long)o->samples, (long long)nsamples);
 	if (o->samples > 0)
 		nsamples = o->samples;
 }
@@ -246,11 +269,14 @@ bool rt_input_synthetic(void)
 
 static _Noreturn void out_of_range(const source *s, int64_t sample, size_t e, int64_t v)
 {
-	rt_fail(RT_ERROR, "R203", "%s: sample %lld, element %zu is %lld; input '%s' takes 0 to %lld", s->synthetic ? "data" : s->path,
-	        (long long)sample, e, (long long)v, s->d->name, (long long)s->d->range - 1);
+	rt_fail(RT_ERROR, "R203",
+	        "%s: sample %lld, element %zu is %lld; input '%s' takes 0 to %lld",
+	        s->synthetic ? "data" : s->path, (long long)sample, e, (long long)v, s->d->name,
+	        (long long)s->d->range - 1);
 }
 
-static void check_range(const source *s, int64_t sample, size_t first, const char *values, int64_t n)
+static void check_range(const source *s, int64_t sample, size_t first, const char *values,
+                        int64_t n)
 {
 	const pd_input_desc *d = s->d;
 
@@ -272,7 +298,8 @@ static void read_part(const source *s, int64_t sample, size_t first, int64_t n, 
 	check_range(s, sample, first, to, n);
 }
 
-/* Data too large to keep: made one by one. A batch axis that is not the first needs the sample whole. */
+/* Data too large to keep: made one by one. A batch axis that is not the first needs the sample
+ * whole. */
 static void make_into(const source *s, int64_t sample, int64_t b, int64_t micro, char *to)
 {
 	const size_t  size = st_size(st_dtype((int)s->d->dtype));
@@ -285,12 +312,16 @@ static void make_into(const source *s, int64_t sample, int64_t b, int64_t micro,
 	const uint64_t cluster = pd_random_bits(rt_program->seed, 1, (uint64_t)sample, 0) % 16;
 
 	for (size_t e = 0; e < s->elements; e++) {
-		const size_t at = ((size_t)(e / (size_t)run) * (size_t)micro + (size_t)b) * (size_t)run + e % (size_t)run;
+		const size_t at =
+			((size_t)(e / (size_t)run) * (size_t)micro + (size_t)b) * (size_t)run +
+			e % (size_t)run;
 
 		if (s->d->dtype == PD_F32 || s->d->dtype == PD_F64)
-			file_put_real(to, s->d->dtype, at, real_value(s, (uint64_t)sample, cluster, e));
+			file_put_real(to, s->d->dtype, at,
+			              real_value(s, (uint64_t)sample, cluster, e));
 		else
-			file_put_whole(to, s->d->dtype, at, whole_value(s, (uint64_t)sample, cluster, e));
+			file_put_whole(to, s->d->dtype, at,
+			               whole_value(s, (uint64_t)sample, cluster, e));
 	}
 }
 
@@ -315,6 +346,7 @@ void pd_input(int i, int mb, void *dst)
 			continue;
 		}
 		for (int64_t k = 0; k < s->before; k++)
-			read_part(s, sample, (size_t)(k * run), run, (char *)dst + (size_t)((k * micro + b) * run) * size);
+			read_part(s, sample, (size_t)(k * run), run,
+			          (char *)dst + (size_t)((k * micro + b) * run) * size);
 	}
 }

@@ -2,10 +2,11 @@
  *
  * All requests lie in one table that is made at start, so that a step allocates nothing:
  *     [ channel receives | channel sends | ring | two per rank for collectives of the main thread ]
- * One lock guards MPI and the table (MPI_THREAD_SERIALIZED is enough). Whoever waits polls; while the main thread
- * computes, a progress thread polls for it, because MPI moves large messages only inside its own calls. Nobody spins:
- * a poll that found nothing is followed by a short sleep, so four ranks on two cores leave the cores to the computing.
- * Every wait ends after the timeout with a verdict that names what did not come. */
+ * One lock guards MPI and the table (MPI_THREAD_SERIALIZED is enough). Whoever waits polls;
+ * while the main thread computes, a progress thread polls for it, because MPI moves large
+ * messages only inside its own calls. Nobody spins: a poll that found nothing is followed by a
+ * short sleep, so four ranks on two cores leave the cores to the computing. Every wait ends
+ * after the timeout with a verdict that names what did not come. */
 #include "rt.h"
 #include <errno.h>
 #include <limits.h>
@@ -17,28 +18,32 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-typedef struct label {          /* what a request is for, in words of the plan */
-	int     peer, channel, mb;      /* channel -1: a collective */
+typedef struct label {             /* what a request is for, in words of the plan */
+	int     peer, channel, mb; /* channel -1: a collective */
 	int64_t step;
 	size_t  bytes;
 	bool    recv;
 } label;
 
-typedef struct hello { unsigned abi; int rank, world, stage, replica; char hash[72], model[64]; } hello;
+typedef struct hello {
+	unsigned abi;
+	int      rank, world, stage, replica;
+	char     hash[72], model[64];
+} hello;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t  work = PTHREAD_COND_INITIALIZER;
 static pthread_t       thread;
 static bool            started, stopping, main_waits;
-static MPI_Comm        data, collective;        /* own tag spaces for channels and for collectives */
+static MPI_Comm        data, collective; /* own tag spaces for channels and for collectives */
 static MPI_Request    *request;
 static MPI_Status     *status;
 static int            *ready;
 static label          *labels;
 static hello          *hellos;
 static int             nrequests, nactive, ring0, peer0, sends0;
-static double          timeout_s = 60, moved_at;    /* when anything last completed */
-static char            last_done[96] = "nothing yet";
+static double          timeout_s = 60, moved_at; /* when anything last completed */
+static label           last_done = { .channel = -1 };    /* of the channels */
 
 static void check(int rc, const char *call)
 {
@@ -58,9 +63,11 @@ const char *rt_name(int rank)
 	char       *s = name[next++ & 3];
 
 	if (hellos)
-		snprintf(s, sizeof name[0], "stage%d.r%d (rank %d)", hellos[rank].stage, hellos[rank].replica, rank);
+		snprintf(s, sizeof name[0], "stage%d.r%d (rank %d)", hellos[rank].stage,
+		         hellos[rank].replica, rank);
 	else if (rt_program)
-		snprintf(s, sizeof name[0], "stage%d.r%d (rank %d)", rt_program->stage, rt_program->replica, rank);
+		snprintf(s, sizeof name[0], "stage%d.r%d (rank %d)", rt_program->stage,
+		         rt_program->replica, rank);
 	else
 		snprintf(s, sizeof name[0], "rank %d", rank);
 	return s;
@@ -82,16 +89,22 @@ _Noreturn void rt_abort(int code)
 
 static _Noreturn void verdict(int i)
 {
-	const label *l = &labels[i];
-	char         what[64];
+	const label *l = &labels[i], *d = &last_done;
+	char         what[64], last[96] = "nothing yet";
 
+	if (d->channel >= 0)
+		snprintf(last, sizeof last, "%s microbatch %d of step %lld on channel %d",
+		         d->recv ? "received" : "sent", d->mb, (long long)d->step, d->channel);
 	if (l->channel >= 0)
-		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d", l->mb, (long long)l->step, l->channel);
+		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d", l->mb,
+		         (long long)l->step, l->channel);
 	else
-		snprintf(what, sizeof what, "a part of a collective sum in step %lld", (long long)l->step);
-	rt_fail(RT_LOST, "R102", l->recv ? "%s did not come from %s within %g s (last message done: %s)"
-	                                 : "%s was not taken by %s within %g s (last message done: %s)",
-	        what, rt_name(l->peer), timeout_s, last_done);
+		snprintf(what, sizeof what, "a part of a collective sum in step %lld",
+		         (long long)l->step);
+	rt_fail(RT_LOST, "R102",
+	        l->recv ? "%s did not come from %s within %g s (last message done: %s)"
+	                : "%s was not taken by %s within %g s (last message done: %s)",
+	        what, rt_name(l->peer), timeout_s, last);
 }
 
 static void completed(int i, const MPI_Status *st)
@@ -104,12 +117,33 @@ static void completed(int i, const MPI_Status *st)
 
 		MPI_Get_count(st, MPI_BYTE, &n);
 		if ((size_t)n != l->bytes)
-			rt_fail(RT_LOST, "R104", "a message of %zu bytes was due from %s on channel %d, %d bytes came",
+			rt_fail(RT_LOST, "R104",
+			        "a message of %zu bytes was due from %s on channel %d, %d bytes came",
 			        l->bytes, rt_name(l->peer), l->channel, n);
 	}
 	if (l->channel >= 0)
-		snprintf(last_done, sizeof last_done, "%s channel %d, microbatch %d, step %lld", l->recv ? "received" : "sent",
-		         l->channel, l->mb, (long long)l->step);
+		last_done = *l;
+}
+
+/* MPI_Testsome found errors: says which request has which. */
+static _Noreturn void broken(int n)
+{
+	int code = MPI_ERR_OTHER, i = ready[0];
+
+	for (int k = n - 1; k >= 0; k--)
+		if (status[k].MPI_ERROR != MPI_SUCCESS && status[k].MPI_ERROR != MPI_ERR_PENDING) {
+			code = status[k].MPI_ERROR;
+			i = ready[k];
+		}
+	const label *l = &labels[i];
+
+	MPI_Error_class(code, &code);
+	if (code == MPI_ERR_TRUNCATE)
+		rt_fail(RT_LOST, "R104",
+		        "a message of %zu bytes was due from %s on channel %d, a longer one came",
+		        l->bytes, rt_name(l->peer), l->channel);
+	check(code, l->recv ? "receiving" : "sending");
+	rt_fail(RT_LOST, "R103", "MPI_Testsome failed");
 }
 
 /* Completes what can be completed. Lock held. True: something moved. */
@@ -120,7 +154,11 @@ static bool poll_all(void)
 	if (nactive > 0) {
 		int n = 0;
 
-		check(MPI_Testsome(nrequests, request, &n, ready, status), "MPI_Testsome");
+		const int rc = MPI_Testsome(nrequests, request, &n, ready, status);
+
+		if (rc == MPI_ERR_IN_STATUS)
+			broken(n);
+		check(rc, "MPI_Testsome");
 		for (int k = 0; k < n; k++)
 			completed(ready[k], &status[k]);
 		moved = n > 0;
@@ -149,27 +187,34 @@ int rt_peer(int k)
 static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
 {
 	if (l.bytes > INT_MAX)
-		rt_fail(RT_ERROR, "R105", "a message of %zu bytes is over the 2 GiB that one message may have", l.bytes);
+		rt_fail(RT_ERROR, "R105",
+		        "a message of %zu bytes is over the 2 GiB that one message may have",
+		        l.bytes);
 	if (request[i] != MPI_REQUEST_NULL)
-		rt_fail(RT_ERROR, "R106", "request of channel %d, microbatch %d was posted before microbatch %d was waited for",
+		rt_fail(RT_ERROR, "R106",
+		        "request of channel %d, microbatch %d was posted before microbatch %d was waited for",
 		        l.channel, l.mb, labels[i].mb);
 	labels[i] = l;
 	if (l.recv)
-		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]), "MPI_Irecv");
+		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]),
+		      "MPI_Irecv");
 	else
-		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]), "MPI_Isend");
+		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]),
+		      "MPI_Isend");
 	if (nactive++ == 0)
 		rt_wake();
 }
 
 void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes)
 {
-	post(i, collective, tag, (void *)(uintptr_t)buf, (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes });
+	post(i, collective, tag, (void *)(uintptr_t)buf,
+	     (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes });
 }
 
 void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes)
 {
-	post(i, collective, tag, buf, (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes, .recv = true });
+	post(i, collective, tag, buf,
+	     (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes, .recv = true });
 }
 
 void rt_lock(void)
@@ -280,9 +325,11 @@ static void *progress(void *arg)
 
 static int slot_of(int channel, int slot)
 {
-	if (!started || channel < 0 || channel >= rt_program->channels || slot < 0 || slot >= rt_program->slots)
-		rt_fail(RT_ERROR, "R107", "channel %d, slot %d is outside the %d channels of %d slots of this plan of %d devices", channel,
-		        slot, rt_program->channels, rt_program->slots, rt_program->world);
+	if (!started || channel < 0 || channel >= rt_program->channels || slot < 0 ||
+	    slot >= rt_program->slots)
+		rt_fail(RT_ERROR, "R107",
+		        "channel %d, slot %d is outside the %d channels of %d slots of this plan of %d devices",
+		        channel, slot, rt_program->channels, rt_program->slots, rt_program->world);
 	return channel * rt_program->slots + slot;
 }
 
@@ -297,7 +344,12 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 
 	rt_lock();
 	post(i, data, tag_of(channel, mb), buf,
-	     (label){ .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes, .recv = true });
+	     (label){ .peer = peer,
+	              .channel = channel,
+	              .mb = mb,
+	              .step = rt_step,
+	              .bytes = bytes,
+	              .recv = true });
 	rt_unlock();
 }
 
@@ -307,7 +359,8 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 
 	rt_lock();
 	post(i, data, tag_of(channel, mb), (void *)(uintptr_t)buf,
-	     (label){ .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes });
+	     (label){
+		     .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes });
 	rt_unlock();
 }
 
@@ -353,11 +406,12 @@ void rt_recv(int peer, int tag, void *buf, size_t bytes)
 	blocking(peer, tag, buf, bytes, true);
 }
 
+/* All to rank 0 and back: it is for start and end, where the timeout matters more than speed. */
 void rt_barrier(void)
 {
 	if (!started)
 		return;
-	char token = 0;     /* all to rank 0 and back: it is for start and end, where a timeout matters more than speed */
+	char token = 0;
 
 	if (rt_program->rank == 0) {
 		for (int r = 1; r < rt_program->world; r++)
@@ -391,19 +445,28 @@ static void make_table(const pd_program *p)
 /* All ranks must be built from one plan and one runtime: compared before step 0. */
 static void compare(const pd_program *p)
 {
-	hello me = { .abi = PD_ABI, .rank = p->rank, .world = p->world, .stage = p->stage, .replica = p->replica };
+	hello  me = { .abi = PD_ABI,
+		      .rank = p->rank,
+		      .world = p->world,
+		      .stage = p->stage,
+		      .replica = p->replica };
 	hello *all = rt_alloc((size_t)p->world * sizeof *all);
 
 	snprintf(me.hash, sizeof me.hash, "%s", p->hash);
 	snprintf(me.model, sizeof me.model, "%s", p->model);
-	check(MPI_Allgather(&me, (int)sizeof me, MPI_BYTE, all, (int)sizeof me, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
+	check(MPI_Allgather(&me, (int)sizeof me, MPI_BYTE, all, (int)sizeof me, MPI_BYTE,
+	                    MPI_COMM_WORLD),
+	      "MPI_Allgather");
 	for (int r = 0; r < p->world; r++) {
 		if (strcmp(all[r].hash, me.hash))
-			rt_fail(RT_MISMATCH, "R101", "ranks are of different plans: %s (%s) here, %s (%s) on rank %d; run make again",
+			rt_fail(RT_MISMATCH, "R101",
+			        "ranks are of different plans: %s (%s) here, %s (%s) on rank %d; run make again",
 			        me.hash, me.model, all[r].hash, all[r].model, r);
 		if (all[r].abi != me.abi || all[r].world != me.world || all[r].rank != r)
-			rt_fail(RT_MISMATCH, "R101", "rank %d of %d, runtime %u here; rank %d says it is rank %d of %d, runtime %u",
-			        me.rank, me.world, me.abi, r, all[r].rank, all[r].world, all[r].abi);
+			rt_fail(RT_MISMATCH, "R101",
+			        "rank %d of %d, runtime %u here; rank %d says it is rank %d of %d, runtime %u",
+			        me.rank, me.world, me.abi, r, all[r].rank, all[r].world,
+			        all[r].abi);
 	}
 	hellos = all;
 }
@@ -416,7 +479,7 @@ void rt_join(const pd_program *p, double timeout)
 	rt_ring_setup(p->world);
 	if (p->world == 1)
 		return;
-	prctl(PR_SET_TIMERSLACK, 2000UL, 0, 0, 0);      /* naps of 20 us shall not become 70 */
+	prctl(PR_SET_TIMERSLACK, 2000UL, 0, 0, 0); /* naps of 20 us shall not become 70 */
 	check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
 	if (provided < MPI_THREAD_SERIALIZED)
 		rt_fail(RT_USAGE, "R108", "this MPI has no MPI_THREAD_SERIALIZED");
@@ -424,14 +487,17 @@ void rt_join(const pd_program *p, double timeout)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &world);
 	if (world != p->world || rank != p->rank)
-		rt_fail(RT_MISMATCH, "R101", "this program is rank %d of %d of its plan, but was started as rank %d of %d; start all "
-		        "programs with one mpirun (make run)", p->rank, p->world, rank, world);
+		rt_fail(RT_MISMATCH, "R101",
+		        "this program is rank %d of %d of its plan, but was started as rank %d of %d; start all "
+		        "programs with one mpirun (make run)",
+		        p->rank, p->world, rank, world);
 	check(MPI_Comm_dup(MPI_COMM_WORLD, &data), "MPI_Comm_dup");
 	check(MPI_Comm_dup(MPI_COMM_WORLD, &collective), "MPI_Comm_dup");
 	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
 	if (flag && (double)p->channels * p->microbatches > *bound)
-		rt_fail(RT_USAGE, "R109", "%d channels of %d microbatches need more message tags than the %d of this MPI", p->channels,
-		        p->microbatches, *bound);
+		rt_fail(RT_USAGE, "R109",
+		        "%d channels of %d microbatches need more message tags than the %d of this MPI",
+		        p->channels, p->microbatches, *bound);
 	compare(p);
 	make_table(p);
 	if (pthread_create(&thread, NULL, progress, NULL))

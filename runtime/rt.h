@@ -15,7 +15,10 @@
 #endif
 
 /* Exit codes; README.md explains them. */
-enum { RT_OK = 0, RT_ERROR = 1, RT_USAGE = 2, RT_LOST = 75, RT_NUMERIC = 76, RT_MEMORY = 77, RT_MISMATCH = 78 };
+enum {
+	RT_OK = 0, RT_ERROR = 1, RT_USAGE = 2,
+	RT_LOST = 75, RT_NUMERIC = 76, RT_MEMORY = 77, RT_MISMATCH = 78
+};
 
 /* ---- start.c ---- */
 extern const pd_program *rt_program;    /* of this process */
@@ -28,17 +31,21 @@ void  *rt_alloc(size_t bytes);          /* zeroed; before step 0 only; rt_fail w
 double rt_now(void);                    /* seconds, monotonic */
 
 /* ---- mpi.c: requests live in one static table; an index names one ---- */
-enum { RT_COLL = 16 };                  /* requests of collectives: a ring keeps RT_COLL / 2 sends and receives in flight */
-enum { RT_TAG_RING = 1, RT_TAG_SMALL, RT_TAG_GATHER, RT_TAG_BROADCAST, RT_TAG_PART, RT_TAG_SLICE, RT_TAG_FILE };
+enum { RT_COLL = 16 };  /* requests of the ring: half of them sends, half receives */
+enum {
+	RT_TAG_RING = 1, RT_TAG_SMALL, RT_TAG_GATHER, RT_TAG_BROADCAST, RT_TAG_PART, RT_TAG_SLICE,
+	RT_TAG_FILE
+};
 
-void rt_join(const pd_program *p, double timeout);      /* starts MPI, compares the plans of all ranks (exit 78) */
+/* Starts MPI and compares the plans of all ranks (exit 78). */
+void rt_join(const pd_program *p, double timeout);
 void rt_leave(void);                    /* all ranks are done: ends MPI */
 void rt_barrier(void);
 _Noreturn void rt_abort(int status);    /* ends all ranks */
 const char *rt_name(int rank);          /* "stage1.r0 (rank 2)" */
 
-/* Requests of collectives: rt_ring(0 .. RT_COLL-1) belong to the background ring; rt_peer(k) is the first of two per
- * rank for the main thread. Posting and rt_idle want the lock held. */
+/* Requests of collectives: rt_ring(0 .. RT_COLL-1) belong to the background ring; rt_peer(k) is
+ * the first of two per rank for the main thread. Posting and rt_idle want the lock held. */
 int  rt_ring(int k);
 int  rt_peer(int k);
 void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes);
@@ -62,7 +69,7 @@ bool rt_ring_idle(void);
 void   rt_totals_setup(int microbatches);
 void   rt_totals_begin(void);           /* of a step */
 bool   rt_totals_done(void);
-double rt_loss(void);                   /* mean over the counted labels of the step; known on every rank */
+double rt_loss(void);                   /* mean over the step's counted labels, on every rank */
 bool   rt_stop(void);                   /* some rank got a signal: all ranks stop after this step */
 
 /* ---- input.c ---- */
@@ -77,7 +84,8 @@ bool rt_input_synthetic(void);
 
 /* ---- store.c ---- */
 void rt_weights_load(const pd_program *p, char *arena, const char *path, bool explicit_file);
-int64_t rt_weights_step(const char *path);      /* the step a state file was written after; 0: none said */
+/* How many steps were done when a state file was written; 0: it does not say. */
+int64_t rt_weights_step(const char *path);
 void rt_gradients_keep(const pd_program *p);
 /* Rank 0 writes the file; all ranks call it together. */
 typedef enum rt_what { RT_TRAINED, RT_STATE, RT_GRADIENTS } rt_what;

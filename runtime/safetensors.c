@@ -1,6 +1,7 @@
-/* safetensors.c: the file format of weights: 8 bytes little-endian length of a JSON header, the header
- * {"name": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ..., "__metadata__": {"key": "text"}},
- * then the data. Every length, offset and shape is checked before it is used. */
+/* safetensors.c: the file format of weights: 8 bytes little-endian length of a JSON header, the
+ * header {"name": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ...,
+ * "__metadata__": {"key": "text"}}, then the data. Every length, offset and shape is checked
+ * before it is used. */
 #if !defined _GNU_SOURCE
 #define _GNU_SOURCE 1
 #endif
@@ -15,9 +16,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct { int onnx; const char *name; size_t size; } types[] = {
-	{ 1, "F32", 4 }, { 2, "U8", 1 }, { 3, "I8", 1 }, { 4, "U16", 2 }, { 5, "I16", 2 }, { 6, "I32", 4 }, { 7, "I64", 8 },
-	{ 9, "BOOL", 1 }, { 10, "F16", 2 }, { 11, "F64", 8 }, { 12, "U32", 4 }, { 13, "U64", 8 }, { 16, "BF16", 2 },
+static const struct {
+	int         onnx;
+	const char *name;
+	size_t      size;
+} types[] = {
+	{ 1, "F32", 4 },  { 2, "U8", 1 },   { 3, "I8", 1 },    { 4, "U16", 2 },  { 5, "I16", 2 },
+	{ 6, "I32", 4 },  { 7, "I64", 8 },  { 9, "BOOL", 1 },  { 10, "F16", 2 }, { 11, "F64", 8 },
+	{ 12, "U32", 4 }, { 13, "U64", 8 }, { 16, "BF16", 2 },
 };
 
 size_t st_size(const char *dtype)
@@ -38,7 +44,9 @@ const char *st_dtype(int onnx)
 
 /* ---- the little JSON that headers are made of ---- */
 
-typedef struct reader { const char *p, *end, *error; } reader;
+typedef struct reader {
+	const char *p, *end, *error;
+} reader;
 
 static void blank(reader *r)
 {
@@ -74,8 +82,9 @@ static unsigned hex4(reader *r)
 
 		v = v * 16 + (c >= '0' && c <= '9'   ? (unsigned)(c - '0')
 		              : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
-		              : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A' + 10)
-		                                     : (r->error = "its header has a broken \\u escape", 0u));
+		              : c >= 'A' && c <= 'F'
+		                      ? (unsigned)(c - 'A' + 10)
+		                      : (r->error = "its header has a broken \\u escape", 0u));
 	}
 	return v;
 }
@@ -130,7 +139,8 @@ static char *string(reader *r)
 		if (c == 'u') {
 			unsigned u = hex4(r);
 
-			if (u >= 0xD800 && u < 0xDC00 && r->end - r->p > 6 && r->p[0] == '\\' && r->p[1] == 'u') {
+			if (u >= 0xD800 && u < 0xDC00 && r->end - r->p > 6 && r->p[0] == '\\' &&
+			    r->p[1] == 'u') {
 				r->p += 2;
 				u = 0x10000 + ((u - 0xD800) << 10) + ((hex4(r) - 0xDC00) & 0x3FF);
 			}
@@ -236,12 +246,13 @@ static void tensor(reader *r, st_tensor *t, size_t room)
 	uint64_t bytes = st_size(t->dtype);
 
 	if (!bytes || !shape || nat != 2) {
-		r->error = "a tensor in its header lacks dtype, shape or data_offsets, or has an unknown dtype";
+		r->error =
+			"a tensor in its header lacks dtype, shape or data_offsets, or has an unknown dtype";
 		return;
 	}
 	for (int i = 0; i < t->rank; i++)
 		if (t->dim[i] && bytes > room / (uint64_t)t->dim[i])
-			bytes = UINT64_MAX;             /* stays more than room */
+			bytes = UINT64_MAX; /* stays more than room */
 		else
 			bytes *= (uint64_t)t->dim[i];
 	if (at[0] > at[1] || (uint64_t)at[1] > room || (uint64_t)(at[1] - at[0]) != bytes)
@@ -269,7 +280,8 @@ static void header(reader *r, st_file *f, const char *data, size_t room)
 			continue;
 		}
 		if (f->n == space) {
-			st_tensor *more = realloc(f->tensor, (size_t)(space = space ? 2 * space : 64) * sizeof *more);
+			st_tensor *more = realloc(
+				f->tensor, (size_t)(space = space ? 2 * space : 64) * sizeof *more);
 
 			if (!more) {
 				free(name);
@@ -306,13 +318,15 @@ bool st_open(st_file *f, const char *path, const char **error)
 	close(fd);
 	if (f->map == MAP_FAILED) {
 		f->map = NULL;
-		*error = f->size < 8 ? "it is shorter than a safetensors header" : "it cannot be mapped";
+		*error = f->size < 8 ? "it is shorter than a safetensors header"
+		                     : "it cannot be mapped";
 		return false;
 	}
 	for (int i = 7; i >= 0; i--)
 		n = n << 8 | (unsigned char)f->map[i];
 	if (n > f->size - 8) {
-		*error = "its header is longer than the file (truncated, or not a safetensors file)";
+		*error =
+			"its header is longer than the file (truncated, or not a safetensors file)";
 		st_close(f);
 		return false;
 	}
@@ -396,7 +410,8 @@ char *st_layout(st_tensor *t, int n, long long step, size_t *size)
 		to += sprintf(to, ":{\"dtype\":\"%s\",\"shape\":[", t[i].dtype);
 		for (int d = 0; d < t[i].rank; d++)
 			to += sprintf(to, "%s%lld", d ? "," : "", (long long)t[i].dim[d]);
-		to += sprintf(to, "],\"data_offsets\":[%zu,%zu]}%s", t[i].offset, offset, i + 1 < n ? "," : "");
+		to += sprintf(to, "],\"data_offsets\":[%zu,%zu]}%s", t[i].offset, offset,
+		              i + 1 < n ? "," : "");
 	}
 	*to++ = '}';
 	while ((to - text) % 64)

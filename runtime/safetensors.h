@@ -34,9 +34,10 @@ size_t st_size(const char *dtype);  /* bytes per element; 0: unknown */
 /* ONNX TensorProto.DataType to a safetensors dtype; NULL: none. */
 const char *st_dtype(int onnx);
 
-/* Lays tensors out: 8-byte elements first, then 4, 2, 1; names ascending (strcmp) among equals; packed without holes,
- * as the format demands. Sets offset and bytes, and gives the file's beginning (length, JSON, padded with blanks so
- * that data begin at a multiple of 64) in memory that the caller frees, its size in *size. step -1: no metadata. */
+/* Lays tensors out: 8-byte elements first, then 4, 2, 1; names ascending (strcmp) among equals;
+ * packed without holes, as the format demands. Sets offset and bytes, and gives the file's
+ * beginning (length, JSON, padded with blanks so that data begin at a multiple of 64) in memory
+ * that the caller frees, its size in *size. step -1: no metadata. */
 char *st_layout(st_tensor *t, int n, long long step, size_t *size);
 
 #endif

@@ -1,4 +1,5 @@
-/* start.c: the life of a device's program: arguments, joining the others, memory, weights, the loop, the results. */
+/* start.c: the life of a device's program: arguments, joining the others, memory, weights, the
+ * loop, the results. */
 #include "rt.h"
 #include <errno.h>
 #include <signal.h>
@@ -19,7 +20,7 @@ typedef struct options {
 	double      timeout;
 	const char *data, *out, *weights, *dump_grads, *resume;
 	bool        then_loss, state, dry_run, quiet, shuffle;
-	char        root[4096];     /* the build folder: the one above the program's */
+	char        root[4096]; /* the build folder: the one above the program's */
 } options;
 
 double rt_now(void)
@@ -80,21 +81,20 @@ static void set(kind k, void *to, const char *name, const char *value)
 
 	errno = 0;
 	switch (k) {
-	case FLAG:
-		*(bool *)to = !value || strcmp(value, "0") != 0;
-		return;
-	case TEXT:
-		*(const char **)to = value;
-		return;
+	case FLAG: *(bool *)to = !value || strcmp(value, "0") != 0; return;
+	case TEXT: *(const char **)to = value; return;
 	case COUNT:
 		*(int64_t *)to = strtoll(value, &end, 10);
 		if (errno || end == value || *end || *(int64_t *)to < 0)
-			rt_fail(RT_USAGE, "R001", "--%s wants a whole number that is not negative, not '%s'", name, value);
+			rt_fail(RT_USAGE, "R001",
+			        "--%s wants a whole number that is not negative, not '%s'", name,
+			        value);
 		return;
 	case SECONDS:
 		*(double *)to = strtod(value, &end);
 		if (errno || end == value || *end || !(*(double *)to > 0))
-			rt_fail(RT_USAGE, "R001", "--%s wants seconds above 0, not '%s'", name, value);
+			rt_fail(RT_USAGE, "R001", "--%s wants seconds above 0, not '%s'", name,
+			        value);
 		return;
 	}
 }
@@ -115,12 +115,26 @@ static void from_environment(kind k, void *to, const char *name)
 
 static void parse(options *o, int argc, char **argv)
 {
-	const struct { const char *name; kind kind; void *to; } table[] = {
-		{ "steps", COUNT, &o->steps },       { "data", TEXT, &o->data },         { "samples", COUNT, &o->samples },
-		{ "shuffle", FLAG, &o->shuffle },    { "out", TEXT, &o->out },           { "weights", TEXT, &o->weights },
-		{ "resume", TEXT, &o->resume },      { "state", FLAG, &o->state },       { "then-loss", FLAG, &o->then_loss },
-		{ "final-loss", FLAG, &o->then_loss }, { "dump-grads", TEXT, &o->dump_grads }, { "log-every", COUNT, &o->log_every },
-		{ "timeout", SECONDS, &o->timeout }, { "check", FLAG, &o->dry_run },     { "quiet", FLAG, &o->quiet },
+	const struct {
+		const char *name;
+		kind        kind;
+		void       *to;
+	} table[] = {
+		{ "steps", COUNT, &o->steps },
+		{ "data", TEXT, &o->data },
+		{ "samples", COUNT, &o->samples },
+		{ "shuffle", FLAG, &o->shuffle },
+		{ "out", TEXT, &o->out },
+		{ "weights", TEXT, &o->weights },
+		{ "resume", TEXT, &o->resume },
+		{ "state", FLAG, &o->state },
+		{ "then-loss", FLAG, &o->then_loss },
+		{ "final-loss", FLAG, &o->then_loss },
+		{ "dump-grads", TEXT, &o->dump_grads },
+		{ "log-every", COUNT, &o->log_every },
+		{ "timeout", SECONDS, &o->timeout },
+		{ "check", FLAG, &o->dry_run },
+		{ "quiet", FLAG, &o->quiet },
 	};
 	enum { N = sizeof table / sizeof *table };
 
@@ -128,14 +142,17 @@ static void parse(options *o, int argc, char **argv)
 		from_environment(table[i].kind, table[i].to, table[i].name);
 	for (int a = 1; a < argc; a++) {
 		const char  *arg = argv[a], *name = arg + 2, *value = strchr(arg, '=');
-		const size_t length = value ? (size_t)(value++ - name) : strlen(arg) < 2 ? 0 : strlen(name);
+		const size_t length = value             ? (size_t)(value++ - name)
+		                      : strlen(arg) < 2 ? 0
+		                                        : strlen(name);
 		int          i = 0;
 
 		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
 			printf(usage, argv[0]);
 			exit(0);
 		}
-		while (i < N && (strncmp(arg, "--", 2) || strlen(table[i].name) != length || strncmp(table[i].name, name, length)))
+		while (i < N && (strncmp(arg, "--", 2) || strlen(table[i].name) != length ||
+		                 strncmp(table[i].name, name, length)))
 			i++;
 		if (i == N) {
 			fprintf(stderr, usage, argv[0]);
@@ -147,7 +164,8 @@ static void parse(options *o, int argc, char **argv)
 	}
 }
 
-/* The program is BUILD/bin/dN; without a folder in its name it was found in the PATH or stands where we are. */
+/* The program is BUILD/bin/dN; without a folder in its name it was found in the PATH or stands
+ * where we are. */
 static void find_root(options *o, const char *argv0)
 {
 	snprintf(o->root, sizeof o->root, "%s", argv0);
@@ -176,17 +194,18 @@ static const char *in_root(const options *o, const char *path)
 
 /* ---- memory ---- */
 
-/* All of the device's memory: at a multiple of 2 MiB, of huge pages where the system gives them, every page touched
- * here, so that a lack of memory shows before step 0. */
+/* All of the device's memory: at a multiple of 2 MiB, of huge pages where the system gives them,
+ * every page touched here, so that a lack of memory shows before step 0. */
 static char *make_arena(size_t bytes)
 {
 	const size_t huge = (size_t)2 << 20, room = bytes + huge;
-	char        *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	const long   pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	char      *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
 	if (p == MAP_FAILED || (pages > 0 && bytes > (size_t)pages * (size_t)page))
-		rt_fail(RT_MEMORY, "R501", "the plan needs %zu bytes of memory for this device, this machine has %zu", bytes,
-		        (size_t)pages * (size_t)page);
+		rt_fail(RT_MEMORY, "R501",
+		        "the plan needs %zu bytes of memory for this device, this machine has %zu",
+		        bytes, (size_t)pages * (size_t)page);
 	p += (huge - (uintptr_t)p % huge) % huge;
 	madvise(p, bytes, MADV_HUGEPAGE);
 	memset(p, 0, bytes);
@@ -195,38 +214,51 @@ static char *make_arena(size_t bytes)
 
 /* ---- the loop ---- */
 
+/* The first signal ends the run after the running step, the second one at once. */
 static void on_signal(int n)
 {
 	rt_signal = n;
+	signal(n, SIG_DFL);
 }
 
 static void announce(const pd_program *p, const options *o)
 {
-	const char *note = p->notes && *p->notes ? p->notes : rt_input_synthetic() ? "synthetic data" : "";
+	const char *note = p->notes && *p->notes  ? p->notes
+	                   : rt_input_synthetic() ? "synthetic data"
+	                                          : "";
 
 	if (o->quiet || p->rank != 0)
 		return;
-	printf("%s: %d stage%s on %d device%s (%s), %s, %d microbatch%s of %lld a step%s%s\n", p->model, p->stages,
-	       p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s", p->plan, p->schedule, p->microbatches,
-	       p->microbatches == 1 ? "" : "es", (long long)p->micro, *note ? "; " : "", note);
+	printf("%s: %d stage%s on %d device%s (%s), %s, %d microbatch%s of %lld a step%s%s\n",
+	       p->model, p->stages, p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s",
+	       p->plan, p->schedule, p->microbatches, p->microbatches == 1 ? "" : "es",
+	       (long long)p->micro, *note ? "; " : "", note);
 	fflush(stdout);
 }
 
-typedef struct interval { double since; int64_t steps; } interval;
+typedef struct interval {
+	double  since;
+	int64_t steps;
+} interval;
 
-static void progress(const pd_program *p, const options *o, int64_t last, interval *at)
+/* True: it was time for a line. */
+static bool progress(const pd_program *p, const options *o, int64_t last, interval *at)
 {
 	const int64_t n = rt_step + 1;
 
 	at->steps++;
-	if (o->quiet || p->rank != 0 || (n % o->log_every && n != last))
-		return;
+	if (n % o->log_every && n != last)
+		return false;
 	const double s = (rt_now() - at->since) / (double)at->steps;
 
-	printf("step %6lld/%lld  loss %.6g  %.3g ms  %.0f samples/s%s\n", (long long)n, (long long)last, rt_loss(), 1e3 * s,
-	       (double)p->micro * p->microbatches / s, rt_input_synthetic() ? "  synthetic data" : "");
-	fflush(stdout);
+	if (!o->quiet && p->rank == 0) {
+		printf("step %6lld/%lld  loss %.6g  %.3g ms  %.0f samples/s%s\n", (long long)n,
+		       (long long)last, rt_loss(), 1e3 * s, (double)p->micro * p->microbatches / s,
+		       rt_input_synthetic() ? "  synthetic data" : "");
+		fflush(stdout);
+	}
 	*at = (interval){ rt_now(), 0 };
+	return true;
 }
 
 static void one_step(const pd_program *p, bool update)
@@ -256,17 +288,18 @@ static FILE *open_losses(const pd_program *p, const options *o)
 /* Steps [rt_step, last). Gives the signal that ended it, or 0. */
 static int train(const pd_program *p, const options *o, const char *arena, int64_t last)
 {
-	FILE        *losses = open_losses(p, o);
-	interval     at = { rt_now(), 0 };
-	const double begin = at.since;
+	FILE         *losses = open_losses(p, o);
+	interval      at = { rt_now(), 0 };
+	const double  begin = at.since;
 	const int64_t first = rt_step;
-	bool         stop = false;
+	bool          stop = false;
 
 	while (rt_step < last && !stop) {
 		one_step(p, true);
 		if (losses)
 			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
-		progress(p, o, last, &at);
+		if (progress(p, o, last, &at) && losses)
+			fflush(losses);
 		if (o->dump_grads && rt_step == first)
 			rt_weights_save(p, arena, o->dump_grads, RT_GRADIENTS);
 		stop = rt_stop();
@@ -279,7 +312,7 @@ static int train(const pd_program *p, const options *o, const char *arena, int64
 		if (losses)
 			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
 	}
-	if (losses && (fclose(losses) != 0))
+	if (losses && fclose(losses))
 		rt_fail(RT_ERROR, "R406", "%s/losses.txt: %s", o->out, strerror(errno));
 	if (p->rank == 0 && !o->quiet && rt_step > first) {
 		printf("%lld steps in %.3f s, %.0f samples/s", (long long)(rt_step - first), s,
@@ -292,7 +325,8 @@ static int train(const pd_program *p, const options *o, const char *arena, int64
 	return stop ? rt_signal ? rt_signal : SIGTERM : 0;
 }
 
-/* The model file whose weights lie in trained.safetensors beside it, where the build folder has one. */
+/* The model file whose weights lie in trained.safetensors beside it, where the build folder has
+ * one. */
 static void copy_model(const options *o)
 {
 	char   from[8192], to[8192], block[1 << 14];
@@ -327,14 +361,18 @@ static void save(const pd_program *p, const options *o, const char *arena)
 
 int pd_main(const pd_program *p, int argc, char **argv)
 {
-	options o = { .steps = p->steps, .timeout = p->timeout > 0 ? p->timeout : 60, .out = "run", .shuffle = p->shuffle };
+	options o = { .steps = p->steps,
+		      .timeout = p->timeout > 0 ? p->timeout : 60,
+		      .out = "run",
+		      .shuffle = p->shuffle };
 
 	rt_program = p;
 	find_root(&o, argv[0]);
 	parse(&o, argc, argv);
 	if (p->abi != PD_ABI)
-		rt_fail(RT_MISMATCH, "R101", "this program was written for runtime %u, this is runtime %u; compile the model again", p->abi,
-		        (unsigned)PD_ABI);
+		rt_fail(RT_MISMATCH, "R101",
+		        "this program was written for runtime %u, this is runtime %u; compile the model again",
+		        p->abi, (unsigned)PD_ABI);
 	pd_threads(p->threads);
 	rt_join(p, o.timeout);
 	char *arena = make_arena(p->arena);
@@ -359,7 +397,7 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		o.log_every = o.steps <= 20 ? 1 : (o.steps + 19) / 20;
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
-	rt_barrier();           /* nobody's clock runs before all are ready */
+	rt_barrier(); /* nobody's clock runs before all are ready */
 	announce(p, &o);
 	if (o.dry_run) {
 		rt_leave();

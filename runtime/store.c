@@ -1,8 +1,9 @@
 /* store.c: parameters from and to safetensors files.
  *
- * Every rank reads what it needs from a mapped file. Writing needs no shared disk: the owner of each tensor sends it to
- * rank 0, which lays the file out (safetensors.h says how: a function of names, types and shapes alone, so a model file
- * can point into it before it exists) and writes it under a temporary name, then renames it. */
+ * Every rank reads what it needs from a mapped file. Writing needs no shared disk: the owner of
+ * each tensor sends it to rank 0, which lays the file out (safetensors.h says how: a function of
+ * names, types and shapes alone, so a model file can point into it before it exists) and writes
+ * it under a temporary name, then renames it. */
 #include "rt.h"
 #include "safetensors.h"
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char   *gradients;           /* copies of the sums, one after another in the order of params */
+static char   *gradients; /* copies of the sums, one after another in the order of params */
 static size_t *gradient_at;
 
 static size_t elements(const pd_param *p)
@@ -56,8 +57,9 @@ static void copy(const char *path, const pd_param *p, const st_tensor *t, char *
 	for (int i = 0; same && i < p->rank; i++)
 		same = t->dim[i] == p->dim[i];
 	if (!same)
-		rt_fail(RT_ERROR, "R403", "%s: tensor '%s' has another shape than the model: %zu bytes of %s, %zu elements expected", path, p->name,
-		        t->bytes, t->dtype, n);
+		rt_fail(RT_ERROR, "R403",
+		        "%s: tensor '%s' has another shape than the model: %zu bytes of %s, %zu elements expected",
+		        path, p->name, t->bytes, t->dtype, n);
 	if (!strcmp(t->dtype, want)) {
 		memcpy(to, t->data, t->bytes);
 	} else if (!strcmp(t->dtype, "F32") && p->dtype == PD_F64) {
@@ -75,7 +77,8 @@ static void copy(const char *path, const pd_param *p, const st_tensor *t, char *
 			((float *)(void *)to)[i] = (float)x;
 		}
 	} else {
-		rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is %s, the model has %s", path, p->name, t->dtype, want);
+		rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is %s, the model has %s", path, p->name,
+		        t->dtype, want);
 	}
 }
 
@@ -91,11 +94,14 @@ void rt_weights_load(const pd_program *p, char *arena, const char *path, bool ex
 		const st_tensor *t = st_find(&f, q->name);
 
 		if (q->offset > p->arena || bytes_of(q) > p->arena - q->offset)
-			rt_fail(RT_ERROR, "R404", "parameter '%s' lies outside the arena of %zu bytes", q->name, p->arena);
+			rt_fail(RT_ERROR, "R404",
+			        "parameter '%s' lies outside the arena of %zu bytes", q->name,
+			        p->arena);
 		if (t)
 			copy(path, q, t, arena + q->offset);
 		else if (explicit_file && q->kind != PD_STATE)
-			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s', which the model needs", path, q->name);
+			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s', which the model needs", path,
+			        q->name);
 		else
 			fill(q, arena + q->offset);
 	}
@@ -154,12 +160,16 @@ static void divide(const pd_program *p)
 
 /* ---- saving ---- */
 
-typedef struct record { int64_t name, rank, dim[PD_MAXRANK]; char dtype[8]; } record;   /* name: its length */
+typedef struct record {
+	int64_t name, rank, dim[PD_MAXRANK];
+	char    dtype[8];
+} record; /* name: its length */
 
 static bool wanted(const pd_program *p, const pd_param *q, rt_what what)
 {
-	return q->owner == p->rank && (what == RT_STATE || (what == RT_TRAINED && q->kind != PD_STATE) ||
-	                               (what == RT_GRADIENTS && q->trained));
+	return q->owner == p->rank &&
+	       (what == RT_STATE || (what == RT_TRAINED && q->kind != PD_STATE) ||
+	        (what == RT_GRADIENTS && q->trained));
 }
 
 static const char *value(const pd_program *p, const char *arena, int i, rt_what what)
@@ -191,7 +201,14 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 }
 
 /* What rank 0 knows of a tensor. The layout sorts the tensors; `from` finds them again by name. */
-typedef struct list { st_tensor *tensor; int n; struct from { char *name; int rank, index; } *from; } list;
+typedef struct list {
+	st_tensor *tensor;
+	int        n;
+	struct from {
+		char *name;
+		int   rank, index;
+	} * from;
+} list;
 
 static void push(list *l, const char *name, size_t length, const record *r, int rank, int index)
 {
@@ -237,7 +254,8 @@ static void collect(list *l, const pd_program *p, rt_what what)
 			char *name = malloc((size_t)r.name + 1);
 
 			if (!name)
-				rt_fail(RT_MEMORY, "R405", "no memory for the table of a weight file");
+				rt_fail(RT_MEMORY, "R405",
+				        "no memory for the table of a weight file");
 			rt_recv(rank, RT_TAG_FILE, name, (size_t)r.name);
 			push(l, name, (size_t)r.name, &r, rank, -1);
 			free(name);
@@ -267,9 +285,10 @@ static void write_file(const pd_program *p, const char *arena, const char *path,
 	size_t head, most = 0;
 
 	collect(&l, p, what);
-	char     *text = st_layout(l.tensor, l.n, what == RT_STATE ? (long long)rt_step : -1, &head);
+	char *text = st_layout(l.tensor, l.n, what == RT_STATE ? (long long)rt_step : -1, &head);
 	const int fd = snprintf(temporary, sizeof temporary, "%s.new", path) < (int)sizeof temporary
-	                       ? open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+	                       ? open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666)
+	                       : -1;
 
 	if (!text || fd < 0)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
@@ -280,7 +299,7 @@ static void write_file(const pd_program *p, const char *arena, const char *path,
 		incoming = rt_alloc(most + 1);
 	const st_file laid = { .n = l.n, .tensor = l.tensor };
 
-	for (int i = 0; i < l.n; i++) {         /* in the order in which the ranks send */
+	for (int i = 0; i < l.n; i++) { /* in the order in which the ranks send */
 		const st_tensor *t = st_find(&laid, l.from[i].name);
 		const char      *from = incoming;
 

@@ -1,13 +1,18 @@
 /* totals.c: the loss of a step and the number of counted labels, joined over all ranks.
  *
- * Each microbatch has one report; rank 0 gathers them, adds them in microbatch order and tells everyone the totals.
- * So the loss of a plan has the bits of the loss of one device with the same microbatches. */
+ * Each microbatch has one report; rank 0 gathers them, adds them in microbatch order and tells
+ * everyone the totals. So the loss of a plan has the bits of the loss of one device with the
+ * same microbatches. */
 #include "rt.h"
 
-typedef struct report { double loss, count, seen; } report;
-typedef struct totals { double loss, count, stop; } totals;
+typedef struct report {
+	double loss, count, seen;
+} report;
+typedef struct totals {
+	double loss, count, stop;
+} totals;
 
-static report *reports;             /* microbatches of them, and one more whose `seen` carries a signal */
+static report *reports; /* microbatches of them, and one more whose `seen` carries a signal */
 static report *theirs;
 static totals  sum;
 static int     n;
@@ -40,8 +45,11 @@ static void guard(int mb, int rank)
 	const double loss = reports[mb].loss;
 
 	if (!isfinite(loss))
-		rt_fail(RT_NUMERIC, "R301", "the loss is %s in microbatch %d of step %lld, reported by %s; parameters were last good after "
-		        "step %lld", isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step, rt_name(rank), (long long)rt_step - 1);
+		rt_fail(RT_NUMERIC, "R301",
+		        "the loss is %s in microbatch %d of step %lld, reported by %s; parameters were last good after "
+		        "step %lld",
+		        isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step, rt_name(rank),
+		        (long long)rt_step - 1);
 }
 
 /* Rank 0: takes over what rank r saw. */
@@ -62,12 +70,16 @@ static void add_up(void)
 	sum = (totals){ .stop = reports[n].seen };
 	for (int mb = 0; mb < n; mb++) {
 		if (reports[mb].seen == 0)
-			rt_fail(RT_ERROR, "R303", "no device reported the loss of microbatch %d in step %lld", mb, (long long)rt_step);
+			rt_fail(RT_ERROR, "R303",
+			        "no device reported the loss of microbatch %d in step %lld", mb,
+			        (long long)rt_step);
 		sum.loss += reports[mb].loss;
 		sum.count += reports[mb].count;
 	}
 	if (!(sum.count > 0))
-		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld: all of them are the ignored index", (long long)rt_step);
+		rt_fail(RT_NUMERIC, "R304",
+		        "no label counts in step %lld: all of them are the ignored index",
+		        (long long)rt_step);
 }
 
 void pd_totals(void)

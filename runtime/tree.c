@@ -1,29 +1,32 @@
-/* tree.c: reproducible sums. The gradients of the grains (microbatches) 0 .. n-1 of a step are added by one fixed
- * binary tree,
+/* tree.c: reproducible sums. The gradients of the grains (microbatches) 0 .. n-1 of a step are
+ * added by one fixed binary tree,
  *
  *     tree(lo, n) = tree(lo, p) + tree(lo + p, n - p),    p the largest power of two below n,
  *
- * whoever computed them. A device keeps the sums of the largest subtrees whose grains it has all done. At the end the
- * members of the group each take a slice of the vector, receive that slice of every subtree that others hold, add them
- * in tree order and hand the sum to all. No sum is ever formed that is not a node of the tree. */
+ * whoever computed them. A device keeps the sums of the largest subtrees whose grains it has all
+ * done. At the end the members of the group each take a slice of the vector, receive that slice
+ * of every subtree that others hold, add them in tree order and hand the sum to all. No sum is
+ * ever formed that is not a node of the tree. */
 #include "rt.h"
 
-typedef struct node { int lo, n, slot; } node;      /* a finished subtree; its sum is in slot */
+typedef struct node {
+	int lo, n, slot;
+} node; /* a finished subtree; its sum is in slot */
 
 struct pd_tree {
 	int     grains, nmine, slots, nlive;
-	int     open;               /* slot of the leaf that is being filled; -1: none */
-	int64_t step;               /* of the sums; sums of an earlier step that nobody joined are forgotten */
-	size_t  count, stride;      /* floats; stride: of a slot */
+	int     open; /* slot of the leaf that is being filled; -1: none */
+	int64_t step; /* of the sums; sums of an earlier step that nobody joined are forgotten */
+	size_t  count, stride; /* floats; stride: of a slot */
 	float  *sums;
-	node   *live;               /* by ascending lo */
-	char   *used;               /* slots */
+	node   *live; /* by ascending lo */
+	char   *used; /* slots */
 };
 
-enum { BLOCK = 16 * 1024 };             /* floats of a slice that are exchanged at once */
+enum { BLOCK = 16 * 1024 }; /* floats of a slice that are exchanged at once */
 
-static float *incoming;                 /* BLOCK floats of every grain's subtree that others may hold */
-static int    room;                     /* in grains */
+static float *incoming; /* BLOCK floats of every grain's subtree that others may hold */
+static int    room;     /* in grains */
 
 static int left_size(int n)
 {
@@ -41,7 +44,8 @@ static node parent_of(int grains, int lo, int n)
 
 	while (at.n > 1) {
 		const int p = left_size(at.n);
-		node      down = lo < at.lo + p ? (node){ at.lo, p, -1 } : (node){ at.lo + p, at.n - p, -1 };
+		node      down =
+                        lo < at.lo + p ? (node){ at.lo, p, -1 } : (node){ at.lo + p, at.n - p, -1 };
 
 		if (down.lo == lo && down.n == n)
 			return at;
@@ -50,8 +54,10 @@ static node parent_of(int grains, int lo, int n)
 	return (node){ 0, 0, -1 };
 }
 
-/* Inserts a node into the list and merges siblings as long as there are. join() adds sums; NULL: only counts. */
-static int insert(node *live, int nlive, int grains, node x, void (*join)(pd_tree *, int, int), pd_tree *t)
+/* Inserts a node into the list and merges siblings as long as there are. join() adds sums; NULL:
+ * only counts. */
+static int insert(node *live, int nlive, int grains, node x, void (*join)(pd_tree *, int, int),
+                  pd_tree *t)
 {
 	int i = nlive;
 
@@ -63,8 +69,8 @@ static int insert(node *live, int nlive, int grains, node x, void (*join)(pd_tre
 		const node up = parent_of(grains, live[i].lo, live[i].n);
 		const int  a = live[i].lo == up.lo ? i : i - 1;
 
-		if (up.n == 0 || a < 0 || a + 1 >= nlive || live[a].lo != up.lo || live[a].n + live[a + 1].n != up.n ||
-		    live[a].n != left_size(up.n))
+		if (up.n == 0 || a < 0 || a + 1 >= nlive || live[a].lo != up.lo ||
+		    live[a].n + live[a + 1].n != up.n || live[a].n != left_size(up.n))
 			return nlive;
 		if (join)
 			join(t, live[a].slot, live[a + 1].slot);
@@ -96,12 +102,13 @@ static int slots_needed(int grains, const int *mine, int nmine, node *live)
 
 static size_t head_bytes(int nmine)
 {
-	return round64(sizeof(pd_tree)) + round64((size_t)(nmine + 1) * sizeof(node)) + round64((size_t)nmine + 1);
+	return round64(sizeof(pd_tree)) + round64((size_t)(nmine + 1) * sizeof(node)) +
+	       round64((size_t)nmine + 1);
 }
 
 size_t pd_tree_bytes(int grains, size_t count, const int *mine, int nmine)
 {
-	node  few[256], *live = nmine < 256 ? few : rt_alloc((size_t)(nmine + 1) * sizeof *live);
+	node   few[256], *live = nmine < 256 ? few : rt_alloc((size_t)(nmine + 1) * sizeof *live);
 	size_t slots = (size_t)slots_needed(grains, mine, nmine, live);
 
 	return head_bytes(nmine) + slots * round64(count * sizeof(float));
@@ -149,7 +156,9 @@ float *pd_tree_leaf(pd_tree *t, int mb)
 	while (s < t->slots && t->used[s])
 		s++;
 	if (s == t->slots || t->open >= 0)
-		rt_fail(RT_ERROR, "R112", "gradient of microbatch %d: %d sums are open, the plan has room for %d", mb, t->nlive + 1, t->slots);
+		rt_fail(RT_ERROR, "R112",
+		        "gradient of microbatch %d: %d sums are open, the plan has room for %d", mb,
+		        t->nlive + 1, t->slots);
 	t->used[s] = 1;
 	t->open = s;
 	memset(slot_of(t, s), 0, t->count * sizeof(float));
@@ -158,7 +167,7 @@ float *pd_tree_leaf(pd_tree *t, int mb)
 
 static void join(pd_tree *t, int into, int from)
 {
-	float *restrict       a = slot_of(t, into);
+	float *restrict a = slot_of(t, into);
 	const float *restrict b = slot_of(t, from);
 
 	for (size_t i = 0; i < t->count; i++)
@@ -177,8 +186,8 @@ void pd_tree_done(pd_tree *t, int mb)
 typedef struct exchange {
 	pd_tree        *t;
 	const pd_group *g;
-	int             self;       /* place in the group */
-	size_t          at, n;      /* the floats of this member's slice in the block at hand */
+	int             self;  /* place in the group */
+	size_t          at, n; /* the floats of this member's slice in the block at hand */
 } exchange;
 
 static int owner(const exchange *x, int grain)
@@ -206,7 +215,8 @@ static node nth(const exchange *x, int m, int k)
 	return held(x, (node){ 0, x->t->grains, -1 }, m, &k);
 }
 
-/* The sum of the subtree over this member's slice; subtrees of others lie in incoming at their first grain. */
+/* The sum of the subtree over this member's slice; subtrees of others lie in incoming at their
+ * first grain. */
 static float *evaluate(const exchange *x, node at)
 {
 	const int m = owner(x, at.lo);
@@ -236,7 +246,8 @@ static size_t slice(const pd_tree *t, size_t base, int m, size_t *n)
 	return *n ? at : 0;
 }
 
-/* Everyone sends everyone the slices of the subtrees it holds: one of each member's subtrees per round. */
+/* Everyone sends everyone the slices of the subtrees it holds: one of each member's subtrees per
+ * round. */
 static void scatter(const exchange *x, size_t base)
 {
 	bool more = true;
@@ -252,11 +263,13 @@ static void scatter(const exchange *x, size_t base)
 			if (m == x->self)
 				continue;
 			if (theirs.n > 0 && x->n > 0)
-				rt_post_recv(rt_peer(m), x->g->rank[m], RT_TAG_PART, incoming + (size_t)theirs.lo * BLOCK,
+				rt_post_recv(rt_peer(m), x->g->rank[m], RT_TAG_PART,
+				             incoming + (size_t)theirs.lo * BLOCK,
 				             x->n * sizeof(float));
 			if (k < x->t->nlive && n > 0)
 				rt_post_send(rt_peer(m) + 1, x->g->rank[m], RT_TAG_PART,
-				             slot_of(x->t, x->t->live[k].slot) + at, n * sizeof(float));
+				             slot_of(x->t, x->t->live[k].slot) + at,
+				             n * sizeof(float));
 		}
 		rt_unlock();
 		rt_wait(rt_peer(0), 2 * x->g->n);
@@ -272,9 +285,11 @@ static void spread(const exchange *x, size_t base, float *root)
 		if (m == x->self)
 			continue;
 		if (n > 0)
-			rt_post_recv(rt_peer(m), x->g->rank[m], RT_TAG_SLICE, root + at, n * sizeof(float));
+			rt_post_recv(rt_peer(m), x->g->rank[m], RT_TAG_SLICE, root + at,
+			             n * sizeof(float));
 		if (x->n > 0)
-			rt_post_send(rt_peer(m) + 1, x->g->rank[m], RT_TAG_SLICE, root + x->at, x->n * sizeof(float));
+			rt_post_send(rt_peer(m) + 1, x->g->rank[m], RT_TAG_SLICE, root + x->at,
+			             x->n * sizeof(float));
 	}
 	rt_unlock();
 	rt_wait(rt_peer(0), 2 * x->g->n);
@@ -287,11 +302,13 @@ float *pd_tree_root(pd_tree *t, const pd_group *g)
 
 	while (x.self < g->n && g->rank[x.self] != rt_program->rank)
 		x.self++;
-	while (have < t->nlive && nth(&x, x.self, have).lo == t->live[have].lo && nth(&x, x.self, have).n == t->live[have].n)
+	while (have < t->nlive && nth(&x, x.self, have).lo == t->live[have].lo &&
+	       nth(&x, x.self, have).n == t->live[have].n)
 		have++;
 	if (x.self == g->n || t->open >= 0 || have < t->nlive || nth(&x, x.self, have).n)
-		rt_fail(RT_ERROR, "R113", "member %d of a group of %d: its %d grains are not those of %d that the plan gives it", x.self, g->n,
-		        t->nmine, t->grains);
+		rt_fail(RT_ERROR, "R113",
+		        "member %d of a group of %d: its %d grains are not those of %d that the plan gives it",
+		        x.self, g->n, t->nmine, t->grains);
 	float *root = slot_of(t, t->nlive ? t->live[0].slot : 0);
 
 	for (size_t base = 0; g->n > 1 && base < t->count; base += (size_t)g->n * BLOCK) {

@@ -1,18 +1,29 @@
-/* channels.c: messages of a plan between two and more ranks; faults by name: silent, late, size, plan, slot. */
+/* channels.c: messages of a plan between two and more ranks; faults by name: silent, late, size,
+ * plan, slot. */
 #include "test.h"
 #include <unistd.h>
 
 enum { CHANNELS = 4, SLOTS = 3, M = 7, BIG = 300000 };
 
-static pd_program program = { .abi = PD_ABI, .model = "test", .plan = "test", .schedule = "none", .hash = "one plan",
-	.stages = 1, .threads = 1, .micro = 1, .microbatches = M, .channels = CHANNELS, .slots = SLOTS };
-static int received[SLOTS][BIG], sent[SLOTS][BIG];
+static pd_program program = { .abi = PD_ABI,
+	                      .model = "test",
+	                      .plan = "test",
+	                      .schedule = "none",
+	                      .hash = "one plan",
+	                      .stages = 1,
+	                      .threads = 1,
+	                      .micro = 1,
+	                      .microbatches = M,
+	                      .channels = CHANNELS,
+	                      .slots = SLOTS };
+static int        received[SLOTS][BIG], sent[SLOTS][BIG];
 
-/* Everyone sends to the next and receives from the one before. The receiver posts in another order than the sender
- * sends: microbatches are matched by number. */
+/* Everyone sends to the next and receives from the one before. The receiver posts in another
+ * order than the sender sends: microbatches are matched by number. */
 static void ring_of_messages(void)
 {
-	const int next = (program.rank + 1) % program.world, before = (program.rank + program.world - 1) % program.world;
+	const int next = (program.rank + 1) % program.world,
+		  before = (program.rank + program.world - 1) % program.world;
 	static const int order[M] = { 2, 0, 1, 5, 4, 3, 6 };
 
 	for (rt_step = 0; rt_step < 4; rt_step++)
@@ -20,7 +31,8 @@ static void ring_of_messages(void)
 			const int n = M - k < SLOTS ? M - k : SLOTS;
 
 			for (int j = 0; j < n; j++)
-				pd_irecv(1, j, before, order[k + j], received[j], sizeof received[j]);
+				pd_irecv(1, j, before, order[k + j], received[j],
+				         sizeof received[j]);
 			for (int j = 0; j < n; j++) {
 				pd_wait_send(2, j);
 				for (int i = 0; i < BIG; i++)
@@ -32,9 +44,11 @@ static void ring_of_messages(void)
 
 				pd_wait_recv(1, j);
 				for (int i = 0; i < BIG && bad < 0; i++)
-					if (received[j][i] != before * 1000 + order[k + j] + i + (int)rt_step)
+					if (received[j][i] !=
+					    before * 1000 + order[k + j] + i + (int)rt_step)
 						bad = i;
-				CHECK(bad < 0, "microbatch %d: element %d is %d", order[k + j], bad, received[j][bad < 0 ? 0 : bad]);
+				CHECK(bad < 0, "microbatch %d: element %d is %d", order[k + j], bad,
+				      received[j][bad < 0 ? 0 : bad]);
 			}
 			for (int j = 0; j < n; j++)
 				pd_wait_send(1, j);
@@ -54,14 +68,15 @@ int main(int argc, char **argv)
 	rt_join(&program, 1.0);
 	rt_step = 812;
 	if (program.rank == 0) {
-		if (!strcmp(mode, "silent"))
+		if (!strcmp(mode, "silent") || !strcmp(mode, "longer"))
 			pd_irecv(3, 2, 1, 5, &token, sizeof token), pd_wait_recv(3, 2);
 		if (!strcmp(mode, "size"))
 			pd_irecv(3, 2, 1, 5, &token, sizeof token), pd_wait_recv(3, 2);
 		if (!strcmp(mode, "slot"))
 			pd_irecv(3, SLOTS, 1, 5, &token, sizeof token);
 		if (!strcmp(mode, "busy"))
-			pd_irecv(3, 0, 1, 5, &token, sizeof token), pd_irecv(3, 0, 1, 6, &token, sizeof token);
+			pd_irecv(3, 0, 1, 5, &token, sizeof token),
+				pd_irecv(3, 0, 1, 6, &token, sizeof token);
 		if (!strcmp(mode, "sum")) {
 			static const int ranks[] = { 0, 1 };
 			float            x = 1;
@@ -71,10 +86,12 @@ int main(int argc, char **argv)
 	} else {
 		if (!strcmp(mode, "size"))
 			pd_isend(3, 0, 0, 5, &token, 2);
+		if (!strcmp(mode, "longer"))
+			pd_isend(3, 0, 0, 5, sent, 1000);
 		if (*mode && strcmp(mode, "late"))
 			sleep(20);
 	}
-	if (!strcmp(mode, "late")) {            /* slower than a poll, faster than the timeout */
+	if (!strcmp(mode, "late")) { /* slower than a poll, faster than the timeout */
 		if (program.rank == 1)
 			usleep(500000), pd_isend(0, 0, 0, 0, &token, 4), pd_wait_send(0, 0);
 		else

@@ -1,4 +1,5 @@
-/* files.c: .npy, IDX, raw and safetensors files, whole and broken. Usage: files DIR (to write in). */
+/* files.c: .npy, IDX, raw and safetensors files, whole and broken. Usage: files DIR (to write
+ * in). */
 #include "test.h"
 #include "files.h"
 #include "safetensors.h"
@@ -38,7 +39,8 @@ static void refused(const char *file, const char *kind, pd_dtype t, const char *
 	file_array  a;
 	const char *why = "";
 
-	CHECK(!file_open(&a, file, kind, t, &why) && strstr(why, text), "%s: '%s', wanted '%s'", file, why, text);
+	CHECK(!file_open(&a, file, kind, t, &why) && strstr(why, text), "%s: '%s', wanted '%s'",
+	      file, why, text);
 }
 
 static void npy_files(void)
@@ -53,7 +55,11 @@ static void npy_files(void)
 	int64_t              k[3];
 
 	for (int version = 1; version <= 3; version++) {
-		CHECK(file_open(&a, npy(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", f, sizeof f, 0), "npy", 0, &why),
+		CHECK(file_open(&a,
+		                npy(version,
+		                    "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n",
+		                    f, sizeof f, 0),
+		                "npy", 0, &why),
 		      "version %d: %s", version, why);
 		CHECK(a.rank == 2 && a.dim[0] == 2 && a.dim[1] == 3 && a.dtype == PD_F32, "shape");
 		file_read(&a, 0, 6, PD_F32, g);
@@ -61,28 +67,52 @@ static void npy_files(void)
 		CHECK(!memcmp(f, g, sizeof f) && d[4] == 6.5, "values");
 		file_close(&a);
 	}
-	CHECK(file_open(&a, npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", l, sizeof l, 0), "npy", 0, &why), "%s", why);
+	CHECK(file_open(&a,
+	                npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", l,
+	                    sizeof l, 0),
+	                "npy", 0, &why),
+	      "%s", why);
 	file_read(&a, 0, 3, PD_I64, k);
 	CHECK(!memcmp(l, k, sizeof l), "i8");
 	file_close(&a);
-	CHECK(file_open(&a, npy(1, "{'descr': '>i4', 'fortran_order': False, 'shape': (2,)}", big, 8, 0), "npy", 0, &why), "%s", why);
+	CHECK(file_open(
+		      &a,
+		      npy(1, "{'descr': '>i4', 'fortran_order': False, 'shape': (2,)}", big, 8, 0),
+		      "npy", 0, &why),
+	      "%s", why);
 	file_read(&a, 0, 2, PD_I64, k);
 	CHECK(k[0] == -2 && k[1] == 256, "big-endian: %lld %lld", (long long)k[0], (long long)k[1]);
 	file_close(&a);
-	CHECK(file_open(&a, npy(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (8,)}", big, 8, 0), "npy", 0, &why), "%s", why);
+	CHECK(file_open(
+		      &a,
+		      npy(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (8,)}", big, 8, 0),
+		      "npy", 0, &why),
+	      "%s", why);
 	file_read(&a, 0, 2, PD_F32, g);
 	CHECK(g[0] == 255, "u1 of .npy is not scaled");
 	file_close(&a);
 
-	refused(npy(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}", f, sizeof f, 0), "npy", 0, "Fortran");
-	refused(npy(1, "{'descr': '<c8', 'fortran_order': False, 'shape': (3,)}", f, sizeof f, 0), "npy", 0, "element type");
-	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", f, sizeof f, 1), "npy", 0, "truncated");
-	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", f, sizeof f, -4), "npy", 0, "longer");
-	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807)}", f, 0, 0), "npy", 0,
-	        "too large");
-	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", f, 0, 0), "npy", 0, "shape");
-	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", f, 4, 0), "npy", 0, "dimensions");
-	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, x)}", f, 8, 0), "npy", 0, "shape");
+	refused(npy(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}", f, sizeof f, 0),
+	        "npy", 0, "Fortran");
+	refused(npy(1, "{'descr': '<c8', 'fortran_order': False, 'shape': (3,)}", f, sizeof f, 0),
+	        "npy", 0, "element type");
+	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", f, sizeof f, 1),
+	        "npy", 0, "truncated");
+	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", f, sizeof f,
+	            -4),
+	        "npy", 0, "longer");
+	refused(npy(1,
+	            "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807)}",
+	            f, 0, 0),
+	        "npy", 0, "too large");
+	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+	            f, 0, 0),
+	        "npy", 0, "shape");
+	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", f,
+	            4, 0),
+	        "npy", 0, "dimensions");
+	refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, x)}", f, 8, 0), "npy",
+	        0, "shape");
 	refused(npy(1, "{'descr': '<f4'", f, 0, 0), "npy", 0, "fortran_order");
 	refused(npy(9, "{}", f, 0, 0), "npy", 0, "version");
 	refused(put("a.npy", "\x93NUMPY\1\0\xff\xff____", 14), "npy", 0, "header");
@@ -94,7 +124,8 @@ static void npy_files(void)
 
 static void other_files(void)
 {
-	static const uint8_t images[] = { 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 51, 255, 102 };
+	static const uint8_t images[] = { 0, 0, 8, 3, 0, 0, 0, 2,  0,   0,
+		                          0, 1, 0, 0, 0, 2, 0, 51, 255, 102 };
 	static const float   f[3] = { 1, 2, 3 };
 	file_array           a;
 	const char          *why = "";
@@ -105,12 +136,14 @@ static void other_files(void)
 	CHECK(a.rank == 3 && a.dim[0] == 2 && a.dim[2] == 2, "shape");
 	file_read(&a, 0, 4, PD_F32, g);
 	file_read(&a, 0, 4, PD_I64, k);
-	CHECK(g[1] == 51 * (1.0f / 255) && g[2] == 1 && k[2] == 255, "pixels are scaled, labels are not");
+	CHECK(g[1] == 51 * (1.0f / 255) && g[2] == 1 && k[2] == 255,
+	      "pixels are scaled, labels are not");
 	file_close(&a);
 	for (size_t n = 0; n < sizeof images; n++)
 		refused(put("a.idx", images, n), "idx", 0, n < 2 ? "" : n < 16 ? "" : "truncated");
 	refused(put("a.idx", "\x1f\x8b\x08\x08", 4), "idx", 0, "gunzip");
-	CHECK(file_open(&a, put("a.bin", f, sizeof f), "raw", PD_F32, &why) && a.dim[0] == 3, "%s", why);
+	CHECK(file_open(&a, put("a.bin", f, sizeof f), "raw", PD_F32, &why) && a.dim[0] == 3, "%s",
+	      why);
 	file_close(&a);
 	refused(put("a.bin", f, 7), "raw", PD_F32, "multiple");
 	refused(put("a.bin", f, 8), "hdf5", PD_F32, "kind");
@@ -139,7 +172,7 @@ static void safetensors_refused(const char *file, const char *text)
 
 static void safetensors(void)
 {
-	st_tensor   t[4] = {
+	st_tensor t[4] = {
 		{ .name = "b\"\\\n\xC3\xA4", .dtype = "F32", .rank = 2, .dim = { 2, 3 } },
 		{ .name = "n", .dtype = "I64", .rank = 0 },
 		{ .name = "a", .dtype = "F32", .rank = 1, .dim = { 5 } },
@@ -151,7 +184,9 @@ static void safetensors(void)
 	const char *why = "";
 
 	CHECK(size % 64 == 0, "data begin at a multiple of 64");
-	CHECK(!strcmp(t[0].name, "n") && !strcmp(t[1].name, "a") && t[1].offset == 8 && t[2].offset == 28 && t[3].offset == 52, "order");
+	CHECK(!strcmp(t[0].name, "n") && !strcmp(t[1].name, "a") && t[1].offset == 8 &&
+	              t[2].offset == 28 && t[3].offset == 52,
+	      "order");
 	memcpy(all, head, size);
 	for (int i = 0; i < 52; i++)
 		all[size + (size_t)i] = (char)i;
@@ -159,12 +194,13 @@ static void safetensors(void)
 	CHECK(f.n == 4 && f.step == 42, "%d tensors, step %lld", f.n, f.step);
 	const st_tensor *b = st_find(&f, "b\"\\\n\xC3\xA4");
 
-	CHECK(b && b->rank == 2 && b->dim[1] == 3 && b->bytes == 24 && b->data[0] == 28, "a name with all that needs escapes");
+	CHECK(b && b->rank == 2 && b->dim[1] == 3 && b->bytes == 24 && b->data[0] == 28,
+	      "a name with all that needs escapes");
 	CHECK(!st_find(&f, "c"), "no such tensor");
 	st_close(&f);
-	for (size_t n = 0; n < size + 52; n++)              /* cut anywhere: refused, never read past the end */
+	for (size_t n = 0; n < size + 52; n++) /* cut anywhere: refused, never read past the end */
 		safetensors_refused(put("a.safetensors", all, n), "");
-	for (size_t i = 8; i < size; i++)                   /* and any byte of the header may be anything */
+	for (size_t i = 8; i < size; i++) /* and any byte of the header may be anything */
 		for (int v = 0; v < 256; v += 17) {
 			char was = all[i];
 
@@ -173,15 +209,31 @@ static void safetensors(void)
 				st_close(&f);
 			all[i] = was;
 		}
-	safetensors_refused(with_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4), "another size");
-	safetensors_refused(with_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 4), "outside");
-	safetensors_refused(with_header("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4), "unknown dtype");
-	safetensors_refused(with_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[9999999999,9999999999],\"data_offsets\":[0,4]}}", 4), "another size");
-	safetensors_refused(with_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}}", 4), "too large");
-	safetensors_refused(with_header("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4), "lacks");
+	safetensors_refused(
+		with_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4),
+		"another size");
+	safetensors_refused(
+		with_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 4),
+		"outside");
+	safetensors_refused(
+		with_header("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4),
+		"unknown dtype");
+	safetensors_refused(
+		with_header(
+			"{\"a\":{\"dtype\":\"F32\",\"shape\":[9999999999,9999999999],\"data_offsets\":[0,4]}}",
+			4),
+		"another size");
+	safetensors_refused(
+		with_header(
+			"{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}}",
+			4),
+		"too large");
+	safetensors_refused(with_header("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4),
+	                    "lacks");
 	safetensors_refused(with_header("{\"a\":[1]}", 0), "JSON");
 	safetensors_refused(with_header("{\"a\\u12", 0), "does not end");
-	safetensors_refused(put("a.safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10), "longer");
+	safetensors_refused(put("a.safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10),
+	                    "longer");
 	free(head);
 	free(all);
 }

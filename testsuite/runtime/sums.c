@@ -1,10 +1,19 @@
 /* sums.c: AllReduce, gathering and tree sums against serial sums, for any number of processes. */
 #include "test.h"
 
-static pd_program program = { .abi = PD_ABI, .model = "test", .plan = "test", .schedule = "none", .hash = "sums",
-	.stages = 1, .threads = 1, .micro = 1, .microbatches = 1, .channels = 5, .slots = 2 };
-static int      everyone[64];
-static pd_group all;
+static pd_program program = { .abi = PD_ABI,
+	                      .model = "test",
+	                      .plan = "test",
+	                      .schedule = "none",
+	                      .hash = "sums",
+	                      .stages = 1,
+	                      .threads = 1,
+	                      .micro = 1,
+	                      .microbatches = 1,
+	                      .channels = 5,
+	                      .slots = 2 };
+static int        everyone[64];
+static pd_group   all;
 
 static void fill(float *a, size_t n, int rank)
 {
@@ -23,8 +32,10 @@ static void allreduce(size_t n)
 	a[n] = 12345;
 	pd_allreduce(&all, a, n);
 	for (size_t i = 0; i < n; i++)
-		worst = fmax(worst, fabs((double)a[i] - (double)(i % 1000) * program.world * (program.world + 1) / 2));
-	CHECK(worst == 0 && a[n] == 12345, "allreduce of %zu floats over %d: off by %g", n, all.n, worst);
+		worst = fmax(worst, fabs((double)a[i] - (double)(i % 1000) * program.world *
+		                                                (program.world + 1) / 2));
+	CHECK(worst == 0 && a[n] == 12345, "allreduce of %zu floats over %d: off by %g", n, all.n,
+	      worst);
 	free(a);
 }
 
@@ -37,7 +48,8 @@ static void same_bits(size_t n)
 	pd_allreduce(&all, a, n);
 	pd_allgather(&all, a, b, n * sizeof *a);
 	for (int r = 0; r < all.n; r++)
-		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "allreduce of %zu: rank %d has other bits", n, r);
+		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a),
+		      "allreduce of %zu: rank %d has other bits", n, r);
 	free(a);
 	free(b);
 }
@@ -57,13 +69,15 @@ static void background(void)
 	for (int k = 0; k < 20; k++) {
 		pd_allgather(&all, mine, got, sizeof mine);
 		for (int r = 0; r < all.n; r++)
-			CHECK(got[r][0] == r && got[r][1] == 10 * r && got[r][2] == 7, "allgather: rank %d's part is wrong", r);
+			CHECK(got[r][0] == r && got[r][1] == 10 * r && got[r][2] == 7,
+			      "allgather: rank %d's part is wrong", r);
 	}
 	pd_allreduce_wait();
 	for (int j = 0; j < JOBS; j++)
 		for (int i = 0; i < N; i++)
 			if (a[j][i] != (float)(program.world * (j + i % 17))) {
-				CHECK(false, "background job %d, element %d: %g", j, i, (double)a[j][i]);
+				CHECK(false, "background job %d, element %d: %g", j, i,
+				      (double)a[j][i]);
 				break;
 			}
 }
@@ -152,18 +166,22 @@ static void tree(int grains, size_t count, bool backwards)
 		}
 		const float *root = pd_tree_root(t, &all);
 
-		CHECK(!memcmp(root, want, count * sizeof *want), "tree of %d grains, %zu floats, over %d: other bits, first %.9g for %.9g",
+		CHECK(!memcmp(root, want, count * sizeof *want),
+		      "tree of %d grains, %zu floats, over %d: other bits, first %.9g for %.9g",
 		      grains, count, all.n, (double)root[0], (double)want[0]);
 	}
 	for (int i = 0; i < 64; i++)
-		CHECK(mem[bytes + (size_t)i] == 77, "tree of %d grains writes behind its memory", grains);
+		CHECK(mem[bytes + (size_t)i] == 77, "tree of %d grains writes behind its memory",
+		      grains);
 	free(mem);
 	free(want);
 }
 
 int main(void)
 {
-	static const size_t sizes[] = { 0, 1, 2, 3, 4, 5, 7, 100, 4096, 4097, 5000, 32768 * 5, 32768 * 5 + 3, 1000003 };
+	static const size_t sizes[] = {
+		0, 1, 2, 3, 4, 5, 7, 100, 4096, 4097, 5000, 32768 * 5, 32768 * 5 + 3, 1000003
+	};
 
 	place_me(&program);
 	rt_program = &program;
