@@ -1,0 +1,149 @@
+/* The build folder: order of the writers, and what they share. */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "build.h"
+#include "emit.h"
+
+const char *quoted(Arena *a, const char *s)
+{
+	char *q = arena_alloc(a, 4 * strlen(s) + 3), *p = q;
+
+	*p++ = '"';
+	for (; *s; s++) {
+		if (*s == '"' || *s == '\\')
+			*p++ = '\\';
+		*p++ = (unsigned char)*s < ' ' ? '?' : *s;
+	}
+	*p = '"';
+	return q;
+}
+
+/* ---- files ---- */
+
+/* All folders of DIR/path but the last part. */
+static bool make_folders(const char *path)
+{
+	char copy[4096];
+
+	if (strlen(path) >= sizeof copy)
+		return errno = ENAMETOOLONG, false;
+	strcpy(copy, path);
+	for (char *p = copy + 1; (p = strchr(p, '/')); p++) {
+		*p = 0;
+		if (mkdir(copy, 0777) && errno != EEXIST)
+			return false;
+		*p = '/';
+	}
+	return true;
+}
+
+bool build_write(Build *b, const char *path, const void *p, size_t n)
+{
+	const char *full = arena_printf(b->a, "%s/%s", b->dir, path);
+	BuiltFile f = { arena_str(b->a, path), "" };
+
+	if (!make_folders(full) || !file_write(full, p, n))
+		return diag_error(b->d, FILELOC(full), 703, "cannot write: %s", strerror(errno));
+	sha256_hex(p, n, f.sha256);
+	PUSH(b->a, b->file, b->nfile, b->capfile) = f;
+	return true;
+}
+
+bool build_text(Build *b, const char *path, Buf *text)
+{
+	const bool ok = build_write(b, path, buf_str(text), text->n);
+
+	buf_free(text);
+	return ok;
+}
+
+void build_frame(Buf *out, const char *frame, const char *const *pair)
+{
+	char name[64] = "codegen/";
+	const char *text;
+
+	strncat(name, frame, sizeof name - strlen(name) - 1);
+	text = embedded_text(name);
+	if (!text)
+		bug("%s is not embedded", name);
+	for (const char *s = text; *s; s++) {
+		int i = 0;
+		for (; *s == '@' && pair[i]; i += 2) {
+			const size_t n = strlen(pair[i]);
+			if (!strncmp(s + 1, pair[i], n) && s[n + 1] == '@') {
+				buf_puts(out, pair[i + 1]);
+				s += n + 1;
+				break;
+			}
+		}
+		if (*s != '@' || !pair[i])
+			buf_putc(out, *s);
+	}
+}
+
+/* ---- the plan ---- */
+
+int stage_of_rank(const Build *b, int rank)
+{
+	int t = 0;
+
+	while (b->first_rank[t + 1] <= rank)
+		t++;
+	return t;
+}
+
+int owner_of(const Build *b, const Value *v)
+{
+	for (int t = 0; t < b->m->nstage; t++)
+		for (int i = 0; i < b->m->stage[t]->nparam; i++)
+			if (b->m->stage[t]->param[i] == v)
+				return b->first_rank[t];
+	bug("no stage has parameter %s", v->name);
+}
+
+static void count_channels(Build *b, const Graph *g)
+{
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Send && attr_int(n, "channel") >= b->channels)
+			b->channels = (int)attr_int(n, "channel") + 1;
+}
+
+/* One number for the whole plan; every rank compares it before step 0. */
+static void hash_plan(Build *b)
+{
+	Buf all = { 0 };
+	char hex[65];
+
+	for (int i = 0; i < b->nfile; i++)
+		buf_printf(&all, "%s %s\n", b->file[i].path, b->file[i].sha256);
+	schedule_print_csv(&all, b->m->schedule);
+	sha256_hex(buf_str(&all), all.n, hex);
+	memcpy(b->hash, hex, 16);
+	buf_free(&all);
+}
+
+bool codegen_build(const Module *m, const Cluster *c, const Training *t, const char *dir, Diag *d)
+{
+	static const Training none = { .opt = { .kind = OPT_SGD } };
+	Build b = { .m = m, .c = c, .t = t ? t : &none, .a = arena_new(), .d = d, .dir = dir };
+	bool ok = true;
+
+	if (!m->nstage || !m->schedule || !m->stage[0]->param_at)
+		return diag_error(d, FILELOC(m->file), 704, "code is made of a planned module; run memplan first");
+	b.first_rank = NEWN(b.a, int, m->nstage + 1);
+	for (int s = 0; s < m->nstage; s++) {
+		b.first_rank[s + 1] = b.first_rank[s] + m->stage[s]->replicas;
+		count_channels(&b, m->stage[s]->forward);
+		count_channels(&b, m->stage[s]->backward);
+	}
+	for (int s = 0; ok && s < m->nstage; s++)
+		ok = emit_stage(&b, m->stage[s]);
+	if (ok)
+		hash_plan(&b);
+	for (int r = 0; ok && r < m->schedule->ndevice; r++)
+		ok = emit_device(&b, r);
+	ok = ok && emit_plan(&b) && emit_bundle(&b);
+	arena_free(b.a);
+	return ok;
+}

@@ -1,0 +1,46 @@
+/* What the writers of a build folder share. */
+#ifndef PDCC_CODEGEN_BUILD_H
+#define PDCC_CODEGEN_BUILD_H
+
+#include "../ir/cluster.h"
+#include "../ir/plan.h"
+#include "../ir/schedule.h"
+#include "cw.h"
+#include "kernel.h"
+
+typedef struct BuiltFile { const char *path; char sha256[65]; } BuiltFile;
+
+typedef struct Build {
+	const Module   *m;
+	const Cluster  *c;
+	const Training *t;
+	Arena          *a;
+	Diag           *d;
+	const char     *dir;
+	BuiltFile      *file; int nfile, capfile;       /* in the order in which they were written */
+	int            *first_rank;     /* by stage, and one more: number of ranks */
+	int             channels;
+	char            hash[17];       /* of the plan: all stages' text and the schedule */
+} Build;
+
+/* Writes DIR/path, making folders; remembers its hash. False after E0703. */
+bool build_write(Build *b, const char *path, const void *p, size_t n);
+bool build_text(Build *b, const char *path, Buf *text);         /* and frees the text */
+/* The frame codegen/NAME.in with every @WORD@ replaced by the pair that has it (name, text, name, text ..., NULL). */
+void build_frame(Buf *out, const char *frame, const char *const *pair);
+
+bool emit_stage(Build *b, const Stage *s);      /* stageN/ */
+bool emit_device(Build *b, int rank);           /* deviceN.c */
+bool emit_bundle(Build *b);                     /* everything else */
+bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule.csv */
+
+int  stage_of_rank(const Build *b, int rank);
+/* Ranks that hold parameter v; the first is the one that writes it to files. */
+int  owner_of(const Build *b, const Value *v);
+
+/* A string in C (or JSON) quotes; bytes above 127 stay as they are. */
+const char *quoted(Arena *a, const char *s);
+
+void sha256_hex(const void *p, size_t n, char hex[65]);
+
+#endif

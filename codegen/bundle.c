@@ -1,0 +1,174 @@
+/* What stands around the programs in a build folder: Makefile, run script, readme, copies of the runtime, manifest. */
+#include <inttypes.h>
+#include <string.h>
+#include "build.h"
+
+static const char *join_numbers(Arena *a, int n)
+{
+	const char *s = "0";
+
+	for (int i = 1; i < n; i++)
+		s = arena_printf(a, "%s %d", s, i);
+	return s;
+}
+
+static const char *model_file(const Build *b)
+{
+	const char *slash = b->m->file ? strrchr(b->m->file, '/') : NULL;
+
+	return slash ? slash + 1 : b->m->file ? b->m->file : b->m->name;
+}
+
+static bool copy_runtime(Build *b)
+{
+	for (int i = 0; i < nembedded; i++)
+		if (!strncmp(embedded[i].name, "runtime/", 8) &&
+		    !build_write(b, embedded[i].name, embedded[i].text, strlen(embedded[i].text)))
+			return false;
+	return true;
+}
+
+static bool write_makefile(Build *b)
+{
+	Arena *a = b->a;
+	Buf out = { 0 }, rules = { 0 };
+	const int world = b->m->schedule->ndevice;
+
+	for (int t = 0; t < b->m->nstage; t++)
+		buf_printf(&rules, "obj/stage%d/stage%d.o: stage%d/stage%d.h stage%d/kernels.h\n", t, t, t, t, t);
+	for (int r = 0; r < world; r++) {
+		const int t = stage_of_rank(b, r);
+		buf_printf(&rules, "obj/device%d.o: stage%d/stage%d.h\n", r, t, t);
+		buf_printf(&rules, "bin/d%d: obj/device%d.o obj/stage%d/stage%d.o $(RUNTIME)\n", r, r, t, t);
+	}
+	build_frame(&out, "Makefile.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
+		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "CONTRACT",
+		b->t->reproducible ? " -ffp-contract=off" : "", "RULES", buf_str(&rules), NULL });
+	buf_free(&rules);
+	return build_text(b, "Makefile", &out);
+}
+
+/* ---- the run script ---- */
+
+static const char *host_of(const Build *b, int rank)
+{
+	const int t = stage_of_rank(b, rank), d = b->m->stage[t]->device[rank - b->first_rank[t]];
+
+	if (!b->c || b->c->local || d < 0 || d >= b->c->ndevice)
+		return NULL;
+	const Host *h = &b->c->host[b->c->device[d].host];
+	return h->address && *h->address ? h->address : h->name;
+}
+
+static const char launch_head[] =
+	"\n"
+	"flags=\n"
+	"if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then\n"
+	"\tflags='--oversubscribe --bind-to none'\n"
+	"\t[ \"$(id -u)\" = 0 ] && flags=\"$flags --allow-run-as-root\"\n"
+	"fi\n"
+	"# shellcheck disable=SC2086\n"
+	"exec mpirun $flags $PD_MPIRUN_FLAGS";
+
+static bool write_run(Build *b)
+{
+	const int world = b->m->schedule->ndevice;
+	Buf out = { 0 }, launch = { 0 };
+	const char *world_text = arena_printf(b->a, "%d", world);
+	bool hosts = false;
+
+	for (int r = 0; r < world; r++)
+		hosts |= host_of(b, r) != NULL;
+	if (world == 1 && !hosts) {
+		buf_puts(&launch, "exec \"$dir/bin/d0\" \"$@\"");
+	} else {
+		buf_puts(&launch, launch_head);
+		for (int r = 0; r < world; r++) {
+			const char *host = host_of(b, r);
+			buf_printf(&launch, "%s \\\n\t-np 1%s%s \"$dir/bin/d%d\" \"$@\"", r ? " :" : "", host ? " -host " : "",
+				host ? host : "", r);
+		}
+	}
+	build_frame(&out, "run.sh.in", (const char *const[]){ "WORLD", world_text, "VERSION", PDCC_VERSION, "HOSTS", hosts ?
+		"# This folder has to be on every host under the same path.\n" : "", "RANKS", join_numbers(b->a, world), "LAUNCH",
+		buf_str(&launch), NULL });
+	buf_free(&launch);
+	return build_text(b, "run.sh", &out);
+}
+
+/* ---- readme, compile_commands.json ---- */
+
+static bool write_readme(Build *b)
+{
+	Arena *a = b->a;
+	Buf out = { 0 };
+	const char *plan = "";
+
+	for (int t = 0; t < b->m->nstage; t++)
+		plan = arena_printf(a, "%s%s%d", plan, t ? "-" : "", b->m->stage[t]->replicas);
+	build_frame(&out, "README.txt.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "WORLD",
+		arena_printf(a, "%d", b->m->schedule->ndevice), "STAGES", arena_printf(a, "%d", b->m->nstage), "PLAN", plan,
+		"SCHEDULE", b->m->schedule->name, NULL });
+	return build_text(b, "README.txt", &out);
+}
+
+static void command(Build *b, Buf *out, const char *file)
+{
+	buf_printf(out, "%s\t%s \"directory\": \".\", \"file\": %s, \"arguments\": [\"cc\", \"-std=c11\", \"-Wall\", "
+		"\"-Wextra\", \"-fopenmp\", \"-I.\", \"-Iruntime\", \"-c\", %s] %s", out->n > 2 ? ",\n" : "", "{",
+		quoted(b->a, file), quoted(b->a, file), "}");
+}
+
+static bool write_commands(Build *b)
+{
+	Buf out = { 0 };
+
+	buf_puts(&out, "[\n");
+	for (int t = 0; t < b->m->nstage; t++)
+		command(b, &out, arena_printf(b->a, "stage%d/stage%d.c", t, t));
+	for (int r = 0; r < b->m->schedule->ndevice; r++)
+		command(b, &out, arena_printf(b->a, "device%d.c", r));
+	for (int i = 0; i < nembedded; i++) {
+		const size_t n = strlen(embedded[i].name);
+		if (!strncmp(embedded[i].name, "runtime/", 8) && !strcmp(embedded[i].name + n - 2, ".c"))
+			command(b, &out, embedded[i].name);
+	}
+	buf_puts(&out, "\n]\n");
+	return build_text(b, "compile_commands.json", &out);
+}
+
+/* ---- manifest ---- */
+
+static const char *const optimizer_name[] = { "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad" };
+
+static bool write_manifest(Build *b)
+{
+	const Training *t = b->t;
+	Buf out = { 0 };
+	Cw w = { .out = &out };
+
+	cw_brace(&w);
+	cw_line(&w, "\"kind\": \"pdcc build folder\", \"version\": \"%s\", \"plan_hash\": \"%s\",", PDCC_VERSION, b->hash);
+	cw_line(&w, "\"model\": %s,", quoted(b->a, model_file(b)));
+	cw_open(&w, "\"settings\":");
+	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
+		b->m->batch, b->m->microbatches, t->steps, t->seed);
+	cw_line(&w, "\"optimizer\": \"%s\", \"lr\": %.17g, \"momentum\": %.17g, \"beta1\": %.17g, \"beta2\": %.17g, "
+		"\"eps\": %.17g, \"weight_decay\": %.17g,", optimizer_name[t->opt.kind], t->opt.lr, t->opt.momentum, t->opt.beta1,
+		t->opt.beta2, t->opt.eps, t->opt.weight_decay);
+	cw_line(&w, "\"schedule\": \"%s\", \"reproducible\": %s, \"shuffle\": %s", b->m->schedule->name,
+		t->reproducible ? "true" : "false", t->shuffle ? "true" : "false");
+	cw_close(&w, ",");
+	cw_open(&w, "\"sha256\":");
+	for (int i = 0; i < b->nfile; i++)
+		cw_line(&w, "%s: \"%s\"%s", quoted(b->a, b->file[i].path), b->file[i].sha256, i + 1 < b->nfile ? "," : "");
+	cw_end(&w);
+	cw_end(&w);
+	return build_text(b, "manifest.json", &out);
+}
+
+bool emit_bundle(Build *b)
+{
+	return copy_runtime(b) && write_makefile(b) && write_run(b) && write_readme(b) && write_commands(b) &&
+		write_manifest(b);
+}

@@ -1,0 +1,48 @@
+/* Kernels of a file: templates filled for nodes, each text once; and the statement that calls one. */
+#ifndef PDCC_CODEGEN_KERNEL_H
+#define PDCC_CODEGEN_KERNEL_H
+
+#include "cw.h"
+#include "names.h"
+#include "tmpl.h"
+
+/* What is known of one node's kernel. */
+typedef struct NodeKernel {
+	const Kernel *k;
+	Holes        *h;
+	const char   *name;     /* of the C function; NULL when there is no template */
+	const char   *call;     /* pattern of the statement */
+} NodeKernel;
+
+typedef struct Kernels {
+	Arena      *a;
+	Map         name_of;    /* text with NAME left out -> name */
+	Map         used;       /* names */
+	Map         of;         /* Node -> NodeKernel */
+	Map         heads;      /* template files whose head comment is out already */
+	Buf         out;        /* the functions, in order of first use */
+	int         n;
+	const char *prefix;     /* "static void NAME(" of templates is kept; NULL */
+	bool        f64;
+	Diag       *d;
+} Kernels;
+
+void kernels_init(Kernels *k, Arena *a, Diag *d);
+/* The node's kernel; fills its template at the first call. NULL after a diagnostic (no kernel for this op: E0702). */
+const NodeKernel *kernel_of(Kernels *k, const Node *n);
+/* What stands before the functions: includes, vector versions of math functions. */
+void kernels_head(Buf *out);
+
+/* How the values of a node are called at the place of a statement. */
+typedef struct Place {
+	void       *cx;
+	const char *(*value)(void *cx, const Value *v);
+	const char *(*object)(void *cx, const Node *n);     /* the node's library object */
+	const char *scratch;
+	const char *mb;                                     /* the microbatch */
+} Place;
+
+/* The pattern with all $ names replaced, in the kernels' arena. */
+const char *statement(Kernels *k, const NodeKernel *nk, const Node *n, const char *pattern, const Place *p);
+
+#endif

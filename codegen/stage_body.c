@@ -1,0 +1,404 @@
+/* The functions of a stage's file. A statement per node, from the op's own pattern; around them what moves data:
+ *
+ *     recv_forward   posts the receives of what a forward reads          send_forward   starts its sends
+ *     forward        waits for what it reads, computes, keeps in slot    (and so for the backward)
+ *     sync           joins the gradients of all microbatches and replicas
+ *     update         optimizer, running statistics
+ *
+ * Gradients of a microbatch, g, come to their sum, G, in one of three ways: there is only one microbatch, so g is G;
+ * the first microbatch of a step writes G and later ones write L, which is added; reproducible programs write leaves
+ * of a tree whose shape hangs on the microbatches alone, and G is its root. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+#include "stage.h"
+
+bool stage_has(const Graph *g, OpKind op)
+{
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == op)
+			return true;
+	return false;
+}
+
+bool leaf_apart(const StageCx *x)
+{
+	return x->layout[REGION_GRADS].n && x->s->bytes[REGION_LEAF] > 0;
+}
+
+static bool reproducible(const StageCx *x)
+{
+	return x->b->t && x->b->t->reproducible;
+}
+
+/* ---- small pieces ---- */
+
+static const char *bytes_text(Arena *a, const Value *v)
+{
+	return arena_printf(a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(v->type.dtype));
+}
+
+/* "%h f32[32,10]  fc1": the value, its type, the node of the model it stems from. */
+static const char *comment_of(const StageCx *x, const Node *n)
+{
+	Arena *a = x->b->a;
+	const Value *v = n->nout ? n->out[0] : NULL;
+	const char *what = "";
+
+	for (int i = 0; !v && i < n->nout; i++)
+		v = n->out[i];
+	if (v)
+		what = arena_printf(a, "%%%s %s", v->name, str_type(a, &v->type));
+	else if (n->nin && n->in[0] && n->in[0]->kind == VAL_PARAM)
+		what = arena_printf(a, "@%s", n->in[0]->name);
+	if (n->loc.name && *n->loc.name)
+		return arena_printf(a, "%s  %s", what, n->loc.name);
+	if (n->loc.node >= 0)
+		return arena_printf(a, "%s  node %d", what, n->loc.node);
+	return what;
+}
+
+/* The rank that does microbatch mb of stage t. */
+static const char *peer_text(const StageCx *x, int64_t t)
+{
+	const Build *b = x->b;
+
+	if (b->m->stage[t]->replicas == 1)
+		return arena_printf(b->a, "%d", b->first_rank[t]);
+	return arena_printf(b->a, "stage%d(mb)", (int)t);
+}
+
+static bool word_in(const char *text, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (const char *p = text; (p = strstr(p, word)); p += n) {
+		const char before = p > text ? p[-1] : ' ', after = p[n];
+		if (!isalnum((unsigned char)before) && before != '_' && !isalnum((unsigned char)after) && after != '_')
+			return true;
+	}
+	return false;
+}
+
+static void write_statement(StageCx *x, Cw *w, const Node *n, const char *text)
+{
+	const char *comment = comment_of(x, n);
+
+	for (const char *s = text; *s;) {
+		const size_t len = strcspn(s, "\n");
+		cw_stmt(w, comment, "%.*s", (int)len, s);
+		comment = NULL;
+		s += len + (s[len] == '\n');
+		s += strspn(s, "\t ");
+	}
+}
+
+/* ---- nodes ---- */
+
+static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
+{
+	static const Place place = { NULL, value_text, object_text, "scratch", "mb" };
+	Place here = place;
+	const NodeKernel *nk = kernel_of(&x->kernels, n);
+
+	here.cx = x;
+	if (!nk) {
+		x->failed = true;
+		return;
+	}
+	if (nk->k->object)
+		PUSH(x->b->a, x->object, x->nobject, x->capobject) = n;
+	if ((optab[n->op]->flags & OP_UPDATE) && n->in[0]->param->kind == PARAM_WEIGHT && n->nin >= 3)
+		cw_line(w, "pd_gradient(%d, %s);", param_index(x->s, n->in[0]), value_text(x, n->in[n->nin - 2]));
+	write_statement(x, w, n, statement(&x->kernels, nk, n, nk->call, &here));
+}
+
+/* Rows of a Stack that some value of the forward goes to. */
+static void write_stack_rows(StageCx *x, Cw *w, const Value *v)
+{
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (u->op != OP_Stack || u->graph != x->s->update)
+			continue;
+		cw_line(w, "memcpy(%s + mb * %" PRId64 ", %s, %s);", value_text(x, u->out[0]), type_numel(&v->type),
+			value_text(x, v), bytes_text(x->b->a, v));
+	}
+}
+
+static void write_node(StageCx *x, Cw *w, const Node *n)
+{
+	switch (n->op) {
+	case OP_Send: case OP_Accumulate: case OP_Stack: case OP_AllReduce: case OP_Broadcast:
+		return;
+	case OP_Recv:
+		value_text(x, n->out[0]);
+		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", slot);", attr_int(n, "channel"));
+		return;
+	default:
+		if (!(optab[n->op]->flags & OP_VIEW) || !n->out[0]->alias)
+			write_kernel_node(x, w, n);
+	}
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i])
+			write_stack_rows(x, w, n->out[i]);
+}
+
+/* ---- functions ---- */
+
+/* A function whose body was written already: the declarations that the body turned out to need come first. */
+static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
+{
+	const char *text = buf_str(body);
+	bool data = false;
+
+	cw_blank(w);
+	cw_func(w, "%s", head);
+	if (slots && word_in(text, "k")) {
+		cw_line(w, "struct kept *k = &K[slot];");
+		data = true;
+	}
+	if (slots && word_in(text, "g")) {
+		if (reproducible(x))
+			cw_line(w, "struct grads *g = (void *)pd_tree_leaf(tree, mb);");
+		else
+			cw_line(w, leaf_apart(x) ? "struct grads *g = done ? L : G;" : "struct grads *g = G;");
+		data = true;
+	}
+	for (int i = 0; i < x->nlocal; i++) {
+		const Value *v = x->local[i];
+		cw_stmt(w, str_type(x->b->a, &v->type), "%s *%s = (void *)(tmp + %" PRId64 ");", dtype_c(v->type.dtype),
+			names_get(&x->names, v, v->name), v->offset);
+		data = true;
+	}
+	if (data)
+		cw_blank(w);
+	if (slots && !word_in(text, "slot") && !word_in(text, "k"))
+		cw_line(w, "(void)slot;");
+	if (slots && !word_in(text, "mb") && !(word_in(text, "g") && reproducible(x)))
+		cw_line(w, "(void)mb;");
+	if (w->pending && body->n)
+		buf_putc(w->out, '\n');
+	w->pending = 0;
+	buf_puts(w->out, text);
+	cw_end(w);
+	buf_free(body);
+	x->nlocal = 0;
+}
+
+/* Buffers of the slot are about to be written again: what was sent from them must be gone. */
+static void write_send_waits(Cw *w, const Graph *g)
+{
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Send)
+			cw_line(w, "pd_wait_send(%" PRId64 ", slot);", attr_int(n, "channel"));
+}
+
+void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name)
+{
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	if (!stage_has(g, OP_Recv))
+		return;
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Recv)
+			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", slot, %s, mb, %s, %s);", attr_int(n, "channel"),
+				peer_text(x, attr_int(n, "from")), value_text(x, n->out[0]), bytes_text(x->b->a, n->out[0]));
+	write_function(x, w, arena_printf(x->b->a, "void recv_%s(int slot, int mb)", name), &body, true);
+}
+
+void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
+{
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	if (!stage_has(g, OP_Send))
+		return;
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Send)
+			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name), "pd_isend(%" PRId64 ", slot, %s, mb, %s, %s);",
+				attr_int(n, "channel"), peer_text(x, attr_int(n, "to")), value_text(x, n->in[0]),
+				bytes_text(x->b->a, n->in[0]));
+	write_function(x, w, arena_printf(x->b->a, "void send_%s(int slot, int mb)", name), &body, true);
+}
+
+void write_forward(StageCx *x, Cw *w)
+{
+	const Graph *g = x->s->forward;
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	write_send_waits(&in, g);
+	for (int i = 0; i < g->nin; i++)
+		cw_stmt(&in, arena_printf(x->b->a, "%%%s %s", g->in[i]->name, str_type(x->b->a, &g->in[i]->type)),
+			"pd_input(%d, mb, %s);", i, value_text(x, g->in[i]));
+	for (const Node *n = g->first; n; n = n->next)
+		write_node(x, &in, n);
+	write_function(x, w, "void forward(int slot, int mb)", &body, true);
+}
+
+void write_backward(StageCx *x, Cw *w)
+{
+	const Graph *g = x->s->backward;
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	if (leaf_apart(x) && !reproducible(x)) {
+		cw_blank(w);
+		cw_line(w, "static int done;                        /* microbatches of this step that are in G */");
+		cw_blank(w);
+		cw_func(w, "static void add_gradients(void)");
+		cw_line(w, "float *sum = (void *)G;");
+		cw_line(w, "const float *one = (void *)L;");
+		cw_blank(w);
+		cw_line(w, "#pragma omp parallel for simd");
+		cw_line(w, "for (int64_t i = 0; i < %" PRId64 "; i++)", x->layout[REGION_GRADS].bytes / 4);
+		in.indent = w->indent + 1;
+		cw_line(w, "\tsum[i] += one[i];");
+		cw_end(w);
+	}
+	in.indent = 1;
+	write_send_waits(&in, g);
+	for (const Node *n = g->first; n; n = n->next)
+		write_node(x, &in, n);
+	if (leaf_apart(x) && reproducible(x)) {
+		cw_line(&in, "pd_tree_done(tree, mb);");
+	} else if (leaf_apart(x)) {
+		cw_line(&in, "if (g != G)");
+		cw_line(&in, "\tadd_gradients();");
+		cw_line(&in, "done++;");
+	}
+	write_function(x, w, "void backward(int slot, int mb)", &body, true);
+}
+
+/* ---- between the microbatches and the update ---- */
+
+static const char *ranks_text(Arena *a, Ints v)
+{
+	const char *text = "";
+
+	for (int i = 0; i < v.n; i++)
+		text = arena_printf(a, "%s%s%" PRId64, text, i ? ", " : "", v.v[i]);
+	return text;
+}
+
+static void write_rows(StageCx *x, Cw *w, const Node *n)
+{
+	for (int i = 0; i < n->nin; i++) {
+		const Value *v = n->in[i];
+		const int64_t row = type_numel(&v->type) / x->b->m->microbatches;
+		cw_line(w, "clear_rows(%s, %" PRId64 ");", value_text(x, v), row);
+		cw_line(w, "pd_allreduce(&replicas, %s, %" PRId64 ");", value_text(x, v), type_numel(&v->type));
+	}
+}
+
+static void write_broadcast(StageCx *x, Cw *w, const Node *n)
+{
+	const Ints ranks = attr_ints(n, "ranks");
+	int from = 0;
+
+	while (from < ranks.n && ranks.v[from] != attr_int(n, "root"))
+		from++;
+	cw_stmt(w, comment_of(x, n), "pd_broadcast(&(pd_group){ %d, (const int[]){ %s } }, %d, %s, %s);", ranks.n,
+		ranks_text(x->b->a, ranks), from, value_text(x, n->out[0]), bytes_text(x->b->a, n->out[0]));
+}
+
+/* Rows of microbatches that other replicas did are zero, so that the sum over the replicas joins all rows. */
+static void write_clear_rows(const StageCx *x, Cw *w)
+{
+	cw_blank(w);
+	cw_func(w, "static void clear_rows(float *rows, size_t n)");
+	cw_line(w, "for (int mb = 0; mb < MICROBATCHES; mb++)");
+	cw_line(w, "\tif (stage%d(mb) != %d + replica)", x->s->id, x->b->first_rank[x->s->id]);
+	cw_line(w, "\t\tmemset(rows + (size_t)mb * n, 0, n * sizeof *rows);");
+	cw_end(w);
+}
+
+void write_sync(StageCx *x, Cw *w)
+{
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+	bool rows = false;
+
+	if (x->layout[REGION_GRADS].n && reproducible(x))
+		cw_line(&in, "G = (void *)pd_tree_root(tree, &replicas);");
+	for (const Node *n = x->s->update->first; n; n = n->next) {
+		const bool sums = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "replicas");
+		if (n->op == OP_AllReduce && !sums) {
+			rows = true;
+			write_rows(x, &in, n);
+		} else if (sums && !reproducible(x)) {
+			cw_line(&in, "pd_allreduce(&replicas, (float *)G, sizeof *G / sizeof(float));");
+		} else if (n->op == OP_Broadcast) {
+			write_broadcast(x, &in, n);
+		}
+	}
+	if (leaf_apart(x) && !reproducible(x))
+		cw_line(&in, "done = 0;");
+	if (rows)
+		write_clear_rows(x, w);
+	write_function(x, w, "void sync(void)", &body, false);
+}
+
+void write_update(StageCx *x, Cw *w)
+{
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		write_node(x, &in, n);
+	write_function(x, w, "void update(void)", &body, false);
+}
+
+/* ---- before step 0 ---- */
+
+static void write_pointers(StageCx *x, Cw *w)
+{
+	const Stage *s = x->s;
+	static const Region order[] = { REGION_PARAMS, REGION_STATE, REGION_STACK, REGION_SLOT };
+
+	for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+		if (x->layout[order[i]].n)
+			cw_line(w, "%s = (void *)(arena + %" PRId64 ");", x->layout[order[i]].pointer, s->at[order[i]]);
+	if (x->layout[REGION_GRADS].n && !reproducible(x)) {
+		cw_line(w, "G = (void *)(arena + %" PRId64 ");", s->at[REGION_GRADS]);
+		if (leaf_apart(x))
+			cw_line(w, "L = (void *)(arena + %" PRId64 ");", s->at[REGION_LEAF]);
+	}
+	if (s->bytes[REGION_TMP])
+		cw_line(w, "tmp = arena + %" PRId64 ";", s->at[REGION_TMP]);
+	if (s->bytes[REGION_SCRATCH])
+		cw_line(w, "scratch = arena + %" PRId64 ";", s->at[REGION_SCRATCH]);
+}
+
+void fill_consts(StageCx *x, Cw *w);
+
+void write_init(StageCx *x, Cw *w)
+{
+	const Stage *s = x->s;
+	const bool tree = x->layout[REGION_GRADS].n && reproducible(x);
+	const int64_t floats = x->layout[REGION_GRADS].bytes / 4;
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	write_pointers(x, &in);
+	if (tree) {
+		cw_line(&in, "pd_check_scratch(\"the tree of gradients\", pd_tree_bytes(MICROBATCHES, %" PRId64
+			", mine, nmine), %" PRId64 ");", floats, s->bytes[REGION_LEAF]);
+		cw_line(&in, "tree = pd_tree_new(MICROBATCHES, %" PRId64 ", mine, nmine, arena + %" PRId64 ");", floats,
+			s->at[REGION_LEAF]);
+	}
+	if (word_in(buf_str(w->out), "clear_rows"))
+		cw_line(&in, "replica = which;");
+	fill_consts(x, &in);
+	for (int i = 0; i < x->nobject; i++) {
+		const NodeKernel *nk = kernel_of(&x->kernels, x->object[i]);
+		const Place place = { x, value_text, object_text, "scratch", "0" };
+		write_statement(x, &in, x->object[i], statement(&x->kernels, nk, x->object[i], nk->k->init, &place));
+	}
+	static const char *const arg[] = { "arena", "which", "mine", "nmine" };
+	for (size_t i = 0; i < sizeof arg / sizeof *arg; i++)
+		if (!word_in(buf_str(&body), arg[i]))
+			cw_line(&in, "(void)%s;", arg[i]);
+	write_function(x, w, "void init(char *arena, int which, const int *mine, int nmine)", &body, false);
+}

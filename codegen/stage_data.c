@@ -1,0 +1,383 @@
+/* The data of a stage's file: structs that lay out the arena, tables of parameters and inputs, constants. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include "stage.h"
+
+enum { ALIGN = 64, LONG_CONST = 16 };
+
+static const Value *root_of(const Value *v)
+{
+	return v->alias ? v->alias : v;
+}
+
+/* ---- members ---- */
+
+static Member *member_at(Struct *l, int64_t offset)
+{
+	for (int i = 0; i < l->n; i++)
+		if (l->m[i].offset == offset)
+			return &l->m[i];
+	return NULL;
+}
+
+/* Members are listed by offset; one that lies where another does is the same. */
+static void add_member(StageCx *x, Struct *l, const Value *v, const char *wish, int64_t offset, int64_t count)
+{
+	Arena *a = x->b->a;
+
+	if (member_at(l, offset))
+		return;
+	PUSH(a, l->m, l->n, l->cap) = (Member){ v, NULL, offset, count };
+	int i = l->n - 1;
+	for (const Member m = l->m[i]; i > 0 && l->m[i - 1].offset > m.offset; i--) {
+		l->m[i] = l->m[i - 1];
+		l->m[i - 1] = m;
+	}
+	l->m[i].name = names_get(&l->names, v, wish);
+}
+
+static void add_slot(StageCx *x, const Value *v)
+{
+	if (v && !v->alias && v->region == REGION_SLOT)
+		add_member(x, &x->layout[REGION_SLOT], v, v->name, v->offset, type_numel(&v->type));
+}
+
+static void add_slots(StageCx *x, const Graph *g)
+{
+	for (int i = 0; i < g->nin; i++)
+		add_slot(x, g->in[i]);
+	for (const Node *n = g->first; n; n = n->next)
+		for (int i = 0; i < n->nout; i++)
+			add_slot(x, n->out[i]);
+}
+
+static void add_gradients(StageCx *x)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next) {
+		const Value *v = n->nout ? n->out[0] : NULL;
+		if (n->op == OP_Accumulate)
+			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name, v->offset,
+				type_numel(&n->in[0]->type));
+		if (n->op == OP_Stack)
+			add_member(x, &x->layout[REGION_STACK], v, n->in[0]->name, v->offset, type_numel(&v->type));
+	}
+}
+
+static void layout_begin(StageCx *x, Region r, const char *tag, const char *pointer, int64_t bytes, const char *what)
+{
+	x->layout[r] = (Struct){ .tag = tag, .pointer = pointer, .bytes = bytes, .what = what };
+	names_init(&x->layout[r].names, x->b->a);
+}
+
+void layout_stage(StageCx *x)
+{
+	const Stage *s = x->s;
+	int64_t grads = 0;
+
+	layout_begin(x, REGION_PARAMS, "params", "P", s->bytes[REGION_PARAMS], "weights and running statistics");
+	layout_begin(x, REGION_STATE, "state", "S", s->bytes[REGION_STATE], "what the optimizer remembers");
+	layout_begin(x, REGION_SLOT, "kept", "K", s->slot_bytes,
+		"what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight");
+	layout_begin(x, REGION_STACK, "rows", "R", s->bytes[REGION_STACK],
+		"batch statistics, a row per microbatch of the step");
+	for (int i = 0; i < s->nparam; i++) {
+		const Region r = s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS;
+		add_member(x, &x->layout[r], s->param[i], s->param[i]->name, s->param_at[i] - s->at[r],
+			type_numel(&s->param[i]->type));
+	}
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (n->op == OP_Accumulate)
+			grads += (type_numel(&n->out[0]->type) * dtype_bytes(n->out[0]->type.dtype) + ALIGN - 1) / ALIGN * ALIGN;
+	layout_begin(x, REGION_GRADS, "grads", "G", grads, "gradients, summed over the microbatches of a step");
+	add_slots(x, s->forward);
+	add_slots(x, s->backward);
+	add_gradients(x);
+}
+
+static const char *dims_text(Arena *a, const Member *m)
+{
+	const Type *t = &m->v->type;
+	const char *text = "";
+
+	if (t->rank == 0 || type_numel(t) != m->count)
+		return arena_printf(a, "%" PRId64, m->count);
+	for (int i = 0; i < t->rank; i++)
+		text = arena_printf(a, "%s%s%" PRId64, text, i ? " * " : "", t->dim[i]);
+	return text;
+}
+
+void write_layout(StageCx *x, Cw *w, Region r)
+{
+	Struct *l = &x->layout[r];
+	Arena *a = x->b->a;
+	int64_t top = 0;
+
+	if (!l->n)
+		return;
+	cw_blank(w);
+	cw_comment(w, "%s", l->what);
+	cw_open(w, "static struct %s", l->tag);
+	for (int i = 0; i < l->n; i++) {
+		const Member *m = &l->m[i];
+		const DType t = m->v->type.dtype;
+		if (m->offset != top)
+			bug("struct %s: %s lies at %" PRId64 ", the struct puts it at %" PRId64, l->tag, m->name, m->offset, top);
+		cw_stmt(w, str_type(a, &m->v->type), "_Alignas(%d) %s %s[%s];", ALIGN, dtype_c(t), m->name, dims_text(a, m));
+		top += (m->count * dtype_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
+	}
+	cw_close(w, " *%s%s;", l->pointer, r == REGION_GRADS && leaf_apart(x) && !x->b->t->reproducible ? ", *L" : "");
+	cw_line(w, "_Static_assert(sizeof(struct %s) == %" PRId64 ", \"as planned\");", l->tag, l->bytes);
+}
+
+/* ---- tables ---- */
+
+int param_index(const Stage *s, const Value *v)
+{
+	for (int i = 0; i < s->nparam; i++)
+		if (s->param[i] == v)
+			return i;
+	bug("%s is no parameter of stage %d", v->name, s->id);
+}
+
+static const char *dtype_pd(Arena *a, DType t)
+{
+	char *s = arena_printf(a, "PD_%s", dtype_name(t));
+
+	for (char *p = s; *p; p++)
+		*p = (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p);
+	return s;
+}
+
+static const char *dims_list(Arena *a, const Type *t)
+{
+	const char *text = "";
+
+	for (int i = 0; i < t->rank; i++)
+		text = arena_printf(a, "%s%s%" PRId64, text, i ? ", " : "", t->dim[i]);
+	return t->rank ? text : "1";
+}
+
+static const char *const kind_name[] = { "PD_WEIGHT", "PD_BUFFER", "PD_STATE" };
+
+void write_params(StageCx *x, Cw *w)
+{
+	const Stage *s = x->s;
+	Arena *a = x->b->a;
+
+	cw_blank(w);
+	cw_open(w, "const pd_param stage_params[] =");
+	for (int i = 0; i < s->nparam; i++) {
+		const Value *v = s->param[i];
+		const bool state = v->param->kind == PARAM_STATE;
+		const Struct *l = &x->layout[state ? REGION_STATE : REGION_PARAMS];
+		const Names *names = &l->names;
+		cw_brace(w);
+		cw_line(w, ".name = %s, .kind = %s, .dtype = %s, .rank = %d,",
+			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name), kind_name[v->param->kind],
+			dtype_pd(a, v->type.dtype), v->type.rank);
+		cw_line(w, ".dim = { %s }, .offset = %" PRId64 " + offsetof(struct %s, %s),", dims_list(a, &v->type),
+			s->at[state ? REGION_STATE : REGION_PARAMS], l->tag, (const char *)map_get(&names->of, v));
+		cw_line(w, ".fill = %.17g, .trained = %s, .owner = %d,", v->param->random ? 0 : v->param->fill,
+			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", owner_of(x->b, v));
+		cw_close(w, ",");
+	}
+	if (!s->nparam)
+		cw_line(w, "{ .name = NULL },");
+	cw_close(w, ";");
+}
+
+static void input_source(const Training *t, const char *name, const char **kind, const char **path)
+{
+	*kind = t && t->data_kind ? t->data_kind : "synthetic";
+	*path = "";
+	for (int i = 0; t && i < t->ndata; i++)
+		if (!strcmp(t->data[i].input, name)) {
+			*path = t->data[i].path ? t->data[i].path : "";
+			if (t->data[i].kind)
+				*kind = t->data[i].kind;
+		}
+}
+
+void write_inputs(StageCx *x, Cw *w)
+{
+	const Graph *g = x->s->forward;
+	Arena *a = x->b->a;
+
+	cw_blank(w);
+	cw_open(w, "const pd_input_desc stage_inputs[] =");
+	for (int i = 0; i < g->nin; i++) {
+		const Value *v = g->in[i];
+		const char *kind, *path;
+		input_source(x->b->t, v->name, &kind, &path);
+		cw_brace(w);
+		cw_line(w, ".name = %s, .dtype = %s, .rank = %d, .dim = { %s },", quoted(a, v->name),
+			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type));
+		cw_line(w, ".batch_axis = %d, .range = %" PRId64 ", .kind = %s, .path = %s,", v->batch_axis, v->index_range,
+			quoted(a, kind), quoted(a, path));
+		if (v->is_label && v->ignore_index != INT64_MIN)
+			cw_line(w, ".is_label = true, .ignore_index = %" PRId64 ",", v->ignore_index);
+		else
+			cw_line(w, ".is_label = %s, .ignore_index = INT64_MIN,", v->is_label ? "true" : "false");
+		cw_close(w, ",");
+	}
+	if (!g->nin)
+		cw_line(w, "{ .name = NULL },");
+	cw_close(w, ";");
+}
+
+/* ---- constants ---- */
+
+static double float_at(const Value *v, int64_t i)
+{
+	return v->type.dtype == DT_f64 ? ((const double *)v->data)[i] : (double)((const float *)v->data)[i];
+}
+
+static int64_t int_at(const Value *v, int64_t i)
+{
+	switch (v->type.dtype) {
+	case DT_i64: case DT_u64: return ((const int64_t *)v->data)[i];
+	case DT_i32: return ((const int32_t *)v->data)[i];
+	case DT_u32: return ((const uint32_t *)v->data)[i];
+	case DT_i16: return ((const int16_t *)v->data)[i];
+	case DT_u16: case DT_f16: case DT_bf16: return ((const uint16_t *)v->data)[i];
+	case DT_i8: return ((const int8_t *)v->data)[i];
+	default: return ((const uint8_t *)v->data)[i];
+	}
+}
+
+static const char *element(Arena *a, const Value *v, int64_t i)
+{
+	const DType t = v->type.dtype;
+
+	if (t == DT_u64)
+		return arena_printf(a, "%" PRIu64 "u", (uint64_t)int_at(v, i));
+	if (t != DT_f32 && t != DT_f64)
+		return int_at(v, i) == INT64_MIN ? "INT64_MIN" : arena_printf(a, "%" PRId64, int_at(v, i));
+	const double f = float_at(v, i);
+	if (isnan(f))
+		return "NAN";
+	if (isinf(f))
+		return f < 0 ? "-INFINITY" : "INFINITY";
+	const char *s = arena_printf(a, t == DT_f32 ? "%.9g" : "%.17g", f);
+	return arena_printf(a, "%s%s%s", s, strpbrk(s, ".e") ? "" : ".0", t == DT_f32 ? "f" : "");
+}
+
+static bool all_equal(const Value *v)
+{
+	const int64_t n = type_numel(&v->type), size = dtype_bytes(v->type.dtype);
+	const char *p = v->data;
+
+	for (int64_t i = 1; i < n; i++)
+		if (memcmp(p, p + i * size, (size_t)size) != 0)
+			return false;
+	return true;
+}
+
+static void write_const(StageCx *x, Cw *w, const Value *v)
+{
+	const int64_t n = type_numel(&v->type);
+	const char *name = names_get(&x->names, v, arena_printf(x->b->a, "c_%s", v->name)), *c = dtype_c(v->type.dtype);
+
+	if (!v->data)
+		bug("constant %s has no data", v->name);
+	if (n > LONG_CONST && all_equal(v)) {           /* filled by init */
+		cw_stmt(w, str_type(x->b->a, &v->type), "static %s %s[%" PRId64 "];", c, name, n);
+		return;
+	}
+	cw_open(w, "static const %s %s[%" PRId64 "] =", c, name, n ? n : 1);
+	CwItems items = { .w = w };
+	Arena *scratch = arena_new();
+	for (int64_t i = 0; i < n; i++) {
+		cw_item(&items, "%s", element(scratch, v, i));
+		if (i % 1024 == 1023)
+			arena_reset(scratch);
+	}
+	if (!n)
+		cw_item(&items, "0");
+	cw_items_end(&items);
+	arena_free(scratch);
+	cw_close(w, ";");
+}
+
+void write_consts(StageCx *x, Cw *w)
+{
+	if (x->nkonst)
+		cw_blank(w);
+	for (int i = 0; i < x->nkonst; i++)
+		write_const(x, w, x->konst[i]);
+}
+
+/* Part of init: constants of one value. */
+void fill_consts(StageCx *x, Cw *w)
+{
+	for (int i = 0; i < x->nkonst; i++) {
+		const Value *v = x->konst[i];
+		const int64_t n = type_numel(&v->type);
+		if (n <= LONG_CONST || !all_equal(v))
+			continue;
+		cw_line(w, "for (int64_t i = 0; i < %" PRId64 "; i++)", n);
+		w->indent++;
+		cw_line(w, "%s[i] = %s;", names_get(&x->names, v, v->name), element(x->b->a, v, 0));
+		w->indent--;
+	}
+}
+
+/* ---- values in statements ---- */
+
+static bool listed(const Value **list, int n, const Value *v)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i] == v)
+			return true;
+	return false;
+}
+
+static const char *in_struct(StageCx *x, Region r, const char *pointer, const Value *v)
+{
+	const Member *m = member_at(&x->layout[r == REGION_LEAF ? REGION_GRADS : r], v->offset);
+
+	if (!m)
+		bug("%s has no member in region %d of stage %d", v->name, (int)r, x->s->id);
+	return arena_printf(x->b->a, "%s->%s", pointer, m->name);
+}
+
+const char *value_text(void *stage_cx, const Value *v)
+{
+	StageCx *x = stage_cx;
+	Arena *a = x->b->a;
+
+	v = root_of(v);
+	if (v->kind == VAL_PARAM) {
+		const Struct *l = &x->layout[v->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS];
+		const char *name = map_get(&l->names.of, v);
+		if (!name)
+			bug("parameter %s is not of stage %d", v->name, x->s->id);
+		return arena_printf(a, "%s->%s", l->pointer, name);
+	}
+	if (v->kind == VAL_CONST) {
+		if (!listed(x->konst, x->nkonst, v))
+			PUSH(a, x->konst, x->nkonst, x->capkonst) = v;
+		return names_get(&x->names, v, arena_printf(a, "c_%s", v->name));
+	}
+	switch ((Region)v->region) {
+	case REGION_GRADS: return in_struct(x, REGION_GRADS, "G", v);
+	case REGION_LEAF:  return in_struct(x, REGION_LEAF, "g", v);
+	case REGION_STACK: return in_struct(x, REGION_STACK, "R", v);
+	case REGION_SLOT:  return in_struct(x, REGION_SLOT, "k", v);
+	case REGION_TMP:
+		if (!listed(x->local, x->nlocal, v))
+			PUSH(a, x->local, x->nlocal, x->caplocal) = v;
+		return names_get(&x->names, v, v->name);
+	default:
+		bug("%s of stage %d has no place in memory", v->name, x->s->id);
+	}
+}
+
+const char *object_text(void *stage_cx, const Node *n)
+{
+	StageCx *x = stage_cx;
+	const char *wish = n->nout && n->out[0] ? n->out[0]->name : optab[n->op]->name;
+
+	return names_get(&x->names, n, arena_printf(x->b->a, "op_%s", wish));
+}
