@@ -72,6 +72,7 @@ struct Value {
 	int         nuses, capuses;
 	Param      *param;          /* VAL_PARAM only */
 	const void *data;           /* VAL_CONST: row-major elements; NULL when elided in a text file */
+	uint64_t    hash;           /* VAL_CONST without data: what the text file said of them */
 	int         batch_axis;     /* which axis carries the batch, -1 none or unknown; inputs and outputs only */
 	int64_t     index_range;    /* int input that indexes a table or a class axis: values lie in [0, index_range); else 0 */
 	bool        is_label;       /* graph input that feeds the loss as target */

@@ -1,0 +1,527 @@
+/* The text form (.pdir), outwards. parse.c reads it; what it prints and parses again gives the same bytes.
+ *
+ *     module mlp {batch=16, microbatches=4, ...}
+ *     const @c : i64[2] = [1, 2]
+ *     param @w : f32[784,256] weight {frozen=1, ...}
+ *     graph @mlp (%x : f32[16,784] {batch=0}) -> %loss {
+ *     	%h = Gemm(%x, @w) {transA=1} : f32[16,256] !3 "fc1" Gemm {stage=0}
+ *     	@w <- SGD(@w, %g) {lr=0.1}
+ *     }
+ *
+ * The last braces of a node hold what passes have found out: phase, stage, time, scratch, where its outputs lie. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "buf.h"
+#include "op.h"
+#include "schedule.h"
+#include "text.h"
+
+const char *const phase_name[3] = { "fwd", "bwd", "update" };
+const char *const region_name[REGION_COUNT] = {
+	"none", "params", "state", "grads", "leaf", "stack", "slot", "tmp", "scratch"
+};
+const char *const param_kind_name[3] = { "weight", "buffer", "state" };
+const char *const sync_name[3] = { "none", "allreduce", "ps" };
+const char *const action_name[ACT_COUNT] = {
+	"RECV_F", "F", "SEND_F", "RECV_B", "B", "SEND_B", "W", "SYNC", "UPDATE"
+};
+
+/* ---- words ---- */
+
+bool text_bare(unsigned char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_./:-$", c));
+}
+
+void text_quoted(Buf *b, const char *s)
+{
+	buf_putc(b, '"');
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c == '"' || c == '\\')
+			buf_printf(b, "\\%c", c);
+		else if (c < ' ' || c == 0x7f)
+			buf_printf(b, "\\x%02x", c);
+		else
+			buf_putc(b, (char)c);
+	}
+	buf_putc(b, '"');
+}
+
+static void word(Buf *b, const char *s)
+{
+	const char *p = s;
+
+	while (text_bare((unsigned char)*p))
+		p++;
+	if (*p || p == s)
+		text_quoted(b, s);
+	else
+		buf_puts(b, s);
+}
+
+static void value_name(Buf *b, const Value *v)
+{
+	if (!v) {
+		buf_putc(b, '_');
+		return;
+	}
+	buf_putc(b, v->kind == VAL_PARAM || v->kind == VAL_CONST ? '@' : '%');
+	word(b, v->name);
+}
+
+/* The fewest digits that read back as x. */
+void text_real(Buf *b, double x)
+{
+	char s[40];
+
+	if (isnan(x)) {
+		buf_puts(b, "nan");
+		return;
+	}
+	for (int digits = 6; digits <= 17; digits++) {
+		snprintf(s, sizeof s, "%.*g", digits, x);
+		if (strtod(s, NULL) == x)
+			break;
+	}
+	buf_puts(b, s);
+}
+
+static void type(Buf *b, const Type *t)
+{
+	buf_printf(b, "%s[", dtype_name(t->dtype));
+	for (int i = 0; i < t->rank; i++)
+		buf_printf(b, "%s%" PRId64, i ? "," : "", t->dim[i]);
+	buf_putc(b, ']');
+	if (t->layout == LAYOUT_NHWC)
+		buf_puts(b, "nhwc");
+	if (t->rows)
+		buf_printf(b, " rows<=%" PRId64, t->rows);
+}
+
+/* ---- {key=value, ...}: `first` tells whether the brace is open already ---- */
+
+static void key(Buf *b, bool *first, const char *name)
+{
+	buf_printf(b, "%s%s=", *first ? " {" : ", ", name);
+	*first = false;
+}
+
+static void key_int(Buf *b, bool *first, const char *name, int64_t v)
+{
+	key(b, first, name);
+	buf_printf(b, "%" PRId64, v);
+}
+
+static void key_real(Buf *b, bool *first, const char *name, double v)
+{
+	key(b, first, name);
+	text_real(b, v);
+}
+
+static void key_word(Buf *b, bool *first, const char *name, const char *v)
+{
+	key(b, first, name);
+	text_quoted(b, v);
+}
+
+static void close_keys(Buf *b, bool first)
+{
+	if (!first)
+		buf_putc(b, '}');
+}
+
+static void attributes(Buf *b, const Node *n)
+{
+	bool first = true;
+
+	for (const AttrDef *d = optab[n->op]->attrs; d && d->name; d++) {
+		const void *p = (const char *)n->attr + d->offset;
+		const char *s;
+		const Ints *x = p;
+		const Floats *f = p;
+
+		switch (d->kind) {
+		case A_INT:
+			if (*(const int64_t *)p != (int64_t)d->def)
+				key_int(b, &first, d->name, *(const int64_t *)p);
+			break;
+		case A_FLOAT:
+			if (*(const double *)p != d->def)
+				key_real(b, &first, d->name, *(const double *)p);
+			break;
+		case A_STR:
+			s = *(const char *const *)p;
+			if (s && strcmp(s, d->sdef ? d->sdef : ""))
+				key_word(b, &first, d->name, s);
+			break;
+		case A_INTS:
+			if (!x->n)
+				break;
+			key(b, &first, d->name);
+			for (int i = 0; i < x->n; i++)
+				buf_printf(b, "%s%" PRId64, i ? "," : "[", x->v[i]);
+			buf_putc(b, ']');
+			break;
+		case A_FLOATS:
+			if (!f->n)
+				break;
+			key(b, &first, d->name);
+			for (int i = 0; i < f->n; i++) {
+				buf_puts(b, i ? "," : "[");
+				text_real(b, f->v[i]);
+			}
+			buf_putc(b, ']');
+			break;
+		case A_END: break;
+		}
+	}
+	close_keys(b, first);
+}
+
+/* ---- nodes ---- */
+
+static void location(Buf *b, const Loc *l)
+{
+	if (l->node < 0 && !l->name && !l->op)
+		return;
+	buf_printf(b, " !%d", l->node);
+	if (l->name) {
+		buf_putc(b, ' ');
+		text_quoted(b, l->name);
+	}
+	if (l->op) {
+		buf_putc(b, ' ');
+		word(b, l->op);
+	}
+}
+
+/* Where an output lies: slot+64, or =%x when it shares x's memory. */
+static void place(Buf *b, bool *first, const Value *v, int i)
+{
+	char name[24];
+
+	if (!v || (!v->region && !v->alias))
+		return;
+	snprintf(name, sizeof name, "mem%d", i);
+	key(b, first, name);
+	buf_printf(b, "%s+%" PRId64, region_name[v->region], v->offset);
+	if (v->alias) {
+		buf_putc(b, '=');
+		value_name(b, v->alias);
+	}
+}
+
+static void found_out(Buf *b, const Node *n, bool phases)
+{
+	bool first = true;
+
+	if (phases && n->phase != PHASE_FWD)
+		key_word(b, &first, "phase", phase_name[n->phase]);
+	if (n->stage >= 0)
+		key_int(b, &first, "stage", n->stage);
+	if (n->time > 0)
+		key_real(b, &first, "time", n->time);
+	if (n->scratch)
+		key_int(b, &first, "scratch", n->scratch);
+	for (int i = 0; i < n->nout; i++)
+		place(b, &first, n->out[i], i);
+	close_keys(b, first);
+}
+
+static void node(Buf *b, const Node *n, const char *indent, bool phases)
+{
+	const OpDef *d = optab[n->op];
+	int outs = n->nout;
+
+	buf_puts(b, indent);
+	while (outs && !n->out[outs - 1])
+		outs--;
+	for (int i = 0; i < outs; i++) {
+		buf_puts(b, i ? ", " : "");
+		value_name(b, n->out[i]);
+	}
+	if (outs)
+		buf_puts(b, " = ");
+	if (d->writes) {
+		bool first = true;
+
+		for (int i = 0; i < n->nin && i < 32; i++)
+			if (d->writes >> i & 1) {
+				buf_puts(b, first ? "" : ", ");
+				value_name(b, n->in[i]);
+				first = false;
+			}
+		buf_puts(b, " <- ");
+	}
+	buf_printf(b, "%s(", d->name);
+	for (int i = 0; i < n->nin; i++) {
+		buf_puts(b, i ? ", " : "");
+		value_name(b, n->in[i]);
+	}
+	buf_putc(b, ')');
+	attributes(b, n);
+	for (int i = 0; i < outs; i++) {
+		buf_puts(b, i ? ", " : " : ");
+		if (n->out[i])
+			type(b, &n->out[i]->type);
+		else
+			buf_putc(b, '_');
+	}
+	location(b, &n->loc);
+	buf_puts(b, " ;");
+	found_out(b, n, phases);
+	buf_putc(b, '\n');
+}
+
+static void input_facts(Buf *b, const Value *v)
+{
+	bool first = true;
+
+	if (v->batch_axis >= 0)
+		key_int(b, &first, "batch", v->batch_axis);
+	if (v->index_range)
+		key_int(b, &first, "range", v->index_range);
+	if (v->is_label)
+		key_int(b, &first, "label", 1);
+	if (v->ignore_index != INT64_MIN)
+		key_int(b, &first, "ignore", v->ignore_index);
+	place(b, &first, v, 0);
+	close_keys(b, first);
+}
+
+static void graph(Buf *b, const Graph *g, const char *indent, bool phases)
+{
+	for (int i = 0; i < g->nin; i++) {
+		buf_puts(b, i ? ", " : "(");
+		value_name(b, g->in[i]);
+		buf_puts(b, " : ");
+		type(b, &g->in[i]->type);
+		input_facts(b, g->in[i]);
+	}
+	buf_puts(b, g->nin ? ")" : "()");
+	for (int i = 0; i < g->nout; i++) {
+		buf_puts(b, i ? ", " : " -> ");
+		value_name(b, g->out[i]);
+	}
+	buf_puts(b, " {\n");
+	for (const Node *n = g->first; n; n = n->next)
+		node(b, n, indent, phases);
+	buf_printf(b, "%.*s}\n", (int)strlen(indent) - 1, indent);
+}
+
+/* ---- constants and params ---- */
+
+static uint64_t hash_bytes(const void *p, size_t n)
+{
+	const unsigned char *s = p;
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ s[i]) * 0x100000001b3u;
+	return h;
+}
+
+static void element(Buf *b, DType t, const void *data, int64_t i)
+{
+	switch (t) {
+	case DT_f32: text_real(b, (double)((const float *)data)[i]); break;
+	case DT_f64: text_real(b, ((const double *)data)[i]); break;
+	case DT_i8:  buf_printf(b, "%d", ((const int8_t *)data)[i]); break;
+	case DT_i16: buf_printf(b, "%d", ((const int16_t *)data)[i]); break;
+	case DT_i32: buf_printf(b, "%" PRId32, ((const int32_t *)data)[i]); break;
+	case DT_i64: buf_printf(b, "%" PRId64, ((const int64_t *)data)[i]); break;
+	case DT_u8: case DT_bool: buf_printf(b, "%u", ((const uint8_t *)data)[i]); break;
+	case DT_u16: case DT_f16: case DT_bf16: buf_printf(b, "%u", ((const uint16_t *)data)[i]); break;
+	case DT_u32: buf_printf(b, "%" PRIu32, ((const uint32_t *)data)[i]); break;
+	case DT_u64: buf_printf(b, "%" PRIu64, ((const uint64_t *)data)[i]); break;
+	case DT_NONE: case DT_COUNT: break;
+	}
+}
+
+static void constant(Buf *b, const Value *v, const PrintOpt *o)
+{
+	int64_t n = type_numel(&v->type);
+
+	buf_puts(b, "const ");
+	value_name(b, v);
+	buf_puts(b, " : ");
+	type(b, &v->type);
+	buf_puts(b, " = ");
+	if (!v->data || n > (o ? o->elide : 16)) {
+		buf_printf(b, "elided %016" PRIx64 "\n", v->data ? hash_bytes(v->data, (size_t)type_bytes(&v->type)) : v->hash);
+		return;
+	}
+	buf_putc(b, '[');
+	for (int64_t i = 0; i < n; i++) {
+		buf_puts(b, i ? ", " : "");
+		element(b, v->type.dtype, v->data, i);
+	}
+	buf_puts(b, "]\n");
+}
+
+static void param(Buf *b, const Value *v)
+{
+	const Param *p = v->param;
+	bool first = true;
+
+	buf_puts(b, "param ");
+	value_name(b, v);
+	buf_puts(b, " : ");
+	type(b, &v->type);
+	buf_printf(b, " %s", param_kind_name[p->kind]);
+	if (p->sync)
+		key_word(b, &first, "sync", sync_name[p->sync]);
+	if (p->versions != 1)
+		key_int(b, &first, "versions", p->versions);
+	if (p->frozen)
+		key_int(b, &first, "frozen", 1);
+	if (p->rows)
+		key_int(b, &first, "rows", 1);
+	if (p->is_mean)
+		key_int(b, &first, "mean", 1);
+	if (p->is_var)
+		key_int(b, &first, "var", 1);
+	if (p->fill != 0)
+		key_real(b, &first, "fill", p->fill);
+	if (p->random)
+		key_int(b, &first, "random", p->random);
+	if (p->onnx_name && strcmp(p->onnx_name, v->name))
+		key_word(b, &first, "onnx", p->onnx_name);
+	if (p->of) {
+		key(b, &first, "of");
+		value_name(b, p->of);
+	}
+	close_keys(b, first);
+	buf_putc(b, '\n');
+}
+
+/* ---- stages and the schedule ---- */
+
+static void int_list(Buf *b, const char *name, int n, const int *v)
+{
+	buf_printf(b, "\t%s", name);
+	for (int i = 0; i < n; i++)
+		buf_printf(b, "%s%d", i ? ", " : " ", v[i]);
+	buf_putc(b, '\n');
+}
+
+static void long_list(Buf *b, const char *name, int n, const int64_t *v)
+{
+	buf_printf(b, "\t%s", name);
+	for (int i = 0; i < n; i++)
+		buf_printf(b, "%s%" PRId64, i ? ", " : " ", v[i]);
+	buf_putc(b, '\n');
+}
+
+static void value_list(Buf *b, const char *name, int n, Value *const *v)
+{
+	if (!n)
+		return;
+	buf_printf(b, "\t%s ", name);
+	for (int i = 0; i < n; i++) {
+		buf_puts(b, i ? ", " : "");
+		value_name(b, v[i]);
+	}
+	buf_putc(b, '\n');
+}
+
+static void stage(Buf *b, const Stage *s)
+{
+	buf_printf(b, "stage %d on", s->id);
+	for (int i = 0; i < s->replicas; i++)
+		buf_printf(b, "%s %d", i ? "," : "", s->device ? s->device[i] : i);
+	buf_printf(b, " inflight %d {\n", s->inflight);
+	value_list(b, "params", s->nparam, s->param);
+	if (s->param_at) {
+		long_list(b, "params_at", s->nparam, s->param_at);
+		long_list(b, "regions_at", REGION_COUNT, s->at);
+		long_list(b, "regions_bytes", REGION_COUNT, s->bytes);
+		long_list(b, "memory", 2, (int64_t[]){ s->slot_bytes, s->arena });
+	}
+	const Graph *g[3] = { s->forward, s->backward, s->update };
+	for (int i = 0; i < 3; i++) {
+		if (!g[i])
+			continue;
+		buf_printf(b, "\t%s ", g[i]->name);
+		graph(b, g[i], "\t\t", false);
+	}
+	value_list(b, "keep", s->nkeep, s->keep);
+	buf_puts(b, "}\n");
+}
+
+static void schedule(Buf *b, const Schedule *s)
+{
+	buf_printf(b, "schedule %s stages %d microbatches %d devices %d {\n", s->name, s->nstage, s->nmicro, s->ndevice);
+	int_list(b, "replicas", s->nstage, s->replicas);
+	int_list(b, "inflight", s->nstage, s->inflight);
+	for (int i = 0; i < s->nstage; i++)
+		int_list(b, "ranks", s->replicas[i], s->device[i]);
+	for (int i = 0; i < s->nstage; i++)
+		int_list(b, "replica_of", s->nmicro, s->replica_of[i]);
+	for (int r = 0; r < s->ndevice; r++) {
+		buf_puts(b, "\tdevice");
+		for (int i = 0; i < s->dev[r].n; i++) {
+			const Action *x = &s->dev[r].act[i];
+
+			buf_printf(b, " %d%s", x->stage, action_name[x->kind]);
+			if (x->mb >= 0)
+				buf_printf(b, "%d", x->mb);
+			if (x->slot)
+				buf_printf(b, "@%d", x->slot);
+			if (x->version)
+				buf_printf(b, "~%d", x->version);
+		}
+		buf_putc(b, '\n');
+	}
+	buf_puts(b, "}\n");
+}
+
+void module_print(Buf *b, const Module *m, const PrintOpt *o)
+{
+	bool first = true;
+
+	buf_puts(b, "module ");
+	word(b, m->name);
+	if (m->file)
+		key_word(b, &first, "file", m->file);
+	if (m->opset)
+		key_int(b, &first, "opset", m->opset);
+	if (m->batch)
+		key_int(b, &first, "batch", m->batch);
+	if (m->export_batch)
+		key_int(b, &first, "export_batch", m->export_batch);
+	if (m->microbatches)
+		key_int(b, &first, "microbatches", m->microbatches);
+	if (m->has)
+		key_int(b, &first, "has", m->has);
+	close_keys(b, first);
+	buf_putc(b, '\n');
+	for (int i = 0; i < m->nkonst; i++)
+		if (m->konst[i]->nuses)
+			constant(b, m->konst[i], o);
+	for (int i = 0; i < m->nparam; i++)
+		param(b, m->param[i]);
+	if (m->graph) {
+		buf_puts(b, "graph @");
+		word(b, m->graph->name);
+		buf_putc(b, ' ');
+		graph(b, m->graph, "\t", true);
+	}
+	for (int i = 0; i < m->nstage; i++)
+		stage(b, m->stage[i]);
+	if (m->loss && m->graph) {
+		buf_puts(b, "loss ");
+		value_name(b, m->loss);
+		if (m->count) {
+			buf_puts(b, " count ");
+			value_name(b, m->count);
+		}
+		buf_putc(b, '\n');
+	}
+	if (m->schedule)
+		schedule(b, m->schedule);
+}

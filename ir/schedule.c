@@ -1,0 +1,271 @@
+/* Schedules: building, printing as the papers draw them and as PyTorch writes them, and proving that they run. */
+#include "schedule.h"
+#include <stdio.h>
+#include <string.h>
+#include "buf.h"
+
+static const char *const act_name[ACT_COUNT] = {
+	[ACT_RECV_F] = "RECV_F", [ACT_F] = "F", [ACT_SEND_F] = "SEND_F", [ACT_RECV_B] = "RECV_B", [ACT_B] = "B",
+	[ACT_SEND_B] = "SEND_B", [ACT_W] = "W", [ACT_SYNC] = "SYNC", [ACT_UPDATE] = "UPDATE",
+};
+
+void schedule_push(Arena *a, Schedule *s, int rank, Action act)
+{
+	DeviceSchedule *d = &s->dev[rank];
+
+	PUSH(a, d->act, d->n, d->cap) = act;
+}
+
+static const char *str_act(Arena *a, const Action *x)
+{
+	if (x->mb < 0)
+		return arena_printf(a, "%d%s", x->stage, act_name[x->kind]);
+	return arena_printf(a, "%d%s%d", x->stage, act_name[x->kind], x->mb);
+}
+
+void schedule_print_csv(Buf *b, const Schedule *s)
+{
+	for (int r = 0; r < s->ndevice; r++) {
+		for (int i = 0; i < s->dev[r].n; i++) {
+			const Action *x = &s->dev[r].act[i];
+
+			buf_printf(b, "%s%d%s", i ? "," : "", x->stage, act_name[x->kind]);
+			if (x->mb >= 0)
+				buf_printf(b, "%d", x->mb);
+		}
+		buf_putc(b, '\n');
+	}
+}
+
+/* ---- proof: every device runs its list; F and B wait for what others send ---- */
+
+typedef struct Proof {
+	const Schedule  *s;
+	const StageEdge *edge;
+	int              nedge;
+	Diag            *d;
+	Arena           *a;
+	char            *done;          /* [kind][stage][mb] */
+	int             *holds;         /* [rank * slots + slot] -> mb + 1 that owns it, by forward */
+	int             *live;          /* microbatches in flight, by rank */
+} Proof;
+
+static char *done_at(const Proof *p, ActKind k, int stage, int mb)
+{
+	return &p->done[((size_t)k * (size_t)p->s->nstage + (size_t)stage) * (size_t)p->s->nmicro + (size_t)mb];
+}
+
+/* Whether stage exchanges anything in that direction with another; recv: as the receiver. */
+static bool exchanges(const Proof *p, int stage, bool forward, bool recv)
+{
+	for (int i = 0; i < p->nedge; i++) {
+		const StageEdge *e = &p->edge[i];
+
+		if (!(forward ? e->forward : e->backward))
+			continue;
+		int receiver = forward ? e->to : e->from, sender = forward ? e->from : e->to;
+		if ((recv ? receiver : sender) == stage)
+			return true;
+	}
+	return false;
+}
+
+/* All senders of what (stage, mb) waits for have started their sends. */
+static bool arrived(const Proof *p, int stage, int mb, bool forward)
+{
+	for (int i = 0; i < p->nedge; i++) {
+		const StageEdge *e = &p->edge[i];
+
+		if (forward ? e->forward && e->to == stage && !*done_at(p, ACT_SEND_F, e->from, mb) :
+		    e->backward && e->from == stage && !*done_at(p, ACT_SEND_B, e->to, mb))
+			return false;
+	}
+	return true;
+}
+
+static bool fault(const Proof *p, int rank, const Action *x, const char *why)
+{
+	return diag_error(p->d, NOLOC, 501, "schedule %s: device %d, action %s: %s", p->s->name, rank, str_act(p->a, x), why);
+}
+
+/* What must have come before x on the same device. */
+static bool in_order(const Proof *p, int rank, const Action *x)
+{
+	static const struct { ActKind kind, before; bool only_if_forward, recv; const char *why; } rule[] = {
+		{ ACT_F, ACT_RECV_F, true, true, "its receive was not posted before" },
+		{ ACT_B, ACT_F, false, false, "there was no forward before" },
+		{ ACT_SEND_F, ACT_F, false, false, "nothing was computed yet" },
+		{ ACT_SEND_B, ACT_B, false, false, "nothing was computed yet" },
+		{ ACT_W, ACT_B, false, false, "there was no backward before" },
+	};
+
+	for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
+		if (x->kind == rule[i].kind && !*done_at(p, rule[i].before, x->stage, x->mb) &&
+		    (!rule[i].only_if_forward || exchanges(p, x->stage, true, true)))
+			return fault(p, rank, x, rule[i].why);
+	if (x->kind == ACT_B && exchanges(p, x->stage, false, true) && !*done_at(p, ACT_RECV_B, x->stage, x->mb))
+		return fault(p, rank, x, "its receive was not posted before");
+	return true;
+}
+
+static bool slot_rules(const Proof *p, int rank, const Action *x, int slots)
+{
+	int *owner = &p->holds[(size_t)rank * (size_t)slots + (size_t)x->slot];
+
+	if (x->slot < 0 || x->slot >= p->s->inflight[x->stage])
+		return fault(p, rank, x, "its slot is outside the depth of the stage");
+	if (x->kind == ACT_RECV_F || (x->kind == ACT_F && !exchanges(p, x->stage, true, true))) {
+		if (*owner)
+			return fault(p, rank, x, arena_printf(p->a, "slot %d still belongs to microbatch %d", x->slot, *owner - 1));
+		*owner = x->mb + 1;
+	} else if (*owner != x->mb + 1) {
+		return fault(p, rank, x, arena_printf(p->a, "slot %d does not belong to it", x->slot));
+	}
+	return true;
+}
+
+/* The slot of (stage, mb) is free after its last action there. */
+static bool last_use(const Schedule *s, int rank, int at)
+{
+	const Action *x = &s->dev[rank].act[at];
+
+	for (int i = at + 1; i < s->dev[rank].n; i++) {
+		const Action *y = &s->dev[rank].act[i];
+
+		if (y->mb == x->mb && y->stage == x->stage)
+			return false;
+	}
+	return true;
+}
+
+typedef enum Step { STEP_FAULT, STEP_WAIT, STEP_DONE } Step;
+
+static Step step(const Proof *p, int rank, int at, int slots)
+{
+	const Schedule *s = p->s;
+	const Action *x = &s->dev[rank].act[at];
+
+	if (x->stage < 0 || x->stage >= s->nstage || x->mb >= s->nmicro)
+		return fault(p, rank, x, "there is no such stage or microbatch"), STEP_FAULT;
+	if (x->mb < 0)
+		return STEP_DONE;
+	if (s->device[x->stage][s->replica_of[x->stage][x->mb]] != rank)
+		return fault(p, rank, x, "the microbatch belongs to another device"), STEP_FAULT;
+	if (*done_at(p, x->kind, x->stage, x->mb))
+		return fault(p, rank, x, "it is done twice"), STEP_FAULT;
+	if (!in_order(p, rank, x) || !slot_rules(p, rank, x, slots))
+		return STEP_FAULT;
+	if ((x->kind == ACT_F && !arrived(p, x->stage, x->mb, true)) || (x->kind == ACT_B && !arrived(p, x->stage, x->mb, false))) {
+		if (x->kind == ACT_F && !exchanges(p, x->stage, true, true))
+			p->holds[(size_t)rank * (size_t)slots + (size_t)x->slot] = 0;
+		return STEP_WAIT;
+	}
+	*done_at(p, x->kind, x->stage, x->mb) = 1;
+	if (last_use(s, rank, at))
+		p->holds[(size_t)rank * (size_t)slots + (size_t)x->slot] = 0;
+	return STEP_DONE;
+}
+
+static bool run_all(const Proof *p, int slots)
+{
+	const Schedule *s = p->s;
+	int *at = NEWN(p->a, int, s->ndevice);
+
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (int r = 0; r < s->ndevice; r++)
+			while (at[r] < s->dev[r].n) {
+				Step k = step(p, r, at[r], slots);
+
+				if (k == STEP_FAULT)
+					return false;
+				if (k == STEP_WAIT)
+					break;
+				at[r]++;
+				moved = true;
+			}
+	}
+	bool ok = true;
+	for (int r = 0; r < s->ndevice; r++)
+		if (at[r] < s->dev[r].n)
+			ok = fault(p, r, &s->dev[r].act[at[r]], "waits for ever: deadlock");
+	return ok;
+}
+
+/* Every microbatch went through every stage, and every message found its receive. */
+static bool complete(const Proof *p)
+{
+	for (int st = 0; st < p->s->nstage; st++)
+		for (int mb = 0; mb < p->s->nmicro; mb++) {
+			static const struct { ActKind kind; bool always, forward, recv; } want[] = {
+				{ ACT_F, true, true, false }, { ACT_B, true, false, false },
+				{ ACT_SEND_F, false, true, false }, { ACT_RECV_F, false, true, true },
+				{ ACT_SEND_B, false, false, false }, { ACT_RECV_B, false, false, true },
+			};
+
+			for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+				if ((want[i].always || exchanges(p, st, want[i].forward, want[i].recv)) &&
+				    !*done_at(p, want[i].kind, st, mb))
+					return diag_error(p->d, NOLOC, 502, "schedule %s: %d%s%d is missing", p->s->name, st,
+						act_name[want[i].kind], mb);
+		}
+	return true;
+}
+
+bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *d)
+{
+	Arena *a = arena_new();
+	int slots = 1;
+
+	for (int i = 0; i < s->nstage; i++)
+		if (s->inflight[i] > slots)
+			slots = s->inflight[i];
+	Proof p = { .s = s, .edge = edge, .nedge = nedge, .d = d, .a = a,
+		.done = NEWN(a, char, ACT_COUNT * s->nstage * s->nmicro), .holds = NEWN(a, int, s->ndevice * slots) };
+	bool ok = run_all(&p, slots) && complete(&p);
+	arena_free(a);
+	return ok;
+}
+
+/* ---- the grid: F takes one unit of time, B two ---- */
+
+enum { GRID_COLUMNS = 400 };
+
+void schedule_print_grid(Buf *b, const Schedule *s)
+{
+	Arena *a = arena_new();
+	int *at = NEWN(a, int, s->ndevice), *free_at = NEWN(a, int, s->ndevice);
+	int *end_f = NEWN(a, int, s->nstage * s->nmicro), *end_b = NEWN(a, int, s->nstage * s->nmicro);
+	char (*cell)[GRID_COLUMNS][6] = arena_alloc(a, sizeof *cell * (size_t)s->ndevice);
+	int last = 0;
+
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (int r = 0; r < s->ndevice; r++)
+			for (; at[r] < s->dev[r].n; at[r]++) {
+				const Action *x = &s->dev[r].act[at[r]];
+				int st = x->stage, t = free_at[r], len = x->kind == ACT_F ? 1 : 2;
+
+				if (x->kind != ACT_F && x->kind != ACT_B)
+					continue;
+				int need = x->kind == ACT_F ? st ? end_f[(st - 1) * s->nmicro + x->mb] : 0 :
+					st + 1 < s->nstage ? end_b[(st + 1) * s->nmicro + x->mb] : end_f[st * s->nmicro + x->mb];
+				if (!need && (x->kind == ACT_B || st))
+					break;
+				moved = true;
+				t = need > t ? need : t;
+				for (int k = 0; k < len && t + k < GRID_COLUMNS; k++)
+					snprintf(cell[r][t + k], sizeof *cell[r], "%c%d", x->kind == ACT_F ? 'F' : 'B', x->mb % 1000);
+				free_at[r] = t + len;
+				(x->kind == ACT_F ? end_f : end_b)[st * s->nmicro + x->mb] = t + len;
+				last = t + len > last ? t + len : last;
+			}
+	}
+	for (int r = 0; r < s->ndevice; r++) {
+		buf_printf(b, "d%-3d", r);
+		for (int t = 0; t < last && t < GRID_COLUMNS; t++)
+			buf_printf(b, " %-4s", cell[r][t][0] ? cell[r][t] : ".");
+		buf_putc(b, '\n');
+	}
+	arena_free(a);
+}

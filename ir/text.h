@@ -1,0 +1,16 @@
+/* Private to print.c and parse.c: the words of the text form. */
+#ifndef PDCC_IR_TEXT_H
+#define PDCC_IR_TEXT_H
+
+#include <stdbool.h>
+#include "buf.h"
+#include "schedule.h"
+
+extern const char *const phase_name[3], *const region_name[REGION_COUNT], *const param_kind_name[3], *const sync_name[3],
+	*const action_name[ACT_COUNT];
+
+bool text_bare(unsigned char c);            /* may stand in a name without quotes */
+void text_quoted(Buf *b, const char *s);
+void text_real(Buf *b, double x);           /* the fewest digits that read back as x */
+
+#endif

@@ -1,0 +1,239 @@
+/* The invariants of a module, one short function each. Each breach is reported with the node or value it is at. */
+#include <string.h>
+#include "op.h"
+
+typedef struct Check {
+	const Module *m;
+	Diag         *d;
+	bool          ok;
+} Check;
+
+static bool breach(Check *c, const Node *n, const char *what, const char *name)
+{
+	c->ok = false;
+	return diag_error(c->d, n ? n->loc : NOLOC, 901, "%s%s%s: %s", n ? optab[n->op]->name : "module", name ? " " : "",
+		name ? name : "", what);
+}
+
+/* ---- use lists and links ---- */
+
+static void check_uses(Check *c, const Node *n)
+{
+	for (int i = 0; i < n->nin; i++) {
+		const Value *v = n->in[i];
+		int found = 0;
+
+		for (int k = 0; v && k < v->nuses; k++)
+			found += v->uses[k].node == n && v->uses[k].index == i;
+		if (v && found != 1)
+			breach(c, n, "its use list and the operands disagree", v->name);
+	}
+}
+
+static void check_outputs(Check *c, const Node *n)
+{
+	for (int i = 0; i < n->nout; i++) {
+		const Value *v = n->out[i];
+
+		if (!v)
+			continue;
+		if (v->def != n || v->index != i || v->kind != VAL_NODE)
+			breach(c, n, "an output does not know its node", v->name);
+		if (map_get(n->graph->names, v->name) != v)
+			breach(c, n, "the name is not unique", v->name);
+	}
+}
+
+/* ---- order and phases ---- */
+
+/* Values that may be read here carry the mark of a definition seen before. */
+static void check_order(Check *c, const Node *n)
+{
+	for (int i = 0; i < n->nin; i++) {
+		const Value *v = n->in[i];
+
+		if (v && (v->kind == VAL_NODE || v->kind == VAL_INPUT) && !v->mark)
+			breach(c, n, "is read before it is made", v->name);
+	}
+}
+
+static void check_phase(Check *c, const Node *n)
+{
+	for (int i = 0; i < n->nin; i++) {
+		const Value *v = n->in[i];
+
+		if (!v || v->kind != VAL_NODE)
+			continue;
+		if (v->def->phase > n->phase)
+			breach(c, n, "reads what a later phase makes", v->name);
+		if (n->phase == PHASE_UPDATE && v->def->phase != PHASE_UPDATE && n->op != OP_Accumulate && n->op != OP_Stack)
+			breach(c, n, "the update reads a value of one microbatch; only Accumulate and Stack may", v->name);
+	}
+	if (optab[n->op]->writes && n->phase != PHASE_UPDATE)
+		breach(c, n, "params are written in the update phase only", NULL);
+}
+
+static void check_stage_order(Check *c, const Node *n)
+{
+	for (int i = 0; i < n->nin; i++) {
+		const Value *v = n->in[i];
+
+		if (v && v->kind == VAL_NODE && n->phase == PHASE_FWD && v->def->phase == PHASE_FWD && v->def->stage > n->stage &&
+		    n->stage >= 0)
+			breach(c, n, "reads forward from a later stage", v->name);
+	}
+}
+
+static void check_writes(Check *c, const Node *n)
+{
+	unsigned w = optab[n->op]->writes;
+
+	for (int i = 0; i < n->nin && i < 32; i++)
+		if (w >> i & 1 && (!n->in[i] || n->in[i]->kind != VAL_PARAM))
+			breach(c, n, "writes an operand that is no param", n->in[i] ? n->in[i]->name : NULL);
+}
+
+/* ---- types: what the rule gives is what is written ---- */
+
+static void check_type(Check *c, Node *n)
+{
+	const OpDef *d = optab[n->op];
+	Type was[MAXIN];
+
+	for (int i = 0; i < n->nin; i++)
+		if (!n->in[i] && i < d->minin) {
+			breach(c, n, "an operand is missing", NULL);
+			return;
+		}
+	if (n->nin < d->minin) {
+		breach(c, n, "too few operands", NULL);
+		return;
+	}
+	if (!d->shape || n->nout > MAXIN)
+		return;
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i])
+			was[i] = n->out[i]->type;
+	Node copy = *n;
+	copy.out = NEWN(c->d->scratch, Value *, n->nout);
+	memcpy(copy.out, n->out, sizeof *n->out * (size_t)n->nout);
+	if (!d->shape(&copy, c->d)) {
+		c->ok = false;
+		return;
+	}
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i] && !type_eq(&was[i], &n->out[i]->type)) {
+			breach(c, n, arena_printf(c->d->scratch, "is %s, the rule of the op gives %s", str_type(c->d->scratch, &was[i]),
+				str_type(c->d->scratch, &n->out[i]->type)), n->out[i]->name);
+			n->out[i]->type = was[i];
+		}
+}
+
+/* ---- a graph ---- */
+
+static void mark_values(const Graph *g, int to)
+{
+	for (int i = 0; i < g->nin; i++)
+		g->in[i]->mark = to;
+	for (const Node *n = g->first; n; n = n->next)
+		for (int i = 0; i < n->nout; i++)
+			if (n->out[i])
+				n->out[i]->mark = to;
+}
+
+static void check_graph(Check *c, const Graph *g)
+{
+	for (int i = 0; i < g->nin; i++)
+		g->in[i]->mark = 1;
+	for (Node *n = g->first; n; n = n->next) {
+		if ((n->next && n->next->prev != n) || n->graph != g)
+			breach(c, n, "the links of the node list are broken", NULL);
+		check_uses(c, n);
+		check_outputs(c, n);
+		check_order(c, n);
+		check_phase(c, n);
+		check_stage_order(c, n);
+		check_writes(c, n);
+		check_type(c, n);
+		for (int i = 0; i < n->nout; i++)
+			if (n->out[i])
+				n->out[i]->mark = 1;
+	}
+}
+
+/* ---- stages ---- */
+
+static bool kept(const Stage *s, const Value *v)
+{
+	for (int i = 0; i < s->nkeep; i++)
+		if (s->keep[i] == v)
+			return true;
+	return false;
+}
+
+static void check_kept(Check *c, const Stage *s)
+{
+	for (int i = 0; i < s->nkeep; i++)
+		s->keep[i]->mark = 2;
+	for (const Node *n = s->backward ? s->backward->first : NULL; n; n = n->next)
+		for (int i = 0; i < n->nin; i++) {
+			const Value *v = n->in[i];
+
+			if (v && v->mark != 2 && ((v->kind == VAL_NODE && v->def->graph == s->forward) ||
+			    (v->kind == VAL_INPUT && !kept(s, v))))
+				breach(c, n, "a backward reads it, but its stage does not keep it", v->name);
+		}
+}
+
+static const Node *partner(const Module *m, const Node *send, int64_t channel)
+{
+	for (int i = 0; i < m->nstage; i++) {
+		const Graph *g[2] = { m->stage[i]->forward, m->stage[i]->backward };
+
+		for (int k = 0; k < 2; k++)
+			for (const Node *n = g[k] ? g[k]->first : NULL; n; n = n->next)
+				if (n->op == (send->op == OP_Send ? OP_Recv : OP_Send) && attr_int(n, "channel") == channel)
+					return n;
+	}
+	return NULL;
+}
+
+static void check_messages(Check *c, const Graph *g)
+{
+	for (const Node *n = g ? g->first : NULL; n; n = n->next) {
+		if (n->op != OP_Send && n->op != OP_Recv)
+			continue;
+		const Node *o = partner(c->m, n, attr_int(n, "channel"));
+		if (!o)
+			breach(c, n, n->op == OP_Send ? "nobody receives it" : "nobody sends it", NULL);
+		else if (n->op == OP_Send && !type_eq(&n->in[0]->type, &o->out[0]->type))
+			breach(c, n, "it is sent as one type and received as another", n->in[0]->name);
+	}
+}
+
+bool module_verify(const Module *m, Diag *d)
+{
+	Check c = { m, d, true };
+
+	if (m->graph) {
+		check_graph(&c, m->graph);
+		mark_values(m->graph, 0);
+	}
+	for (int i = 0; i < m->nstage; i++) {
+		const Stage *s = m->stage[i];
+		const Graph *g[3] = { s->forward, s->backward, s->update };
+
+		for (int k = 0; k < 3; k++)
+			if (g[k])
+				check_graph(&c, g[k]);
+		check_kept(&c, s);
+		for (int k = 0; k < 3; k++)
+			if (g[k])
+				mark_values(g[k], 0);
+		for (int k = 0; k < s->nkeep; k++)
+			s->keep[k]->mark = 0;
+		check_messages(&c, s->forward);
+		check_messages(&c, s->backward);
+	}
+	return c.ok;
+}

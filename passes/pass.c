@@ -1,0 +1,231 @@
+/* The runner: checks what a pass needs, runs it, verifies, dumps, times. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "pass.h"
+
+const Pass pass_table[] = {
+#define PASS(name, needs, gives, help) { #name, needs, gives, help, pass_##name },
+#include "passes.def"
+#undef PASS
+};
+const int npasses = (int)(sizeof pass_table / sizeof *pass_table);
+
+static int pass_index(const char *name)
+{
+	for (int i = 0; i < npasses; i++)
+		if (strcmp(pass_table[i].name, name) == 0)
+			return i;
+	return -1;
+}
+
+static bool known(const char *name, Diag *d)
+{
+	const char *names[64];
+
+	if (!name || pass_index(name) >= 0 || strcmp(name, "import") == 0)
+		return true;
+	for (int i = 0; i < npasses; i++)
+		names[i] = pass_table[i].name;
+	const char *near = diag_nearest(name, names, npasses);
+	return diag_error(d, NOLOC, 3, "no pass is called '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
+		near ? "'?" : "; --list-passes shows them");
+}
+
+static const char *text_of(const Module *m, Buf *b)
+{
+	PrintOpt o = { .elide = 16 };
+
+	buf_clear(b);
+	module_print(b, m, &o);
+	return buf_str(b);
+}
+
+static bool dump(const char *dir, int number, const char *name, const char *text, Diag *d)
+{
+	Buf path = { 0 };
+	bool ok;
+
+	if (mkdir(dir, 0777) && errno != EEXIST)
+		return diag_error(d, FILELOC(dir), 8, "cannot make the folder: %s", strerror(errno));
+	buf_printf(&path, "%s/%02d-%s.pdir", dir, number, name);
+	ok = file_write(buf_str(&path), text, strlen(text)) ||
+		diag_error(d, NOLOC, 8, "cannot write %s: %s", buf_str(&path), strerror(errno));
+	buf_free(&path);
+	return ok;
+}
+
+/* ---- what changed: a unified diff of lines ---- */
+
+typedef struct Lines { const char **s; int n; } Lines;
+
+static Lines lines_of(Arena *a, const char *text)
+{
+	Lines l = { 0 };
+	int cap = 0;
+
+	for (const char *p = text; *p;) {
+		const char *e = strchr(p, '\n');
+		size_t n = e ? (size_t)(e - p) : strlen(p);
+
+		PUSH(a, l.s, l.n, cap) = arena_strn(a, p, n);
+		p += n + (e != NULL);
+	}
+	return l;
+}
+
+/* The next place at or after (i, j) where two lines in a row agree again; within a window of 400 lines. */
+static void resync(const Lines *x, const Lines *y, int *i, int *j)
+{
+	for (int sum = 1; sum < 800; sum++)
+		for (int di = 0; di <= sum; di++) {
+			int a = *i + di, b = *j + sum - di;
+
+			if (a <= x->n && b <= y->n && ((a == x->n && b == y->n) ||
+			    (a < x->n && b < y->n && strcmp(x->s[a], y->s[b]) == 0))) {
+				*i = a;
+				*j = b;
+				return;
+			}
+		}
+	*i = x->n;
+	*j = y->n;
+}
+
+static void print_change(FILE *out, Arena *a, const char *name, const char *before, const char *after)
+{
+	Lines x = lines_of(a, before), y = lines_of(a, after);
+	int i = 0, j = 0;
+
+	fprintf(out, "--- before %s\n+++ after %s\n", name, name);
+	while (i < x.n || j < y.n) {
+		if (i < x.n && j < y.n && strcmp(x.s[i], y.s[j]) == 0) {
+			i++;
+			j++;
+			continue;
+		}
+		int i1 = i, j1 = j;
+		resync(&x, &y, &i1, &j1);
+		fprintf(out, "@@ -%d,%d +%d,%d @@\n", i + 1, i1 - i, j + 1, j1 - j);
+		for (; i < i1; i++)
+			fprintf(out, "-%s\n", x.s[i]);
+		for (; j < j1; j++)
+			fprintf(out, "+%s\n", y.s[j]);
+	}
+}
+
+/* ---- the reproducer of an internal error ---- */
+
+static const PassOpt *repro_opt;
+static const char *repro_text, *repro_pass;
+
+static void write_repro(void)
+{
+	Buf b = { 0 };
+	const char *dir = repro_opt && repro_opt->repro_dir ? repro_opt->repro_dir : "pdcc-repro";
+
+	if (!repro_text || (mkdir(dir, 0777) && errno != EEXIST))
+		return;
+	buf_printf(&b, "%s/before-%s.pdir", dir, repro_pass);
+	file_write(buf_str(&b), repro_text, strlen(repro_text));
+	buf_clear(&b);
+	for (int i = 0; repro_opt && i < repro_opt->argc; i++)
+		buf_printf(&b, "%s%s", i ? " " : "", repro_opt->argv[i]);
+	buf_printf(&b, "\npdcc-opt before-%s.pdir --passes=%s\n", repro_pass, repro_pass);
+	Buf path = { 0 };
+	buf_printf(&path, "%s/command.txt", dir);
+	file_write(buf_str(&path), b.s, b.n);
+	fprintf(stderr, "pdcc: a reproducer is in %s/\n", dir);
+}
+
+/* ---- running ---- */
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool ready(const Module *m, const Pass *p, Diag *d)
+{
+	unsigned lacks = p->needs & ~m->has;
+
+	for (int i = 0; lacks && i < npasses; i++)
+		if (pass_table[i].gives & lacks)
+			return diag_error(d, NOLOC, 4, "pass '%s' needs '%s' to have run before", p->name, pass_table[i].name);
+	return true;
+}
+
+static bool wants_text(const PassOpt *o, const Pass *p)
+{
+	return o->dump_dir || o->print_after_all || o->print_after_change || (o->print_after && strcmp(o->print_after, p->name) == 0);
+}
+
+static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *before, Buf *after)
+{
+	const Pass *p = &pass_table[index];
+
+	if (!ready(m, p, cx->d))
+		return false;
+	if (o->print_before && strcmp(o->print_before, p->name) == 0)
+		printf("# before %s\n%s", p->name, text_of(m, before));
+	if (o->print_after_change)
+		text_of(m, before);
+	bug_context = p->name;
+	repro_pass = p->name;
+	double start = now();
+	bool ok = p->run(m, cx);
+	double seconds = now() - start;
+	if (!ok && !cx->d->errors)
+		bug("the pass failed without saying why");
+	m->has |= ok ? p->gives : 0;
+	if (ok && !module_verify(m, cx->d))
+		bug("the module is not valid after the pass");
+	if (ok && wants_text(o, p)) {
+		text_of(m, after);
+		if (o->print_after_all || (o->print_after && strcmp(o->print_after, p->name) == 0))
+			printf("# after %s\n%s", p->name, buf_str(after));
+		if (o->print_after_change)
+			print_change(stdout, cx->scratch, p->name, buf_str(before), buf_str(after));
+		if (o->dump_dir)
+			ok = dump(o->dump_dir, index + 1, p->name, buf_str(after), cx->d);
+	}
+	if (o->time_report)
+		fprintf(cx->d->out, "  %-10s %9.3f ms\n", p->name, seconds * 1e3);
+	arena_reset(cx->scratch);
+	bug_context = NULL;
+	return ok;
+}
+
+bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *names, int n)
+{
+	Buf before = { 0 }, after = { 0 };
+	bool ok = known(o->stop_after, cx->d) && known(o->print_after, cx->d) && known(o->print_before, cx->d);
+
+	for (int i = 0; names && i < n; i++)
+		ok &= known(names[i], cx->d);
+	repro_opt = o;
+	bug_hook = write_repro;
+	if (ok && o->dump_dir && !names)
+		ok = dump(o->dump_dir, 0, "import", text_of(m, &after), cx->d);
+	if (o->time_report)
+		fprintf(cx->d->out, "time per pass\n");
+	int last = names ? n : npasses;
+	for (int i = 0; ok && i < last; i++) {
+		int k = names ? pass_index(names[i]) : i;
+
+		if (o->stop_after && strcmp(o->stop_after, "import") == 0)
+			break;
+		ok = k < 0 || run_one(m, cx, o, k, &before, &after);
+		if (k >= 0 && o->stop_after && strcmp(o->stop_after, pass_table[k].name) == 0)
+			break;
+	}
+	bug_hook = NULL;
+	buf_free(&before);
+	buf_free(&after);
+	return ok;
+}
