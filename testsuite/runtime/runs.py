@@ -74,6 +74,18 @@ def shapes_agree():
                 fail(f"{s}: reproducible {f} differs from that of one device")
 
 
+def gradient_is_the_mean():
+    """What --dump-grads says times the rate is what a step takes off every weight."""
+    for s in SHAPES:
+        run(s, "--out", path("s0"), "--steps", "0", "--quiet")
+        run(s, "--out", path("s1"), "--steps", "1", "--quiet", "--dump-grads", path("sg"), MLP_DUMPS="1")
+        before, after, g = tensors("s0/trained.safetensors"), tensors("s1/trained.safetensors"), tensors("sg")
+        for t in before:
+            worst = max(abs(b - 0.2 * d - a) for b, a, d in zip(before[t], after[t], g[t]))
+            if worst > 1e-6:
+                fail(f"{s}: {t} moved by {worst} other than its gradient")
+
+
 def resume():
     """Five steps and five resumed ones are ten steps."""
     for first in ((1, 1), (2, 2)):
@@ -174,6 +186,7 @@ def interrupted():
 shutil.rmtree(out, ignore_errors=True)
 os.makedirs(out)
 shapes_agree()
+gradient_is_the_mean()
 resume()
 real_data()
 faults()
