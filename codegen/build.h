@@ -38,6 +38,10 @@ int  stage_of_rank(const Build *b, int rank);
 /* Ranks that hold parameter v; the first is the one that writes it to files. */
 int  owner_of(const Build *b, const Value *v);
 
+/* consts.c: the declaration of a constant, and what fills it at start (nothing for most). */
+void const_write(Cw *w, const Value *v, const char *name);
+void const_fill(Cw *w, const Value *v, const char *name);
+
 /* A string in C (or JSON) quotes; bytes above 127 stay as they are. */
 const char *quoted(Arena *a, const char *s);
 

@@ -38,6 +38,7 @@ void write_layout(StageCx *x, Cw *w, Region r);     /* the struct, its pointer, 
 void write_params(StageCx *x, Cw *w);               /* pd_param table */
 void write_inputs(StageCx *x, Cw *w);               /* pd_input_desc table */
 void write_consts(StageCx *x, Cw *w);
+void fill_consts(StageCx *x, Cw *w);
 int  param_index(const Stage *s, const Value *v);
 
 const char *value_text(void *stage_cx, const Value *v);         /* for struct Place */

@@ -371,8 +371,6 @@ static void write_pointers(StageCx *x, Cw *w)
 		cw_line(w, "scratch = arena + %" PRId64 ";", s->at[REGION_SCRATCH]);
 }
 
-void fill_consts(StageCx *x, Cw *w);
-
 void write_init(StageCx *x, Cw *w)
 {
 	const Stage *s = x->s;

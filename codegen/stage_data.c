@@ -1,10 +1,9 @@
 /* The data of a stage's file: structs that lay out the arena, tables of parameters and inputs, constants. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 #include "stage.h"
 
-enum { ALIGN = 64, LONG_CONST = 16 };
+enum { ALIGN = 64 };
 
 static const Value *root_of(const Value *v)
 {
@@ -228,99 +227,19 @@ void write_inputs(StageCx *x, Cw *w)
 
 /* ---- constants ---- */
 
-static double float_at(const Value *v, int64_t i)
-{
-	return v->type.dtype == DT_f64 ? ((const double *)v->data)[i] : (double)((const float *)v->data)[i];
-}
-
-static int64_t int_at(const Value *v, int64_t i)
-{
-	switch (v->type.dtype) {
-	case DT_i64: case DT_u64: return ((const int64_t *)v->data)[i];
-	case DT_i32: return ((const int32_t *)v->data)[i];
-	case DT_u32: return ((const uint32_t *)v->data)[i];
-	case DT_i16: return ((const int16_t *)v->data)[i];
-	case DT_u16: case DT_f16: case DT_bf16: return ((const uint16_t *)v->data)[i];
-	case DT_i8: return ((const int8_t *)v->data)[i];
-	default: return ((const uint8_t *)v->data)[i];
-	}
-}
-
-static const char *element(Arena *a, const Value *v, int64_t i)
-{
-	const DType t = v->type.dtype;
-
-	if (t == DT_u64)
-		return arena_printf(a, "%" PRIu64 "u", (uint64_t)int_at(v, i));
-	if (t != DT_f32 && t != DT_f64)
-		return int_at(v, i) == INT64_MIN ? "INT64_MIN" : arena_printf(a, "%" PRId64, int_at(v, i));
-	const double f = float_at(v, i);
-	if (isnan(f))
-		return "NAN";
-	if (isinf(f))
-		return f < 0 ? "-INFINITY" : "INFINITY";
-	const char *s = arena_printf(a, t == DT_f32 ? "%.9g" : "%.17g", f);
-	return arena_printf(a, "%s%s%s", s, strpbrk(s, ".e") ? "" : ".0", t == DT_f32 ? "f" : "");
-}
-
-static bool all_equal(const Value *v)
-{
-	const int64_t n = type_numel(&v->type), size = dtype_bytes(v->type.dtype);
-	const char *p = v->data;
-
-	for (int64_t i = 1; i < n; i++)
-		if (memcmp(p, p + i * size, (size_t)size) != 0)
-			return false;
-	return true;
-}
-
-static void write_const(StageCx *x, Cw *w, const Value *v)
-{
-	const int64_t n = type_numel(&v->type);
-	const char *name = names_get(&x->names, v, arena_printf(x->b->a, "c_%s", v->name)), *c = dtype_c(v->type.dtype);
-
-	if (!v->data)
-		bug("constant %s has no data", v->name);
-	if (n > LONG_CONST && all_equal(v)) {           /* filled by init */
-		cw_stmt(w, str_type(x->b->a, &v->type), "static %s %s[%" PRId64 "];", c, name, n);
-		return;
-	}
-	cw_open(w, "static const %s %s[%" PRId64 "] =", c, name, n ? n : 1);
-	CwItems items = { .w = w };
-	Arena *scratch = arena_new();
-	for (int64_t i = 0; i < n; i++) {
-		cw_item(&items, "%s", element(scratch, v, i));
-		if (i % 1024 == 1023)
-			arena_reset(scratch);
-	}
-	if (!n)
-		cw_item(&items, "0");
-	cw_items_end(&items);
-	arena_free(scratch);
-	cw_close(w, ";");
-}
-
 void write_consts(StageCx *x, Cw *w)
 {
 	if (x->nkonst)
 		cw_blank(w);
 	for (int i = 0; i < x->nkonst; i++)
-		write_const(x, w, x->konst[i]);
+		const_write(w, x->konst[i], names_get(&x->names, x->konst[i], x->konst[i]->name));
 }
 
 /* Part of init: constants of one value. */
 void fill_consts(StageCx *x, Cw *w)
 {
-	for (int i = 0; i < x->nkonst; i++) {
-		const Value *v = x->konst[i];
-		const int64_t n = type_numel(&v->type);
-		if (n <= LONG_CONST || !all_equal(v))
-			continue;
-		cw_line(w, "for (int64_t i = 0; i < %" PRId64 "; i++)", n);
-		w->indent++;
-		cw_line(w, "%s[i] = %s;", names_get(&x->names, v, v->name), element(x->b->a, v, 0));
-		w->indent--;
-	}
+	for (int i = 0; i < x->nkonst; i++)
+		const_fill(w, x->konst[i], names_get(&x->names, x->konst[i], x->konst[i]->name));
 }
 
 /* ---- values in statements ---- */

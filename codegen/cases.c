@@ -1,0 +1,342 @@
+/* Many small graphs in one program, for tests: a function per graph, some fifty functions per file, a table and a main
+ * that feeds them from a file. Nothing is planned: every value has its own place in one block of memory.
+ *
+ * Inputs of a case are the graph's inputs and then the module's parameters that some node reads; its outputs are the
+ * graph's outputs. Nodes of the update phase are left out. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "build.h"
+#include "emit.h"
+
+enum { PER_FILE = 50, ALIGN = 64, MOST = 64, SCRATCH = 64 << 20 };
+
+typedef struct Case {
+	const Module *m;
+	const char   *name, *function;
+	const char   *skip;             /* why there is no code; NULL */
+	const Value  *in[MOST], *out[MOST];
+	int           nin, nout;
+	int64_t       memory;
+} Case;
+
+typedef struct CaseFile {
+	Build   b;
+	Kernels kernels;
+	/* of the case being written */
+	Names   names;
+	Case   *c;
+	Map     at;                     /* Value -> 1 + offset in memory */
+	Map     root;                   /* view -> what it views */
+	const Value **used; int nused, capused;
+} CaseFile;
+
+static int64_t bytes_of(const Value *v)
+{
+	return type_numel(&v->type) * dtype_bytes(v->type.dtype);
+}
+
+static const Value *root_of(CaseFile *f, const Value *v)
+{
+	for (const Value *r; (r = map_get(&f->root, v));)
+		v = r;
+	return v;
+}
+
+static bool is_input(const Case *c, const Value *v)
+{
+	for (int i = 0; i < c->nin; i++)
+		if (c->in[i] == v)
+			return true;
+	return false;
+}
+
+static const char *case_value(void *cx, const Value *v)
+{
+	CaseFile *f = cx;
+	const Value *r = root_of(f, v);
+	bool known = false;
+
+	for (int i = 0; i < f->nused; i++)
+		known |= f->used[i] == r;
+	if (!known)
+		PUSH(f->b.a, f->used, f->nused, f->capused) = r;
+	return names_get(&f->names, r, r->name);
+}
+
+static const char *case_object(void *cx, const Node *n)
+{
+	CaseFile *f = cx;
+
+	return names_get(&f->names, n, arena_printf(f->b.a, "op_%s", optab[n->op]->name));
+}
+
+static bool runs(const Node *n)
+{
+	return n->phase != PHASE_UPDATE && n->op != OP_Report;
+}
+
+/* ---- what a case consists of ---- */
+
+static void add_input(Case *c, const Value *v)
+{
+	if (c->nin < MOST)
+		c->in[c->nin++] = v;
+	else
+		c->skip = "too many inputs";
+}
+
+static void gather(CaseFile *f, Case *c)
+{
+	const Graph *g = c->m->graph;
+
+	for (int i = 0; i < g->nin; i++)
+		add_input(c, g->in[i]);
+	for (int i = 0; i < c->m->nparam; i++) {
+		bool used = false;
+		for (int k = 0; k < c->m->param[i]->nuses; k++)
+			used |= runs(c->m->param[i]->uses[k].node);
+		for (int k = 0; k < g->nout; k++)
+			used |= g->out[k] == c->m->param[i];
+		if (used)
+			add_input(c, c->m->param[i]);
+	}
+	for (int i = 0; i < g->nout && c->nout < MOST; i++)
+		c->out[c->nout++] = g->out[i];
+	for (const Node *n = g->first; n; n = n->next)
+		for (int i = 0; runs(n) && i < n->nout; i++) {
+			if (!n->out[i])
+				continue;
+			if (i == 0 && (optab[n->op]->flags & OP_VIEW)) {
+				map_put(&f->root, n->out[0], n->in[0]);
+				continue;
+			}
+			map_put(&f->at, n->out[i], (void *)(uintptr_t)(1 + c->memory));
+			c->memory += (bytes_of(n->out[i]) + ALIGN) / ALIGN * ALIGN;
+		}
+}
+
+/* Fills the templates of all nodes; the first fault is why the case is left out. */
+static void take_kernels(CaseFile *f, Case *c)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *mem = open_memstream(&text, &n);
+	Diag d, *before = f->kernels.d;
+
+	if (!mem)
+		bug("no memory for messages");
+	diag_init(&d, mem, f->b.a);
+	f->kernels.d = &d;
+	for (const Node *k = c->m->graph->first; k && !d.errors; k = k->next)
+		if (runs(k) && !(optab[k->op]->flags & (OP_VIEW | OP_COMM)))
+			kernel_of(&f->kernels, k);
+	f->kernels.d = before;
+	fclose(mem);
+	if (d.errors) {
+		text[strcspn(text, "\n")] = 0;
+		c->skip = arena_str(f->b.a, text);
+	}
+	free(text);
+	for (size_t i = 0; i < f->kernels.used.n; i++)
+		names_reserve(&f->names, f->kernels.used.slot[i].key);
+}
+
+/* ---- a case's function ---- */
+
+static void write_body(CaseFile *f, Cw *w, Cw *objects)
+{
+	const Case *c = f->c;
+	const Place place = { f, case_value, case_object, "scratch", "0" };
+
+	for (const Node *n = c->m->graph->first; n; n = n->next) {
+		if (!runs(n) || (optab[n->op]->flags & (OP_VIEW | OP_COMM)))
+			continue;
+		const NodeKernel *nk = kernel_of(&f->kernels, n);
+		if (nk->k->object) {
+			cw_line(objects, "%s %s;", nk->k->object, case_object(f, n));
+			cw_line(w, "%s", statement(&f->kernels, nk, n, nk->k->init, &place));
+		}
+		cw_stmt(w, arena_printf(f->b.a, "%%%s", n->nout && n->out[0] ? n->out[0]->name : ""), "%s",
+			statement(&f->kernels, nk, n, nk->call, &place));
+	}
+	for (int i = 0; i < c->nout; i++)
+		if (bytes_of(c->out[i]))
+			cw_line(w, "memcpy(out[%d], %s, %" PRId64 ");", i, case_value(f, c->out[i]), bytes_of(c->out[i]));
+}
+
+static void declare(CaseFile *f, Cw *w)
+{
+	const Case *c = f->c;
+
+	for (int i = 0; i < f->nused; i++) {
+		const Value *v = f->used[i];
+		const char *name = names_get(&f->names, v, v->name), *type = dtype_c(v->type.dtype);
+		const uintptr_t at = (uintptr_t)map_get(&f->at, v);
+		if (is_input(c, v)) {
+			int k = 0;
+			while (c->in[k] != v)
+				k++;
+			cw_line(w, "const %s *%s = in[%d];", type, name, k);
+		} else if (v->kind == VAL_CONST) {
+			const_write(w, v, name);
+		} else if (at) {
+			cw_line(w, "%s *%s = (void *)(memory + %" PRIuPTR ");", type, name, at - 1);
+		} else {
+			bug("case %s: %s comes from nowhere", c->name, v->name);
+		}
+	}
+}
+
+static void write_case(CaseFile *f, Cw *w)
+{
+	Buf body = { 0 }, objects = { 0 };
+	Cw in = { .out = &body, .indent = 1 }, decl = { .out = &objects, .indent = 1 };
+
+	write_body(f, &in, &decl);
+	cw_blank(w);
+	cw_comment(w, "%s", f->c->name);
+	cw_func(w, "void %s(const void *const *in, void *const *out)", f->c->function);
+	declare(f, w);
+	buf_puts(w->out, buf_str(&objects));
+	for (int i = 0; i < f->nused; i++)
+		if (f->used[i]->kind == VAL_CONST)
+			const_fill(w, f->used[i], names_get(&f->names, f->used[i], f->used[i]->name));
+	cw_line(w, "(void)in;");
+	cw_line(w, "(void)out;");
+	buf_puts(w->out, buf_str(&body));
+	cw_end(w);
+	buf_free(&body);
+	buf_free(&objects);
+}
+
+static bool write_file(Build *b, Case *c, int n, int number)
+{
+	CaseFile f = { .b = *b };
+	Buf body = { 0 }, top = { 0 };
+	Cw w = { .out = &body }, wt = { .out = &top };
+	int64_t memory = ALIGN;
+
+	kernels_init(&f.kernels, b->a, b->d);
+	for (int i = 0; i < n; i++) {
+		f.c = &c[i];
+		f.nused = 0;
+		names_init(&f.names, b->a);
+		names_reserve(&f.names, "memory");
+		map_init(&f.at, b->a, false);
+		map_init(&f.root, b->a, false);
+		gather(&f, &c[i]);
+		take_kernels(&f, &c[i]);
+		if (c[i].skip)
+			continue;
+		memory = c[i].memory > memory ? c[i].memory : memory;
+		write_case(&f, &w);
+	}
+	cw_comment(&wt, "Small graphs, a function each. Written by pdcc %s.", PDCC_VERSION);
+	kernels_head(&top);
+	cw_line(&wt, "#include \"cases.h\"");
+	cw_blank(&wt);
+	cw_line(&wt, "static _Alignas(64) char memory[%" PRId64 "];", memory);
+	if (strstr(buf_str(&body), "scratch"))
+		cw_line(&wt, "static _Alignas(64) char scratch[%d];", SCRATCH);
+	buf_puts(&top, buf_str(&f.kernels.out));
+	buf_puts(&top, buf_str(&body));
+	buf_free(&f.kernels.out);
+	buf_free(&body);
+	return build_text(b, arena_printf(b->a, "cases_%d.c", number), &top);
+}
+
+/* ---- the table ---- */
+
+static void describe(Buf *list, Arena *a, const char *what, const Value *v)
+{
+	buf_printf(list, "  %s %s %s", what, v->name, dtype_name(v->type.dtype));
+	for (int i = 0; i < v->type.rank; i++)
+		buf_printf(list, " %" PRId64, v->type.dim[i]);
+	buf_puts(list, "\n");
+	(void)a;
+}
+
+/* "case NUMBER NAME" or "skip NUMBER NAME: why", then a line per input and output: name, type, dimensions. */
+static bool write_table(Build *b, const Case *c, int n)
+{
+	Buf head = { 0 }, list = { 0 }, table = { 0 };
+	Cw w = { .out = &head }, wt = { .out = &table };
+
+	cw_line(&w, "#ifndef CASES_H");
+	cw_line(&w, "#define CASES_H");
+	cw_line(&w, "#include \"pd.h\"");
+	cw_open(&w, "struct graph_case");
+	cw_line(&w, "const char *name;");
+	cw_line(&w, "void (*run)(const void *const *in, void *const *out);");
+	cw_line(&w, "int nin, nout;");
+	cw_line(&w, "const size_t *bytes;");
+	cw_close(&w, ";");
+	cw_line(&w, "extern const struct graph_case cases[];");
+	cw_line(&w, "extern const int ncases;");
+	cw_line(&wt, "#include \"cases.h\"");
+	cw_open(&wt, "const struct graph_case cases[] =");
+	for (int i = 0; i < n; i++) {
+		const char *bytes = "";
+		buf_printf(&list, "%s %d %s%s%s\n", c[i].skip ? "skip" : "case", i, c[i].name, c[i].skip ? ": " : "",
+			c[i].skip ? c[i].skip : "");
+		for (int k = 0; k < c[i].nin; k++) {
+			describe(&list, b->a, "in", c[i].in[k]);
+			bytes = arena_printf(b->a, "%s%" PRId64 ", ", bytes, bytes_of(c[i].in[k]));
+		}
+		for (int k = 0; k < c[i].nout; k++) {
+			describe(&list, b->a, "out", c[i].out[k]);
+			bytes = arena_printf(b->a, "%s%" PRId64 ", ", bytes, bytes_of(c[i].out[k]));
+		}
+		if (!c[i].skip)
+			cw_line(&w, "void %s(const void *const *in, void *const *out);", c[i].function);
+		cw_line(&wt, "{ %s, %s, %d, %d, (const size_t[]){ %s0 } },", quoted(b->a, c[i].name),
+			c[i].skip ? "NULL" : c[i].function, c[i].nin, c[i].nout, bytes);
+	}
+	cw_line(&w, "#endif");
+	cw_close(&wt, ";");
+	cw_line(&wt, "const int ncases = %d;", n);
+	const bool ok = build_text(b, "cases.h", &head);
+	return build_text(b, "cases.txt", &list) && build_text(b, "table.c", &table) && ok;
+}
+
+static bool write_frame(Build *b, int n)
+{
+	Buf main = { 0 }, make = { 0 };
+	const char *const pair[] = { "COUNT", arena_printf(b->a, "%d", n), "VERSION", PDCC_VERSION, NULL };
+
+	build_frame(&main, "cases_main.c.in", pair);
+	build_frame(&make, "cases.mk.in", pair);
+	for (int i = 0; i < nembedded; i++) {
+		const char *name = embedded[i].name;
+		if ((!strncmp(name, "runtime/cpu", 11) || !strcmp(name, "runtime/pd.h")) &&
+		    !build_write(b, name, embedded[i].text, strlen(embedded[i].text)))
+			return buf_free(&main), buf_free(&make), false;
+	}
+	const bool ok = build_text(b, "main.c", &main);
+	return build_text(b, "Makefile", &make) && ok;
+}
+
+bool codegen_cases(Module *const *m, const char *const *name, int n, const char *dir, Diag *d)
+{
+	static const Training none = { .opt = { .kind = OPT_SGD } };
+	Build b = { .t = &none, .a = arena_new(), .d = d, .dir = dir };
+	Case *c = NEWN(b.a, Case, n);
+	Names functions;
+	bool ok = true;
+
+	names_init(&functions, b.a);
+	for (int i = 0; i < n; i++) {
+		c[i].m = m[i];
+		c[i].name = name[i];
+		c[i].function = names_get(&functions, m[i], arena_printf(b.a, "case_%s", name[i]));
+	}
+	for (int i = 0; ok && i < n; i += PER_FILE)
+		ok = write_file(&b, c + i, n - i < PER_FILE ? n - i : PER_FILE, i / PER_FILE);
+	for (int i = 0; i < n; i++)
+		if (c[i].skip)
+			diag_note(d, FILELOC(c[i].name), "left out: %s", c[i].skip);
+	ok = ok && write_table(&b, c, n) && write_frame(&b, n);
+	arena_free(b.a);
+	return ok;
+}

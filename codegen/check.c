@@ -1,0 +1,354 @@
+/* libclang reads what was emitted. For every stageN.c and deviceN.c of a build folder:
+ *
+ *     no diagnostics under -std=c11 -Wall -Wextra
+ *     calls go to functions of pd.h, to functions that the emitted files define, to math.h, and to memcpy and memset
+ *     a stage's structs have the sizes of plan.json
+ *     a stage's pd_isend and pd_irecv have the channels and sizes of plan.json, each once
+ *     a device's table of actions is its line of schedule.csv
+ *
+ * What differs is reported as E0710. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "build.h"
+#include "emit.h"
+
+#ifndef HAVE_LIBCLANG
+
+bool check_emitted(const char *dir, Diag *d)
+{
+	diag_note(d, FILELOC(dir), "emitted code was not checked: pdcc was built without libclang");
+	return true;
+}
+
+#else
+#include <clang-c/Index.h>
+
+typedef struct Message { int channel, stage, to; int64_t bytes; int sent, received; } Message;
+typedef struct PlanStageSizes { int64_t bytes[REGION_COUNT]; int inflight; } PlanStageSizes;
+
+typedef struct Check {
+	Diag          *d;
+	Arena         *a;
+	const char    *dir, *file;          /* file: the one being read, relative to dir */
+	int            stage;               /* that it belongs to */
+	Message       *msg; int nmsg, capmsg;
+	PlanStageSizes *size; int nstage, capstage;
+	int            world;
+	const char    *csv;                 /* the line of this device; NULL for a stage */
+	Buf            actions;             /* what the device's table says, as CSV */
+	bool           ok;
+} Check;
+
+static void wrong(Check *c, CXCursor at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void wrong(Check *c, CXCursor at, const char *fmt, ...)
+{
+	unsigned line = 0, col = 0;
+	va_list ap;
+
+	if (!clang_Cursor_isNull(at))
+		clang_getExpansionLocation(clang_getCursorLocation(at), NULL, &line, &col, NULL);
+	va_start(ap, fmt);
+	const char *text = arena_vprintf(c->a, fmt, ap);
+	va_end(ap);
+	diag_error(c->d, TEXTLOC(arena_printf(c->a, "%s/%s", c->dir, c->file), (int)line, (int)col), 710, "%s", text);
+	c->ok = false;
+}
+
+static const char *take(Check *c, CXString s)
+{
+	const char *text = clang_getCString(s), *copy = arena_str(c->a, text ? text : "");
+
+	clang_disposeString(s);
+	return copy;
+}
+
+/* ---- plan.json, as plan_out.c writes it: one fact per line ---- */
+
+static int64_t number_after(const char *line, const char *key, int64_t none)
+{
+	const char *p = strstr(line, key);
+
+	return p ? strtoll(p + strlen(key), NULL, 10) : none;
+}
+
+static void read_plan_line(Check *c, const char *line)
+{
+	static const struct { Region r; const char *key; } region[] = {
+		{ REGION_PARAMS, "\"params\": { \"offset\"" }, { REGION_STATE, "\"state\": { \"offset\"" },
+		{ REGION_STACK, "\"stack\": { \"offset\"" }, { REGION_SLOT, "\"slots\": { \"offset\"" },
+		{ REGION_GRADS, "\"grads\": { \"offset\"" },
+	};
+
+	if (strstr(line, "\"world\": "))
+		c->world = (int)number_after(line, "\"world\": ", 0);
+	if (strstr(line, "\"stage\": ") && strstr(line, "\"inflight\": "))
+		PUSH(c->a, c->size, c->nstage, c->capstage).inflight = (int)number_after(line, "\"inflight\": ", 1);
+	for (size_t i = 0; c->nstage && i < sizeof region / sizeof *region; i++)
+		if (strstr(line, region[i].key))
+			c->size[c->nstage - 1].bytes[region[i].r] = number_after(line, "\"bytes\": ", 0);
+	if (strstr(line, "\"channel\": "))
+		PUSH(c->a, c->msg, c->nmsg, c->capmsg) = (Message){ (int)number_after(line, "\"channel\": ", -1), c->nstage - 1,
+			(int)number_after(line, "\"to\": ", -1), number_after(line, "\"bytes\": ", -1), 0, 0 };
+}
+
+static char *read_text(Check *c, const char *name)
+{
+	size_t n;
+	char *text = file_read(arena_printf(c->a, "%s/%s", c->dir, name), &n), *copy = text ? arena_str(c->a, text) : NULL;
+
+	free(text);
+	if (!copy) {
+		c->file = name;
+		wrong(c, clang_getNullCursor(), "cannot read this file of the build folder");
+	}
+	return copy;
+}
+
+static bool read_plan(Check *c)
+{
+	char *text = read_text(c, "plan.json");
+
+	for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
+		read_plan_line(c, line);
+	return text != NULL;
+}
+
+/* ---- rules on the tree ---- */
+
+static bool literal(CXCursor at, int64_t *v)
+{
+	CXEvalResult r = clang_Cursor_Evaluate(at);
+	const bool ok = r && clang_EvalResult_getKind(r) == CXEval_Int;
+
+	if (ok)
+		*v = clang_EvalResult_getAsLongLong(r);
+	if (r)
+		clang_EvalResult_dispose(r);
+	return ok;
+}
+
+static const char *file_of(Check *c, CXCursor at)
+{
+	CXFile f;
+
+	clang_getExpansionLocation(clang_getCursorLocation(at), &f, NULL, NULL, NULL);
+	return f ? take(c, clang_getFileName(f)) : "";
+}
+
+/* Name without the f of float functions. */
+static bool is_math(const char *name)
+{
+	static const char *const list[] = {
+		"exp", "log", "log1p", "expm1", "sqrt", "pow", "erf", "tanh", "sin", "cos", "tan", "floor", "ceil", "round", "rint",
+		"nearbyint", "trunc", "fabs", "fmax", "fmin", "fmod", "isnan", "isinf", "copysign", "memcpy", "memset", "memmove",
+		"abs", "llabs", "labs",
+	};
+
+	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+		const size_t n = strlen(list[i]);
+		if (!strncmp(name, list[i], n) && (!name[n] || (name[n] == 'f' && !name[n + 1])))
+			return true;
+	}
+	return !strncmp(name, "__builtin_", 10);
+}
+
+static bool emitted(const Check *c, const char *file)
+{
+	const size_t n = strlen(c->dir);
+
+	return !strncmp(file, c->dir, n) && file[n] == '/' && strncmp(file + n, "/runtime/", 9) != 0;
+}
+
+static void check_message(Check *c, CXCursor call, bool send)
+{
+	int64_t channel = -1, bytes = -1;
+
+	if (!literal(clang_Cursor_getArgument(call, 0), &channel) || !literal(clang_Cursor_getArgument(call, 5), &bytes)) {
+		wrong(c, call, "channel and size of a message must be constants");
+		return;
+	}
+	for (int i = 0; i < c->nmsg; i++) {
+		Message *m = &c->msg[i];
+		if (m->channel != channel || (send ? m->stage : m->to) != c->stage)
+			continue;
+		if (m->bytes != bytes)
+			wrong(c, call, "channel %" PRId64 " carries %" PRId64 " bytes here, %" PRId64 " in plan.json", channel, bytes,
+				m->bytes);
+		++*(send ? &m->sent : &m->received);
+		return;
+	}
+	wrong(c, call, "stage %d has no channel %" PRId64 " to %s in plan.json", c->stage, channel,
+		send ? "send on" : "receive from");
+}
+
+static void check_call(Check *c, CXCursor call)
+{
+	const CXCursor to = clang_getCursorReferenced(call);
+	const char *name = take(c, clang_getCursorSpelling(call));
+
+	if (!strcmp(name, "pd_isend") || !strcmp(name, "pd_irecv"))
+		check_message(c, call, !strcmp(name, "pd_isend"));
+	if (clang_Cursor_isNull(to) || is_math(name))
+		return;
+	if (clang_getCursorKind(to) == CXCursor_FieldDecl) {
+		wrong(c, call, "a call through the pointer '%s'", name);
+		return;
+	}
+	const char *file = file_of(c, to), *base = strrchr(file, '/');
+	if (!emitted(c, file) && strcmp(base ? base + 1 : file, "pd.h") != 0)
+		wrong(c, call, "a call to '%s', which neither pd.h nor this program has", name);
+}
+
+static void check_struct(Check *c, CXCursor at)
+{
+	static const struct { Region r; const char *tag; } tags[] = {
+		{ REGION_PARAMS, "params" }, { REGION_STATE, "state" }, { REGION_STACK, "rows" }, { REGION_SLOT, "kept" },
+		{ REGION_GRADS, "grads" },
+	};
+	const char *tag = take(c, clang_getCursorSpelling(at));
+	const int64_t size = clang_Type_getSizeOf(clang_getCursorType(at));
+
+	for (size_t i = 0; c->stage < c->nstage && i < sizeof tags / sizeof *tags; i++) {
+		const PlanStageSizes *s = &c->size[c->stage];
+		const int64_t want = s->bytes[tags[i].r] / (tags[i].r == REGION_SLOT ? s->inflight : 1);
+		if (strcmp(tag, tags[i].tag) != 0 || (tags[i].r == REGION_GRADS && !want))
+			continue;
+		if (size != want)
+			wrong(c, at, "struct %s has %" PRId64 " bytes, %" PRId64 " in plan.json", tag, size, want);
+	}
+}
+
+/* A row { KIND, slot, mb } of the table of actions, as schedule.csv writes it. */
+static void add_action(Check *c, CXCursor row)
+{
+	const CXTranslationUnit tu = clang_Cursor_getTranslationUnit(row);
+	const char *kind = "", *mb = "";
+	CXToken *token;
+	unsigned n;
+
+	clang_tokenize(tu, clang_getCursorExtent(row), &token, &n);
+	for (unsigned i = 0; i < n; i++) {
+		if (clang_getTokenKind(token[i]) == CXToken_Identifier)
+			kind = take(c, clang_getTokenSpelling(tu, token[i]));
+		if (clang_getTokenKind(token[i]) == CXToken_Literal)
+			mb = take(c, clang_getTokenSpelling(tu, token[i]));
+	}
+	clang_disposeTokens(tu, token, n);
+	const bool once = !strcmp(kind, "SYNC") || !strcmp(kind, "UPDATE");
+	buf_printf(&c->actions, "%s%d%s%s", c->actions.n ? "," : "", c->stage, kind, once ? "" : mb);
+}
+
+static enum CXChildVisitResult visit_actions(CXCursor at, CXCursor parent, CXClientData data)
+{
+	if (clang_getCursorKind(at) != CXCursor_InitListExpr)
+		return CXChildVisit_Continue;
+	if (clang_getCursorKind(parent) != CXCursor_InitListExpr)
+		return CXChildVisit_Recurse;
+	add_action(data, at);
+	return CXChildVisit_Continue;
+}
+
+static enum CXChildVisitResult visit(CXCursor at, CXCursor parent, CXClientData data)
+{
+	Check *c = data;
+
+	if (clang_getCursorKind(parent) == CXCursor_TranslationUnit && !emitted(c, file_of(c, at)))
+		return CXChildVisit_Continue;
+	switch (clang_getCursorKind(at)) {
+	case CXCursor_CallExpr:
+		check_call(c, at);
+		break;
+	case CXCursor_StructDecl:
+		check_struct(c, at);
+		break;
+	case CXCursor_VarDecl:
+		if (c->csv && !strcmp(take(c, clang_getCursorSpelling(at)), "actions"))
+			clang_visitChildren(at, visit_actions, c);
+		break;
+	default:
+		break;
+	}
+	return CXChildVisit_Recurse;
+}
+
+/* ---- files ---- */
+
+static void check_file(Check *c, CXIndex index, const char *file)
+{
+	const char *path = arena_printf(c->a, "%s/%s", c->dir, file);
+	const char *const args[] = { "-std=c11", "-Wall", "-Wextra", "-fopenmp", "-D_POSIX_C_SOURCE=200809L",
+		arena_printf(c->a, "-I%s", c->dir), arena_printf(c->a, "-I%s/runtime", c->dir) };
+	CXTranslationUnit tu = NULL;
+
+	c->file = file;
+	if (clang_parseTranslationUnit2(index, path, args, (int)(sizeof args / sizeof *args), NULL, 0,
+	                                CXTranslationUnit_None, &tu) != CXError_Success) {
+		wrong(c, clang_getNullCursor(), "libclang cannot read this file");
+		return;
+	}
+	for (unsigned i = 0; i < clang_getNumDiagnostics(tu) && i < 10; i++) {
+		CXDiagnostic diag = clang_getDiagnostic(tu, i);
+		if (clang_getDiagnosticSeverity(diag) >= CXDiagnostic_Warning)
+			wrong(c, clang_getNullCursor(), "%s", take(c, clang_formatDiagnostic(diag,
+				clang_defaultDiagnosticDisplayOptions())));
+		clang_disposeDiagnostic(diag);
+	}
+	clang_visitChildren(clang_getTranslationUnitCursor(tu), visit, c);
+	clang_disposeTranslationUnit(tu);
+}
+
+static void check_channels(Check *c)
+{
+	c->file = "plan.json";
+	for (int i = 0; i < c->nmsg; i++) {
+		const Message *m = &c->msg[i];
+		if (m->sent != 1 || m->received != 1)
+			wrong(c, clang_getNullCursor(), "channel %d from stage %d to stage %d: %d pd_isend, %d pd_irecv", m->channel,
+				m->stage, m->to, m->sent, m->received);
+	}
+}
+
+static int stage_of_device(Check *c, int rank)
+{
+	char *text = read_text(c, arena_printf(c->a, "device%d.c", rank));
+	const char *at = text ? strstr(text, "#include \"stage") : NULL;
+
+	return at ? atoi(at + strlen("#include \"stage")) : 0;
+}
+
+static void check_devices(Check *c, CXIndex index)
+{
+	char *csv = read_text(c, "schedule.csv");
+
+	for (int r = 0; csv && r < c->world; r++) {
+		char *end = strchr(csv, '\n');
+		if (end)
+			*end = 0;
+		c->csv = csv;
+		c->stage = stage_of_device(c, r);
+		check_file(c, index, arena_printf(c->a, "device%d.c", r));
+		if (strcmp(buf_str(&c->actions), csv) != 0)
+			wrong(c, clang_getNullCursor(), "its table of actions differs from line %d of schedule.csv", r + 1);
+		buf_clear(&c->actions);
+		csv = end ? end + 1 : csv + strlen(csv);
+	}
+}
+
+bool check_emitted(const char *dir, Diag *d)
+{
+	Check c = { .d = d, .a = arena_new(), .dir = dir, .ok = true };
+	CXIndex index = clang_createIndex(0, 0);
+
+	if (read_plan(&c)) {
+		for (c.stage = 0; c.stage < c.nstage; c.stage++)
+			check_file(&c, index, arena_printf(c.a, "stage%d/stage%d.c", c.stage, c.stage));
+		check_channels(&c);
+		check_devices(&c, index);
+	}
+	clang_disposeIndex(index);
+	buf_free(&c.actions);
+	arena_free(c.a);
+	return c.ok;
+}
+#endif
