@@ -52,7 +52,7 @@ typedef struct DataInput { const char *input, *path, *kind; } DataInput;    /* k
 typedef struct Training {
 	const char *file;
 	Binding    *bind; int nbind;
-	struct { const char *input; int axis; } *batch_axis; int nbatch_axis;
+	Binding    *batch_axis; int nbatch_axis;       /* input -> axis */
 	const char *data_kind;          /* "synthetic", "npy", "idx", "raw" */
 	DataInput  *data; int ndata;
 	bool        shuffle;

@@ -1,0 +1,537 @@
+/* cluster.yaml: what machines there are. Nothing here changes numbers of a training run. */
+#include "cluster.h"
+#include <stdlib.h>
+#include <string.h>
+#include "yaml.h"
+
+/* A device type as the file or the built-in table describes it. */
+typedef struct DeviceType {
+	const char *name;
+	bool        cuda;
+	int         cores;
+	int64_t     memory;
+	double      flops, mem_bandwidth;
+} DeviceType;
+
+static const DeviceType builtin[] = {
+	{ "cpu", false, 0, 0, 0, 0 },
+	{ "gpu", true, 0, 0, 0, 0 },
+	{ "h200", true, 0, 141000000000, 67e12, 4.8e12 },
+	{ "h100", true, 0, 80000000000, 67e12, 3.35e12 },
+	{ "a100", true, 0, 80000000000, 19.5e12, 2.0e12 },
+	{ "v100", true, 0, 16000000000, 15.7e12, 0.9e12 },
+};
+
+typedef struct Read {
+	Yaml       *y;
+	Cluster    *c;
+	DeviceType *type; int ntype, captype;
+	int         capdev, caphost, caplink;
+	const YNode *links;         /* read last: they name hosts */
+	/* the host being read */
+	const char **names; int nnames;
+	const char **addresses; int naddresses;
+	int64_t     reserve, memory;
+	int         cores, first_device, added;
+	bool        worker, server;
+	const char *rack;
+	/* the device entry being read */
+	const DeviceType *kind;
+	const char **ids; int nids;
+	bool        disabled;
+} Read;
+
+#define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
+
+static void ignore(Yaml *y, const YNode *v, void *to)
+{
+	(void)y, (void)v, (void)to;
+}
+
+/* ---- device types ---- */
+
+static void t_backend(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "c", "cpu", "cuda" };
+
+	((DeviceType *)to)->cuda = yaml_choice(y, v, "backend", words, 3) == 2;
+}
+static void t_cores(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->cores = (int)yaml_int(y, v, "cores", 1, 4096); }
+static void t_memory(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->memory = yaml_bytes(y, v, "memory"); }
+static void t_fp32(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->flops = yaml_flops(y, v, "fp32"); }
+static void t_other(Yaml *y, const YNode *v, void *to) { (void)to; yaml_flops(y, v, "bf16"); }
+static void t_band(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->mem_bandwidth = yaml_rate(y, v, "mem_bandwidth"); }
+
+static const YKey type_keys[] = {
+	{ "backend", t_backend }, { "arch", ignore }, { "cores", t_cores }, { "memory", t_memory }, { "fp32", t_fp32 },
+	{ "bf16", t_other }, { "mem_bandwidth", t_band },
+};
+
+static void device_types(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	const char **name;
+	const YNode **value;
+	int n = yaml_pairs(y, v, "device_types", &name, &value);
+
+	for (int i = 0; i < n; i++) {
+		DeviceType t = { .name = name[i] };
+
+		yaml_map(y, value[i], arena_printf(y->a, "device_types.%s", name[i]), type_keys, COUNT(type_keys), &t);
+		PUSH(y->a, r->type, r->ntype, r->captype) = t;
+	}
+}
+
+static const DeviceType *find_type(Read *r, Yaml *y, const YNode *at, const char *name)
+{
+	const char *known[64];
+	int n = 0;
+
+	for (int i = 0; i < r->ntype; i++) {
+		if (strcmp(r->type[i].name, name) == 0)
+			return &r->type[i];
+		if (n < 64)
+			known[n++] = r->type[i].name;
+	}
+	for (int i = 0; i < COUNT(builtin); i++) {
+		if (strcmp(builtin[i].name, name) == 0)
+			return &builtin[i];
+		if (n < 64)
+			known[n++] = builtin[i].name;
+	}
+	const char *near = diag_nearest(name, known, n);
+	yaml_error(y, at, "no device type is called '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
+		near ? "'?" : "");
+	return &builtin[0];
+}
+
+/* ---- devices of a host ---- */
+
+static void d_type(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	const char *s = yaml_text(y, v, "type");
+
+	if (s)
+		r->kind = find_type(r, y, v, s);
+}
+
+static void d_ids(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	int n, cap = 0;
+	const YNode **item = yaml_items(y, v, "ids", &n);
+
+	r->ids = NULL;
+	r->nids = 0;
+	for (int i = 0; i < n; i++) {
+		const char **one, *s = yaml_text(y, item[i], "a device id");
+		int k = s ? expand_brackets(y->a, strchr(s, '-') && !strchr(s, '[') ? arena_printf(y->a, "[%s]", s) : s, &one) : 0;
+
+		if (s && !k)
+			yaml_error(y, item[i], "'%s' is not a device id; write 0, or 0-3", s);
+		for (int j = 0; j < k; j++) {
+			char *end;
+			long id = strtol(one[j], &end, 10);
+
+			if (end == one[j] || *end || id < 0 || id > 4095)
+				yaml_error(y, item[i], "'%s' is not a device id; write 0, or 0-3", one[j]);
+			else
+				PUSH(y->a, r->ids, r->nids, cap) = one[j];
+		}
+	}
+}
+
+static void d_count(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	int n = (int)yaml_int(y, v, "count", 1, 4096), cap = 0;
+
+	r->nids = 0;
+	r->ids = NULL;
+	for (int i = 0; i < n; i++)
+		PUSH(y->a, r->ids, r->nids, cap) = arena_printf(y->a, "%d", i);
+}
+static void d_reserve(Yaml *y, const YNode *v, void *to) { ((Read *)to)->reserve = yaml_bytes(y, v, "reserve"); }
+static void d_disabled(Yaml *y, const YNode *v, void *to) { ((Read *)to)->disabled = yaml_bool(y, v, "disabled"); }
+
+static const YKey device_keys[] = {
+	{ "type", d_type }, { "ids", d_ids }, { "count", d_count }, { "reserve", d_reserve }, { "disabled", d_disabled },
+};
+
+static void add_devices(Read *r, const YNode *at)
+{
+	Cluster *c = r->c;
+	Yaml *y = r->y;
+
+	for (int i = 0; i < r->nids && !r->disabled; i++) {
+		Device dev = { .host = c->nhost, .index = atoi(r->ids[i]), .cuda = r->kind->cuda, .cores = r->kind->cores,
+			.memory = r->kind->memory, .flops = r->kind->flops, .mem_bandwidth = r->kind->mem_bandwidth };
+
+		for (int k = r->first_device; k < c->ndevice; k++)
+			if (c->device[k].index == dev.index && c->device[k].cuda == dev.cuda)
+				yaml_error(y, at, "device %d is there twice", dev.index);
+		if (r->reserve && dev.memory) {
+			dev.memory -= r->reserve;
+			if (dev.memory <= 0)
+				yaml_error(y, at, "reserve takes all memory of device %d", dev.index);
+		}
+		PUSH(y->a, c->device, c->ndevice, r->capdev) = dev;
+		r->added++;
+	}
+}
+
+static void one_entry(Read *r, Yaml *y, const YNode *v, const char *type)
+{
+	r->kind = find_type(r, y, v, type);
+	r->ids = NULL;
+	r->nids = 0;
+	r->reserve = 0;
+	r->disabled = false;
+	if (v->type == YAML_MAPPING_NODE) {
+		yaml_map(y, v, "devices", device_keys, COUNT(device_keys), r);
+		if (!r->nids)
+			d_count(y, &(YNode){ .type = YAML_SCALAR_NODE, .start_mark = v->start_mark,
+				.data.scalar = { (unsigned char *)(uintptr_t)"1", 1, YAML_PLAIN_SCALAR_STYLE } }, r);
+	} else {
+		d_ids(y, v, r);
+	}
+	add_devices(r, v);
+}
+
+static void h_devices(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	int n;
+
+	if (v->type == YAML_SEQUENCE_NODE && v->data.sequence.items.start < v->data.sequence.items.top &&
+	    yaml_document_get_node(&y->doc, *v->data.sequence.items.start)->type == YAML_MAPPING_NODE) {
+		const YNode **item = yaml_items(y, v, "devices", &n);
+
+		for (int i = 0; i < n; i++)
+			one_entry(r, y, item[i], "cpu");
+	} else if (v->type == YAML_SCALAR_NODE) {
+		r->kind = find_type(r, y, v, "cpu");
+		r->reserve = 0;
+		r->disabled = false;
+		d_count(y, v, r);
+		add_devices(r, v);
+	} else {
+		one_entry(r, y, v, "cpu");
+	}
+}
+
+static void h_gpus(Yaml *y, const YNode *v, void *to) { one_entry(to, y, v, "gpu"); }
+
+static void h_cpus(Yaml *y, const YNode *v, void *to)
+{
+	h_devices(y, v, to);
+}
+
+/* ---- hosts ---- */
+
+static void h_host(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	const char *s = yaml_text(y, v, "host");
+
+	r->nnames = s ? expand_brackets(y->a, s, &r->names) : 0;
+	if (s && (!r->nnames || !*s))
+		yaml_error(y, v, "'%s' is not a host or a range of hosts", s);
+}
+
+static void h_address(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	const char *s = yaml_text(y, v, "address");
+
+	r->naddresses = s ? expand_brackets(y->a, s, &r->addresses) : 0;
+}
+static void h_cores(Yaml *y, const YNode *v, void *to) { ((Read *)to)->cores = (int)yaml_int(y, v, "cores", 1, 65536); }
+static void h_memory(Yaml *y, const YNode *v, void *to) { ((Read *)to)->memory = yaml_bytes(y, v, "memory"); }
+static void h_rack(Yaml *y, const YNode *v, void *to) { ((Read *)to)->rack = yaml_text(y, v, "rack"); }
+
+static void h_roles(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "worker", "server" };
+	Read *r = to;
+	int n;
+	const YNode **item = yaml_items(y, v, "roles", &n);
+
+	r->worker = r->server = false;
+	for (int i = 0; i < n; i++)
+		*(yaml_choice(y, item[i], "a role", words, 2) ? &r->server : &r->worker) = true;
+}
+
+static const YKey host_keys[] = {
+	{ "host", h_host }, { "address", h_address }, { "cores", h_cores }, { "memory", h_memory }, { "roles", h_roles },
+	{ "rack", h_rack }, { "devices", h_devices }, { "gpus", h_gpus }, { "cpus", h_cpus },
+};
+
+static void add_host(Read *r, const YNode *at, int i)
+{
+	Cluster *c = r->c;
+
+	for (int k = 0; k < c->nhost; k++)
+		if (strcmp(c->host[k].name, r->names[i]) == 0)
+			yaml_error(r->y, at, "host '%s' is there twice", r->names[i]);
+	Host h = { .name = r->names[i], .address = i < r->naddresses ? r->addresses[i] : r->names[i], .rack = r->rack,
+		.cores = r->cores, .memory = r->memory, .worker = r->worker, .server = r->server };
+	PUSH(r->y->a, c->host, c->nhost, r->caphost) = h;
+}
+
+static void nodes(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	int n;
+	const YNode **item = yaml_items(y, v, "nodes", &n);
+
+	for (int i = 0; i < n; i++) {
+		int first = r->c->ndevice, base = r->c->nhost;
+
+		r->names = r->addresses = NULL;
+		r->nnames = r->naddresses = r->cores = r->added = 0;
+		r->memory = 0;
+		r->rack = NULL;
+		r->worker = r->server = true;
+		r->first_device = first;
+		yaml_map(y, item[i], "nodes", host_keys, COUNT(host_keys), r);
+		if (!y->ok)
+			continue;
+		if (!r->nnames)
+			yaml_error(y, item[i], "a node needs 'host'");
+		if (r->naddresses && r->naddresses != r->nnames)
+			yaml_error(y, item[i], "%d hosts, but %d addresses", r->nnames, r->naddresses);
+		if (!r->added && y->ok)
+			yaml_error(y, item[i], "node '%s' has no devices", r->names[0]);
+		for (int k = 0; k < r->nnames && y->ok; k++) {     /* a range of hosts repeats the devices of the first */
+			for (int j = 0; k && j < r->added; j++) {
+				Device dev = r->c->device[first + j];
+
+				dev.host = base + k;
+				PUSH(y->a, r->c->device, r->c->ndevice, r->capdev) = dev;
+			}
+			add_host(r, item[i], k);
+		}
+	}
+}
+
+/* ---- links ---- */
+
+typedef struct LinkRead { Link l; bool scoped; const Cluster *c; } LinkRead;
+
+static void l_within(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "node", "host" };
+	LinkRead *x = to;
+
+	yaml_choice(y, v, "within", words, 2);
+	x->l.scope = LINK_WITHIN;
+	x->scoped = true;
+}
+
+static void l_between(Yaml *y, const YNode *v, void *to)
+{
+	LinkRead *x = to;
+	int n, at[2] = { 0, 0 };
+	const YNode **item = yaml_items(y, v, "between", &n);
+
+	if (n != 2) {
+		yaml_error(y, v, "between names two hosts, not %d", n);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		const char *s = yaml_text(y, item[i], "a host");
+		const char **names = NEWN(y->a, const char *, x->c->nhost);
+		int k = 0;
+
+		for (int h = 0; h < x->c->nhost; h++)
+			names[h] = x->c->host[h].name;
+		while (s && k < x->c->nhost && strcmp(names[k], s))
+			k++;
+		if (s && k == x->c->nhost) {
+			const char *near = diag_nearest(s, names, x->c->nhost);
+
+			yaml_error(y, item[i], "no host is called '%s'%s%s%s", s, near ? "; did you mean '" : "", near ? near : "",
+				near ? "'?" : "");
+			return;
+		}
+		at[i] = k;
+	}
+	x->l.scope = LINK_BETWEEN;
+	x->l.host_a = at[0];
+	x->l.host_b = at[1];
+	x->scoped = true;
+}
+
+static void l_default(Yaml *y, const YNode *v, void *to)
+{
+	LinkRead *x = to;
+
+	if (yaml_bool(y, v, "default")) {
+		x->l.scope = LINK_DEFAULT;
+		x->scoped = true;
+	}
+}
+static void l_kind(Yaml *y, const YNode *v, void *to) { ((LinkRead *)to)->l.kind = yaml_text(y, v, "kind"); }
+static void l_band(Yaml *y, const YNode *v, void *to) { ((LinkRead *)to)->l.bandwidth = yaml_rate(y, v, "bandwidth"); }
+static void l_lat(Yaml *y, const YNode *v, void *to) { ((LinkRead *)to)->l.latency = yaml_seconds(y, v, "latency"); }
+
+static const YKey link_keys[] = {
+	{ "within", l_within }, { "between", l_between }, { "default", l_default }, { "kind", l_kind },
+	{ "bandwidth", l_band }, { "latency", l_lat },
+};
+
+static void links(Read *r, const YNode *v)
+{
+	Yaml *y = r->y;
+	int n;
+	const YNode **item = yaml_items(y, v, "links", &n);
+
+	for (int i = 0; i < n; i++) {
+		LinkRead x = { .l = { .latency = 20e-6 }, .c = r->c };
+
+		yaml_map(y, item[i], arena_printf(y->a, "links[%d]", i), link_keys, COUNT(link_keys), &x);
+		if (y->ok && !x.scoped)
+			yaml_error(y, item[i], "links[%d] says neither 'within', 'between' nor 'default'", i);
+		if (y->ok && x.l.bandwidth <= 0)
+			yaml_error(y, item[i], "links[%d] needs 'bandwidth'", i);
+		PUSH(y->a, r->c->link, r->c->nlink, r->caplink) = x.l;
+	}
+}
+
+static void keep_links(Yaml *y, const YNode *v, void *to)
+{
+	(void)y;
+	((Read *)to)->links = v;
+}
+
+/* ---- network, launch, the rest ---- */
+
+static void n_band(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	Link l = { .scope = LINK_DEFAULT, .kind = "ethernet", .bandwidth = yaml_rate(y, v, "bandwidth"), .latency = 20e-6 };
+
+	PUSH(y->a, r->c->link, r->c->nlink, r->caplink) = l;
+}
+static void n_lat(Yaml *y, const YNode *v, void *to)
+{
+	Read *r = to;
+	double t = yaml_seconds(y, v, "latency");
+
+	if (r->c->nlink)
+		r->c->link[r->c->nlink - 1].latency = t;
+}
+static void n_if(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->interface = yaml_text(y, v, "interface"); }
+static void n_ports(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->ports = yaml_text(y, v, "ports"); }
+static void n_timeout(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->timeout = yaml_seconds(y, v, "timeout"); }
+
+static const YKey network_keys[] = {
+	{ "bandwidth", n_band }, { "latency", n_lat }, { "interface", n_if }, { "ports", n_ports }, { "timeout", n_timeout },
+	{ "transport", ignore }, { "secret", ignore },
+};
+
+static void network(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "network", network_keys, COUNT(network_keys), to); }
+
+static void la_kind(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "auto", "local", "ssh", "slurm", "mpi", "k8s", "manual" };
+
+	((Read *)to)->c->launch = words[yaml_choice(y, v, "launch.kind", words, COUNT(words))];
+}
+static const YKey launch_keys[] = { { "kind", la_kind } };
+static void launch(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "launch", launch_keys, 1, to); }
+
+static const YKey placement_keys[] = { { "pin", ignore }, { "policies", ignore }, { "tolerate", ignore } };
+static void placement(Yaml *y, const YNode *v, void *to)
+{
+	yaml_map(y, v, "placement", placement_keys, COUNT(placement_keys), to);
+}
+
+static void version(Yaml *y, const YNode *v, void *to)
+{
+	(void)to;
+	yaml_int(y, v, "version", 1, 1);
+}
+static void name(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->name = yaml_text(y, v, "name"); }
+
+static const YKey default_keys[] = { { "ssh", ignore }, { "workdir", ignore }, { "env", ignore } };
+static void defaults(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "defaults", default_keys, COUNT(default_keys), to); }
+
+static void add_local(Read *r, Arena *a, int n)
+{
+	Cluster *c = r->c;
+
+	for (int i = 0; i < n; i++)
+		PUSH(a, c->device, c->ndevice, r->capdev) = ((Device){ .host = 0, .index = i });
+	PUSH(a, c->host, c->nhost, r->caphost) = ((Host){ .name = "localhost", .address = "localhost", .worker = true,
+		.server = true });
+	c->local = true;
+}
+
+static void devices(Yaml *y, const YNode *v, void *to)
+{
+	add_local(to, y->a, (int)yaml_int(y, v, "devices", 1, 4096));
+}
+
+static const YKey top_keys[] = {
+	{ "version", version }, { "name", name }, { "defaults", defaults }, { "device_types", device_types },
+	{ "devices", devices }, { "nodes", nodes }, { "links", keep_links }, { "network", network }, { "launch", launch },
+	{ "placement", placement },
+};
+
+/* device_types come first whatever their place in the file. */
+static void read_top(Read *r, Yaml *y)
+{
+	const YNode *root = yaml_document_get_root_node(&y->doc);
+
+	for (const yaml_node_pair_t *p = root->type == YAML_MAPPING_NODE ? root->data.mapping.pairs.start : NULL;
+	     p && p < root->data.mapping.pairs.top; p++) {
+		const YNode *k = yaml_document_get_node(&y->doc, p->key);
+
+		if (k->type == YAML_SCALAR_NODE && strcmp((const char *)k->data.scalar.value, "device_types") == 0)
+			device_types(y, yaml_document_get_node(&y->doc, p->value), r);
+	}
+	int types = r->ntype;
+	bool ok = y->ok;
+	yaml_map(y, root, "the cluster file", top_keys, COUNT(top_keys), r);
+	r->ntype = types;
+	if (ok && y->ok && r->links)
+		links(r, r->links);
+}
+
+static bool is_local(const char *h)
+{
+	return strcmp(h, "localhost") == 0 || strcmp(h, "127.0.0.1") == 0 || strcmp(h, "::1") == 0;
+}
+
+bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d)
+{
+	Yaml y = { .a = a, .d = d, .ok = true };
+	Read r = { .y = &y, .c = c };
+
+	*c = (Cluster){ .file = arena_str(a, path), .timeout = 60, .launch = "auto" };
+	if (strcmp(path, "local") == 0 || strncmp(path, "local:", 6) == 0) {
+		char *end;
+		long n = path[5] ? strtol(path + 6, &end, 10) : 1;
+
+		if (path[5] && (*end || end == path + 6 || n < 1 || n > 4096))
+			return diag_error(d, NOLOC, 105, "'%s': after local: comes a number of devices, 1 to 4096", path);
+		add_local(&r, a, (int)n);
+	} else {
+		if (!yaml_open(&y, a, path, d))
+			return false;
+		read_top(&r, &y);
+		yaml_close(&y);
+		if (y.ok && !c->ndevice)
+			y.ok = diag_error(d, FILELOC(c->file), 105, "the cluster has no devices; smallest file: 'devices: 4'");
+		c->local = true;
+		for (int i = 0; i < c->nhost; i++)
+			c->local &= is_local(c->host[i].address);
+	}
+	for (int i = 0; i < c->ndevice && y.ok; i++)
+		c->device[i].name = c->local && c->nhost == 1 ? arena_printf(a, "d%d", i) :
+			arena_printf(a, "%s[%d]", c->host[c->device[i].host].name, c->device[i].index);
+	return y.ok;
+}

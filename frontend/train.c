@@ -1,0 +1,393 @@
+/* train.yaml: data, batch, loss, optimizer. */
+#include "train.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "yaml.h"
+
+#define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
+
+static const char *const opt_names[] = { "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad" };
+static const char *const kind_names[] = { "synthetic", "npy", "idx", "raw" };
+
+void training_defaults(Training *t)
+{
+	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .schedule = "auto", .target = "c",
+		.seed = 1, .opt = { .kind = OPT_SGD, .lr = 0.01, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 } };
+}
+
+/* ---- what flags and file share ---- */
+
+void training_glob(Arena *a, const char ***list, int *n, const char *glob)
+{
+	const char **v = NEWN(a, const char *, *n + 1);
+
+	for (int i = 0; i < *n; i++)
+		v[i] = (*list)[i];
+	v[(*n)++] = arena_str(a, glob);
+	*list = v;
+}
+
+static bool opt_value(Optimizer *o, const char *key, double v)
+{
+	double *const to[] = { &o->lr, &o->momentum, &o->beta1, &o->beta2, &o->eps, &o->weight_decay };
+	static const char *const names[] = { "lr", "momentum", "beta1", "beta2", "eps", "weight_decay" };
+
+	for (int i = 0; i < COUNT(names); i++)
+		if (strcmp(names[i], key) == 0) {
+			*to[i] = v;
+			return true;
+		}
+	return false;
+}
+
+bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
+{
+	char *s = arena_str(a, spec), *rest = strchr(s, ':');
+	int k = 0;
+
+	if (rest)
+		*rest++ = 0;
+	while (k < COUNT(opt_names) && strcmp(opt_names[k], s))
+		k++;
+	if (k >= COUNT(opt_names) - 2) {
+		const char *near = diag_nearest(s, opt_names, COUNT(opt_names) - 2);
+
+		return diag_error(d, NOLOC, 5, "no optimizer is called '%s'%s%s%s", s, near ? "; did you mean '" : "; there are sgd, "
+			"momentum, adam, adamw", near ? near : "", near ? "'?" : "");
+	}
+	t->opt.kind = (OptKind)k;
+	while (rest && *rest) {
+		char *comma = strchr(rest, ','), *eq = strchr(rest, '='), *end;
+
+		if (comma)
+			*comma = 0;
+		if (!eq || (comma && eq > comma))
+			return diag_error(d, NOLOC, 5, "optimizer setting '%s' has no value; write lr=0.1", rest);
+		*eq = 0;
+		double v = strtod(eq + 1, &end);
+		if (end == eq + 1 || *end || !isfinite(v))
+			return diag_error(d, NOLOC, 5, "optimizer setting %s is '%s', not a number", rest, eq + 1);
+		if (!opt_value(&t->opt, rest, v))
+			return diag_error(d, NOLOC, 5, "optimizer has no setting '%s'; there are lr, momentum, beta1, beta2, eps, "
+				"weight_decay", rest);
+		rest = comma ? comma + 1 : NULL;
+	}
+	return true;
+}
+
+bool training_loss(Arena *a, Training *t, const char *spec, Diag *d)
+{
+	LossTerm *l = NEW(a, LossTerm);
+
+	(void)d;
+	*l = (LossTerm){ .weight = 1, .ignore_index = INT64_MIN };
+	if (strcmp(spec, "auto") == 0) {
+		t->nloss = 0;
+		return true;
+	}
+	if (strcmp(spec, "softmax_ce") == 0 || strcmp(spec, "mse") == 0) {
+		l->kind = arena_str(a, spec);
+	} else {
+		l->kind = "output";
+		l->output = arena_str(a, spec);
+	}
+	t->loss = l;
+	t->nloss = 1;
+	return true;
+}
+
+bool training_bind(Arena *a, Training *t, const char *spec, Diag *d)
+{
+	char *s = arena_str(a, spec), *eq = strrchr(s, '='), *colon, *end;
+	Binding b = { .axis = -1 };
+
+	if (!eq || eq == s)
+		return diag_error(d, NOLOC, 6, "--dim '%s': write NAME=N for a symbolic axis or INPUT:AXIS=N", spec);
+	*eq = 0;
+	b.value = strtoll(eq + 1, &end, 10);
+	if (end == eq + 1 || *end || b.value < 1 || b.value > (int64_t)1 << 32)
+		return diag_error(d, NOLOC, 6, "--dim %s: '%s' is not a positive number", s, eq + 1);
+	colon = strrchr(s, ':');
+	if (colon && colon[1]) {
+		long axis = strtol(colon + 1, &end, 10);
+
+		if (!*end && axis >= 0 && axis < MAXRANK) {
+			*colon = 0;
+			b.axis = (int)axis;
+		}
+	}
+	b.name = s;
+	Binding *v = NEWN(a, Binding, t->nbind + 1);
+	if (t->nbind)
+		memcpy(v, t->bind, sizeof *v * (size_t)t->nbind);
+	v[t->nbind++] = b;
+	t->bind = v;
+	return true;
+}
+
+static void put_data(Arena *a, Training *t, const char *input, const char *path, const char *kind)
+{
+	DataInput *v = NEWN(a, DataInput, t->ndata + 1);
+	int n = 0;
+
+	for (int i = 0; i < t->ndata; i++)
+		if (strcmp(t->data[i].input, input))
+			v[n++] = t->data[i];
+	v[n++] = (DataInput){ input, path, kind };
+	t->data = v;
+	t->ndata = n;
+}
+
+/* What a name or an extension tells about a file; NULL: nothing. */
+static const char *kind_of(const char *path)
+{
+	const char *dot = strrchr(path, '.'), *base = strrchr(path, '/');
+
+	base = base ? base + 1 : path;
+	if (dot && strcmp(dot, ".npy") == 0)
+		return "npy";
+	if (strstr(base, "idx1") || strstr(base, "idx3") || (dot && strcmp(dot, ".idx") == 0))
+		return "idx";
+	return dot && (strcmp(dot, ".bin") == 0 || strcmp(dot, ".raw") == 0) ? "raw" : NULL;
+}
+
+bool training_data(Arena *a, Training *t, const char *spec, Diag *d)
+{
+	char *s = arena_str(a, spec), *eq = strchr(s, '=');
+
+	if (!eq || eq == s || !eq[1])
+		return diag_error(d, NOLOC, 6, "--data '%s': write INPUT=FILE", spec);
+	*eq = 0;
+	put_data(a, t, s, eq + 1, kind_of(eq + 1));
+	return true;
+}
+
+/* ---- data ---- */
+
+static void a_text(Yaml *y, const YNode *v, const char *what, const char **to)
+{
+	const char *s = yaml_text(y, v, what);
+
+	if (s)
+		*to = s;
+}
+
+static void da_kind(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->data_kind = kind_names[yaml_choice(y, v, "data.kind", kind_names, COUNT(kind_names))];
+}
+
+static void da_inputs(Yaml *y, const YNode *v, void *to)
+{
+	const char **name;
+	const YNode **value;
+	int n = yaml_pairs(y, v, "data.inputs", &name, &value);
+
+	for (int i = 0; i < n; i++) {
+		const char *path = yaml_text(y, value[i], name[i]);
+
+		if (path)
+			put_data(y->a, to, name[i], path, kind_of(path));
+	}
+}
+static void da_shuffle(Yaml *y, const YNode *v, void *to) { ((Training *)to)->shuffle = yaml_bool(y, v, "data.shuffle"); }
+
+static const YKey data_keys[] = { { "kind", da_kind }, { "inputs", da_inputs }, { "shuffle", da_shuffle } };
+static void data(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "data", data_keys, COUNT(data_keys), to); }
+
+/* ---- batch ---- */
+
+static void b_global(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->global = yaml_int(y, v, "batch.global", 1, (int64_t)1 << 32);
+}
+static void b_micro(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->micro = yaml_int(y, v, "batch.micro", 1, (int64_t)1 << 32);
+}
+static const YKey batch_keys[] = { { "global", b_global }, { "micro", b_micro } };
+static void batch(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "batch", batch_keys, COUNT(batch_keys), to); }
+
+static void bind(Yaml *y, const YNode *v, void *to)
+{
+	const char **name;
+	const YNode **value;
+	int n = yaml_pairs(y, v, "bind", &name, &value);
+
+	for (int i = 0; i < n; i++) {
+		int64_t k = yaml_int(y, value[i], name[i], 1, (int64_t)1 << 32);
+
+		if (!training_bind(y->a, to, arena_printf(y->a, "%s=%lld", name[i], (long long)k), y->d))
+			y->ok = false;
+	}
+}
+
+static void batch_axis(Yaml *y, const YNode *v, void *to)
+{
+	Training *t = to;
+	const char **name;
+	const YNode **value;
+	int n = yaml_pairs(y, v, "batch_axis", &name, &value);
+
+	t->batch_axis = NEWN(y->a, Binding, n);
+	t->nbatch_axis = n;
+	for (int i = 0; i < n; i++)
+		t->batch_axis[i] = (Binding){ name[i], (int)yaml_int(y, value[i], name[i], 0, MAXRANK - 1), 0 };
+}
+
+/* ---- loss ---- */
+
+static void lo_kind(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "output", "softmax_ce", "mse" };
+
+	((LossTerm *)to)->kind = words[yaml_choice(y, v, "loss.kind", words, 3)];
+}
+static void lo_output(Yaml *y, const YNode *v, void *to) { a_text(y, v, "loss.output", &((LossTerm *)to)->output); }
+static void lo_labels(Yaml *y, const YNode *v, void *to) { a_text(y, v, "loss.labels", &((LossTerm *)to)->labels); }
+static void lo_weight(Yaml *y, const YNode *v, void *to)
+{
+	((LossTerm *)to)->weight = yaml_real(y, v, "loss.weight", 0, 1e9);
+}
+static void lo_ignore(Yaml *y, const YNode *v, void *to)
+{
+	((LossTerm *)to)->ignore_index = yaml_int(y, v, "loss.ignore_index", -((int64_t)1 << 40), (int64_t)1 << 40);
+}
+static const YKey loss_keys[] = {
+	{ "kind", lo_kind }, { "output", lo_output }, { "logits", lo_output }, { "label", lo_labels }, { "labels", lo_labels },
+	{ "weight", lo_weight }, { "ignore_index", lo_ignore },
+};
+
+static void loss(Yaml *y, const YNode *v, void *to)
+{
+	Training *t = to;
+	int n = 1;
+	const YNode **item = v->type == YAML_SEQUENCE_NODE ? yaml_items(y, v, "loss", &n) : &v;
+
+	t->loss = NEWN(y->a, LossTerm, n);
+	t->nloss = n;
+	for (int i = 0; item && i < n; i++) {
+		t->loss[i] = (LossTerm){ .kind = "output", .weight = 1, .ignore_index = INT64_MIN };
+		if (item[i]->type == YAML_SCALAR_NODE) {
+			Training one = { 0 };
+
+			training_loss(y->a, &one, (const char *)item[i]->data.scalar.value, y->d);
+			if (one.nloss)
+				t->loss[i] = one.loss[0];
+			else
+				t->nloss = 0;
+		} else {
+			yaml_map(y, item[i], "loss", loss_keys, COUNT(loss_keys), &t->loss[i]);
+		}
+	}
+}
+
+/* ---- optimizer ---- */
+
+static void o_kind(Yaml *y, const YNode *v, void *to)
+{
+	((Optimizer *)to)->kind = (OptKind)yaml_choice(y, v, "optimizer.kind", opt_names, COUNT(opt_names) - 2);
+}
+static void o_lr(Yaml *y, const YNode *v, void *to) { ((Optimizer *)to)->lr = yaml_real(y, v, "optimizer.lr", 0, 1e9); }
+static void o_mu(Yaml *y, const YNode *v, void *to) { ((Optimizer *)to)->momentum = yaml_real(y, v, "optimizer.momentum", 0, 1); }
+static void o_eps(Yaml *y, const YNode *v, void *to) { ((Optimizer *)to)->eps = yaml_real(y, v, "optimizer.eps", 0, 1); }
+static void o_wd(Yaml *y, const YNode *v, void *to)
+{
+	((Optimizer *)to)->weight_decay = yaml_real(y, v, "optimizer.weight_decay", 0, 1e9);
+}
+
+static void o_betas(Yaml *y, const YNode *v, void *to)
+{
+	int n;
+	const YNode **item = yaml_items(y, v, "optimizer.betas", &n);
+
+	if (n != 2) {
+		yaml_error(y, v, "optimizer.betas has %d entries; it needs 2", n);
+		return;
+	}
+	((Optimizer *)to)->beta1 = yaml_real(y, item[0], "optimizer.betas", 0, 1);
+	((Optimizer *)to)->beta2 = yaml_real(y, item[1], "optimizer.betas", 0, 1);
+}
+
+static void globs(Yaml *y, const YNode *v, const char *what, const char ***list, int *count)
+{
+	int n;
+	const YNode **item = yaml_items(y, v, what, &n);
+
+	for (int i = 0; item && i < n; i++) {
+		const char *s = yaml_text(y, item[i], what);
+
+		if (s)
+			training_glob(y->a, list, count, s);
+	}
+}
+static void o_nodecay(Yaml *y, const YNode *v, void *to)
+{
+	globs(y, v, "optimizer.no_decay", &((Optimizer *)to)->no_decay, &((Optimizer *)to)->nno_decay);
+}
+
+static const YKey opt_keys[] = {
+	{ "kind", o_kind }, { "type", o_kind }, { "lr", o_lr }, { "momentum", o_mu }, { "betas", o_betas }, { "eps", o_eps },
+	{ "weight_decay", o_wd }, { "no_decay", o_nodecay },
+};
+static void optimizer(Yaml *y, const YNode *v, void *to)
+{
+	yaml_map(y, v, "optimizer", opt_keys, COUNT(opt_keys), &((Training *)to)->opt);
+}
+
+/* ---- the rest ---- */
+
+static void freeze(Yaml *y, const YNode *v, void *to)
+{
+	globs(y, v, "freeze", &((Training *)to)->freeze, &((Training *)to)->nfreeze);
+}
+static void trainable(Yaml *y, const YNode *v, void *to)
+{
+	globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
+}
+static void steps(Yaml *y, const YNode *v, void *to) { ((Training *)to)->steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40); }
+static void epochs(Yaml *y, const YNode *v, void *to) { ((Training *)to)->epochs = yaml_int(y, v, "epochs", 0, 1 << 30); }
+static void seed(Yaml *y, const YNode *v, void *to) { ((Training *)to)->seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX); }
+
+static void dropout(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "as_exported", "off" };
+
+	((Training *)to)->dropout = words[yaml_choice(y, v, "dropout", words, 2)];
+}
+
+static void batchnorm(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "micro", "frozen" };
+
+	((Training *)to)->batchnorm = words[yaml_choice(y, v, "batchnorm", words, 2)];
+}
+
+static void init(Yaml *y, const YNode *v, void *to)
+{
+	const char *s = yaml_text(y, v, "init");
+	int k = 0;
+
+	if (s && strcmp(s, "file") && sscanf(s, "random:%d", &k) != 1)
+		yaml_error(y, v, "init is '%s'; write file or random:SEED", s);
+	((Training *)to)->init_random = k;
+}
+
+static const YKey top_keys[] = {
+	{ "data", data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
+	{ "optimizer", optimizer }, { "freeze", freeze }, { "trainable", trainable }, { "steps", steps }, { "epochs", epochs },
+	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
+};
+
+bool train_read(Arena *a, const char *path, Training *t, Diag *d)
+{
+	Yaml y;
+
+	if (!yaml_open(&y, a, path, d))
+		return false;
+	t->file = y.file;
+	yaml_map(&y, yaml_document_get_root_node(&y.doc), "the training file", top_keys, COUNT(top_keys), t);
+	yaml_close(&y);
+	return y.ok;
+}

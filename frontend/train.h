@@ -1,0 +1,17 @@
+/* train.yaml -> struct Training. Every key is also a flag (options.c), which overrides the file. */
+#ifndef PDCC_FRONTEND_TRAIN_H
+#define PDCC_FRONTEND_TRAIN_H
+
+#include "../ir/cluster.h"
+
+void training_defaults(Training *t);        /* SGD 0.01, synthetic data */
+bool train_read(Arena *a, const char *path, Training *t, Diag *d);
+
+/* Shared with the flags: they give the same words. false after a diagnostic. */
+bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d);      /* "adam:lr=1e-3,eps=1e-8" */
+bool training_loss(Arena *a, Training *t, const char *spec, Diag *d);           /* "softmax_ce", "mse", an output */
+bool training_bind(Arena *a, Training *t, const char *spec, Diag *d);           /* "batch=32", "x:0=32" */
+bool training_data(Arena *a, Training *t, const char *spec, Diag *d);           /* "x=FILE" */
+void training_glob(Arena *a, const char ***list, int *n, const char *glob);
+
+#endif
