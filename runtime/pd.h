@@ -1,7 +1,7 @@
-/* pd.h: the whole interface that emitted programs may use. Everything is C11; sizes are bytes unless said otherwise.
- * The runtime holds no interpreter of the model: an emitted program calls these functions, they never call an op.
- * Faults end the program with a message "R1xx ..." and the exit codes of the README: no function returns an error
- * unless its comment says so. */
+/* pd.h: the whole interface that emitted programs may use. Everything is C11; sizes are bytes
+ * unless said otherwise. The runtime holds no interpreter of the model: an emitted program calls
+ * these functions, they never call an op. Faults end the program with a message "R1xx ..." and
+ * the exit codes of the README: no function returns an error unless its comment says so. */
 #ifndef PD_H
 #define PD_H
 
@@ -16,8 +16,8 @@
 /* ---- what a program says of itself ---- */
 
 typedef enum pd_dtype {     /* numbers as in ONNX TensorProto.DataType */
-	PD_F32 = 1, PD_U8 = 2, PD_I8 = 3, PD_U16 = 4, PD_I16 = 5, PD_I32 = 6, PD_I64 = 7, PD_BOOL = 9, PD_F16 = 10,
-	PD_F64 = 11, PD_U32 = 12, PD_U64 = 13, PD_BF16 = 16
+	PD_F32 = 1, PD_U8 = 2, PD_I8 = 3, PD_U16 = 4, PD_I16 = 5, PD_I32 = 6, PD_I64 = 7,
+	PD_BOOL = 9, PD_F16 = 10, PD_F64 = 11, PD_U32 = 12, PD_U64 = 13, PD_BF16 = 16
 } pd_dtype;
 
 enum { PD_MAXRANK = 8 };
@@ -42,8 +42,9 @@ typedef struct pd_input_desc {      /* one input of the graph that this stage re
 	int         rank;
 	int64_t     dim[PD_MAXRANK];    /* of one microbatch */
 	int         batch_axis;     /* -1: the same value for every microbatch */
-	int64_t     range;          /* synthetic integers are drawn from [0, range); real ones are checked; 0: no rule */
-	const char *kind, *path;    /* "synthetic" | "npy" | "idx" | "raw"; path as the user named it */
+	int64_t     range;          /* integers lie in [0, range), real ones are checked; 0: no rule */
+	const char *kind;           /* "synthetic" | "npy" | "idx" | "raw" */
+	const char *path;           /* as the user named it */
 	bool        is_label;
 	int64_t     ignore_index;   /* labels: also allowed; INT64_MIN: none */
 } pd_input_desc;
@@ -68,33 +69,40 @@ typedef struct pd_program {
 	int64_t     steps;          /* default number of steps */
 	double      timeout;        /* seconds */
 	void      (*init)(char *arena);     /* sets the stage's pointers, makes library objects */
-	void      (*step)(bool update);     /* one training step: all actions of this device; update false: nothing trained,
-	                                     * no state and no statistics change, only losses are reported */
+	void      (*step)(bool update);     /* one training step: all actions of this device; false:
+	                                     * no weight, state or statistics change, only losses
+	                                     * are reported */
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
 } pd_program;
 
-/* The whole life of a run: arguments, joining the others, weights, the loop, the result files. Gives the exit status. */
+/* The whole life of a run: arguments, joining the others, weights, the loop, the result files.
+ * Gives the exit status. */
 int pd_main(const pd_program *p, int argc, char **argv);
 
 /* ---- inside a step ---- */
 
 int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
-/* Copies microbatch mb of the running step for inputs[i]; checks ranges (R2xx). Threads may not share this call. */
+/* Copies microbatch mb of the running step for inputs[i]; checks ranges (R2xx). Threads may not
+ * share this call. */
 void pd_input(int i, int mb, void *dst);
-/* Global index of the first sample of microbatch mb of the running step: the counter of random numbers. */
+/* Global index of the first sample of microbatch mb of the running step: the counter of random
+ * numbers. */
 int64_t pd_sample(int mb);
 
-/* Sum of the loss over microbatch mb and what it is divided by (counted labels). The loss's stage calls it per
- * microbatch; pd_totals joins all ranks (in microbatch order, so the sum has one value whatever the plan). */
+/* Sum of the loss over microbatch mb and what it is divided by (counted labels). The loss's
+ * stage calls it per microbatch; pd_totals joins all ranks (in microbatch order, so the sum has
+ * one value whatever the plan). */
 void   pd_report(int mb, double loss, double count);
 void   pd_totals(void);
 double pd_total_count(void);                        /* after pd_totals; never 0 */
-/* The gradient of params[i] as summed over the global batch, before the division by pd_total_count(). Called once per
- * trained parameter and step from its update; keeps a copy under --dump-grads, else does nothing. */
+/* The gradient of params[i] as summed over the global batch, before the division by
+ * pd_total_count(). Called once per trained parameter and step from its update; keeps a copy
+ * under --dump-grads, else does nothing. */
 void   pd_gradient(int i, const void *sum);
 
-/* Messages between stages. A channel is one tensor crossing one cut; its number is the same on both sides. Each
- * (channel, slot) has one request. The buffer stays untouched until the wait; waits on an idle request return at once. */
+/* Messages between stages. A channel is one tensor crossing one cut; its number is the same on
+ * both sides. Each (channel, slot) has one request. The buffer stays untouched until the wait;
+ * waits on an idle request return at once. */
 void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes);
 void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes);
 void pd_wait_recv(int channel, int slot);
@@ -107,23 +115,28 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count);
 void pd_allreduce_wait(void);
 /* Every rank of the group contributes `bytes`; out gets n * bytes in group order. */
 void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
-/* What member `from` (its place in the group) has in buf, all get. Members of several groups come in one order. */
+/* What member `from` (its place in the group) has in buf, all get. Members of several groups
+ * come in one order. */
 void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 
-/* Reproducible sums. A tree over the grains 0..n-1 of a step: tree(lo, n) = tree(lo, p) + tree(lo + p, n - p) with p
- * the largest power of two below n. Each device pushes its grains in any order; whole subtrees are added at once. */
+/* Reproducible sums. A tree over the grains 0..n-1 of a step: tree(lo, n) = tree(lo, p) +
+ * tree(lo + p, n - p) with p the largest power of two below n. Whole
+ * subtrees are added as soon as they are complete. */
 typedef struct pd_tree pd_tree;
-/* `mine`: this device's grains in the order in which they are done. Over a group of n, grain g must belong to member
- * g * n / grains. Bytes are of arena memory, 64-byte aligned; pd_tree_new allocates nothing else. */
+/* `mine`: this device's grains in the order in which they are done. Over a group of n, grain g
+ * must belong to member g * n / grains. Bytes are of arena memory, 64-byte aligned; pd_tree_new
+ * allocates nothing else. */
 size_t  pd_tree_bytes(int grains, size_t count, const int *mine, int nmine);
 pd_tree *pd_tree_new(int grains, size_t count, const int *mine, int nmine, void *mem);
 float  *pd_tree_leaf(pd_tree *t, int mb);           /* zeroed memory for grain mb's gradient */
-void    pd_tree_done(pd_tree *t, int mb);           /* the leaf is complete: merge what can be merged */
-/* Joins the group's partial sums; the root lies in the returned memory on every rank (valid until the next leaf). */
+void    pd_tree_done(pd_tree *t, int mb);           /* the leaf is complete */
+/* Joins the group's partial sums; the root lies in the returned memory on every rank (valid
+ * until the next leaf). */
 float  *pd_tree_root(pd_tree *t, const pd_group *g);
 
 /* ---- random numbers: counter based, the same for every plan ---- */
-static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample, uint64_t element)
+static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample,
+                                      uint64_t element)
 {
 	uint64_t x = seed * 0x9E3779B97F4A7C15u + node;
 
@@ -137,19 +150,23 @@ static inline float pd_random_unit(uint64_t seed, uint64_t node, uint64_t sample
 	return (float)(pd_random_bits(seed, node, sample, element) >> 8) * 0x1p-24f;    /* [0, 1) */
 }
 
-/* ---- heavy ops: oneDNN behind a few calls (cpu*.c, which use nothing else of the runtime: pdcc links them too). ----
- * Objects are made before step 0; calls allocate nothing. What runs and how much scratch it needs hangs on the number
- * of threads: set it first. A size of SIZE_MAX says that oneDNN has no such operation. Scratch is 64-byte aligned. */
+/* ---- heavy ops: oneDNN behind a few calls (cpu*.c; they use nothing else of the runtime) ---- */
+
+/* Objects are made before step 0; calls allocate nothing. What runs and how much scratch it needs
+ * hangs on the number of threads: set it first. A size of SIZE_MAX says that oneDNN has no such
+ * operation. Scratch is 64-byte aligned. */
 
 void pd_threads(int n);             /* of OpenMP loops and of oneDNN */
-/* At start: ends the program (exit 78, both sizes) when `asked` is more than the plan has room for. */
+/* At start: ends the program (exit 78, both sizes) when `asked` is more than the plan has room
+ * for. */
 void pd_check_scratch(const char *what, size_t asked, size_t planned);
 
 /* C[m,n] = op(A) op(B) + beta C, row-major, leading dimensions as given. */
-void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
-             float beta, float *c, int ldc);
+void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b,
+             int ldb, float beta, float *c, int ldc);
 
-/* Batched product: C[i] = op(A[i]) op(B[i]) over `batch` matrices with strides in elements (0: shared). */
+/* Batched product: C[i] = op(A[i]) op(B[i]) over `batch` matrices with strides in elements (0:
+ * shared). */
 typedef struct pd_matmul { void *impl; } pd_matmul;
 typedef struct pd_matmul_desc {
 	int     batch, m, n, k, transa, transb;
@@ -166,15 +183,19 @@ typedef struct pd_conv_desc {
 	int what;                   /* PD_FORWARD ... */
 	int nd;                     /* spatial axes */
 	int n, c, oc, groups;
-	int in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];   /* dilation 1: dense */
+	int in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3];
+	int dilation[3];            /* 1: dense */
 	int nhwc;                   /* activations channels-last; else plain */
-	int bias;                   /* PD_FORWARD: adds it; PD_BACKWARD_WEIGHTS: also its gradient */
+	int bias;                   /* forward: adds it; backward weights: also its gradient */
 } pd_conv_desc;
 size_t pd_conv_scratch(const pd_conv_desc *d);
 void   pd_conv_init(pd_conv *o, const pd_conv_desc *d);
-void   pd_conv_forward(const pd_conv *o, float *y, const float *x, const float *w, const float *b, void *scratch);
-void   pd_conv_backward_data(const pd_conv *o, float *dx, const float *dy, const float *w, void *scratch);
-void   pd_conv_backward_weights(const pd_conv *o, float *dw, float *db, const float *x, const float *dy, void *scratch);
+void   pd_conv_forward(const pd_conv *o, float *y, const float *x, const float *w, const float *b,
+                       void *scratch);
+void   pd_conv_backward_data(const pd_conv *o, float *dx, const float *dy, const float *w,
+                             void *scratch);
+void   pd_conv_backward_weights(const pd_conv *o, float *dw, float *db, const float *x,
+                                const float *dy, void *scratch);
 
 typedef struct pd_pool { void *impl; } pd_pool;
 typedef struct pd_pool_desc {
@@ -186,19 +207,22 @@ typedef struct pd_pool_desc {
 	int nhwc;
 } pd_pool_desc;
 size_t pd_pool_scratch(const pd_pool_desc *d);
-size_t pd_pool_workspace(const pd_pool_desc *d);    /* bytes of the argmax kept from forward to backward */
+size_t pd_pool_workspace(const pd_pool_desc *d);    /* bytes kept from forward to backward */
 void   pd_pool_init(pd_pool *o, const pd_pool_desc *d);
 void   pd_pool_forward(const pd_pool *o, float *y, void *workspace, const float *x, void *scratch);
-void   pd_pool_backward(const pd_pool *o, float *dx, const float *dy, const void *workspace, void *scratch);
+void   pd_pool_backward(const pd_pool *o, float *dx, const float *dy, const void *workspace,
+                        void *scratch);
 
-/* Batch normalization in training mode; mean and var are of this microbatch (population variance). */
+/* Batch normalization in training mode; mean and var are of this microbatch (population
+ * variance). */
 typedef struct pd_bn { void *impl; } pd_bn;
 typedef struct pd_bn_desc { int what, n, c, nd, sp[3], nhwc; float eps; } pd_bn_desc;
 size_t pd_bn_scratch(const pd_bn_desc *d);
 void   pd_bn_init(pd_bn *o, const pd_bn_desc *d);
-void   pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const float *x, const float *scale,
-                     const float *bias, void *scratch);
-void   pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
-                      const float *mean, const float *var, const float *scale, void *scratch);
+void   pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const float *x,
+                     const float *scale, const float *bias, void *scratch);
+void   pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy,
+                      const float *x, const float *mean, const float *var, const float *scale,
+                      void *scratch);
 
 #endif
