@@ -260,14 +260,16 @@ static bool append_updates(Ad *ad, Node *last_forward)
 		return false;
 	ad->b.phase = PHASE_UPDATE;
 	ad->b.loc = FILELOC(ad->m->file);
-	Value *total = mk(&ad->b, OP_Total, NULL, "n", 0);
+	Node *total = build(&ad->b, OP_Total, NULL, 0, NULL, "n");
+	attr_set_int(total, "dtype", dtype_onnx(ad->m->loss->type.dtype));
+	optab[OP_Total]->shape(total, ad->cx->d);
 	for (int i = 0; i < nparam; i++) {
 		Value *p = ad->m->param[i];
 		if (p->param->kind != PARAM_WEIGHT || p->param->frozen)
 			continue;
 		if (!p->aux)
 			p->param->frozen = true;        /* an op on its only path gives no gradient to it after all */
-		else if (!update_param(ad, p, o, &rule, total))
+		else if (!update_param(ad, p, o, &rule, total->out[0]))
 			return false;
 	}
 	for (Node *n = ad->m->graph->first; n != last_forward->next; n = n->next)

@@ -169,7 +169,7 @@ static bool place_special(Planner *p, Node *n, int at)
 		v->alias = NULL;
 		v->region = REGION_STACK;
 		v->offset = p->s->bytes[REGION_STACK];
-		p->s->bytes[REGION_STACK] += round_up(p->m->microbatches * value_bytes(n->in[0]));
+		p->s->bytes[REGION_STACK] += round_up(value_bytes(v));
 	} else {
 		return false;
 	}

@@ -1,0 +1,28 @@
+/* Send, Recv, AllReduce: what crosses from device to device. Codegen writes their statements, since peers and groups
+ * are facts of the plan; here are only their attributes. split and comm make these nodes.
+ *
+ *     Send(%x) {to=STAGE, channel=N}          %x = Recv() {from=STAGE, channel=N} : type
+ *     AllReduce(%a, %b, ...) {over=replicas}  sums over the stage's replicas, in place
+ *     AllReduce(%a, ...) {over=rows}          the same, where foreign rows are zero */
+#include "../common/common.h"
+
+struct send { int64_t to, channel; };
+struct recv { int64_t from, channel; };
+struct allreduce { const char *over; };
+
+static const AttrDef send_attrs[] = { AT_INT(struct send, to, 0), AT_INT(struct send, channel, 0), AT_END };
+static const AttrDef recv_attrs[] = { AT_INT(struct recv, from, 0), AT_INT(struct recv, channel, 0), AT_END };
+static const AttrDef allreduce_attrs[] = { AT_STR(struct allreduce, over, "replicas"), AT_END };
+
+const OpDef op_Send = {
+	.name = "Send", .minin = 1, .maxin = 1, .flags = OP_COMM | OP_NHWC, .attrs = send_attrs, .attrsize = sizeof(struct send),
+};
+
+const OpDef op_Recv = {     /* no shape rule: the type comes from the one who builds the node, or from the text */
+	.name = "Recv", .nout = 1, .flags = OP_COMM | OP_NHWC, .attrs = recv_attrs, .attrsize = sizeof(struct recv),
+};
+
+const OpDef op_AllReduce = {
+	.name = "AllReduce", .minin = 1, .maxin = -1, .flags = OP_COMM, .attrs = allreduce_attrs,
+	.attrsize = sizeof(struct allreduce),
+};

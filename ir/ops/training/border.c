@@ -1,0 +1,61 @@
+/* Between microbatches and the update: Accumulate, Stack, Report, Total. */
+#include "../common/common.h"
+
+struct total { int64_t dtype; };
+
+/* The sum over the microbatches of a step; dense whatever the operand is. */
+static bool accumulate_shape(Node *n, Diag *d)
+{
+	Type t = n->in[0]->type;
+
+	(void)d;
+	t.rows = 0;
+	set_out(n, 0, t);
+	return true;
+}
+
+/* One row per microbatch of the step, over all replicas. */
+static bool stack_shape(Node *n, Diag *d)
+{
+	const Type *x = &n->in[0]->type;
+	const int64_t m = n->graph->module->microbatches;
+	int64_t dim[MAXRANK] = { m > 0 ? m : 1 };
+
+	if (x->rank + 1 > MAXRANK)
+		return diag_error(d, n->loc, 303, "Stack: %s has rank %d already", n->in[0]->name, x->rank);
+	for (int i = 0; i < x->rank; i++)
+		dim[i + 1] = x->dim[i];
+	set_out(n, 0, type_make(x->dtype, x->rank + 1, dim));
+	return true;
+}
+
+static bool total_shape(Node *n, Diag *d)
+{
+	const struct total *at = n->attr;
+	const DType t = dtype_from_onnx((int)at->dtype);
+
+	if (!dtype_float(t))
+		return diag_error(d, n->loc, 302, "Total: element type %lld is no float", (long long)at->dtype);
+	set_out(n, 0, type_scalar(t));
+	return true;
+}
+
+static void total_holes(const Node *n, Holes *h)
+{
+	hole_text(h, "T", "%s", dtype_c(n->out[0]->type.dtype));
+}
+
+static const AttrDef total_attrs[] = { AT_INT(struct total, dtype, 1), AT_END };
+
+const OpDef op_Accumulate = { .name = "Accumulate", .minin = 1, .maxin = 1, .nout = 1, .shape = accumulate_shape };
+
+const OpDef op_Stack = { .name = "Stack", .minin = 1, .maxin = 1, .nout = 1, .shape = stack_shape };
+
+const OpDef op_Report = {   /* the loss of a microbatch, as a sum, and what it will be divided by */
+	.name = "Report", .minin = 2, .maxin = 2, .cpu = { .call = "pd_report($mb, $0[0], $1[0]);" },
+};
+
+const OpDef op_Total = {    /* what the losses of all microbatches are divided by; never 0 */
+	.name = "Total", .nout = 1, .attrs = total_attrs, .attrsize = sizeof(struct total), .shape = total_shape,
+	.holes = total_holes, .cpu = { .call = "$=[0] = ($T)pd_total_count();" },
+};
