@@ -196,7 +196,7 @@ static void find_batch(Import *im, const OnnxGraph *g)
 			im->from = x->dim_value;
 		int64_t bound = s ? bound_value(im, v->name, axis, s) : 0;
 		if (!im->to)
-			im->to = bound ? bound : s ? 0 : x->dim_value;
+			im->to = bound ? bound : s ? im->o->default_micro : x->dim_value;
 		return;
 	}
 }

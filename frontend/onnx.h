@@ -10,6 +10,7 @@ typedef struct ImportOpt {
 	const Binding *bind; int nbind;         /* --dim; axis -1: a symbolic name */
 	const Binding *batch_axis; int nbatch_axis;     /* input name -> axis */
 	int64_t micro;              /* size of a microbatch; 0: as bound, else as in the file */
+	int64_t default_micro;      /* for a symbolic batch that nothing binds; 0: that is an error */
 	int     init_random;        /* != 0: initial weights are drawn from this seed, data need not exist */
 	bool    frozen_bn;          /* BatchNormalization with training_mode 0 is accepted as it stands */
 	bool    keep_eval;          /* forward use (backend cases): no refusal of inference exports */

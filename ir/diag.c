@@ -40,6 +40,7 @@ static void print_head(const Diag *d, const Loc *l, const char *severity, const 
 
 bool diag_error(Diag *d, Loc loc, int code, const char *fmt, ...)
 {
+	d->last_code = code;
 	if (++d->errors > d->limit) {
 		if (d->errors == d->limit + 1)
 			fprintf(d->out, "pdcc: note: more than %d errors; the rest is not shown\n", d->limit);

@@ -30,6 +30,7 @@ typedef struct Diag {
 	bool        werror;
 	bool        color;
 	int         errors, warnings, limit;
+	int         last_code;  /* of the last error */
 	const char *disabled[16];   /* -Wno-x */
 	int         ndisabled;
 	Arena      *scratch;    /* str_type() and friends print here */

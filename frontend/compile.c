@@ -1,0 +1,354 @@
+/* From model and settings to a build folder. */
+#include "compile.h"
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "../codegen/emit.h"
+#include "cluster.h"
+#include "onnx.h"
+
+/* ---- settings that hang on the model and on the machine ---- */
+
+/* Cores divided by the devices of the host, at least one: part of the plan, since results and speed hang on it. */
+static void choose_threads(Compile *c)
+{
+	Training *t = &c->o->t;
+	int most = 1;
+
+	if (t->threads)
+		return;
+	for (int h = 0; h < c->cluster.nhost; h++) {
+		int n = 0;
+
+		for (int i = 0; i < c->cluster.ndevice; i++)
+			n += c->cluster.device[i].host == h;
+		most = n > most ? n : most;
+	}
+	long cores = c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : sysconf(_SC_NPROCESSORS_ONLN);
+	if (c->cluster.device[0].cores)
+		t->threads = c->cluster.device[0].cores;
+	else
+		t->threads = cores / most > 1 ? (int)(cores / most) : 1;
+}
+
+/* The largest divisor of the global batch that leaves four microbatches to each device, 32 at the most. */
+static int64_t micro_of_global(int64_t global, int devices)
+{
+	int64_t most = global / (4 * (int64_t)devices);
+
+	most = most < 1 ? 1 : most > 32 ? 32 : most;
+	while (global % most)
+		most--;
+	return most;
+}
+
+static const char *choose_micro(Compile *c)
+{
+	Training *t = &c->o->t;
+
+	if (t->micro)
+		return "as asked";
+	if (t->global) {
+		int devices = 0;
+
+		for (const char *p = t->plan ? t->plan : ""; *p; p++)
+			devices += *p >= '1' && *p <= '9' ? *p - '0' : 0;
+		t->micro = micro_of_global(t->global, devices ? devices : c->cluster.ndevice);
+		return "from the global batch";
+	}
+	return "from the model";
+}
+
+static bool reread_weights(Module *to, const Module *from, Diag *d)
+{
+	for (int i = 0; i < to->nparam; i++) {
+		const Value *v = map_get(&from->names, to->param[i]->name);
+
+		if (to->param[i]->param->kind == PARAM_STATE)
+			continue;
+		if (!v || v->kind != VAL_PARAM || !shape_eq(&v->type, &to->param[i]->type))
+			return diag_error(d, NOLOC, 210, "the model has no parameter '%s' of %s", to->param[i]->name,
+				str_type(d->scratch, &to->param[i]->type));
+		to->param[i]->param->data = v->param->data;
+	}
+	for (int i = 0; i < to->nkonst; i++) {
+		const Value *v = map_get(&from->names, to->konst[i]->name);
+
+		if (!to->konst[i]->data && v && v->kind == VAL_CONST && type_eq(&v->type, &to->konst[i]->type))
+			to->konst[i]->data = v->data;
+	}
+	return true;
+}
+
+bool compile_read(Compile *c)
+{
+	Options *o = c->o;
+	const char *why;
+
+	if (!cluster_read(c->a, o->cluster ? o->cluster : "local", &c->cluster, c->d))
+		return false;
+	if (o->memory_limit)
+		for (int i = 0; i < c->cluster.ndevice; i++)
+			c->cluster.device[i].memory = o->memory_limit;
+	choose_threads(c);
+	why = choose_micro(c);
+	ImportOpt io = { .bind = o->t.bind, .nbind = o->t.nbind, .batch_axis = o->t.batch_axis, .nbatch_axis = o->t.nbatch_axis,
+		.micro = o->t.micro, .init_random = o->t.init_random, .frozen_bn = strcmp(o->t.batchnorm, "frozen") == 0,
+		.f64 = o->t.f64 };
+	if (!io.micro && !o->t.nbind)
+		io.default_micro = 16;
+	c->m = onnx_import(c->a, c->model, &io, c->d);
+	if (!c->m)
+		return false;
+	if (!o->t.micro && !c->m->export_batch)
+		why = "default, --micro-batch N changes it";
+	if (!c->m->batch)
+		c->m->batch = 1;
+	if (o->start_from) {
+		size_t n;
+		char *text = file_read(o->start_from, &n);
+
+		if (!text)
+			return diag_error(c->d, FILELOC(o->start_from), 201, "cannot read the file: %s", strerror(errno));
+		if (strlen(text) != n)
+			return diag_error(c->d, FILELOC(o->start_from), 201, "not a text file");
+		Module *m = module_parse(c->a, o->start_from, text, c->d);
+		if (!m || !module_verify(m, c->d) || !reread_weights(m, c->m, c->d))
+			return false;
+		m->file = c->m->file;
+		c->m = m;
+	}
+	if (o->t.global % c->m->batch)
+		return diag_error(c->d, NOLOC, 403, "the global batch %lld is no multiple of the microbatch %lld",
+			(long long)o->t.global, (long long)c->m->batch);
+	if (!o->quiet && o->verbose)
+		diag_note(c->d, NOLOC, "microbatch %lld (%s), %d thread%s per device", (long long)c->m->batch, why, o->t.threads,
+			o->t.threads > 1 ? "s" : "");
+	return true;
+}
+
+static int first_pass_of(const Module *m)
+{
+	int i = 0;
+
+	while (i < npasses && m->has & pass_table[i].gives)
+		i++;
+	return i;
+}
+
+bool compile_plan(Compile *c, const char *dump)
+{
+	const Options *o = c->o;
+	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &o->t, .plan = &c->plan,
+		.explain = o->explain ? &c->explain : NULL };
+	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
+		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
+		.time_report = o->time_report, .argc = c->argc, .argv = c->argv };
+
+	if (o->start_from) {
+		const char *names[64];
+		int n = 0;
+
+		for (int i = first_pass_of(c->m); i < npasses; i++)
+			names[n++] = pass_table[i].name;
+		return run_passes(c->m, &cx, &po, names, n);
+	}
+	return run_passes(c->m, &cx, &po, NULL, 0);
+}
+
+/* ---- the folder ---- */
+
+static bool exists(const char *dir, const char *file)
+{
+	Buf b = { 0 };
+	struct stat st;
+
+	buf_printf(&b, "%s/%s", dir, file);
+	bool yes = stat(buf_str(&b), &st) == 0;
+	buf_free(&b);
+	return yes;
+}
+
+/* A folder that pdcc made, an empty one, or none yet; another only with --force. */
+static bool folder_ok(Compile *c, const char *dir)
+{
+	DIR *d = opendir(dir);
+	bool empty = true;
+
+	if (!d) {
+		if (errno == ENOENT)
+			return true;
+		return diag_error(c->d, NOLOC, 8, "-o %s: %s", dir, strerror(errno));
+	}
+	for (const struct dirent *e; (e = readdir(d));)
+		empty &= strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+	closedir(d);
+	if (empty || c->o->force || exists(dir, "manifest.json"))
+		return true;
+	return diag_error(c->d, NOLOC, 8, "-o %s: the folder holds other things; --force writes into it", dir);
+}
+
+static bool make_folder(Compile *c, const char *dir)
+{
+	char *s = arena_str(c->a, dir);
+
+	for (char *p = s + 1;; p++) {
+		if (*p && *p != '/')
+			continue;
+		char was = *p;
+
+		*p = 0;
+		if (mkdir(s, 0777) && errno != EEXIST)
+			return diag_error(c->d, NOLOC, 8, "cannot make %s: %s", s, strerror(errno));
+		*p = was;
+		if (!was)
+			return true;
+	}
+}
+
+static bool write_weights(Compile *c, const char *dir)
+{
+	const char *w = arena_printf(c->a, "%s/weights", dir);
+
+	if (!make_folder(c, w))
+		return false;
+	for (int i = 0; i < c->m->nstage; i++) {
+		const Stage *s = c->m->stage[i];
+
+		if (!weights_write(arena_printf(c->a, "%s/stage%d.safetensors", w, s->id), s->param, s->nparam, c->d))
+			return false;
+	}
+	return onnx_write_trained(c->model, c->m, "trained.safetensors", arena_printf(c->a, "%s/model.onnx", w), c->d);
+}
+
+bool compile_write(Compile *c, const char *dir)
+{
+	if (!write_weights(c, dir) || !codegen_build(c->m, &c->cluster, &c->o->t, dir, c->d))
+		return false;
+	return !c->o->check || check_emitted(dir, c->d);
+}
+
+/* No plan fits (E04xx, E06xx) is told apart from faults of the input. */
+int compile_status(const Compile *c)
+{
+	int kind = c->d->last_code / 100;
+
+	return kind == 4 || kind == 6 ? EXIT_NO_PLAN : kind == 0 ? EXIT_USAGE : EXIT_INPUT;
+}
+
+/* ---- what is printed ---- */
+
+static const char *size(Arena *a, int64_t bytes)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double x = (double)bytes;
+	int k = 0;
+
+	while (x >= 1024 && k < 4) {
+		x /= 1024;
+		k++;
+	}
+	return arena_printf(a, k ? "%.2f %s" : "%.0f %s", x, unit[k]);
+}
+
+static void summary_model(const Compile *c)
+{
+	const Module *m = c->m;
+	int64_t elements = 0;
+	int weights = 0, frozen = 0, rows = 0;
+
+	for (int i = 0; i < m->nparam; i++) {
+		const Param *p = m->param[i]->param;
+
+		if (p->kind != PARAM_WEIGHT)
+			continue;
+		weights++;
+		frozen += p->frozen;
+		rows += p->rows;
+		elements += type_numel(&m->param[i]->type);
+	}
+	fprintf(c->d->out, "pdcc %s  %s: %d parameters (%lld), %d frozen, %d with row-sparse gradients, opset %d\n", PDCC_VERSION,
+		m->name, weights, (long long)elements, frozen, rows, m->opset);
+	fprintf(c->d->out, "  trained:");
+	int shown = 0;
+	for (int i = 0; i < m->nparam; i++) {
+		const Param *p = m->param[i]->param;
+
+		if (p->kind != PARAM_WEIGHT || p->frozen)
+			continue;
+		if (++shown <= 12 || c->o->verbose)
+			fprintf(c->d->out, " %s", m->param[i]->name);
+	}
+	fprintf(c->d->out, shown > 12 && !c->o->verbose ? " ... and %d more (-v lists all)\n" : "\n", shown - 12);
+	fprintf(c->d->out, "  microbatch %lld, %lld microbatches per step, global batch %lld; data: %s\n", (long long)m->batch,
+		(long long)m->microbatches, (long long)(m->batch * m->microbatches),
+		c->o->t.ndata ? "from files" : "synthetic (no --data)");
+}
+
+void compile_summary(const Compile *c, const char *dir)
+{
+	const Module *m = c->m;
+
+	if (c->o->quiet)
+		return;
+	summary_model(c);
+	if (!m->schedule)
+		return;
+	Buf plan = { 0 };
+	for (int i = 0; i < m->nstage; i++)
+		buf_printf(&plan, "%s%d", i ? "-" : "", m->stage[i]->replicas);
+	fprintf(c->d->out, "plan %s, schedule %s, %d thread%s per device\n", buf_str(&plan), m->schedule->name, c->o->t.threads,
+		c->o->t.threads > 1 ? "s" : "");
+	for (int i = 0; i < m->nstage && i < 12; i++) {
+		const Stage *s = m->stage[i];
+		const PlanStage *p = i < c->plan.nstage ? &c->plan.stage[i] : NULL;
+
+		fprintf(c->d->out, "  stage %d  x%d", i, s->replicas);
+		if (p)
+			fprintf(c->d->out, "  fwd %.3g ms bwd %.3g ms  %s..%s", p->fwd * 1e3, p->bwd * 1e3, p->first ? p->first : "",
+				p->last ? p->last : "");
+		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", size(c->a, s->bytes[REGION_PARAMS]), s->inflight,
+			size(c->a, s->arena));
+	}
+	if (c->plan.step_time > 0)
+		fprintf(c->d->out, "  predicted step %.3g ms (one device %.3g ms; static estimate)\n", c->plan.step_time * 1e3,
+			c->plan.one_time * 1e3);
+	if (c->o->explain)
+		fputs(buf_str(&c->explain), c->d->out);
+	if (dir)
+		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir, m->nstage,
+			m->nstage > 1 ? "s" : "", m->schedule->ndevice, m->schedule->ndevice > 1 ? "s" : "", dir, dir);
+	buf_free(&plan);
+}
+
+/* ---- one compilation, whole ---- */
+
+int compile_main(Compile *c)
+{
+	Options *o = c->o;
+	const char *dump = NULL;
+
+	if (!o->stop_after && !o->out)
+		return diag_error(c->d, NOLOC, 1, "-o DIR is missing: where the program is written"), EXIT_USAGE;
+	if (!o->cluster)
+		return diag_error(c->d, NOLOC, 1, "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
+			"devices here"), EXIT_USAGE;
+	if (o->out && !folder_ok(c, o->out))
+		return EXIT_USAGE;
+	if (!compile_read(c))
+		return compile_status(c);
+	if (o->out && !make_folder(c, o->out))
+		return EXIT_INPUT;
+	if (o->dump)
+		dump = o->dump_ir ? o->dump_ir : o->out ? arena_printf(c->a, "%s/ir", o->out) : "ir";
+	else if (o->out && !o->stop_after)
+		dump = arena_printf(c->a, "%s/ir", o->out);
+	if (!compile_plan(c, dump))
+		return compile_status(c);
+	if (!o->stop_after && !compile_write(c, o->out))
+		return EXIT_INPUT;
+	compile_summary(c, o->stop_after ? NULL : o->out);
+	return c->d->errors ? EXIT_INPUT : 0;
+}

@@ -1,0 +1,37 @@
+/* What the subcommands share: model and settings to a planned module, a planned module to a build folder. */
+#ifndef PDCC_FRONTEND_COMPILE_H
+#define PDCC_FRONTEND_COMPILE_H
+
+#include "../passes/pass.h"
+#include "../ir/plan.h"
+#include "options.h"
+
+enum { EXIT_INPUT = 1, EXIT_USAGE = 2, EXIT_NO_PLAN = 3, EXIT_DIFFERS = 4, EXIT_NO_TOOL = 5, EXIT_OURS = 70 };
+
+typedef struct Compile {
+	Arena   *a, *scratch;
+	Diag    *d;
+	Options *o;
+	const char *model;
+	Cluster  cluster;
+	Plan     plan;
+	Module  *m;
+	Buf      explain;
+	int      argc; char **argv;
+} Compile;
+
+/* The model and the cluster; settings that hang on both (microbatch size, threads) are decided here and printed. */
+bool compile_read(Compile *c);
+/* All passes up to --stop-after. dump: where the IR goes; NULL: nowhere. */
+bool compile_plan(Compile *c, const char *dump);
+/* The build folder; *made says whether anything is left to do (--stop-after leaves it out). */
+bool compile_write(Compile *c, const char *dir);
+int  compile_status(const Compile *c);          /* exit status after a failure */
+void compile_summary(const Compile *c, const char *dir);
+
+int compile_main(Compile *c);
+int verify_main(Compile *c);
+int inspect_main(Compile *c);
+int cases_main(Compile *c);
+
+#endif

@@ -1,0 +1,70 @@
+/* pdcc: command line to exit status. The only file, with opt_main.c and those it calls, that sees every folder. */
+#include <string.h>
+#include "../codegen/emit.h"
+#include "compile.h"
+
+static void list_passes(void)
+{
+	for (int i = 0; i < npasses; i++)
+		printf("%2d  %-10s %s\n", i + 1, pass_table[i].name, pass_table[i].help);
+}
+
+typedef struct Command { const char *name; int (*run)(Compile *); } Command;
+
+static int plan_main(Compile *c)
+{
+	if (!compile_read(c) || !compile_plan(c, NULL))
+		return compile_status(c);
+	c->o->explain = true;
+	compile_summary(c, NULL);
+	return 0;
+}
+
+static const Command commands[] = {
+	{ "compile", compile_main }, { "verify", verify_main }, { "inspect", inspect_main }, { "plan", plan_main },
+	{ "cases", cases_main },
+};
+
+int main(int argc, char **argv)
+{
+	Arena *a = arena_new(), *scratch = arena_new(), *words = arena_new();
+	Diag d;
+	Options o;
+	bool input_error;
+	int (*run)(Compile *) = compile_main;
+	int first = 1;
+
+	diag_init(&d, stderr, words);
+	for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
+		if (strcmp(argv[1], commands[i].name) == 0) {
+			run = commands[i].run;
+			first = 2;
+		}
+	if (!options_read(a, &o, argc, argv, first, &d, &input_error))
+		return input_error ? EXIT_INPUT : EXIT_USAGE;
+	if (o.help || argc == 1) {
+		options_help(stdout, "pdcc", o.help_group);
+		return argc == 1 ? EXIT_USAGE : 0;
+	}
+	if (o.version) {
+		printf("pdcc %s\n", PDCC_VERSION);
+		return 0;
+	}
+	if (o.list_passes) {
+		list_passes();
+		return 0;
+	}
+	if (o.templates)
+		tmpl_dir(o.templates);
+	if (o.nargs != 1) {
+		diag_error(&d, NOLOC, 1, o.nargs ? "one model at a time, not %d: '%s' and '%s'" : "no model is named; --help shows how",
+			o.nargs, o.nargs ? o.args[0] : "", o.nargs > 1 ? o.args[1] : "");
+		return EXIT_USAGE;
+	}
+	Compile c = { .a = a, .scratch = scratch, .d = &d, .o = &o, .model = o.args[0], .argc = argc, .argv = argv };
+	int status = run(&c);
+	arena_free(words);
+	arena_free(scratch);
+	arena_free(a);
+	return status;
+}

@@ -1,0 +1,422 @@
+/* Flags, defaults and --help from one table. */
+#include "options.h"
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../ir/buf.h"
+#include "train.h"
+#include "yaml.h"
+
+typedef struct Cx { Arena *a; Options *o; Diag *d; } Cx;
+
+typedef enum Kind { FLAG, TEXT, INT, REAL, CALL } Kind;
+
+typedef struct Opt {
+	const char *group, *name, *arg, *help;
+	Kind        kind;
+	size_t      offset;             /* in Options; FLAG bool, TEXT const char *, INT int64_t, REAL double */
+	bool      (*call)(Cx *, const char *value);
+	bool        optional;           /* --x and --x=VALUE both */
+	int64_t     lo, hi;
+} Opt;
+
+/* ---- flags that do more than store ---- */
+
+static bool o_dim(Cx *x, const char *v) { return training_bind(x->a, &x->o->t, v, x->d); }
+static bool o_loss(Cx *x, const char *v) { return training_loss(x->a, &x->o->t, v, x->d); }
+static bool o_optimizer(Cx *x, const char *v) { return training_optimizer(x->a, &x->o->t, v, x->d); }
+static bool o_data(Cx *x, const char *v) { return training_data(x->a, &x->o->t, v, x->d); }
+static bool o_freeze(Cx *x, const char *v) { training_glob(x->a, &x->o->t.freeze, &x->o->t.nfreeze, v); return true; }
+static bool o_trainable(Cx *x, const char *v) { training_glob(x->a, &x->o->t.trainable, &x->o->t.ntrainable, v); return true; }
+
+static bool o_lr(Cx *x, const char *v)
+{
+	char *end;
+	double lr = strtod(v, &end);
+
+	if (end == v || *end || !isfinite(lr) || lr < 0)
+		return diag_error(x->d, NOLOC, 7, "--lr wants a number that is not negative, not '%s'", v);
+	x->o->t.opt.lr = lr;
+	return true;
+}
+
+static bool o_labels(Cx *x, const char *v)
+{
+	Training *t = &x->o->t;
+
+	if (!t->nloss && !training_loss(x->a, t, "softmax_ce", x->d))
+		return false;
+	for (int i = 0; i < t->nloss; i++)
+		t->loss[i].labels = v;
+	return true;
+}
+
+static bool o_init(Cx *x, const char *v)
+{
+	int seed = 0;
+	char rest;
+
+	if (strcmp(v, "file") && (sscanf(v, "random:%d%c", &seed, &rest) != 1 || seed < 1))
+		return diag_error(x->d, NOLOC, 7, "--init wants file or random:SEED (SEED from 1), not '%s'", v);
+	x->o->t.init_random = seed;
+	return true;
+}
+
+static bool word_of(Cx *x, const char *flag, const char *v, const char *const *words, int n, const char **to)
+{
+	Buf b = { 0 };
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(words[i], v) == 0) {
+			*to = words[i];
+			return true;
+		}
+	for (int i = 0; i < n; i++)
+		buf_printf(&b, "%s%s", i ? ", " : "", words[i]);
+	diag_error(x->d, NOLOC, 7, "%s wants one of %s, not '%s'", flag, buf_str(&b), v);
+	buf_free(&b);
+	return false;
+}
+
+static bool o_schedule(Cx *x, const char *v)
+{
+	static const char *const words[] = { "auto", "1f1b", "gpipe" };
+
+	return word_of(x, "--schedule", v, words, 3, &x->o->t.schedule);
+}
+
+static bool o_target(Cx *x, const char *v)
+{
+	static const char *const words[] = { "c" };
+
+	return word_of(x, "--target", v, words, 1, &x->o->t.target);
+}
+
+static bool o_dropout(Cx *x, const char *v)
+{
+	static const char *const words[] = { "as_exported", "off" };
+
+	return word_of(x, "--dropout", v, words, 2, &x->o->t.dropout);
+}
+
+static bool o_batchnorm(Cx *x, const char *v)
+{
+	static const char *const words[] = { "micro", "frozen" };
+
+	return word_of(x, "--batchnorm", v, words, 2, &x->o->t.batchnorm);
+}
+
+static bool o_threads(Cx *x, const char *v)
+{
+	char *end;
+	long n = strtol(v, &end, 10);
+
+	if (end == v || *end || n < 1 || n > 1024)
+		return diag_error(x->d, NOLOC, 7, "--threads wants 1 to 1024, not '%s'", v);
+	x->o->t.threads = (int)n;
+	return true;
+}
+
+static bool o_memory(Cx *x, const char *v)
+{
+	if (!parse_bytes(v, &x->o->memory_limit))
+		return diag_error(x->d, NOLOC, 7, "--memory-limit wants a size with a unit, for example 14GiB, not '%s'", v);
+	return true;
+}
+
+static bool o_dump(Cx *x, const char *v)
+{
+	x->o->dump = true;
+	x->o->dump_ir = v;
+	return true;
+}
+
+static bool o_help(Cx *x, const char *v)
+{
+	x->o->help = true;
+	x->o->help_group = v;
+	return true;
+}
+
+static bool o_color(Cx *x, const char *v)
+{
+	static const char *const words[] = { "auto", "always", "never" };
+	const char *w = NULL;
+
+	if (!word_of(x, "--color", v, words, 3, &w))
+		return false;
+	x->o->color = strcmp(w, "always") == 0;
+	x->o->no_color = strcmp(w, "never") == 0;
+	return true;
+}
+
+#define AT(f) offsetof(Options, f)
+#define TR(f) (offsetof(Options, t) + offsetof(Training, f))
+
+static const Opt table[] = {
+	{ "Input", "dim", "NAME=N", "bind a symbolic axis, or INPUT:AXIS=N", CALL, 0, o_dim, 0, 0, 0 },
+	{ "Input", "loss", "L", "auto, softmax_ce, mse, or a scalar output of the graph", CALL, 0, o_loss, 0, 0, 0 },
+	{ "Input", "labels", "NAME", "name of the labels input that is added", CALL, 0, o_labels, 0, 0, 0 },
+	{ "Input", "freeze", "GLOB", "parameters that are not trained", CALL, 0, o_freeze, 0, 0, 0 },
+	{ "Input", "trainable", "GLOB", "train only these parameters", CALL, 0, o_trainable, 0, 0, 0 },
+	{ "Input", "init", "I", "initial weights: file, or random:SEED", CALL, 0, o_init, 0, 0, 0 },
+	{ "Input", "data", "INPUT=FILE", "a .npy, IDX or raw file of samples", CALL, 0, o_data, 0, 0, 0 },
+	{ "Target", "target", "T", "c", CALL, 0, o_target, 0, 0, 0 },
+	{ "Target", "threads", "N", "threads per device; default: cores divided by the devices of the host", CALL, 0, o_threads, 0, 0, 0 },
+	{ "Plan", "cluster", "FILE", "what machines there are; local:N for N devices here", TEXT, AT(cluster), 0, 0, 0, 0 },
+	{ "Plan", "plan", "P", "auto, or replicas of each stage: 2-1-1", TEXT, TR(plan), 0, 0, 0, 0 },
+	{ "Plan", "global-batch", "N", "samples per step, over all devices", INT, TR(global), 0, 0, 1, (int64_t)1 << 32 },
+	{ "Plan", "micro-batch", "N", "samples per microbatch", INT, TR(micro), 0, 0, 1, (int64_t)1 << 32 },
+	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },
+	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
+	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe", CALL, 0, o_schedule, 0, 0, 0 },
+	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
+	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },
+	{ "Train", "lr", "X", "learning rate", CALL, 0, o_lr, 0, 0, 0 },
+	{ "Train", "steps", "N", "default number of steps of the run", INT, TR(steps), 0, 0, 0, (int64_t)1 << 40 },
+	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(seed), 0, 0, 0, INT64_MAX },
+	{ "Train", "shuffle", NULL, "a new order of the samples in every epoch", FLAG, TR(shuffle), 0, 0, 0, 0 },
+	{ "Train", "dropout", "D", "as_exported, off", CALL, 0, o_dropout, 0, 0, 0 },
+	{ "Train", "batchnorm", "B", "micro: statistics of each microbatch; frozen: those of the file", CALL, 0, o_batchnorm, 0, 0, 0 },
+	{ "Train", "reproducible", NULL, "the bits of one device with the same microbatches, whatever the plan", FLAG, TR(reproducible), 0, 0, 0, 0 },
+	{ "Output", "o", "DIR", "the build folder", TEXT, AT(out), 0, 0, 0, 0 },
+	{ "Output", "force", NULL, "write into a folder that holds other things", FLAG, AT(force), 0, 0, 0, 0 },
+	{ "Output", "check", NULL, "read the emitted files with libclang (on where it was found)", FLAG, AT(check), 0, 0, 0, 0 },
+	{ "Output", "templates", "DIR", "kernel templates from this source tree instead of the built-in ones", TEXT, AT(templates), 0, 0, 0, 0 },
+	{ "Inspect", "dump-ir", "DIR", "the IR after every pass; DIR: other place than DIR/ir of the build folder", CALL, 0, o_dump, 1, 0, 0 },
+	{ "Inspect", "print-ir-before", "P", "print the IR before a pass", TEXT, AT(print_before), 0, 0, 0, 0 },
+	{ "Inspect", "print-ir-after", "P", "print the IR after a pass", TEXT, AT(print_after), 0, 0, 0, 0 },
+	{ "Inspect", "print-ir-after-all", NULL, "print the IR after every pass", FLAG, AT(print_after_all), 0, 0, 0, 0 },
+	{ "Inspect", "print-ir-after-change", NULL, "print what each pass changed", FLAG, AT(print_after_change), 0, 0, 0, 0 },
+	{ "Inspect", "list-passes", NULL, "the passes, in order", FLAG, AT(list_passes), 0, 0, 0, 0 },
+	{ "Inspect", "passes", "A,B", "run just these (pdcc-opt)", TEXT, AT(passes), 0, 0, 0, 0 },
+	{ "Inspect", "stop-after", "P", "stop after a pass; no code is written", TEXT, AT(stop_after), 0, 0, 0, 0 },
+	{ "Inspect", "start-from", "FILE", "go on from a .pdir file; weights come from the model", TEXT, AT(start_from), 0, 0, 0, 0 },
+	{ "Inspect", "explain", NULL, "say why the plan was chosen", FLAG, AT(explain), 0, 0, 0, 0 },
+	{ "Inspect", "time-report", NULL, "time of every pass", FLAG, AT(time_report), 0, 0, 0, 0 },
+	{ "Verify", "verify-steps", "N", "steps that pdcc verify compares (3)", INT, AT(verify_steps), 0, 0, 1, 1 << 20 },
+	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },
+	{ "Messages", "verbose", NULL, "say more (-v)", FLAG, AT(verbose), 0, 0, 0, 0 },
+	{ "Messages", "quiet", NULL, "errors only (-q)", FLAG, AT(quiet), 0, 0, 0, 0 },
+	{ "Messages", "color", "C", "auto, always, never", CALL, 0, o_color, 0, 0, 0 },
+	{ "Messages", "help", "GROUP", "this text (-h)", CALL, 0, o_help, 1, 0, 0 },
+	{ "Messages", "version", NULL, "the version", FLAG, AT(version), 0, 0, 0, 0 },
+	{ NULL, "f64", NULL, "every float as f64, plain loops: for checking", FLAG, TR(f64), 0, 0, 0, 0 },
+};
+
+#define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
+
+void options_help(FILE *f, const char *program, const char *group)
+{
+	const char *last = "";
+
+	if (!group)
+		fprintf(f, "usage: %s MODEL.onnx --cluster CLUSTER.yaml -o DIR [options]\n"
+			"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
+			"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
+			"       pdcc inspect MODEL.onnx                   parameters, operators, memory\n"
+			"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
+			"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"
+			"@FILE stands for the words of FILE; PDCC_FLAGS come before the command line; the last of equals counts.\n", program);
+	for (int i = 0; i < COUNT(table); i++) {
+		const Opt *t = &table[i];
+		char left[64];
+
+		if (!t->group || (group && strcmp(group, t->group)))
+			continue;
+		if (strcmp(last, t->group))
+			fprintf(f, "\n%s\n", t->group);
+		last = t->group;
+		if (strcmp(t->name, "o") == 0)
+			snprintf(left, sizeof left, "-o %s", t->arg);
+		else
+			snprintf(left, sizeof left, "--%s%s%s%s", t->name, t->optional ? "[=" : t->arg ? " " : "", t->arg ? t->arg : "",
+				t->optional ? "]" : "");
+		fprintf(f, "  %-26s %s\n", left, t->help);
+	}
+}
+
+static bool store(Cx *x, const Opt *t, const char *value)
+{
+	char *at = (char *)x->o + t->offset, *end;
+
+	switch (t->kind) {
+	case FLAG: *(bool *)at = true; return true;
+	case TEXT: *(const char **)at = value; return true;
+	case CALL: return t->call(x, value);
+	case REAL: return true;
+	case INT: break;
+	}
+	errno = 0;
+	long long v = strtoll(value, &end, 10);
+	if (end == value || *end || errno || v < t->lo || v > t->hi)
+		return diag_error(x->d, NOLOC, 7, "--%s wants a whole number from %lld to %lld, not '%s'", t->name, (long long)t->lo,
+			(long long)t->hi, value);
+	*(int64_t *)at = v;
+	return true;
+}
+
+static const Opt *find(const char *name, size_t n)
+{
+	for (int i = 0; i < COUNT(table); i++)
+		if (strlen(table[i].name) == n && strncmp(table[i].name, name, n) == 0)
+			return &table[i];
+	return NULL;
+}
+
+static bool unknown(Cx *x, const char *name)
+{
+	const char *names[COUNT(table)];
+
+	for (int i = 0; i < COUNT(table); i++)
+		names[i] = table[i].name;
+	const char *near = diag_nearest(name, names, COUNT(table));
+	return diag_error(x->d, NOLOC, 1, "unknown option '--%s'%s%s%s", name, near ? "; did you mean '--" : "; --help lists them",
+		near ? near : "", near ? "'?" : "");
+}
+
+/* One option at argv[i]; gives how many words it took, 0 after a diagnostic. */
+static int long_option(Cx *x, int argc, const char **argv, int i)
+{
+	const char *name = argv[i] + 2, *eq = strchr(name, '=');
+	size_t n = eq ? (size_t)(eq - name) : strlen(name);
+	const Opt *t = find(name, n);
+
+	if (!t && strncmp(name, "no-", 3) == 0 && !eq) {
+		t = find(name + 3, n - 3);
+		if (t && t->kind == FLAG) {
+			*((bool *)((char *)x->o + t->offset)) = false;
+			return 1;
+		}
+		t = NULL;
+	}
+	if (!t)
+		return unknown(x, arena_strn(x->a, name, n)), 0;
+	if (eq && !t->arg)
+		return diag_error(x->d, NOLOC, 1, "--%s takes no value", t->name), 0;
+	if (!t->arg || (t->optional && !eq))
+		return store(x, t, NULL);
+	if (!eq && i + 1 >= argc)
+		return diag_error(x->d, NOLOC, 1, "--%s wants a value: %s", t->name, t->arg), 0;
+	if (!store(x, t, eq ? eq + 1 : argv[i + 1]))
+		return 0;
+	return eq ? 1 : 2;
+}
+
+static int short_option(Cx *x, int argc, const char **argv, int i)
+{
+	const char *s = argv[i];
+
+	if (strcmp(s, "-o") == 0) {
+		if (i + 1 >= argc)
+			return diag_error(x->d, NOLOC, 1, "-o wants a folder"), 0;
+		x->o->out = argv[i + 1];
+		return 2;
+	}
+	if (strcmp(s, "-h") == 0)
+		return x->o->help = true;
+	if (strcmp(s, "-q") == 0)
+		return x->o->quiet = true;
+	if (strcmp(s, "-v") == 0 || strcmp(s, "-vv") == 0)
+		return x->o->verbose = true;
+	if (strncmp(s, "-Wno-", 5) == 0 && x->o->nwno < 16) {
+		x->o->wno[x->o->nwno++] = s + 5;
+		return 1;
+	}
+	if (strcmp(s, "-Werror") == 0)
+		return x->o->werror = true;
+	if (strcmp(s, "-Wall") == 0 || strcmp(s, "-Wextra") == 0)
+		return 1;
+	return diag_error(x->d, NOLOC, 1, "unknown option '%s'; --help lists them", s), 0;
+}
+
+/* ---- words: PDCC_FLAGS, @FILE ---- */
+
+typedef struct Words { const char **w; int n, cap; } Words;
+
+static void split_words(Arena *a, Words *to, const char *s)
+{
+	while (*s) {
+		while (isspace((unsigned char)*s))
+			s++;
+		const char *e = s;
+		while (*e && !isspace((unsigned char)*e))
+			e++;
+		if (e > s)
+			PUSH(a, to->w, to->n, to->cap) = arena_strn(a, s, (size_t)(e - s));
+		s = e;
+	}
+}
+
+static bool add_word(Cx *x, Words *to, const char *w)
+{
+	if (*w != '@' || !w[1]) {
+		PUSH(x->a, to->w, to->n, to->cap) = w;
+		return true;
+	}
+	char *text = file_read(w + 1, NULL);
+	if (!text)
+		return diag_error(x->d, NOLOC, 1, "cannot read %s: %s", w + 1, strerror(errno));
+	split_words(x->a, to, text);
+	free(text);
+	return true;
+}
+
+/* --train comes first: its file is read before any flag is. */
+static bool read_train(Cx *x, const Words *w)
+{
+	const char *path = NULL;
+
+	for (int i = 0; i < w->n && strcmp(w->w[i], "--"); i++) {
+		if (strcmp(w->w[i], "--train") == 0 && i + 1 < w->n)
+			path = w->w[i + 1];
+		else if (strncmp(w->w[i], "--train=", 8) == 0)
+			path = w->w[i] + 8;
+	}
+	return !path || train_read(x->a, path, &x->o->t, x->d);
+}
+
+bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error)
+{
+	Cx x = { a, o, d };
+	Words w = { 0 };
+	const char *env = getenv("PDCC_FLAGS");
+	bool ok = true;
+
+	*o = (Options){ .check = true, .verify_steps = 3 };
+	training_defaults(&o->t);
+	*input_error = false;
+	if (env)
+		split_words(a, &w, env);
+	for (int i = first; i < argc; i++)
+		ok &= add_word(&x, &w, argv[i]);
+	if (ok && !read_train(&x, &w)) {
+		*input_error = true;
+		return false;
+	}
+	bool words = false;
+	for (int i = 0, took; ok && i < w.n; i += took) {
+		const char *s = w.w[i];
+
+		took = 1;
+		if (!words && strcmp(s, "--") == 0)
+			words = true;
+		else if (!words && s[0] == '-' && s[1] == '-')
+			took = long_option(&x, w.n, w.w, i);
+		else if (!words && s[0] == '-' && s[1])
+			took = short_option(&x, w.n, w.w, i);
+		else if (o->nargs == 16)
+			took = diag_error(d, NOLOC, 1, "too many words: '%s'", s);
+		else
+			o->args[o->nargs++] = s;
+		ok = took > 0;
+	}
+	d->quiet |= o->quiet;
+	d->werror |= o->werror;
+	d->color = o->no_color ? false : o->color ? true : d->color;
+	for (int i = 0; i < o->nwno; i++)
+		d->disabled[d->ndisabled++] = o->wno[i];
+	return ok;
+}

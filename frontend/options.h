@@ -1,0 +1,28 @@
+/* The command line: one table gives flags, defaults and --help. */
+#ifndef PDCC_FRONTEND_OPTIONS_H
+#define PDCC_FRONTEND_OPTIONS_H
+
+#include "../ir/cluster.h"
+
+typedef struct Options {
+	const char *args[16]; int nargs;        /* what is no flag, in order; the subcommand is taken off */
+	const char *cluster, *train, *out;
+	Training    t;
+	bool        force, check, emit_only, quiet, verbose, help, version, list_passes, explain, json, keep;
+	const char *help_group;
+	const char *dump_ir, *print_before, *print_after, *stop_after, *start_from, *passes, *templates;
+	bool        dump, print_after_all, print_after_change, time_report;
+	int64_t     memory_limit;
+	int64_t     verify_steps;
+	bool        werror, color, no_color;
+	const char *wno[16]; int nwno;
+	int         error_limit;
+} Options;
+
+/* Reads the flags of argv[first..]; PDCC_FLAGS come before them, @FILE is replaced by the words of FILE. train.yaml is
+ * read where --train names it, so that flags override it. false after a diagnostic (exit 2, or 1 when *input_error:
+ * a file named by a flag is at fault). */
+bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error);
+void options_help(FILE *f, const char *program, const char *group);
+
+#endif
