@@ -295,12 +295,9 @@ static void write_rows(StageCx *x, Cw *w, const Node *n)
 static void write_broadcast(StageCx *x, Cw *w, const Node *n)
 {
 	const Ints ranks = attr_ints(n, "ranks");
-	int from = 0;
 
-	while (from < ranks.n && ranks.v[from] != attr_int(n, "root"))
-		from++;
-	cw_stmt(w, comment_of(x, n), "pd_broadcast(&(pd_group){ %d, (const int[]){ %s } }, %d, %s, %s);", ranks.n,
-		ranks_text(x->b->a, ranks), from, value_text(x, n->out[0]), bytes_text(x->b->a, n->out[0]));
+	cw_stmt(w, comment_of(x, n), "pd_broadcast(&(pd_group){ %d, (const int[]){ %s } }, %" PRId64 ", %s, %s);", ranks.n,
+		ranks_text(x->b->a, ranks), attr_int(n, "root"), value_text(x, n->out[0]), bytes_text(x->b->a, n->out[0]));
 }
 
 /* Rows of microbatches that other replicas did are zero, so that the sum over the replicas joins all rows. */
