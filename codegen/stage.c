@@ -146,6 +146,7 @@ bool emit_stage(Build *b, const Stage *s)
 	write_ranks(&x, &w, buf_str(&body));
 	write_params(&x, &w);
 	write_inputs(&x, &w);
+	buf_putc(&top, '\n');
 	buf_puts(&top, buf_str(&body));
 	buf_free(&body);
 	write_header(&x, &wh);

@@ -42,13 +42,16 @@ static const char *bytes_text(Arena *a, const Value *v)
 static const char *comment_of(const StageCx *x, const Node *n)
 {
 	Arena *a = x->b->a;
-	const Value *v = n->nout ? n->out[0] : NULL;
+	const Value *v = NULL;
 	const char *what = "";
 
-	for (int i = 0; !v && i < n->nout; i++)
-		v = n->out[i];
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i]) {
+			v = v ? v : n->out[i];
+			what = arena_printf(a, "%s%s%%%s", what, *what ? " " : "", n->out[i]->name);
+		}
 	if (v)
-		what = arena_printf(a, "%%%s %s", v->name, str_type(a, &v->type));
+		what = arena_printf(a, "%s %s", what, str_type(a, &v->type));
 	else if (n->nin && n->in[0] && n->in[0]->kind == VAL_PARAM)
 		what = arena_printf(a, "@%s", n->in[0]->name);
 	if (n->loc.name && *n->loc.name)

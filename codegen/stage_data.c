@@ -277,7 +277,7 @@ const char *value_text(void *stage_cx, const Value *v)
 	if (v->kind == VAL_CONST) {
 		if (!listed(x->konst, x->nkonst, v))
 			PUSH(a, x->konst, x->nkonst, x->capkonst) = v;
-		return names_get(&x->names, v, arena_printf(a, "c_%s", v->name));
+		return names_get(&x->names, v, strncmp(v->name, "c.", 2) ? arena_printf(a, "c_%s", v->name) : v->name);
 	}
 	switch ((Region)v->region) {
 	case REGION_GRADS: return in_struct(x, REGION_GRADS, "G", v);
