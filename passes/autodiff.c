@@ -14,7 +14,7 @@
  *     %n = Total()                       what the loss is divided by
  *     @w <- SGD(@w, %g.w, %n) {lr=0.1}
  *
- * BatchNormalization in training mode adds, per running statistic, Stack(%mean) and RunningStat(@rm, %stack). */
+ * The update of BatchNormalization's running statistics (Stack, RunningStat) is in the graph since import. */
 #include <fnmatch.h>
 #include <string.h>
 #include "plan.h"
@@ -237,24 +237,12 @@ static bool update_param(Ad *ad, Value *p, const Optimizer *o, const Rule *rule,
 		put_float(n, "weight_decay", no_decay(o, p) ? 0 : o->weight_decay, ad->cx);
 }
 
-static void update_statistics(Ad *ad, Node *bn)
-{
-	for (int i = 1; i < 3; i++) {
-		if (i >= bn->nout || !bn->out[i] || bn->in[i + 2]->kind != VAL_PARAM)
-			continue;
-		ad->b.loc = bn->loc;
-		Value *in[2] = { bn->in[i + 2], mk(&ad->b, OP_Stack, NULL, NULL, 1, bn->out[i]) };
-		Node *n = build(&ad->b, OP_RunningStat, NULL, 2, in, NULL);
-		attr_set_float(n, "momentum", attr_float(bn, "momentum"));
-	}
-}
-
-static bool append_updates(Ad *ad, Node *last_forward)
+static bool append_updates(Ad *ad)
 {
 	static const Optimizer sgd = { .kind = OPT_SGD, .lr = 0.01 };
 	const Optimizer *o = ad->cx->train ? &ad->cx->train->opt : &sgd;
 	const int nparam = ad->m->nparam;       /* states are appended behind these */
-	Rule rule;
+	Rule rule = { OP_NONE, 0, { NULL, NULL } };
 
 	if (!rule_of(o, &rule, ad->cx))
 		return false;
@@ -272,9 +260,6 @@ static bool append_updates(Ad *ad, Node *last_forward)
 		else if (!update_param(ad, p, o, &rule, total->out[0]))
 			return false;
 	}
-	for (Node *n = ad->m->graph->first; n != last_forward->next; n = n->next)
-		if (n->op == OP_BatchNorm && attr_int(n, "training_mode"))
-			update_statistics(ad, n);
 	return !ad->b.failed;
 }
 
@@ -294,8 +279,8 @@ bool pass_autodiff(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 313, "no trained parameter has a path to the loss");
 	contribute(&ad, m->loss, const_scalar(m, m->loss->type.dtype, 1));
 	for (Node *n = last; n; n = n->prev)
-		ok &= node_gradient(&ad, n);
-	ok = ok && append_updates(&ad, last);
+		ok &= n->phase != PHASE_FWD || node_gradient(&ad, n);
+	ok = ok && append_updates(&ad);
 	clear(m);
 	return ok;
 }

@@ -1,6 +1,6 @@
 /* train: what is minimised and what is trained.
  *
- * Reads Training.loss, .freeze, .trainable, .dropout, .batchnorm; writes Module.loss and .count, a Report node, and
+ * Reads Training.loss, .freeze, .trainable, .dropout; writes Module.loss and .count, a Report node, and
  * Param.frozen. The unit is the microbatch: the graph's loss becomes a SUM over counted labels, `count` says over how
  * many, and only the update divides, once, by the count of the whole global batch. So microbatches and replicas with
  * different numbers of ignored labels weigh right. A loss of another kind (already a mean, or user made) has count 1
@@ -105,8 +105,10 @@ static bool add_softmax_ce(Builder *b, const LossTerm *lt, Value *logits, Term *
 	Value *in[2] = { mk_reshape(b, logits, &flat), mk_reshape(b, lab, &flat_lab) };
 	Node *n = build(b, OP_SoftmaxCrossEntropyLoss, NULL, 2, in, "loss");
 	attr_set_str(n, "reduction", "mean");
-	if (lt->ignore_index != INT64_MIN)
+	if (lt->ignore_index != INT64_MIN) {
 		attr_set_int(n, "ignore_index", lt->ignore_index);
+		attr_set_int(n, "has_ignore", 1);
+	}
 	lab->ignore_index = lt->ignore_index;
 	*out = (Term){ n->out[0], n, lt->weight, 0 };
 	return !b->failed;
@@ -185,10 +187,15 @@ static bool mean_reduced(const Node *ce)
 	return !strcmp(attr_str(ce, "reduction"), "mean");
 }
 
+static int64_t ignored(const Node *ce)
+{
+	return attr_int(ce, "has_ignore") ? attr_int(ce, "ignore_index") : INT64_MIN;
+}
+
 static bool same_count(const Node *x, const Node *y)
 {
 	return view_root(x->in[1]) == view_root(y->in[1]) &&
-		attr_int(x, "ignore_index") == attr_int(y, "ignore_index") &&
+		ignored(x) == ignored(y) &&
 		(x->nin > 2 ? x->in[2] : NULL) == (y->nin > 2 ? y->in[2] : NULL);
 }
 
@@ -209,6 +216,7 @@ static Value *count_value(Builder *b, const Term *t)
 	Value *in[2] = { t->ce->in[1], t->ce->nin > 2 ? t->ce->in[2] : NULL };
 	Node *n = build(b, OP_CountLabels, NULL, in[1] ? 2 : 1, in, "count");
 	attr_set_int(n, "ignore_index", attr_int(t->ce, "ignore_index"));
+	attr_set_int(n, "has_ignore", attr_int(t->ce, "has_ignore"));
 	return n->out[0];
 }
 
@@ -221,7 +229,7 @@ static void mark_labels(const Term *t)
 	if (lab->kind != VAL_INPUT)
 		return;
 	lab->is_label = true;
-	lab->ignore_index = attr_int(t->ce, "ignore_index");
+	lab->ignore_index = ignored(t->ce);
 	if (!lab->index_range && t->ce->in[0]->type.rank > 1)
 		lab->index_range = t->ce->in[0]->type.dim[1];
 }
@@ -366,26 +374,14 @@ static bool choose_trained(Module *m, PassCx *cx)
 
 /* ---- switches of the forward graph ---- */
 
-static void apply_switches(Module *m, const Training *t)
+static void dropout_off(Graph *g)
 {
-	const bool off = t && t->dropout && !strcmp(t->dropout, "off");
-	const bool frozen_bn = t && t->batchnorm && !strcmp(t->batchnorm, "frozen");
-
-	for (Node *n = m->graph->first, *next; n; n = next) {
+	for (Node *n = g->first, *next; n; n = next) {
 		next = n->next;
-		if (n->op == OP_Dropout && off && (n->nout < 2 || !n->out[1] || value_dead(n->out[1]))) {
-			value_replace(n->out[0], n->in[0]);
-			node_remove(n);
-		} else if (n->op == OP_BatchNorm) {
-			if (frozen_bn)
-				attr_set_int(n, "training_mode", 0);
-			for (int i = 3; i < 5; i++)
-				if (n->in[i]->kind == VAL_PARAM) {
-					n->in[i]->param->kind = PARAM_BUFFER;
-					n->in[i]->param->is_mean = i == 3;
-					n->in[i]->param->is_var = i == 4;
-				}
-		}
+		if (n->op != OP_Dropout || (n->nout > 1 && n->out[1] && !value_dead(n->out[1])))
+			continue;
+		value_replace(n->out[0], n->in[0]);
+		node_remove(n);
 	}
 }
 
@@ -405,6 +401,7 @@ bool pass_train(Module *m, PassCx *cx)
 	for (const Node *n = m->graph->first; n; n = n->next)
 		if (n->op == OP_Report)
 			return diag_error(cx->d, n->loc, 310, "the graph reports a loss already");
-	apply_switches(m, cx->train);
+	if (cx->train && cx->train->dropout && !strcmp(cx->train->dropout, "off"))
+		dropout_off(m->graph);
 	return attach_loss(m, cx) && choose_trained(m, cx);
 }

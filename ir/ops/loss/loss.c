@@ -1,0 +1,242 @@
+/* SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss over axis 1, their gradients, and CountLabels: how many labels
+ * count (the sum of their class weights, where there are some). Labels equal to ignore_index do not count, if
+ * has_ignore. Kernels see logits as [OUTER, C, INNER].
+ *
+ *     %loss, %logp = SoftmaxCrossEntropyLoss(%x, %labels[, %weights])     loss: f32[], or [OUTER, INNER] for "none"
+ *     %dx = SoftmaxCrossEntropyLossGrad(%dloss, %logp, %labels[, %weights])
+ *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C} */
+#include <string.h>
+#include "../common/common.h"
+
+struct loss { const char *reduction; int64_t ignore_index, has_ignore, classes, dtype; };
+
+enum { MEAN, SUM, NONE };
+
+static int reduction(const Node *n)
+{
+	const struct loss *at = n->attr;
+
+	return !at->reduction || !strcmp(at->reduction, "mean") ? MEAN : !strcmp(at->reduction, "sum") ? SUM : NONE;
+}
+
+/* labels: the type of x without axis 1 */
+static bool check_labels(const Node *n, const Type *x, const Value *labels, const Value *weights, Diag *d)
+{
+	const struct loss *at = n->attr;
+	Type want = *x;
+
+	if (strcmp(at->reduction, "mean") && strcmp(at->reduction, "sum") && strcmp(at->reduction, "none"))
+		return diag_error(d, n->loc, 302, "%s: reduction '%s' is none of mean, sum, none", optab[n->op]->name,
+			at->reduction);
+	if (x->rank < 2 || !dtype_float(x->dtype))
+		return diag_error(d, n->loc, 304, "%s: scores are %s, they need two axes", optab[n->op]->name,
+			str_type(d->scratch, x));
+	want.rank--;
+	for (int i = 1; i < want.rank; i++)
+		want.dim[i] = x->dim[i + 1];
+	if (!shape_eq(&want, &labels->type))
+		return diag_error(d, n->loc, 304, "%s: scores are %s, so labels must be %s; %s is %s", optab[n->op]->name,
+			str_shape(d->scratch, x), str_shape(d->scratch, &want), labels->name, str_shape(d->scratch, &labels->type));
+	if (labels->type.dtype != DT_i64 && labels->type.dtype != DT_i32)
+		return diag_error(d, n->loc, 302, "%s: labels %s are %s, not i64 or i32", optab[n->op]->name, labels->name,
+			dtype_name(labels->type.dtype));
+	if (weights && (weights->type.rank != 1 || weights->type.dim[0] != x->dim[1] || weights->type.dtype != x->dtype))
+		return diag_error(d, n->loc, 304, "%s: weights are %s, there are %lld classes", optab[n->op]->name,
+			str_type(d->scratch, &weights->type), (long long)x->dim[1]);
+	return true;
+}
+
+static const Value *weights_of(const Node *n, int i)
+{
+	return n->nin > i ? n->in[i] : NULL;
+}
+
+static bool shape(Node *n, Diag *d)
+{
+	const Type *x = &n->in[0]->type;
+	Type y = n->in[1]->type;
+
+	if (!check_labels(n, x, n->in[1], weights_of(n, 2), d))
+		return false;
+	y.dtype = x->dtype;
+	y.layout = LAYOUT_PLAIN;
+	set_out(n, 0, reduction(n) == NONE ? y : type_scalar(x->dtype));
+	y = *x;
+	y.layout = LAYOUT_PLAIN;
+	set_out(n, 1, y);
+	return true;
+}
+
+static bool ce_grad_shape(Node *n, Diag *d)
+{
+	Type t = n->in[1]->type;
+
+	if (!check_labels(n, &t, n->in[2], weights_of(n, 3), d))
+		return false;
+	set_out(n, 0, t);
+	return true;
+}
+
+static bool nll_grad_shape(Node *n, Diag *d)
+{
+	const struct loss *at = n->attr;
+	const Type *l = &n->in[1]->type;
+	int64_t dim[MAXRANK] = { l->dim[0], at->classes };
+
+	if (l->rank < 1 || l->rank + 1 > MAXRANK || at->classes < 1)
+		return diag_error(d, n->loc, 304, "%s: labels are %s, classes %lld", optab[n->op]->name,
+			str_type(d->scratch, l), (long long)at->classes);
+	for (int i = 1; i < l->rank; i++)
+		dim[i + 1] = l->dim[i];
+	const Type t = type_make(n->in[0]->type.dtype, l->rank + 1, dim);
+	if (!check_labels(n, &t, n->in[1], weights_of(n, 2), d))
+		return false;
+	set_out(n, 0, t);
+	return true;
+}
+
+static bool count_shape(Node *n, Diag *d)
+{
+	const struct loss *at = n->attr;
+
+	if (!dtype_float(dtype_from_onnx((int)at->dtype)))
+		return diag_error(d, n->loc, 302, "CountLabels: element type %lld is no float", (long long)at->dtype);
+	set_out(n, 0, type_scalar(dtype_from_onnx((int)at->dtype)));
+	return true;
+}
+
+/* ---- gradients ---- */
+
+static void *same_rule(Builder *b, const Node *n, OpKind op, int64_t classes)
+{
+	struct loss *at = attr_new(b->m->arena, op);
+	const struct loss *of = n->attr;
+
+	at->reduction = of->reduction;
+	at->ignore_index = of->ignore_index;
+	at->has_ignore = of->has_ignore;
+	at->classes = classes;
+	return at;
+}
+
+static void ce_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	Value *w = n->nin > 2 ? n->in[2] : NULL;
+
+	if (dy[0]) {
+		Value *in[4] = { dy[0], n->out[1], n->in[1], w };
+		dx[0] = build(b, OP_SoftmaxCrossEntropyLossGrad, same_rule(b, n, OP_SoftmaxCrossEntropyLossGrad, 0), w ? 4 : 3,
+			in, NULL)->out[0];
+	}
+	if (dy[1]) {
+		void *at = attr_new(b->m->arena, OP_LogSoftmaxGrad);
+		attr_put_int(OP_LogSoftmaxGrad, at, "axis", 1);
+		Value *more = mk(b, OP_LogSoftmaxGrad, at, NULL, 2, dy[1], n->out[1]);
+		dx[0] = dx[0] ? mk_binary(b, OP_Add, dx[0], more) : more;
+	}
+}
+
+static void nll_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	Value *w = n->nin > 2 ? n->in[2] : NULL;
+
+	if (!dy[0])
+		return;
+	Value *in[3] = { dy[0], n->in[1], w };
+	dx[0] = build(b, OP_NegativeLogLikelihoodLossGrad,
+		same_rule(b, n, OP_NegativeLogLikelihoodLossGrad, n->in[0]->type.dim[1]), w ? 3 : 2, in, NULL)->out[0];
+}
+
+/* ---- kernels ---- */
+
+static void label_holes(const Node *n, Holes *h, const Value *labels, const Value *weights)
+{
+	const struct loss *at = n->attr;
+
+	hole_text(h, "TL", "%s", dtype_c(labels->type.dtype));
+	hole_int(h, "IGNORE", at->has_ignore != 0);
+	hole_text(h, "IGNORED", at->ignore_index == INT64_MIN ? "INT64_MIN" : "%lld", (long long)at->ignore_index);
+	hole_int(h, "WEIGHTS", weights != NULL);
+}
+
+static void holes(const Node *n, Holes *h)
+{
+	const bool back = n->op == OP_SoftmaxCrossEntropyLossGrad || n->op == OP_NegativeLogLikelihoodLossGrad;
+	const bool ce = n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_SoftmaxCrossEntropyLossGrad;
+	const int first = n->op == OP_SoftmaxCrossEntropyLossGrad ? 2 : 1;
+	const Value *labels = n->in[first], *weights = weights_of(n, first + 1);
+	const Type *x = back ? &n->out[0]->type : &n->in[0]->type;
+	int64_t inner = 1;
+
+	for (int i = 2; i < x->rank; i++)
+		inner *= x->dim[i];
+	label_holes(n, h, labels, weights);
+	hole_text(h, "T", "%s", dtype_c(x->dtype));
+	hole_int(h, "OUTER", x->dim[0]);
+	hole_int(h, "C", x->dim[1]);
+	hole_int(h, "INNER", inner);
+	hole_int(h, "MEAN", reduction(n) == MEAN);
+	hole_int(h, "EACH", reduction(n) == NONE);
+	hole_int(h, "CE", ce);
+	hole_int(h, "PAR", type_numel(x) >= 16384);
+	hole_text(h, "CALL", "%s", n->op == OP_SoftmaxCrossEntropyLoss ? (weights ? "$k($=0, $=1, $0, $1, $2);" :
+		"$k($=0, $=1, $0, $1);") : n->op == OP_SoftmaxCrossEntropyLossGrad ? (weights ? "$k($=, $0, $1, $2, $3);" :
+		"$k($=, $0, $1, $2);") : weights ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);");
+	hole_name(h, "%s%s_%lldx%lld%s%s%s", ce ? "cross_entropy" : "nll", back ? "_grad" : "",
+		(long long)(x->dim[0] * inner), (long long)x->dim[1], reduction(n) == MEAN ? "_mean" : reduction(n) == SUM ?
+		"_sum" : "", weights ? "_weighted" : "", dtype_suffix(x->dtype));
+}
+
+static void count_holes(const Node *n, Holes *h)
+{
+	const Value *weights = weights_of(n, 1);
+
+	label_holes(n, h, n->in[0], weights);
+	hole_text(h, "T", "%s", dtype_c(n->out[0]->type.dtype));
+	hole_text(h, "TW", "%s", weights ? dtype_c(weights->type.dtype) : "float");
+	hole_int(h, "N", type_numel(&n->in[0]->type));
+	hole_text(h, "CALL", weights ? "$k($=, $0, $1);" : "$k($=, $0);");
+	hole_name(h, "count_labels_%lld%s", (long long)type_numel(&n->in[0]->type), weights ? "_weighted" : "");
+}
+
+static Cost cost(const Node *n)
+{
+	return cost_bytes(n, 10.0 * (double)type_numel(&n->out[n->nout > 1 ? 1 : 0]->type));
+}
+
+#define RULE AT_STR(struct loss, reduction, "mean"), AT_INT(struct loss, ignore_index, 0), \
+	AT_INT(struct loss, has_ignore, 0)
+
+static const AttrDef attrs[] = { RULE, AT_END };
+static const AttrDef grad_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_END };
+static const AttrDef count_attrs[] = { AT_INT(struct loss, ignore_index, 0), AT_INT(struct loss, has_ignore, 0),
+	AT_INT(struct loss, dtype, 1), AT_END };
+
+const OpDef op_SoftmaxCrossEntropyLoss = {
+	.name = "SoftmaxCrossEntropyLoss", .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = attrs,
+	.attrsize = sizeof(struct loss), .shape = shape, .grad = ce_grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
+	.cpu = { .file = "loss.cpu.c" },
+};
+
+const OpDef op_SoftmaxCrossEntropyLossGrad = {
+	.name = "SoftmaxCrossEntropyLossGrad", .minin = 3, .maxin = 4, .nout = 1, .flags = OP_PURE, .attrs = attrs,
+	.attrsize = sizeof(struct loss), .shape = ce_grad_shape, .cost = cost, .holes = holes,
+	.cpu = { .file = "loss_grad.cpu.c" },
+};
+
+const OpDef op_NegativeLogLikelihoodLoss = {
+	.name = "NegativeLogLikelihoodLoss", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE, .attrs = attrs,
+	.attrsize = sizeof(struct loss), .shape = shape, .grad = nll_grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
+	.cpu = { .file = "loss.cpu.c" },
+};
+
+const OpDef op_NegativeLogLikelihoodLossGrad = {
+	.name = "NegativeLogLikelihoodLossGrad", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE, .attrs = grad_attrs,
+	.attrsize = sizeof(struct loss), .shape = nll_grad_shape, .cost = cost, .holes = holes,
+	.cpu = { .file = "loss_grad.cpu.c" },
+};
+
+const OpDef op_CountLabels = {
+	.name = "CountLabels", .minin = 1, .maxin = 2, .nout = 1, .flags = OP_PURE, .attrs = count_attrs,
+	.attrsize = sizeof(struct loss), .shape = count_shape, .holes = count_holes, .cpu = { .file = "count.cpu.c" },
+};

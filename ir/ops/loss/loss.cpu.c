@@ -1,0 +1,72 @@
+/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp.
+ * EACH: a loss per label; else their sum, in the order of labels; MEAN: divided by the weight of what counts. */
+static void NAME(T *restrict loss,
+#if CE
+	T *restrict logp,
+#endif
+	const T *restrict x, const TL *restrict labels
+#if WEIGHTS
+	, const T *restrict weights
+#endif
+	)
+{
+#if CE
+	const T *score = logp;
+#else
+	const T *score = x;
+#endif
+#if !EACH
+	T sum = 0;
+#endif
+#if MEAN
+	T total = 0;
+#endif
+#if CE
+#if PAR
+#pragma omp parallel for
+#endif
+	for (int o = 0; o < OUTER; o++)
+		for (int i = 0; i < INNER; i++) {
+			const T *restrict from = x + (int64_t)o * C * INNER + i;
+			T *restrict to = logp + (int64_t)o * C * INNER + i;
+			T top = from[0], s = 0;
+
+			for (int c = 1; c < C; c++)
+				top = FMAX(top, from[c * INNER]);
+#pragma omp simd reduction(+ : s)
+			for (int c = 0; c < C; c++)
+				s += EXP(from[c * INNER] - top);
+			top += LOG(s);
+			for (int c = 0; c < C; c++)
+				to[c * INNER] = from[c * INNER] - top;
+		}
+#endif
+	for (int o = 0; o < OUTER; o++)
+		for (int i = 0; i < INNER; i++) {
+			const int64_t label = labels[o * INNER + i];
+			T w = 1;
+
+#if IGNORE
+			if (label == IGNORED)
+				w = 0;
+#endif
+#if WEIGHTS
+			if (w != 0)
+				w = weights[label];
+#endif
+#if MEAN
+			total += w;
+#endif
+#if EACH
+			loss[o * INNER + i] = w != 0 ? -w * score[((int64_t)o * C + label) * INNER + i] : 0;
+#else
+			if (w != 0)
+				sum -= w * score[((int64_t)o * C + label) * INNER + i];
+#endif
+		}
+#if MEAN
+	loss[0] = sum / total;
+#elif !EACH
+	loss[0] = sum;
+#endif
+}

@@ -1,0 +1,256 @@
+/* Gemm and MatMul: y = op(a) op(b) + c over a batch. Gemm's bias may be anything that broadcasts to [M,N]; MatMul takes
+ * any ranks, broadcasts the leading axes as numpy does, and has transA / transB of its own (the last two axes), which
+ * gradients use. cpu: pd_gemm per matrix; ref: plain loops. */
+#include "../common/common.h"
+
+struct gemm { int64_t transA, transB; };
+
+/* One problem: batch of [m,k] x [k,n]; strides of the operands per batch axis, 0 where broadcast. */
+typedef struct Dims {
+	int64_t m, n, k, batch;
+	int     rank;
+	int64_t dim[MAXRANK], sa[MAXRANK], sb[MAXRANK];
+} Dims;
+
+/* x as a stack of matrices: a vector is a row (first operand) or a column. */
+static Type as_matrix(const Type *x, bool first)
+{
+	Type t = *x;
+
+	if (x->rank == 1) {
+		t.rank = 2;
+		t.dim[0] = first ? 1 : x->dim[0];
+		t.dim[1] = first ? x->dim[0] : 1;
+	}
+	return t;
+}
+
+static void batch_strides(const Type *x, const Dims *d, int64_t *s)
+{
+	int64_t step = x->dim[x->rank - 2] * x->dim[x->rank - 1];
+
+	for (int i = d->rank - 1; i >= 0; i--) {
+		const int ax = x->rank - 2 - (d->rank - i);
+		s[i] = ax < 0 || x->dim[ax] == 1 ? 0 : step;
+		if (ax >= 0)
+			step *= x->dim[ax];
+	}
+}
+
+static bool dims_of(const Node *n, Dims *d)
+{
+	const struct gemm *at = n->attr;
+	const Type a = as_matrix(&n->in[0]->type, true), b = as_matrix(&n->in[1]->type, false);
+	const int64_t *ma = a.dim + a.rank - 2, *mb = b.dim + b.rank - 2;
+	Type ba = a, bb = b, all;
+
+	ba.rank -= 2;
+	bb.rank -= 2;
+	if (a.rank < 2 || b.rank < 2 || !shape_broadcast(&ba, &bb, &all))
+		return false;
+	*d = (Dims){ .m = ma[at->transA ? 1 : 0], .k = ma[at->transA ? 0 : 1], .n = mb[at->transB ? 0 : 1], .batch = 1,
+		.rank = all.rank };
+	for (int i = 0; i < all.rank; i++) {
+		d->dim[i] = all.dim[i];
+		d->batch *= all.dim[i];
+	}
+	batch_strides(&a, d, d->sa);
+	batch_strides(&b, d, d->sb);
+	return d->k == mb[at->transB ? 1 : 0];
+}
+
+static bool shape(Node *n, Diag *d)
+{
+	const Type *a = &n->in[0]->type, *b = &n->in[1]->type;
+	const bool gemm = n->op == OP_Gemm;
+	Type y = type_scalar(a->dtype), c;
+	Dims p;
+
+	if (!same_dtype(n, 0, d))
+		return false;
+	if (!dtype_float(a->dtype))
+		return diag_error(d, n->loc, 302, "%s takes floats, %s is %s", optab[n->op]->name, n->in[0]->name,
+			str_type(d->scratch, a));
+	if (gemm && (a->rank != 2 || b->rank != 2))
+		return diag_error(d, n->loc, 304, "Gemm takes matrices: A is %s, B is %s", str_type(d->scratch, a),
+			str_type(d->scratch, b));
+	if (!dims_of(n, &p))
+		return diag_error(d, n->loc, 304, "inner sizes differ: A is %s%s, B is %s%s", str_type(d->scratch, a),
+			((const struct gemm *)n->attr)->transA ? " transposed" : "", str_type(d->scratch, b),
+			((const struct gemm *)n->attr)->transB ? " transposed" : "");
+	for (int i = 0; i < p.rank; i++)
+		y.dim[y.rank++] = p.dim[i];
+	if (a->rank > 1)
+		y.dim[y.rank++] = p.m;
+	if (b->rank > 1)
+		y.dim[y.rank++] = p.n;
+	if (n->nin > 2 && n->in[2] && (!shape_broadcast(&y, &n->in[2]->type, &c) || !shape_eq(&y, &c)))
+		return diag_error(d, n->loc, 304, "C is %s, which does not broadcast to %s",
+			str_type(d->scratch, &n->in[2]->type), str_type(d->scratch, &y));
+	set_out(n, 0, y);
+	return true;
+}
+
+/* ---- gradients ---- */
+
+static void gemm_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	const struct gemm *g = n->attr;
+	const int ta = (int)g->transA, tb = (int)g->transB;
+	Value *x = n->in[0], *y = n->in[1];
+
+	dx[0] = ta ? mk_gemm(b, y, dy[0], NULL, tb, 1) : mk_gemm(b, dy[0], y, NULL, 0, !tb);
+	dx[1] = tb ? mk_gemm(b, dy[0], x, NULL, 1, ta) : mk_gemm(b, x, dy[0], NULL, !ta, 0);
+	if (n->nin > 2 && n->in[2])
+		dx[2] = reduce_to(b, dy[0], &n->in[2]->type);
+}
+
+static Value *mk_matmul(Builder *b, Value *x, Value *y, int ta, int tb)
+{
+	void *at = attr_new(b->m->arena, OP_MatMul);
+
+	attr_put_int(OP_MatMul, at, "transA", ta);
+	attr_put_int(OP_MatMul, at, "transB", tb);
+	return mk(b, OP_MatMul, at, NULL, 2, x, y);
+}
+
+/* All leading axes as one: [.., k] -> [rows, k]. */
+static Value *flat(Builder *b, Value *x)
+{
+	const Type *t = &x->type;
+	const int64_t last = t->dim[t->rank - 1], dim[2] = { last ? type_numel(t) / last : 0, last };
+	const Type f = type_make(t->dtype, 2, dim);
+
+	return mk_reshape(b, x, &f);
+}
+
+static void matmul_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	const struct gemm *g = n->attr;
+	const int ta = (int)g->transA, tb = (int)g->transB;
+	const Type tx = as_matrix(&n->in[0]->type, true), ty = as_matrix(&n->in[1]->type, false);
+	Value *x = mk_reshape(b, n->in[0], &tx), *y = mk_reshape(b, n->in[1], &ty);
+	Type td = type_scalar(dy[0]->type.dtype);
+	Dims p;
+
+	dims_of(n, &p);
+	for (int i = 0; i < p.rank; i++)
+		td.dim[td.rank++] = p.dim[i];
+	td.dim[td.rank++] = p.m;
+	td.dim[td.rank++] = p.n;
+	Value *d = mk_reshape(b, dy[0], &td);
+	if (ty.rank == 2 && !ta && tx.rank > 2) {       /* one weight for all: rows of all matrices at once */
+		Value *fx = flat(b, x), *fd = flat(b, d);
+		dx[0] = mk_reshape(b, mk_gemm(b, fd, y, NULL, 0, !tb), &n->in[0]->type);
+		dx[1] = tb ? mk_gemm(b, fd, fx, NULL, 1, 0) : mk_gemm(b, fx, fd, NULL, 1, 0);
+		dx[1] = mk_reshape(b, dx[1], &n->in[1]->type);
+		return;
+	}
+	Value *p0 = ta ? mk_matmul(b, y, d, tb, 1) : mk_matmul(b, d, y, 0, !tb);
+	Value *p1 = tb ? mk_matmul(b, d, x, 1, ta) : mk_matmul(b, x, d, !ta, 0);
+	dx[0] = mk_reshape(b, reduce_to(b, p0, &tx), &n->in[0]->type);
+	dx[1] = mk_reshape(b, reduce_to(b, p1, &ty), &n->in[1]->type);
+}
+
+/* ---- kernels ---- */
+
+static Cost cost(const Node *n)
+{
+	Dims p;
+
+	dims_of(n, &p);
+	return cost_bytes(n, 2.0 * (double)p.batch * (double)p.m * (double)p.n * (double)p.k);
+}
+
+/* The offset of matrix q of an operand as C: sums of (q / below % dim) * stride, neighbours joined. */
+static const char *offset_text(Arena *a, const Dims *p, const int64_t *stride)
+{
+	const char *text = "";
+	int64_t below = 1;
+
+	for (int i = p->rank - 1; i >= 0;) {
+		int64_t dim = p->dim[i];
+		const int64_t s = stride[i];
+		int k = i - 1;
+		while (k >= 0 && stride[k] == s * dim && s)
+			dim *= p->dim[k--];
+		while (k >= 0 && !s && !stride[k])
+			dim *= p->dim[k--];
+		if (s && dim > 1) {
+			const char *q = below > 1 ? arena_printf(a, "q / %lld", (long long)below) : "q";
+			if (below * dim < p->batch)
+				q = arena_printf(a, "%s %% %lld", q, (long long)dim);
+			text = arena_printf(a, "%s%s(%s) * %lld", text, *text ? " + " : "", q, (long long)s);
+		}
+		below *= dim;
+		i = k;
+	}
+	return *text ? text : "0";
+}
+
+static void bias_holes(const Node *n, Holes *h, const Dims *p)
+{
+	const Value *c = n->nin > 2 ? n->in[2] : NULL;
+	int64_t row = 0, col = 0;
+
+	if (c) {
+		const Type *t = &c->type;
+		const int64_t last = t->rank > 0 ? t->dim[t->rank - 1] : 1, first = t->rank > 1 ? t->dim[t->rank - 2] : 1;
+		col = last > 1 ? 1 : 0;
+		row = first > 1 ? last : 0;
+	}
+	hole_int(h, "BIAS", c != NULL);
+	hole_int(h, "CROW", row);
+	hole_int(h, "CCOL", col);
+	hole_text(h, "CALL", c ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);");
+	hole_name(h, "%s_%s%lldx%lldx%lld%s%s%s%s", n->op == OP_Gemm ? "gemm" : "matmul",
+		p->batch > 1 ? arena_printf(h->arena, "%lld_", (long long)p->batch) : "", (long long)p->m, (long long)p->n,
+		(long long)p->k, ((const struct gemm *)n->attr)->transA ? "_ta" : "",
+		((const struct gemm *)n->attr)->transB ? "_tb" : "", c ? "_bias" : "", dtype_suffix(n->in[0]->type.dtype));
+}
+
+static void holes(const Node *n, Holes *h)
+{
+	const struct gemm *at = n->attr;
+	Dims p;
+
+	dims_of(n, &p);
+	/* one matrix on the right for all of the left: a taller matrix */
+	if (p.batch > 1 && !at->transA) {
+		bool one = true;
+		for (int i = 0; i < p.rank; i++)
+			one &= p.sb[i] == 0 && (p.sa[i] != 0 || p.dim[i] == 1);
+		if (one) {
+			p.m *= p.batch;
+			p.batch = 1;
+			p.rank = 0;
+		}
+	}
+	hole_text(h, "T", "%s", dtype_c(n->in[0]->type.dtype));
+	hole_int(h, "M", p.m);
+	hole_int(h, "N", p.n);
+	hole_int(h, "K", p.k);
+	hole_int(h, "TA", at->transA);
+	hole_int(h, "TB", at->transB);
+	hole_int(h, "LDA", at->transA ? p.m : p.k);
+	hole_int(h, "LDB", at->transB ? p.k : p.n);
+	hole_int(h, "BATCH", p.batch);
+	hole_int(h, "PAR", p.batch >= 8 && p.batch * p.m * p.n * p.k >= 65536);
+	hole_text(h, "AT", "%s", offset_text(h->arena, &p, p.sa));
+	hole_text(h, "BT", "%s", offset_text(h->arena, &p, p.sb));
+	bias_holes(n, h, &p);
+}
+
+static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0), AT_END };
+
+const OpDef op_Gemm = {
+	.name = "Gemm", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
+	.attrsize = sizeof(struct gemm), .shape = shape, .grad = gemm_grad, .dgrad = { DENSE, DENSE, DENSE }, .cost = cost,
+	.holes = holes, .cpu = { .file = "gemm.cpu.c" }, .ref = { .file = "gemm.ref.c" },
+};
+
+const OpDef op_MatMul = {
+	.name = "MatMul", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
+	.attrsize = sizeof(struct gemm), .shape = shape, .grad = matmul_grad, .dgrad = { DENSE, DENSE }, .cost = cost,
+	.holes = holes, .cpu = { .file = "gemm.cpu.c" }, .ref = { .file = "gemm.ref.c" },
+};
