@@ -2,7 +2,7 @@
 #include <string.h>
 #include "cw.h"
 
-enum { TAB = 8, MARGIN = 112, COMMENT_COLUMN = 64 };
+enum { TAB = 8, MARGIN = 112, WIDEST = 128, COMMENT_COLUMN = 64 };
 
 /* Printable text without the characters that end a comment: names come from models. */
 static void put_safe(Buf *b, const char *s)
@@ -45,8 +45,7 @@ static size_t break_at(const char *s, size_t room)
 	return best;
 }
 
-/* Gives the columns used by the last line. */
-static size_t put_broken(Cw *w, const char *s)
+static void put_broken(Cw *w, const char *s)
 {
 	size_t lead = (size_t)w->indent * TAB;
 	const int indent = w->indent;
@@ -65,7 +64,6 @@ static size_t put_broken(Cw *w, const char *s)
 	}
 	buf_puts(w->out, s);
 	w->indent = indent;
-	return lead + width(s);
 }
 
 void cw_blank(Cw *w)
@@ -109,12 +107,14 @@ void cw_stmt(Cw *w, const char *comment, const char *fmt, ...)
 	va_start(ap, fmt);
 	buf_vprintf(&b, fmt, ap);
 	va_end(ap);
-	const bool has = comment && *comment;
-	if (has && (size_t)w->indent * TAB + width(buf_str(&b)) > MARGIN)
+	const size_t end = (size_t)w->indent * TAB + width(buf_str(&b)), n = comment ? strlen(comment) : 0;
+	const bool beside = n && (end < COMMENT_COLUMN ? COMMENT_COLUMN : end) + n + 7 <= WIDEST;
+
+	if (n && !beside)
 		cw_comment(w, "%s", comment);
-	size_t col = put_broken(w, buf_str(&b));
-	if (has && b.n && (size_t)w->indent * TAB + width(b.s) <= MARGIN) {
-		for (col += !!col; col < COMMENT_COLUMN; col++)
+	put_broken(w, buf_str(&b));
+	if (beside) {
+		for (size_t col = end; col < COMMENT_COLUMN; col++)
 			buf_putc(w->out, ' ');
 		buf_puts(w->out, " /* ");
 		put_safe(w->out, comment);

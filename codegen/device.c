@@ -132,8 +132,9 @@ static void write_program(Build *b, Cw *w, int rank)
 
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");
-	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s\", .hash = \"%s\",",
-		quoted(b->a, base ? base + 1 : m->file ? m->file : m->name), plan_text(b), m->schedule->name, b->hash);
+	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s\",",
+		quoted(b->a, base ? base + 1 : m->file ? m->file : m->name), plan_text(b), m->schedule->name);
+	cw_line(w, ".hash = \"%s\",", b->hash);
 	cw_line(w, ".rank = %d, .world = %d, .stage = %d, .stages = %d, .replica = %d, .replicas = %d,", rank,
 		m->schedule->ndevice, t, m->nstage, replica, s->replicas);
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, t, replica),
