@@ -76,7 +76,8 @@ static int64_t *live_bytes(Parter *p)
 	return diff;
 }
 
-static void find_segments(Parter *p)
+/* wanted: stages that a plan asks for. When there are fewer library calls than that, every node is a place to cut. */
+static void find_segments(Parter *p, int wanted)
 {
 	const int64_t *live = live_bytes(p);
 	int nanchor = 0, *anchor = NEWN(p->cx->scratch, int, p->nnode);
@@ -89,6 +90,12 @@ static void find_segments(Parter *p)
 			nanchor = 0;
 		if (reads_weight(p->node[i]))
 			anchor[nanchor++] = i;
+	}
+	if (nanchor < wanted) {
+		nanchor = 0;
+		for (int i = 0; i < p->nnode; i++)
+			if (!(optab[p->node[i]->op]->flags & OP_VIEW))
+				anchor[nanchor++] = i;
 	}
 	p->nseg = nanchor > 0 ? nanchor : 1;
 	p->seg = NEWN(p->cx->scratch, Seg, p->nseg);
@@ -343,7 +350,7 @@ static bool check_forced(const Parter *p, const int *replicas, int n)
 			p->cx->train->plan, sum, c->ndevice);
 	if (n > p->nseg)
 		return diag_error(p->cx->d, FILELOC(p->m->file), 404,
-			"plan %s has %d stages; the model has only %d places with a library call to cut behind",
+			"plan %s has %d stages; the model has only %d nodes to cut behind",
 			p->cx->train->plan, n, p->nseg);
 	return true;
 }
@@ -385,11 +392,11 @@ bool pass_partition(Module *m, PassCx *cx)
 	for (Node *k = m->graph->first; k; k = k->next)
 		k->stage = -1;
 	p.nnode = main_nodes(m, cx->scratch, &p.node);
-	find_segments(&p);
-	time_segments(&p);
-	slowest_link(&p);
 	if (!plan_parse(cx->scratch, cx->train ? cx->train->plan : NULL, &replicas, &n, cx->d))
 		return false;
+	find_segments(&p, n);
+	time_segments(&p);
+	slowest_link(&p);
 	const bool forced = n > 0;
 	if (forced && !check_forced(&p, replicas, n))
 		return false;
