@@ -248,7 +248,7 @@ void write_backward(StageCx *x, Cw *w)
 
 	if (leaf_apart(x) && !reproducible(x)) {
 		cw_blank(w);
-		cw_line(w, "static int done;                        /* microbatches of this step that are in G */");
+		cw_stmt(w, "microbatches of this step that are in G", "static int done;");
 		cw_blank(w);
 		cw_func(w, "static void add_gradients(void)");
 		cw_line(w, "float *sum = (void *)G;");

@@ -1,0 +1,184 @@
+/* mlp, stage 0 of 1: forward, backward and update, the same on all of its devices. Written by pdcc 0.1,
+ * edits are lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "stage0.h"
+#include "kernels.h"
+
+enum { STAGE = 0, REPLICAS = 1, MICROBATCHES = 3, SLOTS = 1 };
+
+/* weights and running statistics */
+static struct params {
+	_Alignas(64) float w1[6 * 5];                            /* f32[6,5] */
+	_Alignas(64) float b1[5];                                /* f32[5] */
+	_Alignas(64) float w2[5 * 3];                            /* f32[5,3] */
+	_Alignas(64) float b2[3];                                /* f32[3] */
+} *P;
+_Static_assert(sizeof(struct params) == 320, "as planned");
+
+/* what the optimizer remembers */
+static struct state {
+	_Alignas(64) float w1_mom[6 * 5];                        /* f32[6,5] */
+	_Alignas(64) float b1_mom[5];                            /* f32[5] */
+	_Alignas(64) float w2_mom[5 * 3];                        /* f32[5,3] */
+	_Alignas(64) float b2_mom[3];                            /* f32[3] */
+} *S;
+_Static_assert(sizeof(struct state) == 320, "as planned");
+
+/* gradients, summed over the microbatches of a step */
+static struct grads {
+	_Alignas(64) float w1[6 * 5];                            /* f32[6,5] */
+	_Alignas(64) float b1[5];                                /* f32[5] */
+	_Alignas(64) float w2[5 * 3];                            /* f32[5,3] */
+	_Alignas(64) float b2[3];                                /* f32[3] */
+} *G, *L;
+_Static_assert(sizeof(struct grads) == 320, "as planned");
+
+/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+static struct kept {
+	_Alignas(64) float x[4 * 6];                             /* f32[4,6] */
+	_Alignas(64) int64_t labels[4];                          /* i64[4] */
+	_Alignas(64) float h[4 * 5];                             /* f32[4,5] */
+	_Alignas(64) float loss_1[4 * 3];                        /* f32[4,3] */
+} *K;
+_Static_assert(sizeof(struct kept) == 384, "as planned");
+
+static char *tmp;                                                /* all other values, packed by lifetime */
+
+static const float c_1[] = { 1.0f };
+
+const pd_param stage_params[] = {
+	{
+		.name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
+		.dim = { 6, 5 }, .offset = 0 + offsetof(struct params, w1),
+		.fill = 0, .trained = true, .owner = 0,
+	},
+	{
+		.name = "b1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1,
+		.dim = { 5 }, .offset = 0 + offsetof(struct params, b1),
+		.fill = 0, .trained = true, .owner = 0,
+	},
+	{
+		.name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
+		.dim = { 5, 3 }, .offset = 0 + offsetof(struct params, w2),
+		.fill = 0, .trained = true, .owner = 0,
+	},
+	{
+		.name = "b2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1,
+		.dim = { 3 }, .offset = 0 + offsetof(struct params, b2),
+		.fill = 0, .trained = true, .owner = 0,
+	},
+	{
+		.name = "w1:mom", .kind = PD_STATE, .dtype = PD_F32, .rank = 2,
+		.dim = { 6, 5 }, .offset = 320 + offsetof(struct state, w1_mom),
+		.fill = 0, .trained = false, .owner = 0,
+	},
+	{
+		.name = "b1:mom", .kind = PD_STATE, .dtype = PD_F32, .rank = 1,
+		.dim = { 5 }, .offset = 320 + offsetof(struct state, b1_mom),
+		.fill = 0, .trained = false, .owner = 0,
+	},
+	{
+		.name = "w2:mom", .kind = PD_STATE, .dtype = PD_F32, .rank = 2,
+		.dim = { 5, 3 }, .offset = 320 + offsetof(struct state, w2_mom),
+		.fill = 0, .trained = false, .owner = 0,
+	},
+	{
+		.name = "b2:mom", .kind = PD_STATE, .dtype = PD_F32, .rank = 1,
+		.dim = { 3 }, .offset = 320 + offsetof(struct state, b2_mom),
+		.fill = 0, .trained = false, .owner = 0,
+	},
+};
+
+const pd_input_desc stage_inputs[] = {
+	{
+		.name = "x", .dtype = PD_F32, .rank = 2, .dim = { 4, 6 },
+		.batch_axis = 0, .range = 0, .kind = "synthetic", .path = "",
+		.is_label = false, .ignore_index = INT64_MIN,
+	},
+	{
+		.name = "labels", .dtype = PD_I64, .rank = 1, .dim = { 4 },
+		.batch_axis = 0, .range = 3, .kind = "synthetic", .path = "",
+		.is_label = true, .ignore_index = INT64_MIN,
+	},
+};
+
+void forward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	float *logits = (void *)(tmp + 0);                       /* f32[4,3] */
+	float *loss = (void *)(tmp + 64);                        /* f32[] */
+	float *count = (void *)(tmp + 0);                        /* f32[] */
+
+	pd_input(0, mb, k->x);                                   /* %x f32[4,6] */
+	pd_input(1, mb, k->labels);                              /* %labels i64[4] */
+	gemm_4x5x6_bias(k->h, k->x, P->w1, P->b1);               /* %h f32[4,5]  h */
+	relu_20(k->h, k->h);                                     /* %a f32[4,5]  a */
+	gemm_4x3x5_bias(logits, k->h, P->w2, P->b2);             /* %logits f32[4,3]  logits */
+	cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	count_labels_4(count, k->labels);                        /* %count f32[] */
+	pd_report(mb, loss[0], count[0]);
+}
+
+static int done;                                                 /* microbatches of this step that are in G */
+
+static void add_gradients(void)
+{
+	float *sum = (void *)G;
+	const float *one = (void *)L;
+
+#pragma omp parallel for simd
+	for (int64_t i = 0; i < 80; i++)
+		sum[i] += one[i];
+}
+
+void backward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	struct grads *g = done ? L : G;
+	float *d_logits = (void *)(tmp + 128);                   /* f32[4,3] */
+	float *d_a = (void *)(tmp + 0);                          /* f32[4,5] */
+
+	(void)mb;
+	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
+	gemm_4x5x3_tb(d_a, d_logits, P->w2);                     /* %d.a f32[4,5]  logits */
+	gemm_5x3x4_ta(g->w2, k->h, d_logits);                    /* %d.w2 f32[5,3]  logits */
+	reduce_sum_4x3_axes0(g->b2, d_logits);                   /* %d.b2 f32[3]  logits */
+	relugrad_20(d_a, d_a, k->h);                             /* %d.h f32[4,5]  a */
+	gemm_6x5x4_ta(g->w1, k->x, d_a);                         /* %d.w1 f32[6,5]  h */
+	reduce_sum_4x5_axes0(g->b1, d_a);                        /* %d.b1 f32[5]  h */
+	if (g != G)
+		add_gradients();
+	done++;
+}
+
+void sync(void)
+{
+	done = 0;
+}
+
+void update(void)
+{
+	float *n_2 = (void *)(tmp + 0);                          /* f32[] */
+
+	n_2[0] = (float)pd_total_count();                        /* %n f32[] */
+	pd_gradient(0, G->w1);
+	momentum_30(P->w1, S->w1_mom, G->w1, n_2);               /* @w1 */
+	pd_gradient(1, G->b1);
+	momentum_5(P->b1, S->b1_mom, G->b1, n_2);                /* @b1 */
+	pd_gradient(2, G->w2);
+	momentum_15(P->w2, S->w2_mom, G->w2, n_2);               /* @w2 */
+	pd_gradient(3, G->b2);
+	momentum_3(P->b2, S->b2_mom, G->b2, n_2);                /* @b2 */
+}
+
+void init(char *arena, int which, const int *mine, int nmine)
+{
+	P = (void *)(arena + 0);
+	S = (void *)(arena + 320);
+	K = (void *)(arena + 1280);
+	G = (void *)(arena + 640);
+	L = (void *)(arena + 960);
+	tmp = arena + 1664;
+	(void)which;
+	(void)mine;
+	(void)nmine;
+}

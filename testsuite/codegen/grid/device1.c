@@ -1,0 +1,67 @@
+/* mlp, device 1 of 4 (d1): replica 1 of 2 of stage 0. Written by pdcc 0.1, edits are lost. */
+#include "stage0/stage0.h"
+
+/* its microbatches of a step, in the order in which they are done */
+static const int mine[] = {
+	2, 3,
+};
+
+/* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
+ * alone are done where nothing is trained. */
+enum { F, SEND_F, RECV_B, B, SYNC, UPDATE };
+static const struct action { short kind, slot; int mb; } actions[] = {
+	{ F, 0, 2 }, { SEND_F, 0, 2 }, { RECV_B, 0, 2 }, { F, 1, 3 }, { SEND_F, 1, 3 }, { RECV_B, 1, 3 },
+	{ B, 0, 2 }, { B, 1, 3 }, { SYNC, 0, 0 }, { UPDATE, 0, 0 },
+};
+
+static void step(bool train)
+{
+	const struct action *end = actions + sizeof actions / sizeof *actions;
+
+	for (const struct action *a = actions; a < end; a++) {
+		if (!train && a->kind >= RECV_B)
+			continue;
+		switch (a->kind) {
+		case F:
+			forward(a->slot, a->mb);
+			break;
+		case SEND_F:
+			send_forward(a->slot, a->mb);
+			break;
+		case RECV_B:
+			recv_backward(a->slot, a->mb);
+			break;
+		case B:
+			backward(a->slot, a->mb);
+			break;
+		case SYNC:
+			sync();
+			break;
+		case UPDATE:
+			pd_totals();
+			update();
+			break;
+		}
+	}
+}
+
+static void start(char *arena)
+{
+	init(arena, 1, mine, 2);
+}
+
+static const pd_program program = {
+	.abi = PD_ABI, .model = "mlp.onnx", .plan = "2-2", .schedule = "1f1b",
+	.hash = "a09275dd1a80c3af",
+	.rank = 1, .world = 4, .stage = 0, .stages = 2, .replica = 1, .replicas = 2,
+	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
+	.micro = 4, .microbatches = 4, .channels = 2, .slots = 2, .arena = 1856,
+	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
+	.init = start, .step = step, .notes = "",
+};
+
+int main(int argc, char **argv)
+{
+	return pd_main(&program, argc, argv);
+}

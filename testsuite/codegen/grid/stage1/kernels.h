@@ -1,0 +1,171 @@
+/* mlp, stage 1 of 2: the kernels of its functions, one per op and shape. Written by pdcc 0.1, edits are
+ * lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "pd.h"
+
+/* glibc has vector versions of these functions, which gcc uses in simd loops once they are declared so. Their error is
+ * at most 4 ulp; infinities and NaN keep their meaning. */
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && defined __GLIBC_PREREQ
+#if __GLIBC_PREREQ(2, 35)
+#define PD_VECTOR __attribute__((simd("notinbranch")))
+PD_VECTOR extern float  expf(float);
+PD_VECTOR extern float  logf(float);
+PD_VECTOR extern float  powf(float, float);
+PD_VECTOR extern float  sinf(float);
+PD_VECTOR extern float  cosf(float);
+PD_VECTOR extern float  tanhf(float);
+PD_VECTOR extern float  erff(float);
+PD_VECTOR extern float  log1pf(float);
+PD_VECTOR extern float  expm1f(float);
+#endif
+#endif
+
+/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+static void gemm_4x3x5_bias(float *restrict y, const float *restrict a, const float *restrict b
+	, const float *restrict c
+	)
+{
+	for (int i = 0; i < 4; i++)
+		for (int j = 0; j < 3; j++)
+			y[i * 3 + j] = c[i * 0 + j * 1];
+	pd_gemm(0, 0, 4, 3, 5, a, 5, b, 3, 1, y, 3);
+}
+
+/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp.
+ * EACH: a loss per label; else their sum, in the order of labels; MEAN: divided by the weight of what counts. */
+static void cross_entropy_4x3_sum(float *restrict loss,
+	float *restrict logp,
+	const float *restrict x, const int64_t *restrict labels
+	)
+{
+	const float *score = logp;
+	float sum = 0;
+	for (int o = 0; o < 4; o++)
+		for (int i = 0; i < 1; i++) {
+			const float *restrict from = x + (int64_t)o * 3 * 1 + i;
+			float *restrict to = logp + (int64_t)o * 3 * 1 + i;
+			float top = from[0], s = 0;
+
+			for (int c = 1; c < 3; c++)
+				top = fmaxf(top, from[c * 1]);
+#pragma omp simd reduction(+ : s)
+			for (int c = 0; c < 3; c++)
+				s += expf(from[c * 1] - top);
+			top += logf(s);
+			for (int c = 0; c < 3; c++)
+				to[c * 1] = from[c * 1] - top;
+		}
+	for (int o = 0; o < 4; o++)
+		for (int i = 0; i < 1; i++) {
+			const int64_t label = labels[o * 1 + i];
+			float w = 1;
+
+			if (w != 0)
+				sum -= w * score[((int64_t)o * 3 + label) * 1 + i];
+		}
+	loss[0] = sum;
+}
+
+/* How many labels count, or the sum of their class weights. */
+static void count_labels_4(float *restrict y, const int64_t *restrict labels
+	)
+{
+	float sum = 0;
+
+	(void)labels;
+	for (int i = 0; i < 4; i++) {
+		sum++;
+	}
+	y[0] = sum;
+}
+
+/* The gradient of loss.cpu.c. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. */
+static void cross_entropy_grad_4x3_sum(float *restrict dx, const float *restrict dy,
+	const float *restrict logp,
+	const int64_t *restrict labels
+	)
+{
+	for (int o = 0; o < 4; o++)
+		for (int i = 0; i < 1; i++) {
+			const int64_t label = labels[o * 1 + i];
+			float *restrict to = dx + (int64_t)o * 3 * 1 + i;
+			float w = dy[0];
+			bool counts = true;
+
+			if (!counts)
+				w = 0;
+			const float *restrict from = logp + (int64_t)o * 3 * 1 + i;
+#pragma omp simd
+			for (int c = 0; c < 3; c++)
+				to[c * 1] = w * expf(from[c * 1]);
+			if (counts)
+				to[label * 1] -= w;
+		}
+}
+
+static void gemm_4x5x3_tb(float *restrict y, const float *restrict a, const float *restrict b
+	)
+{
+	pd_gemm(0, 1, 4, 5, 3, a, 3, b, 3, 0, y, 5);
+}
+
+static void gemm_5x3x4_ta(float *restrict y, const float *restrict a, const float *restrict b
+	)
+{
+	pd_gemm(1, 0, 5, 3, 4, a, 5, b, 3, 0, y, 3);
+}
+
+/* y = a with some axes reduced. KEPT_LOOPS walk what stays, GONE_LOOPS what goes, the innermost loop is here. COLS: it
+ * is a kept one, and BLOCK columns are summed at a time. */
+static void reduce_sum_4x3_axes0(float *restrict y, const float *restrict a)
+{
+	{
+		const int block = 0, end = 3;
+		float sum[3];
+
+		for (int i = block; i < end; i++)
+			sum[i - block] = 0;
+		for (int j = 0; j < 4; j++)
+#pragma omp simd
+			for (int i = block; i < end; i++) {
+				const float s = sum[i - block], v = a[j * 3 + i];
+				sum[i - block] = s + v;
+			}
+		for (int i = block; i < end; i++) {
+			const float s = sum[i - block];
+			y[i] = s;
+		}
+	}
+}
+
+/* One step over N elements. g is a sum over the global batch, n[0] what it is divided by. */
+static void adamw_15(float *restrict w,
+	float *restrict m, float *restrict v,
+	const float *restrict g, const float *restrict n)
+{
+	const float scale = 1 / n[0];
+	const double t = (double)pd_step_index() + 1;
+	const float rate = (float)(0.01 / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
+#pragma omp simd
+	for (int i = 0; i < 15; i++) {
+		const float d = g[i] * scale;
+		m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
+		v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
+		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	}
+}
+
+static void adamw_3(float *restrict w,
+	float *restrict m, float *restrict v,
+	const float *restrict g, const float *restrict n)
+{
+	const float scale = 1 / n[0];
+	const double t = (double)pd_step_index() + 1;
+	const float rate = (float)(0.01 / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
+#pragma omp simd
+	for (int i = 0; i < 3; i++) {
+		const float d = g[i] * scale;
+		m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
+		v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
+		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	}
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Golden tests of emitted code: run.py PDCC [-u] [NAME...]
+
+CASES names a model of this folder and the flags of pdcc. The emitted stages and devices are compared whole with
+NAME/; everything that is emitted must compile with gcc and clang under -Wall -Wextra -Werror. Emitting twice, from
+another folder, user language and into another place, gives the same bytes. -u rewrites NAME/; review the diff like code."""
+import filecmp
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = {
+    'one': ('mlp', '--cluster local:1 --plan 1 --microbatches 1 --optimizer sgd --lr 0.5'),
+    'accumulate': ('mlp', '--cluster local:1 --plan 1 --microbatches 3 --optimizer momentum --lr 0.5'),
+    'grid': ('mlp', '--cluster local:4 --plan 2-2 --microbatches 2 --optimizer adamw --lr 0.01'),
+    'skip': ('skip', '--cluster local:3 --plan 1-1-1 --microbatches 3 --optimizer sgd --lr 0.5 --schedule gpipe'),
+    'replicas': ('conv', '--cluster local:2 --plan 2 --microbatches 2 --optimizer adam --lr 0.01'),
+    'tied': ('tied', '--cluster local:2 --plan 1-1 --microbatches 4 --optimizer sgd --lr 0.5 --reproducible'),
+}
+
+
+def sources(folder):
+    found = []
+    for at, _, names in os.walk(folder):
+        found += [os.path.relpath(os.path.join(at, n), folder) for n in names if n.endswith(('.c', '.h'))]
+    return sorted(f for f in found if not f.startswith('runtime' + os.sep))
+
+
+def emit(pdcc, name, out, cwd=None, env=None):
+    model, flags = CASES[name]
+    cmd = [pdcc, os.path.join(HERE, model + '.onnx'), '-o', out, '--threads', '1', '--seed', '1', '-q', *flags.split()]
+    r = subprocess.run(cmd, capture_output=True, text=True, timeout=60, cwd=cwd, env=env)
+    if r.returncode:
+        return f'exit {r.returncode}: {r.stderr}'
+    return None
+
+
+def compiles(folder):
+    for cc in ('gcc', 'clang'):
+        if not shutil.which(cc):
+            continue
+        for f in sources(folder):
+            if not f.endswith('.c'):
+                continue
+            r = subprocess.run([cc, '-std=c11', '-Wall', '-Wextra', '-Werror', '-Wno-pass-failed', '-O1', '-fopenmp', '-I.', '-Iruntime',
+                                '-c', f, '-o', os.devnull], cwd=folder, capture_output=True, text=True, timeout=120)
+            if r.returncode:
+                return f'{cc} {f}:\n{r.stderr}'
+    return None
+
+
+def same_tree(a, b):
+    c = filecmp.dircmp(a, b, ignore=[])
+    todo = [c]
+    while todo:
+        c = todo.pop()
+        _, differ, odd = filecmp.cmpfiles(c.left, c.right, c.common_files, shallow=False)
+        if c.left_only or c.right_only or differ or odd:
+            return f'two runs differ in {c.left}: {c.left_only + c.right_only + differ + odd}'
+        todo += c.subdirs.values()
+    return None
+
+
+def golden(folder, want, update):
+    files = sources(folder)
+    if update:
+        shutil.rmtree(want, ignore_errors=True)
+        for f in files:
+            os.makedirs(os.path.dirname(os.path.join(want, f)), exist_ok=True)
+            shutil.copyfile(os.path.join(folder, f), os.path.join(want, f))
+        return None
+    if sources(want) != files:
+        return f'emitted {files}, wanted {sources(want)}'
+    for f in files:
+        if not filecmp.cmp(os.path.join(folder, f), os.path.join(want, f), shallow=False):
+            diff = subprocess.run(['diff', '-u', os.path.join(want, f), os.path.join(folder, f)], capture_output=True, text=True)
+            return '\n'.join(diff.stdout.splitlines()[:40])
+    return None
+
+
+def test(pdcc, name, update):
+    with tempfile.TemporaryDirectory() as tmp:
+        a, b = os.path.join(tmp, 'a'), os.path.join(tmp, 'deep', 'b')
+        os.mkdir(os.path.join(tmp, 'deep'))
+        return (emit(pdcc, name, a) or
+                emit(pdcc, name, b, cwd=tmp, env=dict(os.environ, HOME='/nonexistent', LC_ALL='C', TZ='UTC-5')) or
+                same_tree(a, b) or compiles(a) or golden(a, os.path.join(HERE, name), update))
+
+
+def main():
+    args = [a for a in sys.argv[1:] if a != '-u']
+    failed = 0
+    for name in args[1:] or CASES:
+        why = test(os.path.abspath(args[0]), name, '-u' in sys.argv)
+        if why:
+            print(f'FAIL {name}: {why}')
+        failed += why is not None
+    print(f'{len(args[1:] or CASES) - failed} passed, {failed} failed')
+    return failed > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

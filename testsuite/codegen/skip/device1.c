@@ -1,0 +1,75 @@
+/* skip, device 1 of 3 (d1): replica 0 of 1 of stage 1. Written by pdcc 0.1, edits are lost. */
+#include "stage1/stage1.h"
+
+/* its microbatches of a step, in the order in which they are done */
+static const int mine[] = {
+	0, 1, 2,
+};
+
+/* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
+ * alone are done where nothing is trained. */
+enum { RECV_F, F, SEND_F, RECV_B, B, SEND_B, SYNC, UPDATE };
+static const struct action { short kind, slot; int mb; } actions[] = {
+	{ RECV_F, 0, 0 }, { RECV_F, 1, 1 }, { RECV_F, 2, 2 }, { F, 0, 0 }, { SEND_F, 0, 0 }, { RECV_B, 0, 0 },
+	{ F, 1, 1 }, { SEND_F, 1, 1 }, { RECV_B, 1, 1 }, { F, 2, 2 }, { SEND_F, 2, 2 }, { RECV_B, 2, 2 },
+	{ B, 0, 0 }, { SEND_B, 0, 0 }, { B, 1, 1 }, { SEND_B, 1, 1 }, { B, 2, 2 }, { SEND_B, 2, 2 },
+	{ SYNC, 0, 0 }, { UPDATE, 0, 0 },
+};
+
+static void step(bool train)
+{
+	const struct action *end = actions + sizeof actions / sizeof *actions;
+
+	for (const struct action *a = actions; a < end; a++) {
+		if (!train && a->kind >= RECV_B)
+			continue;
+		switch (a->kind) {
+		case RECV_F:
+			recv_forward(a->slot, a->mb);
+			break;
+		case F:
+			forward(a->slot, a->mb);
+			break;
+		case SEND_F:
+			send_forward(a->slot, a->mb);
+			break;
+		case RECV_B:
+			recv_backward(a->slot, a->mb);
+			break;
+		case B:
+			backward(a->slot, a->mb);
+			break;
+		case SEND_B:
+			send_backward(a->slot, a->mb);
+			break;
+		case SYNC:
+			sync();
+			break;
+		case UPDATE:
+			pd_totals();
+			update();
+			break;
+		}
+	}
+}
+
+static void start(char *arena)
+{
+	init(arena, 0, mine, 3);
+}
+
+static const pd_program program = {
+	.abi = PD_ABI, .model = "skip.onnx", .plan = "1-1-1", .schedule = "gpipe",
+	.hash = "536b64d932d5fc2a",
+	.rank = 1, .world = 3, .stage = 1, .stages = 3, .replica = 0, .replicas = 1,
+	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
+	.micro = 2, .microbatches = 3, .channels = 6, .slots = 3, .arena = 1472,
+	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.weights = "weights/stage1.safetensors", .steps = 10, .timeout = 60,
+	.init = start, .step = step, .notes = "",
+};
+
+int main(int argc, char **argv)
+{
+	return pd_main(&program, argc, argv);
+}
