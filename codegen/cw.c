@@ -51,7 +51,7 @@ static void put_broken(Cw *w, const char *s)
 	const int indent = w->indent;
 
 	start(w);
-	while (lead + width(s) > MARGIN) {
+	while (!w->whole && lead + width(s) > MARGIN) {
 		const size_t n = break_at(s, MARGIN - lead);
 		if (!n)
 			break;

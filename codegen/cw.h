@@ -9,6 +9,7 @@ typedef struct Cw {
 	Buf *out;
 	int  indent;
 	int  pending;           /* a blank line is due before the next line */
+	bool whole;             /* lines are never broken */
 } Cw;
 
 void cw_line(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

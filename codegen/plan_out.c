@@ -130,7 +130,7 @@ static bool write_json(Build *b)
 {
 	const Module *m = b->m;
 	Buf out = { 0 };
-	Cw w = { .out = &out };
+	Cw w = { .out = &out, .whole = true };
 
 	cw_brace(&w);
 	cw_line(&w, "\"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",", quoted(b->a, m->name),
