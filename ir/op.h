@@ -64,6 +64,17 @@ typedef struct Kernel {
 	const char *init;           /* "pd_conv_init(&$o, ...);" run before step 0 */
 } Kernel;
 
+/* What a node asks of the vendor library, in plain numbers (pd.h: pd_conv_desc, pd_bn_desc); the library pass asks for
+ * the scratchpad, and the node's statements name the same numbers. */
+typedef enum LibKind { LIB_NONE, LIB_CONV, LIB_BN } LibKind;
+typedef struct Lib {
+	LibKind kind;
+	int     what;               /* 0 forward, 1 backward by data, 2 backward by weights */
+	int     nd, n, c, oc, groups, nhwc, bias;
+	int     in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];
+	float   eps;
+} Lib;
+
 /* A compile-time tensor: what eval takes and gives. */
 typedef struct Tensor { Type type; void *data; } Tensor;
 
@@ -83,6 +94,7 @@ typedef struct OpDef {
 	/* Constant folding: all operands are constants (or the op reads only their types: Shape, Size).
 	 * Allocates out[i].data in the arena. NULL: never folded, unless OP_EW gives a rule. */
 	bool         (*eval)(const Node *n, const Tensor *in, Tensor *out, Arena *a);
+	void         (*lib)(const Node *n, Lib *l);     /* NULL: no library object */
 	Kernel         cpu;         /* what training uses (f32) */
 	Kernel         ref;         /* plain loops, any float type; used when cpu is empty, and for f64 */
 	Kernel         cuda;

@@ -1,0 +1,239 @@
+/* Convolution over one to three spatial axes, and its gradients by the data and by the weights and bias.
+ *     %y = Conv(%x, %w[, %b])      %dx = ConvGradData(%dy, %w) {dims=shape of x}
+ *     %dw, %db = ConvGradWeights(%x, %dy) {dims=shape of w}      %db only with bias=1
+ * Activations may be channels-last, weights are plain. cpu: oneDNN; ref: plain loops. */
+#include "../common/common.h"
+
+struct conv { Ints kernel_shape, strides, dilations, pads, dims; int64_t group, bias; };
+
+static const Type *x_of(const Node *n)
+{
+	return n->op == OP_ConvGradData ? &n->out[0]->type : &n->in[0]->type;
+}
+
+static const Type *w_of(const Node *n)
+{
+	return n->op == OP_ConvGradWeights ? &n->out[0]->type : &n->in[1]->type;
+}
+
+static const Type *y_of(const Node *n)
+{
+	return n->op == OP_Conv ? &n->out[0]->type : n->op == OP_ConvGradData ? &n->in[0]->type : &n->in[1]->type;
+}
+
+static int64_t get(Ints v, int i, int64_t otherwise)
+{
+	return i < v.n ? v.v[i] : otherwise;
+}
+
+/* The result's extent along spatial axis i. */
+static int64_t extent(const struct conv *at, const Type *x, const Type *w, int i)
+{
+	const int nd = x->rank - 2;
+	const int64_t span = (w->dim[2 + i] - 1) * get(at->dilations, i, 1) + 1;
+	const int64_t room = x->dim[2 + i] + get(at->pads, i, 0) + get(at->pads, nd + i, 0) - span;
+
+	return room < 0 ? 0 : room / get(at->strides, i, 1) + 1;
+}
+
+static bool check(const Node *n, const Type *x, const Type *w, Diag *d)
+{
+	const struct conv *at = n->attr;
+
+	if (x->rank < 3 || x->rank > 5 || w->rank != x->rank)
+		return diag_error(d, n->loc, 304, "%s takes one to three spatial axes: X is %s, W is %s", optab[n->op]->name,
+			str_type(d->scratch, x), str_type(d->scratch, w));
+	if (!dtype_float(x->dtype) || x->dtype != w->dtype)
+		return diag_error(d, n->loc, 302, "%s: X is %s, W is %s", optab[n->op]->name, str_type(d->scratch, x),
+			str_type(d->scratch, w));
+	if (at->group < 1 || x->dim[1] != w->dim[1] * at->group || w->dim[0] % at->group)
+		return diag_error(d, n->loc, 304, "%s: X has %lld channels, W is %s, group is %lld", optab[n->op]->name,
+			(long long)x->dim[1], str_type(d->scratch, w), (long long)at->group);
+	for (int i = 0; i < x->rank - 2; i++)
+		if (get(at->strides, i, 1) < 1 || get(at->dilations, i, 1) < 1 || extent(at, x, w, i) < 1)
+			return diag_error(d, n->loc, 304, "%s: the kernel does not fit along spatial axis %d: X is %s, W is %s",
+				optab[n->op]->name, i, str_type(d->scratch, x), str_type(d->scratch, w));
+	return true;
+}
+
+static bool shape(Node *n, Diag *d)
+{
+	const struct conv *at = n->attr;
+	const Type *x = &n->in[0]->type, *w = &n->in[1]->type;
+	Type y = *x;
+
+	if (!check(n, x, w, d))
+		return false;
+	y.rows = 0;
+	y.dim[1] = w->dim[0];
+	for (int i = 0; i < x->rank - 2; i++)
+		y.dim[2 + i] = extent(at, x, w, i);
+	if (n->nin > 2 && n->in[2] && (n->in[2]->type.rank != 1 || n->in[2]->type.dim[0] != w->dim[0]))
+		return diag_error(d, n->loc, 304, "Conv: bias is %s, W has %lld filters", str_type(d->scratch, &n->in[2]->type),
+			(long long)w->dim[0]);
+	set_out(n, 0, y);
+	return true;
+}
+
+static bool data_shape(Node *n, Diag *d)
+{
+	const struct conv *at = n->attr;
+	Type x = type_make(n->in[0]->type.dtype, at->dims.n > MAXRANK ? MAXRANK : at->dims.n, at->dims.v);
+
+	if (!check(n, &x, &n->in[1]->type, d))
+		return false;
+	x.layout = n->in[0]->type.layout;
+	set_out(n, 0, x);
+	return true;
+}
+
+static bool weights_shape(Node *n, Diag *d)
+{
+	const struct conv *at = n->attr;
+	const Type w = type_make(n->in[0]->type.dtype, at->dims.n > MAXRANK ? MAXRANK : at->dims.n, at->dims.v);
+
+	if (!check(n, &n->in[0]->type, &w, d))
+		return false;
+	set_out(n, 0, w);
+	if (!at->bias) {
+		trim_outs(n, 1);
+		return true;
+	}
+	set_out(n, 1, type_make(w.dtype, 1, w.dim));
+	return true;
+}
+
+static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	struct conv at = *(const struct conv *)n->attr;
+	const Type *x = &n->in[0]->type, *w = &n->in[1]->type;
+	Value *of[2] = { n->in[0], dy[0] }, *by[2] = { dy[0], n->in[1] };
+
+	at.dims = ints_dup(b->m->arena, x->rank, x->dim);
+	dx[0] = build(b, OP_ConvGradData, &at, 2, by, NULL)->out[0];
+	at.dims = ints_dup(b->m->arena, w->rank, w->dim);
+	at.bias = n->nin > 2 && n->in[2];
+	const Node *g = build(b, OP_ConvGradWeights, &at, 2, of, NULL);
+	dx[1] = g->out[0];
+	if (at.bias)
+		dx[2] = g->out[1];
+}
+
+/* ---- kernels ---- */
+
+static void lib(const Node *n, Lib *l)
+{
+	const struct conv *at = n->attr;
+	const Type *x = x_of(n), *w = w_of(n), *y = y_of(n);
+
+	*l = (Lib){ .kind = LIB_CONV, .what = n->op == OP_Conv ? 0 : n->op == OP_ConvGradData ? 1 : 2, .nd = x->rank - 2,
+		.n = (int)x->dim[0], .c = (int)x->dim[1], .oc = (int)w->dim[0], .groups = (int)at->group,
+		.nhwc = x->layout == LAYOUT_NHWC, .bias = n->op == OP_Conv ? n->nin > 2 && n->in[2] : n->op == OP_ConvGradWeights &&
+		at->bias };
+	for (int i = 0; i < l->nd; i++) {
+		l->in[i] = (int)x->dim[2 + i];
+		l->out[i] = (int)y->dim[2 + i];
+		l->kernel[i] = (int)w->dim[2 + i];
+		l->stride[i] = (int)get(at->strides, i, 1);
+		l->dilation[i] = (int)get(at->dilations, i, 1);
+		l->pad_begin[i] = (int)get(at->pads, i, 0);
+		l->pad_end[i] = (int)get(at->pads, l->nd + i, 0);
+	}
+}
+
+static const char *three(Arena *a, int nd, const int *v)
+{
+	return nd == 1 ? arena_printf(a, "{ %d }", v[0]) : nd == 2 ? arena_printf(a, "{ %d, %d }", v[0], v[1]) :
+		arena_printf(a, "{ %d, %d, %d }", v[0], v[1], v[2]);
+}
+
+static const char *desc(Arena *a, const Lib *l)
+{
+	static const char *const what[] = { "PD_FORWARD", "PD_BACKWARD_DATA", "PD_BACKWARD_WEIGHTS" };
+
+	return arena_printf(a, "(pd_conv_desc){ .what = %s, .nd = %d, .n = %d, .c = %d, .oc = %d, .groups = %d, "
+		".in = %s, .out = %s, .kernel = %s, .stride = %s, .pad_begin = %s, .pad_end = %s, .dilation = %s, .nhwc = %d, "
+		".bias = %d }", what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in),
+		three(a, l->nd, l->out), three(a, l->nd, l->kernel), three(a, l->nd, l->stride), three(a, l->nd, l->pad_begin),
+		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias);
+}
+
+static void ref_holes(Holes *h, const Lib *l)
+{
+	static const char axis[] = "DHW";
+	const int skip = 3 - l->nd;         /* missing axes lead, with extent 1 */
+
+	for (int i = 0; i < 3; i++) {
+		const int k = i - skip;
+		hole_int(h, arena_printf(h->arena, "I%c", axis[i]), k < 0 ? 1 : l->in[k]);
+		hole_int(h, arena_printf(h->arena, "O%c", axis[i]), k < 0 ? 1 : l->out[k]);
+		hole_int(h, arena_printf(h->arena, "K%c", axis[i]), k < 0 ? 1 : l->kernel[k]);
+		hole_int(h, arena_printf(h->arena, "S%c", axis[i]), k < 0 ? 1 : l->stride[k]);
+		hole_int(h, arena_printf(h->arena, "P%c", axis[i]), k < 0 ? 0 : l->pad_begin[k]);
+		hole_int(h, arena_printf(h->arena, "L%c", axis[i]), k < 0 ? 1 : l->dilation[k]);
+	}
+	hole_int(h, "BATCH", l->n);
+	hole_int(h, "GROUPS", l->groups);
+	hole_int(h, "CG", l->c / l->groups);
+	hole_int(h, "OG", l->oc / l->groups);
+	hole_int(h, "WHAT", l->what);
+	hole_int(h, "BIAS", l->bias);
+}
+
+static void holes(const Node *n, Holes *h)
+{
+	static const char *const name[] = { "conv", "conv_grad_data", "conv_grad_weights" };
+	const Type *x = x_of(n);
+	Lib l;
+
+	lib(n, &l);
+	ref_holes(h, &l);
+	hole_text(h, "T", "%s", dtype_c(x->dtype));
+	hole_text(h, "DESC", "%s", desc(h->arena, &l));
+	hole_int(h, "PLANNED", n->scratch);
+	hole_text(h, "WHO", "%s of %s", name[l.what], dims_name(h->arena, x));
+	hole_name(h, "%s_%s_%d%s", name[l.what], dims_name(h->arena, x), l.oc, dtype_suffix(x->dtype));
+	if (x->dtype == DT_f64)     /* the plain loops are one function with its operands in this order */
+		hole_text(h, "CALL", l.what == 0 ? (l.bias ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);") : l.what == 1 ?
+			"$k($=, $0, $1);" : l.bias ? "$k($=0, $=1, $0, $1);" : "$k($=0, $0, $1);");
+	else
+		hole_text(h, "CALL", l.what == 0 ? (l.bias ? "pd_conv_forward(&$o, $=, $0, $1, $2, $scratch);" :
+			"pd_conv_forward(&$o, $=, $0, $1, NULL, $scratch);") : l.what == 1 ?
+			"pd_conv_backward_data(&$o, $=, $0, $1, $scratch);" : l.bias ?
+			"pd_conv_backward_weights(&$o, $=0, $=1, $0, $1, $scratch);" :
+			"pd_conv_backward_weights(&$o, $=0, NULL, $0, $1, $scratch);");
+}
+
+static Cost cost(const Node *n)
+{
+	const Type *w = w_of(n), *y = y_of(n);
+	double flops = 2.0 * (double)type_numel(y) * (double)w->dim[1];
+
+	for (int i = 2; i < w->rank; i++)
+		flops *= (double)w->dim[i];
+	return cost_bytes(n, flops);
+}
+
+#define WINDOW AT_INTS(struct conv, kernel_shape), AT_INTS(struct conv, strides), AT_INTS(struct conv, dilations), \
+	AT_INTS(struct conv, pads), AT_INT(struct conv, group, 1)
+
+static const AttrDef attrs[] = { WINDOW, AT_END };
+static const AttrDef data_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_END };
+static const AttrDef weights_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_INT(struct conv, bias, 0), AT_END };
+
+#define INIT "pd_check_scratch(\"$WHO\", pd_conv_scratch(&$DESC), $PLANNED);\npd_conv_init(&$o, &$DESC);"
+#define COMMON .flags = OP_PURE | OP_HEAVY | OP_NHWC, .attrsize = sizeof(struct conv), .cost = cost, .holes = holes, \
+	.lib = lib, .cpu = { .object = "pd_conv", .init = INIT, .call = "" }, .ref = { .file = "conv.ref.c" }
+
+const OpDef op_Conv = {
+	.name = "Conv", .minin = 2, .maxin = 3, .nout = 1, .attrs = attrs, .shape = shape, .grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE }, COMMON,
+};
+
+const OpDef op_ConvGradData = {
+	.name = "ConvGradData", .minin = 2, .maxin = 2, .nout = 1, .attrs = data_attrs, .shape = data_shape, COMMON,
+};
+
+const OpDef op_ConvGradWeights = {
+	.name = "ConvGradWeights", .minin = 2, .maxin = 2, .nout = 2, .attrs = weights_attrs, .shape = weights_shape, COMMON,
+};

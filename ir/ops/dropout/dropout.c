@@ -1,0 +1,71 @@
+/* Dropout in training: y = x / (1 - ratio) where a random number is at least ratio, else 0. The numbers are counted by
+ * node (id), global sample and element, so they are the same for every plan; the first axis is the batch. The mask
+ * goes to the second output, from which the gradient works. */
+#include "../common/common.h"
+
+struct dropout { double ratio; int64_t id, seed; };
+
+static bool shape(Node *n, Diag *d)
+{
+	const struct dropout *at = n->attr;
+	Type t = n->in[0]->type;
+
+	if (!dtype_float(t.dtype))
+		return diag_error(d, n->loc, 302, "%s takes floats, %s is %s", optab[n->op]->name, n->in[0]->name,
+			str_type(d->scratch, &t));
+	if (!(at->ratio >= 0 && at->ratio < 1))
+		return diag_error(d, n->loc, 302, "ratio %g is outside [0, 1)", at->ratio);
+	if (n->op == OP_DropoutGrad && (!shape_eq(&t, &n->in[1]->type) || t.layout != n->in[1]->type.layout))
+		return diag_error(d, n->loc, 304, "DropoutGrad: %s is %s, the mask is %s", n->in[0]->name,
+			str_type(d->scratch, &t), str_type(d->scratch, &n->in[1]->type));
+	t.rows = 0;
+	set_out(n, 0, t);
+	t.dtype = DT_bool;
+	set_out(n, 1, t);
+	return true;
+}
+
+static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	if (dy[0])
+		dx[0] = mk(b, OP_DropoutGrad, n->attr, NULL, 2, dy[0], n->out[1]);
+}
+
+static void holes(const Node *n, Holes *h)
+{
+	const struct dropout *at = n->attr;
+	const Type *x = &n->in[0]->type;
+	const int64_t count = type_numel(x), batch = x->rank > 0 && x->dim[0] > 0 ? x->dim[0] : 1;
+
+	hole_text(h, "T", "%s", dtype_c(x->dtype));
+	hole_int(h, "BATCH", batch);
+	hole_int(h, "EACH", count / batch);
+	hole_int(h, "N", count);
+	hole_text(h, "RATIO", "%.9ef", at->ratio);
+	hole_text(h, "SCALE", "%.17g", 1 / (1 - at->ratio));
+	hole_text(h, "SEED", "%lldu", (long long)at->seed);
+	hole_text(h, "ID", "%lldu", (long long)at->id);
+	hole_int(h, "PAR", count >= 16384);
+	hole_name(h, "dropout%s_%lld_%lld%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count, (long long)at->id,
+		dtype_suffix(x->dtype));
+}
+
+static Cost cost(const Node *n)
+{
+	return cost_bytes(n, 15.0 * (double)type_numel(&n->in[0]->type));
+}
+
+static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(struct dropout, id, 0),
+	AT_INT(struct dropout, seed, 1), AT_END };
+
+const OpDef op_Dropout = {
+	.name = "Dropout", .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE | OP_RANDOM, .attrs = attrs,
+	.attrsize = sizeof(struct dropout), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
+	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
+};
+
+const OpDef op_DropoutGrad = {
+	.name = "DropoutGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_INPLACE, .attrs = attrs,
+	.attrsize = sizeof(struct dropout), .shape = shape, .holes = holes,
+	.cpu = { .file = "dropout_grad.cpu.c", .call = "$k($=, $0, $1);" },
+};

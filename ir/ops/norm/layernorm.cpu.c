@@ -1,0 +1,34 @@
+/* Rows of N elements are brought to mean 0 and variance 1, then scaled and shifted. */
+static void NAME(T *restrict y, T *restrict mean, T *restrict inv, const T *restrict x, const T *restrict scale
+#if BIAS
+	, const T *restrict bias
+#endif
+	)
+{
+#if PAR
+#pragma omp parallel for
+#endif
+	for (int r = 0; r < ROWS; r++) {
+		const T *restrict from = x + (int64_t)r * N;
+		T *restrict to = y + (int64_t)r * N;
+		T m = 0, v = 0;
+
+#pragma omp simd reduction(+ : m)
+		for (int i = 0; i < N; i++)
+			m += from[i];
+		m /= N;
+#pragma omp simd reduction(+ : v)
+		for (int i = 0; i < N; i++)
+			v += (from[i] - m) * (from[i] - m);
+		v = 1 / SQRT(v / N + (T)EPSILON);
+#pragma omp simd
+		for (int i = 0; i < N; i++)
+#if BIAS
+			to[i] = (from[i] - m) * v * scale[i] + bias[i];
+#else
+			to[i] = (from[i] - m) * v * scale[i];
+#endif
+		mean[r] = m;
+		inv[r] = v;
+	}
+}

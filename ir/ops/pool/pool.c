@@ -1,0 +1,198 @@
+/* MaxPool, AveragePool, GlobalAveragePool over one to three spatial axes, and their gradients.
+ *     %y, %at = MaxPool(%x)                   at: which element of the window won, u8 or i32
+ *     %dx = MaxPoolGrad(%dy, %at) {dims=shape of x}
+ *     %dx = AveragePoolGrad(%dy) {dims=shape of x}
+ * Kernels see [OUTER, spatial axes, CH]: channels-last as it is, plain with OUTER = N * C and CH = 1. */
+#include "../common/common.h"
+
+struct pool { Ints kernel_shape, strides, dilations, pads, dims; int64_t ceil_mode, count_include_pad; };
+
+static int64_t get(Ints v, int i, int64_t otherwise)
+{
+	return i < v.n ? v.v[i] : otherwise;
+}
+
+static bool is_grad(const Node *n)
+{
+	return n->op == OP_MaxPoolGrad || n->op == OP_AveragePoolGrad;
+}
+
+static bool is_max(const Node *n)
+{
+	return n->op == OP_MaxPool || n->op == OP_MaxPoolGrad;
+}
+
+/* Extent of the result; windows that begin behind the input and its leading pad do not count. */
+static int64_t extent(const struct pool *at, const Type *x, int i)
+{
+	const int64_t stride = get(at->strides, i, 1), begin = get(at->pads, i, 0);
+	const int64_t span = (at->kernel_shape.v[i] - 1) * get(at->dilations, i, 1) + 1;
+	const int64_t room = x->dim[2 + i] + begin + get(at->pads, x->rank - 2 + i, 0) - span;
+	int64_t out;
+
+	if (room < 0)
+		return 0;
+	out = (room + (at->ceil_mode ? stride - 1 : 0)) / stride + 1;
+	return at->ceil_mode && (out - 1) * stride >= x->dim[2 + i] + begin ? out - 1 : out;
+}
+
+static bool window_shape(const Node *n, const Type *x, Type *y, Diag *d)
+{
+	const struct pool *at = n->attr;
+
+	if (x->rank < 3 || x->rank > 5 || !dtype_float(x->dtype))
+		return diag_error(d, n->loc, 304, "%s: X is %s; it takes floats with one to three spatial axes",
+			optab[n->op]->name, str_type(d->scratch, x));
+	*y = *x;
+	y->rows = 0;
+	if (n->op != OP_GlobalAveragePool && at->kernel_shape.n != x->rank - 2)
+		return diag_error(d, n->loc, 304, "%s: kernel_shape has %d entries, X is %s", optab[n->op]->name,
+			at->kernel_shape.n, str_type(d->scratch, x));
+	for (int i = 0; i < x->rank - 2; i++) {
+		y->dim[2 + i] = 1;
+		if (n->op == OP_GlobalAveragePool)
+			continue;
+		if (get(at->strides, i, 1) < 1 || get(at->dilations, i, 1) < 1 || at->kernel_shape.v[i] < 1 ||
+		    (y->dim[2 + i] = extent(at, x, i)) < 1)
+			return diag_error(d, n->loc, 304, "%s: the window does not fit along spatial axis %d of %s",
+				optab[n->op]->name, i, str_type(d->scratch, x));
+	}
+	return true;
+}
+
+static DType place_dtype(const struct pool *at)
+{
+	int64_t k = 1;
+
+	for (int i = 0; i < at->kernel_shape.n; i++)
+		k *= at->kernel_shape.v[i];
+	return k <= 256 ? DT_u8 : DT_i32;
+}
+
+static bool shape(Node *n, Diag *d)
+{
+	Type y;
+
+	if (!window_shape(n, &n->in[0]->type, &y, d))
+		return false;
+	set_out(n, 0, y);
+	if (n->op == OP_MaxPool) {
+		y.dtype = place_dtype(n->attr);
+		set_out(n, 1, y);
+	}
+	return true;
+}
+
+static bool grad_shape(Node *n, Diag *d)
+{
+	const struct pool *at = n->attr;
+	Type x = type_make(n->in[0]->type.dtype, at->dims.n > MAXRANK ? MAXRANK : at->dims.n, at->dims.v), y;
+
+	if (!window_shape(n, &x, &y, d))
+		return false;
+	if (!shape_eq(&y, &n->in[0]->type))
+		return diag_error(d, n->loc, 304, "%s: %s is %s, the window gives %s", optab[n->op]->name, n->in[0]->name,
+			str_shape(d->scratch, &n->in[0]->type), str_shape(d->scratch, &y));
+	x.layout = n->in[0]->type.layout;
+	set_out(n, 0, x);
+	return true;
+}
+
+static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	struct pool at = *(const struct pool *)n->attr;
+	const Type *x = &n->in[0]->type;
+	const OpKind op = n->op == OP_MaxPool ? OP_MaxPoolGrad : OP_AveragePoolGrad;
+
+	if (!dy[0])
+		return;
+	at.dims = ints_dup(b->m->arena, x->rank, x->dim);
+	if (n->op == OP_GlobalAveragePool)
+		at = (struct pool){ .kernel_shape = ints_dup(b->m->arena, x->rank - 2, x->dim + 2), .dims = at.dims };
+	dx[0] = op == OP_MaxPoolGrad ? mk(b, op, &at, NULL, 2, dy[0], n->out[1]) : mk(b, op, &at, NULL, 1, dy[0]);
+}
+
+static void axis_holes(const Node *n, Holes *h, const Type *x, const Type *y)
+{
+	static const char axis[] = "DHW";
+	const struct pool *at = n->attr;
+	const int nd = x->rank - 2, skip = 3 - nd;      /* missing axes lead, with extent 1 */
+	const bool global = n->op == OP_GlobalAveragePool;
+
+	for (int i = 0; i < 3; i++) {
+		const int k = i - skip;
+		const char *format = "%s%c";
+		hole_int(h, arena_printf(h->arena, format, "I", axis[i]), k < 0 ? 1 : x->dim[2 + k]);
+		hole_int(h, arena_printf(h->arena, format, "O", axis[i]), k < 0 ? 1 : y->dim[2 + k]);
+		hole_int(h, arena_printf(h->arena, format, "K", axis[i]), k < 0 ? 1 : global ? x->dim[2 + k] :
+			at->kernel_shape.v[k]);
+		hole_int(h, arena_printf(h->arena, format, "S", axis[i]), k < 0 || global ? 1 : get(at->strides, k, 1));
+		hole_int(h, arena_printf(h->arena, format, "P", axis[i]), k < 0 || global ? 0 : get(at->pads, k, 0));
+		hole_int(h, arena_printf(h->arena, format, "E", axis[i]), k < 0 || global ? 0 : get(at->pads, nd + k, 0));
+		hole_int(h, arena_printf(h->arena, format, "L", axis[i]), k < 0 || global ? 1 : get(at->dilations, k, 1));
+	}
+}
+
+static void holes(const Node *n, Holes *h)
+{
+	const struct pool *at = n->attr;
+	const Type *x = is_grad(n) ? &n->out[0]->type : &n->in[0]->type, *y = is_grad(n) ? &n->in[0]->type : &n->out[0]->type;
+	const bool nhwc = x->layout == LAYOUT_NHWC;
+
+	axis_holes(n, h, x, y);
+	hole_text(h, "T", "%s", dtype_c(x->dtype));
+	hole_text(h, "TI", "%s", is_max(n) ? dtype_c(place_dtype(at)) : "uint8_t");
+	hole_int(h, "OUTER", nhwc ? x->dim[0] : x->dim[0] * x->dim[1]);
+	hole_int(h, "CH", nhwc ? x->dim[1] : 1);
+	hole_int(h, "MAX", is_max(n));
+	hole_int(h, "BACK", is_grad(n));
+	hole_int(h, "PADDED", n->op != OP_GlobalAveragePool && at->count_include_pad != 0);
+	hole_int(h, "PAR", type_numel(x) >= 16384);
+	hole_text(h, "CALL", n->op == OP_MaxPool ? "$k($=0, $=1, $0);" : n->op == OP_MaxPoolGrad ? "$k($=, $0, $1);" :
+		"$k($=, $0);");
+	hole_name(h, "%spool%s_%s%s", is_max(n) ? "max" : "average", is_grad(n) ? "_grad" : "", dims_name(h->arena, x),
+		dtype_suffix(x->dtype));
+}
+
+static Cost cost(const Node *n)
+{
+	const struct pool *at = n->attr;
+	double k = 1;
+
+	for (int i = 0; i < at->kernel_shape.n; i++)
+		k *= (double)at->kernel_shape.v[i];
+	return cost_bytes(n, k * (double)type_numel(is_grad(n) ? &n->in[0]->type : &n->out[0]->type));
+}
+
+#define WINDOW AT_INTS(struct pool, kernel_shape), AT_INTS(struct pool, strides), AT_INTS(struct pool, dilations), \
+	AT_INTS(struct pool, pads), AT_INT(struct pool, ceil_mode, 0), AT_INT(struct pool, count_include_pad, 0)
+
+static const AttrDef attrs[] = { WINDOW, AT_END };
+static const AttrDef grad_attrs[] = { WINDOW, AT_INTS(struct pool, dims), AT_END };
+static const AttrDef no_attrs[] = { AT_END };
+
+#define COMMON .flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct pool), .cost = cost, .holes = holes, \
+	.cpu = { .file = "pool.cpu.c" }
+
+const OpDef op_MaxPool = {
+	.name = "MaxPool", .minin = 1, .maxin = 1, .nout = 2, .attrs = attrs, .shape = shape, .grad = grad,
+	.dgrad = { DENSE }, COMMON,
+};
+
+const OpDef op_AveragePool = {
+	.name = "AveragePool", .minin = 1, .maxin = 1, .nout = 1, .attrs = attrs, .shape = shape, .grad = grad,
+	.dgrad = { DENSE }, COMMON,
+};
+
+const OpDef op_GlobalAveragePool = {
+	.name = "GlobalAveragePool", .minin = 1, .maxin = 1, .nout = 1, .attrs = no_attrs, .shape = shape, .grad = grad,
+	.dgrad = { DENSE }, COMMON,
+};
+
+const OpDef op_MaxPoolGrad = {
+	.name = "MaxPoolGrad", .minin = 2, .maxin = 2, .nout = 1, .attrs = grad_attrs, .shape = grad_shape, COMMON,
+};
+
+const OpDef op_AveragePoolGrad = {
+	.name = "AveragePoolGrad", .minin = 1, .maxin = 1, .nout = 1, .attrs = grad_attrs, .shape = grad_shape, COMMON,
+};
