@@ -9,7 +9,7 @@
 #include "build.h"
 #include "emit.h"
 
-enum { PER_FILE = 50, ALIGN = 64, MOST = 64, SCRATCH = 64 << 20 };
+enum { PER_FILE = 50, ALIGN = 64, MOST = 64 };
 
 typedef struct Case {
 	const Module *m;
@@ -155,9 +155,9 @@ static void write_body(CaseFile *f, Cw *w, Cw *objects)
 		const NodeKernel *nk = kernel_of(&f->kernels, n);
 		if (nk->k->object) {
 			cw_line(objects, "%s %s;", nk->k->object, case_object(f, n));
-			cw_line(w, "%s", statement(&f->kernels, nk, n, nk->k->init, &place));
+			cw_stmts(w, NULL, statement(&f->kernels, nk, n, nk->k->init, &place));
 		}
-		cw_stmt(w, arena_printf(f->b.a, "%%%s", n->nout && n->out[0] ? n->out[0]->name : ""), "%s",
+		cw_stmts(w, arena_printf(f->b.a, "%%%s", n->nout && n->out[0] ? n->out[0]->name : ""),
 			statement(&f->kernels, nk, n, nk->call, &place));
 	}
 	for (int i = 0; i < c->nout; i++)
@@ -238,7 +238,7 @@ static bool write_file(Build *b, Case *c, int n, int number)
 	cw_blank(&wt);
 	cw_line(&wt, "static _Alignas(64) char memory[%" PRId64 "];", memory);
 	if (strstr(buf_str(&body), "scratch"))
-		cw_line(&wt, "static _Alignas(64) char scratch[%d];", SCRATCH);
+		cw_line(&wt, "static _Alignas(64) char scratch[%d];", CASES_SCRATCH);
 	buf_puts(&top, buf_str(&f.kernels.out));
 	buf_puts(&top, buf_str(&body));
 	buf_free(&f.kernels.out);

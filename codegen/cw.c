@@ -124,6 +124,16 @@ void cw_stmt(Cw *w, const char *comment, const char *fmt, ...)
 	buf_free(&b);
 }
 
+void cw_stmts(Cw *w, const char *comment, const char *text)
+{
+	for (const char *s = text; *s; comment = NULL) {
+		const size_t n = strcspn(s, "\n");
+		cw_stmt(w, comment, "%.*s", (int)n, s);
+		s += n + (s[n] == '\n');
+		s += strspn(s, "\t ");
+	}
+}
+
 void cw_comment(Cw *w, const char *fmt, ...)
 {
 	Buf b = { 0 }, safe = { 0 };

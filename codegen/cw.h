@@ -15,6 +15,8 @@ typedef struct Cw {
 void cw_line(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The statement, and at the right the comment (NULL or "": none). */
 void cw_stmt(Cw *w, const char *comment, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Statements, one per line of text; the comment goes with the first. */
+void cw_stmts(Cw *w, const char *comment, const char *text);
 void cw_blank(Cw *w);       /* at most one in a row, none before a closing brace */
 void cw_comment(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));     /* wrapped at the margin */
 void cw_func(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));        /* brace on a line of its own */

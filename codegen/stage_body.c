@@ -83,19 +83,6 @@ static bool word_in(const char *text, const char *word)
 	return false;
 }
 
-static void write_statement(StageCx *x, Cw *w, const Node *n, const char *text)
-{
-	const char *comment = comment_of(x, n);
-
-	for (const char *s = text; *s;) {
-		const size_t len = strcspn(s, "\n");
-		cw_stmt(w, comment, "%.*s", (int)len, s);
-		comment = NULL;
-		s += len + (s[len] == '\n');
-		s += strspn(s, "\t ");
-	}
-}
-
 /* ---- nodes ---- */
 
 static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
@@ -113,7 +100,7 @@ static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
 		PUSH(x->b->a, x->object, x->nobject, x->capobject) = n;
 	if ((optab[n->op]->flags & OP_UPDATE) && n->in[0]->param->kind == PARAM_WEIGHT && n->nin >= 3)
 		cw_line(w, "pd_gradient(%d, %s);", param_index(x->s, n->in[0]), value_text(x, n->in[n->nin - 2]));
-	write_statement(x, w, n, statement(&x->kernels, nk, n, nk->call, &here));
+	cw_stmts(w, comment_of(x, n), statement(&x->kernels, nk, n, nk->call, &here));
 }
 
 /* Rows of a Stack that some value of the forward goes to. */
@@ -392,7 +379,7 @@ void write_init(StageCx *x, Cw *w)
 	for (int i = 0; i < x->nobject; i++) {
 		const NodeKernel *nk = kernel_of(&x->kernels, x->object[i]);
 		const Place place = { x, value_text, object_text, "scratch", "0" };
-		write_statement(x, &in, x->object[i], statement(&x->kernels, nk, x->object[i], nk->k->init, &place));
+		cw_stmts(&in, comment_of(x, x->object[i]), statement(&x->kernels, nk, x->object[i], nk->k->init, &place));
 	}
 	static const char *const arg[] = { "arena", "which", "mine", "nmine" };
 	for (size_t i = 0; i < sizeof arg / sizeof *arg; i++)
