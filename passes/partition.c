@@ -314,6 +314,9 @@ static void write_plan(Parter *p, const int *replicas, int n, double time, doubl
 		plan->ndevice += replicas[s];
 	}
 	plan->microbatches = p->m->microbatches = microbatches(p, n, largest(replicas, n));
+	for (Node *k = p->m->graph->first; k; k = k->next)
+		if (k->op == OP_Stack)              /* only now is it known how many rows there are */
+			optab[OP_Stack]->shape(k, p->cx->d);
 	plan->one_time = (double)plan->microbatches * alone + p->update;
 	describe(p, plan);
 	if (p->cx->explain)

@@ -333,8 +333,6 @@ static Value **move_nodes(Splitter *sp, int *nparts)
 				continue;
 			if (n->op == OP_Accumulate)
 				PUSH(sp->cx->scratch, part, *nparts, cap) = n->out[0];
-			if (n->op == OP_Stack)      /* only now is it known how many rows there are */
-				optab[OP_Stack]->shape(n, sp->cx->d);
 			node_move(n, graph_of(sp->m->stage[n->stage], n->phase), NULL);
 		}
 	return part;
