@@ -385,6 +385,13 @@ static void dropout_off(Graph *g)
 	}
 }
 
+static void seed_dropout(Graph *g, uint64_t seed)
+{
+	for (Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Dropout)
+			attr_set_int(n, "seed", (int64_t)seed);
+}
+
 void find_loss(Module *m, const Graph *g)
 {
 	for (const Node *n = g->first; n; n = n->next)
@@ -403,5 +410,7 @@ bool pass_train(Module *m, PassCx *cx)
 			return diag_error(cx->d, n->loc, 310, "the graph reports a loss already");
 	if (cx->train && cx->train->dropout && !strcmp(cx->train->dropout, "off"))
 		dropout_off(m->graph);
+	if (cx->train)
+		seed_dropout(m->graph, cx->train->seed);
 	return attach_loss(m, cx) && choose_trained(m, cx);
 }
