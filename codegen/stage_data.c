@@ -59,7 +59,7 @@ static void add_gradients(StageCx *x)
 			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name, v->offset,
 				type_numel(&n->in[0]->type));
 		if (n->op == OP_Stack)
-			add_member(x, &x->layout[REGION_STACK], v, n->in[0]->name, v->offset, type_numel(&v->type));
+			add_member(x, &x->layout[REGION_STACK], v, v->name, v->offset, type_numel(&v->type));
 	}
 }
 

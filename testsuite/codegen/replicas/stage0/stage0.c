@@ -44,8 +44,8 @@ _Static_assert(sizeof(struct grads) == 448, "as planned");
 
 /* batch statistics, a row per microbatch of the step */
 static struct rows {
-	_Alignas(64) float b_1[4 * 2];                           /* f32[4,2] */
-	_Alignas(64) float b_2[4 * 2];                           /* f32[4,2] */
+	_Alignas(64) float mean_rows[4 * 2];                     /* f32[4,2] */
+	_Alignas(64) float var_rows[4 * 2];                      /* f32[4,2] */
 } *R;
 _Static_assert(sizeof(struct rows) == 128, "as planned");
 
@@ -196,8 +196,8 @@ void forward(int slot, int mb)
 	reorder_2x1x4x4_to_nhwc(k->x_1, x);                      /* %x.1 f32[2,1,4,4]nhwc  c */
 	pd_conv_forward(&op_c, k->c, k->x_1, P->w1, NULL, scratch); /* %c f32[2,2,4,4]nhwc  c */
 	pd_bn_forward(&op_b, k->b, k->b_1, k->b_2, k->c, P->scale, P->bias, scratch); /* %b %b.1 %b.2 f32[2,2,4,4]nhwc  b */
-	memcpy(R->b_1 + mb * 2, k->b_1, 2 * sizeof(float));
-	memcpy(R->b_2 + mb * 2, k->b_2, 2 * sizeof(float));
+	memcpy(R->mean_rows + mb * 2, k->b_1, 2 * sizeof(float));
+	memcpy(R->var_rows + mb * 2, k->b_2, 2 * sizeof(float));
 	relu_64(k->b, k->b);                                     /* %r f32[2,2,4,4]nhwc  r */
 	maxpool_2x2x4x4nhwc(p, k->p_1, k->b);                    /* %p %p.1 f32[2,2,2,2]nhwc  p */
 	reorder_2x2x2x2nhwc_to_plain(k->p_2, p);                 /* %p.2 f32[2,2,2,2]  f */
@@ -255,10 +255,10 @@ static void clear_rows(float *rows, size_t n)
 void sync(void)
 {
 	pd_allreduce(&replicas, (float *)G, sizeof *G / sizeof(float));
-	clear_rows(R->b_1, 2);
-	pd_allreduce(&replicas, R->b_1, 8);
-	clear_rows(R->b_2, 2);
-	pd_allreduce(&replicas, R->b_2, 8);
+	clear_rows(R->mean_rows, 2);
+	pd_allreduce(&replicas, R->mean_rows, 8);
+	clear_rows(R->var_rows, 2);
+	pd_allreduce(&replicas, R->var_rows, 8);
 	done = 0;
 }
 
@@ -267,8 +267,8 @@ void update(void)
 	float *n_2 = (void *)(tmp + 0);                          /* f32[] */
 
 	n_2[0] = (float)pd_total_count();                        /* %n f32[] */
-	running_4x2(P->mean, R->b_1);                            /* @mean  b */
-	running_4x2(P->var, R->b_2);                             /* @var  b */
+	running_4x2(P->mean, R->mean_rows);                      /* @mean  b */
+	running_4x2(P->var, R->var_rows);                        /* @var  b */
 	pd_gradient(0, G->w1);
 	adam_18(P->w1, S->w1_m, S->w1_v, G->w1, n_2);            /* @w1 */
 	pd_gradient(1, G->scale);
