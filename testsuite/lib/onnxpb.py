@@ -37,6 +37,22 @@ def fields(b):
         yield f, w, v
 
 
+def encode(x):
+    out = bytearray()
+    while True:
+        out.append((x & 127) | (128 if x > 127 else 0))
+        x >>= 7
+        if not x:
+            return bytes(out)
+
+
+def field(number, value):
+    """One field on the wire: an int as varint, bytes with their length."""
+    if isinstance(value, int):
+        return encode(number << 3) + encode(value)
+    return encode(number << 3 | 2) + encode(len(value)) + value
+
+
 def packed(v, w):
     """The ints of a repeated varint field, packed or not."""
     if w == 0:

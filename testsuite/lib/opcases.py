@@ -19,6 +19,7 @@ class Case:
     def param(self, shape, lo=-2.0, hi=2.0, gap=0.0, name=None):
         """A parameter with values in [lo, hi], none nearer to 0 than gap (kinks) and none nearer to each other than
         what central differences need when `gap` is set (ties)."""
+        shape = shape or (1,)       # scalars are constants to pdcc
         n = int(np.prod(shape))
         v = self.rng.uniform(lo, hi, n)
         if gap:
