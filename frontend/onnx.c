@@ -445,7 +445,9 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 		return NULL;
 	im->m->export_batch = im->from;
 	im->m->batch = im->to ? im->to : im->from;
-	mark_index_ranges(im->m);
+	if (!im->o->keep_eval)	/* backend cases bring negative ones */
+		if (!o->keep_eval)              /* ONNX allows negative indices as data; a run checks its data against the range */
+		mark_index_ranges(im->m);
 	return im->m;
 }
 

@@ -1,6 +1,5 @@
-/* cpu_norm.c: pooling and batch normalization. Channels-last goes to oneDNN; on plain
- * activations its normalization is several times slower than the loops below, which give the
- * same bits for any number of threads. */
+/* cpu_norm.c: pooling through oneDNN, batch normalization in own loops: oneDNN's is several times
+ * slower on plain activations, and sums in f32 throughout. */
 #include "cpu.h"
 
 /* ---- pooling ---- */
@@ -116,85 +115,50 @@ void pd_pool_backward(const pd_pool *o, float *dx, const float *dy, const void *
 	run_pool(o->impl, dx, dy, workspace, scratch);
 }
 
-/* ---- batch normalization ---- */
+/* ---- batch normalization ----
+ *
+ * Sums are taken in f32 over short runs and in f64 over the runs, so that statistics of many
+ * elements are as exact as f32 inputs allow; runs and their order hang on shapes alone, so the
+ * bits are the same for any number of threads. */
 
-/* Channels-last: scratch holds scale and shift (and their gradients), then the scratchpad.
- * Plain: p is empty. */
+enum { CHUNKS = 16, RUN = 32 };     /* channels-last: parts of the rows, rows of one f32 sum */
+
 typedef struct bn {
-	cpu_prim p;
-	int      n, c, nhwc;
-	size_t   area, pad;
-	float    eps;
+	int    n, c, nhwc;
+	size_t area;
+	float  eps;
 } bn;
 
-static bool ask_bn(cpu_prim *p, const pd_bn_desc *d, int what, const_dnnl_primitive_desc_t hint)
+static bn bn_of(const pd_bn_desc *d)
 {
-	dnnl_memory_desc_t              x;
-	dnnl_batch_normalization_desc_t op;
-	dnnl_status_t                   s;
+	bn b = { .n = d->n, .c = d->c, .nhwc = d->nhwc, .area = 1, .eps = d->eps };
 
-	cpu_activation(&x, d->n, d->c, d->nd, d->sp, d->nhwc);
-	if (what == PD_FORWARD)
-		s = dnnl_batch_normalization_forward_desc_init(&op, dnnl_forward_training, &x,
-		                                               d->eps, dnnl_use_scaleshift);
-	else
-		s = dnnl_batch_normalization_backward_desc_init(&op, dnnl_backward, &x, &x, d->eps,
-		                                                dnnl_use_scaleshift);
-	memset(p, 0, sizeof *p);
-	return s == dnnl_success && cpu_ask(p, &op, hint);
-}
-
-static bool build_bn(bn *b, const pd_bn_desc *d)
-{
-	cpu_prim forward;
-	bool     ok;
-
-	*b = (bn){ .n = d->n, .c = d->c, .nhwc = d->nhwc, .area = 1, .eps = d->eps };
 	for (int i = 0; i < d->nd; i++)
-		b->area *= (size_t)d->sp[i];
-	if (!d->nhwc)
-		return true;
-	b->pad = cpu_round(2 * (size_t)d->c * sizeof(float)) * (d->what == PD_FORWARD ? 1 : 2);
-	if (d->what == PD_FORWARD)
-		return ask_bn(&b->p, d, PD_FORWARD, NULL);
-	ok = ask_bn(&forward, d, PD_FORWARD, NULL);
-	if (ok) {
-		ok = ask_bn(&b->p, d, PD_BACKWARD_DATA, forward.pd);
-		cpu_drop(&forward);
-	}
-	return ok;
+		b.area *= (size_t)d->sp[i];
+	return b;
 }
 
+/* Two sums in f64 and two runs in f32, per chunk and channel. */
 size_t pd_bn_scratch(const pd_bn_desc *d)
 {
-	bn b;
-
-	if (!build_bn(&b, d))
-		return SIZE_MAX;
-	const size_t n = b.pad + cpu_scratch(&b.p);
-
-	cpu_drop(&b.p);
-	return n;
+	return d->nhwc ? cpu_round((size_t)CHUNKS * (size_t)d->c * 2 * (sizeof(double) + sizeof(float)))
+	               : 0;
 }
 
 void pd_bn_init(pd_bn *o, const pd_bn_desc *d)
 {
 	bn *b = o->impl = cpu_alloc(sizeof *b);
 
-	if (!build_bn(b, d))
-		cpu_fail(1, "R504: oneDNN has no batch normalization of %d x %d", d->n, d->c);
-	if (!d->nhwc)
-		return;
-	if (d->what == PD_FORWARD)
-		cpu_make(&b->p, (const int[]){ DNNL_ARG_DST, DNNL_ARG_MEAN, DNNL_ARG_VARIANCE,
-		                               DNNL_ARG_SRC, DNNL_ARG_SCALE_SHIFT, 0 });
-	else
-		cpu_make(&b->p, (const int[]){ DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_SCALE_SHIFT,
-		                               DNNL_ARG_DIFF_DST, DNNL_ARG_SRC, DNNL_ARG_MEAN,
-		                               DNNL_ARG_VARIANCE, DNNL_ARG_SCALE_SHIFT, 0 });
+	*b = bn_of(d);
 }
 
-/* One channel: rows of `area` elements, one per sample, `step` apart. */
+static bool worth_threads(const bn *b)
+{
+	return (size_t)b->n * (size_t)b->c * b->area > 32768;
+}
+
+/* ---- plain: one channel is rows of `area` elements, one per sample, `step` apart ---- */
+
 static void forward_channel(const bn *b, int c, float *y, float *mean, float *var, const float *x,
                             float scale, float bias)
 {
@@ -224,7 +188,7 @@ static void forward_channel(const bn *b, int c, float *y, float *mean, float *va
 	}
 	*mean = m;
 	*var = (float)(squares / count);
-	const float a = scale / sqrtf(*var + b->eps);
+	const float a = scale * (float)(1 / sqrt(squares / count + (double)b->eps)), k = bias - m * a;
 
 	for (int i = 0; i < b->n; i++) {
 		const float *row = x + at + (size_t)i * step;
@@ -232,7 +196,7 @@ static void forward_channel(const bn *b, int c, float *y, float *mean, float *va
 
 #pragma omp simd
 		for (size_t p = 0; p < area; p++)
-			to[p] = (row[p] - m) * a + bias;
+			to[p] = row[p] * a + k;
 	}
 }
 
@@ -271,50 +235,176 @@ static void backward_channel(const bn *b, int c, float *dx, float *dscale, float
 	}
 }
 
-static bool worth_threads(const bn *b)
+/* ---- channels-last: a row holds all channels ---- */
+
+typedef struct rows { size_t first, end; double *s, *t; float *u, *v; } rows;
+
+static rows rows_of(const bn *b, int chunk, void *scratch)
 {
-	return (size_t)b->n * (size_t)b->c * b->area > 32768;
+	const size_t all = (size_t)b->n * b->area, c = (size_t)b->c;
+	double      *d = (double *)scratch + (size_t)chunk * 2 * c;
+	float       *f = (float *)((double *)scratch + (size_t)CHUNKS * 2 * c) + (size_t)chunk * 2 * c;
+
+	return (rows){ all * (size_t)chunk / CHUNKS, all * ((size_t)chunk + 1) / CHUNKS, d, d + c, f,
+	               f + c };
+}
+
+/* s: sum of x, or of (x - mean)^2 where mean is given */
+static void sum_rows(const bn *b, rows r, const float *x, const float *mean)
+{
+	const size_t c = (size_t)b->c;
+
+	memset(r.s, 0, c * sizeof *r.s);
+	for (size_t i = r.first; i < r.end; i += RUN) {
+		memset(r.u, 0, c * sizeof *r.u);
+		for (size_t k = i; k < r.end && k < i + RUN; k++) {
+			const float *row = x + k * c;
+			float       *u = r.u;
+
+			if (mean) {
+#pragma omp simd
+				for (size_t j = 0; j < c; j++)
+					u[j] += (row[j] - mean[j]) * (row[j] - mean[j]);
+			} else {
+#pragma omp simd
+				for (size_t j = 0; j < c; j++)
+					u[j] += row[j];
+			}
+		}
+		for (size_t j = 0; j < c; j++)
+			r.s[j] += (double)r.u[j];
+	}
+}
+
+/* The chunks' sums of channel j, in order. */
+static double total(const bn *b, const void *scratch, size_t j, int second)
+{
+	const size_t  c = (size_t)b->c;
+	const double *d = (const double *)scratch + (second ? c : 0) + j;
+	double        s = 0;
+
+	for (size_t k = 0; k < CHUNKS; k++)
+		s += d[k * 2 * c];
+	return s;
+}
+
+static void forward_rows(const bn *b, float *y, float *mean, float *var, const float *x,
+                         const float *scale, const float *bias, void *scratch)
+{
+	const size_t c = (size_t)b->c;
+	const double count = (double)b->n * (double)b->area;
+	float       *a = rows_of(b, 0, scratch).u, *t = rows_of(b, 1, scratch).u;
+
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (int k = 0; k < CHUNKS; k++)
+		sum_rows(b, rows_of(b, k, scratch), x, NULL);
+	for (size_t j = 0; j < c; j++)
+		mean[j] = (float)(total(b, scratch, j, 0) / count);
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (int k = 0; k < CHUNKS; k++)
+		sum_rows(b, rows_of(b, k, scratch), x, mean);
+	for (size_t j = 0; j < c; j++) {
+		const double v = total(b, scratch, j, 0) / count;
+
+		var[j] = (float)v;
+		a[j] = scale[j] * (float)(1 / sqrt(v + (double)b->eps));
+		t[j] = bias[j] - mean[j] * a[j];
+	}
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (int k = 0; k < CHUNKS; k++) {
+		const rows r = rows_of(b, k, scratch);
+
+		for (size_t i = r.first * c; i < r.end * c; i += c) {
+#pragma omp simd
+			for (size_t j = 0; j < c; j++)
+				y[i + j] = x[i + j] * a[j] + t[j];
+		}
+	}
+}
+
+/* s: sum of dy (x - mean); t: sum of dy */
+static void sum_gradients(const bn *b, rows r, const float *dy, const float *x, const float *mean)
+{
+	const size_t c = (size_t)b->c;
+
+	memset(r.s, 0, 2 * c * sizeof *r.s);
+	for (size_t i = r.first; i < r.end; i += RUN) {
+		float *u = r.u, *v = r.v;
+
+		memset(u, 0, 2 * c * sizeof *u);
+		for (size_t k = i; k < r.end && k < i + RUN; k++) {
+			const float *row = x + k * c, *d = dy + k * c;
+
+#pragma omp simd
+			for (size_t j = 0; j < c; j++) {
+				u[j] += d[j] * (row[j] - mean[j]);
+				v[j] += d[j];
+			}
+		}
+		for (size_t j = 0; j < 2 * c; j++)
+			r.s[j] += (double)u[j];
+	}
+}
+
+static void backward_rows(const bn *b, float *dx, float *dscale, float *dbias, const float *dy,
+                          const float *x, const float *mean, const float *var, const float *scale,
+                          void *scratch)
+{
+	const size_t c = (size_t)b->c;
+	const double count = (double)b->n * (double)b->area;
+	float       *a = rows_of(b, 0, scratch).u, *q = rows_of(b, 1, scratch).u,
+		    *t = rows_of(b, 2, scratch).u;
+
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (int k = 0; k < CHUNKS; k++)
+		sum_gradients(b, rows_of(b, k, scratch), dy, x, mean);
+	for (size_t j = 0; j < c; j++) {
+		const double r = 1 / sqrt((double)var[j] + (double)b->eps),
+			     along = total(b, scratch, j, 0), sum = total(b, scratch, j, 1);
+
+		dscale[j] = (float)(along * r);
+		dbias[j] = (float)sum;
+		a[j] = (float)((double)scale[j] * r);
+		q[j] = (float)(along * r * r / count);
+		t[j] = (float)(sum / count);
+	}
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (int k = 0; k < CHUNKS; k++) {
+		const rows r = rows_of(b, k, scratch);
+
+		for (size_t i = r.first * c; i < r.end * c; i += c) {
+#pragma omp simd
+			for (size_t j = 0; j < c; j++)
+				dx[i + j] = a[j] * (dy[i + j] - t[j] - (x[i + j] - mean[j]) * q[j]);
+		}
+	}
 }
 
 void pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const float *x,
                    const float *scale, const float *bias, void *scratch)
 {
-	const bn    *b = o->impl;
-	const size_t n = (size_t)b->c;
-	float       *both = scratch;
+	const bn *b = o->impl;
 
-	if (!b->nhwc) {
-#pragma omp parallel for schedule(static) if (worth_threads(b))
-		for (int c = 0; c < b->c; c++)
-			forward_channel(b, c, y, &mean[c], &var[c], x, scale[c], bias[c]);
+	if (b->nhwc) {
+		forward_rows(b, y, mean, var, x, scale, bias, scratch);
 		return;
 	}
-	memcpy(both, scale, n * sizeof *both);
-	memcpy(both + n, bias, n * sizeof *both);
-	cpu_run(&b->p,
-	        (void *[]){ y, mean, var, (void *)(uintptr_t)x, both, (char *)scratch + b->pad });
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (int c = 0; c < b->c; c++)
+		forward_channel(b, c, y, &mean[c], &var[c], x, scale[c], bias[c]);
 }
 
 void pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy,
                     const float *x, const float *mean, const float *var, const float *scale,
                     void *scratch)
 {
-	const bn    *b = o->impl;
-	const size_t n = (size_t)b->c;
-	float       *both = scratch, *d = (float *)(void *)((char *)scratch + b->pad / 2);
+	const bn *b = o->impl;
 
-	if (!b->nhwc) {
-#pragma omp parallel for schedule(static) if (worth_threads(b))
-		for (int c = 0; c < b->c; c++)
-			backward_channel(b, c, dx, &dscale[c], &dbias[c], dy, x, mean[c], var[c],
-			                 scale[c]);
+	if (b->nhwc) {
+		backward_rows(b, dx, dscale, dbias, dy, x, mean, var, scale, scratch);
 		return;
 	}
-	memcpy(both, scale, n * sizeof *both);
-	memset(both + n, 0, n * sizeof *both);
-	cpu_run(&b->p, (void *[]){ dx, d, (void *)(uintptr_t)dy, (void *)(uintptr_t)x,
-	                           (void *)(uintptr_t)mean, (void *)(uintptr_t)var, both,
-	                           (char *)scratch + b->pad });
-	memcpy(dscale, d, n * sizeof *d);
-	memcpy(dbias, d + n, n * sizeof *d);
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (int c = 0; c < b->c; c++)
+		backward_channel(b, c, dx, &dscale[c], &dbias[c], dy, x, mean[c], var[c], scale[c]);
 }

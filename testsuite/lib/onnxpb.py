@@ -74,7 +74,10 @@ def bf16(bits):
 
 def tensor(path):
     """(name, array) of a TensorProto file; bf16 comes as f32. ValueError for strings and other messages."""
-    b = open(path, 'rb').read()
+    return parse_tensor(open(path, 'rb').read())
+
+
+def parse_tensor(b):
     dims, dtype, raw, name = [], 0, None, ''
     floats, ints, doubles, uints = [], [], [], []
     for f, w, v in fields(b):
@@ -114,7 +117,7 @@ def tensor(path):
 
 def model_facts(path):
     """{'opset': n, 'ops': [...], 'inputs': [...], 'initializers': [...], 'outputs': [...]} of a ModelProto."""
-    out = {'opset': 0, 'ops': [], 'inputs': [], 'initializers': [], 'outputs': [], 'domains': set()}
+    out = {'opset': 0, 'ops': [], 'inputs': [], 'initializers': [], 'outputs': [], 'domains': set(), 'values': {}}
     for f, w, v in fields(open(path, 'rb').read()):
         if f == 8 and w == 2:
             d = {k: x for k, _, x in fields(v)}
@@ -135,5 +138,10 @@ def model_facts(path):
                     name = next((x.decode() for k, _, x in fields(gv) if k == 1), '')
                     out['inputs' if g == 11 else 'outputs'].append(name)
                 elif g == 5:
-                    out['initializers'].append(next((x.decode() for k, _, x in fields(gv) if k == 8), ''))
+                    name = next((x.decode() for k, _, x in fields(gv) if k == 8), '')
+                    out['initializers'].append(name)
+                    try:
+                        out['values'][name] = parse_tensor(gv)[1]
+                    except ValueError:      # strings
+                        pass
     return out
