@@ -81,6 +81,17 @@ static Value *target_input(Graph *g, const char *name, Type t, PassCx *cx)
 	return v;
 }
 
+/* The batch axis of a target like `out` (below `rank`): the output's own, else the first of the batch's size. */
+static int batch_axis(const Module *m, const Value *out, int rank)
+{
+	if (out->batch_axis >= 0)
+		return out->batch_axis < rank ? out->batch_axis : -1;
+	for (int i = 0; i < rank; i++)
+		if (m->batch > 1 && out->type.dim[i] == m->batch)
+			return i;
+	return -1;
+}
+
 /* ---- the terms ---- */
 
 /* Softmax cross-entropy over the last axis: logits to [rows, C], labels to [rows]. */
@@ -97,8 +108,8 @@ static bool add_softmax_ce(Builder *b, const LossTerm *lt, Value *logits, Term *
 	Value *lab = target_input(b->g, lt->labels ? lt->labels : "labels", lab_t, cx);
 	if (!lab)
 		return false;
-	if (logits->batch_axis < t->rank - 1)
-		lab->batch_axis = logits->batch_axis;
+	if (lab->batch_axis < 0)
+		lab->batch_axis = batch_axis(b->m, logits, t->rank - 1);
 	lab->index_range = classes;
 	const Type flat = type_make(t->dtype, 2, (int64_t[]){ rows, classes });
 	const Type flat_lab = type_make(lab->type.dtype, 1, &rows);
@@ -120,7 +131,8 @@ static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx 
 
 	if (!t)
 		return false;
-	t->batch_axis = y->batch_axis;
+	if (t->batch_axis < 0)
+		t->batch_axis = batch_axis(b->m, y, y->type.rank);
 	Value *d = mk_binary(b, OP_Sub, y, t);
 	Value *sq = mk_binary(b, OP_Mul, d, d);
 	const Type scalar = type_scalar(y->type.dtype);
