@@ -1,5 +1,7 @@
 /* The build folder: order of the writers, and what they share. */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "build.h"
@@ -102,6 +104,15 @@ int owner_of(const Build *b, const Value *v)
 	bug("no stage has parameter %s", v->name);
 }
 
+int threads_of(const Build *b, int rank)
+{
+	const int t = stage_of_rank(b, rank), d = b->m->stage[t]->device[rank - b->first_rank[t]];
+
+	if (b->t->threads > 0)
+		return b->t->threads;
+	return b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].cores > 0 ? b->c->device[d].cores : 1;
+}
+
 static void count_channels(Build *b, const Graph *g)
 {
 	for (const Node *n = g->first; n; n = n->next)
@@ -123,14 +134,40 @@ static void hash_plan(Build *b)
 	buf_free(&all);
 }
 
+/* Files that an earlier manifest lists and that were not written this time: of a plan with more stages or devices. */
+static void remove_stale(const Build *b, const char *manifest)
+{
+	char path[4096], sum[65];
+
+	for (const char *line = manifest; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		bool again = false;
+		if (sscanf(line, " \"%4095[^\"]\": \"%64[0-9a-f]\"", path, sum) != 2 || strlen(sum) != 64 || *path == '/' ||
+		    strstr(path, ".."))
+			continue;
+		for (int i = 0; i < b->nfile; i++)
+			again |= !strcmp(b->file[i].path, path);
+		if (again)
+			continue;
+		remove(arena_printf(b->a, "%s/%s", b->dir, path));
+		if (strchr(path, '/')) {            /* and its folder, once that is empty */
+			*strrchr(path, '/') = 0;
+			remove(arena_printf(b->a, "%s/%s", b->dir, path));
+		}
+	}
+}
+
 bool codegen_build(const Module *m, const Cluster *c, const Training *t, const char *dir, Diag *d)
 {
 	static const Training none = { .opt = { .kind = OPT_SGD } };
 	Build b = { .m = m, .c = c, .t = t ? t : &none, .a = arena_new(), .d = d, .dir = dir };
+	char *before;
 	bool ok = true;
 
-	if (!m->nstage || !m->schedule || !m->stage[0]->param_at)
+	if (!m->nstage || !m->schedule || !m->stage[0]->param_at) {
+		arena_free(b.a);
 		return diag_error(d, FILELOC(m->file), 704, "code is made of a planned module; run memplan first");
+	}
+	before = file_read(arena_printf(b.a, "%s/manifest.json", dir), NULL);
 	b.first_rank = NEWN(b.a, int, m->nstage + 1);
 	for (int s = 0; s < m->nstage; s++) {
 		b.first_rank[s + 1] = b.first_rank[s] + m->stage[s]->replicas;
@@ -144,6 +181,9 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 	for (int r = 0; ok && r < m->schedule->ndevice; r++)
 		ok = emit_device(&b, r);
 	ok = ok && emit_plan(&b) && emit_bundle(&b);
+	if (ok)
+		remove_stale(&b, before);
+	free(before);
 	arena_free(b.a);
 	return ok;
 }

@@ -35,8 +35,10 @@ bool emit_bundle(Build *b);                     /* everything else */
 bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule.csv */
 
 int  stage_of_rank(const Build *b, int rank);
-/* Ranks that hold parameter v; the first is the one that writes it to files. */
-int  owner_of(const Build *b, const Value *v);
+int  owner_of(const Build *b, const Value *v);      /* the first rank that holds parameter v: it writes v to files */
+/* Threads of a device: as asked for, or as many as its cluster file says it has cores; at least one. */
+int  threads_of(const Build *b, int rank);
+const char *plan_text(const Build *b);              /* "2-1-1" */
 
 /* consts.c: the declaration of a constant, and what fills it at start (nothing for most). */
 void const_write(Cw *w, const Value *v, const char *name);

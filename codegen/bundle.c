@@ -77,8 +77,12 @@ static bool write_run(Build *b)
 	const char *world_text = arena_printf(b->a, "%d", world);
 	bool hosts = false;
 
-	for (int r = 0; r < world; r++)
-		hosts |= host_of(b, r) != NULL;
+	for (int r = 0; r < world; r++) {
+		const char *host = host_of(b, r);
+		if (host && host[strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")])
+			return diag_error(b->d, FILELOC(b->c->file), 705, "'%s' is no name of a host that mpirun could be given", host);
+		hosts |= host != NULL;
+	}
 	if (world == 1 && !hosts) {
 		buf_puts(&launch, "exec \"$dir/bin/d0\" \"$@\"");
 	} else {
@@ -89,7 +93,8 @@ static bool write_run(Build *b)
 				host ? host : "", r);
 		}
 	}
-	build_frame(&out, "run.sh.in", (const char *const[]){ "WORLD", world_text, "VERSION", PDCC_VERSION, "HOSTS", hosts ?
+	build_frame(&out, "run.sh.in", (const char *const[]){ "WORLD", world_text, "VERSION", PDCC_VERSION, "THREADS",
+		arena_printf(b->a, "%d", threads_of(b, 0)), "HOSTS", hosts ?
 		"# This folder has to be on every host under the same path.\n" : "", "RANKS", join_numbers(b->a, world), "LAUNCH",
 		buf_str(&launch), NULL });
 	buf_free(&launch);
@@ -102,12 +107,9 @@ static bool write_readme(Build *b)
 {
 	Arena *a = b->a;
 	Buf out = { 0 };
-	const char *plan = "";
 
-	for (int t = 0; t < b->m->nstage; t++)
-		plan = arena_printf(a, "%s%s%d", plan, t ? "-" : "", b->m->stage[t]->replicas);
 	build_frame(&out, "README.txt.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "WORLD",
-		arena_printf(a, "%d", b->m->schedule->ndevice), "STAGES", arena_printf(a, "%d", b->m->nstage), "PLAN", plan,
+		arena_printf(a, "%d", b->m->schedule->ndevice), "STAGES", arena_printf(a, "%d", b->m->nstage), "PLAN", plan_text(b),
 		"SCHEDULE", b->m->schedule->name, NULL });
 	return build_text(b, "README.txt", &out);
 }

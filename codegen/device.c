@@ -87,14 +87,13 @@ static void write_step(Cw *w, const DeviceSchedule *s)
 	cw_end(w);
 }
 
-static void write_mine(Build *b, Cw *w, const DeviceSchedule *s)
+static void write_mine(Cw *w, const DeviceSchedule *s)
 {
 	CwItems items = { .w = w };
 
 	cw_blank(w);
 	cw_comment(w, "its microbatches of a step, in the order in which they are done");
 	cw_open(w, "static const int mine[] =");
-	(void)b;
 	for (int i = 0; i < s->n; i++)
 		if (s->act[i].kind == ACT_F)
 			cw_item(&items, "%d", s->act[i].mb);
@@ -102,25 +101,6 @@ static void write_mine(Build *b, Cw *w, const DeviceSchedule *s)
 		cw_item(&items, "0");
 	cw_items_end(&items);
 	cw_close(w, ";");
-}
-
-/* Threads of a device: as asked for, or as many as its cluster file says it has cores; at least one. */
-static int threads_of(const Build *b, int stage, int replica)
-{
-	const int d = b->m->stage[stage]->device[replica];
-
-	if (b->t->threads > 0)
-		return b->t->threads;
-	return b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].cores > 0 ? b->c->device[d].cores : 1;
-}
-
-static const char *plan_text(const Build *b)
-{
-	const char *s = "";
-
-	for (int t = 0; t < b->m->nstage; t++)
-		s = arena_printf(b->a, "%s%s%d", s, t ? "-" : "", b->m->stage[t]->replicas);
-	return s;
 }
 
 static void write_program(Build *b, Cw *w, int rank)
@@ -137,7 +117,7 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_line(w, ".hash = \"%s\",", b->hash);
 	cw_line(w, ".rank = %d, .world = %d, .stage = %d, .stages = %d, .replica = %d, .replicas = %d,", rank,
 		m->schedule->ndevice, t, m->nstage, replica, s->replicas);
-	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, t, replica),
+	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),
 		b->t->reproducible ? "true" : "false", b->t->shuffle ? "true" : "false", b->t->seed);
 	cw_line(w, ".micro = %" PRId64 ", .microbatches = %" PRId64 ", .channels = %d, .slots = %d, .arena = %" PRId64 ",",
 		m->batch, m->microbatches, b->channels, s->inflight, s->arena);
@@ -164,7 +144,7 @@ bool emit_device(Build *b, int rank)
 		rank, m->schedule->ndevice, b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].name ? b->c->device[d].name :
 		"any", replica, m->stage[t]->replicas, t, PDCC_VERSION);
 	cw_line(&w, "#include \"stage%d/stage%d.h\"", t, t);
-	write_mine(b, &w, s);
+	write_mine(&w, s);
 	write_actions(b, &w, s);
 	write_step(&w, s);
 	cw_blank(&w);

@@ -7,7 +7,7 @@ static const char *const region_name[REGION_COUNT] = {
 	NULL, "params", "state", "grads", "leaf", "stack", "slots", "tmp", "scratch"
 };
 
-static const char *plan_text(const Build *b)
+const char *plan_text(const Build *b)
 {
 	const char *s = "";
 
