@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Golden tests of emitted code: run.py PDCC [-u] [NAME...]
 
-CASES names a model of this folder and the flags of pdcc. The emitted stages and devices are compared whole with
-NAME/; everything that is emitted must compile with gcc and clang under -Wall -Wextra -Werror. Emitting twice, from
+CASES names a model of this folder and the flags of pdcc. The emitted stages and devices are compared whole with NAME/,
+but for the numbers that oneDNN gives on this machine (and kernels.h, which one case shows for all); everything that is emitted must compile with gcc and clang under -Wall -Wextra -Werror. Emitting twice, from
 another folder, user language and into another place, gives the same bytes. -u rewrites NAME/; review the diff like code."""
+import difflib
 import filecmp
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,7 @@ CASES = {
     'replicas': ('conv', '--cluster local:2 --plan 2 --microbatches 2 --optimizer adam --lr 0.01'),
     'tied': ('tied', '--cluster local:2 --plan 1-1 --microbatches 4 --optimizer sgd --lr 0.5 --reproducible'),
 }
+LIBRARY = ('replicas',)
 
 
 def sources(folder):
@@ -64,20 +67,30 @@ def same_tree(a, b):
     return None
 
 
-def golden(folder, want, update):
-    files = sources(folder)
+def masked(name, path):
+    """Text of an emitted file; scratchpads of library calls, and what hangs on their size, are left out."""
+    text = open(path).read()
+    if name in LIBRARY:
+        text = re.sub(r'(\.hash = |\.arena = |of library calls, |Arena of )"?[0-9a-f]+', r'\1...', text)
+        text = re.sub(r'(pd_check_scratch\("(?:[^;]|\n)*?), [0-9]+\);', r'\1, ...);', text)
+    return text
+
+
+def golden(name, folder, want, update):
+    files = [f for f in sources(folder) if name == 'one' or not f.endswith('kernels.h')]
     if update:
         shutil.rmtree(want, ignore_errors=True)
         for f in files:
             os.makedirs(os.path.dirname(os.path.join(want, f)), exist_ok=True)
-            shutil.copyfile(os.path.join(folder, f), os.path.join(want, f))
+            with open(os.path.join(want, f), 'w') as to:
+                to.write(masked(name, os.path.join(folder, f)))
         return None
     if sources(want) != files:
         return f'emitted {files}, wanted {sources(want)}'
     for f in files:
-        if not filecmp.cmp(os.path.join(folder, f), os.path.join(want, f), shallow=False):
-            diff = subprocess.run(['diff', '-u', os.path.join(want, f), os.path.join(folder, f)], capture_output=True, text=True)
-            return '\n'.join(diff.stdout.splitlines()[:40])
+        old, new = open(os.path.join(want, f)).read(), masked(name, os.path.join(folder, f))
+        if old != new:
+            return '\n'.join(list(difflib.unified_diff(old.splitlines(), new.splitlines(), f, 'emitted', lineterm=''))[:40])
     return None
 
 
@@ -87,7 +100,7 @@ def test(pdcc, name, update):
         os.mkdir(os.path.join(tmp, 'deep'))
         return (emit(pdcc, name, a) or
                 emit(pdcc, name, b, cwd=tmp, env=dict(os.environ, HOME='/nonexistent', LC_ALL='C', TZ='UTC-5')) or
-                same_tree(a, b) or compiles(a) or golden(a, os.path.join(HERE, name), update))
+                same_tree(a, b) or compiles(a) or golden(name, a, os.path.join(HERE, name), update))
 
 
 def main():

@@ -45,10 +45,10 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "conv.onnx", .plan = "2", .schedule = "1f1b",
-	.hash = "b1f953fdd834264d",
+	.hash = ...",
 	.rank = 1, .world = 2, .stage = 0, .stages = 1, .replica = 1, .replicas = 2,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
-	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 12800,
+	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = ...,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
