@@ -196,6 +196,22 @@ static double group(const Parter *p, int n, const int *replicas, int *cut)
 	return f[n * (k + 1) + k];
 }
 
+/* The same time of a given grouping, without the penalty. */
+static double slowest_stage(const Parter *p, int n, const int *replicas, const int *cut)
+{
+	double worst = 0;
+
+	for (int s = 0; s < n; s++) {
+		double time = 0;
+		for (int i = cut[s]; i < (s + 1 < n ? cut[s + 1] : p->nseg); i++)
+			time += p->seg[i].fwd + p->seg[i].bwd;
+		worst = larger(worst, time / replicas[s]);
+		if (s > 0)
+			worst = larger(worst, cut_time(p, cut[s], smaller(replicas[s - 1], replicas[s])));
+	}
+	return worst;
+}
+
 static int largest(const int *v, int n)
 {
 	int r = 0;
@@ -416,8 +432,8 @@ bool pass_partition(Module *m, PassCx *cx)
 	if (!check_microbatches(&p, replicas, n))
 		return false;
 	int *cut = NEWN(cx->scratch, int, n);
-	const double slowest = group(&p, n, replicas, cut);
-	const double alone = group(&p, 1, &one, &first);
+	group(&p, n, replicas, cut);
+	const double slowest = slowest_stage(&p, n, replicas, cut), alone = slowest_stage(&p, 1, &one, &first);
 	assign_stages(&p, cut, n);
 	write_plan(&p, replicas, n, step_time(&p, n, replicas, slowest), alone, forced);
 	return true;
