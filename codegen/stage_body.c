@@ -13,6 +13,8 @@
 #include <string.h>
 #include "stage.h"
 
+enum { PARALLEL = 32768 };      /* elements from which on threads pay */
+
 bool stage_has(const Graph *g, OpKind op)
 {
 	for (const Node *n = g->first; n; n = n->next)
@@ -230,6 +232,7 @@ void write_forward(StageCx *x, Cw *w)
 void write_backward(StageCx *x, Cw *w)
 {
 	const Graph *g = x->s->backward;
+	const int64_t floats = x->layout[REGION_GRADS].bytes / 4;
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
@@ -241,13 +244,11 @@ void write_backward(StageCx *x, Cw *w)
 		cw_line(w, "float *sum = (void *)G;");
 		cw_line(w, "const float *one = (void *)L;");
 		cw_blank(w);
-		cw_line(w, "#pragma omp parallel for simd");
-		cw_line(w, "for (int64_t i = 0; i < %" PRId64 "; i++)", x->layout[REGION_GRADS].bytes / 4);
-		in.indent = w->indent + 1;
+		cw_line(w, floats >= PARALLEL ? "#pragma omp parallel for simd" : "#pragma omp simd");
+		cw_line(w, "for (int64_t i = 0; i < %" PRId64 "; i++)", floats);
 		cw_line(w, "\tsum[i] += one[i];");
 		cw_end(w);
 	}
-	in.indent = 1;
 	write_send_waits(&in, g);
 	for (const Node *n = g->first; n; n = n->next)
 		write_node(x, &in, n);

@@ -82,7 +82,7 @@ static void add_gradients(void)
 	float *sum = (void *)G;
 	const float *one = (void *)L;
 
-#pragma omp parallel for simd
+#pragma omp simd
 	for (int64_t i = 0; i < 16; i++)
 		sum[i] += one[i];
 }
