@@ -21,10 +21,11 @@ need() {
 BUILD_PACKAGES="gcc libc6-dev make cmake pkg-config libprotobuf-c-dev protobuf-c-compiler libonnx-dev libyaml-dev
 	libdnnl-dev libopenmpi-dev openmpi-bin"
 
-# build_pdcc ROOT [cmake options]: configures and builds ROOT/build.
+# build_pdcc ROOT [cmake options]: configures and builds ROOT/build; says so once, shows the log only when it fails.
 build_pdcc() {
 	root=$1; shift
-	cmake -S "$root" -B "$root/build" "$@" >"$root/build.log" 2>&1 &&
-	cmake --build "$root/build" -j "$(nproc)" >>"$root/build.log" 2>&1 || { tail -n 30 "$root/build.log" >&2; return 1; }
-	mv "$root/build.log" "$root/build/build.log"
+	mkdir -p "$root/build"
+	echo "building pdcc in $root/build"
+	{ cmake -S "$root" -B "$root/build" "$@" && cmake --build "$root/build" -j "$(nproc)"; } >"$root/build/build.log" 2>&1 ||
+		{ tail -n 30 "$root/build/build.log" >&2; return 1; }
 }

@@ -8,7 +8,7 @@ out=${1:-$root/build/quickstart}
 . "$root/samples/deps.sh"
 
 need $BUILD_PACKAGES dataset-fashion-mnist
-build_pdcc "$root"
+build_pdcc "$root" -DPDCC_TESTS=OFF
 
 mkdir -p "$out"
 data=$out-data
