@@ -124,13 +124,19 @@ static bool node_gradient(Ad *ad, Node *n)
 		name_gradient(ad, dy[i], n->out[i]);
 	}
 	op->grad(b, n, dy, dx);
+	for (int i = 0; i < n->nin; i++) {
+		if (!dx[i] || !grad_flows(n, i) || !n->in[i]->mark)
+			continue;
+		for (int j = i + 1; j < n->nin; j++)        /* one use of x is all that a node makes of it: Mul(x, x) */
+			if (n->in[j] == n->in[i] && dx[j] && grad_flows(n, j)) {
+				dx[i] = mk_binary(b, OP_Add, dx[i], dx[j]);
+				dx[j] = NULL;
+			}
+		contribute(ad, n->in[i], dx[i]);
+		name_gradient(ad, dx[i], n->in[i]);
+	}
 	for (Node *k = last->next; k; k = k->next)
 		k->fwd = n;
-	for (int i = 0; i < n->nin; i++)
-		if (dx[i] && grad_flows(n, i) && n->in[i]->mark) {
-			contribute(ad, n->in[i], dx[i]);
-			name_gradient(ad, dx[i], n->in[i]);
-		}
 	return !b->failed;
 }
 
