@@ -39,7 +39,7 @@ save('skip', [node('Gemm', 'x w1', 'h'), node('Gemm', 'h w2', 'm'), node('Tanh',
 
 save('conv', [node('Conv', 'x w1', 'c', pads=[1, 1, 1, 1]),
               node('BatchNormalization', 'c scale bias mean var', 'b mean_out var_out', training_mode=1, momentum=0.75),
-              node('Relu', 'b', 'r'), node('MaxPool', 'r', 'p', kernel_shape=[2, 2], strides=[2, 2]),
+              node('Relu', 'b', 'r'), node('AveragePool', 'r', 'p', kernel_shape=[2, 2], strides=[2, 2]),
               node('Flatten', 'p', 'f'), node('Gemm', 'f w2 b2', 'logits')],
      [('x', X, [2, 1, 4, 4]), ('labels', L, [2])],
      [weight('w1', 2, 1, 3, 3), weight('scale', 2), weight('bias', 2),

@@ -57,11 +57,10 @@ static struct kept {
 	_Alignas(64) float b[2 * 2 * 4 * 4];                     /* f32[2,2,4,4]nhwc */
 	_Alignas(64) float b_1[2];                               /* f32[2] */
 	_Alignas(64) float b_2[2];                               /* f32[2] */
-	_Alignas(64) uint8_t p_1[2 * 2 * 2 * 2];                 /* u8[2,2,2,2]nhwc */
-	_Alignas(64) float p_2[2 * 2 * 2 * 2];                   /* f32[2,2,2,2] */
+	_Alignas(64) float p_1[2 * 2 * 2 * 2];                   /* f32[2,2,2,2] */
 	_Alignas(64) float loss_1[2 * 3];                        /* f32[2,3] */
 } *K;
-_Static_assert(sizeof(struct kept) == 1024, "as planned");
+_Static_assert(sizeof(struct kept) == 960, "as planned");
 
 static char *tmp;                                                /* all other values, packed by lifetime */
 static char *scratch;                                            /* of library calls, ... bytes */
@@ -199,9 +198,9 @@ void forward(int slot, int mb)
 	memcpy(R->mean_rows + mb * 2, k->b_1, 2 * sizeof(float));
 	memcpy(R->var_rows + mb * 2, k->b_2, 2 * sizeof(float));
 	relu_64(k->b, k->b);                                     /* %r f32[2,2,4,4]nhwc  r */
-	maxpool_2x2x4x4nhwc(p, k->p_1, k->b);                    /* %p %p.1 f32[2,2,2,2]nhwc  p */
-	reorder_2x2x2x2nhwc_to_plain(k->p_2, p);                 /* %p.2 f32[2,2,2,2]  f */
-	gemm_2x3x8_bias(logits, k->p_2, P->w2, P->b2);           /* %logits f32[2,3]  logits */
+	averagepool_2x2x4x4nhwc(p, k->b);                        /* %p f32[2,2,2,2]nhwc  p */
+	reorder_2x2x2x2nhwc_to_plain(k->p_1, p);                 /* %p.1 f32[2,2,2,2]  f */
+	gemm_2x3x8_bias(logits, k->p_1, P->w2, P->b2);           /* %logits f32[2,3]  logits */
 	cross_entropy_2x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
@@ -224,21 +223,21 @@ void backward(int slot, int mb)
 	struct kept *k = &K[slot];
 	struct grads *g = done ? L : G;
 	float *d_logits = (void *)(tmp + 0);                     /* f32[2,3] */
-	float *d_f = (void *)(tmp + 64);                         /* f32[2,8] */
-	float *d_p_1 = (void *)(tmp + 256);                      /* f32[2,2,2,2]nhwc */
-	float *d_r = (void *)(tmp + 0);                          /* f32[2,2,4,4]nhwc */
-	float *d_c = (void *)(tmp + 256);                        /* f32[2,2,4,4]nhwc */
+	float *d_f = (void *)(tmp + 256);                        /* f32[2,8] */
+	float *d_r = (void *)(tmp + 0);                          /* f32[2,2,4,4] */
+	float *d_r_1 = (void *)(tmp + 256);                      /* f32[2,2,4,4]nhwc */
+	float *d_c = (void *)(tmp + 0);                          /* f32[2,2,4,4]nhwc */
 
 	(void)mb;
 	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,3]  loss */
 	gemm_2x8x3_tb(d_f, d_logits, P->w2);                     /* %d.f f32[2,8]  logits */
-	gemm_8x3x2_ta(g->w2, k->p_2, d_logits);                  /* %d.w2 f32[8,3]  logits */
+	gemm_8x3x2_ta(g->w2, k->p_1, d_logits);                  /* %d.w2 f32[8,3]  logits */
 	reduce_sum_2x3_axes0(g->b2, d_logits);                   /* %d.b2 f32[3]  logits */
-	reorder_2x2x2x2_to_nhwc(d_p_1, d_f);                     /* %d.p.1 f32[2,2,2,2]nhwc  p */
-	maxpool_grad_2x2x4x4nhwc(d_r, d_p_1, k->p_1);            /* %d.r f32[2,2,4,4]nhwc  p */
-	relugrad_64(d_r, d_r, k->b);                             /* %d.b f32[2,2,4,4]nhwc  r */
+	averagepool_grad_2x2x4x4(d_r, d_f);                      /* %d.r f32[2,2,4,4]  p */
+	reorder_2x2x4x4_to_nhwc(d_r_1, d_r);                     /* %d.r.1 f32[2,2,4,4]nhwc  r */
+	relugrad_64(d_r_1, d_r_1, k->b);                         /* %d.b f32[2,2,4,4]nhwc  r */
 	/* %d.c %d.scale %d.bias f32[2,2,4,4]nhwc b */
-	pd_bn_backward(&op_d_c, d_c, g->scale, g->bias, d_r, k->c, k->b_1, k->b_2, P->scale, scratch);
+	pd_bn_backward(&op_d_c, d_c, g->scale, g->bias, d_r_1, k->c, k->b_1, k->b_2, P->scale, scratch);
 	pd_conv_backward_weights(&op_d_w1, g->w1, NULL, k->x_1, d_c, scratch); /* %d.w1 f32[2,1,3,3]  c */
 	if (g != G)
 		add_gradients();
@@ -289,8 +288,8 @@ void init(char *arena, int which, const int *mine, int nmine)
 	K = (void *)(arena + 2496);
 	G = (void *)(arena + 1472);
 	L = (void *)(arena + 1920);
-	tmp = arena + 3520;
-	scratch = arena + 4032;
+	tmp = arena + 3456;
+	scratch = arena + 3968;
 	replica = which;
 	/* %c f32[2,2,4,4]nhwc c */
 	pd_check_scratch("conv of 2x1x4x4nhwc", pd_conv_scratch(&(pd_conv_desc){ .what = PD_FORWARD, .nd = 2,
