@@ -67,11 +67,11 @@ static Module *one_case(Compile *c, const char *path, bool grad)
 	for (Node *n = m->graph->first; n; n = n->next) {
 		if (optab[n->op]->lib)
 			n->scratch = CASES_SCRATCH;
-		if (grad && n->op == OP_Accumulate) {       /* what is summed up is the gradient: outputs d.w, d.w.1 .. */
+		if (grad && n->op == OP_Accumulate) {       /* what is summed up is the gradient: outputs grad.w, grad.w.1 .. */
 			Builder b = { .m = m, .g = m->graph, .before = n, .loc = n->loc, .phase = PHASE_BWD, .stage = -1, .d = c->d };
 
 			for (int i = n->out[0]->nuses; i > 0; i--)      /* equal parts are one node, used more than once */
-				graph_output(m->graph, mk(&b, OP_Identity, NULL, arena_printf(c->a, "d.%s", n->out[0]->name + 2), 1, n->in[0]));
+				graph_output(m->graph, mk(&b, OP_Identity, NULL, arena_printf(c->a, "grad.%s", n->out[0]->name + 2), 1, n->in[0]));
 		}
 	}
 	return m;

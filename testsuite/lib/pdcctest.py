@@ -17,13 +17,17 @@ def pdcc_path(name='pdcc'):
 
 def run(cmd, timeout=300, cwd=None, env=None):
     """(exit code, stdout + stderr); 124 when the time is over."""
-    e = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', **(env or {}))
+    session = tempfile.mkdtemp(prefix='pdmpi')     # Open MPI: jobs that share a session folder race when one ends
+    e = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1',
+             OMPI_MCA_orte_tmpdir_base=session, **(env or {}))
     try:
         p = subprocess.run(cmd, cwd=cwd, env=e, timeout=timeout, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return p.returncode, p.stdout.decode(errors='replace')
     except subprocess.TimeoutExpired as x:
         return 124, (x.stdout or b'').decode(errors='replace') + f'\n(timed out after {timeout} s)'
+    finally:
+        shutil.rmtree(session, ignore_errors=True)
 
 
 class Failed(Exception):
