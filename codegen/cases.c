@@ -248,13 +248,12 @@ static bool write_file(Build *b, Case *c, int n, int number)
 
 /* ---- the table ---- */
 
-static void describe(Buf *list, Arena *a, const char *what, const Value *v)
+static void describe(Buf *list, const char *what, const Value *v)
 {
 	buf_printf(list, "  %s %s %s", what, v->name, dtype_name(v->type.dtype));
 	for (int i = 0; i < v->type.rank; i++)
 		buf_printf(list, " %" PRId64, v->type.dim[i]);
 	buf_puts(list, "\n");
-	(void)a;
 }
 
 /* "case NUMBER NAME" or "skip NUMBER NAME: why", then a line per input and output: name, type, dimensions. */
@@ -281,11 +280,11 @@ static bool write_table(Build *b, const Case *c, int n)
 		buf_printf(&list, "%s %d %s%s%s\n", c[i].skip ? "skip" : "case", i, c[i].name, c[i].skip ? ": " : "",
 			c[i].skip ? c[i].skip : "");
 		for (int k = 0; k < c[i].nin; k++) {
-			describe(&list, b->a, "in", c[i].in[k]);
+			describe(&list, "in", c[i].in[k]);
 			bytes = arena_printf(b->a, "%s%" PRId64 ", ", bytes, bytes_of(c[i].in[k]));
 		}
 		for (int k = 0; k < c[i].nout; k++) {
-			describe(&list, b->a, "out", c[i].out[k]);
+			describe(&list, "out", c[i].out[k]);
 			bytes = arena_printf(b->a, "%s%" PRId64 ", ", bytes, bytes_of(c[i].out[k]));
 		}
 		if (!c[i].skip)

@@ -1,5 +1,5 @@
-/* The line writer: owns indentation, braces and the column of comments, so that no string elsewhere holds a brace or
- * a newline. Long statements are broken after a comma. */
+/* The line writer: owns indentation, braces of blocks, line ends and the column of comments. Long statements are broken
+ * after a comma. */
 #ifndef PDCC_CODEGEN_CW_H
 #define PDCC_CODEGEN_CW_H
 

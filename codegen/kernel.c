@@ -82,8 +82,7 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 		map_put(&k->heads, file, k);
 		tmpl_fill(&b, file, text + head, h, more, k->d);
 		buf_puts(&k->out, buf_str(&b));
-		k->n++;
-	}
+		}
 	h->name = known;
 	buf_free(&b);
 	return known;

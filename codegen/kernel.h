@@ -21,9 +21,6 @@ typedef struct Kernels {
 	Map         of;         /* Node -> NodeKernel */
 	Map         heads;      /* template files whose head comment is out already */
 	Buf         out;        /* the functions, in order of first use */
-	int         n;
-	const char *prefix;     /* "static void NAME(" of templates is kept; NULL */
-	bool        f64;
 	Diag       *d;
 } Kernels;
 

@@ -11,7 +11,7 @@ static void head(const StageCx *x, Cw *w, const char *what)
 		"and the node of the model.", b->m->name, x->s->id, b->m->nstage, what, PDCC_VERSION);
 }
 
-/* The first lines of a file: what it is, then everything that was written for it. */
+/* Where a stage has several replicas, a function says which of them does a microbatch. */
 static void write_ranks(const StageCx *x, Cw *w, const char *body)
 {
 	const Build *b = x->b;

@@ -29,7 +29,6 @@ typedef struct StageCx {
 	const Value **konst; int nkonst, capkonst;      /* constants that some statement names */
 	const Node  **object; int nobject, capobject;
 	const Value **local; int nlocal, caplocal;      /* temporaries of the function being written */
-	const char  *bulk;          /* how the accumulated gradients are summed: see stage_body.c */
 	bool         failed;
 } StageCx;
 

@@ -87,13 +87,16 @@ static bool word_in(const char *text, const char *word)
 
 /* ---- nodes ---- */
 
+static Place place_of(StageCx *x, const char *mb)
+{
+	return (Place){ x, value_text, object_text, x->s->bytes[REGION_SCRATCH] ? "scratch" : "NULL", mb };
+}
+
 static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
 {
-	static const Place place = { NULL, value_text, object_text, "scratch", "mb" };
-	Place here = place;
+	const Place here = place_of(x, "mb");
 	const NodeKernel *nk = kernel_of(&x->kernels, n);
 
-	here.cx = x;
 	if (!nk) {
 		x->failed = true;
 		return;
@@ -379,7 +382,7 @@ void write_init(StageCx *x, Cw *w)
 	fill_consts(x, &in);
 	for (int i = 0; i < x->nobject; i++) {
 		const NodeKernel *nk = kernel_of(&x->kernels, x->object[i]);
-		const Place place = { x, value_text, object_text, "scratch", "0" };
+		const Place place = place_of(x, "0");
 		cw_stmts(&in, comment_of(x, x->object[i]), statement(&x->kernels, nk, x->object[i], nk->k->init, &place));
 	}
 	static const char *const arg[] = { "arena", "which", "mine", "nmine" };
