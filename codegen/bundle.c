@@ -12,11 +12,15 @@ static const char *join_numbers(Arena *a, int n)
 	return s;
 }
 
+/* The model's file name on one line: it stands in comments of Makefile and script. */
 static const char *model_file(const Build *b)
 {
 	const char *slash = b->m->file ? strrchr(b->m->file, '/') : NULL;
+	char *name = arena_str(b->a, slash ? slash + 1 : b->m->file ? b->m->file : b->m->name);
 
-	return slash ? slash + 1 : b->m->file ? b->m->file : b->m->name;
+	for (char *p = name; *p; p++)
+		*p = (unsigned char)*p < ' ' ? '?' : *p;
+	return name;
 }
 
 static bool copy_runtime(Build *b)
