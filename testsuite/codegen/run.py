@@ -21,6 +21,7 @@ CASES = {
     'skip': ('skip', '--cluster local:3 --plan 1-1-1 --microbatches 3 --optimizer sgd --lr 0.5 --schedule gpipe'),
     'replicas': ('conv', '--cluster local:2 --plan 2 --microbatches 2 --optimizer adam --lr 0.01'),
     'tied': ('tied', '--cluster local:2 --plan 1-1 --microbatches 4 --optimizer sgd --lr 0.5 --reproducible'),
+    'names': ('names', '--cluster local:2 --plan 1-1 --microbatches 2 --optimizer sgd --lr 0.5'),
 }
 LIBRARY = ('replicas',)
 

@@ -1,0 +1,132 @@
+/* names, stage 1 of 2: forward, backward and update, the same on all of its devices. Written by pdcc 0.1,
+ * edits are lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "stage1.h"
+#include "kernels.h"
+
+enum { STAGE = 1, REPLICAS = 1, MICROBATCHES = 2, SLOTS = 1 };
+
+/* weights and running statistics */
+static struct params {
+	_Alignas(64) float tmp_2[4 * 4];                         /* f32[4,4] */
+} *P;
+_Static_assert(sizeof(struct params) == 64, "as planned");
+
+/* gradients, summed over the microbatches of a step */
+static struct grads {
+	_Alignas(64) float tmp_2[4 * 4];                         /* f32[4,4] */
+} *G, *L;
+_Static_assert(sizeof(struct grads) == 64, "as planned");
+
+/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+static struct kept {
+	_Alignas(64) int64_t while_2[4];                         /* i64[4] */
+	_Alignas(64) float g_2[4 * 4];                           /* f32[4,4] */
+	_Alignas(64) float expf[4 * 4];                          /* f32[4,4] */
+	_Alignas(64) float loss_1[4 * 4];                        /* f32[4,4] */
+	_Alignas(64) float d_g[4 * 4];                           /* f32[4,4] */
+} *K;
+_Static_assert(sizeof(struct kept) == 320, "as planned");
+
+static char *tmp;                                                /* all other values, packed by lifetime */
+
+static const float c_1[] = { 1.0f };
+
+const pd_param stage_params[] = {
+	{
+		.name = "tmp", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
+		.dim = { 4, 4 }, .offset = 0 + offsetof(struct params, tmp_2),
+		.fill = 0, .trained = true, .owner = 1,
+	},
+};
+
+const pd_input_desc stage_inputs[] = {
+	{
+		.name = "while", .dtype = PD_I64, .rank = 1, .dim = { 4 },
+		.batch_axis = 0, .range = 4, .kind = "synthetic", .path = "",
+		.is_label = true, .ignore_index = INT64_MIN,
+	},
+};
+
+void recv_forward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+
+	pd_irecv(0, slot, 0, mb, k->g_2, 16 * sizeof(float));    /* %g f32[4,4]  g */
+}
+
+void forward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	float *loss = (void *)(tmp + 0);                         /* f32[] */
+	float *count = (void *)(tmp + 64);                       /* f32[] */
+
+	pd_input(0, mb, k->while_2);                             /* %while i64[4] */
+	pd_wait_recv(0, slot);                                   /* %g f32[4,4]  g */
+	gemm_4x4x4(k->expf, k->g_2, P->tmp_2);                   /* %expf f32[4,4]  +/ end +* */
+	tanh_16(k->expf, k->expf);                               /* %P f32[4,4]  a"b */
+	cross_entropy_4x4_sum(loss, k->loss_1, k->expf, k->while_2); /* %loss %loss.1 f32[]  two lines */
+	count_labels_4(count, k->while_2);                       /* %count f32[] */
+	pd_report(mb, loss[0], count[0]);
+}
+
+static int done;                                                 /* microbatches of this step that are in G */
+
+static void add_gradients(void)
+{
+	float *sum = (void *)G;
+	const float *one = (void *)L;
+
+#pragma omp simd
+	for (int64_t i = 0; i < 16; i++)
+		sum[i] += one[i];
+}
+
+void backward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	struct grads *g = done ? L : G;
+	float *d_P = (void *)(tmp + 0);                          /* f32[4,4] */
+
+	(void)mb;
+	pd_wait_send(1, slot);
+	cross_entropy_grad_4x4_sum(d_P, c_1, k->loss_1, k->while_2); /* %d.P f32[4,4]  two lines */
+	tanhgrad_16(d_P, d_P, k->expf);                          /* %d.expf f32[4,4]  a"b */
+	gemm_4x4x4_tb(k->d_g, d_P, P->tmp_2);                    /* %d.g f32[4,4]  +/ end +* */
+	gemm_4x4x4_ta(g->tmp_2, k->g_2, d_P);                    /* %d.tmp f32[4,4]  +/ end +* */
+	if (g != G)
+		add_gradients();
+	done++;
+}
+
+void send_backward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+
+	pd_isend(1, slot, 0, mb, k->d_g, 16 * sizeof(float));    /* %d.g */
+}
+
+void sync(void)
+{
+	done = 0;
+}
+
+void update(void)
+{
+	float *n_1 = (void *)(tmp + 0);                          /* f32[] */
+
+	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
+	pd_gradient(0, G->tmp_2);
+	sgd_16(P->tmp_2, G->tmp_2, n_1);                         /* @tmp */
+}
+
+void init(char *arena, int which, const int *mine, int nmine)
+{
+	P = (void *)(arena + 0);
+	K = (void *)(arena + 192);
+	G = (void *)(arena + 64);
+	L = (void *)(arena + 128);
+	tmp = arena + 512;
+	(void)which;
+	(void)mine;
+	(void)nmine;
+}
