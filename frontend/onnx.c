@@ -286,7 +286,7 @@ static bool check_operators(Import *im, const OnnxGraph *g)
 		if (canon_supported(n->op_type, domain))
 			continue;
 		const char *full = *domain ? arena_printf(im->a, "%s.%s", domain, n->op_type) : n->op_type;
-		map_put(&seen, full, (char *)map_get(&seen, full) + 1);
+		map_put(&seen, full, (void *)((uintptr_t)map_get(&seen, full) + 1));      /* counts */
 	}
 	for (size_t i = 0; i < seen.n; i++)
 		buf_printf(&list, "%s%s x%zu", i ? ", " : "", (const char *)seen.slot[i].key, (size_t)seen.slot[i].val);

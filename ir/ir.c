@@ -1,6 +1,5 @@
 /* Building and changing graphs. Use lists and links are touched here and nowhere else. */
 #include "ir.h"
-#include <math.h>
 #include <string.h>
 #include "op.h"
 
@@ -106,7 +105,7 @@ Value *module_const(Module *m, const char *name, Type t, const void *data)
 static void scalar_bytes(DType t, double x, unsigned char *p)
 {
 	float f = (float)x;
-	int64_t i = isfinite(x) ? (int64_t)x : 0;
+	int64_t i = x > -0x1p63 && x < 0x1p63 ? (int64_t)x : 0;
 
 	switch (t) {
 	case DT_f32: memcpy(p, &f, sizeof f); break;

@@ -11,7 +11,8 @@ seconds=${1:-600}
 build=$root/build/fuzz
 clang=$(command -v clang-19 || command -v clang || true)
 [ -n "$clang" ] || { echo "fuzz: no clang found, skipped"; exit 77; }
-cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$clang" -DPDCC_FUZZ=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$build.log" 2>&1 &&
+mkdir -p "$root/build"
+cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$clang" -DPDCC_FUZZ=ON -DPDCC_TESTS=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$build.log" 2>&1 &&
 cmake --build "$build" -j "$(nproc)" --target fuzz_onnx fuzz_yaml fuzz_pdir >>"$build.log" 2>&1 || { tail -n 20 "$build.log"; exit 1; }
 
 for f in "$@"; do
@@ -26,7 +27,7 @@ for f in "$@"; do
 	pdir) find "$root/testsuite" -name '*.pdir' -exec cp {} "$corpus" \; ;;
 	esac
 	echo "fuzz_$f: $seconds s, seed 1, $(find "$corpus" -type f | wc -l) seeds"
-	ASAN_OPTIONS=detect_leaks=0 "$build/testsuite/fuzz_$f" -seed=1 -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+	ASAN_OPTIONS=detect_leaks=0 "$build/fuzz_$f" -seed=1 -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
 		-max_len=65536 -artifact_prefix="$build/found-$f-" -print_final_stats=1 "$corpus" >"$build/$f.log" 2>&1 ||
 		{ tail -n 40 "$build/$f.log"; echo "fuzz_$f: found something, see $build"; exit 1; }
 	grep -E 'stat::(number_of_executed_units|peak_rss_mb)' "$build/$f.log"
