@@ -233,9 +233,43 @@ bool compile_write(Compile *c, const char *dir)
 /* No plan fits (E04xx, E06xx) is told apart from faults of the input. */
 int compile_status(const Compile *c)
 {
-	int kind = c->d->last_code / 100;
+	int kind = c->d->last_code == 402 ? 0 : c->d->last_code / 100;      /* 402: a --plan that cannot be read */
 
 	return kind == 4 || kind == 6 ? EXIT_NO_PLAN : kind == 0 ? EXIT_USAGE : EXIT_INPUT;
+}
+
+/* ---- data files ---- */
+
+/* Every --data must name an input that some stage reads; on this machine's own devices its file must be there. */
+static bool check_data(Compile *c)
+{
+	const char **names = NULL;
+	int n = 0, cap = 0;
+	bool ok = true;
+
+	for (int i = 0; i < c->m->nstage; i++)
+		for (int k = 0; k < c->m->stage[i]->forward->nin; k++)
+			PUSH(c->a, names, n, cap) = c->m->stage[i]->forward->in[k]->name;
+	for (int i = 0; i < c->o->t.ndata; i++) {
+		const DataInput *x = &c->o->t.data[i];
+		int k = 0;
+
+		while (k < n && strcmp(names[k], x->input))
+			k++;
+		if (k == n) {
+			const char *near = diag_nearest(x->input, names, n);
+			Buf b = { 0 };
+
+			for (int j = 0; j < n; j++)
+				buf_printf(&b, "%s%s", j ? ", " : "", names[j]);
+			ok = near ? diag_error(c->d, NOLOC, 211, "data for '%s': no input is called so; did you mean '%s'?", x->input, near) :
+				diag_error(c->d, NOLOC, 211, "data for '%s': no input is called so; there are %s", x->input, buf_str(&b));
+			buf_free(&b);
+		} else if (c->cluster.local && access(x->path, R_OK)) {
+			ok = diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input, strerror(errno));
+		}
+	}
+	return ok;
 }
 
 /* ---- what is printed ---- */
@@ -347,7 +381,7 @@ int compile_main(Compile *c)
 		dump = arena_printf(c->a, "%s/ir", o->out);
 	if (!compile_plan(c, dump))
 		return compile_status(c);
-	if (!o->stop_after && !compile_write(c, o->out))
+	if (!o->stop_after && (!check_data(c) || !compile_write(c, o->out)))
 		return EXIT_INPUT;
 	compile_summary(c, o->stop_after ? NULL : o->out);
 	return c->d->errors ? EXIT_INPUT : 0;

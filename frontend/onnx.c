@@ -431,6 +431,8 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 		return NULL;
 	for (size_t i = 0; i < g->n_initializer; i++)
 		import_initializer(im, g, g->initializer[i]);
+	if (d->errors > errors && d->last_code == 203)
+		diag_note(d, FILELOC(path), "--init random:1 draws initial weights instead");
 	if (g->n_sparse_initializer)
 		diag_error(d, FILELOC(path), 202, "sparse initializers are not supported");
 	for (size_t i = 0; i < g->n_input; i++)

@@ -127,10 +127,8 @@ static bool tensor_external(Arena *a, const char *model, const OnnxTensor *t, bo
 	errno = 0;
 	const char *p = map_file(path, &n);
 	if (!p) {
-		diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path,
+		return diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path,
 			strerror(errno ? errno : EISDIR));
-		diag_note(d, loc, "--init random:1 draws initial weights instead");
-		return false;
 	}
 	if (offset > (int64_t)n || want > (int64_t)n - offset)
 		return diag_error(d, loc, 203, "tensor '%s' lies at bytes %lld..%lld of '%s', which has %zu", t->name,

@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+"""Bad input: every case names files, a command and the exact message with its exit status.
+
+    testsuite/err/run.py PDCC [-u] [NAME...]      -u rewrites what is wanted from what is said; review the diff
+
+A case is a file cases/NAME.txt: lines `file NAME` followed by indented content, `model NAME KIND` (made by KINDS below),
+one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error.
+"""
+import glob, os, struct, subprocess, sys, tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SAMPLE = os.path.join(HERE, '..', '..', 'samples', 'mlp', 'model.onnx')
+MODELS = os.path.join(HERE, '..', 'models')
+
+
+def copy(path):
+    return lambda: open(path, 'rb').read()
+
+
+def rename_op(old, new):
+    """The sample with an operator's name replaced by one of the same length."""
+    assert len(old) == len(new)
+    return lambda: open(SAMPLE, 'rb').read().replace(old, new)
+
+
+KINDS = {
+    'sample': copy(SAMPLE),
+    'truncated': lambda: open(SAMPLE, 'rb').read()[:200000],
+    'garbage': lambda: bytes((i * 7919) % 251 for i in range(4096)),
+    'empty': lambda: b'',
+    'unknown-op': rename_op(b'Relu', b'Rely'),
+    'inference': copy(os.path.join(MODELS, 'gpt2_mini', 'eval.onnx')),
+    'inference-bn': copy(os.path.join(MODELS, 'resnet18', 'eval.onnx')),
+    'fixed-bn': lambda: open(os.path.join(MODELS, 'resnet18', 'train.onnx'), 'rb').read().replace(b'training_mode', b'training_node'),
+    'gpt2': copy(os.path.join(MODELS, 'gpt2_mini', 'train.onnx')),
+    'external': copy(os.path.join(MODELS, 'lenet', 'train_loss.onnx')),
+}
+
+
+def parse(path):
+    c = {'files': {}, 'models': {}, 'run': None, 'exit': None, 'want': []}
+    name = None
+    for line in open(path):
+        if c['exit'] is not None:
+            c['want'].append(line)
+        elif line.startswith('file '):
+            name = line.split()[1]
+            c['files'][name] = ''
+        elif line.startswith('\t'):
+            c['files'][name] += line[1:]
+        elif line.startswith('model '):
+            c['models'][line.split()[1]] = line.split()[2]
+        elif line.startswith('run '):
+            c['run'] = line.split()[1:]
+        elif line.startswith('exit '):
+            c['exit'] = int(line.split()[1])
+    c['want'] = ''.join(c['want'])
+    return c
+
+
+def main():
+    args = [a for a in sys.argv[1:] if a != '-u']
+    pdcc, names, update = os.path.abspath(args[0]), args[1:], '-u' in sys.argv
+    ok = bad = 0
+    for path in sorted(glob.glob(os.path.join(HERE, 'cases', '*.txt'))):
+        case = os.path.basename(path)[:-4]
+        if names and case not in names:
+            continue
+        c = parse(path)
+        with tempfile.TemporaryDirectory() as tmp:
+            for f, text in c['files'].items():
+                open(os.path.join(tmp, f), 'w').write(text)
+            for f, kind in c['models'].items():
+                open(os.path.join(tmp, f), 'wb').write(KINDS[kind]())
+            p = subprocess.run([pdcc] + c['run'], cwd=tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                               stdin=subprocess.DEVNULL)
+        said = p.stderr.decode(errors='replace')
+        if update:
+            head = open(path).read().split('\nexit ')[0]
+            open(path, 'w').write(f'{head}\nexit {p.returncode}\n{said}')
+        elif (p.returncode, said) == (c['exit'], c['want']):
+            ok += 1
+        else:
+            bad += 1
+            print(f'FAIL {case}: exit {p.returncode}, wanted {c["exit"]}\n--- wanted\n{c["want"]}--- said\n{said}')
+    print(f'{ok} passed, {bad} failed')
+    return 1 if bad or not (ok or update) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
