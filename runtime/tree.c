@@ -70,7 +70,8 @@ static int insert(node *live, int nlive, int grains, node x, void (*join)(pd_tre
 		const int  a = live[i].lo == up.lo ? i : i - 1;
 
 		if (up.n == 0 || a < 0 || a + 1 >= nlive || live[a].lo != up.lo ||
-		    live[a].n + live[a + 1].n != up.n || live[a].n != left_size(up.n))
+		    live[a].n + live[a + 1].n != up.n || live[a].n != left_size(up.n) ||
+		    live[a + 1].lo != up.lo + live[a].n)
 			return nlive;
 		if (join)
 			join(t, live[a].slot, live[a + 1].slot);
