@@ -171,15 +171,14 @@ void write_params(StageCx *x, Cw *w)
 		const bool state = v->param->kind == PARAM_STATE;
 		const Struct *l = &x->layout[state ? REGION_STATE : REGION_PARAMS];
 		const Names *names = &l->names;
-		cw_brace(w);
-		cw_line(w, ".name = %s, .kind = %s, .dtype = %s, .rank = %d,",
+		const char *fill = v->param->random || v->param->fill == 0 ? "" :
+			arena_printf(a, " .fill = %.17g,", v->param->fill);
+		cw_line(w, "{ .name = %s, .kind = %s, .dtype = %s, .rank = %d, .dim = { %s }, .offset = %" PRId64
+			" + offsetof(struct %s, %s),%s .trained = %s, .owner = %d },",
 			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name), kind_name[v->param->kind],
-			dtype_pd(a, v->type.dtype), v->type.rank);
-		cw_line(w, ".dim = { %s }, .offset = %" PRId64 " + offsetof(struct %s, %s),", dims_list(a, &v->type),
-			s->at[state ? REGION_STATE : REGION_PARAMS], l->tag, (const char *)map_get(&names->of, v));
-		cw_line(w, ".fill = %.17g, .trained = %s, .owner = %d,", v->param->random ? 0 : v->param->fill,
+			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type), s->at[state ? REGION_STATE : REGION_PARAMS],
+			l->tag, (const char *)map_get(&names->of, v), fill,
 			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", owner_of(x->b, v));
-		cw_close(w, ",");
 	}
 	if (!s->nparam)
 		cw_line(w, "{ .name = NULL },");

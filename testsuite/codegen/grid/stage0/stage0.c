@@ -47,36 +47,18 @@ static int stage1(int mb)
 }
 
 const pd_param stage_params[] = {
-	{
-		.name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 6, 5 }, .offset = 0 + offsetof(struct params, w1),
-		.fill = 0, .trained = true, .owner = 0,
-	},
-	{
-		.name = "b1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1,
-		.dim = { 5 }, .offset = 0 + offsetof(struct params, b1),
-		.fill = 0, .trained = true, .owner = 0,
-	},
-	{
-		.name = "w1:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 2,
-		.dim = { 6, 5 }, .offset = 192 + offsetof(struct state, w1_m),
-		.fill = 0, .trained = false, .owner = 0,
-	},
-	{
-		.name = "w1:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 2,
-		.dim = { 6, 5 }, .offset = 192 + offsetof(struct state, w1_v),
-		.fill = 0, .trained = false, .owner = 0,
-	},
-	{
-		.name = "b1:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 1,
-		.dim = { 5 }, .offset = 192 + offsetof(struct state, b1_m),
-		.fill = 0, .trained = false, .owner = 0,
-	},
-	{
-		.name = "b1:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 1,
-		.dim = { 5 }, .offset = 192 + offsetof(struct state, b1_v),
-		.fill = 0, .trained = false, .owner = 0,
-	},
+	{ .name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 0 + offsetof(struct params, w1), .trained = true, .owner = 0 },
+	{ .name = "b1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 0 + offsetof(struct params, b1), .trained = true, .owner = 0 },
+	{ .name = "w1:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 192 + offsetof(struct state, w1_m), .trained = false, .owner = 0 },
+	{ .name = "w1:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 192 + offsetof(struct state, w1_v), .trained = false, .owner = 0 },
+	{ .name = "b1:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 192 + offsetof(struct state, b1_m), .trained = false, .owner = 0 },
+	{ .name = "b1:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 192 + offsetof(struct state, b1_v), .trained = false, .owner = 0 },
 };
 
 const pd_input_desc stage_inputs[] = {

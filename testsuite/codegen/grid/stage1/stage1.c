@@ -50,36 +50,18 @@ static int stage0(int mb)
 }
 
 const pd_param stage_params[] = {
-	{
-		.name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 5, 3 }, .offset = 0 + offsetof(struct params, w2),
-		.fill = 0, .trained = true, .owner = 2,
-	},
-	{
-		.name = "b2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1,
-		.dim = { 3 }, .offset = 0 + offsetof(struct params, b2),
-		.fill = 0, .trained = true, .owner = 2,
-	},
-	{
-		.name = "w2:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 2,
-		.dim = { 5, 3 }, .offset = 128 + offsetof(struct state, w2_m),
-		.fill = 0, .trained = false, .owner = 2,
-	},
-	{
-		.name = "w2:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 2,
-		.dim = { 5, 3 }, .offset = 128 + offsetof(struct state, w2_v),
-		.fill = 0, .trained = false, .owner = 2,
-	},
-	{
-		.name = "b2:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 1,
-		.dim = { 3 }, .offset = 128 + offsetof(struct state, b2_m),
-		.fill = 0, .trained = false, .owner = 2,
-	},
-	{
-		.name = "b2:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 1,
-		.dim = { 3 }, .offset = 128 + offsetof(struct state, b2_v),
-		.fill = 0, .trained = false, .owner = 2,
-	},
+	{ .name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 0 + offsetof(struct params, w2), .trained = true, .owner = 2 },
+	{ .name = "b2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 0 + offsetof(struct params, b2), .trained = true, .owner = 2 },
+	{ .name = "w2:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 128 + offsetof(struct state, w2_m), .trained = false, .owner = 2 },
+	{ .name = "w2:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 128 + offsetof(struct state, w2_v), .trained = false, .owner = 2 },
+	{ .name = "b2:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 128 + offsetof(struct state, b2_m), .trained = false, .owner = 2 },
+	{ .name = "b2:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 128 + offsetof(struct state, b2_v), .trained = false, .owner = 2 },
 };
 
 const pd_input_desc stage_inputs[] = {

@@ -28,11 +28,8 @@ _Static_assert(sizeof(struct kept) == 192, "as planned");
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 const pd_param stage_params[] = {
-	{
-		.name = "mb", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 4, 4 }, .offset = 0 + offsetof(struct params, mb_2),
-		.fill = 0, .trained = true, .owner = 0,
-	},
+	{ .name = "mb", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 4, 4 },
+		.offset = 0 + offsetof(struct params, mb_2), .trained = true, .owner = 0 },
 };
 
 const pd_input_desc stage_inputs[] = {

@@ -32,11 +32,8 @@ static char *tmp;                                                /* all other va
 static const float c_1[] = { 1.0f };
 
 const pd_param stage_params[] = {
-	{
-		.name = "tmp", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 4, 4 }, .offset = 0 + offsetof(struct params, tmp_2),
-		.fill = 0, .trained = true, .owner = 1,
-	},
+	{ .name = "tmp", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 4, 4 },
+		.offset = 0 + offsetof(struct params, tmp_2), .trained = true, .owner = 1 },
 };
 
 const pd_input_desc stage_inputs[] = {

@@ -37,26 +37,14 @@ static char *tmp;                                                /* all other va
 static const float c_1[] = { 1.0f };
 
 const pd_param stage_params[] = {
-	{
-		.name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 6, 5 }, .offset = 0 + offsetof(struct params, w1),
-		.fill = 0, .trained = true, .owner = 0,
-	},
-	{
-		.name = "b1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1,
-		.dim = { 5 }, .offset = 0 + offsetof(struct params, b1),
-		.fill = 0, .trained = true, .owner = 0,
-	},
-	{
-		.name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 5, 3 }, .offset = 0 + offsetof(struct params, w2),
-		.fill = 0, .trained = true, .owner = 0,
-	},
-	{
-		.name = "b2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1,
-		.dim = { 3 }, .offset = 0 + offsetof(struct params, b2),
-		.fill = 0, .trained = true, .owner = 0,
-	},
+	{ .name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 0 + offsetof(struct params, w1), .trained = true, .owner = 0 },
+	{ .name = "b1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 0 + offsetof(struct params, b1), .trained = true, .owner = 0 },
+	{ .name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 0 + offsetof(struct params, w2), .trained = true, .owner = 0 },
+	{ .name = "b2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 0 + offsetof(struct params, b2), .trained = true, .owner = 0 },
 };
 
 const pd_input_desc stage_inputs[] = {

@@ -31,11 +31,8 @@ _Static_assert(sizeof(struct kept) == 384, "as planned");
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 const pd_param stage_params[] = {
-	{
-		.name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 4, 4 }, .offset = 0 + offsetof(struct params, w2),
-		.fill = 0, .trained = true, .owner = 1,
-	},
+	{ .name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 4, 4 },
+		.offset = 0 + offsetof(struct params, w2), .trained = true, .owner = 1 },
 };
 
 const pd_input_desc stage_inputs[] = {

@@ -34,11 +34,8 @@ static char *tmp;                                                /* all other va
 static const float c_1[] = { 1.0f };
 
 const pd_param stage_params[] = {
-	{
-		.name = "w3", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 4, 4 }, .offset = 0 + offsetof(struct params, w3),
-		.fill = 0, .trained = true, .owner = 2,
-	},
+	{ .name = "w3", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 4, 4 },
+		.offset = 0 + offsetof(struct params, w3), .trained = true, .owner = 2 },
 };
 
 const pd_input_desc stage_inputs[] = {

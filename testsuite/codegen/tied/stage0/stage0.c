@@ -34,16 +34,10 @@ static const int ranks[] = { 0 };
 static const pd_group replicas = { 1, ranks };
 
 const pd_param stage_params[] = {
-	{
-		.name = "table", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 7, 4 }, .offset = 0 + offsetof(struct params, table),
-		.fill = 0, .trained = true, .owner = 0,
-	},
-	{
-		.name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 4, 4 }, .offset = 0 + offsetof(struct params, w1),
-		.fill = 0, .trained = true, .owner = 0,
-	},
+	{ .name = "table", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 7, 4 },
+		.offset = 0 + offsetof(struct params, table), .trained = true, .owner = 0 },
+	{ .name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 4, 4 },
+		.offset = 0 + offsetof(struct params, w1), .trained = true, .owner = 0 },
 };
 
 const pd_input_desc stage_inputs[] = {

@@ -34,11 +34,8 @@ static const pd_group replicas = { 1, ranks };
 static const float c_1[] = { 1.0f };
 
 const pd_param stage_params[] = {
-	{
-		.name = "table", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2,
-		.dim = { 7, 4 }, .offset = 0 + offsetof(struct params, table),
-		.fill = 0, .trained = true, .owner = 0,
-	},
+	{ .name = "table", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 7, 4 },
+		.offset = 0 + offsetof(struct params, table), .trained = true, .owner = 0 },
 };
 
 const pd_input_desc stage_inputs[] = {
