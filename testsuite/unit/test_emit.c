@@ -40,7 +40,7 @@ static void names(void **state)
 	assert_string_equal(names_get(&n, &e, "\xc3\xa4 \xe2\x82\xac"), "v");
 	assert_string_equal(names_get(&n, &f, "pd_isend"), "v_pd_isend");
 	assert_string_equal(names_legal(arena, "a_very.long/path.of.modules/that.goes.on/and.on/and.on/until.the.name"),
-		"of_modules_that_goes_on_and_on_and_on_until_the_name" + 4);
+		"odules_that_goes_on_and_on_and_on_until_the_name");
 }
 
 static void lines(void **state)
@@ -98,7 +98,7 @@ static void same_floats(const char *text, const float *want, int n)
 static void constants(void **state)
 {
 	static const float f[20] = {
-		0, -0.0f, 1, -1, 0.1f, 1.0f / 3, FLT_MAX, -FLT_MAX, FLT_MIN, 1e-42f, INFINITY, -INFINITY, NAN, 16777217, 3e9f, 1e20f,
+		0, -0.0f, 1, -1, 0.1f, 1.0f / 3, FLT_MAX, -FLT_MAX, FLT_MIN, 1e-42f, INFINITY, -INFINITY, NAN, 16777215, 3e9f, 1e20f,
 		123456.789f, -7.25f, FLT_EPSILON, 2.5e-8f,
 	};
 	static const int64_t i[3] = { INT64_MIN, INT64_MAX, -5 };
