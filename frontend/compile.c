@@ -1,7 +1,9 @@
 /* From model and settings to a build folder. */
+#define _XOPEN_SOURCE 700      /* realpath */
 #include "compile.h"
 #include <dirent.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -272,6 +274,36 @@ static bool check_data(Compile *c)
 	return ok;
 }
 
+/* Data files that are named relative to this directory are named relative to the build folder from here on: that is
+ * where the programs run. */
+static void rebase_data(Compile *c, const char *dir)
+{
+	char *from = realpath(dir, NULL);
+
+	for (int i = 0; from && i < c->o->t.ndata; i++) {
+		char *to = *c->o->t.data[i].path == '/' ? NULL : realpath(c->o->t.data[i].path, NULL);
+		size_t same = 0;
+		Buf b = { 0 };
+
+		if (!to)
+			continue;
+		for (size_t k = 0; from[k] == to[k] && to[k]; k++)
+			if (to[k] == '/')
+				same = k;
+		size_t common = strlen(from);
+		if (strncmp(from, to, common) == 0 && to[common] == '/')
+			same = common;
+		for (const char *p = from + same; *p; p++)
+			if (*p == '/' && p[1])
+				buf_puts(&b, "../");
+		buf_puts(&b, to + same + 1);
+		c->o->t.data[i].path = arena_str(c->a, buf_str(&b));
+		buf_free(&b);
+		free(to);
+	}
+	free(from);
+}
+
 /* ---- what is printed ---- */
 
 static const char *size(Arena *a, int64_t bytes)
@@ -381,8 +413,13 @@ int compile_main(Compile *c)
 		dump = arena_printf(c->a, "%s/ir", o->out);
 	if (!compile_plan(c, dump))
 		return compile_status(c);
-	if (!o->stop_after && (!check_data(c) || !compile_write(c, o->out)))
-		return EXIT_INPUT;
+	if (!o->stop_after) {
+		if (!check_data(c))
+			return EXIT_INPUT;
+		rebase_data(c, o->out);
+		if (!compile_write(c, o->out))
+			return EXIT_INPUT;
+	}
 	compile_summary(c, o->stop_after ? NULL : o->out);
 	return c->d->errors ? EXIT_INPUT : 0;
 }
