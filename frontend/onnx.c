@@ -74,8 +74,15 @@ static bool import_initializer(Import *im, const OnnxGraph *g, const OnnxTensor 
 		return false;
 	Value *v;
 	if (!dtype_float(x.type.dtype) || x.type.rank == 0) {
-		if (!x.data)
-			return diag_error(im->d, loc, 203, "tensor '%s' is a constant and cannot be drawn at random", t->name);
+		if (!x.data) {          /* --init random, and the file with the data is not there: masks and indices of ones */
+			int64_t bytes = type_bytes(&x.type), size = dtype_bytes(x.type.dtype);
+			unsigned char *p = arena_alloc(im->a, (size_t)bytes);
+
+			for (int64_t i = 0; i < bytes; i += size)
+				p[i] = 1;
+			x.data = p;
+			diag_warn(im->d, loc, "constant-missing", "constant '%s' is not in the file; ones are taken", t->name);
+		}
 		v = module_const(im->m, t->name, x.type, x.data);
 		if (im->o->f64 && x.type.dtype == DT_f32)
 			v = const_scalar(im->m, DT_f64, (double)*(const float *)x.data);
