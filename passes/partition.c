@@ -312,8 +312,8 @@ static void explain(const Parter *p, const Plan *plan)
 		1e3 * plan->step_time, 1e3 * plan->one_time);
 	for (int s = 0; s < plan->nstage; s++) {
 		const PlanStage *t = &plan->stage[s];
-		buf_printf(b, "  stage %d x %d: %d nodes, %s .. %s, forward %.3g ms, backward %.3g ms, weights %lld B, sends %lld B\n",
-			s, t->replicas, t->nodes, t->first ? t->first : "-", t->last ? t->last : "-", 1e3 * t->fwd, 1e3 * t->bwd,
+		buf_printf(b, "  stage %d x %d: %d nodes, %s .. %s, forward %.3g ms, backward %.3g ms, weights %lld B, "
+			"sends %lld B\n", s, t->replicas, t->nodes, t->first ? t->first : "-", t->last ? t->last : "-", 1e3 * t->fwd, 1e3 * t->bwd,
 			(long long)t->weight_bytes, (long long)t->out_bytes);
 	}
 }
@@ -358,7 +358,8 @@ static bool check_microbatches(const Parter *p, const int *replicas, int n)
 			(long long)batch);
 	if (m < largest(replicas, n))
 		return diag_error(p->cx->d, FILELOC(t ? t->file : NULL), 405,
-			"%lld microbatches per step cannot feed %d replicas; make the microbatch smaller or the global batch larger",
+			"%lld microbatches per step cannot feed %d replicas; make the microbatch smaller or the global batch "
+			"larger",
 			(long long)m, largest(replicas, n));
 	return true;
 }

@@ -26,7 +26,8 @@ bool plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d)
 		if (!*s)
 			return true;
 		if (*s != '-')
-			return diag_error(d, NOLOC, 402, "plan '%s': unexpected '%c' after stage %d; write 2-1-1", text, *s, *n - 1);
+			return diag_error(d, NOLOC, 402, "plan '%s': unexpected '%c' after stage %d; write 2-1-1", text, *s,
+				*n - 1);
 	}
 }
 

@@ -12,7 +12,7 @@ const char *plan_str(Arena *a, const Plan *p);              /* "2-1-1" */
 /* ---- time (cost.c) ---- */
 typedef struct Speed { double flops, bandwidth, launch; } Speed;    /* FLOP/s, bytes/s, seconds per node */
 Speed  device_speed(const Cluster *c, int device);          /* numbers of the cluster file, or defaults */
-double node_time(const Node *n, const Speed *s);            /* roofline: the slower of arithmetic and memory, and a start */
+double node_time(const Node *n, const Speed *s);            /* the slower of arithmetic and memory, and a start */
 int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
 
 /* ---- stages (split.c) ---- */

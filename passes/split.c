@@ -25,7 +25,8 @@ typedef struct Splitter {
 
 static Builder builder(Splitter *sp, Graph *g, Node *before, Phase phase, int stage, Loc loc)
 {
-	return (Builder){ .m = sp->m, .g = g, .before = before, .loc = loc, .phase = phase, .stage = stage, .d = sp->cx->d };
+	return (Builder){ .m = sp->m, .g = g, .before = before, .loc = loc, .phase = phase, .stage = stage,
+		.d = sp->cx->d };
 }
 
 static Graph *graph_of(const Stage *s, Phase p)

@@ -48,9 +48,13 @@ static Value *find_output(Graph *g, const char *name, PassCx *cx)
 		if (n < 64)
 			words[n++] = g->out[i]->name;
 	}
-	const char *near = diag_nearest(name, words, n);
-	diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'%s%s%s", name,
-		near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	const char *near = diag_nearest(name, words, n), *all = "";
+	for (int i = 0; i < n && i < 8; i++)
+		all = arena_printf(cx->scratch, "%s%s%s", all, i ? ", " : "", words[i]);
+	if (near)
+		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; did you mean '%s'?", name, near);
+	else
+		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; it has %s", name, all);
 	return NULL;
 }
 

@@ -1,6 +1,6 @@
-/* Broadcast: the operand as the rank at place `root` of `ranks` has it, on every rank of `ranks`. Split puts it into update graphs, where the
- * stages that hold a tied parameter share the parts of its gradient. Stages other than the root's have no operand;
- * their type comes from the one who builds the node, or from the text. */
+/* Broadcast: the operand as the rank at place `root` of `ranks` has it, on every rank of `ranks`. Split puts it into
+ * update graphs, where the stages that hold a tied parameter share the parts of its gradient. Stages other than the
+ * root's have no operand; their type comes from the one who builds the node, or from the text. */
 #include "../common/common.h"
 
 struct broadcast { int64_t root; Ints ranks; };

@@ -15,7 +15,8 @@ static const AttrDef recv_attrs[] = { AT_INT(struct recv, from, 0), AT_INT(struc
 static const AttrDef allreduce_attrs[] = { AT_STR(struct allreduce, over, "replicas"), AT_END };
 
 const OpDef op_Send = {
-	.name = "Send", .minin = 1, .maxin = 1, .flags = OP_COMM | OP_NHWC, .attrs = send_attrs, .attrsize = sizeof(struct send),
+	.name = "Send", .minin = 1, .maxin = 1, .flags = OP_COMM | OP_NHWC, .attrs = send_attrs,
+	.attrsize = sizeof(struct send),
 };
 
 const OpDef op_Recv = {     /* no shape rule: the type comes from the one who builds the node, or from the text */
