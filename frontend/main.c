@@ -9,6 +9,12 @@ static void list_passes(void)
 		printf("%2d  %-10s %s\n", i + 1, pass_table[i].name, pass_table[i].help);
 }
 
+static void list_ops(void)
+{
+	for (int i = 1; i < OP_COUNT; i++)
+		printf("%-28s %s\n", optab[i]->name, optab[i]->grad ? "gradient" : "-");
+}
+
 typedef struct Command { const char *name; int (*run)(Compile *); } Command;
 
 static int plan_main(Compile *c)
@@ -52,6 +58,10 @@ int main(int argc, char **argv)
 	}
 	if (o.list_passes) {
 		list_passes();
+		return 0;
+	}
+	if (o.list_ops) {
+		list_ops();
 		return 0;
 	}
 	if (o.templates)

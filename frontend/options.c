@@ -191,6 +191,7 @@ static const Opt table[] = {
 	{ "Inspect", "print-ir-after-all", NULL, "print the IR after every pass", FLAG, AT(print_after_all), 0, 0, 0, 0 },
 	{ "Inspect", "print-ir-after-change", NULL, "print what each pass changed", FLAG, AT(print_after_change), 0, 0, 0, 0 },
 	{ "Inspect", "list-passes", NULL, "the passes, in order", FLAG, AT(list_passes), 0, 0, 0, 0 },
+	{ "Inspect", "list-ops", NULL, "the operators after import, and which have a gradient", FLAG, AT(list_ops), 0, 0, 0, 0 },
 	{ "Inspect", "passes", "A,B", "run just these (pdcc-opt)", TEXT, AT(passes), 0, 0, 0, 0 },
 	{ "Inspect", "stop-after", "P", "stop after a pass; no code is written", TEXT, AT(stop_after), 0, 0, 0, 0 },
 	{ "Inspect", "start-from", "FILE", "go on from a .pdir file; weights come from the model", TEXT, AT(start_from), 0, 0, 0, 0 },

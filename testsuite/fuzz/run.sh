@@ -12,7 +12,7 @@ build=$root/build/fuzz
 clang=$(command -v clang-19 || command -v clang || true)
 [ -n "$clang" ] || { echo "fuzz: no clang found, skipped"; exit 77; }
 mkdir -p "$root/build"
-cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$clang" -DPDCC_FUZZ=ON -DPDCC_TESTS=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$build.log" 2>&1 &&
+cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$clang" -DPDCC_FUZZ=ON -DPDCC_TESTS=OFF -DCMAKE_C_COMPILER_LAUNCHER="$(command -v ccache || true)" -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$build.log" 2>&1 &&
 cmake --build "$build" -j "$(nproc)" --target fuzz_onnx fuzz_yaml fuzz_pdir >>"$build.log" 2>&1 || { tail -n 20 "$build.log"; exit 1; }
 
 for f in "$@"; do

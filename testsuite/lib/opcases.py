@@ -8,6 +8,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 GENERATORS = {}
 
+# differentiable ops that stand in no ONNX file: made by gradients and by the layout pass, and covered through these
+THROUGH = {'BatchNorm': 'BatchNormalization', 'SliceGrad': 'Slice', 'GatherGrad': 'Gather', 'Reorder': 'Conv'}
+
 
 class Case:
     def __init__(self, rng):
@@ -71,6 +74,38 @@ def kinked(c, op):
 @gen('Sigmoid', 'Tanh', 'Erf', 'Exp', 'Neg', 'Sin', 'Cos')
 def smooth(c, op):
     c.out = [c.add(op, [c.param(c.shape())])]
+
+
+@gen('Floor', 'Ceil', 'Round', 'Sign')
+def steps(c, op):
+    """Flat between whole numbers: values stay away from where they jump (whole, and half for Round)."""
+    s = c.shape()
+    n = int(np.prod(s))
+    v = c.rng.integers(-3, 3, n) + c.rng.uniform(0.1, 0.4, n)
+    x = c.param(s)
+    c.params[x] = v.astype('f4').reshape(s)
+    c.out = [c.add(op, [x])]
+
+
+@gen('Mod')
+def mod(c, op):
+    """fmod in the first operand; the quotient stays away from whole numbers."""
+    s = c.shape()
+    n = int(np.prod(s))
+    x, y = c.param(s), c.const(np.full(s, 2.0, 'f4'))
+    c.params[x] = (2 * c.rng.integers(0, 3, n) + c.rng.uniform(0.3, 1.7, n)).astype('f4').reshape(s)
+    c.out = [c.add(op, [x, y], fmod=1)]
+
+
+@gen('Identity')
+def identity(c, op):
+    c.out = [c.add(op, [c.add('Neg', [c.param(c.shape())])])]
+
+
+@gen('Trilu')
+def trilu(c, op):
+    s = c.shape(rank=c.pick(2, 3), lo=2)
+    c.out = [c.add(op, [c.param(s), c.const(np.array(int(c.rng.integers(-2, 3)), 'i8'))], upper=int(c.chance()))]
 
 
 @gen('Log', 'Sqrt', 'Reciprocal')
