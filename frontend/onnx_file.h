@@ -30,7 +30,6 @@ typedef struct Import {
 	Map              env;
 	const Map       *shapes;        /* NULL: this import is at the batch of the export */
 	int64_t          from, to;      /* batch of the export, batch wanted */
-	bool             inlining;
 } Import;
 
 /* Reads of a node under translation. */
@@ -47,9 +46,6 @@ void    onnx_bind(Import *im, const OnnxNode *n, size_t i, Value *v);   /* outpu
 /* canon.c: one node in canonical form. false after a diagnostic. */
 bool canon_node(Import *im, const OnnxNode *n);
 bool canon_supported(const char *op, const char *domain);
-/* Builds op from n's operands [0, nin) and binds outputs by position. attr NULL: attributes of n by name. */
-Node *canon_build(Import *im, const OnnxNode *n, OpKind op, void *attr, int nin, Value *const *in);
-
 /* rebind.c: target shape `shape` of a node that was exported at another batch, at the batch wanted. */
 bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
 bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape);

@@ -1,0 +1,58 @@
+/* Private to canon*.c: building nodes while an ONNX node is translated, and the translators of the table. */
+#ifndef PDCC_FRONTEND_CANON_H
+#define PDCC_FRONTEND_CANON_H
+
+#include "onnx_file.h"
+
+/* An op's attributes: a struct of defaults, or with what n says by name; one of them set. */
+void *canon_attr_of(Import *im, OpKind op);
+void canon_put_int(OpKind op, void *attr, const char *name, int64_t v);
+void canon_put_float(OpKind op, void *attr, const char *name, double v);
+void canon_put_str(OpKind op, void *attr, const char *name, const char *v);
+void canon_put_ints(OpKind op, void *attr, const char *name, Ints v);
+void *canon_attrs_by_name(Import *im, const OnnxNode *n, OpKind op);
+
+/* A node with these operands; gives its outputs, which are constants where all it reads is constant. emit1: one or two
+ * operands, the first output. emit_bind: the outputs become those of n. */
+void canon_emit(Import *im, OpKind op, const void *attr, int nin, Value *const *in, const char *name, Value **out);
+Value *canon_emit1(Import *im, OpKind op, const void *attr, Value *x, Value *y, const char *name);
+bool canon_emit_bind(Import *im, const OnnxNode *n, OpKind op, const void *attr, int nin, Value *const *in);
+
+/* Operands of n (absent ones NULL, count without trailing ones), a check that the first k are there, constants. */
+bool canon_refuse(Import *im, const char *what);
+const char *canon_out_name(const OnnxNode *n);
+Value **canon_operands(Import *im, const OnnxNode *n, int *count);
+bool canon_need(Import *im, const OnnxNode *n, size_t k);
+Value *canon_scalar(Import *im, DType t, double x);
+
+Value *canon_reshape_to(Import *im, Value *x, int rank, const int64_t *dim, const char *name);
+/* axes from operand `operand` (opset 13) or the attribute; *given says whether there were any. */
+bool canon_axes_of(Import *im, const OnnxNode *n, size_t operand, Ints *axes, bool *given);
+
+/* ---- translators: false after a diagnostic ---- */
+bool canon_constant_node(Import *im, const OnnxNode *n);
+bool canon_constant_of_shape(Import *im, const OnnxNode *n);
+bool canon_reshape(Import *im, const OnnxNode *n);
+bool canon_flatten(Import *im, const OnnxNode *n);
+bool canon_squeeze(Import *im, const OnnxNode *n);
+bool canon_unsqueeze(Import *im, const OnnxNode *n);
+bool canon_expand(Import *im, const OnnxNode *n);
+bool canon_tile(Import *im, const OnnxNode *n);
+bool canon_slice(Import *im, const OnnxNode *n);
+bool canon_split(Import *im, const OnnxNode *n);
+bool canon_pad(Import *im, const OnnxNode *n);
+bool canon_trilu(Import *im, const OnnxNode *n);
+bool canon_reduce(Import *im, const OnnxNode *n);
+bool canon_mean(Import *im, const OnnxNode *n);
+bool canon_gemm(Import *im, const OnnxNode *n);
+bool canon_conv(Import *im, const OnnxNode *n);
+bool canon_pool(Import *im, const OnnxNode *n);
+bool canon_global_max_pool(Import *im, const OnnxNode *n);
+bool canon_batch_norm(Import *im, const OnnxNode *n);
+bool canon_softmax(Import *im, const OnnxNode *n);
+bool canon_loss(Import *im, const OnnxNode *n);
+bool canon_dropout(Import *im, const OnnxNode *n);
+bool canon_clip(Import *im, const OnnxNode *n);
+bool canon_cast(Import *im, const OnnxNode *n);
+
+#endif
