@@ -20,6 +20,12 @@ static bool is_conv(OpKind op)
 	return op == OP_Conv || op == OP_ConvGradData || op == OP_ConvGradWeights;
 }
 
+/* Asks for NHWC by itself. The gradient of an average is larger than what it is made from: turn the small one. */
+static bool asks(OpKind op)
+{
+	return is_conv(op) || op == OP_AveragePoolGrad;
+}
+
 /* Operand i is an image with channels on axis 1, not a weight. */
 static bool is_image(const Node *n, int i)
 {
@@ -30,10 +36,9 @@ static bool is_image(const Node *n, int i)
 	return !((n->op == OP_Conv || n->op == OP_ConvGradData) && i == 1);
 }
 
-/* The library knows one, two and three spatial axes. */
 static bool wants_nhwc(const Node *n)
 {
-	if (is_conv(n->op))
+	if (asks(n->op))
 		return true;
 	for (int i = 0; i < n->nin; i++)
 		if ((optab[n->op]->flags & OP_NHWC) && is_image(n, i) && n->in[i]->type.layout == LAYOUT_NHWC)

@@ -36,22 +36,26 @@ static Graph *graph_of(const Stage *s, Phase p)
 
 /* ---- stages ---- */
 
-static void make_stages(Splitter *sp)
+/* Text files do not carry the plan: then the replicas are those of --plan, or one per stage. */
+static bool make_stages(Splitter *sp)
 {
 	Module *m = sp->m;
-	const Plan *plan = sp->cx->plan;
+	const Plan *plan = sp->cx->plan && sp->cx->plan->nstage ? sp->cx->plan : NULL;
+	int *asked = NULL, nasked = 0;
 
 	for (Node *n = m->graph->first; n; n = n->next)
 		sp->n = n->stage >= sp->n ? n->stage + 1 : sp->n;
 	if (plan && plan->nstage > sp->n)
 		sp->n = plan->nstage;
+	if (!plan && !plan_parse(sp->cx->scratch, sp->cx->train ? sp->cx->train->plan : NULL, &asked, &nasked, sp->cx->d))
+		return false;
 	m->nstage = sp->n;
 	m->stage = NEWN(m->arena, Stage *, sp->n);
 	sp->first_rank = NEWN(m->arena, int, sp->n + 1);
 	for (int i = 0; i < sp->n; i++) {
 		Stage *s = m->stage[i] = NEW(m->arena, Stage);
 		s->id = i;
-		s->replicas = plan ? plan->stage[i].replicas : 1;
+		s->replicas = plan ? plan->stage[i].replicas : nasked == sp->n ? asked[i] : 1;
 		s->device = NEWN(m->arena, int, s->replicas);
 		sp->first_rank[i + 1] = sp->first_rank[i] + s->replicas;
 		for (int r = 0; r < s->replicas; r++)
@@ -61,6 +65,7 @@ static void make_stages(Splitter *sp)
 		s->backward = stage_graph_new(m, s, "backward");
 		s->update = stage_graph_new(m, s, "update");
 	}
+	return true;
 }
 
 /* Moves the uses of v in stage t to neu (only those of nodes that already lie in their stage's graphs). */
@@ -350,7 +355,8 @@ bool pass_split(Module *m, PassCx *cx)
 		if (n->stage < 0)
 			return diag_error(cx->d, n->loc, 410, "split needs a stage for every node; run partition first");
 	find_loss(m, m->graph);
-	make_stages(&sp);
+	if (!make_stages(&sp))
+		return false;
 	repeat_updates(&sp);
 	Graph *whole = m->graph;
 	Value **part = move_nodes(&sp, &nparts);
