@@ -486,8 +486,8 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 
 	buf_puts(b, "module ");
 	word(b, m->name);
-	if (m->file)
-		key_word(b, &first, "file", m->file);
+	if (m->file)            /* without its folder: the text is the same wherever the model lies */
+		key_word(b, &first, "file", strrchr(m->file, '/') ? strrchr(m->file, '/') + 1 : m->file);
 	if (m->opset)
 		key_int(b, &first, "opset", m->opset);
 	if (m->batch)
