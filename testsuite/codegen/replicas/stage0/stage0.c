@@ -172,21 +172,21 @@ void backward(int slot, int mb)
 	struct kept *k = &K[slot];
 	struct grads *g = done ? L : G;
 	float *d_logits = (void *)(tmp + 0);                     /* f32[2,3] */
-	float *d_f = (void *)(tmp + 256);                        /* f32[2,8] */
-	float *d_r = (void *)(tmp + 0);                          /* f32[2,2,4,4] */
-	float *d_r_1 = (void *)(tmp + 256);                      /* f32[2,2,4,4]nhwc */
-	float *d_c = (void *)(tmp + 0);                          /* f32[2,2,4,4]nhwc */
+	float *d_f = (void *)(tmp + 64);                         /* f32[2,8] */
+	float *d_p_1 = (void *)(tmp + 256);                      /* f32[2,2,2,2]nhwc */
+	float *d_r = (void *)(tmp + 0);                          /* f32[2,2,4,4]nhwc */
+	float *d_c = (void *)(tmp + 256);                        /* f32[2,2,4,4]nhwc */
 
 	(void)mb;
 	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,3]  loss */
 	gemm_2x8x3_tb(d_f, d_logits, P->w2);                     /* %d.f f32[2,8]  logits */
 	gemm_8x3x2_ta(g->w2, k->p_1, d_logits);                  /* %d.w2 f32[8,3]  logits */
 	reduce_sum_2x3_axes0(g->b2, d_logits);                   /* %d.b2 f32[3]  logits */
-	averagepool_grad_2x2x4x4(d_r, d_f);                      /* %d.r f32[2,2,4,4]  p */
-	reorder_2x2x4x4_to_nhwc(d_r_1, d_r);                     /* %d.r.1 f32[2,2,4,4]nhwc  r */
-	relugrad_64(d_r_1, d_r_1, k->b);                         /* %d.b f32[2,2,4,4]nhwc  r */
+	reorder_2x2x2x2_to_nhwc(d_p_1, d_f);                     /* %d.p.1 f32[2,2,2,2]nhwc  p */
+	averagepool_grad_2x2x4x4nhwc(d_r, d_p_1);                /* %d.r f32[2,2,4,4]nhwc  p */
+	relugrad_64(d_r, d_r, k->b);                             /* %d.b f32[2,2,4,4]nhwc  r */
 	/* %d.c %d.scale %d.bias f32[2,2,4,4]nhwc b */
-	pd_bn_backward(&op_d_c, d_c, g->scale, g->bias, d_r_1, k->c, k->b_1, k->b_2, P->scale, scratch);
+	pd_bn_backward(&op_d_c, d_c, g->scale, g->bias, d_r, k->c, k->b_1, k->b_2, P->scale, scratch);
 	pd_conv_backward_weights(&op_d_w1, g->w1, NULL, k->x_1, d_c, scratch); /* %d.w1 f32[2,1,3,3]  c */
 	if (g != G)
 		add_gradients();
