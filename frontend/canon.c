@@ -44,16 +44,7 @@ static void fold(Import *im, Node *n, Value **out)
 
 void *canon_attr_of(Import *im, OpKind op)
 {
-	char *p = arena_alloc(im->a, optab[op]->attrsize ? optab[op]->attrsize : 1);
-
-	for (const AttrDef *x = optab[op]->attrs; x && x->name; x++)
-		if (x->kind == A_INT)
-			*(int64_t *)(p + x->offset) = (int64_t)x->def;
-		else if (x->kind == A_FLOAT)
-			*(double *)(p + x->offset) = x->def;
-		else if (x->kind == A_STR)
-			*(const char **)(p + x->offset) = x->sdef;
-	return p;
+	return attr_new(im->a, op);
 }
 
 static void *slot(OpKind op, void *attr, const char *name)

@@ -169,20 +169,6 @@ static void unlink_node(Node *n)
 	n->prev = n->next = NULL;
 }
 
-static void *attr_defaults(Arena *a, const OpDef *d)
-{
-	char *p = arena_alloc(a, d->attrsize ? d->attrsize : 1);
-
-	for (const AttrDef *x = d->attrs; x && x->name; x++)
-		switch (x->kind) {
-		case A_INT:   *(int64_t *)(p + x->offset) = (int64_t)x->def; break;
-		case A_FLOAT: *(double *)(p + x->offset) = x->def; break;
-		case A_STR:   *(const char **)(p + x->offset) = x->sdef; break;
-		case A_INTS: case A_FLOATS: case A_END: break;
-		}
-	return p;
-}
-
 static const char *out_name(Graph *g, const char *base, int i)
 {
 	return unique_name(g, i ? arena_printf(g->module->arena, "%s.%d", base, i) : base);
@@ -198,7 +184,7 @@ Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, 
 	n->phase = b->phase;
 	n->loc = b->loc;
 	n->stage = b->stage;
-	n->attr = attr ? arena_dup(a, attr, d->attrsize) : attr_defaults(a, d);
+	n->attr = attr ? arena_dup(a, attr, d->attrsize) : attr_new(a, op);
 	n->nin = nin;
 	n->in = NEWN(a, Value *, nin);
 	n->nout = d->nout;

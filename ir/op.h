@@ -103,6 +103,7 @@ typedef struct OpDef {
 extern const OpDef *const optab[OP_COUNT];
 OpKind op_find(const char *name);       /* OP_NONE if unknown */
 const AttrDef *op_attr(OpKind op, const char *name);
+void *attr_new(Arena *a, OpKind op);        /* the op's struct with all defaults (ops/common/build.c) */
 int op_dgrad(const Node *n, int i);     /* GradKind of operand i, variadic ops included */
 
 /* ---- helpers that gradients are made of (ops/common/build.c) ---- */

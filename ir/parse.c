@@ -308,20 +308,6 @@ static void place(Parser *s, Graph *g, Value *v)
 
 typedef struct Outs { const char *name[MAXIN * 4]; int n; } Outs;
 
-static void *defaults(Parser *s, OpKind op)
-{
-	char *p = arena_alloc(s->a, optab[op]->attrsize ? optab[op]->attrsize : 1);
-
-	for (const AttrDef *x = optab[op]->attrs; x && x->name; x++)
-		if (x->kind == A_INT)
-			*(int64_t *)(void *)(p + x->offset) = (int64_t)x->def;
-		else if (x->kind == A_FLOAT)
-			*(double *)(void *)(p + x->offset) = x->def;
-		else if (x->kind == A_STR)
-			*(const char **)(void *)(p + x->offset) = x->sdef;
-	return p;
-}
-
 static void location(Parser *s, Loc *l)
 {
 	*l = NOLOC;
@@ -452,7 +438,7 @@ static void node(Parser *s, Graph *g, Phase phase)
 		fault(s, "no operator is called '%s'", name);
 	n->phase = phase;
 	n->stage = g->stage ? g->stage->id : -1;
-	n->attr = defaults(s, n->op);
+	n->attr = attr_new(s->a, n->op);
 	n->graph = g;
 	operands(s, g, n);
 	if (o.n > optab[n->op]->nout)

@@ -20,7 +20,6 @@ const char *c_literal(Arena *a, DType t, double f, int64_t i);
 const char *name_of_literal(Arena *a, const char *literal);
 
 /* ---- attributes (build.c) ---- */
-void *attr_new(Arena *a, OpKind op);                    /* the op's struct with all defaults */
 void  attr_put_int(OpKind op, void *attr, const char *name, int64_t v);
 void  attr_put_float(OpKind op, void *attr, const char *name, double v);
 void  attr_put_str(Arena *a, OpKind op, void *attr, const char *name, const char *v);
