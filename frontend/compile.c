@@ -348,6 +348,13 @@ static void summary_model(const Compile *c)
 			fprintf(c->d->out, " %s", m->param[i]->name);
 	}
 	fprintf(c->d->out, shown > 12 && !c->o->verbose ? " ... and %d more (-v lists all)\n" : "\n", shown - 12);
+	for (int i = 0; i < m->nstage; i++)
+		for (int k = 0; k < m->stage[i]->forward->nin; k++) {
+			const Value *v = m->stage[i]->forward->in[k];
+
+			fprintf(c->d->out, "  input %s %s, batch axis %d, read by stage %d\n", v->name, str_type(c->a, &v->type),
+				v->batch_axis, i);
+		}
 	fprintf(c->d->out, "  microbatch %lld, %lld microbatches per step, global batch %lld; data: %s\n", (long long)m->batch,
 		(long long)m->microbatches, (long long)(m->batch * m->microbatches),
 		c->o->t.ndata ? "from files" : "synthetic (no --data)");

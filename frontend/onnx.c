@@ -460,6 +460,15 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	return im->m;
 }
 
+/* Not a mark of an inference export, but what one looks like when nothing was folded. */
+static void note_no_dropout(const OnnxGraph *g, const char *path, Diag *d)
+{
+	for (size_t i = 0; i < g->n_node; i++)
+		if (strcmp(g->node[i]->op_type, "Dropout") == 0 || strcmp(g->node[i]->op_type, "BatchNormalization") == 0)
+			return;
+	diag_note(d, FILELOC(path), "the graph has no Dropout; if the model has, it was exported for inference");
+}
+
 Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 {
 	const OnnxModel *p = onnx_open(a, path, d);
@@ -488,5 +497,7 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 	} else {
 		m = import_at(a, p, path, o, NULL, &im, d);
 	}
+	if (m && !o->keep_eval)
+		note_no_dropout(p->graph, im.path, d);
 	return m;
 }
