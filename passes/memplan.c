@@ -26,8 +26,7 @@ typedef struct Planner {
 	Module *m;
 	PassCx *cx;
 	Stage  *s;
-	Class **tmp; int ntmp, captmp;      /* in order of birth */
-	Class **all; int nall, capall;
+	Class **all; int nall, capall;      /* in order of birth */
 } Planner;
 
 static int64_t round_up(int64_t n)
