@@ -6,7 +6,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/samples/deps.sh"
 
 need $BUILD_PACKAGES ccache clang-19 libclang-19-dev libclang-rt-19-dev libcmocka-dev libonnx-testdata \
-	python3 python3-numpy dataset-fashion-mnist || exit 1
+	python3 python3-numpy python3-onnx patch dataset-fashion-mnist || exit 1
 build_pdcc "$root" -DPDCC_TESTS=ON -DCMAKE_C_COMPILER_LAUNCHER=ccache || exit 1
 
 log=$root/build/tests.log
