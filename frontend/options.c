@@ -175,7 +175,7 @@ static const Opt table[] = {
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
 	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },
 	{ "Train", "lr", "X", "learning rate", CALL, 0, o_lr, 0, 0, 0 },
-	{ "Train", "steps", "N", "default number of steps of the run", INT, TR(steps), 0, 0, 0, (int64_t)1 << 40 },
+	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said", INT, TR(steps), 0, 0, 0, (int64_t)1 << 40 },
 	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(seed), 0, 0, 0, INT64_MAX },
 	{ "Train", "shuffle", NULL, "a new order of the samples in every epoch", FLAG, TR(shuffle), 0, 0, 0, 0 },
 	{ "Train", "dropout", "D", "as_exported, off", CALL, 0, o_dropout, 0, 0, 0 },
@@ -197,7 +197,6 @@ static const Opt table[] = {
 	{ "Inspect", "start-from", "FILE", "go on from a .pdir file; weights come from the model", TEXT, AT(start_from), 0, 0, 0, 0 },
 	{ "Inspect", "explain", NULL, "say why the plan was chosen", FLAG, AT(explain), 0, 0, 0, 0 },
 	{ "Inspect", "time-report", NULL, "time of every pass", FLAG, AT(time_report), 0, 0, 0, 0 },
-	{ "Verify", "verify-steps", "N", "steps that pdcc verify compares (3)", INT, AT(verify_steps), 0, 0, 1, 1 << 20 },
 	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },
 	{ "Messages", "verbose", NULL, "say more (-v)", FLAG, AT(verbose), 0, 0, 0, 0 },
 	{ "Messages", "quiet", NULL, "errors only (-q)", FLAG, AT(quiet), 0, 0, 0, 0 },
@@ -386,7 +385,7 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 	const char *env = getenv("PDCC_FLAGS");
 	bool ok = true;
 
-	*o = (Options){ .check = true, .verify_steps = 3 };
+	*o = (Options){ .check = true };
 	training_defaults(&o->t);
 	*input_error = false;
 	if (env)

@@ -13,7 +13,6 @@ typedef struct Options {
 	const char *dump_ir, *print_before, *print_after, *stop_after, *start_from, *passes, *templates;
 	bool        dump, print_after_all, print_after_change, time_report;
 	int64_t     memory_limit;
-	int64_t     verify_steps;
 	bool        werror, color, no_color;
 	const char *wno[16]; int nwno;
 	int         error_limit;

@@ -35,7 +35,7 @@ static bool shell(Compile *c, const char *what, const char *command)
 /* Emits, builds and runs one of the two programs in dir. The second compilation starts from the model again. */
 static bool build_and_run(Compile *c, const char *dir)
 {
-	int64_t steps = c->o->verify_steps;
+	int64_t steps = c->o->t.steps ? c->o->t.steps : 3;
 
 	if (!compile_write(c, dir))
 		return false;
