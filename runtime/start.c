@@ -285,6 +285,40 @@ static FILE *open_losses(const pd_program *p, const options *o)
 	return f;
 }
 
+/* The last TIMES step times of rank 0, for the summary. */
+enum { TIMES = 4096 };
+static double times[TIMES];
+
+static int by_size(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* summary.json: what a run did, for scripts. */
+static void write_summary(const pd_program *p, const options *o, int64_t steps, double seconds)
+{
+	char      path[4096];
+	const int n = steps < TIMES ? (int)steps : TIMES;
+
+	if (p->rank != 0 || n == 0)
+		return;
+	qsort(times, (size_t)n, sizeof *times, by_size);
+	snprintf(path, sizeof path, "%s/summary.json", o->out);
+	FILE *f = fopen(path, "w");
+
+	if (!f)
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	fprintf(f,
+	        "{\"steps\": %lld, \"seconds\": %.6f, \"samples_per_step\": %lld, \"threads\": %d,\n"
+	        " \"median_step_ms\": %.6f, \"p90_step_ms\": %.6f, \"least_step_ms\": %.6f, \"last_loss\": %.9g}\n",
+	        (long long)steps, seconds, (long long)p->micro * p->microbatches, p->threads, 1e3 * times[n / 2],
+	        1e3 * times[n * 9 / 10], 1e3 * times[0], rt_loss());
+	if (fclose(f))
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+}
+
 /* Steps [rt_step, last). Gives the signal that ended it, or 0. */
 static int train(const pd_program *p, const options *o, const char *arena, int64_t last)
 {
@@ -295,7 +329,10 @@ static int train(const pd_program *p, const options *o, const char *arena, int64
 	bool          stop = false;
 
 	while (rt_step < last && !stop) {
+		const double now = rt_now();
+
 		one_step(p, true);
+		times[(rt_step - first) % TIMES] = rt_now() - now;
 		if (losses)
 			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
 		if (progress(p, o, last, &at) && losses)
@@ -307,6 +344,7 @@ static int train(const pd_program *p, const options *o, const char *arena, int64
 	}
 	const double s = rt_now() - begin;
 
+	write_summary(p, o, rt_step - first, s);
 	if (o->then_loss && !stop) {
 		one_step(p, false);
 		if (losses)
