@@ -119,8 +119,9 @@ static bool reshape_shape(Node *n, Diag *d)
 				t.dim[i] == -1 ? ", the second -1" : "");
 		if (t.dim[i] == -1)
 			infer = i;
-		else
-			known *= t.dim[i];
+		else if (__builtin_mul_overflow(known, t.dim[i], &known))
+			return diag_error(d, n->loc, 305, "Reshape: the new shape [%s] is too large",
+				ints_name(d->scratch, at->shape.n, at->shape.v));
 	}
 	if (infer >= 0)
 		t.dim[infer] = known ? type_numel(x) / known : 0;
