@@ -43,9 +43,11 @@ typedef struct Read {
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
+/* Settings that the file may hold and that nothing reads in this version; the user is told. */
 static void ignore(Yaml *y, const YNode *v, void *to)
 {
-	(void)y, (void)v, (void)to;
+	(void)to;
+	diag_note(y->d, TEXTLOC(y->file, (int)v->start_mark.line + 1, (int)v->start_mark.column + 1), "this setting has no effect yet");
 }
 
 /* ---- device types ---- */

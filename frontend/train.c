@@ -347,7 +347,6 @@ static void trainable(Yaml *y, const YNode *v, void *to)
 	globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
 }
 static void steps(Yaml *y, const YNode *v, void *to) { ((Training *)to)->steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40); }
-static void epochs(Yaml *y, const YNode *v, void *to) { ((Training *)to)->epochs = yaml_int(y, v, "epochs", 0, 1 << 30); }
 static void seed(Yaml *y, const YNode *v, void *to) { ((Training *)to)->seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX); }
 
 static void dropout(Yaml *y, const YNode *v, void *to)
@@ -376,7 +375,7 @@ static void init(Yaml *y, const YNode *v, void *to)
 
 static const YKey top_keys[] = {
 	{ "data", data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
-	{ "optimizer", optimizer }, { "freeze", freeze }, { "trainable", trainable }, { "steps", steps }, { "epochs", epochs },
+	{ "optimizer", optimizer }, { "freeze", freeze }, { "trainable", trainable }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
 };
 

@@ -59,7 +59,7 @@ typedef struct Training {
 	int64_t     micro;              /* size of a microbatch; 0: from the model or global */
 	int64_t     global;             /* 0: micro x microbatches x replicas */
 	int64_t     microbatches;       /* per replica; 0: chosen */
-	int64_t     steps, epochs;      /* 0: default */
+	int64_t     steps;              /* 0: default */
 	LossTerm   *loss; int nloss;    /* 0: found in the graph, or softmax cross-entropy on the only output */
 	Optimizer   opt;
 	const char **freeze; int nfreeze;       /* globs */
