@@ -6,6 +6,8 @@
 
 struct conv { Ints kernel_shape, strides, dilations, pads, dims; int64_t group, bias; };
 
+enum { MAXPAD = 1 << 20 };
+
 static const Type *x_of(const Node *n)
 {
 	return n->op == OP_ConvGradData ? &n->out[0]->type : &n->in[0]->type;
@@ -26,12 +28,16 @@ static int64_t get(Ints v, int i, int64_t otherwise)
 	return i < v.n ? v.v[i] : otherwise;
 }
 
-/* The result's extent along spatial axis i. */
+/* The result's extent along spatial axis i; 0 where the kernel does not fit or a pad is beyond reason. */
 static int64_t extent(const struct conv *at, const Type *x, const Type *w, int i)
 {
 	const int nd = x->rank - 2;
 	const int64_t span = (w->dim[2 + i] - 1) * get(at->dilations, i, 1) + 1;
-	const int64_t room = x->dim[2 + i] + get(at->pads, i, 0) + get(at->pads, nd + i, 0) - span;
+	const int64_t begin = get(at->pads, i, 0), end = get(at->pads, nd + i, 0);
+
+	if (begin > MAXPAD || begin < -MAXPAD || end > MAXPAD || end < -MAXPAD)
+		return 0;
+	const int64_t room = x->dim[2 + i] + begin + end - span;
 
 	return room < 0 ? 0 : room / get(at->strides, i, 1) + 1;
 }

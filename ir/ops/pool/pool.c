@@ -22,17 +22,22 @@ static bool is_max(const Node *n)
 	return n->op == OP_MaxPool || n->op == OP_MaxPoolGrad;
 }
 
-/* Extent of the result; windows that begin behind the input and its leading pad do not count. */
+enum { MAXPAD = 1 << 20 };
+
+/* Extent of the result, 0 where the window does not fit or a pad is beyond reason; windows that begin behind the input
+ * and its leading pad do not count. */
 static int64_t extent(const struct pool *at, const Type *x, int i)
 {
 	const int64_t stride = get(at->strides, i, 1), begin = get(at->pads, i, 0);
 	const int64_t span = (at->kernel_shape.v[i] - 1) * get(at->dilations, i, 1) + 1;
-	const int64_t room = x->dim[2 + i] + begin + get(at->pads, x->rank - 2 + i, 0) - span;
-	int64_t out;
+	const int64_t end = get(at->pads, x->rank - 2 + i, 0);
 
+	if (begin > MAXPAD || begin < -MAXPAD || end > MAXPAD || end < -MAXPAD)
+		return 0;
+	const int64_t room = x->dim[2 + i] + begin + end - span;
 	if (room < 0)
 		return 0;
-	out = (room + (at->ceil_mode ? stride - 1 : 0)) / stride + 1;
+	const int64_t out = (room + (at->ceil_mode ? stride - 1 : 0)) / stride + 1;
 	return at->ceil_mode && (out - 1) * stride >= x->dim[2 + i] + begin ? out - 1 : out;
 }
 

@@ -36,8 +36,9 @@ static void NAME(
 #elif !MAX
 					int count = 0;
 #if PADDED
-					count = (d0 + KD < ID + ED ? KD : ID + ED - d0) * (h0 + KH < IH + EH ? KH : IH + EH - h0) *
-						(w0 + KW < IW + EW ? KW : IW + EW - w0);
+					count = (d0 + KD * LD < ID + ED + LD ? KD : (ID + ED - d0 + LD - 1) / LD) *
+						(h0 + KH * LH < IH + EH + LH ? KH : (IH + EH - h0 + LH - 1) / LH) *
+						(w0 + KW * LW < IW + EW + LW ? KW : (IW + EW - w0 + LW - 1) / LW);
 #else
 					for (int i = 0; i < KD; i++)
 						for (int j = 0; j < KH; j++)
