@@ -213,16 +213,17 @@ bool canon_slice(Import *im, const OnnxNode *n)
 	static const char *const name[] = { "starts", "ends", "axes", "steps" };
 	void *at = canon_attr_of(im, OP_Slice);
 	Value *x = onnx_in(im, n, 0);
+	Ints v[4];
 
 	if (!canon_need(im, n, 1))
 		return false;
-	for (size_t i = 0; i < 4; i++) {
-		Ints v;
-
-		if (!onnx_ints(im->a, n, name[i], &v) && !onnx_const_ints(im, n, i + 1, &v))
+	for (size_t i = 0; i < 4; i++)
+		if (!onnx_ints(im->a, n, name[i], &v[i]) && !onnx_const_ints(im, n, i + 1, &v[i]))
 			return diag_error(im->d, im->b.loc, 302, "%s are not constant", name[i]);
-		canon_put_ints(OP_Slice, at, name[i], v);
-	}
+	if (im->shapes && !rebind_slice(im, n, &x->type, &v[0], &v[1], &v[2], &v[3]))
+		return false;
+	for (size_t i = 0; i < 4; i++)
+		canon_put_ints(OP_Slice, at, name[i], v[i]);
 	return canon_emit_bind(im, n, OP_Slice, at, 1, &x);
 }
 

@@ -49,5 +49,7 @@ bool canon_supported(const char *op, const char *domain);
 /* rebind.c: target shape `shape` of a node that was exported at another batch, at the batch wanted. */
 bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
 bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape);
+bool rebind_slice(Import *im, const OnnxNode *n, const Type *in_new, const Ints *starts, Ints *ends, const Ints *axes,
+	const Ints *steps);
 
 #endif

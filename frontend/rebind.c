@@ -1,5 +1,5 @@
-/* Graphs exported at a fixed batch hold it in constants: Reshape targets, Expand shapes. Here they are derived anew for
- * the batch that is wanted. `shapes` holds every value's type at the export's batch. */
+/* Graphs exported at a fixed batch hold it in constants: Reshape targets, Expand shapes, ends of Slices. Here they are
+ * derived anew for the batch that is wanted. `shapes` holds every value's type at the export's batch. */
 #include <string.h>
 #include "onnx_file.h"
 
@@ -119,5 +119,67 @@ bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape)
 		v[at] = im->to;
 		shape->v = v;
 	}
+	return true;
+}
+
+/* x of an axis of `dim`, counted from the end when negative, held in [lo, hi]. */
+static int64_t clamp(int64_t x, int64_t dim, int64_t lo, int64_t hi)
+{
+	if (x < 0)
+		x = x < -dim ? lo : x + dim;
+	return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* Elements that start:end:step takes of an axis, as ONNX counts them. */
+static int64_t taken(int64_t start, int64_t end, int64_t step, int64_t dim)
+{
+	if (step > 0) {
+		int64_t a = clamp(start, dim, 0, dim), b = clamp(end, dim, 0, dim);
+
+		return b > a ? (b - a - 1) / step + 1 : 0;
+	}
+	int64_t a = clamp(start, dim, 0, dim - 1), b = clamp(end, dim, -1, dim - 1);
+
+	return a > b ? (a - b - 1) / (step == INT64_MIN ? INT64_MAX : -step) + 1 : 0;
+}
+
+static bool slice_fault(Import *im, int64_t axis, int64_t start, int64_t end, int64_t step, int64_t was, int64_t is)
+{
+	diag_error(im->d, im->b.loc, 209, "Slice %lld:%lld:%lld of axis %lld, which is %lld at the export's batch %lld and %lld "
+		"at batch %lld: it cannot be told how its bounds follow the batch", (long long)start, (long long)end,
+		(long long)step, (long long)axis, (long long)was, (long long)im->from, (long long)is, (long long)im->to);
+	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
+		(long long)im->from);
+	return false;
+}
+
+/* Slice on an axis that changed with the batch: one that took the whole axis still does; one that takes the same share
+ * (its bounds were computed from shapes) fits already; what is left is an error. */
+bool rebind_slice(Import *im, const OnnxNode *n, const Type *in_new, const Ints *starts, Ints *ends, const Ints *axes,
+	const Ints *steps)
+{
+	const Type *in = old_type(im, n->input[0]), *out = old_type(im, n->output[0]);
+	int64_t *v = NULL;
+
+	if (!in || !out || starts->n != ends->n || in->rank != in_new->rank)
+		return true;            /* the shape rule says what is wrong */
+	for (int i = 0; i < ends->n; i++) {
+		int64_t ax = i < axes->n ? axes->v[i] : i, step = i < steps->n ? steps->v[i] : 1;
+
+		ax += ax < 0 ? in->rank : 0;
+		if (ax < 0 || ax >= in->rank || step == 0 || in->dim[ax] == in_new->dim[ax])
+			continue;
+		int64_t was = in->dim[ax], is = in_new->dim[ax], len = taken(starts->v[i], ends->v[i], step, is);
+
+		if ((double)len * (double)was == (double)out->dim[ax] * (double)is)
+			continue;
+		if (step != 1 || out->dim[ax] != was)
+			return slice_fault(im, ax, starts->v[i], ends->v[i], step, was, is);
+		if (!v)
+			v = arena_dup(im->a, ends->v, sizeof *v * (size_t)ends->n);
+		v[i] = is;
+	}
+	if (v)
+		ends->v = v;
 	return true;
 }
