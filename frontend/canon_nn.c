@@ -86,8 +86,7 @@ bool canon_gemm(Import *im, const OnnxNode *n)
 	return canon_emit_bind(im, n, OP_Gemm, canon_attrs_by_name(im, n, OP_Gemm), nin > 3 ? 3 : nin, in);
 }
 
-/* Fills kernel_shape, strides, dilations, pads for all spatial axes; resolves auto_pad. */
-static bool window(Import *im, const OnnxNode *n, OpKind op, void *at, const Type *x, const int64_t *kernel)
+bool canon_window(Import *im, const OnnxNode *n, OpKind op, void *at, const Type *x, const int64_t *kernel)
 {
 	int nd = x->rank - 2;
 	Ints k, s, p, l;
@@ -109,7 +108,7 @@ static bool window(Import *im, const OnnxNode *n, OpKind op, void *at, const Typ
 		stride[i] = s.n ? s.v[i] : 1;
 		dil[i] = l.n ? l.v[i] : 1;
 		if (size[i] < 1 || stride[i] < 1 || dil[i] < 1 || size[i] > 1 << 20 || stride[i] > 1 << 20 || dil[i] > 1 << 20)
-			return diag_error(im->d, im->b.loc, 302, "kernel %lld, stride %lld, dilation %lld: each must be at least 1",
+			return diag_error(im->d, im->b.loc, 302, "kernel %lld, stride %lld, dilation %lld: each must lie in 1..1048576",
 				(long long)size[i], (long long)stride[i], (long long)dil[i]);
 		if (strncmp(mode, "SAME", 4) == 0) {
 			int64_t in = x->dim[2 + i], out = (in + stride[i] - 1) / stride[i];
@@ -141,7 +140,7 @@ bool canon_conv(Import *im, const OnnxNode *n)
 	if (in[1]->type.rank != in[0]->type.rank)
 		return diag_error(im->d, im->b.loc, 302, "X is %s, W is %s: ranks differ",
 			str_type(im->d->scratch, &in[0]->type), str_type(im->d->scratch, &in[1]->type));
-	if (!window(im, n, OP_Conv, at, &in[0]->type, in[1]->type.dim + 2))
+	if (!canon_window(im, n, OP_Conv, at, &in[0]->type, in[1]->type.dim + 2))
 		return false;
 	return canon_emit_bind(im, n, OP_Conv, at, nin > 3 ? 3 : nin, in);
 }
@@ -152,7 +151,7 @@ bool canon_pool(Import *im, const OnnxNode *n)
 	void *at = canon_attrs_by_name(im, n, op);
 	Value *x = onnx_in(im, n, 0);
 
-	if (!canon_need(im, n, 1) || !window(im, n, op, at, &x->type, NULL))
+	if (!canon_need(im, n, 1) || !canon_window(im, n, op, at, &x->type, NULL))
 		return false;
 	if (op == OP_MaxPool && n->n_output > 1 && *n->output[1])
 		return canon_refuse(im, "the Indices output of MaxPool is not supported");

@@ -82,7 +82,7 @@ static bool tensor_type(const OnnxTensor *t, Type *out, Loc loc, Diag *d)
 	int64_t bytes = dtype_bytes(dt);
 	for (size_t i = 0; i < t->n_dims; i++) {
 		out->dim[i] = t->dims[i];
-		if (t->dims[i] < 0 || __builtin_mul_overflow(bytes, t->dims[i], &bytes) || bytes > (int64_t)1 << 46)
+		if (t->dims[i] < 0 || __builtin_mul_overflow(bytes, t->dims[i], &bytes) || bytes > TENSOR_MOST)
 			return diag_error(d, loc, 202, "tensor '%s': dimension %zu is %lld", name, i, (long long)t->dims[i]);
 	}
 	return true;

@@ -174,6 +174,20 @@ static const char *out_name(Graph *g, const char *base, int i)
 	return unique_name(g, i ? arena_printf(g->module->arena, "%s.%d", base, i) : base);
 }
 
+/* The shape rule, and that what it gives can be held. */
+static bool infer(Node *n, Diag *d)
+{
+	if (!optab[n->op]->shape)
+		return true;
+	if (!optab[n->op]->shape(n, d))
+		return false;
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i] && type_bytes(&n->out[i]->type) > TENSOR_MOST)
+			return diag_error(d, n->loc, 305, "%s: the result is %s, more than 2^46 bytes", optab[n->op]->name,
+				str_type(d->scratch, &n->out[i]->type));
+	return true;
+}
+
 Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, const char *name)
 {
 	const OpDef *d = optab[op];
@@ -197,7 +211,7 @@ Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, 
 		n->out[i]->def = n;
 		n->out[i]->index = i;
 	}
-	if (d->shape && !d->shape(n, b->d))
+	if (!infer(n, b->d))
 		b->failed = true;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i]) {

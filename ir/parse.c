@@ -166,8 +166,8 @@ static Type type(Parser *s)
 	while (!eat(s, "]")) {
 		if (t.rank == MAXRANK)
 			fault(s, "the rank is above %d", MAXRANK);
-		t.dim[t.rank] = integer(s, 0, (int64_t)1 << 46);
-		if (__builtin_mul_overflow(n, t.dim[t.rank], &n) || n > (int64_t)1 << 46)
+		t.dim[t.rank] = integer(s, 0, TENSOR_MOST);
+		if (__builtin_mul_overflow(n, t.dim[t.rank], &n) || n > TENSOR_MOST)
 			fault(s, "the tensor is too large");
 		t.rank++;
 		if (!at(s, "]"))

@@ -22,6 +22,7 @@ typedef enum DType {
 } DType;
 
 enum { MAXRANK = 8 };
+#define TENSOR_MOST ((int64_t)1 << 46)              /* bytes of a tensor; what files and shape rules ask for is checked */
 
 /* Physical order of the elements; dim[] is always the logical (ONNX) order. */
 typedef enum Layout {

@@ -6,7 +6,9 @@
 A case is a file cases/NAME.txt: lines `file NAME` followed by indented content, `model NAME KIND` (made by KINDS below),
 one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error.
 """
-import glob, os, struct, subprocess, sys, tempfile
+import glob, os, subprocess, sys, tempfile
+
+import tiny
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAMPLE = os.path.join(HERE, '..', '..', 'samples', 'mlp', 'model.onnx')
@@ -34,6 +36,9 @@ KINDS = {
     'fixed-bn': lambda: open(os.path.join(MODELS, 'resnet18', 'train.onnx'), 'rb').read().replace(b'training_mode', b'training_node'),
     'gpt2': copy(os.path.join(MODELS, 'gpt2_mini', 'train.onnx')),
     'external': copy(os.path.join(MODELS, 'lenet', 'train_loss.onnx')),
+    'conv-strides': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 1, 30), strides=[2**62, 1]),
+    'pool-kernel': lambda: tiny.model('MaxPool', (8, 3, 32, 32), None, (8, 3, 1, 31), kernel_shape=[2**63 - 1, 2]),
+    'conv-pads': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 30, 30), pads=[0, 0, 2**63 - 1, 0]),
 }
 
 

@@ -134,8 +134,6 @@ static void window(OpKind op, const int64_t *kernel, const int64_t *stride, cons
 
 static void test_conv(void **state)
 {
-	const int64_t far[] = { INT64_MAX, 0, INT64_MAX, 0 };
-
 	(void)state;
 	window(OP_Conv, NULL, two, one_each);
 	gives(MAKE(Conv, F32(8, 3, 32, 32), F32(16, 3, 3, 3), F32(16)), 0, "f32[8,16,16,16]");
@@ -149,14 +147,42 @@ static void test_conv(void **state)
 	refused("Conv: bias is f32[3], W has 16 filters");
 	MAKE(Conv, F32(8, 3), F32(16, 3));
 	refused("Conv takes one to three spatial axes: X is f32[8,3], W is f32[16,3]");
+}
+
+/* Numbers that would overflow what is computed of them. */
+static const int64_t far[] = { 0, INT64_MAX, 0, INT64_MIN };
+
+static void test_conv_bounds(void **state)
+{
+	(void)state;
 	window(OP_Conv, NULL, NULL, far);
 	MAKE(Conv, F32(8, 3, 32, 32), F32(16, 3, 3, 3));
-	refused("Conv: the kernel does not fit along spatial axis 0");
+	refused("Conv: pads[1] is 9223372036854775807, outside of -1048576..1048576 [E0305]");
+	window(OP_Conv, NULL, far + 1, NULL);
+	MAKE(Conv, F32(8, 3, 32, 32), F32(16, 3, 3, 3));
+	refused("Conv: strides[0] is 9223372036854775807, outside of 1..1048576");
+	window(OP_Conv, NULL, NULL, NULL);
+	attr_put_ints(arena, OP_Conv, attr, "dilations", 2, far + 1);
+	MAKE(Conv, F32(8, 3, 32, 32), F32(16, 3, 3, 3));
+	refused("Conv: dilations[0] is 9223372036854775807, outside of 1..1048576");
+	window(OP_Conv, two, NULL, NULL);
+	MAKE(Conv, F32(8, 3, 32, 32), F32(16, 3, 3, 3));
+	refused("Conv: kernel_shape[0] is 2, W is f32[16,3,3,3]");
+	with_int(OP_Conv, "group", INT64_MAX);
+	MAKE(Conv, F32(8, 4, 9), F32(16, 4, 3));
+	refused("Conv: X has 4 channels, W is f32[16,4,3], group is 9223372036854775807");
+	window(OP_ConvGradData, NULL, NULL, NULL);
+	attr_put_ints(arena, OP_ConvGradData, attr, "dims", 4, (const int64_t[]){ 8, 3, 32, INT64_MAX });
+	MAKE(ConvGradData, F32(8, 16, 30, 30), F32(16, 3, 3, 3));
+	refused("ConvGradData: dims[3] is 9223372036854775807: the tensor would have more than 2^46 bytes");
+	window(OP_ConvGradWeights, NULL, two, NULL);
+	attr_put_ints(arena, OP_ConvGradWeights, attr, "dims", 4, (const int64_t[]){ 16, 3, 3, 3 });
+	MAKE(ConvGradWeights, F32(8, 3, 32, 32), F32(8, 16, 30, 30));
+	refused("is [8,16,30,30], it must be [8,16,15,15]");
 }
 
 static void test_pool(void **state)
 {
-	const int64_t far[] = { INT64_MAX, 0, INT64_MAX, 0 };
 	Node *n;
 
 	(void)state;
@@ -174,9 +200,32 @@ static void test_pool(void **state)
 	window(OP_AveragePool, three, NULL, NULL);
 	MAKE(AveragePool, F32(8, 16, 5));
 	refused("AveragePool: kernel_shape has 2 entries, X is f32[8,16,5]");
+}
+
+static void test_pool_bounds(void **state)
+{
+	(void)state;
 	window(OP_MaxPool, three, NULL, far);
 	MAKE(MaxPool, F32(8, 16, 5, 5));
-	refused("MaxPool: the window does not fit along spatial axis 0 of f32[8,16,5,5]");
+	refused("MaxPool: pads[1] is 9223372036854775807, outside of -1048576..1048576 [E0305]");
+	window(OP_AveragePool, three, far, NULL);
+	MAKE(AveragePool, F32(8, 16, 5, 5));
+	refused("AveragePool: strides[0] is 0, outside of 1..1048576");
+	window(OP_AveragePool, far + 1, NULL, NULL);
+	MAKE(AveragePool, F32(8, 16, 5, 5));
+	refused("AveragePool: kernel_shape[0] is 9223372036854775807, outside of 1..1073741824");
+	window(OP_MaxPool, three, NULL, NULL);
+	attr_put_ints(arena, OP_MaxPool, attr, "dilations", 2, far);
+	MAKE(MaxPool, F32(8, 16, 5, 5));
+	refused("MaxPool: dilations[0] is 0, outside of 1..1048576");
+	window(OP_AveragePoolGrad, three, NULL, NULL);
+	attr_put_ints(arena, OP_AveragePoolGrad, attr, "dims", 4, (const int64_t[]){ 8, 16, 5, 5 });
+	MAKE(AveragePoolGrad, F32(8, 16, 5, 5));
+	refused("is [8,16,5,5], it must be [8,16,3,3] [E0304]");
+	window(OP_MaxPoolGrad, three, NULL, NULL);
+	attr_put_ints(arena, OP_MaxPoolGrad, attr, "dims", 4, (const int64_t[]){ 8, 16, 5, 5 });
+	MAKE(MaxPoolGrad, F32(8, 16, 3, 3), operand(DT_i32, DIMS(8, 16, 3, 3)));
+	refused("is i32, places in this window are u8");
 }
 
 /* ---- normalisation, softmax ---- */
@@ -232,6 +281,15 @@ static void test_loss(void **state)
 	MAKE(SoftmaxCrossEntropyLoss, F32(8), I64(8));
 	refused("scores are f32[8], they need two axes");
 	gives(MAKE(CountLabels, I64(8)), 0, "f32[]");
+	MAKE(SoftmaxCrossEntropyLossGrad, F32(8), F32(8, 10), I64(8));
+	refused("is [8], it must be [] [E0304]");
+	with_int(OP_NegativeLogLikelihoodLossGrad, "classes", INT64_MAX);
+	MAKE(NegativeLogLikelihoodLossGrad, scalar(), I64(8));
+	refused("the tensor would have more than 2^46 bytes");
+	with_int(OP_NegativeLogLikelihoodLossGrad, "classes", 10);
+	attr_put_str(arena, OP_NegativeLogLikelihoodLossGrad, attr, "reduction", "none");
+	MAKE(NegativeLogLikelihoodLossGrad, scalar(), I64(8));
+	refused("is [], it must be [8]");
 }
 
 static void test_dropout(void **state)
@@ -268,7 +326,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_gemm, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_matmul, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_conv, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_conv_bounds, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pool, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_pool_bounds, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_norm, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_softmax, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_loss, set_up, tear_down),

@@ -44,6 +44,18 @@ void set_out(Node *n, int i, Type t);                   /* type of out[i], when 
 void trim_outs(Node *n, int count);                     /* a node that was made with more outputs has only these */
 Cost cost_bytes(const Node *n, double flops);           /* flops, and the bytes of all operands and outputs */
 
+/* ---- bounds of what attributes ask for (limits.c); E0305 with the attribute and its value ---- */
+enum { STEP_MOST = 1 << 20, EXTENT_MOST = 1 << 30 };    /* strides, dilations, pads of a window; extents, kernels */
+/* A list is empty, or has `count` entries in lo..hi. */
+bool need_ints(const Node *n, Diag *d, const char *what, Ints v, int count, int64_t lo, int64_t hi);
+/* The attributes of a window over the spatial axes of x (any may be empty), and the extents of x: what is computed of
+ * them fits an int64_t, and where the window fits x, an int. */
+bool need_window(const Node *n, Diag *d, const Type *x, Ints kernel, Ints strides, Ints dilations, Ints pads);
+/* dims are those of a tensor of at most TENSOR_MOST bytes, which *out becomes. */
+bool need_type(const Node *n, Diag *d, const char *what, Ints dims, DType t, Type *out);
+/* v has the shape of `want`; E0304. */
+bool need_same_shape(const Node *n, Diag *d, const Value *v, const Type *want);
+
 /* ---- names of kernels ---- */
 const char *dims_name(Arena *a, const Type *t);         /* "32x784", "8x3x4x4nhwc", "1" */
 const char *dtype_suffix(DType t);                      /* "" for f32, else "_i64" */

@@ -6,8 +6,6 @@
 
 struct conv { Ints kernel_shape, strides, dilations, pads, dims; int64_t group, bias; };
 
-enum { MAXPAD = 1 << 20 };
-
 static const Type *x_of(const Node *n)
 {
 	return n->op == OP_ConvGradData ? &n->out[0]->type : &n->in[0]->type;
@@ -28,15 +26,12 @@ static int64_t get(Ints v, int i, int64_t otherwise)
 	return i < v.n ? v.v[i] : otherwise;
 }
 
-/* The result's extent along spatial axis i; 0 where the kernel does not fit or a pad is beyond reason. */
+/* The result's extent along spatial axis i; 0 where the kernel does not fit. */
 static int64_t extent(const struct conv *at, const Type *x, const Type *w, int i)
 {
 	const int nd = x->rank - 2;
 	const int64_t span = (w->dim[2 + i] - 1) * get(at->dilations, i, 1) + 1;
 	const int64_t begin = get(at->pads, i, 0), end = get(at->pads, nd + i, 0);
-
-	if (begin > MAXPAD || begin < -MAXPAD || end > MAXPAD || end < -MAXPAD)
-		return 0;
 	const int64_t room = x->dim[2 + i] + begin + end - span;
 
 	return room < 0 ? 0 : room / get(at->strides, i, 1) + 1;
@@ -52,43 +47,58 @@ static bool check(const Node *n, const Type *x, const Type *w, Diag *d)
 	if (!dtype_float(x->dtype) || x->dtype != w->dtype)
 		return diag_error(d, n->loc, 302, "%s: X is %s, W is %s", optab[n->op]->name, str_type(d->scratch, x),
 			str_type(d->scratch, w));
-	if (at->group < 1 || x->dim[1] != w->dim[1] * at->group || w->dim[0] % at->group)
+	if (at->group < 1 || x->dim[1] % at->group || x->dim[1] / at->group != w->dim[1] || w->dim[0] % at->group)
 		return diag_error(d, n->loc, 304, "%s: X has %lld channels, W is %s, group is %lld", optab[n->op]->name,
 			(long long)x->dim[1], str_type(d->scratch, w), (long long)at->group);
+	if (!need_window(n, d, x, at->kernel_shape, at->strides, at->dilations, at->pads))
+		return false;
 	for (int i = 0; i < x->rank - 2; i++)
-		if (get(at->strides, i, 1) < 1 || get(at->dilations, i, 1) < 1 || extent(at, x, w, i) < 1)
+		if (get(at->kernel_shape, i, w->dim[2 + i]) != w->dim[2 + i])
+			return diag_error(d, n->loc, 304, "%s: kernel_shape[%d] is %lld, W is %s", optab[n->op]->name, i,
+				(long long)at->kernel_shape.v[i], str_type(d->scratch, w));
+		else if (w->dim[2 + i] < 1 || w->dim[2 + i] > EXTENT_MOST || extent(at, x, w, i) < 1)
 			return diag_error(d, n->loc, 304, "%s: the kernel does not fit along spatial axis %d: X is %s, W is %s",
 				optab[n->op]->name, i, str_type(d->scratch, x), str_type(d->scratch, w));
 	return true;
 }
 
-static bool shape(Node *n, Diag *d)
+static Type result(const struct conv *at, const Type *x, const Type *w)
 {
-	const struct conv *at = n->attr;
-	const Type *x = &n->in[0]->type, *w = &n->in[1]->type;
 	Type y = *x;
 
-	if (!check(n, x, w, d))
-		return false;
 	y.rows = 0;
 	y.dim[1] = w->dim[0];
 	for (int i = 0; i < x->rank - 2; i++)
 		y.dim[2 + i] = extent(at, x, w, i);
-	if (n->nin > 2 && n->in[2] && (n->in[2]->type.rank != 1 || n->in[2]->type.dim[0] != w->dim[0]))
+	return y;
+}
+
+static bool shape(Node *n, Diag *d)
+{
+	const Type *x = &n->in[0]->type, *w = &n->in[1]->type;
+
+	if (!check(n, x, w, d))
+		return false;
+	if (n->nin > 2 && n->in[2] && (n->in[2]->type.rank != 1 || n->in[2]->type.dim[0] != w->dim[0] ||
+	    n->in[2]->type.dtype != w->dtype))
 		return diag_error(d, n->loc, 304, "Conv: bias is %s, W has %lld filters", str_type(d->scratch, &n->in[2]->type),
 			(long long)w->dim[0]);
-	set_out(n, 0, y);
+	set_out(n, 0, result(n->attr, x, w));
 	return true;
 }
 
 static bool data_shape(Node *n, Diag *d)
 {
 	const struct conv *at = n->attr;
-	Type x = type_make(n->in[0]->type.dtype, at->dims.n > MAXRANK ? MAXRANK : at->dims.n, at->dims.v);
+	const Type *dy = &n->in[0]->type, *w = &n->in[1]->type;
+	Type x, y;
 
-	if (!check(n, &x, &n->in[1]->type, d))
+	if (!need_type(n, d, "dims", at->dims, dy->dtype, &x) || !check(n, &x, w, d))
 		return false;
-	x.layout = n->in[0]->type.layout;
+	y = result(at, &x, w);
+	if (!need_same_shape(n, d, n->in[0], &y))
+		return false;
+	x.layout = dy->layout;
 	set_out(n, 0, x);
 	return true;
 }
@@ -96,9 +106,13 @@ static bool data_shape(Node *n, Diag *d)
 static bool weights_shape(Node *n, Diag *d)
 {
 	const struct conv *at = n->attr;
-	const Type w = type_make(n->in[0]->type.dtype, at->dims.n > MAXRANK ? MAXRANK : at->dims.n, at->dims.v);
+	const Type *x = &n->in[0]->type;
+	Type w, y;
 
-	if (!check(n, &n->in[0]->type, &w, d))
+	if (!need_type(n, d, "dims", at->dims, x->dtype, &w) || !check(n, x, &w, d))
+		return false;
+	y = result(at, x, &w);
+	if (!need_same_shape(n, d, n->in[1], &y))
 		return false;
 	set_out(n, 0, w);
 	if (!at->bias) {

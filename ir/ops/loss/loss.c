@@ -67,11 +67,22 @@ static bool shape(Node *n, Diag *d)
 	return true;
 }
 
+/* dloss: a scalar, or one per label where the loss has that many */
+static bool check_dloss(const Node *n, const Type *x, const Value *labels, Diag *d)
+{
+	Type want = reduction(n) == NONE ? labels->type : type_scalar(x->dtype);
+
+	if (n->in[0]->type.dtype != x->dtype)
+		return diag_error(d, n->loc, 302, "%s: %s is %s, scores are %s", optab[n->op]->name, n->in[0]->name,
+			dtype_name(n->in[0]->type.dtype), dtype_name(x->dtype));
+	return need_same_shape(n, d, n->in[0], &want);
+}
+
 static bool ce_grad_shape(Node *n, Diag *d)
 {
 	Type t = n->in[1]->type;
 
-	if (!check_labels(n, &t, n->in[2], weights_of(n, 3), d))
+	if (!check_labels(n, &t, n->in[2], weights_of(n, 3), d) || !check_dloss(n, &t, n->in[2], d))
 		return false;
 	set_out(n, 0, t);
 	return true;
@@ -88,8 +99,9 @@ static bool nll_grad_shape(Node *n, Diag *d)
 			str_type(d->scratch, l), (long long)at->classes);
 	for (int i = 1; i < l->rank; i++)
 		dim[i + 1] = l->dim[i];
-	const Type t = type_make(n->in[0]->type.dtype, l->rank + 1, dim);
-	if (!check_labels(n, &t, n->in[1], weights_of(n, 2), d))
+	Type t;
+	if (!need_type(n, d, "classes", (Ints){ l->rank + 1, dim }, n->in[0]->type.dtype, &t) ||
+	    !check_labels(n, &t, n->in[1], weights_of(n, 2), d) || !check_dloss(n, &t, n->in[1], d))
 		return false;
 	set_out(n, 0, t);
 	return true;

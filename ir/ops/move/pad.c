@@ -24,6 +24,9 @@ static bool shape(Node *n, Diag *d)
 	for (int i = 0; i < t.rank; i++) {
 		const int64_t lo = at->pads.v[i], hi = at->pads.v[t.rank + i], dim = t.dim[i];
 		const int64_t most = is_mode(n, "reflect") ? dim - 1 : INT32_MAX;
+		if (lo > TENSOR_MOST || hi > TENSOR_MOST || lo < -TENSOR_MOST || hi < -TENSOR_MOST)
+			return diag_error(d, n->loc, 305, "Pad: axis %d of %s cannot be padded by %lld and %lld", i,
+				str_shape(d->scratch, &n->in[0]->type), (long long)lo, (long long)hi);
 		if (!is_mode(n, "constant") && (lo < 0 || hi < 0 || lo > most || hi > most || dim == 0))
 			return diag_error(d, n->loc, 305, "Pad: mode %s cannot pad axis %d of %s by %lld and %lld", at->mode, i,
 				str_shape(d->scratch, &t), (long long)lo, (long long)hi);

@@ -30,7 +30,8 @@ static bool resolve(const Node *n, const Type *x, Cut *c, Diag *d)
 	}
 	for (int i = 0; i < at->starts.n; i++) {
 		const int64_t ax = at->axes.n ? at->axes.v[i] : i, k = ax < 0 ? ax + x->rank : ax, dim = x->dim[k];
-		const int64_t step = at->steps.n ? at->steps.v[i] : 1;
+		const int64_t most = dim > 0 ? dim : 1;     /* a longer step takes the first element only, as this one does */
+		const int64_t step = at->steps.n ? clamp(at->steps.v[i], -most, most) : 1;
 		int64_t s = at->starts.v[i], e = at->ends.v[i];
 		if (step == 0)
 			return diag_error(d, n->loc, 305, "%s: step 0 on axis %lld", optab[n->op]->name, (long long)k);
@@ -70,7 +71,9 @@ static bool grad_shape(Node *n, Diag *d)
 	if (at->shape.n != dy->rank)
 		return diag_error(d, n->loc, 305, "SliceGrad: shape has rank %d, %s is %s", at->shape.n, n->in[0]->name,
 			str_type(d->scratch, dy));
-	Type t = type_make(dy->dtype, at->shape.n, at->shape.v);
+	Type t;
+	if (!need_type(n, d, "shape", at->shape, dy->dtype, &t))
+		return false;
 	t.layout = dy->layout;
 	if (!resolve(n, &t, &c, d))
 		return false;

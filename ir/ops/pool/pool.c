@@ -22,18 +22,13 @@ static bool is_max(const Node *n)
 	return n->op == OP_MaxPool || n->op == OP_MaxPoolGrad;
 }
 
-enum { MAXPAD = 1 << 20 };
-
-/* Extent of the result, 0 where the window does not fit or a pad is beyond reason; windows that begin behind the input
- * and its leading pad do not count. */
+/* Extent of the result, 0 where the window does not fit; windows that begin behind the input and its leading pad do not
+ * count. */
 static int64_t extent(const struct pool *at, const Type *x, int i)
 {
 	const int64_t stride = get(at->strides, i, 1), begin = get(at->pads, i, 0);
 	const int64_t span = (at->kernel_shape.v[i] - 1) * get(at->dilations, i, 1) + 1;
 	const int64_t end = get(at->pads, x->rank - 2 + i, 0);
-
-	if (begin > MAXPAD || begin < -MAXPAD || end > MAXPAD || end < -MAXPAD)
-		return 0;
 	const int64_t room = x->dim[2 + i] + begin + end - span;
 	if (room < 0)
 		return 0;
@@ -53,25 +48,27 @@ static bool window_shape(const Node *n, const Type *x, Type *y, Diag *d)
 	if (n->op != OP_GlobalAveragePool && at->kernel_shape.n != x->rank - 2)
 		return diag_error(d, n->loc, 304, "%s: kernel_shape has %d entries, X is %s", optab[n->op]->name,
 			at->kernel_shape.n, str_type(d->scratch, x));
+	if (n->op != OP_GlobalAveragePool &&
+	    !need_window(n, d, x, at->kernel_shape, at->strides, at->dilations, at->pads))
+		return false;
 	for (int i = 0; i < x->rank - 2; i++) {
 		y->dim[2 + i] = 1;
 		if (n->op == OP_GlobalAveragePool)
 			continue;
-		if (get(at->strides, i, 1) < 1 || get(at->dilations, i, 1) < 1 || at->kernel_shape.v[i] < 1 ||
-		    (y->dim[2 + i] = extent(at, x, i)) < 1)
+		if ((y->dim[2 + i] = extent(at, x, i)) < 1)
 			return diag_error(d, n->loc, 304, "%s: the window does not fit along spatial axis %d of %s",
 				optab[n->op]->name, i, str_type(d->scratch, x));
 	}
 	return true;
 }
 
+/* Of which of a window's elements won; DT_NONE: a window of so many elements has no such type. */
 static DType place_dtype(const struct pool *at)
 {
-	int64_t k = 1;
+	const Type window = type_make(DT_u8, at->kernel_shape.n, at->kernel_shape.v);
+	const int64_t k = type_numel(&window);
 
-	for (int i = 0; i < at->kernel_shape.n; i++)
-		k *= at->kernel_shape.v[i];
-	return k <= 256 ? DT_u8 : DT_i32;
+	return k <= 256 ? DT_u8 : k <= INT32_MAX ? DT_i32 : DT_NONE;
 }
 
 static bool shape(Node *n, Diag *d)
@@ -83,6 +80,8 @@ static bool shape(Node *n, Diag *d)
 	set_out(n, 0, y);
 	if (n->op == OP_MaxPool) {
 		y.dtype = place_dtype(n->attr);
+		if (!y.dtype)
+			return diag_error(d, n->loc, 304, "MaxPool: the window has more than %d elements", INT32_MAX);
 		set_out(n, 1, y);
 	}
 	return true;
@@ -91,13 +90,16 @@ static bool shape(Node *n, Diag *d)
 static bool grad_shape(Node *n, Diag *d)
 {
 	const struct pool *at = n->attr;
-	Type x = type_make(n->in[0]->type.dtype, at->dims.n > MAXRANK ? MAXRANK : at->dims.n, at->dims.v), y;
+	Type x, y;
 
-	if (!window_shape(n, &x, &y, d))
+	if (!need_type(n, d, "dims", at->dims, n->in[0]->type.dtype, &x) || !window_shape(n, &x, &y, d) ||
+	    !need_same_shape(n, d, n->in[0], &y))
 		return false;
-	if (!shape_eq(&y, &n->in[0]->type))
-		return diag_error(d, n->loc, 304, "%s: %s is %s, the window gives %s", optab[n->op]->name, n->in[0]->name,
-			str_shape(d->scratch, &n->in[0]->type), str_shape(d->scratch, &y));
+	if (is_max(n) && !need_same_shape(n, d, n->in[1], &y))
+		return false;
+	if (is_max(n) && n->in[1]->type.dtype != place_dtype(at))
+		return diag_error(d, n->loc, 302, "%s: %s is %s, places in this window are %s", optab[n->op]->name, n->in[1]->name,
+			dtype_name(n->in[1]->type.dtype), dtype_name(place_dtype(at)));
 	x.layout = n->in[0]->type.layout;
 	set_out(n, 0, x);
 	return true;

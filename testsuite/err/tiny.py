@@ -1,0 +1,49 @@
+"""ONNX models of one node, written field by field: what no exporter would write."""
+import os, struct, sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
+from onnxpb import field  # noqa: E402
+
+
+def number(n, f):
+    return bytes([n << 3 | 5]) + struct.pack('<f', f)
+
+
+def attribute(name, value):
+    """AttributeProto: the kind is that of the Python value; a list of ints or floats is INTS or FLOATS."""
+    wide = lambda i: i & (1 << 64) - 1
+    b = field(1, name.encode())
+    if isinstance(value, float):
+        return b + number(2, value) + field(20, 1)
+    if isinstance(value, int):
+        return b + field(3, wide(value)) + field(20, 2)
+    if isinstance(value, str):
+        return b + field(4, value.encode()) + field(20, 3)
+    if value and isinstance(value[0], float):
+        return b + b''.join(number(7, f) for f in value) + field(20, 6)
+    return b + b''.join(field(8, wide(i)) for i in value) + field(20, 7)
+
+
+def value_info(name, shape):
+    dims = b''.join(field(1, field(1, d)) for d in shape)
+    return field(1, name.encode()) + field(2, field(1, field(1, 1) + field(2, dims)))
+
+
+def weight(name, shape, location=None):
+    """A TensorProto of floats, all 0.5, or one whose data lies in another file."""
+    n = 1
+    for d in shape:
+        n *= d
+    b = b''.join(field(1, d) for d in shape) + field(2, 1) + field(8, name.encode())
+    if location is None:
+        return b + field(9, struct.pack('<f', 0.5) * n)
+    return b + field(13, field(1, b'location') + field(2, location.encode())) + field(14, 1)
+
+
+def model(op, x, w=None, y=(), location=None, **attributes):
+    """y = op(x[, w]): shapes of x, of the parameter w and of y."""
+    node = field(1, b'x') + (field(1, b'w') if w else b'') + field(2, b'y') + field(3, b'node') + field(4, op.encode())
+    node += b''.join(field(5, attribute(k, v)) for k, v in attributes.items())
+    graph = field(1, node) + field(2, b'tiny') + (field(5, weight('w', w, location)) if w else b'')
+    graph += field(11, value_info('x', x)) + field(12, value_info('y', y))
+    return field(1, 8) + field(7, graph) + field(8, field(1, b'') + field(2, 14))
