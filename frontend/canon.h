@@ -28,6 +28,9 @@ Value *canon_scalar(Import *im, DType t, double x);
 Value *canon_reshape_to(Import *im, Value *x, int rank, const int64_t *dim, const char *name);
 /* axes from operand `operand` (opset 13) or the attribute; *given says whether there were any. */
 bool canon_axes_of(Import *im, const OnnxNode *n, size_t operand, Ints *axes, bool *given);
+/* Fills kernel_shape, strides, dilations and pads of a window op for all spatial axes of x; resolves auto_pad. `kernel`:
+ * the extents where the node does not give them, NULL where it must. */
+bool canon_window(Import *im, const OnnxNode *n, OpKind op, void *at, const Type *x, const int64_t *kernel);
 
 /* ---- translators: false after a diagnostic ---- */
 bool canon_constant_node(Import *im, const OnnxNode *n);
