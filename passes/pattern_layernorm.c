@@ -1,0 +1,164 @@
+/* LayerNormalization as exports before opset 17 spell it out:
+ *     m = ReduceMean(x)    d = x - m    v = ReduceMean(d ^ 2)    y = d / sqrt(v + epsilon) [* scale [+ bias]]
+ * over the trailing axes. The square is Pow 2 or d * d, the subtraction may stand there twice, and the quotient is Div by
+ * Sqrt, a product with Reciprocal or 1 / sqrt, or a Pow of +-0.5. Without scale the op gets one of ones. */
+#include <string.h>
+#include "patterns.h"
+
+typedef struct Norm {
+	Value *x, *scale, *bias;
+	int    axis;                /* first of the trailing axes */
+	double epsilon;
+} Norm;
+
+/* r reduces trailing axes of its operand and keeps them as 1; the first of them, else -1. */
+static int trailing(const Node *r)
+{
+	const Ints axes = attr_ints(r, "axes");
+	const int rank = r->in[0]->type.rank;
+	bool gone[MAXRANK] = { 0 };
+	int first = rank;
+
+	if (!attr_int(r, "keepdims"))
+		return -1;
+	for (int i = 0; i < axes.n; i++)
+		gone[axes.v[i] < 0 ? axes.v[i] + rank : axes.v[i]] = true;
+	while (first > 0 && gone[first - 1])
+		first--;
+	for (int i = 0; i < first; i++)
+		if (gone[i])
+			return -1;
+	return first < rank ? first : -1;
+}
+
+/* v = x - ReduceMean(x), for any x or the one that is known. */
+static bool centred(Match *p, const Value *v, Norm *t)
+{
+	const Node *sub = match_def(p, v, OP_Sub);
+	const Node *mean = sub ? match_def(p, sub->in[1], OP_ReduceMean) : NULL;
+
+	if (!mean || mean->in[0] != sub->in[0] || (t->x && t->x != sub->in[0]))
+		return false;
+	const int axis = trailing(mean);
+	if (axis < 0 || (t->x && axis != t->axis))
+		return false;
+	t->x = sub->in[0];
+	t->axis = axis;
+	return true;
+}
+
+static bool square(Match *p, const Value *v, Norm *t)
+{
+	const Node *n;
+
+	if ((n = match_def(p, v, OP_Pow)))
+		return match_is(n->in[1], 2) && centred(p, n->in[0], t);
+	if ((n = match_def(p, v, OP_Mul)))
+		return centred(p, n->in[0], t) && centred(p, n->in[1], t);
+	return false;
+}
+
+/* v = variance + epsilon */
+static bool variance(Match *p, const Value *v, Norm *t)
+{
+	const Node *add = match_def(p, v, OP_Add);
+	const int k = add && match_scalar(add->in[0], &t->epsilon);
+	const Node *mean = add ? match_def(p, add->in[k], OP_ReduceMean) : NULL;
+
+	return mean && match_scalar(add->in[1 - k], &t->epsilon) && t->epsilon >= 0 && square(p, mean->in[0], t) &&
+		trailing(mean) == t->axis;
+}
+
+static bool power(Match *p, const Value *v, double e, Norm *t)
+{
+	const Node *n = match_def(p, v, OP_Pow);
+
+	return n && match_is(n->in[1], e) && variance(p, n->in[0], t);
+}
+
+/* v = sqrt(variance + epsilon) */
+static bool deviation(Match *p, const Value *v, Norm *t)
+{
+	const Node *n = match_def(p, v, OP_Sqrt);
+
+	return n ? variance(p, n->in[0], t) : power(p, v, 0.5, t);
+}
+
+/* v = 1 / sqrt(variance + epsilon) */
+static bool inverse(Match *p, const Value *v, Norm *t)
+{
+	const Node *n;
+
+	if ((n = match_def(p, v, OP_Reciprocal)))
+		return deviation(p, n->in[0], t);
+	if ((n = match_def(p, v, OP_Div)))
+		return match_is(n->in[0], 1) && deviation(p, n->in[1], t);
+	return power(p, v, -0.5, t);
+}
+
+static bool normalised(Match *p, const Node *n, Norm *t)
+{
+	if (n->op == OP_Div)
+		return deviation(p, n->in[1], t) && centred(p, n->in[0], t);
+	for (int k = 0; n->op == OP_Mul && k < 2; k++) {
+		const int before = p->n;
+		*t = (Norm){ 0 };
+		if (inverse(p, n->in[1 - k], t) && centred(p, n->in[k], t))
+			return true;
+		p->n = before;
+	}
+	return false;
+}
+
+/* The other operand of the only reader of v, an `op`, when it has the shape of the normalised axes and that of `like`. */
+static Value *along(Match *p, const Norm *t, Value **v, OpKind op, const Value *like)
+{
+	const int before = p->n;
+	Node *n = match_user(p, *v, op);
+	Value *o = n ? match_other(n, *v) : NULL;
+	bool fits = o && o->type.rank == t->x->type.rank - t->axis && o->type.layout == LAYOUT_PLAIN;
+
+	for (int i = 0; fits && i < o->type.rank; i++)
+		fits = o->type.dim[i] == t->x->type.dim[t->axis + i];
+	if (!fits || (like && !shape_eq(&like->type, &o->type))) {
+		p->n = before;
+		return NULL;
+	}
+	*v = n->out[0];
+	return o;
+}
+
+static Value *ones(Module *m, const Norm *t)
+{
+	const Type *x = &t->x->type;
+	const Type one = type_make(x->dtype, x->rank - t->axis, x->dim + t->axis);
+	const int64_t n = type_numel(&one);
+	char *data = arena_alloc(m->arena, (size_t)type_bytes(&one));
+
+	for (int64_t i = 0; i < n; i++)
+		if (x->dtype == DT_f32)
+			((float *)(void *)data)[i] = 1;
+		else
+			((double *)(void *)data)[i] = 1;
+	return module_const(m, "ones", one, data);
+}
+
+Node *pattern_layernorm(Match *p, Node *n)
+{
+	Norm t = { 0 };
+	Value *last = n->out[0];
+
+	if ((n->op != OP_Div && n->op != OP_Mul) || !match_def(p, last, n->op) || !normalised(p, n, &t) ||
+		(t.x->type.dtype != DT_f32 && t.x->type.dtype != DT_f64) || !type_eq(&t.x->type, &last->type))
+		return NULL;
+	t.scale = along(p, &t, &last, OP_Mul, NULL);
+	t.bias = along(p, &t, &last, OP_Add, t.scale);
+	if (!match_closed(p, last))
+		return NULL;
+	Builder b = match_builder(p, last);
+	Value *in[3] = { t.x, t.scale ? t.scale : ones(p->m, &t), t.bias };
+	void *at = attr_new(p->m->arena, OP_LayerNormalization);
+	*(int64_t *)match_field(OP_LayerNormalization, at, "axis") = t.axis - t.x->type.rank;
+	*(double *)match_field(OP_LayerNormalization, at, "epsilon") = t.epsilon;
+	return match_finish(p, last, build(&b, OP_LayerNormalization, at, t.bias ? 3 : 2, in, last->name));
+}

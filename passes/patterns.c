@@ -1,0 +1,169 @@
+/* patterns: what an export spelt out in primitives becomes the one op it is.
+ *
+ * Reads the forward graph behind simplify, before there are gradients: one op then means one gradient, which keeps less
+ * between forward and backward than those of its parts would. A row of the table is a pattern; each is tried at every
+ * node, from front to back. A match is exact: constants within 1e-6 of their size, shapes as the op has them, and what
+ * lies inside is read by nothing else. The new node has the name of the last value it replaces. */
+#include <math.h>
+#include <string.h>
+#include "patterns.h"
+
+/* ---- finding ---- */
+
+static bool join(Match *p, Node *n)
+{
+	for (int i = 0; i < p->n; i++)
+		if (p->node[i] == n)
+			return true;
+	if (p->n == MATCH_NODES)
+		return false;
+	p->node[p->n++] = n;
+	return true;
+}
+
+Node *match_def(Match *p, const Value *v, OpKind op)
+{
+	if (!v || v->kind != VAL_NODE || v->def->op != op || v->index != 0 || v->def->phase != PHASE_FWD)
+		return NULL;
+	return join(p, v->def) ? v->def : NULL;
+}
+
+static bool is_output(const Value *v)
+{
+	for (int i = 0; v->kind == VAL_NODE && i < v->def->graph->nout; i++)
+		if (v->def->graph->out[i] == v)
+			return true;
+	return false;
+}
+
+Node *match_user(Match *p, const Value *v, OpKind op)
+{
+	if (v->nuses != 1 || v->uses[0].node->op != op || v->uses[0].node->phase != PHASE_FWD || is_output(v))
+		return NULL;
+	return join(p, v->uses[0].node) ? v->uses[0].node : NULL;
+}
+
+Value *match_other(const Node *n, const Value *v)
+{
+	if (n->nin != 2)
+		return NULL;
+	return n->in[0] == v ? n->in[1] : n->in[1] == v ? n->in[0] : NULL;
+}
+
+bool match_near(double x, double want)
+{
+	return fabs(x - want) <= 1e-6 * fabs(want);
+}
+
+bool match_scalar(const Value *v, double *x)
+{
+	if (!v || v->kind != VAL_CONST || !v->data || type_numel(&v->type) != 1)
+		return false;
+	switch (v->type.dtype) {
+	case DT_f32: *x = *(const float *)v->data; return true;
+	case DT_f64: *x = *(const double *)v->data; return true;
+	case DT_i32: *x = *(const int32_t *)v->data; return true;
+	case DT_i64: *x = (double)*(const int64_t *)v->data; return true;
+	default: return false;
+	}
+}
+
+bool match_is(const Value *v, double want)
+{
+	double x;
+
+	return match_scalar(v, &x) && match_near(x, want);
+}
+
+/* ---- replacing ---- */
+
+static bool covered(const Match *p, const Node *n)
+{
+	for (int i = 0; i < p->n; i++)
+		if (p->node[i] == n)
+			return true;
+	return false;
+}
+
+bool match_closed(const Match *p, const Value *last)
+{
+	for (int i = 0; i < p->n; i++)
+		for (int k = 0; k < p->node[i]->nout; k++) {
+			const Value *v = p->node[i]->out[k];
+			if (!v || v == last)
+				continue;
+			if (is_output(v) || v == p->m->loss || v == p->m->count)
+				return false;
+			for (int u = 0; u < v->nuses; u++)
+				if (!covered(p, v->uses[u].node))
+					return false;
+		}
+	return true;
+}
+
+void *match_field(OpKind op, void *attr, const char *name)
+{
+	const AttrDef *d = op_attr(op, name);
+
+	if (!d)
+		bug("%s has no attribute %s", optab[op]->name, name);
+	return (char *)attr + d->offset;
+}
+
+Builder match_builder(const Match *p, const Value *last)
+{
+	const Node *n = last->def;
+
+	return (Builder){ .m = p->m, .g = n->graph, .before = last->def, .loc = n->loc, .phase = n->phase, .stage = n->stage,
+		.d = p->cx->d };
+}
+
+Node *match_finish(Match *p, Value *last, Node *fused)
+{
+	Graph *g = fused->graph;
+	Value *v = fused->out[0];
+	const char *name = last->name;
+	int left = p->n;
+
+	v->batch_axis = last->batch_axis;
+	value_replace(last, v);
+	if (p->m->loss == last)
+		p->m->loss = v;
+	for (Node *n = last->def, *prev; left; n = prev) {      /* readers go before what they read */
+		prev = n->prev;
+		if (covered(p, n)) {
+			node_remove(n);
+			left--;
+		}
+	}
+	for (int i = 0; i < fused->nout; i++)
+		if (fused->out[i])
+			value_rename(g, fused->out[i], i ? arena_printf(p->m->arena, "%s.%d", name, i) : name);
+	return fused;
+}
+
+/* ---- the pass ---- */
+
+static Node *(*const table[])(Match *, Node *) = { pattern_layernorm };
+
+static Node *fuse_at(Module *m, PassCx *cx, Node *n)
+{
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		Match p = { .m = m, .cx = cx };
+		Node *fused = table[i](&p, n);
+		if (fused)
+			return fused;
+	}
+	return NULL;
+}
+
+bool pass_patterns(Module *m, PassCx *cx)
+{
+	if (!m->graph)
+		return true;
+	for (Node *n = m->graph->first, *next; n; n = next) {
+		Node *fused = n->phase == PHASE_FWD ? fuse_at(m, cx, n) : NULL;
+		next = fused ? fused->next : n->next;
+	}
+	return true;
+}
