@@ -206,7 +206,7 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "Gemm", canon_gemm }, { "Conv", canon_conv }, { "MaxPool", canon_pool }, { "AveragePool", canon_pool }, { "GlobalMaxPool", canon_global_max_pool },
 	{ "BatchNormalization", canon_batch_norm }, { "Softmax", canon_softmax }, { "LogSoftmax", canon_softmax },
 	{ "SoftmaxCrossEntropyLoss", canon_loss }, { "NegativeLogLikelihoodLoss", canon_loss }, { "Dropout", canon_dropout },
-	{ "Clip", canon_clip }, { "Cast", canon_cast },
+	{ "Clip", canon_clip }, { "Cast", canon_cast }, { "Einsum", canon_einsum },
 	{ "Add", arithmetic }, { "Sub", arithmetic }, { "Mul", arithmetic }, { "Div", arithmetic }, { "Pow", arithmetic },
 	{ "And", arithmetic }, { "Or", arithmetic }, { "Xor", arithmetic }, { "Equal", arithmetic }, { "Less", arithmetic },
 	{ "Greater", arithmetic },

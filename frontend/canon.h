@@ -57,5 +57,6 @@ bool canon_loss(Import *im, const OnnxNode *n);
 bool canon_dropout(Import *im, const OnnxNode *n);
 bool canon_clip(Import *im, const OnnxNode *n);
 bool canon_cast(Import *im, const OnnxNode *n);
+bool canon_einsum(Import *im, const OnnxNode *n);
 
 #endif

@@ -303,6 +303,45 @@ def matmul(c, op):
     c.out = [c.add(op, [c.param(a), c.param(b)])]
 
 
+def einsum_random(c):
+    """Random terms over a few labels: (terms, output or None, shapes)."""
+    size = {l: int(c.rng.integers(1, 4)) for l in 'abcdeZ'}
+    terms = [[str(l) for l in c.rng.permutation(list(size))[:c.pick(0, 1, 2, 3)]] for _ in range(c.pick(1, 2, 2, 2, 3))]
+    if c.chance(0.3) and terms[0]:
+        terms[0].insert(int(c.rng.integers(len(terms[0]) + 1)), terms[0][0])        # a diagonal
+    used = sorted({l for t in terms for l in t})
+    out = [str(l) for l in c.rng.permutation(used)[:int(c.rng.integers(0, min(4, len(used)) + 1))]] if used else []
+    shapes = [[size[l] for l in t] for t in terms]
+    if c.chance(0.4):                                   # an ellipsis, broadcast
+        full = list(c.shape(rank=c.pick(0, 1, 2), hi=3))
+        for i, t in enumerate(terms):
+            mine = [1 if c.chance(0.3) else d for d in full][int(c.rng.integers(len(full) + 1)) if c.chance(0.3) else 0:]
+            at = int(c.rng.integers(len(t) + 1))
+            t.insert(at, '...')
+            shapes[i][at:at] = mine
+        if c.chance(0.8):
+            out.insert(int(c.rng.integers(len(out) + 1)), '...')
+    return terms, None if c.chance(0.2) else out, shapes
+
+
+@gen('Einsum')
+def einsum(c, op):
+    """Random equations, and those that models use, whose layouts differ in what must be transposed."""
+    known = c.pick(None, None, 'ibh,hnd->ibnd', 'ibnd,jbnd->bnij', 'bnij,jbnd->ibnd', 'ibnd,hnd->ibh', 'bhwc,hkc->bhwk')
+    if known:
+        left, right = known.split('->')
+        size = {l: int(c.rng.integers(1, 5)) for l in left if l.isalpha()}
+        terms, out = [list(t) for t in left.split(',')], list(right)
+        shapes = [[size[l] for l in t] for t in terms]
+    else:
+        terms, out, shapes = einsum_random(c)
+    space = ' ' if c.chance(0.3) else ''
+    eq = f'{space},{space}'.join(space.join(t) for t in terms)
+    if out is not None:
+        eq += f'{space}->{space}' + space.join(out)
+    c.out = [c.add(op, [c.param(tuple(s)) if s else c.add('Squeeze', [c.param(())]) for s in shapes], equation=eq)]
+
+
 def spatial(c, nd):
     k = [int(x) for x in c.rng.integers(1, 4, nd)]
     st = [int(x) for x in c.rng.integers(1, 3, nd)]
