@@ -60,6 +60,7 @@ void canon_put_int(OpKind op, void *attr, const char *name, int64_t v)    { *(in
 void canon_put_float(OpKind op, void *attr, const char *name, double v)   { *(double *)slot(op, attr, name) = v; }
 void canon_put_str(OpKind op, void *attr, const char *name, const char *v){ *(const char **)slot(op, attr, name) = v; }
 void canon_put_ints(OpKind op, void *attr, const char *name, Ints v)      { *(Ints *)slot(op, attr, name) = v; }
+Ints canon_get_ints(OpKind op, const void *attr, const char *name)         { return *(const Ints *)slot(op, (void *)(uintptr_t)attr, name); }
 
 void *canon_attrs_by_name(Import *im, const OnnxNode *n, OpKind op)
 {
@@ -146,6 +147,12 @@ bool canon_need(Import *im, const OnnxNode *n, size_t k)
 
 Value *canon_scalar(Import *im, DType t, double x)
 {
+	if (t == DT_f16 || t == DT_bf16) {
+		void *at = canon_attr_of(im, OP_Cast);
+
+		canon_put_int(OP_Cast, at, "to", dtype_onnx(t));
+		return canon_emit1(im, OP_Cast, at, const_scalar(im->m, DT_f64, x), NULL, NULL);
+	}
 	return const_scalar(im->m, t, x);
 }
 
@@ -206,16 +213,28 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "Gemm", canon_gemm }, { "Conv", canon_conv }, { "MaxPool", canon_pool }, { "AveragePool", canon_pool }, { "GlobalMaxPool", canon_global_max_pool },
 	{ "BatchNormalization", canon_batch_norm }, { "Softmax", canon_softmax }, { "LogSoftmax", canon_softmax },
 	{ "SoftmaxCrossEntropyLoss", canon_loss }, { "NegativeLogLikelihoodLoss", canon_loss }, { "Dropout", canon_dropout },
-	{ "Clip", canon_clip }, { "Cast", canon_cast }, { "Einsum", canon_einsum },
+	{ "Clip", canon_clip }, { "Cast", canon_cast },
+	{ "LSTM", canon_recurrent }, { "GRU", canon_recurrent }, { "RNN", canon_recurrent }, { "Einsum", canon_einsum },
 	{ "Add", arithmetic }, { "Sub", arithmetic }, { "Mul", arithmetic }, { "Div", arithmetic }, { "Pow", arithmetic },
 	{ "And", arithmetic }, { "Or", arithmetic }, { "Xor", arithmetic }, { "Equal", arithmetic }, { "Less", arithmetic },
 	{ "Greater", arithmetic },
 	{ "Relu", same }, { "Sigmoid", same }, { "Tanh", same }, { "Erf", same }, { "Exp", same }, { "Log", same },
 	{ "Sqrt", same }, { "Neg", same }, { "Abs", same }, { "Sign", same }, { "Reciprocal", same }, { "Sin", same },
-	{ "Cos", same }, { "Floor", same }, { "Ceil", same }, { "Round", same }, { "Not", same }, { "Max", same },
-	{ "Min", same }, { "Mod", same }, { "Sum", same }, { "LessOrEqual", same }, { "GreaterOrEqual", same },
+	{ "Cos", same }, { "Floor", same }, { "Ceil", same }, { "Round", same }, { "Not", same }, { "Max", canon_extreme },
+	{ "Min", canon_extreme }, { "Mod", same }, { "Sum", same }, { "LessOrEqual", same }, { "GreaterOrEqual", same },
 	{ "Where", same }, { "Transpose", same }, { "Concat", same }, { "Gather", same }, { "Shape", same }, { "Size", same },
-	{ "Range", same }, { "MatMul", same }, { "GlobalAveragePool", same }, { "LayerNormalization", same },
+	{ "Range", same }, { "MatMul", same }, { "GlobalAveragePool", same },
+	{ "LayerNormalization", canon_layer_norm }, { "RMSNormalization", canon_layer_norm },
+	{ "InstanceNormalization", canon_instance_norm }, { "GroupNormalization", canon_group_norm },
+	{ "MeanVarianceNormalization", canon_mvn }, { "LpNormalization", canon_lp_norm }, { "LpPool", canon_lp_pool },
+	{ "GlobalLpPool", canon_global_lp_pool },
+	{ "PRelu", canon_prelu }, { "LeakyRelu", canon_leaky_relu }, { "Elu", canon_elu }, { "Selu", canon_elu }, { "Celu", canon_celu },
+	{ "ThresholdedRelu", canon_thresholded_relu }, { "Shrink", canon_shrink }, { "HardSigmoid", canon_hard_sigmoid },
+	{ "HardSwish", canon_hard_swish }, { "Swish", canon_swish }, { "Softsign", canon_softsign }, { "Gelu", canon_gelu },
+	{ "Hardmax", canon_hardmax }, { "IsInf", canon_is_inf }, { "BitShift", canon_bit_shift }, { "CastLike", canon_cast_like },
+	{ "Softplus", same }, { "Mish", same }, { "Tan", same }, { "Asin", same }, { "Acos", same }, { "Atan", same },
+	{ "Sinh", same }, { "Cosh", same }, { "Asinh", same }, { "Acosh", same }, { "Atanh", same }, { "IsNaN", same },
+	{ "BitwiseAnd", same }, { "BitwiseOr", same }, { "BitwiseXor", same }, { "BitwiseNot", same },
 };
 
 static const struct row *find(const char *op, const char *domain)

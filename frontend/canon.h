@@ -10,6 +10,7 @@ void canon_put_int(OpKind op, void *attr, const char *name, int64_t v);
 void canon_put_float(OpKind op, void *attr, const char *name, double v);
 void canon_put_str(OpKind op, void *attr, const char *name, const char *v);
 void canon_put_ints(OpKind op, void *attr, const char *name, Ints v);
+Ints canon_get_ints(OpKind op, const void *attr, const char *name);
 void *canon_attrs_by_name(Import *im, const OnnxNode *n, OpKind op);
 
 /* A node with these operands; gives its outputs, which are constants where all it reads is constant. emit1: one or two
@@ -28,6 +29,7 @@ Value *canon_scalar(Import *im, DType t, double x);
 Value *canon_reshape_to(Import *im, Value *x, int rank, const int64_t *dim, const char *name);
 /* axes from operand `operand` (opset 13) or the attribute; *given says whether there were any. */
 bool canon_axes_of(Import *im, const OnnxNode *n, size_t operand, Ints *axes, bool *given);
+
 /* Fills kernel_shape, strides, dilations and pads of a window op for all spatial axes of x; resolves auto_pad. `kernel`:
  * the extents where the node does not give them, NULL where it must. */
 bool canon_window(Import *im, const OnnxNode *n, OpKind op, void *at, const Type *x, const int64_t *kernel);
@@ -52,11 +54,35 @@ bool canon_conv(Import *im, const OnnxNode *n);
 bool canon_pool(Import *im, const OnnxNode *n);
 bool canon_global_max_pool(Import *im, const OnnxNode *n);
 bool canon_batch_norm(Import *im, const OnnxNode *n);
+bool canon_layer_norm(Import *im, const OnnxNode *n);
+bool canon_instance_norm(Import *im, const OnnxNode *n);
+bool canon_group_norm(Import *im, const OnnxNode *n);
+bool canon_mvn(Import *im, const OnnxNode *n);
+bool canon_lp_norm(Import *im, const OnnxNode *n);
+bool canon_lp_pool(Import *im, const OnnxNode *n);
+bool canon_global_lp_pool(Import *im, const OnnxNode *n);
 bool canon_softmax(Import *im, const OnnxNode *n);
 bool canon_loss(Import *im, const OnnxNode *n);
 bool canon_dropout(Import *im, const OnnxNode *n);
 bool canon_clip(Import *im, const OnnxNode *n);
 bool canon_cast(Import *im, const OnnxNode *n);
+bool canon_recurrent(Import *im, const OnnxNode *n);
+bool canon_leaky_relu(Import *im, const OnnxNode *n);
+bool canon_prelu(Import *im, const OnnxNode *n);
+bool canon_elu(Import *im, const OnnxNode *n);
+bool canon_celu(Import *im, const OnnxNode *n);
+bool canon_thresholded_relu(Import *im, const OnnxNode *n);
+bool canon_shrink(Import *im, const OnnxNode *n);
+bool canon_hard_sigmoid(Import *im, const OnnxNode *n);
+bool canon_hard_swish(Import *im, const OnnxNode *n);
+bool canon_swish(Import *im, const OnnxNode *n);
+bool canon_softsign(Import *im, const OnnxNode *n);
+bool canon_gelu(Import *im, const OnnxNode *n);
+bool canon_hardmax(Import *im, const OnnxNode *n);
+bool canon_is_inf(Import *im, const OnnxNode *n);
+bool canon_bit_shift(Import *im, const OnnxNode *n);
+bool canon_cast_like(Import *im, const OnnxNode *n);
+bool canon_extreme(Import *im, const OnnxNode *n);
 bool canon_einsum(Import *im, const OnnxNode *n);
 
 #endif

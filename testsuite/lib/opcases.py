@@ -15,6 +15,7 @@ THROUGH = {'BatchNorm': 'BatchNormalization', 'SliceGrad': 'Slice', 'GatherGrad'
 class Case:
     def __init__(self, rng):
         self.rng, self.nodes, self.params, self.consts, self.out = rng, [], {}, {}, []
+        self.opset = 17
 
     def shape(self, rank=None, lo=1, hi=5):
         return tuple(int(self.rng.integers(lo, hi + 1)) for _ in range(self.rng.integers(1, 5) if rank is None else rank))
@@ -147,6 +148,59 @@ def extreme(c, op):
         c.params[name] = row.astype('f4').reshape(full)
         xs.append(name)
     c.out = [c.add(op, xs)]
+
+
+@gen('LeakyRelu', 'Elu', 'Selu', 'Celu')
+def bent(c, op):
+    """Alpha above zero and, where it may be, below."""
+    at = {}
+    if c.chance(0.8):
+        at['alpha'] = float(c.rng.uniform(0.05, 2)) * c.pick(1, 1, -1)
+    c.out = [c.add(op, [c.param(c.shape(), gap=0.01)], **at)]
+
+
+@gen('PRelu')
+def prelu(c, op):
+    s = c.shape()
+    b = tuple(1 if c.chance(0.4) else d for d in s)[int(c.rng.integers(len(s))):]
+    slope = c.param(b, -1, 1) if c.chance(0.7) else c.const(c.rng.uniform(0.1, 1, b).astype('f4'))
+    c.out = [c.add(op, [c.param(s, gap=0.01), slope])]
+
+
+@gen('ThresholdedRelu', 'Shrink', 'HardSigmoid', 'HardSwish', 'Clip')
+def bands(c, op):
+    """Bends and jumps at -1 and 1 (HardSwish at -3 and 3): values stay away from them."""
+    s = c.shape()
+    n = int(np.prod(s))
+    x = c.param(s)
+    top = 3 if op == 'HardSwish' else 1
+    v = c.rng.uniform(0.05, 0.9, n) + c.pick(0, 1.05) * (c.rng.random(n) < 0.5)
+    c.params[x] = (v * top * np.where(c.chance() or c.rng.random(n) < 0.5, 1, -1)).astype('f4').reshape(s)
+    if op == 'Clip':
+        c.out = [c.add(op, [x, c.const(np.float32(-1)), c.const(np.float32(1))][:c.pick(1, 2, 3)])]
+    else:
+        c.out = [c.add(op, [x], **{'ThresholdedRelu': {}, 'Shrink': {'lambd': 1.0, 'bias': 0.5},
+                                   'HardSigmoid': {'alpha': 0.5, 'beta': 0.5}, 'HardSwish': {}}[op])]
+
+
+@gen('Softplus', 'Softsign', 'Mish', 'Swish', 'Atan', 'Sinh', 'Cosh', 'Asinh')
+def curves(c, op):
+    c.out = [c.add(op, [c.param(c.shape(), -3, 3)])]
+
+
+@gen('Gelu', 'GeluTanh')
+def gelu(c, op):
+    c.out = [c.add('Gelu', [c.param(c.shape(), -4, 4)], approximate='tanh' if op == 'GeluTanh' else 'none')]
+
+
+@gen('Tan', 'Asin', 'Acos', 'Atanh')
+def inner(c, op):
+    c.out = [c.add(op, [c.param(c.shape(), -0.9, 0.9)])]
+
+
+@gen('Acosh')
+def outer(c, op):
+    c.out = [c.add(op, [c.param(c.shape(), 1.2, 4)])]
 
 
 @gen('Sum')
@@ -421,6 +475,27 @@ def loss(c, op):
     c.out = [c.add(op, xs, **at)]
 
 
+@gen('LSTM', 'GRU', 'RNN')
+def recurrent(c, op):
+    t, b, i, h = c.pick(1, 2, 4), c.pick(1, 3), c.pick(1, 2), c.pick(1, 3)
+    g, dirs = {'LSTM': 4, 'GRU': 3, 'RNN': 1}[op], c.pick('forward', 'reverse', 'bidirectional')
+    d, at = 2 if dirs == 'bidirectional' else 1, {'direction': dirs, 'hidden_size': h}
+    xs = [c.param((t, b, i)), c.param((d, g * h, i)), c.param((d, g * h, h)), c.param((d, 2 * g * h)) if c.chance(0.8) else '']
+    xs.append(c.const(c.rng.integers(1, t + 1, b).astype('i4')) if c.chance(0.4) else '')
+    xs.append(c.param((d, b, h)) if c.chance() else '')
+    if op == 'LSTM':
+        xs += [c.param((d, b, h)) if c.chance() else '', c.param((d, 3 * h)) if c.chance(0.3) else '']
+    if op == 'GRU' and c.chance(0.7):
+        at['linear_before_reset'] = 1
+    if op == 'RNN' and c.chance():
+        at['activations'] = ['Tanh'] * d
+    while not xs[-1]:
+        xs.pop()
+    outs = c.add(op, xs, nout=3 if op == 'LSTM' else 2, **at)
+    keep = [o for o in outs if c.chance(0.6)]
+    c.out = keep or outs[:1]
+
+
 @gen('Dropout')
 def dropout(c, op):
     s = c.shape()
@@ -454,6 +529,9 @@ def finish(op, seed, c, params, outs):
     cnodes = [helper.make_node('Constant', [], [k], name=k, value=numpy_helper.from_array(v, k)) for k, v in consts.items()]
     init = [numpy_helper.from_array(v, k) for k, v in params.items()]
     g = helper.make_graph(cnodes + nodes, f'{op}_{seed}', [], [helper.make_tensor_value_info('loss', TensorProto.FLOAT, [])], init)
-    m = helper.make_model(g, opset_imports=[helper.make_opsetid('', 17)])
+    m = helper.make_model(g, opset_imports=[helper.make_opsetid('', c.opset)])
     m.ir_version = 8
     return m
+
+
+import opcases_spatial     # noqa: E402, F401: more of them

@@ -1,14 +1,35 @@
-/* LayerNormalization over the axes from `axis` on: y = (x - mean) / sqrt(var + epsilon) * scale + bias, and its
- * gradients. Results 1 and 2, mean and 1 / sqrt(var + epsilon) per row, are what the gradient reads.
- *     %dx, %dscale, %dbias = LayerNormGrad(%dy, %x, %scale, %mean, %inv) */
+/* LayerNormalization over the axes from `axis` on: y = (x - mean) / sqrt(var + epsilon) * scale + bias;
+ * RMSNormalization: y = x / sqrt(mean of x x + epsilon) * scale; scale and bias may be left out. The results behind y, the
+ * mean (not of RMSNormalization) and the reciprocal root per row, are what the gradients read.
+ *     %y, %mean, %inv = LayerNormalization(%x[, %scale[, %bias]])     %y, %inv = RMSNormalization(%x[, %scale])
+ *     %dx[, %dscale, %dbias] = LayerNormGrad(%dy, %x, %mean, %inv[, %scale])
+ *     %dx[, %dscale] = RMSNormGrad(%dy, %x, %inv[, %scale]) */
 #include "../common/common.h"
 
 struct layernorm { int64_t axis; double epsilon; };
 
+static bool is_grad(const Node *n)
+{
+	return n->op == OP_LayerNormGrad || n->op == OP_RMSNormGrad;
+}
+
+static bool has_mean(const Node *n)
+{
+	return n->op == OP_LayerNormalization || n->op == OP_LayerNormGrad;
+}
+
+static const Value *scale_of(const Node *n)
+{
+	const int i = n->op == OP_LayerNormGrad ? 4 : n->op == OP_RMSNormGrad ? 3 : 1;
+
+	return i < n->nin ? n->in[i] : NULL;
+}
+
 /* Axis made non-negative; scale must be of the normalised shape. */
-static bool check(const Node *n, const Type *x, const Value *scale, int *axis, Diag *d)
+static bool check(const Node *n, const Type *x, int *axis, Diag *d)
 {
 	const struct layernorm *at = n->attr;
+	const Value *scale = scale_of(n);
 	Type want = *x;
 
 	if (!norm_axis(n, d, "axis", at->axis, x->rank, axis))
@@ -18,7 +39,7 @@ static bool check(const Node *n, const Type *x, const Value *scale, int *axis, D
 		want.dim[i] = x->dim[*axis + i];
 	if (!dtype_float(x->dtype))
 		return diag_error(d, n->loc, 302, "%s takes floats, X is %s", optab[n->op]->name, str_type(d->scratch, x));
-	if (!shape_eq(&want, &scale->type) && type_numel(&want) != type_numel(&scale->type))
+	if (scale && !shape_eq(&want, &scale->type) && type_numel(&want) != type_numel(&scale->type))
 		return diag_error(d, n->loc, 304, "%s: scale is %s, the normalised axes are %s", optab[n->op]->name,
 			str_shape(d->scratch, &scale->type), str_shape(d->scratch, &want));
 	return true;
@@ -29,7 +50,7 @@ static bool shape(Node *n, Diag *d)
 	Type x = n->in[0]->type, row;
 	int axis;
 
-	if (!same_dtype(n, 0, d) || !check(n, &x, n->in[1], &axis, d))
+	if (!same_dtype(n, 0, d) || !check(n, &x, &axis, d))
 		return false;
 	if (n->nin > 2 && !shape_eq(&n->in[1]->type, &n->in[2]->type))
 		return diag_error(d, n->loc, 304, "LayerNormalization: scale is %s, bias is %s",
@@ -47,32 +68,41 @@ static bool shape(Node *n, Diag *d)
 
 static bool grad_shape(Node *n, Diag *d)
 {
+	const Value *scale = scale_of(n);
 	int axis;
 
-	if (!check(n, &n->in[1]->type, n->in[2], &axis, d))
+	if (!check(n, &n->in[1]->type, &axis, d))
 		return false;
 	set_out(n, 0, n->in[1]->type);
-	set_out(n, 1, n->in[2]->type);
-	set_out(n, 2, n->in[2]->type);
+	if (!scale) {
+		trim_outs(n, 1);
+		return true;
+	}
+	set_out(n, 1, scale->type);
+	set_out(n, 2, scale->type);
 	return true;
 }
 
 static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 {
+	Value *in[5] = { dy[0], n->in[0], n->out[1] };
+	int nin = 3;
+
 	if (!dy[0])
 		return;
-	Value *in[5] = { dy[0], n->in[0], n->in[1], n->out[1], n->out[2] };
-	Node *g = build(b, OP_LayerNormGrad, n->attr, 5, in, NULL);
-	dx[0] = g->out[0];
-	dx[1] = g->out[1];
-	if (n->nin > 2)
-		dx[2] = g->out[2];
+	if (has_mean(n))
+		in[nin++] = n->out[2];
+	if (n->nin > 1)
+		in[nin++] = n->in[1];
+	const Node *g = build(b, has_mean(n) ? OP_LayerNormGrad : OP_RMSNormGrad, n->attr, nin, in, NULL);
+	for (int i = 0; i < n->nin; i++)
+		dx[i] = g->out[i];
 }
 
 static void holes(const Node *n, Holes *h)
 {
 	const struct layernorm *at = n->attr;
-	const bool back = n->op == OP_LayerNormGrad;
+	const bool back = is_grad(n), mean = has_mean(n), scale = scale_of(n) != NULL;
 	const Type *x = &n->in[back ? 1 : 0]->type;
 	const int axis = (int)(at->axis < 0 ? at->axis + x->rank : at->axis);
 	int64_t rows = 1;
@@ -83,12 +113,19 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "ROWS", rows);
 	hole_int(h, "N", rows ? type_numel(x) / rows : 0);
 	hole_text(h, "EPSILON", "%.17g", at->epsilon);
-	hole_int(h, "BIAS", n->nin > 2);
+	hole_int(h, "MEAN", mean);
+	hole_int(h, "SCALE", scale);
+	hole_int(h, "BIAS", mean && (back ? scale : n->nin > 2));
 	hole_int(h, "PAR", type_numel(x) >= 16384);
-	hole_text(h, "CALL", back ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : n->nin > 2 ?
-		"$k($=0, $=1, $=2, $0, $1, $2);" : "$k($=0, $=1, $=2, $0, $1);");
-	hole_name(h, "layernorm%s_%lldx%lld%s", back ? "_grad" : "", (long long)rows,
-		(long long)(rows ? type_numel(x) / rows : 0), dtype_suffix(x->dtype));
+	if (back)
+		hole_text(h, "CALL", mean ? (scale ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : "$k($=0, $0, $1, $2, $3);") :
+			scale ? "$k($=0, $=1, $0, $1, $2, $3);" : "$k($=0, $0, $1, $2);");
+	else
+		hole_text(h, "CALL", mean ? (n->nin > 2 ? "$k($=0, $=1, $=2, $0, $1, $2);" : scale ?
+			"$k($=0, $=1, $=2, $0, $1);" : "$k($=0, $=1, $=2, $0);") : scale ? "$k($=0, $=1, $0, $1);" :
+			"$k($=0, $=1, $0);");
+	hole_name(h, "%snorm%s%s_%lldx%lld%s", mean ? "layer" : "rms", back ? "_grad" : "", scale ? "" : "_plain",
+		(long long)rows, (long long)(rows ? type_numel(x) / rows : 0), dtype_suffix(x->dtype));
 }
 
 static Cost cost(const Node *n)
@@ -98,14 +135,24 @@ static Cost cost(const Node *n)
 
 static const AttrDef attrs[] = { AT_INT(struct layernorm, axis, -1), AT_FLOAT(struct layernorm, epsilon, 1e-5), AT_END };
 
+#define COMMON .flags = OP_PURE, .attrs = attrs, .attrsize = sizeof(struct layernorm), .cost = cost, .holes = holes
+
 const OpDef op_LayerNormalization = {
-	.name = "LayerNormalization", .minin = 2, .maxin = 3, .nout = 3, .flags = OP_PURE, .attrs = attrs,
-	.attrsize = sizeof(struct layernorm), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE }, .cost = cost,
-	.holes = holes, .cpu = { .file = "layernorm.cpu.c" },
+	.name = "LayerNormalization", .minin = 1, .maxin = 3, .nout = 3, .shape = shape, .grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" },
 };
 
 const OpDef op_LayerNormGrad = {
-	.name = "LayerNormGrad", .minin = 5, .maxin = 5, .nout = 3, .flags = OP_PURE, .attrs = attrs,
-	.attrsize = sizeof(struct layernorm), .shape = grad_shape, .cost = cost, .holes = holes,
+	.name = "LayerNormGrad", .minin = 4, .maxin = 5, .nout = 3, .shape = grad_shape, COMMON,
+	.cpu = { .file = "layernorm_grad.cpu.c" },
+};
+
+const OpDef op_RMSNormalization = {
+	.name = "RMSNormalization", .minin = 1, .maxin = 2, .nout = 2, .shape = shape, .grad = grad,
+	.dgrad = { DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" },
+};
+
+const OpDef op_RMSNormGrad = {
+	.name = "RMSNormGrad", .minin = 3, .maxin = 4, .nout = 2, .shape = grad_shape, COMMON,
 	.cpu = { .file = "layernorm_grad.cpu.c" },
 };

@@ -1,5 +1,12 @@
-/* Rows of N elements are brought to mean 0 and variance 1, then scaled and shifted. */
-static void NAME(T *restrict y, T *restrict mean, T *restrict inv, const T *restrict x, const T *restrict scale
+/* Rows of N elements are brought to mean 0 (MEAN) and to a mean square of 1, then scaled and shifted. */
+static void NAME(T *restrict y,
+#if MEAN
+	T *restrict mean,
+#endif
+	T *restrict inv, const T *restrict x
+#if SCALE
+	, const T *restrict scale
+#endif
 #if BIAS
 	, const T *restrict bias
 #endif
@@ -11,12 +18,18 @@ static void NAME(T *restrict y, T *restrict mean, T *restrict inv, const T *rest
 	for (int r = 0; r < ROWS; r++) {
 		const T *restrict from = x + (int64_t)r * N;
 		T *restrict to = y + (int64_t)r * N;
-		T m = 0, v = 0;
+		T v = 0;
+#if MEAN
+		T m = 0;
 
 #pragma omp simd reduction(+ : m)
 		for (int i = 0; i < N; i++)
 			m += from[i];
 		m /= N;
+#else
+		const T m = 0;
+
+#endif
 #pragma omp simd reduction(+ : v)
 		for (int i = 0; i < N; i++)
 			v += (from[i] - m) * (from[i] - m);
@@ -25,10 +38,14 @@ static void NAME(T *restrict y, T *restrict mean, T *restrict inv, const T *rest
 		for (int i = 0; i < N; i++)
 #if BIAS
 			to[i] = (from[i] - m) * v * scale[i] + bias[i];
-#else
+#elif SCALE
 			to[i] = (from[i] - m) * v * scale[i];
+#else
+			to[i] = (from[i] - m) * v;
 #endif
+#if MEAN
 		mean[r] = m;
+#endif
 		inv[r] = v;
 	}
 }

@@ -1,0 +1,73 @@
+"""Cases of opcases.py for normalisations, transposed convolution, resizing and attention."""
+import numpy as np
+from opcases import gen, spatial
+
+
+def image(c, lo=1, hi=4, channels=None, nd=None):
+    return (c.pick(1, 2, 3), channels or c.pick(1, 2, 3, 4), *c.shape(rank=nd or c.pick(1, 2, 2, 3), lo=lo, hi=hi))
+
+
+@gen('RMSNormalization')
+def rms_norm(c, op):
+    s = c.shape(lo=2)
+    ax = int(c.rng.integers(len(s)))
+    w = s[ax:]
+    if c.chance(0.3):
+        w = c.pick((1,), tuple(1 if c.chance() else d for d in w), w[-1:])
+    c.out = [c.add(op, [c.param(s), c.param(w)], axis=ax - (len(s) if c.chance() else 0), epsilon=0.1)]
+
+
+@gen('InstanceNormalization')
+def instance_norm(c, op):
+    s = image(c, lo=2)
+    c.out = [c.add(op, [c.param(s), c.param(s[1:2]), c.param(s[1:2])], epsilon=0.1)]
+
+
+@gen('GroupNormalization')
+def group_norm(c, op):
+    g = c.pick(1, 2, 3)
+    s = image(c, lo=2, channels=g * c.pick(1, 2))
+    c.opset = c.pick(18, 21)
+    w = (g if c.opset < 21 else s[1],)
+    c.out = [c.add(op, [c.param(s), c.param(w), c.param(w)], num_groups=g, epsilon=0.1)]
+
+
+@gen('MeanVarianceNormalization')
+def mvn(c, op):
+    s = c.shape(rank=c.pick(3, 4), lo=2)
+    if len(s) == 4 and c.chance():
+        at = {}
+    else:
+        at = {'axes': sorted(int(a) for a in c.rng.permutation(len(s))[:c.pick(1, 2)])}
+    c.out = [c.add(op, [c.param(s, gap=0.01)], **at)]
+
+
+@gen('LpNormalization')
+def lp_norm(c, op):
+    s = c.shape(lo=2)
+    c.out = [c.add(op, [c.param(s, gap=0.05)], p=c.pick(1, 2), axis=int(c.rng.integers(-len(s), len(s))))]
+
+
+@gen('LpPool')
+def lp_pool(c, op):
+    nd = c.pick(1, 2, 2, 3)
+    k, st, dl, p, size = spatial(c, nd)
+    size = [max(s, (b - 1) * d + 1) for s, b, d in zip(size, k, dl)]
+    p = [min(a, b // 2) for a, b in zip(p, k + k)]
+    c.opset = 18
+    at = {'ceil_mode': 1} if c.chance(0.3) else {}
+    c.out = [c.add(op, [c.param((c.pick(1, 2), c.pick(1, 3), *size), gap=0.05)], kernel_shape=k, strides=st, pads=p,
+                   dilations=dl, p=c.pick(1, 2, 3), **at)]
+
+
+@gen('GlobalLpPool')
+def global_lp_pool(c, op):
+    c.out = [c.add(op, [c.param(image(c), gap=0.05)], p=c.pick(1, 2, 3))]
+
+
+@gen('ReduceL1', 'ReduceLogSum', 'ReduceLogSumExp', 'ReduceSumSquare')
+def reduce_made(c, op):
+    s = c.shape()
+    axes = [int(a) - (len(s) if c.chance() else 0) for a in c.rng.permutation(len(s))[:int(c.rng.integers(1, len(s) + 1))]]
+    at = {'axes': axes} if c.chance(0.8) else {}
+    c.out = [c.add(op, [c.param(s, 0.3, 2, gap=0.01)], keepdims=int(c.chance()), **at)]
