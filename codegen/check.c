@@ -140,7 +140,8 @@ static const char *file_of(Check *c, CXCursor at)
 static bool is_math(const char *name)
 {
 	static const char *const list[] = {
-		"exp", "log", "log1p", "expm1", "sqrt", "pow", "erf", "tanh", "sin", "cos", "tan", "floor", "ceil", "round", "rint",
+		"exp", "log", "log1p", "expm1", "sqrt", "pow", "erf", "tanh", "sin", "cos", "tan", "asin", "acos", "atan",
+		"sinh", "cosh", "asinh", "acosh", "atanh", "floor", "ceil", "round", "rint",
 		"nearbyint", "trunc", "fabs", "fmax", "fmin", "fmod", "isnan", "isinf", "copysign", "memcpy", "memset", "memmove",
 		"abs", "llabs", "labs",
 	};

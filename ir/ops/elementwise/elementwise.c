@@ -16,24 +16,38 @@
 #define FLOOR(x)   floor((double)(x))
 #define CEIL(x)    ceil((double)(x))
 #define RINT(x)    rint((double)(x))
+#define EXPM1(x)   expm1((double)(x))
+#define LOG1P(x)   log1p((double)(x))
+#define TAN(x)     tan((double)(x))
+#define ASIN(x)    asin((double)(x))
+#define ACOS(x)    acos((double)(x))
+#define ATAN(x)    atan((double)(x))
+#define SINH(x)    sinh((double)(x))
+#define COSH(x)    cosh((double)(x))
+#define ASINH(x)   asinh((double)(x))
+#define ACOSH(x)   acosh((double)(x))
+#define ATANH(x)   atanh((double)(x))
 #define POW(x, y)  pow((double)(x), (double)(y))
 #define FMOD(x, y) fmod((double)(x), (double)(y))
 
+#define EWI(name, nin, types, result, flops, ...) \
+	static int64_t i_##name(int64_t a, int64_t b, int64_t c) \
+	{ \
+		(void)a, (void)b, (void)c; \
+		return (int64_t)(__VA_ARGS__); \
+	}
 #define EW(name, nin, types, result, flops, grad, ...) \
 	static double f_##name(double a, double b, double c) \
 	{ \
 		(void)a, (void)b, (void)c; \
 		return (double)(__VA_ARGS__); \
 	} \
-	static int64_t i_##name(int64_t a, int64_t b, int64_t c) \
-	{ \
-		(void)a, (void)b, (void)c; \
-		return (int64_t)(__VA_ARGS__); \
-	}
+	EWI(name, nin, types, result, flops, __VA_ARGS__)
 #define EW0(name, nin, types, result, flops, ...) EW(name, nin, types, result, flops, NULL, __VA_ARGS__)
 #include "elementwise.def"
 #undef EW0
 #undef EW
+#undef EWI
 
 #undef EXP
 #undef TANH
@@ -45,6 +59,17 @@
 #undef FLOOR
 #undef CEIL
 #undef RINT
+#undef EXPM1
+#undef LOG1P
+#undef TAN
+#undef ASIN
+#undef ACOS
+#undef ATAN
+#undef SINH
+#undef COSH
+#undef ASINH
+#undef ACOSH
+#undef ATANH
 #undef POW
 #undef FMOD
 
@@ -52,7 +77,10 @@ static const EwRow rows[OP_COUNT] = {
 #define EW(name, nin, types, result, flops, grad, ...) \
 	[OP_##name] = { nin, EW_##types, EW_R_##result, flops, #__VA_ARGS__, f_##name, i_##name },
 #define EW0(name, nin, types, result, flops, ...) EW(name, nin, types, result, flops, NULL, __VA_ARGS__)
+#define EWI(name, nin, types, result, flops, ...) \
+	[OP_##name] = { nin, EW_##types, EW_R_##result, flops, #__VA_ARGS__, NULL, i_##name },
 #include "elementwise.def"
+#undef EWI
 #undef EW0
 #undef EW
 };
@@ -75,6 +103,8 @@ static bool fits(EwTypes k, DType t)
 	case EW_NUM: return t != DT_bool;
 	case EW_SIGNED: return t != DT_bool && (dtype_float(t) || dtype_signed(t));
 	case EW_FLOAT: return dtype_float(t);
+	case EW_INT: return t != DT_bool && !dtype_float(t);
+	case EW_UINT: return t != DT_bool && !dtype_float(t) && !dtype_signed(t);
 	case EW_BOOL: return t == DT_bool;
 	case EW_ANY: break;
 	}
@@ -83,7 +113,8 @@ static bool fits(EwTypes k, DType t)
 
 static bool check_types(const Node *n, Diag *d)
 {
-	static const char *const want[] = { "numbers", "signed numbers", "floats", "bools", "any type" };
+	static const char *const want[] = { "numbers", "signed numbers", "floats", "integers", "unsigned integers", "bools",
+		"any type" };
 	const EwRow *r = &rows[n->op];
 	const bool where = n->op == OP_Where;
 
@@ -285,16 +316,20 @@ static const char *pattern_of(const Node *n)
 	return p ? p : rows[n->op].expr;
 }
 
-/* a, b, c become operands, names in capitals the math function of the type. */
+/* a, b, c become operands, names in capitals the math function of the type, 0.5 a literal of the type. */
 static const char *fill(Arena *a, const char *p, DType t, const char *const *operand)
 {
 	const char *out = "";
 
 	while (*p) {
+		const bool number = isdigit((unsigned char)*p);
 		size_t len = 1;
-		while (isalnum((unsigned char)*p) && isalnum((unsigned char)p[len]))
+		while (isalnum((unsigned char)*p) && (isalnum((unsigned char)p[len]) || (number && p[len] == '.')))
 			len++;
-		if (len == 1 && *p >= 'a' && *p <= 'c') {
+		if (number) {
+			const bool real = memchr(p, '.', len) != NULL;
+			out = arena_printf(a, "%s%.*s%s", out, (int)len, p, real && t == DT_f32 ? "f" : "");
+		} else if (len == 1 && *p >= 'a' && *p <= 'c') {
 			out = arena_printf(a, "%s%s", out, operand[*p - 'a']);
 		} else if (isupper((unsigned char)*p)) {
 			char *f = arena_strn(a, p, len);
@@ -426,7 +461,7 @@ static const AttrDef no_attrs[] = { AT_END };
 static const AttrDef attrs_Cast[] = { AT_INT(struct ew_attr, to, 1), AT_END };
 static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
 
-/* Where's condition has no gradient; column 0 counts for all operands of variadic ops. */
+/* Where's condition has no gradient, nor has Elu's alpha; column 0 counts for all operands of variadic ops. */
 #define ROW(NAME, NIN, GRAD, HAS) \
 	const OpDef op_##NAME = { \
 		.name = #NAME, .minin = NIN < 0 ? 1 : NIN, .maxin = NIN, .nout = 1, \
@@ -434,10 +469,11 @@ static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
 		.attrs = OP_##NAME == OP_Cast ? attrs_Cast : OP_##NAME == OP_Mod ? attrs_Mod : no_attrs, \
 		.attrsize = sizeof(struct ew_attr), \
 		.shape = ew_shape, .grad = GRAD, \
-		.dgrad = { OP_##NAME == OP_Where ? NOGRAD : HAS, HAS, HAS }, \
+		.dgrad = { OP_##NAME == OP_Where ? NOGRAD : HAS, OP_##NAME == OP_Elu ? NOGRAD : HAS, HAS }, \
 		.cost = ew_cost, .holes = ew_holes, .eval = ew_eval, \
 		.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, \
 	};
 #define EW(NAME, NIN, TYPES, RESULT, FLOPS, GRAD, ...) ROW(NAME, NIN, GRAD, DENSE)
 #define EW0(NAME, NIN, TYPES, RESULT, FLOPS, ...) ROW(NAME, NIN, NULL, NOGRAD)
+#define EWI(NAME, NIN, TYPES, RESULT, FLOPS, ...) ROW(NAME, NIN, NULL, NOGRAD)
 #include "elementwise.def"

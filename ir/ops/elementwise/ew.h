@@ -4,7 +4,7 @@
 
 #include "../common/common.h"
 
-typedef enum EwTypes { EW_NUM, EW_SIGNED, EW_FLOAT, EW_BOOL, EW_ANY } EwTypes;
+typedef enum EwTypes { EW_NUM, EW_SIGNED, EW_FLOAT, EW_INT, EW_UINT, EW_BOOL, EW_ANY } EwTypes;
 typedef enum EwResult { EW_R_SAME, EW_R_BOOL, EW_R_OTHER } EwResult;
 
 typedef struct EwRow {
@@ -13,7 +13,7 @@ typedef struct EwRow {
 	EwResult    result;
 	double      flops;
 	const char *expr;
-	double    (*f)(double a, double b, double c);
+	double    (*f)(double a, double b, double c);       /* NULL: of integers only */
 	int64_t   (*i)(int64_t a, int64_t b, int64_t c);
 } EwRow;
 
@@ -38,6 +38,8 @@ void ew_signature(const Node *n, Holes *h, const char *const *var);
 GRAD(g_relu) GRAD(g_sigmoid) GRAD(g_tanh) GRAD(g_erf) GRAD(g_exp) GRAD(g_log) GRAD(g_sqrt) GRAD(g_neg) GRAD(g_abs)
 GRAD(g_zero) GRAD(g_recip) GRAD(g_sin) GRAD(g_cos) GRAD(g_add) GRAD(g_sub) GRAD(g_mul) GRAD(g_div) GRAD(g_pow)
 GRAD(g_max) GRAD(g_mod) GRAD(g_sum) GRAD(g_where) GRAD(g_cast)
+GRAD(g_prelu) GRAD(g_elu) GRAD(g_softplus) GRAD(g_gelu) GRAD(g_gelu_tanh) GRAD(g_mish)
+GRAD(g_tan) GRAD(g_asin) GRAD(g_atan) GRAD(g_sinh) GRAD(g_cosh) GRAD(g_asinh) GRAD(g_acosh) GRAD(g_atanh)
 #undef GRAD
 
 #endif

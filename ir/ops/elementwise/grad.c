@@ -121,3 +121,82 @@ G(g_where)
 	TO(1, mk(b, OP_Where, NULL, NULL, 3, n->in[0], dy[0], zero));
 	TO(2, mk(b, OP_Where, NULL, NULL, 3, n->in[0], zero, dy[0]));
 }
+
+/* ---- activations ---- */
+
+/* A constant that is all above zero: then y has the sign of x, and x may be forgotten. */
+static bool positive(const Value *v)
+{
+	const Tensor t = const_tensor(v);
+
+	for (int64_t i = 0; t.data && i < type_numel(&v->type); i++)
+		if (!(elem_f(&t, i) > 0))
+			return false;
+	return t.data != NULL;
+}
+
+G(g_prelu)
+{
+	Value *x = n->in[0], *slope = n->in[1];
+
+	TO(0, mk(b, OP_PReluGrad, NULL, NULL, 3, dy[0], positive(slope) ? n->out[0] : x, slope));
+	TO(1, BIN(Mul, dy[0], BIN(Min, x, K(0))));
+}
+
+/* Below zero dy/dx = alpha e^x = y + alpha. */
+G(g_elu)
+{
+	Value *x = n->in[0], *alpha = n->in[1];
+
+	if (positive(alpha))
+		dx[0] = mk(b, OP_EluGrad, NULL, NULL, 3, dy[0], n->out[0], alpha);
+	else
+		dx[0] = mk(b, OP_PReluGrad, NULL, NULL, 3, dy[0], x, BIN(Mul, alpha, UN(Exp, BIN(Min, x, K(0)))));
+	TO(0, dx[0]);
+}
+
+G(g_softplus) { dx[0] = BIN(Mul, dy[0], UN(Sigmoid, n->in[0])); }
+G(g_gelu)     { dx[0] = BIN(GeluGrad, dy[0], n->in[0]); }
+
+/* y = x s(u), s the sigmoid, u = x (k + m x^2): dx = dy (s + x s (1 - s) u') */
+G(g_gelu_tanh)
+{
+	const double k = 2 * sqrt(2 / acos(-1)), m = 0.044715 * k;
+	Value *x = n->in[0], *xx = BIN(Mul, x, x);
+	Value *s = UN(Sigmoid, BIN(Mul, x, BIN(Add, BIN(Mul, xx, K(m)), K(k))));
+	Value *du = BIN(Add, BIN(Mul, xx, K(3 * m)), K(k));
+
+	dx[0] = BIN(Add, BIN(Mul, dy[0], s), BIN(SigmoidGrad, BIN(Mul, BIN(Mul, dy[0], x), du), s));
+}
+
+/* y = x t, t = tanh(softplus(x)): dx = dy (t + x (1 - t^2) sigmoid(x)) */
+G(g_mish)
+{
+	Value *x = n->in[0], *t = UN(Tanh, UN(Softplus, x));
+
+	dx[0] = BIN(Add, BIN(Mul, dy[0], t), BIN(TanhGrad, BIN(Mul, BIN(Mul, dy[0], x), UN(Sigmoid, x)), t));
+}
+
+/* ---- trigonometry ---- */
+
+G(g_tan)   { dx[0] = BIN(Mul, dy[0], BIN(Add, BIN(Mul, n->out[0], n->out[0]), K(1))); }
+G(g_sinh)  { dx[0] = BIN(Mul, dy[0], UN(Cosh, n->in[0])); }
+G(g_cosh)  { dx[0] = BIN(Mul, dy[0], UN(Sinh, n->in[0])); }
+G(g_atan)  { dx[0] = BIN(Div, dy[0], BIN(Add, BIN(Mul, n->in[0], n->in[0]), K(1))); }
+G(g_asinh) { dx[0] = BIN(Div, dy[0], UN(Sqrt, BIN(Add, BIN(Mul, n->in[0], n->in[0]), K(1)))); }
+
+/* (1 - x) (1 + x): near 1 nothing cancels, as it would in 1 - x^2. */
+static Value *one_less_square(Builder *b, const Node *n)
+{
+	return BIN(Mul, BIN(Sub, K(1), n->in[0]), BIN(Add, n->in[0], K(1)));
+}
+
+G(g_asin)
+{
+	Value *g = BIN(Div, dy[0], UN(Sqrt, one_less_square(b, n)));
+
+	dx[0] = n->op == OP_Acos ? UN(Neg, g) : g;
+}
+
+G(g_acosh) { dx[0] = BIN(Div, dy[0], UN(Sqrt, UN(Neg, one_less_square(b, n)))); }
+G(g_atanh) { dx[0] = BIN(Div, dy[0], one_less_square(b, n)); }

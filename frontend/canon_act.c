@@ -1,0 +1,308 @@
+/* Canonical form of activations and other elementwise operators that have no op of the same name: attributes become
+ * scalar operands, and what is a short chain of cheap ops is written as that chain (the fuse pass makes one loop of it). */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+#include "canon.h"
+
+/* ---- building ---- */
+
+static Value *un(Import *im, OpKind op, Value *x)
+{
+	return canon_emit1(im, op, NULL, x, NULL, NULL);
+}
+
+static Value *bin(Import *im, OpKind op, Value *x, Value *y)
+{
+	return canon_emit1(im, op, NULL, x, y, NULL);
+}
+
+/* c, a scalar of x's type */
+static Value *like(Import *im, const Value *x, double c)
+{
+	return canon_scalar(im, x->type.dtype, c);
+}
+
+static Value *pick(Import *im, Value *cond, Value *yes, Value *no)
+{
+	Value *in[3] = { cond, yes, no }, *out[MAXIN];
+
+	canon_emit(im, OP_Where, NULL, 3, in, NULL, out);
+	return out[0];
+}
+
+static Value *cast(Import *im, Value *x, DType t)
+{
+	void *at = canon_attr_of(im, OP_Cast);
+
+	if (x->type.dtype == t)
+		return x;
+	canon_put_int(OP_Cast, at, "to", dtype_onnx(t));
+	return canon_emit1(im, OP_Cast, at, x, NULL, NULL);
+}
+
+/* y is output 0 of n and is called so. */
+static bool result(Import *im, const OnnxNode *n, Value *y)
+{
+	if (im->b.failed)
+		return false;
+	if (y->kind == VAL_NODE && n->n_output && *n->output[0] && y != onnx_in(im, n, 0))
+		value_rename(im->b.g, y, n->output[0]);
+	onnx_bind(im, n, 0, y);
+	return true;
+}
+
+/* Operand 0, which must be of floats. NULL after a diagnostic. */
+static Value *floats(Import *im, const OnnxNode *n)
+{
+	if (!canon_need(im, n, 1))
+		return NULL;
+	Value *x = onnx_in(im, n, 0);
+	if (!dtype_float(x->type.dtype)) {
+		diag_error(im->d, im->b.loc, 302, "%s takes floats, %s is %s", n->op_type, x->name,
+			str_type(im->d->scratch, &x->type));
+		return NULL;
+	}
+	return x;
+}
+
+/* ---- one bend at zero ---- */
+
+bool canon_leaky_relu(Import *im, const OnnxNode *n)
+{
+	Value *x = floats(im, n);
+
+	return x && result(im, n, bin(im, OP_PRelu, x, like(im, x, onnx_float(n, "alpha", 0.01F))));
+}
+
+/* Before opset 7 the slope is a vector with a value per channel (axis 1), or one for all. */
+bool canon_prelu(Import *im, const OnnxNode *n)
+{
+	Type sum;
+
+	if (!canon_need(im, n, 2))
+		return false;
+	Value *x = onnx_in(im, n, 0), *slope = onnx_in(im, n, 1);
+	if (im->opset < 7 && slope->type.rank == 1 && slope->type.dim[0] != 1 && x->type.rank > 1) {
+		int64_t dim[MAXRANK];
+
+		for (int i = 0; i < x->type.rank - 1; i++)
+			dim[i] = i ? 1 : slope->type.dim[0];
+		slope = canon_reshape_to(im, slope, x->type.rank - 1, dim, NULL);
+	}
+	if (!shape_broadcast(&x->type, &slope->type, &sum) || !shape_eq(&sum, &x->type))
+		return diag_error(im->d, im->b.loc, 304, "PRelu: the slope must broadcast to X: X is %s, the slope is %s",
+			str_shape(im->d->scratch, &x->type), str_shape(im->d->scratch, &slope->type));
+	if (!dtype_float(x->type.dtype) && !dtype_signed(x->type.dtype) && x->type.dtype != DT_bool)
+		return result(im, n, x);        /* never below zero */
+	return result(im, n, bin(im, OP_PRelu, x, slope));
+}
+
+bool canon_elu(Import *im, const OnnxNode *n)
+{
+	const bool selu = strcmp(n->op_type, "Selu") == 0;
+	const double alpha = onnx_float(n, "alpha", selu ? 1.67326319217681884765625 : 1);
+	Value *x = floats(im, n);
+
+	if (!x)
+		return false;
+	Value *y = bin(im, OP_Elu, x, like(im, x, alpha));
+	if (selu)
+		y = bin(im, OP_Mul, y, like(im, y, onnx_float(n, "gamma", 1.05070102214813232421875)));
+	return result(im, n, y);
+}
+
+/* max(0, x) + min(0, alpha (exp(x / alpha) - 1)): an Elu of x / alpha. */
+bool canon_celu(Import *im, const OnnxNode *n)
+{
+	const double alpha = onnx_float(n, "alpha", 1);
+	Value *x = floats(im, n), *y;
+
+	if (!x)
+		return false;
+	if (!(fabs(alpha) >= FLT_MIN && fabs(alpha) <= FLT_MAX))
+		return diag_error(im->d, im->b.loc, 302, "Celu: alpha is %g, it divides and must be finite and not 0", alpha);
+	if (alpha > 0) {
+		y = bin(im, OP_Elu, alpha == 1 ? x : bin(im, OP_Div, x, like(im, x, alpha)), like(im, x, 1));
+		return result(im, n, alpha == 1 ? y : bin(im, OP_Mul, y, like(im, x, alpha)));
+	}
+	y = bin(im, OP_Sub, un(im, OP_Exp, bin(im, OP_Div, x, like(im, x, alpha))), like(im, x, 1));
+	y = bin(im, OP_Mul, y, like(im, x, alpha));
+	return result(im, n, pick(im, bin(im, OP_Less, x, like(im, x, 0)), y, x));
+}
+
+bool canon_thresholded_relu(Import *im, const OnnxNode *n)
+{
+	Value *x = floats(im, n);
+
+	if (!x)
+		return false;
+	Value *above = bin(im, OP_Greater, x, like(im, x, onnx_float(n, "alpha", 1)));
+	return result(im, n, pick(im, above, x, like(im, x, 0)));
+}
+
+/* x < -lambd: x + bias; x > lambd: x - bias; else 0. Integers are computed with as f64 and cut. */
+bool canon_shrink(Import *im, const OnnxNode *n)
+{
+	const double lambd = onnx_float(n, "lambd", 0.5), bias = onnx_float(n, "bias", 0);
+
+	if (!canon_need(im, n, 1))
+		return false;
+	Value *x0 = onnx_in(im, n, 0);
+	if (x0->type.dtype == DT_bool)
+		return diag_error(im->d, im->b.loc, 302, "Shrink takes numbers, %s is %s", x0->name,
+			str_type(im->d->scratch, &x0->type));
+	Value *x = dtype_float(x0->type.dtype) ? x0 : cast(im, x0, DT_f64);
+	Value *up = pick(im, bin(im, OP_Greater, x, like(im, x, lambd)), bin(im, OP_Sub, x, like(im, x, bias)), like(im, x, 0));
+	Value *y = pick(im, bin(im, OP_Less, x, like(im, x, -lambd)), bin(im, OP_Add, x, like(im, x, bias)), up);
+	return result(im, n, cast(im, y, x0->type.dtype));
+}
+
+/* ---- sigmoids ---- */
+
+/* max(0, min(1, alpha x + beta)) */
+static Value *hard_sigmoid(Import *im, Value *x, double alpha, double beta)
+{
+	Value *y = bin(im, OP_Add, bin(im, OP_Mul, x, like(im, x, alpha)), like(im, x, beta));
+
+	return bin(im, OP_Max, bin(im, OP_Min, y, like(im, x, 1)), like(im, x, 0));
+}
+
+bool canon_hard_sigmoid(Import *im, const OnnxNode *n)
+{
+	Value *x = floats(im, n);
+
+	return x && result(im, n, hard_sigmoid(im, x, onnx_float(n, "alpha", 0.2F), onnx_float(n, "beta", 0.5)));
+}
+
+bool canon_hard_swish(Import *im, const OnnxNode *n)
+{
+	Value *x = floats(im, n);
+
+	return x && result(im, n, bin(im, OP_Mul, x, hard_sigmoid(im, x, 1.0 / 6, 0.5)));
+}
+
+/* x sigmoid(alpha x) */
+bool canon_swish(Import *im, const OnnxNode *n)
+{
+	const double alpha = onnx_float(n, "alpha", 1);
+	Value *x = floats(im, n);
+
+	if (!x)
+		return false;
+	Value *u = alpha == 1 ? x : bin(im, OP_Mul, x, like(im, x, alpha));
+	return result(im, n, bin(im, OP_Mul, x, un(im, OP_Sigmoid, u)));
+}
+
+bool canon_softsign(Import *im, const OnnxNode *n)
+{
+	Value *x = floats(im, n);
+
+	return x && result(im, n, bin(im, OP_Div, x, bin(im, OP_Add, un(im, OP_Abs, x), like(im, x, 1))));
+}
+
+bool canon_gelu(Import *im, const OnnxNode *n)
+{
+	const char *how = onnx_str(im->a, n, "approximate", "none");
+	const bool exact = strcmp(how, "none") == 0;
+	Value *x = floats(im, n);
+
+	if (!x)
+		return false;
+	if (!exact && strcmp(how, "tanh"))
+		return diag_error(im->d, im->b.loc, 302, "Gelu: approximate is '%s', it must be none or tanh", how);
+	return result(im, n, un(im, exact ? OP_Gelu : OP_GeluTanh, x));
+}
+
+/* One where x is largest along axis (the first such place), else 0. Before opset 13 as Softmax was: a matrix cut at
+ * axis. Each place has a rank, the first the highest; the winner is the highest rank among the largest. */
+bool canon_hardmax(Import *im, const OnnxNode *n)
+{
+	Value *x = floats(im, n), *x0 = x;
+
+	if (!x)
+		return false;
+	const int rank = x->type.rank;
+	const bool matrix = im->opset < 13;
+	int64_t axis = onnx_int(n, "axis", matrix ? 1 : -1), dim[MAXRANK] = { 1, 1 };
+	if (axis < -rank || axis >= rank + matrix)
+		return diag_error(im->d, im->b.loc, 302, "Hardmax: axis %lld of rank %d", (long long)axis, rank);
+	axis += axis < 0 ? rank : 0;
+	if (matrix) {
+		for (int i = 0; i < rank; i++)
+			dim[i >= axis] *= x->type.dim[i];
+		x = canon_reshape_to(im, x, 2, dim, NULL);
+		axis = 1;
+	}
+	const int64_t size = x->type.dim[axis];
+	if (size > 1 << 24)
+		return diag_error(im->d, im->b.loc, 302, "Hardmax over %lld elements, the most is %d", (long long)size, 1 << 24);
+
+	Type t = { .dtype = DT_i64, .rank = x->type.rank };
+	int64_t *place = NEWN(im->a, int64_t, size);
+	for (int i = 0; i < t.rank; i++)
+		t.dim[i] = i == axis ? size : 1;
+	for (int64_t i = 0; i < size; i++)
+		place[i] = size - i;
+	void *at = canon_attr_of(im, OP_ReduceMax);
+	canon_put_ints(OP_ReduceMax, at, "axes", (Ints){ 1, arena_dup(im->a, &axis, sizeof axis) });
+	Value *top = canon_emit1(im, OP_ReduceMax, at, x, NULL, NULL);
+	Value *rated = pick(im, bin(im, OP_Equal, x, top), module_const(im->m, "place", t, place), canon_scalar(im, DT_i64, 0));
+	Value *best = canon_emit1(im, OP_ReduceMax, at, rated, NULL, NULL);
+	Value *y = cast(im, bin(im, OP_Equal, rated, best), x->type.dtype);
+	return result(im, n, matrix ? canon_reshape_to(im, y, rank, x0->type.dim, NULL) : y);
+}
+
+/* ---- tests, bits, types ---- */
+
+bool canon_is_inf(Import *im, const OnnxNode *n)
+{
+	const bool up = onnx_int(n, "detect_positive", 1) != 0, down = onnx_int(n, "detect_negative", 1) != 0;
+	Value *x = floats(im, n);
+
+	if (!x)
+		return false;
+	if (!up && !down)
+		return result(im, n, bin(im, OP_Less, x, x));   /* never */
+	if (up && down)
+		return result(im, n, bin(im, OP_Equal, un(im, OP_Abs, x), like(im, x, HUGE_VAL)));
+	return result(im, n, bin(im, OP_Equal, x, like(im, x, up ? HUGE_VAL : -HUGE_VAL)));
+}
+
+bool canon_bit_shift(Import *im, const OnnxNode *n)
+{
+	const char *way = onnx_str(im->a, n, "direction", "");
+	const bool left = strcmp(way, "LEFT") == 0;
+
+	if (!canon_need(im, n, 2))
+		return false;
+	if (!left && strcmp(way, "RIGHT"))
+		return diag_error(im->d, im->b.loc, 302, "BitShift: direction is '%s', it must be LEFT or RIGHT", way);
+	return result(im, n, bin(im, left ? OP_ShiftLeft : OP_ShiftRight, onnx_in(im, n, 0), onnx_in(im, n, 1)));
+}
+
+bool canon_cast_like(Import *im, const OnnxNode *n)
+{
+	if (!canon_need(im, n, 2))
+		return false;
+	return result(im, n, cast(im, onnx_in(im, n, 0), onnx_in(im, n, 1)->type.dtype));
+}
+
+/* Max, Min of many: by pairs, so that no expression repeats itself. */
+bool canon_extreme(Import *im, const OnnxNode *n)
+{
+	OpKind op = op_find(n->op_type);
+	int nin;
+	Value **in = canon_operands(im, n, &nin);
+
+	if (!canon_need(im, n, n->n_input ? n->n_input : 1))
+		return false;
+	while (nin > 3) {
+		int k = 0;
+
+		for (int i = 0; i < nin; i += 2)
+			in[k++] = i + 1 < nin ? bin(im, op, in[i], in[i + 1]) : in[i];
+		nin = k;
+	}
+	return canon_emit_bind(im, n, op, NULL, nin, in);
+}
