@@ -75,7 +75,7 @@ void *canon_attrs_by_name(Import *im, const OnnxNode *n, OpKind op)
 		if (x->kind == A_INT)
 			canon_put_int(op, attr, x->name, o->i);
 		else if (x->kind == A_FLOAT)
-			canon_put_float(op, attr, x->name, o->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT ? (double)o->i : (double)o->f);
+			canon_put_float(op, attr, x->name, onnx_float(n, x->name, 0));
 		else if (x->kind == A_STR)
 			canon_put_str(op, attr, x->name, onnx_str(im->a, n, x->name, NULL));
 		else if (x->kind == A_INTS && onnx_ints(im->a, n, x->name, &v))
@@ -214,6 +214,10 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "BatchNormalization", canon_batch_norm }, { "Softmax", canon_softmax }, { "LogSoftmax", canon_softmax },
 	{ "SoftmaxCrossEntropyLoss", canon_loss }, { "NegativeLogLikelihoodLoss", canon_loss }, { "Dropout", canon_dropout },
 	{ "Clip", canon_clip }, { "Cast", canon_cast },
+	{ "ScatterElements", canon_scatter }, { "Scatter", canon_scatter }, { "ScatterND", canon_scatter }, { "TopK", canon_top_k },
+	{ "CumSum", canon_cumsum }, { "OneHot", canon_one_hot }, { "NonZero", canon_nonzero }, { "Compress", canon_compress },
+	{ "EyeLike", canon_eye_like }, { "DepthToSpace", canon_depth_to_space }, { "SpaceToDepth", canon_depth_to_space },
+	{ "GatherElements", same }, { "GatherND", same }, { "ArgMax", same }, { "ArgMin", same }, { "ReverseSequence", same },
 	{ "LSTM", canon_recurrent }, { "GRU", canon_recurrent }, { "RNN", canon_recurrent }, { "Einsum", canon_einsum },
 	{ "Add", arithmetic }, { "Sub", arithmetic }, { "Mul", arithmetic }, { "Div", arithmetic }, { "Pow", arithmetic },
 	{ "And", arithmetic }, { "Or", arithmetic }, { "Xor", arithmetic }, { "Equal", arithmetic }, { "Less", arithmetic },
@@ -225,7 +229,7 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "Where", same }, { "Transpose", same }, { "Concat", same }, { "Gather", same }, { "Shape", same }, { "Size", same },
 	{ "Range", same }, { "MatMul", same }, { "GlobalAveragePool", same },
 	{ "LayerNormalization", canon_layer_norm }, { "RMSNormalization", canon_layer_norm },
-	{ "InstanceNormalization", canon_instance_norm }, { "GroupNormalization", canon_group_norm },
+	{ "LRN", canon_lrn }, { "InstanceNormalization", canon_instance_norm }, { "GroupNormalization", canon_group_norm },
 	{ "MeanVarianceNormalization", canon_mvn }, { "LpNormalization", canon_lp_norm }, { "LpPool", canon_lp_pool },
 	{ "GlobalLpPool", canon_global_lp_pool },
 	{ "PRelu", canon_prelu }, { "LeakyRelu", canon_leaky_relu }, { "Elu", canon_elu }, { "Selu", canon_elu }, { "Celu", canon_celu },
@@ -254,5 +258,5 @@ bool canon_supported(const char *op, const char *domain)
 
 bool canon_node(Import *im, const OnnxNode *n)
 {
-	return find(n->op_type, n->domain ? n->domain : "")->run(im, n);
+	return onnx_check_attributes(n, im->b.loc, im->d) && find(n->op_type, n->domain ? n->domain : "")->run(im, n);
 }

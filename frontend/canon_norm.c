@@ -133,6 +133,18 @@ bool canon_group_norm(Import *im, const OnnxNode *n)
 	return true;
 }
 
+bool canon_lrn(Import *im, const OnnxNode *n)
+{
+	if (!canon_need(im, n, 1))
+		return false;
+	Value *x = onnx_in(im, n, 0), *out[MAXIN] = { 0 };
+	if (!onnx_attr(n, "size"))
+		return canon_refuse(im, "size is missing");
+	canon_emit(im, OP_LRN, canon_attrs_by_name(im, n, OP_LRN), 1, &x, canon_out_name(n), out);
+	onnx_bind(im, n, 0, out[0]);
+	return true;
+}
+
 /* ---- norms over axes ---- */
 
 static Value *reduce(Import *im, OpKind op, Value *x, Ints axes)

@@ -17,6 +17,16 @@ def rms_norm(c, op):
     c.out = [c.add(op, [c.param(s), c.param(w)], axis=ax - (len(s) if c.chance() else 0), epsilon=0.1)]
 
 
+@gen('LRN')
+def lrn(c, op):
+    at = {'alpha': 0.5, 'beta': c.pick(0.75, 0.5, 1.0, 1.3)} if c.chance(0.8) else {}
+    s = image(c, channels=c.pick(1, 2, 5, 9))
+    x = c.param(s)
+    if c.chance(0.4):           # behind a convolution the channels lie last
+        x = c.add('Conv', [x, c.param((6, s[1]) + (1,) * (len(s) - 2))])
+    c.out = [c.add(op, [x], size=c.pick(1, 2, 3, 5, 20), **at)]
+
+
 @gen('InstanceNormalization')
 def instance_norm(c, op):
     s = image(c, lo=2)
