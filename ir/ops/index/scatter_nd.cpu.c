@@ -1,0 +1,47 @@
+/* y is a (ZERO: zeros), then every update, a block of INNER elements, joins the block that Q coordinates of the indices
+ * name. Threads share the batches and BLOCK columns at a time; what shares an element joins in the order of the
+ * indices. CHECK: nobody has looked at the indices; LOST: an update that goes nowhere makes row 0 NaN. */
+static void NAME(T *restrict y, PARAMS)
+{
+	static const int64_t dim[Q] = { DIMS };
+
+#if ZERO
+	memset(y, 0, NUMEL * sizeof *y);
+#else
+	memcpy(y, a, NUMEL * sizeof *y);
+#endif
+#if PAR
+#pragma omp parallel for collapse(2)
+#endif
+	for (IX o = 0; o < OUTER; o++)
+	for (IX c = 0; c < INNER; c += BLOCK)
+		for (IX k = o * IDS; k < (o + 1) * IDS; k++) {
+#if !ONE
+			const T *from = u + k * INNER;
+#endif
+			const IX end = c + BLOCK < INNER ? c + BLOCK : INNER;
+			int64_t row = 0;
+
+			for (int q = 0; q < Q; q++) {
+				const int64_t r = ids[k * Q + q], at = r < 0 ? r + dim[q] : r;
+#if CHECK
+				row = row < 0 || at < 0 || at >= dim[q] ? -1 : row * dim[q] + at;
+#else
+				row = row * dim[q] + at;
+#endif
+			}
+#if CHECK
+			if (row < 0) {
+#if LOST
+				for (IX i = c; i < end; i++)
+					y[o * TABLE * INNER + i] = NAN;
+#endif
+				continue;
+			}
+#endif
+			T *to = y + (o * TABLE + row) * INNER;
+#pragma omp simd
+			for (IX i = c; i < end; i++)
+				JOIN
+		}
+}
