@@ -204,6 +204,9 @@ static bool identity(Import *im, const OnnxNode *n)
 /* ---- the table ---- */
 
 static const struct row { const char *name; bool (*run)(Import *, const OnnxNode *); } table[] = {
+	{ "SequenceConstruct", canon_sequence_construct }, { "SequenceAt", canon_sequence_at },
+	{ "SequenceLength", canon_sequence_length }, { "SplitToSequence", canon_split_to_sequence },
+	{ "ConcatFromSequence", canon_concat_from_sequence },
 	{ "Constant", canon_constant_node }, { "ConstantOfShape", canon_constant_of_shape }, { "Identity", identity },
 	{ "Reshape", canon_reshape }, { "Flatten", canon_flatten }, { "Squeeze", canon_squeeze }, { "Unsqueeze", canon_unsqueeze },
 	{ "Expand", canon_expand }, { "Tile", canon_tile }, { "Slice", canon_slice }, { "Split", canon_split }, { "Pad", canon_pad }, { "Trilu", canon_trilu },
