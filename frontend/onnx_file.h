@@ -32,6 +32,10 @@ typedef struct Import {
 	int64_t          from, to;      /* batch of the export, batch wanted */
 } Import;
 
+/* onnx_attr.c: every attribute is of the kind that its name stands for in ONNX (an INT may stand for a FLOAT), else E0305.
+ * The reads below rely on it. */
+bool onnx_check_attributes(const OnnxNode *n, Loc loc, Diag *d);
+
 /* Reads of a node under translation. */
 const OnnxAttr *onnx_attr(const OnnxNode *n, const char *name);
 int64_t onnx_int(const OnnxNode *n, const char *name, int64_t def);

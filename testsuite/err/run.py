@@ -37,6 +37,9 @@ KINDS = {
     'gpt2': copy(os.path.join(MODELS, 'gpt2_mini', 'train.onnx')),
     'external': copy(os.path.join(MODELS, 'lenet', 'train_loss.onnx')),
     'conv-strides': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 1, 30), strides=[2**62, 1]),
+    'attribute-kind': lambda: tiny.model('Softmax', (8, 10), None, (8, 10), axis=1.5),
+    'attribute-list': lambda: tiny.model('Conv', (8, 3, 9), (4, 3, 3), (8, 4, 7), strides=1),
+    'attribute-string': lambda: tiny.model('Gemm', (8, 10), (10, 4), (8, 4), alpha='0.1'),
     'pool-kernel': lambda: tiny.model('MaxPool', (8, 3, 32, 32), None, (8, 3, 1, 31), kernel_shape=[2**63 - 1, 2]),
     'conv-pads': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 30, 30), pads=[0, 0, 2**63 - 1, 0]),
 }
