@@ -223,11 +223,13 @@ bool canon_batch_norm(Import *im, const OnnxNode *n)
 {
 	bool training = im->opset >= 14 ? onnx_int(n, "training_mode", 0) != 0 : im->opset < 7 ? !onnx_int(n, "is_test", 0) :
 		n->n_output > 1;
+	training = training || torch_bn_training(im->a, n);
 	double momentum = onnx_float(n, "momentum", 0.9F), eps = onnx_float(n, "epsilon", 1e-5F);
 
 	if (!canon_need(im, n, 5))
 		return false;
-	if (!training && !im->o->keep_eval && !im->o->frozen_bn) {
+	bool computed = onnx_in(im, n, 3)->kind == VAL_NODE && onnx_in(im, n, 4)->kind == VAL_NODE;      /* of the batch, beside it */
+	if (!training && !computed && !im->o->keep_eval && !im->o->frozen_bn) {
 		diag_error(im->d, im->b.loc, 208, "BatchNormalization with fixed statistics: this is an inference export");
 		diag_note(im->d, im->b.loc, "export with training=torch.onnx.TrainingMode.TRAINING and do_constant_folding=False, "
 			"or train with batchnorm: frozen");

@@ -48,17 +48,16 @@ static int running_stat(const OnnxGraph *g, const char *name)
 	return 0;
 }
 
-static Value *widened(Import *im, const char *name, Tensor t)
+/* An f32 tensor as f64. */
+static Tensor widened(Import *im, Tensor t)
 {
 	int64_t n = type_numel(&t.type);
-	double *p = NEWN(im->a, double, n);
+	double *p = t.data ? NEWN(im->a, double, n) : NULL;
 
-	for (int64_t i = 0; t.data && i < n; i++)
+	for (int64_t i = 0; p && i < n; i++)
 		p[i] = ((const float *)t.data)[i];
 	t.type.dtype = DT_f64;
-	Value *v = module_param(im->m, name, t.type, PARAM_WEIGHT);
-	v->param->data = t.data ? p : NULL;
-	return v;
+	return (Tensor){ t.type, p };
 }
 
 static bool import_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
@@ -73,7 +72,8 @@ static bool import_initializer(Import *im, const OnnxGraph *g, const OnnxTensor 
 	if (!onnx_tensor(im->a, im->path, t, im->o->init_random != 0, &x, loc, im->d))
 		return false;
 	Value *v;
-	if (!dtype_float(x.type.dtype) || x.type.rank == 0) {
+	bool param = im->torch ? torch_is_param(im->torch, t->name) || running_stat(g, t->name) : x.type.rank > 0;
+	if (!dtype_float(x.type.dtype) || !param) {
 		if (!x.data) {          /* --init random, and the file with the data is not there: masks and indices of ones */
 			int64_t bytes = type_bytes(&x.type), size = dtype_bytes(x.type.dtype);
 			unsigned char *p = arena_alloc(im->a, (size_t)bytes);
@@ -83,16 +83,14 @@ static bool import_initializer(Import *im, const OnnxGraph *g, const OnnxTensor 
 			x.data = p;
 			diag_warn(im->d, loc, "constant-missing", "constant '%s' is not in the file; ones are taken", t->name);
 		}
-		v = module_const(im->m, t->name, x.type, x.data);
 		if (im->o->f64 && x.type.dtype == DT_f32)
-			v = const_scalar(im->m, DT_f64, (double)*(const float *)x.data);
+			x = widened(im, x);
+		v = module_const(im->m, t->name, x.type, x.data);
 	} else {
-		if (im->o->f64 && x.type.dtype == DT_f32) {
-			v = widened(im, t->name, x);
-		} else {
-			v = module_param(im->m, t->name, x.type, PARAM_WEIGHT);
-			v->param->data = x.data;
-		}
+		if (im->o->f64 && x.type.dtype == DT_f32)
+			x = widened(im, x);
+		v = module_param(im->m, t->name, x.type, PARAM_WEIGHT);
+		v->param->data = x.data;
 		v->param->onnx_name = v->name;
 		if (im->o->init_random) {
 			v->param->random = im->o->init_random;
@@ -313,10 +311,10 @@ static bool import_node(Import *im, const OnnxNode *n, size_t i)
 	im->b.loc = (Loc){ im->path, 0, 0, (int)i, n->name && *n->name ? arena_str(im->a, n->name) : NULL,
 		arena_str(im->a, n->op_type) };
 	for (size_t k = 0; k < n->n_input; k++)
-		if (*n->input[k] && !map_get(&im->env, n->input[k]))
+		if (*n->input[k] && !map_get(&im->env, n->input[k]) && !map_get(&im->seq, n->input[k]))
 			return diag_error(im->d, im->b.loc, 204, "operand %zu '%s' is defined nowhere before this node", k, n->input[k]);
 	for (size_t k = 0; k < n->n_output; k++)
-		if (*n->output[k] && map_get(&im->env, n->output[k]))
+		if (*n->output[k] && (map_get(&im->env, n->output[k]) || map_get(&im->seq, n->output[k])))
 			return diag_error(im->d, im->b.loc, 204, "output '%s' is defined twice", n->output[k]);
 	if (!canon_node(im, n) || im->b.failed)
 		return false;
@@ -429,12 +427,14 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	im->m->file = im->path;
 	im->m->graph = graph_new(im->m, im->m->name);
 	map_init(&im->env, a, true);
+	map_init(&im->seq, a, true);
+	im->torch = torch_signature(a, g);
 	im->b = (Builder){ .m = im->m, .g = im->m->graph, .loc = FILELOC(im->path), .phase = PHASE_FWD, .stage = -1, .d = d };
 	if (!check_versions(im, p))
 		return NULL;
 	im->m->opset = im->opset;
 	find_batch(im, g);
-	if (!check_operators(im, g) || (!o->keep_eval && !refuse_inference(im, g)))
+	if (!check_operators(im, g) || (!o->keep_eval && !(torch_refuse(im, g) && refuse_inference(im, g))))
 		return NULL;
 	for (size_t i = 0; i < g->n_initializer; i++)
 		import_initializer(im, g, g->initializer[i]);
