@@ -60,6 +60,7 @@ void canon_put_int(OpKind op, void *attr, const char *name, int64_t v)    { *(in
 void canon_put_float(OpKind op, void *attr, const char *name, double v)   { *(double *)slot(op, attr, name) = v; }
 void canon_put_str(OpKind op, void *attr, const char *name, const char *v){ *(const char **)slot(op, attr, name) = v; }
 void canon_put_ints(OpKind op, void *attr, const char *name, Ints v)      { *(Ints *)slot(op, attr, name) = v; }
+int64_t canon_get_int(OpKind op, const void *attr, const char *name)      { return *(const int64_t *)slot(op, (void *)(uintptr_t)attr, name); }
 Ints canon_get_ints(OpKind op, const void *attr, const char *name)         { return *(const Ints *)slot(op, (void *)(uintptr_t)attr, name); }
 
 void *canon_attrs_by_name(Import *im, const OnnxNode *n, OpKind op)
@@ -213,7 +214,8 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "ReduceSum", canon_reduce }, { "ReduceMean", canon_reduce }, { "ReduceMax", canon_reduce }, { "ReduceMin", canon_reduce },
 	{ "ReduceProd", canon_reduce }, { "ReduceL1", canon_reduce }, { "ReduceL2", canon_reduce }, { "ReduceLogSum", canon_reduce },
 	{ "ReduceLogSumExp", canon_reduce }, { "ReduceSumSquare", canon_reduce }, { "Mean", canon_mean },
-	{ "Gemm", canon_gemm }, { "Conv", canon_conv }, { "MaxPool", canon_pool }, { "AveragePool", canon_pool }, { "GlobalMaxPool", canon_global_max_pool },
+	{ "Gemm", canon_gemm }, { "Conv", canon_conv }, { "ConvTranspose", canon_conv_transpose },
+	{ "MaxPool", canon_pool }, { "AveragePool", canon_pool }, { "GlobalMaxPool", canon_global_max_pool },
 	{ "BatchNormalization", canon_batch_norm }, { "Softmax", canon_softmax }, { "LogSoftmax", canon_softmax },
 	{ "SoftmaxCrossEntropyLoss", canon_loss }, { "NegativeLogLikelihoodLoss", canon_loss }, { "Dropout", canon_dropout },
 	{ "Clip", canon_clip }, { "Cast", canon_cast },

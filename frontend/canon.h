@@ -10,6 +10,7 @@ void canon_put_int(OpKind op, void *attr, const char *name, int64_t v);
 void canon_put_float(OpKind op, void *attr, const char *name, double v);
 void canon_put_str(OpKind op, void *attr, const char *name, const char *v);
 void canon_put_ints(OpKind op, void *attr, const char *name, Ints v);
+int64_t canon_get_int(OpKind op, const void *attr, const char *name);
 Ints canon_get_ints(OpKind op, const void *attr, const char *name);
 void *canon_attrs_by_name(Import *im, const OnnxNode *n, OpKind op);
 
@@ -51,6 +52,7 @@ bool canon_reduce(Import *im, const OnnxNode *n);
 bool canon_mean(Import *im, const OnnxNode *n);
 bool canon_gemm(Import *im, const OnnxNode *n);
 bool canon_conv(Import *im, const OnnxNode *n);
+bool canon_conv_transpose(Import *im, const OnnxNode *n);
 bool canon_pool(Import *im, const OnnxNode *n);
 bool canon_global_max_pool(Import *im, const OnnxNode *n);
 bool canon_batch_norm(Import *im, const OnnxNode *n);

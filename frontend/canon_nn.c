@@ -96,6 +96,8 @@ bool canon_window(Import *im, const OnnxNode *n, OpKind op, void *at, const Type
 
 	if (nd < 1)
 		return diag_error(im->d, im->b.loc, 302, "%s has no spatial axes", str_type(im->d->scratch, x));
+	if (strcmp(mode, "NOTSET") && strcmp(mode, "VALID") && strcmp(mode, "SAME_UPPER") && strcmp(mode, "SAME_LOWER"))
+		return diag_error(im->d, im->b.loc, 302, "auto_pad '%s' is not NOTSET, VALID, SAME_UPPER or SAME_LOWER", mode);
 	onnx_ints(im->a, n, "kernel_shape", &k);
 	onnx_ints(im->a, n, "strides", &s);
 	onnx_ints(im->a, n, "dilations", &l);

@@ -81,3 +81,27 @@ def reduce_made(c, op):
     axes = [int(a) - (len(s) if c.chance() else 0) for a in c.rng.permutation(len(s))[:int(c.rng.integers(1, len(s) + 1))]]
     at = {'axes': axes} if c.chance(0.8) else {}
     c.out = [c.add(op, [c.param(s, 0.3, 2, gap=0.01)], keepdims=int(c.chance()), **at)]
+
+
+@gen('ConvTranspose')
+def conv_transpose(c, op):
+    nd = c.pick(1, 2, 2, 3)
+    k, st, dl, p, _ = spatial(c, nd)
+    st = [c.pick(1, 2, 3) for _ in st]
+    eff = [(a - 1) * d + 1 for a, d in zip(k, dl)]
+    size = [int(c.rng.integers(1, 5)) for _ in k]
+    extra = [int(c.rng.integers(0, max(s, d))) for s, d in zip(st, dl)] if c.chance() else [0] * nd
+    p = [min(a, e - 1) for a, e in zip(p, eff + eff)]
+    full = [s * (n - 1) + e + x for s, n, e, x in zip(st, size, eff, extra)]
+    p = [a if f - p[i % nd] - p[nd + i % nd] > 0 else 0 for i, (a, f) in enumerate(zip(p, full + full))]
+    at = {'pads': p}
+    if c.chance(0.3):
+        at = {'output_shape': [int(max(1, f + c.rng.integers(-2, 2))) for f in full]}
+    elif c.chance(0.2):
+        at = {'auto_pad': c.pick('SAME_UPPER', 'SAME_LOWER')}
+    if any(extra):
+        at['output_padding'] = extra
+    g = c.pick(1, 1, 2, 3)
+    ci, co, n = c.pick(1, 2, 3) * g, c.pick(1, 2, 4), c.pick(1, 2, 3)
+    xs = [c.param((n, ci, *size)), c.param((ci, co, *k))] + ([c.param((co * g,))] if c.chance() else [])
+    c.out = [c.add(op, xs, kernel_shape=k, strides=st, dilations=dl, group=g, **at)]

@@ -139,6 +139,18 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		dx[2] = g->out[1];
 }
 
+/* ConvGradData is linear in both operands: a convolution of what reaches its result, and the weights' gradient of it. */
+static void data_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	struct conv at = *(const struct conv *)n->attr;
+	const Type *w = &n->in[1]->type;
+
+	at.dims = (Ints){ 0 };
+	dx[0] = mk(b, OP_Conv, &at, NULL, 2, dy[0], n->in[1]);
+	at.dims = ints_dup(b->m->arena, w->rank, w->dim);
+	dx[1] = mk(b, OP_ConvGradWeights, &at, NULL, 2, dy[0], n->in[0]);
+}
+
 /* ---- kernels ---- */
 
 static void lib(const Node *n, Lib *l)
@@ -251,7 +263,8 @@ const OpDef op_Conv = {
 };
 
 const OpDef op_ConvGradData = {
-	.name = "ConvGradData", .minin = 2, .maxin = 2, .nout = 1, .attrs = data_attrs, .shape = data_shape, COMMON,
+	.name = "ConvGradData", .minin = 2, .maxin = 2, .nout = 1, .attrs = data_attrs, .shape = data_shape, .grad = data_grad,
+	.dgrad = { DENSE, DENSE }, COMMON,
 };
 
 const OpDef op_ConvGradWeights = {

@@ -1,0 +1,135 @@
+/* Canonical form of transposed convolution: it is the gradient of a convolution by its data, with the roles of the two
+ * sides swapped. */
+#include <string.h>
+#include "canon.h"
+
+enum { STEP = 1 << 20, EXTENT = 1 << 30 };      /* the most of a pad, of an extent */
+
+/* One spatial axis of a transposed convolution: `full` is what the kernels cover, of which `begin` and `end` are cut
+ * off; extra zeros may follow. */
+typedef struct Axis { int64_t full, begin, end, extra, stride; } Axis;
+
+/* Sets begin and end so that the result has `out` elements; the odd one lies at the end, with SAME_LOWER before. */
+static void fit(Axis *a, int64_t out, bool upper)
+{
+	const int64_t all = a->full + a->extra - out;
+
+	a->begin = upper ? all / 2 : all - all / 2;
+	a->end = all - a->begin;
+}
+
+static bool lists(Import *im, const OnnxNode *n, int nd, Ints *extra, Ints *shape)
+{
+	onnx_ints(im->a, n, "output_padding", extra);
+	onnx_ints(im->a, n, "output_shape", shape);
+	if (shape->n == nd + 2)
+		*shape = (Ints){ nd, shape->v + 2 };
+	if ((extra->n && extra->n != nd) || (shape->n && shape->n != nd))
+		return diag_error(im->d, im->b.loc, 302, "%d spatial axes, but output_padding has %d entries, output_shape %d", nd,
+			extra->n, shape->n);
+	for (int i = 0; i < nd; i++)
+		if ((extra->n && (extra->v[i] < 0 || extra->v[i] > STEP)) || (shape->n && (shape->v[i] < 1 || shape->v[i] > EXTENT)))
+			return diag_error(im->d, im->b.loc, 302, "output_padding %lld, output_shape %lld of spatial axis %d: they must lie "
+				"in 0..%d and 1..%d", extra->n ? (long long)extra->v[i] : 0, shape->n ? (long long)shape->v[i] : 1, i, STEP,
+				EXTENT);
+	return true;
+}
+
+static bool axes_of(Import *im, const OnnxNode *n, const void *at, const Type *x, Axis *axis)
+{
+	const char *mode = onnx_str(im->a, n, "auto_pad", "NOTSET");
+	const Ints kernel = canon_get_ints(OP_ConvGradData, at, "kernel_shape"), dil = canon_get_ints(OP_ConvGradData, at, "dilations");
+	const Ints stride = canon_get_ints(OP_ConvGradData, at, "strides");
+	const int nd = x->rank - 2;
+	Ints pads, extra, shape;
+
+	onnx_ints(im->a, n, "pads", &pads);
+	if (!lists(im, n, nd, &extra, &shape))
+		return false;
+	for (int i = 0; i < nd; i++) {
+		Axis *a = &axis[i];
+
+		if (x->dim[2 + i] < 1 || x->dim[2 + i] > EXTENT)
+			return diag_error(im->d, im->b.loc, 304, "X is %s: spatial axes must lie in 1..%d", str_type(im->d->scratch, x),
+				EXTENT);
+		*a = (Axis){ .extra = extra.n ? extra.v[i] : 0, .stride = stride.v[i],
+			.full = stride.v[i] * (x->dim[2 + i] - 1) + (kernel.v[i] - 1) * dil.v[i] + 1 };
+		if (shape.n) {
+			fit(a, shape.v[i], strcmp(mode, "SAME_LOWER") != 0);
+		} else if (strncmp(mode, "SAME", 4) == 0) {
+			fit(a, x->dim[2 + i] * stride.v[i], strcmp(mode, "SAME_UPPER") == 0);
+		} else if (pads.n && strcmp(mode, "VALID")) {
+			a->begin = pads.v[i];
+			a->end = pads.v[nd + i];
+			if (a->begin < -STEP || a->begin > STEP || a->end < -STEP || a->end > STEP)
+				return diag_error(im->d, im->b.loc, 302, "pads of spatial axis %d are %lld and %lld: they must lie in "
+					"-%d..%d", i, (long long)a->begin, (long long)a->end, STEP, STEP);
+		}
+		const int64_t out = a->full + a->extra - a->begin - a->end;
+		if (out < 1 || out > EXTENT || a->begin < -EXTENT || a->end < -EXTENT)
+			return diag_error(im->d, im->b.loc, 304, "spatial axis %d of the result has %lld elements; X is %s", i,
+				(long long)out, str_type(im->d->scratch, x));
+	}
+	return true;
+}
+
+/* The convolution whose gradient it is fits only where nothing is cut off in excess and less than a stride is added;
+ * else the whole is made, and a Pad cuts and adds. */
+static Value *transposed(Import *im, void *at, Value *x, Value *w, const Axis *axis)
+{
+	const int rank = x->type.rank, nd = rank - 2;
+	const int64_t group = canon_get_int(OP_ConvGradData, at, "group");
+	int64_t dim[MAXRANK] = { x->type.dim[0], w->type.dim[1] * group }, pad[2 * MAXRANK] = { 0 };
+	int64_t *pads = NEWN(im->a, int64_t, 2 * nd);
+	bool direct = true;
+
+	for (int i = 0; i < nd; i++)
+		direct &= axis[i].begin >= 0 && axis[i].begin <= STEP && axis[i].end >= 0 && axis[i].end <= STEP &&
+			axis[i].extra < axis[i].stride;
+	for (int i = 0; i < nd; i++) {
+		pads[i] = direct ? axis[i].begin : 0;
+		pads[nd + i] = direct ? axis[i].end : 0;
+		dim[2 + i] = axis[i].full + (direct ? axis[i].extra : 0) - pads[i] - pads[nd + i];
+		pad[2 + i] = -axis[i].begin;
+		pad[rank + 2 + i] = axis[i].extra - axis[i].end;
+	}
+	canon_put_ints(OP_ConvGradData, at, "pads", (Ints){ 2 * nd, pads });
+	canon_put_ints(OP_ConvGradData, at, "dims", (Ints){ rank, arena_dup(im->a, dim, sizeof dim) });
+	x = canon_emit1(im, OP_ConvGradData, at, x, w, NULL);
+	if (direct)
+		return x;
+	at = canon_attr_of(im, OP_Pad);
+	canon_put_ints(OP_Pad, at, "pads", (Ints){ 2 * rank, arena_dup(im->a, pad, sizeof pad) });
+	return canon_emit1(im, OP_Pad, at, x, NULL, NULL);
+}
+
+bool canon_conv_transpose(Import *im, const OnnxNode *n)
+{
+	void *at = canon_attr_of(im, OP_ConvGradData);
+	Axis axis[MAXRANK];
+
+	if (!canon_need(im, n, 2))
+		return false;
+	Value *x = onnx_in(im, n, 0), *w = onnx_in(im, n, 1), *b = onnx_in(im, n, 2);
+	const int64_t group = onnx_int(n, "group", 1);
+	if (w->type.rank != x->type.rank || x->type.rank < 3 || x->type.rank > 5)
+		return diag_error(im->d, im->b.loc, 304, "X is %s, W is %s: equal ranks of 3 to 5 are needed",
+			str_type(im->d->scratch, &x->type), str_type(im->d->scratch, &w->type));
+	if (group < 1 || x->type.dim[1] != w->type.dim[0] || w->type.dim[0] % group)
+		return diag_error(im->d, im->b.loc, 304, "X has %lld channels, W is %s, group is %lld", (long long)x->type.dim[1],
+			str_type(im->d->scratch, &w->type), (long long)group);
+	canon_put_int(OP_ConvGradData, at, "group", group);
+	if (!canon_window(im, n, OP_ConvGradData, at, &x->type, w->type.dim + 2) || !axes_of(im, n, at, &x->type, axis))
+		return false;
+	x = transposed(im, at, x, w, axis);
+	if (b && !im->b.failed) {
+		int64_t dim[MAXRANK] = { b->type.dim[0], 1, 1, 1 };
+
+		if (b->type.rank != 1 || b->type.dim[0] != x->type.dim[1])
+			return diag_error(im->d, im->b.loc, 304, "the bias is %s, the result has %lld channels",
+				str_type(im->d->scratch, &b->type), (long long)x->type.dim[1]);
+		x = canon_emit1(im, OP_Add, NULL, x, canon_reshape_to(im, b, x->type.rank - 1, dim, NULL), NULL);
+	}
+	onnx_bind(im, n, 0, x);
+	return true;
+}
