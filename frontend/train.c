@@ -342,6 +342,17 @@ static void freeze(Yaml *y, const YNode *v, void *to)
 {
 	globs(y, v, "freeze", &((Training *)to)->freeze, &((Training *)to)->nfreeze);
 }
+static void padding_idx(Yaml *y, const YNode *v, void *to)
+{
+	Training *t = to;
+	const char **name;
+	const YNode **value;
+
+	t->npadding = yaml_pairs(y, v, "padding_idx", &name, &value);
+	t->padding = NEWN(y->a, Binding, t->npadding);
+	for (int i = 0; i < t->npadding; i++)
+		t->padding[i] = (Binding){ name[i], 0, yaml_int(y, value[i], name[i], 0, INT32_MAX) };
+}
 static void trainable(Yaml *y, const YNode *v, void *to)
 {
 	globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
@@ -375,7 +386,7 @@ static void init(Yaml *y, const YNode *v, void *to)
 
 static const YKey top_keys[] = {
 	{ "data", data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
-	{ "optimizer", optimizer }, { "freeze", freeze }, { "trainable", trainable }, { "steps", steps },
+	{ "optimizer", optimizer }, { "freeze", freeze }, { "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
 };
 

@@ -64,6 +64,7 @@ typedef struct Training {
 	Optimizer   opt;
 	const char **freeze; int nfreeze;       /* globs */
 	const char **trainable; int ntrainable; /* globs; empty: all */
+	Binding    *padding; int npadding;      /* embedding table (a glob) -> its row of padding, in value */
 	const char *dropout;            /* "as_exported" | "off" */
 	const char *batchnorm;          /* "micro" | "frozen" */
 	uint64_t    seed;

@@ -1,6 +1,6 @@
 /* train: what is minimised and what is trained.
  *
- * Reads Training.loss, .freeze, .trainable, .dropout; writes Module.loss and .count, a Report node, and
+ * Reads Training.loss, .freeze, .trainable, .padding, .dropout; writes Module.loss and .count, a Report node, and
  * Param.frozen. The unit is the microbatch: the graph's loss becomes a SUM over counted labels, `count` says over how
  * many, and only the update divides, once, by the count of the whole global batch. So microbatches and replicas with
  * different numbers of ignored labels weigh right. A loss of another kind (already a mean, or user made) has count 1
@@ -417,6 +417,26 @@ void find_loss(Module *m, const Graph *g)
 		}
 }
 
+/* What torch's Embedding(padding_idx) does and no ONNX file tells: looking up that row gives it no gradient. */
+static bool set_padding(Module *m, const Training *t, PassCx *cx)
+{
+	for (int i = 0; t && i < t->npadding; i++) {
+		int hits = 0;
+		for (Node *n = m->graph->first; n; n = n->next) {
+			if (n->op != OP_Gather || n->in[0]->kind != VAL_PARAM || !glob_matches(t->padding[i].name, n->in[0]))
+				continue;
+			attr_set_int(n, "padding", t->padding[i].value);
+			if (!optab[OP_Gather]->shape(n, cx->d))
+				return false;
+			hits++;
+		}
+		if (!hits)
+			return diag_error(cx->d, FILELOC(m->file), 313, "padding_idx: no Gather reads a parameter that matches '%s'",
+				t->padding[i].name);
+	}
+	return true;
+}
+
 bool pass_train(Module *m, PassCx *cx)
 {
 	if (!m->graph)
@@ -428,5 +448,5 @@ bool pass_train(Module *m, PassCx *cx)
 		dropout_off(m->graph);
 	if (cx->train)
 		seed_dropout(m->graph, cx->train->seed);
-	return attach_loss(m, cx) && choose_trained(m, cx);
+	return set_padding(m, cx->train, cx) && attach_loss(m, cx) && choose_trained(m, cx);
 }

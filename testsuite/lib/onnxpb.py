@@ -145,3 +145,15 @@ def model_facts(path):
                     except ValueError:      # strings
                         pass
     return out
+
+
+def nodes(path):
+    """[(op, [inputs], [outputs])] of a ModelProto's graph, in order."""
+    out = []
+    for f, w, v in fields(open(path, 'rb').read()):
+        for g, gw, gv in fields(v) if f == 7 and w == 2 else []:
+            if g == 1:
+                n = list(fields(gv))
+                text = lambda k: [x.decode() for i, _, x in n if i == k]
+                out.append(((text(4) or [''])[0], text(1), text(2)))
+    return out

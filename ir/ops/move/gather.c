@@ -1,9 +1,10 @@
 /* Gather along an axis and its gradient. For a float table and axis 0 the gradient touches as many rows as there are
- * indices: GatherGrad's type says so (rows), though the kernel writes all of dim[0], zeros where no index points. */
+ * indices: GatherGrad's type says so (rows), though the kernel writes all of dim[0], zeros where no index points. The
+ * row `padding` gets no gradient (-1: all get theirs). */
 #include <string.h>
 #include "move.h"
 
-struct gather { int64_t axis, dim0; };          /* dim0: of GatherGrad, size of the axis that was gathered from */
+struct gather { int64_t axis, padding, dim0; }; /* dim0: of GatherGrad, size of the axis that was gathered from */
 
 static int axis_of(const Node *n, int rank)
 {
@@ -37,6 +38,9 @@ static bool gather_shape(Node *n, Diag *d)
 	const Type *x = &n->in[0]->type, *ids = &n->in[1]->type;
 	if (!norm_axis(n, d, "axis", at->axis, x->rank, &axis) || !check_ids(n, x->dim[axis], d))
 		return false;
+	if (at->padding < -1 || at->padding >= x->dim[axis])
+		return diag_error(d, n->loc, 303, "Gather: padding %lld is outside of [0, %lld)", (long long)at->padding,
+			(long long)x->dim[axis]);
 	if (x->rank + ids->rank - 1 > MAXRANK)
 		return diag_error(d, n->loc, 305, "Gather: rank of the result %d is above %d", x->rank + ids->rank - 1,
 			MAXRANK);
@@ -84,6 +88,7 @@ static void gather_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	void *at = attr_new(b->m->arena, OP_GatherGrad);
 
 	attr_put_int(OP_GatherGrad, at, "axis", axis);
+	attr_put_int(OP_GatherGrad, at, "padding", ((const struct gather *)n->attr)->padding);
 	attr_put_int(OP_GatherGrad, at, "dim0", x->dim[axis]);
 	dx[0] = mk(b, OP_GatherGrad, at, NULL, 2, dy[0], n->in[1]);
 }
@@ -122,6 +127,7 @@ static void holes(const Node *n, Holes *h)
 	const int64_t dim = table->dim[axis];
 	const bool neg = negative(n->in[1], dim), check = !checked(n->in[1], dim);
 	const char *ix = type_numel(table) < INT32_MAX && type_numel(dense) < INT32_MAX ? "int" : "int64_t";
+	const int64_t pad = back ? ((const struct gather *)n->attr)->padding : -1;
 	int64_t outer = 1, inner = 1;
 
 	for (int i = 0; i < table->rank; i++) {
@@ -138,6 +144,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "INNER", inner);
 	hole_int(h, "NEG", neg);
 	hole_int(h, "CHECK", check);
+	hole_int(h, "PADDED", pad >= 0);
+	hole_int(h, "PADDING", pad);
 	hole_text(h, "MISSING", "%s", dtype_float(table->dtype) ? "NAN" : "0");
 	hole_text(h, "IX", "%s", ix);
 	hole_text(h, "TO", "%s", outer == 1 ? "k" : "(o * IDS + k)");
@@ -145,9 +153,9 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "NUMEL", type_numel(&n->out[0]->type));
 	hole_int(h, "PAR", type_numel(dense) >= 32768 && (!back || inner > 64));
 	parallel_hole(h, false, outer == 1 ? 1 : 2);
-	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s", back ? "_grad" : "", (long long)outer,
+	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s", back ? "_grad" : "", (long long)outer,
 		(long long)dim, (long long)inner, (long long)type_numel(ids),
-		ids->dtype == DT_i32 ? "_i32" : "", check ? "_checked" : neg ? "_neg" : "", dtype_suffix(table->dtype));
+		pad >= 0 ? arena_printf(h->arena, "_pad%lld", (long long)pad) : "", ids->dtype == DT_i32 ? "_i32" : "", check ? "_checked" : neg ? "_neg" : "", dtype_suffix(table->dtype));
 }
 
 static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
@@ -183,13 +191,15 @@ static bool grad_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	for (int64_t i = 0; i < type_numel(&in[0].type); i++) {
 		const int64_t r = elem_i(&in[1], i / inner % ids), row = i / inner / ids * dim + (r < 0 ? r + dim : r);
 		const int64_t to = row * inner + i % inner;
-		elem_set_f(&out[0], to, elem_f(&out[0], to) + elem_f(&in[0], i));
+		if ((r < 0 ? r + dim : r) != ((const struct gather *)n->attr)->padding)
+			elem_set_f(&out[0], to, elem_f(&out[0], to) + elem_f(&in[0], i));
 	}
 	return true;
 }
 
-static const AttrDef attrs[] = { AT_INT(struct gather, axis, 0), AT_END };
-static const AttrDef grad_attrs[] = { AT_INT(struct gather, axis, 0), AT_INT(struct gather, dim0, 0), AT_END };
+#define COMMON AT_INT(struct gather, axis, 0), AT_INT(struct gather, padding, -1)
+static const AttrDef attrs[] = { COMMON, AT_END };
+static const AttrDef grad_attrs[] = { COMMON, AT_INT(struct gather, dim0, 0), AT_END };
 
 const OpDef op_Gather = {
 	.name = "Gather", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,

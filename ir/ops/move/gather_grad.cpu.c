@@ -20,6 +20,10 @@ static void NAME(T *restrict y, const T *restrict dy, const TI *restrict ids)
 		if (row < 0 || row >= DIM)
 			continue;
 #endif
+#if PADDED
+		if (row == PADDING)
+			continue;
+#endif
 #if INNER == 1
 		y[FROM] += dy[TO];
 #elif PAR
