@@ -1,8 +1,20 @@
 """ONNX models of one node, written field by field: what no exporter would write."""
-import os, struct, sys
+import struct
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))
-from onnxpb import field  # noqa: E402
+
+def varint(x):
+    out = bytearray()
+    while x > 127:
+        out.append(x & 127 | 128)
+        x >>= 7
+    return bytes(out) + bytes([x])
+
+
+def field(n, value):
+    """An int as varint, bytes with their length."""
+    if isinstance(value, int):
+        return varint(n << 3) + varint(value)
+    return varint(n << 3 | 2) + varint(len(value)) + value
 
 
 def number(n, f):
