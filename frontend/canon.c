@@ -224,6 +224,7 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "EyeLike", canon_eye_like }, { "DepthToSpace", canon_depth_to_space }, { "SpaceToDepth", canon_depth_to_space },
 	{ "GatherElements", same }, { "GatherND", same }, { "ArgMax", same }, { "ArgMin", same }, { "ReverseSequence", same },
 	{ "LSTM", canon_recurrent }, { "GRU", canon_recurrent }, { "RNN", canon_recurrent }, { "Einsum", canon_einsum },
+	{ "If", inline_if },
 	{ "Add", arithmetic }, { "Sub", arithmetic }, { "Mul", arithmetic }, { "Div", arithmetic }, { "Pow", arithmetic },
 	{ "And", arithmetic }, { "Or", arithmetic }, { "Xor", arithmetic }, { "Equal", arithmetic }, { "Less", arithmetic },
 	{ "Greater", arithmetic },

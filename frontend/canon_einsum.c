@@ -7,28 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 #include "../ir/buf.h"
-#include "canon.h"
-
-enum { LETTERS = 52, LABELS = LETTERS + MAXRANK };
-
-/* A value and the label of each of its axes. */
-typedef struct Term {
-	Value *v;
-	int    n, label[LABELS];
-} Term;
-
-typedef struct Ein {
-	Import     *im;
-	const char *eq;             /* without spaces */
-	int64_t     dim[LABELS];
-	int         owner[LABELS];  /* the operand that gave the size; -1: none has the label */
-	int         count[LABELS];  /* how often the labels of the operands name it */
-	int         ell;            /* axes under the ellipsis, at most */
-	int         nin;
-	Term       *in, out;
-	const char *text[2 * MAXIN];  /* the terms as they stand in the equation */
-	int         len[2 * MAXIN];
-} Ein;
+#include "einsum.h"
 
 /* ---- labels ---- */
 
@@ -44,7 +23,7 @@ static const char *label_name(const Ein *e, int l)
 	return arena_printf(e->im->a, "label '%c'", l < 26 ? 'A' + l : 'a' + l - 26);
 }
 
-static int find_label(const Term *t, int l)
+int ein_find(const Term *t, int l)
 {
 	for (int i = 0; i < t->n; i++)
 		if (t->label[i] == l)
@@ -52,7 +31,7 @@ static int find_label(const Term *t, int l)
 	return -1;
 }
 
-static bool refuse(const Ein *e, const char *what)
+bool ein_refuse(const Ein *e, const char *what)
 {
 	return diag_error(e->im->d, e->im->b.loc, 302, "equation '%s': %s", e->eq, what);
 }
@@ -77,12 +56,12 @@ static bool parse_term(Ein *e, const char *s, int len, int ell, Term *t, int *le
 			for (int k = 0; k < ell && t->n < LABELS; k++)
 				t->label[t->n++] = LETTERS + MAXRANK - ell + k;
 		} else {
-			return refuse(e, arena_printf(e->im->a, isprint((unsigned char)s[i]) ? "'%c' is no label: letters, one '...' "
+			return ein_refuse(e, arena_printf(e->im->a, isprint((unsigned char)s[i]) ? "'%c' is no label: letters, one '...' "
 				"in a term, ',' and '->' are read" : "byte 0x%02x is no label: letters, one '...' in a term, ',' and "
 				"'->' are read", (unsigned char)s[i]));
 		}
 		if (*letters > LABELS)
-			return refuse(e, arena_printf(e->im->a, "a term of more than %d labels", LABELS));
+			return ein_refuse(e, arena_printf(e->im->a, "a term of more than %d labels", LABELS));
 	}
 	return true;
 }
@@ -100,7 +79,7 @@ static bool take_sizes(Ein *e, int i)
 			e->dim[l] = d;
 			e->owner[l] = i;
 		} else if (e->dim[l] != d && (l < LETTERS || d != 1)) {
-			return refuse(e, arena_printf(e->im->a, "%s is %lld in operand %d and %lld in operand %d", label_name(e, l),
+			return ein_refuse(e, arena_printf(e->im->a, "%s is %lld in operand %d and %lld in operand %d", label_name(e, l),
 				(long long)e->dim[l], e->owner[l], (long long)d, i));
 		}
 		e->count[l]++;
@@ -118,7 +97,7 @@ static bool parse_operand(Ein *e, int i)
 	if (!parse_term(e, e->text[i], e->len[i], -1, t, &letters, &dots))
 		return false;
 	if (dots ? letters > x->rank : letters != x->rank)
-		return refuse(e, arena_printf(e->im->a, "term %d '%.*s' has %d label%s%s, operand %d is %s of rank %d", i, e->len[i],
+		return ein_refuse(e, arena_printf(e->im->a, "term %d '%.*s' has %d label%s%s, operand %d is %s of rank %d", i, e->len[i],
 			e->text[i], letters, letters == 1 ? "" : "s", dots ? " and an ellipsis" : "", i,
 			str_type(e->im->d->scratch, x), x->rank));
 	if (dots && x->rank - letters > e->ell)
@@ -149,12 +128,12 @@ static bool parse_output(Ein *e, const char *s)
 		int l = e->out.label[i];
 
 		if (e->owner[l] < 0)
-			return refuse(e, arena_printf(e->im->a, "output %s is in no operand", label_name(e, l)));
-		if (find_label(&e->out, l) < i)
-			return refuse(e, arena_printf(e->im->a, "the output has %s twice", label_name(e, l)));
+			return ein_refuse(e, arena_printf(e->im->a, "output %s is in no operand", label_name(e, l)));
+		if (ein_find(&e->out, l) < i)
+			return ein_refuse(e, arena_printf(e->im->a, "the output has %s twice", label_name(e, l)));
 	}
 	if (e->out.n > MAXRANK)
-		return refuse(e, arena_printf(e->im->a, "the output has rank %d, the most is %d", e->out.n, MAXRANK));
+		return ein_refuse(e, arena_printf(e->im->a, "the output has rank %d, the most is %d", e->out.n, MAXRANK));
 	return true;
 }
 
@@ -187,7 +166,7 @@ static bool parse(Ein *e, const OnnxNode *n)
 		s = stop;
 	}
 	if (terms != e->nin)
-		return refuse(e, arena_printf(e->im->a, "%d term%s, the node has %d operand%s", terms, terms == 1 ? "" : "s", e->nin,
+		return ein_refuse(e, arena_printf(e->im->a, "%d term%s, the node has %d operand%s", terms, terms == 1 ? "" : "s", e->nin,
 			e->nin == 1 ? "" : "s"));
 	for (int i = 0; i < e->nin; i++)
 		if (!parse_operand(e, i))
@@ -197,22 +176,19 @@ static bool parse(Ein *e, const OnnxNode *n)
 
 /* ---- one operand ---- */
 
-/* x with these dimensions; x itself where it has them. */
-static Value *reshaped(Ein *e, Value *x, int rank, const int64_t *dim)
+Value *ein_reshape(Ein *e, Value *x, int rank, const int64_t *dim)
 {
 	if (e->im->b.failed || (x->type.rank == rank && memcmp(x->type.dim, dim, sizeof *dim * (size_t)rank) == 0))
 		return x;
 	return canon_reshape_to(e->im, x, rank, dim, NULL);
 }
 
-/* The term with its axes in the order of `order` (labels that it has not are passed over); nothing is copied where only
- * axes of 1 move. */
-static bool moves(const Ein *e, const Term *t, const Term *order)
+bool ein_moves(const Ein *e, const Term *t, const Term *order)
 {
 	int last = -1;
 
 	for (int i = 0; i < order->n; i++) {
-		int k = find_label(t, order->label[i]);
+		int k = ein_find(t, order->label[i]);
 
 		if (k < 0 || e->dim[order->label[i]] == 1)
 			continue;
@@ -223,13 +199,13 @@ static bool moves(const Ein *e, const Term *t, const Term *order)
 	return false;
 }
 
-static void permute(Ein *e, Term *t, const Term *order)
+void ein_permute(Ein *e, Term *t, const Term *order)
 {
 	Term y = { .v = t->v };
 	int64_t perm[MAXRANK], dim[MAXRANK];
 
 	for (int i = 0; i < order->n; i++) {
-		int k = find_label(t, order->label[i]);
+		int k = ein_find(t, order->label[i]);
 
 		if (k < 0)
 			continue;
@@ -237,19 +213,18 @@ static void permute(Ein *e, Term *t, const Term *order)
 		perm[y.n] = k;
 		y.label[y.n++] = order->label[i];
 	}
-	if (moves(e, t, order)) {
+	if (ein_moves(e, t, order)) {
 		void *at = canon_attr_of(e->im, OP_Transpose);
 
 		canon_put_ints(OP_Transpose, at, "perm", (Ints){ y.n, arena_dup(e->im->a, perm, sizeof perm) });
 		y.v = canon_emit1(e->im, OP_Transpose, at, t->v, NULL, NULL);
 	} else {
-		y.v = reshaped(e, t->v, y.n, dim);
+		y.v = ein_reshape(e, t->v, y.n, dim);
 	}
 	*t = y;
 }
 
-/* Sums over the labels for which gone is set. */
-static void sum_out(Ein *e, Term *t, const bool *gone)
+void ein_sum(Ein *e, Term *t, const bool *gone)
 {
 	void *at = canon_attr_of(e->im, OP_ReduceSum);
 	int64_t axes[MAXRANK];
@@ -296,7 +271,7 @@ static void diagonal(Ein *e, Term *t, int i, int j)
 		dim[n++] = k == i ? d * d : t->v->type.dim[k];
 	}
 	t->n = n;
-	t->v = reshaped(e, x, n, dim);
+	t->v = ein_reshape(e, x, n, dim);
 	if (d == 1 || e->im->b.failed)
 		return;
 	int64_t *at = NEWN(e->im->a, int64_t, d);
@@ -320,245 +295,15 @@ static void prepare(Ein *e, Term *t)
 		t->label[n++] = t->label[k];
 	}
 	t->n = n;
-	t->v = reshaped(e, t->v, n, dim);
+	t->v = ein_reshape(e, t->v, n, dim);
 	for (int j = 1; j < t->n; j++) {
-		int i = find_label(t, t->label[j]);
+		int i = ein_find(t, t->label[j]);
 
 		if (i < j && !e->im->b.failed) {
 			diagonal(e, t, i, j);
 			j = 0;
 		}
 	}
-}
-
-/* ---- two operands ---- */
-
-static void push(Term *t, int label)
-{
-	if (find_label(t, label) < 0)
-		t->label[t->n++] = label;
-}
-
-static int64_t numel(const Ein *e, const Term *t)
-{
-	int64_t k = 1;
-
-	for (int i = 0; i < t->n; i++)
-		k *= e->dim[t->label[i]];
-	return k;
-}
-
-static double copied(const Ein *e, const Term *t, const Term *order)
-{
-	return moves(e, t, order) ? (double)numel(e, t) : 0;
-}
-
-/* x and y multiplied elementwise over all their labels; what `keep` does not have is summed. */
-static bool by_mul(Ein *e, Term *x, const Term *y, const Term *want, const bool *keep)
-{
-	Term order[3] = { *x, *y, *want }, in[2] = { *x, *y };
-	bool gone[LABELS];
-	int best = 0;
-	double least = -1;
-
-	for (int k = 0; k < 3; k++) {   /* in the order of x, of y, or of what is wanted */
-		const Term *rest[2] = { k == 1 ? y : x, k == 1 ? x : y };
-		double cost;
-
-		for (int r = 0; r < 2; r++)
-			for (int i = 0; i < rest[r]->n; i++)
-				push(&order[k], rest[r]->label[i]);
-		cost = copied(e, x, &order[k]) + copied(e, y, &order[k]) + copied(e, &order[k], want);
-		if (least < 0 || cost < least) {
-			least = cost;
-			best = k;
-		}
-	}
-	Term all = { 0 };
-	for (int i = 0; i < order[best].n; i++)
-		if (find_label(x, order[best].label[i]) >= 0 || find_label(y, order[best].label[i]) >= 0)
-			push(&all, order[best].label[i]);
-	if (all.n > MAXRANK)
-		return refuse(e, arena_printf(e->im->a, "a product of %d axes, the most is %d", all.n, MAXRANK));
-	for (int k = 0; k < 2; k++) {
-		int64_t dim[MAXRANK];
-
-		permute(e, &in[k], &all);
-		for (int i = 0; i < all.n; i++)
-			dim[i] = find_label(&in[k], all.label[i]) >= 0 ? e->dim[all.label[i]] : 1;
-		int lead = in[k].n ? find_label(&all, in[k].label[0]) : all.n;  /* numpy adds axes on the left */
-		in[k].v = reshaped(e, in[k].v, all.n - lead, dim + lead);
-	}
-	if (e->im->b.failed)
-		return false;
-	all.v = canon_emit1(e->im, OP_Mul, NULL, in[0].v, in[1].v, NULL);
-	for (int l = 0; l < LABELS; l++)
-		gone[l] = !keep[l];
-	sum_out(e, &all, gone);
-	*x = all;
-	return !e->im->b.failed;
-}
-
-/* One way to see a product as [batch, m, k] x [batch, k, n]. */
-typedef struct Plan {
-	const Term *x, *y;
-	Term        b, m, n, k;     /* labels of each group, in order */
-	Term        lx, ly, lz;     /* axes of the operands and of the result */
-	bool        tx, ty;         /* the operand lies as [k, m], [n, k] */
-	bool        spread;         /* a batch label is in one operand only: the other is broadcast */
-	double      cost;
-} Plan;
-
-static void append(Term *t, const Term *more)
-{
-	for (int i = 0; i < more->n; i++)
-		push(t, more->label[i]);
-}
-
-static void concat(Term *t, const Term *a, const Term *b, const Term *c)
-{
-	t->n = 0;
-	append(t, a);
-	append(t, b);
-	append(t, c);
-}
-
-/* [b, rows, cols], or [b, cols, rows] where that copies less. */
-static double lay(const Ein *e, const Term *x, const Term *b, const Term *rows, const Term *cols, Term *out, bool *turned)
-{
-	Term other;
-
-	concat(out, b, rows, cols);
-	concat(&other, b, cols, rows);
-	*turned = copied(e, x, &other) < copied(e, x, out);
-	if (*turned)
-		*out = other;
-	return copied(e, x, out);
-}
-
-/* A label that only x has, that is kept, and stands before all that x contracts: it can be a batch axis. */
-static bool leads(const Term *x, const Term *y, const bool *keep, int l)
-{
-	int at = find_label(x, l);
-
-	for (int i = 0; i < x->n && i < at; i++)
-		if (!keep[x->label[i]])
-			return false;
-	return at >= 0 && find_label(y, l) < 0;
-}
-
-/* bits of `how`: 1 operands exchanged, 2 the contracted labels as y has them, 4 and 8 leading labels of x, of y are batch. */
-static bool make_plan(const Ein *e, const Term *x, const Term *y, const Term *want, const bool *keep, int how, Plan *p)
-{
-	Term order = *want;
-	double wide = 0;
-
-	*p = (Plan){ .x = how & 1 ? y : x, .y = how & 1 ? x : y };
-	append(&order, p->x);
-	append(&order, p->y);
-	for (int i = 0; i < order.n; i++) {
-		int l = order.label[i];
-		bool inx = find_label(p->x, l) >= 0, iny = find_label(p->y, l) >= 0;
-
-		if (!keep[l] || (!inx && !iny))
-			continue;
-		if (inx && iny) {
-			push(&p->b, l);
-		} else if ((how & 4 && leads(p->x, p->y, keep, l)) || (how & 8 && leads(p->y, p->x, keep, l))) {
-			push(&p->b, l);
-			p->spread = true;
-			wide += (double)e->dim[l] * (double)numel(e, inx ? p->y : p->x);
-		} else {
-			push(inx ? &p->m : &p->n, l);
-		}
-	}
-	const Term *k = how & 2 ? p->y : p->x;
-	for (int i = 0; i < k->n; i++)
-		if (!keep[k->label[i]])
-			push(&p->k, k->label[i]);
-	if (p->spread && (!p->m.n || !p->n.n || p->b.n + 2 > MAXRANK))
-		return false;
-	p->cost = wide + lay(e, p->x, &p->b, &p->m, &p->k, &p->lx, &p->tx) + lay(e, p->y, &p->b, &p->k, &p->n, &p->ly, &p->ty);
-	concat(&p->lz, &p->b, &p->m, &p->n);
-	p->cost += copied(e, &p->lz, want);
-	return true;
-}
-
-/* An operand as the matrix stack that the plan sees: groups of labels become one axis each. */
-static Value *stack(Ein *e, const Plan *p, const Term *x, const Term *layout, const Term *rows, const Term *cols, bool turned)
-{
-	Term t = *x;
-	int64_t dim[MAXRANK];
-	int n = 0;
-
-	permute(e, &t, layout);
-	if (p->b.n + 2 > MAXRANK)
-		dim[n++] = numel(e, &p->b);
-	else
-		for (int i = 0; i < p->b.n; i++)
-			dim[n++] = find_label(x, p->b.label[i]) >= 0 ? e->dim[p->b.label[i]] : 1;
-	dim[n++] = numel(e, turned ? cols : rows);
-	dim[n++] = numel(e, turned ? rows : cols);
-	return reshaped(e, t.v, n, dim);
-}
-
-static bool by_matmul(Ein *e, Term *x, const Term *y, const Term *want, const bool *keep)
-{
-	void *at = canon_attr_of(e->im, OP_MatMul);
-	int64_t dim[MAXRANK];
-	Plan best = { 0 }, p;
-	bool any = false;
-
-	for (int how = 0; how < 16; how++) {
-		if (!make_plan(e, x, y, want, keep, how, &p) || (any && p.cost >= best.cost))
-			continue;
-		best = p;
-		any = true;
-	}
-	if (best.lz.n > MAXRANK)
-		return refuse(e, arena_printf(e->im->a, "a product of %d axes, the most is %d", best.lz.n, MAXRANK));
-	Value *a = stack(e, &best, best.x, &best.lx, &best.m, &best.k, best.tx);
-	Value *b = stack(e, &best, best.y, &best.ly, &best.k, &best.n, best.ty);
-	if (e->im->b.failed)
-		return false;
-	canon_put_int(OP_MatMul, at, "transA", best.tx);
-	canon_put_int(OP_MatMul, at, "transB", best.ty);
-	best.lz.v = canon_emit1(e->im, OP_MatMul, at, a, b, NULL);
-	for (int i = 0; i < best.lz.n; i++)
-		dim[i] = e->dim[best.lz.label[i]];
-	best.lz.v = reshaped(e, best.lz.v, best.lz.n, dim);
-	*x = best.lz;
-	return !e->im->b.failed;
-}
-
-/* Joins y to x; `keep`: labels that the output or a later operand has. */
-static bool join(Ein *e, Term *x, Term *y, const bool *keep)
-{
-	bool gone[LABELS], m = false, n = false, k = false;
-	Term want = { 0 };
-
-	for (int l = 0; l < LABELS; l++)
-		gone[l] = !keep[l] && find_label(y, l) < 0;
-	sum_out(e, x, gone);
-	for (int l = 0; l < LABELS; l++)
-		gone[l] = !keep[l] && find_label(x, l) < 0;
-	sum_out(e, y, gone);
-	for (int i = 0; i < e->out.n; i++)
-		if (find_label(x, e->out.label[i]) >= 0 || find_label(y, e->out.label[i]) >= 0)
-			push(&want, e->out.label[i]);
-	for (int l = 0; l < LABELS; l++) {
-		bool inx = find_label(x, l) >= 0, iny = find_label(y, l) >= 0;
-
-		k |= inx && iny && !keep[l];
-		m |= inx && !iny;
-		n |= iny && !inx;
-	}
-	bool fixed = x->v->kind == VAL_CONST && y->v->kind == VAL_CONST &&      /* products fold, matrix products do not */
-		(double)numel(e, x) * (double)numel(e, y) < 1 << 24;
-	if (e->im->b.failed)
-		return false;
-	return !k || !(m || n) || fixed || !dtype_float(x->v->type.dtype) ? by_mul(e, x, y, &want, keep) :
-		by_matmul(e, x, y, &want, keep);
 }
 
 bool canon_einsum(Import *im, const OnnxNode *n)
@@ -588,18 +333,18 @@ bool canon_einsum(Import *im, const OnnxNode *n)
 	Term acc = e.in[0];
 	for (int i = 0; i < e.nin; i++) {
 		for (int l = 0; l < LABELS; l++) {
-			keep[l] = find_label(&e.out, l) >= 0;
+			keep[l] = ein_find(&e.out, l) >= 0;
 			for (int k = i + 1; k < e.nin; k++)
-				keep[l] |= find_label(&e.in[k], l) >= 0;
+				keep[l] |= ein_find(&e.in[k], l) >= 0;
 		}
-		if (i && !join(&e, &acc, &e.in[i], keep))
+		if (i && !ein_join(&e, &acc, &e.in[i], keep))
 			return false;
 	}
 	bool gone[LABELS];
 	for (int l = 0; l < LABELS; l++)
 		gone[l] = !keep[l];
-	sum_out(&e, &acc, gone);
-	permute(&e, &acc, &e.out);
+	ein_sum(&e, &acc, gone);
+	ein_permute(&e, &acc, &e.out);
 	if (im->b.failed)
 		return false;
 	bool operand = acc.v->kind != VAL_NODE;

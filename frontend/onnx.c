@@ -60,7 +60,7 @@ static Tensor widened(Import *im, Tensor t)
 	return (Tensor){ t.type, p };
 }
 
-static bool import_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
+bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 {
 	Tensor x;
 	Loc loc = FILELOC(im->path);
@@ -275,40 +275,23 @@ static bool import_input(Import *im, const Onnx__ValueInfoProto *v)
 
 /* ---- nodes ---- */
 
-/* Every operator that is not known, with its nodes, at once. */
-static bool check_operators(Import *im, const OnnxGraph *g)
+int onnx_index(const Import *im, const OnnxNode *n, size_t i)
 {
-	Map seen;
-	Buf list = { 0 };
+	const OnnxOrigin *o = im->origin ? map_get(im->origin, n) : NULL;
 
-	map_init(&seen, im->a, true);
-	for (size_t i = 0; i < g->n_node; i++) {
-		const OnnxNode *n = g->node[i];
-		const char *domain = n->domain ? n->domain : "";
-
-		if (!n->op_type || !*n->op_type)
-			return diag_error(im->d, FILELOC(im->path), 206, "node #%zu has no operator", i);
-		if (canon_supported(n->op_type, domain))
-			continue;
-		const char *full = *domain ? arena_printf(im->a, "%s.%s", domain, n->op_type) : n->op_type;
-		map_put(&seen, full, (void *)((uintptr_t)map_get(&seen, full) + 1));      /* counts */
-	}
-	for (size_t i = 0; i < seen.n; i++)
-		buf_printf(&list, "%s%s x%zu", i ? ", " : "", (const char *)seen.slot[i].key, (size_t)seen.slot[i].val);
-	if (seen.n) {
-		diag_error(im->d, FILELOC(im->path), 301, "%zu operator%s unsupported: %s", seen.n, seen.n > 1 ? "s" : "",
-			buf_str(&list));
-		for (size_t i = 0; i < g->n_node; i++)
-			if (!canon_supported(g->node[i]->op_type, g->node[i]->domain ? g->node[i]->domain : ""))
-				diag_note(im->d, (Loc){ im->path, 0, 0, (int)i, g->node[i]->name, g->node[i]->op_type }, "is not supported");
-	}
-	buf_free(&list);
-	return seen.n == 0;
+	return o ? o->index : (int)i;
 }
 
-static bool import_node(Import *im, const OnnxNode *n, size_t i)
+int onnx_opset(const Import *im, const OnnxNode *n, int outer)
 {
-	im->b.loc = (Loc){ im->path, 0, 0, (int)i, n->name && *n->name ? arena_str(im->a, n->name) : NULL,
+	const OnnxOrigin *o = im->origin ? map_get(im->origin, n) : NULL;
+
+	return o && o->opset ? o->opset : outer;
+}
+
+bool onnx_node(Import *im, const OnnxNode *n, size_t i)
+{
+	im->b.loc = (Loc){ im->path, 0, 0, onnx_index(im, n, i), n->name && *n->name ? arena_str(im->a, n->name) : NULL,
 		arena_str(im->a, n->op_type) };
 	for (size_t k = 0; k < n->n_input; k++)
 		if (*n->input[k] && !map_get(&im->env, n->input[k]) && !map_get(&im->seq, n->input[k]))
@@ -422,7 +405,8 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 
 	base = base ? base + 1 : path;
 	dot = strrchr(base, '.');
-	*im = (Import){ .a = a, .d = d, .path = arena_str(a, path), .o = o, .shapes = shapes };
+	*im = (Import){ .a = a, .d = d, .path = arena_str(a, path), .o = o, .shapes = shapes,
+		.top = g, .origin = im->origin };
 	im->m = module_new(a, arena_strn(a, base, dot && dot != base ? (size_t)(dot - base) : strlen(base)));
 	im->m->file = im->path;
 	im->m->graph = graph_new(im->m, im->m->name);
@@ -434,10 +418,10 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 		return NULL;
 	im->m->opset = im->opset;
 	find_batch(im, g);
-	if (!check_operators(im, g) || (!o->keep_eval && !(torch_refuse(im, g) && refuse_inference(im, g))))
+	if (!onnx_operators(im, g) || (!o->keep_eval && !(torch_refuse(im, g) && refuse_inference(im, g))))
 		return NULL;
 	for (size_t i = 0; i < g->n_initializer; i++)
-		import_initializer(im, g, g->initializer[i]);
+		onnx_initializer(im, g, g->initializer[i]);
 	if (d->errors > errors && d->last_code == 203)
 		diag_note(d, FILELOC(path), "--init random:1 draws initial weights instead");
 	if (g->n_sparse_initializer)
@@ -447,9 +431,11 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 			import_input(im, g->input[i]);
 	if (d->errors > errors)
 		return NULL;
-	for (size_t i = 0; i < g->n_node; i++)
-		if (!import_node(im, g->node[i], i))
+	for (size_t i = 0; i < g->n_node; i++) {
+		im->opset = onnx_opset(im, g->node[i], im->m->opset);
+		if (!onnx_node(im, g->node[i], i))
 			return NULL;
+	}
 	if (!import_outputs(im, g) || d->errors > errors)
 		return NULL;
 	im->m->export_batch = im->from;
@@ -471,13 +457,14 @@ static void note_no_dropout(const OnnxGraph *g, const char *path, Diag *d)
 
 Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 {
-	const OnnxModel *p = onnx_open(a, path, d);
+	OnnxModel *p = onnx_open(a, path, d);
 	Import im;
+	Map origin;
 	Module *m;
 
-	if (!p)
+	if (!p || !inline_functions(a, p, path, &origin, d))
 		return NULL;
-	im = (Import){ .a = a, .o = o, .path = path };
+	im = (Import){ .a = a, .o = o, .path = path, .origin = &origin };
 	find_batch(&im, p->graph);
 	if (!o->keep_eval && im.from && im.to && im.from != im.to) {   /* shapes at the export's batch say what hangs on it */
 		ImportOpt as_is = *o;

@@ -67,6 +67,13 @@ OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
 	return m;
 }
 
+OnnxAttr *onnx_attr_unpack(Arena *a, const void *bytes, size_t n)
+{
+	ProtobufCAllocator alloc = { pb_alloc, pb_free, a };
+
+	return onnx__attribute_proto__unpack(&alloc, n, bytes);
+}
+
 /* ---- tensors ---- */
 
 static bool tensor_type(const OnnxTensor *t, Type *out, Loc loc, Diag *d)

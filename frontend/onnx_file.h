@@ -32,7 +32,13 @@ typedef struct Import {
 	const Map       *torch;         /* signature that PyTorch's newer exporter wrote; NULL: none */
 	const Map       *shapes;        /* NULL: this import is at the batch of the export */
 	int64_t          from, to;      /* batch of the export, batch wanted */
+	const OnnxGraph *top;           /* the model's graph */
+	Map              taken;         /* every ONNX name, once a branch was inlined */
+	Map             *origin;        /* node -> OnnxOrigin, where functions were expanded */
 } Import;
+
+/* Where an expanded node comes from: the node of the model's graph, the opset of its body (0: the model's). */
+typedef struct OnnxOrigin { int index, opset; } OnnxOrigin;
 
 /* onnx_attr.c: every attribute is of the kind that its name stands for in ONNX (an INT may stand for a FLOAT), else E0305.
  * The reads below rely on it. */
@@ -48,6 +54,18 @@ Value  *onnx_in(Import *im, const OnnxNode *n, size_t i);       /* NULL: absent 
 /* Operand i as constant ints. false: not constant (no diagnostic) or absent (*out empty, true). */
 bool    onnx_const_ints(Import *im, const OnnxNode *n, size_t i, Ints *out);
 void    onnx_bind(Import *im, const OnnxNode *n, size_t i, Value *v);   /* output i of n is v */
+OnnxAttr *onnx_attr_unpack(Arena *a, const void *bytes, size_t n);      /* NULL: no attribute */
+
+/* onnx.c: parts of a graph, for the bodies that are inlined. `g` says which initializers are statistics. */
+bool onnx_node(Import *im, const OnnxNode *n, size_t i);
+bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t);
+int  onnx_opset(const Import *im, const OnnxNode *n, int outer);
+int  onnx_index(const Import *im, const OnnxNode *n, size_t i);         /* in the model's graph */
+/* unknown.c: false after a diagnostic that names every operator of g that is not supported. */
+bool onnx_operators(Import *im, const OnnxGraph *g);
+/* function.c: calls of local functions become nodes of the graph; fills *origin. inline.c: If. */
+bool inline_functions(Arena *a, OnnxModel *p, const char *path, Map *origin, Diag *d);
+bool inline_if(Import *im, const OnnxNode *n);
 
 /* canon.c: one node in canonical form. false after a diagnostic. */
 bool canon_node(Import *im, const OnnxNode *n);
