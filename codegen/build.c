@@ -134,14 +134,30 @@ static void hash_plan(Build *b)
 	buf_free(&all);
 }
 
+/* The initial weights of a stage that this plan does not have, in a line of the manifest: its path, or NULL. */
+static const char *stale_weights(const Build *b, const char *line)
+{
+	int stage, end = 0;
+
+	sscanf(line, " \"weights/stage%d.safetensors\":%n", &stage, &end);
+	for (int s = 0; end && s < b->m->nstage; s++)
+		if (b->m->stage[s]->id == stage)
+			end = 0;
+	return end ? arena_printf(b->a, "%s/weights/stage%d.safetensors", b->dir, stage) : NULL;
+}
+
 /* Files that an earlier manifest lists and that were not written this time: of a plan with more stages or devices. */
 static void remove_stale(const Build *b, const char *manifest)
 {
 	char path[4096], sum[65];
 
 	for (const char *line = manifest; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		const char *weights = stale_weights(b, line);
 		bool again = false;
-		if (sscanf(line, " \"%4095[^\"]\": \"%64[0-9a-f]\"", path, sum) != 2 || strlen(sum) != 64 || *path == '/' ||
+
+		if (weights)
+			remove(weights);
+		if (weights || sscanf(line, " \"%4095[^\"]\": \"%64[0-9a-f]\"", path, sum) != 2 || strlen(sum) != 64 || *path == '/' ||
 		    strstr(path, ".."))
 			continue;
 		for (int i = 0; i < b->nfile; i++)

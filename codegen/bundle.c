@@ -165,6 +165,11 @@ static bool write_manifest(Build *b)
 	cw_line(&w, "\"schedule\": \"%s\", \"reproducible\": %s, \"shuffle\": %s", b->m->schedule->name,
 		t->reproducible ? "true" : "false", t->shuffle ? "true" : "false");
 	cw_close(&w, ",");
+	cw_open(&w, "\"initial_weights\":");      /* written beside the code; remove_stale knows them again by this list */
+	for (int i = 0; i < b->m->nstage; i++)
+		cw_line(&w, "\"weights/stage%d.safetensors\": %d%s", b->m->stage[i]->id, b->m->stage[i]->nparam,
+			i + 1 < b->m->nstage ? "," : "");
+	cw_close(&w, ",");
 	cw_open(&w, "\"sha256\":");
 	for (int i = 0; i < b->nfile; i++)
 		cw_line(&w, "%s: \"%s\"%s", quoted(b->a, b->file[i].path), b->file[i].sha256, i + 1 < b->nfile ? "," : "");

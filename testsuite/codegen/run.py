@@ -104,6 +104,35 @@ def test(pdcc, name, update):
                 same_tree(a, b) or compiles(a) or golden(name, a, os.path.join(HERE, name), update))
 
 
+def rebuilt(pdcc):
+    """A folder rebuilt with fewer stages loses what its manifest listed of the others, and nothing else."""
+    def files(folder):
+        return {os.path.relpath(os.path.join(at, n), folder) for at, _, names in os.walk(folder) for n in names
+                if os.path.basename(at) != 'ir'}
+
+    def build(folder, flags):
+        r = subprocess.run([pdcc, os.path.join(HERE, 'mlp.onnx'), '-o', folder, '-q', '--threads', '1', *flags.split()],
+                           capture_output=True, text=True, timeout=60)
+        return r.stderr if r.returncode else None
+
+    with tempfile.TemporaryDirectory() as tmp:
+        a, b = os.path.join(tmp, 'a'), os.path.join(tmp, 'b')
+        why = build(a, '--cluster local:2 --plan 1-1')
+        if why:
+            return why
+        own = {'notes.txt', 'weights/mine.safetensors', 'weights/stage7.safetensors', 'stage7/stage7.c'}
+        os.mkdir(os.path.join(a, 'stage7'))
+        for f in own:
+            open(os.path.join(a, f), 'w').close()
+        if 'weights/stage1.safetensors' not in files(a):
+            return 'no weights of stage 1 to begin with'
+        why = build(a, '--cluster local:1 --plan 1') or build(b, '--cluster local:1 --plan 1')
+        if why:
+            return why
+        odd = files(a) ^ (files(b) | own)
+        return f'a rebuilt folder differs from a new one in {sorted(odd)}' if odd else None
+
+
 def main():
     args = [a for a in sys.argv[1:] if a != '-u']
     failed = 0
@@ -112,7 +141,12 @@ def main():
         if why:
             print(f'FAIL {name}: {why}')
         failed += why is not None
-    print(f'{len(args[1:] or CASES) - failed} passed, {failed} failed')
+    if not args[1:]:
+        why = rebuilt(os.path.abspath(args[0]))
+        if why:
+            print(f'FAIL rebuilt: {why}')
+        failed += why is not None
+    print(f'{len(args[1:] or list(CASES) + ["rebuilt"]) - failed} passed, {failed} failed')
     return failed > 0
 
 
