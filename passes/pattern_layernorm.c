@@ -1,11 +1,12 @@
 /* LayerNormalization as exports before opset 17 spell it out:
  *     m = ReduceMean(x)    d = x - m    v = ReduceMean(d ^ 2)    y = d / sqrt(v + epsilon) [* scale [+ bias]]
  * over the trailing axes. The square is Pow 2 or d * d, the subtraction may stand there twice, and the quotient is Div by
- * Sqrt, a product with Reciprocal or 1 / sqrt, or a Pow of +-0.5. Without scale the op gets one of ones. */
+ * Sqrt, a product with Reciprocal or 1 / sqrt, or a Pow of +-0.5. RMSNormalization is the same with d = x and no bias. */
 #include <string.h>
 #include "patterns.h"
 
 typedef struct Norm {
+	bool   rms;                 /* no mean is taken off */
 	Value *x, *scale, *bias;
 	int    axis;                /* first of the trailing axes */
 	double epsilon;
@@ -31,19 +32,21 @@ static int trailing(const Node *r)
 	return first < rank ? first : -1;
 }
 
-/* v = x - ReduceMean(x), for any x or the one that is known. */
-static bool centred(Match *p, const Value *v, Norm *t)
+/* v = x - ReduceMean(x), or x itself; any x or the one that is known. */
+static bool centred(Match *p, Value *v, Norm *t)
 {
-	const Node *sub = match_def(p, v, OP_Sub);
-	const Node *mean = sub ? match_def(p, sub->in[1], OP_ReduceMean) : NULL;
+	Value *x = v;
 
-	if (!mean || mean->in[0] != sub->in[0] || (t->x && t->x != sub->in[0]))
+	if (!t->rms) {
+		const Node *sub = match_def(p, v, OP_Sub);
+		const Node *mean = sub ? match_def(p, sub->in[1], OP_ReduceMean) : NULL;
+		if (!mean || mean->in[0] != sub->in[0] || trailing(mean) != t->axis)
+			return false;
+		x = sub->in[0];
+	}
+	if (t->x && t->x != x)
 		return false;
-	const int axis = trailing(mean);
-	if (axis < 0 || (t->x && axis != t->axis))
-		return false;
-	t->x = sub->in[0];
-	t->axis = axis;
+	t->x = x;
 	return true;
 }
 
@@ -65,8 +68,10 @@ static bool variance(Match *p, const Value *v, Norm *t)
 	const int k = add && match_scalar(add->in[0], &t->epsilon);
 	const Node *mean = add ? match_def(p, add->in[k], OP_ReduceMean) : NULL;
 
-	return mean && match_scalar(add->in[1 - k], &t->epsilon) && t->epsilon >= 0 && square(p, mean->in[0], t) &&
-		trailing(mean) == t->axis;
+	if (!mean || !match_scalar(add->in[1 - k], &t->epsilon) || !(t->epsilon >= 0))
+		return false;
+	t->axis = trailing(mean);
+	return t->axis >= 0 && square(p, mean->in[0], t);
 }
 
 static bool power(Match *p, const Value *v, double e, Norm *t)
@@ -96,17 +101,18 @@ static bool inverse(Match *p, const Value *v, Norm *t)
 	return power(p, v, -0.5, t);
 }
 
-static bool normalised(Match *p, const Node *n, Norm *t)
+static bool normalised(Match *p, const Node *n, bool rms, Norm *t)
 {
-	if (n->op == OP_Div)
-		return deviation(p, n->in[1], t) && centred(p, n->in[0], t);
-	for (int k = 0; n->op == OP_Mul && k < 2; k++) {
-		const int before = p->n;
-		*t = (Norm){ 0 };
-		if (inverse(p, n->in[1 - k], t) && centred(p, n->in[k], t))
-			return true;
+	const int before = p->n;
+
+	for (int k = 0; k < 2; k++) {
+		*t = (Norm){ .rms = rms };
 		p->n = before;
+		if (n->op == OP_Mul ? inverse(p, n->in[1 - k], t) && centred(p, n->in[k], t) :
+			k == 0 && deviation(p, n->in[1], t) && centred(p, n->in[0], t))
+			return true;
 	}
+	p->n = before;
 	return false;
 }
 
@@ -128,37 +134,24 @@ static Value *along(Match *p, const Norm *t, Value **v, OpKind op, const Value *
 	return o;
 }
 
-static Value *ones(Module *m, const Norm *t)
-{
-	const Type *x = &t->x->type;
-	const Type one = type_make(x->dtype, x->rank - t->axis, x->dim + t->axis);
-	const int64_t n = type_numel(&one);
-	char *data = arena_alloc(m->arena, (size_t)type_bytes(&one));
-
-	for (int64_t i = 0; i < n; i++)
-		if (x->dtype == DT_f32)
-			((float *)(void *)data)[i] = 1;
-		else
-			((double *)(void *)data)[i] = 1;
-	return module_const(m, "ones", one, data);
-}
-
 Node *pattern_layernorm(Match *p, Node *n)
 {
-	Norm t = { 0 };
+	Norm t;
 	Value *last = n->out[0];
 
-	if ((n->op != OP_Div && n->op != OP_Mul) || !match_def(p, last, n->op) || !normalised(p, n, &t) ||
+	if ((n->op != OP_Div && n->op != OP_Mul) || !match_def(p, last, n->op) ||
+		!(normalised(p, n, false, &t) || normalised(p, n, true, &t)) ||
 		(t.x->type.dtype != DT_f32 && t.x->type.dtype != DT_f64) || !type_eq(&t.x->type, &last->type))
 		return NULL;
 	t.scale = along(p, &t, &last, OP_Mul, NULL);
-	t.bias = along(p, &t, &last, OP_Add, t.scale);
+	t.bias = t.scale && !t.rms ? along(p, &t, &last, OP_Add, t.scale) : NULL;
 	if (!match_closed(p, last))
 		return NULL;
+	const OpKind op = t.rms ? OP_RMSNormalization : OP_LayerNormalization;
 	Builder b = match_builder(p, last);
-	Value *in[3] = { t.x, t.scale ? t.scale : ones(p->m, &t), t.bias };
-	void *at = attr_new(p->m->arena, OP_LayerNormalization);
-	*(int64_t *)match_field(OP_LayerNormalization, at, "axis") = t.axis - t.x->type.rank;
-	*(double *)match_field(OP_LayerNormalization, at, "epsilon") = t.epsilon;
-	return match_finish(p, last, build(&b, OP_LayerNormalization, at, t.bias ? 3 : 2, in, last->name));
+	Value *in[3] = { t.x, t.scale, t.bias };
+	void *at = attr_new(p->m->arena, op);
+	*(int64_t *)match_field(op, at, "axis") = t.axis - t.x->type.rank;
+	*(double *)match_field(op, at, "epsilon") = t.epsilon;
+	return match_finish(p, last, build(&b, op, at, t.bias ? 3 : t.scale ? 2 : 1, in, last->name));
 }
