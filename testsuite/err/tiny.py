@@ -1,4 +1,4 @@
-"""ONNX models of one node, written field by field: what no exporter would write."""
+"""Small ONNX models, written field by field: what no exporter would write."""
 import struct
 
 
@@ -41,21 +41,29 @@ def value_info(name, shape):
     return field(1, name.encode()) + field(2, field(1, field(1, 1) + field(2, dims)))
 
 
-def weight(name, shape, location=None):
-    """A TensorProto of floats, all 0.5, or one whose data lies in another file."""
+def weight(name, shape, location=None, value=0.5):
+    """A TensorProto of floats, all `value`, or one whose data lies in another file."""
     n = 1
     for d in shape:
         n *= d
     b = b''.join(field(1, d) for d in shape) + field(2, 1) + field(8, name.encode())
     if location is None:
-        return b + field(9, struct.pack('<f', 0.5) * n)
+        return b + field(9, struct.pack('<f', value) * n)
     return b + field(13, field(1, b'location') + field(2, location.encode())) + field(14, 1)
+
+
+def node(op, inputs, outputs, **attributes):
+    b = b''.join(field(1, i.encode()) for i in inputs) + b''.join(field(2, o.encode()) for o in outputs)
+    return b + field(3, b'node') + field(4, op.encode()) + b''.join(field(5, attribute(k, v)) for k, v in attributes.items())
+
+
+def graph(nodes, weights, x, y):
+    """A model of these NodeProtos and TensorProtos from input x to output y, given by their shapes."""
+    g = b''.join(field(1, n) for n in nodes) + field(2, b'tiny') + b''.join(field(5, w) for w in weights)
+    g += field(11, value_info('x', x)) + field(12, value_info('y', y))
+    return field(1, 8) + field(7, g) + field(8, field(1, b'') + field(2, 14))
 
 
 def model(op, x, w=None, y=(), location=None, **attributes):
     """y = op(x[, w]): shapes of x, of the parameter w and of y."""
-    node = field(1, b'x') + (field(1, b'w') if w else b'') + field(2, b'y') + field(3, b'node') + field(4, op.encode())
-    node += b''.join(field(5, attribute(k, v)) for k, v in attributes.items())
-    graph = field(1, node) + field(2, b'tiny') + (field(5, weight('w', w, location)) if w else b'')
-    graph += field(11, value_info('x', x)) + field(12, value_info('y', y))
-    return field(1, 8) + field(7, graph) + field(8, field(1, b'') + field(2, 14))
+    return graph([node(op, ['x', 'w'] if w else ['x'], ['y'], **attributes)], [weight('w', w, location)] if w else [], x, y)
