@@ -1,47 +1,112 @@
 #!/bin/sh
 # Breaks the code on purpose, one patch at a time, and requires the check that the patch names to fail.
-# Usage: sh testsuite/mutants/run.sh [NAME...]      the patches are testsuite/mutants/NAME.patch
-# A patch starts with lines `check: COMMAND`, run in the root of a copy of the tree with PDCC set to the broken program
-# (`ctest REGEX` stands for the tests of that name in the copy's build folder). Last line: `N passed, N failed`.
+# Usage: sh testsuite/mutants/run.sh [-j WORKERS] [NAME...]      the patches are testsuite/mutants/NAME.patch
+# A patch starts with a line `check: COMMAND`, run in the root of a copy of the tree with PDCC set to the broken program
+# (`ctest REGEX` stands for the tests of that name in the copy's build folder). Every distinct check must pass in the
+# unbroken copy first. A check that could not run (exit 77, 124 and above) has seen nothing. Last line: `N passed, N failed`.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
+jobs=$(nproc)
+if [ "${1:-}" = -j ]; then jobs=$2; shift 2; fi
 [ $# -gt 0 ] || set -- $(cd "$here" && ls ./*.patch | sed 's,^\./,,; s,\.patch$,,')
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'kill $(jobs -p); exit 1' INT TERM
 
-copy=$work/tree
-mkdir "$copy"
-(cd "$root" && git ls-files -z | xargs -0 cp --parents -t "$copy")
+check_of() { sed -n 's/^check: //p' "$here/$1.patch" | head -n 1; }
+
+# Builds what a check needs in folder $1: its test, everything for other tests of CTest, or the two programs.
 build() {
-	cmake -S "$copy" -B "$copy/build" -DPDCC_TESTS=ON -DCMAKE_C_COMPILER_LAUNCHER="$(command -v ccache || true)" >"$work/log" 2>&1 &&
-	cmake --build "$copy/build" -j "$(nproc)" >>"$work/log" 2>&1
+	case $2 in
+	"ctest unit/"*) set -- "$1" --target pdcc pdcc-opt "${2#ctest unit/}" ;;
+	"ctest "*) set -- "$1" ;;
+	*) set -- "$1" --target pdcc pdcc-opt ;;
+	esac
+	copy=$1; shift
+	CCACHE_BASEDIR=$copy CCACHE_NOHASHDIR=1 cmake --build "$copy/build" -j "$threads" "$@" >"$copy.log" 2>&1 </dev/null
 }
-passed=0 failed=0
-verdict() { echo "$1 $2"; [ "$1" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); }
-build || { tail -n 20 "$work/log"; echo "the unbroken tree does not build"; exit 1; }
 
-for m in "$@"; do
-	patch=$here/$m.patch
-	check=$(sed -n 's/^check: //p' "$patch" | head -n 1)
-	if ! (cd "$copy" && patch -s -p1 <"$patch"); then verdict "FAIL (does not apply)" "$m"; continue; fi
-	if ! build; then
-		verdict "FAIL (does not build)" "$m"
+# Runs check $2 in folder $1: its exit status. A test that was left out has not run.
+run() {
+	case $2 in
+	"ctest "*) (cd "$1/build" && timeout 600 ctest -R "${2#ctest }") >"$1.out" 2>&1 </dev/null ;;
+	*) (cd "$1" && PDCC="$1/build/pdcc" timeout 600 sh -c "$2") >"$1.out" 2>&1 </dev/null ;;
+	esac
+	status=$?
+	if grep -qE 'No tests were found|\*\*\*(Skipped|Not Run)' "$1.out"; then status=77; fi
+	return $status
+}
+
+verdict() { echo "$1 $2"; case $1 in ok) : >"$work/passed.$2" ;; *) : >"$work/failed.$2" ;; esac; }
+
+# One mutant $2 in folder $1.
+mutant() {
+	check=$(check_of "$2")
+	base=$(cat "$work/base.$(echo "$check" | cksum | cut -d' ' -f1)")
+	case $base in
+	0) ;;
+	build) verdict "FAIL (the unbroken copy does not build)" "$2"; return ;;
+	*) verdict "FAIL (the check fails without the mutant, exit $base: $check)" "$2"; return ;;
+	esac
+	if ! (cd "$1" && patch -s -p1 --dry-run <"$here/$2.patch") >"$1.log" 2>&1; then verdict "FAIL (does not apply)" "$2"; return; fi
+	(cd "$1" && patch -s -p1 <"$here/$2.patch")
+	if ! build "$1" "$check"; then
+		verdict "FAIL (does not build)" "$2"
 	else
-		case $check in
-		"ctest "*) (cd "$copy/build" && ctest -R "${check#ctest }") >"$work/out" 2>&1 ;;
-		*) (cd "$copy" && PDCC="$copy/build/pdcc" sh -c "$check") >"$work/out" 2>&1 ;;
-		esac
+		run "$1" "$check"
 		status=$?
 		if [ "$status" = 0 ]; then
-			verdict "FAIL (survived: $check)" "$m"
-		elif grep -q 'No tests were found' "$work/out"; then
-			verdict "FAIL (no such check: $check)" "$m"
+			verdict "FAIL (survived: $check)" "$2"
+		elif [ "$status" = 77 ] || [ "$status" -ge 124 ]; then
+			verdict "FAIL (the check could not run, exit $status: $check)" "$2"
 		else
-			verdict ok "$m"
+			verdict ok "$2"
 		fi
 	fi
-	(cd "$copy" && patch -s -R -p1 <"$patch")
+	(cd "$1" && patch -s -R -p1 <"$here/$2.patch")
+}
+
+# The checks on the unbroken copy, then the mutants; workers take what nobody has taken yet.
+worker() {
+	tree=$work/tree$1; shift
+	while read -r check; do
+		sum=$(echo "$check" | cksum | cut -d' ' -f1)
+		mkdir "$work/check.$sum" 2>/dev/null || continue
+		if build "$tree" "$check"; then
+			run "$tree" "$check"
+			status=$?
+		else
+			tail -n 20 "$tree.log"
+			status=build
+		fi
+		echo $status >"$work/base.$sum"
+	done <"$work/checks"
+	while read -r check; do         # what another worker still runs
+		while [ ! -s "$work/base.$(echo "$check" | cksum | cut -d' ' -f1)" ]; do sleep 0.2; done
+	done <"$work/checks"
+	for m in "$@"; do
+		mkdir "$work/mutant.$m" 2>/dev/null && mutant "$tree" "$m"
+	done
+}
+
+for m in "$@"; do
+	[ -n "$(check_of "$m")" ] || { echo "$m: no such patch, or it names no check"; exit 1; }
 done
+for m in "$@"; do check_of "$m"; done | sort -u >"$work/checks"
+[ "$jobs" -le $# ] || jobs=$#
+threads=$((($(nproc) + jobs - 1) / jobs))
+launcher=$(command -v ccache || true)
+generator=$(command -v ninja >/dev/null && echo Ninja || echo "Unix Makefiles")
+for i in $(seq "$jobs"); do
+	mkdir "$work/tree$i"
+	(cd "$root" && git ls-files -z | xargs -0 cp --parents -t "$work/tree$i")
+	cmake -G "$generator" -S "$work/tree$i" -B "$work/tree$i/build" -DPDCC_TESTS=ON \
+		-DCMAKE_C_COMPILER_LAUNCHER="$launcher" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+	worker "$i" "$@" &
+done
+wait
+passed=$(find "$work" -maxdepth 1 -name 'passed.*' | wc -l)
+failed=$(find "$work" -maxdepth 1 -name 'failed.*' | wc -l)
 echo "$passed passed, $failed failed"
-[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+[ "$passed" = $# ]
