@@ -52,12 +52,16 @@ static bool result(Import *im, const OnnxNode *n, Value *y)
 	return true;
 }
 
-/* Operand 0, which must be of floats. NULL after a diagnostic. */
+/* The only operand, which must be of floats. NULL after a diagnostic. */
 static Value *floats(Import *im, const OnnxNode *n)
 {
 	if (!canon_need(im, n, 1))
 		return NULL;
 	Value *x = onnx_in(im, n, 0);
+	if (n->n_input > 1) {
+		diag_error(im->d, im->b.loc, 302, "%zu operands, the most is 1", n->n_input);
+		return NULL;
+	}
 	if (!dtype_float(x->type.dtype)) {
 		diag_error(im->d, im->b.loc, 302, "%s takes floats, %s is %s", n->op_type, x->name,
 			str_type(im->d->scratch, &x->type));

@@ -9,7 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 GENERATORS = {}
 
 # differentiable ops that stand in no ONNX file: made by gradients and by the layout pass, and covered through these
-THROUGH = {'BatchNorm': 'BatchNormalization', 'SliceGrad': 'Slice', 'GatherGrad': 'Gather', 'Reorder': 'Conv', 'ConvGradData': 'ConvTranspose'}
+THROUGH = {'BatchNorm': 'BatchNormalization', 'SliceGrad': 'Slice', 'GatherGrad': 'Gather', 'Reorder': 'Conv', 'ConvGradData': 'ConvTranspose',
+           'ResizeAxisGrad': 'ResizeAxis'}
 
 
 class Case:

@@ -301,9 +301,41 @@ static const char *mod_pattern(const Node *n)
 	return ((const struct ew_attr *)n->attr)->fmod ? "a % b" : "(a % b + b) % b";
 }
 
+/* Operand i is a literal, the largest (or the smallest) integer of its type. */
+static bool at_end(const Node *n, int i, bool largest)
+{
+	const DType t = n->in[i]->type.dtype;
+	const int bits = 8 * dtype_bytes(t);
+	const uint64_t half_way = (uint64_t)1 << (bits - 1);
+
+	if (dtype_float(t) || !ew_literal(n, i))
+		return false;
+	const Tensor c = const_tensor(n->in[i]);
+	const uint64_t v = (uint64_t)elem_i(&c, 0), all = half_way + (half_way - 1);
+	if (dtype_signed(t))
+		return largest ? v == half_way - 1 : v == ~(half_way - 1);
+	return largest ? v == all || v == UINT64_MAX : v == 0;
+}
+
+/* Comparisons with the end of the type's range, of which compilers warn: nothing is smaller than the smallest. NULL: no
+ * such. */
+static const char *decided_pattern(const Node *n)
+{
+	const bool less = n->op == OP_Less || n->op == OP_GreaterOrEqual;
+	const bool never = n->op == OP_Less || n->op == OP_Greater;
+
+	if (!never && n->op != OP_LessOrEqual && n->op != OP_GreaterOrEqual)
+		return NULL;
+	if (at_end(n, 0, less))
+		return never ? "(b & 0) != 0" : "(b & 0) == 0";
+	if (at_end(n, 1, !less))
+		return never ? "(a & 0) != 0" : "(a & 0) == 0";
+	return NULL;
+}
+
 static const char *pattern_of(const Node *n)
 {
-	const char *p = NULL;
+	const char *p = decided_pattern(n);
 
 	if (n->op == OP_Pow)
 		p = pow_pattern(n);
@@ -357,10 +389,17 @@ const char *ew_text(Arena *a, const Node *n, const char *const *operand)
 			e = arena_printf(a, "%s + %s", e, operand[i]);
 		return e;
 	}
-	e = operand[0];
-	for (int i = 1; i < n->nin; i++) {      /* a turn repeats what came before: only for few operands */
-		const char *two[2] = { i > 1 ? arena_printf(a, "(%s)", e) : e, operand[i] };
-		e = fill(a, rows[n->op].expr, t, two);
+	const bool min = n->op == OP_Min;
+	e = NULL;
+	for (int i = 0, joined = 0, last = 0; i < n->nin; i++) {   /* a turn repeats what came before: only for few operands */
+		const char *two[2] = { joined > 1 ? arena_printf(a, "(%s)", e) : e, operand[i] };
+		if (at_end(n, i, min) && (e || i + 1 < n->nin))
+			continue;
+		if (joined == 1 && at_end(n, last, !min))
+			e = fill(a, rows[n->op].expr, t, (const char *[]){ two[1], two[0] });
+		else
+			e = e ? fill(a, rows[n->op].expr, t, two) : operand[i];
+		joined++, last = i;
 	}
 	return e;
 }
