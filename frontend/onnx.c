@@ -48,6 +48,25 @@ static int running_stat(const OnnxGraph *g, const char *name)
 	return 0;
 }
 
+/* Initializers that are settings: scales and roi of Resize, and nothing else reads them. */
+static bool is_setting(const OnnxGraph *g, const char *name)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < g->n_node; i++) {
+		const OnnxNode *n = g->node[i];
+		bool resize = strcmp(n->op_type, "Resize") == 0 || strcmp(n->op_type, "Upsample") == 0;
+
+		for (size_t k = 0; k < n->n_input; k++)
+			if (strcmp(n->input[k], name) == 0) {
+				if (!resize || k == 0)
+					return false;
+				found = true;
+			}
+	}
+	return found;
+}
+
 /* An f32 tensor as f64. */
 static Tensor widened(Import *im, Tensor t)
 {
@@ -73,7 +92,7 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 		return false;
 	Value *v;
 	bool param = im->torch ? torch_is_param(im->torch, t->name) || running_stat(g, t->name) : x.type.rank > 0;
-	if (!dtype_float(x.type.dtype) || !param) {
+	if (!dtype_float(x.type.dtype) || !param || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
 		if (!x.data) {          /* --init random, and the file with the data is not there: masks and indices of ones */
 			int64_t bytes = type_bytes(&x.type), size = dtype_bytes(x.type.dtype);
 			unsigned char *p = arena_alloc(im->a, (size_t)bytes);

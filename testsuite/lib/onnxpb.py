@@ -157,3 +157,16 @@ def nodes(path):
                 text = lambda k: [x.decode() for i, _, x in n if i == k]
                 out.append(((text(4) or [''])[0], text(1), text(2)))
     return out
+
+
+def settings(path):
+    """Names of what Resize and Upsample read as roi and scales."""
+    out = set()
+    for f, w, graph in fields(open(path, 'rb').read()):
+        for g, x, node in fields(graph) if f == 7 and w == 2 else []:
+            if g == 1 and x == 2:
+                parts = list(fields(node))
+                ins = [v.decode(errors='replace') for k, _, v in parts if k == 1]
+                if any(k == 4 and v in (b'Resize', b'Upsample') for k, _, v in parts):
+                    out.update(ins[1:])
+    return out

@@ -105,3 +105,47 @@ def conv_transpose(c, op):
     ci, co, n = c.pick(1, 2, 3) * g, c.pick(1, 2, 4), c.pick(1, 2, 3)
     xs = [c.param((n, ci, *size)), c.param((ci, co, *k))] + ([c.param((co * g,))] if c.chance() else [])
     c.out = [c.add(op, xs, kernel_shape=k, strides=st, dilations=dl, group=g, **at)]
+
+
+@gen('ResizeAxis', 'Resize')
+def resize(c, op):
+    s = image(c, nd=c.pick(1, 2, 2, 3))
+    c.opset = c.pick(13, 18, 19)
+    mode = c.pick('nearest', 'linear', 'linear', 'cubic')
+    coord = c.pick('half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_crop_and_resize',
+                   *(['half_pixel_symmetric'] if c.opset > 18 else []))
+    at = {'mode': mode, 'coordinate_transformation_mode': coord}
+    if mode == 'nearest':
+        at['nearest_mode'] = c.pick('round_prefer_floor', 'round_prefer_ceil', 'floor', 'ceil')
+    elif c.opset > 13 and c.chance(0.3):
+        at['antialias'] = 1
+    if mode == 'cubic' and c.chance(0.3):
+        at['exclude_outside'] = 1
+    if coord == 'tf_crop_and_resize' and c.chance():
+        at['extrapolation_value'] = 1.5
+    x = c.param(s)
+    if c.chance(0.4):           # behind a convolution the channels lie last
+        s = (s[0], 5) + s[2:]
+        x = c.add('Conv', [x, c.param((5, c.params['p0'].shape[1]) + (1,) * (len(s) - 2))])
+    axes = list(range(len(s)))
+    if c.opset > 13 and c.chance():
+        axes = [int(a) for a in c.rng.permutation(axes)[:c.pick(1, 2)]]
+        at['axes'] = axes
+    free = [a >= 2 or c.chance(0.2) for a in axes]
+    roi = [float(c.rng.uniform(-0.2, 0.4)) for _ in axes] + [float(c.rng.uniform(0.6, 1.2)) for _ in axes]
+    ins = [x, c.const(np.array(roi, 'f4')) if coord == 'tf_crop_and_resize' else '']
+    if c.chance():
+        scales = [c.pick(0.5, 0.6, 1.5, 2.0, 2.7) if f else 1.0 for f in free]
+        scales = [max(k, 1.0 / s[a] + 1e-3) for k, a in zip(scales, axes)]
+        ins.append(c.const(np.array(scales, 'f4')))
+    else:
+        ins += ['', c.const(np.array([c.pick(1, 2, 3, 5, 8) if f else s[a] for f, a in zip(free, axes)], 'i8'))]
+    c.out = [c.add('Resize', ins, **at)]
+
+
+@gen('Upsample')
+def upsample(c, op):
+    s = image(c)
+    c.opset = 9
+    scales = [1.0, 1.0] + [c.pick(1.0, 1.5, 2.0, 3.0) for _ in s[2:]]
+    c.out = [c.add(op, [c.param(s), c.const(np.array(scales, 'f4'))], mode=c.pick('nearest', 'linear'))]
