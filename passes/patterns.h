@@ -40,5 +40,6 @@ Node *match_finish(Match *p, Value *last, Node *fused);
 /* Each looks at one node; on a match the graph is changed and the new node given. NULL: not this pattern. */
 Node *pattern_layernorm(Match *p, Node *n);
 Node *pattern_gelu(Match *p, Node *n);
+Node *pattern_lrn(Match *p, Node *n);
 
 #endif
