@@ -3,7 +3,7 @@
  * those that make it a heap, then those of x that beat the top, then the top itself goes behind what is left. */
 static void NAME(T *restrict y, int64_t *restrict at, const T *restrict x)
 {
-#if K > 0
+#if K > 0 && ROWS > 0
 #if PAR
 #pragma omp parallel for
 #endif
@@ -61,5 +61,7 @@ static void NAME(T *restrict y, int64_t *restrict at, const T *restrict x)
 			where[hole * INNER] = i;
 		}
 	}
+#else
+	(void)y, (void)at, (void)x;
 #endif
 }
