@@ -23,12 +23,17 @@ static Value *like(Import *im, const Value *x, double c)
 	return canon_scalar(im, x->type.dtype, c);
 }
 
+static Value *tri(Import *im, OpKind op, Value *x, Value *y, Value *z)
+{
+	Value *in[3] = { x, y, z }, *out[MAXIN];
+
+	canon_emit(im, op, NULL, 3, in, NULL, out);
+	return out[0];
+}
+
 static Value *pick(Import *im, Value *cond, Value *yes, Value *no)
 {
-	Value *in[3] = { cond, yes, no }, *out[MAXIN];
-
-	canon_emit(im, OP_Where, NULL, 3, in, NULL, out);
-	return out[0];
+	return tri(im, OP_Where, cond, yes, no);
 }
 
 static Value *cast(Import *im, Value *x, DType t)
@@ -104,35 +109,32 @@ bool canon_prelu(Import *im, const OnnxNode *n)
 
 bool canon_elu(Import *im, const OnnxNode *n)
 {
-	const bool selu = strcmp(n->op_type, "Selu") == 0;
-	const double alpha = onnx_float(n, "alpha", selu ? 1.67326319217681884765625 : 1);
+	Value *x = floats(im, n);
+
+	return x && result(im, n, bin(im, OP_Elu, x, like(im, x, onnx_float(n, "alpha", 1))));
+}
+
+bool canon_selu(Import *im, const OnnxNode *n)
+{
 	Value *x = floats(im, n);
 
 	if (!x)
 		return false;
-	Value *y = bin(im, OP_Elu, x, like(im, x, alpha));
-	if (selu)
-		y = bin(im, OP_Mul, y, like(im, y, onnx_float(n, "gamma", 1.05070102214813232421875)));
-	return result(im, n, y);
+	Value *alpha = like(im, x, onnx_float(n, "alpha", 1.67326319217681884765625));
+	return result(im, n, tri(im, OP_Selu, x, alpha, like(im, x, onnx_float(n, "gamma", 1.05070102214813232421875))));
 }
 
-/* max(0, x) + min(0, alpha (exp(x / alpha) - 1)): an Elu of x / alpha. */
+/* max(0, x) + min(0, alpha (exp(x / alpha) - 1)) */
 bool canon_celu(Import *im, const OnnxNode *n)
 {
 	const double alpha = onnx_float(n, "alpha", 1);
-	Value *x = floats(im, n), *y;
+	Value *x = floats(im, n);
 
 	if (!x)
 		return false;
 	if (!(fabs(alpha) >= FLT_MIN && fabs(alpha) <= FLT_MAX))
 		return diag_error(im->d, im->b.loc, 302, "Celu: alpha is %g, it divides and must be finite and not 0", alpha);
-	if (alpha > 0) {
-		y = bin(im, OP_Elu, alpha == 1 ? x : bin(im, OP_Div, x, like(im, x, alpha)), like(im, x, 1));
-		return result(im, n, alpha == 1 ? y : bin(im, OP_Mul, y, like(im, x, alpha)));
-	}
-	y = bin(im, OP_Sub, un(im, OP_Exp, bin(im, OP_Div, x, like(im, x, alpha))), like(im, x, 1));
-	y = bin(im, OP_Mul, y, like(im, x, alpha));
-	return result(im, n, pick(im, bin(im, OP_Less, x, like(im, x, 0)), y, x));
+	return result(im, n, bin(im, OP_Celu, x, like(im, x, alpha)));
 }
 
 bool canon_thresholded_relu(Import *im, const OnnxNode *n)
@@ -164,45 +166,21 @@ bool canon_shrink(Import *im, const OnnxNode *n)
 
 /* ---- sigmoids ---- */
 
-/* max(0, min(1, alpha x + beta)) */
-static Value *hard_sigmoid(Import *im, Value *x, double alpha, double beta)
-{
-	Value *y = bin(im, OP_Add, bin(im, OP_Mul, x, like(im, x, alpha)), like(im, x, beta));
-
-	return bin(im, OP_Max, bin(im, OP_Min, y, like(im, x, 1)), like(im, x, 0));
-}
-
 bool canon_hard_sigmoid(Import *im, const OnnxNode *n)
 {
 	Value *x = floats(im, n);
 
-	return x && result(im, n, hard_sigmoid(im, x, onnx_float(n, "alpha", 0.2F), onnx_float(n, "beta", 0.5)));
-}
-
-bool canon_hard_swish(Import *im, const OnnxNode *n)
-{
-	Value *x = floats(im, n);
-
-	return x && result(im, n, bin(im, OP_Mul, x, hard_sigmoid(im, x, 1.0 / 6, 0.5)));
-}
-
-/* x sigmoid(alpha x) */
-bool canon_swish(Import *im, const OnnxNode *n)
-{
-	const double alpha = onnx_float(n, "alpha", 1);
-	Value *x = floats(im, n);
-
 	if (!x)
 		return false;
-	Value *u = alpha == 1 ? x : bin(im, OP_Mul, x, like(im, x, alpha));
-	return result(im, n, bin(im, OP_Mul, x, un(im, OP_Sigmoid, u)));
+	Value *alpha = like(im, x, onnx_float(n, "alpha", 0.2F));
+	return result(im, n, tri(im, OP_HardSigmoid, x, alpha, like(im, x, onnx_float(n, "beta", 0.5))));
 }
 
-bool canon_softsign(Import *im, const OnnxNode *n)
+bool canon_swish(Import *im, const OnnxNode *n)
 {
 	Value *x = floats(im, n);
 
-	return x && result(im, n, bin(im, OP_Div, x, bin(im, OP_Add, un(im, OP_Abs, x), like(im, x, 1))));
+	return x && result(im, n, bin(im, OP_Swish, x, like(im, x, onnx_float(n, "alpha", 1))));
 }
 
 bool canon_gelu(Import *im, const OnnxNode *n)

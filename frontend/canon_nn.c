@@ -348,6 +348,8 @@ bool canon_clip(Import *im, const OnnxNode *n)
 		lo = a > -FLT_MAX ? canon_scalar(im, t, a) : NULL;
 		hi = b < FLT_MAX ? canon_scalar(im, t, b) : NULL;
 	}
+	if (lo && hi && dtype_float(t))
+		return canon_emit_bind(im, n, OP_Clip, NULL, 3, (Value *[]){ x, lo, hi });
 	if (lo)
 		x = canon_emit1(im, OP_Max, NULL, x, lo, hi ? NULL : canon_out_name(n));
 	if (hi)

@@ -178,7 +178,10 @@ def bands(c, op):
     v = c.rng.uniform(0.05, 0.9, n) + c.pick(0, 1.05) * (c.rng.random(n) < 0.5)
     c.params[x] = (v * top * np.where(c.chance() or c.rng.random(n) < 0.5, 1, -1)).astype('f4').reshape(s)
     if op == 'Clip':
-        c.out = [c.add(op, [x, c.const(np.float32(-1)), c.const(np.float32(1))][:c.pick(1, 2, 3)])]
+        bound = lambda v: c.param((1,), v, v) if c.chance(0.3) else c.const(np.float32(v))
+        c.out = [c.add(op, [x, bound(-1), bound(1)][:c.pick(1, 2, 3, 3)])]
+        if c.chance(0.2):       # the least above the most: the most
+            c.out = [c.add(op, [x, bound(1.5), bound(-1.5)])]
     else:
         c.out = [c.add(op, [x], **{'ThresholdedRelu': {}, 'Shrink': {'lambd': 1.0, 'bias': 0.5},
                                    'HardSigmoid': {'alpha': 0.5, 'beta': 0.5}, 'HardSwish': {}}[op])]

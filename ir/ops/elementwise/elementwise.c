@@ -500,7 +500,10 @@ static const AttrDef no_attrs[] = { AT_END };
 static const AttrDef attrs_Cast[] = { AT_INT(struct ew_attr, to, 1), AT_END };
 static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
 
-/* Where's condition has no gradient, nor has Elu's alpha; column 0 counts for all operands of variadic ops. */
+/* The second and third operand are settings, not data. */
+#define SETTINGS(OP) (OP == OP_Elu || OP == OP_Selu || OP == OP_Celu || OP == OP_Swish || OP == OP_HardSigmoid)
+
+/* Where's condition has no gradient, nor have settings; column 0 counts for all operands of variadic ops. */
 #define ROW(NAME, NIN, GRAD, HAS) \
 	const OpDef op_##NAME = { \
 		.name = #NAME, .minin = NIN < 0 ? 1 : NIN, .maxin = NIN, .nout = 1, \
@@ -508,7 +511,8 @@ static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
 		.attrs = OP_##NAME == OP_Cast ? attrs_Cast : OP_##NAME == OP_Mod ? attrs_Mod : no_attrs, \
 		.attrsize = sizeof(struct ew_attr), \
 		.shape = ew_shape, .grad = GRAD, \
-		.dgrad = { OP_##NAME == OP_Where ? NOGRAD : HAS, OP_##NAME == OP_Elu ? NOGRAD : HAS, HAS }, \
+		.dgrad = { OP_##NAME == OP_Where ? NOGRAD : HAS, \
+			SETTINGS(OP_##NAME) ? NOGRAD : HAS, SETTINGS(OP_##NAME) ? NOGRAD : HAS }, \
 		.cost = ew_cost, .holes = ew_holes, .eval = ew_eval, \
 		.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, \
 	};

@@ -39,6 +39,7 @@ GRAD(g_relu) GRAD(g_sigmoid) GRAD(g_tanh) GRAD(g_erf) GRAD(g_exp) GRAD(g_log) GR
 GRAD(g_zero) GRAD(g_recip) GRAD(g_sin) GRAD(g_cos) GRAD(g_add) GRAD(g_sub) GRAD(g_mul) GRAD(g_div) GRAD(g_pow)
 GRAD(g_max) GRAD(g_mod) GRAD(g_sum) GRAD(g_where) GRAD(g_cast)
 GRAD(g_prelu) GRAD(g_elu) GRAD(g_softplus) GRAD(g_gelu) GRAD(g_gelu_tanh) GRAD(g_mish)
+GRAD(g_selu) GRAD(g_celu) GRAD(g_swish) GRAD(g_hsigm) GRAD(g_hswish) GRAD(g_softsign) GRAD(g_clip)
 GRAD(g_tan) GRAD(g_asin) GRAD(g_atan) GRAD(g_sinh) GRAD(g_cosh) GRAD(g_asinh) GRAD(g_acosh) GRAD(g_atanh)
 #undef GRAD
 

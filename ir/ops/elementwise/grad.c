@@ -143,16 +143,77 @@ G(g_prelu)
 	TO(1, BIN(Mul, dy[0], BIN(Min, x, K(0))));
 }
 
+/* dy k below zero, dy above */
+static Value *bent(Builder *b, Value *dy, Value *x, Value *k)
+{
+	return mk(b, OP_PReluGrad, NULL, NULL, 3, dy, x, k);
+}
+
 /* Below zero dy/dx = alpha e^x = y + alpha. */
 G(g_elu)
 {
 	Value *x = n->in[0], *alpha = n->in[1];
 
 	if (positive(alpha))
-		dx[0] = mk(b, OP_EluGrad, NULL, NULL, 3, dy[0], n->out[0], alpha);
+		TO(0, mk(b, OP_EluGrad, NULL, NULL, 3, dy[0], n->out[0], alpha));
 	else
-		dx[0] = mk(b, OP_PReluGrad, NULL, NULL, 3, dy[0], x, BIN(Mul, alpha, UN(Exp, BIN(Min, x, K(0)))));
-	TO(0, dx[0]);
+		TO(0, bent(b, dy[0], x, BIN(Mul, alpha, UN(Exp, BIN(Min, x, K(0))))));
+}
+
+/* gamma times an Elu */
+G(g_selu)
+{
+	Value *x = n->in[0], *y = n->out[0], *alpha = n->in[1], *gamma = n->in[2];
+
+	if (positive(alpha) && positive(gamma)) {
+		Value *below = BIN(Add, y, BIN(Mul, alpha, gamma));
+		TO(0, BIN(Mul, dy[0], mk(b, OP_Where, NULL, NULL, 3, BIN(Less, y, K(0)), below, gamma)));
+	} else {
+		TO(0, bent(b, BIN(Mul, dy[0], gamma), x, BIN(Mul, alpha, UN(Exp, BIN(Min, x, K(0))))));
+	}
+}
+
+/* Below zero dy/dx = e^(x / alpha) = y / alpha + 1. */
+G(g_celu)
+{
+	Value *x = n->in[0], *alpha = n->in[1];
+
+	if (positive(alpha))
+		TO(0, mk(b, OP_EluGrad, NULL, NULL, 3, dy[0], BIN(Div, n->out[0], alpha), K(1)));
+	else
+		TO(0, bent(b, dy[0], x, UN(Exp, BIN(Div, BIN(Min, x, K(0)), alpha))));
+}
+
+/* y = x s, s = sigmoid(alpha x): dx = dy (s + x alpha s (1 - s)). s is computed again, so that only x is kept. */
+G(g_swish)
+{
+	Value *x = n->in[0], *u = BIN(Mul, x, n->in[1]), *s = UN(Sigmoid, u);
+
+	TO(0, BIN(Add, BIN(Mul, dy[0], s), BIN(SigmoidGrad, BIN(Mul, dy[0], u), s)));
+}
+
+G(g_hsigm)  { TO(0, mk(b, OP_HardSigmoidGrad, NULL, NULL, 3, dy[0], n->out[0], n->in[1])); }
+G(g_hswish) { dx[0] = BIN(HardSwishGrad, dy[0], n->in[0]); }
+
+/* dy / (1 + |x|)^2 */
+G(g_softsign)
+{
+	Value *d = BIN(Add, UN(Abs, n->in[0]), K(1));
+
+	dx[0] = BIN(Div, dy[0], BIN(Mul, d, d));
+}
+
+/* The bounds belong to what passes, as in PyTorch's clamp; what does not pass goes to the bound that is the result. */
+G(g_clip)
+{
+	Value *x = n->in[0], *lo = n->in[1], *hi = n->in[2], *zero = K(0);
+	Value *above = BIN(Greater, x, hi), *crossed = BIN(Greater, lo, hi);
+	Value *to_hi = BIN(Or, above, crossed), *to_lo = BIN(Less, x, lo);
+	Value *rest = mk(b, OP_Where, NULL, NULL, 3, to_hi, zero, dy[0]);
+
+	TO(0, mk(b, OP_Where, NULL, NULL, 3, to_lo, zero, rest));
+	TO(1, mk(b, OP_Where, NULL, NULL, 3, to_lo, rest, zero));
+	TO(2, mk(b, OP_Where, NULL, NULL, 3, to_hi, dy[0], zero));
 }
 
 G(g_softplus) { dx[0] = BIN(Mul, dy[0], UN(Sigmoid, n->in[0])); }
