@@ -5,7 +5,7 @@
 #include "../ir/buf.h"
 #include "inline.h"
 
-enum { MAXMADE = 1 << 21 };     /* nodes that calls may grow to */
+enum { MAXMADE = 1 << 18 };     /* nodes that calls may grow to */
 
 typedef struct Nodes {
 	OnnxNode **v;
@@ -210,6 +210,15 @@ static bool pass_on(Expand *x, const char *from, const char *to, int opset, Node
 	return push(x, list, n, opset);
 }
 
+static bool makes(const OnnxFunction *f, const char *name)
+{
+	for (size_t i = 0; i < f->n_node; i++)
+		for (size_t k = 0; k < f->node[i]->n_output; k++)
+			if (strcmp(f->node[i]->output[k], name) == 0)
+				return true;
+	return false;
+}
+
 static bool expand_call(Expand *x, OnnxNode *call, const OnnxFunction *f, int outer, Nodes *to)
 {
 	Scope root = { .a = x->a, .taken = &x->taken, .origin = x->origin }, s;
@@ -227,6 +236,9 @@ static bool expand_call(Expand *x, OnnxNode *call, const OnnxFunction *f, int ou
 		map_put(&s.names, f->input[i], i < call->n_input ? call->input[i] : (char *)(uintptr_t)"");
 	for (size_t i = 0; i < call->n_output; i++) {
 		later[i] = map_has(&s.names, f->output[i]);
+		if (!later[i] && !makes(f, f->output[i]))
+			return diag_error(x->d, here(x), 213, "function %s: output %zu, '%s', is made by no node", full_name(x, f), i,
+				f->output[i]);
 		if (!later[i] && *call->output[i])
 			map_put(&s.names, f->output[i], call->output[i]);
 	}

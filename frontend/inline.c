@@ -50,6 +50,19 @@ const char *inline_prefix(const OnnxNode *n)
 	return *text(n->name) ? n->name : n->n_output && *n->output[0] ? n->output[0] : text(n->op_type);
 }
 
+const char *inline_inner(const OnnxNode *n, const char *name)
+{
+	const char *path = inline_prefix(n), *end = strrchr(path, '/');
+	size_t len = end ? (size_t)(end - path) + 1 : 0;
+
+	return strncmp(path, name, len) == 0 && name[len] ? name + len : name;
+}
+
+const char *inline_branch(Arena *a, const OnnxNode *n, const char *prefix, bool then)
+{
+	return arena_printf(a, "%s%s%s/%s", prefix, *prefix ? "/" : "", inline_prefix(n), then ? "then" : "else");
+}
+
 void scope_open(Scope *s, const Scope *up, const char *prefix)
 {
 	*s = (Scope){ .a = up->a, .up = up, .taken = up->taken, .origin = up->origin, .prefix = prefix };
@@ -62,7 +75,7 @@ const char *scope_define(Scope *s, const char *name)
 
 	if (!*name || map_has(&s->names, name))
 		return *name ? map_get(&s->names, name) : "";
-	full = base = arena_printf(s->a, "%s/%s", s->prefix, name);
+	full = base = arena_printf(s->a, "%s/%s", s->prefix, s->node ? inline_inner(s->node, name) : name);
 	for (int i = 1; map_has(s->taken, full); i++)
 		full = arena_printf(s->a, "%s.%d", base, i);
 	map_put(s->taken, full, s->taken);
@@ -270,7 +283,8 @@ bool inline_if(Import *im, const OnnxNode *n)
 		inline_names(&im->taken, im->top);
 	}
 	map_init(&top.names, im->a, true);
-	scope_open(&s, &top, arena_printf(im->a, "%s/%s", inline_prefix(n), then ? "then" : "else"));
+	scope_open(&s, &top, inline_branch(im->a, n, "", then));
+	s.node = n;
 	define_all(&s, x->g);
 	if (!onnx_operators(im, x->g))
 		return false;

@@ -17,6 +17,7 @@ typedef struct Scope {
 	Map                *taken;      /* every name there is */
 	Map                *origin;     /* of nodes; may be NULL */
 	const char         *prefix;
+	const OnnxNode     *node;       /* the If of a branch: see inline_inner; else NULL */
 	bool                closed;
 	const OnnxNode     *call;       /* a function's body: where ref_attr_name looks, */
 	const OnnxFunction *fun;        /* and then */
@@ -32,8 +33,12 @@ OnnxNode *scope_node(const Scope *s, const OnnxNode *n);               /* n with
 void inline_names(Map *taken, const OnnxGraph *g);
 /* Are graphs in attributes of these nodes nested at most MAXNEST deep? */
 bool inline_depth_ok(OnnxNode *const *node, size_t n, int depth);
-/* What a body's names begin with: the node's name, its first output, its operator. */
+/* What a body's names begin with: the node's name, its first output, its operator; for a branch of an If that itself
+ * stands in a body with `prefix` (or in the graph, "") the whole beginning, NODE/then or NODE/else. */
 const char *inline_prefix(const OnnxNode *n);
+/* A branch's name without the folder that it shares with its If: /n/x in a branch of /n/If is x. */
+const char *inline_inner(const OnnxNode *n, const char *name);
+const char *inline_branch(Arena *a, const OnnxNode *n, const char *prefix, bool then);
 /* The default that the function declares for an attribute (IR 9); NULL: none. */
 const OnnxAttr *function_default(Arena *a, const OnnxFunction *f, const char *name);
 

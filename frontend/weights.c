@@ -3,7 +3,7 @@
 #include <string.h>
 #include "../ir/buf.h"
 #include "../runtime/safetensors.h"
-#include "onnx_file.h"
+#include "inline.h"
 
 /* Weights and buffers of these params as safetensors entries; *count of them. */
 static st_tensor *entries(Arena *a, Value *const *param, int n, int *count)
@@ -111,10 +111,38 @@ static void set_external(Arena *a, OnnxTensor *t, const char *file, size_t offse
 	}
 }
 
+/* Points the initializers of g at the file; then those of branches, which inline.c named. node: the If that g is a branch
+ * of, NULL for the model's graph. */
+static void place(Arena *a, const OnnxGraph *g, const OnnxNode *node, const char *prefix, const char *file, size_t head,
+	Map *weights)
+{
+	for (size_t k = 0; k < g->n_initializer; k++) {
+		const char *name = g->initializer[k]->name ? g->initializer[k]->name : "";
+		const char *full = node ? arena_printf(a, "%s/%s", prefix, inline_inner(node, name)) : name;
+		const st_tensor *t = map_get(weights, full);
+
+		if (!t)
+			continue;
+		set_external(a, g->initializer[k], file, head + t->offset, t->bytes);
+		map_put(weights, full, NULL);
+	}
+	for (size_t i = 0; i < g->n_node; i++) {
+		const OnnxNode *n = g->node[i];
+
+		for (size_t k = 0; n->op_type && strcmp(n->op_type, "If") == 0 && k < n->n_attribute; k++) {
+			const OnnxAttr *x = n->attribute[k];
+
+			if (x->g && x->name)
+				place(a, x->g, n, inline_branch(a, n, prefix, strcmp(x->name, "then_branch") == 0), file, head, weights);
+		}
+	}
+}
+
 bool onnx_write_trained(const char *model, const Module *m, const char *data, const char *out, Diag *d)
 {
 	Arena *a = arena_new();
 	OnnxModel *p = onnx_open(a, model, d);
+	Map weights;
 	size_t head;
 	int count;
 	bool ok = p != NULL;
@@ -123,10 +151,14 @@ bool onnx_write_trained(const char *model, const Module *m, const char *data, co
 		st_tensor *t = entries(a, m->param, m->nparam, &count);
 		char *start = st_layout(t, count, -1, &head);
 
+		map_init(&weights, a, true);
 		for (int i = 0; i < count; i++)
-			for (size_t k = 0; k < p->graph->n_initializer; k++)
-				if (p->graph->initializer[k]->name && strcmp(p->graph->initializer[k]->name, t[i].name) == 0)
-					set_external(a, p->graph->initializer[k], data, head + t[i].offset, t[i].bytes);
+			map_put(&weights, t[i].name, &t[i]);
+		place(a, p->graph, NULL, "", data, head, &weights);
+		for (size_t i = 0; i < weights.n; i++)
+			if (weights.slot[i].val)
+				diag_warn(d, FILELOC(model), "weight-no-place", "the trained '%s' has no initializer of its own in the model: it "
+					"is not in the trained copy", (const char *)weights.slot[i].key);
 		free(start);
 		size_t n = onnx__model_proto__get_packed_size(p);
 		uint8_t *bytes = arena_alloc(a, n);

@@ -8,7 +8,7 @@ one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard er
 """
 import glob, os, subprocess, sys, tempfile
 
-import tiny
+import nested, tiny
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAMPLE = os.path.join(HERE, '..', '..', 'samples', 'mlp', 'model.onnx')
@@ -42,6 +42,7 @@ KINDS = {
     'attribute-string': lambda: tiny.model('Gemm', (8, 10), (10, 4), (8, 4), alpha='0.1'),
     'pool-kernel': lambda: tiny.model('MaxPool', (8, 3, 32, 32), None, (8, 3, 1, 31), kernel_shape=[2**63 - 1, 2]),
     'conv-pads': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 30, 30), pads=[0, 0, 2**63 - 1, 0]),
+    **nested.KINDS,
 }
 
 
