@@ -320,6 +320,7 @@ bool onnx_node(Import *im, const OnnxNode *n, size_t i)
 			return diag_error(im->d, im->b.loc, 204, "output '%s' is defined twice", n->output[k]);
 	if (!canon_node(im, n) || im->b.failed)
 		return false;
+	rebind_note(im, n);
 	for (size_t k = 0; k < n->n_output; k++) {
 		Value *v = *n->output[k] ? map_get(&im->env, n->output[k]) : NULL;
 
@@ -431,6 +432,7 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	im->m->graph = graph_new(im->m, im->m->name);
 	map_init(&im->env, a, true);
 	map_init(&im->seq, a, true);
+	map_init(&im->measured, a, true);
 	im->torch = torch_signature(a, g);
 	im->b = (Builder){ .m = im->m, .g = im->m->graph, .loc = FILELOC(im->path), .phase = PHASE_FWD, .stage = -1, .d = d };
 	if (!check_versions(im, p))

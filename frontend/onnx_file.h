@@ -31,6 +31,7 @@ typedef struct Import {
 	Map              seq;           /* sequences of a length that is known: name -> Sequence (canon_seq.c) */
 	const Map       *torch;         /* signature that PyTorch's newer exporter wrote; NULL: none */
 	const Map       *shapes;        /* NULL: this import is at the batch of the export */
+	Map              measured;      /* names of constants that were read off shapes (rebind.c) */
 	int64_t          from, to;      /* batch of the export, batch wanted */
 	const OnnxGraph *top;           /* the model's graph */
 	Map              taken;         /* every ONNX name, once a branch was inlined */
@@ -80,6 +81,7 @@ bool torch_bn_training(Arena *a, const OnnxNode *n);
 /* rebind.c: target shape `shape` of a node that was exported at another batch, at the batch wanted. */
 bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
 bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape);
+void rebind_note(Import *im, const OnnxNode *n);        /* after n is translated */
 bool rebind_slice(Import *im, const OnnxNode *n, const Type *in_new, const Ints *starts, Ints *ends, const Ints *axes,
 	const Ints *steps);
 

@@ -8,6 +8,61 @@ static const Type *old_type(const Import *im, const char *name)
 	return map_get(im->shapes, name);
 }
 
+/* ---- constants that were read off shapes hold the batch that is wanted already ---- */
+
+static bool is_one_of(const char *s, const char *const *list)
+{
+	for (; *list; list++)
+		if (strcmp(s, *list) == 0)
+			return true;
+	return false;
+}
+
+/* An integer constant with an element that may stand for the batch. */
+static bool may_hold_batch(const Import *im, const Value *v)
+{
+	if (!v || v->kind != VAL_CONST || !v->data || v->type.dtype != DT_i64)
+		return true;
+	for (int64_t i = 0; i < type_numel(&v->type); i++) {
+		int64_t x = ((const int64_t *)v->data)[i];
+
+		if (x > 0 && im->from && x % im->from == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool measured(const Import *im, const char *name)
+{
+	return map_has(&im->measured, name);
+}
+
+void rebind_note(Import *im, const OnnxNode *n)
+{
+	static const char *const source[] = { "Shape", "Size", "SequenceLength", NULL };
+	static const char *const moves[] = { "Identity", "Cast", "CastLike", "Slice", "Gather", "Squeeze", "Unsqueeze", "Reshape",
+		"Flatten", "Transpose", "Expand", "ReduceProd", "ReduceSum", "Neg", NULL };
+	static const char *const reckons[] = { "Add", "Sub", "Mul", "Div", "Mod", "Sum", NULL };
+	bool yes = is_one_of(n->op_type, source);
+
+	if (!im->shapes)
+		return;
+	if (is_one_of(n->op_type, moves)) {
+		yes = n->n_input && measured(im, n->input[0]);
+	} else if (is_one_of(n->op_type, reckons)) {
+		for (size_t i = 0; i < n->n_input; i++)
+			yes |= measured(im, n->input[i]);
+	} else if (strcmp(n->op_type, "Concat") == 0) {
+		yes = true;
+		for (size_t i = 0; i < n->n_input; i++)
+			yes &= measured(im, n->input[i]) || !may_hold_batch(im, onnx_in(im, n, i));
+	}
+	if (yes && n->n_output && *n->output[0])
+		map_put(&im->measured, n->output[0], im);
+}
+
+/* ---- targets ---- */
+
 /* The target in full: 0 and -1 as they came out at the export's batch. */
 static bool ambiguous(Import *im, const char *what, const Type *old)
 {
@@ -51,7 +106,7 @@ bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *sha
 	const Type *in = old_type(im, n->input[0]), *out = old_type(im, n->output[0]);
 	Type t;
 
-	if (!in || !out || shape_eq(in, in_new))
+	if (!in || !out || shape_eq(in, in_new) || (n->n_input > 1 && measured(im, n->input[1])))
 		return true;
 	for (int k = 0; k < shape->n; k++)      /* a target that was computed from shapes fits already */
 		if (shape->v[k] > 0 && (k >= out->rank || shape->v[k] != out->dim[k]))
@@ -99,9 +154,10 @@ bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *sha
 bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape)
 {
 	const Type *out = old_type(im, n->output[0]);
+	const char *from = n->input[n->n_input > 1];       /* the shape: operand 1 of Expand, 0 of ConstantOfShape */
 	int at = -1;
 
-	if (!out || shape->n != out->rank)
+	if (!out || shape->n != out->rank || measured(im, from))
 		return true;
 	for (int i = 0; i < shape->n; i++)
 		if (shape->v[i] != out->dim[i] && shape->v[i] != 1 && shape->v[i] != -1)
