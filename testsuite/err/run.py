@@ -4,7 +4,8 @@
     testsuite/err/run.py PDCC [-u] [NAME...]      -u rewrites what is wanted from what is said; review the diff
 
 A case is a file cases/NAME.txt: lines `file NAME` followed by indented content, `model NAME KIND` (made by KINDS below),
-one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error.
+`link NAME TARGET`, one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error, where HERE is the
+folder that the case runs in.
 """
 import glob, os, subprocess, sys, tempfile
 
@@ -34,9 +35,11 @@ KINDS = {
     'inference': copy(os.path.join(MODELS, 'gpt2_mini', 'eval.onnx')),
     'inference-bn': copy(os.path.join(MODELS, 'resnet18', 'eval.onnx')),
     'fixed-bn': lambda: open(os.path.join(MODELS, 'resnet18', 'train.onnx'), 'rb').read().replace(b'training_mode', b'training_node'),
+    'optimized': copy(os.path.join(MODELS, 'dyn_cnn', 'optimized.onnx')),
     'gpt2': copy(os.path.join(MODELS, 'gpt2_mini', 'train.onnx')),
     'external': copy(os.path.join(MODELS, 'lenet', 'train_loss.onnx')),
     'conv-strides': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 1, 30), strides=[2**62, 1]),
+    'external-w': lambda: tiny.model('MatMul', (8, 4), (4, 4), (8, 4), location='w.bin'),
     'attribute-kind': lambda: tiny.model('Softmax', (8, 10), None, (8, 10), axis=1.5),
     'attribute-list': lambda: tiny.model('Conv', (8, 3, 9), (4, 3, 3), (8, 4, 7), strides=1),
     'attribute-string': lambda: tiny.model('Gemm', (8, 10), (10, 4), (8, 4), alpha='0.1'),
@@ -47,7 +50,7 @@ KINDS = {
 
 
 def parse(path):
-    c = {'files': {}, 'models': {}, 'run': None, 'exit': None, 'want': []}
+    c = {'files': {}, 'models': {}, 'links': {}, 'run': None, 'exit': None, 'want': []}
     name = None
     for line in open(path):
         if c['exit'] is not None:
@@ -59,6 +62,8 @@ def parse(path):
             c['files'][name] += line[1:]
         elif line.startswith('model '):
             c['models'][line.split()[1]] = line.split()[2]
+        elif line.startswith('link '):
+            c['links'][line.split()[1]] = line.split()[2]
         elif line.startswith('run '):
             c['run'] = line.split()[1:]
         elif line.startswith('exit '):
@@ -80,10 +85,13 @@ def main():
             for f, text in c['files'].items():
                 open(os.path.join(tmp, f), 'w').write(text)
             for f, kind in c['models'].items():
+                os.makedirs(os.path.dirname(os.path.join(tmp, f)), exist_ok=True)
                 open(os.path.join(tmp, f), 'wb').write(KINDS[kind]())
+            for f, target in c['links'].items():
+                os.symlink(target, os.path.join(tmp, f))
             p = subprocess.run([pdcc] + c['run'], cwd=tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
                                stdin=subprocess.DEVNULL)
-        said = p.stderr.decode(errors='replace')
+        said = p.stderr.decode(errors='replace').replace(os.path.realpath(tmp), 'HERE')
         if update:
             head = open(path).read().split('\nexit ')[0]
             open(path, 'w').write(f'{head}\nexit {p.returncode}\n{said}')

@@ -1,5 +1,5 @@
 """What the suites share: find pdcc, emit and build a program, run it, read what it wrote."""
-import json, os, shutil, struct, subprocess, sys, tempfile
+import json, os, shutil, struct, subprocess, sys, tempfile, threading
 import numpy as np
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -48,8 +48,10 @@ def cc():
 
 def cluster_file(folder, devices, memory=None):
     path = os.path.join(folder, f'cluster{devices}.yaml')
-    with open(path, 'w') as f:
+    part = f'{path}.{threading.get_ident()}'
+    with open(part, 'w') as f:
         f.write(f'devices: {devices}\n')
+    os.replace(part, path)      # runs of a suite share the file
     return path
 
 
