@@ -149,3 +149,54 @@ def upsample(c, op):
     c.opset = 9
     scales = [1.0, 1.0] + [c.pick(1.0, 1.5, 2.0, 3.0) for _ in s[2:]]
     c.out = [c.add(op, [c.param(s), c.const(np.array(scales, 'f4'))], mode=c.pick('nearest', 'linear'))]
+
+
+@gen('RotaryEmbedding')
+def rotary(c, op):
+    c.opset = 23
+    n, h, t, d = c.pick(1, 2), c.pick(1, 3), c.pick(1, 4), c.pick(2, 4, 8)
+    part = c.pick(0, 2)
+    half = (part or d) // 2
+    angle = c.rng.uniform(0, 6, (7, half) if c.chance() else (n, t, half)).astype('f4')
+    ins = [c.param((n, h, t, d)), c.const(np.cos(angle)), c.const(np.sin(angle))]
+    if angle.ndim == 2:
+        ins.append(c.const(c.rng.integers(0, 7, (n, t))))
+    at = {'interleaved': int(c.chance())}
+    if part:
+        at['rotary_embedding_dim'] = part
+    if c.chance():
+        ins[0] = c.add('Reshape', [c.add('Transpose', [ins[0]], perm=[0, 2, 1, 3]), c.const(np.array([n, t, -1], 'i8'))])
+        at['num_heads'] = h
+    c.out = [c.add(op, ins, **at)]
+
+
+@gen('Attention')
+def attention(c, op):
+    c.opset = 23
+    n, kv, g, s, t, d, dv = c.pick(1, 2), c.pick(1, 2), c.pick(1, 3), c.pick(1, 3), c.pick(1, 4), c.pick(1, 4), c.pick(2, 3)
+    flat, past, at = c.chance(), c.pick(0, 0, 2), {}
+    shapes = [(n, kv * g, s, d), (n, kv, t, d), (n, kv, t, dv)]
+    if flat:
+        shapes = [(a, l, h * k) for a, h, l, k in shapes]
+        at.update(q_num_heads=kv * g, kv_num_heads=kv)
+    ins = [c.param(x) for x in shapes]
+    if c.chance():
+        at['is_causal'] = 1
+    mask = c.pick(None, 'bool', 'float', 'float')
+    full = c.pick((s, t + past), (n, 1, s, t + past), (n, kv * g, s, t + past))
+    if mask == 'bool':
+        keep = c.rng.random(full) < 0.7
+        keep[..., 0] = True
+        ins.append(c.const(keep))
+    elif mask:
+        ins.append(c.param(full))
+    if past:
+        ins += [''] * (4 - len(ins)) + [c.param((n, kv, past, d)), c.param((n, kv, past, dv))]
+    if c.chance(0.3):
+        at['softcap'] = 1.5
+    if c.chance(0.3):
+        at['scale'] = 0.3
+    if past and c.chance():
+        c.out = c.add(op, ins, nout=3, **at)
+    else:
+        c.out = [c.add(op, ins, **at)]

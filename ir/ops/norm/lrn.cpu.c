@@ -14,7 +14,7 @@ static void NAME(
 	for (int o = 0; o < OUTER; o++)
 		for (int first = 0; first < INNER; first += BLOCK) {
 			const int64_t base = (int64_t)o * CH * INNER + first;
-			T q[(CH + WINDOW - 1) * BLOCK];
+			T q[(CH + WINDOW) * BLOCK];
 #if INNER % BLOCK == 0
 			const int count = BLOCK;
 #else
