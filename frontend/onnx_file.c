@@ -1,4 +1,5 @@
 /* Model files: mapping, unpacking, tensors, external data. */
+#define _XOPEN_SOURCE 700      /* realpath */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -112,7 +113,43 @@ static bool number(const char *s, int64_t *out)
 	return !s || (!errno && end != s && !*end && *out >= 0);
 }
 
-/* External data lies in a file beside the model; the path may not leave its folder. */
+/* The resolved path of the folder that `path` lies in; NULL: there is none. */
+static const char *folder_of(Arena *a, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *real = realpath(slash == path ? "/" : slash ? arena_printf(a, "%.*s", (int)(slash - path), path) : ".", NULL);
+	const char *folder = real ? arena_str(a, real) : NULL;
+
+	free(real);
+	return folder;
+}
+
+static bool inside(const char *folder, const char *file)
+{
+	const size_t n = folder ? strlen(folder) : 0;
+
+	return n && (n == 1 || (strncmp(file, folder, n) == 0 && file[n] == '/'));
+}
+
+/* Where a file of external data really lies, by links too: in the model's folder, or in that which the model, when it is a
+ * link itself, really lies in. NULL after a diagnostic. */
+static const char *resolve(Arena *a, const char *model, const OnnxTensor *t, const char *path, Loc loc, Diag *d)
+{
+	char *real = realpath(path, NULL), *real_model = realpath(model, NULL);
+	const char *file = real ? arena_str(a, real) : NULL, *folder = folder_of(a, model);
+	const bool fits = file && (inside(folder, file) || (real_model && inside(folder_of(a, real_model), file)));
+
+	if (!file)
+		diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, strerror(errno));
+	else if (!fits)
+		diag_error(d, loc, 203, "tensor '%s': external data '%s' lies at '%s', outside of the model's folder '%s'", t->name,
+			path, file, folder ? folder : "");
+	free(real);
+	free(real_model);
+	return fits ? file : NULL;
+}
+
+/* External data lies in a file beside the model; neither the path nor a link may leave its folder. */
 static bool tensor_external(Arena *a, const char *model, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d)
 {
 	const char *where = external(t, "location"), *slash = strrchr(model, '/');
@@ -131,8 +168,11 @@ static bool tensor_external(Arena *a, const char *model, const OnnxTensor *t, bo
 		return diag_error(d, loc, 203, "tensor '%s' needs %lld bytes, its external data has length %lld", t->name,
 			(long long)want, (long long)length);
 	const char *path = slash ? arena_printf(a, "%.*s/%s", (int)(slash - model), model, where) : where;
+	const char *real = resolve(a, model, t, path, loc, d);
+	if (!real)
+		return false;
 	errno = 0;
-	const char *p = map_file(path, &n);
+	const char *p = map_file(real, &n);
 	if (!p) {
 		return diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path,
 			strerror(errno ? errno : EISDIR));

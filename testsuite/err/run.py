@@ -83,6 +83,7 @@ def main():
         c = parse(path)
         with tempfile.TemporaryDirectory() as tmp:
             for f, text in c['files'].items():
+                os.makedirs(os.path.dirname(os.path.join(tmp, f)), exist_ok=True)
                 open(os.path.join(tmp, f), 'w').write(text)
             for f, kind in c['models'].items():
                 os.makedirs(os.path.dirname(os.path.join(tmp, f)), exist_ok=True)
