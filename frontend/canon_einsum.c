@@ -56,9 +56,11 @@ static bool parse_term(Ein *e, const char *s, int len, int ell, Term *t, int *le
 			for (int k = 0; k < ell && t->n < LABELS; k++)
 				t->label[t->n++] = LETTERS + MAXRANK - ell + k;
 		} else {
-			return ein_refuse(e, arena_printf(e->im->a, isprint((unsigned char)s[i]) ? "'%c' is no label: letters, one '...' "
-				"in a term, ',' and '->' are read" : "byte 0x%02x is no label: letters, one '...' in a term, ',' and "
-				"'->' are read", (unsigned char)s[i]));
+			const char *what = arena_printf(e->im->a, isprint((unsigned char)s[i]) ? "'%c'" : "byte 0x%02x",
+				(unsigned char)s[i]);
+
+			return ein_refuse(e, arena_printf(e->im->a, "%s is no label: letters, one '...' in a term, ',' and '->' "
+				"are read", what));
 		}
 		if (*letters > LABELS)
 			return ein_refuse(e, arena_printf(e->im->a, "a term of more than %d labels", LABELS));
@@ -79,8 +81,8 @@ static bool take_sizes(Ein *e, int i)
 			e->dim[l] = d;
 			e->owner[l] = i;
 		} else if (e->dim[l] != d && (l < LETTERS || d != 1)) {
-			return ein_refuse(e, arena_printf(e->im->a, "%s is %lld in operand %d and %lld in operand %d", label_name(e, l),
-				(long long)e->dim[l], e->owner[l], (long long)d, i));
+			return ein_refuse(e, arena_printf(e->im->a, "%s is %lld in operand %d and %lld in operand %d",
+				label_name(e, l), (long long)e->dim[l], e->owner[l], (long long)d, i));
 		}
 		e->count[l]++;
 	}
@@ -97,8 +99,8 @@ static bool parse_operand(Ein *e, int i)
 	if (!parse_term(e, e->text[i], e->len[i], -1, t, &letters, &dots))
 		return false;
 	if (dots ? letters > x->rank : letters != x->rank)
-		return ein_refuse(e, arena_printf(e->im->a, "term %d '%.*s' has %d label%s%s, operand %d is %s of rank %d", i, e->len[i],
-			e->text[i], letters, letters == 1 ? "" : "s", dots ? " and an ellipsis" : "", i,
+		return ein_refuse(e, arena_printf(e->im->a, "term %d '%.*s' has %d label%s%s, operand %d is %s of rank %d", i,
+			e->len[i], e->text[i], letters, letters == 1 ? "" : "s", dots ? " and an ellipsis" : "", i,
 			str_type(e->im->d->scratch, x), x->rank));
 	if (dots && x->rank - letters > e->ell)
 		e->ell = x->rank - letters;
@@ -166,8 +168,8 @@ static bool parse(Ein *e, const OnnxNode *n)
 		s = stop;
 	}
 	if (terms != e->nin)
-		return ein_refuse(e, arena_printf(e->im->a, "%d term%s, the node has %d operand%s", terms, terms == 1 ? "" : "s", e->nin,
-			e->nin == 1 ? "" : "s"));
+		return ein_refuse(e, arena_printf(e->im->a, "%d term%s, the node has %d operand%s", terms, terms == 1 ? "" : "s",
+			e->nin, e->nin == 1 ? "" : "s"));
 	for (int i = 0; i < e->nin; i++)
 		if (!parse_operand(e, i))
 			return false;

@@ -94,7 +94,8 @@ static void concat(Term *t, const Term *a, const Term *b, const Term *c)
 }
 
 /* [b, rows, cols], or [b, cols, rows] where that copies less. */
-static double lay(const Ein *e, const Term *x, const Term *b, const Term *rows, const Term *cols, Term *out, bool *turned)
+static double lay(const Ein *e, const Term *x, const Term *b, const Term *rows, const Term *cols, Term *out,
+	bool *turned)
 {
 	Term other;
 
@@ -148,14 +149,16 @@ static bool make_plan(const Ein *e, const Term *x, const Term *y, const Term *wa
 			push(&p->k, k->label[i]);
 	if (p->spread && (!p->m.n || !p->n.n || p->b.n + 2 > MAXRANK))
 		return false;
-	p->cost = wide + lay(e, p->x, &p->b, &p->m, &p->k, &p->lx, &p->tx) + lay(e, p->y, &p->b, &p->k, &p->n, &p->ly, &p->ty);
+	p->cost = wide + lay(e, p->x, &p->b, &p->m, &p->k, &p->lx, &p->tx) +
+		lay(e, p->y, &p->b, &p->k, &p->n, &p->ly, &p->ty);
 	concat(&p->lz, &p->b, &p->m, &p->n);
 	p->cost += copied(e, &p->lz, want);
 	return true;
 }
 
 /* An operand as the matrix stack that the plan sees: groups of labels become one axis each. */
-static Value *stack(Ein *e, const Plan *p, const Term *x, const Term *layout, const Term *rows, const Term *cols, bool turned)
+static Value *stack(Ein *e, const Plan *p, const Term *x, const Term *layout, const Term *rows, const Term *cols,
+	bool turned)
 {
 	Term t = *x;
 	int64_t dim[MAXRANK];

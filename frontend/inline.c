@@ -248,8 +248,8 @@ static bool branch_nodes(Import *im, const Scope *s, const OnnxGraph *g)
 		const OnnxNode *c = scope_node(s, g->node[i]);
 
 		if (i == 0 && im->shapes && c->n_output && *c->output[0] && !map_has(im->shapes, c->output[0])) {
-			diag_error(im->d, loc, 209, "the condition takes another branch at the export's batch %lld than at batch %lld",
-				(long long)im->from, (long long)im->to);
+			diag_error(im->d, loc, 209, "the condition takes another branch at the export's batch %lld than at batch "
+				"%lld", (long long)im->from, (long long)im->to);
 			diag_note(im->d, loc, "export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
 				(long long)im->from);
 			return false;
@@ -263,6 +263,27 @@ static bool branch_nodes(Import *im, const Scope *s, const OnnxGraph *g)
 	return true;
 }
 
+/* What the branch gives becomes what If gives, by name too. */
+static bool branch_outputs(Import *im, const OnnxNode *n, const Scope *s, const OnnxAttr *x)
+{
+	for (size_t i = 0; i < n->n_output; i++) {
+		const char *inner = text(x->g->output[i]->name), *name = scope_use(s, inner);
+		Value *v = map_get(&im->env, name);
+
+		if (!v && map_has(&im->seq, name)) {
+			map_put(&im->seq, n->output[i], map_get(&im->seq, name));
+			continue;
+		}
+		if (!v)
+			return diag_error(im->d, im->b.loc, 204, "output %zu of %s, '%s', is defined nowhere", i, x->name, inner);
+		bool own_name = strcmp(v->name, name) == 0 && strncmp(name, s->prefix, strlen(s->prefix)) == 0;
+		if (v->kind == VAL_NODE && *n->output[i] && own_name)
+			value_rename(im->b.g, v, n->output[i]);
+		onnx_bind(im, n, i, v);
+	}
+	return true;
+}
+
 bool inline_if(Import *im, const OnnxNode *n)
 {
 	Scope top = { .a = im->a, .taken = &im->taken, .origin = im->origin }, s;
@@ -272,12 +293,14 @@ bool inline_if(Import *im, const OnnxNode *n)
 		return false;
 	const OnnxAttr *x = onnx_attr(n, then ? "then_branch" : "else_branch");
 	if (!x || !x->g)
-		return diag_error(im->d, im->b.loc, 302, "attribute %s is missing", then ? "then_branch" : "else_branch");
+		return diag_error(im->d, im->b.loc, 302, "attribute %s is missing",
+			then ? "then_branch" : "else_branch");
 	if (x->g->n_output < n->n_output)
 		return diag_error(im->d, im->b.loc, 302, "%s gives %zu value%s, the node has %zu outputs", x->name, x->g->n_output,
 			x->g->n_output == 1 ? "" : "s", n->n_output);
 	if (x->g->n_input || x->g->n_sparse_initializer)
-		return diag_error(im->d, im->b.loc, 302, "%s has %s", x->name, x->g->n_input ? "inputs" : "sparse initializers");
+		return diag_error(im->d, im->b.loc, 302, "%s has %s", x->name,
+			x->g->n_input ? "inputs" : "sparse initializers");
 	if (!im->taken.arena) {
 		map_init(&im->taken, im->a, true);
 		inline_names(&im->taken, im->top);
@@ -291,22 +314,5 @@ bool inline_if(Import *im, const OnnxNode *n)
 	for (size_t i = 0; i < x->g->n_initializer; i++)
 		if (!onnx_initializer(im, im->top, renamed_tensor(&s, x->g->initializer[i])))
 			return false;
-	if (!branch_nodes(im, &s, x->g))
-		return false;
-	for (size_t i = 0; i < n->n_output; i++) {
-		const char *name = scope_use(&s, text(x->g->output[i]->name));
-		Value *v = map_get(&im->env, name);
-
-		if (!v && map_has(&im->seq, name)) {
-			map_put(&im->seq, n->output[i], map_get(&im->seq, name));
-			continue;
-		}
-		if (!v)
-			return diag_error(im->d, im->b.loc, 204, "output %zu of %s, '%s', is defined nowhere", i, x->name,
-				text(x->g->output[i]->name));
-		if (v->kind == VAL_NODE && *n->output[i] && strcmp(v->name, name) == 0 && strncmp(name, s.prefix, strlen(s.prefix)) == 0)
-			value_rename(im->b.g, v, n->output[i]);
-		onnx_bind(im, n, i, v);
-	}
-	return true;
+	return branch_nodes(im, &s, x->g) && branch_outputs(im, n, &s, x);
 }
