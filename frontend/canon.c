@@ -222,7 +222,7 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "ScatterElements", canon_scatter }, { "Scatter", canon_scatter }, { "ScatterND", canon_scatter }, { "TopK", canon_top_k },
 	{ "CumSum", canon_cumsum }, { "OneHot", canon_one_hot }, { "NonZero", canon_nonzero }, { "Compress", canon_compress },
 	{ "EyeLike", canon_eye_like }, { "DepthToSpace", canon_depth_to_space }, { "SpaceToDepth", canon_depth_to_space },
-	{ "GatherElements", same }, { "GatherND", same }, { "ArgMax", same }, { "ArgMin", same }, { "ReverseSequence", same },
+	{ "GatherElements", canon_gather_elements }, { "GatherND", same }, { "ArgMax", same }, { "ArgMin", same }, { "ReverseSequence", same },
 	{ "LSTM", canon_recurrent }, { "GRU", canon_recurrent }, { "RNN", canon_recurrent }, { "Einsum", canon_einsum },
 	{ "If", inline_if },
 	{ "Add", arithmetic }, { "Sub", arithmetic }, { "Mul", arithmetic }, { "Div", arithmetic }, { "Pow", arithmetic },

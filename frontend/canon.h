@@ -79,6 +79,7 @@ bool canon_split_to_sequence(Import *im, const OnnxNode *n);
 bool canon_concat_from_sequence(Import *im, const OnnxNode *n);
 bool canon_scatter(Import *im, const OnnxNode *n);
 bool canon_top_k(Import *im, const OnnxNode *n);
+bool canon_gather_elements(Import *im, const OnnxNode *n);
 bool canon_cumsum(Import *im, const OnnxNode *n);
 bool canon_one_hot(Import *im, const OnnxNode *n);
 bool canon_nonzero(Import *im, const OnnxNode *n);

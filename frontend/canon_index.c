@@ -3,6 +3,67 @@
 #include <string.h>
 #include "canon.h"
 
+/* ---- graphs exported at a fixed batch ---- */
+
+static bool batch_fault(Import *im, const char *operand, int64_t was, int64_t is)
+{
+	diag_error(im->d, im->b.loc, 209, "%s was exported at batch %lld: it cannot be told what it is where an axis of %lld "
+		"becomes one of %lld", operand, (long long)im->from, (long long)was, (long long)is);
+	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
+		(long long)im->from);
+	return false;
+}
+
+/* A constant whose elements along axis `a` are alike, with `dim` of them; another one is refused. */
+static bool stretch(Import *im, const OnnxNode *n, Value **x, size_t operand, int a, int64_t dim)
+{
+	const int64_t was = (*x)->type.dim[a];
+	Type t = (*x)->type;
+	void *at = canon_attr_of(im, OP_Expand);
+
+	t.dim[a] = dim < 2 ? was + 1 : dim;
+	Value *one = rebind_constant(im, *x, &(Ints){ t.rank, t.dim });
+	if (one == *x)
+		return batch_fault(im, n->input[operand], was, dim);
+	t.dim[a] = dim;
+	canon_put_ints(OP_Expand, at, "shape", (Ints){ t.rank, arena_dup(im->a, t.dim, sizeof t.dim) });
+	*x = canon_emit1(im, OP_Expand, at, one, NULL, NULL);
+	return !im->b.failed;
+}
+
+/* Operands data, indices and updates match along all axes but `axis`, so one that grew or shrank with the batch takes
+ * constants with it. The shape rule would take more data than indices as it stands. */
+static bool follow_batch(Import *im, const OnnxNode *n, Value **in, int k, int64_t axis)
+{
+	const Type *old[3];
+	const int rank = in[0]->type.rank;
+
+	for (int i = 0; i < k; i++) {
+		old[i] = im->shapes ? map_get(im->shapes, n->input[i]) : NULL;
+		if (!old[i] || old[i]->rank != rank || in[i]->type.rank != rank)
+			return true;
+	}
+	for (int a = 0; a < rank; a++)
+		for (int i = a == axis || a == axis + rank; i < k; i++) {
+			const int64_t was = old[i]->dim[a], is = in[i]->type.dim[a];
+
+			for (int j = a == axis || a == axis + rank; was != is && j < k; j++)
+				if (old[j]->dim[a] == was && in[j]->type.dim[a] == was && !stretch(im, n, &in[j], (size_t)j, a, is))
+					return false;
+		}
+	return true;
+}
+
+bool canon_gather_elements(Import *im, const OnnxNode *n)
+{
+	Value *in[2] = { onnx_in(im, n, 0), onnx_in(im, n, 1) };
+
+	return canon_need(im, n, 2) && follow_batch(im, n, in, 2, onnx_int(n, "axis", 0)) &&
+		canon_emit_bind(im, n, OP_GatherElements, canon_attrs_by_name(im, n, OP_GatherElements), 2, in);
+}
+
+/* ---- operators ---- */
+
 /* ScatterElements, its old name Scatter, ScatterND. */
 bool canon_scatter(Import *im, const OnnxNode *n)
 {
@@ -15,6 +76,8 @@ bool canon_scatter(Import *im, const OnnxNode *n)
 	    in[0]->type.rank != in[1]->type.dim[0]))
 		return diag_error(im->d, im->b.loc, 304, "%s: updates %s are a scalar, indices %s are %s", n->op_type,
 			in[2]->name, in[1]->name, str_type(im->d->scratch, &in[1]->type));
+	if (op == OP_ScatterElements && !follow_batch(im, n, in, 3, onnx_int(n, "axis", 0)))
+		return false;
 	return canon_emit_bind(im, n, op, canon_attrs_by_name(im, n, op), 3, in);
 }
 
@@ -130,6 +193,9 @@ bool canon_compress(Import *im, const OnnxNode *n)
 		return false;
 	if (take->kind != VAL_CONST || !take->data || take->type.dtype != DT_bool || take->type.rank != 1)
 		return canon_refuse(im, "the condition is not constant: the shape depends on the values");
+	const Type *old = im->shapes ? map_get(im->shapes, n->input[0]) : NULL;
+	if (old && !shape_eq(old, &x->type) && (!onnx_attr(n, "axis") || axis + (axis < 0 ? old->rank : 0) == 0))
+		return batch_fault(im, n->input[1], old->dim[0], x->type.dim[0]);
 	if (!onnx_attr(n, "axis"))
 		x = canon_reshape_to(im, x, 1, (int64_t[]){ type_numel(&x->type) }, NULL);
 	const int64_t ax = axis + (axis < 0 ? x->type.rank : 0), len = type_numel(&take->type);
