@@ -145,7 +145,16 @@ static bool write_commands(Build *b)
 
 /* ---- manifest ---- */
 
-static const char *const optimizer_name[] = { "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad" };
+/* "lr": 0.1, "momentum": 0.9, */
+static const char *optimizer_text(Arena *a, const Optimizer *o)
+{
+	const char *s = "";
+
+	for (int i = 0; i < OPT_SETTINGS; i++)
+		if (opt_has(opt_kind(o), (OptSet)i))
+			s = arena_printf(a, "%s%s\"%s\": %.17g,", s, *s ? " " : "", opt_set_name[i], opt_get(o, (OptSet)i));
+	return s;
+}
 
 static bool write_manifest(Build *b)
 {
@@ -159,9 +168,7 @@ static bool write_manifest(Build *b)
 	cw_open(&w, "\"settings\":");
 	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
 		b->m->batch, b->m->microbatches, t->steps, t->seed);
-	cw_line(&w, "\"optimizer\": \"%s\", \"lr\": %.17g, \"momentum\": %.17g, \"beta1\": %.17g, \"beta2\": %.17g, "
-		"\"eps\": %.17g, \"weight_decay\": %.17g,", optimizer_name[t->opt.kind], t->opt.lr, t->opt.momentum, t->opt.beta1,
-		t->opt.beta2, t->opt.eps, t->opt.weight_decay);
+	cw_line(&w, "\"optimizer\": \"%s\", %s", opt_kind_name[opt_kind(&t->opt)], optimizer_text(b->a, &t->opt));
 	cw_line(&w, "\"schedule\": \"%s\", \"reproducible\": %s, \"shuffle\": %s", b->m->schedule->name,
 		t->reproducible ? "true" : "false", t->shuffle ? "true" : "false");
 	cw_close(&w, ",");

@@ -84,10 +84,32 @@ static bool reread_weights(Module *to, const Module *from, Diag *d)
 	return true;
 }
 
+/* What files and flags leave open is as the model's training_info says. */
+static void take_training_info(Compile *c, const TrainingTold *told)
+{
+	Training *t = &c->o->t;
+
+	if (!t->opt.chosen)
+		t->opt = told->opt;
+	if (!t->nloss) {
+		t->loss = NEW(c->a, LossTerm);
+		*t->loss = (LossTerm){ told->loss, "output", NULL, 1, INT64_MIN };
+		t->nloss = 1;
+	}
+	if (!t->ntrainable) {
+		t->trainable = told->trained;
+		t->ntrainable = told->ntrained;
+	}
+	if (!c->o->quiet)
+		diag_note(c->d, FILELOC(c->model), "training_info: %s on '%s', %d parameters", opt_kind_name[opt_kind(&t->opt)],
+			told->loss, told->ntrained);
+}
+
 bool compile_read(Compile *c)
 {
 	Options *o = c->o;
 	const char *why;
+	TrainingTold told = { 0 };
 
 	if (!cluster_read(c->a, o->cluster ? o->cluster : "local", &c->cluster, c->d))
 		return false;
@@ -98,12 +120,14 @@ bool compile_read(Compile *c)
 	why = choose_micro(c);
 	ImportOpt io = { .bind = o->t.bind, .nbind = o->t.nbind, .batch_axis = o->t.batch_axis, .nbatch_axis = o->t.nbatch_axis,
 		.micro = o->t.micro, .init_random = o->t.init_random, .frozen_bn = strcmp(o->t.batchnorm, "frozen") == 0,
-		.f64 = o->t.f64 };
+		.f64 = o->t.f64, .told = o->t.opt.chosen && o->t.nloss ? NULL : &told };
 	if (!io.micro && !o->t.nbind)
 		io.default_micro = 16;
 	c->m = onnx_import(c->a, c->model, &io, c->d);
 	if (!c->m)
 		return false;
+	if (told.present)
+		take_training_info(c, &told);
 	if (!o->t.micro && !c->m->export_batch)
 		why = "default, --micro-batch N changes it";
 	if (!c->m->batch)

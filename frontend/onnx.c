@@ -257,7 +257,7 @@ static bool input_dim(Import *im, const Onnx__ValueInfoProto *v, const OnnxDim *
 	return false;
 }
 
-static bool import_input(Import *im, const Onnx__ValueInfoProto *v)
+bool onnx_input(Import *im, const Onnx__ValueInfoProto *v)
 {
 	Loc loc = FILELOC(im->path);
 	size_t rank;
@@ -449,7 +449,7 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 		diag_error(d, FILELOC(path), 202, "sparse initializers are not supported");
 	for (size_t i = 0; i < g->n_input; i++)
 		if (!g->input[i]->name || !is_initializer(g, g->input[i]->name))
-			import_input(im, g->input[i]);
+			onnx_input(im, g->input[i]);
 	if (d->errors > errors)
 		return NULL;
 	for (size_t i = 0; i < g->n_node; i++) {
@@ -459,10 +459,12 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	}
 	if (!import_outputs(im, g) || d->errors > errors)
 		return NULL;
+	im->opset = im->m->opset;
+	if (p->n_training_info && o->told && !onnx_training_info(im, p))
+		return NULL;
 	im->m->export_batch = im->from;
 	im->m->batch = im->to ? im->to : im->from;
-	if (!im->o->keep_eval)	/* backend cases bring negative ones */
-		if (!o->keep_eval)              /* ONNX allows negative indices as data; a run checks its data against the range */
+	if (!o->keep_eval)              /* ONNX allows negative indices as data; a run checks its data against the range */
 		mark_index_ranges(im->m);
 	return im->m;
 }

@@ -6,6 +6,14 @@
 #include "../ir/cluster.h"
 #include "../ir/op.h"
 
+/* What a model's training_info says; pdcc derives gradient and update itself. */
+typedef struct TrainingTold {
+	bool         present;
+	Optimizer    opt;
+	const char  *loss;          /* output of the module */
+	const char **trained; int ntrained;     /* parameters */
+} TrainingTold;
+
 typedef struct ImportOpt {
 	const Binding *bind; int nbind;         /* --dim; axis -1: a symbolic name */
 	const Binding *batch_axis; int nbatch_axis;     /* input name -> axis */
@@ -15,6 +23,7 @@ typedef struct ImportOpt {
 	bool    frozen_bn;          /* BatchNormalization with training_mode 0 is accepted as it stands */
 	bool    keep_eval;          /* forward use (backend cases): no refusal of inference exports */
 	bool    f64;                /* every float is f64 */
+	TrainingTold *told;         /* filled; NULL: training_info is not read */
 } ImportOpt;
 
 /* NULL after diagnostics (E02xx the file, E03xx its operators and shapes). */

@@ -59,6 +59,7 @@ OnnxAttr *onnx_attr_unpack(Arena *a, const void *bytes, size_t n);      /* NULL:
 
 /* onnx.c: parts of a graph, for the bodies that are inlined. `g` says which initializers are statistics. */
 bool onnx_node(Import *im, const OnnxNode *n, size_t i);
+bool onnx_input(Import *im, const Onnx__ValueInfoProto *v);
 bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t);
 int  onnx_opset(const Import *im, const OnnxNode *n, int outer);
 int  onnx_index(const Import *im, const OnnxNode *n, size_t i);         /* in the model's graph */
@@ -67,6 +68,9 @@ bool onnx_operators(Import *im, const OnnxGraph *g);
 /* function.c: calls of local functions become nodes of the graph; fills *origin. inline.c: If. */
 bool inline_functions(Arena *a, OnnxModel *p, const char *path, Map *origin, Diag *d);
 bool inline_if(Import *im, const OnnxNode *n);
+
+/* traininginfo.c: the loss joins the graph, o->told gets the rest. p has a training_info. */
+bool onnx_training_info(Import *im, const OnnxModel *p);
 
 /* canon.c: one node in canonical form. false after a diagnostic. */
 bool canon_node(Import *im, const OnnxNode *n);
@@ -82,6 +86,8 @@ bool torch_bn_training(Arena *a, const OnnxNode *n);
 bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
 bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape);
 void rebind_note(Import *im, const OnnxNode *n);        /* after n is translated */
+/* A constant that holds the export's batch and is alike along that axis, cut to one there so that it broadcasts. */
+Value *rebind_constant(Import *im, Value *x, const Ints *shape);
 bool rebind_slice(Import *im, const OnnxNode *n, const Type *in_new, const Ints *starts, Ints *ends, const Ints *axes,
 	const Ints *steps);
 

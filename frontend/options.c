@@ -38,7 +38,8 @@ static bool o_lr(Cx *x, const char *v)
 
 	if (end == v || *end || !isfinite(lr) || lr < 0)
 		return diag_error(x->d, NOLOC, 7, "--lr wants a number that is not negative, not '%s'", v);
-	x->o->t.opt.lr = lr;
+	opt_put(&x->o->t.opt, OPT_LR, lr);
+	x->o->t.opt.chosen = true;
 	return true;
 }
 

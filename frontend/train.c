@@ -7,13 +7,12 @@
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
-static const char *const opt_names[] = { "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad" };
 static const char *const kind_names[] = { "synthetic", "npy", "idx", "raw" };
 
 void training_defaults(Training *t)
 {
 	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .schedule = "auto", .target = "c",
-		.seed = 1, .opt = { .kind = OPT_SGD, .lr = 0.01, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 } };
+		.seed = 1, .opt = { .kind = OPT_SGD } };
 }
 
 /* ---- what flags and file share ---- */
@@ -28,19 +27,6 @@ void training_glob(Arena *a, const char ***list, int *n, const char *glob)
 	*list = v;
 }
 
-static bool opt_value(Optimizer *o, const char *key, double v)
-{
-	double *const to[] = { &o->lr, &o->momentum, &o->beta1, &o->beta2, &o->eps, &o->weight_decay };
-	static const char *const names[] = { "lr", "momentum", "beta1", "beta2", "eps", "weight_decay" };
-
-	for (int i = 0; i < COUNT(names); i++)
-		if (strcmp(names[i], key) == 0) {
-			*to[i] = v;
-			return true;
-		}
-	return false;
-}
-
 bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
 {
 	char *s = arena_str(a, spec), *rest = strchr(s, ':');
@@ -48,15 +34,16 @@ bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
 
 	if (rest)
 		*rest++ = 0;
-	while (k < COUNT(opt_names) && strcmp(opt_names[k], s))
+	while (k < OPT_COUNT && strcmp(opt_kind_name[k], s))
 		k++;
-	if (k >= COUNT(opt_names) - 2) {
-		const char *near = diag_nearest(s, opt_names, COUNT(opt_names) - 2);
+	if (k == OPT_COUNT) {
+		const char *near = diag_nearest(s, opt_kind_name, OPT_COUNT);
 
 		return diag_error(d, NOLOC, 5, "no optimizer is called '%s'%s%s%s", s, near ? "; did you mean '" : "; there are sgd, "
-			"momentum, adam, adamw", near ? near : "", near ? "'?" : "");
+			"momentum, adam, adamw, rmsprop, adagrad", near ? near : "", near ? "'?" : "");
 	}
 	t->opt.kind = (OptKind)k;
+	t->opt.chosen = true;
 	while (rest && *rest) {
 		char *comma = strchr(rest, ','), *eq = strchr(rest, '='), *end;
 
@@ -68,9 +55,14 @@ bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
 		double v = strtod(eq + 1, &end);
 		if (end == eq + 1 || *end || !isfinite(v))
 			return diag_error(d, NOLOC, 5, "optimizer setting %s is '%s', not a number", rest, eq + 1);
-		if (!opt_value(&t->opt, rest, v))
-			return diag_error(d, NOLOC, 5, "optimizer has no setting '%s'; there are lr, momentum, beta1, beta2, eps, "
-				"weight_decay", rest);
+		const int set = opt_find_setting(rest);
+		if (set < 0) {
+			const char *near = diag_nearest(rest, opt_set_name, OPT_SETTINGS);
+
+			return diag_error(d, NOLOC, 5, "optimizer has no setting '%s'%s%s%s", rest, near ? "; did you mean '" :
+				"; there are lr, momentum, beta1, beta2, alpha, eps, weight_decay ...", near ? near : "", near ? "'?" : "");
+		}
+		opt_put(&t->opt, (OptSet)set, v);
 		rest = comma ? comma + 1 : NULL;
 	}
 	return true;
@@ -287,14 +279,27 @@ static void loss(Yaml *y, const YNode *v, void *to)
 
 static void o_kind(Yaml *y, const YNode *v, void *to)
 {
-	((Optimizer *)to)->kind = (OptKind)yaml_choice(y, v, "optimizer.kind", opt_names, COUNT(opt_names) - 2);
+	((Optimizer *)to)->kind = (OptKind)yaml_choice(y, v, "optimizer.kind", opt_kind_name, OPT_COUNT);
 }
-static void o_lr(Yaml *y, const YNode *v, void *to) { ((Optimizer *)to)->lr = yaml_real(y, v, "optimizer.lr", 0, 1e9); }
-static void o_mu(Yaml *y, const YNode *v, void *to) { ((Optimizer *)to)->momentum = yaml_real(y, v, "optimizer.momentum", 0, 1); }
-static void o_eps(Yaml *y, const YNode *v, void *to) { ((Optimizer *)to)->eps = yaml_real(y, v, "optimizer.eps", 0, 1); }
-static void o_wd(Yaml *y, const YNode *v, void *to)
+
+#define SETTING(f, set, most) \
+	static void f(Yaml *y, const YNode *v, void *to) \
+	{ \
+		opt_put(to, set, yaml_real(y, v, arena_printf(y->a, "optimizer.%s", opt_set_name[set]), 0, most)); \
+	}
+SETTING(o_lr, OPT_LR, 1e9)
+SETTING(o_mu, OPT_MU, 1)
+SETTING(o_dampening, OPT_DAMPENING, 1)
+SETTING(o_beta1, OPT_BETA1, 1)
+SETTING(o_beta2, OPT_BETA2, 1)
+SETTING(o_alpha, OPT_ALPHA, 1)
+SETTING(o_eps, OPT_EPS, 1)
+SETTING(o_wd, OPT_DECAY, 1e9)
+SETTING(o_lr_decay, OPT_LR_DECAY, 1e9)
+
+static void o_nesterov(Yaml *y, const YNode *v, void *to)
 {
-	((Optimizer *)to)->weight_decay = yaml_real(y, v, "optimizer.weight_decay", 0, 1e9);
+	opt_put(to, OPT_NESTEROV, yaml_bool(y, v, "optimizer.nesterov"));
 }
 
 static void o_betas(Yaml *y, const YNode *v, void *to)
@@ -306,8 +311,8 @@ static void o_betas(Yaml *y, const YNode *v, void *to)
 		yaml_error(y, v, "optimizer.betas has %d entries; it needs 2", n);
 		return;
 	}
-	((Optimizer *)to)->beta1 = yaml_real(y, item[0], "optimizer.betas", 0, 1);
-	((Optimizer *)to)->beta2 = yaml_real(y, item[1], "optimizer.betas", 0, 1);
+	o_beta1(y, item[0], to);
+	o_beta2(y, item[1], to);
 }
 
 static void globs(Yaml *y, const YNode *v, const char *what, const char ***list, int *count)
@@ -328,11 +333,13 @@ static void o_nodecay(Yaml *y, const YNode *v, void *to)
 }
 
 static const YKey opt_keys[] = {
-	{ "kind", o_kind }, { "type", o_kind }, { "lr", o_lr }, { "momentum", o_mu }, { "betas", o_betas }, { "eps", o_eps },
-	{ "weight_decay", o_wd }, { "no_decay", o_nodecay },
+	{ "kind", o_kind }, { "type", o_kind }, { "lr", o_lr }, { "momentum", o_mu }, { "dampening", o_dampening },
+	{ "nesterov", o_nesterov }, { "betas", o_betas }, { "beta1", o_beta1 }, { "beta2", o_beta2 }, { "alpha", o_alpha },
+	{ "eps", o_eps }, { "weight_decay", o_wd }, { "lr_decay", o_lr_decay }, { "no_decay", o_nodecay },
 };
 static void optimizer(Yaml *y, const YNode *v, void *to)
 {
+	((Training *)to)->opt.chosen = true;
 	yaml_map(y, v, "optimizer", opt_keys, COUNT(opt_keys), &((Training *)to)->opt);
 }
 

@@ -3,6 +3,7 @@
 #define PDCC_IR_CLUSTER_H
 
 #include "ir.h"
+#include "optimizer.h"
 
 typedef struct Device {
 	const char *name;           /* "host[2]" */
@@ -39,12 +40,6 @@ typedef struct Cluster {
 /* The link between two devices; a built-in default when the file names none. */
 Link cluster_link(const Cluster *c, int a, int b);
 
-typedef enum OptKind { OPT_SGD, OPT_MOMENTUM, OPT_ADAM, OPT_ADAMW, OPT_RMSPROP, OPT_ADAGRAD } OptKind;
-typedef struct Optimizer {
-	OptKind kind;
-	double  lr, momentum, beta1, beta2, eps, weight_decay;
-	const char **no_decay; int nno_decay;   /* globs */
-} Optimizer;
 
 typedef struct Binding { const char *name; int axis; int64_t value; } Binding;   /* axis -1: a symbolic name */
 typedef struct DataInput { const char *input, *path, *kind; } DataInput;    /* kind NULL: the common one */

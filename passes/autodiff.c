@@ -179,28 +179,27 @@ typedef struct Rule {
 	const char *state[2];
 } Rule;
 
-static bool rule_of(const Optimizer *o, Rule *r, PassCx *cx)
-{
-	switch (o->kind) {
-	case OPT_SGD:      *r = (Rule){ OP_SGD, 0, { NULL, NULL } }; return true;
-	case OPT_MOMENTUM: *r = (Rule){ OP_Momentum, 1, { "mom", NULL } }; return true;
-	case OPT_ADAM:     *r = (Rule){ OP_Adam, 2, { "m", "v" } }; return true;
-	case OPT_ADAMW:    *r = (Rule){ OP_AdamW, 2, { "m", "v" } }; return true;
-	case OPT_RMSPROP:
-	case OPT_ADAGRAD:
-		break;
-	}
-	return diag_error(cx->d, NOLOC, 314, "optimizer %s is not supported; use sgd, momentum, adam or adamw",
-		o->kind == OPT_RMSPROP ? "rmsprop" : "adagrad");
-}
+static const Rule rules[OPT_COUNT] = {
+	[OPT_SGD]      = { OP_SGD, 0, { NULL, NULL } },
+	[OPT_MOMENTUM] = { OP_Momentum, 1, { "mom", NULL } },
+	[OPT_ADAM]     = { OP_Adam, 2, { "m", "v" } },
+	[OPT_ADAMW]    = { OP_AdamW, 2, { "m", "v" } },
+	[OPT_RMSPROP]  = { OP_RMSProp, 1, { "v", NULL } },
+	[OPT_ADAGRAD]  = { OP_Adagrad, 1, { "sum", NULL } },
+};
+static const Rule rmsprop_momentum = { OP_RMSPropMomentum, 2, { "v", "mom" } };
 
-static bool put_float(Node *n, const char *name, double v, PassCx *cx)
+static void put_settings(Node *n, const Optimizer *o, bool decay)
 {
-	if (op_attr(n->op, name))
-		attr_set_float(n, name, v);
-	else if (v != 0 && !strcmp(name, "weight_decay"))
-		return diag_error(cx->d, NOLOC, 314, "%s has no %s", optab[n->op]->name, name);
-	return true;
+	for (int i = 0; i < OPT_SETTINGS; i++) {
+		const AttrDef *at = op_attr(n->op, opt_set_name[i]);
+		const double v = (i == OPT_DECAY || i == OPT_DECAY_POST) && !decay ? 0 : opt_get(o, (OptSet)i);
+
+		if (at && at->kind == A_INT)
+			attr_set_int(n, opt_set_name[i], (int64_t)v);
+		else if (at)
+			attr_set_float(n, opt_set_name[i], v);
+	}
 }
 
 static bool no_decay(const Optimizer *o, const Value *p)
@@ -237,21 +236,21 @@ static bool update_param(Ad *ad, Value *p, const Optimizer *o, const Rule *rule,
 	in[nin++] = sum;
 	in[nin++] = total;
 	Node *n = build(&ad->b, rule->op, NULL, nin, in, NULL);
-	return put_float(n, "lr", o->lr, ad->cx) && put_float(n, "momentum", o->momentum, ad->cx) &&
-		put_float(n, "beta1", o->beta1, ad->cx) && put_float(n, "beta2", o->beta2, ad->cx) &&
-		put_float(n, "eps", o->eps, ad->cx) &&
-		put_float(n, "weight_decay", no_decay(o, p) ? 0 : o->weight_decay, ad->cx);
+	put_settings(n, o, !no_decay(o, p));
+	return !ad->b.failed;
 }
 
 static bool append_updates(Ad *ad)
 {
-	static const Optimizer sgd = { .kind = OPT_SGD, .lr = 0.01 };
+	static const Optimizer sgd = { .kind = OPT_SGD };
 	const Optimizer *o = ad->cx->train ? &ad->cx->train->opt : &sgd;
 	const int nparam = ad->m->nparam;       /* states are appended behind these */
-	Rule rule = { OP_NONE, 0, { NULL, NULL } };
+	const OptKind kind = opt_kind(o);
+	const Rule rule = kind == OPT_RMSPROP && opt_get(o, OPT_MU) != 0 ? rmsprop_momentum : rules[kind];
+	const int stray = opt_stray(o);
 
-	if (!rule_of(o, &rule, ad->cx))
-		return false;
+	if (stray >= 0)
+		return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s", opt_kind_name[kind], opt_set_name[stray]);
 	ad->b.phase = PHASE_UPDATE;
 	ad->b.loc = FILELOC(ad->m->file);
 	Node *total = build(&ad->b, OP_Total, NULL, 0, NULL, "n");

@@ -84,7 +84,7 @@ static void one(int n, const int *replicas)
 	Device device[DEVICES];
 	Link fast = { .scope = LINK_DEFAULT, .bandwidth = 1e18 };
 	Cluster c = { .device = device, .ndevice = DEVICES, .link = &fast, .nlink = 1 };
-	Training t = { .opt = { .kind = OPT_SGD, .lr = 0.1 }, .plan = "" };
+	Training t = { .opt = { .kind = OPT_SGD }, .plan = "" };
 	Diag d;
 	PassCx cx = { .scratch = scratch, .d = &d, .cluster = &c, .train = &t };
 	double time[LAYERS];

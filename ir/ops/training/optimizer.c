@@ -1,15 +1,24 @@
 /* Optimizers and running statistics: they write parameters in place, once per step. The gradient operand is a sum over
- * the global batch; %n is what it is divided by. Formulas are PyTorch's (torch.optim); g stands for gradient / n:
+ * the global batch; %n is what it is divided by. Formulas are PyTorch's (torch.optim); g stands for gradient / n, to which
+ * weight_decay adds decay w (AdamW apart); t = 1, 2, ... counts the updates, t0 more where training went on before:
  *     SGD        w -= lr g
- *     Momentum   v = momentum v + g;  w -= lr v
+ *     Momentum   v = momentum v + (1 - dampening) g, in the first update + g;  w -= lr v, with nesterov lr (g + momentum v)
  *     Adam       m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g g;
- *                w -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps),  t = 1, 2, ...
- *     AdamW      w -= lr decay w before that
- * weight_decay of the others adds decay w to g. RunningStat takes the rows of a Stack in order: r = momentum r +
- * (1 - momentum) row, as ONNX has it (population variance). */
+ *                w -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+ *        onnx=1  (ai.onnx.preview.training 1) t counts from 0 and corrects nothing then;
+ *                w -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps);  w *= 1 - weight_decay_post
+ *     AdamW      w -= lr decay w before Adam
+ *     RMSProp    v = alpha v + (1 - alpha) g g;  w -= lr g / (sqrt(v) + eps);
+ *                with momentum: b = momentum b + g / (sqrt(v) + eps);  w -= lr b
+ *     Adagrad    s = s + g g;  w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps);  ONNX's is the same
+ * RunningStat takes the rows of a Stack in order: r = momentum r + (1 - momentum) row, as ONNX has it (population
+ * variance). */
 #include "../common/common.h"
 
-struct optim { double lr, momentum, beta1, beta2, eps, weight_decay; };
+struct optim {
+	double  lr, momentum, dampening, beta1, beta2, alpha, eps, weight_decay, weight_decay_post, lr_decay;
+	int64_t nesterov, onnx, t0;
+};
 struct running { double momentum; };
 
 /* Params and states of one shape, then the gradient of that shape, then a scalar. */
@@ -38,6 +47,18 @@ static void common_holes(const Node *n, Holes *h, int64_t count)
 	hole_int(h, "PAR", count >= 32768);
 }
 
+static const char *op_name(OpKind op)
+{
+	switch (op) {
+	case OP_SGD: return "sgd";
+	case OP_Momentum: return "momentum";
+	case OP_Adam: return "adam";
+	case OP_AdamW: return "adamw";
+	case OP_Adagrad: return "adagrad";
+	default: return op == OP_RMSProp ? "rmsprop" : "rmsprop_momentum";
+	}
+}
+
 static void holes(const Node *n, Holes *h)
 {
 	const struct optim *at = n->attr;
@@ -47,6 +68,14 @@ static void holes(const Node *n, Holes *h)
 	common_holes(n, h, count);
 	hole_int(h, "ADAM", adam);
 	hole_int(h, "HEAVYBALL", n->op == OP_Momentum);
+	hole_int(h, "NESTEROV", at->nesterov != 0);
+	hole_int(h, "DAMPENED", at->dampening != 0);
+	hole_int(h, "ONNX", at->onnx != 0);
+	hole_int(h, "AFTER", at->weight_decay_post != 0);
+	hole_int(h, "RMSPROP", n->op == OP_RMSProp || n->op == OP_RMSPropMomentum);
+	hole_int(h, "SMOOTHED", n->op == OP_RMSPropMomentum);
+	hole_int(h, "ADAGRAD", n->op == OP_Adagrad);
+	hole_int(h, "T0", at->t0);
 	hole_int(h, "DECOUPLED", n->op == OP_AdamW && at->weight_decay != 0);
 	hole_int(h, "COUPLED", n->op != OP_AdamW && at->weight_decay != 0);
 	hole_text(h, "LR", "%.17g", at->lr);
@@ -54,9 +83,12 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "BETA1", "%.17g", at->beta1);
 	hole_text(h, "BETA2", "%.17g", at->beta2);
 	hole_text(h, "EPS", "%.17g", at->eps);
+	hole_text(h, "DAMPENING", "%.17g", at->dampening);
+	hole_text(h, "ALPHA", "%.17g", at->alpha);
+	hole_text(h, "DECAY_POST", "%.17g", at->weight_decay_post);
+	hole_text(h, "LR_DECAY", "%.17g", at->lr_decay);
 	hole_text(h, "DECAY", "%.17g", at->weight_decay);
-	hole_name(h, "%s_%lld%s", n->op == OP_SGD ? "sgd" : n->op == OP_Momentum ? "momentum" : adam && n->op == OP_Adam ?
-		"adam" : "adamw", (long long)count, dtype_suffix(n->in[0]->type.dtype));
+	hole_name(h, "%s_%lld%s%s", op_name(n->op), (long long)count, at->weight_decay != 0 ? "_decay" : "", dtype_suffix(n->in[0]->type.dtype));
 }
 
 static bool running_shape(Node *n, Diag *d)
@@ -84,11 +116,19 @@ static void running_holes(const Node *n, Holes *h)
 #define RATE AT_FLOAT(struct optim, lr, 0.01)
 #define MOMENT AT_FLOAT(struct optim, momentum, 0.9)
 #define DECAY AT_FLOAT(struct optim, weight_decay, 0)
-#define BETAS AT_FLOAT(struct optim, beta1, 0.9), AT_FLOAT(struct optim, beta2, 0.999), AT_FLOAT(struct optim, eps, 1e-8)
+#define EPS(x) AT_FLOAT(struct optim, eps, x)
+#define COUNTED AT_INT(struct optim, t0, 0)
+#define BETAS AT_FLOAT(struct optim, beta1, 0.9), AT_FLOAT(struct optim, beta2, 0.999), EPS(1e-8)
 
 static const AttrDef sgd_attrs[] = { RATE, DECAY, AT_END };
-static const AttrDef momentum_attrs[] = { RATE, MOMENT, DECAY, AT_END };
-static const AttrDef adam_attrs[] = { RATE, BETAS, DECAY, AT_END };
+static const AttrDef momentum_attrs[] = { RATE, MOMENT, AT_FLOAT(struct optim, dampening, 0), AT_INT(struct optim, nesterov, 0),
+	DECAY, COUNTED, AT_END };
+static const AttrDef adam_attrs[] = { RATE, BETAS, DECAY, AT_FLOAT(struct optim, weight_decay_post, 0),
+	AT_INT(struct optim, onnx, 0), COUNTED, AT_END };
+static const AttrDef adamw_attrs[] = { RATE, BETAS, DECAY, AT_END };
+static const AttrDef rmsprop_attrs[] = { RATE, AT_FLOAT(struct optim, alpha, 0.99), EPS(1e-8), DECAY, AT_END };
+static const AttrDef smoothed_attrs[] = { RATE, MOMENT, AT_FLOAT(struct optim, alpha, 0.99), EPS(1e-8), DECAY, AT_END };
+static const AttrDef adagrad_attrs[] = { RATE, AT_FLOAT(struct optim, lr_decay, 0), EPS(1e-10), DECAY, COUNTED, AT_END };
 static const AttrDef running_attrs[] = { AT_FLOAT(struct running, momentum, 0.9), AT_END };
 
 #define OPTIMIZER(op, operands, mask, table, statement) \
@@ -101,7 +141,10 @@ static const AttrDef running_attrs[] = { AT_FLOAT(struct running, momentum, 0.9)
 OPTIMIZER(SGD, 3, 1, sgd_attrs, "$k($0, $1, $2);");
 OPTIMIZER(Momentum, 4, 3, momentum_attrs, "$k($0, $1, $2, $3);");
 OPTIMIZER(Adam, 5, 7, adam_attrs, "$k($0, $1, $2, $3, $4);");
-OPTIMIZER(AdamW, 5, 7, adam_attrs, "$k($0, $1, $2, $3, $4);");
+OPTIMIZER(AdamW, 5, 7, adamw_attrs, "$k($0, $1, $2, $3, $4);");
+OPTIMIZER(RMSProp, 4, 3, rmsprop_attrs, "$k($0, $1, $2, $3);");
+OPTIMIZER(RMSPropMomentum, 5, 7, smoothed_attrs, "$k($0, $1, $2, $3, $4);");
+OPTIMIZER(Adagrad, 4, 3, adagrad_attrs, "$k($0, $1, $2, $3);");
 
 const OpDef op_RunningStat = {
 	.name = "RunningStat", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = running_attrs,
