@@ -190,6 +190,8 @@ bool canon_expand(Import *im, const OnnxNode *n)
 		return canon_refuse(im, "the new shape is not constant: bind every symbolic axis with --dim");
 	if (im->shapes && !rebind_dims(im, n, &shape))
 		return false;
+	if (im->shapes)
+		x = rebind_constant(im, x, &shape);
 	canon_put_ints(OP_Expand, at, "shape", shape);
 	return canon_emit_bind(im, n, OP_Expand, at, 1, &x);
 }

@@ -69,20 +69,23 @@ static Value *of_direction(const Rec *r, size_t i, int d)
 		reshape(r, v, 2, v->type.dim[1], v->type.dim[2], 0, 0);
 }
 
+/* Zeros, at whatever batch they were exported. */
+static bool is_zero(const Value *v)
+{
+	bool zero = v->kind == VAL_CONST && v->data && v->type.dtype == DT_f32;
+
+	for (int64_t k = 0; zero && k < type_numel(&v->type); k++)
+		zero = ((const float *)v->data)[k] == 0;
+	return zero;
+}
+
 /* An initial state is [dirs, batch, hidden], with layout 1 [batch, dirs, hidden]. */
 static Value *state(const Rec *r, size_t i, int d)
 {
 	Value *v = opt(r, i);
 
-	if (!v || (v->kind == VAL_CONST && v->data && v->type.dtype == DT_f32)) {
-		const float *x = v ? v->data : NULL;
-		bool zero = true;
-
-		for (int64_t k = 0; v && k < type_numel(&v->type); k++)
-			zero &= x[k] == 0;
-		if (zero)
-			return NULL;
-	}
+	if (!v || is_zero(v))
+		return NULL;
 	v = slice(r, v, r->batch_first ? 1 : 0, d, d + 1);
 	return reshape(r, v, 2, r->batch, r->hidden, 0, 0);
 }
@@ -92,7 +95,7 @@ static bool want_shape(const Rec *r, size_t i, const char *name, int rank, int64
 	const Value *v = opt(r, i);
 	const Type want = type_make(r->x->type.dtype, rank, (int64_t[]){ a, b, c });
 
-	if (!v || (v->type.dtype == want.dtype && shape_eq(&v->type, &want)))
+	if (!v || (v->type.dtype == want.dtype && shape_eq(&v->type, &want)) || ((i == IN_H0 || i == IN_C0) && is_zero(v)))
 		return true;
 	return diag_error(r->im->d, r->im->b.loc, 304, "%s is %s; for %lld hidden units, %d direction%s and X %s it must be %s",
 		name, str_type(r->im->d->scratch, &v->type), (long long)r->hidden, r->dirs, r->dirs > 1 ? "s" : "",

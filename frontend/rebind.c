@@ -1,7 +1,7 @@
 /* Graphs exported at a fixed batch hold it in constants: Reshape targets, Expand shapes, ends of Slices. Here they are
  * derived anew for the batch that is wanted. `shapes` holds every value's type at the export's batch. */
 #include <string.h>
-#include "onnx_file.h"
+#include "canon.h"
 
 static const Type *old_type(const Import *im, const char *name)
 {
@@ -176,6 +176,48 @@ bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape)
 		shape->v = v;
 	}
 	return true;
+}
+
+/* Elements of axis `ax` of a constant are all alike. */
+static bool uniform(const Value *x, int ax)
+{
+	int64_t inner = dtype_bytes(x->type.dtype), outer = 1, dim = x->type.dim[ax];
+
+	for (int i = 0; i < ax; i++)
+		outer *= x->type.dim[i];
+	for (int i = ax + 1; i < x->type.rank; i++)
+		inner *= x->type.dim[i];
+	for (int64_t o = 0; o < outer; o++)
+		for (int64_t k = 1; k < dim; k++) {
+			const char *first = (const char *)x->data + o * dim * inner;
+
+			if (memcmp(first, first + k * inner, (size_t)inner))
+				return false;
+		}
+	return true;
+}
+
+Value *rebind_constant(Import *im, Value *x, const Ints *shape)
+{
+	const int lead = shape->n - x->type.rank;
+
+	if (x->kind != VAL_CONST || !x->data || lead < 0)
+		return x;
+	for (int i = 0; i < x->type.rank; i++) {
+		const int64_t was = x->type.dim[i], is = shape->v[lead + i];
+
+		if (was == is || was == 1 || is < 2 || !uniform(x, i))
+			continue;
+		void *at = canon_attr_of(im, OP_Slice);
+		int64_t *v = NEWN(im->a, int64_t, 3);
+		v[1] = 1;
+		v[2] = i;
+		canon_put_ints(OP_Slice, at, "starts", (Ints){ 1, v });
+		canon_put_ints(OP_Slice, at, "ends", (Ints){ 1, v + 1 });
+		canon_put_ints(OP_Slice, at, "axes", (Ints){ 1, v + 2 });
+		x = canon_emit1(im, OP_Slice, at, x, NULL, NULL);
+	}
+	return x;
 }
 
 /* x of an axis of `dim`, counted from the end when negative, held in [lo, hi]. */
