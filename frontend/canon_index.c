@@ -38,16 +38,17 @@ static bool follow_batch(Import *im, const OnnxNode *n, Value **in, int k, int64
 	const Type *old[3];
 	const int rank = in[0]->type.rank;
 
+	axis += axis < 0 ? rank : 0;
 	for (int i = 0; i < k; i++) {
 		old[i] = im->shapes ? map_get(im->shapes, n->input[i]) : NULL;
 		if (!old[i] || old[i]->rank != rank || in[i]->type.rank != rank)
 			return true;
 	}
 	for (int a = 0; a < rank; a++)
-		for (int i = a == axis || a == axis + rank; i < k; i++) {
+		for (int i = a == axis; i < k; i++) {
 			const int64_t was = old[i]->dim[a], is = in[i]->type.dim[a];
 
-			for (int j = a == axis || a == axis + rank; was != is && j < k; j++)
+			for (int j = a == axis; was != is && j < k; j++)
 				if (old[j]->dim[a] == was && in[j]->type.dim[a] == was && !stretch(im, n, &in[j], (size_t)j, a, is))
 					return false;
 		}

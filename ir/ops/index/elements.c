@@ -37,7 +37,7 @@ static bool check_ids(const Node *n, const Type *table, int *axis, Diag *d)
 	for (int i = 0; ok && i < ids->rank; i++)
 		ok = i == *axis || ids->dim[i] <= table->dim[i];
 	if (!ok)
-		return diag_error(d, n->loc, 304, "%s: indices %s are %s, which does not lie within %s", optab[n->op]->name,
+		return diag_error(d, n->loc, 304, "%s: indices %s are %s, which do not lie within %s", optab[n->op]->name,
 			v->name, str_type(d->scratch, ids), str_type(d->scratch, table));
 	for (int64_t i = 0; v->kind == VAL_CONST && v->data && i < type_numel(ids); i++)
 		if (!index_inside(n, v, i, table->dim[*axis], d))

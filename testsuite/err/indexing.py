@@ -1,0 +1,49 @@
+"""ONNX models whose indices, axes and counts fit nothing."""
+from tiny import graph, node, weight
+
+FAR = 2 ** 63 - 1
+
+
+def model(op, *operands, x=(8, 4), y=(8, 4), k=1, **attributes):
+    """y = op(operands): 'x' is the input, a list becomes a constant of integers, ('w', shape) a parameter."""
+    nodes, weights, names = [], [], []
+    for i, o in enumerate(operands):
+        if isinstance(o, list):
+            nodes.append(node('Constant', [], [f'c{i}'], value_ints=o))
+            names.append(f'c{i}')
+        elif isinstance(o, tuple):
+            weights.append(weight(f'w{i}', o[1]))
+            names.append(f'w{i}')
+        else:
+            names.append(o)
+    nodes.append(node(op, names, ['y'] + [f'y{i}' for i in range(1, k)], **attributes))
+    return graph(nodes, weights, x, y)
+
+
+KINDS = {
+    'topk-k': lambda: model('TopK', 'x', [5], k=2),
+    'topk-axis': lambda: model('TopK', 'x', [1], k=2, axis=FAR),
+    'topk-two': lambda: model('TopK', 'x', [1, 2], k=2),
+    'topk-open': lambda: model('TopK', 'x', 'x', k=2),
+    'argmax-axis': lambda: model('ArgMax', 'x', axis=-FAR - 1),
+    'cumsum-axis': lambda: model('CumSum', 'x', [FAR]),
+    'gather-elements-rank': lambda: model('GatherElements', 'x', [0, 1]),
+    'gather-elements-float': lambda: model('GatherElements', 'x', 'x'),
+    'gather-elements-range': lambda: model('GatherElements', 'x', [0, 4], x=(4,)),
+    'gather-nd-batch': lambda: model('GatherND', 'x', [0, 1], batch_dims=FAR),
+    'gather-nd-range': lambda: model('GatherND', 'x', [0, -5]),
+    'gather-nd-many': lambda: model('GatherND', 'x', [0, 1, 0]),
+    'scatter-reduction': lambda: model('ScatterElements', 'x', [0, 1], ('w', (2,)), x=(4,), reduction='median'),
+    'scatter-updates': lambda: model('ScatterElements', 'x', [0, 1], ('w', (3,)), x=(4,)),
+    'scatter-nd-updates': lambda: model('ScatterND', 'x', [1], ('w', (3,))),
+    'one-hot-depth': lambda: model('OneHot', 'x', [FAR], [0, 1]),
+    'one-hot-values': lambda: model('OneHot', 'x', [3], [0, 1, 2]),
+    'reverse-axes': lambda: model('ReverseSequence', 'x', [1] * 8, batch_axis=FAR, time_axis=1),
+    'reverse-lengths': lambda: model('ReverseSequence', 'x', [1, 2]),
+    'nonzero-open': lambda: model('NonZero', 'x'),
+    'depth-to-space-block': lambda: model('DepthToSpace', 'x', x=(2, 4, 2, 2), blocksize=FAR),
+    'depth-to-space-mode': lambda: model('DepthToSpace', 'x', x=(2, 4, 2, 2), blocksize=2, mode='RGB'),
+    'space-to-depth-block': lambda: model('SpaceToDepth', 'x', x=(2, 4, 3, 2), blocksize=2),
+    'eye-like-dtype': lambda: model('EyeLike', 'x', dtype=FAR),
+    'eye-like-rank': lambda: model('EyeLike', 'x', x=(8,)),
+}
