@@ -215,7 +215,7 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "ReduceProd", canon_reduce }, { "ReduceL1", canon_reduce }, { "ReduceL2", canon_reduce }, { "ReduceLogSum", canon_reduce },
 	{ "ReduceLogSumExp", canon_reduce }, { "ReduceSumSquare", canon_reduce }, { "Mean", canon_mean },
 	{ "Gemm", canon_gemm }, { "Conv", canon_conv }, { "ConvTranspose", canon_conv_transpose }, { "Resize", canon_resize }, { "Upsample", canon_resize },
-	{ "MaxPool", canon_pool }, { "AveragePool", canon_pool }, { "GlobalMaxPool", canon_global_max_pool },
+	{ "MaxUnpool", canon_max_unpool }, { "MaxPool", canon_pool }, { "AveragePool", canon_pool }, { "GlobalMaxPool", canon_global_max_pool },
 	{ "BatchNormalization", canon_batch_norm }, { "Softmax", canon_softmax }, { "LogSoftmax", canon_softmax },
 	{ "SoftmaxCrossEntropyLoss", canon_loss }, { "NegativeLogLikelihoodLoss", canon_loss }, { "Dropout", canon_dropout },
 	{ "Clip", canon_clip }, { "Cast", canon_cast },

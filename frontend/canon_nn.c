@@ -2,6 +2,7 @@
 #include <float.h>
 #include <string.h>
 #include "canon.h"
+#include "torch.h"
 
 /* ---- reductions: those that have no op of their own are written with others ---- */
 
@@ -147,6 +148,14 @@ bool canon_conv(Import *im, const OnnxNode *n)
 	return canon_emit_bind(im, n, OP_Conv, at, nin > 3 ? 3 : nin, in);
 }
 
+static Value *cast_to(Import *im, Value *x, DType t)
+{
+	void *at = canon_attr_of(im, OP_Cast);
+
+	canon_put_int(OP_Cast, at, "to", dtype_onnx(t));
+	return canon_emit1(im, OP_Cast, at, x, NULL, NULL);
+}
+
 bool canon_pool(Import *im, const OnnxNode *n)
 {
 	OpKind op = op_find(n->op_type);
@@ -155,11 +164,14 @@ bool canon_pool(Import *im, const OnnxNode *n)
 
 	if (!canon_need(im, n, 1) || !canon_window(im, n, op, at, &x->type, NULL))
 		return false;
-	if (op == OP_MaxPool && n->n_output > 1 && *n->output[1])
-		return canon_refuse(im, "the Indices output of MaxPool is not supported");
-	Value *out[MAXIN];
+	const DType t = x->type.dtype;
+	Value *out[MAXIN] = { 0 };
+	if (op == OP_MaxPool && (t == DT_i8 || t == DT_u8))     /* bytes are exact in f32 */
+		x = cast_to(im, x, DT_f32);
 	canon_emit(im, op, at, 1, &x, canon_out_name(n), out);
-	onnx_bind(im, n, 0, out[0]);
+	onnx_bind(im, n, 0, t == x->type.dtype ? out[0] : cast_to(im, out[0], t));
+	if (op == OP_MaxPool && n->n_output > 1 && *n->output[1] && !im->b.failed)
+		return canon_max_pool_indices(im, n, at, &x->type, out[1]);
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /* Canonical form of transposed convolution: it is the gradient of a convolution by its data, with the roles of the two
- * sides swapped. */
+ * sides swapped. And of what undoes a MaxPool: its Indices, and MaxUnpool, which scatters by them. */
 #include <string.h>
 #include "canon.h"
 
@@ -129,6 +129,97 @@ bool canon_conv_transpose(Import *im, const OnnxNode *n)
 			return diag_error(im->d, im->b.loc, 304, "the bias is %s, the result has %lld channels",
 				str_type(im->d->scratch, &b->type), (long long)x->type.dim[1]);
 		x = canon_emit1(im, OP_Add, NULL, x, canon_reshape_to(im, b, x->type.rank - 1, dim, NULL), NULL);
+	}
+	onnx_bind(im, n, 0, x);
+	return true;
+}
+
+/* ---- MaxPool's Indices and MaxUnpool ---- */
+
+/* Output 1 of a MaxPool with the attributes `pool` over x; place: what the op itself says of the winners. */
+bool canon_max_pool_indices(Import *im, const OnnxNode *n, const void *pool, const Type *x, Value *place)
+{
+	static const char *const window[] = { "kernel_shape", "strides", "dilations", "pads" };
+	void *at = canon_attr_of(im, OP_MaxPoolIndices);
+
+	for (size_t i = 0; i < sizeof window / sizeof *window; i++)
+		canon_put_ints(OP_MaxPoolIndices, at, window[i], canon_get_ints(OP_MaxPool, pool, window[i]));
+	canon_put_ints(OP_MaxPoolIndices, at, "dims", (Ints){ x->rank, arena_dup(im->a, x->dim, sizeof x->dim) });
+	canon_put_int(OP_MaxPoolIndices, at, "storage_order", onnx_int(n, "storage_order", 0));
+	onnx_bind(im, n, 1, canon_emit1(im, OP_MaxPoolIndices, at, place, NULL, n->output[1]));
+	return true;
+}
+
+/* The extents before the pooling, and the zeros behind them that output_shape asks for. */
+static bool unpooled(Import *im, const OnnxNode *n, const Type *x, Type *y, int64_t *pad)
+{
+	void *at = canon_attr_of(im, OP_MaxPool);
+	Ints shape;
+
+	if (!onnx_const_ints(im, n, 2, &shape))
+		return canon_refuse(im, "output_shape is not constant");
+	if (!canon_window(im, n, OP_MaxPool, at, x, NULL))
+		return false;
+	const Ints kernel = canon_get_ints(OP_MaxPool, at, "kernel_shape"), stride = canon_get_ints(OP_MaxPool, at, "strides");
+	const Ints pads = canon_get_ints(OP_MaxPool, at, "pads");
+	const int nd = x->rank - 2;
+	*y = *x;
+	for (int i = 0; i < nd; i++) {
+		const int64_t begin = pads.v[i], end = pads.v[nd + i];
+
+		if (begin < 0 || begin > STEP || end < 0 || end > STEP || x->dim[2 + i] < 1 || x->dim[2 + i] > EXTENT)
+			return diag_error(im->d, im->b.loc, 304, "spatial axis %d has %lld elements, pads are %lld and %lld: they must lie "
+				"in 1..%d and 0..%d", i, (long long)x->dim[2 + i], (long long)begin, (long long)end, EXTENT, STEP);
+		y->dim[2 + i] = (x->dim[2 + i] - 1) * stride.v[i] + kernel.v[i] - begin - end;
+		if (y->dim[2 + i] < 1 || y->dim[2 + i] > EXTENT)
+			return diag_error(im->d, im->b.loc, 304, "spatial axis %d of the result has %lld elements; X is %s", i,
+				(long long)y->dim[2 + i], str_type(im->d->scratch, x));
+	}
+	if (shape.n && shape.n != x->rank)
+		return diag_error(im->d, im->b.loc, 302, "output_shape has %d entries, X is %s", shape.n,
+			str_type(im->d->scratch, x));
+	for (int i = 0; i < shape.n; i++) {
+		pad[x->rank + i] = i < 2 ? 0 : shape.v[i] - y->dim[i];
+		if (shape.v[i] < y->dim[i] || shape.v[i] > EXTENT || (i < 2 && shape.v[i] != x->dim[i]))
+			return diag_error(im->d, im->b.loc, 304, "output_shape[%d] is %lld, the pooled tensor has %lld there", i,
+				(long long)shape.v[i], (long long)y->dim[i]);
+	}
+	return true;
+}
+
+/* Indices count in the tensor that the window implies; a larger output_shape adds zeros behind it, as ONNX's own cases
+ * have it. */
+bool canon_max_unpool(Import *im, const OnnxNode *n)
+{
+	int64_t pad[2 * MAXRANK] = { 0 }, count, total;
+	bool padded = false;
+	Type y;
+
+	if (!canon_need(im, n, 2))
+		return false;
+	Value *x = onnx_in(im, n, 0), *ids = onnx_in(im, n, 1), *out[MAXIN] = { 0 };
+	if (x->type.rank < 3 || x->type.rank > 5 || !shape_eq(&x->type, &ids->type))
+		return diag_error(im->d, im->b.loc, 304, "X is %s, I is %s: one shape with one to three spatial axes is needed",
+			str_type(im->d->scratch, &x->type), str_type(im->d->scratch, &ids->type));
+	if (!unpooled(im, n, &x->type, &y, pad))
+		return false;
+	count = type_numel(&x->type);
+	total = type_numel(&y);
+	if (type_bytes(&y) > (int64_t)1 << 40)
+		return diag_error(im->d, im->b.loc, 304, "the result %s is too large", str_type(im->d->scratch, &y));
+	void *at = canon_attr_of(im, OP_ConstantOfShape);
+	canon_put_ints(OP_ConstantOfShape, at, "shape", (Ints){ 1, arena_dup(im->a, &total, sizeof total) });
+	canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(x->type.dtype));
+	canon_emit(im, OP_ConstantOfShape, at, 0, NULL, NULL, out);
+	Value *in[3] = { out[0], canon_reshape_to(im, ids, 1, &count, NULL), canon_reshape_to(im, x, 1, &count, NULL) };
+	canon_emit(im, OP_ScatterElements, NULL, 3, in, NULL, out);
+	x = canon_reshape_to(im, out[0], y.rank, y.dim, NULL);
+	for (int i = 0; i < y.rank; i++)
+		padded |= pad[y.rank + i] != 0;
+	if (padded && !im->b.failed) {
+		at = canon_attr_of(im, OP_Pad);
+		canon_put_ints(OP_Pad, at, "pads", (Ints){ 2 * y.rank, arena_dup(im->a, pad, sizeof pad) });
+		x = canon_emit1(im, OP_Pad, at, x, NULL, NULL);
 	}
 	onnx_bind(im, n, 0, x);
 	return true;

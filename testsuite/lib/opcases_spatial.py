@@ -200,3 +200,14 @@ def attention(c, op):
         c.out = c.add(op, ins, nout=3, **at)
     else:
         c.out = [c.add(op, ins, **at)]
+
+
+@gen('MaxUnpool')
+def max_unpool(c, op):
+    nd = c.pick(1, 2, 2, 3)
+    k = [c.pick(1, 2, 3) for _ in range(nd)]
+    st = [a + c.pick(0, 0, 1) for a in k]       # where windows overlap, equal indices would share a place
+    s = (c.pick(1, 2), c.pick(1, 2), *[(int(c.rng.integers(1, 4)) - 1) * b + a for a, b in zip(k, st)])
+    y, i = c.add('MaxPool', [c.param(s, gap=1e-3)], nout=2, kernel_shape=k, strides=st)
+    at = [y, i] + ([c.const(np.array(list(s[:2]) + [d + c.pick(0, 2) for d in s[2:]], 'i8'))] if c.chance(0.4) else [])
+    c.out = [c.add(op, at, kernel_shape=k, strides=st)]
