@@ -144,7 +144,7 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 
 /* ---- the pass ---- */
 
-static Node *(*const table[])(Match *, Node *) = { pattern_layernorm, pattern_gelu, pattern_lrn };
+static Node *(*const table[])(Match *, Node *) = { pattern_layernorm, pattern_gelu, pattern_lrn, pattern_swish };
 
 static Node *fuse_at(Module *m, PassCx *cx, Node *n)
 {

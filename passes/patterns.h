@@ -41,5 +41,6 @@ Node *match_finish(Match *p, Value *last, Node *fused);
 Node *pattern_layernorm(Match *p, Node *n);
 Node *pattern_gelu(Match *p, Node *n);
 Node *pattern_lrn(Match *p, Node *n);
+Node *pattern_swish(Match *p, Node *n);
 
 #endif

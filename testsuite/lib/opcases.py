@@ -189,7 +189,14 @@ def bands(c, op):
 
 @gen('Softplus', 'Softsign', 'Mish', 'Swish', 'Atan', 'Sinh', 'Cosh', 'Asinh')
 def curves(c, op):
-    c.out = [c.add(op, [c.param(c.shape(), -3, 3)])]
+    x = c.param(c.shape(), -3, 3)
+    if op == 'Swish' and c.chance():        # as exports before opset 24 have it
+        u = c.add('Mul', [x, c.const(np.float32(1.7))]) if c.chance() else x
+        c.out = [c.add('Mul', [c.add('Sigmoid', [u]), x])]
+    elif op == 'Mish' and c.chance():
+        c.out = [c.add('Mul', [x, c.add('Tanh', [c.add('Softplus', [x])])])]
+    else:
+        c.out = [c.add(op, [x])]
 
 
 @gen('Gelu', 'GeluTanh')
