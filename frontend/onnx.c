@@ -2,6 +2,7 @@
 #include <string.h>
 #include "../ir/buf.h"
 #include "onnx_file.h"
+#include "torch.h"
 
 /* ---- values by ONNX name ---- */
 
@@ -161,21 +162,39 @@ static const char *dim_symbol(const OnnxDim *x)
 	return x->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && x->dim_param ? x->dim_param : "";
 }
 
-/* The axis of the batch: as told, else the symbolic axis that has a batch's name, else axis 0; -1 for scalars. */
-static int batch_axis_of(const Import *im, const Onnx__ValueInfoProto *v)
+static int named_batch(const Onnx__ValueInfoProto *v)
 {
 	size_t rank;
 
 	dim_of(v, &rank, 0);
-	for (int i = 0; i < im->o->nbatch_axis; i++)
-		if (strcmp(im->o->batch_axis[i].name, v->name) == 0)
-			return im->o->batch_axis[i].axis < (int)rank ? im->o->batch_axis[i].axis : -1;
 	for (size_t i = 0; i < rank; i++) {
 		const char *s = dim_symbol(dim_of(v, &rank, i));
 
 		if (s && is_batch_name(s))
 			return (int)i;
 	}
+	return -1;
+}
+
+/* The axis of the batch: as told, else the symbolic axis that has a batch's name, else axis 0; -1 for scalars, and for
+ * inputs of fixed shape where others name their batch: those are the same for all samples. */
+static int batch_axis_of(const Import *im, const Onnx__ValueInfoProto *v)
+{
+	size_t rank;
+	bool symbolic = false;
+
+	dim_of(v, &rank, 0);
+	for (int i = 0; i < im->o->nbatch_axis; i++)
+		if (strcmp(im->o->batch_axis[i].name, v->name) == 0)
+			return im->o->batch_axis[i].axis < (int)rank ? im->o->batch_axis[i].axis : -1;
+	const int named = named_batch(v);
+	if (named >= 0)
+		return named;
+	for (size_t i = 0; i < rank; i++)
+		symbolic |= dim_symbol(dim_of(v, &rank, i)) != NULL;
+	for (size_t i = 0; im->top && !symbolic && i < im->top->n_input; i++)
+		if (named_batch(im->top->input[i]) >= 0)
+			return -1;
 	return rank ? 0 : -1;
 }
 
@@ -333,6 +352,14 @@ bool onnx_node(Import *im, const OnnxNode *n, size_t i)
 
 /* ---- exports that are no training graphs ---- */
 
+/* val_N with floats in it: PyTorch's newer exporter names a constant so that it folded, or a weight; without its signature
+ * one cannot tell which. */
+static bool folded_name(const OnnxTensor *t)
+{
+	return strncmp(t->name, "val_", 4) == 0 && t->name[4] && !t->name[4 + strspn(t->name + 4, "0123456789")] && t->n_dims &&
+		dtype_float(dtype_from_onnx(t->data_type));
+}
+
 static bool refuse_inference(Import *im, const OnnxGraph *g)
 {
 	bool norm = false, folded = false;
@@ -349,7 +376,8 @@ static bool refuse_inference(Import *im, const OnnxGraph *g)
 	for (size_t i = 0; i < g->n_initializer && !folded; i++) {
 		const char *s = g->initializer[i]->name;
 
-		folded = s && (strncmp(s, "onnx::Conv_", 11) == 0 || strncmp(s, "onnx::MatMul_", 13) == 0);
+		folded = s && (strncmp(s, "onnx::Conv_", 11) == 0 || strncmp(s, "onnx::MatMul_", 13) == 0 ||
+			(!im->torch && folded_name(g->initializer[i])));
 		if (folded)
 			mark = s;
 	}
@@ -439,7 +467,7 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 		return NULL;
 	im->m->opset = im->opset;
 	find_batch(im, g);
-	if (!onnx_operators(im, g) || (!o->keep_eval && !(torch_refuse(im, g) && refuse_inference(im, g))))
+	if (!onnx_operators(im, g) || (!o->keep_eval && !refuse_inference(im, g)))
 		return NULL;
 	for (size_t i = 0; i < g->n_initializer; i++)
 		onnx_initializer(im, g, g->initializer[i]);
@@ -487,7 +515,9 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 
 	if (!p || !inline_functions(a, p, path, &origin, d))
 		return NULL;
-	im = (Import){ .a = a, .o = o, .path = path, .origin = &origin };
+	if (!o->keep_eval && !torch_unfold(a, p, path, o->init_random != 0, &origin, d))
+		return NULL;
+	im = (Import){ .a = a, .o = o, .path = path, .origin = &origin, .top = p->graph };
 	find_batch(&im, p->graph);
 	if (!o->keep_eval && im.from && im.to && im.from != im.to) {   /* shapes at the export's batch say what hangs on it */
 		ImportOpt as_is = *o;

@@ -247,7 +247,7 @@ static void lo_ignore(Yaml *y, const YNode *v, void *to)
 	((LossTerm *)to)->ignore_index = yaml_int(y, v, "loss.ignore_index", -((int64_t)1 << 40), (int64_t)1 << 40);
 }
 static const YKey loss_keys[] = {
-	{ "kind", lo_kind }, { "output", lo_output }, { "logits", lo_output }, { "label", lo_labels }, { "labels", lo_labels },
+	{ "kind", lo_kind }, { "type", lo_kind }, { "output", lo_output }, { "logits", lo_output }, { "label", lo_labels }, { "labels", lo_labels },
 	{ "weight", lo_weight }, { "ignore_index", lo_ignore },
 };
 

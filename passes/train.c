@@ -37,6 +37,15 @@ static Value *view_root(Value *v)
 	return v;
 }
 
+static const char *output_names(const Graph *g, Arena *a)
+{
+	const char *all = "";
+
+	for (int i = 0; i < g->nout && i < 8; i++)
+		all = arena_printf(a, "%s%s%s", all, i ? ", " : "", g->out[i]->name);
+	return g->nout > 8 ? arena_printf(a, "%s ...", all) : all;
+}
+
 static Value *find_output(Graph *g, const char *name, PassCx *cx)
 {
 	const char *words[64];
@@ -48,9 +57,7 @@ static Value *find_output(Graph *g, const char *name, PassCx *cx)
 		if (n < 64)
 			words[n++] = g->out[i]->name;
 	}
-	const char *near = diag_nearest(name, words, n), *all = "";
-	for (int i = 0; i < n && i < 8; i++)
-		all = arena_printf(cx->scratch, "%s%s%s", all, i ? ", " : "", words[i]);
+	const char *near = diag_nearest(name, words, n), *all = output_names(g, cx->scratch);
 	if (near)
 		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; did you mean '%s'?", name, near);
 	else
@@ -189,8 +196,8 @@ static bool default_term(const Graph *g, LossTerm *lt, PassCx *cx)
 	}
 	if (g->nout != 1)
 		return diag_error(cx->d, FILELOC(g->module->file), 310,
-			"no output is a scalar loss and there are %d outputs; name the logits in train.yaml: "
-			"loss: {type: softmax_ce, logits: NAME}", g->nout);
+			"no output is a scalar loss and there are %d outputs (%s); name the logits in train.yaml: "
+			"loss: {type: softmax_ce, logits: NAME}", g->nout, output_names(g, cx->scratch));
 	lt->output = g->out[0]->name;
 	lt->kind = "softmax_ce";
 	return true;
