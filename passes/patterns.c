@@ -75,6 +75,11 @@ bool match_is(const Value *v, double want)
 	return match_scalar(v, &x) && match_near(x, want);
 }
 
+bool match_trained(const Value *v)
+{
+	return v->kind == VAL_PARAM ? v->param->kind == PARAM_WEIGHT && !v->param->frozen : v->mark != 0;
+}
+
 /* ---- replacing ---- */
 
 static bool covered(const Match *p, const Node *n)
@@ -126,6 +131,7 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 	int left = p->n;
 
 	v->batch_axis = last->batch_axis;
+	v->mark = last->mark;
 	value_replace(last, v);
 	if (p->m->loss == last)
 		p->m->loss = v;
@@ -144,7 +150,8 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 
 /* ---- the pass ---- */
 
-static Node *(*const table[])(Match *, Node *) = { pattern_layernorm, pattern_gelu, pattern_lrn, pattern_swish };
+static Node *(*const table[])(Match *, Node *) = { pattern_layernorm, pattern_gelu, pattern_lrn, pattern_attention,
+	pattern_swish };
 
 static Node *fuse_at(Module *m, PassCx *cx, Node *n)
 {
@@ -157,13 +164,28 @@ static Node *fuse_at(Module *m, PassCx *cx, Node *n)
 	return NULL;
 }
 
+/* Value.mark: hangs on a trained parameter. */
+static void mark_trained(Graph *g, bool clear)
+{
+	for (Node *n = g->first; n; n = n->next) {
+		bool trained = false;
+		for (int i = 0; i < n->nin && !clear; i++)
+			trained |= n->in[i] && match_trained(n->in[i]);
+		for (int i = 0; i < n->nout; i++)
+			if (n->out[i])
+				n->out[i]->mark = trained;
+	}
+}
+
 bool pass_patterns(Module *m, PassCx *cx)
 {
 	if (!m->graph)
 		return true;
+	mark_trained(m->graph, false);
 	for (Node *n = m->graph->first, *next; n; n = next) {
 		Node *fused = n->phase == PHASE_FWD ? fuse_at(m, cx, n) : NULL;
 		next = fused ? fused->next : n->next;
 	}
+	mark_trained(m->graph, true);
 	return true;
 }

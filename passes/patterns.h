@@ -28,6 +28,8 @@ bool match_scalar(const Value *v, double *x);
 bool match_is(const Value *v, double want);         /* such a constant, within 1e-6 of its size */
 bool match_near(double x, double want);                   /* equal within 1e-6 of want's size */
 
+bool match_trained(const Value *v);                 /* hangs on a parameter that is trained */
+
 /* Nothing but covered nodes reads what lies inside; `last` is the result. */
 bool match_closed(const Match *p, const Value *last);
 /* The field of an op's attributes (attr_new) by name: an int64_t, a double or a const char *. */
@@ -42,5 +44,6 @@ Node *pattern_layernorm(Match *p, Node *n);
 Node *pattern_gelu(Match *p, Node *n);
 Node *pattern_lrn(Match *p, Node *n);
 Node *pattern_swish(Match *p, Node *n);
+Node *pattern_attention(Match *p, Node *n);
 
 #endif

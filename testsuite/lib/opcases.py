@@ -547,3 +547,4 @@ def finish(op, seed, c, params, outs):
 
 import opcases_spatial     # noqa: E402, F401: more of them
 import opcases_index       # noqa: E402, F401
+import opcases_patterns    # noqa: E402, F401

@@ -1,0 +1,353 @@
+/* Attention: scaled dot products, softmax over the keys, weighted sums of the values, and its gradients, a block of rows
+ * of queries at a time, so that the matrix of scores is never in memory.
+ *     %y, %lse = Attention(%q, %k, %v[, %mask[, %bias]])
+ *     %dq, %dk, %dv = AttentionGrad(%dy, %q, %k, %v, %lse[, %mask[, %bias]])
+ *     score = (mask ? scale q.k : fill) + bias        y = dropout(softmax(score)) v       lse = log sum exp score
+ * Operands are [B, H, T, D], [B, T, D] or [T, D]; with transK k is [.., D, T]; with heads they are [B, T, heads D]. mask
+ * (bool) and bias broadcast to the scores [B, H, T, T]; no gradient goes to bias. causal: query i sees keys 0 .. i.
+ * Dropout draws as the op Dropout does on the scores. */
+#include <math.h>
+#include <string.h>
+#include "../common/common.h"
+
+struct attention { int64_t heads, transK, causal; double scale, fill, ratio; int64_t id, seed; };
+
+/* on the stack: one or two blocks of so many scores; a row of them at least */
+enum { BLOCK = 1 << 15, ROWS_MOST = 64, KEYS_MOST = 1 << 17 };
+
+/* Strides by batch, head, row (and column of what goes to the scores). */
+typedef struct Geo {
+	int64_t b, h, tq, tk, d, dv;
+	int64_t q[3], k[3], v[3], y[3], mask[4], bias[4];
+} Geo;
+
+static bool is_grad(const Node *n)
+{
+	return n->op == OP_AttentionGrad;
+}
+
+static const Value *operand(const Node *n, int i)
+{
+	return i < n->nin ? n->in[i] : NULL;
+}
+
+static const Value *mask_of(const Node *n)
+{
+	return operand(n, is_grad(n) ? 5 : 3);
+}
+
+static const Value *bias_of(const Node *n)
+{
+	return operand(n, is_grad(n) ? 6 : 4);
+}
+
+/* ---- shapes ---- */
+
+/* x as [b, h, t, d]. */
+static void split(const Type *x, int64_t heads, bool trans, int64_t *dim, int64_t *stride)
+{
+	const int r = x->rank;
+	const int64_t rows = x->dim[r - 2], cols = x->dim[r - 1];
+
+	dim[0] = r > 2 ? x->dim[0] : 1;
+	dim[1] = heads ? heads : r > 3 ? x->dim[1] : 1;
+	dim[2] = trans ? cols : rows;
+	dim[3] = heads ? cols / heads : trans ? rows : cols;
+	stride[2] = cols;
+	stride[1] = heads ? dim[3] : rows * cols;
+	stride[0] = heads ? rows * cols : dim[1] * stride[1];
+}
+
+static Type scores(const Node *n, const Geo *g)
+{
+	const struct attention *at = n->attr;
+	const Type *q = &n->in[is_grad(n)]->type;
+	const int64_t dim[4] = { g->b, g->h, g->tq, g->tk };
+	const int rank = at->heads ? 4 : q->rank;
+	Type t = type_make(q->dtype, rank, dim + 4 - rank);
+
+	if (rank == 3)
+		t.dim[0] = g->b;
+	return t;
+}
+
+static void broadcast(const Type *x, int rank, int64_t *stride)
+{
+	int64_t step = 1, of[4] = { 0 };
+
+	for (int i = x->rank - 1, k = 3; i >= 0; step *= x->dim[i--], k--)
+		of[k] = x->dim[i] == 1 ? 0 : step;
+	memcpy(stride, of, sizeof of);
+	if (rank == 3) {            /* [B, T, T]: there is no head */
+		stride[0] = of[1];
+		stride[1] = 0;
+	}
+}
+
+static bool same_leads(const Geo *g, const int64_t *dim)
+{
+	return dim[0] == g->b && dim[1] == g->h;
+}
+
+/* False after a diagnostic. */
+static bool geometry(const Node *n, Geo *g, Diag *d)
+{
+	const struct attention *at = n->attr;
+	const Value *const *in = (const Value *const *)n->in + is_grad(n);
+	const char *name = optab[n->op]->name;
+	int64_t q[4], k[4], v[4];
+
+	for (int i = 0; i < n->nin; i++)
+		if (!n->in[i] && i < 3 + 2 * is_grad(n))
+			return diag_error(d, n->loc, 301, "%s: operand %d is missing", name, i);
+	const Type *tq = &in[0]->type, *tk = &in[1]->type, *tv = &in[2]->type;
+	if (!dtype_float(tq->dtype) || tk->dtype != tq->dtype || tv->dtype != tq->dtype)
+		return diag_error(d, n->loc, 302, "%s takes floats of one type: %s, %s, %s", name, str_type(d->scratch, tq),
+			str_type(d->scratch, tk), str_type(d->scratch, tv));
+	if (at->heads ? tq->rank != 3 || at->heads < 0 || at->transK : tq->rank < 2 || tq->rank > 4)
+		return diag_error(d, n->loc, 304, "%s: %s is %s; with heads=%lld it takes %s", name, in[0]->name,
+			str_type(d->scratch, tq), (long long)at->heads, at->heads ? "[B, T, heads D], not transposed" : "rank 2 to 4");
+	if (tk->rank != tq->rank || tv->rank != tq->rank ||
+		(at->heads && (tq->dim[2] % at->heads || tk->dim[2] % at->heads || tv->dim[2] % at->heads)))
+		return diag_error(d, n->loc, 304, "%s: ranks or heads differ: %s, %s, %s, heads=%lld", name,
+			str_shape(d->scratch, tq), str_shape(d->scratch, tk), str_shape(d->scratch, tv), (long long)at->heads);
+	split(tq, at->heads, false, q, g->q);
+	split(tk, at->heads, at->transK, k, g->k);
+	split(tv, at->heads, false, v, g->v);
+	*g = (Geo){ .b = q[0], .h = q[1], .tq = q[2], .tk = k[2], .d = q[3], .dv = v[3], .q = { g->q[0], g->q[1], g->q[2] },
+		.k = { g->k[0], g->k[1], g->k[2] }, .v = { g->v[0], g->v[1], g->v[2] } };
+	if (!same_leads(g, k) || !same_leads(g, v) || k[3] != g->d || v[2] != g->tk)
+		return diag_error(d, n->loc, 304, "%s: sizes differ: q is %s, k is %s%s, v is %s", name,
+			str_shape(d->scratch, tq), str_shape(d->scratch, tk), at->transK ? " transposed" : "",
+			str_shape(d->scratch, tv));
+	if (g->tk < 1 || g->tk > KEYS_MOST || g->d < 1 || g->dv < 1)
+		return diag_error(d, n->loc, 304, "%s: %lld keys of %lld, values of %lld; it takes 1 to %d keys", name,
+			(long long)g->tk, (long long)g->d, (long long)g->dv, KEYS_MOST);
+	return true;
+}
+
+/* x broadcasts to the scores. */
+static bool check_score(const Node *n, const Value *x, DType t, const char *what, const Type *s, int64_t *stride, Diag *d)
+{
+	Type all;
+
+	if (!x)
+		return true;
+	if (x->type.dtype != t)
+		return diag_error(d, n->loc, 302, "%s: the %s is %s, not %s", optab[n->op]->name, what,
+			str_type(d->scratch, &x->type), dtype_name(t));
+	if (!shape_broadcast(s, &x->type, &all) || !shape_eq(&all, s))
+		return diag_error(d, n->loc, 304, "%s: the %s is %s, the scores are %s", optab[n->op]->name, what,
+			str_shape(d->scratch, &x->type), str_shape(d->scratch, s));
+	broadcast(&x->type, s->rank, stride);
+	return true;
+}
+
+static bool full_geometry(const Node *n, Geo *g, Diag *d)
+{
+	const struct attention *at = n->attr;
+
+	if (!geometry(n, g, d))
+		return false;
+	const Type s = scores(n, g);
+	if (!(at->ratio >= 0 && at->ratio < 1))
+		return diag_error(d, n->loc, 302, "ratio %g is outside [0, 1)", at->ratio);
+	return check_score(n, mask_of(n), DT_bool, "mask", &s, g->mask, d) &&
+		check_score(n, bias_of(n), s.dtype, "bias", &s, g->bias, d);
+}
+
+static Type y_type(const Node *n, Geo *g)
+{
+	const struct attention *at = n->attr;
+	Type y = n->in[is_grad(n)]->type;
+	int64_t dim[4];
+
+	y.rows = 0;
+	y.layout = LAYOUT_PLAIN;
+	y.dim[y.rank - 1] = at->heads ? at->heads * g->dv : g->dv;
+	split(&y, at->heads, false, dim, g->y);
+	return y;
+}
+
+static Type lse_type(const Node *n, const Geo *g)
+{
+	Type t = scores(n, g);
+
+	t.rank--;
+	return t;
+}
+
+static bool shape(Node *n, Diag *d)
+{
+	Geo g;
+
+	if (!full_geometry(n, &g, d))
+		return false;
+	set_out(n, 0, y_type(n, &g));
+	set_out(n, 1, lse_type(n, &g));
+	return true;
+}
+
+static bool grad_shape(Node *n, Diag *d)
+{
+	Geo g;
+
+	if (!full_geometry(n, &g, d))
+		return false;
+	const Type y = y_type(n, &g), lse = lse_type(n, &g);
+	if (!need_same_shape(n, d, n->in[0], &y) || !need_same_shape(n, d, n->in[4], &lse))
+		return false;
+	for (int i = 0; i < 3; i++)
+		set_out(n, i, n->in[1 + i]->type);
+	return true;
+}
+
+static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
+{
+	Value *in[7] = { dy[0], n->in[0], n->in[1], n->in[2], n->out[1] };
+
+	if (!dy[0])
+		return;
+	for (int i = 3; i < n->nin; i++)
+		in[2 + i] = n->in[i];
+	const Node *g = build(b, OP_AttentionGrad, n->attr, n->nin + 2, in, NULL);
+	for (int i = 0; i < 3; i++)
+		dx[i] = g->out[i];
+}
+
+/* ---- kernels ---- */
+
+static void strides(Holes *h, char of, const int64_t *s)
+{
+	hole_int(h, arena_printf(h->arena, "%cB", of), s[0]);
+	hole_int(h, arena_printf(h->arena, "%cH", of), s[1]);
+	hole_int(h, arena_printf(h->arena, "%cR", of), s[2]);
+}
+
+/* "mask[b * 64 + j]" */
+static const char *element(Arena *a, const char *name, const int64_t *s)
+{
+	const char *at = "";
+
+	for (int i = 0; i < 4; i++)
+		if (s[i])
+			at = arena_printf(a, s[i] == 1 ? "%s%s%c" : "%s%s%c * %lld", at, *at ? " + " : "", "bhij"[i],
+				(long long)s[i]);
+	return arena_printf(a, "%s[%s]", name, *at ? at : "0");
+}
+
+/* How a score is made of the product s, and what of the gradient reaches the product: ds. */
+static void score_holes(const Node *n, Holes *h, const Geo *g)
+{
+	const struct attention *at = n->attr;
+	const DType t = n->in[0]->type.dtype;
+	const char *scale = c_literal(h->arena, t, at->scale, 0), *fill = c_literal(h->arena, t, at->fill, 0);
+	const char *score = at->scale == 1 ? "s" : arena_printf(h->arena, "s * %s", scale);
+	const char *back = at->scale == 1 ? "ds" : arena_printf(h->arena, "ds * %s", scale);
+
+	if (mask_of(n)) {
+		const char *m = element(h->arena, "mask", g->mask);
+		score = arena_printf(h->arena, "(%s ? %s : %s)", m, score, fill);
+		back = arena_printf(h->arena, "%s ? %s : 0", m, back);
+	}
+	if (bias_of(n))
+		score = arena_printf(h->arena, "%s + %s", score, element(h->arena, "bias", g->bias));
+	hole_text(h, "SCORE", "%s", score);
+	hole_text(h, "DSCORE", "%s", back);
+}
+
+static void name_hole(const Node *n, Holes *h, const Geo *g)
+{
+	const struct attention *at = n->attr;
+
+	hole_name(h, "attention%s_%lldx%lldx%lldx%lldx%lldx%lld%s%s%s%s", is_grad(n) ? "_grad" : "", (long long)g->b,
+		(long long)g->h, (long long)g->tq, (long long)g->tk, (long long)g->d, (long long)g->dv,
+		at->causal ? "_causal" : "", mask_of(n) ? "_masked" : "", bias_of(n) ? "_biased" : "",
+		dtype_suffix(n->in[0]->type.dtype));
+}
+
+static void call_hole(const Node *n, Holes *h)
+{
+	const struct attention *at = n->attr;
+	const int first = is_grad(n) ? 5 : 3;
+	const char *args = is_grad(n) ? "$=0, $=1, $=2, $0, $1, $2, $3, $4" : "$=0, $=1, $0, $1, $2";
+
+	for (int i = first; i < n->nin; i++)
+		if (n->in[i])
+			args = arena_printf(h->arena, "%s, $%d", args, i);
+	hole_text(h, "CALL", "$k(%s%s);", args, at->ratio > 0 ? ", pd_sample($mb)" : "");
+}
+
+static void holes(const Node *n, Holes *h)
+{
+	const struct attention *at = n->attr;
+	Geo g;
+	Diag d;
+
+	diag_init(&d, stderr, h->arena);
+	if (!full_geometry(n, &g, &d))
+		bug("%s with bad operands", optab[n->op]->name);
+	y_type(n, &g);
+	int64_t rows = BLOCK / g.tk;
+	rows = rows > ROWS_MOST ? ROWS_MOST : rows < 1 ? 1 : rows;
+	rows = rows > g.tq && g.tq > 0 ? g.tq : rows;
+	const int64_t blocks = g.tq > 0 ? (g.tq + rows - 1) / rows : 1, heads = g.tq > 0 ? g.b * g.h : 0;
+	hole_text(h, "T", "%s", dtype_c(n->in[0]->type.dtype));
+	hole_int(h, "HEADS", heads);
+	hole_int(h, "H", g.h > 0 ? g.h : 1);
+	hole_int(h, "TQ", g.tq);
+	hole_int(h, "TK", g.tk);
+	hole_int(h, "D", g.d);
+	hole_int(h, "DV", g.dv);
+	hole_int(h, "ROWS", rows);
+	hole_int(h, "BLOCKS", blocks);
+	strides(h, 'Q', g.q);
+	strides(h, 'K', g.k);
+	strides(h, 'V', g.v);
+	strides(h, 'Y', g.y);
+	hole_int(h, "KT", at->transK != 0);
+	hole_int(h, "CAUSAL", at->causal != 0);
+	hole_int(h, "MASK", mask_of(n) != NULL);
+	hole_int(h, "BIAS", bias_of(n) != NULL);
+	hole_int(h, "DROP", at->ratio > 0);
+	hole_text(h, "RATIO", "%.9ef", at->ratio);
+	hole_text(h, "KEEP", "%s", c_literal(h->arena, n->in[0]->type.dtype, 1 / (1 - at->ratio), 0));
+	hole_text(h, "SEED", "%lldu", (long long)at->seed);
+	hole_text(h, "ID", "%lldu", (long long)at->id);
+	hole_int(h, "PAR", heads * (is_grad(n) ? 1 : blocks) > 1 && heads * g.tq * g.tk * g.d >= 65536);
+	score_holes(n, h, &g);
+	call_hole(n, h);
+	name_hole(n, h, &g);
+}
+
+static Cost cost(const Node *n)
+{
+	Geo g;
+	Diag d;
+
+	diag_init(&d, stderr, node_arena(n));
+	if (!full_geometry(n, &g, &d))
+		bug("%s with bad operands", optab[n->op]->name);
+	const double all = (double)g.b * (double)g.h * (double)g.tq * (double)g.tk;
+	const double each = is_grad(n) ? 6.0 * (double)g.d + 4.0 * (double)g.dv + 18 : 2.0 * (double)(g.d + g.dv) + 14;
+	return cost_bytes(n, all * each * (((const struct attention *)n->attr)->causal ? 0.5 : 1));
+}
+
+static const AttrDef attrs[] = {
+	AT_INT(struct attention, heads, 0), AT_INT(struct attention, transK, 0), AT_INT(struct attention, causal, 0),
+	AT_FLOAT(struct attention, scale, 1), AT_FLOAT(struct attention, fill, -INFINITY), AT_FLOAT(struct attention, ratio, 0),
+	AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1), AT_END
+};
+
+#define COMMON .flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), .cost = cost, \
+	.holes = holes
+
+const OpDef op_Attention = {
+	.name = "Attention", .minin = 3, .maxin = 5, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
+	COMMON, .cpu = { .file = "attention.cpu.c" }, .ref = { .file = "attention.ref.c" },
+};
+
+const OpDef op_AttentionGrad = {
+	.name = "AttentionGrad", .minin = 5, .maxin = 7, .nout = 3, .shape = grad_shape,
+	COMMON, .cpu = { .file = "attention_grad.cpu.c" }, .ref = { .file = "attention_grad.ref.c" },
+};

@@ -1,0 +1,65 @@
+/* y = dropout(softmax(scores)) v for HEADS matrices, ROWS rows of scores at a time; lse = log sum exp of each row. */
+static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *restrict k, const T *restrict v
+#if MASK
+	, const uint8_t *restrict mask
+#endif
+#if BIAS
+	, const T *restrict bias
+#endif
+#if DROP
+	, int64_t sample
+#endif
+	)
+{
+#if PAR
+#pragma omp parallel for
+#endif
+	for (int64_t n = 0; n < (int64_t)HEADS * BLOCKS; n++) {
+		const int64_t b = n / BLOCKS / H, h = n / BLOCKS % H;
+		const int first = (int)(n % BLOCKS) * ROWS, rows = ROWS < TQ - first ? ROWS : TQ - first;
+#if CAUSAL
+		const int keys = first + rows < TK ? first + rows : TK;
+#else
+		const int keys = TK;
+#endif
+		T p[ROWS * TK];
+
+		pd_gemm(0, !KT, rows, keys, D, q + b * QB + h * QH + (int64_t)first * QR, QR, k + b * KB + h * KH, KR, 0, p, TK);
+		for (int r = 0; r < rows; r++) {
+			const int i = first + r;
+#if CAUSAL
+			const int len = i + 1 < TK ? i + 1 : TK;
+#else
+			const int len = TK;
+#endif
+			T *restrict row = p + (int64_t)r * TK;
+			T top = -INFINITY, sum = 0;
+
+#pragma omp simd reduction(max : top)
+			for (int j = 0; j < len; j++) {
+				const T s = row[j];
+				row[j] = SCORE;
+				top = top < row[j] ? row[j] : top;
+			}
+#pragma omp simd reduction(+ : sum)
+			for (int j = 0; j < len; j++) {
+				row[j] = EXP(row[j] - top);
+				sum += row[j];
+			}
+			lse[(b * H + h) * TQ + i] = top + LOG(sum);
+			sum = 1 / sum;
+#if DROP
+			for (int j = 0; j < len; j++)
+				row[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
+					row[j] * sum * KEEP : 0;
+#else
+#pragma omp simd
+			for (int j = 0; j < len; j++)
+				row[j] *= sum;
+#endif
+			for (int j = len; j < keys; j++)
+				row[j] = 0;
+		}
+		pd_gemm(0, 0, rows, DV, keys, p, TK, v + b * VB + h * VH, VR, 0, y + b * YB + h * YH + (int64_t)first * YR, YR);
+	}
+}

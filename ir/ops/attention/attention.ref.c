@@ -1,0 +1,53 @@
+/* y = dropout(softmax(scores)) v for HEADS matrices, a row at a time; lse = log sum exp of each row. */
+static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *restrict k, const T *restrict v
+#if MASK
+	, const uint8_t *restrict mask
+#endif
+#if BIAS
+	, const T *restrict bias
+#endif
+#if DROP
+	, int64_t sample
+#endif
+	)
+{
+	for (int64_t n = 0; n < (int64_t)HEADS * TQ; n++) {
+		const int64_t b = n / TQ / H, h = n / TQ % H, i = n % TQ;
+		const T *restrict from = q + b * QB + h * QH + i * QR;
+		T *restrict to = y + b * YB + h * YH + i * YR;
+#if CAUSAL
+		const int len = i + 1 < TK ? (int)i + 1 : TK;
+#else
+		const int len = TK;
+#endif
+		T p[TK], top = -INFINITY, sum = 0;
+
+		for (int j = 0; j < len; j++) {
+			T s = 0;
+			for (int c = 0; c < D; c++)
+#if KT
+				s += from[c] * k[b * KB + h * KH + (int64_t)c * KR + j];
+#else
+				s += from[c] * k[b * KB + h * KH + (int64_t)j * KR + c];
+#endif
+			p[j] = SCORE;
+			top = top < p[j] ? p[j] : top;
+		}
+		for (int j = 0; j < len; j++) {
+			p[j] = EXP(p[j] - top);
+			sum += p[j];
+		}
+		lse[n] = top + LOG(sum);
+		for (int c = 0; c < DV; c++)
+			to[c] = 0;
+		for (int j = 0; j < len; j++) {
+			p[j] /= sum;
+#if DROP
+			p[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
+				p[j] * KEEP : 0;
+#endif
+			for (int c = 0; c < DV; c++)
+				to[c] += p[j] * v[b * VB + h * VH + (int64_t)j * VR + c];
+		}
+	}
+}

@@ -1,0 +1,99 @@
+/* The gradients of a head, ROWS rows of scores at a time: p again from lse, d = dy v^T, then with t = sum of p d per row
+ *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q
+ * A dropped p is kept negative until dv has been added to. */
+static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
+	const T *restrict k, const T *restrict v, const T *restrict lse
+#if MASK
+	, const uint8_t *restrict mask
+#endif
+#if BIAS
+	, const T *restrict bias
+#endif
+#if DROP
+	, int64_t sample
+#endif
+	)
+{
+#if PAR
+#pragma omp parallel for
+#endif
+	for (int64_t n = 0; n < HEADS; n++) {
+		const int64_t b = n / H, h = n % H;
+		const T *restrict kn = k + b * KB + h * KH, *restrict vn = v + b * VB + h * VH;
+		T *restrict dkn = dk + b * KB + h * KH, *restrict dvn = dv + b * VB + h * VH;
+		T p[ROWS * TK], d[ROWS * TK];
+
+#if KT
+		for (int c = 0; c < D; c++)
+			memset(dkn + (int64_t)c * KR, 0, TK * sizeof *dkn);
+#else
+		for (int j = 0; j < TK; j++)
+			memset(dkn + (int64_t)j * KR, 0, D * sizeof *dkn);
+#endif
+		for (int j = 0; j < TK; j++)
+			memset(dvn + (int64_t)j * VR, 0, DV * sizeof *dvn);
+		for (int first = 0; first < TQ; first += ROWS) {
+			const int rows = ROWS < TQ - first ? ROWS : TQ - first;
+			const T *restrict qn = q + b * QB + h * QH + (int64_t)first * QR;
+			const T *restrict dyn = dy + b * YB + h * YH + (int64_t)first * YR;
+			T *restrict dqn = dq + b * QB + h * QH + (int64_t)first * QR;
+#if CAUSAL
+			const int keys = first + rows < TK ? first + rows : TK;
+#else
+			const int keys = TK;
+#endif
+
+			pd_gemm(0, !KT, rows, keys, D, qn, QR, kn, KR, 0, p, TK);
+			pd_gemm(0, 1, rows, keys, DV, dyn, YR, vn, VR, 0, d, TK);
+			for (int r = 0; r < rows; r++) {
+				const int i = first + r;
+#if CAUSAL
+				const int len = i + 1 < TK ? i + 1 : TK;
+#else
+				const int len = TK;
+#endif
+				T *restrict row = p + (int64_t)r * TK, *restrict drow = d + (int64_t)r * TK;
+				const T l = lse[n * TQ + i];
+				T t = 0;
+
+#pragma omp simd
+				for (int j = 0; j < len; j++) {
+					const T s = row[j];
+					row[j] = EXP(SCORE - l);
+				}
+#if DROP
+				for (int j = 0; j < len; j++) {
+					const int in = pd_random_unit(SEED, ID, (uint64_t)(sample + b),
+						(uint64_t)((h * TQ + i) * TK + j)) >= RATIO;
+					drow[j] = in ? drow[j] * KEEP : 0;
+					t += row[j] * drow[j];
+					row[j] = in ? row[j] : -row[j];
+				}
+				for (int j = 0; j < len; j++) {
+					const T ds = (row[j] < 0 ? -row[j] : row[j]) * (drow[j] - t);
+					drow[j] = DSCORE;
+					row[j] = row[j] < 0 ? 0 : row[j] * KEEP;
+				}
+#else
+#pragma omp simd reduction(+ : t)
+				for (int j = 0; j < len; j++)
+					t += row[j] * drow[j];
+#pragma omp simd
+				for (int j = 0; j < len; j++) {
+					const T ds = row[j] * (drow[j] - t);
+					drow[j] = DSCORE;
+				}
+#endif
+				for (int j = len; j < keys; j++)
+					row[j] = drow[j] = 0;
+			}
+			pd_gemm(1, 0, keys, DV, rows, p, TK, dyn, YR, 1, dvn, VR);
+			pd_gemm(0, KT, rows, D, keys, d, TK, kn, KR, 0, dqn, QR);
+#if KT
+			pd_gemm(1, 0, D, keys, rows, qn, QR, d, TK, 1, dkn, KR);
+#else
+			pd_gemm(1, 0, keys, D, rows, d, TK, qn, QR, 1, dkn, KR);
+#endif
+		}
+	}
+}

@@ -1,0 +1,64 @@
+/* The gradients of every head, a row of scores at a time: p again from lse, d = dy v^T, then with t = sum of p d
+ *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q */
+static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
+	const T *restrict k, const T *restrict v, const T *restrict lse
+#if MASK
+	, const uint8_t *restrict mask
+#endif
+#if BIAS
+	, const T *restrict bias
+#endif
+#if DROP
+	, int64_t sample
+#endif
+	)
+{
+	memset(dk, 0, (size_t)HEADS * TK * D * sizeof *dk);
+	memset(dv, 0, (size_t)HEADS * TK * DV * sizeof *dv);
+	for (int64_t n = 0; n < (int64_t)HEADS * TQ; n++) {
+		const int64_t b = n / TQ / H, h = n / TQ % H, i = n % TQ;
+		const T *restrict qn = q + b * QB + h * QH + i * QR, *restrict dyn = dy + b * YB + h * YH + i * YR;
+		T *restrict dqn = dq + b * QB + h * QH + i * QR;
+#if CAUSAL
+		const int len = i + 1 < TK ? (int)i + 1 : TK;
+#else
+		const int len = TK;
+#endif
+		T p[TK], d[TK], t = 0;
+
+		for (int c = 0; c < D; c++)
+			dqn[c] = 0;
+		for (int j = 0; j < len; j++) {
+			T s = 0, keep = 1;
+#if DROP
+			keep = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ? KEEP : 0;
+#endif
+			for (int c = 0; c < D; c++)
+#if KT
+				s += qn[c] * k[b * KB + h * KH + (int64_t)c * KR + j];
+#else
+				s += qn[c] * k[b * KB + h * KH + (int64_t)j * KR + c];
+#endif
+			p[j] = EXP(SCORE - lse[n]);
+			d[j] = 0;
+			for (int c = 0; c < DV; c++) {
+				d[j] += dyn[c] * v[b * VB + h * VH + (int64_t)j * VR + c] * keep;
+				dv[b * VB + h * VH + (int64_t)j * VR + c] += p[j] * keep * dyn[c];
+			}
+			t += p[j] * d[j];
+		}
+		for (int j = 0; j < len; j++) {
+			T ds = p[j] * (d[j] - t);
+			ds = DSCORE;
+			for (int c = 0; c < D; c++) {
+#if KT
+				const int64_t at = b * KB + h * KH + (int64_t)c * KR + j;
+#else
+				const int64_t at = b * KB + h * KH + (int64_t)j * KR + c;
+#endif
+				dqn[c] += ds * k[at];
+				dk[at] += ds * qn[c];
+			}
+		}
+	}
+}
