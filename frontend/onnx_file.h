@@ -29,7 +29,7 @@ typedef struct Import {
 	int              opset;
 	Map              env;
 	Map              seq;           /* sequences of a length that is known: name -> Sequence (canon_seq.c) */
-	const Map       *torch;         /* signature that PyTorch's newer exporter wrote; NULL: none */
+	const Map       *torch;         /* signature that PyTorch's newer exporter wrote (torch.h); NULL: none */
 	const Map       *shapes;        /* NULL: this import is at the batch of the export */
 	Map              measured;      /* names of constants that were read off shapes (rebind.c) */
 	int64_t          from, to;      /* batch of the export, batch wanted */
@@ -75,13 +75,6 @@ bool onnx_training_info(Import *im, const OnnxModel *p);
 /* canon.c: one node in canonical form. false after a diagnostic. */
 bool canon_node(Import *im, const OnnxNode *n);
 bool canon_supported(const char *op, const char *domain);
-/* torch.c: what PyTorch's newer exporter wrote beside the graph. The signature of a graph (NULL: none), whether it calls
- * an initializer a parameter; a refusal of exports that were optimized; whether the call behind a BatchNormalization
- * was in training mode. */
-Map *torch_signature(Arena *a, const OnnxGraph *g);
-bool torch_is_param(const Map *sig, const char *name);
-bool torch_refuse(Import *im, const OnnxGraph *g);
-bool torch_bn_training(Arena *a, const OnnxNode *n);
 /* rebind.c: target shape `shape` of a node that was exported at another batch, at the batch wanted. */
 bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
 bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape);

@@ -1,14 +1,12 @@
 /* What PyTorch's newer exporter (torch.onnx.export with dynamo=True) writes beside a graph, as metadata_props: the
  * signature of the exported program says which initializers were parameters of the model, and the call that a node came
- * from says whether a BatchNormalization was in training mode (the node itself says inference in either case).
- * An optimized export (the default) has weights folded into new initializers and equal ones merged; it is refused. */
+ * from says whether a BatchNormalization was in training mode (the node itself says inference in either case). */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include "onnx_file.h"
+#include "torch.h"
 
 enum { GRAPH_META = 16, NODE_META = 9, VALUE_META = 4 };       /* field numbers of metadata_props in ONNX 1.16 and later */
-enum { KIND_PARAM = 1, KIND_OTHER };
 
 /* ---- metadata: a field of its own, or unknown to the ONNX that pdcc was built with ---- */
 
@@ -78,14 +76,42 @@ static const char *metadata(Arena *a, const ProtobufCMessage *m, unsigned field,
 	return NULL;
 }
 
-/* ---- the signature: PARAMETER ... target='NAME', BUFFER ... target='NAME', ... ---- */
+const char *torch_folded_from(Arena *a, const Onnx__ValueInfoProto *v)
+{
+	return metadata(a, &v->base, VALUE_META, "pkg.onnxscript.optimizer.folded_from");
+}
+
+const char *torch_call(Arena *a, const OnnxNode *n)
+{
+	return metadata(a, &n->base, NODE_META, "pkg.torch.onnx.fx_node");
+}
+
+/* ---- the signature: lines  PLACE: PARAMETER target='NAME',  PLACE: BUFFER target='NAME' ... ---- */
+
+static bool word_char(char c)
+{
+	return isalnum((unsigned char)c) || c == '_';
+}
 
 static bool word_at(const char *s, const char *start, const char *word)
 {
 	size_t n = strlen(word);
 
-	return strncmp(s, word, n) == 0 && !isalpha((unsigned char)s[n]) && s[n] != '_' &&
-		(s == start || (!isalpha((unsigned char)s[-1]) && s[-1] != '_'));
+	return strncmp(s, word, n) == 0 && !word_char(s[n]) && (s == start || !word_char(s[-1]));
+}
+
+/* The word before the colon that begins the line of `at`. */
+static const char *place_of(Arena *a, const char *at, const char *start)
+{
+	const char *line = at;
+
+	while (line > start && line[-1] != '\n')
+		line--;
+	line += strspn(line, " \t");
+	const char *end = line;
+	while (word_char(*end))
+		end++;
+	return end > line && *end == ':' ? arena_strn(a, line, (size_t)(end - line)) : NULL;
 }
 
 Map *torch_signature(Arena *a, const OnnxGraph *g)
@@ -93,26 +119,26 @@ Map *torch_signature(Arena *a, const OnnxGraph *g)
 	static const char mark[] = "target='";
 	const char *s = metadata(a, &g->base, GRAPH_META, "pkg.torch.export.ExportedProgram.graph_signature");
 	Map *sig = NEW(a, Map);
-	uintptr_t kind = 0;
+	bool known = false, param = false;
 
 	if (!s)
 		return NULL;
 	map_init(sig, a, true);
 	for (const char *p = s; *p; p++) {
 		if (word_at(p, s, "PARAMETER"))
-			kind = KIND_PARAM;
+			known = param = true;
 		else if (word_at(p, s, "BUFFER") || word_at(p, s, "CONSTANT_TENSOR"))
-			kind = KIND_OTHER;
+			known = true, param = false;
 		if (strncmp(p, mark, sizeof mark - 1))
 			continue;
-		p += sizeof mark - 1;
-		const char *end = strchr(p, '\'');
+		const char *name = p + sizeof mark - 1, *end = strchr(name, '\'');
 		if (!end)
 			break;
-		const char *name = arena_strn(a, p, (size_t)(end - p));
-		if (kind && !map_has(sig, name))        /* outputs name their targets again */
-			map_put(sig, name, (void *)kind);
-		kind = 0;
+		TorchTarget t = { param, place_of(a, p, s) };
+		const char *key = arena_strn(a, name, (size_t)(end - name));
+		if (known && !map_has(sig, key))        /* outputs name their targets again */
+			map_put(sig, key, arena_dup(a, &t, sizeof t));
+		known = false;
 		p = end;
 	}
 	for (size_t i = 0; i < g->n_initializer; i++)
@@ -123,63 +149,16 @@ Map *torch_signature(Arena *a, const OnnxGraph *g)
 
 bool torch_is_param(const Map *sig, const char *name)
 {
-	return (uintptr_t)map_get(sig, name) == KIND_PARAM;
-}
+	const TorchTarget *t = map_get(sig, name);
 
-/* ---- optimized exports ---- */
-
-/* The first parameter among the names that `list` (['a', 'b']) quotes. */
-static const char *param_in(Arena *a, const Map *sig, const char *list)
-{
-	for (const char *p = strchr(list, '\''), *end; p && (end = strchr(p + 1, '\'')); p = strchr(end + 1, '\'')) {
-		const char *name = arena_strn(a, p + 1, (size_t)(end - p - 1));
-
-		if (torch_is_param(sig, name))
-			return name;
-	}
-	return NULL;
-}
-
-bool torch_refuse(Import *im, const OnnxGraph *g)
-{
-	const Map *sig = im->torch;
-	const char *from = NULL, *into = NULL, *gone = NULL;
-	bool added = false;
-	Map have;
-
-	if (!sig)
-		return true;
-	map_init(&have, im->a, true);
-	for (size_t i = 0; i < g->n_initializer; i++)
-		if (g->initializer[i]->name) {
-			map_put(&have, g->initializer[i]->name, im);
-			added |= !map_has(sig, g->initializer[i]->name);
-		}
-	for (size_t i = 0; i < g->n_value_info && !from; i++) {
-		const char *list = metadata(im->a, &g->value_info[i]->base, VALUE_META, "pkg.onnxscript.optimizer.folded_from");
-
-		into = g->value_info[i]->name;
-		from = list && into && map_has(&have, into) ? param_in(im->a, sig, list) : NULL;
-	}
-	for (size_t i = 0; i < sig->n && added && !gone; i++)   /* without added ones the exporter did not optimize: it is tied */
-		if ((uintptr_t)sig->slot[i].val == KIND_PARAM && !map_has(&have, sig->slot[i].key))
-			gone = sig->slot[i].key;
-	if (!from && !gone)
-		return true;
-	if (from)
-		diag_error(im->d, FILELOC(im->path), 208, "this is an optimized export: parameter '%s' was folded into '%s'", from, into);
-	else
-		diag_error(im->d, FILELOC(im->path), 208, "this is an optimized export: parameter '%s' was folded or merged away", gone);
-	diag_note(im->d, FILELOC(im->path), "export for training: torch.onnx.export(model.train(), args, path, dynamo=True, optimize=False)");
-	return false;
+	return t && t->param;
 }
 
 /* ---- nodes ---- */
 
 bool torch_bn_training(Arena *a, const OnnxNode *n)
 {
-	const char *call = metadata(a, &n->base, NODE_META, "pkg.torch.onnx.fx_node");
-	const char *args = call ? strstr(call, "_batch_norm_legit") : NULL;
+	const char *call = torch_call(a, n), *args = call ? strstr(call, "_batch_norm_legit") : NULL;
 
 	return args && !strstr(args, "no_training") && strstr(args, ", True, ");
 }

@@ -4,6 +4,7 @@
 #include "../ir/buf.h"
 #include "../runtime/safetensors.h"
 #include "inline.h"
+#include "torch.h"
 
 /* Weights and buffers of these params as safetensors entries; *count of them. */
 static st_tensor *entries(Arena *a, Value *const *param, int n, int *count)
@@ -145,7 +146,7 @@ bool onnx_write_trained(const char *model, const Module *m, const char *data, co
 	Map weights;
 	size_t head;
 	int count;
-	bool ok = p != NULL;
+	bool ok = p && torch_unfold(a, p, model, true, NULL, d);
 
 	if (ok) {
 		st_tensor *t = entries(a, m->param, m->nparam, &count);
