@@ -5,7 +5,7 @@
 #include "../ir/buf.h"
 #include "inline.h"
 
-enum { MAXMADE = 1 << 18 };     /* nodes that calls may grow to */
+enum { MAXMADE = 1 << 18 };     /* nodes and calls that a model may grow to; long names count as more */
 
 typedef struct Nodes {
 	OnnxNode **v;
@@ -16,7 +16,7 @@ typedef struct Expand {
 	Arena              *a;
 	Diag               *d;
 	const char         *path;
-	Map                *origin, taken, fun;
+	Map                *origin, taken, fun, size;
 	const OnnxFunction *chain[MAXNEST];
 	int                 depth, index;       /* calls that are open; the node of the graph at work */
 	size_t              made;
@@ -121,8 +121,8 @@ static bool collect(Expand *x, const OnnxModel *p)
 		if (map_has(&x->fun, name))
 			return diag_error(x->d, FILELOC(x->path), 213, "function %s is there twice", name);
 		if (!inline_depth_ok(f->node, f->n_node, 0))
-			return diag_error(x->d, FILELOC(x->path), 213, "function %s: graphs in attributes are nested more than %d deep",
-				name, MAXNEST);
+			return diag_error(x->d, FILELOC(x->path), 213, "function %s: graphs in attributes are nested more than %d "
+				"deep", name, MAXNEST);
 		map_put(&x->fun, name, f);
 	}
 	return true;
@@ -132,12 +132,18 @@ static bool collect(Expand *x, const OnnxModel *p)
 
 static bool expand_node(Expand *x, OnnxNode *n, int opset, Nodes *to);
 
+static bool grow(Expand *x, size_t by)
+{
+	x->made = x->made > MAXMADE || by > MAXMADE ? MAXMADE + 1 : x->made + by;
+	return x->made <= MAXMADE || diag_error(x->d, here(x), 213, "calls grow to more than %d nodes", MAXMADE);
+}
+
 static bool push(Expand *x, Nodes *to, OnnxNode *n, int opset)
 {
 	OnnxOrigin *o = NEW(x->a, OnnxOrigin);
 
-	if (++x->made > MAXMADE)
-		return diag_error(x->d, here(x), 213, "calls grow to more than %d nodes", MAXMADE);
+	if (!grow(x, 1))
+		return false;
 	if (to->n == to->cap) {
 		OnnxNode **v = NEWN(x->a, OnnxNode *, to->cap = to->cap ? 2 * to->cap : 64);
 
@@ -169,28 +175,71 @@ static int opset_of(Expand *x, const OnnxFunction *f, int outer)
 	return outer;
 }
 
-static bool open_call(Expand *x, const OnnxNode *call, const OnnxFunction *f)
+static bool check_call(Expand *x, const OnnxNode *call, const OnnxFunction *f)
 {
-	const char *name = full_name(x, f);
+	const bool in = call->n_input > f->n_input;
+
+	if (!in && call->n_output <= f->n_output)
+		return true;
+	return diag_error(x->d, here(x), 213, "function %s has %zu %s, the call has %zu", full_name(x, f),
+		in ? f->n_input : f->n_output, in ? "inputs" : "outputs", in ? call->n_input : call->n_output);
+}
+
+static bool open_call(Expand *x, const OnnxFunction *f)
+{
 	Buf b = { 0 };
 
-	if (call->n_input > f->n_input || call->n_output > f->n_output) {
-		bool in = call->n_input > f->n_input;
-		return diag_error(x->d, here(x), 213, "function %s has %zu %s, the call has %zu", name, in ? f->n_input : f->n_output,
-			in ? "inputs" : "outputs", in ? call->n_input : call->n_output);
-	}
 	for (int i = 0; i < x->depth; i++) {
 		if (x->chain[i] != f)
 			continue;
 		for (int k = i; k < x->depth; k++)
 			buf_printf(&b, "%s -> ", full_name(x, x->chain[k]));
-		diag_error(x->d, here(x), 213, "function %s calls itself: %s%s", name, buf_str(&b), name);
+		diag_error(x->d, here(x), 213, "function %s calls itself: %s%s", full_name(x, f), buf_str(&b), full_name(x, f));
 		buf_free(&b);
 		return false;
 	}
 	if (x->depth == MAXNEST)
 		return diag_error(x->d, here(x), 213, "calls of functions are nested more than %d deep", MAXNEST);
 	x->chain[x->depth++] = f;
+	return true;
+}
+
+static bool size_of(Expand *x, const OnnxFunction *f, size_t *size);
+
+/* Adds what these nodes grow to, up to MAXMADE + 1: so that nothing is written out that is refused in the end. */
+static bool count(Expand *x, OnnxNode *const *node, size_t n, size_t *sum)
+{
+	for (size_t i = 0; i < n && *sum <= MAXMADE; i++) {
+		const OnnxFunction *f = find(x, node[i]);
+		size_t size = 0;
+
+		if (f && !size_of(x, f, &size))
+			return false;
+		*sum += 1 + size;
+		for (size_t k = 0; k < node[i]->n_attribute; k++) {
+			const OnnxGraph *g = node[i]->attribute[k]->g;
+
+			if (g && !count(x, g->node, g->n_node, sum))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Nodes and calls that a call of f grows to; finds functions that call themselves. */
+static bool size_of(Expand *x, const OnnxFunction *f, size_t *size)
+{
+	const size_t *known = map_get(&x->size, f);
+
+	if (!known) {
+		*size = 0;
+		if (!open_call(x, f) || !count(x, f->node, f->n_node, size))
+			return false;
+		x->depth--;
+		map_put(&x->size, f, arena_dup(x->a, size, sizeof *size));
+		return true;
+	}
+	*size = *known;
 	return true;
 }
 
@@ -225,7 +274,9 @@ static bool expand_call(Expand *x, OnnxNode *call, const OnnxFunction *f, int ou
 	const int opset = opset_of(x, f, outer);
 	bool *later = NEWN(x->a, bool, f->n_output + 1);
 
-	if (!opset || !open_call(x, call, f))
+	const size_t names = strlen(inline_prefix(call)) * f->n_node;
+
+	if (!opset || !check_call(x, call, f) || !open_call(x, f) || !grow(x, 1 + names / 256))
 		return false;
 	map_init(&root.names, x->a, true);
 	scope_open(&s, &root, inline_prefix(call));
@@ -291,12 +342,16 @@ bool inline_functions(Arena *a, OnnxModel *p, const char *path, Map *origin, Dia
 		return true;
 	map_init(&x.fun, a, true);
 	map_init(&x.taken, a, true);
+	map_init(&x.size, a, false);
 	inline_names(&x.taken, p->graph);
 	if (!collect(&x, p))
 		return false;
 	for (size_t i = 0; i < p->graph->n_node; i++) {
 		x.index = (int)i;
 		x.at = p->graph->node[i];
+		size_t size = 0;
+		if (!count(&x, &p->graph->node[i], 1, &size) || (size > MAXMADE && !grow(&x, size)))
+			return false;
 		if (!expand_node(&x, p->graph->node[i], 0, &list))
 			return false;
 	}

@@ -62,6 +62,15 @@ def taken_branch():
                   node('If', ['c'], ['y'], 'if', attributes=[then, other])], X)
 
 
+def batch_if():
+    """The condition asks for the batch of the export."""
+    then = body('then_branch', [node('Neg', ['x'], ['t'])], ['t'])
+    other = body('else_branch', [node('Abs', ['x'], ['t'])], ['t'])
+    eight = node('Constant', [], ['eight'], 'eight', attributes=[attribute('value_int', 8)])
+    return model([node('Shape', ['x'], ['sh'], 'shape'), node('ReduceMax', ['sh'], ['n'], 'max'), eight,
+                  node('Equal', ['n', 'eight'], ['c'], 'same'), node('If', ['c'], ['y'], 'if', attributes=[then, other])], X)
+
+
 def control_flow():
     return model([node('Loop', ['', '', 'x'], ['a'], 'loop', attributes=[body('body', [], [])]),
                   node('Scan', ['a'], ['b'], 'scan', attributes=[attribute('num_scan_inputs', 1), body('body', [], [])]),
@@ -87,6 +96,13 @@ def growth():
                  [function(f'F{k}', ['x'], ['y'], twice(k + 1)) for k in range(30)] + [last])
 
 
+def nothing():
+    """The same with a last function of no nodes: 2^30 calls for nothing."""
+    twice = lambda k: [node(f'F{k}', [], [], 'a', 'f'), node(f'F{k}', [], [], 'b', 'f')]
+    return model([node('F0', [], [], 'call', 'f'), node('Neg', ['x'], ['y'])], X,
+                 [function(f'F{k}', [], [], twice(k + 1)) for k in range(30)] + [function('F30', [], [], [])])
+
+
 def deep_if():
     b = body('then_branch', [node('Neg', ['x'], ['t'])], ['t'])
     for _ in range(40):
@@ -110,12 +126,14 @@ KINDS = {
     'einsum-product': lambda: einsum('abcde,afghi,abf,cg,dh,ei->', *[(8,) * 5] * 2, (8, 8, 8), *[(8, 8)] * 3),
     'einsum-none': lambda: model([node('Einsum', ['x'], ['y'])], X),
     'if-run-time': run_time_if,
+    'if-batch': batch_if,
     'if-both-branches': unknown_in_branches,
     'if-taken-branch': taken_branch,
     'if-deep': deep_if,
     'control-flow': control_flow,
     'function-recursion': recursion,
     'function-growth': growth,
+    'function-calls': nothing,
     'function-inputs': lambda: model(call(['x', 'x']), X, [function('F', ['x'], ['y'], NEG)]),
     'function-outputs': lambda: model(call(outputs=['a', 'y']), X, [function('F', ['x'], ['y'], NEG)]),
     'function-outside': lambda: model(call(), X, [function('F', ['a'], ['y'], NEG)]),

@@ -2,6 +2,7 @@
 """Bad input: every case names files, a command and the exact message with its exit status.
 
     testsuite/err/run.py PDCC [-u] [NAME...]      -u rewrites what is wanted from what is said; review the diff
+    testsuite/err/run.py --models DIR             writes the small models only, as seeds for the fuzzer
 
 A case is a file cases/NAME.txt: lines `file NAME` followed by indented content, `model NAME KIND` (made by KINDS below),
 `link NAME TARGET`, one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error, where HERE is the
@@ -73,7 +74,16 @@ def parse(path):
     return c
 
 
+def write_models(folder):
+    for name, make in KINDS.items():
+        b = make()
+        if len(b) < 1 << 16:
+            open(os.path.join(folder, f'err-{name}.onnx'), 'wb').write(b)
+
+
 def main():
+    if sys.argv[1:2] == ['--models']:
+        return write_models(sys.argv[2])
     args = [a for a in sys.argv[1:] if a != '-u']
     pdcc, names, update = os.path.abspath(args[0]), args[1:], '-u' in sys.argv
     ok = bad = 0

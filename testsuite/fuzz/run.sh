@@ -19,7 +19,8 @@ for f in "$@"; do
 	corpus=$build/corpus-$f
 	mkdir -p "$corpus"
 	case $f in
-	onnx) find "$root/samples" "$root/testsuite" -name '*.onnx' -size -64k -exec cp {} "$corpus" \; ;;
+	onnx) find "$root/samples" "$root/testsuite" -name '*.onnx' -size -64k -exec cp {} "$corpus" \;
+		python3 "$root/testsuite/err/run.py" --models "$corpus" ;;
 	yaml) find "$root/samples" "$root/testsuite" -name '*.yaml' | while read -r y; do
 			{ printf 1; cat "$y"; } >"$corpus/c-$(echo "$y" | cksum | cut -d' ' -f1)"
 			{ printf 0; cat "$y"; } >"$corpus/t-$(echo "$y" | cksum | cut -d' ' -f1)"
