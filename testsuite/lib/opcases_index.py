@@ -14,6 +14,13 @@ def indices(c, ids):
     return c.add('Add', [c.const(ids), none])
 
 
+def behind_conv(c, x, s):
+    """x, or a convolution of it: there the channels lie last."""
+    if len(s) < 3 or c.chance(0.6):
+        return x
+    return c.add('Conv', [x, c.param((s[1], s[1]) + (1,) * (len(s) - 2))])
+
+
 def elements(c, unique):
     """Data shape, axis, indices: along the axis of any length, along the others of at most the data's."""
     s = c.shape(lo=2)
@@ -33,7 +40,7 @@ def elements(c, unique):
 @gen('GatherElements')
 def gather_elements(c, op):
     s, ax, ids = elements(c, False)
-    c.out = [c.add(op, [c.param(s), indices(c, ids)], axis=ax - (len(s) if c.chance() else 0))]
+    c.out = [c.add(op, [behind_conv(c, c.param(s), s), indices(c, ids)], axis=ax - (len(s) if c.chance() else 0))]
 
 
 def apart(c, *shapes):
@@ -57,6 +64,8 @@ def scatter_elements(c, op):
     r = reduction(c)
     s, ax, ids = elements(c, r == 'none')
     x, u = apart(c, s, ids.shape)
+    if r in ('none', 'add'):
+        x, u = behind_conv(c, x, s), behind_conv(c, u, ids.shape)
     c.out = [c.add(op, [x, indices(c, ids), u], axis=ax - (len(s) if c.chance() else 0), reduction=r)]
 
 
@@ -78,7 +87,7 @@ def blocks(c, batch, unique):
 @gen('GatherND')
 def gather_nd(c, op):
     s, b, q, ids = blocks(c, True, False)
-    c.out = [c.add(op, [c.param(s), indices(c, ids)], batch_dims=b)]
+    c.out = [c.add(op, [behind_conv(c, c.param(s), s), indices(c, ids)], batch_dims=b)]
 
 
 @gen('ScatterND')
@@ -103,7 +112,8 @@ def top_k(c, op):
 def cumsum(c, op):
     s = c.shape(hi=7)
     ax = int(c.rng.integers(-len(s), len(s)))
-    c.out = [c.add(op, [c.param(s), c.const(np.array(ax, 'i8'))], exclusive=int(c.chance()), reverse=int(c.chance()))]
+    x = behind_conv(c, c.param(s), s)
+    c.out = [c.add(op, [x, c.const(np.array(ax, 'i8'))], exclusive=int(c.chance()), reverse=int(c.chance()))]
 
 
 @gen('ReverseSequence')

@@ -145,7 +145,7 @@ static bool scatter_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 
 /* ---- kernels ---- */
 
-/* The loops over the indices: op 0 the indices, op 1 the table at place 0 of the axis, op 2 what lies like the indices. */
+/* The loops over the indices: op 0 the indices, op 1 the table at place 0 of the axis, op 2 what lies like op 0. */
 static Nest ids_nest(const Node *n, const Type *table, int axis, const char *named_table, const char *like, bool one)
 {
 	const Type *ids = &n->in[1]->type;
