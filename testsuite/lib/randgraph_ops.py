@@ -1,0 +1,603 @@
+"""Ops of randgraph.py: each takes what fits from the pool, or does nothing. Shapes follow ONNX; the batch axis, where there
+is one, is axis 0 of what comes and of what goes."""
+import numpy as np
+from onnx import TensorProto
+from randgraph import BATCH, op
+
+SMALL = 600             # elements; larger values are only made smaller
+
+
+def small(v):
+    return int(np.prod(v.shape)) <= SMALL
+
+
+def unary_guarded(g, v, kind):
+    """A value inside the op's domain, and how large the result is."""
+    x = v.name
+    if kind == 'Exp':
+        return g.add('Exp', [g.add('Tanh', [x])]), 2.0
+    if kind in ('Sqrt', 'Log'):
+        return g.add(kind, [g.add('Add', [g.add('Mul', [x, x]), g.f(0.5)])]), v.scale
+    if kind == 'Reciprocal':
+        return g.add(kind, [g.add('Add', [g.add('Sigmoid', [x]), g.f(0.6)])]), 1.2
+    return g.add('Pow', [g.add('Tanh', [x]), g.f(g.pick(2.0, 3.0))]), 0.7
+
+
+@op(4)
+def unary(g):
+    v = g.take()
+    kind = g.pick('Tanh', 'Sigmoid', 'Erf', 'Sin', 'Cos', 'Softplus', 'Softsign', 'Atan', 'Asinh', 'Neg', 'Identity', 'Elu', 'Selu',
+                  'Relu', 'LeakyRelu', 'Abs', 'HardSigmoid', 'Celu', 'Swish', 'Gelu', 'Exp', 'Sqrt', 'Log', 'Reciprocal', 'Pow')
+    s = v.scale
+    if kind in ('Exp', 'Sqrt', 'Log', 'Reciprocal', 'Pow'):
+        y, s = unary_guarded(g, v, kind)
+    elif kind == 'Swish':
+        y = g.add('Mul', [v.name, g.add('Sigmoid', [v.name])])
+    elif kind == 'Gelu':
+        h = g.add('Mul', [v.name, g.f(0.5)])
+        y = g.add('Mul', [h, g.add('Add', [g.add('Erf', [g.add('Div', [v.name, g.f(2 ** 0.5)])]), g.f(1)])])
+    else:
+        y = g.add(kind, [v.name])
+        s = min(s, 1.0) if kind in ('Tanh', 'Sigmoid', 'Erf', 'Sin', 'Cos', 'Softsign', 'HardSigmoid') else s
+    g.put(y, v.shape, v.batched, s)
+
+
+@op(1)
+def clip(g):
+    v = g.take()
+    g.put(g.add('Clip', [v.name, g.f(-1.1), g.f(0.9)]), v.shape, v.batched, 1.0)
+
+
+def result(a, b):
+    """(shape, batched) of two values under broadcasting, or None: the batch must stay on axis 0."""
+    try:
+        s = np.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
+        return None
+    batched = a.batched or b.batched
+    if a.batched and b.batched and a.rank != b.rank:
+        return None
+    for v, o in (a, b), (b, a):
+        if v.batched and (len(s) != v.rank or (not o.batched and o.rank == len(s) and o.shape[0] != 1)):
+            return None
+    return tuple(int(d) for d in s), batched
+
+
+def other_operand(g, v):
+    """(name, result shape, batched, scale): a value of the pool, a parameter or a scalar that v can be combined with."""
+    how = g.pick('pool', 'pool', 'pool', 'param', 'scalar')
+    if how == 'pool':
+        w = g.take(lambda w: result(v, w) and int(np.prod(result(v, w)[0])) <= SMALL)
+        if w:
+            return (w.name, *result(v, w), w.scale)
+    if how == 'scalar':
+        return g.f(g.pick(0.5, 1.5, -0.7)), v.shape, v.batched, 1.0
+    s = [1 if g.chance(0.3) else d for d in v.shape]
+    if v.batched:
+        s[0] = 1
+    if g.chance(0.7):
+        s = s[g.whole(1, len(s)):]
+    return g.param(s or [1]), v.shape, v.batched, 1.0
+
+
+@op(6)
+def binary(g):
+    v = g.take(small)
+    if not v:
+        return
+    x, s, batched, scale = other_operand(g, v)
+    kind = g.pick('Add', 'Add', 'Sub', 'Mul', 'Mul', 'Div', 'Max', 'Min')
+    ab = [v.name, x] if g.chance() else [x, v.name]
+    if kind == 'Div':
+        ab[1] = g.add('Add', [g.add('Sigmoid', [ab[1]]), g.f(0.6)])
+        y = g.add('Div', ab)
+        scale = 1.2 * max(v.scale, scale)
+    else:
+        y = g.add(kind, ab)
+        scale = v.scale + scale if kind in ('Add', 'Sub') else v.scale * scale if kind == 'Mul' else max(v.scale, scale)
+    g.put(y, s, batched, scale)
+
+
+@op(2)
+def residual(g):
+    """A branch of one or two steps, added to where it began."""
+    v = g.take()
+    y = g.add(g.pick('Tanh', 'Sigmoid', 'Sin'), [v.name])
+    if v.rank >= 2 and g.chance():
+        y = g.add('MatMul', [y, g.weight((v.shape[-1], v.shape[-1]), v.shape[-1])])
+    g.put(g.add('Add', [y, v.name] if g.chance() else [v.name, y]), v.shape, v.batched, v.scale + 1)
+
+
+@op(1)
+def several(g):
+    v = g.take()
+    ws = [w for w in g.values(lambda w: w.shape == v.shape and w.batched == v.batched)][:3]
+    for w in ws:
+        w.uses += 1
+    names = [w.name for w in ws] + ([g.param(v.shape[1:])] if v.rank > 1 else [])
+    kind = g.pick('Sum', 'Mean', 'Max')
+    g.put(g.add(kind, names), v.shape, v.batched, 4.0 if kind == 'Sum' else 2.0)
+
+
+@op(1)
+def where(g):
+    v = g.take(small)
+    if not v:
+        return
+    c = g.add(g.pick('Greater', 'Less'), [v.name, g.f(0.1)])
+    if g.chance(0.3):
+        c = g.add('Not', [c])
+    x, s, batched, scale = other_operand(g, v)
+    g.put(g.add('Where', [c, v.name, x] if g.chance() else [c, x, v.name]), s, batched, max(scale, v.scale))
+
+
+@op(1)
+def mask(g):
+    """A comparison as numbers, times a value: no gradient through the first."""
+    v = g.take(small)
+    if v:
+        m = g.add('Cast', [g.add('GreaterOrEqual', [v.name, g.f(-0.3)])], to=TensorProto.FLOAT)
+        g.put(g.add('Mul', [g.add('Tanh', [v.name]), m]), v.shape, v.batched)
+
+
+@op(1)
+def prelu(g):
+    v = g.take(lambda v: v.rank >= 2)
+    if v:
+        slope = (v.shape[1],) + (1,) * (v.rank - 2) if g.chance() else (1,)
+        g.put(g.add('PRelu', [v.name, g.param(slope)]), v.shape, v.batched, v.scale)
+
+
+# ---- products ----
+@op(4)
+def matmul(g):
+    v = g.take(lambda v: v.rank >= 2)
+    if not v:
+        return
+    k, m = v.shape[-1], g.whole(1, 7)
+    w = g.weight((k, m), k)
+    y = g.add('MatMul', [v.name, w])
+    if g.chance():
+        b = g.param((m,))
+        y = g.add('Add', [y, b] if g.chance() else [b, y])
+    g.put(y, (*v.shape[:-1], m), v.batched, 1.5 * v.scale)
+
+
+@op(1)
+def matmul_left(g):
+    """weight [M, R] x value [.., R, C], or value x vector."""
+    v = g.take(lambda v: v.rank >= 3 or (v.rank == 2 and not v.batched))
+    if not v:
+        return
+    if g.chance(0.3):
+        g.put(g.add('MatMul', [v.name, g.weight((v.shape[-1],), v.shape[-1])]), v.shape[:-1], v.batched, 1.5 * v.scale)
+        return
+    m = g.whole(1, 5)
+    g.put(g.add('MatMul', [g.weight((m, v.shape[-2]), v.shape[-2]), v.name]), (*v.shape[:-2], m, v.shape[-1]), v.batched, 1.5 * v.scale)
+
+
+@op(2)
+def gemm(g):
+    v = g.take(lambda v: v.rank == 2)
+    if not v:
+        return
+    k, m, at = v.shape[1], g.whole(1, 7), {}
+    if g.chance():
+        at['transB'] = 1
+    for a in 'alpha', 'beta':
+        if g.chance(0.3):
+            at[a] = g.pick(0.5, 1.5)
+    w = g.weight((m, k) if 'transB' in at else (k, m), k)
+    c = [g.param(g.pick((m,), (1, m), (1,)))] if g.chance(0.7) else []
+    g.put(g.add('Gemm', [v.name, w, *c], **at), (v.shape[0], m), v.batched, 1.5 * v.scale)
+
+
+@op(1)
+def linear_rows(g):
+    """As exports write a Linear over [batch, T, C]: rows of a matrix and back."""
+    v = g.take(lambda v: v.rank == 3 and v.batched)
+    if not v:
+        return
+    k, m = v.shape[2], g.whole(1, 6)
+    r = g.add('Reshape', [v.name, g.ints(-1, k)])
+    y = g.add('Gemm', [r, g.weight((m, k), k), g.param((m,))], transB=1)
+    g.put(g.add('Reshape', [y, g.ints(-1, v.shape[1], m)]), (BATCH, v.shape[1], m), True, 1.5 * v.scale)
+
+
+@op(1.5)
+def attention(g):
+    v = g.take(lambda v: v.rank == 3 and v.batched and small(v))
+    if not v:
+        return
+    k, d = v.shape[2], g.whole(1, 4)
+    q, kk, u = [g.add('MatMul', [v.name, g.weight((k, d), k)]) for _ in range(3)]
+    s = g.add('MatMul', [q, g.add('Transpose', [kk], perm=[0, 2, 1])])
+    if g.chance():
+        s = g.add(g.pick('Mul', 'Div'), [s, g.f(0.8)])
+    if g.chance(0.3):
+        s = g.add('Add', [s, g.const(np.triu(np.full((v.shape[1],) * 2, -1e4, 'f4'), 1))])
+    g.put(g.add('MatMul', [g.add('Softmax', [s], axis=-1), u]), (*v.shape[:2], d), True, 1.5)
+
+
+@op(1)
+def outer(g):
+    """A value with itself: [.., R, C] x [.., C, R]."""
+    v = g.take(lambda v: v.rank >= 3 and v.shape[-2] <= 8)
+    if v:
+        perm = [*range(v.rank - 2), v.rank - 1, v.rank - 2]
+        y = g.add('MatMul', [v.name, g.add('Transpose', [v.name], perm=perm)])
+        g.put(g.add('Mul', [y, g.f(0.5 / v.shape[-1])]), (*v.shape[:-1], v.shape[-2]), v.batched, v.scale ** 2)
+
+
+# ---- images ----
+def image(v):
+    return v.rank == 4 and v.batched
+
+
+@op(4)
+def conv(g):
+    v = g.take(image)
+    if not v:
+        return
+    n, c, h, w = v.shape
+    grp = c if g.chance(0.2) else 1
+    m = grp * g.whole(1, 2) if grp > 1 else g.whole(1, 6)
+    k = [g.whole(1, min(3, d)) for d in (h, w)]
+    p = [g.whole(0, (b - 1) // 2 + (b > 1)) if g.chance(0.7) else 0 for b in k]
+    p = [min(a, b - 1) for a, b in zip(p, k)]
+    st = [g.pick(1, 1, 2) for _ in 'hw']
+    to = [(d + 2 * a - b) // t + 1 for d, a, b, t in zip((h, w), p, k, st)]
+    if m * to[0] * to[1] * n > 1500:
+        return
+    xs = [v.name, g.weight((m, c // grp, *k), c // grp * k[0] * k[1])] + ([g.param((m,))] if g.chance(0.6) else [])
+    g.put(g.add('Conv', xs, kernel_shape=k, pads=p + p, strides=st, group=grp), (n, m, *to), True, 1.5 * v.scale)
+
+
+@op(0.7)
+def conv_transpose(g):
+    v = g.take(lambda v: image(v) and int(np.prod(v.shape)) <= 300)
+    if not v:
+        return
+    n, c, h, w = v.shape
+    m, k, st = g.whole(1, 3), [g.whole(1, 3) for _ in 'hw'], [g.pick(1, 2) for _ in 'hw']
+    to = [(d - 1) * t + b for d, t, b in zip((h, w), st, k)]
+    y = g.add('ConvTranspose', [v.name, g.weight((c, m, *k), c * k[0] * k[1])], kernel_shape=k, strides=st)
+    g.put(y, (n, m, *to), True, 1.5 * v.scale)
+
+
+@op(1)
+def conv_rows(g):
+    v = g.take(lambda v: v.rank == 3 and v.batched)
+    if v:
+        n, c, t = v.shape
+        m, k = g.whole(1, 5), g.whole(1, min(3, t))
+        y = g.add('Conv', [v.name, g.weight((m, c, k), c * k), g.param((m,))], kernel_shape=[k])
+        g.put(y, (n, m, t - k + 1), True, 1.5 * v.scale)
+
+
+@op(2)
+def pool(g):
+    v = g.take(lambda v: image(v) and min(v.shape[2:]) >= 2)
+    if not v:
+        return
+    k, st = [2, g.whole(1, 2)], [g.pick(1, 2), g.pick(1, 2)]
+    to = [(d - b) // t + 1 for d, b, t in zip(v.shape[2:], k, st)]
+    kind = g.pick('MaxPool', 'AveragePool')
+    g.put(g.add(kind, [v.name], kernel_shape=k, strides=st), (*v.shape[:2], *to), True, v.scale)
+
+
+@op(1)
+def global_pool(g):
+    v = g.take(image)
+    if v:
+        y = g.add('GlobalAveragePool', [v.name])
+        if g.chance():
+            g.put(g.add('Flatten', [y]), v.shape[:2], True, v.scale)
+        else:
+            g.put(y, (*v.shape[:2], 1, 1), True, v.scale)
+
+
+@op(1)
+def batch_norm(g):
+    v = g.take(lambda v: v.rank in (2, 3, 4) and v.batched)
+    if not v:
+        return
+    c = (v.shape[1],)
+    mean, var = g.name('mean'), g.name('var')
+    g.buffers[mean], g.buffers[var] = np.zeros(c, 'f4'), np.ones(c, 'f4')
+    outs = g.add('BatchNormalization', [v.name, g.param(c, lo=0.5, hi=1.5), g.param(c, lo=-1, hi=1), mean, var], nout=3,
+                 epsilon=0.1, momentum=0.9, training_mode=1) if g.opset >= 14 else None
+    if outs is None:
+        outs = g.add('InstanceNormalization', [v.name, g.param(c, lo=0.5, hi=1.5), g.param(c, lo=-1, hi=1)], nout=1, epsilon=0.1) \
+            if v.rank > 2 else g.add('Tanh', [v.name])
+        del g.buffers[mean], g.buffers[var]
+        outs = [outs]
+    g.put(outs[0], v.shape, True, 1.5)
+
+
+@op(0.5)
+def lrn(g):
+    v = g.take(image)
+    if v:
+        g.put(g.add('LRN', [v.name], size=3, alpha=0.3), v.shape, True, v.scale)
+
+
+@op(0.5)
+def blocks(g):
+    v = g.take(lambda v: image(v) and v.shape[2] % 2 == 0 and v.shape[3] % 2 == 0)
+    if v:
+        n, c, h, w = v.shape
+        g.put(g.add('SpaceToDepth', [v.name], blocksize=2), (n, 4 * c, h // 2, w // 2), True, v.scale)
+
+
+# ---- normalisation, reduction ----
+@op(2)
+def softmax(g):
+    v = g.take(lambda v: v.axes())
+    if v:
+        ax = g.pick(*v.axes())
+        g.put(g.add(g.pick('Softmax', 'Softmax', 'LogSoftmax'), [v.name], axis=g.pick(ax, ax - v.rank)), v.shape, v.batched, 1.0)
+
+
+@op(2)
+def layer_norm(g):
+    v = g.take(lambda v: v.axes() and v.shape[-1] > 1)
+    if not v:
+        return
+    ax = g.pick(v.axes()[0], v.rank - 1)
+    w = v.shape[ax:]
+    if g.opset >= 17:
+        xs = [v.name, g.param(w)] + ([g.param(w)] if g.chance(0.7) else [])
+        y = g.add('LayerNormalization', xs, axis=g.pick(ax, ax - v.rank), epsilon=0.05)
+    else:
+        axes = list(range(ax, v.rank))
+        d = g.add('Sub', [v.name, g.reduce('ReduceMean', v.name, axes, 1)])
+        var = g.reduce('ReduceMean', g.add('Pow', [d, g.f(2)]), axes, 1)
+        y = g.add('Div', [d, g.add('Sqrt', [g.add('Add', [var, g.f(0.05)])])])
+        y = g.add('Add', [g.add('Mul', [y, g.param(w)]), g.param(w)])
+    g.put(y, v.shape, v.batched, 1.5)
+
+
+@op(3)
+def reduce(g):
+    v = g.take(lambda v: v.rank >= 2)
+    if not v:
+        return
+    axes = sorted(int(a) for a in g.rng.permutation(v.axes())[:g.pick(1, 1, 2)])
+    keep = int(g.chance(0.6))
+    if not keep and len(axes) == v.rank:
+        keep = 1
+    kind, x = g.pick('ReduceMean', 'ReduceMean', 'ReduceSum', 'ReduceMax', 'ReduceMin', 'ReduceLogSumExp', 'ReduceL2'), v.name
+    if kind == 'ReduceL2':
+        x = g.add('Add', [g.add('Sigmoid', [x]), g.f(0.2)])
+    n = int(np.prod([v.shape[a] for a in axes]))
+    if kind == 'ReduceLogSumExp' and not keep:
+        kind = 'ReduceMean'
+    y = g.reduce(kind, x, [g.pick(a, a - v.rank) for a in axes] if kind != 'ReduceSum' else axes, keep)
+    shape = [1 if i in axes else d for i, d in enumerate(v.shape) if keep or i not in axes]
+    g.put(y, shape, v.batched, v.scale * (n ** 0.5 if kind in ('ReduceSum', 'ReduceL2') else 1))
+
+
+# ---- moving data ----
+@op(3)
+def concat(g):
+    v = g.take(lambda v: v.axes() and small(v))
+    if not v:
+        return
+    ax = g.pick(*v.axes())
+    fit = lambda w: (w.batched == v.batched and w.rank == v.rank and small(w)
+                     and all(a == b for i, (a, b) in enumerate(zip(w.shape, v.shape)) if i != ax))
+    xs = [v] + [g.take(fit) for _ in range(g.whole(1, 2))]
+    names = [w.name for w in xs]
+    if not v.batched and g.chance(0.3):
+        names[-1] = g.param(xs[-1].shape)
+    shape = list(v.shape)
+    shape[ax] = sum(w.shape[ax] for w in xs)
+    g.put(g.add('Concat', names, axis=g.pick(ax, ax - v.rank)), shape, v.batched, max(w.scale for w in xs))
+
+
+@op(2)
+def split(g):
+    v = g.take(lambda v: any(v.shape[a] >= 2 for a in v.axes()))
+    if not v:
+        return
+    ax = g.pick(*[a for a in v.axes() if v.shape[a] >= 2])
+    n = v.shape[ax]
+    if n % 2 == 0 and g.chance(0.4):
+        parts, xs = [n // 2, n // 2], [v.name]
+    else:
+        a = g.whole(1, n - 1)
+        parts = [a, n - a]
+        if n - a > 1 and g.chance(0.3):
+            parts = [a, 1, n - a - 1]
+        xs = [v.name, g.ints(*parts)]
+    for y, p in zip(g.add('Split', xs, nout=len(parts), axis=g.pick(ax, ax - v.rank)), parts):
+        g.put(y, [p if i == ax else d for i, d in enumerate(v.shape)], v.batched, v.scale)
+
+
+@op(2)
+def slice_(g):
+    v = g.take(lambda v: any(v.shape[a] >= 2 for a in v.axes()))
+    if not v:
+        return
+    ax = g.pick(*[a for a in v.axes() if v.shape[a] >= 2])
+    n = v.shape[ax]
+    step = g.pick(1, 1, 2, -1)
+    b = g.whole(0, n - 1)
+    e = g.whole(b + 1, n)
+    ids = list(range(n))[b:e]
+    if step > 0:
+        s, t, cnt = b, g.pick(e, 2 ** 62) if e == n else e, len(ids[::step])
+    else:
+        s, t, cnt = e - 1, b - 1 if b > 0 else -2 ** 62, len(ids)
+    y = g.add('Slice', [v.name, g.ints(s), g.ints(t), g.ints(g.pick(ax, ax - v.rank)), g.ints(step)])
+    g.put(y, [cnt if i == ax else d for i, d in enumerate(v.shape)], v.batched, v.scale)
+
+
+@op(1)
+def pad(g):
+    v = g.take(lambda v: v.axes() and int(np.prod(v.shape)) <= 200)
+    if v:
+        lo, hi = [[g.whole(0, 2) if a in v.axes() else 0 for a in range(v.rank)] for _ in 'ab']
+        xs = [v.name, g.ints(*lo, *hi)] + ([g.f(0.4)] if g.chance() else [])
+        g.put(g.add('Pad', xs), [a + b + c for a, b, c in zip(lo, v.shape, hi)], v.batched, v.scale)
+
+
+@op(3)
+def transpose(g):
+    v = g.take(lambda v: len(v.axes()) >= 2)
+    if v:
+        first = [0] if v.batched else []
+        perm = first + [int(a) for a in g.rng.permutation(v.axes())]
+        g.put(g.add('Transpose', [v.name], perm=perm), [v.shape[a] for a in perm], v.batched, v.scale)
+
+
+@op(1)
+def batch_inside(g):
+    """The batch goes to axis 1 for a while, as in time-major nets."""
+    v = g.take(lambda v: v.rank == 3 and v.batched)
+    if not v:
+        return
+    t = g.add('Transpose', [v.name], perm=[1, 0, 2])
+    m = g.whole(1, 5)
+    y = g.add('Tanh', [g.add('MatMul', [t, g.weight((v.shape[2], m), v.shape[2])])])
+    if g.chance():
+        y = g.add('Softmax', [y], axis=0)
+    g.put(g.add('Transpose', [y], perm=[1, 0, 2]), (BATCH, v.shape[1], m), True)
+
+
+@op(3)
+def reshape(g):
+    v = g.take()
+    dims, first = list(v.shape[1:] if v.batched else v.shape), [v.shape[0]] if v.batched else []
+    n, to = int(np.prod(dims)), []
+    while n > 1 and len(to) < 2:
+        d = int(g.pick(*[k for k in range(1, n + 1) if n % k == 0]))
+        to.append(d)
+        n //= d
+    to.append(n)
+    spec = list(to)
+    if g.chance() and not (v.batched and g.chance()):
+        spec[g.whole(0, len(spec) - 1)] = -1
+    if v.batched and g.chance(0.3):         # a shape that the graph computes
+        shape = g.add('Shape', [v.name])
+        b = g.add('Gather', [shape, g.ints(0)], axis=0)
+        y = g.add('Reshape', [v.name, g.add('Concat', [b, g.ints(*spec)], axis=0)])
+    else:
+        lead = [] if not v.batched else [0] if -1 in spec else [g.pick(0, -1)]
+        y = g.add('Reshape', [v.name, g.ints(*lead, *spec)])
+    g.put(y, first + to, v.batched, v.scale)
+
+
+@op(1)
+def squeeze(g):
+    v = g.take()
+    one = [a for a in v.axes() if v.shape[a] == 1]
+    if one and v.rank > 1 and g.chance(0.7):
+        ax = g.pick(*one)
+        g.put(g.add('Squeeze', [v.name, g.ints(ax)]), v.shape[:ax] + v.shape[ax + 1:], v.batched, v.scale)
+    elif v.rank < 4:
+        ax = g.whole(1 if v.batched else 0, v.rank)
+        g.put(g.add('Unsqueeze', [v.name, g.ints(g.pick(ax, ax - v.rank - 1))]), (*v.shape[:ax], 1, *v.shape[ax:]), v.batched, v.scale)
+
+
+@op(1)
+def expand(g):
+    v = g.take(lambda v: 1 in [v.shape[a] for a in v.axes()] and small(v))
+    if v:
+        to = [g.whole(2, 3) if d == 1 and i in v.axes() else d for i, d in enumerate(v.shape)]
+        if int(np.prod(to)) <= SMALL:
+            g.put(g.add('Expand', [v.name, g.ints(*[1 if v.batched and i == 0 else d for i, d in enumerate(to)])]), to, v.batched, v.scale)
+
+
+@op(1)
+def tile(g):
+    v = g.take(lambda v: int(np.prod(v.shape)) <= 150)
+    if v:
+        r = [g.whole(1, 2) if a in v.axes() else 1 for a in range(v.rank)]
+        g.put(g.add('Tile', [v.name, g.ints(*r)]), [a * b for a, b in zip(r, v.shape)], v.batched, v.scale)
+
+
+@op(1)
+def pick_rows(g):
+    """Gather with constant indices along an axis that is not the batch."""
+    v = g.take(lambda v: v.axes() and small(v))
+    if v:
+        ax = g.pick(*v.axes())
+        ids = g.rng.integers(-v.shape[ax], v.shape[ax], g.whole(1, 4)).astype('i8')
+        y = g.add('Gather', [v.name, g.const(ids)], axis=ax)
+        g.put(y, [len(ids) if i == ax else d for i, d in enumerate(v.shape)], v.batched, v.scale)
+
+
+@op(1)
+def lookup(g):
+    """One more table read by an input of whole numbers that the graph has."""
+    ids = [i for i in g.ins if i[2] == 'i8']
+    if ids:
+        name, shape, _, rows = g.pick(*ids)
+        d = g.whole(1, 6)
+        g.put(g.add('Gather', [g.param((rows, d)), name], axis=0), (BATCH, *shape, d), True)
+
+
+@op(0.7)
+def running_sum(g):
+    v = g.take(lambda v: v.axes())
+    if v:
+        ax = g.pick(*v.axes())
+        y = g.add('CumSum', [v.name, g.const(np.array(ax, 'i8'))], reverse=int(g.chance()), exclusive=int(g.chance(0.3)))
+        g.put(y, v.shape, v.batched, v.scale * v.shape[ax] ** 0.5)
+
+
+@op(0.7)
+def einsum(g):
+    v = g.take(lambda v: v.rank == 3)
+    if v:
+        m = g.whole(1, 5)
+        y = g.add('Einsum', [v.name, g.weight((m, v.shape[2]), v.shape[2])], equation='btc,mc->bmt')
+        g.put(y, (v.shape[0], m, v.shape[1]), v.batched, 1.5 * v.scale)
+
+
+@op(1)
+def dropout(g):
+    v = g.take()
+    g.put(g.add('Dropout', [v.name, g.f(0.0), g.const(np.array(True))]), v.shape, v.batched, v.scale)
+
+
+@op(0.5)
+def recurrent(g):
+    """LSTM or GRU over [batch, T, C], time first inside."""
+    v = g.take(lambda v: v.rank == 3 and v.batched and v.shape[1] <= 6)
+    if not v:
+        return
+    n, t, c = v.shape
+    h, kind = g.whole(1, 4), g.pick('LSTM', 'GRU')
+    rows = h * (4 if kind == 'LSTM' else 3)
+    x = g.add('Transpose', [v.name], perm=[1, 0, 2])
+    xs = [x, g.weight((1, rows, c), c), g.weight((1, rows, h), h)] + ([g.param((1, 2 * rows), 0.5)] if g.chance(0.7) else [])
+    y, last = g.add(kind, xs, nout=2, hidden_size=h)
+    if g.chance():
+        g.put(g.add('Squeeze', [last, g.ints(0)]), (n, h), True)
+    else:
+        g.put(g.add('Transpose', [g.add('Squeeze', [y, g.ints(1)])], perm=[1, 0, 2]), (n, t, h), True)
+
+
+# ---- from parameters alone ----
+@op(1.5)
+def made_weight(g):
+    """A value without a batch: a product of parameters, or one parameter bent."""
+    a, b = g.whole(1, 5), g.whole(1, 5)
+    if g.chance():
+        k = g.whole(1, 4)
+        y = g.add('MatMul', [g.weight((a, k), k), g.weight((k, b), k)])
+    else:
+        y = g.add(g.pick('Tanh', 'Sin', 'Softplus'), [g.param((a, b))])
+    g.put(y, (a, b), False)
+
+
+@op(2)
+def by_made_weight(g):
+    """A value of the batch times a matrix that the graph makes."""
+    w = g.take(lambda w: w.rank == 2 and not w.batched)
+    v = w and g.take(lambda v: v.batched and v.rank >= 2 and v.shape[-1] == w.shape[0])
+    if v:
+        g.put(g.add('MatMul', [v.name, w.name]), (*v.shape[:-1], w.shape[1]), True, 1.5 * v.scale)
