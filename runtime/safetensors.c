@@ -9,6 +9,7 @@
 #include "safetensors.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,6 +370,17 @@ static int by_size_and_name(const void *a, const void *b)
 	return sx != sy ? (sx < sy) - (sx > sy) : strcmp(x->name, y->name);
 }
 
+/* sprintf that gives where it stopped. */
+__attribute__((format(printf, 2, 3))) static char *print(char *to, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	const int n = vsprintf(to, format, ap);
+	va_end(ap);
+	return n > 0 ? to + n : to;
+}
+
 static char *quote(char *to, const char *s)
 {
 	*to++ = '"';
@@ -378,7 +390,7 @@ static char *quote(char *to, const char *s)
 		if (c == '"' || c == '\\')
 			*to++ = '\\';
 		if (c < 0x20)
-			to += sprintf(to, "\\u%04x", c);
+			to = print(to, "\\u%04x", c);
 		else
 			*to++ = (char)c;
 	}
@@ -393,13 +405,15 @@ char *st_layout(st_tensor *t, int n, long long step, size_t *size)
 	qsort(t, (size_t)n, sizeof *t, by_size_and_name);
 	for (int i = 0; i < n; i++)
 		room += 6 * strlen(t[i].name) + 128 + 24 * (size_t)t[i].rank;
-	char *text = malloc(room), *to = text + 8;
+	char *text = malloc(room);
 
 	if (!text)
 		return NULL;
+	char *to = text + 8;
+
 	*to++ = '{';
 	if (step >= 0)
-		to += sprintf(to, "\"__metadata__\":{\"step\":\"%lld\"}%s", step, n ? "," : "");
+		to = print(to, "\"__metadata__\":{\"step\":\"%lld\"}%s", step, n ? "," : "");
 	for (int i = 0; i < n; i++) {
 		t[i].bytes = st_size(t[i].dtype);
 		for (int d = 0; d < t[i].rank; d++)
@@ -407,10 +421,10 @@ char *st_layout(st_tensor *t, int n, long long step, size_t *size)
 		t[i].offset = offset;
 		offset += t[i].bytes;
 		to = quote(to, t[i].name);
-		to += sprintf(to, ":{\"dtype\":\"%s\",\"shape\":[", t[i].dtype);
+		to = print(to, ":{\"dtype\":\"%s\",\"shape\":[", t[i].dtype);
 		for (int d = 0; d < t[i].rank; d++)
-			to += sprintf(to, "%s%lld", d ? "," : "", (long long)t[i].dim[d]);
-		to += sprintf(to, "],\"data_offsets\":[%zu,%zu]}%s", t[i].offset, offset,
+			to = print(to, "%s%lld", d ? "," : "", (long long)t[i].dim[d]);
+		to = print(to, "],\"data_offsets\":[%zu,%zu]}%s", t[i].offset, offset,
 		              i + 1 < n ? "," : "");
 	}
 	*to++ = '}';

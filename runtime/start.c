@@ -141,18 +141,16 @@ static void parse(options *o, int argc, char **argv)
 	for (int i = 0; i < N; i++)
 		from_environment(table[i].kind, table[i].to, table[i].name);
 	for (int a = 1; a < argc; a++) {
-		const char  *arg = argv[a], *name = arg + 2, *value = strchr(arg, '=');
-		const size_t length = value             ? (size_t)(value++ - name)
-		                      : strlen(arg) < 2 ? 0
-		                                        : strlen(name);
+		const char  *arg = argv[a];
+		const char  *name = strncmp(arg, "--", 2) ? "" : arg + 2, *value = strchr(name, '=');
+		const size_t length = value ? (size_t)(value++ - name) : strlen(name);
 		int          i = 0;
 
 		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
 			printf(usage, argv[0]);
 			exit(0);
 		}
-		while (i < N && (strncmp(arg, "--", 2) || strlen(table[i].name) != length ||
-		                 strncmp(table[i].name, name, length)))
+		while (i < N && (strlen(table[i].name) != length || strncmp(table[i].name, name, length)))
 			i++;
 		if (i == N) {
 			fprintf(stderr, usage, argv[0]);
