@@ -146,6 +146,7 @@ static OnnxGraph *scope_graph(const Scope *up, const OnnxGraph *g)
 	Scope s;
 
 	scope_open(&s, up, up->prefix);
+	s.node = up->node;
 	define_all(&s, g);
 	c->input = renamed_infos(&s, g->input, g->n_input);
 	c->output = renamed_infos(&s, g->output, g->n_output);
@@ -239,23 +240,26 @@ static bool condition(Import *im, const OnnxNode *n, bool *then)
 	return true;
 }
 
-static bool branch_nodes(Import *im, const Scope *s, const OnnxGraph *g)
+static bool branch_nodes(Import *im, const OnnxGraph *g)
 {
-	const int opset = im->opset, at = im->b.loc.node;
+	const int opset = im->opset;
 	const Loc loc = im->b.loc;
 
+	for (size_t i = 0; i < g->n_initializer; i++)
+		if (!onnx_initializer(im, g, g->initializer[i]))
+			return false;
 	for (size_t i = 0; i < g->n_node; i++) {
-		const OnnxNode *c = scope_node(s, g->node[i]);
+		const OnnxNode *n = g->node[i];
 
-		if (i == 0 && im->shapes && c->n_output && *c->output[0] && !map_has(im->shapes, c->output[0])) {
+		if (i == 0 && im->shapes && n->n_output && *n->output[0] && !map_has(im->shapes, n->output[0])) {
 			diag_error(im->d, loc, 209, "the condition takes another branch at the export's batch %lld than at batch "
 				"%lld", (long long)im->from, (long long)im->to);
 			diag_note(im->d, loc, "export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
 				(long long)im->from);
 			return false;
 		}
-		im->opset = onnx_opset(im, c, opset);
-		if (!onnx_node(im, c, (size_t)at))
+		im->opset = onnx_opset(im, n, opset);
+		if (!onnx_node(im, n, (size_t)loc.node))
 			return false;
 	}
 	im->opset = opset;
@@ -263,11 +267,11 @@ static bool branch_nodes(Import *im, const Scope *s, const OnnxGraph *g)
 	return true;
 }
 
-/* What the branch gives becomes what If gives, by name too. */
-static bool branch_outputs(Import *im, const OnnxNode *n, const Scope *s, const OnnxAttr *x)
+/* What the branch gives (x as it stands in the file, g with names of the graph) becomes what If gives, by name too. */
+static bool branch_outputs(Import *im, const OnnxNode *n, const OnnxAttr *x, const OnnxGraph *g, const char *prefix)
 {
 	for (size_t i = 0; i < n->n_output; i++) {
-		const char *inner = text(x->g->output[i]->name), *name = scope_use(s, inner);
+		const char *name = g->output[i]->name;
 		Value *v = map_get(&im->env, name);
 
 		if (!v && map_has(&im->seq, name)) {
@@ -275,8 +279,9 @@ static bool branch_outputs(Import *im, const OnnxNode *n, const Scope *s, const 
 			continue;
 		}
 		if (!v)
-			return diag_error(im->d, im->b.loc, 204, "output %zu of %s, '%s', is defined nowhere", i, x->name, inner);
-		bool own_name = strcmp(v->name, name) == 0 && strncmp(name, s->prefix, strlen(s->prefix)) == 0;
+			return diag_error(im->d, im->b.loc, 204, "output %zu of %s, '%s', is defined nowhere", i, x->name,
+				text(x->g->output[i]->name));
+		bool own_name = strcmp(v->name, name) == 0 && strncmp(name, prefix, strlen(prefix)) == 0;
 		if (v->kind == VAL_NODE && *n->output[i] && own_name)
 			value_rename(im->b.g, v, n->output[i]);
 		onnx_bind(im, n, i, v);
@@ -286,7 +291,7 @@ static bool branch_outputs(Import *im, const OnnxNode *n, const Scope *s, const 
 
 bool inline_if(Import *im, const OnnxNode *n)
 {
-	Scope top = { .a = im->a, .taken = &im->taken, .origin = im->origin }, s;
+	Scope s = { .a = im->a, .taken = &im->taken, .origin = im->origin, .node = n };
 	bool then = false;
 
 	if (!condition(im, n, &then))
@@ -305,14 +310,8 @@ bool inline_if(Import *im, const OnnxNode *n)
 		map_init(&im->taken, im->a, true);
 		inline_names(&im->taken, im->top);
 	}
-	map_init(&top.names, im->a, true);
-	scope_open(&s, &top, inline_branch(im->a, n, "", then));
-	s.node = n;
-	define_all(&s, x->g);
-	if (!onnx_operators(im, x->g))
-		return false;
-	for (size_t i = 0; i < x->g->n_initializer; i++)
-		if (!onnx_initializer(im, im->top, renamed_tensor(&s, x->g->initializer[i])))
-			return false;
-	return branch_nodes(im, &s, x->g) && branch_outputs(im, n, &s, x);
+	map_init(&s.names, im->a, true);
+	s.prefix = inline_branch(im->a, n, "", then);
+	const OnnxGraph *g = scope_graph(&s, x->g);
+	return onnx_operators(im, x->g) && branch_nodes(im, g) && branch_outputs(im, n, x, g, s.prefix);
 }

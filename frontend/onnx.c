@@ -41,10 +41,16 @@ static int running_stat(const OnnxGraph *g, const char *name)
 	for (size_t i = 0; i < g->n_node; i++) {
 		const OnnxNode *n = g->node[i];
 
-		if (strcmp(n->op_type, "BatchNormalization") == 0)
+		if (n->op_type && strcmp(n->op_type, "BatchNormalization") == 0)
 			for (size_t k = 3; k < 5 && k < n->n_input; k++)
 				if (strcmp(n->input[k], name) == 0)
 					return (int)k;
+		for (size_t k = 0; k < n->n_attribute; k++) {   /* branches see the initializers around them */
+			int in = n->attribute[k]->g ? running_stat(n->attribute[k]->g, name) : 0;
+
+			if (in)
+				return in;
+		}
 	}
 	return 0;
 }
