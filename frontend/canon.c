@@ -229,7 +229,7 @@ static const struct row { const char *name; bool (*run)(Import *, const OnnxNode
 	{ "And", arithmetic }, { "Or", arithmetic }, { "Xor", arithmetic }, { "Equal", arithmetic }, { "Less", arithmetic },
 	{ "Greater", arithmetic },
 	{ "Relu", same }, { "Sigmoid", same }, { "Tanh", same }, { "Erf", same }, { "Exp", same }, { "Log", same },
-	{ "Sqrt", same }, { "Neg", same }, { "Abs", same }, { "Sign", same }, { "Reciprocal", same }, { "Sin", same },
+	{ "Sqrt", same }, { "Neg", same }, { "Abs", canon_sign }, { "Sign", canon_sign }, { "Reciprocal", same }, { "Sin", same },
 	{ "Cos", same }, { "Floor", same }, { "Ceil", same }, { "Round", same }, { "Not", same }, { "Max", canon_extreme },
 	{ "Min", canon_extreme }, { "Mod", same }, { "Sum", same }, { "LessOrEqual", same }, { "GreaterOrEqual", same },
 	{ "Where", same }, { "Transpose", same }, { "Concat", same }, { "Gather", same }, { "Shape", same }, { "Size", same },

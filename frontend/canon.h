@@ -103,6 +103,7 @@ bool canon_hardmax(Import *im, const OnnxNode *n);
 bool canon_is_inf(Import *im, const OnnxNode *n);
 bool canon_bit_shift(Import *im, const OnnxNode *n);
 bool canon_cast_like(Import *im, const OnnxNode *n);
+bool canon_sign(Import *im, const OnnxNode *n);
 bool canon_extreme(Import *im, const OnnxNode *n);
 bool canon_einsum(Import *im, const OnnxNode *n);
 

@@ -270,6 +270,20 @@ bool canon_cast_like(Import *im, const OnnxNode *n)
 	return result(im, n, cast(im, onnx_in(im, n, 0), onnx_in(im, n, 1)->type.dtype));
 }
 
+/* Abs and Sign, of numbers without a sign too. */
+bool canon_sign(Import *im, const OnnxNode *n)
+{
+	const OpKind op = op_find(n->op_type);
+
+	if (!canon_need(im, n, 1))
+		return false;
+	Value *x = onnx_in(im, n, 0);
+	const DType t = x->type.dtype;
+	if (dtype_float(t) || dtype_signed(t) || t == DT_bool)
+		return canon_emit_bind(im, n, op, NULL, 1, &x);
+	return result(im, n, op == OP_Abs ? x : bin(im, OP_Min, x, like(im, x, 1)));
+}
+
 /* Max, Min of many: by pairs, so that no expression repeats itself. */
 bool canon_extreme(Import *im, const OnnxNode *n)
 {

@@ -193,6 +193,22 @@ Cost ew_cost(const Node *n)
 
 /* ---- constant folding ---- */
 
+/* The row's rule for u64, whose upper half int64_t takes for negative. */
+static int64_t of_u64(const EwRow *r, OpKind op, const int64_t *x)
+{
+	const uint64_t a = (uint64_t)x[0], b = (uint64_t)x[1];
+
+	switch (op) {
+	case OP_Less: case OP_LessOrEqual: case OP_Greater: case OP_GreaterOrEqual:
+		return r->i((int64_t)(a ^ (uint64_t)1 << 63), (int64_t)(b ^ (uint64_t)1 << 63), 0);
+	case OP_Max: return (int64_t)(a < b ? b : a);
+	case OP_Min: return (int64_t)(b < a ? b : a);
+	case OP_Div: return (int64_t)(a / b);
+	case OP_Mod: return (int64_t)(a % b);
+	default: return r->i(x[0], x[1], x[2]);
+	}
+}
+
 static bool mod_eval(int64_t fmod_, int64_t a, int64_t b, int64_t *r)
 {
 	if (b == 0)
@@ -221,16 +237,21 @@ static bool eval_element(const Node *n, const Tensor *in, const int64_t *at, Ten
 	int64_t x[3] = { 0 }, y;
 	for (int i = 0; i < n->nin && i < 3; i++)
 		x[i] = elem_i(&in[i], at[i]);
-	if (n->op == OP_Div && (x[1] == 0 || (x[0] == INT64_MIN && x[1] == -1)))
+	const bool u64 = in[typed].type.dtype == DT_u64;
+	if ((n->op == OP_Div || n->op == OP_Mod) && x[1] == 0)
 		return false;
-	if (n->op == OP_Mod) {
+	if (n->op == OP_Div && !u64 && x[0] == INT64_MIN && x[1] == -1)
+		return false;
+	if (n->op == OP_Mod && !u64) {
 		if (!mod_eval(((const struct ew_attr *)n->attr)->fmod, x[0], x[1], &y))
 			return false;
 	} else {
-		y = r->nin < 0 ? x[0] : r->i(x[0], x[1], x[2]);
+		y = r->nin < 0 ? x[0] : u64 ? of_u64(r, n->op, x) : r->i(x[0], x[1], x[2]);
 	}
-	for (int i = 1; r->nin < 0 && i < n->nin; i++)
-		y = r->i(y, elem_i(&in[i], at[i]), 0);
+	for (int i = 1; r->nin < 0 && i < n->nin; i++) {
+		const int64_t two[3] = { y, elem_i(&in[i], at[i]) };
+		y = u64 ? of_u64(r, n->op, two) : r->i(two[0], two[1], 0);
+	}
 	elem_set_i(out, o, y);
 	return true;
 }
