@@ -176,17 +176,16 @@ static const Node *from_rows(const Value *v, bool trans)
 /* The same value as [B, T, H D]; nodes that only v needed are covered. */
 static Value *rows_of(Match *p, Builder *b, Value *v)
 {
-	Node *n = v->def;
-	Value *x = n->in[0];
+	Value *x = v->def->in[0];
 	int64_t dim[3] = { x->type.dim[0], x->type.dim[1], x->type.dim[2] * x->type.dim[3] };
 	const Type rows = type_make(x->type.dtype, 3, dim);
 
-	if (v->nuses == 1)
-		match_def(p, v, OP_Transpose);
+	const bool alone = v->nuses == 1 && match_covers(p, v->uses[0].node) && match_def(p, v, OP_Transpose);
 	if (x->kind == VAL_NODE && x->def->op == OP_Reshape && type_eq(&x->def->in[0]->type, &rows)) {
-		if (v->nuses == 1 && x->nuses == 1)
+		Value *r = x->def->in[0];
+		if (alone && x->nuses == 1)
 			match_def(p, x, OP_Reshape);
-		return x->def->in[0];
+		return r;
 	}
 	return mk_reshape(b, x, &rows);
 }
@@ -219,19 +218,17 @@ static Value *find_rows(Match *p, Att *t, Value *y)
 /* k^T is a Transpose of k that changes nothing else: k itself is read. */
 static void find_k(Match *p, Att *t)
 {
-	const int before = p->n, rank = t->k->type.rank;
-	const Node *n = own(p, t->k, OP_Transpose);
+	const int rank = t->k->type.rank;
+	const Node *n = t->k->kind == VAL_NODE && t->k->def->op == OP_Transpose ? t->k->def : NULL;
 	const Ints perm = n ? attr_ints(n, "perm") : (Ints){ 0 };
 
-	for (int i = 0; n && i < rank; i++)
-		if (perm.n != rank || perm.v[i] != (i < rank - 2 ? i : i == rank - 2 ? rank - 1 : rank - 2))
-			n = NULL;
-	if (!n) {
-		p->n = before;
+	if (!n)
 		return;
-	}
+	for (int i = 0; i < rank; i++)
+		if ((perm.n ? perm.v[i] : rank - 1 - i) != (i < rank - 2 ? i : i == rank - 2 ? rank - 1 : rank - 2))
+			return;
 	t->transK = false;
-	t->k = unscaled(p, n->in[0], &t->scale);
+	t->k = own(p, t->k, OP_Transpose) ? unscaled(p, n->in[0], &t->scale) : n->in[0];
 }
 
 /* ---- the pattern ---- */

@@ -82,7 +82,7 @@ bool match_trained(const Value *v)
 
 /* ---- replacing ---- */
 
-static bool covered(const Match *p, const Node *n)
+bool match_covers(const Match *p, const Node *n)
 {
 	for (int i = 0; i < p->n; i++)
 		if (p->node[i] == n)
@@ -100,7 +100,7 @@ bool match_closed(const Match *p, const Value *last)
 			if (is_output(v) || v == p->m->loss || v == p->m->count)
 				return false;
 			for (int u = 0; u < v->nuses; u++)
-				if (!covered(p, v->uses[u].node))
+				if (!match_covers(p, v->uses[u].node))
 					return false;
 		}
 	return true;
@@ -137,7 +137,7 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 		p->m->loss = v;
 	for (Node *n = last->def, *prev; left; n = prev) {      /* readers go before what they read */
 		prev = n->prev;
-		if (covered(p, n)) {
+		if (match_covers(p, n)) {
 			node_remove(n);
 			left--;
 		}

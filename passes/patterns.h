@@ -30,6 +30,7 @@ bool match_near(double x, double want);                   /* equal within 1e-6 o
 
 bool match_trained(const Value *v);                 /* hangs on a parameter that is trained */
 
+bool match_covers(const Match *p, const Node *n);
 /* Nothing but covered nodes reads what lies inside; `last` is the result. */
 bool match_closed(const Match *p, const Value *last);
 /* The field of an op's attributes (attr_new) by name: an int64_t, a double or a const char *. */

@@ -126,6 +126,8 @@ def attention(c, op):
     c.inside = c.add('MatMul', [q, kt])
     s = scaled(c, c.inside, f) if where == 'scores' else c.inside
     s = c.add('Softmax', [scores(c, s, lead, tq, tk)], axis=c.pick(-1, len(lead) + 1))
+    if len(lead) and c.chance(0.3):
+        s = c.add('Dropout', [s, c.const(np.float32(0.4)), c.const(np.array(True))])
     y = c.add('MatMul', [s, v])
     if rows and c.chance(0.8):
         y = reshape(c, c.add('Transpose', [y], perm=[0, 2, 1, 3]), (b, tq, h * e))
