@@ -1,4 +1,7 @@
 /* Weights out: the initial values as safetensors, the trained ones back into an ONNX file as external data. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../ir/buf.h"
@@ -31,7 +34,7 @@ static st_tensor *entries(Arena *a, Value *const *param, int n, int *count)
 /* Counter-based numbers in (-1, 1): the same on every machine. */
 static double uniform(uint64_t seed, uint64_t tensor, uint64_t i)
 {
-	uint64_t x = seed * 0x9E3779B97F4A7C15u ^ (tensor + 1) * 0xD6E8FEB86659FD93u;
+	uint64_t x = seed * 0x9E3779B97F4A7C15u ^ tensor * 0xD6E8FEB86659FD93u;
 
 	x = (x ^ (x >> 32)) * 0xBF58476D1CE4E5B9u + i;
 	x = (x ^ (x >> 30)) * 0x94D049BB133111EBu;
@@ -39,22 +42,55 @@ static double uniform(uint64_t seed, uint64_t tensor, uint64_t i)
 	return (double)((x ^ (x >> 31)) >> 11) * 0x1p-52 - 1;
 }
 
-/* Random weights keep the size of activations: uniform in 1 / sqrt(inputs); vectors start small. */
-static void fill(const Value *v, uint64_t tensor, char *to)
+/* FNV-1a: a parameter begins with the same values whatever stage it lies in. */
+static uint64_t key_of(const char *name)
 {
-	int64_t n = type_numel(&v->type), fan = v->type.rank > 1 ? n / v->type.dim[0] : 0;
-	double r = v->param->fill;
+	uint64_t h = 0xCBF29CE484222325u;
 
-	if (v->param->random && fan > 0)
-		r = 1 / __builtin_sqrt((double)fan);
-	for (int64_t i = 0; i < n; i++) {
-		double x = v->param->random ? r * uniform((uint64_t)v->param->random, tensor, (uint64_t)i) : r;
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 0x100000001B3u;
+	return h;
+}
 
-		if (v->type.dtype == DT_f64)
-			((double *)(void *)to)[i] = x;
-		else if (v->type.dtype == DT_f32)
-			((float *)(void *)to)[i] = (float)x;
+/* Random weights keep the size of activations: uniform in 1 / sqrt(inputs); vectors start small. */
+static bool write_filled(FILE *f, const Value *v)
+{
+	const Type *t = &v->type;
+	const int64_t n = type_numel(t), fan = t->rank > 1 ? n / t->dim[0] : 0;
+	const double r = v->param->random && fan > 0 ? 1 / sqrt((double)fan) : v->param->fill;
+	const uint64_t key = key_of(v->name);
+	union { float f[2048]; double d[2048]; } block;
+	const size_t size = t->dtype == DT_f64 ? sizeof(double) : sizeof(float);
+
+	for (int64_t at = 0; at < n; at += 2048) {
+		const size_t k = n - at < 2048 ? (size_t)(n - at) : 2048;
+
+		for (size_t i = 0; i < k; i++) {
+			const double x = v->param->random ? r * uniform((uint64_t)v->param->random, key, (uint64_t)at + i) : r;
+
+			if (t->dtype == DT_f64)
+				block.d[i] = x;
+			else
+				block.f[i] = (float)x;
+		}
+		if (fwrite(&block, size, k, f) != k)
+			return false;
 	}
+	return true;
+}
+
+/* Tensor by tensor: nothing is held in memory. */
+static bool write_tensors(FILE *f, const char *start, size_t head, const st_tensor *t, int count)
+{
+	bool ok = fwrite(start, 1, head, f) == head;
+
+	for (int i = 0; i < count && ok; i++) {
+		const Value *v = (const Value *)(const void *)t[i].data;
+
+		ok = fseeko(f, (off_t)(head + t[i].offset), SEEK_SET) == 0 && (v->param->data ?
+			fwrite(v->param->data, 1, t[i].bytes, f) == t[i].bytes : write_filled(f, v));
+	}
+	return ok;
 }
 
 bool weights_write(const char *path, Value *const *param, int n, Diag *d)
@@ -64,29 +100,16 @@ bool weights_write(const char *path, Value *const *param, int n, Diag *d)
 	int count;
 	st_tensor *t = entries(a, param, n, &count);
 	char *start = st_layout(t, count, -1, &head);
-	Buf b = { 0 };
-	size_t total = 0;
+	const char *part = arena_printf(a, "%s.part", path);
+	FILE *f = fopen(part, "wb");
+	bool ok = f && write_tensors(f, start, head, t, count);
 
-	for (int i = 0; i < count; i++)
-		if (t[i].offset + t[i].bytes > total)
-			total = t[i].offset + t[i].bytes;
-	buf_add(&b, start, head);
-	char *data = calloc(total ? total : 1, 1);
-	for (int i = 0; i < count && data; i++) {
-		const Value *v = (const Value *)(const void *)t[i].data;
-
-		if (v->param->data)
-			memcpy(data + t[i].offset, v->param->data, t[i].bytes);
-		else
-			fill(v, (uint64_t)i, data + t[i].offset);
+	ok = (!f || fclose(f) == 0) && ok && rename(part, path) == 0;
+	if (!ok) {
+		diag_error(d, FILELOC(path), 705, "cannot write the weights: %s", strerror(errno));
+		remove(part);
 	}
-	buf_add(&b, data, total);
-	bool ok = data && file_write(path, b.s, b.n);
-	if (!ok)
-		diag_error(d, FILELOC(path), 705, "cannot write the weights");
-	free(data);
 	free(start);
-	buf_free(&b);
 	arena_free(a);
 	return ok;
 }
