@@ -10,7 +10,7 @@ folder that the case runs in.
 """
 import glob, os, subprocess, sys, tempfile
 
-import indexing, nested, tiny
+import activations, indexing, nested, tiny
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAMPLE = os.path.join(HERE, '..', '..', 'samples', 'mlp', 'model.onnx')
@@ -46,6 +46,7 @@ KINDS = {
     'attribute-string': lambda: tiny.model('Gemm', (8, 10), (10, 4), (8, 4), alpha='0.1'),
     'pool-kernel': lambda: tiny.model('MaxPool', (8, 3, 32, 32), None, (8, 3, 1, 31), kernel_shape=[2**63 - 1, 2]),
     'conv-pads': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 30, 30), pads=[0, 0, 2**63 - 1, 0]),
+    **activations.KINDS,
     **nested.KINDS,
     **indexing.KINDS,
 }
