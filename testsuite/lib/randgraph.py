@@ -250,7 +250,10 @@ def draw(seed):
     finish(g)
     if g.chance(0.15):
         g.unused = [g.param((g.whole(1, 4),), lo=-1.0, hi=1.0)]
-    read = {i for n in g.nodes for i in n.input}
+    read = set(g.outs)                      # what the outputs hang on
+    for n in reversed(g.nodes):
+        if read & set(n.output):
+            read |= set(n.input)
     g.unused = [p for p in g.params if p not in read]
     g.frozen = [p for p in g.frozen if p in read]
     return g
