@@ -72,6 +72,7 @@ static int64_t number_after(const char *line, const char *key, int64_t none)
 	return p ? strtoll(p + strlen(key), NULL, 10) : none;
 }
 
+/* A line with a type is a parameter, whatever its name. */
 static void read_plan_line(Check *c, const char *line)
 {
 	static const struct { Region r; const char *key; } region[] = {
@@ -80,6 +81,8 @@ static void read_plan_line(Check *c, const char *line)
 		{ REGION_GRADS, "\"grads\": { \"offset\"" },
 	};
 
+	if (strstr(line, "\"type\": "))
+		return;
 	if (strstr(line, "\"world\": "))
 		c->world = (int)number_after(line, "\"world\": ", 0);
 	if (strstr(line, "\"stage\": ") && strstr(line, "\"inflight\": "))

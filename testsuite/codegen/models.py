@@ -51,11 +51,11 @@ save('tied', [node('Gather', 'table ids', 'e'), node('Gemm', 'e w1', 'h'), node(
               node('Gemm', 't table', 'logits', transB=1)],
      [('ids', L, [4]), ('labels', L, [4])], [weight('table', 7, 4), weight('w1', 4, 4)])
 
-# names that C or the emitted files have a use for already, or that would end a comment
+# names that C, the emitted files or plan.json have a use for already, or that would end a comment
 onnx.save(helper.make_model(helper.make_graph(
-    [helper.make_node('Gemm', ['slot', 'mb'], ['k'], name='while'), helper.make_node('Relu', ['k'], ['g'], name='g'),
-     helper.make_node('Gemm', ['g', 'tmp'], ['expf'], name='*/ end /*'), helper.make_node('Tanh', ['expf'], ['P'], name='a"b'),
+    [helper.make_node('Gemm', ['slot', 'mb', 'params'], ['k'], name='while'), helper.make_node('Relu', ['k'], ['g'], name='g'),
+     helper.make_node('Gemm', ['g', 'tmp', 'channel'], ['expf'], name='*/ end /*'), helper.make_node('Tanh', ['expf'], ['P'], name='a"b'),
      helper.make_node('SoftmaxCrossEntropyLoss', ['P', 'while'], ['loss'], name='two\nlines')], 'names',
     [helper.make_tensor_value_info('slot', X, [4, 4]), helper.make_tensor_value_info('while', L, [4])],
-    [helper.make_tensor_value_info('loss', X, [])], [weight('mb', 4, 4), weight('tmp', 4, 4)]),
+    [helper.make_tensor_value_info('loss', X, [])], [weight('mb', 4, 4), weight('tmp', 4, 4), weight('params', 4), weight('channel', 4)]),
     opset_imports=[helper.make_opsetid('', 17)], ir_version=8, producer_name=''), os.path.join(HERE, 'names.onnx'))

@@ -8,14 +8,16 @@ enum { STAGE = 0, REPLICAS = 1, MICROBATCHES = 2, SLOTS = 2 };
 /* weights and running statistics */
 static struct params {
 	_Alignas(64) float mb_2[4 * 4];                          /* f32[4,4] */
+	_Alignas(64) float params_2[4];                          /* f32[4] */
 } *P;
-_Static_assert(sizeof(struct params) == 64, "as planned");
+_Static_assert(sizeof(struct params) == 128, "as planned");
 
 /* gradients, summed over the microbatches of a step */
 static struct grads {
 	_Alignas(64) float mb_2[4 * 4];                          /* f32[4,4] */
+	_Alignas(64) float params_2[4];                          /* f32[4] */
 } *G, *L;
-_Static_assert(sizeof(struct grads) == 64, "as planned");
+_Static_assert(sizeof(struct grads) == 128, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
 static struct kept {
@@ -30,6 +32,8 @@ static char *tmp;                                                /* all other va
 const pd_param stage_params[] = {
 	{ .name = "mb", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 4, 4 },
 		.offset = 0 + offsetof(struct params, mb_2), .trained = true, .owner = 0 },
+	{ .name = "params", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 4 },
+		.offset = 0 + offsetof(struct params, params_2), .trained = true, .owner = 0 },
 };
 
 const pd_input_desc stage_inputs[] = {
@@ -46,7 +50,7 @@ void forward(int slot, int mb)
 
 	pd_wait_send(0, slot);
 	pd_input(0, mb, k->slot_2);                              /* %slot f32[4,4] */
-	gemm_4x4x4(k->k_2, k->slot_2, P->mb_2);                  /* %k f32[4,4]  while */
+	gemm_4x4x4_bias(k->k_2, k->slot_2, P->mb_2, P->params_2); /* %k f32[4,4]  while */
 	relu_16(k->k_2, k->k_2);                                 /* %g f32[4,4]  g */
 }
 
@@ -72,7 +76,7 @@ static void add_gradients(void)
 	const float *one = (void *)L;
 
 #pragma omp simd
-	for (int64_t i = 0; i < 16; i++)
+	for (int64_t i = 0; i < 32; i++)
 		sum[i] += one[i];
 }
 
@@ -86,6 +90,7 @@ void backward(int slot, int mb)
 	pd_wait_recv(1, slot);                                   /* %d.g f32[4,4]  +/ end +* */
 	relugrad_16(d_k, k->d_g, k->k_2);                        /* %d.k f32[4,4]  g */
 	gemm_4x4x4_ta(g->mb_2, k->slot_2, d_k);                  /* %d.mb f32[4,4]  while */
+	reduce_sum_4x4_axes0(g->params_2, d_k);                  /* %d.params f32[4]  while */
 	if (g != G)
 		add_gradients();
 	done++;
@@ -103,15 +108,17 @@ void update(void)
 	n_2[0] = (float)pd_total_count();                        /* %n f32[] */
 	pd_gradient(0, G->mb_2);
 	sgd_16(P->mb_2, G->mb_2, n_2);                           /* @mb */
+	pd_gradient(1, G->params_2);
+	sgd_4(P->params_2, G->params_2, n_2);                    /* @params */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 192);
-	G = (void *)(arena + 64);
-	L = (void *)(arena + 128);
-	tmp = arena + 576;
+	K = (void *)(arena + 384);
+	G = (void *)(arena + 128);
+	L = (void *)(arena + 256);
+	tmp = arena + 768;
 	(void)which;
 	(void)mine;
 	(void)nmine;

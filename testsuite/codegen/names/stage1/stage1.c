@@ -8,14 +8,16 @@ enum { STAGE = 1, REPLICAS = 1, MICROBATCHES = 2, SLOTS = 1 };
 /* weights and running statistics */
 static struct params {
 	_Alignas(64) float tmp_2[4 * 4];                         /* f32[4,4] */
+	_Alignas(64) float channel[4];                           /* f32[4] */
 } *P;
-_Static_assert(sizeof(struct params) == 64, "as planned");
+_Static_assert(sizeof(struct params) == 128, "as planned");
 
 /* gradients, summed over the microbatches of a step */
 static struct grads {
 	_Alignas(64) float tmp_2[4 * 4];                         /* f32[4,4] */
+	_Alignas(64) float channel[4];                           /* f32[4] */
 } *G, *L;
-_Static_assert(sizeof(struct grads) == 64, "as planned");
+_Static_assert(sizeof(struct grads) == 128, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
 static struct kept {
@@ -34,6 +36,8 @@ static const float c_1[] = { 1.0f };
 const pd_param stage_params[] = {
 	{ .name = "tmp", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 4, 4 },
 		.offset = 0 + offsetof(struct params, tmp_2), .trained = true, .owner = 1 },
+	{ .name = "channel", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 4 },
+		.offset = 0 + offsetof(struct params, channel), .trained = true, .owner = 1 },
 };
 
 const pd_input_desc stage_inputs[] = {
@@ -59,7 +63,7 @@ void forward(int slot, int mb)
 
 	pd_input(0, mb, k->while_2);                             /* %while i64[4] */
 	pd_wait_recv(0, slot);                                   /* %g f32[4,4]  g */
-	gemm_4x4x4(k->expf, k->g_2, P->tmp_2);                   /* %expf f32[4,4]  +/ end +* */
+	gemm_4x4x4_bias(k->expf, k->g_2, P->tmp_2, P->channel);  /* %expf f32[4,4]  +/ end +* */
 	tanh_16(k->expf, k->expf);                               /* %P f32[4,4]  a"b */
 	cross_entropy_4x4_sum(loss, k->loss_1, k->expf, k->while_2); /* %loss %loss.1 f32[]  two lines */
 	count_labels_4(count, k->while_2);                       /* %count f32[] */
@@ -74,7 +78,7 @@ static void add_gradients(void)
 	const float *one = (void *)L;
 
 #pragma omp simd
-	for (int64_t i = 0; i < 16; i++)
+	for (int64_t i = 0; i < 32; i++)
 		sum[i] += one[i];
 }
 
@@ -90,6 +94,7 @@ void backward(int slot, int mb)
 	tanhgrad_16(d_P, d_P, k->expf);                          /* %d.expf f32[4,4]  a"b */
 	gemm_4x4x4_tb(k->d_g, d_P, P->tmp_2);                    /* %d.g f32[4,4]  +/ end +* */
 	gemm_4x4x4_ta(g->tmp_2, k->g_2, d_P);                    /* %d.tmp f32[4,4]  +/ end +* */
+	reduce_sum_4x4_axes0(g->channel, d_P);                   /* %d.channel f32[4]  +/ end +* */
 	if (g != G)
 		add_gradients();
 	done++;
@@ -114,15 +119,17 @@ void update(void)
 	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
 	pd_gradient(0, G->tmp_2);
 	sgd_16(P->tmp_2, G->tmp_2, n_1);                         /* @tmp */
+	pd_gradient(1, G->channel);
+	sgd_4(P->channel, G->channel, n_1);                      /* @channel */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 192);
-	G = (void *)(arena + 64);
-	L = (void *)(arena + 128);
-	tmp = arena + 512;
+	K = (void *)(arena + 384);
+	G = (void *)(arena + 128);
+	L = (void *)(arena + 256);
+	tmp = arena + 704;
 	(void)which;
 	(void)mine;
 	(void)nmine;
