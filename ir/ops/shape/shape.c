@@ -169,6 +169,16 @@ static void trilu_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	dx[0] = mk(b, OP_Trilu, n->attr, NULL, 1, dy[0]);
 }
 
+/* k, held where it still moves the diagonal. */
+static int64_t diagonal(const Node *n)
+{
+	const int64_t k = ((const struct trilu *)n->attr)->k;
+	const Type *t = &n->out[0]->type;
+	const int64_t cols = t->dim[t->rank - 1], rows = t->dim[t->rank - 2];
+
+	return k < -rows ? -rows : k > cols ? cols : k;
+}
+
 /* Not finished with nest_finish: the condition needs row and column as loops of their own. */
 static void trilu_holes(const Node *n, Holes *h)
 {
@@ -176,7 +186,7 @@ static void trilu_holes(const Node *n, Holes *h)
 	const Type *t = &n->out[0]->type;
 	const char *c = dtype_c(t->dtype);
 	const int64_t cols = t->dim[t->rank - 1], rows = t->dim[t->rank - 2];
-	const int64_t dim[3] = { rows && cols ? type_numel(t) / rows / cols : 0, rows, cols };
+	const int64_t k = diagonal(n), dim[3] = { rows && cols ? type_numel(t) / rows / cols : 0, rows, cols };
 	const int64_t stride[3] = { rows * cols, cols, 1 };
 	Nest s;
 
@@ -187,21 +197,21 @@ static void trilu_holes(const Node *n, Holes *h)
 	hole_text(h, "PARAMS", "%s *y, const %s *a", c, c);
 	hole_text(h, "CALL", "$k($=, $0);");
 	hole_text(h, "BODY", "%s = i - j %s %lld ? %s : 0;", nest_ref(h->arena, &s, 0), at->upper ? ">=" : "<=",
-		(long long)at->k, nest_ref(h->arena, &s, 1));
-	hole_name(h, "tri%s_%s_k%s%lld%s", at->upper ? "u" : "l", dims_name(h->arena, t), at->k < 0 ? "m" : "",
-		(long long)(at->k < 0 ? -at->k : at->k), dtype_suffix(t->dtype));
+		(long long)k, nest_ref(h->arena, &s, 1));
+	hole_name(h, "tri%s_%s_k%s%lld%s", at->upper ? "u" : "l", dims_name(h->arena, t), k < 0 ? "m" : "",
+		(long long)(k < 0 ? -k : k), dtype_suffix(t->dtype));
 }
 
 static bool trilu_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 {
 	const struct trilu *at = n->attr;
 	const Type *t = &n->out[0]->type;
-	const int64_t cols = t->dim[t->rank - 1], rows = t->dim[t->rank - 2];
+	const int64_t cols = t->dim[t->rank - 1], rows = t->dim[t->rank - 2], k = diagonal(n);
 
 	tensor_alloc(&out[0], t, a);
 	for (int64_t i = 0; i < type_numel(t); i++) {
 		const int64_t off = i % cols - i / cols % rows;
-		if (!(at->upper ? off >= at->k : off <= at->k))
+		if (!(at->upper ? off >= k : off <= k))
 			continue;
 		if (dtype_float(t->dtype))
 			elem_set_f(&out[0], i, elem_f(&in[0], i));
