@@ -1,5 +1,5 @@
 /* Canonical form of activations and other elementwise operators that have no op of the same name: attributes become
- * scalar operands, and what is a short chain of cheap ops is written as that chain (the fuse pass makes one loop of it). */
+ * scalar operands, and what is a short chain of cheap ops is written as that chain (fuse makes one loop of it). */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -159,8 +159,9 @@ bool canon_shrink(Import *im, const OnnxNode *n)
 		return diag_error(im->d, im->b.loc, 302, "Shrink takes numbers, %s is %s", x0->name,
 			str_type(im->d->scratch, &x0->type));
 	Value *x = dtype_float(x0->type.dtype) ? x0 : cast(im, x0, DT_f64);
-	Value *up = pick(im, bin(im, OP_Greater, x, like(im, x, lambd)), bin(im, OP_Sub, x, like(im, x, bias)), like(im, x, 0));
-	Value *y = pick(im, bin(im, OP_Less, x, like(im, x, -lambd)), bin(im, OP_Add, x, like(im, x, bias)), up);
+	Value *by = like(im, x, bias), *above = bin(im, OP_Greater, x, like(im, x, lambd));
+	Value *y = pick(im, above, bin(im, OP_Sub, x, by), like(im, x, 0));
+	y = pick(im, bin(im, OP_Less, x, like(im, x, -lambd)), bin(im, OP_Add, x, by), y);
 	return result(im, n, cast(im, y, x0->type.dtype));
 }
 
@@ -208,7 +209,8 @@ bool canon_hardmax(Import *im, const OnnxNode *n)
 	const bool matrix = im->opset < 13;
 	int64_t axis = onnx_int(n, "axis", matrix ? 1 : -1), dim[MAXRANK] = { 1, 1 };
 	if (axis < -rank || axis >= rank + matrix)
-		return diag_error(im->d, im->b.loc, 302, "Hardmax: axis %lld of rank %d", (long long)axis, rank);
+		return diag_error(im->d, im->b.loc, 302, "Hardmax: axis %lld is outside [%d, %d), X has rank %d", (long long)axis,
+			-rank, rank + matrix, rank);
 	axis += axis < 0 ? rank : 0;
 	if (matrix) {
 		for (int i = 0; i < rank; i++)
@@ -229,7 +231,8 @@ bool canon_hardmax(Import *im, const OnnxNode *n)
 	void *at = canon_attr_of(im, OP_ReduceMax);
 	canon_put_ints(OP_ReduceMax, at, "axes", (Ints){ 1, arena_dup(im->a, &axis, sizeof axis) });
 	Value *top = canon_emit1(im, OP_ReduceMax, at, x, NULL, NULL);
-	Value *rated = pick(im, bin(im, OP_Equal, x, top), module_const(im->m, "place", t, place), canon_scalar(im, DT_i64, 0));
+	Value *places = module_const(im->m, "place", t, place);
+	Value *rated = pick(im, bin(im, OP_Equal, x, top), places, canon_scalar(im, DT_i64, 0));
 	Value *best = canon_emit1(im, OP_ReduceMax, at, rated, NULL, NULL);
 	Value *y = cast(im, bin(im, OP_Equal, rated, best), x->type.dtype);
 	return result(im, n, matrix ? canon_reshape_to(im, y, rank, x0->type.dim, NULL) : y);

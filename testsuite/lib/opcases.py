@@ -185,7 +185,9 @@ def bands(c, op):
     elif op == 'HardSwish' and c.chance():      # as exports before opset 14 have it
         k = [c.const(np.float32(v)) for v in (0, 3, 6)]
         gate = c.add('Clip', [c.add('Add', [x, k[1]]), k[0], k[2]])
-        c.out = [c.add('Mul', [x, c.add('Div', [gate, k[2]])]) if c.chance() else c.add('Div', [c.add('Mul', [gate, x]), k[2]])]
+        late = c.chance()
+        y = c.add('Mul', [x, gate if late else c.add('Div', [gate, k[2]])])
+        c.out = [c.add('Div', [y, k[2]]) if late else y]
     else:
         c.out = [c.add(op, [x], **{'ThresholdedRelu': {}, 'Shrink': {'lambd': 1.0, 'bias': 0.5},
                                    'HardSigmoid': {'alpha': 0.5, 'beta': 0.5}, 'HardSwish': {}}[op])]
