@@ -135,15 +135,22 @@ void    pd_tree_done(pd_tree *t, int mb);           /* the leaf is complete */
 float  *pd_tree_root(pd_tree *t, const pd_group *g);
 
 /* ---- random numbers: counter based, the same for every plan ---- */
+
+/* The output function of SplitMix64: every bit of the argument reaches every bit of the result. */
+static inline uint64_t pd_mix(uint64_t x)
+{
+	x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+	x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+	return x ^ (x >> 31);
+}
+
+/* A stream per seed, node and sample, in which `element` counts. */
 static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample,
                                       uint64_t element)
 {
-	uint64_t x = seed * 0x9E3779B97F4A7C15u + node;
+	const uint64_t stream = pd_mix(pd_mix(pd_mix(seed) + node) + sample);
 
-	x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93u + sample;
-	x = (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9u + element;
-	x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93u;
-	return (uint32_t)((x ^ (x >> 32)) >> 16);
+	return (uint32_t)(pd_mix(stream + (element + 1) * 0x9E3779B97F4A7C15u) >> 32);
 }
 static inline float pd_random_unit(uint64_t seed, uint64_t node, uint64_t sample, uint64_t element)
 {

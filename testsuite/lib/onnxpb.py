@@ -170,3 +170,18 @@ def settings(path):
                 if any(k == 4 and v in (b'Resize', b'Upsample') for k, _, v in parts):
                     out.update(ins[1:])
     return out
+
+
+def constants(path):
+    """{output: array} of the Constant nodes."""
+    out = {}
+    for f, w, v in fields(open(path, 'rb').read()):
+        for g, gw, gv in fields(v) if f == 7 and w == 2 else []:
+            n = list(fields(gv)) if g == 1 else []
+            if not any(i == 4 and x == b'Constant' for i, _, x in n):
+                continue
+            for i, _, x in n:
+                for a, aw, av in fields(x) if i == 5 else []:
+                    if a == 5 and aw == 2:
+                        out[next(y.decode() for k, _, y in n if k == 2)] = parse_tensor(av)[1]
+    return out
