@@ -241,7 +241,8 @@ bool canon_lp_pool(Import *im, const OnnxNode *n)
 				"0..1048576", i, (long long)pads[i], (long long)pads[nd + i]);
 		const int64_t room = x->type.dim[2 + i] + pads[i] + pads[nd + i] - (w.kernel.v[i] - 1) * w.dilations.v[i] - 1;
 
-		if (onnx_int(n, "ceil_mode", 0) && room > 0 && room % w.strides.v[i])
+		if (onnx_int(n, "ceil_mode", 0) && room > 0 && room % w.strides.v[i] &&
+		    (room / w.strides.v[i] + 1) * w.strides.v[i] < x->type.dim[2 + i] + pads[i])    /* it begins inside */
 			pads[nd + i] += w.strides.v[i] - room % w.strides.v[i];
 		count *= (double)w.kernel.v[i];
 	}

@@ -140,12 +140,15 @@ bool canon_conv_transpose(Import *im, const OnnxNode *n)
 bool canon_max_pool_indices(Import *im, const OnnxNode *n, const void *pool, const Type *x, Value *place)
 {
 	static const char *const window[] = { "kernel_shape", "strides", "dilations", "pads" };
+	const int64_t order = onnx_int(n, "storage_order", 0);
 	void *at = canon_attr_of(im, OP_MaxPoolIndices);
 
+	if (order != 0 && order != 1)
+		return diag_error(im->d, im->b.loc, 302, "storage_order is %lld; it must be 0 or 1", (long long)order);
 	for (size_t i = 0; i < sizeof window / sizeof *window; i++)
 		canon_put_ints(OP_MaxPoolIndices, at, window[i], canon_get_ints(OP_MaxPool, pool, window[i]));
 	canon_put_ints(OP_MaxPoolIndices, at, "dims", (Ints){ x->rank, arena_dup(im->a, x->dim, sizeof x->dim) });
-	canon_put_int(OP_MaxPoolIndices, at, "storage_order", onnx_int(n, "storage_order", 0));
+	canon_put_int(OP_MaxPoolIndices, at, "storage_order", order);
 	onnx_bind(im, n, 1, canon_emit1(im, OP_MaxPoolIndices, at, place, NULL, n->output[1]));
 	return true;
 }
