@@ -55,6 +55,8 @@ bool canon_conv(Import *im, const OnnxNode *n);
 bool canon_conv_transpose(Import *im, const OnnxNode *n);
 bool canon_rotary(Import *im, const OnnxNode *n);
 bool canon_max_pool_indices(Import *im, const OnnxNode *n, const void *pool, const Type *x, Value *place);
+/* *size, of an axis of operand 0, which is x: at the batch that is wanted. */
+bool canon_rebound(Import *im, const OnnxNode *n, const Type *x, int axis, int64_t *size);
 bool canon_max_unpool(Import *im, const OnnxNode *n);
 bool canon_resize(Import *im, const OnnxNode *n);
 bool canon_pool(Import *im, const OnnxNode *n);

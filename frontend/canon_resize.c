@@ -91,11 +91,18 @@ static bool set_scale(Import *im, Resize *r, const Type *x, int axis, double sca
 }
 
 /* A size that is the batch of the export follows the batch that is wanted. */
-static int64_t rebound(const Import *im, const OnnxNode *n, const Type *x, int axis, int64_t size)
+bool canon_rebound(Import *im, const OnnxNode *n, const Type *x, int axis, int64_t *size)
 {
 	const Type *old = im->shapes ? map_get(im->shapes, n->input[0]) : NULL;
 
-	return old && old->rank == x->rank && old->dim[axis] != x->dim[axis] && size == old->dim[axis] ? x->dim[axis] : size;
+	if (!old || old->rank != x->rank || old->dim[axis] == x->dim[axis])
+		return true;
+	if (*size != old->dim[axis])
+		return diag_error(im->d, im->b.loc, 209, "axis %d, which is %lld at the export's batch %lld and %lld at batch %lld, "
+			"gets %lld elements: it cannot be told how they follow the batch", axis, (long long)old->dim[axis],
+			(long long)im->from, (long long)x->dim[axis], (long long)im->to, (long long)*size);
+	*size = x->dim[axis];
+	return true;
 }
 
 static bool set_sizes(Import *im, const OnnxNode *n, Resize *r, const Type *x, Ints sizes, const int *axis)
@@ -107,9 +114,11 @@ static bool set_sizes(Import *im, const OnnxNode *n, Resize *r, const Type *x, I
 	if (!larger && strcmp(policy, "stretch") && strcmp(policy, "not_larger"))
 		return diag_error(im->d, im->b.loc, 302, "keep_aspect_ratio_policy '%s' is unknown", policy);
 	for (int i = 0; i < sizes.n; i++) {
-		const int64_t size = rebound(im, n, x, axis[i], sizes.v[i]);
-		const double scale = (double)size / (double)x->dim[axis[i]];
+		int64_t size = sizes.v[i];
 
+		if (!canon_rebound(im, n, x, axis[i], &size))
+			return false;
+		const double scale = (double)size / (double)x->dim[axis[i]];
 		if (size < 1 || size > EXTENT)
 			return diag_error(im->d, im->b.loc, 302, "the size of axis %d is %lld; it must lie in 1..%d", axis[i],
 				(long long)size, EXTENT);

@@ -182,10 +182,14 @@ static bool unpooled(Import *im, const OnnxNode *n, const Type *x, Type *y, int6
 		return diag_error(im->d, im->b.loc, 302, "output_shape has %d entries, X is %s", shape.n,
 			str_type(im->d->scratch, x));
 	for (int i = 0; i < shape.n; i++) {
-		pad[x->rank + i] = i < 2 ? 0 : shape.v[i] - y->dim[i];
-		if (shape.v[i] < y->dim[i] || shape.v[i] > EXTENT || (i < 2 && shape.v[i] != x->dim[i]))
+		int64_t size = shape.v[i];
+
+		if (i == 0 && !canon_rebound(im, n, x, i, &size))
+			return false;
+		if (size < y->dim[i] || size > EXTENT || (i < 2 && size != x->dim[i]))
 			return diag_error(im->d, im->b.loc, 304, "output_shape[%d] is %lld, the pooled tensor has %lld there", i,
-				(long long)shape.v[i], (long long)y->dim[i]);
+				(long long)size, (long long)y->dim[i]);
+		pad[x->rank + i] = i < 2 ? 0 : size - y->dim[i];
 	}
 	return true;
 }
