@@ -53,7 +53,7 @@ int inspect_main(Compile *c)
 /* Runs the passes that a training graph needs when the case asks for gradients ("name model.onnx grad"). */
 static Module *one_case(Compile *c, const char *path, bool grad)
 {
-	ImportOpt io = { .keep_eval = !grad, .f64 = c->o->t.f64 };
+	ImportOpt io = { .keep_eval = !grad, .f64 = c->o->t.f64, .bind = c->o->t.bind, .nbind = c->o->t.nbind };
 	Module *m = onnx_import(c->a, path, &io, c->d);
 	static const char *const fwd[] = { "shapes", "simplify", "patterns" };
 	static const char *const all[] = { "shapes", "train", "simplify", "patterns", "autodiff", "cleanup" };
