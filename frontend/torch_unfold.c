@@ -3,21 +3,7 @@
  * training) one is kept. The signature tells which parameters there were, the calls tell which of them a node read. */
 #include <ctype.h>
 #include <string.h>
-#include "torch.h"
-
-typedef struct Unfold {
-	Arena      *a;
-	Diag       *d;
-	const char *path;
-	OnnxGraph  *g;
-	const Map  *sig;
-	Map         have;       /* initializers: name -> OnnxTensor */
-	Map         from;       /* initializer -> names that it was folded from, ['a', 'b'] */
-	bool        types_only, told;       /* told: what the user should know is said */
-	bool        blind;                  /* a node that reads a parameter does not say where it came from */
-	OnnxTensor **init; size_t ninit;
-	OnnxNode  **made;  size_t nmade;    /* new nodes, to stand before all others */
-} Unfold;
+#include "torch_unfold.h"
 
 /* ---- text ---- */
 
@@ -27,7 +13,7 @@ static bool word_char(char c)
 }
 
 /* Does the call name this parameter? */
-static bool reads(const Unfold *u, const char *call, const char *param)
+bool unfold_reads(const Unfold *u, const char *call, const char *param)
 {
 	const TorchTarget *t = map_get(u->sig, param);
 	size_t n = t && t->place ? strlen(t->place) : 0;
@@ -39,7 +25,7 @@ static bool reads(const Unfold *u, const char *call, const char *param)
 }
 
 /* Where the call names the parameter; for order. */
-static const char *place_in(const Unfold *u, const char *call, const char *param)
+const char *unfold_place(const Unfold *u, const char *call, const char *param)
 {
 	const TorchTarget *t = map_get(u->sig, param);
 	const char *p = call;
@@ -66,14 +52,13 @@ static bool is_float(const OnnxTensor *t)
 	return t->has_data_type && dtype_from_onnx(t->data_type) != DT_NONE && dtype_float(dtype_from_onnx(t->data_type));
 }
 
-static bool add_initializer(Unfold *u, OnnxTensor *t)
+void unfold_add(Unfold *u, OnnxTensor *t)
 {
 	u->init[u->ninit++] = t;
 	map_put(&u->have, t->name, t);
-	return true;
 }
 
-static void drop_initializer(Unfold *u, const OnnxTensor *t)
+void unfold_drop(Unfold *u, const OnnxTensor *t)
 {
 	size_t k = 0;
 
@@ -112,7 +97,7 @@ static void unmerge(Unfold *u, OnnxNode *n)
 		if (!map_get(&u->have, n->input[i]) || !torch_is_param(u->sig, n->input[i]))
 			continue;
 		u->blind |= !call;
-		if (call && !reads(u, call, n->input[i]) && count < 8)
+		if (call && !unfold_reads(u, call, n->input[i]) && count < 8)
 			operand[count++] = i;
 	}
 	if (!count)
@@ -121,11 +106,11 @@ static void unmerge(Unfold *u, OnnxNode *n)
 		const char *name = u->sig->slot[i].key;
 		size_t at = k;
 
-		if (!gone(u, i) || !reads(u, call, name) || folded_into(u, name))
+		if (!gone(u, i) || !unfold_reads(u, call, name) || folded_into(u, name))
 			continue;
 		if (k == 8)
 			return;
-		for (; at && place_in(u, call, missing[at - 1]) > place_in(u, call, name); at--)
+		for (; at && unfold_place(u, call, missing[at - 1]) > unfold_place(u, call, name); at--)
 			missing[at] = missing[at - 1];
 		missing[at] = name;
 		k++;
@@ -136,7 +121,7 @@ static void unmerge(Unfold *u, OnnxNode *n)
 		OnnxTensor *t = arena_dup(u->a, map_get(&u->have, n->input[operand[i]]), sizeof *t);
 
 		n->input[operand[i]] = t->name = arena_str(u->a, missing[i]);
-		add_initializer(u, t);
+		unfold_add(u, t);
 	}
 }
 
@@ -148,7 +133,7 @@ static void unmerge_again(Unfold *u, OnnxNode *n)
 	const char *right = NULL;
 
 	for (size_t i = 0; call && i < n->n_input; i++)
-		if (map_get(&u->have, n->input[i]) && torch_is_param(u->sig, n->input[i]) && !reads(u, call, n->input[i])) {
+		if (map_get(&u->have, n->input[i]) && torch_is_param(u->sig, n->input[i]) && !unfold_reads(u, call, n->input[i])) {
 			wrong = i;
 			count++;
 		}
@@ -160,7 +145,7 @@ static void unmerge_again(Unfold *u, OnnxNode *n)
 		const OnnxTensor *x = map_get(&u->have, n->input[wrong]), *y = map_get(&u->have, u->sig->slot[i].key);
 		bool used = false;
 
-		if (!t->param || !y || !reads(u, call, u->sig->slot[i].key) || y->n_dims != x->n_dims)
+		if (!t->param || !y || !unfold_reads(u, call, u->sig->slot[i].key) || y->n_dims != x->n_dims)
 			continue;
 		for (size_t k = 0; k < n->n_input; k++)
 			used |= strcmp(n->input[k], u->sig->slot[i].key) == 0;
@@ -171,6 +156,51 @@ static void unmerge_again(Unfold *u, OnnxNode *n)
 	}
 	if (count == 1)
 		n->input[wrong] = arena_str(u->a, right);
+}
+
+/* ---- biases of zeros that were dropped ---- */
+
+/* n has no bias, but its call names one more parameter than its weights: one that was zero. */
+static void undrop(Unfold *u, OnnxNode *n)
+{
+	bool gemm = strcmp(n->op_type, "Gemm") == 0, turned = strcmp(n->op_type, "ConvTranspose") == 0;
+	const char *call = torch_call(u->a, n), *bias = NULL;
+	const OnnxTensor *w = n->n_input > 1 ? map_get(&u->have, n->input[1]) : NULL;
+	int64_t *dim = NEW(u->a, int64_t);
+
+	if ((!gemm && !turned && strcmp(n->op_type, "Conv")) || !call || !w || w->n_dims < 2 || !is_float(w) ||
+	    (n->n_input > 2 && *n->input[2]) || (!strstr(call, "aten.linear.") && !strstr(call, "conv")))
+		return;
+	for (size_t i = 0; i < u->sig->n; i++) {
+		const char *name = u->sig->slot[i].key;
+
+		if (!gone(u, i) || !unfold_reads(u, call, name) || folded_into(u, name))
+			continue;
+		if (bias)
+			return;
+		bias = name;
+	}
+	if (!bias || (unfold_reads(u, call, n->input[1]) && unfold_place(u, call, n->input[1]) > unfold_place(u, call, bias)))
+		return;
+	*dim = gemm ? w->dims[!onnx_int(n, "transB", 0)] : turned ? w->dims[1] * onnx_int(n, "group", 1) : w->dims[0];
+	if (*dim < 1 || *dim > 1 << 24)
+		return;
+	OnnxTensor *t = NEW(u->a, OnnxTensor);
+	onnx__tensor_proto__init(t);
+	t->name = arena_str(u->a, bias);
+	t->has_data_type = t->has_raw_data = 1;
+	t->data_type = w->data_type;
+	t->n_dims = 1;
+	t->dims = dim;
+	t->raw_data.len = (size_t)*dim * (size_t)dtype_bytes(dtype_from_onnx(w->data_type));
+	t->raw_data.data = memset(arena_alloc(u->a, t->raw_data.len), 0, t->raw_data.len);
+	char **input = NEWN(u->a, char *, 3);
+	input[0] = n->input[0];
+	input[1] = n->input[1];
+	input[2] = t->name;
+	n->input = input;
+	n->n_input = 3;
+	unfold_add(u, t);
 }
 
 /* ---- weights that were transposed in the file ---- */
@@ -194,36 +224,48 @@ static bool linear_weights(const Unfold *u, const char *value, const char *param
 			const char *call = torch_call(u->a, n);
 			bool product = strcmp(n->op_type, "MatMul") == 0 || strcmp(n->op_type, "Gemm") == 0;
 
-			if (k != 1 || !product || !call || !strstr(call, "aten.linear.") || !reads(u, call, param))
+			if (k != 1 || !product || !call || !strstr(call, "aten.linear.") || !unfold_reads(u, call, param))
 				return false;
 		}
 	}
 	return true;
 }
 
+OnnxTensor *unfold_param(Unfold *u, const OnnxTensor *t, const char *param, const int64_t *dim, size_t ndim, char **data)
+{
+	OnnxTensor *p = arena_dup(u->a, t, sizeof *p);
+	int64_t bytes = dtype_bytes(dtype_from_onnx(t->data_type));
+
+	p->name = arena_str(u->a, param);
+	p->dims = arena_dup(u->a, dim, ndim * sizeof *dim);
+	p->n_dims = ndim;
+	*data = NULL;
+	unfold_add(u, p);
+	if (u->types_only)
+		return p;
+	for (size_t i = 0; i < ndim; i++)
+		bytes *= dim[i];
+	*data = arena_alloc(u->a, (size_t)bytes + 1);
+	p->raw_data.data = (uint8_t *)*data;
+	p->raw_data.len = (size_t)bytes;
+	p->has_raw_data = 1;
+	p->has_data_location = 0;
+	p->n_external_data = p->n_float_data = p->n_double_data = p->n_int32_data = 0;
+	return p;
+}
+
 /* `param` with the data of t, transposed. */
 static bool transposed(Unfold *u, const OnnxTensor *t, const char *param)
 {
-	OnnxTensor *p = arena_dup(u->a, t, sizeof *p);
 	Tensor x;
+	char *data;
 
-	p->name = arena_str(u->a, param);
-	p->dims = NEWN(u->a, int64_t, 2);
-	p->dims[0] = t->dims[1];
-	p->dims[1] = t->dims[0];
-	if (!u->types_only) {
-		if (!onnx_tensor(u->a, u->path, t, false, &x, FILELOC(u->path), u->d))
-			return false;
-		size_t bytes = (size_t)type_bytes(&x.type);
-
-		p->raw_data.data = arena_alloc(u->a, bytes ? bytes : 1);
-		p->raw_data.len = bytes;
-		p->has_raw_data = 1;
-		p->has_data_location = 0;
-		p->n_external_data = p->n_float_data = p->n_double_data = p->n_int32_data = 0;
-		transpose_bytes(x.data, (char *)p->raw_data.data, t->dims[0], t->dims[1], (size_t)dtype_bytes(x.type.dtype));
-	}
-	return add_initializer(u, p);
+	if (!u->types_only && !onnx_tensor(u->a, u->path, t, false, &x, FILELOC(u->path), u->d))
+		return false;
+	unfold_param(u, t, param, (int64_t[]){ t->dims[1], t->dims[0] }, 2, &data);
+	if (data)
+		transpose_bytes(x.data, data, t->dims[0], t->dims[1], (size_t)dtype_bytes(x.type.dtype));
+	return true;
 }
 
 /* Is t the transpose of the parameter that is there too (tied weights)? */
@@ -243,47 +285,54 @@ static bool same_transposed(Unfold *u, const OnnxTensor *t, const OnnxTensor *pa
 	return memcmp(z, y.data, (size_t)type_bytes(&x.type)) == 0;
 }
 
-/* A node before all others: value = param transposed. */
-static void transpose_node(Unfold *u, const char *param, char *value)
+OnnxNode *unfold_node(Unfold *u, const char *op, const char *name, size_t nin, size_t nout)
 {
 	OnnxNode *n = NEW(u->a, OnnxNode);
-	OnnxAttr *x = NEW(u->a, OnnxAttr);
 
 	onnx__node_proto__init(n);
+	n->op_type = arena_str(u->a, op);
+	n->name = arena_str(u->a, name);
+	n->n_input = nin;
+	n->n_output = nout;
+	n->input = NEWN(u->a, char *, nin);
+	n->output = NEWN(u->a, char *, nout);
+	if (u->nmade == u->cap) {
+		OnnxNode **v = NEWN(u->a, OnnxNode *, u->cap = u->cap ? 2 * u->cap : 64);
+
+		if (u->nmade)
+			memcpy(v, u->made, u->nmade * sizeof *v);
+		u->made = v;
+	}
+	return u->made[u->nmade++] = n;
+}
+
+OnnxAttr *unfold_attr(Unfold *u, OnnxNode *n, const char *name)
+{
+	OnnxAttr *x = NEW(u->a, OnnxAttr);
+
 	onnx__attribute_proto__init(x);
-	x->name = arena_str(u->a, "perm");
+	x->name = arena_str(u->a, name);
 	x->has_type = 1;
+	n->n_attribute = 1;
+	n->attribute = NEW(u->a, OnnxAttr *);
+	return *n->attribute = x;
+}
+
+/* value = param transposed. */
+static void transpose_node(Unfold *u, const char *param, char *value)
+{
+	OnnxNode *n = unfold_node(u, "Transpose", arena_printf(u->a, "%s/transpose", value), 1, 1);
+	OnnxAttr *x = unfold_attr(u, n, "perm");
+
 	x->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
 	x->n_ints = 2;
 	x->ints = NEWN(u->a, int64_t, 2);
 	x->ints[0] = 1;
-	n->op_type = arena_str(u->a, "Transpose");
-	n->name = arena_printf(u->a, "%s/transpose", value);
-	n->n_input = n->n_output = n->n_attribute = 1;
-	n->input = NEW(u->a, char *);
-	n->output = NEW(u->a, char *);
-	n->attribute = NEW(u->a, OnnxAttr *);
 	*n->input = arena_str(u->a, param);
 	*n->output = value;
-	*n->attribute = x;
-	u->made[u->nmade++] = n;
 }
 
-/* ---- weights in another order: recurrent nets, rows of an embedding at fixed positions ---- */
-
-static bool recurrent_weights(const Unfold *u, const char *value)
-{
-	for (size_t i = 0; i < u->g->n_node; i++) {
-		const OnnxNode *n = u->g->node[i];
-		const char *call = torch_call(u->a, n);
-		bool net = strcmp(n->op_type, "LSTM") == 0 || strcmp(n->op_type, "GRU") == 0 || strcmp(n->op_type, "RNN") == 0;
-
-		for (size_t k = 0; k < n->n_input; k++)
-			if (strcmp(n->input[k], value) == 0 && (!net || k < 1 || k > 3 || !call))
-				return false;
-	}
-	return true;
-}
+/* ---- rows of an embedding at fixed positions ---- */
 
 /* Rows of an embedding: equal ones may be one row, which two copies would not train as one. */
 static bool distinct_rows(Unfold *u, const OnnxTensor *t)
@@ -308,7 +357,7 @@ static bool distinct_rows(Unfold *u, const OnnxTensor *t)
 	return true;
 }
 
-/* t is trained as it lies, under the name of the first parameter in it. */
+/* t is trained as it lies, under the name of the parameter. */
 static void renamed(Unfold *u, OnnxTensor *t, const char *param)
 {
 	if (u->told)
@@ -348,12 +397,15 @@ static bool norms_there(Unfold *u)
 /* One initializer that the exporter made. */
 static bool unfold(Unfold *u, OnnxTensor *t)
 {
-	const char *list = map_get(&u->from, t->name), *param = NULL;
+	const char *list = map_get(&u->from, t->name), *all[8], *param = NULL;
+	bool done = false;
 	int count = 0;
 
 	for (size_t i = 0; list && i < u->sig->n; i++)
 		if (torch_is_param(u->sig, u->sig->slot[i].key) && listed(list, u->sig->slot[i].key)) {
 			param = param ? param : u->sig->slot[i].key;
+			if (count < 8)
+				all[count] = u->sig->slot[i].key;
 			count++;
 		}
 	if (!count || !is_float(t))
@@ -361,23 +413,25 @@ static bool unfold(Unfold *u, OnnxTensor *t)
 	const OnnxTensor *there = map_get(&u->have, param);
 	char *name = t->name;
 	if (count == 1 && there && same_transposed(u, t, there)) {
-		drop_initializer(u, t);
+		unfold_drop(u, t);
 		transpose_node(u, param, name);
 		return true;
 	}
 	if (there)
 		return refuse(u, param, name);
 	if (count == 1 && t->n_dims == 2 && linear_weights(u, name, param)) {
-		drop_initializer(u, t);
+		unfold_drop(u, t);
 		transpose_node(u, param, name);
 		return transposed(u, t, param);
 	}
-	if (recurrent_weights(u, name) || (count == 1 && distinct_rows(u, t))) {
+	if (count <= 8 && !unfold_recurrent(u, t, all, count, &done))
+		return false;
+	if (!done && count == 1 && distinct_rows(u, t)) {
 		renamed(u, t, param);
-		map_put(&u->from, param, (void *)(uintptr_t)list);      /* all that it holds is accounted for */
-		return true;
+		map_put(&u->from, param, (void *)(uintptr_t)list);      /* what is left of it is accounted for */
+		done = true;
 	}
-	return refuse(u, param, name);
+	return done || refuse(u, param, name);
 }
 
 /* Is the parameter an operand of a node of this call, as it is or folded? */
@@ -407,12 +461,12 @@ static bool right_operands(Unfold *u)
 		bool wrong = false;
 
 		for (size_t k = 0; call && k < n->n_input; k++)
-			wrong |= map_get(&u->have, n->input[k]) && torch_is_param(u->sig, n->input[k]) && !reads(u, call, n->input[k]) &&
+			wrong |= map_get(&u->have, n->input[k]) && torch_is_param(u->sig, n->input[k]) && !unfold_reads(u, call, n->input[k]) &&
 				!map_has(&u->from, n->input[k]);
 		for (size_t k = 0; wrong && k < u->sig->n; k++) {
 			const char *name = u->sig->slot[k].key;
 
-			if (torch_is_param(u->sig, name) && reads(u, call, name) && !is_operand(u, call, name))
+			if (torch_is_param(u->sig, name) && unfold_reads(u, call, name) && !is_operand(u, call, name))
 				return refuse(u, name, NULL);
 		}
 		u->blind |= wrong;
@@ -433,7 +487,7 @@ static bool complete(Unfold *u)
 		for (size_t k = 0; k < u->g->n_node && !named; k++) {
 			const char *call = torch_call(u->a, u->g->node[k]);
 
-			named = call && reads(u, call, name);
+			named = call && unfold_reads(u, call, name);
 		}
 		if (named)
 			return refuse(u, name, NULL);
@@ -471,21 +525,22 @@ bool torch_unfold(Arena *a, OnnxModel *p, const char *path, bool types_only, Map
 	OnnxGraph *g = p->graph;
 	Unfold u = { .a = a, .d = d, .path = arena_str(a, path), .g = g, .sig = torch_signature(a, g), .types_only = types_only,
 		.told = origin != NULL };
-	bool optimized = false;
+	bool changed = false;
 
 	if (!u.sig)
 		return true;
 	map_init(&u.have, a, true);
 	map_init(&u.from, a, true);
-	u.init = NEWN(a, OnnxTensor *, g->n_initializer + u.sig->n);
-	u.made = NEWN(a, OnnxNode *, g->n_initializer);
+	u.init = NEWN(a, OnnxTensor *, 2 * g->n_initializer + u.sig->n);
 	for (size_t i = 0; i < g->n_initializer; i++) {
 		if (!g->initializer[i]->name || !*g->initializer[i]->name || map_has(&u.have, g->initializer[i]->name))
 			return true;    /* the import says what is wrong */
-		add_initializer(&u, g->initializer[i]);
-		optimized |= !map_has(u.sig, g->initializer[i]->name);
+		unfold_add(&u, g->initializer[i]);
+		changed |= !map_has(u.sig, g->initializer[i]->name);
 	}
-	if (!optimized)
+	for (size_t i = 0; i < u.sig->n; i++)   /* biases of zeros are dropped and normalisations folded without a trace */
+		changed |= !map_get(&u.have, u.sig->slot[i].key);
+	if (!changed)
 		return true;
 	for (size_t i = 0; i < g->n_value_info; i++) {
 		const char *list = torch_folded_from(a, g->value_info[i]);
@@ -499,6 +554,8 @@ bool torch_unfold(Arena *a, OnnxModel *p, const char *path, bool types_only, Map
 		unmerge(&u, g->node[i]);
 	for (size_t i = 0; i < g->n_node; i++)
 		unmerge_again(&u, g->node[i]);
+	for (size_t i = 0; i < g->n_node; i++)
+		undrop(&u, g->node[i]);
 	for (size_t i = 0; i < g->n_initializer; i++)
 		if (!map_has(u.sig, g->initializer[i]->name) && !unfold(&u, g->initializer[i]))
 			return false;
