@@ -135,17 +135,20 @@ static bool inside(const char *folder, const char *file)
  * link itself, really lies in. NULL after a diagnostic. */
 static const char *resolve(Arena *a, const char *model, const OnnxTensor *t, const char *path, Loc loc, Diag *d)
 {
-	char *real = realpath(path, NULL), *real_model = realpath(model, NULL);
-	const char *file = real ? arena_str(a, real) : NULL, *folder = folder_of(a, model);
-	const bool fits = file && (inside(folder, file) || (real_model && inside(folder_of(a, real_model), file)));
+	char *real = realpath(path, NULL), *real_model;
 
-	if (!file)
+	if (!real) {
 		diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, strerror(errno));
-	else if (!fits)
+		return NULL;
+	}
+	const char *file = arena_str(a, real), *folder = folder_of(a, model);
+	free(real);
+	real_model = realpath(model, NULL);
+	const bool fits = inside(folder, file) || (real_model && inside(folder_of(a, real_model), file));
+	free(real_model);
+	if (!fits)
 		diag_error(d, loc, 203, "tensor '%s': external data '%s' lies at '%s', outside of the model's folder '%s'", t->name,
 			path, file, folder ? folder : "");
-	free(real);
-	free(real_model);
 	return fits ? file : NULL;
 }
 

@@ -42,6 +42,7 @@ KINDS = {
     'conv-strides': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 1, 30), strides=[2**62, 1]),
     'external-w': lambda: tiny.model('MatMul', (8, 4), (4, 4), (8, 4), location='w.bin'),
     'attribute-kind': lambda: tiny.model('Softmax', (8, 10), None, (8, 10), axis=1.5),
+    'attribute-int': lambda: tiny.model('Gemm', (8, 10), (10, 4), (8, 4), alpha=2),
     'attribute-list': lambda: tiny.model('Conv', (8, 3, 9), (4, 3, 3), (8, 4, 7), strides=1),
     'attribute-string': lambda: tiny.model('Gemm', (8, 10), (10, 4), (8, 4), alpha='0.1'),
     'pool-kernel': lambda: tiny.model('MaxPool', (8, 3, 32, 32), None, (8, 3, 1, 31), kernel_shape=[2**63 - 1, 2]),
