@@ -111,6 +111,11 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 		(at->heads && (tq->dim[2] % at->heads || tk->dim[2] % at->heads || tv->dim[2] % at->heads)))
 		return diag_error(d, n->loc, 304, "%s: ranks or heads differ: %s, %s, %s, heads=%lld", name,
 			str_shape(d->scratch, tq), str_shape(d->scratch, tk), str_shape(d->scratch, tv), (long long)at->heads);
+	for (int i = 0; i < 3; i++)
+		for (int ax = 0; ax < tq->rank; ax++)
+			if (in[i]->type.dim[ax] > EXTENT_MOST)
+				return diag_error(d, n->loc, 304, "%s: %s is %s; the largest size is %d", name, in[i]->name,
+					str_shape(d->scratch, &in[i]->type), EXTENT_MOST);
 	split(tq, at->heads, false, q, g->q);
 	split(tk, at->heads, at->transK, k, g->k);
 	split(tv, at->heads, false, v, g->v);
