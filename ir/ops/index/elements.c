@@ -193,8 +193,11 @@ static void gather_holes(const Node *n, Holes *h)
 	hole_text(h, "CALL", "$k($=, $0, $1);");
 	if (!index_checked(n->in[1]))
 		from = arena_printf(h->arena, "row < 0 || row >= %lld ? %s : %s", (long long)k.dim, index_missing(x->dtype), from);
-	hole_text(h, "BODY", "const int64_t row = %s;\n\t\t%s = %s;",
-		row_text(h->arena, n, nest_ref(h->arena, &s, 0), k.dim), to, from);
+	if (k.dim)
+		hole_text(h, "BODY", "const int64_t row = %s;\n\t\t%s = %s;",
+			row_text(h->arena, n, nest_ref(h->arena, &s, 0), k.dim), to, from);
+	else
+		hole_text(h, "BODY", "(void)a, (void)ids;\n\t\t%s = %s;", to, index_missing(x->dtype));
 	hole_name(h, "gather_elements_%s_by_%s_axis%d%s%s", dims_name(h->arena, x), dims_name(h->arena, y), axis,
 		ids_name(h->arena, n), dtype_suffix(x->dtype));
 }

@@ -1,6 +1,7 @@
 /* y [OUTER, DEPTH, INNER]: values[1] at the place along DEPTH that ids say, values[0] elsewhere. */
 static void NAME(T *restrict y, const TI *restrict ids, const T *restrict values)
 {
+#if DEPTH > 0
 #if PAR
 #pragma omp parallel for collapse(2)
 #endif
@@ -17,4 +18,7 @@ static void NAME(T *restrict y, const TI *restrict ids, const T *restrict values
 #endif
 				y[(o * DEPTH + d) * INNER + i] = values[at == d];
 			}
+#else
+	(void)y, (void)ids, (void)values;
+#endif
 }

@@ -8,6 +8,7 @@ static void NAME(T *restrict y, PARAMS)
 #else
 	memcpy(y, a, NUMEL * sizeof *y);
 #endif
+#if NUMEL > 0
 #if PAR
 #pragma omp PARALLEL
 #endif
@@ -28,4 +29,7 @@ static void NAME(T *restrict y, PARAMS)
 		JOIN
 #endif
 	}
+#else
+	(void)u, (void)ids;
+#endif
 }
