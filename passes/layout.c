@@ -26,12 +26,13 @@ static bool asks(OpKind op)
 	return is_conv(op) || op == OP_AveragePoolGrad;
 }
 
-/* Operand i is an image with channels on axis 1, not a weight. */
+/* Operand i is an image with channels on axis 1, not a weight. What is the same in every microbatch stays plain where
+ * nodes read any order; a Concat with zeros, or a pooled parameter, needs it in the order of the others. */
 static bool is_image(const Node *n, int i)
 {
 	const Value *v = n->in[i];
 
-	if (!v || v->type.rank < 3 || v->kind == VAL_PARAM || v->kind == VAL_CONST)
+	if (!v || v->type.rank < 3 || ((optab[n->op]->flags & OP_EW) && (v->kind == VAL_PARAM || v->kind == VAL_CONST)))
 		return false;
 	return !((n->op == OP_Conv || n->op == OP_ConvGradData) && i == 1);
 }
