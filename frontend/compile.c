@@ -126,6 +126,10 @@ bool compile_read(Compile *c)
 	c->m = onnx_import(c->a, c->model, &io, c->d);
 	if (!c->m)
 		return false;
+	c->ninput = c->m->graph->nin;
+	c->input = NEWN(c->a, const char *, c->ninput);
+	for (int i = 0; i < c->ninput; i++)
+		c->input[i] = c->m->graph->in[i]->name;
 	if (told.present)
 		take_training_info(c, &told);
 	if (!o->t.micro && !c->m->export_batch)
@@ -266,7 +270,28 @@ int compile_status(const Compile *c)
 
 /* ---- data files ---- */
 
-/* Every --data must name an input that some stage reads; on this machine's own devices its file must be there. */
+/* No stage reads input `name`: a warning where the model has it all the same, else an error. */
+static bool unread_data(Compile *c, const char *name, const char **names, int n)
+{
+	const char *near = diag_nearest(name, names, n);
+	Buf b = { 0 };
+
+	for (int i = 0; i < c->ninput; i++)
+		if (!strcmp(c->input[i], name)) {
+			diag_warn(c->d, NOLOC, "data-unread", "data for '%s': the loss does not hang on this input", name);
+			return true;
+		}
+	for (int i = 0; i < n; i++)
+		buf_printf(&b, "%s%s", i ? ", " : "", names[i]);
+	if (near)
+		diag_error(c->d, NOLOC, 211, "data for '%s': no input is called so; did you mean '%s'?", name, near);
+	else
+		diag_error(c->d, NOLOC, 211, "data for '%s': no input is called so; there are %s", name, buf_str(&b));
+	buf_free(&b);
+	return false;
+}
+
+/* Every --data must name an input; of those that some stage reads the file must be there, on this machine's own devices. */
 static bool check_data(Compile *c)
 {
 	const char **names = NULL;
@@ -282,18 +307,10 @@ static bool check_data(Compile *c)
 
 		while (k < n && strcmp(names[k], x->input))
 			k++;
-		if (k == n) {
-			const char *near = diag_nearest(x->input, names, n);
-			Buf b = { 0 };
-
-			for (int j = 0; j < n; j++)
-				buf_printf(&b, "%s%s", j ? ", " : "", names[j]);
-			ok = near ? diag_error(c->d, NOLOC, 211, "data for '%s': no input is called so; did you mean '%s'?", x->input, near) :
-				diag_error(c->d, NOLOC, 211, "data for '%s': no input is called so; there are %s", x->input, buf_str(&b));
-			buf_free(&b);
-		} else if (c->cluster.local && access(x->path, R_OK)) {
+		if (k == n)
+			ok &= unread_data(c, x->input, names, n);
+		else if (c->cluster.local && access(x->path, R_OK))
 			ok = diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input, strerror(errno));
-		}
 	}
 	return ok;
 }

@@ -16,6 +16,7 @@ typedef struct Compile {
 	Cluster  cluster;
 	Plan     plan;
 	Module  *m;
+	const char **input; int ninput;     /* the model's inputs, also those that nothing reads */
 	Buf      explain;
 	int      argc; char **argv;
 } Compile;
