@@ -13,7 +13,8 @@ MOST_PARAMS = 36        # a case of `pdcc cases` has 64 inputs and 64 outputs
 OPS = []                # (weight, function)
 
 KEYWORDS = ['int', 'for', 'main', 'x', 'loss', 'double', 'register', 'in', 'out', 'n', 'i', 'j', 'memory', 'exp', 'tanh', 'static',
-            'a', 'p', 'params', 'grad', 'g', 'step', 'NULL', 'restrict', 'weights', 'rt', 'pd', 'sum', 'slot', 'mb', 'errno']
+            'a', 'p', 'params', 'grad', 'g', 'step', 'NULL', 'restrict', 'weights', 'rt', 'pd', 'sum', 'slot', 'mb', 'errno',
+            'channel', 'world', 'bytes', 'offset']
 
 
 def op(weight=1.0):
@@ -226,7 +227,7 @@ def finish(g):
             g.add('SoftmaxCrossEntropyLoss', [y, labels], outs=[out])
     if extra:
         v = extra[g.whole(0, len(extra) - 1)]
-        r = g.add('ReduceMean', [g.add('Mul', [v.name, v.name])], keepdims=0)
+        r = g.add('ReduceMean', [g.add('Mul', [v.name, v.name]) if g.chance() else v.name], keepdims=0)
         g.add('Add', [out, g.add('Mul', [r, g.f(0.3)])], outs=['loss'])
 
 
