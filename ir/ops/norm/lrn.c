@@ -73,6 +73,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "CH", ch);
 	hole_int(h, "INNER", inner);
 	hole_int(h, "BLOCK", block);
+	hole_int(h, "WHOLE", inner % block == 0);       /* blocks are */
 	hole_int(h, "BEFORE", back ? high : low);
 	hole_int(h, "WINDOW", low + high + 1);
 	hole_text(h, "SHARE", "%.17g", at->alpha / (double)at->size);

@@ -15,7 +15,7 @@ static void NAME(
 		for (int first = 0; first < INNER; first += BLOCK) {
 			const int64_t base = (int64_t)o * CH * INNER + first;
 			T q[(CH + WINDOW) * BLOCK];
-#if INNER % BLOCK == 0
+#if WHOLE
 			const int count = BLOCK;
 #else
 			const int count = INNER - first < BLOCK ? INNER - first : BLOCK;
