@@ -1,6 +1,6 @@
-/* Attention (opset 23 and 24) in products and a Softmax: softmax(scale q k^T + bias) v per head, with groups of query heads
- * that share a key head, key and value caches, masks, and a cap of the scores. The bias is the sum of the mask, the
- * causal frontier, a window and the padding; a query that it bars from every key gets zeros. */
+/* Attention (opset 23 and 24) in products and a Softmax: softmax(scale q k^T + bias) v per head, with groups of query
+ * heads that share a key head, key and value caches, masks, and a cap of the scores. The bias is the sum of the mask,
+ * the causal frontier, a window and the padding; a query that it bars from every key gets zeros. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -48,8 +48,8 @@ static Value *by_head(Import *im, const OnnxNode *n, size_t i, const char *heads
 	if (t->rank == 4)
 		return x;
 	if (t->rank != 3 || h < 1 || t->dim[2] % h) {
-		diag_error(im->d, im->b.loc, 303, "operand %zu is %s with %s %lld: it must have rank 4, or rank 3 with a last dimension "
-			"that the heads divide", i, str_type(im->d->scratch, t), heads, (long long)h);
+		diag_error(im->d, im->b.loc, 303, "operand %zu is %s with %s %lld: it must have rank 4, or rank 3 with a last "
+			"dimension that the heads divide", i, str_type(im->d->scratch, t), heads, (long long)h);
 		return NULL;
 	}
 	return swap(im, shaped(im, x, t->dim[0], t->dim[1], h, t->dim[2] / h), 1, 2);
@@ -124,7 +124,7 @@ static Value *mask_bias(Import *im, const Attn *s, Value *mask)
 	return canon_emit1(im, OP_Pad, at, x, NULL, NULL);
 }
 
-/* valid: how many keys of each sample are no padding (NULL: all). Sets *bias, which stays NULL where all may see all. */
+/* valid: how many keys of each sample are no padding (NULL: all). *bias stays NULL where all may see all. */
 static void biases(Import *im, const OnnxNode *n, const Attn *s, Value *mask, Value *valid, Value **bias)
 {
 	bool causal = onnx_int(n, "is_causal", 0) != 0;
@@ -209,11 +209,12 @@ static bool fits(Import *im, const Attn *s, const Value *q, const Value *k, cons
 {
 	const int64_t *a = q->type.dim, *b = k->type.dim, *c = v->type.dim;
 
-	if (a[0] == b[0] && b[0] == c[0] && b[1] == c[1] && b[2] == c[2] && a[3] == b[3] && s->heads > 0 && s->qheads % s->heads == 0 &&
-		q->type.dtype == k->type.dtype && k->type.dtype == v->type.dtype && dtype_float(q->type.dtype))
+	if (a[0] == b[0] && b[0] == c[0] && b[1] == c[1] && b[2] == c[2] && a[3] == b[3] && s->heads > 0 &&
+	    s->qheads % s->heads == 0 && q->type.dtype == k->type.dtype && k->type.dtype == v->type.dtype &&
+	    dtype_float(q->type.dtype))
 		return true;
-	return diag_error(im->d, im->b.loc, 303, "Q is %s, K is %s, V is %s ([batch, heads, length, size], caches included): batch, the "
-		"heads and lengths of K and V, and the sizes of Q and K must be equal, and key heads must divide query heads",
+	return diag_error(im->d, im->b.loc, 303, "Q is %s, K is %s, V is %s ([batch, heads, length, size], caches included): "
+		"batch, the heads and lengths of K and V, and the sizes of Q and K must be equal, and key heads must divide query heads",
 		str_type(im->d->scratch, &q->type), str_type(im->d->scratch, &k->type), str_type(im->d->scratch, &v->type));
 }
 
@@ -222,7 +223,8 @@ bool canon_attention(Import *im, const OnnxNode *n)
 	if (!canon_need(im, n, 3))
 		return false;
 	bool flat = onnx_in(im, n, 0)->type.rank == 3;
-	Value *q = by_head(im, n, 0, "q_num_heads"), *k = by_head(im, n, 1, "kv_num_heads"), *v = by_head(im, n, 2, "kv_num_heads");
+	Value *q = by_head(im, n, 0, "q_num_heads"), *k = by_head(im, n, 1, "kv_num_heads");
+	Value *v = by_head(im, n, 2, "kv_num_heads");
 	Value *mask = onnx_in(im, n, 3), *valid = onnx_in(im, n, 6), *bias;
 	if (!q || !k || !v)
 		return false;
@@ -250,7 +252,8 @@ bool canon_attention(Import *im, const OnnxNode *n)
 		return false;
 	y = canon_emit1(im, OP_MatMul, NULL, y, v, flat ? NULL : canon_out_name(n));
 	if (flat && !im->b.failed)
-		y = canon_reshape_to(im, swap(im, y, 1, 2), 3, (int64_t[]){ s.batch, s.qlen, s.qheads * y->type.dim[3] }, canon_out_name(n));
+		y = canon_reshape_to(im, swap(im, y, 1, 2), 3, (int64_t[]){ s.batch, s.qlen, s.qheads * y->type.dim[3] },
+			canon_out_name(n));
 	onnx_bind(im, n, 0, y);
 	return !im->b.failed;
 }

@@ -1,5 +1,5 @@
 /* Sequences whose length is known while importing (PyTorch's newer exporter writes split, chunk, unbind and stack with
- * them): a name stands for a list of values, and reading one element is that value. Nothing is left of them in the IR. */
+ * them): a name stands for a list of values, and reading one element is that value. Nothing is left in the IR. */
 #include <string.h>
 #include "canon.h"
 
@@ -55,8 +55,8 @@ static bool split_sizes(Import *im, int64_t dim, const Value *split, Ints given,
 		return diag_error(im->d, im->b.loc, 302, "split is %lld, it must be at least 1", (long long)part);
 	k = (dim + part - 1) / part;
 	if (k > 4096)
-		return diag_error(im->d, im->b.loc, 302, "an axis of %lld is split into %lld parts, the most is 4096", (long long)dim,
-			(long long)k);
+		return diag_error(im->d, im->b.loc, 302, "an axis of %lld is split into %lld parts, the most is 4096",
+			(long long)dim, (long long)k);
 	int64_t *v = NEWN(im->a, int64_t, k);
 	for (int64_t i = 0; i < k; i++)
 		v[i] = i < k - 1 ? part : dim - part * (k - 1);
@@ -121,8 +121,7 @@ bool canon_sequence_length(Import *im, const OnnxNode *n)
 
 	if (!s)
 		return false;
-	int64_t len = s->n;
-	onnx_bind(im, n, 0, module_const(im->m, canon_out_name(n), type_scalar(DT_i64), arena_dup(im->a, &len, sizeof len)));
+	onnx_bind(im, n, 0, canon_scalar(im, DT_i64, s->n));
 	return true;
 }
 

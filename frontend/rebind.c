@@ -40,8 +40,8 @@ static bool measured(const Import *im, const char *name)
 void rebind_note(Import *im, const OnnxNode *n)
 {
 	static const char *const source[] = { "Shape", "Size", "SequenceLength", NULL };
-	static const char *const moves[] = { "Identity", "Cast", "CastLike", "Slice", "Gather", "Squeeze", "Unsqueeze", "Reshape",
-		"Flatten", "Transpose", "Expand", "ReduceProd", "ReduceSum", "Neg", NULL };
+	static const char *const moves[] = { "Identity", "Cast", "CastLike", "Slice", "Gather", "Squeeze", "Unsqueeze",
+		"Reshape", "Flatten", "Transpose", "Expand", "ReduceProd", "ReduceSum", "Neg", NULL };
 	static const char *const reckons[] = { "Add", "Sub", "Mul", "Div", "Mod", "Sum", NULL };
 	bool yes = is_one_of(n->op_type, source);
 

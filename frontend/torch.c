@@ -6,7 +6,8 @@
 #include <string.h>
 #include "torch.h"
 
-enum { GRAPH_META = 16, NODE_META = 9, VALUE_META = 4 };       /* field numbers of metadata_props in ONNX 1.16 and later */
+/* field numbers of metadata_props in ONNX 1.16 and later */
+enum { GRAPH_META = 16, NODE_META = 9, VALUE_META = 4 };
 
 /* ---- metadata: a field of its own, or unknown to the ONNX that pdcc was built with ---- */
 
@@ -60,7 +61,8 @@ static const char *metadata(Arena *a, const ProtobufCMessage *m, unsigned field,
 	if (f) {
 		const char *base = (const char *)m;
 		size_t n = *(const size_t *)(const void *)(base + f->quantifier_offset);
-		Onnx__StringStringEntryProto *const *e = *(Onnx__StringStringEntryProto *const *const *)(const void *)(base + f->offset);
+		const void *list = base + f->offset;
+		Onnx__StringStringEntryProto *const *e = *(Onnx__StringStringEntryProto *const *const *)list;
 
 		for (size_t i = 0; i < n; i++)
 			if (e[i]->key && strcmp(e[i]->key, key) == 0)
@@ -68,7 +70,8 @@ static const char *metadata(Arena *a, const ProtobufCMessage *m, unsigned field,
 	}
 	for (unsigned i = 0; i < m->n_unknown_fields; i++) {
 		const ProtobufCMessageUnknownField *u = &m->unknown_fields[i];
-		const char *v = u->tag == field && u->wire_type == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED ? unknown_entry(a, u, key) : NULL;
+		bool entry = u->tag == field && u->wire_type == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
+		const char *v = entry ? unknown_entry(a, u, key) : NULL;
 
 		if (v)
 			return v;

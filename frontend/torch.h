@@ -1,4 +1,4 @@
-/* Private to the ONNX front end: what PyTorch's newer exporter (torch.onnx.export with dynamo=True) writes beside a graph. */
+/* Private to the ONNX front end: what PyTorch's newer exporter (torch.onnx.export, dynamo=True) writes beside a graph. */
 #ifndef PDCC_FRONTEND_TORCH_H
 #define PDCC_FRONTEND_TORCH_H
 
@@ -8,8 +8,8 @@
 const char *torch_folded_from(Arena *a, const Onnx__ValueInfoProto *v);
 const char *torch_call(Arena *a, const OnnxNode *n);
 
-/* The signature of the exported program: name of a parameter or buffer -> what it was. NULL: none, or none of the names is
- * among the initializers. */
+/* The signature of the exported program: name of a parameter or buffer -> what it was. NULL: none, or none of the
+ * names is among the initializers. */
 typedef struct TorchTarget {
 	bool        param;
 	const char *place;      /* what calls name it, without the %; NULL: not told */

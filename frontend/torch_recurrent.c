@@ -1,9 +1,12 @@
-/* Weights of recurrent nets in exports that PyTorch's newer exporter optimized: the gates of each parameter in ONNX's order,
- * all directions in one tensor. The parameters are taken out of it again; nodes put them together. */
+/* Weights of recurrent nets in exports that PyTorch's newer exporter optimized: the gates of each parameter in ONNX's
+ * order, all directions in one tensor. The parameters are taken out of it again; nodes put them together. */
 #include <string.h>
 #include "torch_unfold.h"
 
-typedef struct Net { const char *op, *call; int gates, order[4]; } Net;         /* order: ONNX's gates as PyTorch counts them */
+typedef struct Net {
+	const char *op, *call;
+	int gates, order[4];    /* ONNX's gates as PyTorch counts them */
+} Net;
 
 static const Net nets[] = {
 	{ "LSTM", "aten.lstm", 4, { 0, 3, 1, 2 } },     /* i o f c of i f c o */
@@ -100,7 +103,7 @@ bool unfold_recurrent(Unfold *u, OnnxTensor *t, const char **param, int n, bool 
 			param[k] = param[k - 1];
 		param[k] = p;
 	}
-	if (!u->types_only && !onnx_tensor(u->a, u->path, t, false, &x, FILELOC(u->path), u->d))
+	if (!onnx_tensor(u->a, u->path, t, u->types_only, &x, FILELOC(u->path), u->d))
 		return false;
 	size_t gate = (size_t)(rows / net->gates * inner) * (size_t)dtype_bytes(dtype_from_onnx(t->data_type));
 	for (int i = 0; i < n; i++) {
@@ -108,7 +111,8 @@ bool unfold_recurrent(Unfold *u, OnnxTensor *t, const char **param, int n, bool 
 
 		unfold_param(u, t, param[i], (int64_t[]){ rows, inner }, operand == 3 ? 1 : 2, &data);
 		for (int k = 0; data && k < net->gates; k++)
-			memcpy(data + (size_t)net->order[k] * gate, (const char *)x.data + (size_t)(i * net->gates + k) * gate, gate);
+			memcpy(data + (size_t)net->order[k] * gate,
+				(const char *)x.data + (size_t)(i * net->gates + k) * gate, gate);
 	}
 	unfold_drop(u, t);
 	together(u, t, param, n, net);

@@ -1,6 +1,7 @@
-/* Exports that PyTorch's newer exporter optimized (its default), undone: constant folding turns weights of linear layers
- * into new initializers that are transposed, and of initializers that are equal (the weights of all normalisations, before
- * training) one is kept. The signature tells which parameters there were, the calls tell which of them a node read. */
+/* Exports that PyTorch's newer exporter optimized (its default), undone: constant folding turns weights of linear
+ * layers into new initializers that are transposed, and of initializers that are equal (the weights of all
+ * normalisations, before training) one is kept, and none of biases that are zero. The signature tells which parameters
+ * there were, the calls tell which of them a node read. */
 #include <ctype.h>
 #include <string.h>
 #include "torch_unfold.h"
@@ -86,6 +87,14 @@ static const char *folded_into(const Unfold *u, const char *param)
 
 /* ---- equal parameters that were merged ---- */
 
+/* Operand i of n is a parameter that its call does not name. */
+static bool misread(const Unfold *u, const OnnxNode *n, size_t i, const char *call)
+{
+	const char *x = n->input[i];
+
+	return map_get(&u->have, x) && torch_is_param(u->sig, x) && !unfold_reads(u, call, x);
+}
+
 /* Operands of n that are parameters which its call does not name are others, merged; those are the ones that the call
  * names and that are not there. They keep their order. */
 static void unmerge(Unfold *u, OnnxNode *n)
@@ -133,7 +142,7 @@ static void unmerge_again(Unfold *u, OnnxNode *n)
 	const char *right = NULL;
 
 	for (size_t i = 0; call && i < n->n_input; i++)
-		if (map_get(&u->have, n->input[i]) && torch_is_param(u->sig, n->input[i]) && !unfold_reads(u, call, n->input[i])) {
+		if (misread(u, n, i, call)) {
 			wrong = i;
 			count++;
 		}
@@ -180,11 +189,14 @@ static void undrop(Unfold *u, OnnxNode *n)
 			return;
 		bias = name;
 	}
-	if (!bias || (unfold_reads(u, call, n->input[1]) && unfold_place(u, call, n->input[1]) > unfold_place(u, call, bias)))
+	if (!bias || (unfold_reads(u, call, n->input[1]) &&
+	    unfold_place(u, call, n->input[1]) > unfold_place(u, call, bias)))
 		return;
-	*dim = gemm ? w->dims[!onnx_int(n, "transB", 0)] : turned ? w->dims[1] * onnx_int(n, "group", 1) : w->dims[0];
-	if (*dim < 1 || *dim > 1 << 24)
+	int64_t group = turned ? onnx_int(n, "group", 1) : 1;
+	*dim = w->dims[gemm ? !onnx_int(n, "transB", 0) : turned];
+	if (*dim < 1 || *dim > 1 << 24 || group < 1 || group > 1 << 24)
 		return;
+	*dim *= group;
 	OnnxTensor *t = NEW(u->a, OnnxTensor);
 	onnx__tensor_proto__init(t);
 	t->name = arena_str(u->a, bias);
@@ -231,7 +243,8 @@ static bool linear_weights(const Unfold *u, const char *value, const char *param
 	return true;
 }
 
-OnnxTensor *unfold_param(Unfold *u, const OnnxTensor *t, const char *param, const int64_t *dim, size_t ndim, char **data)
+OnnxTensor *unfold_param(Unfold *u, const OnnxTensor *t, const char *param, const int64_t *dim, size_t ndim,
+	char **data)
 {
 	OnnxTensor *p = arena_dup(u->a, t, sizeof *p);
 	int64_t bytes = dtype_bytes(dtype_from_onnx(t->data_type));
@@ -260,7 +273,7 @@ static bool transposed(Unfold *u, const OnnxTensor *t, const char *param)
 	Tensor x;
 	char *data;
 
-	if (!u->types_only && !onnx_tensor(u->a, u->path, t, false, &x, FILELOC(u->path), u->d))
+	if (!onnx_tensor(u->a, u->path, t, u->types_only, &x, FILELOC(u->path), u->d))
 		return false;
 	unfold_param(u, t, param, (int64_t[]){ t->dims[1], t->dims[0] }, 2, &data);
 	if (data)
@@ -461,8 +474,7 @@ static bool right_operands(Unfold *u)
 		bool wrong = false;
 
 		for (size_t k = 0; call && k < n->n_input; k++)
-			wrong |= map_get(&u->have, n->input[k]) && torch_is_param(u->sig, n->input[k]) && !unfold_reads(u, call, n->input[k]) &&
-				!map_has(&u->from, n->input[k]);
+			wrong |= misread(u, n, k, call) && !map_has(&u->from, n->input[k]);
 		for (size_t k = 0; wrong && k < u->sig->n; k++) {
 			const char *name = u->sig->slot[k].key;
 
@@ -523,18 +535,21 @@ static void write_back(Unfold *u, Map *origin)
 bool torch_unfold(Arena *a, OnnxModel *p, const char *path, bool types_only, Map *origin, Diag *d)
 {
 	OnnxGraph *g = p->graph;
-	Unfold u = { .a = a, .d = d, .path = arena_str(a, path), .g = g, .sig = torch_signature(a, g), .types_only = types_only,
-		.told = origin != NULL };
+	Unfold u = { .a = a, .d = d, .path = arena_str(a, path), .g = g, .sig = torch_signature(a, g),
+		.types_only = types_only, .told = origin != NULL };
 	bool changed = false;
 
 	if (!u.sig)
 		return true;
 	map_init(&u.have, a, true);
 	map_init(&u.from, a, true);
+	for (size_t i = 0; i < g->n_node; i++)
+		if (!g->node[i]->op_type)
+			return true;    /* the import says what is wrong */
 	u.init = NEWN(a, OnnxTensor *, 2 * g->n_initializer + u.sig->n);
 	for (size_t i = 0; i < g->n_initializer; i++) {
 		if (!g->initializer[i]->name || !*g->initializer[i]->name || map_has(&u.have, g->initializer[i]->name))
-			return true;    /* the import says what is wrong */
+			return true;
 		unfold_add(&u, g->initializer[i]);
 		changed |= !map_has(u.sig, g->initializer[i]->name);
 	}

@@ -28,10 +28,11 @@ void unfold_drop(Unfold *u, const OnnxTensor *t);
 OnnxNode *unfold_node(Unfold *u, const char *op, const char *name, size_t nin, size_t nout);
 OnnxAttr *unfold_attr(Unfold *u, OnnxNode *n, const char *name);
 /* param: a tensor as t, with these dimensions and, where there are data, room for them in *data (NULL: none wanted). */
-OnnxTensor *unfold_param(Unfold *u, const OnnxTensor *t, const char *param, const int64_t *dim, size_t ndim, char **data);
+OnnxTensor *unfold_param(Unfold *u, const OnnxTensor *t, const char *param, const int64_t *dim, size_t ndim,
+	char **data);
 
-/* torch_recurrent.c: t, which the parameters param[0..n) were folded into, as an operand of LSTM, GRU or RNN: put together
- * from them by nodes again. Sets *done; false after a diagnostic. */
+/* torch_recurrent.c: t, which the parameters param[0..n) were folded into, as an operand of LSTM, GRU or RNN: put
+ * together from them by nodes again. Sets *done; false after a diagnostic. */
 bool unfold_recurrent(Unfold *u, OnnxTensor *t, const char **param, int n, bool *done);
 
 #endif
