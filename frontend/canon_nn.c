@@ -245,8 +245,8 @@ bool canon_batch_norm(Import *im, const OnnxNode *n)
 	bool computed = onnx_in(im, n, 3)->kind == VAL_NODE && onnx_in(im, n, 4)->kind == VAL_NODE;      /* of the batch, beside it */
 	if (!training && !computed && !im->o->keep_eval && !im->o->frozen_bn) {
 		diag_error(im->d, im->b.loc, 208, "BatchNormalization with fixed statistics: this is an inference export");
-		diag_note(im->d, im->b.loc, "export with training=torch.onnx.TrainingMode.TRAINING and do_constant_folding=False, "
-			"or train with batchnorm: frozen");
+		diag_note(im->d, im->b.loc, "export with %s, or train with batchnorm: frozen", im->torch ? "model.train() and "
+			"optimize=False" : "training=torch.onnx.TrainingMode.TRAINING and do_constant_folding=False");
 		return false;
 	}
 	if (!training || (im->opset < 7 && im->o->keep_eval))
