@@ -10,7 +10,7 @@ void *attr_new(Arena *a, OpKind op)
 	char *attr = arena_alloc(a, optab[op]->attrsize + 1);
 
 	for (const AttrDef *d = optab[op]->attrs; d && d->name; d++) {
-		const int64_t i = (int64_t)d->def;
+		const int64_t i = d->kind == A_INT ? (int64_t)d->def : 0;      /* floats may default to infinity */
 		if (d->kind == A_INT)
 			memcpy(attr + d->offset, &i, sizeof i);
 		else if (d->kind == A_FLOAT)
