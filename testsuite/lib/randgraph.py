@@ -1,6 +1,6 @@
 """Random training graphs, drawn from a seed: valid by construction, smooth or bent on sets of measure zero, bounded.
 
-A Graph holds a pool of values. Each op of randgraph_ops.py takes values of the pool that fit it, adds its nodes and puts
+A Graph holds a pool of values. Each op of randgraph_ops.py and randgraph_moves.py takes values of the pool that fit it, adds its nodes and puts
 its results back. Values that stem from the inputs have the batch on axis 0; others stem from parameters alone. `draw(seed)`
 gives a finished Graph: model(batch) is the ONNX model (a number, or a name for a symbolic axis), inputs(rng, samples) are
 random samples, `params` the start values, `frozen` the parameters that are not to be trained.
@@ -42,7 +42,7 @@ class Graph:
         self.inits, self.frozen, self.ins, self.outs, self.names = [], [], [], ['loss'], set()
         self.opset = self.pick(13, 17, 17)
         self.naming = self.pick('plain', 'torch', 'clash')
-        self.unused, self.labels = [], None
+        self.unused, self.ignored = [], None
 
     # ---- drawing ----
     def pick(self, *xs):
@@ -158,8 +158,15 @@ class Graph:
         return m
 
     def inputs(self, rng, samples):
-        return {n: rng.integers(0, high, (samples, *s)).astype('i8') if k == 'i8' else rng.standard_normal((samples, *s)).astype('f4')
-                for n, s, k, high in self.ins}
+        out = {n: rng.integers(0, high, (samples, *s)).astype('i8') if k == 'i8' else rng.standard_normal((samples, *s)).astype('f4')
+               for n, s, k, high in self.ins}
+        if self.ignored is not None:
+            out['labels'][rng.random(out['labels'].shape) < 0.3] = self.ignored
+        return out
+
+    def counted(self, labels):
+        """What `pdcc cases` leaves to be divided by: of a cross-entropy it has the sum over the labels that count."""
+        return 1 if self.kind != 'ce' else labels.size if self.ignored is None else int((labels != self.ignored).sum())
 
 
 def flat(g, v):
@@ -203,28 +210,40 @@ def logits(g, columns):
     return terms[0]
 
 
+def cross_entropy(g, y, shape, out, alone):
+    """Over axis 1 of y; some labels are not counted where the loss is this alone (a mean over none is not a number)."""
+    at = {}
+    if alone and g.chance(0.3):
+        at['ignore_index'] = g.pick(-1, -100, 0)
+    g.ignored = at.get('ignore_index')
+    labels = g.input('labels', shape[2:], 'i8', shape[1])
+    if g.chance(0.4):
+        g.add('NegativeLogLikelihoodLoss', [g.add('LogSoftmax', [y], axis=1), labels], outs=[out], **at)
+    else:
+        g.add('SoftmaxCrossEntropyLoss', [y, labels], outs=[out], **at)
+
+
 def finish(g):
     """The loss: a mean cross-entropy or mean square, sometimes with a term from the middle of the graph."""
     c = g.whole(2, 6)
-    y = logits(g, c)
+    y, shape = logits(g, c), (BATCH, c)
     g.out_shapes = [[]]
     if g.chance(0.3):
         g.outs.append(y)
         g.out_shapes.append([BATCH, c])
     extra = [v for v in g.pool if v.rank > 0] if g.chance(0.25) else []
     out = 'loss' if not extra else g.name('Loss')
-    kind = g.pick('ce', 'ce', 'nll', 'mse', 'mse')
+    kind = g.pick('ce', 'ce', 'ce', 'mse', 'mse')
+    if g.chance(0.2):               # several labels a sample
+        k = g.whole(2, 3)
+        y, shape = g.add('Add', [g.add('Unsqueeze', [y, g.ints(2)]), g.param((1, c, k))]), (BATCH, c, k)
     g.kind = kind if not extra else 'sum'
     if kind == 'mse':
-        d = g.add('Sub', [y, g.input('labels', (c,))])
+        d = g.add('Sub', [y, g.input('labels', shape[1:])])
         sq = g.add('Mul', [d, d]) if g.chance() else g.add('Pow', [d, g.f(2)])
         g.add('ReduceMean', [sq], outs=[out], keepdims=0)
     else:
-        labels = g.input('labels', (), 'i8', c)
-        if kind == 'nll':
-            g.add('NegativeLogLikelihoodLoss', [g.add('LogSoftmax', [y], axis=-1), labels], outs=[out])
-        else:
-            g.add('SoftmaxCrossEntropyLoss', [y, labels], outs=[out])
+        cross_entropy(g, y, shape, out, not extra)
     if extra:
         v = extra[g.whole(0, len(extra) - 1)]
         r = g.add('ReduceMean', [g.add('Mul', [v.name, v.name]) if g.chance() else v.name], keepdims=0)
@@ -233,7 +252,7 @@ def finish(g):
 
 def draw(seed):
     g = Graph(seed)
-    want = g.whole(5, 40)
+    want = g.whole(2, 32)           # the loss and its logits come on top
     g.names |= {'loss', 'labels'}
     shape = g.pick((g.whole(2, 8),), (g.whole(2, 5), g.whole(2, 6)), (g.pick(1, 2, 3, 4), g.whole(4, 8), g.whole(4, 8)))
     g.pool.append(Value(g.input('x', shape), (BATCH, *shape), True))
@@ -261,3 +280,4 @@ def draw(seed):
 
 
 import randgraph_ops       # noqa: E402, F401: fills OPS
+import randgraph_moves     # noqa: E402, F401

@@ -1,4 +1,4 @@
-"""Ops of randgraph.py: each takes what fits from the pool, or does nothing. Shapes follow ONNX; the batch axis, where there
+"""Ops of randgraph.py, elementwise, products and images: each takes what fits from the pool, or does nothing. Shapes follow ONNX; the batch axis, where there
 is one, is axis 0 of what comes and of what goes."""
 import numpy as np
 from onnx import TensorProto
@@ -220,6 +220,34 @@ def attention(g):
 
 
 @op(1)
+def heads(g):
+    """Attention of several heads as exports write it: Reshape, Transpose, products, and back."""
+    v = g.take(lambda v: v.rank == 3 and v.batched and v.shape[1] <= 6)
+    if not v:
+        return
+    n, t, c = v.shape
+    h, d = g.whole(1, 3), g.whole(1, 3)
+    q, k, u = [g.add('Reshape', [g.add('MatMul', [v.name, g.weight((c, h * d), c)]), g.ints(0, -1, h, d)]) for _ in 'qku']
+    q, u = [g.add('Transpose', [x], perm=[0, 2, 1, 3]) for x in (q, u)]
+    k = g.add('Transpose', [k], perm=[0, 2, 3, 1])
+    s = g.add('MatMul', [g.add('Mul', [q, g.f(d ** -0.25)]), g.add('Mul', [k, g.f(d ** -0.25)])]) if g.chance(0.3) else \
+        g.add('Div', [g.add('MatMul', [q, k]), g.f(d ** 0.5)])
+    if g.chance(0.4):
+        s = g.add('Where', [g.const(np.tril(np.ones((1, 1, t, t), bool))), s, g.f(-1e4)])
+    y = g.add('Transpose', [g.add('MatMul', [g.add('Softmax', [s], axis=-1), u])], perm=[0, 2, 1, 3])
+    g.put(g.add('Reshape', [y, g.ints(0, 0, h * d)]), (n, t, h * d), True, 1.5)
+
+
+@op(0.5)
+def rms_norm(g):
+    v = g.take(lambda v: v.rank >= 2 and v.shape[-1] > 1)
+    if v:
+        m = g.reduce('ReduceMean', g.add('Pow', [v.name, g.f(2)]), [v.rank - 1], 1)
+        y = g.add('Mul', [v.name, g.add('Reciprocal', [g.add('Sqrt', [g.add('Add', [m, g.f(0.05)])])])])
+        g.put(g.add('Mul', [g.param((v.shape[-1],)), y]), v.shape, v.batched, 1.5)
+
+
+@op(1)
 def outer(g):
     """A value with itself: [.., R, C] x [.., C, R]."""
     v = g.take(lambda v: v.rank >= 3 and v.shape[-2] <= 8)
@@ -275,6 +303,16 @@ def conv_rows(g):
         g.put(y, (n, m, t - k + 1), True, 1.5 * v.scale)
 
 
+@op(0.7)
+def resize(g):
+    v = g.take(lambda v: image(v) and int(np.prod(v.shape)) <= 200)
+    if v:
+        how = {'mode': 'nearest', 'coordinate_transformation_mode': 'asymmetric', 'nearest_mode': 'floor'} if g.chance() else \
+            {'mode': 'linear', 'coordinate_transformation_mode': g.pick('half_pixel', 'align_corners')}
+        y = g.add('Resize', [v.name, '', g.const(np.array([1, 1, 2, 2], 'f4'))], **how)
+        g.put(y, (*v.shape[:2], 2 * v.shape[2], 2 * v.shape[3]), True, v.scale)
+
+
 @op(2)
 def pool(g):
     v = g.take(lambda v: image(v) and min(v.shape[2:]) >= 2)
@@ -328,276 +366,8 @@ def blocks(g):
     if v:
         n, c, h, w = v.shape
         g.put(g.add('SpaceToDepth', [v.name], blocksize=2), (n, 4 * c, h // 2, w // 2), True, v.scale)
-
-
-# ---- normalisation, reduction ----
-@op(2)
-def softmax(g):
-    v = g.take(lambda v: v.axes())
-    if v:
-        ax = g.pick(*v.axes())
-        g.put(g.add(g.pick('Softmax', 'Softmax', 'LogSoftmax'), [v.name], axis=g.pick(ax, ax - v.rank)), v.shape, v.batched, 1.0)
-
-
-@op(2)
-def layer_norm(g):
-    v = g.take(lambda v: v.axes() and v.shape[-1] > 1)
-    if not v:
         return
-    ax = g.pick(v.axes()[0], v.rank - 1)
-    w = v.shape[ax:]
-    if g.opset >= 17:
-        xs = [v.name, g.param(w)] + ([g.param(w)] if g.chance(0.7) else [])
-        y = g.add('LayerNormalization', xs, axis=g.pick(ax, ax - v.rank), epsilon=0.05)
-    else:
-        axes = list(range(ax, v.rank))
-        d = g.add('Sub', [v.name, g.reduce('ReduceMean', v.name, axes, 1)])
-        var = g.reduce('ReduceMean', g.add('Pow', [d, g.f(2)]), axes, 1)
-        y = g.add('Div', [d, g.add('Sqrt', [g.add('Add', [var, g.f(0.05)])])])
-        y = g.add('Add', [g.add('Mul', [y, g.param(w)]), g.param(w)])
-    g.put(y, v.shape, v.batched, 1.5)
-
-
-@op(3)
-def reduce(g):
-    v = g.take(lambda v: v.rank >= 2)
-    if not v:
-        return
-    axes = sorted(int(a) for a in g.rng.permutation(v.axes())[:g.pick(1, 1, 2)])
-    keep = int(g.chance(0.6))
-    if not keep and len(axes) == v.rank:
-        keep = 1
-    kind, x = g.pick('ReduceMean', 'ReduceMean', 'ReduceSum', 'ReduceMax', 'ReduceMin', 'ReduceLogSumExp', 'ReduceL2'), v.name
-    if kind == 'ReduceL2':
-        x = g.add('Add', [g.add('Sigmoid', [x]), g.f(0.2)])
-    n = int(np.prod([v.shape[a] for a in axes]))
-    if kind == 'ReduceLogSumExp' and not keep:
-        kind = 'ReduceMean'
-    y = g.reduce(kind, x, [g.pick(a, a - v.rank) for a in axes] if kind != 'ReduceSum' else axes, keep)
-    shape = [1 if i in axes else d for i, d in enumerate(v.shape) if keep or i not in axes]
-    g.put(y, shape, v.batched, v.scale * (n ** 0.5 if kind in ('ReduceSum', 'ReduceL2') else 1))
-
-
-# ---- moving data ----
-@op(3)
-def concat(g):
-    v = g.take(lambda v: v.axes() and small(v))
-    if not v:
-        return
-    ax = g.pick(*v.axes())
-    fit = lambda w: (w.batched == v.batched and w.rank == v.rank and small(w)
-                     and all(a == b for i, (a, b) in enumerate(zip(w.shape, v.shape)) if i != ax))
-    xs = [v] + [g.take(fit) for _ in range(g.whole(1, 2))]
-    names = [w.name for w in xs]
-    if not v.batched and g.chance(0.3):
-        names[-1] = g.param(xs[-1].shape)
-    shape = list(v.shape)
-    shape[ax] = sum(w.shape[ax] for w in xs)
-    g.put(g.add('Concat', names, axis=g.pick(ax, ax - v.rank)), shape, v.batched, max(w.scale for w in xs))
-
-
-@op(2)
-def split(g):
-    v = g.take(lambda v: any(v.shape[a] >= 2 for a in v.axes()))
-    if not v:
-        return
-    ax = g.pick(*[a for a in v.axes() if v.shape[a] >= 2])
-    n = v.shape[ax]
-    if n % 2 == 0 and g.chance(0.4):
-        parts, xs = [n // 2, n // 2], [v.name]
-    else:
-        a = g.whole(1, n - 1)
-        parts = [a, n - a]
-        if n - a > 1 and g.chance(0.3):
-            parts = [a, 1, n - a - 1]
-        xs = [v.name, g.ints(*parts)]
-    for y, p in zip(g.add('Split', xs, nout=len(parts), axis=g.pick(ax, ax - v.rank)), parts):
-        g.put(y, [p if i == ax else d for i, d in enumerate(v.shape)], v.batched, v.scale)
-
-
-@op(2)
-def slice_(g):
-    v = g.take(lambda v: any(v.shape[a] >= 2 for a in v.axes()))
-    if not v:
-        return
-    ax = g.pick(*[a for a in v.axes() if v.shape[a] >= 2])
-    n = v.shape[ax]
-    step = g.pick(1, 1, 2, -1)
-    b = g.whole(0, n - 1)
-    e = g.whole(b + 1, n)
-    ids = list(range(n))[b:e]
-    if step > 0:
-        s, t, cnt = b, g.pick(e, 2 ** 62) if e == n else e, len(ids[::step])
-    else:
-        s, t, cnt = e - 1, b - 1 if b > 0 else -2 ** 62, len(ids)
-    y = g.add('Slice', [v.name, g.ints(s), g.ints(t), g.ints(g.pick(ax, ax - v.rank)), g.ints(step)])
-    g.put(y, [cnt if i == ax else d for i, d in enumerate(v.shape)], v.batched, v.scale)
-
-
-@op(1)
-def pad(g):
-    v = g.take(lambda v: v.axes() and int(np.prod(v.shape)) <= 200)
+    v = g.take(lambda v: image(v) and v.shape[1] % 4 == 0)
     if v:
-        lo, hi = [[g.whole(0, 2) if a in v.axes() else 0 for a in range(v.rank)] for _ in 'ab']
-        xs = [v.name, g.ints(*lo, *hi)] + ([g.f(0.4)] if g.chance() else [])
-        g.put(g.add('Pad', xs), [a + b + c for a, b, c in zip(lo, v.shape, hi)], v.batched, v.scale)
-
-
-@op(3)
-def transpose(g):
-    v = g.take(lambda v: len(v.axes()) >= 2)
-    if v:
-        first = [0] if v.batched else []
-        perm = first + [int(a) for a in g.rng.permutation(v.axes())]
-        g.put(g.add('Transpose', [v.name], perm=perm), [v.shape[a] for a in perm], v.batched, v.scale)
-
-
-@op(1)
-def batch_inside(g):
-    """The batch goes to axis 1 for a while, as in time-major nets."""
-    v = g.take(lambda v: v.rank == 3 and v.batched)
-    if not v:
-        return
-    t = g.add('Transpose', [v.name], perm=[1, 0, 2])
-    m = g.whole(1, 5)
-    y = g.add('Tanh', [g.add('MatMul', [t, g.weight((v.shape[2], m), v.shape[2])])])
-    if g.chance():
-        y = g.add('Softmax', [y], axis=0)
-    g.put(g.add('Transpose', [y], perm=[1, 0, 2]), (BATCH, v.shape[1], m), True)
-
-
-@op(3)
-def reshape(g):
-    v = g.take()
-    dims, first = list(v.shape[1:] if v.batched else v.shape), [v.shape[0]] if v.batched else []
-    n, to = int(np.prod(dims)), []
-    while n > 1 and len(to) < 2:
-        d = int(g.pick(*[k for k in range(1, n + 1) if n % k == 0]))
-        to.append(d)
-        n //= d
-    to.append(n)
-    spec = list(to)
-    if g.chance() and not (v.batched and g.chance()):
-        spec[g.whole(0, len(spec) - 1)] = -1
-    if v.batched and g.chance(0.3):         # a shape that the graph computes
-        shape = g.add('Shape', [v.name])
-        b = g.add('Gather', [shape, g.ints(0)], axis=0)
-        y = g.add('Reshape', [v.name, g.add('Concat', [b, g.ints(*spec)], axis=0)])
-    else:
-        lead = [] if not v.batched else [0] if -1 in spec else [g.pick(0, -1)]
-        y = g.add('Reshape', [v.name, g.ints(*lead, *spec)])
-    g.put(y, first + to, v.batched, v.scale)
-
-
-@op(1)
-def squeeze(g):
-    v = g.take()
-    one = [a for a in v.axes() if v.shape[a] == 1]
-    if one and v.rank > 1 and g.chance(0.7):
-        ax = g.pick(*one)
-        g.put(g.add('Squeeze', [v.name, g.ints(ax)]), v.shape[:ax] + v.shape[ax + 1:], v.batched, v.scale)
-    elif v.rank < 4:
-        ax = g.whole(1 if v.batched else 0, v.rank)
-        g.put(g.add('Unsqueeze', [v.name, g.ints(g.pick(ax, ax - v.rank - 1))]), (*v.shape[:ax], 1, *v.shape[ax:]), v.batched, v.scale)
-
-
-@op(1)
-def expand(g):
-    v = g.take(lambda v: 1 in [v.shape[a] for a in v.axes()] and small(v))
-    if v:
-        to = [g.whole(2, 3) if d == 1 and i in v.axes() else d for i, d in enumerate(v.shape)]
-        if int(np.prod(to)) <= SMALL:
-            g.put(g.add('Expand', [v.name, g.ints(*[1 if v.batched and i == 0 else d for i, d in enumerate(to)])]), to, v.batched, v.scale)
-
-
-@op(1)
-def tile(g):
-    v = g.take(lambda v: int(np.prod(v.shape)) <= 150)
-    if v:
-        r = [g.whole(1, 2) if a in v.axes() else 1 for a in range(v.rank)]
-        g.put(g.add('Tile', [v.name, g.ints(*r)]), [a * b for a, b in zip(r, v.shape)], v.batched, v.scale)
-
-
-@op(1)
-def pick_rows(g):
-    """Gather with constant indices along an axis that is not the batch."""
-    v = g.take(lambda v: v.axes() and small(v))
-    if v:
-        ax = g.pick(*v.axes())
-        ids = g.rng.integers(-v.shape[ax], v.shape[ax], g.whole(1, 4)).astype('i8')
-        y = g.add('Gather', [v.name, g.const(ids)], axis=ax)
-        g.put(y, [len(ids) if i == ax else d for i, d in enumerate(v.shape)], v.batched, v.scale)
-
-
-@op(1)
-def lookup(g):
-    """One more table read by an input of whole numbers that the graph has."""
-    ids = [i for i in g.ins if i[2] == 'i8']
-    if ids:
-        name, shape, _, rows = g.pick(*ids)
-        d = g.whole(1, 6)
-        g.put(g.add('Gather', [g.param((rows, d)), name], axis=0), (BATCH, *shape, d), True)
-
-
-@op(0.7)
-def running_sum(g):
-    v = g.take(lambda v: v.axes())
-    if v:
-        ax = g.pick(*v.axes())
-        y = g.add('CumSum', [v.name, g.const(np.array(ax, 'i8'))], reverse=int(g.chance()), exclusive=int(g.chance(0.3)))
-        g.put(y, v.shape, v.batched, v.scale * v.shape[ax] ** 0.5)
-
-
-@op(0.7)
-def einsum(g):
-    v = g.take(lambda v: v.rank == 3)
-    if v:
-        m = g.whole(1, 5)
-        y = g.add('Einsum', [v.name, g.weight((m, v.shape[2]), v.shape[2])], equation='btc,mc->bmt')
-        g.put(y, (v.shape[0], m, v.shape[1]), v.batched, 1.5 * v.scale)
-
-
-@op(1)
-def dropout(g):
-    v = g.take()
-    g.put(g.add('Dropout', [v.name, g.f(0.0), g.const(np.array(True))]), v.shape, v.batched, v.scale)
-
-
-@op(0.5)
-def recurrent(g):
-    """LSTM or GRU over [batch, T, C], time first inside."""
-    v = g.take(lambda v: v.rank == 3 and v.batched and v.shape[1] <= 6)
-    if not v:
-        return
-    n, t, c = v.shape
-    h, kind = g.whole(1, 4), g.pick('LSTM', 'GRU')
-    rows = h * (4 if kind == 'LSTM' else 3)
-    x = g.add('Transpose', [v.name], perm=[1, 0, 2])
-    xs = [x, g.weight((1, rows, c), c), g.weight((1, rows, h), h)] + ([g.param((1, 2 * rows), 0.5)] if g.chance(0.7) else [])
-    y, last = g.add(kind, xs, nout=2, hidden_size=h)
-    if g.chance():
-        g.put(g.add('Squeeze', [last, g.ints(0)]), (n, h), True)
-    else:
-        g.put(g.add('Transpose', [g.add('Squeeze', [y, g.ints(1)])], perm=[1, 0, 2]), (n, t, h), True)
-
-
-# ---- from parameters alone ----
-@op(1.5)
-def made_weight(g):
-    """A value without a batch: a product of parameters, or one parameter bent."""
-    a, b = g.whole(1, 5), g.whole(1, 5)
-    if g.chance():
-        k = g.whole(1, 4)
-        y = g.add('MatMul', [g.weight((a, k), k), g.weight((k, b), k)])
-    else:
-        y = g.add(g.pick('Tanh', 'Sin', 'Softplus'), [g.param((a, b))])
-    g.put(y, (a, b), False)
-
-
-@op(2)
-def by_made_weight(g):
-    """A value of the batch times a matrix that the graph makes."""
-    w = g.take(lambda w: w.rank == 2 and not w.batched)
-    v = w and g.take(lambda v: v.batched and v.rank >= 2 and v.shape[-1] == w.shape[0])
-    if v:
-        g.put(g.add('MatMul', [v.name, w.name]), (*v.shape[:-1], w.shape[1]), True, 1.5 * v.scale)
+        n, c, h, w = v.shape
+        g.put(g.add('DepthToSpace', [v.name], blocksize=2, mode=g.pick('DCR', 'CRD')), (n, c // 4, 2 * h, 2 * w), True, v.scale)
