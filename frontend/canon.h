@@ -31,8 +31,8 @@ Value *canon_reshape_to(Import *im, Value *x, int rank, const int64_t *dim, cons
 /* axes from operand `operand` (opset 13) or the attribute; *given says whether there were any. */
 bool canon_axes_of(Import *im, const OnnxNode *n, size_t operand, Ints *axes, bool *given);
 
-/* Fills kernel_shape, strides, dilations and pads of a window op for all spatial axes of x; resolves auto_pad. `kernel`:
- * the extents where the node does not give them, NULL where it must. */
+/* Fills kernel_shape, strides, dilations and pads of a window op for all spatial axes of x; resolves auto_pad.
+ * `kernel`: the extents where the node does not give them, NULL where it must. */
 bool canon_window(Import *im, const OnnxNode *n, OpKind op, void *at, const Type *x, const int64_t *kernel);
 
 /* ---- translators: false after a diagnostic ---- */

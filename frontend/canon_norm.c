@@ -36,7 +36,7 @@ static Value *scale_channels(Import *im, const OnnxNode *n, Value *y)
 
 /* ---- LayerNormalization and RMSNormalization ---- */
 
-/* The op takes a scale of the normalised shape and a bias like it; one that broadcasts is a product or sum behind it. */
+/* The op takes a scale of the normalised shape and a bias like it; what broadcasts is a product or a sum behind it. */
 bool canon_layer_norm(Import *im, const OnnxNode *n)
 {
 	const OpKind op = op_find(n->op_type);

@@ -179,9 +179,10 @@ static bool targets(Import *im, const OnnxNode *n, Resize *r, const Type *x)
 		return canon_refuse(im, "sizes are not constant: bind every symbolic axis with --dim");
 	if (!listed_axes(im, n, x->rank, axis, &count))
 		return false;
-	if (!scales.n == !sizes.n || (scales.n && scales.n != count) || (sizes.n && sizes.n != count) || (roi.n && roi.n != 2 * count))
-		return diag_error(im->d, im->b.loc, 302, "%d axes, but %d scales, %d sizes and %d numbers in roi: a scale or a size for "
-			"each is needed, and two numbers of roi", count, scales.n, sizes.n, roi.n);
+	if (!scales.n == !sizes.n || (scales.n && scales.n != count) || (sizes.n && sizes.n != count) ||
+	    (roi.n && roi.n != 2 * count))
+		return diag_error(im->d, im->b.loc, 302, "%d axes, but %d scales, %d sizes and %d numbers in roi: a scale or a "
+			"size for each is needed, and two numbers of roi", count, scales.n, sizes.n, roi.n);
 	for (int i = 0; i < count && roi.n; i++) {
 		r->begin[axis[i]] = roi.v[i];
 		r->end[axis[i]] = roi.v[count + i];

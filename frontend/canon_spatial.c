@@ -38,7 +38,8 @@ static bool lists(Import *im, const OnnxNode *n, int nd, Ints *extra, Ints *shap
 static bool axes_of(Import *im, const OnnxNode *n, const void *at, const Type *x, Axis *axis)
 {
 	const char *mode = onnx_str(im->a, n, "auto_pad", "NOTSET");
-	const Ints kernel = canon_get_ints(OP_ConvGradData, at, "kernel_shape"), dil = canon_get_ints(OP_ConvGradData, at, "dilations");
+	const Ints kernel = canon_get_ints(OP_ConvGradData, at, "kernel_shape");
+	const Ints dil = canon_get_ints(OP_ConvGradData, at, "dilations");
 	const Ints stride = canon_get_ints(OP_ConvGradData, at, "strides");
 	const int nd = x->rank - 2;
 	Ints pads, extra, shape;

@@ -78,7 +78,8 @@ def global_lp_pool(c, op):
 @gen('ReduceL1', 'ReduceLogSum', 'ReduceLogSumExp', 'ReduceSumSquare')
 def reduce_made(c, op):
     s = c.shape()
-    axes = [int(a) - (len(s) if c.chance() else 0) for a in c.rng.permutation(len(s))[:int(c.rng.integers(1, len(s) + 1))]]
+    some = c.rng.permutation(len(s))[:int(c.rng.integers(1, len(s) + 1))]
+    axes = [int(a) - (len(s) if c.chance() else 0) for a in some]
     at = {'axes': axes} if c.chance(0.8) else {}
     c.out = [c.add(op, [c.param(s, 0.3, 2, gap=0.01)], keepdims=int(c.chance()), **at)]
 
@@ -165,7 +166,8 @@ def rotary(c, op):
     if part:
         at['rotary_embedding_dim'] = part
     if c.chance():
-        ins[0] = c.add('Reshape', [c.add('Transpose', [ins[0]], perm=[0, 2, 1, 3]), c.const(np.array([n, t, -1], 'i8'))])
+        x = c.add('Transpose', [ins[0]], perm=[0, 2, 1, 3])
+        ins[0] = c.add('Reshape', [x, c.const(np.array([n, t, -1], 'i8'))])
         at['num_heads'] = h
     c.out = [c.add(op, ins, **at)]
 
@@ -173,7 +175,8 @@ def rotary(c, op):
 @gen('Attention')
 def attention(c, op):
     c.opset = 23
-    n, kv, g, s, t, d, dv = c.pick(1, 2), c.pick(1, 2), c.pick(1, 3), c.pick(1, 3), c.pick(1, 4), c.pick(1, 4), c.pick(2, 3)
+    n, kv, g, s = c.pick(1, 2), c.pick(1, 2), c.pick(1, 3), c.pick(1, 3)
+    t, d, dv = c.pick(1, 4), c.pick(1, 4), c.pick(2, 3)
     flat, past, at = c.chance(), c.pick(0, 0, 2), {}
     shapes = [(n, kv * g, s, d), (n, kv, t, d), (n, kv, t, dv)]
     if flat:

@@ -1,6 +1,6 @@
 /* LayerNormalization over the axes from `axis` on: y = (x - mean) / sqrt(var + epsilon) * scale + bias;
- * RMSNormalization: y = x / sqrt(mean of x x + epsilon) * scale; scale and bias may be left out. The results behind y, the
- * mean (not of RMSNormalization) and the reciprocal root per row, are what the gradients read.
+ * RMSNormalization: y = x / sqrt(mean of x x + epsilon) * scale; scale and bias may be left out. The results behind y,
+ * the mean (not of RMSNormalization) and the reciprocal root per row, are what the gradients read.
  *     %y, %mean, %inv = LayerNormalization(%x[, %scale[, %bias]])     %y, %inv = RMSNormalization(%x[, %scale])
  *     %dx[, %dscale, %dbias] = LayerNormGrad(%dy, %x, %mean, %inv[, %scale])
  *     %dx[, %dscale] = RMSNormGrad(%dy, %x, %inv[, %scale]) */
@@ -69,9 +69,14 @@ static bool shape(Node *n, Diag *d)
 static bool grad_shape(Node *n, Diag *d)
 {
 	const Value *scale = scale_of(n);
+	Type row = n->in[1]->type;
 	int axis;
 
-	if (!check(n, &n->in[1]->type, &axis, d))
+	if (!same_dtype(n, 0, d) || !check(n, &n->in[1]->type, &axis, d) || !need_same_shape(n, d, n->in[0], &row))
+		return false;
+	for (int i = axis; i < row.rank; i++)
+		row.dim[i] = 1;
+	if (!need_same_shape(n, d, n->in[2], &row) || (has_mean(n) && !need_same_shape(n, d, n->in[3], &row)))
 		return false;
 	set_out(n, 0, n->in[1]->type);
 	if (!scale) {
@@ -133,7 +138,9 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, 12.0 * (double)type_numel(&n->out[0]->type));
 }
 
-static const AttrDef attrs[] = { AT_INT(struct layernorm, axis, -1), AT_FLOAT(struct layernorm, epsilon, 1e-5), AT_END };
+static const AttrDef attrs[] = {
+	AT_INT(struct layernorm, axis, -1), AT_FLOAT(struct layernorm, epsilon, 1e-5), AT_END
+};
 
 #define COMMON .flags = OP_PURE, .attrs = attrs, .attrsize = sizeof(struct layernorm), .cost = cost, .holes = holes
 

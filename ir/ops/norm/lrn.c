@@ -59,7 +59,8 @@ static void holes(const Node *n, Holes *h)
 	const bool back = n->op == OP_LRNGrad;
 	const Type *x = &n->in[back ? 1 : 0]->type;
 	const int64_t ch = x->dim[1], most = ch > 0 ? ch - 1 : 0;
-	const int64_t low = (at->size - 1) / 2 < most ? (at->size - 1) / 2 : most, high = at->size / 2 < most ? at->size / 2 : most;
+	const int64_t low = (at->size - 1) / 2 < most ? (at->size - 1) / 2 : most;
+	const int64_t high = at->size / 2 < most ? at->size / 2 : most;
 	int64_t inner = 1, block;
 
 	for (int i = 2; i < x->rank && x->layout == LAYOUT_PLAIN; i++)
@@ -98,8 +99,8 @@ static const AttrDef attrs[] = {
 	AT_INT(struct lrn, size, 0), AT_END
 };
 
-#define COMMON .flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct lrn), .cost = cost, .holes = holes, \
-	.cpu = { .file = "lrn.cpu.c" }
+#define COMMON .flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct lrn), .cost = cost, \
+	.holes = holes, .cpu = { .file = "lrn.cpu.c" }
 
 const OpDef op_LRN = {
 	.name = "LRN", .minin = 1, .maxin = 1, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE }, COMMON,

@@ -1,5 +1,5 @@
-/* MaxPoolIndices: where the winners of a MaxPool lie in its operand, as ONNX counts them: in the whole tensor, row by row
- * or, with storage_order 1, the spatial axes column by column.
+/* MaxPoolIndices: where the winners of a MaxPool lie in its operand, as ONNX counts them: in the whole tensor, row by
+ * row or, with storage_order 1, the spatial axes column by column.
  *     %i = MaxPoolIndices(%at) {window, dims=shape of x}      at: which element of the window won, from MaxPool */
 #include "../common/common.h"
 
