@@ -202,18 +202,33 @@ static void gather_holes(const Node *n, Holes *h)
 		ids_name(h->arena, n), dtype_suffix(x->dtype));
 }
 
-/* The loops as text, outermost first, and how many of them run before the axis does. */
+/* All loops but the innermost as text, outermost first, and how many of all run before the axis does. */
 static const char *loops(Arena *a, const Nest *s, const char *ix, int *free)
 {
 	static const char loop[] = "ijklmnpq";
 	const char *text = "";
 
-	for (int d = 0; d < s->rank; d++)
+	for (int d = 0; d + 1 < s->rank; d++)
 		text = arena_printf(a, "%s%sfor (%s %c = 0; %c < %lld; %c++)", text, d ? "\n\t" : "", ix,
 			loop[s->rank - 1 - d], loop[s->rank - 1 - d], (long long)s->dim[d], loop[s->rank - 1 - d]);
 	for (*free = 0; *free < s->rank && s->op[1].stride[*free]; ++*free)
 		;
 	return text;
+}
+
+/* The holes of the loops: threads take the loops before the axis, or columns behind it. */
+static void loop_holes(Holes *h, const Nest *s, bool small, bool many)
+{
+	const int64_t d0 = s->rank ? s->dim[s->rank - 1] : 1;
+	int outer;
+
+	hole_text(h, "IX", small ? "int" : "int64_t");
+	hole_text(h, "LOOPS", "%s", loops(h->arena, s, small ? "int" : "int64_t", &outer));
+	hole_int(h, "RANK", s->rank);
+	hole_int(h, "D0", d0);
+	hole_int(h, "PAR", many && outer > 0);
+	hole_int(h, "COLS", many && !outer && s->rank > 1 && d0 >= 128 && s->op[1].stride[s->rank - 1]);
+	parallel_hole(h, false, outer);
 }
 
 static void scatter_holes(const Node *n, Holes *h)
@@ -227,18 +242,13 @@ static void scatter_holes(const Node *n, Holes *h)
 	const Blocks k = blocks_of(y, axis);
 	const Nest s = ids_nest(n, y, axis, "y", "u", one);
 	const char *reduction = back ? "add" : at->reduction, *c = dtype_c(y->dtype), *base = nest_ref(h->arena, &s, 1);
-	int outer;
 
 	hole_text(h, "T", "%s", c);
 	hole_text(h, "PARAMS", "%sconst %s *restrict u, const %s *restrict ids", back ? "" : "const T *restrict a, ", c,
 		dtype_c(ids->dtype));
 	hole_int(h, "ZERO", back);
 	hole_int(h, "NUMEL", type_numel(y));
-	hole_int(h, "RANK", s.rank);
-	hole_text(h, "LOOPS", "%s", loops(h->arena, &s, type_numel(y) < INT32_MAX && type_numel(ids) < INT32_MAX ? "int" :
-		"int64_t", &outer));
-	hole_int(h, "PAR", outer > 0 && type_numel(ids) >= 32768);
-	parallel_hole(h, false, outer);
+	loop_holes(h, &s, type_numel(y) < INT32_MAX && type_numel(ids) < INT32_MAX, type_numel(ids) >= 32768);
 	hole_text(h, "ROW", "%s", row_text(h->arena, n, nest_ref(h->arena, &s, 0), k.dim));
 	hole_int(h, "CHECK", !index_checked(n->in[1]));
 	hole_int(h, "LOST", !back && k.dim > 0 && dtype_float(y->dtype));
