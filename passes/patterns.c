@@ -10,7 +10,7 @@
 
 /* ---- finding ---- */
 
-static bool join(Match *p, Node *n)
+bool match_cover(Match *p, Node *n)
 {
 	for (int i = 0; i < p->n; i++)
 		if (p->node[i] == n)
@@ -25,7 +25,7 @@ Node *match_def(Match *p, const Value *v, OpKind op)
 {
 	if (!v || v->kind != VAL_NODE || v->def->op != op || v->index != 0 || v->def->phase != PHASE_FWD)
 		return NULL;
-	return join(p, v->def) ? v->def : NULL;
+	return match_cover(p, v->def) ? v->def : NULL;
 }
 
 static bool is_output(const Value *v)
@@ -40,7 +40,7 @@ Node *match_user(Match *p, const Value *v, OpKind op)
 {
 	if (v->nuses != 1 || v->uses[0].node->op != op || v->uses[0].node->phase != PHASE_FWD || is_output(v))
 		return NULL;
-	return join(p, v->uses[0].node) ? v->uses[0].node : NULL;
+	return match_cover(p, v->uses[0].node) ? v->uses[0].node : NULL;
 }
 
 Value *match_other(const Node *n, const Value *v)
@@ -95,7 +95,7 @@ bool match_closed(const Match *p, const Value *last)
 	for (int i = 0; i < p->n; i++)
 		for (int k = 0; k < p->node[i]->nout; k++) {
 			const Value *v = p->node[i]->out[k];
-			if (!v || v == last)
+			if (!v || v == last || v == p->also)
 				continue;
 			if (is_output(v) || v == p->m->loss || v == p->m->count)
 				return false;
@@ -123,18 +123,23 @@ Builder match_builder(const Match *p, const Value *last)
 		.d = p->cx->d };
 }
 
+static void take_place(Match *p, Value *neu, Value *old)
+{
+	neu->batch_axis = old->batch_axis;
+	neu->mark = old->mark;
+	value_replace(old, neu);
+	if (p->m->loss == old)
+		p->m->loss = neu;
+}
+
 Node *match_finish(Match *p, Value *last, Node *fused)
 {
-	Graph *g = fused->graph;
-	Value *v = fused->out[0];
-	const char *name = last->name;
+	const char *name = last->name, *also = p->also ? p->also->name : NULL;
 	int left = p->n;
 
-	v->batch_axis = last->batch_axis;
-	v->mark = last->mark;
-	value_replace(last, v);
-	if (p->m->loss == last)
-		p->m->loss = v;
+	take_place(p, fused->out[0], last);
+	if (p->also)
+		take_place(p, fused->out[1], p->also);
 	for (Node *n = last->def, *prev; left; n = prev) {      /* readers go before what they read */
 		prev = n->prev;
 		if (match_covers(p, n)) {
@@ -144,14 +149,15 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 	}
 	for (int i = 0; i < fused->nout; i++)
 		if (fused->out[i])
-			value_rename(g, fused->out[i], i ? arena_printf(p->m->arena, "%s.%d", name, i) : name);
+			value_rename(fused->graph, fused->out[i],
+				i == 0 ? name : i == 1 && also ? also : arena_printf(p->m->arena, "%s.%d", name, i));
 	return fused;
 }
 
 /* ---- the pass ---- */
 
 static Node *(*const table[])(Match *, Node *) = { pattern_layernorm, pattern_gelu, pattern_lrn, pattern_attention,
-	pattern_swish };
+	pattern_swish, pattern_lstm };
 
 static Node *fuse_at(Module *m, PassCx *cx, Node *n)
 {

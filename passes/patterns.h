@@ -14,8 +14,10 @@ typedef struct Match {
 	PassCx *cx;
 	Node   *node[MATCH_NODES];      /* what is covered, each once */
 	int     n;
+	Value  *also;                   /* a second result, which may be read from outside; NULL: none */
 } Match;
 
+bool match_cover(Match *p, Node *n);                /* joins n; false: too many nodes */
 /* The node that computes v, joined to the match; NULL unless v is the first result of a forward node of that op. */
 Node *match_def(Match *p, const Value *v, OpKind op);
 /* The only reader of v, joined to the match; NULL when it is of another op, or v is read twice or a graph output. */
@@ -37,7 +39,7 @@ bool match_closed(const Match *p, const Value *last);
 void *match_field(OpKind op, void *attr, const char *name);
 /* Where the one node goes: in place of the node that computes `last`. */
 Builder match_builder(const Match *p, const Value *last);
-/* `fused` takes the place and the name of `last`; the covered nodes go. Gives fused. */
+/* The results of `fused` take the places and names of `last` and `also`; the covered nodes go. Gives fused. */
 Node *match_finish(Match *p, Value *last, Node *fused);
 
 /* Each looks at one node; on a match the graph is changed and the new node given. NULL: not this pattern. */
@@ -46,5 +48,6 @@ Node *pattern_gelu(Match *p, Node *n);
 Node *pattern_lrn(Match *p, Node *n);
 Node *pattern_swish(Match *p, Node *n);
 Node *pattern_attention(Match *p, Node *n);
+Node *pattern_lstm(Match *p, Node *n);
 
 #endif

@@ -132,3 +132,31 @@ def attention(c, op):
     if rows and c.chance(0.8):
         y = reshape(c, c.add('Transpose', [y], perm=[0, 2, 1, 3]), (b, tq, h * e))
     c.out = [y]
+
+
+@gen('LSTMCell')
+def lstm_cell(c, op):
+    """One or two steps; the last may leave its state unread, and h may have no gradient."""
+    lead, n, steps = c.pick((), (2,), (3,), (2, 2)), c.pick(1, 2, 5), c.pick(1, 2)
+    order, flat = [int(x) for x in c.rng.permutation(4)], False
+    state, bias, axis, split = c.param(lead + (n,)), c.chance(), c.pick(-1, len(lead)), c.chance()
+    for k in range(steps):
+        gates = c.add('Tanh', [c.param(lead + (4 * n,))])
+        if split:
+            part = c.add('Split', [gates], nout=4, axis=axis)
+        else:
+            part = [c.add('Slice', [gates] + [c.const(np.array([x], 'i8')) for x in (s * n, s * n + n, axis)]) for s in range(4)]
+        i, f, g, o = [part[s] for s in order]
+        if bias:
+            f = c.add('Add', [f, c.const(np.float32(1))])
+        i, f, o = [c.add('Sigmoid', [x]) for x in (i, f, o)]
+        c.inside = c.add('Tanh', [g])
+        terms = [c.add('Mul', c.rng.permutation([f, state]).tolist()), c.add('Mul', c.rng.permutation([i, c.inside]).tolist())]
+        state = c.add('Add', c.rng.permutation(terms).tolist())
+        h = c.add('Mul', [o, c.add('Tanh', [state])])
+        flat = c.chance(0.2)
+        if flat:                        # no gradient comes from here
+            h = c.add('Cast', [c.add('Greater', [h, c.const(np.float32(0))])], to=1)
+        c.out.append(h)
+    if flat or c.chance():
+        c.out.append(c.add('Neg', [state]))
