@@ -9,6 +9,15 @@ static Value *binary(Import *im, OpKind op, Value *x, Value *y)
 	return canon_emit1(im, op, NULL, x, y, NULL);
 }
 
+static Value *reduce(Import *im, OpKind op, Value *x, Ints axes)
+{
+	void *at = canon_attr_of(im, op);
+
+	canon_put_ints(op, at, "axes", (Ints){ axes.n, arena_dup(im->a, axes.v, sizeof *axes.v * (size_t)axes.n) });
+	canon_put_int(op, at, "noop_with_empty_axes", 1);
+	return canon_emit1(im, op, at, x, NULL, NULL);
+}
+
 /* One value per group or channel, seen so that it broadcasts along axis 1 of a tensor of this rank. NULL after a
  * diagnostic. */
 static Value *along_channels(Import *im, Value *v, const char *what, int64_t count, int rank)
@@ -36,6 +45,23 @@ static Value *scale_channels(Import *im, const OnnxNode *n, Value *y)
 
 /* ---- LayerNormalization and RMSNormalization ---- */
 
+/* Outputs 1 and 2 of n, for whoever reads them: the mean and the reciprocal deviation of each row. */
+static void statistics(Import *im, const OnnxNode *n, Value *x, int axis)
+{
+	int64_t axes[MAXRANK];
+	int k = 0;
+
+	if (n->n_output < 2 || im->b.failed)
+		return;
+	for (int i = axis; i < x->type.rank; i++)
+		axes[k++] = i;
+	Value *mean = reduce(im, OP_ReduceMean, x, (Ints){ k, axes }), *d = binary(im, OP_Sub, x, mean);
+	onnx_bind(im, n, 1, mean);
+	d = reduce(im, OP_ReduceMean, binary(im, OP_Mul, d, d), (Ints){ k, axes });
+	d = binary(im, OP_Add, d, canon_scalar(im, x->type.dtype, onnx_float(n, "epsilon", 1e-5F)));
+	onnx_bind(im, n, 2, canon_emit1(im, OP_Reciprocal, NULL, canon_emit1(im, OP_Sqrt, NULL, d, NULL, NULL), NULL, NULL));
+}
+
 /* The op takes a scale of the normalised shape and a bias like it; what broadcasts is a product or a sum behind it. */
 bool canon_layer_norm(Import *im, const OnnxNode *n)
 {
@@ -53,8 +79,13 @@ bool canon_layer_norm(Import *im, const OnnxNode *n)
 	for (int i = 0; i < axis && i < x->rank; i++)
 		rows *= x->dim[i];
 	const bool whole = rows > 0 && type_numel(&in[1]->type) == type_numel(x) / rows && in[1]->type.rank <= x->rank - axis;
-	if (whole && (!in[2] || shape_eq(&in[1]->type, &in[2]->type)))
-		return canon_emit_bind(im, n, op, at, in[2] ? 3 : 2, in);
+	if (whole && (!in[2] || shape_eq(&in[1]->type, &in[2]->type))) {
+		canon_emit(im, op, at, in[2] ? 3 : 2, in, canon_out_name(n), out);
+		onnx_bind(im, n, 0, out[0]);
+		if (layer)
+			statistics(im, n, in[0], (int)axis);
+		return true;
+	}
 	for (int i = 1; i < 3; i++) {
 		Type t;
 
@@ -68,9 +99,9 @@ bool canon_layer_norm(Import *im, const OnnxNode *n)
 	out[0] = binary(im, OP_Mul, out[0], in[1]);
 	if (in[2])
 		out[0] = binary(im, OP_Add, out[0], in[2]);
-	for (size_t i = 0; i < n->n_output && i < (layer ? 3 : 1); i++)
-		if (*n->output[i])
-			onnx_bind(im, n, i, out[i]);
+	onnx_bind(im, n, 0, out[0]);
+	if (layer)
+		statistics(im, n, in[0], (int)axis);
 	return true;
 }
 
@@ -146,15 +177,6 @@ bool canon_lrn(Import *im, const OnnxNode *n)
 }
 
 /* ---- norms over axes ---- */
-
-static Value *reduce(Import *im, OpKind op, Value *x, Ints axes)
-{
-	void *at = canon_attr_of(im, op);
-
-	canon_put_ints(op, at, "axes", (Ints){ axes.n, arena_dup(im->a, axes.v, sizeof *axes.v * (size_t)axes.n) });
-	canon_put_int(op, at, "noop_with_empty_axes", 1);
-	return canon_emit1(im, op, at, x, NULL, NULL);
-}
 
 /* (x - mean) / sqrt(var); a small number under the root stands for the 1e-9 that ONNX adds to the deviation. */
 bool canon_mvn(Import *im, const OnnxNode *n)

@@ -460,15 +460,6 @@ def batchnorm(c, op):
     c.out = [c.add(op, xs, nout=3, training_mode=1, epsilon=0.1)[0]]
 
 
-@gen('LayerNormalization')
-def layernorm(c, op):
-    s = c.shape(lo=2)
-    ax = int(c.rng.integers(len(s)))
-    w = s[ax:]
-    xs = [c.param(s), c.param(w)] + ([c.param(w)] if c.chance(0.8) else [])
-    c.out = [c.add(op, xs, axis=ax - (len(s) if c.chance() else 0), epsilon=0.1)]
-
-
 @gen('Softmax', 'LogSoftmax')
 def softmax(c, op):
     s = c.shape(lo=2)

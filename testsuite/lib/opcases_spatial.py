@@ -27,6 +27,17 @@ def lrn(c, op):
     c.out = [c.add(op, [x], size=c.pick(1, 2, 3, 5, 20), **at)]
 
 
+@gen('LayerNormalization')
+def layernorm(c, op):
+    """Its statistics too, and scales that broadcast."""
+    s = c.shape(lo=2)
+    ax = int(c.rng.integers(len(s)))
+    w = s[ax:] if c.chance(0.7) else tuple(1 if c.chance() else d for d in s[ax:])
+    xs = [c.param(s), c.param(w)] + ([c.param(w if c.chance(0.7) else (1,))] if c.chance(0.8) else [])
+    y = c.add(op, xs, nout=3, axis=ax - (len(s) if c.chance() else 0), epsilon=0.1)
+    c.out = y if c.chance(0.3) else y[:1]
+
+
 @gen('InstanceNormalization')
 def instance_norm(c, op):
     s = image(c, lo=2)

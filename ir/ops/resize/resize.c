@@ -92,7 +92,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "OUT", table->dim[0]);
 	hole_int(h, "K", table->dim[1]);
 	hole_int(h, "INNER", inner);
-	hole_int(h, "PAR", outer > 1 && type_numel(x) + type_numel(y) >= 32768);
+	hole_int(h, "BLOCK", inner > 256 ? 256 : inner > 0 ? inner : 1);
+	hole_int(h, "PAR", type_numel(x) + type_numel(y) >= 32768);
 	hole_text(h, "CALL", weights ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);");
 	hole_name(h, "resize%s_%s_axis%d_to_%lld%s", is_grad(n) ? "_grad" : "", dims_name(h->arena, x), axis,
 		(long long)y->dim[axis], dtype_suffix(x->dtype));

@@ -1,5 +1,5 @@
 /* y [OUTER, OUT, INNER] from x [OUTER, IN, INNER]: row j of y is the sum of K rows of x that at names, by weights w;
- * BACK: y is the gradient that comes in, and every row of x collects what its uses got. */
+ * BACK: y is the gradient that comes in, and every row of x collects what its uses got, a block of columns at a time. */
 static void NAME(
 #if BACK
 	T *restrict x, const T *restrict y
@@ -13,28 +13,38 @@ static void NAME(
 	)
 {
 #if PAR
-#pragma omp parallel for
+#pragma omp parallel for collapse(2)
 #endif
-	for (int64_t o = 0; o < OUTER; o++) {
+	for (int64_t o = 0; o < OUTER; o++)
 #if BACK
-		memset(x + o * IN * INNER, 0, sizeof *x * IN * INNER);
+		for (int64_t c = 0; c < INNER; c += BLOCK) {
+#if INNER % BLOCK == 0
+			const int64_t n = BLOCK;
+#else
+			const int64_t n = INNER - c < BLOCK ? INNER - c : BLOCK;
 #endif
-		for (int64_t j = 0; j < OUT; j++) {
-#if BACK
-			const T *restrict to = y + (o * OUT + j) * INNER;
+			T *restrict from = x + o * IN * INNER + c;
 
-			for (int k = 0; k < K; k++) {
-				T *restrict from = x + (o * IN + at[j * K + k]) * INNER;
+			for (int64_t r = 0; r < IN; r++)
+				memset(from + r * INNER, 0, sizeof *from * n);
+			for (int64_t j = 0; j < OUT; j++) {
+				const T *restrict to = y + (o * OUT + j) * INNER + c;
+
+				for (int k = 0; k < K; k++) {
+					const int64_t r = at[j * K + k];
 
 #pragma omp simd
-				for (int64_t i = 0; i < INNER; i++)
+					for (int64_t i = 0; i < n; i++)
 #if WEIGHTS
-					from[i] += w[j * K + k] * to[i];
+						from[r * INNER + i] += w[j * K + k] * to[i];
 #else
-					from[i] += to[i];
+						from[r * INNER + i] += to[i];
 #endif
+				}
 			}
+		}
 #else
+		for (int64_t j = 0; j < OUT; j++) {
 			T *restrict to = y + (o * OUT + j) * INNER;
 
 #if INNER > 1
@@ -51,7 +61,6 @@ static void NAME(
 #endif
 				to[i] = s;
 			}
-#endif
 		}
-	}
+#endif
 }
