@@ -391,8 +391,9 @@ static bool refuse_inference(Import *im, const OnnxGraph *g)
 		return true;
 	diag_error(im->d, FILELOC(im->path), 208, "this is an inference export: %s '%s'", folded ?
 		"weights were folded into" : "equal weights were merged through Identity of", folded ? mark : alias);
-	diag_note(im->d, FILELOC(im->path), "export for training: torch.onnx.export(model, args, path, "
-		"training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)");
+	diag_note(im->d, FILELOC(im->path), "export for training: torch.onnx.export(%s)", mark && strncmp(mark, "val_", 4) == 0 ?
+		"model.train(), args, path, dynamo=True, optimize=False" :
+		"model, args, path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False");
 	return false;
 }
 

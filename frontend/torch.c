@@ -89,7 +89,8 @@ const char *torch_call(Arena *a, const OnnxNode *n)
 	return metadata(a, &n->base, NODE_META, "pkg.torch.onnx.fx_node");
 }
 
-/* ---- the signature: lines  PLACE: PARAMETER target='NAME',  PLACE: BUFFER target='NAME' ... ---- */
+/* ---- the signature: lines  PLACE: PARAMETER target='NAME',  PLACE: BUFFER target='NAME' ...; before PyTorch 2.7
+ * (kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='PLACE'), target='NAME') ... ---- */
 
 static bool word_char(char c)
 {
@@ -103,10 +104,11 @@ static bool word_at(const char *s, const char *start, const char *word)
 	return strncmp(s, word, n) == 0 && !word_char(s[n]) && (s == start || !word_char(s[-1]));
 }
 
-/* The word before the colon that begins the line of `at`. */
+/* The word before the colon that begins the line of `at`, else the name before it; not before start. */
 static const char *place_of(Arena *a, const char *at, const char *start)
 {
-	const char *line = at;
+	static const char name[] = "name='";
+	const char *line = at, *p = at;
 
 	while (line > start && line[-1] != '\n')
 		line--;
@@ -114,7 +116,12 @@ static const char *place_of(Arena *a, const char *at, const char *start)
 	const char *end = line;
 	while (word_char(*end))
 		end++;
-	return end > line && *end == ':' ? arena_strn(a, line, (size_t)(end - line)) : NULL;
+	if (end > line && *end == ':')
+		return arena_strn(a, line, (size_t)(end - line));
+	while (p > start && strncmp(p, name, sizeof name - 1))
+		p--;
+	p += sizeof name - 1;
+	return p < at && strncmp(p - (sizeof name - 1), name, sizeof name - 1) == 0 ? arena_strn(a, p, strcspn(p, "'")) : NULL;
 }
 
 Map *torch_signature(Arena *a, const OnnxGraph *g)
@@ -122,6 +129,7 @@ Map *torch_signature(Arena *a, const OnnxGraph *g)
 	static const char mark[] = "target='";
 	const char *s = metadata(a, &g->base, GRAPH_META, "pkg.torch.export.ExportedProgram.graph_signature");
 	Map *sig = NEW(a, Map);
+	const char *last = s;
 	bool known = false, param = false;
 
 	if (!s)
@@ -137,12 +145,12 @@ Map *torch_signature(Arena *a, const OnnxGraph *g)
 		const char *name = p + sizeof mark - 1, *end = strchr(name, '\'');
 		if (!end)
 			break;
-		TorchTarget t = { param, place_of(a, p, s) };
+		TorchTarget t = { param, place_of(a, p, last) };
 		const char *key = arena_strn(a, name, (size_t)(end - name));
 		if (known && !map_has(sig, key))        /* outputs name their targets again */
 			map_put(sig, key, arena_dup(a, &t, sizeof t));
 		known = false;
-		p = end;
+		last = p = end;
 	}
 	for (size_t i = 0; i < g->n_initializer; i++)
 		if (g->initializer[i]->name && map_has(sig, g->initializer[i]->name))

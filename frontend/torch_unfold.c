@@ -53,6 +53,14 @@ static bool is_float(const OnnxTensor *t)
 	return t->has_data_type && dtype_from_onnx(t->data_type) != DT_NONE && dtype_float(dtype_from_onnx(t->data_type));
 }
 
+static bool is_array(const OnnxTensor *t)
+{
+	for (size_t i = 0; i < t->n_dims; i++)
+		if (t->dims[i] != 1)
+			return true;
+	return false;
+}
+
 void unfold_add(Unfold *u, OnnxTensor *t)
 {
 	u->init[u->ninit++] = t;
@@ -414,6 +422,7 @@ static bool unfold(Unfold *u, OnnxTensor *t)
 	bool done = false;
 	int count = 0;
 
+	u->blind |= !list && is_float(t) && is_array(t);        /* PyTorch 2.8 and older do not tell */
 	for (size_t i = 0; list && i < u->sig->n; i++)
 		if (torch_is_param(u->sig, u->sig->slot[i].key) && listed(list, u->sig->slot[i].key)) {
 			param = param ? param : u->sig->slot[i].key;

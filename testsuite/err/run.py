@@ -37,6 +37,7 @@ KINDS = {
     'inference-bn': copy(os.path.join(MODELS, 'resnet18', 'eval.onnx')),
     'fixed-bn': lambda: open(os.path.join(MODELS, 'resnet18', 'train.onnx'), 'rb').read().replace(b'training_mode', b'training_node'),
     'optimized': copy(os.path.join(MODELS, 'dyn_cnn', 'optimized.onnx')),
+    'unsigned': lambda: open(os.path.join(MODELS, 'dyn_folded', 'train.onnx'), 'rb').read().replace(b'graph_signature', b'graph-signature'),
     'gpt2': copy(os.path.join(MODELS, 'gpt2_mini', 'train.onnx')),
     'external': copy(os.path.join(MODELS, 'lenet', 'train_loss.onnx')),
     'conv-strides': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 1, 30), strides=[2**62, 1]),
