@@ -1,4 +1,4 @@
-/* One meaning per op from here on. Every ONNX operator has a row in the table at the end: most go over as they are,
+/* One meaning per op from here on. Every ONNX operator has a row in onnx_ops.def: most go over as they are,
  * attributes by name; the others are written in canonical ops (canon_move.c, canon_nn.c): constant operands become
  * attributes, old opsets the newest meaning. */
 #include <string.h>
@@ -204,55 +204,23 @@ static bool identity(Import *im, const OnnxNode *n)
 
 /* ---- the table ---- */
 
-static const struct row { const char *name; bool (*run)(Import *, const OnnxNode *); } table[] = {
-	{ "SequenceConstruct", canon_sequence_construct }, { "SequenceAt", canon_sequence_at },
-	{ "SequenceLength", canon_sequence_length }, { "SplitToSequence", canon_split_to_sequence },
-	{ "ConcatFromSequence", canon_concat_from_sequence }, { "Attention", canon_attention }, { "RotaryEmbedding", canon_rotary },
-	{ "Constant", canon_constant_node }, { "ConstantOfShape", canon_constant_of_shape }, { "Identity", identity },
-	{ "Reshape", canon_reshape }, { "Flatten", canon_flatten }, { "Squeeze", canon_squeeze }, { "Unsqueeze", canon_unsqueeze },
-	{ "Expand", canon_expand }, { "Tile", canon_tile }, { "Slice", canon_slice }, { "Split", canon_split }, { "Pad", canon_pad }, { "Trilu", canon_trilu },
-	{ "ReduceSum", canon_reduce }, { "ReduceMean", canon_reduce }, { "ReduceMax", canon_reduce }, { "ReduceMin", canon_reduce },
-	{ "ReduceProd", canon_reduce }, { "ReduceL1", canon_reduce }, { "ReduceL2", canon_reduce }, { "ReduceLogSum", canon_reduce },
-	{ "ReduceLogSumExp", canon_reduce }, { "ReduceSumSquare", canon_reduce }, { "Mean", canon_mean },
-	{ "Gemm", canon_gemm }, { "Conv", canon_conv }, { "ConvTranspose", canon_conv_transpose }, { "Resize", canon_resize }, { "Upsample", canon_resize },
-	{ "MaxUnpool", canon_max_unpool }, { "MaxPool", canon_pool }, { "AveragePool", canon_pool }, { "GlobalMaxPool", canon_global_max_pool },
-	{ "BatchNormalization", canon_batch_norm }, { "Softmax", canon_softmax }, { "LogSoftmax", canon_softmax },
-	{ "SoftmaxCrossEntropyLoss", canon_loss }, { "NegativeLogLikelihoodLoss", canon_loss }, { "Dropout", canon_dropout },
-	{ "Clip", canon_clip }, { "Cast", canon_cast },
-	{ "ScatterElements", canon_scatter }, { "Scatter", canon_scatter }, { "ScatterND", canon_scatter }, { "TopK", canon_top_k },
-	{ "CumSum", canon_cumsum }, { "OneHot", canon_one_hot }, { "NonZero", canon_nonzero }, { "Compress", canon_compress },
-	{ "EyeLike", canon_eye_like }, { "DepthToSpace", canon_depth_to_space }, { "SpaceToDepth", canon_depth_to_space },
-	{ "GatherElements", canon_gather_elements }, { "GatherND", same }, { "ArgMax", same }, { "ArgMin", same }, { "ReverseSequence", same },
-	{ "LSTM", canon_recurrent }, { "GRU", canon_recurrent }, { "RNN", canon_recurrent }, { "Einsum", canon_einsum },
-	{ "If", inline_if },
-	{ "Add", arithmetic }, { "Sub", arithmetic }, { "Mul", arithmetic }, { "Div", arithmetic }, { "Pow", arithmetic },
-	{ "And", arithmetic }, { "Or", arithmetic }, { "Xor", arithmetic }, { "Equal", arithmetic }, { "Less", arithmetic },
-	{ "Greater", arithmetic },
-	{ "Relu", same }, { "Sigmoid", same }, { "Tanh", same }, { "Erf", same }, { "Exp", same }, { "Log", same },
-	{ "Sqrt", same }, { "Neg", same }, { "Abs", canon_sign }, { "Sign", canon_sign }, { "Reciprocal", same }, { "Sin", same },
-	{ "Cos", same }, { "Floor", same }, { "Ceil", same }, { "Round", same }, { "Not", same }, { "Max", canon_extreme },
-	{ "Min", canon_extreme }, { "Mod", same }, { "Sum", same }, { "LessOrEqual", same }, { "GreaterOrEqual", same },
-	{ "Where", same }, { "Transpose", same }, { "Concat", same }, { "Gather", same }, { "Shape", same }, { "Size", same },
-	{ "Range", same }, { "MatMul", same }, { "GlobalAveragePool", same },
-	{ "LayerNormalization", canon_layer_norm }, { "RMSNormalization", canon_layer_norm },
-	{ "LRN", canon_lrn }, { "InstanceNormalization", canon_instance_norm }, { "GroupNormalization", canon_group_norm },
-	{ "MeanVarianceNormalization", canon_mvn }, { "LpNormalization", canon_lp_norm }, { "LpPool", canon_lp_pool },
-	{ "GlobalLpPool", canon_global_lp_pool },
-	{ "PRelu", canon_prelu }, { "LeakyRelu", canon_leaky_relu }, { "Elu", canon_elu }, { "Selu", canon_selu }, { "Celu", canon_celu },
-	{ "ThresholdedRelu", canon_thresholded_relu }, { "Shrink", canon_shrink }, { "HardSigmoid", canon_hard_sigmoid },
-	{ "HardSwish", same }, { "Swish", canon_swish }, { "Softsign", same }, { "Gelu", canon_gelu },
-	{ "Hardmax", canon_hardmax }, { "IsInf", canon_is_inf }, { "BitShift", canon_bit_shift }, { "CastLike", canon_cast_like },
-	{ "Softplus", same }, { "Mish", same }, { "Tan", same }, { "Asin", same }, { "Acos", same }, { "Atan", same },
-	{ "Sinh", same }, { "Cosh", same }, { "Asinh", same }, { "Acosh", same }, { "Atanh", same }, { "IsNaN", same },
-	{ "BitwiseAnd", same }, { "BitwiseOr", same }, { "BitwiseXor", same }, { "BitwiseNot", same },
+static const struct row { bool (*run)(Import *, const OnnxNode *); CanonFact fact; } table[] = {
+#define ONNX(op, run, since, until, becomes) { run, { #op, since, until, becomes } },
+#include "onnx_ops.def"
+#undef ONNX
 };
+
+const CanonFact *canon_fact(int i)
+{
+	return i >= 0 && i < (int)(sizeof table / sizeof *table) ? &table[i].fact : NULL;
+}
 
 static const struct row *find(const char *op, const char *domain)
 {
 	if (*domain && strcmp(domain, "ai.onnx"))
 		return NULL;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-		if (strcmp(table[i].name, op) == 0)
+		if (strcmp(table[i].fact.name, op) == 0)
 			return &table[i];
 	return NULL;
 }

@@ -166,10 +166,10 @@ static int opset_of(Expand *x, const OnnxFunction *f, int outer)
 
 		if (*dom && strcmp(dom, "ai.onnx"))
 			continue;
-		if (v >= 6 && v <= 27)
+		if (v >= OPSET_LEAST && v <= OPSET_MOST)
 			return (int)v;
-		diag_error(x->d, here(x), 202, "function %s: opset %lld of the default domain; 6 to 27 are read", full_name(x, f),
-			(long long)v);
+		diag_error(x->d, here(x), 202, "function %s: opset %lld of the default domain; %d to %d are read", full_name(x, f),
+			(long long)v, OPSET_LEAST, OPSET_MOST);
 		return 0;
 	}
 	return outer;

@@ -2,17 +2,12 @@
 #include <string.h>
 #include "../codegen/emit.h"
 #include "compile.h"
+#include "listops.h"
 
 static void list_passes(void)
 {
 	for (int i = 0; i < npasses; i++)
 		printf("%2d  %-10s %s\n", i + 1, pass_table[i].name, pass_table[i].help);
-}
-
-static void list_ops(void)
-{
-	for (int i = 1; i < OP_COUNT; i++)
-		printf("%-28s %s\n", optab[i]->name, optab[i]->grad ? "gradient" : "-");
 }
 
 typedef struct Command { const char *name; int (*run)(Compile *); } Command;
@@ -60,8 +55,8 @@ int main(int argc, char **argv)
 		list_passes();
 		return 0;
 	}
-	if (o.list_ops) {
-		list_ops();
+	if (o.list_ops || o.list_onnx) {
+		(o.list_ops ? list_ops : list_onnx)(stdout);
 		return 0;
 	}
 	if (o.templates)

@@ -412,8 +412,9 @@ static bool check_versions(Import *im, const OnnxModel *p)
 		if (!dom || !*dom || strcmp(dom, "ai.onnx") == 0)
 			im->opset = (int)p->opset_import[i]->version;
 	}
-	if (im->opset < 6 || im->opset > 27)
-		return diag_error(im->d, loc, 202, "opset %d of the default domain; 6 to 27 are read, 13 to 18 promised", im->opset);
+	if (im->opset < OPSET_LEAST || im->opset > OPSET_MOST)
+		return diag_error(im->d, loc, 202, "opset %d of the default domain; %d to %d are read, 13 to 18 promised", im->opset,
+			OPSET_LEAST, OPSET_MOST);
 	return true;
 }
 

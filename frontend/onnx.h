@@ -33,6 +33,11 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d);
  * file `data` beside it (which a run writes: all weights and buffers of m, laid out by st_layout). */
 bool onnx_write_trained(const char *model, const Module *m, const char *data, const char *out, Diag *d);
 
+/* What is known of the ONNX operators that are read: rows of onnx_ops.def. NULL behind the last. */
+typedef struct CanonFact { const char *name; int since, until; const char *becomes; } CanonFact;
+const CanonFact *canon_fact(int i);
+enum { OPSET_LEAST = 6, OPSET_MOST = 27 };
+
 /* A safetensors file with the initial values of these params; random and filled ones are written out. */
 bool weights_write(const char *path, Value *const *param, int n, Diag *d);
 

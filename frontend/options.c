@@ -134,6 +134,15 @@ static bool o_dump(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_list_ops(Cx *x, const char *v)
+{
+	if (v && strcmp(v, "onnx"))
+		return diag_error(x->d, NOLOC, 7, "--list-ops wants nothing or onnx, not '%s'", v);
+	x->o->list_ops = !v;
+	x->o->list_onnx = v != NULL;
+	return true;
+}
+
 static bool o_help(Cx *x, const char *v)
 {
 	x->o->help = true;
@@ -192,7 +201,7 @@ static const Opt table[] = {
 	{ "Inspect", "print-ir-after-all", NULL, "print the IR after every pass", FLAG, AT(print_after_all), 0, 0, 0, 0 },
 	{ "Inspect", "print-ir-after-change", NULL, "print what each pass changed", FLAG, AT(print_after_change), 0, 0, 0, 0 },
 	{ "Inspect", "list-passes", NULL, "the passes, in order", FLAG, AT(list_passes), 0, 0, 0, 0 },
-	{ "Inspect", "list-ops", NULL, "the operators after import, and which have a gradient", FLAG, AT(list_ops), 0, 0, 0, 0 },
+	{ "Inspect", "list-ops", "onnx", "the operators after import, or those of ONNX: types, gradients, kernels", CALL, 0, o_list_ops, 1, 0, 0 },
 	{ "Inspect", "passes", "A,B", "run just these (pdcc-opt)", TEXT, AT(passes), 0, 0, 0, 0 },
 	{ "Inspect", "stop-after", "P", "stop after a pass; no code is written", TEXT, AT(stop_after), 0, 0, 0, 0 },
 	{ "Inspect", "start-from", "FILE", "go on from a .pdir file; weights come from the model", TEXT, AT(start_from), 0, 0, 0, 0 },
