@@ -97,6 +97,23 @@ static Place place_of(StageCx *x, const char *mb)
 	return (Place){ x, value_text, object_text, x->s->bytes[REGION_SCRATCH] ? "scratch" : "NULL", mb };
 }
 
+/* The gradient that an update node takes, for --dump-grads. Rows add to what an update of the same parameter told before. */
+static void write_gradient(StageCx *x, Cw *w, const Node *n)
+{
+	const int i = param_index(x->s, n->in[0]);
+	bool add = false;
+
+	if (n->op != OP_SGDRows) {
+		cw_line(w, "pd_gradient(%d, %s);", i, value_text(x, n->in[n->nin - 2]));
+		return;
+	}
+	for (const Node *k = n->prev; k; k = k->prev)
+		add |= (optab[k->op]->flags & OP_UPDATE) && k->in[0] == n->in[0];
+	const int64_t rows = type_numel(&n->in[1]->type), all = type_numel(&n->in[2]->type);
+	cw_line(w, "pd_gradient_rows(%d, %s, %s, %" PRId64 ", %" PRId64 ", %d);", i, value_text(x, n->in[1]),
+		value_text(x, n->in[2]), rows, rows ? all / rows : 0, add);
+}
+
 static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
 {
 	const Place here = place_of(x, "mb");
@@ -109,7 +126,7 @@ static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
 	if (nk->k->object)
 		PUSH(x->b->a, x->object, x->nobject, x->capobject) = n;
 	if ((optab[n->op]->flags & OP_UPDATE) && n->in[0]->param->kind == PARAM_WEIGHT && n->nin >= 3)
-		cw_line(w, "pd_gradient(%d, %s);", param_index(x->s, n->in[0]), value_text(x, n->in[n->nin - 2]));
+		write_gradient(x, w, n);
 	cw_stmts(w, comment_of(x, n), statement(&x->kernels, nk, n, nk->call, &here));
 }
 

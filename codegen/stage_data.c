@@ -79,7 +79,7 @@ void layout_stage(StageCx *x)
 	layout_begin(x, REGION_SLOT, "kept", "K", s->slot_bytes,
 		"what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight");
 	layout_begin(x, REGION_STACK, "rows", "R", s->bytes[REGION_STACK],
-		"batch statistics, a row per microbatch of the step");
+		"what each microbatch of the step leaves: batch statistics, touched rows");
 	for (int i = 0; i < s->nparam; i++) {
 		const Region r = s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS;
 		add_member(x, &x->layout[r], s->param[i], s->param[i]->name, s->param_at[i] - s->at[r],

@@ -74,6 +74,7 @@ static bool reread_weights(Module *to, const Module *from, Diag *d)
 			return diag_error(d, NOLOC, 210, "the model has no parameter '%s' of %s", to->param[i]->name,
 				str_type(d->scratch, &to->param[i]->type));
 		to->param[i]->param->data = v->param->data;
+		to->param[i]->param->mapped = v->param->mapped;
 	}
 	for (int i = 0; i < to->nkonst; i++) {
 		const Value *v = map_get(&from->names, to->konst[i]->name);
@@ -364,7 +365,7 @@ static void summary_model(const Compile *c)
 {
 	const Module *m = c->m;
 	int64_t elements = 0;
-	int weights = 0, frozen = 0, rows = 0;
+	int weights = 0, frozen = 0, rows = 0, mixed = 0;
 
 	for (int i = 0; i < m->nparam; i++) {
 		const Param *p = m->param[i]->param;
@@ -374,10 +375,15 @@ static void summary_model(const Compile *c)
 		weights++;
 		frozen += p->frozen;
 		rows += p->rows;
+		mixed += p->mixed && !p->rows;
 		elements += type_numel(&m->param[i]->type);
 	}
 	fprintf(c->d->out, "pdcc %s  %s: %d parameters (%lld), %d frozen, %d with row-sparse gradients, opset %d\n", PDCC_VERSION,
 		m->name, weights, (long long)elements, frozen, rows, m->opset);
+	for (int i = 0; mixed && i < m->nparam; i++)
+		if (m->param[i]->param->mixed && !m->param[i]->param->rows)
+			fprintf(c->d->out, "  mixed: %s is looked up and used whole; its gradient is part rows, part dense\n",
+				m->param[i]->name);
 	fprintf(c->d->out, "  trained:");
 	int shown = 0;
 	for (int i = 0; i < m->nparam; i++) {

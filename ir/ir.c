@@ -221,6 +221,38 @@ Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, 
 	return n;
 }
 
+bool node_complete(Node *n, Diag *d)
+{
+	Module *m = n->graph->module;
+	const int had = n->nout, most = optab[n->op]->nout;
+	const char *base = had && n->out[0] ? n->out[0]->name : optab[n->op]->name;
+	Value **out = NEWN(m->arena, Value *, most);
+	bool whole = had == most;
+
+	for (int i = 0; i < had; i++)
+		whole &= n->out[i] != NULL;
+	if (whole)
+		return true;
+	for (int i = 0; i < most; i++) {
+		out[i] = i < had ? n->out[i] : NULL;
+		if (out[i])
+			continue;
+		out[i] = value_new(m, VAL_NODE, NULL, type_scalar(DT_f32));
+		out[i]->def = n;
+		out[i]->index = i;
+	}
+	n->out = out;
+	n->nout = most;
+	if (!infer(n, d))
+		return false;
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i] && !n->out[i]->name) {
+			n->out[i]->name = out_name(n->graph, base, i);
+			map_put(n->graph->names, n->out[i]->name, n->out[i]);
+		}
+	return true;
+}
+
 Value *mk(Builder *b, OpKind op, const void *attr, const char *name, int nin, ...)
 {
 	Value *in[MAXIN];

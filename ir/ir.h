@@ -53,13 +53,15 @@ typedef struct Param {
 	bool        frozen;         /* no gradient, no update */
 	bool        is_mean, is_var;/* which BatchNormalization buffer */
 	const void *data;           /* initial value, row-major, in the type's dtype; NULL: zeros (or init spec) */
+	bool        mapped;         /* data lies in a mapped file, not in memory of our own */
 	double      fill;           /* used when data is NULL and random is 0 */
 	int         random;         /* != 0: random initial values (--init random:SEED), uniform in +-fill */
 	Value      *of;             /* PARAM_STATE: the weight it belongs to */
 	const char *onnx_name;      /* initializer name in the model; NULL for state */
 	SyncKind    sync;           /* set by comm */
 	int         versions;       /* set by stash; 1: updated in place */
-	bool        rows;           /* its gradient is row-sparse */
+	bool        rows;           /* its gradient is row-sparse: it is only looked up */
+	bool        mixed;          /* some parts of its gradient are row-sparse (all, where rows) */
 } Param;
 
 struct Value {
@@ -212,6 +214,8 @@ Node  *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in,
 /* The same, giving the first output. */
 Value *mk(Builder *b, OpKind op, const void *attr, const char *name, int nin, ...);
 
+/* A node of a text may lack outputs that nothing there reads; gradients may read them. False: the shape rule says no. */
+bool node_complete(Node *n, Diag *d);
 void node_set_input(Node *n, int i, Value *v);          /* v may be NULL */
 void value_replace(Value *old, Value *neu);             /* every use, and graph outputs, of old */
 void node_remove(Node *n);                              /* no output may be in use */

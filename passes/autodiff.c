@@ -100,7 +100,7 @@ static bool node_gradient(Ad *ad, Node *n)
 {
 	Builder *b = &ad->b;
 	const OpDef *op = optab[n->op];
-	Value **dy = NEWN(ad->cx->scratch, Value *, n->nout);
+	Value **dy = NEWN(ad->cx->scratch, Value *, op->nout > n->nout ? op->nout : n->nout);
 	Value **dx = NEWN(ad->cx->scratch, Value *, n->nin);
 	int reached = 0, wanted = -1;
 
@@ -114,6 +114,8 @@ static bool node_gradient(Ad *ad, Node *n)
 	if (!op->grad)
 		return diag_error(ad->cx->d, n->loc, 312, "%s has no gradient; it lies between parameter '%s' and the loss",
 			op->name, param_behind(n->in[wanted])->name);
+	if (!node_complete(n, ad->cx->d))
+		return false;
 	b->loc = n->loc;
 	Node *last = ad->m->graph->last;
 	for (int i = 0; i < n->nout; i++) {
@@ -220,8 +222,10 @@ static bool update_param(Ad *ad, Value *p, const Optimizer *o, const Rule *rule,
 	int nin = 0;
 
 	p->param->rows = true;
+	p->param->mixed = false;
 	for (int i = 0; i < parts->n; i++) {
 		p->param->rows &= parts->v[i]->type.rows > 0;
+		p->param->mixed |= parts->v[i]->type.rows > 0;
 		g[i] = mk(&ad->b, OP_Accumulate, NULL, arena_printf(s, "g.%s", p->name), 1, parts->v[i]);
 	}
 	in[nin++] = p;

@@ -246,11 +246,11 @@ static void place_slots(Planner *p)
 	p->s->bytes[REGION_SLOT] = p->s->slot_bytes * p->s->inflight;
 }
 
-/* A value that Stack reads is copied when the forward ends; demand() keeps others from being computed into it. */
+/* A value that Stack reads is copied when the forward ends (in the backward, at once); demand() keeps others from being computed into it. */
 static void lengthen_stacked(Planner *p)
 {
 	for (const Node *n = p->s->update->first; n; n = n->next)
-		if (n->op == OP_Stack && class_of(n->in[0]))
+		if (n->op == OP_Stack && class_of(n->in[0]) && class_of(n->in[0])->graph == p->s->forward)
 			class_of(n->in[0])->dies = p->s->forward->nnodes + 1;
 }
 

@@ -330,12 +330,6 @@ static void write_plan(Parter *p, const int *replicas, int n, double time, doubl
 		plan->ndevice += replicas[s];
 	}
 	plan->microbatches = p->m->microbatches = microbatches(p, n, largest(replicas, n));
-	for (Node *k = p->m->graph->first; k; k = k->next)
-		if (k->op == OP_Stack)              /* only now is it known how many rows there are */
-			optab[OP_Stack]->shape(k, p->cx->d);
-	for (Node *k = p->m->graph->first; k; k = k->next)
-		if (k->op == OP_Stack)          /* only now is it known how many rows there are */
-			optab[OP_Stack]->shape(k, p->cx->d);
 	for (Node *k = p->m->graph->first; k; k = k->next)      /* a Stack has a row per microbatch of the step */
 		if (k->op == OP_Stack)
 			optab[OP_Stack]->shape(k, p->cx->d);

@@ -99,6 +99,10 @@ double pd_total_count(void);                        /* after pd_totals; never 0 
  * pd_total_count(). Called once per trained parameter and step from its update; keeps a copy
  * under --dump-grads, else does nothing. */
 void   pd_gradient(int i, const void *sum);
+/* The same of rows: rows[k] of `width` elements belongs to row ids[k] (-1: none). With add they
+ * come on top of what was told of params[i] before in this step. */
+void   pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width,
+                        int add);
 
 /* Messages between stages. A channel is one tensor crossing one cut; its number is the same on
  * both sides. Each (channel, slot) has one request. The buffer stays untouched until the wait;

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+enum { BLOCK = 4 << 20 }; /* bytes copied from a mapped file before its memory is given back */
+
 static char   *gradients; /* copies of the sums, one after another in the order of params */
 static size_t *gradient_at;
 
@@ -61,7 +63,11 @@ static void copy(const char *path, const pd_param *p, const st_tensor *t, char *
 		        "%s: tensor '%s' has another shape than the model: %zu bytes of %s, %zu elements expected",
 		        path, p->name, t->bytes, t->dtype, n);
 	if (!strcmp(t->dtype, want)) {
-		memcpy(to, t->data, t->bytes);
+		for (size_t at = 0, k; at < t->bytes; at += k) { /* never twice in memory */
+			k = t->bytes - at < BLOCK ? t->bytes - at : BLOCK;
+			memcpy(to + at, t->data + at, k);
+			st_release(t->data + at, k);
+		}
 	} else if (!strcmp(t->dtype, "F32") && p->dtype == PD_F64) {
 		for (size_t i = 0; i < n; i++) {
 			float x;
@@ -139,6 +145,26 @@ void pd_gradient(int i, const void *sum)
 {
 	if (gradients)
 		memcpy(gradients + gradient_at[i], sum, bytes_of(&rt_program->params[i]));
+}
+
+void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add)
+{
+	if (!gradients)
+		return;
+	char *to = gradients + gradient_at[i];
+
+	if (!add)
+		memset(to, 0, bytes_of(&rt_program->params[i]));
+	for (int64_t e = 0; e < n * width; e++) {
+		const int64_t at = ids[e / width] * width + e % width;
+
+		if (at < 0)
+			continue;
+		if (rt_program->params[i].dtype == PD_F64)
+			((double *)(void *)to)[at] += ((const double *)rows)[e];
+		else
+			((float *)(void *)to)[at] += ((const float *)rows)[e];
+	}
 }
 
 /* The means: kept sums over the count of the step. In place; called once. */

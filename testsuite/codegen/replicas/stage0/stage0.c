@@ -42,7 +42,7 @@ static struct grads {
 } *G, *L;
 _Static_assert(sizeof(struct grads) == 448, "as planned");
 
-/* batch statistics, a row per microbatch of the step */
+/* what each microbatch of the step leaves: batch statistics, touched rows */
 static struct rows {
 	_Alignas(64) float mean_rows[4 * 2];                     /* f32[4,2] */
 	_Alignas(64) float var_rows[4 * 2];                      /* f32[4,2] */
