@@ -279,7 +279,7 @@ static void code(Buf *out, const Becomes *b, bool cuda)
 static void canonical(Buf *out, const Becomes *b)
 {
 	for (int i = 0; i < b->n; i++)
-		buf_printf(out, "%s%s", i ? " " : "", optab[b->op[i]]->name);
+		buf_printf(out, "%s%s", !i ? "" : i == b->main ? "; " : " ", optab[b->op[i]]->name);
 	if (!b->n)
 		buf_puts(out, b->passes ? "=" : "-");
 }
