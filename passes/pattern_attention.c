@@ -1,9 +1,9 @@
 /* Attention as exports spell it out:
  *     softmax(q k^T [* scale] [masked] [+ bias]) [with dropout] v
- * The scale is a factor or quotient of the scores, of q or of k^T; masked is Where of the scores and a constant. Where
- * q, k, v come from [B, T, H D] by Reshape and Transpose and the result goes back so, the op reads and writes that form. A
- * constant mask that hides what comes behind a row (by -1e9 at most, which no score outweighs) is the op's `causal`.
- * A bias that is trained stays: the op has no gradient for it. */
+ * The scale is a factor or quotient of the scores, of q or of k^T; masked is Where of the scores and a constant.
+ * Where q, k, v come from [B, T, H D] by Reshape and Transpose and the result goes back so, the op reads and writes
+ * that form. A constant mask that hides what comes behind a row (by -1e9 at most, which no score outweighs) is the
+ * op's `causal`. A bias that is trained stays: the op has no gradient for it. */
 #include <math.h>
 #include <string.h>
 #include "patterns.h"

@@ -1,7 +1,8 @@
 /* LayerNormalization as exports before opset 17 spell it out:
  *     m = ReduceMean(x)    d = x - m    v = ReduceMean(d ^ 2)    y = d / sqrt(v + epsilon) [* scale [+ bias]]
- * over the trailing axes. The square is Pow 2 or d * d, the subtraction may stand there twice, and the quotient is Div by
- * Sqrt, a product with Reciprocal or 1 / sqrt, or a Pow of +-0.5. RMSNormalization is the same with d = x and no bias. */
+ * over the trailing axes. The square is Pow 2 or d * d, the subtraction may stand there twice, and the quotient is
+ * Div by Sqrt, a product with Reciprocal or 1 / sqrt, or a Pow of +-0.5. RMSNormalization is the same with d = x and
+ * no bias. */
 #include <string.h>
 #include "patterns.h"
 
@@ -116,7 +117,7 @@ static bool normalised(Match *p, const Node *n, bool rms, Norm *t)
 	return false;
 }
 
-/* The other operand of the only reader of v, an `op`, when it has the shape of the normalised axes and that of `like`. */
+/* The other operand of the only reader of v, an `op`, when its shape is that of the normalised axes and of `like`. */
 static Value *along(Match *p, const Norm *t, Value **v, OpKind op, const Value *like)
 {
 	const int before = p->n;

@@ -1,7 +1,7 @@
 /* LRN as PyTorch exports it:
  *     m = AveragePool(Pad(x x))    y = x / (alpha m + bias)^beta
- * where Reshapes make the channels a spatial axis (x [N, C, ..] seen as [N, 1, C, ..]) and back. The window is ONNX's, so
- * an even size, which PyTorch puts one channel further to the front, is left alone. */
+ * where Reshapes make the channels a spatial axis (x [N, C, ..] seen as [N, 1, C, ..]) and back. The window is
+ * ONNX's, so an even size, which PyTorch puts one channel further to the front, is left alone. */
 #include <string.h>
 #include "patterns.h"
 

@@ -1,6 +1,6 @@
 /* LSTMCell: a step of an LSTM that was written out behind its matrix products,
  *     s = sigmoid(f [+ forget_bias]) c + sigmoid(i) tanh(g)       h = sigmoid(o) tanh(s)
- * where i, f, g, o are the quarters of one value's last axis, in any order, by Slice or Split. Both h and s are results. */
+ * where i, f, g, o are the quarters of one value's last axis, in any order, by Slice or Split. h and s are results. */
 #include "patterns.h"
 
 enum { I, F, G, O, GATES };

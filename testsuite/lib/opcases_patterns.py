@@ -57,8 +57,10 @@ def gelu(c, op):
         c.inside = c.add('Tanh', [c.add('Mul', [inner, c.const(np.float32(math.sqrt(2 / math.pi)))])])
     one = c.add('Add', [c.inside, c.const(np.float32(1))])
     form = c.pick(0, 1, 2)
-    c.out = [scaled(c, c.add('Mul', [x, one]), 0.5) if form == 0 else c.add('Mul', [scaled(c, x, 0.5), one]) if form == 1
-             else c.add('Mul', [x, scaled(c, one, 0.5)])]
+    if form == 0:
+        c.out = [scaled(c, c.add('Mul', [x, one]), 0.5)]
+    else:
+        c.out = [c.add('Mul', [scaled(c, x, 0.5), one] if form == 1 else [x, scaled(c, one, 0.5)])]
 
 
 @gen('SpeltLRN')
@@ -102,7 +104,8 @@ def scores(c, s, lead, tq, tk):
 
 @gen('Attention')
 def attention(c, op):
-    b, h, tq, tk, d, e = c.pick(1, 2, 3), c.pick(1, 2, 3), c.pick(1, 3, 5, 70), c.pick(1, 3, 6), c.pick(1, 2, 5), c.pick(1, 4)
+    b, h, tq, tk = c.pick(1, 2, 3), c.pick(1, 2, 3), c.pick(1, 3, 5, 70), c.pick(1, 3, 6)
+    d, e = c.pick(1, 2, 5), c.pick(1, 4)
     lead = c.pick((b, h), (b, h), (b,), ())
     rows = len(lead) == 2 and c.chance(0.7)
     if rows:
@@ -145,13 +148,14 @@ def lstm_cell(c, op):
         if split:
             part = c.add('Split', [gates], nout=4, axis=axis)
         else:
-            part = [c.add('Slice', [gates] + [c.const(np.array([x], 'i8')) for x in (s * n, s * n + n, axis)]) for s in range(4)]
+            at = [[c.const(np.array([x], 'i8')) for x in (s * n, s * n + n, axis)] for s in range(4)]
+            part = [c.add('Slice', [gates] + a) for a in at]
         i, f, g, o = [part[s] for s in order]
         if bias:
             f = c.add('Add', [f, c.const(np.float32(1))])
         i, f, o = [c.add('Sigmoid', [x]) for x in (i, f, o)]
         c.inside = c.add('Tanh', [g])
-        terms = [c.add('Mul', c.rng.permutation([f, state]).tolist()), c.add('Mul', c.rng.permutation([i, c.inside]).tolist())]
+        terms = [c.add('Mul', c.rng.permutation(x).tolist()) for x in ([f, state], [i, c.inside])]
         state = c.add('Add', c.rng.permutation(terms).tolist())
         h = c.add('Mul', [o, c.add('Tanh', [state])])
         flat = c.chance(0.2)

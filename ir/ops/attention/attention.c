@@ -1,11 +1,11 @@
-/* Attention: scaled dot products, softmax over the keys, weighted sums of the values, and its gradients, a block of rows
- * of queries at a time, so that the matrix of scores is never in memory.
+/* Attention: scaled dot products, softmax over the keys, weighted sums of the values, and its gradients, a block of
+ * rows of queries at a time, so that the matrix of scores is never in memory.
  *     %y, %lse = Attention(%q, %k, %v[, %mask[, %bias]])
  *     %dq, %dk, %dv = AttentionGrad(%dy, %q, %k, %v, %lse[, %mask[, %bias]])
  *     score = (mask ? scale q.k : fill) + bias        y = dropout(softmax(score)) v       lse = log sum exp score
- * Operands are [B, H, T, D], [B, T, D] or [T, D]; with transK k is [.., D, T]; with heads they are [B, T, heads D]. mask
- * (bool) and bias broadcast to the scores [B, H, T, T]; no gradient goes to bias. causal: query i sees keys 0 .. i.
- * Dropout draws as the op Dropout does on the scores. */
+ * Operands are [B, H, T, D], [B, T, D] or [T, D]; with transK k is [.., D, T]; with heads they are [B, T, heads D].
+ * mask (bool) and bias broadcast to the scores [B, H, T, T]; no gradient goes to bias. causal: query i sees keys
+ * up to i. Dropout draws as the op Dropout does on the scores. */
 #include <math.h>
 #include <string.h>
 #include "../common/common.h"
@@ -97,6 +97,7 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 	const char *name = optab[n->op]->name;
 	int64_t q[4], k[4], v[4];
 
+	*g = (Geo){ 0 };
 	for (int i = 0; i < n->nin; i++)
 		if (!n->in[i] && i < 3 + 2 * is_grad(n))
 			return diag_error(d, n->loc, 301, "%s: operand %d is missing", name, i);
@@ -119,8 +120,12 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 	split(tq, at->heads, false, q, g->q);
 	split(tk, at->heads, at->transK, k, g->k);
 	split(tv, at->heads, false, v, g->v);
-	*g = (Geo){ .b = q[0], .h = q[1], .tq = q[2], .tk = k[2], .d = q[3], .dv = v[3], .q = { g->q[0], g->q[1], g->q[2] },
-		.k = { g->k[0], g->k[1], g->k[2] }, .v = { g->v[0], g->v[1], g->v[2] } };
+	g->b = q[0];
+	g->h = q[1];
+	g->tq = q[2];
+	g->tk = k[2];
+	g->d = q[3];
+	g->dv = v[3];
 	if (!same_leads(g, k) || !same_leads(g, v) || k[3] != g->d || v[2] != g->tk)
 		return diag_error(d, n->loc, 304, "%s: sizes differ: q is %s, k is %s%s, v is %s", name,
 			str_shape(d->scratch, tq), str_shape(d->scratch, tk), at->transK ? " transposed" : "",
@@ -132,7 +137,8 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 }
 
 /* x broadcasts to the scores. */
-static bool check_score(const Node *n, const Value *x, DType t, const char *what, const Type *s, int64_t *stride, Diag *d)
+static bool check_score(const Node *n, const Value *x, DType t, const char *what, const Type *s, int64_t *stride,
+	Diag *d)
 {
 	Type all;
 
@@ -340,12 +346,12 @@ static Cost cost(const Node *n)
 
 static const AttrDef attrs[] = {
 	AT_INT(struct attention, heads, 0), AT_INT(struct attention, transK, 0), AT_INT(struct attention, causal, 0),
-	AT_FLOAT(struct attention, scale, 1), AT_FLOAT(struct attention, fill, -INFINITY), AT_FLOAT(struct attention, ratio, 0),
-	AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1), AT_END
+	AT_FLOAT(struct attention, scale, 1), AT_FLOAT(struct attention, fill, -INFINITY),
+	AT_FLOAT(struct attention, ratio, 0), AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1), AT_END
 };
 
-#define COMMON .flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), .cost = cost, \
-	.holes = holes
+#define COMMON .flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), \
+	.cost = cost, .holes = holes
 
 const OpDef op_Attention = {
 	.name = "Attention", .minin = 3, .maxin = 5, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },

@@ -1,4 +1,4 @@
-/* The gradients of a head, ROWS rows of scores at a time: p again from lse, d = dy v^T, then with t = sum of p d per row
+/* The gradients of a head, ROWS rows of scores at a time: p again from lse, d = dy v^T, then with t = sum of p d
  *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q
  * A dropped p is kept negative until dv has been added to. */
 static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,

@@ -1,5 +1,5 @@
 /* LSTMCell, one step of an LSTM behind its matrix products, and its gradient:
- *     %h, %s = LSTMCell(%gates, %c)       s = sigmoid(f + forget_bias) c + sigmoid(i) tanh(g)     h = sigmoid(o) tanh(s)
+ *     %h, %s = LSTMCell(%gates, %c)     s = sigmoid(f + forget_bias) c + sigmoid(i) tanh(g)   h = sigmoid(o) tanh(s)
  *     %dgates, %dc = LSTMCellGrad(%gates, %c, %dh, %ds)       dh or ds may be absent
  * gates [.., 4 N] holds i, f, g, o side by side, each where its attribute says (0 to 3); c, h, s are [.., N]. Gates are
  * computed again in the backward. */
