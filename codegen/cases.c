@@ -233,7 +233,7 @@ static bool write_file(Build *b, Case *c, int n, int number)
 		write_case(&f, &w);
 	}
 	cw_comment(&wt, "Small graphs, a function each. Written by pdcc %s.", PDCC_VERSION);
-	kernels_head(&top);
+	kernels_head(&top, false);
 	cw_line(&wt, "#include \"cases.h\"");
 	cw_blank(&wt);
 	if (strstr(buf_str(&body), "(memory + "))       /* not when all that is done is to look at inputs in another shape */

@@ -123,13 +123,17 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	return nk;
 }
 
-void kernels_head(Buf *out)
+/* A vector version may round otherwise than the scalar one that does the rest of a loop, and how nodes are fused into loops
+ * hangs on the plan. */
+void kernels_head(Buf *out, bool reproducible)
 {
 	const char *text = embedded_text("codegen/math.h.in");
 
 	if (!text)
 		bug("math.h.in is not embedded");
-	buf_puts(out, text);
+	buf_puts(out, "#include \"pd.h\"\n");
+	if (!reproducible)
+		buf_printf(out, "\n%s", text);
 }
 
 /* ---- statements ---- */

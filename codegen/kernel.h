@@ -27,8 +27,8 @@ typedef struct Kernels {
 void kernels_init(Kernels *k, Arena *a, Diag *d);
 /* The node's kernel; fills its template at the first call. NULL after a diagnostic (no kernel for this op: E0702). */
 const NodeKernel *kernel_of(Kernels *k, const Node *n);
-/* What stands before the functions: includes, vector versions of math functions. */
-void kernels_head(Buf *out);
+/* What stands before the functions: includes and, unless every bit matters, vector versions of math functions. */
+void kernels_head(Buf *out, bool reproducible);
 
 /* How the values of a node are called at the place of a statement. */
 typedef struct Place {

@@ -151,7 +151,7 @@ bool emit_stage(Build *b, const Stage *s)
 	buf_free(&body);
 	write_header(&x, &wh);
 	head(&x, &wk, "the kernels of its functions, one per op and shape.");
-	kernels_head(&kernels);
+	kernels_head(&kernels, b->t && b->t->reproducible);
 	buf_puts(&kernels, buf_str(&x.kernels.out));
 	buf_free(&x.kernels.out);
 	const bool ok = build_text(b, arena_printf(b->a, "%s/stage%d.c", dir, s->id), &top);

@@ -1,0 +1,119 @@
+/* tied, stage 1 of 2: the kernels of its functions, one per op and shape. Written by pdcc 0.1, edits are
+ * lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "pd.h"
+
+/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+static void gemm_4x7x4_tb(float *restrict y, const float *restrict a, const float *restrict b
+	)
+{
+	pd_gemm(0, 1, 4, 7, 4, a, 4, b, 4, 0, y, 7);
+}
+
+/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp.
+ * EACH: a loss per label; else their sum, in the order of labels; MEAN: divided by the weight of what counts. */
+static void cross_entropy_4x7_sum(float *restrict loss,
+	float *restrict logp,
+	const float *restrict x, const int64_t *restrict labels
+	)
+{
+	const float *score = logp;
+	float sum = 0;
+	for (int o = 0; o < 4; o++)
+		for (int i = 0; i < 1; i++) {
+			const float *restrict from = x + (int64_t)o * 7 * 1 + i;
+			float *restrict to = logp + (int64_t)o * 7 * 1 + i;
+			float top = from[0], s = 0;
+
+			for (int c = 1; c < 7; c++)
+				top = fmaxf(top, from[c * 1]);
+#pragma omp simd reduction(+ : s)
+			for (int c = 0; c < 7; c++)
+				s += expf(from[c * 1] - top);
+			top += logf(s);
+			for (int c = 0; c < 7; c++)
+				to[c * 1] = from[c * 1] - top;
+		}
+	for (int o = 0; o < 4; o++)
+		for (int i = 0; i < 1; i++) {
+			const int64_t label = labels[o * 1 + i];
+			float w = 1;
+
+			if (w != 0)
+				sum -= w * score[((int64_t)o * 7 + label) * 1 + i];
+		}
+	loss[0] = sum;
+}
+
+/* How many labels count, or the sum of their class weights. */
+static void count_labels_4(float *restrict y, const int64_t *restrict labels
+	)
+{
+	float sum = 0;
+
+	(void)labels;
+	for (int i = 0; i < 4; i++) {
+		sum++;
+	}
+	y[0] = sum;
+}
+
+/* The gradient of loss.cpu.c. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. */
+static void cross_entropy_grad_4x7_sum(float *restrict dx, const float *restrict dy,
+	const float *restrict logp,
+	const int64_t *restrict labels
+	)
+{
+	for (int o = 0; o < 4; o++)
+		for (int i = 0; i < 1; i++) {
+			const int64_t label = labels[o * 1 + i];
+			float *restrict to = dx + (int64_t)o * 7 * 1 + i;
+			float w = dy[0];
+			bool counts = true;
+
+			if (!counts)
+				w = 0;
+			const float *restrict from = logp + (int64_t)o * 7 * 1 + i;
+#pragma omp simd
+			for (int c = 0; c < 7; c++)
+				to[c * 1] = w * expf(from[c * 1]);
+			if (counts)
+				to[label * 1] -= w;
+		}
+}
+
+static void gemm_4x4x7(float *restrict y, const float *restrict a, const float *restrict b
+	)
+{
+	pd_gemm(0, 0, 4, 4, 7, a, 7, b, 4, 0, y, 4);
+}
+
+static void gemm_7x4x4_ta(float *restrict y, const float *restrict a, const float *restrict b
+	)
+{
+	pd_gemm(1, 0, 7, 4, 4, a, 7, b, 4, 0, y, 4);
+}
+
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
+ * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
+ * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
+ * independent. TILE: loop j is the one along which a lies in memory, so both go in blocks that
+ * stay in the first cache. FILL: y is larger than the nest and gets VALUE where the nest does not write. */
+static void add_28(float *y, const float *a, const float *b)
+{
+#pragma omp simd
+	for (int i = 0; i < 28; i++) {
+		y[i] = a[i] + b[i];
+	}
+}
+
+/* One step over N elements. g is a sum over the global batch, n[0] what it is divided by. */
+static void sgd_28(float *restrict w,
+	const float *restrict g, const float *restrict n)
+{
+	const float scale = 1 / n[0];
+#pragma omp simd
+	for (int i = 0; i < 28; i++) {
+		const float d = g[i] * scale;
+		w[i] -= (float)0.5 * d;
+	}
+}
