@@ -1,4 +1,4 @@
-"""The program that `pdcc cases` writes: many small graphs, fed from a file. Used by the suites `grad` and `random-graphs`."""
+"""The program that `pdcc cases` writes: many small graphs, fed from a file."""
 import re
 import numpy as np
 import pdcctest as T
@@ -10,7 +10,8 @@ class Program:
     """The emitted cases in one folder: run(list of (name, {input: array})) -> list of {output: array}."""
     def __init__(self, tmp, cases, f64):
         self.dir, self.dtype = f'{tmp}/{"f64" if f64 else "f32"}', '<f8' if f64 else '<f4'
-        T.check('pdcc cases', *T.run([T.pdcc_path(), 'cases', cases, '-o', self.dir, '--force'] + (['--f64'] if f64 else []), timeout=600))
+        args = [T.pdcc_path(), 'cases', cases, '-o', self.dir, '--force'] + (['--f64'] if f64 else [])
+        T.check('pdcc cases', *T.run(args, timeout=600))
         T.check('make', *T.run(['make', '-s', '-C', self.dir, '-j2', f'CC={T.cc()}'], timeout=1800))
         self.cases, self.skip, current = {}, {}, None
         for line in open(f'{self.dir}/cases.txt'):

@@ -1,9 +1,10 @@
 """Random training graphs, drawn from a seed: valid by construction, smooth or bent on sets of measure zero, bounded.
 
-A Graph holds a pool of values. Each op of randgraph_ops.py and randgraph_moves.py takes values of the pool that fit it, adds its nodes and puts
-its results back. Values that stem from the inputs have the batch on axis 0; others stem from parameters alone. `draw(seed)`
-gives a finished Graph: model(batch) is the ONNX model (a number, or a name for a symbolic axis), inputs(rng, samples) are
-random samples, `params` the start values, `frozen` the parameters that are not to be trained.
+A Graph holds a pool of values. Each op of randgraph_ops.py and randgraph_moves.py takes values of the pool that fit it,
+adds its nodes and puts its results back. Values that stem from the inputs have the batch on axis 0; others stem
+from parameters alone. `draw(seed)` gives a finished Graph: model(batch) is the ONNX model (a number, or a name for a
+symbolic axis), inputs(rng, samples) are random samples, `params` the start values, `frozen` the parameters that are not
+to be trained.
 """
 import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
@@ -12,9 +13,9 @@ BATCH = 3               # samples in a microbatch; no other dimension has to dif
 MOST_PARAMS = 36        # a case of `pdcc cases` has 64 inputs and 64 outputs
 OPS = []                # (weight, function)
 
-KEYWORDS = ['int', 'for', 'main', 'x', 'loss', 'double', 'register', 'in', 'out', 'n', 'i', 'j', 'memory', 'exp', 'tanh', 'static',
-            'a', 'p', 'params', 'grad', 'g', 'step', 'NULL', 'restrict', 'weights', 'rt', 'pd', 'sum', 'slot', 'mb', 'errno',
-            'channel', 'world', 'bytes', 'offset']
+KEYWORDS = ['int', 'for', 'main', 'x', 'loss', 'double', 'register', 'in', 'out', 'n', 'i', 'j', 'memory', 'exp',
+            'tanh', 'static', 'a', 'p', 'params', 'grad', 'g', 'step', 'NULL', 'restrict', 'weights', 'rt', 'pd', 'sum',
+            'slot', 'mb', 'errno', 'channel', 'world', 'bytes', 'offset']
 
 
 def op(weight=1.0):
@@ -77,8 +78,8 @@ class Graph:
         vs = self.values(fit)
         if not vs:
             return None
-        w = np.array([(3.0 if v.uses == 0 else 1.0) * (2.0 if v.batched else 0.7) * (1 + i / len(vs)) for i, v in enumerate(vs)])
-        v = vs[int(self.rng.choice(len(vs), p=w / w.sum()))]
+        w = [(1.0 if v.uses else 3.0) * (2.0 if v.batched else 0.7) * (1 + i / len(vs)) for i, v in enumerate(vs)]
+        v = vs[int(self.rng.choice(len(vs), p=np.array(w) / sum(w)))]
         v.uses += 1
         return v
 
@@ -115,7 +116,7 @@ class Graph:
         if (array.dtype.kind == 'i' or array.ndim == 0) and self.chance():
             self.inits.append(numpy_helper.from_array(array, name))
         else:
-            self.nodes.append(helper.make_node('Constant', [], [name], name=self.label(name), value=numpy_helper.from_array(array, name)))
+            self.add('Constant', [], outs=[name], value=numpy_helper.from_array(array, name))
         return name
 
     def f(self, x):
@@ -126,7 +127,8 @@ class Graph:
 
     def label(self, out):
         """A node's own name: often there, sometimes none, sometimes the same twice."""
-        return {'plain': f'node_{out}', 'torch': out.replace('_output', ''), 'clash': self.pick('', 'node', out)}[self.naming]
+        clash = self.pick('', 'node', out)
+        return {'plain': f'node_{out}', 'torch': out.replace('_output', ''), 'clash': clash}[self.naming]
 
     def add(self, op, inputs, nout=1, outs=None, **attr):
         outs = outs or [self.name(op) for _ in range(nout)]
@@ -148,7 +150,8 @@ class Graph:
     def model(self, batch):
         t = {'f4': TensorProto.FLOAT, 'i8': TensorProto.INT64}
         ins = [helper.make_tensor_value_info(n, t[k], [batch, *s]) for n, s, k, _ in self.ins]
-        outs = [helper.make_tensor_value_info(o, TensorProto.FLOAT, s and [batch, *s[1:]]) for o, s in zip(self.outs, self.out_shapes)]
+        outs = [helper.make_tensor_value_info(o, TensorProto.FLOAT, s and [batch, *s[1:]])
+                for o, s in zip(self.outs, self.out_shapes)]
         arrays = {**self.params, **self.buffers}
         inits = [numpy_helper.from_array(v, k) for k, v in arrays.items()] + self.inits
         g = helper.make_graph(self.nodes, f'random_{self.seed}', ins, outs, inits)
@@ -158,8 +161,10 @@ class Graph:
         return m
 
     def inputs(self, rng, samples):
-        out = {n: rng.integers(0, high, (samples, *s)).astype('i8') if k == 'i8' else rng.standard_normal((samples, *s)).astype('f4')
-               for n, s, k, high in self.ins}
+        out = {}
+        for n, s, kind, high in self.ins:
+            s = (samples, *s)
+            out[n] = rng.integers(0, high, s).astype('i8') if kind == 'i8' else rng.standard_normal(s).astype('f4')
         if self.ignored is not None:
             out['labels'][rng.random(out['labels'].shape) < 0.3] = self.ignored
         return out

@@ -1,4 +1,5 @@
-"""Ops of randgraph.py, continued: normalisation, reduction, moving data, recurrent layers, values of parameters alone."""
+"""Ops of randgraph.py, continued: normalisation, reduction, moving data, recurrent layers, values without a
+batch."""
 import numpy as np
 from randgraph import BATCH, op
 from randgraph_ops import SMALL, image, small
@@ -10,7 +11,8 @@ def softmax(g):
     v = g.take(lambda v: v.axes())
     if v:
         ax = g.pick(*v.axes())
-        g.put(g.add(g.pick('Softmax', 'Softmax', 'LogSoftmax'), [v.name], axis=g.pick(ax, ax - v.rank)), v.shape, v.batched, 1.0)
+        y = g.add(g.pick('Softmax', 'Softmax', 'LogSoftmax'), [v.name], axis=g.pick(ax, ax - v.rank))
+        g.put(y, v.shape, v.batched, 1.0)
 
 
 @op(2)
@@ -41,7 +43,8 @@ def reduce(g):
     keep = int(g.chance(0.6))
     if not keep and len(axes) == v.rank:
         keep = 1
-    kind, x = g.pick('ReduceMean', 'ReduceMean', 'ReduceSum', 'ReduceMax', 'ReduceMin', 'ReduceLogSumExp', 'ReduceL2'), v.name
+    kind = g.pick('ReduceMean', 'ReduceMean', 'ReduceSum', 'ReduceMax', 'ReduceMin', 'ReduceLogSumExp', 'ReduceL2')
+    x = v.name
     if kind == 'ReduceL2':
         x = g.add('Add', [g.add('Sigmoid', [x]), g.f(0.2)])
     n = int(np.prod([v.shape[a] for a in axes]))
@@ -172,7 +175,8 @@ def squeeze(g):
         g.put(g.add('Squeeze', [v.name, g.ints(ax)]), v.shape[:ax] + v.shape[ax + 1:], v.batched, v.scale)
     elif v.rank < 4:
         ax = g.whole(1 if v.batched else 0, v.rank)
-        g.put(g.add('Unsqueeze', [v.name, g.ints(g.pick(ax, ax - v.rank - 1))]), (*v.shape[:ax], 1, *v.shape[ax:]), v.batched, v.scale)
+        y = g.add('Unsqueeze', [v.name, g.ints(g.pick(ax, ax - v.rank - 1))])
+        g.put(y, (*v.shape[:ax], 1, *v.shape[ax:]), v.batched, v.scale)
 
 
 @op(1)
@@ -181,7 +185,8 @@ def expand(g):
     if v:
         to = [g.whole(2, 3) if d == 1 and i in v.axes() else d for i, d in enumerate(v.shape)]
         if int(np.prod(to)) <= SMALL:
-            g.put(g.add('Expand', [v.name, g.ints(*[1 if v.batched and i == 0 else d for i, d in enumerate(to)])]), to, v.batched, v.scale)
+            y = g.add('Expand', [v.name, g.ints(*[1 if v.batched and i == 0 else d for i, d in enumerate(to)])])
+            g.put(y, to, v.batched, v.scale)
 
 
 @op(1)
@@ -218,7 +223,8 @@ def running_sum(g):
     v = g.take(lambda v: v.axes())
     if v:
         ax = g.pick(*v.axes())
-        y = g.add('CumSum', [v.name, g.const(np.array(ax, 'i8'))], reverse=int(g.chance()), exclusive=int(g.chance(0.3)))
+        at = {'reverse': int(g.chance()), 'exclusive': int(g.chance(0.3))}
+        y = g.add('CumSum', [v.name, g.const(np.array(ax, 'i8'))], **at)
         g.put(y, v.shape, v.batched, v.scale * v.shape[ax] ** 0.5)
 
 
@@ -243,7 +249,8 @@ def top(g):
 def triangle(g):
     v = g.take(lambda v: v.rank >= (3 if v.batched else 2)) if g.opset >= 14 else None
     if v:
-        g.put(g.add('Trilu', [v.name, g.const(np.array(g.whole(-1, 1), 'i8'))], upper=int(g.chance())), v.shape, v.batched, v.scale)
+        y = g.add('Trilu', [v.name, g.const(np.array(g.whole(-1, 1), 'i8'))], upper=int(g.chance()))
+        g.put(y, v.shape, v.batched, v.scale)
 
 
 @op(0.7)
@@ -253,7 +260,8 @@ def scatter(g):
     if v:
         k = g.whole(1, v.shape[0])
         ids = g.const(g.rng.permutation(v.shape[0])[:k, None].astype('i8'))
-        y = g.add('ScatterND', [v.name, ids, g.param((k, v.shape[1]))], **({'reduction': 'add'} if g.opset >= 16 and g.chance() else {}))
+        at = {'reduction': 'add'} if g.opset >= 16 and g.chance() else {}
+        y = g.add('ScatterND', [v.name, ids, g.param((k, v.shape[1]))], **at)
         g.put(y, v.shape, False, v.scale + 1)
 
 
@@ -282,7 +290,9 @@ def recurrent(g):
     h, kind = g.whole(1, 4), g.pick('LSTM', 'GRU')
     rows = h * (4 if kind == 'LSTM' else 3)
     x = g.add('Transpose', [v.name], perm=[1, 0, 2])
-    xs = [x, g.weight((1, rows, c), c), g.weight((1, rows, h), h)] + ([g.param((1, 2 * rows), 0.5)] if g.chance(0.7) else [])
+    xs = [x, g.weight((1, rows, c), c), g.weight((1, rows, h), h)]
+    if g.chance(0.7):
+        xs.append(g.param((1, 2 * rows), 0.5))
     y, last = g.add(kind, xs, nout=2, hidden_size=h)
     if g.chance():
         g.put(g.add('Squeeze', [last, g.ints(0)]), (n, h), True)

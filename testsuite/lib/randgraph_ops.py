@@ -1,5 +1,5 @@
-"""Ops of randgraph.py, elementwise, products and images: each takes what fits from the pool, or does nothing. Shapes follow ONNX; the batch axis, where there
-is one, is axis 0 of what comes and of what goes."""
+"""Ops of randgraph.py, elementwise, products and images: each takes what fits from the pool, or does nothing. Shapes
+follow ONNX; the batch axis, where there is one, is axis 0 of what comes and of what goes."""
 import numpy as np
 from onnx import TensorProto
 from randgraph import BATCH, op
@@ -26,8 +26,9 @@ def unary_guarded(g, v, kind):
 @op(4)
 def unary(g):
     v = g.take()
-    kind = g.pick('Tanh', 'Sigmoid', 'Erf', 'Sin', 'Cos', 'Softplus', 'Softsign', 'Atan', 'Asinh', 'Neg', 'Identity', 'Elu', 'Selu',
-                  'Relu', 'LeakyRelu', 'Abs', 'HardSigmoid', 'Celu', 'Swish', 'Gelu', 'Exp', 'Sqrt', 'Log', 'Reciprocal', 'Pow')
+    kind = g.pick('Tanh', 'Sigmoid', 'Erf', 'Sin', 'Cos', 'Softplus', 'Softsign', 'Atan', 'Asinh', 'Neg',
+                  'Identity', 'Elu', 'Selu', 'Relu', 'LeakyRelu', 'Abs', 'HardSigmoid', 'Celu', 'Swish', 'Gelu',
+                  'Exp', 'Sqrt', 'Log', 'Reciprocal', 'Pow')
     s = v.scale
     if kind in ('Exp', 'Sqrt', 'Log', 'Reciprocal', 'Pow'):
         y, s = unary_guarded(g, v, kind)
@@ -64,7 +65,7 @@ def result(a, b):
 
 
 def other_operand(g, v):
-    """(name, result shape, batched, scale): a value of the pool, a parameter or a scalar that v can be combined with."""
+    """(name, result shape, batched, scale): what v can be combined with: a value, a parameter or a scalar."""
     how = g.pick('pool', 'pool', 'pool', 'param', 'scalar')
     if how == 'pool':
         w = g.take(lambda w: result(v, w) and int(np.prod(result(v, w)[0])) <= SMALL)
@@ -173,7 +174,8 @@ def matmul_left(g):
         g.put(g.add('MatMul', [v.name, g.weight((v.shape[-1],), v.shape[-1])]), v.shape[:-1], v.batched, 1.5 * v.scale)
         return
     m = g.whole(1, 5)
-    g.put(g.add('MatMul', [g.weight((m, v.shape[-2]), v.shape[-2]), v.name]), (*v.shape[:-2], m, v.shape[-1]), v.batched, 1.5 * v.scale)
+    y = g.add('MatMul', [g.weight((m, v.shape[-2]), v.shape[-2]), v.name])
+    g.put(y, (*v.shape[:-2], m, v.shape[-1]), v.batched, 1.5 * v.scale)
 
 
 @op(2)
@@ -227,11 +229,14 @@ def heads(g):
         return
     n, t, c = v.shape
     h, d = g.whole(1, 3), g.whole(1, 3)
-    q, k, u = [g.add('Reshape', [g.add('MatMul', [v.name, g.weight((c, h * d), c)]), g.ints(0, -1, h, d)]) for _ in 'qku']
+    q, k, u = [g.add('MatMul', [v.name, g.weight((c, h * d), c)]) for _ in 'qku']
+    q, k, u = [g.add('Reshape', [x, g.ints(0, -1, h, d)]) for x in (q, k, u)]
     q, u = [g.add('Transpose', [x], perm=[0, 2, 1, 3]) for x in (q, u)]
     k = g.add('Transpose', [k], perm=[0, 2, 3, 1])
-    s = g.add('MatMul', [g.add('Mul', [q, g.f(d ** -0.25)]), g.add('Mul', [k, g.f(d ** -0.25)])]) if g.chance(0.3) else \
-        g.add('Div', [g.add('MatMul', [q, k]), g.f(d ** 0.5)])
+    if g.chance(0.3):
+        s = g.add('MatMul', [g.add('Mul', [x, g.f(d ** -0.25)]) for x in (q, k)])
+    else:
+        s = g.add('Div', [g.add('MatMul', [q, k]), g.f(d ** 0.5)])
     if g.chance(0.4):
         s = g.add('Where', [g.const(np.tril(np.ones((1, 1, t, t), bool))), s, g.f(-1e4)])
     y = g.add('Transpose', [g.add('MatMul', [g.add('Softmax', [s], axis=-1), u])], perm=[0, 2, 1, 3])
@@ -307,8 +312,9 @@ def conv_rows(g):
 def resize(g):
     v = g.take(lambda v: image(v) and int(np.prod(v.shape)) <= 200)
     if v:
-        how = {'mode': 'nearest', 'coordinate_transformation_mode': 'asymmetric', 'nearest_mode': 'floor'} if g.chance() else \
-            {'mode': 'linear', 'coordinate_transformation_mode': g.pick('half_pixel', 'align_corners')}
+        how = {'mode': 'linear', 'coordinate_transformation_mode': g.pick('half_pixel', 'align_corners')}
+        if g.chance():
+            how = {'mode': 'nearest', 'coordinate_transformation_mode': 'asymmetric', 'nearest_mode': 'floor'}
         y = g.add('Resize', [v.name, '', g.const(np.array([1, 1, 2, 2], 'f4'))], **how)
         g.put(y, (*v.shape[:2], 2 * v.shape[2], 2 * v.shape[3]), True, v.scale)
 
@@ -341,16 +347,16 @@ def batch_norm(g):
     if not v:
         return
     c = (v.shape[1],)
-    mean, var = g.name('mean'), g.name('var')
-    g.buffers[mean], g.buffers[var] = np.zeros(c, 'f4'), np.ones(c, 'f4')
-    outs = g.add('BatchNormalization', [v.name, g.param(c, lo=0.5, hi=1.5), g.param(c, lo=-1, hi=1), mean, var], nout=3,
-                 epsilon=0.1, momentum=0.9, training_mode=1) if g.opset >= 14 else None
-    if outs is None:
-        outs = g.add('InstanceNormalization', [v.name, g.param(c, lo=0.5, hi=1.5), g.param(c, lo=-1, hi=1)], nout=1, epsilon=0.1) \
-            if v.rank > 2 else g.add('Tanh', [v.name])
-        del g.buffers[mean], g.buffers[var]
-        outs = [outs]
-    g.put(outs[0], v.shape, True, 1.5)
+    xs = [v.name, g.param(c, lo=0.5, hi=1.5), g.param(c, lo=-1, hi=1)]
+    if g.opset >= 14 and (v.rank == 2 or g.chance(0.8)):
+        mean, var = g.name('mean'), g.name('var')
+        g.buffers[mean], g.buffers[var] = np.zeros(c, 'f4'), np.ones(c, 'f4')
+        y = g.add('BatchNormalization', [*xs, mean, var], nout=3, epsilon=0.1, momentum=0.9, training_mode=1)[0]
+    elif v.rank > 2:
+        y = g.add('InstanceNormalization', xs, epsilon=0.1)
+    else:
+        return
+    g.put(y, v.shape, True, 1.5)
 
 
 @op(0.5)
@@ -370,4 +376,5 @@ def blocks(g):
     v = g.take(lambda v: image(v) and v.shape[1] % 4 == 0)
     if v:
         n, c, h, w = v.shape
-        g.put(g.add('DepthToSpace', [v.name], blocksize=2, mode=g.pick('DCR', 'CRD')), (n, c // 4, 2 * h, 2 * w), True, v.scale)
+        y = g.add('DepthToSpace', [v.name], blocksize=2, mode=g.pick('DCR', 'CRD'))
+        g.put(y, (n, c // 4, 2 * h, 2 * w), True, v.scale)
