@@ -19,11 +19,6 @@ typedef struct Att {
 	Type   scores;
 } Att;
 
-static bool plain_matmul(const Node *n)
-{
-	return n && !attr_int(n, "transA") && !attr_int(n, "transB");
-}
-
 static bool perm_is(const Node *n, int a, int b, int c, int d)
 {
 	const Ints p = attr_ints(n, "perm");
@@ -70,12 +65,12 @@ static bool product(Match *p, Value *v, Att *t)
 	t->scale = 1;
 	v = unscaled(p, v, &t->scale);
 	const Node *n = match_def(p, v, OP_MatMul);
-	if (!plain_matmul(n) || n->in[0]->type.rank != n->in[1]->type.rank)
+	if (!n || attr_int(n, "transA") || n->in[0]->type.rank != n->in[1]->type.rank)
 		return false;
 	t->q = unscaled(p, n->in[0], &t->scale);
 	t->k = unscaled(p, n->in[1], &t->scale);
 	t->scores = v->type;
-	t->transK = true;
+	t->transK = !attr_int(n, "transB");
 	return true;
 }
 
@@ -222,7 +217,7 @@ static void find_k(Match *p, Att *t)
 	const Node *n = t->k->kind == VAL_NODE && t->k->def->op == OP_Transpose ? t->k->def : NULL;
 	const Ints perm = n ? attr_ints(n, "perm") : (Ints){ 0 };
 
-	if (!n)
+	if (!n || !t->transK)
 		return;
 	for (int i = 0; i < rank; i++)
 		if ((perm.n ? perm.v[i] : rank - 1 - i) != (i < rank - 2 ? i : i == rank - 2 ? rank - 1 : rank - 2))
@@ -245,7 +240,7 @@ static Value *weigh(Match *p, Value *s, Att *t)
 		s = drop->out[0];
 	}
 	const Node *n = match_user(p, s, OP_MatMul);
-	if (!plain_matmul(n) || n->in[0] != s)
+	if (!n || n->in[0] != s || attr_int(n, "transA") || attr_int(n, "transB"))
 		return NULL;
 	t->v = n->in[1];
 	return n->out[0];
