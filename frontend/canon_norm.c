@@ -78,7 +78,8 @@ bool canon_layer_norm(Import *im, const OnnxNode *n)
 	axis += axis < 0 ? x->rank : 0;
 	for (int i = 0; i < axis && i < x->rank; i++)
 		rows *= x->dim[i];
-	const bool whole = rows > 0 && type_numel(&in[1]->type) == type_numel(x) / rows && in[1]->type.rank <= x->rank - axis;
+	const bool whole = axis >= 0 && axis < x->rank && rows > 0 && type_numel(&in[1]->type) == type_numel(x) / rows &&
+		in[1]->type.rank <= x->rank - axis;
 	if (whole && (!in[2] || shape_eq(&in[1]->type, &in[2]->type))) {
 		canon_emit(im, op, at, in[2] ? 3 : 2, in, canon_out_name(n), out);
 		onnx_bind(im, n, 0, out[0]);
