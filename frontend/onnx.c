@@ -113,10 +113,12 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 			x = widened(im, x);
 		v = module_const(im->m, t->name, x.type, x.data);
 	} else {
-		if (im->o->f64 && x.type.dtype == DT_f32)
+		const bool wider = im->o->f64 && x.type.dtype == DT_f32;
+		if (wider)
 			x = widened(im, x);
 		v = module_param(im->m, t->name, x.type, PARAM_WEIGHT);
 		v->param->data = x.data;
+		v->param->mapped = onnx_external(t) && !wider;
 		v->param->onnx_name = v->name;
 		if (im->o->init_random) {
 			v->param->random = im->o->init_random;

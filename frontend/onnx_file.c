@@ -222,12 +222,17 @@ static bool tensor_typed(Arena *a, const OnnxTensor *t, Tensor *out, Loc loc, Di
 	return true;
 }
 
+bool onnx_external(const OnnxTensor *t)
+{
+	return t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+}
+
 bool onnx_tensor(Arena *a, const char *model_path, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d)
 {
 	*out = (Tensor){ 0 };
 	if (!tensor_type(t, &out->type, loc, d))
 		return false;
-	if (t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+	if (onnx_external(t))
 		return tensor_external(a, model_path, t, types_only, out, loc, d);
 	if (!t->has_raw_data)
 		return tensor_typed(a, t, out, loc, d);

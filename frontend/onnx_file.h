@@ -14,6 +14,8 @@ typedef Onnx__AttributeProto OnnxAttr;
 /* The message lives in the arena. NULL after a diagnostic. */
 OnnxModel *onnx_open(Arena *a, const char *path, Diag *d);
 
+/* Its data lie in a file beside the model. */
+bool onnx_external(const OnnxTensor *t);
 /* Type and data of a tensor: data points into the message, into a mapped file, or into the arena. With `types_only`
  * data that is missing is no fault and data is NULL. */
 bool onnx_tensor(Arena *a, const char *model_path, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d);

@@ -79,6 +79,22 @@ static bool write_filled(FILE *f, const Value *v)
 	return true;
 }
 
+/* Bytes of a mapped file are not held in memory longer than it takes to write them. */
+static bool write_data(FILE *f, const Param *p, size_t bytes)
+{
+	enum { BLOCK = 4 << 20 };
+	const char *data = p->data;
+
+	for (size_t at = 0, k; at < bytes; at += k) {
+		k = bytes - at < BLOCK ? bytes - at : BLOCK;
+		if (fwrite(data + at, 1, k, f) != k)
+			return false;
+		if (p->mapped)
+			st_release(data + at, k);
+	}
+	return true;
+}
+
 /* Tensor by tensor: nothing is held in memory. */
 static bool write_tensors(FILE *f, const char *start, size_t head, const st_tensor *t, int count)
 {
@@ -88,7 +104,7 @@ static bool write_tensors(FILE *f, const char *start, size_t head, const st_tens
 		const Value *v = (const Value *)(const void *)t[i].data;
 
 		ok = fseeko(f, (off_t)(head + t[i].offset), SEEK_SET) == 0 && (v->param->data ?
-			fwrite(v->param->data, 1, t[i].bytes, f) == t[i].bytes : write_filled(f, v));
+			write_data(f, v->param, t[i].bytes) : write_filled(f, v));
 	}
 	return ok;
 }

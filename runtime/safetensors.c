@@ -360,6 +360,13 @@ const st_tensor *st_find(const st_file *f, const char *name)
 	return NULL;
 }
 
+void st_release(const void *p, size_t bytes)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), in_page = (uintptr_t)p % page;
+
+	madvise((char *)(uintptr_t)p - in_page, bytes + in_page, MADV_DONTNEED);
+}
+
 /* ---- writing ---- */
 
 static int by_size_and_name(const void *a, const void *b)

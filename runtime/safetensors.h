@@ -29,6 +29,8 @@ typedef struct st_file {
 bool st_open(st_file *f, const char *path, const char **error);
 void st_close(st_file *f);
 const st_tensor *st_find(const st_file *f, const char *name);
+/* Bytes of a mapped file were read and will hardly be again: they need no memory until then. */
+void st_release(const void *p, size_t bytes);
 
 size_t st_size(const char *dtype);  /* bytes per element; 0: unknown */
 /* ONNX TensorProto.DataType to a safetensors dtype; NULL: none. */
