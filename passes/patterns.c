@@ -157,7 +157,7 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 /* ---- the pass ---- */
 
 static Node *(*const table[])(Match *, Node *) = { pattern_layernorm, pattern_gelu, pattern_lrn, pattern_attention,
-	pattern_swish, pattern_lstm };
+	pattern_matmul, pattern_swish, pattern_lstm };
 
 static Node *fuse_at(Module *m, PassCx *cx, Node *n)
 {

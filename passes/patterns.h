@@ -47,6 +47,7 @@ Node *pattern_layernorm(Match *p, Node *n);
 Node *pattern_gelu(Match *p, Node *n);
 Node *pattern_lrn(Match *p, Node *n);
 Node *pattern_swish(Match *p, Node *n);
+Node *pattern_matmul(Match *p, Node *n);
 Node *pattern_attention(Match *p, Node *n);
 Node *pattern_lstm(Match *p, Node *n);
 
