@@ -396,10 +396,11 @@ bool canon_resize(Import *im, const OnnxNode *n)
 	if (!canon_need(im, n, 1))
 		return false;
 	Value *x = onnx_in(im, n, 0), *y = x;
-	if (!dtype_float(x->type.dtype))
-		return diag_error(im->d, im->b.loc, 302, "X is %s; %s takes floats", str_type(im->d->scratch, &x->type), n->op_type);
 	if (!settings(im, n, &r, &x->type))
 		return false;
+	if (!dtype_float(x->type.dtype) && (r.kind != NEAREST || r.coord == TF_CROP))
+		return diag_error(im->d, im->b.loc, 302, "X is %s; mode %s with %s takes floats", str_type(im->d->scratch, &x->type),
+			kind_name[r.kind], coord_name[r.coord]);
 	for (int i = 0; i < r.rank; i++) {
 		t[i].any_outside = false;
 		done[i] = r.out[i] == x->type.dim[i] && r.scale[i] == 1 && r.coord != TF_CROP && r.coord != TF_HALF_PIXEL;

@@ -1,7 +1,7 @@
 /* Resizing along one axis by tables of constants, and its gradient, which is the transposed map:
  *     %y = ResizeAxis(%x, %at[, %w]) {axis}              y[j] = sum over k of w[j, k] x[at[j, k]]
  *     %dx = ResizeAxisGrad(%dy, %at[, %w]) {axis, dim}   dim: of x along the axis
- * at and w are [elements of y along the axis, K]; without w all weights are 1. Interpolation over several axes is one
+ * at and w are [elements of y along the axis, K]; without w all weights are 1, and x may be of any type. Interpolation over several axes is one
  * such op for each. Kernels see [OUTER, IN or OUT, INNER] in the order in which x lies in memory. */
 #include "../common/common.h"
 
@@ -44,8 +44,8 @@ static bool shape(Node *n, Diag *d)
 	Type t = n->in[0]->type;
 	int axis;
 
-	if (!dtype_float(t.dtype))
-		return diag_error(d, n->loc, 302, "%s takes floats, %s is %s", optab[n->op]->name, n->in[0]->name,
+	if (!dtype_float(t.dtype) && (n->nin > 2 || is_grad(n)))
+		return diag_error(d, n->loc, 302, "%s with weights takes floats, %s is %s", optab[n->op]->name, n->in[0]->name,
 			str_type(d->scratch, &t));
 	if (!norm_axis(n, d, "axis", at->axis, t.rank, &axis))
 		return false;
