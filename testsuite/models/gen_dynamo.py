@@ -286,7 +286,7 @@ def make(name, c, out):
         'binaries': {'init': 'params_init.bin', 'grad0': 'grad0.bin', 'sgd10': 'params_sgd10.bin', 'adam10': 'params_adam10.bin'},
     }
     norms = {n: [b.tolist() for b in (m.running_mean, m.running_var)] for n, m in runs['sgd'][2].m.named_modules()
-             if isinstance(m, nn.BatchNorm2d)}
+             if isinstance(m, nn.modules.batchnorm._BatchNorm)}
     if norms:
         ref['batchnorm_after_10_sgd'] = {n: {'running_mean': a, 'running_var_torch_unbiased': b} for n, (a, b) in norms.items()}
     with open(os.path.join(folder, 'ref.json'), 'w') as f:
