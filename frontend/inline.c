@@ -254,7 +254,8 @@ static bool branch_nodes(Import *im, const OnnxGraph *g)
 		if (i == 0 && im->shapes && n->n_output && *n->output[0] && !map_has(im->shapes, n->output[0])) {
 			diag_error(im->d, loc, 209, "the condition takes another branch at the export's batch %lld than at batch "
 				"%lld", (long long)im->from, (long long)im->to);
-			diag_note(im->d, loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use --micro-batch %lld",
+			diag_note(im->d, loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
+				"--micro-batch %lld",
 				(long long)im->from);
 			return false;
 		}

@@ -68,7 +68,8 @@ static bool ambiguous(Import *im, const char *what, const Type *old)
 {
 	diag_error(im->d, im->b.loc, 209, "%s %s was exported at batch %lld: it cannot be told which of its dimensions is the "
 		"batch", what, str_shape(im->d->scratch, old), (long long)im->from);
-	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use --micro-batch %lld",
+	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
+		"--micro-batch %lld",
 		(long long)im->from);
 	return false;
 }
@@ -246,7 +247,8 @@ static bool slice_fault(Import *im, int64_t axis, int64_t start, int64_t end, in
 	diag_error(im->d, im->b.loc, 209, "Slice %lld:%lld:%lld of axis %lld, which is %lld at the export's batch %lld and %lld "
 		"at batch %lld: it cannot be told how its bounds follow the batch", (long long)start, (long long)end,
 		(long long)step, (long long)axis, (long long)was, (long long)im->from, (long long)is, (long long)im->to);
-	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use --micro-batch %lld",
+	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
+		"--micro-batch %lld",
 		(long long)im->from);
 	return false;
 }
