@@ -34,13 +34,28 @@ static Value *along_channels(Import *im, Value *v, const char *what, int64_t cou
 	return canon_reshape_to(im, v, rank - 1, dim, NULL);
 }
 
-/* y * scale + bias along axis 1 of y, operands 1 and 2 of n. */
+/* v is a constant, and all of it is x. */
+static bool all_of(const Value *v, double x)
+{
+	bool all = v->kind == VAL_CONST && v->data && dtype_float(v->type.dtype);
+
+	for (int64_t i = 0; all && i < type_numel(&v->type); i++)
+		all = v->type.dtype == DT_f32 ? (double)((const float *)v->data)[i] == x : v->type.dtype == DT_f64 &&
+			((const double *)v->data)[i] == x;
+	return all;
+}
+
+/* y * scale + bias along axis 1 of y, operands 1 and 2 of n; exporters put ones and zeros there. NULL after a
+ * diagnostic. */
 static Value *scale_channels(Import *im, const OnnxNode *n, Value *y)
 {
 	Value *scale = along_channels(im, onnx_in(im, n, 1), "scale", y->type.dim[1], y->type.rank);
 	Value *bias = scale ? along_channels(im, onnx_in(im, n, 2), "bias", y->type.dim[1], y->type.rank) : NULL;
 
-	return bias ? binary(im, OP_Add, binary(im, OP_Mul, y, scale), bias) : NULL;
+	if (!bias)
+		return NULL;
+	y = all_of(scale, 1) ? y : binary(im, OP_Mul, y, scale);
+	return all_of(bias, 0) ? y : binary(im, OP_Add, y, bias);
 }
 
 /* ---- LayerNormalization and RMSNormalization ---- */
