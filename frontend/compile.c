@@ -121,7 +121,7 @@ bool compile_read(Compile *c)
 	why = choose_micro(c);
 	ImportOpt io = { .bind = o->t.bind, .nbind = o->t.nbind, .batch_axis = o->t.batch_axis, .nbatch_axis = o->t.nbatch_axis,
 		.micro = o->t.micro, .init_random = o->t.init_random, .frozen_bn = strcmp(o->t.batchnorm, "frozen") == 0,
-		.f64 = o->t.f64, .told = o->t.opt.chosen && o->t.nloss ? NULL : &told };
+		.f64 = o->t.f64, .keep_eval = c->eval, .told = o->t.opt.chosen && o->t.nloss ? NULL : &told };
 	if (!io.micro && !o->t.nbind)
 		io.default_micro = 16;
 	c->m = onnx_import(c->a, c->model, &io, c->d);
@@ -348,7 +348,7 @@ static void rebase_data(Compile *c, const char *dir)
 
 /* ---- what is printed ---- */
 
-static const char *size(Arena *a, int64_t bytes)
+const char *str_bytes(Arena *a, int64_t bytes)
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
 	double x = (double)bytes;
@@ -429,8 +429,8 @@ void compile_summary(const Compile *c, const char *dir)
 		if (p)
 			fprintf(c->d->out, "  fwd %.3g ms bwd %.3g ms  %s..%s", p->fwd * 1e3, p->bwd * 1e3, p->first ? p->first : "",
 				p->last ? p->last : "");
-		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", size(c->a, s->bytes[REGION_PARAMS]), s->inflight,
-			size(c->a, s->arena));
+		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", str_bytes(c->a, s->bytes[REGION_PARAMS]), s->inflight,
+			str_bytes(c->a, s->arena));
 	}
 	if (c->plan.step_time > 0)
 		fprintf(c->d->out, "  predicted step %.3g ms (one device %.3g ms; static estimate)\n", c->plan.step_time * 1e3,

@@ -18,6 +18,7 @@ typedef struct Compile {
 	Module  *m;
 	const char **input; int ninput;     /* the model's inputs, also those that nothing reads */
 	Buf      explain;
+	bool     eval;              /* inference exports are read too; nothing is trained */
 	int      argc; char **argv;
 } Compile;
 
@@ -28,6 +29,7 @@ bool compile_plan(Compile *c, const char *dump);
 /* The build folder; *made says whether anything is left to do (--stop-after leaves it out). */
 bool compile_write(Compile *c, const char *dir);
 int  compile_status(const Compile *c);          /* exit status after a failure */
+const char *str_bytes(Arena *a, int64_t bytes);    /* "1.50 MiB" */
 void compile_summary(const Compile *c, const char *dir);
 
 int compile_main(Compile *c);

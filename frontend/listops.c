@@ -199,7 +199,8 @@ static void types(Buf *out, Arena *a, const Becomes *b)
 		return;
 	}
 	static const struct { DType first, last; const char *name; } run[] = {
-		{ DT_f32, DT_f64, "f32 f64" }, { DT_i8, DT_i64, "i8..i64" }, { DT_u8, DT_u64, "u8..u64" }, { DT_bool, DT_bool, "bool" } };
+		{ DT_f32, DT_f64, "f32 f64" }, { DT_i8, DT_i64, "i8..i64" }, { DT_u8, DT_u64, "u8..u64" },
+		{ DT_bool, DT_bool, "bool" } };
 	for (size_t r = 0; r < sizeof run / sizeof *run; r++) {
 		bool whole = true;
 

@@ -74,18 +74,6 @@ static bool is_setting(const OnnxGraph *g, const char *name)
 	return found;
 }
 
-/* An f32 tensor as f64. */
-static Tensor widened(Import *im, Tensor t)
-{
-	int64_t n = type_numel(&t.type);
-	double *p = t.data ? NEWN(im->a, double, n) : NULL;
-
-	for (int64_t i = 0; p && i < n; i++)
-		p[i] = ((const float *)t.data)[i];
-	t.type.dtype = DT_f64;
-	return (Tensor){ t.type, p };
-}
-
 bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 {
 	Tensor x;
@@ -109,13 +97,11 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 			x.data = p;
 			diag_warn(im->d, loc, "constant-missing", "constant '%s' is not in the file; ones are taken", t->name);
 		}
-		if (im->o->f64 && x.type.dtype == DT_f32)
-			x = widened(im, x);
+		x = onnx_widen(im, x);
 		v = module_const(im->m, t->name, x.type, x.data);
 	} else {
-		const bool wider = im->o->f64 && x.type.dtype == DT_f32;
-		if (wider)
-			x = widened(im, x);
+		const bool wider = onnx_dtype(im, x.type.dtype) != x.type.dtype;
+		x = onnx_widen(im, x);
 		v = module_param(im->m, t->name, x.type, PARAM_WEIGHT);
 		v->param->data = x.data;
 		v->param->mapped = onnx_external(t) && !wider;
@@ -273,7 +259,7 @@ static bool input_dim(Import *im, const Onnx__ValueInfoProto *v, const OnnxDim *
 	}
 	*out = bound;
 	if (!bound && im->o->keep_eval)
-		*out = 1;
+		*out = batch && im->to ? im->to : 1;
 	if (*out > 0)
 		return true;
 	diag_error(im->d, loc, 205, "input '%s': axis %d (%s) is not bound", v->name, axis, *s ? s : "without a name");
@@ -299,8 +285,8 @@ bool onnx_input(Import *im, const Onnx__ValueInfoProto *v)
 	if (t.dtype == DT_NONE)
 		return diag_error(im->d, loc, 205, "input '%s' has element type %d, which is not supported", v->name,
 			v->type->tensor_type->elem_type);
-	if (im->o->f64 && t.dtype == DT_f32)
-		t.dtype = DT_f64;
+	im->half |= t.dtype == DT_f16 || t.dtype == DT_bf16;
+	t.dtype = onnx_dtype(im, t.dtype);
 	dim_of(v, &rank, 0);
 	if (rank > MAXRANK)
 		return diag_error(im->d, loc, 205, "input '%s' has rank %zu, the most is %d", v->name, rank, MAXRANK);
@@ -549,5 +535,8 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 	}
 	if (m && !o->keep_eval)
 		note_no_dropout(p->graph, im.path, d);
+	if (m && im.half && !o->keep_eval)
+		diag_note(d, FILELOC(im.path), "the model is stored in half precision; it is computed with and trained in %s",
+			o->f64 ? "f64" : "f32");
 	return m;
 }

@@ -226,7 +226,7 @@ void options_help(FILE *f, const char *program, const char *group)
 		fprintf(f, "usage: %s MODEL.onnx --cluster CLUSTER.yaml -o DIR [options]\n"
 			"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
 			"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
-			"       pdcc inspect MODEL.onnx                   parameters, operators, memory\n"
+			"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
 			"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
 			"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"
 			"@FILE stands for the words of FILE; PDCC_FLAGS come before the command line; the last of equals counts.\n", program);

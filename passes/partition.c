@@ -153,6 +153,26 @@ static void slowest_link(Parter *p)
 		p->bandwidth = 2e9;
 }
 
+int list_cuts(Module *m, PassCx *cx, Cut **cut)
+{
+	Parter p = { .m = m, .cx = cx };
+	double all = 0, time = 0;
+
+	for (Node *k = m->graph->first; k; k = k->next)
+		k->stage = -1;
+	p.nnode = main_nodes(m, cx->scratch, &p.node);
+	find_segments(&p, 0);
+	time_segments(&p);
+	for (int s = 0; s < p.nseg; s++)
+		all += p.seg[s].fwd + p.seg[s].bwd;
+	*cut = NEWN(m->arena, Cut, p.nseg);
+	for (int s = 1; s < p.nseg; s++) {
+		time += p.seg[s - 1].fwd + p.seg[s - 1].bwd;
+		(*cut)[s - 1] = (Cut){ p.node[p.seg[s].first], all > 0 ? time / all : 0, p.seg[s].live };
+	}
+	return p.nseg - 1;
+}
+
 /* ---- the grouping ---- */
 
 static double larger(double x, double y) { return x > y ? x : y; }
