@@ -2,7 +2,8 @@
  *     m = ReduceMean(x)    d = x - m    v = ReduceMean(d ^ 2)    y = d / sqrt(v + epsilon) [* scale [+ bias]]
  * over the trailing axes. The square is Pow 2 or d * d, the subtraction may stand there twice, and the quotient is
  * Div by Sqrt, a product with Reciprocal or 1 / sqrt, or a Pow of +-0.5. RMSNormalization is the same with d = x and
- * no bias. */
+ * no bias. TensorFlow takes the mean off last:
+ *     a = scale / sqrt(v + epsilon)    y = x a + (bias - m a) */
 #include <string.h>
 #include "patterns.h"
 
@@ -117,17 +118,61 @@ static bool normalised(Match *p, const Node *n, bool rms, Norm *t)
 	return false;
 }
 
+/* o has the shape of the normalised axes. */
+static bool is_row(const Value *o, const Norm *t)
+{
+	const Type row = type_make(o->type.dtype, t->x->type.rank - t->axis, t->x->type.dim + t->axis);
+
+	return shape_eq(&o->type, &row) && o->type.layout == LAYOUT_PLAIN;
+}
+
+/* a = scale / sqrt(variance + epsilon) */
+static bool scaled(Match *p, const Value *a, Norm *t)
+{
+	const Node *n = match_def(p, a, OP_Div);
+
+	if (n) {
+		*t = (Norm){ .scale = n->in[0] };
+		return deviation(p, n->in[1], t) && is_row(t->scale, t);
+	}
+	n = match_def(p, a, OP_Mul);
+	const int before = p->n;
+	for (int k = 0; n && k < 2; k++) {
+		*t = (Norm){ .scale = n->in[k] };
+		p->n = before;
+		if (inverse(p, n->in[1 - k], t))
+			return is_row(t->scale, t);
+	}
+	return false;
+}
+
+/* n = x a + (bias - m a) */
+static bool folded(Match *p, const Node *n, Norm *t)
+{
+	const int before = p->n;
+
+	for (int k = 0; k < 4; k++) {
+		p->n = before;
+		const Node *mul = match_def(p, n->in[k & 1], OP_Mul), *sub = match_def(p, n->in[1 - (k & 1)], OP_Sub);
+		const Node *off = mul && sub ? match_def(p, sub->in[1], OP_Mul) : NULL;
+		const Value *x = off ? mul->in[k >> 1] : NULL, *a = off ? mul->in[1 - (k >> 1)] : NULL;
+		const Node *mean = off ? match_def(p, match_other(off, a), OP_ReduceMean) : NULL;
+		if (!mean || mean->in[0] != x || !scaled(p, a, t) || t->x != x || trailing(mean) != t->axis)
+			continue;
+		t->bias = sub->in[0];
+		return is_row(t->bias, t);
+	}
+	return false;
+}
+
 /* The other operand of the only reader of v, an `op`, when its shape is that of the normalised axes and of `like`. */
 static Value *along(Match *p, const Norm *t, Value **v, OpKind op, const Value *like)
 {
 	const int before = p->n;
 	Node *n = match_user(p, *v, op);
 	Value *o = n ? match_other(n, *v) : NULL;
-	bool fits = o && o->type.rank == t->x->type.rank - t->axis && o->type.layout == LAYOUT_PLAIN;
 
-	for (int i = 0; fits && i < o->type.rank; i++)
-		fits = o->type.dim[i] == t->x->type.dim[t->axis + i];
-	if (!fits || (like && !shape_eq(&like->type, &o->type))) {
+	if (!o || !is_row(o, t) || (like && !shape_eq(&like->type, &o->type))) {
 		p->n = before;
 		return NULL;
 	}
@@ -140,12 +185,14 @@ Node *pattern_layernorm(Match *p, Node *n)
 	Norm t;
 	Value *last = n->out[0];
 
-	if ((n->op != OP_Div && n->op != OP_Mul) || !match_def(p, last, n->op) ||
-		!(normalised(p, n, false, &t) || normalised(p, n, true, &t)) ||
+	if ((n->op != OP_Div && n->op != OP_Mul && n->op != OP_Add) || !match_def(p, last, n->op) ||
+		!(n->op == OP_Add ? folded(p, n, &t) : normalised(p, n, false, &t) || normalised(p, n, true, &t)) ||
 		(t.x->type.dtype != DT_f32 && t.x->type.dtype != DT_f64) || !type_eq(&t.x->type, &last->type))
 		return NULL;
-	t.scale = along(p, &t, &last, OP_Mul, NULL);
-	t.bias = t.scale && !t.rms ? along(p, &t, &last, OP_Add, t.scale) : NULL;
+	if (n->op != OP_Add) {
+		t.scale = along(p, &t, &last, OP_Mul, NULL);
+		t.bias = t.scale && !t.rms ? along(p, &t, &last, OP_Add, t.scale) : NULL;
+	}
 	if (!match_closed(p, last))
 		return NULL;
 	const OpKind op = t.rms ? OP_RMSNormalization : OP_LayerNormalization;

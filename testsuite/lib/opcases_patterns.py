@@ -38,6 +38,11 @@ def norm(c, op):
         d = c.add('Sub', [x, c.add('ReduceMean', [x], axes=axes)])
     p = c.add('Mul', [d, d]) if c.chance() else c.add('Pow', [d, c.const(np.float32(2))])
     c.inside = c.add('ReduceMean', [p], axes=axes)
+    if op == 'SpeltLayerNormalization' and c.chance(0.3):       # TensorFlow's order
+        inv = quotient(c, c.param(s[axis:]), c.add('Add', [c.inside, c.const(np.float32(0.01))]))
+        off = c.add('Sub', [c.param(s[axis:]), c.add('Mul', [c.add('ReduceMean', [x], axes=axes), inv])])
+        c.out = [c.add('Add', [c.add('Mul', [x, inv]), off] if c.chance() else [off, c.add('Mul', [inv, x])])]
+        return
     y = quotient(c, d, c.add('Add', [c.inside, c.const(np.float32(c.pick(0.01, 1e-5)))]))
     if c.chance(0.8):
         y = c.add('Mul', [y, c.param(s[axis:])])
