@@ -146,7 +146,7 @@ enum { MOSTOPS = 24 };
 typedef struct Becomes {
 	OpKind op[MOSTOPS];
 	int    n, main;             /* the first `main` are those that the data goes through */
-	const char *takes;          /* "floats", "numbers", NULL: what the ops take */
+	const char *takes;          /* "floats", "numbers", "f32,i8"; NULL: what the ops take */
 	bool   passes;              /* no op, but operands go on as they are */
 } Becomes;
 
@@ -178,6 +178,21 @@ static Becomes becomes_of(Arena *a, const CanonFact *f)
 	return b;
 }
 
+/* Is t in a list like "floats,i8,u8"? */
+static bool listed(Arena *a, const char *list, DType t)
+{
+	while (*list) {
+		const size_t n = strcspn(list, ",");
+		const char *word = arena_strn(a, list, n);
+
+		if (strcmp(word, dtype_name(t)) == 0 || (strcmp(word, "floats") == 0 && dtype_float(t)) ||
+		    (strcmp(word, "numbers") == 0 && t != DT_bool))
+			return true;
+		list += n + (list[n] == ',');
+	}
+	return false;
+}
+
 /* Element types that all main ops take; f16 and bf16 are no types of arithmetic and left out. */
 static void types(Buf *out, Arena *a, const Becomes *b)
 {
@@ -189,7 +204,7 @@ static void types(Buf *out, Arena *a, const Becomes *b)
 
 		if (x == DT_f16 || x == DT_bf16)
 			continue;
-		ok[t] = !b->takes || dtype_float(x) || (strcmp(b->takes, "numbers") == 0 && x != DT_bool);
+		ok[t] = !b->takes || listed(a, b->takes, x);
 		for (int i = 0; i < b->main && !b->takes && ok[t]; i++)
 			ok[t] = takes(a, b->op[i], x);
 		all &= ok[t];
