@@ -43,7 +43,7 @@ class Graph:
         self.inits, self.frozen, self.ins, self.outs, self.names = [], [], [], ['loss'], set()
         self.opset = self.pick(13, 17, 17)
         self.naming = self.pick('plain', 'torch', 'clash')
-        self.unused, self.ignored = [], None
+        self.unused, self.ignored, self.weights = [], None, None
 
     # ---- drawing ----
     def pick(self, *xs):
@@ -171,7 +171,10 @@ class Graph:
 
     def counted(self, labels):
         """What `pdcc cases` leaves to be divided by: of a cross-entropy it has the sum over the labels that count."""
-        return 1 if self.kind != 'ce' else labels.size if self.ignored is None else int((labels != self.ignored).sum())
+        if self.kind != 'ce':
+            return 1
+        seen = labels[labels != self.ignored] if self.ignored is not None else labels.ravel()
+        return seen.size if self.weights is None else float(self.weights[seen].sum())
 
 
 def flat(g, v):
@@ -221,11 +224,14 @@ def cross_entropy(g, y, shape, out, alone):
     if alone and g.chance(0.3):
         at['ignore_index'] = g.pick(-1, -100, 0)
     g.ignored = at.get('ignore_index')
-    labels = g.input('labels', shape[2:], 'i8', shape[1])
+    labels = [g.input('labels', shape[2:], 'i8', shape[1])]
+    if alone and g.chance(0.15):    # of the classes
+        g.weights = g.rng.uniform(0.5, 2, shape[1]).astype('f4')
+        labels.append(g.const(g.weights))
     if g.chance(0.4):
-        g.add('NegativeLogLikelihoodLoss', [g.add('LogSoftmax', [y], axis=1), labels], outs=[out], **at)
+        g.add('NegativeLogLikelihoodLoss', [g.add('LogSoftmax', [y], axis=1), *labels], outs=[out], **at)
     else:
-        g.add('SoftmaxCrossEntropyLoss', [y, labels], outs=[out], **at)
+        g.add('SoftmaxCrossEntropyLoss', [y, *labels], outs=[out], **at)
 
 
 def finish(g):

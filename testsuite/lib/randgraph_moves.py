@@ -1,6 +1,7 @@
 """Ops of randgraph.py, continued: normalisation, reduction, moving data, recurrent layers, values without a
 batch."""
 import numpy as np
+from onnx import helper
 from randgraph import BATCH, op
 from randgraph_ops import SMALL, image, small
 
@@ -187,6 +188,19 @@ def expand(g):
         if int(np.prod(to)) <= SMALL:
             y = g.add('Expand', [v.name, g.ints(*[1 if v.batched and i == 0 else d for i, d in enumerate(to)])])
             g.put(y, to, v.batched, v.scale)
+
+
+@op(1)
+def expand_as(g):
+    """A parameter or a constant in the shape of a value, which the graph asks for."""
+    v = g.take(small)
+    if v:
+        shape = g.add('Shape', [v.name])
+        if g.chance(0.6):
+            y = g.add('Expand', [g.param([1 if i == 0 and v.batched else d for i, d in enumerate(v.shape)]), shape])
+        else:
+            y = g.add('Mul', [g.add('ConstantOfShape', [shape], value=helper.make_tensor('v', 1, [1], [0.5])), v.name])
+        g.put(y, v.shape, v.batched)
 
 
 @op(1)

@@ -99,6 +99,16 @@ def binary(g):
     g.put(y, s, batched, scale)
 
 
+@op(1)
+def biases(g):
+    """Two parameters of one shape, added one after the other: their gradients are one value."""
+    v = g.take(lambda v: v.rank >= 2)
+    if v:
+        s = v.shape[g.whole(1, v.rank - 1):]
+        y = g.add('Add', [v.name, g.param(s)])
+        g.put(g.add(g.pick('Add', 'Sub'), [y, g.param(s)]), v.shape, v.batched, v.scale + 1)
+
+
 @op(2)
 def residual(g):
     """A branch of one or two steps, added to where it began."""
@@ -162,6 +172,21 @@ def matmul(g):
         b = g.param((m,))
         y = g.add('Add', [y, b] if g.chance() else [b, y])
     g.put(y, (*v.shape[:-1], m), v.batched, 1.5 * v.scale)
+
+
+@op(1)
+def tied(g):
+    """A matrix that is used already, turned over: as a decoder that shares its embedding."""
+    ws = [k for k, p in g.params.items() if p.ndim == 2]
+    v = ws and g.take(lambda v: v.rank >= 2 and any(g.params[k].shape[1] == v.shape[-1] for k in ws))
+    if not v:
+        return
+    w = g.pick(*[k for k in ws if g.params[k].shape[1] == v.shape[-1]])
+    if v.rank == 2 and g.chance():
+        y = g.add('Gemm', [v.name, w], transB=1)
+    else:
+        y = g.add('MatMul', [v.name, g.add('Transpose', [w], perm=[1, 0])])
+    g.put(y, (*v.shape[:-1], g.params[w].shape[0]), v.batched, 1.5 * v.scale)
 
 
 @op(1)
