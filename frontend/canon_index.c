@@ -228,9 +228,9 @@ bool canon_eye_like(Import *im, const OnnxNode *n)
 	if (onnx_attr(n, "dtype")) {
 		const int64_t number = onnx_int(n, "dtype", 0);
 		t.dtype = number < 0 || number > INT32_MAX ? DT_NONE : dtype_from_onnx((int)number);
-		t.dtype = im->o->f64 && t.dtype == DT_f32 ? DT_f64 : t.dtype;
+		t.dtype = onnx_dtype(im, t.dtype);
 	}
-	if (t.dtype == DT_NONE || t.dtype == DT_f16 || t.dtype == DT_bf16)
+	if (t.dtype == DT_NONE)
 		return diag_error(im->d, im->b.loc, 302, "dtype %lld is no element type for EyeLike",
 			(long long)onnx_int(n, "dtype", dtype_onnx(t.dtype)));
 	if (type_bytes(&t) > (int64_t)1 << 30)

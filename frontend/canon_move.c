@@ -6,15 +6,7 @@
 
 static Value *constant(Import *im, Tensor t, const char *name)
 {
-	if (im->o->f64 && t.type.dtype == DT_f32) {
-		int64_t k = type_numel(&t.type);
-		double *p = NEWN(im->a, double, k);
-
-		for (int64_t i = 0; i < k; i++)
-			p[i] = ((const float *)t.data)[i];
-		t.type.dtype = DT_f64;
-		t.data = p;
-	}
+	t = onnx_widen(im, t);
 	return module_const(im->m, name, t.type, t.data);
 }
 
@@ -63,16 +55,14 @@ bool canon_constant_of_shape(Import *im, const OnnxNode *n)
 			return false;
 		if (type_numel(&t.type) != 1)
 			return canon_refuse(im, "value must have one element");
+		t = onnx_widen(im, t);
 		int64_t bits = 0;
 		memcpy(&bits, t.data, (size_t)dtype_bytes(t.type.dtype));
 		int shift = 64 - 8 * dtype_bytes(t.type.dtype);
 		double f = t.type.dtype == DT_f32 ? (double)*(float *)t.data : t.type.dtype == DT_f64 ? *(double *)t.data :
 			dtype_signed(t.type.dtype) ? (double)((int64_t)((uint64_t)bits << shift) >> shift) : (double)bits;
-		if (t.type.dtype == DT_f16 || t.type.dtype == DT_bf16)
-			return canon_refuse(im, "value of 16-bit float is not supported");
 		canon_put_float(OP_ConstantOfShape, at, "value", f);
-		canon_put_int(OP_ConstantOfShape, at, "dtype",
-			dtype_onnx(im->o->f64 && t.type.dtype == DT_f32 ? DT_f64 : t.type.dtype));
+		canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(t.type.dtype));
 	}
 	return canon_emit_bind(im, n, OP_ConstantOfShape, at, 0, NULL);
 }

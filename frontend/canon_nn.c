@@ -1,5 +1,6 @@
 /* Canonical form of reductions, products, convolution, pooling, normalisation, losses and dropout. */
 #include <float.h>
+#include <math.h>
 #include <string.h>
 #include "canon.h"
 #include "torch.h"
@@ -19,6 +20,57 @@ static Value *reduce_by(Import *im, const OnnxNode *n, OpKind op, Value *x, bool
 	return *ok ? canon_emit1(im, op, at, x, NULL, NULL) : x;
 }
 
+/* The largest or least of no elements (opset 20): the other end of the type's range. */
+static Value *of_none(Import *im, OpKind op, const Type *x, const Ints *axes, bool keep)
+{
+	const bool max = op == OP_ReduceMax, is_signed = dtype_signed(x->dtype);
+	const int bits = 8 * dtype_bytes(x->dtype);
+	const double top = dtype_float(x->dtype) ? (double)INFINITY : ldexp(1, bits - is_signed) - 1;
+	void *at = canon_attr_of(im, OP_ConstantOfShape);
+	int64_t *dim = NEWN(im->a, int64_t, MAXRANK);
+	int rank = 0;
+
+	for (int i = 0; i < x->rank; i++) {
+		bool gone = axes->n == 0;
+
+		for (int k = 0; k < axes->n; k++)
+			gone |= axes->v[k] == i || axes->v[k] == i - x->rank;
+		if (!gone || keep)
+			dim[rank++] = gone ? 1 : x->dim[i];
+	}
+	canon_put_ints(OP_ConstantOfShape, at, "shape", (Ints){ rank, dim });
+	canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(x->dtype));
+	canon_put_float(OP_ConstantOfShape, at, "value", !max ? top : dtype_float(x->dtype) ? -top : is_signed ? -top - 1 : 0);
+	Value *out[MAXIN];
+	canon_emit(im, OP_ConstantOfShape, at, 0, NULL, NULL, out);
+	return out[0];
+}
+
+/* Max and Min of bools (opset 20) are those of bytes. */
+static bool extreme(Import *im, const OnnxNode *n, OpKind op)
+{
+	Value *x = onnx_in(im, n, 0), *y;
+	const bool bools = x->type.dtype == DT_bool;
+	void *to = canon_attr_of(im, OP_Cast), *back = canon_attr_of(im, OP_Cast);
+	Ints axes;
+	bool given, ok = true;
+
+	canon_put_int(OP_Cast, to, "to", dtype_onnx(DT_u8));
+	canon_put_int(OP_Cast, back, "to", dtype_onnx(DT_bool));
+	if (!canon_axes_of(im, n, 1, &axes, &given))
+		return false;
+	if (bools)
+		x = canon_emit1(im, OP_Cast, to, x, NULL, NULL);
+	if (type_numel(&x->type) == 0 && !(given && axes.n == 0))
+		y = of_none(im, op, &x->type, &axes, onnx_int(n, "keepdims", 1) != 0);
+	else
+		y = reduce_by(im, n, op, x, &ok);
+	if (ok && bools)
+		y = canon_emit1(im, OP_Cast, back, y, NULL, NULL);
+	onnx_bind(im, n, 0, y);
+	return ok;
+}
+
 bool canon_reduce(Import *im, const OnnxNode *n)
 {
 	const char *kind = n->op_type + strlen("Reduce");
@@ -28,6 +80,8 @@ bool canon_reduce(Import *im, const OnnxNode *n)
 		return false;
 	Value *x = onnx_in(im, n, 0), *y;
 	OpKind op = op_find(n->op_type);
+	if (op == OP_ReduceMax || op == OP_ReduceMin)
+		return extreme(im, n, op);
 	if (op) {
 		y = reduce_by(im, n, op, x, &ok);
 	} else if (strcmp(kind, "LogSumExp") == 0) {
@@ -377,7 +431,13 @@ bool canon_cast(Import *im, const OnnxNode *n)
 
 	if (!canon_need(im, n, 1))
 		return false;
-	if (im->o->f64 && onnx_int(n, "to", 0) == dtype_onnx(DT_f32))
-		canon_put_int(OP_Cast, at, "to", dtype_onnx(DT_f64));
+	const int64_t to = onnx_int(n, "to", 0);
+	const DType t = to < 0 || to > INT32_MAX ? DT_NONE : dtype_from_onnx((int)to);
+	if (t != DT_NONE)
+		canon_put_int(OP_Cast, at, "to", dtype_onnx(onnx_dtype(im, t)));
+	if (t != DT_NONE && onnx_dtype(im, t) == x->type.dtype) {
+		onnx_bind(im, n, 0, x);
+		return true;
+	}
 	return canon_emit_bind(im, n, OP_Cast, at, 1, &x);
 }

@@ -35,6 +35,7 @@ typedef struct Import {
 	const Map       *shapes;        /* NULL: this import is at the batch of the export */
 	Map              measured;      /* names of constants that were read off shapes (rebind.c) */
 	int64_t          from, to;      /* batch of the export, batch wanted */
+	bool             half;          /* the model stores half precision */
 	const OnnxGraph *top;           /* the model's graph */
 	Map              taken;         /* every ONNX name, once a branch was inlined */
 	Map             *origin;        /* node -> OnnxOrigin, where functions were expanded */
@@ -46,6 +47,10 @@ typedef struct OnnxOrigin { int index, opset; } OnnxOrigin;
 /* onnx_attr.c: every attribute is of the kind that its name stands for in ONNX (an INT may stand for a FLOAT), else E0305.
  * The reads below rely on it. */
 bool onnx_check_attributes(const OnnxNode *n, Loc loc, Diag *d);
+
+/* widen.c: the type that values of type t have here, and a tensor in it. */
+DType onnx_dtype(const Import *im, DType t);
+Tensor onnx_widen(Import *im, Tensor t);
 
 /* Reads of a node under translation. */
 const OnnxAttr *onnx_attr(const OnnxNode *n, const char *name);

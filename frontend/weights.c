@@ -151,9 +151,45 @@ static void set_external(Arena *a, OnnxTensor *t, const char *file, size_t offse
 	}
 }
 
+/* An initializer in half precision is trained in f32: it is stored so, under another name, and cast to what it was. */
+static void store_wide(Arena *a, OnnxGraph *g, OnnxTensor *t)
+{
+	OnnxNode *n = NEW(a, OnnxNode), **node = NEWN(a, OnnxNode *, g->n_node + 1);
+	OnnxAttr *to = NEW(a, OnnxAttr);
+
+	onnx__node_proto__init(n);
+	onnx__attribute_proto__init(to);
+	to->name = arena_str(a, "to");
+	to->has_type = 1;
+	to->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
+	to->has_i = 1;
+	to->i = t->data_type;
+	n->op_type = arena_str(a, "Cast");
+	n->name = arena_printf(a, "%s/half", t->name);
+	n->n_input = n->n_output = n->n_attribute = 1;
+	n->input = NEW(a, char *);
+	n->output = NEW(a, char *);
+	n->attribute = NEW(a, OnnxAttr *);
+	n->output[0] = t->name;
+	n->input[0] = t->name = arena_printf(a, "%s/f32", t->name);
+	n->attribute[0] = to;
+	t->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+	node[0] = n;
+	for (size_t i = 0; i < g->n_node; i++)
+		node[i + 1] = g->node[i];
+	g->node = node;
+	g->n_node++;
+}
+
+static bool is_half(const OnnxTensor *t)
+{
+	return t->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16 ||
+		t->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16;
+}
+
 /* Points the initializers of g at the file; then those of branches, which inline.c named. node: the If that g is a branch
  * of, NULL for the model's graph. */
-static void place(Arena *a, const OnnxGraph *g, const OnnxNode *node, const char *prefix, const char *file, size_t head,
+static void place(Arena *a, OnnxGraph *g, const OnnxNode *node, const char *prefix, const char *file, size_t head,
 	Map *weights)
 {
 	for (size_t k = 0; k < g->n_initializer; k++) {
@@ -165,6 +201,8 @@ static void place(Arena *a, const OnnxGraph *g, const OnnxNode *node, const char
 			continue;
 		set_external(a, g->initializer[k], file, head + t->offset, t->bytes);
 		map_put(weights, full, NULL);
+		if (is_half(g->initializer[k]))
+			store_wide(a, g, g->initializer[k]);
 	}
 	for (size_t i = 0; i < g->n_node; i++) {
 		const OnnxNode *n = g->node[i];

@@ -115,9 +115,18 @@ def parse_tensor(b):
     return name, a.reshape(dims)
 
 
+def elem_type(info):
+    """The element type of a ValueInfoProto of a tensor; 0: another kind."""
+    for k, _, kind in fields(info):
+        for j, _, tensor in fields(kind) if k == 2 else []:
+            if j == 1:
+                return next((x for i, _, x in fields(tensor) if i == 1), 0)
+    return 0
+
+
 def model_facts(path):
     """{'opset': n, 'ops': [...], 'inputs': [...], 'initializers': [...], 'outputs': [...]} of a ModelProto."""
-    out = {'opset': 0, 'ops': [], 'inputs': [], 'initializers': [], 'outputs': [], 'domains': set(), 'values': {}}
+    out = {'opset': 0, 'ops': [], 'inputs': [], 'initializers': [], 'outputs': [], 'domains': set(), 'values': {}, 'half': False}
     for f, w, v in fields(open(path, 'rb').read()):
         if f == 8 and w == 2:
             d = {k: x for k, _, x in fields(v)}
@@ -136,6 +145,7 @@ def model_facts(path):
                         out['domains'].add(n[7].decode())
                 elif g in (11, 12):
                     name = next((x.decode() for k, _, x in fields(gv) if k == 1), '')
+                    out['half'] |= elem_type(gv) in (10, 16)
                     out['inputs' if g == 11 else 'outputs'].append(name)
                 elif g == 5:
                     name = next((x.decode() for k, _, x in fields(gv) if k == 8), '')
