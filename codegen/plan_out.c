@@ -47,6 +47,24 @@ static const char *span(const Build *b, const Stage *s)
 	return first == last ? first : arena_printf(b->a, "%s ... %s", first, last);
 }
 
+static double seconds(const Graph *g)
+{
+	double t = 0;
+
+	for (const Node *n = g->first; n; n = n->next)
+		t += n->time;
+	return t;
+}
+
+/* What the cost pass makes of the stage's nodes; nothing where it did not run. */
+static const char *predicted(const Build *b, const Stage *s)
+{
+	const double f = seconds(s->forward), r = seconds(s->backward), u = seconds(s->update);
+
+	return f + r + u > 0 ? arena_printf(b->a, "    predicted  forward %.3g ms, backward %.3g ms a microbatch, update %.3g ms a "
+		"step\n", f * 1e3, r * 1e3, u * 1e3) : "";
+}
+
 static bool write_text(Build *b)
 {
 	const Module *m = b->m;
@@ -60,7 +78,7 @@ static bool write_text(Build *b)
 		buf_printf(&out, "stage %d  %s\n    devices    ", t, span(b, s));
 		for (int r = 0; r < s->replicas; r++)
 			buf_printf(&out, "%s%d (%s)", r ? ", " : "", b->first_rank[t] + r, device_name(b, t, r));
-		buf_printf(&out, "\n    in flight  %d\n    memory     %s =", s->inflight, bytes_text(a, s->arena));
+		buf_printf(&out, "\n%s    in flight  %d\n    memory     %s =", predicted(b, s), s->inflight, bytes_text(a, s->arena));
 		for (int r = REGION_PARAMS, any = 0; r < REGION_COUNT; r++)
 			if (s->bytes[r])
 				buf_printf(&out, "%s %s %s", any++ ? " +" : "", region_name[r], bytes_text(a, s->bytes[r]));
