@@ -100,6 +100,23 @@ class Lstm(nn.Module):
         return self.out(self.lstm(self.emb(tok))[0])
 
 
+class Reader(nn.Module):
+    """Two recurrent nets, one of them in both directions; biases of zeros, which the exporter's optimizer drops."""
+    def __init__(self, words=40, width=10):
+        super().__init__()
+        self.emb = nn.Embedding(words, width)
+        self.gru = nn.GRU(width, width, batch_first=True, bidirectional=True)
+        self.lstm = nn.LSTM(2 * width, width, batch_first=True)
+        self.mid = nn.Linear(width, width)
+        self.out = nn.Linear(width, 10)
+        nn.init.zeros_(self.mid.bias)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, tok):
+        y = self.lstm(self.gru(self.emb(tok))[0])[0]
+        return self.out(torch.tanh(self.mid(y.mean(1))))
+
+
 class WithLoss(nn.Module):
     def __init__(self, m):
         super().__init__()
@@ -117,6 +134,10 @@ def vectors(g, n, *shape):
 def words(g, name, n, t, k):
     w = torch.randint(0, k, (STORED, n, t + 1), generator=g)
     return name, w[:, :, :-1].contiguous(), w[:, :, 1:].contiguous()
+
+
+def sentences(g, n, t, k):
+    return 'tok', torch.randint(0, k, (STORED, n, t), generator=g), torch.randint(0, 10, (STORED, n), generator=g)
 
 
 def outlined(m):
@@ -149,6 +170,8 @@ MODELS = {
     'dyn_gpt': dict(build=Gpt, data=lambda g: words(g, 'ids', 8, 8, 60), lr=0.1, opset=18, sym={}),
     'dyn_attention': dict(build=Gpt, data=lambda g: words(g, 'ids', 8, 8, 60), lr=0.1, opset=23, sym={0: 'batch', 1: 'time'}),
     'dyn_folded': dict(build=lambda: Gpt(time=2), data=lambda g: words(g, 'ids', 8, 6, 60), lr=0.1, opset=20, sym={0: 'batch'}, optimize=True),
+    'dyn_folded_rnn': dict(build=Reader, data=lambda g: sentences(g, 8, 5, 40), lr=0.2, opset=20, sym={0: 'batch'},
+                           optimize=True),
     'dyn_function': dict(build=Mlp, data=lambda g: vectors(g, 16, 24), lr=0.1, opset=20, sym={0: 'batch'}, functions=True),
     'dyn_lstm': dict(build=Lstm, data=lambda g: words(g, 'tok', 8, 6, 50), lr=0.5, opset=18, sym={}),
 }
