@@ -37,6 +37,8 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 	for (size_t i = 0; i < sizeof order / sizeof *order; i++)
 		write_layout(x, w, order[i]);
 	cw_blank(w);
+	if (leaf_added(x))
+		cw_stmt(w, "gradients of a microbatch, until they are added to G", "static char *L;");
 	if (s->bytes[REGION_TMP])
 		cw_stmt(w, "all other values, packed by lifetime", "static char *tmp;");
 	if (s->bytes[REGION_SCRATCH])

@@ -53,5 +53,6 @@ void write_update(StageCx *x, Cw *w);
 
 bool stage_has(const Graph *g, OpKind op);
 bool leaf_apart(const StageCx *x);      /* a microbatch's gradients have memory of their own */
+bool leaf_added(const StageCx *x);      /* and each is added to its sum once it is made: no tree */
 
 #endif

@@ -6,8 +6,8 @@
  *     update         optimizer, running statistics
  *
  * Gradients of a microbatch, g, come to their sum, G, in one of three ways: there is only one microbatch, so g is G;
- * the first microbatch of a step writes G and later ones write L, which is added; reproducible programs write leaves
- * of a tree whose shape hangs on the microbatches alone, and G is its root. */
+ * the first microbatch of a step writes G, and each gradient of later ones lies in L until it is added; reproducible
+ * programs write leaves of a tree whose shape hangs on the microbatches alone, and G is its root. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
@@ -31,6 +31,11 @@ bool leaf_apart(const StageCx *x)
 static bool reproducible(const StageCx *x)
 {
 	return x->b->t && x->b->t->reproducible;
+}
+
+bool leaf_added(const StageCx *x)
+{
+	return leaf_apart(x) && !reproducible(x);
 }
 
 /* ---- small pieces ---- */
@@ -162,6 +167,29 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 
 /* ---- functions ---- */
 
+/* What the gradient of a microbatch that lies at v is added to. */
+static const Value *sum_of(const StageCx *x, const Value *v)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_Accumulate && (n->in[0] == v || n->in[0]->alias == v))
+			return n->out[0];
+	bug("%s is added to nothing", v->name);
+}
+
+/* Behind the node that makes a gradient: the first microbatch of a step has written the sum itself. */
+static void write_adds(StageCx *x, Cw *w, const Node *n)
+{
+	for (int o = 0; o < n->nout; o++)
+		for (int i = 0; n->out[o] && i < n->out[o]->nuses; i++) {
+			const Node *u = n->out[o]->uses[i].node;
+			if (u->op != OP_Accumulate || u->graph != x->s->update)
+				continue;
+			cw_line(w, "if (done)");
+			cw_line(w, "\tadd_gradient(%s, %s, %" PRId64 ");", value_text(x, u->out[0]), value_text(x, n->out[o]),
+				type_numel(&n->out[o]->type));
+		}
+}
+
 /* A function whose body was written already: the declarations that the body turned out to need come first. */
 static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
 {
@@ -178,13 +206,16 @@ static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool 
 		if (reproducible(x))
 			cw_line(w, "struct grads *g = (void *)pd_tree_leaf(tree, mb);");
 		else
-			cw_line(w, leaf_apart(x) ? "struct grads *g = done ? L : G;" : "struct grads *g = G;");
+			cw_line(w, "struct grads *g = G;");
 		data = true;
 	}
 	for (int i = 0; i < x->nlocal; i++) {
 		const Value *v = x->local[i];
-		cw_stmt(w, str_type(x->b->a, &v->type), "%s *%s = (void *)(tmp + %" PRId64 ");", dtype_c(v->type.dtype),
-			names_get(&x->names, v, v->name), v->offset);
+		const bool leaf = v->region == REGION_LEAF;
+		const char *at = arena_printf(x->b->a, "(void *)(%s + %" PRId64 ")", leaf ? "L" : "tmp", v->offset);
+		if (leaf)
+			at = arena_printf(x->b->a, "done ? %s : %s", at, value_text(x, sum_of(x, v)));
+		cw_stmt(w, str_type(x->b->a, &v->type), "%s *%s = %s;", dtype_c(v->type.dtype), names_get(&x->names, v, v->name), at);
 		data = true;
 	}
 	if (data)
@@ -257,33 +288,29 @@ void write_forward(StageCx *x, Cw *w)
 void write_backward(StageCx *x, Cw *w)
 {
 	const Graph *g = x->s->backward;
-	const int64_t floats = x->layout[REGION_GRADS].bytes / 4;
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
-	if (leaf_apart(x) && !reproducible(x)) {
+	if (leaf_added(x)) {
 		cw_blank(w);
 		cw_stmt(w, "microbatches of this step that are in G", "static int done;");
 		cw_blank(w);
-		cw_func(w, "static void add_gradients(void)");
-		cw_line(w, "float *sum = (void *)G;");
-		cw_line(w, "const float *one = (void *)L;");
-		cw_blank(w);
-		cw_line(w, floats >= PARALLEL ? "#pragma omp parallel for simd" : "#pragma omp simd");
-		cw_line(w, "for (int64_t i = 0; i < %" PRId64 "; i++)", floats);
+		cw_func(w, "static void add_gradient(float *sum, const float *one, int64_t n)");
+		cw_line(w, "#pragma omp parallel for simd if (parallel : n >= %d)", PARALLEL);
+		cw_line(w, "for (int64_t i = 0; i < n; i++)");
 		cw_line(w, "\tsum[i] += one[i];");
 		cw_end(w);
 	}
 	write_send_waits(&in, g);
-	for (const Node *n = g->first; n; n = n->next)
+	for (const Node *n = g->first; n; n = n->next) {
 		write_node(x, &in, n);
-	if (leaf_apart(x) && reproducible(x)) {
-		cw_line(&in, "pd_tree_done(tree, mb);");
-	} else if (leaf_apart(x)) {
-		cw_line(&in, "if (g != G)");
-		cw_line(&in, "\tadd_gradients();");
-		cw_line(&in, "done++;");
+		if (leaf_added(x))
+			write_adds(x, &in, n);
 	}
+	if (leaf_added(x))
+		cw_line(&in, "done++;");
+	else if (leaf_apart(x))
+		cw_line(&in, "pd_tree_done(tree, mb);");
 	write_function(x, w, "void backward(int slot, int mb)", &body, true);
 }
 
@@ -346,7 +373,7 @@ void write_sync(StageCx *x, Cw *w)
 			write_broadcast(x, &in, n);
 		}
 	}
-	if (leaf_apart(x) && !reproducible(x))
+	if (leaf_added(x))
 		cw_line(&in, "done = 0;");
 	if (rows)
 		write_clear_rows(x, w);
@@ -376,7 +403,7 @@ static void write_pointers(StageCx *x, Cw *w)
 	if (x->layout[REGION_GRADS].n && !reproducible(x)) {
 		cw_line(w, "G = (void *)(arena + %" PRId64 ");", s->at[REGION_GRADS]);
 		if (leaf_apart(x))
-			cw_line(w, "L = (void *)(arena + %" PRId64 ");", s->at[REGION_LEAF]);
+			cw_line(w, "L = arena + %" PRId64 ";", s->at[REGION_LEAF]);
 	}
 	if (s->bytes[REGION_TMP])
 		cw_line(w, "tmp = arena + %" PRId64 ";", s->at[REGION_TMP]);

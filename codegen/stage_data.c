@@ -125,7 +125,7 @@ void write_layout(StageCx *x, Cw *w, Region r)
 		cw_stmt(w, str_type(a, &m->v->type), "_Alignas(%d) %s %s[%s];", ALIGN, dtype_c(t), m->name, dims_text(a, m));
 		top += (m->count * dtype_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
 	}
-	cw_close(w, " *%s%s;", l->pointer, r == REGION_GRADS && leaf_apart(x) && !x->b->t->reproducible ? ", *L" : "");
+	cw_close(w, " *%s;", l->pointer);
 	cw_line(w, "_Static_assert(sizeof(struct %s) == %" PRId64 ", \"as planned\");", l->tag, l->bytes);
 }
 
@@ -280,10 +280,11 @@ const char *value_text(void *stage_cx, const Value *v)
 	}
 	switch ((Region)v->region) {
 	case REGION_GRADS: return in_struct(x, REGION_GRADS, "G", v);
-	case REGION_LEAF:  return in_struct(x, REGION_LEAF, "g", v);
 	case REGION_STACK: return in_struct(x, REGION_STACK, "R", v);
 	case REGION_SLOT:  return in_struct(x, REGION_SLOT, "k", v);
-	case REGION_TMP:
+	case REGION_LEAF: case REGION_TMP:
+		if (v->region == REGION_LEAF && !leaf_added(x))
+			return in_struct(x, REGION_LEAF, "g", v);
 		if (!listed(x->local, x->nlocal, v))
 			PUSH(a, x->local, x->nlocal, x->caplocal) = v;
 		return names_get(&x->names, v, v->name);

@@ -112,10 +112,11 @@ struct Node {
  *     PARAMS   weights and buffers            one each
  *     STATE    optimizer state                one each
  *     GRADS    what Accumulate gives: the sums over microbatches, of the step. One struct, in order of offset
- *     LEAF     the operand of an Accumulate, this microbatch's gradient: the same struct as GRADS, member by member.
- *              bytes[LEAF] is 0 where every device does one microbatch per step: leaf and sum are the same memory.
- *              Reproducible: LEAF is the memory of the pd_tree (bytes as it asks), GRADS has no memory of its own and
- *              means the tree's root
+ *     LEAF     the operand of an Accumulate, this microbatch's gradient; packed by lifetime, which ends where it is
+ *              added to its sum. The first microbatch of a step writes the sum itself. bytes[LEAF] is 0 where every
+ *              device does one microbatch per step: leaf and sum are the same memory, of one offset.
+ *              Reproducible: LEAF is the memory of the pd_tree (bytes as it asks), a leaf the same struct as GRADS,
+ *              member by member; GRADS has no memory of its own and means the tree's root
  *     STACK    what Stack gives: `microbatches` rows (of the step, all replicas), row g written after forward g
  *     SLOT     what lives from a forward to its backward, what is received, what is sent: `inflight` copies
  *     TMP      all other values of the three graphs; forward, backward and update use the same bytes in turn

@@ -4,7 +4,7 @@
  * operand that dies there. A class is placed by what its members are: a gradient that is accumulated, something kept
  * from forward to backward, something sent or received, else temporary. Temporaries are packed by lifetime (position
  * in their graph): the largest first, each at the lowest offset that is free while it lives. The three graphs of a
- * stage never run at once and share the bytes.
+ * stage never run at once and share the bytes. Gradients of a microbatch that are added to sums are packed likewise.
  *
  * Reads the stages and the schedule; writes Value.region, .offset, .alias and Stage.at, .bytes, .param_at ... Refuses
  * a stage that does not fit the smallest of its devices (E0601). */
@@ -274,15 +274,15 @@ static void merge_sort(Class **v, Class **tmp, int n)
 		v[i] = tmp[i];
 }
 
-/* Packs the temporaries of one graph; gives the bytes that it needs. */
-static int64_t pack(Planner *p, const Graph *g)
+/* Packs the temporaries of one graph, or the gradients of a microbatch (LEAF); gives the bytes that it needs. */
+static int64_t pack(Planner *p, const Graph *g, Region r)
 {
 	Class **v = NEWN(p->cx->scratch, Class *, p->nall), **placed = NEWN(p->cx->scratch, Class *, p->nall);
 	int n = 0, np = 0;
 	int64_t top = 0;
 
 	for (int i = 0; i < p->nall; i++)
-		if (p->all[i]->graph == g && !p->all[i]->slot && !p->all[i]->leaf)
+		if (p->all[i]->graph == g && !p->all[i]->slot && p->all[i]->leaf == (r == REGION_LEAF))
 			v[n++] = p->all[i];
 	merge_sort(v, placed, n);
 	for (int i = 0; i < n; i++) {
@@ -298,7 +298,7 @@ static int64_t pack(Planner *p, const Graph *g)
 			if (o->offset + o->bytes > at)
 				at = o->offset + o->bytes;
 		}
-		c->root->region = REGION_TMP;
+		c->root->region = r;
 		c->root->offset = c->offset = at;
 		for (k = np++; k > 0 && placed[k - 1]->offset > at; k--)
 			placed[k] = placed[k - 1];
@@ -369,16 +369,19 @@ static int64_t tree_bytes(const Planner *p, int rank, int64_t grads)
 	return most * grads + round_up(1024 + 32 * (int64_t)mine);     /* and the tree's own lists */
 }
 
+/* A microbatch's gradients: each lives until it was added to its sum, right behind the node that makes it. Where they
+ * are leaves of a tree all are kept, in the order of the sums. */
 static void size_leaves(Planner *p)
 {
 	Stage *s = p->s;
 	const Schedule *sched = p->m->schedule;
 	const int64_t grads = s->bytes[REGION_GRADS];
 
-	s->bytes[REGION_LEAF] = p->m->microbatches > s->replicas ? grads : 0;
-	if (!p->cx->train || !p->cx->train->reproducible || !grads)
+	if (!p->cx->train || !p->cx->train->reproducible || !grads) {
+		if (p->m->microbatches > s->replicas)
+			s->bytes[REGION_LEAF] = pack(p, s->backward, REGION_LEAF);
 		return;
-	s->bytes[REGION_LEAF] = 0;
+	}
 	for (int r = 0; r < s->replicas; r++) {
 		const int64_t b = tree_bytes(p, sched->device[s->id][r], grads);
 		s->bytes[REGION_LEAF] = b > s->bytes[REGION_LEAF] ? b : s->bytes[REGION_LEAF];
@@ -468,17 +471,17 @@ static bool plan_stage(Planner *p)
 	place_slots(p);
 	lengthen_stacked(p);
 	for (int k = 0; k < 3; k++) {
-		const int64_t n = pack(p, g[k]);
+		const int64_t n = pack(p, g[k], REGION_TMP);
 		s->bytes[REGION_TMP] = n > s->bytes[REGION_TMP] ? n : s->bytes[REGION_TMP];
 		for (const Node *x = g[k]->first; x; x = x->next)
 			if (x->scratch > s->bytes[REGION_SCRATCH])
 				s->bytes[REGION_SCRATCH] = round_up(x->scratch);
 	}
+	size_leaves(p);
 	for (int k = 0; k < 3; k++)
 		settle(g[k]);
 	clear(p, g);
 	place_params(p);
-	size_leaves(p);
 	lay_out(p);
 	return fits(p);
 }

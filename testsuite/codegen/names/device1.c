@@ -52,10 +52,10 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "names.onnx", .plan = "1-1", .schedule = "1f1b",
-	.hash = "8450c561f201b090",
+	.hash = "f7a5797bc1e5cb67",
 	.rank = 1, .world = 2, .stage = 1, .stages = 2, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
-	.micro = 4, .microbatches = 2, .channels = 2, .slots = 1, .arena = 832,
+	.micro = 4, .microbatches = 2, .channels = 2, .slots = 1, .arena = 768,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.weights = "weights/stage1.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",

@@ -29,7 +29,7 @@ static struct grads {
 	_Alignas(64) float b1[5];                                /* f32[5] */
 	_Alignas(64) float w2[5 * 3];                            /* f32[5,3] */
 	_Alignas(64) float b2[3];                                /* f32[3] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 320, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
@@ -41,6 +41,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 384, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 static const float c_1[] = { 1.0f };
@@ -96,33 +97,39 @@ void forward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 80; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
 	float *d_logits = (void *)(tmp + 128);                   /* f32[4,3] */
 	float *d_a = (void *)(tmp + 0);                          /* f32[4,5] */
+	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
+	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
+	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[6,5] */
+	float *d_b1 = done ? (void *)(L + 0) : G->b1;            /* f32[5] */
 
 	(void)mb;
 	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
 	gemm_4x5x3_tb(d_a, d_logits, P->w2);                     /* %d.a f32[4,5]  logits */
-	gemm_5x3x4_ta(g->w2, k->h, d_logits);                    /* %d.w2 f32[5,3]  logits */
-	reduce_sum_4x3_axes0(g->b2, d_logits);                   /* %d.b2 f32[3]  logits */
+	gemm_5x3x4_ta(d_w2, k->h, d_logits);                     /* %d.w2 f32[5,3]  logits */
+	if (done)
+		add_gradient(G->w2, d_w2, 15);
+	reduce_sum_4x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
+	if (done)
+		add_gradient(G->b2, d_b2, 3);
 	relugrad_20(d_a, d_a, k->h);                             /* %d.h f32[4,5]  a */
-	gemm_6x5x4_ta(g->w1, k->x, d_a);                         /* %d.w1 f32[6,5]  h */
-	reduce_sum_4x5_axes0(g->b1, d_a);                        /* %d.b1 f32[5]  h */
-	if (g != G)
-		add_gradients();
+	gemm_6x5x4_ta(d_w1, k->x, d_a);                          /* %d.w1 f32[6,5]  h */
+	if (done)
+		add_gradient(G->w1, d_w1, 30);
+	reduce_sum_4x5_axes0(d_b1, d_a);                         /* %d.b1 f32[5]  h */
+	if (done)
+		add_gradient(G->b1, d_b1, 5);
 	done++;
 }
 
@@ -150,10 +157,10 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 320);
-	K = (void *)(arena + 1280);
+	K = (void *)(arena + 1088);
 	G = (void *)(arena + 640);
-	L = (void *)(arena + 960);
-	tmp = arena + 1664;
+	L = arena + 960;
+	tmp = arena + 1472;
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -25,7 +25,7 @@ _Static_assert(sizeof(struct state) == 384, "as planned");
 static struct grads {
 	_Alignas(64) float w1[6 * 5];                            /* f32[6,5] */
 	_Alignas(64) float b1[5];                                /* f32[5] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 192, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
@@ -36,6 +36,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 384, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 static const int ranks[] = { 0, 1 };
 static const pd_group replicas = { 2, ranks };
@@ -95,29 +96,29 @@ void recv_backward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 48; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
 	float *d_h = (void *)(tmp + 0);                          /* f32[4,5] */
+	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[6,5] */
+	float *d_b1 = done ? (void *)(L + 0) : G->b1;            /* f32[5] */
 
 	(void)mb;
 	pd_wait_recv(1, slot);                                   /* %d.a f32[4,5]  logits */
 	relugrad_20(d_h, k->d_a, k->h);                          /* %d.h f32[4,5]  a */
-	gemm_6x5x4_ta(g->w1, k->x, d_h);                         /* %d.w1 f32[6,5]  h */
-	reduce_sum_4x5_axes0(g->b1, d_h);                        /* %d.b1 f32[5]  h */
-	if (g != G)
-		add_gradients();
+	gemm_6x5x4_ta(d_w1, k->x, d_h);                          /* %d.w1 f32[6,5]  h */
+	if (done)
+		add_gradient(G->w1, d_w1, 30);
+	reduce_sum_4x5_axes0(d_b1, d_h);                         /* %d.b1 f32[5]  h */
+	if (done)
+		add_gradient(G->b1, d_b1, 5);
 	done++;
 }
 
@@ -142,10 +143,10 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 192);
-	K = (void *)(arena + 960);
+	K = (void *)(arena + 896);
 	G = (void *)(arena + 576);
-	L = (void *)(arena + 768);
-	tmp = arena + 1728;
+	L = arena + 768;
+	tmp = arena + 1664;
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -25,7 +25,7 @@ _Static_assert(sizeof(struct state) == 256, "as planned");
 static struct grads {
 	_Alignas(64) float w2[5 * 3];                            /* f32[5,3] */
 	_Alignas(64) float b2[3];                                /* f32[3] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 128, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
@@ -37,6 +37,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 384, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 static const int ranks[] = { 2, 3 };
 static const pd_group replicas = { 2, ranks };
@@ -96,30 +97,30 @@ void forward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 32; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
 	float *d_logits = (void *)(tmp + 0);                     /* f32[4,3] */
+	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
+	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 
 	(void)mb;
 	pd_wait_send(1, slot);
 	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
 	gemm_4x5x3_tb(k->d_a, d_logits, P->w2);                  /* %d.a f32[4,5]  logits */
-	gemm_5x3x4_ta(g->w2, k->a, d_logits);                    /* %d.w2 f32[5,3]  logits */
-	reduce_sum_4x3_axes0(g->b2, d_logits);                   /* %d.b2 f32[3]  logits */
-	if (g != G)
-		add_gradients();
+	gemm_5x3x4_ta(d_w2, k->a, d_logits);                     /* %d.w2 f32[5,3]  logits */
+	if (done)
+		add_gradient(G->w2, d_w2, 15);
+	reduce_sum_4x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
+	if (done)
+		add_gradient(G->b2, d_b2, 3);
 	done++;
 }
 
@@ -151,10 +152,10 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 128);
-	K = (void *)(arena + 640);
+	K = (void *)(arena + 576);
 	G = (void *)(arena + 384);
-	L = (void *)(arena + 512);
-	tmp = arena + 1024;
+	L = arena + 512;
+	tmp = arena + 960;
 	(void)which;
 	(void)mine;
 	(void)nmine;

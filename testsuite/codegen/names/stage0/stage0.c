@@ -16,7 +16,7 @@ _Static_assert(sizeof(struct params) == 128, "as planned");
 static struct grads {
 	_Alignas(64) float mb_2[4 * 4];                          /* f32[4,4] */
 	_Alignas(64) float params_2[4];                          /* f32[4] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 128, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
@@ -27,6 +27,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 192, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 const pd_param stage_params[] = {
@@ -70,29 +71,29 @@ void recv_backward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 32; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
 	float *d_k = (void *)(tmp + 0);                          /* f32[4,4] */
+	float *d_mb = done ? (void *)(L + 0) : G->mb_2;          /* f32[4,4] */
+	float *d_params = done ? (void *)(L + 0) : G->params_2;  /* f32[4] */
 
 	(void)mb;
 	pd_wait_recv(1, slot);                                   /* %d.g f32[4,4]  +/ end +* */
 	relugrad_16(d_k, k->d_g, k->k_2);                        /* %d.k f32[4,4]  g */
-	gemm_4x4x4_ta(g->mb_2, k->slot_2, d_k);                  /* %d.mb f32[4,4]  while */
-	reduce_sum_4x4_axes0(g->params_2, d_k);                  /* %d.params f32[4]  while */
-	if (g != G)
-		add_gradients();
+	gemm_4x4x4_ta(d_mb, k->slot_2, d_k);                     /* %d.mb f32[4,4]  while */
+	if (done)
+		add_gradient(G->mb_2, d_mb, 16);
+	reduce_sum_4x4_axes0(d_params, d_k);                     /* %d.params f32[4]  while */
+	if (done)
+		add_gradient(G->params_2, d_params, 4);
 	done++;
 }
 
@@ -115,10 +116,10 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 384);
+	K = (void *)(arena + 320);
 	G = (void *)(arena + 128);
-	L = (void *)(arena + 256);
-	tmp = arena + 768;
+	L = arena + 256;
+	tmp = arena + 704;
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -16,7 +16,7 @@ _Static_assert(sizeof(struct params) == 128, "as planned");
 static struct grads {
 	_Alignas(64) float tmp_2[4 * 4];                         /* f32[4,4] */
 	_Alignas(64) float channel[4];                           /* f32[4] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 128, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
@@ -29,6 +29,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 320, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 static const float c_1[] = { 1.0f };
@@ -72,31 +73,31 @@ void forward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 32; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
 	float *d_P = (void *)(tmp + 0);                          /* f32[4,4] */
+	float *d_tmp = done ? (void *)(L + 0) : G->tmp_2;        /* f32[4,4] */
+	float *d_channel = done ? (void *)(L + 0) : G->channel;  /* f32[4] */
 
 	(void)mb;
 	pd_wait_send(1, slot);
 	cross_entropy_grad_4x4_sum(d_P, c_1, k->loss_1, k->while_2); /* %d.P f32[4,4]  two lines */
 	tanhgrad_16(d_P, d_P, k->expf);                          /* %d.expf f32[4,4]  a"b */
 	gemm_4x4x4_tb(k->d_g, d_P, P->tmp_2);                    /* %d.g f32[4,4]  +/ end +* */
-	gemm_4x4x4_ta(g->tmp_2, k->g_2, d_P);                    /* %d.tmp f32[4,4]  +/ end +* */
-	reduce_sum_4x4_axes0(g->channel, d_P);                   /* %d.channel f32[4]  +/ end +* */
-	if (g != G)
-		add_gradients();
+	gemm_4x4x4_ta(d_tmp, k->g_2, d_P);                       /* %d.tmp f32[4,4]  +/ end +* */
+	if (done)
+		add_gradient(G->tmp_2, d_tmp, 16);
+	reduce_sum_4x4_axes0(d_channel, d_P);                    /* %d.channel f32[4]  +/ end +* */
+	if (done)
+		add_gradient(G->channel, d_channel, 4);
 	done++;
 }
 
@@ -126,10 +127,10 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 384);
+	K = (void *)(arena + 320);
 	G = (void *)(arena + 128);
-	L = (void *)(arena + 256);
-	tmp = arena + 704;
+	L = arena + 256;
+	tmp = arena + 640;
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -39,7 +39,7 @@ static struct grads {
 	_Alignas(64) float bias[2];                              /* f32[2] */
 	_Alignas(64) float w2[8 * 3];                            /* f32[8,3] */
 	_Alignas(64) float b2[3];                                /* f32[3] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 448, "as planned");
 
 /* what each microbatch of the step leaves: batch statistics, touched rows */
@@ -62,6 +62,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 960, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 static char *scratch;                                            /* of library calls, ... bytes */
 static int replica;                                              /* which of the stage's replicas this is */
@@ -157,39 +158,48 @@ void forward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 112; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
 	float *d_logits = (void *)(tmp + 0);                     /* f32[2,3] */
 	float *d_f = (void *)(tmp + 64);                         /* f32[2,8] */
+	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[8,3] */
+	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 	float *d_p_1 = (void *)(tmp + 256);                      /* f32[2,2,2,2]nhwc */
 	float *d_r = (void *)(tmp + 0);                          /* f32[2,2,4,4]nhwc */
 	float *d_c = (void *)(tmp + 256);                        /* f32[2,2,4,4]nhwc */
+	float *d_scale = done ? (void *)(L + 0) : G->scale;      /* f32[2] */
+	float *d_bias = done ? (void *)(L + 64) : G->bias;       /* f32[2] */
+	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[2,1,3,3] */
 
 	(void)mb;
 	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,3]  loss */
 	gemm_2x8x3_tb(d_f, d_logits, P->w2);                     /* %d.f f32[2,8]  logits */
-	gemm_8x3x2_ta(g->w2, k->p_1, d_logits);                  /* %d.w2 f32[8,3]  logits */
-	reduce_sum_2x3_axes0(g->b2, d_logits);                   /* %d.b2 f32[3]  logits */
+	gemm_8x3x2_ta(d_w2, k->p_1, d_logits);                   /* %d.w2 f32[8,3]  logits */
+	if (done)
+		add_gradient(G->w2, d_w2, 24);
+	reduce_sum_2x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
+	if (done)
+		add_gradient(G->b2, d_b2, 3);
 	reorder_2x2x2x2_to_nhwc(d_p_1, d_f);                     /* %d.p.1 f32[2,2,2,2]nhwc  p */
 	averagepool_grad_2x2x4x4nhwc(d_r, d_p_1);                /* %d.r f32[2,2,4,4]nhwc  p */
 	relugrad_64(d_r, d_r, k->b);                             /* %d.b f32[2,2,4,4]nhwc  r */
 	/* %d.c %d.scale %d.bias f32[2,2,4,4]nhwc b */
-	pd_bn_backward(&op_d_c, d_c, g->scale, g->bias, d_r, k->c, k->b_1, k->b_2, P->scale, scratch);
-	pd_conv_backward_weights(&op_d_w1, g->w1, NULL, k->x_1, d_c, scratch); /* %d.w1 f32[2,1,3,3]  c */
-	if (g != G)
-		add_gradients();
+	pd_bn_backward(&op_d_c, d_c, d_scale, d_bias, d_r, k->c, k->b_1, k->b_2, P->scale, scratch);
+	if (done)
+		add_gradient(G->scale, d_scale, 2);
+	if (done)
+		add_gradient(G->bias, d_bias, 2);
+	pd_conv_backward_weights(&op_d_w1, d_w1, NULL, k->x_1, d_c, scratch); /* %d.w1 f32[2,1,3,3]  c */
+	if (done)
+		add_gradient(G->w1, d_w1, 18);
 	done++;
 }
 
@@ -233,12 +243,12 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 576);
-	R = (void *)(arena + 2368);
-	K = (void *)(arena + 2496);
+	R = (void *)(arena + 2048);
+	K = (void *)(arena + 2176);
 	G = (void *)(arena + 1472);
-	L = (void *)(arena + 1920);
-	tmp = arena + 3456;
-	scratch = arena + 3968;
+	L = arena + 1920;
+	tmp = arena + 3136;
+	scratch = arena + 3648;
 	replica = which;
 	/* %c f32[2,2,4,4]nhwc c */
 	pd_check_scratch("conv of 2x1x4x4nhwc", pd_conv_scratch(&(pd_conv_desc){ .what = PD_FORWARD, .nd = 2,

@@ -14,7 +14,7 @@ _Static_assert(sizeof(struct params) == 64, "as planned");
 /* gradients, summed over the microbatches of a step */
 static struct grads {
 	_Alignas(64) float w1[4 * 4];                            /* f32[4,4] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 64, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
@@ -25,6 +25,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 192, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 const pd_param stage_params[] = {
@@ -67,26 +68,23 @@ void recv_backward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 16; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
+	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[4,4] */
 
 	(void)mb;
 	pd_wait_recv(3, slot);                                   /* %d.h.2 f32[2,4]  h */
-	gemm_4x4x2_ta(g->w1, k->x, k->d_h_2);                    /* %d.w1 f32[4,4]  h */
-	if (g != G)
-		add_gradients();
+	gemm_4x4x2_ta(d_w1, k->x, k->d_h_2);                     /* %d.w1 f32[4,4]  h */
+	if (done)
+		add_gradient(G->w1, d_w1, 16);
 	done++;
 }
 
@@ -109,7 +107,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	P = (void *)(arena + 0);
 	K = (void *)(arena + 192);
 	G = (void *)(arena + 64);
-	L = (void *)(arena + 128);
+	L = arena + 128;
 	tmp = arena + 768;
 	(void)which;
 	(void)mine;

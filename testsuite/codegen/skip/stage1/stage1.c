@@ -14,7 +14,7 @@ _Static_assert(sizeof(struct params) == 64, "as planned");
 /* gradients, summed over the microbatches of a step */
 static struct grads {
 	_Alignas(64) float w2[4 * 4];                            /* f32[4,4] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 64, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
@@ -28,6 +28,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 384, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 const pd_param stage_params[] = {
@@ -74,22 +75,19 @@ void recv_backward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 16; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
 	float *d_m = (void *)(tmp + 0);                          /* f32[2,4] */
 	float *d_h_1 = (void *)(tmp + 64);                       /* f32[2,4] */
+	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[4,4] */
 
 	(void)mb;
 	pd_wait_send(3, slot);
@@ -97,10 +95,10 @@ void backward(int slot, int mb)
 	pd_wait_recv(5, slot);                                   /* %d.s f32[2,4]  n */
 	tanhgrad_8(d_m, k->d_s, k->m);                           /* %d.m f32[2,4]  t */
 	gemm_2x4x4_tb(d_h_1, d_m, P->w2);                        /* %d.h.1 f32[2,4]  m */
-	gemm_4x4x2_ta(g->w2, k->h, d_m);                         /* %d.w2 f32[4,4]  m */
+	gemm_4x4x2_ta(d_w2, k->h, d_m);                          /* %d.w2 f32[4,4]  m */
+	if (done)
+		add_gradient(G->w2, d_w2, 16);
 	sum_8_of3(k->d_h_2, k->d_h, k->d_s, d_h_1);              /* %d.h.2 f32[2,4]  h */
-	if (g != G)
-		add_gradients();
 	done++;
 }
 
@@ -130,7 +128,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	P = (void *)(arena + 0);
 	K = (void *)(arena + 192);
 	G = (void *)(arena + 64);
-	L = (void *)(arena + 128);
+	L = arena + 128;
 	tmp = arena + 1344;
 	(void)which;
 	(void)mine;

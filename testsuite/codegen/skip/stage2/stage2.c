@@ -14,7 +14,7 @@ _Static_assert(sizeof(struct params) == 64, "as planned");
 /* gradients, summed over the microbatches of a step */
 static struct grads {
 	_Alignas(64) float w3[4 * 4];                            /* f32[4,4] */
-} *G, *L;
+} *G;
 _Static_assert(sizeof(struct grads) == 64, "as planned");
 
 /* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
@@ -29,6 +29,7 @@ static struct kept {
 } *K;
 _Static_assert(sizeof(struct kept) == 448, "as planned");
 
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
 
 static const float c_1[] = { 1.0f };
@@ -73,21 +74,18 @@ void forward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
-static void add_gradients(void)
+static void add_gradient(float *sum, const float *one, int64_t n)
 {
-	float *sum = (void *)G;
-	const float *one = (void *)L;
-
-#pragma omp simd
-	for (int64_t i = 0; i < 16; i++)
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
 }
 
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	struct grads *g = done ? L : G;
 	float *d_n = (void *)(tmp + 0);                          /* f32[2,4] */
+	float *d_w3 = done ? (void *)(L + 0) : G->w3;            /* f32[4,4] */
 
 	(void)mb;
 	pd_wait_send(4, slot);
@@ -96,9 +94,9 @@ void backward(int slot, int mb)
 	mul_8(d_n, k->d_logits, k->h);                           /* %d.n f32[2,4]  logits */
 	mul_8(k->d_logits, k->d_logits, k->n_2);                 /* %d.h f32[2,4]  logits */
 	gemm_2x4x4_tb(k->d_s, d_n, P->w3);                       /* %d.s f32[2,4]  n */
-	gemm_4x4x2_ta(g->w3, k->s, d_n);                         /* %d.w3 f32[4,4]  n */
-	if (g != G)
-		add_gradients();
+	gemm_4x4x2_ta(d_w3, k->s, d_n);                          /* %d.w3 f32[4,4]  n */
+	if (done)
+		add_gradient(G->w3, d_w3, 16);
 	done++;
 }
 
@@ -129,7 +127,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	P = (void *)(arena + 0);
 	K = (void *)(arena + 192);
 	G = (void *)(arena + 64);
-	L = (void *)(arena + 128);
+	L = arena + 128;
 	tmp = arena + 1536;
 	(void)which;
 	(void)mine;
