@@ -1,49 +1,8 @@
 /* Products, convolution, pooling, normalisation, softmax, losses, dropout and training ops: shape rules and the exact
  * messages for operands that do not fit. What their kernels and gradients give is checked by whole programs (grad,
  * onnx-backend, oracle). */
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-#include "../../ir/ops/common/common.h"
+#include "shapes.h"
 
-static Arena *arena;
-static Diag diag;
-static char *said;              /* what diag printed */
-static size_t nsaid;
-static Module *mod;
-static Builder at;
-
-static int set_up(void **state)
-{
-	(void)state;
-	arena = arena_new();
-	diag_init(&diag, open_memstream(&said, &nsaid), arena);
-	mod = module_new(arena, "t");
-	mod->graph = graph_new(mod, "t");
-	at = (Builder){ .m = mod, .g = mod->graph, .loc = NOLOC, .stage = -1, .d = &diag };
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	fclose(diag.out);
-	free(said);
-	arena_free(arena);
-	return 0;
-}
-
-/* Operands are named x, x.1 ... in an order that C leaves open: no expected text has their names. */
-static Value *operand(DType t, int rank, const int64_t *dim)
-{
-	return graph_input(mod->graph, unique_name(mod->graph, "x"), type_make(t, rank, dim));
-}
-
-#define DIMS(...) (int)(sizeof (int64_t[]){ __VA_ARGS__ } / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
-#define F32(...) operand(DT_f32, DIMS(__VA_ARGS__))
 #define I64(...) operand(DT_i64, DIMS(__VA_ARGS__))
 static Value *scalar(void) { return operand(DT_f32, 0, NULL); }
 
@@ -65,22 +24,6 @@ static Node *make(OpKind op, int nin, Value *const *in)
 }
 
 #define MAKE(op, ...) make(OP_##op, (int)(sizeof (Value *[]){ __VA_ARGS__ } / sizeof(Value *)), (Value *[]){ __VA_ARGS__ })
-
-static void gives(const Node *n, int i, const char *type)
-{
-	assert_false(at.failed);
-	assert_string_equal(str_type(arena, &n->out[i]->type), type);
-}
-
-static void refused(const char *text)
-{
-	fflush(diag.out);
-	assert_true(at.failed);
-	if (!strstr(said, text))
-		fail_msg("wanted '%s', got '%s'", text, said);
-	at.failed = false;
-	rewind(diag.out);
-}
 
 /* ---- products ---- */
 
