@@ -119,7 +119,8 @@ struct Node {
  *              member by member; GRADS has no memory of its own and means the tree's root
  *     STACK    what Stack gives: `microbatches` rows (of the step, all replicas), row g written after forward g
  *     SLOT     what lives from a forward to its backward, what is received, what is sent: `inflight` copies
- *     TMP      all other values of the three graphs; forward, backward and update use the same bytes in turn
+ *     TMP      all other values of the three graphs; forward, backward and update use the same bytes in turn. With one
+ *              copy of SLOT it begins where SLOT does, over what is dead there; bytes[TMP] is what it has beyond
  *     SCRATCH  library scratchpads, one at a time
  * A value that is an alias has the region and offset of what it shares. Constants are no part of the arena. */
 typedef enum Region {

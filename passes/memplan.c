@@ -5,9 +5,11 @@
  * from forward to backward, something sent or received, else temporary. Temporaries are packed by lifetime (position
  * in their graph): the largest first, each at the lowest offset that is free while it lives. The three graphs of a
  * stage never run at once and share the bytes. Gradients of a microbatch that are added to sums are packed likewise.
+ * Where one slot is enough, temporaries also lie over kept values, while those are not made yet or not read any more.
  *
  * Reads the stages and the schedule; writes Value.region, .offset, .alias and Stage.at, .bytes, .param_at ... Refuses
  * a stage that does not fit the smallest of its devices (E0601). */
+#include <limits.h>
 #include "plan.h"
 
 enum { ALIGN = 64 };
@@ -18,6 +20,7 @@ typedef struct Class {
 	Graph   *graph;             /* where it is made */
 	int64_t  bytes, offset;
 	int      born, dies;        /* positions in graph */
+	int      read;              /* kept: position of its last reader in the backward */
 	bool     slot, leaf, fixed; /* fixed: no other value may be computed into it */
 	bool     wire;              /* sent or received */
 } Class;
@@ -274,6 +277,36 @@ static void merge_sort(Class **v, Class **tmp, int n)
 		v[i] = tmp[i];
 }
 
+/* Positions in the backward at which kept values are read last. */
+static void find_readers(const Planner *p)
+{
+	for (const Node *n = p->s->backward->first; n; n = n->next)
+		for (int i = 0; i < n->nin; i++) {
+			Class *c = n->in[i] ? class_of(n->in[i]) : NULL;
+			if (c && c->slot && c->graph == p->s->forward)
+				c->read = n->mark;
+		}
+}
+
+/* Where there is one slot, temporaries lie over what is dead of it: before it is made, or behind its last reader. Gives
+ * the slot's members by offset, with the positions in g at which they live. What is sent or received lives always. */
+static int slot_members(Planner *p, const Graph *g, Class **placed)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->nall && p->s->inflight == 1; i++) {
+		const Class *c = p->all[i];
+		if (!c->slot || (g == p->s->update && !c->wire))
+			continue;
+		placed[n] = NEW(p->cx->scratch, Class);
+		*placed[n] = *c;
+		if (c->wire || g != p->s->forward)
+			placed[n]->born = 0;
+		placed[n++]->dies = c->wire || g == p->s->forward ? INT_MAX : c->read;
+	}
+	return n;
+}
+
 /* Packs the temporaries of one graph, or the gradients of a microbatch (LEAF); gives the bytes that it needs. */
 static int64_t pack(Planner *p, const Graph *g, Region r)
 {
@@ -285,6 +318,8 @@ static int64_t pack(Planner *p, const Graph *g, Region r)
 		if (p->all[i]->graph == g && !p->all[i]->slot && p->all[i]->leaf == (r == REGION_LEAF))
 			v[n++] = p->all[i];
 	merge_sort(v, placed, n);
+	if (r == REGION_TMP)
+		np = slot_members(p, g, placed);
 	for (int i = 0; i < n; i++) {
 		Class *c = v[i];
 		int64_t at = 0;
@@ -410,6 +445,8 @@ static void lay_out(Planner *p)
 		s->at[r] = at;
 		at += s->bytes[r];
 	}
+	if (s->inflight == 1)
+		s->at[REGION_TMP] = s->at[REGION_SLOT];
 	if (!s->bytes[REGION_LEAF])
 		s->at[REGION_LEAF] = s->at[REGION_GRADS];
 	if (!s->bytes[REGION_GRADS])
@@ -470,9 +507,11 @@ static bool plan_stage(Planner *p)
 	classify(p, g[2]);
 	place_slots(p);
 	lengthen_stacked(p);
+	find_readers(p);
 	for (int k = 0; k < 3; k++) {
-		const int64_t n = pack(p, g[k], REGION_TMP);
-		s->bytes[REGION_TMP] = n > s->bytes[REGION_TMP] ? n : s->bytes[REGION_TMP];
+		const int64_t n = pack(p, g[k], REGION_TMP), over = n && s->inflight == 1 ? s->slot_bytes : 0;
+		const int64_t more = n - over > ALIGN || !n ? n - over : ALIGN;     /* a region that is used is not empty */
+		s->bytes[REGION_TMP] = more > s->bytes[REGION_TMP] ? more : s->bytes[REGION_TMP];
 		for (const Node *x = g[k]->first; x; x = x->next)
 			if (x->scratch > s->bytes[REGION_SCRATCH])
 				s->bytes[REGION_SCRATCH] = round_up(x->scratch);

@@ -81,9 +81,9 @@ const pd_input_desc stage_inputs[] = {
 void forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *logits = (void *)(tmp + 0);                       /* f32[4,3] */
-	float *loss = (void *)(tmp + 64);                        /* f32[] */
-	float *count = (void *)(tmp + 0);                        /* f32[] */
+	float *logits = (void *)(tmp + 384);                     /* f32[4,3] */
+	float *loss = (void *)(tmp + 448);                       /* f32[] */
+	float *count = (void *)(tmp + 384);                      /* f32[] */
 
 	pd_input(0, mb, k->x);                                   /* %x f32[4,6] */
 	pd_input(1, mb, k->labels);                              /* %labels i64[4] */
@@ -107,8 +107,8 @@ static void add_gradient(float *sum, const float *one, int64_t n)
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *d_logits = (void *)(tmp + 128);                   /* f32[4,3] */
-	float *d_a = (void *)(tmp + 0);                          /* f32[4,5] */
+	float *d_logits = (void *)(tmp + 448);                   /* f32[4,3] */
+	float *d_a = (void *)(tmp + 320);                        /* f32[4,5] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
 	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[6,5] */
@@ -160,7 +160,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	K = (void *)(arena + 1088);
 	G = (void *)(arena + 640);
 	L = arena + 960;
-	tmp = arena + 1472;
+	tmp = arena + 1088;
 	(void)which;
 	(void)mine;
 	(void)nmine;

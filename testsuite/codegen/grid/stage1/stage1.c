@@ -83,9 +83,9 @@ void recv_forward(int slot, int mb)
 void forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *logits = (void *)(tmp + 0);                       /* f32[4,3] */
-	float *loss = (void *)(tmp + 64);                        /* f32[] */
-	float *count = (void *)(tmp + 0);                        /* f32[] */
+	float *logits = (void *)(tmp + 384);                     /* f32[4,3] */
+	float *loss = (void *)(tmp + 448);                       /* f32[] */
+	float *count = (void *)(tmp + 384);                      /* f32[] */
 
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
 	pd_wait_recv(0, slot);                                   /* %a f32[4,5]  a */
@@ -107,7 +107,7 @@ static void add_gradient(float *sum, const float *one, int64_t n)
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *d_logits = (void *)(tmp + 0);                     /* f32[4,3] */
+	float *d_logits = (void *)(tmp + 384);                   /* f32[4,3] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
 	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 
@@ -155,7 +155,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	K = (void *)(arena + 576);
 	G = (void *)(arena + 384);
 	L = arena + 512;
-	tmp = arena + 960;
+	tmp = arena + 576;
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -59,8 +59,8 @@ void recv_forward(int slot, int mb)
 void forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *loss = (void *)(tmp + 0);                         /* f32[] */
-	float *count = (void *)(tmp + 64);                       /* f32[] */
+	float *loss = (void *)(tmp + 320);                       /* f32[] */
+	float *count = (void *)(tmp + 384);                      /* f32[] */
 
 	pd_input(0, mb, k->while_2);                             /* %while i64[4] */
 	pd_wait_recv(0, slot);                                   /* %g f32[4,4]  g */
@@ -83,7 +83,7 @@ static void add_gradient(float *sum, const float *one, int64_t n)
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *d_P = (void *)(tmp + 0);                          /* f32[4,4] */
+	float *d_P = (void *)(tmp + 320);                        /* f32[4,4] */
 	float *d_tmp = done ? (void *)(L + 0) : G->tmp_2;        /* f32[4,4] */
 	float *d_channel = done ? (void *)(L + 0) : G->channel;  /* f32[4] */
 
@@ -130,7 +130,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	K = (void *)(arena + 320);
 	G = (void *)(arena + 128);
 	L = arena + 256;
-	tmp = arena + 640;
+	tmp = arena + 320;
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -63,9 +63,9 @@ const pd_input_desc stage_inputs[] = {
 void forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *logits = (void *)(tmp + 0);                       /* f32[4,3] */
-	float *loss = (void *)(tmp + 64);                        /* f32[] */
-	float *count = (void *)(tmp + 0);                        /* f32[] */
+	float *logits = (void *)(tmp + 384);                     /* f32[4,3] */
+	float *loss = (void *)(tmp + 448);                       /* f32[] */
+	float *count = (void *)(tmp + 384);                      /* f32[] */
 
 	pd_input(0, mb, k->x);                                   /* %x f32[4,6] */
 	pd_input(1, mb, k->labels);                              /* %labels i64[4] */
@@ -81,8 +81,8 @@ void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
 	struct grads *g = G;
-	float *d_logits = (void *)(tmp + 128);                   /* f32[4,3] */
-	float *d_a = (void *)(tmp + 0);                          /* f32[4,5] */
+	float *d_logits = (void *)(tmp + 448);                   /* f32[4,3] */
+	float *d_a = (void *)(tmp + 320);                        /* f32[4,5] */
 
 	(void)mb;
 	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
@@ -118,7 +118,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	P = (void *)(arena + 0);
 	K = (void *)(arena + 640);
 	G = (void *)(arena + 320);
-	tmp = arena + 1024;
+	tmp = arena + 640;
 	(void)which;
 	(void)mine;
 	(void)nmine;

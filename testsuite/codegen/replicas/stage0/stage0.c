@@ -134,11 +134,11 @@ const pd_input_desc stage_inputs[] = {
 void forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *x = (void *)(tmp + 0);                            /* f32[2,1,4,4] */
-	float *p = (void *)(tmp + 0);                            /* f32[2,2,2,2]nhwc */
-	float *logits = (void *)(tmp + 0);                       /* f32[2,3] */
-	float *loss = (void *)(tmp + 64);                        /* f32[] */
-	float *count = (void *)(tmp + 0);                        /* f32[] */
+	float *x = (void *)(tmp + 192);                          /* f32[2,1,4,4] */
+	float *p = (void *)(tmp + 896);                          /* f32[2,2,2,2]nhwc */
+	float *logits = (void *)(tmp + 960);                     /* f32[2,3] */
+	float *loss = (void *)(tmp + 1024);                      /* f32[] */
+	float *count = (void *)(tmp + 960);                      /* f32[] */
 
 	pd_input(0, mb, x);                                      /* %x f32[2,1,4,4] */
 	pd_input(1, mb, k->labels);                              /* %labels i64[2] */
@@ -168,13 +168,13 @@ static void add_gradient(float *sum, const float *one, int64_t n)
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *d_logits = (void *)(tmp + 0);                     /* f32[2,3] */
-	float *d_f = (void *)(tmp + 64);                         /* f32[2,8] */
+	float *d_logits = (void *)(tmp + 960);                   /* f32[2,3] */
+	float *d_f = (void *)(tmp + 0);                          /* f32[2,8] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[8,3] */
 	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
-	float *d_p_1 = (void *)(tmp + 256);                      /* f32[2,2,2,2]nhwc */
-	float *d_r = (void *)(tmp + 0);                          /* f32[2,2,4,4]nhwc */
-	float *d_c = (void *)(tmp + 256);                        /* f32[2,2,4,4]nhwc */
+	float *d_p_1 = (void *)(tmp + 1088);                     /* f32[2,2,2,2]nhwc */
+	float *d_r = (void *)(tmp + 832);                        /* f32[2,2,4,4]nhwc */
+	float *d_c = (void *)(tmp + 448);                        /* f32[2,2,4,4]nhwc */
 	float *d_scale = done ? (void *)(L + 0) : G->scale;      /* f32[2] */
 	float *d_bias = done ? (void *)(L + 64) : G->bias;       /* f32[2] */
 	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[2,1,3,3] */
@@ -247,8 +247,8 @@ void init(char *arena, int which, const int *mine, int nmine)
 	K = (void *)(arena + 2176);
 	G = (void *)(arena + 1472);
 	L = arena + 1920;
-	tmp = arena + 3136;
-	scratch = arena + 3648;
+	tmp = arena + 2176;
+	scratch = arena + 3328;
 	replica = which;
 	/* %c f32[2,2,4,4]nhwc c */
 	pd_check_scratch("conv of 2x1x4x4nhwc", pd_conv_scratch(&(pd_conv_desc){ .what = PD_FORWARD, .nd = 2,

@@ -56,9 +56,9 @@ void recv_forward(int slot, int mb)
 void forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *logits = (void *)(tmp + 0);                       /* f32[4,7] */
-	float *loss = (void *)(tmp + 128);                       /* f32[] */
-	float *count = (void *)(tmp + 0);                        /* f32[] */
+	float *logits = (void *)(tmp + 320);                     /* f32[4,7] */
+	float *loss = (void *)(tmp + 448);                       /* f32[] */
+	float *count = (void *)(tmp + 320);                      /* f32[] */
 
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
 	pd_wait_recv(0, slot);                                   /* %t f32[4,4]  t */
@@ -72,7 +72,7 @@ void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
 	struct grads *g = (void *)pd_tree_leaf(tree, mb);
-	float *d_logits = (void *)(tmp + 0);                     /* f32[4,7] */
+	float *d_logits = (void *)(tmp + 320);                   /* f32[4,7] */
 
 	pd_wait_send(1, slot);
 	cross_entropy_grad_4x7_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,7]  loss */
@@ -90,7 +90,7 @@ void send_backward(int slot, int mb)
 
 void sync(void)
 {
-	float *g_table_1_1 = (void *)(tmp + 0);                  /* f32[7,4] */
+	float *g_table_1_1 = (void *)(tmp + 128);                /* f32[7,4] */
 
 	G = (void *)pd_tree_root(tree, &replicas);
 	pd_broadcast(&(pd_group){ 2, (const int[]){ 0, 1 } }, 1, G->table, 28 * sizeof(float)); /* %g.table.1 f32[7,4] */
@@ -99,9 +99,9 @@ void sync(void)
 
 void update(void)
 {
-	float *n_1 = (void *)(tmp + 256);                        /* f32[] */
-	float *g_table_all_1 = (void *)(tmp + 128);              /* f32[7,4] */
-	float *g_table_1_1 = (void *)(tmp + 0);                  /* f32[7,4] */
+	float *n_1 = (void *)(tmp + 0);                          /* f32[] */
+	float *g_table_all_1 = (void *)(tmp + 320);              /* f32[7,4] */
+	float *g_table_1_1 = (void *)(tmp + 128);                /* f32[7,4] */
 
 	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
 	add_28(g_table_all_1, G->table, g_table_1_1);            /* %g.table.all.1 f32[7,4] */
@@ -113,7 +113,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	K = (void *)(arena + 1664);
-	tmp = arena + 1984;
+	tmp = arena + 1664;
 	pd_check_scratch("the tree of gradients", pd_tree_bytes(MICROBATCHES, 32, mine, nmine), 1536);
 	tree = pd_tree_new(MICROBATCHES, 32, mine, nmine, arena + 128);
 	(void)which;
