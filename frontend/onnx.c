@@ -244,9 +244,19 @@ static bool input_dim(Import *im, const Onnx__ValueInfoProto *v, const OnnxDim *
 	int64_t bound = bound_value(im, v->name, axis, s);
 	Loc loc = FILELOC(im->path);
 
-	if (batch && im->to && !im->o->keep_eval) {
+	if (batch && im->to && !im->o->keep_eval && (s || !im->from || x->dim_value == im->from)) {
 		*out = im->to;
 		return true;
+	}
+	if (batch && im->to != im->from && !im->o->keep_eval && !s) {
+		if (im->from && x->dim_value % im->from == 0) {         /* several rows per sample */
+			*out = x->dim_value / im->from * im->to;
+			return true;
+		}
+		diag_error(im->d, loc, 205, "input '%s' has %lld elements on axis %d, the first input says that the batch is %lld",
+			v->name, (long long)x->dim_value, axis, (long long)im->from);
+		diag_note(im->d, loc, "name the axes in train.yaml: batch_axis: {%s: N}", v->name);
+		return false;
 	}
 	if (!s) {
 		*out = x->dim_value;
