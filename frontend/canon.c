@@ -60,8 +60,15 @@ void canon_put_int(OpKind op, void *attr, const char *name, int64_t v)    { *(in
 void canon_put_float(OpKind op, void *attr, const char *name, double v)   { *(double *)slot(op, attr, name) = v; }
 void canon_put_str(OpKind op, void *attr, const char *name, const char *v){ *(const char **)slot(op, attr, name) = v; }
 void canon_put_ints(OpKind op, void *attr, const char *name, Ints v)      { *(Ints *)slot(op, attr, name) = v; }
-int64_t canon_get_int(OpKind op, const void *attr, const char *name)      { return *(const int64_t *)slot(op, (void *)(uintptr_t)attr, name); }
-Ints canon_get_ints(OpKind op, const void *attr, const char *name)         { return *(const Ints *)slot(op, (void *)(uintptr_t)attr, name); }
+int64_t canon_get_int(OpKind op, const void *attr, const char *name)
+{
+	return *(const int64_t *)slot(op, (void *)(uintptr_t)attr, name);
+}
+
+Ints canon_get_ints(OpKind op, const void *attr, const char *name)
+{
+	return *(const Ints *)slot(op, (void *)(uintptr_t)attr, name);
+}
 
 void *canon_attrs_by_name(Import *im, const OnnxNode *n, OpKind op)
 {

@@ -249,7 +249,8 @@ static void place_slots(Planner *p)
 	p->s->bytes[REGION_SLOT] = p->s->slot_bytes * p->s->inflight;
 }
 
-/* A value that Stack reads is copied when the forward ends (in the backward, at once); demand() keeps others from being computed into it. */
+/* A value that Stack reads is copied when the forward ends (in the backward, at once); demand() keeps others from being
+ * computed into it. */
 static void lengthen_stacked(Planner *p)
 {
 	for (const Node *n = p->s->update->first; n; n = n->next)

@@ -155,7 +155,8 @@ static void holes(const Node *n, Holes *h)
 	parallel_hole(h, false, outer == 1 ? 1 : 2);
 	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s", back ? "_grad" : "", (long long)outer,
 		(long long)dim, (long long)inner, (long long)type_numel(ids),
-		pad >= 0 ? arena_printf(h->arena, "_pad%lld", (long long)pad) : "", ids->dtype == DT_i32 ? "_i32" : "", check ? "_checked" : neg ? "_neg" : "", dtype_suffix(table->dtype));
+		pad >= 0 ? arena_printf(h->arena, "_pad%lld", (long long)pad) : "", ids->dtype == DT_i32 ? "_i32" : "",
+		check ? "_checked" : neg ? "_neg" : "", dtype_suffix(table->dtype));
 }
 
 static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)

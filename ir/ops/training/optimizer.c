@@ -88,7 +88,8 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "DECAY_POST", "%.17g", at->weight_decay_post);
 	hole_text(h, "LR_DECAY", "%.17g", at->lr_decay);
 	hole_text(h, "DECAY", "%.17g", at->weight_decay);
-	hole_name(h, "%s_%lld%s%s", op_name(n->op), (long long)count, at->weight_decay != 0 ? "_decay" : "", dtype_suffix(n->in[0]->type.dtype));
+	hole_name(h, "%s_%lld%s%s", op_name(n->op), (long long)count, at->weight_decay != 0 ? "_decay" : "",
+		dtype_suffix(n->in[0]->type.dtype));
 }
 
 static bool running_shape(Node *n, Diag *d)
