@@ -283,7 +283,7 @@ def draw(seed):
         g.unused = [g.param((g.whole(1, 4),), lo=-1.0, hi=1.0)]
     read = set(g.outs)                      # what the outputs hang on
     for n in reversed(g.nodes):
-        if read & set(n.output):
+        if read & set(n.output) and n.op_type != 'Shape':
             read |= set(n.input)
     g.unused = [p for p in g.params if p not in read]
     g.frozen = [p for p in g.frozen if p in read]
