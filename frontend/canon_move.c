@@ -44,7 +44,7 @@ bool canon_constant_of_shape(Import *im, const OnnxNode *n)
 		return false;
 	if (!onnx_const_ints(im, n, 0, &shape))
 		return canon_refuse(im, "the shape is not constant");
-	if (im->shapes && !rebind_dims(im, n, &shape))
+	if (im->shapes && !rebind_dims(im, n, NULL, &shape))
 		return false;
 	canon_put_ints(OP_ConstantOfShape, at, "shape", shape);
 	canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(im->o->f64 ? DT_f64 : DT_f32));
@@ -178,7 +178,7 @@ bool canon_expand(Import *im, const OnnxNode *n)
 		return false;
 	if (!onnx_const_ints(im, n, 1, &shape))
 		return canon_refuse(im, "the new shape is not constant: bind every symbolic axis with --dim");
-	if (im->shapes && !rebind_dims(im, n, &shape))
+	if (im->shapes && !rebind_dims(im, n, x, &shape))
 		return false;
 	if (im->shapes)
 		x = rebind_constant(im, x, &shape);

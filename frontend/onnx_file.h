@@ -84,7 +84,7 @@ bool canon_node(Import *im, const OnnxNode *n);
 bool canon_supported(const char *op, const char *domain);
 /* rebind.c: target shape `shape` of a node that was exported at another batch, at the batch wanted. */
 bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
-bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape);
+bool rebind_dims(Import *im, const OnnxNode *n, const Value *x, Ints *shape);
 void rebind_note(Import *im, const OnnxNode *n);        /* after n is translated */
 /* A constant that holds the export's batch and is alike along that axis, cut to one there so that it broadcasts. */
 Value *rebind_constant(Import *im, Value *x, const Ints *shape);

@@ -151,8 +151,16 @@ bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *sha
 	return true;
 }
 
-/* Expand and ConstantOfShape: the one dimension that is as large as the batch follows it. */
-bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape)
+/* Dimension i of `shape` is that of x, which has its size by itself. */
+static bool own_size(const Value *x, const Ints *shape, int i)
+{
+	const int j = x ? i - shape->n + x->type.rank : -1;
+
+	return j >= 0 && x->kind != VAL_CONST && x->type.dim[j] == shape->v[i];
+}
+
+/* Expand of x and ConstantOfShape (x: NULL): the one dimension that is as large as the batch follows it. */
+bool rebind_dims(Import *im, const OnnxNode *n, const Value *x, Ints *shape)
 {
 	const Type *out = old_type(im, n->output[0]);
 	const char *from = n->input[n->n_input > 1];       /* the shape: operand 1 of Expand, 0 of ConstantOfShape */
@@ -164,7 +172,7 @@ bool rebind_dims(Import *im, const OnnxNode *n, Ints *shape)
 		if (shape->v[i] != out->dim[i] && shape->v[i] != 1 && shape->v[i] != -1)
 			return true;        /* computed from shapes: it fits already */
 	for (int i = 0; i < shape->n; i++) {
-		if (shape->v[i] != im->from || im->from == 1)
+		if (shape->v[i] != im->from || im->from == 1 || own_size(x, shape, i))
 			continue;
 		if (at >= 0)
 			return ambiguous(im, "shape", out);
