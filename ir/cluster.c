@@ -1,7 +1,7 @@
 /* Questions about a cluster. */
 #include "cluster.h"
 
-Link cluster_link(const Cluster *c, int a, int b)
+int cluster_link_line(const Cluster *c, int a, int b)
 {
 	int ha = c->device[a].host, hb = c->device[b].host;
 
@@ -10,9 +10,21 @@ Link cluster_link(const Cluster *c, int a, int b)
 
 		if (l->scope == LINK_DEFAULT ? ha != hb : l->scope == LINK_WITHIN ? ha == hb :
 		    (l->host_a == ha && l->host_b == hb) || (l->host_a == hb && l->host_b == ha))
-			return *l;
+			return i;
 	}
-	if (ha == hb)
+	return ha == hb ? c->nlink : c->nlink + 1;
+}
+
+Link cluster_link_of(const Cluster *c, int line)
+{
+	if (line < c->nlink)
+		return c->link[line];
+	if (line == c->nlink)
 		return (Link){ .scope = LINK_WITHIN, .kind = "memory", .bandwidth = 8e9, .latency = 2e-6 };
 	return (Link){ .scope = LINK_DEFAULT, .kind = "ethernet", .bandwidth = 1.25e9, .latency = 30e-6 };
+}
+
+Link cluster_link(const Cluster *c, int a, int b)
+{
+	return cluster_link_of(c, cluster_link_line(c, a, b));
 }

@@ -39,6 +39,9 @@ typedef struct Cluster {
 
 /* The link between two devices; a built-in default when the file names none. */
 Link cluster_link(const Cluster *c, int a, int b);
+/* Which entry of Cluster.link that is; nlink and nlink + 1 stand for the built-in ones, within a host and between two. */
+int  cluster_link_line(const Cluster *c, int a, int b);
+Link cluster_link_of(const Cluster *c, int line);
 
 
 typedef struct Binding { const char *name; int axis; int64_t value; } Binding;   /* axis -1: a symbolic name */

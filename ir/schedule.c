@@ -16,7 +16,7 @@ void schedule_push(Arena *a, Schedule *s, int rank, Action act)
 	PUSH(a, d->act, d->n, d->cap) = act;
 }
 
-static const char *str_act(Arena *a, const Action *x)
+const char *str_action(Arena *a, const Action *x)
 {
 	if (x->mb < 0)
 		return arena_printf(a, "%d%s", x->stage, act_name[x->kind]);
@@ -85,7 +85,7 @@ static bool arrived(const Proof *p, int stage, int mb, bool forward)
 
 static bool fault(const Proof *p, int rank, const Action *x, const char *why)
 {
-	return diag_error(p->d, NOLOC, 501, "schedule %s: device %d, action %s: %s", p->s->name, rank, str_act(p->a, x), why);
+	return diag_error(p->d, NOLOC, 501, "schedule %s: device %d, action %s: %s", p->s->name, rank, str_action(p->a, x), why);
 }
 
 /* What must have come before x on the same device. */

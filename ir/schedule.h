@@ -46,6 +46,7 @@ typedef struct Schedule {
 typedef struct StageEdge { int from, to; bool forward, backward; } StageEdge;
 
 void schedule_push(Arena *a, Schedule *s, int rank, Action act);
+const char *str_action(Arena *a, const Action *x);      /* "0F3": stage, kind, microbatch */
 /* Order, matching of sends and receives, slots, depth, deadlock; names the actions on a fault. */
 bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *d);
 struct Buf;

@@ -1,0 +1,575 @@
+/* Discrete events: simulate.h has the rules. State lies in arrays by rank, by port, and by message (message kind x
+ * microbatch); a heap holds what will happen, at most one event per device, per message under way and per sum. */
+#include "simulate.h"
+#include <limits.h>
+
+typedef enum EventKind { EV_DONE, EV_LEFT, EV_HERE, EV_JOINED } EventKind;
+
+/* DONE: the device's action has ended; LEFT: a message has left its ports; HERE: it has arrived; JOINED: a sum is done. */
+typedef struct Event { double time; int rank, action; EventKind kind; int id; } Event;
+
+/* A message waits in the queues of both of its ports: OUT of the sender, IN of the receiver. */
+enum { OUT, IN, NONE = -1 };
+enum { POSTED = 1, SENT = 2 };
+typedef struct Port { int first, last; bool taken; double busy; int line; } Port;
+
+typedef struct Player {
+	Arena          *a;
+	const SimModel *m;
+	const Schedule *s;
+	Sim            *out;
+	Diag           *d;
+	double          now;
+	Event          *heap; int nheap, capheap;
+	int             capspan;
+	/* by rank */
+	int            *at;             /* the action that is next, or runs */
+	bool           *running;
+	double         *since;          /* when it came to its SYNC or UPDATE */
+	int            *joined;         /* sums of this SYNC it is through with; those of UPDATE: 1 after the totals */
+	int           **join_of, *njoin_of;     /* indices into SimModel.join */
+	int            *slots;
+	int           **sent_f, **sent_b;       /* by slot: the microbatch last sent from it, + 1 */
+	bool          **frees;          /* by action: the last of its microbatch on this device */
+	/* by message */
+	char           *state;
+	int           (*next)[2], (*prev)[2];
+	int            *of_action;      /* SEND action that started it */
+	/* by direction, stage and microbatch: messages that have arrived, that have left */
+	int            *here[2], *left[2];
+	int            *want[2], *gives[2];     /* by stage: how many there will be */
+	int           **reads[2], **sends[2];   /* by stage: which */
+	/* by join, the totals last */
+	int            *present;
+	Port           *port;
+} Player;
+
+static int of_mb(const Player *p, int stage, int mb) { return stage * p->s->nmicro + mb; }
+static bool is_forward(ActKind k) { return k == ACT_RECV_F || k == ACT_F || k == ACT_SEND_F; }
+
+/* ---- the heap: time, then device, then action, then kind and number ---- */
+
+static bool sooner(const Event *x, const Event *y)
+{
+	if (x->time < y->time || x->time > y->time)
+		return x->time < y->time;
+	if (x->rank != y->rank)
+		return x->rank < y->rank;
+	if (x->action != y->action)
+		return x->action < y->action;
+	return x->kind != y->kind ? x->kind < y->kind : x->id < y->id;
+}
+
+static void push(Player *p, Event e)
+{
+	PUSH(p->a, p->heap, p->nheap, p->capheap) = e;
+	int i = p->nheap - 1;
+
+	for (; i && sooner(&e, &p->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		p->heap[i] = p->heap[(i - 1) / 2];
+	p->heap[i] = e;
+}
+
+static Event pop(Player *p)
+{
+	const Event top = p->heap[0], e = p->heap[--p->nheap];
+	int i = 0;
+
+	for (int k; (k = 2 * i + 1) < p->nheap; i = k) {
+		if (k + 1 < p->nheap && sooner(&p->heap[k + 1], &p->heap[k]))
+			k++;
+		if (!sooner(&p->heap[k], &e))
+			break;
+		p->heap[i] = p->heap[k];
+	}
+	p->heap[i] = e;
+	return top;
+}
+
+static SimSpan *span(Player *p, int rank, double end)
+{
+	const Action *x = &p->s->dev[rank].act[p->at[rank]];
+	SimSpan *s = &PUSH(p->a, p->out->span, p->out->nspan, p->capspan);
+
+	*s = (SimSpan){ p->now, end, rank, p->at[rank], x->kind, x->stage, x->mb, NONE, 0 };
+	return s;
+}
+
+/* ---- messages ---- */
+
+static int rank_of(const Player *p, int stage, int mb) { return p->s->device[stage][p->s->replica_of[stage][mb]]; }
+static int sender(const Player *p, int id) { return rank_of(p, p->m->msg[id / p->s->nmicro].from, id % p->s->nmicro); }
+static int receiver(const Player *p, int id) { return rank_of(p, p->m->msg[id / p->s->nmicro].to, id % p->s->nmicro); }
+
+static int line_of(const Player *p, int from, int to)
+{
+	return cluster_link_line(p->m->c, p->m->device[from], p->m->device[to]);
+}
+
+/* Ports of devices come first, then those of hosts, by link. */
+static int port_of(const Player *p, int id, int way)
+{
+	const Cluster *c = p->m->c;
+	const int from = sender(p, id), to = receiver(p, id), line = line_of(p, from, to);
+	const int dev = p->m->device[way == OUT ? from : to];
+
+	if (c->device[p->m->device[from]].host == c->device[p->m->device[to]].host)
+		return 2 * dev + way;
+	return 2 * (c->ndevice + line * c->nhost + c->device[dev].host) + way;
+}
+
+static void queue(Player *p, int port, int id, int way)
+{
+	Port *q = &p->port[port];
+
+	p->prev[id][way] = q->last;
+	p->next[id][way] = NONE;
+	if (q->last != NONE)
+		p->next[q->last][way] = id;
+	else
+		q->first = id;
+	q->last = id;
+}
+
+static void unqueue(Player *p, int port, int id, int way)
+{
+	Port *q = &p->port[port];
+	const int before = p->prev[id][way], after = p->next[id][way];
+
+	if (before != NONE)
+		p->next[before][way] = after;
+	else
+		q->first = after;
+	if (after != NONE)
+		p->prev[after][way] = before;
+	else
+		q->last = before;
+}
+
+static double link_seconds(const Link *l, double bytes) { return l->bandwidth > 0 ? bytes / l->bandwidth : 0; }
+
+/* Starts a message that waits, when both of its ports are free. */
+static bool depart(Player *p, int id)
+{
+	const int from = sender(p, id), to = receiver(p, id), port[2] = { port_of(p, id, OUT), port_of(p, id, IN) };
+
+	if (p->port[port[OUT]].taken || p->port[port[IN]].taken)
+		return false;
+	const Link l = cluster_link_of(p->m->c, line_of(p, from, to));
+	const double took = link_seconds(&l, (double)p->m->msg[id / p->s->nmicro].bytes);
+	for (int way = OUT; way <= IN; way++) {
+		unqueue(p, port[way], id, way);
+		p->port[port[way]].taken = true;
+		p->port[port[way]].busy += took;
+		p->port[port[way]].line = line_of(p, from, to);
+	}
+	const Action *x = &p->s->dev[from].act[p->of_action[id]];
+	PUSH(p->a, p->out->span, p->out->nspan, p->capspan) = (SimSpan){ p->now, p->now + took + l.latency, from, p->of_action[id],
+		x->kind, x->stage, x->mb, to, p->m->msg[id / p->s->nmicro].bytes };
+	push(p, (Event){ p->now + took, from, p->of_action[id], EV_LEFT, id });
+	return true;
+}
+
+static void ready(Player *p, int id, char what)
+{
+	p->state[id] |= what;
+	if (p->state[id] != (POSTED | SENT))
+		return;
+	queue(p, port_of(p, id, OUT), id, OUT);
+	queue(p, port_of(p, id, IN), id, IN);
+	depart(p, id);
+}
+
+/* A port is free: the first that can go, goes. */
+static void serve(Player *p, int port, int way)
+{
+	for (int id = p->port[port].first; id != NONE && !p->port[port].taken; id = p->next[id][way])
+		if (depart(p, id))
+			return;
+}
+
+/* All messages of a microbatch that a stage sends, or that it posts receives for. */
+static void messages(Player *p, const Action *x, int at, bool send)
+{
+	const bool fwd = is_forward(x->kind);
+	const int n = (send ? p->gives : p->want)[fwd][x->stage], *list = (send ? p->sends : p->reads)[fwd][x->stage];
+
+	for (int i = 0; i < n; i++) {
+		const int id = list[i] * p->s->nmicro + x->mb;
+
+		if (send)
+			p->of_action[id] = at;
+		ready(p, id, send ? SENT : POSTED);
+	}
+}
+
+/* ---- sums ---- */
+
+static void slowest(const Player *p, int from, int to, Link *worst)
+{
+	const Link l = cluster_link(p->m->c, p->m->device[from], p->m->device[to]);
+
+	worst->latency = l.latency > worst->latency ? l.latency : worst->latency;
+	if (l.bandwidth > 0 && (worst->bandwidth <= 0 || l.bandwidth < worst->bandwidth))
+		worst->bandwidth = l.bandwidth;
+}
+
+static double join_time(const Player *p, const SimJoin *j)
+{
+	Link l = { .bandwidth = 0 };
+
+	if (j->n < 2)
+		return 0;
+	for (int i = 0; i < j->n; i++)
+		if (j->kind == SIM_RING)
+			slowest(p, j->rank[i], j->rank[(i + 1) % j->n], &l);
+		else if (i != j->root)
+			slowest(p, j->rank[j->root], j->rank[i], &l);
+	if (j->kind == SIM_COPY)
+		return l.latency + (j->n - 1) * link_seconds(&l, (double)j->bytes);
+	return 2 * (j->n - 1) * (l.latency + link_seconds(&l, (double)j->bytes / j->n));
+}
+
+/* Device 0 hears of all others, one after another, and tells them the sum. */
+static double totals_time(const Player *p)
+{
+	Link l = { .bandwidth = 0 };
+
+	for (int r = 1; r < p->s->ndevice; r++)
+		slowest(p, 0, r, &l);
+	return 2 * l.latency + (p->s->ndevice - 1) * link_seconds(&l, (double)p->m->totals);
+}
+
+/* The sum that a device at SYNC or UPDATE does next; NONE: nothing is left. */
+static int next_join(const Player *p, int rank, ActKind k)
+{
+	if (k == ACT_UPDATE)
+		return p->m->totals > 0 && p->s->ndevice > 1 && !p->joined[rank] ? p->m->njoin : NONE;
+	return p->joined[rank] < p->njoin_of[rank] ? p->join_of[rank][p->joined[rank]] : NONE;
+}
+
+static int members(const Player *p, int join) { return join < p->m->njoin ? p->m->join[join].n : p->s->ndevice; }
+static int member(const Player *p, int join, int i) { return join < p->m->njoin ? p->m->join[join].rank[i] : i; }
+
+static void arrive(Player *p, int rank, int join)
+{
+	if (++p->present[join] < members(p, join))
+		return;
+	const bool last = join == p->m->njoin;
+	const double end = p->now + (last ? totals_time(p) : join_time(p, &p->m->join[join]));
+	for (int i = 0; i < members(p, join); i++) {
+		SimSpan *s = span(p, member(p, join, i), end);
+		s->kind = ACT_SYNC;
+		s->bytes = last ? p->m->totals : p->m->join[join].bytes;
+	}
+	push(p, (Event){ end, rank, p->at[rank], EV_JOINED, join });
+}
+
+/* ---- devices ---- */
+
+static void use(Player *p, int rank, int change)
+{
+	p->slots[rank] += change;
+	if (p->slots[rank] > p->out->peak[rank])
+		p->out->peak[rank] = p->slots[rank];
+	p->out->use[p->out->nuse++] = (SimUse){ p->now, rank, p->slots[rank] };
+}
+
+/* Why a computation cannot begin; NULL: it can. */
+static const char *blocked(const Player *p, int rank, const Action *x)
+{
+	const bool fwd = x->kind == ACT_F;
+
+	if (x->kind != ACT_F && x->kind != ACT_B)
+		return NULL;
+	if (p->here[fwd][of_mb(p, x->stage, x->mb)] < p->want[fwd][x->stage])
+		return "a message";
+	const int sent = fwd ? p->sent_f[rank][x->slot] : p->sent_b[rank][x->slot];
+	if (sent && p->left[fwd][of_mb(p, x->stage, sent - 1)] < p->gives[fwd][x->stage])
+		return "its slot to be sent";
+	return NULL;
+}
+
+static void compute(Player *p, int rank, const Action *x)
+{
+	const double t = p->m->time[rank][x->kind];
+
+	if (x->kind == ACT_F)
+		use(p, rank, 1);
+	p->running[rank] = true;
+	span(p, rank, p->now + t);
+	p->out->busy[rank] += t;
+	p->out->spent[rank][x->kind] += t;
+	if (x->kind != ACT_UPDATE && p->now + t > p->out->pipeline)
+		p->out->pipeline = p->now + t;
+	push(p, (Event){ p->now + t, rank, p->at[rank], EV_DONE, 0 });
+}
+
+static void finish(Player *p, int rank)
+{
+	const Action *x = &p->s->dev[rank].act[p->at[rank]];
+
+	if (p->frees[rank][p->at[rank]])
+		use(p, rank, -1);
+	if (x->kind == ACT_SYNC)
+		p->out->spent[rank][ACT_SYNC] += p->now - p->since[rank];
+	p->at[rank]++;
+	p->joined[rank] = 0;
+	p->since[rank] = -1;
+}
+
+/* A SYNC or UPDATE: true when it waits for a sum. */
+static bool waits_for_sum(Player *p, int rank, ActKind kind)
+{
+	if (kind != ACT_SYNC && kind != ACT_UPDATE)
+		return false;
+	const int j = next_join(p, rank, kind);
+	if (p->since[rank] < 0)
+		p->since[rank] = p->now;
+	if (j == NONE)
+		return false;
+	p->running[rank] = true;
+	arrive(p, rank, j);
+	return true;
+}
+
+/* A device goes on until it computes, waits or is at its end. */
+static void advance(Player *p, int rank)
+{
+	while (!p->running[rank] && p->at[rank] < p->s->dev[rank].n) {
+		const Action *x = &p->s->dev[rank].act[p->at[rank]];
+
+		if (waits_for_sum(p, rank, x->kind))
+			return;
+		switch (x->kind) {
+		case ACT_RECV_F: case ACT_RECV_B:
+			messages(p, x, p->at[rank], false);
+			break;
+		case ACT_SEND_F: case ACT_SEND_B:
+			(x->kind == ACT_SEND_F ? p->sent_f : p->sent_b)[rank][x->slot] = x->mb + 1;
+			messages(p, x, p->at[rank], true);
+			break;
+		case ACT_SYNC:
+			break;
+		default:
+			if (!blocked(p, rank, x))
+				compute(p, rank, x);
+			return;
+		}
+		finish(p, rank);
+	}
+}
+
+static void happen(Player *p, const Event *e)
+{
+	const int mb = e->id % p->s->nmicro;
+
+	p->now = e->time;
+	switch (e->kind) {
+	case EV_DONE:
+		p->running[e->rank] = false;
+		finish(p, e->rank);
+		advance(p, e->rank);
+		break;
+	case EV_LEFT: {
+		const SimMessage *g = &p->m->msg[e->id / p->s->nmicro];
+		const int out = port_of(p, e->id, OUT), in = port_of(p, e->id, IN), to = receiver(p, e->id);
+
+		p->port[out].taken = p->port[in].taken = false;
+		p->left[g->forward][of_mb(p, g->from, mb)]++;
+		push(p, (Event){ p->now + cluster_link_of(p->m->c, line_of(p, e->rank, to)).latency, to, e->action, EV_HERE, e->id });
+		serve(p, out, OUT);
+		serve(p, in, IN);
+		advance(p, e->rank);
+		break;
+	}
+	case EV_HERE:
+		p->here[p->m->msg[e->id / p->s->nmicro].forward][of_mb(p, p->m->msg[e->id / p->s->nmicro].to, mb)]++;
+		advance(p, e->rank);
+		break;
+	case EV_JOINED:
+		for (int i = 0; i < members(p, e->id); i++) {
+			const int r = member(p, e->id, i);
+
+			p->running[r] = false;
+			p->joined[r]++;
+			advance(p, r);
+		}
+		break;
+	}
+}
+
+/* ---- what stands still for ever ---- */
+
+static const char *reason(const Player *p, int rank, const Action *x)
+{
+	const char *why = blocked(p, rank, x);
+
+	return why ? why : x->kind == ACT_SYNC ? "its group's sum" : x->kind == ACT_UPDATE ? "the losses of all" : "its turn";
+}
+
+static bool all_done(const Player *p)
+{
+	Buf b = { 0 };
+	int waiting = 0;
+
+	for (int r = 0; r < p->s->ndevice; r++) {
+		if (p->at[r] >= p->s->dev[r].n)
+			continue;
+		const Action *x = &p->s->dev[r].act[p->at[r]];
+		if (++waiting > 8)
+			continue;
+		buf_printf(&b, "%s device %d at %s waits for %s", waiting > 1 ? ";" : "", r, str_action(p->a, x), reason(p, r, x));
+	}
+	if (waiting > 8)
+		buf_printf(&b, "; and %d more", waiting - 8);
+	if (waiting)
+		diag_error(p->d, NOLOC, 503, "schedule %s: deadlock after %.6g s:%s", p->s->name, p->now, buf_str(&b));
+	buf_free(&b);
+	return !waiting;
+}
+
+/* ---- arrays ---- */
+
+static void prepare_ranks(Player *p)
+{
+	const Schedule *s = p->s;
+	int *stamp = NEWN(p->a, int, s->nstage * s->nmicro), uses = 0;
+
+	p->at = NEWN(p->a, int, s->ndevice);
+	p->running = NEWN(p->a, bool, s->ndevice);
+	p->since = NEWN(p->a, double, s->ndevice);
+	p->joined = NEWN(p->a, int, s->ndevice);
+	p->slots = NEWN(p->a, int, s->ndevice);
+	p->sent_f = NEWN(p->a, int *, s->ndevice);
+	p->sent_b = NEWN(p->a, int *, s->ndevice);
+	p->frees = NEWN(p->a, bool *, s->ndevice);
+	for (int r = 0; r < s->ndevice; r++) {
+		const DeviceSchedule *d = &s->dev[r];
+		int slots = 1;
+
+		p->since[r] = -1;
+		p->frees[r] = NEWN(p->a, bool, d->n);
+		for (int i = d->n - 1; i >= 0; i--) {
+			const Action *x = &d->act[i];
+			if (x->mb < 0)
+				continue;
+			slots = x->slot >= slots ? x->slot + 1 : slots;
+			p->frees[r][i] = stamp[of_mb(p, x->stage, x->mb)] != r + 1;
+			stamp[of_mb(p, x->stage, x->mb)] = r + 1;
+			uses += (x->kind == ACT_F) + p->frees[r][i];
+		}
+		p->sent_f[r] = NEWN(p->a, int, slots);
+		p->sent_b[r] = NEWN(p->a, int, slots);
+	}
+	p->out->busy = NEWN(p->a, double, s->ndevice);
+	p->out->spent = NEWN(p->a, SimTimes, s->ndevice);
+	p->out->peak = NEWN(p->a, int, s->ndevice);
+	p->out->use = NEWN(p->a, SimUse, uses);
+}
+
+static void prepare_joins(Player *p)
+{
+	const SimModel *m = p->m;
+
+	p->present = NEWN(p->a, int, m->njoin + 1);
+	p->njoin_of = NEWN(p->a, int, p->s->ndevice);
+	p->join_of = NEWN(p->a, int *, p->s->ndevice);
+	for (int j = 0; j < m->njoin; j++)
+		for (int i = 0; i < m->join[j].n; i++)
+			p->njoin_of[m->join[j].rank[i]]++;
+	for (int r = 0; r < p->s->ndevice; r++) {
+		p->join_of[r] = NEWN(p->a, int, p->njoin_of[r]);
+		p->njoin_of[r] = 0;
+	}
+	for (int j = 0; j < m->njoin; j++)
+		for (int i = 0; i < m->join[j].n; i++) {
+			const int r = m->join[j].rank[i];
+			p->join_of[r][p->njoin_of[r]++] = j;
+		}
+}
+
+/* Which messages a stage reads and sends, by direction. */
+static void list_messages(Player *p)
+{
+	for (int pass = 0; pass < 2; pass++) {
+		for (int f = 0; f < 2; f++)
+			for (int t = 0; t < p->s->nstage && pass; t++) {
+				p->reads[f][t] = NEWN(p->a, int, p->want[f][t]);
+				p->sends[f][t] = NEWN(p->a, int, p->gives[f][t]);
+				p->want[f][t] = p->gives[f][t] = 0;
+			}
+		for (int i = 0; i < p->m->nmsg; i++) {
+			const SimMessage *g = &p->m->msg[i];
+			const int read = p->want[g->forward][g->to]++, sent = p->gives[g->forward][g->from]++;
+			if (pass) {
+				p->reads[g->forward][g->to][read] = i;
+				p->sends[g->forward][g->from][sent] = i;
+			}
+		}
+	}
+}
+
+static void prepare_messages(Player *p)
+{
+	const SimModel *m = p->m;
+	const int n = m->nmsg * p->s->nmicro, nport = 2 * (m->c->ndevice + (m->c->nlink + 2) * m->c->nhost);
+
+	p->state = NEWN(p->a, char, n);
+	p->of_action = NEWN(p->a, int, n);
+	p->next = arena_alloc(p->a, sizeof *p->next * (size_t)(n + 1));
+	p->prev = arena_alloc(p->a, sizeof *p->prev * (size_t)(n + 1));
+	for (int i = 0; i < 2; i++) {
+		p->here[i] = NEWN(p->a, int, p->s->nstage * p->s->nmicro);
+		p->left[i] = NEWN(p->a, int, p->s->nstage * p->s->nmicro);
+		p->want[i] = NEWN(p->a, int, p->s->nstage);
+		p->gives[i] = NEWN(p->a, int, p->s->nstage);
+		p->reads[i] = NEWN(p->a, int *, p->s->nstage);
+		p->sends[i] = NEWN(p->a, int *, p->s->nstage);
+	}
+	list_messages(p);
+	p->port = NEWN(p->a, Port, nport);
+	for (int i = 0; i < nport; i++)
+		p->port[i] = (Port){ .first = NONE, .last = NONE };
+}
+
+/* Seconds that the busiest port of each link line is held. */
+static double *line_busy(const Player *p)
+{
+	const int lines = p->m->c->nlink + 2, nport = 2 * (p->m->c->ndevice + lines * p->m->c->nhost);
+	double *busy = NEWN(p->a, double, lines);
+
+	for (int i = 0; i < nport; i++)
+		if (p->port[i].busy > busy[p->port[i].line])
+			busy[p->port[i].line] = p->port[i].busy;
+	return busy;
+}
+
+bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
+{
+	Player p = { .a = a, .m = m, .s = m->s, .out = out, .d = d };
+	double worked = 0;
+
+	*out = (Sim){ .model = m };
+	if (m->nmsg && m->s->nmicro > INT_MAX / 2 / m->nmsg)
+		return diag_error(d, NOLOC, 503, "schedule %s: %d messages of each of %d microbatches are more than can be simulated",
+			m->s->name, m->nmsg, m->s->nmicro);
+	prepare_ranks(&p);
+	prepare_joins(&p);
+	prepare_messages(&p);
+	for (int r = 0; r < m->s->ndevice; r++)
+		advance(&p, r);
+	while (p.nheap) {
+		const Event e = pop(&p);
+		happen(&p, &e);
+	}
+	if (!all_done(&p))
+		return false;
+	out->step = p.now;
+	for (int r = 0; r < m->s->ndevice; r++)
+		worked += out->spent[r][ACT_F] + out->spent[r][ACT_B] + out->spent[r][ACT_W];
+	if (out->pipeline > 0)
+		out->bubble = 1 - worked / (m->s->ndevice * out->pipeline);
+	sim_count_bytes(a, out, line_busy(&p));
+	return true;
+}

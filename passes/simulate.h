@@ -1,0 +1,82 @@
+/* The simulator: plays a schedule on a cluster, action by action, without running anything.
+ *
+ * Rules, those of the programs that are emitted. Every device does its actions in order, one computation at a time.
+ *     RECV      posts the receives of a microbatch; SEND starts its messages. Neither takes time.
+ *     F, B      wait for every message they read, and for what was sent before from the slot they write.
+ *     message   moves once it was sent and its receive was posted. It holds a port of the sender and one of the receiver
+ *               for bytes / bandwidth, and is there a latency later. Within a host every device has a port of its own in
+ *               each direction; between hosts a host has one per direction and link of the cluster file, which its
+ *               devices share. A port serves one message at a time, in the order in which they became ready.
+ *     SYNC      sums and copies over replicas begin when all have arrived and take no ports: a ring of n takes
+ *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others takes
+ *               latency + (n-1) bytes / bandwidth.
+ *     UPDATE    begins when device 0 has gathered the losses of all, if totals > 0.
+ * A device runs one stage. Equal times are settled by device, then by action. */
+#ifndef PDCC_PASSES_SIMULATE_H
+#define PDCC_PASSES_SIMULATE_H
+
+#include "plan.h"
+
+/* One message per microbatch, from a stage to another. */
+typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
+
+/* What several devices do together in SYNC. Those of a device are done in the order of the list. */
+typedef enum SimJoinKind { SIM_RING, SIM_COPY } SimJoinKind;
+typedef struct SimJoin { SimJoinKind kind; int64_t bytes; int n; const int *rank; int root; } SimJoin;
+
+typedef double SimTimes[ACT_COUNT];
+
+typedef struct SimModel {
+	const Schedule *s;
+	const Cluster  *c;
+	const int      *device;     /* by rank: index into Cluster.device */
+	SimTimes       *time;       /* by rank: seconds of F, B, W and UPDATE */
+	SimMessage     *msg;  int nmsg;
+	SimJoin        *join; int njoin;
+	int64_t         totals;     /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
+	int64_t        *fixed;      /* by stage: bytes of memory that are always in use; NULL: not known */
+	int64_t        *slot;       /* by stage: bytes of a microbatch in flight */
+	int64_t         weights;    /* bytes of all trained parameters, what data parallelism would sum */
+} SimModel;
+
+/* Something that took time: a computation, a message (on the sender's row), a sum. */
+typedef struct SimSpan {
+	double  begin, end;
+	int     rank, action;       /* action: index into the device's list */
+	ActKind kind;               /* SYNC also stands for the totals before UPDATE */
+	int     stage, mb;          /* mb -1: none */
+	int     peer;               /* message: the rank that gets it; else -1 */
+	int64_t bytes;              /* message: its own; SYNC: of the buffer */
+} SimSpan;
+
+typedef struct SimLoad {        /* one kind of link: an entry of the cluster file, or a built-in one */
+	int     line;               /* cluster_link_of() */
+	int64_t messages, joins;    /* bytes per step */
+	int64_t parallel;           /* bytes that data parallelism over the same devices would move */
+	double  busy;               /* seconds that its busiest port is held by messages */
+} SimLoad;
+
+typedef struct SimUse { double time; int rank, slots; } SimUse;     /* slots in use from then on */
+
+typedef struct Sim {
+	const SimModel *model;
+	double   step;              /* seconds */
+	double   pipeline;          /* until the last forward or backward has ended */
+	double   bubble;            /* share of devices x pipeline in which no forward or backward runs */
+	double  *busy;              /* by rank: seconds of F, B, W and UPDATE */
+	SimTimes *spent;            /* by rank: the same by kind; SYNC: from arrival to end */
+	SimSpan *span; int nspan;   /* in the order in which they begin */
+	SimUse  *use;  int nuse;    /* in order of time */
+	int     *peak;              /* by rank: most slots at once */
+	SimLoad *load; int nload;   /* only those that anything moves over */
+} Sim;
+
+/* Plays it. False after E0503: a deadlock, with the actions that wait. */
+bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d);
+/* Sim.load from the model's messages and sums; busy: by link line, seconds of the busiest port. */
+void sim_count_bytes(Arena *a, Sim *out, const double *busy);
+/* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
+ * the cost model makes of the device at hand (Node.time is for the first device). */
+SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c);
+
+#endif

@@ -1,0 +1,172 @@
+/* What the simulator is given, from a planned module; and the bytes that move over each kind of link. */
+#include <string.h>
+#include "simulate.h"
+
+/* Seconds on a device of speed `on` of a node whose Node.time is for one of speed `first`. */
+static double seconds(const Node *n, const Speed *first, const Speed *on)
+{
+	if (optab[n->op]->flags & (OP_VIEW | OP_COMM))
+		return 0;
+	const double here = node_time(n, on), there = node_time(n, first);
+	return n->time > 0 && there > 0 ? n->time * (here / there) : here;
+}
+
+static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
+{
+	double t = 0;
+
+	for (const Node *n = g->first; n; n = n->next)
+		t += seconds(n, first, on);
+	return t;
+}
+
+static bool same_speed(Speed x, Speed y)
+{
+	return !(x.flops < y.flops || x.flops > y.flops || x.bandwidth < y.bandwidth || x.bandwidth > y.bandwidth ||
+		x.launch < y.launch || x.launch > y.launch);
+}
+
+static void stage_times(SimModel *x, const Module *m)
+{
+	const Speed first = device_speed(x->c, 0);
+
+	for (int t = 0; t < m->nstage; t++) {
+		Speed was = { 0 };
+		for (int k = 0; k < m->stage[t]->replicas; k++) {
+			const int r = x->s->device[t][k];
+			const Speed on = device_speed(x->c, x->device[r]);
+			if (k && same_speed(on, was)) {
+				memcpy(x->time[r], x->time[x->s->device[t][k - 1]], sizeof x->time[r]);
+				continue;
+			}
+			was = on;
+			x->time[r][ACT_F] = graph_seconds(m->stage[t]->forward, &first, &on);
+			x->time[r][ACT_B] = graph_seconds(m->stage[t]->backward, &first, &on);
+			x->time[r][ACT_UPDATE] = graph_seconds(m->stage[t]->update, &first, &on);
+		}
+	}
+}
+
+static void stage_messages(Arena *a, SimModel *x, const Stage *s, int *cap)
+{
+	for (int pass = 0; pass < 2; pass++)
+		for (const Node *n = (pass ? s->backward : s->forward)->first; n; n = n->next)
+			if (n->op == OP_Send)
+				PUSH(a, x->msg, x->nmsg, *cap) = (SimMessage){ s->id, (int)attr_int(n, "to"), value_bytes(n->in[0]), !pass };
+}
+
+/* ---- sums: those of replicas stage by stage, then what stages copy to each other ---- */
+
+enum { ALIGN = 64 };        /* of the members of a stage's gradients, which are summed as one */
+
+static void stage_sums(Arena *a, SimModel *x, const Stage *s, int *cap)
+{
+	SimJoin all = { SIM_RING, 0, s->replicas, x->s->device[s->id], 0 };
+
+	for (const Node *n = s->update->first; n; n = n->next) {
+		const bool rows = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "rows");
+		for (int i = 0; n->op == OP_AllReduce && i < n->nin; i++) {
+			const int64_t bytes = value_bytes(n->in[i]);
+			if (!rows) {
+				all.bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+				continue;
+			}
+			PUSH(a, x->join, x->njoin, *cap) = all;
+			x->join[x->njoin - 1].bytes = bytes;
+		}
+		if (n->op == OP_AllReduce && !rows) {
+			PUSH(a, x->join, x->njoin, *cap) = all;
+			all.bytes = 0;
+		}
+	}
+}
+
+/* A Broadcast is in the graphs of all stages that take part; it is listed by the first of them. */
+static void stage_copies(Arena *a, SimModel *x, const Stage *s, int *cap)
+{
+	for (const Node *n = s->update->first; n; n = n->next) {
+		if (n->op != OP_Broadcast)
+			continue;
+		const Ints ranks = attr_ints(n, "ranks");
+		int *list = NEWN(a, int, ranks.n), least = x->s->ndevice;
+		for (int i = 0; i < ranks.n; i++) {
+			list[i] = (int)ranks.v[i];
+			least = list[i] < least ? list[i] : least;
+		}
+		if (least == x->s->device[s->id][0])
+			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ SIM_COPY, value_bytes(n->out[0]), ranks.n, list,
+				(int)attr_int(n, "root") };
+	}
+}
+
+SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c)
+{
+	enum { REPORT = 24 };       /* bytes: what a device reports of a microbatch; what it is told */
+	SimModel *x = NEW(a, SimModel);
+	int cap = 0, *device = NEWN(a, int, m->schedule->ndevice);
+
+	*x = (SimModel){ .s = m->schedule, .c = c, .device = device, .time = NEWN(a, SimTimes, m->schedule->ndevice),
+		.fixed = NEWN(a, int64_t, m->nstage), .slot = NEWN(a, int64_t, m->nstage),
+		.totals = (m->microbatches + 2) * REPORT };
+	for (int t = 0; t < m->nstage; t++) {
+		for (int k = 0; k < m->stage[t]->replicas; k++)
+			device[m->schedule->device[t][k]] = m->stage[t]->device[k];
+		x->slot[t] = m->stage[t]->slot_bytes;
+		x->fixed[t] = m->stage[t]->arena - m->stage[t]->bytes[REGION_SLOT];
+		stage_messages(a, x, m->stage[t], &cap);
+	}
+	cap = 0;
+	for (int t = 0; t < m->nstage; t++)
+		stage_sums(a, x, m->stage[t], &cap);
+	for (int t = 0; t < m->nstage; t++)
+		stage_copies(a, x, m->stage[t], &cap);
+	stage_times(x, m);
+	for (int i = 0; i < m->nparam; i++)
+		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen)
+			x->weights += value_bytes(m->param[i]);
+	return x;
+}
+
+/* ---- bytes ---- */
+
+static int line_between(const SimModel *m, int from, int to)
+{
+	return cluster_link_line(m->c, m->device[from], m->device[to]);
+}
+
+/* rank NULL: all devices. */
+static void ring_bytes(const SimModel *m, int64_t *to, int n, const int *rank, int64_t bytes)
+{
+	const int64_t all = 2 * (n - 1) * bytes;        /* over all members; an n-th of it over every edge */
+
+	for (int i = 0; i < n && n > 1; i++)
+		to[line_between(m, rank ? rank[i] : i, rank ? rank[(i + 1) % n] : (i + 1) % n)] += all / n + (i < all % n);
+}
+
+void sim_count_bytes(Arena *a, Sim *out, const double *busy)
+{
+	const SimModel *m = out->model;
+	const int lines = m->c->nlink + 2;
+	SimLoad *load = NEWN(a, SimLoad, lines);
+	int64_t *joins = NEWN(a, int64_t, lines), *parallel = NEWN(a, int64_t, lines);
+
+	for (int i = 0; i < m->nmsg; i++)
+		for (int mb = 0; mb < m->s->nmicro; mb++) {
+			const SimMessage *x = &m->msg[i];
+			load[line_between(m, m->s->device[x->from][m->s->replica_of[x->from][mb]],
+				m->s->device[x->to][m->s->replica_of[x->to][mb]])].messages += x->bytes;
+		}
+	for (int j = 0; j < m->njoin; j++) {
+		const SimJoin *x = &m->join[j];
+		if (x->kind == SIM_RING)
+			ring_bytes(m, joins, x->n, x->rank, x->bytes);
+		for (int i = 0; i < x->n && x->kind == SIM_COPY; i++)
+			if (i != x->root)
+				joins[line_between(m, x->rank[x->root], x->rank[i])] += x->bytes;
+	}
+	ring_bytes(m, parallel, m->s->ndevice, NULL, m->weights);
+	out->load = load;
+	for (int i = 0; i < lines; i++)
+		if (load[i].messages || joins[i] || parallel[i])
+			load[out->nload++] = (SimLoad){ i, load[i].messages, joins[i], parallel[i], busy[i] };
+}
