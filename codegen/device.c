@@ -109,6 +109,7 @@ static void write_program(Build *b, Cw *w, int rank)
 	const int t = stage_of_rank(b, rank), replica = rank - b->first_rank[t];
 	const Stage *s = m->stage[t];
 	const char *base = m->file ? strrchr(m->file, '/') : NULL;
+	const Rate *rate = &b->t->opt.rate;
 
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");
@@ -122,6 +123,10 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_line(w, ".micro = %" PRId64 ", .microbatches = %" PRId64 ", .channels = %d, .slots = %d, .arena = %" PRId64 ",",
 		m->batch, m->microbatches, b->channels, s->inflight, s->arena);
 	cw_line(w, ".nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,");
+	if (rate_varies(rate))
+		cw_line(w, ".rate = { .kind = %d, .warmup = %" PRId64 ", .every = %" PRId64 ", .steps = %" PRId64
+			", .gamma = %.17g, .last = %.17g },", rate->kind, rate->warmup, rate->every, rate->steps, rate->gamma,
+			rate->last);
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
 		b->t->steps > 0 ? b->t->steps : 10, b->c && b->c->timeout > 0 ? b->c->timeout : 60.0);
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");

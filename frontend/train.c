@@ -332,10 +332,38 @@ static void o_nodecay(Yaml *y, const YNode *v, void *to)
 	globs(y, v, "optimizer.no_decay", &((Optimizer *)to)->no_decay, &((Optimizer *)to)->nno_decay);
 }
 
+static void s_kind(Yaml *y, const YNode *v, void *to)
+{
+	((Rate *)to)->kind = (RateKind)yaml_choice(y, v, "schedule.kind", rate_name, RATE_COUNT);
+}
+static void s_warmup(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->warmup = yaml_int(y, v, "schedule.warmup", 0, INT32_MAX); }
+static void s_every(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->every = yaml_int(y, v, "schedule.every", 1, INT32_MAX); }
+static void s_steps(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->steps = yaml_int(y, v, "schedule.steps", 1, INT32_MAX); }
+static void s_gamma(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->gamma = yaml_real(y, v, "schedule.gamma", 0, 1e6); }
+static void s_last(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->last = yaml_real(y, v, "schedule.last", 0, 1e6); }
+
+static const YKey rate_keys[] = {
+	{ "kind", s_kind }, { "type", s_kind }, { "warmup", s_warmup }, { "every", s_every }, { "steps", s_steps },
+	{ "gamma", s_gamma }, { "last", s_last },
+};
+
+static void o_schedule(Yaml *y, const YNode *v, void *to)
+{
+	Rate *r = &((Optimizer *)to)->rate;
+
+	*r = (Rate){ .every = 1, .gamma = 1 };
+	yaml_map(y, v, "schedule", rate_keys, COUNT(rate_keys), r);
+	if (y->ok && (r->kind == RATE_LINEAR || r->kind == RATE_COSINE) && !r->steps)
+		yaml_error(y, v, "schedule %s needs steps: over how many the rate falls", rate_name[r->kind]);
+	if (y->ok && (r->kind == RATE_STEP || r->kind == RATE_EXPONENTIAL) && r->gamma == 1)
+		yaml_error(y, v, "schedule %s needs gamma: the factor per `every` steps", rate_name[r->kind]);
+}
+
 static const YKey opt_keys[] = {
 	{ "kind", o_kind }, { "type", o_kind }, { "lr", o_lr }, { "momentum", o_mu }, { "dampening", o_dampening },
 	{ "nesterov", o_nesterov }, { "betas", o_betas }, { "beta1", o_beta1 }, { "beta2", o_beta2 }, { "alpha", o_alpha },
 	{ "eps", o_eps }, { "weight_decay", o_wd }, { "lr_decay", o_lr_decay }, { "no_decay", o_nodecay },
+	{ "schedule", o_schedule },
 };
 static void optimizer(Yaml *y, const YNode *v, void *to)
 {

@@ -8,6 +8,13 @@ const char *const opt_set_name[OPT_SETTINGS] = {
 	"lr_decay", "onnx", "t0",
 };
 
+const char *const rate_name[RATE_COUNT] = { "constant", "step", "exponential", "linear", "cosine" };
+
+bool rate_varies(const Rate *r)
+{
+	return r->kind != RATE_CONSTANT || r->warmup > 0;
+}
+
 #define KIND(k) (1U << OPT_##k)
 static const unsigned kinds[OPT_SETTINGS] = {
 	[OPT_LR] = ~0U,

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum OptKind { OPT_SGD, OPT_MOMENTUM, OPT_ADAM, OPT_ADAMW, OPT_RMSPROP, OPT_ADAGRAD, OPT_COUNT } OptKind;
 
@@ -12,12 +13,28 @@ typedef enum OptSet {
 	OPT_LR_DECAY, OPT_ONNX, OPT_T0, OPT_SETTINGS
 } OptSet;
 
+/* The learning rate over the steps t = 0, 1, ...: lr times a factor. The first `warmup` steps rise in a line to 1; with
+ * s = t - warmup the factor then is
+ *     STEP          gamma ^ floor(s / every)
+ *     EXPONENTIAL   gamma ^ (s / every)
+ *     LINEAR        1 + (last - 1) p              p = min(1, s / steps)
+ *     COSINE        last + (1 - last) (1 + cos(pi p)) / 2 */
+typedef enum RateKind { RATE_CONSTANT, RATE_STEP, RATE_EXPONENTIAL, RATE_LINEAR, RATE_COSINE, RATE_COUNT } RateKind;
+typedef struct Rate {
+	RateKind kind;
+	int64_t  warmup, every, steps;
+	double   gamma, last;
+} Rate;
+extern const char *const rate_name[RATE_COUNT];
+bool rate_varies(const Rate *r);
+
 typedef struct Optimizer {
 	OptKind     kind;
 	bool        chosen;                 /* by the user; else the model may bring its own */
 	bool        given[OPT_SETTINGS];
 	double      value[OPT_SETTINGS];    /* where given */
 	const char **no_decay; int nno_decay;   /* globs */
+	Rate        rate;
 } Optimizer;
 
 extern const char *const opt_kind_name[OPT_COUNT];

@@ -241,6 +241,7 @@ static bool update_param(Ad *ad, Value *p, const Optimizer *o, const Rule *rule,
 	in[nin++] = total;
 	Node *n = build(&ad->b, rule->op, NULL, nin, in, NULL);
 	put_settings(n, o, !no_decay(o, p));
+	attr_set_int(n, "scheduled", rate_varies(&o->rate));
 	return !ad->b.failed;
 }
 

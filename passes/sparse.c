@@ -66,6 +66,7 @@ static void split_off(Module *m, Stage *s, Node *sgd, Node *part, Node *gather, 
 	b.loc = sgd->loc;
 	Node *u = build(&b, OP_SGDRows, NULL, 4, in, NULL);
 	attr_set_float(u, "lr", attr_float(sgd, "lr"));
+	attr_set_int(u, "scheduled", attr_int(sgd, "scheduled"));
 }
 
 /* The gradient without its looked-up parts; NULL: nothing is left. */

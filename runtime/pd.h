@@ -72,6 +72,11 @@ typedef struct pd_program {
 	void      (*step)(bool update);     /* one training step: all actions of this device; false:
 	                                     * no weight, state or statistics change, only losses
 	                                     * are reported */
+	struct {                    /* factor of the learning rate: pd_rate */
+		int     kind;       /* 0 constant, 1 step, 2 exponential, 3 linear, 4 cosine */
+		int64_t warmup, every, steps;
+		double  gamma, last;
+	} rate;
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
 } pd_program;
 
@@ -82,6 +87,10 @@ int pd_main(const pd_program *p, int argc, char **argv);
 /* ---- inside a step ---- */
 
 int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
+/* What the learning rate of this step is multiplied with: a rise in a line over `warmup` steps,
+ * then by the kind, s steps later: gamma ^ floor(s / every); gamma ^ (s / every); in a line, or
+ * half a cosine, from 1 to `last` over `steps`. */
+double pd_rate(void);
 /* Copies microbatch mb of the running step for inputs[i]; checks ranges (R2xx). Threads may not
  * share this call. */
 void pd_input(int i, int mb, void *dst);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -59,6 +60,26 @@ void *rt_alloc(size_t bytes)
 int64_t pd_step_index(void)
 {
 	return rt_step;
+}
+
+double pd_rate(void)
+{
+	const int64_t w = rt_program->rate.warmup, t = pd_step_index(), s = t - w;
+	const double  last = rt_program->rate.last, gamma = rt_program->rate.gamma;
+
+	if (t < w)
+		return (double)(t + 1) / (double)w;
+	const double p = rt_program->rate.steps > 0 && s < rt_program->rate.steps
+	                         ? (double)s / (double)rt_program->rate.steps
+	                         : 1;
+
+	switch (rt_program->rate.kind) {
+	case 1: return pow(gamma, (double)(s / rt_program->rate.every));
+	case 2: return pow(gamma, (double)s / (double)rt_program->rate.every);
+	case 3: return 1 + (last - 1) * p;
+	case 4: return last + (1 - last) * (1 + cos(3.14159265358979323846 * p)) / 2;
+	default: return 1;
+	}
 }
 
 int64_t pd_sample(int mb)

@@ -11,13 +11,14 @@
  *     RMSProp    v = alpha v + (1 - alpha) g g;  w -= lr g / (sqrt(v) + eps);
  *                with momentum: b = momentum b + g / (sqrt(v) + eps);  w -= lr b
  *     Adagrad    s = s + g g;  w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps);  ONNX's is the same
+ * scheduled: lr is multiplied with pd_rate(), the factor of the step.
  * RunningStat takes the rows of a Stack in order: r = momentum r + (1 - momentum) row, as ONNX has it (population
  * variance). */
 #include "../common/common.h"
 
 struct optim {
 	double  lr, momentum, dampening, beta1, beta2, alpha, eps, weight_decay, weight_decay_post, lr_decay;
-	int64_t nesterov, onnx, t0;
+	int64_t nesterov, onnx, t0, scheduled;
 };
 struct running { double momentum; };
 
@@ -78,7 +79,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "T0", at->t0);
 	hole_int(h, "DECOUPLED", n->op == OP_AdamW && at->weight_decay != 0);
 	hole_int(h, "COUPLED", n->op != OP_AdamW && at->weight_decay != 0);
-	hole_text(h, "LR", "%.17g", at->lr);
+	hole_text(h, "LR", at->scheduled ? "(%.17g * pd_rate())" : "%.17g", at->lr);
 	hole_text(h, "MOMENTUM", "%.17g", at->momentum);
 	hole_text(h, "BETA1", "%.17g", at->beta1);
 	hole_text(h, "BETA2", "%.17g", at->beta2);
@@ -114,7 +115,7 @@ static void running_holes(const Node *n, Holes *h)
 		dtype_suffix(n->in[0]->type.dtype));
 }
 
-#define RATE AT_FLOAT(struct optim, lr, 0.01)
+#define RATE AT_FLOAT(struct optim, lr, 0.01), AT_INT(struct optim, scheduled, 0)
 #define MOMENT AT_FLOAT(struct optim, momentum, 0.9)
 #define DECAY AT_FLOAT(struct optim, weight_decay, 0)
 #define EPS(x) AT_FLOAT(struct optim, eps, x)

@@ -15,16 +15,17 @@ static void NAME(T *restrict w,
 	const T *restrict g, const T *restrict n)
 {
 	const T scale = 1 / n[0];
+	const double lr = LR;
 #if ADAM && ONNX
 	const double t = (double)pd_step_index() + T0;
-	const T rate = (T)(t > 0 ? LR * sqrt(1 - pow(BETA2, t)) / (1 - pow(BETA1, t)) : LR);
+	const T rate = (T)(t > 0 ? lr * sqrt(1 - pow(BETA2, t)) / (1 - pow(BETA1, t)) : lr);
 #endif
 #if ADAM && !ONNX
 	const double t = (double)pd_step_index() + 1 + T0;
-	const T rate = (T)(LR / (1 - pow(BETA1, t))), root = (T)(1 / sqrt(1 - pow(BETA2, t)));
+	const T rate = (T)(lr / (1 - pow(BETA1, t))), root = (T)(1 / sqrt(1 - pow(BETA2, t)));
 #endif
 #if ADAGRAD
-	const T rate = (T)(LR / (1 + ((double)pd_step_index() + T0) * LR_DECAY));
+	const T rate = (T)(lr / (1 + ((double)pd_step_index() + T0) * LR_DECAY));
 #endif
 #if HEAVYBALL && DAMPENED
 	const T damped = pd_step_index() + T0 > 0 ? (T)(1 - DAMPENING) : 1;
@@ -41,7 +42,7 @@ static void NAME(T *restrict w,
 		const T d = g[i] * scale;
 #endif
 #if DECOUPLED
-		w[i] -= (T)(LR * DECAY) * w[i];
+		w[i] -= (T)(lr * DECAY) * w[i];
 #endif
 #if ADAM
 		m[i] = (T)BETA1 * m[i] + (T)(1 - BETA1) * d;
@@ -62,18 +63,18 @@ static void NAME(T *restrict w,
 		v[i] = (T)MOMENTUM * v[i] + d;
 #endif
 #if NESTEROV
-		w[i] -= (T)LR * (d + (T)MOMENTUM * v[i]);
+		w[i] -= (T)lr * (d + (T)MOMENTUM * v[i]);
 #else
-		w[i] -= (T)LR * v[i];
+		w[i] -= (T)lr * v[i];
 #endif
 #endif
 #if RMSPROP
 		v[i] = (T)ALPHA * v[i] + (T)(1 - ALPHA) * d * d;
 #if SMOOTHED
 		b[i] = (T)MOMENTUM * b[i] + d / (SQRT(v[i]) + (T)EPS);
-		w[i] -= (T)LR * b[i];
+		w[i] -= (T)lr * b[i];
 #else
-		w[i] -= (T)LR * d / (SQRT(v[i]) + (T)EPS);
+		w[i] -= (T)lr * d / (SQRT(v[i]) + (T)EPS);
 #endif
 #endif
 #if ADAGRAD
@@ -81,7 +82,7 @@ static void NAME(T *restrict w,
 		w[i] -= rate * d / (SQRT(v[i]) + (T)EPS);
 #endif
 #if !ADAM && !HEAVYBALL && !RMSPROP && !ADAGRAD
-		w[i] -= (T)LR * d;
+		w[i] -= (T)lr * d;
 #endif
 	}
 }

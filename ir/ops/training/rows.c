@@ -5,7 +5,7 @@
  *                                                             SGD, w[id] -= lr row / n; rows that nobody touched stay */
 #include "../common/common.h"
 
-struct rows { int64_t dim0, padding; double lr; };
+struct rows { int64_t dim0, padding, scheduled; double lr; };
 
 static bool gather_shape(Node *n, Diag *d)
 {
@@ -64,13 +64,13 @@ static void sgd_holes(const Node *n, Holes *h)
 	hole_text(h, "T", "%s", dtype_c(w->dtype));
 	hole_int(h, "N", count);
 	hole_int(h, "D", inner);
-	hole_text(h, "LR", "%.17g", at->lr);
+	hole_text(h, "LR", at->scheduled ? "(%.17g * pd_rate())" : "%.17g", at->lr);
 	hole_int(h, "PAR", count * inner >= 65536 && inner >= 128);
 	hole_name(h, "sgd_rows_%lldx%lld%s", (long long)count, (long long)inner, dtype_suffix(w->dtype));
 }
 
 static const AttrDef gather_attrs[] = { AT_INT(struct rows, dim0, 0), AT_INT(struct rows, padding, -1), AT_END };
-static const AttrDef sgd_attrs[] = { AT_FLOAT(struct rows, lr, 0.01), AT_END };
+static const AttrDef sgd_attrs[] = { AT_FLOAT(struct rows, lr, 0.01), AT_INT(struct rows, scheduled, 0), AT_END };
 
 const OpDef op_GatherRows = {
 	.name = "GatherRows", .minin = 2, .maxin = 2, .nout = 2, .flags = OP_PURE, .attrs = gather_attrs,

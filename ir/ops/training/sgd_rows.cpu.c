@@ -1,7 +1,7 @@
 /* w[ids[k]] -= lr rows[k] / n in the order of k. Threads share the columns, never a row. */
 static void NAME(T *restrict w, const int32_t *restrict ids, const T *restrict rows, const T *restrict n)
 {
-	const T rate = (T)LR / n[0];
+	const T rate = (T)(LR) / n[0];
 
 #if PAR
 #pragma omp parallel for

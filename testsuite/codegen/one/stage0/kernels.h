@@ -200,10 +200,11 @@ static void sgd_30(float *restrict w,
 	const float *restrict g, const float *restrict n)
 {
 	const float scale = 1 / n[0];
+	const double lr = 0.5;
 #pragma omp simd
 	for (int i = 0; i < 30; i++) {
 		const float d = g[i] * scale;
-		w[i] -= (float)0.5 * d;
+		w[i] -= (float)lr * d;
 	}
 }
 
@@ -211,10 +212,11 @@ static void sgd_5(float *restrict w,
 	const float *restrict g, const float *restrict n)
 {
 	const float scale = 1 / n[0];
+	const double lr = 0.5;
 #pragma omp simd
 	for (int i = 0; i < 5; i++) {
 		const float d = g[i] * scale;
-		w[i] -= (float)0.5 * d;
+		w[i] -= (float)lr * d;
 	}
 }
 
@@ -222,10 +224,11 @@ static void sgd_15(float *restrict w,
 	const float *restrict g, const float *restrict n)
 {
 	const float scale = 1 / n[0];
+	const double lr = 0.5;
 #pragma omp simd
 	for (int i = 0; i < 15; i++) {
 		const float d = g[i] * scale;
-		w[i] -= (float)0.5 * d;
+		w[i] -= (float)lr * d;
 	}
 }
 
@@ -233,9 +236,10 @@ static void sgd_3(float *restrict w,
 	const float *restrict g, const float *restrict n)
 {
 	const float scale = 1 / n[0];
+	const double lr = 0.5;
 #pragma omp simd
 	for (int i = 0; i < 3; i++) {
 		const float d = g[i] * scale;
-		w[i] -= (float)0.5 * d;
+		w[i] -= (float)lr * d;
 	}
 }

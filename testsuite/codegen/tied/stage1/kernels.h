@@ -111,9 +111,10 @@ static void sgd_28(float *restrict w,
 	const float *restrict g, const float *restrict n)
 {
 	const float scale = 1 / n[0];
+	const double lr = 0.5;
 #pragma omp simd
 	for (int i = 0; i < 28; i++) {
 		const float d = g[i] * scale;
-		w[i] -= (float)0.5 * d;
+		w[i] -= (float)lr * d;
 	}
 }
