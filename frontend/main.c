@@ -3,6 +3,7 @@
 #include "../codegen/emit.h"
 #include "compile.h"
 #include "listops.h"
+#include "planprofile.h"
 
 static void list_passes(void)
 {
@@ -23,7 +24,7 @@ static int plan_main(Compile *c)
 
 static const Command commands[] = {
 	{ "compile", compile_main }, { "verify", verify_main }, { "inspect", inspect_main }, { "plan", plan_main },
-	{ "cases", cases_main },
+	{ "simulate", simulate_main }, { "cases", cases_main },
 };
 
 int main(int argc, char **argv)
@@ -35,6 +36,12 @@ int main(int argc, char **argv)
 	int (*run)(Compile *) = compile_main;
 	int first = 1;
 
+	if (argc > 1 && strcmp(argv[1], "plan-profile") == 0) {
+		arena_free(words);
+		arena_free(scratch);
+		arena_free(a);
+		return plan_profile_main(argc - 2, argv + 2);
+	}
 	diag_init(&d, stderr, words);
 	for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
 		if (strcmp(argv[1], commands[i].name) == 0) {

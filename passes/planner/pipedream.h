@@ -1,0 +1,41 @@
+/* What the files of the PipeDream planner share. */
+#ifndef PDCC_PASSES_PLANNER_PIPEDREAM_H
+#define PDCC_PASSES_PLANNER_PIPEDREAM_H
+
+#include "planner.h"
+
+/* One level: M machines joined by bandwidth B, each made of `inner` of the level below. */
+typedef struct Level {
+	const States *st;
+	const PdOpt  *o;
+	int     M, inner;
+	double  B;
+	/* (n + 1) x n: seconds of a stage that begins at state i and ends with j, on a whole machine; INFINITY: no plan
+	 * fits. NULL on the lowest level, where it is the compute time. */
+	const double *time;
+} Level;
+
+/* The last stage of a plan is (k, j] on r machines; `left` machines are what the stages before it use. k < 0: it is the
+ * only one. */
+typedef struct From { int k, r, left; } From;
+
+/* Sums over the stage that begins at state i and ends with j. */
+double span_time(const Level *l, int i, int j);
+double span_parameters(const Level *l, int i, int j);
+bool   span_fits(const Level *l, int i, int j, int replicas, int behind);
+
+double single_cost(const Level *l, int i, int j, int m);
+/* max(S, X) of the stage (k, j] on 1..most machines: c[1..most]. */
+void   last_costs(const Level *l, int k, int j, int most, double *c);
+
+/* All plans that begin at state i: best[j * (M + 1) + m] for j >= i, INFINITY where none fits, and their last stages. */
+void solve_row(const Level *l, int i, double *best, From *from);
+
+/* Flat, many machines: the least threshold under which a plan exists (pipedream_wide.c). The answer is that of
+ * solve_row; where several plans are best, the one may be another. */
+double solve_wide(Arena *a, const Level *l, PdStage **stage, int *n);
+
+/* One level in the table of solve_row beyond this many steps is left to solve_wide. */
+enum { WIDE_STEPS = 400000000 };
+
+#endif
