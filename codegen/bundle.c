@@ -154,9 +154,9 @@ static const char *optimizer_text(Arena *a, const Optimizer *o)
 		if (opt_has(opt_kind(o), (OptSet)i))
 			s = arena_printf(a, "%s%s\"%s\": %.17g,", s, *s ? " " : "", opt_set_name[i], opt_get(o, (OptSet)i));
 	if (rate_varies(&o->rate))
-		s = arena_printf(a, "%s \"schedule\": { \"kind\": \"%s\", \"warmup\": %" PRId64 ", \"every\": %" PRId64 ", \"steps\": %"
-			PRId64 ", \"gamma\": %.17g, \"last\": %.17g },", s, rate_name[o->rate.kind], o->rate.warmup, o->rate.every,
-			o->rate.steps, o->rate.gamma, o->rate.last);
+		s = arena_printf(a, "%s \"lr_schedule\": { \"kind\": \"%s\", \"warmup\": %" PRId64 ", \"every\": %" PRId64 ", \"steps\": %"
+			PRId64 ", \"gamma\": %.17g, \"min\": %.17g },", s, rate_name[o->rate.kind], o->rate.warmup, o->rate.every,
+			o->rate.steps, o->rate.gamma, o->rate.min);
 	return s;
 }
 

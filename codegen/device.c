@@ -103,6 +103,15 @@ static void write_mine(Cw *w, const DeviceSchedule *s)
 	cw_close(w, ";");
 }
 
+static void write_rate(const Build *b, Cw *w, const Rate *r)
+{
+	const double lr = opt_get(&b->t->opt, OPT_LR);
+
+	cw_line(w, ".rate = { .kind = %d, .warmup = %" PRId64 ", .every = %" PRId64 ", .steps = %" PRId64
+		", .gamma = %.17g, .last = %.17g },", r->kind, r->warmup, r->every, r->steps,
+		r->gamma, lr > 0 ? r->min / lr : 0);
+}
+
 static void write_program(Build *b, Cw *w, int rank)
 {
 	const Module *m = b->m;
@@ -124,9 +133,7 @@ static void write_program(Build *b, Cw *w, int rank)
 		m->batch, m->microbatches, b->channels, s->inflight, s->arena);
 	cw_line(w, ".nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,");
 	if (rate_varies(rate))
-		cw_line(w, ".rate = { .kind = %d, .warmup = %" PRId64 ", .every = %" PRId64 ", .steps = %" PRId64
-			", .gamma = %.17g, .last = %.17g },", rate->kind, rate->warmup, rate->every, rate->steps, rate->gamma,
-			rate->last);
+		write_rate(b, w, rate);
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
 		b->t->steps > 0 ? b->t->steps : 10, b->c && b->c->timeout > 0 ? b->c->timeout : 60.0);
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");

@@ -27,6 +27,7 @@ typedef struct Opt {
 static bool o_dim(Cx *x, const char *v) { return training_bind(x->a, &x->o->t, v, x->d); }
 static bool o_loss(Cx *x, const char *v) { return training_loss(x->a, &x->o->t, v, x->d); }
 static bool o_optimizer(Cx *x, const char *v) { return training_optimizer(x->a, &x->o->t, v, x->d); }
+static bool o_lr_schedule(Cx *x, const char *v) { return training_lr_schedule(x->a, &x->o->t, v, x->d); }
 static bool o_data(Cx *x, const char *v) { return training_data(x->a, &x->o->t, v, x->d); }
 static bool o_freeze(Cx *x, const char *v) { training_glob(x->a, &x->o->t.freeze, &x->o->t.nfreeze, v); return true; }
 static bool o_trainable(Cx *x, const char *v) { training_glob(x->a, &x->o->t.trainable, &x->o->t.ntrainable, v); return true; }
@@ -127,6 +128,22 @@ static bool o_memory(Cx *x, const char *v)
 	return true;
 }
 
+/* The name's end says what is written. */
+static bool o_timeline(Cx *x, const char *v)
+{
+	static const char *const ends[] = { ".svg", ".html", ".json" };
+	const size_t n = strlen(v);
+
+	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+		if (n > strlen(ends[i]) && strcmp(v + n - strlen(ends[i]), ends[i]) == 0) {
+			if (x->o->ntimeline == (int)(sizeof x->o->timeline / sizeof *x->o->timeline))
+				return diag_error(x->d, NOLOC, 7, "--timeline: %d files at most, '%s' is one more", x->o->ntimeline, v);
+			x->o->timeline[x->o->ntimeline++] = v;
+			return true;
+		}
+	return diag_error(x->d, NOLOC, 7, "--timeline wants a file named .svg, .html or .json, not '%s'", v);
+}
+
 static bool o_dump(Cx *x, const char *v)
 {
 	x->o->dump = true;
@@ -183,8 +200,10 @@ static const Opt table[] = {
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
 	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
-	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },
+	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw, rmsprop, adagrad; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },
 	{ "Train", "lr", "X", "learning rate", CALL, 0, o_lr, 0, 0, 0 },
+	{ "Train", "lr-schedule", "S", "step, exponential, linear, cosine; settings as cosine:warmup_steps=100,steps=1000,min=1e-5", CALL, 0,
+		o_lr_schedule, 0, 0, 0 },
 	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said", INT, TR(steps), 0, 0, 0, (int64_t)1 << 40 },
 	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(seed), 0, 0, 0, INT64_MAX },
 	{ "Train", "shuffle", NULL, "a new order of the samples in every epoch", FLAG, TR(shuffle), 0, 0, 0, 0 },
@@ -207,6 +226,7 @@ static const Opt table[] = {
 	{ "Inspect", "start-from", "FILE", "go on from a .pdir file; weights come from the model", TEXT, AT(start_from), 0, 0, 0, 0 },
 	{ "Inspect", "explain", NULL, "say why the plan was chosen", FLAG, AT(explain), 0, 0, 0, 0 },
 	{ "Inspect", "time-report", NULL, "time of every pass", FLAG, AT(time_report), 0, 0, 0, 0 },
+	{ "Simulate", "timeline", "FILE", "pdcc simulate draws the step: .svg, .html, or .json for Perfetto; may be given again", CALL, 0, o_timeline, 0, 0, 0 },
 	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },
 	{ "Messages", "verbose", NULL, "say more (-v)", FLAG, AT(verbose), 0, 0, 0, 0 },
 	{ "Messages", "quiet", NULL, "errors only (-q)", FLAG, AT(quiet), 0, 0, 0, 0 },
@@ -226,6 +246,7 @@ void options_help(FILE *f, const char *program, const char *group)
 		fprintf(f, "usage: %s MODEL.onnx --cluster CLUSTER.yaml -o DIR [options]\n"
 			"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
 			"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
+			"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
 			"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
 			"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
 			"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"

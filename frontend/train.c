@@ -1,9 +1,9 @@
-/* train.yaml: data, batch, loss, optimizer. */
+/* train.yaml: data, batch, loss and the rest; train_opt.c has the optimizer. */
 #include "train.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "yaml.h"
+#include "train_opt.h"
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
@@ -25,47 +25,6 @@ void training_glob(Arena *a, const char ***list, int *n, const char *glob)
 		v[i] = (*list)[i];
 	v[(*n)++] = arena_str(a, glob);
 	*list = v;
-}
-
-bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
-{
-	char *s = arena_str(a, spec), *rest = strchr(s, ':');
-	int k = 0;
-
-	if (rest)
-		*rest++ = 0;
-	while (k < OPT_COUNT && strcmp(opt_kind_name[k], s))
-		k++;
-	if (k == OPT_COUNT) {
-		const char *near = diag_nearest(s, opt_kind_name, OPT_COUNT);
-
-		return diag_error(d, NOLOC, 5, "no optimizer is called '%s'%s%s%s", s, near ? "; did you mean '" : "; there are sgd, "
-			"momentum, adam, adamw, rmsprop, adagrad", near ? near : "", near ? "'?" : "");
-	}
-	t->opt.kind = (OptKind)k;
-	t->opt.chosen = true;
-	while (rest && *rest) {
-		char *comma = strchr(rest, ','), *eq = strchr(rest, '='), *end;
-
-		if (comma)
-			*comma = 0;
-		if (!eq || (comma && eq > comma))
-			return diag_error(d, NOLOC, 5, "optimizer setting '%s' has no value; write lr=0.1", rest);
-		*eq = 0;
-		double v = strtod(eq + 1, &end);
-		if (end == eq + 1 || *end || !isfinite(v))
-			return diag_error(d, NOLOC, 5, "optimizer setting %s is '%s', not a number", rest, eq + 1);
-		const int set = opt_find_setting(rest);
-		if (set < 0) {
-			const char *near = diag_nearest(rest, opt_set_name, OPT_SETTINGS);
-
-			return diag_error(d, NOLOC, 5, "optimizer has no setting '%s'%s%s%s", rest, near ? "; did you mean '" :
-				"; there are lr, momentum, beta1, beta2, alpha, eps, weight_decay ...", near ? near : "", near ? "'?" : "");
-		}
-		opt_put(&t->opt, (OptSet)set, v);
-		rest = comma ? comma + 1 : NULL;
-	}
-	return true;
 }
 
 bool training_loss(Arena *a, Training *t, const char *spec, Diag *d)
@@ -275,107 +234,11 @@ static void loss(Yaml *y, const YNode *v, void *to)
 	}
 }
 
-/* ---- optimizer ---- */
-
-static void o_kind(Yaml *y, const YNode *v, void *to)
-{
-	((Optimizer *)to)->kind = (OptKind)yaml_choice(y, v, "optimizer.kind", opt_kind_name, OPT_COUNT);
-}
-
-#define SETTING(f, set, most) \
-	static void f(Yaml *y, const YNode *v, void *to) \
-	{ \
-		opt_put(to, set, yaml_real(y, v, arena_printf(y->a, "optimizer.%s", opt_set_name[set]), 0, most)); \
-	}
-SETTING(o_lr, OPT_LR, 1e9)
-SETTING(o_mu, OPT_MU, 1)
-SETTING(o_dampening, OPT_DAMPENING, 1)
-SETTING(o_beta1, OPT_BETA1, 1)
-SETTING(o_beta2, OPT_BETA2, 1)
-SETTING(o_alpha, OPT_ALPHA, 1)
-SETTING(o_eps, OPT_EPS, 1)
-SETTING(o_wd, OPT_DECAY, 1e9)
-SETTING(o_lr_decay, OPT_LR_DECAY, 1e9)
-
-static void o_nesterov(Yaml *y, const YNode *v, void *to)
-{
-	opt_put(to, OPT_NESTEROV, yaml_bool(y, v, "optimizer.nesterov"));
-}
-
-static void o_betas(Yaml *y, const YNode *v, void *to)
-{
-	int n;
-	const YNode **item = yaml_items(y, v, "optimizer.betas", &n);
-
-	if (n != 2) {
-		yaml_error(y, v, "optimizer.betas has %d entries; it needs 2", n);
-		return;
-	}
-	o_beta1(y, item[0], to);
-	o_beta2(y, item[1], to);
-}
-
-static void globs(Yaml *y, const YNode *v, const char *what, const char ***list, int *count)
-{
-	int n;
-	const YNode **item = yaml_items(y, v, what, &n);
-
-	for (int i = 0; item && i < n; i++) {
-		const char *s = yaml_text(y, item[i], what);
-
-		if (s)
-			training_glob(y->a, list, count, s);
-	}
-}
-static void o_nodecay(Yaml *y, const YNode *v, void *to)
-{
-	globs(y, v, "optimizer.no_decay", &((Optimizer *)to)->no_decay, &((Optimizer *)to)->nno_decay);
-}
-
-static void s_kind(Yaml *y, const YNode *v, void *to)
-{
-	((Rate *)to)->kind = (RateKind)yaml_choice(y, v, "schedule.kind", rate_name, RATE_COUNT);
-}
-static void s_warmup(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->warmup = yaml_int(y, v, "schedule.warmup", 0, INT32_MAX); }
-static void s_every(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->every = yaml_int(y, v, "schedule.every", 1, INT32_MAX); }
-static void s_steps(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->steps = yaml_int(y, v, "schedule.steps", 1, INT32_MAX); }
-static void s_gamma(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->gamma = yaml_real(y, v, "schedule.gamma", 0, 1e6); }
-static void s_last(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->last = yaml_real(y, v, "schedule.last", 0, 1e6); }
-
-static const YKey rate_keys[] = {
-	{ "kind", s_kind }, { "type", s_kind }, { "warmup", s_warmup }, { "every", s_every }, { "steps", s_steps },
-	{ "gamma", s_gamma }, { "last", s_last },
-};
-
-static void o_schedule(Yaml *y, const YNode *v, void *to)
-{
-	Rate *r = &((Optimizer *)to)->rate;
-
-	*r = (Rate){ .every = 1, .gamma = 1 };
-	yaml_map(y, v, "schedule", rate_keys, COUNT(rate_keys), r);
-	if (y->ok && (r->kind == RATE_LINEAR || r->kind == RATE_COSINE) && !r->steps)
-		yaml_error(y, v, "schedule %s needs steps: over how many the rate falls", rate_name[r->kind]);
-	if (y->ok && (r->kind == RATE_STEP || r->kind == RATE_EXPONENTIAL) && r->gamma == 1)
-		yaml_error(y, v, "schedule %s needs gamma: the factor per `every` steps", rate_name[r->kind]);
-}
-
-static const YKey opt_keys[] = {
-	{ "kind", o_kind }, { "type", o_kind }, { "lr", o_lr }, { "momentum", o_mu }, { "dampening", o_dampening },
-	{ "nesterov", o_nesterov }, { "betas", o_betas }, { "beta1", o_beta1 }, { "beta2", o_beta2 }, { "alpha", o_alpha },
-	{ "eps", o_eps }, { "weight_decay", o_wd }, { "lr_decay", o_lr_decay }, { "no_decay", o_nodecay },
-	{ "schedule", o_schedule },
-};
-static void optimizer(Yaml *y, const YNode *v, void *to)
-{
-	((Training *)to)->opt.chosen = true;
-	yaml_map(y, v, "optimizer", opt_keys, COUNT(opt_keys), &((Training *)to)->opt);
-}
-
 /* ---- the rest ---- */
 
 static void freeze(Yaml *y, const YNode *v, void *to)
 {
-	globs(y, v, "freeze", &((Training *)to)->freeze, &((Training *)to)->nfreeze);
+	train_globs(y, v, "freeze", &((Training *)to)->freeze, &((Training *)to)->nfreeze);
 }
 static void padding_idx(Yaml *y, const YNode *v, void *to)
 {
@@ -390,7 +253,7 @@ static void padding_idx(Yaml *y, const YNode *v, void *to)
 }
 static void trainable(Yaml *y, const YNode *v, void *to)
 {
-	globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
+	train_globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
 }
 static void steps(Yaml *y, const YNode *v, void *to) { ((Training *)to)->steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40); }
 static void seed(Yaml *y, const YNode *v, void *to) { ((Training *)to)->seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX); }
@@ -421,7 +284,7 @@ static void init(Yaml *y, const YNode *v, void *to)
 
 static const YKey top_keys[] = {
 	{ "data", data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
-	{ "optimizer", optimizer }, { "freeze", freeze }, { "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
+	{ "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "freeze", freeze }, { "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
 };
 

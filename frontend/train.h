@@ -9,6 +9,7 @@ bool train_read(Arena *a, const char *path, Training *t, Diag *d);
 
 /* Shared with the flags: they give the same words. false after a diagnostic. */
 bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d);      /* "adam:lr=1e-3,eps=1e-8" */
+bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d);    /* "cosine:steps=1000,min=1e-5" */
 bool training_loss(Arena *a, Training *t, const char *spec, Diag *d);           /* "softmax_ce", "mse", an output */
 bool training_bind(Arena *a, Training *t, const char *spec, Diag *d);           /* "batch=32", "x:0=32" */
 bool training_data(Arena *a, Training *t, const char *spec, Diag *d);           /* "x=FILE" */

@@ -10,6 +10,8 @@ const char *const opt_set_name[OPT_SETTINGS] = {
 
 const char *const rate_name[RATE_COUNT] = { "constant", "step", "exponential", "linear", "cosine" };
 
+const char *const rate_set_name[RATE_SETTINGS] = { "warmup_steps", "steps", "every", "gamma", "min" };
+
 bool rate_varies(const Rate *r)
 {
 	return r->kind != RATE_CONSTANT || r->warmup > 0;

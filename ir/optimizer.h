@@ -17,15 +17,17 @@ typedef enum OptSet {
  * s = t - warmup the factor then is
  *     STEP          gamma ^ floor(s / every)
  *     EXPONENTIAL   gamma ^ (s / every)
- *     LINEAR        1 + (last - 1) p              p = min(1, s / steps)
- *     COSINE        last + (1 - last) (1 + cos(pi p)) / 2 */
+ *     LINEAR        1 + (last - 1) p              p = min(1, s / steps), last = min / lr
+ *     COSINE        last + (1 - last) (1 + cos(pi p)) / 2
+ * steps 0: what is left of the run's steps. */
 typedef enum RateKind { RATE_CONSTANT, RATE_STEP, RATE_EXPONENTIAL, RATE_LINEAR, RATE_COSINE, RATE_COUNT } RateKind;
 typedef struct Rate {
 	RateKind kind;
 	int64_t  warmup, every, steps;
-	double   gamma, last;
+	double   gamma, min;        /* min: the last learning rate */
 } Rate;
-extern const char *const rate_name[RATE_COUNT];
+enum { RATE_SETTINGS = 5 };
+extern const char *const rate_name[RATE_COUNT], *const rate_set_name[RATE_SETTINGS];
 bool rate_varies(const Rate *r);
 
 typedef struct Optimizer {

@@ -74,7 +74,7 @@ typedef struct pd_program {
 	                                     * are reported */
 	struct {                    /* factor of the learning rate: pd_rate */
 		int     kind;       /* 0 constant, 1 step, 2 exponential, 3 linear, 4 cosine */
-		int64_t warmup, every, steps;
+		int64_t warmup, every, steps;   /* steps 0: what the run has beyond warmup */
 		double  gamma, last;
 	} rate;
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */

@@ -15,6 +15,7 @@
 const pd_program *rt_program;
 int64_t           rt_step;
 volatile int      rt_signal;
+static int64_t    last_step;      /* the run ends before it */
 
 typedef struct options {
 	int64_t     steps, log_every, samples;
@@ -69,9 +70,8 @@ double pd_rate(void)
 
 	if (t < w)
 		return (double)(t + 1) / (double)w;
-	const double p = rt_program->rate.steps > 0 && s < rt_program->rate.steps
-	                         ? (double)s / (double)rt_program->rate.steps
-	                         : 1;
+	const int64_t steps = rt_program->rate.steps ? rt_program->rate.steps : last_step - w;
+	const double  p = s < steps ? (double)s / (double)steps : 1;
 
 	switch (rt_program->rate.kind) {
 	case 1: return pow(gamma, (double)(s / rt_program->rate.every));
@@ -448,7 +448,7 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		rt_gradients_keep(p);
 	if (p->init)
 		p->init(arena);
-	const int64_t last = rt_step + o.steps;
+	const int64_t last = last_step = rt_step + o.steps;
 
 	if (o.log_every == 0)
 		o.log_every = o.steps <= 20 ? 1 : (o.steps + 19) / 20;
