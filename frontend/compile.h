@@ -35,6 +35,7 @@ void compile_summary(const Compile *c, const char *dir);
 int compile_main(Compile *c);
 int verify_main(Compile *c);
 int inspect_main(Compile *c);
+int simulate_main(Compile *c);
 int cases_main(Compile *c);
 
 #endif

@@ -1,0 +1,157 @@
+/* pdcc simulate: the planned step played on the cluster without running anything. Takes what compile takes, writes no
+ * program; --timeline draws what was played. Times are those of the cost model. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include "../passes/timeline.h"
+#include "compile.h"
+
+enum { BAR = 24, STAGES = 32 };
+
+static const char *plan_name(const Compile *c)
+{
+	const char *s = "";
+
+	for (int t = 0; t < c->m->nstage; t++)
+		s = arena_printf(c->a, "%s%s%d", s, t ? "-" : "", c->m->stage[t]->replicas);
+	return s;
+}
+
+static const char *cluster_name(const Compile *c)
+{
+	const char *file = c->cluster.file ? c->cluster.file : c->o->cluster ? c->o->cluster : "local", *slash = strrchr(file, '/');
+
+	return c->cluster.name ? c->cluster.name : slash ? slash + 1 : file;
+}
+
+static const char *title(const Compile *c)
+{
+	return arena_printf(c->a, "%s: plan %s, %s, %" PRId64 " microbatches of %" PRId64 " samples, on %s", c->m->name, plan_name(c),
+		c->m->schedule->name, c->m->microbatches, c->m->batch, cluster_name(c));
+}
+
+/* ---- where the devices' time goes ---- */
+
+/* Letters for so many parts of a whole of BAR letters; rounding never makes the bar longer. */
+static void bar(char *to, const double *share, const char *letter, int n)
+{
+	double sum = 0;
+	int at = 0;
+
+	for (int i = 0; i < n; i++) {
+		sum += share[i];
+		while (at < BAR && at + 0.5 < sum * BAR)
+			to[at++] = letter[i];
+	}
+	while (at < BAR)
+		to[at++] = '.';
+	to[BAR] = 0;
+}
+
+static void print_stages(const Compile *c, const Sim *s)
+{
+	const Schedule *p = s->model->s;
+	const double step = s->step > 0 ? s->step : 1;
+
+	printf("  stage  devices    busy  %-*s  in flight  memory\n", BAR, "F B S update, . idle");
+	for (int t = 0; t < p->nstage && t < STAGES; t++) {
+		double share[4] = { 0 }, busy = 0;
+		int peak = 0;
+		char text[BAR + 1];
+
+		for (int k = 0; k < p->replicas[t]; k++) {
+			const int r = p->device[t][k];
+			const double each = step * p->replicas[t];
+			share[0] += s->spent[r][ACT_F] / each;
+			share[1] += (s->spent[r][ACT_B] + s->spent[r][ACT_W]) / each;
+			share[2] += s->spent[r][ACT_SYNC] / each;
+			share[3] += s->spent[r][ACT_UPDATE] / each;
+			busy += s->busy[r] / each;
+			peak = s->peak[r] > peak ? s->peak[r] : peak;
+		}
+		bar(text, share, "FBSu", 4);
+		const int first = p->device[t][0], last = p->device[t][p->replicas[t] - 1];
+		printf("  %-5d  %-9s %5.1f%%  %s  %4d of %-2d  %s\n", t, first == last ? arena_printf(c->a, "%d", first) :
+			arena_printf(c->a, "%d-%d", first, last), 100 * busy, text, peak, p->inflight[t],
+			str_bytes(c->a, c->m->stage[t]->arena));
+	}
+	if (p->nstage > STAGES)
+		printf("  ... and %d more stages\n", p->nstage - STAGES);
+}
+
+/* ---- what moves ---- */
+
+static const char *link_name(const Compile *c, const Link *l)
+{
+	if (l->scope != LINK_BETWEEN)
+		return arena_printf(c->a, "%s%s%s", l->kind ? l->kind : "link", l->scope == LINK_WITHIN ? " within a host" : " between hosts", "");
+	return arena_printf(c->a, "%s %s - %s", l->kind ? l->kind : "link", c->cluster.host[l->host_a].name,
+		c->cluster.host[l->host_b].name);
+}
+
+static void print_loads(const Compile *c, const Sim *s)
+{
+	if (!s->nload)
+		return;
+	printf("  bytes a step %-27s  %10s  %10s  %10s  %13s  %s\n", "", "messages", "sums", "together", "data parallel", "busiest port");
+	for (int i = 0; i < s->nload; i++) {
+		const SimLoad *x = &s->load[i];
+		const Link l = cluster_link_of(&c->cluster, x->line);
+
+		printf("  %-40.40s  %10s  %10s  %10s  %13s  %5.1f %%\n", link_name(c, &l), str_bytes(c->a, x->messages),
+			str_bytes(c->a, x->joins), str_bytes(c->a, x->messages + x->joins), str_bytes(c->a, x->parallel),
+			s->step > 0 ? 100 * x->busy / s->step : 0);
+	}
+}
+
+static void print_summary(const Compile *c, const Sim *s)
+{
+	const double samples = (double)(c->m->batch * c->m->microbatches);
+
+	printf("%s\n", title(c));
+	printf("  step %s", time_text(c->a, s->step));
+	if (s->step > 0)
+		printf(", %.4g samples/s", samples / s->step);
+	if (c->plan.one_time > 0 && s->step > 0)
+		printf("; one device %s, %.2f times as long", time_text(c->a, c->plan.one_time), c->plan.one_time / s->step);
+	printf(" (static estimate)\n  pipeline %s, bubble %.1f %%; sums and update %s\n", time_text(c->a, s->pipeline),
+		100 * s->bubble, time_text(c->a, s->step - s->pipeline));
+	print_stages(c, s);
+	print_loads(c, s);
+}
+
+/* ---- pictures ---- */
+
+static bool write_timeline(const Compile *c, const Sim *s, const char *file)
+{
+	const char *end = strrchr(file, '.');
+	Buf b = { 0 };
+
+	(strcmp(end, ".svg") == 0 ? timeline_svg : strcmp(end, ".html") == 0 ? timeline_html : timeline_json)(&b, s, title(c));
+	const bool ok = file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
+	if (ok && !c->o->quiet)
+		printf("wrote %s\n", file);
+	buf_free(&b);
+	return ok;
+}
+
+int simulate_main(Compile *c)
+{
+	Sim s;
+
+	if (!c->o->cluster)
+		return diag_error(c->d, NOLOC, 1, "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
+			"devices here"), EXIT_USAGE;
+	if (c->o->stop_after)
+		return diag_error(c->d, NOLOC, 1, "--stop-after: pdcc simulate needs the whole plan"), EXIT_USAGE;
+	if (!compile_read(c) || !compile_plan(c, NULL))
+		return compile_status(c);
+	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster), &s, c->d))
+		return EXIT_INPUT;
+	if (!c->o->quiet)
+		print_summary(c, &s);
+	for (int i = 0; i < c->o->ntimeline; i++)
+		if (!write_timeline(c, &s, c->o->timeline[i]))
+			return EXIT_USAGE;
+	return 0;
+}

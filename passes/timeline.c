@@ -1,0 +1,64 @@
+/* What all pictures of a simulated step say in words. */
+#include "timeline.h"
+#include <inttypes.h>
+
+const char *time_text(Arena *a, double seconds)
+{
+	static const struct { double least, unit; const char *name; } scale[] = { { 1, 1, "s" }, { 1e-3, 1e-3, "ms" } };
+
+	for (size_t i = 0; i < sizeof scale / sizeof *scale; i++)
+		if (seconds >= scale[i].least)
+			return arena_printf(a, "%.4g %s", seconds / scale[i].unit, scale[i].name);
+	return arena_printf(a, "%.4g us", seconds * 1e6);
+}
+
+void buf_xml(Buf *b, const char *text)
+{
+	for (; *text; text++)
+		switch (*text) {
+		case '&': buf_puts(b, "&amp;"); break;
+		case '<': buf_puts(b, "&lt;"); break;
+		case '>': buf_puts(b, "&gt;"); break;
+		case '"': buf_puts(b, "&quot;"); break;
+		default: buf_putc(b, (unsigned char)*text < ' ' ? ' ' : *text);
+		}
+}
+
+const char *span_text(Arena *a, const Sim *s, const SimSpan *x)
+{
+	switch (x->kind) {
+	case ACT_F: return arena_printf(a, "forward of microbatch %d", x->mb);
+	case ACT_B: return arena_printf(a, "backward of microbatch %d", x->mb);
+	case ACT_W: return arena_printf(a, "weight gradients of microbatch %d", x->mb);
+	case ACT_UPDATE: return "update";
+	case ACT_SYNC:
+		if (s->model->s->dev[x->rank].act[x->action].kind == ACT_UPDATE)
+			return "losses of all devices gathered";
+		return arena_printf(a, "gradients joined, %" PRId64 " bytes", x->bytes);
+	default:
+		return arena_printf(a, "message of %s %d to device %d, %" PRId64 " bytes", x->kind == ACT_SEND_F ? "forward" : "backward",
+			x->mb, x->peer, x->bytes);
+	}
+}
+
+const char *span_class(const SimSpan *x)
+{
+	return x->kind == ACT_F ? "f" : x->kind == ACT_B ? "b" : x->kind == ACT_W ? "w" : x->kind == ACT_UPDATE ? "u" : "c";
+}
+
+const char *device_text(const Sim *s, int rank)
+{
+	const char *name = s->model->c->device[s->model->device[rank]].name;
+
+	return name ? name : "device";
+}
+
+int64_t bytes_in_use(const Sim *s, int rank, int slots)
+{
+	const SimModel *m = s->model;
+
+	if (!m->fixed)
+		return slots;
+	const int t = m->s->dev[rank].act[0].stage;
+	return m->fixed[t] + slots * m->slot[t];
+}

@@ -1,0 +1,23 @@
+/* Pictures of what the simulator played: an SVG, a page that holds it, a trace for Perfetto and Chrome. */
+#ifndef PDCC_PASSES_TIMELINE_H
+#define PDCC_PASSES_TIMELINE_H
+
+#include "simulate.h"
+
+/* Rows are devices, the axis is time; below, memory over time by stage. More than 64 devices: one of each stage. */
+void timeline_svg(Buf *b, const Sim *s, const char *title);
+/* The same picture with a wheel to zoom and a hand to drag; nothing else is loaded. */
+void timeline_html(Buf *b, const Sim *s, const char *title);
+/* Trace Event Format: a process per device, messages as asynchronous slices, memory as a counter. */
+void timeline_json(Buf *b, const Sim *s, const char *title);
+
+const char *time_text(Arena *a, double seconds);        /* "1.25 ms" */
+void buf_xml(Buf *b, const char *text);                 /* with &, <, > and quotes as entities */
+
+/* What a span is, in words: "forward of microbatch 3", "message of backward 3 to device 1". */
+const char *span_text(Arena *a, const Sim *s, const SimSpan *x);
+const char *span_class(const SimSpan *x);               /* "f", "b", "w", "c" (communication), "u" */
+const char *device_text(const Sim *s, int rank);        /* its name in the cluster file */
+int64_t bytes_in_use(const Sim *s, int rank, int slots);
+
+#endif

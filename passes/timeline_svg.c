@@ -1,0 +1,282 @@
+/* The picture of a simulated step as SVG: a row per device, below it memory over time. Every rectangle has a title,
+ * which browsers show under the pointer. The page of timeline_html.c is this picture with a script that stretches the
+ * elements of class t, so those have no time of their own but x and width. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include "timeline_svg.h"
+
+enum { MAX_ROWS = 64, MAX_CURVES = 8, CURVES_HEIGHT = 130, LANE = 4, GAP = 3, EDGED = 3 };
+static const double LEFT = SVG_LEFT, WIDTH = SVG_WIDTH, TOP = 78;
+
+static const char style[] =
+	"text { font: 11px sans-serif; fill: #333 }\n"
+	".h { font-size: 15px; font-weight: bold }\n"
+	".n { fill: #fff; font-size: 10px; text-anchor: middle; pointer-events: none }\n"
+	".r, .y { text-anchor: end }\n"
+	".x { text-anchor: middle }\n"
+	".g { stroke: #ddd; stroke-width: 1 }\n"
+	".k { fill: #f4f4f4 }\n"
+	".f { fill: #3b75b5 }\n"
+	".b { fill: #3f9454 }\n"
+	".w { fill: #8cc17c }\n"
+	".c { fill: #e8842a }\n"
+	".u { fill: #9a5fa3 }\n"
+	".o { stroke: #fff; stroke-width: .7 }\n"
+	".m { fill: none; stroke-width: 1.5; vector-effect: non-scaling-stroke }\n";
+
+static const char *const curve_colour[MAX_CURVES] = {
+	"#1f5fa8", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#008b8b", "#8b4513", "#555555"
+};
+
+typedef struct Drawing {
+	Arena      *a;
+	Buf        *b;
+	const Sim  *s;
+	bool        page;           /* for timeline_html: numbers are the script's */
+	int        *row, nrow;      /* ranks that are shown */
+	int        *head, *next;    /* spans by rank */
+	double      height;         /* of a row */
+	double      scale;          /* pixels per second */
+} Drawing;
+
+/* All devices, or one of each stage, or one of some stages. */
+static void pick_rows(Drawing *d)
+{
+	const Schedule *p = d->s->model->s;
+
+	d->row = NEWN(d->a, int, MAX_ROWS);
+	if (p->ndevice <= MAX_ROWS) {
+		for (int t = 0; t < p->nstage; t++)
+			for (int k = 0; k < p->replicas[t]; k++)
+				d->row[d->nrow++] = p->device[t][k];
+		return;
+	}
+	const int n = p->nstage < MAX_ROWS ? p->nstage : MAX_ROWS;
+	while (d->nrow < n) {
+		d->row[d->nrow] = p->device[(int64_t)d->nrow * p->nstage / n][0];
+		d->nrow++;
+	}
+}
+
+static void sort_spans(Drawing *d)
+{
+	const int n = d->s->model->s->ndevice;
+
+	d->head = NEWN(d->a, int, n);
+	d->next = NEWN(d->a, int, d->s->nspan);
+	for (int r = 0; r < n; r++)
+		d->head[r] = -1;
+	for (int i = d->s->nspan - 1; i >= 0; i--) {
+		d->next[i] = d->head[d->s->span[i].rank];
+		d->head[d->s->span[i].rank] = i;
+	}
+}
+
+/* ---- the axis ---- */
+
+/* 1, 2 or 5 times a power of ten: at least a tenth of all. */
+static double tick_step(double all)
+{
+	const double ten = pow(10, floor(log10(all / 10)));
+
+	for (int k = 1; k <= 5; k += k == 1 ? 1 : 3)
+		if (k * ten >= all / 10 * (1 - 1e-9))
+			return k * ten;
+	return 10 * ten;
+}
+
+static void axis(Drawing *d, double top, double bottom)
+{
+	const double step = d->s->step;
+	const double unit = step >= 1 ? 1 : step >= 1e-3 ? 1e-3 : 1e-6;
+
+	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n<g id=\"axis\">\n", LEFT - 6, top - 6,
+		step >= 1 ? "time, s" : step >= 1e-3 ? "time, ms" : "time, us");
+	const double each = step > 0 ? tick_step(step) : 1;
+	for (int i = 0; i * each <= step * (1 + 1e-9); i++) {
+		const double x = LEFT + i * each * d->scale;
+		buf_printf(d->b, "<line class=\"g\" x1=\"%.2f\" x2=\"%.2f\" y1=\"%g\" y2=\"%g\"/><text class=\"x\" x=\"%.2f\" y=\"%g\">"
+			"%.6g</text>\n", x, x, top, bottom, x, top - 6, i * each / unit);
+	}
+	buf_puts(d->b, "</g>\n");
+}
+
+/* ---- rows ---- */
+
+static void rectangle(Drawing *d, const SimSpan *x, double y)
+{
+	const double at = LEFT + x->begin * d->scale, wide = (x->end - x->begin) * d->scale;
+	const bool message = x->peer >= 0;
+	const double tall = message ? LANE : d->height - LANE - GAP;
+	const double top = message ? y + d->height - LANE - GAP : y;
+
+	buf_printf(d->b, "<rect class=\"t %s%s\" x=\"%.3f\" y=\"%.2f\" width=\"%.3f\" height=\"%.2f\"", span_class(x),
+		wide > EDGED && !message ? " o" : "", at, top, wide, tall);
+	if (d->page && x->mb >= 0 && !message)
+		buf_printf(d->b, " data-n=\"%d\"", x->mb);
+	buf_printf(d->b, "><title>%s\n", span_text(d->a, d->s, x));
+	buf_printf(d->b, "%s", time_text(d->a, x->begin));
+	buf_printf(d->b, " to %s: %s</title></rect>", time_text(d->a, x->end), time_text(d->a, x->end - x->begin));
+	const int digits = x->mb > 99 ? 3 : x->mb > 9 ? 2 : 1;
+	if (!d->page && x->mb >= 0 && !message && wide >= 6 * digits + 4 && tall >= 10)
+		buf_printf(d->b, "<text class=\"n\" x=\"%.2f\" y=\"%.2f\">%d</text>", at + wide / 2, top + tall / 2 + 3.5, x->mb);
+	buf_putc(d->b, '\n');
+	arena_reset(d->a);
+}
+
+/* Spans thinner than a hair that touch others of their kind become one. */
+static void row_spans(Drawing *d, int rank, double y)
+{
+	const double hair = d->scale > 0 ? 0.3 / d->scale : 0;
+	SimSpan held[2] = { { .rank = -1 }, { .rank = -1 } };       /* computations, messages */
+
+	for (int i = d->head[rank]; i >= 0; i = d->next[i]) {
+		const SimSpan *x = &d->s->span[i];
+		SimSpan *h = &held[x->peer >= 0];
+		const bool thin = x->end - x->begin < hair;
+
+		if (x->end <= x->begin)
+			continue;
+		if (h->rank >= 0 && thin && h->kind == x->kind && x->begin - h->end < hair && h->end - h->begin < 10 * hair) {
+			h->end = x->end > h->end ? x->end : h->end;
+			continue;
+		}
+		if (h->rank >= 0)
+			rectangle(d, h, y);
+		*h = *x;
+	}
+	for (int k = 0; k < 2; k++)
+		if (held[k].rank >= 0)
+			rectangle(d, &held[k], y);
+}
+
+static void rows(Drawing *d)
+{
+	const Schedule *p = d->s->model->s;
+
+	for (int i = 0; i < d->nrow; i++) {
+		const double y = TOP + i * d->height;
+		const int r = d->row[i], stage = p->dev[r].n ? p->dev[r].act[0].stage : 0;
+		buf_printf(d->b, "<rect class=\"k\" x=\"%g\" y=\"%.2f\" width=\"%g\" height=\"%.2f\"/>\n", LEFT, y, WIDTH, d->height - GAP);
+		buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%.2f\">stage %d  device %d<title>", LEFT - 6,
+			y + (d->height - GAP) / 2 + 4, stage, r);
+		buf_xml(d->b, device_text(d->s, r));
+		buf_puts(d->b, "</title></text>\n");
+	}
+	axis(d, TOP, TOP + d->nrow * d->height - GAP);
+	buf_puts(d->b, "<g id=\"rows\" clip-path=\"url(#plot)\">\n");
+	for (int i = 0; i < d->nrow; i++)
+		row_spans(d, d->row[i], TOP + i * d->height);
+	buf_puts(d->b, "</g>\n");
+}
+
+/* ---- memory ---- */
+
+static const char *amount(Arena *a, const Sim *s, int64_t n)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double x = (double)n;
+	int k = 0;
+
+	if (!s->model->fixed)
+		return arena_printf(a, "%" PRId64 " slots", n);
+	for (; x >= 1024 && k < 4; k++)
+		x /= 1024;
+	return arena_printf(a, "%.4g %s", x, unit[k]);
+}
+
+static void curve(Drawing *d, int rank, const char *colour, double bottom, double per_byte)
+{
+	const double base = bottom - (double)bytes_in_use(d->s, rank, 0) * per_byte;
+
+	buf_printf(d->b, "<path class=\"t m\" stroke=\"%s\" d=\"M%.2f %.2f", colour, LEFT, base);
+	for (int i = 0; i < d->s->nuse; i++)
+		if (d->s->use[i].rank == rank)
+			buf_printf(d->b, "H%.2fV%.2f", LEFT + d->s->use[i].time * d->scale,
+				bottom - (double)bytes_in_use(d->s, rank, d->s->use[i].slots) * per_byte);
+	buf_printf(d->b, "H%.2f\"/>\n", LEFT + d->s->step * d->scale);
+}
+
+/* One curve for the first device of a stage, of eight stages at most. */
+static void curves(Drawing *d, double top)
+{
+	const Schedule *p = d->s->model->s;
+	const int n = p->nstage < MAX_CURVES ? p->nstage : MAX_CURVES;
+	const double bottom = top + CURVES_HEIGHT;
+	int64_t most = 1;
+
+	for (int r = 0; r < p->ndevice; r++)
+		if (p->dev[r].n && bytes_in_use(d->s, r, d->s->peak[r]) > most)
+			most = bytes_in_use(d->s, r, d->s->peak[r]);
+	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n", LEFT - 6, top - 12, d->s->model->fixed ? "memory" : "in flight");
+	for (int k = 0; k <= 2; k++) {
+		const double y = bottom - k * CURVES_HEIGHT / 2.0;
+		buf_printf(d->b, "<line class=\"g\" x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\"/><text class=\"y\" x=\"%g\" y=\"%g\">%s</text>\n",
+			LEFT, LEFT + WIDTH, y, y, LEFT - 6, y + 4, amount(d->a, d->s, most * k / 2));
+	}
+	for (int k = 0; k < n; k++) {
+		const double x = LEFT + k * 100;
+		buf_printf(d->b, "<line x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\" stroke=\"%s\" stroke-width=\"2\"/><text x=\"%g\" y=\"%g\">"
+			"stage %d</text>\n", x, x + 18, top - 12, top - 12, curve_colour[k], x + 23, top - 8, (int)((int64_t)k * p->nstage / n));
+	}
+	buf_puts(d->b, "<g id=\"curves\" clip-path=\"url(#plot)\">\n");
+	for (int k = 0; k < n; k++)
+		curve(d, p->device[(int64_t)k * p->nstage / n][0], curve_colour[k], bottom, CURVES_HEIGHT / (double)most);
+	buf_puts(d->b, "</g>\n");
+}
+
+/* ---- all of it ---- */
+
+static void legend(Drawing *d)
+{
+	static const struct { const char *class, *text; } item[] = {
+		{ "f", "forward" }, { "b", "backward" }, { "c", "communication" }, { "u", "update" }
+	};
+
+	for (int i = 0; i < 4; i++)
+		buf_printf(d->b, "<rect class=\"%s\" x=\"%g\" y=\"36\" width=\"12\" height=\"12\"/><text x=\"%g\" y=\"46\">%s</text>\n",
+			item[i].class, LEFT + i * 110, LEFT + i * 110 + 17, item[i].text);
+}
+
+static void heading(Drawing *d, const char *title)
+{
+	const Schedule *p = d->s->model->s;
+
+	buf_printf(d->b, "<text class=\"h\" x=\"%g\" y=\"22\">", LEFT);
+	buf_xml(d->b, title);
+	buf_printf(d->b, "</text>\n<text x=\"%g\" y=\"46\">step %s, bubble %.1f %%", LEFT + 470, time_text(d->a, d->s->step),
+		100 * d->s->bubble);
+	if (d->nrow < p->ndevice)
+		buf_printf(d->b, "; %d of %d devices are shown", d->nrow, p->ndevice);
+	buf_puts(d->b, "</text>\n");
+}
+
+void svg_picture(Buf *b, const Sim *s, const char *title, bool page)
+{
+	Arena *keep = arena_new(), *words = arena_new();
+	Drawing d = { .a = keep, .b = b, .s = s, .page = page, .scale = s->step > 0 ? WIDTH / s->step : 0 };
+
+	pick_rows(&d);
+	sort_spans(&d);
+	d.a = words;
+	d.height = d.nrow <= 8 ? 30 : d.nrow <= 24 ? 22 : 16;
+	const double rows_end = TOP + d.nrow * d.height, curves_top = rows_end + 40, all = curves_top + CURVES_HEIGHT + 16;
+	buf_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n",
+		LEFT + WIDTH + SVG_RIGHT, all, LEFT + WIDTH + SVG_RIGHT, all);
+	buf_printf(b, "<style>\n%s</style>\n<clipPath id=\"plot\"><rect x=\"%g\" y=\"0\" width=\"%g\" height=\"%g\"/></clipPath>\n", style,
+		LEFT, WIDTH + 1, all);
+	buf_printf(b, "<rect width=\"%g\" height=\"%g\" fill=\"#fff\"/>\n", LEFT + WIDTH + SVG_RIGHT, all);
+	heading(&d, title);
+	legend(&d);
+	rows(&d);
+	curves(&d, curves_top);
+	buf_puts(b, "</svg>\n");
+	arena_free(words);
+	arena_free(keep);
+}
+
+void timeline_svg(Buf *b, const Sim *s, const char *title)
+{
+	svg_picture(b, s, title, false);
+}
