@@ -7,6 +7,7 @@
 #include "../ir/buf.h"
 #include "../passes/planner/planner.h"
 #include "compile.h"
+#include "plandapple.h"
 #include "planprofile.h"
 
 typedef struct Ask {
@@ -21,7 +22,7 @@ typedef struct Ask {
 
 static const char help[] =
 	"usage: pdcc plan-profile FILE [options]      plans a layer profile as the published planners do\n"
-	"  --planner NAME           pipedream (default), blocks\n"
+	"  --planner NAME           pipedream (default), blocks, dapple (other options: --planner dapple --help)\n"
 	"  --cost NAME              of pipedream: sosp (published code, default), paper, old (optimizer.py), once (every\n"
 	"                           live tensor counted once per consumer stage)\n"
 	"  --workers N[,N..]        devices; several levels: devices of a machine first, then machines\n"
@@ -231,12 +232,12 @@ static void print_sizes(const char *name, const int *size, int n, const char *en
 	printf("]%s", end);
 }
 
-/* The costs are whole microseconds, as torchgpipe's profiler gives them; what a state adds to all before it. */
+/* The costs are whole microseconds, as torchgpipe's profiler gives them: a state's time less that of the one before it.
+ * Where the graph branches these are steps along the numbering, which can go down. */
 static int blocks_main(Ask *q, const States *st)
 {
 	const int parts = q->o.machines[0];
 	double *cost = NEWN(q->a, double, st->n);
-	uint64_t *seen = NEWN(q->a, uint64_t, st->layer_words);
 	int *size = NEWN(q->a, int, parts), *best = NEWN(q->a, int, parts);
 
 	if (parts > st->n || q->o.nlevel > 1) {
@@ -244,16 +245,8 @@ static int blocks_main(Ask *q, const States *st)
 			parts, q->o.nlevel, st->n);
 		return EXIT_USAGE;
 	}
-	for (int i = 0; i < st->n; i++) {
-		const uint64_t *under = st->under + (size_t)i * (size_t)st->layer_words;
-
-		for (int u = 0; u < st->p->n; u++)
-			if ((under[u / 64] & ~seen[u / 64]) >> (u % 64) & 1)
-				cost[i] += st->p->layer[u].forward + st->p->layer[u].backward;
-		for (int w = 0; w < st->layer_words; w++)
-			seen[w] |= under[w];
-		cost[i] = round(cost[i] * 1e6);
-	}
+	for (int i = 0; i < st->n; i++)
+		cost[i] = round((st->s[i].time - (i ? st->s[i - 1].time : 0)) * 1e6);
 	const double most = blocks_published(q->a, cost, st->n, parts, size), least = blocks_optimal(q->a, cost, st->n, parts, best);
 	if (q->json) {
 		printf("{\"states\": %d, \"max_block_us\": %.17g, \"optimal_max_block_us\": %.17g, ", st->n, most, least);
@@ -301,7 +294,9 @@ int plan_profile_main(int argc, char **argv)
 	int status = EXIT_USAGE;
 
 	diag_init(&d, stderr, words);
-	if (read_flags(&q, argc, argv)) {
+	if (plan_dapple_asked(argc, argv)) {
+		status = plan_dapple_main(argc, argv);
+	} else if (read_flags(&q, argc, argv)) {
 		if (q.help)
 			status = fputs(help, stdout) < 0;
 		else

@@ -88,7 +88,7 @@ double blocks_optimal(Arena *a, const double *cost, int n, int parts, int *size)
 			double *b = &best[row * (size_t)p + (size_t)j];
 
 			*b = INFINITY;
-			for (int k = j - 1; k >= p - 1 && upto[j] - upto[k] < *b; k--) {
+			for (int k = j - 1; k >= p - 1; k--) {
 				const double t = fmax(upto[j] - upto[k], best[row * (size_t)(p - 1) + (size_t)k]);
 
 				if ((p > 1 || k == 0) && t < *b) {

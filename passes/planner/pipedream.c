@@ -121,7 +121,7 @@ void solve_row(const Level *l, int i, double *best, From *from)
 			continue;
 		double one[M + 1];
 		memcpy(one, b, sizeof one);
-		for (int k = i; k < j; k++) {
+		for (int k = j - 1; k >= i; k--) {        /* the tie rule: the latest cut, the fewest replicas */
 			if (!state_before(l->st, k, j) || (i && state_before(l->st, k, i - 1)) || isinf(span_time(l, k + 1, j)))
 				continue;
 			if (l->o->cost == PD_ONCE && i && !state_before(l->st, i - 1, k))

@@ -2,8 +2,9 @@
  * code. Units: seconds, bytes, bytes per second. Symbols in formulas: T compute seconds, a bytes of activations that
  * cross a cut, w bytes of parameters, B bandwidth, M devices, r replicas of a stage, k the last state before it.
  * Plans are over states (states.h); a stage [start, end) has the layers of state end - 1 that are not of start - 1.
- * Tie rule: fewest changes of the plan; states in their order, then fewer replicas of the last stage; only what is
- * strictly better replaces what was found before, and a single stage is tried first. */
+ * Tie rule: one stage rather than several, then the latest cut in the order of the states, then the fewest replicas of
+ * the last stage; the stages before it follow the same rule. (The published code walks a set of objects by their
+ * addresses, so that its choice among equal plans differs from run to run.) */
 #ifndef PDCC_PASSES_PLANNER_PLANNER_H
 #define PDCC_PASSES_PLANNER_PLANNER_H
 
@@ -63,7 +64,7 @@ double pipedream_cost(const States *st, const PdOpt *o, const PdStage *stage, in
  * heuristic of torchgpipe.balance (Barany and Grinberg, "Block partitions of sequences"): blocks grow and shrink from
  * equal spans of the cost until the largest and the smallest differ by at most the largest cost; the answer need not
  * be optimal. `blocks_optimal` has the least largest block; ties by the earliest cut from the back. size[parts] gets
- * the number of layers per block, the answer is the largest block. parts <= n, costs are not negative. */
+ * the number of layers per block, the answer is the largest block. parts <= n. O(n^2 parts). */
 double blocks_published(Arena *a, const double *cost, int n, int parts, int *size);
 double blocks_optimal(Arena *a, const double *cost, int n, int parts, int *size);
 
