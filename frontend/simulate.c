@@ -19,15 +19,18 @@ static const char *plan_name(const Compile *c)
 
 static const char *cluster_name(const Compile *c)
 {
-	const char *file = c->cluster.file ? c->cluster.file : c->o->cluster ? c->o->cluster : "local", *slash = strrchr(file, '/');
+	const char *file = c->cluster.file ? c->cluster.file : c->o->cluster;
+	const char *slash = strrchr(file, '/');
 
 	return c->cluster.name ? c->cluster.name : slash ? slash + 1 : file;
 }
 
 static const char *title(const Compile *c)
 {
-	return arena_printf(c->a, "%s: plan %s, %s, %" PRId64 " microbatches of %" PRId64 " samples, on %s", c->m->name, plan_name(c),
-		c->m->schedule->name, c->m->microbatches, c->m->batch, cluster_name(c));
+	const int64_t n = c->m->microbatches, batch = c->m->batch;
+
+	return arena_printf(c->a, "%s: plan %s, %s, %" PRId64 " microbatch%s of %" PRId64 " sample%s, on %s", c->m->name,
+		plan_name(c), c->m->schedule->name, n, n == 1 ? "" : "es", batch, batch == 1 ? "" : "s", cluster_name(c));
 }
 
 /* ---- where the devices' time goes ---- */
@@ -53,7 +56,7 @@ static void print_stages(const Compile *c, const Sim *s)
 	const Schedule *p = s->model->s;
 	const double step = s->step > 0 ? s->step : 1;
 
-	printf("  stage  devices    busy  %-*s  in flight  memory\n", BAR, "F B S update, . idle");
+	printf("  stage  devices    busy  %-*s  in flight  memory\n", BAR, "F B S(um) u(pdate) .idle");
 	for (int t = 0; t < p->nstage && t < STAGES; t++) {
 		double share[4] = { 0 }, busy = 0;
 		int peak = 0;
@@ -84,7 +87,8 @@ static void print_stages(const Compile *c, const Sim *s)
 static const char *link_name(const Compile *c, const Link *l)
 {
 	if (l->scope != LINK_BETWEEN)
-		return arena_printf(c->a, "%s%s%s", l->kind ? l->kind : "link", l->scope == LINK_WITHIN ? " within a host" : " between hosts", "");
+		return arena_printf(c->a, "%s %s", l->kind ? l->kind : "link",
+			l->scope == LINK_WITHIN ? "within a host" : "between hosts");
 	return arena_printf(c->a, "%s %s - %s", l->kind ? l->kind : "link", c->cluster.host[l->host_a].name,
 		c->cluster.host[l->host_b].name);
 }
@@ -93,12 +97,13 @@ static void print_loads(const Compile *c, const Sim *s)
 {
 	if (!s->nload)
 		return;
-	printf("  bytes a step %-27s  %10s  %10s  %10s  %13s  %s\n", "", "messages", "sums", "together", "data parallel", "busiest port");
+	printf("  %-32s  %10s  %10s  %10s  %13s  busiest port\n", "bytes a step", "messages", "sums", "together",
+		"data parallel");
 	for (int i = 0; i < s->nload; i++) {
 		const SimLoad *x = &s->load[i];
 		const Link l = cluster_link_of(&c->cluster, x->line);
 
-		printf("  %-40.40s  %10s  %10s  %10s  %13s  %5.1f %%\n", link_name(c, &l), str_bytes(c->a, x->messages),
+		printf("  %-32.32s  %10s  %10s  %10s  %13s  %5.1f %%\n", link_name(c, &l), str_bytes(c->a, x->messages),
 			str_bytes(c->a, x->joins), str_bytes(c->a, x->messages + x->joins), str_bytes(c->a, x->parallel),
 			s->step > 0 ? 100 * x->busy / s->step : 0);
 	}

@@ -5,7 +5,8 @@
 
 typedef enum EventKind { EV_DONE, EV_LEFT, EV_HERE, EV_JOINED } EventKind;
 
-/* DONE: the device's action has ended; LEFT: a message has left its ports; HERE: it has arrived; JOINED: a sum is done. */
+/* DONE: the device's action has ended; LEFT: a message has left its ports; HERE: it has arrived; JOINED: a sum is
+ * made. */
 typedef struct Event { double time; int rank, action; EventKind kind; int id; } Event;
 
 /* A message waits in the queues of both of its ports: OUT of the sender, IN of the receiver. */
@@ -164,8 +165,8 @@ static bool depart(Player *p, int id)
 		p->port[port[way]].line = line_of(p, from, to);
 	}
 	const Action *x = &p->s->dev[from].act[p->of_action[id]];
-	PUSH(p->a, p->out->span, p->out->nspan, p->capspan) = (SimSpan){ p->now, p->now + took + l.latency, from, p->of_action[id],
-		x->kind, x->stage, x->mb, to, p->m->msg[id / p->s->nmicro].bytes };
+	PUSH(p->a, p->out->span, p->out->nspan, p->capspan) = (SimSpan){ p->now, p->now + took + l.latency, from,
+		p->of_action[id], x->kind, x->stage, x->mb, to, p->m->msg[id / p->s->nmicro].bytes };
 	push(p, (Event){ p->now + took, from, p->of_action[id], EV_LEFT, id });
 	return true;
 }

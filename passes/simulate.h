@@ -3,13 +3,13 @@
  * Rules, those of the programs that are emitted. Every device does its actions in order, one computation at a time.
  *     RECV      posts the receives of a microbatch; SEND starts its messages. Neither takes time.
  *     F, B      wait for every message they read, and for what was sent before from the slot they write.
- *     message   moves once it was sent and its receive was posted. It holds a port of the sender and one of the receiver
- *               for bytes / bandwidth, and is there a latency later. Within a host every device has a port of its own in
- *               each direction; between hosts a host has one per direction and link of the cluster file, which its
- *               devices share. A port serves one message at a time, in the order in which they became ready.
+ *     message   moves once it was sent and its receive was posted. It holds a port of the sender and one of the
+ *               receiver for bytes / bandwidth, and is there a latency later. Within a host every device has a port of
+ *               its own in each direction; between hosts a host has one per direction and link of the cluster file,
+ *               which its devices share. A port serves one message at a time, in the order in which they became ready.
  *     SYNC      sums and copies over replicas begin when all have arrived and take no ports: a ring of n takes
- *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others takes
- *               latency + (n-1) bytes / bandwidth.
+ *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others
+ *               takes latency + (n-1) bytes / bandwidth.
  *     UPDATE    begins when device 0 has gathered the losses of all, if totals > 0.
  * A device runs one stage. Equal times are settled by device, then by action. */
 #ifndef PDCC_PASSES_SIMULATE_H

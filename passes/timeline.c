@@ -36,8 +36,8 @@ const char *span_text(Arena *a, const Sim *s, const SimSpan *x)
 			return "losses of all devices gathered";
 		return arena_printf(a, "gradients joined, %" PRId64 " bytes", x->bytes);
 	default:
-		return arena_printf(a, "message of %s %d to device %d, %" PRId64 " bytes", x->kind == ACT_SEND_F ? "forward" : "backward",
-			x->mb, x->peer, x->bytes);
+		return arena_printf(a, "message of %s %d to device %d, %" PRId64 " bytes",
+			x->kind == ACT_SEND_F ? "forward" : "backward", x->mb, x->peer, x->bytes);
 	}
 }
 

@@ -17,8 +17,8 @@ static const char script[] =
 	"let v0 = 0, v1 = WIDTH;\n"
 	"function ticks() {\n"
 	"\tconst from = v0 / WIDTH * STEP / unit, to = v1 / WIDTH * STEP / unit;\n"
-	"\tconst ten = 10 ** Math.floor(Math.log10((to - from) / 10));\n"
-	"\tconst each = [1, 2, 5, 10].map(k => k * ten).find(k => !((to - from) / 10 * (1 - 1e-9) > k)) || 1;\n"
+	"\tconst ten = 10 ** Math.floor(Math.log10((to - from) / 12));\n"
+	"\tconst each = [1, 2, 5, 10].map(k => k * ten).find(k => !((to - from) / 12 * (1 - 1e-9) > k)) || 1;\n"
 	"\taxis.replaceChildren();\n"
 	"\tfor (let i = Math.ceil(from / each - 1e-9); !(i * each > to * (1 + 1e-9)); i++) {\n"
 	"\t\tconst x = LEFT + (i * each - from) / (to - from) * WIDTH;\n"
@@ -38,7 +38,8 @@ static const char script[] =
 	"\t\tplace(b.el, { x: LEFT + x, width: w });\n"
 	"\t\tb.el.classList.toggle('o', w > 3 && b.h > 4);\n"
 	"\t\tif (!b.n || 6 * b.n.length + 4 > w || 9 > b.h) continue;\n"
-	"\t\tconst t = place(document.createElementNS(NS, 'text'), { class: 'n', x: LEFT + x + w / 2, y: b.y + b.h / 2 + 3.5 });\n"
+	"\t\tconst t = document.createElementNS(NS, 'text');\n"
+	"\t\tplace(t, { class: 'n', x: LEFT + x + w / 2, y: b.y + b.h / 2 + 3.5 });\n"
 	"\t\tt.textContent = b.n;\n"
 	"\t\tnumbers.append(t);\n"
 	"\t}\n"
@@ -71,12 +72,14 @@ static const char script[] =
 
 void timeline_html(Buf *b, const Sim *s, const char *title)
 {
-	buf_puts(b, "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>");
+	buf_puts(b, "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
+		"<meta charset=\"utf-8\"/>\n<title>");
 	buf_xml(b, title);
-	buf_puts(b, "</title>\n<style>body { margin: 12px; font: 13px sans-serif; color: #333 } svg { max-width: 100%; height: auto; "
-		"user-select: none }</style>\n</head>\n<body>\n");
+	buf_puts(b, "</title>\n<style>body { margin: 12px; font: 13px sans-serif; color: #333 } "
+		"svg { max-width: 100%; height: auto; user-select: none }</style>\n</head>\n<body>\n");
 	svg_picture(b, s, title, true);
-	buf_puts(b, "<p>Wheel: zoom. Drag: move. Double click: everything. Thin bars are messages, on the row of the sender.</p>\n");
-	buf_printf(b, "<script>\n//<![CDATA[\nconst LEFT = %d, WIDTH = %d, STEP = %.17g;\n%s//]]>\n</script>\n</body>\n</html>\n", SVG_LEFT,
-		SVG_WIDTH, s->step, script);
+	buf_puts(b, "<p>Wheel: zoom. Drag: move. Double click: everything. Thin bars are messages, on the row of the sender."
+		"</p>\n");
+	buf_printf(b, "<script>\n//<![CDATA[\nconst LEFT = %d, WIDTH = %d, STEP = %.17g;\n%s//]]>\n</script>\n"
+		"</body>\n</html>\n", SVG_LEFT, SVG_WIDTH, s->step, script);
 }

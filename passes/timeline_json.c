@@ -46,8 +46,8 @@ static void put_span(Buf *b, Arena *a, const Sim *s, int i)
 		return;
 	buf_puts(b, ",\n{\"name\": ");
 	put_string(b, span_text(a, s, x));
-	buf_printf(b, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"ph\": \"e\", \"id\": %d}", category(x), x->rank,
-		x->end * 1e6, i);
+	buf_printf(b, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"ph\": \"e\", \"id\": %d}", category(x),
+		x->rank, x->end * 1e6, i);
 }
 
 void timeline_json(Buf *b, const Sim *s, const char *title)
@@ -61,9 +61,11 @@ void timeline_json(Buf *b, const Sim *s, const char *title)
 	for (int t = 0, any = 0; t < plan->nstage; t++)
 		for (int k = 0; k < plan->replicas[t]; k++, any = 1) {
 			const int r = plan->device[t][k];
-			buf_printf(b, "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": ", any ? "," : "", r);
+			buf_printf(b, "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": ",
+				any ? "," : "", r);
 			put_string(b, arena_printf(a, "device %d (%s), stage %d", r, device_text(s, r), t));
-			buf_printf(b, "}},\n{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"sort_index\": %d}}", r, r);
+			buf_printf(b, "}},\n{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": %d, "
+				"\"args\": {\"sort_index\": %d}}", r, r);
 		}
 	for (int i = 0; i < s->nspan; i++) {
 		put_span(b, a, s, i);

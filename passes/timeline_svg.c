@@ -75,13 +75,13 @@ static void sort_spans(Drawing *d)
 
 /* ---- the axis ---- */
 
-/* 1, 2 or 5 times a power of ten: at least a tenth of all. */
+/* 1, 2 or 5 times a power of ten: 5 to 12 ticks. */
 static double tick_step(double all)
 {
-	const double ten = pow(10, floor(log10(all / 10)));
+	const double ten = pow(10, floor(log10(all / 12)));
 
 	for (int k = 1; k <= 5; k += k == 1 ? 1 : 3)
-		if (k * ten >= all / 10 * (1 - 1e-9))
+		if (k * ten >= all / 12 * (1 - 1e-9))
 			return k * ten;
 	return 10 * ten;
 }
@@ -96,8 +96,8 @@ static void axis(Drawing *d, double top, double bottom)
 	const double each = step > 0 ? tick_step(step) : 1;
 	for (int i = 0; i * each <= step * (1 + 1e-9); i++) {
 		const double x = LEFT + i * each * d->scale;
-		buf_printf(d->b, "<line class=\"g\" x1=\"%.2f\" x2=\"%.2f\" y1=\"%g\" y2=\"%g\"/><text class=\"x\" x=\"%.2f\" y=\"%g\">"
-			"%.6g</text>\n", x, x, top, bottom, x, top - 6, i * each / unit);
+		buf_printf(d->b, "<line class=\"g\" x1=\"%.2f\" x2=\"%.2f\" y1=\"%g\" y2=\"%g\"/>"
+			"<text class=\"x\" x=\"%.2f\" y=\"%g\">%.6g</text>\n", x, x, top, bottom, x, top - 6, i * each / unit);
 	}
 	buf_puts(d->b, "</g>\n");
 }
@@ -158,7 +158,8 @@ static void rows(Drawing *d)
 	for (int i = 0; i < d->nrow; i++) {
 		const double y = TOP + i * d->height;
 		const int r = d->row[i], stage = p->dev[r].n ? p->dev[r].act[0].stage : 0;
-		buf_printf(d->b, "<rect class=\"k\" x=\"%g\" y=\"%.2f\" width=\"%g\" height=\"%.2f\"/>\n", LEFT, y, WIDTH, d->height - GAP);
+		buf_printf(d->b, "<rect class=\"k\" x=\"%g\" y=\"%.2f\" width=\"%g\" height=\"%.2f\"/>\n", LEFT, y, WIDTH,
+			d->height - GAP);
 		buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%.2f\">stage %d  device %d<title>", LEFT - 6,
 			y + (d->height - GAP) / 2 + 4, stage, r);
 		buf_xml(d->b, device_text(d->s, r));
@@ -209,16 +210,19 @@ static void curves(Drawing *d, double top)
 	for (int r = 0; r < p->ndevice; r++)
 		if (p->dev[r].n && bytes_in_use(d->s, r, d->s->peak[r]) > most)
 			most = bytes_in_use(d->s, r, d->s->peak[r]);
-	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n", LEFT - 6, top - 12, d->s->model->fixed ? "memory" : "in flight");
+	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n", LEFT - 6, top - 12,
+		d->s->model->fixed ? "memory" : "in flight");
 	for (int k = 0; k <= 2; k++) {
 		const double y = bottom - k * CURVES_HEIGHT / 2.0;
-		buf_printf(d->b, "<line class=\"g\" x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\"/><text class=\"y\" x=\"%g\" y=\"%g\">%s</text>\n",
-			LEFT, LEFT + WIDTH, y, y, LEFT - 6, y + 4, amount(d->a, d->s, most * k / 2));
+		buf_printf(d->b, "<line class=\"g\" x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\"/>", LEFT, LEFT + WIDTH, y, y);
+		buf_printf(d->b, "<text class=\"y\" x=\"%g\" y=\"%g\">%s</text>\n", LEFT - 6, y + 4,
+			amount(d->a, d->s, most * k / 2));
 	}
 	for (int k = 0; k < n; k++) {
 		const double x = LEFT + k * 100;
-		buf_printf(d->b, "<line x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\" stroke=\"%s\" stroke-width=\"2\"/><text x=\"%g\" y=\"%g\">"
-			"stage %d</text>\n", x, x + 18, top - 12, top - 12, curve_colour[k], x + 23, top - 8, (int)((int64_t)k * p->nstage / n));
+		buf_printf(d->b, "<line x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\" stroke=\"%s\" stroke-width=\"2\"/>", x, x + 18,
+			top - 12, top - 12, curve_colour[k]);
+		buf_printf(d->b, "<text x=\"%g\" y=\"%g\">stage %d</text>\n", x + 23, top - 8, (int)((int64_t)k * p->nstage / n));
 	}
 	buf_puts(d->b, "<g id=\"curves\" clip-path=\"url(#plot)\">\n");
 	for (int k = 0; k < n; k++)
@@ -235,8 +239,8 @@ static void legend(Drawing *d)
 	};
 
 	for (int i = 0; i < 4; i++)
-		buf_printf(d->b, "<rect class=\"%s\" x=\"%g\" y=\"36\" width=\"12\" height=\"12\"/><text x=\"%g\" y=\"46\">%s</text>\n",
-			item[i].class, LEFT + i * 110, LEFT + i * 110 + 17, item[i].text);
+		buf_printf(d->b, "<rect class=\"%s\" x=\"%g\" y=\"36\" width=\"12\" height=\"12\"/>"
+			"<text x=\"%g\" y=\"46\">%s</text>\n", item[i].class, LEFT + i * 120, LEFT + i * 120 + 17, item[i].text);
 }
 
 static void heading(Drawing *d, const char *title)
@@ -245,7 +249,7 @@ static void heading(Drawing *d, const char *title)
 
 	buf_printf(d->b, "<text class=\"h\" x=\"%g\" y=\"22\">", LEFT);
 	buf_xml(d->b, title);
-	buf_printf(d->b, "</text>\n<text x=\"%g\" y=\"46\">step %s, bubble %.1f %%", LEFT + 470, time_text(d->a, d->s->step),
+	buf_printf(d->b, "</text>\n<text x=\"%g\" y=\"46\">step %s, bubble %.1f %%", LEFT + 490, time_text(d->a, d->s->step),
 		100 * d->s->bubble);
 	if (d->nrow < p->ndevice)
 		buf_printf(d->b, "; %d of %d devices are shown", d->nrow, p->ndevice);
@@ -264,8 +268,9 @@ void svg_picture(Buf *b, const Sim *s, const char *title, bool page)
 	const double rows_end = TOP + d.nrow * d.height, curves_top = rows_end + 40, all = curves_top + CURVES_HEIGHT + 16;
 	buf_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n",
 		LEFT + WIDTH + SVG_RIGHT, all, LEFT + WIDTH + SVG_RIGHT, all);
-	buf_printf(b, "<style>\n%s</style>\n<clipPath id=\"plot\"><rect x=\"%g\" y=\"0\" width=\"%g\" height=\"%g\"/></clipPath>\n", style,
-		LEFT, WIDTH + 1, all);
+	buf_printf(b, "<style>\n%s</style>\n", style);
+	buf_printf(b, "<clipPath id=\"plot\"><rect x=\"%g\" y=\"0\" width=\"%g\" height=\"%g\"/></clipPath>\n", LEFT,
+		WIDTH + 1, all);
 	buf_printf(b, "<rect width=\"%g\" height=\"%g\" fill=\"#fff\"/>\n", LEFT + WIDTH + SVG_RIGHT, all);
 	heading(&d, title);
 	legend(&d);
