@@ -14,7 +14,7 @@ typedef struct Ask {
 	DappleOptions o;
 	DappleCluster c;
 	double scale[3], copies, microbatches, width;
-	bool   published, exhaustive, json, help, literal, warmup_b;
+	bool   published, exhaustive, json, help, literal, warmup_b, policies;
 } Ask;
 
 static const char help[] =
@@ -28,6 +28,7 @@ static const char help[] =
 	"  --warmup-b               early backward by policy B: 2(S-i)-1 forwards first, not S-i\n"
 	"  --microbatches M         per global batch; all useful counts are tried without it\n"
 	"  --width N                prefixes kept per cut and devices in use (4; the paper: 1)\n"
+	"  --policies               fresh, append and scatter placement only, also where all placements could be tried\n"
 	"  --exhaustive             every plan, for small cases\n"
 	"  --stages S:F-L,..        score this plan: each stage's first state and devices F to L (with --copies N)\n"
 	"  --scale-time F, --scale-activations F, --scale-parameters F      another device, another batch\n"
@@ -90,7 +91,7 @@ static bool read_flags(Ask *q, int argc, char **argv)
 {
 	const struct { const char *name; bool *to; } sign[] = { { "--published", &q->published }, { "--help", &q->help },
 		{ "--literal", &q->literal }, { "--warmup-b", &q->warmup_b }, { "--exhaustive", &q->exhaustive },
-		{ "--json", &q->json } };
+		{ "--policies", &q->policies }, { "--json", &q->json } };
 
 	for (int i = 0; i < argc; i++) {
 		bool *to = NULL;
@@ -112,6 +113,7 @@ static bool read_flags(Ask *q, int argc, char **argv)
 		}
 	}
 	q->o.literal = q->literal;
+	q->o.policies = q->policies;
 	q->o.warmup = q->warmup_b ? 'B' : 'A';
 	if (q->help)
 		return true;

@@ -5,12 +5,12 @@
 #include <string.h>
 #include "dapple.h"
 
-enum { MOST = DAPPLE_DEVICES };     /* stages */
+enum { MOST = DAPPLE_DEVICES, ALL_SETS = 256 };     /* stages; sets of devices that are all looked at */
 
 double dapple_latency(int n, const double *fwd, const double *bwd, const double *ar, int m, bool literal, int *pivot)
 {
 	int q = n - 1;
-	double between = 0, warm = 0, end = 0, b = 0;
+	double between = 0, warm = 0, end = -INFINITY, b = 0;
 
 	for (int s = n - 2; s >= 0; s--) {      /* between: of the stages behind s and in front of q */
 		if ((m - 1) * (fwd[s] + bwd[s]) > (m - 1) * (fwd[q] + bwd[q]) + between) {
@@ -158,7 +158,7 @@ typedef struct Search {
 	Arena     *a;
 	int        width, most;     /* replicas at most: more would leave a device less than `least` samples */
 	DappleSet  all, *set;
-	int        nset, cap, empty;
+	int        nset, cap, **next, *nnext;   /* per set those it can grow to */
 	Row       *row;             /* [state + 1][set] */
 	DapplePlan best;
 	long       explored;
@@ -176,23 +176,46 @@ static int by_count(const void *a, const void *b)
 
 static const DapplePolicy policies[] = { DAPPLE_FRESH, DAPPLE_APPEND, DAPPLE_SCATTER, DAPPLE_SPREAD };
 
-/* All sets that the placements reach from nothing, the full one excepted, few devices first. */
-static void list_sets(Search *s)
+static void add_set(Search *s, DappleSet set)
 {
-	PUSH(s->a, s->set, s->nset, s->cap) = 0;
+	for (int k = 0; k < s->nset; k++)
+		if (s->set[k] == set)
+			return;
+	PUSH(s->a, s->set, s->nset, s->cap) = set;
+}
+
+/* Few enough to have them all: any number of devices of every server, the lowest ones (devices of a server are alike). */
+static bool all_sets(Search *s)
+{
+	const DappleCluster *c = s->j.c;
+	long n = 1;
+
+	for (int i = 0; i < c->servers && n <= ALL_SETS; i++)
+		n *= c->end[i] - (i ? c->end[i - 1] : 0) + 1;
+	if (n > ALL_SETS || s->j.o->policies)
+		return false;
+	add_set(s, 0);
+	for (int i = 0; i < c->servers; i++)
+		for (int k = 0, known = s->nset; k < known; k++)
+			for (DappleSet set = s->set[k], d = i ? c->end[i - 1] : 0; d < (DappleSet)c->end[i]; d++)
+				add_set(s, set |= (DappleSet)1 << d);
+	s->nset--;          /* the last one made is the full one */
+	return true;
+}
+
+/* What the placements reach from nothing, the full set excepted. */
+static void reached_sets(Search *s)
+{
+	add_set(s, 0);
 	for (int i = 0; i < s->nset; i++) {
 		const int left = __builtin_popcountll(s->all & ~s->set[i]);
 		for (int need = 1; need < left; need++)
 			for (size_t y = 0; y < sizeof policies / sizeof *policies; y++) {
-				const DappleSet given = dapple_place(s->j.c, s->set[i], need, policies[y]), sum = s->set[i] | given;
-				bool known = !given;
-				for (int k = 0; k < s->nset && !known; k++)
-					known = s->set[k] == sum;
-				if (!known)
-					PUSH(s->a, s->set, s->nset, s->cap) = sum;
+				const DappleSet given = dapple_place(s->j.c, s->set[i], need, policies[y]);
+				if (given)
+					add_set(s, s->set[i] | given);
 			}
 	}
-	qsort(s->set, (size_t)s->nset, sizeof *s->set, by_count);
 }
 
 static int set_index(const Search *s, DappleSet used)
@@ -200,6 +223,35 @@ static int set_index(const Search *s, DappleSet used)
 	const DappleSet *at = bsearch(&used, s->set, (size_t)s->nset, sizeof *s->set, by_count);
 
 	return at ? (int)(at - s->set) : -1;
+}
+
+/* The sets, few devices first, and what each can grow to. */
+static void list_sets(Search *s)
+{
+	const bool all = all_sets(s);
+
+	if (!all)
+		reached_sets(s);
+	qsort(s->set, (size_t)s->nset, sizeof *s->set, by_count);
+	s->next = NEWN(s->a, int *, s->nset);
+	s->nnext = NEWN(s->a, int, s->nset);
+	for (int i = 0; i < s->nset; i++) {
+		const int left = __builtin_popcountll(s->all & ~s->set[i]);
+		int cap = 0;
+		for (int k = i + 1; all && k < s->nset; k++)
+			if (!(s->set[i] & ~s->set[k]))
+				PUSH(s->a, s->next[i], s->nnext[i], cap) = k;
+		for (int need = 1; !all && need < left; need++)
+			for (size_t y = 0; y < sizeof policies / sizeof *policies; y++) {
+				const DappleSet given = dapple_place(s->j.c, s->set[i], need, policies[y]);
+				const int to = given ? set_index(s, s->set[i] | given) : -1;
+				bool known = to < 0;
+				for (int k = 0; k < s->nnext[i] && !known; k++)
+					known = s->next[i][k] == to;
+				if (!known)
+					PUSH(s->a, s->next[i], s->nnext[i], cap) = to;
+			}
+	}
 }
 
 /* The stages of a prefix into stage[], the count of them. */
@@ -219,6 +271,8 @@ static int chain(const Search *s, int j, int set, int rank, DappleStage *stage)
 		stage[i] = stage[n - 1 - i];
 		stage[n - 1 - i] = t;
 	}
+	for (int i = 0; i + 1 < n; i++)         /* what a prefix was made with went to all devices that were left */
+		link_stages(&s->j, &stage[i], &stage[i + 1]);
 	return n;
 }
 
@@ -275,26 +329,18 @@ static void extend(Search *s, DappleStage *stage, int n, const Prefix *from, int
 static void extend_all(Search *s, int k, int set)
 {
 	DappleStage stage[MOST + 1];
-	const int left = __builtin_popcountll(s->all & ~s->set[set]), ranks = k < 0 ? 1 : row_of(s, k, set)->n;
+	const int ranks = k < 0 ? 1 : row_of(s, k, set)->n, have = __builtin_popcountll(s->set[set]);
 
 	for (int rank = 0; rank < ranks; rank++) {
 		const int n = chain(s, k, set, rank, stage);
 		const Prefix from = { .from = k, .set = set, .rank = rank };
-		for (int need = 1; need < left && need <= s->most; need++) {
-			int tried[4], ntried = 0;
-			for (size_t y = 0; y < sizeof policies / sizeof *policies; y++) {
-				const DappleSet given = dapple_place(s->j.c, s->set[set], need, policies[y]);
-				const int to = given ? set_index(s, s->set[set] | given) : -1;
-				bool known = to < 0;
-				for (int i = 0; i < ntried && !known; i++)
-					known = tried[i] == to;
-				if (known)
-					continue;
-				tried[ntried++] = to;
-				for (int j = k + 1; j + 1 < s->j.p->n; j++)
-					if (dapple_before(s->j.p, k, j))
-						extend(s, stage, n, &from, j, to);
-			}
+		for (int i = 0; i < s->nnext[set]; i++) {
+			const int to = s->next[set][i];
+			if (__builtin_popcountll(s->set[to]) - have > s->most)
+				continue;
+			for (int j = k + 1; j + 1 < s->j.p->n; j++)
+				if (dapple_before(s->j.p, k, j))
+					extend(s, stage, n, &from, j, to);
 		}
 	}
 }
