@@ -116,7 +116,7 @@ static void print_summary(const Compile *c, const Sim *s)
 	printf("%s\n", title(c));
 	printf("  step %s", time_text(c->a, s->step));
 	if (s->step > 0)
-		printf(", %.4g samples/s", samples / s->step);
+		printf(", %.*f samples/s", samples / s->step < 100, samples / s->step);
 	if (c->plan.one_time > 0 && s->step > 0)
 		printf("; one device %s, %.2f times as long", time_text(c->a, c->plan.one_time), c->plan.one_time / s->step);
 	printf(" (static estimate)\n  pipeline %s, bubble %.1f %%; sums and update %s\n", time_text(c->a, s->pipeline),

@@ -91,7 +91,7 @@ static void axis(Drawing *d, double top, double bottom)
 	const double step = d->s->step;
 	const double unit = step >= 1 ? 1 : step >= 1e-3 ? 1e-3 : 1e-6;
 
-	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n<g id=\"axis\">\n", LEFT - 6, top - 6,
+	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n<g id=\"axis\">\n", LEFT - 12, top - 6,
 		step >= 1 ? "time, s" : step >= 1e-3 ? "time, ms" : "time, us");
 	const double each = step > 0 ? tick_step(step) : 1;
 	for (int i = 0; i * each <= step * (1 + 1e-9); i++) {

@@ -191,6 +191,26 @@ static void test_bubble(void **state)
 			}
 }
 
+/* DAPPLE's efficiency of a pipeline, 1 / (1 + (1 + a) (S-1) / M), a: messages per boundary over work per stage. */
+static void test_efficiency(void **state)
+{
+	const double f = 1, b = 2, message = 0.75, a = 2 * message / (f + b);
+
+	(void)state;
+	for (int stages = 1; stages <= 6; stages++)
+		for (int micro = 1; micro <= 16; micro += 5) {
+			Case c = { 0 };
+
+			chain(&c, stages, one_each, micro);
+			on_cluster(&c, 1, FREE, (Link){ .bandwidth = 4, .latency = message - 2 / 4.0 });
+			times(&c, ones, twos, 2);
+			schedule_gpipe(&c.sched);
+			play(&c);
+			near(1 - c.sim.bubble, 1 / (1 + (1 + a) * (stages - 1) / micro));
+			arena_free(c.a);
+		}
+}
+
 static void test_unequal(void **state)
 {
 	Case c = { 0 };
@@ -421,6 +441,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gpipe), cmocka_unit_test(test_1f1b), cmocka_unit_test(test_bubble),
+		cmocka_unit_test(test_efficiency),
 		cmocka_unit_test(test_unequal), cmocka_unit_test(test_messages), cmocka_unit_test(test_slot_sent),
 		cmocka_unit_test(test_replicas), cmocka_unit_test(test_contention), cmocka_unit_test(test_deadlock),
 		cmocka_unit_test(test_same_twice), cmocka_unit_test(test_4096),
