@@ -87,7 +87,8 @@ typedef struct DappleOptions {
 	int    microbatches;        /* dapple_plan: 0 tries all counts that give every device `least` samples or more */
 	bool   literal;             /* equation (1) as printed, not as corrected */
 	char   warmup;              /* 'A': K_i = min(S-i, D); 'B': K_i = min(2(S-i)-1, D); 0 is A */
-	bool   policies;            /* dapple_plan: the paper's placements only; else all where there are few (256 sets) */
+	bool   policies;            /* dapple_plan: the paper's placements only; else all where there are few (256 sets), and
+	                             * the search begins with the published program's candidates */
 	int    width;               /* dapple_plan: prefixes kept per (states, devices); 0: 4, the paper keeps 1 */
 } DappleOptions;
 

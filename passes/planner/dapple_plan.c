@@ -160,6 +160,7 @@ typedef struct Search {
 	DappleSet  all, *set;
 	int        nset, cap, **next, *nnext;   /* per set those it can grow to */
 	Row       *row;             /* [state + 1][set] */
+	const DapplePublished *seed;            /* plans to begin with; NULL: none */
 	DapplePlan best;
 	long       explored;
 } Search;
@@ -309,8 +310,10 @@ static void extend(Search *s, DappleStage *stage, int n, const Prefix *from, int
 	DappleStage *new = &stage[n];
 
 	*new = stage_of(&s->j, from->from + 1, j + 1, used & ~s->set[from->set]);
-	/* no latency is below the steady phase of one of its stages (corrected equation) */
-	if (!s->j.o->literal && (s->j.m - 1) * (new->fwd + new->bwd) >= s->best.latency)
+	/* no latency is below the steady phase of one of its stages (corrected equation), and of the rest some stage has its
+	 * share of the work at least */
+	const double rest = (s->j.p->time[s->j.p->n - 1] - s->j.p->time[j]) * s->j.part / __builtin_popcountll(s->all & ~used);
+	if (!s->j.o->literal && (s->j.m - 1) * fmax(new->fwd + new->bwd, rest) >= s->best.latency)
 		return;
 	if (n)
 		link_stages(&s->j, &stage[n - 1], new);
@@ -345,6 +348,24 @@ static void extend_all(Search *s, int k, int set)
 	}
 }
 
+/* A plan of the published program, as it would run here. */
+static void try_seed(Search *s, const DapplePlan *plan)
+{
+	DappleStage stage[MOST];
+	DappleSet all = 0;
+
+	for (int i = 0; i < plan->n; i++) {
+		stage[i] = stage_of(&s->j, plan->stage[i].begin, plan->stage[i].end, plan->stage[i].devices);
+		if (stage[i].replicas > s->most)
+			return;
+		if (i)
+			link_stages(&s->j, &stage[i - 1], &stage[i]);
+		all |= stage[i].devices;
+	}
+	if (all == s->all)
+		keep_best(s, stage, plan->n, latency(&s->j, stage, plan->n, NULL));
+}
+
 static void search(Search *s, int m)
 {
 	DappleStage one;
@@ -355,6 +376,8 @@ static void search(Search *s, int m)
 	one = stage_of(&s->j, 0, s->j.p->n, s->all);
 	if (one.replicas <= s->most)
 		keep_best(s, &one, 1, latency(&s->j, &one, 1, NULL));
+	for (int i = 0; s->seed && i < s->seed->n; i++)
+		try_seed(s, &s->seed->candidate[i]);
 	for (int k = -1; k + 2 < s->j.p->n; k++)        /* a state follows those in front of it, a set those within it */
 		for (int set = 0; set < s->nset; set++)
 			if (k < 0 ? !s->set[set] : row_of(s, k, set)->n > 0)
@@ -443,6 +466,8 @@ DapplePlan *dapple_plan(Arena *a, const DappleProfile *p, const DappleCluster *c
 	s.all = n == 64 ? ~(DappleSet)0 : ((DappleSet)1 << n) - 1;
 	s.a = arena_new();
 	s.best = (DapplePlan){ .latency = INFINITY, .stage = NEWN(s.a, DappleStage, MOST + 1) };
+	if (!o->policies && o->least >= 1)
+		s.seed = dapple_published(s.a, p, c, o, d);
 	list_sets(&s);
 	s.row = NEWN(s.a, Row, (size_t)(p->n + 1) * (size_t)s.nset);
 	for (int i = 0; i < nm; i++)
