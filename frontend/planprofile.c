@@ -111,7 +111,8 @@ static bool with_value(Ask *q, const char *flag, const char *s, bool *known)
 	*known = to;
 	if (!to)
 		return true;
-	return one_number(q, flag, s, &end, to) && (!*end || diag_error(q->d, NOLOC, 1, "%s takes one number, not '%s'", flag, s));
+	return one_number(q, flag, s, &end, to) &&
+		(!*end || diag_error(q->d, NOLOC, 1, "%s takes one number, not '%s'", flag, s));
 }
 
 static bool read_flags(Ask *q, int argc, char **argv)
@@ -191,8 +192,8 @@ static void print_json(const States *st, const PdPlan *p)
 
 static void print_table(const States *st, const PdPlan *p)
 {
-	printf("%d places to cut; one device %.6g s, data parallel %.6g s (%.2fx), pipeline %.6g s (%.2fx) per minibatch\n", st->n,
-		p->single, p->data_parallel, p->single / p->data_parallel, p->seconds, p->single / p->seconds);
+	printf("%d places to cut; one device %.6g s, data parallel %.6g s (%.2fx), pipeline %.6g s (%.2fx) per minibatch\n",
+		st->n, p->single, p->data_parallel, p->single / p->data_parallel, p->seconds, p->single / p->seconds);
 	if (p->unused)
 		printf("%d workers are left unused\n", p->unused);
 	for (int i = 0; i < p->ngroup; i++) {
@@ -241,13 +242,14 @@ static int blocks_main(Ask *q, const States *st)
 	int *size = NEWN(q->a, int, parts), *best = NEWN(q->a, int, parts);
 
 	if (parts > st->n || q->o.nlevel > 1) {
-		diag_error(q->d, FILELOC(q->file), 466, "%d blocks on %d levels of %d places to cut: one level, at most a block a place",
-			parts, q->o.nlevel, st->n);
+		diag_error(q->d, FILELOC(q->file), 466, "%d blocks on %d levels of %d places to cut: one level, at most a block a "
+			"place", parts, q->o.nlevel, st->n);
 		return EXIT_USAGE;
 	}
 	for (int i = 0; i < st->n; i++)
 		cost[i] = round((st->s[i].time - (i ? st->s[i - 1].time : 0)) * 1e6);
-	const double most = blocks_published(q->a, cost, st->n, parts, size), least = blocks_optimal(q->a, cost, st->n, parts, best);
+	const double most = blocks_published(q->a, cost, st->n, parts, size);
+	const double least = blocks_optimal(q->a, cost, st->n, parts, best);
 	if (q->json) {
 		printf("{\"states\": %d, \"max_block_us\": %.17g, \"optimal_max_block_us\": %.17g, ", st->n, most, least);
 		print_sizes("balance", size, parts, ", ");

@@ -34,13 +34,11 @@ double single_cost(const Level *l, int i, int j, int m)
 	return (l->o->cost == PD_SOSP ? t + sync / l->inner : fmax(t, sync)) / m;
 }
 
-/* Seconds of activations and their gradients at the stage's borders, times its replicas where they share the work. */
-static double transfer(const Level *l, int k, int j, bool *shared)
+double transfer(const Level *l, int k, int j)
 {
 	const States *st = l->st;
 	const bool last = j == st->n - 1;
 
-	*shared = l->o->cost == PD_SOSP || l->o->cost == PD_OLD;
 	switch (l->o->cost) {
 	case PD_SOSP:
 		if (l->o->compression <= 0)
@@ -59,23 +57,46 @@ static double transfer(const Level *l, int k, int j, bool *shared)
 	return 2 * states_input(st, k, j) / l->B;
 }
 
-void last_costs(const Level *l, int k, int j, int most, double *c)
+double *transfers(Arena *a, const Level *l)
 {
-	const double t = span_time(l, k + 1, j), w = span_parameters(l, k + 1, j);
-	const bool add = l->o->cost == PD_SOSP;
-	bool shared;
-	const double x = transfer(l, k, j, &shared);
+	const int n = l->st->n;
 
-	for (int r = 1; r <= most; r++) {
-		const double sync = 4 * (r - 1) * w / (l->B * r);
-		const double s = (add ? t + sync : t > sync ? t : sync) / r, y = shared ? x / r : x;
-
-		c[r] = s > y ? s : y;
-	}
+	if (n > 4096)
+		return NULL;
+	double *x = NEWN(a, double, (size_t)n * (size_t)n);
+	for (int k = 0; k < n; k++)
+		for (int j = k + 1; j < n; j++)
+			x[(size_t)k * (size_t)n + (size_t)j] = state_before(l->st, k, j) ? transfer(l, k, j) : 0;
+	return x;
 }
 
-/* Tries the stages (k, j] behind all plans that end with k. The test of one entry: strictly better than what is there. */
-static void try_split(const Level *l, int k, int j, const double *c, const double *a, double *best, From *from, double *worst)
+/* Replicas share the transfers in both published programs. */
+static double cost_of(PdCost cost, double t, double w, double x, double bandwidth, int r)
+{
+	const double sync = 4 * (r - 1) * w / (bandwidth * r);
+	const double s = (cost == PD_SOSP ? t + sync : t > sync ? t : sync) / r;
+	const double y = cost == PD_SOSP || cost == PD_OLD ? x / r : x;
+
+	return s > y ? s : y;
+}
+
+double last_cost(const Level *l, int k, int j, int r, double x)
+{
+	return cost_of(l->o->cost, span_time(l, k + 1, j), span_parameters(l, k + 1, j), x, l->B, r);
+}
+
+/* The same for 1..most machines: c[1..most]. */
+static void last_costs(const Level *l, int k, int j, int most, double *c)
+{
+	const double t = span_time(l, k + 1, j), w = span_parameters(l, k + 1, j), x = transfer(l, k, j);
+
+	for (int r = 1; r <= most; r++)
+		c[r] = cost_of(l->o->cost, t, w, x, l->B, r);
+}
+
+/* Tries the stages (k, j] behind all plans a that end with k; best is replaced by what is strictly better. */
+static void try_split(const Level *l, int k, int j, const double *c, const double *a, double *best, From *from,
+		double *worst)
 {
 	const int most = l->o->straight ? 1 : l->M - 1;
 
@@ -117,8 +138,6 @@ void solve_row(const Level *l, int i, double *best, From *from)
 			b[m] = fits ? single_cost(l, i, j, m) : INFINITY;
 			f[m] = (From){ -1, m, 0 };
 		}
-		if (j == i)
-			continue;
 		double one[M + 1];
 		memcpy(one, b, sizeof one);
 		for (int k = j - 1; k >= i; k--) {        /* the tie rule: the latest cut, the fewest replicas */

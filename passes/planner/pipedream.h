@@ -25,8 +25,15 @@ double span_parameters(const Level *l, int i, int j);
 bool   span_fits(const Level *l, int i, int j, int replicas, int behind);
 
 double single_cost(const Level *l, int i, int j, int m);
-/* max(S, X) of the stage (k, j] on 1..most machines: c[1..most]. */
-void   last_costs(const Level *l, int k, int j, int most, double *c);
+/* Seconds of activations and their gradients at the borders of the stage (k, j] on one machine. */
+double transfer(const Level *l, int k, int j);
+double *transfers(Arena *a, const Level *l);    /* of all pairs, n x n, where that fits into memory; else NULL */
+static inline double transfer_of(const double *x, const Level *l, int k, int j)
+{
+	return x ? x[(size_t)k * (size_t)l->st->n + (size_t)j] : transfer(l, k, j);
+}
+/* max(S, X) of the stage (k, j] on r machines; x: transfer(l, k, j). */
+double last_cost(const Level *l, int k, int j, int r, double x);
 
 /* All plans that begin at state i: best[j * (M + 1) + m] for j >= i, INFINITY where none fits, and their last stages. */
 void solve_row(const Level *l, int i, double *best, From *from);

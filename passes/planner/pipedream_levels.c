@@ -19,6 +19,8 @@ typedef struct Planner {
 	From    *from;
 	PdPlan  *plan;
 	int      cap;
+	bool     wide;              /* the highest level has too many machines for a table */
+	PdGroup  top;               /* its plan then */
 } Planner;
 
 static bool settings_fit(const States *st, const PdOpt *o, Diag *d)
@@ -40,11 +42,14 @@ static bool settings_fit(const States *st, const PdOpt *o, Diag *d)
 	if (o->nlevel > 1 && o->cost != PD_SOSP)
 		return diag_error(d, NOLOC, E_SETTINGS, "%d levels of machines with the cost '%s': only 'sosp' has levels", o->nlevel,
 			name[o->cost]);
+	if (o->fewer && o->memory > 0)
+		return diag_error(d, NOLOC, E_SETTINGS, "fewer workers and a limit of memory do not go together: the versions that a "
+			"stage keeps hang on how many workers are behind it");
 	if (o->cost == PD_OLD && !st->total)
 		return diag_error(d, FILELOC(st->p->file), E_SETTINGS, "the cost 'old' is for chains; this graph branches");
 	if (bytes + 8.0 * st->n * st->n * (o->nlevel - 1) > TABLE_BYTES)
-		return diag_error(d, FILELOC(st->p->file), E_BIG, "the tables for %d states on %d levels need %.1f GB, %.1f GB are the "
-			"limit; fewer states (--compress) need less", st->n, o->nlevel,
+		return diag_error(d, FILELOC(st->p->file), E_BIG, "the tables for %d states on %d levels need %.1f GB, %.1f GB "
+			"are the limit; fewer states (--compress) need less", st->n, o->nlevel,
 			(bytes + 8.0 * st->n * st->n * (o->nlevel - 1)) / 1e9, TABLE_BYTES / 1e9);
 	return true;
 }
@@ -74,6 +79,16 @@ static PdGroup read_back(Planner *p, const Level *l, int start, int end, int *un
 	const size_t row = (size_t)l->M + 1;
 	int m = l->M, j = end - 1;
 
+	if (p->wide && g.level == p->nlevel) {
+		g.stage = p->top.stage;
+		g.n = p->top.n;
+		*unused = l->M;
+		for (int i = 0; i < g.n; i++) {
+			g.stage[i].compute = stage_compute(l->st, g.stage[i].start, g.stage[i].end);
+			*unused -= g.stage[i].replicas;
+		}
+		return g;
+	}
 	solve_row(l, start, p->best, p->from);
 	g.stage = NEWN(p->a, PdStage, l->M);
 	for (;;) {                                          /* from the last stage on */
@@ -118,6 +133,8 @@ static double solve_levels(Planner *p, double *const time[])
 
 	for (int i = 0; i + 1 < p->nlevel; i++)
 		solve_all_rows(p, &p->level[i], time[i]);
+	if (p->wide)
+		return solve_wide(p->a, top, &p->top.stage, &p->top.n);
 	solve_row(top, 0, p->best, p->from);
 	return p->best[(size_t)(top->st->n - 1) * (size_t)(top->M + 1) + (size_t)top->M];
 }
@@ -133,8 +150,8 @@ static bool no_plan(Planner *p, const PdOpt *o, double *const time[], Diag *d)
 		p->level[i].o = &try;
 	try.memory = high;
 	if (isinf(solve_levels(p, time)))
-		return diag_error(d, FILELOC(all ? p->level[0].st->p->file : NULL), E_NO_PLAN, "no plan uses exactly these machines: %d "
-			"places to cut, %d machines", p->level[0].st->n, p->level[p->nlevel - 1].M);
+		return diag_error(d, FILELOC(p->level[0].st->p->file), E_NO_PLAN, "no plan uses exactly these machines: %d places "
+			"to cut, %d machines", p->level[0].st->n, p->level[p->nlevel - 1].M);
 	while (high - low > 1) {
 		try.memory = floor(low + (high - low) / 2);
 		if (isinf(solve_levels(p, time)))
@@ -142,8 +159,8 @@ static bool no_plan(Planner *p, const PdOpt *o, double *const time[], Diag *d)
 		else
 			high = try.memory;
 	}
-	return diag_error(d, FILELOC(p->level[0].st->p->file), E_NO_PLAN, "no plan fits into %.0f bytes per device; %.0f would do",
-		o->memory, high);
+	return diag_error(d, FILELOC(p->level[0].st->p->file), E_NO_PLAN, "no plan fits into %.0f bytes per device; %.0f "
+		"would do", o->memory, high);
 }
 
 /* Reads the plan of every level from the highest on: the stages of a level are the groups of the next lower. */
@@ -187,6 +204,8 @@ bool pipedream_plan(Arena *a, const States *st, const PdOpt *o, PdPlan *plan, Di
 		most = o->machines[i] > most ? o->machines[i] : most;
 	}
 	*plan = (PdPlan){ .single = st->s[st->n - 1].time, .data_parallel = data_parallel(&p) };
+	const double pairs = (double)st->n * p.level[o->nlevel - 1].M;
+	p.wide = pairs * pairs / 4 > WIDE_STEPS;
 	p.best = NEWN(a, double, (size_t)st->n * (size_t)(most + 1));
 	p.from = NEWN(a, From, (size_t)st->n * (size_t)(most + 1));
 	plan->seconds = solve_levels(&p, time);
@@ -199,7 +218,7 @@ bool pipedream_plan(Arena *a, const States *st, const PdOpt *o, PdPlan *plan, Di
 double pipedream_cost(const States *st, const PdOpt *o, const PdStage *stage, int n)
 {
 	const Level l = { st, o, o->machines[0], 1, o->bandwidth[0], NULL };
-	double worst = 0, c[MACHINES_MAX + 1];
+	double worst = 0;
 	int used = 0;
 
 	for (int i = 0; i < n; i++) {
@@ -209,11 +228,7 @@ double pipedream_cost(const States *st, const PdOpt *o, const PdStage *stage, in
 		if (r < 1 || used > l.M || (o->straight && r > 1) || !span_fits(&l, k + 1, j, r, l.M - used) ||
 		    (i && !state_before(st, k, j)))
 			return INFINITY;
-		if (i)
-			last_costs(&l, k, j, r, c);
-		else
-			c[r] = single_cost(&l, 0, j, r);
-		worst = fmax(worst, c[r]);
+		worst = fmax(worst, i ? last_cost(&l, k, j, r, transfer(&l, k, j)) : single_cost(&l, 0, j, r));
 	}
 	return used == l.M || (o->fewer && n > 0) ? worst : INFINITY;
 }

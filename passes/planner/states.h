@@ -32,11 +32,11 @@ static inline bool state_before(const States *st, int k, int j)
 	return st->before[(size_t)j * (size_t)st->words + (size_t)k / 64] >> (k % 64) & 1;
 }
 
-/* The antichains of the layer DAG, from its first source on, as in the graph code published with PipeDream (the paper's
- * section 3.2 has chains only). A state's cut has its antichain and every layer above one of the antichain's layers whose output goes to
- * one that is not above that layer: with `live` only those with a consumer that is not up to the state at all, which
- * is what really crosses. A second source belongs to the state that first needs it. Refused (E0464) with more than
- * `limit` states: wide graphs have too many, profile_compress helps. */
+/* The antichains of the layer DAG, from its first source on, as in the graph code published with PipeDream (the
+ * paper's section 3.2 has chains only). A state's cut has its antichain and every layer above one of the antichain's
+ * layers whose output goes to one that is not above that layer: with `live` only those with a consumer that is not up
+ * to the state at all, which is what really crosses. A second source belongs to the state that first needs it. Refused
+ * (E0464) with more than `limit` states: wide graphs have too many, profile_compress helps. */
 bool states_build(Arena *a, const Profile *p, bool live, int limit, States *st, Diag *d);
 
 /* Bytes that a stage (k, j] takes in: outputs of layers up to k, each once, that a layer of the stage reads. */

@@ -35,7 +35,8 @@ def seconds(states, r, mode, plan, level, first, last):
         sync = 4 * (n - 1) * params / (bandwidth * n)
         worst = max(worst, (time + (sync if i else sync / inner)) / n)
         if i and mode != 'default':
-            worst = max(worst, 2 * before[3] / (bandwidth * n), 0 if end == len(states) else 2 * states[end - 1][3] / (bandwidth * n))
+            cut = max(before[3], 0 if end == len(states) else states[end - 1][3])
+            worst = max(worst, 2 * cut / (bandwidth * n))
     return worst
 
 
@@ -72,7 +73,8 @@ def plan_fault(ctx, record, got):
     if None in ends.values():
         return 'a cut of the plan is none of the states'
     top = len(record['all_num_machines'])
-    ours, theirs = flat_list(got['levels'], lambda e: ends.get(e, 0)), flat_list(record['levels'], renumbered(states, record))
+    ours = flat_list(got['levels'], lambda e: ends.get(e, 0))
+    theirs = flat_list(record['levels'], renumbered(states, record))
     cost = [seconds(states, record, record['mode'], p, top, 0, len(states)) for p in (ours, theirs)]
     if cost[0] is None or not close(cost[0], record['pipeline_s']):
         return 'the plan %s costs %s, wanted %.17g' % (words(got['levels']), cost[0], record['pipeline_s'])
