@@ -466,7 +466,7 @@ DapplePlan *dapple_plan(Arena *a, const DappleProfile *p, const DappleCluster *c
 	s.all = n == 64 ? ~(DappleSet)0 : ((DappleSet)1 << n) - 1;
 	s.a = arena_new();
 	s.best = (DapplePlan){ .latency = INFINITY, .stage = NEWN(s.a, DappleStage, MOST + 1) };
-	if (!o->policies && o->least >= 1)
+	if (!o->policies && o->least >= 1 && n > 1 && o->batch == floor(o->batch))
 		s.seed = dapple_published(s.a, p, c, o, d);
 	list_sets(&s);
 	s.row = NEWN(s.a, Row, (size_t)(p->n + 1) * (size_t)s.nset);
