@@ -85,8 +85,7 @@ double last_cost(const Level *l, int k, int j, int r, double x)
 	return cost_of(l->o->cost, span_time(l, k + 1, j), span_parameters(l, k + 1, j), x, l->B, r);
 }
 
-/* The same for 1..most machines: c[1..most]. */
-static void last_costs(const Level *l, int k, int j, int most, double *c)
+void last_costs(const Level *l, int k, int j, int most, double *c)
 {
 	const double t = span_time(l, k + 1, j), w = span_parameters(l, k + 1, j), x = transfer(l, k, j);
 
@@ -145,8 +144,9 @@ void solve_row(const Level *l, int i, double *best, From *from)
 				continue;
 			if (l->o->cost == PD_ONCE && i && !state_before(l->st, i - 1, k))
 				continue;
-			last_costs(l, k, j, l->o->straight ? 1 : M - 1, c);
-			try_split(l, k, j, c, best + (size_t)k * row, b, f, worst);
+			if (!l->costs)
+				last_costs(l, k, j, l->o->straight ? 1 : M - 1, c);
+			try_split(l, k, j, l->costs ? l->costs + ((size_t)j * (size_t)n + (size_t)k) * (size_t)M : c, best + (size_t)k * row, b, f, worst);
 		}
 		for (int m = 2; l->o->fewer && m <= M; m++)     /* as the published code: fewer before splits, singles first */
 			if (b[m - 1] < one[m] && b[m - 1] <= b[m]) {

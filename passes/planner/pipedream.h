@@ -13,6 +13,7 @@ typedef struct Level {
 	/* (n + 1) x n: seconds of a stage that begins at state i and ends with j, on a whole machine; INFINITY: no plan
 	 * fits. NULL on the lowest level, where it is the compute time. */
 	const double *time;
+	const double *costs;        /* max(S, X) of every (k, j] on r machines: costs[(j n + k) M + r]; NULL: not kept */
 } Level;
 
 /* The last stage of a plan is (k, j] on r machines; `left` machines are what the stages before it use. k < 0: it is the
@@ -34,6 +35,9 @@ static inline double transfer_of(const double *x, const Level *l, int k, int j)
 }
 /* max(S, X) of the stage (k, j] on r machines; x: transfer(l, k, j). */
 double last_cost(const Level *l, int k, int j, int r, double x);
+
+/* The same for 1..most machines: c[1..most]. */
+void   last_costs(const Level *l, int k, int j, int most, double *c);
 
 /* All plans that begin at state i: best[j * (M + 1) + m] for j >= i, INFINITY where none fits, and their last stages. */
 void solve_row(const Level *l, int i, double *best, From *from);

@@ -9,7 +9,7 @@
 
 enum { E_NO_PLAN = 465, E_SETTINGS = 466, E_BIG = 467, MACHINES_MAX = 4096 };
 
-static const double TABLE_BYTES = 1e9;
+static const double TABLE_BYTES = 6e8, COSTS_BYTES = 3e8;
 
 typedef struct Planner {
 	Arena   *a;
@@ -54,10 +54,28 @@ static bool settings_fit(const States *st, const PdOpt *o, Diag *d)
 	return true;
 }
 
+/* The costs of every last stage, which all rows ask for again; NULL where they are too many. */
+static double *all_costs(Arena *a, const Level *l)
+{
+	const size_t n = (size_t)l->st->n, M = (size_t)l->M;
+
+	if ((double)n * (double)n * (double)M * sizeof(double) > COSTS_BYTES)
+		return NULL;
+	double *c = NEWN(a, double, n * n * M);
+	for (int j = 1; j < l->st->n; j++)
+		for (int k = 0; k < j; k++)
+			if (state_before(l->st, k, j))
+				last_costs(l, k, j, l->o->straight ? 1 : l->M - 1, c + ((size_t)j * n + (size_t)k) * M);
+	return c;
+}
+
 /* The times that the level above sees. */
-static void solve_all_rows(Planner *p, const Level *l, double *time)
+static void solve_all_rows(Planner *p, Level *l, double *time)
 {
 	const int n = l->st->n;
+	Arena *scratch = arena_new();
+
+	l->costs = all_costs(scratch, l);
 
 	for (int i = 0; i <= n; i++) {
 		if (i < n)
@@ -65,6 +83,8 @@ static void solve_all_rows(Planner *p, const Level *l, double *time)
 		for (int j = 0; j < n; j++)
 			time[(size_t)i * (size_t)n + (size_t)j] = j < i ? INFINITY : p->best[(size_t)j * (size_t)(l->M + 1) + (size_t)l->M];
 	}
+	l->costs = NULL;
+	arena_free(scratch);
 }
 
 /* Seconds of compute in a stage as it is told: of the layers alone, on one device. */
@@ -198,7 +218,8 @@ bool pipedream_plan(Arena *a, const States *st, const PdOpt *o, PdPlan *plan, Di
 	if (!settings_fit(st, o, d))
 		return false;
 	for (int i = 0; i < o->nlevel; i++) {
-		p.level[i] = (Level){ st, o, o->machines[i], i ? o->machines[i - 1] : 1, o->bandwidth[i], i ? time[i - 1] : NULL };
+		p.level[i] = (Level){ st, o, o->machines[i], i ? o->machines[i - 1] : 1, o->bandwidth[i],
+			i ? time[i - 1] : NULL, NULL };
 		if (i + 1 < o->nlevel)
 			time[i] = NEWN(a, double, ((size_t)st->n + 1) * (size_t)st->n);
 		most = o->machines[i] > most ? o->machines[i] : most;
@@ -217,7 +238,7 @@ bool pipedream_plan(Arena *a, const States *st, const PdOpt *o, PdPlan *plan, Di
 
 double pipedream_cost(const States *st, const PdOpt *o, const PdStage *stage, int n)
 {
-	const Level l = { st, o, o->machines[0], 1, o->bandwidth[0], NULL };
+	const Level l = { st, o, o->machines[0], 1, o->bandwidth[0], NULL, NULL };
 	double worst = 0;
 	int used = 0;
 

@@ -87,7 +87,7 @@ static void one_case(Diag *d, bool chain, int *plans)
 	Arena *a = arena_new();
 	Profile p = random_profile(a, 1 + draw(chain ? LAYERS : LAYERS - 2), chain);
 	const PdOpt o = random_options(chain);
-	const Level l = { NULL, &o, o.machines[0], 1, o.bandwidth[0], NULL };
+	const Level l = { NULL, &o, o.machines[0], 1, o.bandwidth[0], NULL, NULL };
 	Level wide = l;
 	States st;
 	PdPlan plan;
@@ -153,7 +153,7 @@ static void table_against_wide(void **state)
 
 		o.machines[0] = 1 + draw(100);
 		o.memory *= 10;
-		const Level l = { &st, &o, o.machines[0], 1, o.bandwidth[0], NULL };
+		const Level l = { &st, &o, o.machines[0], 1, o.bandwidth[0], NULL, NULL };
 		assert_true(states_build(a, &p, o.cost == PD_ONCE, 200, &st, &d));
 		const double wide = solve_wide(a, &l, &list, &n);
 		if (pipedream_plan(a, &st, &o, &plan, &d)) {
