@@ -44,7 +44,7 @@ static const char *span(const Build *b, const Stage *s)
 		}
 	if (!first)
 		return "";
-	return first == last ? first : arena_printf(b->a, "%s ... %s", first, last);
+	return strcmp(first, last) == 0 ? first : arena_printf(b->a, "%s ... %s", first, last);
 }
 
 static double seconds(const Graph *g)

@@ -160,13 +160,16 @@ bool compile_read(Compile *c)
 	return true;
 }
 
+/* The pass behind the last one that left its mark. What stands between two marks (simplify, fuse ...) may run again: it
+ * finds nothing left to do. */
 static int first_pass_of(const Module *m)
 {
-	int i = 0;
+	int first = 0;
 
-	while (i < npasses && m->has & pass_table[i].gives)
-		i++;
-	return i;
+	for (int i = 0; i < npasses; i++)
+		if (pass_table[i].gives && (m->has & pass_table[i].gives) == pass_table[i].gives)
+			first = i + 1;
+	return first;
 }
 
 bool compile_plan(Compile *c, const char *dump)

@@ -315,6 +315,44 @@ bool onnx_input(Import *im, const Onnx__ValueInfoProto *v)
 	return true;
 }
 
+/* Every --dim must have bound something, and the batch to what --micro-batch says. */
+static bool check_binding(Import *im, const OnnxGraph *g, const Binding *b)
+{
+	const char *symbol[64];
+	int n = 0;
+	size_t rank = 0;
+
+	for (size_t i = 0; i < g->n_input; i++) {
+		const Onnx__ValueInfoProto *v = g->input[i];
+
+		if (is_initializer(g, v->name))
+			continue;
+		dim_of(v, &rank, 0);
+		for (size_t k = 0; k < rank; k++) {
+			const char *s = dim_symbol(dim_of(v, &rank, k));
+			const bool hit = b->axis >= 0 ? strcmp(b->name, v->name) == 0 && (size_t)b->axis == k :
+				s && strcmp(b->name, s) == 0;
+
+			if (hit && (int)k == batch_axis_of(im, v) && s && im->to && im->to != b->value)
+				return diag_error(im->d, NOLOC, 205, "--dim binds the batch to %lld, --micro-batch to %lld",
+					(long long)b->value, (long long)im->to);
+			if (hit)
+				return true;
+			if (s && *s && n < 64)
+				symbol[n++] = s;
+		}
+	}
+	if (b->axis >= 0)
+		return diag_error(im->d, NOLOC, 205, "--dim %s:%d=%lld: no input of this name has such an axis", b->name, b->axis,
+			(long long)b->value);
+	const char *near = diag_nearest(b->name, symbol, n), *all = "";
+	for (int i = 0; i < n && !near; i++)
+		if (!strstr(all, symbol[i]))
+			all = arena_printf(im->a, "%s%s%s", all, *all ? ", " : "", symbol[i]);
+	return diag_error(im->d, NOLOC, 205, "--dim %s=%lld: no axis of the inputs is called so%s%s%s", b->name, (long long)b->value,
+		near ? "; did you mean '" : *all ? "; there are " : "", near ? near : all, near ? "'?" : "");
+}
+
 /* ---- nodes ---- */
 
 int onnx_index(const Import *im, const OnnxNode *n, size_t i)
@@ -484,6 +522,8 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	for (size_t i = 0; i < g->n_input; i++)
 		if (!g->input[i]->name || !is_initializer(g, g->input[i]->name))
 			onnx_input(im, g->input[i]);
+	for (int i = 0; i < o->nbind && !o->keep_eval; i++)
+		check_binding(im, g, &o->bind[i]);
 	if (d->errors > errors)
 		return NULL;
 	for (size_t i = 0; i < g->n_node; i++) {

@@ -36,6 +36,10 @@ static bool each_setting(char *rest, const char *what, PutSetting *put, void *to
 		double v = strtod(eq + 1, &end);
 		if (end == eq + 1 || *end || !isfinite(v))
 			return diag_error(d, NOLOC, 5, "%s setting %s is '%s', not a number", what, rest, eq + 1);
+		if (v < 0)
+			return diag_error(d, NOLOC, 5, "%s setting %s is %s; it must not be negative", what, rest, eq + 1);
+		if (v > 1 && (strncmp(rest, "beta", 4) == 0 || strcmp(rest, "momentum") == 0 || strcmp(rest, "alpha") == 0))
+			return diag_error(d, NOLOC, 5, "%s setting %s is %s; it must be at most 1", what, rest, eq + 1);
 		if (!put(to, rest, v)) {
 			const bool rate = strcmp(what, "optimizer") != 0;
 			const char *near = diag_nearest(rest, rate ? rate_set_name : opt_set_name, rate ? RATE_SETTINGS : OPT_SETTINGS);

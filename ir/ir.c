@@ -221,6 +221,21 @@ Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, 
 	return n;
 }
 
+void module_sweep(Module *m)
+{
+	int n = 0;
+
+	for (int i = 0; i < m->nkonst; i++) {
+		Value *v = m->konst[i];
+
+		if (v->nuses || v == m->loss || v == m->count)
+			m->konst[n++] = v;
+		else
+			map_put(&m->names, v->name, NULL);
+	}
+	m->nkonst = n;
+}
+
 bool node_complete(Node *n, Diag *d)
 {
 	Module *m = n->graph->module;

@@ -192,6 +192,8 @@ Value *graph_input(Graph *g, const char *name, Type t);
 void   graph_output(Graph *g, Value *v);
 Value *module_param(Module *m, const char *name, Type t, ParamKind kind);
 Value *module_const(Module *m, const char *name, Type t, const void *data); /* data is copied; name NULL: made */
+/* Constants that nothing reads are gone, as they are from the text. */
+void module_sweep(Module *m);
 Value *const_scalar(Module *m, DType t, double x);                      /* shared per value */
 const char *unique_name(Graph *g, const char *base);    /* base, or base.1, base.2 ...; legal in the text form */
 

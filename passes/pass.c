@@ -183,6 +183,7 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 	if (!ok && !cx->d->errors)
 		bug("the pass failed without saying why");
 	m->has |= ok ? p->gives : 0;
+	module_sweep(m);
 	if (ok && !module_verify(m, cx->d))
 		bug("the module is not valid after the pass");
 	if (ok && wants_text(o, p)) {

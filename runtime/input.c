@@ -137,7 +137,7 @@ static void find_file(source *s, const rt_input_options *o)
 		name[1] = path;
 	}
 	for (int i = 0; i < 3; i++) {
-		if (i == 2 && o->dir && *path != '/')
+		if (i == 2 && o->dir)
 			break;
 		snprintf(s->path, sizeof s->path, "%s%s%s", dir[i] ? dir[i] : "", dir[i] ? "/" : "",
 		         name[i]);
