@@ -88,6 +88,9 @@ bool rebind_dims(Import *im, const OnnxNode *n, const Value *x, Ints *shape);
 void rebind_note(Import *im, const OnnxNode *n);        /* after n is translated */
 /* A constant that holds the export's batch and is alike along that axis, cut to one there so that it broadcasts. */
 Value *rebind_constant(Import *im, Value *x, const Ints *shape);
+/* Operands of an elementwise node: constants that hold the export's batch where another operand follows it are cut to one
+ * there, so that they broadcast, or refused where their rows differ. */
+bool rebind_broadcast(Import *im, const OnnxNode *n, int nin, Value **in);
 bool rebind_slice(Import *im, const OnnxNode *n, const Type *in_new, const Ints *starts, Ints *ends, const Ints *axes,
 	const Ints *steps);
 

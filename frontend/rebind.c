@@ -206,6 +206,54 @@ static bool uniform(const Value *x, int ax)
 	return true;
 }
 
+static Value *cut(Import *im, Value *x, int axis)
+{
+	void *at = canon_attr_of(im, OP_Slice);
+	int64_t *v = NEWN(im->a, int64_t, 3);
+
+	v[1] = 1;
+	v[2] = axis;
+	canon_put_ints(OP_Slice, at, "starts", (Ints){ 1, v });
+	canon_put_ints(OP_Slice, at, "ends", (Ints){ 1, v + 1 });
+	canon_put_ints(OP_Slice, at, "axes", (Ints){ 1, v + 2 });
+	return canon_emit1(im, OP_Slice, at, x, NULL, NULL);
+}
+
+/* Axes of constant *x on which operand j, aligned at the last axis, followed the batch. */
+static bool follow(Import *im, const OnnxNode *n, Value **x, size_t j, const Type *now)
+{
+	const Type *old = old_type(im, n->input[j]);
+	const int lead = now->rank - (*x)->type.rank;
+
+	if (!old || old->rank != now->rank)
+		return true;
+	for (int i = 0; i < (*x)->type.rank; i++) {
+		const int k = lead + i;
+
+		if (k < 0 || old->dim[k] == now->dim[k] || (*x)->type.dim[i] != old->dim[k] || old->dim[k] == 1)
+			continue;
+		if (!uniform(*x, i)) {
+			diag_error(im->d, im->b.loc, 209, "constant %s is %s and meets axis %d, which follows the batch from %lld to %lld; "
+				"its rows differ", (*x)->name, str_type(im->d->scratch, &(*x)->type), k, (long long)old->dim[k],
+				(long long)now->dim[k]);
+			diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
+				(long long)im->from);
+			return false;
+		}
+		*x = cut(im, *x, i);
+	}
+	return true;
+}
+
+bool rebind_broadcast(Import *im, const OnnxNode *n, int nin, Value **in)
+{
+	for (int i = 0; i < nin; i++)
+		for (int j = 0; j < nin && in[i] && in[i]->kind == VAL_CONST && in[i]->data; j++)
+			if (in[j] && in[j]->kind != VAL_CONST && !follow(im, n, &in[i], (size_t)j, &in[j]->type))
+				return false;
+	return true;
+}
+
 Value *rebind_constant(Import *im, Value *x, const Ints *shape)
 {
 	const int lead = shape->n - x->type.rank;
@@ -217,14 +265,7 @@ Value *rebind_constant(Import *im, Value *x, const Ints *shape)
 
 		if (was == is || was == 1 || is < 2 || !uniform(x, i))
 			continue;
-		void *at = canon_attr_of(im, OP_Slice);
-		int64_t *v = NEWN(im->a, int64_t, 3);
-		v[1] = 1;
-		v[2] = i;
-		canon_put_ints(OP_Slice, at, "starts", (Ints){ 1, v });
-		canon_put_ints(OP_Slice, at, "ends", (Ints){ 1, v + 1 });
-		canon_put_ints(OP_Slice, at, "axes", (Ints){ 1, v + 2 });
-		x = canon_emit1(im, OP_Slice, at, x, NULL, NULL);
+		x = cut(im, x, i);
 	}
 	return x;
 }
