@@ -321,12 +321,14 @@ static bool check_binding(Import *im, const OnnxGraph *g, const Binding *b)
 	const char *symbol[64];
 	int n = 0;
 	size_t rank = 0;
+	bool known = false;
 
 	for (size_t i = 0; i < g->n_input; i++) {
 		const Onnx__ValueInfoProto *v = g->input[i];
 
 		if (is_initializer(g, v->name))
 			continue;
+		known |= strcmp(b->name, v->name) == 0;
 		dim_of(v, &rank, 0);
 		for (size_t k = 0; k < rank; k++) {
 			const char *s = dim_symbol(dim_of(v, &rank, k));
@@ -342,9 +344,13 @@ static bool check_binding(Import *im, const OnnxGraph *g, const Binding *b)
 				symbol[n++] = s;
 		}
 	}
-	if (b->axis >= 0)
-		return diag_error(im->d, NOLOC, 205, "--dim %s:%d=%lld: no input of this name has such an axis", b->name, b->axis,
+	if (b->axis >= 0 && known)
+		return diag_error(im->d, NOLOC, 205, "--dim %s:%d=%lld: the input has no such axis", b->name, b->axis, (long long)b->value);
+	if (b->axis >= 0) {             /* labels are an input only where a loss is added */
+		diag_warn(im->d, NOLOC, "dim-unread", "--dim %s:%d=%lld: the model has no such input", b->name, b->axis,
 			(long long)b->value);
+		return true;
+	}
 	const char *near = diag_nearest(b->name, symbol, n), *all = "";
 	for (int i = 0; i < n && !near; i++)
 		if (!strstr(all, symbol[i]))
