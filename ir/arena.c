@@ -13,7 +13,6 @@ typedef struct Block {
 
 struct Arena {
 	Block *first, *cur;
-	size_t bytes;
 };
 
 enum { FIRST_BLOCK = 16 << 10, LARGEST_BLOCK = 4 << 20 };
@@ -42,7 +41,6 @@ Arena *arena_new(void)
 	Arena *a = must(malloc(sizeof *a), sizeof *a);
 
 	a->first = a->cur = block_new(FIRST_BLOCK);
-	a->bytes = 0;
 	return a;
 }
 
@@ -70,12 +68,6 @@ void arena_reset(Arena *a)
 	a->first->next = NULL;
 	a->first->used = 0;
 	a->cur = a->first;
-	a->bytes = 0;
-}
-
-size_t arena_bytes(const Arena *a)
-{
-	return a->bytes;
 }
 
 static void *take(Arena *a, size_t bytes)
@@ -96,7 +88,6 @@ static void *take(Arena *a, size_t bytes)
 	}
 	void *p = a->cur->mem + a->cur->used;
 	a->cur->used += want;
-	a->bytes += want;
 	return p;
 }
 

@@ -10,7 +10,6 @@ typedef struct Arena Arena;
 Arena *arena_new(void);
 void   arena_free(Arena *a);
 void   arena_reset(Arena *a);                       /* forgets everything, keeps the first block */
-size_t arena_bytes(const Arena *a);                 /* bytes handed out since the last reset */
 
 /* Zeroed, aligned to 16 bytes; never NULL (memory exhaustion ends the program with a message, exit 1). */
 void *arena_alloc(Arena *a, size_t bytes);

@@ -352,10 +352,3 @@ bool value_dead(const Value *v)
 			return false;
 	return true;
 }
-
-const char *str_loc(Arena *a, const Loc *l)
-{
-	if (l->node < 0)
-		return l->file ? l->file : "";
-	return arena_printf(a, "#%d '%s' (%s)", l->node, l->name ? l->name : "", l->op ? l->op : "");
-}

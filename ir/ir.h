@@ -248,6 +248,4 @@ void    module_print(struct Buf *b, const Module *m, const PrintOpt *o);
 Module *module_parse(Arena *a, const char *file, const char *text, Diag *d);    /* NULL after a diagnostic */
 bool    module_verify(const Module *m, Diag *d);        /* reports every broken invariant */
 
-const char *str_loc(Arena *a, const Loc *l);
-
 #endif

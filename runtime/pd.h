@@ -185,18 +185,7 @@ void pd_check_scratch(const char *what, size_t asked, size_t planned);
 void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc);
 
-/* Batched product: C[i] = op(A[i]) op(B[i]) over `batch` matrices with strides in elements (0:
- * shared). */
-typedef struct pd_matmul { void *impl; } pd_matmul;
-typedef struct pd_matmul_desc {
-	int     batch, m, n, k, transa, transb;
-	int64_t stride_a, stride_b, stride_c;
-} pd_matmul_desc;
-size_t pd_matmul_scratch(const pd_matmul_desc *d);
-void   pd_matmul_init(pd_matmul *o, const pd_matmul_desc *d);
-void   pd_matmul_run(const pd_matmul *o, const float *a, const float *b, float *c, void *scratch);
-
-/* Convolution and pooling over 1 to 3 spatial axes. */
+/* Convolution over 1 to 3 spatial axes. */
 enum { PD_FORWARD, PD_BACKWARD_DATA, PD_BACKWARD_WEIGHTS };
 typedef struct pd_conv { void *impl; } pd_conv;
 typedef struct pd_conv_desc {
@@ -216,22 +205,6 @@ void   pd_conv_backward_data(const pd_conv *o, float *dx, const float *dy, const
                              void *scratch);
 void   pd_conv_backward_weights(const pd_conv *o, float *dw, float *db, const float *x,
                                 const float *dy, void *scratch);
-
-typedef struct pd_pool { void *impl; } pd_pool;
-typedef struct pd_pool_desc {
-	int what;                   /* PD_FORWARD or PD_BACKWARD_DATA */
-	int max;                    /* else average */
-	int include_pad;
-	int nd, n, c;
-	int in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];
-	int nhwc;
-} pd_pool_desc;
-size_t pd_pool_scratch(const pd_pool_desc *d);
-size_t pd_pool_workspace(const pd_pool_desc *d);    /* bytes kept from forward to backward */
-void   pd_pool_init(pd_pool *o, const pd_pool_desc *d);
-void   pd_pool_forward(const pd_pool *o, float *y, void *workspace, const float *x, void *scratch);
-void   pd_pool_backward(const pd_pool *o, float *dx, const float *dy, const void *workspace,
-                        void *scratch);
 
 /* Batch normalization in training mode; mean and var are of this microbatch (population
  * variance). */

@@ -29,8 +29,6 @@ typedef struct DappleProfile {
 
 /* Of the states of a trimmed profile, without `live` (what the published program counts at a cut). O(N^2). */
 DappleProfile *dapple_profile(Arena *a, const States *st);
-/* Of a profile table (profile.h has the form). NULL after an error of profile_read or states_build. */
-DappleProfile *dapple_read(Arena *a, const char *path, Diag *d);
 /* A chain of n layers: seconds and bytes per layer; act is what crosses behind the layer. */
 DappleProfile *dapple_chain(Arena *a, int n, const double *fwd, const double *bwd, const double *act, const double *params);
 static inline bool dapple_before(const DappleProfile *p, int k, int j)

@@ -36,17 +36,6 @@ DappleProfile *dapple_profile(Arena *a, const States *st)
 	return p;
 }
 
-DappleProfile *dapple_read(Arena *a, const char *path, Diag *d)
-{
-	Profile *p = NEW(a, Profile);
-	States *st = NEW(a, States);
-
-	if (!profile_read(a, path, p, d))
-		return NULL;
-	profile_trim(a, p);
-	return states_build(a, p, false, DAPPLE_STATES, st, d) ? dapple_profile(a, st) : NULL;
-}
-
 DappleProfile *dapple_chain(Arena *a, int n, const double *fwd, const double *bwd, const double *act, const double *params)
 {
 	DappleProfile *p = empty(a, n);

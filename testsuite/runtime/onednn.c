@@ -1,4 +1,4 @@
-/* onednn.c: the wrappers of cpu*.c against loops: convolution in three directions, pooling, batch normalization,
+/* onednn.c: the wrappers of cpu*.c against loops: convolution in three directions, batch normalization,
  * products; plain and channels-last, 1 to 3 axes, groups, dilation, uneven pads. */
 #include "test.h"
 
@@ -170,88 +170,6 @@ static void convolutions(void)
 	                     .pad_begin = { 0, 1, 1 }, .pad_end = { 1, 1, 0 }, .dilation = { 1, 1, 1 }, .bias = 1 }, "3 axes");
 }
 
-/* ---- pooling ---- */
-
-static void pool(pd_pool_desc d, const char *name)
-{
-	static double y[MOST], dx[MOST];
-	const size_t  ia = product(d.in, d.nd), oa = product(d.out, d.nd), ka = product(d.kernel, d.nd);
-	const size_t  nx = (size_t)d.n * (size_t)d.c * ia, ny = (size_t)d.n * (size_t)d.c * oa;
-	float        *x = filled(nx, 1), *dy = filled(ny, 2), *gy = floats(ny), *gx = floats(nx);
-	char          text[128];
-
-	for (int nhwc = 0; nhwc < 2; nhwc++) {
-		pd_pool f, b;
-
-		d.nhwc = nhwc;
-		memset(dx, 0, nx * sizeof *dx);
-		for (int n = 0; n < d.n; n++)
-			for (int c = 0; c < d.c; c++)
-				for (size_t o = 0; o < oa; o++) {
-					const size_t yo = at(n, c, o, d.c, oa, nhwc);
-					double       best = -INFINITY, sum = 0;
-					size_t       where = 0, count = 0;
-
-					for (size_t k = 0, pos; k < ka; k++) {
-						if (!place(d.nd, d.in, d.out, d.kernel, d.stride, d.pad_begin, d.dilation, o, k, &pos))
-							continue;
-						const size_t xo = at(n, c, pos, d.c, ia, nhwc);
-
-						count++;
-						sum += (double)x[xo];
-						if ((double)x[xo] > best) {
-							best = (double)x[xo];
-							where = xo;
-						}
-					}
-					const double share = (double)(d.include_pad ? ka : count);
-
-					y[yo] = d.max ? best : sum / share;
-					if (d.max)
-						dx[where] += (double)dy[yo];
-					for (size_t k = 0, pos; !d.max && k < ka; k++)
-						if (place(d.nd, d.in, d.out, d.kernel, d.stride, d.pad_begin, d.dilation, o, k, &pos))
-							dx[at(n, c, pos, d.c, ia, nhwc)] += (double)dy[yo] / share;
-				}
-		d.what = PD_FORWARD;
-		room(pd_pool_scratch(&d));
-		pd_pool_init(&f, &d);
-		void *workspace = aligned_alloc(64, (pd_pool_workspace(&d) + 127) / 64 * 64);
-
-		d.what = PD_BACKWARD_DATA;
-		room(pd_pool_scratch(&d));
-		pd_pool_init(&b, &d);
-		pd_pool_forward(&f, gy, workspace, x, scratch);
-		pd_pool_backward(&b, gx, dy, workspace, scratch);
-		snprintf(text, sizeof text, "pool %s nhwc %d", name, nhwc);
-		compare(text, gy, y, ny);
-		compare(text, gx, dx, nx);
-		free(workspace);
-	}
-	free(x), free(dy), free(gy), free(gx);
-}
-
-static void pools(void)
-{
-	for (int kind = 0; kind < 3; kind++) {
-		const int max = kind == 0, include = kind == 1;
-
-		pool((pd_pool_desc){ .max = max, .include_pad = include, .nd = 2, .n = 2, .c = 5, .in = { 8, 8 }, .out = { 4, 4 }, .kernel = { 2, 2 },
-		                     .stride = { 2, 2 }, .dilation = { 1, 1 } }, "2x2");
-		pool((pd_pool_desc){ .max = max, .include_pad = include, .nd = 2, .n = 2, .c = 16, .in = { 9, 7 }, .out = { 5, 4 },
-		                     .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad_begin = { 1, 1 }, .pad_end = { 1, 1 }, .dilation = { 1, 1 } },
-		     "3x3 padded");
-		pool((pd_pool_desc){ .max = max, .include_pad = include, .nd = 1, .n = 2, .c = 3, .in = { 10 }, .out = { 3 }, .kernel = { 3 },
-		                     .stride = { 3 }, .pad_begin = { 0 }, .pad_end = { 1 }, .dilation = { 1 } }, "1 axis");
-		pool((pd_pool_desc){ .max = max, .include_pad = include, .nd = 3, .n = 1, .c = 3, .in = { 4, 5, 6 }, .out = { 2, 4, 3 },
-		                     .kernel = { 2, 2, 2 }, .stride = { 2, 1, 2 }, .dilation = { 1, 1, 1 } }, "3 axes");
-	}
-	pool((pd_pool_desc){ .max = 1, .nd = 2, .n = 1, .c = 3, .in = { 7, 7 }, .out = { 4, 4 }, .kernel = { 2, 2 }, .stride = { 2, 2 },
-	                     .dilation = { 1, 1 } }, "rounding up");
-	pool((pd_pool_desc){ .max = 1, .nd = 2, .n = 1, .c = 3, .in = { 9, 9 }, .out = { 5, 5 }, .kernel = { 3, 3 }, .stride = { 1, 1 },
-	                     .dilation = { 2, 2 } }, "dilated");
-}
-
 /* ---- batch normalization ---- */
 
 static void bn(pd_bn_desc d)
@@ -301,38 +219,26 @@ static void bn(pd_bn_desc d)
 
 /* ---- products ---- */
 
-static void matmul(int batch, int m, int n, int k, int ta, int tb, bool share_b)
+static void product_of(int m, int n, int k, int ta, int tb)
 {
-	static double  want[MOST];
-	pd_matmul_desc d = { batch, m, n, k, ta, tb, (int64_t)m * k, share_b ? 0 : (int64_t)k * n, (int64_t)m * n };
-	const size_t   na = (size_t)(batch * m * k), nb = (size_t)(batch * k * n), nc = (size_t)(batch * m * n);
-	float         *a = filled(na, 1), *b = filled(nb, 2), *c = floats(nc);
-	pd_matmul      o;
-	char           text[64];
+	static double want[MOST];
+	const size_t  nc = (size_t)(m * n);
+	float        *a = filled((size_t)(m * k), 1), *b = filled((size_t)(k * n), 2), *c = floats(nc);
 
-	for (int i = 0; i < batch; i++)
-		for (int r = 0; r < m; r++)
-			for (int s = 0; s < n; s++) {
-				double sum = 0;
+	for (int r = 0; r < m; r++)
+		for (int s = 0; s < n; s++) {
+			double sum = 0;
 
-				for (int t = 0; t < k; t++)
-					sum += (double)a[(size_t)(i * m * k + (ta ? t * m + r : r * k + t))] *
-					       (double)b[(size_t)((share_b ? 0 : i * k * n) + (tb ? s * k + t : t * n + s))];
-				want[(size_t)((i * m + r) * n + s)] = sum;
-			}
-	room(pd_matmul_scratch(&d));
-	pd_matmul_init(&o, &d);
-	pd_matmul_run(&o, a, b, c, scratch);
-	snprintf(text, sizeof text, "matmul %d x %d %d %d %d%d", batch, m, n, k, ta, tb);
-	compare(text, c, want, nc);
-	if (batch == 1) {
-		pd_gemm(ta, tb, m, n, k, a, ta ? m : k, b, tb ? k : n, 0, c, n);
-		compare("gemm", c, want, nc);
-		pd_gemm(ta, tb, m, n, k, a, ta ? m : k, b, tb ? k : n, 1, c, n);
-		for (size_t i = 0; i < nc; i++)
-			want[i] *= 2;
-		compare("gemm, beta 1", c, want, nc);
-	}
+			for (int t = 0; t < k; t++)
+				sum += (double)a[ta ? t * m + r : r * k + t] * (double)b[tb ? s * k + t : t * n + s];
+			want[r * n + s] = sum;
+		}
+	pd_gemm(ta, tb, m, n, k, a, ta ? m : k, b, tb ? k : n, 0, c, n);
+	compare("gemm", c, want, nc);
+	pd_gemm(ta, tb, m, n, k, a, ta ? m : k, b, tb ? k : n, 1, c, n);
+	for (size_t i = 0; i < nc; i++)
+		want[i] *= 2;
+	compare("gemm, beta 1", c, want, nc);
 	free(a), free(b), free(c);
 }
 
@@ -342,18 +248,15 @@ int main(void)
 		pd_threads(threads);
 		room(64);
 		convolutions();
-		pools();
 		bn((pd_bn_desc){ .n = 3, .c = 5, .nd = 2, .sp = { 4, 6 }, .eps = 1e-5f });
 		bn((pd_bn_desc){ .n = 4, .c = 64, .nd = 2, .sp = { 3, 3 }, .eps = 1e-3f });
 		bn((pd_bn_desc){ .n = 9, .c = 7, .nd = 0, .eps = 1e-5f });
 		bn((pd_bn_desc){ .n = 2, .c = 7, .nd = 1, .sp = { 11 }, .eps = 1e-5f });
 		for (int t = 0; t < 4; t++) {
-			matmul(1, 7, 9, 11, t & 1, t >> 1, false);
-			matmul(1, 64, 48, 33, t & 1, t >> 1, false);
-			matmul(6, 8, 5, 16, t & 1, t >> 1, false);
-			matmul(6, 8, 5, 16, t & 1, t >> 1, true);
+			product_of(7, 9, 11, t & 1, t >> 1);
+			product_of(64, 48, 33, t & 1, t >> 1);
 		}
-		matmul(1, 1, 1, 1, 0, 0, false);
+		product_of(1, 1, 1, 0, 0);
 	}
 	return failures ? 1 : 0;
 }

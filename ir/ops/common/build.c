@@ -59,14 +59,6 @@ void attr_put_ints(Arena *a, OpKind op, void *attr, const char *name, int n, con
 	put(op, attr, name, A_INTS, &s, sizeof s);
 }
 
-bool ints_has(Ints v, int64_t x)
-{
-	for (int i = 0; i < v.n; i++)
-		if (v.v[i] == x)
-			return true;
-	return false;
-}
-
 /* ---- graphs ---- */
 
 Value *mk_unary(Builder *b, OpKind op, Value *x)

@@ -25,7 +25,6 @@ void  attr_put_float(OpKind op, void *attr, const char *name, double v);
 void  attr_put_str(Arena *a, OpKind op, void *attr, const char *name, const char *v);
 void  attr_put_ints(Arena *a, OpKind op, void *attr, const char *name, int n, const int64_t *v);
 Ints  ints_dup(Arena *a, int n, const int64_t *v);
-bool  ints_has(Ints v, int64_t x);
 
 /* ---- graphs that gradients are made of (build.c); see also op.h ---- */
 Value *mk_reduce(Builder *b, OpKind op, Value *x, Ints axes, int keepdims);
