@@ -164,12 +164,6 @@ bool canon_need(Import *im, const OnnxNode *n, size_t k)
 
 Value *canon_scalar(Import *im, DType t, double x)
 {
-	if (t == DT_f16 || t == DT_bf16) {
-		void *at = canon_attr_of(im, OP_Cast);
-
-		canon_put_int(OP_Cast, at, "to", dtype_onnx(t));
-		return canon_emit1(im, OP_Cast, at, const_scalar(im->m, DT_f64, x), NULL, NULL);
-	}
 	return const_scalar(im->m, t, x);
 }
 

@@ -27,6 +27,14 @@ Value **canon_operands(Import *im, const OnnxNode *n, int *count);
 bool canon_need(Import *im, const OnnxNode *n, size_t k);
 Value *canon_scalar(Import *im, DType t, double x);
 
+/* canon_make.c. cast_to and slice_axis give x itself where there is nothing to do. Slices: from..to of an axis, every
+ * step-th; swap exchanges two axes; join lays y behind x along an axis. */
+Value *canon_binary(Import *im, OpKind op, Value *x, Value *y);
+Value *canon_cast_to(Import *im, Value *x, DType t);
+Value *canon_slice_axis(Import *im, Value *x, int axis, int64_t from, int64_t to, int64_t step);
+Value *canon_join(Import *im, Value *x, Value *y, int axis, const char *name);
+Value *canon_swap(Import *im, Value *x, int a, int b);
+
 Value *canon_reshape_to(Import *im, Value *x, int rank, const int64_t *dim, const char *name);
 /* axes from operand `operand` (opset 13) or the attribute; *given says whether there were any. */
 bool canon_axes_of(Import *im, const OnnxNode *n, size_t operand, Ints *axes, bool *given);

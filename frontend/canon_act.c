@@ -12,11 +12,6 @@ static Value *un(Import *im, OpKind op, Value *x)
 	return canon_emit1(im, op, NULL, x, NULL, NULL);
 }
 
-static Value *bin(Import *im, OpKind op, Value *x, Value *y)
-{
-	return canon_emit1(im, op, NULL, x, y, NULL);
-}
-
 /* c, a scalar of x's type */
 static Value *like(Import *im, const Value *x, double c)
 {
@@ -34,16 +29,6 @@ static Value *tri(Import *im, OpKind op, Value *x, Value *y, Value *z)
 static Value *pick(Import *im, Value *cond, Value *yes, Value *no)
 {
 	return tri(im, OP_Where, cond, yes, no);
-}
-
-static Value *cast(Import *im, Value *x, DType t)
-{
-	void *at = canon_attr_of(im, OP_Cast);
-
-	if (x->type.dtype == t)
-		return x;
-	canon_put_int(OP_Cast, at, "to", dtype_onnx(t));
-	return canon_emit1(im, OP_Cast, at, x, NULL, NULL);
 }
 
 /* y is output 0 of n and is called so. */
@@ -81,7 +66,7 @@ bool canon_leaky_relu(Import *im, const OnnxNode *n)
 {
 	Value *x = floats(im, n);
 
-	return x && result(im, n, bin(im, OP_PRelu, x, like(im, x, onnx_float(n, "alpha", 0.01F))));
+	return x && result(im, n, canon_binary(im, OP_PRelu, x, like(im, x, onnx_float(n, "alpha", 0.01F))));
 }
 
 /* Before opset 7 the slope is a vector with a value per channel (axis 1), or one for all. */
@@ -104,14 +89,14 @@ bool canon_prelu(Import *im, const OnnxNode *n)
 			str_shape(im->d->scratch, &x->type), str_shape(im->d->scratch, &slope->type));
 	if (!dtype_float(x->type.dtype) && !dtype_signed(x->type.dtype) && x->type.dtype != DT_bool)
 		return result(im, n, x);        /* never below zero */
-	return result(im, n, bin(im, OP_PRelu, x, slope));
+	return result(im, n, canon_binary(im, OP_PRelu, x, slope));
 }
 
 bool canon_elu(Import *im, const OnnxNode *n)
 {
 	Value *x = floats(im, n);
 
-	return x && result(im, n, bin(im, OP_Elu, x, like(im, x, onnx_float(n, "alpha", 1))));
+	return x && result(im, n, canon_binary(im, OP_Elu, x, like(im, x, onnx_float(n, "alpha", 1))));
 }
 
 bool canon_selu(Import *im, const OnnxNode *n)
@@ -134,7 +119,7 @@ bool canon_celu(Import *im, const OnnxNode *n)
 		return false;
 	if (!(fabs(alpha) >= FLT_MIN && fabs(alpha) <= FLT_MAX))
 		return diag_error(im->d, im->b.loc, 302, "Celu: alpha is %g, it divides and must be finite and not 0", alpha);
-	return result(im, n, bin(im, OP_Celu, x, like(im, x, alpha)));
+	return result(im, n, canon_binary(im, OP_Celu, x, like(im, x, alpha)));
 }
 
 bool canon_thresholded_relu(Import *im, const OnnxNode *n)
@@ -143,7 +128,7 @@ bool canon_thresholded_relu(Import *im, const OnnxNode *n)
 
 	if (!x)
 		return false;
-	Value *above = bin(im, OP_Greater, x, like(im, x, onnx_float(n, "alpha", 1)));
+	Value *above = canon_binary(im, OP_Greater, x, like(im, x, onnx_float(n, "alpha", 1)));
 	return result(im, n, pick(im, above, x, like(im, x, 0)));
 }
 
@@ -158,11 +143,11 @@ bool canon_shrink(Import *im, const OnnxNode *n)
 	if (x0->type.dtype == DT_bool)
 		return diag_error(im->d, im->b.loc, 302, "Shrink takes numbers, %s is %s", x0->name,
 			str_type(im->d->scratch, &x0->type));
-	Value *x = dtype_float(x0->type.dtype) ? x0 : cast(im, x0, DT_f64);
-	Value *by = like(im, x, bias), *above = bin(im, OP_Greater, x, like(im, x, lambd));
-	Value *y = pick(im, above, bin(im, OP_Sub, x, by), like(im, x, 0));
-	y = pick(im, bin(im, OP_Less, x, like(im, x, -lambd)), bin(im, OP_Add, x, by), y);
-	return result(im, n, cast(im, y, x0->type.dtype));
+	Value *x = dtype_float(x0->type.dtype) ? x0 : canon_cast_to(im, x0, DT_f64);
+	Value *by = like(im, x, bias), *above = canon_binary(im, OP_Greater, x, like(im, x, lambd));
+	Value *y = pick(im, above, canon_binary(im, OP_Sub, x, by), like(im, x, 0));
+	y = pick(im, canon_binary(im, OP_Less, x, like(im, x, -lambd)), canon_binary(im, OP_Add, x, by), y);
+	return result(im, n, canon_cast_to(im, y, x0->type.dtype));
 }
 
 /* ---- sigmoids ---- */
@@ -181,7 +166,7 @@ bool canon_swish(Import *im, const OnnxNode *n)
 {
 	Value *x = floats(im, n);
 
-	return x && result(im, n, bin(im, OP_Swish, x, like(im, x, onnx_float(n, "alpha", 1))));
+	return x && result(im, n, canon_binary(im, OP_Swish, x, like(im, x, onnx_float(n, "alpha", 1))));
 }
 
 bool canon_gelu(Import *im, const OnnxNode *n)
@@ -232,9 +217,9 @@ bool canon_hardmax(Import *im, const OnnxNode *n)
 	canon_put_ints(OP_ReduceMax, at, "axes", (Ints){ 1, arena_dup(im->a, &axis, sizeof axis) });
 	Value *top = canon_emit1(im, OP_ReduceMax, at, x, NULL, NULL);
 	Value *places = module_const(im->m, "place", t, place);
-	Value *rated = pick(im, bin(im, OP_Equal, x, top), places, canon_scalar(im, DT_i64, 0));
+	Value *rated = pick(im, canon_binary(im, OP_Equal, x, top), places, canon_scalar(im, DT_i64, 0));
 	Value *best = canon_emit1(im, OP_ReduceMax, at, rated, NULL, NULL);
-	Value *y = cast(im, bin(im, OP_Equal, rated, best), x->type.dtype);
+	Value *y = canon_cast_to(im, canon_binary(im, OP_Equal, rated, best), x->type.dtype);
 	return result(im, n, matrix ? canon_reshape_to(im, y, rank, x0->type.dim, NULL) : y);
 }
 
@@ -248,10 +233,10 @@ bool canon_is_inf(Import *im, const OnnxNode *n)
 	if (!x)
 		return false;
 	if (!up && !down)
-		return result(im, n, bin(im, OP_Less, x, x));   /* never */
+		return result(im, n, canon_binary(im, OP_Less, x, x));   /* never */
 	if (up && down)
-		return result(im, n, bin(im, OP_Equal, un(im, OP_Abs, x), like(im, x, HUGE_VAL)));
-	return result(im, n, bin(im, OP_Equal, x, like(im, x, up ? HUGE_VAL : -HUGE_VAL)));
+		return result(im, n, canon_binary(im, OP_Equal, un(im, OP_Abs, x), like(im, x, HUGE_VAL)));
+	return result(im, n, canon_binary(im, OP_Equal, x, like(im, x, up ? HUGE_VAL : -HUGE_VAL)));
 }
 
 bool canon_bit_shift(Import *im, const OnnxNode *n)
@@ -263,14 +248,14 @@ bool canon_bit_shift(Import *im, const OnnxNode *n)
 		return false;
 	if (!left && strcmp(way, "RIGHT"))
 		return diag_error(im->d, im->b.loc, 302, "BitShift: direction is '%s', it must be LEFT or RIGHT", way);
-	return result(im, n, bin(im, left ? OP_ShiftLeft : OP_ShiftRight, onnx_in(im, n, 0), onnx_in(im, n, 1)));
+	return result(im, n, canon_binary(im, left ? OP_ShiftLeft : OP_ShiftRight, onnx_in(im, n, 0), onnx_in(im, n, 1)));
 }
 
 bool canon_cast_like(Import *im, const OnnxNode *n)
 {
 	if (!canon_need(im, n, 2))
 		return false;
-	return result(im, n, cast(im, onnx_in(im, n, 0), onnx_in(im, n, 1)->type.dtype));
+	return result(im, n, canon_cast_to(im, onnx_in(im, n, 0), onnx_in(im, n, 1)->type.dtype));
 }
 
 /* Abs and Sign, of numbers without a sign too. */
@@ -284,7 +269,7 @@ bool canon_sign(Import *im, const OnnxNode *n)
 	const DType t = x->type.dtype;
 	if (dtype_float(t) || dtype_signed(t) || t == DT_bool)
 		return canon_emit_bind(im, n, op, NULL, 1, &x);
-	return result(im, n, op == OP_Abs ? x : bin(im, OP_Min, x, like(im, x, 1)));
+	return result(im, n, op == OP_Abs ? x : canon_binary(im, OP_Min, x, like(im, x, 1)));
 }
 
 /* Max, Min of many: by pairs, so that no expression repeats itself. */
@@ -300,7 +285,7 @@ bool canon_extreme(Import *im, const OnnxNode *n)
 		int k = 0;
 
 		for (int i = 0; i < nin; i += 2)
-			in[k++] = i + 1 < nin ? bin(im, op, in[i], in[i + 1]) : in[i];
+			in[k++] = i + 1 < nin ? canon_binary(im, op, in[i], in[i + 1]) : in[i];
 		nin = k;
 	}
 	return canon_emit_bind(im, n, op, NULL, nin, in);

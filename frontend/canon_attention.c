@@ -22,17 +22,6 @@ static Value *op3(Import *im, OpKind op, Value *x, Value *y, Value *z)
 	return out[0];
 }
 
-static Value *swap(Import *im, Value *x, int i, int k)
-{
-	void *at = canon_attr_of(im, OP_Transpose);
-	int64_t perm[4] = { 0, 1, 2, 3 }, t = perm[i];
-
-	perm[i] = perm[k];
-	perm[k] = t;
-	canon_put_ints(OP_Transpose, at, "perm", (Ints){ 4, arena_dup(im->a, perm, sizeof perm) });
-	return canon_emit1(im, OP_Transpose, at, x, NULL, NULL);
-}
-
 static Value *shaped(Import *im, Value *x, int64_t a, int64_t b, int64_t c, int64_t d)
 {
 	return canon_reshape_to(im, x, 4, (int64_t[]){ a, b, c, d }, NULL);
@@ -52,21 +41,16 @@ static Value *by_head(Import *im, const OnnxNode *n, size_t i, const char *heads
 			"dimension that the heads divide", i, str_type(im->d->scratch, t), heads, (long long)h);
 		return NULL;
 	}
-	return swap(im, shaped(im, x, t->dim[0], t->dim[1], h, t->dim[2] / h), 1, 2);
+	return canon_swap(im, shaped(im, x, t->dim[0], t->dim[1], h, t->dim[2] / h), 1, 2);
 }
 
 /* The cache `past` before x, along the keys. */
 static Value *cached(Import *im, const OnnxNode *n, size_t past, size_t present, Value *x)
 {
-	Value *p = onnx_in(im, n, past), *in[2] = { p, x }, *out[MAXIN] = { 0 };
+	Value *p = onnx_in(im, n, past);
 
-	if (p) {
-		void *at = canon_attr_of(im, OP_Concat);
-
-		canon_put_int(OP_Concat, at, "axis", 2);
-		canon_emit(im, OP_Concat, at, 2, in, NULL, out);
-		x = out[0];
-	}
+	if (p)
+		x = canon_join(im, p, x, 2, NULL);
 	if (!im->b.failed)
 		onnx_bind(im, n, present, x);
 	return x;
@@ -247,12 +231,12 @@ bool canon_attention(Import *im, const OnnxNode *n)
 	k = repeated(im, &s, k);
 	v = repeated(im, &s, v);
 	q = op2(im, OP_Mul, q, canon_scalar(im, s.t, scale));
-	Value *y = weights(im, n, op2(im, OP_MatMul, q, swap(im, k, 2, 3)), bias);
+	Value *y = weights(im, n, op2(im, OP_MatMul, q, canon_swap(im, k, 2, 3)), bias);
 	if (im->b.failed)
 		return false;
 	y = canon_emit1(im, OP_MatMul, NULL, y, v, flat ? NULL : canon_out_name(n));
 	if (flat && !im->b.failed)
-		y = canon_reshape_to(im, swap(im, y, 1, 2), 3, (int64_t[]){ s.batch, s.qlen, s.qheads * y->type.dim[3] },
+		y = canon_reshape_to(im, canon_swap(im, y, 1, 2), 3, (int64_t[]){ s.batch, s.qlen, s.qheads * y->type.dim[3] },
 			canon_out_name(n));
 	onnx_bind(im, n, 0, y);
 	return !im->b.failed;

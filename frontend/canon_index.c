@@ -127,15 +127,14 @@ bool canon_cumsum(Import *im, const OnnxNode *n)
 /* depth may come as a float. */
 bool canon_one_hot(Import *im, const OnnxNode *n)
 {
-	void *at = canon_attrs_by_name(im, n, OP_OneHot), *to = canon_attr_of(im, OP_Cast);
+	void *at = canon_attrs_by_name(im, n, OP_OneHot);
 	Value *in[2] = { onnx_in(im, n, 0), onnx_in(im, n, 2) }, *depth = onnx_in(im, n, 1);
 
 	if (!canon_need(im, n, 3))
 		return false;
 	if (depth->kind != VAL_CONST || !depth->data || type_numel(&depth->type) != 1)
 		return canon_refuse(im, "depth is not constant");
-	canon_put_int(OP_Cast, to, "to", dtype_onnx(DT_i64));
-	depth = canon_emit1(im, OP_Cast, to, depth, NULL, NULL);
+	depth = canon_cast_to(im, depth, DT_i64);
 	if (im->b.failed || !depth->data)
 		return false;
 	canon_put_int(OP_OneHot, at, "depth", *(const int64_t *)depth->data);

@@ -51,22 +51,19 @@ static bool extreme(Import *im, const OnnxNode *n, OpKind op)
 {
 	Value *x = onnx_in(im, n, 0), *y;
 	const bool bools = x->type.dtype == DT_bool;
-	void *to = canon_attr_of(im, OP_Cast), *back = canon_attr_of(im, OP_Cast);
 	Ints axes;
 	bool given, ok = true;
 
-	canon_put_int(OP_Cast, to, "to", dtype_onnx(DT_u8));
-	canon_put_int(OP_Cast, back, "to", dtype_onnx(DT_bool));
 	if (!canon_axes_of(im, n, 1, &axes, &given))
 		return false;
 	if (bools)
-		x = canon_emit1(im, OP_Cast, to, x, NULL, NULL);
+		x = canon_cast_to(im, x, DT_u8);
 	if (type_numel(&x->type) == 0 && !(given && axes.n == 0))
 		y = of_none(im, op, &x->type, &axes, onnx_int(n, "keepdims", 1) != 0);
 	else
 		y = reduce_by(im, n, op, x, &ok);
 	if (ok && bools)
-		y = canon_emit1(im, OP_Cast, back, y, NULL, NULL);
+		y = canon_cast_to(im, y, DT_bool);
 	onnx_bind(im, n, 0, y);
 	return ok;
 }
@@ -202,14 +199,6 @@ bool canon_conv(Import *im, const OnnxNode *n)
 	return canon_emit_bind(im, n, OP_Conv, at, nin > 3 ? 3 : nin, in);
 }
 
-static Value *cast_to(Import *im, Value *x, DType t)
-{
-	void *at = canon_attr_of(im, OP_Cast);
-
-	canon_put_int(OP_Cast, at, "to", dtype_onnx(t));
-	return canon_emit1(im, OP_Cast, at, x, NULL, NULL);
-}
-
 bool canon_pool(Import *im, const OnnxNode *n)
 {
 	OpKind op = op_find(n->op_type);
@@ -221,9 +210,9 @@ bool canon_pool(Import *im, const OnnxNode *n)
 	const DType t = x->type.dtype;
 	Value *out[MAXIN] = { 0 };
 	if (op == OP_MaxPool && (t == DT_i8 || t == DT_u8))     /* bytes are exact in f32 */
-		x = cast_to(im, x, DT_f32);
+		x = canon_cast_to(im, x, DT_f32);
 	canon_emit(im, op, at, 1, &x, canon_out_name(n), out);
-	onnx_bind(im, n, 0, t == x->type.dtype ? out[0] : cast_to(im, out[0], t));
+	onnx_bind(im, n, 0, t == x->type.dtype ? out[0] : canon_cast_to(im, out[0], t));
 	if (op == OP_MaxPool && n->n_output > 1 && *n->output[1] && !im->b.failed)
 		return canon_max_pool_indices(im, n, at, &x->type, out[1]);
 	return true;

@@ -4,11 +4,6 @@
 
 /* ---- scale and bias ---- */
 
-static Value *binary(Import *im, OpKind op, Value *x, Value *y)
-{
-	return canon_emit1(im, op, NULL, x, y, NULL);
-}
-
 static Value *reduce(Import *im, OpKind op, Value *x, Ints axes)
 {
 	void *at = canon_attr_of(im, op);
@@ -54,8 +49,8 @@ static Value *scale_channels(Import *im, const OnnxNode *n, Value *y)
 
 	if (!bias)
 		return NULL;
-	y = all_of(scale, 1) ? y : binary(im, OP_Mul, y, scale);
-	return all_of(bias, 0) ? y : binary(im, OP_Add, y, bias);
+	y = all_of(scale, 1) ? y : canon_binary(im, OP_Mul, y, scale);
+	return all_of(bias, 0) ? y : canon_binary(im, OP_Add, y, bias);
 }
 
 /* ---- LayerNormalization and RMSNormalization ---- */
@@ -70,10 +65,10 @@ static void statistics(Import *im, const OnnxNode *n, Value *x, int axis)
 		return;
 	for (int i = axis; i < x->type.rank; i++)
 		axes[k++] = i;
-	Value *mean = reduce(im, OP_ReduceMean, x, (Ints){ k, axes }), *d = binary(im, OP_Sub, x, mean);
+	Value *mean = reduce(im, OP_ReduceMean, x, (Ints){ k, axes }), *d = canon_binary(im, OP_Sub, x, mean);
 	onnx_bind(im, n, 1, mean);
-	d = reduce(im, OP_ReduceMean, binary(im, OP_Mul, d, d), (Ints){ k, axes });
-	d = binary(im, OP_Add, d, canon_scalar(im, x->type.dtype, onnx_float(n, "epsilon", 1e-5F)));
+	d = reduce(im, OP_ReduceMean, canon_binary(im, OP_Mul, d, d), (Ints){ k, axes });
+	d = canon_binary(im, OP_Add, d, canon_scalar(im, x->type.dtype, onnx_float(n, "epsilon", 1e-5F)));
 	onnx_bind(im, n, 2, canon_emit1(im, OP_Reciprocal, NULL, canon_emit1(im, OP_Sqrt, NULL, d, NULL, NULL), NULL, NULL));
 }
 
@@ -112,9 +107,9 @@ bool canon_layer_norm(Import *im, const OnnxNode *n)
 	canon_emit(im, op, at, 1, in, NULL, out);
 	if (im->b.failed)
 		return false;
-	out[0] = binary(im, OP_Mul, out[0], in[1]);
+	out[0] = canon_binary(im, OP_Mul, out[0], in[1]);
 	if (in[2])
-		out[0] = binary(im, OP_Add, out[0], in[2]);
+		out[0] = canon_binary(im, OP_Add, out[0], in[2]);
 	onnx_bind(im, n, 0, out[0]);
 	if (layer)
 		statistics(im, n, in[0], (int)axis);
@@ -205,10 +200,10 @@ bool canon_mvn(Import *im, const OnnxNode *n)
 	Value *x = onnx_in(im, n, 0), *v;
 	if (!onnx_ints(im->a, n, "axes", &axes))
 		axes = (Ints){ 3, usual };
-	x = binary(im, OP_Sub, x, reduce(im, OP_ReduceMean, x, axes));
-	v = reduce(im, OP_ReduceMean, binary(im, OP_Mul, x, x), axes);
-	v = binary(im, OP_Add, v, canon_scalar(im, x->type.dtype, 1e-18));
-	onnx_bind(im, n, 0, binary(im, OP_Div, x, canon_emit1(im, OP_Sqrt, NULL, v, NULL, NULL)));
+	x = canon_binary(im, OP_Sub, x, reduce(im, OP_ReduceMean, x, axes));
+	v = reduce(im, OP_ReduceMean, canon_binary(im, OP_Mul, x, x), axes);
+	v = canon_binary(im, OP_Add, v, canon_scalar(im, x->type.dtype, 1e-18));
+	onnx_bind(im, n, 0, canon_binary(im, OP_Div, x, canon_emit1(im, OP_Sqrt, NULL, v, NULL, NULL)));
 	return true;
 }
 
@@ -223,8 +218,8 @@ bool canon_lp_norm(Import *im, const OnnxNode *n)
 	Value *x = onnx_in(im, n, 0), *norm;
 	norm = p == 2 ? reduce(im, OP_ReduceL2, x, (Ints){ 1, &axis }) :
 		reduce(im, OP_ReduceSum, canon_emit1(im, OP_Abs, NULL, x, NULL, NULL), (Ints){ 1, &axis });
-	norm = binary(im, OP_Max, norm, canon_scalar(im, x->type.dtype, 1e-30));    /* zeros stay zeros */
-	onnx_bind(im, n, 0, binary(im, OP_Div, x, norm));
+	norm = canon_binary(im, OP_Max, norm, canon_scalar(im, x->type.dtype, 1e-30));    /* zeros stay zeros */
+	onnx_bind(im, n, 0, canon_binary(im, OP_Div, x, norm));
 	return true;
 }
 
@@ -241,9 +236,9 @@ static bool exponent(Import *im, const OnnxNode *n, int64_t *p)
 static Value *power(Import *im, Value *x, int64_t p)
 {
 	if (p == 2)
-		return binary(im, OP_Mul, x, x);
+		return canon_binary(im, OP_Mul, x, x);
 	x = canon_emit1(im, OP_Abs, NULL, x, NULL, NULL);
-	return p == 1 ? x : binary(im, OP_Pow, x, canon_scalar(im, x->type.dtype, (double)p));
+	return p == 1 ? x : canon_binary(im, OP_Pow, x, canon_scalar(im, x->type.dtype, (double)p));
 }
 
 /* Where all of a window is 0 the gradient is 0, not a division by it. */
@@ -251,9 +246,9 @@ static Value *root(Import *im, Value *x, int64_t p)
 {
 	if (p == 1)
 		return x;
-	x = binary(im, OP_Max, x, canon_scalar(im, x->type.dtype, 1e-37));
+	x = canon_binary(im, OP_Max, x, canon_scalar(im, x->type.dtype, 1e-37));
 	return p == 2 ? canon_emit1(im, OP_Sqrt, NULL, x, NULL, NULL) :
-		binary(im, OP_Pow, x, canon_scalar(im, x->type.dtype, 1 / (double)p));
+		canon_binary(im, OP_Pow, x, canon_scalar(im, x->type.dtype, 1 / (double)p));
 }
 
 /* Sums are averages times the window's size: padding counts, and ceil_mode becomes more of it. */
@@ -287,7 +282,7 @@ bool canon_lp_pool(Import *im, const OnnxNode *n)
 	canon_put_ints(OP_AveragePool, at, "pads", (Ints){ 2 * nd, pads });
 	canon_put_int(OP_AveragePool, at, "count_include_pad", 1);
 	y = canon_emit1(im, OP_AveragePool, at, power(im, x, p), NULL, NULL);
-	y = binary(im, OP_Mul, y, canon_scalar(im, x->type.dtype, count));
+	y = canon_binary(im, OP_Mul, y, canon_scalar(im, x->type.dtype, count));
 	onnx_bind(im, n, 0, root(im, y, p));
 	return true;
 }

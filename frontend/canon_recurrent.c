@@ -23,38 +23,11 @@ static Value *opt(const Rec *r, size_t i)
 	return i < r->n->n_input ? onnx_in(r->im, r->n, i) : NULL;
 }
 
-static Value *slice(const Rec *r, Value *x, int64_t axis, int64_t from, int64_t to)
-{
-	void *at = canon_attr_of(r->im, OP_Slice);
-	int64_t *v = NEWN(r->im->a, int64_t, 3);
-
-	if (from == 0 && to == x->type.dim[axis])
-		return x;
-	v[0] = from;
-	v[1] = to;
-	v[2] = axis;
-	canon_put_ints(OP_Slice, at, "starts", (Ints){ 1, v });
-	canon_put_ints(OP_Slice, at, "ends", (Ints){ 1, v + 1 });
-	canon_put_ints(OP_Slice, at, "axes", (Ints){ 1, v + 2 });
-	return canon_emit1(r->im, OP_Slice, at, x, NULL, NULL);
-}
-
 static Value *reshape(const Rec *r, Value *x, int rank, int64_t a, int64_t b, int64_t c, int64_t e)
 {
 	const int64_t dim[4] = { a, b, c, e };
 
 	return canon_reshape_to(r->im, x, rank, dim, NULL);
-}
-
-static Value *transpose(const Rec *r, Value *x, int rank, int a, int b)
-{
-	void *at = canon_attr_of(r->im, OP_Transpose);
-	int64_t *perm = NEWN(r->im->a, int64_t, rank);
-
-	for (int i = 0; i < rank; i++)
-		perm[i] = i == a ? b : i == b ? a : i;
-	canon_put_ints(OP_Transpose, at, "perm", (Ints){ rank, perm });
-	return canon_emit1(r->im, OP_Transpose, at, x, NULL, NULL);
 }
 
 /* What operand i has for direction d: its leading axis gone. */
@@ -64,7 +37,7 @@ static Value *of_direction(const Rec *r, size_t i, int d)
 
 	if (!v)
 		return NULL;
-	v = slice(r, v, 0, d, d + 1);
+	v = canon_slice_axis(r->im, v, 0, d, d + 1, 1);
 	return v->type.rank == 2 ? reshape(r, v, 1, v->type.dim[1], 0, 0, 0) :
 		reshape(r, v, 2, v->type.dim[1], v->type.dim[2], 0, 0);
 }
@@ -86,7 +59,7 @@ static Value *state(const Rec *r, size_t i, int d)
 
 	if (!v || is_zero(v))
 		return NULL;
-	v = slice(r, v, r->batch_first ? 1 : 0, d, d + 1);
+	v = canon_slice_axis(r->im, v, r->batch_first, d, d + 1, 1);
 	return reshape(r, v, 2, r->batch, r->hidden, 0, 0);
 }
 
@@ -172,6 +145,11 @@ static bool sizes(Rec *r)
 
 /* ---- one direction ---- */
 
+static Value *part(const Rec *r, Value *vector, int64_t from, int64_t to)
+{
+	return canon_slice_axis(r->im, vector, 0, from, to, 1);
+}
+
 /* The biases that go into the input's product; *rb is the one that does not (GRU with linear_before_reset). */
 static Value *bias(const Rec *r, int d, Value **rb)
 {
@@ -181,14 +159,12 @@ static Value *bias(const Rec *r, int d, Value **rb)
 	*rb = NULL;
 	if (!b)
 		return NULL;
-	Value *w = slice(r, b, 0, 0, gh);
+	Value *w = part(r, b, 0, gh), *rest = part(r, b, gh, 2 * gh);
 	if (r->op != OP_GRU || !r->linear)
-		return canon_emit1(r->im, OP_Add, NULL, w, slice(r, b, 0, gh, 2 * gh), NULL);
-	*rb = slice(r, b, 0, gh + 2 * h, 2 * gh);
-	Value *zr = canon_emit1(r->im, OP_Add, NULL, slice(r, w, 0, 0, 2 * h), slice(r, b, 0, gh, gh + 2 * h), NULL);
-	void *at = canon_attr_of(r->im, OP_Concat);
-	canon_put_int(OP_Concat, at, "axis", 0);
-	return canon_emit1(r->im, OP_Concat, at, zr, slice(r, w, 0, 2 * h, gh), NULL);
+		return canon_binary(r->im, OP_Add, w, rest);
+	*rb = part(r, rest, 2 * h, gh);
+	Value *zr = canon_binary(r->im, OP_Add, part(r, w, 0, 2 * h), part(r, rest, 0, 2 * h));
+	return canon_join(r->im, zr, part(r, w, 2 * h, gh), 0, NULL);
 }
 
 /* Outputs y, h and, for an LSTM, c of direction d. */
@@ -223,34 +199,28 @@ static void direction(const Rec *r, int d, Value **out)
 }
 
 /* Joins what the directions gave along a new axis. y: [T,B,H] -> [T,D,B,H]; states [B,H] -> [D,B,H]. */
-static Value *join(const Rec *r, Value *const *part, bool sequence, const char *name)
+static Value *join(const Rec *r, Value *const *of, bool sequence, const char *name)
 {
 	const int axis = sequence ? 1 : 0;
-	Value *wide[2], *v[MAXIN];
+	Value *wide[2], *v;
 
 	for (int d = 0; d < r->dirs; d++)
-		wide[d] = sequence ? reshape(r, part[d], 4, r->steps, 1, r->batch, r->hidden) :
-			reshape(r, part[d], 3, 1, r->batch, r->hidden, 0);
-	v[0] = wide[0];
-	if (r->dirs == 2) {
-		void *at = canon_attr_of(r->im, OP_Concat);
-
-		canon_put_int(OP_Concat, at, "axis", axis);
-		canon_emit(r->im, OP_Concat, at, 2, wide, r->batch_first ? NULL : name, v);
-	}
+		wide[d] = sequence ? reshape(r, of[d], 4, r->steps, 1, r->batch, r->hidden) :
+			reshape(r, of[d], 3, 1, r->batch, r->hidden, 0);
+	v = r->dirs == 2 ? canon_join(r->im, wide[0], wide[1], axis, r->batch_first ? NULL : name) : wide[0];
 	if (r->batch_first) {
 		void *at = canon_attr_of(r->im, OP_Transpose);
 		int64_t *perm = NEWN(r->im->a, int64_t, 4);
 
 		if (!sequence)
-			return transpose(r, v[0], 3, 0, 1);
+			return canon_swap(r->im, v, 0, 1);
 		perm[0] = 2;
 		perm[2] = 1;
 		perm[3] = 3;
 		canon_put_ints(OP_Transpose, at, "perm", (Ints){ 4, perm });
-		return canon_emit1(r->im, OP_Transpose, at, v[0], NULL, name);
+		return canon_emit1(r->im, OP_Transpose, at, v, NULL, name);
 	}
-	return v[0];
+	return v;
 }
 
 bool canon_recurrent(Import *im, const OnnxNode *n)
@@ -266,7 +236,7 @@ bool canon_recurrent(Import *im, const OnnxNode *n)
 	if (!attributes(&r) || !sizes(&r))
 		return false;
 	if (r.batch_first)
-		r.x = transpose(&r, r.x, 3, 0, 1);
+		r.x = canon_swap(im, r.x, 0, 1);
 	for (int d = 0; d < r.dirs; d++)
 		direction(&r, d, out[d]);
 	if (im->b.failed)

@@ -8,29 +8,10 @@ typedef struct Rotary {
 	bool    interleaved;
 } Rotary;
 
-static Value *binary(Import *im, OpKind op, Value *x, Value *y)
-{
-	return canon_emit1(im, op, NULL, x, y, NULL);
-}
-
 /* Elements from..to of the last axis, every step-th. */
 static Value *slice(Import *im, Value *x, int64_t from, int64_t to, int64_t step)
 {
-	const int64_t v[4] = { from, to, x->type.rank - 1, step };
-	static const char *const name[] = { "starts", "ends", "axes", "steps" };
-	void *at = canon_attr_of(im, OP_Slice);
-
-	for (int i = 0; i < 4; i++)
-		canon_put_ints(OP_Slice, at, name[i], (Ints){ 1, arena_dup(im->a, &v[i], sizeof v[i]) });
-	return canon_emit1(im, OP_Slice, at, x, NULL, NULL);
-}
-
-static Value *concat(Import *im, Value *x, Value *y)
-{
-	void *at = canon_attr_of(im, OP_Concat);
-
-	canon_put_int(OP_Concat, at, "axis", x->type.rank - 1);
-	return canon_emit1(im, OP_Concat, at, x, y, NULL);
+	return canon_slice_axis(im, x, x->type.rank - 1, from, to, step);
 }
 
 /* [N, S, half] -> with an axis of 1 for the heads. */
@@ -82,16 +63,16 @@ static Value *turned(Import *im, const Rotary *r)
 	const int64_t half = r->half, all = 2 * half;
 	Value *a = r->interleaved ? slice(im, r->x, 0, all, 2) : slice(im, r->x, 0, half, 1);
 	Value *b = r->interleaved ? slice(im, r->x, 1, all, 2) : slice(im, r->x, half, all, 1);
-	Value *real = binary(im, OP_Sub, binary(im, OP_Mul, a, r->cos), binary(im, OP_Mul, b, r->sin));
-	Value *imag = binary(im, OP_Add, binary(im, OP_Mul, a, r->sin), binary(im, OP_Mul, b, r->cos));
+	Value *real = canon_binary(im, OP_Sub, canon_binary(im, OP_Mul, a, r->cos), canon_binary(im, OP_Mul, b, r->sin));
+	Value *imag = canon_binary(im, OP_Add, canon_binary(im, OP_Mul, a, r->sin), canon_binary(im, OP_Mul, b, r->cos));
 	int64_t dim[5];
 
 	if (!r->interleaved || im->b.failed)
-		return concat(im, real, imag);
+		return canon_join(im, real, imag, real->type.rank - 1, NULL);
 	for (int i = 0; i < 4; i++)
 		dim[i] = real->type.dim[i];
 	dim[4] = 1;
-	Value *y = concat(im, canon_reshape_to(im, real, 5, dim, NULL), canon_reshape_to(im, imag, 5, dim, NULL));
+	Value *y = canon_join(im, canon_reshape_to(im, real, 5, dim, NULL), canon_reshape_to(im, imag, 5, dim, NULL), 4, NULL);
 	dim[3] = all;
 	return canon_reshape_to(im, y, 4, dim, NULL);
 }
@@ -126,7 +107,7 @@ bool canon_rotary(Import *im, const OnnxNode *n)
 	r.sin = over_heads(im, r.sin, !flat);
 	y = turned(im, &r);
 	if (2 * r.half < r.dim)
-		y = concat(im, y, slice(im, r.x, 2 * r.half, r.dim, 1));
+		y = canon_join(im, y, slice(im, r.x, 2 * r.half, r.dim, 1), y->type.rank - 1, NULL);
 	onnx_bind(im, n, 0, flat ? canon_reshape_to(im, y, 3, t->dim, NULL) : y);
 	return true;
 }

@@ -206,19 +206,6 @@ static bool uniform(const Value *x, int ax)
 	return true;
 }
 
-static Value *cut(Import *im, Value *x, int axis)
-{
-	void *at = canon_attr_of(im, OP_Slice);
-	int64_t *v = NEWN(im->a, int64_t, 3);
-
-	v[1] = 1;
-	v[2] = axis;
-	canon_put_ints(OP_Slice, at, "starts", (Ints){ 1, v });
-	canon_put_ints(OP_Slice, at, "ends", (Ints){ 1, v + 1 });
-	canon_put_ints(OP_Slice, at, "axes", (Ints){ 1, v + 2 });
-	return canon_emit1(im, OP_Slice, at, x, NULL, NULL);
-}
-
 /* Axes of constant *x on which operand j, aligned at the last axis, followed the batch. */
 static bool follow(Import *im, const OnnxNode *n, Value **x, size_t j, const Type *now)
 {
@@ -240,7 +227,7 @@ static bool follow(Import *im, const OnnxNode *n, Value **x, size_t j, const Typ
 				(long long)im->from);
 			return false;
 		}
-		*x = cut(im, *x, i);
+		*x = canon_slice_axis(im, *x, i, 0, 1, 1);
 	}
 	return true;
 }
@@ -265,7 +252,7 @@ Value *rebind_constant(Import *im, Value *x, const Ints *shape)
 
 		if (was == is || was == 1 || is < 2 || !uniform(x, i))
 			continue;
-		x = cut(im, x, i);
+		x = canon_slice_axis(im, x, i, 0, 1, 1);
 	}
 	return x;
 }
