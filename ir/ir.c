@@ -174,17 +174,23 @@ static const char *out_name(Graph *g, const char *base, int i)
 	return unique_name(g, i ? arena_printf(g->module->arena, "%s.%d", base, i) : base);
 }
 
-/* The shape rule, and that what it gives can be held. */
-static bool infer(Node *n, Diag *d)
+bool node_infer(Node *n, Diag *d)
 {
 	if (!optab[n->op]->shape)
 		return true;
 	if (!optab[n->op]->shape(n, d))
 		return false;
-	for (int i = 0; i < n->nout; i++)
-		if (n->out[i] && type_bytes(&n->out[i]->type) > TENSOR_MOST)
+	for (int i = 0; i < n->nout; i++) {
+		const Type *t = n->out[i] ? &n->out[i]->type : NULL;
+
+		for (int k = 0; t && k < t->rank; k++)
+			if (t->dim[k] < 0)
+				return diag_error(d, n->loc, 305, "%s: the result is %s, axis %d is below 0", optab[n->op]->name,
+					str_type(d->scratch, t), k);
+		if (t && type_bytes(t) > TENSOR_MOST)
 			return diag_error(d, n->loc, 305, "%s: the result is %s, more than 2^46 bytes", optab[n->op]->name,
-				str_type(d->scratch, &n->out[i]->type));
+				str_type(d->scratch, t));
+	}
 	return true;
 }
 
@@ -211,7 +217,7 @@ Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, 
 		n->out[i]->def = n;
 		n->out[i]->index = i;
 	}
-	if (!infer(n, b->d))
+	if (!node_infer(n, b->d))
 		b->failed = true;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i]) {
@@ -258,7 +264,7 @@ bool node_complete(Node *n, Diag *d)
 	}
 	n->out = out;
 	n->nout = most;
-	if (!infer(n, d))
+	if (!node_infer(n, d))
 		return false;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i] && !n->out[i]->name) {

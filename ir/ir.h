@@ -211,6 +211,9 @@ typedef struct Builder {
 	bool    failed;             /* a shape rule refused; already reported */
 } Builder;
 
+/* Types n's outputs by its op's shape rule. False after E03xx, also where the result has a negative axis or more bytes
+ * than any machine could hold. */
+bool   node_infer(Node *n, Diag *d);
 /* A node with nin operands; attr is copied (NULL: the op's defaults). Outputs are created by the op's shape rule with
  * names made from `name` (NULL: made from the op); a node of several outputs names them name, name.1 ... .
  * Never NULL; on a refused shape b->failed is set and outputs are f32[]. */

@@ -9,7 +9,7 @@ bool pass_shapes(Module *m, PassCx *cx)
 	bool ok = true;
 
 	for (Node *n = m->graph ? m->graph->first : NULL; n; n = n->next)
-		if (optab[n->op]->shape && !optab[n->op]->shape(n, cx->d))
+		if (!node_infer(n, cx->d))
 			ok = false;
 	return ok;
 }

@@ -1,11 +1,16 @@
 #!/bin/sh
 # Coverage-guided fuzzing of the three readers under AddressSanitizer and UndefinedBehaviorSanitizer.
-# Usage: sh testsuite/fuzz/run.sh [seconds each, default 600] [onnx|yaml|pdir ...]
-# Seeds are the project's own models, cluster files and IR files. Exit status 0 when nothing was found.
+# Usage: sh testsuite/fuzz/run.sh [seconds each, default 600 | runs=N] [onnx|yaml|pdir ...]
+# Seeds are the project's own models, cluster files and IR files, and what was found before (testsuite/fuzz/found).
+# runs=N tries N inputs, the same ones every time; SEED=n takes others. Exit status 0 when nothing was found.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-seconds=${1:-600}
+case ${1:-600} in
+runs=*) limit=-runs=${1#runs=} ;;
+*) limit=-max_total_time=${1:-600} ;;
+esac
+seed=${SEED:-1}
 [ $# -gt 0 ] && shift
 [ $# -gt 0 ] || set -- onnx yaml pdir
 build=$root/build/fuzz
@@ -17,7 +22,9 @@ cmake --build "$build" -j "$(nproc)" --target fuzz_onnx fuzz_yaml fuzz_pdir >>"$
 
 for f in "$@"; do
 	corpus=$build/corpus-$f
+	rm -rf "$corpus"
 	mkdir -p "$corpus"
+	find "$here/found" -name "$f-*" -exec cp {} "$corpus" \;
 	case $f in
 	onnx) find "$root/samples" "$root/testsuite" -name '*.onnx' -size -64k -exec cp {} "$corpus" \;
 		python3 "$root/testsuite/err/run.py" --models "$corpus" ;;
@@ -27,8 +34,8 @@ for f in "$@"; do
 		done ;;
 	pdir) find "$root/testsuite" -name '*.pdir' -exec cp {} "$corpus" \; ;;
 	esac
-	echo "fuzz_$f: $seconds s, seed 1, $(find "$corpus" -type f | wc -l) seeds"
-	ASAN_OPTIONS=detect_leaks=0 "$build/fuzz_$f" -seed=1 -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+	echo "fuzz_$f: $limit, seed $seed, $(find "$corpus" -type f | wc -l) seeds"
+	ASAN_OPTIONS=detect_leaks=0 "$build/fuzz_$f" -seed="$seed" "$limit" -timeout=10 -reload=0 -rss_limit_mb=2048 \
 		-max_len=65536 -artifact_prefix="$build/found-$f-" -print_final_stats=1 "$corpus" >"$build/$f.log" 2>&1 ||
 		{ tail -n 40 "$build/$f.log"; echo "fuzz_$f: found something, see $build"; exit 1; }
 	grep -E 'stat::(number_of_executed_units|peak_rss_mb)' "$build/$f.log"
