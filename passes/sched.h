@@ -20,6 +20,10 @@ void sched_forward(Sched *c, int rank, int k);
 void sched_backward(Sched *c, int rank, int k);
 void sched_end(Sched *c, int rank);         /* SYNC, UPDATE */
 
+/* The schedule of that name (NULL: auto) for stages of so many replicas that exchange data over the edges; ranks are
+ * stage-major. NULL: there is no such schedule. Not verified. */
+Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge);
+
 void schedule_gpipe(Sched *c);
 void schedule_1f1b(Sched *c);
 

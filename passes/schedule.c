@@ -113,27 +113,41 @@ static void give_grains(Sched *c, int micro)
 	}
 }
 
-static void start(Sched *c, const Module *m, const char *name)
+static void start(Sched *c, const char *name, int nstage, const int *replicas, int micro)
 {
 	Arena *a = c->a;
 	Schedule *s = c->s = NEW(a, Schedule);
-	const int micro = (int)m->microbatches;
 
 	s->name = name;
-	s->nstage = m->nstage;
+	s->nstage = nstage;
 	s->nmicro = micro;
-	s->replicas = NEWN(a, int, m->nstage);
-	s->device = NEWN(a, int *, m->nstage);
-	s->replica_of = NEWN(a, int *, m->nstage);
-	s->inflight = NEWN(a, int, m->nstage);
-	for (int t = 0; t < m->nstage; t++)
-		s->ndevice += s->replicas[t] = m->stage[t]->replicas;
+	s->replicas = NEWN(a, int, nstage);
+	s->device = NEWN(a, int *, nstage);
+	s->replica_of = NEWN(a, int *, nstage);
+	s->inflight = NEWN(a, int, nstage);
+	for (int t = 0; t < nstage; t++)
+		s->ndevice += s->replicas[t] = replicas[t];
 	s->dev = NEWN(a, DeviceSchedule, s->ndevice);
 	c->stage = NEWN(a, int, s->ndevice);
 	c->grain = NEWN(a, int *, s->ndevice);
 	c->ngrain = NEWN(a, int, s->ndevice);
 	give_grains(c, micro);
-	find_edges(c, m);
+}
+
+Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge)
+{
+	Sched c = { .a = a, .edge = edge, .nedge = nedge };
+
+	if (!name || !strcmp(name, "auto"))
+		name = "1f1b";
+	if (strcmp(name, "1f1b") != 0 && strcmp(name, "gpipe") != 0)
+		return NULL;
+	start(&c, name, nstage, replicas, micro);
+	if (!strcmp(name, "gpipe"))
+		schedule_gpipe(&c);
+	else
+		schedule_1f1b(&c);
+	return c.s;
 }
 
 bool pass_schedule(Module *m, PassCx *cx)
@@ -145,15 +159,13 @@ bool pass_schedule(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");
 	if (m->microbatches < 1)
 		m->microbatches = 1;
-	if (!strcmp(name, "auto"))
-		name = "1f1b";
-	if (strcmp(name, "1f1b") != 0 && strcmp(name, "gpipe") != 0)
+	int *replicas = NEWN(cx->scratch, int, m->nstage);
+	for (int t = 0; t < m->nstage; t++)
+		replicas[t] = m->stage[t]->replicas;
+	find_edges(&c, m);
+	c.s = schedule_make(m->arena, name, m->nstage, replicas, (int)m->microbatches, c.edge, c.nedge);
+	if (!c.s)
 		return diag_error(cx->d, NOLOC, 501, "there is no schedule '%s'; use 1f1b or gpipe", name);
-	start(&c, m, name);
-	if (!strcmp(name, "gpipe"))
-		schedule_gpipe(&c);
-	else
-		schedule_1f1b(&c);
 	for (int t = 0; t < m->nstage; t++)
 		m->stage[t]->inflight = c.s->inflight[t];
 	m->schedule = c.s;
