@@ -422,8 +422,9 @@ void compile_summary(const Compile *c, const char *dir)
 	Buf plan = { 0 };
 	for (int i = 0; i < m->nstage; i++)
 		buf_printf(&plan, "%s%d", i ? "-" : "", m->stage[i]->replicas);
-	fprintf(c->d->out, "plan %s, schedule %s, %d thread%s per device\n", buf_str(&plan), m->schedule->name, c->o->t.threads,
-		c->o->t.threads > 1 ? "s" : "");
+	const char *again = c->o->t.recompute && strcmp(c->o->t.recompute, "none") ? c->o->t.recompute : NULL;
+	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", buf_str(&plan), m->schedule->name,
+		again ? ", recompute " : "", again ? again : "", c->o->t.threads, c->o->t.threads > 1 ? "s" : "");
 	for (int i = 0; i < m->nstage && i < 12; i++) {
 		const Stage *s = m->stage[i];
 		const PlanStage *p = i < c->plan.nstage ? &c->plan.stage[i] : NULL;

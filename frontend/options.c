@@ -89,6 +89,13 @@ static bool o_schedule(Cx *x, const char *v)
 	return word_of(x, "--schedule", v, words, 3, &x->o->t.schedule);
 }
 
+static bool o_recompute(Cx *x, const char *v)
+{
+	static const char *const words[] = { "none", "stage", "auto" };
+
+	return word_of(x, "--recompute", v, words, 3, &x->o->t.recompute);
+}
+
 static bool o_target(Cx *x, const char *v)
 {
 	static const char *const words[] = { "c" };
@@ -199,6 +206,8 @@ static const Opt table[] = {
 	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
 	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe", CALL, 0, o_schedule, 0, 0, 0 },
+	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
+		o_recompute, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
 	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw, rmsprop, adagrad; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },
 	{ "Train", "lr", "X", "learning rate", CALL, 0, o_lr, 0, 0, 0 },

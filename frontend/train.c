@@ -11,7 +11,8 @@ static const char *const kind_names[] = { "synthetic", "npy", "idx", "raw" };
 
 void training_defaults(Training *t)
 {
-	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .schedule = "auto", .target = "c",
+	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .schedule = "auto", .recompute = "none",
+		.target = "c",
 		.seed = 1, .opt = { .kind = OPT_SGD } };
 }
 

@@ -70,6 +70,7 @@ typedef struct Training {
 	bool        reproducible;
 	const char *plan;               /* "2-1-1", NULL: auto */
 	const char *schedule;           /* "auto", "gpipe", "1f1b" */
+	const char *recompute;          /* "none", "stage", "auto" */
 	const char *target;             /* "c" | "cuda" */
 	int         threads;            /* per device; 0: from cluster or machine */
 	bool        f64;                /* checking mode: every float is f64, plain loops */

@@ -494,7 +494,7 @@ static void clear(const Planner *p, Graph *const *g)
 			n->mark = 0;
 }
 
-static bool plan_stage(Planner *p)
+static void plan_stage(Planner *p)
 {
 	Stage *s = p->s;
 	Graph *g[3] = { s->forward, s->backward, s->update };
@@ -523,7 +523,14 @@ static bool plan_stage(Planner *p)
 	clear(p, g);
 	place_params(p);
 	lay_out(p);
-	return fits(p);
+}
+
+int64_t memplan_stage(Module *m, PassCx *cx, Stage *s)
+{
+	Planner p = { .m = m, .cx = cx, .s = s };
+
+	plan_stage(&p);
+	return s->arena;
 }
 
 bool pass_memplan(Module *m, PassCx *cx)
@@ -534,7 +541,8 @@ bool pass_memplan(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "memplan needs a schedule; run schedule first");
 	for (int i = 0; i < m->nstage; i++) {
 		Planner p = { .m = m, .cx = cx, .s = m->stage[i] };
-		ok &= plan_stage(&p);
+		plan_stage(&p);
+		ok &= fits(&p);
 	}
 	return ok;
 }

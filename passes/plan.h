@@ -24,6 +24,9 @@ int list_cuts(Module *m, PassCx *cx, Cut **cut);            /* in program order;
 /* ---- stages (split.c) ---- */
 void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs changed */
 
+/* ---- memory (memplan.c) ---- */
+int64_t memplan_stage(Module *m, PassCx *cx, Stage *s);    /* bytes of the arena of a stage; the schedule is known */
+
 /* ---- loss (train.c), gradients (autodiff.c) ---- */
 void find_loss(Module *m, const Graph *g);  /* Module.loss and .count anew, when g reports them */
 /* Does the gradient of n's outputs go on to operand i? True also for ops that lack a gradient but should have one. */
