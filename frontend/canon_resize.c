@@ -4,7 +4,7 @@
 #include <string.h>
 #include "canon.h"
 
-enum { EXTENT = 1 << 30, TABLE = 1 << 26 };     /* the most elements along an axis, and in a table */
+enum { EXTENT = 1 << 30, TABLE = 1 << 22 };     /* the most elements along an axis, and in a table */
 
 typedef enum Coord {
 	HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, TF_HALF_PIXEL, TF_CROP, COORDS

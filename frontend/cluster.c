@@ -1,5 +1,6 @@
 /* cluster.yaml: what machines there are. Nothing here changes numbers of a training run. */
 #include "cluster.h"
+#include "hosts.h"
 #include <stdlib.h>
 #include <string.h>
 #include "yaml.h"
@@ -508,6 +509,16 @@ static bool is_local(const char *h)
 	return strcmp(h, "localhost") == 0 || strcmp(h, "127.0.0.1") == 0 || strcmp(h, "::1") == 0;
 }
 
+static void name_devices(Arena *a, Cluster *c)
+{
+	c->local = true;
+	for (int i = 0; i < c->nhost; i++)
+		c->local &= is_local(c->host[i].address);
+	for (int i = 0; i < c->ndevice; i++)
+		c->device[i].name = c->local && c->nhost == 1 ? arena_printf(a, "d%d", i) :
+			arena_printf(a, "%s[%d]", c->host[c->device[i].host].name, c->device[i].index);
+}
+
 bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d)
 {
 	Yaml y = { .a = a, .d = d, .ok = true };
@@ -521,19 +532,22 @@ bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d)
 		if (path[5] && (*end || end == path + 6 || n < 1 || n > 4096))
 			return diag_error(d, NOLOC, 105, "'%s': after local: comes a number of devices, 1 to 4096", path);
 		add_local(&r, a, (int)n);
-	} else {
-		if (!yaml_open(&y, a, path, d))
-			return false;
-		read_top(&r, &y);
-		yaml_close(&y);
-		if (y.ok && !c->ndevice)
-			y.ok = diag_error(d, FILELOC(c->file), 105, "the cluster has no devices; smallest file: 'devices: 4'");
-		c->local = true;
-		for (int i = 0; i < c->nhost; i++)
-			c->local &= is_local(c->host[i].address);
+		name_devices(a, c);
+		return true;
 	}
-	for (int i = 0; i < c->ndevice && y.ok; i++)
-		c->device[i].name = c->local && c->nhost == 1 ? arena_printf(a, "d%d", i) :
-			arena_printf(a, "%s[%d]", c->host[c->device[i].host].name, c->device[i].index);
+	const int known = hosts_read(a, path, c, d);
+	if (known >= 0) {
+		if (known)
+			name_devices(a, c);
+		return known;
+	}
+	if (!yaml_open(&y, a, path, d))
+		return false;
+	read_top(&r, &y);
+	yaml_close(&y);
+	if (y.ok && !c->ndevice)
+		y.ok = diag_error(d, FILELOC(c->file), 105, "the cluster has no devices; smallest file: 'devices: 4'");
+	if (y.ok)
+		name_devices(a, c);
 	return y.ok;
 }

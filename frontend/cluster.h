@@ -4,7 +4,7 @@
 
 #include "../ir/cluster.h"
 
-/* `path` is a file, "local" (one device) or "local:N". target_cuda: a bare `devices: N` means GPUs. */
+/* `path` is a file, "local" (one device), "local:N", or what hosts.h reads. */
 bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d);
 
 #endif

@@ -2,7 +2,9 @@
 #include <string.h>
 #include "../codegen/emit.h"
 #include "compile.h"
+#include "explain.h"
 #include "listops.h"
+#include "manual.h"
 #include "planprofile.h"
 
 static void list_passes(void)
@@ -27,28 +29,46 @@ static const Command commands[] = {
 	{ "simulate", simulate_main }, { "cases", cases_main },
 };
 
-int main(int argc, char **argv)
+/* Commands that take no model: they read their own words. -1: none of them. */
+static int word_command(int argc, char **argv, Diag *d)
 {
-	Arena *a = arena_new(), *scratch = arena_new(), *words = arena_new();
-	Diag d;
+	const char *names[sizeof commands / sizeof *commands + 4];
+	int n = 0;
+
+	if (argc < 2)
+		return -1;
+	if (strcmp(argv[1], "plan-profile") == 0)
+		return plan_profile_main(argc - 2, argv + 2);
+	if (strcmp(argv[1], "explain") == 0)
+		return explain_main(argc - 2, argv + 2, d);
+	if (strcmp(argv[1], "manual") == 0) {
+		manual(PDCC_VERSION);
+		return 0;
+	}
+	if (strcmp(argv[1], "completion") != 0)
+		return -1;
+	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+		names[n++] = commands[i].name;
+	names[n++] = "plan-profile";
+	names[n++] = "explain";
+	names[n++] = "completion";
+	names[n++] = "manual";
+	return completion_main(argc - 2, argv + 2, names, n, d);
+}
+
+static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
+{
 	Options o;
 	bool input_error;
 	int (*run)(Compile *) = compile_main;
 	int first = 1;
 
-	if (argc > 1 && strcmp(argv[1], "plan-profile") == 0) {
-		arena_free(words);
-		arena_free(scratch);
-		arena_free(a);
-		return plan_profile_main(argc - 2, argv + 2);
-	}
-	diag_init(&d, stderr, words);
 	for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
 		if (strcmp(argv[1], commands[i].name) == 0) {
 			run = commands[i].run;
 			first = 2;
 		}
-	if (!options_read(a, &o, argc, argv, first, &d, &input_error))
+	if (!options_read(a, &o, argc, argv, first, d, &input_error))
 		return input_error ? EXIT_INPUT : EXIT_USAGE;
 	if (o.help || argc == 1) {
 		options_help(stdout, "pdcc", o.help_group);
@@ -69,12 +89,24 @@ int main(int argc, char **argv)
 	if (o.templates)
 		tmpl_dir(o.templates);
 	if (o.nargs != 1) {
-		diag_error(&d, NOLOC, 1, o.nargs ? "one model at a time, not %d: '%s' and '%s'" : "no model is named; --help shows how",
+		diag_error(d, NOLOC, 1, o.nargs ? "one model at a time, not %d: '%s' and '%s'" : "no model is named; --help shows how",
 			o.nargs, o.nargs ? o.args[0] : "", o.nargs > 1 ? o.args[1] : "");
 		return EXIT_USAGE;
 	}
-	Compile c = { .a = a, .scratch = scratch, .d = &d, .o = &o, .model = o.args[0], .argc = argc, .argv = argv };
-	int status = run(&c);
+	Compile c = { .a = a, .scratch = scratch, .d = d, .o = &o, .model = o.args[0], .argc = argc, .argv = argv };
+	return run(&c);
+}
+
+int main(int argc, char **argv)
+{
+	Arena *a = arena_new(), *scratch = arena_new(), *words = arena_new();
+	Diag d;
+
+	diag_init(&d, stderr, words);
+	int status = word_command(argc, argv, &d);
+	if (status < 0)
+		status = pdcc(argc, argv, a, scratch, &d);
+	diag_finish(&d);
 	arena_free(words);
 	arena_free(scratch);
 	arena_free(a);

@@ -174,6 +174,17 @@ static bool o_help(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_diagnostics(Cx *x, const char *v)
+{
+	static const char *const words[] = { "text", "json", "sarif" };
+	const char *w = NULL;
+
+	if (!word_of(x, "--diagnostics", v, words, 3, &w))
+		return false;
+	x->d->format = *w == 'j' ? DIAG_JSON : *w == 's' ? DIAG_SARIF : DIAG_TEXT;
+	return true;
+}
+
 static bool o_color(Cx *x, const char *v)
 {
 	static const char *const words[] = { "auto", "always", "never" };
@@ -220,6 +231,7 @@ static const Opt table[] = {
 	{ "Train", "batchnorm", "B", "micro: statistics of each microbatch; frozen: those of the file", CALL, 0, o_batchnorm, 0, 0, 0 },
 	{ "Train", "reproducible", NULL, "the bits of one device with the same microbatches, whatever the plan", FLAG, TR(reproducible), 0, 0, 0, 0 },
 	{ "Output", "o", "DIR", "the build folder", TEXT, AT(out), 0, 0, 0, 0 },
+	{ "Output", "save-config", "FILE", "write every flag in force; @FILE gives them back", TEXT, AT(save_config), 0, 0, 0, 0 },
 	{ "Output", "force", NULL, "write into a folder that holds other things", FLAG, AT(force), 0, 0, 0, 0 },
 	{ "Output", "check", NULL, "read the emitted files with libclang (on where it was found)", FLAG, AT(check), 0, 0, 0, 0 },
 	{ "Output", "templates", "DIR", "kernel templates from this source tree instead of the built-in ones", TEXT, AT(templates), 0, 0, 0, 0 },
@@ -240,6 +252,7 @@ static const Opt table[] = {
 	{ "Messages", "verbose", NULL, "say more (-v)", FLAG, AT(verbose), 0, 0, 0, 0 },
 	{ "Messages", "quiet", NULL, "errors only (-q)", FLAG, AT(quiet), 0, 0, 0, 0 },
 	{ "Messages", "color", "C", "auto, always, never", CALL, 0, o_color, 0, 0, 0 },
+	{ "Messages", "diagnostics", "F", "text, json (an object per line), sarif", CALL, 0, o_diagnostics, 0, 0, 0 },
 	{ "Messages", "help", "GROUP", "this text (-h)", CALL, 0, o_help, 1, 0, 0 },
 	{ "Messages", "version", NULL, "the version", FLAG, AT(version), 0, 0, 0, 0 },
 	{ NULL, "f64", NULL, "every float as f64, plain loops: for checking", FLAG, TR(f64), 0, 0, 0, 0 },
@@ -247,19 +260,26 @@ static const Opt table[] = {
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
+void options_usage(FILE *f, const char *program)
+{
+	fprintf(f, "usage: %s MODEL.onnx --cluster CLUSTER.yaml -o DIR [options]\n"
+		"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
+		"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
+		"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
+		"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
+		"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
+		"       pdcc explain E0203                        what an error code means and what helps\n"
+		"       pdcc completion bash|zsh|fish             words for the shell's completion; pdcc manual: the man page\n"
+		"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"
+		"@FILE stands for the words of FILE; PDCC_FLAGS come before the command line; the last of equals counts.\n", program);
+}
+
 void options_help(FILE *f, const char *program, const char *group)
 {
 	const char *last = "";
 
 	if (!group)
-		fprintf(f, "usage: %s MODEL.onnx --cluster CLUSTER.yaml -o DIR [options]\n"
-			"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
-			"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
-			"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
-			"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
-			"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
-			"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"
-			"@FILE stands for the words of FILE; PDCC_FLAGS come before the command line; the last of equals counts.\n", program);
+		options_usage(f, program);
 	for (int i = 0; i < COUNT(table); i++) {
 		const Opt *t = &table[i];
 		char left[64];
@@ -276,6 +296,16 @@ void options_help(FILE *f, const char *program, const char *group)
 				t->optional ? "]" : "");
 		fprintf(f, "  %-26s %s\n", left, t->help);
 	}
+}
+
+bool options_flag(int i, Flag *f)
+{
+	for (int k = 0; k < COUNT(table); k++)
+		if (table[k].group && i-- == 0) {
+			*f = (Flag){ table[k].group, table[k].name, table[k].arg, table[k].help, table[k].optional };
+			return true;
+		}
+	return false;
 }
 
 static bool store(Cx *x, const Opt *t, const char *value)
@@ -376,17 +406,30 @@ static int short_option(Cx *x, int argc, const char **argv, int i)
 
 typedef struct Words { const char **w; int n, cap; } Words;
 
+/* Words part at white space; '...' and "..." keep it; # begins a comment. */
 static void split_words(Arena *a, Words *to, const char *s)
 {
-	while (*s) {
+	for (;;) {
+		Buf b = { 0 };
+
 		while (isspace((unsigned char)*s))
 			s++;
-		const char *e = s;
-		while (*e && !isspace((unsigned char)*e))
-			e++;
-		if (e > s)
-			PUSH(a, to->w, to->n, to->cap) = arena_strn(a, s, (size_t)(e - s));
-		s = e;
+		if (!*s)
+			return;
+		if (*s == '#') {
+			s += strcspn(s, "\n");
+			continue;
+		}
+		while (*s && !isspace((unsigned char)*s)) {
+			const char quote = *s == '\'' || *s == '"' ? *s++ : 0;
+			const size_t n = quote ? strcspn(s, (char[]){ quote, 0 }) : 1;
+
+			buf_add(&b, s, n);
+			s += n;
+			s += quote && *s;
+		}
+		PUSH(a, to->w, to->n, to->cap) = arena_strn(a, buf_str(&b), b.n);
+		buf_free(&b);
 	}
 }
 
@@ -416,6 +459,31 @@ static bool read_train(Cx *x, const Words *w)
 			path = w->w[i] + 8;
 	}
 	return !path || train_read(x->a, path, &x->o->t, x->d);
+}
+
+/* Every word in force, a flag a line, so that `pdcc @FILE` is the same command. */
+static bool save_config(Cx *x, const Words *w)
+{
+	FILE *f = fopen(x->o->save_config, "w");
+
+	if (!f)
+		return diag_error(x->d, NOLOC, 8, "cannot write %s: %s", x->o->save_config, strerror(errno));
+	for (int i = 0; i < w->n; i++) {
+		const char *s = w->w[i];
+		const char quote = strchr(s, '"') ? '\'' : '"';
+
+		if (strncmp(s, "--save-config", 13) == 0) {
+			i += s[13] == 0;
+			continue;
+		}
+		const bool plain = *s && !strpbrk(s, " \t\n'\"#");
+		const bool value = i + 1 < w->n && s[0] == '-' && !strchr(s, '=') && w->w[i + 1][0] != '-';
+
+		fprintf(f, plain ? "%s%c" : quote == '"' ? "\"%s\"%c" : "'%s'%c", s, value && i + 1 < w->n ? ' ' : '\n');
+	}
+	if (fclose(f))
+		return diag_error(x->d, NOLOC, 8, "cannot write %s: %s", x->o->save_config, strerror(errno));
+	return true;
 }
 
 bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error)
@@ -458,5 +526,5 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 	d->color = o->no_color ? false : o->color ? true : d->color;
 	for (int i = 0; i < o->nwno; i++)
 		d->disabled[d->ndisabled++] = o->wno[i];
-	return ok;
+	return ok && (!o->save_config || save_config(&x, &w));
 }

@@ -9,7 +9,7 @@ typedef struct Options {
 	const char *cluster, *train, *out;
 	Training    t;
 	bool        force, check, quiet, verbose, help, version, list_passes, list_ops, list_onnx, explain, keep;
-	const char *help_group;
+	const char *help_group, *save_config;
 	const char *dump_ir, *print_before, *print_after, *stop_after, *start_from, *passes, *templates;
 	bool        dump, print_after_all, print_after_change, time_report;
 	int64_t     memory_limit;
@@ -23,6 +23,11 @@ typedef struct Options {
  * read where --train names it, so that flags override it. false after a diagnostic (exit 2, or 1 when *input_error:
  * a file named by a flag is at fault). */
 bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error);
+void options_usage(FILE *f, const char *program);    /* the lines of commands */
 void options_help(FILE *f, const char *program, const char *group);
+
+/* A flag as help, completion and the manual show it. name "o" is -o; arg NULL: it takes no value. */
+typedef struct Flag { const char *group, *name, *arg, *help; bool optional; } Flag;
+bool options_flag(int i, Flag *f);          /* the i-th that --help shows; false behind the last */
 
 #endif

@@ -29,30 +29,47 @@ static void print_place(const Diag *d, const Loc *l)
 	fputs(": ", d->out);
 }
 
-static void print_head(const Diag *d, const Loc *l, const char *severity, const char *color)
+/* One message in gcc's form. code: "E0203", "-Wflag", or "" for a note. */
+static void print_text(Diag *d, const Loc *l, const char *severity, const char *code, const char *text)
 {
+	const char *color = *severity == 'e' ? "31" : *severity == 'w' ? "35" : "36";
+
 	print_place(d, l);
 	if (d->color)
 		fprintf(d->out, "\033[1;%sm%s:\033[0m ", color, severity);
 	else
 		fprintf(d->out, "%s: ", severity);
+	fputs(text, d->out);
+	if (*code)
+		fprintf(d->out, " [%s]", code);
+	fputc('\n', d->out);
+}
+
+static void report(Diag *d, const Loc *l, const char *severity, const char *code, const char *fmt, va_list ap)
+{
+	const char *text = arena_vprintf(d->scratch, fmt, ap);
+
+	if (d->format == DIAG_TEXT)
+		print_text(d, l, severity, code, text);
+	else
+		diag_json(d, l, severity, code, text);
 }
 
 bool diag_error(Diag *d, Loc loc, int code, const char *fmt, ...)
 {
 	d->last_code = code;
 	if (++d->errors > d->limit) {
-		if (d->errors == d->limit + 1)
+		if (d->errors == d->limit + 1 && d->format == DIAG_TEXT)
 			fprintf(d->out, "pdcc: note: more than %d errors; the rest is not shown\n", d->limit);
 		return false;
 	}
+	char word[16];
 	va_list ap;
 
-	print_head(d, &loc, "error", "31");
+	snprintf(word, sizeof word, "E%04d", code);
 	va_start(ap, fmt);
-	vfprintf(d->out, fmt, ap);
+	report(d, &loc, "error", word, fmt, ap);
 	va_end(ap);
-	fprintf(d->out, " [E%04d]\n", code);
 	return false;
 }
 
@@ -66,13 +83,13 @@ void diag_warn(Diag *d, Loc loc, const char *flag, const char *fmt, ...)
 		d->errors++;
 	else if (d->quiet)
 		return;
+	char word[64];
 	va_list ap;
 
-	print_head(d, &loc, d->werror ? "error" : "warning", d->werror ? "31" : "35");
+	snprintf(word, sizeof word, "-W%s%s", d->werror ? "error=" : "", flag);
 	va_start(ap, fmt);
-	vfprintf(d->out, fmt, ap);
+	report(d, &loc, d->werror ? "error" : "warning", word, fmt, ap);
 	va_end(ap);
-	fprintf(d->out, " [-W%s%s]\n", d->werror ? "error=" : "", flag);
 }
 
 void diag_note(Diag *d, Loc loc, const char *fmt, ...)
@@ -81,11 +98,9 @@ void diag_note(Diag *d, Loc loc, const char *fmt, ...)
 		return;
 	va_list ap;
 
-	print_head(d, &loc, "note", "36");
 	va_start(ap, fmt);
-	vfprintf(d->out, fmt, ap);
+	report(d, &loc, "note", "", fmt, ap);
 	va_end(ap);
-	fputc('\n', d->out);
 }
 
 enum { LONGEST_WORD = 63 };

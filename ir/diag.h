@@ -24,8 +24,13 @@ typedef struct Loc {
 #define FILELOC(f) ((Loc){ .file = (f), .node = -1 })
 #define TEXTLOC(f, l, c) ((Loc){ .file = (f), .line = (l), .col = (c), .node = -1 })
 
+/* Text for people; one JSON object per line; one SARIF 2.1.0 document, closed by diag_finish. */
+typedef enum DiagFormat { DIAG_TEXT, DIAG_JSON, DIAG_SARIF } DiagFormat;
+
 typedef struct Diag {
 	FILE       *out;        /* stderr, or a test's memory stream */
+	DiagFormat  format;
+	int         shown;      /* messages written as JSON or SARIF */
 	bool        quiet;      /* no notes and warnings */
 	bool        werror;
 	bool        color;
@@ -42,6 +47,11 @@ void diag_init(Diag *d, FILE *out, Arena *scratch);
 bool diag_error(Diag *d, Loc loc, int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 void diag_warn(Diag *d, Loc loc, const char *flag, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 void diag_note(Diag *d, Loc loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* The end of a SARIF document (an empty one when there was no message); nothing in other formats. */
+void diag_finish(Diag *d);
+/* diag.c's own: one message as JSON or SARIF. */
+void diag_json(Diag *d, const Loc *l, const char *severity, const char *code, const char *text);
 
 /* The nearest of n words to `word` (edit distance at most a third of its length), NULL if none is near. */
 const char *diag_nearest(const char *word, const char *const *words, int n);
