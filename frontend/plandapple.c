@@ -13,6 +13,7 @@ typedef struct Ask {
 	const char *file, *stages;
 	DappleOptions o;
 	DappleCluster c;
+	const States *st;
 	double scale[3], copies, microbatches, width;
 	bool   published, exhaustive, json, help, literal, warmup_b, policies;
 } Ask;
@@ -169,7 +170,18 @@ static void print_set(DappleSet set)
 	printf("]");
 }
 
-static void json_plan(const DapplePlan *p)
+/* The layers whose outputs cross the cut behind a stage: states have numbers of our own only. */
+static void print_cut(const States *st, int end)
+{
+	const State *s = &st->s[end - 1];
+
+	printf("\"cut\": [");
+	for (int i = 0; i < s->n; i++)
+		printf("%s\"%s\"", i ? ", " : "", st->p->layer[s->layer[i]].id);
+	printf("]}");
+}
+
+static void json_plan(const Ask *q, const DapplePlan *p)
 {
 	printf("{\"copies\": %d, \"microbatches\": %d, \"block\": %.17g, \"latency\": %.17g, \"speedup\": %.17g, \"pivot\": %d, "
 		"\"stages\": [", p->copies, p->microbatches, p->block, p->latency, p->speedup, p->pivot);
@@ -177,8 +189,9 @@ static void json_plan(const DapplePlan *p)
 		const DappleStage *s = &p->stage[i];
 		printf("%s{\"begin\": %d, \"end\": %d, \"devices\": ", i ? ", " : "", s->begin, s->end);
 		print_set(s->devices);
-		printf(", \"fwd\": %.17g, \"bwd\": %.17g, \"transfer\": %.17g, \"allreduce\": %.17g, \"memory\": %.17g, \"depth\": %d}",
+		printf(", \"fwd\": %.17g, \"bwd\": %.17g, \"transfer\": %.17g, \"allreduce\": %.17g, \"memory\": %.17g, \"depth\": %d, ",
 			s->fwd, s->bwd, s->transfer, s->allreduce, s->memory, s->depth);
+		print_cut(q->st, s->end);
 	}
 	printf("]}");
 }
@@ -218,7 +231,7 @@ static int published(Ask *q, const DappleProfile *p)
 		r->best);
 	for (int i = 0; i < r->n; i++) {
 		printf(i ? ", " : "");
-		json_plan(&r->candidate[i]);
+		json_plan(q, &r->candidate[i]);
 	}
 	printf("]}\n");
 	return 0;
@@ -250,7 +263,7 @@ static int given(Ask *q, const DappleProfile *p)
 	}
 	printf("{\"speedup\": %.17g, \"block\": %.17g, \"pair_speedup\": %.17g, \"pair_block\": %.17g, \"recursion\": %.17g, "
 		"\"fits\": %s, \"plan\": ", speedup[0], block[0], speedup[1], block[1], recursion, fits ? "true" : "false");
-	json_plan(&plan);
+	json_plan(q, &plan);
 	printf("}\n");
 	return 0;
 }
@@ -268,6 +281,7 @@ static int run(Ask *q)
 	if (!states_build(q->a, &f, false, DAPPLE_STATES, &st, q->d))
 		return EXIT_INPUT;
 	const DappleProfile *p = dapple_profile(q->a, &st);
+	q->st = &st;
 	if (q->stages)
 		return given(q, p);
 	if (q->published && !q->exhaustive)
@@ -278,7 +292,7 @@ static int run(Ask *q)
 		return q->d->last_code == 442 ? EXIT_NO_PLAN : EXIT_USAGE;
 	if (q->json) {
 		printf("{\"states\": %d, \"explored\": %ld, \"plan\": ", p->n, explored);
-		json_plan(plan);
+		json_plan(q, plan);
 		printf("}\n");
 	} else {
 		table(q, "plan", plan);

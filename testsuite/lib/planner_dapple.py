@@ -92,8 +92,9 @@ def dapple(ctx, r):
         if not at or r['candidates'].index(at[0]) != got['best']:
             return 'the best plan is %s (%.17g), wanted %s (%.17g)' % (
                 words(pairs(best)), best['speedup'], words(plan), r['best_speedup'])
-        print('note: %s: ties with the recorded plan in the slowest block; its score is %.6f, the recorded one %.6f' % (
-            ctx.title(r), best['speedup'], r['best_speedup']))
+        if not ctx.quiet:
+            print('note: %s: ties with the recorded plan in the slowest block; its score is %.6f, the recorded one %.6f' % (
+                ctx.title(r), best['speedup'], r['best_speedup']))
     elif [s['devices'] for s in best['stages']] != [s[2] for s in r['best_stages']]:
         return 'devices %s, wanted %s' % ([s['devices'] for s in best['stages']], [s[2] for s in r['best_stages']])
     return None

@@ -22,6 +22,7 @@ class Context:
         self.golden, self.folder, self.seed = golden, folder, seed
         self.time = self.bytes = self.bandwidth = 1.0
         self.cache = {}
+        self.quiet = False      # no notes about ties
         self.ties = 0           # plans that differ from the recorded one and cost the same
 
     def draw(self, scaled, *name):
