@@ -84,9 +84,16 @@ static bool word_of(Cx *x, const char *flag, const char *v, const char *const *w
 
 static bool o_schedule(Cx *x, const char *v)
 {
-	static const char *const words[] = { "auto", "1f1b", "gpipe" };
+	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple" };
 
-	return word_of(x, "--schedule", v, words, 3, &x->o->t.schedule);
+	return word_of(x, "--schedule", v, words, 4, &x->o->t.schedule);
+}
+
+static bool o_warmup_policy(Cx *x, const char *v)
+{
+	static const char *const words[] = { "A", "B", "auto" };
+
+	return word_of(x, "--warmup-policy", v, words, 3, &x->o->t.warmup_policy);
 }
 
 static bool o_recompute(Cx *x, const char *v)
@@ -216,7 +223,9 @@ static const Opt table[] = {
 	{ "Plan", "micro-batch", "N", "samples per microbatch", INT, TR(micro), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
-	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe", CALL, 0, o_schedule, 0, 0, 0 },
+	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple", CALL, 0, o_schedule, 0, 0, 0 },
+	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
+		o_warmup_policy, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },

@@ -69,7 +69,8 @@ typedef struct Training {
 	int         init_random;        /* 0: from the file; else seed */
 	bool        reproducible;
 	const char *plan;               /* "2-1-1", NULL: auto */
-	const char *schedule;           /* "auto", "gpipe", "1f1b" */
+	const char *schedule;           /* "auto", "gpipe", "1f1b", "dapple" */
+	const char *warmup_policy;      /* of "dapple": "A", "B", "auto" */
 	const char *recompute;          /* "none", "stage", "auto" */
 	const char *target;             /* "c" | "cuda" */
 	int         threads;            /* per device; 0: from cluster or machine */

@@ -27,6 +27,9 @@ void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs
 /* ---- memory (memplan.c) ---- */
 int64_t memplan_stage(Module *m, PassCx *cx, Stage *s);    /* bytes of the arena of a stage; the schedule is known */
 
+/* ---- the schedule (schedule.c): pass_schedule, where depths heed what memory there is if `limited` ---- */
+bool schedule_module(Module *m, PassCx *cx, bool limited);
+
 /* ---- loss (train.c), gradients (autodiff.c) ---- */
 void find_loss(Module *m, const Graph *g);  /* Module.loss and .count anew, when g reports them */
 /* Does the gradient of n's outputs go on to operand i? True also for ops that lack a gradient but should have one. */

@@ -268,7 +268,7 @@ bool pass_recompute(Module *m, PassCx *cx)
 
 	if (!strcmp(how, "none"))
 		return true;
-	if (choose && !(pass_schedule(m, cx) && pass_library(m, cx)))
+	if (choose && !(schedule_module(m, cx, false) && pass_library(m, cx)))
 		return false;
 	if (cx->explain)
 		buf_printf(cx->explain, "recompute %s\n", how);

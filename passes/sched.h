@@ -2,7 +2,7 @@
 #ifndef PDCC_PASSES_SCHED_H
 #define PDCC_PASSES_SCHED_H
 
-#include "pass.h"
+#include "plan.h"
 
 typedef struct Sched {
 	Arena    *a;
@@ -26,5 +26,16 @@ Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *repli
 
 void schedule_gpipe(Sched *c);
 void schedule_1f1b(Sched *c);
+
+/* ---- DAPPLE (schedule_dapple.c) ---- */
+int  dapple_depth(char policy, int stage, int stages, int most);        /* K_i; stage from 0 */
+void schedule_dapple(Sched *c, char policy, const int *most);
+/* By stage: how many microbatches the smallest of its devices can hold, by the memory plan; 0: nothing is said of its
+ * memory. Module.schedule is set. NULL after a diagnostic. */
+int *dapple_memory(Module *m, PassCx *cx);
+/* The simulated step, without sums over replicas where comm has not run; below 0 after a diagnostic. */
+double schedule_seconds(Module *m, PassCx *cx, Schedule *s);
+/* K_i and D of each stage, the ratio of messages to work at each cut (ACR), the simulated steps with A and B (0: not tried). */
+void dapple_explain(const Module *m, PassCx *cx, const Schedule *s, const int *most, double a, double b);
 
 #endif

@@ -134,23 +134,73 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
 	give_grains(c, micro);
 }
 
+/* Fills c->s; most: by stage, what DAPPLE's K_i may reach (0: anything; NULL: anything everywhere). False: no such name. */
+static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, const int *most)
+{
+	const char *const names[] = { "1f1b", "gpipe", "dapple-A", "dapple-B" };
+	int k = 0;
+
+	while (k < 4 && strcmp(names[k], name) != 0)
+		k++;
+	if (k == 4)
+		return false;
+	start(c, names[k], nstage, replicas, micro);
+	if (k == 1)
+		schedule_gpipe(c);
+	else if (k >= 2)
+		schedule_dapple(c, k == 2 ? 'A' : 'B', most);
+	else
+		schedule_1f1b(c);
+	return true;
+}
+
 Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge)
 {
 	Sched c = { .a = a, .edge = edge, .nedge = nedge };
 
 	if (!name || !strcmp(name, "auto"))
 		name = "1f1b";
-	if (strcmp(name, "1f1b") != 0 && strcmp(name, "gpipe") != 0)
-		return NULL;
-	start(&c, name, nstage, replicas, micro);
-	if (!strcmp(name, "gpipe"))
-		schedule_gpipe(&c);
-	else
-		schedule_1f1b(&c);
-	return c.s;
+	return make(&c, !strcmp(name, "dapple") ? "dapple-A" : name, nstage, replicas, micro, NULL) ? c.s : NULL;
 }
 
-bool pass_schedule(Module *m, PassCx *cx)
+/* Of one name, for the module as it is. */
+static bool make_for(Sched *c, Module *m, PassCx *cx, const char *name, const int *most)
+{
+	int *replicas = NEWN(cx->scratch, int, m->nstage);
+
+	for (int t = 0; t < m->nstage; t++)
+		replicas[t] = m->stage[t]->replicas;
+	if (!make(c, name, m->nstage, replicas, (int)m->microbatches, most))
+		return diag_error(cx->d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe or dapple", name);
+	m->schedule = c->s;
+	return true;
+}
+
+/* Both policies, or the one that was asked for; what was weighed goes to --explain. */
+static bool make_dapple(Sched *c, Module *m, PassCx *cx, bool limited)
+{
+	const char *policy = cx->train && cx->train->warmup_policy ? cx->train->warmup_policy : "auto";
+	const int *most = NULL;
+	double a = 0, b = 0;
+
+	make_for(c, m, cx, "dapple-A", NULL);
+	if (limited && !(most = dapple_memory(m, cx)))
+		return false;
+	if (!strcmp(policy, "auto") && cx->cluster) {
+		Sched ca = *c, cb = *c;
+		make_for(&ca, m, cx, "dapple-A", most);
+		make_for(&cb, m, cx, "dapple-B", most);
+		if ((a = schedule_seconds(m, cx, ca.s)) < 0 || (b = schedule_seconds(m, cx, cb.s)) < 0)
+			return false;
+	}
+	const bool large = !strcmp(policy, "B") || (!strcmp(policy, "auto") && b < 0.99 * a);
+	make_for(c, m, cx, large ? "dapple-B" : "dapple-A", most);
+	if (cx->explain && limited)
+		dapple_explain(m, cx, c->s, most, a, b);
+	return true;
+}
+
+bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
 	const char *name = cx->train && cx->train->schedule ? cx->train->schedule : "auto";
 	Sched c = { .a = m->arena };
@@ -159,15 +209,16 @@ bool pass_schedule(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");
 	if (m->microbatches < 1)
 		m->microbatches = 1;
-	int *replicas = NEWN(cx->scratch, int, m->nstage);
-	for (int t = 0; t < m->nstage; t++)
-		replicas[t] = m->stage[t]->replicas;
 	find_edges(&c, m);
-	c.s = schedule_make(m->arena, name, m->nstage, replicas, (int)m->microbatches, c.edge, c.nedge);
-	if (!c.s)
-		return diag_error(cx->d, NOLOC, 501, "there is no schedule '%s'; use 1f1b or gpipe", name);
+	if (!(strcmp(name, "dapple") ? make_for(&c, m, cx, strcmp(name, "auto") ? name : "1f1b", NULL) :
+	      make_dapple(&c, m, cx, limited)))
+		return false;
 	for (int t = 0; t < m->nstage; t++)
 		m->stage[t]->inflight = c.s->inflight[t];
-	m->schedule = c.s;
 	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
+}
+
+bool pass_schedule(Module *m, PassCx *cx)
+{
+	return schedule_module(m, cx, true);
 }
