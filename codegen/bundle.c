@@ -157,6 +157,8 @@ static const char *optimizer_text(Arena *a, const Optimizer *o)
 		s = arena_printf(a, "%s \"lr_schedule\": { \"kind\": \"%s\", \"warmup\": %" PRId64 ", \"every\": %" PRId64 ", \"steps\": %"
 			PRId64 ", \"gamma\": %.17g, \"min\": %.17g },", s, rate_name[o->rate.kind], o->rate.warmup, o->rate.every,
 			o->rate.steps, o->rate.gamma, o->rate.min);
+	if (o->clip_norm > 0)
+		s = arena_printf(a, "%s \"clip_norm\": %.17g,", s, o->clip_norm);
 	return s;
 }
 

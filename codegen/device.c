@@ -112,6 +112,16 @@ static void write_rate(const Build *b, Cw *w, const Rate *r)
 		r->gamma, lr > 0 ? r->min / lr : 0);
 }
 
+/* Parameters whose norm is limited, of all stages; 0: none is. */
+static int squares_of(const Module *m)
+{
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_ClipNorm)
+				return (int)attr_int(n, "of");
+	return 0;
+}
+
 static void write_program(Build *b, Cw *w, int rank)
 {
 	const Module *m = b->m;
@@ -134,6 +144,8 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_line(w, ".nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,");
 	if (rate_varies(rate))
 		write_rate(b, w, rate);
+	if (squares_of(m))
+		cw_line(w, ".squares = %d,", squares_of(m));
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
 		b->t->steps > 0 ? b->t->steps : 10, b->c && b->c->timeout > 0 ? b->c->timeout : 60.0);
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");

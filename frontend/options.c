@@ -44,6 +44,17 @@ static bool o_lr(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_clip_norm(Cx *x, const char *v)
+{
+	char *end;
+	double most = strtod(v, &end);
+
+	if (end == v || *end || !isfinite(most) || most <= 0)
+		return diag_error(x->d, NOLOC, 7, "--clip-norm wants a number above 0, not '%s'", v);
+	x->o->t.opt.clip_norm = most;
+	return true;
+}
+
 static bool o_labels(Cx *x, const char *v)
 {
 	Training *t = &x->o->t;
@@ -233,6 +244,7 @@ static const Opt table[] = {
 	{ "Train", "lr", "X", "learning rate", CALL, 0, o_lr, 0, 0, 0 },
 	{ "Train", "lr-schedule", "S", "step, exponential, linear, cosine; settings as cosine:warmup_steps=100,steps=1000,min=1e-5", CALL, 0,
 		o_lr_schedule, 0, 0, 0 },
+	{ "Train", "clip-norm", "X", "largest norm of the gradient over all parameters", CALL, 0, o_clip_norm, 0, 0, 0 },
 	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said", INT, TR(steps), 0, 0, 0, (int64_t)1 << 40 },
 	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(seed), 0, 0, 0, INT64_MAX },
 	{ "Train", "shuffle", NULL, "a new order of the samples in every epoch", FLAG, TR(shuffle), 0, 0, 0, 0 },

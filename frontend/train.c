@@ -257,6 +257,11 @@ static void trainable(Yaml *y, const YNode *v, void *to)
 	train_globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
 }
 static void steps(Yaml *y, const YNode *v, void *to) { ((Training *)to)->steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40); }
+static void clip_norm(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->opt.clip_norm = yaml_real(y, v, "clip_norm", 1e-30, 1e30);
+}
+
 static void seed(Yaml *y, const YNode *v, void *to) { ((Training *)to)->seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX); }
 
 static void dropout(Yaml *y, const YNode *v, void *to)
@@ -285,7 +290,8 @@ static void init(Yaml *y, const YNode *v, void *to)
 
 static const YKey top_keys[] = {
 	{ "data", data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
-	{ "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "freeze", freeze }, { "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
+	{ "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "freeze", freeze },
+	{ "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
 };
 

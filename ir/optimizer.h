@@ -37,6 +37,7 @@ typedef struct Optimizer {
 	double      value[OPT_SETTINGS];    /* where given */
 	const char **no_decay; int nno_decay;   /* globs */
 	Rate        rate;
+	double      clip_norm;              /* largest norm of the mean gradient over all parameters; 0: any */
 } Optimizer;
 
 extern const char *const opt_kind_name[OPT_COUNT];

@@ -213,13 +213,12 @@ static bool no_decay(const Optimizer *o, const Value *p)
 	return false;
 }
 
-static bool update_param(Ad *ad, Value *p, const Optimizer *o, const Rule *rule, Value *total)
+/* The gradient of p, summed over the microbatches: one sum per use that contributes, and their sum. */
+static Value *gradient_sum(Ad *ad, Value *p)
 {
 	const Contribs *parts = p->aux;
 	Arena *s = ad->cx->scratch;
 	Value **g = NEWN(s, Value *, parts->n);
-	Value *in[5];
-	int nin = 0;
 
 	p->param->rows = true;
 	p->param->mixed = false;
@@ -228,21 +227,48 @@ static bool update_param(Ad *ad, Value *p, const Optimizer *o, const Rule *rule,
 		p->param->mixed |= parts->v[i]->type.rows > 0;
 		g[i] = mk(&ad->b, OP_Accumulate, NULL, arena_printf(s, "g.%s", p->name), 1, parts->v[i]);
 	}
-	in[nin++] = p;
-	for (int i = 0; i < rule->nstate; i++) {
-		Value *st = module_param(ad->m, arena_printf(s, "%s:%s", p->name, rule->state[i]), p->type, PARAM_STATE);
-		st->param->of = p;
-		in[nin++] = st;
-	}
 	Value *sum = add_up(&ad->b, g, parts->n);
 	if (parts->n > 1)
 		value_rename(ad->m->graph, sum, arena_printf(s, "g.%s.all", p->name));
+	return sum;
+}
+
+static bool update_param(Ad *ad, Value *p, Value *sum, const Optimizer *o, const Rule *rule, Value *total)
+{
+	Value *in[5];
+	int nin = 0;
+
+	in[nin++] = p;
+	for (int i = 0; i < rule->nstate; i++) {
+		Value *st = module_param(ad->m, arena_printf(ad->cx->scratch, "%s:%s", p->name, rule->state[i]), p->type, PARAM_STATE);
+		st->param->of = p;
+		in[nin++] = st;
+	}
 	in[nin++] = sum;
 	in[nin++] = total;
 	Node *n = build(&ad->b, rule->op, NULL, nin, in, NULL);
 	put_settings(n, o, !no_decay(o, p));
 	attr_set_int(n, "scheduled", rate_varies(&o->rate));
 	return !ad->b.failed;
+}
+
+/* What gradients are divided by when their norm over all parameters is limited; sum[i]: the gradient of param i. */
+static Value *clipped_total(Ad *ad, Value *total, Value **sum, int nparam, double most)
+{
+	int trained = 0;
+
+	for (int i = 0; i < nparam; i++) {
+		Value *p = ad->m->param[i];
+
+		if (p->param->kind != PARAM_WEIGHT || p->param->frozen || !p->aux)
+			continue;
+		sum[i] = gradient_sum(ad, p);
+		attr_set_int(build(&ad->b, OP_SquareSum, NULL, 2, (Value *[]){ p, sum[i] }, NULL), "index", trained++);
+	}
+	Node *clip = build(&ad->b, OP_ClipNorm, NULL, 1, &total, "n.clip");
+	attr_set_float(clip, "max", most);
+	attr_set_int(clip, "of", trained);
+	return clip->out[0];
 }
 
 static bool append_updates(Ad *ad)
@@ -253,21 +279,23 @@ static bool append_updates(Ad *ad)
 	const OptKind kind = opt_kind(o);
 	const Rule rule = kind == OPT_RMSPROP && opt_get(o, OPT_MU) != 0 ? rmsprop_momentum : rules[kind];
 	const int stray = opt_stray(o);
+	Value **sum = NEWN(ad->cx->scratch, Value *, nparam);
 
 	if (stray >= 0)
 		return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s", opt_kind_name[kind], opt_set_name[stray]);
 	ad->b.phase = PHASE_UPDATE;
 	ad->b.loc = FILELOC(ad->m->file);
-	Node *total = build(&ad->b, OP_Total, NULL, 0, NULL, "n");
-	attr_set_int(total, "dtype", dtype_onnx(ad->m->loss->type.dtype));
-	optab[OP_Total]->shape(total, ad->cx->d);
+	Node *n = build(&ad->b, OP_Total, NULL, 0, NULL, "n");
+	attr_set_int(n, "dtype", dtype_onnx(ad->m->loss->type.dtype));
+	optab[OP_Total]->shape(n, ad->cx->d);
+	Value *total = o->clip_norm > 0 ? clipped_total(ad, n->out[0], sum, nparam, o->clip_norm) : n->out[0];
 	for (int i = 0; i < nparam; i++) {
 		Value *p = ad->m->param[i];
 		if (p->param->kind != PARAM_WEIGHT || p->param->frozen)
 			continue;
 		if (!p->aux)
 			p->param->frozen = true;        /* an op on its only path gives no gradient to it after all */
-		else if (!update_param(ad, p, o, &rule, total->out[0]))
+		else if (!update_param(ad, p, sum[i] ? sum[i] : gradient_sum(ad, p), o, &rule, total))
 			return false;
 	}
 	return !ad->b.failed;

@@ -67,6 +67,7 @@ typedef struct pd_program {
 	int         ninputs;  const pd_input_desc *inputs;
 	const char *weights;        /* safetensors file, relative to the build folder */
 	int64_t     steps;          /* default number of steps */
+	int         squares;        /* trained parameters of all stages, when their norm is limited */
 	double      timeout;        /* seconds */
 	void      (*init)(char *arena);     /* sets the stage's pointers, makes library objects */
 	void      (*step)(bool update);     /* one training step: all actions of this device; false:
@@ -104,6 +105,12 @@ int64_t pd_sample(int mb);
 void   pd_report(int mb, double loss, double count);
 void   pd_totals(void);
 double pd_total_count(void);                        /* after pd_totals; never 0 */
+/* The norm of the gradient over all parameters. Between pd_totals and the first pd_clip a device
+ * tells the sum of squares of each trained parameter it updates; replicas tell the same. pd_clip
+ * joins all ranks and gives n * max(1, norm / n / most), what a sum over n labels is divided by
+ * so that the norm of the mean is at most `most`. */
+void   pd_square(int index, double sum);
+double pd_clip(double n, double most);
 /* The gradient of params[i] as summed over the global batch, before the division by
  * pd_total_count(). Called once per trained parameter and step from its update; keeps a copy
  * under --dump-grads, else does nothing. */

@@ -72,6 +72,10 @@ bool   rt_totals_done(void);
 double rt_loss(void);                   /* mean over the step's counted labels, on every rank */
 bool   rt_stop(void);                   /* some rank got a signal: all ranks stop after this step */
 
+/* ---- norm.c ---- */
+void rt_norm_setup(int parameters);
+void rt_norm_end(void);                 /* of a step with update: ranks that clip nothing take part here */
+
 /* ---- input.c ---- */
 typedef struct rt_input_options {
 	const char *dir;                /* --data; NULL: none */

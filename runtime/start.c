@@ -284,6 +284,8 @@ static void one_step(const pd_program *p, bool update)
 {
 	rt_totals_begin();
 	p->step(update);
+	if (update)
+		rt_norm_end();
 	if (!rt_totals_done())
 		pd_totals();
 }
@@ -443,6 +445,7 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		rt_weights_load(p, arena, in_root(&o, p->weights), false);
 	}
 	rt_totals_setup(p->microbatches);
+	rt_norm_setup(p->squares);
 	rt_input_open(p, &(rt_input_options){ o.data, o.root, o.samples, o.shuffle });
 	if (o.dump_grads)
 		rt_gradients_keep(p);

@@ -1,0 +1,71 @@
+/* Clipping by the global norm (Parallax section 3, PX-12): after aggregation, over all parameters of all stages.
+ *     SquareSum(@w, %g) {index}      tells the runtime the sum of squares of the gradient of trained parameter `index`
+ *     %m = ClipNorm(%n) {max, of}    joins those of all `of` parameters over all devices:
+ *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient
+ * Squares are added in f64, in blocks whose bounds hang on the size alone, parameters in the module's order: every plan has
+ * the same bits. SquareSum counts as an update of its parameter and writes nothing: each holder of a tied one has its own,
+ * and all of them tell the same. */
+#include "../common/common.h"
+
+struct clip { double max; int64_t index, of; };
+
+static bool square_shape(Node *n, Diag *d)
+{
+	const Type *w = &n->in[0]->type, *g = &n->in[1]->type;
+	const struct clip *at = n->attr;
+
+	if (!shape_eq(w, g) || w->dtype != g->dtype)
+		return diag_error(d, n->loc, 304, "SquareSum: %s is %s, %s is %s", n->in[0]->name, str_type(d->scratch, w),
+			n->in[1]->name, str_type(d->scratch, g));
+	if (at->index < 0)
+		return diag_error(d, n->loc, 302, "SquareSum: index is %lld; it must not be negative", (long long)at->index);
+	return true;
+}
+
+static void square_holes(const Node *n, Holes *h)
+{
+	const struct clip *at = n->attr;
+	const int64_t count = type_numel(&n->in[1]->type);
+
+	hole_text(h, "T", "%s", dtype_c(n->in[1]->type.dtype));
+	hole_int(h, "N", count);
+	hole_int(h, "PAR", count >= 32768);
+	hole_int(h, "INDEX", at->index);
+	hole_name(h, "square_sum_%lld%s", (long long)count, dtype_suffix(n->in[1]->type.dtype));
+}
+
+static bool clip_shape(Node *n, Diag *d)
+{
+	const struct clip *at = n->attr;
+
+	if (type_numel(&n->in[0]->type) != 1 || !dtype_float(n->in[0]->type.dtype))
+		return diag_error(d, n->loc, 304, "ClipNorm: %s is %s, not one float", n->in[0]->name,
+			str_type(d->scratch, &n->in[0]->type));
+	if (!(at->max > 0) || at->of < 1)
+		return diag_error(d, n->loc, 302, "ClipNorm: max is %g over %lld parameters; both must be above 0", at->max,
+			(long long)at->of);
+	set_out(n, 0, n->in[0]->type);
+	return true;
+}
+
+static void clip_holes(const Node *n, Holes *h)
+{
+	const struct clip *at = n->attr;
+
+	hole_text(h, "T", "%s", dtype_c(n->out[0]->type.dtype));
+	hole_text(h, "MAX", "%.17g", at->max);
+}
+
+static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_END };
+static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1), AT_END };
+
+const OpDef op_SquareSum = {
+	.name = "SquareSum", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = square_attrs, .attrsize = sizeof(struct clip),
+	.shape = square_shape, .holes = square_holes,
+	.cpu = { .file = "square_sum.cpu.c", .call = "pd_square($INDEX, $k($1));" },
+};
+
+const OpDef op_ClipNorm = {
+	.name = "ClipNorm", .minin = 1, .maxin = 1, .nout = 1, .attrs = clip_attrs, .attrsize = sizeof(struct clip),
+	.shape = clip_shape, .holes = clip_holes, .cpu = { .call = "$=[0] = ($T)pd_clip($0[0], $MAX);" },
+};

@@ -1,0 +1,26 @@
+/* Sum of the squares of N elements, in blocks that do not depend on the number of threads. */
+static double NAME(const T *g)
+{
+	enum { BLOCKS = 256, LANES = 8 };
+	const int64_t block = (N + BLOCKS - 1) / BLOCKS;
+	double part[BLOCKS], sum = 0;
+
+#if PAR
+#pragma omp parallel for
+#endif
+	for (int b = 0; b < BLOCKS; b++) {
+		const int64_t end = (b + 1) * block < N ? (b + 1) * block : N;
+		double lane[LANES] = { 0 };
+		int64_t i = b * block;
+
+		for (; i + LANES <= end; i += LANES)
+			for (int l = 0; l < LANES; l++)
+				lane[l] += (double)g[i + l] * (double)g[i + l];
+		for (; i < end; i++)
+			lane[0] += (double)g[i] * (double)g[i];
+		part[b] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+	}
+	for (int b = 0; b < BLOCKS; b++)
+		sum += part[b];
+	return sum;
+}
