@@ -404,7 +404,7 @@ int expand_brackets(Arena *a, const char *s, const char ***out)
 			if (end == q)
 				return 0;
 		}
-		if (hi < lo || hi - lo > 4096 || n > 4096)
+		if (hi < lo || hi > INT32_MAX || width > 10 || hi - lo > 4096 || n > 4096)
 			return 0;
 		for (long k = lo; k <= hi; k++)
 			PUSH(a, *out, n, cap) = arena_printf(a, "%.*s%0*ld%s", (int)(open - s), s, width, k, close + 1);
