@@ -1,5 +1,6 @@
 /* The build folder: order of the writers, and what they share. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,40 @@ static void hash_plan(Build *b)
 	buf_free(&all);
 }
 
+static int by_text(const void *x, const void *y)
+{
+	return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+/* What a checkpoint belongs to. Tied weights lie in several stages and count once. */
+static void hash_model(Build *b)
+{
+	const char **line = NULL;
+	int n = 0, cap = 0;
+	Buf all = { 0 };
+	char hex[65];
+
+	for (int s = 0; s < b->m->nstage; s++)
+		for (int i = 0; i < b->m->stage[s]->nparam; i++) {
+			const Value *v = b->m->stage[s]->param[i];
+			const char *text = arena_printf(b->a, "%s %d", v->param->onnx_name ? v->param->onnx_name : v->name,
+				dtype_onnx(v->type.dtype));
+
+			for (int k = 0; k < v->type.rank; k++)
+				text = arena_printf(b->a, "%s %" PRId64, text, v->type.dim[k]);
+			if (v->param->kind != PARAM_STATE)
+				PUSH(b->a, line, n, cap) = text;
+		}
+	if (n)
+		qsort(line, (size_t)n, sizeof *line, by_text);
+	for (int i = 0; i < n; i++)
+		if (i == 0 || strcmp(line[i - 1], line[i]))
+			buf_printf(&all, "%s\n", line[i]);
+	sha256_hex(buf_str(&all), all.n, hex);
+	memcpy(b->model_hash, hex, 16);
+	buf_free(&all);
+}
+
 /* The initial weights of a stage that this plan does not have, in a line of the manifest: its path, or NULL. */
 static const char *stale_weights(const Build *b, const char *line)
 {
@@ -194,6 +229,7 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 		ok = emit_stage(&b, m->stage[s]);
 	if (ok)
 		hash_plan(&b);
+	hash_model(&b);
 	for (int r = 0; ok && r < m->schedule->ndevice; r++)
 		ok = emit_device(&b, r);
 	ok = ok && emit_plan(&b) && emit_bundle(&b);

@@ -20,6 +20,7 @@ typedef struct Build {
 	BuiltFile      *file; int nfile, capfile;       /* in the order in which they were written */
 	int            *first_rank;     /* by stage, and one more: number of ranks */
 	int             channels;
+	char            model_hash[17]; /* of names, types and shapes of weights and statistics: no plan changes it */
 	char            hash[17];       /* of the plan: all stages' text and the schedule */
 } Build;
 

@@ -134,7 +134,8 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_open(w, "static const pd_program program =");
 	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s\",",
 		quoted(b->a, base ? base + 1 : m->file ? m->file : m->name), plan_text(b), m->schedule->name);
-	cw_line(w, ".hash = \"%s\",", b->hash);
+	cw_line(w, ".hash = \"%s\", .model_hash = \"%s\", .optimizer = \"%s\",", b->hash, b->model_hash,
+		opt_kind_name[opt_kind(&b->t->opt)]);
 	cw_line(w, ".rank = %d, .world = %d, .stage = %d, .stages = %d, .replica = %d, .replicas = %d,", rank,
 		m->schedule->ndevice, t, m->nstage, replica, s->replicas);
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),
@@ -146,6 +147,9 @@ static void write_program(Build *b, Cw *w, int rank)
 		write_rate(b, w, rate);
 	if (squares_of(m))
 		cw_line(w, ".squares = %d,", squares_of(m));
+	if (b->t->ckpt_dir)
+		cw_line(w, ".ckpt = { .dir = %s, .every = %" PRId64 ", .keep = %" PRId64 " },", quoted(b->a, b->t->ckpt_dir),
+			b->t->ckpt_every, b->t->ckpt_keep);
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
 		b->t->steps > 0 ? b->t->steps : 10, b->c && b->c->timeout > 0 ? b->c->timeout : 60.0);
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");

@@ -13,7 +13,7 @@ void training_defaults(Training *t)
 {
 	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .schedule = "auto", .recompute = "none",
 		.warmup_policy = "auto", .target = "c",
-		.seed = 1, .opt = { .kind = OPT_SGD } };
+		.seed = 1, .ckpt_keep = 3, .opt = { .kind = OPT_SGD } };
 }
 
 /* ---- what flags and file share ---- */
@@ -235,6 +235,28 @@ static void loss(Yaml *y, const YNode *v, void *to)
 	}
 }
 
+/* ---- checkpoints ---- */
+
+static void ck_dir(Yaml *y, const YNode *v, void *to) { a_text(y, v, "checkpoint.dir", &((Training *)to)->ckpt_dir); }
+static void ck_every(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->ckpt_every = yaml_int(y, v, "checkpoint.every_steps", 1, (int64_t)1 << 40);
+}
+static void ck_keep(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->ckpt_keep = yaml_int(y, v, "checkpoint.keep", 0, (int64_t)1 << 30);
+}
+static const YKey ckpt_keys[] = { { "dir", ck_dir }, { "every_steps", ck_every }, { "keep", ck_keep } };
+
+static void checkpoint(Yaml *y, const YNode *v, void *to)
+{
+	Training *t = to;
+
+	if (!t->ckpt_dir)
+		t->ckpt_dir = "ckpt";
+	yaml_map(y, v, "checkpoint", ckpt_keys, COUNT(ckpt_keys), to);
+}
+
 /* ---- the rest ---- */
 
 static void freeze(Yaml *y, const YNode *v, void *to)
@@ -293,6 +315,7 @@ static const YKey top_keys[] = {
 	{ "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "freeze", freeze },
 	{ "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
+	{ "checkpoint", checkpoint },
 };
 
 bool train_read(Arena *a, const char *path, Training *t, Diag *d)

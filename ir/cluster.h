@@ -68,6 +68,8 @@ typedef struct Training {
 	uint64_t    seed;
 	int         init_random;        /* 0: from the file; else seed */
 	bool        reproducible;
+	const char *ckpt_dir;           /* where the run writes checkpoints; NULL: nowhere unless it is told to */
+	int64_t     ckpt_every, ckpt_keep;      /* steps; how many stay, 0: all */
 	const char *plan;               /* "2-1-1", NULL: auto */
 	const char *schedule;           /* "auto", "gpipe", "1f1b", "dapple" */
 	const char *warmup_policy;      /* of "dapple": "A", "B", "auto" */

@@ -78,6 +78,9 @@ typedef struct pd_program {
 		int64_t warmup, every, steps;   /* steps 0: what the run has beyond warmup */
 		double  gamma, last;
 	} rate;
+	const char *model_hash;     /* parameters and operators, whatever the plan; NULL: not known */
+	const char *optimizer;      /* "adam"; NULL: not known */
+	struct { const char *dir; int64_t every, keep; } ckpt;  /* defaults of --ckpt...; dir NULL: none */
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
 } pd_program;
 

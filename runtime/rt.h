@@ -30,6 +30,18 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...) RT_PR
 void  *rt_alloc(size_t bytes);          /* zeroed; before step 0 only; rt_fail with 77 */
 double rt_now(void);                    /* seconds, monotonic */
 
+/* ---- options.c ---- */
+typedef struct rt_options {
+	int64_t     steps, log_every, samples, ckpt_every, ckpt_keep;
+	double      timeout;
+	const char *data, *out, *weights, *dump_grads;
+	const char *resume;             /* NULL: no; "": the newest of --ckpt */
+	const char *ckpt;               /* NULL: no checkpoints */
+	bool        then_loss, state, dry_run, quiet, shuffle;
+	char        root[4096];         /* the build folder: the one above the program's */
+} rt_options;
+void rt_options_read(rt_options *o, int argc, char **argv);
+
 /* ---- mpi.c: requests live in one static table; an index names one ---- */
 enum { RT_COLL = 16 };  /* requests of the ring: half of them sends, half receives */
 enum {
@@ -87,12 +99,33 @@ void rt_input_open(const pd_program *p, const rt_input_options *o);
 bool rt_input_synthetic(void);
 
 /* ---- store.c ---- */
-void rt_weights_load(const pd_program *p, char *arena, const char *path, bool explicit_file);
+/* What a file has to hold; the rest gets its initial value. */
+typedef enum rt_need { RT_NEED_NOTHING, RT_NEED_WEIGHTS, RT_NEED_ALL } rt_need;
+struct st_file;
+void rt_weights_load(const pd_program *p, char *arena, const char *path, rt_need need);
+/* From whichever of n opened files has a tensor; path: their name in messages. */
+void rt_weights_from(const pd_program *p, char *arena, const struct st_file *f, int n, const char *path, rt_need need);
 /* How many steps were done when a state file was written; 0: it does not say. */
 int64_t rt_weights_step(const char *path);
 void rt_gradients_keep(const pd_program *p);
 /* Rank 0 writes the file; all ranks call it together. */
 typedef enum rt_what { RT_TRAINED, RT_STATE, RT_GRADIENTS } rt_what;
 void rt_weights_save(const pd_program *p, const char *arena, const char *path, rt_what what);
+
+/* ---- resume.c ---- */
+/* Loads what --resume names and sets rt_step. false: there is no checkpoint yet, and none was named. */
+bool rt_resume(const pd_program *p, const rt_options *o, char *arena);
+
+/* ---- checkpoint.c ---- */
+void rt_checkpoint_open(const pd_program *p, const rt_options *o, const char *arena);  /* before step rt_step */
+void rt_checkpoint_journal(int fd);     /* this file is on the disk before a checkpoint counts */
+/* Between two steps, `step` of them done: takes a copy and has it written. Waits while the one before is written. */
+void rt_checkpoint(int64_t step);
+void rt_checkpoint_poll(void);          /* ends the run when one could not be written */
+void rt_checkpoint_close(void);         /* waits until all are written, by all ranks */
+
+/* ---- faults.c ---- */
+enum { RT_CKPT = -1 };
+void rt_point(int what);                /* a place where tests may kill this rank */
 
 #endif

@@ -420,7 +420,7 @@ char *st_layout(st_tensor *t, int n, long long step, size_t *size)
 
 	*to++ = '{';
 	if (step >= 0)
-		to = print(to, "\"__metadata__\":{\"step\":\"%lld\"}%s", step, n ? "," : "");
+		to = print(to, "\"__metadata__\":{\"step\":\"%010lld\"}%s", step, n ? "," : "");
 	for (int i = 0; i < n; i++) {
 		t[i].bytes = st_size(t[i].dtype);
 		for (int d = 0; d < t[i].rank; d++)

@@ -17,14 +17,6 @@ int64_t           rt_step;
 volatile int      rt_signal;
 static int64_t    last_step;      /* the run ends before it */
 
-typedef struct options {
-	int64_t     steps, log_every, samples;
-	double      timeout;
-	const char *data, *out, *weights, *dump_grads, *resume;
-	bool        then_loss, state, dry_run, quiet, shuffle;
-	char        root[4096]; /* the build folder: the one above the program's */
-} options;
-
 double rt_now(void)
 {
 	struct timespec t;
@@ -87,105 +79,11 @@ int64_t pd_sample(int mb)
 	return (rt_step * rt_program->microbatches + mb) * rt_program->micro;
 }
 
-/* ---- arguments ---- */
-
-static const char usage[] =
-	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume FILE] [--state]\n"
-	"          [--then-loss] [--dump-grads FILE] [--log-every N] [--timeout S] [--check] [--quiet] [--help]\n"
-	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
-
-typedef enum kind { FLAG, COUNT, SECONDS, TEXT } kind;
-
-static void set(kind k, void *to, const char *name, const char *value)
-{
-	char *end = NULL;
-
-	errno = 0;
-	switch (k) {
-	case FLAG: *(bool *)to = !value || strcmp(value, "0") != 0; return;
-	case TEXT: *(const char **)to = value; return;
-	case COUNT:
-		*(int64_t *)to = strtoll(value, &end, 10);
-		if (errno || end == value || *end || *(int64_t *)to < 0)
-			rt_fail(RT_USAGE, "R001",
-			        "--%s wants a whole number that is not negative, not '%s'", name,
-			        value);
-		return;
-	case SECONDS:
-		*(double *)to = strtod(value, &end);
-		if (errno || end == value || *end || !(*(double *)to > 0))
-			rt_fail(RT_USAGE, "R001", "--%s wants seconds above 0, not '%s'", name,
-			        value);
-		return;
-	}
-}
-
-static void from_environment(kind k, void *to, const char *name)
-{
-	char        key[32] = "PD_";
-	size_t      n = 3;
-	const char *s = name;
-
-	for (; *s && n + 1 < sizeof key; s++)
-		key[n++] = *s == '-' ? '_' : (char)(*s >= 'a' && *s <= 'z' ? *s - 'a' + 'A' : *s);
-	const char *value = getenv(key);
-
-	if (value && *value)
-		set(k, to, name, value);
-}
-
-static void parse(options *o, int argc, char **argv)
-{
-	const struct {
-		const char *name;
-		kind        kind;
-		void       *to;
-	} table[] = {
-		{ "steps", COUNT, &o->steps },
-		{ "data", TEXT, &o->data },
-		{ "samples", COUNT, &o->samples },
-		{ "shuffle", FLAG, &o->shuffle },
-		{ "out", TEXT, &o->out },
-		{ "weights", TEXT, &o->weights },
-		{ "resume", TEXT, &o->resume },
-		{ "state", FLAG, &o->state },
-		{ "then-loss", FLAG, &o->then_loss },
-		{ "final-loss", FLAG, &o->then_loss },
-		{ "dump-grads", TEXT, &o->dump_grads },
-		{ "log-every", COUNT, &o->log_every },
-		{ "timeout", SECONDS, &o->timeout },
-		{ "check", FLAG, &o->dry_run },
-		{ "quiet", FLAG, &o->quiet },
-	};
-	enum { N = sizeof table / sizeof *table };
-
-	for (int i = 0; i < N; i++)
-		from_environment(table[i].kind, table[i].to, table[i].name);
-	for (int a = 1; a < argc; a++) {
-		const char  *arg = argv[a];
-		const char  *name = strncmp(arg, "--", 2) ? "" : arg + 2, *value = strchr(name, '=');
-		const size_t length = value ? (size_t)(value++ - name) : strlen(name);
-		int          i = 0;
-
-		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
-			printf(usage, argv[0]);
-			exit(0);
-		}
-		while (i < N && (strlen(table[i].name) != length || strncmp(table[i].name, name, length)))
-			i++;
-		if (i == N) {
-			fprintf(stderr, usage, argv[0]);
-			rt_fail(RT_USAGE, "R001", "unknown option '%s'", arg);
-		}
-		if (!value && table[i].kind != FLAG && !(value = ++a < argc ? argv[a] : NULL))
-			rt_fail(RT_USAGE, "R001", "--%s wants a value", table[i].name);
-		set(table[i].kind, table[i].to, table[i].name, value);
-	}
-}
+/* ---- the build folder ---- */
 
 /* The program is BUILD/bin/dN; without a folder in its name it was found in the PATH or stands
  * where we are. */
-static void find_root(options *o, const char *argv0)
+static void find_root(rt_options *o, const char *argv0)
 {
 	snprintf(o->root, sizeof o->root, "%s", argv0);
 	char *slash = strrchr(o->root, '/');
@@ -201,7 +99,7 @@ static void find_root(options *o, const char *argv0)
 		strcpy(o->root + n, "/..");
 }
 
-static const char *in_root(const options *o, const char *path)
+static const char *in_root(const rt_options *o, const char *path)
 {
 	static char at[8192];
 
@@ -240,7 +138,7 @@ static void on_signal(int n)
 	signal(n, SIG_DFL);
 }
 
-static void announce(const pd_program *p, const options *o)
+static void announce(const pd_program *p, const rt_options *o)
 {
 	const char *note = p->notes && *p->notes  ? p->notes
 	                   : rt_input_synthetic() ? "synthetic data"
@@ -261,7 +159,7 @@ typedef struct interval {
 } interval;
 
 /* True: it was time for a line. */
-static bool progress(const pd_program *p, const options *o, int64_t last, interval *at)
+static bool progress(const pd_program *p, const rt_options *o, int64_t last, interval *at)
 {
 	const int64_t n = rt_step + 1;
 
@@ -290,7 +188,8 @@ static void one_step(const pd_program *p, bool update)
 		pd_totals();
 }
 
-static FILE *open_losses(const pd_program *p, const options *o)
+/* losses.txt goes on behind the steps that a resumed run has done: lines of later ones go. */
+static FILE *open_losses(const pd_program *p, const rt_options *o)
 {
 	char path[4096];
 
@@ -299,10 +198,17 @@ static FILE *open_losses(const pd_program *p, const options *o)
 	if (mkdir(o->out, 0777) && errno != EEXIST)
 		rt_fail(RT_ERROR, "R406", "%s: %s", o->out, strerror(errno));
 	snprintf(path, sizeof path, "%s/losses.txt", o->out);
-	FILE *f = fopen(path, o->resume ? "a" : "w");
+	FILE *f = rt_step ? fopen(path, "r+") : NULL;
+	long  end = 0;
+	char  line[128];
 
-	if (!f)
+	while (f && fgets(line, sizeof line, f) && strtoll(line, NULL, 10) < rt_step && strchr(line, '\n'))
+		end = ftell(f);
+	if (f && (fseek(f, end, SEEK_SET) || ftruncate(fileno(f), end)))
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	if (!f && !(f = fopen(path, "w")))
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	rt_checkpoint_journal(fileno(f));
 	return f;
 }
 
@@ -318,7 +224,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* summary.json: what a run did, for scripts. */
-static void write_summary(const pd_program *p, const options *o, int64_t steps, double seconds)
+static void write_summary(const pd_program *p, const rt_options *o, int64_t steps, double seconds)
 {
 	char      path[4096];
 	const int n = steps < TIMES ? (int)steps : TIMES;
@@ -341,7 +247,7 @@ static void write_summary(const pd_program *p, const options *o, int64_t steps, 
 }
 
 /* Steps [rt_step, last). Gives the signal that ended it, or 0. */
-static int train(const pd_program *p, const options *o, const char *arena, int64_t last)
+static int train(const pd_program *p, const rt_options *o, const char *arena, int64_t last)
 {
 	FILE         *losses = open_losses(p, o);
 	interval      at = { rt_now(), 0 };
@@ -362,6 +268,12 @@ static int train(const pd_program *p, const options *o, const char *arena, int64
 			rt_weights_save(p, arena, o->dump_grads, RT_GRADIENTS);
 		stop = rt_stop();
 		rt_step++;
+		if (stop || rt_step == last || (o->ckpt_every && rt_step % o->ckpt_every == 0)) {
+			if (losses)
+				fflush(losses);
+			rt_checkpoint(rt_step);
+		}
+		rt_checkpoint_poll();
 	}
 	const double s = rt_now() - begin;
 
@@ -371,6 +283,7 @@ static int train(const pd_program *p, const options *o, const char *arena, int64
 		if (losses)
 			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
 	}
+	rt_checkpoint_close();
 	if (losses && fclose(losses))
 		rt_fail(RT_ERROR, "R406", "%s/losses.txt: %s", o->out, strerror(errno));
 	if (p->rank == 0 && !o->quiet && rt_step > first) {
@@ -386,7 +299,7 @@ static int train(const pd_program *p, const options *o, const char *arena, int64
 
 /* The model file whose weights lie in trained.safetensors beside it, where the build folder has
  * one. */
-static void copy_model(const options *o)
+static void copy_model(const rt_options *o)
 {
 	char   from[8192], to[8192], block[1 << 14];
 	size_t n;
@@ -404,7 +317,7 @@ static void copy_model(const options *o)
 		rt_fail(RT_ERROR, "R406", "%s: %s", to, strerror(errno));
 }
 
-static void save(const pd_program *p, const options *o, const char *arena)
+static void save(const pd_program *p, const rt_options *o, const char *arena)
 {
 	char path[4096];
 
@@ -420,14 +333,17 @@ static void save(const pd_program *p, const options *o, const char *arena)
 
 int pd_main(const pd_program *p, int argc, char **argv)
 {
-	options o = { .steps = p->steps,
+	rt_options o = { .steps = p->steps,
 		      .timeout = p->timeout > 0 ? p->timeout : 60,
 		      .out = "run",
+		      .ckpt = p->ckpt.dir,
+		      .ckpt_every = p->ckpt.every,
+		      .ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
 		      .shuffle = p->shuffle };
 
 	rt_program = p;
 	find_root(&o, argv[0]);
-	parse(&o, argc, argv);
+	rt_options_read(&o, argc, argv);
 	if (p->abi != PD_ABI)
 		rt_fail(RT_MISMATCH, "R101",
 		        "this program was written for runtime %u, this is runtime %u; compile the model again",
@@ -436,14 +352,9 @@ int pd_main(const pd_program *p, int argc, char **argv)
 	rt_join(p, o.timeout);
 	char *arena = make_arena(p->arena);
 
-	if (o.resume) {
-		rt_step = rt_weights_step(o.resume);
-		rt_weights_load(p, arena, o.resume, true);
-	} else if (o.weights) {
-		rt_weights_load(p, arena, o.weights, true);
-	} else {
-		rt_weights_load(p, arena, in_root(&o, p->weights), false);
-	}
+	if (!o.resume || !rt_resume(p, &o, arena))
+		rt_weights_load(p, arena, o.weights ? o.weights : in_root(&o, p->weights),
+		                o.weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
 	rt_totals_setup(p->microbatches);
 	rt_norm_setup(p->squares);
 	rt_input_open(p, &(rt_input_options){ o.data, o.root, o.samples, o.shuffle });
@@ -451,12 +362,13 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		rt_gradients_keep(p);
 	if (p->init)
 		p->init(arena);
-	const int64_t last = last_step = rt_step + o.steps;
+	const int64_t last = last_step = o.steps;
 
 	if (o.log_every == 0)
 		o.log_every = o.steps <= 20 ? 1 : (o.steps + 19) / 20;
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
+	rt_checkpoint_open(p, &o, arena);
 	rt_barrier(); /* nobody's clock runs before all are ready */
 	announce(p, &o);
 	if (o.dry_run) {
@@ -464,7 +376,6 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		return RT_OK;
 	}
 	const int sig = train(p, &o, arena, last);
-
 	save(p, &o, arena);
 	rt_leave();
 	return sig ? 128 + sig : RT_OK;

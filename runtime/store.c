@@ -88,29 +88,36 @@ static void copy(const char *path, const pd_param *p, const st_tensor *t, char *
 	}
 }
 
-void rt_weights_load(const pd_program *p, char *arena, const char *path, bool explicit_file)
+void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, const char *path, rt_need need)
 {
-	st_file     f = { .step = -1 };
-	const char *why;
-
-	if (path && *path && !st_open(&f, path, &why))
-		rt_fail(RT_ERROR, "R401", "%s: %s", path, why);
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param  *q = &p->params[i];
-		const st_tensor *t = st_find(&f, q->name);
+		const st_tensor *t = NULL;
 
+		for (int k = 0; k < n && !t; k++)
+			t = st_find(&f[k], q->name);
 		if (q->offset > p->arena || bytes_of(q) > p->arena - q->offset)
 			rt_fail(RT_ERROR, "R404",
 			        "parameter '%s' lies outside the arena of %zu bytes", q->name,
 			        p->arena);
 		if (t)
 			copy(path, q, t, arena + q->offset);
-		else if (explicit_file && q->kind != PD_STATE)
+		else if (need == RT_NEED_ALL || (need == RT_NEED_WEIGHTS && q->kind != PD_STATE))
 			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s', which the model needs", path,
 			        q->name);
 		else
 			fill(q, arena + q->offset);
 	}
+}
+
+void rt_weights_load(const pd_program *p, char *arena, const char *path, rt_need need)
+{
+	st_file     f = { .step = -1 };
+	const char *why;
+
+	if (path && *path && !st_open(&f, path, &why))
+		rt_fail(RT_ERROR, "R401", "%s: %s", path, why);
+	rt_weights_from(p, arena, &f, 1, path, need);
 	st_close(&f);
 }
 

@@ -90,7 +90,7 @@ def resume():
     """Five steps and five resumed ones are ten steps."""
     for first in ((1, 1), (2, 2)):
         run(first, "--out", path("half"), "--steps", "5", "--state", MLP_REPRODUCIBLE="1")
-        run((2, 1), "--out", path("half"), "--steps", "5", "--then-loss", "--resume", path("half/state.safetensors"),
+        run((2, 1), "--out", path("half"), "--steps", "10", "--then-loss", "--resume", path("half/state.safetensors"),
             MLP_REPRODUCIBLE="1", MLP_KEEP="1")
         for f in ("losses.txt", "trained.safetensors"):
             if read("half/" + f) != read("r11/" + f):

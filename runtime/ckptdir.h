@@ -1,0 +1,56 @@
+/* ckptdir.h: folders of checkpoints: names, manifests, what is complete. Uses nothing else of the runtime; pdcc reads
+ * checkpoints with it too.
+ *
+ *     DIR/step-0000000120/part-0-of-4.safetensors     tensors whose owner is rank 0 of 4, by name
+ *     DIR/step-0000000120/part-0-of-4.json            its manifest: size, hash, what it belongs to
+ *
+ * A part's manifest appears under its name only when the part is on the disk; a checkpoint counts when all parts have
+ * theirs. */
+#ifndef CKPTDIR_H
+#define CKPTDIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ck_manifest {
+	int64_t  step;                  /* steps done */
+	int      rank, world;           /* part rank of world */
+	int64_t  bytes;                 /* of the part's file */
+	uint64_t hash;                  /* ck_hash of all of them */
+	uint64_t seed;
+	int64_t  samples_per_step, samples;     /* position in the data: step * samples_per_step; samples: --samples */
+	int      shuffle;
+	char     model[128], model_hash[72], plan[64], plan_hash[72], optimizer[32];
+} ck_manifest;
+
+enum { CK_PATH = 4096 };
+
+void ck_folder(char to[CK_PATH], const char *dir, int64_t step);
+/* end: ".safetensors", ".json" */
+void ck_part(char to[CK_PATH], const char *dir, int64_t step, int rank, int world, const char *end);
+
+/* The text of a manifest; its length. At most 1024 bytes. */
+enum { CK_TEXT = 1024 };
+size_t ck_print(char to[CK_TEXT], const ck_manifest *m);
+/* false: *why says what is wrong, in static memory. */
+bool ck_read(ck_manifest *m, const char *path, const char **why);
+
+/* Hash of a file's bytes, in pieces: all but the last of a length divisible by 32. */
+typedef struct ck_hash { uint64_t lane[4], length; } ck_hash;
+void     ck_hash_begin(ck_hash *h);
+void     ck_hash_add(ck_hash *h, const void *data, size_t n);
+uint64_t ck_hash_end(const ck_hash *h);
+
+/* Steps of which dir has a folder, newest first, in memory the caller frees; *n of them. NULL with *n < 0: dir cannot
+ * be read (errno says why). */
+int64_t *ck_steps(const char *dir, int *n);
+
+typedef enum ck_state { CK_PARTIAL, CK_DAMAGED, CK_COMPLETE } ck_state;
+/* What there is of a step; *m: the manifest of part 0 (of the world that is complete). With `read`, hashes of all parts
+ * are compared, else their sizes alone. CK_DAMAGED: why names the part and both values. */
+ck_state ck_look(const char *dir, int64_t step, bool read, ck_manifest *m, char *why, size_t room);
+/* Removes what lies in the folder of a step under the names above, and the folder when it is empty then. */
+void ck_remove(const char *dir, int64_t step);
+
+#endif

@@ -1,0 +1,109 @@
+/* options.c: the options of a device's program, from the command line and the environment. README.md says what they
+ * do; the command line wins over the environment. */
+#include "rt.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char usage[] =
+	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
+	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--state] [--then-loss] [--dump-grads FILE] [--log-every N]\n"
+	"          [--timeout S] [--check] [--quiet] [--help]\n"
+	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
+
+/* OPTIONAL: --x, --x VALUE and --x=VALUE; without a value it is "". */
+typedef enum kind { FLAG, COUNT, SECONDS, TEXT, OPTIONAL } kind;
+
+static void set(kind k, void *to, const char *name, const char *value)
+{
+	char *end = NULL;
+
+	errno = 0;
+	switch (k) {
+	case FLAG: *(bool *)to = !value || strcmp(value, "0") != 0; return;
+	case TEXT:
+	case OPTIONAL: *(const char **)to = value ? value : ""; return;
+	case COUNT:
+		*(int64_t *)to = strtoll(value, &end, 10);
+		if (errno || end == value || *end || *(int64_t *)to < 0)
+			rt_fail(RT_USAGE, "R001",
+			        "--%s wants a whole number that is not negative, not '%s'", name,
+			        value);
+		return;
+	case SECONDS:
+		*(double *)to = strtod(value, &end);
+		if (errno || end == value || *end || !(*(double *)to > 0))
+			rt_fail(RT_USAGE, "R001", "--%s wants seconds above 0, not '%s'", name,
+			        value);
+		return;
+	}
+}
+
+static void from_environment(kind k, void *to, const char *name)
+{
+	char        key[32] = "PD_";
+	size_t      n = 3;
+	const char *s = name;
+
+	for (; *s && n + 1 < sizeof key; s++)
+		key[n++] = *s == '-' ? '_' : (char)(*s >= 'a' && *s <= 'z' ? *s - 'a' + 'A' : *s);
+	const char *value = getenv(key);
+
+	if (value && *value)
+		set(k, to, name, value);
+}
+
+void rt_options_read(rt_options *o, int argc, char **argv)
+{
+	const struct {
+		const char *name;
+		kind        kind;
+		void       *to;
+	} table[] = {
+		{ "steps", COUNT, &o->steps },
+		{ "data", TEXT, &o->data },
+		{ "samples", COUNT, &o->samples },
+		{ "shuffle", FLAG, &o->shuffle },
+		{ "out", TEXT, &o->out },
+		{ "weights", TEXT, &o->weights },
+		{ "resume", OPTIONAL, &o->resume },
+		{ "ckpt", TEXT, &o->ckpt },
+		{ "ckpt-every", COUNT, &o->ckpt_every },
+		{ "ckpt-keep", COUNT, &o->ckpt_keep },
+		{ "state", FLAG, &o->state },
+		{ "then-loss", FLAG, &o->then_loss },
+		{ "final-loss", FLAG, &o->then_loss },
+		{ "dump-grads", TEXT, &o->dump_grads },
+		{ "log-every", COUNT, &o->log_every },
+		{ "timeout", SECONDS, &o->timeout },
+		{ "check", FLAG, &o->dry_run },
+		{ "quiet", FLAG, &o->quiet },
+	};
+	enum { N = sizeof table / sizeof *table };
+
+	for (int i = 0; i < N; i++)
+		from_environment(table[i].kind, table[i].to, table[i].name);
+	for (int a = 1; a < argc; a++) {
+		const char  *arg = argv[a];
+		const char  *name = strncmp(arg, "--", 2) ? "" : arg + 2, *value = strchr(name, '=');
+		const size_t length = value ? (size_t)(value++ - name) : strlen(name);
+		int          i = 0;
+
+		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+			printf(usage, argv[0]);
+			exit(0);
+		}
+		while (i < N && (strlen(table[i].name) != length || strncmp(table[i].name, name, length)))
+			i++;
+		if (i == N) {
+			fprintf(stderr, usage, argv[0]);
+			rt_fail(RT_USAGE, "R001", "unknown option '%s'", arg);
+		}
+		if (!value && table[i].kind == OPTIONAL && a + 1 < argc && argv[a + 1][0] != '-')
+			value = argv[++a];
+		if (!value && table[i].kind != FLAG && table[i].kind != OPTIONAL &&
+		    !(value = ++a < argc ? argv[a] : NULL))
+			rt_fail(RT_USAGE, "R001", "--%s wants a value", table[i].name);
+		set(table[i].kind, table[i].to, table[i].name, value);
+	}
+}
