@@ -61,11 +61,15 @@ double blocks_published(Arena *a, const double *cost, int n, int parts, int *siz
 		int next = -1;
 
 		while (next != p && moves-- > 0) {
-			const int q = extreme(v, end, parts, -1, &least);
+			int q = extreme(v, end, parts, -1, &least);
 
 			if (most <= least + 1)
 				return blocks_answer(cost, end, parts, size);
 			next = p < q ? q - 1 : q + 1;
+			while (end[next] == (next ? end[next - 1] : 0)) {    /* nothing to give: it is a smallest block as well */
+				q = next;
+				next = p < q ? q - 1 : q + 1;
+			}
 			if (p < q)
 				end[next]--;
 			else

@@ -63,8 +63,10 @@ double pipedream_cost(const States *st, const PdOpt *o, const PdStage *stage, in
  * Costs of a row of layers, cut into `parts` blocks of neighbours so that they are even. `blocks_published` is the
  * heuristic of torchgpipe.balance (Barany and Grinberg, "Block partitions of sequences"): blocks grow and shrink from
  * equal spans of the cost until the largest and the smallest differ by at most the largest cost; the answer need not
- * be optimal. `blocks_optimal` has the least largest block; ties by the earliest cut from the back. size[parts] gets
- * the number of layers per block, the answer is the largest block. parts <= n. O(n^2 parts). */
+ * be optimal. Where the published code would take a layer from an empty block, one comes from the next block towards the
+ * largest, as that paper says; a block may be left empty. `blocks_optimal` has the least largest block; ties by the
+ * earliest cut from the back. size[parts] gets the number of layers per block, the answer is the largest block.
+ * parts <= n. O(n^2 parts). */
 double blocks_published(Arena *a, const double *cost, int n, int parts, int *size);
 double blocks_optimal(Arena *a, const double *cost, int n, int parts, int *size);
 

@@ -111,4 +111,18 @@ def simulated(ctx, r):
     return compare(wanted)
 
 
-SECTIONS = {'dapple': dapple, 'dapple_simulated': simulated}
+def equations(ctx, r):
+    """Answers by trying every plan: by ours, which tries them too, and by the planner, which must find as good a one."""
+    ends = list(itertools.accumulate(r['servers']))
+    common = (*ctx.profile(r['profile']), *ctx.scale(), '--planner', 'dapple', '--servers', ','.join(map(str, ends)),
+              '--p2p', repr(r['p2p'] * ctx.bandwidth), '--nccl', repr(r['nccl'] * ctx.bandwidth),
+              '--nvlink', repr(r['nvlink'] * ctx.bandwidth), '--profiled', '1', '--batch', str(r['gbs']),
+              '--microbatches', str(r['microbatches']))
+    want = r['latency'] * ctx.time
+    wrong = compare((("the planner's latency", ctx.pdcc(*common)['plan']['latency'], want),))
+    if r['num_states'] > 12:        # more than pdcc tries them for
+        return wrong
+    return wrong or compare((('the best latency of all', ctx.pdcc(*common, '--exhaustive')['plan']['latency'], want),))
+
+
+SECTIONS = {'dapple': dapple, 'dapple_simulated': simulated, 'dapple_equations': equations}

@@ -10,7 +10,7 @@
 #include "../../ir/buf.h"
 #include "../../passes/planner/pipedream.h"
 
-enum { CHAINS = 9000, DAGS = 3000, LARGE = 300, LAYERS = 8, MACHINES = 6 };
+enum { CHAINS = 6000, DAGS = 6000, LARGE = 300, LAYERS = 8, MACHINES = 6, STATES = 10 };
 
 static unsigned seed = 1;
 
@@ -82,10 +82,10 @@ static double exhaustive(const States *st, const PdOpt *o, PdStage *stage, int n
 	return best;
 }
 
-static void one_case(Diag *d, bool chain, int *plans)
+static void one_case(Diag *d, bool chain, int *cases, int *plans)
 {
 	Arena *a = arena_new();
-	Profile p = random_profile(a, 1 + draw(chain ? LAYERS : LAYERS - 2), chain);
+	Profile p = random_profile(a, 1 + draw(LAYERS), chain);
 	const PdOpt o = random_options(chain);
 	const Level l = { NULL, &o, o.machines[0], 1, o.bandwidth[0], NULL, NULL };
 	Level wide = l;
@@ -97,10 +97,11 @@ static void one_case(Diag *d, bool chain, int *plans)
 	assert_true(states_build(a, &p, o.cost == PD_ONCE, 200, &st, d));
 	assert_true(!chain || (st.n == p.n && st.total));
 	wide.st = &st;
-	if (st.n <= 10) {
+	if (st.n <= STATES) {
 		const double want = exhaustive(&st, &o, stage, 0, 0);
 		const bool some = pipedream_plan(a, &st, &o, &plan, d);
 
+		++*cases;
 		assert_int_equal(some, !isinf(want));
 		assert_true(solve_wide(a, &wide, &list, &n) == want);
 		if (some) {
@@ -118,17 +119,15 @@ static void against_exhaustive(void **state)
 	Arena *a = arena_new();
 	FILE *quiet = fopen("/dev/null", "w");
 	Diag d;
-	int chains = 0, dags = 0;
+	int cases[2] = { 0, 0 }, plans[2] = { 0, 0 };
 
 	(void)state;
 	assert_non_null(quiet);
 	diag_init(&d, quiet, a);
-	for (int i = 0; i < CHAINS; i++)
-		one_case(&d, true, &chains);
-	for (int i = 0; i < DAGS; i++)
-		one_case(&d, false, &dags);
-	print_message("plans: %d of chains, %d of DAGs\n", chains, dags);
-	assert_true(chains > CHAINS / 2 && dags > DAGS / 3);
+	for (int i = 0; i < CHAINS + DAGS; i++)
+		one_case(&d, i < CHAINS, &cases[i < CHAINS], &plans[i < CHAINS]);
+	print_message("%d chains, %d of them with a plan; %d DAGs, %d with a plan\n", cases[1], plans[1], cases[0], plans[0]);
+	assert_true(cases[0] + cases[1] >= 10000 && plans[1] > CHAINS / 2 && plans[0] > DAGS / 3);
 	fclose(quiet);
 	arena_free(a);
 }
@@ -234,7 +233,7 @@ static void blocks(void **state)
 	Arena *a = arena_new();
 
 	(void)state;
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 20000; i++) {
 		double c[10];
 		int size[10], other[10], n = 1 + draw(10), parts = 1 + draw(n), sum[2] = { 0, 0 };
 
