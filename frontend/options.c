@@ -135,6 +135,20 @@ static bool o_batchnorm(Cx *x, const char *v)
 	return word_of(x, "--batchnorm", v, words, 2, &x->o->t.batchnorm);
 }
 
+static bool o_planner(Cx *x, const char *v)
+{
+	static const char *const words[] = { "auto", "pipedream", "dapple", "blocks", "exhaustive" };
+
+	return word_of(x, "--planner", v, words, 5, &x->o->t.planner);
+}
+
+static bool o_dp_cost(Cx *x, const char *v)
+{
+	static const char *const words[] = { "measured", "seed", "sosp", "code" };
+
+	return word_of(x, "--dp-cost", v, words, 4, &x->o->t.dp_cost);
+}
+
 static bool o_threads(Cx *x, const char *v)
 {
 	char *end;
@@ -230,6 +244,10 @@ static const Opt table[] = {
 	{ "Target", "threads", "N", "threads per device; default: cores divided by the devices of the host", CALL, 0, o_threads, 0, 0, 0 },
 	{ "Plan", "cluster", "FILE", "what machines there are; local:N for N devices here", TEXT, AT(cluster), 0, 0, 0, 0 },
 	{ "Plan", "plan", "P", "auto, or replicas of each stage: 2-1-1", TEXT, TR(plan), 0, 0, 0, 0 },
+	{ "Plan", "planner", "P", "auto (all of them and a search, by simulation), pipedream, dapple, blocks, exhaustive", CALL, 0,
+		o_planner, 0, 0, 0 },
+	{ "Plan", "dp-cost", "C", "of pipedream: measured, seed, sosp (the papers' formulas), code (the published one)", CALL, 0,
+		o_dp_cost, 0, 0, 0 },
 	{ "Plan", "global-batch", "N", "samples per step, over all devices", INT, TR(global), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "micro-batch", "N", "samples per microbatch", INT, TR(micro), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },

@@ -24,7 +24,8 @@ static const char help[] =
 	"usage: pdcc plan-profile FILE [options]      plans a layer profile as the published planners do\n"
 	"  --planner NAME           pipedream (default), blocks, dapple (other options: --planner dapple --help)\n"
 	"  --cost NAME              of pipedream: sosp (published code, default), paper, old (optimizer.py), once (every\n"
-	"                           live tensor counted once per consumer stage)\n"
+	"                           live tensor counted once per consumer stage), text (the SOSP paper's formula), ring (sums\n"
+	"                           by a ring once per minibatch)\n"
 	"  --workers N[,N..]        devices; several levels: devices of a machine first, then machines\n"
 	"  --bandwidth B[,B..]      bytes per second of the links of each level\n"
 	"  --compression C          of sosp: activations count, divided by C; without it they are free\n"
@@ -74,14 +75,14 @@ static bool workers(Ask *q, const char *flag, const char *s)
 
 static bool cost_name(Ask *q, const char *flag, const char *s)
 {
-	static const char *const name[] = { "sosp", "paper", "old", "once" };
+	static const char *const name[] = { "sosp", "paper", "old", "once", "text", "ring" };
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 6; i++)
 		if (strcmp(s, name[i]) == 0) {
 			q->o.cost = (PdCost)i;
 			return true;
 		}
-	return diag_error(q->d, NOLOC, 1, "%s: '%s' is none of sosp, paper, old, once", flag, s);
+	return diag_error(q->d, NOLOC, 1, "%s: '%s' is none of sosp, paper, old, once, text, ring", flag, s);
 }
 
 static bool with_value(Ask *q, const char *flag, const char *s, bool *known)

@@ -74,6 +74,8 @@ typedef struct Training {
 	const char *schedule;           /* "auto", "gpipe", "1f1b", "dapple" */
 	const char *warmup_policy;      /* of "dapple": "A", "B", "auto" */
 	const char *recompute;          /* "none", "stage", "auto" */
+	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */
+	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */
 	const char *target;             /* "c" | "cuda" */
 	int         threads;            /* per device; 0: from cluster or machine */
 	bool        f64;                /* checking mode: every float is f64, plain loops */

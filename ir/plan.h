@@ -19,11 +19,12 @@ typedef struct Plan {
 	int         nstage;
 	PlanStage  *stage;
 	int         ndevice;        /* sum of replicas; ranks are stage-major */
-	int        *device;         /* by rank: index into Cluster.device; set by place */
+	int        *device;         /* by rank: index into Cluster.device; set by partition */
 	int64_t     microbatches;   /* per step, over all replicas */
 	double      step_time;      /* predicted seconds per step */
 	double      one_time;       /* the same step on one device */
 	bool        forced;         /* --plan said so */
+	const char *by;             /* what proposed it: a planner, "local search", "as asked" */
 } Plan;
 
 /* Number of microbatches of a step that fall to replica r of R, and the replica that does microbatch g. */

@@ -1,6 +1,6 @@
 /* place: devices for every stage. Ranks are stage-major, rank = sum of the replicas of earlier stages + replica, and
- * rank r runs on the r-th device of the cluster file: neighbours in the pipeline are neighbours in the file.
- * Reads the plan; writes Plan.device. */
+ * rank r runs on the device that partition chose, else on the r-th of the cluster file: neighbours in the pipeline are
+ * neighbours in the file. Reads the plan; writes Plan.device. */
 #include "plan.h"
 
 bool pass_place(Module *m, PassCx *cx)
@@ -12,6 +12,8 @@ bool pass_place(Module *m, PassCx *cx)
 	if (cx->cluster && p->ndevice > cx->cluster->ndevice)
 		return diag_error(cx->d, FILELOC(cx->cluster->file), 403, "plan %s needs %d devices; the cluster has %d",
 			plan_str(cx->scratch, p), p->ndevice, cx->cluster->ndevice);
+	if (p->device)
+		return true;
 	p->device = NEWN(m->arena, int, p->ndevice);
 	for (int r = 0; r < p->ndevice; r++)
 		p->device[r] = r;

@@ -16,8 +16,9 @@ double node_time(const Node *n, const Speed *s);            /* the slower of ari
 int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
 
 /* ---- cuts (partition.c) ---- */
-/* A place where partition may cut the forward graph: in front of `node`. before: share of a microbatch's time, forward
- * and backward, that lies in front of it; bytes: what crosses forwards, gradients come back in the same size. */
+/* A place where partition may cut the forward graph: in front of `node`. before: share of a microbatch's time,
+ * forward and backward, that lies in front of it; bytes: what crosses forwards, gradients come back in the same
+ * size. */
 typedef struct Cut { const Node *node; double before; int64_t bytes; } Cut;
 int list_cuts(Module *m, PassCx *cx, Cut **cut);            /* in program order; m has Node.time */
 

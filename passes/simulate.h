@@ -77,6 +77,7 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d);
 void sim_count_bytes(Arena *a, Sim *out, const double *busy);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */
+double node_seconds(const Node *n, const Speed *first, const Speed *on);
 SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c);
 
 #endif

@@ -3,7 +3,7 @@
 #include "simulate.h"
 
 /* Seconds on a device of speed `on` of a node whose Node.time is for one of speed `first`. */
-static double seconds(const Node *n, const Speed *first, const Speed *on)
+double node_seconds(const Node *n, const Speed *first, const Speed *on)
 {
 	if (optab[n->op]->flags & (OP_VIEW | OP_COMM))
 		return 0;
@@ -16,7 +16,7 @@ static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
 	double t = 0;
 
 	for (const Node *n = g->first; n; n = n->next)
-		t += seconds(n, first, on);
+		t += node_seconds(n, first, on);
 	return t;
 }
 

@@ -27,11 +27,26 @@ bool span_fits(const Level *l, int i, int j, int replicas, int behind)
 	return (versions + (l->o->cost == PD_ONCE)) * (act + w) <= l->o->memory;
 }
 
+double stage_cost(const PdOpt *o, double t, double w, double bandwidth, int inner, int r)
+{
+	const double sync = 4 * (r - 1) * w / (bandwidth * r);
+
+	switch (o->cost) {
+	case PD_SOSP:
+		return (t + sync / inner) / r;
+	case PD_TEXT:
+		return fmax(t, 2 * (r - 1) * w / bandwidth) / r;
+	case PD_RING:
+		return t / r + 2 * (r - 1) * (o->latency + w / (bandwidth * r)) / fmax(o->micro, 1);
+	case PD_PAPER: case PD_OLD: case PD_ONCE:
+		break;
+	}
+	return (t > sync ? t : sync) / r;
+}
+
 double single_cost(const Level *l, int i, int j, int m)
 {
-	const double t = span_time(l, i, j), sync = 4 * (m - 1) * span_parameters(l, i, j) / (l->B * m);
-
-	return (l->o->cost == PD_SOSP ? t + sync / l->inner : fmax(t, sync)) / m;
+	return stage_cost(l->o, span_time(l, i, j), span_parameters(l, i, j), l->B, l->inner, m);
 }
 
 double transfer(const Level *l, int k, int j)
@@ -49,12 +64,12 @@ double transfer(const Level *l, int k, int j)
 		const double in = k ? st->s[k].activation - st->s[k - 1].activation : st->s[0].activation;
 		return 2 * fmax(in, last ? 0 : out) / l->B;
 	}
-	case PD_PAPER:
+	case PD_PAPER: case PD_TEXT:
 		return 2 * st->s[k].cut / l->B;
-	case PD_ONCE:
+	case PD_ONCE: case PD_RING:
 		break;
 	}
-	return 2 * states_input(st, k, j) / l->B;
+	return 2 * (states_input(st, k, j) / l->B + l->o->latency);
 }
 
 double *transfers(Arena *a, const Level *l)
@@ -71,18 +86,17 @@ double *transfers(Arena *a, const Level *l)
 }
 
 /* Replicas share the transfers in both published programs. */
-static double cost_of(PdCost cost, double t, double w, double x, double bandwidth, int r)
+static double cost_of(const PdOpt *o, double t, double w, double x, double bandwidth, int r)
 {
-	const double sync = 4 * (r - 1) * w / (bandwidth * r);
-	const double s = (cost == PD_SOSP ? t + sync : t > sync ? t : sync) / r;
-	const double y = cost == PD_SOSP || cost == PD_OLD ? x / r : x;
+	const double s = stage_cost(o, t, w, bandwidth, 1, r);
+	const double y = o->cost == PD_SOSP || o->cost == PD_OLD || o->cost == PD_RING ? x / r : x;
 
 	return s > y ? s : y;
 }
 
 double last_cost(const Level *l, int k, int j, int r, double x)
 {
-	return cost_of(l->o->cost, span_time(l, k + 1, j), span_parameters(l, k + 1, j), x, l->B, r);
+	return cost_of(l->o, span_time(l, k + 1, j), span_parameters(l, k + 1, j), x, l->B, r);
 }
 
 void last_costs(const Level *l, int k, int j, int most, double *c)
@@ -90,7 +104,7 @@ void last_costs(const Level *l, int k, int j, int most, double *c)
 	const double t = span_time(l, k + 1, j), w = span_parameters(l, k + 1, j), x = transfer(l, k, j);
 
 	for (int r = 1; r <= most; r++)
-		c[r] = cost_of(l->o->cost, t, w, x, l->B, r);
+		c[r] = cost_of(l->o, t, w, x, l->B, r);
 }
 
 /* Tries the stages (k, j] behind all plans a that end with k; best is replaced by what is strictly better. */

@@ -25,6 +25,8 @@ double span_time(const Level *l, int i, int j);
 double span_parameters(const Level *l, int i, int j);
 bool   span_fits(const Level *l, int i, int j, int replicas, int behind);
 
+/* A stage of t seconds and w bytes of parameters on r machines, by the cost asked for (planner.h); inner: the g of SOSP. */
+double stage_cost(const PdOpt *o, double t, double w, double bandwidth, int inner, int r);
 double single_cost(const Level *l, int i, int j, int m);
 /* Seconds of activations and their gradients at the borders of the stage (k, j] on one machine. */
 double transfer(const Level *l, int k, int j);

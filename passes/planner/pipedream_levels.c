@@ -25,7 +25,7 @@ typedef struct Planner {
 
 static bool settings_fit(const States *st, const PdOpt *o, Diag *d)
 {
-	static const char *const name[] = { "sosp", "paper", "old", "once" };
+	static const char *const name[] = { "sosp", "paper", "old", "once", "text", "ring" };
 	double bytes = 0;
 
 	for (int i = 0; i < o->nlevel; i++) {
@@ -139,9 +139,8 @@ static double data_parallel(const Planner *p)
 
 	for (int i = 0; i < p->nlevel; i++) {
 		const Level *l = &p->level[i];
-		const double sync = 4 * (l->M - 1) * all->parameters / (l->B * l->M);
 
-		t = (l->o->cost == PD_SOSP ? t + sync / l->inner : fmax(t, sync)) / l->M;
+		t = stage_cost(l->o, t, all->parameters, l->B, l->inner, l->M);
 	}
 	return t;
 }
@@ -226,7 +225,7 @@ bool pipedream_plan(Arena *a, const States *st, const PdOpt *o, PdPlan *plan, Di
 	}
 	*plan = (PdPlan){ .single = st->s[st->n - 1].time, .data_parallel = data_parallel(&p) };
 	const double pairs = (double)st->n * p.level[o->nlevel - 1].M;
-	p.wide = pairs * pairs / 4 > WIDE_STEPS;
+	p.wide = pairs * pairs / 4 > WIDE_STEPS && o->cost <= PD_ONCE;     /* bisection knows only these */
 	p.best = NEWN(a, double, (size_t)st->n * (size_t)(most + 1));
 	p.from = NEWN(a, From, (size_t)st->n * (size_t)(most + 1));
 	plan->seconds = solve_levels(&p, time);

@@ -17,11 +17,14 @@
  *   PAPER    max(T, 4(m-1)w/(mB))/m    the same                         2 a_k / B
  *   OLD      max(T, 4(m-1)w/(mB))/m    the same                         max(2 a_k, 2 a_{j-1} unless last) / (B r)
  *   ONCE     as PAPER                  the same                         2 in(k, j) / B
+ *   TEXT     max(T, 2(m-1)w/B)/m       the same                         2 a_k / B
+ *   RING     T/m + 2(m-1)(l + w/(mB))/n    the same                     2 (l + in(k, j) / B) / r
  * SOSP: optimizer_graph_hierarchical.py, the published code; g: devices per machine of the level below, missing in S
  * there as well; X only with a compression ratio c. PAPER: arXiv:1806.03377 section 3.2. OLD: optimizer.py, a is a
  * state's own output; chains only. ONCE: PAPER with in(k, j), the bytes the stage reads, every live tensor counted once
- * per consumer stage however many cuts it passes. */
-typedef enum PdCost { PD_SOSP, PD_PAPER, PD_OLD, PD_ONCE } PdCost;
+ * per consumer stage however many cuts it passes. TEXT: the formula of the SOSP'19 paper's text. RING: what our programs do,
+ * gradients summed by a ring once in a step of n microbatches over links of latency l. */
+typedef enum PdCost { PD_SOSP, PD_PAPER, PD_OLD, PD_ONCE, PD_TEXT, PD_RING } PdCost;
 
 enum { PD_LEVELS = 4 };
 
@@ -30,6 +33,7 @@ typedef struct PdOpt {
 	int    nlevel;              /* 1: flat. Several levels, lowest first: SOSP only */
 	int    machines[PD_LEVELS]; /* devices of a machine, machines of a group, .. */
 	double bandwidth[PD_LEVELS];
+	double latency, micro;      /* RING: seconds of a link; microbatches per step */
 	double compression;         /* c; 0: transfers are not counted (SOSP) */
 	bool   straight;            /* one replica each, as many stages as devices */
 	bool   fewer;               /* devices may be left unused */

@@ -1,0 +1,391 @@
+/* The planning model of a module (planmodel.h): every segment is a layer, every place between two a state.
+ * Seconds are Node.time, scaled to every kind of device by the cost model. Memory is what memplan will lay out,
+ * estimated: values that a backward node reads are kept, the rest lives from its maker to its last reader. Reads the
+ * module, leaves it as it was. */
+#include <math.h>
+#include <string.h>
+#include "planmodel.h"
+
+static bool same(Speed x, Speed y) { return memcmp(&x, &y, sizeof x) == 0; }
+
+static Speed *find_classes(PlanModel *p)
+{
+	const int n = p->c && p->c->ndevice > 0 ? p->c->ndevice : 1;
+	Speed *speed = NEWN(p->a, Speed, n);
+
+	p->class_of = NEWN(p->a, int, n);
+	for (int d = 0; d < n; d++) {
+		const Speed s = device_speed(p->c, d);
+		int k = 0;
+		while (k < p->nclass && !same(speed[k], s))
+			k++;
+		speed[k] = s;
+		p->class_of[d] = k;
+		p->nclass = k == p->nclass ? k + 1 : p->nclass;
+	}
+	return speed;
+}
+
+static double **table(Arena *a, int classes, int n)
+{
+	double **t = NEWN(a, double *, classes);
+
+	for (int c = 0; c < classes; c++)
+		t[c] = NEWN(a, double, n);
+	return t;
+}
+
+static void layer_times(PlanModel *p, const Graph *g)
+{
+	const Speed *speed = find_classes(p);
+
+	p->fwd = table(p->a, p->nclass, p->nlayer);
+	p->bwd = table(p->a, p->nclass, p->nlayer);
+	p->update = table(p->a, p->nclass, p->nlayer);
+	for (const Node *n = g->first; n; n = n->next)
+		for (int c = 0; c < p->nclass; c++)
+			(n->phase == PHASE_FWD ? p->fwd : n->phase == PHASE_BWD ? p->bwd : p->update)[c][n->stage] +=
+				node_seconds(n, &speed[0], &speed[c]);
+}
+
+/* ---- tensors: what crosses from segment to segment ---- */
+
+static const Value *root(const Value *v)
+{
+	while (v->def && (optab[v->def->op]->flags & OP_VIEW) && v->def->nin && v->def->in[0])
+		v = v->def->in[0];
+	return v;
+}
+
+static bool read_backward(const Value *v)
+{
+	for (int i = 0; i < v->nuses; i++)
+		if (v->uses[i].node->phase == PHASE_BWD)
+			return true;
+	return false;
+}
+
+static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch)
+{
+	int cap = 0, *seen = NEWN(scratch, int, p->nlayer), *to = NEWN(scratch, int, p->nlayer), stamp = 0;
+
+	for (const Node *n = g->first; n; n = n->next)
+		for (int o = 0; o < n->nout && n->phase != PHASE_UPDATE; o++) {
+			const Value *v = n->out[o];
+			int k = 0;
+			stamp++;
+			for (int u = 0; v && u < v->nuses; u++) {
+				const Node *x = v->uses[u].node;
+				if (x->phase == PHASE_UPDATE || x->stage == n->stage || seen[x->stage] == stamp)
+					continue;
+				seen[x->stage] = stamp;
+				to[k++] = x->stage;
+			}
+			if (k)
+				PUSH(p->a, p->tensor, p->ntensor, cap) = (PlanTensor){ n->phase == PHASE_FWD ? PLAN_FORWARD : PLAN_BACKWARD,
+					n->stage, arena_dup(p->a, to, sizeof *to * (size_t)k), k, (double)value_bytes(v),
+					n->phase == PHASE_FWD && read_backward(v) };
+		}
+}
+
+/* ---- memory ---- */
+
+static void keep(PlanModel *p, const Value *v, int layer)
+{
+	Value *r = (Value *)(uintptr_t)root(v);     /* the mark is ours while this runs */
+
+	if (r->mark || r->kind == VAL_PARAM || r->kind == VAL_CONST)
+		return;
+	r->mark = 1;
+	p->kept[layer] += (double)value_bytes(r);
+}
+
+/* What backward nodes read is kept where it was made; an input of the graph where it is read. */
+static void find_kept(PlanModel *p, const Graph *g)
+{
+	for (const Node *n = g->first; n; n = n->next)
+		for (int i = 0; i < n->nin && n->phase == PHASE_BWD; i++) {
+			const Value *v = n->in[i];
+			if (v && (!v->def || v->def->phase == PHASE_FWD))
+				keep(p, v, v->def ? root(v)->def ? root(v)->def->stage : v->def->stage : n->stage);
+		}
+}
+
+/* The most bytes alive at once in each layer, of values that are neither kept nor sent; uses are counted down. */
+static void find_temporaries(PlanModel *p, const Graph *g, Phase phase)
+{
+	double now = 0;
+
+	for (const Node *n = g->first; n; n = n->next) {
+		if (n->phase != phase)
+			continue;
+		for (int o = 0; o < n->nout; o++) {
+			Value *v = n->out[o];
+			if (!v || v->mark || (optab[n->op]->flags & OP_VIEW))
+				continue;
+			for (int u = 0; u < v->nuses; u++)
+				v->mark += v->uses[u].node->phase == phase;
+			v->mark = -v->mark;             /* below 0: so many readers to come */
+			now += v->mark ? (double)value_bytes(v) : 0;
+		}
+		p->tmp[n->stage] = fmax(p->tmp[n->stage], now);
+		for (int i = 0; i < n->nin; i++) {
+			Value *v = n->in[i];
+			if (v && v->def && v->def->phase == phase && v->mark < 0 && ++v->mark == 0) {
+				now -= (double)value_bytes(v);
+				v->mark = 1;
+			}
+		}
+	}
+}
+
+static void clear_marks(const Graph *g)
+{
+	for (int i = 0; i < g->nin; i++)
+		g->in[i]->mark = 0;
+	for (const Node *n = g->first; n; n = n->next)
+		for (int o = 0; o < n->nout; o++)
+			if (n->out[o])
+				n->out[o]->mark = 0;
+}
+
+/* ---- weights ---- */
+
+static void find_weights(PlanModel *p, const Module *m, Arena *scratch)
+{
+	int cap = 0, *layer = NEWN(scratch, int, p->nlayer);
+	bool *seen = NEWN(scratch, bool, p->nlayer);
+	double trained = 0, state = 0;
+
+	for (int i = 0; i < m->nparam; i++) {
+		const Value *v = m->param[i];
+		int n = 0;
+		if (v->param->kind == PARAM_STATE) {
+			state += (double)value_bytes(v);
+			continue;
+		}
+		for (int u = 0; u < v->nuses; u++) {
+			const Node *k = v->uses[u].node;
+			if (k->phase != PHASE_UPDATE && !seen[k->stage]) {
+				seen[k->stage] = true;
+				layer[n++] = k->stage;
+			}
+		}
+		for (int k = 0; k < n; k++)
+			seen[layer[k]] = false;
+		if (!n)
+			continue;
+		const bool learns = v->param->kind == PARAM_WEIGHT && !v->param->frozen;
+		trained += learns ? (double)value_bytes(v) : 0;
+		PUSH(p->a, p->weight, p->nweight, cap) = (PlanWeight){ arena_dup(p->a, layer, sizeof *layer * (size_t)n), n,
+			(double)value_bytes(v), learns };
+	}
+	p->state = trained > 0 ? state / trained : 0;
+}
+
+/* ---- states: a profile of the segments, and of the tensors as layers of their own that take no time ---- */
+
+static void put(uint64_t *row, int i) { row[i / 64] |= UINT64_C(1) << (i % 64); }
+
+static Profile *profile_of(PlanModel *p, const Module *m)
+{
+	Profile *f = NEW(p->a, Profile);
+	double *own = NEWN(p->a, double, p->nlayer);
+
+	f->file = m->file;
+	f->layer = NEWN(p->a, Layer, p->nlayer + p->ntensor);
+	for (int i = 0; i < p->nlayer; i++)
+		f->layer[i] = (Layer){ .id = p->name[i], .desc = p->name[i], .forward = p->fwd[0][i], .backward = p->bwd[0][i],
+			.activation = p->kept[i], .stage = -1 };
+	f->n = p->nlayer;
+	for (int i = 0; i < p->nweight; i++)
+		f->layer[p->weight[i].layer[0]].parameters += p->weight[i].bytes;
+	for (int i = 0; i < p->ntensor; i++) {
+		const PlanTensor *t = &p->tensor[i];
+		if (t->kind == PLAN_BACKWARD)
+			continue;
+		own[t->from] += t->kept ? t->bytes : 0;
+		f->layer[f->n++] = (Layer){ .id = p->name[t->from], .desc = "tensor", .activation = t->bytes, .stage = -1 };
+	}
+	for (int i = 0; i < p->nlayer; i++)     /* a tensor that is kept counts once */
+		f->layer[i].activation = fmax(0, f->layer[i].activation - own[i]);
+	return f;
+}
+
+static void link_consumers(PlanModel *p, States *st, const Profile *f)
+{
+	int n = 0, at = 0;
+
+	for (int i = 0; i < p->ntensor; i++)
+		n += p->tensor[i].kind == PLAN_BACKWARD ? 0 : p->tensor[i].nto;
+	st->first = NEWN(p->a, int, f->n + 1);
+	st->to = NEWN(p->a, int, n);
+	n = p->nlayer;
+	for (int i = 0; i < p->ntensor; i++) {
+		const PlanTensor *t = &p->tensor[i];
+		if (t->kind == PLAN_BACKWARD)
+			continue;
+		st->first[n++] = at;
+		for (int k = 0; k < t->nto; k++)
+			st->to[at++] = t->to[k];
+	}
+	st->first[f->n] = at;
+}
+
+static void crossing(PlanModel *p, State *s, int k, const Profile *f)
+{
+	s->layer = NEWN(p->a, int, f->n - p->nlayer);
+	for (int i = 0, l = p->nlayer; i < p->ntensor; i++) {
+		const PlanTensor *t = &p->tensor[i];
+		int last = 0;
+		if (t->kind == PLAN_BACKWARD)
+			continue;
+		for (int x = 0; x < t->nto; x++)
+			last = t->to[x] > last ? t->to[x] : last;
+		if (t->from <= k && last > k) {
+			s->layer[s->n++] = l;
+			s->cut += t->bytes;
+		}
+		l++;
+	}
+}
+
+static States *chain_states(PlanModel *p, const Module *m)
+{
+	const Profile *f = profile_of(p, m);
+	States *st = NEW(p->a, States);
+
+	*st = (States){ .p = f, .n = p->nlayer, .words = (p->nlayer + 63) / 64, .layer_words = (f->n + 63) / 64,
+		.total = true };
+	st->s = NEWN(p->a, State, st->n);
+	st->before = NEWN(p->a, uint64_t, (size_t)st->n * (size_t)st->words);
+	st->under = NEWN(p->a, uint64_t, (size_t)st->n * (size_t)st->layer_words);
+	link_consumers(p, st, f);
+	for (int k = 0; k < st->n; k++) {
+		State *s = &st->s[k];
+		uint64_t *under = st->under + (size_t)k * (size_t)st->layer_words;
+		for (int i = 0; i < k; i++)
+			put(st->before + (size_t)k * (size_t)st->words, i);
+		for (int i = 0; i <= k; i++)
+			put(under, i);
+		for (int i = 0, l = p->nlayer; i < p->ntensor; i++)
+			if (p->tensor[i].kind != PLAN_BACKWARD && p->tensor[i].from <= k)
+				put(under, l++);
+			else
+				l += p->tensor[i].kind != PLAN_BACKWARD;
+		for (int i = 0; i < f->n; i++) {
+			const Layer *x = &f->layer[i];
+			if (!(under[i / 64] >> (i % 64) & 1))
+				continue;
+			s->time += x->forward + x->backward;
+			s->activation += x->activation;
+			s->parameters += x->parameters;
+		}
+		crossing(p, s, k, f);
+	}
+	return st;
+}
+
+/* ---- sums by state ---- */
+
+static void sum_states(PlanModel *p)
+{
+	const States *st = p->st;
+	double *weight = NEWN(p->a, double, p->nlayer);
+
+	for (int i = 0; i < p->nweight; i++)
+		weight[p->weight[i].layer[0]] += p->weight[i].bytes;
+	p->sum = table(p->a, p->nclass, st->n);
+	p->sum_param = NEWN(p->a, double, st->n);
+	p->sum_weight = NEWN(p->a, double, st->n);
+	p->sum_kept = NEWN(p->a, double, st->n);
+	p->tmp_at = NEWN(p->a, double, st->n);
+	for (int k = 0; k < st->n; k++) {
+		const uint64_t *under = st->under + (size_t)k * (size_t)st->layer_words;
+		for (int i = 0; i < p->nlayer; i++) {
+			if (!(under[i / 64] >> (i % 64) & 1))
+				continue;
+			for (int c = 0; c < p->nclass; c++)
+				p->sum[c][k] += p->fwd[c][i] + p->bwd[c][i];
+			p->sum_param[k] += p->param[i];
+			p->sum_weight[k] += weight[i];
+			p->sum_kept[k] += p->kept[i];
+			if (!k || !(under[i / 64 - st->layer_words] >> (i % 64) & 1))
+				p->tmp_at[k] = fmax(p->tmp_at[k], p->tmp[i]);
+		}
+	}
+}
+
+PlanModel *plan_model(Arena *a, Segments *g)
+{
+	PlanModel *p = NEW(a, PlanModel);
+	const Training *t = g->cx->train;
+	const Graph *graph = g->m->graph;
+
+	*p = (PlanModel){ .a = a, .c = g->cx->cluster, .nlayer = g->n, .memory_scale = 1, .name = NEWN(a, const char *, g->n),
+		.kept = NEWN(a, double, g->n), .tmp = NEWN(a, double, g->n), .param = NEWN(a, bool, g->n) };
+	if (t) {
+		p->schedule = t->schedule;
+		p->global = t->global > 0 ? t->global / (g->m->batch > 0 ? g->m->batch : 1) : 0;
+		p->per_replica = t->microbatches;
+	}
+	for (int s = 0; s < g->n; s++) {
+		p->name[s] = g->seg[s].name;
+		for (int i = g->seg[s].first; i < g->seg[s].end; i++)
+			p->param[s] |= reads_weight(g->node[i]);
+	}
+	segments_spread(g);
+	layer_times(p, graph);
+	find_tensors(p, graph, g->cx->scratch);
+	find_kept(p, graph);
+	find_temporaries(p, graph, PHASE_FWD);
+	find_temporaries(p, graph, PHASE_BWD);
+	clear_marks(graph);
+	find_weights(p, g->m, g->cx->scratch);
+	segments_clear(g);
+	p->st = chain_states(p, g->m);
+	sum_states(p);
+	return p;
+}
+
+/* ---- of a profile ---- */
+
+static void profile_tensors(PlanModel *p, const States *st)
+{
+	int cap = 0;
+
+	for (int u = 0; u < p->nlayer; u++)
+		if (st->first[u + 1] > st->first[u])
+			PUSH(p->a, p->tensor, p->ntensor, cap) = (PlanTensor){ PLAN_BOTH, u, st->to + st->first[u],
+				st->first[u + 1] - st->first[u], st->p->layer[u].activation, true };
+}
+
+PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
+{
+	PlanModel *p = NEW(a, PlanModel);
+	const int n = st->p->n;
+	int cap = 0;
+
+	*p = (PlanModel){ .a = a, .c = c, .nclass = 1, .class_of = NEWN(a, int, c->ndevice), .nlayer = n, .memory_scale = 1,
+		.name = NEWN(a, const char *, n), .kept = NEWN(a, double, n), .tmp = NEWN(a, double, n),
+		.param = NEWN(a, bool, n), .st = st };
+	p->fwd = table(a, 1, n);
+	p->bwd = table(a, 1, n);
+	p->update = table(a, 1, n);
+	for (int i = 0; i < n; i++) {
+		const Layer *l = &st->p->layer[i];
+		p->name[i] = l->id;
+		p->fwd[0][i] = l->forward;
+		p->bwd[0][i] = l->backward;
+		p->kept[i] = l->activation;
+		p->param[i] = true;
+		if (l->parameters <= 0)
+			continue;
+		int *layer = NEW(a, int);
+		*layer = i;
+		PUSH(a, p->weight, p->nweight, cap) = (PlanWeight){ layer, 1, l->parameters, true };
+	}
+	profile_tensors(p, st);
+	sum_states(p);
+	return p;
+}

@@ -1,0 +1,91 @@
+/* What planning knows of a model and a cluster, and plans over it that are tried.
+ *
+ * A model is a row of layers (segments of a module, layers of a profile) with seconds on every kind of device,
+ * tensors between layers, weights, and states: places where it may be cut (planner/states.h). A stage is what lies
+ * between two states. Every tensor crosses once per stage that reads it, from the stage that makes it, however many
+ * cuts it passes; its gradients are added up in the first stage that reads it and come back from there.
+ * Units: seconds, bytes, per microbatch where nothing else is said. */
+#ifndef PDCC_PASSES_PLANMODEL_H
+#define PDCC_PASSES_PLANMODEL_H
+
+#include "planner/states.h"
+#include "segment.h"
+#include "simulate.h"
+
+typedef enum PlanTensorKind { PLAN_FORWARD, PLAN_BACKWARD, PLAN_BOTH } PlanTensorKind;
+
+typedef struct PlanTensor {
+	PlanTensorKind kind;        /* BOTH: forwards, and a gradient of the same size backwards */
+	int     from, *to, nto;     /* layers */
+	double  bytes;
+	bool    kept;               /* counted in PlanModel.kept of its maker */
+} PlanTensor;
+
+typedef struct PlanWeight { int *layer, n; double bytes; bool trained; } PlanWeight;   /* n layers read it */
+
+typedef struct PlanModel {
+	Arena          *a;
+	const Cluster  *c;
+	int             nclass, *class_of;  /* kinds of devices by speed; by device of the cluster */
+	int             nlayer;
+	const char    **name;       /* by layer */
+	double        **fwd, **bwd, **update;   /* [class][layer]; update: per step */
+	double         *kept;       /* by layer: bytes from a forward to its backward */
+	double         *tmp;        /* by layer: the most that is alive besides */
+	bool           *param;      /* by layer: reads a weight */
+	PlanTensor     *tensor; int ntensor;
+	PlanWeight     *weight; int nweight;
+	double          state;      /* optimizer bytes per byte of a trained weight */
+	const States   *st;
+	double        **sum;        /* [class][state]: seconds, forward and backward, of all layers up to it */
+	double         *sum_param, *sum_weight, *sum_kept;  /* by state: layers with weights; bytes */
+	double         *tmp_at;     /* by state: tmp of the layers that it adds */
+	const char     *schedule;
+	int64_t         global;     /* microbatches per step as asked for; 0: any */
+	int64_t         per_replica;/* the same per replica of the widest stage; 0: any */
+	double          memory_scale;   /* what the estimate of memory is multiplied with */
+} PlanModel;
+
+/* Of a module behind cost, cut into segments. */
+PlanModel *plan_model(Arena *a, Segments *g);
+/* Of a layer profile: one kind of device; every tensor has a gradient, the optimizer keeps nothing. */
+PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c);
+
+/* ---- plans ---- */
+typedef struct Trial {
+	int         n;              /* stages */
+	int        *end;            /* their last states */
+	int        *replicas;
+	int         ndevice, *device;   /* by rank, stage-major: index into Cluster.device */
+	int64_t     micro;          /* microbatches per step, over all replicas */
+	const char *by;             /* the planner that proposed it */
+	double      bound;          /* seconds per step that it takes at least */
+	double      step;           /* seconds per step; INFINITY: not simulated */
+	double      score;          /* step / micro */
+	double      peak;           /* bytes of the fullest device, in relation to its limit where there is one */
+	int         peak_rank;
+	double      over;           /* largest share of its limit that a device needs; 0: no limits */
+} Trial;
+
+/* Costs of a stage of a trial. */
+typedef struct TrialStage {
+	double *fwd, *bwd, *update; /* by class */
+	double  weights, trained, grads, slot, tmp;   /* bytes on a device; slot: per microbatch in flight */
+	double  in, out;            /* bytes per microbatch that come from and go to other stages, gradients included */
+	int     inflight;
+} TrialStage;
+
+int64_t trial_micro(const PlanModel *p, int n, const int *replicas);
+int    *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t);       /* by layer */
+TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t);
+double  stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains);
+/* Fills bound, peak, over. */
+void    trial_judge(const PlanModel *p, Trial *t);
+/* The operands of the simulator for it; *s: its schedule. */
+SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t);
+/* Plays it: fills step and score. */
+void    trial_play(const PlanModel *p, Trial *t);
+Trial  *trial_new(Arena *a, int n, int ndevice, const char *by);
+const char *trial_str(Arena *a, const Trial *t);        /* "2-1-1" */
+
+#endif

@@ -1,0 +1,247 @@
+/* The search itself (plansearch.h): what is tried, what counts as better, all plans where there are few, local
+ * search. */
+#include <math.h>
+#include <string.h>
+#include "plansearch.h"
+
+static const double SAME = 1e-9;        /* scores that differ by less of their size are equal */
+
+void search_start(PlanSearch *s, Arena *a, const PlanModel *p)
+{
+	*s = (PlanSearch){ .a = a, .p = p, .budget = 1.2e6, .cut_budget = 2e7 };
+	map_init(&s->seen, a, true);
+}
+
+static int compare(const int *x, const int *y, int n, int sign)
+{
+	for (int i = 0; i < n; i++)
+		if (x[i] != y[i])
+			return x[i] < y[i] ? sign : -sign;
+	return 0;
+}
+
+static bool differ(double x, double y) { return fabs(x - y) > SAME * fmax(fabs(x), fabs(y)); }
+
+bool trial_better(const Trial *x, const Trial *y)
+{
+	if (!y || !x)
+		return x;
+	if (x->over > 1 || y->over > 1) {
+		if (differ(x->over, y->over))
+			return x->over < y->over;
+	} else if (isfinite(x->score) != isfinite(y->score)) {
+		return isfinite(x->score);
+	} else if (isfinite(x->score) && differ(x->score, y->score)) {
+		return x->score < y->score;
+	}
+	if (x->ndevice != y->ndevice)
+		return x->ndevice < y->ndevice;
+	if (x->n != y->n)
+		return x->n < y->n;
+	if (differ(x->peak, y->peak))
+		return x->peak < y->peak;
+	int d = compare(x->end, y->end, x->n, 1);
+	d = d ? d : compare(x->replicas, y->replicas, x->n, -1);
+	return (d ? d : compare(x->device, y->device, x->ndevice, 1)) > 0;
+}
+
+static const char *key_of(Arena *a, const Trial *t)
+{
+	Buf b = { 0 };
+
+	for (int s = 0, r = 0; s < t->n; s++) {
+		buf_printf(&b, "%d:", t->end[s]);
+		for (int k = 0; k < t->replicas[s]; k++, r++)
+			buf_printf(&b, "%d,", t->device[r]);
+	}
+	const char *text = arena_str(a, buf_str(&b));
+	buf_free(&b);
+	return text;
+}
+
+static bool possible(const PlanModel *p, const Trial *t)
+{
+	const States *st = p->st;
+
+	for (int s = 0; s < t->n; s++)
+		if (t->replicas[s] < 1 || t->replicas[s] > t->micro || (s && !state_before(st, t->end[s - 1], t->end[s])))
+			return false;
+	return t->n > 0 && t->end[t->n - 1] == st->n - 1;
+}
+
+/* Within a stage devices stand in the order of the file. */
+static void sort_devices(Trial *t)
+{
+	for (int s = 0, r = 0; s < t->n; r += t->replicas[s++])
+		for (int i = r + 1; i < r + t->replicas[s]; i++)
+			for (int k = i; k > r && t->device[k] < t->device[k - 1]; k--) {
+				const int d = t->device[k];
+				t->device[k] = t->device[k - 1];
+				t->device[k - 1] = d;
+			}
+}
+
+static double effort(const Trial *t)
+{
+	double n = 0;
+
+	for (int s = 0; s < t->n; s++)
+		n += (double)t->micro * (t->n > 1 ? 6 : 2) + 4 * t->replicas[s];
+	return n;
+}
+
+static Trial *copy(Arena *a, const Trial *t)
+{
+	Trial *x = trial_new(a, t->n, t->ndevice, t->by);
+
+	x->micro = t->micro;
+	memcpy(x->end, t->end, sizeof *t->end * (size_t)t->n);
+	memcpy(x->replicas, t->replicas, sizeof *t->replicas * (size_t)t->n);
+	memcpy(x->device, t->device, sizeof *t->device * (size_t)t->ndevice);
+	return x;
+}
+
+static bool hopeless(const PlanSearch *s, const Trial *t)
+{
+	const Trial *b = s->best;
+
+	if (!b)
+		return false;
+	if (t->over > 1)
+		return true;            /* how much it lacks is all that counts */
+	return b->over <= 1 && isfinite(b->score) && t->bound / (double)t->micro > b->score * (1 + SAME);
+}
+
+Trial *search_try(PlanSearch *s, const Trial *t)
+{
+	Trial own = *t;
+
+	own.micro = trial_micro(s->p, t->n, t->replicas);
+	if (!possible(s->p, &own))
+		return NULL;
+	Trial *x = copy(s->a, &own);
+	sort_devices(x);
+	const char *key = key_of(s->a, x);
+	Trial *known = map_get(&s->seen, key);
+	if (known)
+		return known;
+	map_put(&s->seen, key, x);
+	trial_judge(s->p, x);
+	PUSH(s->a, s->trial, s->n, s->cap) = x;
+	if (!hopeless(s, x) && (!s->best || s->work < s->budget)) {
+		trial_play(s->p, x);
+		s->work += effort(x);
+		s->played++;
+	}
+	if (trial_better(x, s->best))
+		s->best = x;
+	return x;
+}
+
+/* ---- all plans ---- */
+
+/* Devices that nothing tells apart are one kind. */
+typedef struct Kinds { int n, *count, **device; } Kinds;
+
+typedef struct All {
+	PlanSearch *s;
+	Kinds       kind;
+	int        *left;           /* by kind: how many are not in use */
+	Trial      *t;
+	int         used;
+	double      count, most;    /* plans; how many are too many */
+	double      steps;          /* of the recursion: where most ends lead to no plan there are too many as well */
+	bool        counting;
+} All;
+
+static Kinds find_kinds(Arena *a, const PlanModel *p)
+{
+	const Cluster *c = p->c;
+	Kinds k = { 0, NEWN(a, int, c->ndevice), NEWN(a, int *, c->ndevice) };
+
+	for (int d = 0; d < c->ndevice; d++) {
+		int i = 0;
+		for (; i < k.n; i++) {
+			const int e = k.device[i][0];
+			if (p->class_of[d] == p->class_of[e] && c->device[d].host == c->device[e].host &&
+			    c->device[d].memory == c->device[e].memory)
+				break;
+		}
+		if (i == k.n)
+			k.device[k.n++] = NEWN(a, int, c->ndevice);
+		k.device[i][k.count[i]++] = d;
+	}
+	return k;
+}
+
+static void all_stages(All *x, int from);
+static bool too_many(const All *x) { return x->count > x->most || x->steps > 40 * x->most; }
+
+/* Devices for the stage at hand, kind by kind, then the stages behind it. */
+static void all_devices(All *x, int kind, int end)
+{
+	Trial *t = x->t;
+	const int s = t->n - 1;
+
+	x->steps++;
+	if (too_many(x))
+		return;
+	if (kind < x->kind.n) {
+		const int have = x->left[kind];
+		for (int k = 0; k <= have; k++) {
+			x->left[kind] = have - k;
+			all_devices(x, kind + 1, end);
+			t->device[t->ndevice++] = x->kind.device[kind][x->kind.count[kind] - have + k];
+			t->replicas[s]++;
+		}
+		t->ndevice -= have + 1;
+		t->replicas[s] -= have + 1;
+		x->left[kind] = have;
+		return;
+	}
+	if (!t->replicas[s])
+		return;
+	if (end < x->s->p->st->n - 1) {
+		all_stages(x, end);
+		return;
+	}
+	x->count++;
+	if (!x->counting)
+		search_try(x->s, t);
+}
+
+static void all_stages(All *x, int from)
+{
+	const States *st = x->s->p->st;
+	const int s = x->t->n++;
+
+	for (int j = from + 1; j < st->n && !too_many(x); j++) {
+		if (from >= 0 && !state_before(st, from, j))
+			continue;
+		x->t->end[s] = j;
+		x->t->replicas[s] = 0;
+		all_devices(x, 0, j);
+	}
+	x->t->n--;
+}
+
+bool propose_all(PlanSearch *s, double most)
+{
+	Arena *a = arena_new();
+	All x = { .s = s, .kind = find_kinds(a, s->p), .most = most, .counting = true };
+	const double budget = s->budget;
+
+	x.left = NEWN(a, int, x.kind.n);
+	x.t = trial_new(a, s->p->st->n + 1, s->p->c->ndevice + 1, "all plans");
+	for (int pass = 0; pass < 2 && !too_many(&x); pass++) {
+		memcpy(x.left, x.kind.count, sizeof *x.left * (size_t)x.kind.n);
+		x.t->n = x.t->ndevice = 0;
+		x.counting = !pass;
+		x.count = x.steps = 0;
+		s->budget = INFINITY;
+		all_stages(&x, -1);
+		s->budget = budget;
+	}
+	arena_free(a);
+	return !too_many(&x);
+}

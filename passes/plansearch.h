@@ -1,0 +1,56 @@
+/* The search for a plan over a planning model (planmodel.h): proposals of the published planners, all plans where
+ * there are few, local search; each finalist is played by the simulator. */
+#ifndef PDCC_PASSES_PLANSEARCH_H
+#define PDCC_PASSES_PLANSEARCH_H
+
+#include "planmodel.h"
+
+typedef enum PlannerKind {
+	PLANNER_AUTO, PLANNER_PIPEDREAM, PLANNER_DAPPLE, PLANNER_BLOCKS, PLANNER_EXHAUSTIVE
+} PlannerKind;
+typedef enum DpCost { DP_MEASURED, DP_SEED, DP_SOSP, DP_CODE } DpCost;
+
+typedef struct PlanSearch {
+	Arena           *a;
+	const PlanModel *p;
+	Map              seen;      /* stages, replicas and devices as text -> Trial */
+	Trial          **trial; int n, cap;     /* all that were looked at, in that order */
+	Trial           *best;      /* NULL: none yet */
+	double           work, budget;      /* of the simulator: actions */
+	double           cut_work, cut_budget;  /* of the search for cuts: pairs of states */
+	bool             no_exhaustive;     /* local search also where all plans could be tried */
+	long             played;
+} PlanSearch;
+
+/* The plan of one planner, or of all and local search behind them. Fills s->best and s->trial; s->best may need more
+ * memory than there is (over > 1), it is then the plan that lacks least. False: the planner has none (E04xx said).
+ * Ties (within 1e-9 of the score): the fewest devices, the fewest stages, the least peak of memory, the earliest
+ * cuts, the most replicas in front, the devices in the order of the cluster file. */
+bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d);
+
+/* ---- parts of it ---- */
+void  search_start(PlanSearch *s, Arena *a, const PlanModel *p);
+/* Looks at a plan (a copy is kept): judges, plays it unless its bound says that it cannot be best. */
+Trial *search_try(PlanSearch *s, const Trial *t);
+bool  trial_better(const Trial *x, const Trial *y);
+/* The cuts with the least slowest stage for given replicas and devices, by dynamic programming over the states:
+ *     f(s, j) = min over k of  max( f(s-1, k),  transfer over the cut k,  time of (k, j] on its slowest device / R_s
+ * ) A stage without a parameter, or one that does not fit into memory, costs a fortune. Fills t->end; the answer is
+ * f without fortunes, INFINITY where there are fewer states than stages. */
+double cut_best(PlanSearch *s, Trial *t);
+/* The same time of given cuts. */
+double slowest_stage(const PlanModel *p, const Trial *t);
+/* Devices for the ranks of a trial. */
+typedef enum PlacePolicy {
+	PLACE_ORDER, PLACE_FRESH, PLACE_APPEND, PLACE_SCATTER, PLACE_FAST, PLACE_SLOW, PLACE_COUNT
+} PlacePolicy;
+void  place_trial(const PlanModel *p, Trial *t, PlacePolicy policy);
+
+void  propose_pipedream(PlanSearch *s, DpCost cost, Diag *d);
+void  propose_dapple(PlanSearch *s, bool thorough, Diag *d);
+void  propose_blocks(PlanSearch *s, int parts);
+void  propose_equal(PlanSearch *s);
+bool  propose_all(PlanSearch *s, double most);      /* every plan; false: more than `most` of them */
+void  search_locally(PlanSearch *s);
+
+#endif

@@ -1,0 +1,350 @@
+/* A plan that is tried (planmodel.h): costs of its stages, memory, a bound on its step, and the step as the simulator
+ * plays it, from the planning model alone. */
+#include <math.h>
+#include <string.h>
+#include "planmodel.h"
+#include "sched.h"
+
+Trial *trial_new(Arena *a, int n, int ndevice, const char *by)
+{
+	Trial *t = NEW(a, Trial);
+
+	*t = (Trial){ .n = n, .end = NEWN(a, int, n), .replicas = NEWN(a, int, n), .ndevice = ndevice,
+		.device = NEWN(a, int, ndevice), .by = by, .step = INFINITY, .score = INFINITY };
+	return t;
+}
+
+const char *trial_str(Arena *a, const Trial *t)
+{
+	Buf b = { 0 };
+
+	for (int s = 0; s < t->n; s++)
+		buf_printf(&b, "%s%d", s ? "-" : "", t->replicas[s]);
+	const char *text = arena_str(a, buf_str(&b));
+	buf_free(&b);
+	return text;
+}
+
+static int largest(const int *v, int n)
+{
+	int r = 0;
+
+	for (int i = 0; i < n; i++)
+		r = v[i] > r ? v[i] : r;
+	return r;
+}
+
+/* As asked for, or enough to keep a pipeline busy. */
+int64_t trial_micro(const PlanModel *p, int n, const int *replicas)
+{
+	const int most = largest(replicas, n);
+
+	if (p->global)
+		return p->global;
+	return p->per_replica > 0 ? p->per_replica * most : (int64_t)most * (n > 1 ? 2 * n : 1);
+}
+
+int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t)
+{
+	int *stage = NEWN(a, int, p->nlayer);
+
+	for (int i = 0; i < p->nlayer; i++) {
+		const uint64_t *column = p->st->under + i / 64;
+		int s = 0;
+		while (s < t->n - 1 && !(column[(size_t)t->end[s] * (size_t)p->st->layer_words] >> (i % 64) & 1))
+			s++;
+		stage[i] = s;
+	}
+	return stage;
+}
+
+/* ---- messages ---- */
+
+/* Calls of `tell` say from which stage to which how many bytes go. */
+typedef struct Flow {
+	int     n;
+	double *fwd, *bwd;          /* [from * n + to] */
+	double *sent_only;          /* by stage: bytes sent that are not kept */
+} Flow;
+
+static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *seen, int stamp)
+{
+	const int s = stage[t->from];
+	int first = t->kind == PLAN_BOTH ? f->n : s;
+
+	for (int k = 0; k < t->nto; k++)
+		first = stage[t->to[k]] < first ? stage[t->to[k]] : first;
+	for (int k = 0; k < t->nto; k++) {
+		const int to = stage[t->to[k]];
+		if (seen[to] == stamp)
+			continue;
+		seen[to] = stamp;
+		if (t->kind != PLAN_BACKWARD && to != s)
+			f->fwd[s * f->n + to] += t->bytes;
+		if (t->kind == PLAN_BACKWARD && to != s)
+			f->bwd[s * f->n + to] += t->bytes;
+		if (t->kind == PLAN_BOTH && to != first)
+			f->bwd[to * f->n + first] += t->bytes;
+		if (t->kind != PLAN_BACKWARD && to != s && !t->kept) {
+			f->sent_only[s] += t->bytes;
+			seen[s] = stamp;
+		}
+	}
+	if (t->kind == PLAN_BOTH && first != s)
+		f->bwd[first * f->n + s] += t->bytes;
+}
+
+static Flow flow_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage)
+{
+	Flow f = { t->n, NEWN(a, double, t->n * t->n), NEWN(a, double, t->n * t->n), NEWN(a, double, t->n) };
+	int *seen = NEWN(a, int, t->n);
+
+	for (int i = 0; i < p->ntensor; i++)
+		flow_tensor(&f, &p->tensor[i], stage, seen, i + 1);
+	return f;
+}
+
+/* ---- stages ---- */
+
+static void add_layers(const PlanModel *p, TrialStage *s, const int *stage)
+{
+	for (int i = 0; i < p->nlayer; i++) {
+		TrialStage *x = &s[stage[i]];
+		for (int c = 0; c < p->nclass; c++) {
+			x->fwd[c] += p->fwd[c][i];
+			x->bwd[c] += p->bwd[c][i];
+			x->update[c] += p->update[c][i];
+		}
+		x->slot += p->kept[i];
+		x->tmp = fmax(x->tmp, p->tmp[i]);
+	}
+}
+
+static void add_weights(const PlanModel *p, TrialStage *s, const int *stage, int n, int *seen)
+{
+	for (int t = 0; t < n; t++)
+		seen[t] = 0;
+	for (int i = 0; i < p->nweight; i++) {
+		const PlanWeight *w = &p->weight[i];
+		const double bytes = 64 * ceil(w->bytes / 64);
+		for (int k = 0; k < w->n; k++) {
+			TrialStage *x = &s[stage[w->layer[k]]];
+			if (seen[stage[w->layer[k]]] == i + 1)
+				continue;
+			seen[stage[w->layer[k]]] = i + 1;
+			x->weights += bytes;
+			x->trained += w->trained ? bytes : 0;
+			x->grads = w->trained ? fmax(x->grads, bytes) : x->grads;
+		}
+	}
+}
+
+/* Microbatches in flight. 1f1b: the devices from here on by the replicas, rounded up, PipeDream's NOAM; dapple: K_i
+ * by policy A; gpipe: all there are. */
+static int in_flight(const PlanModel *p, const Trial *t, int s)
+{
+	const int grains = (int)((t->micro + t->replicas[s] - 1) / t->replicas[s]);
+	const char *name = p->schedule ? p->schedule : "auto";
+	int later = 0;
+
+	if (!strcmp(name, "gpipe"))
+		return grains;
+	if (!strncmp(name, "dapple", 6))
+		return dapple_depth('A', s, t->n, grains);
+	for (int i = s; i < t->n; i++)
+		later += t->replicas[i];
+	const int most = (later + t->replicas[s] - 1) / t->replicas[s];
+	return most < grains ? most : grains;
+}
+
+static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
+{
+	TrialStage *s = NEWN(a, TrialStage, t->n);
+
+	for (int i = 0; i < t->n; i++) {
+		s[i].fwd = NEWN(a, double, p->nclass);
+		s[i].bwd = NEWN(a, double, p->nclass);
+		s[i].update = NEWN(a, double, p->nclass);
+		s[i].inflight = in_flight(p, t, i);
+	}
+	add_layers(p, s, stage);
+	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));
+	for (int i = 0; i < t->n; i++) {
+		s[i].slot += f->sent_only[i];
+		for (int k = 0; k < t->n; k++) {
+			s[i].in += f->fwd[k * t->n + i] + f->bwd[k * t->n + i];
+			s[i].out += f->fwd[i * t->n + k] + f->bwd[i * t->n + k];
+			s[i].slot += f->fwd[k * t->n + i] + f->bwd[k * t->n + i] + f->bwd[i * t->n + k];
+		}
+	}
+	return s;
+}
+
+TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
+{
+	const int *stage = trial_stage_of(a, p, t);
+	const Flow f = flow_of(a, p, t, stage);
+
+	return stages_of(a, p, t, stage, &f);
+}
+
+double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
+{
+	const double leaf = grains > 1 ? s->grads : 0;
+
+	return p->memory_scale * (s->weights + (1 + p->state) * s->trained + leaf + s->inflight * s->slot + s->tmp);
+}
+
+/* ---- bounds ---- */
+
+static Link worst_link(const PlanModel *p, const int *x, int nx, const int *y, int ny)
+{
+	Link worst = { .bandwidth = 0 };
+
+	for (int i = 0; i < nx; i++)
+		for (int k = 0; k < ny; k++) {
+			if (x[i] == y[k])
+				continue;
+			const Link l = cluster_link(p->c, x[i], y[k]);
+			if (l.bandwidth > 0 && (worst.bandwidth <= 0 || l.bandwidth < worst.bandwidth))
+				worst.bandwidth = l.bandwidth;
+			worst.latency = fmax(worst.latency, l.latency);
+		}
+	return worst;
+}
+
+/* Seconds of the ring that sums a stage's gradients, over the links that it takes. */
+static double ring(const PlanModel *p, const int *device, int n, double bytes)
+{
+	Link worst = { .bandwidth = 0 };
+
+	if (n < 2 || bytes <= 0)
+		return 0;
+	for (int i = 0; i < n; i++) {
+		const Link l = worst_link(p, &device[i], 1, &device[(i + 1) % n], 1);
+		if (l.bandwidth > 0 && (worst.bandwidth <= 0 || l.bandwidth < worst.bandwidth))
+			worst.bandwidth = l.bandwidth;
+		worst.latency = fmax(worst.latency, l.latency);
+	}
+	return 2 * (n - 1) * (worst.latency + (worst.bandwidth > 0 ? bytes / n / worst.bandwidth : 0));
+}
+
+/* A device is at work for its share of microbatches, then sums, then updates; whatever else it waits for comes on
+ * top. */
+void trial_judge(const PlanModel *p, Trial *t)
+{
+	Arena *a = arena_new();
+	const TrialStage *s = trial_stages(a, p, t);
+	double start = 0;
+
+	t->bound = t->peak = t->over = 0;
+	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
+		const int64_t grains = (t->micro + t->replicas[i] - 1) / t->replicas[i];
+		const double sum = ring(p, t->device + r, t->replicas[i], s[i].trained), need = stage_memory(p, &s[i], grains);
+		double least = INFINITY;
+		for (int k = r; k < r + t->replicas[i]; k++) {
+			const int c = p->class_of[t->device[k]];
+			const double limit = (double)p->c->device[t->device[k]].memory;
+			const int64_t own = (t->micro * (k - r + 1) + t->replicas[i] - 1) / t->replicas[i] -
+				(t->micro * (k - r) + t->replicas[i] - 1) / t->replicas[i];
+			t->bound = fmax(t->bound, start + (double)own * (s[i].fwd[c] + s[i].bwd[c]) + sum + s[i].update[c]);
+			least = fmin(least, s[i].fwd[c]);
+			if (limit > 0)
+				t->over = fmax(t->over, need / limit);
+			if (need > t->peak) {
+				t->peak = need;
+				t->peak_rank = k;
+			}
+		}
+		start += least;
+	}
+	arena_free(a);
+}
+
+/* ---- the simulator's operands ---- */
+
+static void sim_messages(Arena *a, SimModel *x, const Flow *f, StageEdge **edge, int *nedge)
+{
+	int cap = 0, capedge = 0;
+
+	for (int s = 0; s < f->n; s++)
+		for (int t = 0; t < f->n; t++) {
+			const double fwd = f->fwd[s * f->n + t], bwd = f->bwd[t * f->n + s];
+			if (fwd > 0 || bwd > 0)
+				PUSH(a, *edge, *nedge, capedge) = (StageEdge){ s, t, fwd > 0, bwd > 0 };
+			if (fwd > 0)
+				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ s, t, (int64_t)fwd, true };
+			if (bwd > 0)
+				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ t, s, (int64_t)bwd, false };
+		}
+}
+
+/* A weight that several stages read is copied from each of them to the others. */
+static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
+{
+	for (int i = 0; i < p->nweight; i++) {
+		const PlanWeight *w = &p->weight[i];
+		int *at = NEWN(a, int, w->n), n = 0;
+		for (int k = 0; k < w->n && w->trained; k++) {
+			int o = 0;
+			while (o < n && at[o] != stage[w->layer[k]])
+				o++;
+			at[n] = stage[w->layer[k]];
+			n += o == n;
+		}
+		for (int r = 0; n > 1 && r < n; r++) {
+			SimJoin j = { SIM_COPY, (int64_t)w->bytes, 0, NULL, 0 };
+			int *list = NEWN(a, int, t->ndevice);
+			list[j.n++] = x->s->device[at[r]][0];
+			for (int k = 0; k < n; k++)
+				for (int q = 0; k != r && q < t->replicas[at[k]]; q++)
+					list[j.n++] = x->s->device[at[k]][q];
+			j.rank = list;
+			PUSH(a, x->join, x->njoin, *cap) = j;
+		}
+	}
+}
+
+SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
+{
+	enum { REPORT = 24 };       /* bytes: what a device reports of a microbatch; what it is told */
+	const int *stage = trial_stage_of(a, p, t);
+	const Flow f = flow_of(a, p, t, stage);
+	const TrialStage *s = stages_of(a, p, t, stage, &f);
+	SimModel *x = NEW(a, SimModel);
+	StageEdge *edge = NULL;
+	int nedge = 0, cap = 0;
+
+	*x = (SimModel){ .c = p->c, .device = t->device, .time = NEWN(a, SimTimes, t->ndevice),
+		.totals = (t->micro + 2) * REPORT };
+	sim_messages(a, x, &f, &edge, &nedge);
+	x->s = schedule_make(a, p->schedule, t->n, t->replicas, (int)t->micro, edge, nedge);
+	if (!x->s)              /* none that is played here: its plan is chosen as for 1f1b */
+		x->s = schedule_make(a, "1f1b", t->n, t->replicas, (int)t->micro, edge, nedge);
+	for (int i = 0, r = 0; i < t->n; i++) {
+		if (t->replicas[i] > 1 && s[i].trained > 0)
+			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ SIM_RING, (int64_t)s[i].trained, t->replicas[i],
+				x->s->device[i], 0 };
+		for (int k = 0; k < t->replicas[i]; k++, r++) {
+			const int c = p->class_of[t->device[r]];
+			x->time[r][ACT_F] = s[i].fwd[c];
+			x->time[r][ACT_B] = s[i].bwd[c];
+			x->time[r][ACT_UPDATE] = s[i].update[c];
+		}
+	}
+	shared_weights(a, p, t, x, stage, &cap);
+	for (int i = 0; i < p->nweight; i++)
+		x->weights += p->weight[i].trained ? (int64_t)p->weight[i].bytes : 0;
+	return x;
+}
+
+void trial_play(const PlanModel *p, Trial *t)
+{
+	Arena *a = arena_new();
+	Diag d = { .out = stderr, .errors = 1, .scratch = a };     /* beyond the limit of 0: nothing is printed */
+	Sim sim;
+
+	t->step = simulate(a, trial_sim(a, p, t), &sim, &d) ? sim.step : INFINITY;
+	t->score = t->step / (double)t->micro;
+	arena_free(a);
+}

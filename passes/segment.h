@@ -1,0 +1,30 @@
+/* The forward graph as a row of segments, the pieces that partition makes stages of (segment.c). */
+#ifndef PDCC_PASSES_SEGMENT_H
+#define PDCC_PASSES_SEGMENT_H
+
+#include "plan.h"
+
+typedef struct Seg {
+	int     first, end;         /* main nodes [first, end) */
+	int64_t live;               /* bytes that cross the cut before this segment */
+	const char *name;           /* of its library call, or of its first node */
+} Seg;
+
+typedef struct Segments {
+	Module  *m;
+	PassCx  *cx;
+	Node   **node; int nnode;   /* the main nodes (stages.h) */
+	Seg     *seg;  int n;
+} Segments;
+
+/* wanted: stages that a plan asks for. When there are fewer library calls than that, every node is a place to cut. */
+void segments_find(Segments *g, int wanted);
+/* Every node of the module has its segment as Node.stage; segments_clear: -1 again. */
+void segments_spread(Segments *g);
+void segments_clear(const Segments *g);
+/* Every node has its stage: stage s begins with segment cut[s]. */
+void segments_assign(Segments *g, const int *cut, int n);
+bool reads_weight(const Node *n);       /* also one that is transposed or reshaped; main nodes are marked */
+const char *node_label(const Node *n);
+
+#endif
