@@ -37,5 +37,6 @@ int verify_main(Compile *c);
 int inspect_main(Compile *c);
 int simulate_main(Compile *c);
 int cases_main(Compile *c);
+int export_main(Compile *c);
 
 #endif

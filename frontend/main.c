@@ -26,7 +26,7 @@ static int plan_main(Compile *c)
 
 static const Command commands[] = {
 	{ "compile", compile_main }, { "verify", verify_main }, { "inspect", inspect_main }, { "plan", plan_main },
-	{ "simulate", simulate_main }, { "cases", cases_main },
+	{ "simulate", simulate_main }, { "cases", cases_main }, { "export", export_main },
 };
 
 /* Commands that take no model: they read their own words. -1: none of them. */

@@ -290,6 +290,7 @@ static const Opt table[] = {
 	{ "Inspect", "explain", NULL, "say why the plan was chosen", FLAG, AT(explain), 0, 0, 0, 0 },
 	{ "Inspect", "time-report", NULL, "time of every pass", FLAG, AT(time_report), 0, 0, 0, 0 },
 	{ "Simulate", "timeline", "FILE", "pdcc simulate draws the step: .svg, .html, or .json for Perfetto", CALL, 0, o_timeline, 0, 0, 0 },
+	{ "Export", "model", "MODEL.onnx", "pdcc export: the model that the checkpoint is of", TEXT, AT(model), 0, 0, 0, 0 },
 	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },
 	{ "Messages", "verbose", NULL, "say more (-v)", FLAG, AT(verbose), 0, 0, 0, 0 },
 	{ "Messages", "quiet", NULL, "errors only (-q)", FLAG, AT(quiet), 0, 0, 0, 0 },
@@ -309,6 +310,7 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
 		"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
 		"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
+		"       pdcc export CKPT --model MODEL.onnx -o T  a checkpoint as T.onnx with its weights, or as T.safetensors\n"
 		"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
 		"       pdcc explain E0203                        what an error code means and what helps\n"
 		"       pdcc completion bash|zsh|fish             words for the shell's completion; pdcc manual: the man page\n"

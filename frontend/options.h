@@ -6,7 +6,7 @@
 
 typedef struct Options {
 	const char *args[16]; int nargs;        /* what is no flag, in order; the subcommand is taken off */
-	const char *cluster, *train, *out;
+	const char *cluster, *train, *out, *model;
 	Training    t;
 	bool        force, check, quiet, verbose, help, version, list_passes, list_ops, list_onnx, explain, keep;
 	const char *help_group, *save_config;
