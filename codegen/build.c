@@ -91,9 +91,32 @@ int stage_of_rank(const Build *b, int rank)
 {
 	int t = 0;
 
-	while (b->first_rank[t + 1] <= rank)
+	while (rank < b->first_rank[t] || rank >= b->first_rank[t] + b->m->stage[t]->replicas)
 		t++;
 	return t;
+}
+
+int next_chunk(const Build *b, int stage)
+{
+	for (int t = stage + 1; t < b->m->nstage; t++)
+		if (b->first_rank[t] == b->first_rank[stage])
+			return t;
+	return -1;
+}
+
+const char *stage_name(const Build *b, int stage, const char *name)
+{
+	return b->chunks ? arena_printf(b->a, "stage%d_%s", stage, name) : name;
+}
+
+int table_base(const Build *b, int stage, bool params)
+{
+	int n = 0;
+
+	for (int t = 0; t < stage; t++)
+		if (b->first_rank[t] == b->first_rank[stage])
+			n += params ? b->m->stage[t]->nparam : b->m->stage[t]->forward->nin;
+	return n;
 }
 
 int owner_of(const Build *b, const Value *v)
@@ -176,7 +199,7 @@ static const char *stale_weights(const Build *b, const char *line)
 
 	sscanf(line, " \"weights/stage%d.safetensors\":%n", &stage, &end);
 	for (int s = 0; end && s < b->m->nstage; s++)
-		if (b->m->stage[s]->id == stage)
+		if (b->m->stage[s]->id == stage && stage_of_rank(b, b->first_rank[s]) == s)
 			end = 0;
 	return end ? arena_printf(b->a, "%s/weights/stage%d.safetensors", b->dir, stage) : NULL;
 }
@@ -219,9 +242,11 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 		return diag_error(d, FILELOC(m->file), 704, "code is made of a planned module; run memplan first");
 	}
 	before = file_read(arena_printf(b.a, "%s/manifest.json", dir), NULL);
-	b.first_rank = NEWN(b.a, int, m->nstage + 1);
+	b.first_rank = NEWN(b.a, int, m->nstage);
 	for (int s = 0; s < m->nstage; s++) {
-		b.first_rank[s + 1] = b.first_rank[s] + m->stage[s]->replicas;
+		b.first_rank[s] = m->stage[s]->rank;
+		for (int k = 0; k < s; k++)
+			b.chunks |= b.first_rank[k] == b.first_rank[s];
 		count_channels(&b, m->stage[s]->forward);
 		count_channels(&b, m->stage[s]->backward);
 	}

@@ -18,7 +18,8 @@ typedef struct Build {
 	Diag           *d;
 	const char     *dir;
 	BuiltFile      *file; int nfile, capfile;       /* in the order in which they were written */
-	int            *first_rank;     /* by stage, and one more: number of ranks */
+	int            *first_rank;     /* by stage: of its replica 0 */
+	bool            chunks;         /* some device runs several stages: their names tell them apart */
 	int             channels;
 	char            model_hash[17]; /* of names, types and shapes of weights and statistics: no plan changes it */
 	char            hash[17];       /* of the plan: all stages' text and the schedule */
@@ -35,11 +36,18 @@ bool emit_device(Build *b, int rank);           /* deviceN.c */
 bool emit_bundle(Build *b);                     /* everything else */
 bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule.csv */
 
-int  stage_of_rank(const Build *b, int rank);
+int  stage_of_rank(const Build *b, int rank);       /* the first of its stages */
+int  next_chunk(const Build *b, int stage);         /* the next stage on the same devices, or -1 */
+/* What a stage calls `name` outside its own file: "forward", or "stage2_forward" where devices run several stages. */
+const char *stage_name(const Build *b, int stage, const char *name);
+/* Where the parameters (else the inputs) of a stage begin in the table of its device. */
+int  table_base(const Build *b, int stage, bool params);
 int  owner_of(const Build *b, const Value *v);      /* the first rank that holds parameter v: it writes v to files */
 /* Threads of a device: as asked for, or as many as its cluster file says it has cores; at least one. */
 int  threads_of(const Build *b, int rank);
 const char *plan_text(const Build *b);              /* "2-1-1" */
+
+const char *share_name(const Build *b, const Stage *s, const Node *broadcast);      /* "stage2_share0" */
 
 /* consts.c: the declaration of a constant, and what fills it at start (nothing for most). */
 void const_write(Cw *w, const Value *v, const char *name);

@@ -41,9 +41,13 @@ static bool write_makefile(Build *b)
 	for (int t = 0; t < b->m->nstage; t++)
 		buf_printf(&rules, "obj/stage%d/stage%d.o: stage%d/stage%d.h stage%d/kernels.h\n", t, t, t, t, t);
 	for (int r = 0; r < world; r++) {
-		const int t = stage_of_rank(b, r);
-		buf_printf(&rules, "obj/device%d.o: stage%d/stage%d.h\n", r, t, t);
-		buf_printf(&rules, "bin/d%d: obj/device%d.o obj/stage%d/stage%d.o $(RUNTIME)\n", r, r, t, t);
+		buf_printf(&rules, "obj/device%d.o:", r);
+		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
+			buf_printf(&rules, " stage%d/stage%d.h", t, t);
+		buf_printf(&rules, "\nbin/d%d: obj/device%d.o", r, r);
+		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
+			buf_printf(&rules, " obj/stage%d/stage%d.o", t, t);
+		buf_puts(&rules, " $(RUNTIME)\n");
 	}
 	build_frame(&out, "Makefile.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
 		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "CONTRACT",
@@ -162,6 +166,23 @@ static const char *optimizer_text(Arena *a, const Optimizer *o)
 	return s;
 }
 
+/* A file per device, named after the first stage that it runs. */
+static void write_weight_files(const Build *b, Cw *w)
+{
+	int left = 0;
+
+	for (int i = 0; i < b->m->nstage; i++)
+		left += stage_of_rank(b, b->first_rank[i]) == i;
+	for (int i = 0; i < b->m->nstage; i++) {
+		int n = 0;
+		if (stage_of_rank(b, b->first_rank[i]) != i)
+			continue;
+		for (int t = i; t >= 0; t = next_chunk(b, t))
+			n += b->m->stage[t]->nparam;
+		cw_line(w, "\"weights/stage%d.safetensors\": %d%s", b->m->stage[i]->id, n, --left ? "," : "");
+	}
+}
+
 static bool write_manifest(Build *b)
 {
 	const Training *t = b->t;
@@ -179,9 +200,7 @@ static bool write_manifest(Build *b)
 		t->reproducible ? "true" : "false", t->shuffle ? "true" : "false");
 	cw_close(&w, ",");
 	cw_open(&w, "\"initial_weights\":");      /* written beside the code; remove_stale knows them again by this list */
-	for (int i = 0; i < b->m->nstage; i++)
-		cw_line(&w, "\"weights/stage%d.safetensors\": %d%s", b->m->stage[i]->id, b->m->stage[i]->nparam,
-			i + 1 < b->m->nstage ? "," : "");
+	write_weight_files(b, &w);
 	cw_close(&w, ",");
 	cw_open(&w, "\"sha256\":");
 	for (int i = 0; i < b->nfile; i++)

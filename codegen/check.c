@@ -223,11 +223,12 @@ static void check_struct(Check *c, CXCursor at)
 	}
 }
 
-/* A row { KIND, slot, mb } of the table of actions, as schedule.csv writes it. */
+/* A row { KIND, slot, mb } or { KIND, stage, slot, mb } of the table of actions, as schedule.csv writes it. */
 static void add_action(Check *c, CXCursor row)
 {
 	const CXTranslationUnit tu = clang_Cursor_getTranslationUnit(row);
 	const char *kind = "", *mb = "";
+	int literals = 0, stage = c->stage;
 	CXToken *token;
 	unsigned n;
 
@@ -235,12 +236,14 @@ static void add_action(Check *c, CXCursor row)
 	for (unsigned i = 0; i < n; i++) {
 		if (clang_getTokenKind(token[i]) == CXToken_Identifier)
 			kind = take(c, clang_getTokenSpelling(tu, token[i]));
-		if (clang_getTokenKind(token[i]) == CXToken_Literal)
+		if (clang_getTokenKind(token[i]) == CXToken_Literal) {
+			stage = literals++ ? stage : atoi(take(c, clang_getTokenSpelling(tu, token[i])));
 			mb = take(c, clang_getTokenSpelling(tu, token[i]));
+		}
 	}
 	clang_disposeTokens(tu, token, n);
 	const bool once = !strcmp(kind, "SYNC") || !strcmp(kind, "UPDATE");
-	buf_printf(&c->actions, "%s%d%s%s", c->actions.n ? "," : "", c->stage, kind, once ? "" : mb);
+	buf_printf(&c->actions, "%s%d%s%s", c->actions.n ? "," : "", literals == 3 ? stage : c->stage, kind, once ? "" : mb);
 }
 
 static enum CXChildVisitResult visit_actions(CXCursor at, CXCursor parent, CXClientData data)

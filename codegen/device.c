@@ -3,21 +3,31 @@
 #include <string.h>
 #include "build.h"
 
-static const struct { const char *name, *call; } act_text[ACT_COUNT] = {
-	[ACT_RECV_F] = { "RECV_F", "recv_forward(a->slot, a->mb);" },
-	[ACT_F]      = { "F", "forward(a->slot, a->mb);" },
-	[ACT_SEND_F] = { "SEND_F", "send_forward(a->slot, a->mb);" },
-	[ACT_RECV_B] = { "RECV_B", "recv_backward(a->slot, a->mb);" },
-	[ACT_B]      = { "B", "backward(a->slot, a->mb);" },
-	[ACT_SEND_B] = { "SEND_B", "send_backward(a->slot, a->mb);" },
-	[ACT_SYNC]   = { "SYNC", "sync();" },
-	[ACT_UPDATE] = { "UPDATE", "update();" },
+/* call: of the action, in one stage's program; name: what the function is called, with a slot and a microbatch or (once
+ * per step) without. */
+static const struct { const char *name, *call; bool once; } act_text[ACT_COUNT] = {
+	[ACT_RECV_F] = { "RECV_F", "recv_forward", false },
+	[ACT_F]      = { "F", "forward", false },
+	[ACT_SEND_F] = { "SEND_F", "send_forward", false },
+	[ACT_RECV_B] = { "RECV_B", "recv_backward", false },
+	[ACT_B]      = { "B", "backward", false },
+	[ACT_SEND_B] = { "SEND_B", "send_backward", false },
+	[ACT_SYNC]   = { "SYNC", "sync", true },
+	[ACT_UPDATE] = { "UPDATE", "update", true },
 };
 
 static bool has(const DeviceSchedule *s, ActKind k)
 {
 	for (int i = 0; i < s->n; i++)
 		if (s->act[i].kind == k)
+			return true;
+	return false;
+}
+
+static bool stage_does(const DeviceSchedule *s, int stage, ActKind k)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->act[i].kind == k && s->act[i].stage == stage)
 			return true;
 	return false;
 }
@@ -43,18 +53,148 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s)
 			first = 0;
 		}
 	cw_blank(w);
-	cw_comment(w, "A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: "
-		"they alone are done where nothing is trained.");
+	cw_comment(w, "A step: what is done, %sin which slot, with which microbatch. Forwards come first in the list of kinds: "
+		"they alone are done where nothing is trained.", b->chunks ? "for which stage, " : "");
 	cw_line(w, "enum { %s };", names);
-	cw_open(w, "static const struct action { short kind, slot; int mb; } actions[] =");
-	for (int i = 0; i < s->n; i++)
-		cw_item(&items, "{ %s, %d, %d }", act_text[s->act[i].kind].name, s->act[i].slot,
-			s->act[i].mb < 0 ? 0 : s->act[i].mb);
+	cw_open(w, "static const struct action { short kind, %sslot; int mb; } actions[] =", b->chunks ? "stage, " : "");
+	for (int i = 0; i < s->n; i++) {
+		const Action *x = &s->act[i];
+		cw_item(&items, "{ %s, %s%d, %d }", act_text[x->kind].name,
+			b->chunks ? arena_printf(a, "%d, ", x->stage) : "", x->slot, x->mb < 0 ? 0 : x->mb);
+	}
 	cw_items_end(&items);
 	cw_close(w, ";");
 }
 
-static void write_step(Cw *w, const DeviceSchedule *s)
+/* ---- several stages on one device ---- */
+
+static bool clips(const Stage *s)
+{
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (n->op == OP_ClipNorm)
+			return true;
+	return false;
+}
+
+/* Parameters whose norm is limited, of all stages; 0: none is. */
+static int squares_of(const Module *m)
+{
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_ClipNorm)
+				return (int)attr_int(n, "of");
+	return 0;
+}
+
+/* What the device does for any of its stages: forward(stage, slot, mb) and so on. */
+static void write_chunk_call(const Build *b, Cw *w, const DeviceSchedule *s, int first, ActKind k)
+{
+	int last = -1;
+
+	for (int t = first; t >= 0; t = next_chunk(b, t))
+		last = stage_does(s, t, k) ? t : last;
+	if (last < 0)
+		return;
+	cw_blank(w);
+	cw_func(w, act_text[k].once ? "static void %s(int stage)" : "static void %s(int stage, int slot, int mb)", act_text[k].call);
+	cw_open(w, "switch (stage)");
+	for (int t = first; t >= 0; t = next_chunk(b, t))
+		if (stage_does(s, t, k)) {
+			cw_label(w, "case %d", t);
+			cw_line(w, "%s(%s);", stage_name(b, t, act_text[k].call), act_text[k].once ? "" : "slot, mb");
+			cw_line(w, "break;");
+		}
+	cw_end(w);
+	cw_end(w);
+}
+
+static const Node *broadcast_of(const Stage *s, int number)
+{
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (n->op == OP_Broadcast && attr_int(n, "number") == number)
+			return n;
+	return NULL;
+}
+
+static int broadcasts(const Build *b)
+{
+	int n = 0;
+
+	for (int t = 0; t < b->m->nstage; t++)
+		for (const Node *k = b->m->stage[t]->update->first; k; k = k->next)
+			if (k->op == OP_Broadcast && attr_int(k, "number") >= n)
+				n = (int)attr_int(k, "number") + 1;
+	return n;
+}
+
+/* Gradients of tied parameters, in one order on all devices. The stage that has one goes first, its neighbours copy. */
+static bool write_share(const Build *b, Cw *w, int first)
+{
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	for (int k = 0; k < broadcasts(b); k++) {
+		int from = -1;
+		for (int t = first; t >= 0; t = next_chunk(b, t)) {
+			const Node *n = broadcast_of(b->m->stage[t], k);
+			if (n && (from < 0 || n->nin))
+				from = t;
+		}
+		const char *call = from < 0 ? NULL : arena_printf(b->a, "%s(NULL)", share_name(b, b->m->stage[from],
+			broadcast_of(b->m->stage[from], k)));
+		for (int t = first; t >= 0; t = next_chunk(b, t)) {
+			const Node *n = broadcast_of(b->m->stage[t], k);
+			if (n && t != from)
+				call = arena_printf(b->a, "%s(%s)", share_name(b, b->m->stage[t], n), call);
+		}
+		if (call)
+			cw_line(&in, "%s;", call);
+	}
+	const bool any = body.n > 0;
+	if (any) {
+		cw_blank(w);
+		cw_func(w, "static void share(void)");
+		buf_puts(w->out, buf_str(&body));
+		cw_end(w);
+	}
+	buf_free(&body);
+	return any;
+}
+
+static int first_update(const DeviceSchedule *s)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->act[i].kind == ACT_UPDATE)
+			return s->act[i].stage;
+	return -1;
+}
+
+static const char *call_text(const Build *b, ActKind k)
+{
+	return arena_printf(b->a, "%s(%s%s);", act_text[k].call, b->chunks ? act_text[k].once ? "a->stage" : "a->stage, " : "",
+		act_text[k].once ? "" : "a->slot, a->mb");
+}
+
+/* Before the first update all stages of the device have their sums. */
+static void write_before_update(const Build *b, Cw *w, const DeviceSchedule *s, bool shares)
+{
+	if (!b->chunks) {
+		cw_line(w, "pd_totals();");
+		return;
+	}
+	cw_open(w, "if (a->stage == %d)", first_update(s));
+	if (shares)
+		cw_line(w, "share();");
+	cw_line(w, "pd_totals();");
+	for (int t = first_update(s); t >= 0; t = next_chunk(b, t))
+		if (clips(b->m->stage[t]))
+			cw_line(w, "%s();", stage_name(b, t, "squares"));
+	cw_end(w);
+}
+
+/* ---- the loop over the actions ---- */
+
+static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shares)
 {
 	const char *first = NULL;
 
@@ -76,8 +216,8 @@ static void write_step(Cw *w, const DeviceSchedule *s)
 			continue;
 		cw_label(w, "case %s", act_text[k].name);
 		if (k == ACT_UPDATE)
-			cw_line(w, "pd_totals();");
-		cw_line(w, "%s", act_text[k].call);
+			write_before_update(b, w, s, shares);
+		cw_line(w, "%s", call_text(b, (ActKind)k));
 		cw_line(w, "break;");
 	}
 	cw_end(w);
@@ -87,20 +227,27 @@ static void write_step(Cw *w, const DeviceSchedule *s)
 	cw_end(w);
 }
 
-static void write_mine(Cw *w, const DeviceSchedule *s)
+/* The microbatches of a stage in the order in which their gradients are made. */
+static int write_mine(const Build *b, Cw *w, const DeviceSchedule *s, int stage)
 {
 	CwItems items = { .w = w };
+	const ActKind kind = stage_does(s, stage, ACT_W) ? ACT_W : stage_does(s, stage, ACT_B) ? ACT_B : ACT_F;
+	int n = 0;
 
 	cw_blank(w);
-	cw_comment(w, "its microbatches of a step, in the order in which they are done");
-	cw_open(w, "static const int mine[] =");
+	cw_comment(w, b->chunks ? "microbatches of a step that stage %d does, in the order in which they are done" :
+		"its microbatches of a step, in the order in which they are done", stage);
+	cw_open(w, "static const int %s[] =", b->chunks ? arena_printf(b->a, "mine%d", stage) : "mine");
 	for (int i = 0; i < s->n; i++)
-		if (s->act[i].kind == ACT_F)
+		if (s->act[i].kind == kind && s->act[i].stage == stage) {
 			cw_item(&items, "%d", s->act[i].mb);
-	if (!has(s, ACT_F))
+			n++;
+		}
+	if (!n)
 		cw_item(&items, "0");
 	cw_items_end(&items);
 	cw_close(w, ";");
+	return n;
 }
 
 static void write_rate(const Build *b, Cw *w, const Rate *r)
@@ -112,16 +259,6 @@ static void write_rate(const Build *b, Cw *w, const Rate *r)
 		r->gamma, lr > 0 ? r->min / lr : 0);
 }
 
-/* Parameters whose norm is limited, of all stages; 0: none is. */
-static int squares_of(const Module *m)
-{
-	for (int t = 0; t < m->nstage; t++)
-		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
-			if (n->op == OP_ClipNorm)
-				return (int)attr_int(n, "of");
-	return 0;
-}
-
 static void write_program(Build *b, Cw *w, int rank)
 {
 	const Module *m = b->m;
@@ -129,7 +266,10 @@ static void write_program(Build *b, Cw *w, int rank)
 	const Stage *s = m->stage[t];
 	const char *base = m->file ? strrchr(m->file, '/') : NULL;
 	const Rate *rate = &b->t->opt.rate;
+	int slots = 1;
 
+	for (int k = t; k >= 0; k = next_chunk(b, k))
+		slots = m->stage[k]->inflight > slots ? m->stage[k]->inflight : slots;
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");
 	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s\",",
@@ -141,8 +281,9 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),
 		b->t->reproducible ? "true" : "false", b->t->shuffle ? "true" : "false", b->t->seed);
 	cw_line(w, ".micro = %" PRId64 ", .microbatches = %" PRId64 ", .channels = %d, .slots = %d, .arena = %" PRId64 ",",
-		m->batch, m->microbatches, b->channels, s->inflight, s->arena);
-	cw_line(w, ".nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,");
+		m->batch, m->microbatches, b->channels, slots, s->arena);
+	cw_line(w, ".nparams = PARAMS, .params = %s, .ninputs = INPUTS, .inputs = %s,", b->chunks ? "params" : "stage_params",
+		b->chunks ? "inputs" : "stage_inputs");
 	if (rate_varies(rate))
 		write_rate(b, w, rate);
 	if (squares_of(m))
@@ -156,32 +297,87 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_close(w, ";");
 }
 
+/* The tables of all stages of the device, one behind the other; filled by main. */
+static void write_tables(const Build *b, Cw *w, int first)
+{
+	const char *params = "", *inputs = "";
+
+	for (int t = first; t >= 0; t = next_chunk(b, t)) {
+		params = arena_printf(b->a, "%s%sSTAGE%d_PARAMS", params, *params ? " + " : "", t);
+		inputs = arena_printf(b->a, "%s%sSTAGE%d_INPUTS", inputs, *inputs ? " + " : "", t);
+	}
+	cw_blank(w);
+	cw_comment(w, "of all its stages, one behind the other");
+	cw_line(w, "enum { PARAMS = %s, INPUTS = %s };", params, inputs);
+	cw_line(w, "static pd_param params[PARAMS + 1];");
+	cw_line(w, "static pd_input_desc inputs[INPUTS + 1];");
+}
+
+static void fill_tables(const Build *b, Cw *w, int first)
+{
+	static const char *const what[] = { "params", "inputs" };
+
+	for (int t = first; t >= 0; t = next_chunk(b, t))
+		for (int k = 0; k < 2; k++) {
+			const int n = k ? b->m->stage[t]->forward->nin : b->m->stage[t]->nparam;
+			if (n)
+				cw_line(w, "memcpy(%s + %d, %s, %d * sizeof *%s);", what[k], table_base(b, t, !k),
+					stage_name(b, t, what[k]), n, what[k]);
+		}
+}
+
+static const char *stages_text(const Build *b, int first)
+{
+	const char *s = arena_printf(b->a, "%d", first);
+
+	for (int t = first; (t = next_chunk(b, t)) >= 0;)
+		s = arena_printf(b->a, "%s%s %d", s, next_chunk(b, t) < 0 ? " and" : ",", t);
+	return s;
+}
+
+static void write_start(const Build *b, Cw *w, int first, int replica, const int *grains)
+{
+	cw_blank(w);
+	cw_func(w, "static void start(char *arena)");
+	if (!b->chunks)
+		cw_line(w, "init(arena, %d, mine, %d);", replica, grains[first]);
+	for (int t = first; t >= 0 && b->chunks; t = next_chunk(b, t))
+		cw_line(w, "%s(arena, %d, mine%d, %d);", stage_name(b, t, "init"), replica, t, grains[t]);
+	cw_end(w);
+}
+
 bool emit_device(Build *b, int rank)
 {
 	const Module *m = b->m;
-	const int t = stage_of_rank(b, rank), replica = rank - b->first_rank[t];
+	const int first = stage_of_rank(b, rank), replica = rank - b->first_rank[first];
 	const DeviceSchedule *s = &m->schedule->dev[rank];
-	const int d = m->stage[t]->device[replica];
+	const int d = m->stage[first]->device[replica];
 	Buf text = { 0 };
 	Cw w = { .out = &text };
-	int grains = 0;
+	int *grains = NEWN(b->a, int, m->nstage);
+	bool shares = false;
 
-	for (int i = 0; i < s->n; i++)
-		grains += s->act[i].kind == ACT_F;
-	cw_comment(&w, "%s, device %d of %d (%s): replica %d of %d of stage %d. Written by pdcc %s, edits are lost.", m->name,
+	cw_comment(&w, "%s, device %d of %d (%s): replica %d of %d of stage%s %s. Written by pdcc %s, edits are lost.", m->name,
 		rank, m->schedule->ndevice, b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].name ? b->c->device[d].name :
-		"any", replica, m->stage[t]->replicas, t, PDCC_VERSION);
-	cw_line(&w, "#include \"stage%d/stage%d.h\"", t, t);
-	write_mine(&w, s);
+		"any", replica, m->stage[first]->replicas, next_chunk(b, first) < 0 ? "" : "s", stages_text(b, first), PDCC_VERSION);
+	for (int t = first; t >= 0; t = next_chunk(b, t))
+		cw_line(&w, "#include \"stage%d/stage%d.h\"", t, t);
+	for (int t = first; t >= 0; t = next_chunk(b, t))
+		grains[t] = write_mine(b, &w, s, t);
 	write_actions(b, &w, s);
-	write_step(&w, s);
-	cw_blank(&w);
-	cw_func(&w, "static void start(char *arena)");
-	cw_line(&w, "init(arena, %d, mine, %d);", replica, grains);
-	cw_end(&w);
+	if (b->chunks) {
+		write_tables(b, &w, first);
+		for (int k = 0; k < ACT_COUNT; k++)
+			write_chunk_call(b, &w, s, first, (ActKind)k);
+		shares = write_share(b, &w, first);
+	}
+	write_step(b, &w, s, shares);
+	write_start(b, &w, first, replica, grains);
 	write_program(b, &w, rank);
 	cw_blank(&w);
 	cw_func(&w, "int main(int argc, char **argv)");
+	if (b->chunks)
+		fill_tables(b, &w, first);
 	cw_line(&w, "return pd_main(&program, argc, argv);");
 	cw_end(&w);
 	return build_text(b, arena_printf(b->a, "device%d.c", rank), &text);

@@ -59,35 +59,53 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 		cw_line(w, "static %s %s;", kernel_of(&x->kernels, x->object[i])->k->object, object_text(x, x->object[i]));
 }
 
+static void declare(StageCx *x, Cw *w, const char *name)
+{
+	cw_line(w, "void %s(int slot, int mb);", stage_name(x->b, x->s->id, name));
+}
+
+static void declare_shares(StageCx *x, Cw *w)
+{
+	for (const Node *n = x->s->update->first; n && x->b->chunks; n = n->next)
+		if (n->op == OP_Broadcast)
+			cw_line(w, "%s;", share_head(x->b, x->s, n));
+}
+
 static void write_header(StageCx *x, Cw *w)
 {
 	const Stage *s = x->s;
 
 	head(x, w, "what its devices call.");
-	cw_line(w, "#ifndef STAGE_H");
-	cw_line(w, "#define STAGE_H");
+	const Build *b = x->b;
+	const char *in_caps = b->chunks ? arena_printf(b->a, "STAGE%d", s->id) : "STAGE";
+	const char *caps = b->chunks ? arena_printf(b->a, "%s_", in_caps) : "";
+	cw_line(w, "#ifndef %s_H", in_caps);
+	cw_line(w, "#define %s_H", in_caps);
 	cw_blank(w);
 	cw_line(w, "#include \"pd.h\"");
 	cw_blank(w);
-	cw_line(w, "enum { PARAMS = %d, INPUTS = %d };", s->nparam, s->forward->nin);
-	cw_line(w, "extern const pd_param stage_params[];");
-	cw_line(w, "extern const pd_input_desc stage_inputs[];");
+	cw_line(w, "enum { %sPARAMS = %d, %sINPUTS = %d };", caps, s->nparam, caps, s->forward->nin);
+	cw_line(w, "extern const pd_param %s[];", table_name(b, s, "params"));
+	cw_line(w, "extern const pd_input_desc %s[];", table_name(b, s, "inputs"));
 	cw_blank(w);
 	cw_comment(w, "Arena of %" PRId64 " bytes, aligned to 64; which replica of the stage; its microbatches in order.",
 		s->arena);
-	cw_line(w, "void init(char *arena, int which, const int *mine, int nmine);");
+	cw_line(w, "void %s(char *arena, int which, const int *mine, int nmine);", stage_name(b, s->id, "init"));
 	if (stage_has(s->forward, OP_Recv))
-		cw_line(w, "void recv_forward(int slot, int mb);");
-	cw_line(w, "void forward(int slot, int mb);");
+		declare(x, w, "recv_forward");
+	declare(x, w, "forward");
 	if (stage_has(s->forward, OP_Send))
-		cw_line(w, "void send_forward(int slot, int mb);");
+		declare(x, w, "send_forward");
 	if (stage_has(s->backward, OP_Recv))
-		cw_line(w, "void recv_backward(int slot, int mb);");
-	cw_line(w, "void backward(int slot, int mb);");
+		declare(x, w, "recv_backward");
+	declare(x, w, "backward");
 	if (stage_has(s->backward, OP_Send))
-		cw_line(w, "void send_backward(int slot, int mb);");
-	cw_line(w, "void sync(void);");
-	cw_line(w, "void update(void);");
+		declare(x, w, "send_backward");
+	cw_line(w, "void %s(void);", stage_name(b, s->id, "sync"));
+	declare_shares(x, w);
+	if (b->chunks && stage_has(s->update, OP_ClipNorm))
+		cw_line(w, "void %s(void);", stage_name(b, s->id, "squares"));
+	cw_line(w, "void %s(void);", stage_name(b, s->id, "update"));
 	cw_blank(w);
 	cw_line(w, "#endif");
 }
@@ -117,8 +135,22 @@ static void write_functions(StageCx *x, Cw *w)
 	write_backward(x, w);
 	write_sends(x, w, s->backward, "backward");
 	write_sync(x, w);
+	write_shares(x, w);
 	write_update(x, w);
 	write_init(x, w);
+}
+
+/* Names of the stage's own functions and tables, where they have its number. */
+static void reserve_functions(StageCx *x)
+{
+	static const char *const name[] = { "forward", "backward", "recv_forward", "recv_backward", "send_forward",
+		"send_backward", "init", "sync", "update", "squares", "params", "inputs" };
+
+	for (size_t i = 0; x->b->chunks && i < sizeof name / sizeof *name; i++)
+		names_reserve(&x->names, stage_name(x->b, x->s->id, name[i]));
+	for (const Node *n = x->s->update->first; n && x->b->chunks; n = n->next)
+		if (n->op == OP_Broadcast)
+			names_reserve(&x->names, share_name(x->b, x->s, n));
 }
 
 bool emit_stage(Build *b, const Stage *s)
@@ -131,6 +163,7 @@ bool emit_stage(Build *b, const Stage *s)
 	names_init(&x.names, b->a);
 	for (int t = 0; t < b->m->nstage; t++)
 		names_reserve(&x.names, arena_printf(b->a, "stage%d", t));
+	reserve_functions(&x);
 	kernels_init(&x.kernels, b->a, b->d);
 	collect_kernels(&x);
 	if (x.failed)

@@ -39,6 +39,7 @@ void write_inputs(StageCx *x, Cw *w);               /* pd_input_desc table */
 void write_consts(StageCx *x, Cw *w);
 void fill_consts(StageCx *x, Cw *w);
 int  param_index(const Stage *s, const Value *v);
+const char *table_name(const Build *b, const Stage *s, const char *what);       /* "stage_params", "stage2_params" */
 
 const char *value_text(void *stage_cx, const Value *v);         /* for struct Place */
 const char *object_text(void *stage_cx, const Node *n);
@@ -49,6 +50,8 @@ void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name);
 void write_forward(StageCx *x, Cw *w);
 void write_backward(StageCx *x, Cw *w);
 void write_sync(StageCx *x, Cw *w);
+void write_shares(StageCx *x, Cw *w);   /* a function per Broadcast, where devices run several stages */
+const char *share_head(const Build *b, const Stage *s, const Node *n);
 void write_update(StageCx *x, Cw *w);
 
 bool stage_has(const Graph *g, OpKind op);

@@ -40,6 +40,12 @@ bool leaf_added(const StageCx *x)
 
 /* ---- small pieces ---- */
 
+static const char *function(const StageCx *x, const char *head, const char *name) __attribute__((format(printf, 2, 0)));
+static const char *function(const StageCx *x, const char *head, const char *name)
+{
+	return arena_printf(x->b->a, head, stage_name(x->b, x->s->id, name));
+}
+
 static const char *bytes_text(Arena *a, const Value *v)
 {
 	return arena_printf(a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(v->type.dtype));
@@ -105,7 +111,7 @@ static Place place_of(StageCx *x, const char *mb)
 /* The gradient that an update node takes, for --dump-grads. Rows add to what an update of the same parameter told before. */
 static void write_gradient(StageCx *x, Cw *w, const Node *n)
 {
-	const int i = param_index(x->s, n->in[0]);
+	const int i = table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]);
 	bool add = false;
 
 	if (n->op != OP_SGDRows) {
@@ -252,7 +258,8 @@ void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name)
 		if (n->op == OP_Recv)
 			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", slot, %s, mb, %s, %s);", attr_int(n, "channel"),
 				peer_text(x, attr_int(n, "from")), value_text(x, n->out[0]), bytes_text(x->b->a, n->out[0]));
-	write_function(x, w, arena_printf(x->b->a, "void recv_%s(int slot, int mb)", name), &body, true);
+	write_function(x, w, arena_printf(x->b->a, "void %s(int slot, int mb)", stage_name(x->b, x->s->id,
+		arena_printf(x->b->a, "recv_%s", name))), &body, true);
 }
 
 void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
@@ -267,7 +274,8 @@ void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
 			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name), "pd_isend(%" PRId64 ", slot, %s, mb, %s, %s);",
 				attr_int(n, "channel"), peer_text(x, attr_int(n, "to")), value_text(x, n->in[0]),
 				bytes_text(x->b->a, n->in[0]));
-	write_function(x, w, arena_printf(x->b->a, "void send_%s(int slot, int mb)", name), &body, true);
+	write_function(x, w, arena_printf(x->b->a, "void %s(int slot, int mb)", stage_name(x->b, x->s->id,
+		arena_printf(x->b->a, "send_%s", name))), &body, true);
 }
 
 void write_forward(StageCx *x, Cw *w)
@@ -279,10 +287,10 @@ void write_forward(StageCx *x, Cw *w)
 	write_send_waits(&in, g);
 	for (int i = 0; i < g->nin; i++)
 		cw_stmt(&in, arena_printf(x->b->a, "%%%s %s", g->in[i]->name, str_type(x->b->a, &g->in[i]->type)),
-			"pd_input(%d, mb, %s);", i, value_text(x, g->in[i]));
+			"pd_input(%d, mb, %s);", table_base(x->b, x->s->id, false) + i, value_text(x, g->in[i]));
 	for (const Node *n = g->first; n; n = n->next)
 		write_node(x, &in, n);
-	write_function(x, w, "void forward(int slot, int mb)", &body, true);
+	write_function(x, w, function(x, "void %s(int slot, int mb)", "forward"), &body, true);
 }
 
 void write_backward(StageCx *x, Cw *w)
@@ -311,7 +319,7 @@ void write_backward(StageCx *x, Cw *w)
 		cw_line(&in, "done++;");
 	else if (leaf_apart(x))
 		cw_line(&in, "pd_tree_done(tree, mb);");
-	write_function(x, w, "void backward(int slot, int mb)", &body, true);
+	write_function(x, w, function(x, "void %s(int slot, int mb)", "backward"), &body, true);
 }
 
 /* ---- between the microbatches and the update ---- */
@@ -369,7 +377,7 @@ void write_sync(StageCx *x, Cw *w)
 			write_rows(x, &in, n);
 		} else if (sums && !reproducible(x)) {
 			cw_line(&in, "pd_allreduce(&replicas, (float *)G, sizeof *G / sizeof(float));");
-		} else if (n->op == OP_Broadcast) {
+		} else if (n->op == OP_Broadcast && !x->b->chunks) {
 			write_broadcast(x, &in, n);
 		}
 	}
@@ -377,7 +385,40 @@ void write_sync(StageCx *x, Cw *w)
 		cw_line(&in, "done = 0;");
 	if (rows)
 		write_clear_rows(x, w);
-	write_function(x, w, "void sync(void)", &body, false);
+	write_function(x, w, function(x, "void %s(void)", "sync"), &body, false);
+}
+
+const char *share_name(const Build *b, const Stage *s, const Node *broadcast)
+{
+	return stage_name(b, s->id, arena_printf(b->a, "share%" PRId64, attr_int(broadcast, "number")));
+}
+
+const char *share_head(const Build *b, const Stage *s, const Node *n)
+{
+	return arena_printf(b->a, "const void *%s(const void *from)", share_name(b, s, n));
+}
+
+/* A broadcast reaches a device once: its first stage takes part, the others are given what that one has. */
+void write_shares(StageCx *x, Cw *w)
+{
+	for (const Node *n = x->s->update->first; n && x->b->chunks; n = n->next) {
+		Buf body = { 0 };
+		Cw in = { .out = &body, .indent = 1 };
+
+		if (n->op != OP_Broadcast)
+			continue;
+		const char *at = value_text(x, n->out[0]);
+		cw_line(&in, "if (from)");
+		cw_line(&in, "\tmemcpy(%s, from, %s);", at, bytes_text(x->b->a, n->out[0]));
+		if (attr_ints(n, "ranks").n > 1) {
+			cw_line(&in, "else");
+			in.indent++;
+			write_broadcast(x, &in, n);
+			in.indent--;
+		}
+		cw_line(&in, "return %s;", at);
+		write_function(x, w, share_head(x->b, x->s, n), &body, false);
+	}
 }
 
 void write_update(StageCx *x, Cw *w)
@@ -385,9 +426,17 @@ void write_update(StageCx *x, Cw *w)
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
-	for (const Node *n = x->s->update->first; n; n = n->next)
+	const Node *n = x->s->update->first;
+
+	if (x->b->chunks && stage_has(x->s->update, OP_ClipNorm)) {     /* its share of the norm, before any stage clips */
+		for (; n->op != OP_ClipNorm; n = n->next)
+			write_node(x, &in, n);
+		write_function(x, w, function(x, "void %s(void)", "squares"), &body, false);
+		in = (Cw){ .out = &body, .indent = 1 };
+	}
+	for (; n; n = n->next)
 		write_node(x, &in, n);
-	write_function(x, w, "void update(void)", &body, false);
+	write_function(x, w, function(x, "void %s(void)", "update"), &body, false);
 }
 
 /* ---- before step 0 ---- */
@@ -438,5 +487,5 @@ void write_init(StageCx *x, Cw *w)
 	for (size_t i = 0; i < sizeof arg / sizeof *arg; i++)
 		if (!word_in(buf_str(&body), arg[i]))
 			cw_line(&in, "(void)%s;", arg[i]);
-	write_function(x, w, "void init(char *arena, int which, const int *mine, int nmine)", &body, false);
+	write_function(x, w, function(x, "void %s(char *arena, int which, const int *mine, int nmine)", "init"), &body, false);
 }

@@ -139,6 +139,21 @@ int param_index(const Stage *s, const Value *v)
 	bug("%s is no parameter of stage %d", v->name, s->id);
 }
 
+const char *table_name(const Build *b, const Stage *s, const char *what)
+{
+	return stage_name(b, s->id, b->chunks ? what : arena_printf(b->a, "stage_%s", what));
+}
+
+/* The rank that writes the parameter to files; none (-1) where an earlier stage of the same device has it too. */
+static int writer_of(const Build *b, const Stage *s, const Value *v)
+{
+	for (int t = 0; t < s->id; t++)
+		for (int i = 0; i < b->m->stage[t]->nparam && b->first_rank[t] == b->first_rank[s->id]; i++)
+			if (b->m->stage[t]->param[i] == v)
+				return -1;
+	return owner_of(b, v);
+}
+
 static const char *dtype_pd(Arena *a, DType t)
 {
 	char *s = arena_printf(a, "PD_%s", dtype_name(t));
@@ -165,7 +180,7 @@ void write_params(StageCx *x, Cw *w)
 	Arena *a = x->b->a;
 
 	cw_blank(w);
-	cw_open(w, "const pd_param stage_params[] =");
+	cw_open(w, "const pd_param %s[] =", table_name(x->b, s, "params"));
 	for (int i = 0; i < s->nparam; i++) {
 		const Value *v = s->param[i];
 		const bool state = v->param->kind == PARAM_STATE;
@@ -178,7 +193,7 @@ void write_params(StageCx *x, Cw *w)
 			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name), kind_name[v->param->kind],
 			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type), s->at[state ? REGION_STATE : REGION_PARAMS],
 			l->tag, (const char *)map_get(&names->of, v), fill,
-			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", owner_of(x->b, v));
+			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v));
 	}
 	if (!s->nparam)
 		cw_line(w, "{ .name = NULL },");
@@ -203,7 +218,7 @@ void write_inputs(StageCx *x, Cw *w)
 	Arena *a = x->b->a;
 
 	cw_blank(w);
-	cw_open(w, "const pd_input_desc stage_inputs[] =");
+	cw_open(w, "const pd_input_desc %s[] =", table_name(x->b, x->s, "inputs"));
 	for (int i = 0; i < g->nin; i++) {
 		const Value *v = g->in[i];
 		const char *kind, *path;

@@ -242,6 +242,30 @@ static bool make_folder(Compile *c, const char *dir)
 	}
 }
 
+/* The parameters of all stages of s's devices, each once; NULL where an earlier stage of the same devices gave them. */
+static Value **device_params(Compile *c, const Stage *s, int *n)
+{
+	Value **all = NULL;
+	int cap = 0;
+
+	*n = 0;
+	for (int t = 0; t < c->m->nstage; t++) {
+		const Stage *o = c->m->stage[t];
+		if (o->rank != s->rank)
+			continue;
+		if (t < s->id)
+			return NULL;
+		for (int i = 0; i < o->nparam; i++) {
+			bool have = false;
+			for (int k = 0; k < *n; k++)
+				have |= all[k] == o->param[i];
+			if (!have)
+				PUSH(c->a, all, *n, cap) = o->param[i];
+		}
+	}
+	return all ? all : NEWN(c->a, Value *, 1);
+}
+
 static bool write_weights(Compile *c, const char *dir)
 {
 	const char *w = arena_printf(c->a, "%s/weights", dir);
@@ -250,8 +274,10 @@ static bool write_weights(Compile *c, const char *dir)
 		return false;
 	for (int i = 0; i < c->m->nstage; i++) {
 		const Stage *s = c->m->stage[i];
+		int n;
+		Value **param = device_params(c, s, &n);
 
-		if (!weights_write(arena_printf(c->a, "%s/stage%d.safetensors", w, s->id), s->param, s->nparam, c->d))
+		if (param && !weights_write(arena_printf(c->a, "%s/stage%d.safetensors", w, s->id), param, n, c->d))
 			return false;
 	}
 	return onnx_write_trained(c->model, c->m, "trained.safetensors", arena_printf(c->a, "%s/model.onnx", w), c->d);

@@ -95,9 +95,16 @@ static bool word_of(Cx *x, const char *flag, const char *v, const char *const *w
 
 static bool o_schedule(Cx *x, const char *v)
 {
-	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple" };
+	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple", "interleaved:V" };
+	char *end;
+	const long chunks = strncmp(v, "interleaved:", 12) ? 0 : strtol(v + 12, &end, 10);
 
-	return word_of(x, "--schedule", v, words, 4, &x->o->t.schedule);
+	if (chunks >= 1 && chunks <= 1024 && !*end && v[12] >= '1' && v[12] <= '9') {
+		x->o->t.schedule = v;
+		return true;
+	}
+	return strcmp(v, "interleaved:V") ? word_of(x, "--schedule", v, words, 5, &x->o->t.schedule) :
+		diag_error(x->d, NOLOC, 7, "--schedule interleaved:V wants the number of stages per device for V: interleaved:2");
 }
 
 static bool o_warmup_policy(Cx *x, const char *v)
@@ -252,7 +259,7 @@ static const Opt table[] = {
 	{ "Plan", "micro-batch", "N", "samples per microbatch", INT, TR(micro), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
-	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple", CALL, 0, o_schedule, 0, 0, 0 },
+	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple, interleaved:V (V stages on every device)", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
 		o_warmup_policy, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,

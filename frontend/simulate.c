@@ -59,8 +59,20 @@ static void print_stages(const Compile *c, const Sim *s)
 	printf("  stage  devices    busy  %-*s  in flight  memory\n", BAR, "F B S(um) u(pdate) .idle");
 	for (int t = 0; t < p->nstage && t < STAGES; t++) {
 		double share[4] = { 0 }, busy = 0;
-		int peak = 0;
+		int peak = 0, depth = p->inflight[t];
 		char text[BAR + 1];
+		const char *name = arena_printf(c->a, "%d", t);
+		bool chunk = false;
+
+		for (int k = 0; k < p->nstage; k++) {       /* stages of one device stand together */
+			chunk |= k < t && p->device[k][0] == p->device[t][0];
+			if (k <= t || p->device[k][0] != p->device[t][0])
+				continue;
+			name = arena_printf(c->a, "%s+%d", name, k);
+			depth += p->inflight[k];
+		}
+		if (chunk)
+			continue;
 
 		for (int k = 0; k < p->replicas[t]; k++) {
 			const int r = p->device[t][k];
@@ -74,8 +86,8 @@ static void print_stages(const Compile *c, const Sim *s)
 		}
 		bar(text, share, "FBSu", 4);
 		const int first = p->device[t][0], last = p->device[t][p->replicas[t] - 1];
-		printf("  %-5d  %-9s %5.1f%%  %s  %4d of %-2d  %s\n", t, first == last ? arena_printf(c->a, "%d", first) :
-			arena_printf(c->a, "%d-%d", first, last), 100 * busy, text, peak, p->inflight[t],
+		printf("  %-5s  %-9s %5.1f%%  %s  %4d of %-2d  %s\n", name, first == last ? arena_printf(c->a, "%d", first) :
+			arena_printf(c->a, "%d-%d", first, last), 100 * busy, text, peak, depth,
 			str_bytes(c->a, c->m->stage[t]->arena));
 	}
 	if (p->nstage > STAGES)

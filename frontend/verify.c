@@ -117,7 +117,12 @@ static bool all_moved(Compile *c, const char *dir, const st_file *after)
 		return diag_error(c->d, NOLOC, 803, "gradients of the distributed run: %s", why);
 	for (int i = 0; i < c->m->nstage; i++) {
 		st_file before;
+		bool first = true;          /* a file has the weights of all stages of a device */
 
+		for (int t = 0; t < i; t++)
+			first &= c->m->stage[t]->rank != c->m->stage[i]->rank;
+		if (!first)
+			continue;
 		if (!st_open(&before, arena_printf(c->a, "%s/weights/stage%d.safetensors", dir, i), &why))
 			return diag_error(c->d, NOLOC, 803, "initial weights of stage %d: %s", i, why);
 		for (int k = 0; k < before.n; k++) {

@@ -143,6 +143,7 @@ struct Stage {
 	int      id;
 	int      replicas;          /* devices that run it */
 	int     *device;            /* cluster device index of each replica */
+	int      rank;              /* of replica 0; replica r has rank + r. Stages of one rank are chunks of one device */
 	int      inflight;          /* microbatches whose kept values live at once: slots */
 	Graph   *forward, *backward, *update;
 	Value  **param; int nparam, capparam;   /* weights, buffers and states this stage reads, module order */

@@ -25,6 +25,10 @@ void parse_stage(Parser *s)
 	do
 		PUSH(s->a, st->device, st->replicas, cap) = (int)lex_int(s, 0, MOST_DEVICES);
 	while (lex_eat(s, ","));
+	for (int i = 0; i < s->m->nstage; i++)
+		st->rank += s->m->stage[i]->replicas;
+	if (lex_eat(s, "rank"))
+		st->rank = (int)lex_int(s, 0, MOST_DEVICES);
 	lex_want(s, "inflight");
 	st->inflight = (int)lex_int(s, 0, 1 << 20);
 	Stage **all = NEWN(s->a, Stage *, s->m->nstage + 1);

@@ -18,7 +18,8 @@ typedef struct PlanStage {
 typedef struct Plan {
 	int         nstage;
 	PlanStage  *stage;
-	int         ndevice;        /* sum of replicas; ranks are stage-major */
+	int         ndevice;        /* ranks */
+	int        *rank;           /* by stage: of its replica 0; stage-major, where no device runs several stages */
 	int        *device;         /* by rank: index into Cluster.device; set by partition */
 	int64_t     microbatches;   /* per step, over all replicas */
 	double      step_time;      /* predicted seconds per step */

@@ -429,11 +429,14 @@ static void value_list(Buf *b, const char *name, int n, Value *const *v)
 	buf_putc(b, '\n');
 }
 
-static void stage(Buf *b, const Stage *s)
+/* rank: that of its replica 0 where every stage has devices of its own. */
+static void stage(Buf *b, const Stage *s, int rank)
 {
 	buf_printf(b, "stage %d on", s->id);
 	for (int i = 0; i < s->replicas; i++)
 		buf_printf(b, "%s %d", i ? "," : "", s->device ? s->device[i] : i);
+	if (s->rank != rank)
+		buf_printf(b, " rank %d", s->rank);
 	buf_printf(b, " inflight %d {\n", s->inflight);
 	value_list(b, "params", s->nparam, s->param);
 	if (s->param_at) {
@@ -511,8 +514,8 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 		buf_putc(b, ' ');
 		graph(b, m->graph, "\t", true);
 	}
-	for (int i = 0; i < m->nstage; i++)
-		stage(b, m->stage[i]);
+	for (int i = 0, rank = 0; i < m->nstage; rank += m->stage[i++]->replicas)
+		stage(b, m->stage[i], rank);
 	if (m->loss && m->graph) {
 		buf_puts(b, "loss ");
 		value_name(b, m->loss);

@@ -46,8 +46,8 @@ typedef struct Proof {
 	Diag            *d;
 	Arena           *a;
 	char            *done;          /* [kind][stage][mb] */
-	int             *holds;         /* [rank * slots + slot] -> mb + 1 that owns it, by forward */
-	int             *live;          /* microbatches in flight, by rank */
+	int             *holds;         /* [rank][stage][slot] -> mb + 1 that owns it, by forward */
+	int              slots;         /* of the deepest stage */
 } Proof;
 
 static char *done_at(const Proof *p, ActKind k, int stage, int mb)
@@ -108,12 +108,16 @@ static bool in_order(const Proof *p, int rank, const Action *x)
 	return true;
 }
 
-static bool slot_rules(const Proof *p, int rank, const Action *x, int slots)
+static int *owner_at(const Proof *p, int rank, const Action *x)
 {
-	int *owner = &p->holds[(size_t)rank * (size_t)slots + (size_t)x->slot];
+	return &p->holds[((size_t)rank * (size_t)p->s->nstage + (size_t)x->stage) * (size_t)p->slots + (size_t)x->slot];
+}
 
+static bool slot_rules(const Proof *p, int rank, const Action *x)
+{
 	if (x->slot < 0 || x->slot >= p->s->inflight[x->stage])
 		return fault(p, rank, x, "its slot is outside the depth of the stage");
+	int *owner = owner_at(p, rank, x);
 	if (x->kind == ACT_RECV_F || (x->kind == ACT_F && !exchanges(p, x->stage, true, true))) {
 		if (*owner)
 			return fault(p, rank, x, arena_printf(p->a, "slot %d still belongs to microbatch %d", x->slot, *owner - 1));
@@ -140,7 +144,7 @@ static bool last_use(const Schedule *s, int rank, int at)
 
 typedef enum Step { STEP_FAULT, STEP_WAIT, STEP_DONE } Step;
 
-static Step step(const Proof *p, int rank, int at, int slots)
+static Step step(const Proof *p, int rank, int at)
 {
 	const Schedule *s = p->s;
 	const Action *x = &s->dev[rank].act[at];
@@ -153,20 +157,20 @@ static Step step(const Proof *p, int rank, int at, int slots)
 		return fault(p, rank, x, "the microbatch belongs to another device"), STEP_FAULT;
 	if (*done_at(p, x->kind, x->stage, x->mb))
 		return fault(p, rank, x, "it is done twice"), STEP_FAULT;
-	if (!in_order(p, rank, x) || !slot_rules(p, rank, x, slots))
+	if (!in_order(p, rank, x) || !slot_rules(p, rank, x))
 		return STEP_FAULT;
 	if ((x->kind == ACT_F && !arrived(p, x->stage, x->mb, true)) || (x->kind == ACT_B && !arrived(p, x->stage, x->mb, false))) {
 		if (x->kind == ACT_F && !exchanges(p, x->stage, true, true))
-			p->holds[(size_t)rank * (size_t)slots + (size_t)x->slot] = 0;
+			*owner_at(p, rank, x) = 0;
 		return STEP_WAIT;
 	}
 	*done_at(p, x->kind, x->stage, x->mb) = 1;
 	if (last_use(s, rank, at))
-		p->holds[(size_t)rank * (size_t)slots + (size_t)x->slot] = 0;
+		*owner_at(p, rank, x) = 0;
 	return STEP_DONE;
 }
 
-static bool run_all(const Proof *p, int slots)
+static bool run_all(const Proof *p)
 {
 	const Schedule *s = p->s;
 	int *at = NEWN(p->a, int, s->ndevice);
@@ -175,7 +179,7 @@ static bool run_all(const Proof *p, int slots)
 		moved = false;
 		for (int r = 0; r < s->ndevice; r++)
 			while (at[r] < s->dev[r].n) {
-				Step k = step(p, r, at[r], slots);
+				Step k = step(p, r, at[r]);
 
 				if (k == STEP_FAULT)
 					return false;
@@ -221,8 +225,8 @@ bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *
 		if (s->inflight[i] > slots)
 			slots = s->inflight[i];
 	Proof p = { .s = s, .edge = edge, .nedge = nedge, .d = d, .a = a,
-		.done = NEWN(a, char, ACT_COUNT * s->nstage * s->nmicro), .holds = NEWN(a, int, s->ndevice * slots) };
-	bool ok = run_all(&p, slots) && complete(&p);
+		.done = NEWN(a, char, ACT_COUNT * s->nstage * s->nmicro), .holds = NEWN(a, int, s->ndevice * s->nstage * slots), .slots = slots };
+	bool ok = run_all(&p) && complete(&p);
 	arena_free(a);
 	return ok;
 }

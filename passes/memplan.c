@@ -8,7 +8,7 @@
  * Where one slot is enough, temporaries also lie over kept values, while those are not made yet or not read any more.
  *
  * Reads the stages and the schedule; writes Value.region, .offset, .alias and Stage.at, .bytes, .param_at ... Refuses
- * a stage that does not fit the smallest of its devices (E0601). */
+ * what does not fit a device (memplan_device.c). */
 #include <limits.h>
 #include "plan.h"
 
@@ -392,7 +392,7 @@ static int64_t tree_bytes(const Planner *p, int rank, int64_t grads)
 	int held = 0, most = 1, mine = 0;
 
 	for (int i = 0; i < s->dev[rank].n; i++) {
-		if (s->dev[rank].act[i].kind != ACT_B)
+		if (s->dev[rank].act[i].kind != ACT_B || s->dev[rank].act[i].stage != p->s->id)
 			continue;
 		mine++;
 		done[s->dev[rank].act[i].mb] = 1;
@@ -437,6 +437,7 @@ static void place_params(Planner *p)
 	}
 }
 
+/* As if the stage had its device for itself. */
 static void lay_out(Planner *p)
 {
 	Stage *s = p->s;
@@ -461,28 +462,6 @@ static void lay_out(Planner *p)
 	s->bytes_kept += s->bytes[REGION_STACK];
 	s->bytes_tmp = s->bytes[REGION_TMP];
 	s->bytes_scratch = s->bytes[REGION_SCRATCH];
-}
-
-static bool fits(const Planner *p)
-{
-	const Cluster *c = p->cx->cluster;
-	const Stage *s = p->s;
-	bool ok = true;
-
-	for (int r = 0; c && r < s->replicas; r++) {
-		if (s->device[r] < 0 || s->device[r] >= c->ndevice)
-			continue;
-		const Device *d = &c->device[s->device[r]];
-		if (d->memory <= 0 || s->arena <= d->memory)
-			continue;
-		ok = diag_error(p->cx->d, FILELOC(c->file), 601,
-			"stage %d needs %lld bytes, device %s has %lld (parameters %lld, optimizer %lld, gradients %lld, "
-			"%d x %lld between forward and backward, temporaries %lld, scratch %lld)", s->id, (long long)s->arena,
-			d->name, (long long)d->memory, (long long)s->bytes_params, (long long)s->bytes_state,
-			(long long)s->bytes_grads, s->inflight, (long long)s->slot_bytes, (long long)s->bytes_tmp,
-			(long long)s->bytes_scratch);
-	}
-	return ok;
 }
 
 static void clear(const Planner *p, Graph *const *g)
@@ -535,14 +514,11 @@ int64_t memplan_stage(Module *m, PassCx *cx, Stage *s)
 
 bool pass_memplan(Module *m, PassCx *cx)
 {
-	bool ok = true;
-
 	if (!m->schedule)
 		return diag_error(cx->d, FILELOC(m->file), 410, "memplan needs a schedule; run schedule first");
 	for (int i = 0; i < m->nstage; i++) {
 		Planner p = { .m = m, .cx = cx, .s = m->stage[i] };
 		plan_stage(&p);
-		ok &= fits(&p);
 	}
-	return ok;
+	return share_devices(m, cx);
 }

@@ -72,10 +72,19 @@ static double alone(const PlanModel *p, int64_t micro)
 	return (double)micro * each + update;
 }
 
-static void write_plan(Segments *g, const PlanModel *p, const Trial *t, bool forced)
+static const char *schedule_of(const PassCx *cx)
+{
+	return cx->train ? cx->train->schedule : NULL;
+}
+
+static bool write_plan(Segments *g, const PlanModel *p, const Trial *t, bool forced)
 {
 	Arena *a = g->m->arena;
 	int *cut = NEWN(g->cx->scratch, int, t->n);
+	Placement at;
+
+	if (!plan_place(a, schedule_of(g->cx), t->n, t->replicas, &at, g->cx->d))
+		return false;
 
 	for (int s = 1; s < t->n; s++)
 		cut[s] = t->end[s - 1] + 1;
@@ -83,11 +92,14 @@ static void write_plan(Segments *g, const PlanModel *p, const Trial *t, bool for
 	if (!g->cx->plan)
 		g->cx->plan = NEW(a, Plan);
 	Plan *plan = g->cx->plan;
-	*plan = (Plan){ .nstage = t->n, .stage = NEWN(a, PlanStage, t->n), .ndevice = t->ndevice, .step_time = t->step,
+	*plan = (Plan){ .nstage = t->n, .stage = NEWN(a, PlanStage, t->n), .ndevice = at.ndevice, .rank = at.rank, .step_time = t->step,
 		.forced = forced, .by = t->by };
-	for (int s = 0; s < t->n; s++)
+	plan->device = NEWN(a, int, at.ndevice);
+	for (int s = 0, i = 0; s < t->n; s++) {
 		plan->stage[s].replicas = t->replicas[s];
-	plan->device = arena_dup(a, t->device, sizeof *t->device * (size_t)t->ndevice);
+		for (int r = 0; r < t->replicas[s]; r++)
+			plan->device[at.rank[s] + r] = t->device[i++];
+	}
 	plan->microbatches = g->m->microbatches = t->micro;
 	for (Node *k = g->m->graph->first; k; k = k->next)      /* a Stack has a row per microbatch of the step */
 		if (k->op == OP_Stack)
@@ -96,6 +108,7 @@ static void write_plan(Segments *g, const PlanModel *p, const Trial *t, bool for
 	describe(g, plan);
 	if (g->cx->explain)
 		explain(g, plan);
+	return true;
 }
 
 /* ---- choosing ---- */
@@ -121,13 +134,10 @@ static bool check_batch(const Segments *g)
 	return true;
 }
 
-static bool check_forced(const Segments *g, const int *replicas, int n)
+static bool check_forced(const Segments *g, int n, int sum)
 {
 	const Cluster *c = g->cx->cluster;
-	int sum = 0;
 
-	for (int s = 0; s < n; s++)
-		sum += replicas[s];
 	if (c && sum > c->ndevice)
 		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d devices; the cluster has %d",
 			g->cx->train->plan, sum, c->ndevice);
@@ -138,20 +148,30 @@ static bool check_forced(const Segments *g, const int *replicas, int n)
 	return true;
 }
 
+/* A plan of these replicas on the devices in the order of the cluster file, not cut yet. */
+static Trial *new_plan(PlanSearch *s, const int *replicas, int n, const Placement *at, const char *by)
+{
+	int sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += replicas[i];
+	Trial *t = trial_new(s->a, n, sum, by);
+	memcpy(t->replicas, replicas, sizeof *replicas * (size_t)n);
+	for (int i = 0, k = 0; i < n; i++)
+		for (int r = 0; r < replicas[i]; r++)
+			t->device[k++] = at->rank[i] + r;
+	return t;
+}
+
 /* The cuts of a plan whose replicas are given; NULL after a diagnostic. */
 static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas, int n)
 {
 	const int most = largest(replicas, n);
-	int devices = 0;
+	Placement at;
 
-	if (!check_forced(g, replicas, n))
+	if (!plan_place(s->a, schedule_of(g->cx), n, replicas, &at, g->cx->d) || !check_forced(g, n, at.ndevice))
 		return NULL;
-	for (int i = 0; i < n; i++)
-		devices += replicas[i];
-	Trial *t = trial_new(s->a, n, devices, "as asked");
-	memcpy(t->replicas, replicas, sizeof *replicas * (size_t)n);
-	for (int r = 0; r < devices; r++)
-		t->device[r] = r;
+	Trial *t = new_plan(s, replicas, n, &at, "as asked");
 	t->micro = trial_micro(s->p, n, replicas);
 	if (t->micro < most) {
 		const Training *x = g->cx->train;
@@ -164,6 +184,36 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 	trial_judge(s->p, t);
 	trial_play(s->p, t);
 	return t;
+}
+
+/* Several stages on every device: all numbers of devices in the pipeline, with as many equal replicas as there are
+ * devices for. */
+static const Trial *chunked_plan(PlanSearch *s, const Segments *g)
+{
+	const int chunks = schedule_chunks(schedule_of(g->cx)), ndev = s->p->c->ndevice;
+	const Trial *best = NULL;
+
+	s->cut_budget = INFINITY;
+	for (int n = chunks; n <= ndev * chunks && n <= g->n; n += chunks) {
+		int *replicas = NEWN(s->a, int, n);
+		Placement at;
+		for (int i = 0; i < n; i++)
+			replicas[i] = ndev * chunks / n;
+		if (!plan_place(s->a, schedule_of(g->cx), n, replicas, &at, g->cx->d))
+			return NULL;
+		Trial *t = new_plan(s, replicas, n, &at, "chunks");
+		t->micro = trial_micro(s->p, n, replicas);
+		if (t->micro < replicas[0])
+			continue;
+		cut_best(s, t);
+		trial_play(s->p, t);
+		if (!best || t->score < best->score)
+			best = t;
+	}
+	if (!best)
+		diag_error(g->cx->d, FILELOC(g->m->file), 404, "schedule %s needs %d stages; the model has only %d nodes to cut behind",
+			schedule_of(g->cx), chunks, g->n);
+	return best;
 }
 
 static PlannerKind planner_kind(const Training *t)
@@ -197,7 +247,7 @@ bool pass_partition(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
 	if (!plan_parse(cx->scratch, cx->train ? cx->train->plan : NULL, &replicas, &n, cx->d) || !check_batch(&g))
 		return false;
-	segments_find(&g, n);
+	segments_find(&g, n ? n : schedule_chunks(schedule_of(cx)) > 1 ? schedule_chunks(schedule_of(cx)) : 0);
 	PlanModel *p = plan_model(cx->scratch, &g);
 	if (!p->c || p->c->ndevice < 1)
 		p->c = &one;
@@ -205,9 +255,9 @@ bool pass_partition(Module *m, PassCx *cx)
 	const Trial *t = NULL;
 	if (n)
 		t = forced_plan(&s, &g, replicas, n);
+	else if (schedule_chunks(schedule_of(cx)) > 1)
+		t = chunked_plan(&s, &g);
 	else if (plan_search(&s, planner_kind(cx->train), dp_cost(cx->train), cx->d))
 		t = s.best;
-	if (t)
-		write_plan(&g, p, t, n > 0);
-	return t;
+	return t && write_plan(&g, p, t, n > 0);
 }

@@ -1,4 +1,4 @@
-/* place: devices for every stage. Ranks are stage-major, rank = sum of the replicas of earlier stages + replica, and
+/* place: devices for every stage. Ranks are those of the plan (placement.c), and
  * rank r runs on the device that partition chose, else on the r-th of the cluster file: neighbours in the pipeline are
  * neighbours in the file. Reads the plan; writes Plan.device. */
 #include "plan.h"

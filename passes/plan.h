@@ -9,11 +9,24 @@
 bool        plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d);
 const char *plan_str(Arena *a, const Plan *p);              /* "2-1-1" */
 
+/* ---- devices (placement.c) ---- */
+/* Groups of devices: all stages of a group lie on the same ones. group, rank (of replica 0): by stage. */
+typedef struct Placement { int ngroup, ndevice, *group, *rank; } Placement;
+/* By what the schedule asks for (NULL: a group per stage). False after E0510, E0511. */
+bool plan_place(Arena *a, const char *schedule, int nstage, const int *replicas, Placement *p, Diag *d);
+/* Stages that a device runs under this schedule: V of "interleaved:V", 2 of "zbv", else 1. */
+int  schedule_chunks(const char *schedule);
+
 /* ---- time (cost.c) ---- */
 typedef struct Speed { double flops, bandwidth, launch; } Speed;    /* FLOP/s, bytes/s, seconds per node */
 Speed  device_speed(const Cluster *c, int device);          /* numbers of the cluster file, or defaults */
 double node_time(const Node *n, const Speed *s);            /* the slower of arithmetic and memory, and a start */
 int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
+
+/* ---- memory (memplan_device.c) ---- */
+/* Stages that were planned as if each had its device for itself move into the arenas of their devices. False after E0601:
+ * a device has less memory. */
+bool share_devices(Module *m, PassCx *cx);
 
 /* ---- cuts (partition.c) ---- */
 /* A place where partition may cut the forward graph: in front of `node`. before: share of a microbatch's time,

@@ -279,6 +279,14 @@ static void sim_messages(Arena *a, SimModel *x, const Flow *f, StageEdge **edge,
 		}
 }
 
+static void add_rank(int *list, int *n, int rank)
+{
+	for (int i = 0; i < *n; i++)
+		if (list[i] == rank)
+			return;
+	list[(*n)++] = rank;
+}
+
 /* A weight that several stages read is copied from each of them to the others. */
 static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
 {
@@ -298,9 +306,10 @@ static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimMode
 			list[j.n++] = x->s->device[at[r]][0];
 			for (int k = 0; k < n; k++)
 				for (int q = 0; k != r && q < t->replicas[at[k]]; q++)
-					list[j.n++] = x->s->device[at[k]][q];
+					add_rank(list, &j.n, x->s->device[at[k]][q]);
 			j.rank = list;
-			PUSH(a, x->join, x->njoin, *cap) = j;
+			if (j.n > 1)
+				PUSH(a, x->join, x->njoin, *cap) = j;
 		}
 	}
 }
@@ -315,21 +324,26 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	StageEdge *edge = NULL;
 	int nedge = 0, cap = 0;
 
-	*x = (SimModel){ .c = p->c, .device = t->device, .time = NEWN(a, SimTimes, t->ndevice),
+	*x = (SimModel){ .c = p->c, .time = NEWN(a, SimTimes, t->ndevice * t->n),
 		.totals = (t->micro + 2) * REPORT };
 	sim_messages(a, x, &f, &edge, &nedge);
-	x->s = schedule_make(a, p->schedule, t->n, t->replicas, (int)t->micro, edge, nedge);
+	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
+	x->s = schedule_make(a, p->schedule, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
 	if (!x->s)              /* none that is played here: its plan is chosen as for 1f1b */
-		x->s = schedule_make(a, "1f1b", t->n, t->replicas, (int)t->micro, edge, nedge);
+		x->s = schedule_make(a, "1f1b", t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
+	int *device = NEWN(a, int, x->s->ndevice);
+	x->device = device;
 	for (int i = 0, r = 0; i < t->n; i++) {
 		if (t->replicas[i] > 1 && s[i].trained > 0)
 			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ SIM_RING, (int64_t)s[i].trained, t->replicas[i],
 				x->s->device[i], 0 };
 		for (int k = 0; k < t->replicas[i]; k++, r++) {
-			const int c = p->class_of[t->device[r]];
-			x->time[r][ACT_F] = s[i].fwd[c];
-			x->time[r][ACT_B] = s[i].bwd[c];
-			x->time[r][ACT_UPDATE] = s[i].update[c];
+			const int c = p->class_of[t->device[r]], rank = x->s->device[i][k];
+			double *time = x->time[rank * t->n + i];
+			device[rank] = t->device[r];
+			time[ACT_F] = s[i].fwd[c];
+			time[ACT_B] = s[i].bwd[c];
+			time[ACT_UPDATE] = s[i].update[c];
 		}
 	}
 	shared_weights(a, p, t, x, stage, &cap);

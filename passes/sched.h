@@ -8,24 +8,35 @@ typedef struct Sched {
 	Arena    *a;
 	Schedule *s;
 	StageEdge *edge; int nedge;
-	int      *stage;            /* by rank */
+	int      *stage;            /* by rank; the first of its chunks */
+	int     **chunk, *nchunk;   /* by rank: its stages, ascending */
 	int     **grain;            /* by rank: its microbatches in the order in which it does them */
 	int      *ngrain;           /* by rank */
 } Sched;
 
-/* With the k-th microbatch of a rank: forward and its sends; backward, its sends, and the receive of the microbatch
- * that takes over the slot. The first receives are posted by sched_begin. */
+/* Whether a stage sends or receives in that direction; true for what is no message. */
+bool sched_exchanges(const Sched *c, int stage, ActKind k);
+
+/* Schedules of one stage per device. With the k-th microbatch of a rank: forward and its sends; backward, its sends, and
+ * the receive of the microbatch that takes over the slot. The first receives are posted by sched_begin. */
 void sched_begin(Sched *c, int rank);
 void sched_forward(Sched *c, int rank, int k);
 void sched_backward(Sched *c, int rank, int k);
-void sched_end(Sched *c, int rank);         /* SYNC, UPDATE */
+void sched_end(Sched *c, int rank);         /* SYNC, UPDATE: of all its chunks */
 
-/* The schedule of that name (NULL: auto) for stages of so many replicas that exchange data over the edges; ranks are
- * stage-major. NULL: there is no such schedule. Not verified. */
-Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge);
+/* Everything else from the order of computations alone (F, B and, where backwards are split, W; slots are not read): depths,
+ * slots, receives and sends, SYNC and UPDATE. A receive of a forward is posted as soon as its slot is free, that of a
+ * backward behind the forward. work: by rank. */
+void sched_from_work(Sched *c, const DeviceSchedule *work);
+
+/* The schedule of that name (NULL: auto) for stages of so many replicas that exchange data over the edges, on
+ * the ranks that plan_place gives. NULL after a diagnostic. Not verified. */
+Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
+	Diag *d);
 
 void schedule_gpipe(Sched *c);
 void schedule_1f1b(Sched *c);
+bool schedule_interleaved(Sched *c, Diag *d);       /* false after E0512 */
 
 /* ---- DAPPLE (schedule_dapple.c) ---- */
 int  dapple_depth(char policy, int stage, int stages, int most);        /* K_i; stage from 0 */

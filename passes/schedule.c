@@ -56,8 +56,20 @@ void sched_backward(Sched *c, int rank, int k)
 
 void sched_end(Sched *c, int rank)
 {
-	act(c, rank, ACT_SYNC, -1);
-	act(c, rank, ACT_UPDATE, -1);
+	for (int k = 0; k < 2 * c->nchunk[rank]; k++)
+		schedule_push(c->a, c->s, rank, (Action){ k < c->nchunk[rank] ? ACT_SYNC : ACT_UPDATE,
+			c->chunk[rank][k % c->nchunk[rank]], -1, 0, 0 });
+}
+
+bool sched_exchanges(const Sched *c, int stage, ActKind k)
+{
+	switch (k) {
+	case ACT_RECV_F: return has_edge(c, -1, stage, true);
+	case ACT_SEND_F: return has_edge(c, stage, -1, true);
+	case ACT_RECV_B: return has_edge(c, stage, -1, false);
+	case ACT_SEND_B: return has_edge(c, -1, stage, false);
+	default:         return true;
+	}
 }
 
 /* ---- edges ---- */
@@ -88,10 +100,10 @@ static void find_edges(Sched *c, const Module *m)
 
 /* ---- who does what ---- */
 
-static void give_grains(Sched *c, int micro)
+static void give_grains(Sched *c, const int *first_rank, int micro)
 {
 	Schedule *s = c->s;
-	int rmax = 1, rank = 0;
+	int rmax = 1;
 
 	for (int t = 0; t < s->nstage; t++)
 		rmax = s->replicas[t] > rmax ? s->replicas[t] : rmax;
@@ -101,8 +113,11 @@ static void give_grains(Sched *c, int micro)
 		s->replica_of[t] = NEWN(c->a, int, micro);
 		for (int g = 0; g < micro; g++)
 			s->replica_of[t][g] = plan_replica_of(g, s->replicas[t], micro);
-		for (int r = 0; r < s->replicas[t]; r++, rank++) {
-			s->device[t][r] = rank;
+		for (int r = 0; r < s->replicas[t]; r++) {
+			const int rank = s->device[t][r] = first_rank[t] + r;
+			c->chunk[rank][c->nchunk[rank]++] = t;
+			if (c->nchunk[rank] > 1)        /* the same grains as the device's first stage */
+				continue;
 			c->stage[rank] = t;
 			c->grain[rank] = NEWN(c->a, int, micro);
 			for (int i = 0; i < n; i++)
@@ -113,7 +128,7 @@ static void give_grains(Sched *c, int micro)
 	}
 }
 
-static void start(Sched *c, const char *name, int nstage, const int *replicas, int micro)
+static void start(Sched *c, const char *name, int nstage, const int *replicas, int micro, const Placement *at)
 {
 	Arena *a = c->a;
 	Schedule *s = c->s = NEW(a, Schedule);
@@ -126,41 +141,50 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
 	s->replica_of = NEWN(a, int *, nstage);
 	s->inflight = NEWN(a, int, nstage);
 	for (int t = 0; t < nstage; t++)
-		s->ndevice += s->replicas[t] = replicas[t];
+		s->replicas[t] = replicas[t];
+	s->ndevice = at->ndevice;
 	s->dev = NEWN(a, DeviceSchedule, s->ndevice);
 	c->stage = NEWN(a, int, s->ndevice);
 	c->grain = NEWN(a, int *, s->ndevice);
 	c->ngrain = NEWN(a, int, s->ndevice);
-	give_grains(c, micro);
+	c->nchunk = NEWN(a, int, s->ndevice);
+	c->chunk = NEWN(a, int *, s->ndevice);
+	for (int r = 0; r < s->ndevice; r++)
+		c->chunk[r] = NEWN(a, int, nstage);
+	give_grains(c, at->rank, micro);
 }
 
-/* Fills c->s; most: by stage, what DAPPLE's K_i may reach (0: anything; NULL: anything everywhere). False: no such name. */
-static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, const int *most)
+/* Fills c->s; most: by stage, what DAPPLE's K_i may reach (0: anything; NULL: anything everywhere). False after E0501 (no
+ * such name), or what the schedule has against these stages or microbatches. */
+static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, const int *most, Diag *d)
 {
-	const char *const names[] = { "1f1b", "gpipe", "dapple-A", "dapple-B" };
+	static const char *const names[] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "interleaved:" };
+	Placement at;
 	int k = 0;
 
-	while (k < 4 && strcmp(names[k], name) != 0)
+	while (k < 5 && (k < 4 ? strcmp(names[k], name) : strncmp(names[k], name, 12)))
 		k++;
-	if (k == 4)
+	if (k == 5)
+		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple or interleaved:V", name);
+	if (!plan_place(c->a, name, nstage, replicas, &at, d))
 		return false;
-	start(c, names[k], nstage, replicas, micro);
-	if (k == 1)
-		schedule_gpipe(c);
-	else if (k >= 2)
-		schedule_dapple(c, k == 2 ? 'A' : 'B', most);
-	else
-		schedule_1f1b(c);
-	return true;
+	start(c, k < 4 ? names[k] : name, nstage, replicas, micro, &at);
+	switch (k) {
+	case 0: schedule_1f1b(c); return true;
+	case 1: schedule_gpipe(c); return true;
+	case 2: case 3: schedule_dapple(c, k == 2 ? 'A' : 'B', most); return true;
+	default: return schedule_interleaved(c, d);
+	}
 }
 
-Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge)
+Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
+	Diag *d)
 {
 	Sched c = { .a = a, .edge = edge, .nedge = nedge };
 
 	if (!name || !strcmp(name, "auto"))
 		name = "1f1b";
-	return make(&c, !strcmp(name, "dapple") ? "dapple-A" : name, nstage, replicas, micro, NULL) ? c.s : NULL;
+	return make(&c, !strcmp(name, "dapple") ? "dapple-A" : name, nstage, replicas, micro, NULL, d) ? c.s : NULL;
 }
 
 /* Of one name, for the module as it is. */
@@ -170,8 +194,8 @@ static bool make_for(Sched *c, Module *m, PassCx *cx, const char *name, const in
 
 	for (int t = 0; t < m->nstage; t++)
 		replicas[t] = m->stage[t]->replicas;
-	if (!make(c, name, m->nstage, replicas, (int)m->microbatches, most))
-		return diag_error(cx->d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe or dapple", name);
+	if (!make(c, name, m->nstage, replicas, (int)m->microbatches, most, cx->d))
+		return false;
 	m->schedule = c->s;
 	return true;
 }

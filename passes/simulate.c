@@ -30,7 +30,9 @@ typedef struct Player {
 	int            *joined;         /* sums of this SYNC it is through with; those of UPDATE: 1 after the totals */
 	int           **join_of, *njoin_of;     /* indices into SimModel.join */
 	int            *slots;
-	int           **sent_f, **sent_b;       /* by slot: the microbatch last sent from it, + 1 */
+	int64_t        *held;           /* bytes of them */
+	int           **sent_f, **sent_b;       /* by stage and slot: the microbatch last sent from it, + 1 */
+	int             depth;          /* most slots of a stage */
 	bool          **frees;          /* by action: the last of its microbatch on this device */
 	/* by message */
 	char           *state;
@@ -176,6 +178,12 @@ static void ready(Player *p, int id, char what)
 	p->state[id] |= what;
 	if (p->state[id] != (POSTED | SENT))
 		return;
+	if (sender(p, id) == receiver(p, id)) {         /* copied */
+		const SimMessage *g = &p->m->msg[id / p->s->nmicro];
+		p->left[g->forward][of_mb(p, g->from, id % p->s->nmicro)]++;
+		p->here[g->forward][of_mb(p, g->to, id % p->s->nmicro)]++;
+		return;
+	}
 	queue(p, port_of(p, id, OUT), id, OUT);
 	queue(p, port_of(p, id, IN), id, IN);
 	depart(p, id);
@@ -241,9 +249,21 @@ static double totals_time(const Player *p)
 	return 2 * l.latency + (p->s->ndevice - 1) * link_seconds(&l, (double)p->m->totals);
 }
 
+/* Whether a device's action at position i has another of its kind behind it, or (step -1) before it. */
+static bool another(const DeviceSchedule *d, int i, int step)
+{
+	int k = i + step;
+
+	while (k >= 0 && k < d->n && d->act[k].kind != d->act[i].kind)
+		k += step;
+	return k >= 0 && k < d->n;
+}
+
 /* The sum that a device at SYNC or UPDATE does next; NONE: nothing is left. */
 static int next_join(const Player *p, int rank, ActKind k)
 {
+	if (another(&p->s->dev[rank], p->at[rank], k == ACT_UPDATE ? -1 : 1))
+		return NONE;
 	if (k == ACT_UPDATE)
 		return p->m->totals > 0 && p->s->ndevice > 1 && !p->joined[rank] ? p->m->njoin : NONE;
 	return p->joined[rank] < p->njoin_of[rank] ? p->join_of[rank][p->joined[rank]] : NONE;
@@ -268,12 +288,15 @@ static void arrive(Player *p, int rank, int join)
 
 /* ---- devices ---- */
 
-static void use(Player *p, int rank, int change)
+static void use(Player *p, int rank, int stage, int change)
 {
 	p->slots[rank] += change;
+	p->held[rank] += change * (p->m->fixed ? p->m->slot[stage] : 1);
 	if (p->slots[rank] > p->out->peak[rank])
 		p->out->peak[rank] = p->slots[rank];
-	p->out->use[p->out->nuse++] = (SimUse){ p->now, rank, p->slots[rank] };
+	if (p->held[rank] > p->out->most[rank])
+		p->out->most[rank] = p->held[rank];
+	p->out->use[p->out->nuse++] = (SimUse){ p->now, rank, p->slots[rank], p->held[rank] };
 }
 
 /* Why a computation cannot begin; NULL: it can. */
@@ -285,7 +308,7 @@ static const char *blocked(const Player *p, int rank, const Action *x)
 		return NULL;
 	if (p->here[fwd][of_mb(p, x->stage, x->mb)] < p->want[fwd][x->stage])
 		return "a message";
-	const int sent = fwd ? p->sent_f[rank][x->slot] : p->sent_b[rank][x->slot];
+	const int sent = (fwd ? p->sent_f : p->sent_b)[rank][x->stage * p->depth + x->slot];
 	if (sent && p->left[fwd][of_mb(p, x->stage, sent - 1)] < p->gives[fwd][x->stage])
 		return "its slot to be sent";
 	return NULL;
@@ -293,10 +316,10 @@ static const char *blocked(const Player *p, int rank, const Action *x)
 
 static void compute(Player *p, int rank, const Action *x)
 {
-	const double t = p->m->time[rank][x->kind];
+	const double t = p->m->time[rank * p->s->nstage + x->stage][x->kind];
 
 	if (x->kind == ACT_F)
-		use(p, rank, 1);
+		use(p, rank, x->stage, 1);
 	p->running[rank] = true;
 	span(p, rank, p->now + t);
 	p->out->busy[rank] += t;
@@ -311,7 +334,7 @@ static void finish(Player *p, int rank)
 	const Action *x = &p->s->dev[rank].act[p->at[rank]];
 
 	if (p->frees[rank][p->at[rank]])
-		use(p, rank, -1);
+		use(p, rank, x->stage, -1);
 	if (x->kind == ACT_SYNC)
 		p->out->spent[rank][ACT_SYNC] += p->now - p->since[rank];
 	p->at[rank]++;
@@ -347,7 +370,7 @@ static void advance(Player *p, int rank)
 			messages(p, x, p->at[rank], false);
 			break;
 		case ACT_SEND_F: case ACT_SEND_B:
-			(x->kind == ACT_SEND_F ? p->sent_f : p->sent_b)[rank][x->slot] = x->mb + 1;
+			(x->kind == ACT_SEND_F ? p->sent_f : p->sent_b)[rank][x->stage * p->depth + x->slot] = x->mb + 1;
 			messages(p, x, p->at[rank], true);
 			break;
 		case ACT_SYNC:
@@ -442,12 +465,12 @@ static void prepare_ranks(Player *p)
 	p->since = NEWN(p->a, double, s->ndevice);
 	p->joined = NEWN(p->a, int, s->ndevice);
 	p->slots = NEWN(p->a, int, s->ndevice);
+	p->held = NEWN(p->a, int64_t, s->ndevice);
 	p->sent_f = NEWN(p->a, int *, s->ndevice);
 	p->sent_b = NEWN(p->a, int *, s->ndevice);
 	p->frees = NEWN(p->a, bool *, s->ndevice);
 	for (int r = 0; r < s->ndevice; r++) {
 		const DeviceSchedule *d = &s->dev[r];
-		int slots = 1;
 
 		p->since[r] = -1;
 		p->frees[r] = NEWN(p->a, bool, d->n);
@@ -455,17 +478,18 @@ static void prepare_ranks(Player *p)
 			const Action *x = &d->act[i];
 			if (x->mb < 0)
 				continue;
-			slots = x->slot >= slots ? x->slot + 1 : slots;
+			p->depth = x->slot >= p->depth ? x->slot + 1 : p->depth;
 			p->frees[r][i] = stamp[of_mb(p, x->stage, x->mb)] != r + 1;
 			stamp[of_mb(p, x->stage, x->mb)] = r + 1;
 			uses += (x->kind == ACT_F) + p->frees[r][i];
 		}
-		p->sent_f[r] = NEWN(p->a, int, slots);
-		p->sent_b[r] = NEWN(p->a, int, slots);
 	}
+	for (int r = 0; r < 2 * s->ndevice; r++)
+		(r & 1 ? p->sent_f : p->sent_b)[r / 2] = NEWN(p->a, int, s->nstage * p->depth);
 	p->out->busy = NEWN(p->a, double, s->ndevice);
 	p->out->spent = NEWN(p->a, SimTimes, s->ndevice);
 	p->out->peak = NEWN(p->a, int, s->ndevice);
+	p->out->most = NEWN(p->a, int64_t, s->ndevice);
 	p->out->use = NEWN(p->a, SimUse, uses);
 }
 
@@ -548,7 +572,7 @@ static double *line_busy(const Player *p)
 
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 {
-	Player p = { .a = a, .m = m, .s = m->s, .out = out, .d = d };
+	Player p = { .a = a, .m = m, .s = m->s, .out = out, .d = d, .depth = 1 };
 	double worked = 0;
 
 	*out = (Sim){ .model = m };

@@ -9,9 +9,9 @@
  *               which its devices share. A port serves one message at a time, in the order in which they became ready.
  *     SYNC      sums and copies over replicas begin when all have arrived and take no ports: a ring of n takes
  *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others
- *               takes latency + (n-1) bytes / bandwidth.
- *     UPDATE    begins when device 0 has gathered the losses of all, if totals > 0.
- * A device runs one stage. Equal times are settled by device, then by action. */
+ *               takes latency + (n-1) bytes / bandwidth. A device of several stages does all in its last SYNC.
+ *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
+ * A device runs one stage or several; a message between two of its own stages is there at once. Equal times are settled by device, then by action. */
 #ifndef PDCC_PASSES_SIMULATE_H
 #define PDCC_PASSES_SIMULATE_H
 
@@ -30,11 +30,11 @@ typedef struct SimModel {
 	const Schedule *s;
 	const Cluster  *c;
 	const int      *device;     /* by rank: index into Cluster.device */
-	SimTimes       *time;       /* by rank: seconds of F, B, W and UPDATE */
+	SimTimes       *time;       /* [rank * stages + stage]: seconds of F, B, W and UPDATE */
 	SimMessage     *msg;  int nmsg;
 	SimJoin        *join; int njoin;
 	int64_t         totals;     /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
-	int64_t        *fixed;      /* by stage: bytes of memory that are always in use; NULL: not known */
+	int64_t        *fixed;      /* by stage: bytes of its device's memory that are always in use; NULL: not known */
 	int64_t        *slot;       /* by stage: bytes of a microbatch in flight */
 	int64_t         weights;    /* bytes of all trained parameters, what data parallelism would sum */
 } SimModel;
@@ -56,7 +56,8 @@ typedef struct SimLoad {        /* one kind of link: an entry of the cluster fil
 	double  busy;               /* seconds that its busiest port is held by messages */
 } SimLoad;
 
-typedef struct SimUse { double time; int rank, slots; } SimUse;     /* slots in use from then on */
+/* In use from then on: slots of all stages of the device, and their bytes (where bytes are not known: their number). */
+typedef struct SimUse { double time; int rank, slots; int64_t held; } SimUse;
 
 typedef struct Sim {
 	const SimModel *model;
@@ -68,6 +69,7 @@ typedef struct Sim {
 	SimSpan *span; int nspan;   /* in the order in which they begin */
 	SimUse  *use;  int nuse;    /* in order of time */
 	int     *peak;              /* by rank: most slots at once */
+	int64_t *most;              /* by rank: most of SimUse.held */
 	SimLoad *load; int nload;   /* only those that anything moves over */
 } Sim;
 

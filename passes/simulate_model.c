@@ -34,15 +34,16 @@ static void stage_times(SimModel *x, const Module *m)
 		Speed was = { 0 };
 		for (int k = 0; k < m->stage[t]->replicas; k++) {
 			const int r = x->s->device[t][k];
+			SimTimes *to = &x->time[r * m->nstage + t];
 			const Speed on = device_speed(x->c, x->device[r]);
 			if (k && same_speed(on, was)) {
-				memcpy(x->time[r], x->time[x->s->device[t][k - 1]], sizeof x->time[r]);
+				memcpy(to, &x->time[x->s->device[t][k - 1] * m->nstage + t], sizeof *to);
 				continue;
 			}
 			was = on;
-			x->time[r][ACT_F] = graph_seconds(m->stage[t]->forward, &first, &on);
-			x->time[r][ACT_B] = graph_seconds(m->stage[t]->backward, &first, &on);
-			x->time[r][ACT_UPDATE] = graph_seconds(m->stage[t]->update, &first, &on);
+			(*to)[ACT_F] = graph_seconds(m->stage[t]->forward, &first, &on);
+			(*to)[ACT_B] = graph_seconds(m->stage[t]->backward, &first, &on);
+			(*to)[ACT_UPDATE] = graph_seconds(m->stage[t]->update, &first, &on);
 		}
 	}
 }
@@ -81,19 +82,26 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, int *cap)
 	}
 }
 
+static bool in_earlier_stage(const Module *m, const Stage *s, const Node *copy)
+{
+	for (int t = 0; t < s->id; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_Broadcast && attr_int(n, "number") == attr_int(copy, "number"))
+				return true;
+	return false;
+}
+
 /* A Broadcast is in the graphs of all stages that take part; it is listed by the first of them. */
-static void stage_copies(Arena *a, SimModel *x, const Stage *s, int *cap)
+static void stage_copies(Arena *a, SimModel *x, const Module *m, const Stage *s, int *cap)
 {
 	for (const Node *n = s->update->first; n; n = n->next) {
 		if (n->op != OP_Broadcast)
 			continue;
 		const Ints ranks = attr_ints(n, "ranks");
-		int *list = NEWN(a, int, ranks.n), least = x->s->ndevice;
-		for (int i = 0; i < ranks.n; i++) {
+		int *list = NEWN(a, int, ranks.n);
+		for (int i = 0; i < ranks.n; i++)
 			list[i] = (int)ranks.v[i];
-			least = list[i] < least ? list[i] : least;
-		}
-		if (least == x->s->device[s->id][0])
+		if (ranks.n > 1 && !in_earlier_stage(m, s, n))
 			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ SIM_COPY, value_bytes(n->out[0]), ranks.n, list,
 				(int)attr_int(n, "root") };
 	}
@@ -105,21 +113,24 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c)
 	SimModel *x = NEW(a, SimModel);
 	int cap = 0, *device = NEWN(a, int, m->schedule->ndevice);
 
-	*x = (SimModel){ .s = m->schedule, .c = c, .device = device, .time = NEWN(a, SimTimes, m->schedule->ndevice),
+	*x = (SimModel){ .s = m->schedule, .c = c, .device = device, .time = NEWN(a, SimTimes, m->schedule->ndevice * m->nstage),
 		.fixed = NEWN(a, int64_t, m->nstage), .slot = NEWN(a, int64_t, m->nstage),
 		.totals = (m->microbatches + 2) * REPORT };
 	for (int t = 0; t < m->nstage; t++) {
 		for (int k = 0; k < m->stage[t]->replicas; k++)
 			device[m->schedule->device[t][k]] = m->stage[t]->device[k];
 		x->slot[t] = m->stage[t]->slot_bytes;
-		x->fixed[t] = m->stage[t]->arena - m->stage[t]->bytes[REGION_SLOT];
+		x->fixed[t] = m->stage[t]->arena;
+		for (int k = 0; k < m->nstage; k++)
+			if (m->stage[k]->rank == m->stage[t]->rank)
+				x->fixed[t] -= m->stage[k]->bytes[REGION_SLOT];
 		stage_messages(a, x, m->stage[t], &cap);
 	}
 	cap = 0;
 	for (int t = 0; t < m->nstage; t++)
 		stage_sums(a, x, m->stage[t], &cap);
 	for (int t = 0; t < m->nstage; t++)
-		stage_copies(a, x, m->stage[t], &cap);
+		stage_copies(a, x, m, m->stage[t], &cap);
 	stage_times(x, m);
 	for (int i = 0; i < m->nparam; i++)
 		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen)
@@ -153,8 +164,10 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 	for (int i = 0; i < m->nmsg; i++)
 		for (int mb = 0; mb < m->s->nmicro; mb++) {
 			const SimMessage *x = &m->msg[i];
-			load[line_between(m, m->s->device[x->from][m->s->replica_of[x->from][mb]],
-				m->s->device[x->to][m->s->replica_of[x->to][mb]])].messages += x->bytes;
+			const int from = m->s->device[x->from][m->s->replica_of[x->from][mb]];
+			const int to = m->s->device[x->to][m->s->replica_of[x->to][mb]];
+			if (from != to)
+				load[line_between(m, from, to)].messages += x->bytes;
 		}
 	for (int j = 0; j < m->njoin; j++) {
 		const SimJoin *x = &m->join[j];

@@ -19,7 +19,9 @@ typedef struct Splitter {
 	PassCx  *cx;
 	int      n;                 /* stages */
 	int      channel;           /* next free number */
-	int     *first_rank;        /* by stage */
+	int      nrank;
+	int      shared;            /* broadcasts so far */
+	int     *first_rank;        /* by stage: rank of its replica 0 */
 	Map     *repeated;          /* by stage: update values that have a copy there */
 } Splitter;
 
@@ -41,6 +43,7 @@ static bool make_stages(Splitter *sp)
 {
 	Module *m = sp->m;
 	const Plan *plan = sp->cx->plan && sp->cx->plan->nstage ? sp->cx->plan : NULL;
+	Placement at;
 	int *asked = NULL, nasked = 0;
 
 	for (Node *n = m->graph->first; n; n = n->next)
@@ -51,13 +54,19 @@ static bool make_stages(Splitter *sp)
 		return false;
 	m->nstage = sp->n;
 	m->stage = NEWN(m->arena, Stage *, sp->n);
-	sp->first_rank = NEWN(m->arena, int, sp->n + 1);
+	int *replicas = NEWN(sp->cx->scratch, int, sp->n);
+	for (int i = 0; i < sp->n; i++)
+		replicas[i] = plan ? plan->stage[i].replicas : nasked == sp->n ? asked[i] : 1;
+	if (!plan_place(sp->cx->scratch, sp->cx->train ? sp->cx->train->schedule : NULL, sp->n, replicas, &at, sp->cx->d))
+		return false;
+	sp->nrank = plan && plan->rank ? plan->ndevice : at.ndevice;
+	sp->first_rank = plan && plan->rank ? plan->rank : at.rank;
 	for (int i = 0; i < sp->n; i++) {
 		Stage *s = m->stage[i] = NEW(m->arena, Stage);
 		s->id = i;
-		s->replicas = plan ? plan->stage[i].replicas : nasked == sp->n ? asked[i] : 1;
+		s->replicas = replicas[i];
+		s->rank = sp->first_rank[i];
 		s->device = NEWN(m->arena, int, s->replicas);
-		sp->first_rank[i + 1] = sp->first_rank[i] + s->replicas;
 		for (int r = 0; r < s->replicas; r++)
 			s->device[r] = plan && plan->device ? plan->device[sp->first_rank[i] + r] : sp->first_rank[i] + r;
 		s->inflight = 1;
@@ -223,6 +232,7 @@ static Node *broadcast(Splitter *sp, Value *v, int owner, int t, Ints ranks)
 	while (ranks.v[root] != sp->first_rank[owner])
 		root++;
 	attr_set_int(n, "root", root);
+	attr_set_int(n, "number", sp->shared);
 	attr_set_ints(n, "ranks", ranks.n, ranks.v);
 	n->out[0]->type = v->type;
 	return n;
@@ -232,7 +242,8 @@ static Node *broadcast(Splitter *sp, Value *v, int owner, int t, Ints ranks)
 static void share_part(Splitter *sp, Value *v)
 {
 	const int owner = v->def->stage;
-	int64_t *rank = NEWN(sp->cx->scratch, int64_t, sp->first_rank[sp->n]);
+	int64_t *rank = NEWN(sp->cx->scratch, int64_t, sp->nrank);
+	bool *takes = NEWN(sp->cx->scratch, bool, sp->nrank);
 	Ints ranks = { 0, rank };
 	bool shared = false;
 
@@ -241,7 +252,10 @@ static void share_part(Splitter *sp, Value *v)
 	if (!shared)
 		return;
 	for (int t = 0; t < sp->n; t++)
-		for (int r = sp->first_rank[t]; (t == owner || needed_in(v, t)) && r < sp->first_rank[t + 1]; r++)
+		for (int r = 0; (t == owner || needed_in(v, t)) && r < sp->m->stage[t]->replicas; r++)
+			takes[sp->first_rank[t] + r] = true;
+	for (int r = 0; r < sp->nrank; r++)
+		if (takes[r])
 			rank[ranks.n++] = r;
 	for (int t = 0; t < sp->n; t++) {
 		if (t != owner && !needed_in(v, t))
@@ -251,6 +265,7 @@ static void share_part(Splitter *sp, Value *v)
 			if (v->uses[i].node->stage == t && v->uses[i].node != n)
 				node_set_input(v->uses[i].node, v->uses[i].index, n->out[0]);
 	}
+	sp->shared++;
 }
 
 /* An Accumulate's operand lies in the struct of gradients, so it must be a value of the backward graph that nothing

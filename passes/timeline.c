@@ -53,12 +53,9 @@ const char *device_text(const Sim *s, int rank)
 	return name ? name : "device";
 }
 
-int64_t bytes_in_use(const Sim *s, int rank, int slots)
+int64_t bytes_in_use(const Sim *s, int rank, int64_t held)
 {
 	const SimModel *m = s->model;
 
-	if (!m->fixed)
-		return slots;
-	const int t = m->s->dev[rank].act[0].stage;
-	return m->fixed[t] + slots * m->slot[t];
+	return m->fixed ? m->fixed[m->s->dev[rank].act[0].stage] + held : held;
 }

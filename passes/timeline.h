@@ -18,6 +18,6 @@ void buf_xml(Buf *b, const char *text);                 /* with &, <, > and quot
 const char *span_text(Arena *a, const Sim *s, const SimSpan *x);
 const char *span_class(const SimSpan *x);               /* "f", "b", "w", "c" (communication), "u" */
 const char *device_text(const Sim *s, int rank);        /* its name in the cluster file */
-int64_t bytes_in_use(const Sim *s, int rank, int slots);
+int64_t bytes_in_use(const Sim *s, int rank, int64_t held);
 
 #endif

@@ -61,6 +61,11 @@ void timeline_json(Buf *b, const Sim *s, const char *title)
 	for (int t = 0, any = 0; t < plan->nstage; t++)
 		for (int k = 0; k < plan->replicas[t]; k++, any = 1) {
 			const int r = plan->device[t][k];
+			bool named = false;             /* a device is listed with its first stage */
+			for (int u = 0; u < t; u++)
+				named |= plan->device[u][0] == plan->device[t][0];
+			if (named)
+				continue;
 			buf_printf(b, "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": ",
 				any ? "," : "", r);
 			put_string(b, arena_printf(a, "device %d (%s), stage %d", r, device_text(s, r), t));
@@ -75,7 +80,7 @@ void timeline_json(Buf *b, const Sim *s, const char *title)
 	for (int i = 0; i < s->nuse; i++)
 		buf_printf(b, ",\n{\"name\": \"%s\", \"ph\": \"C\", \"pid\": %d, \"ts\": %.3f, \"args\": {\"in use\": %" PRId64 "}}",
 			s->model->fixed ? "memory" : "slots", s->use[i].rank, s->use[i].time * 1e6,
-			bytes_in_use(s, s->use[i].rank, s->use[i].slots));
+			bytes_in_use(s, s->use[i].rank, s->use[i].held));
 	buf_puts(b, "\n]}\n");
 	arena_free(a);
 }

@@ -47,9 +47,10 @@ static void pick_rows(Drawing *d)
 
 	d->row = NEWN(d->a, int, MAX_ROWS);
 	if (p->ndevice <= MAX_ROWS) {
-		for (int t = 0; t < p->nstage; t++)
-			for (int k = 0; k < p->replicas[t]; k++)
-				d->row[d->nrow++] = p->device[t][k];
+		while (d->nrow < p->ndevice) {
+			d->row[d->nrow] = d->nrow;
+			d->nrow++;
+		}
 		return;
 	}
 	const int n = p->nstage < MAX_ROWS ? p->nstage : MAX_ROWS;
@@ -195,7 +196,7 @@ static void curve(Drawing *d, int rank, const char *colour, double bottom, doubl
 	for (int i = 0; i < d->s->nuse; i++)
 		if (d->s->use[i].rank == rank)
 			buf_printf(d->b, "H%.2fV%.2f", LEFT + d->s->use[i].time * d->scale,
-				bottom - (double)bytes_in_use(d->s, rank, d->s->use[i].slots) * per_byte);
+				bottom - (double)bytes_in_use(d->s, rank, d->s->use[i].held) * per_byte);
 	buf_printf(d->b, "H%.2f\"/>\n", LEFT + d->s->step * d->scale);
 }
 
@@ -208,8 +209,8 @@ static void curves(Drawing *d, double top)
 	int64_t most = 1;
 
 	for (int r = 0; r < p->ndevice; r++)
-		if (p->dev[r].n && bytes_in_use(d->s, r, d->s->peak[r]) > most)
-			most = bytes_in_use(d->s, r, d->s->peak[r]);
+		if (p->dev[r].n && bytes_in_use(d->s, r, d->s->most[r]) > most)
+			most = bytes_in_use(d->s, r, d->s->most[r]);
 	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n", LEFT - 6, top - 12,
 		d->s->model->fixed ? "memory" : "in flight");
 	for (int k = 0; k <= 2; k++) {

@@ -340,6 +340,10 @@ static int tag_of(int channel, int mb)
 
 void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 {
+	if (peer == rt_program->rank) {
+		rt_local(channel, slot, mb, buf, bytes, false);
+		return;
+	}
 	const int i = slot_of(channel, slot);
 
 	rt_lock();
@@ -355,6 +359,10 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 
 void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes)
 {
+	if (peer == rt_program->rank) {
+		rt_local(channel, slot, mb, (void *)(uintptr_t)buf, bytes, true);
+		return;
+	}
 	const int i = sends0 + slot_of(channel, slot);
 
 	rt_lock();
@@ -366,12 +374,16 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 
 void pd_wait_recv(int channel, int slot)
 {
-	rt_wait(slot_of(channel, slot), 1);
+	rt_local_wait(channel, slot, false);
+	if (started)
+		rt_wait(slot_of(channel, slot), 1);
 }
 
 void pd_wait_send(int channel, int slot)
 {
-	rt_wait(sends0 + slot_of(channel, slot), 1);
+	rt_local_wait(channel, slot, true);
+	if (started)
+		rt_wait(sends0 + slot_of(channel, slot), 1);
 }
 
 /* ---- blocking messages of the main thread ---- */
@@ -477,6 +489,7 @@ void rt_join(const pd_program *p, double timeout)
 
 	timeout_s = timeout;
 	rt_ring_setup(p->world);
+	rt_local_setup(p);
 	if (p->world == 1)
 		return;
 	prctl(PR_SET_TIMERSLACK, 2000UL, 0, 0, 0); /* naps of 20 us shall not become 70 */

@@ -125,7 +125,8 @@ void   pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, 
 
 /* Messages between stages. A channel is one tensor crossing one cut; its number is the same on
  * both sides. Each (channel, slot) has one request. The buffer stays untouched until the wait;
- * waits on an idle request return at once. */
+ * waits on an idle request return at once. Where the peer is this rank itself, another of its
+ * stages, the message is copied. */
 void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes);
 void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes);
 void pd_wait_recv(int channel, int slot);

@@ -72,6 +72,11 @@ void rt_wait_ring(void);                /* until rt_ring_idle() */
 void rt_send(int peer, int tag, const void *buf, size_t bytes);
 void rt_recv(int peer, int tag, void *buf, size_t bytes);
 
+/* ---- local.c: messages between stages of this device ---- */
+void rt_local_setup(const pd_program *p);
+void rt_local(int channel, int slot, int mb, void *buf, size_t bytes, bool send);
+void rt_local_wait(int channel, int slot, bool send);   /* it must be done; else the program is wrong */
+
 /* ---- allreduce.c: called by mpi.c with the lock held ---- */
 void rt_ring_setup(int world);
 bool rt_ring_advance(void);             /* true: something moved */

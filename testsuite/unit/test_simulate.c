@@ -37,7 +37,8 @@ static void chain(Case *c, int nstage, const int *replicas, int micro)
 		s->ndevice += replicas[t];
 	s->dev = NEWN(a, DeviceSchedule, s->ndevice);
 	c->sched = (Sched){ .a = a, .s = s, .edge = NEWN(a, StageEdge, nstage), .nedge = nstage - 1,
-		.stage = NEWN(a, int, s->ndevice), .grain = NEWN(a, int *, s->ndevice), .ngrain = NEWN(a, int, s->ndevice) };
+		.stage = NEWN(a, int, s->ndevice), .grain = NEWN(a, int *, s->ndevice), .ngrain = NEWN(a, int, s->ndevice),
+		.chunk = NEWN(a, int *, s->ndevice), .nchunk = NEWN(a, int, s->ndevice) };
 	for (int t = 0; t < nstage; t++) {
 		c->sched.edge[t] = (StageEdge){ t, t + 1, true, true };
 		s->device[t] = NEWN(a, int, replicas[t]);
@@ -45,6 +46,8 @@ static void chain(Case *c, int nstage, const int *replicas, int micro)
 		for (int r = 0; r < replicas[t]; r++, rank++) {
 			s->device[t][r] = rank;
 			c->sched.stage[rank] = t;
+			c->sched.chunk[rank] = &c->sched.stage[rank];
+			c->sched.nchunk[rank] = 1;
 			c->sched.grain[rank] = NEWN(a, int, micro / replicas[t] + 1);
 		}
 		for (int g = 0; g < micro; g++) {
@@ -71,7 +74,7 @@ static void on_cluster(Case *c, int per_host, Link within, Link between)
 		c->cluster.device[i].host = i / per_host;
 		device[i] = i;
 	}
-	c->model = (SimModel){ .s = c->sched.s, .c = &c->cluster, .device = device, .time = NEWN(c->a, SimTimes, n),
+	c->model = (SimModel){ .s = c->sched.s, .c = &c->cluster, .device = device, .time = NEWN(c->a, SimTimes, n * c->sched.s->nstage),
 		.msg = NEWN(c->a, SimMessage, 2 * n) };
 }
 
@@ -81,8 +84,8 @@ static void times(Case *c, const double *f, const double *b, int64_t bytes)
 	const Schedule *s = c->sched.s;
 
 	for (int r = 0; r < s->ndevice; r++) {
-		c->model.time[r][ACT_F] = f[c->sched.stage[r]];
-		c->model.time[r][ACT_B] = b[c->sched.stage[r]];
+		c->model.time[r * s->nstage + c->sched.stage[r]][ACT_F] = f[c->sched.stage[r]];
+		c->model.time[r * s->nstage + c->sched.stage[r]][ACT_B] = b[c->sched.stage[r]];
 	}
 	for (int t = 0; t + 1 < s->nstage; t++) {
 		c->model.msg[c->model.nmsg++] = (SimMessage){ t, t + 1, bytes, true };
@@ -299,7 +302,7 @@ static void test_replicas(void **state)
 	on_cluster(&c, 2, link, FREE);
 	times(&c, ones, twos, 0);
 	for (int r = 0; r < 2; r++)
-		c.model.time[r][ACT_UPDATE] = 1;
+		c.model.time[r * c.sched.s->nstage + c.sched.stage[r]][ACT_UPDATE] = 1;
 	c.model.join = &ring;
 	c.model.njoin = 1;
 	c.model.weights = 4;
@@ -310,7 +313,7 @@ static void test_replicas(void **state)
 	assert_int_equal(c.sim.load[0].parallel, 8);
 	near(c.sim.bubble, 0);
 	/* a slower device: the sum begins when it is there; the losses go to device 0 and back */
-	c.model.time[1][ACT_F] = 2;
+	c.model.time[1 * c.sched.s->nstage + c.sched.stage[1]][ACT_F] = 2;
 	c.model.totals = 2;
 	play(&c);
 	near(c.sim.step, 4 + 3 + (2 * 0.5 + 2 / 2.0) + 1);

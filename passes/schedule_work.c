@@ -1,0 +1,103 @@
+/* A whole schedule from the order of computations: sched_from_work. What a device computes decides everything else.
+ *
+ * A microbatch holds a slot of its stage from its forward to the last computation that reads what the forward left (B, or
+ * W where backwards are split). The depth of a stage is the most that any of its devices holds at once. Slots go to
+ * microbatches in the order of their forwards, each to the slot that became free first, so the receive of a forward can
+ * be posted as soon as its slot is free. */
+#include "sched.h"
+
+/* One stage on one device. */
+typedef struct Chunk {
+	int  stage;
+	int *forward, nforward;     /* microbatches in the order of their forwards */
+	int  posted;                /* how many of those have a slot */
+	int *slot;                  /* by microbatch */
+} Chunk;
+
+/* The position of the last computation of every (chunk, microbatch). */
+static bool is_last(const DeviceSchedule *w, int at)
+{
+	for (int i = at + 1; i < w->n; i++)
+		if (w->act[i].stage == w->act[at].stage && w->act[i].mb == w->act[at].mb)
+			return false;
+	return true;
+}
+
+static void count_depth(Sched *c, const DeviceSchedule *w, const bool *last)
+{
+	int *live = NEWN(c->a, int, c->s->nstage);
+
+	for (int i = 0; i < w->n; i++) {
+		const int t = w->act[i].stage;
+		if (w->act[i].kind == ACT_F && ++live[t] > c->s->inflight[t])
+			c->s->inflight[t] = live[t];
+		if (last[i])
+			live[t]--;
+	}
+}
+
+static void push(Sched *c, int rank, const Chunk *k, ActKind kind, int mb)
+{
+	if (sched_exchanges(c, k->stage, kind))
+		schedule_push(c->a, c->s, rank, (Action){ kind, k->stage, mb, k->slot[mb], 0 });
+}
+
+/* The next forward gets a slot. */
+static void take_slot(Sched *c, int rank, Chunk *k, int slot)
+{
+	if (k->posted == k->nforward)
+		return;
+	const int mb = k->forward[k->posted++];
+	k->slot[mb] = slot;
+	push(c, rank, k, ACT_RECV_F, mb);
+}
+
+static void fill_device(Sched *c, int rank, const DeviceSchedule *w, const bool *last)
+{
+	Chunk *of = NEWN(c->a, Chunk, c->s->nstage);
+
+	for (int i = 0; i < w->n; i++) {
+		Chunk *k = &of[w->act[i].stage];
+		k->stage = w->act[i].stage;
+		if (!k->slot) {
+			k->slot = NEWN(c->a, int, c->s->nmicro);
+			k->forward = NEWN(c->a, int, c->s->nmicro);
+		}
+		if (w->act[i].kind == ACT_F)
+			k->forward[k->nforward++] = w->act[i].mb;
+	}
+	for (int t = 0; t < c->s->nstage; t++)
+		for (int i = 0; of[t].slot && i < c->s->inflight[t]; i++)
+			take_slot(c, rank, &of[t], i);
+	for (int i = 0; i < w->n; i++) {
+		const Action *x = &w->act[i];
+		Chunk *k = &of[x->stage];
+		push(c, rank, k, x->kind, x->mb);
+		if (x->kind == ACT_F) {
+			push(c, rank, k, ACT_SEND_F, x->mb);
+			push(c, rank, k, ACT_RECV_B, x->mb);
+		} else if (x->kind == ACT_B) {
+			push(c, rank, k, ACT_SEND_B, x->mb);
+		}
+		if (last[i])
+			take_slot(c, rank, k, k->slot[x->mb]);
+	}
+	sched_end(c, rank);
+}
+
+void sched_from_work(Sched *c, const DeviceSchedule *work)
+{
+	bool **last = NEWN(c->a, bool *, c->s->ndevice);
+
+	for (int r = 0; r < c->s->ndevice; r++) {
+		last[r] = NEWN(c->a, bool, work[r].n);
+		for (int i = 0; i < work[r].n; i++)
+			last[r][i] = is_last(&work[r], i);
+		count_depth(c, &work[r], last[r]);
+	}
+	for (int t = 0; t < c->s->nstage; t++)
+		if (c->s->inflight[t] < 1)
+			c->s->inflight[t] = 1;
+	for (int r = 0; r < c->s->ndevice; r++)
+		fill_device(c, r, &work[r], last[r]);
+}
