@@ -280,8 +280,9 @@ static void write_program(Build *b, Cw *w, int rank)
 		m->schedule->ndevice, t, m->nstage, replica, s->replicas);
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),
 		b->t->reproducible ? "true" : "false", b->t->shuffle ? "true" : "false", b->t->seed);
-	cw_line(w, ".micro = %" PRId64 ", .microbatches = %" PRId64 ", .channels = %d, .slots = %d, .arena = %" PRId64 ",",
-		m->batch, m->microbatches, b->channels, slots, s->arena);
+	cw_line(w, ".micro = %" PRId64 ", .microbatches = %" PRId64 ",%s .channels = %d, .slots = %d, .arena = %" PRId64 ",",
+		m->batch, m->microbatches, m->grains ? arena_printf(b->a, " .grains = %" PRId64 ",", m->grains) : "", b->channels,
+		slots, s->arena);
 	cw_line(w, ".nparams = PARAMS, .params = %s, .ninputs = INPUTS, .inputs = %s,", b->chunks ? "params" : "stage_params",
 		b->chunks ? "inputs" : "stage_inputs");
 	if (rate_varies(rate))

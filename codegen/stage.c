@@ -23,7 +23,10 @@ static void write_ranks(const StageCx *x, Cw *w, const char *body)
 		cw_blank(w);
 		cw_comment(w, "the rank that does microbatch mb of stage %d", t);
 		cw_func(w, "static int stage%d(int mb)", t);
-		cw_line(w, "return %d + mb * %d / MICROBATCHES;", b->first_rank[t], r);
+		if (b->m->grains)
+			cw_line(w, "return %d + mb %% %" PRId64 " * %d / %" PRId64 ";", b->first_rank[t], b->m->grains, r, b->m->grains);
+		else
+			cw_line(w, "return %d + mb * %d / MICROBATCHES;", b->first_rank[t], r);
 		cw_end(w);
 	}
 }

@@ -106,6 +106,25 @@ static void take_training_info(Compile *c, const TrainingTold *told)
 			told->loss, told->ntrained);
 }
 
+static ImportOpt import_opt(const Compile *c, int64_t micro)
+{
+	const Training *t = &c->o->t;
+
+	return (ImportOpt){ .bind = t->bind, .nbind = t->nbind, .batch_axis = t->batch_axis, .nbatch_axis = t->nbatch_axis,
+		.micro = micro, .init_random = t->init_random, .frozen_bn = strcmp(t->batchnorm, "frozen") == 0, .f64 = t->f64,
+		.keep_eval = c->eval };
+}
+
+Module *compile_import(Compile *c, int64_t micro)
+{
+	const ImportOpt io = import_opt(c, micro);
+	Module *m = onnx_import(c->a, c->model, &io, c->d);
+
+	if (m && !m->batch)
+		m->batch = 1;
+	return m;
+}
+
 bool compile_read(Compile *c)
 {
 	Options *o = c->o;
@@ -119,9 +138,8 @@ bool compile_read(Compile *c)
 			c->cluster.device[i].memory = o->memory_limit;
 	choose_threads(c);
 	why = choose_micro(c);
-	ImportOpt io = { .bind = o->t.bind, .nbind = o->t.nbind, .batch_axis = o->t.batch_axis, .nbatch_axis = o->t.nbatch_axis,
-		.micro = o->t.micro, .init_random = o->t.init_random, .frozen_bn = strcmp(o->t.batchnorm, "frozen") == 0,
-		.f64 = o->t.f64, .keep_eval = c->eval, .told = o->t.opt.chosen && o->t.nloss ? NULL : &told };
+	ImportOpt io = import_opt(c, o->t.micro);
+	io.told = o->t.opt.chosen && o->t.nloss ? NULL : &told;
 	if (!io.micro && !o->t.nbind)
 		io.default_micro = 16;
 	c->m = onnx_import(c->a, c->model, &io, c->d);
@@ -172,7 +190,7 @@ static int first_pass_of(const Module *m)
 	return first;
 }
 
-bool compile_plan(Compile *c, const char *dump)
+bool compile_passes(Compile *c, const char *dump)
 {
 	const Options *o = c->o;
 	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &o->t, .plan = &c->plan,
@@ -431,8 +449,10 @@ static void summary_model(const Compile *c)
 			fprintf(c->d->out, "  input %s %s, batch axis %d, read by stage %d\n", v->name, str_type(c->a, &v->type),
 				v->batch_axis, i);
 		}
-	fprintf(c->d->out, "  microbatch %lld, %lld microbatches per step, global batch %lld; data: %s\n", (long long)m->batch,
-		(long long)m->microbatches, (long long)(m->batch * m->microbatches),
+	const char *sliced = m->grains ? arena_printf(c->a, " in %lld grains, sliced over replicas", (long long)m->grains) : "";
+	const int64_t grains = m->grains ? m->grains : 1;
+	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s\n",
+		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains), (long long)(m->batch * m->microbatches),
 		c->o->t.ndata ? "from files" : "synthetic (no --data)");
 }
 

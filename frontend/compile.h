@@ -24,7 +24,11 @@ typedef struct Compile {
 
 /* The model and the cluster; settings that hang on both (microbatch size, threads) are decided here and printed. */
 bool compile_read(Compile *c);
+/* The model again, as compile_read read it, with so many samples in what is compiled; NULL after a diagnostic. */
+Module *compile_import(Compile *c, int64_t micro);
 /* All passes up to --stop-after. dump: where the IR goes; NULL: nowhere. */
+bool compile_passes(Compile *c, const char *dump);
+/* The same, after it was decided what replicas share (--replica-split, slices.c). */
 bool compile_plan(Compile *c, const char *dump);
 /* The build folder; *made says whether anything is left to do (--stop-after leaves it out). */
 bool compile_write(Compile *c, const char *dir);

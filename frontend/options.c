@@ -114,6 +114,13 @@ static bool o_warmup_policy(Cx *x, const char *v)
 	return word_of(x, "--warmup-policy", v, words, 3, &x->o->t.warmup_policy);
 }
 
+static bool o_replica_split(Cx *x, const char *v)
+{
+	static const char *const words[] = { "round-robin", "slice", "auto" };
+
+	return word_of(x, "--replica-split", v, words, 3, &x->o->t.replica_split);
+}
+
 static bool o_recompute(Cx *x, const char *v)
 {
 	static const char *const words[] = { "none", "stage", "auto" };
@@ -262,6 +269,8 @@ static const Opt table[] = {
 	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple, interleaved:V (V stages on every device)", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
 		o_warmup_policy, 0, 0, 0 },
+	{ "Schedule", "replica-split", "S", "slice: every replica has a slice of each microbatch; round-robin: one has all; auto", CALL, 0,
+		o_replica_split, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },

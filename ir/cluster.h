@@ -73,6 +73,7 @@ typedef struct Training {
 	const char *plan;               /* "2-1-1", NULL: auto */
 	const char *schedule;           /* "auto", "gpipe", "1f1b", "dapple" */
 	const char *warmup_policy;      /* of "dapple": "A", "B", "auto" */
+	const char *replica_split;      /* "round-robin", "slice", "auto" */
 	const char *recompute;          /* "none", "stage", "auto" */
 	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */
 	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */

@@ -180,6 +180,8 @@ struct Module {
 	int64_t     batch;          /* size of one microbatch as bound */
 	int64_t     export_batch;   /* batch size in the file, 0 if symbolic */
 	int64_t     microbatches;   /* grains per step, over all replicas */
+	int64_t     grains;         /* so many grains are one microbatch that is sliced over a stage's replicas; 0: a grain is a
+	                             * microbatch, and replicas have whole ones */
 	struct Schedule *schedule;
 	unsigned    has;            /* P_TYPES, P_LOSS ...: what passes have established (passes/pass.h) */
 };

@@ -472,6 +472,8 @@ static void header(Parser *s)
 			s->m->export_batch = lex_int(s, 1, (int64_t)1 << 40);
 		else if (strcmp(k, "microbatches") == 0)
 			s->m->microbatches = lex_int(s, 1, 1 << 16);
+		else if (strcmp(k, "grains") == 0)
+			s->m->grains = lex_int(s, 1, 1 << 16);
 		else if (strcmp(k, "has") == 0)
 			s->m->has = (unsigned)lex_int(s, 0, UINT32_MAX);
 		else

@@ -28,10 +28,10 @@ typedef struct Plan {
 	const char *by;             /* what proposed it: a planner, "local search", "as asked" */
 } Plan;
 
-/* Number of microbatches of a step that fall to replica r of R, and the replica that does microbatch g. */
-static inline int plan_replica_of(int64_t g, int replicas, int64_t micro)
+/* The replica that does microbatch g of `micro`: blocks of a step, or of every `grains` where these are sliced (not 0). */
+static inline int plan_replica_of(int64_t g, int replicas, int64_t micro, int64_t grains)
 {
-	return (int)(g * replicas / micro);
+	return (int)(grains ? g % grains * replicas / grains : g * replicas / micro);
 }
 
 #endif

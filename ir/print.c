@@ -499,6 +499,8 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 		key_int(b, &first, "export_batch", m->export_batch);
 	if (m->microbatches)
 		key_int(b, &first, "microbatches", m->microbatches);
+	if (m->grains)
+		key_int(b, &first, "grains", m->grains);
 	if (m->has)
 		key_int(b, &first, "has", m->has);
 	close_keys(b, first);

@@ -8,6 +8,7 @@ typedef struct Sched {
 	Arena    *a;
 	Schedule *s;
 	StageEdge *edge; int nedge;
+	int       grains;           /* Module.grains */
 	int      *stage;            /* by rank; the first of its chunks */
 	int     **chunk, *nchunk;   /* by rank: its stages, ascending */
 	int     **grain;            /* by rank: its microbatches in the order in which it does them */

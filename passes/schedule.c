@@ -3,7 +3,8 @@
  *
  * Microbatch g of M belongs to replica g * R / M of a stage with R replicas. All devices do their microbatches in one
  * global order, by (g mod n, g / n) with n = ceil(M / largest R): the first of every block, then the second of every
- * block ... Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
+ * block ... Where a microbatch is sliced over replicas (Module.grains), so it is with the grains of each, one microbatch
+ * after the other. Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
 #include <string.h>
 #include "plan.h"
 #include "sched.h"
@@ -100,19 +101,30 @@ static void find_edges(Sched *c, const Module *m)
 
 /* ---- who does what ---- */
 
+/* A rank's microbatches in [from, from + many). */
+static void add_grains(Sched *c, int rank, int replica, int from, int many, int rmax)
+{
+	const int *of = c->s->replica_of[c->stage[rank]], n = (many + rmax - 1) / rmax;
+
+	for (int i = 0; i < n; i++)
+		for (int g = i; g < many; g += n)
+			if (of[from + g] == replica)
+				c->grain[rank][c->ngrain[rank]++] = from + g;
+}
+
 static void give_grains(Sched *c, const int *first_rank, int micro)
 {
 	Schedule *s = c->s;
 	int rmax = 1;
+	const int block = c->grains ? c->grains : micro;
 
 	for (int t = 0; t < s->nstage; t++)
 		rmax = s->replicas[t] > rmax ? s->replicas[t] : rmax;
-	const int n = (micro + rmax - 1) / rmax;
 	for (int t = 0; t < s->nstage; t++) {
 		s->device[t] = NEWN(c->a, int, s->replicas[t]);
 		s->replica_of[t] = NEWN(c->a, int, micro);
 		for (int g = 0; g < micro; g++)
-			s->replica_of[t][g] = plan_replica_of(g, s->replicas[t], micro);
+			s->replica_of[t][g] = plan_replica_of(g, s->replicas[t], micro, c->grains);
 		for (int r = 0; r < s->replicas[t]; r++) {
 			const int rank = s->device[t][r] = first_rank[t] + r;
 			c->chunk[rank][c->nchunk[rank]++] = t;
@@ -120,10 +132,8 @@ static void give_grains(Sched *c, const int *first_rank, int micro)
 				continue;
 			c->stage[rank] = t;
 			c->grain[rank] = NEWN(c->a, int, micro);
-			for (int i = 0; i < n; i++)
-				for (int g = i; g < micro; g += n)
-					if (s->replica_of[t][g] == r)
-						c->grain[rank][c->ngrain[rank]++] = g;
+			for (int from = 0; from < micro; from += block)
+				add_grains(c, rank, r, from, block, rmax);
 		}
 	}
 }
@@ -227,7 +237,7 @@ static bool make_dapple(Sched *c, Module *m, PassCx *cx, bool limited)
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
 	const char *name = cx->train && cx->train->schedule ? cx->train->schedule : "auto";
-	Sched c = { .a = m->arena };
+	Sched c = { .a = m->arena, .grains = (int)m->grains };
 
 	if (!m->nstage)
 		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");

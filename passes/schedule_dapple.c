@@ -2,9 +2,9 @@
  * strictly one backward and one forward in turn, so that it never holds more than K_i microbatches however many a step has:
  *     policy A    K_i = min(S - i, D)             B    K_i = min(2 (S - i) - 1, D)
  * with i from 0, and D microbatches that the device's memory holds. B covers messages that take as long as the work; the
- * last stage holds one with either. A stage whose devices do fewer microbatches each than those of another (whole
- * microbatches go round among its replicas) gets its share of K_i. No stage may want more than the one before it lets
- * through, or both wait for each other: where D makes an earlier K smaller, later ones follow.
+ * last stage holds one with either. Where stages have different numbers of replicas, S - i becomes the devices from the
+ * stage on divided by its own: each of them has work. No stage may want more than the one before it lets through, or both
+ * wait for each other: where D makes an earlier K smaller, later ones follow.
  *
  * The lists are played before they are written. Where uneven shares make the strict order wait for itself, a backward that
  * can run goes first. `auto` takes the policy whose simulated step is shorter, A when B gains less than a hundredth. */
@@ -58,19 +58,17 @@ static bool advance(Play *p, int rank, bool early)
 static void depths(Sched *c, char policy, const int *most)
 {
 	const Schedule *s = c->s;
-	int share = 1, before = s->nmicro, *n = NEWN(c->a, int, s->nstage);
+	int *n = NEWN(c->a, int, s->nstage), before = s->nmicro;     /* microbatches that the stage before holds in all */
 
-	for (int r = 0; r < s->ndevice; r++) {
+	for (int r = 0; r < s->ndevice; r++)
 		n[c->stage[r]] = c->ngrain[r] > n[c->stage[r]] ? c->ngrain[r] : n[c->stage[r]];
-		share = c->ngrain[r] > share ? c->ngrain[r] : share;
-	}
-	for (int t = 0; t < s->nstage; t++) {
-		const int d = most && most[t] > 0 ? most[t] : s->nmicro, fits = n[t] ? d * share / n[t] : d;
-		int k = dapple_depth(policy, t, s->nstage, fits > 1 ? fits : 1);
-		k = before = k < before ? k : before;
-		k = (k * n[t] + share - 1) / share;
-		k = k < d ? k : d;
-		s->inflight[t] = k < 1 ? 1 : k > n[t] && n[t] ? n[t] : k;
+	for (int t = 0, left = s->ndevice; t < s->nstage; left -= s->replicas[t++]) {
+		const int r = s->replicas[t], d = most && most[t] > 0 ? most[t] : s->nmicro, lets = (before + r - 1) / r;
+		int k = dapple_depth(policy, 0, (left + r - 1) / r, d);
+		k = k < lets ? k : lets;
+		k = k < n[t] ? k : n[t];
+		s->inflight[t] = k > 1 ? k : 1;
+		before = s->inflight[t] * r < before ? s->inflight[t] * r : before;
 	}
 }
 

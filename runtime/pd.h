@@ -61,6 +61,8 @@ typedef struct pd_program {
 	uint64_t    seed;
 	int64_t     micro;          /* samples per microbatch */
 	int         microbatches;   /* per step, over all replicas: the grains */
+	int         grains;         /* so many of them are dealt to a stage's replicas at a time, in
+	                             * blocks; 0: all of a step */
 	int         channels, slots;/* sizes of the request tables below */
 	size_t      arena;          /* bytes; laid out by pdcc */
 	int         nparams;  const pd_param *params;
@@ -148,7 +150,8 @@ void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
  * subtrees are added as soon as they are complete. */
 typedef struct pd_tree pd_tree;
 /* `mine`: this device's grains in the order in which they are done. Over a group of n, grain g
- * must belong to member g * n / grains. Bytes are of arena memory, 64-byte aligned; pd_tree_new
+ * must belong to member g * n / grains (with pd_program.grains: that of its place among
+ * these). Bytes are of arena memory, 64-byte aligned; pd_tree_new
  * allocates nothing else. */
 size_t  pd_tree_bytes(int grains, size_t count, const int *mine, int nmine);
 pd_tree *pd_tree_new(int grains, size_t count, const int *mine, int nmine, void *mem);

@@ -191,20 +191,33 @@ typedef struct exchange {
 	size_t          at, n; /* the floats of this member's slice in the block at hand */
 } exchange;
 
+/* Grains that are dealt to the members in blocks, over and over. */
+static int dealt(const exchange *x)
+{
+	return rt_program->grains > 0 ? rt_program->grains : x->t->grains;
+}
+
 static int owner(const exchange *x, int grain)
 {
-	return (int)((int64_t)grain * x->g->n / x->t->grains);
+	const int d = dealt(x);
+
+	return (int)((int64_t)(grain % d) * x->g->n / d);
+}
+
+/* Does one member hold the whole subtree? Members come in order within one deal. */
+static bool alone(const exchange *x, node at)
+{
+	const int last = at.lo + at.n - 1;
+
+	return x->g->n == 1 ||
+	       (at.lo / dealt(x) == last / dealt(x) && owner(x, at.lo) == owner(x, last));
 }
 
 /* The k-th largest subtree that member m holds alone, below `at`; n 0 when there is none. */
 static node held(const exchange *x, node at, int m, int *k)
 {
-	const int first = owner(x, at.lo), last = owner(x, at.lo + at.n - 1);
-
-	if (first > m || last < m)
-		return (node){ 0, 0, -1 };
-	if (first == last)
-		return (*k)-- == 0 ? at : (node){ 0, 0, -1 };
+	if (alone(x, at))
+		return owner(x, at.lo) == m && (*k)-- == 0 ? at : (node){ 0, 0, -1 };
 	const int  p = left_size(at.n);
 	const node left = held(x, (node){ at.lo, p, -1 }, m, k);
 
@@ -220,10 +233,8 @@ static node nth(const exchange *x, int m, int k)
  * first grain. */
 static float *evaluate(const exchange *x, node at)
 {
-	const int m = owner(x, at.lo);
-
-	if (m == owner(x, at.lo + at.n - 1)) {
-		if (m != x->self)
+	if (alone(x, at)) {
+		if (owner(x, at.lo) != x->self)
 			return incoming + (size_t)at.lo * BLOCK;
 		for (int i = 0; i < x->t->nlive; i++)
 			if (x->t->live[i].lo == at.lo)
