@@ -259,6 +259,15 @@ static void write_rate(const Build *b, Cw *w, const Rate *r)
 		r->gamma, lr > 0 ? r->min / lr : 0);
 }
 
+static bool compresses(const Module *m)
+{
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_AllReduce && strcmp(attr_str(n, "codec"), "none"))
+				return true;
+	return false;
+}
+
 static void write_program(Build *b, Cw *w, int rank)
 {
 	const Module *m = b->m;
@@ -287,6 +296,8 @@ static void write_program(Build *b, Cw *w, int rank)
 		b->chunks ? "inputs" : "stage_inputs");
 	if (rate_varies(rate))
 		write_rate(b, w, rate);
+	if (compresses(m))
+		cw_line(w, ".compressed = true,");
 	if (squares_of(m))
 		cw_line(w, ".squares = %d,", squares_of(m));
 	if (b->t->ckpt_dir)

@@ -362,6 +362,18 @@ static void write_clear_rows(const StageCx *x, Cw *w)
 	cw_end(w);
 }
 
+static void write_sum(Cw *w, const Node *n)
+{
+	const char *codec = attr_str(n, "codec");
+	const char *name = !strcmp(codec, "trunc16") ? "TRUNC16" : !strcmp(codec, "bf16") ? "BF16" : "Q8";
+
+	if (!strcmp(codec, "none"))
+		cw_line(w, "pd_allreduce(&replicas, (float *)G, sizeof *G / sizeof(float));");
+	else
+		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), PD_CODEC_%s, %d);", name,
+			(int)attr_int(n, "block"));
+}
+
 void write_sync(StageCx *x, Cw *w)
 {
 	Buf body = { 0 };
@@ -376,7 +388,7 @@ void write_sync(StageCx *x, Cw *w)
 			rows = true;
 			write_rows(x, &in, n);
 		} else if (sums && !reproducible(x)) {
-			cw_line(&in, "pd_allreduce(&replicas, (float *)G, sizeof *G / sizeof(float));");
+			write_sum(&in, n);
 		} else if (n->op == OP_Broadcast && !x->b->chunks) {
 			write_broadcast(x, &in, n);
 		}

@@ -55,6 +55,29 @@ static bool o_clip_norm(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_compress(Cx *x, const char *v)
+{
+	Training *t = &x->o->t;
+	int block = 128;
+	char rest;
+
+	if (strncmp(v, "q8", 2) == 0 && (!v[2] || sscanf(v + 2, ":block=%d%c", &block, &rest) == 1)) {
+		if (block < 16 || block > 32768 || block & (block - 1))
+			return diag_error(x->d, NOLOC, 7, "--compress q8: the block is %d; it must be a power of two from 16 to 32768", block);
+		t->compress = "q8";
+		t->compress_block = block;
+		return true;
+	}
+	t->compress_block = 0;
+	if (strcmp(v, "none") == 0) {
+		t->compress = NULL;
+		return true;
+	}
+	t->compress = strcmp(v, "trunc16") == 0 ? "trunc16" : "bf16";
+	return strcmp(v, t->compress) == 0 || diag_error(x->d, NOLOC, 7,
+		"--compress wants none, trunc16, bf16, q8 or q8:block=N, not '%s'", v);
+}
+
 static bool o_labels(Cx *x, const char *v)
 {
 	Training *t = &x->o->t;
@@ -273,6 +296,7 @@ static const Opt table[] = {
 		o_replica_split, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
+	{ "Communication", "compress", "C", "gradients between replicas: none, trunc16, bf16, q8 or q8:block=128", CALL, 0, o_compress, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
 	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw, rmsprop, adagrad; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },
 	{ "Train", "lr", "X", "learning rate", CALL, 0, o_lr, 0, 0, 0 },

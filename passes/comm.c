@@ -2,6 +2,7 @@
  * each stage with several replicas, behind the last Accumulate or Stack:
  *     AllReduce(%g.w1, %g.b1, ...) {over=replicas}     sums in place; one bucket, in the module's order of parameters
  *     AllReduce(%stack, ...) {over=rows}               rows of other replicas are zero before: the sum joins them
+ * --compress packs the messages of the first kind; rows stay exact.
  * What replicas of different stages share (tied weights) split has arranged already, as Broadcast; those follow. */
 #include "plan.h"
 
@@ -24,11 +25,19 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 		before = last->next;
 	Builder b = { .m = m, .g = g, .before = before, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id,
 		.d = cx->d };
-	attr_set_str(build(&b, OP_AllReduce, NULL, n, in, NULL), "over", over);
+	Node *sum = build(&b, OP_AllReduce, NULL, n, in, NULL);
+	attr_set_str(sum, "over", over);
+	if (what == OP_Accumulate && cx->train && cx->train->compress) {
+		attr_set_str(sum, "codec", cx->train->compress);
+		attr_set_int(sum, "block", cx->train->compress_block);
+	}
 }
 
 bool pass_comm(Module *m, PassCx *cx)
 {
+	if (cx->train && cx->train->compress && (cx->train->reproducible || cx->train->f64))
+		return diag_error(cx->d, NOLOC, 406, "--compress %s rounds gradients on their way; %s wants exact sums",
+			cx->train->compress, cx->train->reproducible ? "--reproducible" : "f64");
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		if (s->replicas < 2)

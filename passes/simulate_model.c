@@ -60,6 +60,17 @@ static void stage_messages(Arena *a, SimModel *x, const Stage *s, int *cap)
 
 enum { ALIGN = 64 };        /* of the members of a stage's gradients, which are summed as one */
 
+/* On the wire, of so many bytes of f32 (runtime/compress.c). */
+static int64_t packed_bytes(const Node *sum, int64_t bytes)
+{
+	const char *codec = attr_str(sum, "codec");
+	const int64_t n = bytes / 4, block = attr_int(sum, "block");
+
+	if (!strcmp(codec, "trunc16") || !strcmp(codec, "bf16"))
+		return 2 * n;
+	return strcmp(codec, "q8") || block < 1 ? bytes : n + 4 * ((n + block - 1) / block);
+}
+
 static void stage_sums(Arena *a, SimModel *x, const Stage *s, int *cap)
 {
 	SimJoin all = { SIM_RING, 0, s->replicas, x->s->device[s->id], 0 };
@@ -76,6 +87,7 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, int *cap)
 			x->join[x->njoin - 1].bytes = bytes;
 		}
 		if (n->op == OP_AllReduce && !rows) {
+			all.bytes = packed_bytes(n, all.bytes);
 			PUSH(a, x->join, x->njoin, *cap) = all;
 			all.bytes = 0;
 		}

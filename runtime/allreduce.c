@@ -15,6 +15,9 @@
  * summed along the ring by one chain of additions and then copied, so all members end with the
  * same bits.
  *
+ * Compressed sums (compress.c) send each part encoded: what arrives is decoded and added, or decoded
+ * in place; the owner of a finished chunk takes its own decoded one. Chunks begin at whole blocks.
+ *
  * Small buffers of small groups go to everyone at once instead (one latency in place of 2(n-1)),
  * and are added in group order.
  *
@@ -34,12 +37,14 @@ typedef struct job {
 	const pd_group *group;
 	float          *buf;
 	size_t          count;
+	rt_codec        codec;
 } job;
 
 static job  queue[QUEUE];
 static int  head, queued; /* queue[head] is running when running is set */
 static bool running, small;
 static float (*incoming)[SEGMENT]; /* WINDOW of them */
+static float (*outgoing)[SEGMENT]; /* the same, of encoded parts */
 static int     self;               /* place in the running job's group */
 static int64_t segments, total;    /* per chunk; transfers each way */
 static int64_t sent, send_done, received, receive_done;
@@ -48,6 +53,8 @@ void rt_ring_setup(int world)
 {
 	if (world > 1)
 		incoming = rt_alloc(WINDOW * sizeof *incoming);
+	if (world > 1 && rt_program->compressed)
+		outgoing = rt_alloc(WINDOW * sizeof *outgoing);
 }
 
 static int place(const pd_group *g)
@@ -71,8 +78,9 @@ static float *part(int64_t k, int sender, size_t *n)
 	const job   *j = &queue[head];
 	const int    members = j->group->n, round = (int)(k / segments);
 	const size_t chunk = (size_t)(((sender - round) % members + members) % members);
-	const size_t lo = j->count * chunk / (size_t)members,
-		     hi = j->count * (chunk + 1) / (size_t)members;
+	const size_t grain = rt_codec_grain(&j->codec), grains = (j->count + grain - 1) / grain;
+	const size_t lo = grains * chunk / (size_t)members * grain;
+	const size_t end = grains * (chunk + 1) / (size_t)members * grain, hi = end < j->count ? end : j->count;
 	const size_t at = lo + (size_t)(k % segments) * SEGMENT;
 
 	*n = at >= hi ? 0 : hi - at < SEGMENT ? hi - at : SEGMENT;
@@ -89,7 +97,8 @@ static void begin(void)
 	running = true;
 	sent = send_done = received = receive_done = 0;
 	if (!small) {
-		const size_t chunk = (j->count + (size_t)n - 1) / (size_t)n;
+		const size_t grain = rt_codec_grain(&j->codec), grains = (j->count + grain - 1) / grain;
+		const size_t chunk = (grains + (size_t)n - 1) / (size_t)n * grain;
 
 		segments = (int64_t)((chunk + SEGMENT - 1) / SEGMENT);
 		total = 2 * (int64_t)(n - 1) * segments;
@@ -131,20 +140,42 @@ static bool small_advance(void)
 	return true;
 }
 
+/* What arrived with transfer k: added to the own part, or, of a finished sum, put in its place. */
 static void take(int64_t k)
 {
-	if (k < total / 2) {
-		const int n = queue[head].group->n;
-		size_t    count;
-		float    *at = part(k, (self + n - 1) % n, &count);
+	const job *j = &queue[head];
+	const int  n = j->group->n;
+	const bool sum = k < total / 2;
+	size_t     count;
+	float     *at = part(k, (self + n - 1) % n, &count);
 
+	if (j->codec.kind != PD_CODEC_EXACT)
+		rt_decode(&j->codec, incoming[k % WINDOW], count, at, sum);
+	else if (sum)
 		add(at, incoming[k % WINDOW], count);
-	}
+}
+
+/* What transfer k sends. A chunk whose sum is finished here is rounded here as everywhere else. */
+static const void *packed(int64_t k, size_t *bytes)
+{
+	const job *j = &queue[head];
+	size_t     n;
+	float     *at = part(k, self, &n);
+
+	*bytes = rt_encoded(&j->codec, n);
+	if (j->codec.kind == PD_CODEC_EXACT)
+		return at;
+	rt_encode(&j->codec, at, n, outgoing[k % WINDOW]);
+	if (k >= total / 2 && k < total / 2 + segments)
+		rt_decode(&j->codec, outgoing[k % WINDOW], n, at, false);
+	return outgoing[k % WINDOW];
 }
 
 static void post_ready(bool *moved)
 {
-	const pd_group *g = queue[head].group;
+	const job      *j = &queue[head];
+	const pd_group *g = j->group;
+	const bool      exact = j->codec.kind == PD_CODEC_EXACT;
 	const int       before = (self + g->n - 1) % g->n, after = (self + 1) % g->n;
 	size_t          n;
 
@@ -154,17 +185,16 @@ static void post_ready(bool *moved)
 		float *at = part(received, before, &n);
 
 		rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before],
-		             RT_TAG_RING, received < total / 2 ? incoming[received % WINDOW] : at,
-		             n * sizeof(float));
+		             RT_TAG_RING, !exact || received < total / 2 ? incoming[received % WINDOW] : at,
+		             rt_encoded(&j->codec, n));
 		received++;
 		*moved = true;
 	}
 	while (sent < total && sent - send_done < WINDOW &&
 	       (sent < segments || receive_done > sent - segments)) {
-		const float *at = part(sent, self, &n);
+		const void *what = packed(sent, &n);
 
-		rt_post_send(rt_ring((int)(sent % WINDOW)), g->rank[after], RT_TAG_RING, at,
-		             n * sizeof(float));
+		rt_post_send(rt_ring((int)(sent % WINDOW)), g->rank[after], RT_TAG_RING, what, n);
 		sent++;
 		*moved = true;
 	}
@@ -206,9 +236,9 @@ bool rt_ring_advance(void)
 	return small ? small_advance() : ring_advance();
 }
 
-void pd_allreduce_start(const pd_group *g, float *buf, size_t count)
+static void enqueue(const job *j)
 {
-	if (g->n == 1 || count == 0)
+	if (j->group->n == 1 || j->count == 0)
 		return;
 	rt_lock();
 	while (queued == QUEUE) {
@@ -216,10 +246,15 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count)
 		rt_wait_ring();
 		rt_lock();
 	}
-	queue[(head + queued++) % QUEUE] = (job){ g, buf, count };
+	queue[(head + queued++) % QUEUE] = *j;
 	rt_ring_advance();
 	rt_wake();
 	rt_unlock();
+}
+
+void pd_allreduce_start(const pd_group *g, float *buf, size_t count)
+{
+	enqueue(&(job){ g, buf, count, { PD_CODEC_EXACT, 0 } });
 }
 
 void pd_allreduce_wait(void)
@@ -231,6 +266,15 @@ void pd_allreduce_wait(void)
 void pd_allreduce(const pd_group *g, float *buf, size_t count)
 {
 	pd_allreduce_start(g, buf, count);
+	pd_allreduce_wait();
+}
+
+void pd_allreduce_as(const pd_group *g, float *buf, size_t count, pd_codec codec, int block)
+{
+	const job j = { g, buf, count, { codec, block } };
+
+	rt_codec_check(&j.codec, SEGMENT);
+	enqueue(&j);
 	pd_allreduce_wait();
 }
 

@@ -69,6 +69,7 @@ typedef struct pd_program {
 	int         ninputs;  const pd_input_desc *inputs;
 	const char *weights;        /* safetensors file, relative to the build folder */
 	int64_t     steps;          /* default number of steps */
+	bool        compressed;     /* some sum travels compressed */
 	int         squares;        /* trained parameters of all stages, when their norm is limited */
 	double      timeout;        /* seconds */
 	void      (*init)(char *arena);     /* sets the stage's pointers, makes library objects */
@@ -136,6 +137,11 @@ void pd_wait_send(int channel, int slot);
 
 /* Sum over a group, in place. Fast: ring of reduce-scatter and all-gather. */
 void pd_allreduce(const pd_group *g, float *buf, size_t count);
+/* The same with compressed messages: every hop of the ring decodes, adds and encodes, and all
+ * members end with the same bits. block: elements that share a step (PD_CODEC_Q8), a power of two from
+ * 16 to 32768; else 0. Up to 4096 elements go uncompressed. */
+typedef enum pd_codec { PD_CODEC_EXACT, PD_CODEC_TRUNC16, PD_CODEC_BF16, PD_CODEC_Q8 } pd_codec;
+void pd_allreduce_as(const pd_group *g, float *buf, size_t count, pd_codec codec, int block);
 /* Starts it in the background; pd_allreduce_wait waits for all that were started. */
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count);
 void pd_allreduce_wait(void);

@@ -77,6 +77,14 @@ void rt_local_setup(const pd_program *p);
 void rt_local(int channel, int slot, int mb, void *buf, size_t bytes, bool send);
 void rt_local_wait(int channel, int slot, bool send);   /* it must be done; else the program is wrong */
 
+/* ---- compress.c ---- */
+typedef struct rt_codec { pd_codec kind; int block; } rt_codec; /* block: elements, PD_CODEC_Q8 only */
+size_t rt_encoded(const rt_codec *c, size_t n);                 /* bytes of n elements */
+size_t rt_codec_grain(const rt_codec *c);   /* a part of an array begins at a multiple of this */
+void   rt_encode(const rt_codec *c, const float *x, size_t n, void *out);
+void   rt_decode(const rt_codec *c, const void *in, size_t n, float *y, bool add);
+void   rt_codec_check(const rt_codec *c, size_t segment);
+
 /* ---- allreduce.c: called by mpi.c with the lock held ---- */
 void rt_ring_setup(int world);
 bool rt_ring_advance(void);             /* true: something moved */

@@ -10,6 +10,7 @@ static pd_program program = { .abi = PD_ABI,
 	                      .threads = 1,
 	                      .micro = 1,
 	                      .microbatches = 1,
+	                      .compressed = true,
 	                      .channels = 5,
 	                      .slots = 2 };
 static int        everyone[64];
@@ -50,6 +51,31 @@ static void same_bits(size_t n)
 	for (int r = 0; r < all.n; r++)
 		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a),
 		      "allreduce of %zu: rank %d has other bits", n, r);
+	free(a);
+	free(b);
+}
+
+/* Compressed: all ranks have the same bits, and each hop loses at most its share of the largest partial sum. */
+static void compressed(pd_codec codec, int block, double loss, size_t n)
+{
+	float *a = calloc(n + 1, sizeof *a), *b = calloc(n * (size_t)all.n, sizeof *b);
+	double worst = 0;
+
+	a[n] = 12345;
+	fill(a, n, program.rank);
+	pd_allreduce_as(&all, a, n, codec, block);
+	pd_allgather(&all, a, b, n * sizeof *a);
+	for (int r = 0; r < all.n; r++)
+		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "codec %d of %zu: rank %d has other bits", codec, n, r);
+	for (size_t i = 0; i < n; i++) {
+		double want = 0;
+
+		for (int r = 0; r < all.n; r++)
+			want += (double)number(r, (int)(i % 10007));
+		worst = fmax(worst, fabs((double)a[i] - want));
+	}
+	CHECK(worst <= loss * all.n * all.n && (all.n == 1 || worst > 0 || n <= 4096) && a[n] == 12345,
+	      "codec %d of %zu over %d: off by %g", codec, n, all.n, worst);
 	free(a);
 	free(b);
 }
@@ -194,6 +220,12 @@ int main(void)
 		allreduce(sizes[i]);
 	same_bits(1000);
 	same_bits(200001);
+	for (size_t n = 4000; n < 2000000; n = n * 7 + 1) {
+		compressed(PD_CODEC_TRUNC16, 0, 0x1p-7, n);
+		compressed(PD_CODEC_BF16, 0, 0x1p-8, n);
+		compressed(PD_CODEC_Q8, 128, 1 / 254.0, n);
+		compressed(PD_CODEC_Q8, 32768, 1 / 254.0, n);
+	}
 	background();
 	subgroups();
 	broadcast(0);
