@@ -71,7 +71,10 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 	if (!options_read(a, &o, argc, argv, first, d, &input_error))
 		return input_error ? EXIT_INPUT : EXIT_USAGE;
 	if (o.help || argc == 1) {
-		options_help(stdout, "pdcc", o.help_group);
+		if (!o.help_group && o.nargs == 1)
+			o.help_group = o.args[0];
+		if (!options_help(stdout, "pdcc", o.help_group, d))
+			return EXIT_USAGE;
 		return argc == 1 ? EXIT_USAGE : 0;
 	}
 	if (o.version) {

@@ -79,7 +79,8 @@ int main(int argc, char **argv)
 	if (!options_read(a, &o, argc, argv, 1, &d, &input_error))
 		return input_error ? EXIT_INPUT : EXIT_USAGE;
 	if (o.help) {
-		options_help(stdout, "pdcc-opt", o.help_group);
+		if (!options_help(stdout, "pdcc-opt", o.help_group, &d))
+			return EXIT_USAGE;
 		return 0;
 	}
 	if (o.nargs != 1) {

@@ -5,8 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "../ir/buf.h"
 #include "train.h"
+#include "words.h"
 #include "yaml.h"
 
 typedef struct Cx { Arena *a; Options *o; Diag *d; } Cx;
@@ -358,17 +360,34 @@ void options_usage(FILE *f, const char *program)
 		"@FILE stands for the words of FILE; PDCC_FLAGS come before the command line; the last of equals counts.\n", program);
 }
 
-void options_help(FILE *f, const char *program, const char *group)
+static bool known_group(const char *group, Diag *d)
+{
+	Buf b = { 0 };
+
+	for (int i = 0; i < COUNT(table); i++) {
+		if (table[i].group && strcasecmp(table[i].group, group) == 0)
+			return true;
+		if (table[i].group && (i == 0 || strcmp(table[i].group, table[i - 1].group)))
+			buf_printf(&b, "%s%s", b.n ? ", " : "", table[i].group);
+	}
+	diag_error(d, NOLOC, 1, "--help: there is no group '%s'; there are %s", group, buf_str(&b));
+	buf_free(&b);
+	return false;
+}
+
+bool options_help(FILE *f, const char *program, const char *group, Diag *d)
 {
 	const char *last = "";
 
+	if (group && !known_group(group, d))
+		return false;
 	if (!group)
 		options_usage(f, program);
 	for (int i = 0; i < COUNT(table); i++) {
 		const Opt *t = &table[i];
 		char left[64];
 
-		if (!t->group || (group && strcmp(group, t->group)))
+		if (!t->group || (group && strcasecmp(group, t->group)))
 			continue;
 		if (strcmp(last, t->group))
 			fprintf(f, "\n%s\n", t->group);
@@ -380,6 +399,7 @@ void options_help(FILE *f, const char *program, const char *group)
 				t->optional ? "]" : "");
 		fprintf(f, "  %-26s %s\n", left, t->help);
 	}
+	return true;
 }
 
 bool options_flag(int i, Flag *f)
@@ -486,51 +506,6 @@ static int short_option(Cx *x, int argc, const char **argv, int i)
 	return diag_error(x->d, NOLOC, 1, "unknown option '%s'; --help lists them", s), 0;
 }
 
-/* ---- words: PDCC_FLAGS, @FILE ---- */
-
-typedef struct Words { const char **w; int n, cap; } Words;
-
-/* Words part at white space; '...' and "..." keep it; # begins a comment. */
-static void split_words(Arena *a, Words *to, const char *s)
-{
-	for (;;) {
-		Buf b = { 0 };
-
-		while (isspace((unsigned char)*s))
-			s++;
-		if (!*s)
-			return;
-		if (*s == '#') {
-			s += strcspn(s, "\n");
-			continue;
-		}
-		while (*s && !isspace((unsigned char)*s)) {
-			const char quote = *s == '\'' || *s == '"' ? *s++ : 0;
-			const size_t n = quote ? strcspn(s, (char[]){ quote, 0 }) : 1;
-
-			buf_add(&b, s, n);
-			s += n;
-			s += quote && *s;
-		}
-		PUSH(a, to->w, to->n, to->cap) = arena_strn(a, buf_str(&b), b.n);
-		buf_free(&b);
-	}
-}
-
-static bool add_word(Cx *x, Words *to, const char *w)
-{
-	if (*w != '@' || !w[1]) {
-		PUSH(x->a, to->w, to->n, to->cap) = w;
-		return true;
-	}
-	char *text = file_read(w + 1, NULL);
-	if (!text)
-		return diag_error(x->d, NOLOC, 1, "cannot read %s: %s", w + 1, strerror(errno));
-	split_words(x->a, to, text);
-	free(text);
-	return true;
-}
-
 /* --train comes first: its file is read before any flag is. */
 static bool read_train(Cx *x, const Words *w)
 {
@@ -545,31 +520,6 @@ static bool read_train(Cx *x, const Words *w)
 	return !path || train_read(x->a, path, &x->o->t, x->d);
 }
 
-/* Every word in force, a flag a line, so that `pdcc @FILE` is the same command. */
-static bool save_config(Cx *x, const Words *w)
-{
-	FILE *f = fopen(x->o->save_config, "w");
-
-	if (!f)
-		return diag_error(x->d, NOLOC, 8, "cannot write %s: %s", x->o->save_config, strerror(errno));
-	for (int i = 0; i < w->n; i++) {
-		const char *s = w->w[i];
-		const char quote = strchr(s, '"') ? '\'' : '"';
-
-		if (strncmp(s, "--save-config", 13) == 0) {
-			i += s[13] == 0;
-			continue;
-		}
-		const bool plain = *s && !strpbrk(s, " \t\n'\"#");
-		const bool value = i + 1 < w->n && s[0] == '-' && !strchr(s, '=') && w->w[i + 1][0] != '-';
-
-		fprintf(f, plain ? "%s%c" : quote == '"' ? "\"%s\"%c" : "'%s'%c", s, value && i + 1 < w->n ? ' ' : '\n');
-	}
-	if (fclose(f))
-		return diag_error(x->d, NOLOC, 8, "cannot write %s: %s", x->o->save_config, strerror(errno));
-	return true;
-}
-
 bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error)
 {
 	Cx x = { a, o, d };
@@ -581,9 +531,9 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 	training_defaults(&o->t);
 	*input_error = false;
 	if (env)
-		split_words(a, &w, env);
+		words_split(a, &w, env);
 	for (int i = first; i < argc; i++)
-		ok &= add_word(&x, &w, argv[i]);
+		ok &= words_add(a, &w, argv[i], d);
 	if (ok && !read_train(&x, &w)) {
 		*input_error = true;
 		return false;
@@ -610,5 +560,5 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 	d->color = o->no_color ? false : o->color ? true : d->color;
 	for (int i = 0; i < o->nwno; i++)
 		d->disabled[d->ndisabled++] = o->wno[i];
-	return ok && (!o->save_config || save_config(&x, &w));
+	return ok && (!o->save_config || words_save(&w, o->save_config, d));
 }

@@ -24,7 +24,8 @@ typedef struct Options {
  * a file named by a flag is at fault). */
 bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error);
 void options_usage(FILE *f, const char *program);    /* the lines of commands */
-void options_help(FILE *f, const char *program, const char *group);
+/* All flags, or those of a group; false after E0001: there is no such group. */
+bool options_help(FILE *f, const char *program, const char *group, Diag *d);
 
 /* A flag as help, completion and the manual show it. name "o" is -o; arg NULL: it takes no value. */
 typedef struct Flag { const char *group, *name, *arg, *help; bool optional; } Flag;
