@@ -48,6 +48,11 @@ int  threads_of(const Build *b, int rank);
 const char *plan_text(const Build *b);              /* "2-1-1" */
 
 const char *share_name(const Build *b, const Stage *s, const Node *broadcast);      /* "stage2_share0" */
+int64_t message_bytes(const Build *b, const Value *v);      /* what is sent of v, with its tag (stage_async.c) */
+
+/* device_async.c: the table of turns and what plays it; steps until a device is done with the flow's last one. */
+void write_flow(Build *b, Cw *w, int rank);
+int  lag_of(const DeviceSchedule *s);
 
 /* consts.c: the declaration of a constant, and what fills it at start (nothing for most). */
 void const_write(Cw *w, const Value *v, const char *name);

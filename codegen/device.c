@@ -238,7 +238,13 @@ static int write_mine(const Build *b, Cw *w, const DeviceSchedule *s, int stage)
 	cw_comment(w, b->chunks ? "microbatches of a step that stage %d does, in the order in which they are done" :
 		"its microbatches of a step, in the order in which they are done", stage);
 	cw_open(w, "static const int %s[] =", b->chunks ? arena_printf(b->a, "mine%d", stage) : "mine");
-	for (int i = 0; i < s->n; i++)
+	if (b->m->schedule->async) {
+		int *mine = NEWN(b->a, int, b->m->schedule->nmicro);
+		n = schedule_mine(b->m->schedule, (int)(s - b->m->schedule->dev), stage, mine);
+		for (int i = 0; i < n; i++)
+			cw_item(&items, "%d", mine[i]);
+	}
+	for (int i = 0; i < s->n && !b->m->schedule->async; i++)
 		if (s->act[i].kind == kind && s->act[i].stage == stage) {
 			cw_item(&items, "%d", s->act[i].mb);
 			n++;
@@ -306,6 +312,8 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
 		b->t->steps > 0 ? b->t->steps : 10, b->c && b->c->timeout > 0 ? b->c->timeout : 60.0);
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");
+	if (m->schedule->async)
+		cw_line(w, ".flow = %d, .lag = %d, .settle = settle,", m->schedule->lag + 1, lag_of(&m->schedule->dev[rank]));
 	cw_close(w, ";");
 }
 
@@ -376,14 +384,18 @@ bool emit_device(Build *b, int rank)
 		cw_line(&w, "#include \"stage%d/stage%d.h\"", t, t);
 	for (int t = first; t >= 0; t = next_chunk(b, t))
 		grains[t] = write_mine(b, &w, s, t);
-	write_actions(b, &w, s);
+	if (m->schedule->async)
+		write_flow(b, &w, rank);
+	else
+		write_actions(b, &w, s);
 	if (b->chunks) {
 		write_tables(b, &w, first);
 		for (int k = 0; k < ACT_COUNT; k++)
 			write_chunk_call(b, &w, s, first, (ActKind)k);
 		shares = write_share(b, &w, first);
 	}
-	write_step(b, &w, s, shares);
+	if (!m->schedule->async)
+		write_step(b, &w, s, shares);
 	write_start(b, &w, first, replica, grains);
 	write_program(b, &w, rank);
 	cw_blank(&w);

@@ -65,6 +65,62 @@ static const char *predicted(const Build *b, const Stage *s)
 		"step\n", f * 1e3, r * 1e3, u * 1e3) : "";
 }
 
+/* ---- what an asynchronous plan means ---- */
+
+static const char *stash_word(VersionRule r)
+{
+	static const char *const word[VERSION_RULES] = { "flush", "stash", "none", "vertical", "2bw" };
+
+	return word[r];
+}
+
+/* The update formula (PipeDream section 3.4, PipeDream-2BW section 3.1), with this plan's numbers. */
+static void async_rule(const Build *b, Buf *out)
+{
+	const Schedule *s = b->m->schedule;
+
+	if (!s->async)
+		return;
+	buf_puts(out, "This plan is ASYNCHRONOUS: no step waits for the update of the one before. Stage s, with w_s(t) for its\n"
+		"weights after t updates, is updated by\n");
+	if (s->rule == VERSION_PREVIOUS)
+		buf_puts(out, "    w_s(t+1) = w_s(t) - rate * gradient(w_0(t-1), w_1(t-1), ...)     2BW: all stages one step late\n");
+	else if (s->rule == VERSION_NEWEST)
+		buf_puts(out, "    no gradient of the loss at any weights: a backward reads newer ones than its forward (--stash none)\n");
+	else {
+		buf_puts(out, "    w_s(t+1) = w_s(t) - rate * gradient(");
+		for (int t = 0; t < s->nstage; t++) {
+			const int late = s->depth[s->rule == VERSION_VERTICAL ? 0 : t] - 1;
+			buf_printf(out, late ? "%sw_%d(t-%d)" : "%sw_%d(t)", t ? ", " : "", t, late);
+		}
+		buf_printf(out, ")\n    weights of t < 0 are the first ones; %s\n", s->rule == VERSION_VERTICAL ?
+			"vertical sync: one version of all stages for a minibatch" :
+			"weight stashing: forward and backward of a minibatch read one version");
+	}
+	for (int t = 0; t < s->nstage; t++)
+		if (s->replicas[t] > 1 && s->rule != VERSION_PREVIOUS) {
+			buf_puts(out, "Minibatch i is done by replica i mod R of a stage with R replicas. They add the gradients of a round of R\n"
+				"minibatches and update once: there t counts rounds.\n");
+			break;
+		}
+	buf_puts(out, "\n");
+}
+
+static void async_stage(const Build *b, Buf *out, const Stage *s)
+{
+	if (!b->m->schedule->async)
+		return;
+	if (!s->versions) {
+		buf_puts(out, "    versions   1: every weight is updated in place\n");
+		return;
+	}
+	buf_printf(out, "    versions   %d x %s of", s->versions, bytes_text(b->a, s->version_bytes));
+	for (int i = 0; i < s->nparam; i++)
+		if (s->versioned[i])
+			buf_printf(out, " %s", s->param[i]->name);
+	buf_puts(out, "; other weights are updated in place\n");
+}
+
 static bool write_text(Build *b)
 {
 	const Module *m = b->m;
@@ -73,12 +129,15 @@ static bool write_text(Build *b)
 
 	buf_printf(&out, "%s: plan %s, schedule %s, %" PRId64 " microbatches of %" PRId64 " samples a step\n\n", m->name,
 		plan_text(b), m->schedule->name, m->microbatches, m->batch);
+	async_rule(b, &out);
 	for (int t = 0; t < m->nstage; t++) {
 		const Stage *s = m->stage[t];
 		buf_printf(&out, "stage %d  %s\n    devices    ", t, span(b, s));
 		for (int r = 0; r < s->replicas; r++)
 			buf_printf(&out, "%s%d (%s)", r ? ", " : "", b->first_rank[t] + r, device_name(b, t, r));
-		buf_printf(&out, "\n%s    in flight  %d\n    memory     %s =", predicted(b, s), s->inflight, bytes_text(a, s->arena));
+		buf_printf(&out, "\n%s    in flight  %d\n", predicted(b, s), m->schedule->async ? m->schedule->depth[t] : s->inflight);
+		async_stage(b, &out, s);
+		buf_printf(&out, "    memory     %s =", bytes_text(a, s->arena));
 		for (int r = REGION_PARAMS, any = 0; r < REGION_COUNT; r++)
 			if (s->bytes[r])
 				buf_printf(&out, "%s %s %s", any++ ? " +" : "", region_name[r], bytes_text(a, s->bytes[r]));
@@ -108,8 +167,7 @@ static void json_messages(Build *b, Cw *w, const Stage *s)
 			if (n->op != OP_Send)
 				continue;
 			cw_line(w, "%s{ \"channel\": %" PRId64 ", \"value\": %s, \"to\": %" PRId64 ", \"bytes\": %" PRId64 " }", comma,
-				attr_int(n, "channel"), quoted(b->a, n->in[0]->name), attr_int(n, "to"), type_numel(&n->in[0]->type) *
-				dtype_bytes(n->in[0]->type.dtype));
+				attr_int(n, "channel"), quoted(b->a, n->in[0]->name), attr_int(n, "to"), message_bytes(b, n->in[0]));
 			comma = ", ";
 		}
 	w->indent--;
@@ -123,6 +181,9 @@ static void json_stage(Build *b, Cw *w, int t)
 
 	cw_line(w, "\"stage\": %d, \"replicas\": %d, \"inflight\": %d, \"arena\": %" PRId64 ",", t, s->replicas, s->inflight,
 		s->arena);
+	if (b->m->schedule->async)
+		cw_line(w, "\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64 ",",
+			b->m->schedule->depth[t], s->versions, s->version_bytes, s->row_copies);
 	cw_line(w, "\"devices\": [");
 	w->indent++;
 	for (int r = 0; r < s->replicas; r++)
@@ -153,8 +214,9 @@ static bool write_json(Build *b)
 	cw_brace(&w);
 	cw_line(&w, "\"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",", quoted(b->a, m->name),
 		plan_text(b), m->schedule->name, b->hash);
-	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"world\": %d, \"channels\": %d,", m->batch,
-		m->microbatches, m->schedule->ndevice, b->channels);
+	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"world\": %d, \"channels\": %d,%s", m->batch,
+		m->microbatches, m->schedule->ndevice, b->channels, m->schedule->async ? arena_printf(b->a,
+		" \"flow\": %d, \"stash\": \"%s\",", m->schedule->lag + 1, stash_word(m->schedule->rule)) : "");
 	cw_line(&w, "\"stages\": [");
 	w.indent++;
 	for (int t = 0; t < m->nstage; t++) {

@@ -23,10 +23,12 @@ static void write_ranks(const StageCx *x, Cw *w, const char *body)
 		cw_blank(w);
 		cw_comment(w, "the rank that does microbatch mb of stage %d", t);
 		cw_func(w, "static int stage%d(int mb)", t);
-		if (b->m->grains)
+		if (round_robin(x))
+			cw_line(w, "return %d + (int)((pd_flow() + mb) %% %d);", b->first_rank[t], r);
+		else if (b->m->grains)
 			cw_line(w, "return %d + mb %% %" PRId64 " * %d / %" PRId64 ";", b->first_rank[t], b->m->grains, r, b->m->grains);
 		else
-			cw_line(w, "return %d + mb * %d / MICROBATCHES;", b->first_rank[t], r);
+			cw_line(w, "return %d + %s * %d / MICROBATCHES;", b->first_rank[t], row_text(x), r);
 		cw_end(w);
 	}
 }
@@ -37,8 +39,11 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 	const Stage *s = x->s;
 	Arena *a = x->b->a;
 
-	for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+	for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
 		write_layout(x, w, order[i]);
+		if (order[i] == REGION_PARAMS)
+			write_layout(x, w, LAYOUT_VERSIONS);
+	}
 	cw_blank(w);
 	if (leaf_added(x))
 		cw_stmt(w, "gradients of a microbatch, until they are added to G", "static char *L;");
@@ -49,7 +54,7 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 			"static char *scratch;");
 	if (strstr(body, "pd_tree"))
 		cw_stmt(w, "sums of gradients in a fixed order", "static pd_tree *tree;");
-	if (strstr(body, "clear_rows"))
+	if (needs_replica(x, body))
 		cw_stmt(w, "which of the stage's replicas this is", "static int replica;");
 	if (strstr(body, "&replicas")) {
 		const char *list = "";
@@ -104,11 +109,13 @@ static void write_header(StageCx *x, Cw *w)
 	declare(x, w, "backward");
 	if (stage_has(s->backward, OP_Send))
 		declare(x, w, "send_backward");
-	cw_line(w, "void %s(void);", stage_name(b, s->id, "sync"));
+	cw_line(w, flows(x) ? "void %s(int copy);" : "void %s(void);", stage_name(b, s->id, "sync"));
 	declare_shares(x, w);
 	if (b->chunks && stage_has(s->update, OP_ClipNorm))
 		cw_line(w, "void %s(void);", stage_name(b, s->id, "squares"));
-	cw_line(w, "void %s(void);", stage_name(b, s->id, "update"));
+	cw_line(w, flows(x) ? "void %s(int copy);" : "void %s(void);", stage_name(b, s->id, "update"));
+	if (flows(x))
+		declare_flow(x, w);
 	cw_blank(w);
 	cw_line(w, "#endif");
 }
@@ -131,15 +138,18 @@ static void write_functions(StageCx *x, Cw *w)
 {
 	const Stage *s = x->s;
 
+	write_meet(x, w);
 	write_receives(x, w, s->forward, "forward");
 	write_forward(x, w);
 	write_sends(x, w, s->forward, "forward");
 	write_receives(x, w, s->backward, "backward");
 	write_backward(x, w);
 	write_sends(x, w, s->backward, "backward");
+	write_absent(x, w);
 	write_sync(x, w);
 	write_shares(x, w);
 	write_update(x, w);
+	write_settle(x, w);
 	write_init(x, w);
 }
 
@@ -177,10 +187,12 @@ bool emit_stage(Build *b, const Stage *s)
 	cw_line(&w, "#include \"stage%d.h\"", s->id);
 	cw_line(&w, "#include \"kernels.h\"");
 	cw_blank(&w);
-	cw_line(&w, "enum { STAGE = %d, REPLICAS = %d, MICROBATCHES = %" PRId64 ", SLOTS = %d };", s->id, s->replicas,
-		b->m->microbatches, s->inflight);
+	cw_line(&w, "enum { STAGE = %d, REPLICAS = %d, MICROBATCHES = %d, SLOTS = %d%s };", s->id, s->replicas,
+		schedule_grains(b->m->schedule, s->id), s->inflight, s->versions ? arena_printf(b->a, ", VERSIONS = %d", s->versions) :
+		"");
 	write_globals(&x, &w, buf_str(&body));
 	write_consts(&x, &w);
+	write_row(&x, &w, buf_str(&body));
 	write_ranks(&x, &w, buf_str(&body));
 	write_params(&x, &w);
 	write_inputs(&x, &w);

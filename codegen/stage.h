@@ -10,6 +10,7 @@ typedef struct Member {
 	const Value *v;             /* what gave it its name */
 	const char  *name;
 	int64_t      offset, count; /* bytes in the struct; elements */
+	bool         tag;           /* a message: its tag lies behind it */
 } Member;
 
 typedef struct Struct {
@@ -20,12 +21,14 @@ typedef struct Struct {
 	Member     *m; int n, cap;
 } Struct;
 
+enum { LAYOUT_VERSIONS = REGION_COUNT, TAG_BYTES = 24 /* of a pd_tag */ };
+
 typedef struct StageCx {
 	Build       *b;
 	const Stage *s;
 	Names        names;         /* of the file, and locals of its functions */
 	Kernels      kernels;
-	Struct       layout[REGION_COUNT];  /* LEAF: uses GRADS' */
+	Struct       layout[REGION_COUNT + 1];      /* LEAF: uses GRADS'; the last: weights of several versions */
 	const Value **konst; int nkonst, capkonst;      /* constants that some statement names */
 	const Node  **object; int nobject, capobject;
 	const Value **local; int nlocal, caplocal;      /* temporaries of the function being written */
@@ -33,7 +36,7 @@ typedef struct StageCx {
 } StageCx;
 
 void layout_stage(StageCx *x);                      /* finds all members */
-void write_layout(StageCx *x, Cw *w, Region r);     /* the struct, its pointer, the check of its size */
+void write_layout(StageCx *x, Cw *w, int r);        /* the struct, its pointer, the check of its size */
 void write_params(StageCx *x, Cw *w);               /* pd_param table */
 void write_inputs(StageCx *x, Cw *w);               /* pd_input_desc table */
 void write_consts(StageCx *x, Cw *w);
@@ -54,7 +57,24 @@ void write_shares(StageCx *x, Cw *w);   /* a function per Broadcast, where devic
 const char *share_head(const Build *b, const Stage *s, const Node *n);
 void write_update(StageCx *x, Cw *w);
 
+/* ---- stage_async.c; in a synchronous program most write nothing ---- */
+bool flows(const StageCx *x);           /* asynchronous */
+bool round_robin(const StageCx *x);
+const char *row_text(const StageCx *x); /* the place of microbatch mb among those of its update */
+void declare_flow(const StageCx *x, Cw *w);
+bool has_tag(const StageCx *x, const Value *root);
+const char *tag_text(StageCx *x, const Value *v);
+const char *message_text(const StageCx *x, const Value *v);
+void write_tags(StageCx *x, Cw *w, const Graph *g);
+bool is_versioned(const Stage *s, const Value *v);
+void write_meet(StageCx *x, Cw *w);
+void write_next(StageCx *x, Cw *w);
+void write_settle(StageCx *x, Cw *w);
+void write_absent(StageCx *x, Cw *w);
+void write_row(StageCx *x, Cw *w, const char *body);
+
 bool stage_has(const Graph *g, OpKind op);
+bool needs_replica(const StageCx *x, const char *body);     /* the code asks which of the replicas it runs on */
 bool leaf_apart(const StageCx *x);      /* a microbatch's gradients have memory of their own */
 bool leaf_added(const StageCx *x);      /* and each is added to its sum once it is made: no tree */
 

@@ -40,6 +40,11 @@ bool leaf_added(const StageCx *x)
 
 /* ---- small pieces ---- */
 
+bool needs_replica(const StageCx *x, const char *body)
+{
+	return strstr(body, "clear_rows") || (round_robin(x) && x->s->replicas > 1);
+}
+
 static const char *function(const StageCx *x, const char *head, const char *name) __attribute__((format(printf, 2, 0)));
 static const char *function(const StageCx *x, const char *head, const char *name)
 {
@@ -148,7 +153,7 @@ static void write_stack_rows(StageCx *x, Cw *w, const Value *v)
 		const Node *u = v->uses[i].node;
 		if (u->op != OP_Stack || u->graph != x->s->update)
 			continue;
-		cw_line(w, "memcpy(%s + mb * %" PRId64 ", %s, %s);", value_text(x, u->out[0]), type_numel(&v->type),
+		cw_line(w, "memcpy(%s + %s * %" PRId64 ", %s, %s);", value_text(x, u->out[0]), row_text(x), type_numel(&v->type),
 			value_text(x, v), bytes_text(x->b->a, v));
 	}
 }
@@ -161,6 +166,8 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 	case OP_Recv:
 		value_text(x, n->out[0]);
 		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", slot);", attr_int(n, "channel"));
+		if (flows(x))
+			cw_line(w, "pd_tag_read(&%s, mb);", tag_text(x, n->out[0]));
 		return;
 	default:
 		if (!(optab[n->op]->flags & OP_VIEW) || !n->out[0]->alias)
@@ -204,13 +211,22 @@ static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool 
 
 	cw_blank(w);
 	cw_func(w, "%s", head);
+	if (slots && x->s->versions && word_in(text, "v")) {
+		cw_line(w, "struct weights *v = &V[%s %% VERSIONS];", strstr(head, " forward(") ? "meet(slot, mb)" : "met[slot]");
+		data = true;
+	}
 	if (slots && word_in(text, "k")) {
 		cw_line(w, "struct kept *k = &K[slot];");
 		data = true;
 	}
+	if (word_in(text, "r") && flows(x)) {
+		cw_line(w, "struct rows *r = &R[%s];", !slots ? "copy" : round_robin(x) ? "slot" :
+			"(pd_flow() * MICROBATCHES + mb) / MICROBATCHES % 2");
+		data = true;
+	}
 	if (slots && word_in(text, "g")) {
 		if (reproducible(x))
-			cw_line(w, "struct grads *g = (void *)pd_tree_leaf(tree, mb);");
+			cw_line(w, "struct grads *g = (void *)pd_tree_leaf(tree, %s);", row_text(x));
 		else
 			cw_line(w, "struct grads *g = G;");
 		data = true;
@@ -228,7 +244,9 @@ static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool 
 		cw_blank(w);
 	if (slots && !word_in(text, "slot") && !word_in(text, "k"))
 		cw_line(w, "(void)slot;");
-	if (slots && !word_in(text, "mb") && !(word_in(text, "g") && reproducible(x)))
+	if (!slots && flows(x) && strstr(head, "copy") && !word_in(text, "copy") && !word_in(text, "r"))
+		cw_line(w, "(void)copy;");
+	if (slots && !word_in(text, "mb") && !(word_in(text, "g") && reproducible(x) && !round_robin(x)))
 		cw_line(w, "(void)mb;");
 	if (w->pending && body->n)
 		buf_putc(w->out, '\n');
@@ -257,7 +275,7 @@ void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name)
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Recv)
 			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", slot, %s, mb, %s, %s);", attr_int(n, "channel"),
-				peer_text(x, attr_int(n, "from")), value_text(x, n->out[0]), bytes_text(x->b->a, n->out[0]));
+				peer_text(x, attr_int(n, "from")), value_text(x, n->out[0]), message_text(x, n->out[0]));
 	write_function(x, w, arena_printf(x->b->a, "void %s(int slot, int mb)", stage_name(x->b, x->s->id,
 		arena_printf(x->b->a, "recv_%s", name))), &body, true);
 }
@@ -269,11 +287,12 @@ void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
 
 	if (!stage_has(g, OP_Send))
 		return;
+	write_tags(x, &in, g);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Send)
 			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name), "pd_isend(%" PRId64 ", slot, %s, mb, %s, %s);",
 				attr_int(n, "channel"), peer_text(x, attr_int(n, "to")), value_text(x, n->in[0]),
-				bytes_text(x->b->a, n->in[0]));
+				message_text(x, n->in[0]));
 	write_function(x, w, arena_printf(x->b->a, "void %s(int slot, int mb)", stage_name(x->b, x->s->id,
 		arena_printf(x->b->a, "send_%s", name))), &body, true);
 }
@@ -290,6 +309,8 @@ void write_forward(StageCx *x, Cw *w)
 			"pd_input(%d, mb, %s);", table_base(x->b, x->s->id, false) + i, value_text(x, g->in[i]));
 	for (const Node *n = g->first; n; n = n->next)
 		write_node(x, &in, n);
+	if (flows(x) && !word_in(buf_str(&body), "v"))
+		cw_line(&in, "meet(slot, mb);");
 	write_function(x, w, function(x, "void %s(int slot, int mb)", "forward"), &body, true);
 }
 
@@ -318,7 +339,7 @@ void write_backward(StageCx *x, Cw *w)
 	if (leaf_added(x))
 		cw_line(&in, "done++;");
 	else if (leaf_apart(x))
-		cw_line(&in, "pd_tree_done(tree, mb);");
+		cw_line(&in, "pd_tree_done(tree, %s);", row_text(x));
 	write_function(x, w, function(x, "void %s(int slot, int mb)", "backward"), &body, true);
 }
 
@@ -337,7 +358,7 @@ static void write_rows(StageCx *x, Cw *w, const Node *n)
 {
 	for (int i = 0; i < n->nin; i++) {
 		const Value *v = n->in[i];
-		const int64_t row = type_numel(&v->type) / x->b->m->microbatches;
+		const int64_t row = type_numel(&v->type) / schedule_grains(x->b->m->schedule, x->s->id);
 		cw_line(w, "clear_rows(%s, %" PRId64 ");", value_text(x, v), row);
 		cw_line(w, "pd_allreduce(&replicas, %s, %" PRId64 ");", value_text(x, v), type_numel(&v->type));
 	}
@@ -397,7 +418,9 @@ void write_sync(StageCx *x, Cw *w)
 		cw_line(&in, "done = 0;");
 	if (rows)
 		write_clear_rows(x, w);
-	write_function(x, w, function(x, "void %s(void)", "sync"), &body, false);
+	if (flows(x))
+		cw_line(&in, "pd_count_join(%s);", x->s->replicas > 1 ? "&replicas" : "NULL");
+	write_function(x, w, function(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, false);
 }
 
 const char *share_name(const Build *b, const Stage *s, const Node *broadcast)
@@ -438,6 +461,7 @@ void write_update(StageCx *x, Cw *w)
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
+	write_next(x, &in);
 	const Node *n = x->s->update->first;
 
 	if (x->b->chunks && stage_has(x->s->update, OP_ClipNorm)) {     /* its share of the norm, before any stage clips */
@@ -448,7 +472,7 @@ void write_update(StageCx *x, Cw *w)
 	}
 	for (; n; n = n->next)
 		write_node(x, &in, n);
-	write_function(x, w, function(x, "void %s(void)", "update"), &body, false);
+	write_function(x, w, function(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, false);
 }
 
 /* ---- before step 0 ---- */
@@ -461,6 +485,8 @@ static void write_pointers(StageCx *x, Cw *w)
 	for (size_t i = 0; i < sizeof order / sizeof *order; i++)
 		if (x->layout[order[i]].n)
 			cw_line(w, "%s = (void *)(arena + %" PRId64 ");", x->layout[order[i]].pointer, s->at[order[i]]);
+	if (s->versions)
+		cw_line(w, "V = (void *)(arena + %" PRId64 ");", s->at[REGION_PARAMS] + s->versions_at);
 	if (x->layout[REGION_GRADS].n && !reproducible(x)) {
 		cw_line(w, "G = (void *)(arena + %" PRId64 ");", s->at[REGION_GRADS]);
 		if (leaf_apart(x))
@@ -487,7 +513,7 @@ void write_init(StageCx *x, Cw *w)
 		cw_line(&in, "tree = pd_tree_new(MICROBATCHES, %" PRId64 ", mine, nmine, arena + %" PRId64 ");", floats,
 			s->at[REGION_LEAF]);
 	}
-	if (word_in(buf_str(w->out), "clear_rows"))
+	if (needs_replica(x, buf_str(w->out)))
 		cw_line(&in, "replica = which;");
 	fill_consts(x, &in);
 	for (int i = 0; i < x->nobject; i++) {

@@ -27,7 +27,7 @@ static void add_member(StageCx *x, Struct *l, const Value *v, const char *wish, 
 
 	if (member_at(l, offset))
 		return;
-	PUSH(a, l->m, l->n, l->cap) = (Member){ v, NULL, offset, count };
+	PUSH(a, l->m, l->n, l->cap) = (Member){ v, NULL, offset, count, false };
 	int i = l->n - 1;
 	for (const Member m = l->m[i]; i > 0 && l->m[i - 1].offset > m.offset; i--) {
 		l->m[i] = l->m[i - 1];
@@ -40,6 +40,8 @@ static void add_slot(StageCx *x, const Value *v)
 {
 	if (v && !v->alias && v->region == REGION_SLOT)
 		add_member(x, &x->layout[REGION_SLOT], v, v->name, v->offset, type_numel(&v->type));
+	if (v && !v->alias && v->region == REGION_SLOT && has_tag(x, v))
+		member_at(&x->layout[REGION_SLOT], v->offset)->tag = true;
 }
 
 static void add_slots(StageCx *x, const Graph *g)
@@ -63,7 +65,7 @@ static void add_gradients(StageCx *x)
 	}
 }
 
-static void layout_begin(StageCx *x, Region r, const char *tag, const char *pointer, int64_t bytes, const char *what)
+static void layout_begin(StageCx *x, int r, const char *tag, const char *pointer, int64_t bytes, const char *what)
 {
 	x->layout[r] = (Struct){ .tag = tag, .pointer = pointer, .bytes = bytes, .what = what };
 	names_init(&x->layout[r].names, x->b->a);
@@ -74,16 +76,20 @@ void layout_stage(StageCx *x)
 	const Stage *s = x->s;
 	int64_t grads = 0;
 
-	layout_begin(x, REGION_PARAMS, "params", "P", s->bytes[REGION_PARAMS], "weights and running statistics");
+	layout_begin(x, REGION_PARAMS, "params", "P", s->bytes[REGION_PARAMS] - s->versions * s->version_bytes,
+		"weights and running statistics");
+	layout_begin(x, LAYOUT_VERSIONS, "weights", "V", s->version_bytes, "weights of which VERSIONS versions are kept: "
+		"what a microbatch met is there until its backward");
 	layout_begin(x, REGION_STATE, "state", "S", s->bytes[REGION_STATE], "what the optimizer remembers");
 	layout_begin(x, REGION_SLOT, "kept", "K", s->slot_bytes,
 		"what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight");
-	layout_begin(x, REGION_STACK, "rows", "R", s->bytes[REGION_STACK],
+	layout_begin(x, REGION_STACK, "rows", "R", s->row_copies ? s->bytes[REGION_STACK] / s->row_copies : s->bytes[REGION_STACK],
 		"what each microbatch of the step leaves: batch statistics, touched rows");
 	for (int i = 0; i < s->nparam; i++) {
 		const Region r = s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS;
-		add_member(x, &x->layout[r], s->param[i], s->param[i]->name, s->param_at[i] - s->at[r],
-			type_numel(&s->param[i]->type));
+		const bool several = is_versioned(s, s->param[i]);
+		add_member(x, &x->layout[several ? LAYOUT_VERSIONS : (int)r], s->param[i], s->param[i]->name,
+			s->param_at[i] - s->at[r] - (several ? s->versions_at : 0), type_numel(&s->param[i]->type));
 	}
 	for (const Node *n = s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate)
@@ -106,7 +112,7 @@ static const char *dims_text(Arena *a, const Member *m)
 	return text;
 }
 
-void write_layout(StageCx *x, Cw *w, Region r)
+void write_layout(StageCx *x, Cw *w, int r)
 {
 	Struct *l = &x->layout[r];
 	Arena *a = x->b->a;
@@ -124,6 +130,9 @@ void write_layout(StageCx *x, Cw *w, Region r)
 			bug("struct %s: %s lies at %" PRId64 ", the struct puts it at %" PRId64, l->tag, m->name, m->offset, top);
 		cw_stmt(w, str_type(a, &m->v->type), "_Alignas(%d) %s %s[%s];", ALIGN, dtype_c(t), m->name, dims_text(a, m));
 		top += (m->count * dtype_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
+		if (m->tag)
+			cw_line(w, "_Alignas(%d) pd_tag %s_tag;", ALIGN, m->name);
+		top += m->tag ? ALIGN : 0;
 	}
 	cw_close(w, " *%s;", l->pointer);
 	cw_line(w, "_Static_assert(sizeof(struct %s) == %" PRId64 ", \"as planned\");", l->tag, l->bytes);
@@ -184,14 +193,16 @@ void write_params(StageCx *x, Cw *w)
 	for (int i = 0; i < s->nparam; i++) {
 		const Value *v = s->param[i];
 		const bool state = v->param->kind == PARAM_STATE;
-		const Struct *l = &x->layout[state ? REGION_STATE : REGION_PARAMS];
+		const bool several = is_versioned(s, v);
+		const Struct *l = &x->layout[state ? REGION_STATE : several ? LAYOUT_VERSIONS : (int)REGION_PARAMS];
 		const Names *names = &l->names;
 		const char *fill = v->param->random || v->param->fill == 0 ? "" :
 			arena_printf(a, " .fill = %.17g,", v->param->fill);
 		cw_line(w, "{ .name = %s, .kind = %s, .dtype = %s, .rank = %d, .dim = { %s }, .offset = %" PRId64
 			" + offsetof(struct %s, %s),%s .trained = %s, .owner = %d },",
 			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name), kind_name[v->param->kind],
-			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type), s->at[state ? REGION_STATE : REGION_PARAMS],
+			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type),
+			s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0),
 			l->tag, (const char *)map_get(&names->of, v), fill,
 			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v));
 	}
@@ -282,11 +293,12 @@ const char *value_text(void *stage_cx, const Value *v)
 
 	v = root_of(v);
 	if (v->kind == VAL_PARAM) {
-		const Struct *l = &x->layout[v->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS];
+		const Struct *l = &x->layout[v->param->kind == PARAM_STATE ? REGION_STATE : is_versioned(x->s, v) ? LAYOUT_VERSIONS :
+			(int)REGION_PARAMS];
 		const char *name = map_get(&l->names.of, v);
 		if (!name)
 			bug("parameter %s is not of stage %d", v->name, x->s->id);
-		return arena_printf(a, "%s->%s", l->pointer, name);
+		return arena_printf(a, "%s->%s", is_versioned(x->s, v) ? "v" : l->pointer, name);
 	}
 	if (v->kind == VAL_CONST) {
 		if (!listed(x->konst, x->nkonst, v))
@@ -295,7 +307,7 @@ const char *value_text(void *stage_cx, const Value *v)
 	}
 	switch ((Region)v->region) {
 	case REGION_GRADS: return in_struct(x, REGION_GRADS, "G", v);
-	case REGION_STACK: return in_struct(x, REGION_STACK, "R", v);
+	case REGION_STACK: return in_struct(x, REGION_STACK, flows(x) ? "r" : "R", v);
 	case REGION_SLOT:  return in_struct(x, REGION_SLOT, "k", v);
 	case REGION_LEAF: case REGION_TMP:
 		if (v->region == REGION_LEAF && !leaf_added(x))

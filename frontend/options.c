@@ -120,7 +120,7 @@ static bool word_of(Cx *x, const char *flag, const char *v, const char *const *w
 
 static bool o_schedule(Cx *x, const char *v)
 {
-	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple", "interleaved:V" };
+	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple", "pipedream", "mp", "2bw", "interleaved:V" };
 	char *end;
 	const long chunks = strncmp(v, "interleaved:", 12) ? 0 : strtol(v + 12, &end, 10);
 
@@ -128,7 +128,7 @@ static bool o_schedule(Cx *x, const char *v)
 		x->o->t.schedule = v;
 		return true;
 	}
-	return strcmp(v, "interleaved:V") ? word_of(x, "--schedule", v, words, 5, &x->o->t.schedule) :
+	return strcmp(v, "interleaved:V") ? word_of(x, "--schedule", v, words, 8, &x->o->t.schedule) :
 		diag_error(x->d, NOLOC, 7, "--schedule interleaved:V wants the number of stages per device for V: interleaved:2");
 }
 
@@ -144,6 +144,13 @@ static bool o_replica_split(Cx *x, const char *v)
 	static const char *const words[] = { "round-robin", "slice", "auto" };
 
 	return word_of(x, "--replica-split", v, words, 3, &x->o->t.replica_split);
+}
+
+static bool o_stash(Cx *x, const char *v)
+{
+	static const char *const words[] = { "auto", "on", "none" };
+
+	return word_of(x, "--stash", v, words, 3, &x->o->t.stash);
 }
 
 static bool o_recompute(Cx *x, const char *v)
@@ -291,11 +298,16 @@ static const Opt table[] = {
 	{ "Plan", "micro-batch", "N", "samples per microbatch", INT, TR(micro), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
-	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple, interleaved:V (V stages on every device)", CALL, 0, o_schedule, 0, 0, 0 },
+	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple, interleaved:V (V stages on every device); asynchronous: pipedream, 2bw; "
+		"mp: one minibatch in flight", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
 		o_warmup_policy, 0, 0, 0 },
 	{ "Schedule", "replica-split", "S", "slice: every replica has a slice of each microbatch; round-robin: one has all; auto", CALL, 0,
 		o_replica_split, 0, 0, 0 },
+	{ "Schedule", "stash", "S", "pipedream: auto or on, a backward reads the weights of its forward; none, the newest", CALL, 0, o_stash,
+		0, 0, 0 },
+	{ "Schedule", "vertical-sync", NULL, "pipedream: all stages use the weights that were the first stage's newest", FLAG,
+		TR(vertical_sync), 0, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
 	{ "Communication", "compress", "C", "gradients between replicas: none, trunc16, bf16, q8 or q8:block=128", CALL, 0, o_compress, 0, 0, 0 },

@@ -71,9 +71,11 @@ typedef struct Training {
 	const char *ckpt_dir;           /* where the run writes checkpoints; NULL: nowhere unless it is told to */
 	int64_t     ckpt_every, ckpt_keep;      /* steps; how many stay, 0: all */
 	const char *plan;               /* "2-1-1", NULL: auto */
-	const char *schedule;           /* "auto", "gpipe", "1f1b", "dapple" */
+	const char *schedule;           /* "auto", "gpipe", "1f1b", "dapple", "pipedream", "mp", "2bw" */
 	const char *warmup_policy;      /* of "dapple": "A", "B", "auto" */
 	const char *replica_split;      /* "round-robin", "slice", "auto" */
+	const char *stash;              /* pipedream: "auto", "on", "none"; NULL: auto */
+	bool        vertical_sync;
 	const char *recompute;          /* "none", "stage", "auto" */
 	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */
 	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */

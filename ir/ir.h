@@ -153,6 +153,12 @@ struct Stage {
 	int64_t  at[REGION_COUNT];      /* byte offset of each region in the arena */
 	int64_t  bytes[REGION_COUNT];   /* its size, all copies of SLOT counted */
 	int64_t  slot_bytes;        /* one copy of SLOT */
+	/* Asynchronous pipelines: weights of which several versions are kept lie behind the others in PARAMS, `versions`
+	 * copies of version_bytes; param_at is that of the first. 0: every weight is updated in place */
+	int      versions;
+	int64_t  version_bytes, versions_at;
+	bool    *versioned;         /* by index into param[] */
+	int64_t  row_copies;
 	int64_t  arena;             /* the sum: what the device allocates */
 	int64_t  bytes_params, bytes_state, bytes_grads, bytes_kept, bytes_tmp, bytes_comm, bytes_scratch;
 };

@@ -55,6 +55,13 @@ void parse_stage(Parser *s)
 			long_list(s, 2, v);
 			st->slot_bytes = v[0];
 			st->arena = v[1];
+		} else if (lex_eat(s, "versions")) {
+			int64_t v[3];
+
+			long_list(s, 3, v);
+			st->versions = (int)v[0];
+			st->version_bytes = v[1];
+			st->versions_at = v[2];
 		} else if (lex_eat(s, "forward")) {
 			if (st->forward)
 				fault(s, "a second forward");
@@ -97,21 +104,27 @@ static int *int_list(Parser *s, const char *name, int n, int hi)
 	return v;
 }
 
-/* 0SEND_F3@1~2 */
-static Action action(Parser *s)
+static ActKind action_kind(Parser *s)
 {
-	Action x = { .mb = -1 };
-
-	x.stage = (int)lex_int(s, 0, MOST_DEVICES);
 	int best = -1;
+
 	for (int i = 0; i < ACT_COUNT; i++)
 		if (strncmp(s->p, action_name[i], strlen(action_name[i])) == 0 &&
 		    (best < 0 || strlen(action_name[i]) > strlen(action_name[best])))
 			best = i;
 	if (best < 0)
 		fault(s, "an action is expected here");
-	x.kind = (ActKind)best;
 	s->p += strlen(action_name[best]);
+	return (ActKind)best;
+}
+
+/* 0SEND_F3@1~2 */
+static Action action(Parser *s)
+{
+	Action x = { .mb = -1 };
+
+	x.stage = (int)lex_int(s, 0, MOST_DEVICES);
+	x.kind = action_kind(s);
 	if (*s->p >= '0' && *s->p <= '9')
 		x.mb = (int)lex_int(s, 0, 1 << 24);
 	if (*s->p == '@') {
@@ -123,6 +136,46 @@ static Action action(Parser *s)
 		x.version = (int)lex_int(s, 0, 1 << 20);
 	}
 	return x;
+}
+
+/* B0@1~3: the second of its device's microbatches of a step, three steps ago */
+static Turn turn(Parser *s)
+{
+	Turn t = { .kind = action_kind(s) };
+
+	t.mb = (int)lex_int(s, 0, 1 << 24);
+	if (*s->p == '@') {
+		s->p++;
+		t.nth = (int)lex_int(s, 0, 1 << 20);
+	}
+	if (*s->p == '~') {
+		s->p++;
+		t.lag = (int)lex_int(s, -MOST_DEVICES, 1 << 20);
+	}
+	if (*s->p == '!') {
+		s->p++;
+		t.once = true;
+	}
+	return t;
+}
+
+static void async(Parser *s, Schedule *x)
+{
+	const char *rule = lex_word(s);
+	int r = VERSION_STASH;
+
+	while (r < VERSION_RULES && strcmp(version_rule_name[r], rule) != 0)
+		r++;
+	if (r == VERSION_RULES)
+		fault(s, "there is no rule of versions '%s'", rule);
+	x->async = true;
+	x->rule = (VersionRule)r;
+	lex_want(s, "per_step");
+	x->per_step = (int)lex_int(s, 1, 1 << 16);
+	lex_want(s, "lag");
+	x->lag = (int)lex_int(s, 0, 1 << 20);
+	x->depth = int_list(s, "depth", x->nstage, 1 << 20);
+	x->versions = int_list(s, "versions", x->nstage, 1 << 20);
 }
 
 void parse_schedule(Parser *s)
@@ -139,6 +192,8 @@ void parse_schedule(Parser *s)
 	lex_want(s, "{");
 	x->replicas = int_list(s, "replicas", x->nstage, MOST_DEVICES);
 	x->inflight = int_list(s, "inflight", x->nstage, 1 << 20);
+	if (lex_eat(s, "async"))
+		async(s, x);
 	x->device = NEWN(s->a, int *, x->nstage);
 	x->replica_of = NEWN(s->a, int *, x->nstage);
 	for (int i = 0; i < x->nstage; i++)
@@ -154,6 +209,12 @@ void parse_schedule(Parser *s)
 		lex_want(s, "device");
 		while (lex_blanks(s), *s->p >= '0' && *s->p <= '9')
 			schedule_push(s->a, x, r, action(s));
+		if (!x->async)
+			continue;
+		lex_want(s, "turn");
+		DeviceSchedule *d = &x->dev[r];
+		while (lex_blanks(s), *s->p >= 'A' && *s->p <= 'Z')
+			PUSH(s->a, d->turn, d->nturn, d->capturn) = turn(s);
 	}
 	lex_want(s, "}");
 	s->m->schedule = x;

@@ -27,6 +27,7 @@ const char *const sync_name[3] = { "none", "allreduce", "ps" };
 const char *const action_name[ACT_COUNT] = {
 	"RECV_F", "F", "SEND_F", "RECV_B", "B", "SEND_B", "W", "SYNC", "UPDATE"
 };
+const char *const version_rule_name[VERSION_RULES] = { "flush", "stash", "newest", "vertical", "previous" };
 
 /* ---- words ---- */
 
@@ -444,6 +445,8 @@ static void stage(Buf *b, const Stage *s, int rank)
 		long_list(b, "regions_at", REGION_COUNT, s->at);
 		long_list(b, "regions_bytes", REGION_COUNT, s->bytes);
 		long_list(b, "memory", 2, (int64_t[]){ s->slot_bytes, s->arena });
+		if (s->versions)
+			long_list(b, "versions", 3, (int64_t[]){ s->versions, s->version_bytes, s->versions_at });
 	}
 	const Graph *g[3] = { s->forward, s->backward, s->update };
 	for (int i = 0; i < 3; i++) {
@@ -456,11 +459,33 @@ static void stage(Buf *b, const Stage *s, int rank)
 	buf_puts(b, "}\n");
 }
 
+static void turns(Buf *b, const DeviceSchedule *d)
+{
+	buf_puts(b, "\tturn");
+	for (int i = 0; i < d->nturn; i++) {
+		const Turn *t = &d->turn[i];
+
+		buf_printf(b, " %s%d", action_name[t->kind], t->mb);
+		if (t->nth)
+			buf_printf(b, "@%d", t->nth);
+		if (t->lag)
+			buf_printf(b, "~%d", t->lag);
+		if (t->once)
+			buf_putc(b, '!');
+	}
+	buf_putc(b, '\n');
+}
+
 static void schedule(Buf *b, const Schedule *s)
 {
 	buf_printf(b, "schedule %s stages %d microbatches %d devices %d {\n", s->name, s->nstage, s->nmicro, s->ndevice);
 	int_list(b, "replicas", s->nstage, s->replicas);
 	int_list(b, "inflight", s->nstage, s->inflight);
+	if (s->async) {
+		buf_printf(b, "\tasync %s per_step %d lag %d\n", version_rule_name[s->rule], s->per_step, s->lag);
+		int_list(b, "depth", s->nstage, s->depth);
+		int_list(b, "versions", s->nstage, s->versions);
+	}
 	for (int i = 0; i < s->nstage; i++)
 		int_list(b, "ranks", s->replicas[i], s->device[i]);
 	for (int i = 0; i < s->nstage; i++)
@@ -479,6 +504,8 @@ static void schedule(Buf *b, const Schedule *s)
 				buf_printf(b, "~%d", x->version);
 		}
 		buf_putc(b, '\n');
+		if (s->async)
+			turns(b, &s->dev[r]);
 	}
 	buf_puts(b, "}\n");
 }

@@ -16,6 +16,30 @@ void schedule_push(Arena *a, Schedule *s, int rank, Action act)
 	PUSH(a, d->act, d->n, d->cap) = act;
 }
 
+/* Asynchronous: a step is a minibatch, and the replicas of a stage update together; or all its microbatches make one. */
+static bool round_robin(const Schedule *s) { return s->async && s->rule != VERSION_PREVIOUS; }
+
+int schedule_grains(const Schedule *s, int stage)
+{
+	return round_robin(s) ? s->replicas[stage] : s->async ? s->per_step : s->nmicro;
+}
+
+int schedule_mine(const Schedule *s, int rank, int stage, int *grain)
+{
+	const DeviceSchedule *d = &s->dev[rank];
+	int n = 0;
+
+	for (int i = 0; i < d->n && !s->async; i++)
+		if (d->act[i].kind == ACT_B && d->act[i].stage == stage)
+			grain[n++] = d->act[i].mb;
+	for (int i = 0; i < d->nturn; i++)
+		if (d->turn[i].kind == ACT_B) {
+			grain[d->turn[i].nth] = round_robin(s) ? rank - s->device[stage][0] : d->turn[i].mb;
+			n++;
+		}
+	return n;
+}
+
 const char *str_action(Arena *a, const Action *x)
 {
 	if (x->mb < 0)
@@ -32,6 +56,8 @@ void schedule_print_csv(Buf *b, const Schedule *s)
 			buf_printf(b, "%s%d%s", i ? "," : "", x->stage, act_name[x->kind]);
 			if (x->mb >= 0)
 				buf_printf(b, "%d", x->mb);
+			if (s->async && (x->kind == ACT_F || x->kind == ACT_B || x->kind == ACT_UPDATE))
+				buf_printf(b, "v%d", x->version);
 		}
 		buf_putc(b, '\n');
 	}
@@ -45,6 +71,7 @@ typedef struct Proof {
 	int              nedge;
 	Diag            *d;
 	Arena           *a;
+	int             *synced;        /* async, by rank: sums of gradients it came to */
 	char            *done;          /* [kind][stage][mb] */
 	int             *holds;         /* [rank][stage][slot] -> mb + 1 that owns it, by forward */
 	int              slots;         /* of the deepest stage */
@@ -136,9 +163,25 @@ static bool last_use(const Schedule *s, int rank, int at)
 	for (int i = at + 1; i < s->dev[rank].n; i++) {
 		const Action *y = &s->dev[rank].act[i];
 
-		if (y->mb == x->mb && y->stage == x->stage)
+		if (y->mb == x->mb && y->stage == x->stage && act_of_micro(y))
 			return false;
 	}
+	return true;
+}
+
+/* Replicas sum their gradients together: none goes on before all have come to the same sum. */
+static bool all_synced(const Proof *p, int rank, int at)
+{
+	const Schedule *s = p->s;
+	const int stage = s->dev[rank].act[at].stage;
+	int k = 0;
+
+	for (int i = 0; i <= at; i++)
+		k += s->dev[rank].act[i].kind == ACT_SYNC;
+	p->synced[rank] = k;
+	for (int r = 0; r < s->replicas[stage]; r++)
+		if (p->synced[s->device[stage][r]] < k)
+			return false;
 	return true;
 }
 
@@ -151,7 +194,9 @@ static Step step(const Proof *p, int rank, int at)
 
 	if (x->stage < 0 || x->stage >= s->nstage || x->mb >= s->nmicro)
 		return fault(p, rank, x, "there is no such stage or microbatch"), STEP_FAULT;
-	if (x->mb < 0)
+	if (s->async && x->kind == ACT_SYNC)
+		return all_synced(p, rank, at) ? STEP_DONE : STEP_WAIT;
+	if (!act_of_micro(x))
 		return STEP_DONE;
 	if (s->device[x->stage][s->replica_of[x->stage][x->mb]] != rank)
 		return fault(p, rank, x, "the microbatch belongs to another device"), STEP_FAULT;
@@ -216,6 +261,62 @@ static bool complete(const Proof *p)
 	return true;
 }
 
+/* Versions lie in a ring: version v in place v mod n, where v - n was. Updates make one after another; what is read
+ * must be there still, and a backward reads what its forward read, unless nothing is stashed. */
+static bool versions_of(const Proof *p, int rank, int *met)
+{
+	const Schedule *s = p->s;
+	int newest = 0;
+
+	for (int i = 0; i < s->dev[rank].n; i++) {
+		const Action *x = &s->dev[rank].act[i];
+		const int n = s->versions[x->stage];
+		int *m = &met[x->stage * s->nmicro + (x->mb < 0 ? 0 : x->mb)];
+
+		if (x->kind == ACT_UPDATE && x->version != ++newest)
+			return fault(p, rank, x, arena_printf(p->a, "it makes version %d, version %d is due", x->version, newest));
+		if (x->kind != ACT_F && x->kind != ACT_B)
+			continue;
+		if (x->version > newest)
+			return fault(p, rank, x, arena_printf(p->a, "it reads version %d, the newest is %d", x->version, newest));
+		if (x->version <= newest - n)
+			return fault(p, rank, x, arena_printf(p->a, "it reads version %d, whose place version %d has taken (%d kept)",
+				x->version, x->version + n, n));
+		if (x->kind == ACT_B && s->rule != VERSION_NEWEST && x->version != *m)
+			return fault(p, rank, x, arena_printf(p->a, "it reads version %d, its forward read %d", x->version, *m));
+		if (x->kind == ACT_F && s->rule >= VERSION_VERTICAL && x->stage > 0 && x->version != met[x->mb])
+			return fault(p, rank, x, arena_printf(p->a, "it reads version %d, the first stage %d", x->version, met[x->mb]));
+		*m = x->version;
+	}
+	return true;
+}
+
+static bool versions_hold(const Proof *p)
+{
+	int *met = NEWN(p->a, int, p->s->nstage * p->s->nmicro);
+	bool ok = true;
+
+	for (int r = 0; r < p->s->ndevice && p->s->async; r++)
+		ok = ok && versions_of(p, r, met);
+	return ok;
+}
+
+/* Microbatches between forward and backward, on one device. */
+static bool depth_holds(const Proof *p)
+{
+	const Schedule *s = p->s;
+
+	for (int r = 0; r < s->ndevice && s->async; r++)
+		for (int i = 0, live = 0; i < s->dev[r].n; i++) {
+			const Action *x = &s->dev[r].act[i];
+			live += (x->kind == ACT_F) - (x->kind == ACT_B);
+			if (live > s->depth[x->stage])
+				return fault(p, r, x, arena_printf(p->a, "%d microbatches are in flight, the depth is %d", live,
+					s->depth[x->stage]));
+		}
+	return true;
+}
+
 bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *d)
 {
 	Arena *a = arena_new();
@@ -226,7 +327,8 @@ bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *
 			slots = s->inflight[i];
 	Proof p = { .s = s, .edge = edge, .nedge = nedge, .d = d, .a = a,
 		.done = NEWN(a, char, ACT_COUNT * s->nstage * s->nmicro), .holds = NEWN(a, int, s->ndevice * s->nstage * slots), .slots = slots };
-	bool ok = run_all(&p) && complete(&p);
+	p.synced = NEWN(a, int, s->ndevice);
+	bool ok = run_all(&p) && complete(&p) && versions_hold(&p) && depth_holds(&p);
 	arena_free(a);
 	return ok;
 }

@@ -27,10 +27,31 @@ typedef struct Action {
 	int     stage;
 	int     mb;         /* global microbatch index within the step; -1 for SYNC and UPDATE */
 	int     slot;
-	int     version;    /* weight version read; 0 in synchronous schedules */
+	int     version;    /* weight version read: 0 in synchronous schedules; UPDATE: the one it makes */
 } Action;
 
-typedef struct DeviceSchedule { Action *act; int n, cap; } DeviceSchedule;
+/* An action of a turn, in an asynchronous schedule. A turn takes a step of the flow forward: all of its microbatches,
+ * or the one that falls to this replica. lag: how many steps before that is the step to which the action belongs. Those
+ * that belong to no step (before the first, behind the last) are left out: so a flow starts and drains. */
+typedef struct Turn {
+	ActKind kind;
+	int     mb;         /* within its step */
+	int     nth;        /* its place among the device's microbatches of a step */
+	int     lag;        /* in steps; -N: that much ahead */
+	bool    once;       /* only in the device's first turn of a flow */
+} Turn;
+
+typedef struct DeviceSchedule { Action *act; int n, cap; Turn *turn; int nturn, capturn; } DeviceSchedule;
+
+/* Which weights a microbatch meets. Version v of a stage's weights is what its update v - 1 made; 0 is the first. */
+typedef enum VersionRule {
+	VERSION_FLUSH,      /* synchronous: one version */
+	VERSION_STASH,      /* forward: the newest; backward: that of its forward (PipeDream 3.4) */
+	VERSION_NEWEST,     /* both the newest: no stashing */
+	VERSION_VERTICAL,   /* every stage: the one that was the newest at the first stage */
+	VERSION_PREVIOUS,   /* step k: version k - 1 everywhere (PipeDream-2BW 3.1) */
+	VERSION_RULES
+} VersionRule;
 
 typedef struct Schedule {
 	const char     *name;       /* "1f1b", "gpipe" */
@@ -39,12 +60,26 @@ typedef struct Schedule {
 	int           **device;     /* [stage][replica] -> rank */
 	int           **replica_of; /* [stage][mb] -> replica */
 	int            *inflight;   /* slots by stage */
+	/* Asynchronous: no flush. act then shows the flow's first microbatches, numbered from 0 and drained at the end;
+	 * SYNC and UPDATE have the first microbatch of theirs. The program repeats turn. */
+	bool            async;
+	VersionRule     rule;
+	int             per_step;   /* microbatches of a step; nmicro: of all that is shown */
+	int            *depth;      /* by stage: microbatches between forward and backward on a device, at most */
+	int            *versions;   /* by stage: how many are kept where several are wanted */
+	int             lag;        /* the largest of any turn */
 	DeviceSchedule *dev;        /* by rank */
 } Schedule;
 
 /* Which stages exchange data, for verification: edge s -> t carries tensors in forward (and gradients back). */
 typedef struct StageEdge { int from, to; bool forward, backward; } StageEdge;
 
+/* Of a microbatch; SYNC and UPDATE are of a step. */
+static inline bool act_of_micro(const Action *x) { return x->mb >= 0 && x->kind < ACT_SYNC; }
+
+/* How many microbatches make an update of a stage; which of them a device does, in the order of their backwards. */
+int schedule_grains(const Schedule *s, int stage);
+int schedule_mine(const Schedule *s, int rank, int stage, int *grain);
 void schedule_push(Arena *a, Schedule *s, int rank, Action act);
 const char *str_action(Arena *a, const Action *x);      /* "0F3": stage, kind, microbatch */
 /* Order, matching of sends and receives, slots, depth, deadlock; names the actions on a fault. */

@@ -243,6 +243,8 @@ static void place_slots(Planner *p)
 		Class *c = p->all[i];
 		if (!c->slot)
 			continue;
+		if (c->wire && p->m->schedule->async)       /* a tag goes with it */
+			c->bytes += ALIGN;
 		put(c, REGION_SLOT, &p->s->slot_bytes);
 		*(c->wire ? &p->s->bytes_comm : &p->s->bytes_kept) += c->bytes * p->s->inflight;
 	}
@@ -388,18 +390,17 @@ static int merge_subtrees(int *done, int lo, int n)
 static int64_t tree_bytes(const Planner *p, int rank, int64_t grads)
 {
 	const Schedule *s = p->m->schedule;
-	int *done = NEWN(p->cx->scratch, int, s->nmicro);
-	int held = 0, most = 1, mine = 0;
+	const int grains = schedule_grains(s, p->s->id);
+	int *done = NEWN(p->cx->scratch, int, grains), *grain = NEWN(p->cx->scratch, int, grains);
+	const int mine = schedule_mine(s, rank, p->s->id, grain);
+	int held = 0, most = 1;
 
-	for (int i = 0; i < s->dev[rank].n; i++) {
-		if (s->dev[rank].act[i].kind != ACT_B || s->dev[rank].act[i].stage != p->s->id)
-			continue;
-		mine++;
-		done[s->dev[rank].act[i].mb] = 1;
+	for (int i = 0; i < mine; i++) {
+		done[grain[i]] = 1;
 		most = held + 1 > most ? held + 1 : most;
-		merge_subtrees(done, 0, s->nmicro);
+		merge_subtrees(done, 0, grains);
 		held = 0;
-		for (int g = 0; g < s->nmicro; g++)
+		for (int g = 0; g < grains; g++)
 			held += done[g] > 0;
 	}
 	return most * grads + round_up(1024 + 32 * (int64_t)mine);     /* and the tree's own lists */
@@ -414,7 +415,7 @@ static void size_leaves(Planner *p)
 	const int64_t grads = s->bytes[REGION_GRADS];
 
 	if (!p->cx->train || !p->cx->train->reproducible || !grads) {
-		if (p->m->microbatches > s->replicas)
+		if (p->m->microbatches > s->replicas || (p->m->schedule->rule == VERSION_PREVIOUS && p->m->microbatches > 1))
 			s->bytes[REGION_LEAF] = pack(p, s->backward, REGION_LEAF);
 		return;
 	}
@@ -425,16 +426,41 @@ static void size_leaves(Planner *p)
 	s->bytes[REGION_GRADS] = 0;
 }
 
+/* Several versions of a weight are wanted where a backward reads what its forward read, and where a forward reads
+ * another than the newest. */
+static bool has_versions(const Planner *p, const Value *v)
+{
+	const Schedule *s = p->m->schedule;
+	const bool older = s->rule == VERSION_PREVIOUS || (s->rule == VERSION_VERTICAL && p->s->id > 0);
+
+	if (!s->async || s->versions[p->s->id] < 2 || v->param->kind != PARAM_WEIGHT || v->param->frozen)
+		return false;
+	for (int i = 0; i < v->nuses; i++)
+		if (v->uses[i].node->graph == p->s->backward || (older && v->uses[i].node->graph == p->s->forward))
+			return true;
+	return false;
+}
+
 static void place_params(Planner *p)
 {
 	Stage *s = p->s;
 
 	s->param_at = NEWN(p->m->arena, int64_t, s->nparam);
+	s->versioned = NEWN(p->m->arena, bool, s->nparam);
+	s->versions = 0;
+	s->version_bytes = 0;
 	for (int i = 0; i < s->nparam; i++) {
 		const Region r = s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS;
-		s->param_at[i] = s->bytes[r];
-		s->bytes[r] += round_up(value_bytes(s->param[i]));
+		int64_t *to = (s->versioned[i] = has_versions(p, s->param[i])) ? &s->version_bytes : &s->bytes[r];
+		s->param_at[i] = *to;
+		*to += round_up(value_bytes(s->param[i]));
 	}
+	s->versions_at = s->bytes[REGION_PARAMS];
+	if (s->version_bytes)
+		s->versions = p->m->schedule->versions[s->id];
+	s->bytes[REGION_PARAMS] += s->versions * s->version_bytes;
+	for (int i = 0; i < s->nparam; i++)
+		s->param_at[i] += s->versioned[i] ? s->versions_at : 0;
 }
 
 /* As if the stage had its device for itself. */
@@ -497,6 +523,8 @@ static void plan_stage(Planner *p)
 				s->bytes[REGION_SCRATCH] = round_up(x->scratch);
 	}
 	size_leaves(p);
+	s->row_copies = !p->m->schedule->async ? 1 : p->m->schedule->rule == VERSION_PREVIOUS ? 2 : s->inflight;
+	s->bytes[REGION_STACK] *= s->row_copies;
 	for (int k = 0; k < 3; k++)
 		settle(g[k]);
 	clear(p, g);

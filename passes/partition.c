@@ -100,11 +100,12 @@ static bool write_plan(Segments *g, const PlanModel *p, const Trial *t, bool for
 		for (int r = 0; r < t->replicas[s]; r++)
 			plan->device[at.rank[s] + r] = t->device[i++];
 	}
-	plan->microbatches = g->m->microbatches = t->micro;
+	plan->microbatches = g->m->microbatches = one_per_step(g->cx->train) ? 1 : t->micro;
+	plan->step_time *= (double)plan->microbatches / (double)t->micro;
 	for (Node *k = g->m->graph->first; k; k = k->next)      /* a Stack has a row per microbatch of the step */
 		if (k->op == OP_Stack)
 			optab[OP_Stack]->shape(k, g->cx->d);
-	plan->one_time = alone(p, t->micro);
+	plan->one_time = alone(p, plan->microbatches);
 	describe(g, plan);
 	if (g->cx->explain)
 		explain(g, plan);
@@ -131,6 +132,10 @@ static bool check_batch(const Segments *g)
 		return diag_error(g->cx->d, FILELOC(t->file), 405,
 			"the global batch of %lld samples is no multiple of the microbatch of %lld", (long long)t->global,
 			(long long)batch);
+	if (one_per_step(t) && ((t->global > 0 && t->global != batch) || t->microbatches > 1))
+		return diag_error(g->cx->d, FILELOC(t->file), 405,
+			"schedule %s updates after every microbatch: a step is one microbatch of %lld samples, not %lld", t->schedule,
+			(long long)batch, t->global > 0 ? (long long)t->global : (long long)(t->microbatches * batch));
 	return true;
 }
 

@@ -43,6 +43,8 @@ int64_t memplan_stage(Module *m, PassCx *cx, Stage *s);    /* bytes of the arena
 
 /* ---- the schedule (schedule.c): pass_schedule, where depths heed what memory there is if `limited` ---- */
 bool schedule_module(Module *m, PassCx *cx, bool limited);
+bool schedule_async(const Training *t);                 /* nothing is flushed */
+bool one_per_step(const Training *t);                   /* every microbatch is a step of its own, with its update */
 
 /* ---- loss (train.c), gradients (autodiff.c) ---- */
 void find_loss(Module *m, const Graph *g);  /* Module.loss and .count anew, when g reports them */

@@ -324,7 +324,11 @@ PlanModel *plan_model(Arena *a, Segments *g)
 
 	*p = (PlanModel){ .a = a, .c = g->cx->cluster, .nlayer = g->n, .memory_scale = 1, .name = NEWN(a, const char *, g->n),
 		.kept = NEWN(a, double, g->n), .tmp = NEWN(a, double, g->n), .param = NEWN(a, bool, g->n) };
-	if (t) {
+	if (schedule_async(t)) {
+		p->schedule = "1f1b";       /* whose plan is good for what never is flushed */
+		p->global = one_per_step(t) ? 0 : t->global / (g->m->batch > 0 ? g->m->batch : 1);
+		p->per_replica = one_per_step(t) ? 0 : t->microbatches;
+	} else if (t) {
 		p->schedule = t->schedule;
 		p->global = t->global > 0 ? t->global / (g->m->batch > 0 ? g->m->batch : 1) : 0;
 		p->per_replica = t->microbatches;

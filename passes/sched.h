@@ -13,6 +13,7 @@ typedef struct Sched {
 	int     **chunk, *nchunk;   /* by rank: its stages, ascending */
 	int     **grain;            /* by rank: its microbatches in the order in which it does them */
 	int      *ngrain;           /* by rank */
+	VersionRule rule;           /* of pipedream */
 } Sched;
 
 /* Whether a stage sends or receives in that direction; true for what is no message. */
@@ -35,6 +36,11 @@ void sched_from_work(Sched *c, const DeviceSchedule *work);
 Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
 	Diag *d);
 
+/* An edge goes from stage to stage (-1: any), with tensors forward, or with gradients back. */
+bool sched_edge(const Sched *c, int from, int to, bool forward);
+
+void schedule_pipedream(Sched *c, bool one);  /* one: a single minibatch is in flight */
+void schedule_2bw(Sched *c);
 void schedule_gpipe(Sched *c);
 void schedule_1f1b(Sched *c);
 bool schedule_interleaved(Sched *c, Diag *d);       /* false after E0512 */

@@ -9,7 +9,7 @@
 #include "plan.h"
 #include "sched.h"
 
-static bool has_edge(const Sched *c, int from, int to, bool forward)
+bool sched_edge(const Sched *c, int from, int to, bool forward)
 {
 	for (int i = 0; i < c->nedge; i++)
 		if ((from < 0 || c->edge[i].from == from) && (to < 0 || c->edge[i].to == to) &&
@@ -28,7 +28,7 @@ static void act(Sched *c, int rank, ActKind kind, int k)
 
 static void post_receive(Sched *c, int rank, int k)
 {
-	if (k < c->ngrain[rank] && has_edge(c, -1, c->stage[rank], true))
+	if (k < c->ngrain[rank] && sched_edge(c, -1, c->stage[rank], true))
 		act(c, rank, ACT_RECV_F, k);
 }
 
@@ -41,16 +41,16 @@ void sched_begin(Sched *c, int rank)
 void sched_forward(Sched *c, int rank, int k)
 {
 	act(c, rank, ACT_F, k);
-	if (has_edge(c, c->stage[rank], -1, true))
+	if (sched_edge(c, c->stage[rank], -1, true))
 		act(c, rank, ACT_SEND_F, k);
-	if (has_edge(c, c->stage[rank], -1, false))
+	if (sched_edge(c, c->stage[rank], -1, false))
 		act(c, rank, ACT_RECV_B, k);
 }
 
 void sched_backward(Sched *c, int rank, int k)
 {
 	act(c, rank, ACT_B, k);
-	if (has_edge(c, -1, c->stage[rank], false))
+	if (sched_edge(c, -1, c->stage[rank], false))
 		act(c, rank, ACT_SEND_B, k);
 	post_receive(c, rank, k + c->s->inflight[c->stage[rank]]);
 }
@@ -65,10 +65,10 @@ void sched_end(Sched *c, int rank)
 bool sched_exchanges(const Sched *c, int stage, ActKind k)
 {
 	switch (k) {
-	case ACT_RECV_F: return has_edge(c, -1, stage, true);
-	case ACT_SEND_F: return has_edge(c, stage, -1, true);
-	case ACT_RECV_B: return has_edge(c, stage, -1, false);
-	case ACT_SEND_B: return has_edge(c, -1, stage, false);
+	case ACT_RECV_F: return sched_edge(c, -1, stage, true);
+	case ACT_SEND_F: return sched_edge(c, stage, -1, true);
+	case ACT_RECV_B: return sched_edge(c, stage, -1, false);
+	case ACT_SEND_B: return sched_edge(c, -1, stage, false);
 	default:         return true;
 	}
 }
@@ -168,29 +168,34 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
  * such name), or what the schedule has against these stages or microbatches. */
 static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, const int *most, Diag *d)
 {
-	static const char *const names[] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "interleaved:" };
+	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, TWO_BW, INTERLEAVED, ALL };
+	static const char *const names[ALL] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "pipedream", "mp", "2bw", "interleaved:" };
 	Placement at;
 	int k = 0;
 
-	while (k < 5 && (k < 4 ? strcmp(names[k], name) : strncmp(names[k], name, 12)))
+	while (k < ALL && (k < INTERLEAVED ? strcmp(names[k], name) : strncmp(names[k], name, 12)))
 		k++;
-	if (k == 5)
-		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple or interleaved:V", name);
+	if (k == ALL)
+		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple, interleaved:V, pipedream, mp or 2bw",
+			name);
 	if (!plan_place(c->a, name, nstage, replicas, &at, d))
 		return false;
-	start(c, k < 4 ? names[k] : name, nstage, replicas, micro, &at);
+	start(c, k < INTERLEAVED ? names[k] : name, nstage, replicas, micro, &at);
 	switch (k) {
-	case 0: schedule_1f1b(c); return true;
-	case 1: schedule_gpipe(c); return true;
-	case 2: case 3: schedule_dapple(c, k == 2 ? 'A' : 'B', most); return true;
-	default: return schedule_interleaved(c, d);
+	case GPIPE:       schedule_gpipe(c); return true;
+	case DAPPLE_A:    case DAPPLE_B: schedule_dapple(c, k == DAPPLE_A ? 'A' : 'B', most); return true;
+	case PIPEDREAM:   schedule_pipedream(c, false); return true;
+	case ONE:         schedule_pipedream(c, true); return true;
+	case TWO_BW:      schedule_2bw(c); return true;
+	case INTERLEAVED: return schedule_interleaved(c, d);
+	default:          schedule_1f1b(c); return true;
 	}
 }
 
 Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
 	Diag *d)
 {
-	Sched c = { .a = a, .edge = edge, .nedge = nedge };
+	Sched c = { .a = a, .edge = edge, .nedge = nedge, .rule = VERSION_STASH };
 
 	if (!name || !strcmp(name, "auto"))
 		name = "1f1b";
@@ -234,10 +239,17 @@ static bool make_dapple(Sched *c, Module *m, PassCx *cx, bool limited)
 	return true;
 }
 
+static VersionRule rule_of(const Training *t)
+{
+	if (t && t->vertical_sync)
+		return VERSION_VERTICAL;
+	return t && t->stash && !strcmp(t->stash, "none") ? VERSION_NEWEST : VERSION_STASH;
+}
+
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
 	const char *name = cx->train && cx->train->schedule ? cx->train->schedule : "auto";
-	Sched c = { .a = m->arena, .grains = (int)m->grains };
+	Sched c = { .a = m->arena, .grains = (int)m->grains, .rule = rule_of(cx->train) };
 
 	if (!m->nstage)
 		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");

@@ -1,7 +1,8 @@
 /* mpi.c: messages between the devices of a plan, over MPI.
  *
  * All requests lie in one table that is made at start, so that a step allocates nothing:
- *     [ channel receives | channel sends | ring | two per rank for collectives of the main thread ]
+ *     [ channel receives | channel sends | ring | two per rank for collectives of the main thread |
+ *       one for losses of asynchronous pipelines ]
  * One lock guards MPI and the table (MPI_THREAD_SERIALIZED is enough). Whoever waits polls;
  * while the main thread computes, a progress thread polls for it, because MPI moves large
  * messages only inside its own calls. Nobody spins: a poll that found nothing is followed by a
@@ -41,7 +42,7 @@ static MPI_Status     *status;
 static int            *ready;
 static label          *labels;
 static hello          *hellos;
-static int             nrequests, nactive, ring0, peer0, sends0;
+static int             nrequests, nactive, ring0, peer0, gather0, sends0;
 static double          timeout_s = 60, moved_at; /* when anything last completed */
 static label           last_done = { .channel = -1 };    /* of the channels */
 
@@ -335,7 +336,9 @@ static int slot_of(int channel, int slot)
 
 static int tag_of(int channel, int mb)
 {
-	return channel * rt_program->microbatches + mb;
+	const int n = rt_program->microbatches, k = mb % n;     /* of another step: n apart */
+
+	return channel * n + (k < 0 ? k + n : k);
 }
 
 void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
@@ -418,6 +421,27 @@ void rt_recv(int peer, int tag, void *buf, size_t bytes)
 	blocking(peer, tag, buf, bytes, true);
 }
 
+void rt_gather_start(const void *mine, void *all, size_t bytes)
+{
+	if (!started) {
+		memcpy(all, mine, bytes);
+		return;
+	}
+	rt_lock();
+	labels[gather0] = (label){ .channel = -1, .step = rt_step, .bytes = bytes };
+	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, collective, &request[gather0]),
+	      "MPI_Iallgather");
+	if (nactive++ == 0)
+		rt_wake();
+	rt_unlock();
+}
+
+void rt_gather_wait(void)
+{
+	if (started)
+		rt_wait(gather0, 1);
+}
+
 /* All to rank 0 and back: it is for start and end, where the timeout matters more than speed. */
 void rt_barrier(void)
 {
@@ -445,7 +469,8 @@ static void make_table(const pd_program *p)
 	sends0 = slots;
 	ring0 = 2 * slots;
 	peer0 = ring0 + RT_COLL;
-	nrequests = peer0 + 2 * p->world;
+	gather0 = peer0 + 2 * p->world;
+	nrequests = gather0 + 1;
 	request = rt_alloc((size_t)nrequests * sizeof *request);
 	status = rt_alloc((size_t)nrequests * sizeof *status);
 	ready = rt_alloc((size_t)nrequests * sizeof *ready);

@@ -85,6 +85,10 @@ typedef struct pd_program {
 	const char *optimizer;      /* "adam"; NULL: not known */
 	struct { const char *dir; int64_t every, keep; } ckpt;  /* defaults of --ckpt...; dir NULL: none */
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
+	/* Asynchronous pipelines; 0 and NULL: the pipeline is flushed in every step. */
+	int         flow;           /* no device is so many steps behind another, in the plan */
+	int         lag;            /* steps that this device needs to drain */
+	void      (*settle)(void);  /* drained: the newest weights go to where params says */
 } pd_program;
 
 /* The whole life of a run: arguments, joining the others, weights, the loop, the result files.
@@ -166,6 +170,33 @@ void    pd_tree_done(pd_tree *t, int mb);           /* the leaf is complete */
 /* Joins the group's partial sums; the root lies in the returned memory on every rank (valid
  * until the next leaf). */
 float  *pd_tree_root(pd_tree *t, const pd_group *g);
+
+/* ---- asynchronous pipelines ----
+ *
+ * Steps flow through the devices without a flush: while a device does the forward of the running
+ * step, its backward and update are of earlier ones. The step of an action is the running one
+ * less a lag; microbatches are counted from the running step on, so those of earlier ones are
+ * negative. A flow begins with an empty pipeline and ends with one: at the end of the run. */
+int64_t pd_flow(void);              /* the running step, counted from the flow's first */
+bool    pd_flows(int64_t step);     /* is it a step of the flow, so counted? */
+
+/* Behind the tensor of every message. */
+typedef struct pd_tag {
+	int64_t mb;                 /* counted from the run's first */
+	int64_t version;            /* of the sender's weights: updates since the flow began */
+	double  count;              /* backward: counted labels of the microbatch */
+} pd_tag;
+void    pd_tag_write(pd_tag *tag, int mb, int64_t version);
+/* Checks that it is of that microbatch (R114), remembers its count; gives the version. */
+int64_t pd_tag_read(const pd_tag *tag, int mb);
+
+/* The labels of a microbatch count for the next update; SYNC joins them over the replicas (NULL:
+ * there are no others), and pd_total_count() gives the sum. */
+void    pd_count(int mb);
+void    pd_count_join(const pd_group *g);
+/* The update that follows is of the step `lag` back, with one of every `every` steps: sets
+ * pd_step_index() and pd_rate(). */
+void    pd_update_of(int lag, int every);
 
 /* ---- random numbers: counter based, the same for every plan ---- */
 

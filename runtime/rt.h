@@ -63,6 +63,9 @@ int  rt_peer(int k);
 void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes);
 void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes);
 bool rt_idle(int i);
+/* What all ranks have in mine, in the order of ranks, to all; one at a time. */
+void rt_gather_start(const void *mine, void *all, size_t bytes);
+void rt_gather_wait(void);
 void rt_lock(void);
 void rt_unlock(void);
 void rt_wake(void);                     /* lock held: there is work for the progress thread */
@@ -100,6 +103,16 @@ bool   rt_stop(void);                   /* some rank got a signal: all ranks sto
 /* ---- norm.c ---- */
 void rt_norm_setup(int parameters);
 void rt_norm_end(void);                 /* of a step with update: ranks that clip nothing take part here */
+
+/* ---- flow.c: asynchronous pipelines ---- */
+extern int64_t rt_update;               /* the update that runs; -1: the plan is synchronous */
+extern int64_t rt_update_step;          /* the step it is of */
+/* Steps rt_step .. rt_step + steps - 1, and the drain. Loss by loss, in order, come by result(),
+ * on every rank; late, and all before the end. train false: forwards only. */
+void   rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result)(int64_t step, void *to), void *to);
+void   rt_flow_report(int mb, double loss, double count);
+double rt_flow_count(void);
+void   rt_totals_put(double loss, double count, double stop);
 
 /* ---- input.c ---- */
 typedef struct rt_input_options {

@@ -52,12 +52,12 @@ void *rt_alloc(size_t bytes)
 
 int64_t pd_step_index(void)
 {
-	return rt_step;
+	return rt_update < 0 ? rt_step : rt_update;
 }
 
 double pd_rate(void)
 {
-	const int64_t w = rt_program->rate.warmup, t = pd_step_index(), s = t - w;
+	const int64_t w = rt_program->rate.warmup, t = rt_update < 0 ? rt_step : rt_update_step, s = t - w;
 	const double  last = rt_program->rate.last, gamma = rt_program->rate.gamma;
 
 	if (t < w)
@@ -158,11 +158,9 @@ typedef struct interval {
 	int64_t steps;
 } interval;
 
-/* True: it was time for a line. */
-static bool progress(const pd_program *p, const rt_options *o, int64_t last, interval *at)
+/* True: it was time for a line after step n - 1. */
+static bool progress(const pd_program *p, const rt_options *o, int64_t n, int64_t last, interval *at)
 {
-	const int64_t n = rt_step + 1;
-
 	at->steps++;
 	if (n % o->log_every && n != last)
 		return false;
@@ -246,28 +244,76 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 }
 
+typedef struct telling {
+	const pd_program *p;
+	const rt_options *o;
+	FILE             *losses;
+	int64_t           last;
+	interval          at;
+} telling;
+
+/* What came of a step; rt_loss() has its loss. */
+static void tell(int64_t step, void *to)
+{
+	telling *t = to;
+
+	if (t->losses)
+		fprintf(t->losses, "%lld %.9g\n", (long long)step, rt_loss());
+	if (progress(t->p, t->o, step + 1, t->last, &t->at) && t->losses)
+		fflush(t->losses);
+}
+
+/* A step, or all that an asynchronous pipeline does until it is drained: at a checkpoint, at the end. */
+static void advance(const pd_program *p, const rt_options *o, telling *t, int64_t first)
+{
+	const double  now = rt_now();
+	const int64_t from = rt_step, every = o->ckpt_every;
+	int64_t       n = t->last - from;
+
+	if (p->flow) {
+		n = every && every - from % every < n ? every - from % every : n;
+		rt_flow_run(p, n, true, tell, t);
+	} else {
+		one_step(p, true);
+		tell(rt_step++, t);
+	}
+	for (int64_t k = from; k < rt_step; k++)
+		times[(k - first) % TIMES] = (rt_now() - now) / (double)(rt_step - from);
+}
+
+static void nothing(int64_t step, void *to)
+{
+	(void)step;
+	(void)to;
+}
+
+/* The loss of the step that would come now. */
+static void loss_only(const pd_program *p)
+{
+	const int64_t at = rt_step;
+
+	if (p->flow)
+		rt_flow_run(p, 1, false, nothing, NULL);
+	else
+		one_step(p, false);
+	rt_step = at;
+}
+
 /* Steps [rt_step, last). Gives the signal that ended it, or 0. */
 static int train(const pd_program *p, const rt_options *o, const char *arena, int64_t last)
 {
 	FILE         *losses = open_losses(p, o);
-	interval      at = { rt_now(), 0 };
-	const double  begin = at.since;
+	const double  begin = rt_now();
 	const int64_t first = rt_step;
-	bool          stop = false;
+	telling       t = { p, o, losses, last, { begin, 0 } };
+	bool          stop = false, dumped = !o->dump_grads;
 
 	while (rt_step < last && !stop) {
-		const double now = rt_now();
-
-		one_step(p, true);
-		times[(rt_step - first) % TIMES] = rt_now() - now;
-		if (losses)
-			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
-		if (progress(p, o, last, &at) && losses)
-			fflush(losses);
-		if (o->dump_grads && rt_step == first)
+		advance(p, o, &t, first);
+		if (!dumped)
 			rt_weights_save(p, arena, o->dump_grads, RT_GRADIENTS);
+		dumped = true;
 		stop = rt_stop();
-		rt_step++;
 		if (stop || rt_step == last || (o->ckpt_every && rt_step % o->ckpt_every == 0)) {
 			if (losses)
 				fflush(losses);
@@ -279,7 +325,7 @@ static int train(const pd_program *p, const rt_options *o, const char *arena, in
 
 	write_summary(p, o, rt_step - first, s);
 	if (o->then_loss && !stop) {
-		one_step(p, false);
+		loss_only(p);
 		if (losses)
 			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
 	}

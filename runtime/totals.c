@@ -33,6 +33,10 @@ void rt_totals_begin(void)
 
 void pd_report(int mb, double loss, double count)
 {
+	if (rt_program->flow) {
+		rt_flow_report(mb, loss, count);
+		return;
+	}
 	if (mb < 0 || mb >= n)
 		rt_fail(RT_ERROR, "R302", "loss reported for microbatch %d of %d", mb, n);
 	reports[mb].loss += loss;
@@ -108,7 +112,15 @@ void pd_totals(void)
 
 double pd_total_count(void)
 {
-	return sum.count;
+	return rt_program->flow ? rt_flow_count() : sum.count;
+}
+
+void rt_totals_put(double loss, double count, double stop)
+{
+	sum.loss = loss;
+	sum.count = count;
+	if (stop != 0)
+		sum.stop = stop;
 }
 
 bool rt_totals_done(void)

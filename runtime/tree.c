@@ -149,7 +149,7 @@ float *pd_tree_leaf(pd_tree *t, int mb)
 {
 	int s = 0;
 
-	if (t->step != rt_step) {
+	if (t->step != rt_step && rt_update < 0) {
 		memset(t->used, 0, (size_t)t->slots);
 		t->nlive = 0;
 		t->step = rt_step;

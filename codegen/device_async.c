@@ -1,0 +1,132 @@
+/* The device's program where nothing is flushed: a table of the actions of a turn, and what goes through it once a step.
+ * See ir/schedule.h, struct Turn, and runtime/pd.h, "asynchronous pipelines". */
+#include <inttypes.h>
+#include "build.h"
+
+/* Forwards first: they alone are done where nothing is trained. */
+static const struct { ActKind kind; const char *name, *call; } act_text[] = {
+	{ ACT_RECV_F, "RECV_F", "recv_forward(slot, mb);" },
+	{ ACT_F,      "F",      "forward(slot, mb);" },
+	{ ACT_SEND_F, "SEND_F", "send_forward(slot, mb);" },
+	{ ACT_RECV_B, "RECV_B", "recv_backward(slot, mb);" },
+	{ ACT_B,      "B",      "backward(slot, mb);" },
+	{ ACT_SEND_B, "SEND_B", "send_backward(slot, mb);" },
+	{ ACT_SYNC,   "SYNC",   "sync(COPY(step));" },
+	{ ACT_UPDATE, "UPDATE", "update(COPY(step));" },
+};
+
+enum { KINDS = sizeof act_text / sizeof *act_text, TRAINS = 3 };
+
+static const char *name_of(ActKind k)
+{
+	int i = 0;
+
+	while (act_text[i].kind != k)
+		i++;
+	return act_text[i].name;
+}
+
+static bool turns_have(const DeviceSchedule *s, ActKind k)
+{
+	for (int i = 0; i < s->nturn; i++)
+		if (s->turn[i].kind == k)
+			return true;
+	return false;
+}
+
+static void write_turns(Build *b, Cw *w, const DeviceSchedule *s)
+{
+	Arena *a = b->a;
+	const char *names = "";
+	CwItems items = { .w = w };
+
+	for (int k = 0; k < KINDS; k++)
+		if (turns_have(s, act_text[k].kind))
+			names = arena_printf(a, "%s%s%s", names, *names ? ", " : "", act_text[k].name);
+	cw_blank(w);
+	cw_comment(w, "A turn: what is done, the microbatch in its step and among this device's, how many steps ago that step was, and "
+		"whether only the first turn of a flow does it. What belongs to no step of the flow is left out: so it starts and "
+		"drains.");
+	cw_line(w, "enum { %s };", names);
+	cw_open(w, "static const struct action { short kind, mb, nth, lag, once; } turn[] =");
+	for (int i = 0; i < s->nturn; i++)
+		cw_item(&items, "{ %s, %d, %d, %d, %d }", name_of(s->turn[i].kind), s->turn[i].mb, s->turn[i].nth,
+			s->turn[i].lag, s->turn[i].once);
+	cw_items_end(&items);
+	cw_close(w, ";");
+}
+
+static void write_turn_case(Cw *w, int k, bool joined)
+{
+	cw_label(w, "case %s", act_text[k].name);
+	if (act_text[k].kind == ACT_SYNC && joined) {
+		cw_line(w, "if (!pd_flows(step + REPLICA))");
+		cw_line(w, "\tabsent(COPY(step));");
+	}
+	if (act_text[k].kind == ACT_UPDATE)
+		cw_line(w, "pd_update_of(a->lag, EVERY);");
+	cw_line(w, "%s", act_text[k].call);
+	if (act_text[k].kind == ACT_B)
+		cw_line(w, "pd_count(mb);");
+	cw_line(w, "break;");
+}
+
+/* every: one step in so many is this device's. */
+static void write_turn(Cw *w, const DeviceSchedule *s, int every, bool robin)
+{
+	int first = TRAINS;
+
+	while (!turns_have(s, act_text[first].kind))
+		first++;
+	cw_blank(w);
+	cw_func(w, "static void step(bool train)");
+	cw_line(w, "const int64_t now = pd_flow();");
+	cw_line(w, "const struct action *end = turn + sizeof turn / sizeof *turn;");
+	cw_blank(w);
+	if (every > 1) {
+		cw_line(w, "if (now %% EVERY != REPLICA)");
+		cw_line(w, "\treturn;");
+	}
+	cw_open(w, "for (const struct action *a = turn; a < end; a++)");
+	cw_line(w, "const int64_t step = now - a->lag;");
+	cw_line(w, "const int slot = (int)((step / EVERY * OWN + a->nth) %% SLOTS), mb = a->mb - a->lag * MICROBATCHES;");
+	cw_blank(w);
+	cw_line(w, "if (!pd_flows(step) || (a->once && now >= EVERY) || (!train && a->kind >= %s))", act_text[first].name);
+	cw_line(w, "\tcontinue;");
+	cw_open(w, "switch (a->kind)");
+	for (int k = 0; k < KINDS; k++)
+		if (turns_have(s, act_text[k].kind))
+			write_turn_case(w, k, robin && every > 1);
+	cw_end(w);
+	cw_end(w);
+	cw_end(w);
+}
+
+void write_flow(Build *b, Cw *w, int rank)
+{
+	const Schedule *s = b->m->schedule;
+	const DeviceSchedule *d = &s->dev[rank];
+	const int stage = d->act[0].stage, replica = rank - s->device[stage][0];
+	const bool robin = s->rule != VERSION_PREVIOUS;
+	const int every = robin ? s->replicas[stage] : 1;
+	int own = 0;
+
+	for (int i = 0; i < d->nturn; i++)
+		own += d->turn[i].kind == ACT_F;
+	write_turns(b, w, d);
+	cw_blank(w);
+	cw_comment(w, "One step in EVERY is this device's, with OWN microbatches.");
+	cw_line(w, "enum { EVERY = %d, REPLICA = %d, OWN = %d, SLOTS = %d, MICROBATCHES = %" PRId64 " };", every, replica, own,
+		s->inflight[stage], b->m->microbatches);
+	cw_line(w, "#define COPY(step) (int)((step) %s)", robin ? "/ EVERY % SLOTS" : "% 2");
+	write_turn(w, d, every, robin);
+}
+
+int lag_of(const DeviceSchedule *s)
+{
+	int lag = 0;
+
+	for (int i = 0; i < s->nturn; i++)
+		lag = s->turn[i].lag > lag ? s->turn[i].lag : lag;
+	return lag;
+}

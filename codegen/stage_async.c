@@ -1,0 +1,186 @@
+/* What a stage's file has more where nothing is flushed: versions of the weights, the tags of messages, which
+ * microbatches make an update. See runtime/pd.h, "asynchronous pipelines". */
+#include <inttypes.h>
+#include <string.h>
+#include "stage.h"
+
+enum { ALIGN = 64 };
+
+bool flows(const StageCx *x)
+{
+	return x->b->m->schedule && x->b->m->schedule->async;
+}
+
+/* A minibatch a step, spread over the replicas in turn. */
+bool round_robin(const StageCx *x)
+{
+	return flows(x) && x->b->m->schedule->rule != VERSION_PREVIOUS;
+}
+
+const char *row_text(const StageCx *x)
+{
+	if (!flows(x))
+		return "mb";
+	return !round_robin(x) ? "row(mb)" : x->s->replicas > 1 ? "replica" : "0";
+}
+
+void declare_flow(const StageCx *x, Cw *w)
+{
+	if (round_robin(x) && x->s->replicas > 1)
+		cw_stmt(w, "in place of a microbatch, where a round has none for this replica", "void absent(int copy);");
+	cw_stmt(w, "when the pipeline is drained", "void settle(void);");
+}
+
+/* ---- messages ---- */
+
+static const Value *root_of(const Value *v)
+{
+	return v->alias ? v->alias : v;
+}
+
+static bool message(const Node *n, const Value *root)
+{
+	return (n->op == OP_Send && root_of(n->in[0]) == root) || (n->op == OP_Recv && root_of(n->out[0]) == root);
+}
+
+bool has_tag(const StageCx *x, const Value *root)
+{
+	const Graph *g[2] = { x->s->forward, x->s->backward };
+
+	for (int k = 0; k < 2 && flows(x); k++)
+		for (const Node *n = g[k]->first; n; n = n->next)
+			if (message(n, root))
+				return true;
+	return false;
+}
+
+const char *tag_text(StageCx *x, const Value *v)
+{
+	return arena_printf(x->b->a, "%s_tag", value_text(x, v));
+}
+
+int64_t message_bytes(const Build *b, const Value *v)
+{
+	const int64_t n = type_numel(&v->type) * dtype_bytes(v->type.dtype);
+
+	return b->m->schedule->async ? (n + ALIGN - 1) / ALIGN * ALIGN + TAG_BYTES : n;
+}
+
+const char *message_text(const StageCx *x, const Value *v)
+{
+	const DType t = v->type.dtype;
+
+	if (!flows(x))
+		return arena_printf(x->b->a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(t));
+	return arena_printf(x->b->a, "%" PRId64 " + sizeof(pd_tag)", message_bytes(x->b, v) - TAG_BYTES);
+}
+
+/* Before the sends of a graph: every tensor's tag, once. */
+void write_tags(StageCx *x, Cw *w, const Graph *g)
+{
+	for (const Node *n = g->first; n && flows(x); n = n->next) {
+		bool again = n->op != OP_Send;
+		for (const Node *k = g->first; k != n; k = k->next)
+			again |= k->op == OP_Send && n->op == OP_Send && root_of(k->in[0]) == root_of(n->in[0]);
+		if (!again)
+			cw_line(w, "pd_tag_write(&%s, mb, met[slot]);", tag_text(x, n->in[0]));
+	}
+}
+
+/* ---- versions ---- */
+
+bool is_versioned(const Stage *s, const Value *v)
+{
+	return s->versions && s->versioned[param_index(s, v)];
+}
+
+/* The version that a microbatch meets: at its forward, or at once with what it reads of its message. */
+void write_meet(StageCx *x, Cw *w)
+{
+	const VersionRule rule = x->b->m->schedule->rule;
+	const Node *n = x->s->forward->first;
+	const char *version = "newest";
+
+	if (!flows(x))
+		return;
+	cw_blank(w);
+	cw_stmt(w, "versions since the flow began; that of each microbatch", "static int64_t newest, met[SLOTS];");
+	cw_blank(w);
+	cw_func(w, "static int64_t meet(int slot, int mb)");
+	while (n && n->op != OP_Recv)
+		n = n->next;
+	if (rule == VERSION_VERTICAL && n) {
+		cw_line(w, "pd_wait_recv(%" PRId64 ", slot);", attr_int(n, "channel"));
+		version = arena_printf(x->b->a, "pd_tag_read(&K[slot].%s, mb)", strstr(tag_text(x, n->out[0]), "->") + 2);
+	} else {
+		cw_line(w, "(void)mb;");
+	}
+	if (rule == VERSION_PREVIOUS)
+		version = "pd_flow() ? pd_flow() - 1 : 0";
+	cw_line(w, "return met[slot] = %s;", version);
+	cw_end(w);
+}
+
+/* Before an update: the new version, which begins as a copy of the newest. */
+void write_next(StageCx *x, Cw *w)
+{
+	if (!flows(x))
+		return;
+	if (x->s->versions) {
+		cw_line(w, "struct weights *v = &V[(newest + 1) %% VERSIONS];");
+		cw_blank(w);
+		cw_line(w, "*v = V[newest %% VERSIONS];");
+	}
+	cw_line(w, "newest++;");
+}
+
+void write_settle(StageCx *x, Cw *w)
+{
+	if (!flows(x))
+		return;
+	cw_blank(w);
+	cw_func(w, "void settle(void)");
+	if (x->s->versions) {
+		cw_line(w, "if (newest %% VERSIONS)");
+		cw_line(w, "\tV[0] = V[newest %% VERSIONS];");
+	}
+	cw_line(w, "newest = 0;");
+	cw_end(w);
+}
+
+/* ---- rounds ---- */
+
+/* The flow ended within a round: this replica has no microbatch in it, so gradients and rows of zero. */
+void write_absent(StageCx *x, Cw *w)
+{
+	const Graph *g = x->s->update;
+
+	if (!round_robin(x) || x->s->replicas == 1)
+		return;
+	cw_blank(w);
+	cw_func(w, "void absent(int copy)");
+	cw_line(w, "(void)copy;");
+	if (x->layout[REGION_GRADS].n && x->b->t->reproducible) {
+		cw_line(w, "pd_tree_leaf(tree, replica);");
+		cw_line(w, "pd_tree_done(tree, replica);");
+	} else if (x->layout[REGION_GRADS].n) {
+		cw_line(w, "memset(G, 0, sizeof *G);");
+	}
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Stack)
+			cw_line(w, "memset(R[copy]%s, 0, sizeof R[copy]%s);", strstr(value_text(x, n->out[0]), "->"),
+				strstr(value_text(x, n->out[0]), "->"));
+	cw_end(w);
+}
+
+/* Where a step has several microbatches. */
+void write_row(StageCx *x, Cw *w, const char *body)
+{
+	if (!flows(x) || !strstr(body, "row(mb)"))
+		return;
+	cw_blank(w);
+	cw_comment(w, "the place of microbatch mb in its step");
+	cw_func(w, "static int row(int mb)");
+	cw_line(w, "return (mb %% MICROBATCHES + MICROBATCHES) %% MICROBATCHES;");
+	cw_end(w);
+}

@@ -1,0 +1,225 @@
+/* Asynchronous pipelines: nothing is flushed, every stage goes on from step to step. Two families.
+ *
+ * PipeDream (section 3.3): a step is one minibatch, which is one microbatch here, and every stage updates after its
+ * backward. A device of stage s has at most
+ *     n_s = ceil( (R_s + R_s+1 + ...) / R_s )
+ * minibatches between forward and backward: NOAM at the first stage, 1 at the last. Minibatch t belongs to replica
+ * t mod R_s (1F1B-RR). A turn of a device is F(t), B(t - (n_s - 1) R_s), then the sum over the replicas' R_s
+ * minibatches of that round, and the update. Plain model parallelism is n_s = 1 everywhere.
+ *
+ * PipeDream-2BW (Narayanan et al., section 3.1): a step has M microbatches and one update, of delay 1 in all stages.
+ * A turn is the step's microbatches, each F(k) followed by B(k - (n_s - 1)), the first of which end the step before.
+ *
+ * What the first and the last turns leave out makes the start and the drain. The list of actions that is shown, proved
+ * and simulated is the turns played as the program plays them. */
+#include <string.h>
+#include "sched.h"
+
+bool one_per_step(const Training *t)
+{
+	return t && t->schedule && (!strcmp(t->schedule, "pipedream") || !strcmp(t->schedule, "mp"));
+}
+
+bool schedule_async(const Training *t)
+{
+	return one_per_step(t) || (t && t->schedule && !strcmp(t->schedule, "2bw"));
+}
+
+static int depth_of(const Schedule *s, int stage)
+{
+	int later = 0;
+
+	for (int t = stage; t < s->nstage; t++)
+		later += s->replicas[t];
+	return (later + s->replicas[stage] - 1) / s->replicas[stage];
+}
+
+static void turn(Sched *c, int rank, Turn t)
+{
+	DeviceSchedule *d = &c->s->dev[rank];
+
+	PUSH(c->a, d->turn, d->nturn, d->capturn) = t;
+	c->s->lag = t.lag > c->s->lag ? t.lag : c->s->lag;
+}
+
+/* k: of the device's microbatches, counted from the first of this turn's step; those of other turns lie before or
+ * behind. `late`: steps by which the action as a whole is counted later. */
+static Turn turn_of(const Sched *c, int rank, ActKind kind, int k, int every)
+{
+	const int n = c->ngrain[rank];
+	const int back = k < 0 ? (-k + n - 1) / n : -(k / n), nth = k + back * n;
+
+	return (Turn){ kind, c->grain[rank][nth], nth, back * every, false };
+}
+
+/* One turn of a device: its microbatches of a step; another step's turn comes `every` steps later. */
+static void fill_turn(Sched *c, int rank, int every, int replica)
+{
+	const int s = c->stage[rank], n = c->ngrain[rank], d = c->s->depth[s] - 1;
+	const bool in = sched_edge(c, -1, s, true), out = sched_edge(c, s, -1, true);
+	const bool back_in = sched_edge(c, s, -1, false), back_out = sched_edge(c, -1, s, false);
+	const bool ahead = c->s->inflight[s] > c->s->depth[s];
+
+	for (int k = 0; k < n; k++) {
+		Turn b = turn_of(c, rank, ACT_B, k - d, every), end = b;
+
+		if (in && k == 0 && ahead)
+			turn(c, rank, (Turn){ ACT_RECV_F, c->grain[rank][0], 0, 0, true });
+		if (in)
+			turn(c, rank, turn_of(c, rank, ACT_RECV_F, k + ahead, every));
+		turn(c, rank, turn_of(c, rank, ACT_F, k, every));
+		if (out)
+			turn(c, rank, turn_of(c, rank, ACT_SEND_F, k, every));
+		if (back_in)
+			turn(c, rank, turn_of(c, rank, ACT_RECV_B, k, every));
+		turn(c, rank, b);
+		b.kind = ACT_SEND_B;
+		if (back_out)
+			turn(c, rank, b);
+		if (b.nth != n - 1)
+			continue;
+		end.lag += replica;         /* the round's first microbatch tells whether there is a round */
+		end.kind = ACT_SYNC;
+		turn(c, rank, end);
+		end.kind = ACT_UPDATE;
+		turn(c, rank, end);
+	}
+}
+
+/* ---- the turns, played ---- */
+
+typedef struct Flow {
+	Sched *c;
+	int    every, steps;        /* of a rank; of what is shown */
+	int    rank, made;          /* updates */
+	int   *met;                 /* by microbatch */
+} Flow;
+
+/* The version that the forward of a microbatch reads; step: its own. */
+static int version_of(const Flow *f, int step, int stage)
+{
+	const Schedule *s = f->c->s;
+	const int back = s->depth[0] - 1;
+
+	switch (s->rule) {
+	case VERSION_VERTICAL: return stage == 0 ? f->made : step - back > 0 ? step - back : 0;
+	case VERSION_PREVIOUS: return step > 0 ? step - 1 : 0;
+	default: return f->made;
+	}
+}
+
+static void play(Flow *f, const Turn *t, int now)
+{
+	Sched *c = f->c;
+	Schedule *s = c->s;
+	const int stage = c->stage[f->rank], step = now - t->lag, mb = step * s->per_step + t->mb;
+
+	if (step < 0 || step >= f->steps || (t->once && now >= f->every))
+		return;
+	Action a = { t->kind, stage, mb, (step / f->every * c->ngrain[f->rank] + t->nth) % s->inflight[stage], 0 };
+	if (t->kind >= ACT_SYNC)
+		a.slot = 0;
+	if (t->kind == ACT_F)
+		a.version = f->met[mb] = version_of(f, step, stage);
+	if (t->kind == ACT_B)
+		a.version = s->rule == VERSION_NEWEST ? f->made : f->met[mb];
+	if (t->kind == ACT_UPDATE)
+		a.version = ++f->made;
+	schedule_push(c->a, s, f->rank, a);
+}
+
+static void show(Sched *c, int steps, bool robin)
+{
+	Schedule *s = c->s;
+
+	for (int r = 0; r < s->ndevice; r++) {
+		const int every = robin ? s->replicas[c->stage[r]] : 1;
+		Flow f = { .c = c, .every = every, .steps = steps, .rank = r, .met = NEWN(c->a, int, steps * s->per_step) };
+
+		for (int now = r - s->device[c->stage[r]][0]; now < steps + s->lag + every; now++)
+			if (!robin || now % every == r - s->device[c->stage[r]][0])
+				for (int i = 0; i < s->dev[r].nturn; i++)
+					play(&f, &s->dev[r].turn[i], now);
+	}
+}
+
+/* ---- who does what ---- */
+
+/* Whose microbatch it is, of all that are shown. */
+static void give(Sched *c, int steps, bool robin)
+{
+	Schedule *s = c->s;
+
+	s->nmicro = steps * s->per_step;
+	for (int t = 0; t < s->nstage; t++) {
+		int *of = NEWN(c->a, int, s->nmicro);
+
+		for (int g = 0; g < s->nmicro; g++)
+			of[g] = robin ? g % s->replicas[t] : s->replica_of[t][g % s->per_step];
+		s->replica_of[t] = of;
+	}
+}
+
+static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
+
+/* Enough to see the start, and the steady state until it repeats. */
+static int steps_shown(const Schedule *s)
+{
+	int period = 1, most = 0;
+
+	for (int t = 0; t < s->nstage; t++) {
+		period = period / gcd(period, s->replicas[t]) * s->replicas[t];
+		most = s->depth[t] * s->replicas[t] > most ? s->depth[t] * s->replicas[t] : most;
+		if (period > 240)
+			period = 240;
+	}
+	return most + (2 * period > most ? 2 * period : most);
+}
+
+static void versions(Schedule *s)
+{
+	for (int t = 0; t < s->nstage; t++)
+		s->versions[t] = s->rule == VERSION_NEWEST ? 1 : s->rule == VERSION_PREVIOUS ? 2 :
+			s->rule == VERSION_VERTICAL ? s->depth[0] : s->depth[t];
+}
+
+static void begin(Sched *c, VersionRule rule, bool one)
+{
+	Schedule *s = c->s;
+
+	s->async = true;
+	s->rule = rule;
+	s->per_step = s->nmicro;
+	s->depth = NEWN(c->a, int, s->nstage);
+	s->versions = NEWN(c->a, int, s->nstage);
+	for (int t = 0; t < s->nstage; t++) {
+		s->depth[t] = one ? 1 : depth_of(s, t);
+		s->inflight[t] = s->depth[t] + (!one && sched_edge(c, -1, t, true));
+	}
+	versions(s);
+}
+
+/* A minibatch a step; each replica's turn has one. */
+void schedule_pipedream(Sched *c, bool one)
+{
+	Schedule *s = c->s;
+
+	begin(c, one ? VERSION_STASH : c->rule, one);
+	for (int r = 0; r < s->ndevice; r++) {
+		c->grain[r] = NEWN(c->a, int, 1);
+		c->ngrain[r] = 1;
+		fill_turn(c, r, s->replicas[c->stage[r]], r - s->device[c->stage[r]][0]);
+	}
+	const int steps = steps_shown(s);
+	give(c, steps, true);
+	show(c, steps, true);
+}
+
+void schedule_2bw(Sched *c)
+{
+	begin(c, VERSION_PREVIOUS, false);
+	for (int r = 0; r < c->s->ndevice; r++)
+		fill_turn(c, r, 1, 0);
+	give(c, 4, false);
+	show(c, 4, false);
+}

@@ -1,0 +1,210 @@
+/* flow.c: steps that flow through an asynchronous pipeline.
+ *
+ * No device waits for another but for the tensors that it reads. Losses come together on the
+ * side: every BLOCK steps a device adds what it saw of them to a gathering of all ranks, and goes
+ * on; it looks at what came of it a block later. As BLOCK is more than any device is behind
+ * another, nobody stands still for that. A signal travels the same way, so all ranks hear of it
+ * in the same step, and end the flow behind the same one. */
+#include "rt.h"
+
+enum { BLOCK = 16 };
+
+typedef struct report {
+	double loss, count, seen;
+} report;
+
+int64_t         rt_update = -1, rt_update_step;
+static int64_t  flow, end;              /* the running step of the flow; behind its last */
+static report  *mine[2], *all;          /* of a block, and one more whose `seen` is a signal */
+static int      at;                     /* mine[at] is being filled */
+static int64_t  first, gathered;        /* steps at which this block and the one under way begin */
+static int64_t  block;                  /* steps */
+static int64_t  under_way;              /* how many steps of that one count; 0: there is none */
+static double  *counts;                 /* by microbatch, in a ring */
+static int64_t  ncounts;
+static double   sum, joined;            /* counted labels of the next update; of this one */
+
+int64_t pd_flow(void)
+{
+	return flow;
+}
+
+bool pd_flows(int64_t step)
+{
+	return step >= 0 && step < end;
+}
+
+/* ---- counted labels ---- */
+
+static int64_t global(int mb)
+{
+	return rt_step * rt_program->microbatches + mb;
+}
+
+static double *count_of(int mb)
+{
+	return &counts[global(mb) % ncounts];
+}
+
+void pd_tag_write(pd_tag *tag, int mb, int64_t version)
+{
+	*tag = (pd_tag){ global(mb), version, *count_of(mb) };
+}
+
+int64_t pd_tag_read(const pd_tag *tag, int mb)
+{
+	if (tag->mb != global(mb))
+		rt_fail(RT_LOST, "R114", "microbatch %lld was due, microbatch %lld came",
+		        (long long)global(mb), (long long)tag->mb);
+	*count_of(mb) = tag->count;
+	return tag->version;
+}
+
+void pd_count(int mb)
+{
+	sum += *count_of(mb);
+}
+
+void pd_count_join(const pd_group *g)
+{
+	float n = (float)sum;
+
+	if (g && g->n > 1)
+		pd_allreduce(g, &n, 1);
+	joined = n;
+	sum = 0;
+	if (!(joined > 0))
+		rt_fail(RT_NUMERIC, "R304",
+		        "no label counts in the update after step %lld: all of them are the ignored index",
+		        (long long)rt_step);
+}
+
+double rt_flow_count(void)
+{
+	return joined;
+}
+
+void pd_update_of(int lag, int every)
+{
+	rt_update_step = rt_step - lag;
+	rt_update = rt_update_step / every;
+}
+
+/* ---- losses ---- */
+
+static size_t block_reports(void)
+{
+	return (size_t)block * (size_t)rt_program->microbatches + 1;
+}
+
+static void setup(const pd_program *p)
+{
+	if (all)
+		return;
+	block = p->flow >= BLOCK ? p->flow + 1 : BLOCK;
+	ncounts = (2 * (int64_t)p->flow + 4) * p->microbatches;
+	counts = rt_alloc((size_t)ncounts * sizeof *counts);
+	for (int i = 0; i < 2; i++)
+		mine[i] = rt_alloc(block_reports() * sizeof *all);
+	all = rt_alloc((size_t)p->world * block_reports() * sizeof *all);
+	rt_update = 0;
+}
+
+void rt_flow_report(int mb, double loss, double count)
+{
+	report *r = &mine[at][(rt_step - first) * rt_program->microbatches + mb];
+
+	if (mb < 0 || mb >= rt_program->microbatches)
+		rt_fail(RT_ERROR, "R302", "loss reported for microbatch %d of %d", mb, rt_program->microbatches);
+	if (!isfinite(loss))
+		rt_fail(RT_NUMERIC, "R301", "the loss is %s in microbatch %d of step %lld", isnan(loss) ? "NaN" : "infinite",
+		        mb, (long long)rt_step);
+	r->loss += loss;
+	r->count += count;
+	r->seen = 1;
+	*count_of(mb) = r->count;
+}
+
+/* Step k of the block that was gathered: the reports of all ranks in the order of microbatches. */
+static void add_up(int64_t k, double stop)
+{
+	const int n = rt_program->microbatches;
+	double    loss = 0, count = 0;
+
+	for (int mb = 0; mb < n; mb++) {
+		report x = { 0, 0, 0 };
+
+		for (int r = 0; r < rt_program->world; r++) {
+			const report *y = &all[(size_t)r * block_reports() + (size_t)(k * n + mb)];
+
+			x.loss += y->loss;
+			x.count += y->count;
+			x.seen += y->seen;
+		}
+		if (!(x.seen > 0))
+			rt_fail(RT_ERROR, "R303", "no device reported the loss of microbatch %d in step %lld", mb,
+			        (long long)(gathered + k));
+		loss += x.loss;
+		count += x.count;
+	}
+	if (!(count > 0))
+		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld: all of them are the ignored index",
+		        (long long)(gathered + k));
+	rt_totals_put(loss, count, stop);
+}
+
+static void deliver(void (*result)(int64_t, void *), void *to)
+{
+	double stop = 0;
+
+	if (!under_way)
+		return;
+	rt_gather_wait();
+	for (int r = 0; r < rt_program->world; r++)
+		if (all[(size_t)(r + 1) * block_reports() - 1].seen != 0)
+			stop = 1;
+	if (stop != 0 && flow + 1 + rt_program->flow < end)
+		end = flow + 1 + rt_program->flow;
+	for (int64_t k = 0; k < under_way; k++) {
+		add_up(k, stop);
+		result(gathered + k, to);
+	}
+	under_way = 0;
+}
+
+static void hand_in(int64_t steps)
+{
+	mine[at][block_reports() - 1].seen = rt_signal != 0;
+	rt_gather_start(mine[at], all, block_reports() * sizeof *all);
+	gathered = first;
+	under_way = steps;
+	at = !at;
+	memset(mine[at], 0, block_reports() * sizeof *all);
+	first += steps;
+}
+
+/* ---- the flow ---- */
+
+void rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result)(int64_t, void *), void *to)
+{
+	setup(p);
+	first = rt_step;
+	for (flow = 0, end = steps; flow < end; flow++, rt_step++) {
+		p->step(train);
+		if (rt_step + 1 - first < block || flow + 1 == end)
+			continue;
+		deliver(result, to);
+		hand_in(block);
+	}
+	const int64_t done = rt_step;
+
+	for (; train && flow < end + p->lag; flow++, rt_step++)
+		p->step(true);
+	rt_step = done;
+	flow = 0;
+	if (train && p->settle)
+		p->settle();
+	deliver(result, to);
+	hand_in(done - first);
+	deliver(result, to);
+}
