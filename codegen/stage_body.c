@@ -314,6 +314,15 @@ void write_forward(StageCx *x, Cw *w)
 	write_function(x, w, function(x, "void %s(int slot, int mb)", "forward"), &body, true);
 }
 
+/* The type of a stage's gradients: that of its weights. */
+static const char *gradient_c(const StageCx *x)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_Accumulate)
+			return dtype_c(n->out[0]->type.dtype);
+	return dtype_c(DT_f32);
+}
+
 void write_backward(StageCx *x, Cw *w)
 {
 	const Graph *g = x->s->backward;
@@ -321,10 +330,12 @@ void write_backward(StageCx *x, Cw *w)
 	Cw in = { .out = &body, .indent = 1 };
 
 	if (leaf_added(x)) {
+		const char *t = gradient_c(x);
+
 		cw_blank(w);
 		cw_stmt(w, "microbatches of this step that are in G", "static int done;");
 		cw_blank(w);
-		cw_func(w, "static void add_gradient(float *sum, const float *one, int64_t n)");
+		cw_func(w, "static void add_gradient(%s *sum, const %s *one, int64_t n)", t, t);
 		cw_line(w, "#pragma omp parallel for simd if (parallel : n >= %d)", PARALLEL);
 		cw_line(w, "for (int64_t i = 0; i < n; i++)");
 		cw_line(w, "\tsum[i] += one[i];");

@@ -1,0 +1,246 @@
+"""What a training run computes, from the papers' formulas: versions and updates here, in NumPy; forward and backward by the
+functions that pdcc emits for one device. Shares no schedule with the compiler.
+
+Version v of a stage's weights is what its first v updates made. Stage s of n has R_s replicas; minibatches are dealt to the
+replicas in turn, R_s of them (a round) make an update. PipeDream (section 3.3): when the forward of minibatch t begins at
+stage s, depth_s - 1 rounds are under way, so the newest version is
+
+    newest(s, t) = max(0, t // R_s - (depth_s - 1)),     depth_s = ceil((R_s + ... + R_n-1) / R_s)      (one replica: n - s)
+
+and when its backward begins all rounds before its own are done: t // R_s.
+
+    vanilla    forward and backward with the weights after all updates before t (one device, or one minibatch in flight)
+    stash      forward newest(s, t), backward the same                        w(t+1) = w(t) - v df(w_1(t-n+1) ... w_n(t))
+    none       forward newest(s, t), backward t // R_s                        no gradient of anything
+    vertical   newest(0, t) everywhere                                        w(t+1) = w(t) - v df(w_1(t-n+1) ... w_n(t-n+1))
+    2bw        step t, of M microbatches: t - 1 everywhere (Narayanan et al., section 3.1)
+"""
+import ctypes as C
+import glob, json, math, os, tempfile
+import numpy as np
+import pdcctest as T
+
+FLAGS = '-std=c11 -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -I. -Iruntime -fPIC'.split()
+NUMPY = {1: np.float32, 11: np.float64, 6: np.int32, 7: np.int64, 9: np.bool_, 2: np.uint8}
+
+
+class Param(C.Structure):       # pd_param
+    _fields_ = [('name', C.c_char_p), ('kind', C.c_int), ('dtype', C.c_int), ('rank', C.c_int), ('dim', C.c_int64 * 8),
+                ('offset', C.c_size_t), ('fill', C.c_double), ('trained', C.c_bool), ('owner', C.c_int)]
+
+
+class Input(C.Structure):       # pd_input_desc
+    _fields_ = [('name', C.c_char_p), ('dtype', C.c_int), ('rank', C.c_int), ('dim', C.c_int64 * 8), ('batch_axis', C.c_int),
+                ('range', C.c_int64), ('kind', C.c_char_p), ('path', C.c_char_p), ('is_label', C.c_bool), ('ignore', C.c_int64)]
+
+
+class Device:
+    """Forward and backward of a model on one device, as emitted. data: {input: samples}, `micro` of them a microbatch."""
+    def __init__(self, model, tmp, micro, data, flags=(), opt='-O1', reproducible=True):
+        self.dir, self.micro, self.data = tempfile.mkdtemp(prefix='one-', dir=tmp), micro, data     # a library is known by its path
+        self.reproducible = reproducible
+        T.emit(model, self.dir, ['--cluster', T.cluster_file(tmp, 1), '--plan', '1', '--micro-batch', str(micro), '--global-batch',
+                                 str(micro), '--threads', '1', *(['--reproducible'] if reproducible else []), *flags])
+        self.lib = lib = C.CDLL(self.build(opt), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+        plan = json.load(open(f'{self.dir}/plan.json'))['stages'][0]
+        self.grads = plan['regions']['grads']
+        self.arena = self.aligned(plan['arena'])
+        self.leaf = self.aligned(plan['arena'])
+        self.put('em_leaf', C.c_void_p, self.leaf.ctypes.data)
+        self.put('em_leaf_bytes', C.c_size_t, plan['regions']['params']['bytes'])
+        head = open(f'{self.dir}/stage0/stage0.h').read()
+        count = lambda what: int(head.split(f'{what} = ')[1].split(',')[0].split(' ')[0])
+        self.params = list((Param * count('PARAMS')).in_dll(lib, 'stage_params'))
+        self.inputs = list((Input * count('INPUTS')).in_dll(lib, 'stage_inputs'))
+        self.views = {p.name.decode(): self.view(p) for p in self.params}
+        self.trained = {p.name.decode(): i for i, p in enumerate(self.params) if p.kind == 0 and p.trained}
+        self.load()
+        lib.pd_threads(1)
+        lib.init(C.c_void_p(self.arena.ctypes.data), 0, (C.c_int * 1)(0), 1)
+
+    def build(self, opt):
+        here = os.path.dirname(os.path.abspath(__file__))
+        src = [f'{here}/emulate.c', 'stage0/stage0.c'] + sorted(os.path.relpath(f, self.dir) for f in glob.glob(f'{self.dir}/runtime/cpu*.c'))
+        for i, f in enumerate(src):
+            T.check('cc', *T.run([*T.cc().split(), *FLAGS, *opt.split(), '-c', f, '-o', f'em{i}.o'], cwd=self.dir))
+        T.check('cc', *T.run([*T.cc().split(), '-shared', '-Wl,-Bsymbolic', '-o', 'em.so', *(f'em{i}.o' for i in range(len(src))),
+                              '-fopenmp', '-ldnnl', '-lm'], cwd=self.dir))
+        return f'{self.dir}/em.so'
+
+    def aligned(self, n):
+        a = np.zeros(n + 4096, np.uint8)
+        at = -a.ctypes.data % 4096
+        return a[at:at + n]
+
+    def put(self, name, kind, value, i=None):
+        if i is None:
+            kind.in_dll(self.lib, name).value = value
+        else:
+            (kind * 256).in_dll(self.lib, name)[i] = value
+
+    def view(self, p):
+        t, shape = NUMPY[p.dtype], tuple(p.dim[:p.rank])
+        n = int(np.prod(shape, dtype=np.int64)) * np.dtype(t).itemsize
+        return self.arena[p.offset:p.offset + n].view(t).reshape(shape)
+
+    def load(self):
+        file = T.safetensors(f'{self.dir}/weights/stage0.safetensors')
+        for p in self.params:
+            n = p.name.decode()
+            self.views[n][...] = file[n] if n in file else p.fill
+
+    def weights(self):
+        return {n: self.views[n].copy() for n in self.trained}
+
+    def forward(self, w, k):
+        """Microbatch k, counted from the run's first: (sum of the loss, what it is divided by)."""
+        self.keep = []
+        for i, d in enumerate(self.inputs):
+            a = self.data[d.name.decode()]
+            at = (k * self.micro + np.arange(self.micro)) % len(a)
+            x = np.moveaxis(a[at], 0, d.batch_axis)
+            x = np.ascontiguousarray(x, NUMPY[d.dtype])
+            self.keep.append(x)
+            self.put('em_in', C.c_void_p, x.ctypes.data, i)
+            self.put('em_bytes', C.c_size_t, x.nbytes, i)
+        self.put('em_sample', C.c_int64, k * self.micro)
+        self.put('em_loss', C.c_double, 0)
+        self.put('em_count', C.c_double, 0)
+        self.use(w)
+        self.lib.forward(0, 0)
+        return C.c_double.in_dll(self.lib, 'em_loss').value, C.c_double.in_dll(self.lib, 'em_count').value
+
+    def use(self, w):
+        for n in self.trained:
+            self.views[n][...] = w[n]
+
+    def backward(self, w):
+        """{parameter: gradient of the sum of the loss} of the forward before it."""
+        self.use(w)
+        if not self.reproducible:
+            self.arena[self.grads['offset']:self.grads['offset'] + self.grads['bytes']] = 0
+        self.lib.backward(0, 0)
+        if hasattr(self.lib, 'sync'):
+            self.lib.sync()
+        self.lib.update()           # tells where the gradients lie; what it makes of the weights is thrown away
+        out = {}
+        for n, i in self.trained.items():
+            v = self.views[n]
+            p = (C.c_void_p * 256).in_dll(self.lib, 'em_gradient')[i]
+            out[n] = np.frombuffer((C.c_char * v.nbytes).from_address(p), v.dtype).reshape(v.shape).copy()
+        return out
+
+
+# ---- optimizers: the order of operations of frontend/OPS.md, in the type of the weights ----
+
+class Optimizer:
+    def __init__(self, kind, lr=0.01, mu=0.9, betas=(0.9, 0.999), eps=1e-8):
+        self.kind, self.lr, self.mu, self.b, self.eps, self.state = kind, lr, mu, betas, eps, {}
+
+    def step(self, name, w, g, n, t):
+        """Weights after update t = 0, 1 ... with gradient g / n."""
+        f = w.dtype.type
+        d = g * (f(1) / f(n))
+        if self.kind == 'sgd':
+            return w - f(self.lr) * d
+        if self.kind == 'momentum':
+            v = self.state[name] = f(self.mu) * self.state.get(name, np.zeros_like(w)) + d
+            return w - f(self.lr) * v
+        m, v = self.state.get(name, (np.zeros_like(w), np.zeros_like(w)))
+        b1, b2 = self.b
+        m = f(b1) * m + f(1 - b1) * d
+        v = f(b2) * v + f(1 - b2) * d * d
+        self.state[name] = m, v
+        rate, root = f(self.lr / (1 - math.pow(b1, t + 1))), f(1 / math.sqrt(1 - math.pow(b2, t + 1)))
+        return w - rate * m / (np.sqrt(v) * root + f(self.eps))
+
+
+def tree(g):
+    """Sum of gradients in the order of runtime/pd.h: tree(n) = tree(p) + tree(n - p), p the largest power of two below n."""
+    if len(g) == 1:
+        return g[0]
+    p = 1 << (len(g) - 1).bit_length() - 1
+    return tree(g[:p]) + tree(g[p:])
+
+
+# ---- the runs ----
+
+class Stage:
+    """Versions of a stage's weights; rounds of gradients that make the next."""
+    def __init__(self, names, w, replicas, depth, optimizer):
+        self.names, self.replicas, self.depth, self.optimizer = names, replicas, depth, optimizer
+        self.version = [{n: w[n] for n in names}]
+        self.round = []
+
+    def newest(self, t):
+        return max(0, t // self.replicas - (self.depth - 1))
+
+    def gradient(self, g, count, last=False):
+        self.round.append((g, count))
+        if len(self.round) == self.replicas or last:
+            self.update()
+
+    def update(self):
+        w, n, t = self.version[-1], sum(c for _, c in self.round), len(self.version) - 1
+        self.version.append({p: self.optimizer.step(p, w[p], tree([g[p] for g, _ in self.round]), n, t) for p in self.names})
+        if t > 64:
+            self.version[t - 64] = None         # no schedule looks back as far
+        self.round = []
+
+
+def stages_of(plan, dev):
+    """[names of the trained parameters] by stage of a plan.json."""
+    return [[n for n in s['params'] if n in dev.trained] for s in plan['stages']]
+
+
+def pipeline(dev, names, replicas, rule, steps, optimizer):
+    """PipeDream: (losses by minibatch, weights after the last update). optimizer(): a new one."""
+    depth = [1 if rule == 'vanilla' else -(-sum(replicas[s:]) // r) for s, r in enumerate(replicas)]
+    w = dev.weights()
+    st = [Stage(n, w, r, d, optimizer()) for n, r, d in zip(names, replicas, depth)]
+    losses = []
+    for t in range(steps):
+        at = [st[0].newest(t) if rule == 'vertical' else s.newest(t) for s in st]
+        met = {n: s.version[v][n] for s, v in zip(st, at) for n in s.names}
+        loss, count = dev.forward(met, t)
+        losses.append(loss / count)
+        if rule == 'none':
+            met = {n: s.version[t // s.replicas][n] for s in st for n in s.names}
+        g = dev.backward(met)
+        for s in st:
+            s.gradient(g, count, t == steps - 1)
+    return losses, {n: s.version[-1][n] for s in st for n in s.names}
+
+
+def delayed(dev, micro, delay, steps, optimizer):
+    """Steps of `micro` microbatches whose gradient is of the weights `delay` updates ago: 0 is synchronous, 1 is 2BW."""
+    st = Stage(list(dev.trained), dev.weights(), micro, 1, optimizer())
+    losses = []
+    for t in range(steps):
+        w, done = st.version[max(0, t - delay)], []
+        for k in range(micro):
+            loss, count = dev.forward(w, t * micro + k)
+            done.append((loss, count))
+            st.gradient(dev.backward(w), count)
+        total = sum(c for _, c in done)
+        losses.append(sum(x for x, _ in done) / total)
+    return losses, st.version[-1]
+
+
+def pipe_sgd(dev, micro, K, steps, optimizer):
+    """Pipe-SGD, Algorithm 1: iteration t = 1 .. first updates with the gradient of iteration t - K, which is zero up to 0."""
+    w, opt, losses, sums = dev.weights(), optimizer(), [], {}
+    for t in range(1, steps + 1):
+        if t - K >= 1:
+            g, n = sums.pop(t - K)
+            w = {p: opt.step(p, w[p], g[p], n, t - K - 1) for p in w}
+        done, gs = [], []
+        for k in range(micro):
+            done.append(dev.forward(w, (t - 1) * micro + k))
+            gs.append(dev.backward(w))
+        n = sum(c for _, c in done)
+        losses.append(sum(x for x, _ in done) / n)
+        sums[t] = {p: tree([g[p] for g in gs]) for p in w}, n
+    for t in sorted(sums):
+        w = {p: opt.step(p, w[p], sums[t][0][p], sums[t][1], t - 1) for p in w}
+    return losses, w
