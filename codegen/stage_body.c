@@ -315,12 +315,12 @@ void write_forward(StageCx *x, Cw *w)
 }
 
 /* The type of a stage's gradients: that of its weights. */
-static const char *gradient_c(const StageCx *x)
+static DType gradient_type(const StageCx *x)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate)
-			return dtype_c(n->out[0]->type.dtype);
-	return dtype_c(DT_f32);
+			return n->out[0]->type.dtype;
+	return DT_f32;
 }
 
 void write_backward(StageCx *x, Cw *w)
@@ -330,7 +330,7 @@ void write_backward(StageCx *x, Cw *w)
 	Cw in = { .out = &body, .indent = 1 };
 
 	if (leaf_added(x)) {
-		const char *t = gradient_c(x);
+		const char *t = dtype_c(gradient_type(x));
 
 		cw_blank(w);
 		cw_stmt(w, "microbatches of this step that are in G", "static int done;");
@@ -365,13 +365,18 @@ static const char *ranks_text(Arena *a, Ints v)
 	return text;
 }
 
+static const char *sum_name(DType t)
+{
+	return t == DT_f64 ? "pd_allreduce_f64" : "pd_allreduce";
+}
+
 static void write_rows(StageCx *x, Cw *w, const Node *n)
 {
 	for (int i = 0; i < n->nin; i++) {
 		const Value *v = n->in[i];
 		const int64_t row = type_numel(&v->type) / schedule_grains(x->b->m->schedule, x->s->id);
 		cw_line(w, "clear_rows(%s, %" PRId64 ");", value_text(x, v), row);
-		cw_line(w, "pd_allreduce(&replicas, %s, %" PRId64 ");", value_text(x, v), type_numel(&v->type));
+		cw_line(w, "%s(&replicas, %s, %" PRId64 ");", sum_name(v->type.dtype), value_text(x, v), type_numel(&v->type));
 	}
 }
 
@@ -384,23 +389,24 @@ static void write_broadcast(StageCx *x, Cw *w, const Node *n)
 }
 
 /* Rows of microbatches that other replicas did are zero, so that the sum over the replicas joins all rows. */
-static void write_clear_rows(const StageCx *x, Cw *w)
+static void write_clear_rows(const StageCx *x, Cw *w, DType t)
 {
 	cw_blank(w);
-	cw_func(w, "static void clear_rows(float *rows, size_t n)");
+	cw_func(w, "static void clear_rows(%s *rows, size_t n)", dtype_c(t));
 	cw_line(w, "for (int mb = 0; mb < MICROBATCHES; mb++)");
 	cw_line(w, "\tif (stage%d(mb) != %d + replica)", x->s->id, x->b->first_rank[x->s->id]);
 	cw_line(w, "\t\tmemset(rows + (size_t)mb * n, 0, n * sizeof *rows);");
 	cw_end(w);
 }
 
-static void write_sum(Cw *w, const Node *n)
+static void write_sum(const StageCx *x, Cw *w, const Node *n)
 {
+	const DType t = gradient_type(x);
 	const char *codec = attr_str(n, "codec");
 	const char *name = !strcmp(codec, "trunc16") ? "TRUNC16" : !strcmp(codec, "bf16") ? "BF16" : "Q8";
 
-	if (!strcmp(codec, "none"))
-		cw_line(w, "pd_allreduce(&replicas, (float *)G, sizeof *G / sizeof(float));");
+	if (!strcmp(codec, "none") || t == DT_f64)
+		cw_line(w, "%s(&replicas, (%s *)G, sizeof *G / sizeof(%s));", sum_name(t), dtype_c(t), dtype_c(t));
 	else
 		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), PD_CODEC_%s, %d);", name,
 			(int)attr_int(n, "block"));
@@ -410,25 +416,25 @@ void write_sync(StageCx *x, Cw *w)
 {
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
-	bool rows = false;
+	DType rows = DT_NONE;
 
 	if (x->layout[REGION_GRADS].n && reproducible(x))
 		cw_line(&in, "G = (void *)pd_tree_root(tree, &replicas);");
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const bool sums = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "replicas");
 		if (n->op == OP_AllReduce && !sums) {
-			rows = true;
+			rows = n->in[0]->type.dtype;
 			write_rows(x, &in, n);
 		} else if (sums && !reproducible(x)) {
-			write_sum(&in, n);
+			write_sum(x, &in, n);
 		} else if (n->op == OP_Broadcast && !x->b->chunks) {
 			write_broadcast(x, &in, n);
 		}
 	}
 	if (leaf_added(x))
 		cw_line(&in, "done = 0;");
-	if (rows)
-		write_clear_rows(x, w);
+	if (rows != DT_NONE)
+		write_clear_rows(x, w, rows);
 	if (flows(x))
 		cw_line(&in, "pd_count_join(%s);", x->s->replicas > 1 ? "&replicas" : "NULL");
 	write_function(x, w, function(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, false);

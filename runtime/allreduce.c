@@ -278,6 +278,24 @@ void pd_allreduce_as(const pd_group *g, float *buf, size_t count, pd_codec codec
 	pd_allreduce_wait();
 }
 
+/* Block by block to everyone, added in group order. */
+void pd_allreduce_f64(const pd_group *g, double *buf, size_t count)
+{
+	if (g->n == 1)
+		return;
+	pd_allreduce_wait(); /* its memory is free then */
+	double      *all = (double *)(void *)incoming;
+	const size_t room = WINDOW * sizeof *incoming / sizeof *all / (size_t)g->n;
+
+	for (size_t at = 0, n; at < count; at += n) {
+		n = count - at < room ? count - at : room;
+		pd_allgather(g, buf + at, all, n * sizeof *all);
+		memcpy(buf + at, all, n * sizeof *all);
+		for (size_t i = n; i < n * (size_t)g->n; i++)
+			buf[at + i % n] += all[i];
+	}
+}
+
 void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)
 {
 	const int me = place(g);

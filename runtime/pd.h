@@ -146,6 +146,7 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count);
  * 16 to 32768; else 0. Up to 4096 elements go uncompressed. */
 typedef enum pd_codec { PD_CODEC_EXACT, PD_CODEC_TRUNC16, PD_CODEC_BF16, PD_CODEC_Q8 } pd_codec;
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, pd_codec codec, int block);
+void pd_allreduce_f64(const pd_group *g, double *buf, size_t count);     /* plain: for checking */
 /* Starts it in the background; pd_allreduce_wait waits for all that were started. */
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count);
 void pd_allreduce_wait(void);
