@@ -134,13 +134,13 @@ static void try_split(const Level *l, int k, int j, const double *c, const doubl
 	}
 }
 
-void solve_row(const Level *l, int i, double *best, From *from)
+void solve_row(const Level *l, int i, int end, double *best, From *from)
 {
 	const int n = l->st->n, M = l->M;
 	const size_t row = (size_t)M + 1;
 	double c[M + 2], worst[M + 2];
 
-	for (int j = i; j < n; j++) {
+	for (int j = i; j < end; j++) {
 		double *b = best + (size_t)j * row;
 		From *f = from + (size_t)j * row;
 

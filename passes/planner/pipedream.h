@@ -41,8 +41,12 @@ double last_cost(const Level *l, int k, int j, int r, double x);
 /* The same for 1..most machines: c[1..most]. */
 void   last_costs(const Level *l, int k, int j, int most, double *c);
 
-/* All plans that begin at state i: best[j * (M + 1) + m] for j >= i, INFINITY where none fits, and their last stages. */
-void solve_row(const Level *l, int i, double *best, From *from);
+/* All plans of the states i..j, i <= j < end: best[j * (M + 1) + m], INFINITY where none fits, and their last stages. */
+void solve_row(const Level *l, int i, int end, double *best, From *from);
+
+/* Chains under SOSP: the best times of all i..j on all machines of the level, time[(n + 1) x n], INFINITY where none fits
+ * (pipedream_rows.c). devices: of a machine, all levels below. The values are those of solve_row. */
+void solve_chain_rows(const Level *l, int devices, double *time);
 
 /* Flat, many machines: the least threshold under which a plan exists (pipedream_wide.c). The answer is that of
  * solve_row; where several plans are best, the one may be another. */

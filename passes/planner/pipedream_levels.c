@@ -73,13 +73,19 @@ static double *all_costs(Arena *a, const Level *l)
 static void solve_all_rows(Planner *p, Level *l, double *time)
 {
 	const int n = l->st->n;
+	int devices = 1;
+
+	for (const Level *k = p->level; k < l; k++)
+		devices *= k->M;
+	if (l->st->total) {
+		solve_chain_rows(l, devices, time);
+		return;
+	}
 	Arena *scratch = arena_new();
-
 	l->costs = all_costs(scratch, l);
-
 	for (int i = 0; i <= n; i++) {
 		if (i < n)
-			solve_row(l, i, p->best, p->from);
+			solve_row(l, i, n, p->best, p->from);
 		for (int j = 0; j < n; j++)
 			time[(size_t)i * (size_t)n + (size_t)j] = j < i ? INFINITY : p->best[(size_t)j * (size_t)(l->M + 1) + (size_t)l->M];
 	}
@@ -109,7 +115,7 @@ static PdGroup read_back(Planner *p, const Level *l, int start, int end, int *un
 		}
 		return g;
 	}
-	solve_row(l, start, p->best, p->from);
+	solve_row(l, start, end, p->best, p->from);
 	g.stage = NEWN(p->a, PdStage, l->M);
 	for (;;) {                                          /* from the last stage on */
 		const From f = p->from[(size_t)j * row + (size_t)m];
@@ -154,7 +160,7 @@ static double solve_levels(Planner *p, double *const time[])
 		solve_all_rows(p, &p->level[i], time[i]);
 	if (p->wide)
 		return solve_wide(p->a, top, &p->top.stage, &p->top.n);
-	solve_row(top, 0, p->best, p->from);
+	solve_row(top, 0, top->st->n, p->best, p->from);
 	return p->best[(size_t)(top->st->n - 1) * (size_t)(top->M + 1) + (size_t)top->M];
 }
 

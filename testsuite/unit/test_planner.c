@@ -192,6 +192,42 @@ static void levels(void **state)
 	arena_free(a);
 }
 
+/* All rows of a level at once against one at a time, to the bit: chains, with and without a limit of memory, and levels
+ * whose times come from the level below. */
+static void all_rows(void **state)
+{
+	Arena *a = arena_new();
+	Diag d;
+
+	(void)state;
+	diag_init(&d, stderr, a);
+	for (int i = 0; i < 300; i++, arena_reset(a)) {
+		Profile p = random_profile(a, 2 + draw(30), true);
+		PdOpt o = random_options(true);
+		States st;
+
+		o.cost = PD_SOSP;
+		assert_true(states_build(a, &p, false, 200, &st, &d));
+		const int M = 1 + draw(9), n = st.n, inner = 1 + draw(4);
+		double *time = NEWN(a, double, (n + 1) * n), *below = NEWN(a, double, (n + 1) * n);
+		double *best = NEWN(a, double, n * (M + 1));
+		From *from = NEWN(a, From, n * (M + 1));
+		Level l = { &st, &o, inner, 1, o.bandwidth[0], NULL, NULL };
+		if (draw(2)) {                                  /* memory counts on this level too: whatever it says */
+			solve_chain_rows(&l, 1, below);
+			l = (Level){ &st, &o, M, inner, o.bandwidth[0], below, NULL };
+		}
+		l.M = M;
+		solve_chain_rows(&l, l.time ? inner : 1, time);
+		for (int k = 0; k < n; k++) {
+			solve_row(&l, k, n, best, from);
+			for (int j = k; j < n; j++)
+				assert_true(best[j * (M + 1) + M] == time[k * n + j]);
+		}
+	}
+	arena_free(a);
+}
+
 /* A skip over two stages is paid at every cut by PAPER, once per consumer by ONCE. */
 static void live_tensors(void **state)
 {
@@ -294,7 +330,7 @@ static void bad_profiles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(against_exhaustive), cmocka_unit_test(table_against_wide), cmocka_unit_test(levels),
+		cmocka_unit_test(against_exhaustive), cmocka_unit_test(table_against_wide), cmocka_unit_test(levels), cmocka_unit_test(all_rows),
 		cmocka_unit_test(live_tensors), cmocka_unit_test(blocks), cmocka_unit_test(bad_profiles),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
