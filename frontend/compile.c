@@ -10,6 +10,7 @@
 #include "../codegen/emit.h"
 #include "cluster.h"
 #include "onnx.h"
+#include "planfile.h"
 
 /* ---- settings that hang on the model and on the machine ---- */
 
@@ -136,6 +137,8 @@ bool compile_read(Compile *c)
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;
+	if (plan_is_file(o->t.plan) && !plan_load(c))
+		return false;
 	choose_threads(c);
 	why = choose_micro(c);
 	ImportOpt io = import_opt(c, o->t.micro);
@@ -311,8 +314,10 @@ bool compile_write(Compile *c, const char *dir)
 /* No plan fits (E04xx, E06xx) is told apart from faults of the input. */
 int compile_status(const Compile *c)
 {
-	int kind = c->d->last_code == 402 ? 0 : c->d->last_code / 100;      /* 402: a --plan that cannot be read */
+	const int code = c->d->last_code, kind = code == 402 ? 0 : code / 100;      /* 402: a --plan that cannot be read */
 
+	if ((code >= 406 && code <= 408) || code == 411)        /* the plan file is at fault */
+		return EXIT_INPUT;
 	return kind == 4 || kind == 6 ? EXIT_NO_PLAN : kind == 0 ? EXIT_USAGE : EXIT_INPUT;
 }
 
@@ -517,6 +522,8 @@ int compile_main(Compile *c)
 		dump = arena_printf(c->a, "%s/ir", o->out);
 	if (!compile_plan(c, dump))
 		return compile_status(c);
+	if (o->save_plan && c->m->schedule && !plan_save(c, o->save_plan))
+		return EXIT_USAGE;
 	if (!o->stop_after) {
 		if (!check_data(c))
 			return EXIT_INPUT;

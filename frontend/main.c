@@ -6,6 +6,7 @@
 #include "listops.h"
 #include "manual.h"
 #include "planprofile.h"
+#include "planreport.h"
 
 static void list_passes(void)
 {
@@ -14,15 +15,6 @@ static void list_passes(void)
 }
 
 typedef struct Command { const char *name; int (*run)(Compile *); } Command;
-
-static int plan_main(Compile *c)
-{
-	if (!compile_read(c) || !compile_plan(c, NULL))
-		return compile_status(c);
-	c->o->explain = true;
-	compile_summary(c, NULL);
-	return 0;
-}
 
 static const Command commands[] = {
 	{ "compile", compile_main }, { "verify", verify_main }, { "inspect", inspect_main }, { "plan", plan_main },

@@ -13,6 +13,8 @@ typedef struct Options {
 	const char *dump_ir, *print_before, *print_after, *stop_after, *start_from, *passes, *templates;
 	bool        dump, print_after_all, print_after_change, time_report;
 	int64_t     memory_limit;
+	const char *save_plan;
+	bool        json;
 	const char *timeline[4]; int ntimeline;     /* files for pdcc simulate */
 	bool        werror, color, no_color;
 	const char *wno[16]; int nwno;

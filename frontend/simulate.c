@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <string.h>
 #include "../passes/timeline.h"
-#include "compile.h"
+#include "planreport.h"
 
 enum { BAR = 24, STAGES = 32 };
 
-static const char *plan_name(const Compile *c)
+const char *plan_name(const Compile *c)
 {
 	const char *s = "";
 
@@ -17,7 +17,7 @@ static const char *plan_name(const Compile *c)
 	return s;
 }
 
-static const char *cluster_name(const Compile *c)
+const char *cluster_name(const Compile *c)
 {
 	const char *file = c->cluster.file ? c->cluster.file : c->o->cluster;
 	const char *slash = strrchr(file, '/');
@@ -96,7 +96,7 @@ static void print_stages(const Compile *c, const Sim *s)
 
 /* ---- what moves ---- */
 
-static const char *link_name(const Compile *c, const Link *l)
+const char *link_name(const Compile *c, const Link *l)
 {
 	if (l->scope != LINK_BETWEEN)
 		return arena_printf(c->a, "%s %s", l->kind ? l->kind : "link",
@@ -105,17 +105,17 @@ static const char *link_name(const Compile *c, const Link *l)
 		c->cluster.host[l->host_b].name);
 }
 
-static void print_loads(const Compile *c, const Sim *s)
+void print_loads(const Compile *c, const Sim *s, FILE *f)
 {
 	if (!s->nload)
 		return;
-	printf("  %-32s  %10s  %10s  %10s  %13s  busiest port\n", "bytes a step", "messages", "sums", "together",
+	fprintf(f, "  %-32s  %10s  %10s  %10s  %13s  busiest port\n", "bytes a step", "messages", "sums", "together",
 		"data parallel");
 	for (int i = 0; i < s->nload; i++) {
 		const SimLoad *x = &s->load[i];
 		const Link l = cluster_link_of(&c->cluster, x->line);
 
-		printf("  %-32.32s  %10s  %10s  %10s  %13s  %5.1f %%\n", link_name(c, &l), str_bytes(c->a, x->messages),
+		fprintf(f, "  %-32.32s  %10s  %10s  %10s  %13s  %5.1f %%\n", link_name(c, &l), str_bytes(c->a, x->messages),
 			str_bytes(c->a, x->joins), str_bytes(c->a, x->messages + x->joins), str_bytes(c->a, x->parallel),
 			s->step > 0 ? 100 * x->busy / s->step : 0);
 	}
@@ -134,7 +134,7 @@ static void print_summary(const Compile *c, const Sim *s)
 	printf(" (static estimate)\n  pipeline %s, bubble %.1f %%; sums and update %s\n", time_text(c->a, s->pipeline),
 		100 * s->bubble, time_text(c->a, s->step - s->pipeline));
 	print_stages(c, s);
-	print_loads(c, s);
+	print_loads(c, s, stdout);
 }
 
 /* ---- pictures ---- */

@@ -77,6 +77,7 @@ typedef struct Training {
 	const char *stash;              /* pipedream: "auto", "on", "none"; NULL: auto */
 	bool        vertical_sync;
 	const char *recompute;          /* "none", "stage", "auto" */
+	const struct GivenPlan *given;  /* --plan FILE, read (plan.h); else NULL */
 	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */
 	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */
 	const char *target;             /* "c" | "cuda" */

@@ -13,7 +13,31 @@ typedef struct PlanStage {
 	int64_t     out_bytes;      /* per microbatch, to later stages; gradients come back in the same size */
 	int         nodes, heavy;   /* forward nodes; those with a library call */
 	const char *first, *last;   /* ONNX names of its first and last heavy node */
+	const char *until;          /* the segment it ends with, as plan files name it; NULL: the end */
 } PlanStage;
+
+/* Where a step goes on the device that computes most: forwards and backwards; sums of gradients over replicas; update;
+ * everything else it waits for. Seconds per step. */
+typedef struct PlanTerms { double work, sum, update, wait; } PlanTerms;
+
+/* A plan as a file gives it. */
+typedef struct GivenPlan {
+	const char  *file;
+	int          n;             /* stages */
+	const char **until;         /* by stage: its last segment; NULL: the end */
+	int         *line;          /* by stage: where in the file */
+	int         *replicas;
+	int          ndevice, *device;      /* by rank: index into Cluster.device */
+	int64_t      micro;         /* microbatches per step; 0: not said */
+} GivenPlan;
+
+/* A plan that was not chosen; step and terms are those of as many microbatches as the chosen plan has. */
+typedef struct PlanOther {
+	const char *plan, *by;      /* "2-1-1" */
+	double      step;
+	PlanTerms   terms;
+	double      over;           /* as Plan.over */
+} PlanOther;
 
 typedef struct Plan {
 	int         nstage;
@@ -26,6 +50,16 @@ typedef struct Plan {
 	double      one_time;       /* the same step on one device */
 	bool        forced;         /* --plan said so */
 	const char *by;             /* what proposed it: a planner, "local search", "as asked" */
+	PlanTerms   terms;          /* of step_time */
+	int         slow_stage;     /* the stage whose devices compute most */
+	const char *link;           /* the busiest kind of link, for messages; NULL: there are none */
+	double      link_busy;      /* its share of the step */
+	PlanOther  *other; int nother;      /* what came next, best first */
+	long        tried, played;  /* plans that were looked at; those that were simulated */
+	double      peak;           /* estimated bytes of the fullest device */
+	int         peak_rank;
+	double      over;           /* estimate: the largest share of its memory that a device needs; 0: no limits are known */
+	bool        recompute;      /* step_time counts what --recompute computes again */
 } Plan;
 
 /* The replica that does microbatch g of `micro`: blocks of a step, or of every `grains` where these are sliced (not 0). */

@@ -9,107 +9,9 @@
 #include "plansearch.h"
 #include "stages.h"
 
-static bool used_in(const Value *param, int stage)
-{
-	for (int i = 0; i < param->nuses; i++)
-		if (param->uses[i].node->phase != PHASE_UPDATE && param->uses[i].node->stage == stage)
-			return true;
-	return false;
-}
-
-static void describe(const Segments *p, Plan *plan)
-{
-	for (Node *n = p->m->graph->first; n; n = n->next) {
-		PlanStage *s = &plan->stage[n->stage];
-		if (n->phase == PHASE_UPDATE) {
-			s->update += n->time;
-			continue;
-		}
-		*(n->phase == PHASE_FWD ? &s->fwd : &s->bwd) += n->time;
-		if (n->phase != PHASE_FWD)
-			continue;
-		s->nodes++;
-		if (optab[n->op]->flags & OP_HEAVY) {
-			s->heavy++;
-			s->last = node_label(n);
-			s->first = s->first ? s->first : s->last;
-		}
-		for (int o = 0; o < n->nout; o++)
-			for (int t = n->stage + 1; n->out[o] && t < plan->nstage; t++)
-				if (used_in(n->out[o], t))
-					s->out_bytes += value_bytes(n->out[o]);
-	}
-	for (int s = 0; s < plan->nstage; s++)
-		for (int i = 0; i < p->m->nparam; i++)
-			if (p->m->param[i]->param->kind == PARAM_WEIGHT && used_in(p->m->param[i], s))
-				plan->stage[s].weight_bytes += value_bytes(p->m->param[i]);
-}
-
-
-static void explain(const Segments *g, const Plan *plan)
-{
-	Buf *b = g->cx->explain;
-
-	buf_printf(b, "plan %s%s: %lld microbatches, predicted step %.3g ms (one device %.3g ms)\n",
-		plan_str(g->cx->scratch, plan), plan->forced ? " (as asked)" : "", (long long)plan->microbatches,
-		1e3 * plan->step_time, 1e3 * plan->one_time);
-	for (int s = 0; s < plan->nstage; s++) {
-		const PlanStage *t = &plan->stage[s];
-		buf_printf(b, "  stage %d x %d: %d nodes, %s .. %s, forward %.3g ms, backward %.3g ms, weights %lld B, "
-			"sends %lld B\n", s, t->replicas, t->nodes, t->first ? t->first : "-", t->last ? t->last : "-", 1e3 * t->fwd,
-			1e3 * t->bwd, (long long)t->weight_bytes, (long long)t->out_bytes);
-	}
-}
-
-static double alone(const PlanModel *p, int64_t micro)
-{
-	double each = 0, update = 0;
-
-	for (int i = 0; i < p->nlayer; i++) {
-		each += p->fwd[0][i] + p->bwd[0][i];
-		update += p->update[0][i];
-	}
-	return (double)micro * each + update;
-}
-
 static const char *schedule_of(const PassCx *cx)
 {
 	return cx->train ? cx->train->schedule : NULL;
-}
-
-static bool write_plan(Segments *g, const PlanModel *p, const Trial *t, bool forced)
-{
-	Arena *a = g->m->arena;
-	int *cut = NEWN(g->cx->scratch, int, t->n);
-	Placement at;
-
-	if (!plan_place(a, schedule_of(g->cx), t->n, t->replicas, &at, g->cx->d))
-		return false;
-
-	for (int s = 1; s < t->n; s++)
-		cut[s] = t->end[s - 1] + 1;
-	segments_assign(g, cut, t->n);
-	if (!g->cx->plan)
-		g->cx->plan = NEW(a, Plan);
-	Plan *plan = g->cx->plan;
-	*plan = (Plan){ .nstage = t->n, .stage = NEWN(a, PlanStage, t->n), .ndevice = at.ndevice, .rank = at.rank, .step_time = t->step,
-		.forced = forced, .by = t->by };
-	plan->device = NEWN(a, int, at.ndevice);
-	for (int s = 0, i = 0; s < t->n; s++) {
-		plan->stage[s].replicas = t->replicas[s];
-		for (int r = 0; r < t->replicas[s]; r++)
-			plan->device[at.rank[s] + r] = t->device[i++];
-	}
-	plan->microbatches = g->m->microbatches = one_per_step(g->cx->train) ? 1 : t->micro;
-	plan->step_time *= (double)plan->microbatches / (double)t->micro;
-	for (Node *k = g->m->graph->first; k; k = k->next)      /* a Stack has a row per microbatch of the step */
-		if (k->op == OP_Stack)
-			optab[OP_Stack]->shape(k, g->cx->d);
-	plan->one_time = alone(p, plan->microbatches);
-	describe(g, plan);
-	if (g->cx->explain)
-		explain(g, plan);
-	return true;
 }
 
 /* ---- choosing ---- */
@@ -168,22 +70,27 @@ static Trial *new_plan(PlanSearch *s, const int *replicas, int n, const Placemen
 	return t;
 }
 
+static bool enough(const Segments *g, const Trial *t)
+{
+	const Training *x = g->cx->train;
+	const int most = largest(t->replicas, t->n);
+
+	return t->micro >= most ||
+		diag_error(g->cx->d, FILELOC(x ? x->file : NULL), 405, "%lld microbatches per step cannot feed %d replicas; make the "
+			"microbatch smaller or the global batch larger", (long long)t->micro, most);
+}
+
 /* The cuts of a plan whose replicas are given; NULL after a diagnostic. */
 static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas, int n)
 {
-	const int most = largest(replicas, n);
 	Placement at;
 
 	if (!plan_place(s->a, schedule_of(g->cx), n, replicas, &at, g->cx->d) || !check_forced(g, n, at.ndevice))
 		return NULL;
 	Trial *t = new_plan(s, replicas, n, &at, "as asked");
 	t->micro = trial_micro(s->p, n, replicas);
-	if (t->micro < most) {
-		const Training *x = g->cx->train;
-		diag_error(g->cx->d, FILELOC(x ? x->file : NULL), 405, "%lld microbatches per step cannot feed %d replicas; make the "
-			"microbatch smaller or the global batch larger", (long long)t->micro, most);
+	if (!enough(g, t))
 		return NULL;
-	}
 	s->cut_budget = INFINITY;
 	cut_best(s, t);
 	trial_judge(s->p, t);
@@ -216,9 +123,55 @@ static const Trial *chunked_plan(PlanSearch *s, const Segments *g)
 			best = t;
 	}
 	if (!best)
-		diag_error(g->cx->d, FILELOC(g->m->file), 404, "schedule %s needs %d stages; the model has only %d nodes to cut behind",
-			schedule_of(g->cx), chunks, g->n);
+		diag_error(g->cx->d, FILELOC(g->m->file), 404, "schedule %s needs %d stages; the model has only %d nodes to cut "
+			"behind", schedule_of(g->cx), chunks, g->n);
 	return best;
+}
+
+/* The segment that a plan file calls so; -1 after a diagnostic. */
+static int find_until(const Segments *g, const GivenPlan *given, int s)
+{
+	const char **names = NEWN(g->cx->scratch, const char *, g->n);
+
+	for (int i = 0; i < g->n; i++) {
+		names[i] = until_name(g, i);
+		if (!strcmp(names[i], given->until[s]))
+			return i;
+	}
+	const char *near = diag_nearest(given->until[s], names, g->n);
+	diag_error(g->cx->d, TEXTLOC(given->file, given->line[s], 1), 408, "stage %d ends with '%s': there is no place to cut "
+		"behind such a node%s%s%s", s, given->until[s], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	return -1;
+}
+
+/* A plan of a file; NULL after a diagnostic. */
+static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *given)
+{
+	Trial *t = trial_new(s->a, given->n, given->ndevice, "plan file");
+
+	for (int i = 0; i < given->n; i++) {
+		t->end[i] = given->until[i] ? find_until(g, given, i) : g->n - 1;
+		t->replicas[i] = given->replicas[i];
+		if (t->end[i] < 0)
+			return NULL;
+		if (i && t->end[i] <= t->end[i - 1]) {
+			diag_error(g->cx->d, TEXTLOC(given->file, given->line[i], 1), 411, "stage %d ends with '%s', which is not behind "
+				"'%s', the end of the stage before it", i, until_name(g, t->end[i]), until_name(g, t->end[i - 1]));
+			return NULL;
+		}
+	}
+	if (t->end[given->n - 1] != g->n - 1) {
+		diag_error(g->cx->d, TEXTLOC(given->file, given->line[given->n - 1], 1), 411, "the last stage ends with '%s'; the "
+			"model goes on to '%s'", until_name(g, t->end[given->n - 1]), until_name(g, g->n - 1));
+		return NULL;
+	}
+	memcpy(t->device, given->device, sizeof *t->device * (size_t)t->ndevice);
+	t->micro = s->p->global || !given->micro ? trial_micro(s->p, t->n, t->replicas) : given->micro;
+	if (!enough(g, t))
+		return NULL;
+	trial_judge(s->p, t);
+	trial_play(s->p, t);
+	return t;
 }
 
 static PlannerKind planner_kind(const Training *t)
@@ -250,19 +203,24 @@ bool pass_partition(Module *m, PassCx *cx)
 
 	if (!m->graph)
 		return diag_error(cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
-	if (!plan_parse(cx->scratch, cx->train ? cx->train->plan : NULL, &replicas, &n, cx->d) || !check_batch(&g))
+	const GivenPlan *given = cx->train ? cx->train->given : NULL;
+	if (!plan_parse(cx->scratch, cx->train && !given ? cx->train->plan : NULL, &replicas, &n, cx->d) || !check_batch(&g))
 		return false;
-	segments_find(&g, n ? n : schedule_chunks(schedule_of(cx)) > 1 ? schedule_chunks(schedule_of(cx)) : 0);
+	const int chunks = schedule_chunks(schedule_of(cx));
+	n = given ? given->n : n;
+	segments_find(&g, n ? n : chunks > 1 ? chunks : 0);
 	PlanModel *p = plan_model(cx->scratch, &g);
 	if (!p->c || p->c->ndevice < 1)
 		p->c = &one;
 	search_start(&s, cx->scratch, p);
 	const Trial *t = NULL;
-	if (n)
+	if (given)
+		t = given_plan(&s, &g, given);
+	else if (n)
 		t = forced_plan(&s, &g, replicas, n);
 	else if (schedule_chunks(schedule_of(cx)) > 1)
 		t = chunked_plan(&s, &g);
 	else if (plan_search(&s, planner_kind(cx->train), dp_cost(cx->train), cx->d))
 		t = s.best;
-	return t && write_plan(&g, p, t, n > 0);
+	return t && plan_write(&g, &s, t, n > 0);
 }

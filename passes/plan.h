@@ -24,8 +24,8 @@ double node_time(const Node *n, const Speed *s);            /* the slower of ari
 int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
 
 /* ---- memory (memplan_device.c) ---- */
-/* Stages that were planned as if each had its device for itself move into the arenas of their devices. False after E0601:
- * a device has less memory. */
+/* Stages that were planned as if each had its device for itself move into the arenas of their devices. False after
+ * E0601: a device has less memory. */
 bool share_devices(Module *m, PassCx *cx);
 
 /* ---- cuts (partition.c) ---- */

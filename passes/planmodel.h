@@ -23,6 +23,9 @@ typedef struct PlanTensor {
 
 typedef struct PlanWeight { int *layer, n; double bytes; bool trained; } PlanWeight;   /* n layers read it */
 
+/* Stages may keep what their backward reads, or compute it again: never, always, where memory is short. */
+typedef enum PlanRecompute { PLAN_KEEP, PLAN_AGAIN, PLAN_AGAIN_AS_NEEDED } PlanRecompute;
+
 typedef struct PlanModel {
 	Arena          *a;
 	const Cluster  *c;
@@ -41,6 +44,7 @@ typedef struct PlanModel {
 	double         *sum_param, *sum_weight, *sum_kept;  /* by state: layers with weights; bytes */
 	double         *tmp_at;     /* by state: tmp of the layers that it adds */
 	const char     *schedule;
+	PlanRecompute   recompute;
 	int64_t         global;     /* microbatches per step as asked for; 0: any */
 	int64_t         per_replica;/* the same per replica of the widest stage; 0: any */
 	double          memory_scale;   /* what the estimate of memory is multiplied with */
@@ -65,12 +69,20 @@ typedef struct Trial {
 	double      peak;           /* bytes of the fullest device, in relation to its limit where there is one */
 	int         peak_rank;
 	double      over;           /* largest share of its limit that a device needs; 0: no limits */
+	/* Where the step goes on the device that computes most: forwards and backwards, sums over replicas, update, and what
+	 * else it waits for (other stages, messages, filling and draining). They add up to step. */
+	double      work, sum, update, wait;
+	int         slow_stage;     /* that device's */
+	double      busiest;        /* share of the step that the busiest link moves messages */
+	int         busiest_line;   /* of the cluster (cluster_link_of); -1: there are none */
 } Trial;
 
 /* Costs of a stage of a trial. */
 typedef struct TrialStage {
 	double *fwd, *bwd, *update; /* by class */
 	double  weights, trained, grads, slot, tmp;   /* bytes on a device; slot: per microbatch in flight */
+	double  kept;               /* bytes of slot that computing again would spare */
+	bool    again;              /* its forward is computed again in the backward; fwd, bwd, slot, tmp say so */
 	double  in, out;            /* bytes per microbatch that come from and go to other stages, gradients included */
 	int     inflight;
 } TrialStage;

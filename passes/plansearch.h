@@ -53,4 +53,10 @@ void  propose_equal(PlanSearch *s);
 bool  propose_all(PlanSearch *s, double most);      /* every plan; false: more than `most` of them */
 void  search_locally(PlanSearch *s);
 
+/* ---- what is done with the answer (planwrite.c) ---- */
+/* Stages of all nodes, PassCx.plan, Module.microbatches. False after a diagnostic. */
+bool  plan_write(Segments *g, const PlanSearch *s, const Trial *t, bool forced);
+/* A segment's name; of several of one name NAME#2 is the second. */
+const char *until_name(const Segments *g, int at);
+
 #endif

@@ -65,6 +65,7 @@ typedef struct Flow {
 	int     n;
 	double *fwd, *bwd;          /* [from * n + to] */
 	double *sent_only;          /* by stage: bytes sent that are not kept */
+	double *sent_kept;          /* by stage: bytes sent that are */
 } Flow;
 
 static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *seen, int stamp)
@@ -85,18 +86,20 @@ static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *see
 			f->bwd[s * f->n + to] += t->bytes;
 		if (t->kind == PLAN_BOTH && to != first)
 			f->bwd[to * f->n + first] += t->bytes;
-		if (t->kind != PLAN_BACKWARD && to != s && !t->kept) {
-			f->sent_only[s] += t->bytes;
-			seen[s] = stamp;
-		}
 	}
+	bool sent = false;
+	for (int k = 0; k < t->nto && t->kind != PLAN_BACKWARD; k++)
+		sent |= stage[t->to[k]] != s;
+	if (sent)
+		(t->kept ? f->sent_kept : f->sent_only)[s] += t->bytes;
 	if (t->kind == PLAN_BOTH && first != s)
 		f->bwd[first * f->n + s] += t->bytes;
 }
 
 static Flow flow_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage)
 {
-	Flow f = { t->n, NEWN(a, double, t->n * t->n), NEWN(a, double, t->n * t->n), NEWN(a, double, t->n) };
+	Flow f = { t->n, NEWN(a, double, t->n * t->n), NEWN(a, double, t->n * t->n), NEWN(a, double, t->n),
+		NEWN(a, double, t->n) };
 	int *seen = NEWN(a, int, t->n);
 
 	for (int i = 0; i < p->ntensor; i++)
@@ -157,6 +160,25 @@ static int in_flight(const PlanModel *p, const Trial *t, int s)
 	return most < grains ? most : grains;
 }
 
+/* Computes the stage on devices r.. again where that is asked for. One microbatch's values are there while one
+ * backward runs. */
+static void again(const PlanModel *p, const Trial *t, TrialStage *s, int r, int replicas)
+{
+	double limit = INFINITY;
+
+	for (int k = r; k < r + replicas; k++)
+		if (p->c->device[t->device[k]].memory > 0)
+			limit = fmin(limit, (double)p->c->device[t->device[k]].memory);
+	const bool big = stage_memory(p, s, (t->micro + replicas - 1) / replicas) > limit;
+	if (p->recompute == PLAN_KEEP || (p->recompute == PLAN_AGAIN_AS_NEEDED && !big))
+		return;
+	s->again = true;
+	s->slot -= s->kept;
+	s->tmp += s->kept;
+	for (int c = 0; c < p->nclass; c++)
+		s->bwd[c] += s->fwd[c];
+}
+
 static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
 {
 	TrialStage *s = NEWN(a, TrialStage, t->n);
@@ -169,13 +191,15 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 	}
 	add_layers(p, s, stage);
 	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));
-	for (int i = 0; i < t->n; i++) {
+	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
+		s[i].kept = s[i].slot - f->sent_kept[i];
 		s[i].slot += f->sent_only[i];
 		for (int k = 0; k < t->n; k++) {
 			s[i].in += f->fwd[k * t->n + i] + f->bwd[k * t->n + i];
 			s[i].out += f->fwd[i * t->n + k] + f->bwd[i * t->n + k];
 			s[i].slot += f->fwd[k * t->n + i] + f->bwd[k * t->n + i] + f->bwd[i * t->n + k];
 		}
+		again(p, t, &s[i], r, t->replicas[i]);
 	}
 	return s;
 }
@@ -352,6 +376,34 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	return x;
 }
 
+static void terms(Trial *t, const Sim *sim)
+{
+	const Schedule *s = sim->model->s;
+	int slow = 0;
+	double most = -1;
+
+	for (int k = 0; k < s->ndevice; k++) {
+		const double work = sim->spent[k][ACT_F] + sim->spent[k][ACT_B] + sim->spent[k][ACT_W];
+		if (work > most * (1 + 1e-9)) {
+			most = work;
+			slow = k;
+		}
+	}
+	t->work = most;
+	t->sum = sim->spent[slow][ACT_SYNC];
+	t->update = sim->spent[slow][ACT_UPDATE];
+	t->wait = fmax(0, t->step - t->work - t->sum - t->update);
+	for (int i = t->n - 1; i >= 0; i--)
+		for (int k = 0; k < t->replicas[i]; k++)
+			t->slow_stage = s->device[i][k] == slow ? i : t->slow_stage;
+	t->busiest_line = -1;
+	for (int i = 0; i < sim->nload; i++)
+		if (sim->load[i].busy / t->step > t->busiest) {
+			t->busiest = sim->load[i].busy / t->step;
+			t->busiest_line = sim->load[i].line;
+		}
+}
+
 void trial_play(const PlanModel *p, Trial *t)
 {
 	Arena *a = arena_new();
@@ -360,5 +412,7 @@ void trial_play(const PlanModel *p, Trial *t)
 
 	t->step = simulate(a, trial_sim(a, p, t), &sim, &d) ? sim.step : INFINITY;
 	t->score = t->step / (double)t->micro;
+	if (isfinite(t->step))
+		terms(t, &sim);
 	arena_free(a);
 }

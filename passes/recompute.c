@@ -256,7 +256,7 @@ static void add_time(Plan *plan, const double *more)
 		is = now > is ? now : is;
 		p->bwd += more[t];
 	}
-	if (was > 0)
+	if (was > 0 && !plan->recompute)
 		plan->step_time *= is / was;
 }
 

@@ -1,0 +1,192 @@
+/* The plan that was chosen, written down (ir/plan.h): stages of all nodes, what is known of each stage, where its step
+ * goes, and what came next. */
+#include <math.h>
+#include <string.h>
+#include "plansearch.h"
+
+static bool used_in(const Value *param, int stage)
+{
+	for (int i = 0; i < param->nuses; i++)
+		if (param->uses[i].node->phase != PHASE_UPDATE && param->uses[i].node->stage == stage)
+			return true;
+	return false;
+}
+
+static void describe(const Segments *p, Plan *plan)
+{
+	for (Node *n = p->m->graph->first; n; n = n->next) {
+		PlanStage *s = &plan->stage[n->stage];
+		if (n->phase == PHASE_UPDATE) {
+			s->update += n->time;
+			continue;
+		}
+		*(n->phase == PHASE_FWD ? &s->fwd : &s->bwd) += n->time;
+		if (n->phase != PHASE_FWD)
+			continue;
+		s->nodes++;
+		if (optab[n->op]->flags & OP_HEAVY) {
+			s->heavy++;
+			s->last = node_label(n);
+			s->first = s->first ? s->first : s->last;
+		}
+		for (int o = 0; o < n->nout; o++)
+			for (int t = n->stage + 1; n->out[o] && t < plan->nstage; t++)
+				if (used_in(n->out[o], t))
+					s->out_bytes += value_bytes(n->out[o]);
+	}
+	for (int s = 0; s < plan->nstage; s++)
+		for (int i = 0; i < p->m->nparam; i++)
+			if (p->m->param[i]->param->kind == PARAM_WEIGHT && used_in(p->m->param[i], s))
+				plan->stage[s].weight_bytes += value_bytes(p->m->param[i]);
+}
+
+
+static double alone(const PlanModel *p, int64_t micro)
+{
+	double each = 0, update = 0;
+
+	for (int i = 0; i < p->nlayer; i++) {
+		each += p->fwd[0][i] + p->bwd[0][i];
+		update += p->update[0][i];
+	}
+	return (double)micro * each + update;
+}
+
+static const char *schedule_of(const PassCx *cx)
+{
+	return cx->train ? cx->train->schedule : NULL;
+}
+
+/* A segment's name; of several of one name NAME#2 is the second. */
+const char *until_name(const Segments *g, int at)
+{
+	int same = 1;
+
+	for (int i = 0; i < at; i++)
+		same += !strcmp(g->seg[i].name, g->seg[at].name);
+	return same > 1 ? arena_printf(g->cx->scratch, "%s#%d", g->seg[at].name, same) : g->seg[at].name;
+}
+
+static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool forced)
+{
+	Arena *a = g->m->arena;
+	int *cut = NEWN(g->cx->scratch, int, t->n);
+	Placement at;
+
+	if (!plan_place(a, schedule_of(g->cx), t->n, t->replicas, &at, g->cx->d))
+		return false;
+
+	for (int s = 1; s < t->n; s++)
+		cut[s] = t->end[s - 1] + 1;
+	segments_assign(g, cut, t->n);
+	if (!g->cx->plan)
+		g->cx->plan = NEW(a, Plan);
+	Plan *plan = g->cx->plan;
+	*plan = (Plan){ .nstage = t->n, .stage = NEWN(a, PlanStage, t->n), .ndevice = at.ndevice, .rank = at.rank,
+		.step_time = t->step, .forced = forced, .by = t->by };
+	plan->device = NEWN(a, int, at.ndevice);
+	for (int s = 0, i = 0; s < t->n; s++) {
+		plan->stage[s].replicas = t->replicas[s];
+		for (int r = 0; r < t->replicas[s]; r++)
+			plan->device[at.rank[s] + r] = t->device[i++];
+	}
+	plan->microbatches = g->m->microbatches = one_per_step(g->cx->train) ? 1 : t->micro;
+	plan->step_time *= (double)plan->microbatches / (double)t->micro;
+	for (Node *k = g->m->graph->first; k; k = k->next)      /* a Stack has a row per microbatch of the step */
+		if (k->op == OP_Stack)
+			optab[OP_Stack]->shape(k, g->cx->d);
+	for (int s = 0; s + 1 < t->n; s++)
+		plan->stage[s].until = arena_str(a, until_name(g, t->end[s]));
+	plan->one_time = alone(p, plan->microbatches);
+	describe(g, plan);
+	return true;
+}
+
+/* ---- what came next ---- */
+
+static PlanTerms terms_of(const Trial *t, double micro)
+{
+	const double f = micro / (double)t->micro;
+
+	return (PlanTerms){ f * t->work, f * t->sum, f * t->update, f * t->wait };
+}
+
+/* Long plans that differ only in the order of their replicas count as one. */
+static bool same_replicas(const Trial *x, const Trial *y)
+{
+	int left = 0;
+
+	if (x->n != y->n || x->ndevice != y->ndevice || !memcmp(x->replicas, y->replicas, sizeof *x->replicas * (size_t)x->n))
+		return x->n == y->n && x->ndevice == y->ndevice;
+	for (int i = 0; i < x->n; i++) {        /* as many stages of so many replicas */
+		left = 0;
+		for (int k = 0; k < x->n; k++)
+			left += (x->replicas[k] == x->replicas[i]) - (y->replicas[k] == x->replicas[i]);
+		if (left)
+			return false;
+	}
+	return x->n > 6;
+}
+
+/* The best plan of every notation that was played, but for the chosen one; then data parallelism and the straight
+ * pipeline over all devices where they are further behind. */
+static void list_others(Arena *a, Plan *plan, const PlanSearch *s, const Trial *best)
+{
+	enum { MOST = 5 };
+	const Trial *other[MOST + 2];
+	int n = 0;
+
+	for (int round = 0; round < MOST + 2; round++) {
+		const Trial *next = NULL;
+		for (int i = 0; i < s->n; i++) {
+			const Trial *t = s->trial[i];
+			const bool wide = t->ndevice == s->p->c->ndevice && (t->n == 1 || t->n == t->ndevice);
+			bool known = !isfinite(t->score) || (round >= MOST && !wide) || same_replicas(t, best);
+			for (int k = 0; k < n && !known; k++)
+				known = same_replicas(t, other[k]);
+			if (!known && trial_better(t, next))
+				next = t;
+		}
+		if (next)
+			other[n++] = next;
+	}
+	plan->other = NEWN(a, PlanOther, n);
+	for (int i = 0; i < n; i++)
+		plan->other[plan->nother++] = (PlanOther){ trial_str(a, other[i]), other[i]->by,
+			other[i]->score * (double)plan->microbatches, terms_of(other[i], (double)plan->microbatches), other[i]->over };
+}
+
+static const char *line_name(Arena *a, const Cluster *c, int line)
+{
+	const Link l = cluster_link_of(c, line);
+
+	if (l.scope == LINK_BETWEEN)
+		return arena_printf(a, "%s %s - %s", l.kind ? l.kind : "link", c->host[l.host_a].name, c->host[l.host_b].name);
+	return arena_printf(a, "%s %s", l.kind ? l.kind : "link", l.scope == LINK_WITHIN ? "within a host" : "between hosts");
+}
+
+static void write_reasons(Segments *g, const PlanSearch *s, const Trial *t)
+{
+	Arena *a = g->m->arena;
+	Plan *plan = g->cx->plan;
+
+	plan->terms = terms_of(t, (double)plan->microbatches);
+	plan->slow_stage = t->slow_stage;
+	plan->link = t->busiest_line >= 0 ? line_name(a, s->p->c, t->busiest_line) : NULL;
+	plan->link_busy = t->busiest;
+	plan->tried = s->n;
+	plan->played = s->played;
+	plan->peak = t->peak;
+	plan->peak_rank = t->peak_rank;
+	plan->over = t->over;
+	plan->recompute = s->p->recompute != PLAN_KEEP;
+	list_others(a, plan, s, t);
+}
+
+bool plan_write(Segments *g, const PlanSearch *s, const Trial *t, bool forced)
+{
+	if (!write_stages(g, s->p, t, forced))
+		return false;
+	write_reasons(g, s, t);
+	return true;
+}
