@@ -316,7 +316,7 @@ int compile_status(const Compile *c)
 {
 	const int code = c->d->last_code, kind = code == 402 ? 0 : code / 100;      /* 402: a --plan that cannot be read */
 
-	if ((code >= 406 && code <= 408) || code == 411)        /* the plan file is at fault */
+	if ((code >= 407 && code <= 409) || code == 411)        /* the plan file is at fault */
 		return EXIT_INPUT;
 	return kind == 4 || kind == 6 ? EXIT_NO_PLAN : kind == 0 ? EXIT_USAGE : EXIT_INPUT;
 }
