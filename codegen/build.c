@@ -255,6 +255,8 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 	if (ok)
 		hash_plan(&b);
 	hash_model(&b);
+	for (int s = 0; ok && s < m->nstage; s++)
+		ok = emit_profile(&b, m->stage[s]);
 	for (int r = 0; ok && r < m->schedule->ndevice; r++)
 		ok = emit_device(&b, r);
 	ok = ok && emit_plan(&b) && emit_bundle(&b);

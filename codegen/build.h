@@ -32,6 +32,7 @@ bool build_text(Build *b, const char *path, Buf *text);         /* and frees the
 void build_frame(Buf *out, const char *frame, const char *const *pair);
 
 bool emit_stage(Build *b, const Stage *s);      /* stageN/ */
+bool emit_profile(Build *b, const Stage *s);    /* profile/stageN.c */
 bool emit_device(Build *b, int rank);           /* deviceN.c */
 bool emit_bundle(Build *b);                     /* everything else */
 bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule.csv */

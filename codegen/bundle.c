@@ -37,9 +37,10 @@ static bool write_makefile(Build *b)
 	Arena *a = b->a;
 	Buf out = { 0 }, rules = { 0 };
 	const int world = b->m->schedule->ndevice;
+	const char *first = "";
 
 	for (int t = 0; t < b->m->nstage; t++)
-		buf_printf(&rules, "obj/stage%d/stage%d.o: stage%d/stage%d.h stage%d/kernels.h\n", t, t, t, t, t);
+		buf_printf(&rules, "obj/stage%d/stage%d.o obj/profile/stage%d.o: stage%d/stage%d.h stage%d/kernels.h\n", t, t, t, t, t, t);
 	for (int r = 0; r < world; r++) {
 		buf_printf(&rules, "obj/device%d.o:", r);
 		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
@@ -47,10 +48,16 @@ static bool write_makefile(Build *b)
 		buf_printf(&rules, "\nbin/d%d: obj/device%d.o", r, r);
 		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " obj/stage%d/stage%d.o", t, t);
+		buf_printf(&rules, " $(RUNTIME)\nbin/p%d: obj/device%d.o", r, r);
+		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
+			buf_printf(&rules, " obj/profile/stage%d.o", t);
 		buf_puts(&rules, " $(RUNTIME)\n");
 	}
+	for (int r = 0; r < world; r++)
+		if (r == b->first_rank[stage_of_rank(b, r)])
+			first = arena_printf(a, "%s%s%d", first, r ? " " : "", r);
 	build_frame(&out, "Makefile.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
-		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "CONTRACT",
+		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "CONTRACT",
 		b->t->reproducible ? " -ffp-contract=off" : "", "RULES", buf_str(&rules), NULL });
 	buf_free(&rules);
 	return build_text(b, "Makefile", &out);
@@ -92,12 +99,12 @@ static bool write_run(Build *b)
 		hosts |= host != NULL;
 	}
 	if (world == 1 && !hosts) {
-		buf_puts(&launch, "exec \"$dir/bin/d0\" \"$@\"");
+		buf_puts(&launch, "exec \"$dir/bin/${PD_PROGRAM}0\" \"$@\"");
 	} else {
 		buf_puts(&launch, launch_head);
 		for (int r = 0; r < world; r++) {
 			const char *host = host_of(b, r);
-			buf_printf(&launch, "%s \\\n\t-np 1%s%s \"$dir/bin/d%d\" \"$@\"", r ? " :" : "", host ? " -host " : "",
+			buf_printf(&launch, "%s \\\n\t-np 1%s%s \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"", r ? " :" : "", host ? " -host " : "",
 				host ? host : "", r);
 		}
 	}

@@ -166,45 +166,77 @@ static void reserve_functions(StageCx *x)
 			names_reserve(&x->names, share_name(x->b, x->s, n));
 }
 
-bool emit_stage(Build *b, const Stage *s)
+/* The file of functions, into top; false after a diagnostic. */
+static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 {
-	StageCx x = { .b = b, .s = s };
-	Buf top = { 0 }, body = { 0 }, header = { 0 }, kernels = { 0 };
-	Cw w = { .out = &top }, wb = { .out = &body }, wh = { .out = &header }, wk = { .out = &kernels };
-	const char *dir = arena_printf(b->a, "stage%d", s->id);
+	const Build *b = x->b;
+	const Stage *s = x->s;
+	Buf body = { 0 };
+	Cw w = { .out = top }, wb = { .out = &body };
 
-	names_init(&x.names, b->a);
+	names_init(&x->names, b->a);
 	for (int t = 0; t < b->m->nstage; t++)
-		names_reserve(&x.names, arena_printf(b->a, "stage%d", t));
-	reserve_functions(&x);
-	kernels_init(&x.kernels, b->a, b->d);
-	collect_kernels(&x);
-	if (x.failed)
-		return buf_free(&x.kernels.out), false;
-	layout_stage(&x);
-	write_functions(&x, &wb);
-	head(&x, &w, "forward, backward and update, the same on all of its devices.");
-	cw_line(&w, "#include \"stage%d.h\"", s->id);
-	cw_line(&w, "#include \"kernels.h\"");
+		names_reserve(&x->names, arena_printf(b->a, "stage%d", t));
+	reserve_functions(x);
+	kernels_init(&x->kernels, b->a, b->d);
+	collect_kernels(x);
+	if (x->failed)
+		return false;
+	layout_stage(x);
+	write_functions(x, &wb);
+	head(x, &w, what);
+	cw_line(&w, "#include \"%sstage%d.h\"", dir, s->id);
+	cw_line(&w, "#include \"%skernels.h\"", dir);
 	cw_blank(&w);
 	cw_line(&w, "enum { STAGE = %d, REPLICAS = %d, MICROBATCHES = %d, SLOTS = %d%s };", s->id, s->replicas,
 		schedule_grains(b->m->schedule, s->id), s->inflight, s->versions ? arena_printf(b->a, ", VERSIONS = %d", s->versions) :
 		"");
-	write_globals(&x, &w, buf_str(&body));
-	write_consts(&x, &w);
-	write_row(&x, &w, buf_str(&body));
-	write_ranks(&x, &w, buf_str(&body));
-	write_params(&x, &w);
-	write_inputs(&x, &w);
-	buf_putc(&top, '\n');
-	buf_puts(&top, buf_str(&body));
+	write_globals(x, &w, buf_str(&body));
+	write_consts(x, &w);
+	write_row(x, &w, buf_str(&body));
+	write_ranks(x, &w, buf_str(&body));
+	write_params(x, &w);
+	write_inputs(x, &w);
+	write_records(x, &w);
+	buf_putc(top, '\n');
+	buf_puts(top, buf_str(&body));
 	buf_free(&body);
+	return !x->failed;
+}
+
+bool emit_stage(Build *b, const Stage *s)
+{
+	StageCx x = { .b = b, .s = s };
+	Buf top = { 0 }, header = { 0 }, kernels = { 0 };
+	Cw wh = { .out = &header }, wk = { .out = &kernels };
+	const char *dir = arena_printf(b->a, "stage%d", s->id);
+	bool ok = stage_text(&x, &top, "forward, backward and update, the same on all of its devices.", "");
+
 	write_header(&x, &wh);
 	head(&x, &wk, "the kernels of its functions, one per op and shape.");
 	kernels_head(&kernels, b->t && b->t->reproducible);
 	buf_puts(&kernels, buf_str(&x.kernels.out));
 	buf_free(&x.kernels.out);
-	const bool ok = build_text(b, arena_printf(b->a, "%s/stage%d.c", dir, s->id), &top);
-	return build_text(b, arena_printf(b->a, "%s/stage%d.h", dir, s->id), &header) &&
-		build_text(b, arena_printf(b->a, "%s/kernels.h", dir), &kernels) && ok && !x.failed;
+	if (ok)
+		return build_text(b, arena_printf(b->a, "%s/%s.c", dir, dir), &top) &&
+			build_text(b, arena_printf(b->a, "%s/%s.h", dir, dir), &header) &&
+			build_text(b, arena_printf(b->a, "%s/kernels.h", dir), &kernels);
+	buf_free(&top);
+	buf_free(&header);
+	buf_free(&kernels);
+	return false;
+}
+
+bool emit_profile(Build *b, const Stage *s)
+{
+	StageCx x = { .b = b, .s = s, .clocks = true };
+	Buf top = { 0 };
+	const bool ok = stage_text(&x, &top, "the same functions with a clock round every statement, for make profile.",
+		arena_printf(b->a, "stage%d/", s->id));
+
+	buf_free(&x.kernels.out);
+	if (ok)
+		return build_text(b, arena_printf(b->a, "profile/stage%d.c", s->id), &top);
+	buf_free(&top);
+	return false;
 }

@@ -32,6 +32,10 @@ typedef struct StageCx {
 	const Value **konst; int nkonst, capkonst;      /* constants that some statement names */
 	const Node  **object; int nobject, capobject;
 	const Value **local; int nlocal, caplocal;      /* temporaries of the function being written */
+	bool         clocks;        /* the program that times its statements: profile/stageN.c */
+	const Node  **clock; int nclock, capclock;      /* timed nodes; NULL: an input, its value in clock_in */
+	const Value **clock_in; int nclock_in, capclock_in;
+	bool         clock_open;    /* a timed statement is being written */
 	bool         failed;
 } StageCx;
 
@@ -72,6 +76,13 @@ void write_next(StageCx *x, Cw *w);
 void write_settle(StageCx *x, Cw *w);
 void write_absent(StageCx *x, Cw *w);
 void write_row(StageCx *x, Cw *w, const char *body);
+
+/* stage_clock.c: what profile/stageN.c has beyond stageN/stageN.c; without StageCx.clocks these do nothing. */
+void clock_node(StageCx *x, Cw *w, const Node *n);          /* before the statements of n */
+void clock_input(StageCx *x, Cw *w, const Value *v);        /* before an input is read */
+void clock_end(StageCx *x, Cw *w);                          /* behind them */
+void clock_stop(StageCx *x, Cw *w);                         /* at the end of a function */
+void write_records(StageCx *x, Cw *w);                      /* the table of what is timed */
 
 bool stage_has(const Graph *g, OpKind op);
 bool needs_replica(const StageCx *x, const char *body);     /* the code asks which of the replicas it runs on */

@@ -203,6 +203,19 @@ static void write_adds(StageCx *x, Cw *w, const Node *n)
 		}
 }
 
+/* The nodes up to `end`; in the program with clocks each is timed, with the addition of its gradients. */
+static void write_nodes(StageCx *x, Cw *w, const Node *n, const Node *end)
+{
+	for (; n != end; n = n->next) {
+		clock_node(x, w, n);
+		write_node(x, w, n);
+		if (n->phase == PHASE_BWD && leaf_added(x))
+			write_adds(x, w, n);
+		clock_end(x, w);
+	}
+	clock_stop(x, w);
+}
+
 /* A function whose body was written already: the declarations that the body turned out to need come first. */
 static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
 {
@@ -304,11 +317,13 @@ void write_forward(StageCx *x, Cw *w)
 	Cw in = { .out = &body, .indent = 1 };
 
 	write_send_waits(&in, g);
-	for (int i = 0; i < g->nin; i++)
+	for (int i = 0; i < g->nin; i++) {
+		clock_input(x, &in, g->in[i]);
 		cw_stmt(&in, arena_printf(x->b->a, "%%%s %s", g->in[i]->name, str_type(x->b->a, &g->in[i]->type)),
 			"pd_input(%d, mb, %s);", table_base(x->b, x->s->id, false) + i, value_text(x, g->in[i]));
-	for (const Node *n = g->first; n; n = n->next)
-		write_node(x, &in, n);
+		clock_end(x, &in);
+	}
+	write_nodes(x, &in, g->first, NULL);
 	if (flows(x) && !word_in(buf_str(&body), "v"))
 		cw_line(&in, "meet(slot, mb);");
 	write_function(x, w, function(x, "void %s(int slot, int mb)", "forward"), &body, true);
@@ -342,11 +357,7 @@ void write_backward(StageCx *x, Cw *w)
 		cw_end(w);
 	}
 	write_send_waits(&in, g);
-	for (const Node *n = g->first; n; n = n->next) {
-		write_node(x, &in, n);
-		if (leaf_added(x))
-			write_adds(x, &in, n);
-	}
+	write_nodes(x, &in, g->first, NULL);
 	if (leaf_added(x))
 		cw_line(&in, "done++;");
 	else if (leaf_apart(x))
@@ -482,13 +493,15 @@ void write_update(StageCx *x, Cw *w)
 	const Node *n = x->s->update->first;
 
 	if (x->b->chunks && stage_has(x->s->update, OP_ClipNorm)) {     /* its share of the norm, before any stage clips */
-		for (; n->op != OP_ClipNorm; n = n->next)
-			write_node(x, &in, n);
+		const Node *clip = n;
+		while (clip->op != OP_ClipNorm)
+			clip = clip->next;
+		write_nodes(x, &in, n, clip);
+		n = clip;
 		write_function(x, w, function(x, "void %s(void)", "squares"), &body, false);
 		in = (Cw){ .out = &body, .indent = 1 };
 	}
-	for (; n; n = n->next)
-		write_node(x, &in, n);
+	write_nodes(x, &in, n, NULL);
 	write_function(x, w, function(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, false);
 }
 
@@ -533,6 +546,8 @@ void write_init(StageCx *x, Cw *w)
 	if (needs_replica(x, buf_str(w->out)))
 		cw_line(&in, "replica = which;");
 	fill_consts(x, &in);
+	if (x->clocks)
+		cw_line(&in, "clock0 = pd_records(records, %d);", x->nclock);
 	for (int i = 0; i < x->nobject; i++) {
 		const NodeKernel *nk = kernel_of(&x->kernels, x->object[i]);
 		const Place place = place_of(x, "0");

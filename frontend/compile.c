@@ -11,6 +11,7 @@
 #include "cluster.h"
 #include "onnx.h"
 #include "planfile.h"
+#include "profile.h"
 
 /* ---- settings that hang on the model and on the machine ---- */
 
@@ -126,11 +127,9 @@ Module *compile_import(Compile *c, int64_t micro)
 	return m;
 }
 
-bool compile_read(Compile *c)
+bool compile_machine(Compile *c, const char **why)
 {
-	Options *o = c->o;
-	const char *why;
-	TrainingTold told = { 0 };
+	const Options *o = c->o;
 
 	if (!cluster_read(c->a, o->cluster ? o->cluster : "local", &c->cluster, c->d))
 		return false;
@@ -140,7 +139,18 @@ bool compile_read(Compile *c)
 	if (plan_is_file(o->t.plan) && !plan_load(c))
 		return false;
 	choose_threads(c);
-	why = choose_micro(c);
+	*why = choose_micro(c);
+	return true;
+}
+
+bool compile_read(Compile *c)
+{
+	Options *o = c->o;
+	const char *why;
+	TrainingTold told = { 0 };
+
+	if (!compile_machine(c, &why) || !profile_choose(c))
+		return false;
 	ImportOpt io = import_opt(c, o->t.micro);
 	io.told = o->t.opt.chosen && o->t.nloss ? NULL : &told;
 	if (!io.micro && !o->t.nbind)
@@ -197,7 +207,8 @@ bool compile_passes(Compile *c, const char *dump)
 {
 	const Options *o = c->o;
 	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &o->t, .plan = &c->plan,
-		.explain = o->explain ? &c->explain : NULL };
+		.explain = o->explain ? &c->explain : NULL, .profile = c->profile, .measured = &c->measured,
+		.estimated = &c->estimated };
 	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
 		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
 		.time_report = o->time_report, .argc = c->argc, .argv = c->argv };
@@ -316,7 +327,7 @@ int compile_status(const Compile *c)
 {
 	const int code = c->d->last_code, kind = code == 402 ? 0 : code / 100;      /* 402: a --plan that cannot be read */
 
-	if ((code >= 407 && code <= 409) || code == 411)        /* the plan file is at fault */
+	if ((code >= 407 && code <= 409) || code == 411 || code == 420)     /* a plan file, a profile */
 		return EXIT_INPUT;
 	return kind == 4 || kind == 6 ? EXIT_NO_PLAN : kind == 0 ? EXIT_USAGE : EXIT_INPUT;
 }
@@ -413,6 +424,14 @@ const char *str_bytes(Arena *a, int64_t bytes)
 	return arena_printf(a, k ? "%.2f %s" : "%.0f %s", x, unit[k]);
 }
 
+const char *compile_times(const Compile *c)
+{
+	if (!c->profile)
+		return "static estimate";
+	return arena_printf(c->a, "%d of %d nodes measured%s", c->measured, c->measured + c->estimated,
+		c->estimated ? ", the others estimated" : "");
+}
+
 static void summary_model(const Compile *c)
 {
 	const Module *m = c->m;
@@ -488,8 +507,8 @@ void compile_summary(const Compile *c, const char *dir)
 			str_bytes(c->a, s->arena));
 	}
 	if (c->plan.step_time > 0)
-		fprintf(c->d->out, "  predicted step %.3g ms (one device %.3g ms; static estimate)\n", c->plan.step_time * 1e3,
-			c->plan.one_time * 1e3);
+		fprintf(c->d->out, "  predicted step %.3g ms (one device %.3g ms; %s)\n", c->plan.step_time * 1e3,
+			c->plan.one_time * 1e3, compile_times(c));
 	if (c->o->explain)
 		fputs(buf_str(&c->explain), c->d->out);
 	if (dir)

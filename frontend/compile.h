@@ -18,10 +18,16 @@ typedef struct Compile {
 	Module  *m;
 	const char **input; int ninput;     /* the model's inputs, also those that nothing reads */
 	Buf      explain;
+	const struct Profile *profile;      /* measured times; NULL: none */
+	int      measured, estimated;       /* nodes whose time comes from the profile, and from the cost model */
+	bool     command_profile;   /* pdcc profile: --plan says what is measured */
 	bool     eval;              /* inference exports are read too; nothing is trained */
 	int      argc; char **argv;
 } Compile;
 
+/* The cluster, and what is decided from it and the flags alone: threads, and the size of a microbatch where flags say it;
+ * why: how the latter was found. compile_read does this first. */
+bool compile_machine(Compile *c, const char **why);
 /* The model and the cluster; settings that hang on both (microbatch size, threads) are decided here and printed. */
 bool compile_read(Compile *c);
 /* The model again, as compile_read read it, with so many samples in what is compiled; NULL after a diagnostic. */
@@ -33,6 +39,7 @@ bool compile_plan(Compile *c, const char *dump);
 /* The build folder; *made says whether anything is left to do (--stop-after leaves it out). */
 bool compile_write(Compile *c, const char *dir);
 int  compile_status(const Compile *c);          /* exit status after a failure */
+const char *compile_times(const Compile *c);    /* where times come from: "static estimate" */
 const char *str_bytes(Arena *a, int64_t bytes);    /* "1.50 MiB" */
 void compile_summary(const Compile *c, const char *dir);
 

@@ -7,6 +7,7 @@
 #include "manual.h"
 #include "planprofile.h"
 #include "planreport.h"
+#include "profile.h"
 
 static void list_passes(void)
 {
@@ -19,6 +20,7 @@ typedef struct Command { const char *name; int (*run)(Compile *); } Command;
 static const Command commands[] = {
 	{ "compile", compile_main }, { "verify", verify_main }, { "inspect", inspect_main }, { "plan", plan_main },
 	{ "simulate", simulate_main }, { "cases", cases_main }, { "export", export_main },
+	{ "profile", profile_main },
 };
 
 /* Commands that take no model: they read their own words. -1: none of them. */

@@ -299,6 +299,9 @@ static const Opt table[] = {
 	{ "Plan", "micro-batch", "N", "samples per microbatch", INT, TR(micro), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
+	{ "Plan", "profile", "P", "times of nodes: a profile.json, estimate, or run to measure now", TEXT, AT(profile), 0, 0, 0, 0 },
+	{ "Plan", "profile-cache", "DIR", "where measured times are kept; none: nowhere. Default: ~/.cache/pdcc", TEXT, AT(profile_cache), 0, 0, 0, 0 },
+	{ "Plan", "profile-seconds", "N", "at most so long for every stage, 10 when not said", INT, AT(profile_seconds), 0, 0, 1, 86400 },
 	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple, interleaved:V (V stages on every device); asynchronous: pipedream, 2bw; "
 		"mp: one minibatch in flight", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
@@ -365,6 +368,7 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
 		"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
 		"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
+		"       pdcc profile MODEL.onnx -o profile.json   every node measured on this machine, for --profile\n"
 		"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
 		"       pdcc export CKPT --model MODEL.onnx -o T  a checkpoint as T.onnx with its weights, or as T.safetensors\n"
 		"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"

@@ -15,6 +15,8 @@ typedef struct Options {
 	int64_t     memory_limit;
 	const char *save_plan;
 	bool        json;
+	const char *profile, *profile_cache;        /* FILE, "estimate" or "run"; a folder or "none" */
+	int64_t     profile_seconds;                /* per stage; 0: as the programs do */
 	const char *timeline[4]; int ntimeline;     /* files for pdcc simulate */
 	bool        werror, color, no_color;
 	const char *wno[16]; int nwno;

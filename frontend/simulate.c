@@ -1,5 +1,5 @@
 /* pdcc simulate: the planned step played on the cluster without running anything. Takes what compile takes, writes no
- * program; --timeline draws what was played. Times are those of the cost model. */
+ * program; --timeline draws what was played. Times are those of --profile, or of the cost model. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -131,7 +131,7 @@ static void print_summary(const Compile *c, const Sim *s)
 		printf(", %.*f samples/s", samples / s->step < 100, samples / s->step);
 	if (c->plan.one_time > 0 && s->step > 0)
 		printf("; one device %s, %.2f times as long", time_text(c->a, c->plan.one_time), c->plan.one_time / s->step);
-	printf(" (static estimate)\n  pipeline %s, bubble %.1f %%; sums and update %s\n", time_text(c->a, s->pipeline),
+	printf(" (%s)\n  pipeline %s, bubble %.1f %%; sums and update %s\n", compile_times(c), time_text(c->a, s->pipeline),
 		100 * s->bubble, time_text(c->a, s->step - s->pipeline));
 	print_stages(c, s);
 	print_loads(c, s, stdout);

@@ -3,34 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "../runtime/safetensors.h"
 #include "cluster.h"
 #include "compile.h"
+#include "tools.h"
 
 enum { LOOSE = 1000 };      /* parts per million of a tensor's largest value that fast sums may differ by */
-
-static bool tool(Diag *d, const char *name)
-{
-	Buf b = { 0 };
-
-	buf_printf(&b, "command -v %s >/dev/null 2>&1", name);
-	int rc = system(buf_str(&b));
-	buf_free(&b);
-	if (rc == 0)
-		return true;
-	return diag_error(d, NOLOC, 801, "'%s' is not installed; it is needed to build and run the programs", name);
-}
-
-static bool shell(Compile *c, const char *what, const char *command)
-{
-	int rc = system(command);
-
-	if (rc == 0)
-		return true;
-	return diag_error(c->d, NOLOC, 802, "%s failed (%d): %s", what, WIFEXITED(rc) ? WEXITSTATUS(rc) : rc, command);
-}
 
 /* Emits, builds and runs one of the two programs in dir. The second compilation starts from the model again. */
 static bool build_and_run(Compile *c, const char *dir)
@@ -39,9 +18,9 @@ static bool build_and_run(Compile *c, const char *dir)
 
 	if (!compile_write(c, dir))
 		return false;
-	return shell(c, "make", arena_printf(c->a, "make -s -C '%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }",
+	return tool_run(c->d, "make", arena_printf(c->a, "make -s -C '%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }",
 			dir, dir, dir)) &&
-		shell(c, "the run", arena_printf(c->a, "cd '%s' && sh run.sh --steps %lld --out run --dump-grads run/grads.safetensors "
+		tool_run(c->d, "the run", arena_printf(c->a, "cd '%s' && sh run.sh --steps %lld --out run --dump-grads run/grads.safetensors "
 			">run.log 2>&1 || { tail -n 20 run.log >&2; exit 1; }", dir, (long long)steps));
 }
 
@@ -205,7 +184,7 @@ int verify_main(Compile *c)
 
 	if (!c->o->cluster)
 		return diag_error(c->d, NOLOC, 1, "--cluster FILE is missing"), EXIT_USAGE;
-	if (!tool(c->d, "make") || !tool(c->d, "mpicc") || !tool(c->d, "mpirun"))
+	if (!tool_needed(c->d, "make") || !tool_needed(c->d, "mpicc") || !tool_needed(c->d, "mpirun"))
 		return EXIT_NO_TOOL;
 	if (!base && !(base = mkdtemp(made)))
 		return diag_error(c->d, NOLOC, 8, "cannot make a temporary folder: %s", strerror(errno)), EXIT_INPUT;
@@ -217,7 +196,7 @@ int verify_main(Compile *c)
 	else if (!compare(c, many, one))
 		status = EXIT_DIFFERS;
 	if (!c->o->out && !c->o->keep)
-		shell(c, "cleaning", arena_printf(c->a, "rm -rf '%s'", base));
+		tool_run(c->d, "cleaning", arena_printf(c->a, "rm -rf '%s'", base));
 	else
 		printf("verify: the folders are %s and %s\n", many, one);
 	return status;

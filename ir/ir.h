@@ -256,6 +256,7 @@ void attr_set_ints(Node *n, const char *name, int k, const int64_t *v);     /* c
 /* ---- text form (print.c, parse.c) and invariants (verify.c) ---- */
 struct Buf;
 typedef struct PrintOpt { int elide; /* constants above this many elements are elided; 16 */ } PrintOpt;
+void    print_attributes(struct Buf *b, const Node *n);     /* those that differ from the op's defaults: {axis=1} */
 void    module_print(struct Buf *b, const Module *m, const PrintOpt *o);
 Module *module_parse(Arena *a, const char *file, const char *text, Diag *d);    /* NULL after a diagnostic */
 bool    module_verify(const Module *m, Diag *d);        /* reports every broken invariant */

@@ -135,7 +135,7 @@ static void close_keys(Buf *b, bool first)
 		buf_putc(b, '}');
 }
 
-static void attributes(Buf *b, const Node *n)
+void print_attributes(Buf *b, const Node *n)
 {
 	bool first = true;
 
@@ -264,7 +264,7 @@ static void node(Buf *b, const Node *n, const char *indent, bool phases)
 		value_name(b, n->in[i]);
 	}
 	buf_putc(b, ')');
-	attributes(b, n);
+	print_attributes(b, n);
 	for (int i = 0; i < outs; i++) {
 		buf_puts(b, i ? ", " : " : ");
 		if (n->out[i])

@@ -1,6 +1,12 @@
 /* cost: seconds per node by the roofline of the device: the slower of its arithmetic and its memory traffic, plus
  * what a call costs. Reads OpDef.cost and the cluster's numbers; writes Node.time. Views cost nothing.
- * Update nodes get their time per step. Predictions rank plans; they are not measurements. */
+ * Update nodes get their time per step. Predictions rank plans; they are not measurements.
+ *
+ * With --profile a node that was measured under its name, type and number of threads has that time (the median) instead.
+ * Nodes are measured as they are emitted, behind fusion: elementwise nodes that became one loop share its time, and once
+ * fusion has been done here too, every node of the stages is looked up again (cost_again). */
+#include <string.h>
+#include "../ir/profile.h"
 #include "plan.h"
 
 /* Where the cluster file is silent: one modest CPU core, a mid-range GPU (f32). */
@@ -57,6 +63,88 @@ double node_time(const Node *n, const Speed *s)
 	return (arith > mem ? arith : mem) + s->launch;
 }
 
+/* ---- measured times ---- */
+
+/* The record of a node that was emitted as it stands; NULL also where type or threads are others. */
+static const ProfileNode *measured(const PassCx *cx, const Node *n, const char *op)
+{
+	const Value *v = node_known_by(n);
+	const ProfileNode *r = cx->profile && v ? profile_find(cx->profile, n->phase, op, v->name) : NULL;
+
+	if (!r || strcmp(r->type, str_type(cx->scratch, &v->type)) || (cx->train && r->threads != cx->train->threads))
+		return NULL;
+	return r;
+}
+
+static bool same_loop(const Node *x, const Node *y)
+{
+	return (optab[y->op]->flags & OP_EW) && y->phase == x->phase && y->nout == 1 && y->out[0] && !y->mark &&
+		shape_eq(&x->out[0]->type, &y->out[0]->type);
+}
+
+/* Elementwise nodes that were measured as one loop, known by what it makes: all that hang together with n and have no
+ * record of their own share the time as the cost model would. mark: the time is known. */
+static void share_time(Node *n, double time, const Speed *s, Arena *a)
+{
+	Node **node = NULL;
+	int count = 0, cap = 0;
+	double all = 0;
+
+	PUSH(a, node, count, cap) = n;
+	n->mark = 1;
+	for (int i = 0; i < count; i++) {
+		Node *x = node[i];
+		all += node_time(x, s);
+		for (int k = 0; k < x->nin; k++)
+			if (x->in[k] && x->in[k]->def && same_loop(n, x->in[k]->def)) {
+				PUSH(a, node, count, cap) = x->in[k]->def;
+				x->in[k]->def->mark = 1;
+			}
+		for (int k = 0; k < x->out[0]->nuses; k++)
+			if (x->out[0]->uses[k].node && same_loop(n, x->out[0]->uses[k].node)) {
+				PUSH(a, node, count, cap) = x->out[0]->uses[k].node;
+				x->out[0]->uses[k].node->mark = 1;
+			}
+	}
+	for (int i = 0; i < count; i++)
+		node[i]->time = all > 0 ? time * (node_time(node[i], s) / all) : time / count;
+}
+
+static void take_measured(Graph *g, PassCx *cx, const Speed *s)
+{
+	for (Node *n = g->first; n; n = n->next) {
+		const ProfileNode *r = measured(cx, n, optab[n->op]->name);
+		if (r) {
+			n->time = r->p50;
+			n->mark = 1;
+		}
+	}
+	for (Node *n = g->first; n; n = n->next) {
+		const ProfileNode *r = (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0] && !n->mark ?
+			measured(cx, n, "Fused") : NULL;
+		if (r)
+			share_time(n, r->p50, s, cx->scratch);
+	}
+	for (Node *n = g->first; n; n = n->next)
+		n->mark = 0;
+}
+
+/* Reading an input counts with the first node that reads it. */
+static void add_inputs(Graph *g, const PassCx *cx)
+{
+	for (int i = 0; i < g->nin; i++) {
+		const Value *v = g->in[i];
+		const ProfileNode *r = profile_find(cx->profile, PHASE_FWD, "Input", v->name);
+		Node *n = g->first;
+		if (!r || strcmp(r->type, str_type(cx->scratch, &v->type)) || (cx->train && r->threads != cx->train->threads))
+			continue;
+		while (n && ((optab[n->op]->flags & (OP_VIEW | OP_COMM)) || n->phase != PHASE_FWD))
+			n = n->next;
+		if (n)
+			n->time += r->p50;
+	}
+}
+
 bool pass_cost(Module *m, PassCx *cx)
 {
 	const Speed s = device_speed(cx->cluster, 0);
@@ -65,5 +153,42 @@ bool pass_cost(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "cost runs before split; this module has stages already");
 	for (Node *n = m->graph->first; n; n = n->next)
 		n->time = node_time(n, &s);
+	if (cx->profile) {
+		take_measured(m->graph, cx, &s);
+		add_inputs(m->graph, cx);
+	}
 	return true;
+}
+
+/* Moving rows between microbatches is part of the nodes around it, where those were measured. */
+static bool counted_elsewhere(const Node *n)
+{
+	return n->op == OP_Accumulate || n->op == OP_Stack;
+}
+
+void cost_again(Module *m, PassCx *cx)
+{
+	static const double nothing = 1e-12;    /* seconds; 0 stands for not known */
+	const Speed s = device_speed(cx->cluster, 0);
+	int known = 0, guessed = 0;
+
+	for (int t = 0; t < m->nstage; t++) {
+		Graph *g[3] = { m->stage[t]->forward, m->stage[t]->backward, m->stage[t]->update };
+		for (int k = 0; k < 3; k++)
+			for (Node *n = g[k]->first; n; n = n->next) {
+				const ProfileNode *r = measured(cx, n, optab[n->op]->name);
+				const bool timed = node_is_timed(n) && !(optab[n->op]->flags & OP_VIEW);
+				n->time = r ? r->p50 : n->time > 0 ? n->time : node_time(n, &s);
+				if (cx->profile && counted_elsewhere(n))
+					n->time = nothing;
+				known += timed && r;
+				guessed += timed && !r;
+			}
+		if (cx->profile)
+			add_inputs(g[0], cx);
+	}
+	if (cx->measured)
+		*cx->measured = known;
+	if (cx->estimated)
+		*cx->estimated = guessed;
 }

@@ -68,9 +68,13 @@ static Node *fuse_from(Module *m, PassCx *cx, Node *first, int *made)
 				break;
 			next = next->next;
 		}
+		double time = 0;
+		for (int i = 0; i < g.n; i++)
+			time += g.node[i]->time;
 		Node *f = ew_fuse(&b, g.node, g.n);
 		if (!f)
 			continue;
+		f->time = cx->profile ? time : 0;       /* one loop costs less than its parts: cost_again estimates it */
 		(*made)++;
 		return next && next->graph == f->graph && next != b.before ? next : f->next;
 	}
@@ -96,5 +100,6 @@ bool pass_fuse(Module *m, PassCx *cx)
 		find_loss(m, s->forward);
 		list_kept(m, s);
 	}
+	cost_again(m, cx);
 	return true;
 }

@@ -20,6 +20,8 @@ typedef struct PassCx {
 	const Training *train;
 	Buf            *explain;        /* NULL unless --explain */
 	struct Plan    *plan;           /* filled by partition; plan.h */
+	const struct Profile *profile;  /* measured times (ir/profile.h); NULL: all are estimated */
+	int            *measured, *estimated;   /* nodes by where their time comes from; NULL: nobody asks */
 } PassCx;
 
 typedef struct Pass {

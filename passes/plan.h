@@ -21,6 +21,9 @@ int  schedule_chunks(const char *schedule);
 typedef struct Speed { double flops, bandwidth, launch; } Speed;    /* FLOP/s, bytes/s, seconds per node */
 Speed  device_speed(const Cluster *c, int device);          /* numbers of the cluster file, or defaults */
 double node_time(const Node *n, const Speed *s);            /* the slower of arithmetic and memory, and a start */
+/* Node.time of all stages anew, behind fusion: measured where the profile has the node, else as it was, else estimated;
+ * counts both into PassCx.measured and .estimated. */
+void cost_again(Module *m, PassCx *cx);
 int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
 
 /* ---- memory (memplan_device.c) ---- */

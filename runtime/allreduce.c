@@ -238,7 +238,7 @@ bool rt_ring_advance(void)
 
 static void enqueue(const job *j)
 {
-	if (j->group->n == 1 || j->count == 0)
+	if (j->group->n == 1 || j->count == 0 || rt_alone)
 		return;
 	rt_lock();
 	while (queued == QUEUE) {
@@ -259,7 +259,7 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count)
 
 void pd_allreduce_wait(void)
 {
-	if (rt_program->world > 1)
+	if (rt_program->world > 1 && !rt_alone)
 		rt_wait_ring();
 }
 
@@ -301,7 +301,7 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)
 	const int me = place(g);
 
 	memmove((char *)out + (size_t)me * bytes, in, bytes);
-	if (g->n == 1 || bytes == 0)
+	if (g->n == 1 || bytes == 0 || rt_alone)
 		return;
 	rt_lock();
 	for (int i = 0; i < g->n; i++)
@@ -317,7 +317,7 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)
 
 void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes)
 {
-	if (g->n == 1 || bytes == 0)
+	if (g->n == 1 || bytes == 0 || rt_alone)
 		return;
 	if (place(g) != from) {
 		rt_recv(g->rank[from], RT_TAG_BROADCAST, buf, bytes);

@@ -56,6 +56,23 @@ void pd_threads(int n)
 	omp_set_num_threads(n > 0 ? n : 1);
 }
 
+const char *pd_device_name(void)
+{
+	static char line[256];
+	FILE       *f = fopen("/proc/cpuinfo", "r");
+	const char *found = NULL;
+
+	while (f && !found && fgets(line, sizeof line, f))
+		if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
+			found = strchr(line, ':') + 1;
+			found += strspn(found, " \t");
+			line[strcspn(line, "\n")] = 0;
+		}
+	if (f)
+		fclose(f);
+	return found && *found ? found : "cpu";
+}
+
 void pd_check_scratch(const char *what, size_t asked, size_t planned)
 {
 	if (asked > planned)

@@ -347,6 +347,8 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 		rt_local(channel, slot, mb, buf, bytes, false);
 		return;
 	}
+	if (rt_alone)
+		return;
 	const int i = slot_of(channel, slot);
 
 	rt_lock();
@@ -366,6 +368,8 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 		rt_local(channel, slot, mb, (void *)(uintptr_t)buf, bytes, true);
 		return;
 	}
+	if (rt_alone)
+		return;
 	const int i = sends0 + slot_of(channel, slot);
 
 	rt_lock();
@@ -377,6 +381,7 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 
 void pd_wait_recv(int channel, int slot)
 {
+	rt_pause();
 	rt_local_wait(channel, slot, false);
 	if (started)
 		rt_wait(slot_of(channel, slot), 1);
@@ -384,6 +389,7 @@ void pd_wait_recv(int channel, int slot)
 
 void pd_wait_send(int channel, int slot)
 {
+	rt_pause();
 	rt_local_wait(channel, slot, true);
 	if (started)
 		rt_wait(sends0 + slot_of(channel, slot), 1);
@@ -396,6 +402,8 @@ static void blocking(int peer, int tag, char *buf, size_t bytes, bool recv)
 	const size_t most = (size_t)1 << 30;
 	const int    i = rt_peer(0);
 
+	if (rt_alone)
+		return;
 	do {
 		const size_t n = bytes < most ? bytes : most;
 
@@ -515,7 +523,7 @@ void rt_join(const pd_program *p, double timeout)
 	timeout_s = timeout;
 	rt_ring_setup(p->world);
 	rt_local_setup(p);
-	if (p->world == 1)
+	if (p->world == 1 || rt_alone)
 		return;
 	prctl(PR_SET_TIMERSLACK, 2000UL, 0, 0, 0); /* naps of 20 us shall not become 70 */
 	check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");

@@ -9,6 +9,7 @@ static const char usage[] =
 	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--state] [--then-loss] [--dump-grads FILE] [--log-every N]\n"
 	"          [--timeout S] [--check] [--quiet] [--help]\n"
+	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X]; make virtual: [--virtual]\n"
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
 
 /* OPTIONAL: --x, --x VALUE and --x=VALUE; without a value it is "". */
@@ -76,6 +77,11 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "dump-grads", TEXT, &o->dump_grads },
 		{ "log-every", COUNT, &o->log_every },
 		{ "timeout", SECONDS, &o->timeout },
+		{ "profile", TEXT, &o->profile.file },
+		{ "profile-steps", COUNT, &o->profile.steps },
+		{ "profile-seconds", SECONDS, &o->profile.seconds },
+		{ "profile-bound", SECONDS, &o->profile.bound },
+		{ "virtual", FLAG, &rt_virtual },
 		{ "check", FLAG, &o->dry_run },
 		{ "quiet", FLAG, &o->quiet },
 	};

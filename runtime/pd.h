@@ -102,6 +102,16 @@ int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
  * then by the kind, s steps later: gamma ^ floor(s / every); gamma ^ (s / every); in a line, or
  * half a cosine, from 1 to `last` over `steps`. */
 double pd_rate(void);
+/* What a program with clocks times (profile/): a statement, by the value that it makes. */
+typedef struct pd_record {
+	const char *phase, *op, *value, *node, *type;
+	int64_t     activation, weight; /* bytes of its results; of the weights that it reads */
+	double      planned;            /* seconds: per microbatch, of the update per step */
+} pd_record;
+int  pd_records(const pd_record *r, int n); /* of a stage; gives the number of the first */
+/* Statement k begins, the one before it ends; -1: none begins. False (make virtual): it shall not
+ * be done, its planned time passes instead. */
+bool pd_timed(int k);
 /* Copies microbatch mb of the running step for inputs[i]; checks ranges (R2xx). Threads may not
  * share this call. */
 void pd_input(int i, int mb, void *dst);
@@ -229,6 +239,7 @@ static inline float pd_random_unit(uint64_t seed, uint64_t node, uint64_t sample
  * operation. Scratch is 64-byte aligned. */
 
 void pd_threads(int n);             /* of OpenMP loops and of oneDNN */
+const char *pd_device_name(void);   /* "Intel(R) Xeon(R) CPU @ 2.20GHz"; where unknown, "cpu" */
 /* At start: ends the program (exit 78, both sizes) when `asked` is more than the plan has room
  * for. */
 void pd_check_scratch(const char *what, size_t asked, size_t planned);

@@ -31,6 +31,12 @@ void  *rt_alloc(size_t bytes);          /* zeroed; before step 0 only; rt_fail w
 double rt_now(void);                    /* seconds, monotonic */
 
 /* ---- options.c ---- */
+typedef struct rt_profile_options {
+	const char *file;               /* --profile */
+	int64_t     steps;              /* at most */
+	double      seconds, bound;     /* at most; 95 % confidence of the mean, as a share of it */
+} rt_profile_options;
+
 typedef struct rt_options {
 	int64_t     steps, log_every, samples, ckpt_every, ckpt_keep;
 	double      timeout;
@@ -39,6 +45,7 @@ typedef struct rt_options {
 	const char *ckpt;               /* NULL: no checkpoints */
 	bool        then_loss, state, dry_run, quiet, shuffle;
 	char        root[4096];         /* the build folder: the one above the program's */
+	rt_profile_options profile;
 } rt_options;
 void rt_options_read(rt_options *o, int argc, char **argv);
 
@@ -113,6 +120,13 @@ void   rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result
 void   rt_flow_report(int mb, double loss, double count);
 double rt_flow_count(void);
 void   rt_totals_put(double loss, double count, double stop);
+
+/* ---- profile.c: programs with clocks ---- */
+extern bool rt_alone;           /* --profile: no other device is there, nothing is sent or received */
+extern bool rt_virtual;         /* --virtual: nothing is computed */
+void rt_profile_check(const pd_program *p);           /* after init: has the program clocks? */
+void rt_pause(void);                    /* a wait begins: no statement is running */
+void rt_profile_run(const pd_program *p, const rt_profile_options *o, void (*step)(const pd_program *, bool));
 
 /* ---- input.c ---- */
 typedef struct rt_input_options {

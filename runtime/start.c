@@ -385,7 +385,8 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		      .ckpt = p->ckpt.dir,
 		      .ckpt_every = p->ckpt.every,
 		      .ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
-		      .shuffle = p->shuffle };
+		      .shuffle = p->shuffle,
+		      .profile = { .steps = 1000, .seconds = 10, .bound = 0.02 } };
 
 	rt_program = p;
 	find_root(&o, argv[0]);
@@ -395,6 +396,7 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		        "this program was written for runtime %u, this is runtime %u; compile the model again",
 		        p->abi, (unsigned)PD_ABI);
 	pd_threads(p->threads);
+	rt_alone = o.profile.file != NULL;
 	rt_join(p, o.timeout);
 	char *arena = make_arena(p->arena);
 
@@ -408,6 +410,10 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		rt_gradients_keep(p);
 	if (p->init)
 		p->init(arena);
+	if (rt_alone || rt_virtual) {
+		rt_profile_check(p);
+		o.ckpt = NULL;
+	}
 	const int64_t last = last_step = o.steps;
 
 	if (o.log_every == 0)
@@ -416,13 +422,18 @@ int pd_main(const pd_program *p, int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	rt_checkpoint_open(p, &o, arena);
 	rt_barrier(); /* nobody's clock runs before all are ready */
+	if (rt_alone) {
+		rt_profile_run(p, &o.profile, one_step);
+		return RT_OK;
+	}
 	announce(p, &o);
 	if (o.dry_run) {
 		rt_leave();
 		return RT_OK;
 	}
 	const int sig = train(p, &o, arena, last);
-	save(p, &o, arena);
+	if (!rt_virtual)
+		save(p, &o, arena);
 	rt_leave();
 	return sig ? 128 + sig : RT_OK;
 }

@@ -33,6 +33,10 @@ void rt_totals_begin(void)
 
 void pd_report(int mb, double loss, double count)
 {
+	if (rt_virtual) {       /* nothing was computed */
+		loss = 0;
+		count = 1;
+	}
 	if (rt_program->flow) {
 		rt_flow_report(mb, loss, count);
 		return;
@@ -91,7 +95,12 @@ void pd_totals(void)
 	const size_t bytes = (size_t)(n + 1) * sizeof *reports;
 	const int    world = rt_program->world;
 
+	rt_pause();
 	done = true;
+	if (rt_alone) {
+		sum = (totals){ .count = 1, .stop = rt_signal };
+		return;
+	}
 	reports[n] = (report){ .seen = rt_signal };
 	for (int mb = 0; mb < n; mb++)
 		if (reports[mb].seen != 0)

@@ -1,0 +1,232 @@
+/* profile.c: programs with clocks (profile/stageN.c), where every statement asks pd_timed() first.
+ *
+ * --profile FILE: one device alone. What it would receive are zeros, nothing is sent. Steps are
+ * repeated until the mean of their time is known well enough, or for so many steps or seconds; the
+ * time of a statement in a step, divided by how often it was done, is one sample. FILE gets a
+ * record per statement, added to those that are there.
+ *
+ * --virtual: all devices, real messages, but instead of computing a device sleeps for the times
+ * that the plan was made with. So a plan for many devices can be watched on few cores. */
+#include "rt.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { WARM = 3, LEAST = 30 };  /* steps that are not counted; fewest that are */
+
+bool rt_alone, rt_virtual;
+
+static const pd_record **records;       /* of all stages of this device */
+static int              nrecords;
+static int              open_record = -1;
+static double           since;  /* when it began; virtual: when the sleep that is owed did */
+static double           owed;   /* virtual: seconds */
+static double          *spent;  /* in this step; NULL: not yet measuring */
+static int64_t         *calls;
+static float           *sample; /* [record][steps] */
+
+int pd_records(const pd_record *r, int n)
+{
+	const int first = nrecords;
+
+	nrecords += n;
+	records = realloc(records, (size_t)(nrecords + 1) * sizeof *records);
+	if (!records)
+		rt_fail(RT_MEMORY, "R501", "no memory for %d records", nrecords);
+	for (int i = 0; i < n; i++)
+		records[first + i] = &r[i];
+	return first;
+}
+
+void rt_profile_check(const pd_program *p)
+{
+	if (rt_alone && p->flow)
+		rt_fail(RT_USAGE, "R001", "a device of an asynchronous plan cannot run alone; `pdcc profile` measures the model");
+	if (!records)
+		rt_fail(RT_USAGE, "R001", "this program has no clocks; make profile and make virtual build those that do");
+}
+
+static void sleep_until(double t)
+{
+	const double s = floor(t);
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME,
+	                       &(struct timespec){ (time_t)s, (long)((t - s) * 1e9) }, NULL) == EINTR)
+		;
+}
+
+bool pd_timed(int k)
+{
+	const double now = rt_alone || rt_virtual ? rt_now() : 0;
+
+	if (rt_virtual) {
+		if (owed <= 0)
+			since = now;
+		if (k >= 0) {
+			owed += records[k]->planned;
+			return false;
+		}
+		if (owed > 0)
+			sleep_until(since + owed);
+		owed = 0;
+		return false;
+	}
+	if (!rt_alone)
+		return true;
+	if (open_record >= 0 && spent) {
+		spent[open_record] += now - since;
+		calls[open_record]++;
+	}
+	open_record = k;
+	since = now;
+	return true;
+}
+
+void rt_pause(void)
+{
+	if (records)
+		pd_timed(-1);
+}
+
+/* ---- what was measured ---- */
+
+typedef struct summary {
+	double mean, deviation, p50, p99;
+} summary;
+
+static int by_size(const void *a, const void *b)
+{
+	const float x = *(const float *)a, y = *(const float *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Sorts x. */
+static summary summarize(float *x, int64_t n)
+{
+	summary s = { 0 };
+	double  squares = 0;
+
+	qsort(x, (size_t)n, sizeof *x, by_size);
+	for (int64_t i = 0; i < n; i++)
+		s.mean += (double)x[i] / (double)n;
+	for (int64_t i = 0; i < n; i++)
+		squares += ((double)x[i] - s.mean) * ((double)x[i] - s.mean);
+	s.deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
+	s.p50 = n % 2 ? (double)x[n / 2] : ((double)x[n / 2 - 1] + (double)x[n / 2]) / 2;
+	s.p99 = (double)x[n * 99 / 100];
+	return s;
+}
+
+static void text(FILE *f, const char *key, const char *s, const char *end)
+{
+	fprintf(f, "\"%s\": \"", key);
+	for (; *s; s++)
+		if (*s == '"' || *s == '\\')
+			fprintf(f, "\\%c", *s);
+		else if ((unsigned char)*s < ' ')
+			fprintf(f, "\\u%04x", (unsigned)*s);
+		else
+			fputc(*s, f);
+	fprintf(f, "\"%s", end);
+}
+
+static void write_record(FILE *f, int k, int64_t n, int64_t cap)
+{
+	const pd_record *r = records[k];
+	const summary    s = summarize(sample + k * cap, n);
+
+	fprintf(f, "{ ");
+	text(f, "phase", r->phase, ", ");
+	text(f, "op", r->op, ", ");
+	text(f, "value", r->value, ", ");
+	text(f, "node", r->node, ", ");
+	text(f, "type", r->type, ", ");
+	fprintf(f, "\"threads\": %d, ", rt_program->threads);
+	text(f, "device", pd_device_name(), ", ");
+	fprintf(f, "\"activation\": %lld, \"weight\": %lld, ", (long long)r->activation, (long long)r->weight);
+	fprintf(f, "\"mean\": %.9g, \"p50\": %.9g, \"p99\": %.9g, \"cov\": %.6g, \"n\": %lld }", s.mean, s.p50,
+	        s.p99, s.mean > 0 ? s.deviation / s.mean : 0, (long long)n);
+}
+
+/* Adds to a file that another device of the plan has begun: its end is taken off and written again. */
+static void write_file(const pd_program *p, const char *path, int64_t n, int64_t cap)
+{
+	static const char end[] = "\n]\n}\n";
+	FILE             *f = fopen(path, "r+");
+	const bool        first = !f;
+
+	if (first && errno == ENOENT)
+		f = fopen(path, "w");
+	if (!f || (!first && fseek(f, -(long)strlen(end), SEEK_END)))
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	if (first) {
+		fprintf(f, "{\n");
+		text(f, "kind", "pdcc profile", ", ");
+		text(f, "model", p->model, ", ");
+		fprintf(f, "\"micro\": %lld, \"threads\": %d, ", (long long)p->micro, p->threads);
+		text(f, "device", pd_device_name(), ",\n\"nodes\": [");
+	}
+	for (int k = 0; k < nrecords; k++) {
+		fprintf(f, first && k == 0 ? "\n" : ",\n");
+		write_record(f, k, n, cap);
+	}
+	fprintf(f, "%s", end);
+	if (fclose(f))
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+}
+
+/* ---- measuring ---- */
+
+/* Seconds of this step's statements; their samples go to column n (-1: nowhere). */
+static double collect(int64_t n, int64_t cap)
+{
+	double all = 0;
+
+	for (int k = 0; k < nrecords; k++) {
+		all += spent[k];
+		if (n >= 0)
+			sample[k * cap + n] = (float)(calls[k] ? spent[k] / (double)calls[k] : 0);
+		spent[k] = 0;
+		calls[k] = 0;
+	}
+	return all;
+}
+
+void rt_profile_run(const pd_program *p, const rt_profile_options *o, void (*step)(const pd_program *, bool))
+{
+	const int64_t cap = o->steps > LEAST ? o->steps : LEAST;
+	const double  begin = rt_now();
+	double        mean = 0, squares = 0, half = INFINITY; /* of the steps; of the mean's confidence */
+	int64_t       n = 0;
+
+	spent = rt_alloc((size_t)nrecords * sizeof *spent);
+	calls = rt_alloc((size_t)nrecords * sizeof *calls);
+	sample = rt_alloc((size_t)cap * (size_t)(nrecords + 1) * sizeof *sample);
+	for (int i = 0; i < WARM; i++, rt_step++) {
+		step(p, true);
+		collect(-1, cap);
+	}
+	while (n < cap && !rt_signal && (n < LEAST || (rt_now() - begin < o->seconds && half > o->bound * mean))) {
+		step(p, true);
+		rt_step++;
+		const double t = collect(n, cap), d = t - mean;
+
+		mean += d / (double)++n; /* Welford */
+		squares += d * (t - mean);
+		if (n > 1)
+			half = 1.96 * sqrt(squares / (double)(n - 1) / (double)n);
+	}
+	const double cov = n > 1 && mean > 0 ? sqrt(squares / (double)(n - 1)) / mean : 0;
+
+	write_file(p, o->file, n, cap);
+	printf("profile: stage %d of %d, %d statements, %lld steps of %.3g ms, mean known to +-%.1f %%%s\n", p->stage,
+	       p->stages, nrecords, (long long)n, 1e3 * mean, mean > 0 ? 100 * half / mean : 0,
+	       cov > 0.1 ? "; warning: step times vary by more than 10 %" : "");
+	if (cov > 0.1)
+		fprintf(stderr,
+		        "profile: the standard deviation of a step is %.0f %% of its mean; is the machine busy with other things?\n",
+		        100 * cov);
+}

@@ -1,0 +1,234 @@
+/* mlp, stage 0 of 1: the same functions with a clock round every statement, for make profile. Written by
+ * pdcc 0.1, edits are lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "stage0/stage0.h"
+#include "stage0/kernels.h"
+
+enum { STAGE = 0, REPLICAS = 1, MICROBATCHES = 3, SLOTS = 1 };
+
+/* weights and running statistics */
+static struct params {
+	_Alignas(64) float w1[6 * 5];                            /* f32[6,5] */
+	_Alignas(64) float b1[5];                                /* f32[5] */
+	_Alignas(64) float w2[5 * 3];                            /* f32[5,3] */
+	_Alignas(64) float b2[3];                                /* f32[3] */
+} *P;
+_Static_assert(sizeof(struct params) == 320, "as planned");
+
+/* what the optimizer remembers */
+static struct state {
+	_Alignas(64) float w1_mom[6 * 5];                        /* f32[6,5] */
+	_Alignas(64) float b1_mom[5];                            /* f32[5] */
+	_Alignas(64) float w2_mom[5 * 3];                        /* f32[5,3] */
+	_Alignas(64) float b2_mom[3];                            /* f32[3] */
+} *S;
+_Static_assert(sizeof(struct state) == 320, "as planned");
+
+/* gradients, summed over the microbatches of a step */
+static struct grads {
+	_Alignas(64) float w1[6 * 5];                            /* f32[6,5] */
+	_Alignas(64) float b1[5];                                /* f32[5] */
+	_Alignas(64) float w2[5 * 3];                            /* f32[5,3] */
+	_Alignas(64) float b2[3];                                /* f32[3] */
+} *G;
+_Static_assert(sizeof(struct grads) == 320, "as planned");
+
+/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+static struct kept {
+	_Alignas(64) float x[4 * 6];                             /* f32[4,6] */
+	_Alignas(64) int64_t labels[4];                          /* i64[4] */
+	_Alignas(64) float h[4 * 5];                             /* f32[4,5] */
+	_Alignas(64) float loss_1[4 * 3];                        /* f32[4,3] */
+} *K;
+_Static_assert(sizeof(struct kept) == 384, "as planned");
+
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
+static char *tmp;                                                /* all other values, packed by lifetime */
+
+static const float c_1[] = { 1.0f };
+
+const pd_param stage_params[] = {
+	{ .name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 0 + offsetof(struct params, w1), .trained = true, .owner = 0 },
+	{ .name = "b1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 0 + offsetof(struct params, b1), .trained = true, .owner = 0 },
+	{ .name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 0 + offsetof(struct params, w2), .trained = true, .owner = 0 },
+	{ .name = "b2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 0 + offsetof(struct params, b2), .trained = true, .owner = 0 },
+	{ .name = "w1:mom", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 320 + offsetof(struct state, w1_mom), .trained = false, .owner = 0 },
+	{ .name = "b1:mom", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 320 + offsetof(struct state, b1_mom), .trained = false, .owner = 0 },
+	{ .name = "w2:mom", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 320 + offsetof(struct state, w2_mom), .trained = false, .owner = 0 },
+	{ .name = "b2:mom", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 320 + offsetof(struct state, b2_mom), .trained = false, .owner = 0 },
+};
+
+const pd_input_desc stage_inputs[] = {
+	{
+		.name = "x", .dtype = PD_F32, .rank = 2, .dim = { 4, 6 },
+		.batch_axis = 0, .range = 0, .kind = "synthetic", .path = "",
+		.is_label = false, .ignore_index = INT64_MIN,
+	},
+	{
+		.name = "labels", .dtype = PD_I64, .rank = 1, .dim = { 4 },
+		.batch_axis = 0, .range = 3, .kind = "synthetic", .path = "",
+		.is_label = true, .ignore_index = INT64_MIN,
+	},
+};
+
+/* what is timed: phase, op, value, node of the model, type, bytes of results and of weights, planned seconds */
+static const pd_record records[] = {
+	{ "forward", "Input", "x", "", "f32[4,6]", 96, 0, 0 },
+	{ "forward", "Input", "labels", "", "i64[4]", 32, 0, 0 },
+	{ "forward", "Gemm", "h", "h", "f32[4,5]", 80, 140, 1.02633333e-06 },
+	{ "forward", "Relu", "a", "a", "f32[4,5]", 80, 0, 1.01333333e-06 },
+	{ "forward", "Gemm", "logits", "logits", "f32[4,3]", 48, 72, 1.01666667e-06 },
+	{ "forward", "SoftmaxCrossEntropyLoss", "loss", "loss", "f32[]", 52, 0, 1.011e-06 },
+	{ "forward", "CountLabels", "count", "", "f32[]", 4, 0, 1.003e-06 },
+	{ "backward", "SoftmaxCrossEntropyLossGrad", "d.logits", "loss", "f32[4,3]", 48, 0, 1.011e-06 },
+	{ "backward", "Gemm", "d.a", "logits", "f32[4,5]", 80, 60, 1.01566667e-06 },
+	{ "backward", "Gemm", "d.w2", "logits", "f32[5,3]", 60, 0, 1.01566667e-06 },
+	{ "backward", "ReduceSum", "d.b2", "logits", "f32[3]", 12, 0, 1.005e-06 },
+	{ "backward", "ReluGrad", "d.h", "a", "f32[4,5]", 80, 0, 1.02e-06 },
+	{ "backward", "Gemm", "d.w1", "h", "f32[6,5]", 120, 0, 1.02466667e-06 },
+	{ "backward", "ReduceSum", "d.b1", "h", "f32[5]", 20, 0, 1.00833333e-06 },
+	{ "update", "Total", "n", "", "f32[]", 4, 0, 1.00033333e-06 },
+	{ "update", "Momentum", "w1", "", "f32[6,5]", 0, 120, 1.03033333e-06 },
+	{ "update", "Momentum", "b1", "", "f32[5]", 0, 20, 1.00533333e-06 },
+	{ "update", "Momentum", "w2", "", "f32[5,3]", 0, 60, 1.01533333e-06 },
+	{ "update", "Momentum", "b2", "", "f32[3]", 0, 12, 1.00333333e-06 },
+};
+static int clock0;                                               /* the first of them among all of the program */
+
+void forward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	float *logits = (void *)(tmp + 384);                     /* f32[4,3] */
+	float *loss = (void *)(tmp + 448);                       /* f32[] */
+	float *count = (void *)(tmp + 384);                      /* f32[] */
+
+	if (pd_timed(clock0 + 0)) {
+		pd_input(0, mb, k->x);                           /* %x f32[4,6] */
+	}
+	if (pd_timed(clock0 + 1)) {
+		pd_input(1, mb, k->labels);                      /* %labels i64[4] */
+	}
+	if (pd_timed(clock0 + 2)) {
+		gemm_4x5x6_bias(k->h, k->x, P->w1, P->b1);       /* %h f32[4,5]  h */
+	}
+	if (pd_timed(clock0 + 3)) {
+		relu_20(k->h, k->h);                             /* %a f32[4,5]  a */
+	}
+	if (pd_timed(clock0 + 4)) {
+		gemm_4x3x5_bias(logits, k->h, P->w2, P->b2);     /* %logits f32[4,3]  logits */
+	}
+	if (pd_timed(clock0 + 5)) {
+		cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	}
+	if (pd_timed(clock0 + 6)) {
+		count_labels_4(count, k->labels);                /* %count f32[] */
+	}
+	pd_timed(-1);
+	pd_report(mb, loss[0], count[0]);
+	pd_timed(-1);
+}
+
+static int done;                                                 /* microbatches of this step that are in G */
+
+static void add_gradient(float *sum, const float *one, int64_t n)
+{
+#pragma omp parallel for simd if (parallel : n >= 32768)
+	for (int64_t i = 0; i < n; i++)
+		sum[i] += one[i];
+}
+
+void backward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	float *d_logits = (void *)(tmp + 448);                   /* f32[4,3] */
+	float *d_a = (void *)(tmp + 320);                        /* f32[4,5] */
+	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
+	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
+	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[6,5] */
+	float *d_b1 = done ? (void *)(L + 0) : G->b1;            /* f32[5] */
+
+	(void)mb;
+	if (pd_timed(clock0 + 7)) {
+		cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
+	}
+	if (pd_timed(clock0 + 8)) {
+		gemm_4x5x3_tb(d_a, d_logits, P->w2);             /* %d.a f32[4,5]  logits */
+	}
+	if (pd_timed(clock0 + 9)) {
+		gemm_5x3x4_ta(d_w2, k->h, d_logits);             /* %d.w2 f32[5,3]  logits */
+		if (done)
+			add_gradient(G->w2, d_w2, 15);
+	}
+	if (pd_timed(clock0 + 10)) {
+		reduce_sum_4x3_axes0(d_b2, d_logits);            /* %d.b2 f32[3]  logits */
+		if (done)
+			add_gradient(G->b2, d_b2, 3);
+	}
+	if (pd_timed(clock0 + 11)) {
+		relugrad_20(d_a, d_a, k->h);                     /* %d.h f32[4,5]  a */
+	}
+	if (pd_timed(clock0 + 12)) {
+		gemm_6x5x4_ta(d_w1, k->x, d_a);                  /* %d.w1 f32[6,5]  h */
+		if (done)
+			add_gradient(G->w1, d_w1, 30);
+	}
+	if (pd_timed(clock0 + 13)) {
+		reduce_sum_4x5_axes0(d_b1, d_a);                 /* %d.b1 f32[5]  h */
+		if (done)
+			add_gradient(G->b1, d_b1, 5);
+	}
+	pd_timed(-1);
+	done++;
+}
+
+void sync(void)
+{
+	done = 0;
+}
+
+void update(void)
+{
+	float *n_2 = (void *)(tmp + 0);                          /* f32[] */
+
+	if (pd_timed(clock0 + 14)) {
+		n_2[0] = (float)pd_total_count();                /* %n f32[] */
+	}
+	if (pd_timed(clock0 + 15)) {
+		pd_gradient(0, G->w1);
+		momentum_30(P->w1, S->w1_mom, G->w1, n_2);       /* @w1 */
+	}
+	if (pd_timed(clock0 + 16)) {
+		pd_gradient(1, G->b1);
+		momentum_5(P->b1, S->b1_mom, G->b1, n_2);        /* @b1 */
+	}
+	if (pd_timed(clock0 + 17)) {
+		pd_gradient(2, G->w2);
+		momentum_15(P->w2, S->w2_mom, G->w2, n_2);       /* @w2 */
+	}
+	if (pd_timed(clock0 + 18)) {
+		pd_gradient(3, G->b2);
+		momentum_3(P->b2, S->b2_mom, G->b2, n_2);        /* @b2 */
+	}
+	pd_timed(-1);
+}
+
+void init(char *arena, int which, const int *mine, int nmine)
+{
+	P = (void *)(arena + 0);
+	S = (void *)(arena + 320);
+	K = (void *)(arena + 1088);
+	G = (void *)(arena + 640);
+	L = arena + 960;
+	tmp = arena + 1088;
+	clock0 = pd_records(records, 19);
+	(void)which;
+	(void)mine;
+	(void)nmine;
+}
