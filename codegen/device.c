@@ -3,18 +3,23 @@
 #include <string.h>
 #include "build.h"
 
-/* call: of the action, in one stage's program; name: what the function is called, with a slot and a microbatch or (once
- * per step) without. */
-static const struct { const char *name, *call; bool once; } act_text[ACT_COUNT] = {
-	[ACT_RECV_F] = { "RECV_F", "recv_forward", false },
-	[ACT_F]      = { "F", "forward", false },
-	[ACT_SEND_F] = { "SEND_F", "send_forward", false },
-	[ACT_RECV_B] = { "RECV_B", "recv_backward", false },
-	[ACT_B]      = { "B", "backward", false },
-	[ACT_SEND_B] = { "SEND_B", "send_backward", false },
-	[ACT_SYNC]   = { "SYNC", "sync", true },
-	[ACT_UPDATE] = { "UPDATE", "update", true },
+/* The function that does an action: with a slot and a microbatch, or (once per step) without. */
+static const struct { const char *call; bool once; } act_text[ACT_COUNT] = {
+	[ACT_RECV_F] = { "recv_forward", false },
+	[ACT_F]      = { "forward", false },
+	[ACT_SEND_F] = { "send_forward", false },
+	[ACT_RECV_B] = { "recv_backward", false },
+	[ACT_B]      = { "backward", false },
+	[ACT_SEND_B] = { "send_backward", false },
+	[ACT_W]      = { "weight_gradients", false },
+	[ACT_SYNC]   = { "sync", true },
+	[ACT_UPDATE] = { "update", true },
 };
+
+static const char *word(const Build *b, ActKind k)
+{
+	return schedule_word(b->m->schedule, k);
+}
 
 static bool has(const DeviceSchedule *s, ActKind k)
 {
@@ -35,7 +40,7 @@ static bool stage_does(const DeviceSchedule *s, int stage, ActKind k)
 /* A loss without training needs the forwards alone. */
 static bool trains(ActKind k)
 {
-	return k == ACT_RECV_B || k == ACT_B || k == ACT_SEND_B || k == ACT_SYNC || k == ACT_UPDATE;
+	return k == ACT_RECV_B || k == ACT_B || k == ACT_SEND_B || k == ACT_W || k == ACT_SYNC || k == ACT_UPDATE;
 }
 
 static void write_actions(Build *b, Cw *w, const DeviceSchedule *s)
@@ -46,10 +51,10 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s)
 
 	for (int k = 0; k < ACT_COUNT; k++)         /* forwards before TRAINS */
 		if (has(s, (ActKind)k) && !trains((ActKind)k))
-			names = arena_printf(a, "%s%s, ", names, act_text[k].name);
+			names = arena_printf(a, "%s%s, ", names, word(b, (ActKind)k));
 	for (int k = 0, first = 1; k < ACT_COUNT; k++)
 		if (has(s, (ActKind)k) && trains((ActKind)k)) {
-			names = arena_printf(a, "%s%s%s", names, first ? "" : ", ", act_text[k].name);
+			names = arena_printf(a, "%s%s%s", names, first ? "" : ", ", word(b, (ActKind)k));
 			first = 0;
 		}
 	cw_blank(w);
@@ -59,7 +64,7 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s)
 	cw_open(w, "static const struct action { short kind, %sslot; int mb; } actions[] =", b->chunks ? "stage, " : "");
 	for (int i = 0; i < s->n; i++) {
 		const Action *x = &s->act[i];
-		cw_item(&items, "{ %s, %s%d, %d }", act_text[x->kind].name,
+		cw_item(&items, "{ %s, %s%d, %d }", word(b, x->kind),
 			b->chunks ? arena_printf(a, "%d, ", x->stage) : "", x->slot, x->mb < 0 ? 0 : x->mb);
 	}
 	cw_items_end(&items);
@@ -200,7 +205,7 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 
 	for (int k = 0; k < ACT_COUNT; k++)
 		if (!first && has(s, (ActKind)k) && trains((ActKind)k))
-			first = act_text[k].name;
+			first = word(b, (ActKind)k);
 	cw_blank(w);
 	cw_func(w, "static void step(bool train)");
 	cw_line(w, "const struct action *end = actions + sizeof actions / sizeof *actions;");
@@ -214,7 +219,7 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 	for (int k = 0; k < ACT_COUNT; k++) {
 		if (!has(s, (ActKind)k))
 			continue;
-		cw_label(w, "case %s", act_text[k].name);
+		cw_label(w, "case %s", word(b, (ActKind)k));
 		if (k == ACT_UPDATE)
 			write_before_update(b, w, s, shares);
 		cw_line(w, "%s", call_text(b, (ActKind)k));

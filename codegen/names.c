@@ -14,7 +14,8 @@ static const char *const reserved[] = {
 	"P", "S", "G", "L", "K", "A", "k", "g", "mb", "slot", "tmp", "scratch", "params", "state", "grads", "kept", "stack",
 	"forward", "backward", "update", "init", "step", "sync", "tree", "done", "arena", "mine", "nmine", "program", "group",
 	"recv_forward", "send_forward", "recv_backward", "send_backward", "in", "out", "actions", "inputs", "i", "n",
-	"add_gradient", "V", "R", "v", "r", "weights", "rows", "newest", "met", "meet", "settle", "absent", "copy", "row", "replica",
+	"add_gradient", "weight_gradients", "V", "R", "v", "r", "weights",
+	"rows", "newest", "met", "meet", "settle", "absent", "copy", "row", "replica",
 };
 
 void names_init(Names *n, Arena *a)

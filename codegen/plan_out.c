@@ -59,7 +59,7 @@ static double seconds(const Graph *g)
 /* What the cost pass makes of the stage's nodes; nothing where it did not run. */
 static const char *predicted(const Build *b, const Stage *s)
 {
-	const double f = seconds(s->forward), r = seconds(s->backward), u = seconds(s->update);
+	const double f = seconds(s->forward), r = seconds(s->backward) + (s->weight ? seconds(s->weight) : 0), u = seconds(s->update);
 
 	return f + r + u > 0 ? arena_printf(b->a, "    predicted  forward %.3g ms, backward %.3g ms a microbatch, update %.3g ms a "
 		"step\n", f * 1e3, r * 1e3, u * 1e3) : "";

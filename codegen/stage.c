@@ -109,6 +109,8 @@ static void write_header(StageCx *x, Cw *w)
 	declare(x, w, "backward");
 	if (stage_has(s->backward, OP_Send))
 		declare(x, w, "send_backward");
+	if (s->weight)
+		declare(x, w, "weight_gradients");
 	cw_line(w, flows(x) ? "void %s(int copy);" : "void %s(void);", stage_name(b, s->id, "sync"));
 	declare_shares(x, w);
 	if (b->chunks && stage_has(s->update, OP_ClipNorm))
@@ -123,9 +125,10 @@ static void write_header(StageCx *x, Cw *w)
 /* All kernels first, so that no value takes a kernel's name. */
 static void collect_kernels(StageCx *x)
 {
-	const Graph *g[3] = { x->s->forward, x->s->backward, x->s->update };
+	Graph *g[4];
+	const int ngraph = stage_graphs(x->s, g);
 
-	for (int k = 0; k < 3; k++)
+	for (int k = 0; k < ngraph; k++)
 		for (const Node *n = g[k]->first; n; n = n->next)
 			if (!(optab[n->op]->flags & (OP_COMM | OP_VIEW)) && n->op != OP_Accumulate && n->op != OP_Stack &&
 			    !kernel_of(&x->kernels, n))
@@ -145,6 +148,7 @@ static void write_functions(StageCx *x, Cw *w)
 	write_receives(x, w, s->backward, "backward");
 	write_backward(x, w);
 	write_sends(x, w, s->backward, "backward");
+	write_weight_part(x, w);
 	write_absent(x, w);
 	write_sync(x, w);
 	write_shares(x, w);
@@ -157,7 +161,7 @@ static void write_functions(StageCx *x, Cw *w)
 static void reserve_functions(StageCx *x)
 {
 	static const char *const name[] = { "forward", "backward", "recv_forward", "recv_backward", "send_forward",
-		"send_backward", "init", "sync", "update", "squares", "params", "inputs" };
+		"send_backward", "weight_gradients", "init", "sync", "update", "squares", "params", "inputs" };
 
 	for (size_t i = 0; x->b->chunks && i < sizeof name / sizeof *name; i++)
 		names_reserve(&x->names, stage_name(x->b, x->s->id, name[i]));

@@ -56,6 +56,7 @@ void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name);
 void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name);
 void write_forward(StageCx *x, Cw *w);
 void write_backward(StageCx *x, Cw *w);
+void write_weight_part(StageCx *x, Cw *w);          /* if there is one */
 void write_sync(StageCx *x, Cw *w);
 void write_shares(StageCx *x, Cw *w);   /* a function per Broadcast, where devices run several stages */
 const char *share_head(const Build *b, const Stage *s, const Node *n);

@@ -338,31 +338,58 @@ static DType gradient_type(const StageCx *x)
 	return DT_f32;
 }
 
+static void write_adding(StageCx *x, Cw *w)
+{
+	const char *t = dtype_c(gradient_type(x));
+
+	if (!leaf_added(x))
+		return;
+	cw_blank(w);
+	cw_stmt(w, "microbatches of this step that are in G", "static int done;");
+	cw_blank(w);
+	cw_func(w, "static void add_gradient(%s *sum, const %s *one, int64_t n)", t, t);
+	cw_line(w, "#pragma omp parallel for simd if (parallel : n >= %d)", PARALLEL);
+	cw_line(w, "for (int64_t i = 0; i < n; i++)");
+	cw_line(w, "\tsum[i] += one[i];");
+	cw_end(w);
+}
+
+/* Nodes of the graph that makes a microbatch's gradients. */
+static void write_gradients(StageCx *x, Cw *in, const Graph *g)
+{
+	write_nodes(x, in, g->first, NULL);
+	if (leaf_added(x))
+		cw_line(in, "done++;");
+	else if (leaf_apart(x))
+		cw_line(in, "pd_tree_done(tree, %s);", row_text(x));
+}
+
 void write_backward(StageCx *x, Cw *w)
 {
 	const Graph *g = x->s->backward;
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
-	if (leaf_added(x)) {
-		const char *t = dtype_c(gradient_type(x));
-
-		cw_blank(w);
-		cw_stmt(w, "microbatches of this step that are in G", "static int done;");
-		cw_blank(w);
-		cw_func(w, "static void add_gradient(%s *sum, const %s *one, int64_t n)", t, t);
-		cw_line(w, "#pragma omp parallel for simd if (parallel : n >= %d)", PARALLEL);
-		cw_line(w, "for (int64_t i = 0; i < n; i++)");
-		cw_line(w, "\tsum[i] += one[i];");
-		cw_end(w);
-	}
 	write_send_waits(&in, g);
-	write_nodes(x, &in, g->first, NULL);
-	if (leaf_added(x))
-		cw_line(&in, "done++;");
-	else if (leaf_apart(x))
-		cw_line(&in, "pd_tree_done(tree, %s);", row_text(x));
+	if (x->s->weight) {
+		write_nodes(x, &in, g->first, NULL);
+	} else {
+		write_adding(x, w);
+		write_gradients(x, &in, g);
+	}
 	write_function(x, w, function(x, "void %s(int slot, int mb)", "backward"), &body, true);
+}
+
+void write_weight_part(StageCx *x, Cw *w)
+{
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	if (!x->s->weight)
+		return;
+	write_adding(x, w);
+	write_gradients(x, &in, x->s->weight);
+	write_function(x, w, function(x, "void %s(int slot, int mb)", "weight_gradients"), &body, true);
 }
 
 /* ---- between the microbatches and the update ---- */

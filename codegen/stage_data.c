@@ -97,6 +97,8 @@ void layout_stage(StageCx *x)
 	layout_begin(x, REGION_GRADS, "grads", "G", grads, "gradients, summed over the microbatches of a step");
 	add_slots(x, s->forward);
 	add_slots(x, s->backward);
+	if (s->weight)
+		add_slots(x, s->weight);
 	add_gradients(x);
 }
 

@@ -37,6 +37,17 @@ Graph *stage_graph_new(Module *m, Stage *s, const char *name)
 	return g;
 }
 
+int stage_graphs(const Stage *s, Graph *g[4])
+{
+	Graph *const all[4] = { s->forward, s->backward, s->weight, s->update };
+	int n = 0;
+
+	for (int i = 0; i < 4; i++)
+		if (all[i])
+			g[n++] = all[i];
+	return n;
+}
+
 static Value *value_new(Module *m, ValueKind kind, const char *name, Type t)
 {
 	Value *v = NEW(m->arena, Value);

@@ -118,9 +118,10 @@ struct Node {
  *              Reproducible: LEAF is the memory of the pd_tree (bytes as it asks), a leaf the same struct as GRADS,
  *              member by member; GRADS has no memory of its own and means the tree's root
  *     STACK    what Stack gives: `microbatches` rows (of the step, all replicas), row g written after forward g
- *     SLOT     what lives from a forward to its backward, what is received, what is sent: `inflight` copies
+ *     SLOT     what lives from a forward to its backward (to its weight part), what is received, what is sent:
+ *              `inflight` copies
  *     TMP      all other values of the three graphs; forward, backward and update use the same bytes in turn. With one
- *              copy of SLOT it begins where SLOT does, over what is dead there; bytes[TMP] is what it has beyond
+ *              copy of SLOT and no weight part it begins where SLOT does, over what is dead there; bytes[TMP] is what it has beyond
  *     SCRATCH  library scratchpads, one at a time
  * A value that is an alias has the region and offset of what it shares. Constants are no part of the arena. */
 typedef enum Region {
@@ -146,8 +147,10 @@ struct Stage {
 	int      rank;              /* of replica 0; replica r has rank + r. Stages of one rank are chunks of one device */
 	int      inflight;          /* microbatches whose kept values live at once: slots */
 	Graph   *forward, *backward, *update;
+	Graph   *weight;            /* what defer took out of the backward, once per microbatch behind it; NULL: nothing */
 	Value  **param; int nparam, capparam;   /* weights, buffers and states this stage reads, module order */
-	Value  **keep;  int nkeep, capkeep;     /* forward values that backward reads: one copy per slot */
+	Value  **keep;  int nkeep, capkeep;     /* forward values that backward or weight read, backward values that weight
+	                                         * reads: one copy per slot */
 	/* memplan */
 	int64_t *param_at;          /* byte offset in the arena, by index into param[] */
 	int64_t  at[REGION_COUNT];      /* byte offset of each region in the arena */
@@ -194,6 +197,9 @@ struct Module {
 
 Module *module_new(Arena *a, const char *name);
 Graph  *graph_new(Module *m, const char *name);
+/* The graphs of a stage in the order in which they run: forward, backward, weight if there is one, update; those that are
+ * NULL are left out. Gives how many there are. */
+int stage_graphs(const Stage *s, Graph *g[4]);
 /* A stage graph shares its names with the stage's other graphs. */
 Graph  *stage_graph_new(Module *m, Stage *s, const char *name);
 

@@ -72,6 +72,11 @@ void parse_stage(Parser *s)
 				fault(s, "a second backward");
 			st->backward = stage_graph_new(s->m, st, "backward");
 			parse_graph(s, st->backward, PHASE_BWD);
+		} else if (lex_eat(s, "weight")) {
+			if (st->weight)
+				fault(s, "a second weight");
+			st->weight = stage_graph_new(s->m, st, "weight");
+			parse_graph(s, st->weight, PHASE_BWD);
 		} else if (lex_eat(s, "update")) {
 			if (st->update)
 				fault(s, "a second update");
@@ -84,7 +89,7 @@ void parse_stage(Parser *s)
 				PUSH(s->a, st->keep, st->nkeep, st->capkeep) = parse_value(s, g);
 			while (lex_eat(s, ","));
 		} else {
-			fault(s, "params, forward, backward, update, keep or } is expected here");
+			fault(s, "params, forward, backward, weight, update, keep or } is expected here");
 		}
 	}
 }

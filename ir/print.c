@@ -448,10 +448,9 @@ static void stage(Buf *b, const Stage *s, int rank)
 		if (s->versions)
 			long_list(b, "versions", 3, (int64_t[]){ s->versions, s->version_bytes, s->versions_at });
 	}
-	const Graph *g[3] = { s->forward, s->backward, s->update };
-	for (int i = 0; i < 3; i++) {
-		if (!g[i])
-			continue;
+	Graph *g[4];
+	const int n = stage_graphs(s, g);
+	for (int i = 0; i < n; i++) {
 		buf_printf(b, "\t%s ", g[i]->name);
 		graph(b, g[i], "\t\t", false);
 	}

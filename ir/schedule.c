@@ -29,8 +29,10 @@ int schedule_mine(const Schedule *s, int rank, int stage, int *grain)
 	const DeviceSchedule *d = &s->dev[rank];
 	int n = 0;
 
+	const ActKind makes = !s->async && schedule_has(s, ACT_W) ? ACT_W : ACT_B;
+
 	for (int i = 0; i < d->n && !s->async; i++)
-		if (d->act[i].kind == ACT_B && d->act[i].stage == stage)
+		if (d->act[i].kind == makes && d->act[i].stage == stage)
 			grain[n++] = d->act[i].mb;
 	for (int i = 0; i < d->nturn; i++)
 		if (d->turn[i].kind == ACT_B) {
@@ -47,13 +49,27 @@ const char *str_action(Arena *a, const Action *x)
 	return arena_printf(a, "%d%s%d", x->stage, act_name[x->kind], x->mb);
 }
 
+bool schedule_has(const Schedule *s, ActKind k)
+{
+	for (int r = 0; r < s->ndevice; r++)
+		for (int i = 0; i < s->dev[r].n; i++)
+			if (s->dev[r].act[i].kind == k)
+				return true;
+	return false;
+}
+
+const char *schedule_word(const Schedule *s, ActKind k)
+{
+	return k == ACT_B && schedule_has(s, ACT_W) ? "I" : act_name[k];
+}
+
 void schedule_print_csv(Buf *b, const Schedule *s)
 {
 	for (int r = 0; r < s->ndevice; r++) {
 		for (int i = 0; i < s->dev[r].n; i++) {
 			const Action *x = &s->dev[r].act[i];
 
-			buf_printf(b, "%s%d%s", i ? "," : "", x->stage, act_name[x->kind]);
+			buf_printf(b, "%s%d%s", i ? "," : "", x->stage, schedule_word(s, x->kind));
 			if (x->mb >= 0)
 				buf_printf(b, "%d", x->mb);
 			if (s->async && (x->kind == ACT_F || x->kind == ACT_B || x->kind == ACT_UPDATE))
@@ -244,6 +260,8 @@ static bool run_all(const Proof *p)
 /* Every microbatch went through every stage, and every message found its receive. */
 static bool complete(const Proof *p)
 {
+	const bool split = schedule_has(p->s, ACT_W);
+
 	for (int st = 0; st < p->s->nstage; st++)
 		for (int mb = 0; mb < p->s->nmicro; mb++) {
 			static const struct { ActKind kind; bool always, forward, recv; } want[] = {
@@ -252,6 +270,8 @@ static bool complete(const Proof *p)
 				{ ACT_SEND_B, false, false, false }, { ACT_RECV_B, false, false, true },
 			};
 
+			if (split && !*done_at(p, ACT_W, st, mb))
+				return diag_error(p->d, NOLOC, 502, "schedule %s: %dW%d is missing", p->s->name, st, mb);
 			for (size_t i = 0; i < sizeof want / sizeof *want; i++)
 				if ((want[i].always || exchanges(p, st, want[i].forward, want[i].recv)) &&
 				    !*done_at(p, want[i].kind, st, mb))
@@ -333,44 +353,87 @@ bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *
 	return ok;
 }
 
-/* ---- the grid: F takes one unit of time, B two ---- */
+/* ---- the grid: F takes one unit of time, B two; where backwards are in two parts F, I and W take one each ---- */
 
-enum { GRID_COLUMNS = 400 };
+enum { GRID_COLUMNS = 400, CELL = 8 };
 
-void schedule_print_grid(Buf *b, const Schedule *s)
+typedef struct Grid {
+	const Schedule *s;
+	char          (*cell)[GRID_COLUMNS][CELL];
+	int            *free_at, *end_f, *end_b, *chunk;
+	int             last;
+	bool            split, chunks;
+} Grid;
+
+/* When the computation can begin; -1: what it needs has not been drawn yet. */
+static int earliest(const Grid *g, const Action *x)
 {
-	Arena *a = arena_new();
-	int *at = NEWN(a, int, s->ndevice), *free_at = NEWN(a, int, s->ndevice);
-	int *end_f = NEWN(a, int, s->nstage * s->nmicro), *end_b = NEWN(a, int, s->nstage * s->nmicro);
-	char (*cell)[GRID_COLUMNS][6] = arena_alloc(a, sizeof *cell * (size_t)s->ndevice);
-	int last = 0;
+	const int m = g->s->nmicro, st = x->stage;
+	int need;
 
+	if (x->kind == ACT_F)
+		need = st ? g->end_f[(st - 1) * m + x->mb] : 0;
+	else if (x->kind == ACT_W)
+		need = g->end_b[st * m + x->mb];
+	else
+		need = st + 1 < g->s->nstage ? g->end_b[(st + 1) * m + x->mb] : g->end_f[st * m + x->mb];
+	return need || (x->kind == ACT_F && !st) ? need : -1;
+}
+
+/* Stages of one device are told apart by a letter: F0a, F0b. */
+static void draw(Grid *g, int rank, const Action *x, int need)
+{
+	const int t = need > g->free_at[rank] ? need : g->free_at[rank], len = x->kind == ACT_B && !g->split ? 2 : 1;
+	const char letter[2] = { g->chunks ? (char)('a' + g->chunk[x->stage] % 26) : 0, 0 };
+
+	for (int k = 0; k < len && t + k < GRID_COLUMNS; k++)
+		snprintf(g->cell[rank][t + k], CELL, "%s%d%s", x->kind == ACT_B && g->split ? "I" : act_name[x->kind],
+			x->mb % 1000, letter);
+	g->free_at[rank] = t + len;
+	if (x->kind != ACT_W)
+		(x->kind == ACT_F ? g->end_f : g->end_b)[x->stage * g->s->nmicro + x->mb] = t + len;
+	g->last = t + len > g->last ? t + len : g->last;
+}
+
+static Grid *fill_grid(Arena *a, const Schedule *s)
+{
+	Grid *g = NEW(a, Grid);
+	int *at = NEWN(a, int, s->ndevice);
+
+	*g = (Grid){ .s = s, .cell = arena_alloc(a, sizeof *g->cell * (size_t)s->ndevice), .split = schedule_has(s, ACT_W),
+		.free_at = NEWN(a, int, s->ndevice), .end_f = NEWN(a, int, s->nstage * s->nmicro),
+		.end_b = NEWN(a, int, s->nstage * s->nmicro), .chunk = NEWN(a, int, s->nstage) };
+	for (int t = 0; t < s->nstage; t++) {
+		for (int u = 0; u < t; u++)
+			g->chunk[t] += s->device[u][0] == s->device[t][0];
+		g->chunks |= g->chunk[t] > 0;
+	}
 	for (bool moved = true; moved;) {
 		moved = false;
 		for (int r = 0; r < s->ndevice; r++)
 			for (; at[r] < s->dev[r].n; at[r]++) {
 				const Action *x = &s->dev[r].act[at[r]];
-				int st = x->stage, t = free_at[r], len = x->kind == ACT_F ? 1 : 2;
-
-				if (x->kind != ACT_F && x->kind != ACT_B)
+				if (x->kind != ACT_F && x->kind != ACT_B && x->kind != ACT_W)
 					continue;
-				int need = x->kind == ACT_F ? st ? end_f[(st - 1) * s->nmicro + x->mb] : 0 :
-					st + 1 < s->nstage ? end_b[(st + 1) * s->nmicro + x->mb] : end_f[st * s->nmicro + x->mb];
-				if (!need && (x->kind == ACT_B || st))
+				const int need = earliest(g, x);
+				if (need < 0)
 					break;
 				moved = true;
-				t = need > t ? need : t;
-				for (int k = 0; k < len && t + k < GRID_COLUMNS; k++)
-					snprintf(cell[r][t + k], sizeof *cell[r], "%c%d", x->kind == ACT_F ? 'F' : 'B', x->mb % 1000);
-				free_at[r] = t + len;
-				(x->kind == ACT_F ? end_f : end_b)[st * s->nmicro + x->mb] = t + len;
-				last = t + len > last ? t + len : last;
+				draw(g, r, x, need);
 			}
 	}
+	return g;
+}
+
+void schedule_print_grid(Buf *b, const Schedule *s)
+{
+	Arena *a = arena_new();
+	const Grid *g = fill_grid(a, s);
+
 	for (int r = 0; r < s->ndevice; r++) {
 		buf_printf(b, "d%-3d", r);
-		for (int t = 0; t < last && t < GRID_COLUMNS; t++)
-			buf_printf(b, " %-4s", cell[r][t][0] ? cell[r][t] : ".");
+		for (int t = 0; t < g->last && t < GRID_COLUMNS; t++)
+			buf_printf(b, " %-4s", g->cell[r][t][0] ? g->cell[r][t] : ".");
 		buf_putc(b, '\n');
 	}
 	arena_free(a);

@@ -80,12 +80,15 @@ static inline bool act_of_micro(const Action *x) { return x->mb >= 0 && x->kind 
 /* How many microbatches make an update of a stage; which of them a device does, in the order of their backwards. */
 int schedule_grains(const Schedule *s, int stage);
 int schedule_mine(const Schedule *s, int rank, int stage, int *grain);
+bool schedule_has(const Schedule *s, ActKind k);       /* some device does that */
 void schedule_push(Arena *a, Schedule *s, int rank, Action act);
-const char *str_action(Arena *a, const Action *x);      /* "0F3": stage, kind, microbatch */
+const char *str_action(Arena *a, const Action *x);      /* "0F3": stage, kind, microbatch; B also where it is only a part */
 /* Order, matching of sends and receives, slots, depth, deadlock; names the actions on a fault. */
 bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *d);
 struct Buf;
 void schedule_print_csv(struct Buf *b, const Schedule *s);      /* one line per rank: 0F0,0SEND_F0,... */
-void schedule_print_grid(struct Buf *b, const Schedule *s);     /* time x rank with unit F and B */
+/* What an action is called there: B is I (input gradients) where the schedule has W. */
+const char *schedule_word(const Schedule *s, ActKind k);
+void schedule_print_grid(struct Buf *b, const Schedule *s);     /* time x rank; F takes 1, B 2, or 1 each with W */
 
 #endif

@@ -175,14 +175,17 @@ static void check_kept(Check *c, const Stage *s)
 {
 	for (int i = 0; i < s->nkeep; i++)
 		s->keep[i]->mark = 2;
-	for (const Node *n = s->backward ? s->backward->first : NULL; n; n = n->next)
-		for (int i = 0; i < n->nin; i++) {
-			const Value *v = n->in[i];
+	for (int k = 0; k < 2; k++) {
+		const Graph *g = k ? s->weight : s->backward;
+		for (const Node *n = g ? g->first : NULL; n; n = n->next)
+			for (int i = 0; i < n->nin; i++) {
+				const Value *v = n->in[i];
 
-			if (v && v->mark != 2 && ((v->kind == VAL_NODE && v->def->graph == s->forward) ||
-			    (v->kind == VAL_INPUT && !kept(s, v))))
-				breach(c, n, "a backward reads it, but its stage does not keep it", v->name);
-		}
+				if (v && v->mark != 2 && ((v->kind == VAL_NODE && v->def->graph != g) ||
+				    (v->kind == VAL_INPUT && !kept(s, v))))
+					breach(c, n, "a backward reads it, but its stage does not keep it", v->name);
+			}
+	}
 }
 
 static const Node *partner(const Module *m, const Node *send, int64_t channel)
@@ -221,15 +224,14 @@ bool module_verify(const Module *m, Diag *d)
 	}
 	for (int i = 0; i < m->nstage; i++) {
 		const Stage *s = m->stage[i];
-		const Graph *g[3] = { s->forward, s->backward, s->update };
+		Graph *g[4];
+		const int n = stage_graphs(s, g);
 
-		for (int k = 0; k < 3; k++)
-			if (g[k])
-				check_graph(&c, g[k]);
+		for (int k = 0; k < n; k++)
+			check_graph(&c, g[k]);
 		check_kept(&c, s);
-		for (int k = 0; k < 3; k++)
-			if (g[k])
-				mark_values(g[k], 0);
+		for (int k = 0; k < n; k++)
+			mark_values(g[k], 0);
 		for (int k = 0; k < s->nkeep; k++)
 			s->keep[k]->mark = 0;
 		check_messages(&c, s->forward);

@@ -94,7 +94,8 @@ bool pass_fuse(Module *m, PassCx *cx)
 {
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
-		const int made = fuse_graph(m, cx, s->forward) + fuse_graph(m, cx, s->backward);
+		int made = fuse_graph(m, cx, s->forward) + fuse_graph(m, cx, s->backward);
+		made += s->weight ? fuse_graph(m, cx, s->weight) : 0;
 		if (!made)
 			continue;
 		find_loss(m, s->forward);

@@ -86,9 +86,10 @@ bool pass_library(Module *m, PassCx *cx)
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		const int threads = threads_of(s, cx);
-		Graph *g[2] = { s->forward, s->backward };
+		Graph *g[4];
+		const int ngraph = stage_graphs(s, g);
 		pd_threads(threads);
-		for (int j = 0; j < 2; j++)
+		for (int j = 0; j < ngraph; j++)
 			for (Node *n = g[j]->first; n; n = n->next)
 				if (optab[n->op]->lib && !is_f64(n))
 					ok &= ask(&k, n, threads, cx);

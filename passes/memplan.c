@@ -297,7 +297,7 @@ static int slot_members(Planner *p, const Graph *g, Class **placed)
 {
 	int n = 0;
 
-	for (int i = 0; i < p->nall && p->s->inflight == 1; i++) {
+	for (int i = 0; i < p->nall && tmp_over_slot(p->s); i++) {
 		const Class *c = p->all[i];
 		if (!c->slot || (g == p->s->update && !c->wire))
 			continue;
@@ -416,7 +416,7 @@ static void size_leaves(Planner *p)
 
 	if (!p->cx->train || !p->cx->train->reproducible || !grads) {
 		if (p->m->microbatches > s->replicas || (p->m->schedule->rule == VERSION_PREVIOUS && p->m->microbatches > 1))
-			s->bytes[REGION_LEAF] = pack(p, s->backward, REGION_LEAF);
+			s->bytes[REGION_LEAF] = pack(p, s->weight ? s->weight : s->backward, REGION_LEAF);
 		return;
 	}
 	for (int r = 0; r < s->replicas; r++) {
@@ -473,7 +473,7 @@ static void lay_out(Planner *p)
 		s->at[r] = at;
 		at += s->bytes[r];
 	}
-	if (s->inflight == 1)
+	if (tmp_over_slot(s))
 		s->at[REGION_TMP] = s->at[REGION_SLOT];
 	if (!s->bytes[REGION_LEAF])
 		s->at[REGION_LEAF] = s->at[REGION_GRADS];
@@ -490,32 +490,33 @@ static void lay_out(Planner *p)
 	s->bytes_scratch = s->bytes[REGION_SCRATCH];
 }
 
-static void clear(const Planner *p, Graph *const *g)
+static void clear(const Planner *p, Graph *const *g, int n)
 {
 	for (int i = 0; i < p->nall; i++)
 		p->all[i]->root->aux = NULL;
-	for (int k = 0; k < 3; k++)
-		for (Node *n = g[k]->first; n; n = n->next)
-			n->mark = 0;
+	for (int k = 0; k < n; k++)
+		for (Node *x = g[k]->first; x; x = x->next)
+			x->mark = 0;
 }
 
 static void plan_stage(Planner *p)
 {
 	Stage *s = p->s;
-	Graph *g[3] = { s->forward, s->backward, s->update };
+	Graph *g[4];
+	const int ngraph = stage_graphs(s, g);
 
 	for (int r = 0; r < REGION_COUNT; r++)
 		s->at[r] = s->bytes[r] = 0;
 	s->slot_bytes = s->bytes_kept = s->bytes_comm = 0;
-	classify(p, g[0]);
-	classify(p, g[1]);
+	for (int k = 0; k < ngraph - 1; k++)
+		classify(p, g[k]);
 	place_leaves(p);
-	classify(p, g[2]);
+	classify(p, s->update);
 	place_slots(p);
 	lengthen_stacked(p);
 	find_readers(p);
-	for (int k = 0; k < 3; k++) {
-		const int64_t n = pack(p, g[k], REGION_TMP), over = n && s->inflight == 1 ? s->slot_bytes : 0;
+	for (int k = 0; k < ngraph; k++) {
+		const int64_t n = pack(p, g[k], REGION_TMP), over = n && tmp_over_slot(s) ? s->slot_bytes : 0;
 		const int64_t more = n - over > ALIGN || !n ? n - over : ALIGN;     /* a region that is used is not empty */
 		s->bytes[REGION_TMP] = more > s->bytes[REGION_TMP] ? more : s->bytes[REGION_TMP];
 		for (const Node *x = g[k]->first; x; x = x->next)
@@ -525,9 +526,9 @@ static void plan_stage(Planner *p)
 	size_leaves(p);
 	s->row_copies = !p->m->schedule->async ? 1 : p->m->schedule->rule == VERSION_PREVIOUS ? 2 : s->inflight;
 	s->bytes[REGION_STACK] *= s->row_copies;
-	for (int k = 0; k < 3; k++)
+	for (int k = 0; k < ngraph; k++)
 		settle(g[k]);
-	clear(p, g);
+	clear(p, g, ngraph);
 	place_params(p);
 	lay_out(p);
 }

@@ -33,7 +33,7 @@ static void share_device(const Module *m, Stage *first)
 		Stage *s = m->stage[i];
 		if (s->rank != first->rank)
 			continue;
-		const bool apart = s->inflight > 1 && !interrupted(s);
+		const bool apart = !tmp_over_slot(s) && !interrupted(s);
 		for (int r = REGION_PARAMS; r < REGION_TMP + !apart; r++)
 			move_region(s, (Region)r, top);
 		top += s->arena - s->bytes[REGION_SCRATCH] - (apart ? s->bytes[REGION_TMP] : 0);
@@ -44,7 +44,7 @@ static void share_device(const Module *m, Stage *first)
 		Stage *s = m->stage[i];
 		if (s->rank != first->rank)
 			continue;
-		if (s->inflight > 1 && !interrupted(s))
+		if (!tmp_over_slot(s) && !interrupted(s))
 			s->at[REGION_TMP] = top;
 		s->at[REGION_SCRATCH] = top + tmp;
 		s->arena = top + tmp + scratch;

@@ -16,6 +16,14 @@ int schedule_chunks(const char *name)
 	return name && !strcmp(name, "zbv") ? 2 : 1;
 }
 
+bool schedule_splits(Arena *a, const char *name, bool *splits, Diag *d)
+{
+	(void)a;
+	(void)d;
+	*splits = name && (!strcmp(name, "zb-h1") || !strcmp(name, "zbv"));
+	return true;
+}
+
 /* Fills ranks from groups. */
 static bool give_ranks(Arena *a, const char *name, int nstage, const int *replicas, Placement *p, Diag *d)
 {

@@ -16,6 +16,8 @@ typedef struct Placement { int ngroup, ndevice, *group, *rank; } Placement;
 bool plan_place(Arena *a, const char *schedule, int nstage, const int *replicas, Placement *p, Diag *d);
 /* Stages that a device runs under this schedule: V of "interleaved:V", 2 of "zbv", else 1. */
 int  schedule_chunks(const char *schedule);
+/* Whether its backwards come in two parts, B and W. False: a file that cannot be read, E05xx. */
+bool schedule_splits(Arena *a, const char *schedule, bool *splits, Diag *d);
 
 /* ---- time (cost.c) ---- */
 typedef struct Speed { double flops, bandwidth, launch; } Speed;    /* FLOP/s, bytes/s, seconds per node */
@@ -30,6 +32,11 @@ int64_t value_bytes(const Value *v);                        /* in memory; row-sp
 /* Stages that were planned as if each had its device for itself move into the arenas of their devices. False after
  * E0601: a device has less memory. */
 bool share_devices(Module *m, PassCx *cx);
+/* Whether a stage's temporaries lie over what is dead of its only slot. */
+static inline bool tmp_over_slot(const Stage *s)
+{
+	return s->inflight == 1 && !s->weight;
+}
 
 /* ---- cuts (partition.c) ---- */
 /* A place where partition may cut the forward graph: in front of `node`. before: share of a microbatch's time,

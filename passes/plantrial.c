@@ -154,6 +154,8 @@ static int in_flight(const PlanModel *p, const Trial *t, int s)
 		return grains;
 	if (!strncmp(name, "dapple", 6))
 		return dapple_depth('A', s, t->n, grains);
+	if (!strcmp(name, "zb-h1"))
+		return t->n < grains ? t->n : grains;
 	for (int i = s; i < t->n; i++)
 		later += t->replicas[i];
 	const int most = (later + t->replicas[s] - 1) / t->replicas[s];
@@ -356,6 +358,7 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	if (!x->s)              /* none that is played here: its plan is chosen as for 1f1b */
 		x->s = schedule_make(a, "1f1b", t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
 	int *device = NEWN(a, int, x->s->ndevice);
+	const bool split = schedule_has(x->s, ACT_W);       /* about half of a backward is for the weights */
 	x->device = device;
 	for (int i = 0, r = 0; i < t->n; i++) {
 		if (t->replicas[i] > 1 && s[i].trained > 0)
@@ -366,7 +369,8 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 			double *time = x->time[rank * t->n + i];
 			device[rank] = t->device[r];
 			time[ACT_F] = s[i].fwd[c];
-			time[ACT_B] = s[i].bwd[c];
+			time[ACT_B] = s[i].bwd[c] / (split ? 2 : 1);
+			time[ACT_W] = split ? s[i].bwd[c] / 2 : 0;
 			time[ACT_UPDATE] = s[i].update[c];
 		}
 	}

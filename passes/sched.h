@@ -43,6 +43,7 @@ void schedule_pipedream(Sched *c, bool one);  /* one: a single minibatch is in f
 void schedule_2bw(Sched *c);
 void schedule_gpipe(Sched *c);
 void schedule_1f1b(Sched *c);
+void schedule_zb(Sched *c, bool v);                   /* zb-h1, or zbv */
 bool schedule_interleaved(Sched *c, Diag *d);       /* false after E0512 */
 
 /* ---- DAPPLE (schedule_dapple.c) ---- */

@@ -168,16 +168,17 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
  * such name), or what the schedule has against these stages or microbatches. */
 static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, const int *most, Diag *d)
 {
-	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, TWO_BW, INTERLEAVED, ALL };
-	static const char *const names[ALL] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "pipedream", "mp", "2bw", "interleaved:" };
+	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, TWO_BW, ZB_H1, ZB_V, INTERLEAVED, ALL };
+	static const char *const names[ALL] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "pipedream", "mp", "2bw", "zb-h1", "zbv",
+		"interleaved:" };
 	Placement at;
 	int k = 0;
 
 	while (k < ALL && (k < INTERLEAVED ? strcmp(names[k], name) : strncmp(names[k], name, 12)))
 		k++;
 	if (k == ALL)
-		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple, interleaved:V, pipedream, mp or 2bw",
-			name);
+		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple, interleaved:V, zb-h1, zbv, "
+			"pipedream, mp or 2bw", name);
 	if (!plan_place(c->a, name, nstage, replicas, &at, d))
 		return false;
 	start(c, k < INTERLEAVED ? names[k] : name, nstage, replicas, micro, &at);
@@ -187,6 +188,7 @@ static bool make(Sched *c, const char *name, int nstage, const int *replicas, in
 	case PIPEDREAM:   schedule_pipedream(c, false); return true;
 	case ONE:         schedule_pipedream(c, true); return true;
 	case TWO_BW:      schedule_2bw(c); return true;
+	case ZB_H1:       case ZB_V: schedule_zb(c, k == ZB_V); return true;
 	case INTERLEAVED: return schedule_interleaved(c, d);
 	default:          schedule_1f1b(c); return true;
 	}

@@ -43,6 +43,7 @@ static void stage_times(SimModel *x, const Module *m)
 			was = on;
 			(*to)[ACT_F] = graph_seconds(m->stage[t]->forward, &first, &on);
 			(*to)[ACT_B] = graph_seconds(m->stage[t]->backward, &first, &on);
+			(*to)[ACT_W] = m->stage[t]->weight ? graph_seconds(m->stage[t]->weight, &first, &on) : 0;
 			(*to)[ACT_UPDATE] = graph_seconds(m->stage[t]->update, &first, &on);
 		}
 	}

@@ -322,22 +322,28 @@ static void list_params(Splitter *sp)
 
 static bool read_by(const Value *v, const Graph *g)
 {
-	for (int i = 0; i < v->nuses; i++)
+	for (int i = 0; g && i < v->nuses; i++)
 		if (v->uses[i].node->graph == g)
 			return true;
 	return false;
+}
+
+static void keep_read(Module *m, Stage *s, const Graph *made, const Graph *reader)
+{
+	for (const Node *n = made->first; n; n = n->next)
+		for (int o = 0; o < n->nout; o++)
+			if (n->out[o] && (read_by(n->out[o], reader) || read_by(n->out[o], s->weight)))
+				PUSH(m->arena, s->keep, s->nkeep, s->capkeep) = n->out[o];
 }
 
 void list_kept(Module *m, Stage *s)
 {
 	s->nkeep = 0;
 	for (int i = 0; i < s->forward->nin; i++)
-		if (read_by(s->forward->in[i], s->backward))
+		if (read_by(s->forward->in[i], s->backward) || read_by(s->forward->in[i], s->weight))
 			PUSH(m->arena, s->keep, s->nkeep, s->capkeep) = s->forward->in[i];
-	for (Node *n = s->forward->first; n; n = n->next)
-		for (int o = 0; o < n->nout; o++)
-			if (n->out[o] && read_by(n->out[o], s->backward))
-				PUSH(m->arena, s->keep, s->nkeep, s->capkeep) = n->out[o];
+	keep_read(m, s, s->forward, s->backward);
+	keep_read(m, s, s->backward, s->weight);
 }
 
 /* Nodes to their graphs: first what begins an update graph, so that sharing has one place to go. */

@@ -1,0 +1,73 @@
+/* defer: splits backwards for schedules that do so (zb-h1, zbv, a file with W actions). B keeps what the gradients that
+ * are sent to earlier stages need; everything else, above all the gradients of weights, becomes a graph of its own,
+ * W, which runs when the schedule has time for it (Qi et al. 2023, "Zero bubble pipeline parallelism", section 2). The
+ * first stage sends nothing back: its B waits for its messages, its W does the rest.
+ *
+ * What W reads of the forward or of B stays in the microbatch's slot until W. The gradient of a microbatch is made by W
+ * alone, so that it can be added at once: where B makes one, W copies it.
+ *
+ * Reads the stages; writes Stage.weight, Stage.keep. */
+#include <string.h>
+#include "plan.h"
+
+static void want(const Graph *g, const Node *n)
+{
+	for (int i = 0; i < n->nin; i++) {
+		const Value *v = n->in[i];
+		if (!v || v->kind != VAL_NODE || v->def->graph != g || v->def->mark)
+			continue;
+		v->def->mark = 1;
+		want(g, v->def);
+	}
+}
+
+static Value *root_of(Value *v)
+{
+	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW))
+		v = v->def->in[0];
+	return v;
+}
+
+/* Operands of Accumulate are values that W makes. */
+static void own_gradients(Module *m, PassCx *cx, Stage *s)
+{
+	for (Node *n = s->update->first; n; n = n->next) {
+		if (n->op != OP_Accumulate || root_of(n->in[0])->def->graph == s->weight)
+			continue;
+		Builder b = { .m = m, .g = s->weight, .loc = n->loc, .phase = PHASE_BWD, .stage = s->id, .d = cx->d };
+		Node *copy = build(&b, OP_Sum, NULL, 1, &n->in[0], n->in[0]->name);
+		node_set_input(n, 0, copy->out[0]);
+	}
+}
+
+static void defer(Module *m, PassCx *cx, Stage *s)
+{
+	Graph *g = s->backward;
+
+	for (Node *n = g->first; n; n = n->next)
+		n->mark = n->op == OP_Send || n->op == OP_Recv;
+	for (Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Send)
+			want(g, n);
+	s->weight = stage_graph_new(m, s, "weight");
+	for (Node *n = g->first, *next; n; n = next) {
+		next = n->next;
+		if (!n->mark)
+			node_move(n, s->weight, NULL);
+		n->mark = 0;
+	}
+	own_gradients(m, cx, s);
+	list_kept(m, s);
+}
+
+bool pass_defer(Module *m, PassCx *cx)
+{
+	bool splits = false;
+
+	if (!schedule_splits(cx->scratch, cx->train ? cx->train->schedule : NULL, &splits, cx->d))
+		return false;
+	for (int i = 0; i < m->nstage && splits; i++)
+		if (!m->stage[i]->weight)
+			defer(m, cx, m->stage[i]);
+	return true;
+}

@@ -1,0 +1,99 @@
+/* Zero bubble (Qi et al. 2023, "Zero bubble pipeline parallelism"): backwards in two parts, B for the gradients that earlier
+ * stages wait for and W for those of weights, which fill what would be idle.
+ *
+ *     zb-h1   1F1B's order of forwards and backwards; device i puts W off by i microbatches, so that it holds S
+ *             microbatches where 1F1B holds S - i: the same peak on all devices. Bubble (S-1)(F + B - W).
+ *     zbv     two chunks per device, down the devices and up again (placement.c): device i does 2(S-i)-1 forwards of its
+ *             first chunk, i of both in turn, then S-i of the second with their backwards at once; then one forward and
+ *             backward of either chunk in turn. At the end, device i puts off W for i microbatches. With F = B = W a
+ *             device is idle only before its first forward and behind its last W: S-1 in all, with the peak of 1F1B. */
+#include "sched.h"
+
+typedef struct Counts { int f, b, w; } Counts;
+
+typedef struct Zb {
+	Sched          *c;
+	DeviceSchedule *to;
+	int             rank;
+} Zb;
+
+/* Microbatches past the last are left out: zbv's pattern is made for 2S - 1 of them at least. */
+static void put(const Zb *z, ActKind k, int chunk, int i)
+{
+	if (i < z->c->ngrain[z->rank])
+		PUSH(z->c->a, z->to->act, z->to->n, z->to->cap) = (Action){ k, z->c->chunk[z->rank][chunk],
+			z->c->grain[z->rank][i], 0, 0 };
+}
+
+/* groups: devices in the pipeline; p: which of them this is. */
+static void h1(const Zb *z, int groups, int p)
+{
+	const int m = z->c->ngrain[z->rank], warm = m < groups - p - 1 ? m : groups - p - 1;
+	Counts n = { 0, 0, 0 };
+
+	while (n.f < warm)
+		put(z, ACT_F, 0, n.f++);
+	while (n.b < m) {
+		if (n.f < m)
+			put(z, ACT_F, 0, n.f++);
+		put(z, ACT_B, 0, n.b++);
+		if (n.b > p)
+			put(z, ACT_W, 0, n.w++);
+	}
+	while (n.w < m)
+		put(z, ACT_W, 0, n.w++);
+}
+
+static void both_parts(const Zb *z, int chunk, Counts *n)
+{
+	put(z, ACT_B, chunk, n->b++);
+	put(z, ACT_W, chunk, n->w++);
+}
+
+static void vee(const Zb *z, int groups, int p)
+{
+	const int m = z->c->ngrain[z->rank], all = m > 2 * groups - 1 ? m : 2 * groups - 1;
+	Counts x = { 0, 0, 0 }, y = { 0, 0, 0 };        /* first and second chunk */
+
+	while (x.f < 2 * (groups - p) - 1)
+		put(z, ACT_F, 0, x.f++);
+	while (y.f < p) {
+		put(z, ACT_F, 1, y.f++);
+		put(z, ACT_F, 0, x.f++);
+	}
+	for (int i = p; i < groups; i++) {
+		put(z, ACT_F, 1, y.f++);
+		both_parts(z, 1, &y);
+	}
+	while (y.f < all) {
+		if (x.f < all)
+			put(z, ACT_F, 0, x.f++);
+		both_parts(z, 0, &x);
+		put(z, ACT_F, 1, y.f++);
+		both_parts(z, 1, &y);
+	}
+	for (int i = 0; i < p; i++) {
+		put(z, ACT_B, 0, x.b++);
+		put(z, ACT_B, 1, y.b++);
+	}
+	while (x.b < all) {
+		put(z, ACT_B, 0, x.b++);
+		put(z, ACT_W, 0, x.w++);
+	}
+	while (y.w < y.b)
+		put(z, ACT_W, 1, y.w++);
+	while (x.w < x.b)
+		put(z, ACT_W, 0, x.w++);
+}
+
+void schedule_zb(Sched *c, bool v)
+{
+	DeviceSchedule *work = NEWN(c->a, DeviceSchedule, c->s->ndevice);
+	const int groups = v ? c->s->nstage / 2 : c->s->nstage;
+
+	for (int r = 0; r < c->s->ndevice; r++) {
+		const Zb z = { c, &work[r], r };
+		(v ? vee : h1)(&z, groups, c->stage[r]);
+	}
+	sched_from_work(c, work);
+}
