@@ -9,11 +9,12 @@ static void move_region(Stage *s, Region r, int64_t by)
 			s->param_at[i] += by;
 }
 
-/* Whether an update waits for all stages of its device in between (ClipNorm): then its temporaries must last. */
+/* Whether an update has something to wait for all stages of its device with (what it received of tied parameters, squares
+ * for the norm): then its temporaries must last. */
 static bool interrupted(const Stage *s)
 {
 	for (const Node *n = s->update->first; n; n = n->next)
-		if (n->op == OP_ClipNorm)
+		if (n->op == OP_ClipNorm || n->op == OP_Broadcast)
 			return true;
 	return false;
 }
