@@ -208,7 +208,7 @@ bool compile_passes(Compile *c, const char *dump)
 	const Options *o = c->o;
 	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &o->t, .plan = &c->plan,
 		.explain = o->explain ? &c->explain : NULL, .profile = c->profile, .measured = &c->measured,
-		.estimated = &c->estimated };
+		.estimated = &c->estimated, .memory_scale = c->memory_scale };
 	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
 		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
 		.time_report = o->time_report, .argc = c->argc, .argv = c->argv };

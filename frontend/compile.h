@@ -21,6 +21,7 @@ typedef struct Compile {
 	const struct Profile *profile;      /* measured times; NULL: none */
 	int      measured, estimated;       /* nodes whose time comes from the profile, and from the cost model */
 	bool     command_profile;   /* pdcc profile: --plan says what is measured */
+	double   memory_scale;      /* what the planner multiplies its estimates of memory with; 0: 1 */
 	bool     eval;              /* inference exports are read too; nothing is trained */
 	int      argc; char **argv;
 } Compile;
@@ -34,6 +35,8 @@ bool compile_read(Compile *c);
 Module *compile_import(Compile *c, int64_t micro);
 /* All passes up to --stop-after. dump: where the IR goes; NULL: nowhere. */
 bool compile_passes(Compile *c, const char *dump);
+/* The same; where a plan was looked for and does not fit into memory, another is looked for (fit.c). False after E0401 too. */
+bool compile_fit(Compile *c, const char *dump);
 /* The same, after it was decided what replicas share (--replica-split, slices.c). */
 bool compile_plan(Compile *c, const char *dump);
 /* The build folder; *made says whether anything is left to do (--stop-after leaves it out). */

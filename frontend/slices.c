@@ -151,8 +151,8 @@ bool compile_plan(Compile *c, const char *dump)
 	int *replicas, n;
 
 	if (c->o->start_from || !strcmp(how, "round-robin"))
-		return compile_passes(c, dump);
+		return compile_fit(c, dump);
 	if (!strcmp(how, "slice"))
 		return find_replicas(c, &replicas, &n) && compile_sliced(c, replicas, n, dump);
-	return compile_passes(c, dump) && (!worth_slicing(c) || choose(c, dump));
+	return compile_fit(c, dump) && (!worth_slicing(c) || choose(c, dump));
 }

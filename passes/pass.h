@@ -22,6 +22,7 @@ typedef struct PassCx {
 	struct Plan    *plan;           /* filled by partition; plan.h */
 	const struct Profile *profile;  /* measured times (ir/profile.h); NULL: all are estimated */
 	int            *measured, *estimated;   /* nodes by where their time comes from; NULL: nobody asks */
+	double          memory_scale;   /* of the planner's estimates of memory; 0: 1 */
 } PassCx;
 
 typedef struct Pass {

@@ -322,7 +322,8 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	const Training *t = g->cx->train;
 	const Graph *graph = g->m->graph;
 
-	*p = (PlanModel){ .a = a, .c = g->cx->cluster, .nlayer = g->n, .memory_scale = 1, .name = NEWN(a, const char *, g->n),
+	*p = (PlanModel){ .a = a, .c = g->cx->cluster, .nlayer = g->n,
+		.memory_scale = g->cx->memory_scale > 0 ? g->cx->memory_scale : 1, .name = NEWN(a, const char *, g->n),
 		.kept = NEWN(a, double, g->n), .tmp = NEWN(a, double, g->n), .param = NEWN(a, bool, g->n) };
 	if (schedule_async(t)) {
 		p->schedule = "1f1b";       /* whose plan is good for what never is flushed */

@@ -300,6 +300,8 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 		if (s->no_exhaustive || !propose_all(s, few))
 			search_locally(s);
 	}
+	if (s->best && !isfinite(s->best->score))       /* what lacks memory was not played */
+		trial_play(s->p, s->best);
 	if (!s->best && d->errors == 0)
 		return diag_error(d, NOLOC, 473, "the planner has no plan for %d segments on %d devices", s->p->st->n,
 			s->p->c->ndevice);
