@@ -81,6 +81,7 @@ static const char launch_head[] =
 	"if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then\n"
 	"\tflags='--oversubscribe --bind-to none'\n"
 	"\t[ \"$(id -u)\" = 0 ] && flags=\"$flags --allow-run-as-root\"\n"
+	"\t[ -n \"$PD_WRAP\" ] && flags=\"$flags --mca mca_base_env_list PD_FR;PD_WORLD;PD_WAIT;PD_ATTEMPT\"\n"
 	"fi\n"
 	"# shellcheck disable=SC2086\n"
 	"exec mpirun $flags $PD_MPIRUN_FLAGS";
@@ -99,13 +100,13 @@ static bool write_run(Build *b)
 		hosts |= host != NULL;
 	}
 	if (world == 1 && !hosts) {
-		buf_puts(&launch, "exec \"$dir/bin/${PD_PROGRAM}0\" \"$@\"");
+		buf_puts(&launch, "exec ${PD_WRAP:+\"$PD_WRAP\" --exec 0} \"$dir/bin/${PD_PROGRAM}0\" \"$@\"");
 	} else {
 		buf_puts(&launch, launch_head);
 		for (int r = 0; r < world; r++) {
 			const char *host = host_of(b, r);
-			buf_printf(&launch, "%s \\\n\t-np 1%s%s \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"", r ? " :" : "", host ? " -host " : "",
-				host ? host : "", r);
+			buf_printf(&launch, "%s \\\n\t-np 1%s%s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"", r ? " :" : "",
+				host ? " -host " : "", host ? host : "", r, r);
 		}
 	}
 	build_frame(&out, "run.sh.in", (const char *const[]){ "WORLD", world_text, "VERSION", PDCC_VERSION, "THREADS",

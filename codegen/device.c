@@ -43,6 +43,19 @@ static bool trains(ActKind k)
 	return k == ACT_RECV_B || k == ACT_B || k == ACT_SEND_B || k == ACT_W || k == ACT_SYNC || k == ACT_UPDATE;
 }
 
+/* What messages call the kinds of actions. */
+static void write_names(const Build *b, Cw *w, const DeviceSchedule *s)
+{
+	CwItems items = { .w = w };
+
+	cw_open(w, "static const char *const names[] =");
+	for (int k = 0; k < ACT_COUNT; k++)
+		if (has(s, (ActKind)k))
+			cw_item(&items, "[%s] = \"%s\"", word(b, (ActKind)k), word(b, (ActKind)k));
+	cw_items_end(&items);
+	cw_close(w, ";");
+}
+
 static void write_actions(Build *b, Cw *w, const DeviceSchedule *s)
 {
 	Arena *a = b->a;
@@ -61,11 +74,12 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s)
 	cw_comment(w, "A step: what is done, %sin which slot, with which microbatch. Forwards come first in the list of kinds: "
 		"they alone are done where nothing is trained.", b->chunks ? "for which stage, " : "");
 	cw_line(w, "enum { %s };", names);
+	write_names(b, w, s);
 	cw_open(w, "static const struct action { short kind, %sslot; int mb; } actions[] =", b->chunks ? "stage, " : "");
 	for (int i = 0; i < s->n; i++) {
 		const Action *x = &s->act[i];
 		cw_item(&items, "{ %s, %s%d, %d }", word(b, x->kind),
-			b->chunks ? arena_printf(a, "%d, ", x->stage) : "", x->slot, x->mb < 0 ? 0 : x->mb);
+			b->chunks ? arena_printf(a, "%d, ", x->stage) : "", x->slot, x->mb);
 	}
 	cw_items_end(&items);
 	cw_close(w, ";");
@@ -215,6 +229,7 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 		cw_line(w, "if (!train && a->kind >= %s)", first);
 		cw_line(w, "\tcontinue;");
 	}
+	cw_line(w, "pd_action(names[a->kind], a->mb);");
 	cw_open(w, "switch (a->kind)");
 	for (int k = 0; k < ACT_COUNT; k++) {
 		if (!has(s, (ActKind)k))
@@ -279,6 +294,33 @@ static bool compresses(const Module *m)
 	return false;
 }
 
+/* The tensor on each channel and the ONNX node that it stems from, for messages about what did not come. */
+static void write_channels(Build *b, Cw *w)
+{
+	const char **text = NEWN(b->a, const char *, b->channels);
+	CwItems items = { .w = w };
+
+	for (int t = 0; t < b->m->nstage; t++)
+		for (int pass = 0; pass < 2; pass++)
+			for (const Node *n = (pass ? b->m->stage[t]->backward : b->m->stage[t]->forward)->first; n; n = n->next) {
+				const Node *from = n->op == OP_Send ? n->in[0]->def : NULL;
+				const Loc *l = from ? &from->loc : &n->loc;
+				if (n->op != OP_Send)
+					continue;
+				text[attr_int(n, "channel")] = l->node < 0 ? n->in[0]->name : arena_printf(b->a, "%s, node #%d '%s'%s%s",
+					n->in[0]->name, l->node, l->name ? l->name : "", l->op ? " " : "", l->op ? l->op : "");
+			}
+	if (!b->channels)
+		return;
+	cw_blank(w);
+	cw_comment(w, "what each channel carries, for messages");
+	cw_open(w, "static const char *const channels[] =");
+	for (int i = 0; i < b->channels; i++)
+		cw_item(&items, "%s", text[i] ? quoted(b->a, text[i]) : "NULL");
+	cw_items_end(&items);
+	cw_close(w, ";");
+}
+
 static void write_program(Build *b, Cw *w, int rank)
 {
 	const Module *m = b->m;
@@ -290,6 +332,7 @@ static void write_program(Build *b, Cw *w, int rank)
 
 	for (int k = t; k >= 0; k = next_chunk(b, k))
 		slots = m->stage[k]->inflight > slots ? m->stage[k]->inflight : slots;
+	write_channels(b, w);
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");
 	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s\",",
@@ -309,6 +352,8 @@ static void write_program(Build *b, Cw *w, int rank)
 		write_rate(b, w, rate);
 	if (compresses(m))
 		cw_line(w, ".compressed = true,");
+	if (b->channels)
+		cw_line(w, ".channel = channels,");
 	if (squares_of(m))
 		cw_line(w, ".squares = %d,", squares_of(m));
 	if (b->t->ckpt_dir)

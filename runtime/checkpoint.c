@@ -81,9 +81,9 @@ static bool publish(const char *path, const char *a, size_t na, const char *b, s
 	const int  fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
 	bool       ok = fd >= 0 && put(fd, a, na);
 
-	rt_point(RT_CKPT);
+	rt_point_ckpt(ck.m.step);
 	ok = ok && put(fd, b, nb) && fsync(fd) == 0;
-	rt_point(RT_CKPT);
+	rt_point_ckpt(ck.m.step);
 	if (!ok)
 		failed(path);
 	if (fd >= 0 && close(fd) && ok)
@@ -92,7 +92,7 @@ static bool publish(const char *path, const char *a, size_t na, const char *b, s
 		ok = failed(path);
 	if (!ok)
 		unlink(temporary);
-	rt_point(RT_CKPT);
+	rt_point_ckpt(ck.m.step);
 	return ok;
 }
 
@@ -110,7 +110,7 @@ static bool write_part(void)
 	ck.m.hash = ck_hash_end(&h);
 	ck.m.bytes = (int64_t)(ck.head_bytes + ck.bytes);
 	ck_part(path, ck.dir, ck.m.step, ck.m.rank, ck.m.world, ".safetensors");
-	rt_point(RT_CKPT);
+	rt_point_ckpt(ck.m.step);
 	if (!publish(path, ck.head, ck.head_bytes, ck.copy, ck.bytes))
 		return false;
 	if (ck.journal >= 0 && fsync(ck.journal) && errno != EINVAL)

@@ -30,6 +30,7 @@ typedef struct hello {
 	unsigned abi;
 	int      rank, world, stage, replica;
 	char     hash[72], model[64];
+	rt_process process;
 } hello;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -74,6 +75,11 @@ const char *rt_name(int rank)
 	return s;
 }
 
+const rt_process *rt_process_of(int rank)
+{
+	return hellos ? &hellos[rank].process : NULL;
+}
+
 _Noreturn void rt_abort(int code)
 {
 	int on = 0, off = 0;
@@ -81,31 +87,85 @@ _Noreturn void rt_abort(int code)
 	fflush(NULL);
 	MPI_Initialized(&on);
 	MPI_Finalized(&off);
-	if (on && !off)
+	if (on && !off && !rt_launched())
 		MPI_Abort(MPI_COMM_WORLD, code);
 	_Exit(code);
 }
 
 /* ---- the table ---- */
 
+static void awaited(char *to, size_t room, const label *l)
+{
+	char text[300];
+
+	rt_channel_text(text, sizeof text, l->channel);
+	if (l->channel >= 0)
+		snprintf(to, room, "microbatch %d of step %lld on channel %d%s", l->mb, (long long)l->step, l->channel, text);
+	else
+		snprintf(to, room, "a part of a collective sum in step %lld", (long long)l->step);
+}
+
+/* Nothing came of request i for the timeout. */
 static _Noreturn void verdict(int i)
 {
 	const label *l = &labels[i], *d = &last_done;
-	char         what[64], last[96] = "nothing yet";
+	char         what[400], last[96] = "nothing yet", doing[64], why[1200], more[1400] = "";
+	int          rank = -1;
 
 	if (d->channel >= 0)
 		snprintf(last, sizeof last, "%s microbatch %d of step %lld on channel %d",
 		         d->recv ? "received" : "sent", d->mb, (long long)d->step, d->channel);
-	if (l->channel >= 0)
-		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d", l->mb,
-		         (long long)l->step, l->channel);
-	else
-		snprintf(what, sizeof what, "a part of a collective sum in step %lld",
-		         (long long)l->step);
+	awaited(what, sizeof what, l);
+	rt_doing(doing, sizeof doing);
+	if (!rt_verdict_known(&rank, why, sizeof why) && (rank = rt_lost(true, why, sizeof why)) >= 0)
+		rt_verdict(rank, why);
+	if (rank < 0) {
+		snprintf(why, sizeof why, "did not answer %s", rt_name(rt_program->rank));
+		rt_verdict(l->peer, why);
+	} else {
+		snprintf(more, sizeof more, "; missing: %s %s", rt_name(rank), why);
+	}
 	rt_fail(RT_LOST, "R102",
-	        l->recv ? "%s did not come from %s within %g s (last message done: %s)"
-	                : "%s was not taken by %s within %g s (last message done: %s)",
-	        what, rt_name(l->peer), timeout_s, last);
+	        l->recv ? "%s did not come from %s within %g s (in %s; last message done: %s)%s"
+	                : "%s was not taken by %s within %g s (in %s; last message done: %s)%s",
+	        what, rt_name(l->peer), timeout_s, doing, last, more);
+}
+
+/* A process of another rank has ended while request i was waited for; -1: none in particular. */
+static _Noreturn void gone(int i, int rank, char *why, size_t room)
+{
+	char what[400] = "", doing[64];
+	int  known;
+
+	if (rt_verdict_known(&known, why, room))
+		rank = known;
+	else
+		rt_verdict(rank, why);
+	if (i >= 0)
+		awaited(what, sizeof what, &labels[i]);
+	rt_doing(doing, sizeof doing);
+	rt_fail(RT_LOST, "R115", "%s %s; this rank was in %s%s%s%s%s", rt_name(rank), why, doing,
+	        i < 0 ? "" : labels[i].recv ? ", waiting for " : ", sending ", what, i < 0 ? "" : labels[i].recv ? " from " : " to ",
+	        i < 0 ? "" : rt_name(labels[i].peer));
+}
+
+/* Looks at the other processes from time to time; the launcher has a moment to end this one first where it does so. */
+static void look_around(int pending, double *looked, double *missed)
+{
+	char         why[1200];
+	const double now = rt_now();
+
+	if (now - *looked < 0.25)
+		return;
+	*looked = now;
+	const int rank = rt_lost(false, why, sizeof why);
+
+	if (rank < 0)
+		*missed = 0;
+	else if (*missed == 0 && !rt_launched())
+		*missed = now;
+	else if (rt_launched() || now - *missed > 3)
+		gone(pending, rank, why, sizeof why);
 }
 
 static void completed(int i, const MPI_Status *st)
@@ -267,6 +327,7 @@ static bool ring_done(int first, int n, int *pending)
 static void wait_until(bool (*done)(int, int, int *), int first, int n)
 {
 	const double from = rt_now();
+	double       looked = from, missed = 0;
 	int          idle = 0, pending = -1;
 
 	rt_lock();
@@ -283,6 +344,8 @@ static void wait_until(bool (*done)(int, int, int *), int first, int n)
 			sched_yield();
 		else
 			nap(idle < 120 ? 20 : 100);
+		if (idle > 120)
+			look_around(pending, &looked, &missed);
 		rt_lock();
 	}
 	main_waits = false;
@@ -360,6 +423,7 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 	              .bytes = bytes,
 	              .recv = true });
 	rt_unlock();
+	rt_record("receive", mb, channel, peer);
 }
 
 void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes)
@@ -377,14 +441,19 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 	     (label){
 		     .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes });
 	rt_unlock();
+	rt_record("send", mb, channel, peer);
 }
 
 void pd_wait_recv(int channel, int slot)
 {
 	rt_pause();
 	rt_local_wait(channel, slot, false);
-	if (started)
-		rt_wait(slot_of(channel, slot), 1);
+	if (!started)
+		return;
+	const int i = slot_of(channel, slot);
+
+	rt_record("await", labels[i].mb, channel, labels[i].peer);
+	rt_wait(i, 1);
 }
 
 void pd_wait_send(int channel, int slot)
@@ -395,39 +464,7 @@ void pd_wait_send(int channel, int slot)
 		rt_wait(sends0 + slot_of(channel, slot), 1);
 }
 
-/* ---- blocking messages of the main thread ---- */
-
-static void blocking(int peer, int tag, char *buf, size_t bytes, bool recv)
-{
-	const size_t most = (size_t)1 << 30;
-	const int    i = rt_peer(0);
-
-	if (rt_alone)
-		return;
-	do {
-		const size_t n = bytes < most ? bytes : most;
-
-		rt_lock();
-		if (recv)
-			rt_post_recv(i, peer, tag, buf, n);
-		else
-			rt_post_send(i, peer, tag, buf, n);
-		rt_unlock();
-		rt_wait(i, 1);
-		buf += n;
-		bytes -= n;
-	} while (bytes);
-}
-
-void rt_send(int peer, int tag, const void *buf, size_t bytes)
-{
-	blocking(peer, tag, (char *)(uintptr_t)buf, bytes, false);
-}
-
-void rt_recv(int peer, int tag, void *buf, size_t bytes)
-{
-	blocking(peer, tag, buf, bytes, true);
-}
+/* ---- gathering in the background ---- */
 
 void rt_gather_start(const void *mine, void *all, size_t bytes)
 {
@@ -448,24 +485,6 @@ void rt_gather_wait(void)
 {
 	if (started)
 		rt_wait(gather0, 1);
-}
-
-/* All to rank 0 and back: it is for start and end, where the timeout matters more than speed. */
-void rt_barrier(void)
-{
-	if (!started)
-		return;
-	char token = 0;
-
-	if (rt_program->rank == 0) {
-		for (int r = 1; r < rt_program->world; r++)
-			rt_recv(r, RT_TAG_FILE, &token, 1);
-		for (int r = 1; r < rt_program->world; r++)
-			rt_send(r, RT_TAG_FILE, &token, 1);
-	} else {
-		rt_send(0, RT_TAG_FILE, &token, 1);
-		rt_recv(0, RT_TAG_FILE, &token, 1);
-	}
 }
 
 /* ---- joining and leaving ---- */
@@ -497,6 +516,7 @@ static void compare(const pd_program *p)
 		      .replica = p->replica };
 	hello *all = rt_alloc((size_t)p->world * sizeof *all);
 
+	me.process = rt_process_here();
 	snprintf(me.hash, sizeof me.hash, "%s", p->hash);
 	snprintf(me.model, sizeof me.model, "%s", p->model);
 	check(MPI_Allgather(&me, (int)sizeof me, MPI_BYTE, all, (int)sizeof me, MPI_BYTE,

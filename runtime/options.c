@@ -82,6 +82,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "profile-seconds", SECONDS, &o->profile.seconds },
 		{ "profile-bound", SECONDS, &o->profile.bound },
 		{ "virtual", FLAG, &rt_virtual },
+		{ "attempt", COUNT, &o->attempt },
 		{ "check", FLAG, &o->dry_run },
 		{ "quiet", FLAG, &o->quiet },
 	};

@@ -64,6 +64,7 @@ typedef struct pd_program {
 	int         grains;         /* so many of them are dealt to a stage's replicas at a time, in
 	                             * blocks; 0: all of a step */
 	int         channels, slots;/* sizes of the request tables below */
+	const char *const *channel; /* what each carries, for messages; NULL: not said */
 	size_t      arena;          /* bytes; laid out by pdcc */
 	int         nparams;  const pd_param *params;
 	int         ninputs;  const pd_input_desc *inputs;
@@ -96,6 +97,9 @@ typedef struct pd_program {
 int pd_main(const pd_program *p, int argc, char **argv);
 
 /* ---- inside a step ---- */
+
+/* What this device does now: "F", "RECV_B" ... of microbatch mb; -1: of none. For verdicts. */
+void pd_action(const char *what, int mb);
 
 int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
 /* What the learning rate of this step is multiplied with: a rise in a line over `warmup` steps,

@@ -44,6 +44,7 @@ typedef struct rt_options {
 	const char *resume;             /* NULL: no; "": the newest of --ckpt */
 	const char *ckpt;               /* NULL: no checkpoints */
 	bool        then_loss, state, dry_run, quiet, shuffle;
+	int64_t     attempt;            /* the how manieth start of this job by pdrun, from 0 */
 	char        root[4096];         /* the build folder: the one above the program's */
 	rt_profile_options profile;
 } rt_options;
@@ -165,7 +166,22 @@ void rt_checkpoint_poll(void);          /* ends the run when one could not be wr
 void rt_checkpoint_close(void);         /* waits until all are written, by all ranks */
 
 /* ---- faults.c ---- */
-enum { RT_CKPT = -1 };
-void rt_point(int what);                /* a place where tests may kill this rank */
+void rt_faults_open(const pd_program *p, const rt_options *o);
+bool rt_launched(void);                 /* by pdrun, which ends the other ranks: nobody needs to */
+/* What was done, for the flight recorder: at most 11 letters; -1 for what does not apply. */
+void rt_record(const char *what, int mb, int channel, int peer);
+void rt_record_end(void);               /* of a step */
+void rt_point_ckpt(int64_t step);       /* of writing a checkpoint: tests may kill the rank here */
+void rt_doing(char *to, size_t room);   /* "B of microbatch 5 in step 812" */
+void rt_channel_text(char *to, size_t room, int channel);      /* " ('h', node #3 'fc1')", or "" */
+void rt_dump(const char *why);          /* the flight recorder as text */
+typedef struct rt_process { int64_t pid; uint64_t born; char host[64]; } rt_process;
+rt_process rt_process_here(void);
+const rt_process *rt_process_of(int rank);      /* mpi.c; NULL: not known yet */
+/* A rank of this host whose process has ended, or, if that is asked, stands still: why says which. -1: none. */
+int  rt_lost(bool stopped, char *why, size_t room);
+/* The first verdict of a job is everyone's. */
+bool rt_verdict_known(int *rank, char *why, size_t room);
+bool rt_verdict(int rank, const char *why);     /* false: another was first */
 
 #endif

@@ -27,7 +27,7 @@ double rt_now(void)
 
 _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 {
-	char    text[1024];
+	char    text[2048], said[2200];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -38,6 +38,12 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 		fprintf(stderr, "%s %s: %s\n", code, rt_name(rt_program->rank), text);
 	else
 		fprintf(stderr, "%s: %s\n", code, text);
+	if (rt_program) {
+		snprintf(said, sizeof said, "ended with %s: %s", code, text);
+		rt_verdict(rt_program->rank, said);     /* unless this rank only repeats one */
+		snprintf(said, sizeof said, "%s: %s", code, text);
+		rt_dump(said);
+	}
 	rt_abort(status);
 }
 
@@ -275,7 +281,9 @@ static void advance(const pd_program *p, const rt_options *o, telling *t, int64_
 		rt_flow_run(p, n, true, tell, t);
 	} else {
 		one_step(p, true);
-		tell(rt_step++, t);
+		tell(rt_step, t);
+		rt_record_end();
+		rt_step++;
 	}
 	for (int64_t k = from; k < rt_step; k++)
 		times[(k - first) % TIMES] = (rt_now() - now) / (double)(rt_step - from);
@@ -377,6 +385,20 @@ static void save(const pd_program *p, const rt_options *o, const char *arena)
 		copy_model(o);
 }
 
+/* After a restart the newest checkpoint counts, whatever the first start began from. */
+static bool go_on(const pd_program *p, rt_options *o, char *arena)
+{
+	const char *asked = o->resume;
+
+	if (o->attempt > 0 && o->ckpt && *o->ckpt) {
+		o->resume = "";
+		if (rt_resume(p, o, arena))
+			return true;
+		o->resume = asked;
+	}
+	return o->resume && rt_resume(p, o, arena);
+}
+
 int pd_main(const pd_program *p, int argc, char **argv)
 {
 	rt_options o = { .steps = p->steps,
@@ -395,12 +417,13 @@ int pd_main(const pd_program *p, int argc, char **argv)
 		rt_fail(RT_MISMATCH, "R101",
 		        "this program was written for runtime %u, this is runtime %u; compile the model again",
 		        p->abi, (unsigned)PD_ABI);
+	rt_faults_open(p, &o);
 	pd_threads(p->threads);
 	rt_alone = o.profile.file != NULL;
 	rt_join(p, o.timeout);
 	char *arena = make_arena(p->arena);
 
-	if (!o.resume || !rt_resume(p, &o, arena))
+	if (!go_on(p, &o, arena))
 		rt_weights_load(p, arena, o.weights ? o.weights : in_root(&o, p->weights),
 		                o.weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
 	rt_totals_setup(p->microbatches);

@@ -96,6 +96,7 @@ void pd_totals(void)
 	const int    world = rt_program->world;
 
 	rt_pause();
+	rt_record("totals", -1, -1, -1);
 	done = true;
 	if (rt_alone) {
 		sum = (totals){ .count = 1, .stop = rt_signal };

@@ -9,9 +9,12 @@ static const int mine[] = {
 /* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
  * alone are done where nothing is trained. */
 enum { F, SEND_F, RECV_B, B, SYNC, UPDATE };
+static const char *const names[] = {
+	[F] = "F", [SEND_F] = "SEND_F", [RECV_B] = "RECV_B", [B] = "B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
+};
 static const struct action { short kind, slot; int mb; } actions[] = {
 	{ F, 0, 2 }, { SEND_F, 0, 2 }, { RECV_B, 0, 2 }, { F, 1, 3 }, { SEND_F, 1, 3 }, { RECV_B, 1, 3 },
-	{ B, 0, 2 }, { B, 1, 3 }, { SYNC, 0, 0 }, { UPDATE, 0, 0 },
+	{ B, 0, 2 }, { B, 1, 3 }, { SYNC, 0, -1 }, { UPDATE, 0, -1 },
 };
 
 static void step(bool train)
@@ -21,6 +24,7 @@ static void step(bool train)
 	for (const struct action *a = actions; a < end; a++) {
 		if (!train && a->kind >= RECV_B)
 			continue;
+		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case F:
 			forward(a->slot, a->mb);
@@ -50,6 +54,11 @@ static void start(char *arena)
 	init(arena, 1, mine, 2);
 }
 
+/* what each channel carries, for messages */
+static const char *const channels[] = {
+	"a, node #1 'a' Relu", "d.a, node #2 'logits' Gemm",
+};
+
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "2-2", .schedule = "1f1b",
 	.hash = "2b9b16c8688cbf9b", .model_hash = "47540b4c30294e1c", .optimizer = "adamw",
@@ -57,6 +66,7 @@ static const pd_program program = {
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 4, .channels = 2, .slots = 2, .arena = 1792,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.channel = channels,
 	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };

@@ -9,9 +9,12 @@ static const int mine[] = {
 /* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
  * alone are done where nothing is trained. */
 enum { RECV_F, F, B, SEND_B, SYNC, UPDATE };
+static const char *const names[] = {
+	[RECV_F] = "RECV_F", [F] = "F", [B] = "B", [SEND_B] = "SEND_B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
+};
 static const struct action { short kind, slot; int mb; } actions[] = {
 	{ RECV_F, 0, 0 }, { F, 0, 0 }, { B, 0, 0 }, { SEND_B, 0, 0 }, { RECV_F, 0, 1 }, { F, 0, 1 },
-	{ B, 0, 1 }, { SEND_B, 0, 1 }, { SYNC, 0, 0 }, { UPDATE, 0, 0 },
+	{ B, 0, 1 }, { SEND_B, 0, 1 }, { SYNC, 0, -1 }, { UPDATE, 0, -1 },
 };
 
 static void step(bool train)
@@ -21,6 +24,7 @@ static void step(bool train)
 	for (const struct action *a = actions; a < end; a++) {
 		if (!train && a->kind >= B)
 			continue;
+		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case RECV_F:
 			recv_forward(a->slot, a->mb);
@@ -50,6 +54,11 @@ static void start(char *arena)
 	init(arena, 0, mine, 2);
 }
 
+/* what each channel carries, for messages */
+static const char *const channels[] = {
+	"a, node #1 'a' Relu", "d.a, node #2 'logits' Gemm",
+};
+
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "2-2", .schedule = "1f1b",
 	.hash = "2b9b16c8688cbf9b", .model_hash = "47540b4c30294e1c", .optimizer = "adamw",
@@ -57,6 +66,7 @@ static const pd_program program = {
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 4, .channels = 2, .slots = 1, .arena = 1088,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.channel = channels,
 	.weights = "weights/stage1.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };

@@ -9,8 +9,11 @@ static const int mine[] = {
 /* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
  * alone are done where nothing is trained. */
 enum { F, B, SYNC, UPDATE };
+static const char *const names[] = {
+	[F] = "F", [B] = "B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
+};
 static const struct action { short kind, slot; int mb; } actions[] = {
-	{ F, 0, 0 }, { B, 0, 0 }, { SYNC, 0, 0 }, { UPDATE, 0, 0 },
+	{ F, 0, 0 }, { B, 0, 0 }, { SYNC, 0, -1 }, { UPDATE, 0, -1 },
 };
 
 static void step(bool train)
@@ -20,6 +23,7 @@ static void step(bool train)
 	for (const struct action *a = actions; a < end; a++) {
 		if (!train && a->kind >= B)
 			continue;
+		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case F:
 			forward(a->slot, a->mb);

@@ -9,10 +9,13 @@ static const int mine[] = {
 /* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
  * alone are done where nothing is trained. */
 enum { RECV_F, F, B, SEND_B, SYNC, UPDATE };
+static const char *const names[] = {
+	[RECV_F] = "RECV_F", [F] = "F", [B] = "B", [SEND_B] = "SEND_B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
+};
 static const struct action { short kind, slot; int mb; } actions[] = {
 	{ RECV_F, 0, 0 }, { RECV_F, 1, 1 }, { RECV_F, 2, 2 }, { F, 0, 0 }, { F, 1, 1 }, { F, 2, 2 },
 	{ B, 0, 0 }, { SEND_B, 0, 0 }, { B, 1, 1 }, { SEND_B, 1, 1 }, { B, 2, 2 }, { SEND_B, 2, 2 },
-	{ SYNC, 0, 0 }, { UPDATE, 0, 0 },
+	{ SYNC, 0, -1 }, { UPDATE, 0, -1 },
 };
 
 static void step(bool train)
@@ -22,6 +25,7 @@ static void step(bool train)
 	for (const struct action *a = actions; a < end; a++) {
 		if (!train && a->kind >= B)
 			continue;
+		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case RECV_F:
 			recv_forward(a->slot, a->mb);
@@ -51,6 +55,12 @@ static void start(char *arena)
 	init(arena, 0, mine, 3);
 }
 
+/* what each channel carries, for messages */
+static const char *const channels[] = {
+	"h, node #0 'h' Gemm", "h, node #0 'h' Gemm", "s, node #3 's' Add", "d.h.2, node #0 'h' Gemm",
+	"d.h, node #5 'logits' Mul", "d.s, node #4 'n' Gemm",
+};
+
 static const pd_program program = {
 	.abi = PD_ABI, .model = "skip.onnx", .plan = "1-1-1", .schedule = "gpipe",
 	.hash = "3d74044fc9a65e39", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
@@ -58,6 +68,7 @@ static const pd_program program = {
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 2, .microbatches = 3, .channels = 6, .slots = 3, .arena = 1664,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.channel = channels,
 	.weights = "weights/stage2.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };

@@ -9,10 +9,13 @@ static const int mine[] = {
 /* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
  * alone are done where nothing is trained. */
 enum { F, SEND_F, RECV_B, B, SYNC, UPDATE };
+static const char *const names[] = {
+	[F] = "F", [SEND_F] = "SEND_F", [RECV_B] = "RECV_B", [B] = "B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
+};
 static const struct action { short kind, slot; int mb; } actions[] = {
 	{ F, 0, 0 }, { SEND_F, 0, 0 }, { RECV_B, 0, 0 }, { F, 1, 1 }, { SEND_F, 1, 1 }, { RECV_B, 1, 1 },
 	{ B, 0, 0 }, { F, 0, 2 }, { SEND_F, 0, 2 }, { RECV_B, 0, 2 }, { B, 1, 1 }, { F, 1, 3 },
-	{ SEND_F, 1, 3 }, { RECV_B, 1, 3 }, { B, 0, 2 }, { B, 1, 3 }, { SYNC, 0, 0 }, { UPDATE, 0, 0 },
+	{ SEND_F, 1, 3 }, { RECV_B, 1, 3 }, { B, 0, 2 }, { B, 1, 3 }, { SYNC, 0, -1 }, { UPDATE, 0, -1 },
 };
 
 static void step(bool train)
@@ -22,6 +25,7 @@ static void step(bool train)
 	for (const struct action *a = actions; a < end; a++) {
 		if (!train && a->kind >= RECV_B)
 			continue;
+		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case F:
 			forward(a->slot, a->mb);
@@ -51,6 +55,11 @@ static void start(char *arena)
 	init(arena, 0, mine, 4);
 }
 
+/* what each channel carries, for messages */
+static const char *const channels[] = {
+	"t, node #2 't' Tanh", "d.t, node #3 'logits' Gemm",
+};
+
 static const pd_program program = {
 	.abi = PD_ABI, .model = "tied.onnx", .plan = "1-1", .schedule = "1f1b",
 	.hash = "5cfc244d90b40f3f", .model_hash = "f97a808ab21f9c2d", .optimizer = "sgd",
@@ -58,6 +67,7 @@ static const pd_program program = {
 	.threads = 1, .reproducible = true, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 4, .channels = 2, .slots = 2, .arena = 2624,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.channel = channels,
 	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };
