@@ -1,5 +1,6 @@
 /* What memplan's stages make together: the arena of a device that runs several of them, and whether it fits. */
-#include "plan.h"
+#include <string.h>
+#include "recompute.h"
 
 static void move_region(Stage *s, Region r, int64_t by)
 {
@@ -52,9 +53,40 @@ static void share_device(const Module *m, Stage *first)
 	}
 }
 
-static bool fits(const Module *m, PassCx *cx, const Stage *s)
+int64_t memplan_device(Module *m, PassCx *cx, const Stage *of)
+{
+	int64_t top = 0, tmp = 0, scratch = 0;
+
+	for (int i = 0; i < m->nstage; i++) {
+		Stage *s = m->stage[i];
+		if (s->rank != of->rank)
+			continue;
+		const int64_t arena = memplan_stage(m, cx, s);
+		const bool apart = s->inflight > 1 && !interrupted(s);
+		top += arena - s->bytes[REGION_SCRATCH] - (apart ? s->bytes[REGION_TMP] : 0);
+		tmp = apart && s->bytes[REGION_TMP] > tmp ? s->bytes[REGION_TMP] : tmp;
+		scratch = s->bytes[REGION_SCRATCH] > scratch ? s->bytes[REGION_SCRATCH] : scratch;
+	}
+	return top + tmp + scratch;
+}
+
+/* Where nothing is computed again yet: would it fit then? */
+static void hint(Module *m, PassCx *cx, const Stage *s, int64_t memory)
+{
+	double time, more;
+
+	if (cx->train && cx->train->recompute && strcmp(cx->train->recompute, "none"))
+		return;
+	const int64_t bytes = recompute_need(m, cx, s, &time, &more);
+	if (bytes <= memory && time > 0)
+		diag_note(cx->d, NOLOC, "--recompute stage needs %lld bytes there (+%.0f %% of its time), --recompute auto as little time "
+			"as fits", (long long)bytes, 100 * more / time);
+}
+
+static bool fits(Module *m, PassCx *cx, const Stage *of)
 {
 	const Cluster *c = cx->cluster;
+	const Stage was = *of, *s = &was;       /* a hint plans anew */
 	const char *also = "";
 	bool ok = true;
 
@@ -74,6 +106,7 @@ static bool fits(const Module *m, PassCx *cx, const Stage *s)
 		if (*also) {
 			ok = diag_error(cx->d, FILELOC(c->file), 601, "stages %d%s together need %lld bytes, device %s has %lld", s->id,
 				also, (long long)s->arena, d->name, (long long)d->memory);
+			hint(m, cx, s, d->memory);
 			continue;
 		}
 		ok = diag_error(cx->d, FILELOC(c->file), 601,
@@ -82,6 +115,7 @@ static bool fits(const Module *m, PassCx *cx, const Stage *s)
 			d->name, (long long)d->memory, (long long)s->bytes_params, (long long)s->bytes_state,
 			(long long)s->bytes_grads, s->inflight, (long long)s->slot_bytes, (long long)s->bytes_tmp,
 			(long long)s->bytes_scratch);
+		hint(m, cx, s, d->memory);
 	}
 	return ok;
 }

@@ -50,6 +50,7 @@ void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs
 
 /* ---- memory (memplan.c) ---- */
 int64_t memplan_stage(Module *m, PassCx *cx, Stage *s);    /* bytes of the arena of a stage; the schedule is known */
+int64_t memplan_device(Module *m, PassCx *cx, const Stage *of);    /* of all stages of its device, planned anew */
 
 /* ---- the schedule (schedule.c): pass_schedule, where depths heed what memory there is if `limited` ---- */
 bool schedule_module(Module *m, PassCx *cx, bool limited);

@@ -208,6 +208,32 @@ static void forget_all(Again *x)
 		x->kept.slot[i].val = NULL;
 }
 
+int64_t recompute_need(Module *m, PassCx *cx, const Stage *of, double *time, double *more)
+{
+	Again *x = NEWN(cx->scratch, Again, m->nstage);
+
+	*time = *more = 0;
+	for (int t = 0; t < m->nstage; t++) {
+		Stage *s = m->stage[t];
+		if (s->rank != of->rank)
+			continue;
+		for (int k = 0; k < 2; k++)
+			for (const Node *n = (k ? s->backward : s->forward)->first; n; n = n->next)
+				*time += n->time;
+		again_begin(&x[t], m, s, cx);
+		forget_all(&x[t]);
+		*more += again_need(&x[t]);
+		again_apply(&x[t]);
+	}
+	const int64_t bytes = memplan_device(m, cx, of);
+	for (int t = 0; t < m->nstage; t++)
+		if (m->stage[t]->rank == of->rank) {
+			again_undo(&x[t]);
+			again_end(&x[t]);
+		}
+	return bytes;
+}
+
 /* The smallest of the stage's devices; 0: nothing is said. */
 static int64_t memory_of(const Stage *s, const Cluster *c)
 {

@@ -32,9 +32,14 @@ double again_need(Again *x);        /* finds what must be run again; gives its s
 void   again_apply(Again *x);       /* copies that into the backward; Stage.keep anew */
 void   again_undo(Again *x);
 
-/* Forgets one value after another, by seconds per byte, until the stage fits in `limit` bytes or nothing more can be
- * forgotten; the choice is in Again.kept, not applied. Gives the bytes that the stage will need at most. */
+/* Forgets one value after another, by seconds per byte, until the stage's device, with its other stages as they are, needs
+ * no more than `limit` bytes or nothing more can be forgotten; the choice is in Again.kept, not applied. Gives the bytes
+ * that the device will need at most. */
 int64_t again_choose(Again *x, int64_t limit);
+
+/* Bytes that the device of stage `of` would need if all of its stages were computed again; the seconds per microbatch that
+ * they take as they are, and that this would add. Memory is to be planned anew behind it. */
+int64_t recompute_need(Module *m, PassCx *cx, const Stage *of, double *time, double *more);
 
 /* Of the nodes of an unsplit module that have Node.stage == stage (a stage, or a segment that a planner looks at): bytes
  * that a microbatch keeps from its forward to its backward; those that it keeps where the stage is computed again, which

@@ -2,7 +2,7 @@
  *
  * Values are forgotten one after another: each time the one whose bytes cost the fewest seconds, given what was forgotten
  * before. A value whose node runs again anyway costs nothing. memplan then tells, for a prefix of that order, what the
- * stage needs; the shortest prefix that fits is taken (by bisection; where nothing fits, the one that needs least). What
+ * device needs; the shortest prefix that fits is taken (by bisection; where nothing fits, the one that needs least). What
  * is measured has not been through fuse, which only takes temporaries away. */
 #include <float.h>
 #include "recompute.h"
@@ -65,7 +65,7 @@ static int64_t try_first(Again *x, Value *const *v, int n, int all)
 {
 	keep_all_but(x, v, n, all);
 	again_apply(x);
-	const int64_t bytes = memplan_stage(x->m, x->cx, x->s);
+	const int64_t bytes = memplan_device(x->m, x->cx, x->s);
 	again_undo(x);
 	return bytes;
 }
@@ -74,7 +74,7 @@ int64_t again_choose(Again *x, int64_t limit)
 {
 	enum { LOOKS = 16 };        /* places that are looked at where nothing fits in between */
 	Value **v;
-	const int64_t whole = memplan_stage(x->m, x->cx, x->s);
+	const int64_t whole = memplan_device(x->m, x->cx, x->s);
 	int n, least = 0, low = 0;
 
 	if (whole <= limit)
