@@ -99,10 +99,10 @@ typedef struct Flow {
 static int version_of(const Flow *f, int step, int stage)
 {
 	const Schedule *s = f->c->s;
-	const int back = s->depth[0] - 1;
+	const int late = step / f->every - (s->depth[0] - 1);
 
 	switch (s->rule) {
-	case VERSION_VERTICAL: return stage == 0 ? f->made : step - back > 0 ? step - back : 0;
+	case VERSION_VERTICAL: return stage == 0 ? f->made : late > 0 ? late : 0;
 	case VERSION_PREVIOUS: return step > 0 ? step - 1 : 0;
 	default: return f->made;
 	}
@@ -133,13 +133,12 @@ static void show(Sched *c, int steps, bool robin)
 	Schedule *s = c->s;
 
 	for (int r = 0; r < s->ndevice; r++) {
-		const int every = robin ? s->replicas[c->stage[r]] : 1;
+		const int replica = r - s->device[c->stage[r]][0], every = robin ? s->replicas[c->stage[r]] : 1;
 		Flow f = { .c = c, .every = every, .steps = steps, .rank = r, .met = NEWN(c->a, int, steps * s->per_step) };
 
-		for (int now = r - s->device[c->stage[r]][0]; now < steps + s->lag + every; now++)
-			if (!robin || now % every == r - s->device[c->stage[r]][0])
-				for (int i = 0; i < s->dev[r].nturn; i++)
-					play(&f, &s->dev[r].turn[i], now);
+		for (int now = robin ? replica : 0; now < steps + s->lag + every; now += every)
+			for (int i = 0; i < s->dev[r].nturn; i++)
+				play(&f, &s->dev[r].turn[i], now);
 	}
 }
 
