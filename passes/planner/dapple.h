@@ -118,7 +118,7 @@ double dapple_recursion(const DappleProfile *p, const DappleCluster *c, const Da
 typedef struct DappleDp { double plain, overlap, inter; } DappleDp;
 DappleDp dapple_dp(const DappleProfile *p, const DappleCluster *c, const DappleOptions *o);
 
-/* ---- the paper (dapple_plan.c) ---- */
+/* ---- the paper (dapple_cost.c, dapple_plan.c, dapple_every.c) ---- */
 /* Equations (1)-(3) over n stages, transfers included (their ar is 0): pivot Q from the last stage down, a stage becomes
  * the pivot when (M-1)(F+B) of it exceeds that of the pivot plus all F+B between them; L = sum of F up to Q +
  * (M-1)(F_Q+B_Q) + T_e. T_e is the largest AR_s + sum of B from s to Q for s <= Q, AR_s - sum of B from Q+1 to s-1 for
@@ -127,7 +127,9 @@ double dapple_latency(int n, const double *fwd, const double *bwd, const double 
 /* The best plan by equations (4) and (5): T_PL(j, m, g), all rests on the devices left. Also data parallelism on all
  * devices. Memory: a stage must hold scaling * parameters and one microbatch; K_i falls where it cannot hold more. Ties:
  * the first found: fewer microbatches, fewer states, fewer devices. NULL after E0441, or E0442 with the least memory per
- * device that would do. O(N^2 G P) prefixes times `width` times stages, per count of microbatches. */
+ * device that would do. O(N^2 G P) prefixes times `width` times stages, per count of microbatches, where no plan is
+ * known; with one, stages that end outside a window of times cannot be part of a better one (a few per cent of them are
+ * left where plans are near to an even share). */
 DapplePlan *dapple_plan(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, long *explored,
                         Diag *d);
 /* Every cut and every placement, by the equation (published: by the score). Small cases only: 12 states, 8 devices. */

@@ -1,152 +1,17 @@
-/* DAPPLE's planner by the paper: the latency of a synchronous pipeline with a pivot stage (equations 1 to 3), the best plan
- * by memoised search over cuts, device counts and placements (4, 5), and every plan there is, for small cases. */
+/* DAPPLE's planner by the paper: the best plan by memoised search over cuts, device counts and placements (equations 4, 5),
+ * with every prefix left out that cannot lead to a better plan than the best one known. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "dapple.h"
+#include "dapple_job.h"
 
-enum { MOST = DAPPLE_DEVICES, ALL_SETS = 256 };     /* stages; sets of devices that are all looked at */
-
-double dapple_latency(int n, const double *fwd, const double *bwd, const double *ar, int m, bool literal, int *pivot)
-{
-	int q = n - 1;
-	double between = 0, warm = 0, end = -INFINITY, b = 0;
-
-	for (int s = n - 2; s >= 0; s--) {      /* between: of the stages behind s and in front of q */
-		if ((m - 1) * (fwd[s] + bwd[s]) > (m - 1) * (fwd[q] + bwd[q]) + between) {
-			q = s;
-			between = 0;
-		} else {
-			between += fwd[s] + bwd[s];
-		}
-	}
-	for (int s = 0; s <= q; s++)
-		warm += fwd[s];
-	for (int s = q; s >= 0; s--) {
-		b += bwd[s];
-		end = fmax(end, ar[s] + (literal && s == q ? -b : b));
-	}
-	b = literal ? bwd[q] : 0;
-	for (int s = q + 1; s < n; s++) {
-		if (literal)
-			b += bwd[s];
-		end = fmax(end, ar[s] - b);
-		if (!literal)
-			b += bwd[s];
-	}
-	if (pivot)
-		*pivot = q;
-	return warm + (m - 1) * (fwd[q] + bwd[q]) + end;
-}
-
-/* ---- stages ---- */
-typedef struct Job {
-	const DappleProfile *p;
-	const DappleCluster *c;
-	const DappleOptions *o;
-	double part;        /* a microbatch as a share of the profiled batch */
-	double scaling;
-	int    m;           /* microbatches */
-	double needed;      /* the least memory that some plan met */
-} Job;
-
-static double behind(const double *sum, int begin, int end) { return sum[end - 1] - (begin ? sum[begin - 1] : 0); }
-
-static void set_job(Job *j, int m)
-{
-	j->m = m;
-	j->part = j->o->batch / j->o->profiled / m;
-	j->scaling = j->o->scaling > 0 ? j->o->scaling : 1;
-}
-
-static double weight_bytes(const Job *j, const DappleStage *s) { return j->scaling * behind(j->p->params, s->begin, s->end); }
-
-static double slice_bytes(const Job *j, const DappleStage *s)
-{
-	return behind(j->p->act, s->begin, s->end) * j->part / s->replicas;
-}
-
-static DappleStage stage_of(const Job *j, int begin, int end, DappleSet devices)
-{
-	DappleStage s = { .begin = begin, .end = end, .devices = devices, .replicas = __builtin_popcountll(devices) };
-	const double time = behind(j->p->time, begin, end) * j->part / s.replicas;
-
-	s.fwd = behind(j->p->fwd, begin, end) * j->part / s.replicas;
-	s.bwd = fmax(time - s.fwd, 0);
-	s.allreduce = dapple_allreduce(j->c, devices, behind(j->p->params, begin, end));
-	s.memory = weight_bytes(j, &s) + slice_bytes(j, &s);        /* depth 1; finish() knows better */
-	return s;
-}
-
-static void link_stages(const Job *j, DappleStage *s, const DappleStage *next)
-{
-	s->transfer = dapple_transfer(j->c, s->devices, next->devices, j->p->cut[s->end - 1] * j->part);
-}
-
-static double latency(const Job *j, const DappleStage *s, int n, int *pivot)
-{
-	double f[2 * MOST], b[2 * MOST], ar[2 * MOST];
-
-	for (int i = 0; i < n; i++) {
-		f[2 * i] = s[i].fwd;
-		b[2 * i] = s[i].bwd;
-		ar[2 * i] = s[i].allreduce;
-		f[2 * i + 1] = b[2 * i + 1] = s[i].transfer;
-		ar[2 * i + 1] = 0;
-	}
-	return dapple_latency(2 * n - 1, f, b, ar, j->m, j->o->literal, pivot);
-}
-
-static bool fits(Job *j, const DappleStage *s, int n)
-{
-	double most = 0;
-
-	for (int i = 0; i < n; i++)
-		most = fmax(most, s[i].memory);
-	if (j->c->memory <= 0 || most <= j->c->memory)
-		return true;
-	j->needed = fmin(j->needed, most);
-	return false;
-}
-
-/* Warm-up depths K_i by policy, memory at that depth, the latency. */
-static void finish(const Job *j, DapplePlan *plan)
-{
-	for (int i = 0; i < plan->n; i++) {
-		DappleStage *s = &plan->stage[i];
-		const double slice = slice_bytes(j, s), left = j->c->memory - weight_bytes(j, s);
-		const int after = plan->n - i, want = j->o->warmup == 'B' ? 2 * after - 1 : after;
-		int depth = want < j->m ? want : j->m;
-		if (j->c->memory > 0 && slice * depth > left)
-			depth = (int)fmax(1, floor(left / slice));
-		s->depth = depth;
-		s->memory = weight_bytes(j, s) + depth * slice;
-	}
-	plan->copies = 1;
-	plan->microbatches = j->m;
-	plan->latency = latency(j, plan->stage, plan->n, &plan->pivot);
-	plan->speedup = j->p->time[j->p->n - 1] * j->part * j->m / plan->latency;
-}
-
-bool dapple_evaluate(const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, DapplePlan *plan)
-{
-	Job j = { .p = p, .c = c, .o = o, .needed = INFINITY };
-
-	set_job(&j, plan->microbatches);
-	for (int i = plan->n; i-- > 0;) {
-		plan->stage[i] = stage_of(&j, plan->stage[i].begin, plan->stage[i].end, plan->stage[i].devices);
-		if (i + 1 < plan->n)
-			link_stages(&j, &plan->stage[i], &plan->stage[i + 1]);
-	}
-	const bool ok = fits(&j, plan->stage, plan->n);
-	finish(&j, plan);
-	return ok;
-}
+enum { ALL_SETS = 256 };            /* sets of devices that are all looked at */
 
 /* ---- the search ---- */
 /* The states up to j as finished stages on the devices `used`; everything behind is one stage on the other devices. */
 typedef struct Prefix {
 	double      latency;    /* of the whole, the last stage included */
+	double      least;      /* of every plan that begins so */
 	int         from, set, rank;    /* the prefix in front of its last stage */
 	DappleStage last;
 } Prefix;
@@ -161,6 +26,7 @@ typedef struct Search {
 	int        nset, cap, **next, *nnext;   /* per set those it can grow to */
 	Row       *row;             /* [state + 1][set] */
 	const DapplePublished *seed;            /* plans to begin with; NULL: none */
+	int       *by_time;             /* states in the order of their times */
 	DapplePlan best;
 	long       explored;
 } Search;
@@ -273,18 +139,8 @@ static int chain(const Search *s, int j, int set, int rank, DappleStage *stage)
 		stage[n - 1 - i] = t;
 	}
 	for (int i = 0; i + 1 < n; i++)         /* what a prefix was made with went to all devices that were left */
-		link_stages(&s->j, &stage[i], &stage[i + 1]);
+		job_link(&s->j, &stage[i], &stage[i + 1]);
 	return n;
-}
-
-static void keep_best(Search *s, const DappleStage *stage, int n, double time)
-{
-	if (time >= s->best.latency || !fits(&s->j, stage, n))
-		return;
-	memcpy(s->best.stage, stage, sizeof *stage * (size_t)n);
-	s->best.n = n;
-	s->best.microbatches = s->j.m;
-	s->best.latency = time;
 }
 
 static void put_prefix(Search *s, int j, int set, const Prefix *new)
@@ -303,30 +159,73 @@ static void put_prefix(Search *s, int j, int set, const Prefix *new)
 	r->n += r->n < s->width;
 }
 
-/* One more stage (k, j] on `devices` behind the n stages of a prefix; all the rest on what is left. */
+/* No latency is below M (F + B) of one of its stages, transfers too (corrected equation; a stage behind the pivot Q has
+ * less than Q, one in front of it (M-1)(F + B) at most (M-1)(F_Q + B_Q) and all in between, which T_W and T_E have as well). */
+static bool hopeless(const Search *s, double seconds)
+{
+	return !s->j.o->literal && s->j.m * seconds >= s->best.latency * (1 + 1e-9);
+}
+
+/* One more stage (k, j] behind the n stages of a prefix; all the rest on what is left. */
 static void extend(Search *s, DappleStage *stage, int n, const Prefix *from, int j, int to)
 {
 	const DappleSet used = s->set[to];
 	DappleStage *new = &stage[n];
 
-	*new = stage_of(&s->j, from->from + 1, j + 1, used & ~s->set[from->set]);
-	/* no latency is below the steady phase of one of its stages (corrected equation), and of the rest some stage has its
-	 * share of the work at least */
-	const double rest = (s->j.p->time[s->j.p->n - 1] - s->j.p->time[j]) * s->j.part / __builtin_popcountll(s->all & ~used);
-	if (!s->j.o->literal && (s->j.m - 1) * fmax(new->fwd + new->bwd, rest) >= s->best.latency)
-		return;
+	*new = job_stage(&s->j, from->from + 1, j + 1, used & ~s->set[from->set]);
 	if (n)
-		link_stages(&s->j, &stage[n - 1], new);
-	stage[n + 1] = stage_of(&s->j, j + 1, s->j.p->n, s->all & ~used);
-	link_stages(&s->j, new, &stage[n + 1]);
+		job_link(&s->j, &stage[n - 1], new);
+	const double slowest = fmax(new->fwd + new->bwd, n ? 2 * stage[n - 1].transfer : 0);
+	if (hopeless(s, slowest))
+		return;
+	stage[n + 1] = job_stage(&s->j, j + 1, s->j.p->n, s->all & ~used);
+	job_link(&s->j, new, &stage[n + 1]);
 	stage[n + 1].transfer = 0;
 	Prefix p = *from;
-	p.latency = latency(&s->j, stage, n + 2, NULL);
+	p.latency = job_latency(&s->j, stage, n + 2, NULL);
+	p.least = fmax(from->least, slowest);
 	p.last = *new;
 	s->explored++;
 	if (stage[n + 1].replicas <= s->most)
-		keep_best(s, stage, n + 2, p.latency);
+		job_keep(&s->j, &s->best, stage, n + 2, p.latency);
 	put_prefix(s, j, to, &p);
+}
+
+/* The first state of by_time with at least this time. */
+static int first_with(const Search *s, double time)
+{
+	int low = 0, high = s->j.p->n;
+
+	while (low < high) {
+		const int mid = low + (high - low) / 2;
+
+		if (s->j.p->time[s->by_time[mid]] < time)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* All stages from behind k that use the devices of `to`. Of the rest some stage has its share of the work at least, so the
+ * stage ends neither too early nor too late to beat the best plan: a window of states by their times. */
+static void extend_to(Search *s, DappleStage *stage, int n, const Prefix *from, int to)
+{
+	const DappleProfile *p = s->j.p;
+	const int k = from->from, own = __builtin_popcountll(s->set[to] & ~s->set[from->set]);
+	const int left = __builtin_popcountll(s->all & ~s->set[to]);
+	double low = -INFINITY, high = INFINITY;
+
+	if (!s->j.o->literal && isfinite(s->best.latency)) {
+		const double share = s->best.latency * (1 + 1e-9) / s->j.m / s->j.part;
+		low = p->time[p->n - 1] * (1 - 1e-12) - share * left;
+		high = (k < 0 ? 0 : p->time[k]) * (1 + 1e-12) + share * own;
+	}
+	for (int i = first_with(s, low); i < p->n && p->time[s->by_time[i]] <= high; i++) {
+		const int j = s->by_time[i];
+		if (j > k && j + 1 < p->n && dapple_before(p, k, j))
+			extend(s, stage, n, from, j, to);
+	}
 }
 
 static void extend_all(Search *s, int k, int set)
@@ -335,16 +234,30 @@ static void extend_all(Search *s, int k, int set)
 	const int ranks = k < 0 ? 1 : row_of(s, k, set)->n, have = __builtin_popcountll(s->set[set]);
 
 	for (int rank = 0; rank < ranks; rank++) {
+		const double least = k < 0 ? 0 : row_of(s, k, set)->prefix[rank].least;
+		const Prefix from = { .from = k, .set = set, .rank = rank, .least = least };
+
+		if (hopeless(s, least))
+			continue;
 		const int n = chain(s, k, set, rank, stage);
-		const Prefix from = { .from = k, .set = set, .rank = rank };
 		for (int i = 0; i < s->nnext[set]; i++) {
 			const int to = s->next[set][i];
-			if (__builtin_popcountll(s->set[to]) - have > s->most)
-				continue;
-			for (int j = k + 1; j + 1 < s->j.p->n; j++)
-				if (dapple_before(s->j.p, k, j))
-					extend(s, stage, n, &from, j, to);
+			if (__builtin_popcountll(s->set[to]) - have <= s->most)
+				extend_to(s, stage, n, &from, to);
 		}
+	}
+}
+
+static void sort_states(Search *s)
+{
+	const double *time = s->j.p->time;
+
+	s->by_time = NEWN(s->a, int, s->j.p->n);
+	for (int i = 0; i < s->j.p->n; i++) {       /* states are nearly in this order */
+		int at = i;
+		for (; at && time[s->by_time[at - 1]] > time[i]; at--)
+			s->by_time[at] = s->by_time[at - 1];
+		s->by_time[at] = i;
 	}
 }
 
@@ -355,27 +268,27 @@ static void try_seed(Search *s, const DapplePlan *plan)
 	DappleSet all = 0;
 
 	for (int i = 0; i < plan->n; i++) {
-		stage[i] = stage_of(&s->j, plan->stage[i].begin, plan->stage[i].end, plan->stage[i].devices);
+		stage[i] = job_stage(&s->j, plan->stage[i].begin, plan->stage[i].end, plan->stage[i].devices);
 		if (stage[i].replicas > s->most)
 			return;
 		if (i)
-			link_stages(&s->j, &stage[i - 1], &stage[i]);
+			job_link(&s->j, &stage[i - 1], &stage[i]);
 		all |= stage[i].devices;
 	}
 	if (all == s->all)
-		keep_best(s, stage, plan->n, latency(&s->j, stage, plan->n, NULL));
+		job_keep(&s->j, &s->best, stage, plan->n, job_latency(&s->j, stage, plan->n, NULL));
 }
 
 static void search(Search *s, int m)
 {
 	DappleStage one;
 
-	set_job(&s->j, m);
+	job_set(&s->j, m);
 	s->most = (int)(s->j.o->batch / m / s->j.o->least);
 	memset(s->row, 0, sizeof *s->row * (size_t)(s->j.p->n + 1) * (size_t)s->nset);
-	one = stage_of(&s->j, 0, s->j.p->n, s->all);
+	one = job_stage(&s->j, 0, s->j.p->n, s->all);
 	if (one.replicas <= s->most)
-		keep_best(s, &one, 1, latency(&s->j, &one, 1, NULL));
+		job_keep(&s->j, &s->best, &one, 1, job_latency(&s->j, &one, 1, NULL));
 	for (int i = 0; s->seed && i < s->seed->n; i++)
 		try_seed(s, &s->seed->candidate[i]);
 	for (int k = -1; k + 2 < s->j.p->n; k++)        /* a state follows those in front of it, a set those within it */
@@ -384,210 +297,28 @@ static void search(Search *s, int m)
 				extend_all(s, k, set);
 }
 
-/* The largest divisor of a batch that is at most k; k itself for batches in parts of samples. */
-static double divisor(double batch, double k)
-{
-	double best = batch == floor(batch) ? 1 : k;
-
-	for (double d = 1; batch == floor(batch) && d * d <= batch; d++)
-		if (fmod(batch, d) == 0) {
-			best = d <= k ? fmax(best, d) : best;
-			best = batch / d <= k ? fmax(best, batch / d) : best;
-		}
-	return best;
-}
-
-/* Counts of microbatches worth trying: for r = G..1 devices of a stage the most that gives each of them `least` samples and
- * divides the global batch. */
-static int counts(const DappleCluster *c, const DappleOptions *o, int *m)
-{
-	int n = 0;
-
-	if (o->microbatches > 0)
-		m[n++] = o->microbatches;
-	for (int r = o->microbatches > 0 ? 0 : dapple_devices(c); r > 0; r--) {
-		const double most = floor(o->batch / o->least / r);
-		const int k = most < 1 ? 0 : (int)divisor(o->batch, most);
-		if (k && (!n || k != m[n - 1]))
-			m[n++] = k;
-	}
-	if (!n)
-		m[n++] = 1;
-	return n;
-}
-
-static bool usable(const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, Diag *d)
-{
-	if (!dapple_cluster_check(c, d))
-		return false;
-	if (p->n < 1)
-		return diag_error(d, NOLOC, 441, "a profile without states");
-	if (!(o->profiled > 0) || !(o->least > 0) || !(o->batch >= o->least) || o->batch > 1e9 || o->microbatches > o->batch)
-		return diag_error(d, NOLOC, 441, "batch sizes: profiled %g, global %g, least per device %g, %d microbatches; they are "
-		                  "positive, the global one is the largest, at most 1e9", o->profiled, o->batch, o->least,
-		                  o->microbatches);
-	return true;
-}
-
-static void no_plan(const Job *j, Diag *d)
-{
-	if (isfinite(j->needed))
-		diag_error(d, NOLOC, 442, "no plan fits: %.6g bytes per device are the limit, the smallest peak of a plan is %.6g bytes",
-		           j->c->memory, j->needed);
-	else
-		diag_error(d, NOLOC, 442, "no plan: %d microbatches of %g samples leave devices with fewer than %g samples",
-		           j->m, j->o->batch / j->m, j->o->least);
-}
-
-static DapplePlan *result(Arena *a, Search *s, Diag *d)
-{
-	DapplePlan *plan = NEW(a, DapplePlan);
-
-	if (!isfinite(s->best.latency)) {
-		no_plan(&s->j, d);
-		return NULL;
-	}
-	*plan = s->best;
-	plan->stage = arena_dup(a, s->best.stage, sizeof *plan->stage * (size_t)plan->n);
-	set_job(&s->j, plan->microbatches);
-	finish(&s->j, plan);
-	return plan;
-}
-
 DapplePlan *dapple_plan(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, long *explored,
                         Diag *d)
 {
 	int m[DAPPLE_DEVICES + 1];
 	Search s = { .j = { .p = p, .c = c, .o = o, .needed = INFINITY }, .width = o->width > 0 ? o->width : 4 };
 
-	if (!usable(p, c, o, d))
+	if (!job_usable(p, c, o, d))
 		return NULL;
-	const int n = dapple_devices(c), nm = counts(c, o, m);
+	const int n = dapple_devices(c), nm = job_counts(c, o, m);
 	s.all = n == 64 ? ~(DappleSet)0 : ((DappleSet)1 << n) - 1;
 	s.a = arena_new();
 	s.best = (DapplePlan){ .latency = INFINITY, .stage = NEWN(s.a, DappleStage, MOST + 1) };
 	if (!o->policies && o->least >= 1 && n > 1 && o->batch == floor(o->batch))
 		s.seed = dapple_published(s.a, p, c, o, d);
 	list_sets(&s);
+	sort_states(&s);
 	s.row = NEWN(s.a, Row, (size_t)(p->n + 1) * (size_t)s.nset);
 	for (int i = 0; i < nm; i++)
 		search(&s, m[i]);
 	if (explored)
 		*explored = s.explored;
-	DapplePlan *plan = result(a, &s, d);
+	DapplePlan *plan = job_result(a, &s.j, &s.best, d);
 	arena_free(s.a);
 	return plan;
-}
-
-/* ---- every plan ---- */
-typedef struct Every {
-	Search s;
-	bool   published;
-	int    copies;
-} Every;
-
-static void leaf(Every *e, DappleStage *stage, int n)
-{
-	Search *s = &e->s;
-
-	e->s.explored++;
-	if (!e->published) {
-		keep_best(s, stage, n, latency(&s->j, stage, n, NULL));
-		return;
-	}
-	DapplePlan plan = { .n = n, .copies = e->copies, .stage = stage };
-	plan.block = dapple_block(s->j.p, s->j.c, s->j.o, &plan, 2);
-	dapple_score(s->j.p, s->j.c, s->j.o, &plan);
-	if (plan.latency < s->best.latency) {
-		memcpy(s->best.stage, stage, sizeof *stage * (size_t)n);
-		plan.stage = s->best.stage;
-		s->best = plan;
-	}
-}
-
-/* Devices of a server are alike: of every server the lowest free ones, any count. */
-static void choose(Every *e, DappleStage *stage, int n, int k, DappleSet used, int server, DappleSet now);
-
-static void stages(Every *e, DappleStage *stage, int n, int k, DappleSet used)
-{
-	if (k == e->s.j.p->n - 1) {
-		if (used == e->s.all)
-			leaf(e, stage, n);
-	} else if (used != e->s.all) {
-		choose(e, stage, n, k, used, 0, 0);
-	}
-}
-
-static void choose(Every *e, DappleStage *stage, int n, int k, DappleSet used, int server, DappleSet now)
-{
-	const Search *s = &e->s;
-	const DappleCluster *c = s->j.c;
-
-	if (server < c->servers) {
-		DappleSet given = 0;
-		for (int i = server ? c->end[server - 1] : 0; ; i++) {
-			choose(e, stage, n, k, used, server + 1, now | given);
-			while (i < c->end[server] && used >> i & 1)
-				i++;
-			if (i >= c->end[server])
-				return;
-			given |= (DappleSet)1 << i;
-		}
-	}
-	if (!now || __builtin_popcountll(now) % e->copies || (!e->published && __builtin_popcountll(now) > s->most))
-		return;
-	for (int j = k + 1; j < s->j.p->n; j++) {
-		if (!dapple_before(s->j.p, k, j))
-			continue;
-		stage[n] = stage_of(&s->j, k + 1, j + 1, now);
-		stage[n].replicas = e->published ? stage[n].replicas / e->copies : stage[n].replicas;
-		if (n)
-			link_stages(&s->j, &stage[n - 1], &stage[n]);
-		stages(e, stage, n + 1, j, used | now);
-	}
-}
-
-DapplePlan *dapple_exhaustive(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o,
-                              bool published, Diag *d)
-{
-	int m[DAPPLE_DEVICES + 1];
-	DappleStage stage[MOST + 1];
-	Every e = { .s.j = { .p = p, .c = c, .o = o, .needed = INFINITY }, .published = published, .copies = 1 };
-
-	if (!usable(p, c, o, d))
-		return NULL;
-	const int n = dapple_devices(c), nm = counts(c, o, m);
-	if (p->n > 12 || n > 8) {
-		diag_error(d, NOLOC, 441, "%d states on %d devices: every plan is tried for at most 12 states and 8 devices", p->n, n);
-		return NULL;
-	}
-	e.s.all = ((DappleSet)1 << n) - 1;
-	e.s.a = arena_new();
-	e.s.best = (DapplePlan){ .latency = INFINITY, .stage = NEWN(e.s.a, DappleStage, MOST + 1) };
-	for (int i = 0; i < (published ? n : nm); i++) {
-		if (published && (n % (i + 1) || i + 1 == n))
-			continue;
-		e.copies = published ? i + 1 : 1;
-		set_job(&e.s.j, published ? 1 : m[i]);
-		e.s.most = (int)(o->batch / e.s.j.m / o->least);
-		stages(&e, stage, 0, -1, 0);
-	}
-	DapplePlan *plan = NULL;
-	if (published && isfinite(e.s.best.latency)) {
-		plan = arena_dup(a, &e.s.best, sizeof e.s.best);
-		plan->stage = arena_dup(a, plan->stage, sizeof *plan->stage * (size_t)plan->n);
-	} else {
-		plan = result(a, &e.s, d);
-	}
-	arena_free(e.s.a);
-	return plan;
-}
-
-const char *dapple_str(Arena *a, const DapplePlan *plan)
-{
-	const char *s = "";
-
-	for (int i = 0; i < plan->n; i++)
-		s = arena_printf(a, "%s%s%d", s, i ? ":" : "", plan->stage[i].replicas);
-	return s;
 }
