@@ -16,11 +16,11 @@ SWEEPS = (
     ('PipeDream, 16 x 64 devices', 'layers', (125, 250, 500, 1000), lambda n: (n, '--workers 16,64 %s 1e10,1e9' % MACHINE)),
     ('PipeDream, 500 layers, M x 16', 'devices', (4, 8, 16, 32),
      lambda m: (500, '--workers %d,16 %s 1e10,1e9' % (m, MACHINE))),
-    ('DAPPLE, 2 servers of 8', 'layers', (25, 50, 100, 200, 400),
+    ('DAPPLE, 2 servers of 8', 'layers', (50, 100, 200, 400, 800),
      lambda n: (n, '--planner dapple --batch 64 --servers 8,16')),
     ('DAPPLE, 100 layers, 2 servers', 'devices', (4, 8, 16, 32),
      lambda m: (100, '--planner dapple --batch 64 --servers %d,%d' % (m // 2, m))),
-    ('DAPPLE as published, 2 servers of 8', 'layers', (25, 50, 100, 200, 400),
+    ('DAPPLE as published, 2 servers of 8', 'layers', (50, 100, 200, 400, 800),
      lambda n: (n, '--planner dapple --published --batch 64 --servers 8,16')),
     ('blocks, 16 parts', 'layers', (250, 500, 1000, 2000), lambda n: (n, '--planner blocks --workers 16')),
 )
