@@ -346,7 +346,7 @@ static const Opt table[] = {
 	{ "Inspect", "stop-after", "P", "stop after a pass; no code is written", TEXT, AT(stop_after), 0, 0, 0, 0 },
 	{ "Inspect", "start-from", "FILE", "go on from a .pdir file; weights come from the model", TEXT, AT(start_from), 0, 0, 0, 0 },
 	{ "Inspect", "explain", NULL, "say why the plan was chosen", FLAG, AT(explain), 0, 0, 0, 0 },
-	{ "Inspect", "json", NULL, "pdcc plan: all of --explain as one JSON object", FLAG, AT(json), 0, 0, 0, 0 },
+	{ "Inspect", "json", NULL, "pdcc plan: all of --explain as one JSON object; pdcc simulate: step, bytes between devices, memory", FLAG, AT(json), 0, 0, 0, 0 },
 	{ "Inspect", "time-report", NULL, "time of every pass", FLAG, AT(time_report), 0, 0, 0, 0 },
 	{ "Simulate", "timeline", "FILE", "pdcc simulate draws the step: .svg, .html, or .json for Perfetto", CALL, 0, o_timeline, 0, 0, 0 },
 	{ "Export", "model", "MODEL.onnx", "pdcc export: the model that the checkpoint is of", TEXT, AT(model), 0, 0, 0, 0 },

@@ -152,6 +152,29 @@ static bool write_timeline(const Compile *c, const Sim *s, const char *file)
 	return ok;
 }
 
+/* For programs: the step, and what the runtime counts in summary.json. */
+static void print_json(const Compile *c, const Sim *s)
+{
+	const Schedule *p = s->model->s;
+	int n;
+	const SimPair *pair = sim_pairs(c->a, s->model, &n);
+
+	printf("{\"step_s\": %.9g, \"pipeline_s\": %.9g, \"bubble\": %.6g, \"microbatches\": %" PRId64 ",\n", s->step, s->pipeline,
+		s->bubble, c->m->microbatches);
+	printf(" \"measured\": %d, \"estimated\": %d,\n \"sent_bytes\": [", c->measured, c->estimated);
+	for (int i = 0; i < n; i++)
+		printf("%s\n  {\"from\": %d, \"to\": %d, \"messages\": %" PRId64 ", \"sums\": %" PRId64 ", \"totals\": %" PRId64 "}",
+			i ? "," : "", pair[i].from, pair[i].to, pair[i].messages, pair[i].joins, pair[i].totals);
+	printf("],\n \"arena_bytes\": [");
+	for (int r = 0; r < p->ndevice; r++)
+		for (int t = 0; t < p->nstage; t++)
+			if (r >= c->m->stage[t]->rank && r < c->m->stage[t]->rank + c->m->stage[t]->replicas) {
+				printf("%s%" PRId64, r ? ", " : "", c->m->stage[t]->arena);
+				break;
+			}
+	printf("]}\n");
+}
+
 int simulate_main(Compile *c)
 {
 	Sim s;
@@ -165,7 +188,9 @@ int simulate_main(Compile *c)
 		return compile_status(c);
 	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster), &s, c->d))
 		return EXIT_INPUT;
-	if (!c->o->quiet)
+	if (c->o->json)
+		print_json(c, &s);
+	else if (!c->o->quiet)
 		print_summary(c, &s);
 	for (int i = 0; i < c->o->ntimeline; i++)
 		if (!write_timeline(c, &s, c->o->timeline[i]))

@@ -36,6 +36,7 @@ typedef struct SimModel {
 	int64_t         totals;     /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
 	int64_t        *fixed;      /* by stage: bytes of its device's memory that are always in use; NULL: not known */
 	int64_t        *slot;       /* by stage: bytes of a microbatch in flight */
+	int64_t         norm;       /* bytes that every device tells device 0 of its gradients' norm; 0: nothing is clipped */
 	int64_t         weights;    /* bytes of all trained parameters, what data parallelism would sum */
 } SimModel;
 
@@ -77,6 +78,12 @@ typedef struct Sim {
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d);
 /* Sim.load from the model's messages and sums; busy: by link line, seconds of the busiest port. */
 void sim_count_bytes(Arena *a, Sim *out, const double *busy);
+/* Bytes per step from a rank to another, as the runtime counts them (runtime/traffic.c): messages, sums, totals. Exact but
+ * for compressed sums and those of --reproducible, which are taken for rings. In order of from and to. */
+typedef struct SimPair { int from, to; int64_t messages, joins, totals; } SimPair;
+SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
+/* Does a sum go to everyone at once (runtime/allreduce.c)? */
+bool sim_small_sum(int n, int64_t bytes);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */
 double node_seconds(const Node *n, const Speed *first, const Speed *on);

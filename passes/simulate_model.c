@@ -120,9 +120,19 @@ static void stage_copies(Arena *a, SimModel *x, const Module *m, const Stage *s,
 	}
 }
 
+/* Parameters whose gradients' squares are told, where something clips by their norm. */
+static int64_t squares(const Module *m)
+{
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_ClipNorm)
+				return attr_int(n, "of");
+	return 0;
+}
+
 SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c)
 {
-	enum { REPORT = 24 };       /* bytes: what a device reports of a microbatch; what it is told */
+	enum { SQUARE = 16, REPORT = 24 };       /* bytes: what a device reports of a microbatch; what it is told */
 	SimModel *x = NEW(a, SimModel);
 	int cap = 0, *device = NEWN(a, int, m->schedule->ndevice);
 
@@ -145,6 +155,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c)
 	for (int t = 0; t < m->nstage; t++)
 		stage_copies(a, x, m, m->stage[t], &cap);
 	stage_times(x, m);
+	x->norm = SQUARE * squares(m);
 	for (int i = 0; i < m->nparam; i++)
 		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen)
 			x->weights += value_bytes(m->param[i]);
@@ -163,6 +174,12 @@ static void ring_bytes(const SimModel *m, int64_t *to, int n, const int *rank, i
 {
 	const int64_t all = 2 * (n - 1) * bytes;        /* over all members; an n-th of it over every edge */
 
+	if (sim_small_sum(n, bytes) && n > 1) {
+		for (int i = 0; i < n * n; i++)
+			if (i / n != i % n)
+				to[line_between(m, rank ? rank[i / n] : i / n, rank ? rank[i % n] : i % n)] += bytes;
+		return;
+	}
 	for (int i = 0; i < n && n > 1; i++)
 		to[line_between(m, rank ? rank[i] : i, rank ? rank[(i + 1) % n] : (i + 1) % n)] += all / n + (i < all % n);
 }

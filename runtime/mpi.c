@@ -256,6 +256,8 @@ static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
 		        "request of channel %d, microbatch %d was posted before microbatch %d was waited for",
 		        l.channel, l.mb, labels[i].mb);
 	labels[i] = l;
+	if (!l.recv)
+		rt_traffic(l.peer, tag, l.channel >= 0, l.bytes);
 	if (l.recv)
 		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]),
 		      "MPI_Irecv");
@@ -565,6 +567,7 @@ void rt_join(const pd_program *p, double timeout)
 		        "%d channels of %d microbatches need more message tags than the %d of this MPI",
 		        p->channels, p->microbatches, *bound);
 	compare(p);
+	rt_traffic_setup(p->world);
 	make_table(p);
 	if (pthread_create(&thread, NULL, progress, NULL))
 		rt_fail(RT_MEMORY, "R110", "no thread for messages: %s", strerror(errno));

@@ -7,6 +7,7 @@
 #endif
 
 #include "pd.h"
+#include <stdio.h>
 
 #if defined __GNUC__
 #define RT_PRINTF(a, b) __attribute__((format(printf, a, b)))
@@ -121,6 +122,11 @@ void   rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result
 void   rt_flow_report(int mb, double loss, double count);
 double rt_flow_count(void);
 void   rt_totals_put(double loss, double count, double stop);
+
+/* ---- traffic.c ---- */
+void rt_traffic_setup(int world);
+void rt_traffic(int peer, int tag, bool channel, size_t bytes);     /* is sent; lock held */
+void rt_traffic_write(FILE *f);         /* all ranks; rank 0 writes members of an object, f of others is not used */
 
 /* ---- profile.c: programs with clocks ---- */
 extern bool rt_alone;           /* --profile: no other device is there, nothing is sent or received */

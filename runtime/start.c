@@ -233,8 +233,12 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 	char      path[4096];
 	const int n = steps < TIMES ? (int)steps : TIMES;
 
-	if (p->rank != 0 || n == 0)
+	if (n == 0)
 		return;
+	if (p->rank != 0) {
+		rt_traffic_write(NULL);
+		return;
+	}
 	qsort(times, (size_t)n, sizeof *times, by_size);
 	snprintf(path, sizeof path, "%s/summary.json", o->out);
 	FILE *f = fopen(path, "w");
@@ -243,9 +247,11 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 	fprintf(f,
 	        "{\"steps\": %lld, \"seconds\": %.6f, \"samples_per_step\": %lld, \"threads\": %d,\n"
-	        " \"median_step_ms\": %.6f, \"p90_step_ms\": %.6f, \"least_step_ms\": %.6f, \"last_loss\": %.9g}\n",
+	        " \"median_step_ms\": %.6f, \"p90_step_ms\": %.6f, \"least_step_ms\": %.6f, \"last_loss\": %.9g,\n",
 	        (long long)steps, seconds, (long long)p->micro * p->microbatches, p->threads, 1e3 * times[n / 2],
 	        1e3 * times[n * 9 / 10], 1e3 * times[0], rt_loss());
+	rt_traffic_write(f);
+	fprintf(f, "}\n");
 	if (fclose(f))
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 }

@@ -1,0 +1,97 @@
+/* Bytes from device to device in a step, as the runtime counts them: the volumes of runtime/mpi.c, allreduce.c, totals.c
+ * and norm.c, from the plan alone. */
+#include <stdlib.h>
+#include "simulate.h"
+
+enum { SMALL = 4096, WINDOW = 8, FLOAT = 4 };      /* as in runtime/allreduce.c: elements, members */
+enum { TOLD = 24, NORM = 8 };       /* bytes that device 0 tells everyone: totals.c, norm.c */
+
+typedef struct Pairs { Arena *a; SimPair *pair; size_t n, cap; size_t *place; size_t places; } Pairs;
+
+static size_t probe(const Pairs *p, int from, int to)
+{
+	size_t i = ((size_t)from * 0x9E3779B97F4A7C15u ^ (size_t)to * 0xC2B2AE3D27D4EB4Fu) >> 20 & (p->places - 1);
+
+	while (p->place[i] && (p->pair[p->place[i] - 1].from != from || p->pair[p->place[i] - 1].to != to))
+		i = (i + 1) & (p->places - 1);
+	return i;
+}
+
+static SimPair *pair(Pairs *p, int from, int to)
+{
+	if (2 * (p->n + 1) > p->places) {
+		p->places = p->places ? 2 * p->places : 64;
+		p->place = NEWN(p->a, size_t, p->places);
+		for (size_t i = 0; i < p->n; i++)
+			p->place[probe(p, p->pair[i].from, p->pair[i].to)] = i + 1;
+	}
+	const size_t i = probe(p, from, to);
+	if (!p->place[i]) {
+		PUSH(p->a, p->pair, p->n, p->cap) = (SimPair){ .from = from, .to = to };
+		p->place[i] = p->n;
+	}
+	return &p->pair[p->place[i] - 1];
+}
+
+bool sim_small_sum(int n, int64_t bytes)
+{
+	return bytes <= SMALL * FLOAT && n - 1 <= WINDOW;
+}
+
+static int64_t chunk(int64_t bytes, int n, int i)
+{
+	const int64_t count = bytes / FLOAT;
+
+	return FLOAT * (count * (i + 1) / n - count * i / n);
+}
+
+/* In round k of 2n-2 member r sends chunk r-k: all chunks twice but for the two that would come next. */
+static void add_ring(Pairs *p, const SimJoin *x)
+{
+	for (int r = 0; r < x->n && x->n > 1; r++) {
+		if (!sim_small_sum(x->n, x->bytes)) {
+			pair(p, x->rank[r], x->rank[(r + 1) % x->n])->joins += 2 * (x->bytes / FLOAT * FLOAT) -
+				chunk(x->bytes, x->n, (r + 1) % x->n) - chunk(x->bytes, x->n, (r + 2) % x->n);
+			continue;
+		}
+		for (int o = 0; o < x->n; o++)
+			if (o != r)
+				pair(p, x->rank[r], x->rank[o])->joins += x->bytes;
+	}
+}
+
+static int by_ranks(const void *x, const void *y)
+{
+	const SimPair *a = x, *b = y;
+
+	return a->from != b->from ? (a->from > b->from) - (a->from < b->from) : (a->to > b->to) - (a->to < b->to);
+}
+
+SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
+{
+	const Schedule *s = m->s;
+	Pairs p = { .a = a };
+
+	for (int i = 0; i < m->nmsg; i++)
+		for (int mb = 0; mb < s->nmicro; mb++) {
+			const SimMessage *x = &m->msg[i];
+			const int from = s->device[x->from][s->replica_of[x->from][mb]], to = s->device[x->to][s->replica_of[x->to][mb]];
+			if (from != to)
+				pair(&p, from, to)->messages += x->bytes;
+		}
+	for (int j = 0; j < m->njoin; j++) {
+		const SimJoin *x = &m->join[j];
+		if (x->kind == SIM_RING)
+			add_ring(&p, x);
+		for (int i = 0; i < x->n && x->kind == SIM_COPY; i++)
+			if (i != x->root)
+				pair(&p, x->rank[x->root], x->rank[i])->joins += x->bytes;
+	}
+	for (int r = 1; r < s->ndevice && m->totals; r++) {
+		pair(&p, r, 0)->totals += m->totals - TOLD + m->norm;
+		pair(&p, 0, r)->totals += TOLD + (m->norm ? NORM : 0);
+	}
+	qsort(p.pair, p.n, sizeof *p.pair, by_ranks);
+	*n = (int)p.n;
+	return p.pair;
+}

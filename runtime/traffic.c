@@ -1,0 +1,73 @@
+/* traffic.c: bytes that a device has sent to each other one, by what they are: messages between
+ * stages, sums over replicas (gradients, statistics, shared weights), and the losses, counts and
+ * norms that every step gathers. What start, checkpoints and results move is not counted. */
+#include "rt.h"
+#include <stdlib.h>
+
+typedef struct traffic {
+	int64_t messages, sums, totals;
+} traffic;
+
+static traffic *sent;   /* by rank; NULL: there is no other device */
+
+void rt_traffic_setup(int world)
+{
+	sent = rt_alloc((size_t)world * sizeof *sent);
+}
+
+void rt_traffic(int peer, int tag, bool channel, size_t bytes)
+{
+	traffic *t = &sent[peer];
+
+	if (channel)
+		t->messages += (int64_t)bytes;
+	else if (tag == RT_TAG_GATHER)
+		t->totals += (int64_t)bytes;
+	else if (tag != RT_TAG_FILE)
+		t->sums += (int64_t)bytes;
+}
+
+static void write_row(FILE *f, int from, const traffic *row, bool *first)
+{
+	for (int to = 0; to < rt_program->world; to++) {
+		const traffic *t = &row[to];
+
+		if (!t->messages && !t->sums && !t->totals)
+			continue;
+		fprintf(f, "%s\n  {\"from\": %d, \"to\": %d, \"messages\": %lld, \"sums\": %lld, \"totals\": %lld}",
+		        *first ? "" : ",", from, to, (long long)t->messages, (long long)t->sums, (long long)t->totals);
+		*first = false;
+	}
+}
+
+void rt_traffic_write(FILE *f)
+{
+	const int    world = rt_program->world;
+	const size_t bytes = (size_t)world * sizeof *sent;
+	int64_t      arena = (int64_t)rt_program->arena;
+	bool         first = true;
+
+	if (rt_program->rank != 0) {
+		rt_send(0, RT_TAG_FILE, &arena, sizeof arena);
+		rt_send(0, RT_TAG_FILE, sent, bytes);
+		return;
+	}
+	traffic *row = rt_alloc(bytes);
+	int64_t *arenas = rt_alloc((size_t)world * sizeof *arenas);
+
+	fprintf(f, " \"sent_bytes\": [");
+	arenas[0] = arena;
+	if (sent)
+		write_row(f, 0, sent, &first);
+	for (int r = 1; r < world; r++) {
+		rt_recv(r, RT_TAG_FILE, &arenas[r], sizeof arena);
+		rt_recv(r, RT_TAG_FILE, row, bytes);
+		write_row(f, r, row, &first);
+	}
+	fprintf(f, "],\n \"arena_bytes\": [");
+	for (int r = 0; r < world; r++)
+		fprintf(f, "%s%lld", r ? ", " : "", (long long)arenas[r]);
+	fprintf(f, "]");
+	free(row);
+	free(arenas);
+}
