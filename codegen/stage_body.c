@@ -437,17 +437,28 @@ static void write_clear_rows(const StageCx *x, Cw *w, DType t)
 	cw_end(w);
 }
 
-static void write_sum(const StageCx *x, Cw *w, const Node *n)
+/* In capitals: names of the runtime's constants. */
+static const char *upper(Arena *a, const char *s)
 {
-	const DType t = gradient_type(x);
-	const char *codec = attr_str(n, "codec");
-	const char *name = !strcmp(codec, "trunc16") ? "TRUNC16" : !strcmp(codec, "bf16") ? "BF16" : "Q8";
+	char *out = arena_str(a, s);
 
-	if (!strcmp(codec, "none") || t == DT_f64)
-		cw_line(w, "%s(&replicas, (%s *)G, sizeof *G / sizeof(%s));", sum_name(t), dtype_c(t), dtype_c(t));
+	for (char *c = out; *c; c++)
+		*c = (char)toupper((unsigned char)*c);
+	return out;
+}
+
+static void write_sum(StageCx *x, Cw *w, const Node *n)
+{
+	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
+
+	if (!strcmp(codec, "none") && !strcmp(by, "auto"))
+		cw_line(w, "pd_allreduce(&replicas, (float *)G, sizeof *G / sizeof(float));");
+	else if (!strcmp(codec, "none"))
+		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), &(pd_sum){ .by = PD_SUM_%s });",
+			upper(x->b->a, by));
 	else
-		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), PD_CODEC_%s, %d);", name,
-			(int)attr_int(n, "block"));
+		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), &(pd_sum){ PD_SUM_%s, PD_CODEC_%s, %d });",
+			upper(x->b->a, by), upper(x->b->a, codec), (int)attr_int(n, "block"));
 }
 
 void write_sync(StageCx *x, Cw *w)

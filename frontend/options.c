@@ -118,6 +118,17 @@ static bool word_of(Cx *x, const char *flag, const char *v, const char *const *w
 	return false;
 }
 
+static bool o_allreduce(Cx *x, const char *v)
+{
+	static const char *const words[] = { "auto", "ring", "doubling", "halving", "pairwise" };
+	const char *w = NULL;
+
+	if (!word_of(x, "--allreduce", v, words, 5, &w))
+		return false;
+	x->o->t.allreduce = strcmp(w, "auto") ? w : NULL;
+	return true;
+}
+
 static bool o_schedule(Cx *x, const char *v)
 {
 	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple", "pipedream", "mp", "2bw", "zb-h1", "zbv", "interleaved:V" };
@@ -314,6 +325,7 @@ static const Opt table[] = {
 		TR(vertical_sync), 0, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
+	{ "Communication", "allreduce", "A", "sums over replicas: auto, ring, doubling, halving, pairwise", CALL, 0, o_allreduce, 0, 0, 0 },
 	{ "Communication", "compress", "C", "gradients between replicas: none, trunc16, bf16, q8 or q8:block=128", CALL, 0, o_compress, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
 	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw, rmsprop, adagrad; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },

@@ -82,6 +82,7 @@ typedef struct Training {
 	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */
 	const char *target;             /* "c" | "cuda" */
 	int         threads;            /* per device; 0: from cluster or machine */
+	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise"; NULL: auto */
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
 	int         compress_block;     /* elements that share a step of q8 */
 	bool        f64;                /* checking mode: every float is f64, plain loops */

@@ -4,6 +4,7 @@
  *     AllReduce(%stack, ...) {over=rows}               rows of other replicas are zero before: the sum joins them
  * --compress packs the messages of the first kind; rows stay exact.
  * What replicas of different stages share (tied weights) split has arranged already, as Broadcast; those follow. */
+#include <string.h>
 #include "plan.h"
 
 static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
@@ -31,10 +32,15 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 		attr_set_str(sum, "codec", cx->train->compress);
 		attr_set_int(sum, "block", cx->train->compress_block);
 	}
+	if (what == OP_Accumulate && cx->train && cx->train->allreduce)
+		attr_set_str(sum, "by", cx->train->allreduce);
 }
 
 bool pass_comm(Module *m, PassCx *cx)
 {
+	if (cx->train && cx->train->compress && cx->train->allreduce && strcmp(cx->train->allreduce, "ring"))
+		return diag_error(cx->d, NOLOC, 406, "--compress %s goes by the ring; --allreduce is %s", cx->train->compress,
+			cx->train->allreduce);
 	if (cx->train && cx->train->compress && (cx->train->reproducible || cx->train->f64))
 		return diag_error(cx->d, NOLOC, 406, "--compress %s rounds gradients on their way; %s wants exact sums",
 			cx->train->compress, cx->train->reproducible ? "--reproducible" : "f64");

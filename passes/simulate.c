@@ -2,6 +2,7 @@
  * microbatch); a heap holds what will happen, at most one event per device, per message under way and per sum. */
 #include "simulate.h"
 #include <limits.h>
+#include <math.h>
 
 typedef enum EventKind { EV_DONE, EV_LEFT, EV_HERE, EV_JOINED } EventKind;
 
@@ -223,12 +224,38 @@ static void slowest(const Player *p, int from, int to, Link *worst)
 		worst->bandwidth = l.bandwidth;
 }
 
+static double rounds_time(const Player *p, const SimJoin *j)
+{
+	double all = 0;
+	bool going = true;
+
+	for (int k = 0; going; k++) {
+		double round = 0;
+
+		for (int i = 0; i < j->n; i++) {
+			Link l = { .bandwidth = 0 };
+			rounds_step x;
+
+			going = rounds_step_of(sim_rounds(j->kind), j->n, i, k, (size_t)j->bytes / 4, &x);
+			if (!going || x.to < 0)
+				continue;
+			slowest(p, j->rank[i], j->rank[x.to], &l);
+			const double t = l.latency + link_seconds(&l, 4 * (double)x.send_n);
+			round = t > round ? t : round;
+		}
+		all += round;
+	}
+	return all;
+}
+
 static double join_time(const Player *p, const SimJoin *j)
 {
 	Link l = { .bandwidth = 0 };
 
 	if (j->n < 2)
 		return 0;
+	if (j->kind >= SIM_ROUNDS)
+		return rounds_time(p, j);
 	for (int i = 0; i < j->n; i++)
 		if (j->kind == SIM_RING)
 			slowest(p, j->rank[i], j->rank[(i + 1) % j->n], &l);
@@ -594,7 +621,7 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 	for (int r = 0; r < m->s->ndevice; r++)
 		worked += out->spent[r][ACT_F] + out->spent[r][ACT_B] + out->spent[r][ACT_W];
 	if (out->pipeline > 0)
-		out->bubble = 1 - worked / (m->s->ndevice * out->pipeline);
+		out->bubble = fmax(0, 1 - worked / (m->s->ndevice * out->pipeline));     /* rounding may leave less than nothing */
 	sim_count_bytes(a, out, line_busy(&p));
 	return true;
 }

@@ -9,20 +9,26 @@
  *               which its devices share. A port serves one message at a time, in the order in which they became ready.
  *     SYNC      sums and copies over replicas begin when all have arrived and take no ports: a ring of n takes
  *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others
- *               takes latency + (n-1) bytes / bandwidth. A device of several stages does all in its last SYNC.
+ *               takes latency + (n-1) bytes / bandwidth; a sum
+ *               in rounds takes, for each, a latency and its largest part over the slowest link in use. A device of
+ *               several stages does all in its last SYNC.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
- * A device runs one stage or several; a message between two of its own stages is there at once. Equal times are settled by device, then by action. */
+ * A device runs one stage or several; a message between two of its own stages is there at once. Equal times are settled by
+ * device, then by action. */
 #ifndef PDCC_PASSES_SIMULATE_H
 #define PDCC_PASSES_SIMULATE_H
 
+#include "../runtime/rounds.h"
 #include "plan.h"
 
 /* One message per microbatch, from a stage to another. */
 typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
-typedef enum SimJoinKind { SIM_RING, SIM_COPY } SimJoinKind;
+typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE } SimJoinKind;
 typedef struct SimJoin { SimJoinKind kind; int64_t bytes; int n; const int *rank; int root; } SimJoin;
+/* Of sums in rounds (runtime/rounds.h), which. */
+static inline rounds_kind sim_rounds(SimJoinKind k) { return (rounds_kind)(k - SIM_ROUNDS); }
 
 typedef double SimTimes[ACT_COUNT];
 

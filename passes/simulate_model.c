@@ -72,6 +72,16 @@ static int64_t packed_bytes(const Node *sum, int64_t bytes)
 	return strcmp(codec, "q8") || block < 1 ? bytes : n + 4 * ((n + block - 1) / block);
 }
 
+static SimJoinKind join_kind(const char *by)
+{
+	static const char *const name[] = { [ROUNDS_DOUBLING] = "doubling", [ROUNDS_HALVING] = "halving", [ROUNDS_PAIRWISE] = "pairwise" };
+
+	for (int i = 0; i < 3; i++)
+		if (strcmp(by, name[i]) == 0)
+			return (SimJoinKind)(SIM_ROUNDS + i);
+	return SIM_RING;
+}
+
 static void stage_sums(Arena *a, SimModel *x, const Stage *s, int *cap)
 {
 	SimJoin all = { SIM_RING, 0, s->replicas, x->s->device[s->id], 0 };
@@ -90,6 +100,7 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, int *cap)
 		if (n->op == OP_AllReduce && !rows) {
 			all.bytes = packed_bytes(n, all.bytes);
 			PUSH(a, x->join, x->njoin, *cap) = all;
+			x->join[x->njoin - 1].kind = join_kind(attr_str(n, "by"));
 			all.bytes = 0;
 		}
 	}
@@ -184,6 +195,20 @@ static void ring_bytes(const SimModel *m, int64_t *to, int n, const int *rank, i
 		to[line_between(m, rank ? rank[i] : i, rank ? rank[(i + 1) % n] : (i + 1) % n)] += all / n + (i < all % n);
 }
 
+static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
+{
+	bool going = true;
+
+	for (int k = 0; going; k++)
+		for (int i = 0; i < j->n; i++) {
+			rounds_step x;
+
+			going = rounds_step_of(sim_rounds(j->kind), j->n, i, k, (size_t)j->bytes / 4, &x);
+			if (going && x.to >= 0)
+				to[line_between(m, j->rank[i], j->rank[x.to])] += 4 * (int64_t)x.send_n;
+		}
+}
+
 void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 {
 	const SimModel *m = out->model;
@@ -203,6 +228,8 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 		const SimJoin *x = &m->join[j];
 		if (x->kind == SIM_RING)
 			ring_bytes(m, joins, x->n, x->rank, x->bytes);
+		if (x->kind >= SIM_ROUNDS)
+			rounds_bytes(m, joins, x);
 		for (int i = 0; i < x->n && x->kind == SIM_COPY; i++)
 			if (i != x->root)
 				joins[line_between(m, x->rank[x->root], x->rank[i])] += x->bytes;

@@ -21,9 +21,12 @@
  * Small buffers of small groups go to everyone at once instead (one latency in place of 2(n-1)),
  * and are added in group order.
  *
+ * Other algorithms (rounds.c) go round by round over slices of the buffer.
+ *
  * It all advances from rt_ring_advance(), which whoever polls calls with the lock held;
  * pd_allreduce_start only queues. Members of several groups must start them in one order
  * everywhere. */
+#include "rounds.h"
 #include "rt.h"
 
 enum {
@@ -38,11 +41,14 @@ typedef struct job {
 	float          *buf;
 	size_t          count;
 	rt_codec        codec;
+	pd_algorithm    by;
 } job;
 
 static job  queue[QUEUE];
 static int  head, queued; /* queue[head] is running when running is set */
 static bool running, small;
+static int    round_at;   /* of rounds.c, in the slice that begins at slice_at */
+static size_t slice_at;
 static float (*incoming)[SEGMENT]; /* WINDOW of them */
 static float (*outgoing)[SEGMENT]; /* the same, of encoded parts */
 static int     self;               /* place in the running job's group */
@@ -93,8 +99,13 @@ static void begin(void)
 	const int  n = j->group->n;
 
 	self = place(j->group);
-	small = j->count <= SMALL && n - 1 <= WINDOW;
+	small = j->by == PD_SUM_AUTO && j->count <= SMALL && n - 1 <= WINDOW;
 	running = true;
+	if (j->by > PD_SUM_RING) {
+		slice_at = 0;
+		round_at = -1;
+		return;
+	}
 	sent = send_done = received = receive_done = 0;
 	if (!small) {
 		const size_t grain = rt_codec_grain(&j->codec), grains = (j->count + grain - 1) / grain;
@@ -220,6 +231,45 @@ static bool ring_advance(void)
 	return moved;
 }
 
+/* ---- round by round ---- */
+
+static bool round_of(int k, rounds_step *x)
+{
+	static const rounds_kind kind[] = { [PD_SUM_DOUBLING] = ROUNDS_DOUBLING, [PD_SUM_HALVING] = ROUNDS_HALVING,
+		                            [PD_SUM_PAIRWISE] = ROUNDS_PAIRWISE };
+	const job   *j = &queue[head];
+	const size_t left = j->count - slice_at, most = (size_t)WINDOW * SEGMENT;
+
+	return rounds_step_of(kind[j->by], j->group->n, self, k, left < most ? left : most, x);
+}
+
+/* Takes what the round brought and begins the next one. A part that arrives where one leaves from
+ * never overlaps it, but for doubling, whose parts are staged. */
+static bool rounds_advance(void)
+{
+	const job  *j = &queue[head];
+	float      *at = j->buf + slice_at, *staged = incoming[0];
+	rounds_step x;
+
+	if (!rt_idle(rt_ring(0)) || !rt_idle(rt_ring(WINDOW)))
+		return false;
+	if (round_at >= 0 && round_of(round_at, &x) && x.from >= 0 && x.add)
+		add(at + x.recv_at, staged, x.recv_n);
+	if (!round_of(++round_at, &x)) {
+		slice_at += (size_t)WINDOW * SEGMENT;
+		round_at = -1;
+		if (slice_at >= j->count)
+			end();
+		return true;
+	}
+	if (x.from >= 0)
+		rt_post_recv(rt_ring(WINDOW), j->group->rank[x.from], RT_TAG_RING, x.add ? staged : at + x.recv_at,
+		             x.recv_n * sizeof(float));
+	if (x.to >= 0)
+		rt_post_send(rt_ring(0), j->group->rank[x.to], RT_TAG_RING, at + x.send_at, x.send_n * sizeof(float));
+	return true;
+}
+
 bool rt_ring_idle(void)
 {
 	return queued == 0;
@@ -233,7 +283,7 @@ bool rt_ring_advance(void)
 		begin();
 		return true;
 	}
-	return small ? small_advance() : ring_advance();
+	return queue[head].by > PD_SUM_RING ? rounds_advance() : small ? small_advance() : ring_advance();
 }
 
 static void enqueue(const job *j)
@@ -254,7 +304,7 @@ static void enqueue(const job *j)
 
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count)
 {
-	enqueue(&(job){ g, buf, count, { PD_CODEC_EXACT, 0 } });
+	enqueue(&(job){ .group = g, .buf = buf, .count = count });
 }
 
 void pd_allreduce_wait(void)
@@ -269,9 +319,9 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count)
 	pd_allreduce_wait();
 }
 
-void pd_allreduce_as(const pd_group *g, float *buf, size_t count, pd_codec codec, int block)
+void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
-	const job j = { g, buf, count, { codec, block } };
+	const job j = { g, buf, count, { how->codec, how->block }, how->by };
 
 	rt_codec_check(&j.codec, SEGMENT);
 	enqueue(&j);

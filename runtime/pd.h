@@ -155,11 +155,14 @@ void pd_wait_send(int channel, int slot);
 
 /* Sum over a group, in place. Fast: ring of reduce-scatter and all-gather. */
 void pd_allreduce(const pd_group *g, float *buf, size_t count);
-/* The same with compressed messages: every hop of the ring decodes, adds and encodes, and all
- * members end with the same bits. block: elements that share a step (PD_CODEC_Q8), a power of two from
- * 16 to 32768; else 0. Up to 4096 elements go uncompressed. */
+/* The same by another algorithm, or with compressed messages: every hop of the ring decodes, adds
+ * and encodes. All members end with the same bits. block: elements that share a step (Q8), a power
+ * of two from 16 to 32768. PD_SUM_AUTO is the ring, and everyone to everyone for up to 4096
+ * elements, uncompressed. Others than the ring are exact. */
+typedef enum pd_algorithm { PD_SUM_AUTO, PD_SUM_RING, PD_SUM_DOUBLING, PD_SUM_HALVING, PD_SUM_PAIRWISE } pd_algorithm;
 typedef enum pd_codec { PD_CODEC_EXACT, PD_CODEC_TRUNC16, PD_CODEC_BF16, PD_CODEC_Q8 } pd_codec;
-void pd_allreduce_as(const pd_group *g, float *buf, size_t count, pd_codec codec, int block);
+typedef struct pd_sum { pd_algorithm by; pd_codec codec; int block; } pd_sum;
+void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
 void pd_allreduce_f64(const pd_group *g, double *buf, size_t count);     /* plain: for checking */
 /* Starts it in the background; pd_allreduce_wait waits for all that were started. */
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count);
