@@ -278,6 +278,9 @@ int inspect_main(Compile *c)
 	Look l = { .c = c };
 	char *said, *again = NULL;
 
+	if (inspects_cluster(c->model))
+		return inspect_cluster(c);
+
 	if (!attempt(&l, TRAINED, &said)) {
 		const int errors = c->d->errors, code = c->d->last_code;
 		const char *why = first_error(c->a, said);

@@ -43,4 +43,8 @@ typedef struct Look {
 /* Everything, on standard output, at most 100 columns wide. */
 void inspect_print(const Look *l);
 
+/* Does `pdcc inspect` take this for a cluster file? And what it prints then; the exit status. */
+bool inspects_cluster(const char *path);
+int  inspect_cluster(Compile *c);
+
 #endif

@@ -382,6 +382,7 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
 		"       pdcc profile MODEL.onnx -o profile.json   every node measured on this machine, for --profile\n"
 		"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
+		"       pdcc inspect CLUSTER.yaml                 its devices and links\n"
 		"       pdcc export CKPT --model MODEL.onnx -o T  a checkpoint as T.onnx with its weights, or as T.safetensors\n"
 		"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
 		"       pdcc explain E0203                        what an error code means and what helps\n"
