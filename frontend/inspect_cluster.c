@@ -18,7 +18,7 @@ static void print_devices(Arena *a, const Cluster *c)
 
 		printf("%-12s %-10s %-16s %-5s %5s %12s %9s %8s\n", d->name, h->name, h->address, d->cuda ? "cuda" : "cpu",
 			d->cores ? arena_printf(a, "%d", d->cores) : "-", d->memory ? str_bytes(a, d->memory) : "-",
-			d->flops > 0 ? arena_printf(a, "%.4g", d->flops / 1e9) : "-",
+			d->flops > 0 ? arena_printf(a, "%.0f", d->flops / 1e9) : "-",
 			d->mem_bandwidth > 0 ? arena_printf(a, "%.4g", d->mem_bandwidth / 1e9) : "-");
 	}
 }
