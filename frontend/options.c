@@ -131,15 +131,15 @@ static bool o_allreduce(Cx *x, const char *v)
 
 static bool o_schedule(Cx *x, const char *v)
 {
-	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple", "pipedream", "mp", "2bw", "zb-h1", "zbv", "interleaved:V" };
+	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple", "pipedream", "mp", "2bw", "zb-h1", "zbv", "interleaved:V", "csv:FILE" };
 	char *end;
 	const long chunks = strncmp(v, "interleaved:", 12) ? 0 : strtol(v + 12, &end, 10);
 
-	if (chunks >= 1 && chunks <= 1024 && !*end && v[12] >= '1' && v[12] <= '9') {
+	if ((!strncmp(v, "csv:", 4) && v[4] && strcmp(v, "csv:FILE") != 0) || (chunks >= 1 && chunks <= 1024 && !*end && v[12] >= '1' && v[12] <= '9')) {
 		x->o->t.schedule = v;
 		return true;
 	}
-	return strcmp(v, "interleaved:V") ? word_of(x, "--schedule", v, words, 10, &x->o->t.schedule) :
+	return strcmp(v, "interleaved:V") ? word_of(x, "--schedule", v, words, 11, &x->o->t.schedule) :
 		diag_error(x->d, NOLOC, 7, "--schedule interleaved:V wants the number of stages per device for V: interleaved:2");
 }
 
@@ -313,7 +313,7 @@ static const Opt table[] = {
 	{ "Plan", "profile", "P", "times of nodes: a profile.json, estimate, or run to measure now", TEXT, AT(profile), 0, 0, 0, 0 },
 	{ "Plan", "profile-cache", "DIR", "where measured times are kept; none: nowhere. Default: ~/.cache/pdcc", TEXT, AT(profile_cache), 0, 0, 0, 0 },
 	{ "Plan", "profile-seconds", "N", "at most so long for every stage, 10 when not said", INT, AT(profile_seconds), 0, 0, 1, 86400 },
-	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple, interleaved:V (V stages on every device), zb-h1, zbv (zero bubble); asynchronous: pipedream, 2bw; "
+	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple, interleaved:V (V stages on every device), zb-h1, zbv (zero bubble), csv:FILE (one in PyTorch's notation); asynchronous: pipedream, 2bw; "
 		"mp: one minibatch in flight", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
 		o_warmup_policy, 0, 0, 0 },

@@ -126,9 +126,27 @@ static bool arrived(const Proof *p, int stage, int mb, bool forward)
 	return true;
 }
 
+/* Of the action, or of the computation that it belongs to; nowhere where the schedule is no file's. */
+static Loc place_of(const Schedule *s, const Action *x)
+{
+	const ActionPlace *best = NULL;
+
+	for (int i = 0; i < s->nplace; i++) {
+		const ActionPlace *p = &s->place[i];
+		if (p->stage != x->stage || p->mb != x->mb)
+			continue;
+		if (p->kind == x->kind)
+			return TEXTLOC(s->file, p->line, p->col);
+		if (p->kind == (x->kind == ACT_RECV_F || x->kind == ACT_SEND_F ? ACT_F : ACT_B))
+			best = p;
+	}
+	return best ? TEXTLOC(s->file, best->line, best->col) : NOLOC;
+}
+
 static bool fault(const Proof *p, int rank, const Action *x, const char *why)
 {
-	return diag_error(p->d, NOLOC, 501, "schedule %s: device %d, action %s: %s", p->s->name, rank, str_action(p->a, x), why);
+	return diag_error(p->d, place_of(p->s, x), 501, "schedule %s: device %d, action %s: %s", p->s->name, rank,
+		str_action(p->a, x), why);
 }
 
 /* What must have come before x on the same device. */
@@ -231,6 +249,27 @@ static Step step(const Proof *p, int rank, int at)
 	return STEP_DONE;
 }
 
+/* What a computation that stands still for ever waits for, and what its maker is held up by. */
+static const char *why_waits(const Proof *p, const Action *x, const int *at)
+{
+	const Schedule *s = p->s;
+
+	for (int i = 0; i < p->nedge && act_of_micro(x); i++) {
+		const StageEdge *e = &p->edge[i];
+		const bool forward = x->kind == ACT_F;
+		const int from = forward ? e->from : e->to;
+		if (!(forward ? e->forward : e->backward) || (forward ? e->to : e->from) != x->stage ||
+		    *done_at(p, forward ? ACT_SEND_F : ACT_SEND_B, from, x->mb))
+			continue;
+		const int rank = s->device[from][s->replica_of[from][x->mb]];
+		const Action want = { forward ? ACT_SEND_F : ACT_SEND_B, from, x->mb, 0, 0 };
+		return arena_printf(p->a, "waits for ever, a deadlock: device %d has %s behind %s, where it waits itself; one of the two "
+			"must come earlier", rank, str_action(p->a, &want), at[rank] < s->dev[rank].n ?
+			str_action(p->a, &s->dev[rank].act[at[rank]]) : "its end");
+	}
+	return "waits for ever: deadlock";
+}
+
 static bool run_all(const Proof *p)
 {
 	const Schedule *s = p->s;
@@ -253,7 +292,7 @@ static bool run_all(const Proof *p)
 	bool ok = true;
 	for (int r = 0; r < s->ndevice; r++)
 		if (at[r] < s->dev[r].n)
-			ok = fault(p, r, &s->dev[r].act[at[r]], "waits for ever: deadlock");
+			ok = fault(p, r, &s->dev[r].act[at[r]], why_waits(p, &s->dev[r].act[at[r]], at));
 	return ok;
 }
 

@@ -53,6 +53,9 @@ typedef enum VersionRule {
 	VERSION_RULES
 } VersionRule;
 
+/* Where an action stands in the file that a schedule was read from. */
+typedef struct ActionPlace { ActKind kind; int stage, mb, line, col; } ActionPlace;
+
 typedef struct Schedule {
 	const char     *name;       /* "1f1b", "gpipe" */
 	int             nstage, nmicro, ndevice;
@@ -69,6 +72,8 @@ typedef struct Schedule {
 	int            *versions;   /* by stage: how many are kept where several are wanted */
 	int             lag;        /* the largest of any turn */
 	DeviceSchedule *dev;        /* by rank */
+	const char     *file;       /* NULL: it was made here */
+	ActionPlace    *place; int nplace;
 } Schedule;
 
 /* Which stages exchange data, for verification: edge s -> t carries tensors in forward (and gradients back). */

@@ -6,6 +6,7 @@
  * plays fastest within memory. Reads Node.time; writes Node.stage, the plan (ir/plan.h), Module.microbatches. */
 #include <math.h>
 #include <string.h>
+#include "csv.h"
 #include "plansearch.h"
 #include "stages.h"
 
@@ -200,6 +201,7 @@ bool pass_partition(Module *m, PassCx *cx)
 	PlanSearch s;
 	Cluster one = { .ndevice = 1, .device = &(Device){ .name = "device" } };
 	int n, *replicas;
+	Csv csv;
 
 	if (!m->graph)
 		return diag_error(cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
@@ -208,8 +210,16 @@ bool pass_partition(Module *m, PassCx *cx)
 		return false;
 	const int chunks = schedule_chunks(schedule_of(cx));
 	n = given ? given->n : n;
+	if (schedule_file(schedule_of(cx)) && (!csv_read(cx->scratch, schedule_file(schedule_of(cx)), &csv, cx->d)))
+		return false;
+	if (schedule_file(schedule_of(cx)) && !n) {
+		n = csv.nstage;
+		replicas = csv.replicas;
+	}
 	segments_find(&g, n ? n : chunks > 1 ? chunks : 0);
 	PlanModel *p = plan_model(cx->scratch, &g);
+	if (schedule_file(schedule_of(cx)) && !p->global && p->per_replica <= 0)
+		p->global = csv.nmicro;
 	if (!p->c || p->c->ndevice < 1)
 		p->c = &one;
 	search_start(&s, cx->scratch, p);

@@ -7,7 +7,7 @@
  * A group is R devices, replica by replica; ranks are group-major. All stages of a group have the same R. */
 #include <stdlib.h>
 #include <string.h>
-#include "plan.h"
+#include "csv.h"
 
 int schedule_chunks(const char *name)
 {
@@ -16,11 +16,21 @@ int schedule_chunks(const char *name)
 	return name && !strcmp(name, "zbv") ? 2 : 1;
 }
 
+const char *schedule_file(const char *name)
+{
+	return name && !strncmp(name, "csv:", 4) ? name + 4 : NULL;
+}
+
 bool schedule_splits(Arena *a, const char *name, bool *splits, Diag *d)
 {
-	(void)a;
-	(void)d;
+	Csv x;
+
 	*splits = name && (!strcmp(name, "zb-h1") || !strcmp(name, "zbv"));
+	if (!schedule_file(name))
+		return true;
+	if (!csv_read(a, schedule_file(name), &x, d))
+		return false;
+	*splits = x.split;
 	return true;
 }
 
@@ -45,10 +55,29 @@ static bool give_ranks(Arena *a, const char *name, int nstage, const int *replic
 	return true;
 }
 
+static bool place_file(Arena *a, const char *name, int nstage, const int *replicas, Placement *p, Diag *d)
+{
+	Csv x;
+
+	if (!csv_read(a, schedule_file(name), &x, d))
+		return false;
+	if (x.nstage != nstage)
+		return diag_error(d, FILELOC(x.file), 515, "the schedule has %d stages, the plan %d; leave --plan away or make it fit",
+			x.nstage, nstage);
+	for (int t = 0; t < nstage; t++)
+		if (x.replicas[t] != replicas[t])
+			return diag_error(d, FILELOC(x.file), 515, "%d lines run stage %d, the plan has %d replicas of it; leave --plan away or "
+				"make it fit", x.replicas[t], t, replicas[t]);
+	*p = (Placement){ .ngroup = x.ngroup, .group = x.group, .rank = NEWN(a, int, nstage) };
+	return give_ranks(a, name, nstage, replicas, p, d);
+}
+
 bool plan_place(Arena *a, const char *name, int nstage, const int *replicas, Placement *p, Diag *d)
 {
 	const int v = schedule_chunks(name), groups = nstage / v;
 
+	if (schedule_file(name))
+		return place_file(a, name, nstage, replicas, p, d);
 	*p = (Placement){ .ngroup = groups, .group = NEWN(a, int, nstage), .rank = NEWN(a, int, nstage) };
 	if (nstage % v)
 		return diag_error(d, NOLOC, 510, "schedule %s: %d stages do not divide into %d chunks per device; make it %d or "

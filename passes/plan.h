@@ -16,6 +16,8 @@ typedef struct Placement { int ngroup, ndevice, *group, *rank; } Placement;
 bool plan_place(Arena *a, const char *schedule, int nstage, const int *replicas, Placement *p, Diag *d);
 /* Stages that a device runs under this schedule: V of "interleaved:V", 2 of "zbv", else 1. */
 int  schedule_chunks(const char *schedule);
+/* The file of "csv:FILE"; NULL: none. */
+const char *schedule_file(const char *schedule);
 /* Whether its backwards come in two parts, B and W. False: a file that cannot be read, E05xx. */
 bool schedule_splits(Arena *a, const char *schedule, bool *splits, Diag *d);
 

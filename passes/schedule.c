@@ -7,6 +7,7 @@
  * after the other. Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
 #include <string.h>
 #include "plan.h"
+#include "csv.h"
 #include "sched.h"
 
 bool sched_edge(const Sched *c, int from, int to, bool forward)
@@ -168,20 +169,21 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
  * such name), or what the schedule has against these stages or microbatches. */
 static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, const int *most, Diag *d)
 {
-	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, TWO_BW, ZB_H1, ZB_V, INTERLEAVED, ALL };
+	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, TWO_BW, ZB_H1, ZB_V, INTERLEAVED, CSV, ALL };
 	static const char *const names[ALL] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "pipedream", "mp", "2bw", "zb-h1", "zbv",
-		"interleaved:" };
+		"interleaved:", "csv:" };
 	Placement at;
+	Csv x;
 	int k = 0;
 
-	while (k < ALL && (k < INTERLEAVED ? strcmp(names[k], name) : strncmp(names[k], name, 12)))
+	while (k < ALL && (k < INTERLEAVED ? strcmp(names[k], name) : strncmp(names[k], name, strlen(names[k]))))
 		k++;
 	if (k == ALL)
 		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple, interleaved:V, zb-h1, zbv, "
-			"pipedream, mp or 2bw", name);
+			"csv:FILE, pipedream, mp or 2bw", name);
 	if (!plan_place(c->a, name, nstage, replicas, &at, d))
 		return false;
-	start(c, k < INTERLEAVED ? names[k] : name, nstage, replicas, micro, &at);
+	start(c, k < INTERLEAVED ? names[k] : k == CSV ? "csv" : name, nstage, replicas, micro, &at);
 	switch (k) {
 	case GPIPE:       schedule_gpipe(c); return true;
 	case DAPPLE_A:    case DAPPLE_B: schedule_dapple(c, k == DAPPLE_A ? 'A' : 'B', most); return true;
@@ -190,6 +192,7 @@ static bool make(Sched *c, const char *name, int nstage, const int *replicas, in
 	case TWO_BW:      schedule_2bw(c); return true;
 	case ZB_H1:       case ZB_V: schedule_zb(c, k == ZB_V); return true;
 	case INTERLEAVED: return schedule_interleaved(c, d);
+	case CSV:         return csv_read(c->a, name + 4, &x, d) && csv_fill(c, &x, d);
 	default:          schedule_1f1b(c); return true;
 	}
 }
