@@ -1,0 +1,180 @@
+/* Interleaved and zero-bubble schedules: the published pictures, and their formulas in virtual time over a grid of sizes.
+ * With F = B = W = 1 on S equal devices and M microbatches a step takes
+ *     GPipe, flushed after every S (the memory of 1F1B)   M/S (3S + 3(S-1))       1F1B   3M + 3(S-1)
+ *     ZB-H1   3M + (S-1)      ZBV   6M + (S-1), of two chunks per device           interleaved   3VM + 3(S-1), of V chunks */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+#include "../../ir/diag.h"
+#include "../../passes/sched.h"
+#include "../../passes/simulate.h"
+
+enum { ROW = 256 };
+
+typedef struct Case {
+	Arena    *a;
+	Schedule *s;
+	Sim       sim;
+	char      row[ROW];
+} Case;
+
+static void run(Case *c, const char *name, int nstage, int replicas, int micro)
+{
+	Arena *a = c->a = arena_new();
+	StageEdge *edge = NEWN(a, StageEdge, nstage);
+	int *count = NEWN(a, int, nstage);
+	Diag d;
+
+	diag_init(&d, stderr, a);
+	for (int t = 0; t < nstage; t++) {
+		count[t] = replicas;
+		edge[t] = (StageEdge){ t, t + 1, true, true };
+	}
+	c->s = schedule_make(a, name, nstage, count, micro, edge, nstage - 1, &d);
+	assert_non_null(c->s);
+	assert_true(schedule_verify(c->s, edge, nstage - 1, &d));
+
+	const int n = c->s->ndevice;
+	Cluster *k = NEW(a, Cluster);
+	SimModel *m = NEW(a, SimModel);
+	int *device = NEWN(a, int, n);
+	*k = (Cluster){ .device = NEWN(a, Device, n), .ndevice = n, .host = NEW(a, Host), .nhost = 1, .link = NEW(a, Link), .nlink = 1 };
+	k->link->scope = LINK_WITHIN;
+	*m = (SimModel){ .s = c->s, .c = k, .device = device, .time = NEWN(a, SimTimes, n * nstage),
+		.msg = NEWN(a, SimMessage, 2 * nstage) };
+	for (int r = 0; r < n; r++)
+		device[r] = r;
+	for (int i = 0; i < n * nstage; i++) {
+		m->time[i][ACT_F] = m->time[i][ACT_W] = 1;
+		m->time[i][ACT_B] = schedule_has(c->s, ACT_W) ? 1 : 2;
+	}
+	for (int t = 0; t + 1 < nstage; t++) {
+		m->msg[m->nmsg++] = (SimMessage){ t, t + 1, 8, true };
+		m->msg[m->nmsg++] = (SimMessage){ t + 1, t, 8, false };
+	}
+	assert_true(simulate(a, m, &c->sim, &d));
+}
+
+/* A row of the picture: a digit per forward, a letter per B, '-' per W; upper case and '=' for later chunks. */
+static const char *row(Case *c, int rank)
+{
+	memset(c->row, '.', sizeof c->row);
+	for (int i = 0; i < c->sim.nspan; i++) {
+		const SimSpan *x = &c->sim.span[i];
+		const bool chunk = x->stage >= c->s->ndevice;
+		if (x->rank != rank || (x->kind != ACT_F && x->kind != ACT_B && x->kind != ACT_W))
+			continue;
+		for (int t = (int)x->begin; t < (int)x->end; t++)
+			c->row[t] = x->kind == ACT_W ? chunk ? '=' : '-' : (char)(x->mb + (x->kind == ACT_B ? chunk ? 'A' : 'a' :
+				chunk ? 'Q' : '0'));
+	}
+	c->row[(int)c->sim.step] = 0;
+	return c->row;
+}
+
+static void picture(const char *name, int nstage, int micro, const char *const *want)
+{
+	Case c;
+
+	run(&c, name, nstage, 1, micro);
+	for (int r = 0; r < c.s->ndevice; r++)
+		assert_string_equal(row(&c, r), want[r]);
+	arena_free(c.a);
+}
+
+static double step_of(const char *name, int nstage, int micro, int *peak)
+{
+	Case c;
+
+	run(&c, name, nstage, 1, micro);
+	const double t = c.sim.step;
+	*peak = 0;
+	for (int r = 0; r < c.s->ndevice; r++)
+		*peak = c.sim.peak[r] > *peak ? c.sim.peak[r] : *peak;
+	arena_free(c.a);
+	return t;
+}
+
+/* Four devices, eight microbatches, as in the papers' figures. */
+static void test_pictures(void **state)
+{
+	static const char *const h1[] = {
+		"0123...a-4b-5c-6d-7e-f-g-h-",
+		".012..a3b-4c-5d-6e-7f-g-h--",
+		"..01.a2b3c-4d-5e-6f-7g-h---",
+		"...0a1b2c3d-4e-5f-6g-7h----",
+	};
+	static const char *const vee[] = {
+		"0123456QA=RB=SC=TD=7a-UE=b-VF=c-WG=d-XH=e-f-g-h-...",
+		".01234Q5RA=SB=TC=6a-UD=7b-VE=c-WF=d-XG=eHf-g-h-=-..",
+		"..012Q3R4SA=TB=5a-UC=6b-VD=7c-WE=d-XF=eGfHg-h-==--.",
+		"...0Q1R2S3TA=4a-UB=5b-VC=6c-WD=7d-XE=eFfGgHh-===---",
+	};
+	static const char *const interleaved[] = {
+		"0123QRST456...AA7BB.UCCVDDWaaXbbcc.dd.EE.FF.GG.HHeeffgghh",
+		".0123QRST4..AA5BB6CC7DDUaaVbbWccXdd.EE.FF.GG.HHeeffgghh..",
+		"..0123QRS.AATBB4CC5DD6aa7bbUccVddWEEXFF.GG.HHeeffgghh....",
+		"...0123QAARBBSCCTDD4aa5bb6cc7ddUEEVFFWGGXHHeeffgghh......",
+	};
+
+	(void)state;
+	picture("zb-h1", 4, 8, h1);
+	picture("zbv", 8, 8, vee);
+	picture("interleaved:2", 8, 8, interleaved);
+}
+
+static void test_formulas(void **state)
+{
+	int peak, flush;
+
+	(void)state;
+	for (int s = 1; s <= 6; s++)
+		for (int m = 2 * s; m <= 4 * s; m += s) {
+			const double bubble = s - 1;
+			assert_int_equal((int)step_of("1f1b", s, m, &peak), (int)(3 * m + 3 * bubble));
+			assert_int_equal(peak, s);
+			assert_int_equal((int)step_of("gpipe", s, s, &flush), (int)(3 * s + 3 * bubble));
+			assert_int_equal(flush, s);
+			assert_int_equal((int)step_of("gpipe", s, m, &flush), (int)(3 * m + 3 * bubble));
+			assert_int_equal(flush, m);
+			assert_int_equal((int)step_of("zb-h1", s, m, &peak), (int)(3 * m + bubble));
+			assert_int_equal(peak, s);
+			assert_int_equal((int)step_of("zbv", 2 * s, m, &peak), (int)(6 * m + bubble));
+			assert_int_equal(peak, 2 * s);
+			assert_int_equal((int)step_of("interleaved:2", 2 * s, m, &peak), (int)(6 * m + 3 * bubble));
+			assert_int_equal((int)step_of("interleaved:3", 3 * s, m, &peak), (int)(9 * m + 3 * bubble));
+		}
+}
+
+/* Few microbatches, replicas: whatever is asked for runs. */
+static void test_small(void **state)
+{
+	static const char *const name[] = { "zb-h1", "zbv", "interleaved:2" };
+
+	(void)state;
+	for (int k = 0; k < 3; k++)
+		for (int s = 2; s <= 8; s += 2)
+			for (int r = 1; r <= 3; r++)
+				for (int m = 1; m <= 9; m++) {
+					Case c;
+					const int groups = k ? s / 2 : s;
+					if (k == 2 && m % groups)
+						continue;
+					run(&c, name[k], s, r, m * r);
+					for (int d = 0; d < c.s->ndevice; d++)
+						assert_true(c.sim.peak[d] <= 2 * m && c.s->dev[d].n > 0);
+					arena_free(c.a);
+				}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_pictures), cmocka_unit_test(test_formulas),
+		cmocka_unit_test(test_small) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
