@@ -11,10 +11,11 @@ const char *em_in[MOST];        /* one microbatch of each input */
 size_t      em_bytes[MOST];
 int64_t     em_step, em_sample;
 char       *em_leaf;            /* memory for one gradient of the stage */
-size_t      em_leaf_bytes;
+char       *em_gradient[MOST];  /* memory for that of params[i] */
+size_t      em_gradient_bytes[MOST];
 /* set by the calls */
 double      em_loss, em_count;
-char       *em_gradient[MOST];  /* of params[i] */
+size_t      em_leaf_bytes;
 
 static _Noreturn void never(const char *what)
 {
@@ -43,7 +44,10 @@ void pd_report(int mb, double loss, double count)
 	em_count += count;
 }
 
-void pd_gradient(int i, const void *sum) { em_gradient[i] = (char *)(uintptr_t)sum; }
+void pd_gradient(int i, const void *sum)
+{
+	memcpy(em_gradient[i], sum, em_gradient_bytes[i]);
+}
 
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add)
 {
@@ -59,7 +63,8 @@ size_t pd_tree_bytes(int grains, size_t count, const int *mine, int nmine)
 
 pd_tree *pd_tree_new(int grains, size_t count, const int *mine, int nmine, void *mem)
 {
-	(void)grains, (void)count, (void)mine, (void)nmine;
+	(void)grains, (void)mine, (void)nmine;
+	em_leaf_bytes = count * sizeof(float);
 	return mem;
 }
 

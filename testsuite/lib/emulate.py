@@ -47,16 +47,23 @@ class Device:
         self.arena = self.aligned(plan['arena'])
         self.leaf = self.aligned(plan['arena'])
         self.put('em_leaf', C.c_void_p, self.leaf.ctypes.data)
-        self.put('em_leaf_bytes', C.c_size_t, plan['regions']['params']['bytes'])
         head = open(f'{self.dir}/stage0/stage0.h').read()
         count = lambda what: int(head.split(f'{what} = ')[1].split(',')[0].split(' ')[0])
         self.params = list((Param * count('PARAMS')).in_dll(lib, 'stage_params'))
         self.inputs = list((Input * count('INPUTS')).in_dll(lib, 'stage_inputs'))
         self.views = {p.name.decode(): self.view(p) for p in self.params}
         self.trained = {p.name.decode(): i for i, p in enumerate(self.params) if p.kind == 0 and p.trained}
+        self.made = {n: np.empty_like(self.views[n]) for n in self.trained}
+        for n, i in self.trained.items():
+            self.put('em_gradient', C.c_void_p, self.made[n].ctypes.data, i)
+            self.put('em_gradient_bytes', C.c_size_t, self.made[n].nbytes, i)
         self.load()
         lib.pd_threads(1)
         lib.init(C.c_void_p(self.arena.ctypes.data), 0, (C.c_int * 1)(0), 1)
+        if reproducible:
+            self.sums = self.leaf[:C.c_size_t.in_dll(lib, 'em_leaf_bytes').value].view(np.float32)
+        else:
+            self.sums = self.arena[self.grads['offset']:self.grads['offset'] + self.grads['bytes']].view(np.float64)
 
     def build(self, opt):
         here = os.path.dirname(os.path.abspath(__file__))
@@ -115,20 +122,19 @@ class Device:
             self.views[n][...] = w[n]
 
     def backward(self, w):
-        """{parameter: gradient of the sum of the loss} of the forward before it."""
+        """All gradients of the sum of the loss of the forward before it, as they lie in the stage's memory."""
         self.use(w)
-        if not self.reproducible:
-            self.arena[self.grads['offset']:self.grads['offset'] + self.grads['bytes']] = 0
+        self.sums[:] = 0
         self.lib.backward(0, 0)
-        if hasattr(self.lib, 'sync'):
-            self.lib.sync()
-        self.lib.update()           # tells where the gradients lie; what it makes of the weights is thrown away
-        out = {}
-        for n, i in self.trained.items():
-            v = self.views[n]
-            p = (C.c_void_p * 256).in_dll(self.lib, 'em_gradient')[i]
-            out[n] = np.frombuffer((C.c_char * v.nbytes).from_address(p), v.dtype).reshape(v.shape).copy()
-        return out
+        self.lib.sync()
+        return self.sums.copy()
+
+    def gradients(self, sums):
+        """{parameter: gradient} of a sum of what backward gave: the update says where it lies and adds the parts of weights
+        that are used twice; what it makes of the weights is thrown away."""
+        self.sums[:] = sums
+        self.lib.update()
+        return {n: g.copy() for n, g in self.made.items()}
 
 
 # ---- optimizers: the order of operations of frontend/OPS.md, in the type of the weights ----
@@ -167,8 +173,8 @@ def tree(g):
 
 class Stage:
     """Versions of a stage's weights; rounds of gradients that make the next."""
-    def __init__(self, names, w, replicas, depth, optimizer):
-        self.names, self.replicas, self.depth, self.optimizer = names, replicas, depth, optimizer
+    def __init__(self, dev, names, w, replicas, depth, optimizer):
+        self.dev, self.names, self.replicas, self.depth, self.optimizer = dev, names, replicas, depth, optimizer
         self.version = [{n: w[n] for n in names}]
         self.round = []
 
@@ -182,7 +188,8 @@ class Stage:
 
     def update(self):
         w, n, t = self.version[-1], sum(c for _, c in self.round), len(self.version) - 1
-        self.version.append({p: self.optimizer.step(p, w[p], tree([g[p] for g, _ in self.round]), n, t) for p in self.names})
+        g = self.dev.gradients(tree([g for g, _ in self.round]))
+        self.version.append({p: self.optimizer.step(p, w[p], g[p], n, t) for p in self.names})
         if t > 64:
             self.version[t - 64] = None         # no schedule looks back as far
         self.round = []
@@ -197,7 +204,7 @@ def pipeline(dev, names, replicas, rule, steps, optimizer):
     """PipeDream: (losses by minibatch, weights after the last update). optimizer(): a new one."""
     depth = [1 if rule == 'vanilla' else -(-sum(replicas[s:]) // r) for s, r in enumerate(replicas)]
     w = dev.weights()
-    st = [Stage(n, w, r, d, optimizer()) for n, r, d in zip(names, replicas, depth)]
+    st = [Stage(dev, n, w, r, d, optimizer()) for n, r, d in zip(names, replicas, depth)]
     losses = []
     for t in range(steps):
         at = [st[0].newest(t) if rule == 'vertical' else s.newest(t) for s in st]
@@ -214,7 +221,7 @@ def pipeline(dev, names, replicas, rule, steps, optimizer):
 
 def delayed(dev, micro, delay, steps, optimizer):
     """Steps of `micro` microbatches whose gradient is of the weights `delay` updates ago: 0 is synchronous, 1 is 2BW."""
-    st = Stage(list(dev.trained), dev.weights(), micro, 1, optimizer())
+    st = Stage(dev, list(dev.trained), dev.weights(), micro, 1, optimizer())
     losses = []
     for t in range(steps):
         w, done = st.version[max(0, t - delay)], []
@@ -240,7 +247,7 @@ def pipe_sgd(dev, micro, K, steps, optimizer):
             gs.append(dev.backward(w))
         n = sum(c for _, c in done)
         losses.append(sum(x for x, _ in done) / n)
-        sums[t] = {p: tree([g[p] for g in gs]) for p in w}, n
+        sums[t] = dev.gradients(tree(gs)), n
     for t in sorted(sums):
         w = {p: opt.step(p, w[p], sums[t][0][p], sums[t][1], t - 1) for p in w}
     return losses, w
