@@ -200,11 +200,16 @@ def stages_of(plan, dev):
     return [[n for n in s['params'] if n in dev.trained] for s in plan['stages']]
 
 
+def depth(replicas, s):
+    """Rounds between the forward and the backward of stage s."""
+    return -(-sum(replicas[s:]) // replicas[s])
+
+
 def pipeline(dev, names, replicas, rule, steps, optimizer):
     """PipeDream: (losses by minibatch, weights after the last update). optimizer(): a new one."""
-    depth = [1 if rule == 'vanilla' else -(-sum(replicas[s:]) // r) for s, r in enumerate(replicas)]
+    deep = [1 if rule == 'vanilla' else depth(replicas, s) for s in range(len(replicas))]
     w = dev.weights()
-    st = [Stage(dev, n, w, r, d, optimizer()) for n, r, d in zip(names, replicas, depth)]
+    st = [Stage(dev, n, w, r, d, optimizer()) for n, r, d in zip(names, replicas, deep)]
     losses = []
     for t in range(steps):
         at = [st[0].newest(t) if rule == 'vertical' else s.newest(t) for s in st]
