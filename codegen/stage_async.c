@@ -168,8 +168,8 @@ void write_absent(StageCx *x, Cw *w)
 	}
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Stack)
-			cw_line(w, "memset(R[copy]%s, 0, sizeof R[copy]%s);", strstr(value_text(x, n->out[0]), "->"),
-				strstr(value_text(x, n->out[0]), "->"));
+			cw_line(w, "memset(R[copy].%s, 0, sizeof R[copy].%s);", strstr(value_text(x, n->out[0]), "->") + 2,
+				strstr(value_text(x, n->out[0]), "->") + 2);
 	cw_end(w);
 }
 
