@@ -15,6 +15,9 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 enum { CASES_SCRATCH = 64 << 20 };    /* bytes: what a node of a case may have as Node.scratch */
 bool codegen_cases(Module *const *m, const char *const *name, int n, const char *dir, Diag *d);
 
+/* DIR gets the runtime and pingpong.c, which measures messages between two devices. False after E0703. */
+bool codegen_pingpong(const char *dir, Diag *d);
+
 /* libclang reads every .c file of the folder: no diagnostics, and the rules of check.c. Without libclang it says that
  * nothing was checked and gives true. */
 bool check_emitted(const char *dir, Diag *d);

@@ -50,6 +50,7 @@ int compile_main(Compile *c);
 int verify_main(Compile *c);
 int inspect_main(Compile *c);
 int simulate_main(Compile *c);
+int doctor_main(Compile *c);        /* doctor.c: takes no model */
 int cases_main(Compile *c);
 int export_main(Compile *c);
 

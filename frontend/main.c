@@ -20,7 +20,7 @@ typedef struct Command { const char *name; int (*run)(Compile *); } Command;
 static const Command commands[] = {
 	{ "compile", compile_main }, { "verify", verify_main }, { "inspect", inspect_main }, { "plan", plan_main },
 	{ "simulate", simulate_main }, { "cases", cases_main }, { "export", export_main },
-	{ "profile", profile_main },
+	{ "profile", profile_main }, { "doctor", doctor_main },
 };
 
 /* Commands that take no model: they read their own words. -1: none of them. */
@@ -85,7 +85,11 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 	}
 	if (o.templates)
 		tmpl_dir(o.templates);
-	if (o.nargs != 1) {
+	if (run == doctor_main && o.nargs) {
+		diag_error(d, NOLOC, 1, "pdcc doctor takes no model: '%s'", o.args[0]);
+		return EXIT_USAGE;
+	}
+	if (o.nargs != 1 && run != doctor_main) {
 		diag_error(d, NOLOC, 1, o.nargs ? "one model at a time, not %d: '%s' and '%s'" : "no model is named; --help shows how",
 			o.nargs, o.nargs ? o.args[0] : "", o.nargs > 1 ? o.args[1] : "");
 		return EXIT_USAGE;

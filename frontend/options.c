@@ -363,6 +363,7 @@ static const Opt table[] = {
 	{ "Simulate", "timeline", "FILE", "pdcc simulate draws the step: .svg, .html, or .json for Perfetto", CALL, 0, o_timeline, 0, 0, 0 },
 	{ "Export", "model", "MODEL.onnx", "pdcc export: the model that the checkpoint is of", TEXT, AT(model), 0, 0, 0, 0 },
 	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },
+	{ "Doctor", "measure", NULL, "pdcc doctor measures latency and bandwidth of every kind of link", FLAG, AT(measure), 0, 0, 0, 0 },
 	{ "Messages", "verbose", NULL, "say more (-v)", FLAG, AT(verbose), 0, 0, 0, 0 },
 	{ "Messages", "quiet", NULL, "errors only (-q)", FLAG, AT(quiet), 0, 0, 0, 0 },
 	{ "Messages", "color", "C", "auto, always, never", CALL, 0, o_color, 0, 0, 0 },
@@ -381,6 +382,7 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
 		"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
 		"       pdcc profile MODEL.onnx -o profile.json   every node measured on this machine, for --profile\n"
+		"       pdcc doctor --cluster C.yaml [--measure]  tools and machines: what is there, how fast links are\n"
 		"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
 		"       pdcc inspect CLUSTER.yaml                 its devices and links\n"
 		"       pdcc export CKPT --model MODEL.onnx -o T  a checkpoint as T.onnx with its weights, or as T.safetensors\n"

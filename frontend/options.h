@@ -16,6 +16,7 @@ typedef struct Options {
 	const char *save_plan;
 	bool        json;
 	const char *profile, *profile_cache;        /* FILE, "estimate" or "run"; a folder or "none" */
+	bool        measure;
 	int64_t     profile_seconds;                /* per stage; 0: as the programs do */
 	const char *timeline[4]; int ntimeline;     /* files for pdcc simulate */
 	bool        werror, color, no_color;

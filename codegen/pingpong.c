@@ -1,0 +1,19 @@
+/* The folder that pdcc doctor measures links with: the runtime and one program for two devices. */
+#include <string.h>
+#include "build.h"
+#include "emit.h"
+
+bool codegen_pingpong(const char *dir, Diag *d)
+{
+	Build b = { .a = arena_new(), .d = d, .dir = dir };
+	Buf text = { 0 };
+	bool ok = true;
+
+	for (int i = 0; ok && i < nembedded; i++)
+		if (!strncmp(embedded[i].name, "runtime/", 8))
+			ok = build_write(&b, embedded[i].name, embedded[i].text, strlen(embedded[i].text));
+	buf_puts(&text, embedded_text("codegen/pingpong.c.in"));
+	ok = build_text(&b, "pingpong.c", &text) && ok;
+	arena_free(b.a);
+	return ok;
+}
