@@ -321,6 +321,20 @@ static void write_channels(Build *b, Cw *w)
 	cw_close(w, ";");
 }
 
+/* What the run tells by default. */
+static void write_watch(const Build *b, Cw *w)
+{
+	const Training *t = b->t;
+
+	cw_line(w, ".lr = %.17g,", opt_get(&t->opt, OPT_LR));
+	if (t->jsonl || t->csv || t->tensorboard || t->metrics_every)
+		cw_line(w, ".metrics = { .every = %" PRId64 ", .jsonl = %s, .csv = %s, .tensorboard = %s },", t->metrics_every,
+			t->jsonl ? quoted(b->a, t->jsonl) : "NULL", t->csv ? quoted(b->a, t->csv) : "NULL",
+			t->tensorboard ? quoted(b->a, t->tensorboard) : "NULL");
+	if (t->stop)
+		cw_line(w, ".stop = \"%s\",", t->stop);
+}
+
 static void write_program(Build *b, Cw *w, int rank)
 {
 	const Module *m = b->m;
@@ -356,6 +370,7 @@ static void write_program(Build *b, Cw *w, int rank)
 		cw_line(w, ".channel = channels,");
 	if (squares_of(m))
 		cw_line(w, ".squares = %d,", squares_of(m));
+	write_watch(b, w);
 	if (b->t->ckpt_dir)
 		cw_line(w, ".ckpt = { .dir = %s, .every = %" PRId64 ", .keep = %" PRId64 " },", quoted(b->a, b->t->ckpt_dir),
 			b->t->ckpt_every, b->t->ckpt_keep);
@@ -449,10 +464,16 @@ bool emit_device(Build *b, int rank)
 	write_start(b, &w, first, replica, grains);
 	write_program(b, &w, rank);
 	cw_blank(&w);
-	cw_func(&w, "int main(int argc, char **argv)");
+	cw_func(&w, "const pd_program *pd_device(void)");
 	if (b->chunks)
 		fill_tables(b, &w, first);
-	cw_line(&w, "return pd_main(&program, argc, argv);");
+	cw_line(&w, "return &program;");
 	cw_end(&w);
+	cw_blank(&w);
+	cw_line(&w, "#if !defined PD_LOOP        /* make LOOP=FILE.c: main is there */");
+	cw_func(&w, "int main(int argc, char **argv)");
+	cw_line(&w, "return pd_main(pd_device(), argc, argv);");
+	cw_end(&w);
+	cw_line(&w, "#endif");
 	return build_text(b, arena_printf(b->a, "device%d.c", rank), &text);
 }

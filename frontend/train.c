@@ -257,6 +257,40 @@ static void checkpoint(Yaml *y, const YNode *v, void *to)
 	yaml_map(y, v, "checkpoint", ckpt_keys, COUNT(ckpt_keys), to);
 }
 
+/* ---- metrics, early stop ---- */
+
+static void me_every(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->metrics_every = yaml_int(y, v, "metrics.every", 1, (int64_t)1 << 40);
+}
+static void me_jsonl(Yaml *y, const YNode *v, void *to) { a_text(y, v, "metrics.jsonl", &((Training *)to)->jsonl); }
+static void me_csv(Yaml *y, const YNode *v, void *to) { a_text(y, v, "metrics.csv", &((Training *)to)->csv); }
+static void me_tensorboard(Yaml *y, const YNode *v, void *to)
+{
+	a_text(y, v, "metrics.tensorboard", &((Training *)to)->tensorboard);
+}
+static const YKey metrics_keys[] = {
+	{ "every", me_every }, { "jsonl", me_jsonl }, { "csv", me_csv }, { "tensorboard", me_tensorboard },
+};
+static void metrics(Yaml *y, const YNode *v, void *to)
+{
+	yaml_map(y, v, "metrics", metrics_keys, COUNT(metrics_keys), to);
+}
+
+static void st_metric(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "loss" };
+
+	(void)to;
+	yaml_choice(y, v, "stop.metric", words, 1);
+}
+static void st_reach(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->stop = arena_printf(y->a, "loss=%.17g", yaml_real(y, v, "stop.reach", 0, 1e30));
+}
+static const YKey stop_keys[] = { { "metric", st_metric }, { "reach", st_reach } };
+static void stop(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "stop", stop_keys, COUNT(stop_keys), to); }
+
 /* ---- the rest ---- */
 
 static void freeze(Yaml *y, const YNode *v, void *to)
@@ -315,7 +349,7 @@ static const YKey top_keys[] = {
 	{ "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "freeze", freeze },
 	{ "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
-	{ "checkpoint", checkpoint },
+	{ "checkpoint", checkpoint }, { "metrics", metrics }, { "stop", stop },
 };
 
 bool train_read(Arena *a, const char *path, Training *t, Diag *d)

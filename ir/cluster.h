@@ -69,6 +69,9 @@ typedef struct Training {
 	int         init_random;        /* 0: from the file; else seed */
 	bool        reproducible;
 	const char *ckpt_dir;           /* where the run writes checkpoints; NULL: nowhere unless it is told to */
+	int64_t     metrics_every;      /* 0: with the progress lines */
+	const char *jsonl, *csv, *tensorboard;  /* files of metrics; NULL: none */
+	const char *stop;               /* "loss=0.1"; NULL: after the last step */
 	int64_t     ckpt_every, ckpt_keep;      /* steps; how many stay, 0: all */
 	const char *plan;               /* "2-1-1", NULL: auto */
 	const char *schedule;           /* "auto", "gpipe", "1f1b", "dapple", "pipedream", "mp", "2bw" */

@@ -324,6 +324,7 @@ void rt_checkpoint(int64_t step)
 	memcpy(ck.step_at, digits, 10);
 	pthread_mutex_lock(&ck.lock);
 	ck.m.step = step;
+	ck.m.loss_ema = rt_watch_average();
 	ck.busy = true;
 	pthread_cond_signal(&ck.changed);
 	pthread_mutex_unlock(&ck.lock);

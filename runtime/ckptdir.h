@@ -21,6 +21,7 @@ typedef struct ck_manifest {
 	uint64_t seed;
 	int64_t  samples_per_step, samples;     /* position in the data: step * samples_per_step; samples: --samples */
 	int      shuffle;
+	double   loss_ema;              /* the average that --stop looks at */
 	char     model[128], model_hash[72], plan[64], plan_hash[72], optimizer[32];
 } ck_manifest;
 

@@ -260,6 +260,11 @@ void rt_input_open(const pd_program *p, const rt_input_options *o)
 		nsamples = o->samples;
 }
 
+int64_t rt_input_samples(void)
+{
+	return nsources ? nsamples : 0;
+}
+
 bool rt_input_synthetic(void)
 {
 	return any_synthetic;

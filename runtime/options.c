@@ -8,7 +8,8 @@
 static const char usage[] =
 	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--state] [--then-loss] [--dump-grads FILE] [--log-every N]\n"
-	"          [--timeout S] [--check] [--quiet] [--help]\n"
+	"          [--jsonl FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--stop loss=X] [--timeout S]\n"
+	"          [--epochs N] [--check] [--quiet] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X]; make virtual: [--virtual]\n"
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
 
@@ -62,6 +63,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		void       *to;
 	} table[] = {
 		{ "steps", COUNT, &o->steps },
+		{ "epochs", COUNT, &o->epochs },
 		{ "data", TEXT, &o->data },
 		{ "samples", COUNT, &o->samples },
 		{ "shuffle", FLAG, &o->shuffle },
@@ -71,6 +73,11 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "ckpt", TEXT, &o->ckpt },
 		{ "ckpt-every", COUNT, &o->ckpt_every },
 		{ "ckpt-keep", COUNT, &o->ckpt_keep },
+		{ "jsonl", TEXT, &o->jsonl },
+		{ "csv", TEXT, &o->csv },
+		{ "tensorboard", TEXT, &o->tensorboard },
+		{ "metrics-every", COUNT, &o->metrics_every },
+		{ "stop", TEXT, &o->stop },
 		{ "state", FLAG, &o->state },
 		{ "then-loss", FLAG, &o->then_loss },
 		{ "final-loss", FLAG, &o->then_loss },
@@ -113,4 +120,6 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 			rt_fail(RT_USAGE, "R001", "--%s wants a value", table[i].name);
 		set(table[i].kind, table[i].to, table[i].name, value);
 	}
+	if (o->stop && (strncmp(o->stop, "loss=", 5) || !(atof(o->stop + 5) > 0)))
+		rt_fail(RT_USAGE, "R001", "--stop wants loss=VALUE, not '%s'", o->stop);
 }

@@ -85,6 +85,9 @@ typedef struct pd_program {
 	const char *model_hash;     /* parameters and operators, whatever the plan; NULL: not known */
 	const char *optimizer;      /* "adam"; NULL: not known */
 	struct { const char *dir; int64_t every, keep; } ckpt;  /* defaults of --ckpt...; dir NULL: none */
+	double      lr;             /* learning rate, before pd_rate */
+	struct { int64_t every; const char *jsonl, *csv, *tensorboard; } metrics;  /* defaults; NULL: none */
+	const char *stop;           /* "loss=0.1"; NULL: no early end */
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
 	/* Asynchronous pipelines; 0 and NULL: the pipeline is flushed in every step. */
 	int         flow;           /* no device is so many steps behind another, in the plan */
@@ -95,6 +98,26 @@ typedef struct pd_program {
 /* The whole life of a run: arguments, joining the others, weights, the loop, the result files.
  * Gives the exit status. */
 int pd_main(const pd_program *p, int argc, char **argv);
+
+/* The same in parts, for a loop of one's own: all ranks call them alike. A program of one's own
+ * takes the place of deviceN.c's main (make LOOP=FILE.c); pd_device() there is its program. */
+const pd_program *pd_device(void);                  /* written by pdcc */
+/* Up to the first step; argv as of pd_main. false: there is nothing to train (--check, --steps 0). */
+bool pd_init(const pd_program *p, int argc, char **argv);
+/* One step, and the checkpoint and the lines that are due then. An asynchronous pipeline does all
+ * steps up to the next checkpoint or the end. false: it was the last one (steps are done, a signal
+ * came, --stop was reached). */
+bool pd_step(void);
+typedef struct pd_metric {
+	int64_t step, steps;    /* done; of the whole run */
+	double  epoch;          /* passes over the data; on rank 0, as are the next two: of the steps */
+	double  step_ms, samples_per_s;     /* since the last progress line */
+	double  seconds;        /* since pd_init */
+	double  loss, loss_ema, lr;         /* of the last step, before its update; its average; rate */
+} pd_metric;
+void pd_metrics(pd_metric *m);
+/* Writes results, waits for the others. Gives the exit status. */
+int pd_finalize(void);
 
 /* ---- inside a step ---- */
 

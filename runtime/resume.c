@@ -12,6 +12,7 @@
 typedef struct choice {
 	int64_t step;                   /* -1: none */
 	int     world;
+	double  loss_ema;
 	char    dir[CK_PATH];
 } choice;
 
@@ -122,6 +123,7 @@ static void choose(const pd_program *p, const rt_options *o, choice *c)
 		return;
 	compare(p, o, c->dir, &m);
 	c->world = m.world;
+	c->loss_ema = m.loss_ema;
 }
 
 static void load(const pd_program *p, char *arena, const choice *c)
@@ -169,6 +171,7 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 		return false;
 	load(p, arena, &c);
 	rt_step = c.step;
+	rt_watch_resume(c.loss_ema);
 	if (p->rank == 0 && !o->quiet)
 		printf("resumed after step %" PRId64 " from %s\n", c.step, c.dir);
 	return true;

@@ -29,6 +29,7 @@ extern volatile int rt_signal;          /* SIGINT or SIGTERM has come; 0: none *
 /* Prints "CODE stage1.r0 (rank 2): text" and ends the whole job with the exit status. */
 _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...) RT_PRINTF(3, 4);
 void  *rt_alloc(size_t bytes);          /* zeroed; before step 0 only; rt_fail with 77 */
+double rt_rate(int64_t step);           /* factor of the learning rate */
 double rt_now(void);                    /* seconds, monotonic */
 
 /* ---- options.c ---- */
@@ -43,6 +44,8 @@ typedef struct rt_options {
 	double      timeout;
 	const char *data, *out, *weights, *dump_grads;
 	const char *resume;             /* NULL: no; "": the newest of --ckpt */
+	const char *jsonl, *csv, *tensorboard, *stop;   /* NULL: none */
+	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
 	const char *ckpt;               /* NULL: no checkpoints */
 	bool        then_loss, state, dry_run, quiet, shuffle;
 	int64_t     attempt;            /* the how manieth start of this job by pdrun, from 0 */
@@ -144,6 +147,7 @@ typedef struct rt_input_options {
 } rt_input_options;
 void rt_input_open(const pd_program *p, const rt_input_options *o);
 bool rt_input_synthetic(void);
+int64_t rt_input_samples(void);         /* of an epoch; 0: this rank reads none */
 
 /* ---- store.c ---- */
 /* What a file has to hold; the rest gets its initial value. */
@@ -170,6 +174,22 @@ void rt_checkpoint_journal(int fd);     /* this file is on the disk before a che
 void rt_checkpoint(int64_t step);
 void rt_checkpoint_poll(void);          /* ends the run when one could not be written */
 void rt_checkpoint_close(void);         /* waits until all are written, by all ranks */
+
+/* ---- watch.c: on rank 0 it writes, everywhere it knows ---- */
+void rt_watch_open(const pd_program *p, const rt_options *o, int64_t last);
+void rt_watch(int64_t step);            /* rt_loss() is that step's */
+double rt_watch_average(void);          /* of the loss */
+void rt_watch_resume(double average);
+void rt_watch_then(void);               /* the loss after the last update */
+bool rt_watch_reached(void);            /* what --stop asks for; the same on all ranks */
+void rt_watch_flush(void);
+void rt_watch_close(void);
+
+/* ---- events.c: TensorBoard ---- */
+void rt_events_open(const char *dir, int64_t step);
+void rt_event(int64_t step, const char *tag, double v);
+void rt_events_flush(void);
+void rt_events_close(void);
 
 /* ---- faults.c ---- */
 void rt_faults_open(const pd_program *p, const rt_options *o);

@@ -17,6 +17,14 @@ int64_t           rt_step;
 volatile int      rt_signal;
 static int64_t    last_step;      /* the run ends before it */
 
+static struct {                 /* of this process, from pd_init to pd_finalize */
+	rt_options o;
+	char      *arena;
+	int64_t    first;       /* the step it began with */
+	double     begin;
+	bool       training, dumped, stop, signalled;
+} run;
+
 double rt_now(void)
 {
 	struct timespec t;
@@ -61,9 +69,9 @@ int64_t pd_step_index(void)
 	return rt_update < 0 ? rt_step : rt_update;
 }
 
-double pd_rate(void)
+double rt_rate(int64_t t)
 {
-	const int64_t w = rt_program->rate.warmup, t = rt_update < 0 ? rt_step : rt_update_step, s = t - w;
+	const int64_t w = rt_program->rate.warmup, s = t - w;
 	const double  last = rt_program->rate.last, gamma = rt_program->rate.gamma;
 
 	if (t < w)
@@ -78,6 +86,11 @@ double pd_rate(void)
 	case 4: return last + (1 - last) * (1 + cos(3.14159265358979323846 * p)) / 2;
 	default: return 1;
 	}
+}
+
+double pd_rate(void)
+{
+	return rt_rate(pd_step_index());
 }
 
 int64_t pd_sample(int mb)
@@ -159,29 +172,6 @@ static void announce(const pd_program *p, const rt_options *o)
 	fflush(stdout);
 }
 
-typedef struct interval {
-	double  since;
-	int64_t steps;
-} interval;
-
-/* True: it was time for a line after step n - 1. */
-static bool progress(const pd_program *p, const rt_options *o, int64_t n, int64_t last, interval *at)
-{
-	at->steps++;
-	if (n % o->log_every && n != last)
-		return false;
-	const double s = (rt_now() - at->since) / (double)at->steps;
-
-	if (!o->quiet && p->rank == 0) {
-		printf("step %6lld/%lld  loss %.6g  %.3g ms  %.0f samples/s%s\n", (long long)n,
-		       (long long)last, rt_loss(), 1e3 * s, (double)p->micro * p->microbatches / s,
-		       rt_input_synthetic() ? "  synthetic data" : "");
-		fflush(stdout);
-	}
-	*at = (interval){ rt_now(), 0 };
-	return true;
-}
-
 static void one_step(const pd_program *p, bool update)
 {
 	rt_totals_begin();
@@ -190,30 +180,6 @@ static void one_step(const pd_program *p, bool update)
 		rt_norm_end();
 	if (!rt_totals_done())
 		pd_totals();
-}
-
-/* losses.txt goes on behind the steps that a resumed run has done: lines of later ones go. */
-static FILE *open_losses(const pd_program *p, const rt_options *o)
-{
-	char path[4096];
-
-	if (p->rank != 0)
-		return NULL;
-	if (mkdir(o->out, 0777) && errno != EEXIST)
-		rt_fail(RT_ERROR, "R406", "%s: %s", o->out, strerror(errno));
-	snprintf(path, sizeof path, "%s/losses.txt", o->out);
-	FILE *f = rt_step ? fopen(path, "r+") : NULL;
-	long  end = 0;
-	char  line[128];
-
-	while (f && fgets(line, sizeof line, f) && strtoll(line, NULL, 10) < rt_step && strchr(line, '\n'))
-		end = ftell(f);
-	if (f && (fseek(f, end, SEEK_SET) || ftruncate(fileno(f), end)))
-		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
-	if (!f && !(f = fopen(path, "w")))
-		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
-	rt_checkpoint_journal(fileno(f));
-	return f;
 }
 
 /* The last TIMES step times of rank 0, for the summary. */
@@ -256,38 +222,26 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 }
 
-typedef struct telling {
-	const pd_program *p;
-	const rt_options *o;
-	FILE             *losses;
-	int64_t           last;
-	interval          at;
-} telling;
-
 /* What came of a step; rt_loss() has its loss. */
 static void tell(int64_t step, void *to)
 {
-	telling *t = to;
-
-	if (t->losses)
-		fprintf(t->losses, "%lld %.9g\n", (long long)step, rt_loss());
-	if (progress(t->p, t->o, step + 1, t->last, &t->at) && t->losses)
-		fflush(t->losses);
+	(void)to;
+	rt_watch(step);
 }
 
 /* A step, or all that an asynchronous pipeline does until it is drained: at a checkpoint, at the end. */
-static void advance(const pd_program *p, const rt_options *o, telling *t, int64_t first)
+static void advance(const pd_program *p, const rt_options *o, int64_t first)
 {
 	const double  now = rt_now();
 	const int64_t from = rt_step, every = o->ckpt_every;
-	int64_t       n = t->last - from;
+	int64_t       n = last_step - from;
 
 	if (p->flow) {
 		n = every && every - from % every < n ? every - from % every : n;
-		rt_flow_run(p, n, true, tell, t);
+		rt_flow_run(p, n, true, tell, NULL);
 	} else {
 		one_step(p, true);
-		tell(rt_step, t);
+		tell(rt_step, NULL);
 		rt_record_end();
 		rt_step++;
 	}
@@ -313,48 +267,38 @@ static void loss_only(const pd_program *p)
 	rt_step = at;
 }
 
-/* Steps [rt_step, last). Gives the signal that ended it, or 0. */
-static int train(const pd_program *p, const rt_options *o, const char *arena, int64_t last)
+static void farewell(const pd_program *p, const rt_options *o, bool signalled)
 {
-	FILE         *losses = open_losses(p, o);
-	const double  begin = rt_now();
-	const int64_t first = rt_step;
-	telling       t = { p, o, losses, last, { begin, 0 } };
-	bool          stop = false, dumped = !o->dump_grads;
+	const double s = rt_now() - run.begin;
 
-	while (rt_step < last && !stop) {
-		advance(p, o, &t, first);
-		if (!dumped)
-			rt_weights_save(p, arena, o->dump_grads, RT_GRADIENTS);
-		dumped = true;
-		stop = rt_stop();
-		if (stop || rt_step == last || (o->ckpt_every && rt_step % o->ckpt_every == 0)) {
-			if (losses)
-				fflush(losses);
-			rt_checkpoint(rt_step);
-		}
-		rt_checkpoint_poll();
-	}
-	const double s = rt_now() - begin;
+	if (p->rank != 0 || o->quiet || rt_step == run.first)
+		return;
+	printf("%lld steps in %.3f s, %.0f samples/s", (long long)(rt_step - run.first), s,
+	       (double)(rt_step - run.first) * (double)p->micro * p->microbatches / s);
+	if (o->then_loss && !signalled)
+		printf(", loss now %.6g", rt_loss());
+	printf("%s\n", signalled ? "; stopped by a signal" : "");
+	fflush(stdout);
+}
 
-	write_summary(p, o, rt_step - first, s);
-	if (o->then_loss && !stop) {
-		loss_only(p);
-		if (losses)
-			fprintf(losses, "%lld %.9g\n", (long long)rt_step, rt_loss());
+bool pd_step(void)
+{
+	const rt_options *o = &run.o;
+
+	if (!run.training || run.stop || rt_step >= last_step)
+		return false;
+	advance(rt_program, o, run.first);
+	if (o->dump_grads && !run.dumped)
+		rt_weights_save(rt_program, run.arena, o->dump_grads, RT_GRADIENTS);
+	run.dumped = true;
+	run.signalled = rt_stop();
+	run.stop = run.signalled || rt_watch_reached();
+	if (run.stop || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0)) {
+		rt_watch_flush();
+		rt_checkpoint(rt_step);
 	}
-	rt_checkpoint_close();
-	if (losses && fclose(losses))
-		rt_fail(RT_ERROR, "R406", "%s/losses.txt: %s", o->out, strerror(errno));
-	if (p->rank == 0 && !o->quiet && rt_step > first) {
-		printf("%lld steps in %.3f s, %.0f samples/s", (long long)(rt_step - first), s,
-		       (double)(rt_step - first) * (double)p->micro * p->microbatches / s);
-		if (o->then_loss && !stop)
-			printf(", loss now %.6g", rt_loss());
-		printf("%s\n", stop ? "; stopped by a signal" : "");
-		fflush(stdout);
-	}
-	return stop ? rt_signal ? rt_signal : SIGTERM : 0;
+	rt_checkpoint_poll();
+	return !run.stop && rt_step < last_step;
 }
 
 /* The model file whose weights lie in trained.safetensors beside it, where the build folder has
@@ -405,64 +349,131 @@ static bool go_on(const pd_program *p, rt_options *o, char *arena)
 	return o->resume && rt_resume(p, o, arena);
 }
 
-int pd_main(const pd_program *p, int argc, char **argv)
+static void defaults(const pd_program *p, rt_options *o)
 {
-	rt_options o = { .steps = p->steps,
-		      .timeout = p->timeout > 0 ? p->timeout : 60,
-		      .out = "run",
-		      .ckpt = p->ckpt.dir,
-		      .ckpt_every = p->ckpt.every,
-		      .ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
-		      .shuffle = p->shuffle,
-		      .profile = { .steps = 1000, .seconds = 10, .bound = 0.02 } };
+	*o = (rt_options){ .steps = p->steps,
+		           .timeout = p->timeout > 0 ? p->timeout : 60,
+		           .out = "run",
+		           .ckpt = p->ckpt.dir,
+		           .ckpt_every = p->ckpt.every,
+		           .ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
+		           .metrics_every = p->metrics.every,
+		           .jsonl = p->metrics.jsonl,
+		           .csv = p->metrics.csv,
+		           .tensorboard = p->metrics.tensorboard,
+		           .stop = p->stop,
+		           .shuffle = p->shuffle,
+		           .profile = { .steps = 1000, .seconds = 10, .bound = 0.02 } };
+}
+
+/* As many steps as pass over all samples so often; rank 0 reads some and tells the others. */
+static int64_t steps_of(const pd_program *p, int64_t epochs)
+{
+	const int64_t samples = rt_input_samples(), each = p->micro * p->microbatches;
+	int64_t       steps = (epochs * samples + each - 1) / each;
+
+	if (p->rank == 0 && !samples)
+		rt_fail(RT_USAGE, "R001", "--epochs: rank 0 reads no samples in this plan; say --steps");
+	for (int r = 1; r < p->world; r++) {
+		if (p->rank == 0)
+			rt_send(r, RT_TAG_FILE, &steps, sizeof steps);
+		else if (r == p->rank)
+			rt_recv(0, RT_TAG_FILE, &steps, sizeof steps);
+	}
+	return steps;
+}
+
+/* Memory, weights, data, the stage's objects. */
+static void prepare(const pd_program *p, rt_options *o)
+{
+	run.arena = make_arena(p->arena);
+	if (!go_on(p, o, run.arena))
+		rt_weights_load(p, run.arena, o->weights ? o->weights : in_root(o, p->weights),
+		                o->weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
+	rt_totals_setup(p->microbatches);
+	rt_norm_setup(p->squares);
+	rt_input_open(p, &(rt_input_options){ o->data, o->root, o->samples, o->shuffle });
+	if (o->dump_grads)
+		rt_gradients_keep(p);
+	if (p->init)
+		p->init(run.arena);
+	if (rt_alone || rt_virtual) {
+		rt_profile_check(p);
+		o->ckpt = NULL;
+	}
+	if (o->epochs)
+		o->steps = steps_of(p, o->epochs);
+	last_step = o->steps;
+	if (o->log_every == 0)
+		o->log_every = o->steps <= 20 ? 1 : (o->steps + 19) / 20;
+	if (o->metrics_every == 0)
+		o->metrics_every = o->log_every;
+}
+
+bool pd_init(const pd_program *p, int argc, char **argv)
+{
+	rt_options *o = &run.o;
 
 	rt_program = p;
-	find_root(&o, argv[0]);
-	rt_options_read(&o, argc, argv);
+	defaults(p, o);
+	find_root(o, argv[0]);
+	rt_options_read(o, argc, argv);
 	if (p->abi != PD_ABI)
 		rt_fail(RT_MISMATCH, "R101",
 		        "this program was written for runtime %u, this is runtime %u; compile the model again",
 		        p->abi, (unsigned)PD_ABI);
-	rt_faults_open(p, &o);
+	rt_faults_open(p, o);
 	pd_threads(p->threads);
-	rt_alone = o.profile.file != NULL;
-	rt_join(p, o.timeout);
-	char *arena = make_arena(p->arena);
-
-	if (!go_on(p, &o, arena))
-		rt_weights_load(p, arena, o.weights ? o.weights : in_root(&o, p->weights),
-		                o.weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
-	rt_totals_setup(p->microbatches);
-	rt_norm_setup(p->squares);
-	rt_input_open(p, &(rt_input_options){ o.data, o.root, o.samples, o.shuffle });
-	if (o.dump_grads)
-		rt_gradients_keep(p);
-	if (p->init)
-		p->init(arena);
-	if (rt_alone || rt_virtual) {
-		rt_profile_check(p);
-		o.ckpt = NULL;
-	}
-	const int64_t last = last_step = o.steps;
-
-	if (o.log_every == 0)
-		o.log_every = o.steps <= 20 ? 1 : (o.steps + 19) / 20;
+	rt_alone = o->profile.file != NULL;
+	rt_join(p, o->timeout);
+	prepare(p, o);
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
-	rt_checkpoint_open(p, &o, arena);
+	rt_checkpoint_open(p, o, run.arena);
 	rt_barrier(); /* nobody's clock runs before all are ready */
 	if (rt_alone) {
-		rt_profile_run(p, &o.profile, one_step);
-		return RT_OK;
+		rt_profile_run(p, &o->profile, one_step);
+		return false;
 	}
-	announce(p, &o);
-	if (o.dry_run) {
-		rt_leave();
+	announce(p, o);
+	if (o->dry_run)
+		return false;
+	rt_watch_open(p, o, last_step);
+	run.first = rt_step;
+	run.begin = rt_now();
+	run.training = true;
+	return rt_step < last_step;
+}
+
+int pd_finalize(void)
+{
+	const pd_program *p = rt_program;
+	const rt_options *o = &run.o;
+
+	if (rt_alone)
 		return RT_OK;
+	if (run.training) {
+		write_summary(p, o, rt_step - run.first, rt_now() - run.begin);
+		if (!run.stop && rt_step < last_step)
+			rt_checkpoint(rt_step); /* a caller's loop ended early */
+		if (o->then_loss && !run.signalled) {
+			loss_only(p);
+			rt_watch_then();
+		}
+		rt_checkpoint_close();
+		rt_watch_close();
+		farewell(p, o, run.signalled);
+		if (!rt_virtual)
+			save(p, o, run.arena);
 	}
-	const int sig = train(p, &o, arena, last);
-	if (!rt_virtual)
-		save(p, &o, arena);
 	rt_leave();
-	return sig ? 128 + sig : RT_OK;
+	return run.signalled ? 128 + (rt_signal ? rt_signal : SIGTERM) : RT_OK;
+}
+
+int pd_main(const pd_program *p, int argc, char **argv)
+{
+	if (pd_init(p, argc, argv))
+		while (pd_step())
+			;
+	return pd_finalize();
 }

@@ -55,11 +55,19 @@ static const pd_program program = {
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 3, .channels = 0, .slots = 1, .arena = 1600,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.lr = 0.5,
 	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };
 
+const pd_program *pd_device(void)
+{
+	return &program;
+}
+
+#if !defined PD_LOOP        /* make LOOP=FILE.c: main is there */
 int main(int argc, char **argv)
 {
-	return pd_main(&program, argc, argv);
+	return pd_main(pd_device(), argc, argv);
 }
+#endif

@@ -77,11 +77,19 @@ static const pd_program program = {
 	.micro = 2, .microbatches = 3, .channels = 6, .slots = 3, .arena = 1472,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.channel = channels,
+	.lr = 0.5,
 	.weights = "weights/stage1.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };
 
+const pd_program *pd_device(void)
+{
+	return &program;
+}
+
+#if !defined PD_LOOP        /* make LOOP=FILE.c: main is there */
 int main(int argc, char **argv)
 {
-	return pd_main(&program, argc, argv);
+	return pd_main(pd_device(), argc, argv);
 }
+#endif
