@@ -26,7 +26,8 @@ static void write_ranks(const StageCx *x, Cw *w, const char *body)
 		if (round_robin(x))
 			cw_line(w, "return %d + (int)((pd_flow() + mb) %% %d);", b->first_rank[t], r);
 		else if (b->m->grains)
-			cw_line(w, "return %d + mb %% %" PRId64 " * %d / %" PRId64 ";", b->first_rank[t], b->m->grains, r, b->m->grains);
+			cw_line(w, "return %d + %s %% %" PRId64 " * %d / %" PRId64 ";", b->first_rank[t], row_text(x), b->m->grains, r,
+				b->m->grains);
 		else
 			cw_line(w, "return %d + %s * %d / MICROBATCHES;", b->first_rank[t], row_text(x), r);
 		cw_end(w);

@@ -173,10 +173,14 @@ void write_absent(StageCx *x, Cw *w)
 	cw_end(w);
 }
 
-/* Where a step has several microbatches. */
+/* Where a step has several microbatches, and something asks which of them one is. */
 void write_row(StageCx *x, Cw *w, const char *body)
 {
-	if (!flows(x) || !strstr(body, "row(mb)"))
+	bool asked = strstr(body, "row(mb)") != NULL;
+
+	for (int t = 0; t < x->b->m->nstage && !round_robin(x); t++)
+		asked |= x->b->m->stage[t]->replicas > 1 && strstr(body, arena_printf(x->b->a, "stage%d(mb)", t));
+	if (!flows(x) || !asked)
 		return;
 	cw_blank(w);
 	cw_comment(w, "the place of microbatch mb in its step");

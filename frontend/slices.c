@@ -78,6 +78,11 @@ static void warn_of_statistics(const Compile *c)
 static bool compile_sliced(Compile *c, const int *replicas, int n, const char *dump)
 {
 	const int64_t micro = c->m->batch, grains = grains_for(replicas, n, micro);
+	const char *s = c->o->t.schedule;
+
+	if (s && (!strcmp(s, "pipedream") || !strcmp(s, "mp")))
+		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s updates after every microbatch, which one "
+			"replica has whole; 2bw and the synchronous schedules sum several", s);
 
 	if (!grains)
 		return diag_error(c->d, NOLOC, 405, "a microbatch of %lld samples cannot be sliced over the replicas of plan %s",
@@ -100,7 +105,7 @@ static bool worth_slicing(const Compile *c)
 {
 	bool tail = false;
 
-	if (c->o->t.reproducible || c->o->stop_after || !c->m->schedule || c->m->batch < 2)
+	if (c->o->t.reproducible || c->o->stop_after || !c->m->schedule || c->m->schedule->async || c->m->batch < 2)
 		return false;
 	for (int t = 0; t < c->m->nstage; t++) {
 		const Stage *s = c->m->stage[t];
@@ -122,7 +127,7 @@ static bool choose(Compile *c, const char *dump)
 
 	for (int t = 0; t < c->m->nstage; t++)
 		replicas[t] = c->m->stage[t]->replicas;
-	mute.limit = 0;
+	mute.errors = mute.limit + 1;       /* nothing is said any more */
 	mute.quiet = true;
 	s.d = &mute;
 	s.explain = (Buf){ 0 };

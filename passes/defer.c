@@ -40,15 +40,47 @@ static void own_gradients(Module *m, PassCx *cx, Stage *s)
 	}
 }
 
-static void defer(Module *m, PassCx *cx, Stage *s)
+/* Marks what stays in B. */
+static void mark_first_part(const Graph *g)
 {
-	Graph *g = s->backward;
-
 	for (Node *n = g->first; n; n = n->next)
 		n->mark = n->op == OP_Send || n->op == OP_Recv;
 	for (Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Send)
 			want(g, n);
+}
+
+static bool read_later(const Value *v)
+{
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (u->phase == PHASE_BWD && !u->mark)
+			return true;
+		if (u->mark && v->uses[i].index == 0 && (optab[u->op]->flags & OP_VIEW) && read_later(u->out[0]))
+			return true;
+	}
+	return false;
+}
+
+int64_t deferred_bytes(const Stage *s)
+{
+	int64_t bytes = 0;
+
+	mark_first_part(s->backward);
+	for (const Node *n = s->backward->first; n; n = n->next)
+		for (int i = 0; i < n->nout; i++)
+			if (n->mark && n->op != OP_Recv && n->out[i] && !(optab[n->op]->flags & OP_VIEW) && read_later(n->out[i]))
+				bytes += (value_bytes(n->out[i]) + 63) / 64 * 64;
+	for (Node *n = s->backward->first; n; n = n->next)
+		n->mark = 0;
+	return bytes;
+}
+
+static void defer(Module *m, PassCx *cx, Stage *s)
+{
+	Graph *g = s->backward;
+
+	mark_first_part(g);
 	s->weight = stage_graph_new(m, s, "weight");
 	for (Node *n = g->first, *next; n; n = next) {
 		next = n->next;

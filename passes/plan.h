@@ -54,6 +54,9 @@ void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs
 int64_t memplan_stage(Module *m, PassCx *cx, Stage *s);    /* bytes of the arena of a stage; the schedule is known */
 int64_t memplan_device(Module *m, PassCx *cx, const Stage *of);    /* of all stages of its device, planned anew */
 
+/* ---- backwards in two parts (defer.c): bytes of a microbatch that its W will read of its B, where the stage is split ---- */
+int64_t deferred_bytes(const Stage *s);
+
 /* ---- the schedule (schedule.c): pass_schedule, where depths heed what memory there is if `limited` ---- */
 bool schedule_module(Module *m, PassCx *cx, bool limited);
 bool schedule_async(const Training *t);                 /* nothing is flushed */

@@ -294,6 +294,10 @@ bool pass_recompute(Module *m, PassCx *cx)
 
 	if (!strcmp(how, "none"))
 		return true;
+	if (cx->train->schedule && !strcmp(cx->train->schedule, "pipedream") && cx->train->stash &&
+	    !strcmp(cx->train->stash, "none") && !cx->train->vertical_sync)
+		return diag_error(cx->d, NOLOC, 520, "--recompute %s with --stash none: what is computed again would be made of newer "
+			"weights than what was sent on; keep the weights of the forward (--stash on) or its values", how);
 	if (choose && !(schedule_module(m, cx, false) && pass_library(m, cx)))
 		return false;
 	if (cx->explain)

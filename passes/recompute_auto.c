@@ -61,11 +61,26 @@ static void keep_all_but(Again *x, Value *const *v, int n, int all)
 		map_put(&x->kept, v[i], i < n ? NULL : v[i]);
 }
 
+/* defer comes behind this pass: what its W reads of its B will be in the slots too; temporaries of the two parts may be
+ * packed a little worse, so a 64th is left. */
+static int64_t device_bytes(Again *x)
+{
+	int64_t bytes = memplan_device(x->m, x->cx, x->s);
+	bool splits = false;
+
+	if (!schedule_splits(x->cx->scratch, x->cx->train->schedule, &splits, x->cx->d) || !splits)
+		return bytes;
+	for (int t = 0; t < x->m->nstage; t++)
+		if (x->m->stage[t]->rank == x->s->rank)
+			bytes += deferred_bytes(x->m->stage[t]) * x->m->stage[t]->inflight;
+	return bytes + bytes / 64;
+}
+
 static int64_t try_first(Again *x, Value *const *v, int n, int all)
 {
 	keep_all_but(x, v, n, all);
 	again_apply(x);
-	const int64_t bytes = memplan_device(x->m, x->cx, x->s);
+	const int64_t bytes = device_bytes(x);
 	again_undo(x);
 	return bytes;
 }
@@ -74,7 +89,7 @@ int64_t again_choose(Again *x, int64_t limit)
 {
 	enum { LOOKS = 16 };        /* places that are looked at where nothing fits in between */
 	Value **v;
-	const int64_t whole = memplan_device(x->m, x->cx, x->s);
+	const int64_t whole = device_bytes(x);
 	int n, least = 0, low = 0;
 
 	if (whole <= limit)
