@@ -25,7 +25,7 @@ bool check_emitted(const char *dir, Diag *d)
 #include <clang-c/Index.h>
 
 typedef struct Message { int channel, stage, to; int64_t bytes; int sent, received; } Message;
-typedef struct PlanStageSizes { int64_t bytes[REGION_COUNT], weights; int inflight, versions, copies; } PlanStageSizes;
+typedef struct PlanStageSizes { int64_t bytes[REGION_COUNT], weights; int inflight, versions, copies, late; } PlanStageSizes;
 
 typedef struct Check {
 	Diag          *d;
@@ -95,6 +95,7 @@ static void read_plan_line(Check *c, const char *line)
 		s->versions = (int)number_after(line, "\"versions\": ", 0);
 		s->weights = number_after(line, "\"version_bytes\": ", 0);
 		s->copies = (int)number_after(line, "\"row_copies\": ", 1);
+		s->late = (int)number_after(line, "\"late\": ", 0);
 	}
 	for (size_t i = 0; c->nstage && i < sizeof region / sizeof *region; i++)
 		if (strstr(line, region[i].key))
@@ -226,6 +227,7 @@ static void check_struct(Check *c, CXCursor at)
 		const PlanStageSizes *s = &c->size[c->stage];
 		int64_t want = s->bytes[tags[i].r] / (tags[i].r == REGION_SLOT ? s->inflight : 1);
 		want = tags[i].r == REGION_PARAMS ? want - s->versions * s->weights : want;
+		want = tags[i].r == REGION_GRADS && s->late ? want / (s->late + 1) : want;
 		want = tags[i].r == REGION_STACK && s->copies ? want / s->copies : want;
 		if (strcmp(tag, tags[i].tag) != 0 || (tags[i].r == REGION_GRADS && !want))
 			continue;

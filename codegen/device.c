@@ -378,7 +378,8 @@ static void write_program(Build *b, Cw *w, int rank)
 		b->t->steps > 0 ? b->t->steps : 10, b->c && b->c->timeout > 0 ? b->c->timeout : 60.0);
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");
 	if (m->schedule->async)
-		cw_line(w, ".flow = %d, .lag = %d, .settle = settle,", m->schedule->lag + 1, lag_of(&m->schedule->dev[rank]));
+		cw_line(w, ".flow = %d, .lag = %d, .settle = settle, .sync_steps = %" PRId64 ",", m->schedule->lag + 1,
+			lag_of(&m->schedule->dev[rank]), b->t->warmup_steps);
 	cw_close(w, ";");
 }
 

@@ -107,7 +107,7 @@ void write_flow(Build *b, Cw *w, int rank)
 	const Schedule *s = b->m->schedule;
 	const DeviceSchedule *d = &s->dev[rank];
 	const int stage = d->act[0].stage, replica = rank - s->device[stage][0];
-	const bool robin = s->rule != VERSION_PREVIOUS;
+	const bool robin = s->robin;
 	const int every = robin ? s->replicas[stage] : 1;
 	int own = 0;
 
@@ -118,7 +118,7 @@ void write_flow(Build *b, Cw *w, int rank)
 	cw_comment(w, "One step in EVERY is this device's, with OWN microbatches.");
 	cw_line(w, "enum { EVERY = %d, REPLICA = %d, OWN = %d, SLOTS = %d, MICROBATCHES = %" PRId64 " };", every, replica, own,
 		s->inflight[stage], b->m->microbatches);
-	cw_line(w, "#define COPY(step) (int)((step) %s)", robin ? "/ EVERY % SLOTS" : "% 2");
+	cw_line(w, "#define COPY(step) (int)((step) %s)", robin ? "/ EVERY % SLOTS" : arena_printf(b->a, "%% %d", s->late ? s->late + 1 : 2));
 	write_turn(w, d, every, robin);
 }
 

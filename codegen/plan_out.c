@@ -83,7 +83,10 @@ static void async_rule(const Build *b, Buf *out)
 		return;
 	buf_puts(out, "This plan is ASYNCHRONOUS: no step waits for the update of the one before. Stage s, with w_s(t) for its\n"
 		"weights after t updates, is updated by\n");
-	if (s->rule == VERSION_PREVIOUS)
+	if (s->late)
+		buf_printf(out, "    w(t+1) = w(t) - rate * gradient of step t-%d, at w(t-%d)     Pipe-SGD, K = %d; 0 for steps before the first\n",
+			s->late, s->late, s->late + 1);
+	else if (s->rule == VERSION_PREVIOUS)
 		buf_puts(out, "    w_s(t+1) = w_s(t) - rate * gradient(w_0(t-1), w_1(t-1), ...)     2BW: all stages one step late\n");
 	else if (s->rule == VERSION_NEWEST)
 		buf_puts(out, "    no gradient of the loss at any weights: a backward reads newer ones than its forward (--stash none)\n");
@@ -98,7 +101,7 @@ static void async_rule(const Build *b, Buf *out)
 			"weight stashing: forward and backward of a minibatch read one version");
 	}
 	for (int t = 0; t < s->nstage; t++)
-		if (s->replicas[t] > 1 && s->rule != VERSION_PREVIOUS) {
+		if (s->replicas[t] > 1 && s->robin) {
 			buf_puts(out, "Minibatch i is done by replica i mod R of a stage with R replicas. They add the gradients of a round of R\n"
 				"minibatches and update once: there t counts rounds.\n");
 			break;
@@ -182,8 +185,8 @@ static void json_stage(Build *b, Cw *w, int t)
 	cw_line(w, "\"stage\": %d, \"replicas\": %d, \"inflight\": %d, \"arena\": %" PRId64 ",", t, s->replicas, s->inflight,
 		s->arena);
 	if (b->m->schedule->async)
-		cw_line(w, "\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64 ",",
-			b->m->schedule->depth[t], s->versions, s->version_bytes, s->row_copies);
+		cw_line(w, "\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64 ", \"late\": %d,",
+			b->m->schedule->depth[t], s->versions, s->version_bytes, s->row_copies, b->m->schedule->late);
 	cw_line(w, "\"devices\": [");
 	w->indent++;
 	for (int r = 0; r < s->replicas; r++)

@@ -46,6 +46,8 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 			write_layout(x, w, LAYOUT_VERSIONS);
 	}
 	cw_blank(w);
+	if (late(x) && x->layout[REGION_GRADS].n)
+		cw_stmt(w, arena_printf(a, "of %d steps", late(x) + 1), "static struct grads *sums;");
 	if (leaf_added(x))
 		cw_stmt(w, "gradients of a microbatch, until they are added to G", "static char *L;");
 	if (s->bytes[REGION_TMP])

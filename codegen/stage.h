@@ -76,6 +76,8 @@ void write_meet(StageCx *x, Cw *w);
 void write_next(StageCx *x, Cw *w);
 void write_settle(StageCx *x, Cw *w);
 void write_absent(StageCx *x, Cw *w);
+int  late(const StageCx *x);            /* steps between a gradient and its update: copies of the gradients, less one */
+void write_copy(StageCx *x, Cw *w, const char *step);
 void write_row(StageCx *x, Cw *w, const char *body);
 
 /* stage_clock.c: what profile/stageN.c has beyond stageN/stageN.c; without StageCx.clocks these do nothing. */

@@ -14,7 +14,7 @@ bool flows(const StageCx *x)
 /* A minibatch a step, spread over the replicas in turn. */
 bool round_robin(const StageCx *x)
 {
-	return flows(x) && x->b->m->schedule->rule != VERSION_PREVIOUS;
+	return flows(x) && x->b->m->schedule->robin;
 }
 
 const char *row_text(const StageCx *x)
@@ -171,6 +171,20 @@ void write_absent(StageCx *x, Cw *w)
 			cw_line(w, "memset(R[copy].%s, 0, sizeof R[copy].%s);", strstr(value_text(x, n->out[0]), "->") + 2,
 				strstr(value_text(x, n->out[0]), "->") + 2);
 	cw_end(w);
+}
+
+/* ---- Pipe-SGD: gradients of several steps ---- */
+
+int late(const StageCx *x)
+{
+	return flows(x) ? x->b->m->schedule->late : 0;
+}
+
+/* Which of the gradients' copies is meant; step: of the flow. */
+void write_copy(StageCx *x, Cw *w, const char *step)
+{
+	if (late(x) && x->layout[REGION_GRADS].n)
+		cw_line(w, "G = sums + %s;", step);
 }
 
 /* Where a step has several microbatches, and something asks which of them one is. */

@@ -224,6 +224,8 @@ static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool 
 
 	cw_blank(w);
 	cw_func(w, "%s", head);
+	if (slots && strstr(head, "backward("))
+		write_copy(x, w, arena_printf(x->b->a, "pd_flow() %% %d", late(x) + 1));
 	if (slots && x->s->versions && word_in(text, "v")) {
 		cw_line(w, "struct weights *v = &V[%s %% VERSIONS];", strstr(head, " forward(") ? "meet(slot, mb)" : "met[slot]");
 		data = true;
@@ -447,12 +449,15 @@ static const char *upper(Arena *a, const char *s)
 	return out;
 }
 
+/* Sums that a later update takes begin, where the background can: plain ones. */
 static void write_sum(StageCx *x, Cw *w, const Node *n)
 {
+	const DType t = gradient_type(x);
 	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
 
-	if (!strcmp(codec, "none") && !strcmp(by, "auto"))
-		cw_line(w, "pd_allreduce(&replicas, (float *)G, sizeof *G / sizeof(float));");
+	if (t == DT_f64 || (!strcmp(codec, "none") && (!strcmp(by, "auto") || late(x))))
+		cw_line(w, "%s%s(&replicas, (%s *)G, sizeof *G / sizeof(%s));", sum_name(t), late(x) && t != DT_f64 ? "_start" : "",
+			dtype_c(t), dtype_c(t));
 	else if (!strcmp(codec, "none"))
 		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), &(pd_sum){ .by = PD_SUM_%s });",
 			upper(x->b->a, by));
@@ -467,8 +472,9 @@ void write_sync(StageCx *x, Cw *w)
 	Cw in = { .out = &body, .indent = 1 };
 	DType rows = DT_NONE;
 
+	write_copy(x, &in, "copy");
 	if (x->layout[REGION_GRADS].n && reproducible(x))
-		cw_line(&in, "G = (void *)pd_tree_root(tree, &replicas);");
+		cw_line(&in, late(x) ? "*G = *(struct grads *)pd_tree_root(tree, &replicas);" : "G = (void *)pd_tree_root(tree, &replicas);");
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const bool sums = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "replicas");
 		if (n->op == OP_AllReduce && !sums) {
@@ -485,7 +491,7 @@ void write_sync(StageCx *x, Cw *w)
 	if (rows != DT_NONE)
 		write_clear_rows(x, w, rows);
 	if (flows(x))
-		cw_line(&in, "pd_count_join(%s);", x->s->replicas > 1 ? "&replicas" : "NULL");
+		cw_line(&in, "pd_count_join(%s, %s);", x->s->replicas > 1 ? "&replicas" : "NULL", late(x) ? "true" : "false");
 	write_function(x, w, function(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, false);
 }
 
@@ -528,6 +534,9 @@ void write_update(StageCx *x, Cw *w)
 	Cw in = { .out = &body, .indent = 1 };
 
 	write_next(x, &in);
+	if (late(x) && x->s->replicas > 1)
+		cw_line(&in, "pd_allreduce_wait();");
+	write_copy(x, &in, "copy");
 	const Node *n = x->s->update->first;
 
 	if (x->b->chunks && stage_has(x->s->update, OP_ClipNorm)) {     /* its share of the norm, before any stage clips */
@@ -555,6 +564,8 @@ static void write_pointers(StageCx *x, Cw *w)
 			cw_line(w, "%s = (void *)(arena + %" PRId64 ");", x->layout[order[i]].pointer, s->at[order[i]]);
 	if (s->versions)
 		cw_line(w, "V = (void *)(arena + %" PRId64 ");", s->at[REGION_PARAMS] + s->versions_at);
+	if (x->layout[REGION_GRADS].n && late(x))
+		cw_line(w, "sums = (void *)(arena + %" PRId64 ");", s->at[REGION_GRADS]);
 	if (x->layout[REGION_GRADS].n && !reproducible(x)) {
 		cw_line(w, "G = (void *)(arena + %" PRId64 ");", s->at[REGION_GRADS]);
 		if (leaf_apart(x))

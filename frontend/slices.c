@@ -157,6 +157,8 @@ bool compile_plan(Compile *c, const char *dump)
 
 	if (c->o->start_from || !strcmp(how, "round-robin"))
 		return compile_fit(c, dump);
+	if (!strcmp(how, "slice") && schedule_async(&c->o->t))
+		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s gives whole microbatches to replicas", c->o->t.pipe_sgd > 1 ? "pipe-sgd" : c->o->t.schedule);
 	if (!strcmp(how, "slice"))
 		return find_replicas(c, &replicas, &n) && compile_sliced(c, replicas, n, dump);
 	return compile_fit(c, dump) && (!worth_slicing(c) || choose(c, dump));

@@ -188,6 +188,9 @@ int verify_main(Compile *c)
 		return EXIT_NO_TOOL;
 	if (!base && !(base = mkdtemp(made)))
 		return diag_error(c->d, NOLOC, 8, "cannot make a temporary folder: %s", strerror(errno)), EXIT_INPUT;
+	if (c->o->t.schedule && !strcmp(c->o->t.schedule, "pipedream"))
+		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, which updates before every minibatch; schedule "
+			"pipedream does not: its formula is in plan.txt"), EXIT_USAGE;
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
 	int status = 0;
 	if (!compile_read(c) || !compile_plan(c, NULL) || !build_and_run(c, many) ||

@@ -175,8 +175,11 @@ static void async(Parser *s, Schedule *x)
 		fault(s, "there is no rule of versions '%s'", rule);
 	x->async = true;
 	x->rule = (VersionRule)r;
+	x->robin = lex_eat(s, "robin");
 	lex_want(s, "per_step");
 	x->per_step = (int)lex_int(s, 1, 1 << 16);
+	lex_want(s, "late");
+	x->late = (int)lex_int(s, 0, 1 << 16);
 	lex_want(s, "lag");
 	x->lag = (int)lex_int(s, 0, 1 << 20);
 	x->depth = int_list(s, "depth", x->nstage, 1 << 20);

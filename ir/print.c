@@ -481,7 +481,8 @@ static void schedule(Buf *b, const Schedule *s)
 	int_list(b, "replicas", s->nstage, s->replicas);
 	int_list(b, "inflight", s->nstage, s->inflight);
 	if (s->async) {
-		buf_printf(b, "\tasync %s per_step %d lag %d\n", version_rule_name[s->rule], s->per_step, s->lag);
+		buf_printf(b, "\tasync %s%s per_step %d late %d lag %d\n", version_rule_name[s->rule], s->robin ? " robin" : "", s->per_step,
+			s->late, s->lag);
 		int_list(b, "depth", s->nstage, s->depth);
 		int_list(b, "versions", s->nstage, s->versions);
 	}

@@ -16,12 +16,9 @@ void schedule_push(Arena *a, Schedule *s, int rank, Action act)
 	PUSH(a, d->act, d->n, d->cap) = act;
 }
 
-/* Asynchronous: a step is a minibatch, and the replicas of a stage update together; or all its microbatches make one. */
-static bool round_robin(const Schedule *s) { return s->async && s->rule != VERSION_PREVIOUS; }
-
 int schedule_grains(const Schedule *s, int stage)
 {
-	return round_robin(s) ? s->replicas[stage] : s->async ? s->per_step : s->nmicro;
+	return s->robin ? s->replicas[stage] : s->async ? s->per_step : s->nmicro;
 }
 
 int schedule_mine(const Schedule *s, int rank, int stage, int *grain)
@@ -36,7 +33,7 @@ int schedule_mine(const Schedule *s, int rank, int stage, int *grain)
 			grain[n++] = d->act[i].mb;
 	for (int i = 0; i < d->nturn; i++)
 		if (d->turn[i].kind == ACT_B) {
-			grain[d->turn[i].nth] = round_robin(s) ? rank - s->device[stage][0] : d->turn[i].mb;
+			grain[d->turn[i].nth] = s->robin ? rank - s->device[stage][0] : d->turn[i].mb;
 			n++;
 		}
 	return n;

@@ -67,6 +67,8 @@ typedef struct Schedule {
 	 * SYNC and UPDATE have the first microbatch of theirs. The program repeats turn. */
 	bool            async;
 	VersionRule     rule;
+	bool            robin;      /* a step is a minibatch: those of a round fall to a stage's replicas in turn */
+	int             late;       /* Pipe-SGD: an update has the gradients of so many steps before; else 0 */
 	int             per_step;   /* microbatches of a step; nmicro: of all that is shown */
 	int            *depth;      /* by stage: microbatches between forward and backward on a device, at most */
 	int            *versions;   /* by stage: how many are kept where several are wanted */

@@ -415,15 +415,16 @@ static void size_leaves(Planner *p)
 	const int64_t grads = s->bytes[REGION_GRADS];
 
 	if (!p->cx->train || !p->cx->train->reproducible || !grads) {
-		if (p->m->microbatches > s->replicas || (p->m->schedule->rule == VERSION_PREVIOUS && p->m->microbatches > 1))
+		if (p->m->microbatches > s->replicas)
 			s->bytes[REGION_LEAF] = pack(p, s->weight ? s->weight : s->backward, REGION_LEAF);
+		s->bytes[REGION_GRADS] *= sched->late + 1;      /* Pipe-SGD: sums of earlier steps are under way */
 		return;
 	}
 	for (int r = 0; r < s->replicas; r++) {
 		const int64_t b = tree_bytes(p, sched->device[s->id][r], grads);
 		s->bytes[REGION_LEAF] = b > s->bytes[REGION_LEAF] ? b : s->bytes[REGION_LEAF];
 	}
-	s->bytes[REGION_GRADS] = 0;
+	s->bytes[REGION_GRADS] = sched->late ? grads * (sched->late + 1) : 0;
 }
 
 /* Several versions of a weight are wanted where a backward reads what its forward read, and where a forward reads
@@ -524,7 +525,8 @@ static void plan_stage(Planner *p)
 				s->bytes[REGION_SCRATCH] = round_up(x->scratch);
 	}
 	size_leaves(p);
-	s->row_copies = !p->m->schedule->async ? 1 : p->m->schedule->rule == VERSION_PREVIOUS ? 2 : s->inflight;
+	s->row_copies = !p->m->schedule->async ? 1 : p->m->schedule->rule == VERSION_PREVIOUS ? 2 :
+		p->m->schedule->late ? p->m->schedule->late + 1 : s->inflight;
 	s->bytes[REGION_STACK] *= s->row_copies;
 	for (int k = 0; k < ngraph; k++)
 		settle(g[k]);

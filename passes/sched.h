@@ -14,6 +14,7 @@ typedef struct Sched {
 	int     **grain;            /* by rank: its microbatches in the order in which it does them */
 	int      *ngrain;           /* by rank */
 	VersionRule rule;           /* of pipedream */
+	int       late;             /* pipe-sgd: K */
 } Sched;
 
 /* Whether a stage sends or receives in that direction; true for what is no message. */
@@ -40,7 +41,10 @@ Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *repli
 bool sched_edge(const Sched *c, int from, int to, bool forward);
 
 void schedule_pipedream(Sched *c, bool one);  /* one: a single minibatch is in flight */
-void schedule_2bw(Sched *c);
+bool schedule_2bw(Sched *c, Diag *d);
+void schedule_pipe_sgd(Sched *c, int k);
+/* E0520 for flags and plans that this schedule gives no meaning; cx->train may be NULL. */
+bool async_check(const Module *m, const PassCx *cx, const char *name);
 void schedule_gpipe(Sched *c);
 void schedule_1f1b(Sched *c);
 void schedule_zb(Sched *c, bool v);                   /* zb-h1, or zbv */

@@ -184,12 +184,17 @@ static bool make(Sched *c, const char *name, int nstage, const int *replicas, in
 	if (!plan_place(c->a, name, nstage, replicas, &at, d))
 		return false;
 	start(c, k < INTERLEAVED ? names[k] : k == CSV ? "csv" : name, nstage, replicas, micro, &at);
+	if (c->late > 1) {
+		c->s->name = "pipe-sgd";
+		schedule_pipe_sgd(c, c->late);
+		return true;
+	}
 	switch (k) {
 	case GPIPE:       schedule_gpipe(c); return true;
 	case DAPPLE_A:    case DAPPLE_B: schedule_dapple(c, k == DAPPLE_A ? 'A' : 'B', most); return true;
 	case PIPEDREAM:   schedule_pipedream(c, false); return true;
 	case ONE:         schedule_pipedream(c, true); return true;
-	case TWO_BW:      schedule_2bw(c); return true;
+	case TWO_BW:      return schedule_2bw(c, d);
 	case ZB_H1:       case ZB_V: schedule_zb(c, k == ZB_V); return true;
 	case INTERLEAVED: return schedule_interleaved(c, d);
 	case CSV:         return csv_read(c->a, name + 4, &x, d) && csv_fill(c, &x, d);
@@ -254,12 +259,15 @@ static VersionRule rule_of(const Training *t)
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
 	const char *name = cx->train && cx->train->schedule ? cx->train->schedule : "auto";
-	Sched c = { .a = m->arena, .grains = (int)m->grains, .rule = rule_of(cx->train) };
+	Sched c = { .a = m->arena, .grains = (int)m->grains, .rule = rule_of(cx->train),
+		.late = cx->train ? (int)cx->train->pipe_sgd : 0 };
 
 	if (!m->nstage)
 		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");
 	if (m->microbatches < 1)
 		m->microbatches = 1;
+	if (!async_check(m, cx, name))
+		return false;
 	find_edges(&c, m);
 	if (!(strcmp(name, "dapple") ? make_for(&c, m, cx, strcmp(name, "auto") ? name : "1f1b", NULL) :
 	      make_dapple(&c, m, cx, limited)))

@@ -22,8 +22,89 @@ bool one_per_step(const Training *t)
 
 bool schedule_async(const Training *t)
 {
-	return one_per_step(t) || (t && t->schedule && !strcmp(t->schedule, "2bw"));
+	return one_per_step(t) || (t && t->pipe_sgd > 1) || (t && t->schedule && !strcmp(t->schedule, "2bw"));
 }
+
+/* ---- what has no meaning ---- */
+
+static bool refuse(const PassCx *cx, const char *why)
+{
+	return diag_error(cx->d, FILELOC(cx->train->file), 520, "%s", why);
+}
+
+static bool meaningful_flags(const PassCx *cx, const char *name, int nstage, const int *replicas)
+{
+	const Training *t = cx->train;
+	const bool none = t->stash && !strcmp(t->stash, "none");
+
+	if ((none || t->vertical_sync) && strcmp(name, "pipedream") != 0)
+		return refuse(cx, arena_printf(cx->scratch, "%s is of --schedule pipedream: schedule %s keeps no versions that it could "
+			"choose from", none ? "--stash none" : "--vertical-sync", name));
+	if (none && t->vertical_sync)
+		return refuse(cx, "--vertical-sync reads older weights in every stage; with --stash none there are none");
+	for (int s = 1; s < nstage && t->vertical_sync; s++)
+		if (replicas[s] != replicas[0])
+			return refuse(cx, arena_printf(cx->scratch, "--vertical-sync: stage 0 makes a version of %d minibatches, stage %d of "
+				"%d; it needs as many replicas in every stage", replicas[0], s, replicas[s]));
+	return true;
+}
+
+static bool pipe_sgd_check(const Module *m, const PassCx *cx, const char *name)
+{
+	const int64_t k = cx->train->pipe_sgd;
+
+	if (k > 1 && strcmp(name, "auto") && strcmp(name, "1f1b"))
+		return refuse(cx, arena_printf(cx->scratch, "--pipe-sgd %lld delays the gradients of whole steps, schedule %s those of stages: "
+			"together they have no formula", (long long)k, name));
+	if (k > 1 && m->nstage > 1)
+		return refuse(cx, arena_printf(cx->scratch, "--pipe-sgd %lld is of data parallelism: the plan must have one stage, not %d",
+			(long long)k, m->nstage));
+	return true;
+}
+
+static int holders(const Module *m, const Value *v, int *last)
+{
+	int n = 0;
+
+	for (int t = 0; t < m->nstage; t++)
+		for (int i = 0; i < m->stage[t]->nparam; i++)
+			if (m->stage[t]->param[i] == v) {
+				n++;
+				*last = t;
+			}
+	return n;
+}
+
+bool async_check(const Module *m, const PassCx *cx, const char *name)
+{
+	int *replicas = NEWN(cx->scratch, int, m->nstage), last = 0;
+
+	for (int t = 0; t < m->nstage; t++)
+		replicas[t] = m->stage[t]->replicas;
+	if (!cx->train || !meaningful_flags(cx, name, m->nstage, replicas))
+		return !cx->train;
+	if (!pipe_sgd_check(m, cx, name))
+		return false;
+	if (!schedule_async(cx->train))
+		return true;
+	for (int i = 0; i < m->nparam; i++)
+		if (holders(m, m->param[i], &last) > 1 && !m->param[i]->param->frozen)
+			return refuse(cx, arena_printf(cx->scratch, "schedule %s: parameter %s is trained in stage %d and in an earlier one, whose "
+				"updates are of different steps; choose a plan that keeps it in one stage, or a schedule with a flush (1f1b)",
+				name, m->param[i]->name, last));
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_ClipNorm)
+				return refuse(cx, arena_printf(cx->scratch, "schedule %s: the norm that clipping limits is over the gradients of all "
+					"stages, which never have those of one step at one time", name));
+	for (int t = 0; t < m->nstage && !strcmp(name, "mp"); t++)
+		if (replicas[t] > 1)
+			return refuse(cx, arena_printf(cx->scratch, "schedule mp has one minibatch in flight: the %d replicas of stage %d would "
+				"wait for one another", replicas[t], t));
+	return true;
+}
+
+/* ---- turns ---- */
 
 static int depth_of(const Schedule *s, int stage)
 {
@@ -191,11 +272,33 @@ static void begin(Sched *c, VersionRule rule, bool one)
 	s->per_step = s->nmicro;
 	s->depth = NEWN(c->a, int, s->nstage);
 	s->versions = NEWN(c->a, int, s->nstage);
+	s->robin = rule != VERSION_PREVIOUS;
 	for (int t = 0; t < s->nstage; t++) {
 		s->depth[t] = one ? 1 : depth_of(s, t);
 		s->inflight[t] = s->depth[t] + (!one && sched_edge(c, -1, t, true));
 	}
 	versions(s);
+}
+
+/* Pipe-SGD (section 3.1): replicas of one stage, gradients summed in the background while the next steps compute. A turn
+ * is a step on the newest weights, then the update with the gradients of the step K - 1 before. */
+void schedule_pipe_sgd(Sched *c, int k)
+{
+	Schedule *s = c->s;
+
+	begin(c, VERSION_STASH, true);
+	s->robin = false;
+	s->late = k - 1;
+	for (int r = 0; r < s->ndevice; r++) {
+		for (int g = 0; g < c->ngrain[r]; g++) {
+			turn(c, r, turn_of(c, r, ACT_F, g, 1));
+			turn(c, r, turn_of(c, r, ACT_B, g, 1));
+		}
+		turn(c, r, (Turn){ ACT_UPDATE, c->grain[r][0], c->ngrain[r] - 1, k - 1, false });
+		turn(c, r, (Turn){ ACT_SYNC, c->grain[r][0], c->ngrain[r] - 1, 0, false });
+	}
+	give(c, k + 2, false);
+	show(c, k + 2, false);
 }
 
 /* A minibatch a step; each replica's turn has one. */
@@ -214,11 +317,17 @@ void schedule_pipedream(Sched *c, bool one)
 	show(c, steps, true);
 }
 
-void schedule_2bw(Sched *c)
+/* A device's microbatches of a step must fill its depth: else forwards would need what the update before has not made. */
+bool schedule_2bw(Sched *c, Diag *d)
 {
 	begin(c, VERSION_PREVIOUS, false);
+	for (int t = 0; t < c->s->nstage; t++)
+		if (c->s->per_step % c->s->replicas[t] || c->s->per_step / c->s->replicas[t] < c->s->depth[t])
+			return diag_error(d, NOLOC, 520, "schedule 2bw: the %d microbatches of a step must be a multiple of the %d replicas of "
+				"stage %d, and %d or more of each", c->s->per_step, c->s->replicas[t], t, c->s->depth[t]);
 	for (int r = 0; r < c->s->ndevice; r++)
 		fill_turn(c, r, 1, 0);
 	give(c, 4, false);
 	show(c, 4, false);
+	return true;
 }

@@ -22,7 +22,10 @@ static int64_t  block;                  /* steps */
 static int64_t  under_way;              /* how many steps of that one count; 0: there is none */
 static double  *counts;                 /* by microbatch, in a ring */
 static int64_t  ncounts;
-static double   sum, joined;            /* counted labels of the next update; of this one */
+static double   sum;                    /* counted labels of the next update */
+static float   *joined, *taken;         /* of all replicas, by step where sums come later; this update's */
+static int64_t  njoined;
+static bool     by_step;
 
 int64_t pd_flow(void)
 {
@@ -65,15 +68,17 @@ void pd_count(int mb)
 	sum += *count_of(mb);
 }
 
-void pd_count_join(const pd_group *g)
+void pd_count_join(const pd_group *g, bool later)
 {
-	float n = (float)sum;
+	float *n = later ? &joined[rt_step % njoined] : &joined[0];
 
-	if (g && g->n > 1)
-		pd_allreduce(g, &n, 1);
-	joined = n;
+	*n = (float)sum;
 	sum = 0;
-	if (!(joined > 0))
+	if (g && g->n > 1)
+		(later ? pd_allreduce_start : pd_allreduce)(g, n, 1);
+	taken = n;
+	by_step = later;
+	if (!later && !(*n > 0))
 		rt_fail(RT_NUMERIC, "R304",
 		        "no label counts in the update after step %lld: all of them are the ignored index",
 		        (long long)rt_step);
@@ -81,13 +86,15 @@ void pd_count_join(const pd_group *g)
 
 double rt_flow_count(void)
 {
-	return joined;
+	return *taken;
 }
 
 void pd_update_of(int lag, int every)
 {
 	rt_update_step = rt_step - lag;
 	rt_update = rt_update_step / every;
+	if (by_step)
+		taken = &joined[rt_update_step % njoined];
 }
 
 /* ---- losses ---- */
@@ -107,6 +114,8 @@ static void setup(const pd_program *p)
 	for (int i = 0; i < 2; i++)
 		mine[i] = rt_alloc(block_reports() * sizeof *all);
 	all = rt_alloc((size_t)p->world * block_reports() * sizeof *all);
+	njoined = p->flow + 2;
+	joined = taken = rt_alloc((size_t)njoined * sizeof *joined);
 	rt_update = 0;
 }
 

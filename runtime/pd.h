@@ -92,6 +92,7 @@ typedef struct pd_program {
 	/* Asynchronous pipelines; 0 and NULL: the pipeline is flushed in every step. */
 	int         flow;           /* no device is so many steps behind another, in the plan */
 	int         lag;            /* steps that this device needs to drain */
+	int64_t     sync_steps;     /* so many steps are drained one by one before steps flow */
 	void      (*settle)(void);  /* drained: the newest weights go to where params says */
 } pd_program;
 
@@ -232,9 +233,9 @@ void    pd_tag_write(pd_tag *tag, int mb, int64_t version);
 int64_t pd_tag_read(const pd_tag *tag, int mb);
 
 /* The labels of a microbatch count for the next update; SYNC joins them over the replicas (NULL:
- * there are no others), and pd_total_count() gives the sum. */
+ * there are no others), and pd_total_count() gives the sum in the update. */
 void    pd_count(int mb);
-void    pd_count_join(const pd_group *g);
+void    pd_count_join(const pd_group *g, bool later);    /* later: after pd_allreduce_wait() */
 /* The update that follows is of the step `lag` back, with one of every `every` steps: sets
  * pd_step_index() and pd_rate(). */
 void    pd_update_of(int lag, int every);

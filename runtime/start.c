@@ -238,6 +238,8 @@ static void advance(const pd_program *p, const rt_options *o, int64_t first)
 
 	if (p->flow) {
 		n = every && every - from % every < n ? every - from % every : n;
+		if (from < p->sync_steps)
+			n = 1;
 		rt_flow_run(p, n, true, tell, NULL);
 	} else {
 		one_step(p, true);
