@@ -7,6 +7,7 @@
 #include "../ir/buf.h"
 #include "../passes/planner/planner.h"
 #include "compile.h"
+#include "planauto.h"
 #include "plandapple.h"
 #include "planprofile.h"
 
@@ -22,7 +23,7 @@ typedef struct Ask {
 
 static const char help[] =
 	"usage: pdcc plan-profile FILE [options]      plans a layer profile as the published planners do\n"
-	"  --planner NAME           pipedream (default), blocks, dapple (other options: --planner dapple --help)\n"
+	"  --planner NAME           pipedream (default), blocks; dapple, auto (other options: --planner dapple --help)\n"
 	"  --cost NAME              of pipedream: sosp (published code, default), paper, old (optimizer.py), once (every\n"
 	"                           live tensor counted once per consumer stage), text (the SOSP paper's formula), ring (sums\n"
 	"                           by a ring once per minibatch)\n"
@@ -297,7 +298,9 @@ int plan_profile_main(int argc, char **argv)
 	int status = EXIT_USAGE;
 
 	diag_init(&d, stderr, words);
-	if (plan_dapple_asked(argc, argv)) {
+	if (plan_auto_asked(argc, argv)) {
+		status = plan_auto_main(argc, argv);
+	} else if (plan_dapple_asked(argc, argv)) {
 		status = plan_dapple_main(argc, argv);
 	} else if (read_flags(&q, argc, argv)) {
 		if (q.help)

@@ -340,8 +340,9 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 		cluster_hash(c), plan_name(c));
 	quote(f, c->plan.by);
 	fprintf(f, ", \"schedule\": \"%s\", \"microbatches\": %" PRId64 ", \"microbatch\": %" PRId64 ",\n \"step_s\": %.9g, "
-		"\"estimate_s\": %.9g, \"one_device_s\": %.9g, \"bubble\": %.6g, \"terms\": ", c->m->schedule->name,
-		c->m->microbatches, c->m->batch, s->step, c->plan.step_time, c->plan.one_time, s->bubble);
+		"\"estimate_s\": %.9g, \"estimate_peak_bytes\": %.0f, \"one_device_s\": %.9g, \"bubble\": %.6g, "
+		"\"terms\": ", c->m->schedule->name, c->m->microbatches, c->m->batch, s->step, c->plan.step_time,
+		c->plan.peak, c->plan.one_time, s->bubble);
 	json_terms(f, &w.t);
 	fputs(", \"bottleneck\": ", f);
 	quote(f, bottleneck(c, s, &w));

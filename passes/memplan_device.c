@@ -75,6 +75,8 @@ static void hint(Module *m, PassCx *cx, const Stage *s, int64_t memory)
 {
 	double time, more;
 
+	if (cx->memory_scale > 0)       /* another plan will be tried */
+		return;
 	if (cx->train && cx->train->recompute && strcmp(cx->train->recompute, "none"))
 		return;
 	const int64_t bytes = recompute_need(m, cx, s, &time, &more);

@@ -90,22 +90,23 @@ static double fine(const PlanModel *p, const Slot *s, int k, int j)
 	return f;
 }
 
-/* The best last cut k of a stage that ends with j; f: of the stages before it, by their last state. */
+/* The best last cut of a stage that ends with place j; f: of the stages before it, by their last place. */
 static int best_cut(Cutter *c, const Slot *s, const double *f, int j, double *least)
 {
 	const States *st = c->p->st;
+	const int *at = c->p->place;
 	int from = -2;
 
 	for (int k = j - 1; k >= 0; k--) {
-		if (!state_before(st, k, j))
+		if (!state_before(st, at[k], at[j]))
 			continue;
 		c->work++;
-		const double t = work_time(c->p, s, k, j);
+		const double t = work_time(c->p, s, at[k], at[j]);
 		if (st->total && t >= *least)
 			break;                          /* it only grows from here on */
 		if (!isfinite(f[k]) || t >= *least || f[k] >= *least)
 			continue;
-		const double worst = fmax(fmax(f[k], t + fine(c->p, s, k, j)), cut_time(c->p, s, k));
+		const double worst = fmax(fmax(f[k], t + fine(c->p, s, at[k], at[j])), cut_time(c->p, s, at[k]));
 		if (worst < *least) {
 			*least = worst;
 			from = k;
@@ -131,7 +132,7 @@ double slowest_stage(const PlanModel *p, const Trial *t)
 double cut_best(PlanSearch *x, Trial *t)
 {
 	const PlanModel *p = x->p;
-	const int n = p->st->n;
+	const int n = p->nplace, *at = p->place;
 	Arena *a = arena_new();
 	Cutter c = { .p = p, .t = t, .slot = slots(a, p, t) };
 	double *f = NEWN(a, double, n), *g = NEWN(a, double, n);
@@ -141,7 +142,7 @@ double cut_best(PlanSearch *x, Trial *t)
 	for (int s = 0; s < t->n && found; s++) {
 		const int last = s + 1 < t->n ? 0 : n - 1;      /* the last stage ends with the last state */
 		for (int j = last; j < n; j++) {
-			double least = s ? INFINITY : work_time(p, c.slot, -1, j) + fine(p, c.slot, -1, j);
+			double least = s ? INFINITY : work_time(p, c.slot, -1, at[j]) + fine(p, c.slot, -1, at[j]);
 			from[s * n + j] = s ? best_cut(&c, &c.slot[s], f, j, &least) : -1;
 			g[j] = least;
 		}
@@ -151,7 +152,7 @@ double cut_best(PlanSearch *x, Trial *t)
 	x->cut_work += c.work + 1;
 	found = found && isfinite(f[n - 1]);
 	for (int s = t->n - 1, j = n - 1; s >= 0 && found; s--) {
-		t->end[s] = j;
+		t->end[s] = at[j];
 		j = from[s * n + j];
 	}
 	arena_free(a);

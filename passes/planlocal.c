@@ -198,7 +198,7 @@ static int next_start(const PlanSearch *s, const bool *done, int ndone)
 
 void search_locally(PlanSearch *s)
 {
-	enum { STARTS = 4 };        /* others than the best, as long as that finds nothing */
+	enum { STARTS = 8 };        /* others than the best, as long as that finds nothing */
 	bool *done = NULL;
 	int ndone = 0, idle = 0;
 

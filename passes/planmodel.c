@@ -183,6 +183,15 @@ static void find_weights(PlanModel *p, const Module *m, Arena *scratch)
 	p->state = trained > 0 ? state / trained : 0;
 }
 
+static void find_rows(PlanModel *p, const Graph *g)
+{
+	int cap = 0;
+
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Stack && n->nin)
+			PUSH(p->a, p->row, p->nrow, cap) = (PlanRow){ n->stage, (double)value_bytes(n->in[0]) };
+}
+
 /* ---- states: a profile of the segments, and of the tensors as layers of their own that take no time ---- */
 
 static void put(uint64_t *row, int i) { row[i / 64] |= UINT64_C(1) << (i % 64); }
@@ -316,6 +325,37 @@ static void sum_states(PlanModel *p)
 	}
 }
 
+int *plan_places(Arena *a, const States *st, int most, int *n)
+{
+	int *best = NEWN(a, int, most), *at = NEWN(a, int, st->n);
+	const double all = st->s[st->n - 1].time;
+
+	for (int w = 0; w < most; w++)
+		best[w] = -1;
+	for (int i = 0; i < st->n - 1; i++) {
+		const double share = all > 0 ? st->s[i].time / all : (double)i / st->n;
+		const int w = share >= 1 ? most - 1 : (int)(share * most);
+		if (st->n <= most)
+			at[i] = 1;
+		else if (best[w] < 0 || st->s[i].cut <= st->s[best[w]].cut)
+			best[w] = i;
+	}
+	for (int w = 0; w < most - 1 && st->n > most; w++)      /* the last window is the last state's */
+		if (best[w] >= 0)
+			at[best[w]] = 1;
+	at[st->n - 1] = 1;
+	*n = 0;
+	for (int i = 0; i < st->n; i++)
+		if (at[i])
+			at[(*n)++] = i;
+	return at;
+}
+
+static void find_places(PlanModel *p)
+{
+	p->place = plan_places(p->a, p->st, p->st->total ? 512 : 160, &p->nplace);
+}
+
 PlanModel *plan_model(Arena *a, Segments *g)
 {
 	PlanModel *p = NEW(a, PlanModel);
@@ -349,9 +389,11 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	find_temporaries(p, graph, PHASE_BWD);
 	clear_marks(graph);
 	find_weights(p, g->m, g->cx->scratch);
+	find_rows(p, graph);
 	segments_clear(g);
 	p->st = chain_states(p, g->m);
 	sum_states(p);
+	find_places(p);
 	return p;
 }
 
@@ -394,5 +436,6 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 	}
 	profile_tensors(p, st);
 	sum_states(p);
+	find_places(p);
 	return p;
 }

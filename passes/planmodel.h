@@ -26,6 +26,9 @@ typedef struct PlanWeight { int *layer, n; double bytes; bool trained; } PlanWei
 /* Stages may keep what their backward reads, or compute it again: never, always, where memory is short. */
 typedef enum PlanRecompute { PLAN_KEEP, PLAN_AGAIN, PLAN_AGAIN_AS_NEEDED } PlanRecompute;
 
+/* Rows that the replicas of a stage join in every step, one per microbatch. */
+typedef struct PlanRow { int layer; double bytes; } PlanRow;
+
 typedef struct PlanModel {
 	Arena          *a;
 	const Cluster  *c;
@@ -38,11 +41,13 @@ typedef struct PlanModel {
 	bool           *param;      /* by layer: reads a weight */
 	PlanTensor     *tensor; int ntensor;
 	PlanWeight     *weight; int nweight;
+	PlanRow        *row; int nrow;
 	double          state;      /* optimizer bytes per byte of a trained weight */
 	const States   *st;
 	double        **sum;        /* [class][state]: seconds, forward and backward, of all layers up to it */
 	double         *sum_param, *sum_weight, *sum_kept;  /* by state: layers with weights; bytes */
 	double         *tmp_at;     /* by state: tmp of the layers that it adds */
+	int            *place, nplace;      /* the states where cut_best cuts: all, or some of many */
 	const char     *schedule;
 	PlanRecompute   recompute;
 	int64_t         global;     /* microbatches per step as asked for; 0: any */
@@ -52,6 +57,8 @@ typedef struct PlanModel {
 
 /* Of a module behind cost, cut into segments. */
 PlanModel *plan_model(Arena *a, Segments *g);
+/* At most so many states, the cheapest to cut among those of like time, in their order; the last is the last. */
+int *plan_places(Arena *a, const States *st, int most, int *n);
 /* Of a layer profile: one kind of device; every tensor has a gradient, the optimizer keeps nothing. */
 PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c);
 

@@ -58,42 +58,28 @@ static void try_placements(PlanSearch *s, const Trial *t)
 			try_copy(s, t, (PlacePolicy)y);
 }
 
-/* At most so many states of a chain, the cheapest to cut among those of like time; NULL: a graph of more that
- * branches. */
+/* At most so many states of a graph (plan_places); at: which. */
 static const States *coarse(Arena *a, const States *st, int most, int **at)
 {
-	*at = NEWN(a, int, st->n);
-	for (int i = 0; i < st->n; i++)
-		(*at)[i] = i;
-	if (st->n <= most)
-		return st;
-	if (!st->total)
-		return NULL;
 	States *x = NEW(a, States);
-	const double all = st->s[st->n - 1].time;
+
 	*x = *st;
-	x->n = 0;
-	x->s = NEWN(a, State, most);
-	for (int i = 0, k = 0; k < most && i < st->n; k++) {
-		int best = i;
-		const double until = all * (k + 1) / most;
-		for (; i < st->n && (k == most - 1 || st->s[i].time <= until || best == i); i++)
-			if (st->s[i].cut <= st->s[best].cut || i == st->n - 1)
-				best = i;
-		(*at)[x->n] = k == most - 1 ? st->n - 1 : best;
-		if (!x->n || (*at)[x->n] > (*at)[x->n - 1])
-			x->n++;
-	}
-	(*at)[x->n - 1] = st->n - 1;
+	*at = plan_places(a, st, most, &x->n);
+	if (x->n == st->n)
+		return st;
+	x->s = NEWN(a, State, x->n);
 	x->words = (x->n + 63) / 64;
 	x->before = NEWN(a, uint64_t, (size_t)x->n * (size_t)x->words);
 	x->under = NEWN(a, uint64_t, (size_t)x->n * (size_t)x->layer_words);
+	x->total = true;
 	for (int i = 0; i < x->n; i++) {
 		x->s[i] = st->s[(*at)[i]];
 		memcpy(x->under + (size_t)i * (size_t)x->layer_words, st->under + (size_t)(*at)[i] * (size_t)x->layer_words,
 			sizeof *x->under * (size_t)x->layer_words);
 		for (int k = 0; k < i; k++)
-			x->before[(size_t)i * (size_t)x->words + (size_t)k / 64] |= UINT64_C(1) << (k % 64);
+			if (state_before(st, (*at)[k], (*at)[i]))
+				x->before[(size_t)i * (size_t)x->words + (size_t)k / 64] |= UINT64_C(1) << (k % 64);
+		x->total &= !i || state_before(st, (*at)[i - 1], (*at)[i]);
 	}
 	return x;
 }
@@ -156,8 +142,6 @@ void propose_pipedream(PlanSearch *s, DpCost cost, Diag *d)
 	while (most > 32 && (double)most * most * G * G / 4 > 4e7)
 		most = most * 3 / 4;
 	const States *st = coarse(s->a, s->p->st, most, &at);
-	if (!st)
-		return;
 	pipedream(s, st, at, o, pipedream_name[cost], d);
 	if (cost == DP_CODE && w.hosts > 1 && w.uniform && w.each > 1) {
 		st = coarse(s->a, s->p->st, 48, &at);
@@ -166,7 +150,7 @@ void propose_pipedream(PlanSearch *s, DpCost cost, Diag *d)
 		o.machines[1] = w.hosts;
 		o.bandwidth[0] = w.within.bandwidth;
 		o.bandwidth[1] = w.between.bandwidth;
-		if (st && (double)w.hosts * w.each <= 256)
+		if ((double)w.hosts * w.each <= 256)
 			pipedream(s, st, at, o, "pipedream, hierarchical", d);
 	}
 }
@@ -202,7 +186,7 @@ void propose_dapple(PlanSearch *s, bool thorough, Diag *d)
 		.policies = true, .width = thorough ? 0 : 1 };
 	long explored = 0;
 
-	if (G < 2 || G > DAPPLE_DEVICES || !st || (!thorough && st->n * G > 24 * 16))
+	if (G < 2 || G > DAPPLE_DEVICES || (!thorough && st->n * G > 24 * 16))
 		return;
 	for (int i = 0; i < c.servers; i++)
 		c.end[i] = (i + 1) * w.each;
@@ -279,7 +263,7 @@ void propose_equal(PlanSearch *s)
 bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 {
 	Diag silent = { .out = d->out, .errors = 1, .scratch = d->scratch };    /* limit 0: a proposal may fail */
-	const double few = 1500;
+	const double few = 8000;
 
 	if (kind == PLANNER_PIPEDREAM)
 		propose_pipedream(s, cost, d);

@@ -374,6 +374,12 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 			time[ACT_UPDATE] = s[i].update[c];
 		}
 	}
+	for (int i = 0; i < p->nrow; i++) {
+		const int at = stage[p->row[i].layer];
+		if (t->replicas[at] > 1)
+			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ SIM_RING, (int64_t)p->row[i].bytes * t->micro, t->replicas[at],
+				x->s->device[at], 0 };
+	}
 	shared_weights(a, p, t, x, stage, &cap);
 	for (int i = 0; i < p->nweight; i++)
 		x->weights += p->weight[i].trained ? (int64_t)p->weight[i].bytes : 0;
