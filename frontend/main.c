@@ -8,6 +8,7 @@
 #include "planprofile.h"
 #include "planreport.h"
 #include "profile.h"
+#include "trace.h"
 
 static void list_passes(void)
 {
@@ -26,13 +27,15 @@ static const Command commands[] = {
 /* Commands that take no model: they read their own words. -1: none of them. */
 static int word_command(int argc, char **argv, Diag *d)
 {
-	const char *names[sizeof commands / sizeof *commands + 4];
+	const char *names[sizeof commands / sizeof *commands + 5];
 	int n = 0;
 
 	if (argc < 2)
 		return -1;
 	if (strcmp(argv[1], "plan-profile") == 0)
 		return plan_profile_main(argc - 2, argv + 2);
+	if (strcmp(argv[1], "trace") == 0)
+		return trace_main(argc - 2, argv + 2);
 	if (strcmp(argv[1], "explain") == 0)
 		return explain_main(argc - 2, argv + 2, d);
 	if (strcmp(argv[1], "manual") == 0) {
@@ -44,6 +47,7 @@ static int word_command(int argc, char **argv, Diag *d)
 	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
 		names[n++] = commands[i].name;
 	names[n++] = "plan-profile";
+	names[n++] = "trace";
 	names[n++] = "explain";
 	names[n++] = "completion";
 	names[n++] = "manual";

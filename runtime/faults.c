@@ -86,6 +86,7 @@ void rt_record(const char *what, int mb, int channel, int peer)
 
 void rt_record_end(void)
 {
+	rt_trace_action(NULL, -1);
 	rt_record("step done", -1, -1, -1);
 	point_step(true);
 }
@@ -94,6 +95,7 @@ void pd_action(const char *what, int mb)
 {
 	snprintf(action, sizeof action, "%s", what);
 	action_mb = mb;
+	rt_trace_action(what, mb);
 	rt_record(what, mb, -1, -1);
 }
 

@@ -356,12 +356,16 @@ static void wait_until(bool (*done)(int, int, int *), int first, int n)
 
 void rt_wait(int first, int n)
 {
+	rt_trace_wait(true);
 	wait_until(range_idle, first, n);
+	rt_trace_wait(false);
 }
 
 void rt_wait_ring(void)
 {
+	rt_trace_wait(true);
 	wait_until(ring_done, ring0, RT_COLL);
+	rt_trace_wait(false);
 }
 
 static void *progress(void *arg)

@@ -197,6 +197,12 @@ bool rt_launched(void);                 /* by pdrun, which ends the other ranks:
 /* What was done, for the flight recorder: at most 11 letters; -1 for what does not apply. */
 void rt_record(const char *what, int mb, int channel, int peer);
 void rt_record_end(void);               /* of a step */
+/* trace.c, on with PD_TRACE=DIR: an action begins, which ends the one before (NULL: none begins);
+ * a wait within it; all of it is written. */
+void rt_trace_open(void);
+void rt_trace_action(const char *name, int mb);
+void rt_trace_wait(bool begins);
+void rt_trace_close(const pd_program *p);
 void rt_point_ckpt(int64_t step);       /* of writing a checkpoint: tests may kill the rank here */
 void rt_doing(char *to, size_t room);   /* "B of microbatch 5 in step 812" */
 void rt_channel_text(char *to, size_t room, int channel);      /* " ('h', node #3 'fc1')", or "" */

@@ -433,6 +433,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	rt_checkpoint_open(p, o, run.arena);
 	rt_barrier(); /* nobody's clock runs before all are ready */
+	rt_trace_open();
 	if (rt_alone) {
 		rt_profile_run(p, &o->profile, one_step);
 		return false;
@@ -455,6 +456,7 @@ int pd_finalize(void)
 	if (rt_alone)
 		return RT_OK;
 	if (run.training) {
+		rt_trace_close(p);
 		write_summary(p, o, rt_step - run.first, rt_now() - run.begin);
 		if (!run.stop && rt_step < last_step)
 			rt_checkpoint(rt_step); /* a caller's loop ended early */

@@ -1,0 +1,100 @@
+/* trace.c: what a device did when, for pdcc trace, Perfetto and Chrome. PD_TRACE=DIR (or on) turns
+ * it on: at the end of the run every device writes DIR/rankN.json, the last EVENTS things it did,
+ * one event a line. An action lasts until the next one or the end of the step; waits for other
+ * devices are events within it. Times are microseconds since all devices had joined. Memory is
+ * taken before the first step; off, it costs one test per action. */
+#include "rt.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { EVENTS = 1 << 16, NAME = 12 };
+
+typedef struct event {
+	double  begin, end;
+	int64_t step;
+	int     mb;             /* -1: none */
+	char    name[NAME];
+} event;
+
+static event   *events;     /* NULL: off */
+static int64_t  count;
+static int64_t  now = -1;   /* the action under way; -1: none */
+static double   zero, waiting;
+static const char *folder;
+
+void rt_trace_open(void)
+{
+	folder = getenv("PD_TRACE");
+	if (!folder || !*folder)
+		return;
+	if (mkdir(folder, 0777) && errno != EEXIST)
+		rt_fail(RT_ERROR, "R406", "%s: %s", folder, strerror(errno));
+	events = calloc(EVENTS, sizeof *events);
+	if (!events)
+		rt_fail(RT_MEMORY, "R501", "no memory for a trace of %d events", EVENTS);
+	zero = rt_now();
+}
+
+static int64_t put(const char *name, int mb, double begin, double end)
+{
+	event *e = &events[count % EVENTS];
+
+	*e = (event){ begin, end, rt_step, mb, "" };
+	for (size_t i = 0; i + 1 < sizeof e->name && name[i]; i++)
+		e->name[i] = name[i];
+	return count++;
+}
+
+void rt_trace_action(const char *name, int mb)
+{
+	if (!events)
+		return;
+	const double t = rt_now();
+
+	if (now >= 0 && count - now <= EVENTS)
+		events[now % EVENTS].end = t;
+	now = name ? put(name, mb, t, t) : -1;
+}
+
+void rt_trace_wait(bool begins)
+{
+	if (!events)
+		return;
+	if (begins)
+		waiting = rt_now();
+	else
+		put("wait", -1, waiting, rt_now());
+}
+
+void rt_trace_close(const pd_program *p)
+{
+	char path[4096];
+
+	if (!events)
+		return;
+	rt_trace_action(NULL, -1);
+	snprintf(path, sizeof path, "%s/rank%d.json", folder, p->rank);
+	FILE *f = fopen(path, "w");
+
+	if (!f)
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	fprintf(f, "{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"rank\": %d, \"devices\": %d, \"lost\": %lld},\n"
+	        "\"traceEvents\": [\n", p->rank, p->world, count > EVENTS ? (long long)(count - EVENTS) : 0LL);
+	fprintf(f, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"device %d\"}}", p->rank,
+	        p->rank);
+	for (int64_t i = count > EVENTS ? count - EVENTS : 0; i < count; i++) {
+		const event *e = &events[i % EVENTS];
+
+		fprintf(f, ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f, "
+		        "\"args\": {\"step\": %lld, \"microbatch\": %d}}", e->name, p->rank, 1e6 * (e->begin - zero),
+		        1e6 * (e->end - e->begin), (long long)e->step, e->mb);
+	}
+	fprintf(f, "\n]}\n");
+	if (fclose(f))
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	free(events);
+	events = NULL;
+}
