@@ -519,6 +519,30 @@ static void name_devices(Arena *a, Cluster *c)
 			arena_printf(a, "%s[%d]", c->host[c->device[i].host].name, c->device[i].index);
 }
 
+/* A file that lists links between hosts lists one for every pair: what it leaves out is not there. */
+static bool links_connect(const Cluster *c, Diag *d)
+{
+	bool named = false;
+
+	for (int i = 0; i < c->nlink; i++) {
+		if (c->link[i].scope == LINK_DEFAULT)
+			return true;
+		named |= c->link[i].scope == LINK_BETWEEN;
+	}
+	for (int x = 0; named && x < c->nhost; x++)
+		for (int y = x + 1; y < c->nhost; y++) {
+			bool joined = false;
+			for (int i = 0; i < c->nlink && !joined; i++) {
+				const Link *l = &c->link[i];
+				joined = l->scope == LINK_BETWEEN && ((l->host_a == x && l->host_b == y) || (l->host_a == y && l->host_b == x));
+			}
+			if (!joined)
+				return diag_error(d, FILELOC(c->file), 107, "hosts '%s' and '%s' are not connected: no entry of `links` is "
+					"between them; add one, or {default: true, ...} for all the rest", c->host[x].name, c->host[y].name);
+		}
+	return true;
+}
+
 bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d)
 {
 	Yaml y = { .a = a, .d = d, .ok = true };
@@ -549,5 +573,5 @@ bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d)
 		y.ok = diag_error(d, FILELOC(c->file), 105, "the cluster has no devices; smallest file: 'devices: 4'");
 	if (y.ok)
 		name_devices(a, c);
-	return y.ok;
+	return y.ok && links_connect(c, d);
 }
