@@ -135,6 +135,7 @@ static bool o_schedule(Cx *x, const char *v)
 	char *end;
 	const long chunks = strncmp(v, "interleaved:", 12) ? 0 : strtol(v + 12, &end, 10);
 
+	x->o->t.choose_schedule = !strcmp(v, "auto");
 	if ((!strncmp(v, "csv:", 4) && v[4] && strcmp(v, "csv:FILE") != 0) || (chunks >= 1 && chunks <= 1024 && !*end && v[12] >= '1' && v[12] <= '9')) {
 		x->o->t.schedule = v;
 		return true;
@@ -313,7 +314,7 @@ static const Opt table[] = {
 	{ "Plan", "profile", "P", "times of nodes: a profile.json, estimate, or run to measure now", TEXT, AT(profile), 0, 0, 0, 0 },
 	{ "Plan", "profile-cache", "DIR", "where measured times are kept; none: nowhere. Default: ~/.cache/pdcc", TEXT, AT(profile_cache), 0, 0, 0, 0 },
 	{ "Plan", "profile-seconds", "N", "at most so long for every stage, 10 when not said", INT, AT(profile_seconds), 0, 0, 1, 86400 },
-	{ "Schedule", "schedule", "S", "auto, 1f1b, gpipe, dapple, interleaved:V (V stages on every device), zb-h1, zbv (zero bubble), csv:FILE (one in PyTorch's notation); asynchronous: pipedream, 2bw; "
+	{ "Schedule", "schedule", "S", "1f1b, where nothing is said; auto (the fastest synchronous one, by simulation), gpipe, dapple, interleaved:V (V stages on every device), zb-h1, zbv (zero bubble), csv:FILE (one in PyTorch's notation); asynchronous: pipedream, 2bw; "
 		"mp: one minibatch in flight", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
 		o_warmup_policy, 0, 0, 0 },

@@ -74,6 +74,7 @@ typedef struct Training {
 	const char *stop;               /* "loss=0.1"; NULL: after the last step */
 	int64_t     ckpt_every, ckpt_keep;      /* steps; how many stay, 0: all */
 	const char *plan;               /* "2-1-1", NULL: auto */
+	bool        choose_schedule;    /* --schedule auto was asked for: by simulation */
 	const char *schedule;           /* "auto", "gpipe", "1f1b", "dapple", "pipedream", "mp", "2bw" */
 	const char *warmup_policy;      /* of "dapple": "A", "B", "auto" */
 	const char *replica_split;      /* "round-robin", "slice", "auto" */

@@ -96,7 +96,7 @@ bool pass_defer(Module *m, PassCx *cx)
 {
 	bool splits = false;
 
-	if (!schedule_splits(cx->scratch, cx->train ? cx->train->schedule : NULL, &splits, cx->d))
+	if (!schedule_splits(cx->scratch, schedule_name(m, cx), &splits, cx->d))
 		return false;
 	for (int i = 0; i < m->nstage && splits; i++)
 		if (!m->stage[i]->weight)

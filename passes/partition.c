@@ -10,11 +10,6 @@
 #include "plansearch.h"
 #include "stages.h"
 
-static const char *schedule_of(const PassCx *cx)
-{
-	return cx->train ? cx->train->schedule : NULL;
-}
-
 /* ---- choosing ---- */
 
 static int largest(const int *v, int n)
@@ -86,7 +81,7 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 {
 	Placement at;
 
-	if (!plan_place(s->a, schedule_of(g->cx), n, replicas, &at, g->cx->d) || !check_forced(g, n, at.ndevice))
+	if (!plan_place(s->a, schedule_name(g->m, g->cx), n, replicas, &at, g->cx->d) || !check_forced(g, n, at.ndevice))
 		return NULL;
 	Trial *t = new_plan(s, replicas, n, &at, "as asked");
 	t->micro = trial_micro(s->p, n, replicas);
@@ -99,11 +94,9 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 	return t;
 }
 
-/* Several stages on every device: all numbers of devices in the pipeline, with as many equal replicas as there are
- * devices for. */
-static const Trial *chunked_plan(PlanSearch *s, const Segments *g)
+const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bool silent)
 {
-	const int chunks = schedule_chunks(schedule_of(g->cx)), ndev = s->p->c->ndevice;
+	const int chunks = schedule_chunks(name), ndev = s->p->c->ndevice;
 	const Trial *best = NULL;
 
 	s->cut_budget = INFINITY;
@@ -112,7 +105,7 @@ static const Trial *chunked_plan(PlanSearch *s, const Segments *g)
 		Placement at;
 		for (int i = 0; i < n; i++)
 			replicas[i] = ndev * chunks / n;
-		if (!plan_place(s->a, schedule_of(g->cx), n, replicas, &at, g->cx->d))
+		if (!plan_place(s->a, name, n, replicas, &at, g->cx->d))
 			return NULL;
 		Trial *t = new_plan(s, replicas, n, &at, "chunks");
 		t->micro = trial_micro(s->p, n, replicas);
@@ -123,9 +116,9 @@ static const Trial *chunked_plan(PlanSearch *s, const Segments *g)
 		if (!best || t->score < best->score)
 			best = t;
 	}
-	if (!best)
+	if (!best && !silent)
 		diag_error(g->cx->d, FILELOC(g->m->file), 404, "schedule %s needs %d stages; the model has only %d nodes to cut "
-			"behind", schedule_of(g->cx), chunks, g->n);
+			"behind", name, chunks, g->n);
 	return best;
 }
 
@@ -208,17 +201,17 @@ bool pass_partition(Module *m, PassCx *cx)
 	const GivenPlan *given = cx->train ? cx->train->given : NULL;
 	if (!plan_parse(cx->scratch, cx->train && !given ? cx->train->plan : NULL, &replicas, &n, cx->d) || !check_batch(&g))
 		return false;
-	const int chunks = schedule_chunks(schedule_of(cx));
+	const int chunks = schedule_chunks(schedule_name(m, cx));
 	n = given ? given->n : n;
-	if (schedule_file(schedule_of(cx)) && (!csv_read(cx->scratch, schedule_file(schedule_of(cx)), &csv, cx->d)))
+	if (schedule_file(schedule_name(m, cx)) && (!csv_read(cx->scratch, schedule_file(schedule_name(m, cx)), &csv, cx->d)))
 		return false;
-	if (schedule_file(schedule_of(cx)) && !n) {
+	if (schedule_file(schedule_name(m, cx)) && !n) {
 		n = csv.nstage;
 		replicas = csv.replicas;
 	}
 	segments_find(&g, n ? n : chunks > 1 ? chunks : 0);
 	PlanModel *p = plan_model(cx->scratch, &g);
-	if (schedule_file(schedule_of(cx)) && !p->global && p->per_replica <= 0)
+	if (schedule_file(schedule_name(m, cx)) && !p->global && p->per_replica <= 0)
 		p->global = csv.nmicro;
 	if (!p->c || p->c->ndevice < 1)
 		p->c = &one;
@@ -228,9 +221,11 @@ bool pass_partition(Module *m, PassCx *cx)
 		t = given_plan(&s, &g, given);
 	else if (n)
 		t = forced_plan(&s, &g, replicas, n);
-	else if (schedule_chunks(schedule_of(cx)) > 1)
-		t = chunked_plan(&s, &g);
+	else if (schedule_chunks(schedule_name(m, cx)) > 1)
+		t = chunked_plan(&s, &g, schedule_name(m, cx), false);
 	else if (plan_search(&s, planner_kind(cx->train), dp_cost(cx->train), cx->d))
 		t = s.best;
+	if (t && cx->train && cx->train->choose_schedule)
+		t = choose_schedule(&s, &g, p, t, n > 0);
 	return t && plan_write(&g, &s, t, n > 0);
 }

@@ -9,6 +9,12 @@
 bool        plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d);
 const char *plan_str(Arena *a, const Plan *p);              /* "2-1-1" */
 
+/* The schedule of this module: chosen, else asked for; NULL: not said. */
+static inline const char *schedule_name(const Module *m, const PassCx *cx)
+{
+	return m->schedule_name ? m->schedule_name : cx->train ? cx->train->schedule : NULL;
+}
+
 /* ---- devices (placement.c) ---- */
 /* Groups of devices: all stages of a group lie on the same ones. group, rank (of replica 0): by stage. */
 typedef struct Placement { int ngroup, ndevice, *group, *rank; } Placement;

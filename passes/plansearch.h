@@ -28,6 +28,12 @@ typedef struct PlanSearch {
  * cuts, the most replicas in front, the devices in the order of the cluster file. */
 bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d);
 
+/* The best plan for a schedule of several stages per device (partition.c): all numbers of devices in the pipeline, with
+ * as many equal replicas as there are devices for. NULL: the model has too few places to cut (E0404 unless silent). */
+const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *schedule, bool silent);
+/* --schedule auto (plan_auto.c). base: the plan for 1f1b; asked: it is the user's. Sets Module.schedule_name. */
+const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Trial *base, bool asked);
+
 /* ---- parts of it ---- */
 void  search_start(PlanSearch *s, Arena *a, const PlanModel *p);
 /* Looks at a plan (a copy is kept): judges, plays it unless its bound says that it cannot be best. */

@@ -52,11 +52,6 @@ static double alone(const PlanModel *p, int64_t micro)
 	return (double)micro * each + update;
 }
 
-static const char *schedule_of(const PassCx *cx)
-{
-	return cx->train ? cx->train->schedule : NULL;
-}
-
 /* A segment's name; of several of one name NAME#2 is the second. */
 const char *until_name(const Segments *g, int at)
 {
@@ -73,7 +68,7 @@ static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool f
 	int *cut = NEWN(g->cx->scratch, int, t->n);
 	Placement at;
 
-	if (!plan_place(a, schedule_of(g->cx), t->n, t->replicas, &at, g->cx->d))
+	if (!plan_place(a, schedule_name(g->m, g->cx), t->n, t->replicas, &at, g->cx->d))
 		return false;
 
 	for (int s = 1; s < t->n; s++)

@@ -258,7 +258,7 @@ static VersionRule rule_of(const Training *t)
 
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
-	const char *name = cx->train && cx->train->schedule ? cx->train->schedule : "auto";
+	const char *name = schedule_name(m, cx) ? schedule_name(m, cx) : "auto";
 	Sched c = { .a = m->arena, .grains = (int)m->grains, .rule = rule_of(cx->train),
 		.late = cx->train ? (int)cx->train->pipe_sgd : 0 };
 
