@@ -55,13 +55,42 @@ static void from_environment(kind k, void *to, const char *name)
 		set(k, to, name, value);
 }
 
+typedef struct option {
+	const char *name;
+	kind        kind;
+	void       *to;
+} option;
+
+static void from_words(const option *table, int n, int argc, char **argv)
+{
+	for (int a = 1; a < argc; a++) {
+		const char  *arg = argv[a];
+		const char  *name = strncmp(arg, "--", 2) ? "" : arg + 2, *value = strchr(name, '=');
+		const size_t length = value ? (size_t)(value++ - name) : strlen(name);
+		int          i = 0;
+
+		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+			printf(usage, argv[0]);
+			exit(0);
+		}
+		while (i < n && (strlen(table[i].name) != length || strncmp(table[i].name, name, length)))
+			i++;
+		if (i == n) {
+			fprintf(stderr, usage, argv[0]);
+			rt_fail(RT_USAGE, "R001", "unknown option '%s'", arg);
+		}
+		if (!value && table[i].kind == OPTIONAL && a + 1 < argc && argv[a + 1][0] != '-')
+			value = argv[++a];
+		if (!value && table[i].kind != FLAG && table[i].kind != OPTIONAL &&
+		    !(value = ++a < argc ? argv[a] : NULL))
+			rt_fail(RT_USAGE, "R001", "--%s wants a value", table[i].name);
+		set(table[i].kind, table[i].to, table[i].name, value);
+	}
+}
+
 void rt_options_read(rt_options *o, int argc, char **argv)
 {
-	const struct {
-		const char *name;
-		kind        kind;
-		void       *to;
-	} table[] = {
+	const option table[] = {
 		{ "steps", COUNT, &o->steps },
 		{ "epochs", COUNT, &o->epochs },
 		{ "data", TEXT, &o->data },
@@ -97,29 +126,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 
 	for (int i = 0; i < N; i++)
 		from_environment(table[i].kind, table[i].to, table[i].name);
-	for (int a = 1; a < argc; a++) {
-		const char  *arg = argv[a];
-		const char  *name = strncmp(arg, "--", 2) ? "" : arg + 2, *value = strchr(name, '=');
-		const size_t length = value ? (size_t)(value++ - name) : strlen(name);
-		int          i = 0;
-
-		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
-			printf(usage, argv[0]);
-			exit(0);
-		}
-		while (i < N && (strlen(table[i].name) != length || strncmp(table[i].name, name, length)))
-			i++;
-		if (i == N) {
-			fprintf(stderr, usage, argv[0]);
-			rt_fail(RT_USAGE, "R001", "unknown option '%s'", arg);
-		}
-		if (!value && table[i].kind == OPTIONAL && a + 1 < argc && argv[a + 1][0] != '-')
-			value = argv[++a];
-		if (!value && table[i].kind != FLAG && table[i].kind != OPTIONAL &&
-		    !(value = ++a < argc ? argv[a] : NULL))
-			rt_fail(RT_USAGE, "R001", "--%s wants a value", table[i].name);
-		set(table[i].kind, table[i].to, table[i].name, value);
-	}
+	from_words(table, N, argc, argv);
 	if (o->stop && (strncmp(o->stop, "loss=", 5) || !(atof(o->stop + 5) > 0)))
 		rt_fail(RT_USAGE, "R001", "--stop wants loss=VALUE, not '%s'", o->stop);
 }
