@@ -216,6 +216,21 @@ static bool all_synced(const Proof *p, int rank, int at)
 	return true;
 }
 
+/* SYNC of a stage stands behind all that the device does of it, UPDATE behind SYNC. */
+static bool ends_step(const Proof *p, int rank, int at)
+{
+	const DeviceSchedule *d = &p->s->dev[rank];
+	const Action *x = &d->act[at];
+	bool synced = x->kind != ACT_UPDATE;
+
+	for (int i = 0; i < d->n; i++) {
+		synced |= i < at && d->act[i].stage == x->stage && d->act[i].kind == ACT_SYNC;
+		if (i > at && d->act[i].stage == x->stage && act_of_micro(&d->act[i]))
+			return fault(p, rank, x, arena_printf(p->a, "%s comes behind it", str_action(p->a, &d->act[i])));
+	}
+	return synced || fault(p, rank, x, "its gradients were not summed before");
+}
+
 typedef enum Step { STEP_FAULT, STEP_WAIT, STEP_DONE } Step;
 
 static Step step(const Proof *p, int rank, int at)
@@ -228,7 +243,7 @@ static Step step(const Proof *p, int rank, int at)
 	if (s->async && x->kind == ACT_SYNC)
 		return all_synced(p, rank, at) ? STEP_DONE : STEP_WAIT;
 	if (!act_of_micro(x))
-		return STEP_DONE;
+		return s->async || ends_step(p, rank, at) ? STEP_DONE : STEP_FAULT;
 	if (s->device[x->stage][s->replica_of[x->stage][x->mb]] != rank)
 		return fault(p, rank, x, "the microbatch belongs to another device"), STEP_FAULT;
 	if (*done_at(p, x->kind, x->stage, x->mb))
