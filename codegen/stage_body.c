@@ -236,7 +236,7 @@ static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool 
 	}
 	if (word_in(text, "r") && flows(x)) {
 		cw_line(w, "struct rows *r = &R[%s];", !slots ? "copy" : round_robin(x) ? "slot" :
-			"(pd_flow() * MICROBATCHES + mb) / MICROBATCHES % 2");
+			arena_printf(x->b->a, "(pd_flow() * MICROBATCHES + mb) / MICROBATCHES %% %" PRId64, x->s->row_copies));
 		data = true;
 	}
 	if (slots && word_in(text, "g")) {

@@ -272,8 +272,12 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 	if (!(strcmp(name, "dapple") ? make_for(&c, m, cx, strcmp(name, "auto") ? name : "1f1b", NULL) :
 	      make_dapple(&c, m, cx, limited)))
 		return false;
-	for (int t = 0; t < m->nstage; t++)
+	for (int t = 0; t < m->nstage; t++) {
 		m->stage[t]->inflight = c.s->inflight[t];
+		for (Node *n = m->stage[t]->update->first; n && c.s->robin; n = n->next)
+			if (n->op == OP_Stack)      /* rows of a round */
+				optab[OP_Stack]->shape(n, cx->d);
+	}
 	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
 }
 

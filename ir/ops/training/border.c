@@ -1,4 +1,5 @@
 /* Between microbatches and the update: Accumulate, Stack, Report, Total. */
+#include "../../schedule.h"
 #include "../common/common.h"
 
 struct total { int64_t dtype; };
@@ -18,7 +19,9 @@ static bool accumulate_shape(Node *n, Diag *d)
 static bool stack_shape(Node *n, Diag *d)
 {
 	const Type *x = &n->in[0]->type;
-	const int64_t m = n->graph->module->microbatches;
+	const Schedule *s = n->graph->module->schedule;
+	const bool round = s && s->robin && n->graph->stage;    /* those that make an update of the stage */
+	const int64_t m = round ? s->replicas[n->graph->stage->id] : n->graph->module->microbatches;
 	int64_t dim[MAXRANK] = { m > 0 ? m : 1 };
 
 	if (x->rank + 1 > MAXRANK)
