@@ -1,7 +1,25 @@
 /* One stage: stageN/stageN.c with its data and functions, stageN.h for the devices that run it, kernels.h. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 #include "stage.h"
+
+/* Is the word in the code? Comments do not count: they hold names of the model. */
+bool word_in(const char *text, const char *word)
+{
+	const size_t n = strlen(word);
+	char before = ' ';
+
+	for (const char *p = text; *p; before = *p++) {
+		const char *end = !strncmp(p, "/*", 2) ? strstr(p + 2, "*/") : NULL;
+		if (end)
+			p = end + 1;
+		else if (!isalnum((unsigned char)before) && before != '_' && !strncmp(p, word, n) &&
+		         !isalnum((unsigned char)p[n]) && p[n] != '_')
+			return true;
+	}
+	return false;
+}
 
 static void head(const StageCx *x, Cw *w, const char *what)
 {

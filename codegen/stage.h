@@ -87,6 +87,7 @@ void clock_end(StageCx *x, Cw *w);                          /* behind them */
 void clock_stop(StageCx *x, Cw *w);                         /* at the end of a function */
 void write_records(StageCx *x, Cw *w);                      /* the table of what is timed */
 
+bool word_in(const char *text, const char *word);
 bool stage_has(const Graph *g, OpKind op);
 bool needs_replica(const StageCx *x, const char *body);     /* the code asks which of the replicas it runs on */
 bool leaf_apart(const StageCx *x);      /* a microbatch's gradients have memory of their own */

@@ -89,23 +89,6 @@ static const char *peer_text(const StageCx *x, int64_t t)
 	return arena_printf(b->a, "stage%d(mb)", (int)t);
 }
 
-/* Is the word in the code? Comments do not count: they hold names of the model. */
-static bool word_in(const char *text, const char *word)
-{
-	const size_t n = strlen(word);
-	char before = ' ';
-
-	for (const char *p = text; *p; before = *p++) {
-		const char *end = !strncmp(p, "/*", 2) ? strstr(p + 2, "*/") : NULL;
-		if (end)
-			p = end + 1;
-		else if (!isalnum((unsigned char)before) && before != '_' && !strncmp(p, word, n) &&
-		         !isalnum((unsigned char)p[n]) && p[n] != '_')
-			return true;
-	}
-	return false;
-}
-
 /* ---- nodes ---- */
 
 static Place place_of(StageCx *x, const char *mb)
