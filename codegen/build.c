@@ -87,6 +87,14 @@ void build_frame(Buf *out, const char *frame, const char *const *pair)
 
 /* ---- the plan ---- */
 
+const char *origin_text(const Build *b, const Value *v, const Node *n)
+{
+	const Loc *l = v->def ? &v->def->loc : &n->loc;
+
+	return l->node < 0 ? v->name : arena_printf(b->a, "%s, node #%d '%s'%s%s", v->name, l->node, l->name ? l->name : "",
+		l->op ? " " : "", l->op ? l->op : "");
+}
+
 int stage_of_rank(const Build *b, int rank)
 {
 	int t = 0;

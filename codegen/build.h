@@ -37,6 +37,8 @@ bool emit_device(Build *b, int rank);           /* deviceN.c */
 bool emit_bundle(Build *b);                     /* everything else */
 bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule.csv */
 
+/* A value and the ONNX node that it stems from, for messages of the program; n: taken where nothing defines it. */
+const char *origin_text(const Build *b, const Value *v, const Node *n);
 int  stage_of_rank(const Build *b, int rank);       /* the first of its stages */
 int  next_chunk(const Build *b, int stage);         /* the next stage on the same devices, or -1 */
 /* What a stage calls `name` outside its own file: "forward", or "stage2_forward" where devices run several stages. */

@@ -303,12 +303,8 @@ static void write_channels(Build *b, Cw *w)
 	for (int t = 0; t < b->m->nstage; t++)
 		for (int pass = 0; pass < 2; pass++)
 			for (const Node *n = (pass ? b->m->stage[t]->backward : b->m->stage[t]->forward)->first; n; n = n->next) {
-				const Node *from = n->op == OP_Send ? n->in[0]->def : NULL;
-				const Loc *l = from ? &from->loc : &n->loc;
-				if (n->op != OP_Send)
-					continue;
-				text[attr_int(n, "channel")] = l->node < 0 ? n->in[0]->name : arena_printf(b->a, "%s, node #%d '%s'%s%s",
-					n->in[0]->name, l->node, l->name ? l->name : "", l->op ? " " : "", l->op ? l->op : "");
+				if (n->op == OP_Send)
+					text[attr_int(n, "channel")] = origin_text(b, n->in[0], n);
 			}
 	if (!b->channels)
 		return;

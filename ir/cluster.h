@@ -91,6 +91,7 @@ typedef struct Training {
 	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise"; NULL: auto */
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
 	int         compress_block;     /* elements that share a step of q8 */
+	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */
 	bool        f64;                /* checking mode: every float is f64, plain loops */
 } Training;
 

@@ -152,6 +152,9 @@ int64_t pd_sample(int mb);
  * one value whatever the plan). */
 void   pd_report(int mb, double loss, double count);
 void   pd_totals(void);
+/* n elements of PD_F32 or PD_F64: ends the run (R307, exit 76) at one that is NaN or
+ * +infinite; masks are made of -infinity. */
+void   pd_check(const char *what, pd_dtype t, const void *v, int64_t n);
 double pd_total_count(void);                        /* after pd_totals; never 0 */
 /* The norm of the gradient over all parameters. Between pd_totals and the first pd_clip a device
  * tells the sum of squares of each trained parameter it updates; replicas tell the same. pd_clip

@@ -120,6 +120,21 @@ void pd_totals(void)
 		rt_send(r, RT_TAG_GATHER, &sum, sizeof sum);
 }
 
+void pd_check(const char *what, pd_dtype t, const void *v, int64_t count)
+{
+	char doing[64];
+
+	for (int64_t i = 0; i < count; i++) {
+		const double x = t == PD_F64 ? ((const double *)v)[i] : (double)((const float *)v)[i];
+
+		if (isfinite(x) || x == -INFINITY)       /* masks are made of -inf */
+			continue;
+		rt_doing(doing, sizeof doing);
+		rt_fail(RT_NUMERIC, "R307", "%s: element %lld of %lld is %s, in %s", what, (long long)i, (long long)count,
+		        isnan(x) ? "NaN" : "infinite", doing);
+	}
+}
+
 double pd_total_count(void)
 {
 	return rt_program->flow ? rt_flow_count() : sum.count;
