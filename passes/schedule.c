@@ -272,6 +272,9 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 	if (!(strcmp(name, "dapple") ? make_for(&c, m, cx, strcmp(name, "auto") ? name : "1f1b", NULL) :
 	      make_dapple(&c, m, cx, limited)))
 		return false;
+	if (c.s->async && !m->stage[m->nstage - 1]->backward->first)      /* who counts the labels tells the others so in a backward */
+		return diag_error(cx->d, NOLOC, 501, "schedule %s: of the plan's %d stages the last computes nothing but the value of "
+			"the loss and has no backward; use fewer stages (--plan)", c.s->name, m->nstage);
 	for (int t = 0; t < m->nstage; t++) {
 		m->stage[t]->inflight = c.s->inflight[t];
 		for (Node *n = m->stage[t]->update->first; n && c.s->robin; n = n->next)

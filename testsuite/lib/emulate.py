@@ -205,8 +205,9 @@ def depth(replicas, s):
     return -(-sum(replicas[s:]) // replicas[s])
 
 
-def pipeline(dev, names, replicas, rule, steps, optimizer):
-    """PipeDream: (losses by minibatch, weights after the last update). optimizer(): a new one."""
+def pipeline(dev, names, replicas, rule, steps, optimizer, saw=None):
+    """PipeDream: (losses by minibatch, weights after the last update). optimizer(): a new one; saw(t, weights): what the
+    forward of minibatch t reads."""
     deep = [1 if rule == 'vanilla' else depth(replicas, s) for s in range(len(replicas))]
     w = dev.weights()
     st = [Stage(dev, n, w, r, d, optimizer()) for n, r, d in zip(names, replicas, deep)]
@@ -214,6 +215,8 @@ def pipeline(dev, names, replicas, rule, steps, optimizer):
     for t in range(steps):
         at = [st[0].newest(t) if rule == 'vertical' else s.newest(t) for s in st]
         met = {n: s.version[v][n] for s, v in zip(st, at) for n in s.names}
+        if saw:
+            saw(t, met)
         loss, count = dev.forward(met, t)
         losses.append(loss / count)
         if rule == 'none':
