@@ -2,17 +2,20 @@
  * stages, sums over replicas (gradients, statistics, shared weights), and the losses, counts and
  * norms that every step gathers. What start, checkpoints and results move is not counted. */
 #include "rt.h"
-#include <stdlib.h>
 
 typedef struct traffic {
 	int64_t messages, sums, totals;
 } traffic;
 
 static traffic *sent;   /* by rank; NULL: there is no other device */
+static traffic *theirs;    /* rank 0: what another one sent */
+static int64_t *arenas; /* rank 0: theirs */
 
 void rt_traffic_setup(int world)
 {
 	sent = rt_alloc((size_t)world * sizeof *sent);
+	theirs = rt_alloc((size_t)world * sizeof *theirs);
+	arenas = rt_alloc((size_t)world * sizeof *arenas);
 }
 
 void rt_traffic(int peer, int tag, bool channel, size_t bytes)
@@ -52,22 +55,16 @@ void rt_traffic_write(FILE *f)
 		rt_send(0, RT_TAG_FILE, sent, bytes);
 		return;
 	}
-	traffic *row = rt_alloc(bytes);
-	int64_t *arenas = rt_alloc((size_t)world * sizeof *arenas);
-
 	fprintf(f, " \"sent_bytes\": [");
-	arenas[0] = arena;
 	if (sent)
 		write_row(f, 0, sent, &first);
 	for (int r = 1; r < world; r++) {
 		rt_recv(r, RT_TAG_FILE, &arenas[r], sizeof arena);
-		rt_recv(r, RT_TAG_FILE, row, bytes);
-		write_row(f, r, row, &first);
+		rt_recv(r, RT_TAG_FILE, theirs, bytes);
+		write_row(f, r, theirs, &first);
 	}
 	fprintf(f, "],\n \"arena_bytes\": [");
 	for (int r = 0; r < world; r++)
-		fprintf(f, "%s%lld", r ? ", " : "", (long long)arenas[r]);
+		fprintf(f, "%s%lld", r ? ", " : "", (long long)(r ? arenas[r] : arena));
 	fprintf(f, "]");
-	free(row);
-	free(arenas);
 }
