@@ -150,7 +150,6 @@ static void unqueue(Player *p, int port, int id, int way)
 		q->last = before;
 }
 
-static double link_seconds(const Link *l, double bytes) { return l->bandwidth > 0 ? bytes / l->bandwidth : 0; }
 
 /* Starts a message that waits, when both of its ports are free. */
 static bool depart(Player *p, int id)
@@ -160,7 +159,7 @@ static bool depart(Player *p, int id)
 	if (p->port[port[OUT]].taken || p->port[port[IN]].taken)
 		return false;
 	const Link l = cluster_link_of(p->m->c, line_of(p, from, to));
-	const double took = link_seconds(&l, (double)p->m->msg[id / p->s->nmicro].bytes);
+	const double took = sim_link_seconds(&l, (double)p->m->msg[id / p->s->nmicro].bytes);
 	for (int way = OUT; way <= IN; way++) {
 		unqueue(p, port[way], id, way);
 		p->port[port[way]].taken = true;
@@ -215,67 +214,6 @@ static void messages(Player *p, const Action *x, int at, bool send)
 
 /* ---- sums ---- */
 
-static void slowest(const Player *p, int from, int to, Link *worst)
-{
-	const Link l = cluster_link(p->m->c, p->m->device[from], p->m->device[to]);
-
-	worst->latency = l.latency > worst->latency ? l.latency : worst->latency;
-	if (l.bandwidth > 0 && (worst->bandwidth <= 0 || l.bandwidth < worst->bandwidth))
-		worst->bandwidth = l.bandwidth;
-}
-
-static double rounds_time(const Player *p, const SimJoin *j)
-{
-	double all = 0;
-	bool going = true;
-
-	for (int k = 0; going; k++) {
-		double round = 0;
-
-		for (int i = 0; i < j->n; i++) {
-			Link l = { .bandwidth = 0 };
-			rounds_step x;
-
-			going = rounds_step_of(sim_rounds(j->kind), j->n, i, k, (size_t)j->bytes / 4, &x);
-			if (!going || x.to < 0)
-				continue;
-			slowest(p, j->rank[i], j->rank[x.to], &l);
-			const double t = l.latency + link_seconds(&l, 4 * (double)x.send_n);
-			round = t > round ? t : round;
-		}
-		all += round;
-	}
-	return all;
-}
-
-static double join_time(const Player *p, const SimJoin *j)
-{
-	Link l = { .bandwidth = 0 };
-
-	if (j->n < 2)
-		return 0;
-	if (j->kind >= SIM_ROUNDS)
-		return rounds_time(p, j);
-	for (int i = 0; i < j->n; i++)
-		if (j->kind == SIM_RING)
-			slowest(p, j->rank[i], j->rank[(i + 1) % j->n], &l);
-		else if (i != j->root)
-			slowest(p, j->rank[j->root], j->rank[i], &l);
-	if (j->kind == SIM_COPY)
-		return l.latency + (j->n - 1) * link_seconds(&l, (double)j->bytes);
-	return 2 * (j->n - 1) * (l.latency + link_seconds(&l, (double)j->bytes / j->n));
-}
-
-/* Device 0 hears of all others, one after another, and tells them the sum. */
-static double totals_time(const Player *p)
-{
-	Link l = { .bandwidth = 0 };
-
-	for (int r = 1; r < p->s->ndevice; r++)
-		slowest(p, 0, r, &l);
-	return 2 * l.latency + (p->s->ndevice - 1) * link_seconds(&l, (double)p->m->totals);
-}
-
 /* Whether a device's action at position i has another of its kind behind it, or (step -1) before it. */
 static bool another(const DeviceSchedule *d, int i, int step)
 {
@@ -304,7 +242,7 @@ static void arrive(Player *p, int rank, int join)
 	if (++p->present[join] < members(p, join))
 		return;
 	const bool last = join == p->m->njoin;
-	const double end = p->now + (last ? totals_time(p) : join_time(p, &p->m->join[join]));
+	const double end = p->now + (last ? sim_totals_seconds(p->m) : sim_join_seconds(p->m, &p->m->join[join]));
 	for (int i = 0; i < members(p, join); i++) {
 		SimSpan *s = span(p, member(p, join, i), end);
 		s->kind = ACT_SYNC;

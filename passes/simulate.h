@@ -82,6 +82,10 @@ typedef struct Sim {
 
 /* Plays it. False after E0503: a deadlock, with the actions that wait. */
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d);
+static inline double sim_link_seconds(const Link *l, double bytes) { return l->bandwidth > 0 ? bytes / l->bandwidth : 0; }
+double sim_join_seconds(const SimModel *m, const SimJoin *j);
+/* Device 0 hears of all others, one after another, and tells them the sum. */
+double sim_totals_seconds(const SimModel *m);
 /* Sim.load from the model's messages and sums; busy: by link line, seconds of the busiest port. */
 void sim_count_bytes(Arena *a, Sim *out, const double *busy);
 /* Bytes per step from a rank to another, as the runtime counts them (runtime/traffic.c): messages, sums, totals. Exact but
