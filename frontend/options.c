@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include "../ir/buf.h"
 #include "train.h"
 #include "words.h"
@@ -314,8 +313,9 @@ static const Opt table[] = {
 	{ "Plan", "profile", "P", "times of nodes: a profile.json, estimate, or run to measure now", TEXT, AT(profile), 0, 0, 0, 0 },
 	{ "Plan", "profile-cache", "DIR", "where measured times are kept; none: nowhere. Default: ~/.cache/pdcc", TEXT, AT(profile_cache), 0, 0, 0, 0 },
 	{ "Plan", "profile-seconds", "N", "at most so long for every stage, 10 when not said", INT, AT(profile_seconds), 0, 0, 1, 86400 },
-	{ "Schedule", "schedule", "S", "1f1b, where nothing is said; auto (the fastest synchronous one, by simulation), gpipe, dapple, interleaved:V (V stages on every device), zb-h1, zbv (zero bubble), csv:FILE (one in PyTorch's notation); asynchronous: pipedream, 2bw; "
-		"mp: one minibatch in flight", CALL, 0, o_schedule, 0, 0, 0 },
+	{ "Schedule", "schedule", "S", "1f1b where nothing is said, gpipe, dapple, interleaved:V (V stages on every device), zb-h1, zbv (zero "
+		"bubble), csv:FILE (PyTorch's notation); auto: the fastest of these by simulation; asynchronous: pipedream, 2bw; mp: one "
+		"minibatch in flight", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
 		o_warmup_policy, 0, 0, 0 },
 	{ "Schedule", "replica-split", "S", "slice: every replica has a slice of each microbatch; round-robin: one has all; auto", CALL, 0,
@@ -378,66 +378,6 @@ static const Opt table[] = {
 };
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
-
-void options_usage(FILE *f, const char *program)
-{
-	fprintf(f, "usage: %s MODEL.onnx --cluster CLUSTER.yaml -o DIR [options]\n"
-		"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
-		"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
-		"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
-		"       pdcc profile MODEL.onnx -o profile.json   every node measured on this machine, for --profile\n"
-		"       pdcc doctor --cluster C.yaml [--measure]  tools and machines: what is there, how fast links are\n"
-		"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
-		"       pdcc inspect CLUSTER.yaml                 its devices and links\n"
-		"       pdcc export CKPT --model MODEL.onnx -o T  a checkpoint as T.onnx with its weights, or as T.safetensors\n"
-		"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
-		"       pdcc explain E0203                        what an error code means and what helps\n"
-		"       pdcc completion bash|zsh|fish             words for the shell's completion; pdcc manual: the man page\n"
-		"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"
-		"@FILE stands for the words of FILE; PDCC_FLAGS come before the command line; the last of equals counts.\n", program);
-}
-
-static bool known_group(const char *group, Diag *d)
-{
-	Buf b = { 0 };
-
-	for (int i = 0; i < COUNT(table); i++) {
-		if (table[i].group && strcasecmp(table[i].group, group) == 0)
-			return true;
-		if (table[i].group && (i == 0 || strcmp(table[i].group, table[i - 1].group)))
-			buf_printf(&b, "%s%s", b.n ? ", " : "", table[i].group);
-	}
-	diag_error(d, NOLOC, 1, "--help: there is no group '%s'; there are %s", group, buf_str(&b));
-	buf_free(&b);
-	return false;
-}
-
-bool options_help(FILE *f, const char *program, const char *group, Diag *d)
-{
-	const char *last = "";
-
-	if (group && !known_group(group, d))
-		return false;
-	if (!group)
-		options_usage(f, program);
-	for (int i = 0; i < COUNT(table); i++) {
-		const Opt *t = &table[i];
-		char left[64];
-
-		if (!t->group || (group && strcasecmp(group, t->group)))
-			continue;
-		if (strcmp(last, t->group))
-			fprintf(f, "\n%s\n", t->group);
-		last = t->group;
-		if (strcmp(t->name, "o") == 0)
-			snprintf(left, sizeof left, "-o %s", t->arg);
-		else
-			snprintf(left, sizeof left, "--%s%s%s%s", t->name, t->optional ? "[=" : t->arg ? " " : "", t->arg ? t->arg : "",
-				t->optional ? "]" : "");
-		fprintf(f, "  %-26s %s\n", left, t->help);
-	}
-	return true;
-}
 
 bool options_flag(int i, Flag *f)
 {
