@@ -43,7 +43,7 @@ bool pass_comm(Module *m, PassCx *cx)
 			cx->train->allreduce);
 	if (cx->train && cx->train->compress && (cx->train->reproducible || cx->train->f64))
 		return diag_error(cx->d, NOLOC, 406, "--compress %s rounds gradients on their way; %s wants exact sums",
-			cx->train->compress, cx->train->reproducible ? "--reproducible" : "f64");
+			cx->train->compress, cx->train->reproducible ? "--reproducible" : "--f64");
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		if (s->replicas < 2)

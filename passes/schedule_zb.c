@@ -2,7 +2,9 @@
  * stages wait for and W for those of weights, which fill what would be idle.
  *
  *     zb-h1   1F1B's order of forwards and backwards; device i puts W off by i microbatches, so that it holds S
- *             microbatches where 1F1B holds S - i: the same peak on all devices. Bubble (S-1)(F + B - W).
+ *             microbatches where 1F1B holds S - i: the same peak on all devices. Bubble (S-1)(F + B - W). The paper has one
+ *             device per stage, and equal replicas are as good. With unequal ones the forwards and backwards are those of
+ *             1F1B as it is played for them (schedule_1f1b.c), which ends; a W waits for no other device, so this ends too.
  *     zbv     two chunks per device, down the devices and up again (placement.c): device i does 2(S-i)-1 forwards of its
  *             first chunk, i of both in turn, then S-i of the second with their backwards at once; then one forward and
  *             backward of either chunk in turn. At the end, device i puts off W for i microbatches. With F = B = W a
@@ -42,6 +44,43 @@ static void h1(const Zb *z, int groups, int p)
 	}
 	while (n.w < m)
 		put(z, ACT_W, 0, n.w++);
+}
+
+static bool unequal(const Schedule *s)
+{
+	for (int t = 1; t < s->nstage; t++)
+		if (s->replicas[t] != s->replicas[0])
+			return true;
+	return false;
+}
+
+/* zb-h1 from what 1F1B has played for rank z->rank. */
+static void h1_played(const Zb *z, const DeviceSchedule *played, int p)
+{
+	Counts n = { 0, 0, 0 };
+
+	for (int i = 0; i < played->n; i++) {
+		if (played->act[i].kind == ACT_F)
+			put(z, ACT_F, 0, n.f++);
+		if (played->act[i].kind == ACT_B) {
+			put(z, ACT_B, 0, n.b++);
+			if (n.b > p)
+				put(z, ACT_W, 0, n.w++);
+		}
+	}
+	while (n.w < n.b)
+		put(z, ACT_W, 0, n.w++);
+}
+
+/* 1F1B's lists; c->s is as if there had been none. */
+static DeviceSchedule *play(Sched *c)
+{
+	schedule_1f1b(c);
+	DeviceSchedule *played = c->s->dev;
+	c->s->dev = NEWN(c->a, DeviceSchedule, c->s->ndevice);
+	for (int t = 0; t < c->s->nstage; t++)
+		c->s->inflight[t] = 0;
+	return played;
 }
 
 static void both_parts(const Zb *z, int chunk, Counts *n)
@@ -89,11 +128,15 @@ static void vee(const Zb *z, int groups, int p)
 void schedule_zb(Sched *c, bool v)
 {
 	DeviceSchedule *work = NEWN(c->a, DeviceSchedule, c->s->ndevice);
+	const DeviceSchedule *played = !v && unequal(c->s) ? play(c) : NULL;
 	const int groups = v ? c->s->nstage / 2 : c->s->nstage;
 
 	for (int r = 0; r < c->s->ndevice; r++) {
 		const Zb z = { c, &work[r], r };
-		(v ? vee : h1)(&z, groups, c->stage[r]);
+		if (played)
+			h1_played(&z, &played[r], c->stage[r]);
+		else
+			(v ? vee : h1)(&z, groups, c->stage[r]);
 	}
 	sched_from_work(c, work);
 }
