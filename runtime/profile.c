@@ -68,7 +68,7 @@ bool pd_timed(int k)
 			owed += records[k]->planned;
 			return false;
 		}
-		if (owed > 0)
+		if (owed > 0 && since + owed > now)
 			sleep_until(since + owed);
 		owed = 0;
 		return false;
