@@ -109,7 +109,7 @@ void print_loads(const Compile *c, const Sim *s, FILE *f)
 {
 	if (!s->nload)
 		return;
-	fprintf(f, "  %-32s  %10s  %10s  %10s  %13s  busiest port\n", "bytes a step", "messages", "sums", "together",
+	fprintf(f, "  %-32s  %10s  %10s  %10s  %13s  busiest port\n", s->steps > 1 ? "bytes" : "bytes a step", "messages", "sums", "together",
 		"data parallel");
 	for (int i = 0; i < s->nload; i++) {
 		const SimLoad *x = &s->load[i];
@@ -126,12 +126,16 @@ static void print_summary(const Compile *c, const Sim *s)
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
 	printf("%s\n", title(c));
-	printf("  step %s", time_text(c->a, s->step));
-	if (s->step > 0)
-		printf(", %.*f samples/s", samples / s->step < 100, samples / s->step);
-	if (c->plan.one_time > 0 && s->step > 0)
-		printf("; one device %s, %.2f times as long", time_text(c->a, c->plan.one_time), c->plan.one_time / s->step);
-	printf(" (%s)\n  pipeline %s, bubble %.1f %%; sums and update %s\n", compile_times(c), time_text(c->a, s->pipeline),
+	printf("  step %s", time_text(c->a, s->each));
+	if (s->each > 0)
+		printf(", %.*f samples/s", samples / s->each < 100, samples / s->each);
+	if (c->plan.one_time > 0 && s->each > 0)
+		printf("; one device %s, %.2f times as long", time_text(c->a, c->plan.one_time), c->plan.one_time / s->each);
+	printf(" (%s)\n", compile_times(c));
+	if (s->steps > 1)
+		printf("  %d steps from the first forward to the last update: %s; below is about all of them\n", s->steps,
+			time_text(c->a, s->step));
+	printf("  pipeline %s, bubble %.1f %%; sums and update %s\n", time_text(c->a, s->pipeline),
 		100 * s->bubble, time_text(c->a, s->step - s->pipeline));
 	print_stages(c, s);
 	print_loads(c, s, stdout);
@@ -159,7 +163,7 @@ static void print_json(const Compile *c, const Sim *s)
 	int n;
 	const SimPair *pair = sim_pairs(c->a, s->model, &n);
 
-	printf("{\"step_s\": %.9g, \"pipeline_s\": %.9g, \"bubble\": %.6g, \"microbatches\": %" PRId64 ",\n", s->step, s->pipeline,
+	printf("{\"step_s\": %.9g, \"steps\": %d, \"pipeline_s\": %.9g, \"bubble\": %.6g, \"microbatches\": %" PRId64 ",\n", s->each, s->steps, s->pipeline,
 		s->bubble, c->m->microbatches);
 	printf(" \"measured\": %d, \"estimated\": %d,\n \"sent_bytes\": [", c->measured, c->estimated);
 	for (int i = 0; i < n; i++)

@@ -227,7 +227,7 @@ static bool another(const DeviceSchedule *d, int i, int step)
 /* The sum that a device at SYNC or UPDATE does next; NONE: nothing is left. */
 static int next_join(const Player *p, int rank, ActKind k)
 {
-	if (another(&p->s->dev[rank], p->at[rank], k == ACT_UPDATE ? -1 : 1))
+	if (!p->s->async && another(&p->s->dev[rank], p->at[rank], k == ACT_UPDATE ? -1 : 1))
 		return NONE;
 	if (k == ACT_UPDATE)
 		return p->m->totals > 0 && p->s->ndevice > 1 && !p->joined[rank] ? p->m->njoin : NONE;
@@ -241,6 +241,7 @@ static void arrive(Player *p, int rank, int join)
 {
 	if (++p->present[join] < members(p, join))
 		return;
+	p->present[join] = 0;       /* asynchronous devices meet here again */
 	const bool last = join == p->m->njoin;
 	const double end = p->now + (last ? sim_totals_seconds(p->m) : sim_join_seconds(p->m, &p->m->join[join]));
 	for (int i = 0; i < members(p, join); i++) {
@@ -535,6 +536,29 @@ static double *line_busy(const Player *p)
 	return busy;
 }
 
+/* Of asynchronous schedules: the last stage, which does not fill, in the second half of what is shown; Pipe-SGD's last
+ * updates come at once, when it drains. */
+static void steady(Sim *out)
+{
+	const Schedule *s = out->model->s;
+	const int rank = s->device[s->nstage - 1][0];
+	double middle = 0, last = 0;
+	int n = 0, k = 0;
+
+	out->steps = s->async && s->per_step > 0 ? s->nmicro / s->per_step : 1;
+	out->each = out->step / out->steps;
+	for (int i = 0; i < out->nspan; i++)
+		n += out->span[i].rank == rank && out->span[i].kind == ACT_UPDATE;
+	const int to = n - 1 - s->late, from = to / 2;
+	for (int i = 0; i < out->nspan; i++)
+		if (out->span[i].rank == rank && out->span[i].kind == ACT_UPDATE) {
+			middle = k == from ? out->span[i].end : middle;
+			last = k++ == to ? out->span[i].end : last;
+		}
+	if (out->steps > 1 && to > from)
+		out->each = (last - middle) / (to - from) * n / out->steps;
+}
+
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 {
 	Player p = { .a = a, .m = m, .s = m->s, .out = out, .d = d, .depth = 1 };
@@ -560,6 +584,7 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 		worked += out->spent[r][ACT_F] + out->spent[r][ACT_B] + out->spent[r][ACT_W];
 	if (out->pipeline > 0)
 		out->bubble = fmax(0, 1 - worked / (m->s->ndevice * out->pipeline));     /* rounding may leave less than nothing */
+	steady(out);
 	sim_count_bytes(a, out, line_busy(&p));
 	return true;
 }

@@ -9,9 +9,9 @@
  *               which its devices share. A port serves one message at a time, in the order in which they became ready.
  *     SYNC      sums and copies over replicas begin when all have arrived and take no ports: a ring of n takes
  *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others
- *               takes latency + (n-1) bytes / bandwidth; a sum
- *               in rounds takes, for each, a latency and its largest part over the slowest link in use. A device of
- *               several stages does all in its last SYNC.
+ *               takes latency + (n-1) bytes / bandwidth; a sum in rounds takes, for each, a latency
+ *               and its largest part over the slowest link in use. A device of several stages does all in its last
+ *               SYNC, one of an asynchronous schedule in each.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
  * A device runs one stage or several; a message between two of its own stages is there at once. Equal times are settled by
  * device, then by action. */
@@ -68,7 +68,9 @@ typedef struct SimUse { double time; int rank, slots; int64_t held; } SimUse;
 
 typedef struct Sim {
 	const SimModel *model;
-	double   step;              /* seconds */
+	double   step;              /* seconds: of a step, or of all steps that an asynchronous schedule shows */
+	int      steps;             /* that are shown; 1 where each ends with a flush */
+	double   each;              /* seconds from update to update once the pipeline is full; step where steps is 1 */
 	double   pipeline;          /* until the last forward or backward has ended */
 	double   bubble;            /* share of devices x pipeline in which no forward or backward runs */
 	double  *busy;              /* by rank: seconds of F, B, W and UPDATE */

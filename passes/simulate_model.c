@@ -149,7 +149,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c)
 
 	*x = (SimModel){ .s = m->schedule, .c = c, .device = device, .time = NEWN(a, SimTimes, m->schedule->ndevice * m->nstage),
 		.fixed = NEWN(a, int64_t, m->nstage), .slot = NEWN(a, int64_t, m->nstage),
-		.totals = (m->microbatches + 2) * REPORT };
+		.totals = m->schedule->async ? 0 : (m->microbatches + 2) * REPORT };
 	for (int t = 0; t < m->nstage; t++) {
 		for (int k = 0; k < m->stage[t]->replicas; k++)
 			device[m->schedule->device[t][k]] = m->stage[t]->device[k];
