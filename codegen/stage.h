@@ -1,5 +1,5 @@
 /* What the writers of one stage's file share: stage.c (the file), stage_data.c (structs, tables), stage_body.c (the
- * functions). */
+ * functions), stage_join.c (sums over replicas), stage_async.c, stage_clock.c. */
 #ifndef PDCC_CODEGEN_STAGE_H
 #define PDCC_CODEGEN_STAGE_H
 
@@ -61,6 +61,14 @@ void write_sync(StageCx *x, Cw *w);
 void write_shares(StageCx *x, Cw *w);   /* a function per Broadcast, where devices run several stages */
 const char *share_head(const Build *b, const Stage *s, const Node *n);
 void write_update(StageCx *x, Cw *w);
+
+/* ---- pieces of stage_body.c ---- */
+bool        reproducible(const StageCx *x);
+const char *function_head(const StageCx *x, const char *head, const char *name) __attribute__((format(printf, 2, 0)));
+void        write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots);
+const char *comment_of(const StageCx *x, const Node *n);    /* the value, its type, the node of the model it stems from */
+const char *bytes_text(Arena *a, const Value *v);
+DType       gradient_type(const StageCx *x);                /* of the struct of sums: all members have one */
 
 /* ---- stage_async.c; in a synchronous program most write nothing ---- */
 bool flows(const StageCx *x);           /* asynchronous */

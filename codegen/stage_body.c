@@ -28,7 +28,7 @@ bool leaf_apart(const StageCx *x)
 	return x->layout[REGION_GRADS].n && x->s->bytes[REGION_LEAF] > 0;
 }
 
-static bool reproducible(const StageCx *x)
+bool reproducible(const StageCx *x)
 {
 	return x->b->t && x->b->t->reproducible;
 }
@@ -45,19 +45,18 @@ bool needs_replica(const StageCx *x, const char *body)
 	return strstr(body, "clear_rows") || (round_robin(x) && x->s->replicas > 1);
 }
 
-static const char *function(const StageCx *x, const char *head, const char *name) __attribute__((format(printf, 2, 0)));
-static const char *function(const StageCx *x, const char *head, const char *name)
+const char *function_head(const StageCx *x, const char *head, const char *name)
 {
 	return arena_printf(x->b->a, head, stage_name(x->b, x->s->id, name));
 }
 
-static const char *bytes_text(Arena *a, const Value *v)
+const char *bytes_text(Arena *a, const Value *v)
 {
 	return arena_printf(a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(v->type.dtype));
 }
 
 /* "%h f32[32,10]  fc1": the value, its type, the node of the model it stems from. */
-static const char *comment_of(const StageCx *x, const Node *n)
+const char *comment_of(const StageCx *x, const Node *n)
 {
 	Arena *a = x->b->a;
 	const Value *v = NULL;
@@ -214,7 +213,7 @@ static void write_nodes(StageCx *x, Cw *w, const Node *n, const Node *end)
 }
 
 /* A function whose body was written already: the declarations that the body turned out to need come first. */
-static void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
+void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
 {
 	const char *text = buf_str(body);
 	bool data = false;
@@ -325,11 +324,11 @@ void write_forward(StageCx *x, Cw *w)
 	write_nodes(x, &in, g->first, NULL);
 	if (flows(x) && !word_in(buf_str(&body), "v"))
 		cw_line(&in, "meet(slot, mb);");
-	write_function(x, w, function(x, "void %s(int slot, int mb)", "forward"), &body, true);
+	write_function(x, w, function_head(x, "void %s(int slot, int mb)", "forward"), &body, true);
 }
 
 /* The type of a stage's gradients: that of its weights. */
-static DType gradient_type(const StageCx *x)
+DType gradient_type(const StageCx *x)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate)
@@ -376,7 +375,7 @@ void write_backward(StageCx *x, Cw *w)
 		write_adding(x, w);
 		write_gradients(x, &in, g);
 	}
-	write_function(x, w, function(x, "void %s(int slot, int mb)", "backward"), &body, true);
+	write_function(x, w, function_head(x, "void %s(int slot, int mb)", "backward"), &body, true);
 }
 
 void write_weight_part(StageCx *x, Cw *w)
@@ -388,141 +387,7 @@ void write_weight_part(StageCx *x, Cw *w)
 		return;
 	write_adding(x, w);
 	write_gradients(x, &in, x->s->weight);
-	write_function(x, w, function(x, "void %s(int slot, int mb)", "weight_gradients"), &body, true);
-}
-
-/* ---- between the microbatches and the update ---- */
-
-static const char *ranks_text(Arena *a, Ints v)
-{
-	const char *text = "";
-
-	for (int i = 0; i < v.n; i++)
-		text = arena_printf(a, "%s%s%" PRId64, text, i ? ", " : "", v.v[i]);
-	return text;
-}
-
-static const char *sum_name(DType t)
-{
-	return t == DT_f64 ? "pd_allreduce_f64" : "pd_allreduce";
-}
-
-static void write_rows(StageCx *x, Cw *w, const Node *n)
-{
-	for (int i = 0; i < n->nin; i++) {
-		const Value *v = n->in[i];
-		const int64_t row = type_numel(&v->type) / schedule_grains(x->b->m->schedule, x->s->id);
-		cw_line(w, "clear_rows(%s, %" PRId64 ");", value_text(x, v), row);
-		cw_line(w, "%s(&replicas, %s, %" PRId64 ");", sum_name(v->type.dtype), value_text(x, v), type_numel(&v->type));
-	}
-}
-
-static void write_broadcast(StageCx *x, Cw *w, const Node *n)
-{
-	const Ints ranks = attr_ints(n, "ranks");
-
-	cw_stmt(w, comment_of(x, n), "pd_broadcast(&(pd_group){ %d, (const int[]){ %s } }, %" PRId64 ", %s, %s);", ranks.n,
-		ranks_text(x->b->a, ranks), attr_int(n, "root"), value_text(x, n->out[0]), bytes_text(x->b->a, n->out[0]));
-}
-
-/* Rows of microbatches that other replicas did are zero, so that the sum over the replicas joins all rows. */
-static void write_clear_rows(const StageCx *x, Cw *w, DType t)
-{
-	cw_blank(w);
-	cw_func(w, "static void clear_rows(%s *rows, size_t n)", dtype_c(t));
-	cw_line(w, "for (int mb = 0; mb < MICROBATCHES; mb++)");
-	cw_line(w, "\tif (stage%d(mb) != %d + replica)", x->s->id, x->b->first_rank[x->s->id]);
-	cw_line(w, "\t\tmemset(rows + (size_t)mb * n, 0, n * sizeof *rows);");
-	cw_end(w);
-}
-
-/* In capitals: names of the runtime's constants. */
-static const char *upper(Arena *a, const char *s)
-{
-	char *out = arena_str(a, s);
-
-	for (char *c = out; *c; c++)
-		*c = (char)toupper((unsigned char)*c);
-	return out;
-}
-
-/* Sums that a later update takes begin, where the background can: plain ones. */
-static void write_sum(StageCx *x, Cw *w, const Node *n)
-{
-	const DType t = gradient_type(x);
-	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
-
-	if (t == DT_f64 || (!strcmp(codec, "none") && (!strcmp(by, "auto") || late(x))))
-		cw_line(w, "%s%s(&replicas, (%s *)G, sizeof *G / sizeof(%s));", sum_name(t), late(x) && t != DT_f64 ? "_start" : "",
-			dtype_c(t), dtype_c(t));
-	else if (!strcmp(codec, "none"))
-		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), &(pd_sum){ .by = PD_SUM_%s });",
-			upper(x->b->a, by));
-	else
-		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), &(pd_sum){ PD_SUM_%s, PD_CODEC_%s, %d });",
-			upper(x->b->a, by), upper(x->b->a, codec), (int)attr_int(n, "block"));
-}
-
-void write_sync(StageCx *x, Cw *w)
-{
-	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
-	DType rows = DT_NONE;
-
-	write_copy(x, &in, "copy");
-	if (x->layout[REGION_GRADS].n && reproducible(x))
-		cw_line(&in, late(x) ? "*G = *(struct grads *)pd_tree_root(tree, &replicas);" : "G = (void *)pd_tree_root(tree, &replicas);");
-	for (const Node *n = x->s->update->first; n; n = n->next) {
-		const bool sums = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "replicas");
-		if (n->op == OP_AllReduce && !sums) {
-			rows = n->in[0]->type.dtype;
-			write_rows(x, &in, n);
-		} else if (sums && !reproducible(x)) {
-			write_sum(x, &in, n);
-		} else if (n->op == OP_Broadcast && !x->b->chunks) {
-			write_broadcast(x, &in, n);
-		}
-	}
-	if (leaf_added(x))
-		cw_line(&in, "done = 0;");
-	if (rows != DT_NONE)
-		write_clear_rows(x, w, rows);
-	if (flows(x))
-		cw_line(&in, "pd_count_join(%s, %s);", x->s->replicas > 1 ? "&replicas" : "NULL", late(x) ? "true" : "false");
-	write_function(x, w, function(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, false);
-}
-
-const char *share_name(const Build *b, const Stage *s, const Node *broadcast)
-{
-	return stage_name(b, s->id, arena_printf(b->a, "share%" PRId64, attr_int(broadcast, "number")));
-}
-
-const char *share_head(const Build *b, const Stage *s, const Node *n)
-{
-	return arena_printf(b->a, "const void *%s(const void *from)", share_name(b, s, n));
-}
-
-/* A broadcast reaches a device once: its first stage takes part, the others are given what that one has. */
-void write_shares(StageCx *x, Cw *w)
-{
-	for (const Node *n = x->s->update->first; n && x->b->chunks; n = n->next) {
-		Buf body = { 0 };
-		Cw in = { .out = &body, .indent = 1 };
-
-		if (n->op != OP_Broadcast)
-			continue;
-		const char *at = value_text(x, n->out[0]);
-		cw_line(&in, "if (from)");
-		cw_line(&in, "\tmemcpy(%s, from, %s);", at, bytes_text(x->b->a, n->out[0]));
-		if (attr_ints(n, "ranks").n > 1) {
-			cw_line(&in, "else");
-			in.indent++;
-			write_broadcast(x, &in, n);
-			in.indent--;
-		}
-		cw_line(&in, "return %s;", at);
-		write_function(x, w, share_head(x->b, x->s, n), &body, false);
-	}
+	write_function(x, w, function_head(x, "void %s(int slot, int mb)", "weight_gradients"), &body, true);
 }
 
 void write_update(StageCx *x, Cw *w)
@@ -542,11 +407,11 @@ void write_update(StageCx *x, Cw *w)
 			clip = clip->next;
 		write_nodes(x, &in, n, clip);
 		n = clip;
-		write_function(x, w, function(x, "void %s(void)", "squares"), &body, false);
+		write_function(x, w, function_head(x, "void %s(void)", "squares"), &body, false);
 		in = (Cw){ .out = &body, .indent = 1 };
 	}
 	write_nodes(x, &in, n, NULL);
-	write_function(x, w, function(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, false);
+	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, false);
 }
 
 /* ---- before step 0 ---- */
@@ -603,5 +468,5 @@ void write_init(StageCx *x, Cw *w)
 	for (size_t i = 0; i < sizeof arg / sizeof *arg; i++)
 		if (!word_in(buf_str(&body), arg[i]))
 			cw_line(&in, "(void)%s;", arg[i]);
-	write_function(x, w, function(x, "void %s(char *arena, int which, const int *mine, int nmine)", "init"), &body, false);
+	write_function(x, w, function_head(x, "void %s(char *arena, int which, const int *mine, int nmine)", "init"), &body, false);
 }
