@@ -30,14 +30,6 @@ static const char help[] =
 	"  --local                  the search alone, also where all plans could be tried\n"
 	"  --json                   one object on standard output\n";
 
-bool plan_auto_asked(int argc, char **argv)
-{
-	for (int i = 0; i + 1 < argc; i++)
-		if (!strcmp(argv[i], "--planner") && !strcmp(argv[i + 1], "auto"))
-			return true;
-	return false;
-}
-
 static bool numbers(Ask *q, const char *flag, const char *s, double *v, double *w)
 {
 	char *end;

@@ -2,9 +2,6 @@
 #ifndef PDCC_FRONTEND_PLANAUTO_H
 #define PDCC_FRONTEND_PLANAUTO_H
 
-#include <stdbool.h>
-
-bool plan_auto_asked(int argc, char **argv);
 int  plan_auto_main(int argc, char **argv);     /* the words behind plan-profile; exit status */
 
 #endif

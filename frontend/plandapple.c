@@ -35,14 +35,6 @@ static const char help[] =
 	"  --scale-time F, --scale-activations F, --scale-parameters F      another device, another batch\n"
 	"  --json                   one object on standard output\n";
 
-bool plan_dapple_asked(int argc, char **argv)
-{
-	for (int i = 0; i + 1 < argc; i++)
-		if (!strcmp(argv[i], "--planner") && !strcmp(argv[i + 1], "dapple"))
-			return true;
-	return false;
-}
-
 static bool servers(Ask *q, const char *s)
 {
 	char *end;

@@ -286,8 +286,17 @@ static int run(Ask *q)
 		return pipedream_main(q, &st);
 	if (strcmp(q->planner, "blocks") == 0)
 		return blocks_main(q, &st);
-	diag_error(q->d, NOLOC, 1, "--planner: '%s' is none of pipedream, blocks", q->planner);
+	diag_error(q->d, NOLOC, 1, "--planner: '%s' is none of pipedream, dapple, blocks, auto", q->planner);
 	return EXIT_USAGE;
+}
+
+/* Is `--planner name` among the arguments? */
+static bool asked(int argc, char **argv, const char *name)
+{
+	for (int i = 0; i + 1 < argc; i++)
+		if (!strcmp(argv[i], "--planner") && !strcmp(argv[i + 1], name))
+			return true;
+	return false;
 }
 
 int plan_profile_main(int argc, char **argv)
@@ -298,9 +307,9 @@ int plan_profile_main(int argc, char **argv)
 	int status = EXIT_USAGE;
 
 	diag_init(&d, stderr, words);
-	if (plan_auto_asked(argc, argv)) {
+	if (asked(argc, argv, "auto")) {
 		status = plan_auto_main(argc, argv);
-	} else if (plan_dapple_asked(argc, argv)) {
+	} else if (asked(argc, argv, "dapple")) {
 		status = plan_dapple_main(argc, argv);
 	} else if (read_flags(&q, argc, argv)) {
 		if (q.help)
