@@ -46,7 +46,9 @@ typedef enum ParamKind {
 	PARAM_STATE                 /* optimizer state: momentum, Adam's m and v */
 } ParamKind;
 
-typedef enum SyncKind { SYNC_NONE, SYNC_ALLREDUCE, SYNC_PS } SyncKind;
+/* How the gradient of a parameter gets from those who make it to those who update it (Parallax section 3): everyone updates
+ * with the sum of all; a server does and everyone pulls; everyone has all touched rows. */
+typedef enum SyncKind { SYNC_NONE, SYNC_ALLREDUCE, SYNC_PS, SYNC_ALLGATHERV, SYNC_KINDS } SyncKind;
 
 typedef struct Param {
 	ParamKind   kind;

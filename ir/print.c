@@ -23,7 +23,7 @@ const char *const region_name[REGION_COUNT] = {
 	"none", "params", "state", "grads", "leaf", "stack", "slot", "tmp", "scratch"
 };
 const char *const param_kind_name[3] = { "weight", "buffer", "state" };
-const char *const sync_name[3] = { "none", "allreduce", "ps" };
+const char *const sync_name[SYNC_KINDS] = { "none", "allreduce", "ps", "allgatherv" };
 const char *const action_name[ACT_COUNT] = {
 	"RECV_F", "F", "SEND_F", "RECV_B", "B", "SEND_B", "W", "SYNC", "UPDATE"
 };

@@ -6,7 +6,7 @@
 #include "buf.h"
 #include "schedule.h"
 
-extern const char *const phase_name[3], *const region_name[REGION_COUNT], *const param_kind_name[3], *const sync_name[3],
+extern const char *const phase_name[3], *const region_name[REGION_COUNT], *const param_kind_name[3], *const sync_name[SYNC_KINDS],
 	*const action_name[ACT_COUNT], *const version_rule_name[VERSION_RULES];
 
 bool text_bare(unsigned char c);            /* may stand in a name without quotes */
