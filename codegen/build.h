@@ -35,6 +35,7 @@ bool emit_stage(Build *b, const Stage *s);      /* stageN/ */
 bool emit_profile(Build *b, const Stage *s);    /* profile/stageN.c */
 bool emit_device(Build *b, int rank);           /* deviceN.c */
 bool emit_bundle(Build *b);                     /* everything else */
+bool emit_launch(Build *b);                     /* run.sh */
 bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule.csv */
 
 /* A value and the ONNX node that it stems from, for messages of the program; n: taken where nothing defines it. */

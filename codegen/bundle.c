@@ -63,60 +63,6 @@ static bool write_makefile(Build *b)
 	return build_text(b, "Makefile", &out);
 }
 
-/* ---- the run script ---- */
-
-static const char *host_of(const Build *b, int rank)
-{
-	const int t = stage_of_rank(b, rank), d = b->m->stage[t]->device[rank - b->first_rank[t]];
-
-	if (!b->c || b->c->local || d < 0 || d >= b->c->ndevice)
-		return NULL;
-	const Host *h = &b->c->host[b->c->device[d].host];
-	return h->address && *h->address ? h->address : h->name;
-}
-
-static const char launch_head[] =
-	"\n"
-	"flags=\n"
-	"if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then\n"
-	"\tflags='--oversubscribe --bind-to none'\n"
-	"\t[ \"$(id -u)\" = 0 ] && flags=\"$flags --allow-run-as-root\"\n"
-	"\t[ -n \"$PD_WRAP\" ] && flags=\"$flags --mca mca_base_env_list PD_FR;PD_WORLD;PD_WAIT;PD_ATTEMPT\"\n"
-	"fi\n"
-	"# shellcheck disable=SC2086\n"
-	"exec mpirun $flags $PD_MPIRUN_FLAGS";
-
-static bool write_run(Build *b)
-{
-	const int world = b->m->schedule->ndevice;
-	Buf out = { 0 }, launch = { 0 };
-	const char *world_text = arena_printf(b->a, "%d", world);
-	bool hosts = false;
-
-	for (int r = 0; r < world; r++) {
-		const char *host = host_of(b, r);
-		if (host && host[strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")])
-			return diag_error(b->d, FILELOC(b->c->file), 705, "'%s' is no name of a host that mpirun could be given", host);
-		hosts |= host != NULL;
-	}
-	if (world == 1 && !hosts) {
-		buf_puts(&launch, "exec ${PD_WRAP:+\"$PD_WRAP\" --exec 0} \"$dir/bin/${PD_PROGRAM}0\" \"$@\"");
-	} else {
-		buf_puts(&launch, launch_head);
-		for (int r = 0; r < world; r++) {
-			const char *host = host_of(b, r);
-			buf_printf(&launch, "%s \\\n\t-np 1%s%s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"", r ? " :" : "",
-				host ? " -host " : "", host ? host : "", r, r);
-		}
-	}
-	build_frame(&out, "run.sh.in", (const char *const[]){ "WORLD", world_text, "VERSION", PDCC_VERSION, "THREADS",
-		arena_printf(b->a, "%d", threads_of(b, 0)), "HOSTS", hosts ?
-		"# This folder has to be on every host under the same path.\n" : "", "RANKS", join_numbers(b->a, world), "LAUNCH",
-		buf_str(&launch), NULL });
-	buf_free(&launch);
-	return build_text(b, "run.sh", &out);
-}
-
 /* ---- readme, compile_commands.json ---- */
 
 static bool write_readme(Build *b)
@@ -220,6 +166,6 @@ static bool write_manifest(Build *b)
 
 bool emit_bundle(Build *b)
 {
-	return copy_runtime(b) && write_makefile(b) && write_run(b) && write_readme(b) && write_commands(b) &&
+	return copy_runtime(b) && write_makefile(b) && emit_launch(b) && write_readme(b) && write_commands(b) &&
 		write_manifest(b);
 }

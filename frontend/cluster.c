@@ -1,9 +1,9 @@
 /* cluster.yaml: what machines there are. Nothing here changes numbers of a training run. */
 #include "cluster.h"
-#include "hosts.h"
 #include <stdlib.h>
 #include <string.h>
-#include "yaml.h"
+#include "cluster_run.h"
+#include "hosts.h"
 
 /* A device type as the file or the built-in table describes it. */
 typedef struct DeviceType {
@@ -45,12 +45,6 @@ typedef struct Read {
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
 /* Settings that the file may hold and that nothing reads in this version; the user is told. */
-static void ignore(Yaml *y, const YNode *v, void *to)
-{
-	(void)to;
-	diag_note(y->d, TEXTLOC(y->file, (int)v->start_mark.line + 1, (int)v->start_mark.column + 1), "this setting has no effect yet");
-}
-
 /* ---- device types ---- */
 
 static void t_backend(Yaml *y, const YNode *v, void *to)
@@ -66,7 +60,7 @@ static void t_other(Yaml *y, const YNode *v, void *to) { (void)to; yaml_flops(y,
 static void t_band(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->mem_bandwidth = yaml_rate(y, v, "mem_bandwidth"); }
 
 static const YKey type_keys[] = {
-	{ "backend", t_backend }, { "arch", ignore }, { "cores", t_cores }, { "memory", t_memory }, { "fp32", t_fp32 },
+	{ "backend", t_backend }, { "arch", yaml_ignore }, { "cores", t_cores }, { "memory", t_memory }, { "fp32", t_fp32 },
 	{ "bf16", t_other }, { "mem_bandwidth", t_band },
 };
 
@@ -427,30 +421,19 @@ static void n_lat(Yaml *y, const YNode *v, void *to)
 		r->c->link[r->c->nlink - 1].latency = t;
 }
 static void n_if(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->interface = yaml_text(y, v, "interface"); }
-static void n_ports(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->ports = yaml_text(y, v, "ports"); }
+static void n_ports(Yaml *y, const YNode *v, void *to) { cluster_ports(y, v, ((Read *)to)->c); }
 static void n_timeout(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->timeout = yaml_seconds(y, v, "timeout"); }
 
 static const YKey network_keys[] = {
 	{ "bandwidth", n_band }, { "latency", n_lat }, { "interface", n_if }, { "ports", n_ports }, { "timeout", n_timeout },
-	{ "transport", ignore }, { "secret", ignore },
+	{ "transport", yaml_ignore }, { "secret", yaml_ignore },
 };
 
 static void network(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "network", network_keys, COUNT(network_keys), to); }
 
-static void la_kind(Yaml *y, const YNode *v, void *to)
-{
-	static const char *const words[] = { "auto", "local", "ssh", "slurm", "mpi", "k8s", "manual" };
-
-	((Read *)to)->c->launch = words[yaml_choice(y, v, "launch.kind", words, COUNT(words))];
-}
-static const YKey launch_keys[] = { { "kind", la_kind } };
-static void launch(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "launch", launch_keys, 1, to); }
-
-static const YKey placement_keys[] = { { "pin", ignore }, { "policies", ignore }, { "tolerate", ignore } };
-static void placement(Yaml *y, const YNode *v, void *to)
-{
-	yaml_map(y, v, "placement", placement_keys, COUNT(placement_keys), to);
-}
+static void launch(Yaml *y, const YNode *v, void *to) { cluster_launch(y, v, ((Read *)to)->c); }
+static void placement(Yaml *y, const YNode *v, void *to) { cluster_placement(y, v, ((Read *)to)->c); }
+static void defaults(Yaml *y, const YNode *v, void *to) { cluster_defaults(y, v, ((Read *)to)->c); }
 
 static void version(Yaml *y, const YNode *v, void *to)
 {
@@ -458,9 +441,6 @@ static void version(Yaml *y, const YNode *v, void *to)
 	yaml_int(y, v, "version", 1, 1);
 }
 static void name(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->name = yaml_text(y, v, "name"); }
-
-static const YKey default_keys[] = { { "ssh", ignore }, { "workdir", ignore }, { "env", ignore } };
-static void defaults(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "defaults", default_keys, COUNT(default_keys), to); }
 
 static void add_local(Read *r, Arena *a, int n)
 {

@@ -200,6 +200,12 @@ int yaml_pairs(Yaml *y, const YNode *n, const char *what, const char ***key, con
 	return count;
 }
 
+void yaml_ignore(Yaml *y, const YNode *v, void *to)
+{
+	(void)to;
+	diag_note(y->d, TEXTLOC(y->file, (int)v->start_mark.line + 1, (int)v->start_mark.column + 1), "this setting has no effect yet");
+}
+
 /* ---- scalars ---- */
 
 const char *yaml_text(Yaml *y, const YNode *n, const char *what)

@@ -34,6 +34,9 @@ const YNode **yaml_items(Yaml *y, const YNode *n, const char *what, int *count);
 /* Pairs of a mapping with free keys (names of inputs, parameters). */
 int yaml_pairs(Yaml *y, const YNode *n, const char *what, const char ***key, const YNode ***value);
 
+/* The reader of a key that is known and does nothing: says so. */
+void yaml_ignore(Yaml *y, const YNode *v, void *to);
+
 bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 const char *yaml_text(Yaml *y, const YNode *n, const char *what);      /* NULL after a diagnostic */
 int64_t yaml_int(Yaml *y, const YNode *n, const char *what, int64_t lo, int64_t hi);

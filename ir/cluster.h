@@ -27,6 +27,8 @@ typedef struct Link {
 	double      latency;            /* seconds */
 } Link;
 
+typedef struct EnvVar { const char *name, *value; } EnvVar;
+
 typedef struct Cluster {
 	const char *file, *name;
 	bool     local;                 /* every device is on this machine */
@@ -34,7 +36,12 @@ typedef struct Cluster {
 	Host    *host;   int nhost;
 	Link    *link;   int nlink;     /* first match wins */
 	double   timeout;               /* seconds a wait may take; 60 */
-	const char *interface, *ports, *launch;
+	const char *interface;          /* NULL: any */
+	int      port[2];               /* first and last; 0: any */
+	const char *launch;             /* "auto", "local", "ssh", "slurm", "mpi" */
+	const char *ssh_user, *ssh_key; int ssh_port;       /* NULL, 0: ssh's own settings */
+	EnvVar  *env; int nenv;         /* for the programs */
+	int      tolerate;              /* 1: plans for one host less too */
 } Cluster;
 
 /* The link between two devices; a built-in default when the file names none. */

@@ -5,8 +5,9 @@
  * look at each other's processes while they wait: one that has ended is noticed in a fraction of a second, one that is
  * stopped when the timeout is over. The first to notice writes PD_FR/verdict.txt, the others repeat it: one verdict.
  *
- * PD_KILL_AT=RANK:STEP:N[:ckpt|:stop] kills (or stops) a rank for tests, at its N-th action of a step or at the N-th
- * point of writing the checkpoint after STEP steps; behind commas, what happens after pdrun's restarts. */
+ * PD_KILL_AT=RANK:STEP:N[:ckpt|:stop] kills (or stops) a rank for tests, at its N-th action from the beginning of a
+ * step on (no later than its end) or at the N-th point of writing the checkpoint after STEP steps; behind commas, what
+ * happens after pdrun's restarts. */
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +64,7 @@ void rt_point_ckpt(int64_t step)
 
 static void point_step(bool end)
 {
-	if (point.rank != rt_program->rank || point.mode == 1 || rt_step != point.step)
+	if (point.rank != rt_program->rank || point.mode == 1 || rt_step < point.step)
 		return;
 	if (in_step++ == point.n || (end && in_step <= point.n)) {
 		in_step = point.n + 1;

@@ -149,7 +149,7 @@ static _Noreturn void gone(int i, int rank, char *why, size_t room)
 	        i < 0 ? "" : rt_name(labels[i].peer));
 }
 
-/* Looks at the other processes from time to time; the launcher has a moment to end this one first where it does so. */
+/* Looks at the other processes and for a verdict of theirs from time to time; the launcher has a moment to end this one first where it does so. */
 static void look_around(int pending, double *looked, double *missed)
 {
 	char         why[1200];
@@ -158,9 +158,9 @@ static void look_around(int pending, double *looked, double *missed)
 	if (now - *looked < 0.25)
 		return;
 	*looked = now;
-	const int rank = rt_lost(false, why, sizeof why);
+	int rank = rt_lost(false, why, sizeof why);
 
-	if (rank < 0)
+	if (rank < 0 && !rt_verdict_known(&rank, why, sizeof why))
 		*missed = 0;
 	else if (*missed == 0 && !rt_launched())
 		*missed = now;

@@ -54,6 +54,12 @@ typedef struct rt_options {
 } rt_options;
 void rt_options_read(rt_options *o, int argc, char **argv);
 
+/* ---- places.c ---- */
+
+void        rt_find_root(rt_options *o, const char *argv0);
+const char *rt_in_root(const rt_options *o, const char *path);  /* a file of the build folder; in static memory */
+const char *rt_result(const rt_options *o, const char *path);   /* a file that the plan names and the run writes */
+
 /* ---- mpi.c: requests live in one static table; an index names one ---- */
 enum { RT_COLL = 16 };  /* requests of the ring: half of them sends, half receives */
 enum {

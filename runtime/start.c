@@ -98,36 +98,6 @@ int64_t pd_sample(int mb)
 	return (rt_step * rt_program->microbatches + mb) * rt_program->micro;
 }
 
-/* ---- the build folder ---- */
-
-/* The program is BUILD/bin/dN; without a folder in its name it was found in the PATH or stands
- * where we are. */
-static void find_root(rt_options *o, const char *argv0)
-{
-	snprintf(o->root, sizeof o->root, "%s", argv0);
-	char *slash = strrchr(o->root, '/');
-
-	if (!slash) {
-		strcpy(o->root, "..");
-		return;
-	}
-	*slash = 0;
-	const size_t n = strlen(o->root);
-
-	if (n + 4 < sizeof o->root)
-		strcpy(o->root + n, "/..");
-}
-
-static const char *in_root(const rt_options *o, const char *path)
-{
-	static char at[8192];
-
-	if (!path || !*path || *path == '/')
-		return path;
-	snprintf(at, sizeof at, "%s/%s", o->root, path);
-	return at;
-}
-
 /* ---- memory ---- */
 
 /* All of the device's memory: at a multiple of 2 MiB, of huge pages where the system gives them,
@@ -351,7 +321,7 @@ static bool go_on(const pd_program *p, rt_options *o, char *arena)
 	return o->resume && rt_resume(p, o, arena);
 }
 
-static void defaults(const pd_program *p, rt_options *o)
+static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 {
 	*o = (rt_options){ .steps = p->steps,
 		           .timeout = p->timeout > 0 ? p->timeout : 60,
@@ -366,6 +336,12 @@ static void defaults(const pd_program *p, rt_options *o)
 		           .stop = p->stop,
 		           .shuffle = p->shuffle,
 		           .profile = { .steps = 1000, .seconds = 10, .bound = 0.02 } };
+	rt_find_root(o, argv0);
+	o->out = rt_result(o, o->out);
+	o->ckpt = rt_result(o, o->ckpt);
+	o->jsonl = rt_result(o, o->jsonl);
+	o->csv = rt_result(o, o->csv);
+	o->tensorboard = rt_result(o, o->tensorboard);
 }
 
 /* As many steps as pass over all samples so often; rank 0 reads some and tells the others. */
@@ -390,7 +366,7 @@ static void prepare(const pd_program *p, rt_options *o)
 {
 	run.arena = make_arena(p->arena);
 	if (!go_on(p, o, run.arena))
-		rt_weights_load(p, run.arena, o->weights ? o->weights : in_root(o, p->weights),
+		rt_weights_load(p, run.arena, o->weights ? o->weights : rt_in_root(o, p->weights),
 		                o->weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
 	rt_totals_setup(p->microbatches);
 	rt_norm_setup(p->squares);
@@ -417,8 +393,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	rt_options *o = &run.o;
 
 	rt_program = p;
-	defaults(p, o);
-	find_root(o, argv[0]);
+	defaults(p, o, argv[0]);
 	rt_options_read(o, argc, argv);
 	if (p->abi != PD_ABI)
 		rt_fail(RT_MISMATCH, "R101",

@@ -1,33 +1,19 @@
 /* pdrun: starts the programs of a build folder, waits for all of them, says who failed first, and starts again.
  *
  *     pdrun [--max-restarts N] DIR [-- ARGS]
- *     pdrun --exec N PROGRAM ARGS...      what run.sh starts in place of PROGRAM, rank N
+ *     pdrun --exec N PROGRAM ARGS...      what run.sh starts in place of PROGRAM, rank N (parent.c)
  *
- * MPI's launcher ends all ranks as soon as one dies. So every rank has a parent that lives on: `pdrun --exec` writes how
- * its program ended to FR/rankN.exit, and ends when all ranks have; those who are left have time to write their verdicts
- * and flight recorders. One that does not end by itself when all others have (it is stopped) is killed. FR is OUT/fr of
- * the run. POSIX and /proc alone; nothing of the runtime. */
-#define _GNU_SOURCE 1
+ * FR, the folder of flight recorders and of what parents write, is OUT/fr of the run. */
+#include "pdrun.h"
 #include <errno.h>
-#include <limits.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { LOST = 75, USAGE = 2, MOST = 4096, PATH = PATH_MAX };
-
-typedef struct end { bool known, failed; int signal, code; double time; bool ended; } end;   /* ended: by its parent */
-
-static volatile sig_atomic_t told;      /* a signal for all */
-static pid_t                 child;
+volatile sig_atomic_t told;
+pid_t                 child;
 
 static void pass_on(int n)
 {
@@ -36,7 +22,7 @@ static void pass_on(int n)
 		kill(child, n);
 }
 
-static void catch_signals(void)
+void catch_signals(void)
 {
 	const struct sigaction s = { .sa_handler = pass_on };
 
@@ -44,7 +30,7 @@ static void catch_signals(void)
 	sigaction(SIGTERM, &s, NULL);
 }
 
-static double now(clockid_t c)
+double now(clockid_t c)
 {
 	struct timespec t;
 
@@ -52,142 +38,27 @@ static double now(clockid_t c)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void nap(void)
+void nap(int ms)
 {
-	nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
+	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
 }
 
-/* ---- how ranks ended ---- */
+/* ---- the folder ---- */
 
-static end read_end(const char *fr, int rank)
-{
-	char path[PATH + 32], word[16] = "";
-	end  e = { 0 };
-	int  n = 0;
-
-	snprintf(path, sizeof path, "%s/rank%d.exit", fr, rank);
-	FILE *f = fopen(path, "r");
-
-	if (!f)
-		return e;
-	if (fscanf(f, "%15s %d %lf", word, &n, &e.time) == 3) {
-		e.known = true;
-		e.ended = strcmp(word, "ended") == 0;
-		e.signal = strcmp(word, "exit") ? n : 0;
-		e.code = e.signal ? 128 + n : n;
-		e.failed = e.code != 0;
-	}
-	fclose(f);
-	return e;
-}
-
-static void write_end(const char *fr, int rank, const char *word, int n)
-{
-	char path[PATH + 32], part[PATH + 40];
-
-	snprintf(path, sizeof path, "%s/rank%d.exit", fr, rank);
-	snprintf(part, sizeof part, "%s.new", path);
-	FILE *f = fopen(part, "w");
-
-	if (!f)
-		return;
-	fprintf(f, "%s %d %.6f\n", word, n, now(CLOCK_REALTIME));
-	if (fclose(f) == 0)
-		rename(part, path);
-}
-
-/* ---- pdrun --exec: the parent of one rank ---- */
-
-/* How many of the other ranks have ended, and whether any has failed. */
-static int others(const char *fr, int rank, int world, bool *failed)
-{
-	int n = 0;
-
-	for (int r = 0; r < world; r++) {
-		const end e = r == rank ? (end){ 0 } : read_end(fr, r);
-
-		n += e.known;
-		*failed |= e.failed;
-	}
-	return n;
-}
-
-/* Until the program has ended; true: it had to be killed, because all others have ended and one of them failed. */
-static bool wait_for(const char *fr, int rank, int world, int *status)
-{
-	double since = 0;
-
-	while (waitpid(child, status, WNOHANG) == 0) {
-		bool failed = false;
-
-		nap();
-		if (others(fr, rank, world, &failed) < world - 1 || !failed || world == 1) {
-			since = 0;
-			continue;
-		}
-		if (since == 0)
-			since = now(CLOCK_MONOTONIC);
-		if (now(CLOCK_MONOTONIC) - since < 2)
-			continue;
-		kill(child, SIGKILL);
-		waitpid(child, status, 0);
-		return true;
-	}
-	return false;
-}
-
-static int exec_main(int argc, char **argv)
-{
-	const char  *fr = getenv("PD_FR"), *w = getenv("PD_WORLD"), *t = getenv("PD_WAIT");
-	const int    rank = argc > 1 ? atoi(argv[0]) : -1, world = w ? atoi(w) : 0;
-	const double most = (t && atof(t) > 0 ? atof(t) : 60) + 5;
-	int          status = 0;
-	bool         failed = false;
-
-	if (!fr || rank < 0 || rank >= world) {
-		fprintf(stderr, "pdrun: --exec is for run.sh, under pdrun DIR\n");
-		return USAGE;
-	}
-	catch_signals();
-	child = fork();
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		execv(argv[1], argv + 1);
-		fprintf(stderr, "pdrun: %s: %s\n", argv[1], strerror(errno));
-		_exit(USAGE);
-	}
-	const bool ended = wait_for(fr, rank, world, &status);
-
-	if (WIFSIGNALED(status))
-		write_end(fr, rank, ended ? "ended" : "signal", WTERMSIG(status));
-	else
-		write_end(fr, rank, "exit", WEXITSTATUS(status));
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	for (const double from = now(CLOCK_MONOTONIC); now(CLOCK_MONOTONIC) - from < most && !told; nap())
-		if (others(fr, rank, world, &failed) == world - 1)
-			break;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* ---- pdrun DIR ---- */
-
-typedef struct job {
-	const char *dir, *out;
-	char      **args;
-	int         nargs, world, restarts;
-	char        fr[PATH], self[PATH];
-} job;
+static const char help[] =
+	"usage: pdrun [--max-restarts N] DIR [-- ARGS]\n"
+	"Starts the programs of the build folder DIR with the options ARGS (runtime/README.md) and says who failed first. A run\n"
+	"that lost a rank, or its launcher, is started again up to N times, from the newest checkpoint of --ckpt that all ranks\n"
+	"have; where DIR has plans for one host less (placement.tolerate) and a host is gone, with the plan without it.\n"
+	"Exit status: that of the rank that failed first, 128 + the signal when it was killed. Results are in DIR/run.\n";
 
 static _Noreturn void usage(void)
 {
-	fprintf(stderr, "usage: pdrun [--max-restarts N] DIR [-- ARGS]\n"
-	                "Starts the programs of the build folder DIR with the options ARGS (runtime/README.md). A run that lost a\n"
-	                "rank is started again up to N times, from the newest checkpoint of --ckpt that all ranks have.\n");
+	fputs(help, stderr);
 	exit(USAGE);
 }
 
-/* The number of programs, from run.sh: DIR/bin/d0 ... */
+/* The number of programs: DIR/device0.c ... */
 static int count_programs(const char *dir)
 {
 	char path[PATH + 32];
@@ -199,6 +70,22 @@ static int count_programs(const char *dir)
 			break;
 	}
 	return n;
+}
+
+/* All programs are there; else it says what to do. */
+static bool built(const char *dir, int world)
+{
+	const char *p = getenv("PD_PROGRAM");
+	char        path[PATH + 64];
+
+	for (int r = 0; r < world; r++) {
+		snprintf(path, sizeof path, "%s/bin/%s%d", dir, p && *p ? p : "d", r);
+		if (access(path, X_OK)) {
+			fprintf(stderr, "pdrun: %s: %s; make -C %s builds it\n", path, strerror(errno), dir);
+			return false;
+		}
+	}
+	return true;
 }
 
 /* The timeout that the plan has; in static memory. */
@@ -247,59 +134,32 @@ static const char *told_of(const job *j, const char *flag, const char *env, cons
 	return otherwise;
 }
 
-static void make_fr(job *j)
+static _Noreturn void no_folder(const char *path)
 {
-	char path[PATH];
-
-	if (mkdir(j->out, 0777) && errno != EEXIST) {
-		fprintf(stderr, "pdrun: %s: %s\n", j->out, strerror(errno));
-		exit(1);
-	}
-	snprintf(path, sizeof path, "%s/fr", j->out);
-	if ((mkdir(path, 0777) && errno != EEXIST) || !realpath(path, j->fr)) {
-		fprintf(stderr, "pdrun: %s: %s\n", path, strerror(errno));
-		exit(1);
-	}
+	fprintf(stderr, "pdrun: %s: %s\n", path, strerror(errno));
+	exit(1);
 }
 
-/* What an earlier start left there. */
-static void clean_fr(const job *j)
+/* The folder of results: DIR/run, as for programs that are started without pdrun. */
+static void make_folders(job *j)
 {
-	static const char *const ends[] = { "exit", "ring", "txt" };
-	char path[PATH + 32];
+	char        path[PATH + 8], own[PATH + 8];
+	const char *out;
 
-	for (int r = 0; r < j->world; r++)
-		for (int k = 0; k < 3; k++) {
-			snprintf(path, sizeof path, "%s/rank%d.%s", j->fr, r, ends[k]);
-			unlink(path);
-		}
-	snprintf(path, sizeof path, "%s/verdict.txt", j->fr);
-	unlink(path);
+	if (!realpath(j->dir, j->base))
+		no_folder(j->dir);
+	snprintf(own, sizeof own, "%.*s/run", PATH - 1, j->dir);
+	out = told_of(j, "--out", "PD_OUT", own);
+	if (mkdir(out, 0777) && errno != EEXIST)
+		no_folder(out);
+	if (!realpath(out, j->out))
+		no_folder(out);
+	snprintf(path, sizeof path, "%.*s/fr", PATH - 1, j->out);
+	if ((mkdir(path, 0777) && errno != EEXIST) || !realpath(path, j->fr) || access(j->fr, W_OK | X_OK))
+		no_folder(path);
 }
 
-static int start(const job *j, int attempt)
-{
-	char  script[PATH + 8], number[16];
-	char *argv[MOST + 3] = { (char *)(uintptr_t) "sh", script };
-	int   status;
-
-	clean_fr(j);
-	snprintf(script, sizeof script, "%s/run.sh", j->dir);
-	for (int i = 0; i < j->nargs; i++)
-		argv[2 + i] = j->args[i];
-	snprintf(number, sizeof number, "%d", attempt);
-	setenv("PD_ATTEMPT", number, 1);
-	child = fork();
-	if (child == 0) {
-		execvp("sh", argv);
-		_exit(127);
-	}
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			return 1;
-	child = 0;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
+/* ---- what came of it ---- */
 
 /* The rank that failed first: whom the verdict names, else the first one that ended with a fault of its own. */
 static int root_cause(const job *j, char *why, size_t room)
@@ -317,7 +177,7 @@ static int root_cause(const job *j, char *why, size_t room)
 		why[strcspn(why, "\n")] = 0;
 	if (f)
 		fclose(f);
-	if (rank >= 0 && rank < j->world && read_end(j->fr, rank).known)
+	if (rank >= 0 && rank < j->world)
 		return rank;
 	rank = -1;
 	for (int r = 0; r < j->world; r++) {
@@ -333,30 +193,79 @@ static int root_cause(const job *j, char *why, size_t room)
 	return rank;
 }
 
-static int report(const job *j, int status)
+static int report_launcher(const job *j, const launch *l)
 {
-	char      why[1400];
-	const int rank = root_cause(j, why, sizeof why);
+	int missing = 0, which = -1;
 
-	if (rank < 0)
-		return status;
-	const end e = read_end(j->fr, rank);
+	for (int r = j->world; r-- > 0;)
+		if (!has_begun(j->fr, r)) {
+			missing++;
+			which = r;
+		}
+	if (l->signal)
+		fprintf(stderr, "pdrun: the launcher (process %d) was killed by signal %d (%s); the ranks that it had started were ended\n",
+		        (int)l->pid, l->signal, strsignal(l->signal));
+	else if (l->late)
+		fprintf(stderr, "pdrun: %d of %d ranks, first rank %d, did not begin within %g s; the launcher was ended\n", missing,
+		        j->world, which, j->timeout + 10);
+	else if (missing)
+		fprintf(stderr, "pdrun: the launcher ended with exit status %d before rank %d had begun\n", l->code, which);
+	return l->late ? LOST : l->code;
+}
 
-	if (e.ended)
-		fprintf(stderr, "pdrun: rank %d failed first: it %s; it was ended\n", rank, *why ? why : "did not end");
+/* Exit status; *rank: who failed first, -1: none of them. */
+static int report(const job *j, const launch *l, int *rank)
+{
+	char why[1400];
+
+	*rank = l->signal || l->late ? -1 : root_cause(j, why, sizeof why);
+	if (*rank < 0)
+		return report_launcher(j, l);
+	const end e = read_end(j->fr, *rank);
+
+	if (e.code == 130 || e.code == 143) {
+		fprintf(stderr, "pdrun: stopped by signal %d\n", e.code - 128);
+		return e.code;
+	}
+	if (e.ended || !e.known)
+		fprintf(stderr, "pdrun: rank %d failed first: it %s; %s\n", *rank, *why ? why : "did not end",
+		        e.known ? "it was ended" : "nothing is known of its end");
 	else if (e.signal)
-		fprintf(stderr, "pdrun: rank %d failed first: killed by signal %d (%s)%s%s\n", rank, e.signal, strsignal(e.signal),
+		fprintf(stderr, "pdrun: rank %d failed first: killed by signal %d (%s)%s%s\n", *rank, e.signal, strsignal(e.signal),
 		        *why ? "; it " : "", why);
 	else
-		fprintf(stderr, "pdrun: rank %d failed first: exit status %d%s%s\n", rank, e.code, *why ? "; it " : "", why);
+		fprintf(stderr, "pdrun: rank %d failed first: exit status %d%s%s\n", *rank, e.code, *why ? "; it " : "", why);
 	fprintf(stderr, "pdrun: flight recorders of the ranks that were left: %s/rankN.txt\n", j->fr);
-	return e.ended ? LOST : e.code;
+	return e.ended || !e.known || e.code == 0 ? LOST : e.code;
 }
 
 /* A lost rank may come back; a fault of the data or the command line would not go away. */
 static bool worth_it(int code)
 {
 	return code == LOST || (code > 128 && code != 130 && code != 143);
+}
+
+/* Starts until it has ended well or starting again would not help. */
+static int run(job *j)
+{
+	int last = -1, lost = -1;
+
+	for (int attempt = 0;; attempt++) {
+		if (!built(j->plan, j->world))
+			return USAGE;
+		const launch l = launcher_run(j, attempt);
+		const int    code = l.code || l.late ? report(j, &l, &lost) : 0;
+		const bool   nobody = code && lost < 0 && !l.signal;   /* nobody began: a host may be gone */
+
+		if (code == 0 || told || attempt >= j->restarts || (!worth_it(code) && !nobody))
+			return code;
+		if (smaller_plan(j, lost, last >= 0 && lost >= 0 && same_host(j, lost, last)))
+			j->world = count_programs(j->plan), lost = -1;
+		else if (!worth_it(code))
+			return code;
+		last = lost;
+		fprintf(stderr, "pdrun: starting again, %d of %d\n", attempt + 1, j->restarts);
+	}
 }
 
 static void read_args(job *j, int argc, char **argv)
@@ -367,21 +276,32 @@ static void read_args(job *j, int argc, char **argv)
 		const bool eq = !strncmp(argv[i], "--max-restarts=", 15);
 		char      *last;
 
-		if (!eq && (strcmp(argv[i], "--max-restarts") || i + 1 >= argc))
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			fputs(help, stdout);
+			exit(0);
+		}
+		if (!eq && strcmp(argv[i], "--max-restarts")) {
+			fprintf(stderr, "pdrun: unknown option '%s'; options of the programs come behind --\n", argv[i]);
 			usage();
-		const char *v = eq ? argv[i] + 15 : argv[++i];
+		}
+		const char *v = eq ? argv[i] + 15 : i + 1 < argc ? argv[++i] : "";
+		const long  n = strtol(v, &last, 10);
 
-		j->restarts = (int)strtol(v, &last, 10);
-		if (last == v || *last || j->restarts < 0)
+		if (last == v || *last || n < 0 || n > 1 << 20) {
+			fprintf(stderr, "pdrun: --max-restarts wants a number, not '%s'\n", v);
 			usage();
+		}
+		j->restarts = (int)n;
 	}
 	if (i >= argc || !strcmp(argv[i], "--"))
 		usage();
 	j->dir = argv[i++];
-	if (i < argc && strcmp(argv[i++], "--"))
+	if (i < argc && strcmp(argv[i], "--")) {
+		fprintf(stderr, "pdrun: '%s': one build folder at a time; options of the programs come behind --\n", argv[i]);
 		usage();
-	j->args = argv + i;
-	j->nargs = argc > i ? argc - i : 0;
+	}
+	j->args = argv + i + (i < argc);
+	j->nargs = argc > i ? argc - i - 1 : 0;
 	if (j->nargs >= MOST)
 		usage();
 }
@@ -389,35 +309,31 @@ static void read_args(job *j, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static job j;
-	char       world[16];
-	int        code;
 
 	if (argc > 2 && !strcmp(argv[1], "--exec"))
 		return exec_main(argc - 2, argv + 2);
 	read_args(&j, argc, argv);
+	snprintf(j.plan, sizeof j.plan, "%s", j.dir);
 	j.world = count_programs(j.dir);
 	if (j.world == 0) {
 		fprintf(stderr, "pdrun: %s is no build folder: there is no device0.c\n", j.dir);
 		return USAGE;
 	}
+	if (!built(j.dir, j.world))
+		return USAGE;
 	find_self(&j);
-	j.out = told_of(&j, "--out", "PD_OUT", "run");
-	make_fr(&j);
-	snprintf(world, sizeof world, "%d", j.world);
+	make_folders(&j);
+	const char *wait = told_of(&j, "--timeout", "PD_TIMEOUT", timeout_of(j.dir));
+
+	j.timeout = atof(wait) > 0 ? atof(wait) : 60;
 	setenv("PD_FR", j.fr, 1);
-	setenv("PD_WORLD", world, 1);
-	setenv("PD_WAIT", told_of(&j, "--timeout", "PD_TIMEOUT", timeout_of(j.dir)), 1);
+	setenv("PD_WAIT", wait, 1);
 	setenv("PD_WRAP", j.self, 1);
 	catch_signals();
-	for (int attempt = 0;; attempt++) {
-		code = start(&j, attempt);
-		code = code ? report(&j, code) : 0;
-		if (!worth_it(code) || attempt >= j.restarts || told)
-			break;
-		fprintf(stderr, "pdrun: starting again, %d of %d\n", attempt + 1, j.restarts);
-	}
+	const int code = run(&j);
+
 	if (code == 0) {
-		clean_fr(&j);
+		clean_records(&j);
 		rmdir(j.fr);
 	}
 	return code;

@@ -1,0 +1,92 @@
+/* What the cluster file says of running: launcher, ssh, environment, ports, placement. */
+#include <stdio.h>
+#include <string.h>
+#include "cluster_run.h"
+
+#define COUNT(t) ((int)(sizeof(t) / sizeof *(t)))
+
+/* ---- launch, ports ---- */
+
+static void la_kind(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "auto", "local", "ssh", "slurm", "mpi", "k8s", "manual" };
+	const int k = yaml_choice(y, v, "launch.kind", words, COUNT(words));
+
+	if (k >= 5)
+		yaml_ignore(y, v, to);
+	((Cluster *)to)->launch = k < 5 ? words[k] : "auto";
+}
+static const YKey launch_keys[] = { { "kind", la_kind } };
+
+void cluster_launch(Yaml *y, const YNode *v, Cluster *c)
+{
+	yaml_map(y, v, "launch", launch_keys, COUNT(launch_keys), c);
+}
+
+void cluster_ports(Yaml *y, const YNode *v, Cluster *c)
+{
+	const char *s = yaml_text(y, v, "ports");
+	int end = 0;
+
+	if (s && (sscanf(s, "%d-%d%n", &c->port[0], &c->port[1], &end) != 2 || s[end] || c->port[0] < 1 ||
+		c->port[1] < c->port[0] || c->port[1] > 65535))
+		yaml_error(y, v, "network.ports is FIRST-LAST, 1 to 65535, not '%s'", s);
+}
+
+/* ---- placement ---- */
+
+static void p_tolerate(Yaml *y, const YNode *v, void *to)
+{
+	((Cluster *)to)->tolerate = (int)yaml_int(y, v, "placement.tolerate", 0, 1);
+}
+static const YKey placement_keys[] = { { "pin", yaml_ignore }, { "policies", yaml_ignore }, { "tolerate", p_tolerate } };
+
+void cluster_placement(Yaml *y, const YNode *v, Cluster *c)
+{
+	yaml_map(y, v, "placement", placement_keys, COUNT(placement_keys), c);
+}
+
+/* ---- defaults ---- */
+
+/* Becomes part of an option that is divided at spaces. */
+static const char *one_word(Yaml *y, const YNode *v, const char *what)
+{
+	const char *s = yaml_text(y, v, what);
+
+	if (s && (!*s || strpbrk(s, " \t\r\n")))
+		yaml_error(y, v, "%s is one word, not '%s'", what, s);
+	return s;
+}
+
+static void s_user(Yaml *y, const YNode *v, void *to) { ((Cluster *)to)->ssh_user = one_word(y, v, "ssh.user"); }
+static void s_key(Yaml *y, const YNode *v, void *to) { ((Cluster *)to)->ssh_key = one_word(y, v, "ssh.key"); }
+static void s_port(Yaml *y, const YNode *v, void *to) { ((Cluster *)to)->ssh_port = (int)yaml_int(y, v, "ssh.port", 1, 65535); }
+static const YKey ssh_keys[] = { { "user", s_user }, { "key", s_key }, { "port", s_port } };
+static void d_ssh(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "defaults.ssh", ssh_keys, COUNT(ssh_keys), to); }
+
+static bool variable(const char *s)
+{
+	return *s && !(*s >= '0' && *s <= '9') && !s[strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")];
+}
+
+static void d_env(Yaml *y, const YNode *v, void *to)
+{
+	Cluster *c = to;
+	const char **name;
+	const YNode **value;
+	const int n = yaml_pairs(y, v, "defaults.env", &name, &value);
+
+	c->env = NEWN(y->a, EnvVar, n + 1);
+	for (int i = 0; i < n; i++) {
+		if (!variable(name[i]))
+			yaml_error(y, value[i], "'%s' is no name of a variable: A to Z, _ and digits", name[i]);
+		c->env[c->nenv++] = (EnvVar){ name[i], yaml_text(y, value[i], name[i]) };
+	}
+}
+
+static const YKey default_keys[] = { { "ssh", d_ssh }, { "workdir", yaml_ignore }, { "env", d_env } };
+
+void cluster_defaults(Yaml *y, const YNode *v, Cluster *c)
+{
+	yaml_map(y, v, "defaults", default_keys, COUNT(default_keys), c);
+}

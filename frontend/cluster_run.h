@@ -1,0 +1,13 @@
+/* Parts of cluster.yaml that say how programs are started; each reads the value of its key into the Cluster. */
+#ifndef PDCC_FRONTEND_CLUSTER_RUN_H
+#define PDCC_FRONTEND_CLUSTER_RUN_H
+
+#include "../ir/cluster.h"
+#include "yaml.h"
+
+void cluster_launch(Yaml *y, const YNode *v, Cluster *c);
+void cluster_ports(Yaml *y, const YNode *v, Cluster *c);
+void cluster_placement(Yaml *y, const YNode *v, Cluster *c);
+void cluster_defaults(Yaml *y, const YNode *v, Cluster *c);
+
+#endif

@@ -1,0 +1,151 @@
+/* launcher.c: run.sh, which becomes MPI's launcher, as a child of pdrun.
+ *
+ * The launcher may die, hang because a host does not answer any more, or leave processes behind. So pdrun is the one whom
+ * orphans of its children fall to (PR_SET_CHILD_SUBREAPER), has a limit of time for the start and one for the end, and ends
+ * whoever is left: nobody of an earlier attempt may write while the next one runs. If pdrun itself dies, the launcher is told
+ * to stop, which lets the ranks finish their step and write a checkpoint. */
+#include "pdrun.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Until pdrun has no children any more, which are those of its children that outlived them; after `grace` seconds they are
+ * killed. True: some had to be. */
+static bool end_orphans(double grace)
+{
+	const double from = now(CLOCK_MONOTONIC);
+	bool         killed = false;
+
+	for (;;) {
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
+			return killed;
+		nap(20);
+		const double t = now(CLOCK_MONOTONIC) - from;
+
+		if (t > grace + 5)
+			return killed;
+		if (t < grace)
+			continue;
+		DIR *d = opendir("/proc");
+
+		for (struct dirent *e; d && (e = readdir(d));) {
+			char      path[300], text[512] = "", *s;
+			const int pid = atoi(e->d_name);
+			int       parent = 0;
+			FILE     *f = NULL;
+
+			snprintf(path, sizeof path, "/proc/%d/stat", pid);
+			if (pid > 1 && (f = fopen(path, "r")) && fgets(text, sizeof text, f) && (s = strrchr(text, ')')) &&
+			    sscanf(s + 1, " %*c %d", &parent) == 1 && parent == (int)getpid()) {
+				kill(pid, SIGKILL);
+				killed = true;
+			}
+			if (f)
+				fclose(f);
+		}
+		if (d)
+			closedir(d);
+	}
+}
+
+void clean_records(const job *j)
+{
+	DIR *d = opendir(j->fr);
+	char path[PATH + 300];
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (!strncmp(e->d_name, "rank", 4) || !strncmp(e->d_name, "verdict.txt", 11)) {
+			snprintf(path, sizeof path, "%s/%s", j->fr, e->d_name);
+			unlink(path);
+		}
+	if (d)
+		closedir(d);
+}
+
+static void begin(const job *j, int attempt)
+{
+	char        script[PATH + 8], number[16];
+	char       *argv[MOST + 3] = { (char *)(uintptr_t) "sh", script };
+	const pid_t me = getpid();
+
+	snprintf(script, sizeof script, "%s/run.sh", j->plan);
+	for (int i = 0; i < j->nargs; i++)
+		argv[2 + i] = j->args[i];
+	snprintf(number, sizeof number, "%d", attempt);
+	setenv("PD_ATTEMPT", number, 1);
+	snprintf(number, sizeof number, "%d", j->world);
+	setenv("PD_WORLD", number, 1);
+	child = fork();
+	if (child)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != me)
+		_exit(LOST);
+	execvp("sh", argv);
+	_exit(127);
+}
+
+/* Nobody will wait for it longer: told to stop, then killed. */
+static int put_down(void)
+{
+	int status = 0;
+
+	kill(child, SIGTERM);
+	for (int k = 0; k < 40; k++) {
+		if (waitpid(child, &status, WNOHANG) != 0)
+			return status;
+		nap(50);
+	}
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	return status;
+}
+
+/* Seconds since all ranks should have begun, and since all should have ended; below 0: not yet. */
+static bool overdue(const job *j, double from, double *failed, launch *l)
+{
+	const double t = now(CLOCK_MONOTONIC);
+	bool         begun = true, any = false;
+
+	for (int r = 0; r < j->world; r++) {
+		begun &= has_begun(j->fr, r);
+		any |= read_end(j->fr, r).failed;
+	}
+	*failed = any && *failed == 0 ? t : *failed;
+	l->late = !begun && t - from > j->timeout + 10;
+	l->hung = *failed > 0 && t - *failed > j->timeout + 6;
+	return l->late || l->hung;
+}
+
+launch launcher_run(const job *j, int attempt)
+{
+	const double from = now(CLOCK_MONOTONIC);
+	double       failed = 0;
+	int          status = 0;
+	launch       l = { 0 };
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	clean_records(j);
+	begin(j, attempt);
+	l.pid = child;
+	for (int k = 0; waitpid(child, &status, WNOHANG) == 0; k++) {
+		nap(k < 20 ? 10 : 50);
+		if (k % 10 == 0 && !told && overdue(j, from, &failed, &l)) {
+			status = put_down();
+			break;
+		}
+	}
+	child = 0;
+	end_orphans(WIFEXITED(status) && !l.hung && !l.late ? 3 : 1);
+	l.signal = WIFSIGNALED(status) && !l.late && !l.hung ? WTERMSIG(status) : 0;
+	l.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return l;
+}

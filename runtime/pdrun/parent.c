@@ -1,0 +1,154 @@
+/* parent.c: what lives on when a rank dies.
+ *
+ * MPI's launcher ends all ranks as soon as one dies. So every rank has a parent: it writes how its program ended to
+ * FR/rankN.exit, and ends when all ranks have; those who are left have time to write their verdicts and flight recorders.
+ * One that does not end by itself is killed: a second after all others (it is stopped), or when it could have noticed by its
+ * timeout that another one failed. It is killed too when the launcher is gone. */
+#include "pdrun.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- how ranks ended ---- */
+
+end read_end(const char *fr, int rank)
+{
+	char path[PATH + 32], word[16] = "";
+	end  e = { 0 };
+	int  n = 0;
+
+	snprintf(path, sizeof path, "%s/rank%d.exit", fr, rank);
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		return e;
+	if (fscanf(f, "%15s %d %lf", word, &n, &e.time) == 3) {
+		e.known = true;
+		e.ended = strcmp(word, "ended") == 0;
+		e.signal = strcmp(word, "exit") ? n : 0;
+		e.code = e.signal ? 128 + n : n;
+		e.failed = e.code != 0;
+	}
+	fclose(f);
+	return e;
+}
+
+static void write_file(const char *fr, int rank, const char *kind, const char *word, int n)
+{
+	char path[PATH + 32], part[PATH + 40];
+
+	snprintf(path, sizeof path, "%s/rank%d.%s", fr, rank, kind);
+	snprintf(part, sizeof part, "%s.new", path);
+	FILE *f = fopen(part, "w");
+
+	if (!f)
+		return;
+	fprintf(f, "%s %d %.6f\n", word, n, now(CLOCK_REALTIME));
+	if (fclose(f) == 0)
+		rename(part, path);
+}
+
+void write_end(const char *fr, int rank, const char *word, int n)
+{
+	write_file(fr, rank, "exit", word, n);
+}
+
+bool has_begun(const char *fr, int rank)
+{
+	char path[PATH + 32];
+
+	snprintf(path, sizeof path, "%s/rank%d.began", fr, rank);
+	return access(path, F_OK) == 0;
+}
+
+/* ---- waiting ---- */
+
+typedef struct family { const char *fr; int rank, world; double most; pid_t launcher; } family;
+
+/* How many of the other ranks have ended, and whether any has failed. */
+static int others(const family *f, bool *failed)
+{
+	int n = 0;
+
+	for (int r = 0; r < f->world; r++) {
+		const end e = r == f->rank ? (end){ 0 } : read_end(f->fr, r);
+
+		n += e.known;
+		*failed |= e.failed;
+	}
+	return n;
+}
+
+static void put_down(int *status)
+{
+	kill(child, SIGKILL);
+	waitpid(child, status, 0);
+}
+
+/* Until the program has ended; true: it had to be killed. */
+static bool wait_for(const family *f, int *status)
+{
+	double all = 0, some = 0;
+
+	for (int k = 0; waitpid(child, status, WNOHANG) == 0; k++) {
+		bool failed = false;
+
+		nap(50);
+		if (getppid() != f->launcher) {
+			put_down(status);
+			_exit(LOST);    /* whoever started pdrun knows why */
+		}
+		if (k % 4)
+			continue;
+		const bool   last = others(f, &failed) == f->world - 1;
+		const double t = now(CLOCK_MONOTONIC);
+
+		all = !last || !failed ? 0 : all == 0 ? t : all;
+		some = !failed ? 0 : some == 0 ? t : some;
+		if (f->world > 1 && ((all > 0 && t - all > 1) || (some > 0 && t - some > f->most + 1))) {
+			put_down(status);
+			return true;
+		}
+	}
+	return false;
+}
+
+int exec_main(int argc, char **argv)
+{
+	const char *fr = getenv("PD_FR"), *w = getenv("PD_WORLD"), *t = getenv("PD_WAIT");
+	const double most = t && atof(t) > 0 ? atof(t) : 60;
+	family       f = { fr, argc > 1 ? atoi(argv[0]) : -1, w ? atoi(w) : 0, most, getppid() };
+	int          status = 0;
+	bool         failed = false;
+
+	if (!fr || f.rank < 0 || f.rank >= f.world) {
+		fprintf(stderr, "pdrun: --exec is for run.sh, under pdrun DIR\n");
+		return USAGE;
+	}
+	catch_signals();
+	write_file(fr, f.rank, "began", "process", (int)getpid());
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execv(argv[1], argv + 1);
+		fprintf(stderr, "pdrun: %s: %s\n", argv[1], strerror(errno));
+		_exit(USAGE);
+	}
+	const bool ended = wait_for(&f, &status);
+
+	if (WIFSIGNALED(status))
+		write_end(fr, f.rank, ended ? "ended" : "signal", WTERMSIG(status));
+	else
+		write_end(fr, f.rank, "exit", WEXITSTATUS(status));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	for (const double from = now(CLOCK_MONOTONIC); now(CLOCK_MONOTONIC) - from < most + 3 && !told; nap(50))
+		if (others(&f, &failed) == f.world - 1 || getppid() != f.launcher)
+			break;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
