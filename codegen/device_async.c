@@ -34,7 +34,7 @@ static bool turns_have(const DeviceSchedule *s, ActKind k)
 	return false;
 }
 
-static void write_turns(Build *b, Cw *w, const DeviceSchedule *s)
+static void write_turns(Build *b, Cw *w, const DeviceSchedule *s, bool rounds)
 {
 	Arena *a = b->a;
 	const char *names = "";
@@ -48,10 +48,12 @@ static void write_turns(Build *b, Cw *w, const DeviceSchedule *s)
 		"whether only the first turn of a flow does it. What belongs to no step of the flow is left out: so it starts and "
 		"drains.");
 	cw_line(w, "enum { %s };", names);
-	cw_open(w, "static const struct action { short kind, mb, nth, lag, once; } turn[] =");
+	if (rounds)
+		cw_comment(w, "The pipeline runs empty after ROUND turns: an action is of those from..to of them.");
+	cw_open(w, "static const struct action { short kind, mb, nth, lag, once%s; } turn[] =", rounds ? ", from, to" : "");
 	for (int i = 0; i < s->nturn; i++)
-		cw_item(&items, "{ %s, %d, %d, %d, %d }", name_of(s->turn[i].kind), s->turn[i].mb, s->turn[i].nth,
-			s->turn[i].lag, s->turn[i].once);
+		cw_item(&items, "{ %s, %d, %d, %d, %d%s }", name_of(s->turn[i].kind), s->turn[i].mb, s->turn[i].nth, s->turn[i].lag,
+			s->turn[i].once, rounds ? arena_printf(a, ", %d, %d", s->turn[i].from, s->turn[i].to) : "");
 	cw_items_end(&items);
 	cw_close(w, ";");
 }
@@ -72,7 +74,7 @@ static void write_turn_case(Cw *w, int k, bool joined)
 }
 
 /* every: one step in so many is this device's. */
-static void write_turn(Cw *w, const DeviceSchedule *s, int every, bool robin)
+static void write_turn(Cw *w, const DeviceSchedule *s, int every, bool robin, bool rounds)
 {
 	int first = TRAINS;
 
@@ -82,6 +84,8 @@ static void write_turn(Cw *w, const DeviceSchedule *s, int every, bool robin)
 	cw_func(w, "static void step(bool train)");
 	cw_line(w, "const int64_t now = pd_flow();");
 	cw_line(w, "const struct action *end = turn + sizeof turn / sizeof *turn;");
+	if (rounds)
+		cw_line(w, "const int place = (int)(now / EVERY %% ROUND);");
 	cw_blank(w);
 	if (every > 1) {
 		cw_line(w, "if (now %% EVERY != REPLICA)");
@@ -93,6 +97,10 @@ static void write_turn(Cw *w, const DeviceSchedule *s, int every, bool robin)
 	cw_blank(w);
 	cw_line(w, "if (!pd_flows(step) || (a->once && now >= EVERY) || (!train && a->kind >= %s))", act_text[first].name);
 	cw_line(w, "\tcontinue;");
+	if (rounds) {
+		cw_line(w, "if (place < a->from || place > a->to)");
+		cw_line(w, "\tcontinue;");
+	}
 	cw_open(w, "switch (a->kind)");
 	for (int k = 0; k < KINDS; k++)
 		if (turns_have(s, act_text[k].kind))
@@ -113,13 +121,15 @@ void write_flow(Build *b, Cw *w, int rank)
 
 	for (int i = 0; i < d->nturn; i++)
 		own += d->turn[i].kind == ACT_F;
-	write_turns(b, w, d);
+	write_turns(b, w, d, s->round != NULL);
 	cw_blank(w);
 	cw_comment(w, "One step in EVERY is this device's, with OWN microbatches.");
 	cw_line(w, "enum { EVERY = %d, REPLICA = %d, OWN = %d, SLOTS = %d, MICROBATCHES = %" PRId64 " };", every, replica, own,
 		s->inflight[stage], b->m->microbatches);
+	if (s->round)
+		cw_line(w, "enum { ROUND = %d };", s->round[stage]);
 	cw_line(w, "#define COPY(step) (int)((step) %s)", robin ? "/ EVERY % SLOTS" : arena_printf(b->a, "%% %d", s->late ? s->late + 1 : 2));
-	write_turn(w, d, every, robin);
+	write_turn(w, d, every, robin, s->round != NULL);
 }
 
 int lag_of(const DeviceSchedule *s)

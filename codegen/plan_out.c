@@ -94,7 +94,10 @@ static void async_rule(const Build *b, Buf *out)
 		buf_puts(out, "    w_s(t+1) = w_s(t) - rate * gradient(");
 		for (int t = 0; t < s->nstage; t++) {
 			const int late = s->depth[s->rule == VERSION_VERTICAL ? 0 : t] - 1;
-			buf_printf(out, late ? "%sw_%d(t-%d)" : "%sw_%d(t)", t ? ", " : "", t, late);
+			if (s->round && late)
+				buf_printf(out, "%sw_%d(t-min(%d, t mod %d))", t ? ", " : "", t, late, s->round[t]);
+			else
+				buf_printf(out, late ? "%sw_%d(t-%d)" : "%sw_%d(t)", t ? ", " : "", t, late);
 		}
 		buf_printf(out, ")\n    weights of t < 0 are the first ones; %s\n", s->rule == VERSION_VERTICAL ?
 			"vertical sync: one version of all stages for a minibatch" :

@@ -130,46 +130,23 @@ static bool o_allreduce(Cx *x, const char *v)
 
 static bool o_schedule(Cx *x, const char *v)
 {
-	static const char *const words[] = { "auto", "1f1b", "gpipe", "dapple", "pipedream", "mp", "2bw", "zb-h1", "zbv", "interleaved:V", "csv:FILE" };
-	char *end;
-	const long chunks = strncmp(v, "interleaved:", 12) ? 0 : strtol(v + 12, &end, 10);
+	const TrainWords *w = &train_words[WORDS_SCHEDULE];
+	const char *lacks, *none;
 
-	x->o->t.choose_schedule = !strcmp(v, "auto");
-	if ((!strncmp(v, "csv:", 4) && v[4] && strcmp(v, "csv:FILE") != 0) || (chunks >= 1 && chunks <= 1024 && !*end && v[12] >= '1' && v[12] <= '9')) {
-		x->o->t.schedule = v;
+	if (training_schedule(&x->o->t, v, &lacks))
 		return true;
+	return lacks ? diag_error(x->d, NOLOC, 7, "--schedule %s", lacks) : word_of(x, "--schedule", v, w->word, w->n, &none);
+}
+
+#define WORD(f, flag, which, field) \
+	static bool f(Cx *x, const char *v) \
+	{ \
+		return word_of(x, flag, v, train_words[which].word, train_words[which].n, &x->o->t.field); \
 	}
-	return strcmp(v, "interleaved:V") ? word_of(x, "--schedule", v, words, 11, &x->o->t.schedule) :
-		diag_error(x->d, NOLOC, 7, "--schedule interleaved:V wants the number of stages per device for V: interleaved:2");
-}
-
-static bool o_warmup_policy(Cx *x, const char *v)
-{
-	static const char *const words[] = { "A", "B", "auto" };
-
-	return word_of(x, "--warmup-policy", v, words, 3, &x->o->t.warmup_policy);
-}
-
-static bool o_replica_split(Cx *x, const char *v)
-{
-	static const char *const words[] = { "round-robin", "slice", "auto" };
-
-	return word_of(x, "--replica-split", v, words, 3, &x->o->t.replica_split);
-}
-
-static bool o_stash(Cx *x, const char *v)
-{
-	static const char *const words[] = { "auto", "on", "none" };
-
-	return word_of(x, "--stash", v, words, 3, &x->o->t.stash);
-}
-
-static bool o_recompute(Cx *x, const char *v)
-{
-	static const char *const words[] = { "none", "stage", "auto" };
-
-	return word_of(x, "--recompute", v, words, 3, &x->o->t.recompute);
-}
+WORD(o_warmup_policy, "--warmup-policy", WORDS_WARMUP_POLICY, warmup_policy)
+WORD(o_replica_split, "--replica-split", WORDS_REPLICA_SPLIT, replica_split)
+WORD(o_stash, "--stash", WORDS_STASH, stash)
+WORD(o_recompute, "--recompute", WORDS_RECOMPUTE, recompute)
 
 static bool o_target(Cx *x, const char *v)
 {
@@ -315,7 +292,7 @@ static const Opt table[] = {
 	{ "Plan", "profile-seconds", "N", "at most so long for every stage, 10 when not said", INT, AT(profile_seconds), 0, 0, 1, 86400 },
 	{ "Schedule", "schedule", "S", "1f1b where nothing is said, gpipe, dapple, interleaved:V (V stages on every device), zb-h1, zbv (zero "
 		"bubble), csv:FILE (PyTorch's notation); auto: the fastest of these by simulation; asynchronous: pipedream, 2bw; mp: one "
-		"minibatch in flight", CALL, 0, o_schedule, 0, 0, 0 },
+		"minibatch in flight; always-forward[:N], always-backward: what PipeDream's 1F1B is better than", CALL, 0, o_schedule, 0, 0, 0 },
 	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
 		o_warmup_policy, 0, 0, 0 },
 	{ "Schedule", "replica-split", "S", "slice: every replica has a slice of each microbatch; round-robin: one has all; auto", CALL, 0,

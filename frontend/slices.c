@@ -80,7 +80,7 @@ static bool compile_sliced(Compile *c, const int *replicas, int n, const char *d
 	const int64_t micro = c->m->batch, grains = grains_for(replicas, n, micro);
 	const char *s = c->o->t.schedule;
 
-	if (s && (!strcmp(s, "pipedream") || !strcmp(s, "mp")))
+	if (one_per_step(&c->o->t))
 		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s updates after every microbatch, which one "
 			"replica has whole; 2bw and the synchronous schedules sum several", s);
 

@@ -1,4 +1,4 @@
-/* train.yaml: data, batch, loss and the rest; train_opt.c has the optimizer. */
+/* train.yaml: data, batch, loss and the rest; train_opt.c has the optimizer, train_sched.c the schedule. */
 #include "train.h"
 #include <math.h>
 #include <stdlib.h>
@@ -346,7 +346,7 @@ static void init(Yaml *y, const YNode *v, void *to)
 
 static const YKey top_keys[] = {
 	{ "data", data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
-	{ "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "freeze", freeze },
+	{ "schedule", train_schedule }, { "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "freeze", freeze },
 	{ "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
 	{ "checkpoint", checkpoint }, { "metrics", metrics }, { "stop", stop },

@@ -13,6 +13,13 @@ bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d);    
 bool training_loss(Arena *a, Training *t, const char *spec, Diag *d);           /* "softmax_ce", "mse", an output */
 bool training_bind(Arena *a, Training *t, const char *spec, Diag *d);           /* "batch=32", "x:0=32" */
 bool training_data(Arena *a, Training *t, const char *spec, Diag *d);           /* "x=FILE" */
+/* "interleaved:2"; false: it is none, or lacks what *lacks says (else NULL). */
+bool training_schedule(Training *t, const char *v, const char **lacks);
 void training_glob(Arena *a, const char ***list, int *n, const char *glob);
+
+/* What a flag and its key of train.yaml may be. */
+typedef struct TrainWords { const char *const *word; int n; } TrainWords;
+enum { WORDS_SCHEDULE, WORDS_WARMUP_POLICY, WORDS_REPLICA_SPLIT, WORDS_STASH, WORDS_RECOMPUTE, TRAIN_WORDS };
+extern const TrainWords train_words[TRAIN_WORDS];
 
 #endif

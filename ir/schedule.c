@@ -34,7 +34,7 @@ int schedule_mine(const Schedule *s, int rank, int stage, int *grain)
 	for (int i = 0; i < d->nturn; i++)
 		if (d->turn[i].kind == ACT_B) {
 			grain[d->turn[i].nth] = s->robin ? rank - s->device[stage][0] : d->turn[i].mb;
-			n++;
+			n = s->robin ? 1 : n + 1;
 		}
 	return n;
 }

@@ -39,6 +39,7 @@ typedef struct Turn {
 	int     nth;        /* its place among the device's microbatches of a step */
 	int     lag;        /* in steps; -N: that much ahead */
 	bool    once;       /* only in the device's first turn of a flow */
+	int     from, to;   /* only in a round's turns from..to, where the schedule has rounds */
 } Turn;
 
 typedef struct DeviceSchedule { Action *act; int n, cap; Turn *turn; int nturn, capturn; } DeviceSchedule;
@@ -72,6 +73,7 @@ typedef struct Schedule {
 	int             per_step;   /* microbatches of a step; nmicro: of all that is shown */
 	int            *depth;      /* by stage: microbatches between forward and backward on a device, at most */
 	int            *versions;   /* by stage: how many are kept where several are wanted */
+	int            *round;      /* by stage: turns of a device until the pipeline runs empty; NULL: it never does */
 	int             lag;        /* the largest of any turn */
 	DeviceSchedule *dev;        /* by rank */
 	const char     *file;       /* NULL: it was made here */

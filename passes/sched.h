@@ -40,7 +40,7 @@ Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *repli
 /* An edge goes from stage to stage (-1: any), with tensors forward, or with gradients back. */
 bool sched_edge(const Sched *c, int from, int to, bool forward);
 
-void schedule_pipedream(Sched *c, bool one);  /* one: a single minibatch is in flight */
+void schedule_pipedream(Sched *c, const char *name);   /* and mp, always-forward[:N], always-backward */
 bool schedule_2bw(Sched *c, Diag *d);
 void schedule_pipe_sgd(Sched *c, int k);
 /* E0520 for flags and plans that this schedule gives no meaning; cx->train may be NULL. */

@@ -169,9 +169,10 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
  * such name), or what the schedule has against these stages or microbatches. */
 static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, const int *most, Diag *d)
 {
-	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, TWO_BW, ZB_H1, ZB_V, INTERLEAVED, CSV, ALL };
-	static const char *const names[ALL] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "pipedream", "mp", "2bw", "zb-h1", "zbv",
-		"interleaved:", "csv:" };
+	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, ALWAYS_B, TWO_BW, ZB_H1, ZB_V, INTERLEAVED, CSV,
+		ALWAYS_F, ALL };
+	static const char *const names[ALL] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "pipedream", "mp", "always-backward", "2bw",
+		"zb-h1", "zbv", "interleaved:", "csv:", "always-forward" };
 	Placement at;
 	Csv x;
 	int k = 0;
@@ -180,7 +181,7 @@ static bool make(Sched *c, const char *name, int nstage, const int *replicas, in
 		k++;
 	if (k == ALL)
 		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple, interleaved:V, zb-h1, zbv, "
-			"csv:FILE, pipedream, mp or 2bw", name);
+			"csv:FILE, pipedream, mp, 2bw, always-forward or always-backward", name);
 	if (!plan_place(c->a, name, nstage, replicas, &at, d))
 		return false;
 	start(c, k < INTERLEAVED ? names[k] : k == CSV ? "csv" : name, nstage, replicas, micro, &at);
@@ -192,8 +193,7 @@ static bool make(Sched *c, const char *name, int nstage, const int *replicas, in
 	switch (k) {
 	case GPIPE:       schedule_gpipe(c); return true;
 	case DAPPLE_A:    case DAPPLE_B: schedule_dapple(c, k == DAPPLE_A ? 'A' : 'B', most); return true;
-	case PIPEDREAM:   schedule_pipedream(c, false); return true;
-	case ONE:         schedule_pipedream(c, true); return true;
+	case PIPEDREAM:   case ONE: case ALWAYS_B: case ALWAYS_F: schedule_pipedream(c, name); return true;
 	case TWO_BW:      return schedule_2bw(c, d);
 	case ZB_H1:       case ZB_V: schedule_zb(c, k == ZB_V); return true;
 	case INTERLEAVED: return schedule_interleaved(c, d);

@@ -7,17 +7,30 @@
  * t mod R_s (1F1B-RR). A turn of a device is F(t), B(t - (n_s - 1) R_s), then the sum over the replicas' R_s
  * minibatches of that round, and the update. Plain model parallelism is n_s = 1 everywhere.
  *
+ * The two policies that the section rejects, "always prioritizes forward work" and "always prioritizing backward work",
+ * as orders that stand before the run as 1F1B does. The paper bounds neither; without a bound the first never updates.
+ *     always-forward:N  a device begins no backward while one of the N minibatches that each input replica may have in
+ *                       flight has a forward to come: n_s = N everywhere. N is NOAM where nothing is said.
+ *     always-backward   the input stage admits NOAM minibatches for each of its replicas, then nothing while one of them
+ *                       owes its backward: 1F1B of a round, whose end leaves every device without work.
+ *
  * PipeDream-2BW (Narayanan et al., section 3.1): a step has M microbatches and one update, of delay 1 in all stages.
  * A turn is the step's microbatches, each F(k) followed by B(k - (n_s - 1)), the first of which end the step before.
  *
  * What the first and the last turns leave out makes the start and the drain. The list of actions that is shown, proved
  * and simulated is the turns played as the program plays them. */
+#include <stdlib.h>
 #include <string.h>
 #include "sched.h"
 
+static bool is_forward(const char *name) { return !strncmp(name, "always-forward", strlen("always-forward")); }
+static bool is_backward(const char *name) { return !strcmp(name, "always-backward"); }
+
 bool one_per_step(const Training *t)
 {
-	return t && t->schedule && (!strcmp(t->schedule, "pipedream") || !strcmp(t->schedule, "mp"));
+	const char *s = t ? t->schedule : NULL;
+
+	return s && (!strcmp(s, "pipedream") || !strcmp(s, "mp") || is_forward(s) || is_backward(s));
 }
 
 bool schedule_async(const Training *t)
@@ -46,6 +59,31 @@ static bool meaningful_flags(const PassCx *cx, const char *name, int nstage, con
 		if (replicas[s] != replicas[0])
 			return refuse(cx, arena_printf(cx->scratch, "--vertical-sync: stage 0 makes a version of %d minibatches, stage %d of "
 				"%d; it needs as many replicas in every stage", replicas[0], s, replicas[s]));
+	return true;
+}
+
+static int depth_of(const int *replicas, int nstage, int stage)
+{
+	int later = 0;
+
+	for (int t = stage; t < nstage; t++)
+		later += replicas[t];
+	return (later + replicas[stage] - 1) / replicas[stage];
+}
+
+/* What a bound in minibatches of an input replica wants of the other stages' replicas. */
+static bool policy_check(const PassCx *cx, const char *name, int nstage, const int *replicas)
+{
+	const int noam = depth_of(replicas, nstage, 0);
+
+	for (int s = 0; s < nstage; s++) {
+		if (is_forward(name) && replicas[s] != replicas[0])
+			return refuse(cx, arena_printf(cx->scratch, "schedule %s bounds the minibatches in flight by replica: stage 0 has %d, "
+				"stage %d has %d; it needs as many replicas in every stage", name, replicas[0], s, replicas[s]));
+		if (is_backward(name) && noam * replicas[0] % replicas[s])
+			return refuse(cx, arena_printf(cx->scratch, "schedule %s: a round is %d minibatches, %d for each replica of stage 0; "
+				"they cannot be dealt evenly to the %d replicas of stage %d", name, noam * replicas[0], noam, replicas[s], s));
+	}
 	return true;
 }
 
@@ -83,7 +121,7 @@ bool async_check(const Module *m, const PassCx *cx, const char *name)
 		replicas[t] = m->stage[t]->replicas;
 	if (!cx->train || !meaningful_flags(cx, name, m->nstage, replicas))
 		return !cx->train;
-	if (!pipe_sgd_check(m, cx, name))
+	if (!pipe_sgd_check(m, cx, name) || !policy_check(cx, name, m->nstage, replicas))
 		return false;
 	if (!schedule_async(cx->train))
 		return true;
@@ -106,15 +144,6 @@ bool async_check(const Module *m, const PassCx *cx, const char *name)
 
 /* ---- turns ---- */
 
-static int depth_of(const Schedule *s, int stage)
-{
-	int later = 0;
-
-	for (int t = stage; t < s->nstage; t++)
-		later += s->replicas[t];
-	return (later + s->replicas[stage] - 1) / s->replicas[stage];
-}
-
 static void turn(Sched *c, int rank, Turn t)
 {
 	DeviceSchedule *d = &c->s->dev[rank];
@@ -130,41 +159,56 @@ static Turn turn_of(const Sched *c, int rank, ActKind kind, int k, int every)
 	const int n = c->ngrain[rank];
 	const int back = k < 0 ? (-k + n - 1) / n : -(k / n), nth = k + back * n;
 
-	return (Turn){ kind, c->grain[rank][nth], nth, back * every, false };
+	return (Turn){ .kind = kind, .mb = c->grain[rank][nth], .nth = nth, .lag = back * every };
+}
+
+/* The backward of microbatch k, counted as in turn_of, and what follows it: where it is the last of its step, the update.
+ * Where there are rounds, in the turns from..to of one. */
+static void fill_backward(Sched *c, int rank, int k, int every, int from, int to)
+{
+	const int s = c->stage[rank];
+	Turn b = turn_of(c, rank, ACT_B, k, every);
+
+	b.from = from;
+	b.to = to;
+	turn(c, rank, b);
+	b.kind = ACT_SEND_B;
+	if (sched_edge(c, -1, s, false))
+		turn(c, rank, b);
+	if (b.nth != c->ngrain[rank] - 1)
+		return;
+	if (c->s->robin)
+		b.lag += rank - c->s->device[s][0];         /* the round's first microbatch tells whether there is a round */
+	b.kind = ACT_SYNC;
+	turn(c, rank, b);
+	b.kind = ACT_UPDATE;
+	turn(c, rank, b);
 }
 
 /* One turn of a device: its microbatches of a step; another step's turn comes `every` steps later. */
-static void fill_turn(Sched *c, int rank, int every, int replica)
+static void fill_turn(Sched *c, int rank, int every)
 {
 	const int s = c->stage[rank], n = c->ngrain[rank], d = c->s->depth[s] - 1;
-	const bool in = sched_edge(c, -1, s, true), out = sched_edge(c, s, -1, true);
-	const bool back_in = sched_edge(c, s, -1, false), back_out = sched_edge(c, -1, s, false);
+	const bool in = sched_edge(c, -1, s, true), out = sched_edge(c, s, -1, true), back_in = sched_edge(c, s, -1, false);
 	const bool ahead = c->s->inflight[s] > c->s->depth[s];
+	const int last = c->s->round ? c->s->round[s] - 1 : 0;
 
 	for (int k = 0; k < n; k++) {
-		Turn b = turn_of(c, rank, ACT_B, k - d, every), end = b;
+		Turn f[] = { turn_of(c, rank, ACT_RECV_F, k + ahead, every), turn_of(c, rank, ACT_F, k, every),
+			turn_of(c, rank, ACT_SEND_F, k, every), turn_of(c, rank, ACT_RECV_B, k, every) };
+		const bool has[] = { in, true, out, back_in };
 
 		if (in && k == 0 && ahead)
-			turn(c, rank, (Turn){ ACT_RECV_F, c->grain[rank][0], 0, 0, true });
-		if (in)
-			turn(c, rank, turn_of(c, rank, ACT_RECV_F, k + ahead, every));
-		turn(c, rank, turn_of(c, rank, ACT_F, k, every));
-		if (out)
-			turn(c, rank, turn_of(c, rank, ACT_SEND_F, k, every));
-		if (back_in)
-			turn(c, rank, turn_of(c, rank, ACT_RECV_B, k, every));
-		turn(c, rank, b);
-		b.kind = ACT_SEND_B;
-		if (back_out)
-			turn(c, rank, b);
-		if (b.nth != n - 1)
-			continue;
-		end.lag += replica;         /* the round's first microbatch tells whether there is a round */
-		end.kind = ACT_SYNC;
-		turn(c, rank, end);
-		end.kind = ACT_UPDATE;
-		turn(c, rank, end);
+			turn(c, rank, (Turn){ .kind = ACT_RECV_F, .mb = c->grain[rank][0], .once = true, .to = last });
+		for (int i = 0; i < 4; i++) {
+			f[i].to = last;
+			if (has[i])
+				turn(c, rank, f[i]);
+		}
+		fill_backward(c, rank, k - d, every, last ? d : 0, last);
 	}
+	for (int k = 1 - d; k <= 0 && c->s->round; k++)     /* what is left of a round */
+		fill_backward(c, rank, k, every, last, last);
 }
 
 /* ---- the turns, played ---- */
@@ -195,7 +239,9 @@ static void play(Flow *f, const Turn *t, int now)
 	Schedule *s = c->s;
 	const int stage = c->stage[f->rank], step = now - t->lag, mb = step * s->per_step + t->mb;
 
-	if (step < 0 || step >= f->steps || (t->once && now >= f->every))
+	const int place = s->round ? now / f->every % s->round[stage] : 0;
+
+	if (step < 0 || step >= f->steps || (t->once && now >= f->every) || place < t->from || place > t->to)
 		return;
 	Action a = { t->kind, stage, mb, (step / f->every * c->ngrain[f->rank] + t->nth) % s->inflight[stage], 0 };
 	if (t->kind >= ACT_SYNC)
@@ -263,7 +309,8 @@ static void versions(Schedule *s)
 			s->rule == VERSION_VERTICAL ? s->depth[0] : s->depth[t];
 }
 
-static void begin(Sched *c, VersionRule rule, bool one)
+/* depth: of every stage; 0: by the formula above. */
+static void begin(Sched *c, VersionRule rule, int depth)
 {
 	Schedule *s = c->s;
 
@@ -274,8 +321,8 @@ static void begin(Sched *c, VersionRule rule, bool one)
 	s->versions = NEWN(c->a, int, s->nstage);
 	s->robin = rule != VERSION_PREVIOUS;
 	for (int t = 0; t < s->nstage; t++) {
-		s->depth[t] = one ? 1 : depth_of(s, t);
-		s->inflight[t] = s->depth[t] + (!one && sched_edge(c, -1, t, true));
+		s->depth[t] = depth ? depth : depth_of(s->replicas, s->nstage, t);
+		s->inflight[t] = s->depth[t] + (depth != 1 && sched_edge(c, -1, t, true));
 	}
 	versions(s);
 }
@@ -286,7 +333,7 @@ void schedule_pipe_sgd(Sched *c, int k)
 {
 	Schedule *s = c->s;
 
-	begin(c, VERSION_STASH, true);
+	begin(c, VERSION_STASH, 1);
 	s->robin = false;
 	s->late = k - 1;
 	for (int r = 0; r < s->ndevice; r++) {
@@ -294,39 +341,102 @@ void schedule_pipe_sgd(Sched *c, int k)
 			turn(c, r, turn_of(c, r, ACT_F, g, 1));
 			turn(c, r, turn_of(c, r, ACT_B, g, 1));
 		}
-		turn(c, r, (Turn){ ACT_UPDATE, c->grain[r][0], c->ngrain[r] - 1, k - 1, false });
-		turn(c, r, (Turn){ ACT_SYNC, c->grain[r][0], c->ngrain[r] - 1, 0, false });
+		turn(c, r, (Turn){ .kind = ACT_UPDATE, .mb = c->grain[r][0], .nth = c->ngrain[r] - 1, .lag = k - 1 });
+		turn(c, r, (Turn){ .kind = ACT_SYNC, .mb = c->grain[r][0], .nth = c->ngrain[r] - 1 });
 	}
 	give(c, k + 2, false);
 	show(c, k + 2, false);
 }
 
+static int bound_of(const Sched *c, const char *name)
+{
+	const char *n = strchr(name, ':');
+
+	return !strcmp(name, "mp") ? 1 : !is_forward(name) ? 0 : n ? atoi(n + 1) : depth_of(c->s->replicas, c->s->nstage, 0);
+}
+
 /* A minibatch a step; each replica's turn has one. */
-void schedule_pipedream(Sched *c, bool one)
+void schedule_pipedream(Sched *c, const char *name)
 {
 	Schedule *s = c->s;
 
-	begin(c, one ? VERSION_STASH : c->rule, one);
+	begin(c, strcmp(name, "pipedream") ? VERSION_STASH : c->rule, bound_of(c, name));
+	if (is_backward(name)) {
+		s->round = NEWN(c->a, int, s->nstage);
+		for (int t = 0; t < s->nstage; t++)
+			s->round[t] = s->depth[0] * s->replicas[0] / s->replicas[t];
+	}
 	for (int r = 0; r < s->ndevice; r++) {
 		c->grain[r] = NEWN(c->a, int, 1);
 		c->ngrain[r] = 1;
-		fill_turn(c, r, s->replicas[c->stage[r]], r - s->device[c->stage[r]][0]);
+		fill_turn(c, r, s->replicas[c->stage[r]]);
 	}
-	const int steps = steps_shown(s);
+	const int steps = s->round ? 4 * s->round[0] * s->replicas[0] : steps_shown(s);
 	give(c, steps, true);
 	show(c, steps, true);
+}
+
+/* The place of a step's microbatch among those of its device in stage t. */
+static int place_of(const Sched *c, int t, int mb, int *rank)
+{
+	int k = 0;
+
+	*rank = c->s->device[t][c->s->replica_of[t][mb]];
+	while (c->grain[*rank][k] != mb)
+		k++;
+	return k;
+}
+
+/* Whether stage t does the forward of the k-th of this device's microbatches only behind the backward of one that this
+ * device still owes then: of the same device there, or of the step before, which is summed up first. Such depths, which
+ * the formula gives for some unequal replicas, make the two wait for one another. */
+static bool waits_in_circle(const Sched *c, int rank, int stage, int t, int k)
+{
+	const int n = c->ngrain[rank], deep = c->s->depth[stage] - 1, before = c->s->depth[t];
+	int at, other;
+	const int p = place_of(c, t, c->grain[rank][k], &at);
+
+	for (int j = k - 1; j >= k - deep; j--) {
+		const bool old = j < 0;
+		const int q = place_of(c, t, c->grain[rank][old ? j + n : j], &other) - (old ? c->ngrain[other] : 0);
+		if ((other == at && q <= p - before) || (old && p >= before - 1))
+			return true;
+	}
+	return false;
+}
+
+static bool depth_clashes(const Sched *c, int rank, int stage)
+{
+	for (int t = 0; t < stage; t++)
+		for (int k = 0; k < c->ngrain[rank]; k++)
+			if (waits_in_circle(c, rank, stage, t, k))
+				return true;
+	return false;
+}
+
+static void limit_depths(Sched *c)
+{
+	Schedule *s = c->s;
+
+	for (int t = 1; t < s->nstage; t++)
+		for (int r = 0; r < s->replicas[t]; r++)
+			while (depth_clashes(c, s->device[t][r], t)) {
+				s->depth[t]--;
+				s->inflight[t]--;
+			}
 }
 
 /* A device's microbatches of a step must fill its depth: else forwards would need what the update before has not made. */
 bool schedule_2bw(Sched *c, Diag *d)
 {
-	begin(c, VERSION_PREVIOUS, false);
+	begin(c, VERSION_PREVIOUS, 0);
 	for (int t = 0; t < c->s->nstage; t++)
 		if (c->s->per_step % c->s->replicas[t] || c->s->per_step / c->s->replicas[t] < c->s->depth[t])
 			return diag_error(d, NOLOC, 520, "schedule 2bw: the %d microbatches of a step must be a multiple of the %d replicas of "
 				"stage %d, and %d or more of each", c->s->per_step, c->s->replicas[t], t, c->s->depth[t]);
+	limit_depths(c);
 	for (int r = 0; r < c->s->ndevice; r++)
-		fill_turn(c, r, 1, 0);
+		fill_turn(c, r, 1);
 	give(c, 4, false);
 	show(c, 4, false);
 	return true;

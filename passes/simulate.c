@@ -536,8 +536,8 @@ static double *line_busy(const Player *p)
 	return busy;
 }
 
-/* Of asynchronous schedules: the last stage, which does not fill, in the second half of what is shown; Pipe-SGD's last
- * updates come at once, when it drains. */
+/* Of asynchronous schedules: the last stage, which does not fill, in the second half of what is shown. The last updates of
+ * Pipe-SGD, and of a last stage with several microbatches in flight, come at once, when it drains. */
 static void steady(Sim *out)
 {
 	const Schedule *s = out->model->s;
@@ -549,7 +549,7 @@ static void steady(Sim *out)
 	out->each = out->step / out->steps;
 	for (int i = 0; i < out->nspan; i++)
 		n += out->span[i].rank == rank && out->span[i].kind == ACT_UPDATE;
-	const int to = n - 1 - s->late, from = to / 2;
+	const int to = n - 1 - s->late - (s->async && !s->round ? s->depth[s->nstage - 1] - 1 : 0), from = to / 2;
 	for (int i = 0; i < out->nspan; i++)
 		if (out->span[i].rank == rank && out->span[i].kind == ACT_UPDATE) {
 			middle = k == from ? out->span[i].end : middle;

@@ -14,6 +14,12 @@ and when its backward begins all rounds before its own are done: t // R_s.
     none       forward newest(s, t), backward t // R_s                        no gradient of anything
     vertical   newest(0, t) everywhere                                        w(t+1) = w(t) - v df(w_1(t-n+1) ... w_n(t-n+1))
     2bw        step t, of M microbatches: t - 1 everywhere (Narayanan et al., section 3.1)
+
+The two policies that PipeDream's section 3.2 rejects, as orders fixed before the run:
+    forward    N minibatches before the first backward, in every stage: depth_s = N
+    backward   NOAM = depth_0 minibatches for each of the R_0 replicas, then their backwards, and again: of a stage's rounds
+               that many, NOAM R_0 / R_s, begin with nothing under way
+                   newest(s, t) = t // R_s - min(depth_s - 1, t // R_s mod (NOAM R_0 / R_s))
 """
 import ctypes as C
 import glob, json, math, os, tempfile
@@ -173,13 +179,15 @@ def tree(g):
 
 class Stage:
     """Versions of a stage's weights; rounds of gradients that make the next."""
-    def __init__(self, dev, names, w, replicas, depth, optimizer):
+    def __init__(self, dev, names, w, replicas, depth, optimizer, empties=None):
         self.dev, self.names, self.replicas, self.depth, self.optimizer = dev, names, replicas, depth, optimizer
+        self.empties = empties          # after so many rounds nothing is under way; None: never
         self.version = [{n: w[n] for n in names}]
         self.round = []
 
     def newest(self, t):
-        return max(0, t // self.replicas - (self.depth - 1))
+        done = t // self.replicas
+        return done - min(self.depth - 1, done % self.empties if self.empties else done)
 
     def gradient(self, g, count, last=False):
         self.round.append((g, count))
@@ -205,12 +213,14 @@ def depth(replicas, s):
     return -(-sum(replicas[s:]) // replicas[s])
 
 
-def pipeline(dev, names, replicas, rule, steps, optimizer, saw=None):
+def pipeline(dev, names, replicas, rule, steps, optimizer, saw=None, bound=None):
     """PipeDream: (losses by minibatch, weights after the last update). optimizer(): a new one; saw(t, weights): what the
-    forward of minibatch t reads."""
-    deep = [1 if rule == 'vanilla' else depth(replicas, s) for s in range(len(replicas))]
+    forward of minibatch t reads; bound: N of forward, None is NOAM."""
+    noam = depth(replicas, 0)
+    deep = [1 if rule == 'vanilla' else bound or noam if rule == 'forward' else depth(replicas, s) for s in range(len(replicas))]
     w = dev.weights()
-    st = [Stage(dev, n, w, r, d, optimizer()) for n, r, d in zip(names, replicas, deep)]
+    st = [Stage(dev, n, w, r, d, optimizer(), noam * replicas[0] // r if rule == 'backward' else None)
+          for n, r, d in zip(names, replicas, deep)]
     losses = []
     for t in range(steps):
         at = [st[0].newest(t) if rule == 'vertical' else s.newest(t) for s in st]

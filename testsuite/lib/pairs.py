@@ -1,5 +1,7 @@
-"""A covering array: few rows of factors in which every two values of two factors meet."""
-import itertools, random
+"""A covering array: few rows of factors in which every two values of two factors meet. All rows there are get looked at, so
+that a pair is left out only where no valid row holds it."""
+import itertools
+import numpy as np
 
 
 def pairs_of(factors):
@@ -7,51 +9,35 @@ def pairs_of(factors):
     return {(a, x, b, y) for a, b in itertools.combinations(names, 2) for x in factors[a] for y in factors[b]}
 
 
-def met(row, names):
-    return {(a, row[a], b, row[b]) for a, b in itertools.combinations(names, 2)}
-
-
-def cover(factors, valid, seed, tries=40):
+def cover(factors, valid, seed):
     """(rows that are valid, rows that are not, pairs that no valid row holds). Every pair that some valid row can hold is in
     one; the others are in rows that are not valid. valid(row): bool."""
-    r = random.Random(seed)
     names = list(factors)
-    good, bad, left, impossible = [], [], pairs_of(factors), set()
-
-    def candidate(pair, rest, want_valid):
-        """A row with the pair; every other factor as what meets most of the rest, in a random order."""
-        a, x, b, y = pair
-        row = {a: x, b: y}
-        for n in r.sample(names, len(names)):
-            if n not in row:
-                values = r.sample(factors[n], len(factors[n]))
-                gain = {v: sum(((m, row[m], n, v) if names.index(m) < names.index(n) else (n, v, m, row[m])) in rest for m in row)
-                        for v in values}
-                row[n] = max(values, key=gain.get) if r.random() < .7 else values[0]
-        return row if bool(valid(row)) == want_valid else None
-
-    def best(pair, rest, want_valid, n):
-        rows = [c for c in (candidate(pair, rest, want_valid) for _ in range(n)) if c]
-        return max(rows, key=lambda c: len(met(c, names) & rest)) if rows else None
-
-    while left:
-        pair = min(left, key=lambda p: (hash_of(p, seed), str(p)))
-        row = best(pair, left, True, tries) or best(pair, left, True, 20 * tries)
-        if row is None:
-            impossible.add(pair)
-            left.discard(pair)
-            continue
-        good.append(row)
-        left -= met(row, names)
-    rest = set(impossible)
-    while rest:
-        pair = min(rest, key=lambda p: (hash_of(p, seed), str(p)))
-        row = best(pair, rest, False, tries)
-        bad.append(row)
-        rest -= met(row, names)
-    return good, bad, impossible
+    every = np.array(list(itertools.product(*(range(len(factors[n])) for n in names))), np.int16)
+    np.random.default_rng(seed).shuffle(every)
+    row_of = lambda v: {n: factors[n][i] for n, i in zip(names, v)}
+    runs = np.array([bool(valid(row_of(v))) for v in every])
+    # a number for every pair, by row and couple of columns
+    couples, first = list(itertools.combinations(range(len(names)), 2)), 0
+    number = np.empty((len(every), len(couples)), np.int32)
+    of_number = []
+    for k, (a, b) in enumerate(couples):
+        width = len(factors[names[b]])
+        number[:, k] = first + every[:, a].astype(np.int32) * width + every[:, b]
+        of_number += [(names[a], x, names[b], y) for x in factors[names[a]] for y in factors[names[b]]]
+        first = len(of_number)
+    possible = np.zeros(first, bool)
+    possible[number[runs].ravel()] = True
+    good = greedy(number[runs], possible)
+    bad = greedy(number[~runs], ~possible)
+    return ([row_of(v) for v in every[runs][good]], [row_of(v) for v in every[~runs][bad]],
+            {p for p, some in zip(of_number, possible) if not some})
 
 
-def hash_of(pair, seed):
-    """An order of pairs that hangs on the seed and not on the process."""
-    return random.Random(f'{seed} {pair}').random()
+def greedy(number, wanted):
+    """Indices of rows that hold all wanted pairs: always the first row with the most that are left."""
+    left, out = wanted.copy(), []
+    while left.any():
+        out.append(int(left[number].sum(axis=1, dtype=np.int8).argmax()))
+        left[number[out[-1]]] = False
+    return out
