@@ -19,6 +19,7 @@ typedef struct Build {
 	const char     *dir;
 	BuiltFile      *file; int nfile, capfile;       /* in the order in which they were written */
 	int            *first_rank;     /* by stage: of its replica 0 */
+	bool            gpu;            /* --target cuda */
 	bool            chunks;         /* some device runs several stages: their names tell them apart */
 	int             channels;
 	char            model_hash[17]; /* of names, types and shapes of weights and statistics: no plan changes it */
@@ -58,9 +59,9 @@ int64_t message_bytes(const Build *b, const Value *v);      /* what is sent of v
 void write_flow(Build *b, Cw *w, int rank);
 int  lag_of(const DeviceSchedule *s);
 
-/* consts.c: the declaration of a constant, and what fills it at start (nothing for most). */
-void const_write(Cw *w, const Value *v, const char *name);
-void const_fill(Cw *w, const Value *v, const char *name);
+/* consts.c: the declaration of a constant, and what fills it at start (nothing for most); gpu: and copies it there. */
+void const_write(Cw *w, const Value *v, const char *name, bool gpu);
+void const_fill(Cw *w, const Value *v, const char *name, bool gpu);
 
 /* A string in C (or JSON) quotes; bytes above 127 stay as they are. */
 const char *quoted(Arena *a, const char *s);

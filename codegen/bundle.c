@@ -23,22 +23,39 @@ static const char *model_file(const Build *b)
 	return name;
 }
 
+/* Is the file one of those that only programs for the other kind of device need? */
+static bool other_target(const char *name, bool gpu)
+{
+	return !strncmp(name, gpu ? "runtime/cpu" : "runtime/gpu", 11);
+}
+
 static bool copy_runtime(Build *b)
 {
 	for (int i = 0; i < nembedded; i++)
-		if (!strncmp(embedded[i].name, "runtime/", 8) &&
+		if (!strncmp(embedded[i].name, "runtime/", 8) && !other_target(embedded[i].name, b->gpu) &&
 		    !build_write(b, embedded[i].name, embedded[i].text, strlen(embedded[i].text)))
 			return false;
 	return true;
 }
 
+/* GPU: the object of a stage's kernels. */
+static const char *kernels_of(const Build *b, int stage)
+{
+	return b->gpu ? arena_printf(b->a, " obj/stage%d/kernels.cu.o", stage) : "";
+}
+
 static bool write_makefile(Build *b)
 {
 	Arena *a = b->a;
-	Buf out = { 0 }, rules = { 0 };
+	Buf out = { 0 }, rules = { 0 }, settings = { 0 };
 	const int world = b->m->schedule->ndevice;
 	const char *first = "";
 
+	if (b->gpu)
+		build_frame(&settings, "gpu_flags.mk.in", (const char *const[]){ "ARCH", b->t->arch, NULL });
+
+	if (b->gpu)
+		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ NULL });
 	for (int t = 0; t < b->m->nstage; t++)
 		buf_printf(&rules, "obj/stage%d/stage%d.o obj/profile/stage%d.o: stage%d/stage%d.h stage%d/kernels.h\n", t, t, t, t, t, t);
 	for (int r = 0; r < world; r++) {
@@ -47,10 +64,10 @@ static bool write_makefile(Build *b)
 			buf_printf(&rules, " stage%d/stage%d.h", t, t);
 		buf_printf(&rules, "\nbin/d%d: obj/device%d.o", r, r);
 		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
-			buf_printf(&rules, " obj/stage%d/stage%d.o", t, t);
+			buf_printf(&rules, " obj/stage%d/stage%d.o%s", t, t, kernels_of(b, t));
 		buf_printf(&rules, " $(RUNTIME)\nbin/p%d: obj/device%d.o", r, r);
 		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
-			buf_printf(&rules, " obj/profile/stage%d.o", t);
+			buf_printf(&rules, " obj/profile/stage%d.o%s", t, kernels_of(b, t));
 		buf_puts(&rules, " $(RUNTIME)\n");
 	}
 	for (int r = 0; r < world; r++)
@@ -58,8 +75,12 @@ static bool write_makefile(Build *b)
 			first = arena_printf(a, "%s%s%d", first, r ? " " : "", r);
 	build_frame(&out, "Makefile.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
 		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "CONTRACT",
-		b->t->reproducible ? " -ffp-contract=off" : "", "RULES", buf_str(&rules), NULL });
+		b->t->reproducible ? " -ffp-contract=off" : "", "RULES", buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
+		"oneDNN 2", "LIBRARIES", b->gpu ? "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublas -lcudnn -lcudart -lstdc++ -lm "
+		"-lpthread" : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
+		" obj/runtime/gpu_kernels.cu.o" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "", NULL });
 	buf_free(&rules);
+	buf_free(&settings);
 	return build_text(b, "Makefile", &out);
 }
 

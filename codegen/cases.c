@@ -179,7 +179,7 @@ static void declare(CaseFile *f, Cw *w)
 				k++;
 			cw_line(w, "const %s *%s = in[%d];", type, name, k);
 		} else if (v->kind == VAL_CONST) {
-			const_write(w, v, name);
+			const_write(w, v, name, false);
 		} else if (at) {
 			cw_line(w, "%s *%s = (void *)(memory + %" PRIuPTR ");", type, name, at - 1);
 		} else {
@@ -201,7 +201,7 @@ static void write_case(CaseFile *f, Cw *w)
 	buf_puts(w->out, buf_str(&objects));
 	for (int i = 0; i < f->nused; i++)
 		if (f->used[i]->kind == VAL_CONST)
-			const_fill(w, f->used[i], names_get(&f->names, f->used[i], f->used[i]->name));
+			const_fill(w, f->used[i], names_get(&f->names, f->used[i], f->used[i]->name), false);
 	cw_line(w, "(void)in;");
 	cw_line(w, "(void)out;");
 	buf_puts(w->out, buf_str(&body));
@@ -217,7 +217,7 @@ static bool write_file(Build *b, Case *c, int n, int number)
 	Cw w = { .out = &body }, wt = { .out = &top };
 	int64_t memory = ALIGN;
 
-	kernels_init(&f.kernels, b->a, b->d);
+	kernels_init(&f.kernels, b->a, b->d, false);
 	for (int i = 0; i < n; i++) {
 		f.c = &c[i];
 		f.nused = 0;
@@ -233,7 +233,7 @@ static bool write_file(Build *b, Case *c, int n, int number)
 		write_case(&f, &w);
 	}
 	cw_comment(&wt, "Small graphs, a function each. Written by pdcc %s.", PDCC_VERSION);
-	kernels_head(&top, false);
+	kernels_head(&f.kernels, &top, false);
 	cw_line(&wt, "#include \"cases.h\"");
 	cw_blank(&wt);
 	if (strstr(buf_str(&body), "(memory + "))       /* not when all that is done is to look at inputs in another shape */

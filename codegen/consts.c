@@ -59,12 +59,16 @@ static bool filled(const Value *v)
 	return type_numel(&v->type) > LONG_CONST && all_equal(v);
 }
 
-void const_write(Cw *w, const Value *v, const char *name)
+void const_write(Cw *w, const Value *v, const char *name, bool gpu)
 {
 	const int64_t n = type_numel(&v->type);
 	const char *c = dtype_c(v->type.dtype);
 	Arena *scratch = arena_new();
 
+	if (gpu) {
+		cw_line(w, "static const %s *%s;", c, name);
+		name = arena_printf(scratch, "%s_on_host", name);
+	}
 	if (filled(v)) {
 		cw_stmt(w, str_type(scratch, &v->type), "static %s %s[%" PRId64 "];", c, name, n);
 		arena_free(scratch);
@@ -90,13 +94,15 @@ void const_write(Cw *w, const Value *v, const char *name)
 	cw_close(w, ";");
 }
 
-void const_fill(Cw *w, const Value *v, const char *name)
+void const_fill(Cw *w, const Value *v, const char *name, bool gpu)
 {
 	Arena *scratch = arena_new();
 
 	if (filled(v)) {
 		cw_line(w, "for (int64_t i = 0; i < %" PRId64 "; i++)", type_numel(&v->type));
-		cw_line(w, "\t%s[i] = %s;", name, element(scratch, v, 0));
+		cw_line(w, "\t%s%s[i] = %s;", name, gpu ? "_on_host" : "", element(scratch, v, 0));
 	}
+	if (gpu)
+		cw_line(w, "%s = pd_constant(%s_on_host, sizeof %s_on_host);", name, name, name);
 	arena_free(scratch);
 }

@@ -4,11 +4,12 @@
 #include <string.h>
 #include "kernel.h"
 
-void kernels_init(Kernels *k, Arena *a, Diag *d)
+void kernels_init(Kernels *k, Arena *a, Diag *d, bool cuda)
 {
 	memset(k, 0, sizeof *k);
 	k->a = a;
 	k->d = d;
+	k->cuda = cuda;
 	map_init(&k->name_of, a, true);
 	map_init(&k->used, a, true);
 	map_init(&k->of, a, false);
@@ -55,6 +56,40 @@ static const char *hole_string(Arena *a, const Holes *h, const char *name, size_
 	return NULL;
 }
 
+/* GPU: what a kernel is launched with, the names in PARAMS. */
+static void bind_args(Holes *h)
+{
+	const char *params = hole_string(h->arena, h, "PARAMS", 6), *args = "";
+
+	if (!params || hole_string(h->arena, h, "ARGS", 4))
+		return;
+	for (const char *s = params; *s;) {
+		const char *end = s + strcspn(s, ","), *word = end;
+		while (word > s && (isalnum((unsigned char)word[-1]) || word[-1] == '_'))
+			word--;
+		args = arena_printf(h->arena, "%s%s%.*s", args, *args ? ", " : "", (int)(end - word), word);
+		s = *end ? end + 1 : end;
+	}
+	hole_text(h, "ARGS", "%s", args);
+}
+
+/* GPU: the head of the function that the host calls, as a declaration. */
+static void declare(Kernels *k, const char *text)
+{
+	const char *head = strstr(text, "PD_HOST "), *end = head ? strstr(head, "\n{") : NULL;
+
+	if (!end)
+		bug("a GPU template without PD_HOST");
+	head += strlen("PD_HOST ");
+	for (; head < end; head++) {            /* on one line */
+		const bool space = isspace((unsigned char)*head);
+		if (space && (isspace((unsigned char)head[1]) || head[1] == ',' || head[1] == ')'))
+			continue;
+		buf_putc(&k->heads_of, space ? ' ' : *head);
+	}
+	buf_puts(&k->heads_of, ";\n");
+}
+
 /* The function under the name the op gave it; another when that means something else here already. */
 static const char *add_function(Kernels *k, const char *file, const char *text, Holes *h, bool f64)
 {
@@ -63,6 +98,8 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 	const size_t head = tmpl_head(text);
 	Buf b = { 0 };
 
+	if (k->cuda)
+		bind_args(h);
 	h->name = "NAME";                       /* the same text whatever the name: that is what is compared */
 	if (!tmpl_fill(&b, file, text, h, more, k->d))
 		return buf_free(&b), NULL;
@@ -82,7 +119,9 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 		map_put(&k->heads, file, k);
 		tmpl_fill(&b, file, text + head, h, more, k->d);
 		buf_puts(&k->out, buf_str(&b));
-		}
+		if (k->cuda)
+			declare(k, buf_str(&b));
+	}
 	h->name = known;
 	buf_free(&b);
 	return known;
@@ -97,7 +136,10 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	const OpDef *op = optab[n->op];
 	const bool f64 = has_f64(n);
 	nk = NEW(k->a, NodeKernel);
-	nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref : &op->cpu;
+	if (k->cuda)
+		nk->k = &op->cuda;
+	else
+		nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref : &op->cpu;
 	nk->h = NEW(k->a, Holes);
 	nk->h->arena = k->a;
 	if (op->holes)
@@ -106,7 +148,7 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	if (!nk->call)
 		nk->call = nk->k->call;
 	if (!nk->call) {
-		diag_error(k->d, n->loc, 702, "%s has no kernel%s", op->name, f64 ? " for f64" : "");
+		diag_error(k->d, n->loc, 702, "%s has no kernel%s%s", op->name, k->cuda ? " for GPUs" : "", f64 ? " for f64" : "");
 		return NULL;
 	}
 	if (nk->k->file) {
@@ -125,10 +167,14 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 
 /* A vector version may round otherwise than the scalar one that does the rest of a loop, and how nodes are fused into loops
  * hangs on the plan. */
-void kernels_head(Buf *out, bool reproducible)
+void kernels_head(const Kernels *k, Buf *out, bool reproducible)
 {
 	const char *text = embedded_text("codegen/math.h.in");
 
+	if (k->cuda) {
+		buf_puts(out, "#include \"gpu.h\"\n");
+		return;
+	}
 	if (!text)
 		bug("math.h.in is not embedded");
 	buf_puts(out, "#include \"pd.h\"\n");

@@ -21,14 +21,16 @@ typedef struct Kernels {
 	Map         of;         /* Node -> NodeKernel */
 	Map         heads;      /* template files whose head comment is out already */
 	Buf         out;        /* the functions, in order of first use */
+	Buf         heads_of;   /* GPU: the functions' declarations */
+	bool        cuda;
 	Diag       *d;
 } Kernels;
 
-void kernels_init(Kernels *k, Arena *a, Diag *d);
+void kernels_init(Kernels *k, Arena *a, Diag *d, bool cuda);
 /* The node's kernel; fills its template at the first call. NULL after a diagnostic (no kernel for this op: E0702). */
 const NodeKernel *kernel_of(Kernels *k, const Node *n);
 /* What stands before the functions: includes and, unless every bit matters, vector versions of math functions. */
-void kernels_head(Buf *out, bool reproducible);
+void kernels_head(const Kernels *k, Buf *out, bool reproducible);
 
 /* How the values of a node are called at the place of a statement. */
 typedef struct Place {

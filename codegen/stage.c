@@ -203,7 +203,7 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	for (int t = 0; t < b->m->nstage; t++)
 		names_reserve(&x->names, arena_printf(b->a, "stage%d", t));
 	reserve_functions(x);
-	kernels_init(&x->kernels, b->a, b->d);
+	kernels_init(&x->kernels, b->a, b->d, on_gpu(x));
 	collect_kernels(x);
 	if (x->failed)
 		return false;
@@ -229,6 +229,22 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	return !x->failed;
 }
 
+/* GPU: what the functions call of kernels.cu. */
+static bool write_declarations(StageCx *x, const char *dir)
+{
+	Buf out = { 0 };
+	Cw w = { .out = &out };
+
+	head(x, &w, "what kernels.cu has: each starts a kernel on the device's stream.");
+	cw_line(&w, "#include \"pd.h\"");
+	cw_blank(&w);
+	cw_blank(&w);
+	buf_putc(&out, '\n');
+	buf_puts(&out, buf_str(&x->kernels.heads_of));
+	buf_free(&x->kernels.heads_of);
+	return build_text(x->b, arena_printf(x->b->a, "%s/kernels.h", dir), &out);
+}
+
 bool emit_stage(Build *b, const Stage *s)
 {
 	StageCx x = { .b = b, .s = s };
@@ -239,13 +255,14 @@ bool emit_stage(Build *b, const Stage *s)
 
 	write_header(&x, &wh);
 	head(&x, &wk, "the kernels of its functions, one per op and shape.");
-	kernels_head(&kernels, b->t && b->t->reproducible);
+	kernels_head(&x.kernels, &kernels, b->t && b->t->reproducible);
 	buf_puts(&kernels, buf_str(&x.kernels.out));
 	buf_free(&x.kernels.out);
 	if (ok)
 		return build_text(b, arena_printf(b->a, "%s/%s.c", dir, dir), &top) &&
 			build_text(b, arena_printf(b->a, "%s/%s.h", dir, dir), &header) &&
-			build_text(b, arena_printf(b->a, "%s/kernels.h", dir), &kernels);
+			build_text(b, arena_printf(b->a, "%s/kernels.%s", dir, on_gpu(&x) ? "cu" : "h"), &kernels) &&
+			(!on_gpu(&x) || write_declarations(&x, dir));
 	buf_free(&top);
 	buf_free(&header);
 	buf_free(&kernels);

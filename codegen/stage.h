@@ -64,6 +64,7 @@ void write_update(StageCx *x, Cw *w);
 
 /* ---- pieces of stage_body.c ---- */
 bool        reproducible(const StageCx *x);
+bool        on_gpu(const StageCx *x);   /* the structs lie in device memory, where the host only forms addresses */
 const char *function_head(const StageCx *x, const char *head, const char *name) __attribute__((format(printf, 2, 0)));
 void        write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots);
 const char *comment_of(const StageCx *x, const Node *n);    /* the value, its type, the node of the model it stems from */

@@ -33,6 +33,11 @@ bool reproducible(const StageCx *x)
 	return x->b->t && x->b->t->reproducible;
 }
 
+bool on_gpu(const StageCx *x)
+{
+	return x->b->gpu;
+}
+
 bool leaf_added(const StageCx *x)
 {
 	return leaf_apart(x) && !reproducible(x);
@@ -135,7 +140,7 @@ static void write_stack_rows(StageCx *x, Cw *w, const Value *v)
 		const Node *u = v->uses[i].node;
 		if (u->op != OP_Stack || u->graph != x->s->update)
 			continue;
-		cw_line(w, "memcpy(%s + %s * %" PRId64 ", %s, %s);", value_text(x, u->out[0]), row_text(x), type_numel(&v->type),
+		cw_line(w, "%s(%s + %s * %" PRId64 ", %s, %s);", on_gpu(x) ? "pd_copy" : "memcpy", value_text(x, u->out[0]), row_text(x), type_numel(&v->type),
 			value_text(x, v), bytes_text(x->b->a, v));
 	}
 }
@@ -194,8 +199,8 @@ static void write_adds(StageCx *x, Cw *w, const Node *n)
 			if (u->op != OP_Accumulate || u->graph != x->s->update)
 				continue;
 			cw_line(w, "if (done)");
-			cw_line(w, "\tadd_gradient(%s, %s, %" PRId64 ");", value_text(x, u->out[0]), value_text(x, n->out[o]),
-				type_numel(&n->out[o]->type));
+			cw_line(w, "\t%s(%s, %s, %" PRId64 ");", on_gpu(x) ? "pd_add" : "add_gradient", value_text(x, u->out[0]),
+				value_text(x, n->out[o]), type_numel(&n->out[o]->type));
 		}
 }
 
@@ -344,6 +349,8 @@ static void write_adding(StageCx *x, Cw *w)
 		return;
 	cw_blank(w);
 	cw_stmt(w, "microbatches of this step that are in G", "static int done;");
+	if (on_gpu(x))
+		return;
 	cw_blank(w);
 	cw_func(w, "static void add_gradient(%s *sum, const %s *one, int64_t n)", t, t);
 	cw_line(w, "#pragma omp parallel for simd if (parallel : n >= %d)", PARALLEL);

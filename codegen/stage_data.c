@@ -259,14 +259,14 @@ void write_consts(StageCx *x, Cw *w)
 	if (x->nkonst)
 		cw_blank(w);
 	for (int i = 0; i < x->nkonst; i++)
-		const_write(w, x->konst[i], names_get(&x->names, x->konst[i], x->konst[i]->name));
+		const_write(w, x->konst[i], names_get(&x->names, x->konst[i], x->konst[i]->name), on_gpu(x));
 }
 
 /* Part of init: constants of one value. */
 void fill_consts(StageCx *x, Cw *w)
 {
 	for (int i = 0; i < x->nkonst; i++)
-		const_fill(w, x->konst[i], names_get(&x->names, x->konst[i], x->konst[i]->name));
+		const_fill(w, x->konst[i], names_get(&x->names, x->konst[i], x->konst[i]->name), on_gpu(x));
 }
 
 /* ---- values in statements ---- */

@@ -43,7 +43,7 @@ static void write_clear_rows(const StageCx *x, Cw *w, DType t)
 	cw_func(w, "static void clear_rows(%s *rows, size_t n)", dtype_c(t));
 	cw_line(w, "for (int mb = 0; mb < MICROBATCHES; mb++)");
 	cw_line(w, "\tif (stage%d(mb) != %d + replica)", x->s->id, x->b->first_rank[x->s->id]);
-	cw_line(w, "\t\tmemset(rows + (size_t)mb * n, 0, n * sizeof *rows);");
+	cw_line(w, "\t\t%s(rows + (size_t)mb * n, 0, n * sizeof *rows);", on_gpu(x) ? "pd_fill" : "memset");
 	cw_end(w);
 }
 
@@ -124,7 +124,7 @@ void write_shares(StageCx *x, Cw *w)
 			continue;
 		const char *at = value_text(x, n->out[0]);
 		cw_line(&in, "if (from)");
-		cw_line(&in, "\tmemcpy(%s, from, %s);", at, bytes_text(x->b->a, n->out[0]));
+		cw_line(&in, "\t%s(%s, from, %s);", on_gpu(x) ? "pd_copy" : "memcpy", at, bytes_text(x->b->a, n->out[0]));
 		if (attr_ints(n, "ranks").n > 1) {
 			cw_line(&in, "else");
 			in.indent++;

@@ -127,6 +127,20 @@ Module *compile_import(Compile *c, int64_t micro)
 	return m;
 }
 
+/* auto: GPUs where the cluster has nothing else. What is local is what the target says. */
+static void choose_target(Compile *c)
+{
+	Training *t = &c->o->t;
+	bool gpus = true;
+
+	for (int i = 0; i < c->cluster.ndevice; i++)
+		gpus &= c->cluster.device[i].cuda;
+	if (!strcmp(t->target, "auto"))
+		t->target = gpus ? "cuda" : "c";
+	for (int i = 0; i < c->cluster.ndevice; i++)
+		c->cluster.device[i].cuda |= c->cluster.local && !strcmp(t->target, "cuda");
+}
+
 bool compile_machine(Compile *c, const char **why)
 {
 	const Options *o = c->o;
@@ -136,6 +150,7 @@ bool compile_machine(Compile *c, const char **why)
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;
+	choose_target(c);
 	if (plan_is_file(o->t.plan) && !plan_load(c))
 		return false;
 	choose_threads(c);

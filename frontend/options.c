@@ -150,9 +150,9 @@ WORD(o_recompute, "--recompute", WORDS_RECOMPUTE, recompute)
 
 static bool o_target(Cx *x, const char *v)
 {
-	static const char *const words[] = { "c" };
+	static const char *const words[] = { "c", "cuda", "auto" };
 
-	return word_of(x, "--target", v, words, 1, &x->o->t.target);
+	return word_of(x, "--target", v, words, 3, &x->o->t.target);
 }
 
 static bool o_dropout(Cx *x, const char *v)
@@ -274,7 +274,8 @@ static const Opt table[] = {
 	{ "Input", "trainable", "GLOB", "train only these parameters", CALL, 0, o_trainable, 0, 0, 0 },
 	{ "Input", "init", "I", "initial weights: file, or random:SEED", CALL, 0, o_init, 0, 0, 0 },
 	{ "Input", "data", "INPUT=FILE", "a .npy, IDX or raw file of samples", CALL, 0, o_data, 0, 0, 0 },
-	{ "Target", "target", "T", "c", CALL, 0, o_target, 0, 0, 0 },
+	{ "Target", "target", "T", "c; cuda; auto: cuda where the cluster's devices are GPUs", CALL, 0, o_target, 0, 0, 0 },
+	{ "Target", "arch", "SM", "GPUs that kernels are compiled for, as nvcc names them; sm_90 when not said", TEXT, TR(arch), 0, 0, 0, 0 },
 	{ "Target", "threads", "N", "threads per device; default: cores divided by the devices of the host", CALL, 0, o_threads, 0, 0, 0 },
 	{ "Plan", "cluster", "FILE", "what machines there are; local:N for N devices here", TEXT, AT(cluster), 0, 0, 0, 0 },
 	{ "Plan", "plan", "P", "auto, replicas of each stage as 2-1-1, or a file that --save-plan wrote", TEXT, TR(plan), 0, 0, 0, 0 },

@@ -12,7 +12,7 @@ static const char *const kind_names[] = { "synthetic", "npy", "idx", "raw" };
 void training_defaults(Training *t)
 {
 	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .schedule = "auto", .recompute = "none",
-		.warmup_policy = "auto", .replica_split = "auto", .target = "c",
+		.warmup_policy = "auto", .replica_split = "auto", .target = "c", .arch = "sm_90",
 		.seed = 1, .ckpt_keep = 3, .opt = { .kind = OPT_SGD } };
 }
 

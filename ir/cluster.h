@@ -93,7 +93,8 @@ typedef struct Training {
 	const struct GivenPlan *given;  /* --plan FILE, read (plan.h); else NULL */
 	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */
 	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */
-	const char *target;             /* "c" | "cuda" */
+	const char *target;             /* "c" | "cuda"; "auto" until the cluster is read */
+	const char *arch;               /* of GPUs, as nvcc calls it: "sm_90" */
 	int         threads;            /* per device; 0: from cluster or machine */
 	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise"; NULL: auto */
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */

@@ -5,8 +5,9 @@
  * value lies in the wrong order a Reorder is put before the first node that minds, and shared by all later ones. Every
  * node is typed anew on the way, so layouts spread by the ops' own shape rules.
  *
- * Graphs without convolutions stay as they are, and so does everything in f64 (checking mode: plain loops). Inputs and
+ * Graphs without convolutions stay as they are, and so does everything in f64 (checking mode: plain loops) and on GPUs. Inputs and
  * parameters are plain. Reads and writes Type.layout; adds Reorder nodes. */
+#include <string.h>
 #include "plan.h"
 
 typedef struct Layouts {
@@ -109,7 +110,7 @@ bool pass_layout(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "layout runs before split; this module has stages already");
 	for (const Node *n = m->graph->first; n; n = n->next)
 		any |= is_conv(n->op);
-	if (!any || (cx->train && cx->train->f64))
+	if (!any || (cx->train && (cx->train->f64 || !strcmp(cx->train->target, "cuda"))))
 		return true;
 	map_init(&l.other, cx->scratch, false);
 	for (Node *n = m->graph->first; ok && n; n = n->next)

@@ -78,6 +78,12 @@ static bool is_f64(const Node *n)
 	return n->in[0]->type.dtype == DT_f64;
 }
 
+/* There the library's workspace is not of the arena. */
+static bool on_gpu(const PassCx *cx)
+{
+	return cx->train && !strcmp(cx->train->target, "cuda");
+}
+
 bool pass_library(Module *m, PassCx *cx)
 {
 	Asked k = { .a = cx->scratch };
@@ -91,7 +97,7 @@ bool pass_library(Module *m, PassCx *cx)
 		pd_threads(threads);
 		for (int j = 0; j < ngraph; j++)
 			for (Node *n = g[j]->first; n; n = n->next)
-				if (optab[n->op]->lib && !is_f64(n))
+				if (optab[n->op]->lib && !is_f64(n) && !on_gpu(cx))
 					ok &= ask(&k, n, threads, cx);
 	}
 	return ok;

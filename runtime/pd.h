@@ -11,6 +11,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined __cplusplus         /* kernels for GPUs (gpu.h) */
+extern "C" {
+#endif
+#if defined __CUDACC__
+#define PD_ANYWHERE __host__ __device__
+#else
+#define PD_ANYWHERE
+#endif
+
 #define PD_ABI 1
 
 /* ---- what a program says of itself ---- */
@@ -246,7 +255,7 @@ void    pd_update_of(int lag, int every);
 /* ---- random numbers: counter based, the same for every plan ---- */
 
 /* The output function of SplitMix64: every bit of the argument reaches every bit of the result. */
-static inline uint64_t pd_mix(uint64_t x)
+PD_ANYWHERE static inline uint64_t pd_mix(uint64_t x)
 {
 	x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
 	x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
@@ -254,14 +263,14 @@ static inline uint64_t pd_mix(uint64_t x)
 }
 
 /* A stream per seed, node and sample, in which `element` counts. */
-static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample,
+PD_ANYWHERE static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample,
                                       uint64_t element)
 {
 	const uint64_t stream = pd_mix(pd_mix(pd_mix(seed) + node) + sample);
 
 	return (uint32_t)(pd_mix(stream + (element + 1) * 0x9E3779B97F4A7C15u) >> 32);
 }
-static inline float pd_random_unit(uint64_t seed, uint64_t node, uint64_t sample, uint64_t element)
+PD_ANYWHERE static inline float pd_random_unit(uint64_t seed, uint64_t node, uint64_t sample, uint64_t element)
 {
 	return (float)(pd_random_bits(seed, node, sample, element) >> 8) * 0x1p-24f;    /* [0, 1) */
 }
@@ -314,5 +323,23 @@ void   pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const fl
 void   pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy,
                       const float *x, const float *mean, const float *var, const float *scale,
                       void *scratch);
+
+/* ---- programs for GPUs (gpu*.c, .cu): tensors lie in device memory ----
+ *
+ * All functions above take such tensors then. What is started runs in the order of the calls, on one
+ * stream; nothing here waits for the device but what gives the host a number. */
+
+void   pd_copy(void *to, const void *from, size_t bytes);
+void   pd_fill(void *to, int byte, size_t bytes);
+void   pd_add(float *sum, const float *one, int64_t n);
+void   pd_set(float *to, double v);
+double pd_get(const float *from);
+const void *pd_constant(const void *on_host, size_t bytes); /* before step 0: a copy on the device */
+/* pd_report of numbers on the device. */
+void   pd_report_from(int mb, const float *loss, const float *count);
+
+#if defined __cplusplus
+}
+#endif
 
 #endif

@@ -32,6 +32,18 @@ void  *rt_alloc(size_t bytes);          /* zeroed; before step 0 only; rt_fail w
 double rt_rate(int64_t step);           /* factor of the learning rate */
 double rt_now(void);                    /* seconds, monotonic */
 
+/* ---- where tensors lie ----
+ * The host's arena holds all that files hold. A GPU program has another one on the device (gpu.c). */
+#if defined RT_GPU
+size_t rt_host_arena(const pd_program *p);              /* bytes */
+char  *rt_to_gpu(const pd_program *p, char *arena);       /* makes the device's arena; gives it */
+void   rt_from_gpu(const pd_program *p, char *arena);   /* parameters and state as they are now */
+#else
+static inline size_t rt_host_arena(const pd_program *p) { return p->arena; }
+static inline char *rt_to_gpu(const pd_program *p, char *arena) { (void)p; return arena; }
+static inline void rt_from_gpu(const pd_program *p, char *arena) { (void)p; (void)arena; }
+#endif
+
 /* ---- options.c ---- */
 typedef struct rt_profile_options {
 	const char *file;               /* --profile */
@@ -165,6 +177,7 @@ void rt_weights_from(const pd_program *p, char *arena, const struct st_file *f, 
 /* How many steps were done when a state file was written; 0: it does not say. */
 int64_t rt_weights_step(const char *path);
 void rt_gradients_keep(const pd_program *p);
+bool rt_keeps_gradients(void);
 /* Rank 0 writes the file; all ranks call it together. */
 typedef enum rt_what { RT_TRAINED, RT_STATE, RT_GRADIENTS } rt_what;
 void rt_weights_save(const pd_program *p, const char *arena, const char *path, rt_what what);

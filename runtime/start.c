@@ -267,6 +267,7 @@ bool pd_step(void)
 	run.stop = run.signalled || rt_watch_reached();
 	if (run.stop || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0)) {
 		rt_watch_flush();
+		rt_from_gpu(rt_program, run.arena);
 		rt_checkpoint(rt_step);
 	}
 	rt_checkpoint_poll();
@@ -364,7 +365,7 @@ static int64_t steps_of(const pd_program *p, int64_t epochs)
 /* Memory, weights, data, the stage's objects. */
 static void prepare(const pd_program *p, rt_options *o)
 {
-	run.arena = make_arena(p->arena);
+	run.arena = make_arena(rt_host_arena(p));
 	if (!go_on(p, o, run.arena))
 		rt_weights_load(p, run.arena, o->weights ? o->weights : rt_in_root(o, p->weights),
 		                o->weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
@@ -374,7 +375,7 @@ static void prepare(const pd_program *p, rt_options *o)
 	if (o->dump_grads)
 		rt_gradients_keep(p);
 	if (p->init)
-		p->init(run.arena);
+		p->init(rt_to_gpu(p, run.arena));
 	if (rt_alone || rt_virtual) {
 		rt_profile_check(p);
 		o->ckpt = NULL;
@@ -433,6 +434,7 @@ int pd_finalize(void)
 	if (run.training) {
 		rt_trace_close(p);
 		write_summary(p, o, rt_step - run.first, rt_now() - run.begin);
+		rt_from_gpu(p, run.arena);
 		if (!run.stop && rt_step < last_step)
 			rt_checkpoint(rt_step); /* a caller's loop ended early */
 		if (o->then_loss && !run.signalled) {

@@ -148,6 +148,11 @@ void rt_gradients_keep(const pd_program *p)
 	gradients = rt_alloc(n + 1);
 }
 
+bool rt_keeps_gradients(void)
+{
+	return gradients != NULL;
+}
+
 void pd_gradient(int i, const void *sum)
 {
 	if (gradients)

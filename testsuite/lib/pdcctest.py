@@ -1,9 +1,10 @@
 """What the suites share: find pdcc, emit and build a program, run it, read what it wrote."""
-import json, os, shutil, struct, subprocess, sys, tempfile, threading
+import functools, json, os, shutil, struct, subprocess, sys, tempfile, threading
 import numpy as np
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(HERE)
+CUDA_LOCK = threading.Lock()
 
 
 def pdcc_path(name='pdcc'):
@@ -58,6 +59,17 @@ def cluster_file(folder, devices, memory=None):
 def emit(model, folder, args):
     """pdcc MODEL args -o folder."""
     return check('pdcc', *run([pdcc_path(), model, '-o', folder, '--force', *args]))
+
+
+@functools.lru_cache(maxsize=None)
+def cuda():
+    """What make is told for --target cuda: nothing where there is a GPU, else that the stand-in is the toolkit (standin/)."""
+    with CUDA_LOCK:
+        if shutil.which('nvidia-smi') and run(['nvidia-smi', '-L'])[0] == 0:
+            return []
+        folder = os.path.join(temp('standin'), 'cuda')
+        check('standin', *run(['sh', os.path.join(HERE, 'standin', 'build.sh'), folder]))
+        return [f'CUDA={folder}']
 
 
 def make(folder, cflags='-O1', extra=()):

@@ -108,18 +108,18 @@ static void constants(void **state)
 	Cw w = { .out = &b };
 
 	(void)state;
-	const_write(&w, v, "f");
+	const_write(&w, v, "f", false);
 	same_floats(buf_str(&b), f, 20);
 	buf_clear(&b);
-	const_write(&w, module_const(m, "i", type_make(DT_i64, 1, (int64_t[]){ 3 }), i), "i");
+	const_write(&w, module_const(m, "i", type_make(DT_i64, 1, (int64_t[]){ 3 }), i), "i", false);
 	assert_string_equal(buf_str(&b), "static const int64_t i[] = { INT64_MIN, 9223372036854775807, -5 };\n");
 	buf_clear(&b);
 	float *same = arena_alloc(arena, 100 * sizeof *same);
 	for (int k = 0; k < 100; k++)
 		same[k] = -0.5f;
 	v = module_const(m, "s", type_make(DT_f32, 2, (int64_t[]){ 10, 10 }), same);
-	const_write(&w, v, "s");
-	const_fill(&w, v, "s");
+	const_write(&w, v, "s", false);
+	const_fill(&w, v, "s", false);
 	assert_string_equal(buf_str(&b), "static float s[100];                                             /* f32[10,10] */\n"
 		"for (int64_t i = 0; i < 100; i++)\n\ts[i] = -0.5f;\n");
 	buf_free(&b);

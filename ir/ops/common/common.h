@@ -90,6 +90,9 @@ bool nest_tiled(Nest *s);
 const char *nest_ref(Arena *a, const Nest *s, int op);  /* "a[3 + j * 4 + i]" */
 /* How the strides of operand `op` differ from an operand that lies like the whole space: "" when they do not, "10" when
  * it is broadcast over the inner of two loops, else the strides. Together with dims it fixes the text. */
+/* GPU: declarations of the loops' variables for element number `flat` of the nest of just those loops whose bit is set
+ * (bit d: dimension d), the last one fastest: "const IX i = e % 32;" ... */
+const char *nest_index(Arena *a, const Nest *s, const char *flat, unsigned loops);
 const char *nest_tag(Arena *a, const Nest *s, int op);
 const char *nest_dims(Arena *a, const Nest *s);         /* "32x784", "1" */
 /* Binds RANK D0.. (innermost first) PAR IX OUTER, no TILE and no FILL (bind FILL, NUMEL and VALUE anew for one). */

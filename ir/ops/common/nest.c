@@ -123,6 +123,26 @@ const char *nest_ref(Arena *a, const Nest *s, int op)
 	return arena_printf(a, "%s[%s]", o->var, *e ? e : "0");
 }
 
+const char *nest_index(Arena *a, const Nest *s, const char *flat, unsigned loops)
+{
+	static const char loop[] = "ijklmnpq";
+	const char *text = "";
+	int64_t below = 1, all = 1;
+
+	for (int d = 0; d < s->rank; d++)
+		all *= loops >> d & 1 ? s->dim[d] : 1;
+	for (int d = s->rank - 1; d >= 0; d--) {
+		if (!(loops >> d & 1))
+			continue;
+		const char *e = below == 1 ? flat : arena_printf(a, "%s / %lld", flat, (long long)below);
+		if (below * s->dim[d] < all)
+			e = arena_printf(a, "%s %% %lld", e, (long long)s->dim[d]);
+		text = arena_printf(a, "%s%sconst IX %c = %s;", text, *text ? "\n\t" : "", loop[s->rank - 1 - d], e);
+		below *= s->dim[d];
+	}
+	return text;
+}
+
 const char *nest_tag(Arena *a, const Nest *s, int op)
 {
 	const NestOp *o = &s->op[op];
@@ -189,6 +209,8 @@ void nest_holes(const Nest *s, Holes *h)
 	hole_text(h, "IX", "%s", reach < INT32_MAX ? "int" : "int64_t");
 	hole_int(h, "FILL", 0);
 	hole_int(h, "NUMEL", numel);
+	hole_int(h, "COUNT", numel);
+	hole_text(h, "INDEX", "%s", nest_index(h->arena, s, "e", ~0u));
 	hole_text(h, "VALUE", "0");
 }
 

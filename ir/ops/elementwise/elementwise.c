@@ -535,7 +535,7 @@ static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
 		.dgrad = { OP_##NAME == OP_Where ? NOGRAD : HAS, \
 			SETTINGS(OP_##NAME) ? NOGRAD : HAS, SETTINGS(OP_##NAME) ? NOGRAD : HAS }, \
 		.cost = ew_cost, .holes = ew_holes, .eval = ew_eval, \
-		.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, \
+		.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" }, \
 	};
 #define EW(NAME, NIN, TYPES, RESULT, FLOPS, GRAD, ...) ROW(NAME, NIN, GRAD, DENSE)
 #define EW0(NAME, NIN, TYPES, RESULT, FLOPS, ...) ROW(NAME, NIN, NULL, NOGRAD)

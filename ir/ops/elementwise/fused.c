@@ -327,5 +327,5 @@ const OpDef op_Fused = {
 	.name = "Fused", .minin = 0, .maxin = MAXIN, .nout = MAXIN, .flags = OP_PURE | OP_INPLACE | OP_NHWC,
 	.attrs = attrs, .attrsize = sizeof(struct fused_attr),
 	.shape = shape, .cost = cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };

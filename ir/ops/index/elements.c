@@ -273,7 +273,7 @@ const OpDef op_GatherElements = {
 	.attrs = gather_attrs, .attrsize = sizeof(struct elements),
 	.shape = shape, .grad = gather_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost,
 	.holes = gather_holes, .eval = gather_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };
 
 const OpDef op_GatherElementsGrad = {

@@ -227,28 +227,28 @@ static const AttrDef count_attrs[] = { AT_INT(struct loss, ignore_index, 0), AT_
 const OpDef op_SoftmaxCrossEntropyLoss = {
 	.name = "SoftmaxCrossEntropyLoss", .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = attrs,
 	.attrsize = sizeof(struct loss), .shape = shape, .grad = ce_grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
-	.cpu = { .file = "loss.cpu.c" },
+	.cpu = { .file = "loss.cpu.c" }, .cuda = { .file = "loss.cuda.cu" },
 };
 
 const OpDef op_SoftmaxCrossEntropyLossGrad = {
 	.name = "SoftmaxCrossEntropyLossGrad", .minin = 3, .maxin = 4, .nout = 1, .flags = OP_PURE, .attrs = attrs,
 	.attrsize = sizeof(struct loss), .shape = ce_grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "loss_grad.cpu.c" },
+	.cpu = { .file = "loss_grad.cpu.c" }, .cuda = { .file = "loss_grad.cuda.cu" },
 };
 
 const OpDef op_NegativeLogLikelihoodLoss = {
 	.name = "NegativeLogLikelihoodLoss", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE, .attrs = attrs,
 	.attrsize = sizeof(struct loss), .shape = shape, .grad = nll_grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
-	.cpu = { .file = "loss.cpu.c" },
+	.cpu = { .file = "loss.cpu.c" }, .cuda = { .file = "loss.cuda.cu" },
 };
 
 const OpDef op_NegativeLogLikelihoodLossGrad = {
 	.name = "NegativeLogLikelihoodLossGrad", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE, .attrs = grad_attrs,
 	.attrsize = sizeof(struct loss), .shape = nll_grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "loss_grad.cpu.c" },
+	.cpu = { .file = "loss_grad.cpu.c" }, .cuda = { .file = "loss_grad.cuda.cu" },
 };
 
 const OpDef op_CountLabels = {
 	.name = "CountLabels", .minin = 1, .maxin = 2, .nout = 1, .flags = OP_PURE, .attrs = count_attrs,
-	.attrsize = sizeof(struct loss), .shape = count_shape, .holes = count_holes, .cpu = { .file = "count.cpu.c" },
+	.attrsize = sizeof(struct loss), .shape = count_shape, .holes = count_holes, .cpu = { .file = "count.cpu.c" }, .cuda = { .file = "count.cuda.cu" },
 };

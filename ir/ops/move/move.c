@@ -234,7 +234,7 @@ const OpDef op_Transpose = {
 	.attrs = transpose_attrs, .attrsize = sizeof(struct transpose),
 	.shape = transpose_shape, .grad = transpose_grad, .dgrad = { DENSE }, .cost = move_cost,
 	.holes = transpose_holes, .eval = transpose_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };
 
 /* ---- Expand: broadcasting made real ---- */
@@ -301,7 +301,7 @@ const OpDef op_Expand = {
 	.attrs = expand_attrs, .attrsize = sizeof(struct expand),
 	.shape = expand_shape, .grad = expand_grad, .dgrad = { DENSE }, .cost = move_cost,
 	.holes = expand_holes, .eval = expand_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };
 
 /* ---- Tile: y is x repeated repeats[i] times along axis i ---- */
@@ -403,7 +403,7 @@ const OpDef op_Tile = {
 	.attrs = tile_attrs, .attrsize = sizeof(struct tile),
 	.shape = tile_shape, .grad = tile_grad, .dgrad = { DENSE }, .cost = move_cost,
 	.holes = tile_holes, .eval = tile_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };
 
 /* ---- Reorder: the same tensor in another layout ---- */
@@ -461,5 +461,5 @@ const OpDef op_Reorder = {
 	.attrs = reorder_attrs, .attrsize = sizeof(struct reorder),
 	.shape = reorder_shape, .grad = reorder_grad, .dgrad = { DENSE }, .cost = move_cost,
 	.holes = reorder_holes, .eval = reorder_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };

@@ -233,5 +233,5 @@ const OpDef op_Pad = {
 	.name = "Pad", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
 	.attrs = attrs, .attrsize = sizeof(struct pad),
 	.shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = move_cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };

@@ -174,12 +174,12 @@ const OpDef op_Slice = {
 	.name = "Slice", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
 	.attrs = attrs, .attrsize = sizeof(struct slice),
 	.shape = slice_shape, .grad = slice_grad, .dgrad = { DENSE }, .cost = move_cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };
 
 const OpDef op_SliceGrad = {
 	.name = "SliceGrad", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
 	.attrs = grad_attrs, .attrsize = sizeof(struct slice),
 	.shape = grad_shape, .grad = grad_grad, .dgrad = { DENSE }, .cost = move_cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };

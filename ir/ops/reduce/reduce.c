@@ -249,6 +249,24 @@ static int loops_of(const Nest *s, bool kept)
 	return k;
 }
 
+/* A block per element where many are added to few; a thread each where that fills the device anyway. */
+static void gpu_holes(const Node *n, Holes *h, const Nest *s)
+{
+	unsigned kept = 0;
+	int64_t kept_count = 1, gone_count = 1;
+
+	for (int d = 0; d < s->rank; d++) {
+		kept |= s->op[1].stride[d] ? 1u << d : 0;
+		*(s->op[1].stride[d] ? &kept_count : &gone_count) *= s->dim[d];
+	}
+	hole_int(h, "KEPT_COUNT", kept_count);
+	hole_int(h, "GONE_COUNT", gone_count);
+	hole_int(h, "WIDE", gone_count >= 256 && kept_count < 65536);
+	hole_text(h, "KEPT_INDEX", "%s", nest_index(h->arena, s, "o", kept));
+	hole_text(h, "GONE_INDEX", "%s", nest_index(h->arena, s, "r", ~kept));
+	hole_text(h, "MERGE", "%s", n->op == OP_ReduceL2 ? "s + v" : rule(n)->join);
+}
+
 static void holes(const Node *n, Holes *h)
 {
 	const struct Rule *r = rule(n);
@@ -279,6 +297,7 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "FINISH", "%s", finish);
 	hole_text(h, "FROM", "%s", nest_ref(a, &s, 0));
 	hole_text(h, "TO", "%s", nest_ref(a, &s, 1));
+	gpu_holes(n, h, &s);
 	const int64_t d0 = s.rank ? s.dim[s.rank - 1] : 1;
 	const bool big = type_numel(x) >= 32768;
 	const int64_t most = big && d0 <= 1024 ? 64 : 256, block = d0 < most ? d0 : most;    /* threads share the blocks */
@@ -306,6 +325,7 @@ static const AttrDef attrs[] = {
 		.shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes, .eval = eval, \
 		.cpu = { .file = "reduce.cpu.c", .call = "$k($=, $0);" }, \
 		.ref = { .file = "reduce.cpu.c", .call = "$k($=, $0);" }, \
+		.cuda = { .file = "reduce.cuda.cu", .call = "$k($=, $0);" }, \
 	};
 REDUCE(ReduceSum)
 REDUCE(ReduceMean)

@@ -227,5 +227,5 @@ const OpDef op_Trilu = {
 	.name = "Trilu", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_INPLACE,
 	.attrs = trilu_attrs, .attrsize = sizeof(struct trilu),
 	.shape = trilu_shape, .grad = trilu_grad, .dgrad = { DENSE }, .holes = trilu_holes, .eval = trilu_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" },
+	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
 };

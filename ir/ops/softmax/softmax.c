@@ -68,11 +68,13 @@ static const AttrDef attrs[] = { AT_INT(struct softmax, axis, -1), AT_END };
 #define FORWARD(op) const OpDef op_##op = { \
 		.name = #op, .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_INPLACE, .attrs = attrs, \
 		.attrsize = sizeof(struct softmax), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, \
-		.holes = holes, .cpu = { .file = "softmax.cpu.c", .call = "$k($=, $0);" } }
+		.holes = holes, .cpu = { .file = "softmax.cpu.c", .call = "$k($=, $0);" }, \
+		.cuda = { .file = "softmax.cuda.cu", .call = "$k($=, $0);" } }
 #define BACKWARD(op) const OpDef op_##op = { \
 		.name = #op, .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_INPLACE, .attrs = attrs, \
 		.attrsize = sizeof(struct softmax), .shape = shape, .cost = cost, .holes = holes, \
-		.cpu = { .file = "softmax_grad.cpu.c", .call = "$k($=, $0, $1);" } }
+		.cpu = { .file = "softmax_grad.cpu.c", .call = "$k($=, $0, $1);" }, \
+		.cuda = { .file = "softmax_grad.cuda.cu", .call = "$k($=, $0, $1);" } }
 
 FORWARD(Softmax);
 FORWARD(LogSoftmax);

@@ -56,9 +56,11 @@ const OpDef op_Stack = { .name = "Stack", .minin = 1, .maxin = 1, .nout = 1, .sh
 
 const OpDef op_Report = {   /* the loss of a microbatch, as a sum, and what it will be divided by */
 	.name = "Report", .minin = 2, .maxin = 2, .cpu = { .call = "pd_report($mb, $0[0], $1[0]);" },
+	.cuda = { .call = "pd_report_from($mb, $0, $1);" },
 };
 
 const OpDef op_Total = {    /* what the losses of all microbatches are divided by; never 0 */
 	.name = "Total", .nout = 1, .attrs = total_attrs, .attrsize = sizeof(struct total), .shape = total_shape,
 	.holes = total_holes, .cpu = { .call = "$=[0] = ($T)pd_total_count();" },
+	.cuda = { .call = "pd_set($=, pd_total_count());" },
 };

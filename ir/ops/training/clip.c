@@ -63,9 +63,11 @@ const OpDef op_SquareSum = {
 	.name = "SquareSum", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = square_attrs, .attrsize = sizeof(struct clip),
 	.shape = square_shape, .holes = square_holes,
 	.cpu = { .file = "square_sum.cpu.c", .call = "pd_square($INDEX, $k($1));" },
+	.cuda = { .file = "square_sum.cuda.cu", .call = "pd_square($INDEX, $k($1));" },
 };
 
 const OpDef op_ClipNorm = {
 	.name = "ClipNorm", .minin = 1, .maxin = 1, .nout = 1, .attrs = clip_attrs, .attrsize = sizeof(struct clip),
 	.shape = clip_shape, .holes = clip_holes, .cpu = { .call = "$=[0] = ($T)pd_clip($0[0], $MAX);" },
+	.cuda = { .call = "pd_set($=, pd_clip(pd_get($0), $MAX));" },
 };

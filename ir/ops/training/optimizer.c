@@ -137,7 +137,8 @@ static const AttrDef running_attrs[] = { AT_FLOAT(struct running, momentum, 0.9)
 	const OpDef op_##op = { \
 		.name = #op, .minin = operands, .maxin = operands, .flags = OP_UPDATE, .attrs = table, \
 		.attrsize = sizeof(struct optim), .writes = mask, .shape = shape, .holes = holes, \
-		.cpu = { .file = "optimizer.cpu.c", .call = statement } \
+		.cpu = { .file = "optimizer.cpu.c", .call = statement }, \
+		.cuda = { .file = "optimizer.cuda.cu", .call = statement } \
 	}
 
 OPTIMIZER(SGD, 3, 1, sgd_attrs, "$k($0, $1, $2);");
@@ -152,4 +153,5 @@ const OpDef op_RunningStat = {
 	.name = "RunningStat", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = running_attrs,
 	.attrsize = sizeof(struct running), .writes = 1, .shape = running_shape, .holes = running_holes,
 	.cpu = { .file = "running.cpu.c", .call = "$k($0, $1);" },
+	.cuda = { .file = "running.cuda.cu", .call = "$k($0, $1);" },
 };

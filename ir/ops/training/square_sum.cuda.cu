@@ -1,0 +1,34 @@
+/* Sum of the squares of N elements, in f64 and always in one order. */
+namespace device::NAME {
+static __global__ void run(double *part, const T *g)
+{
+	double sum = 0;
+
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < N; i += (int64_t)gridDim.x * blockDim.x)
+		sum += (double)g[i] * (double)g[i];
+	sum = pd_block_sum(sum);
+	if (threadIdx.x == 0)
+		part[blockIdx.x] = sum;
+}
+
+static __global__ void join(double *part, int n)
+{
+	double sum = 0;
+
+	for (int i = threadIdx.x; i < n; i += blockDim.x)
+		sum += part[i];
+	sum = pd_block_sum(sum);
+	if (threadIdx.x == 0)
+		part[0] = sum;
+}
+}
+
+PD_HOST double NAME(const T *g)
+{
+	const int blocks = N > 65536 ? 128 : (N + 511) / 512;
+	double *part = pd_numbers(128);
+
+	PD_LAUNCH(device::NAME::run, blocks, 256, 0, part, g);
+	PD_LAUNCH(device::NAME::join, 1, 128, 0, part, blocks);
+	return pd_number(part);
+}

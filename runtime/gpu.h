@@ -1,0 +1,81 @@
+/* gpu.h: what the kernels of a GPU program need. A kernel file compiles with nvcc, parses in libclang, and runs on the
+ * CPU where PD_LAUNCH is defined by what stands in for the device. */
+#ifndef GPU_H
+#define GPU_H
+
+#include "pd.h"
+
+#if !defined PD_LAUNCH
+#include <cuda_runtime.h>
+/* A grid of `blocks` blocks of `threads` threads, `shared` bytes of shared memory a block; arguments of the kernel. */
+#define PD_LAUNCH(kernel, blocks, threads, shared, ...) \
+	do { \
+		kernel<<<(blocks), (threads), (shared), pd_stream()>>>(__VA_ARGS__); \
+		pd_launched(#kernel); \
+	} while (0)
+#endif
+#if !defined PD_DYN_SHARED
+#define PD_DYN_SHARED(type, name) extern __shared__ type name[]
+#endif
+
+/* What the host calls. */
+#define PD_HOST extern "C"
+
+extern "C" cudaStream_t pd_stream(void);
+extern "C" void pd_launched(const char *kernel);        /* ends the program (R522) when it could not be started */
+/* Device memory for n numbers that a launch leaves for the host, and the first of them once all is done. */
+extern "C" double *pd_numbers(int n);
+extern "C" double pd_number(const double *number);
+
+static inline unsigned pd_blocks(int64_t n, int64_t per) { return (unsigned)((n + per - 1) / per); }
+
+/* Sums and maxima over a block of up to 1024 threads, the same order every time; all threads get them. */
+template<class T> static __device__ T pd_warp_sum(T v)
+{
+	for (int d = 16; d > 0; d /= 2)
+		v += __shfl_xor_sync(0xffffffffu, v, d);
+	return v;
+}
+
+template<class T> static __device__ T pd_warp_max(T v)
+{
+	for (int d = 16; d > 0; d /= 2) {
+		const T w = __shfl_xor_sync(0xffffffffu, v, d);
+		v = v < w ? w : v;
+	}
+	return v;
+}
+
+template<class T> static __device__ T pd_block_sum(T v)
+{
+	__shared__ T part[32];
+	const int warp = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
+
+	v = pd_warp_sum(v);
+	__syncthreads();
+	if (threadIdx.x % 32 == 0)
+		part[warp] = v;
+	__syncthreads();
+	v = 0;
+	for (int i = 0; i < warps; i++)
+		v += part[i];
+	return v;
+}
+
+template<class T> static __device__ T pd_block_max(T v)
+{
+	__shared__ T part[32];
+	const int warp = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
+
+	v = pd_warp_max(v);
+	__syncthreads();
+	if (threadIdx.x % 32 == 0)
+		part[warp] = v;
+	__syncthreads();
+	v = part[0];
+	for (int i = 1; i < warps; i++)
+		v = v < part[i] ? part[i] : v;
+	return v;
+}
+
+#endif

@@ -1,0 +1,200 @@
+/* gpu_library.c: cuBLAS and cuDNN behind the calls of pd.h. Matrices and images are f32 and plain. cuDNN's workspace is
+ * one piece of device memory for all calls, as large as the largest needs, made before step 0. */
+#include "rt.h"
+#include <cublas_v2.h>
+#include <cudnn.h>
+
+cudaStream_t pd_stream(void);
+
+static cublasHandle_t blas;
+static cudnnHandle_t  dnn;
+static void          *workspace;
+static size_t         room;
+
+static void check_blas(cublasStatus_t s, const char *what)
+{
+	if (s != CUBLAS_STATUS_SUCCESS)
+		rt_fail(RT_ERROR, "R523", "cuBLAS: %s: status %d", what, (int)s);
+}
+
+static void check_dnn(cudnnStatus_t s, const char *what)
+{
+	if (s != CUDNN_STATUS_SUCCESS)
+		rt_fail(RT_ERROR, "R523", "cuDNN: %s: %s", what, cudnnGetErrorString(s));
+}
+
+/* Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'. */
+void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
+             float *c, int ldc)
+{
+	const float one = 1;
+
+	if (!blas) {
+		check_blas(cublasCreate(&blas), "cublasCreate");
+		check_blas(cublasSetStream(blas, pd_stream()), "cublasSetStream");
+	}
+	check_blas(cublasSgemm(blas, transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b,
+	                       ldb, a, lda, &beta, c, ldc), "cublasSgemm");
+}
+
+/* ---- convolution ---- */
+
+typedef struct conv {
+	pd_conv_desc                 d;
+	cudnnTensorDescriptor_t      x, y, bias;
+	cudnnFilterDescriptor_t      w;
+	cudnnConvolutionDescriptor_t conv;
+	int                          algorithm;
+	size_t                       bytes;     /* of workspace */
+} conv;
+
+static cudnnHandle_t handle(void)
+{
+	if (!dnn) {
+		check_dnn(cudnnCreate(&dnn), "cudnnCreate");
+		check_dnn(cudnnSetStream(dnn, pd_stream()), "cudnnSetStream");
+	}
+	return dnn;
+}
+
+/* At least two spatial axes, plain order. */
+static cudnnTensorDescriptor_t tensor(int n, int c, int nd, const int *sp)
+{
+	cudnnTensorDescriptor_t t;
+	const int rank = 2 + (nd < 2 ? 2 : nd);
+	int dim[5] = { n, c, 1, 1, 1 }, stride[5];
+
+	for (int i = 0; i < nd; i++)
+		dim[rank - nd + i] = sp[i];
+	for (int i = rank - 1, s = 1; i >= 0; s *= dim[i--])
+		stride[i] = s;
+	check_dnn(cudnnCreateTensorDescriptor(&t), "tensor");
+	check_dnn(cudnnSetTensorNdDescriptor(t, CUDNN_DATA_FLOAT, rank, dim, stride), "tensor");
+	return t;
+}
+
+static void describe(conv *o)
+{
+	const pd_conv_desc *d = &o->d;
+	const int           nd = d->nd < 2 ? 2 : d->nd, lead = nd - d->nd;
+	int                 w[5] = { d->oc, d->c / d->groups, 1, 1, 1 }, pad[3] = { 0 }, stride[3] = { 1, 1, 1 },
+		dilation[3] = { 1, 1, 1 };
+
+	for (int i = 0; i < d->nd; i++) {
+		w[2 + lead + i] = d->kernel[i];
+		pad[lead + i] = d->pad_begin[i];
+		stride[lead + i] = d->stride[i];
+		dilation[lead + i] = d->dilation[i];
+	}
+	o->x = tensor(d->n, d->c, d->nd, d->in);
+	o->y = tensor(d->n, d->oc, d->nd, d->out);
+	o->bias = tensor(1, d->oc, d->nd, (const int[]){ 1, 1, 1 });
+	check_dnn(cudnnCreateFilterDescriptor(&o->w), "filter");
+	check_dnn(cudnnSetFilterNdDescriptor(o->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 2 + nd, w), "filter");
+	check_dnn(cudnnCreateConvolutionDescriptor(&o->conv), "convolution");
+	check_dnn(cudnnSetConvolutionNdDescriptor(o->conv, nd, pad, stride, dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+	          "convolution");
+	check_dnn(cudnnSetConvolutionGroupCount(o->conv, d->groups), "groups");
+}
+
+/* The library's first choice by its own estimate, or in --reproducible programs the first that always adds in one order. */
+#define CHOOSE(PERF, GET, ...) \
+	PERF found[8]; \
+	int  n = 0, best = 0; \
+	check_dnn(GET(handle(), __VA_ARGS__, 8, &n, found), "choice of an algorithm"); \
+	while (best < n && (found[best].status != CUDNN_STATUS_SUCCESS || \
+	                    (rt_program->reproducible && found[best].determinism != CUDNN_DETERMINISTIC))) \
+		best++; \
+	if (best == n) \
+		rt_fail(RT_ERROR, "R523", "cuDNN has no algorithm for a convolution of %d images", o->d.n); \
+	o->algorithm = (int)found[best].algo; \
+	o->bytes = found[best].memory
+
+static void choose_forward(conv *o)
+{
+	CHOOSE(cudnnConvolutionFwdAlgoPerf_t, cudnnGetConvolutionForwardAlgorithm_v7, o->x, o->w, o->conv, o->y);
+}
+
+static void choose_data(conv *o)
+{
+	CHOOSE(cudnnConvolutionBwdDataAlgoPerf_t, cudnnGetConvolutionBackwardDataAlgorithm_v7, o->w, o->y, o->conv, o->x);
+}
+
+static void choose_weights(conv *o)
+{
+	CHOOSE(cudnnConvolutionBwdFilterAlgoPerf_t, cudnnGetConvolutionBackwardFilterAlgorithm_v7, o->x, o->y, o->conv, o->w);
+}
+
+void *rt_device_memory(size_t bytes, const char *what);
+
+static void want_workspace(size_t bytes)
+{
+	if (bytes <= room)
+		return;
+	if (workspace)
+		cudaFree(workspace);
+	workspace = rt_device_memory(bytes, "cuDNN's workspace");
+	room = bytes;
+}
+
+size_t pd_conv_scratch(const pd_conv_desc *d)
+{
+	(void)d;
+	return 0;
+}
+
+void pd_conv_init(pd_conv *p, const pd_conv_desc *d)
+{
+	conv *o = rt_alloc(sizeof *o);
+
+	for (int i = 0; i < d->nd; i++)
+		if (d->out[i] != (d->in[i] + 2 * d->pad_begin[i] - d->dilation[i] * (d->kernel[i] - 1) - 1) / d->stride[i] + 1)
+			rt_fail(RT_ERROR, "R523", "cuDNN pads evenly: axis %d is padded with %d in front and %d behind", i,
+			        d->pad_begin[i], d->pad_end[i]);
+	o->d = *d;
+	describe(o);
+	if (d->what == PD_FORWARD)
+		choose_forward(o);
+	else if (d->what == PD_BACKWARD_DATA)
+		choose_data(o);
+	else
+		choose_weights(o);
+	want_workspace(o->bytes);
+	p->impl = o;
+}
+
+void pd_conv_forward(const pd_conv *p, float *y, const float *x, const float *w, const float *b, void *scratch)
+{
+	const conv *o = p->impl;
+	const float one = 1, none = 0;
+
+	(void)scratch;
+	check_dnn(cudnnConvolutionForward(handle(), &one, o->x, x, o->w, w, o->conv, (cudnnConvolutionFwdAlgo_t)o->algorithm,
+	                                  workspace, o->bytes, &none, o->y, y), "cudnnConvolutionForward");
+	if (o->d.bias)
+		check_dnn(cudnnAddTensor(handle(), &one, o->bias, b, &one, o->y, y), "cudnnAddTensor");
+}
+
+void pd_conv_backward_data(const pd_conv *p, float *dx, const float *dy, const float *w, void *scratch)
+{
+	const conv *o = p->impl;
+	const float one = 1, none = 0;
+
+	(void)scratch;
+	check_dnn(cudnnConvolutionBackwardData(handle(), &one, o->w, w, o->y, dy, o->conv,
+	                                       (cudnnConvolutionBwdDataAlgo_t)o->algorithm, workspace, o->bytes, &none, o->x,
+	                                       dx), "cudnnConvolutionBackwardData");
+}
+
+void pd_conv_backward_weights(const pd_conv *p, float *dw, float *db, const float *x, const float *dy, void *scratch)
+{
+	const conv *o = p->impl;
+	const float one = 1, none = 0;
+
+	(void)scratch;
+	check_dnn(cudnnConvolutionBackwardFilter(handle(), &one, o->x, x, o->y, dy, o->conv,
+	                                         (cudnnConvolutionBwdFilterAlgo_t)o->algorithm, workspace, o->bytes, &none,
+	                                         o->w, dw), "cudnnConvolutionBackwardFilter");
+	if (o->d.bias)
+		check_dnn(cudnnConvolutionBackwardBias(handle(), &one, o->y, dy, &none, o->bias, db), "cudnnConvolutionBackwardBias");
+}

@@ -1,0 +1,27 @@
+/* gpu_names.h: included in front of the runtime's host files where they are built for a GPU program. What takes tensors
+ * has another name there, and gpu_host.c calls it with tensors in host memory. */
+#ifndef GPU_NAMES_H
+#define GPU_NAMES_H
+
+#define RT_GPU 1
+
+#define pd_irecv          host_irecv
+#define pd_isend          host_isend
+#define pd_wait_recv      host_wait_recv
+#define pd_wait_send      host_wait_send
+#define pd_input          host_input
+#define pd_allreduce      host_allreduce
+#define pd_allreduce_as   host_allreduce_as
+#define pd_allreduce_f64  host_allreduce_f64
+#define pd_allgather      host_allgather
+#define pd_broadcast      host_broadcast
+#define pd_tree_bytes     host_tree_bytes
+#define pd_tree_new       host_tree_new
+#define pd_tree_leaf      host_tree_leaf
+#define pd_tree_done      host_tree_done
+#define pd_tree_root      host_tree_root
+#define pd_gradient       host_gradient
+#define pd_gradient_rows  host_gradient_rows
+#define pd_check          host_check
+
+#endif

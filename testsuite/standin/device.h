@@ -1,0 +1,215 @@
+/* device.h: runs the kernels of an emitted .cu on the CPU. The file is compiled as C++ with this in front; a block's threads
+ * are fibers, so that barriers and shuffles mean what they mean on a GPU. Blocks run one after the other.
+ *
+ * A thread that reaches no barrier runs to its end at once. Where all threads of a warp (of the block) wait, they go on;
+ * where threads wait for one that has ended, or for different things, the program ends with a message: on a GPU it would
+ * hang or be undefined. */
+#ifndef STANDIN_DEVICE_H
+#define STANDIN_DEVICE_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include "cuda_runtime_api.h"
+
+#if !defined __x86_64__
+#error "the stand-in for a GPU switches stacks of x86-64 only"
+#endif
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static               /* one block at a time */
+#define __constant__ static
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+
+struct standin_index { unsigned x, y, z; };
+inline standin_index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace standin {
+
+enum state { RUNS, AT_WARP, AT_BLOCK, DONE };
+struct fiber { void *sp; char *stack; state s; uint64_t box[2]; unsigned turn; };
+
+enum { MOST = 1024, STACK = 64 << 10 };
+inline fiber fibers[MOST];
+inline void *main_sp;
+inline unsigned current, threads;
+inline const char *kernel;
+inline void (*body)(void *);
+inline void *argument;
+
+extern "C" void standin_switch(void **from, void *to);
+asm(R"(
+	.text
+	.weak standin_switch
+	.type standin_switch, @function
+standin_switch:
+	pushq %rbp
+	pushq %rbx
+	pushq %r12
+	pushq %r13
+	pushq %r14
+	pushq %r15
+	movq %rsp, (%rdi)
+	movq %rsi, %rsp
+	popq %r15
+	popq %r14
+	popq %r13
+	popq %r12
+	popq %rbx
+	popq %rbp
+	ret
+)");
+
+[[noreturn]] inline void die(const char *why)
+{
+	fprintf(stderr, "kernel %s, block %u, thread %u: %s\n", kernel, blockIdx.x, current, why);
+	abort();
+}
+
+inline void leave(state s)
+{
+	fibers[current].s = s;
+	standin_switch(&fibers[current].sp, main_sp);
+}
+
+inline void entry()
+{
+	body(argument);
+	leave(DONE);
+	abort();
+}
+
+inline void enter(unsigned t)
+{
+	current = t;
+	threadIdx = { t, 0, 0 };
+	standin_switch(&main_sp, fibers[t].sp);
+}
+
+inline void prepare(unsigned t)
+{
+	fiber *f = &fibers[t];
+
+	if (!f->stack)
+		f->stack = (char *)malloc(STACK);
+	void **sp = (void **)(((uintptr_t)f->stack + STACK) & ~(uintptr_t)63);
+	*--sp = nullptr;
+	*--sp = (void *)entry;
+	for (int i = 0; i < 6; i++)
+		*--sp = nullptr;
+	f->sp = sp;
+	f->s = RUNS;
+	f->turn = 0;
+}
+
+/* All threads from `first` on, n of them, that have not ended wait at `what`: they go on. */
+inline bool release(unsigned first, unsigned n, state what)
+{
+	unsigned waiting = 0, done = 0;
+
+	for (unsigned t = first; t < first + n; t++) {
+		waiting += fibers[t].s == what;
+		done += fibers[t].s == DONE;
+	}
+	if (!waiting || waiting + done < n)
+		return false;
+	if (done)
+		die("waits for a thread that has ended");
+	for (unsigned t = first; t < first + n; t++)
+		fibers[t].s = RUNS;
+	return true;
+}
+
+inline void run_block()
+{
+	unsigned left = threads;
+
+	for (unsigned t = 0; t < threads; t++)
+		prepare(t);
+	while (left) {
+		bool moved = false;
+		left = 0;
+		for (unsigned t = 0; t < threads; t++)
+			if (fibers[t].s == RUNS) {
+				enter(t);
+				moved = true;
+			}
+		for (unsigned t = 0; t < threads; t += 32)
+			moved |= release(t, threads - t < 32 ? threads - t : 32, AT_WARP);
+		moved |= release(0, threads, AT_BLOCK);
+		for (unsigned t = 0; t < threads; t++)
+			left += fibers[t].s != DONE;
+		if (left && !moved)
+			die("threads wait for different things");
+	}
+}
+
+template<class K> void launch(const char *name, unsigned blocks, unsigned n, K k)
+{
+	if (n < 1 || n > MOST) {
+		fprintf(stderr, "kernel %s: %u threads a block\n", name, n);
+		abort();
+	}
+	kernel = name;
+	threads = n;
+	blockDim = { n, 1, 1 };
+	gridDim = { blocks, 1, 1 };
+	body = [](void *p) { (*(K *)p)(); };
+	argument = &k;
+	for (unsigned b = 0; b < blocks; b++) {
+		blockIdx = { b, 0, 0 };
+		run_block();
+	}
+	argument = nullptr;
+}
+
+template<class T> T exchange(T v, unsigned from)
+{
+	static_assert(sizeof v <= 8, "shuffles move 8 bytes");
+	fiber *me = &fibers[current];
+	const unsigned turn = me->turn++ & 1, mate = current / 32 * 32 + from % 32;
+	T got;
+
+	memcpy(&me->box[turn], &v, sizeof v);
+	leave(AT_WARP);
+	memcpy(&got, &fibers[mate < threads ? mate : current].box[turn], sizeof got);
+	return got;
+}
+
+}
+
+inline void __syncthreads() { standin::leave(standin::AT_BLOCK); }
+inline void __syncwarp(unsigned = ~0u) { standin::leave(standin::AT_WARP); }
+template<class T> T __shfl_xor_sync(unsigned, T v, int mask, int = 32) { return standin::exchange(v, standin::current % 32 ^ (unsigned)mask); }
+template<class T> T __shfl_down_sync(unsigned, T v, unsigned d, int = 32)
+{
+	const unsigned lane = standin::current % 32;
+
+	return standin::exchange(v, lane + d > 31 ? lane : lane + d);
+}
+template<class T> T __shfl_sync(unsigned, T v, int lane, int = 32) { return standin::exchange(v, (unsigned)lane); }
+template<class T> T atomicAdd(T *p, T v)
+{
+	const T before = *p;
+
+	*p = before + v;
+	return before;
+}
+
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+
+#define PD_LAUNCH(k, blocks, n, shared, ...) \
+	do { \
+		standin::launch(#k, (unsigned)(blocks), (unsigned)(n), [=] { k(__VA_ARGS__); }); \
+		pd_launched(#k); \
+	} while (0)
+
+#endif

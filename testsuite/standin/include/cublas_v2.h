@@ -1,0 +1,17 @@
+/* cuBLAS as standin.c has it. */
+#ifndef STANDIN_CUBLAS_V2_H
+#define STANDIN_CUBLAS_V2_H
+
+#include "cuda_runtime_api.h"
+
+typedef enum cublasStatus { CUBLAS_STATUS_SUCCESS = 0 } cublasStatus_t;
+typedef enum cublasOperation { CUBLAS_OP_N, CUBLAS_OP_T } cublasOperation_t;
+typedef struct cublasContext *cublasHandle_t;
+
+cublasStatus_t cublasCreate(cublasHandle_t *h);
+cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s);
+cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                           const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c,
+                           int ldc);
+
+#endif

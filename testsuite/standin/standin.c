@@ -1,0 +1,185 @@
+/* standin.c: the CUDA runtime and cuBLAS for machines without a GPU: device memory is this process's, a stream does
+ * everything at once, matrix products are oneDNN's. See README.md. */
+#include <cuda_runtime_api.h>
+#include <cublas_v2.h>
+#include <stdlib.h>
+#include <string.h>
+#include "pd.h"
+
+#define API __attribute__((visibility("default")))
+
+static size_t in_use;
+
+/* As many bytes as STANDIN_MEMORY says, 4 GiB otherwise: what a device of this kind has. */
+static size_t memory(void)
+{
+	const char *s = getenv("STANDIN_MEMORY");
+
+	return s ? (size_t)strtoull(s, NULL, 10) : (size_t)4 << 30;
+}
+
+API cudaError_t cudaGetDeviceCount(int *n)
+{
+	const char *s = getenv("STANDIN_DEVICES");
+
+	*n = s ? atoi(s) : 4;
+	return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+
+API cudaError_t cudaSetDevice(int device)
+{
+	int n;
+
+	cudaGetDeviceCount(&n);
+	return device >= 0 && device < n ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+{
+	(void)device;
+	*p = (struct cudaDeviceProp){ .name = "stand-in for a GPU", .totalGlobalMem = memory(), .major = 9 };
+	return cudaSuccess;
+}
+
+API cudaError_t cudaMemGetInfo(size_t *unused, size_t *total)
+{
+	*total = memory();
+	*unused = *total > in_use ? *total - in_use : 0;
+	return cudaSuccess;
+}
+
+/* Memory comes filled with NaN: what nobody wrote shows. */
+API cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+	const size_t room = (bytes + 511) / 256 * 256;
+
+	*p = in_use + room > memory() ? NULL : aligned_alloc(256, room);
+	if (!*p)
+		return cudaErrorMemoryAllocation;
+	in_use += room;
+	memset(*p, 0xff, room);
+	return cudaSuccess;
+}
+
+API cudaError_t cudaFree(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+
+API cudaError_t cudaMallocHost(void **p, size_t bytes)
+{
+	*p = malloc(bytes ? bytes : 1);
+	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+API cudaError_t cudaFreeHost(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+
+API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
+{
+	(void)kind;
+	(void)s;
+	memmove(to, from, bytes);
+	return cudaSuccess;
+}
+
+API cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
+{
+	(void)s;
+	memset(to, byte, bytes);
+	return cudaSuccess;
+}
+
+API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+	(void)flags;
+	*s = malloc(1);
+	return *s ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+API cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+	(void)s;
+	return cudaSuccess;
+}
+
+API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+	(void)s;
+	(void)e;
+	(void)flags;
+	return cudaSuccess;
+}
+
+API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+	(void)flags;
+	*e = malloc(1);
+	return *e ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+	(void)e;
+	(void)s;
+	return cudaSuccess;
+}
+
+API cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+	(void)e;
+	return cudaSuccess;
+}
+
+API cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+	(void)e;
+	return cudaSuccess;
+}
+
+API cudaError_t cudaGetLastError(void)
+{
+	return cudaSuccess;
+}
+
+API const char *cudaGetErrorString(cudaError_t e)
+{
+	switch (e) {
+	case cudaSuccess: return "no error";
+	case cudaErrorMemoryAllocation: return "out of memory";
+	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+	case cudaErrorNotReady: return "device not ready";
+	default: return "invalid argument";
+	}
+}
+
+/* ---- cuBLAS: column-major ---- */
+
+API cublasStatus_t cublasCreate(cublasHandle_t *h)
+{
+	*h = malloc(1);
+	pd_threads(1);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+API cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s)
+{
+	(void)h;
+	(void)s;
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+API cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                               const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta,
+                               float *c, int ldc)
+{
+	(void)h;
+	if (*alpha != 1)
+		return (cublasStatus_t)7;       /* not asked for by what pdcc writes */
+	pd_gemm(tb == CUBLAS_OP_T, ta == CUBLAS_OP_T, n, m, k, b, ldb, a, lda, *beta, c, ldc);
+	return CUBLAS_STATUS_SUCCESS;
+}
