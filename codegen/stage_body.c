@@ -213,6 +213,8 @@ static void write_nodes(StageCx *x, Cw *w, const Node *n, const Node *end)
 		if (n->phase == PHASE_BWD && leaf_added(x))
 			write_adds(x, w, n);
 		clock_end(x, w);
+		if (n->phase == PHASE_BWD)
+			write_buckets(x, w, n);
 	}
 	clock_stop(x, w);
 }
@@ -349,6 +351,8 @@ static void write_adding(StageCx *x, Cw *w)
 		return;
 	cw_blank(w);
 	cw_stmt(w, "microbatches of this step that are in G", "static int done;");
+	if (has_buckets(x))
+		cw_stmt(w, "of those that this device does", "static int of_step;");
 	if (on_gpu(x))
 		return;
 	cw_blank(w);
@@ -463,6 +467,8 @@ void write_init(StageCx *x, Cw *w)
 	}
 	if (needs_replica(x, buf_str(w->out)))
 		cw_line(&in, "replica = which;");
+	if (has_buckets(x) && leaf_added(x))
+		cw_line(&in, "of_step = nmine;");
 	fill_consts(x, &in);
 	if (x->clocks)
 		cw_line(&in, "clock0 = pd_records(records, %d);", x->nclock);

@@ -57,21 +57,54 @@ static const char *upper(Arena *a, const char *s)
 	return out;
 }
 
-/* Sums that a later update takes begin, where the background can: plain ones. */
+/* What pd_allreduce_start is told of a sum. */
+static const char *how_text(StageCx *x, const Node *n)
+{
+	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
+
+	if (strcmp(codec, "none"))
+		return arena_printf(x->b->a, "&(pd_sum){ PD_SUM_%s, PD_CODEC_%s, %d }", upper(x->b->a, by), upper(x->b->a, codec),
+			(int)attr_int(n, "block"));
+	return strcmp(by, "auto") ? arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s }", upper(x->b->a, by)) : "NULL";
+}
+
+bool has_buckets(const StageCx *x)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_AllReduce && attr_int(n, "bucket") >= 0)
+			return true;
+	return false;
+}
+
+/* Sums of buckets whose last gradient node n makes begin behind the last backward's n. */
+void write_buckets(StageCx *x, Cw *w, const Node *n)
+{
+	for (const Node *k = x->s->update->first; k; k = k->next) {
+		if (k->op != OP_AllReduce || bucket_node(x->s, k) != n)
+			continue;
+		const Value *first = k->in[0], *last = k->in[k->nin - 1];
+		const int64_t end = last->offset + (4 * type_numel(&last->type) + 63) / 64 * 64;
+		cw_comment(w, "bucket %" PRId64 ": %%%s%s%s", attr_int(k, "bucket"), first->name, first == last ? "" : " to %",
+			first == last ? "" : last->name);
+		if (leaf_added(x))
+			cw_line(w, "if (done + 1 == of_step)");
+		cw_line(w, "%spd_allreduce_start(&replicas, (float *)G + %" PRId64 ", %" PRId64 ", %s);", leaf_added(x) ? "\t" : "",
+			first->offset / 4, (end - first->offset) / 4, how_text(x, k));
+	}
+}
+
+/* Sums that a later update takes begin here. */
 static void write_sum(StageCx *x, Cw *w, const Node *n)
 {
 	const DType t = gradient_type(x);
-	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
+	const char *how = how_text(x, n), *count = arena_printf(x->b->a, "sizeof *G / sizeof(%s)", dtype_c(t));
 
-	if (t == DT_f64 || (!strcmp(codec, "none") && (!strcmp(by, "auto") || late(x))))
-		cw_line(w, "%s%s(&replicas, (%s *)G, sizeof *G / sizeof(%s));", sum_name(t), late(x) && t != DT_f64 ? "_start" : "",
-			dtype_c(t), dtype_c(t));
-	else if (!strcmp(codec, "none"))
-		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), &(pd_sum){ .by = PD_SUM_%s });",
-			upper(x->b->a, by));
+	if (t != DT_f64 && (late(x) || strcmp(how, "NULL")))
+		cw_line(w, "pd_allreduce_start(&replicas, (float *)G, %s, %s);", count, how);
 	else
-		cw_line(w, "pd_allreduce_as(&replicas, (float *)G, sizeof *G / sizeof(float), &(pd_sum){ PD_SUM_%s, PD_CODEC_%s, %d });",
-			upper(x->b->a, by), upper(x->b->a, codec), (int)attr_int(n, "block"));
+		cw_line(w, "%s(&replicas, (%s *)G, %s);", sum_name(t), dtype_c(t), count);
+	if (t != DT_f64 && !late(x) && strcmp(how, "NULL"))
+		cw_line(w, "pd_allreduce_wait();");
 }
 
 void write_sync(StageCx *x, Cw *w)
@@ -81,6 +114,8 @@ void write_sync(StageCx *x, Cw *w)
 	DType rows = DT_NONE;
 
 	write_copy(x, &in, "copy");
+	if (has_buckets(x))
+		cw_line(&in, "pd_allreduce_wait();");
 	if (x->layout[REGION_GRADS].n && reproducible(x))
 		cw_line(&in, late(x) ? "*G = *(struct grads *)pd_tree_root(tree, &replicas);" : "G = (void *)pd_tree_root(tree, &replicas);");
 	for (const Node *n = x->s->update->first; n; n = n->next) {
@@ -88,7 +123,7 @@ void write_sync(StageCx *x, Cw *w)
 		if (n->op == OP_AllReduce && !sums) {
 			rows = n->in[0]->type.dtype;
 			write_rows(x, &in, n);
-		} else if (sums && !reproducible(x)) {
+		} else if (sums && !reproducible(x) && attr_int(n, "bucket") < 0) {
 			write_sum(x, &in, n);
 		} else if (n->op == OP_Broadcast && !x->b->chunks) {
 			write_broadcast(x, &in, n);

@@ -128,6 +128,19 @@ static bool o_allreduce(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_bucket(Cx *x, const char *v)
+{
+	int64_t *n = &x->o->t.bucket;
+
+	if (strcmp(v, "auto") == 0 || strcmp(v, "none") == 0) {
+		*n = *v == 'a' ? 0 : INT64_MAX;
+		return true;
+	}
+	if (parse_bytes(v, n) && *n > 0)
+		return true;
+	return diag_error(x->d, NOLOC, 7, "--bucket wants auto, none or bytes as 1MiB, not '%s'", v);
+}
+
 static bool o_schedule(Cx *x, const char *v)
 {
 	const TrainWords *w = &train_words[WORDS_SCHEDULE];
@@ -307,6 +320,8 @@ static const Opt table[] = {
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
 	{ "Communication", "allreduce", "A", "sums over replicas: auto, ring, doubling, halving, pairwise", CALL, 0, o_allreduce, 0, 0, 0 },
+	{ "Communication", "bucket", "BYTES", "sums of gradients begin during the backward, in parts of so many bytes (1M); auto; none: one sum behind it", CALL, 0,
+		o_bucket, 0, 0, 0 },
 	{ "Communication", "compress", "C", "gradients between replicas: none, trunc16, bf16, q8 or q8:block=128", CALL, 0, o_compress, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
 	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw, rmsprop, adagrad; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },

@@ -97,6 +97,7 @@ typedef struct Training {
 	const char *arch;               /* of GPUs, as nvcc calls it: "sm_90" */
 	int         threads;            /* per device; 0: from cluster or machine */
 	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise"; NULL: auto */
+	int64_t     bucket;             /* least bytes of a sum that begins during the backward; 0: auto, INT64_MAX: one sum */
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
 	int         compress_block;     /* elements that share a step of q8 */
 	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */

@@ -369,3 +369,15 @@ bool value_dead(const Value *v)
 			return false;
 	return true;
 }
+
+Node *bucket_node(const Stage *s, const Node *sum)
+{
+	Node *last = NULL;
+
+	if (sum->op != OP_AllReduce || attr_int(sum, "bucket") < 0)
+		return NULL;
+	for (Node *n = (s->weight ? s->weight : s->backward)->first; n; n = n->next)
+		for (int i = 0; i < sum->nin; i++)
+			last = sum->in[i]->def->in[0]->def == n ? n : last;
+	return last;
+}

@@ -1,11 +1,141 @@
 /* comm: joins what the replicas of a stage have. Reads Stage.replicas; writes Param.sync and, in the update graph of
  * each stage with several replicas, behind the last Accumulate or Stack:
- *     AllReduce(%g.w1, %g.b1, ...) {over=replicas}     sums in place; one bucket, in the module's order of parameters
+ *     AllReduce(%g.w2, %g.b2, ...) {over=replicas, bucket=0}     sums in place
  *     AllReduce(%stack, ...) {over=rows}               rows of other replicas are zero before: the sum joins them
  * --compress packs the messages of the first kind; rows stay exact.
+ *
+ * Buckets. Gradients are taken in the order in which the backward makes them; a bucket is closed once it has --bucket bytes
+ * (auto: as the timing model of sumcost.h says that all sums end first, one where nothing is gained), and its sum begins
+ * behind the node that makes its last gradient, in the device's last backward of the step (bucket_node). So sums go on
+ * while the rest of the backward is computed. Without bucket (-1) there is one sum, in SYNC: asynchronous schedules, whose
+ * sums overlap whole steps; --reproducible, whose sums are trees; f64; GPUs, which compute behind the program that starts them.
  * What replicas of different stages share (tied weights) split has arranged already, as Broadcast; those follow. */
+#include <stdlib.h>
 #include <string.h>
 #include "plan.h"
+#include "simulate.h"
+#include "sumcost.h"
+
+typedef struct Ready { Value *sum; int at; SumReady r; } Ready;
+
+static int by_place(const void *a, const void *b)
+{
+	const Ready *x = a, *y = b;
+
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Where the graph that makes the gradients makes this one, and after how many seconds. */
+static Ready ready_at(const Graph *g, Value *sum, const Speed *on)
+{
+	Ready x = { sum, 0, { 0, (double)((value_bytes(sum) + 63) / 64 * 64) } };
+	const Value *v = sum->def->in[0];
+	int at = 0;
+
+	for (const Node *n = g->first; n && v->kind == VAL_NODE; n = n->next) {
+		at++;
+		x.r.ready += node_seconds(n, on, on);
+		if (n == v->def) {
+			x.at = at;
+			return x;
+		}
+	}
+	x.at = -1;      /* made elsewhere */
+	return x;
+}
+
+static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Training *t)
+{
+	Node *sum = build(b, OP_AllReduce, NULL, n, in, NULL);
+
+	attr_set_str(sum, "over", over);
+	attr_set_int(sum, "bucket", -1);
+	if (t && t->compress && !strcmp(over, "replicas")) {
+		attr_set_str(sum, "codec", t->compress);
+		attr_set_int(sum, "block", t->compress_block);
+	}
+	if (t && t->allreduce && !strcmp(over, "replicas"))
+		attr_set_str(sum, "by", t->allreduce);
+	return sum;
+}
+
+/* The least bytes of a bucket; 0: there is one only. */
+static double bucket_limit(const Stage *s, const Ready *g, int n, PassCx *cx)
+{
+	if (cx->train->bucket)
+		return (double)cx->train->bucket;
+	if (!cx->cluster || n < 2)
+		return 0;
+	const SumModel model = sum_model(cx->cluster, s->device, s->replicas);
+	SumReady *r = NEWN(cx->scratch, SumReady, n);
+	double end, all = 0;
+	for (int i = 0; i < n; i++) {
+		r[i] = g[i].r;
+		all += r[i].bytes;
+	}
+	const int k = sum_buckets(&model, sum_named(cx->train->allreduce), s->replicas, r, n, &end);
+	if (cx->explain)
+		buf_printf(cx->explain, "stage %d: gradients of %.0f bytes in %d buckets: the last sum ends %.3g s after the last backward "
+			"began, with one bucket %.3g s\n", s->id, all, k, end,
+			sum_end(&model, sum_named(cx->train->allreduce), s->replicas, r, n, all));
+	return k > 1 ? all / k : 0;
+}
+
+/* Every device does the last backwards of its stages in descending order, so that all members of a group begin its sums
+ * in one order. */
+static bool in_order(Arena *a, const Schedule *s, ActKind kind)
+{
+	for (int r = 0; r < s->ndevice; r++) {
+		const DeviceSchedule *d = &s->dev[r];
+		bool *seen = NEWN(a, bool, s->nstage);
+		int top = -1;
+
+		for (int i = d->n - 1; i >= 0; i--) {
+			const int stage = d->act[i].stage;
+			if (d->act[i].kind != kind || seen[stage])
+				continue;
+			if (stage < top)
+				return false;
+			seen[top = stage] = true;
+		}
+	}
+	return true;
+}
+
+/* Sums of gradients as buckets; false: they cannot begin before SYNC. */
+static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in, int n, PassCx *cx)
+{
+	const Training *t = cx->train;
+	const Graph *g = s->weight ? s->weight : s->backward;
+	Ready *r = NEWN(cx->scratch, Ready, n);
+	Value **v = NEWN(cx->scratch, Value *, n);
+	double bytes = 0;
+	int held = 0, bucket = 0;
+
+	if (!t || t->reproducible || t->f64 || m->schedule->async || (t->target && !strcmp(t->target, "cuda")) ||
+	    !in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
+		return false;
+	const Speed on = cx->cluster ? device_speed(cx->cluster, s->device[0]) : (Speed){ 0 };
+	for (int i = 0; i < n; i++) {
+		r[i] = ready_at(g, in[i], &on);
+		if (r[i].at < 0)
+			return false;
+	}
+	qsort(r, (size_t)n, sizeof *r, by_place);       /* places differ, or the node makes both */
+	const double limit = bucket_limit(s, r, n, cx);
+	if (limit <= 0)
+		return false;
+	for (int i = 0; i < n; i++) {
+		v[held++] = r[i].sum;
+		bytes += r[i].r.bytes;
+		if (bytes < limit && i < n - 1)
+			continue;
+		attr_set_int(add_sum(b, v, held, "replicas", t), "bucket", bucket++);
+		held = 0;
+		bytes = 0;
+	}
+	return true;
+}
 
 static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 {
@@ -26,14 +156,8 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 		before = last->next;
 	Builder b = { .m = m, .g = g, .before = before, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id,
 		.d = cx->d };
-	Node *sum = build(&b, OP_AllReduce, NULL, n, in, NULL);
-	attr_set_str(sum, "over", over);
-	if (what == OP_Accumulate && cx->train && cx->train->compress) {
-		attr_set_str(sum, "codec", cx->train->compress);
-		attr_set_int(sum, "block", cx->train->compress_block);
-	}
-	if (what == OP_Accumulate && cx->train && cx->train->allreduce)
-		attr_set_str(sum, "by", cx->train->allreduce);
+	if (what != OP_Accumulate || !join_buckets(&b, m, s, in, n, cx))
+		add_sum(&b, in, n, over, cx->train);
 }
 
 bool pass_comm(Module *m, PassCx *cx)

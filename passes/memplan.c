@@ -224,17 +224,29 @@ static void put(Class *c, Region r, int64_t *top)
 	*top += c->bytes;
 }
 
-/* Gradients in the order of the update graph's Accumulates: the order of parameters, one bucket for the ring. */
+static void place_leaf(Planner *p, const Node *n)
+{
+	Class *c = class_of(n->in[0]);
+
+	if (!c || c->slot)
+		bug("gradient %s lies elsewhere", n->in[0]->name);
+	put(c, REGION_LEAF, &p->s->bytes[REGION_GRADS]);
+}
+
+/* Gradients bucket by bucket, each in one piece for the ring; without buckets in the order of the update graph's Accumulates:
+ * the order of parameters. */
 static void place_leaves(Planner *p)
 {
-	for (Node *n = p->s->update->first; n; n = n->next) {
-		if (n->op != OP_Accumulate)
-			continue;
-		Class *c = class_of(n->in[0]);
-		if (!c || c->slot)
-			bug("gradient %s lies elsewhere", n->in[0]->name);
-		put(c, REGION_LEAF, &p->s->bytes[REGION_GRADS]);
-	}
+	bool buckets = false;
+
+	for (const Node *n = p->s->update->first; n; n = n->next)
+		for (int i = 0; n->op == OP_AllReduce && attr_int(n, "bucket") >= 0 && i < n->nin; i++) {
+			place_leaf(p, n->in[i]->def);
+			buckets = true;
+		}
+	for (const Node *n = p->s->update->first; n && !buckets; n = n->next)
+		if (n->op == OP_Accumulate)
+			place_leaf(p, n);
 }
 
 static void place_slots(Planner *p)

@@ -327,7 +327,7 @@ static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimMode
 			n += o == n;
 		}
 		for (int r = 0; n > 1 && r < n; r++) {
-			SimJoin j = { SIM_COPY, (int64_t)w->bytes, 0, NULL, 0 };
+			SimJoin j = { .kind = SIM_COPY, .bytes = (int64_t)w->bytes };
 			int *list = NEWN(a, int, t->ndevice);
 			list[j.n++] = x->s->device[at[r]][0];
 			for (int k = 0; k < n; k++)
@@ -362,8 +362,8 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	x->device = device;
 	for (int i = 0, r = 0; i < t->n; i++) {
 		if (t->replicas[i] > 1 && s[i].trained > 0)
-			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ SIM_RING, (int64_t)s[i].trained, t->replicas[i],
-				x->s->device[i], 0 };
+			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ .kind = SIM_RING, .bytes = (int64_t)s[i].trained,
+				.n = t->replicas[i], .rank = x->s->device[i] };
 		for (int k = 0; k < t->replicas[i]; k++, r++) {
 			const int c = p->class_of[t->device[r]], rank = x->s->device[i][k];
 			double *time = x->time[rank * t->n + i];
@@ -377,8 +377,8 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	for (int i = 0; i < p->nrow; i++) {
 		const int at = stage[p->row[i].layer];
 		if (t->replicas[at] > 1)
-			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ SIM_RING, (int64_t)p->row[i].bytes * t->micro, t->replicas[at],
-				x->s->device[at], 0 };
+			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ .kind = SIM_RING, .bytes = (int64_t)p->row[i].bytes * t->micro,
+				.n = t->replicas[at], .rank = x->s->device[at] };
 	}
 	shared_weights(a, p, t, x, stage, &cap);
 	for (int i = 0; i < p->nweight; i++)

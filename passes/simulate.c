@@ -1,52 +1,8 @@
 /* Discrete events: simulate.h has the rules. State lies in arrays by rank, by port, and by message (message kind x
  * microbatch); a heap holds what will happen, at most one event per device, per message under way and per sum. */
-#include "simulate.h"
+#include "simulate_play.h"
 #include <limits.h>
 #include <math.h>
-
-typedef enum EventKind { EV_DONE, EV_LEFT, EV_HERE, EV_JOINED } EventKind;
-
-/* DONE: the device's action has ended; LEFT: a message has left its ports; HERE: it has arrived; JOINED: a sum is
- * made. */
-typedef struct Event { double time; int rank, action; EventKind kind; int id; } Event;
-
-/* A message waits in the queues of both of its ports: OUT of the sender, IN of the receiver. */
-enum { OUT, IN, NONE = -1 };
-enum { POSTED = 1, SENT = 2 };
-typedef struct Port { int first, last; bool taken; double busy; int line; } Port;
-
-typedef struct Player {
-	Arena          *a;
-	const SimModel *m;
-	const Schedule *s;
-	Sim            *out;
-	Diag           *d;
-	double          now;
-	Event          *heap; int nheap, capheap;
-	int             capspan;
-	/* by rank */
-	int            *at;             /* the action that is next, or runs */
-	bool           *running;
-	double         *since;          /* when it came to its SYNC or UPDATE */
-	int            *joined;         /* sums of this SYNC it is through with; those of UPDATE: 1 after the totals */
-	int           **join_of, *njoin_of;     /* indices into SimModel.join */
-	int            *slots;
-	int64_t        *held;           /* bytes of them */
-	int           **sent_f, **sent_b;       /* by stage and slot: the microbatch last sent from it, + 1 */
-	int             depth;          /* most slots of a stage */
-	bool          **frees;          /* by action: the last of its microbatch on this device */
-	/* by message */
-	char           *state;
-	int           (*next)[2], (*prev)[2];
-	int            *of_action;      /* SEND action that started it */
-	/* by direction, stage and microbatch: messages that have arrived, that have left */
-	int            *here[2], *left[2];
-	int            *want[2], *gives[2];     /* by stage: how many there will be */
-	int           **reads[2], **sends[2];   /* by stage: which */
-	/* by join, the totals last */
-	int            *present;
-	Port           *port;
-} Player;
 
 static int of_mb(const Player *p, int stage, int mb) { return stage * p->s->nmicro + mb; }
 static bool is_forward(ActKind k) { return k == ACT_RECV_F || k == ACT_F || k == ACT_SEND_F; }
@@ -64,7 +20,7 @@ static bool sooner(const Event *x, const Event *y)
 	return x->kind != y->kind ? x->kind < y->kind : x->id < y->id;
 }
 
-static void push(Player *p, Event e)
+void sim_push(Player *p, Event e)
 {
 	PUSH(p->a, p->heap, p->nheap, p->capheap) = e;
 	int i = p->nheap - 1;
@@ -90,7 +46,7 @@ static Event pop(Player *p)
 	return top;
 }
 
-static SimSpan *span(Player *p, int rank, double end)
+SimSpan *sim_span(Player *p, int rank, double end)
 {
 	const Action *x = &p->s->dev[rank].act[p->at[rank]];
 	SimSpan *s = &PUSH(p->a, p->out->span, p->out->nspan, p->capspan);
@@ -169,7 +125,7 @@ static bool depart(Player *p, int id)
 	const Action *x = &p->s->dev[from].act[p->of_action[id]];
 	PUSH(p->a, p->out->span, p->out->nspan, p->capspan) = (SimSpan){ p->now, p->now + took + l.latency, from,
 		p->of_action[id], x->kind, x->stage, x->mb, to, p->m->msg[id / p->s->nmicro].bytes };
-	push(p, (Event){ p->now + took, from, p->of_action[id], EV_LEFT, id });
+	sim_push(p, (Event){ p->now + took, from, p->of_action[id], EV_LEFT, id });
 	return true;
 }
 
@@ -212,46 +168,6 @@ static void messages(Player *p, const Action *x, int at, bool send)
 	}
 }
 
-/* ---- sums ---- */
-
-/* Whether a device's action at position i has another of its kind behind it, or (step -1) before it. */
-static bool another(const DeviceSchedule *d, int i, int step)
-{
-	int k = i + step;
-
-	while (k >= 0 && k < d->n && d->act[k].kind != d->act[i].kind)
-		k += step;
-	return k >= 0 && k < d->n;
-}
-
-/* The sum that a device at SYNC or UPDATE does next; NONE: nothing is left. */
-static int next_join(const Player *p, int rank, ActKind k)
-{
-	if (!p->s->async && another(&p->s->dev[rank], p->at[rank], k == ACT_UPDATE ? -1 : 1))
-		return NONE;
-	if (k == ACT_UPDATE)
-		return p->m->totals > 0 && p->s->ndevice > 1 && !p->joined[rank] ? p->m->njoin : NONE;
-	return p->joined[rank] < p->njoin_of[rank] ? p->join_of[rank][p->joined[rank]] : NONE;
-}
-
-static int members(const Player *p, int join) { return join < p->m->njoin ? p->m->join[join].n : p->s->ndevice; }
-static int member(const Player *p, int join, int i) { return join < p->m->njoin ? p->m->join[join].rank[i] : i; }
-
-static void arrive(Player *p, int rank, int join)
-{
-	if (++p->present[join] < members(p, join))
-		return;
-	p->present[join] = 0;       /* asynchronous devices meet here again */
-	const bool last = join == p->m->njoin;
-	const double end = p->now + (last ? sim_totals_seconds(p->m) : sim_join_seconds(p->m, &p->m->join[join]));
-	for (int i = 0; i < members(p, join); i++) {
-		SimSpan *s = span(p, member(p, join, i), end);
-		s->kind = ACT_SYNC;
-		s->bytes = last ? p->m->totals : p->m->join[join].bytes;
-	}
-	push(p, (Event){ end, rank, p->at[rank], EV_JOINED, join });
-}
-
 /* ---- devices ---- */
 
 static void use(Player *p, int rank, int stage, int change)
@@ -287,12 +203,13 @@ static void compute(Player *p, int rank, const Action *x)
 	if (x->kind == ACT_F)
 		use(p, rank, x->stage, 1);
 	p->running[rank] = true;
-	span(p, rank, p->now + t);
+	sim_span(p, rank, p->now + t);
+	sim_buckets(p, rank, x, t);
 	p->out->busy[rank] += t;
 	p->out->spent[rank][x->kind] += t;
 	if (x->kind != ACT_UPDATE && p->now + t > p->out->pipeline)
 		p->out->pipeline = p->now + t;
-	push(p, (Event){ p->now + t, rank, p->at[rank], EV_DONE, 0 });
+	sim_push(p, (Event){ p->now + t, rank, p->at[rank], EV_DONE, 0 });
 }
 
 static void finish(Player *p, int rank)
@@ -303,33 +220,17 @@ static void finish(Player *p, int rank)
 		use(p, rank, x->stage, -1);
 	if (x->kind == ACT_SYNC)
 		p->out->spent[rank][ACT_SYNC] += p->now - p->since[rank];
+	sim_sums_done(p, rank, x->kind);
 	p->at[rank]++;
-	p->joined[rank] = 0;
 	p->since[rank] = -1;
 }
 
-/* A SYNC or UPDATE: true when it waits for a sum. */
-static bool waits_for_sum(Player *p, int rank, ActKind kind)
-{
-	if (kind != ACT_SYNC && kind != ACT_UPDATE)
-		return false;
-	const int j = next_join(p, rank, kind);
-	if (p->since[rank] < 0)
-		p->since[rank] = p->now;
-	if (j == NONE)
-		return false;
-	p->running[rank] = true;
-	arrive(p, rank, j);
-	return true;
-}
-
-/* A device goes on until it computes, waits or is at its end. */
-static void advance(Player *p, int rank)
+void sim_advance(Player *p, int rank)
 {
 	while (!p->running[rank] && p->at[rank] < p->s->dev[rank].n) {
 		const Action *x = &p->s->dev[rank].act[p->at[rank]];
 
-		if (waits_for_sum(p, rank, x->kind))
+		if (sim_waits_for_sum(p, rank, x->kind))
 			return;
 		switch (x->kind) {
 		case ACT_RECV_F: case ACT_RECV_B:
@@ -359,7 +260,7 @@ static void happen(Player *p, const Event *e)
 	case EV_DONE:
 		p->running[e->rank] = false;
 		finish(p, e->rank);
-		advance(p, e->rank);
+		sim_advance(p, e->rank);
 		break;
 	case EV_LEFT: {
 		const SimMessage *g = &p->m->msg[e->id / p->s->nmicro];
@@ -367,24 +268,21 @@ static void happen(Player *p, const Event *e)
 
 		p->port[out].taken = p->port[in].taken = false;
 		p->left[g->forward][of_mb(p, g->from, mb)]++;
-		push(p, (Event){ p->now + cluster_link_of(p->m->c, line_of(p, e->rank, to)).latency, to, e->action, EV_HERE, e->id });
+		sim_push(p, (Event){ p->now + cluster_link_of(p->m->c, line_of(p, e->rank, to)).latency, to, e->action, EV_HERE, e->id });
 		serve(p, out, OUT);
 		serve(p, in, IN);
-		advance(p, e->rank);
+		sim_advance(p, e->rank);
 		break;
 	}
 	case EV_HERE:
 		p->here[p->m->msg[e->id / p->s->nmicro].forward][of_mb(p, p->m->msg[e->id / p->s->nmicro].to, mb)]++;
-		advance(p, e->rank);
+		sim_advance(p, e->rank);
 		break;
 	case EV_JOINED:
-		for (int i = 0; i < members(p, e->id); i++) {
-			const int r = member(p, e->id, i);
-
-			p->running[r] = false;
-			p->joined[r]++;
-			advance(p, r);
-		}
+		sim_joined(p, e);
+		break;
+	case EV_READY:
+		sim_join_ready(p, e);
 		break;
 	}
 }
@@ -457,27 +355,6 @@ static void prepare_ranks(Player *p)
 	p->out->peak = NEWN(p->a, int, s->ndevice);
 	p->out->most = NEWN(p->a, int64_t, s->ndevice);
 	p->out->use = NEWN(p->a, SimUse, uses);
-}
-
-static void prepare_joins(Player *p)
-{
-	const SimModel *m = p->m;
-
-	p->present = NEWN(p->a, int, m->njoin + 1);
-	p->njoin_of = NEWN(p->a, int, p->s->ndevice);
-	p->join_of = NEWN(p->a, int *, p->s->ndevice);
-	for (int j = 0; j < m->njoin; j++)
-		for (int i = 0; i < m->join[j].n; i++)
-			p->njoin_of[m->join[j].rank[i]]++;
-	for (int r = 0; r < p->s->ndevice; r++) {
-		p->join_of[r] = NEWN(p->a, int, p->njoin_of[r]);
-		p->njoin_of[r] = 0;
-	}
-	for (int j = 0; j < m->njoin; j++)
-		for (int i = 0; i < m->join[j].n; i++) {
-			const int r = m->join[j].rank[i];
-			p->join_of[r][p->njoin_of[r]++] = j;
-		}
 }
 
 /* Which messages a stage reads and sends, by direction. */
@@ -569,10 +446,10 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 		return diag_error(d, NOLOC, 503, "schedule %s: %d messages of each of %d microbatches are more than can be simulated",
 			m->s->name, m->nmsg, m->s->nmicro);
 	prepare_ranks(&p);
-	prepare_joins(&p);
+	sim_prepare_joins(&p);
 	prepare_messages(&p);
 	for (int r = 0; r < m->s->ndevice; r++)
-		advance(&p, r);
+		sim_advance(&p, r);
 	while (p.nheap) {
 		const Event e = pop(&p);
 		happen(&p, &e);

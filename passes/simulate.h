@@ -10,7 +10,8 @@
  *     SYNC      sums and copies over replicas begin when all have arrived and take no ports: a ring of n takes
  *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others
  *               takes latency + (n-1) bytes / bandwidth; a sum in rounds takes, for each, a latency
- *               and its largest part over the slowest link in use. A device of several stages does all in its last
+ *               and its largest part over the slowest link in use. Sums of buckets begin during the last backward,
+ *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
  *               SYNC, one of an asynchronous schedule in each.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
  * A device runs one stage or several; a message between two of its own stages is there at once. Equal times are settled by
@@ -26,7 +27,17 @@ typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMess
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
 typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE } SimJoinKind;
-typedef struct SimJoin { SimJoinKind kind; int64_t bytes; int n; const int *rank; int root; } SimJoin;
+typedef struct SimJoin {
+	SimJoinKind kind;
+	int64_t     bytes;
+	int         n;
+	const int  *rank;
+	int         root;
+	bool        bucket;         /* begins in the last B, or W, of `stage`, behind that share of its time */
+	int         stage;
+	ActKind     when;
+	double      ready;
+} SimJoin;
 /* Of sums in rounds (runtime/rounds.h), which. */
 static inline rounds_kind sim_rounds(SimJoinKind k) { return (rounds_kind)(k - SIM_ROUNDS); }
 

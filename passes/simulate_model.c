@@ -82,13 +82,32 @@ static SimJoinKind join_kind(const char *by)
 	return SIM_RING;
 }
 
-static void stage_sums(Arena *a, SimModel *x, const Stage *s, int *cap)
+/* The share of the time of the graph that makes the gradients until this node is done. */
+static double share_until(const SimModel *x, const Stage *s, const Node *last)
 {
-	SimJoin all = { SIM_RING, 0, s->replicas, x->s->device[s->id], 0 };
+	const Speed on = device_speed(x->c, 0);
+	double t = 0, all = 0;
+	bool behind = false;
+
+	for (const Node *n = (s->weight ? s->weight : s->backward)->first; n; n = n->next) {
+		all += node_seconds(n, &on, &on);
+		t = behind ? t : all;
+		behind |= n == last;
+	}
+	return all > 0 ? t / all : 1;
+}
+
+/* Sums of buckets, or all others. */
+static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int *cap)
+{
+	SimJoin all = { SIM_RING, 0, s->replicas, x->s->device[s->id], 0, false, s->id,
+		s->weight ? ACT_W : ACT_B, 0 };
 
 	for (const Node *n = s->update->first; n; n = n->next) {
-		const bool rows = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "rows");
-		for (int i = 0; n->op == OP_AllReduce && i < n->nin; i++) {
+		if (n->op != OP_AllReduce || (attr_int(n, "bucket") >= 0) != buckets)
+			continue;
+		const bool rows = !strcmp(attr_str(n, "over"), "rows");
+		for (int i = 0; i < n->nin; i++) {
 			const int64_t bytes = value_bytes(n->in[i]);
 			if (!rows) {
 				all.bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -97,10 +116,13 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, int *cap)
 			PUSH(a, x->join, x->njoin, *cap) = all;
 			x->join[x->njoin - 1].bytes = bytes;
 		}
-		if (n->op == OP_AllReduce && !rows) {
+		if (!rows) {
 			all.bytes = packed_bytes(n, all.bytes);
 			PUSH(a, x->join, x->njoin, *cap) = all;
-			x->join[x->njoin - 1].kind = join_kind(attr_str(n, "by"));
+			SimJoin *j = &x->join[x->njoin - 1];
+			j->kind = join_kind(attr_str(n, "by"));
+			j->bucket = attr_int(n, "bucket") >= 0;
+			j->ready = j->bucket ? share_until(x, s, bucket_node(s, n)) : 0;
 			all.bytes = 0;
 		}
 	}
@@ -126,8 +148,8 @@ static void stage_copies(Arena *a, SimModel *x, const Module *m, const Stage *s,
 		for (int i = 0; i < ranks.n; i++)
 			list[i] = (int)ranks.v[i];
 		if (ranks.n > 1 && !in_earlier_stage(m, s, n))
-			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ SIM_COPY, value_bytes(n->out[0]), ranks.n, list,
-				(int)attr_int(n, "root") };
+			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_COPY, .bytes = value_bytes(n->out[0]),
+				.n = ranks.n, .rank = list, .root = (int)attr_int(n, "root") };
 	}
 }
 
@@ -161,8 +183,10 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c)
 		stage_messages(a, x, m->stage[t], &cap);
 	}
 	cap = 0;
+	for (int t = m->nstage - 1; t >= 0; t--)        /* the later a stage, the earlier its last backward */
+		stage_sums(a, x, m->stage[t], true, &cap);
 	for (int t = 0; t < m->nstage; t++)
-		stage_sums(a, x, m->stage[t], &cap);
+		stage_sums(a, x, m->stage[t], false, &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_copies(a, x, m, m->stage[t], &cap);
 	stage_times(x, m);

@@ -302,9 +302,16 @@ static void enqueue(const job *j)
 	rt_unlock();
 }
 
-void pd_allreduce_start(const pd_group *g, float *buf, size_t count)
+void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
-	enqueue(&(job){ .group = g, .buf = buf, .count = count });
+	job j = { .group = g, .buf = buf, .count = count };
+
+	if (how) {
+		j.codec = (rt_codec){ how->codec, how->block };
+		j.by = how->by;
+	}
+	rt_codec_check(&j.codec, SEGMENT);
+	enqueue(&j);
 }
 
 void pd_allreduce_wait(void)
@@ -315,16 +322,13 @@ void pd_allreduce_wait(void)
 
 void pd_allreduce(const pd_group *g, float *buf, size_t count)
 {
-	pd_allreduce_start(g, buf, count);
+	pd_allreduce_start(g, buf, count, NULL);
 	pd_allreduce_wait();
 }
 
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
-	const job j = { g, buf, count, { how->codec, how->block }, how->by };
-
-	rt_codec_check(&j.codec, SEGMENT);
-	enqueue(&j);
+	pd_allreduce_start(g, buf, count, how);
 	pd_allreduce_wait();
 }
 

@@ -75,7 +75,9 @@ void pd_count_join(const pd_group *g, bool later)
 	*n = (float)sum;
 	sum = 0;
 	if (g && g->n > 1)
-		(later ? pd_allreduce_start : pd_allreduce)(g, n, 1);
+		pd_allreduce_start(g, n, 1, NULL);
+	if (g && g->n > 1 && !later)
+		pd_allreduce_wait();
 	taken = n;
 	by_step = later;
 	if (!later && !(*n > 0))

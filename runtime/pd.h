@@ -200,8 +200,9 @@ typedef enum pd_codec { PD_CODEC_EXACT, PD_CODEC_TRUNC16, PD_CODEC_BF16, PD_CODE
 typedef struct pd_sum { pd_algorithm by; pd_codec codec; int block; } pd_sum;
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
 void pd_allreduce_f64(const pd_group *g, double *buf, size_t count);     /* plain: for checking */
-/* Starts it in the background; pd_allreduce_wait waits for all that were started. */
-void pd_allreduce_start(const pd_group *g, float *buf, size_t count);
+/* Starts it in the background (how NULL: PD_SUM_AUTO); sums are done in the order in which they were started, which
+ * must be one order on all members. pd_allreduce_wait waits for all that were started. */
+void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how);
 void pd_allreduce_wait(void);
 /* Every rank of the group contributes `bytes`; out gets n * bytes in group order. */
 void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes);

@@ -83,7 +83,11 @@ float *pd_tree_root(pd_tree *t, const pd_group *g)
 }
 
 void pd_allreduce(const pd_group *g, float *buf, size_t n) { (void)buf, (void)n; if (g->n > 1) never("pd_allreduce"); }
-void pd_allreduce_start(const pd_group *g, float *buf, size_t n) { pd_allreduce(g, buf, n); }
+void pd_allreduce_start(const pd_group *g, float *buf, size_t n, const pd_sum *how)
+{
+	(void)how;
+	pd_allreduce(g, buf, n);
+}
 void pd_allreduce_wait(void) { }
 void pd_broadcast(const pd_group *g, int from, void *buf, size_t n) { (void)from, (void)buf, (void)n; if (g->n > 1) never("pd_broadcast"); }
 void pd_allgather(const pd_group *g, const void *in, void *out, size_t n)

@@ -113,7 +113,7 @@ static void background(void)
 		for (int i = 0; i < N; i++)
 			a[j][i] = (float)(j + i % 17);
 	for (int j = 0; j < JOBS; j++)
-		pd_allreduce_start(&all, a[j], N);
+		pd_allreduce_start(&all, a[j], N, NULL);
 	for (int k = 0; k < 20; k++) {
 		pd_allgather(&all, mine, got, sizeof mine);
 		for (int r = 0; r < all.n; r++)

@@ -294,7 +294,8 @@ static void test_replicas(void **state)
 {
 	const Link link = { .bandwidth = 2, .latency = 0.5 };
 	static const int two[] = { 2 }, both[] = { 0, 1 };
-	SimJoin ring = { SIM_RING, 4, 2, both, 0 }, copy = { SIM_COPY, 4, 2, both, 1 };
+	SimJoin ring = { .kind = SIM_RING, .bytes = 4, .n = 2, .rank = both };
+	SimJoin copy = { .kind = SIM_COPY, .bytes = 4, .n = 2, .rank = both, .root = 1 };
 	Case c = { 0 };
 
 	(void)state;
@@ -320,6 +321,20 @@ static void test_replicas(void **state)
 	near(c.sim.spent[0][ACT_SYNC], 4);
 	near(c.sim.spent[1][ACT_SYNC], 3);
 	near(c.sim.busy[1], 5);
+	/* two buckets that are ready after a quarter and at the end of the backward (of 2): 2 from 3.5, 1 and 1 on */
+	SimJoin buckets[] = { ring, ring };
+	for (int i = 0; i < 2; i++) {
+		buckets[i].bytes = 2;
+		buckets[i].bucket = true;
+		buckets[i].when = ACT_B;
+		buckets[i].ready = i ? 1 : 0.25;
+	}
+	c.model.join = buckets;
+	c.model.njoin = 2;
+	play(&c);
+	near(c.sim.step, 2 + 0.25 * 2 + 2 * 2 * (0.5 + 2 / 2 / 2.0) + (2 * 0.5 + 2 / 2.0) + 1);
+	near(c.sim.spent[1][ACT_SYNC], 2.5 + 4 - 4);
+	c.model.njoin = 1;
 	/* copying 4 bytes to one other */
 	c.model.join = &copy;
 	play(&c);

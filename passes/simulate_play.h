@@ -1,0 +1,66 @@
+/* The state of a simulation while it is played: simulate.c (devices, messages), simulate_sums.c (what several do together). */
+#ifndef PDCC_PASSES_SIMULATE_PLAY_H
+#define PDCC_PASSES_SIMULATE_PLAY_H
+
+#include "simulate.h"
+
+typedef enum EventKind { EV_DONE, EV_LEFT, EV_HERE, EV_JOINED, EV_READY } EventKind;
+
+/* DONE: the device's action has ended; LEFT: a message has left its ports; HERE: it has arrived; JOINED: a sum is
+ * made; READY: what a device has for its next sum is there, though it computes on. */
+typedef struct Event { double time; int rank, action; EventKind kind; int id; } Event;
+
+/* A message waits in the queues of both of its ports: OUT of the sender, IN of the receiver. */
+enum { OUT, IN, NONE = -1 };
+enum { POSTED = 1, SENT = 2 };
+typedef struct Port { int first, last; bool taken; double busy; int line; } Port;
+
+typedef struct Player {
+	Arena          *a;
+	const SimModel *m;
+	const Schedule *s;
+	Sim            *out;
+	Diag           *d;
+	double          now;
+	Event          *heap; int nheap, capheap;
+	int             capspan;
+	/* by rank */
+	int            *at;             /* the action that is next, or runs */
+	bool           *running;
+	double         *since;          /* when it came to its SYNC or UPDATE */
+	int            *joined;         /* sums of this SYNC it is through with; those of UPDATE: 1 after the totals */
+	int            *early;          /* sums of its next SYNC that are ready before it */
+	bool           *summing;        /* it takes part in one, or waits there for others */
+	int           **join_of, *njoin_of;     /* indices into SimModel.join */
+	int            *slots;
+	int64_t        *held;           /* bytes of them */
+	int           **sent_f, **sent_b;       /* by stage and slot: the microbatch last sent from it, + 1 */
+	int             depth;          /* most slots of a stage */
+	bool          **frees;          /* by action: the last of its microbatch on this device */
+	/* by message */
+	char           *state;
+	int           (*next)[2], (*prev)[2];
+	int            *of_action;      /* SEND action that started it */
+	/* by direction, stage and microbatch: messages that have arrived, that have left */
+	int            *here[2], *left[2];
+	int            *want[2], *gives[2];     /* by stage: how many there will be */
+	int           **reads[2], **sends[2];   /* by stage: which */
+	/* by join, the totals last */
+	int            *present;
+	Port           *port;
+} Player;
+
+void     sim_push(Player *p, Event e);
+SimSpan *sim_span(Player *p, int rank, double end);     /* of the device's action, from now */
+void     sim_advance(Player *p, int rank);              /* a device goes on until it computes, waits or is at its end */
+
+/* Sums: their lists by device; those of buckets become ready in a computation of t seconds that begins now; a SYNC or
+ * UPDATE: true when it waits for one; it is over; events. */
+void sim_prepare_joins(Player *p);
+void sim_buckets(Player *p, int rank, const Action *x, double t);
+bool sim_waits_for_sum(Player *p, int rank, ActKind kind);
+void sim_sums_done(Player *p, int rank, ActKind kind);
+void sim_join_ready(Player *p, const Event *e);
+void sim_joined(Player *p, const Event *e);
+
+#endif
