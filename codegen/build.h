@@ -58,6 +58,8 @@ int64_t message_bytes(const Build *b, const Value *v);      /* what is sent of v
 /* device_async.c: the table of turns and what plays it; steps until a device is done with the flow's last one. */
 void write_flow(Build *b, Cw *w, int rank);
 int  lag_of(const DeviceSchedule *s);
+/* Parameters whose norm is limited, of all stages; 0: none is. */
+int  squares_of(const Module *m);
 
 /* consts.c: the declaration of a constant, and what fills it at start (nothing for most); gpu: and copies it there. */
 void const_write(Cw *w, const Value *v, const char *name, bool gpu);

@@ -1,7 +1,7 @@
 /* One device's program: deviceN.c with its constants, the table of its actions in a step and one loop over it. */
 #include <inttypes.h>
 #include <string.h>
-#include "build.h"
+#include "stage.h"
 
 /* The function that does an action: with a slot and a microbatch, or (once per step) without. */
 static const struct { const char *call; bool once; } act_text[ACT_COUNT] = {
@@ -87,16 +87,7 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s)
 
 /* ---- several stages on one device ---- */
 
-static bool clips(const Stage *s)
-{
-	for (const Node *n = s->update->first; n; n = n->next)
-		if (n->op == OP_ClipNorm)
-			return true;
-	return false;
-}
-
-/* Parameters whose norm is limited, of all stages; 0: none is. */
-static int squares_of(const Module *m)
+int squares_of(const Module *m)
 {
 	for (int t = 0; t < m->nstage; t++)
 		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
@@ -206,7 +197,7 @@ static void write_before_update(const Build *b, Cw *w, const DeviceSchedule *s, 
 		cw_line(w, "share();");
 	cw_line(w, "pd_totals();");
 	for (int t = first_update(s); t >= 0; t = next_chunk(b, t))
-		if (clips(b->m->stage[t]))
+		if (stage_has(b->m->stage[t]->update, OP_ClipNorm))
 			cw_line(w, "%s();", stage_name(b, t, "squares"));
 	cw_end(w);
 }

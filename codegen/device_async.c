@@ -1,7 +1,7 @@
 /* The device's program where nothing is flushed: a table of the actions of a turn, and what goes through it once a step.
  * See ir/schedule.h, struct Turn, and runtime/pd.h, "asynchronous pipelines". */
 #include <inttypes.h>
-#include "build.h"
+#include "stage.h"
 
 /* Forwards first: they alone are done where nothing is trained. */
 static const struct { ActKind kind; const char *name, *call; } act_text[] = {
@@ -58,23 +58,31 @@ static void write_turns(Build *b, Cw *w, const DeviceSchedule *s, bool rounds)
 	cw_close(w, ";");
 }
 
-static void write_turn_case(Cw *w, int k, bool joined)
+typedef struct FlowText {
+	int  every;         /* one step in so many is this device's */
+	bool joined;        /* a round's gradients come from several replicas */
+	bool rounds;        /* the pipeline runs empty from time to time */
+	bool norm;          /* a norm is over all stages, and no part of it comes from this one */
+} FlowText;
+
+static void write_turn_case(Cw *w, int k, const FlowText *x)
 {
 	cw_label(w, "case %s", act_text[k].name);
-	if (act_text[k].kind == ACT_SYNC && joined) {
+	if (act_text[k].kind == ACT_SYNC && x->joined) {
 		cw_line(w, "if (!pd_flows(step + REPLICA))");
 		cw_line(w, "\tabsent(COPY(step));");
 	}
 	if (act_text[k].kind == ACT_UPDATE)
 		cw_line(w, "pd_update_of(a->lag, EVERY);");
 	cw_line(w, "%s", act_text[k].call);
+	if (act_text[k].kind == ACT_UPDATE && x->norm)
+		cw_line(w, "pd_norm_end();");
 	if (act_text[k].kind == ACT_B)
 		cw_line(w, "pd_count(mb);");
 	cw_line(w, "break;");
 }
 
-/* every: one step in so many is this device's. */
-static void write_turn(Cw *w, const DeviceSchedule *s, int every, bool robin, bool rounds)
+static void write_turn(Cw *w, const DeviceSchedule *s, const FlowText *x)
 {
 	int first = TRAINS;
 
@@ -84,10 +92,10 @@ static void write_turn(Cw *w, const DeviceSchedule *s, int every, bool robin, bo
 	cw_func(w, "static void step(bool train)");
 	cw_line(w, "const int64_t now = pd_flow();");
 	cw_line(w, "const struct action *end = turn + sizeof turn / sizeof *turn;");
-	if (rounds)
+	if (x->rounds)
 		cw_line(w, "const int place = (int)(now / EVERY %% ROUND);");
 	cw_blank(w);
-	if (every > 1) {
+	if (x->every > 1) {
 		cw_line(w, "if (now %% EVERY != REPLICA)");
 		cw_line(w, "\treturn;");
 	}
@@ -97,14 +105,14 @@ static void write_turn(Cw *w, const DeviceSchedule *s, int every, bool robin, bo
 	cw_blank(w);
 	cw_line(w, "if (!pd_flows(step) || (a->once && now >= EVERY) || (!train && a->kind >= %s))", act_text[first].name);
 	cw_line(w, "\tcontinue;");
-	if (rounds) {
+	if (x->rounds) {
 		cw_line(w, "if (place < a->from || place > a->to)");
 		cw_line(w, "\tcontinue;");
 	}
 	cw_open(w, "switch (a->kind)");
 	for (int k = 0; k < KINDS; k++)
 		if (turns_have(s, act_text[k].kind))
-			write_turn_case(w, k, robin && every > 1);
+			write_turn_case(w, k, x);
 	cw_end(w);
 	cw_end(w);
 	cw_end(w);
@@ -129,7 +137,8 @@ void write_flow(Build *b, Cw *w, int rank)
 	if (s->round)
 		cw_line(w, "enum { ROUND = %d };", s->round[stage]);
 	cw_line(w, "#define COPY(step) (int)((step) %s)", robin ? "/ EVERY % SLOTS" : arena_printf(b->a, "%% %d", s->late ? s->late + 1 : 2));
-	write_turn(w, d, every, robin, s->round != NULL);
+	write_turn(w, d, &(FlowText){ .every = every, .joined = robin && every > 1, .rounds = s->round != NULL,
+		.norm = squares_of(b->m) && !stage_has(b->m->stage[stage]->update, OP_ClipNorm) });
 }
 
 int lag_of(const DeviceSchedule *s)

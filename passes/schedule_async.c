@@ -113,9 +113,34 @@ static int holders(const Module *m, const Value *v, int *last)
 	return n;
 }
 
+/* Whether all stages make one update of each step, so that a sum over them is of one step: then a weight that two stages hold
+ * has one value, and the norm over all gradients is one norm. PipeDream's stages update on their own. */
+static bool one_update(const char *name, const Training *t)
+{
+	return t->pipe_sgd > 1 || !strcmp(name, "2bw") || !strcmp(name, "mp");
+}
+
+static bool across_stages(const Module *m, const PassCx *cx, const char *name)
+{
+	int last = 0;
+
+	for (int i = 0; i < m->nparam; i++)
+		if (holders(m, m->param[i], &last) > 1 && !m->param[i]->param->frozen)
+			return refuse(cx, arena_printf(cx->scratch, "schedule %s: parameter %s is trained in stage %d and in an earlier one, whose "
+				"updates are of different steps; choose a plan that keeps it in one stage, or a schedule with one update for all "
+				"stages (2bw, 1f1b)", name, m->param[i]->name, last));
+	for (int t = 0; t < m->nstage && m->nstage > 1; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_ClipNorm)
+				return refuse(cx, arena_printf(cx->scratch, "schedule %s: the norm that clipping limits is over the gradients of all "
+					"stages, which never have those of one step at one time; choose a schedule with one update for all stages "
+					"(2bw, 1f1b)", name));
+	return true;
+}
+
 bool async_check(const Module *m, const PassCx *cx, const char *name)
 {
-	int *replicas = NEWN(cx->scratch, int, m->nstage), last = 0;
+	int *replicas = NEWN(cx->scratch, int, m->nstage);
 
 	for (int t = 0; t < m->nstage; t++)
 		replicas[t] = m->stage[t]->replicas;
@@ -125,16 +150,8 @@ bool async_check(const Module *m, const PassCx *cx, const char *name)
 		return false;
 	if (!schedule_async(cx->train))
 		return true;
-	for (int i = 0; i < m->nparam; i++)
-		if (holders(m, m->param[i], &last) > 1 && !m->param[i]->param->frozen)
-			return refuse(cx, arena_printf(cx->scratch, "schedule %s: parameter %s is trained in stage %d and in an earlier one, whose "
-				"updates are of different steps; choose a plan that keeps it in one stage, or a schedule with a flush (1f1b)",
-				name, m->param[i]->name, last));
-	for (int t = 0; t < m->nstage; t++)
-		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
-			if (n->op == OP_ClipNorm)
-				return refuse(cx, arena_printf(cx->scratch, "schedule %s: the norm that clipping limits is over the gradients of all "
-					"stages, which never have those of one step at one time", name));
+	if (!one_update(name, cx->train) && !across_stages(m, cx, name))
+		return false;
 	for (int t = 0; t < m->nstage && !strcmp(name, "mp"); t++)
 		if (replicas[t] > 1)
 			return refuse(cx, arena_printf(cx->scratch, "schedule mp has one minibatch in flight: the %d replicas of stage %d would "

@@ -2,7 +2,9 @@
  *
  * Each trained parameter has a number in the whole model, and a device tells the sum of squares of
  * those it updates. Rank 0 gathers them, adds them in the order of the numbers and tells everyone
- * the norm, so that every plan clips with the same bits. */
+ * the norm, so that every plan clips with the same bits. Where nothing is flushed, all devices still
+ * make one update of each step (2BW, Pipe-SGD, one minibatch in flight), and meet there: what a
+ * device does before that update needs nothing that another does behind it. */
 #include "rt.h"
 
 typedef struct square {
@@ -13,6 +15,12 @@ static square *squares, *theirs;
 static int     n;
 static double  norm;
 static int64_t joined = -1;     /* the step that norm is of */
+
+/* The step whose gradient is under way. */
+static int64_t this_step(void)
+{
+	return rt_update < 0 ? rt_step : rt_update_step;
+}
 
 void rt_norm_setup(int count)
 {
@@ -37,12 +45,12 @@ static double add_up(void)
 	for (int i = 0; i < n; i++) {
 		if (squares[i].seen == 0 && !rt_alone && !rt_virtual)
 			rt_fail(RT_ERROR, "R305", "nobody told the square of parameter %d of %d in step %lld", i, n,
-			        (long long)rt_step);
+			        (long long)this_step());
 		all += squares[i].sum;
 	}
 	if (!isfinite(all))
 		rt_fail(RT_NUMERIC, "R306", "the norm of the gradient is %s in step %lld", isnan(all) ? "NaN" : "infinite",
-		        (long long)rt_step);
+		        (long long)this_step());
 	return sqrt(all);
 }
 
@@ -65,18 +73,18 @@ static void join(void)
 		rt_recv(0, RT_TAG_GATHER, &norm, sizeof norm);
 	}
 	memset(squares, 0, bytes);
-	joined = rt_step;
+	joined = this_step();
 }
 
-void rt_norm_end(void)
+void pd_norm_end(void)
 {
-	if (n && joined != rt_step)
+	if (n && joined != this_step())
 		join();
 }
 
 double pd_clip(double count, double most)
 {
-	if (joined != rt_step)
+	if (joined != this_step())
 		join();
 	return norm > count * most ? norm / most : count;
 }

@@ -171,6 +171,8 @@ double pd_total_count(void);                        /* after pd_totals; never 0 
  * so that the norm of the mean is at most `most`. */
 void   pd_square(int index, double sum);
 double pd_clip(double n, double most);
+/* Behind an update that clips nothing: takes part all the same. */
+void   pd_norm_end(void);
 /* The gradient of params[i] as summed over the global batch, before the division by
  * pd_total_count(). Called once per trained parameter and step from its update; keeps a copy
  * under --dump-grads, else does nothing. */

@@ -132,7 +132,6 @@ bool   rt_stop(void);                   /* some rank got a signal: all ranks sto
 
 /* ---- norm.c ---- */
 void rt_norm_setup(int parameters);
-void rt_norm_end(void);                 /* of a step with update: ranks that clip nothing take part here */
 
 /* ---- flow.c: asynchronous pipelines ---- */
 extern int64_t rt_update;               /* the update that runs; -1: the plan is synchronous */

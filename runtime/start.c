@@ -147,7 +147,7 @@ static void one_step(const pd_program *p, bool update)
 	rt_totals_begin();
 	p->step(update);
 	if (update)
-		rt_norm_end();
+		pd_norm_end();
 	if (!rt_totals_done())
 		pd_totals();
 }

@@ -146,8 +146,15 @@ class Device:
 # ---- optimizers: the order of operations of frontend/OPS.md, in the type of the weights ----
 
 class Optimizer:
-    def __init__(self, kind, lr=0.01, mu=0.9, betas=(0.9, 0.999), eps=1e-8):
-        self.kind, self.lr, self.mu, self.b, self.eps, self.state = kind, lr, mu, betas, eps, {}
+    def __init__(self, kind, lr=0.01, mu=0.9, betas=(0.9, 0.999), eps=1e-8, clip=None):
+        self.kind, self.lr, self.mu, self.b, self.eps, self.clip, self.state = kind, lr, mu, betas, eps, clip, {}
+
+    def divisor(self, g, n):
+        """What sums g over n labels are divided by: more than n where the norm of all of them is to be limited."""
+        if not self.clip:
+            return n
+        norm = math.sqrt(sum(float(np.sum(np.square(x, dtype=np.float64))) for x in g.values()))
+        return norm / self.clip if norm > n * self.clip else n
 
     def step(self, name, w, g, n, t):
         """Weights after update t = 0, 1 ... with gradient g / n."""
@@ -197,6 +204,7 @@ class Stage:
     def update(self):
         w, n, t = self.version[-1], sum(c for _, c in self.round), len(self.version) - 1
         g = self.dev.gradients(tree([g for g, _ in self.round]))
+        n = self.optimizer.divisor(g, n)
         self.version.append({p: self.optimizer.step(p, w[p], g[p], n, t) for p in self.names})
         if t > 64:
             self.version[t - 64] = None         # no schedule looks back as far
@@ -255,10 +263,14 @@ def delayed(dev, micro, delay, steps, optimizer):
 def pipe_sgd(dev, micro, K, steps, optimizer):
     """Pipe-SGD, Algorithm 1: iteration t = 1 .. first updates with the gradient of iteration t - K, which is zero up to 0."""
     w, opt, losses, sums = dev.weights(), optimizer(), [], {}
+
+    def update(t):
+        g, n = sums.pop(t)
+        n = opt.divisor(g, n)
+        return {p: opt.step(p, w[p], g[p], n, t - 1) for p in w}
     for t in range(1, steps + 1):
         if t - K >= 1:
-            g, n = sums.pop(t - K)
-            w = {p: opt.step(p, w[p], g[p], n, t - K - 1) for p in w}
+            w = update(t - K)
         done, gs = [], []
         for k in range(micro):
             done.append(dev.forward(w, (t - 1) * micro + k))
@@ -267,5 +279,5 @@ def pipe_sgd(dev, micro, K, steps, optimizer):
         losses.append(sum(x for x, _ in done) / n)
         sums[t] = dev.gradients(tree(gs)), n
     for t in sorted(sums):
-        w = {p: opt.step(p, w[p], sums[t][0][p], sums[t][1], t - 1) for p in w}
+        w = update(t)
     return losses, w
