@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "../codegen/emit.h"
+#include "../ir/profile.h"
+#include "../passes/plan.h"
 #include "cluster.h"
 #include "onnx.h"
 #include "planfile.h"
@@ -52,8 +54,13 @@ static const char *choose_micro(Compile *c)
 {
 	Training *t = &c->o->t;
 
+	c->micro_open = !t->micro && t->global;
 	if (t->micro)
 		return "as asked";
+	if (t->global && one_per_step(t)) {
+		t->micro = t->global;
+		return "the global batch: a step is one microbatch";
+	}
 	if (t->global) {
 		int devices = 0;
 
@@ -164,7 +171,11 @@ bool compile_read(Compile *c)
 	const char *why;
 	TrainingTold told = { 0 };
 
-	if (!compile_machine(c, &why) || !profile_choose(c))
+	if (!compile_machine(c, &why))
+		return false;
+	if (o->t.choose_micro && !o->t.global)
+		return diag_error(c->d, NOLOC, 1, "--micro-batch auto: what is divided is not said; --global-batch N does");
+	if (!profile_choose(c))
 		return false;
 	ImportOpt io = import_opt(c, o->t.micro);
 	io.told = o->t.opt.chosen && o->t.nloss ? NULL : &told;
@@ -223,7 +234,8 @@ bool compile_passes(Compile *c, const char *dump)
 	const Options *o = c->o;
 	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &o->t, .plan = &c->plan,
 		.explain = o->explain ? &c->explain : NULL, .profile = c->profile, .measured = &c->measured,
-		.estimated = &c->estimated, .memory_scale = c->memory_scale };
+		.estimated = &c->estimated, .memory_scale = c->memory_scale,
+		.sized = c->sized, .quick = c->quick };
 	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
 		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
 		.time_report = o->time_report, .argc = c->argc, .argv = c->argv };
@@ -443,7 +455,9 @@ const char *compile_times(const Compile *c)
 {
 	if (!c->profile)
 		return "static estimate";
-	return arena_printf(c->a, "%d of %d nodes measured%s", c->measured, c->measured + c->estimated,
+	const char *grown = c->profile->micro > 0 && c->m && c->m->batch != c->profile->micro && c->measured ?
+		arena_printf(c->a, " at microbatch %lld, scaled by the cost model", (long long)c->profile->micro) : "";
+	return arena_printf(c->a, "%d of %d nodes measured%s%s", c->measured, c->measured + c->estimated, grown,
 		c->estimated ? ", the others estimated" : "");
 }
 

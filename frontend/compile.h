@@ -22,6 +22,10 @@ typedef struct Compile {
 	int      measured, estimated;       /* nodes whose time comes from the profile, and from the cost model */
 	bool     command_profile;   /* pdcc profile: --plan says what is measured */
 	double   memory_scale;      /* what the planner multiplies its estimates of memory with; 0: 1 */
+	bool     quick;             /* PassCx.quick */
+	const Map *sized;           /* PassCx.sized */
+	bool     micro_open;        /* the global batch is said, the size of a microbatch is not */
+	struct MicroChoice *micro; int nmicro;      /* sizes that were looked at, best first (micro.c) */
 	bool     eval;              /* inference exports are read too; nothing is trained */
 	int      argc; char **argv;
 } Compile;

@@ -1,4 +1,5 @@
 /* pdcc: command line to exit status. The only file, with opt_main.c and those it calls, that sees every folder. */
+#include <malloc.h>
 #include <string.h>
 #include "../codegen/emit.h"
 #include "compile.h"
@@ -102,11 +103,21 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 	return run(&c);
 }
 
+/* Planning makes and frees arenas by the thousand: what glibc would give back to the kernel each time is kept. */
+static void keep_memory(void)
+{
+#ifdef M_TRIM_THRESHOLD
+	mallopt(M_MMAP_THRESHOLD, 64 << 20);
+	mallopt(M_TRIM_THRESHOLD, 256 << 20);
+#endif
+}
+
 int main(int argc, char **argv)
 {
 	Arena *a = arena_new(), *scratch = arena_new(), *words = arena_new();
 	Diag d;
 
+	keep_memory();
 	diag_init(&d, stderr, words);
 	int status = word_command(argc, argv, &d);
 	if (status < 0)

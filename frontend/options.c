@@ -196,6 +196,18 @@ static bool o_dp_cost(Cx *x, const char *v)
 	return word_of(x, "--dp-cost", v, words, 4, &x->o->t.dp_cost);
 }
 
+static bool o_micro_batch(Cx *x, const char *v)
+{
+	char *end;
+	const long long n = strtoll(v, &end, 10);
+
+	x->o->t.choose_micro = !strcmp(v, "auto");
+	if (!x->o->t.choose_micro && (end == v || *end || n < 1 || n > (1LL << 32)))
+		return diag_error(x->d, NOLOC, 7, "--micro-batch wants auto or a whole number from 1 to %lld, not '%s'", 1LL << 32, v);
+	x->o->t.micro = x->o->t.choose_micro ? 0 : n;
+	return true;
+}
+
 static bool o_threads(Cx *x, const char *v)
 {
 	char *end;
@@ -298,7 +310,8 @@ static const Opt table[] = {
 	{ "Plan", "dp-cost", "C", "of pipedream: measured, seed, sosp (the papers' formulas), code (the published one)", CALL, 0,
 		o_dp_cost, 0, 0, 0 },
 	{ "Plan", "global-batch", "N", "samples per step, over all devices", INT, TR(global), 0, 0, 1, (int64_t)1 << 32 },
-	{ "Plan", "micro-batch", "N", "samples per microbatch", INT, TR(micro), 0, 0, 1, (int64_t)1 << 32 },
+	{ "Plan", "micro-batch", "N", "samples per microbatch; auto: a divisor of --global-batch, decided with the plan; so also where "
+		"nothing is said and the plan is looked for", CALL, 0, o_micro_batch, 0, 0, 0 },
 	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
 	{ "Plan", "profile", "P", "times of nodes: a profile.json, estimate, or run to measure now", TEXT, AT(profile), 0, 0, 0, 0 },

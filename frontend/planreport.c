@@ -8,6 +8,7 @@
 #include <string.h>
 #include "../passes/timeline.h"
 #include "planfile.h"
+#include "probe.h"
 
 enum { STAGES = 64 };
 
@@ -223,6 +224,22 @@ static void print_others(const Compile *c, FILE *f)
 	}
 }
 
+/* Sizes of a microbatch that were looked at, with the plan of each. */
+static void print_sizes(const Compile *c, FILE *f)
+{
+	const int64_t grains = c->m->grains ? c->m->grains : 1;
+
+	if (c->nmicro)
+		fprintf(f, "  other microbatches         step      more  plan (microbatch auto)\n");
+	for (int i = 0; i < c->nmicro; i++) {
+		const MicroChoice *x = &c->micro[i];
+		if (x->micro != c->m->batch * grains)
+			fprintf(f, "    %6" PRId64 " of %-6" PRId64 "   %9s  %+6.1f %%  %s%s\n", c->o->t.global / x->micro, x->micro,
+				time_text(c->a, x->step), c->plan.step_time > 0 ? 100 * (x->step / c->plan.step_time - 1) : 0,
+				plan_short(c->a, x->plan), x->over > 1 ? "; needs more memory than there is" : "");
+	}
+}
+
 static void print_edges(const Compile *c, const Sim *s, FILE *f)
 {
 	int64_t ours = 0, parallel = 0;
@@ -253,6 +270,7 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 		c->plan.one_time / s->step : 1);
 	fprintf(f, "  bottleneck: %s\n", bottleneck(c, s, &w));
 	print_others(c, f);
+	print_sizes(c, f);
 	print_edges(c, s, f);
 	print_memory(c, f);
 }
@@ -353,6 +371,10 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 	json_loads(c, s, f);
 	fprintf(f, "],\n \"tried\": %ld, \"simulated\": %ld, \"others\": [", c->plan.tried, c->plan.played);
 	json_others(&c->plan, f);
+	fputs("],\n \"sizes\": [", f);
+	for (int i = 0; i < c->nmicro; i++)
+		fprintf(f, "%s{\"microbatch\": %" PRId64 ", \"plan\": \"%s\", \"step_s\": %.9g, \"over\": %.6g}", i ? ", " : "",
+			c->micro[i].micro, c->micro[i].plan, c->micro[i].step, c->micro[i].over);
 	fputs("]}\n", f);
 }
 

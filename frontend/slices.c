@@ -9,9 +9,10 @@
  *                  slices shorter by a hundredth; never where it would change what is computed (BatchNormalization,
  *                  which averages over grains) or what --reproducible compares. */
 #include <string.h>
+#include "../ir/profile.h"
 #include "../passes/plan.h"
 #include "../passes/simulate.h"
-#include "compile.h"
+#include "probe.h"
 
 static int64_t gcd(int64_t x, int64_t y)
 {
@@ -155,6 +156,10 @@ bool compile_plan(Compile *c, const char *dump)
 	const char *how = c->o->t.replica_split;
 	int *replicas, n;
 
+	if (c->profile && (micro_is_open(c) || c->profile->micro != c->m->batch || strcmp(how, "round-robin")))
+		micro_sized(c);
+	if (micro_is_open(c) && !micro_choose(c))
+		return false;
 	if (c->o->start_from || !strcmp(how, "round-robin"))
 		return compile_fit(c, dump);
 	if (!strcmp(how, "slice") && schedule_async(&c->o->t))

@@ -156,7 +156,10 @@ static void b_global(Yaml *y, const YNode *v, void *to)
 }
 static void b_micro(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->micro = yaml_int(y, v, "batch.micro", 1, (int64_t)1 << 32);
+	Training *t = to;
+
+	t->choose_micro = v->type == YAML_SCALAR_NODE && !strcmp((const char *)v->data.scalar.value, "auto");
+	t->micro = t->choose_micro ? 0 : yaml_int(y, v, "batch.micro", 1, (int64_t)1 << 32);
 }
 static const YKey batch_keys[] = { { "global", b_global }, { "micro", b_micro } };
 static void batch(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "batch", batch_keys, COUNT(batch_keys), to); }

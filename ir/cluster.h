@@ -62,6 +62,7 @@ typedef struct Training {
 	DataInput  *data; int ndata;
 	bool        shuffle;
 	int64_t     micro;              /* size of a microbatch; 0: from the model or global */
+	bool        choose_micro;       /* --micro-batch auto was asked for: decided with the plan */
 	int64_t     global;             /* 0: micro x microbatches x replicas */
 	int64_t     microbatches;       /* per replica; 0: chosen */
 	int64_t     steps;              /* 0: default */

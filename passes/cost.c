@@ -4,7 +4,10 @@
  *
  * With --profile a node that was measured under its name, type and number of threads has that time (the median) instead.
  * Nodes are measured as they are emitted, behind fusion: elementwise nodes that became one loop share its time, and once
- * fusion has been done here too, every node of the stages is looked up again (cost_again). */
+ * fusion has been done here too, every node of the stages is looked up again (cost_again).
+ *
+ * Where microbatches were measured at another size, a time grows as the cost model's does: what a call costs and reading
+ * the weights stay, arithmetic and activations go with the samples (PassCx.sized, cost_sizes). */
 #include <string.h>
 #include "../ir/profile.h"
 #include "plan.h"
@@ -65,14 +68,52 @@ double node_time(const Node *n, const Speed *s)
 
 /* ---- measured times ---- */
 
-/* The record of a node that was emitted as it stands; NULL also where type or threads are others. */
-static const ProfileNode *measured(const PassCx *cx, const Node *n, const char *op)
+/* What the cost model says of a node at the size that was measured. */
+typedef struct SizedTime { double time; const char *type; } SizedTime;
+
+static const char *size_key(Arena *a, Phase phase, const Value *v)
+{
+	return arena_printf(a, "%s %s", profile_phase[phase], v->name);
+}
+
+Map *cost_sizes(Arena *a, const Module *m)
+{
+	Map *sizes = NEW(a, Map);
+
+	map_init(sizes, a, true);
+	for (const Node *n = m->graph->first; n; n = n->next) {
+		const Value *v = node_known_by(n);
+		SizedTime *t = v && n->time > 0 ? NEW(a, SizedTime) : NULL;
+		if (!t)
+			continue;
+		*t = (SizedTime){ n->time, str_type(a, &v->type) };
+		map_put(sizes, size_key(a, n->phase, v), t);
+	}
+	return sizes;
+}
+
+static bool same_size(const Module *m, const PassCx *cx)
+{
+	return !cx->profile->micro || !m->batch || cx->profile->micro == m->batch;
+}
+
+/* The record of a node that was emitted as it stands; *grown: what its time is to be multiplied with. NULL also where type
+ * or threads are others. */
+static const ProfileNode *measured(const Module *m, const PassCx *cx, const Node *n, const char *op, double *grown)
 {
 	const Value *v = node_known_by(n);
 	const ProfileNode *r = cx->profile && v ? profile_find(cx->profile, n->phase, op, v->name) : NULL;
+	const Speed s = device_speed(cx->cluster, 0);
 
-	if (!r || strcmp(r->type, str_type(cx->scratch, &v->type)) || (cx->train && r->threads != cx->train->threads))
+	*grown = 1;
+	if (!r || (cx->train && r->threads != cx->train->threads))
 		return NULL;
+	if (same_size(m, cx))
+		return strcmp(r->type, str_type(cx->scratch, &v->type)) ? NULL : r;
+	const SizedTime *t = cx->sized ? map_get(cx->sized, size_key(cx->scratch, n->phase, v)) : NULL;
+	if (!t || strcmp(r->type, t->type))
+		return NULL;
+	*grown = node_time(n, &s) / t->time;
 	return r;
 }
 
@@ -110,38 +151,43 @@ static void share_time(Node *n, double time, const Speed *s, Arena *a)
 		node[i]->time = all > 0 ? time * (node_time(node[i], s) / all) : time / count;
 }
 
-static void take_measured(Graph *g, PassCx *cx, const Speed *s)
+static void take_measured(const Module *m, PassCx *cx, const Speed *s)
 {
-	for (Node *n = g->first; n; n = n->next) {
-		const ProfileNode *r = measured(cx, n, optab[n->op]->name);
+	double grown;
+
+	for (Node *n = m->graph->first; n; n = n->next) {
+		const ProfileNode *r = measured(m, cx, n, optab[n->op]->name, &grown);
 		if (r) {
-			n->time = r->p50;
+			n->time = r->p50 * grown;
 			n->mark = 1;
 		}
 	}
-	for (Node *n = g->first; n; n = n->next) {
+	for (Node *n = m->graph->first; n; n = n->next) {
 		const ProfileNode *r = (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0] && !n->mark ?
-			measured(cx, n, "Fused") : NULL;
+			measured(m, cx, n, "Fused", &grown) : NULL;
 		if (r)
-			share_time(n, r->p50, s, cx->scratch);
+			share_time(n, r->p50 * grown, s, cx->scratch);
 	}
-	for (Node *n = g->first; n; n = n->next)
+	for (Node *n = m->graph->first; n; n = n->next)
 		n->mark = 0;
 }
 
 /* Reading an input counts with the first node that reads it. */
-static void add_inputs(Graph *g, const PassCx *cx)
+static void add_inputs(const Module *m, Graph *g, const PassCx *cx)
 {
+	const bool same = same_size(m, cx);
+
 	for (int i = 0; i < g->nin; i++) {
 		const Value *v = g->in[i];
 		const ProfileNode *r = profile_find(cx->profile, PHASE_FWD, "Input", v->name);
 		Node *n = g->first;
-		if (!r || strcmp(r->type, str_type(cx->scratch, &v->type)) || (cx->train && r->threads != cx->train->threads))
+		if (!r || (same ? strcmp(r->type, str_type(cx->scratch, &v->type)) != 0 : !cx->sized) ||
+		    (cx->train && r->threads != cx->train->threads))
 			continue;
 		while (n && ((optab[n->op]->flags & (OP_VIEW | OP_COMM)) || n->phase != PHASE_FWD))
 			n = n->next;
 		if (n)
-			n->time += r->p50;
+			n->time += same ? r->p50 : r->p50 * (double)m->batch / (double)cx->profile->micro;
 	}
 }
 
@@ -154,8 +200,8 @@ bool pass_cost(Module *m, PassCx *cx)
 	for (Node *n = m->graph->first; n; n = n->next)
 		n->time = node_time(n, &s);
 	if (cx->profile) {
-		take_measured(m->graph, cx, &s);
-		add_inputs(m->graph, cx);
+		take_measured(m, cx, &s);
+		add_inputs(m, m->graph, cx);
 	}
 	return true;
 }
@@ -171,21 +217,25 @@ void cost_again(Module *m, PassCx *cx)
 	static const double nothing = 1e-12;    /* seconds; 0 stands for not known */
 	const Speed s = device_speed(cx->cluster, 0);
 	int known = 0, guessed = 0;
+	double grown;
 
 	for (int t = 0; t < m->nstage; t++) {
 		Graph *g[3] = { m->stage[t]->forward, m->stage[t]->backward, m->stage[t]->update };
 		for (int k = 0; k < 3; k++)
 			for (Node *n = g[k]->first; n; n = n->next) {
-				const ProfileNode *r = measured(cx, n, optab[n->op]->name);
+				const ProfileNode *r = measured(m, cx, n, optab[n->op]->name, &grown);
 				const bool timed = node_is_timed(n) && !(optab[n->op]->flags & OP_VIEW);
-				n->time = r ? r->p50 : n->time > 0 ? n->time : node_time(n, &s);
+				if (!r || !same_size(m, cx))    /* of a loop of another size its parts were scaled */
+					n->time = n->time > 0 ? n->time : node_time(n, &s);
+				else
+					n->time = r->p50;
 				if (cx->profile && counted_elsewhere(n))
 					n->time = nothing;
 				known += timed && r;
 				guessed += timed && !r;
 			}
-		if (cx->profile)
-			add_inputs(g[0], cx);
+		if (cx->profile && same_size(m, cx))
+			add_inputs(m, g[0], cx);
 	}
 	if (cx->measured)
 		*cx->measured = known;

@@ -216,6 +216,10 @@ bool pass_partition(Module *m, PassCx *cx)
 	if (!p->c || p->c->ndevice < 1)
 		p->c = &one;
 	search_start(&s, cx->scratch, p);
+	if ((s.quick = cx->quick)) {
+		s.budget /= 10;
+		s.cut_budget /= 10;
+	}
 	const Trial *t = NULL;
 	if (given)
 		t = given_plan(&s, &g, given);

@@ -23,6 +23,8 @@ typedef struct PassCx {
 	const struct Profile *profile;  /* measured times (ir/profile.h); NULL: all are estimated */
 	int            *measured, *estimated;   /* nodes by where their time comes from; NULL: nobody asks */
 	double          memory_scale;   /* of the planner's estimates of memory; 0: 1 */
+	bool            quick;          /* partition takes a first look: whether a setting is worth more */
+	const Map      *sized;          /* where the profile is of another size of microbatch: cost_sizes (plan.h); else NULL */
 } PassCx;
 
 typedef struct Pass {

@@ -31,6 +31,9 @@ bool schedule_splits(Arena *a, const char *schedule, bool *splits, Diag *d);
 typedef struct Speed { double flops, bandwidth, launch; } Speed;    /* FLOP/s, bytes/s, seconds per node */
 Speed  device_speed(const Cluster *c, int device);          /* numbers of the cluster file, or defaults */
 double node_time(const Node *n, const Speed *s);            /* the slower of arithmetic and memory, and a start */
+/* Times of the cost model, for PassCx.sized: of a module behind cost, of the size that the profile was measured at, without
+ * that profile. */
+Map   *cost_sizes(Arena *a, const Module *m);
 /* Node.time of all stages anew, behind fusion: measured where the profile has the node, else as it was, else estimated;
  * counts both into PassCx.measured and .estimated. */
 void cost_again(Module *m, PassCx *cx);

@@ -3,16 +3,18 @@
  * estimated: values that a backward node reads are kept, the rest lives from its maker to its last reader. Reads the
  * module, leaves it as it was. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "planmodel.h"
 
 static bool same(Speed x, Speed y) { return memcmp(&x, &y, sizeof x) == 0; }
 
-static Speed *find_classes(PlanModel *p)
+static Speed *find_speeds(PlanModel *p)
 {
 	const int n = p->c && p->c->ndevice > 0 ? p->c->ndevice : 1;
 	Speed *speed = NEWN(p->a, Speed, n);
 
+	p->nclass = 0;
 	p->class_of = NEWN(p->a, int, n);
 	for (int d = 0; d < n; d++) {
 		const Speed s = device_speed(p->c, d);
@@ -37,7 +39,7 @@ static double **table(Arena *a, int classes, int n)
 
 static void layer_times(PlanModel *p, const Graph *g)
 {
-	const Speed *speed = find_classes(p);
+	const Speed *speed = find_speeds(p);
 
 	p->fwd = table(p->a, p->nclass, p->nlayer);
 	p->bwd = table(p->a, p->nclass, p->nlayer);
@@ -65,7 +67,8 @@ static bool read_backward(const Value *v)
 	return false;
 }
 
-static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch)
+/* sent: root value -> its tensor. */
+static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch, Map *sent)
 {
 	int cap = 0, *seen = NEWN(scratch, int, p->nlayer), *to = NEWN(scratch, int, p->nlayer), stamp = 0;
 
@@ -81,6 +84,8 @@ static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch)
 				seen[x->stage] = stamp;
 				to[k++] = x->stage;
 			}
+			if (k && n->phase == PHASE_FWD)
+				map_put(sent, root(v), (void *)((intptr_t)p->ntensor + 1));
 			if (k)
 				PUSH(p->a, p->tensor, p->ntensor, cap) = (PlanTensor){ n->phase == PHASE_FWD ? PLAN_FORWARD : PLAN_BACKWARD,
 					n->stage, arena_dup(p->a, to, sizeof *to * (size_t)k), k, (double)value_bytes(v),
@@ -90,7 +95,9 @@ static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch)
 
 /* ---- memory ---- */
 
-static void keep(PlanModel *p, const Value *v, int layer)
+typedef struct Kept { const Value **v; int n, cap; } Kept;
+
+static void keep(PlanModel *p, Kept *k, const Value *v, int layer)
 {
 	Value *r = (Value *)(uintptr_t)root(v);     /* the mark is ours while this runs */
 
@@ -98,17 +105,72 @@ static void keep(PlanModel *p, const Value *v, int layer)
 		return;
 	r->mark = 1;
 	p->kept[layer] += (double)value_bytes(r);
+	if (r->kind == VAL_NODE)
+		PUSH(p->a, k->v, k->n, k->cap) = r;
 }
 
 /* What backward nodes read is kept where it was made; an input of the graph where it is read. */
-static void find_kept(PlanModel *p, const Graph *g)
+static void find_kept(PlanModel *p, const Graph *g, Kept *k)
 {
 	for (const Node *n = g->first; n; n = n->next)
 		for (int i = 0; i < n->nin && n->phase == PHASE_BWD; i++) {
 			const Value *v = n->in[i];
 			if (v && (!v->def || v->def->phase == PHASE_FWD))
-				keep(p, v, v->def ? root(v)->def ? root(v)->def->stage : v->def->stage : n->stage);
+				keep(p, k, v, v->def ? root(v)->def ? root(v)->def->stage : v->def->stage : n->stage);
 		}
+}
+
+/* ---- computing again ---- */
+
+/* Nodes that must run for a value, down to what is kept: at most MOST of them. */
+enum { MOST_AGAIN = 32 };
+
+static void nodes_again(const Value *v, const Node **node, int *n)
+{
+	for (int i = 0; i < *n; i++)
+		if (node[i] == v->def)
+			return;
+	if (*n == MOST_AGAIN)
+		return;
+	node[(*n)++] = v->def;
+	for (int i = 0; i < v->def->nin; i++) {
+		const Value *x = v->def->in[i];
+		if (x && x->kind == VAL_NODE && x->def->phase == PHASE_FWD && !root(x)->mark)
+			nodes_again(x, node, n);
+	}
+}
+
+static int fewer_seconds(const void *x, const void *y)
+{
+	const PlanAgain *a = x, *b = y;
+	const double s = a->time[0] * (b->bytes + 1), t = b->time[0] * (a->bytes + 1);
+
+	if (s != t)
+		return (s > t) - (s < t);
+	if (a->layer != b->layer)
+		return (a->layer > b->layer) - (a->layer < b->layer);
+	return a->tensor != b->tensor ? (a->tensor > b->tensor) - (a->tensor < b->tensor) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+/* What may be forgotten; marks say what is kept. */
+static void find_again(PlanModel *p, const Kept *k, const Map *sent)
+{
+	const Speed *speed = find_speeds(p);
+
+	p->again = NEWN(p->a, PlanAgain, k->n);
+	for (int i = 0; i < k->n && p->recompute != PLAN_KEEP; i++) {
+		const Value *v = k->v[i];
+		const Node *node[MOST_AGAIN];
+		int n = 0;
+		PlanAgain *x = &p->again[p->nagain++];
+		*x = (PlanAgain){ v->def->stage, (int)(intptr_t)map_get(sent, v) - 1, (double)value_bytes(v),
+			NEWN(p->a, double, p->nclass) };
+		nodes_again(v, node, &n);
+		for (int c = 0; c < p->nclass; c++)
+			for (int q = 0; q < n; q++)
+				x->time[c] += node_seconds(node[q], &speed[0], &speed[c]);
+	}
+	qsort(p->again, (size_t)p->nagain, sizeof *p->again, fewer_seconds);
 }
 
 /* The most bytes alive at once in each layer, of values that are neither kept nor sent; uses are counted down. */
@@ -361,6 +423,8 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	PlanModel *p = NEW(a, PlanModel);
 	const Training *t = g->cx->train;
 	const Graph *graph = g->m->graph;
+	Kept kept = { 0 };
+	Map sent;
 
 	*p = (PlanModel){ .a = a, .c = g->cx->cluster, .nlayer = g->n,
 		.memory_scale = g->cx->memory_scale > 0 ? g->cx->memory_scale : 1, .name = NEWN(a, const char *, g->n),
@@ -383,8 +447,10 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	}
 	segments_spread(g);
 	layer_times(p, graph);
-	find_tensors(p, graph, g->cx->scratch);
-	find_kept(p, graph);
+	map_init(&sent, g->cx->scratch, false);
+	find_tensors(p, graph, g->cx->scratch, &sent);
+	find_kept(p, graph, &kept);
+	find_again(p, &kept, &sent);
 	find_temporaries(p, graph, PHASE_FWD);
 	find_temporaries(p, graph, PHASE_BWD);
 	clear_marks(graph);

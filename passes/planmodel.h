@@ -26,6 +26,10 @@ typedef struct PlanWeight { int *layer, n; double bytes; bool trained; } PlanWei
 /* Stages may keep what their backward reads, or compute it again: never, always, where memory is short. */
 typedef enum PlanRecompute { PLAN_KEEP, PLAN_AGAIN, PLAN_AGAIN_AS_NEEDED } PlanRecompute;
 
+/* A kept value of a layer that may be computed again instead: seconds on every kind of device of its node and of those in
+ * front of it that nothing keeps. tensor: it must not cross a cut then; -1: it never does. */
+typedef struct PlanAgain { int layer, tensor; double bytes, *time; } PlanAgain;
+
 /* Rows that the replicas of a stage join in every step, one per microbatch. */
 typedef struct PlanRow { int layer; double bytes; } PlanRow;
 
@@ -42,6 +46,7 @@ typedef struct PlanModel {
 	PlanTensor     *tensor; int ntensor;
 	PlanWeight     *weight; int nweight;
 	PlanRow        *row; int nrow;
+	PlanAgain      *again; int nagain;  /* in the order in which they are forgotten: the fewest seconds per byte first */
 	double          state;      /* optimizer bytes per byte of a trained weight */
 	const States   *st;
 	double        **sum;        /* [class][state]: seconds, forward and backward, of all layers up to it */
@@ -88,8 +93,8 @@ typedef struct Trial {
 typedef struct TrialStage {
 	double *fwd, *bwd, *update; /* by class */
 	double  weights, trained, grads, slot, tmp;   /* bytes on a device; slot: per microbatch in flight */
-	double  kept;               /* bytes of slot that computing again would spare */
-	bool    again;              /* its forward is computed again in the backward; fwd, bwd, slot, tmp say so */
+	double  kept;               /* bytes of slot that computing all again would spare */
+	bool    again;              /* some of its forward is computed again in the backward; bwd, slot, tmp say so */
 	double  in, out;            /* bytes per microbatch that come from and go to other stages, gradients included */
 	int     inflight;
 } TrialStage;

@@ -263,7 +263,7 @@ void propose_equal(PlanSearch *s)
 bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 {
 	Diag silent = { .out = d->out, .errors = 1, .scratch = d->scratch };    /* limit 0: a proposal may fail */
-	const double few = 8000;
+	const double few = s->quick ? 600 : 8000;
 
 	if (kind == PLANNER_PIPEDREAM)
 		propose_pipedream(s, cost, d);
@@ -277,10 +277,11 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 			"searches among them", s->p->st->n, s->p->c->ndevice);
 	if (kind == PLANNER_AUTO) {
 		propose_equal(s);
-		for (int c = DP_MEASURED; c <= DP_CODE; c++)
+		for (int c = DP_MEASURED; c <= DP_CODE && !s->quick; c++)
 			propose_pipedream(s, (DpCost)c, &silent);
 		propose_blocks(s, s->p->c->ndevice < s->p->st->n ? s->p->c->ndevice : s->p->st->n);
-		propose_dapple(s, false, &silent);
+		if (!s->quick)
+			propose_dapple(s, false, &silent);
 		if (s->no_exhaustive || !propose_all(s, few))
 			search_locally(s);
 	}

@@ -19,6 +19,7 @@ typedef struct PlanSearch {
 	double           work, budget;      /* of the simulator: actions */
 	double           cut_work, cut_budget;  /* of the search for cuts: pairs of states */
 	bool             no_exhaustive;     /* local search also where all plans could be tried */
+	bool             quick;     /* a first look: a tenth of the budget, fewer proposals */
 	long             played;
 } PlanSearch;
 

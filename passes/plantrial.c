@@ -162,23 +162,39 @@ static int in_flight(const PlanModel *p, const Trial *t, int s)
 	return most < grains ? most : grains;
 }
 
-/* Computes the stage on devices r.. again where that is asked for. One microbatch's values are there while one
- * backward runs. */
-static void again(const PlanModel *p, const Trial *t, TrialStage *s, int r, int replicas)
+static bool crosses_cut(const PlanModel *p, const PlanAgain *v, const int *stage)
 {
+	const PlanTensor *x = v->tensor < 0 ? NULL : &p->tensor[v->tensor];
+
+	for (int i = 0; x && i < x->nto; i++)
+		if (stage[x->to[i]] != stage[v->layer])
+			return true;
+	return false;
+}
+
+/* Computes values of stage `at`, on devices r.., again where that is asked for: all, or as recompute chooses them, until the
+ * rest fits. One microbatch's values are there while one backward runs. */
+static void again(const PlanModel *p, const Trial *t, TrialStage *s, int at, int r, const int *stage)
+{
+	const int64_t grains = (t->micro + t->replicas[at] - 1) / t->replicas[at];
+	const bool all = p->recompute == PLAN_AGAIN;
 	double limit = INFINITY;
 
-	for (int k = r; k < r + replicas; k++)
+	for (int k = r; k < r + t->replicas[at]; k++)
 		if (p->c->device[t->device[k]].memory > 0)
 			limit = fmin(limit, (double)p->c->device[t->device[k]].memory);
-	const bool big = stage_memory(p, s, (t->micro + replicas - 1) / replicas) > limit;
-	if (p->recompute == PLAN_KEEP || (p->recompute == PLAN_AGAIN_AS_NEEDED && !big))
+	if (p->recompute == PLAN_KEEP || (!all && s->inflight < 2))
 		return;
-	s->again = true;
-	s->slot -= s->kept;
-	s->tmp += s->kept;
-	for (int c = 0; c < p->nclass; c++)
-		s->bwd[c] += s->fwd[c];
+	for (int i = 0; i < p->nagain && (all || stage_memory(p, s, grains) > limit); i++) {
+		const PlanAgain *v = &p->again[i];
+		if (stage[v->layer] != at || crosses_cut(p, v, stage))
+			continue;
+		s->again = true;
+		s->slot -= v->bytes;
+		s->tmp += v->bytes;
+		for (int c = 0; c < p->nclass; c++)
+			s->bwd[c] += v->time[c];
+	}
 }
 
 static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
@@ -201,7 +217,7 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 			s[i].out += f->fwd[i * t->n + k] + f->bwd[i * t->n + k];
 			s[i].slot += f->fwd[k * t->n + i] + f->bwd[k * t->n + i] + f->bwd[i * t->n + k];
 		}
-		again(p, t, &s[i], r, t->replicas[i]);
+		again(p, t, &s[i], i, r, stage);
 	}
 	return s;
 }
