@@ -28,6 +28,7 @@
  * everywhere. */
 #include "rounds.h"
 #include "rt.h"
+#include <stdlib.h>
 
 enum {
 	WINDOW = RT_COLL / 2,
@@ -55,8 +56,22 @@ static int     self;               /* place in the running job's group */
 static int64_t segments, total;    /* per chunk; transfers each way */
 static int64_t sent, send_done, received, receive_done;
 
+/* Open MPI over TCP asks before it sends what is longer than 64 KiB, and question and answer wait behind the segments that
+ * are under way both ways: a ring of two then takes twice its time. A segment shall go without asking; who sets these
+ * himself, as OMPI_MCA_... or by mpirun --mca, is obeyed. */
+static void send_unasked(void)
+{
+	char limit[16];
+
+	snprintf(limit, sizeof limit, "%zu", SEGMENT * sizeof(float) + 1024);
+	setenv("OMPI_MCA_btl_tcp_eager_limit", limit, 0);
+	setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", limit, 0);
+}
+
 void rt_ring_setup(int world)
 {
+	if (world > 1)
+		send_unasked();
 	if (world > 1)
 		incoming = rt_alloc(WINDOW * sizeof *incoming);
 	if (world > 1 && rt_program->compressed)
