@@ -78,7 +78,7 @@ static bool write_makefile(Build *b)
 		b->t->reproducible ? " -ffp-contract=off" : "", "RULES", buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
 		"oneDNN 2", "LIBRARIES", b->gpu ? "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublas -lcudnn -lcudart -lstdc++ -lm "
 		"-lpthread" : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
-		" obj/runtime/gpu_kernels.cu.o" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "", NULL });
+		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "", NULL });
 	buf_free(&rules);
 	buf_free(&settings);
 	return build_text(b, "Makefile", &out);

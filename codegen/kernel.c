@@ -142,13 +142,17 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 		nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref : &op->cpu;
 	nk->h = NEW(k->a, Holes);
 	nk->h->arena = k->a;
+	if (k->cuda && !nk->k->file && !nk->k->call) {
+		diag_error(k->d, n->loc, 702, "%s has no kernel for GPUs", op->name);
+		return NULL;
+	}
 	if (op->holes)
 		op->holes(n, nk->h);
 	nk->call = hole_string(k->a, nk->h, "CALL", 4);
 	if (!nk->call)
 		nk->call = nk->k->call;
 	if (!nk->call) {
-		diag_error(k->d, n->loc, 702, "%s has no kernel%s%s", op->name, k->cuda ? " for GPUs" : "", f64 ? " for f64" : "");
+		diag_error(k->d, n->loc, 702, "%s has no kernel%s", op->name, f64 ? " for f64" : "");
 		return NULL;
 	}
 	if (nk->k->file) {

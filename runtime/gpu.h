@@ -5,6 +5,8 @@
 
 #include "pd.h"
 
+#define restrict __restrict__           /* C++ has no such word */
+
 #if !defined PD_LAUNCH
 #include <cuda_runtime.h>
 /* A grid of `blocks` blocks of `threads` threads, `shared` bytes of shared memory a block; arguments of the kernel. */
@@ -26,6 +28,9 @@ extern "C" void pd_launched(const char *kernel);        /* ends the program (R52
 /* Device memory for n numbers that a launch leaves for the host, and the first of them once all is done. */
 extern "C" double *pd_numbers(int n);
 extern "C" double pd_number(const double *number);
+
+/* Device memory that one call may use; the next call's is the same. */
+extern "C" void *pd_room(size_t bytes);
 
 static inline unsigned pd_blocks(int64_t n, int64_t per) { return (unsigned)((n + per - 1) / per); }
 

@@ -31,6 +31,8 @@ static struct {
 	char         name[300];
 	double      *numbers;           /* on the device */
 	int          nnumbers;
+	void        *room;
+	size_t       room_bytes;
 } gpu;
 
 static void check(cudaError_t e, const char *what)
@@ -204,6 +206,12 @@ void pd_copy(void *to, const void *from, size_t bytes)
 	check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, pd_stream()), "copy on the device");
 }
 
+void pd_copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n, int64_t rows, size_t size)
+{
+	check(cudaMemcpy2DAsync(to, (size_t)to_row * size, from, (size_t)from_row * size, (size_t)n * size, (size_t)rows,
+	                        cudaMemcpyDeviceToDevice, pd_stream()), "copy on the device");
+}
+
 void pd_fill(void *to, int byte, size_t bytes)
 {
 	check(cudaMemsetAsync(to, byte, bytes, pd_stream()), "cudaMemset");
@@ -215,6 +223,20 @@ double pd_get(const float *from)
 
 	get(&v, from, sizeof v);
 	return (double)v;
+}
+
+void *pd_room(size_t bytes);
+
+void *pd_room(size_t bytes)
+{
+	if (bytes > gpu.room_bytes) {
+		wait_for_device();
+		if (gpu.room)
+			check(cudaFree(gpu.room), "cudaFree");
+		gpu.room = rt_device_memory(bytes, "room for a kernel");
+		gpu.room_bytes = bytes;
+	}
+	return gpu.room;
 }
 
 double *pd_numbers(int n);

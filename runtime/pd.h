@@ -333,6 +333,8 @@ void   pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, co
  * stream; nothing here waits for the device but what gives the host a number. */
 
 void   pd_copy(void *to, const void *from, size_t bytes);
+/* `rows` runs of n elements of `size` bytes: every `to_row` elements there, every `from_row` elements here. */
+void   pd_copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n, int64_t rows, size_t size);
 void   pd_fill(void *to, int byte, size_t bytes);
 void   pd_add(float *sum, const float *one, int64_t n);
 void   pd_set(float *to, double v);

@@ -40,6 +40,7 @@ inline fiber fibers[MOST];
 inline void *main_sp;
 inline unsigned current, threads;
 inline const char *kernel;
+inline char *shared;            /* PD_DYN_SHARED */
 inline void (*body)(void *);
 inline void *argument;
 
@@ -150,7 +151,7 @@ inline void run_block()
 	}
 }
 
-template<class K> void launch(const char *name, unsigned blocks, unsigned n, K k)
+template<class K> void launch(const char *name, unsigned blocks, unsigned n, size_t bytes, K k)
 {
 	if (n < 1 || n > MOST) {
 		fprintf(stderr, "kernel %s: %u threads a block\n", name, n);
@@ -162,10 +163,18 @@ template<class K> void launch(const char *name, unsigned blocks, unsigned n, K k
 	gridDim = { blocks, 1, 1 };
 	body = [](void *p) { (*(K *)p)(); };
 	argument = &k;
+	if (bytes > 48 << 10) {         /* what a launch may have without asking for more */
+		fprintf(stderr, "kernel %s: %zu bytes of shared memory\n", name, bytes);
+		abort();
+	}
+	shared = bytes ? (char *)aligned_alloc(64, (bytes + 63) / 64 * 64) : nullptr;
 	for (unsigned b = 0; b < blocks; b++) {
 		blockIdx = { b, 0, 0 };
+		if (bytes)
+			memset(shared, 0xff, bytes);
 		run_block();
 	}
+	free(shared);
 	argument = nullptr;
 }
 
@@ -206,9 +215,10 @@ inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
 inline float __logf(float x) { return logf(x); }
 
-#define PD_LAUNCH(k, blocks, n, shared, ...) \
+#define PD_DYN_SHARED(type, name) type *name = (type *)(void *)standin::shared
+#define PD_LAUNCH(k, blocks, n, dynamic, ...) \
 	do { \
-		standin::launch(#k, (unsigned)(blocks), (unsigned)(n), [=] { k(__VA_ARGS__); }); \
+		standin::launch(#k, (unsigned)(blocks), (unsigned)(n), (size_t)(dynamic), [=] { k(__VA_ARGS__); }); \
 		pd_launched(#k); \
 	} while (0)
 

@@ -356,9 +356,11 @@ static const AttrDef attrs[] = {
 const OpDef op_Attention = {
 	.name = "Attention", .minin = 3, .maxin = 5, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
 	COMMON, .cpu = { .file = "attention.cpu.c" }, .ref = { .file = "attention.ref.c" },
+	.cuda = { .file = "attention.cuda.cu" },
 };
 
 const OpDef op_AttentionGrad = {
 	.name = "AttentionGrad", .minin = 5, .maxin = 7, .nout = 3, .shape = grad_shape,
 	COMMON, .cpu = { .file = "attention_grad.cpu.c" }, .ref = { .file = "attention_grad.ref.c" },
+	.cuda = { .file = "attention_grad.cuda.cu" },
 };

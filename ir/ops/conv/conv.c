@@ -255,7 +255,8 @@ static const AttrDef weights_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_
 
 #define INIT "pd_check_scratch(\"$WHO\", pd_conv_scratch(&$DESC), $PLANNED);\npd_conv_init(&$o, &$DESC);"
 #define COMMON .flags = OP_PURE | OP_HEAVY | OP_NHWC, .attrsize = sizeof(struct conv), .cost = cost, .holes = holes, \
-	.lib = lib, .cpu = { .object = "pd_conv", .init = INIT, .call = "" }, .ref = { .file = "conv.ref.c" }
+	.lib = lib, .cpu = { .object = "pd_conv", .init = INIT, .call = "" }, .ref = { .file = "conv.ref.c" }, \
+	.cuda = { .object = "pd_conv", .init = INIT, .call = "" }
 
 const OpDef op_Conv = {
 	.name = "Conv", .minin = 2, .maxin = 3, .nout = 1, .attrs = attrs, .shape = shape, .grad = grad,

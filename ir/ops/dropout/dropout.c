@@ -62,10 +62,12 @@ const OpDef op_Dropout = {
 	.name = "Dropout", .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE | OP_RANDOM, .attrs = attrs,
 	.attrsize = sizeof(struct dropout), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
 	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
+	.cuda = { .file = "dropout.cuda.cu", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
 };
 
 const OpDef op_DropoutGrad = {
 	.name = "DropoutGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_INPLACE, .attrs = attrs,
 	.attrsize = sizeof(struct dropout), .shape = shape, .holes = holes,
 	.cpu = { .file = "dropout_grad.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "dropout_grad.cuda.cu", .call = "$k($=, $0, $1);" },
 };

@@ -138,7 +138,7 @@ static void blocks(const Node *n, Holes *h, Value *const *part, int k, const Val
 {
 	const struct split *sp = n->attr;
 	Arena *a = h->arena;
-	const char *params, *args = "", *body = "", *sizes = "", *c = dtype_c(whole->type.dtype);
+	const char *params, *args = "", *body = "", *gpu = "", *sizes = "", *c = dtype_c(whole->type.dtype);
 	const int axis = axis_of(n);
 	int64_t unit, at = 0;
 	const int64_t rows = rows_of(&whole->type, axis, &unit), row = unit * whole->type.dim[axis];
@@ -151,6 +151,10 @@ static void blocks(const Node *n, Holes *h, Value *const *part, int k, const Val
 			const char *in = block_at(a, joins ? "y" : "a", rows, row, at), *out = block_at(a, p, rows, block, 0);
 			params = arena_printf(a, "%s, %s%s *%s%s", params, joins ? "const " : "", c, joins ? "" : "restrict ", p);
 			args = arena_printf(a, joins ? "%s, $%d" : "%s, $=%d", args, i);
+			gpu = arena_printf(a, "%s%spd_copy_rows(%s%s, %lld, %s%s, %lld, %lld, ROWS, sizeof *%s);", gpu, *gpu ? "\n\t" : "",
+				joins ? "y" : p, joins ? arena_printf(a, " + %lld", (long long)at) : "", (long long)(joins ? row : block),
+				joins ? p : "a", joins ? "" : arena_printf(a, " + %lld", (long long)at), (long long)(joins ? block : row),
+				(long long)block, p);
 			body = arena_printf(a, "%s%smemcpy(%s, %s, %lld * sizeof *%s);", body, !*body ? "" : rows == 1 ? "\n\t" : "\n\t\t",
 				joins ? in : out, joins ? out : in, (long long)block, p);
 		}
@@ -160,6 +164,7 @@ static void blocks(const Node *n, Holes *h, Value *const *part, int k, const Val
 	hole_text(h, "PARAMS", "%s", params);
 	hole_text(h, "CALL", "$k(%s%s);", joins ? "$=" : "$0", args);
 	hole_text(h, "BODY", "%s", body);
+	hole_text(h, "BODY_GPU", "%s", gpu);
 	hole_text(h, "IX", "%s", type_numel(&whole->type) < INT32_MAX ? "int" : "int64_t");
 	hole_int(h, "ROWS", rows);
 	hole_int(h, "PAR", rows > 1 && type_numel(&whole->type) >= 32768);
@@ -223,7 +228,7 @@ const OpDef op_Concat = {
 	.attrs = concat_attrs, .attrsize = sizeof(struct concat),
 	.shape = concat_shape, .grad = concat_grad, .dgrad = { DENSE }, .cost = move_cost,
 	.holes = concat_holes, .eval = concat_eval,
-	.cpu = { .file = "blocks.cpu.c" }, .ref = { .file = "blocks.cpu.c" },
+	.cpu = { .file = "blocks.cpu.c" }, .ref = { .file = "blocks.cpu.c" }, .cuda = { .file = "blocks.cuda.cu" },
 };
 
 const OpDef op_Split = {
@@ -231,5 +236,5 @@ const OpDef op_Split = {
 	.attrs = split_attrs, .attrsize = sizeof(struct split),
 	.shape = split_shape, .grad = split_grad, .dgrad = { DENSE }, .cost = move_cost,
 	.holes = split_holes, .eval = split_eval,
-	.cpu = { .file = "blocks.cpu.c" }, .ref = { .file = "blocks.cpu.c" },
+	.cpu = { .file = "blocks.cpu.c" }, .ref = { .file = "blocks.cpu.c" }, .cuda = { .file = "blocks.cuda.cu" },
 };

@@ -209,6 +209,7 @@ const OpDef op_Gather = {
 	.holes = holes, .eval = eval,
 	.cpu = { .file = "gather.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "gather.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 const OpDef op_GatherGrad = {
@@ -218,4 +219,5 @@ const OpDef op_GatherGrad = {
 	.holes = holes, .eval = grad_eval,
 	.cpu = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "gather_grad.cuda.cu", .call = "$k($=, $0, $1);" },
 };

@@ -110,7 +110,8 @@ static const AttrDef attrs[] = { AT_FLOAT(struct batchnorm, epsilon, 1e-5), AT_E
 
 #define INIT "pd_check_scratch(\"$WHO\", pd_bn_scratch(&$DESC), $PLANNED);\npd_bn_init(&$o, &$DESC);"
 #define COMMON .nout = 3, .flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct batchnorm), .cost = cost, \
-	.holes = holes, .lib = lib, .cpu = { .object = "pd_bn", .init = INIT, .call = "" }, .ref = { .file = "batchnorm.ref.c" }
+	.holes = holes, .lib = lib, .cpu = { .object = "pd_bn", .init = INIT, .call = "" }, .ref = { .file = "batchnorm.ref.c" }, \
+	.cuda = { .object = "pd_bn", .init = INIT, .call = "" }
 
 const OpDef op_BatchNorm = {
 	.name = "BatchNorm", .minin = 3, .maxin = 3, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE }, COMMON,

@@ -146,20 +146,20 @@ static const AttrDef attrs[] = {
 
 const OpDef op_LayerNormalization = {
 	.name = "LayerNormalization", .minin = 1, .maxin = 3, .nout = 3, .shape = shape, .grad = grad,
-	.dgrad = { DENSE, DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" },
+	.dgrad = { DENSE, DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" }, .cuda = { .file = "layernorm.cuda.cu" },
 };
 
 const OpDef op_LayerNormGrad = {
 	.name = "LayerNormGrad", .minin = 4, .maxin = 5, .nout = 3, .shape = grad_shape, COMMON,
-	.cpu = { .file = "layernorm_grad.cpu.c" },
+	.cpu = { .file = "layernorm_grad.cpu.c" }, .cuda = { .file = "layernorm_grad.cuda.cu" },
 };
 
 const OpDef op_RMSNormalization = {
 	.name = "RMSNormalization", .minin = 1, .maxin = 2, .nout = 2, .shape = shape, .grad = grad,
-	.dgrad = { DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" },
+	.dgrad = { DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" }, .cuda = { .file = "layernorm.cuda.cu" },
 };
 
 const OpDef op_RMSNormGrad = {
 	.name = "RMSNormGrad", .minin = 3, .maxin = 4, .nout = 2, .shape = grad_shape, COMMON,
-	.cpu = { .file = "layernorm_grad.cpu.c" },
+	.cpu = { .file = "layernorm_grad.cpu.c" }, .cuda = { .file = "layernorm_grad.cuda.cu" },
 };

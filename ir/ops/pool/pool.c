@@ -179,7 +179,7 @@ static const AttrDef grad_attrs[] = { WINDOW, AT_INTS(struct pool, dims), AT_END
 static const AttrDef no_attrs[] = { AT_END };
 
 #define COMMON .flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct pool), .cost = cost, .holes = holes, \
-	.cpu = { .file = "pool.cpu.c" }
+	.cpu = { .file = "pool.cpu.c" }, .cuda = { .file = "pool.cuda.cu" }
 
 const OpDef op_MaxPool = {
 	.name = "MaxPool", .minin = 1, .maxin = 1, .nout = 2, .attrs = attrs, .shape = shape, .grad = grad,

@@ -95,11 +95,11 @@ static const AttrDef attrs[] = {
 const OpDef op_LSTMCell = {
 	.name = "LSTMCell", .minin = 2, .maxin = 2, .nout = 2, .flags = OP_PURE, .attrs = attrs,
 	.attrsize = sizeof(struct cell), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE }, .cost = cost, .holes = holes,
-	.cpu = { .file = "lstm_cell.cpu.c" },
+	.cpu = { .file = "lstm_cell.cpu.c" }, .cuda = { .file = "lstm_cell.cuda.cu" },
 };
 
 const OpDef op_LSTMCellGrad = {
 	.name = "LSTMCellGrad", .minin = 2, .maxin = 4, .nout = 2, .flags = OP_PURE, .attrs = attrs,
 	.attrsize = sizeof(struct cell), .shape = shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "lstm_cell_grad.cpu.c" },
+	.cpu = { .file = "lstm_cell_grad.cpu.c" }, .cuda = { .file = "lstm_cell_grad.cuda.cu" },
 };

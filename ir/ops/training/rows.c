@@ -76,10 +76,12 @@ const OpDef op_GatherRows = {
 	.name = "GatherRows", .minin = 2, .maxin = 2, .nout = 2, .flags = OP_PURE, .attrs = gather_attrs,
 	.attrsize = sizeof(struct rows), .shape = gather_shape, .holes = gather_holes,
 	.cpu = { .file = "gather_rows.cpu.c", .call = "$k($=0, $=1, $0, $1);" },
+	.cuda = { .file = "gather_rows.cuda.cu", .call = "$k($=0, $=1, $0, $1);" },
 };
 
 const OpDef op_SGDRows = {
 	.name = "SGDRows", .minin = 4, .maxin = 4, .flags = OP_UPDATE, .attrs = sgd_attrs, .attrsize = sizeof(struct rows),
 	.writes = 1, .shape = sgd_shape, .holes = sgd_holes,
 	.cpu = { .file = "sgd_rows.cpu.c", .call = "$k($0, $1, $2, $3);" },
+	.cuda = { .file = "sgd_rows.cuda.cu", .call = "$k($0, $1, $2, $3);" },
 };

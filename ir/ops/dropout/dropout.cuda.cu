@@ -1,0 +1,17 @@
+/* y = mask x / (1 - ratio); the mask is drawn by global sample and element. A thread per element. */
+namespace device::NAME {
+static __global__ void run(T *y, uint8_t *mask, const T *x, int64_t sample)
+{
+	const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (at >= (int64_t)BATCH * EACH)
+		return;
+	mask[at] = pd_random_unit(SEED, ID, (uint64_t)(sample + at / EACH), (uint64_t)(at % EACH)) >= RATIO;
+	y[at] = mask[at] ? x[at] * (T)SCALE : 0;
+}
+}
+
+PD_HOST void NAME(T *y, uint8_t *mask, const T *x, int64_t sample)
+{
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)BATCH * EACH, 256), 256, 0, y, mask, x, sample);
+}

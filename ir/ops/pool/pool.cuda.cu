@@ -1,0 +1,126 @@
+/* Pooling of x [OUTER, ID, IH, IW, CH] to y [OUTER, OD, OH, OW, CH], a thread per element of what is made. BACK: x is the
+ * gradient that is made from that of y: each of its elements looks up the windows that it lies in, in their order. MAX:
+ * `place` says which element of the window won, the first of equals. Else the average over the window's elements that lie
+ * inside, PADDED: or in the padding. */
+namespace device::NAME {
+#if !MAX
+static __device__ int count_of(int d0, int h0, int w0)
+{
+	int count = 0;
+
+#if PADDED
+	count = (d0 + KD * LD < ID + ED + LD ? KD : (ID + ED - d0 + LD - 1) / LD) *
+		(h0 + KH * LH < IH + EH + LH ? KH : (IH + EH - h0 + LH - 1) / LH) *
+		(w0 + KW * LW < IW + EW + LW ? KW : (IW + EW - w0 + LW - 1) / LW);
+#else
+	for (int i = 0; i < KD; i++)
+		for (int j = 0; j < KH; j++)
+			for (int k = 0; k < KW; k++)
+				count += d0 + i * LD >= 0 && d0 + i * LD < ID && h0 + j * LH >= 0 && h0 + j * LH < IH &&
+					w0 + k * LW >= 0 && w0 + k * LW < IW;
+#endif
+	return count > 0 ? count : 1;
+}
+
+#endif
+#if BACK
+static __global__ void run(T *x, const T *y, const TI *place)
+{
+	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (e >= (int64_t)OUTER * ID * IH * IW * CH)
+		return;
+	const int64_t at = e;
+	const int c = (int)(e % CH), r = (int)((e /= CH) % IW), q = (int)((e /= IW) % IH), p = (int)((e /= IH) % ID);
+	const int64_t o = e / ID;
+	T sum = 0;
+
+	for (int i = KD - 1; i >= 0; i--)
+		for (int j = KH - 1; j >= 0; j--)
+			for (int k = KW - 1; k >= 0; k--) {
+				const int d = p + PD - i * LD, h = q + PH - j * LH, w = r + PW - k * LW;
+
+				if (d < 0 || d % SD || d / SD >= OD || h < 0 || h % SH || h / SH >= OH || w < 0 || w % SW || w / SW >= OW)
+					continue;
+				const int64_t from = (((o * OD + d / SD) * OH + h / SH) * OW + w / SW) * CH + c;
+#if MAX
+				sum += place[from] == (TI)((i * KH + j) * KW + k) ? y[from] : 0;
+#else
+				sum += y[from] / (T)count_of(d - PD, h - PH, w - PW);
+#endif
+			}
+	x[at] = sum;
+	(void)place;
+}
+#else
+static __global__ void run(T *y, TI *place, const T *x)
+{
+	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (e >= (int64_t)OUTER * OD * OH * OW * CH)
+		return;
+	const int64_t at = e;
+	const int c = (int)(e % CH), w = (int)((e /= CH) % OW), h = (int)((e /= OW) % OH), d = (int)((e /= OH) % OD);
+	const int64_t o = e / OD;
+	const int d0 = d * SD - PD, h0 = h * SH - PH, w0 = w * SW - PW;
+#if MAX
+	T best = -INFINITY;
+	TI where = 0;
+#else
+	const T share = 1 / (T)count_of(d0, h0, w0);
+	T sum = 0;
+#endif
+
+	for (int i = 0; i < KD; i++)
+		for (int j = 0; j < KH; j++)
+			for (int k = 0; k < KW; k++) {
+				const int p = d0 + i * LD, q = h0 + j * LH, r = w0 + k * LW;
+
+				if (p < 0 || p >= ID || q < 0 || q >= IH || r < 0 || r >= IW)
+					continue;
+				const T v = x[(((o * ID + p) * IH + q) * IW + r) * CH + c];
+#if MAX
+				if (v > best) {
+					best = v;
+					where = (TI)((i * KH + j) * KW + k);
+				}
+#else
+				sum += v * share;
+#endif
+			}
+#if MAX
+	y[at] = best;
+	place[at] = where;
+#else
+	y[at] = sum;
+	(void)place;
+#endif
+}
+#endif
+}
+
+PD_HOST void NAME(
+#if BACK
+	T *x, const T *y
+#if MAX
+	, const TI *place
+#endif
+#else
+	T *y,
+#if MAX
+	TI *place,
+#endif
+	const T *x
+#endif
+	)
+{
+#if BACK && MAX
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * ID * IH * IW * CH, 256), 256, 0, x, y, place);
+#elif BACK
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * ID * IH * IW * CH, 256), 256, 0, x, y, (const TI *)nullptr);
+#elif MAX
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * OD * OH * OW * CH, 256), 256, 0, y, place, x);
+#else
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * OD * OH * OW * CH, 256), 256, 0, y, (TI *)nullptr, x);
+#endif
+}
