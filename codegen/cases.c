@@ -73,7 +73,7 @@ static const char *case_object(void *cx, const Node *n)
 
 static bool runs(const Node *n)
 {
-	return n->phase != PHASE_UPDATE && n->op != OP_Report;
+	return n->phase != PHASE_UPDATE && n->op != OP_Report && n->op != OP_ReportHits;
 }
 
 /* ---- what a case consists of ---- */

@@ -309,6 +309,16 @@ static void write_channels(Build *b, Cw *w)
 }
 
 /* What the run tells by default. */
+/* Some stage reports how many labels were found. */
+static bool counts_hits(const Module *m)
+{
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->forward->first; n; n = n->next)
+			if (n->op == OP_ReportHits)
+				return true;
+	return false;
+}
+
 static void write_watch(const Build *b, Cw *w)
 {
 	const Training *t = b->t;
@@ -318,6 +328,11 @@ static void write_watch(const Build *b, Cw *w)
 		cw_line(w, ".metrics = { .every = %" PRId64 ", .jsonl = %s, .csv = %s, .tensorboard = %s },", t->metrics_every,
 			t->jsonl ? quoted(b->a, t->jsonl) : "NULL", t->csv ? quoted(b->a, t->csv) : "NULL",
 			t->tensorboard ? quoted(b->a, t->tensorboard) : "NULL");
+	if (t->last && strcmp(t->last, "wrap"))
+		cw_line(w, ".last = %s,", strcmp(t->last, "keep") ? "PD_LAST_DROP" : "PD_LAST_KEEP");
+	if (t->eval.on)
+		cw_line(w, ".eval = { .on = true, .accuracy = %s, .every = %" PRId64 ", .epochs = %" PRId64 ", .samples = %" PRId64 " },",
+			counts_hits(b->m) ? "true" : "false", t->eval.every, t->eval.epochs, t->eval.samples);
 	if (t->stop)
 		cw_line(w, ".stop = \"%s\",", t->stop);
 }

@@ -17,7 +17,7 @@ void clock_node(StageCx *x, Cw *w, const Node *n)
 {
 	if (x->clocks && node_is_timed(n))
 		open_clock(x, w, n, NULL);
-	else if (x->clocks && n->op == OP_Report)
+	else if (x->clocks && (n->op == OP_Report || n->op == OP_ReportHits))
 		clock_stop(x, w);
 }
 

@@ -213,16 +213,32 @@ void write_params(StageCx *x, Cw *w)
 	cw_close(w, ";");
 }
 
-static void input_source(const Training *t, const char *name, const char **kind, const char **path)
+/* The file of an input among n, and its kind; false: it has none. */
+static bool input_source(const DataInput *data, int n, const char *name, const char **kind, const char **path)
 {
-	*kind = t && t->data_kind ? t->data_kind : "synthetic";
-	*path = "";
-	for (int i = 0; t && i < t->ndata; i++)
-		if (!strcmp(t->data[i].input, name)) {
-			*path = t->data[i].path ? t->data[i].path : "";
-			if (t->data[i].kind)
-				*kind = t->data[i].kind;
+	for (int i = 0; i < n; i++)
+		if (!strcmp(data[i].input, name)) {
+			*path = data[i].path ? data[i].path : "";
+			*kind = data[i].kind ? data[i].kind : *kind;
+			return true;
 		}
+	return false;
+}
+
+static void write_source(const StageCx *x, Cw *w, const Value *v)
+{
+	const Training *t = x->b->t;
+	Arena *a = x->b->a;
+	const char *kind = t && t->data_kind ? t->data_kind : "synthetic", *path = "", *eval = t && t->eval.kind ? t->eval.kind : kind;
+
+	if (v->presence)
+		kind = "presence";
+	else if (t)
+		input_source(t->data, t->ndata, v->name, &kind, &path);
+	cw_line(w, ".batch_axis = %d, .range = %" PRId64 ", .kind = %s, .path = %s,", v->batch_axis, v->index_range,
+		quoted(a, kind), quoted(a, path));
+	if (t && t->eval.on && input_source(t->eval.data, t->eval.ndata, v->name, &eval, &path))
+		cw_line(w, ".eval_kind = %s, .eval_path = %s,", quoted(a, eval), quoted(a, path));
 }
 
 void write_inputs(StageCx *x, Cw *w)
@@ -234,15 +250,14 @@ void write_inputs(StageCx *x, Cw *w)
 	cw_open(w, "const pd_input_desc %s[] =", table_name(x->b, x->s, "inputs"));
 	for (int i = 0; i < g->nin; i++) {
 		const Value *v = g->in[i];
-		const char *kind, *path;
-		input_source(x->b->t, v->name, &kind, &path);
 		cw_brace(w);
 		cw_line(w, ".name = %s, .dtype = %s, .rank = %d, .dim = { %s },", quoted(a, v->name),
 			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type));
-		cw_line(w, ".batch_axis = %d, .range = %" PRId64 ", .kind = %s, .path = %s,", v->batch_axis, v->index_range,
-			quoted(a, kind), quoted(a, path));
-		if (v->is_label && v->ignore_index != INT64_MIN)
-			cw_line(w, ".is_label = true, .ignore_index = %" PRId64 ",", v->ignore_index);
+		write_source(x, w, v);
+		if (v->masked)
+			cw_line(w, ".masked = true,");
+		if ((v->is_label || v->masked) && v->ignore_index != INT64_MIN)
+			cw_line(w, ".is_label = %s, .ignore_index = %" PRId64 ",", v->is_label ? "true" : "false", v->ignore_index);
 		else
 			cw_line(w, ".is_label = %s, .ignore_index = INT64_MIN,", v->is_label ? "true" : "false");
 		cw_close(w, ",");

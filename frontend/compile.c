@@ -383,7 +383,7 @@ static bool unread_data(Compile *c, const char *name, const char **names, int n)
 }
 
 /* Every --data must name an input; of those that some stage reads the file must be there, on this machine's own devices. */
-static bool check_data(Compile *c)
+static bool check_data(Compile *c, const DataInput *data, int ndata)
 {
 	const char **names = NULL;
 	int n = 0, cap = 0;
@@ -392,8 +392,8 @@ static bool check_data(Compile *c)
 	for (int i = 0; i < c->m->nstage; i++)
 		for (int k = 0; k < c->m->stage[i]->forward->nin; k++)
 			PUSH(c->a, names, n, cap) = c->m->stage[i]->forward->in[k]->name;
-	for (int i = 0; i < c->o->t.ndata; i++) {
-		const DataInput *x = &c->o->t.data[i];
+	for (int i = 0; i < ndata; i++) {
+		const DataInput *x = &data[i];
 		int k = 0;
 
 		while (k < n && strcmp(names[k], x->input))
@@ -408,12 +408,12 @@ static bool check_data(Compile *c)
 
 /* Data files that are named relative to this directory are named relative to the build folder from here on: that is
  * where the programs run. */
-static void rebase_data(Compile *c, const char *dir)
+static void rebase_data(Compile *c, const char *dir, DataInput *data, int ndata)
 {
 	char *from = realpath(dir, NULL);
 
-	for (int i = 0; from && i < c->o->t.ndata; i++) {
-		char *to = *c->o->t.data[i].path == '/' ? NULL : realpath(c->o->t.data[i].path, NULL);
+	for (int i = 0; from && i < ndata; i++) {
+		char *to = *data[i].path == '/' ? NULL : realpath(data[i].path, NULL);
 		size_t same = 0;
 		Buf b = { 0 };
 
@@ -429,7 +429,7 @@ static void rebase_data(Compile *c, const char *dir)
 			if (*p == '/' && p[1])
 				buf_puts(&b, "../");
 		buf_puts(&b, to + same + 1);
-		c->o->t.data[i].path = arena_str(c->a, buf_str(&b));
+		data[i].path = arena_str(c->a, buf_str(&b));
 		buf_free(&b);
 		free(to);
 	}
@@ -504,9 +504,9 @@ static void summary_model(const Compile *c)
 		}
 	const char *sliced = m->grains ? arena_printf(c->a, " in %lld grains, sliced over replicas", (long long)m->grains) : "";
 	const int64_t grains = m->grains ? m->grains : 1;
-	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s\n",
+	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s%s\n",
 		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains), (long long)(m->batch * m->microbatches),
-		c->o->t.ndata ? "from files" : "synthetic (no --data)");
+		c->o->t.ndata ? "from files" : "synthetic (no --data)", c->o->t.eval.on ? ", and an evaluation set" : "");
 }
 
 void compile_summary(const Compile *c, const char *dir)
@@ -573,9 +573,10 @@ int compile_main(Compile *c)
 	if (o->save_plan && c->m->schedule && !plan_save(c, o->save_plan))
 		return EXIT_USAGE;
 	if (!o->stop_after) {
-		if (!check_data(c))
+		if (!check_data(c, o->t.data, o->t.ndata) || !check_data(c, o->t.eval.data, o->t.eval.ndata))
 			return EXIT_INPUT;
-		rebase_data(c, o->out);
+		rebase_data(c, o->out, o->t.data, o->t.ndata);
+		rebase_data(c, o->out, o->t.eval.data, o->t.eval.ndata);
 		if (!compile_write(c, o->out))
 			return EXIT_INPUT;
 	}

@@ -30,6 +30,8 @@ static bool o_loss(Cx *x, const char *v) { return training_loss(x->a, &x->o->t, 
 static bool o_optimizer(Cx *x, const char *v) { return training_optimizer(x->a, &x->o->t, v, x->d); }
 static bool o_lr_schedule(Cx *x, const char *v) { return training_lr_schedule(x->a, &x->o->t, v, x->d); }
 static bool o_data(Cx *x, const char *v) { return training_data(x->a, &x->o->t, v, x->d); }
+static bool o_eval(Cx *x, const char *v) { return training_eval(x->a, &x->o->t, v, x->d); }
+static bool o_last(Cx *x, const char *v) { return training_last(&x->o->t, v, x->d); }
 static bool o_freeze(Cx *x, const char *v) { training_glob(x->a, &x->o->t.freeze, &x->o->t.nfreeze, v); return true; }
 static bool o_trainable(Cx *x, const char *v) { training_glob(x->a, &x->o->t.trainable, &x->o->t.ntrainable, v); return true; }
 
@@ -298,7 +300,14 @@ static const Opt table[] = {
 	{ "Input", "freeze", "GLOB", "parameters that are not trained", CALL, 0, o_freeze, 0, 0, 0 },
 	{ "Input", "trainable", "GLOB", "train only these parameters", CALL, 0, o_trainable, 0, 0, 0 },
 	{ "Input", "init", "I", "initial weights: file, or random:SEED", CALL, 0, o_init, 0, 0, 0 },
-	{ "Input", "data", "INPUT=FILE", "a .npy, IDX or raw file of samples", CALL, 0, o_data, 0, 0, 0 },
+	{ "Input", "data", "INPUT=FILE", "a .npy, IDX or raw file of samples; FILE:tokens (16 bits), FILE:tokens32: windows of a row of "
+		"tokens", CALL, 0, o_data, 0, 0, 0 },
+	{ "Input", "eval", "INPUT=FILE", "the same for the evaluation set", CALL, 0, o_eval, 0, 0, 0 },
+	{ "Input", "eval-every", "N", "evaluate every N steps; at the end always", INT, TR(eval.every), 0, 0, 1, (int64_t)1 << 40 },
+	{ "Input", "eval-epochs", "N", "evaluate every N epochs", INT, TR(eval.epochs), 0, 0, 1, 1 << 30 },
+	{ "Input", "eval-samples", "N", "only the first N samples of it", INT, TR(eval.samples), 0, 0, 1, (int64_t)1 << 40 },
+	{ "Input", "last", "W", "samples that fill no step at the end of an epoch: wrap (the step takes the next epoch's first), keep (it is "
+		"short), drop", CALL, 0, o_last, 0, 0, 0 },
 	{ "Target", "target", "T", "c; cuda; auto: cuda where the cluster's devices are GPUs", CALL, 0, o_target, 0, 0, 0 },
 	{ "Target", "arch", "SM", "GPUs that kernels are compiled for, as nvcc names them; sm_90 when not said", TEXT, TR(arch), 0, 0, 0, 0 },
 	{ "Target", "threads", "N", "threads per device; default: cores divided by the devices of the host", CALL, 0, o_threads, 0, 0, 0 },
@@ -543,5 +552,6 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 	d->color = o->no_color ? false : o->color ? true : d->color;
 	for (int i = 0; i < o->nwno; i++)
 		d->disabled[d->ndisabled++] = o->wno[i];
+	ok = ok && training_complete(&o->t, d);
 	return ok && (!o->save_config || words_save(&w, o->save_config, d));
 }

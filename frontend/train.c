@@ -1,4 +1,4 @@
-/* train.yaml: data, batch, loss and the rest; train_opt.c has the optimizer, train_sched.c the schedule. */
+/* train.yaml: batch, loss and the rest; train_data.c has the data, train_opt.c the optimizer, train_sched.c the schedule. */
 #include "train.h"
 #include <math.h>
 #include <stdlib.h>
@@ -6,8 +6,6 @@
 #include "train_opt.h"
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
-
-static const char *const kind_names[] = { "synthetic", "npy", "idx", "raw" };
 
 void training_defaults(Training *t)
 {
@@ -78,45 +76,6 @@ bool training_bind(Arena *a, Training *t, const char *spec, Diag *d)
 	return true;
 }
 
-static void put_data(Arena *a, Training *t, const char *input, const char *path, const char *kind)
-{
-	DataInput *v = NEWN(a, DataInput, t->ndata + 1);
-	int n = 0;
-
-	for (int i = 0; i < t->ndata; i++)
-		if (strcmp(t->data[i].input, input))
-			v[n++] = t->data[i];
-	v[n++] = (DataInput){ input, path, kind };
-	t->data = v;
-	t->ndata = n;
-}
-
-/* What a name or an extension tells about a file; NULL: nothing. */
-static const char *kind_of(const char *path)
-{
-	const char *dot = strrchr(path, '.'), *base = strrchr(path, '/');
-
-	base = base ? base + 1 : path;
-	if (dot && strcmp(dot, ".npy") == 0)
-		return "npy";
-	if (strstr(base, "idx1") || strstr(base, "idx3") || (dot && strcmp(dot, ".idx") == 0))
-		return "idx";
-	return dot && (strcmp(dot, ".bin") == 0 || strcmp(dot, ".raw") == 0) ? "raw" : NULL;
-}
-
-bool training_data(Arena *a, Training *t, const char *spec, Diag *d)
-{
-	char *s = arena_str(a, spec), *eq = strchr(s, '=');
-
-	if (!eq || eq == s || !eq[1])
-		return diag_error(d, NOLOC, 6, "--data '%s': write INPUT=FILE", spec);
-	*eq = 0;
-	put_data(a, t, s, eq + 1, kind_of(eq + 1));
-	return true;
-}
-
-/* ---- data ---- */
-
 static void a_text(Yaml *y, const YNode *v, const char *what, const char **to)
 {
 	const char *s = yaml_text(y, v, what);
@@ -124,29 +83,6 @@ static void a_text(Yaml *y, const YNode *v, const char *what, const char **to)
 	if (s)
 		*to = s;
 }
-
-static void da_kind(Yaml *y, const YNode *v, void *to)
-{
-	((Training *)to)->data_kind = kind_names[yaml_choice(y, v, "data.kind", kind_names, COUNT(kind_names))];
-}
-
-static void da_inputs(Yaml *y, const YNode *v, void *to)
-{
-	const char **name;
-	const YNode **value;
-	int n = yaml_pairs(y, v, "data.inputs", &name, &value);
-
-	for (int i = 0; i < n; i++) {
-		const char *path = yaml_text(y, value[i], name[i]);
-
-		if (path)
-			put_data(y->a, to, name[i], path, kind_of(path));
-	}
-}
-static void da_shuffle(Yaml *y, const YNode *v, void *to) { ((Training *)to)->shuffle = yaml_bool(y, v, "data.shuffle"); }
-
-static const YKey data_keys[] = { { "kind", da_kind }, { "inputs", da_inputs }, { "shuffle", da_shuffle } };
-static void data(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "data", data_keys, COUNT(data_keys), to); }
 
 /* ---- batch ---- */
 
@@ -262,6 +198,8 @@ static void checkpoint(Yaml *y, const YNode *v, void *to)
 
 /* ---- metrics, early stop ---- */
 
+static const char *const stop_metrics[] = { "loss", "eval_loss", "accuracy", "perplexity" };
+
 static void me_every(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->metrics_every = yaml_int(y, v, "metrics.every", 1, (int64_t)1 << 40);
@@ -280,19 +218,24 @@ static void metrics(Yaml *y, const YNode *v, void *to)
 	yaml_map(y, v, "metrics", metrics_keys, COUNT(metrics_keys), to);
 }
 
+typedef struct Stop { const char *metric; double reach; } Stop;
+
 static void st_metric(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "loss" };
-
-	(void)to;
-	yaml_choice(y, v, "stop.metric", words, 1);
+	((Stop *)to)->metric = stop_metrics[yaml_choice(y, v, "stop.metric", stop_metrics, COUNT(stop_metrics))];
 }
-static void st_reach(Yaml *y, const YNode *v, void *to)
-{
-	((Training *)to)->stop = arena_printf(y->a, "loss=%.17g", yaml_real(y, v, "stop.reach", 0, 1e30));
-}
+static void st_reach(Yaml *y, const YNode *v, void *to) { ((Stop *)to)->reach = yaml_real(y, v, "stop.reach", 0, 1e30); }
 static const YKey stop_keys[] = { { "metric", st_metric }, { "reach", st_reach } };
-static void stop(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "stop", stop_keys, COUNT(stop_keys), to); }
+static void stop(Yaml *y, const YNode *v, void *to)
+{
+	Stop s = { "loss", -1 };
+
+	yaml_map(y, v, "stop", stop_keys, COUNT(stop_keys), &s);
+	if (s.reach < 0)
+		yaml_error(y, v, "stop lacks `reach: VALUE`");
+	else
+		((Training *)to)->stop = arena_printf(y->a, "%s=%.17g", s.metric, s.reach);
+}
 
 /* ---- the rest ---- */
 
@@ -348,7 +291,7 @@ static void init(Yaml *y, const YNode *v, void *to)
 }
 
 static const YKey top_keys[] = {
-	{ "data", data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
+	{ "data", train_data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
 	{ "schedule", train_schedule }, { "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "freeze", freeze },
 	{ "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },

@@ -12,7 +12,10 @@ bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d);      
 bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d);    /* "cosine:steps=1000,min=1e-5" */
 bool training_loss(Arena *a, Training *t, const char *spec, Diag *d);           /* "softmax_ce", "mse", an output */
 bool training_bind(Arena *a, Training *t, const char *spec, Diag *d);           /* "batch=32", "x:0=32" */
-bool training_data(Arena *a, Training *t, const char *spec, Diag *d);           /* "x=FILE" */
+bool training_data(Arena *a, Training *t, const char *spec, Diag *d);           /* "x=FILE", "x=FILE:tokens" */
+bool training_eval(Arena *a, Training *t, const char *spec, Diag *d);           /* the same of the evaluation set */
+bool training_last(Training *t, const char *word, Diag *d);
+bool training_complete(const Training *t, Diag *d);     /* files and flags read: do they fit together? E0009 */
 /* "interleaved:2"; false: it is none, or lacks what *lacks says (else NULL). */
 bool training_schedule(Training *t, const char *v, const char **lacks);
 void training_glob(Arena *a, const char ***list, int *n, const char *glob);

@@ -58,9 +58,16 @@ typedef struct Training {
 	const char *file;
 	Binding    *bind; int nbind;
 	Binding    *batch_axis; int nbatch_axis;       /* input -> axis */
-	const char *data_kind;          /* "synthetic", "npy", "idx", "raw" */
+	const char *data_kind;          /* "synthetic", "npy", "idx", "raw", "tokens", "tokens32" */
 	DataInput  *data; int ndata;
 	bool        shuffle;
+	const char *last;               /* samples that fill no step at the end of an epoch: "wrap", "keep", "drop"; NULL: wrap */
+	struct {                        /* the evaluation set; in steps, or in epochs where that is 0, and at the end */
+		bool        on;
+		const char *kind;       /* NULL: data_kind */
+		DataInput  *data; int ndata;
+		int64_t     every, epochs, samples;
+	} eval;
 	int64_t     micro;              /* size of a microbatch; 0: from the model or global */
 	bool        choose_micro;       /* --micro-batch auto was asked for: decided with the plan */
 	int64_t     global;             /* 0: micro x microbatches x replicas */

@@ -81,6 +81,8 @@ struct Value {
 	int64_t     index_range;    /* int input that indexes a table or a class axis: values lie in [0, index_range); else 0 */
 	bool        is_label;       /* graph input that feeds the loss as target */
 	int64_t     ignore_index;   /* is_label: value that is allowed too and not counted; INT64_MIN: none */
+	bool        masked;         /* input of labels: ignore_index where a step has no sample */
+	bool        presence;       /* input that the runtime makes: 1 where a step has a sample, else 0 */
 	int64_t     offset;         /* set by memplan: byte offset in its region */
 	int         region;         /* set by memplan: enum Region */
 	Value      *alias;          /* set by memplan: shares the memory of this value (views, in-place); never a chain */

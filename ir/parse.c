@@ -291,6 +291,10 @@ static void input(Parser *s, Graph *g)
 			v->is_label = lex_int(s, 0, 1) != 0;
 		else if (strcmp(k, "ignore") == 0)
 			v->ignore_index = lex_int(s, INT64_MIN, INT64_MAX);
+		else if (strcmp(k, "masked") == 0)
+			v->masked = lex_int(s, 0, 1) != 0;
+		else if (strcmp(k, "presence") == 0)
+			v->presence = lex_int(s, 0, 1) != 0;
 		else if (strcmp(k, "mem0") == 0)
 			place(s, g, v);
 		else

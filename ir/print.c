@@ -290,6 +290,10 @@ static void input_facts(Buf *b, const Value *v)
 		key_int(b, &first, "label", 1);
 	if (v->ignore_index != INT64_MIN)
 		key_int(b, &first, "ignore", v->ignore_index);
+	if (v->masked)
+		key_int(b, &first, "masked", 1);
+	if (v->presence)
+		key_int(b, &first, "presence", 1);
 	place(b, &first, v, 0);
 	close_keys(b, first);
 }

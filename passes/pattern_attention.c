@@ -15,7 +15,7 @@ typedef struct Att {
 	bool   hides;               /* mask tells what is hidden, not what is seen */
 	bool   transK, causal;
 	double scale, fill, ratio;
-	int64_t heads, id, seed;
+	int64_t heads, id, seed, evaluates;
 	Type   scores;
 } Att;
 
@@ -237,6 +237,7 @@ static Value *weigh(Match *p, Value *s, Att *t)
 		t->ratio = attr_float(drop, "ratio");
 		t->id = attr_int(drop, "id");
 		t->seed = attr_int(drop, "seed");
+		t->evaluates = attr_int(drop, "evaluates");
 		s = drop->out[0];
 	}
 	const Node *n = match_user(p, s, OP_MatMul);
@@ -260,6 +261,7 @@ static void *attributes(Match *p, const Att *t)
 		*(double *)match_field(OP_Attention, at, "ratio") = t->ratio;
 		*(int64_t *)match_field(OP_Attention, at, "id") = t->id;
 		*(int64_t *)match_field(OP_Attention, at, "seed") = t->seed;
+		*(int64_t *)match_field(OP_Attention, at, "evaluates") = t->evaluates;
 	}
 	return at;
 }

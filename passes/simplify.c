@@ -9,7 +9,7 @@
 
 static bool has_effect(const Node *n)
 {
-	return optab[n->op]->flags & (OP_UPDATE | OP_COMM) || n->op == OP_Report;
+	return optab[n->op]->flags & (OP_UPDATE | OP_COMM) || n->op == OP_Report || n->op == OP_ReportHits;
 }
 
 static bool dead(const Node *n)

@@ -107,6 +107,8 @@ static void give_inputs(Splitter *sp, const Graph *g)
 			in->index_range = v->index_range;
 			in->is_label = v->is_label;
 			in->ignore_index = v->ignore_index;
+			in->masked = v->masked;
+			in->presence = v->presence;
 			redirect(v, t, in);
 		}
 }

@@ -10,6 +10,7 @@
  * mean over the microbatch and the count is 1. */
 #include <fnmatch.h>
 #include <string.h>
+#include "evaluate.h"
 #include "plan.h"
 
 typedef struct Term {
@@ -17,6 +18,7 @@ typedef struct Term {
 	Node  *ce;                  /* the cross-entropy node it comes from, or NULL */
 	double weight;
 	double mean;                /* added mse: v is a sum over this many elements; else 0 */
+	Value *there;               /* added mse: samples that are there; NULL: all */
 } Term;
 
 static bool is_scalar(const Value *v)
@@ -132,7 +134,7 @@ static bool add_softmax_ce(Builder *b, const LossTerm *lt, Value *logits, Term *
 		attr_set_int(n, "has_ignore", 1);
 	}
 	lab->ignore_index = lt->ignore_index;
-	*out = (Term){ n->out[0], n, lt->weight, 0 };
+	*out = (Term){ n->out[0], n, lt->weight, 0, NULL };
 	return !b->failed;
 }
 
@@ -145,9 +147,14 @@ static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx 
 	if (t->batch_axis < 0)
 		t->batch_axis = batch_axis(b->m, y, y->type.rank);
 	Value *d = mk_binary(b, OP_Sub, y, t);
-	Value *sq = mk_binary(b, OP_Mul, d, d);
+	Value *sq = mk_binary(b, OP_Mul, d, d), *there = NULL;
+	const int axis = batch_axis(b->m, y, y->type.rank);
+	if (samples_may_lack(cx->train)) {
+		there = presence(b, y, axis);
+		sq = mk_binary(b, OP_Mul, sq, there);
+	}
 	const Type scalar = type_scalar(y->type.dtype);
-	*out = (Term){ reduce_to(b, sq, &scalar), NULL, lt->weight, (double)type_numel(&y->type) };
+	*out = (Term){ reduce_to(b, sq, &scalar), NULL, lt->weight, (double)type_numel(&y->type), there };
 	return !b->failed;
 }
 
@@ -166,7 +173,7 @@ static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 			"output '%s' is %s; a loss is one float (to train on logits, say --loss softmax_ce)",
 			v->name, str_type(cx->scratch, &v->type));
 	Value *root = view_root(v);
-	*out = (Term){ v, root->def && is_ce(root->def->op) ? root->def : NULL, lt->weight, 0 };
+	*out = (Term){ v, root->def && is_ce(root->def->op) ? root->def : NULL, lt->weight, 0, NULL };
 	return true;
 }
 
@@ -234,6 +241,11 @@ static bool sums_share_count(const Term *t, int n)
 
 static Value *count_value(Builder *b, const Term *t)
 {
+	if (t->there) {         /* each of them counts for as many elements */
+		const Type scalar = type_scalar(t->v->type.dtype);
+		return mk_binary(b, OP_Mul, reduce_to(b, t->there, &scalar),
+			mk_scalar(b, scalar.dtype, t->mean / (double)type_numel(&t->there->type)));
+	}
 	if (!t->ce)
 		return mk_scalar(b, t->v->type.dtype, t->mean);
 	Value *in[2] = { t->ce->in[1], t->ce->nin > 2 ? t->ce->in[2] : NULL };
@@ -257,9 +269,33 @@ static void mark_labels(const Term *t)
 		lab->index_range = t->ce->in[0]->type.dim[1];
 }
 
-static void join_terms(Builder *b, Term *t, int n)
+/* Samples that lack: their labels are ignored, or they are left out already; else microbatches count as a whole. */
+static bool lack_is_masked(const Term *t, int n, bool sums)
 {
-	const bool sums = sums_share_count(t, n);
+	bool masked = sums;
+
+	for (int i = 0; i < n; i++)
+		masked = masked && (t[i].there || (t[i].ce && mask_labels(t[i].ce)));
+	return masked;
+}
+
+/* The loss, and of the first cross-entropy how many labels were found. */
+static void report(Builder *b, const Term *t, int n, bool hits)
+{
+	Value *in[2] = { b->m->loss, b->m->count };
+
+	build(b, OP_Report, NULL, 2, in, NULL);
+	for (int i = 0; i < n && hits; i++)
+		if (t[i].ce) {
+			in[0] = count_hits(b, t[i].ce);
+			build(b, OP_ReportHits, NULL, 1, in, NULL);
+			hits = false;
+		}
+}
+
+static void join_terms(Builder *b, Term *t, int n, const Training *train)
+{
+	const bool sums = sums_share_count(t, n), masked = !samples_may_lack(train) || lack_is_masked(t, n, sums);
 	const Type scalar = type_scalar(t->v->type.dtype);
 	Value *loss = NULL;
 
@@ -275,10 +311,14 @@ static void join_terms(Builder *b, Term *t, int n)
 		loss = loss ? mk_binary(b, OP_Add, loss, v) : v;
 		mark_labels(&t[i]);
 	}
-	b->m->loss = loss;
 	b->m->count = sums ? count_value(b, &t[0]) : mk_scalar(b, scalar.dtype, 1);
-	Value *in[2] = { loss, b->m->count };
-	build(b, OP_Report, NULL, 2, in, NULL);
+	if (!masked) {
+		Value *there = presence(b, loss, -1);
+		loss = mk_binary(b, OP_Mul, loss, there);
+		b->m->count = mk_binary(b, OP_Mul, b->m->count, there);
+	}
+	b->m->loss = loss;
+	report(b, t, n, train && train->eval.on);
 	b->g->nout = 0;     /* what is trained has one output; what only fed the others dies in simplify */
 	graph_output(b->g, loss);
 }
@@ -309,7 +349,7 @@ static bool attach_loss(Module *m, PassCx *cx)
 		if (!add_term(&b, &one, &term[i], cx))
 			return false;
 	}
-	join_terms(&b, term, n);
+	join_terms(&b, term, n, t);
 	return !b.failed;
 }
 
@@ -455,5 +495,5 @@ bool pass_train(Module *m, PassCx *cx)
 		dropout_off(m->graph);
 	if (cx->train)
 		seed_dropout(m->graph, cx->train->seed);
-	return set_padding(m, cx->train, cx) && attach_loss(m, cx) && choose_trained(m, cx);
+	return set_padding(m, cx->train, cx) && attach_loss(m, cx) && evaluation_modes(m, cx) && choose_trained(m, cx);
 }

@@ -281,6 +281,32 @@ void pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const floa
 		forward_channel(b, c, y, &mean[c], &var[c], x, scale[c], bias[c]);
 }
 
+void pd_bn_evaluate(const pd_bn *o, float *y, const float *x, const float *scale, const float *bias,
+                    const float *mean, const float *var)
+{
+	const bn    *b = o->impl;
+	const size_t c = (size_t)b->c, all = (size_t)b->n * (b->nhwc ? b->area : c), run = b->nhwc ? c : b->area;
+
+#pragma omp parallel for schedule(static) if (worth_threads(b))
+	for (size_t r = 0; r < all; r++) {
+		const float *from = x + r * run;
+		float       *to = y + r * run;
+
+		if (b->nhwc) {
+#pragma omp simd
+			for (size_t i = 0; i < c; i++)
+				to[i] = (from[i] - mean[i]) * (scale[i] / sqrtf(var[i] + b->eps)) + bias[i];
+			continue;
+		}
+		const size_t k = r % c;
+		const float  a = scale[k] / sqrtf(var[k] + b->eps);
+
+#pragma omp simd
+		for (size_t i = 0; i < run; i++)
+			to[i] = (from[i] - mean[k]) * a + bias[k];
+	}
+}
+
 void pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy,
                     const float *x, const float *mean, const float *var, const float *scale,
                     void *scratch)

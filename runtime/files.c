@@ -1,4 +1,4 @@
-/* files.c: .npy, IDX and raw files, mapped and checked. */
+/* files.c: .npy, IDX, raw and token files, mapped and checked. */
 #if !defined _GNU_SOURCE
 #define _GNU_SOURCE 1
 #endif
@@ -183,6 +183,17 @@ static bool raw(file_array *a, pd_dtype t, const char **error)
 	return a->size % size_of(t) == 0;
 }
 
+/* A row of tokens: a .npy array of whole numbers, or as they are, unsigned, of type t. */
+static bool tokens(file_array *a, pd_dtype t, const char **error)
+{
+	if (a->size < 6 || memcmp(a->map, "\x93NUMPY", 6))
+		return raw(a, t, error);
+	if (!npy(a, error))
+		return false;
+	*error = "tokens are a row of whole numbers";
+	return a->rank == 1 && a->dtype != PD_F32 && a->dtype != PD_F64;
+}
+
 bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, const char **error)
 {
 	struct stat st;
@@ -190,7 +201,7 @@ bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, co
 	bool        ok = false;
 
 	memset(a, 0, sizeof *a);
-	*error = "unknown kind of file; there are npy, idx and raw";
+	*error = "unknown kind of file; there are npy, idx, raw, tokens and tokens32";
 	if (fd < 0 || fstat(fd, &st)) {
 		*error = strerror(errno);
 		if (fd >= 0)
@@ -211,6 +222,8 @@ bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, co
 		ok = idx(a, error);
 	else if (!strcmp(kind, "raw"))
 		ok = raw(a, t, error);
+	else if (!strcmp(kind, "tokens") || !strcmp(kind, "tokens32"))
+		ok = tokens(a, kind[6] ? PD_U32 : PD_U16, error);
 	if (!ok)
 		file_close(a);
 	return ok;
@@ -276,13 +289,45 @@ void file_put_whole(void *to, pd_dtype as, size_t i, int64_t v)
 	case PD_F64: file_put_real(to, as, i, (double)v); return;
 	case PD_I64:
 	case PD_U64: ((int64_t *)to)[i] = v; return;
-	case PD_I32:
-	case PD_U32: ((int32_t *)to)[i] = (int32_t)v; return;
+	case PD_I32:            /* what does not fit stays outside of any range */
+		((int32_t *)to)[i] = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
+		return;
+	case PD_U32: ((uint32_t *)to)[i] = (uint32_t)v; return;
 	case PD_I16:
 	case PD_U16: ((int16_t *)to)[i] = (int16_t)v; return;
 	case PD_BOOL: ((char *)to)[i] = v != 0; return;
 	default: ((signed char *)to)[i] = (signed char)v; return;
 	}
+}
+
+/* Pairs of types that samples have often, in loops of their own: values of `from`, stored as `as`. */
+#define CONVERT(FROM, AS)                                                                                              \
+	do {                                                                                                           \
+		const FROM *in = (const FROM *)(const void *)a->data + first;                                           \
+		AS         *out = to;                                                                                   \
+		FROM        v;                                                                                          \
+		for (size_t i = 0; i < n; i++) {                                                                        \
+			memcpy(&v, in + i, sizeof v);                                                                   \
+			out[i] = (AS)v;                                                                                 \
+		}                                                                                                       \
+		return true;                                                                                            \
+	} while (0)
+
+static bool read_fast(const file_array *a, size_t first, size_t n, pd_dtype as, void *to)
+{
+	if (as == PD_I64 && a->dtype == PD_U8)
+		CONVERT(uint8_t, int64_t);
+	if (as == PD_I64 && a->dtype == PD_U16)
+		CONVERT(uint16_t, int64_t);
+	if (as == PD_I64 && a->dtype == PD_U32)
+		CONVERT(uint32_t, int64_t);
+	if (as == PD_I64 && a->dtype == PD_I32)
+		CONVERT(int32_t, int64_t);
+	if (as == PD_I32 && a->dtype == PD_U16)
+		CONVERT(uint16_t, int32_t);
+	if (as == PD_F32 && a->dtype == PD_F64)
+		CONVERT(double, float);
+	return false;
 }
 
 void file_read(const file_array *a, size_t first, size_t n, pd_dtype as, void *to)
@@ -293,10 +338,14 @@ void file_read(const file_array *a, size_t first, size_t n, pd_dtype as, void *t
 
 	if (a->dtype == as && (!a->swapped || size == 1))
 		memcpy(to, a->data + first * size, n * size);
+	else if (a->dtype == PD_U8 && as == PD_F32 && a->unit)
+		for (size_t i = 0; i < n; i++)
+			((float *)to)[i] = (float)(unsigned char)a->data[first + i] * (1.0f / 255.0f);
 	else if (a->dtype == PD_U8 && as == PD_F32)
 		for (size_t i = 0; i < n; i++)
-			((float *)to)[i] = (float)(unsigned char)a->data[first + i] *
-			                   (a->unit ? 1.0f / 255.0f : 1.0f);
+			((float *)to)[i] = (float)(unsigned char)a->data[first + i];
+	else if ((!a->swapped || size_of(a->dtype) == 1) && read_fast(a, first, n, as, to))
+		return;
 	else if (real)
 		for (size_t i = 0; i < n; i++)
 			file_put_real(to, as, i, real_at(a, first + i));

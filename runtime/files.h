@@ -15,8 +15,8 @@ typedef struct file_array {
 	size_t      size;
 } file_array;
 
-/* kind: "npy" (versions 1 to 3), "idx", or "raw": elements of type `raw`, little-endian, of rank
- * 1. false: *error says why, in static memory. Every size is checked against the file. */
+/* kind: "npy" (versions 1 to 3), "idx", "raw": elements of type `raw`, little-endian, of rank
+ * 1; "tokens", "tokens32": a row of unsigned numbers of 16 or 32 bits, or a .npy row of whole numbers. false: *error says why, in static memory. Every size is checked against the file. */
 bool file_open(file_array *a, const char *path, const char *kind, pd_dtype raw, const char **error);
 void file_close(file_array *a);
 /* n elements from element `first` on, converted to `as`. */

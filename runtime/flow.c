@@ -10,7 +10,7 @@
 enum { BLOCK = 16 };
 
 typedef struct report {
-	double loss, count, seen;
+	double loss, count, hits, labels, seen;
 } report;
 
 int64_t         rt_update = -1, rt_update_step;
@@ -136,20 +136,30 @@ void rt_flow_report(int mb, double loss, double count)
 	*count_of(mb) = r->count;
 }
 
+void rt_flow_hits(int mb, double hits, double of)
+{
+	report *r = &mine[at][(rt_step - first) * rt_program->microbatches + mb];
+
+	r->hits += hits;
+	r->labels += of;
+}
+
 /* Step k of the block that was gathered: the reports of all ranks in the order of microbatches. */
 static void add_up(int64_t k, double stop)
 {
 	const int n = rt_program->microbatches;
-	double    loss = 0, count = 0;
+	double    loss = 0, count = 0, hits = 0, labels = 0;
 
 	for (int mb = 0; mb < n; mb++) {
-		report x = { 0, 0, 0 };
+		report x = { 0, 0, 0, 0, 0 };
 
 		for (int r = 0; r < rt_program->world; r++) {
 			const report *y = &all[(size_t)r * block_reports() + (size_t)(k * n + mb)];
 
 			x.loss += y->loss;
 			x.count += y->count;
+			x.hits += y->hits;
+			x.labels += y->labels;
 			x.seen += y->seen;
 		}
 		if (!(x.seen > 0))
@@ -157,11 +167,13 @@ static void add_up(int64_t k, double stop)
 			        (long long)(gathered + k));
 		loss += x.loss;
 		count += x.count;
+		hits += x.hits;
+		labels += x.labels;
 	}
-	if (!(count > 0))
+	if (!(count > 0) && !pd_evaluating())
 		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld: all of them are the ignored index",
 		        (long long)(gathered + k));
-	rt_totals_put(loss, count, stop);
+	rt_totals_put(loss, count, hits, labels, stop);
 }
 
 static void deliver(void (*result)(int64_t, void *), void *to)

@@ -267,6 +267,13 @@ void pd_report_from(int mb, const float *loss, const float *count)
 	pd_report(mb, l, pd_get(count));
 }
 
+void pd_hits_from(int mb, const float *hits)
+{
+	const double n = pd_get(hits);
+
+	pd_hits(mb, n, pd_get(hits + 1));
+}
+
 /* ---- staging ---- */
 
 typedef struct stage {

@@ -1,118 +1,28 @@
-/* input.c: the samples of a step, from files or made up.
+/* input.c: the samples of a step, from files or made up; those that are trained on, and those of the evaluation set.
  *
  * Files are sample-major: sample i lies contiguous, whatever axis of the graph's input is the
- * batch. Microbatch mb of a step reads samples (step * microbatches + mb) * micro and on, and
- * begins anew at the end: replicas need no shards of their own, a plan with other replicas reads
- * the same samples for the same microbatch. Files are mapped, not read.
+ * batch. Microbatch mb of a step reads the places (step * microbatches + mb) * micro and on (samples.c): replicas need no
+ * shards of their own, a plan with other replicas reads the same samples for the same microbatch. Files are mapped, not
+ * read; the samples of the next step are brought into memory meanwhile (prefetch.c).
  *
- * Made-up data are a function of seed, input name and sample number. There are 16 kinds of
- * sample: an input is its kind's pattern with noise, a label is a function of the kind, so that
- * a model can learn something. There are as many samples as four steps use. */
-#include "rt.h"
+ * Where an epoch ends with a short step (PD_LAST_KEEP, evaluation sets), the places that are left over get some sample's
+ * data, labels that do not count, and 0 in inputs of kind "presence". */
+#include "input.h"
 #include "safetensors.h"
-#include "files.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-typedef struct source {
-	const pd_input_desc *d;
-	file_array           a; /* data NULL: made up on the fly */
-	int64_t              samples;
-	int64_t              before, each,
-		after;     /* dimensions: in front of the batch axis, per sample on it, behind it */
-	size_t   elements; /* per sample */
-	uint64_t key;      /* of the name */
+enum { TRAIN, EVAL };
+
+static struct set {
+	source  *s;
+	int      n;
+	int64_t  samples;       /* of an epoch, on all ranks; 0: not known */
+	rt_order order;
 	bool     synthetic;
-	char     path[4096];
-} source;
-
-static source *sources;
-static int     nsources;
-static int64_t nsamples;
-static bool    shuffled, any_synthetic;
-
-/* ---- which sample comes when ---- */
-
-/* A permutation of [0, n) per epoch without a table: a Feistel network over the next even power
- * of two, walked until it lands inside. */
-static int64_t permuted(int64_t n, int64_t epoch, int64_t i)
-{
-	int bits = 2;
-
-	while (((int64_t)1 << bits) < n)
-		bits += 2;
-	const int      half = bits / 2;
-	const uint64_t mask = ((uint64_t)1 << half) - 1;
-	uint64_t       x = (uint64_t)i;
-
-	do {
-		for (int round = 0; round < 4; round++) {
-			const uint64_t l = x >> half, r = x & mask;
-
-			x = r << half | ((l ^ pd_random_bits(rt_program->seed, (uint64_t)epoch,
-			                                     (uint64_t)round, r)) &
-			                 mask);
-		}
-	} while (x >= (uint64_t)n);
-	return (int64_t)x;
-}
-
-static int64_t sample_at(int64_t counter)
-{
-	const int64_t i = counter % nsamples;
-
-	return shuffled ? permuted(nsamples, counter / nsamples, i) : i;
-}
-
-/* ---- made-up values ---- */
-
-static double real_value(const source *s, uint64_t sample, uint64_t cluster, uint64_t e)
-{
-	const uint64_t seed = rt_program->seed;
-
-	return 3.0 * (double)pd_random_unit(seed, s->key, cluster, e) +
-	       1.5 * (double)pd_random_unit(seed, s->key + 1, sample, e) - 2.25;
-}
-
-static int64_t whole_value(const source *s, uint64_t sample, uint64_t cluster, uint64_t e)
-{
-	const uint64_t seed = rt_program->seed,
-		       range = (uint64_t)(s->d->range > 0 ? s->d->range : 2);
-
-	if (!s->d->is_label && pd_random_bits(seed, s->key + 1, sample, e) % 4 == 0)
-		return (int64_t)(pd_random_bits(seed, s->key + 2, sample, e) % range);
-	return (int64_t)(pd_random_bits(seed, s->key, cluster, e) % range);
-}
-
-static void make_sample(const source *s, int64_t sample, char *to)
-{
-	const uint64_t cluster =
-		s->d->batch_axis < 0
-			? 0
-			: pd_random_bits(rt_program->seed, 1, (uint64_t)sample, 0) % 16;
-
-	for (size_t e = 0; e < s->elements; e++)
-		if (s->d->dtype == PD_F32 || s->d->dtype == PD_F64)
-			file_put_real(to, s->d->dtype, e,
-			              real_value(s, (uint64_t)sample, cluster, e));
-		else
-			file_put_whole(to, s->d->dtype, e,
-			               whole_value(s, (uint64_t)sample, cluster, e));
-}
-
-/* Small data sets are made once, at start. */
-static void make_all(source *s, size_t size)
-{
-	if (s->elements * size > ((size_t)64 << 20) / (size_t)s->samples)
-		return;
-	char *all = rt_alloc(s->elements * size * (size_t)s->samples);
-
-	for (int64_t i = 0; i < s->samples; i++)
-		make_sample(s, i, all + (size_t)i * s->elements * size);
-	s->a.data = all;
-}
+} sets[2];
+static bool evaluating;  /* rt_step counts steps of the evaluation set */
 
 /* ---- opening ---- */
 
@@ -123,21 +33,20 @@ static bool exists(const char *path)
 	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* A named file: below --data under its whole name or its last part; else as named, from here or
+/* A named file: below the folder that was asked for under its whole name or its last part; else as named, from here or
  * the build folder. */
-static void find_file(source *s, const rt_input_options *o)
+static void find_file(source *s, const char *path, const char *in, const rt_input_options *o)
 {
-	const char *path = s->d->path ? s->d->path : "", *slash = strrchr(path, '/'),
-		   *base = slash ? slash + 1 : path;
-	const char *dir[3] = { o->dir, o->dir, NULL }, *name[3] = { path, base, path };
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *dir[3] = { in, in, NULL }, *name[3] = { path, base, path };
 
-	if (!o->dir) {
+	if (!in) {
 		dir[0] = NULL;
 		dir[1] = o->root;
 		name[1] = path;
 	}
 	for (int i = 0; i < 3; i++) {
-		if (i == 2 && o->dir)
+		if (i == 2 && in)
 			break;
 		snprintf(s->path, sizeof s->path, "%s%s%s", dir[i] ? dir[i] : "", dir[i] ? "/" : "",
 		         name[i]);
@@ -145,23 +54,23 @@ static void find_file(source *s, const rt_input_options *o)
 			return;
 	}
 	rt_fail(RT_ERROR, "R201", "input '%s': no file '%s' %s%s", s->d->name, path,
-	        o->dir ? "in " : "here or in the build folder; ",
-	        o->dir ? o->dir : "say --data DIR");
+	        in ? "in " : "here or in the build folder; ",
+	        in ? in : s->eval ? "say --eval-data DIR" : "say --data DIR");
 }
 
-/* With --data, inputs that have no file in the plan are read from DIR/NAME.npy, .idx or .bin. */
-static const char *find_by_name(source *s, const rt_input_options *o)
+/* In a folder, inputs that have no file in the plan are read from DIR/NAME.npy, .idx or .bin. */
+static const char *find_by_name(source *s, const char *in)
 {
 	static const char *const kinds[] = { "npy", "idx", "raw" }, *const ends[] = { "npy", "idx",
 		                                                                      "bin" };
 
 	for (int i = 0; i < 3; i++) {
-		snprintf(s->path, sizeof s->path, "%s/%s.%s", o->dir, s->d->name, ends[i]);
+		snprintf(s->path, sizeof s->path, "%s/%s.%s", in, s->d->name, ends[i]);
 		if (exists(s->path))
 			return kinds[i];
 	}
 	rt_fail(RT_ERROR, "R201", "input '%s': no file %s.npy, .idx or .bin in %s", s->d->name,
-	        s->d->name, o->dir);
+	        s->d->name, in);
 }
 
 static void geometry(source *s, int64_t micro)
@@ -186,91 +95,76 @@ static void geometry(source *s, int64_t micro)
 		s->key = (s->key ^ (unsigned char)*c) * 1099511628211u;
 }
 
-static void check_file(source *s)
+static bool whole(pd_dtype t)
+{
+	return t != PD_F32 && t != PD_F64;
+}
+
+static void check_file(source *s, const char *kind)
 {
 	const pd_input_desc *d = s->d;
-	const bool           real = d->dtype == PD_F32 || d->dtype == PD_F64;
+	const bool           windows = !strncmp(kind, "tokens", 6);
 	int64_t              total = 1;
 
 	for (int i = 0; i < s->a.rank; i++)
 		total *= s->a.dim[i];
+	if (whole(d->dtype) && !whole(s->a.dtype))
+		rt_fail(RT_ERROR, "R204", "%s holds real numbers; input '%s' wants whole ones",
+		        s->path, d->name);
+	if (windows) {  /* one more token than the windows hold: that which follows the last */
+		s->samples = s->elements ? (total - 1) / (int64_t)s->elements : 0;
+		s->shift = d->is_label;
+		if (s->a.rank != 1 || s->samples < 1)
+			rt_fail(RT_ERROR, "R204", "%s: %lld tokens; input '%s' wants windows of %zu and one token behind them",
+			        s->path, (long long)total, d->name, s->elements);
+		return;
+	}
 	s->samples = s->elements ? total / (int64_t)s->elements : 0;
 	if (s->samples == 0 || total % (int64_t)s->elements ||
-	    (s->each == 1 && s->a.rank > 0 && d->batch_axis >= 0 && strcmp(d->kind, "raw") &&
-	     s->a.dim[0] != s->samples))
+	    (s->each == 1 && s->a.rank > 0 && d->batch_axis >= 0 && strcmp(kind, "raw") && s->a.dim[0] != s->samples))
 		rt_fail(RT_ERROR, "R204",
 		        "%s: %lld samples of %lld elements; input '%s' wants %zu elements per sample",
 		        s->path, (long long)(s->a.rank ? s->a.dim[0] : 1),
 		        (long long)(s->a.rank && s->a.dim[0] ? total / s->a.dim[0] : total),
 		        d->name, s->elements);
-	if (!real && (s->a.dtype == PD_F32 || s->a.dtype == PD_F64))
-		rt_fail(RT_ERROR, "R204", "%s holds real numbers; input '%s' wants whole ones",
-		        s->path, d->name);
+}
+
+static void make_up(source *s, const pd_program *p)
+{
+	const int64_t batch = p->micro * p->microbatches;
+
+	s->synthetic = true;
+	s->samples = s->d->batch_axis < 0 ? 1 : s->eval ? 2 * batch - p->micro / 2 : 4 * batch;
+	s->first = s->eval && s->d->batch_axis >= 0 ? 4 * batch : 0;
+	s->a.dtype = s->d->dtype;
+	input_make_all(s);
 }
 
 static void open_source(source *s, const pd_program *p, const rt_input_options *o)
 {
-	const char  *kind = s->d->kind ? s->d->kind : "synthetic", *why;
-	const size_t size = st_size(st_dtype((int)s->d->dtype));
+	const pd_input_desc *d = s->d;
+	const bool           other = s->eval && d->eval_kind;
+	const char          *kind = other ? d->eval_kind : d->kind ? d->kind : "synthetic", *why;
+	const char          *path = other ? d->eval_path : d->path, *in = s->eval && o->eval ? o->eval : o->dir;
 
 	geometry(s, p->micro);
-	if (!strcmp(kind, "synthetic")) {
-		if (o->dir) {
-			kind = find_by_name(s, o);
-		} else {
-			s->synthetic = any_synthetic = true;
-			s->samples = s->d->batch_axis < 0 ? 1 : 4 * p->micro * p->microbatches;
-			s->a.dtype = s->d->dtype;
-			make_all(s, size);
-			return;
-		}
+	s->presence = !strcmp(kind, "presence");
+	if (s->presence)
+		return;
+	if (strcmp(kind, "synthetic")) {
+		find_file(s, path ? path : "", in, o);
+	} else if (in && !(s->eval && !o->eval)) {
+		kind = find_by_name(s, in);
 	} else {
-		find_file(s, o);
+		make_up(s, p);
+		return;
 	}
-	if (!file_open(&s->a, s->path, kind, s->d->dtype, &why))
+	if (!file_open(&s->a, s->path, kind, d->dtype, &why))
 		rt_fail(RT_ERROR, "R202", "%s: %s", s->path, why);
-	check_file(s);
+	check_file(s, kind);
 }
 
-void rt_input_open(const pd_program *p, const rt_input_options *o)
-{
-	const source *first = NULL;
-
-	nsources = p->ninputs;
-	sources = rt_alloc((size_t)nsources * sizeof *sources + 1);
-	shuffled = o->shuffle;
-	for (int i = 0; i < nsources; i++) {
-		source *s = &sources[i];
-
-		s->d = &p->inputs[i];
-		open_source(s, p, o);
-		if (s->d->batch_axis < 0)
-			continue;
-		if (first && s->samples != first->samples)
-			rt_fail(RT_ERROR, "R205",
-			        "input '%s' has %lld samples, input '%s' has %lld", first->d->name,
-			        (long long)first->samples, s->d->name, (long long)s->samples);
-		first = s;
-	}
-	nsamples = first ? first->samples : 1;
-	if (o->samples > nsamples)
-		rt_fail(RT_ERROR, "R206", "--samples %lld: there are only %lld",
-		        (long long)o->samples, (long long)nsamples);
-	if (o->samples > 0)
-		nsamples = o->samples;
-}
-
-int64_t rt_input_samples(void)
-{
-	return nsources ? nsamples : 0;
-}
-
-bool rt_input_synthetic(void)
-{
-	return any_synthetic;
-}
-
-/* ---- reading ---- */
+/* ---- values ---- */
 
 static _Noreturn void out_of_range(const source *s, int64_t sample, size_t e, int64_t v)
 {
@@ -280,13 +174,16 @@ static _Noreturn void out_of_range(const source *s, int64_t sample, size_t e, in
 	        (long long)s->d->range - 1);
 }
 
+static bool has_range(const source *s)
+{
+	return s->d->range > 0 && (s->d->dtype == PD_I64 || s->d->dtype == PD_I32);
+}
+
 static void check_range(const source *s, int64_t sample, size_t first, const char *values,
                         int64_t n)
 {
 	const pd_input_desc *d = s->d;
 
-	if (d->range <= 0 || (d->dtype != PD_I64 && d->dtype != PD_I32))
-		return;
 	for (int64_t i = 0; i < n; i++) {
 		const int64_t v = d->dtype == PD_I64 ? ((const int64_t *)(const void *)values)[i]
 		                                     : ((const int32_t *)(const void *)values)[i];
@@ -299,59 +196,225 @@ static void check_range(const source *s, int64_t sample, size_t first, const cha
 /* n elements of a sample from its element `first` on. */
 static void read_part(const source *s, int64_t sample, size_t first, int64_t n, char *to)
 {
-	file_read(&s->a, (size_t)sample * s->elements + first, (size_t)n, s->d->dtype, to);
-	check_range(s, sample, first, to, n);
+	file_read(&s->a, (size_t)sample * s->elements + first + s->shift, (size_t)n, s->d->dtype, to);
+	if (has_range(s))
+		check_range(s, sample, first, to, n);
 }
 
-/* Data too large to keep: made one by one. A batch axis that is not the first needs the sample
- * whole. */
-static void make_into(const source *s, int64_t sample, int64_t b, int64_t micro, char *to)
+/* Before step 0: labels and indices of small files are all looked at; those of larger ones as they are read. */
+static void check_all(const source *s, int64_t samples)
 {
-	const size_t  size = st_size(st_dtype((int)s->d->dtype));
+	enum { BLOCK = 1024 };
+	static int64_t part[BLOCK];
+
+	if (!has_range(s) || s->synthetic || s->a.size > (size_t)64 << 20)
+		return;
+	for (int64_t i = 0; i < samples; i++)
+		for (size_t e = 0; e < s->elements; e += BLOCK)
+			read_part(s, i, e, s->elements - e < BLOCK ? (int64_t)(s->elements - e) : BLOCK, (char *)part);
+}
+
+/* ---- the sets ---- */
+
+static void open_set(struct set *t, const pd_program *p, const rt_input_options *o, bool eval)
+{
+	const int64_t limit = eval ? o->eval_samples : o->samples;
+	const source *first = NULL;
+
+	memset(t, 0, sizeof *t);
+	t->n = p->ninputs;
+	t->s = rt_alloc((size_t)t->n * sizeof *t->s + 1);
+	for (int i = 0; i < t->n; i++) {
+		source *s = &t->s[i];
+
+		s->d = &p->inputs[i];
+		s->eval = eval;
+		open_source(s, p, o);
+		t->synthetic |= s->synthetic;
+		if (s->d->batch_axis < 0 || s->presence)
+			continue;
+		if (first && s->samples != first->samples)
+			rt_fail(RT_ERROR, "R205",
+			        "input '%s' has %lld samples, input '%s' has %lld", first->d->name,
+			        (long long)first->samples, s->d->name, (long long)s->samples);
+		first = s;
+	}
+	t->samples = first ? first->samples : 0;
+	if (first && limit > t->samples)
+		rt_fail(RT_ERROR, "R206", "--%ssamples %lld: there are only %lld", eval ? "eval-" : "", (long long)limit,
+		        (long long)t->samples);
+	for (int i = 0; i < t->n; i++)
+		check_all(&t->s[i], t->s[i].d->batch_axis < 0 ? 1 : limit ? limit : t->samples);
+}
+
+/* All ranks know how many samples there are, also those that read none; whoever reads some has as many. */
+static void agree(const pd_program *p)
+{
+	int64_t  mine[2] = { sets[TRAIN].samples, sets[EVAL].samples }, all[2];
+	int64_t *of = rt_alloc((size_t)p->world * sizeof mine);
+	int      from[2] = { 0, 0 };
+
+	if (rt_alone) {
+		memcpy(of, mine, sizeof mine);
+	} else {
+		rt_gather_start(mine, of, sizeof mine);
+		rt_gather_wait();
+	}
+	memcpy(all, mine, sizeof all);
+	for (int k = 0; k < 2; k++)
+		for (int r = p->world - 1; r >= 0; r--)
+			if (of[2 * r + k]) {
+				all[k] = of[2 * r + k];
+				from[k] = r;
+			}
+	for (int k = 0; k < 2; k++)
+		for (int r = 0; r < p->world; r++)
+			if (of[2 * r + k] && of[2 * r + k] != all[k])
+				rt_fail(RT_ERROR, "R205", "the inputs of %s have %lld samples, those of %s have %lld%s",
+				        rt_name(from[k]), (long long)all[k], rt_name(r), (long long)of[2 * r + k],
+				        k ? " (evaluation)" : "");
+	sets[TRAIN].samples = all[TRAIN];
+	sets[EVAL].samples = all[EVAL];
+	free(of);
+}
+
+static void set_order(struct set *t, const pd_program *p, const rt_input_options *o, bool eval)
+{
+	const int64_t batch = p->micro * p->microbatches, limit = eval ? o->eval_samples : o->samples;
+	const pd_last last = eval ? PD_LAST_KEEP : p->last;
+	bool          whole = false;    /* no microbatch may be short */
+
+	t->samples = limit ? limit : t->samples ? t->samples : 1;
+	if (last == PD_LAST_DROP && t->samples < batch)
+		rt_fail(RT_ERROR, "R206", "a step takes %lld samples, there are only %lld: every step would be dropped",
+		        (long long)batch, (long long)t->samples);
+	for (int i = 0; i < t->n; i++)
+		whole |= t->s[i].presence && t->s[i].d->batch_axis < 0;
+	if (last == PD_LAST_KEEP && whole && t->samples % p->micro)
+		rt_fail(RT_ERROR, "R207",
+		        "%lld samples %s microbatches of %lld: the model computes its loss as a mean over the microbatch, so none may "
+		        "be short; %s",
+		        (long long)t->samples, eval ? "for evaluation are no whole" : "are no whole", (long long)p->micro,
+		        eval ? "say --eval-samples" : "say --samples, or data.last: drop");
+	t->order = rt_order_of(t->samples, batch, last, !eval && o->shuffle, p->seed);
+}
+
+void rt_input_open(const pd_program *p, const rt_input_options *o)
+{
+	evaluating = false;
+	open_set(&sets[TRAIN], p, o, false);
+	memset(&sets[EVAL], 0, sizeof *sets);
+	if (p->eval.on)
+		open_set(&sets[EVAL], p, o, true);
+	agree(p);
+	set_order(&sets[TRAIN], p, o, false);
+	if (p->eval.on)
+		set_order(&sets[EVAL], p, o, true);
+	rt_prefetch_open();
+}
+
+int64_t rt_input_samples(void)
+{
+	return sets[TRAIN].samples;
+}
+
+int64_t rt_input_span(void)
+{
+	return sets[TRAIN].order.span;
+}
+
+int64_t rt_input_eval_samples(void)
+{
+	return sets[EVAL].samples;
+}
+
+int64_t rt_input_eval_steps(void)
+{
+	return sets[EVAL].order.span / (rt_program->micro * rt_program->microbatches);
+}
+
+bool rt_input_synthetic(void)
+{
+	return sets[TRAIN].synthetic;
+}
+
+/* ---- reading ---- */
+
+void rt_input_evaluate(bool on)
+{
+	evaluating = on;
+}
+
+bool pd_evaluating(void)
+{
+	return evaluating;
+}
+
+static void put_presence(const source *s, bool absent, int64_t b, char *to)
+{
+	for (int64_t k = 0; k < s->each; k++)
+		file_put_real(to, s->d->dtype, (size_t)(b * s->each + k), absent ? 0 : 1);
+}
+
+static void put_absent(const source *s, int64_t b, int64_t micro, char *to)
+{
 	const int64_t run = s->each * s->after;
 
-	if (s->before == 1) {
-		make_sample(s, sample, to + (size_t)(b * run) * size);
-		return;
-	}
-	const uint64_t cluster = pd_random_bits(rt_program->seed, 1, (uint64_t)sample, 0) % 16;
+	for (int64_t k = 0; k < s->before; k++)
+		for (int64_t e = 0; e < run; e++)
+			file_put_whole(to, s->d->dtype, (size_t)((k * micro + b) * run + e), s->d->ignore_index);
+}
 
-	for (size_t e = 0; e < s->elements; e++) {
-		const size_t at =
-			((size_t)(e / (size_t)run) * (size_t)micro + (size_t)b) * (size_t)run +
-			e % (size_t)run;
+static void read_place(const struct set *t, const source *s, int64_t place, int64_t b, char *to)
+{
+	const size_t  size = st_size(st_dtype((int)s->d->dtype));
+	const int64_t micro = rt_program->micro, run = s->each * s->after;
+	bool          absent;
+	const int64_t sample = rt_order_at(&t->order, place, &absent);
 
-		if (s->d->dtype == PD_F32 || s->d->dtype == PD_F64)
-			file_put_real(to, s->d->dtype, at,
-			              real_value(s, (uint64_t)sample, cluster, e));
-		else
-			file_put_whole(to, s->d->dtype, at,
-			               whole_value(s, (uint64_t)sample, cluster, e));
+	if (s->presence)
+		put_presence(s, absent, b, to);
+	else if (absent && s->d->masked)
+		put_absent(s, b, micro, to);
+	else if (!s->a.data)
+		input_make_into(s, sample, b, micro, to);
+	else
+		for (int64_t k = 0; k < s->before; k++)
+			read_part(s, sample, (size_t)(k * run), run, to + (size_t)((k * micro + b) * run) * size);
+}
+
+/* The samples that this microbatch has in the next step. */
+static void ask_ahead(const struct set *t, const source *s, int64_t place)
+{
+	const size_t bytes = s->elements * st_size(st_dtype((int)s->a.dtype));
+	bool         absent;
+
+	for (int64_t b = 0; b < rt_program->micro && s->a.map; b++) {
+		const int64_t next = rt_order_at(&t->order, place + rt_program->micro * rt_program->microbatches + b, &absent);
+
+		if (!absent)
+			rt_prefetch(s->a.data + (size_t)next * bytes, bytes);
 	}
 }
 
 void pd_input(int i, int mb, void *dst)
 {
-	const source *s = &sources[i];
-	const size_t  size = st_size(st_dtype((int)s->d->dtype));
-	const int64_t micro = rt_program->micro, run = s->each * s->after;
+	const struct set *t = &sets[evaluating ? EVAL : TRAIN];
+	const source     *s = &t->s[i];
+	const int64_t     place = pd_sample(mb);
+	bool              absent;
 
 	if (s->d->batch_axis < 0) {
-		if (s->a.data)
+		if (s->presence) {      /* of the microbatch */
+			rt_order_at(&t->order, place, &absent);
+			file_put_real(dst, s->d->dtype, 0, absent ? 0 : 1);
+		} else if (s->a.data)
 			read_part(s, 0, 0, (int64_t)s->elements, dst);
 		else
-			make_sample(s, 0, dst);
+			input_make(s, 0, dst);
 		return;
 	}
-	for (int64_t b = 0; b < micro; b++) {
-		const int64_t sample = sample_at(pd_sample(mb) + b);
-
-		if (!s->a.data) {
-			make_into(s, sample, b, micro, dst);
-			continue;
-		}
-		for (int64_t k = 0; k < s->before; k++)
-			read_part(s, sample, (size_t)(k * run), run,
-			          (char *)dst + (size_t)((k * micro + b) * run) * size);
-	}
+	for (int64_t b = 0; b < rt_program->micro; b++)
+		read_place(t, s, place + b, b, dst);
+	ask_ahead(t, s, place);
 }

@@ -8,8 +8,8 @@
 static const char usage[] =
 	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--state] [--then-loss] [--dump-grads FILE] [--log-every N]\n"
-	"          [--jsonl FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--stop loss=X] [--timeout S]\n"
-	"          [--epochs N] [--check] [--quiet] [--help]\n"
+	"          [--jsonl FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--stop METRIC=X] [--timeout S]\n"
+	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--check] [--quiet] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X]; make virtual: [--virtual]\n"
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
 
@@ -95,6 +95,9 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "epochs", COUNT, &o->epochs },
 		{ "data", TEXT, &o->data },
 		{ "samples", COUNT, &o->samples },
+		{ "eval-data", TEXT, &o->eval_data },
+		{ "eval-every", COUNT, &o->eval_every },
+		{ "eval-samples", COUNT, &o->eval_samples },
 		{ "shuffle", FLAG, &o->shuffle },
 		{ "out", TEXT, &o->out },
 		{ "weights", TEXT, &o->weights },
@@ -127,6 +130,5 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 	for (int i = 0; i < N; i++)
 		from_environment(table[i].kind, table[i].to, table[i].name);
 	from_words(table, N, argc, argv);
-	if (o->stop && (strncmp(o->stop, "loss=", 5) || !(atof(o->stop + 5) > 0)))
-		rt_fail(RT_USAGE, "R001", "--stop wants loss=VALUE, not '%s'", o->stop);
+	rt_watch_check(o->stop);
 }

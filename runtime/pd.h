@@ -20,7 +20,7 @@ extern "C" {
 #define PD_ANYWHERE
 #endif
 
-#define PD_ABI 1
+#define PD_ABI 2
 
 /* ---- what a program says of itself ---- */
 
@@ -52,11 +52,19 @@ typedef struct pd_input_desc {      /* one input of the graph that this stage re
 	int64_t     dim[PD_MAXRANK];    /* of one microbatch */
 	int         batch_axis;     /* -1: the same value for every microbatch */
 	int64_t     range;          /* integers lie in [0, range), real ones are checked; 0: no rule */
-	const char *kind;           /* "synthetic" | "npy" | "idx" | "raw" */
+	const char *kind;           /* "synthetic" | "npy" | "idx" | "raw" | "tokens" (16 bits) | "tokens32"
+	                             * | "presence": 1 for a sample, 0 behind the last one; without a
+	                             * batch axis for a microbatch, which then has all of its samples or none */
 	const char *path;           /* as the user named it */
+	const char *eval_kind, *eval_path;      /* of the evaluation set; NULL: as above */
 	bool        is_label;
 	int64_t     ignore_index;   /* labels: also allowed; INT64_MIN: none */
+	bool        masked;         /* ignore_index stands where a step has no sample */
 } pd_input_desc;
+
+/* What becomes of samples that fill no step at the end of an epoch: the step takes the next epoch's first ones; it is short;
+ * they are left out. */
+typedef enum pd_last { PD_LAST_WRAP, PD_LAST_KEEP, PD_LAST_DROP } pd_last;
 
 typedef struct pd_group { int n; const int *rank; } pd_group;       /* ranks in ascending order */
 
@@ -67,6 +75,7 @@ typedef struct pd_program {
 	int         threads;
 	bool        reproducible;
 	bool        shuffle;        /* samples are permuted anew in every epoch */
+	pd_last     last;
 	uint64_t    seed;
 	int64_t     micro;          /* samples per microbatch */
 	int         microbatches;   /* per step, over all replicas: the grains */
@@ -97,6 +106,8 @@ typedef struct pd_program {
 	double      lr;             /* learning rate, before pd_rate */
 	struct { int64_t every; const char *jsonl, *csv, *tensorboard; } metrics;  /* defaults; NULL: none */
 	const char *stop;           /* "loss=0.1"; NULL: no early end */
+	/* There is an evaluation set; every so many steps, or epochs where that is 0; 0 and 0: at the end. */
+	struct { bool on, accuracy; int64_t every, epochs, samples; } eval;
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
 	/* Asynchronous pipelines; 0 and NULL: the pipeline is flushed in every step. */
 	int         flow;           /* no device is so many steps behind another, in the plan */
@@ -124,6 +135,8 @@ typedef struct pd_metric {
 	double  step_ms, samples_per_s;     /* since the last progress line */
 	double  seconds;        /* since pd_init */
 	double  loss, loss_ema, lr;         /* of the last step, before its update; its average; rate */
+	int64_t eval_step;          /* steps done at the last evaluation; -1: there was none */
+	double  eval_loss, accuracy, perplexity;    /* then, on all ranks; accuracy NaN: the loss has no classes */
 } pd_metric;
 void pd_metrics(pd_metric *m);
 /* Writes results, waits for the others. Gives the exit status. */
@@ -135,6 +148,9 @@ int pd_finalize(void);
 void pd_action(const char *what, int mb);
 
 int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
+/* Samples of the evaluation set run through the model: Dropout passes its operand on, BatchNormalization takes its running
+ * statistics. */
+bool    pd_evaluating(void);
 /* What the learning rate of this step is multiplied with: a rise in a line over `warmup` steps,
  * then by the kind, s steps later: gamma ^ floor(s / every); gamma ^ (s / every); in a line, or
  * half a cosine, from 1 to `last` over `steps`. */
@@ -160,6 +176,7 @@ int64_t pd_sample(int mb);
  * stage calls it per microbatch; pd_totals joins all ranks (in microbatch order, so the sum has
  * one value whatever the plan). */
 void   pd_report(int mb, double loss, double count);
+void   pd_hits(int mb, double hits, double of);     /* labels that had the greatest score, of those that count */
 void   pd_totals(void);
 /* n elements of PD_F32 or PD_F64: ends the run (R307, exit 76) at one that is NaN or
  * +infinite; masks are made of -infinity. */
@@ -323,6 +340,9 @@ size_t pd_bn_scratch(const pd_bn_desc *d);
 void   pd_bn_init(pd_bn *o, const pd_bn_desc *d);
 void   pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const float *x,
                      const float *scale, const float *bias, void *scratch);
+/* By the running statistics. */
+void   pd_bn_evaluate(const pd_bn *o, float *y, const float *x, const float *scale, const float *bias,
+                      const float *mean, const float *var);
 void   pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy,
                       const float *x, const float *mean, const float *var, const float *scale,
                       void *scratch);
@@ -342,6 +362,7 @@ double pd_get(const float *from);
 const void *pd_constant(const void *on_host, size_t bytes); /* before step 0: a copy on the device */
 /* pd_report of numbers on the device. */
 void   pd_report_from(int mb, const float *loss, const float *count);
+void   pd_hits_from(int mb, const float *hits);         /* likewise pd_hits */
 
 #if defined __cplusplus
 }

@@ -52,9 +52,9 @@ typedef struct rt_profile_options {
 } rt_profile_options;
 
 typedef struct rt_options {
-	int64_t     steps, log_every, samples, ckpt_every, ckpt_keep;
+	int64_t     steps, log_every, samples, ckpt_every, ckpt_keep, eval_every, eval_samples;
 	double      timeout;
-	const char *data, *out, *weights, *dump_grads;
+	const char *data, *eval_data, *out, *weights, *dump_grads;
 	const char *resume;             /* NULL: no; "": the newest of --ckpt */
 	const char *jsonl, *csv, *tensorboard, *stop;   /* NULL: none */
 	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
@@ -127,7 +127,11 @@ bool rt_ring_idle(void);
 void   rt_totals_setup(int microbatches);
 void   rt_totals_begin(void);           /* of a step */
 bool   rt_totals_done(void);
+double rt_loss_sum(void);
 double rt_loss(void);                   /* mean over the step's counted labels, on every rank */
+double rt_hits(void);                   /* labels that the model found, of rt_labels() */
+double rt_labels(void);
+double rt_count(void);
 bool   rt_stop(void);                   /* some rank got a signal: all ranks stop after this step */
 
 /* ---- norm.c ---- */
@@ -140,8 +144,9 @@ extern int64_t rt_update_step;          /* the step it is of */
  * on every rank; late, and all before the end. train false: forwards only. */
 void   rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result)(int64_t step, void *to), void *to);
 void   rt_flow_report(int mb, double loss, double count);
+void   rt_flow_hits(int mb, double hits, double of);
 double rt_flow_count(void);
-void   rt_totals_put(double loss, double count, double stop);
+void   rt_totals_put(double loss, double count, double hits, double labels, double stop);
 
 /* ---- traffic.c ---- */
 void rt_traffic_setup(int world);
@@ -161,10 +166,26 @@ typedef struct rt_input_options {
 	const char *root;               /* the build folder */
 	int64_t     samples;            /* only the first of them are used; 0: all */
 	bool        shuffle;
+	const char *eval;               /* --eval-data; NULL: as --data */
+	int64_t     eval_samples;       /* as samples */
 } rt_input_options;
-void rt_input_open(const pd_program *p, const rt_input_options *o);
+void rt_input_open(const pd_program *p, const rt_input_options *o);     /* all ranks together */
 bool rt_input_synthetic(void);
-int64_t rt_input_samples(void);         /* of an epoch; 0: this rank reads none */
+int64_t rt_input_samples(void);         /* of an epoch */
+int64_t rt_input_span(void);            /* places of an epoch, what is left over or left out counted */
+int64_t rt_input_eval_samples(void);    /* 0: there is no evaluation set */
+int64_t rt_input_eval_steps(void);
+void    rt_input_evaluate(bool on);     /* rt_step counts steps of the evaluation set */
+
+/* ---- samples.c: n samples in steps of `batch` ---- */
+typedef struct rt_order { int64_t samples, span; bool shuffle; uint64_t seed; } rt_order;
+rt_order rt_order_of(int64_t samples, int64_t batch, pd_last last, bool shuffle, uint64_t seed);
+/* The sample at a place of the run; absent: the epoch has no sample there, this is one to fill the place. */
+int64_t rt_order_at(const rt_order *o, int64_t place, bool *absent);
+
+/* ---- prefetch.c ---- */
+void rt_prefetch_open(void);
+void rt_prefetch(const char *at, size_t bytes);         /* of a mapped file: will be read soon */
 
 /* ---- store.c ---- */
 /* What a file has to hold; the rest gets its initial value. */
@@ -193,12 +214,22 @@ void rt_checkpoint(int64_t step);
 void rt_checkpoint_poll(void);          /* ends the run when one could not be written */
 void rt_checkpoint_close(void);         /* waits until all are written, by all ranks */
 
+/* ---- evaluate.c ---- */
+typedef struct rt_score { int64_t step; double loss, count, hits, labels, seconds; } rt_score;  /* sums */
+void    rt_evaluate_open(int64_t every);        /* steps; 0: as the program says in epochs */
+int64_t rt_evaluate_next(int64_t step); /* the first step behind `step` after which one is due; INT64_MAX: none */
+bool    rt_evaluate_due(int64_t step, bool last);
+/* Tells rt_watch_score what came of it, unless a signal came. */
+void    rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool update));
+
 /* ---- watch.c: on rank 0 it writes, everywhere it knows ---- */
 void rt_watch_open(const pd_program *p, const rt_options *o, int64_t last);
 void rt_watch(int64_t step);            /* rt_loss() is that step's */
 double rt_watch_average(void);          /* of the loss */
 void rt_watch_resume(double average);
 void rt_watch_then(void);               /* the loss after the last update */
+void rt_watch_score(const rt_score *s);
+void rt_watch_check(const char *stop);  /* ends the run when it is no METRIC=VALUE */
 bool rt_watch_reached(void);            /* what --stop asks for; the same on all ranks */
 void rt_watch_flush(void);
 void rt_watch_close(void);

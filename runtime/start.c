@@ -204,10 +204,11 @@ static void advance(const pd_program *p, const rt_options *o, int64_t first)
 {
 	const double  now = rt_now();
 	const int64_t from = rt_step, every = o->ckpt_every;
-	int64_t       n = last_step - from;
+	int64_t       n = last_step - from, due = rt_evaluate_next(from);
 
 	if (p->flow) {
 		n = every && every - from % every < n ? every - from % every : n;
+		n = due - from < n ? due - from : n;
 		if (from < p->sync_steps)
 			n = 1;
 		rt_flow_run(p, n, true, tell, NULL);
@@ -265,6 +266,11 @@ bool pd_step(void)
 	run.dumped = true;
 	run.signalled = rt_stop();
 	run.stop = run.signalled || rt_watch_reached();
+	if (!run.signalled && rt_evaluate_due(rt_step, run.stop || rt_step == last_step)) {
+		rt_evaluate(rt_program, one_step);
+		run.signalled = rt_stop();
+		run.stop = run.signalled || rt_watch_reached();
+	}
 	if (run.stop || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0)) {
 		rt_watch_flush();
 		rt_from_gpu(rt_program, run.arena);
@@ -334,6 +340,8 @@ static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 		           .jsonl = p->metrics.jsonl,
 		           .csv = p->metrics.csv,
 		           .tensorboard = p->metrics.tensorboard,
+		           .eval_every = p->eval.every,
+		           .eval_samples = p->eval.samples,
 		           .stop = p->stop,
 		           .shuffle = p->shuffle,
 		           .profile = { .steps = 1000, .seconds = 10, .bound = 0.02 } };
@@ -345,21 +353,12 @@ static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 	o->tensorboard = rt_result(o, o->tensorboard);
 }
 
-/* As many steps as pass over all samples so often; rank 0 reads some and tells the others. */
+/* As many steps as pass over all samples so often. */
 static int64_t steps_of(const pd_program *p, int64_t epochs)
 {
-	const int64_t samples = rt_input_samples(), each = p->micro * p->microbatches;
-	int64_t       steps = (epochs * samples + each - 1) / each;
+	const int64_t each = p->micro * p->microbatches;
 
-	if (p->rank == 0 && !samples)
-		rt_fail(RT_USAGE, "R001", "--epochs: rank 0 reads no samples in this plan; say --steps");
-	for (int r = 1; r < p->world; r++) {
-		if (p->rank == 0)
-			rt_send(r, RT_TAG_FILE, &steps, sizeof steps);
-		else if (r == p->rank)
-			rt_recv(0, RT_TAG_FILE, &steps, sizeof steps);
-	}
-	return steps;
+	return (epochs * rt_input_span() + each - 1) / each;
 }
 
 /* Memory, weights, data, the stage's objects. */
@@ -371,7 +370,9 @@ static void prepare(const pd_program *p, rt_options *o)
 		                o->weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
 	rt_totals_setup(p->microbatches);
 	rt_norm_setup(p->squares);
-	rt_input_open(p, &(rt_input_options){ o->data, o->root, o->samples, o->shuffle });
+	rt_input_open(p, &(rt_input_options){ .dir = o->data, .root = o->root, .samples = o->samples, .shuffle = o->shuffle,
+	                                       .eval = o->eval_data, .eval_samples = o->eval_samples });
+	rt_evaluate_open(o->eval_every);
 	if (o->dump_grads)
 		rt_gradients_keep(p);
 	if (p->init)
@@ -437,6 +438,8 @@ int pd_finalize(void)
 		rt_from_gpu(p, run.arena);
 		if (!run.stop && rt_step < last_step)
 			rt_checkpoint(rt_step); /* a caller's loop ended early */
+		if (!run.signalled && rt_evaluate_due(rt_step, true))
+			rt_evaluate(p, one_step);
 		if (o->then_loss && !run.signalled) {
 			loss_only(p);
 			rt_watch_then();

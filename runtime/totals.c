@@ -6,10 +6,10 @@
 #include "rt.h"
 
 typedef struct report {
-	double loss, count, seen;
+	double loss, count, hits, labels, seen;
 } report;
 typedef struct totals {
-	double loss, count, stop;
+	double loss, count, hits, labels, stop;
 } totals;
 
 static report *reports; /* microbatches of them, and one more whose `seen` carries a signal */
@@ -48,16 +48,26 @@ void pd_report(int mb, double loss, double count)
 	reports[mb].seen = 1;
 }
 
+void pd_hits(int mb, double hits, double of)
+{
+	if (rt_program->flow) {
+		rt_flow_hits(mb, hits, of);
+	} else if (mb >= 0 && mb < n) {
+		reports[mb].hits += hits;
+		reports[mb].labels += of;
+	}
+}
+
 static void guard(int mb, int rank)
 {
 	const double loss = reports[mb].loss;
 
 	if (!isfinite(loss))
 		rt_fail(RT_NUMERIC, "R301",
-		        "the loss is %s in microbatch %d of step %lld, reported by %s; parameters were last good after "
+		        "the loss is %s in microbatch %d of step %lld%s, reported by %s; parameters were last good after "
 		        "step %lld",
-		        isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step, rt_name(rank),
-		        (long long)rt_step - 1);
+		        isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step, pd_evaluating() ? " of the evaluation" : "",
+		        rt_name(rank), (long long)rt_step - 1);
 }
 
 /* Rank 0: takes over what rank r saw. */
@@ -67,6 +77,8 @@ static void merge(int r)
 		if (theirs[i].seen != 0) {
 			reports[i].loss += theirs[i].loss;
 			reports[i].count += theirs[i].count;
+			reports[i].hits += theirs[i].hits;
+			reports[i].labels += theirs[i].labels;
 			reports[i].seen = theirs[i].seen;
 			if (i < n)
 				guard(i, r);
@@ -83,8 +95,10 @@ static void add_up(void)
 			        (long long)rt_step);
 		sum.loss += reports[mb].loss;
 		sum.count += reports[mb].count;
+		sum.hits += reports[mb].hits;
+		sum.labels += reports[mb].labels;
 	}
-	if (!(sum.count > 0))
+	if (!(sum.count > 0) && !pd_evaluating())
 		rt_fail(RT_NUMERIC, "R304",
 		        "no label counts in step %lld: all of them are the ignored index",
 		        (long long)rt_step);
@@ -140,10 +154,12 @@ double pd_total_count(void)
 	return rt_program->flow ? rt_flow_count() : sum.count;
 }
 
-void rt_totals_put(double loss, double count, double stop)
+void rt_totals_put(double loss, double count, double hits, double labels, double stop)
 {
 	sum.loss = loss;
 	sum.count = count;
+	sum.hits = hits;
+	sum.labels = labels;
 	if (stop != 0)
 		sum.stop = stop;
 }
@@ -153,9 +169,29 @@ bool rt_totals_done(void)
 	return done;
 }
 
+double rt_loss_sum(void)
+{
+	return sum.loss;
+}
+
 double rt_loss(void)
 {
 	return sum.loss / sum.count;
+}
+
+double rt_hits(void)
+{
+	return sum.hits;
+}
+
+double rt_labels(void)
+{
+	return sum.labels;
+}
+
+double rt_count(void)
+{
+	return sum.count;
 }
 
 bool rt_stop(void)

@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOSSES, JSONL, CSV, FILES };
+enum { LOSSES, SCORES, JSONL, CSV, FILES };
+enum { LOSS, EVAL_LOSS, ACCURACY, PERPLEXITY, METRICS };
+static const char *const metric_name[METRICS] = { "loss", "eval_loss", "accuracy", "perplexity" };
 
 static struct {
 	const pd_program *p;
@@ -20,6 +22,8 @@ static struct {
 	FILE             *file[FILES];
 	char              path[FILES][4096];
 	bool              reached;
+	int               metric;       /* of --stop */
+	double            reach;
 } w;
 
 static _Noreturn void cannot(const char *path)
@@ -53,13 +57,16 @@ static void open_files(const rt_options *o)
 	if (mkdir(o->out, 0777) && errno != EEXIST)
 		cannot(o->out);
 	snprintf(w.path[LOSSES], sizeof w.path[0], "%s/losses.txt", o->out);
+	if (w.p->eval.on)
+		snprintf(w.path[SCORES], sizeof w.path[0], "%s/eval.txt", o->out);
 	snprintf(w.path[JSONL], sizeof w.path[0], "%s", o->jsonl ? o->jsonl : "");
 	snprintf(w.path[CSV], sizeof w.path[0], "%s", o->csv ? o->csv : "");
 	for (int i = 0; i < FILES; i++)
 		if (*w.path[i])
-			w.file[i] = journal(w.path[i], i == LOSSES ? rt_step : rt_step + 1);
+			w.file[i] = journal(w.path[i], i == LOSSES || (i == SCORES && rt_step == w.last) ? rt_step : rt_step + 1);
 	if (w.file[CSV] && ftell(w.file[CSV]) == 0)
-		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds\n");
+		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s\n",
+		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "");
 	rt_checkpoint_journal(fileno(w.file[LOSSES]));
 	if (o->tensorboard)
 		rt_events_open(o->tensorboard, rt_step);
@@ -72,7 +79,7 @@ void rt_watch_open(const pd_program *p, const rt_options *o, int64_t last)
 	w.first = rt_step;
 	w.last = last;
 	w.begin = w.since = rt_now();
-	w.m = (pd_metric){ .steps = last, .loss_ema = w.m.loss_ema };
+	w.m = (pd_metric){ .steps = last, .loss_ema = w.m.loss_ema, .eval_step = -1 };
 	if (p->rank == 0)
 		open_files(o);
 }
@@ -89,7 +96,7 @@ void rt_watch_flush(void)
 static void measure(int64_t n)
 {
 	const double  s = (rt_now() - w.since) / (double)(w.steps ? w.steps : 1);
-	const int64_t samples = rt_input_samples(), each = w.p->micro * w.p->microbatches;
+	const int64_t samples = rt_input_span(), each = w.p->micro * w.p->microbatches;
 
 	w.m.step = n;
 	w.m.step_ms = 1e3 * s;
@@ -108,8 +115,8 @@ static void write_metrics(void)
 		        "\"samples_per_s\": %.6g, \"seconds\": %.3f}\n",
 		        m->step, m->epoch, m->loss, m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds);
 	if (w.file[CSV])
-		fprintf(w.file[CSV], "%" PRId64 ",%.6g,%.9g,%.9g,%.9g,%.6g,%.6g,%.3f\n", m->step, m->epoch, m->loss,
-		        m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds);
+		fprintf(w.file[CSV], "%" PRId64 ",%.6g,%.9g,%.9g,%.9g,%.6g,%.6g,%.3f%s\n", m->step, m->epoch, m->loss,
+		        m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, w.p->eval.on ? ",,," : "");
 	if (w.o->tensorboard) {
 		rt_event(m->step, "loss", m->loss);
 		rt_event(m->step, "loss_ema", m->loss_ema);
@@ -133,6 +140,93 @@ static void write_line(void)
 	fflush(stdout);
 }
 
+/* Is this metric what --stop waits for? The accuracy has to come up to it, the others down. */
+static void look(int metric, double v, int64_t n)
+{
+	if (!w.o->stop || w.reached || w.metric != metric || !(metric == ACCURACY ? v >= w.reach : v <= w.reach))
+		return;
+	w.reached = true;
+	if (w.p->rank == 0 && !w.o->quiet)
+		printf("step %6" PRId64 ": the %s has reached %s after %.3f s\n", n, metric_name[metric],
+		       strchr(w.o->stop, '=') + 1, rt_now() - w.begin);
+}
+
+void rt_watch_check(const char *stop)
+{
+	const char *eq = stop ? strchr(stop, '=') : NULL;
+
+	w.metric = METRICS;
+	for (int i = 0; eq && i < METRICS; i++)
+		if (strlen(metric_name[i]) == (size_t)(eq - stop) && !strncmp(metric_name[i], stop, (size_t)(eq - stop)))
+			w.metric = i;
+	w.reach = eq ? atof(eq + 1) : 0;
+	if (stop && (w.metric == METRICS || !(w.reach > 0)))
+		rt_fail(RT_USAGE, "R001", "--stop wants loss=VALUE, eval_loss=VALUE, accuracy=VALUE or perplexity=VALUE, not '%s'",
+		        stop);
+	if (stop && w.metric != LOSS && !rt_program->eval.on)
+		rt_fail(RT_USAGE, "R001", "--stop %s: this program has no evaluation set; give pdcc one (data.eval, --eval-data)",
+		        stop);
+	if (stop && w.metric > EVAL_LOSS && !rt_program->eval.accuracy)
+		rt_fail(RT_USAGE, "R001", "--stop %s: the loss is no cross-entropy, so there is no accuracy", stop);
+}
+
+static void write_scores(const rt_score *s)
+{
+	const pd_metric *m = &w.m;
+	const bool       classes = w.p->eval.accuracy;
+
+	fprintf(w.file[SCORES], "%" PRId64 " %.17g %.17g %.17g %.17g\n", s->step, m->eval_loss, s->count, s->hits, s->labels);
+	if (w.file[JSONL] && classes)
+		fprintf(w.file[JSONL], "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"eval_loss\": %.9g, \"accuracy\": %.9g, "
+		        "\"perplexity\": %.9g, \"eval_samples\": %" PRId64 ", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n", s->step,
+		        m->epoch, m->eval_loss, m->accuracy, m->perplexity, rt_input_eval_samples(), s->seconds, m->seconds);
+	else if (w.file[JSONL])
+		fprintf(w.file[JSONL], "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"eval_loss\": %.9g, \"eval_samples\": %" PRId64
+		        ", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n", s->step, m->epoch, m->eval_loss,
+		        rt_input_eval_samples(), s->seconds, m->seconds);
+	if (w.file[CSV] && classes)
+		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,%.9g,%.9g\n", s->step, m->epoch, m->seconds, m->eval_loss,
+		        m->accuracy, m->perplexity);
+	else if (w.file[CSV])
+		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,,\n", s->step, m->epoch, m->seconds, m->eval_loss);
+	if (!w.o->tensorboard)
+		return;
+	rt_event(s->step, "eval/loss", m->eval_loss);
+	if (classes) {
+		rt_event(s->step, "eval/accuracy", m->accuracy);
+		rt_event(s->step, "eval/perplexity", m->perplexity);
+	}
+}
+
+void rt_watch_score(const rt_score *s)
+{
+	pd_metric    *m = &w.m;
+	const double  n = s->count;
+	const int64_t each = w.p->micro * w.p->microbatches;
+
+	w.since += s->seconds;  /* no part of the steps' time */
+	m->eval_step = s->step;
+	m->eval_loss = s->loss / n;
+	m->accuracy = w.p->eval.accuracy ? s->hits / s->labels : NAN;
+	m->perplexity = exp(m->eval_loss);
+	m->epoch = (double)(s->step * each) / (double)rt_input_span();
+	m->seconds = rt_now() - w.begin;
+	look(EVAL_LOSS, m->eval_loss, s->step);
+	look(ACCURACY, m->accuracy, s->step);
+	look(PERPLEXITY, m->perplexity, s->step);
+	if (w.p->rank != 0)
+		return;
+	write_scores(s);
+	if (!w.o->quiet) {
+		printf("eval %6" PRId64 "  ep %.2f  loss %.6g", s->step, m->epoch, m->eval_loss);
+		if (w.p->eval.accuracy)
+			printf("  accuracy %.4f  perplexity %.6g", m->accuracy, m->perplexity);
+		printf("  %" PRId64 " samples in %.3g s%s\n", rt_input_eval_samples(), s->seconds,
+		       rt_input_synthetic() ? "  synthetic data" : "");
+	}
+	rt_watch_flush();
+}
+
 void rt_watch(int64_t step)
 {
 	const int64_t n = step + 1;
@@ -143,11 +237,7 @@ void rt_watch(int64_t step)
 	w.m.loss_ema = step == 0 || w.m.loss_ema == 0 ? w.m.loss : w.m.loss_ema + 0.05 * (w.m.loss - w.m.loss_ema);
 	w.m.lr = w.p->lr * rt_rate(step);
 	w.m.step = n;
-	if (w.o->stop && w.m.loss_ema <= atof(w.o->stop + 5) && !w.reached) {
-		w.reached = true;
-		if (w.p->rank == 0 && !w.o->quiet)
-			printf("step %6" PRId64 ": the loss has reached %s after %.3f s\n", n, w.o->stop + 5, rt_now() - w.begin);
-	}
+	look(LOSS, w.m.loss_ema, n);
 	if (w.p->rank != 0)
 		return;
 	fprintf(w.file[LOSSES], "%lld %.9g\n", (long long)step, rt_loss());

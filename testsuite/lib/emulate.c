@@ -26,6 +26,8 @@ static _Noreturn void never(const char *what)
 int64_t pd_step_index(void) { return em_step; }
 double  pd_rate(void) { return 1; }
 int64_t pd_sample(int mb) { return em_sample + 0 * mb; }
+bool    pd_evaluating(void) { return false; }
+void    pd_hits(int mb, double hits, double of) { (void)mb, (void)hits, (void)of; }
 void    pd_totals(void) { }
 double  pd_total_count(void) { return 1; }
 void    pd_square(int index, double sum) { (void)index, (void)sum; }

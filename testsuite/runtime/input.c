@@ -34,7 +34,7 @@ static void use(const pd_input_desc *d, int n, const char *from, int64_t samples
 {
 	program.inputs = d;
 	program.ninputs = n;
-	rt_input_open(&program, &(rt_input_options){ from, ".", samples, shuffle });
+	rt_input_open(&program, &(rt_input_options){ .dir = from, .root = ".", .samples = samples, .shuffle = shuffle });
 }
 
 /* Sample s of the file holds s * 100 + its element; seven samples, so that a step of six wraps

@@ -10,7 +10,7 @@
 #include <string.h>
 #include "../common/common.h"
 
-struct attention { int64_t heads, transK, causal; double scale, fill, ratio; int64_t id, seed; };
+struct attention { int64_t heads, transK, causal; double scale, fill, ratio; int64_t id, seed, evaluates; };
 
 /* on the stack: one or two blocks of so many scores; a row of them at least */
 enum { BLOCK = 1 << 15, ROWS_MOST = 64, KEYS_MOST = 1 << 17 };
@@ -321,6 +321,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MASK", mask_of(n) != NULL);
 	hole_int(h, "BIAS", bias_of(n) != NULL);
 	hole_int(h, "DROP", at->ratio > 0);
+	hole_int(h, "EVALUATES", at->evaluates != 0);
 	hole_text(h, "RATIO", "%.9ef", at->ratio);
 	hole_text(h, "KEEP", "%s", c_literal(h->arena, n->in[0]->type.dtype, 1 / (1 - at->ratio), 0));
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
@@ -347,7 +348,8 @@ static Cost cost(const Node *n)
 static const AttrDef attrs[] = {
 	AT_INT(struct attention, heads, 0), AT_INT(struct attention, transK, 0), AT_INT(struct attention, causal, 0),
 	AT_FLOAT(struct attention, scale, 1), AT_FLOAT(struct attention, fill, -INFINITY),
-	AT_FLOAT(struct attention, ratio, 0), AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1), AT_END
+	AT_FLOAT(struct attention, ratio, 0), AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1),
+	AT_INT(struct attention, evaluates, 0), AT_END
 };
 
 #define COMMON .flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), \

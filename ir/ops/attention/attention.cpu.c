@@ -49,6 +49,12 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 			lse[(b * H + h) * TQ + i] = top + LOG(sum);
 			sum = 1 / sum;
 #if DROP
+#if EVALUATES
+			if (pd_evaluating()) {
+				for (int j = 0; j < len; j++)
+					row[j] *= sum;
+			} else
+#endif
 			for (int j = 0; j < len; j++)
 				row[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
 					row[j] * sum * KEEP : 0;

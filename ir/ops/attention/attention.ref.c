@@ -43,6 +43,9 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 		for (int j = 0; j < len; j++) {
 			p[j] /= sum;
 #if DROP
+#if EVALUATES
+			if (!pd_evaluating())
+#endif
 			p[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
 				p[j] * KEEP : 0;
 #endif

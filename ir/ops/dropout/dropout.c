@@ -1,9 +1,9 @@
 /* Dropout in training: y = x / (1 - ratio) where a random number is at least ratio, else 0. The numbers are counted by
  * node (id), global sample and element, so they are the same for every plan; the first axis is the batch. The mask
- * goes to the second output, from which the gradient works. */
+ * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. */
 #include "../common/common.h"
 
-struct dropout { double ratio; int64_t id, seed; };
+struct dropout { double ratio; int64_t id, seed, evaluates; };
 
 static bool shape(Node *n, Diag *d)
 {
@@ -46,6 +46,7 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lldu", (long long)at->id);
 	hole_int(h, "PAR", count >= 16384);
+	hole_int(h, "EVALUATES", at->evaluates != 0);
 	hole_name(h, "dropout%s_%lld_%lld%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count, (long long)at->id,
 		dtype_suffix(x->dtype));
 }
@@ -56,7 +57,7 @@ static Cost cost(const Node *n)
 }
 
 static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(struct dropout, id, 0),
-	AT_INT(struct dropout, seed, 1), AT_END };
+	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_END };
 
 const OpDef op_Dropout = {
 	.name = "Dropout", .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE | OP_RANDOM, .attrs = attrs,

@@ -1,6 +1,12 @@
 /* y = mask x / (1 - ratio); the mask is drawn by global sample and element. */
 static void NAME(T *restrict y, uint8_t *restrict mask, const T *restrict x, int64_t sample)
 {
+#if EVALUATES
+	if (pd_evaluating()) {
+		memcpy(y, x, N * sizeof *y);
+		return;
+	}
+#endif
 #if PAR
 #pragma omp parallel for
 #endif

@@ -4,7 +4,8 @@
  *
  *     %loss, %logp = SoftmaxCrossEntropyLoss(%x, %labels[, %weights])     loss: f32[], or [OUTER, INNER] for "none"
  *     %dx = SoftmaxCrossEntropyLossGrad(%dloss, %logp, %labels[, %weights])
- *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C} */
+ *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C}
+ *     %n = CountHits(%x, %labels)          f32[2]: labels that have the greatest score; labels that count */
 #include <string.h>
 #include "../common/common.h"
 
@@ -117,6 +118,16 @@ static bool count_shape(Node *n, Diag *d)
 	return true;
 }
 
+static bool hits_shape(Node *n, Diag *d)
+{
+	const int64_t two = 2;
+
+	if (!check_labels(n, &n->in[0]->type, n->in[1], NULL, d))
+		return false;
+	set_out(n, 0, type_make(n->in[0]->type.dtype, 1, &two));
+	return true;
+}
+
 /* ---- gradients ---- */
 
 static void *same_rule(Builder *b, const Node *n, OpKind op, int64_t classes)
@@ -211,6 +222,27 @@ static void count_holes(const Node *n, Holes *h)
 	hole_name(h, "count_labels_%lld%s", (long long)type_numel(&n->in[0]->type), weights ? "_weighted" : "");
 }
 
+static void hits_holes(const Node *n, Holes *h)
+{
+	const Type *x = &n->in[0]->type;
+	int64_t inner = 1;
+
+	for (int i = 2; i < x->rank; i++)
+		inner *= x->dim[i];
+	label_holes(n, h, n->in[1], NULL);
+	hole_text(h, "T", "%s", dtype_c(x->dtype));
+	hole_int(h, "OUTER", x->dim[0]);
+	hole_int(h, "C", x->dim[1]);
+	hole_int(h, "INNER", inner);
+	hole_int(h, "PAR", type_numel(x) >= 16384);
+	hole_name(h, "count_hits_%lldx%lld%s", (long long)(x->dim[0] * inner), (long long)x->dim[1], dtype_suffix(x->dtype));
+}
+
+static Cost hits_cost(const Node *n)
+{
+	return cost_bytes(n, (double)type_numel(&n->in[0]->type));
+}
+
 static Cost cost(const Node *n)
 {
 	return cost_bytes(n, 10.0 * (double)type_numel(&n->out[n->nout > 1 ? 1 : 0]->type));
@@ -251,4 +283,11 @@ const OpDef op_NegativeLogLikelihoodLossGrad = {
 const OpDef op_CountLabels = {
 	.name = "CountLabels", .minin = 1, .maxin = 2, .nout = 1, .flags = OP_PURE, .attrs = count_attrs,
 	.attrsize = sizeof(struct loss), .shape = count_shape, .holes = count_holes, .cpu = { .file = "count.cpu.c" }, .cuda = { .file = "count.cuda.cu" },
+};
+
+const OpDef op_CountHits = {
+	.name = "CountHits", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE, .attrs = attrs, .attrsize = sizeof(struct loss),
+	.shape = hits_shape, .cost = hits_cost, .holes = hits_holes,
+	.cpu = { .file = "hits.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "hits.cuda.cu", .call = "$k($=, $0, $1);" },
 };

@@ -1,7 +1,7 @@
 /* BatchNormalization in training mode, by the statistics of the microbatch, and its gradients:
- *     %y, %mean, %var = BatchNorm(%x, %scale, %bias)     var: of the population
+ *     %y, %mean, %var = BatchNorm(%x, %scale, %bias[, %running_mean, %running_var])     var: of the population
  *     %dx, %dscale, %dbias = BatchNormGrad(%dy, %x, %scale, %mean, %var)
- * Running statistics are a matter of the update phase (Stack, RunningStat). cpu: the library; ref: plain loops. */
+ * Running statistics are a matter of the update phase (Stack, RunningStat); as operands they are taken in evaluation. cpu: the library; ref: plain loops. */
 #include "../common/common.h"
 
 struct batchnorm { double epsilon; };
@@ -22,7 +22,7 @@ static bool shape(Node *n, Diag *d)
 {
 	Type x = n->in[0]->type;
 
-	if (!check(n, &x, 1, 3, d))
+	if (!check(n, &x, 1, n->nin, d))
 		return false;
 	x.rows = 0;
 	set_out(n, 0, x);
@@ -93,9 +93,14 @@ static void holes(const Node *n, Holes *h)
 		(double)l.eps);
 	hole_int(h, "PLANNED", n->scratch);
 	hole_text(h, "WHO", "batchnorm%s of %s", back ? "_grad" : "", dims_name(h->arena, x));
+	const bool both = !back && n->nin > 3;
+	hole_int(h, "RUNNING", both);
 	hole_name(h, "batchnorm%s_%s%s", back ? "_grad" : "", dims_name(h->arena, x), dtype_suffix(x->dtype));
 	if (x->dtype == DT_f64)
-		hole_text(h, "CALL", back ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : "$k($=0, $=1, $=2, $0, $1, $2);");
+		hole_text(h, "CALL", back || both ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : "$k($=0, $=1, $=2, $0, $1, $2);");
+	else if (both)
+		hole_text(h, "CALL", "pd_evaluating() ? pd_bn_evaluate(&$o, $=0, $0, $1, $2, $3, $4) : "
+			"pd_bn_forward(&$o, $=0, $=1, $=2, $0, $1, $2, $scratch);");
 	else
 		hole_text(h, "CALL", back ? "pd_bn_backward(&$o, $=0, $=1, $=2, $0, $1, $3, $4, $2, $scratch);" :
 			"pd_bn_forward(&$o, $=0, $=1, $=2, $0, $1, $2, $scratch);");
@@ -114,7 +119,7 @@ static const AttrDef attrs[] = { AT_FLOAT(struct batchnorm, epsilon, 1e-5), AT_E
 	.cuda = { .object = "pd_bn", .init = INIT, .call = "" }
 
 const OpDef op_BatchNorm = {
-	.name = "BatchNorm", .minin = 3, .maxin = 3, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE }, COMMON,
+	.name = "BatchNorm", .minin = 3, .maxin = 5, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE }, COMMON,
 };
 
 const OpDef op_BatchNormGrad = { .name = "BatchNormGrad", .minin = 5, .maxin = 5, .shape = grad_shape, COMMON };

@@ -24,7 +24,11 @@ static void NAME(T *restrict dx, T *restrict dscale, T *restrict dbias, const T 
 }
 #else
 static void NAME(T *restrict y, T *restrict mean, T *restrict var, const T *restrict x, const T *restrict scale,
-	const T *restrict bias)
+	const T *restrict bias
+#if RUNNING
+	, const T *restrict running_mean, const T *restrict running_var
+#endif
+	)
 {
 	for (int64_t c = 0; c < C; c++) {
 		const T count = (T)(BATCH * INNER);
@@ -40,6 +44,10 @@ static void NAME(T *restrict y, T *restrict mean, T *restrict var, const T *rest
 				v += d * d;
 			}
 		v /= count;
+#if RUNNING
+		m = pd_evaluating() ? running_mean[c] : m;
+		v = pd_evaluating() ? running_var[c] : v;
+#endif
 		mean[c] = m;
 		var[c] = v;
 		const T inv = scale[c] / SQRT(v + (T)EPSILON);

@@ -1,4 +1,4 @@
-/* Between microbatches and the update: Accumulate, Stack, Report, Total. */
+/* Between microbatches and the update: Accumulate, Stack, Report, ReportHits, Total. */
 #include "../../schedule.h"
 #include "../common/common.h"
 
@@ -57,6 +57,11 @@ const OpDef op_Stack = { .name = "Stack", .minin = 1, .maxin = 1, .nout = 1, .sh
 const OpDef op_Report = {   /* the loss of a microbatch, as a sum, and what it will be divided by */
 	.name = "Report", .minin = 2, .maxin = 2, .cpu = { .call = "pd_report($mb, $0[0], $1[0]);" },
 	.cuda = { .call = "pd_report_from($mb, $0, $1);" },
+};
+
+const OpDef op_ReportHits = {       /* a CountHits */
+	.name = "ReportHits", .minin = 1, .maxin = 1, .cpu = { .call = "pd_hits($mb, $0[0], $0[1]);" },
+	.cuda = { .call = "pd_hits_from($mb, $0);" },
 };
 
 const OpDef op_Total = {    /* what the losses of all microbatches are divided by; never 0 */

@@ -1,0 +1,179 @@
+/* train.yaml's data, and the flags that say the same: files of samples, those of the evaluation set, the end of an epoch. */
+#include <string.h>
+#include "train.h"
+#include "train_opt.h"
+
+#define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
+
+static const char *const kind_names[] = { "synthetic", "npy", "idx", "raw", "tokens", "tokens32" };
+static const char *const last_names[] = { "wrap", "keep", "drop" };
+
+static void put_data(Arena *a, DataInput **list, int *count, const char *input, const char *path, const char *kind)
+{
+	DataInput *v = NEWN(a, DataInput, *count + 1);
+	int n = 0;
+
+	for (int i = 0; i < *count; i++)
+		if (strcmp((*list)[i].input, input))
+			v[n++] = (*list)[i];
+	v[n++] = (DataInput){ input, path, kind };
+	*list = v;
+	*count = n;
+}
+
+/* What is said behind a colon ("corpus.bin:tokens", cut off here), or what name or extension tell; NULL: nothing. */
+static const char *kind_of(char *path)
+{
+	char *colon = strrchr(path, ':');
+
+	for (int i = 1; colon && i < COUNT(kind_names); i++)
+		if (strcmp(colon + 1, kind_names[i]) == 0) {
+			*colon = 0;
+			return kind_names[i];
+		}
+	const char *dot = strrchr(path, '.'), *base = strrchr(path, '/');
+
+	base = base ? base + 1 : path;
+	if (dot && strcmp(dot, ".npy") == 0)
+		return "npy";
+	if (strstr(base, "idx1") || strstr(base, "idx3") || (dot && strcmp(dot, ".idx") == 0))
+		return "idx";
+	if (dot && strcmp(dot, ".tokens") == 0)
+		return "tokens";
+	return dot && (strcmp(dot, ".bin") == 0 || strcmp(dot, ".raw") == 0) ? "raw" : NULL;
+}
+
+static bool from_flag(Arena *a, DataInput **list, int *n, const char *flag, const char *spec, Diag *d)
+{
+	char *s = arena_str(a, spec), *eq = strchr(s, '=');
+
+	if (!eq || eq == s || !eq[1])
+		return diag_error(d, NOLOC, 6, "%s '%s': write INPUT=FILE", flag, spec);
+	*eq = 0;
+	const char *kind = kind_of(eq + 1);
+	put_data(a, list, n, s, eq + 1, kind);
+	return true;
+}
+
+bool training_data(Arena *a, Training *t, const char *spec, Diag *d)
+{
+	return from_flag(a, &t->data, &t->ndata, "--data", spec, d);
+}
+
+bool training_eval(Arena *a, Training *t, const char *spec, Diag *d)
+{
+	t->eval.on = true;
+	return from_flag(a, &t->eval.data, &t->eval.ndata, "--eval", spec, d);
+}
+
+bool training_last(Training *t, const char *word, Diag *d)
+{
+	for (int i = 0; i < COUNT(last_names); i++)
+		if (strcmp(word, last_names[i]) == 0) {
+			t->last = last_names[i];
+			return true;
+		}
+	return diag_error(d, NOLOC, 7, "--last '%s': there are wrap, keep and drop", word);
+}
+
+bool training_complete(const Training *t, Diag *d)
+{
+	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples))
+		return diag_error(d, NOLOC, 9, "there is no evaluation set; name its files with --eval INPUT=FILE or data.eval.inputs");
+	for (int i = 0; t->eval.on && i < t->ndata; i++) {
+		bool there = false;
+		for (int k = 0; k < t->eval.ndata; k++)
+			there |= !strcmp(t->data[i].input, t->eval.data[k].input);
+		if (!there)
+			return diag_error(d, NOLOC, 9, "input '%s' has a file to train on (%s) and none for the evaluation; say --eval %s=FILE",
+				t->data[i].input, t->data[i].path, t->data[i].input);
+	}
+	if (t->stop && strncmp(t->stop, "loss=", 5) && !t->eval.on)
+		return diag_error(d, NOLOC, 9, "stop: '%.*s' is a metric of the evaluation set, and there is none",
+			(int)strcspn(t->stop, "="), t->stop);
+	return true;
+}
+
+/* ---- train.yaml ---- */
+
+static void inputs(Yaml *y, const YNode *v, const char *what, DataInput **list, int *count)
+{
+	const char **name;
+	const YNode **value;
+	int n = yaml_pairs(y, v, what, &name, &value);
+
+	for (int i = 0; i < n; i++) {
+		const char *text = yaml_text(y, value[i], name[i]);
+
+		if (text) {
+			char *path = arena_str(y->a, text);
+			const char *kind = kind_of(path);
+			put_data(y->a, list, count, name[i], path, kind);
+		}
+	}
+}
+
+/* Rows of tokens have no name of their own: what is said of all files says it of each. */
+static void all_tokens(const char *kind, DataInput *list, int n)
+{
+	for (int i = 0; kind && !strncmp(kind, "tokens", 6) && i < n; i++)
+		if (!list[i].kind || !strcmp(list[i].kind, "raw"))
+			list[i].kind = kind;
+}
+
+static void ev_kind(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->eval.kind = kind_names[yaml_choice(y, v, "data.eval.kind", kind_names, COUNT(kind_names))];
+}
+static void ev_inputs(Yaml *y, const YNode *v, void *to)
+{
+	inputs(y, v, "data.eval.inputs", &((Training *)to)->eval.data, &((Training *)to)->eval.ndata);
+}
+static void ev_every(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->eval.every = yaml_int(y, v, "data.eval.every_steps", 1, (int64_t)1 << 40);
+}
+static void ev_epochs(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->eval.epochs = yaml_int(y, v, "data.eval.every_epochs", 1, (int64_t)1 << 30);
+}
+static void ev_samples(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->eval.samples = yaml_int(y, v, "data.eval.samples", 1, (int64_t)1 << 40);
+}
+static const YKey eval_keys[] = { { "kind", ev_kind }, { "inputs", ev_inputs }, { "every_steps", ev_every },
+	{ "every_epochs", ev_epochs }, { "samples", ev_samples } };
+
+static void da_eval(Yaml *y, const YNode *v, void *to)
+{
+	Training *t = to;
+
+	t->eval.on = true;
+	yaml_map(y, v, "data.eval", eval_keys, COUNT(eval_keys), to);
+}
+
+static void da_kind(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->data_kind = kind_names[yaml_choice(y, v, "data.kind", kind_names, COUNT(kind_names))];
+}
+static void da_inputs(Yaml *y, const YNode *v, void *to)
+{
+	inputs(y, v, "data.inputs", &((Training *)to)->data, &((Training *)to)->ndata);
+}
+static void da_shuffle(Yaml *y, const YNode *v, void *to) { ((Training *)to)->shuffle = yaml_bool(y, v, "data.shuffle"); }
+static void da_last(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->last = last_names[yaml_choice(y, v, "data.last", last_names, COUNT(last_names))];
+}
+
+static const YKey data_keys[] = { { "kind", da_kind }, { "inputs", da_inputs }, { "shuffle", da_shuffle }, { "last", da_last },
+	{ "eval", da_eval } };
+
+void train_data(Yaml *y, const YNode *v, void *to)
+{
+	Training *t = to;
+
+	yaml_map(y, v, "data", data_keys, COUNT(data_keys), to);
+	all_tokens(t->data_kind, t->data, t->ndata);
+	all_tokens(t->eval.kind ? t->eval.kind : t->data_kind, t->eval.data, t->eval.ndata);
+}

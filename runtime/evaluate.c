@@ -1,0 +1,69 @@
+/* evaluate.c: the evaluation set through the model, between two steps of training.
+ *
+ * The same devices do the same forwards in the same schedule; an asynchronous pipeline is drained before, as for a checkpoint.
+ * Nothing changes: no weight, no statistics, no random numbers. The last step is filled with samples that do not count. The
+ * loss is the sum over all counted labels divided by their number. */
+#include "rt.h"
+
+static int64_t  done = -1;      /* steps done at the last evaluation */
+static rt_score score;
+static int64_t  every;          /* steps; 0: eval.epochs count */
+static int64_t  came;           /* steps of the set whose result is there */
+
+bool rt_evaluate_due(int64_t step, bool last)
+{
+	return rt_program->eval.on && step != done && (last || rt_evaluate_next(step - 1) == step);
+}
+
+void rt_evaluate_open(int64_t steps)
+{
+	every = steps;
+	done = -1;
+}
+
+int64_t rt_evaluate_next(int64_t step)
+{
+	const pd_program *p = rt_program;
+	const int64_t     batch = p->micro * p->microbatches, epochs = p->eval.epochs * rt_input_span();
+
+	if (!p->eval.on)
+		return INT64_MAX;
+	if (every)
+		return (step / every + 1) * every;
+	return epochs ? ((step * batch / epochs + 1) * epochs + batch - 1) / batch : INT64_MAX;
+}
+
+static void add(int64_t step, void *to)
+{
+	(void)step;
+	(void)to;
+	score.loss += rt_loss_sum();
+	score.count += rt_count();
+	score.hits += rt_hits();
+	score.labels += rt_labels();
+	came++;
+}
+
+void rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool update))
+{
+	const double  loss = rt_loss_sum(), count = rt_count(), hits = rt_hits(), labels = rt_labels(), begin = rt_now();
+	const int64_t at = rt_step, steps = rt_input_eval_steps();
+
+	score = (rt_score){ .step = at };
+	came = 0;
+	rt_input_evaluate(true);
+	rt_step = 0;
+	if (p->flow)
+		rt_flow_run(p, steps, false, add, NULL);
+	for (; !p->flow && rt_step < steps; rt_step++) {
+		one_step(p, false);
+		add(rt_step, NULL);
+	}
+	rt_input_evaluate(false);
+	rt_step = at;
+	rt_totals_put(loss, count, hits, labels, 0);
+	done = at;
+	score.seconds = rt_now() - begin;
+	if (came == steps)      /* else a signal came */
+		rt_watch_score(&score);
+}
