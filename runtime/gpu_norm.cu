@@ -32,6 +32,18 @@ static __global__ void forward(float *y, float *mean, float *var, const float *x
 	}
 }
 
+static __global__ void evaluate(float *y, const float *x, const float *scale, const float *bias, const float *mean,
+                                const float *var, int n, int c, int inner, float eps)
+{
+	const int k = blockIdx.x;
+	const float by = scale[k] / sqrtf(var[k] + eps);
+
+	for (int64_t i = threadIdx.x; i < (int64_t)n * inner; i += blockDim.x) {
+		const int64_t at = (i / inner * c + k) * inner + i % inner;
+		y[at] = (x[at] - mean[k]) * by + bias[k];
+	}
+}
+
 static __global__ void backward(float *dx, float *dscale, float *dbias, const float *dy, const float *x, const float *mean,
                                 const float *var, const float *scale, int n, int c, int inner, float eps)
 {
@@ -85,6 +97,14 @@ PD_HOST void pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, co
 	const pd_bn_desc *d = (const pd_bn_desc *)o->impl;
 
 	PD_LAUNCH(device::forward, (unsigned)d->c, 512, 0, y, mean, var, x, scale, bias, d->n, d->c, inner_of(d), d->eps);
+}
+
+PD_HOST void pd_bn_evaluate(const pd_bn *o, float *y, const float *x, const float *scale, const float *bias, const float *mean,
+                            const float *var)
+{
+	const pd_bn_desc *d = (const pd_bn_desc *)o->impl;
+
+	PD_LAUNCH(device::evaluate, (unsigned)d->c, 512, 0, y, x, scale, bias, mean, var, d->n, d->c, inner_of(d), d->eps);
 }
 
 PD_HOST void pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy, const float *x,

@@ -286,7 +286,8 @@ static void call_hole(const Node *n, Holes *h)
 	for (int i = first; i < n->nin; i++)
 		if (n->in[i])
 			args = arena_printf(h->arena, "%s, $%d", args, i);
-	hole_text(h, "CALL", "$k(%s%s);", args, at->ratio > 0 ? ", pd_sample($mb)" : "");
+	hole_text(h, "CALL", "$k(%s%s);", args, at->ratio <= 0 ? "" : at->evaluates && !is_grad(n) ?
+		", pd_evaluating() ? -1 : pd_sample($mb)" : ", pd_sample($mb)");
 }
 
 static void holes(const Node *n, Holes *h)

@@ -50,7 +50,7 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 			sum = 1 / sum;
 #if DROP
 #if EVALUATES
-			if (pd_evaluating()) {
+			if (sample < 0) {
 				for (int j = 0; j < len; j++)
 					row[j] *= sum;
 			} else

@@ -34,7 +34,7 @@ static __global__ void run(T *y, T *lse, const T *q, const T *k, const T *v, con
 		lse[(b * H + h) * TQ + i] = top + LOG(sum);
 	for (int j = threadIdx.x; j < len; j += blockDim.x)
 #if DROP
-		row[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
+		row[j] = sample < 0 ? row[j] / sum : pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
 			row[j] / sum * KEEP : 0;
 #else
 		row[j] /= sum;

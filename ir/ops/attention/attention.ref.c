@@ -44,7 +44,7 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 			p[j] /= sum;
 #if DROP
 #if EVALUATES
-			if (!pd_evaluating())
+			if (sample >= 0)
 #endif
 			p[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
 				p[j] * KEEP : 0;

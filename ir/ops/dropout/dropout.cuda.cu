@@ -13,5 +13,11 @@ static __global__ void run(T *y, uint8_t *mask, const T *x, int64_t sample)
 
 PD_HOST void NAME(T *y, uint8_t *mask, const T *x, int64_t sample)
 {
+#if EVALUATES
+	if (pd_evaluating()) {
+		pd_copy(y, x, (int64_t)BATCH * EACH * sizeof *y);
+		return;
+	}
+#endif
 	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)BATCH * EACH, 256), 256, 0, y, mask, x, sample);
 }
