@@ -129,10 +129,14 @@ int table_base(const Build *b, int stage, bool params)
 
 int owner_of(const Build *b, const Value *v)
 {
+	int owner = -1;
+
 	for (int t = 0; t < b->m->nstage; t++)
 		for (int i = 0; i < b->m->stage[t]->nparam; i++)
-			if (b->m->stage[t]->param[i] == v)
-				return b->first_rank[t];
+			if (b->m->stage[t]->param[i] == v && (owner < 0 || b->m->stage[t]->server))
+				owner = b->first_rank[t];
+	if (owner >= 0)
+		return owner;
 	bug("no stage has parameter %s", v->name);
 }
 

@@ -92,7 +92,7 @@ static bool write_readme(Build *b)
 	Buf out = { 0 };
 
 	build_frame(&out, "README.txt.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "WORLD",
-		arena_printf(a, "%d", b->m->schedule->ndevice), "STAGES", arena_printf(a, "%d", b->m->nstage), "PLAN", plan_text(b),
+		arena_printf(a, "%d", b->m->schedule->ndevice), "STAGES", arena_printf(a, "%d", module_stages(b->m)), "PLAN", plan_text(b),
 		"SCHEDULE", b->m->schedule->name, NULL });
 	return build_text(b, "README.txt", &out);
 }

@@ -38,9 +38,9 @@ static bool stage_does(const DeviceSchedule *s, int stage, ActKind k)
 }
 
 /* A loss without training needs the forwards alone. */
-static bool trains(ActKind k)
+static bool trains(ActKind k, bool server)
 {
-	return k == ACT_RECV_B || k == ACT_B || k == ACT_SEND_B || k == ACT_W || k == ACT_SYNC || k == ACT_UPDATE;
+	return (k == ACT_SYNC && !server) || k == ACT_RECV_B || k == ACT_B || k == ACT_SEND_B || k == ACT_W || k == ACT_UPDATE;
 }
 
 /* What messages call the kinds of actions. */
@@ -56,17 +56,17 @@ static void write_names(const Build *b, Cw *w, const DeviceSchedule *s)
 	cw_close(w, ";");
 }
 
-static void write_actions(Build *b, Cw *w, const DeviceSchedule *s)
+static void write_actions(Build *b, Cw *w, const DeviceSchedule *s, bool server)
 {
 	Arena *a = b->a;
 	const char *names = "";
 	CwItems items = { .w = w };
 
 	for (int k = 0; k < ACT_COUNT; k++)         /* forwards before TRAINS */
-		if (has(s, (ActKind)k) && !trains((ActKind)k))
+		if (has(s, (ActKind)k) && !trains((ActKind)k, server))
 			names = arena_printf(a, "%s%s, ", names, word(b, (ActKind)k));
 	for (int k = 0, first = 1; k < ACT_COUNT; k++)
-		if (has(s, (ActKind)k) && trains((ActKind)k)) {
+		if (has(s, (ActKind)k) && trains((ActKind)k, server)) {
 			names = arena_printf(a, "%s%s%s", names, first ? "" : ", ", word(b, (ActKind)k));
 			first = 0;
 		}
@@ -204,12 +204,13 @@ static void write_before_update(const Build *b, Cw *w, const DeviceSchedule *s, 
 
 /* ---- the loop over the actions ---- */
 
-static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shares)
+static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shares, const Stage *of)
 {
 	const char *first = NULL;
+	const bool server = of->server;
 
 	for (int k = 0; k < ACT_COUNT; k++)
-		if (!first && has(s, (ActKind)k) && trains((ActKind)k))
+		if (!first && has(s, (ActKind)k) && trains((ActKind)k, server))
 			first = word(b, (ActKind)k);
 	cw_blank(w);
 	cw_func(w, "static void step(bool train)");
@@ -228,11 +229,13 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 		cw_label(w, "case %s", word(b, (ActKind)k));
 		if (k == ACT_UPDATE)
 			write_before_update(b, w, s, shares);
-		cw_line(w, "%s", call_text(b, (ActKind)k));
+		cw_line(w, "%s", server && k == ACT_SYNC ? "serve(train);" : call_text(b, (ActKind)k));
 		cw_line(w, "break;");
 	}
 	cw_end(w);
 	cw_end(w);
+	if (pulls(of))
+		cw_stmt(w, "servers shall not wait for gradients", "if (!train) pd_push_end();");
 	if (!first)
 		cw_line(w, "(void)train;");
 	cw_end(w);
@@ -356,7 +359,7 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_line(w, ".hash = \"%s\", .model_hash = \"%s\", .optimizer = \"%s\",", b->hash, b->model_hash,
 		opt_kind_name[opt_kind(&b->t->opt)]);
 	cw_line(w, ".rank = %d, .world = %d, .stage = %d, .stages = %d, .replica = %d, .replicas = %d,", rank,
-		m->schedule->ndevice, t, m->nstage, replica, s->replicas);
+		m->schedule->ndevice, t, module_stages(m), replica, s->replicas);
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),
 		b->t->reproducible ? "true" : "false", b->t->shuffle ? "true" : "false", b->t->seed);
 	cw_line(w, ".micro = %" PRId64 ", .microbatches = %" PRId64 ",%s .channels = %d, .slots = %d, .arena = %" PRId64 ",",
@@ -364,6 +367,8 @@ static void write_program(Build *b, Cw *w, int rank)
 		slots, s->arena);
 	cw_line(w, ".nparams = PARAMS, .params = %s, .ninputs = INPUTS, .inputs = %s,", b->chunks ? "params" : "stage_params",
 		b->chunks ? "inputs" : "stage_inputs");
+	if (s->server)
+		cw_line(w, ".server = true,");
 	if (rate_varies(rate))
 		write_rate(b, w, rate);
 	if (compresses(m))
@@ -445,7 +450,11 @@ bool emit_device(Build *b, int rank)
 	int *grains = NEWN(b->a, int, m->nstage);
 	bool shares = false;
 
-	cw_comment(&w, "%s, device %d of %d (%s): replica %d of %d of stage%s %s. Written by pdcc %s, edits are lost.", m->name,
+	if (m->stage[first]->server)
+		cw_comment(&w, "%s, rank %d of %d: server %d of parameters. Written by pdcc %s, edits are lost.", m->name, rank,
+			m->schedule->ndevice, first, PDCC_VERSION);
+	else
+		cw_comment(&w, "%s, device %d of %d (%s): replica %d of %d of stage%s %s. Written by pdcc %s, edits are lost.", m->name,
 		rank, m->schedule->ndevice, b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].name ? b->c->device[d].name :
 		"any", replica, m->stage[first]->replicas, next_chunk(b, first) < 0 ? "" : "s", stages_text(b, first), PDCC_VERSION);
 	for (int t = first; t >= 0; t = next_chunk(b, t))
@@ -455,7 +464,7 @@ bool emit_device(Build *b, int rank)
 	if (m->schedule->async)
 		write_flow(b, &w, rank);
 	else
-		write_actions(b, &w, s);
+		write_actions(b, &w, s, m->stage[first]->server);
 	if (b->chunks) {
 		write_tables(b, &w, first);
 		for (int k = 0; k < ACT_COUNT; k++)
@@ -463,7 +472,7 @@ bool emit_device(Build *b, int rank)
 		shares = write_share(b, &w, first);
 	}
 	if (!m->schedule->async)
-		write_step(b, &w, s, shares);
+		write_step(b, &w, s, shares, m->stage[first]);
 	write_start(b, &w, first, replica, grains);
 	write_program(b, &w, rank);
 	cw_blank(&w);

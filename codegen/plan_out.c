@@ -11,7 +11,7 @@ const char *plan_text(const Build *b)
 {
 	const char *s = "";
 
-	for (int t = 0; t < b->m->nstage; t++)
+	for (int t = 0; t < b->m->nstage && !b->m->stage[t]->server; t++)
 		s = arena_printf(b->a, "%s%s%d", s, t ? "-" : "", b->m->stage[t]->replicas);
 	return s;
 }
@@ -127,6 +127,15 @@ static void async_stage(const Build *b, Buf *out, const Stage *s)
 	buf_puts(out, "; other weights are updated in place\n");
 }
 
+static void holds(const Build *b, Buf *out, const Stage *s)
+{
+	buf_puts(out, "\n    holds     ");
+	for (int i = 0; i < s->nparam; i++)
+		if (s->param[i]->param->kind == PARAM_WEIGHT)
+			buf_printf(out, " %s (%s)", s->param[i]->name, bytes_text(b->a, type_bytes(&s->param[i]->type)));
+	buf_puts(out, "\n");
+}
+
 static bool write_text(Build *b)
 {
 	const Module *m = b->m;
@@ -138,10 +147,13 @@ static bool write_text(Build *b)
 	async_rule(b, &out);
 	for (int t = 0; t < m->nstage; t++) {
 		const Stage *s = m->stage[t];
-		buf_printf(&out, "stage %d  %s\n    devices    ", t, span(b, s));
+		buf_printf(&out, s->server ? "server %d%s\n    device     " : "stage %d  %s\n    devices    ", t, span(b, s));
 		for (int r = 0; r < s->replicas; r++)
 			buf_printf(&out, "%s%d (%s)", r ? ", " : "", b->first_rank[t] + r, device_name(b, t, r));
-		buf_printf(&out, "\n%s    in flight  %d\n", predicted(b, s), m->schedule->async ? m->schedule->depth[t] : s->inflight);
+		if (s->server)
+			holds(b, &out, s);
+		else
+			buf_printf(&out, "\n%s    in flight  %d\n", predicted(b, s), m->schedule->async ? m->schedule->depth[t] : s->inflight);
 		async_stage(b, &out, s);
 		buf_printf(&out, "    memory     %s =", bytes_text(a, s->arena));
 		for (int r = REGION_PARAMS, any = 0; r < REGION_COUNT; r++)
@@ -185,8 +197,8 @@ static void json_stage(Build *b, Cw *w, int t)
 	const Stage *s = b->m->stage[t];
 	const char *comma = "";
 
-	cw_line(w, "\"stage\": %d, \"replicas\": %d, \"inflight\": %d, \"arena\": %" PRId64 ",", t, s->replicas, s->inflight,
-		s->arena);
+	cw_line(w, "\"stage\": %d,%s \"replicas\": %d, \"inflight\": %d, \"arena\": %" PRId64 ",", t, s->server ?
+		" \"server\": true," : "", s->replicas, s->inflight, s->arena);
 	if (b->m->schedule->async)
 		cw_line(w, "\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64 ", \"late\": %d,",
 			b->m->schedule->depth[t], s->versions, s->version_bytes, s->row_copies, b->m->schedule->late);

@@ -25,8 +25,12 @@ static void head(const StageCx *x, Cw *w, const char *what)
 {
 	const Build *b = x->b;
 
-	cw_comment(w, "%s, stage %d of %d: %s Written by pdcc %s, edits are lost. Comments name the value as in ir/, its type "
-		"and the node of the model.", b->m->name, x->s->id, b->m->nstage, what, PDCC_VERSION);
+	if (x->s->server)
+		cw_comment(w, "%s, server %d: the parameters that it holds, and their updates. Written by pdcc %s, edits are lost.",
+			b->m->name, x->s->id, PDCC_VERSION);
+	else
+		cw_comment(w, "%s, stage %d of %d: %s Written by pdcc %s, edits are lost. Comments name the value as in ir/, its type "
+		"and the node of the model.", b->m->name, x->s->id, module_stages(b->m), what, PDCC_VERSION);
 }
 
 /* Where a stage has several replicas, a function says which of them does a microbatch. */
@@ -120,6 +124,13 @@ static void write_header(StageCx *x, Cw *w)
 	cw_comment(w, "Arena of %" PRId64 " bytes, aligned to 64; which replica of the stage; its microbatches in order.",
 		s->arena);
 	cw_line(w, "void %s(char *arena, int which, const int *mine, int nmine);", stage_name(b, s->id, "init"));
+	if (s->server) {
+		cw_line(w, "void %s(bool train);", stage_name(b, s->id, "serve"));
+		cw_line(w, "void %s(void);", stage_name(b, s->id, "update"));
+		cw_blank(w);
+		cw_line(w, "#endif");
+		return;
+	}
 	if (stage_has(s->forward, OP_Recv))
 		declare(x, w, "recv_forward");
 	declare(x, w, "forward");
@@ -162,6 +173,12 @@ static void write_functions(StageCx *x, Cw *w)
 {
 	const Stage *s = x->s;
 
+	if (s->server) {
+		write_serving(x, w);
+		write_update(x, w);
+		write_init(x, w);
+		return;
+	}
 	write_meet(x, w);
 	write_receives(x, w, s->forward, "forward");
 	write_forward(x, w);
@@ -220,6 +237,8 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	write_consts(x, &w);
 	write_row(x, &w, buf_str(&body));
 	write_ranks(x, &w, buf_str(&body));
+	write_held(x, &w);
+	write_shares_table(x, &w);
 	write_params(x, &w);
 	write_inputs(x, &w);
 	write_records(x, &w);

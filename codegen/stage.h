@@ -98,6 +98,16 @@ void clock_end(StageCx *x, Cw *w);                          /* behind them */
 void clock_stop(StageCx *x, Cw *w);                         /* at the end of a function */
 void write_records(StageCx *x, Cw *w);                      /* the table of what is timed */
 
+/* stage_servers.c */
+bool pulls(const Stage *s);             /* servers hold some of its parameters */
+void write_held(StageCx *x, Cw *w);
+void write_shares_table(StageCx *x, Cw *w);
+void write_pull(StageCx *x, Cw *w, const Node *n);
+void write_pushes(StageCx *x, Cw *w);
+const char *kept_floats(StageCx *x);
+void write_serving(StageCx *x, Cw *w);
+void open_servers(StageCx *x, Cw *w);
+
 bool word_in(const char *text, const char *word);
 bool stage_has(const Graph *g, OpKind op);
 bool needs_replica(const StageCx *x, const char *body);     /* the code asks which of the replicas it runs on */

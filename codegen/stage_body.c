@@ -30,7 +30,7 @@ bool leaf_apart(const StageCx *x)
 
 bool reproducible(const StageCx *x)
 {
-	return x->b->t && x->b->t->reproducible;
+	return x->b->t && x->b->t->reproducible && !x->s->server;    /* a server adds what it is given in one way only */
 }
 
 bool on_gpu(const StageCx *x)
@@ -159,7 +159,10 @@ static void write_checks(StageCx *x, Cw *w, const Node *n)
 static void write_node(StageCx *x, Cw *w, const Node *n)
 {
 	switch (n->op) {
-	case OP_Send: case OP_Accumulate: case OP_Stack: case OP_AllReduce: case OP_Broadcast:
+	case OP_Send: case OP_Accumulate: case OP_Stack: case OP_AllReduce: case OP_Broadcast: case OP_Push: case OP_Collect:
+		return;
+	case OP_Pull:
+		write_pull(x, w, n);
 		return;
 	case OP_Recv:
 		value_text(x, n->out[0]);
@@ -469,6 +472,7 @@ void write_init(StageCx *x, Cw *w)
 		cw_line(&in, "replica = which;");
 	if (has_buckets(x) && leaf_added(x))
 		cw_line(&in, "of_step = nmine;");
+	open_servers(x, &in);
 	fill_consts(x, &in);
 	if (x->clocks)
 		cw_line(&in, "clock0 = pd_records(records, %d);", x->nclock);

@@ -57,6 +57,9 @@ static void add_gradients(StageCx *x)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const Value *v = n->nout ? n->out[0] : NULL;
+		if (n->op == OP_Collect)
+			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name, v->offset,
+				type_numel(&v->type));
 		if (n->op == OP_Accumulate)
 			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name, v->offset,
 				type_numel(&n->in[0]->type));
@@ -92,7 +95,7 @@ void layout_stage(StageCx *x)
 			s->param_at[i] - s->at[r] - (several ? s->versions_at : 0), type_numel(&s->param[i]->type));
 	}
 	for (const Node *n = s->update->first; n; n = n->next)
-		if (n->op == OP_Accumulate)
+		if (n->op == OP_Accumulate || n->op == OP_Collect)
 			grads += (type_numel(&n->out[0]->type) * dtype_bytes(n->out[0]->type.dtype) + ALIGN - 1) / ALIGN * ALIGN;
 	layout_begin(x, REGION_GRADS, "grads", "G", grads, "gradients, summed over the microbatches of a step");
 	add_slots(x, s->forward);

@@ -97,7 +97,8 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 static void write_sum(StageCx *x, Cw *w, const Node *n)
 {
 	const DType t = gradient_type(x);
-	const char *how = how_text(x, n), *count = arena_printf(x->b->a, "sizeof *G / sizeof(%s)", dtype_c(t));
+	const char *how = how_text(x, n), *kept = kept_floats(x);
+	const char *count = kept ? kept : arena_printf(x->b->a, "sizeof *G / sizeof(%s)", dtype_c(t));
 
 	if (t != DT_f64 && (late(x) || strcmp(how, "NULL")))
 		cw_line(w, "pd_allreduce_start(&replicas, (float *)G, %s, %s);", count, how);
@@ -114,9 +115,12 @@ void write_sync(StageCx *x, Cw *w)
 	DType rows = DT_NONE;
 
 	write_copy(x, &in, "copy");
+	write_pushes(x, &in);
 	if (has_buckets(x))
 		cw_line(&in, "pd_allreduce_wait();");
-	if (x->layout[REGION_GRADS].n && reproducible(x))
+	if (x->layout[REGION_GRADS].n && reproducible(x) && pulls(x->s))
+		cw_line(&in, "G = (void *)pd_tree_join(tree, &replicas, %s);", kept_floats(x));
+	else if (x->layout[REGION_GRADS].n && reproducible(x))
 		cw_line(&in, late(x) ? "*G = *(struct grads *)pd_tree_root(tree, &replicas);" : "G = (void *)pd_tree_root(tree, &replicas);");
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const bool sums = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "replicas");

@@ -519,7 +519,7 @@ void compile_summary(const Compile *c, const char *dir)
 	if (!m->schedule)
 		return;
 	Buf plan = { 0 };
-	for (int i = 0; i < m->nstage; i++)
+	for (int i = 0; i < module_stages(m); i++)
 		buf_printf(&plan, "%s%d", i ? "-" : "", m->stage[i]->replicas);
 	const char *again = c->o->t.recompute && strcmp(c->o->t.recompute, "none") ? c->o->t.recompute : NULL;
 	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", buf_str(&plan), m->schedule->name,
@@ -528,7 +528,7 @@ void compile_summary(const Compile *c, const char *dir)
 		const Stage *s = m->stage[i];
 		const PlanStage *p = i < c->plan.nstage ? &c->plan.stage[i] : NULL;
 
-		fprintf(c->d->out, "  stage %d  x%d", i, s->replicas);
+		fprintf(c->d->out, "  %s %d  x%d", s->server ? "server" : "stage", i, s->replicas);
 		if (p)
 			fprintf(c->d->out, "  fwd %.3g ms bwd %.3g ms  %s..%s", p->fwd * 1e3, p->bwd * 1e3, p->first ? p->first : "",
 				p->last ? p->last : "");
@@ -541,8 +541,8 @@ void compile_summary(const Compile *c, const char *dir)
 	if (c->o->explain)
 		fputs(buf_str(&c->explain), c->d->out);
 	if (dir)
-		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir, m->nstage,
-			m->nstage > 1 ? "s" : "", m->schedule->ndevice, m->schedule->ndevice > 1 ? "s" : "", dir, dir);
+		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir, module_stages(m),
+			module_stages(m) > 1 ? "s" : "", m->schedule->ndevice, m->schedule->ndevice > 1 ? "s" : "", dir, dir);
 	buf_free(&plan);
 }
 

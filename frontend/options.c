@@ -143,6 +143,13 @@ static bool o_bucket(Cx *x, const char *v)
 	return diag_error(x->d, NOLOC, 7, "--bucket wants auto, none or bytes as 1MiB, not '%s'", v);
 }
 
+static bool o_comm(Cx *x, const char *v)
+{
+	static const char *const words[] = { "allreduce", "ps", "hybrid" };
+
+	return word_of(x, "--comm", v, words, 3, &x->o->t.comm);
+}
+
 static bool o_schedule(Cx *x, const char *v)
 {
 	const TrainWords *w = &train_words[WORDS_SCHEDULE];
@@ -341,6 +348,9 @@ static const Opt table[] = {
 		TR(vertical_sync), 0, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
+	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers; hybrid: each "
+		"the way that moves fewer bytes", CALL, 0, o_comm, 0, 0, 0 },
+	{ "Communication", "servers", "N", "processes that hold parameters, for ps and hybrid; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
 	{ "Communication", "allreduce", "A", "sums over replicas: auto, ring, doubling, halving, pairwise", CALL, 0, o_allreduce, 0, 0, 0 },
 	{ "Communication", "bucket", "BYTES", "sums of gradients begin during the backward, in parts of so many bytes (1M); auto; none: one sum behind it", CALL, 0,
 		o_bucket, 0, 0, 0 },

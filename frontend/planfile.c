@@ -254,10 +254,12 @@ static void quote(Buf *b, const char *s)
 
 static void write_stages(Buf *b, const Compile *c, bool json)
 {
-	for (int t = 0; t < c->m->nstage; t++) {
+	const int stages = module_stages(c->m);
+
+	for (int t = 0; t < stages; t++) {
 		const Stage *s = c->m->stage[t];
 		buf_puts(b, json ? "    {" : "  - {");
-		if (t + 1 < c->m->nstage && c->plan.stage[t].until) {
+		if (t + 1 < stages && c->plan.stage[t].until) {
 			buf_puts(b, json ? "\"until\": " : "until: ");
 			quote(b, c->plan.stage[t].until);
 			buf_puts(b, ", ");
@@ -267,7 +269,7 @@ static void write_stages(Buf *b, const Compile *c, bool json)
 			buf_puts(b, k ? ", " : "");
 			quote(b, c->cluster.device[s->device[k]].name);
 		}
-		buf_printf(b, "]}%s\n", json && t + 1 < c->m->nstage ? "," : "");
+		buf_printf(b, "]}%s\n", json && t + 1 < stages ? "," : "");
 	}
 }
 

@@ -137,7 +137,7 @@ static const double *stage_time(const Sim *s, int t)
 static void print_stages(const Compile *c, const Sim *s, FILE *f)
 {
 	fprintf(f, "  stage  replicas   forward  backward    update  in flight  devices; the last call\n");
-	for (int t = 0; t < c->m->nstage && t < STAGES; t++) {
+	for (int t = 0; t < module_stages(c->m) && t < STAGES; t++) {
 		const PlanStage *p = &c->plan.stage[t];
 		const double *x = stage_time(s, t);
 		const char *devices = devices_text(c, c->m->stage[t], 8);
@@ -147,8 +147,8 @@ static void print_stages(const Compile *c, const Sim *s, FILE *f)
 			time_text(c->a, x[ACT_B]), time_text(c->a, x[ACT_UPDATE]), c->m->stage[t]->inflight, devices,
 			tail(c->a, p->last, left));
 	}
-	if (c->m->nstage > STAGES)
-		fprintf(f, "  ... and %d more stages\n", c->m->nstage - STAGES);
+	if (module_stages(c->m) > STAGES)
+		fprintf(f, "  ... and %d more stages\n", module_stages(c->m) - STAGES);
 }
 
 /* Bytes of a device by what they are for. */
@@ -365,7 +365,7 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 	fputs(", \"bottleneck\": ", f);
 	quote(f, bottleneck(c, s, &w));
 	fputs(",\n \"stages\": [", f);
-	for (int t = 0; t < c->m->nstage; t++)
+	for (int t = 0; t < module_stages(c->m); t++)
 		json_stage(c, s, t, f);
 	fputs("],\n \"links\": [", f);
 	json_loads(c, s, f);
@@ -388,7 +388,7 @@ int plan_main(Compile *c)
 		compile_summary(c, NULL);
 		return 0;
 	}
-	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster), &s, c->d))
+	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, c->o->t.reproducible), &s, c->d))
 		return EXIT_INPUT;
 	const char *save = c->o->save_plan ? c->o->save_plan : c->o->out;
 	if (save && !plan_save(c, save))

@@ -12,7 +12,7 @@ const char *plan_name(const Compile *c)
 {
 	const char *s = "";
 
-	for (int t = 0; t < c->m->nstage; t++)
+	for (int t = 0; t < module_stages(c->m); t++)
 		s = arena_printf(c->a, "%s%s%d", s, t ? "-" : "", c->m->stage[t]->replicas);
 	return s;
 }
@@ -61,7 +61,7 @@ static void print_stages(const Compile *c, const Sim *s)
 		double share[4] = { 0 }, busy = 0;
 		int peak = 0, depth = p->inflight[t];
 		char text[BAR + 1];
-		const char *name = arena_printf(c->a, "%d", t);
+		const char *name = c->m->stage[t]->server ? "server" : arena_printf(c->a, "%d", t);
 		bool chunk = false;
 
 		for (int k = 0; k < p->nstage; k++) {       /* stages of one device stand together */
@@ -86,7 +86,7 @@ static void print_stages(const Compile *c, const Sim *s)
 		}
 		bar(text, share, "FBSu", 4);
 		const int first = p->device[t][0], last = p->device[t][p->replicas[t] - 1];
-		printf("  %-5s  %-9s %5.1f%%  %s  %4d of %-2d  %s\n", name, first == last ? arena_printf(c->a, "%d", first) :
+		printf("  %-6s %-9s %5.1f%%  %s  %4d of %-2d  %s\n", name, first == last ? arena_printf(c->a, "%d", first) :
 			arena_printf(c->a, "%d-%d", first, last), 100 * busy, text, peak, depth,
 			str_bytes(c->a, c->m->stage[t]->arena));
 	}
@@ -167,8 +167,10 @@ static void print_json(const Compile *c, const Sim *s)
 		s->bubble, c->m->microbatches);
 	printf(" \"measured\": %d, \"estimated\": %d,\n \"sent_bytes\": [", c->measured, c->estimated);
 	for (int i = 0; i < n; i++)
-		printf("%s\n  {\"from\": %d, \"to\": %d, \"messages\": %" PRId64 ", \"sums\": %" PRId64 ", \"totals\": %" PRId64 "}",
-			i ? "," : "", pair[i].from, pair[i].to, pair[i].messages, pair[i].joins, pair[i].totals);
+		printf("%s\n  {\"from\": %d, \"to\": %d, \"messages\": %" PRId64 ", \"sums\": %" PRId64 ", \"totals\": %" PRId64 "%s}",
+			i ? "," : "", pair[i].from, pair[i].to, pair[i].messages, pair[i].joins, pair[i].totals, !pair[i].values &&
+			!pair[i].heads ? "" : arena_printf(c->a, ", \"values\": %" PRId64 ", \"ids\": %" PRId64 ", \"heads\": %" PRId64,
+			pair[i].values, pair[i].ids, pair[i].heads));
 	printf("],\n \"arena_bytes\": [");
 	for (int r = 0; r < p->ndevice; r++)
 		for (int t = 0; t < p->nstage; t++)
@@ -190,7 +192,7 @@ int simulate_main(Compile *c)
 		return diag_error(c->d, NOLOC, 1, "--stop-after: pdcc simulate needs the whole plan"), EXIT_USAGE;
 	if (!compile_read(c) || !compile_plan(c, NULL))
 		return compile_status(c);
-	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster), &s, c->d))
+	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, c->o->t.reproducible), &s, c->d))
 		return EXIT_INPUT;
 	if (c->o->json)
 		print_json(c, &s);

@@ -106,6 +106,9 @@ typedef struct Training {
 	int         threads;            /* per device; 0: from cluster or machine */
 	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise"; NULL: auto */
 	int64_t     bucket;             /* least bytes of a sum that begins during the backward; 0: auto, INT64_MAX: one sum */
+	const char *comm;               /* "allreduce", "ps", "hybrid"; NULL: allreduce */
+	int64_t     servers;            /* processes that hold parameters; 0: one per host */
+	int64_t     partitions;         /* of every table whose rows travel; 0: 1 */
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
 	int         compress_block;     /* elements that share a step of q8 */
 	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */

@@ -89,6 +89,15 @@ void graph_output(Graph *g, Value *v)
 	PUSH(g->module->arena, g->out, g->nout, g->capout) = v;
 }
 
+int module_stages(const Module *m)
+{
+	int n = 0;
+
+	while (n < m->nstage && !m->stage[n]->server)
+		n++;
+	return n;
+}
+
 Value *module_param(Module *m, const char *name, Type t, ParamKind kind)
 {
 	Value *v = value_new(m, VAL_PARAM, numbered(m->arena, &m->names, name), t);

@@ -64,6 +64,8 @@ typedef struct Param {
 	int         versions;       /* set by stash; 1: updated in place */
 	bool        rows;           /* its gradient is row-sparse: it is only looked up */
 	bool        mixed;          /* some parts of its gradient are row-sparse (all, where rows) */
+	Value      *whole;          /* what a server holds: rows of this parameter, from `row` on; NULL: all of it */
+	int64_t     row;
 } Param;
 
 struct Value {
@@ -144,8 +146,11 @@ struct Graph {
 	Map        *names;          /* every name in use in this graph (shared by the graphs of one stage) -> Value */
 };
 
+/* A server is a stage without forward and backward, behind the others: its update graph has the very nodes that would stand
+ * in the stage whose parameters it holds (passes/servers.c). */
 struct Stage {
 	int      id;
+	bool     server;
 	int      replicas;          /* devices that run it */
 	int     *device;            /* cluster device index of each replica */
 	int      rank;              /* of replica 0; replica r has rank + r. Stages of one rank are chunks of one device */
@@ -188,7 +193,7 @@ struct Module {
 	Value     **konst; int nkonst, capkonst;
 	Map         names;          /* params and consts by name */
 	Graph      *graph;          /* NULL after split */
-	Stage     **stage; int nstage;
+	Stage     **stage; int nstage;  /* servers are the last of them */
 	Value      *loss, *count;   /* per microbatch: sum of the loss terms, and what it will be divided by */
 	int64_t     batch;          /* size of one microbatch as bound */
 	int64_t     export_batch;   /* batch size in the file, 0 if symbolic */
@@ -200,6 +205,8 @@ struct Module {
 	unsigned    has;            /* P_TYPES, P_LOSS ...: what passes have established (passes/pass.h) */
 };
 
+/* Stages that are no servers. */
+int module_stages(const Module *m);
 Module *module_new(Arena *a, const char *name);
 Graph  *graph_new(Module *m, const char *name);
 /* The graphs of a stage in the order in which they run: forward, backward, weight if there is one, update; those that are

@@ -25,6 +25,7 @@ void parse_stage(Parser *s)
 	do
 		PUSH(s->a, st->device, st->replicas, cap) = (int)lex_int(s, 0, MOST_DEVICES);
 	while (lex_eat(s, ","));
+	st->server = lex_eat(s, "server");
 	for (int i = 0; i < s->m->nstage; i++)
 		st->rank += s->m->stage[i]->replicas;
 	if (lex_eat(s, "rank"))

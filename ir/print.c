@@ -400,6 +400,11 @@ static void param(Buf *b, const Value *v)
 		key(b, &first, "of");
 		value_name(b, p->of);
 	}
+	if (p->whole) {
+		key(b, &first, "rows_of");
+		value_name(b, p->whole);
+		key_int(b, &first, "row", p->row);
+	}
 	close_keys(b, first);
 	buf_putc(b, '\n');
 }
@@ -440,6 +445,8 @@ static void stage(Buf *b, const Stage *s, int rank)
 	buf_printf(b, "stage %d on", s->id);
 	for (int i = 0; i < s->replicas; i++)
 		buf_printf(b, "%s %d", i ? "," : "", s->device ? s->device[i] : i);
+	if (s->server)
+		buf_puts(b, " server");
 	if (s->rank != rank)
 		buf_printf(b, " rank %d", s->rank);
 	buf_printf(b, " inflight %d {\n", s->inflight);

@@ -39,6 +39,45 @@ int schedule_mine(const Schedule *s, int rank, int stage, int *grain)
 	return n;
 }
 
+static int left_size(int n)
+{
+	int p = 1;
+
+	while (2 * p < n)
+		p *= 2;
+	return p;
+}
+
+/* done[lo] = size of a finished subtree that begins at grain lo. A subtree is whole when both halves are. */
+static int merge_subtrees(int *done, int lo, int n)
+{
+	if (n == 1 || done[lo] == n)
+		return done[lo] == n;
+	const int h = left_size(n);
+	const int left = merge_subtrees(done, lo, h), right = merge_subtrees(done, lo + h, n - h);
+	if (!left || !right)
+		return 0;
+	done[lo] = n;
+	done[lo + h] = 0;
+	return 1;
+}
+
+int schedule_subtrees(Arena *a, int grains, const int *mine, int n, int *most)
+{
+	int *done = NEWN(a, int, grains), held = 0;
+
+	*most = 1;
+	for (int i = 0; i < n; i++) {
+		done[mine[i]] = 1;
+		*most = held + 1 > *most ? held + 1 : *most;
+		merge_subtrees(done, 0, grains);
+		held = 0;
+		for (int g = 0; g < grains; g++)
+			held += done[g] > 0;
+	}
+	return held;
+}
+
 const char *str_action(Arena *a, const Action *x)
 {
 	if (x->mb < 0)

@@ -214,6 +214,35 @@ static void check_messages(Check *c, const Graph *g)
 	}
 }
 
+/* ---- servers ---- */
+
+static const Node *counterpart(const Module *m, const Node *n)
+{
+	const OpKind want = n->op == OP_Push ? OP_Collect : OP_Push;
+
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *k = m->stage[t]->update->first; k; k = k->next)
+			if (k->op == want && attr_int(k, "key") == attr_int(n, "key") && attr_int(k, "part") == attr_int(n, "part"))
+				return k;
+	return NULL;
+}
+
+/* What is pushed is collected, and the other way round; a parameter at a server is updated there and nowhere else. */
+static void check_servers(Check *c, const Stage *s)
+{
+	for (const Node *n = s->update->first; n; n = n->next) {
+		if (n->op == OP_Push && !counterpart(c->m, n))
+			breach(c, n, "no server collects it", n->in[0]->name);
+		if (n->op == OP_Collect && !counterpart(c->m, n))
+			breach(c, n, "no stage pushes it", n->out[0]->name);
+		if (optab[n->op]->writes && !s->server && n->in[0] && n->in[0]->param && n->in[0]->param->sync == SYNC_PS &&
+		    c->m->stage[c->m->nstage - 1]->server)
+			breach(c, n, "a server holds it, but a stage updates it", n->in[0]->name);
+	}
+	if (s->server && (s->forward->first || s->backward->first))
+		breach(c, s->forward->first ? s->forward->first : s->backward->first, "a server computes no microbatches", NULL);
+}
+
 bool module_verify(const Module *m, Diag *d)
 {
 	Check c = { m, d, true };
@@ -236,6 +265,8 @@ bool module_verify(const Module *m, Diag *d)
 			s->keep[k]->mark = 0;
 		check_messages(&c, s->forward);
 		check_messages(&c, s->backward);
+		if (s->update)
+			check_servers(&c, s);
 	}
 	return c.ok;
 }

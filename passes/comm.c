@@ -137,6 +137,15 @@ static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in
 	return true;
 }
 
+/* A server adds it up. */
+static bool is_pushed(const Value *v)
+{
+	for (int i = 0; i < v->nuses; i++)
+		if (v->uses[i].node->op == OP_Push)
+			return true;
+	return false;
+}
+
 static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 {
 	Graph *g = s->update;
@@ -145,9 +154,9 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 	int n = 0, cap = 0;
 
 	for (Node *k = g->first; k; k = k->next) {
-		if (k->op == what)
+		if (k->op == what && !is_pushed(k->out[0]))
 			PUSH(cx->scratch, in, n, cap) = k->out[0];
-		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_AllReduce)
+		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_Push || k->op == OP_AllReduce)
 			last = k;
 	}
 	if (!n)
@@ -178,7 +187,7 @@ bool pass_comm(Module *m, PassCx *cx)
 		join(m, s, OP_Accumulate, "replicas", cx);
 		join(m, s, OP_Stack, "rows", cx);
 		for (int k = 0; k < s->nparam; k++)
-			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen)
+			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen && s->param[k]->param->sync != SYNC_PS)
 				s->param[k]->param->sync = SYNC_ALLREDUCE;
 	}
 	return true;

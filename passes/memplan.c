@@ -166,6 +166,12 @@ static bool place_special(Planner *p, Node *n, int at)
 		v->alias = root_of(n->in[0]);
 		v->region = n->in[0]->region;
 		v->offset = n->in[0]->offset;
+	} else if (n->op == OP_Collect) {
+		v->aux = NULL;
+		v->alias = NULL;
+		v->region = REGION_GRADS;
+		v->offset = p->s->bytes[REGION_GRADS];
+		p->s->bytes[REGION_GRADS] += round_up(value_bytes(v));
 	} else if (n->op == OP_Stack) {
 		v->aux = NULL;
 		v->alias = NULL;
@@ -237,15 +243,11 @@ static void place_leaf(Planner *p, const Node *n)
  * the order of parameters. */
 static void place_leaves(Planner *p)
 {
-	bool buckets = false;
-
 	for (const Node *n = p->s->update->first; n; n = n->next)
-		for (int i = 0; n->op == OP_AllReduce && attr_int(n, "bucket") >= 0 && i < n->nin; i++) {
+		for (int i = 0; n->op == OP_AllReduce && attr_int(n, "bucket") >= 0 && i < n->nin; i++)
 			place_leaf(p, n->in[i]->def);
-			buckets = true;
-		}
-	for (const Node *n = p->s->update->first; n && !buckets; n = n->next)
-		if (n->op == OP_Accumulate)
+	for (const Node *n = p->s->update->first; n; n = n->next)       /* in no bucket: those that servers add */
+		if (n->op == OP_Accumulate && class_of(n->in[0])->root->region != REGION_LEAF)
 			place_leaf(p, n);
 }
 
@@ -375,46 +377,14 @@ static void settle(Graph *g)
 
 /* ---- the arena ---- */
 
-static int left_size(int n)
-{
-	int p = 1;
-
-	while (2 * p < n)
-		p *= 2;
-	return p;
-}
-
-/* Partial sums that are held at once when the grains come in the given order: done[lo] = size of a finished subtree of
- * the fixed tree (runtime/tree.c) that begins at grain lo. A subtree is whole when both halves are. */
-static int merge_subtrees(int *done, int lo, int n)
-{
-	if (n == 1 || done[lo] == n)
-		return done[lo] == n;
-	const int h = left_size(n);
-	const int left = merge_subtrees(done, lo, h), right = merge_subtrees(done, lo + h, n - h);
-	if (!left || !right)
-		return 0;
-	done[lo] = n;
-	done[lo + h] = 0;
-	return 1;
-}
-
 static int64_t tree_bytes(const Planner *p, int rank, int64_t grads)
 {
 	const Schedule *s = p->m->schedule;
 	const int grains = schedule_grains(s, p->s->id);
-	int *done = NEWN(p->cx->scratch, int, grains), *grain = NEWN(p->cx->scratch, int, grains);
+	int *grain = NEWN(p->cx->scratch, int, grains), most;
 	const int mine = schedule_mine(s, rank, p->s->id, grain);
-	int held = 0, most = 1;
 
-	for (int i = 0; i < mine; i++) {
-		done[grain[i]] = 1;
-		most = held + 1 > most ? held + 1 : most;
-		merge_subtrees(done, 0, grains);
-		held = 0;
-		for (int g = 0; g < grains; g++)
-			held += done[g] > 0;
-	}
+	schedule_subtrees(p->cx->scratch, grains, grain, mine, &most);
 	return most * grads + round_up(1024 + 32 * (int64_t)mine);     /* and the tree's own lists */
 }
 
@@ -426,6 +396,8 @@ static void size_leaves(Planner *p)
 	const Schedule *sched = p->m->schedule;
 	const int64_t grads = s->bytes[REGION_GRADS];
 
+	if (s->server)
+		return;
 	if (!p->cx->train || !p->cx->train->reproducible || !grads) {
 		if (p->m->microbatches > s->replicas)
 			s->bytes[REGION_LEAF] = pack(p, s->weight ? s->weight : s->backward, REGION_LEAF);

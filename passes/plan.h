@@ -71,6 +71,9 @@ bool schedule_module(Module *m, PassCx *cx, bool limited);
 bool schedule_async(const Training *t);                 /* nothing is flushed */
 bool one_per_step(const Training *t);                   /* every microbatch is a step of its own, with its update */
 
+/* ---- servers (travel.c): the share of a table's rows that so many evenly drawn ids touch ---- */
+double rows_touched(double lookups, double rows);
+
 /* ---- loss (train.c), gradients (autodiff.c) ---- */
 void find_loss(Module *m, const Graph *g);  /* Module.loss and .count anew, when g reports them */
 /* Does the gradient of n's outputs go on to operand i? True also for ops that lack a gradient but should have one. */

@@ -10,7 +10,8 @@
  *     SYNC      sums and copies over replicas begin when all have arrived and take no ports: a ring of n takes
  *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others
  *               takes latency + (n-1) bytes / bandwidth; a sum in rounds takes, for each, a latency
- *               and its largest part over the slowest link in use. Sums of buckets begin during the last backward,
+ *               and its largest part over the slowest link in use. What goes to and from a server takes two latencies and
+ *               its bytes, device after device where they come over one link. Sums of buckets begin during the last backward,
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
  *               SYNC, one of an asynchronous schedule in each.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
@@ -26,7 +27,7 @@
 typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
-typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE } SimJoinKind;
+typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE } SimJoinKind;
 typedef struct SimJoin {
 	SimJoinKind kind;
 	int64_t     bytes;
@@ -41,6 +42,9 @@ typedef struct SimJoin {
 /* Of sums in rounds (runtime/rounds.h), which. */
 static inline rounds_kind sim_rounds(SimJoinKind k) { return (rounds_kind)(k - SIM_ROUNDS); }
 
+/* What a device and a server of parameters tell each other in a step: bytes pushed and pulled, row numbers, heads. */
+typedef struct SimServe { int worker, server; double up, down, ids, heads; } SimServe;
+
 typedef double SimTimes[ACT_COUNT];
 
 typedef struct SimModel {
@@ -50,6 +54,8 @@ typedef struct SimModel {
 	SimTimes       *time;       /* [rank * stages + stage]: seconds of F, B, W and UPDATE */
 	SimMessage     *msg;  int nmsg;
 	SimJoin        *join; int njoin;
+	SimServe       *serve; int nserve;
+	int             nserver;    /* the last devices */
 	int64_t         totals;     /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
 	int64_t        *fixed;      /* by stage: bytes of its device's memory that are always in use; NULL: not known */
 	int64_t        *slot;       /* by stage: bytes of a microbatch in flight */
@@ -103,13 +109,14 @@ double sim_totals_seconds(const SimModel *m);
 void sim_count_bytes(Arena *a, Sim *out, const double *busy);
 /* Bytes per step from a rank to another, as the runtime counts them (runtime/traffic.c): messages, sums, totals. Exact but
  * for compressed sums and those of --reproducible, which are taken for rings. In order of from and to. */
-typedef struct SimPair { int from, to; int64_t messages, joins, totals; } SimPair;
+typedef struct SimPair { int from, to; int64_t messages, joins, totals, values, ids, heads; } SimPair;
 SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 /* Does a sum go to everyone at once (runtime/allreduce.c)? */
 bool sim_small_sum(int n, int64_t bytes);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */
 double node_seconds(const Node *n, const Speed *first, const Speed *on);
-SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c);
+SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, bool reproducible);
+void sim_add_servers(Arena *a, SimModel *x, const Module *m, bool reproducible, int *capjoin);
 
 #endif

@@ -87,6 +87,14 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 			if (i != x->root)
 				pair(&p, x->rank[x->root], x->rank[i])->joins += x->bytes;
 	}
+	for (int i = 0; i < m->nserve; i++) {
+		const SimServe *x = &m->serve[i];
+		SimPair *up = pair(&p, x->worker, x->server);
+		up->values += (int64_t)(x->up + 0.5);
+		up->ids += (int64_t)(x->ids + 0.5);
+		up->heads += (int64_t)(x->heads + 0.5);
+		pair(&p, x->server, x->worker)->values += (int64_t)(x->down + 0.5);
+	}
 	for (int r = 1; r < s->ndevice && m->totals; r++) {
 		pair(&p, r, 0)->totals += m->totals - TOLD + m->norm;
 		pair(&p, 0, r)->totals += TOLD + (m->norm ? NORM : 0);

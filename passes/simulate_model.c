@@ -163,7 +163,7 @@ static int64_t squares(const Module *m)
 	return 0;
 }
 
-SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c)
+SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, bool reproducible)
 {
 	enum { SQUARE = 16, REPORT = 24 };       /* bytes: what a device reports of a microbatch; what it is told */
 	SimModel *x = NEW(a, SimModel);
@@ -189,6 +189,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c)
 		stage_sums(a, x, m->stage[t], false, &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_copies(a, x, m, m->stage[t], &cap);
+	sim_add_servers(a, x, m, reproducible, &cap);
 	stage_times(x, m);
 	x->norm = SQUARE * squares(m);
 	for (int i = 0; i < m->nparam; i++)
@@ -258,7 +259,10 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 			if (i != x->root)
 				joins[line_between(m, x->rank[x->root], x->rank[i])] += x->bytes;
 	}
-	ring_bytes(m, parallel, m->s->ndevice, NULL, m->weights);
+	for (int i = 0; i < m->nserve; i++)
+		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (int64_t)(m->serve[i].up + m->serve[i].down +
+			m->serve[i].ids + m->serve[i].heads + 0.5);
+	ring_bytes(m, parallel, m->s->ndevice - m->nserver, NULL, m->weights);
 	out->load = load;
 	for (int i = 0; i < lines; i++)
 		if (load[i].messages || joins[i] || parallel[i])

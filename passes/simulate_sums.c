@@ -36,12 +36,35 @@ static double rounds_time(const SimModel *m, const SimJoin *j)
 	return all;
 }
 
+/* The server's host has one port for all that comes from other hosts; devices of its own have one each. */
+static double serve_time(const SimModel *m, const SimJoin *j)
+{
+	const int server = j->rank[j->root];
+	double far = 0, near = 0;
+	Link l = { .bandwidth = 0 };
+
+	for (int i = 0; i < m->nserve; i++) {
+		const SimServe *x = &m->serve[i];
+		if (x->server != server)
+			continue;
+		const Link one = cluster_link(m->c, m->device[x->worker], m->device[server]);
+		const double t = sim_link_seconds(&one, x->up + x->down + x->ids + x->heads);
+		const bool same = m->c->device[m->device[x->worker]].host == m->c->device[m->device[server]].host;
+		slowest(m, x->worker, server, &l);
+		near = same && t > near ? t : near;
+		far += same ? 0 : t;
+	}
+	return 2 * l.latency + (far > near ? far : near);
+}
+
 double sim_join_seconds(const SimModel *m, const SimJoin *j)
 {
 	Link l = { .bandwidth = 0 };
 
 	if (j->n < 2)
 		return 0;
+	if (j->kind == SIM_SERVE)
+		return serve_time(m, j);
 	if (j->kind >= SIM_ROUNDS)
 		return rounds_time(m, j);
 	for (int i = 0; i < j->n; i++)

@@ -2,7 +2,7 @@
  *
  * All requests lie in one table that is made at start, so that a step allocates nothing:
  *     [ channel receives | channel sends | ring | two per rank for collectives of the main thread |
- *       one for losses of asynchronous pipelines ]
+ *       one for losses of asynchronous pipelines | four per rank between devices and servers ]
  * One lock guards MPI and the table (MPI_THREAD_SERIALIZED is enough). Whoever waits polls;
  * while the main thread computes, a progress thread polls for it, because MPI moves large
  * messages only inside its own calls. Nobody spins: a poll that found nothing is followed by a
@@ -29,6 +29,7 @@ typedef struct label {             /* what a request is for, in words of the pla
 typedef struct hello {
 	unsigned abi;
 	int      rank, world, stage, replica;
+	bool     server;
 	char     hash[72], model[64];
 	rt_process process;
 } hello;
@@ -43,7 +44,7 @@ static MPI_Status     *status;
 static int            *ready;
 static label          *labels;
 static hello          *hellos;
-static int             nrequests, nactive, ring0, peer0, gather0, sends0;
+static int             nrequests, nactive, ring0, peer0, gather0, between0, sends0;
 static double          timeout_s = 60, moved_at; /* when anything last completed */
 static label           last_done = { .channel = -1 };    /* of the channels */
 
@@ -58,6 +59,14 @@ static void check(int rc, const char *call)
 	}
 }
 
+static void say_name(char *to, size_t room, bool server, int stage, int replica, int rank)
+{
+	if (server)
+		snprintf(to, room, "server%d (rank %d)", stage, rank);
+	else
+		snprintf(to, room, "stage%d.r%d (rank %d)", stage, replica, rank);
+}
+
 const char *rt_name(int rank)
 {
 	static char name[4][64];
@@ -65,11 +74,9 @@ const char *rt_name(int rank)
 	char       *s = name[next++ & 3];
 
 	if (hellos)
-		snprintf(s, sizeof name[0], "stage%d.r%d (rank %d)", hellos[rank].stage,
-		         hellos[rank].replica, rank);
+		say_name(s, sizeof name[0], hellos[rank].server, hellos[rank].stage, hellos[rank].replica, rank);
 	else if (rt_program)
-		snprintf(s, sizeof name[0], "stage%d.r%d (rank %d)", rt_program->stage,
-		         rt_program->replica, rank);
+		say_name(s, sizeof name[0], rt_program->server, rt_program->stage, rt_program->replica, rank);
 	else
 		snprintf(s, sizeof name[0], "rank %d", rank);
 	return s;
@@ -245,6 +252,11 @@ int rt_peer(int k)
 	return peer0 + 2 * k;
 }
 
+int rt_between(int rank, int j)
+{
+	return between0 + 4 * rank + j;
+}
+
 static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
 {
 	if (l.bytes > INT_MAX)
@@ -359,6 +371,30 @@ void rt_wait(int first, int n)
 	rt_trace_wait(true);
 	wait_until(range_idle, first, n);
 	rt_trace_wait(false);
+}
+
+static const int *heads_of;
+static int        which_head;
+
+static bool some_head(int first, int n, int *pending)
+{
+	(void)first;
+	for (int i = 0; i < n; i++)
+		if (request[rt_between(heads_of[i], 0)] == MPI_REQUEST_NULL) {
+			which_head = i;
+			return true;
+		}
+	*pending = rt_between(heads_of[0], 0);
+	return false;
+}
+
+int rt_wait_any(const int *rank, int n)
+{
+	rt_trace_wait(true);
+	heads_of = rank;
+	wait_until(some_head, 0, n);
+	rt_trace_wait(false);
+	return which_head;
 }
 
 void rt_wait_ring(void)
@@ -503,7 +539,8 @@ static void make_table(const pd_program *p)
 	ring0 = 2 * slots;
 	peer0 = ring0 + RT_COLL;
 	gather0 = peer0 + 2 * p->world;
-	nrequests = gather0 + 1;
+	between0 = gather0 + 1;
+	nrequests = between0 + 4 * p->world;
 	request = rt_alloc((size_t)nrequests * sizeof *request);
 	status = rt_alloc((size_t)nrequests * sizeof *status);
 	ready = rt_alloc((size_t)nrequests * sizeof *ready);
@@ -519,7 +556,8 @@ static void compare(const pd_program *p)
 		      .rank = p->rank,
 		      .world = p->world,
 		      .stage = p->stage,
-		      .replica = p->replica };
+		      .replica = p->replica,
+		      .server = p->server };
 	hello *all = rt_alloc((size_t)p->world * sizeof *all);
 
 	me.process = rt_process_here();

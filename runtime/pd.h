@@ -72,6 +72,7 @@ typedef struct pd_program {
 	unsigned    abi;            /* PD_ABI */
 	const char *model, *plan, *schedule, *hash;     /* hash of the plan: equal on all ranks */
 	int         rank, world, stage, stages, replica, replicas;
+	bool        server;         /* it holds parameters and trains nothing: stage is its number */
 	int         threads;
 	bool        reproducible;
 	bool        shuffle;        /* samples are permuted anew in every epoch */
@@ -244,6 +245,57 @@ void    pd_tree_done(pd_tree *t, int mb);           /* the leaf is complete */
 /* Joins the group's partial sums; the root lies in the returned memory on every rank (valid
  * until the next leaf). */
 float  *pd_tree_root(pd_tree *t, const pd_group *g);
+float  *pd_tree_join(pd_tree *t, const pd_group *g, size_t count);      /* only of the first floats */
+
+/* ---- parameter servers ----
+ *
+ * Some parameters are updated by servers, which are ranks of their own; devices that train have a
+ * copy of what they pulled. A pull waits until the server has done the update of the step before.
+ * Of a parameter that is only looked up, rows travel: each at most once per step and device, on
+ * its way back too. What is pushed is a sum over grains; a server adds these as a tree (pd_tree)
+ * whatever the order of arrival, so that --reproducible has the bits of one device. */
+typedef struct pd_rows {
+	int     server;             /* rank */
+	int64_t row, rows;          /* that it holds */
+} pd_rows;
+
+typedef struct pd_held {            /* on a device that trains */
+	const char *name;
+	int         key;            /* the same on both sides */
+	bool        whole;          /* all of it travels: one row */
+	size_t      at;             /* the copy, in the arena */
+	int64_t     rows, width;    /* floats of a row */
+	int64_t     most;           /* rows that the device pulls in a step, at most */
+	int         parts;          /* of its gradient, from uses in several places */
+	int         npieces; const pd_rows *piece;
+} pd_held;
+
+typedef struct pd_share {           /* on a server: a parameter, or some rows of one */
+	const char *name;
+	int         key, parts;     /* parts of its gradient, from uses in several places */
+	bool        whole;
+	size_t      at;             /* in the arena */
+	int64_t     row, rows, width;
+	int         first, members; /* ranks that push to it: of the first, how many */
+	int         leaves;         /* of the tree: grains; without --reproducible, members */
+	int64_t     room;           /* rows that a member pushes of a part in a step, at most */
+	int         sums;           /* in so many messages, at most */
+} pd_share;
+
+/* Before step 0. member: place among those that push; leaves: as of pd_share. */
+void pd_held_open(const pd_held *h, int n, char *arena, int member);
+void pd_pull(int k);                                /* held[k] as a whole, once per step */
+void pd_pull_rows(int k, const void *ids, int64_t n, int bytes);    /* ids of so many bytes each */
+/* Part `part` of the gradient of held[k], from a struct of sums, or as the tree has it `at` floats
+ * behind the beginning of its leaves: every subtree that this device holds. */
+void pd_push(int k, int part, const float *sum);
+void pd_push_tree(int k, int part, pd_tree *t, size_t at);
+void pd_push_end(void);                             /* nothing more comes in this step */
+void pd_shares_open(const pd_share *s, int n, char *arena);
+/* Answers until all that push to this server have said that nothing more comes. */
+void pd_serve(void);
+/* The sum of what was pushed of shares[k], over all rows; `to` is the same in every step. */
+void pd_collect(int k, int part, float *to);
 
 /* ---- asynchronous pipelines ----
  *

@@ -76,7 +76,7 @@ const char *rt_result(const rt_options *o, const char *path);   /* a file that t
 enum { RT_COLL = 16 };  /* requests of the ring: half of them sends, half receives */
 enum {
 	RT_TAG_RING = 1, RT_TAG_SMALL, RT_TAG_GATHER, RT_TAG_BROADCAST, RT_TAG_PART, RT_TAG_SLICE,
-	RT_TAG_FILE
+	RT_TAG_FILE, RT_TAG_HEAD, RT_TAG_IDS, RT_TAG_VALUES
 };
 
 /* Starts MPI and compares the plans of all ranks (exit 78). */
@@ -100,6 +100,9 @@ void rt_lock(void);
 void rt_unlock(void);
 void rt_wake(void);                     /* lock held: there is work for the progress thread */
 void rt_wait(int first, int n);         /* until all of them are idle; a timeout ends the job */
+/* Four requests per rank, for what devices and servers tell each other; 0 is of heads. */
+int  rt_between(int rank, int j);
+int  rt_wait_any(const int *rank, int n);   /* until rt_between(rank[i], 0) is idle for some i; gives i */
 void rt_wait_ring(void);                /* until rt_ring_idle() */
 /* Blocking messages of any size in the main thread. */
 void rt_send(int peer, int tag, const void *buf, size_t bytes);
@@ -122,6 +125,19 @@ void   rt_codec_check(const rt_codec *c, size_t segment);
 void rt_ring_setup(int world);
 bool rt_ring_advance(void);             /* true: something moved */
 bool rt_ring_idle(void);
+
+/* ---- pull.c, serve.c: devices and servers ---- */
+enum { RT_PULL = 1, RT_PUSH, RT_END };
+typedef struct rt_head {        /* of every message; ids (i32) and values (f32) follow in their own */
+	int32_t kind, key, part;
+	int32_t lo, leaves;     /* push: which subtree is summed */
+	int32_t round;          /* steps since the start, those without update too */
+	int64_t row, rows;      /* the first row of the part that the server has; rows that follow, -1: whole */
+} rt_head;
+
+/* ---- tree.c ---- */
+int    rt_tree_sums(const pd_tree *t);  /* subtrees that this device holds, by ascending first grain */
+float *rt_tree_sum(const pd_tree *t, int k, int *lo, int *n);
 
 /* ---- totals.c ---- */
 void   rt_totals_setup(int microbatches);

@@ -1,10 +1,11 @@
 /* traffic.c: bytes that a device has sent to each other one, by what they are: messages between
  * stages, sums over replicas (gradients, statistics, shared weights), and the losses, counts and
- * norms that every step gathers. What start, checkpoints and results move is not counted. */
+ * norms that every step gathers; values, row numbers and heads between devices and servers apart. What start, checkpoints and results move is not counted. */
 #include "rt.h"
 
 typedef struct traffic {
 	int64_t messages, sums, totals;
+	int64_t values, ids, heads;     /* between devices and servers */
 } traffic;
 
 static traffic *sent;   /* by rank; NULL: there is no other device */
@@ -24,6 +25,12 @@ void rt_traffic(int peer, int tag, bool channel, size_t bytes)
 
 	if (channel)
 		t->messages += (int64_t)bytes;
+	else if (tag == RT_TAG_VALUES)
+		t->values += (int64_t)bytes;
+	else if (tag == RT_TAG_IDS)
+		t->ids += (int64_t)bytes;
+	else if (tag == RT_TAG_HEAD)
+		t->heads += (int64_t)bytes;
 	else if (tag == RT_TAG_GATHER)
 		t->totals += (int64_t)bytes;
 	else if (tag != RT_TAG_FILE)
@@ -35,10 +42,14 @@ static void write_row(FILE *f, int from, const traffic *row, bool *first)
 	for (int to = 0; to < rt_program->world; to++) {
 		const traffic *t = &row[to];
 
-		if (!t->messages && !t->sums && !t->totals)
+		if (!t->messages && !t->sums && !t->totals && !t->heads && !t->values)
 			continue;
-		fprintf(f, "%s\n  {\"from\": %d, \"to\": %d, \"messages\": %lld, \"sums\": %lld, \"totals\": %lld}",
+		fprintf(f, "%s\n  {\"from\": %d, \"to\": %d, \"messages\": %lld, \"sums\": %lld, \"totals\": %lld",
 		        *first ? "" : ",", from, to, (long long)t->messages, (long long)t->sums, (long long)t->totals);
+		if (t->heads || t->values)
+			fprintf(f, ", \"values\": %lld, \"ids\": %lld, \"heads\": %lld", (long long)t->values, (long long)t->ids,
+			        (long long)t->heads);
+		fprintf(f, "}");
 		*first = false;
 	}
 }

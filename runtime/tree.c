@@ -188,6 +188,7 @@ typedef struct exchange {
 	pd_tree        *t;
 	const pd_group *g;
 	int             self;  /* place in the group */
+	size_t          count; /* floats that are joined */
 	size_t          at, n; /* the floats of this member's slice in the block at hand */
 } exchange;
 
@@ -250,11 +251,11 @@ static float *evaluate(const exchange *x, node at)
 }
 
 /* Slice of member m in the block that begins at base. */
-static size_t slice(const pd_tree *t, size_t base, int m, size_t *n)
+static size_t slice(size_t count, size_t base, int m, size_t *n)
 {
 	const size_t at = base + (size_t)m * BLOCK;
 
-	*n = at >= t->count ? 0 : t->count - at < BLOCK ? t->count - at : BLOCK;
+	*n = at >= count ? 0 : count - at < BLOCK ? count - at : BLOCK;
 	return *n ? at : 0;
 }
 
@@ -269,7 +270,7 @@ static void scatter(const exchange *x, size_t base)
 		rt_lock();
 		for (int m = 0; m < x->g->n; m++) {
 			const node theirs = nth(x, m, k);
-			size_t     n, at = slice(x->t, base, m, &n);
+			size_t     n, at = slice(x->count, base, m, &n);
 
 			more |= theirs.n > 0;
 			if (m == x->self)
@@ -292,7 +293,7 @@ static void spread(const exchange *x, size_t base, float *root)
 {
 	rt_lock();
 	for (int m = 0; m < x->g->n; m++) {
-		size_t n, at = slice(x->t, base, m, &n);
+		size_t n, at = slice(x->count, base, m, &n);
 
 		if (m == x->self)
 			continue;
@@ -307,9 +308,26 @@ static void spread(const exchange *x, size_t base, float *root)
 	rt_wait(rt_peer(0), 2 * x->g->n);
 }
 
+int rt_tree_sums(const pd_tree *t)
+{
+	return t->nlive;
+}
+
+float *rt_tree_sum(const pd_tree *t, int k, int *lo, int *n)
+{
+	*lo = t->live[k].lo;
+	*n = t->live[k].n;
+	return slot_of(t, t->live[k].slot);
+}
+
 float *pd_tree_root(pd_tree *t, const pd_group *g)
 {
-	exchange x = { .t = t, .g = g };
+	return pd_tree_join(t, g, t->count);
+}
+
+float *pd_tree_join(pd_tree *t, const pd_group *g, size_t count)
+{
+	exchange x = { .t = t, .g = g, .count = count };
 	int      have = 0;
 
 	while (x.self < g->n && g->rank[x.self] != rt_program->rank)
@@ -323,8 +341,8 @@ float *pd_tree_root(pd_tree *t, const pd_group *g)
 		        x.self, g->n, t->nmine, t->grains);
 	float *root = slot_of(t, t->nlive ? t->live[0].slot : 0);
 
-	for (size_t base = 0; g->n > 1 && base < t->count; base += (size_t)g->n * BLOCK) {
-		x.at = slice(t, base, x.self, &x.n);
+	for (size_t base = 0; g->n > 1 && base < count; base += (size_t)g->n * BLOCK) {
+		x.at = slice(x.count, base, x.self, &x.n);
 		scatter(&x, base);
 		if (x.n > 0) {
 			const float *sum = evaluate(&x, (node){ 0, t->grains, -1 });

@@ -1,0 +1,280 @@
+/* What travels between a stage and the servers of its parameters: the tables of who holds what, and the calls. */
+#include <inttypes.h>
+#include <string.h>
+#include "stage.h"
+
+bool pulls(const Stage *s)
+{
+	return stage_has(s->forward, OP_Pull);
+}
+
+static const Node *first_pull(const Stage *s, int64_t key)
+{
+	for (const Node *n = s->forward->first; n; n = n->next)
+		if (n->op == OP_Pull && attr_int(n, "key") == key)
+			return n;
+	bug("stage %d pulls nothing of key %" PRId64, s->id, key);
+}
+
+/* Is n the first of its parameter? Then the number among those; else -1. */
+static int place_of_pull(const Stage *s, const Node *n)
+{
+	int at = 0;
+
+	for (const Node *k = s->forward->first; k; k = k->next)
+		if (k->op == OP_Pull && first_pull(s, attr_int(k, "key")) == k) {
+			if (attr_int(k, "key") == attr_int(n, "key"))
+				return at;
+			at++;
+		}
+	bug("a parameter that is pushed is never pulled");
+}
+
+/* ---- what a device has of servers ---- */
+
+static int64_t rows_of(const Value *v, bool whole)
+{
+	return whole ? 1 : v->type.dim[0];
+}
+
+static int64_t width_of(const Value *v, bool whole)
+{
+	return whole ? type_numel(&v->type) : type_numel(&v->type) / v->type.dim[0];
+}
+
+/* Rows that a device pulls in a step, at most. */
+static int64_t most_rows(const StageCx *x, const Stage *s, int64_t key)
+{
+	const Schedule *sched = x->b->m->schedule;
+	int *mine = NEWN(x->b->a, int, sched->nmicro);
+	int64_t ids = 0;
+	int grains = 0;
+
+	for (int r = 0; r < s->replicas; r++) {
+		const int n = schedule_mine(sched, sched->device[s->id][r], s->id, mine);
+		grains = n > grains ? n : grains;
+	}
+	for (const Node *n = s->forward->first; n; n = n->next)
+		if (n->op == OP_Pull && attr_int(n, "key") == key && n->nin > 1)
+			ids += type_numel(&n->in[1]->type);
+	const int64_t rows = first_pull(s, key)->in[0]->type.dim[0];
+	return ids * grains < rows ? ids * grains : rows;
+}
+
+/* The pieces of a parameter, by row: where the servers' tables have them. */
+static int pieces(const StageCx *x, const Value *w, bool whole, const char **text)
+{
+	const Module *m = x->b->m;
+	int n = 0;
+
+	*text = "";
+	for (int64_t at = 0; at < rows_of(w, whole);) {
+		const int64_t was = at;
+		for (int t = 0; t < m->nstage && at == was; t++)
+			for (int i = 0; i < m->stage[t]->nparam && m->stage[t]->server; i++) {
+				const Value *v = m->stage[t]->param[i];
+				if ((v != w && v->param->whole != w) || v->param->row != at)
+					continue;
+				*text = arena_printf(x->b->a, "%s%s{ %d, %" PRId64 ", %" PRId64 " }", *text, n++ ? ", " : "", x->b->first_rank[t],
+					at, rows_of(v, whole));
+				at += rows_of(v, whole);
+				break;
+			}
+		if (at == was)
+			bug("no server has row %" PRId64 " of %s", at, w->name);
+	}
+	return n;
+}
+
+void write_held(StageCx *x, Cw *w)
+{
+	const Stage *s = x->s;
+
+	if (!pulls(s))
+		return;
+	cw_blank(w);
+	cw_comment(w, "parameters that servers hold: key, whole or rows, the copy here, rows and floats of one, rows of a step at most, "
+		"parts of the gradient, and which rank has which rows");
+	cw_open(w, "static const pd_held held[] =");
+	for (const Node *n = s->forward->first; n; n = n->next) {
+		if (n->op != OP_Pull || first_pull(s, attr_int(n, "key")) != n)
+			continue;
+		const Value *v = n->in[0];
+		const bool whole = n->nin == 1;
+		const char *text;
+		const int count = pieces(x, v, whole, &text);
+		int parts = 0;
+		for (const Node *p = s->update->first; p; p = p->next)
+			parts += p->op == OP_Push && attr_int(p, "key") == attr_int(n, "key");
+		cw_line(w, "{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
+			", %d, %d, (const pd_rows[]){ %s } },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
+			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows_of(v, whole),
+			width_of(v, whole), whole ? 1 : most_rows(x, s, attr_int(n, "key")), parts, count, text);
+	}
+	cw_close(w, ";");
+}
+
+void write_pull(StageCx *x, Cw *w, const Node *n)
+{
+	const int k = place_of_pull(x->s, n);
+
+	if (n->nin == 1)
+		cw_stmt(w, arena_printf(x->b->a, "@%s", n->in[0]->name), "pd_pull(%d);", k);
+	else
+		cw_stmt(w, arena_printf(x->b->a, "rows of @%s", n->in[0]->name), "pd_pull_rows(%d, %s, %" PRId64 ", %d);", k,
+			value_text(x, n->in[1]), type_numel(&n->in[1]->type), dtype_bytes(n->in[1]->type.dtype));
+}
+
+/* Sums of gradients to their servers, before what stays is joined. */
+void write_pushes(StageCx *x, Cw *w)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next) {
+		if (n->op != OP_Push)
+			continue;
+		const int k = place_of_pull(x->s, first_pull(x->s, attr_int(n, "key")));
+		const char *at = value_text(x, n->in[0]);
+		if (reproducible(x))
+			cw_line(w, "pd_push_tree(%d, %d, tree, offsetof(struct grads, %s) / sizeof(float));", k, (int)attr_int(n, "part"),
+				strchr(at, '>') + 1);
+		else
+			cw_line(w, "pd_push(%d, %d, %s);", k, (int)attr_int(n, "part"), at);
+	}
+	if (pulls(x->s))
+		cw_line(w, "pd_push_end();");
+}
+
+bool is_pushed(const Value *v)
+{
+	for (int i = 0; i < v->nuses; i++)
+		if (v->uses[i].node->op == OP_Push)
+			return true;
+	return false;
+}
+
+/* Floats of G that stay: sums that are pushed lie behind them. NULL: all of them. */
+const char *kept_floats(StageCx *x)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_Accumulate && is_pushed(n->out[0]))
+			return arena_printf(x->b->a, "offsetof(struct grads, %s) / sizeof(float)", strchr(value_text(x, n->out[0]), '>') + 1);
+	return NULL;
+}
+
+/* ---- what a server has ---- */
+
+static int parts_of(const Stage *s, int64_t key, const Value *v)
+{
+	int n = 0;
+
+	for (const Node *k = s->update->first; k; k = k->next)
+		if (k->op == OP_Collect && attr_int(k, "key") == key && type_eq(&k->out[0]->type, &v->type) && attr_int(k, "part") >= n)
+			n = (int)attr_int(k, "part") + 1;
+	return n;
+}
+
+/* The parameter whose gradient a Collect begins: what the update that comes of it writes. */
+static const Value *param_of(const Value *v)
+{
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (optab[u->op]->flags & OP_UPDATE)
+			return u->in[0];
+		const Value *p = u->nout && u->out[0] ? param_of(u->out[0]) : NULL;
+		if (p)
+			return p;
+	}
+	return NULL;
+}
+
+/* A parameter's place in the table of shares: that of its first Collect. */
+static int share_of(const Stage *s, const Value *v)
+{
+	int at = 0;
+
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (n->op == OP_Collect && attr_int(n, "part") == 0) {
+			if (param_of(n->out[0]) == v)
+				return at;
+			at++;
+		}
+	bug("nothing collects the gradient of %s", v->name);
+}
+
+/* Sums that a member of the stage pushes of a gradient: subtrees that it holds. */
+static int sums_of(const StageCx *x, const Stage *from)
+{
+	const Schedule *s = x->b->m->schedule;
+	int *mine = NEWN(x->b->a, int, s->nmicro), most = 1, at_once;
+
+	for (int r = 0; r < from->replicas && x->b->t->reproducible; r++) {
+		const int n = schedule_mine(s, s->device[from->id][r], from->id, mine);
+		const int k = schedule_subtrees(x->b->a, schedule_grains(s, from->id), mine, n, &at_once);
+		most = k > most ? k : most;
+	}
+	return most;
+}
+
+/* Rows that a member pushes of a gradient: of each of its sums no more than the table has, of all of them as many as lookups. */
+static int64_t room_of(const StageCx *x, const Stage *from, int64_t key, const Value *v, int sums)
+{
+	const int64_t rows = v->type.dim[0], most = most_rows(x, from, key);
+	int64_t ids = 0;
+
+	if (sums == 1)
+		return most < rows ? most : rows;
+	for (const Node *n = from->forward->first; n; n = n->next)
+		if (n->op == OP_Pull && attr_int(n, "key") == key)
+			ids += type_numel(&n->in[1]->type);
+	ids *= schedule_grains(x->b->m->schedule, from->id);
+	return ids < sums * rows ? ids : sums * rows;
+}
+
+void write_shares_table(StageCx *x, Cw *w)
+{
+	const Stage *s = x->s;
+
+	if (!s->server)
+		return;
+	cw_blank(w);
+	cw_comment(w, "what this server holds: key, parts of the gradient, whole or rows, where, which rows and floats of one; who pushes, "
+		"leaves of the sum, rows and sums of a member at most");
+	cw_open(w, "static const pd_share shares[] =");
+	for (const Node *n = s->update->first; n; n = n->next) {
+		if (n->op != OP_Collect || attr_int(n, "part"))
+			continue;
+		const Value *v = param_of(n->out[0]);
+		const Stage *from = x->b->m->stage[attr_int(n, "from")];
+		const int64_t key = attr_int(n, "key");
+		const bool whole = first_pull(from, key)->nin == 1;
+		const int sums = sums_of(x, from);
+		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
+			", %d, %d, %d, %" PRId64 ", %d },", quoted(x->b->a, v->name), key, parts_of(s, key, v), whole ? "true" : "false",
+			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), whole ? 0 : v->param->row,
+			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
+			schedule_grains(x->b->m->schedule, from->id) : from->replicas, whole ? sums : room_of(x, from, key, v, sums), sums);
+	}
+	cw_close(w, ";");
+}
+
+void write_serving(StageCx *x, Cw *w)
+{
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	cw_line(&in, "pd_serve();");
+	cw_line(&in, "if (!train)");
+	cw_line(&in, "\treturn;");
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_Collect)
+			cw_stmt(&in, comment_of(x, n), "pd_collect(%d, %d, %s);", share_of(x->s, param_of(n->out[0])),
+				(int)attr_int(n, "part"), value_text(x, n->out[0]));
+	write_function(x, w, function_head(x, "void %s(bool train)", "serve"), &body, false);
+}
+
+void open_servers(StageCx *x, Cw *w)
+{
+	if (pulls(x->s))
+		cw_line(w, "pd_held_open(held, sizeof held / sizeof *held, arena, which);");
+	if (x->s->server)
+		cw_line(w, "pd_shares_open(shares, sizeof shares / sizeof *shares, arena);");
+}

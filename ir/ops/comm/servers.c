@@ -1,0 +1,41 @@
+/* What travels between the devices that train and the servers that hold parameters (Parallax section 3). passes/servers.c
+ * makes these nodes.
+ *
+ *     Pull(@w, %ids) {key}        forward: the rows of @w that %ids name, from their servers, before they are read; a row
+ *                                 travels once per step. Without %ids: all of @w, once per step
+ *     Push(%g) {key, part}        update: the sum of this device's gradients to the servers; of rows, those that were pulled
+ *     %g = Collect() {key, part, from} : type
+ *                                 update of a server: the sum of what all replicas of stage `from` pushed
+ * key: the same number on both sides for one parameter; part: which of its gradients, where it is used several times. */
+#include "../common/common.h"
+
+struct held { int64_t key, part, from; };
+
+static const AttrDef pull_attrs[] = { AT_INT(struct held, key, 0), AT_END };
+static const AttrDef push_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0), AT_END };
+static const AttrDef collect_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0),
+	AT_INT(struct held, from, 0), AT_END };
+
+static bool pull_shape(Node *n, Diag *d)
+{
+	const Type *ids = n->nin > 1 ? &n->in[1]->type : NULL;
+
+	if (n->in[0]->kind != VAL_PARAM)
+		return diag_error(d, n->loc, 302, "Pull: %s is no parameter", n->in[0]->name);
+	if (ids && ids->dtype != DT_i64 && ids->dtype != DT_i32)
+		return diag_error(d, n->loc, 302, "Pull: indices are %s", str_type(d->scratch, ids));
+	return true;
+}
+
+const OpDef op_Pull = {
+	.name = "Pull", .minin = 1, .maxin = 2, .flags = OP_COMM, .attrs = pull_attrs, .attrsize = sizeof(struct held),
+	.shape = pull_shape,
+};
+
+const OpDef op_Push = {
+	.name = "Push", .minin = 1, .maxin = 1, .flags = OP_COMM, .attrs = push_attrs, .attrsize = sizeof(struct held),
+};
+
+const OpDef op_Collect = {      /* no shape rule: the type comes from the one who builds the node, or from the text */
+	.name = "Collect", .nout = 1, .flags = OP_COMM, .attrs = collect_attrs, .attrsize = sizeof(struct held),
+};

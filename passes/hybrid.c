@@ -1,0 +1,58 @@
+/* hybrid: how the gradient of every parameter travels (Parallax section 3.1, Table 3). A device moves in a step
+ *
+ *     AllReduce                     2 (N - 1) b / N      b bytes of the parameter, N replicas of its stage
+ *     parameter server, whole       2 b                  pulled and pushed
+ *     parameter server, rows        2 alpha b            alpha: share of the rows that a device touches in a step
+ *
+ * --comm hybrid gives every parameter the cheaper way; ps sends all to servers, allreduce none. Where alpha was not measured it
+ * is what evenly drawn ids would touch, and --explain says so. Reads Stage.replicas, the lookups; writes Param.sync.
+ *
+ * What a server cannot have (it lies in several stages, is no f32 ...) stays with AllReduce. */
+#include <string.h>
+#include "servers.h"
+
+static bool wants_server(const PassCx *cx, const Travel *t)
+{
+	const char *comm = cx->train ? cx->train->comm : NULL;
+
+	if (t->why || !comm || !strcmp(comm, "allreduce"))
+		return false;
+	return !strcmp(comm, "ps") || travel_ps(t) < travel_allreduce(t);
+}
+
+static void explain(const PassCx *cx, const Travel *t, bool server)
+{
+	if (!cx->explain)
+		return;
+	buf_printf(cx->explain, "  %-24s %12lld B  touches %5.1f %%%s  server %.4g B, AllReduce over %d %.4g B  -> %s", t->w->name,
+		(long long)t->bytes, 100 * t->alpha, t->rows ? " (even ids)" : "", travel_ps(t), t->s->replicas, travel_allreduce(t),
+		server ? t->rows ? "rows at a server" : "at a server" : t->s->replicas > 1 ? "AllReduce" : "its device");
+	buf_printf(cx->explain, t->why && cx->train && cx->train->comm ? ": %s\n" : "\n", t->why);
+}
+
+bool pass_hybrid(Module *m, PassCx *cx)
+{
+	int n;
+	Travel *t = travel_list(m, cx, &n);
+	bool any = false;
+
+	if (cx->explain && cx->train && cx->train->comm)
+		buf_printf(cx->explain, "how gradients travel, bytes of a device and step:\n");
+	for (int i = 0; i < n; i++) {
+		const bool server = wants_server(cx, &t[i]);
+		any |= server;
+		if (server)
+			t[i].w->param->sync = SYNC_PS;
+		if (cx->train && cx->train->comm)
+			explain(cx, &t[i], server);
+	}
+	if (any && schedule_async(cx->train))
+		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers answer synchronous schedules; %s is asynchronous",
+			cx->train->comm, m->schedule ? m->schedule->name : "this one");
+	for (int k = 0; any && k < m->nstage; k++)
+		for (int j = 0; j < k; j++)
+			if (m->stage[k]->rank == m->stage[j]->rank)
+				return diag_error(cx->d, NOLOC, 430, "--comm %s: schedule %s puts stages %d and %d on one device; with servers "
+					"every stage has its own", cx->train->comm, m->schedule->name, j, k);
+	return true;
+}

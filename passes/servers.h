@@ -1,0 +1,31 @@
+/* Parameters at servers: what the passes hybrid (who travels how) and servers (the rewriting) share. */
+#ifndef PDCC_PASSES_SERVERS_H
+#define PDCC_PASSES_SERVERS_H
+
+#include "plan.h"
+
+/* A trained parameter of a stage, as far as its way to the update matters. */
+typedef struct Travel {
+	Value  *w;
+	Stage  *s;
+	int64_t bytes;          /* all of it */
+	int64_t lookups;        /* ids that one replica looks up in a step */
+	double  alpha;          /* share of the rows that they touch, expected; 1: it is not only looked up */
+	bool    rows;           /* it is only looked up in the forward: rows of it are enough */
+	const char *why;        /* a server cannot have it because; NULL: it can */
+} Travel;
+
+/* The trained parameters of all stages, in module order within stages. */
+Travel *travel_list(Module *m, PassCx *cx, int *n);
+
+/* Bytes that one device sends and receives in a step for parameter t (Parallax Table 3). */
+double travel_ps(const Travel *t);          /* dense 2 b, rows 2 alpha b */
+double travel_allreduce(const Travel *t);   /* 2 (N - 1) b / N */
+
+/* Which operand of an update node is the gradient. */
+int gradient_operand(const Node *update);
+
+/* Hosts that may have a server, of those the plan uses; a device on each. Gives how many. */
+int server_hosts(const Module *m, const Cluster *c, int *device);
+
+#endif

@@ -1,0 +1,329 @@
+/* serve.c: a server of parameters. In a step it answers pulls with what the update before left, and takes sums of gradients,
+ * until every device that pushes to it has said that nothing more comes. Each sum is of a subtree of the fixed tree over the
+ * grains (tree.c; without --reproducible each device is one leaf) and counts exactly once: one that is there already, of
+ * another step, or that makes no whole tree with the others is a fault of the program (R121 to R123). Sums are added when
+ * all are there, in the order of the tree, so the order of arrival has no part in the result. Rows that a sum lacks are
+ * zero. */
+#include "rt.h"
+
+/* A sum that was pushed, with its rows in ascending order. */
+typedef struct pushed {
+	int      lo, leaves;
+	int64_t  n, next;       /* rows; the next one to be added */
+	int32_t *ids;           /* NULL: whole */
+	float   *values;
+} pushed;
+
+typedef struct inbox {          /* of a part of a gradient, for one step */
+	pushed  *sum;           /* by first leaf */
+	int      n, most;
+	int32_t *ids;
+	float   *values;
+	int64_t  rows, room;    /* taken; that there is memory for */
+	int32_t *written;       /* rows of the result that are not zero */
+	int64_t  nwritten;
+	int     *order;         /* what adds a row: a sum, or -1: the two before are added */
+	int      norder;
+	bool     begun;
+} inbox;
+
+static const pd_share *shares;
+static inbox   *boxes;          /* `widest` parts each */
+static int      nshares, widest;
+static char    *memory;         /* the arena */
+static rt_head *heads;          /* by client */
+static int     *clients, *open, nclients;
+static int32_t *asked;          /* row numbers of a pull */
+static float   *answer;
+static int32_t  now = 1;
+
+static void know_clients(const pd_share *s)
+{
+	for (int r = s->first; r < s->first + s->members; r++) {
+		int i = 0;
+
+		while (i < nclients && clients[i] != r)
+			i++;
+		clients[i] = r;
+		nclients += i == nclients;
+	}
+}
+
+static void open_box(const pd_share *s, inbox *b)
+{
+	const int64_t most = (int64_t)s->members * s->room;
+
+	b->most = s->members * s->sums;
+	b->room = most;
+	b->sum = rt_alloc((size_t)b->most * sizeof *b->sum);
+	b->order = rt_alloc((size_t)(2 * b->most) * sizeof *b->order);
+	b->values = rt_alloc((size_t)(most * s->width) * sizeof *b->values);
+	if (!s->whole) {
+		b->ids = rt_alloc((size_t)most * sizeof *b->ids);
+		b->written = rt_alloc((size_t)s->rows * sizeof *b->written);
+	}
+}
+
+void pd_shares_open(const pd_share *s, int n, char *arena)
+{
+	int64_t most = 0, wide = 0;
+
+	shares = s;
+	nshares = n;
+	memory = arena;
+	for (int k = 0; k < n; k++)
+		widest = s[k].parts > widest ? s[k].parts : widest;
+	boxes = rt_alloc((size_t)(n * widest) * sizeof *boxes);
+	clients = rt_alloc((size_t)rt_program->world * sizeof *clients);
+	open = rt_alloc((size_t)rt_program->world * sizeof *open);
+	heads = rt_alloc((size_t)rt_program->world * sizeof *heads);
+	for (int k = 0; k < n; k++) {
+		know_clients(&s[k]);
+		for (int part = 0; part < s[k].parts; part++)
+			open_box(&s[k], &boxes[k * widest + part]);
+		if (!s[k].whole) {
+			most = s[k].room > most ? s[k].room : most;
+			wide = s[k].room * s[k].width > wide ? s[k].room * s[k].width : wide;
+		}
+	}
+	asked = rt_alloc((size_t)most * sizeof *asked + 1);
+	answer = rt_alloc((size_t)wide * sizeof *answer + 1);
+}
+
+/* ---- what devices say ---- */
+
+static void message(int rank, int tag, void *buf, size_t bytes, bool recv)
+{
+	const int i = rt_between(rank, recv ? 1 : 3);
+
+	rt_lock();
+	if (recv)
+		rt_post_recv(i, rank, tag, buf, bytes);
+	else
+		rt_post_send(i, rank, tag, buf, bytes);
+	rt_unlock();
+	rt_wait(i, 1);
+}
+
+/* Several parts of a parameter's rows may lie here. */
+static int share_of(const rt_head *h, int rank)
+{
+	for (int k = 0; k < nshares; k++)
+		if (shares[k].key == h->key && shares[k].row == h->row)
+			return k;
+	rt_fail(RT_ERROR, "R124", "%s asks for rows from %lld on of parameter %d, which this server does not hold", rt_name(rank),
+	        (long long)h->row, h->key);
+}
+
+static void check_rows(const pd_share *s, const int32_t *ids, int64_t n, int rank)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (ids[i] < s->row || ids[i] >= s->row + s->rows || (i > 0 && ids[i] <= ids[i - 1]))
+			rt_fail(RT_ERROR, "R124", "%s names row %d of '%s'; here are %lld to %lld, in ascending order", rt_name(rank),
+			        ids[i], s->name, (long long)s->row, (long long)(s->row + s->rows - 1));
+}
+
+static void answer_pull(const rt_head *h, int rank)
+{
+	const pd_share *s = &shares[share_of(h, rank)];
+
+	if (h->rows < 0) {
+		message(rank, RT_TAG_VALUES, memory + s->at, (size_t)(s->rows * s->width) * sizeof(float), false);
+		return;
+	}
+	message(rank, RT_TAG_IDS, asked, (size_t)h->rows * sizeof *asked, true);
+	const float *w = (const float *)(const void *)(memory + s->at);
+
+	check_rows(s, asked, h->rows, rank);
+	for (int64_t i = 0; i < h->rows; i++)
+		memcpy(answer + i * s->width, w + (asked[i] - s->row) * s->width, (size_t)s->width * sizeof *w);
+	message(rank, RT_TAG_VALUES, answer, (size_t)(h->rows * s->width) * sizeof *answer, false);
+}
+
+static void refuse_twice(const pd_share *s, const inbox *b, const rt_head *h, int rank)
+{
+	for (int i = 0; i < b->n; i++)
+		if (h->lo < b->sum[i].lo + b->sum[i].leaves && b->sum[i].lo < h->lo + h->leaves)
+			rt_fail(RT_ERROR, "R121", "%s pushes leaves %d to %d of '%s' in step %lld; %d to %d are there already",
+			        rt_name(rank), h->lo, h->lo + h->leaves - 1, s->name, (long long)rt_step, b->sum[i].lo,
+			        b->sum[i].lo + b->sum[i].leaves - 1);
+}
+
+/* Into its place by the first leaf. */
+static pushed *put(inbox *b, pushed x)
+{
+	int i = b->n++;
+
+	for (; i > 0 && b->sum[i - 1].lo > x.lo; i--)
+		b->sum[i] = b->sum[i - 1];
+	b->sum[i] = x;
+	return &b->sum[i];
+}
+
+static void take_push(const rt_head *h, int rank)
+{
+	const pd_share *s = &shares[share_of(h, rank)];
+	const int64_t   n = h->rows < 0 ? 1 : h->rows;
+
+	if (h->part < 0 || h->part >= s->parts || h->lo < 0 || h->leaves < 1 || h->lo + h->leaves > s->leaves)
+		rt_fail(RT_ERROR, "R123", "%s pushes leaves %d to %d of part %d of '%s'; it has %d leaves and %d parts",
+		        rt_name(rank), h->lo, h->lo + h->leaves - 1, h->part, s->name, s->leaves, s->parts);
+	inbox *b = &boxes[(s - shares) * widest + h->part];
+
+	refuse_twice(s, b, h, rank);
+	if (b->n == b->most || b->rows + n > b->room)
+		rt_fail(RT_ERROR, "R123", "%s pushes %lld rows of '%s'; there is room for %lld in all", rt_name(rank), (long long)n,
+		        s->name, (long long)b->room);
+	pushed *x = put(b, (pushed){ .lo = h->lo, .leaves = h->leaves, .n = n, .values = b->values + b->rows * s->width });
+
+	if (!s->whole && n) {
+		x->ids = b->ids + b->rows;
+		message(rank, RT_TAG_IDS, x->ids, (size_t)n * sizeof *x->ids, true);
+		check_rows(s, x->ids, n, rank);
+	}
+	if (n)
+		message(rank, RT_TAG_VALUES, x->values, (size_t)(n * s->width) * sizeof(float), true);
+	b->rows += n;
+}
+
+static void expect(int rank)
+{
+	rt_lock();
+	rt_post_recv(rt_between(rank, 0), rank, RT_TAG_HEAD, &heads[rank], sizeof *heads);
+	rt_unlock();
+}
+
+void pd_serve(void)
+{
+	int n = nclients;
+
+	if (rt_alone)
+		return;
+	rt_pause();
+	for (int k = 0; k < nshares * widest; k++)
+		boxes[k].n = (int)(boxes[k].rows = 0);
+	for (int i = 0; i < n; i++) {
+		open[i] = clients[i];
+		expect(clients[i]);
+	}
+	while (n) {
+		const int      i = rt_wait_any(open, n), rank = open[i];
+		const rt_head *h = &heads[rank];
+
+		rt_record(h->kind == RT_PULL ? "answer" : h->kind == RT_PUSH ? "take" : "end", -1, -1, rank);
+		if (h->round != now)
+			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s in step %d", h->round - 1, rt_name(rank),
+			        now - 1);
+		if (h->kind == RT_PULL)
+			answer_pull(h, rank);
+		if (h->kind == RT_PUSH)
+			take_push(h, rank);
+		if (h->kind == RT_END)
+			open[i] = open[--n];
+		else
+			expect(rank);
+	}
+	now++;
+}
+
+/* ---- adding ---- */
+
+/* Lists the sums of the subtree (lo, leaves) and where two are added; false: some leaf is in none. */
+static bool list_order(inbox *b, int *next, int lo, int leaves)
+{
+	int p = 1;
+
+	if (*next < b->n && b->sum[*next].lo == lo && b->sum[*next].leaves == leaves) {
+		b->order[b->norder++] = (*next)++;
+		return true;
+	}
+	if (leaves == 1)
+		return false;
+	while (2 * p < leaves)
+		p *= 2;
+	if (!list_order(b, next, lo, p) || !list_order(b, next, lo + p, leaves - p))
+		return false;
+	b->order[b->norder++] = -1;
+	return true;
+}
+
+/* a + b where one may lack the row: a zero. Where both do the sum is zero too. */
+static float *add(float *restrict a, float *restrict b, int64_t n)
+{
+	if (!a || !b) {
+		float *one = a ? a : b;
+		for (int64_t i = 0; one && i < n; i++)
+			one[i] += 0.0f;         /* -0 becomes 0, as it does beside a zero */
+		return one;
+	}
+#pragma omp parallel for simd if (parallel : n >= 65536)
+	for (int64_t i = 0; i < n; i++)
+		a[i] += b[i];
+	return a;
+}
+
+/* Of the row that the sums have next. */
+static float *add_row(const inbox *b, int32_t row, int64_t width)
+{
+	float *stack[64];
+	int    n = 0;
+
+	for (int k = 0; k < b->norder; k++) {
+		if (b->order[k] < 0) {
+			n--;
+			stack[n - 1] = add(stack[n - 1], stack[n], width);
+			continue;
+		}
+		pushed *x = &b->sum[b->order[k]];
+		const bool here = x->next < x->n && (!x->ids || x->ids[x->next] == row);
+
+		stack[n++] = here ? x->values + x->next * width : NULL;
+		x->next += here;
+	}
+	return stack[0];
+}
+
+static int32_t next_row(const inbox *b)
+{
+	int32_t row = INT32_MAX;
+
+	for (int i = 0; i < b->n; i++)
+		if (b->sum[i].next < b->sum[i].n && b->sum[i].ids[b->sum[i].next] < row)
+			row = b->sum[i].ids[b->sum[i].next];
+	return row;
+}
+
+static void clear(const pd_share *s, inbox *b, float *to)
+{
+	if (!b->begun)
+		memset(to, 0, (size_t)(s->rows * s->width) * sizeof *to);
+	for (int64_t i = 0; i < b->nwritten; i++)
+		memset(to + b->written[i] * s->width, 0, (size_t)s->width * sizeof *to);
+	b->nwritten = 0;
+	b->begun = true;
+}
+
+void pd_collect(int k, int part, float *to)
+{
+	const pd_share *s = &shares[k];
+	inbox          *b = &boxes[k * widest + part];
+	int             next = 0;
+
+	if (rt_alone)
+		return;
+	b->norder = 0;
+	if (!list_order(b, &next, 0, s->leaves))
+		rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld lacks leaf %d of %d: nobody pushed it", s->name,
+		        (long long)rt_step, next ? b->sum[next - 1].lo + b->sum[next - 1].leaves : 0, s->leaves);
+	for (int i = 0; i < b->n; i++)
+		b->sum[i].next = 0;
+	if (s->whole) {
+		memcpy(to, add_row(b, 0, s->width), (size_t)s->width * sizeof *to);
+		return;
+	}
+	clear(s, b, to);
+	for (int32_t row; (row = next_row(b)) != INT32_MAX;) {
+		memcpy(to + (row - s->row) * s->width, add_row(b, row, s->width), (size_t)s->width * sizeof *to);
+		b->written[b->nwritten++] = row - (int32_t)s->row;
+	}
+}
