@@ -247,7 +247,7 @@ static void place_leaves(Planner *p)
 		for (int i = 0; n->op == OP_AllReduce && attr_int(n, "bucket") >= 0 && i < n->nin; i++)
 			place_leaf(p, n->in[i]->def);
 	for (const Node *n = p->s->update->first; n; n = n->next)       /* in no bucket: those that servers add */
-		if (n->op == OP_Accumulate && class_of(n->in[0])->root->region != REGION_LEAF)
+		if (n->op == OP_Accumulate && (!class_of(n->in[0]) || class_of(n->in[0])->root->region != REGION_LEAF))
 			place_leaf(p, n);
 }
 

@@ -59,24 +59,16 @@ static void check(int rc, const char *call)
 	}
 }
 
-static void say_name(char *to, size_t room, bool server, int stage, int replica, int rank)
-{
-	if (server)
-		snprintf(to, room, "server%d (rank %d)", stage, rank);
-	else
-		snprintf(to, room, "stage%d.r%d (rank %d)", stage, replica, rank);
-}
-
 const char *rt_name(int rank)
 {
 	static char name[4][64];
 	static int  next;
 	char       *s = name[next++ & 3];
 
-	if (hellos)
-		say_name(s, sizeof name[0], hellos[rank].server, hellos[rank].stage, hellos[rank].replica, rank);
-	else if (rt_program)
-		say_name(s, sizeof name[0], rt_program->server, rt_program->stage, rt_program->replica, rank);
+	if (hellos || rt_program)
+		snprintf(s, sizeof name[0], (hellos ? hellos[rank].server : rt_program->server) ? "server%d.r%d (rank %d)" :
+		         "stage%d.r%d (rank %d)", hellos ? hellos[rank].stage : rt_program->stage,
+		         hellos ? hellos[rank].replica : rt_program->replica, rank);
 	else
 		snprintf(s, sizeof name[0], "rank %d", rank);
 	return s;
@@ -337,8 +329,8 @@ static bool ring_done(int first, int n, int *pending)
 	return false;
 }
 
-/* Polls until done() says so. A few polls in a row first: the answer is often on its way. */
-static void wait_until(bool (*done)(int, int, int *), int first, int n)
+/* A few polls in a row first: the answer is often on its way. */
+void rt_wait_until(bool (*done)(int, int, int *), int first, int n)
 {
 	const double from = rt_now();
 	double       looked = from, missed = 0;
@@ -369,38 +361,14 @@ static void wait_until(bool (*done)(int, int, int *), int first, int n)
 void rt_wait(int first, int n)
 {
 	rt_trace_wait(true);
-	wait_until(range_idle, first, n);
+	rt_wait_until(range_idle, first, n);
 	rt_trace_wait(false);
-}
-
-static const int *heads_of;
-static int        which_head;
-
-static bool some_head(int first, int n, int *pending)
-{
-	(void)first;
-	for (int i = 0; i < n; i++)
-		if (request[rt_between(heads_of[i], 0)] == MPI_REQUEST_NULL) {
-			which_head = i;
-			return true;
-		}
-	*pending = rt_between(heads_of[0], 0);
-	return false;
-}
-
-int rt_wait_any(const int *rank, int n)
-{
-	rt_trace_wait(true);
-	heads_of = rank;
-	wait_until(some_head, 0, n);
-	rt_trace_wait(false);
-	return which_head;
 }
 
 void rt_wait_ring(void)
 {
 	rt_trace_wait(true);
-	wait_until(ring_done, ring0, RT_COLL);
+	rt_wait_until(ring_done, ring0, RT_COLL);
 	rt_trace_wait(false);
 }
 

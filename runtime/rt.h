@@ -100,9 +100,10 @@ void rt_lock(void);
 void rt_unlock(void);
 void rt_wake(void);                     /* lock held: there is work for the progress thread */
 void rt_wait(int first, int n);         /* until all of them are idle; a timeout ends the job */
-/* Four requests per rank, for what devices and servers tell each other; 0 is of heads. */
+/* Polls until done(first, n, &pending) says so, which is called with the lock held; pending: a request that it lacks. */
+void rt_wait_until(bool (*done)(int, int, int *), int first, int n);
+/* Four requests per rank, for what devices and servers tell each other: heads, row numbers, values there and back. */
 int  rt_between(int rank, int j);
-int  rt_wait_any(const int *rank, int n);   /* until rt_between(rank[i], 0) is idle for some i; gives i */
 void rt_wait_ring(void);                /* until rt_ring_idle() */
 /* Blocking messages of any size in the main thread. */
 void rt_send(int peer, int tag, const void *buf, size_t bytes);

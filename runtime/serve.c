@@ -186,6 +186,20 @@ static void take_push(const rt_head *h, int rank)
 	b->rows += n;
 }
 
+/* A head has come from a client that is open: which, in `came`. */
+static int came;
+
+static bool some_head(int first, int n, int *pending)
+{
+	for (int i = first; i < n; i++)
+		if (rt_idle(rt_between(open[i], 0))) {
+			came = i;
+			return true;
+		}
+	*pending = rt_between(open[first], 0);
+	return false;
+}
+
 static void expect(int rank)
 {
 	rt_lock();
@@ -207,7 +221,11 @@ void pd_serve(void)
 		expect(clients[i]);
 	}
 	while (n) {
-		const int      i = rt_wait_any(open, n), rank = open[i];
+		rt_trace_wait(true);
+		rt_wait_until(some_head, 0, n);
+		rt_trace_wait(false);
+
+		const int      i = came, rank = open[i];
 		const rt_head *h = &heads[rank];
 
 		rt_record(h->kind == RT_PULL ? "answer" : h->kind == RT_PUSH ? "take" : "end", -1, -1, rank);
