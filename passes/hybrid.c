@@ -43,12 +43,18 @@ bool pass_hybrid(Module *m, PassCx *cx)
 		any |= server;
 		if (server)
 			t[i].w->param->sync = SYNC_PS;
+		else if (cx->train && cx->train->comm && !strcmp(cx->train->comm, "ps"))
+			diag_warn(cx->d, NOLOC, "comm", "--comm ps: '%s' goes by AllReduce (%.4g bytes of a device and step): %s", t[i].w->name,
+				travel_allreduce(&t[i]), t[i].why);
 		if (cx->train && cx->train->comm)
 			explain(cx, &t[i], server);
 	}
 	if (any && schedule_async(cx->train))
 		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers answer synchronous schedules; %s is asynchronous",
 			cx->train->comm, m->schedule ? m->schedule->name : "this one");
+	if (any && cx->train->target && !strcmp(cx->train->target, "cuda"))
+		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers exchange what lies in the memory of the computer; --target cuda keeps it "
+			"on GPUs", cx->train->comm);
 	for (int k = 0; any && k < m->nstage; k++)
 		for (int j = 0; j < k; j++)
 			if (m->stage[k]->rank == m->stage[j]->rank)

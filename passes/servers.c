@@ -1,6 +1,6 @@
-/* servers: parameters that hybrid gave to servers move there (Parallax sections 3.1 and 4.2, Figure 5). A server is a process on
- * a host of the plan; it is written down as a stage without forward and backward, behind the others, whose update graph has
- * the nodes that stood in the update of the stage that trains the parameter:
+/* servers: parameters that hybrid gave to servers move there (Parallax sections 3.1 and 4.2, Figure 5). A server is
+ * a process on a host of the plan; it is written down as a stage without forward and backward, behind the others,
+ * whose update graph has the nodes that stood in the update of the stage that trains the parameter:
  *
  *     stage                                     server
  *       forward  Pull(@w, %ids) {key}
@@ -8,8 +8,9 @@
  *       update   %g.w = Accumulate(%d.w)        update  %g.w = Collect() {key, part, from}
  *                Push(%g.w) {key, part}                 @w <- SGD(@w, %g.w, %n)
  *
- * The stage's @w becomes a copy of the rows that the step pulled; optimizer state goes with the update. What is not only
- * looked up is pulled and pushed whole. A norm over all parameters (ClipNorm) spans both sides as it spans stages.
+ * The stage's @w becomes a copy of the rows that the step pulled; optimizer state goes with the update. What is not
+ * only looked up is pulled and pushed whole. A norm over all parameters (ClipNorm) spans both sides as it spans
+ * stages.
  *
  * Parameters are spread by bytes, the largest first to the emptiest server: no server has more than the mean and one
  * parameter (PX-20). --partitions cuts tables whose rows travel into parts of equal rows that are spread likewise.
