@@ -49,13 +49,15 @@ static bool write_makefile(Build *b)
 	Arena *a = b->a;
 	Buf out = { 0 }, rules = { 0 }, settings = { 0 };
 	const int world = b->m->schedule->ndevice;
-	const char *first = "";
+	const char *first = "", *smaller = "";
 
 	if (b->gpu)
 		build_frame(&settings, "gpu_flags.mk.in", (const char *const[]){ "ARCH", b->t->arch, NULL });
 
 	if (b->gpu)
 		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ NULL });
+	for (int i = 0; b->c && i < b->c->nwithout; i++)
+		smaller = arena_printf(a, "%s without-%s", smaller, b->c->without[i]);
 	for (int t = 0; t < b->m->nstage; t++)
 		buf_printf(&rules, "obj/stage%d/stage%d.o obj/profile/stage%d.o: stage%d/stage%d.h stage%d/kernels.h\n", t, t, t, t, t, t);
 	for (int r = 0; r < world; r++) {
@@ -74,7 +76,7 @@ static bool write_makefile(Build *b)
 		if (r == b->first_rank[stage_of_rank(b, r)])
 			first = arena_printf(a, "%s%s%d", first, r ? " " : "", r);
 	build_frame(&out, "Makefile.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
-		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "CONTRACT",
+		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "SMALLER", smaller, "CONTRACT",
 		b->t->reproducible ? " -ffp-contract=off" : "", "RULES", buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
 		"oneDNN 2", "LIBRARIES", b->gpu ? "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublas -lcudnn -lcudart -lstdc++ -lm "
 		"-lpthread" : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?

@@ -112,6 +112,27 @@ static const char *launch_kind(const Build *b, const char **said)
 	return strcmp(kind, "slurm") ? "mpirun" : "srun";
 }
 
+/* tolerate.txt: a host as the launcher calls it (a device: @NAME), its ranks, the folder of the plan without it. */
+static bool emit_tolerated(Build *b)
+{
+	const Cluster *c = b->c;
+	Buf out = { 0 };
+
+	for (int i = 0; c && i < c->nwithout; i++) {
+		const char *ranks = "", *name = arena_printf(b->a, "@%s", c->without[i]);
+		for (int r = 0; r < b->m->schedule->ndevice; r++) {
+			const int t = stage_of_rank(b, r);
+			const Device *d = &c->device[b->m->stage[t]->device[r - b->first_rank[t]]];
+			if (strcmp(c->local ? d->name : c->host[d->host].name, c->without[i]))
+				continue;
+			ranks = arena_printf(b->a, "%s%s%d", ranks, *ranks ? "," : "", r);
+			name = host_of(b, r) ? host_of(b, r) : name;
+		}
+		buf_printf(&out, "%s %s without-%s\n", name, ranks, c->without[i]);
+	}
+	return !c || !c->nwithout || build_text(b, "tolerate.txt", &out);
+}
+
 bool emit_launch(Build *b)
 {
 	const int world = b->m->schedule->ndevice;
@@ -129,5 +150,5 @@ bool emit_launch(Build *b)
 		"THREADS", arena_printf(b->a, "%d", threads_of(b, 0)), "HOSTS", *places ?
 		"# This folder has to be on every host under the same path.\n" : "", "ENV", environment(b), "KIND", kind, "DEFAULT", said,
 		"PLACES", places, "LAUNCH", mpirun_line(b, *places), NULL });
-	return build_text(b, "run.sh", &out);
+	return build_text(b, "run.sh", &out) && emit_tolerated(b);
 }

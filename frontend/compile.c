@@ -154,6 +154,9 @@ bool compile_machine(Compile *c, const char **why)
 
 	if (!cluster_read(c->a, o->cluster ? o->cluster : "local", &c->cluster, c->d))
 		return false;
+	compile_left_out(c);
+	if (!c->cluster.ndevice)
+		return diag_error(c->d, FILELOC(c->cluster.file), 423, "nothing is left of the cluster without '%s'", c->without);
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;
@@ -283,7 +286,7 @@ static bool folder_ok(Compile *c, const char *dir)
 	return diag_error(c->d, NOLOC, 8, "-o %s: the folder holds other things; --force writes into it", dir);
 }
 
-static bool make_folder(Compile *c, const char *dir)
+bool compile_folder(Compile *c, const char *dir)
 {
 	char *s = arena_str(c->a, dir);
 
@@ -329,7 +332,7 @@ static bool write_weights(Compile *c, const char *dir)
 {
 	const char *w = arena_printf(c->a, "%s/weights", dir);
 
-	if (!make_folder(c, w))
+	if (!compile_folder(c, w))
 		return false;
 	for (int i = 0; i < c->m->nstage; i++) {
 		const Stage *s = c->m->stage[i];
@@ -562,7 +565,7 @@ int compile_main(Compile *c)
 		return EXIT_USAGE;
 	if (!compile_read(c))
 		return compile_status(c);
-	if (o->out && !make_folder(c, o->out))
+	if (o->out && !compile_folder(c, o->out))
 		return EXIT_INPUT;
 	if (o->dump)
 		dump = o->dump_ir ? o->dump_ir : o->out ? arena_printf(c->a, "%s/ir", o->out) : "ir";
@@ -577,9 +580,12 @@ int compile_main(Compile *c)
 			return EXIT_INPUT;
 		rebase_data(c, o->out, o->t.data, o->t.ndata);
 		rebase_data(c, o->out, o->t.eval.data, o->t.eval.ndata);
+		compile_tolerated(c);
 		if (!compile_write(c, o->out))
 			return EXIT_INPUT;
 	}
 	compile_summary(c, o->stop_after ? NULL : o->out);
+	if (!o->stop_after && !compile_tolerant(c, o->out))
+		return compile_status(c);
 	return c->d->errors ? EXIT_INPUT : 0;
 }

@@ -27,6 +27,7 @@ typedef struct Compile {
 	bool     micro_open;        /* the global batch is said, the size of a microbatch is not */
 	struct MicroChoice *micro; int nmicro;      /* sizes that were looked at, best first (micro.c) */
 	bool     eval;              /* inference exports are read too; nothing is trained */
+	const char *without;        /* the host (on one host: the device) of the cluster that is left out; NULL: none */
 	int      argc; char **argv;
 } Compile;
 
@@ -45,6 +46,11 @@ bool compile_fit(Compile *c, const char *dump);
 bool compile_plan(Compile *c, const char *dump);
 /* The build folder; *made says whether anything is left to do (--stop-after leaves it out). */
 bool compile_write(Compile *c, const char *dir);
+/* tolerate.c: takes c->without out of the cluster; which hosts the plan could lose; their plans, after the whole one. */
+void compile_left_out(Compile *c);
+void compile_tolerated(Compile *c);
+bool compile_tolerant(Compile *c, const char *dir);
+bool compile_folder(Compile *c, const char *dir);       /* makes it and what it lies in */
 int  compile_status(const Compile *c);          /* exit status after a failure */
 const char *compile_times(const Compile *c);    /* where times come from: "static estimate" */
 const char *str_bytes(Arena *a, int64_t bytes);    /* "1.50 MiB" */

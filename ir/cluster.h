@@ -42,6 +42,7 @@ typedef struct Cluster {
 	const char *ssh_user, *ssh_key; int ssh_port;       /* NULL, 0: ssh's own settings */
 	EnvVar  *env; int nenv;         /* for the programs */
 	int      tolerate;              /* 1: plans for one host less too */
+	const char **without; int nwithout;     /* hosts (local: devices) that there is such a plan for, in DIR/without-NAME */
 } Cluster;
 
 /* The link between two devices; a built-in default when the file names none. */

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { EVENTS = 256, PATH = 4096 };
@@ -253,6 +254,7 @@ rt_process rt_process_here(void)
 	rt_process p = { .pid = getpid() };
 
 	state_of(p.pid, &p.born);
+	rt_addresses(p.ip);
 	gethostname(p.host, sizeof p.host - 1);
 	return p;
 }
@@ -318,4 +320,44 @@ bool rt_verdict(int rank, const char *why)
 
 	unlink(new);
 	return mine;
+}
+
+/* Nobody's process has ended or stands still: the network is asked. */
+static int silent_rank(int wanted, char *why, size_t room)
+{
+	int       others, silent, known;
+	char      seen[600];
+	const int rank = rt_unreached(wanted, &others, &silent);
+
+	if (others > 1 && silent == others) {   /* it is this host: one that reaches the others says so first */
+		for (int k = 0; k < 20 && !rt_verdict_known(&known, why, room); k++)
+			nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
+		snprintf(why, room, "reaches none of the other hosts");
+		return rt_program->rank;
+	}
+	if (rank < 0 || others == 1) {
+		snprintf(why, room, "did not answer %s", rt_name(rt_program->rank));
+		return wanted;
+	}
+	last_seen(rank, seen, sizeof seen);
+	snprintf(why, room, "is on host %s, which does not answer%s", rt_process_of(rank)->host, seen);
+	return rank;
+}
+
+int rt_missing(int wanted, char *why, size_t room)
+{
+	int rank = -1;
+
+	if (rt_verdict_known(&rank, why, room))
+		return rank;
+	rank = rt_lost(true, why, room);
+	if (rank < 0)
+		rank = silent_rank(wanted, why, room);
+	if (!rt_verdict(rank, why)) {   /* another one was first */
+		int known;
+
+		if (rt_verdict_known(&known, why, room))
+			return known;
+	}
+	return rank;
 }

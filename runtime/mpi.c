@@ -108,26 +108,19 @@ static void awaited(char *to, size_t room, const label *l)
 static _Noreturn void verdict(int i)
 {
 	const label *l = &labels[i], *d = &last_done;
-	char         what[400], last[96] = "nothing yet", doing[64], why[1200], more[1400] = "";
-	int          rank = -1;
+	char         what[400], last[96] = "nothing yet", doing[64], why[1200];
 
 	if (d->channel >= 0)
 		snprintf(last, sizeof last, "%s microbatch %d of step %lld on channel %d",
 		         d->recv ? "received" : "sent", d->mb, (long long)d->step, d->channel);
 	awaited(what, sizeof what, l);
 	rt_doing(doing, sizeof doing);
-	if (!rt_verdict_known(&rank, why, sizeof why) && (rank = rt_lost(true, why, sizeof why)) >= 0)
-		rt_verdict(rank, why);
-	if (rank < 0) {
-		snprintf(why, sizeof why, "did not answer %s", rt_name(rt_program->rank));
-		rt_verdict(l->peer, why);
-	} else {
-		snprintf(more, sizeof more, "; missing: %s %s", rt_name(rank), why);
-	}
+	const int rank = rt_missing(l->peer, why, sizeof why);
+
 	rt_fail(RT_LOST, "R102",
-	        l->recv ? "%s did not come from %s within %g s (in %s; last message done: %s)%s"
-	                : "%s was not taken by %s within %g s (in %s; last message done: %s)%s",
-	        what, rt_name(l->peer), timeout_s, doing, last, more);
+	        l->recv ? "%s did not come from %s within %g s (in %s; last message done: %s); missing: %s %s"
+	                : "%s was not taken by %s within %g s (in %s; last message done: %s); missing: %s %s",
+	        what, rt_name(l->peer), timeout_s, doing, last, rt_name(rank), why);
 }
 
 /* A process of another rank has ended while request i was waited for; -1: none in particular. */

@@ -273,7 +273,8 @@ void rt_point_ckpt(int64_t step);       /* of writing a checkpoint: tests may ki
 void rt_doing(char *to, size_t room);   /* "B of microbatch 5 in step 812" */
 void rt_channel_text(char *to, size_t room, int channel);      /* " ('h', node #3 'fc1')", or "" */
 void rt_dump(const char *why);          /* the flight recorder as text */
-typedef struct rt_process { int64_t pid; uint64_t born; char host[64]; } rt_process;
+enum { RT_ADDRESSES = 4 };
+typedef struct rt_process { int64_t pid; uint64_t born; char host[64]; uint32_t ip[RT_ADDRESSES]; } rt_process;
 rt_process rt_process_here(void);
 const rt_process *rt_process_of(int rank);      /* mpi.c; NULL: not known yet */
 /* A rank of this host whose process has ended, or, if that is asked, stands still: why says which. -1: none. */
@@ -281,5 +282,14 @@ int  rt_lost(bool stopped, char *why, size_t room);
 /* The first verdict of a job is everyone's. */
 bool rt_verdict_known(int *rank, char *why, size_t room);
 bool rt_verdict(int rank, const char *why);     /* false: another was first */
+/* Who is missing when `wanted` did not answer in time, by the first verdict or by one made here. */
+int  rt_missing(int wanted, char *why, size_t room);
+
+/* ---- reach.c ---- */
+
+void rt_addresses(uint32_t ip[RT_ADDRESSES]);   /* IPv4, of this host; 0: no more */
+/* The first rank on another host that does not answer, `wanted` if it is on one; -1: none. How many other hosts there
+ * are, and how many of them were silent. */
+int  rt_unreached(int wanted, int *others, int *silent);
 
 #endif

@@ -93,42 +93,31 @@ static void begin(const job *j, int attempt)
 	_exit(127);
 }
 
-/* Nobody will wait for it longer: told to stop, then killed. */
-static int put_down(void)
-{
-	int status = 0;
-
-	kill(child, SIGTERM);
-	for (int k = 0; k < 40; k++) {
-		if (waitpid(child, &status, WNOHANG) != 0)
-			return status;
-		nap(50);
-	}
-	kill(child, SIGKILL);
-	waitpid(child, &status, 0);
-	return status;
-}
-
-/* Seconds since all ranks should have begun, and since all should have ended; below 0: not yet. */
-static bool overdue(const job *j, double from, double *failed, launch *l)
+/* Not all ranks have begun when they should have, or it is time that the launcher ends: some rank failed, or all have
+ * ended. failed: since when. */
+static bool overdue(const job *j, double from, double failed[2], launch *l)
 {
 	const double t = now(CLOCK_MONOTONIC);
-	bool         begun = true, any = false;
+	bool         begun = true, any = false, all = true;
 
 	for (int r = 0; r < j->world; r++) {
+		const end e = read_end(j->fr, r);
+
 		begun &= has_begun(j->fr, r);
-		any |= read_end(j->fr, r).failed;
+		any |= e.failed;
+		all &= e.known;
 	}
-	*failed = any && *failed == 0 ? t : *failed;
+	failed[0] = any && failed[0] == 0 ? t : failed[0];
+	failed[1] = all && failed[1] == 0 ? t : failed[1];
 	l->late = !begun && t - from > j->timeout + 10;
-	l->hung = *failed > 0 && t - *failed > j->timeout + 6;
+	l->hung = (failed[0] > 0 && t - failed[0] > j->timeout + 6) || (failed[1] > 0 && t - failed[1] > 4);
 	return l->late || l->hung;
 }
 
 launch launcher_run(const job *j, int attempt)
 {
 	const double from = now(CLOCK_MONOTONIC);
-	double       failed = 0;
+	double       failed[2] = { 0, 0 };
 	int          status = 0;
 	launch       l = { 0 };
 
@@ -138,8 +127,9 @@ launch launcher_run(const job *j, int attempt)
 	l.pid = child;
 	for (int k = 0; waitpid(child, &status, WNOHANG) == 0; k++) {
 		nap(k < 20 ? 10 : 50);
-		if (k % 10 == 0 && !told && overdue(j, from, &failed, &l)) {
-			status = put_down();
+		if (k % 10 == 0 && !told && overdue(j, from, failed, &l)) {
+			kill(child, SIGKILL);   /* told to stop it would wait for hosts that do not answer */
+			waitpid(child, &status, 0);
 			break;
 		}
 	}

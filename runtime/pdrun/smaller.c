@@ -104,7 +104,7 @@ static bool take(job *j, const spare *s, const char *why)
 		n++;
 	snprintf(j->plan, sizeof j->plan, "%.*s/%s", PATH - NAME - 2, j->dir, s->folder);
 	setenv("PD_BASE", j->base, 1);
-	fprintf(stderr, "pdrun: %s %s; the plan without it goes on: %s\n", s->host, why, j->plan);
+	fprintf(stderr, "pdrun: %s %s; the plan without it goes on: %s\n", s->host + (*s->host == '@'), why, j->plan);
 	return n > 0;
 }
 

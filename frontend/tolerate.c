@@ -1,0 +1,129 @@
+/* placement.tolerate: 1 -- beside the plan one for each host that may be missing (on a cluster of one host: for each device).
+ *
+ * Each lies in a folder of its own, DIR/without-HOST, and is compiled from the same model and settings: the same samples per
+ * step in the same microbatches, so that it goes on after any checkpoint of the whole plan. Where the stages lie is looked
+ * for anew. pdrun takes it when the host does not answer (DIR/tolerate.txt). */
+#include <string.h>
+#include "compile.h"
+
+/* The cluster without host or device `name`; indices of hosts in devices and links move up. */
+static void leave_out(Compile *c, const char *name)
+{
+	Cluster *k = &c->cluster;
+	int gone = -1, n = 0;
+
+	for (int i = 0; i < k->nhost && !k->local; i++)
+		if (!strcmp(k->host[i].name, name))
+			gone = i;
+	for (int i = 0; i < k->ndevice; i++) {
+		Device d = k->device[i];
+
+		if (d.host == gone || (k->local && !strcmp(d.name, name)))
+			continue;
+		d.host -= gone >= 0 && d.host > gone;
+		k->device[n++] = d;
+	}
+	k->ndevice = n;
+	if (gone < 0)
+		return;
+	memmove(&k->host[gone], &k->host[gone + 1], (size_t)(--k->nhost - gone) * sizeof *k->host);
+	n = 0;
+	for (int i = 0; i < k->nlink; i++) {
+		Link l = k->link[i];
+
+		if (l.scope == LINK_BETWEEN && (l.host_a == gone || l.host_b == gone))
+			continue;
+		l.host_a -= l.scope == LINK_BETWEEN && l.host_a > gone;
+		l.host_b -= l.scope == LINK_BETWEEN && l.host_b > gone;
+		k->link[n++] = l;
+	}
+	k->nlink = n;
+}
+
+void compile_left_out(Compile *c)
+{
+	if (c->without)
+		leave_out(c, c->without);
+}
+
+/* Whether some stage runs there. */
+static bool used(const Compile *c, int host, int device)
+{
+	for (int s = 0; s < c->m->nstage; s++)
+		for (int r = 0; r < c->m->stage[s]->replicas; r++) {
+			const int d = c->m->stage[s]->device[r];
+			if (d == device || (d >= 0 && d < c->cluster.ndevice && c->cluster.device[d].host == host))
+				return true;
+		}
+	return false;
+}
+
+/* Data files are named relative to the build folder, which lies one deeper. */
+static DataInput *deeper(Compile *c, const DataInput *from, int n)
+{
+	DataInput *data = NEWN(c->a, DataInput, n + 1);
+
+	for (int i = 0; i < n; i++) {
+		data[i] = from[i];
+		if (*data[i].path != '/')
+			data[i].path = arena_printf(c->a, "../%s", data[i].path);
+	}
+	return data;
+}
+
+static bool one(const Compile *whole, const char *dir, const char *name)
+{
+	Options o = *whole->o;
+	Compile c = { .a = whole->a, .scratch = whole->scratch, .d = whole->d, .o = &o, .model = whole->model, .argc = whole->argc,
+		.argv = whole->argv, .without = name };
+	const Module *m = whole->m;
+	const char *folder = arena_printf(c.a, "%s/without-%s", dir, name);
+
+	o.t.micro = m->batch * (m->grains ? m->grains : 1);
+	o.t.global = m->batch * m->microbatches;
+	o.t.microbatches = 0;
+	o.t.plan = NULL;
+	o.t.given = NULL;
+	o.explain = false;
+	o.quiet = true;
+	o.start_from = NULL;
+	if (!compile_read(&c))
+		return false;
+	o.t.data = deeper(&c, o.t.data, o.t.ndata);
+	o.t.eval.data = deeper(&c, o.t.eval.data, o.t.eval.ndata);
+	if (!compile_folder(&c, folder) || !compile_plan(&c, arena_printf(c.a, "%s/ir", folder)) || !compile_write(&c, folder))
+		return false;
+	if (!whole->o->quiet) {
+		fprintf(c.d->out, "  without %s: plan ", name);
+		for (int i = 0; i < c.m->nstage; i++)
+			fprintf(c.d->out, "%s%d", i ? "-" : "", c.m->stage[i]->replicas);
+		fprintf(c.d->out, ", %s\n", folder);
+	}
+	return true;
+}
+
+bool compile_tolerant(Compile *c, const char *dir)
+{
+	const Cluster *k = &c->cluster;
+	const bool quiet = c->d->quiet;
+	bool ok = true;
+
+	for (int i = 0; i < k->nwithout && ok; i++) {
+		c->d->quiet = true;     /* all has been said once */
+		ok = one(c, dir, k->without[i]);
+		c->d->quiet = quiet;
+		if (!ok)
+			return diag_error(c->d, FILELOC(k->file), 423, "placement.tolerate: there is no plan without '%s'", k->without[i]);
+	}
+	return true;
+}
+
+void compile_tolerated(Compile *c)
+{
+	Cluster *k = &c->cluster;
+	int cap = 0;
+
+	for (int i = 0; k->tolerate && !c->without && i < (k->local ? k->ndevice : k->nhost); i++)
+		if (used(c, k->local ? -1 : i, k->local ? i : -1))
+			PUSH(c->a, k->without, k->nwithout, cap) = k->local ? k->device[i].name : k->host[i].name;
+}
