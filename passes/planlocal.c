@@ -185,14 +185,23 @@ static void neighbours(PlanSearch *s, const Trial *from)
 	arena_free(l.a);
 }
 
-/* The best that has not been a starting point yet. */
+/* Does the budget allow for playing its neighbours? */
+static bool affordable(const PlanSearch *s, const Trial *t) { return search_effort(t) < s->budget / 30; }
+
+/* The best that has not been a starting point yet; those of very many actions only where there is no other. */
 static int next_start(const PlanSearch *s, const bool *done, int ndone)
 {
 	int best = -1;
+	bool cheap = false;
 
-	for (int i = 0; i < s->n; i++)
-		if ((i >= ndone || !done[i]) && (best < 0 || trial_better(s->trial[i], s->trial[best])))
+	for (int i = 0; i < s->n; i++) {
+		const bool can = affordable(s, s->trial[i]);
+		if ((i < ndone && done[i]) || (cheap && !can))
+			continue;
+		if (best < 0 || (can && !cheap) || trial_better(s->trial[i], s->trial[best]))
 			best = i;
+		cheap |= can;
+	}
 	return best;
 }
 

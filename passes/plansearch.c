@@ -8,7 +8,9 @@ static const double SAME = 1e-9;        /* scores that differ by less of their s
 
 void search_start(PlanSearch *s, Arena *a, const PlanModel *p)
 {
-	*s = (PlanSearch){ .a = a, .p = p, .budget = 1.2e6, .cut_budget = 2e7 };
+	const double more = p->c ? fmin(4, fmax(1, p->c->ndevice / 64.0)) : 1;
+
+	*s = (PlanSearch){ .a = a, .p = p, .budget = 1.2e6 * more, .cut_budget = 2e7 };
 	map_init(&s->seen, a, true);
 }
 
@@ -81,7 +83,7 @@ static void sort_devices(Trial *t)
 			}
 }
 
-static double effort(const Trial *t)
+double search_effort(const Trial *t)
 {
 	double n = 0;
 
@@ -130,7 +132,7 @@ Trial *search_try(PlanSearch *s, const Trial *t)
 	PUSH(s->a, s->trial, s->n, s->cap) = x;
 	if (!hopeless(s, x) && (!s->best || s->work < s->budget)) {
 		trial_play(s->p, x);
-		s->work += effort(x);
+		s->work += search_effort(x);
 		s->played++;
 	}
 	s->work += 300;         /* to judge is work as well */
@@ -231,7 +233,12 @@ bool propose_all(PlanSearch *s, double most)
 	Arena *a = arena_new();
 	All x = { .s = s, .kind = find_kinds(a, s->p), .most = most, .counting = true };
 	const double budget = s->budget;
+	const int deepest = s->p->st->n < s->p->c->ndevice ? s->p->st->n : s->p->c->ndevice;
 
+	if (deepest > 1 && (double)x.kind.n * deepest > 2e4) {  /* far more than anyone asks for; the recursion is so deep */
+		arena_free(a);
+		return false;
+	}
 	x.left = NEWN(a, int, x.kind.n);
 	x.t = trial_new(a, s->p->st->n + 1, s->p->c->ndevice + 1, "all plans");
 	for (int pass = 0; pass < 2 && !too_many(&x); pass++) {

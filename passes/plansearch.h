@@ -39,6 +39,7 @@ const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Tri
 void  search_start(PlanSearch *s, Arena *a, const PlanModel *p);
 /* Looks at a plan (a copy is kept): judges, plays it unless its bound says that it cannot be best. */
 Trial *search_try(PlanSearch *s, const Trial *t);
+double search_effort(const Trial *t);       /* of playing it, as PlanSearch.work counts */
 bool  trial_better(const Trial *x, const Trial *y);
 /* The cuts with the least slowest stage for given replicas and devices, by dynamic programming over the states:
  *     f(s, j) = min over k of  max( f(s-1, k),  transfer over the cut k,  time of (k, j] on its slowest device / R_s

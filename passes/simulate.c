@@ -190,7 +190,7 @@ static const char *blocked(const Player *p, int rank, const Action *x)
 		return NULL;
 	if (p->here[fwd][of_mb(p, x->stage, x->mb)] < p->want[fwd][x->stage])
 		return "a message";
-	const int sent = (fwd ? p->sent_f : p->sent_b)[rank][x->stage * p->depth + x->slot];
+	const int sent = (fwd ? p->sent_f : p->sent_b)[rank][(x->stage - p->base[rank]) * p->depth + x->slot];
 	if (sent && p->left[fwd][of_mb(p, x->stage, sent - 1)] < p->gives[fwd][x->stage])
 		return "its slot to be sent";
 	return NULL;
@@ -237,7 +237,7 @@ void sim_advance(Player *p, int rank)
 			messages(p, x, p->at[rank], false);
 			break;
 		case ACT_SEND_F: case ACT_SEND_B:
-			(x->kind == ACT_SEND_F ? p->sent_f : p->sent_b)[rank][x->stage * p->depth + x->slot] = x->mb + 1;
+			(x->kind == ACT_SEND_F ? p->sent_f : p->sent_b)[rank][(x->stage - p->base[rank]) * p->depth + x->slot] = x->mb + 1;
 			messages(p, x, p->at[rank], true);
 			break;
 		case ACT_SYNC:
@@ -330,18 +330,23 @@ static void prepare_ranks(Player *p)
 	p->joined = NEWN(p->a, int, s->ndevice);
 	p->slots = NEWN(p->a, int, s->ndevice);
 	p->held = NEWN(p->a, int64_t, s->ndevice);
+	p->base = NEWN(p->a, int, s->ndevice);
+	int *last = NEWN(p->a, int, s->ndevice);
 	p->sent_f = NEWN(p->a, int *, s->ndevice);
 	p->sent_b = NEWN(p->a, int *, s->ndevice);
 	p->frees = NEWN(p->a, bool *, s->ndevice);
 	for (int r = 0; r < s->ndevice; r++) {
 		const DeviceSchedule *d = &s->dev[r];
 
-		p->since[r] = -1;
+		p->since[r] = last[r] = -1;
+		p->base[r] = s->nstage;
 		p->frees[r] = NEWN(p->a, bool, d->n);
 		for (int i = d->n - 1; i >= 0; i--) {
 			const Action *x = &d->act[i];
 			if (x->mb < 0)
 				continue;
+			p->base[r] = x->stage < p->base[r] ? x->stage : p->base[r];
+			last[r] = x->stage > last[r] ? x->stage : last[r];
 			p->depth = x->slot >= p->depth ? x->slot + 1 : p->depth;
 			p->frees[r][i] = stamp[of_mb(p, x->stage, x->mb)] != r + 1;
 			stamp[of_mb(p, x->stage, x->mb)] = r + 1;
@@ -349,7 +354,8 @@ static void prepare_ranks(Player *p)
 		}
 	}
 	for (int r = 0; r < 2 * s->ndevice; r++)
-		(r & 1 ? p->sent_f : p->sent_b)[r / 2] = NEWN(p->a, int, s->nstage * p->depth);
+		(r & 1 ? p->sent_f : p->sent_b)[r / 2] = NEWN(p->a, int,
+			last[r / 2] < 0 ? 0 : (last[r / 2] - p->base[r / 2] + 1) * p->depth);
 	p->out->busy = NEWN(p->a, double, s->ndevice);
 	p->out->spent = NEWN(p->a, SimTimes, s->ndevice);
 	p->out->peak = NEWN(p->a, int, s->ndevice);
