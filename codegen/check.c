@@ -5,6 +5,7 @@
  *     a stage's structs have the sizes of plan.json
  *     a stage's pd_isend and pd_irecv have the channels and sizes of plan.json, each once
  *     a device's table of actions is its line of schedule.csv
+ *     kernels for GPUs are CUDA without diagnostics
  *
  * What differs is reported as E0710. */
 #include <inttypes.h>
@@ -294,15 +295,14 @@ static enum CXChildVisitResult visit(CXCursor at, CXCursor parent, CXClientData 
 
 /* ---- files ---- */
 
-static void check_file(Check *c, CXIndex index, const char *file)
+/* Reads a file; what the compiler says of it is wrong, then comes the tree. */
+static void read_file(Check *c, CXIndex index, const char *file, const char *const *args, int nargs, struct CXUnsavedFile *more,
+	CXCursorVisitor rules)
 {
-	const char *path = arena_printf(c->a, "%s/%s", c->dir, file);
-	const char *const args[] = { "-std=c11", "-Wall", "-Wextra", "-fopenmp", "-D_POSIX_C_SOURCE=200809L",
-		arena_printf(c->a, "-I%s", c->dir), arena_printf(c->a, "-I%s/runtime", c->dir) };
 	CXTranslationUnit tu = NULL;
 
 	c->file = file;
-	if (clang_parseTranslationUnit2(index, path, args, (int)(sizeof args / sizeof *args), NULL, 0,
+	if (clang_parseTranslationUnit2(index, arena_printf(c->a, "%s/%s", c->dir, file), args, nargs, more, more != NULL,
 	                                CXTranslationUnit_None, &tu) != CXError_Success) {
 		wrong(c, clang_getNullCursor(), "libclang cannot read this file");
 		return;
@@ -314,8 +314,34 @@ static void check_file(Check *c, CXIndex index, const char *file)
 				clang_defaultDiagnosticDisplayOptions())));
 		clang_disposeDiagnostic(diag);
 	}
-	clang_visitChildren(clang_getTranslationUnitCursor(tu), visit, c);
+	if (rules)
+		clang_visitChildren(clang_getTranslationUnitCursor(tu), rules, c);
 	clang_disposeTranslationUnit(tu);
+}
+
+static void check_file(Check *c, CXIndex index, const char *file)
+{
+	const char *const args[] = { "-std=c11", "-Wall", "-Wextra", "-fopenmp", "-D_POSIX_C_SOURCE=200809L",
+		arena_printf(c->a, "-I%s", c->dir), arena_printf(c->a, "-I%s/runtime", c->dir) };
+
+	read_file(c, index, file, args, (int)(sizeof args / sizeof *args), NULL, visit);
+}
+
+/* A stage's kernels for GPUs, where it has them: no diagnostics, but that not every variant of a kernel uses all it is
+ * given. CUDA's own headers are not needed. */
+static void check_kernels(Check *c, CXIndex index, const char *file)
+{
+	const char *text = embedded_text("codegen/gpu_prelude.h.in");
+	const char *prelude = arena_printf(c->a, "%s/runtime/cuda_runtime.h", c->dir);
+	const char *const args[] = { "-x", "cuda", "--cuda-host-only", "--cuda-gpu-arch=sm_90", "-nocudainc", "-nocudalib",
+		"-Wno-unknown-cuda-version", "-std=c++17", "-Wall", "-Wextra", "-Wno-unused-parameter", "-include", prelude,
+		arena_printf(c->a, "-I%s/runtime", c->dir) };
+	struct CXUnsavedFile more = { prelude, text, strlen(text) };
+	char *there = file_read(arena_printf(c->a, "%s/%s", c->dir, file), NULL);
+
+	if (there)
+		read_file(c, index, file, args, (int)(sizeof args / sizeof *args), &more, NULL);
+	free(there);
 }
 
 static void check_channels(Check *c)
@@ -361,8 +387,10 @@ bool check_emitted(const char *dir, Diag *d)
 	CXIndex index = clang_createIndex(0, 0);
 
 	if (read_plan(&c)) {
-		for (c.stage = 0; c.stage < c.nstage; c.stage++)
+		for (c.stage = 0; c.stage < c.nstage; c.stage++) {
 			check_file(&c, index, arena_printf(c.a, "stage%d/stage%d.c", c.stage, c.stage));
+			check_kernels(&c, index, arena_printf(c.a, "stage%d/kernels.cu", c.stage));
+		}
 		check_channels(&c);
 		check_devices(&c, index);
 	}

@@ -21,6 +21,9 @@ CASES = {
     'skip': ('skip', '--cluster local:3 --plan 1-1-1 --microbatches 3 --optimizer sgd --lr 0.5 --schedule gpipe'),
     'replicas': ('conv', '--cluster local:2 --plan 2 --microbatches 2 --optimizer adam --lr 0.01'),
     'tied': ('tied', '--cluster local:2 --plan 1-1 --microbatches 4 --optimizer sgd --lr 0.5 --reproducible'),
+    'gpu': ('mlp', '--cluster local:2 --plan 1-1 --microbatches 2 --optimizer adam --lr 0.01 --target cuda'),
+    'gpu-conv': ('conv', '--cluster local:2 --plan 2 --microbatches 2 --optimizer momentum --lr 0.01 --target cuda'),
+    'gpu-skip': ('skip', '--cluster local:1 --plan 1 --microbatches 3 --optimizer sgd --lr 0.5 --target cuda --reproducible'),
     'names': ('names', '--cluster local:2 --plan 1-1 --microbatches 2 --optimizer sgd --lr 0.5'),
 }
 LIBRARY = ('replicas',)
@@ -29,7 +32,7 @@ LIBRARY = ('replicas',)
 def sources(folder):
     found = []
     for at, _, names in os.walk(folder):
-        found += [os.path.relpath(os.path.join(at, n), folder) for n in names if n.endswith(('.c', '.h'))]
+        found += [os.path.relpath(os.path.join(at, n), folder) for n in names if n.endswith(('.c', '.h', '.cu'))]
     return sorted(f for f in found if not f.startswith('runtime' + os.sep))
 
 

@@ -1,0 +1,436 @@
+/* conv, stage 0 of 1: the kernels of its functions, one per op and shape. Written by pdcc 0.1, edits are
+ * lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "gpu.h"
+
+/* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
+ * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
+ * nest does not write. */
+namespace device::relu_64 {
+static __global__ void run(float *y, const float *a)
+{
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (e >= 64)
+		return;
+	const int i = e;
+	y[i] = a[i] < 0 ? 0 : a[i];
+}
+}
+
+PD_HOST void relu_64(float *y, const float *a)
+{
+	PD_LAUNCH(device::relu_64::run, pd_blocks(64, 256), 256, 0, y, a);
+}
+
+/* Pooling of x [OUTER, ID, IH, IW, CH] to y [OUTER, OD, OH, OW, CH], a thread per element of what is made. BACK: x is the
+ * gradient that is made from that of y: each of its elements looks up the windows that it lies in, in their order. MAX:
+ * `place` says which element of the window won, the first of equals. Else the average over the window's elements that lie
+ * inside, PADDED: or in the padding. */
+namespace device::averagepool_2x2x4x4 {
+static __device__ int count_of(int d0, int h0, int w0)
+{
+	int count = 0;
+
+	for (int i = 0; i < 1; i++)
+		for (int j = 0; j < 2; j++)
+			for (int k = 0; k < 2; k++)
+				count += d0 + i * 1 >= 0 && d0 + i * 1 < 1 && h0 + j * 1 >= 0 && h0 + j * 1 < 4 &&
+					w0 + k * 1 >= 0 && w0 + k * 1 < 4;
+	return count > 0 ? count : 1;
+}
+
+static __global__ void run(float *y, uint8_t *place, const float *x)
+{
+	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (e >= (int64_t)4 * 1 * 2 * 2 * 1)
+		return;
+	const int64_t at = e;
+	const int c = (int)(e % 1), w = (int)((e /= 1) % 2), h = (int)((e /= 2) % 2), d = (int)((e /= 2) % 1);
+	const int64_t o = e / 1;
+	const int d0 = d * 1 - 0, h0 = h * 2 - 0, w0 = w * 2 - 0;
+	const float share = 1 / (float)count_of(d0, h0, w0);
+	float sum = 0;
+
+	for (int i = 0; i < 1; i++)
+		for (int j = 0; j < 2; j++)
+			for (int k = 0; k < 2; k++) {
+				const int p = d0 + i * 1, q = h0 + j * 1, r = w0 + k * 1;
+
+				if (p < 0 || p >= 1 || q < 0 || q >= 4 || r < 0 || r >= 4)
+					continue;
+				const float v = x[(((o * 1 + p) * 4 + q) * 4 + r) * 1 + c];
+				sum += v * share;
+			}
+	y[at] = sum;
+	(void)place;
+}
+}
+
+PD_HOST void averagepool_2x2x4x4(
+	float *y,
+	const float *x
+	)
+{
+	PD_LAUNCH(device::averagepool_2x2x4x4::run, pd_blocks((int64_t)4 * 1 * 2 * 2 * 1, 256), 256, 0, y, (uint8_t *)nullptr, x);
+}
+
+/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+namespace device::gemm_2x3x8_bias {
+static __global__ void run(float *y, const float *c)
+{
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (e < (int64_t)2 * 3)
+		y[e] = c[e / 3 * 0 + e % 3 * 1];
+}
+}
+
+PD_HOST void gemm_2x3x8_bias(float *y, const float *a, const float *b
+	, const float *c
+	)
+{
+	PD_LAUNCH(device::gemm_2x3x8_bias::run, pd_blocks((int64_t)2 * 3, 256), 256, 0, y, c);
+	pd_gemm(0, 0, 2, 3, 8, a, 8, b, 3, 1, y, 3);
+}
+
+/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
+ * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
+ * what counts. */
+namespace device::cross_entropy_2x3_sum {
+static __global__ void rows(float *logp, const float *x)
+{
+	const int64_t at = (int64_t)(blockIdx.x / 1) * 3 * 1 + blockIdx.x % 1;
+	float top = -INFINITY, sum = 0;
+
+	for (int c = threadIdx.x; c < 3; c += blockDim.x)
+		top = fmaxf(top, x[at + (int64_t)c * 1]);
+	top = pd_block_max(top);
+	for (int c = threadIdx.x; c < 3; c += blockDim.x)
+		sum += expf(x[at + (int64_t)c * 1] - top);
+	top += logf(pd_block_sum(sum));
+	for (int c = threadIdx.x; c < 3; c += blockDim.x)
+		logp[at + (int64_t)c * 1] = x[at + (int64_t)c * 1] - top;
+}
+
+static __global__ void run(float *loss, const float *score, const int64_t *labels, const float *weights)
+{
+	float sum = 0, total = 0;
+
+	for (int k = threadIdx.x; k < 2 * 1; k += blockDim.x) {
+		const int64_t label = labels[k];
+		float w = 1;
+
+		const float one = w != 0 ? -w * score[((int64_t)(k / 1) * 3 + label) * 1 + k % 1] : 0;
+		sum += one;
+		total += w;
+	}
+	sum = pd_block_sum(sum);
+	total = pd_block_sum(total);
+	if (threadIdx.x == 0)
+		loss[0] = sum;
+	(void)weights;
+	(void)total;
+}
+}
+
+PD_HOST void cross_entropy_2x3_sum(float *loss,
+	float *logp,
+	const float *x, const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::cross_entropy_2x3_sum::rows, 2 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, logp, x);
+	PD_LAUNCH(device::cross_entropy_2x3_sum::run, 1, 2 * 1 <= 128 ? 128 : 1024, 0, loss,
+		logp,
+		labels, (const float *)nullptr);
+}
+
+/* How many labels count, or the sum of their class weights, by one block. */
+namespace device::count_labels_2 {
+static __global__ void run(float *y, const int64_t *labels, const float *weights)
+{
+	float sum = 0;
+
+	for (int i = threadIdx.x; i < 2; i += blockDim.x) {
+		sum += 1;
+	}
+	sum = pd_block_sum(sum);
+	if (threadIdx.x == 0)
+		y[0] = sum;
+	(void)labels;
+	(void)weights;
+}
+}
+
+PD_HOST void count_labels_2(float *y, const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::count_labels_2::run, 1, 2 <= 128 ? 128 : 1024, 0, y, labels, (const float *)nullptr);
+}
+
+/* The gradient of loss.cuda.cu. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. A block per row. */
+namespace device::cross_entropy_grad_2x3_sum {
+static __global__ void run(float *dx, const float *dy, const float *logp, const int64_t *labels, const float *weights)
+{
+	const int row = blockIdx.x;
+	const int64_t at = (int64_t)(row / 1) * 3 * 1 + row % 1, label = labels[row];
+	bool counts = true;
+	float w;
+
+	w = dy[0];
+	if (!counts)
+		w = 0;
+	for (int c = threadIdx.x; c < 3; c += blockDim.x) {
+		const int64_t e = at + (int64_t)c * 1;
+		const float p = w * expf(logp[e]);
+		dx[e] = counts && c == label ? p - w : p;
+	}
+	(void)logp;
+	(void)weights;
+}
+}
+
+PD_HOST void cross_entropy_grad_2x3_sum(float *dx, const float *dy,
+	const float *logp,
+	const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::cross_entropy_grad_2x3_sum::run, 2 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, dx, dy,
+		logp,
+		labels, (const float *)nullptr);
+}
+
+PD_HOST void gemm_2x8x3_tb(float *y, const float *a, const float *b
+	)
+{
+	pd_gemm(0, 1, 2, 8, 3, a, 3, b, 3, 0, y, 8);
+}
+
+PD_HOST void gemm_8x3x2_ta(float *y, const float *a, const float *b
+	)
+{
+	pd_gemm(1, 0, 8, 3, 2, a, 8, b, 3, 0, y, 3);
+}
+
+/* y = a with some axes reduced. WIDE: a block per element of y, whose threads share what is reduced; else a thread each.
+ * Always in one order. */
+namespace device::reduce_sum_2x3_axes0 {
+static __global__ void run(float *y, const float *a)
+{
+	const int o = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	float s = 0;
+
+	if (o >= 3)
+		return;
+	const int i = o;
+	for (int r = 0; r < 2; r++) {
+		const int j = r;
+		const float v = a[j * 3 + i];
+		s = s + v;
+	}
+	y[i] = s;
+}
+}
+
+PD_HOST void reduce_sum_2x3_axes0(float *y, const float *a)
+{
+	PD_LAUNCH(device::reduce_sum_2x3_axes0::run, pd_blocks(3, 128), 128, 0, y, a);
+}
+
+namespace device::averagepool_grad_2x2x4x4 {
+static __device__ int count_of(int d0, int h0, int w0)
+{
+	int count = 0;
+
+	for (int i = 0; i < 1; i++)
+		for (int j = 0; j < 2; j++)
+			for (int k = 0; k < 2; k++)
+				count += d0 + i * 1 >= 0 && d0 + i * 1 < 1 && h0 + j * 1 >= 0 && h0 + j * 1 < 4 &&
+					w0 + k * 1 >= 0 && w0 + k * 1 < 4;
+	return count > 0 ? count : 1;
+}
+
+static __global__ void run(float *x, const float *y, const uint8_t *place)
+{
+	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (e >= (int64_t)4 * 1 * 4 * 4 * 1)
+		return;
+	const int64_t at = e;
+	const int c = (int)(e % 1), r = (int)((e /= 1) % 4), q = (int)((e /= 4) % 4), p = (int)((e /= 4) % 1);
+	const int64_t o = e / 1;
+	float sum = 0;
+
+	for (int i = 1 - 1; i >= 0; i--)
+		for (int j = 2 - 1; j >= 0; j--)
+			for (int k = 2 - 1; k >= 0; k--) {
+				const int d = p + 0 - i * 1, h = q + 0 - j * 1, w = r + 0 - k * 1;
+
+				if (d < 0 || d % 1 || d / 1 >= 1 || h < 0 || h % 2 || h / 2 >= 2 || w < 0 || w % 2 || w / 2 >= 2)
+					continue;
+				const int64_t from = (((o * 1 + d / 1) * 2 + h / 2) * 2 + w / 2) * 1 + c;
+				sum += y[from] / (float)count_of(d - 0, h - 0, w - 0);
+			}
+	x[at] = sum;
+	(void)place;
+}
+}
+
+PD_HOST void averagepool_grad_2x2x4x4(
+	float *x, const float *y
+	)
+{
+	PD_LAUNCH(device::averagepool_grad_2x2x4x4::run, pd_blocks((int64_t)4 * 1 * 4 * 4 * 1, 256), 256, 0, x, y, (const uint8_t *)nullptr);
+}
+
+namespace device::relugrad_64 {
+static __global__ void run(float *y, const float *a, const float *b)
+{
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (e >= 64)
+		return;
+	const int i = e;
+	y[i] = b[i] > 0 ? a[i] : 0;
+}
+}
+
+PD_HOST void relugrad_64(float *y, const float *a, const float *b)
+{
+	PD_LAUNCH(device::relugrad_64::run, pd_blocks(64, 256), 256, 0, y, a, b);
+}
+
+/* Running statistics: the rows of all microbatches, in their order. A thread per element. */
+namespace device::running_4x2 {
+static __global__ void run(float *r, const float *rows)
+{
+	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (i >= 2)
+		return;
+	for (int mb = 0; mb < 4; mb++)
+		r[i] = (float)0.75 * r[i] + (float)(1 - 0.75) * rows[mb * 2 + i];
+}
+}
+
+PD_HOST void running_4x2(float *r, const float *rows)
+{
+	PD_LAUNCH(device::running_4x2::run, pd_blocks(2, 256), 256, 0, r, rows);
+}
+
+/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */
+namespace device::momentum_18 {
+static __global__ void run(float *w,
+	float *v,
+	const float *g, const float *n, double lr
+	)
+{
+	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (i >= 18)
+		return;
+	const float scale = 1 / n[0];
+	const float d = g[i] * scale;
+	v[i] = (float)0.90000000000000002 * v[i] + d;
+	w[i] -= (float)lr * v[i];
+}
+}
+
+PD_HOST void momentum_18(float *w,
+	float *v,
+	const float *g, const float *n)
+{
+	const double lr = 0.01;
+
+	PD_LAUNCH(device::momentum_18::run, pd_blocks(18, 256), 256, 0, w,
+		v,
+		g, n, lr
+		);
+}
+
+namespace device::momentum_2 {
+static __global__ void run(float *w,
+	float *v,
+	const float *g, const float *n, double lr
+	)
+{
+	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (i >= 2)
+		return;
+	const float scale = 1 / n[0];
+	const float d = g[i] * scale;
+	v[i] = (float)0.90000000000000002 * v[i] + d;
+	w[i] -= (float)lr * v[i];
+}
+}
+
+PD_HOST void momentum_2(float *w,
+	float *v,
+	const float *g, const float *n)
+{
+	const double lr = 0.01;
+
+	PD_LAUNCH(device::momentum_2::run, pd_blocks(2, 256), 256, 0, w,
+		v,
+		g, n, lr
+		);
+}
+
+namespace device::momentum_24 {
+static __global__ void run(float *w,
+	float *v,
+	const float *g, const float *n, double lr
+	)
+{
+	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (i >= 24)
+		return;
+	const float scale = 1 / n[0];
+	const float d = g[i] * scale;
+	v[i] = (float)0.90000000000000002 * v[i] + d;
+	w[i] -= (float)lr * v[i];
+}
+}
+
+PD_HOST void momentum_24(float *w,
+	float *v,
+	const float *g, const float *n)
+{
+	const double lr = 0.01;
+
+	PD_LAUNCH(device::momentum_24::run, pd_blocks(24, 256), 256, 0, w,
+		v,
+		g, n, lr
+		);
+}
+
+namespace device::momentum_3 {
+static __global__ void run(float *w,
+	float *v,
+	const float *g, const float *n, double lr
+	)
+{
+	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (i >= 3)
+		return;
+	const float scale = 1 / n[0];
+	const float d = g[i] * scale;
+	v[i] = (float)0.90000000000000002 * v[i] + d;
+	w[i] -= (float)lr * v[i];
+}
+}
+
+PD_HOST void momentum_3(float *w,
+	float *v,
+	const float *g, const float *n)
+{
+	const double lr = 0.01;
+
+	PD_LAUNCH(device::momentum_3::run, pd_blocks(3, 256), 256, 0, w,
+		v,
+		g, n, lr
+		);
+}

@@ -1,0 +1,73 @@
+/* skip, device 0 of 1 (d0): replica 0 of 1 of stage 0. Written by pdcc 0.1, edits are lost. */
+#include "stage0/stage0.h"
+
+/* its microbatches of a step, in the order in which they are done */
+static const int mine[] = {
+	0, 1, 2,
+};
+
+/* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
+ * alone are done where nothing is trained. */
+enum { F, B, SYNC, UPDATE };
+static const char *const names[] = {
+	[F] = "F", [B] = "B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
+};
+static const struct action { short kind, slot; int mb; } actions[] = {
+	{ F, 0, 0 }, { B, 0, 0 }, { F, 0, 1 }, { B, 0, 1 }, { F, 0, 2 }, { B, 0, 2 }, { SYNC, 0, -1 },
+	{ UPDATE, 0, -1 },
+};
+
+static void step(bool train)
+{
+	const struct action *end = actions + sizeof actions / sizeof *actions;
+
+	for (const struct action *a = actions; a < end; a++) {
+		if (!train && a->kind >= B)
+			continue;
+		pd_action(names[a->kind], a->mb);
+		switch (a->kind) {
+		case F:
+			forward(a->slot, a->mb);
+			break;
+		case B:
+			backward(a->slot, a->mb);
+			break;
+		case SYNC:
+			sync();
+			break;
+		case UPDATE:
+			pd_totals();
+			update();
+			break;
+		}
+	}
+}
+
+static void start(char *arena)
+{
+	init(arena, 0, mine, 3);
+}
+
+static const pd_program program = {
+	.abi = PD_ABI, .model = "skip.onnx", .plan = "1", .schedule = "1f1b",
+	.hash = "d4c5766228e40d0e", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
+	.rank = 0, .world = 1, .stage = 0, .stages = 1, .replica = 0, .replicas = 1,
+	.threads = 1, .reproducible = true, .shuffle = false, .seed = 1,
+	.micro = 2, .microbatches = 3, .channels = 0, .slots = 1, .arena = 2304,
+	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.lr = 0.5,
+	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
+	.init = start, .step = step, .notes = "",
+};
+
+const pd_program *pd_device(void)
+{
+	return &program;
+}
+
+#if !defined PD_LOOP        /* make LOOP=FILE.c: main is there */
+int main(int argc, char **argv)
+{
+	return pd_main(pd_device(), argc, argv);
+}
+#endif

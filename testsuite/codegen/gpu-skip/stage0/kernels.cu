@@ -1,0 +1,236 @@
+/* skip, stage 0 of 1: the kernels of its functions, one per op and shape. Written by pdcc 0.1, edits are
+ * lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "gpu.h"
+
+/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+PD_HOST void gemm_2x4x4(float *y, const float *a, const float *b
+	)
+{
+	pd_gemm(0, 0, 2, 4, 4, a, 4, b, 4, 0, y, 4);
+}
+
+/* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
+ * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
+ * nest does not write. */
+namespace device::fused_tanh_add_8_9f383262 {
+static __global__ void run(float *y0, float *y1, const float *x0, const float *x1)
+{
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (e >= 8)
+		return;
+	const int i = e;
+	const float v0 = x0[i];
+		const float v1 = x1[i];
+		const float v2 = tanhf(v0);
+		const float v3 = v2 + v1;
+		y0[i] = v2;
+		y1[i] = v3;
+}
+}
+
+PD_HOST void fused_tanh_add_8_9f383262(float *y0, float *y1, const float *x0, const float *x1)
+{
+	PD_LAUNCH(device::fused_tanh_add_8_9f383262::run, pd_blocks(8, 256), 256, 0, y0, y1, x0, x1);
+}
+
+namespace device::mul_8 {
+static __global__ void run(float *y, const float *a, const float *b)
+{
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (e >= 8)
+		return;
+	const int i = e;
+	y[i] = a[i] * b[i];
+}
+}
+
+PD_HOST void mul_8(float *y, const float *a, const float *b)
+{
+	PD_LAUNCH(device::mul_8::run, pd_blocks(8, 256), 256, 0, y, a, b);
+}
+
+/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
+ * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
+ * what counts. */
+namespace device::cross_entropy_2x4_sum {
+static __global__ void rows(float *logp, const float *x)
+{
+	const int64_t at = (int64_t)(blockIdx.x / 1) * 4 * 1 + blockIdx.x % 1;
+	float top = -INFINITY, sum = 0;
+
+	for (int c = threadIdx.x; c < 4; c += blockDim.x)
+		top = fmaxf(top, x[at + (int64_t)c * 1]);
+	top = pd_block_max(top);
+	for (int c = threadIdx.x; c < 4; c += blockDim.x)
+		sum += expf(x[at + (int64_t)c * 1] - top);
+	top += logf(pd_block_sum(sum));
+	for (int c = threadIdx.x; c < 4; c += blockDim.x)
+		logp[at + (int64_t)c * 1] = x[at + (int64_t)c * 1] - top;
+}
+
+static __global__ void run(float *loss, const float *score, const int64_t *labels, const float *weights)
+{
+	float sum = 0, total = 0;
+
+	for (int k = threadIdx.x; k < 2 * 1; k += blockDim.x) {
+		const int64_t label = labels[k];
+		float w = 1;
+
+		const float one = w != 0 ? -w * score[((int64_t)(k / 1) * 4 + label) * 1 + k % 1] : 0;
+		sum += one;
+		total += w;
+	}
+	sum = pd_block_sum(sum);
+	total = pd_block_sum(total);
+	if (threadIdx.x == 0)
+		loss[0] = sum;
+	(void)weights;
+	(void)total;
+}
+}
+
+PD_HOST void cross_entropy_2x4_sum(float *loss,
+	float *logp,
+	const float *x, const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::cross_entropy_2x4_sum::rows, 2 * 1, 4 <= 32 ? 32 : 4 <= 512 ? 128 : 512, 0, logp, x);
+	PD_LAUNCH(device::cross_entropy_2x4_sum::run, 1, 2 * 1 <= 128 ? 128 : 1024, 0, loss,
+		logp,
+		labels, (const float *)nullptr);
+}
+
+/* How many labels count, or the sum of their class weights, by one block. */
+namespace device::count_labels_2 {
+static __global__ void run(float *y, const int64_t *labels, const float *weights)
+{
+	float sum = 0;
+
+	for (int i = threadIdx.x; i < 2; i += blockDim.x) {
+		sum += 1;
+	}
+	sum = pd_block_sum(sum);
+	if (threadIdx.x == 0)
+		y[0] = sum;
+	(void)labels;
+	(void)weights;
+}
+}
+
+PD_HOST void count_labels_2(float *y, const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::count_labels_2::run, 1, 2 <= 128 ? 128 : 1024, 0, y, labels, (const float *)nullptr);
+}
+
+/* The gradient of loss.cuda.cu. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. A block per row. */
+namespace device::cross_entropy_grad_2x4_sum {
+static __global__ void run(float *dx, const float *dy, const float *logp, const int64_t *labels, const float *weights)
+{
+	const int row = blockIdx.x;
+	const int64_t at = (int64_t)(row / 1) * 4 * 1 + row % 1, label = labels[row];
+	bool counts = true;
+	float w;
+
+	w = dy[0];
+	if (!counts)
+		w = 0;
+	for (int c = threadIdx.x; c < 4; c += blockDim.x) {
+		const int64_t e = at + (int64_t)c * 1;
+		const float p = w * expf(logp[e]);
+		dx[e] = counts && c == label ? p - w : p;
+	}
+	(void)logp;
+	(void)weights;
+}
+}
+
+PD_HOST void cross_entropy_grad_2x4_sum(float *dx, const float *dy,
+	const float *logp,
+	const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::cross_entropy_grad_2x4_sum::run, 2 * 1, 4 <= 32 ? 32 : 4 <= 512 ? 128 : 512, 0, dx, dy,
+		logp,
+		labels, (const float *)nullptr);
+}
+
+PD_HOST void gemm_2x4x4_tb(float *y, const float *a, const float *b
+	)
+{
+	pd_gemm(0, 1, 2, 4, 4, a, 4, b, 4, 0, y, 4);
+}
+
+PD_HOST void gemm_4x4x2_ta(float *y, const float *a, const float *b
+	)
+{
+	pd_gemm(1, 0, 4, 4, 2, a, 4, b, 4, 0, y, 4);
+}
+
+namespace device::tanhgrad_8 {
+static __global__ void run(float *y, const float *a, const float *b)
+{
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (e >= 8)
+		return;
+	const int i = e;
+	y[i] = a[i] * (1 - b[i] * b[i]);
+}
+}
+
+PD_HOST void tanhgrad_8(float *y, const float *a, const float *b)
+{
+	PD_LAUNCH(device::tanhgrad_8::run, pd_blocks(8, 256), 256, 0, y, a, b);
+}
+
+namespace device::fused_mul_sum_8_4bbd5c7f {
+static __global__ void run(float *y, const float *x0, const float *x1, const float *x2, const float *x3)
+{
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (e >= 8)
+		return;
+	const int i = e;
+	const float v0 = x0[i];
+		const float v1 = x1[i];
+		const float v2 = x2[i];
+		const float v3 = x3[i];
+		const float v4 = v0 * v1;
+		const float v5 = v4 + v2 + v3;
+		y[i] = v5;
+}
+}
+
+PD_HOST void fused_mul_sum_8_4bbd5c7f(float *y, const float *x0, const float *x1, const float *x2, const float *x3)
+{
+	PD_LAUNCH(device::fused_mul_sum_8_4bbd5c7f::run, pd_blocks(8, 256), 256, 0, y, x0, x1, x2, x3);
+}
+
+/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */
+namespace device::sgd_16 {
+static __global__ void run(float *w,
+	const float *g, const float *n, double lr
+	)
+{
+	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (i >= 16)
+		return;
+	const float scale = 1 / n[0];
+	const float d = g[i] * scale;
+	w[i] -= (float)lr * d;
+}
+}
+
+PD_HOST void sgd_16(float *w,
+	const float *g, const float *n)
+{
+	const double lr = 0.5;
+
+	PD_LAUNCH(device::sgd_16::run, pd_blocks(16, 256), 256, 0, w,
+		g, n, lr
+		);
+}

@@ -1,0 +1,85 @@
+/* mlp, device 1 of 2 (d1): replica 0 of 1 of stage 1. Written by pdcc 0.1, edits are lost. */
+#include "stage1/stage1.h"
+
+/* its microbatches of a step, in the order in which they are done */
+static const int mine[] = {
+	0, 1,
+};
+
+/* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
+ * alone are done where nothing is trained. */
+enum { RECV_F, F, B, SEND_B, SYNC, UPDATE };
+static const char *const names[] = {
+	[RECV_F] = "RECV_F", [F] = "F", [B] = "B", [SEND_B] = "SEND_B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
+};
+static const struct action { short kind, slot; int mb; } actions[] = {
+	{ RECV_F, 0, 0 }, { F, 0, 0 }, { B, 0, 0 }, { SEND_B, 0, 0 }, { RECV_F, 0, 1 }, { F, 0, 1 },
+	{ B, 0, 1 }, { SEND_B, 0, 1 }, { SYNC, 0, -1 }, { UPDATE, 0, -1 },
+};
+
+static void step(bool train)
+{
+	const struct action *end = actions + sizeof actions / sizeof *actions;
+
+	for (const struct action *a = actions; a < end; a++) {
+		if (!train && a->kind >= B)
+			continue;
+		pd_action(names[a->kind], a->mb);
+		switch (a->kind) {
+		case RECV_F:
+			recv_forward(a->slot, a->mb);
+			break;
+		case F:
+			forward(a->slot, a->mb);
+			break;
+		case B:
+			backward(a->slot, a->mb);
+			break;
+		case SEND_B:
+			send_backward(a->slot, a->mb);
+			break;
+		case SYNC:
+			sync();
+			break;
+		case UPDATE:
+			pd_totals();
+			update();
+			break;
+		}
+	}
+}
+
+static void start(char *arena)
+{
+	init(arena, 0, mine, 2);
+}
+
+/* what each channel carries, for messages */
+static const char *const channels[] = {
+	"a, node #1 'a' Relu", "d.a, node #2 'logits' Gemm",
+};
+
+static const pd_program program = {
+	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1-1", .schedule = "1f1b",
+	.hash = "f9fa2b6118ca180e", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
+	.rank = 1, .world = 2, .stage = 1, .stages = 2, .replica = 0, .replicas = 1,
+	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
+	.micro = 4, .microbatches = 2, .channels = 2, .slots = 1, .arena = 1088,
+	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.channel = channels,
+	.lr = 0.01,
+	.weights = "weights/stage1.safetensors", .steps = 10, .timeout = 60,
+	.init = start, .step = step, .notes = "",
+};
+
+const pd_program *pd_device(void)
+{
+	return &program;
+}
+
+#if !defined PD_LOOP        /* make LOOP=FILE.c: main is there */
+int main(int argc, char **argv)
+{
+	return pd_main(pd_device(), argc, argv);
+}
+#endif

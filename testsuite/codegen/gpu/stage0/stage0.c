@@ -1,0 +1,137 @@
+/* mlp, stage 0 of 2: forward, backward and update, the same on all of its devices. Written by pdcc 0.1,
+ * edits are lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "stage0.h"
+#include "kernels.h"
+
+enum { STAGE = 0, REPLICAS = 1, MICROBATCHES = 2, SLOTS = 2 };
+
+/* weights and running statistics */
+static struct params {
+	_Alignas(64) float w1[6 * 5];                            /* f32[6,5] */
+	_Alignas(64) float b1[5];                                /* f32[5] */
+} *P;
+_Static_assert(sizeof(struct params) == 192, "as planned");
+
+/* what the optimizer remembers */
+static struct state {
+	_Alignas(64) float w1_m[6 * 5];                          /* f32[6,5] */
+	_Alignas(64) float w1_v[6 * 5];                          /* f32[6,5] */
+	_Alignas(64) float b1_m[5];                              /* f32[5] */
+	_Alignas(64) float b1_v[5];                              /* f32[5] */
+} *S;
+_Static_assert(sizeof(struct state) == 384, "as planned");
+
+/* gradients, summed over the microbatches of a step */
+static struct grads {
+	_Alignas(64) float w1[6 * 5];                            /* f32[6,5] */
+	_Alignas(64) float b1[5];                                /* f32[5] */
+} *G;
+_Static_assert(sizeof(struct grads) == 192, "as planned");
+
+/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+static struct kept {
+	_Alignas(64) float x[4 * 6];                             /* f32[4,6] */
+	_Alignas(64) float h[4 * 5];                             /* f32[4,5] */
+	_Alignas(64) float d_a[4 * 5];                           /* f32[4,5] */
+} *K;
+_Static_assert(sizeof(struct kept) == 384, "as planned");
+
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
+static char *tmp;                                                /* all other values, packed by lifetime */
+
+const pd_param stage_params[] = {
+	{ .name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 0 + offsetof(struct params, w1), .trained = true, .owner = 0 },
+	{ .name = "b1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 0 + offsetof(struct params, b1), .trained = true, .owner = 0 },
+	{ .name = "w1:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 192 + offsetof(struct state, w1_m), .trained = false, .owner = 0 },
+	{ .name = "w1:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
+		.offset = 192 + offsetof(struct state, w1_v), .trained = false, .owner = 0 },
+	{ .name = "b1:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 192 + offsetof(struct state, b1_m), .trained = false, .owner = 0 },
+	{ .name = "b1:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 5 },
+		.offset = 192 + offsetof(struct state, b1_v), .trained = false, .owner = 0 },
+};
+
+const pd_input_desc stage_inputs[] = {
+	{
+		.name = "x", .dtype = PD_F32, .rank = 2, .dim = { 4, 6 },
+		.batch_axis = 0, .range = 0, .kind = "synthetic", .path = "",
+		.is_label = false, .ignore_index = INT64_MIN,
+	},
+};
+
+void forward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+
+	pd_wait_send(0, slot);
+	pd_input(0, mb, k->x);                                   /* %x f32[4,6] */
+	gemm_4x5x6_bias(k->h, k->x, P->w1, P->b1);               /* %h f32[4,5]  h */
+	relu_20(k->h, k->h);                                     /* %a f32[4,5]  a */
+}
+
+void send_forward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+
+	pd_isend(0, slot, 1, mb, k->h, 20 * sizeof(float));      /* %a */
+}
+
+void recv_backward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+
+	pd_irecv(1, slot, 1, mb, k->d_a, 20 * sizeof(float));    /* %d.a f32[4,5]  logits */
+}
+
+static int done;                                                 /* microbatches of this step that are in G */
+
+void backward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	float *d_h = (void *)(tmp + 0);                          /* f32[4,5] */
+	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[6,5] */
+	float *d_b1 = done ? (void *)(L + 0) : G->b1;            /* f32[5] */
+
+	(void)mb;
+	pd_wait_recv(1, slot);                                   /* %d.a f32[4,5]  logits */
+	relugrad_20(d_h, k->d_a, k->h);                          /* %d.h f32[4,5]  a */
+	gemm_6x5x4_ta(d_w1, k->x, d_h);                          /* %d.w1 f32[6,5]  h */
+	if (done)
+		pd_add(G->w1, d_w1, 30);
+	reduce_sum_4x5_axes0(d_b1, d_h);                         /* %d.b1 f32[5]  h */
+	if (done)
+		pd_add(G->b1, d_b1, 5);
+	done++;
+}
+
+void sync(void)
+{
+	done = 0;
+}
+
+void update(void)
+{
+	float *n_2 = (void *)(tmp + 0);                          /* f32[] */
+
+	pd_set(n_2, pd_total_count());                           /* %n f32[] */
+	pd_gradient(0, G->w1);
+	adam_30(P->w1, S->w1_m, S->w1_v, G->w1, n_2);            /* @w1 */
+	pd_gradient(1, G->b1);
+	adam_5(P->b1, S->b1_m, S->b1_v, G->b1, n_2);             /* @b1 */
+}
+
+void init(char *arena, int which, const int *mine, int nmine)
+{
+	P = (void *)(arena + 0);
+	S = (void *)(arena + 192);
+	K = (void *)(arena + 896);
+	G = (void *)(arena + 576);
+	L = arena + 768;
+	tmp = arena + 1664;
+	(void)which;
+	(void)mine;
+	(void)nmine;
+}

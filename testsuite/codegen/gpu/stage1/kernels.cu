@@ -1,0 +1,234 @@
+/* mlp, stage 1 of 2: the kernels of its functions, one per op and shape. Written by pdcc 0.1, edits are
+ * lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "gpu.h"
+
+/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+namespace device::gemm_4x3x5_bias {
+static __global__ void run(float *y, const float *c)
+{
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (e < (int64_t)4 * 3)
+		y[e] = c[e / 3 * 0 + e % 3 * 1];
+}
+}
+
+PD_HOST void gemm_4x3x5_bias(float *y, const float *a, const float *b
+	, const float *c
+	)
+{
+	PD_LAUNCH(device::gemm_4x3x5_bias::run, pd_blocks((int64_t)4 * 3, 256), 256, 0, y, c);
+	pd_gemm(0, 0, 4, 3, 5, a, 5, b, 3, 1, y, 3);
+}
+
+/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
+ * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
+ * what counts. */
+namespace device::cross_entropy_4x3_sum {
+static __global__ void rows(float *logp, const float *x)
+{
+	const int64_t at = (int64_t)(blockIdx.x / 1) * 3 * 1 + blockIdx.x % 1;
+	float top = -INFINITY, sum = 0;
+
+	for (int c = threadIdx.x; c < 3; c += blockDim.x)
+		top = fmaxf(top, x[at + (int64_t)c * 1]);
+	top = pd_block_max(top);
+	for (int c = threadIdx.x; c < 3; c += blockDim.x)
+		sum += expf(x[at + (int64_t)c * 1] - top);
+	top += logf(pd_block_sum(sum));
+	for (int c = threadIdx.x; c < 3; c += blockDim.x)
+		logp[at + (int64_t)c * 1] = x[at + (int64_t)c * 1] - top;
+}
+
+static __global__ void run(float *loss, const float *score, const int64_t *labels, const float *weights)
+{
+	float sum = 0, total = 0;
+
+	for (int k = threadIdx.x; k < 4 * 1; k += blockDim.x) {
+		const int64_t label = labels[k];
+		float w = 1;
+
+		const float one = w != 0 ? -w * score[((int64_t)(k / 1) * 3 + label) * 1 + k % 1] : 0;
+		sum += one;
+		total += w;
+	}
+	sum = pd_block_sum(sum);
+	total = pd_block_sum(total);
+	if (threadIdx.x == 0)
+		loss[0] = sum;
+	(void)weights;
+	(void)total;
+}
+}
+
+PD_HOST void cross_entropy_4x3_sum(float *loss,
+	float *logp,
+	const float *x, const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::cross_entropy_4x3_sum::rows, 4 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, logp, x);
+	PD_LAUNCH(device::cross_entropy_4x3_sum::run, 1, 4 * 1 <= 128 ? 128 : 1024, 0, loss,
+		logp,
+		labels, (const float *)nullptr);
+}
+
+/* How many labels count, or the sum of their class weights, by one block. */
+namespace device::count_labels_4 {
+static __global__ void run(float *y, const int64_t *labels, const float *weights)
+{
+	float sum = 0;
+
+	for (int i = threadIdx.x; i < 4; i += blockDim.x) {
+		sum += 1;
+	}
+	sum = pd_block_sum(sum);
+	if (threadIdx.x == 0)
+		y[0] = sum;
+	(void)labels;
+	(void)weights;
+}
+}
+
+PD_HOST void count_labels_4(float *y, const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::count_labels_4::run, 1, 4 <= 128 ? 128 : 1024, 0, y, labels, (const float *)nullptr);
+}
+
+/* The gradient of loss.cuda.cu. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. A block per row. */
+namespace device::cross_entropy_grad_4x3_sum {
+static __global__ void run(float *dx, const float *dy, const float *logp, const int64_t *labels, const float *weights)
+{
+	const int row = blockIdx.x;
+	const int64_t at = (int64_t)(row / 1) * 3 * 1 + row % 1, label = labels[row];
+	bool counts = true;
+	float w;
+
+	w = dy[0];
+	if (!counts)
+		w = 0;
+	for (int c = threadIdx.x; c < 3; c += blockDim.x) {
+		const int64_t e = at + (int64_t)c * 1;
+		const float p = w * expf(logp[e]);
+		dx[e] = counts && c == label ? p - w : p;
+	}
+	(void)logp;
+	(void)weights;
+}
+}
+
+PD_HOST void cross_entropy_grad_4x3_sum(float *dx, const float *dy,
+	const float *logp,
+	const int64_t *labels
+	)
+{
+	PD_LAUNCH(device::cross_entropy_grad_4x3_sum::run, 4 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, dx, dy,
+		logp,
+		labels, (const float *)nullptr);
+}
+
+PD_HOST void gemm_4x5x3_tb(float *y, const float *a, const float *b
+	)
+{
+	pd_gemm(0, 1, 4, 5, 3, a, 3, b, 3, 0, y, 5);
+}
+
+PD_HOST void gemm_5x3x4_ta(float *y, const float *a, const float *b
+	)
+{
+	pd_gemm(1, 0, 5, 3, 4, a, 5, b, 3, 0, y, 3);
+}
+
+/* y = a with some axes reduced. WIDE: a block per element of y, whose threads share what is reduced; else a thread each.
+ * Always in one order. */
+namespace device::reduce_sum_4x3_axes0 {
+static __global__ void run(float *y, const float *a)
+{
+	const int o = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	float s = 0;
+
+	if (o >= 3)
+		return;
+	const int i = o;
+	for (int r = 0; r < 4; r++) {
+		const int j = r;
+		const float v = a[j * 3 + i];
+		s = s + v;
+	}
+	y[i] = s;
+}
+}
+
+PD_HOST void reduce_sum_4x3_axes0(float *y, const float *a)
+{
+	PD_LAUNCH(device::reduce_sum_4x3_axes0::run, pd_blocks(3, 128), 128, 0, y, a);
+}
+
+/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */
+namespace device::adam_15 {
+static __global__ void run(float *w,
+	float *m, float *v,
+	const float *g, const float *n, double lr
+	, float rate, float root
+	)
+{
+	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (i >= 15)
+		return;
+	const float scale = 1 / n[0];
+	const float d = g[i] * scale;
+	m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
+	v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
+	w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+}
+}
+
+PD_HOST void adam_15(float *w,
+	float *m, float *v,
+	const float *g, const float *n)
+{
+	const double lr = 0.01;
+	const double t = (double)pd_step_index() + 1 + 0;
+	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
+
+	PD_LAUNCH(device::adam_15::run, pd_blocks(15, 256), 256, 0, w,
+		m, v,
+		g, n, lr
+		, rate, root
+		);
+}
+
+namespace device::adam_3 {
+static __global__ void run(float *w,
+	float *m, float *v,
+	const float *g, const float *n, double lr
+	, float rate, float root
+	)
+{
+	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (i >= 3)
+		return;
+	const float scale = 1 / n[0];
+	const float d = g[i] * scale;
+	m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
+	v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
+	w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+}
+}
+
+PD_HOST void adam_3(float *w,
+	float *m, float *v,
+	const float *g, const float *n)
+{
+	const double lr = 0.01;
+	const double t = (double)pd_step_index() + 1 + 0;
+	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
+
+	PD_LAUNCH(device::adam_3::run, pd_blocks(3, 256), 256, 0, w,
+		m, v,
+		g, n, lr
+		, rate, root
+		);
+}

@@ -1,0 +1,148 @@
+/* mlp, stage 1 of 2: forward, backward and update, the same on all of its devices. Written by pdcc 0.1,
+ * edits are lost. Comments name the value as in ir/, its type and the node of the model. */
+#include "stage1.h"
+#include "kernels.h"
+
+enum { STAGE = 1, REPLICAS = 1, MICROBATCHES = 2, SLOTS = 1 };
+
+/* weights and running statistics */
+static struct params {
+	_Alignas(64) float w2[5 * 3];                            /* f32[5,3] */
+	_Alignas(64) float b2[3];                                /* f32[3] */
+} *P;
+_Static_assert(sizeof(struct params) == 128, "as planned");
+
+/* what the optimizer remembers */
+static struct state {
+	_Alignas(64) float w2_m[5 * 3];                          /* f32[5,3] */
+	_Alignas(64) float w2_v[5 * 3];                          /* f32[5,3] */
+	_Alignas(64) float b2_m[3];                              /* f32[3] */
+	_Alignas(64) float b2_v[3];                              /* f32[3] */
+} *S;
+_Static_assert(sizeof(struct state) == 256, "as planned");
+
+/* gradients, summed over the microbatches of a step */
+static struct grads {
+	_Alignas(64) float w2[5 * 3];                            /* f32[5,3] */
+	_Alignas(64) float b2[3];                                /* f32[3] */
+} *G;
+_Static_assert(sizeof(struct grads) == 128, "as planned");
+
+/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+static struct kept {
+	_Alignas(64) int64_t labels[4];                          /* i64[4] */
+	_Alignas(64) float a[4 * 5];                             /* f32[4,5] */
+	_Alignas(64) float loss_1[4 * 3];                        /* f32[4,3] */
+	_Alignas(64) float d_a[4 * 5];                           /* f32[4,5] */
+} *K;
+_Static_assert(sizeof(struct kept) == 384, "as planned");
+
+static char *L;                                                  /* gradients of a microbatch, until they are added to G */
+static char *tmp;                                                /* all other values, packed by lifetime */
+
+static const float *c_1;
+static const float c_1_on_host[] = { 1.0f };
+
+const pd_param stage_params[] = {
+	{ .name = "w2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 0 + offsetof(struct params, w2), .trained = true, .owner = 1 },
+	{ .name = "b2", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 0 + offsetof(struct params, b2), .trained = true, .owner = 1 },
+	{ .name = "w2:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 128 + offsetof(struct state, w2_m), .trained = false, .owner = 1 },
+	{ .name = "w2:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 2, .dim = { 5, 3 },
+		.offset = 128 + offsetof(struct state, w2_v), .trained = false, .owner = 1 },
+	{ .name = "b2:m", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 128 + offsetof(struct state, b2_m), .trained = false, .owner = 1 },
+	{ .name = "b2:v", .kind = PD_STATE, .dtype = PD_F32, .rank = 1, .dim = { 3 },
+		.offset = 128 + offsetof(struct state, b2_v), .trained = false, .owner = 1 },
+};
+
+const pd_input_desc stage_inputs[] = {
+	{
+		.name = "labels", .dtype = PD_I64, .rank = 1, .dim = { 4 },
+		.batch_axis = 0, .range = 3, .kind = "synthetic", .path = "",
+		.is_label = true, .ignore_index = INT64_MIN,
+	},
+};
+
+void recv_forward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+
+	pd_irecv(0, slot, 0, mb, k->a, 20 * sizeof(float));      /* %a f32[4,5]  a */
+}
+
+void forward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	float *logits = (void *)(tmp + 384);                     /* f32[4,3] */
+	float *loss = (void *)(tmp + 448);                       /* f32[] */
+	float *count = (void *)(tmp + 384);                      /* f32[] */
+
+	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
+	pd_wait_recv(0, slot);                                   /* %a f32[4,5]  a */
+	gemm_4x3x5_bias(logits, k->a, P->w2, P->b2);             /* %logits f32[4,3]  logits */
+	cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	count_labels_4(count, k->labels);                        /* %count f32[] */
+	pd_report_from(mb, loss, count);
+}
+
+static int done;                                                 /* microbatches of this step that are in G */
+
+void backward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+	float *d_logits = (void *)(tmp + 384);                   /* f32[4,3] */
+	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
+	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
+
+	(void)mb;
+	pd_wait_send(1, slot);
+	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
+	gemm_4x5x3_tb(k->d_a, d_logits, P->w2);                  /* %d.a f32[4,5]  logits */
+	gemm_5x3x4_ta(d_w2, k->a, d_logits);                     /* %d.w2 f32[5,3]  logits */
+	if (done)
+		pd_add(G->w2, d_w2, 15);
+	reduce_sum_4x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
+	if (done)
+		pd_add(G->b2, d_b2, 3);
+	done++;
+}
+
+void send_backward(int slot, int mb)
+{
+	struct kept *k = &K[slot];
+
+	pd_isend(1, slot, 0, mb, k->d_a, 20 * sizeof(float));    /* %d.a */
+}
+
+void sync(void)
+{
+	done = 0;
+}
+
+void update(void)
+{
+	float *n_1 = (void *)(tmp + 0);                          /* f32[] */
+
+	pd_set(n_1, pd_total_count());                           /* %n.1 f32[] */
+	pd_gradient(0, G->w2);
+	adam_15(P->w2, S->w2_m, S->w2_v, G->w2, n_1);            /* @w2 */
+	pd_gradient(1, G->b2);
+	adam_3(P->b2, S->b2_m, S->b2_v, G->b2, n_1);             /* @b2 */
+}
+
+void init(char *arena, int which, const int *mine, int nmine)
+{
+	P = (void *)(arena + 0);
+	S = (void *)(arena + 128);
+	K = (void *)(arena + 576);
+	G = (void *)(arena + 384);
+	L = arena + 512;
+	tmp = arena + 576;
+	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
+	(void)which;
+	(void)mine;
+	(void)nmine;
+}

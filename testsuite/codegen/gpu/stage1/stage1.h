@@ -1,0 +1,21 @@
+/* mlp, stage 1 of 2: what its devices call. Written by pdcc 0.1, edits are lost. Comments name the value as
+ * in ir/, its type and the node of the model. */
+#ifndef STAGE_H
+#define STAGE_H
+
+#include "pd.h"
+
+enum { PARAMS = 6, INPUTS = 1 };
+extern const pd_param stage_params[];
+extern const pd_input_desc stage_inputs[];
+
+/* Arena of 1088 bytes, aligned to 64; which replica of the stage; its microbatches in order. */
+void init(char *arena, int which, const int *mine, int nmine);
+void recv_forward(int slot, int mb);
+void forward(int slot, int mb);
+void backward(int slot, int mb);
+void send_backward(int slot, int mb);
+void sync(void);
+void update(void);
+
+#endif
