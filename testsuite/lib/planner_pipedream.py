@@ -1,12 +1,28 @@
 """Checks of testsuite/planner: PipeDream's planners and torchgpipe's block partition."""
 import math
+import re
 
 from plannercheck import compare, close
 
-MODES = {
-    'default': [], 'act1': ['--compression', '1'], 'straight_act1': ['--compression', '1', '--straight'],
-    'fewer_act1': ['--compression', '1', '--fewer'],
-}
+def settings(mode):
+    """A mode of the golden file, "straight_act1" or "mem16_act1": activations by a ratio (None: not counted), straight, fewer
+    machines, bytes of memory (None: no limit)."""
+    found = {'ratio': None, 'straight': False, 'fewer': False, 'memory': None}
+    for word in mode.split('_'):
+        m = re.fullmatch(r'(act|mem)([0-9.]+)', word)
+        if m:
+            found['ratio' if m[1] == 'act' else 'memory'] = float(m[2]) * (1 if m[1] == 'act' else 1e9)
+        elif word in found:
+            found[word] = True
+        elif word != 'default':
+            raise ValueError('mode %s: what is %s?' % (mode, word))
+    return found
+
+
+def flags(ctx, mode):
+    m = settings(mode)
+    return [*(['--compression', repr(m['ratio'])] if m['ratio'] else []), *(['--straight'] if m['straight'] else []),
+            *(['--fewer'] if m['fewer'] else []), *(['--memory', repr(m['memory'] * ctx.bytes)] if m['memory'] else [])]
 
 
 def numbers(v):
@@ -19,8 +35,8 @@ def seconds(states, r, mode, plan, level, first, last):
     machines, bandwidth = r['all_num_machines'][level - 1], r['network_bandwidths_Bps'][level - 1]
     inner = r['all_num_machines'][level - 2] if level > 1 else 1
     stages = next(p[3] for p in plan if p[:3] == (level, first, last))
-    worst = used = 0
-    if sum(s[2] for s in stages) != machines and mode != 'fewer_act1' or sum(s[2] for s in stages) > machines:
+    worst, used, m = 0, 0, settings(mode)
+    if sum(s[2] for s in stages) != machines and not m['fewer'] or sum(s[2] for s in stages) > machines:
         return None
     for i, (start, end, n) in enumerate(stages):
         used += n
@@ -30,13 +46,13 @@ def seconds(states, r, mode, plan, level, first, last):
             time = seconds(states, r, mode, plan, level - 1, start, end)
             if time is None:
                 return None
-        if mode == 'mem16_act1' and math.ceil((machines - used) / n) * (act + params) > 16e9:
+        if m['memory'] and math.ceil((machines - used) / n) * (act + params) > m['memory']:
             return None
         sync = 4 * (n - 1) * params / (bandwidth * n)
         worst = max(worst, (time + (sync if i else sync / inner)) / n)
-        if i and mode != 'default':
+        if i and m['ratio']:
             cut = max(before[3], 0 if end == len(states) else states[end - 1][3])
-            worst = max(worst, 2 * cut / (bandwidth * n))
+            worst = max(worst, 2 * cut / (bandwidth * n * m['ratio']))
     return worst
 
 
@@ -92,10 +108,7 @@ def words(plan):
 
 
 def sosp(ctx, r):
-    mode = MODES.get(r['mode'])
-    if mode is None:
-        mode = ['--compression', '1', '--memory', repr(16e9 * ctx.bytes)]
-    got = ctx.pdcc(*ctx.profile(r['profile']), *ctx.scale(), *mode, '--workers', numbers(r['all_num_machines']),
+    got = ctx.pdcc(*ctx.profile(r['profile']), *ctx.scale(), *flags(ctx, r['mode']), '--workers', numbers(r['all_num_machines']),
                    '--bandwidth', numbers(b * ctx.bandwidth for b in r['network_bandwidths_Bps']))
     wrong = compare((
         ('single_gpu_s', got['single_s'], r['single_gpu_s'] * ctx.time),
