@@ -112,6 +112,14 @@ int next_chunk(const Build *b, int stage)
 	return -1;
 }
 
+bool device_enters(const Build *b, int stage)
+{
+	for (int t = 0; t < b->m->nstage; t++)
+		if (b->first_rank[t] == b->first_rank[stage] && stage_enters(b->m->stage[t]))
+			return true;
+	return false;
+}
+
 const char *stage_name(const Build *b, int stage, const char *name)
 {
 	return b->chunks ? arena_printf(b->a, "stage%d_%s", stage, name) : name;

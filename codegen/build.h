@@ -43,6 +43,7 @@ bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule
 const char *origin_text(const Build *b, const Value *v, const Node *n);
 int  stage_of_rank(const Build *b, int rank);       /* the first of its stages */
 int  next_chunk(const Build *b, int stage);         /* the next stage on the same devices, or -1 */
+bool device_enters(const Build *b, int stage);      /* some stage of its devices has buffers at its entry */
 /* What a stage calls `name` outside its own file: "forward", or "stage2_forward" where devices run several stages. */
 const char *stage_name(const Build *b, int stage, const char *name);
 /* Where the parameters (else the inputs) of a stage begin in the table of its device. */

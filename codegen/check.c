@@ -26,7 +26,7 @@ bool check_emitted(const char *dir, Diag *d)
 #include <clang-c/Index.h>
 
 typedef struct Message { int channel, stage, to; int64_t bytes; int sent, received; } Message;
-typedef struct PlanStageSizes { int64_t bytes[REGION_COUNT], weights; int inflight, versions, copies, late; } PlanStageSizes;
+typedef struct PlanStageSizes { int64_t bytes[REGION_COUNT], weights; int inflight, entries, versions, copies, late; } PlanStageSizes;
 
 typedef struct Check {
 	Diag          *d;
@@ -38,6 +38,7 @@ typedef struct Check {
 	int            world;
 	const char    *csv;                 /* the line of this device; NULL for a stage */
 	bool           flows;               /* asynchronous: turns, which no line of schedule.csv lists */
+	bool           staged;              /* rows of actions name a stage */
 	Buf            actions;             /* what the device's table says, as CSV */
 	bool           ok;
 } Check;
@@ -80,6 +81,7 @@ static void read_plan_line(Check *c, const char *line)
 	static const struct { Region r; const char *key; } region[] = {
 		{ REGION_PARAMS, "\"params\": { \"offset\"" }, { REGION_STATE, "\"state\": { \"offset\"" },
 		{ REGION_STACK, "\"stack\": { \"offset\"" }, { REGION_SLOT, "\"slots\": { \"offset\"" },
+		{ REGION_ENTRY, "\"entries\": { \"offset\"" },
 		{ REGION_GRADS, "\"grads\": { \"offset\"" },
 	};
 
@@ -87,8 +89,11 @@ static void read_plan_line(Check *c, const char *line)
 		return;
 	if (strstr(line, "\"world\": "))
 		c->world = (int)number_after(line, "\"world\": ", 0);
-	if (strstr(line, "\"stage\": ") && strstr(line, "\"inflight\": "))
-		PUSH(c->a, c->size, c->nstage, c->capstage).inflight = (int)number_after(line, "\"inflight\": ", 1);
+	if (strstr(line, "\"stage\": ") && strstr(line, "\"inflight\": ")) {
+		PlanStageSizes *s = &PUSH(c->a, c->size, c->nstage, c->capstage);
+		s->inflight = (int)number_after(line, "\"inflight\": ", 1);
+		s->entries = (int)number_after(line, "\"entries\": ", 1);
+	}
 	if (strstr(line, "\"world\": ") && strstr(line, "\"flow\": "))
 		c->flows = true;
 	if (strstr(line, "\"version_bytes\": ") && c->nstage) {
@@ -219,6 +224,7 @@ static void check_struct(Check *c, CXCursor at)
 {
 	static const struct { Region r; const char *tag; } tags[] = {
 		{ REGION_PARAMS, "params" }, { REGION_STATE, "state" }, { REGION_STACK, "rows" }, { REGION_SLOT, "kept" },
+		{ REGION_ENTRY, "entry" },
 		{ REGION_GRADS, "grads" },
 	};
 	const char *tag = take(c, clang_getCursorSpelling(at));
@@ -226,7 +232,7 @@ static void check_struct(Check *c, CXCursor at)
 
 	for (size_t i = 0; c->stage < c->nstage && i < sizeof tags / sizeof *tags; i++) {
 		const PlanStageSizes *s = &c->size[c->stage];
-		int64_t want = s->bytes[tags[i].r] / (tags[i].r == REGION_SLOT ? s->inflight : 1);
+		int64_t want = s->bytes[tags[i].r] / (tags[i].r == REGION_SLOT ? s->inflight : tags[i].r == REGION_ENTRY ? s->entries : 1);
 		want = tags[i].r == REGION_PARAMS ? want - s->versions * s->weights : want;
 		want = tags[i].r == REGION_GRADS && s->late ? want / (s->late + 1) : want;
 		want = tags[i].r == REGION_STACK && s->copies ? want / s->copies : want;
@@ -237,7 +243,8 @@ static void check_struct(Check *c, CXCursor at)
 	}
 }
 
-/* A row { KIND, slot, mb } or { KIND, stage, slot, mb } of the table of actions, as schedule.csv writes it. */
+/* A row { KIND, slot, mb } of the table of actions, as schedule.csv writes it; a stage may come before the slot, a buffer at
+ * the entry behind it. */
 static void add_action(Check *c, CXCursor row)
 {
 	const CXTranslationUnit tu = clang_Cursor_getTranslationUnit(row);
@@ -257,7 +264,7 @@ static void add_action(Check *c, CXCursor row)
 	}
 	clang_disposeTokens(tu, token, n);
 	const bool once = !strcmp(kind, "SYNC") || !strcmp(kind, "UPDATE");
-	buf_printf(&c->actions, "%s%d%s%s", c->actions.n ? "," : "", literals == 3 ? stage : c->stage, kind, once ? "" : mb);
+	buf_printf(&c->actions, "%s%d%s%s", c->actions.n ? "," : "", c->staged ? stage : c->stage, kind, once ? "" : mb);
 }
 
 static enum CXChildVisitResult visit_actions(CXCursor at, CXCursor parent, CXClientData data)
@@ -283,6 +290,10 @@ static enum CXChildVisitResult visit(CXCursor at, CXCursor parent, CXClientData 
 	case CXCursor_StructDecl:
 		check_struct(c, at);
 		break;
+	case CXCursor_FieldDecl:
+		c->staged |= !strcmp(take(c, clang_getCursorSpelling(at)), "stage") &&
+			!strcmp(take(c, clang_getCursorSpelling(parent)), "action");
+		break;
 	case CXCursor_VarDecl:
 		if (c->csv && !strcmp(take(c, clang_getCursorSpelling(at)), "actions"))
 			clang_visitChildren(at, visit_actions, c);
@@ -302,6 +313,7 @@ static void read_file(Check *c, CXIndex index, const char *file, const char *con
 	CXTranslationUnit tu = NULL;
 
 	c->file = file;
+	c->staged = false;
 	if (clang_parseTranslationUnit2(index, arena_printf(c->a, "%s/%s", c->dir, file), args, nargs, more, more != NULL,
 	                                CXTranslationUnit_None, &tu) != CXError_Success) {
 		wrong(c, clang_getNullCursor(), "libclang cannot read this file");

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "stage.h"
 
-/* The function that does an action: with a slot and a microbatch, or (once per step) without. */
+/* The function that does an action: with a slot, a buffer at the entry and a microbatch, or (once per step) without. */
 static const struct { const char *call; bool once; } act_text[ACT_COUNT] = {
 	[ACT_RECV_F] = { "recv_forward", false },
 	[ACT_F]      = { "forward", false },
@@ -60,6 +60,7 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s, bool server)
 {
 	Arena *a = b->a;
 	const char *names = "";
+	const bool enters = device_enters(b, s->act[0].stage);
 	CwItems items = { .w = w };
 
 	for (int k = 0; k < ACT_COUNT; k++)         /* forwards before TRAINS */
@@ -71,15 +72,17 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s, bool server)
 			first = 0;
 		}
 	cw_blank(w);
-	cw_comment(w, "A step: what is done, %sin which slot, with which microbatch. Forwards come first in the list of kinds: "
-		"they alone are done where nothing is trained.", b->chunks ? "for which stage, " : "");
+	cw_comment(w, "A step: what is done, %sin which slot, %swith which microbatch. Forwards come first in the list of kinds: "
+		"they alone are done where nothing is trained.", b->chunks ? "for which stage, " : "",
+		enters ? "with which buffer at the entry, " : "");
 	cw_line(w, "enum { %s };", names);
 	write_names(b, w, s);
-	cw_open(w, "static const struct action { short kind, %sslot; int mb; } actions[] =", b->chunks ? "stage, " : "");
+	cw_open(w, "static const struct action { short kind, %sslot%s; int mb; } actions[] =", b->chunks ? "stage, " : "",
+		enters ? ", entry" : "");
 	for (int i = 0; i < s->n; i++) {
 		const Action *x = &s->act[i];
-		cw_item(&items, "{ %s, %s%d, %d }", word(b, x->kind),
-			b->chunks ? arena_printf(a, "%d, ", x->stage) : "", x->slot, x->mb);
+		cw_item(&items, "{ %s, %s%d, %s%d }", word(b, x->kind), b->chunks ? arena_printf(a, "%d, ", x->stage) : "", x->slot,
+			enters ? arena_printf(a, "%d, ", x->entry) : "", x->mb);
 	}
 	cw_items_end(&items);
 	cw_close(w, ";");
@@ -96,22 +99,29 @@ int squares_of(const Module *m)
 	return 0;
 }
 
-/* What the device does for any of its stages: forward(stage, slot, mb) and so on. */
+/* What the device does for any of its stages: forward(stage, slot, entry, mb) and so on. */
 static void write_chunk_call(const Build *b, Cw *w, const DeviceSchedule *s, int first, ActKind k)
 {
 	int last = -1;
+	bool enters = act_text[k].once || !device_enters(b, first);     /* or some function takes `entry` */
 
-	for (int t = first; t >= 0; t = next_chunk(b, t))
+	for (int t = first; t >= 0; t = next_chunk(b, t)) {
 		last = stage_does(s, t, k) ? t : last;
+		enters |= stage_does(s, t, k) && stage_enters(b->m->stage[t]);
+	}
 	if (last < 0)
 		return;
 	cw_blank(w);
-	cw_func(w, act_text[k].once ? "static void %s(int stage)" : "static void %s(int stage, int slot, int mb)", act_text[k].call);
+	cw_func(w, "static void %s(int stage%s)", act_text[k].call, act_text[k].once ? "" : device_enters(b, first) ?
+		", int slot, int entry, int mb" : ", int slot, int mb");
+	if (!enters)
+		cw_line(w, "(void)entry;");
 	cw_open(w, "switch (stage)");
 	for (int t = first; t >= 0; t = next_chunk(b, t))
 		if (stage_does(s, t, k)) {
 			cw_label(w, "case %d", t);
-			cw_line(w, "%s(%s);", stage_name(b, t, act_text[k].call), act_text[k].once ? "" : "slot, mb");
+			cw_line(w, "%s(%s);", stage_name(b, t, act_text[k].call), act_text[k].once ? "" :
+				stage_enters(b->m->stage[t]) ? "slot, entry, mb" : "slot, mb");
 			cw_line(w, "break;");
 		}
 	cw_end(w);
@@ -179,10 +189,10 @@ static int first_update(const DeviceSchedule *s)
 	return -1;
 }
 
-static const char *call_text(const Build *b, ActKind k)
+static const char *call_text(const Build *b, const DeviceSchedule *s, ActKind k)
 {
 	return arena_printf(b->a, "%s(%s%s);", act_text[k].call, b->chunks ? act_text[k].once ? "a->stage" : "a->stage, " : "",
-		act_text[k].once ? "" : "a->slot, a->mb");
+		act_text[k].once ? "" : device_enters(b, s->act[0].stage) ? "a->slot, a->entry, a->mb" : "a->slot, a->mb");
 }
 
 /* Before the first update all stages of the device have their sums. */
@@ -229,7 +239,7 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 		cw_label(w, "case %s", word(b, (ActKind)k));
 		if (k == ACT_UPDATE)
 			write_before_update(b, w, s, shares);
-		cw_line(w, "%s", server && k == ACT_SYNC ? "serve(train);" : call_text(b, (ActKind)k));
+		cw_line(w, "%s", server && k == ACT_SYNC ? "serve(train);" : call_text(b, s, (ActKind)k));
 		cw_line(w, "break;");
 	}
 	cw_end(w);
@@ -349,8 +359,11 @@ static void write_program(Build *b, Cw *w, int rank)
 	const Rate *rate = &b->t->opt.rate;
 	int slots = 1;
 
-	for (int k = t; k >= 0; k = next_chunk(b, k))
-		slots = m->stage[k]->inflight > slots ? m->stage[k]->inflight : slots;
+	for (int k = t; k >= 0; k = next_chunk(b, k)) {
+		const Stage *of = m->stage[k];
+		slots = of->inflight > slots ? of->inflight : slots;
+		slots = stage_enters(of) && of->entries > slots ? of->entries : slots;
+	}
 	write_channels(b, w);
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");

@@ -5,14 +5,14 @@
 
 /* Forwards first: they alone are done where nothing is trained. */
 static const struct { ActKind kind; const char *name, *call; } act_text[] = {
-	{ ACT_RECV_F, "RECV_F", "recv_forward(slot, mb);" },
-	{ ACT_F,      "F",      "forward(slot, mb);" },
-	{ ACT_SEND_F, "SEND_F", "send_forward(slot, mb);" },
-	{ ACT_RECV_B, "RECV_B", "recv_backward(slot, mb);" },
-	{ ACT_B,      "B",      "backward(slot, mb);" },
-	{ ACT_SEND_B, "SEND_B", "send_backward(slot, mb);" },
-	{ ACT_SYNC,   "SYNC",   "sync(COPY(step));" },
-	{ ACT_UPDATE, "UPDATE", "update(COPY(step));" },
+	{ ACT_RECV_F, "RECV_F", "recv_forward" },
+	{ ACT_F,      "F",      "forward" },
+	{ ACT_SEND_F, "SEND_F", "send_forward" },
+	{ ACT_RECV_B, "RECV_B", "recv_backward" },
+	{ ACT_B,      "B",      "backward" },
+	{ ACT_SEND_B, "SEND_B", "send_backward" },
+	{ ACT_SYNC,   "SYNC",   "sync" },
+	{ ACT_UPDATE, "UPDATE", "update" },
 };
 
 enum { KINDS = sizeof act_text / sizeof *act_text, TRAINS = 3 };
@@ -63,6 +63,7 @@ typedef struct FlowText {
 	bool joined;        /* a round's gradients come from several replicas */
 	bool rounds;        /* the pipeline runs empty from time to time */
 	bool norm;          /* a norm is over all stages, and no part of it comes from this one */
+	bool enters;        /* the stage's functions are told which buffer at the entry */
 } FlowText;
 
 static void write_turn_case(Cw *w, int k, const FlowText *x)
@@ -74,7 +75,8 @@ static void write_turn_case(Cw *w, int k, const FlowText *x)
 	}
 	if (act_text[k].kind == ACT_UPDATE)
 		cw_line(w, "pd_update_of(a->lag, EVERY);");
-	cw_line(w, "%s", act_text[k].call);
+	cw_line(w, "%s(%s);", act_text[k].call, act_text[k].kind >= ACT_SYNC ? "COPY(step)" : x->enters ? "slot, entry, mb" :
+		"slot, mb");
 	if (act_text[k].kind == ACT_UPDATE && x->norm)
 		cw_line(w, "pd_norm_end();");
 	if (act_text[k].kind == ACT_B)
@@ -101,7 +103,9 @@ static void write_turn(Cw *w, const DeviceSchedule *s, const FlowText *x)
 	}
 	cw_open(w, "for (const struct action *a = turn; a < end; a++)");
 	cw_line(w, "const int64_t step = now - a->lag;");
-	cw_line(w, "const int slot = (int)((step / EVERY * OWN + a->nth) %% SLOTS), mb = a->mb - a->lag * MICROBATCHES;");
+	cw_line(w, "const int64_t nth = step / EVERY * OWN + a->nth;");
+	cw_line(w, "const int slot = (int)(nth %% SLOTS), %smb = a->mb - a->lag * MICROBATCHES;",
+		x->enters ? "entry = (int)(nth % ENTRIES), " : "");
 	cw_blank(w);
 	cw_line(w, "if (!pd_flows(step) || (a->once && now >= EVERY) || (!train && a->kind >= %s))", act_text[first].name);
 	cw_line(w, "\tcontinue;");
@@ -123,7 +127,7 @@ void write_flow(Build *b, Cw *w, int rank)
 	const Schedule *s = b->m->schedule;
 	const DeviceSchedule *d = &s->dev[rank];
 	const int stage = d->act[0].stage, replica = rank - s->device[stage][0];
-	const bool robin = s->robin;
+	const bool robin = s->robin, enters = stage_enters(b->m->stage[stage]);
 	const int every = robin ? s->replicas[stage] : 1;
 	int own = 0;
 
@@ -132,13 +136,13 @@ void write_flow(Build *b, Cw *w, int rank)
 	write_turns(b, w, d, s->round != NULL);
 	cw_blank(w);
 	cw_comment(w, "One step in EVERY is this device's, with OWN microbatches.");
-	cw_line(w, "enum { EVERY = %d, REPLICA = %d, OWN = %d, SLOTS = %d, MICROBATCHES = %" PRId64 " };", every, replica, own,
-		s->inflight[stage], b->m->microbatches);
+	cw_line(w, "enum { EVERY = %d, REPLICA = %d, OWN = %d, SLOTS = %d, %sMICROBATCHES = %" PRId64 " };", every, replica,
+		own, s->inflight[stage], enters ? arena_printf(b->a, "ENTRIES = %d, ", s->entries[stage]) : "", b->m->microbatches);
 	if (s->round)
 		cw_line(w, "enum { ROUND = %d };", s->round[stage]);
 	cw_line(w, "#define COPY(step) (int)((step) %s)", robin ? "/ EVERY % SLOTS" : arena_printf(b->a, "%% %d", s->late ? s->late + 1 : 2));
 	write_turn(w, d, &(FlowText){ .every = every, .joined = robin && every > 1, .rounds = s->round != NULL,
-		.norm = squares_of(b->m) && !stage_has(b->m->stage[stage]->update, OP_ClipNorm) });
+		.norm = squares_of(b->m) && !stage_has(b->m->stage[stage]->update, OP_ClipNorm), .enters = enters });
 }
 
 int lag_of(const DeviceSchedule *s)

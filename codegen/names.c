@@ -13,7 +13,7 @@ static const char *const reserved[] = {
 	/* names of the emitted files themselves */
 	"P", "S", "G", "L", "K", "A", "k", "g", "mb", "slot", "tmp", "scratch", "params", "state", "grads", "kept", "stack",
 	"forward", "backward", "update", "init", "step", "sync", "tree", "done", "arena", "mine", "nmine", "program", "group",
-	"recv_forward", "send_forward", "recv_backward", "send_backward", "in", "out", "actions", "inputs", "i", "n",
+	"E", "e", "entry", "recv_forward", "send_forward", "recv_backward", "send_backward", "in", "out", "actions", "inputs", "i", "n",
 	"add_gradient", "weight_gradients", "V", "R", "v", "r", "weights",
 	"rows", "newest", "met", "meet", "settle", "absent", "copy", "row", "replica", "sums",
 };

@@ -4,7 +4,7 @@
 #include "build.h"
 
 static const char *const region_name[REGION_COUNT] = {
-	NULL, "params", "state", "grads", "leaf", "stack", "slots", "tmp", "scratch"
+	NULL, "params", "state", "grads", "leaf", "stack", "entries", "slots", "tmp", "scratch"
 };
 
 const char *plan_text(const Build *b)
@@ -197,8 +197,8 @@ static void json_stage(Build *b, Cw *w, int t)
 	const Stage *s = b->m->stage[t];
 	const char *comma = "";
 
-	cw_line(w, "\"stage\": %d,%s \"replicas\": %d, \"inflight\": %d, \"arena\": %" PRId64 ",", t, s->server ?
-		" \"server\": true," : "", s->replicas, s->inflight, s->arena);
+	cw_line(w, "\"stage\": %d,%s \"replicas\": %d, \"inflight\": %d, \"entries\": %d, \"arena\": %" PRId64 ",", t, s->server ?
+		" \"server\": true," : "", s->replicas, s->inflight, s->entries, s->arena);
 	if (b->m->schedule->async)
 		cw_line(w, "\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64 ", \"late\": %d,",
 			b->m->schedule->depth[t], s->versions, s->version_bytes, s->row_copies, b->m->schedule->late);

@@ -58,7 +58,7 @@ static void write_ranks(const StageCx *x, Cw *w, const char *body)
 
 static void write_globals(StageCx *x, Cw *w, const char *body)
 {
-	static const Region order[] = { REGION_PARAMS, REGION_STATE, REGION_GRADS, REGION_STACK, REGION_SLOT };
+	static const Region order[] = { REGION_PARAMS, REGION_STATE, REGION_GRADS, REGION_STACK, REGION_ENTRY, REGION_SLOT };
 	const Stage *s = x->s;
 	Arena *a = x->b->a;
 
@@ -94,7 +94,7 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 
 static void declare(StageCx *x, Cw *w, const char *name)
 {
-	cw_line(w, "void %s(int slot, int mb);", stage_name(x->b, x->s->id, name));
+	cw_line(w, "void %s(%s);", stage_name(x->b, x->s->id, name), micro_args(x));
 }
 
 static void declare_shares(StageCx *x, Cw *w)

@@ -70,6 +70,7 @@ bool        on_gpu(const StageCx *x);   /* the structs lie in device memory, whe
 const char *function_head(const StageCx *x, const char *head, const char *name) __attribute__((format(printf, 2, 0)));
 void        write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots);
 const char *comment_of(const StageCx *x, const Node *n);    /* the value, its type, the node of the model it stems from */
+const char *micro_args(const StageCx *x);                    /* of functions that do something for a microbatch */
 const char *bytes_text(Arena *a, const Value *v);
 DType       gradient_type(const StageCx *x);                /* of the struct of sums: all members have one */
 
@@ -81,6 +82,7 @@ void declare_flow(const StageCx *x, Cw *w);
 bool has_tag(const StageCx *x, const Value *root);
 const char *tag_text(StageCx *x, const Value *v);
 const char *message_text(const StageCx *x, const Value *v);
+const char *meet_text(const StageCx *x);
 void write_tags(StageCx *x, Cw *w, const Graph *g);
 bool is_versioned(const Stage *s, const Value *v);
 void write_meet(StageCx *x, Cw *w);

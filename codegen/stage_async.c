@@ -94,11 +94,24 @@ bool is_versioned(const Stage *s, const Value *v)
 	return s->versions && s->versioned[param_index(s, v)];
 }
 
+/* The message that tells a forward which version to read; NULL: the stage knows. */
+static const Node *told_version(const StageCx *x)
+{
+	const Node *n = x->s->forward->first;
+
+	while (n && n->op != OP_Recv)
+		n = n->next;
+	return x->b->m->schedule->rule == VERSION_VERTICAL ? n : NULL;
+}
+
+const char *meet_text(const StageCx *x)
+{
+	return told_version(x) ? "meet(slot, entry, mb)" : "meet(slot)";
+}
+
 /* The version that a microbatch meets: at its forward, or at once with what it reads of its message. */
 void write_meet(StageCx *x, Cw *w)
 {
-	const VersionRule rule = x->b->m->schedule->rule;
-	const Node *n = x->s->forward->first;
 	const char *version = "newest";
 
 	if (!flows(x))
@@ -106,16 +119,13 @@ void write_meet(StageCx *x, Cw *w)
 	cw_blank(w);
 	cw_stmt(w, "versions since the flow began; that of each microbatch", "static int64_t newest, met[SLOTS];");
 	cw_blank(w);
-	cw_func(w, "static int64_t meet(int slot, int mb)");
-	while (n && n->op != OP_Recv)
-		n = n->next;
-	if (rule == VERSION_VERTICAL && n) {
-		cw_line(w, "pd_wait_recv(%" PRId64 ", slot);", attr_int(n, "channel"));
-		version = arena_printf(x->b->a, "pd_tag_read(&K[slot].%s, mb)", strstr(tag_text(x, n->out[0]), "->") + 2);
-	} else {
-		cw_line(w, "(void)mb;");
+	const Node *n = told_version(x);
+	cw_func(w, "static int64_t meet(%s)", n ? micro_args(x) : "int slot");
+	if (n) {
+		cw_line(w, "pd_wait_recv(%" PRId64 ", entry);", attr_int(n, "channel"));
+		version = arena_printf(x->b->a, "pd_tag_read(&E[entry].%s, mb)", strstr(tag_text(x, n->out[0]), "->") + 2);
 	}
-	if (rule == VERSION_PREVIOUS)
+	if (x->b->m->schedule->rule == VERSION_PREVIOUS)
 		version = "pd_flow() ? pd_flow() - 1 : 0";
 	cw_line(w, "return met[slot] = %s;", version);
 	cw_end(w);

@@ -55,6 +55,22 @@ const char *function_head(const StageCx *x, const char *head, const char *name)
 	return arena_printf(x->b->a, head, stage_name(x->b, x->s->id, name));
 }
 
+const char *micro_args(const StageCx *x)
+{
+	return stage_enters(x->s) ? "int slot, int entry, int mb" : "int slot, int mb";
+}
+
+static const char *micro_head(const StageCx *x, const char *name)
+{
+	return arena_printf(x->b->a, "void %s(%s)", stage_name(x->b, x->s->id, name), micro_args(x));
+}
+
+/* The copy that a message uses. */
+static const char *copy_of(const Value *v)
+{
+	return v->region == REGION_ENTRY ? "entry" : "slot";
+}
+
 const char *bytes_text(Arena *a, const Value *v)
 {
 	return arena_printf(a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(v->type.dtype));
@@ -166,7 +182,8 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 		return;
 	case OP_Recv:
 		value_text(x, n->out[0]);
-		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", slot);", attr_int(n, "channel"));
+		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", %s);", attr_int(n, "channel"),
+			copy_of(n->out[0]));
 		if (flows(x))
 			cw_line(w, "pd_tag_read(&%s, mb);", tag_text(x, n->out[0]));
 		return;
@@ -233,7 +250,11 @@ void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
 	if (slots && strstr(head, "backward("))
 		write_copy(x, w, arena_printf(x->b->a, "pd_flow() %% %d", late(x) + 1));
 	if (slots && x->s->versions && word_in(text, "v")) {
-		cw_line(w, "struct weights *v = &V[%s %% VERSIONS];", strstr(head, " forward(") ? "meet(slot, mb)" : "met[slot]");
+		cw_line(w, "struct weights *v = &V[%s %% VERSIONS];", strstr(head, " forward(") ? meet_text(x) : "met[slot]");
+		data = true;
+	}
+	if (slots && word_in(text, "e")) {
+		cw_line(w, "struct entry *e = &E[entry];");
 		data = true;
 	}
 	if (slots && word_in(text, "k")) {
@@ -265,6 +286,8 @@ void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
 		cw_blank(w);
 	if (slots && !word_in(text, "slot") && !word_in(text, "k"))
 		cw_line(w, "(void)slot;");
+	if (slots && stage_enters(x->s) && !word_in(text, "entry") && !word_in(text, "e"))
+		cw_line(w, "(void)entry;");
 	if (!slots && flows(x) && strstr(head, "copy") && !word_in(text, "copy") && !word_in(text, "r"))
 		cw_line(w, "(void)copy;");
 	if (slots && !word_in(text, "mb") && !(word_in(text, "g") && reproducible(x) && !round_robin(x)))
@@ -278,12 +301,25 @@ void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
 	x->nlocal = 0;
 }
 
-/* Buffers of the slot are about to be written again: what was sent from them must be gone. */
-static void write_send_waits(Cw *w, const Graph *g)
+/* The graph whose functions write what a node sends, and whether its receives do. */
+static const Graph *writer_of(const StageCx *x, const Node *send, bool *receives)
 {
-	for (const Node *n = g->first; n; n = n->next)
-		if (n->op == OP_Send)
-			cw_line(w, "pd_wait_send(%" PRId64 ", slot);", attr_int(n, "channel"));
+	const Value *v = send->in[0]->alias ? send->in[0]->alias : send->in[0];
+
+	*receives = v->def && v->def->op == OP_Recv;
+	return v->def ? v->def->graph : v->kind == VAL_INPUT ? x->s->forward : send->graph;
+}
+
+/* Buffers are about to be written again: what was sent from them must be gone. */
+static void write_send_waits(const StageCx *x, Cw *w, const Graph *g, bool receives)
+{
+	const Graph *of[] = { x->s->forward, x->s->backward };
+	bool received;
+
+	for (int k = 0; k < 2; k++)
+		for (const Node *n = of[k]->first; n; n = n->next)
+			if (n->op == OP_Send && writer_of(x, n, &received) == g && received == receives)
+				cw_line(w, "pd_wait_send(%" PRId64 ", %s);", attr_int(n, "channel"), copy_of(n->in[0]));
 }
 
 void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name)
@@ -293,12 +329,12 @@ void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name)
 
 	if (!stage_has(g, OP_Recv))
 		return;
+	write_send_waits(x, &in, g, true);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Recv)
-			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", slot, %s, mb, %s, %s);", attr_int(n, "channel"),
-				peer_text(x, attr_int(n, "from")), value_text(x, n->out[0]), message_text(x, n->out[0]));
-	write_function(x, w, arena_printf(x->b->a, "void %s(int slot, int mb)", stage_name(x->b, x->s->id,
-		arena_printf(x->b->a, "recv_%s", name))), &body, true);
+			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", %s, %s, mb, %s, %s);", attr_int(n, "channel"),
+				copy_of(n->out[0]), peer_text(x, attr_int(n, "from")), value_text(x, n->out[0]), message_text(x, n->out[0]));
+	write_function(x, w, micro_head(x, arena_printf(x->b->a, "recv_%s", name)), &body, true);
 }
 
 void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
@@ -311,11 +347,10 @@ void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
 	write_tags(x, &in, g);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Send)
-			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name), "pd_isend(%" PRId64 ", slot, %s, mb, %s, %s);",
-				attr_int(n, "channel"), peer_text(x, attr_int(n, "to")), value_text(x, n->in[0]),
+			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name), "pd_isend(%" PRId64 ", %s, %s, mb, %s, %s);",
+				attr_int(n, "channel"), copy_of(n->in[0]), peer_text(x, attr_int(n, "to")), value_text(x, n->in[0]),
 				message_text(x, n->in[0]));
-	write_function(x, w, arena_printf(x->b->a, "void %s(int slot, int mb)", stage_name(x->b, x->s->id,
-		arena_printf(x->b->a, "send_%s", name))), &body, true);
+	write_function(x, w, micro_head(x, arena_printf(x->b->a, "send_%s", name)), &body, true);
 }
 
 void write_forward(StageCx *x, Cw *w)
@@ -324,7 +359,7 @@ void write_forward(StageCx *x, Cw *w)
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
-	write_send_waits(&in, g);
+	write_send_waits(x, &in, g, false);
 	for (int i = 0; i < g->nin; i++) {
 		clock_input(x, &in, g->in[i]);
 		cw_stmt(&in, arena_printf(x->b->a, "%%%s %s", g->in[i]->name, str_type(x->b->a, &g->in[i]->type)),
@@ -333,8 +368,8 @@ void write_forward(StageCx *x, Cw *w)
 	}
 	write_nodes(x, &in, g->first, NULL);
 	if (flows(x) && !word_in(buf_str(&body), "v"))
-		cw_line(&in, "meet(slot, mb);");
-	write_function(x, w, function_head(x, "void %s(int slot, int mb)", "forward"), &body, true);
+		cw_line(&in, "%s;", meet_text(x));
+	write_function(x, w, micro_head(x, "forward"), &body, true);
 }
 
 /* The type of a stage's gradients: that of its weights. */
@@ -382,14 +417,14 @@ void write_backward(StageCx *x, Cw *w)
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
-	write_send_waits(&in, g);
+	write_send_waits(x, &in, g, false);
 	if (x->s->weight) {
 		write_nodes(x, &in, g->first, NULL);
 	} else {
 		write_adding(x, w);
 		write_gradients(x, &in, g);
 	}
-	write_function(x, w, function_head(x, "void %s(int slot, int mb)", "backward"), &body, true);
+	write_function(x, w, micro_head(x, "backward"), &body, true);
 }
 
 void write_weight_part(StageCx *x, Cw *w)
@@ -401,7 +436,7 @@ void write_weight_part(StageCx *x, Cw *w)
 		return;
 	write_adding(x, w);
 	write_gradients(x, &in, x->s->weight);
-	write_function(x, w, function_head(x, "void %s(int slot, int mb)", "weight_gradients"), &body, true);
+	write_function(x, w, micro_head(x, "weight_gradients"), &body, true);
 }
 
 void write_update(StageCx *x, Cw *w)
@@ -433,7 +468,7 @@ void write_update(StageCx *x, Cw *w)
 static void write_pointers(StageCx *x, Cw *w)
 {
 	const Stage *s = x->s;
-	static const Region order[] = { REGION_PARAMS, REGION_STATE, REGION_STACK, REGION_SLOT };
+	static const Region order[] = { REGION_PARAMS, REGION_STATE, REGION_STACK, REGION_ENTRY, REGION_SLOT };
 
 	for (size_t i = 0; i < sizeof order / sizeof *order; i++)
 		if (x->layout[order[i]].n)

@@ -38,10 +38,11 @@ static void add_member(StageCx *x, Struct *l, const Value *v, const char *wish, 
 
 static void add_slot(StageCx *x, const Value *v)
 {
-	if (v && !v->alias && v->region == REGION_SLOT)
-		add_member(x, &x->layout[REGION_SLOT], v, v->name, v->offset, type_numel(&v->type));
-	if (v && !v->alias && v->region == REGION_SLOT && has_tag(x, v))
-		member_at(&x->layout[REGION_SLOT], v->offset)->tag = true;
+	if (!v || v->alias || (v->region != REGION_SLOT && v->region != REGION_ENTRY))
+		return;
+	add_member(x, &x->layout[v->region], v, v->name, v->offset, type_numel(&v->type));
+	if (has_tag(x, v))
+		member_at(&x->layout[v->region], v->offset)->tag = true;
 }
 
 static void add_slots(StageCx *x, const Graph *g)
@@ -84,8 +85,10 @@ void layout_stage(StageCx *x)
 	layout_begin(x, LAYOUT_VERSIONS, "weights", "V", s->version_bytes, "weights of which VERSIONS versions are kept: "
 		"what a microbatch met is there until its backward");
 	layout_begin(x, REGION_STATE, "state", "S", s->bytes[REGION_STATE], "what the optimizer remembers");
-	layout_begin(x, REGION_SLOT, "kept", "K", s->slot_bytes,
-		"what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight");
+	layout_begin(x, REGION_ENTRY, "entry", "E", s->entry_bytes, "what forwards receive and backwards send: one per microbatch "
+		"in flight and per receive ahead of those");
+	layout_begin(x, REGION_SLOT, "kept", "K", s->slot_bytes, "what lives from a forward to its backward, what backwards receive "
+		"and forwards send: one per microbatch in flight");
 	layout_begin(x, REGION_STACK, "rows", "R", s->row_copies ? s->bytes[REGION_STACK] / s->row_copies : s->bytes[REGION_STACK],
 		"what each microbatch of the step leaves: batch statistics, touched rows");
 	for (int i = 0; i < s->nparam; i++) {
@@ -328,6 +331,7 @@ const char *value_text(void *stage_cx, const Value *v)
 	switch ((Region)v->region) {
 	case REGION_GRADS: return in_struct(x, REGION_GRADS, "G", v);
 	case REGION_STACK: return in_struct(x, REGION_STACK, flows(x) ? "r" : "R", v);
+	case REGION_ENTRY: return in_struct(x, REGION_ENTRY, "e", v);
 	case REGION_SLOT:  return in_struct(x, REGION_SLOT, "k", v);
 	case REGION_LEAF: case REGION_TMP:
 		if (v->region == REGION_LEAF && !leaf_added(x))

@@ -124,15 +124,16 @@ struct Node {
  *              Reproducible: LEAF is the memory of the pd_tree (bytes as it asks), a leaf the same struct as GRADS,
  *              member by member; GRADS has no memory of its own and means the tree's root
  *     STACK    what Stack gives: `microbatches` rows (of the step, all replicas), row g written after forward g
- *     SLOT     what lives from a forward to its backward (to its weight part), what is received, what is sent:
+ *     ENTRY    what forwards receive and backwards send: `entries` copies
+ *     SLOT     what lives from a forward to its backward (to its weight part), what backwards receive and forwards send:
  *              `inflight` copies
  *     TMP      all other values of the three graphs; forward, backward and update use the same bytes in turn. With one
  *              copy of SLOT and no weight part it begins where SLOT does, over what is dead there; bytes[TMP] is what it has beyond
  *     SCRATCH  library scratchpads, one at a time
  * A value that is an alias has the region and offset of what it shares. Constants are no part of the arena. */
 typedef enum Region {
-	REGION_NONE, REGION_PARAMS, REGION_STATE, REGION_GRADS, REGION_LEAF, REGION_STACK, REGION_SLOT, REGION_TMP,
-	REGION_SCRATCH, REGION_COUNT
+	REGION_NONE, REGION_PARAMS, REGION_STATE, REGION_GRADS, REGION_LEAF, REGION_STACK, REGION_ENTRY, REGION_SLOT,
+	REGION_TMP, REGION_SCRATCH, REGION_COUNT
 } Region;
 
 struct Graph {
@@ -155,6 +156,7 @@ struct Stage {
 	int     *device;            /* cluster device index of each replica */
 	int      rank;              /* of replica 0; replica r has rank + r. Stages of one rank are chunks of one device */
 	int      inflight;          /* microbatches whose kept values live at once: slots */
+	int      entries;           /* and for how many there is room at the stage's entry */
 	Graph   *forward, *backward, *update;
 	Graph   *weight;            /* what defer took out of the backward, once per microbatch behind it; NULL: nothing */
 	Value  **param; int nparam, capparam;   /* weights, buffers and states this stage reads, module order */
@@ -163,8 +165,8 @@ struct Stage {
 	/* memplan */
 	int64_t *param_at;          /* byte offset in the arena, by index into param[] */
 	int64_t  at[REGION_COUNT];      /* byte offset of each region in the arena */
-	int64_t  bytes[REGION_COUNT];   /* its size, all copies of SLOT counted */
-	int64_t  slot_bytes;        /* one copy of SLOT */
+	int64_t  bytes[REGION_COUNT];   /* its size, all copies of ENTRY and SLOT counted */
+	int64_t  slot_bytes, entry_bytes;       /* one copy of SLOT, of ENTRY */
 	/* Asynchronous pipelines: weights of which several versions are kept lie behind the others in PARAMS, `versions`
 	 * copies of version_bytes; param_at is that of the first. 0: every weight is updated in place */
 	int      versions;
@@ -174,6 +176,9 @@ struct Stage {
 	int64_t  arena;             /* the sum: what the device allocates */
 	int64_t  bytes_params, bytes_state, bytes_grads, bytes_kept, bytes_tmp, bytes_comm, bytes_scratch;
 };
+
+/* It receives from earlier stages, or sends back to them: its functions are told which buffer. */
+static inline bool stage_enters(const Stage *s) { return s->entry_bytes > 0; }
 
 /* How the model is trained; from train.yaml and flags, written into the IR by the train pass. */
 typedef struct LossTerm {

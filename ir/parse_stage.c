@@ -31,7 +31,9 @@ void parse_stage(Parser *s)
 	if (lex_eat(s, "rank"))
 		st->rank = (int)lex_int(s, 0, MOST_DEVICES);
 	lex_want(s, "inflight");
-	st->inflight = (int)lex_int(s, 0, 1 << 20);
+	st->inflight = st->entries = (int)lex_int(s, 0, 1 << 20);
+	if (lex_eat(s, "entries"))
+		st->entries = (int)lex_int(s, 0, 1 << 20);
 	Stage **all = NEWN(s->a, Stage *, s->m->nstage + 1);
 	for (int i = 0; i < s->m->nstage; i++)
 		all[i] = s->m->stage[i];
@@ -51,11 +53,12 @@ void parse_stage(Parser *s)
 		} else if (lex_eat(s, "regions_bytes")) {
 			long_list(s, REGION_COUNT, st->bytes);
 		} else if (lex_eat(s, "memory")) {
-			int64_t v[2];
+			int64_t v[3];
 
-			long_list(s, 2, v);
+			long_list(s, 3, v);
 			st->slot_bytes = v[0];
-			st->arena = v[1];
+			st->entry_bytes = v[1];
+			st->arena = v[2];
 		} else if (lex_eat(s, "versions")) {
 			int64_t v[3];
 
@@ -124,7 +127,7 @@ static ActKind action_kind(Parser *s)
 	return (ActKind)best;
 }
 
-/* 0SEND_F3@1~2 */
+/* 0SEND_F3@1+2~5 */
 static Action action(Parser *s)
 {
 	Action x = { .mb = -1 };
@@ -136,6 +139,10 @@ static Action action(Parser *s)
 	if (*s->p == '@') {
 		s->p++;
 		x.slot = (int)lex_int(s, 0, 1 << 20);
+	}
+	if (*s->p == '+') {
+		s->p++;
+		x.entry = (int)lex_int(s, 0, 1 << 20);
 	}
 	if (*s->p == '~') {
 		s->p++;
@@ -201,6 +208,7 @@ void parse_schedule(Parser *s)
 	lex_want(s, "{");
 	x->replicas = int_list(s, "replicas", x->nstage, MOST_DEVICES);
 	x->inflight = int_list(s, "inflight", x->nstage, 1 << 20);
+	x->entries = int_list(s, "entries", x->nstage, 1 << 20);
 	if (lex_eat(s, "async"))
 		async(s, x);
 	x->device = NEWN(s->a, int *, x->nstage);

@@ -20,7 +20,7 @@
 
 const char *const phase_name[3] = { "fwd", "bwd", "update" };
 const char *const region_name[REGION_COUNT] = {
-	"none", "params", "state", "grads", "leaf", "stack", "slot", "tmp", "scratch"
+	"none", "params", "state", "grads", "leaf", "stack", "entry", "slot", "tmp", "scratch"
 };
 const char *const param_kind_name[3] = { "weight", "buffer", "state" };
 const char *const sync_name[SYNC_KINDS] = { "none", "allreduce", "ps", "allgatherv" };
@@ -449,13 +449,16 @@ static void stage(Buf *b, const Stage *s, int rank)
 		buf_puts(b, " server");
 	if (s->rank != rank)
 		buf_printf(b, " rank %d", s->rank);
-	buf_printf(b, " inflight %d {\n", s->inflight);
+	buf_printf(b, " inflight %d", s->inflight);
+	if (s->entries > s->inflight)
+		buf_printf(b, " entries %d", s->entries);
+	buf_puts(b, " {\n");
 	value_list(b, "params", s->nparam, s->param);
 	if (s->param_at) {
 		long_list(b, "params_at", s->nparam, s->param_at);
 		long_list(b, "regions_at", REGION_COUNT, s->at);
 		long_list(b, "regions_bytes", REGION_COUNT, s->bytes);
-		long_list(b, "memory", 2, (int64_t[]){ s->slot_bytes, s->arena });
+		long_list(b, "memory", 3, (int64_t[]){ s->slot_bytes, s->entry_bytes, s->arena });
 		if (s->versions)
 			long_list(b, "versions", 3, (int64_t[]){ s->versions, s->version_bytes, s->versions_at });
 	}
@@ -491,6 +494,7 @@ static void schedule(Buf *b, const Schedule *s)
 	buf_printf(b, "schedule %s stages %d microbatches %d devices %d {\n", s->name, s->nstage, s->nmicro, s->ndevice);
 	int_list(b, "replicas", s->nstage, s->replicas);
 	int_list(b, "inflight", s->nstage, s->inflight);
+	int_list(b, "entries", s->nstage, s->entries);
 	if (s->async) {
 		buf_printf(b, "\tasync %s%s per_step %d late %d lag %d\n", version_rule_name[s->rule], s->robin ? " robin" : "", s->per_step,
 			s->late, s->lag);
@@ -511,6 +515,8 @@ static void schedule(Buf *b, const Schedule *s)
 				buf_printf(b, "%d", x->mb);
 			if (x->slot)
 				buf_printf(b, "@%d", x->slot);
+			if (x->entry)
+				buf_printf(b, "+%d", x->entry);
 			if (x->version)
 				buf_printf(b, "~%d", x->version);
 		}

@@ -125,8 +125,8 @@ typedef struct Proof {
 	Arena           *a;
 	int             *synced;        /* async, by rank: sums of gradients it came to */
 	char            *done;          /* [kind][stage][mb] */
-	int             *holds;         /* [rank][stage][slot] -> mb + 1 that owns it, by forward */
-	int              slots;         /* of the deepest stage */
+	int             *holds[2];      /* [rank][stage][slot], [rank][stage][entry] -> mb + 1 that owns it */
+	int              most;          /* slots or entries of a stage */
 } Proof;
 
 static char *done_at(const Proof *p, ActKind k, int stage, int mb)
@@ -205,27 +205,46 @@ static bool in_order(const Proof *p, int rank, const Action *x)
 	return true;
 }
 
-static int *owner_at(const Proof *p, int rank, const Action *x)
+enum { SLOT, ENTRY };
+
+static int *owner_at(const Proof *p, int rank, const Action *x, int of)
 {
-	return &p->holds[((size_t)rank * (size_t)p->s->nstage + (size_t)x->stage) * (size_t)p->slots + (size_t)x->slot];
+	const size_t at = ((size_t)rank * (size_t)p->s->nstage + (size_t)x->stage) * (size_t)p->most;
+
+	return &p->holds[of][at + (size_t)(of == SLOT ? x->slot : x->entry)];
 }
 
+/* takes: this action is the first that uses it. */
+static bool owns(const Proof *p, int rank, const Action *x, int of, bool takes)
+{
+	static const char *const name[] = { "slot", "entry buffer" };
+	const int i = of == SLOT ? x->slot : x->entry;
+
+	if (i < 0 || i >= (of == SLOT ? p->s->inflight : p->s->entries)[x->stage])
+		return fault(p, rank, x, arena_printf(p->a, "its %s is outside the depth of the stage", name[of]));
+	int *owner = owner_at(p, rank, x, of);
+	if (takes && *owner)
+		return fault(p, rank, x, arena_printf(p->a, "%s %d still belongs to microbatch %d", name[of], i, *owner - 1));
+	if (takes)
+		*owner = x->mb + 1;
+	return *owner == x->mb + 1 || fault(p, rank, x, arena_printf(p->a, "%s %d does not belong to it", name[of], i));
+}
+
+/* A slot is a microbatch's from its forward on, a buffer at the entry from its receive on. */
 static bool slot_rules(const Proof *p, int rank, const Action *x)
 {
-	if (x->slot < 0 || x->slot >= p->s->inflight[x->stage])
-		return fault(p, rank, x, "its slot is outside the depth of the stage");
-	int *owner = owner_at(p, rank, x);
-	if (x->kind == ACT_RECV_F || (x->kind == ACT_F && !exchanges(p, x->stage, true, true))) {
-		if (*owner)
-			return fault(p, rank, x, arena_printf(p->a, "slot %d still belongs to microbatch %d", x->slot, *owner - 1));
-		*owner = x->mb + 1;
-	} else if (*owner != x->mb + 1) {
-		return fault(p, rank, x, arena_printf(p->a, "slot %d does not belong to it", x->slot));
-	}
-	return true;
+	const bool receives = exchanges(p, x->stage, true, true);
+
+	return owns(p, rank, x, ENTRY, x->kind == (receives ? ACT_RECV_F : ACT_F)) &&
+		(x->kind == ACT_RECV_F || owns(p, rank, x, SLOT, x->kind == ACT_F));
 }
 
-/* The slot of (stage, mb) is free after its last action there. */
+static void release(const Proof *p, int rank, const Action *x)
+{
+	*owner_at(p, rank, x, SLOT) = *owner_at(p, rank, x, ENTRY) = 0;
+}
+
+/* What (stage, mb) holds is free after its last action there. */
 static bool last_use(const Schedule *s, int rank, int at)
 {
 	const Action *x = &s->dev[rank].act[at];
@@ -287,16 +306,15 @@ static Step step(const Proof *p, int rank, int at)
 		return fault(p, rank, x, "the microbatch belongs to another device"), STEP_FAULT;
 	if (*done_at(p, x->kind, x->stage, x->mb))
 		return fault(p, rank, x, "it is done twice"), STEP_FAULT;
-	if (!in_order(p, rank, x) || !slot_rules(p, rank, x))
+	if (!in_order(p, rank, x))
 		return STEP_FAULT;
-	if ((x->kind == ACT_F && !arrived(p, x->stage, x->mb, true)) || (x->kind == ACT_B && !arrived(p, x->stage, x->mb, false))) {
-		if (x->kind == ACT_F && !exchanges(p, x->stage, true, true))
-			*owner_at(p, rank, x) = 0;
+	if ((x->kind == ACT_F && !arrived(p, x->stage, x->mb, true)) || (x->kind == ACT_B && !arrived(p, x->stage, x->mb, false)))
 		return STEP_WAIT;
-	}
+	if (!slot_rules(p, rank, x))
+		return STEP_FAULT;
 	*done_at(p, x->kind, x->stage, x->mb) = 1;
 	if (last_use(s, rank, at))
-		*owner_at(p, rank, x) = 0;
+		release(p, rank, x);
 	return STEP_DONE;
 }
 
@@ -313,7 +331,7 @@ static const char *why_waits(const Proof *p, const Action *x, const int *at)
 		    *done_at(p, forward ? ACT_SEND_F : ACT_SEND_B, from, x->mb))
 			continue;
 		const int rank = s->device[from][s->replica_of[from][x->mb]];
-		const Action want = { forward ? ACT_SEND_F : ACT_SEND_B, from, x->mb, 0, 0 };
+		const Action want = { .kind = forward ? ACT_SEND_F : ACT_SEND_B, .stage = from, .mb = x->mb };
 		return arena_printf(p->a, "waits for ever, a deadlock: device %d has %s behind %s, where it waits itself; one of the two "
 			"must come earlier", rank, str_action(p->a, &want), at[rank] < s->dev[rank].n ?
 			str_action(p->a, &s->dev[rank].act[at[rank]]) : "its end");
@@ -430,13 +448,16 @@ static bool depth_holds(const Proof *p)
 bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *d)
 {
 	Arena *a = arena_new();
-	int slots = 1;
+	int most = 1;
 
-	for (int i = 0; i < s->nstage; i++)
-		if (s->inflight[i] > slots)
-			slots = s->inflight[i];
-	Proof p = { .s = s, .edge = edge, .nedge = nedge, .d = d, .a = a,
-		.done = NEWN(a, char, ACT_COUNT * s->nstage * s->nmicro), .holds = NEWN(a, int, s->ndevice * s->nstage * slots), .slots = slots };
+	for (int i = 0; i < s->nstage; i++) {
+		most = s->inflight[i] > most ? s->inflight[i] : most;
+		most = s->entries[i] > most ? s->entries[i] : most;
+	}
+	Proof p = { .s = s, .edge = edge, .nedge = nedge, .d = d, .a = a, .most = most,
+		.done = NEWN(a, char, ACT_COUNT * s->nstage * s->nmicro) };
+	for (int i = SLOT; i <= ENTRY; i++)
+		p.holds[i] = NEWN(a, int, s->ndevice * s->nstage * most);
 	p.synced = NEWN(a, int, s->ndevice);
 	bool ok = run_all(&p) && complete(&p) && versions_hold(&p) && depth_holds(&p);
 	arena_free(a);

@@ -2,8 +2,10 @@
  * notation), verified, simulated and emitted. A new schedule is one small file in passes/ that fills this.
  *
  * A stage's microbatches are spread over its replicas: replica_of[stage][mb]. Receives are posted by RECV actions,
- * early; F and B wait for what they read. SEND starts a send and does not wait; a send's buffer is waited for before
- * its slot is written again. slot says which copy of the kept values and receive buffers an action uses. */
+ * early; F and B wait for what they read. SEND starts a send and does not wait; a send's buffer is waited for before it
+ * is written again. slot says which copy of the kept values an action uses, from F on. What passes the entry of a stage,
+ * received by forwards or sent by backwards, has buffers of its own, one per microbatch from RECV_F on: entry says
+ * which. A stage has more of those than slots, so that receives are posted while all slots are in use. */
 #ifndef PDCC_IR_SCHEDULE_H
 #define PDCC_IR_SCHEDULE_H
 
@@ -28,6 +30,7 @@ typedef struct Action {
 	int     mb;         /* global microbatch index within the step; -1 for SYNC and UPDATE */
 	int     slot;
 	int     version;    /* weight version read: 0 in synchronous schedules; UPDATE: the one it makes */
+	int     entry;
 } Action;
 
 /* An action of a turn, in an asynchronous schedule. A turn takes a step of the flow forward: all of its microbatches,
@@ -64,6 +67,7 @@ typedef struct Schedule {
 	int           **device;     /* [stage][replica] -> rank */
 	int           **replica_of; /* [stage][mb] -> replica */
 	int            *inflight;   /* slots by stage */
+	int            *entries;    /* buffers of messages at its entry; as many as slots, or more */
 	/* Asynchronous: no flush. act then shows the flow's first microbatches, numbered from 0 and drained at the end;
 	 * SYNC and UPDATE have the first microbatch of theirs. The program repeats turn. */
 	bool            async;

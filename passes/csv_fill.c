@@ -26,7 +26,7 @@ static bool local(const Fill *f, int stage, ActKind k)
 
 static void put(Fill *f, int rank, ActKind k, int stage, int mb)
 {
-	PUSH(f->c->a, f->list[rank].act, f->list[rank].n, f->list[rank].cap) = (Action){ k, stage, mb, 0, 0 };
+	PUSH(f->c->a, f->list[rank].act, f->list[rank].n, f->list[rank].cap) = (Action){ .kind = k, .stage = stage, .mb = mb };
 }
 
 static int find(const CsvLine *l, ActKind k, int stage, int mb)
@@ -86,27 +86,53 @@ static bool is_last(const DeviceSchedule *l, int at)
 	return true;
 }
 
-/* A microbatch takes the slot that has been free for longest, or a new one, at the first of its actions. */
+/* Places of one kind, by stage: free ones wait in line. */
+typedef struct Places { int micro, *idle, *head, *tail, *used, *of; } Places;
+
+static Places places_new(const Sched *c)
+{
+	const int m = c->s->nmicro, n = c->s->nstage;
+
+	return (Places){ m, NEWN(c->a, int, n * m), NEWN(c->a, int, n), NEWN(c->a, int, n), NEWN(c->a, int, n), NEWN(c->a, int, n * m) };
+}
+
+/* The place of the action's microbatch: the one that has been free for longest, or a new one, when it has none yet. */
+static int place_of(Places *p, const Action *x)
+{
+	int *of = &p->of[x->stage * p->micro + x->mb], t = x->stage;
+
+	if (!*of)
+		*of = 1 + (p->head[t] < p->tail[t] ? p->idle[t * p->micro + p->head[t]++] : p->used[t]++);
+	return *of - 1;
+}
+
+static void leave(Places *p, int stage, int place)
+{
+	p->idle[stage * p->micro + p->tail[stage]++] = place;
+}
+
+/* A microbatch has a slot from its forward on, a buffer at the entry from the first of its actions. */
 static void give_slots(Fill *f, int rank)
 {
 	Sched *c = f->c;
 	DeviceSchedule *l = &f->list[rank];
-	const int m = c->s->nmicro, n = c->s->nstage * m;
-	int *slot = NEWN(c->a, int, n), *idle = NEWN(c->a, int, 2 * n), *head = NEWN(c->a, int, c->s->nstage);
-	int *tail = NEWN(c->a, int, c->s->nstage), *used = NEWN(c->a, int, c->s->nstage);
+	Places slots = places_new(c), entries = places_new(c);
 
 	for (int i = 0; i < l->n; i++) {
 		Action *x = &l->act[i];
-		int *s = &slot[x->stage * m + x->mb];
-		if (!*s)
-			*s = 1 + (head[x->stage] < tail[x->stage] ? idle[x->stage * m + head[x->stage]++] : used[x->stage]++);
-		x->slot = *s - 1;
-		if (is_last(l, i))
-			idle[x->stage * m + tail[x->stage]++] = x->slot;
+
+		x->entry = place_of(&entries, x);
+		x->slot = x->kind == ACT_RECV_F ? 0 : place_of(&slots, x);
+		if (is_last(l, i)) {
+			leave(&slots, x->stage, x->slot);
+			leave(&entries, x->stage, x->entry);
+		}
 		schedule_push(c->a, c->s, rank, *x);
 	}
-	for (int t = 0; t < c->s->nstage; t++)
-		c->s->inflight[t] = used[t] > c->s->inflight[t] ? used[t] : c->s->inflight[t];
+	for (int t = 0; t < c->s->nstage; t++) {
+		c->s->inflight[t] = slots.used[t] > c->s->inflight[t] ? slots.used[t] : c->s->inflight[t];
+		c->s->entries[t] = entries.used[t] > c->s->entries[t] ? entries.used[t] : c->s->entries[t];
+	}
 	sched_end(c, rank);
 }
 
@@ -151,8 +177,10 @@ bool csv_fill(Sched *c, const Csv *x, Diag *d)
 		sched_from_work(c, f.list);
 	for (int r = 0; r < c->s->ndevice && x->messages; r++)
 		give_slots(&f, r);
-	for (int t = 0; t < c->s->nstage; t++)
+	for (int t = 0; t < c->s->nstage; t++) {
 		c->s->inflight[t] = c->s->inflight[t] > 0 ? c->s->inflight[t] : 1;
+		c->s->entries[t] = c->s->entries[t] > c->s->inflight[t] ? c->s->entries[t] : c->s->inflight[t];
+	}
 	give_places(&f);
 	return true;
 }

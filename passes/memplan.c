@@ -23,6 +23,7 @@ typedef struct Class {
 	int      read;              /* kept: position of its last reader in the backward */
 	bool     slot, leaf, fixed; /* fixed: no other value may be computed into it */
 	bool     wire;              /* sent or received */
+	bool     entry;             /* by a forward received, or by a backward sent that made it */
 } Class;
 
 typedef struct Planner {
@@ -127,8 +128,10 @@ static void demand(const Planner *p, Class *c, const Value *v)
 	c->slot |= in_list(p->s->keep, p->s->nkeep, v);
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *u = v->uses[i].node;
-		if (u->op == OP_Send && u->graph->stage == p->s)
+		if (u->op == OP_Send && u->graph->stage == p->s) {
 			c->slot = c->wire = true;
+			c->entry |= u->graph == p->s->backward && c->graph == u->graph;
+		}
 		if (u->op == OP_Accumulate && u->graph->stage == p->s)
 			c->leaf = true;
 		if (u->op == OP_Stack)      /* copied when the forward ends */
@@ -154,6 +157,7 @@ static bool place_special(Planner *p, Node *n, int at)
 	if (n->op == OP_Recv) {
 		new_class(p, v, n->graph, at);
 		class_of(v)->slot = class_of(v)->wire = class_of(v)->fixed = true;
+		class_of(v)->entry = n->graph == p->s->forward;
 	} else if (n->op == OP_Accumulate) {
 		const Class *leaf = class_of(n->in[0]);
 		if (!leaf || !leaf->leaf)
@@ -259,9 +263,10 @@ static void place_slots(Planner *p)
 			continue;
 		if (c->wire && p->m->schedule->async)       /* a tag goes with it */
 			c->bytes += ALIGN;
-		put(c, REGION_SLOT, &p->s->slot_bytes);
-		*(c->wire ? &p->s->bytes_comm : &p->s->bytes_kept) += c->bytes * p->s->inflight;
+		put(c, c->entry ? REGION_ENTRY : REGION_SLOT, c->entry ? &p->s->entry_bytes : &p->s->slot_bytes);
+		*(c->wire ? &p->s->bytes_comm : &p->s->bytes_kept) += c->bytes * (c->entry ? p->s->entries : p->s->inflight);
 	}
+	p->s->bytes[REGION_ENTRY] = p->s->entry_bytes * p->s->entries;
 	p->s->bytes[REGION_SLOT] = p->s->slot_bytes * p->s->inflight;
 }
 
@@ -313,7 +318,7 @@ static int slot_members(Planner *p, const Graph *g, Class **placed)
 
 	for (int i = 0; i < p->nall && tmp_over_slot(p->s); i++) {
 		const Class *c = p->all[i];
-		if (!c->slot || (g == p->s->update && !c->wire))
+		if (!c->slot || c->entry || (g == p->s->update && !c->wire))
 			continue;
 		placed[n] = NEW(p->cx->scratch, Class);
 		*placed[n] = *c;
@@ -492,7 +497,7 @@ static void plan_stage(Planner *p)
 
 	for (int r = 0; r < REGION_COUNT; r++)
 		s->at[r] = s->bytes[r] = 0;
-	s->slot_bytes = s->bytes_kept = s->bytes_comm = 0;
+	s->slot_bytes = s->entry_bytes = s->bytes_kept = s->bytes_comm = 0;
 	for (int k = 0; k < ngraph - 1; k++)
 		classify(p, g[k]);
 	place_leaves(p);

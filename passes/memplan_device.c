@@ -2,6 +2,18 @@
 #include <string.h>
 #include "recompute.h"
 
+int64_t memory_of(const Stage *s, const Cluster *c)
+{
+	int64_t least = 0;
+
+	for (int r = 0; c && r < s->replicas; r++) {
+		const int64_t m = s->device[r] >= 0 && s->device[r] < c->ndevice ? c->device[s->device[r]].memory : 0;
+		if (m > 0 && (!least || m < least))
+			least = m;
+	}
+	return least;
+}
+
 static void move_region(Stage *s, Region r, int64_t by)
 {
 	s->at[r] += by;
@@ -113,9 +125,10 @@ static bool fits(Module *m, PassCx *cx, const Stage *of)
 		}
 		ok = diag_error(cx->d, FILELOC(c->file), 601,
 			"stage %d needs %lld bytes, device %s has %lld (parameters %lld, optimizer %lld, gradients %lld, "
-			"%d x %lld between forward and backward, temporaries %lld, scratch %lld)", s->id, (long long)s->arena,
+			"%d x %lld between forward and backward%s, temporaries %lld, scratch %lld)", s->id, (long long)s->arena,
 			d->name, (long long)d->memory, (long long)s->bytes_params, (long long)s->bytes_state,
-			(long long)s->bytes_grads, s->inflight, (long long)s->slot_bytes, (long long)s->bytes_tmp,
+			(long long)s->bytes_grads, s->inflight, (long long)s->slot_bytes, stage_enters(s) ? arena_printf(cx->scratch,
+			", %d x %lld received and sent back", s->entries, (long long)s->entry_bytes) : "", (long long)s->bytes_tmp,
 			(long long)s->bytes_scratch);
 		hint(m, cx, s, d->memory);
 	}

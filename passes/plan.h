@@ -40,6 +40,7 @@ void cost_again(Module *m, PassCx *cx);
 int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
 
 /* ---- memory (memplan_device.c) ---- */
+int64_t memory_of(const Stage *s, const Cluster *c);      /* of the smallest of its devices; 0: nothing is said of it */
 /* Stages that were planned as if each had its device for itself move into the arenas of their devices. False after
  * E0601: a device has less memory. */
 bool share_devices(Module *m, PassCx *cx);
@@ -66,7 +67,8 @@ int64_t memplan_device(Module *m, PassCx *cx, const Stage *of);    /* of all sta
 /* ---- backwards in two parts (defer.c): bytes of a microbatch that its W will read of its B, where the stage is split ---- */
 int64_t deferred_bytes(const Stage *s);
 
-/* ---- the schedule (schedule.c): pass_schedule, where depths heed what memory there is if `limited` ---- */
+/* ---- the schedule (schedule.c): pass_schedule; where not `limited` memory limits no depth and no receive is ahead ---- */
+enum { RECEIVE_AHEAD = 1 };     /* receives of so many microbatches are posted while all slots are in use */
 bool schedule_module(Module *m, PassCx *cx, bool limited);
 bool schedule_async(const Training *t);                 /* nothing is flushed */
 bool one_per_step(const Training *t);                   /* every microbatch is a step of its own, with its update */

@@ -234,19 +234,6 @@ int64_t recompute_need(Module *m, PassCx *cx, const Stage *of, double *time, dou
 	return bytes;
 }
 
-/* The smallest of the stage's devices; 0: nothing is said. */
-static int64_t memory_of(const Stage *s, const Cluster *c)
-{
-	int64_t least = 0;
-
-	for (int r = 0; c && r < s->replicas; r++) {
-		const int64_t m = s->device[r] >= 0 && s->device[r] < c->ndevice ? c->device[s->device[r]].memory : 0;
-		if (m > 0 && (!least || m < least))
-			least = m;
-	}
-	return least;
-}
-
 /* Gives the seconds per microbatch that it added. */
 static double recompute_stage(Module *m, Stage *s, PassCx *cx, bool choose)
 {

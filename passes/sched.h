@@ -14,22 +14,28 @@ typedef struct Sched {
 	int     **grain;            /* by rank: its microbatches in the order in which it does them */
 	int      *ngrain;           /* by rank */
 	VersionRule rule;           /* of pipedream */
+	const int *most;            /* by stage: what DAPPLE's K_i may reach; 0: anything; NULL: anything everywhere */
+	const int *ahead;           /* by stage: receives posted beyond its slots, at most; NULL: RECEIVE_AHEAD everywhere */
 	int       late;             /* pipe-sgd: K */
 } Sched;
 
 /* Whether a stage sends or receives in that direction; true for what is no message. */
 bool sched_exchanges(const Sched *c, int stage, ActKind k);
 
+/* Buffers at the entry of a stage: one per slot, and those ahead where it receives and does more microbatches. The slots
+ * of all stages are known. */
+void sched_entries(Sched *c);
+
 /* Schedules of one stage per device. With the k-th microbatch of a rank: forward and its sends; backward, its sends, and
- * the receive of the microbatch that takes over the slot. The first receives are posted by sched_begin. */
+ * the receive of the microbatch that takes over its place at the entry. The first receives are posted by sched_begin. */
 void sched_begin(Sched *c, int rank);
 void sched_forward(Sched *c, int rank, int k);
 void sched_backward(Sched *c, int rank, int k);
 void sched_end(Sched *c, int rank);         /* SYNC, UPDATE: of all its chunks */
 
 /* Everything else from the order of computations alone (F, B and, where backwards are split, W; slots are not read): depths,
- * slots, receives and sends, SYNC and UPDATE. A receive of a forward is posted as soon as its slot is free, that of a
- * backward behind the forward. work: by rank. */
+ * slots, receives and sends, SYNC and UPDATE. A receive of a forward is posted as soon as its buffer is free, that of
+ * a backward behind the forward. work: by rank. */
 void sched_from_work(Sched *c, const DeviceSchedule *work);
 
 /* The schedule of that name (NULL: auto) for stages of so many replicas that exchange data over the edges, on
@@ -52,7 +58,7 @@ bool schedule_interleaved(Sched *c, Diag *d);       /* false after E0512 */
 
 /* ---- DAPPLE (schedule_dapple.c) ---- */
 int  dapple_depth(char policy, int stage, int stages, int most);        /* K_i; stage from 0 */
-void schedule_dapple(Sched *c, char policy, const int *most);
+void schedule_dapple(Sched *c, char policy);
 /* By stage: how many microbatches the smallest of its devices can hold, by the memory plan; 0: nothing is said of its
  * memory. Module.schedule is set. NULL after a diagnostic. */
 int *dapple_memory(Module *m, PassCx *cx);

@@ -1,5 +1,6 @@
 /* schedule: the order of actions on every device. Reads the stages' replicas and their Send nodes (which stages
- * exchange data); writes Module.schedule and Stage.inflight.
+ * exchange data); writes Module.schedule, Stage.inflight and
+ * Stage.entries.
  *
  * Microbatch g of M belongs to replica g * R / M of a stage with R replicas. All devices do their microbatches in one
  * global order, by (g mod n, g / n) with n = ceil(M / largest R): the first of every block, then the second of every
@@ -22,7 +23,8 @@ bool sched_edge(const Sched *c, int from, int to, bool forward)
 static void act(Sched *c, int rank, ActKind kind, int k)
 {
 	const int s = c->stage[rank];
-	const Action a = { kind, s, k < 0 ? -1 : c->grain[rank][k], k < 0 ? 0 : k % c->s->inflight[s], 0 };
+	const Action a = { .kind = kind, .stage = s, .mb = c->grain[rank][k], .slot = kind == ACT_RECV_F ? 0 : k % c->s->inflight[s],
+		.entry = k % c->s->entries[s] };
 
 	schedule_push(c->a, c->s, rank, a);
 }
@@ -33,9 +35,29 @@ static void post_receive(Sched *c, int rank, int k)
 		act(c, rank, ACT_RECV_F, k);
 }
 
+void sched_entries(Sched *c)
+{
+	Schedule *s = c->s;
+	int *does = NEWN(c->a, int, s->ndevice);
+
+	for (int t = 0; t < s->nstage; t++) {
+		const int most = s->inflight[t] + (c->ahead ? c->ahead[t] : RECEIVE_AHEAD);
+		const int micro = sched_edge(c, -1, t, true) ? s->nmicro : 0;
+
+		s->entries[t] = s->inflight[t];
+		for (int r = 0; r < s->replicas[t]; r++)
+			does[s->device[t][r]] = 0;
+		for (int g = 0; g < micro; g++) {
+			const int n = ++does[s->device[t][s->replica_of[t][g]]];
+			if (n > s->entries[t] && n <= most)
+				s->entries[t] = n;
+		}
+	}
+}
+
 void sched_begin(Sched *c, int rank)
 {
-	for (int k = 0; k < c->s->inflight[c->stage[rank]]; k++)
+	for (int k = 0; k < c->s->entries[c->stage[rank]]; k++)
 		post_receive(c, rank, k);
 }
 
@@ -53,14 +75,14 @@ void sched_backward(Sched *c, int rank, int k)
 	act(c, rank, ACT_B, k);
 	if (sched_edge(c, -1, c->stage[rank], false))
 		act(c, rank, ACT_SEND_B, k);
-	post_receive(c, rank, k + c->s->inflight[c->stage[rank]]);
+	post_receive(c, rank, k + c->s->entries[c->stage[rank]]);
 }
 
 void sched_end(Sched *c, int rank)
 {
 	for (int k = 0; k < 2 * c->nchunk[rank]; k++)
-		schedule_push(c->a, c->s, rank, (Action){ k < c->nchunk[rank] ? ACT_SYNC : ACT_UPDATE,
-			c->chunk[rank][k % c->nchunk[rank]], -1, 0, 0 });
+		schedule_push(c->a, c->s, rank, (Action){ .kind = k < c->nchunk[rank] ? ACT_SYNC : ACT_UPDATE,
+			.stage = c->chunk[rank][k % c->nchunk[rank]], .mb = -1 });
 }
 
 bool sched_exchanges(const Sched *c, int stage, ActKind k)
@@ -151,6 +173,7 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
 	s->device = NEWN(a, int *, nstage);
 	s->replica_of = NEWN(a, int *, nstage);
 	s->inflight = NEWN(a, int, nstage);
+	s->entries = NEWN(a, int, nstage);
 	for (int t = 0; t < nstage; t++)
 		s->replicas[t] = replicas[t];
 	s->ndevice = at->ndevice;
@@ -165,9 +188,8 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
 	give_grains(c, at->rank, micro);
 }
 
-/* Fills c->s; most: by stage, what DAPPLE's K_i may reach (0: anything; NULL: anything everywhere). False after E0501 (no
- * such name), or what the schedule has against these stages or microbatches. */
-static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, const int *most, Diag *d)
+/* Fills c->s. False after E0501 (no such name), or what the schedule has against these stages or microbatches. */
+static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, Diag *d)
 {
 	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, ALWAYS_B, TWO_BW, ZB_H1, ZB_V, INTERLEAVED, CSV,
 		ALWAYS_F, ALL };
@@ -192,7 +214,7 @@ static bool make(Sched *c, const char *name, int nstage, const int *replicas, in
 	}
 	switch (k) {
 	case GPIPE:       schedule_gpipe(c); return true;
-	case DAPPLE_A:    case DAPPLE_B: schedule_dapple(c, k == DAPPLE_A ? 'A' : 'B', most); return true;
+	case DAPPLE_A:    case DAPPLE_B: schedule_dapple(c, k == DAPPLE_A ? 'A' : 'B'); return true;
 	case PIPEDREAM:   case ONE: case ALWAYS_B: case ALWAYS_F: schedule_pipedream(c, name); return true;
 	case TWO_BW:      return schedule_2bw(c, d);
 	case ZB_H1:       case ZB_V: schedule_zb(c, k == ZB_V); return true;
@@ -209,43 +231,89 @@ Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *repli
 
 	if (!name || !strcmp(name, "auto"))
 		name = "1f1b";
-	return make(&c, !strcmp(name, "dapple") ? "dapple-A" : name, nstage, replicas, micro, NULL, d) ? c.s : NULL;
+	return make(&c, !strcmp(name, "dapple") ? "dapple-A" : name, nstage, replicas, micro, d) ? c.s : NULL;
 }
 
 /* Of one name, for the module as it is. */
-static bool make_for(Sched *c, Module *m, PassCx *cx, const char *name, const int *most)
+static bool make_for(Sched *c, Module *m, PassCx *cx, const char *name)
 {
 	int *replicas = NEWN(cx->scratch, int, m->nstage);
 
 	for (int t = 0; t < m->nstage; t++)
 		replicas[t] = m->stage[t]->replicas;
-	if (!make(c, name, m->nstage, replicas, (int)m->microbatches, most, cx->d))
+	if (!make(c, name, m->nstage, replicas, (int)m->microbatches, cx->d))
 		return false;
 	m->schedule = c->s;
+	for (int t = 0; t < m->nstage; t++) {
+		m->stage[t]->inflight = c->s->inflight[t];
+		m->stage[t]->entries = c->s->entries[t];
+	}
 	return true;
 }
 
-/* Both policies, or the one that was asked for; what was weighed goes to --explain. */
-static bool make_dapple(Sched *c, Module *m, PassCx *cx, bool limited)
+/* "dapple-A" or "dapple-B": the one that was asked for, or the faster one; what was weighed goes to --explain. NULL after a
+ * diagnostic. */
+static const char *choose_policy(Sched *c, Module *m, PassCx *cx, bool limited)
 {
 	const char *policy = cx->train && cx->train->warmup_policy ? cx->train->warmup_policy : "auto";
-	const int *most = NULL;
 	double a = 0, b = 0;
 
-	make_for(c, m, cx, "dapple-A", NULL);
-	if (limited && !(most = dapple_memory(m, cx)))
-		return false;
+	make_for(c, m, cx, "dapple-A");
+	if (limited && !(c->most = dapple_memory(m, cx)))
+		return NULL;
 	if (!strcmp(policy, "auto") && cx->cluster) {
 		Sched ca = *c, cb = *c;
-		make_for(&ca, m, cx, "dapple-A", most);
-		make_for(&cb, m, cx, "dapple-B", most);
+		make_for(&ca, m, cx, "dapple-A");
+		make_for(&cb, m, cx, "dapple-B");
 		if ((a = schedule_seconds(m, cx, ca.s)) < 0 || (b = schedule_seconds(m, cx, cb.s)) < 0)
-			return false;
+			return NULL;
 	}
-	const bool large = !strcmp(policy, "B") || (!strcmp(policy, "auto") && b < 0.99 * a);
-	make_for(c, m, cx, large ? "dapple-B" : "dapple-A", most);
+	const char *name = !strcmp(policy, "B") || (!strcmp(policy, "auto") && b < 0.99 * a) ? "dapple-B" : "dapple-A";
+	make_for(c, m, cx, name);
 	if (cx->explain && limited)
-		dapple_explain(m, cx, c->s, most, a, b);
+		dapple_explain(m, cx, c->s, c->most, a, b);
+	return name;
+}
+
+/* Takes a receive from the stages of each device that has no memory for it. False: nothing had to be taken. */
+static bool fewer_ahead(Module *m, PassCx *cx, int *ahead)
+{
+	bool fewer = false;
+
+	for (int t = 0; t < m->nstage; t++) {
+		const Stage *s = m->stage[t];
+		const int64_t limit = memory_of(s, cx->cluster);
+		bool more = false;
+
+		for (int k = 0; k < m->nstage; k++)
+			more |= m->stage[k]->rank == s->rank && m->stage[k]->entries > m->stage[k]->inflight;
+		if (!more || !limit || memplan_device(m, cx, s) <= limit)
+			continue;
+		fewer = true;
+		for (int k = 0; k < m->nstage; k++)
+			if (m->stage[k]->rank == s->rank) {
+				Stage *of = m->stage[k];
+				ahead[k] = of->entries > of->inflight ? of->entries - of->inflight - 1 : 0;
+				of->entries = of->inflight + ahead[k];
+			}
+	}
+	return fewer;
+}
+
+/* Receives are posted ahead where memory is left. */
+static bool make_room(Sched *c, Module *m, PassCx *cx, const char *name, int *ahead)
+{
+	bool limited = false;
+
+	for (int t = 0; t < m->nstage; t++)
+		limited |= m->stage[t]->entries > m->stage[t]->inflight && memory_of(m->stage[t], cx->cluster) > 0;
+	if (!limited)
+		return true;
+	if (!pass_library(m, cx))
+		return false;
+	while (fewer_ahead(m, cx, ahead))
+		if (!make_for(c, m, cx, name))
+			return false;
 	return true;
 }
 
@@ -261,6 +329,7 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 	const char *name = schedule_name(m, cx) ? schedule_name(m, cx) : "auto";
 	Sched c = { .a = m->arena, .grains = (int)m->grains, .rule = rule_of(cx->train),
 		.late = cx->train ? (int)cx->train->pipe_sgd : 0 };
+	int *ahead = NEWN(m->arena, int, m->nstage + 1);
 
 	if (!m->nstage)
 		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");
@@ -269,18 +338,22 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 	if (!async_check(m, cx, name))
 		return false;
 	find_edges(&c, m);
-	if (!(strcmp(name, "dapple") ? make_for(&c, m, cx, strcmp(name, "auto") ? name : "1f1b", NULL) :
-	      make_dapple(&c, m, cx, limited)))
+	for (int t = 0; t < m->nstage; t++)
+		ahead[t] = limited ? RECEIVE_AHEAD : 0;
+	c.ahead = ahead;
+	if (!strcmp(name, "auto"))
+		name = "1f1b";
+	if (strcmp(name, "dapple") ? !make_for(&c, m, cx, name) : !(name = choose_policy(&c, m, cx, limited)))
+		return false;
+	if (limited && !make_room(&c, m, cx, name, ahead))
 		return false;
 	if (c.s->async && !m->stage[m->nstage - 1]->backward->first)      /* who counts the labels tells the others so in a backward */
 		return diag_error(cx->d, NOLOC, 501, "schedule %s: of the plan's %d stages the last computes nothing but the value of "
 			"the loss and has no backward; use fewer stages (--plan)", c.s->name, m->nstage);
-	for (int t = 0; t < m->nstage; t++) {
-		m->stage[t]->inflight = c.s->inflight[t];
+	for (int t = 0; t < m->nstage; t++)
 		for (Node *n = m->stage[t]->update->first; n && c.s->robin; n = n->next)
 			if (n->op == OP_Stack)      /* rows of a round */
 				optab[OP_Stack]->shape(n, cx->d);
-	}
 	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
 }
 

@@ -73,6 +73,7 @@ void schedule_1f1b(Sched *c)
 	int left = 0;
 
 	slots(c);
+	sched_entries(c);
 	for (int t = 0; t < c->s->nstage; t++) {
 		p.f_end[t] = NEWN(c->a, int, c->s->nmicro);
 		p.b_end[t] = NEWN(c->a, int, c->s->nmicro);

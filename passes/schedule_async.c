@@ -207,16 +207,19 @@ static void fill_turn(Sched *c, int rank, int every)
 {
 	const int s = c->stage[rank], n = c->ngrain[rank], d = c->s->depth[s] - 1;
 	const bool in = sched_edge(c, -1, s, true), out = sched_edge(c, s, -1, true), back_in = sched_edge(c, s, -1, false);
-	const bool ahead = c->s->inflight[s] > c->s->depth[s];
-	const int last = c->s->round ? c->s->round[s] - 1 : 0;
+	const int ahead = c->s->entries[s] - c->s->inflight[s], last = c->s->round ? c->s->round[s] - 1 : 0;
 
 	for (int k = 0; k < n; k++) {
 		Turn f[] = { turn_of(c, rank, ACT_RECV_F, k + ahead, every), turn_of(c, rank, ACT_F, k, every),
 			turn_of(c, rank, ACT_SEND_F, k, every), turn_of(c, rank, ACT_RECV_B, k, every) };
 		const bool has[] = { in, true, out, back_in };
 
-		if (in && k == 0 && ahead)
-			turn(c, rank, (Turn){ .kind = ACT_RECV_F, .mb = c->grain[rank][0], .once = true, .to = last });
+		for (int i = 0; in && k == 0 && i < ahead; i++) {
+			Turn t = turn_of(c, rank, ACT_RECV_F, i, every);
+			t.once = true;
+			t.to = last;
+			turn(c, rank, t);
+		}
 		for (int i = 0; i < 4; i++) {
 			f[i].to = last;
 			if (has[i])
@@ -260,9 +263,9 @@ static void play(Flow *f, const Turn *t, int now)
 
 	if (step < 0 || step >= f->steps || (t->once && now >= f->every) || place < t->from || place > t->to)
 		return;
-	Action a = { t->kind, stage, mb, (step / f->every * c->ngrain[f->rank] + t->nth) % s->inflight[stage], 0 };
-	if (t->kind >= ACT_SYNC)
-		a.slot = 0;
+	const int k = t->kind < ACT_SYNC ? step / f->every * c->ngrain[f->rank] + t->nth : 0;
+	Action a = { .kind = t->kind, .stage = stage, .mb = mb, .slot = t->kind == ACT_RECV_F ? 0 : k % s->inflight[stage],
+		.entry = k % s->entries[stage] };
 	if (t->kind == ACT_F)
 		a.version = f->met[mb] = version_of(f, step, stage);
 	if (t->kind == ACT_B)
@@ -339,7 +342,9 @@ static void begin(Sched *c, VersionRule rule, int depth)
 	s->robin = rule != VERSION_PREVIOUS;
 	for (int t = 0; t < s->nstage; t++) {
 		s->depth[t] = depth ? depth : depth_of(s->replicas, s->nstage, t);
-		s->inflight[t] = s->depth[t] + (depth != 1 && sched_edge(c, -1, t, true));
+		s->inflight[t] = s->entries[t] = s->depth[t];
+		if (depth != 1 && sched_edge(c, -1, t, true))
+			s->entries[t] += c->ahead ? c->ahead[t] : RECEIVE_AHEAD;
 	}
 	versions(s);
 }

@@ -55,7 +55,7 @@ static bool advance(Play *p, int rank, bool early)
 	return false;
 }
 
-static void depths(Sched *c, char policy, const int *most)
+static void depths(Sched *c, char policy)
 {
 	const Schedule *s = c->s;
 	int *n = NEWN(c->a, int, s->nstage), before = s->nmicro;     /* microbatches that the stage before holds in all */
@@ -63,7 +63,8 @@ static void depths(Sched *c, char policy, const int *most)
 	for (int r = 0; r < s->ndevice; r++)
 		n[c->stage[r]] = c->ngrain[r] > n[c->stage[r]] ? c->ngrain[r] : n[c->stage[r]];
 	for (int t = 0, left = s->ndevice; t < s->nstage; left -= s->replicas[t++]) {
-		const int r = s->replicas[t], d = most && most[t] > 0 ? most[t] : s->nmicro, lets = (before + r - 1) / r;
+		const int r = s->replicas[t], d = c->most && c->most[t] > 0 ? c->most[t] : s->nmicro,
+			lets = (before + r - 1) / r;
 		int k = dapple_depth(policy, 0, (left + r - 1) / r, d);
 		k = k < lets ? k : lets;
 		k = k < n[t] ? k : n[t];
@@ -72,14 +73,15 @@ static void depths(Sched *c, char policy, const int *most)
 	}
 }
 
-void schedule_dapple(Sched *c, char policy, const int *most)
+void schedule_dapple(Sched *c, char policy)
 {
 	const Schedule *s = c->s;
 	Play p = { .c = c, .nf = NEWN(c->a, int, s->ndevice), .nb = NEWN(c->a, int, s->ndevice),
 		.f = NEWN(c->a, bool *, s->nstage), .b = NEWN(c->a, bool *, s->nstage) };
 	int left = 0;
 
-	depths(c, policy, most);
+	depths(c, policy);
+	sched_entries(c);
 	for (int t = 0; t < s->nstage; t++) {
 		p.f[t] = NEWN(c->a, bool, s->nmicro);
 		p.b[t] = NEWN(c->a, bool, s->nmicro);
@@ -103,18 +105,6 @@ void schedule_dapple(Sched *c, char policy, const int *most)
 
 /* ---- what a module allows ---- */
 
-static int64_t memory_of(const Stage *s, const Cluster *c)
-{
-	int64_t least = 0;
-
-	for (int r = 0; c && r < s->replicas; r++) {
-		const int64_t m = s->device[r] >= 0 && s->device[r] < c->ndevice ? c->device[s->device[r]].memory : 0;
-		if (m > 0 && (!least || m < least))
-			least = m;
-	}
-	return least;
-}
-
 /* Microbatches that a device of the stage can hold, by the memory plan; 0: as many as one likes. */
 static int most_of(Module *m, PassCx *cx, Stage *s)
 {
@@ -122,12 +112,12 @@ static int most_of(Module *m, PassCx *cx, Stage *s)
 
 	if (!memory)
 		return 0;
-	s->inflight = 2;
+	s->inflight = s->entries = 2;
 	const int64_t two = memplan_stage(m, cx, s);
 	if (two > memory)
 		return 1;
-	return s->slot_bytes > 0 ? (int)(2 + (memory - two) / s->slot_bytes < INT32_MAX ? 2 + (memory - two) / s->slot_bytes :
-		INT32_MAX) : 0;
+	const int64_t each = s->slot_bytes + s->entry_bytes;
+	return each > 0 ? (int)(2 + (memory - two) / each < INT32_MAX ? 2 + (memory - two) / each : INT32_MAX) : 0;
 }
 
 int *dapple_memory(Module *m, PassCx *cx)

@@ -7,6 +7,7 @@ void schedule_gpipe(Sched *c)
 	for (int r = 0; r < c->s->ndevice; r++)
 		if (c->s->inflight[c->stage[r]] < c->ngrain[r])
 			c->s->inflight[c->stage[r]] = c->ngrain[r];
+	sched_entries(c);
 	for (int r = 0; r < c->s->ndevice; r++) {
 		sched_begin(c, r);
 		for (int k = 0; k < c->ngrain[r]; k++)

@@ -25,8 +25,8 @@ bool schedule_interleaved(Sched *c, Diag *d)
 		for (int f = 0, b = 0; b < all;) {
 			const bool forward = f < all && f < b + warm + 1;
 			const int i = forward ? f++ : b++, chunk = i / groups % v, mb = i / (groups * v) * groups + i % groups;
-			PUSH(c->a, work[r].act, work[r].n, work[r].cap) = (Action){ forward ? ACT_F : ACT_B,
-				c->chunk[r][forward ? chunk : v - 1 - chunk], c->grain[r][mb], 0, 0 };
+			PUSH(c->a, work[r].act, work[r].n, work[r].cap) = (Action){ .kind = forward ? ACT_F : ACT_B,
+				.stage = c->chunk[r][forward ? chunk : v - 1 - chunk], .mb = c->grain[r][mb] };
 		}
 	}
 	sched_from_work(c, work);

@@ -1,17 +1,18 @@
 /* A whole schedule from the order of computations: sched_from_work. What a device computes decides everything else.
  *
  * A microbatch holds a slot of its stage from its forward to the last computation that reads what the forward left (B, or
- * W where backwards are split). The depth of a stage is the most that any of its devices holds at once. Slots go to
- * microbatches in the order of their forwards, each to the slot that became free first, so the receive of a forward can
- * be posted as soon as its slot is free. */
+ * W where backwards are split). The depth of a stage is the most that any of its devices holds at once. Slots, and buffers
+ * at the entry, go to microbatches in the order of their forwards, each to the one that became free first; so the receive
+ * of a forward can be posted as soon as its buffer is free. */
 #include "sched.h"
 
 /* One stage on one device. */
 typedef struct Chunk {
 	int  stage;
 	int *forward, nforward;     /* microbatches in the order of their forwards */
-	int  posted;                /* how many of those have a slot */
-	int *slot;                  /* by microbatch */
+	int  posted;                /* how many of those have a buffer at the entry */
+	int *slot, *entry;          /* by microbatch */
+	int *idle, head, tail;      /* slots that are free */
 } Chunk;
 
 /* The position of the last computation of every (chunk, microbatch). */
@@ -39,17 +40,31 @@ static void count_depth(Sched *c, const DeviceSchedule *w, const bool *last)
 static void push(Sched *c, int rank, const Chunk *k, ActKind kind, int mb)
 {
 	if (sched_exchanges(c, k->stage, kind))
-		schedule_push(c->a, c->s, rank, (Action){ kind, k->stage, mb, k->slot[mb], 0 });
+		schedule_push(c->a, c->s, rank, (Action){ .kind = kind, .stage = k->stage, .mb = mb, .slot = k->slot[mb],
+			.entry = k->entry[mb] });
 }
 
-/* The next forward gets a slot. */
-static void take_slot(Sched *c, int rank, Chunk *k, int slot)
+/* The next microbatch gets a buffer at the entry. */
+static void take_entry(Sched *c, int rank, Chunk *k, int entry)
 {
 	if (k->posted == k->nforward)
 		return;
 	const int mb = k->forward[k->posted++];
-	k->slot[mb] = slot;
+	k->entry[mb] = entry;
 	push(c, rank, k, ACT_RECV_F, mb);
+}
+
+static void begin_chunk(Sched *c, Chunk *k, int stage)
+{
+	k->stage = stage;
+	k->slot = NEWN(c->a, int, c->s->nmicro);
+	k->entry = NEWN(c->a, int, c->s->nmicro);
+	k->forward = NEWN(c->a, int, c->s->nmicro);
+	k->idle = NEWN(c->a, int, c->s->nmicro + c->s->inflight[stage]);
+	while (k->tail < c->s->inflight[stage]) {
+		k->idle[k->tail] = k->tail;
+		k->tail++;
+	}
 }
 
 static void fill_device(Sched *c, int rank, const DeviceSchedule *w, const bool *last)
@@ -58,20 +73,19 @@ static void fill_device(Sched *c, int rank, const DeviceSchedule *w, const bool 
 
 	for (int i = 0; i < w->n; i++) {
 		Chunk *k = &of[w->act[i].stage];
-		k->stage = w->act[i].stage;
-		if (!k->slot) {
-			k->slot = NEWN(c->a, int, c->s->nmicro);
-			k->forward = NEWN(c->a, int, c->s->nmicro);
-		}
+		if (!k->slot)
+			begin_chunk(c, k, w->act[i].stage);
 		if (w->act[i].kind == ACT_F)
 			k->forward[k->nforward++] = w->act[i].mb;
 	}
 	for (int t = 0; t < c->s->nstage; t++)
-		for (int i = 0; of[t].slot && i < c->s->inflight[t]; i++)
-			take_slot(c, rank, &of[t], i);
+		for (int i = 0; of[t].slot && i < c->s->entries[t]; i++)
+			take_entry(c, rank, &of[t], i);
 	for (int i = 0; i < w->n; i++) {
 		const Action *x = &w->act[i];
 		Chunk *k = &of[x->stage];
+		if (x->kind == ACT_F)
+			k->slot[x->mb] = k->idle[k->head++];
 		push(c, rank, k, x->kind, x->mb);
 		if (x->kind == ACT_F) {
 			push(c, rank, k, ACT_SEND_F, x->mb);
@@ -79,8 +93,10 @@ static void fill_device(Sched *c, int rank, const DeviceSchedule *w, const bool 
 		} else if (x->kind == ACT_B) {
 			push(c, rank, k, ACT_SEND_B, x->mb);
 		}
-		if (last[i])
-			take_slot(c, rank, k, k->slot[x->mb]);
+		if (!last[i])
+			continue;
+		k->idle[k->tail++] = k->slot[x->mb];
+		take_entry(c, rank, k, k->entry[x->mb]);
 	}
 	sched_end(c, rank);
 }
@@ -98,6 +114,7 @@ void sched_from_work(Sched *c, const DeviceSchedule *work)
 	for (int t = 0; t < c->s->nstage; t++)
 		if (c->s->inflight[t] < 1)
 			c->s->inflight[t] = 1;
+	sched_entries(c);
 	for (int r = 0; r < c->s->ndevice; r++)
 		fill_device(c, r, &work[r], last[r]);
 }

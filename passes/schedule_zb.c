@@ -23,8 +23,8 @@ typedef struct Zb {
 static void put(const Zb *z, ActKind k, int chunk, int i)
 {
 	if (i < z->c->ngrain[z->rank])
-		PUSH(z->c->a, z->to->act, z->to->n, z->to->cap) = (Action){ k, z->c->chunk[z->rank][chunk],
-			z->c->grain[z->rank][i], 0, 0 };
+		PUSH(z->c->a, z->to->act, z->to->n, z->to->cap) = (Action){ .kind = k,
+		.stage = z->c->chunk[z->rank][chunk], .mb = z->c->grain[z->rank][i] };
 }
 
 /* groups: devices in the pipeline; p: which of them this is. */

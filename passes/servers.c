@@ -117,7 +117,8 @@ static bool make_servers(Moving *x)
 	x->moved = NEWN(x->cx->scratch, Map, x->nserver);
 	for (int i = 0; i < x->nserver; i++) {
 		Stage *v = x->server[i] = NEW(m->arena, Stage);
-		*v = (Stage){ .id = m->nstage + i, .server = true, .replicas = 1, .rank = s->ndevice + i, .inflight = 1 };
+		*v = (Stage){ .id = m->nstage + i, .server = true, .replicas = 1, .rank = s->ndevice + i, .inflight = 1,
+			.entries = 1 };
 		v->device = NEWN(m->arena, int, 1);
 		v->device[0] = host[i % hosts];
 		v->forward = stage_graph_new(m, v, "forward");
@@ -140,20 +141,22 @@ static void extend_schedule(Moving *x)
 	s->device = NEWN(a, int *, n);
 	s->replica_of = NEWN(a, int *, n);
 	s->inflight = NEWN(a, int, n);
+	s->entries = NEWN(a, int, n);
 	s->dev = NEWN(a, DeviceSchedule, s->ndevice + x->nserver);
 	memcpy(s->replicas, was.replicas, sizeof *s->replicas * (size_t)was.nstage);
 	memcpy(s->device, was.device, sizeof *s->device * (size_t)was.nstage);
 	memcpy(s->replica_of, was.replica_of, sizeof *s->replica_of * (size_t)was.nstage);
 	memcpy(s->inflight, was.inflight, sizeof *s->inflight * (size_t)was.nstage);
+	memcpy(s->entries, was.entries, sizeof *s->entries * (size_t)was.nstage);
 	memcpy(s->dev, was.dev, sizeof *s->dev * (size_t)was.ndevice);
 	for (int i = 0; i < x->nserver; i++) {
 		const int t = s->nstage++, rank = s->ndevice++;
-		s->replicas[t] = s->inflight[t] = 1;
+		s->replicas[t] = s->inflight[t] = s->entries[t] = 1;
 		s->device[t] = NEWN(a, int, 1);
 		s->device[t][0] = rank;
 		s->replica_of[t] = NEWN(a, int, s->nmicro);
-		schedule_push(a, s, rank, (Action){ ACT_SYNC, t, -1, 0, 0 });
-		schedule_push(a, s, rank, (Action){ ACT_UPDATE, t, -1, 0, 0 });
+		schedule_push(a, s, rank, (Action){ .kind = ACT_SYNC, .stage = t, .mb = -1 });
+		schedule_push(a, s, rank, (Action){ .kind = ACT_UPDATE, .stage = t, .mb = -1 });
 	}
 }
 

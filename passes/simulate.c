@@ -181,6 +181,13 @@ static void use(Player *p, int rank, int stage, int change)
 	p->out->use[p->out->nuse++] = (SimUse){ p->now, rank, p->slots[rank], p->held[rank] };
 }
 
+/* What was last sent from where this action's microbatch puts what it sends. */
+static int *sent_at(const Player *p, int rank, const Action *x, bool fwd)
+{
+	return &(fwd ? p->sent_f : p->sent_b)[rank][(x->stage - p->base[rank]) * p->depth +
+		(fwd ? x->slot : x->entry)];
+}
+
 /* Why a computation cannot begin; NULL: it can. */
 static const char *blocked(const Player *p, int rank, const Action *x)
 {
@@ -190,9 +197,9 @@ static const char *blocked(const Player *p, int rank, const Action *x)
 		return NULL;
 	if (p->here[fwd][of_mb(p, x->stage, x->mb)] < p->want[fwd][x->stage])
 		return "a message";
-	const int sent = (fwd ? p->sent_f : p->sent_b)[rank][(x->stage - p->base[rank]) * p->depth + x->slot];
+	const int sent = *sent_at(p, rank, x, fwd);
 	if (sent && p->left[fwd][of_mb(p, x->stage, sent - 1)] < p->gives[fwd][x->stage])
-		return "its slot to be sent";
+		return "what it made before to be sent";
 	return NULL;
 }
 
@@ -237,7 +244,7 @@ void sim_advance(Player *p, int rank)
 			messages(p, x, p->at[rank], false);
 			break;
 		case ACT_SEND_F: case ACT_SEND_B:
-			(x->kind == ACT_SEND_F ? p->sent_f : p->sent_b)[rank][(x->stage - p->base[rank]) * p->depth + x->slot] = x->mb + 1;
+			*sent_at(p, rank, x, x->kind == ACT_SEND_F) = x->mb + 1;
 			messages(p, x, p->at[rank], true);
 			break;
 		case ACT_SYNC:
@@ -348,6 +355,7 @@ static void prepare_ranks(Player *p)
 			p->base[r] = x->stage < p->base[r] ? x->stage : p->base[r];
 			last[r] = x->stage > last[r] ? x->stage : last[r];
 			p->depth = x->slot >= p->depth ? x->slot + 1 : p->depth;
+			p->depth = x->entry >= p->depth ? x->entry + 1 : p->depth;
 			p->frees[r][i] = stamp[of_mb(p, x->stage, x->mb)] != r + 1;
 			stamp[of_mb(p, x->stage, x->mb)] = r + 1;
 			uses += (x->kind == ACT_F) + p->frees[r][i];

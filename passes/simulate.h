@@ -2,7 +2,7 @@
  *
  * Rules, those of the programs that are emitted. Every device does its actions in order, one computation at a time.
  *     RECV      posts the receives of a microbatch; SEND starts its messages. Neither takes time.
- *     F, B      wait for every message they read, and for what was sent before from the slot they write.
+ *     F, B      wait for every message they read, and for what was sent before from the memory they write.
  *     message   moves once it was sent and its receive was posted. It holds a port of the sender and one of the
  *               receiver for bytes / bandwidth, and is there a latency later. Within a host every device has a port of
  *               its own in each direction; between hosts a host has one per direction and link of the cluster file,

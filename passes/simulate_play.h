@@ -34,9 +34,9 @@ typedef struct Player {
 	int           **join_of, *njoin_of;     /* indices into SimModel.join */
 	int            *slots;
 	int64_t        *held;           /* bytes of them */
-	int           **sent_f, **sent_b;       /* by stage from `base` on, and slot: the microbatch last sent from it, + 1 */
+	int           **sent_f, **sent_b;       /* by stage from `base` on, and slot, or entry: the microbatch last sent from it, + 1 */
 	int            *base;                   /* by rank: its first stage */
-	int             depth;          /* most slots of a stage */
+	int             depth;          /* most slots, or entries, of a stage */
 	bool          **frees;          /* by action: the last of its microbatch on this device */
 	/* by message */
 	char           *state;

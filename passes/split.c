@@ -69,7 +69,7 @@ static bool make_stages(Splitter *sp)
 		s->device = NEWN(m->arena, int, s->replicas);
 		for (int r = 0; r < s->replicas; r++)
 			s->device[r] = plan && plan->device ? plan->device[sp->first_rank[i] + r] : sp->first_rank[i] + r;
-		s->inflight = 1;
+		s->inflight = s->entries = 1;
 		s->forward = stage_graph_new(m, s, "forward");
 		s->backward = stage_graph_new(m, s, "backward");
 		s->update = stage_graph_new(m, s, "update");

@@ -138,7 +138,8 @@ static void takes(const char *name, int n, double each, int bound)
 	for (int t = 0; t < n; t++) {
 		assert_int_equal(s->depth[t], bound ? bound : n - t);
 		assert_int_equal(s->versions[t], s->depth[t]);
-		assert_int_equal(s->inflight[t], s->depth[t] + (t > 0 && bound != 1));
+		assert_int_equal(s->inflight[t], s->depth[t]);
+		assert_int_equal(s->entries[t], s->depth[t] + (t > 0 && bound != 1));
 	}
 	arena_free(a);
 }

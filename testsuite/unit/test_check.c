@@ -90,8 +90,8 @@ static void found(void **state)
 	fault("stage0/stage0.c", "pd_isend(0, slot, 1, mb, k->h, 8 * sizeof(float));", "", "0 pd_isend, 1 pd_irecv");
 	fault("stage0/stage0.c", "pd_isend(0,", "pd_isend(mb,", "must be constants");
 	fault("stage1/stage1.c", "pd_irecv(0,", "pd_irecv(9,", "stage 1 has no channel 9");
-	fault("device1.c", "{ F, 0, 0 },", "{ F, 0, 1 },", "differs from line 2 of schedule.csv");
-	fault("device1.c", "{ SYNC, 0, -1 },", "", "differs from line 2 of schedule.csv");
+	fault("device1.c", "{ F, 0, 0, 0 },", "{ F, 0, 0, 1 },", "differs from line 2 of schedule.csv");
+	fault("device1.c", "{ SYNC, 0, 0, -1 },", "", "differs from line 2 of schedule.csv");
 	fault("plan.json", "\"params\": { \"offset\": 0, \"bytes\": 64 }", "\"params\": { \"offset\": 0, \"bytes\": 128 }",
 		"struct params has 64 bytes, 128 in plan.json");
 }

@@ -32,7 +32,8 @@ static void chain(Case *c, int nstage, const int *replicas, int micro)
 
 	*s = (Schedule){ .name = "test", .nstage = nstage, .nmicro = micro,
 		.replicas = arena_dup(a, replicas, sizeof *replicas * (size_t)nstage), .device = NEWN(a, int *, nstage),
-		.replica_of = NEWN(a, int *, nstage), .inflight = NEWN(a, int, nstage) };
+		.replica_of = NEWN(a, int *, nstage), .inflight = NEWN(a, int, nstage),
+		.entries = NEWN(a, int, nstage) };
 	for (int t = 0; t < nstage; t++)
 		s->ndevice += replicas[t];
 	s->dev = NEWN(a, DeviceSchedule, s->ndevice);
@@ -259,35 +260,42 @@ static void test_messages(void **state)
 	assert_int_equal(c.sim.load[0].messages, 4);
 	near(c.sim.load[0].busy, 2);
 	arena_free(c.a);
-	/* 1F1B's last stage has one slot: its next message moves only when the slot is free */
-	c = (Case){ 0 };
-	chain(&c, 2, one_each, 2);
-	on_cluster(&c, 1, FREE, slow);
-	times(&c, ones, twos, 1);
-	schedule_1f1b(&c.sched);
-	play(&c);
-	near(c.sim.step, 15);
-	picture(&c, 0, "01......aa...bb");
-	picture(&c, 1, "...0aa..1bb....");
-	arena_free(c.a);
+	/* 1F1B's last stage has one slot: its next message moves when the slot is free, or before where a receive is ahead */
+	for (int ahead = 0; ahead < 2; ahead++) {
+		c = (Case){ 0 };
+		chain(&c, 2, one_each, 2);
+		c.sched.ahead = (int[]){ ahead, ahead };
+		on_cluster(&c, 1, FREE, slow);
+		times(&c, ones, twos, 1);
+		schedule_1f1b(&c.sched);
+		play(&c);
+		near(c.sim.step, ahead ? 13 : 15);
+		picture(&c, 0, ahead ? "01......aa.bb" : "01......aa...bb");
+		picture(&c, 1, ahead ? "...0aa1bb...." : "...0aa..1bb....");
+		arena_free(c.a);
+	}
 }
 
-/* Gradients take five units to leave the only slot of the last stage; its next backward may not write there before. */
-static void test_slot_sent(void **state)
+/* Gradients take five units to leave the last stage; its next backward may not write there before, or has another place. */
+static void test_entry_sent(void **state)
 {
-	Case c = { 0 };
+	Case c;
 
 	(void)state;
-	chain(&c, 2, one_each, 2);
-	on_cluster(&c, 1, FREE, (Link){ .bandwidth = 1 });
-	times(&c, ones, ones, 0);
-	c.model.msg[1].bytes = 5;
-	schedule_1f1b(&c.sched);
-	play(&c);
-	near(c.sim.step, 15);
-	picture(&c, 0, "01......a.....b");
-	picture(&c, 1, ".0a1....b......");
-	arena_free(c.a);
+	for (int ahead = 0; ahead < 2; ahead++) {
+		c = (Case){ 0 };
+		chain(&c, 2, one_each, 2);
+		c.sched.ahead = (int[]){ ahead, ahead };
+		on_cluster(&c, 1, FREE, (Link){ .bandwidth = 1 });
+		times(&c, ones, ones, 0);
+		c.model.msg[1].bytes = 5;
+		schedule_1f1b(&c.sched);
+		play(&c);
+		near(c.sim.step, ahead ? 14 : 15);
+		picture(&c, 0, ahead ? "01......a....b" : "01......a.....b");
+		picture(&c, 1, ahead ? ".0a1b........." : ".0a1....b......");
+		arena_free(c.a);
+	}
 }
 
 static void test_replicas(void **state)
@@ -381,14 +389,12 @@ static void test_deadlock(void **state)
 	chain(&c, 2, one_each, 1);
 	on_cluster(&c, 2, FREE, FREE);
 	times(&c, ones, twos, 1);
-	const Action first[] = { { ACT_F, 0, 0, 0, 0 }, { ACT_SEND_F, 0, 0, 0, 0 }, { ACT_RECV_B, 0, 0, 0, 0 },
-		{ ACT_B, 0, 0, 0, 0 }, { ACT_UPDATE, 0, -1, 0, 0 } };
-	const Action second[] = { { ACT_RECV_F, 1, 0, 0, 0 }, { ACT_F, 1, 0, 0, 0 }, { ACT_B, 1, 0, 0, 0 },
-		{ ACT_UPDATE, 1, -1, 0, 0 } };
+	static const ActKind first[] = { ACT_F, ACT_SEND_F, ACT_RECV_B, ACT_B, ACT_UPDATE };
+	static const ActKind second[] = { ACT_RECV_F, ACT_F, ACT_B, ACT_UPDATE };
 	for (int i = 0; i < 5; i++)
-		schedule_push(c.a, c.sched.s, 0, first[i]);
+		schedule_push(c.a, c.sched.s, 0, (Action){ .kind = first[i], .mb = first[i] == ACT_UPDATE ? -1 : 0 });
 	for (int i = 0; i < 4; i++)
-		schedule_push(c.a, c.sched.s, 1, second[i]);
+		schedule_push(c.a, c.sched.s, 1, (Action){ .kind = second[i], .stage = 1, .mb = second[i] == ACT_UPDATE ? -1 : 0 });
 	c.model.totals = 1;
 	diag_init(&d, f, c.a);
 	assert_false(simulate(c.a, &c.model, &c.sim, &d));
@@ -460,7 +466,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gpipe), cmocka_unit_test(test_1f1b), cmocka_unit_test(test_bubble),
 		cmocka_unit_test(test_efficiency),
-		cmocka_unit_test(test_unequal), cmocka_unit_test(test_messages), cmocka_unit_test(test_slot_sent),
+		cmocka_unit_test(test_unequal), cmocka_unit_test(test_messages), cmocka_unit_test(test_entry_sent),
 		cmocka_unit_test(test_replicas), cmocka_unit_test(test_contention), cmocka_unit_test(test_deadlock),
 		cmocka_unit_test(test_same_twice), cmocka_unit_test(test_4096),
 	};

@@ -6,15 +6,15 @@ static const int mine[] = {
 	0, 1,
 };
 
-/* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
- * alone are done where nothing is trained. */
+/* A step: what is done, in which slot, with which buffer at the entry, with which microbatch. Forwards come
+ * first in the list of kinds: they alone are done where nothing is trained. */
 enum { RECV_F, F, B, SEND_B, SYNC, UPDATE };
 static const char *const names[] = {
 	[RECV_F] = "RECV_F", [F] = "F", [B] = "B", [SEND_B] = "SEND_B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
 };
-static const struct action { short kind, slot; int mb; } actions[] = {
-	{ RECV_F, 0, 0 }, { F, 0, 0 }, { B, 0, 0 }, { SEND_B, 0, 0 }, { RECV_F, 0, 1 }, { F, 0, 1 },
-	{ B, 0, 1 }, { SEND_B, 0, 1 }, { SYNC, 0, -1 }, { UPDATE, 0, -1 },
+static const struct action { short kind, slot, entry; int mb; } actions[] = {
+	{ RECV_F, 0, 0, 0 }, { RECV_F, 0, 1, 1 }, { F, 0, 0, 0 }, { B, 0, 0, 0 }, { SEND_B, 0, 0, 0 },
+	{ F, 0, 1, 1 }, { B, 0, 1, 1 }, { SEND_B, 0, 1, 1 }, { SYNC, 0, 0, -1 }, { UPDATE, 0, 0, -1 },
 };
 
 static void step(bool train)
@@ -27,16 +27,16 @@ static void step(bool train)
 		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case RECV_F:
-			recv_forward(a->slot, a->mb);
+			recv_forward(a->slot, a->entry, a->mb);
 			break;
 		case F:
-			forward(a->slot, a->mb);
+			forward(a->slot, a->entry, a->mb);
 			break;
 		case B:
-			backward(a->slot, a->mb);
+			backward(a->slot, a->entry, a->mb);
 			break;
 		case SEND_B:
-			send_backward(a->slot, a->mb);
+			send_backward(a->slot, a->entry, a->mb);
 			break;
 		case SYNC:
 			sync();
@@ -61,10 +61,10 @@ static const char *const channels[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1-1", .schedule = "1f1b",
-	.hash = "f9fa2b6118ca180e", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
+	.hash = "c80dc32cd0e522bf", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
 	.rank = 1, .world = 2, .stage = 1, .stages = 2, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
-	.micro = 4, .microbatches = 2, .channels = 2, .slots = 1, .arena = 1088,
+	.micro = 4, .microbatches = 2, .channels = 2, .slots = 2, .arena = 1344,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.channel = channels,
 	.lr = 0.01,

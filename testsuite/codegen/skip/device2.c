@@ -6,16 +6,16 @@ static const int mine[] = {
 	0, 1, 2,
 };
 
-/* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
- * alone are done where nothing is trained. */
+/* A step: what is done, in which slot, with which buffer at the entry, with which microbatch. Forwards come
+ * first in the list of kinds: they alone are done where nothing is trained. */
 enum { RECV_F, F, B, SEND_B, SYNC, UPDATE };
 static const char *const names[] = {
 	[RECV_F] = "RECV_F", [F] = "F", [B] = "B", [SEND_B] = "SEND_B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
 };
-static const struct action { short kind, slot; int mb; } actions[] = {
-	{ RECV_F, 0, 0 }, { RECV_F, 1, 1 }, { RECV_F, 2, 2 }, { F, 0, 0 }, { F, 1, 1 }, { F, 2, 2 },
-	{ B, 0, 0 }, { SEND_B, 0, 0 }, { B, 1, 1 }, { SEND_B, 1, 1 }, { B, 2, 2 }, { SEND_B, 2, 2 },
-	{ SYNC, 0, -1 }, { UPDATE, 0, -1 },
+static const struct action { short kind, slot, entry; int mb; } actions[] = {
+	{ RECV_F, 0, 0, 0 }, { RECV_F, 0, 1, 1 }, { RECV_F, 0, 2, 2 }, { F, 0, 0, 0 }, { F, 1, 1, 1 },
+	{ F, 2, 2, 2 }, { B, 0, 0, 0 }, { SEND_B, 0, 0, 0 }, { B, 1, 1, 1 }, { SEND_B, 1, 1, 1 },
+	{ B, 2, 2, 2 }, { SEND_B, 2, 2, 2 }, { SYNC, 0, 0, -1 }, { UPDATE, 0, 0, -1 },
 };
 
 static void step(bool train)
@@ -28,16 +28,16 @@ static void step(bool train)
 		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case RECV_F:
-			recv_forward(a->slot, a->mb);
+			recv_forward(a->slot, a->entry, a->mb);
 			break;
 		case F:
-			forward(a->slot, a->mb);
+			forward(a->slot, a->entry, a->mb);
 			break;
 		case B:
-			backward(a->slot, a->mb);
+			backward(a->slot, a->entry, a->mb);
 			break;
 		case SEND_B:
-			send_backward(a->slot, a->mb);
+			send_backward(a->slot, a->entry, a->mb);
 			break;
 		case SYNC:
 			sync();
@@ -63,7 +63,7 @@ static const char *const channels[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "skip.onnx", .plan = "1-1-1", .schedule = "gpipe",
-	.hash = "3d74044fc9a65e39", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
+	.hash = "513a70b29db53ffc", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
 	.rank = 2, .world = 3, .stage = 2, .stages = 3, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 2, .microbatches = 3, .channels = 6, .slots = 3, .arena = 1664,

@@ -28,7 +28,8 @@ static struct grads {
 } *G;
 _Static_assert(sizeof(struct grads) == 192, "as planned");
 
-/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+/* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
+ * flight */
 static struct kept {
 	_Alignas(64) float x[4 * 6];                             /* f32[4,6] */
 	_Alignas(64) float h[4 * 5];                             /* f32[4,5] */

@@ -28,14 +28,20 @@ static struct grads {
 } *G;
 _Static_assert(sizeof(struct grads) == 128, "as planned");
 
-/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+/* what forwards receive and backwards send: one per microbatch in flight and per receive ahead of those */
+static struct entry {
+	_Alignas(64) float a[4 * 5];                             /* f32[4,5] */
+	_Alignas(64) float d_a[4 * 5];                           /* f32[4,5] */
+} *E;
+_Static_assert(sizeof(struct entry) == 256, "as planned");
+
+/* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
+ * flight */
 static struct kept {
 	_Alignas(64) int64_t labels[4];                          /* i64[4] */
-	_Alignas(64) float a[4 * 5];                             /* f32[4,5] */
 	_Alignas(64) float loss_1[4 * 3];                        /* f32[4,3] */
-	_Alignas(64) float d_a[4 * 5];                           /* f32[4,5] */
 } *K;
-_Static_assert(sizeof(struct kept) == 384, "as planned");
+_Static_assert(sizeof(struct kept) == 128, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
@@ -73,23 +79,25 @@ const pd_input_desc stage_inputs[] = {
 	},
 };
 
-void recv_forward(int slot, int mb)
+void recv_forward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_irecv(0, slot, stage0(mb), mb, k->a, 20 * sizeof(float)); /* %a f32[4,5]  a */
+	(void)slot;
+	pd_irecv(0, entry, stage0(mb), mb, e->a, 20 * sizeof(float)); /* %a f32[4,5]  a */
 }
 
-void forward(int slot, int mb)
+void forward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
-	float *logits = (void *)(tmp + 384);                     /* f32[4,3] */
-	float *loss = (void *)(tmp + 448);                       /* f32[] */
-	float *count = (void *)(tmp + 384);                      /* f32[] */
+	float *logits = (void *)(tmp + 128);                     /* f32[4,3] */
+	float *loss = (void *)(tmp + 192);                       /* f32[] */
+	float *count = (void *)(tmp + 128);                      /* f32[] */
 
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
-	pd_wait_recv(0, slot);                                   /* %a f32[4,5]  a */
-	gemm_4x3x5_bias(logits, k->a, P->w2, P->b2);             /* %logits f32[4,3]  logits */
+	pd_wait_recv(0, entry);                                  /* %a f32[4,5]  a */
+	gemm_4x3x5_bias(logits, e->a, P->w2, P->b2);             /* %logits f32[4,3]  logits */
 	cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
@@ -104,18 +112,19 @@ static void add_gradient(float *sum, const float *one, int64_t n)
 		sum[i] += one[i];
 }
 
-void backward(int slot, int mb)
+void backward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
-	float *d_logits = (void *)(tmp + 384);                   /* f32[4,3] */
+	float *d_logits = (void *)(tmp + 128);                   /* f32[4,3] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
 	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
 
 	(void)mb;
-	pd_wait_send(1, slot);
+	pd_wait_send(1, entry);
 	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
-	gemm_4x5x3_tb(k->d_a, d_logits, P->w2);                  /* %d.a f32[4,5]  logits */
-	gemm_5x3x4_ta(d_w2, k->a, d_logits);                     /* %d.w2 f32[5,3]  logits */
+	gemm_4x5x3_tb(e->d_a, d_logits, P->w2);                  /* %d.a f32[4,5]  logits */
+	gemm_5x3x4_ta(d_w2, e->a, d_logits);                     /* %d.w2 f32[5,3]  logits */
 	if (done)
 		add_gradient(G->w2, d_w2, 15);
 	reduce_sum_4x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
@@ -124,11 +133,12 @@ void backward(int slot, int mb)
 	done++;
 }
 
-void send_backward(int slot, int mb)
+void send_backward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_isend(1, slot, stage0(mb), mb, k->d_a, 20 * sizeof(float)); /* %d.a */
+	(void)slot;
+	pd_isend(1, entry, stage0(mb), mb, e->d_a, 20 * sizeof(float)); /* %d.a */
 }
 
 void sync(void)
@@ -152,10 +162,11 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 128);
-	K = (void *)(arena + 576);
+	E = (void *)(arena + 576);
+	K = (void *)(arena + 1088);
 	G = (void *)(arena + 384);
 	L = arena + 512;
-	tmp = arena + 576;
+	tmp = arena + 1088;
 	(void)which;
 	(void)mine;
 	(void)nmine;

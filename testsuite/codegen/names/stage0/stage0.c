@@ -19,7 +19,8 @@ static struct grads {
 } *G;
 _Static_assert(sizeof(struct grads) == 128, "as planned");
 
-/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+/* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
+ * flight */
 static struct kept {
 	_Alignas(64) float slot_2[4 * 4];                        /* f32[4,4] */
 	_Alignas(64) float k_2[4 * 4];                           /* f32[4,4] */

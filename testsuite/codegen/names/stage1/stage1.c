@@ -19,15 +19,21 @@ static struct grads {
 } *G;
 _Static_assert(sizeof(struct grads) == 128, "as planned");
 
-/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+/* what forwards receive and backwards send: one per microbatch in flight and per receive ahead of those */
+static struct entry {
+	_Alignas(64) float g_2[4 * 4];                           /* f32[4,4] */
+	_Alignas(64) float d_g[4 * 4];                           /* f32[4,4] */
+} *E;
+_Static_assert(sizeof(struct entry) == 128, "as planned");
+
+/* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
+ * flight */
 static struct kept {
 	_Alignas(64) int64_t while_2[4];                         /* i64[4] */
-	_Alignas(64) float g_2[4 * 4];                           /* f32[4,4] */
 	_Alignas(64) float expf[4 * 4];                          /* f32[4,4] */
 	_Alignas(64) float loss_1[4 * 4];                        /* f32[4,4] */
-	_Alignas(64) float d_g[4 * 4];                           /* f32[4,4] */
 } *K;
-_Static_assert(sizeof(struct kept) == 320, "as planned");
+_Static_assert(sizeof(struct kept) == 192, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
@@ -49,22 +55,24 @@ const pd_input_desc stage_inputs[] = {
 	},
 };
 
-void recv_forward(int slot, int mb)
+void recv_forward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_irecv(0, slot, 0, mb, k->g_2, 16 * sizeof(float));    /* %g f32[4,4]  g */
+	(void)slot;
+	pd_irecv(0, entry, 0, mb, e->g_2, 16 * sizeof(float));   /* %g f32[4,4]  g */
 }
 
-void forward(int slot, int mb)
+void forward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
-	float *loss = (void *)(tmp + 320);                       /* f32[] */
-	float *count = (void *)(tmp + 384);                      /* f32[] */
+	float *loss = (void *)(tmp + 192);                       /* f32[] */
+	float *count = (void *)(tmp + 256);                      /* f32[] */
 
 	pd_input(0, mb, k->while_2);                             /* %while i64[4] */
-	pd_wait_recv(0, slot);                                   /* %g f32[4,4]  g */
-	gemm_4x4x4_bias(k->expf, k->g_2, P->tmp_2, P->channel);  /* %expf f32[4,4]  +/ end +* */
+	pd_wait_recv(0, entry);                                  /* %g f32[4,4]  g */
+	gemm_4x4x4_bias(k->expf, e->g_2, P->tmp_2, P->channel);  /* %expf f32[4,4]  +/ end +* */
 	tanh_16(k->expf, k->expf);                               /* %P f32[4,4]  a"b */
 	cross_entropy_4x4_sum(loss, k->loss_1, k->expf, k->while_2); /* %loss %loss.1 f32[]  two lines */
 	count_labels_4(count, k->while_2);                       /* %count f32[] */
@@ -80,19 +88,20 @@ static void add_gradient(float *sum, const float *one, int64_t n)
 		sum[i] += one[i];
 }
 
-void backward(int slot, int mb)
+void backward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
-	float *d_P = (void *)(tmp + 320);                        /* f32[4,4] */
+	float *d_P = (void *)(tmp + 192);                        /* f32[4,4] */
 	float *d_tmp = done ? (void *)(L + 0) : G->tmp_2;        /* f32[4,4] */
 	float *d_channel = done ? (void *)(L + 0) : G->channel;  /* f32[4] */
 
 	(void)mb;
-	pd_wait_send(1, slot);
+	pd_wait_send(1, entry);
 	cross_entropy_grad_4x4_sum(d_P, c_1, k->loss_1, k->while_2); /* %d.P f32[4,4]  two lines */
 	tanhgrad_16(d_P, d_P, k->expf);                          /* %d.expf f32[4,4]  a"b */
-	gemm_4x4x4_tb(k->d_g, d_P, P->tmp_2);                    /* %d.g f32[4,4]  +/ end +* */
-	gemm_4x4x4_ta(d_tmp, k->g_2, d_P);                       /* %d.tmp f32[4,4]  +/ end +* */
+	gemm_4x4x4_tb(e->d_g, d_P, P->tmp_2);                    /* %d.g f32[4,4]  +/ end +* */
+	gemm_4x4x4_ta(d_tmp, e->g_2, d_P);                       /* %d.tmp f32[4,4]  +/ end +* */
 	if (done)
 		add_gradient(G->tmp_2, d_tmp, 16);
 	reduce_sum_4x4_axes0(d_channel, d_P);                    /* %d.channel f32[4]  +/ end +* */
@@ -101,11 +110,12 @@ void backward(int slot, int mb)
 	done++;
 }
 
-void send_backward(int slot, int mb)
+void send_backward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_isend(1, slot, 0, mb, k->d_g, 16 * sizeof(float));    /* %d.g */
+	(void)slot;
+	pd_isend(1, entry, 0, mb, e->d_g, 16 * sizeof(float));   /* %d.g */
 }
 
 void sync(void)
@@ -127,10 +137,11 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 320);
+	E = (void *)(arena + 320);
+	K = (void *)(arena + 576);
 	G = (void *)(arena + 128);
 	L = arena + 256;
-	tmp = arena + 320;
+	tmp = arena + 576;
 	(void)which;
 	(void)mine;
 	(void)nmine;

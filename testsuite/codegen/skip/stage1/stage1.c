@@ -17,16 +17,22 @@ static struct grads {
 } *G;
 _Static_assert(sizeof(struct grads) == 64, "as planned");
 
-/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
-static struct kept {
+/* what forwards receive and backwards send: one per microbatch in flight and per receive ahead of those */
+static struct entry {
 	_Alignas(64) float h[2 * 4];                             /* f32[2,4] */
+	_Alignas(64) float d_h_2[2 * 4];                         /* f32[2,4] */
+} *E;
+_Static_assert(sizeof(struct entry) == 128, "as planned");
+
+/* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
+ * flight */
+static struct kept {
 	_Alignas(64) float m[2 * 4];                             /* f32[2,4] */
 	_Alignas(64) float s[2 * 4];                             /* f32[2,4] */
 	_Alignas(64) float d_h[2 * 4];                           /* f32[2,4] */
 	_Alignas(64) float d_s[2 * 4];                           /* f32[2,4] */
-	_Alignas(64) float d_h_2[2 * 4];                         /* f32[2,4] */
 } *K;
-_Static_assert(sizeof(struct kept) == 384, "as planned");
+_Static_assert(sizeof(struct kept) == 256, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
@@ -40,35 +46,39 @@ const pd_input_desc stage_inputs[] = {
 	{ .name = NULL },
 };
 
-void recv_forward(int slot, int mb)
+void recv_forward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_irecv(0, slot, 0, mb, k->h, 8 * sizeof(float));       /* %h f32[2,4]  h */
+	(void)slot;
+	pd_irecv(0, entry, 0, mb, e->h, 8 * sizeof(float));      /* %h f32[2,4]  h */
 }
 
-void forward(int slot, int mb)
+void forward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 
 	(void)mb;
 	pd_wait_send(2, slot);
-	pd_wait_recv(0, slot);                                   /* %h f32[2,4]  h */
-	gemm_2x4x4(k->m, k->h, P->w2);                           /* %m f32[2,4]  m */
-	fused_tanh_add_8_9f383262(k->m, k->s, k->m, k->h);       /* %t %s f32[2,4]  s */
+	pd_wait_recv(0, entry);                                  /* %h f32[2,4]  h */
+	gemm_2x4x4(k->m, e->h, P->w2);                           /* %m f32[2,4]  m */
+	fused_tanh_add_8_9f383262(k->m, k->s, k->m, e->h);       /* %t %s f32[2,4]  s */
 }
 
-void send_forward(int slot, int mb)
+void send_forward(int slot, int entry, int mb)
 {
 	struct kept *k = &K[slot];
 
+	(void)entry;
 	pd_isend(2, slot, 2, mb, k->s, 8 * sizeof(float));       /* %s */
 }
 
-void recv_backward(int slot, int mb)
+void recv_backward(int slot, int entry, int mb)
 {
 	struct kept *k = &K[slot];
 
+	(void)entry;
 	pd_irecv(4, slot, 2, mb, k->d_h, 8 * sizeof(float));     /* %d.h f32[2,4]  logits */
 	pd_irecv(5, slot, 2, mb, k->d_s, 8 * sizeof(float));     /* %d.s f32[2,4]  n */
 }
@@ -82,31 +92,33 @@ static void add_gradient(float *sum, const float *one, int64_t n)
 		sum[i] += one[i];
 }
 
-void backward(int slot, int mb)
+void backward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 	float *d_m = (void *)(tmp + 0);                          /* f32[2,4] */
 	float *d_h_1 = (void *)(tmp + 64);                       /* f32[2,4] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[4,4] */
 
 	(void)mb;
-	pd_wait_send(3, slot);
+	pd_wait_send(3, entry);
 	pd_wait_recv(4, slot);                                   /* %d.h f32[2,4]  logits */
 	pd_wait_recv(5, slot);                                   /* %d.s f32[2,4]  n */
 	tanhgrad_8(d_m, k->d_s, k->m);                           /* %d.m f32[2,4]  t */
 	gemm_2x4x4_tb(d_h_1, d_m, P->w2);                        /* %d.h.1 f32[2,4]  m */
-	gemm_4x4x2_ta(d_w2, k->h, d_m);                          /* %d.w2 f32[4,4]  m */
+	gemm_4x4x2_ta(d_w2, e->h, d_m);                          /* %d.w2 f32[4,4]  m */
 	if (done)
 		add_gradient(G->w2, d_w2, 16);
-	sum_8_of3(k->d_h_2, k->d_h, k->d_s, d_h_1);              /* %d.h.2 f32[2,4]  h */
+	sum_8_of3(e->d_h_2, k->d_h, k->d_s, d_h_1);              /* %d.h.2 f32[2,4]  h */
 	done++;
 }
 
-void send_backward(int slot, int mb)
+void send_backward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_isend(3, slot, 0, mb, k->d_h_2, 8 * sizeof(float));   /* %d.h.2 */
+	(void)slot;
+	pd_isend(3, entry, 0, mb, e->d_h_2, 8 * sizeof(float));  /* %d.h.2 */
 }
 
 void sync(void)
@@ -126,7 +138,8 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 192);
+	E = (void *)(arena + 192);
+	K = (void *)(arena + 576);
 	G = (void *)(arena + 64);
 	L = arena + 128;
 	tmp = arena + 1344;

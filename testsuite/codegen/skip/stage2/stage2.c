@@ -17,17 +17,23 @@ static struct grads {
 } *G;
 _Static_assert(sizeof(struct grads) == 64, "as planned");
 
-/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
-static struct kept {
-	_Alignas(64) int64_t labels[2];                          /* i64[2] */
+/* what forwards receive and backwards send: one per microbatch in flight and per receive ahead of those */
+static struct entry {
 	_Alignas(64) float h[2 * 4];                             /* f32[2,4] */
 	_Alignas(64) float s[2 * 4];                             /* f32[2,4] */
-	_Alignas(64) float n_2[2 * 4];                           /* f32[2,4] */
-	_Alignas(64) float loss_1[2 * 4];                        /* f32[2,4] */
 	_Alignas(64) float d_logits[2 * 4];                      /* f32[2,4] */
 	_Alignas(64) float d_s[2 * 4];                           /* f32[2,4] */
+} *E;
+_Static_assert(sizeof(struct entry) == 256, "as planned");
+
+/* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
+ * flight */
+static struct kept {
+	_Alignas(64) int64_t labels[2];                          /* i64[2] */
+	_Alignas(64) float n_2[2 * 4];                           /* f32[2,4] */
+	_Alignas(64) float loss_1[2 * 4];                        /* f32[2,4] */
 } *K;
-_Static_assert(sizeof(struct kept) == 448, "as planned");
+_Static_assert(sizeof(struct kept) == 192, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
@@ -47,26 +53,28 @@ const pd_input_desc stage_inputs[] = {
 	},
 };
 
-void recv_forward(int slot, int mb)
+void recv_forward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_irecv(1, slot, 0, mb, k->h, 8 * sizeof(float));       /* %h f32[2,4]  h */
-	pd_irecv(2, slot, 1, mb, k->s, 8 * sizeof(float));       /* %s f32[2,4]  s */
+	(void)slot;
+	pd_irecv(1, entry, 0, mb, e->h, 8 * sizeof(float));      /* %h f32[2,4]  h */
+	pd_irecv(2, entry, 1, mb, e->s, 8 * sizeof(float));      /* %s f32[2,4]  s */
 }
 
-void forward(int slot, int mb)
+void forward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 	float *logits = (void *)(tmp + 0);                       /* f32[2,4] */
 	float *loss = (void *)(tmp + 64);                        /* f32[] */
 	float *count = (void *)(tmp + 0);                        /* f32[] */
 
 	pd_input(0, mb, k->labels);                              /* %labels i64[2] */
-	pd_wait_recv(1, slot);                                   /* %h f32[2,4]  h */
-	pd_wait_recv(2, slot);                                   /* %s f32[2,4]  s */
-	gemm_2x4x4(k->n_2, k->s, P->w3);                         /* %n f32[2,4]  n */
-	mul_8(logits, k->n_2, k->h);                             /* %logits f32[2,4]  logits */
+	pd_wait_recv(1, entry);                                  /* %h f32[2,4]  h */
+	pd_wait_recv(2, entry);                                  /* %s f32[2,4]  s */
+	gemm_2x4x4(k->n_2, e->s, P->w3);                         /* %n f32[2,4]  n */
+	mul_8(logits, k->n_2, e->h);                             /* %logits f32[2,4]  logits */
 	cross_entropy_2x4_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
@@ -81,31 +89,33 @@ static void add_gradient(float *sum, const float *one, int64_t n)
 		sum[i] += one[i];
 }
 
-void backward(int slot, int mb)
+void backward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 	float *d_n = (void *)(tmp + 0);                          /* f32[2,4] */
 	float *d_w3 = done ? (void *)(L + 0) : G->w3;            /* f32[4,4] */
 
 	(void)mb;
-	pd_wait_send(4, slot);
-	pd_wait_send(5, slot);
-	cross_entropy_grad_2x4_sum(k->d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,4]  loss */
-	mul_8(d_n, k->d_logits, k->h);                           /* %d.n f32[2,4]  logits */
-	mul_8(k->d_logits, k->d_logits, k->n_2);                 /* %d.h f32[2,4]  logits */
-	gemm_2x4x4_tb(k->d_s, d_n, P->w3);                       /* %d.s f32[2,4]  n */
-	gemm_4x4x2_ta(d_w3, k->s, d_n);                          /* %d.w3 f32[4,4]  n */
+	pd_wait_send(4, entry);
+	pd_wait_send(5, entry);
+	cross_entropy_grad_2x4_sum(e->d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,4]  loss */
+	mul_8(d_n, e->d_logits, e->h);                           /* %d.n f32[2,4]  logits */
+	mul_8(e->d_logits, e->d_logits, k->n_2);                 /* %d.h f32[2,4]  logits */
+	gemm_2x4x4_tb(e->d_s, d_n, P->w3);                       /* %d.s f32[2,4]  n */
+	gemm_4x4x2_ta(d_w3, e->s, d_n);                          /* %d.w3 f32[4,4]  n */
 	if (done)
 		add_gradient(G->w3, d_w3, 16);
 	done++;
 }
 
-void send_backward(int slot, int mb)
+void send_backward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_isend(4, slot, 1, mb, k->d_logits, 8 * sizeof(float)); /* %d.h */
-	pd_isend(5, slot, 1, mb, k->d_s, 8 * sizeof(float));     /* %d.s */
+	(void)slot;
+	pd_isend(4, entry, 1, mb, e->d_logits, 8 * sizeof(float)); /* %d.h */
+	pd_isend(5, entry, 1, mb, e->d_s, 8 * sizeof(float));    /* %d.s */
 }
 
 void sync(void)
@@ -125,7 +135,8 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 192);
+	E = (void *)(arena + 192);
+	K = (void *)(arena + 960);
 	G = (void *)(arena + 64);
 	L = arena + 128;
 	tmp = arena + 1536;

@@ -11,10 +11,10 @@ extern const pd_input_desc stage_inputs[];
 
 /* Arena of 1664 bytes, aligned to 64; which replica of the stage; its microbatches in order. */
 void init(char *arena, int which, const int *mine, int nmine);
-void recv_forward(int slot, int mb);
-void forward(int slot, int mb);
-void backward(int slot, int mb);
-void send_backward(int slot, int mb);
+void recv_forward(int slot, int entry, int mb);
+void forward(int slot, int entry, int mb);
+void backward(int slot, int entry, int mb);
+void send_backward(int slot, int entry, int mb);
 void sync(void);
 void update(void);
 

@@ -19,10 +19,11 @@ static struct grads {
 } *G;
 _Static_assert(sizeof(struct grads) == 192, "as planned");
 
-/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+/* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
+ * flight */
 static struct kept {
 	_Alignas(64) int64_t ids[4];                             /* i64[4] */
-	_Alignas(64) float e[4 * 4];                             /* f32[4,4] */
+	_Alignas(64) float e_2[4 * 4];                           /* f32[4,4] */
 	_Alignas(64) float h[4 * 4];                             /* f32[4,4] */
 	_Alignas(64) float d_t[4 * 4];                           /* f32[4,4] */
 } *K;
@@ -54,8 +55,8 @@ void forward(int slot, int mb)
 
 	pd_wait_send(0, slot);
 	pd_input(0, mb, k->ids);                                 /* %ids i64[4] */
-	gather_1x7x4_by_4(k->e, P->table, k->ids);               /* %e f32[4,4]  e */
-	gemm_4x4x4(k->h, k->e, P->w1);                           /* %h f32[4,4]  h */
+	gather_1x7x4_by_4(k->e_2, P->table, k->ids);             /* %e f32[4,4]  e */
+	gemm_4x4x4(k->h, k->e_2, P->w1);                         /* %h f32[4,4]  h */
 	tanh_16(k->h, k->h);                                     /* %t f32[4,4]  t */
 }
 
@@ -83,7 +84,7 @@ void backward(int slot, int mb)
 	pd_wait_recv(1, slot);                                   /* %d.t f32[4,4]  logits */
 	tanhgrad_16(d_h, k->d_t, k->h);                          /* %d.h f32[4,4]  t */
 	gemm_4x4x4_tb(d_e, d_h, P->w1);                          /* %d.e f32[4,4]  h */
-	gemm_4x4x4_ta(g->w1, k->e, d_h);                         /* %d.w1 f32[4,4]  h */
+	gemm_4x4x4_ta(g->w1, k->e_2, d_h);                       /* %d.w1 f32[4,4]  h */
 	gather_grad_1x7x4_by_4(g->table_1, d_e, k->ids);         /* %d.table.1 f32[7,4] rows<=4  e */
 	pd_tree_done(tree, mb);
 }

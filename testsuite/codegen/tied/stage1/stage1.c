@@ -17,14 +17,20 @@ static struct grads {
 } *G;
 _Static_assert(sizeof(struct grads) == 128, "as planned");
 
-/* what lives from a forward to its backward, what is received and what is sent: one per microbatch in flight */
+/* what forwards receive and backwards send: one per microbatch in flight and per receive ahead of those */
+static struct entry {
+	_Alignas(64) float t[4 * 4];                             /* f32[4,4] */
+	_Alignas(64) float d_t[4 * 4];                           /* f32[4,4] */
+} *E;
+_Static_assert(sizeof(struct entry) == 128, "as planned");
+
+/* what lives from a forward to its backward, what backwards receive and forwards send: one per microbatch in
+ * flight */
 static struct kept {
 	_Alignas(64) int64_t labels[4];                          /* i64[4] */
-	_Alignas(64) float t[4 * 4];                             /* f32[4,4] */
 	_Alignas(64) float loss_1[4 * 7];                        /* f32[4,7] */
-	_Alignas(64) float d_t[4 * 4];                           /* f32[4,4] */
 } *K;
-_Static_assert(sizeof(struct kept) == 320, "as planned");
+_Static_assert(sizeof(struct kept) == 192, "as planned");
 
 static char *tmp;                                                /* all other values, packed by lifetime */
 static pd_tree *tree;                                            /* sums of gradients in a fixed order */
@@ -46,51 +52,55 @@ const pd_input_desc stage_inputs[] = {
 	},
 };
 
-void recv_forward(int slot, int mb)
+void recv_forward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_irecv(0, slot, 0, mb, k->t, 16 * sizeof(float));      /* %t f32[4,4]  t */
+	(void)slot;
+	pd_irecv(0, entry, 0, mb, e->t, 16 * sizeof(float));     /* %t f32[4,4]  t */
 }
 
-void forward(int slot, int mb)
+void forward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
-	float *logits = (void *)(tmp + 320);                     /* f32[4,7] */
-	float *loss = (void *)(tmp + 448);                       /* f32[] */
-	float *count = (void *)(tmp + 320);                      /* f32[] */
+	float *logits = (void *)(tmp + 192);                     /* f32[4,7] */
+	float *loss = (void *)(tmp + 320);                       /* f32[] */
+	float *count = (void *)(tmp + 192);                      /* f32[] */
 
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
-	pd_wait_recv(0, slot);                                   /* %t f32[4,4]  t */
-	gemm_4x7x4_tb(logits, k->t, P->table);                   /* %logits f32[4,7]  logits */
+	pd_wait_recv(0, entry);                                  /* %t f32[4,4]  t */
+	gemm_4x7x4_tb(logits, e->t, P->table);                   /* %logits f32[4,7]  logits */
 	cross_entropy_4x7_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
 }
 
-void backward(int slot, int mb)
+void backward(int slot, int entry, int mb)
 {
+	struct entry *e = &E[entry];
 	struct kept *k = &K[slot];
 	struct grads *g = (void *)pd_tree_leaf(tree, mb);
-	float *d_logits = (void *)(tmp + 320);                   /* f32[4,7] */
+	float *d_logits = (void *)(tmp + 192);                   /* f32[4,7] */
 
-	pd_wait_send(1, slot);
+	pd_wait_send(1, entry);
 	cross_entropy_grad_4x7_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,7]  loss */
-	gemm_4x4x7(k->d_t, d_logits, P->table);                  /* %d.t f32[4,4]  logits */
-	gemm_7x4x4_ta(g->table, d_logits, k->t);                 /* %d.table f32[7,4]  logits */
+	gemm_4x4x7(e->d_t, d_logits, P->table);                  /* %d.t f32[4,4]  logits */
+	gemm_7x4x4_ta(g->table, d_logits, e->t);                 /* %d.table f32[7,4]  logits */
 	pd_tree_done(tree, mb);
 }
 
-void send_backward(int slot, int mb)
+void send_backward(int slot, int entry, int mb)
 {
-	struct kept *k = &K[slot];
+	struct entry *e = &E[entry];
 
-	pd_isend(1, slot, 0, mb, k->d_t, 16 * sizeof(float));    /* %d.t */
+	(void)slot;
+	pd_isend(1, entry, 0, mb, e->d_t, 16 * sizeof(float));   /* %d.t */
 }
 
 void sync(void)
 {
-	float *g_table_1_1 = (void *)(tmp + 128);                /* f32[7,4] */
+	float *g_table_1_1 = (void *)(tmp + 0);                  /* f32[7,4] */
 
 	G = (void *)pd_tree_root(tree, &replicas);
 	pd_broadcast(&(pd_group){ 2, (const int[]){ 0, 1 } }, 1, G->table, 28 * sizeof(float)); /* %g.table.1 f32[7,4] */
@@ -99,9 +109,9 @@ void sync(void)
 
 void update(void)
 {
-	float *n_1 = (void *)(tmp + 0);                          /* f32[] */
-	float *g_table_all_1 = (void *)(tmp + 320);              /* f32[7,4] */
-	float *g_table_1_1 = (void *)(tmp + 128);                /* f32[7,4] */
+	float *n_1 = (void *)(tmp + 256);                        /* f32[] */
+	float *g_table_all_1 = (void *)(tmp + 128);              /* f32[7,4] */
+	float *g_table_1_1 = (void *)(tmp + 0);                  /* f32[7,4] */
 
 	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
 	add_28(g_table_all_1, G->table, g_table_1_1);            /* %g.table.all.1 f32[7,4] */
@@ -112,8 +122,9 @@ void update(void)
 void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
-	K = (void *)(arena + 1664);
-	tmp = arena + 1664;
+	E = (void *)(arena + 1664);
+	K = (void *)(arena + 1920);
+	tmp = arena + 1920;
 	pd_check_scratch("the tree of gradients", pd_tree_bytes(MICROBATCHES, 32, mine, nmine), 1536);
 	tree = pd_tree_new(MICROBATCHES, 32, mine, nmine, arena + 128);
 	(void)which;

@@ -9,12 +9,12 @@ enum { PARAMS = 1, INPUTS = 1 };
 extern const pd_param stage_params[];
 extern const pd_input_desc stage_inputs[];
 
-/* Arena of 2176 bytes, aligned to 64; which replica of the stage; its microbatches in order. */
+/* Arena of 2304 bytes, aligned to 64; which replica of the stage; its microbatches in order. */
 void init(char *arena, int which, const int *mine, int nmine);
-void recv_forward(int slot, int mb);
-void forward(int slot, int mb);
-void backward(int slot, int mb);
-void send_backward(int slot, int mb);
+void recv_forward(int slot, int entry, int mb);
+void forward(int slot, int entry, int mb);
+void backward(int slot, int entry, int mb);
+void send_backward(int slot, int entry, int mb);
 void sync(void);
 void update(void);
 
