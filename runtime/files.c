@@ -305,8 +305,8 @@ void file_put_whole(void *to, pd_dtype as, size_t i, int64_t v)
 	do {                                                                                                           \
 		const FROM *in = (const FROM *)(const void *)a->data + first;                                           \
 		AS         *out = to;                                                                                   \
-		FROM        v;                                                                                          \
-		for (size_t i = 0; i < n; i++) {                                                                        \
+		_Pragma("omp simd") for (size_t i = 0; i < n; i++) {                                                    \
+			FROM v;                                                                                         \
 			memcpy(&v, in + i, sizeof v);                                                                   \
 			out[i] = (AS)v;                                                                                 \
 		}                                                                                                       \

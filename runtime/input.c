@@ -162,6 +162,7 @@ static void open_source(source *s, const pd_program *p, const rt_input_options *
 	if (!file_open(&s->a, s->path, kind, d->dtype, &why))
 		rt_fail(RT_ERROR, "R202", "%s: %s", s->path, why);
 	check_file(s, kind);
+	s->ahead = rt_prefetch_file(s->a.map, s->a.size);
 }
 
 /* ---- values ---- */
@@ -179,11 +180,32 @@ static bool has_range(const source *s)
 	return s->d->range > 0 && (s->d->dtype == PD_I64 || s->d->dtype == PD_I32);
 }
 
+/* Whether some value is outside of [0, range), by one pass that branches nowhere. */
+static bool some_outside(pd_dtype t, const char *values, int64_t n, int64_t range)
+{
+	const int64_t *l = (const int64_t *)(const void *)values;
+	const int32_t *w = (const int32_t *)(const void *)values;
+	int            bad = 0;
+
+	if (t == PD_I64) {
+#pragma omp simd reduction(| : bad)
+		for (int64_t i = 0; i < n; i++)
+			bad |= (l[i] < 0) | (l[i] >= range);
+	} else {
+#pragma omp simd reduction(| : bad)
+		for (int64_t i = 0; i < n; i++)
+			bad |= (w[i] < 0) | (w[i] >= range);
+	}
+	return bad;
+}
+
 static void check_range(const source *s, int64_t sample, size_t first, const char *values,
                         int64_t n)
 {
 	const pd_input_desc *d = s->d;
 
+	if (!some_outside(d->dtype, values, n, d->range))
+		return;
 	for (int64_t i = 0; i < n; i++) {
 		const int64_t v = d->dtype == PD_I64 ? ((const int64_t *)(const void *)values)[i]
 		                                     : ((const int32_t *)(const void *)values)[i];
@@ -310,7 +332,6 @@ void rt_input_open(const pd_program *p, const rt_input_options *o)
 	set_order(&sets[TRAIN], p, o, false);
 	if (p->eval.on)
 		set_order(&sets[EVAL], p, o, true);
-	rt_prefetch_open();
 }
 
 int64_t rt_input_samples(void)
@@ -365,12 +386,10 @@ static void put_absent(const source *s, int64_t b, int64_t micro, char *to)
 			file_put_whole(to, s->d->dtype, (size_t)((k * micro + b) * run + e), s->d->ignore_index);
 }
 
-static void read_place(const struct set *t, const source *s, int64_t place, int64_t b, char *to)
+static void read_place(const source *s, int64_t sample, bool absent, int64_t b, char *to)
 {
 	const size_t  size = st_size(st_dtype((int)s->d->dtype));
 	const int64_t micro = rt_program->micro, run = s->each * s->after;
-	bool          absent;
-	const int64_t sample = rt_order_at(&t->order, place, &absent);
 
 	if (s->presence)
 		put_presence(s, absent, b, to);
@@ -383,23 +402,34 @@ static void read_place(const struct set *t, const source *s, int64_t place, int6
 			read_part(s, sample, (size_t)(k * run), run, to + (size_t)((k * micro + b) * run) * size);
 }
 
+/* A sample that is read next: its first lines come from memory while the one before is copied. */
+static void soon(const source *s, int64_t sample)
+{
+	const size_t size = s->a.map ? st_size(st_dtype((int)s->a.dtype)) : 0, bytes = s->elements * size;
+	const char  *at = s->a.data + (size_t)sample * bytes;
+
+	for (size_t i = 0; i < bytes && i < 4096; i += 64)
+		__builtin_prefetch(at + i);
+}
+
 /* The samples that this microbatch has in the next step. */
-static void ask_ahead(const struct set *t, const source *s, int64_t place)
+static void ask_ahead(struct set *t, const source *s, int64_t place)
 {
 	const size_t bytes = s->elements * st_size(st_dtype((int)s->a.dtype));
 	bool         absent;
 
-	for (int64_t b = 0; b < rt_program->micro && s->a.map; b++) {
+	for (int64_t b = 0; b < rt_program->micro; b++) {
 		const int64_t next = rt_order_at(&t->order, place + rt_program->micro * rt_program->microbatches + b, &absent);
 
 		if (!absent)
 			rt_prefetch(s->a.data + (size_t)next * bytes, bytes);
 	}
+	rt_prefetch_go();
 }
 
 void pd_input(int i, int mb, void *dst)
 {
-	const struct set *t = &sets[evaluating ? EVAL : TRAIN];
+	struct set       *t = &sets[evaluating ? EVAL : TRAIN];
 	const source     *s = &t->s[i];
 	const int64_t     place = pd_sample(mb);
 	bool              absent;
@@ -414,7 +444,17 @@ void pd_input(int i, int mb, void *dst)
 			input_make(s, 0, dst);
 		return;
 	}
-	for (int64_t b = 0; b < rt_program->micro; b++)
-		read_place(t, s, place + b, b, dst);
-	ask_ahead(t, s, place);
+	int64_t sample = rt_order_at(&t->order, place, &absent);
+
+	for (int64_t b = 0; b < rt_program->micro; b++) {
+		bool          next_absent = false;
+		const int64_t next = b + 1 < rt_program->micro ? rt_order_at(&t->order, place + b + 1, &next_absent) : sample;
+
+		soon(s, next);
+		read_place(s, sample, absent, b, dst);
+		sample = next;
+		absent = next_absent;
+	}
+	if (s->ahead)
+		ask_ahead(t, s, place);
 }

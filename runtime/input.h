@@ -18,6 +18,7 @@ typedef struct source {
 	bool     synthetic;
 	bool     presence; /* 1 for a sample, 0 where the data have ended */
 	bool     eval;     /* of the evaluation set */
+	bool     ahead;    /* too large to be brought in whole */
 	char     path[4096];
 } source;
 

@@ -335,12 +335,18 @@ PD_ANYWHERE static inline uint64_t pd_mix(uint64_t x)
 }
 
 /* A stream per seed, node and sample, in which `element` counts. */
-PD_ANYWHERE static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample,
-                                      uint64_t element)
+PD_ANYWHERE static inline uint64_t pd_random_stream(uint64_t seed, uint64_t node, uint64_t sample)
 {
-	const uint64_t stream = pd_mix(pd_mix(pd_mix(seed) + node) + sample);
-
+	return pd_mix(pd_mix(pd_mix(seed) + node) + sample);
+}
+PD_ANYWHERE static inline uint32_t pd_random_of(uint64_t stream, uint64_t element)
+{
 	return (uint32_t)(pd_mix(stream + (element + 1) * 0x9E3779B97F4A7C15u) >> 32);
+}
+PD_ANYWHERE static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample,
+                                                  uint64_t element)
+{
+	return pd_random_of(pd_random_stream(seed, node, sample), element);
 }
 PD_ANYWHERE static inline float pd_random_unit(uint64_t seed, uint64_t node, uint64_t sample, uint64_t element)
 {

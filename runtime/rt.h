@@ -195,14 +195,17 @@ int64_t rt_input_eval_steps(void);
 void    rt_input_evaluate(bool on);     /* rt_step counts steps of the evaluation set */
 
 /* ---- samples.c: n samples in steps of `batch` ---- */
-typedef struct rt_order { int64_t samples, span; bool shuffle; uint64_t seed; } rt_order;
+typedef struct rt_order { int64_t samples, span, epoch; bool shuffle; uint64_t seed, key[4]; } rt_order; /* key: of epoch */
 rt_order rt_order_of(int64_t samples, int64_t batch, pd_last last, bool shuffle, uint64_t seed);
 /* The sample at a place of the run; absent: the epoch has no sample there, this is one to fill the place. */
-int64_t rt_order_at(const rt_order *o, int64_t place, bool *absent);
+int64_t rt_order_at(rt_order *o, int64_t place, bool *absent);
 
 /* ---- prefetch.c ---- */
-void rt_prefetch_open(void);
-void rt_prefetch(const char *at, size_t bytes);         /* of a mapped file: will be read soon */
+/* A mapped file: what fits into a quarter of memory is brought in whole, from front to back. True: the others of its samples that
+ * are wanted next shall be asked for. */
+bool rt_prefetch_file(const char *at, size_t bytes);
+void rt_prefetch(const char *at, size_t bytes);         /* will be read soon */
+void rt_prefetch_go(void);                              /* behind some of these calls */
 
 /* ---- store.c ---- */
 /* What a file has to hold; the rest gets its initial value. */

@@ -7,8 +7,9 @@
 
 /* A permutation of [0, n) per epoch without a table: a Feistel network over the next even power
  * of two, walked until it lands inside. */
-static int64_t permuted(uint64_t seed, int64_t n, int64_t epoch, int64_t i)
+static int64_t permuted(rt_order *o, int64_t epoch, int64_t i)
 {
+	const int64_t n = o->samples;
 	int bits = 2;
 
 	while (((int64_t)1 << bits) < n)
@@ -17,11 +18,16 @@ static int64_t permuted(uint64_t seed, int64_t n, int64_t epoch, int64_t i)
 	const uint64_t mask = ((uint64_t)1 << half) - 1;
 	uint64_t       x = (uint64_t)i;
 
+	if (o->epoch != epoch)
+		for (int round = 0; round < 4; round++)
+			o->key[round] = pd_random_stream(o->seed, (uint64_t)epoch, (uint64_t)round);
+	o->epoch = epoch;
+
 	do {
 		for (int round = 0; round < 4; round++) {
 			const uint64_t l = x >> half, r = x & mask;
 
-			x = r << half | ((l ^ pd_random_bits(seed, (uint64_t)epoch, (uint64_t)round, r)) & mask);
+			x = r << half | ((l ^ pd_random_of(o->key[round], r)) & mask);
 		}
 	} while (x >= (uint64_t)n);
 	return (int64_t)x;
@@ -31,18 +37,18 @@ rt_order rt_order_of(int64_t samples, int64_t batch, pd_last last, bool shuffle,
 {
 	const int64_t left = batch > 0 ? samples % batch : 0;
 
-	return (rt_order){ .samples = samples, .shuffle = shuffle, .seed = seed,
+	return (rt_order){ .samples = samples, .shuffle = shuffle, .seed = seed, .epoch = -1,
 		           .span = last == PD_LAST_KEEP && left   ? samples - left + batch
 		                   : last == PD_LAST_DROP && left ? samples - left
 		                                                  : samples };
 }
 
-int64_t rt_order_at(const rt_order *o, int64_t place, bool *absent)
+int64_t rt_order_at(rt_order *o, int64_t place, bool *absent)
 {
 	int64_t i = place % o->span;
 
 	*absent = i >= o->samples;
 	if (*absent)
 		i %= o->samples;
-	return o->shuffle ? permuted(o->seed, o->samples, place / o->span, i) : i;
+	return o->shuffle ? permuted(o, place / o->span, i) : i;
 }
