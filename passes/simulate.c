@@ -57,30 +57,9 @@ SimSpan *sim_span(Player *p, int rank, double end)
 
 /* ---- messages ---- */
 
-static int rank_of(const Player *p, int stage, int mb) { return p->s->device[stage][p->s->replica_of[stage][mb]]; }
-static int sender(const Player *p, int id) { return rank_of(p, p->m->msg[id / p->s->nmicro].from, id % p->s->nmicro); }
-static int receiver(const Player *p, int id) { return rank_of(p, p->m->msg[id / p->s->nmicro].to, id % p->s->nmicro); }
-
-static int line_of(const Player *p, int from, int to)
-{
-	return cluster_link_line(p->m->c, p->m->device[from], p->m->device[to]);
-}
-
-/* Ports of devices come first, then those of hosts, by link. */
-static int port_of(const Player *p, int id, int way)
-{
-	const Cluster *c = p->m->c;
-	const int from = sender(p, id), to = receiver(p, id), line = line_of(p, from, to);
-	const int dev = p->m->device[way == OUT ? from : to];
-
-	if (c->device[p->m->device[from]].host == c->device[p->m->device[to]].host)
-		return 2 * dev + way;
-	return 2 * (c->ndevice + line * c->nhost + c->device[dev].host) + way;
-}
-
 static void queue(Player *p, int port, int id, int way)
 {
-	Port *q = &p->port[port];
+	Port *q = &p->ports.port[port];
 
 	p->prev[id][way] = q->last;
 	p->next[id][way] = NONE;
@@ -93,7 +72,7 @@ static void queue(Player *p, int port, int id, int way)
 
 static void unqueue(Player *p, int port, int id, int way)
 {
-	Port *q = &p->port[port];
+	Port *q = &p->ports.port[port];
 	const int before = p->prev[id][way], after = p->next[id][way];
 
 	if (before != NONE)
@@ -106,26 +85,39 @@ static void unqueue(Player *p, int port, int id, int way)
 		q->last = before;
 }
 
+/* The end of a message's time at its ports, or of a sum, as things stand. */
+static void timed(void *player, int flow, double end)
+{
+	Player *p = player;
+	const int join = flow - p->ports.nmsg, stamp = p->ports.flow[flow].stamp;
+
+	if (join < 0)
+		sim_push(p, (Event){ end, ports_sender(p->m, flow), p->of_action[flow], EV_LEFT, flow, stamp });
+	else
+		sim_push(p, (Event){ end, p->last[join], p->at[p->last[join]], EV_JOINED, join, stamp });
+}
 
 /* Starts a message that waits, when both of its ports are free. */
 static bool depart(Player *p, int id)
 {
-	const int from = sender(p, id), to = receiver(p, id), port[2] = { port_of(p, id, OUT), port_of(p, id, IN) };
+	const int from = ports_sender(p->m, id), to = ports_receiver(p->m, id), line = ports_line(p->m, from, to);
+	const int port[2] = { ports_of(p->m, id, OUT), ports_of(p->m, id, IN) };
 
-	if (p->port[port[OUT]].taken || p->port[port[IN]].taken)
+	if (p->ports.port[port[OUT]].taken || p->ports.port[port[IN]].taken)
 		return false;
-	const Link l = cluster_link_of(p->m->c, line_of(p, from, to));
+	const Link l = cluster_link_of(p->m->c, line);
 	const double took = sim_link_seconds(&l, (double)p->m->msg[id / p->s->nmicro].bytes);
 	for (int way = OUT; way <= IN; way++) {
 		unqueue(p, port[way], id, way);
-		p->port[port[way]].taken = true;
-		p->port[port[way]].busy += took;
-		p->port[port[way]].line = line_of(p, from, to);
+		p->ports.port[port[way]].taken = true;
+		p->ports.port[port[way]].busy += took;
+		p->ports.port[port[way]].line = line;
 	}
 	const Action *x = &p->s->dev[from].act[p->of_action[id]];
-	PUSH(p->a, p->out->span, p->out->nspan, p->capspan) = (SimSpan){ p->now, p->now + took + l.latency, from,
-		p->of_action[id], x->kind, x->stage, x->mb, to, p->m->msg[id / p->s->nmicro].bytes };
-	sim_push(p, (Event){ p->now + took, from, p->of_action[id], EV_LEFT, id });
+	p->span_of[id] = p->out->nspan;
+	PUSH(p->a, p->out->span, p->out->nspan, p->capspan) = (SimSpan){ p->now, p->now, from, p->of_action[id], x->kind, x->stage,
+		x->mb, to, p->m->msg[id / p->s->nmicro].bytes };
+	ports_begin(&p->ports, id, took, p->now);
 	return true;
 }
 
@@ -134,21 +126,21 @@ static void ready(Player *p, int id, char what)
 	p->state[id] |= what;
 	if (p->state[id] != (POSTED | SENT))
 		return;
-	if (sender(p, id) == receiver(p, id)) {         /* copied */
+	if (ports_sender(p->m, id) == ports_receiver(p->m, id)) {         /* copied */
 		const SimMessage *g = &p->m->msg[id / p->s->nmicro];
 		p->left[g->forward][of_mb(p, g->from, id % p->s->nmicro)]++;
 		p->here[g->forward][of_mb(p, g->to, id % p->s->nmicro)]++;
 		return;
 	}
-	queue(p, port_of(p, id, OUT), id, OUT);
-	queue(p, port_of(p, id, IN), id, IN);
+	queue(p, ports_of(p->m, id, OUT), id, OUT);
+	queue(p, ports_of(p->m, id, IN), id, IN);
 	depart(p, id);
 }
 
 /* A port is free: the first that can go, goes. */
 static void serve(Player *p, int port, int way)
 {
-	for (int id = p->port[port].first; id != NONE && !p->port[port].taken; id = p->next[id][way])
+	for (int id = p->ports.port[port].first; id != NONE && !p->ports.port[port].taken; id = p->next[id][way])
 		if (depart(p, id))
 			return;
 }
@@ -216,7 +208,7 @@ static void compute(Player *p, int rank, const Action *x)
 	p->out->spent[rank][x->kind] += t;
 	if (x->kind != ACT_UPDATE && p->now + t > p->out->pipeline)
 		p->out->pipeline = p->now + t;
-	sim_push(p, (Event){ p->now + t, rank, p->at[rank], EV_DONE, 0 });
+	sim_push(p, (Event){ p->now + t, rank, p->at[rank], EV_DONE, 0, 0 });
 }
 
 static void finish(Player *p, int rank)
@@ -258,10 +250,36 @@ void sim_advance(Player *p, int rank)
 	}
 }
 
+static void message_left(Player *p, const Event *e)
+{
+	const SimMessage *g = &p->m->msg[e->id / p->s->nmicro];
+	const int out = ports_of(p->m, e->id, OUT), in = ports_of(p->m, e->id, IN), to = ports_receiver(p->m, e->id);
+	const double here = p->now + cluster_link_of(p->m->c, ports_line(p->m, e->rank, to)).latency;
+
+	p->ports.port[out].taken = p->ports.port[in].taken = false;
+	p->out->span[p->span_of[e->id]].end = here;
+	p->left[g->forward][of_mb(p, g->from, e->id % p->s->nmicro)]++;
+	sim_push(p, (Event){ here, to, e->action, EV_HERE, e->id, 0 });
+	ports_end(&p->ports, e->id, p->now);
+	serve(p, out, OUT);
+	serve(p, in, IN);
+	sim_advance(p, e->rank);
+}
+
+/* Has another end of its flow been told since? */
+static bool stale(const Player *p, const Event *e)
+{
+	const int flow = e->kind == EV_JOINED ? p->ports.nmsg + e->id : e->id;
+
+	return (e->kind == EV_LEFT || (e->kind == EV_JOINED && e->id < p->m->njoin)) && e->stamp != p->ports.flow[flow].stamp;
+}
+
 static void happen(Player *p, const Event *e)
 {
 	const int mb = e->id % p->s->nmicro;
 
+	if (stale(p, e))
+		return;
 	p->now = e->time;
 	switch (e->kind) {
 	case EV_DONE:
@@ -269,18 +287,9 @@ static void happen(Player *p, const Event *e)
 		finish(p, e->rank);
 		sim_advance(p, e->rank);
 		break;
-	case EV_LEFT: {
-		const SimMessage *g = &p->m->msg[e->id / p->s->nmicro];
-		const int out = port_of(p, e->id, OUT), in = port_of(p, e->id, IN), to = receiver(p, e->id);
-
-		p->port[out].taken = p->port[in].taken = false;
-		p->left[g->forward][of_mb(p, g->from, mb)]++;
-		sim_push(p, (Event){ p->now + cluster_link_of(p->m->c, line_of(p, e->rank, to)).latency, to, e->action, EV_HERE, e->id });
-		serve(p, out, OUT);
-		serve(p, in, IN);
-		sim_advance(p, e->rank);
+	case EV_LEFT:
+		message_left(p, e);
 		break;
-	}
 	case EV_HERE:
 		p->here[p->m->msg[e->id / p->s->nmicro].forward][of_mb(p, p->m->msg[e->id / p->s->nmicro].to, mb)]++;
 		sim_advance(p, e->rank);
@@ -395,7 +404,7 @@ static void list_messages(Player *p)
 static void prepare_messages(Player *p)
 {
 	const SimModel *m = p->m;
-	const int n = m->nmsg * p->s->nmicro, nport = 2 * (m->c->ndevice + (m->c->nlink + 2) * m->c->nhost);
+	const int n = m->nmsg * p->s->nmicro;
 
 	p->state = NEWN(p->a, char, n);
 	p->of_action = NEWN(p->a, int, n);
@@ -410,21 +419,10 @@ static void prepare_messages(Player *p)
 		p->sends[i] = NEWN(p->a, int *, p->s->nstage);
 	}
 	list_messages(p);
-	p->port = NEWN(p->a, Port, nport);
-	for (int i = 0; i < nport; i++)
-		p->port[i] = (Port){ .first = NONE, .last = NONE };
-}
-
-/* Seconds that the busiest port of each link line is held. */
-static double *line_busy(const Player *p)
-{
-	const int lines = p->m->c->nlink + 2, nport = 2 * (p->m->c->ndevice + lines * p->m->c->nhost);
-	double *busy = NEWN(p->a, double, lines);
-
-	for (int i = 0; i < nport; i++)
-		if (p->port[i].busy > busy[p->port[i].line])
-			busy[p->port[i].line] = p->port[i].busy;
-	return busy;
+	ports_init(&p->ports, p->a, m);
+	p->ports.timed = timed;
+	p->ports.to = p;
+	p->span_of = NEWN(p->a, int, n + m->njoin);
 }
 
 /* Of asynchronous schedules: the last stage, which does not fill, in the second half of what is shown. The last updates of
@@ -476,6 +474,6 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 	if (out->pipeline > 0)
 		out->bubble = fmax(0, 1 - worked / (m->s->ndevice * out->pipeline));     /* rounding may leave less than nothing */
 	steady(out);
-	sim_count_bytes(a, out, line_busy(&p));
+	sim_count_bytes(a, out, ports_busy(&p.ports));
 	return true;
 }

@@ -7,11 +7,13 @@
  *               receiver for bytes / bandwidth, and is there a latency later. Within a host every device has a port of
  *               its own in each direction; between hosts a host has one per direction and link of the cluster file,
  *               which its devices share. A port serves one message at a time, in the order in which they became ready.
- *     SYNC      sums and copies over replicas begin when all have arrived and take no ports: a ring of n takes
- *               2 (n-1) (latency + bytes / n / bandwidth) over the slowest link of its members; a copy to n-1 others
- *               takes latency + (n-1) bytes / bandwidth; a sum in rounds takes, for each, a latency
- *               and its largest part over the slowest link in use. What goes to and from a server takes two latencies and
- *               its bytes, device after device where they come over one link. Sums of buckets begin during the last backward,
+ *     SYNC      sums and copies over replicas begin when all have arrived and take ports as messages do. Alone, a ring of n
+ *               takes 2 (n-1) times its slowest latency and what its busiest port moves in a round, bytes / n for each
+ *               pair of neighbours; a small one, which goes to everyone at once, and a copy to n-1 others, a latency and
+ *               what the busiest port moves; a sum in rounds, the same for each. A port is shared: a message asks
+ *               for all of it, a sum for the part of its time in which it sends there, and where more is asked for than
+ *               there is, everyone goes slower by as much. What goes to and from a server goes there and then back, and
+ *               devices of the server's host do not wait for each other. Sums of buckets begin during the last backward,
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
  *               SYNC, one of an asynchronous schedule in each.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
@@ -102,7 +104,6 @@ typedef struct Sim {
 /* Plays it. False after E0503: a deadlock, with the actions that wait. */
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d);
 static inline double sim_link_seconds(const Link *l, double bytes) { return l->bandwidth > 0 ? bytes / l->bandwidth : 0; }
-double sim_join_seconds(const SimModel *m, const SimJoin *j);
 /* Device 0 hears of all others, one after another, and tells them the sum. */
 double sim_totals_seconds(const SimModel *m);
 /* Sim.load from the model's messages and sums; busy: by link line, seconds of the busiest port. */

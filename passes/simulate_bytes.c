@@ -4,7 +4,7 @@
 #include "simulate.h"
 
 enum { SMALL = 4096, WINDOW = 8, FLOAT = 4 };      /* as in runtime/allreduce.c: elements, members */
-enum { TOLD = 24, NORM = 8 };       /* bytes that device 0 tells everyone: totals.c, norm.c */
+enum { TOLD = 40, NORM = 8 };       /* bytes that device 0 tells everyone: totals.c, norm.c */
 
 typedef struct Pairs { Arena *a; SimPair *pair; size_t n, cap; size_t *place; size_t places; } Pairs;
 

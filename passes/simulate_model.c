@@ -165,7 +165,7 @@ static int64_t squares(const Module *m)
 
 SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, bool reproducible)
 {
-	enum { SQUARE = 16, REPORT = 24 };       /* bytes: what a device reports of a microbatch; what it is told */
+	enum { SQUARE = 16, REPORT = 40 };       /* bytes: what a device reports of a microbatch; what it is told */
 	SimModel *x = NEW(a, SimModel);
 	int cap = 0, *device = NEWN(a, int, m->schedule->ndevice);
 

@@ -2,18 +2,17 @@
 #ifndef PDCC_PASSES_SIMULATE_PLAY_H
 #define PDCC_PASSES_SIMULATE_PLAY_H
 
-#include "simulate.h"
+#include "simulate_ports.h"
 
 typedef enum EventKind { EV_DONE, EV_LEFT, EV_HERE, EV_JOINED, EV_READY } EventKind;
 
 /* DONE: the device's action has ended; LEFT: a message has left its ports; HERE: it has arrived; JOINED: a sum is
- * made; READY: what a device has for its next sum is there, though it computes on. */
-typedef struct Event { double time; int rank, action; EventKind kind; int id; } Event;
+ * made; READY: what a device has for its next sum is there, though it computes on. Of flows (LEFT, JOINED), `stamp` is
+ * Flow.stamp when the event was made. */
+typedef struct Event { double time; int rank, action; EventKind kind; int id, stamp; } Event;
 
 /* A message waits in the queues of both of its ports: OUT of the sender, IN of the receiver. */
-enum { OUT, IN, NONE = -1 };
 enum { POSTED = 1, SENT = 2 };
-typedef struct Port { int first, last; bool taken; double busy; int line; } Port;
 
 typedef struct Player {
 	Arena          *a;
@@ -48,7 +47,9 @@ typedef struct Player {
 	int           **reads[2], **sends[2];   /* by stage: which */
 	/* by join, the totals last */
 	int            *present;
-	Port           *port;
+	int            *last;           /* the rank that came last */
+	Ports           ports;
+	int            *span_of;        /* by flow (simulate_ports.h): the first of its intervals */
 } Player;
 
 void     sim_push(Player *p, Event e);

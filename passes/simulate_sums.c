@@ -1,4 +1,4 @@
-/* What several devices do together: how long it takes once all of them are there, and when they are. The sums of a device
+/* What several devices do together: when all of them are there (simulate_ports.c has how long it takes then). The sums of a device
  * go one after another, in the order of its list: those of buckets first, as its last backward makes them ready, and the
  * others in its SYNC, which ends when all are made. */
 #include "simulate_play.h"
@@ -10,71 +10,6 @@ static void slowest(const SimModel *m, int from, int to, Link *worst)
 	worst->latency = l.latency > worst->latency ? l.latency : worst->latency;
 	if (l.bandwidth > 0 && (worst->bandwidth <= 0 || l.bandwidth < worst->bandwidth))
 		worst->bandwidth = l.bandwidth;
-}
-
-static double rounds_time(const SimModel *m, const SimJoin *j)
-{
-	double all = 0;
-	bool going = true;
-
-	for (int k = 0; going; k++) {
-		double round = 0;
-
-		for (int i = 0; i < j->n; i++) {
-			Link l = { .bandwidth = 0 };
-			rounds_step x;
-
-			going = rounds_step_of(sim_rounds(j->kind), j->n, i, k, (size_t)j->bytes / 4, &x);
-			if (!going || x.to < 0)
-				continue;
-			slowest(m, j->rank[i], j->rank[x.to], &l);
-			const double t = l.latency + sim_link_seconds(&l, 4 * (double)x.send_n);
-			round = t > round ? t : round;
-		}
-		all += round;
-	}
-	return all;
-}
-
-/* The server's host has one port for all that comes from other hosts; devices of its own have one each. */
-static double serve_time(const SimModel *m, const SimJoin *j)
-{
-	const int server = j->rank[j->root];
-	double far = 0, near = 0;
-	Link l = { .bandwidth = 0 };
-
-	for (int i = 0; i < m->nserve; i++) {
-		const SimServe *x = &m->serve[i];
-		if (x->server != server)
-			continue;
-		const Link one = cluster_link(m->c, m->device[x->worker], m->device[server]);
-		const double t = sim_link_seconds(&one, x->up + x->down + x->ids + x->heads);
-		const bool same = m->c->device[m->device[x->worker]].host == m->c->device[m->device[server]].host;
-		slowest(m, x->worker, server, &l);
-		near = same && t > near ? t : near;
-		far += same ? 0 : t;
-	}
-	return 2 * l.latency + (far > near ? far : near);
-}
-
-double sim_join_seconds(const SimModel *m, const SimJoin *j)
-{
-	Link l = { .bandwidth = 0 };
-
-	if (j->n < 2)
-		return 0;
-	if (j->kind == SIM_SERVE)
-		return serve_time(m, j);
-	if (j->kind >= SIM_ROUNDS)
-		return rounds_time(m, j);
-	for (int i = 0; i < j->n; i++)
-		if (j->kind == SIM_RING)
-			slowest(m, j->rank[i], j->rank[(i + 1) % j->n], &l);
-		else if (i != j->root)
-			slowest(m, j->rank[j->root], j->rank[i], &l);
-	if (j->kind == SIM_COPY)
-		return l.latency + (j->n - 1) * sim_link_seconds(&l, (double)j->bytes);
-	return 2 * (j->n - 1) * (l.latency + sim_link_seconds(&l, (double)j->bytes / j->n));
 }
 
 double sim_totals_seconds(const SimModel *m)
@@ -108,13 +43,19 @@ static void arrive(Player *p, int rank, int join)
 		return;
 	p->present[join] = 0;       /* asynchronous devices meet here again */
 	const bool last = join == p->m->njoin;
-	const double end = p->now + (last ? sim_totals_seconds(p->m) : sim_join_seconds(p->m, &p->m->join[join]));
+	const double alone = last ? sim_totals_seconds(p->m) : ports_sum(&p->ports, join);
+	if (!last)
+		p->span_of[p->ports.nmsg + join] = p->out->nspan;
 	for (int i = 0; i < members(p, join); i++) {
-		SimSpan *s = sim_span(p, member(p, join, i), end);
+		SimSpan *s = sim_span(p, member(p, join, i), p->now + alone);
 		s->kind = ACT_SYNC;
 		s->bytes = last ? p->m->totals : p->m->join[join].bytes;
 	}
-	sim_push(p, (Event){ end, rank, p->at[rank], EV_JOINED, join });
+	p->last[join] = rank;
+	if (last)
+		sim_push(p, (Event){ p->now + alone, rank, p->at[rank], EV_JOINED, join, 0 });
+	else
+		ports_begin(&p->ports, p->ports.nmsg + join, alone, p->now);
 }
 
 static bool at_sums(const Player *p, int rank)
@@ -170,7 +111,7 @@ void sim_buckets(Player *p, int rank, const Action *x, double t)
 			continue;
 		if (x->kind != j->when || another(d, p->at[rank], 1, true))
 			return;
-		sim_push(p, (Event){ p->now + t * j->ready, rank, p->at[rank], EV_READY, i });
+		sim_push(p, (Event){ p->now + t * j->ready, rank, p->at[rank], EV_READY, i, 0 });
 	}
 }
 
@@ -182,6 +123,11 @@ void sim_join_ready(Player *p, const Event *e)
 
 void sim_joined(Player *p, const Event *e)
 {
+	if (e->id < p->m->njoin) {
+		for (int i = 0; i < members(p, e->id); i++)
+			p->out->span[p->span_of[p->ports.nmsg + e->id] + i].end = p->now;
+		ports_end(&p->ports, p->ports.nmsg + e->id, p->now);
+	}
 	for (int i = 0; i < members(p, e->id); i++) {
 		const int r = member(p, e->id, i);
 
@@ -201,6 +147,7 @@ void sim_prepare_joins(Player *p)
 	const SimModel *m = p->m;
 
 	p->present = NEWN(p->a, int, m->njoin + 1);
+	p->last = NEWN(p->a, int, m->njoin + 1);
 	p->early = NEWN(p->a, int, p->s->ndevice);
 	p->summing = NEWN(p->a, bool, p->s->ndevice);
 	p->njoin_of = NEWN(p->a, int, p->s->ndevice);

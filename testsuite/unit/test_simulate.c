@@ -317,17 +317,21 @@ static void test_replicas(void **state)
 	c.model.weights = 4;
 	schedule_1f1b(&c.sched);
 	play(&c);
-	near(c.sim.step, 3 + 2 * 1 * (0.5 + 4 / 2 / 2.0) + 1);
+	near(c.sim.step, 3 + (0.5 + 4 / 2.0) + 1);       /* small: to everyone at once */
 	assert_int_equal(c.sim.load[0].joins, 8);
 	assert_int_equal(c.sim.load[0].parallel, 8);
 	near(c.sim.bubble, 0);
+	ring.bytes = 1 << 20;
+	play(&c);
+	near(c.sim.step, 3 + 2 * 1 * (0.5 + (1 << 20) / 2 / 2.0) + 1);
+	ring.bytes = 4;
 	/* a slower device: the sum begins when it is there; the losses go to device 0 and back */
 	c.model.time[1 * c.sched.s->nstage + c.sched.stage[1]][ACT_F] = 2;
 	c.model.totals = 2;
 	play(&c);
-	near(c.sim.step, 4 + 3 + (2 * 0.5 + 2 / 2.0) + 1);
-	near(c.sim.spent[0][ACT_SYNC], 4);
-	near(c.sim.spent[1][ACT_SYNC], 3);
+	near(c.sim.step, 4 + 2.5 + (2 * 0.5 + 2 / 2.0) + 1);
+	near(c.sim.spent[0][ACT_SYNC], 3.5);
+	near(c.sim.spent[1][ACT_SYNC], 2.5);
 	near(c.sim.busy[1], 5);
 	/* two buckets that are ready after a quarter and at the end of the backward (of 2): 2 from 3.5, 1 and 1 on */
 	SimJoin buckets[] = { ring, ring };
@@ -340,8 +344,8 @@ static void test_replicas(void **state)
 	c.model.join = buckets;
 	c.model.njoin = 2;
 	play(&c);
-	near(c.sim.step, 2 + 0.25 * 2 + 2 * 2 * (0.5 + 2 / 2 / 2.0) + (2 * 0.5 + 2 / 2.0) + 1);
-	near(c.sim.spent[1][ACT_SYNC], 2.5 + 4 - 4);
+	near(c.sim.step, 2 + 0.25 * 2 + 2 * (0.5 + 2 / 2.0) + (2 * 0.5 + 2 / 2.0) + 1);
+	near(c.sim.spent[1][ACT_SYNC], 2.5 + 3 - 4);
 	c.model.njoin = 1;
 	/* copying 4 bytes to one other */
 	c.model.join = &copy;
@@ -374,6 +378,74 @@ static void test_contention(void **state)
 		near(c.sim.load[0].busy, hosts == 1 ? 2 : 4);
 		arena_free(c.a);
 	}
+}
+
+/* Two stages of two replicas, on the same two hosts: their sums share the link between these. */
+static void test_sums_share(void **state)
+{
+	static const int two[] = { 2, 2 }, member[2][2] = { { 0, 1 }, { 2, 3 } }, device[] = { 0, 2, 1, 3 };
+	const double bytes = 1 << 20;
+	SimJoin ring[2] = { { .kind = SIM_RING, .bytes = 1 << 20, .n = 2, .rank = member[0] },
+		{ .kind = SIM_RING, .bytes = 1 << 20, .n = 2, .rank = member[1] } };
+	Case c = { 0 };
+
+	(void)state;
+	chain(&c, 2, two, 2);
+	on_cluster(&c, 2, FREE, (Link){ .bandwidth = bytes / 2 });
+	times(&c, ones, ones, 0);
+	c.model.device = device;
+	c.model.join = ring;
+	c.model.njoin = 2;
+	schedule_1f1b(&c.sched);
+	play(&c);
+	/* the last stage's begins at 3 and has 1 of its 2 s when the other begins; both at half from 4 to 6 */
+	near(c.sim.step, 7);
+	near(c.sim.spent[2][ACT_SYNC], 3);
+	near(c.sim.spent[0][ACT_SYNC], 3);
+	arena_free(c.a);
+}
+
+/* A ring over two hosts of two devices each: every second neighbour, or every one, is on the other host. */
+static void test_ring_order(void **state)
+{
+	static const int four[] = { 4 }, near_by[] = { 0, 1, 2, 3 }, across[] = { 0, 2, 1, 3 };
+
+	(void)state;
+	for (int k = 0; k < 2; k++) {
+		SimJoin ring = { .kind = SIM_RING, .bytes = 4 << 20, .n = 4, .rank = k ? across : near_by };
+		Case c = { 0 };
+
+		chain(&c, 1, four, 4);
+		on_cluster(&c, 2, FREE, (Link){ .bandwidth = 1 << 20, .latency = 0.5 });
+		times(&c, ones, ones, 0);
+		c.model.join = &ring;
+		c.model.njoin = 1;
+		schedule_1f1b(&c.sched);
+		play(&c);
+		near(c.sim.step, 2 + 2 * 3 * (0.5 + 1 + k));
+		arena_free(c.a);
+	}
+}
+
+/* A device sends gradients to the stage before it while its own are summed: both at half speed. */
+static void test_sum_beside_message(void **state)
+{
+	static const int two[] = { 2, 2 }, last[] = { 2, 3 };
+	SimJoin ring = { .kind = SIM_RING, .bytes = 2 << 20, .n = 2, .rank = last };
+	Case c = { 0 };
+
+	(void)state;
+	chain(&c, 2, two, 2);
+	on_cluster(&c, 1, FREE, (Link){ .bandwidth = 1 << 20 });
+	times(&c, ones, ones, 2 << 20);
+	c.model.join = &ring;
+	c.model.njoin = 1;
+	schedule_1f1b(&c.sched);
+	play(&c);
+	/* forwards 0-1 and 3-4, a backward 4-5; what begins at 5 would take 2 s each, alone */
+	near(c.sim.spent[2][ACT_SYNC], 4);
+	near(c.sim.step, 10);
+	arena_free(c.a);
 }
 
 /* What device 1 never sends, device 0 waits for; both are named. */
@@ -468,6 +540,7 @@ int main(void)
 		cmocka_unit_test(test_efficiency),
 		cmocka_unit_test(test_unequal), cmocka_unit_test(test_messages), cmocka_unit_test(test_entry_sent),
 		cmocka_unit_test(test_replicas), cmocka_unit_test(test_contention), cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_sums_share), cmocka_unit_test(test_ring_order), cmocka_unit_test(test_sum_beside_message),
 		cmocka_unit_test(test_same_twice), cmocka_unit_test(test_4096),
 	};
 

@@ -1,0 +1,260 @@
+/* Who moves through which port, and how fast. A port gives everyone that uses it the same part of what he asks for: a message
+ * asks for all of it, a sum for the share of its time in which it would send there if it were alone. Who is asked of more
+ * than there is at any of his ports goes slower by the worst of them. Times change only when somebody begins or ends, so a
+ * flow keeps what is left of it, and tells of a new end. */
+#include "simulate_ports.h"
+
+static int rank_of(const Schedule *s, int stage, int mb) { return s->device[stage][s->replica_of[stage][mb]]; }
+int ports_sender(const SimModel *m, int id) { return rank_of(m->s, m->msg[id / m->s->nmicro].from, id % m->s->nmicro); }
+int ports_receiver(const SimModel *m, int id) { return rank_of(m->s, m->msg[id / m->s->nmicro].to, id % m->s->nmicro); }
+int ports_line(const SimModel *m, int from, int to) { return cluster_link_line(m->c, m->device[from], m->device[to]); }
+
+/* Ports of devices come first, then those of hosts, by link. */
+static int port_between(const SimModel *m, int from, int to, int way)
+{
+	const Cluster *c = m->c;
+	const int dev = m->device[way == OUT ? from : to];
+
+	if (c->device[m->device[from]].host == c->device[m->device[to]].host)
+		return 2 * dev + way;
+	return 2 * (c->ndevice + ports_line(m, from, to) * c->nhost + c->device[dev].host) + way;
+}
+
+int ports_of(const SimModel *m, int id, int way)
+{
+	return port_between(m, ports_sender(m, id), ports_receiver(m, id), way);
+}
+
+static int nport(const SimModel *m) { return 2 * (m->c->ndevice + (m->c->nlink + 2) * m->c->nhost); }
+
+void ports_init(Ports *p, Arena *a, const SimModel *m)
+{
+	*p = (Ports){ .a = a, .m = m, .nmsg = m->nmsg * m->s->nmicro };
+	p->port = NEWN(a, Port, nport(m));
+	for (int i = 0; i < nport(m); i++)
+		p->port[i] = (Port){ .first = NONE, .last = NONE };
+	p->flow = NEWN(a, Flow, p->nmsg + m->njoin);
+	p->need = NEWN(a, Need *, m->njoin);
+	p->nneed = NEWN(a, int, m->njoin);
+	p->alone = NEWN(a, double, m->njoin);
+	if (m->njoin)
+		p->load = (Load){ NEWN(a, double, nport(m)), NEWN(a, double, nport(m)), NEWN(a, int, nport(m)), 0, 0 };
+}
+
+double *ports_busy(const Ports *p)
+{
+	double *busy = NEWN(p->a, double, p->m->c->nlink + 2);
+
+	for (int i = 0; i < nport(p->m); i++)
+		if (p->port[i].busy > busy[p->port[i].line])
+			busy[p->port[i].line] = p->port[i].busy;
+	return busy;
+}
+
+/* ---- what sums need ---- */
+
+/* Bytes from one rank to another; `of` leaves out the port of the other (NONE: both count). */
+static void load_one(Ports *p, int from, int to, double bytes, int of)
+{
+	const Link l = cluster_link_of(p->m->c, ports_line(p->m, from, to));
+	Load *x = &p->load;
+
+	x->latency = l.latency > x->latency ? l.latency : x->latency;
+	for (int way = OUT; way <= IN; way++) {
+		const int port = port_between(p->m, from, to, way);
+		const double t = of == NONE || of == (way == OUT ? from : to) ? sim_link_seconds(&l, bytes) : 0;
+
+		if (t > 0 && !(x->now[port] > 0) && !(x->all[port] > 0))
+			x->touched[x->n++] = port;
+		x->now[port] += t;
+	}
+}
+
+static void load(Ports *p, int from, int to, double bytes) { load_one(p, from, to, bytes, NONE); }
+
+/* Everything loaded since the last round moves at once, so many times; its slowest latency is added to each. */
+static double load_round(Load *x, int times)
+{
+	double worst = 0;
+
+	for (int i = 0; i < x->n; i++) {
+		const int p = x->touched[i];
+		worst = x->now[p] > worst ? x->now[p] : worst;
+		x->all[p] += times * x->now[p];
+		x->now[p] = 0;
+	}
+	worst += x->latency;
+	x->latency = 0;
+	return times * worst;
+}
+
+static double load_rounds(Ports *p, const SimJoin *j)
+{
+	double all = 0;
+	bool going = true;
+
+	for (int k = 0; going; k++) {
+		for (int i = 0; i < j->n; i++) {
+			rounds_step s;
+
+			going = rounds_step_of(sim_rounds(j->kind), j->n, i, k, (size_t)j->bytes / 4, &s);
+			if (going && s.to >= 0)
+				load(p, j->rank[i], j->rank[s.to], 4 * (double)s.send_n);
+		}
+		all += load_round(&p->load, 1);
+	}
+	return all;
+}
+
+/* Gradients and row numbers go to the server, parameters come back. */
+static double load_serve(Ports *p, const SimJoin *j)
+{
+	const SimModel *m = p->m;
+	const int server = j->rank[j->root];
+	double all = 0;
+
+	for (int back = 0; back < 2; back++) {
+		for (int i = 0; i < m->nserve; i++) {
+			const SimServe *x = &m->serve[i];
+			const bool near = m->c->device[m->device[x->worker]].host == m->c->device[m->device[server]].host;
+			const int of = near ? x->worker : NONE;
+
+			if (x->server != server)
+				continue;
+			if (back)
+				load_one(p, server, x->worker, x->down, of);
+			else
+				load_one(p, x->worker, server, x->up + x->ids + x->heads, of);
+		}
+		all += load_round(&p->load, 1);
+	}
+	return all;
+}
+
+static double load_sum(Ports *p, const SimJoin *j)
+{
+	const bool small = j->kind == SIM_RING && sim_small_sum(j->n, j->bytes);
+
+	if (j->n < 2)
+		return 0;
+	if (j->kind == SIM_SERVE)
+		return load_serve(p, j);
+	if (j->kind >= SIM_ROUNDS)
+		return load_rounds(p, j);
+	for (int i = 0; i < j->n; i++) {
+		if (j->kind == SIM_COPY && i != j->root)
+			load(p, j->rank[j->root], j->rank[i], (double)j->bytes);
+		else if (j->kind == SIM_RING && !small)
+			load(p, j->rank[i], j->rank[(i + 1) % j->n], (double)j->bytes / j->n);
+		for (int k = 0; small && k < j->n; k++)
+			if (k != i)
+				load(p, j->rank[i], j->rank[k], (double)j->bytes);
+	}
+	return load_round(&p->load, j->kind == SIM_COPY || small ? 1 : 2 * (j->n - 1));
+}
+
+double ports_sum(Ports *p, int join)
+{
+	Load *x = &p->load;
+
+	if (p->need[join])
+		return p->alone[join];
+	x->n = 0;
+	const double alone = p->alone[join] = load_sum(p, &p->m->join[join]);
+	p->need[join] = NEWN(p->a, Need, x->n + 1);
+	p->nneed[join] = x->n;
+	for (int i = 0; i < x->n; i++) {
+		const int port = x->touched[i];
+		p->need[join][i] = (Need){ port, x->all[port] < alone ? x->all[port] / alone : 1 };
+		x->all[port] = 0;
+	}
+	return alone;
+}
+
+/* ---- rates ---- */
+
+/* The k-th port that a flow uses; false: there is none. */
+static bool need(const Ports *p, int flow, int k, Need *x)
+{
+	if (flow < p->nmsg) {
+		*x = (Need){ k <= IN ? ports_of(p->m, flow, k) : NONE, 1 };
+		return k <= IN;
+	}
+	const int j = flow - p->nmsg;
+
+	if (k < p->nneed[j])
+		*x = p->need[j][k];
+	return k < p->nneed[j];
+}
+
+static void rate(Ports *p, int flow, double now)
+{
+	Flow *f = &p->flow[flow];
+	double most = 1;
+	Need x;
+
+	for (int k = 0; need(p, flow, k, &x); k++)
+		most = p->port[x.port].asked > most ? p->port[x.port].asked : most;
+	if (!(1 / most < f->rate || 1 / most > f->rate))
+		return;
+	f->left -= (now - f->now) * f->rate;
+	f->now = now;
+	f->rate = 1 / most;
+	f->stamp++;
+	p->timed(p->to, flow, f->left > 0 ? now + f->left * most : now);
+}
+
+/* What is asked of a port, in the order in which its users came: rounding leaves nothing behind. */
+static void ask(Port *q)
+{
+	q->asked = 0;
+	for (int i = 0; i < q->nuser; i++)
+		q->asked += q->user[i].share;
+}
+
+/* All others at its ports, each once. */
+static void rate_others(Ports *p, int flow, double now)
+{
+	Need x;
+
+	p->flow[flow].seen = ++p->seen;
+	for (int k = 0; need(p, flow, k, &x); k++)
+		for (int i = 0; i < p->port[x.port].nuser; i++) {
+			const int other = p->port[x.port].user[i].flow;
+			if (p->flow[other].seen == p->seen)
+				continue;
+			p->flow[other].seen = p->seen;
+			rate(p, other, now);
+		}
+}
+
+void ports_begin(Ports *p, int flow, double alone, double now)
+{
+	Flow *f = &p->flow[flow];
+	Need x;
+
+	*f = (Flow){ alone, now, 0, f->stamp, 0 };
+	for (int k = 0; need(p, flow, k, &x); k++) {
+		Port *q = &p->port[x.port];
+		PUSH(p->a, q->user, q->nuser, q->cap) = (User){ flow, x.share };
+		ask(q);
+	}
+	rate_others(p, flow, now);
+	rate(p, flow, now);
+}
+
+void ports_end(Ports *p, int flow, double now)
+{
+	Need x;
+
+	for (int k = 0; need(p, flow, k, &x); k++) {
+		Port *q = &p->port[x.port];
+		int to = 0;
+		for (int i = 0; i < q->nuser; i++)
+			if (q->user[i].flow != flow)
+				q->user[to++] = q->user[i];
+		q->nuser = to;
+		ask(q);
+	}
+	rate_others(p, flow, now);
+}

@@ -1,0 +1,50 @@
+/* Ports of devices and hosts, and what moves through them: for simulate.c alone. */
+#ifndef PDCC_PASSES_SIMULATE_PORTS_H
+#define PDCC_PASSES_SIMULATE_PORTS_H
+
+#include "simulate.h"
+
+enum { OUT, IN, NONE = -1 };
+
+typedef struct User { int flow; double share; } User;
+/* Messages wait in its queue; one at a time is taken, and sums take part of it beside that one. */
+typedef struct Port { int first, last; bool taken; double busy; int line; User *user; int nuser, cap; double asked; } Port;
+
+/* What a sum needs of a port, as a share of the time that it takes alone. */
+typedef struct Need { int port; double share; } Need;
+
+/* A message under way or a sum: `left` seconds if it were alone, at `now`; `rate` of them pass in a second. */
+typedef struct Flow { double left, now, rate; int stamp, seen; } Flow;
+
+/* Scratch, by port: what a round of a sum, and what all of them move. */
+typedef struct Load { double *now, *all; int *touched, n; double latency; } Load;
+
+typedef struct Ports {
+	Arena          *a;
+	const SimModel *m;
+	Port *port;
+	int   nmsg;                 /* flows: messages first (message kind x microbatch), then sums */
+	Flow *flow;
+	Need **need; int *nneed;    /* by sum: made when it first begins */
+	double *alone;              /* by sum: seconds */
+	Load  load;
+	int   seen;
+	void (*timed)(void *to, int flow, double end);     /* told whenever the end of a flow is another */
+	void *to;
+} Ports;
+
+int ports_sender(const SimModel *m, int id);
+int ports_receiver(const SimModel *m, int id);
+int ports_line(const SimModel *m, int from, int to);
+/* The port of a message's sender or receiver. */
+int ports_of(const SimModel *m, int id, int way);
+void ports_init(Ports *p, Arena *a, const SimModel *m);
+/* A flow that takes `alone` seconds if nothing else moves, from now on; and its end. */
+void ports_begin(Ports *p, int flow, double alone, double now);
+void ports_end(Ports *p, int flow, double now);
+/* Seconds of a sum if nothing else moves; its needs are known from then on. */
+double ports_sum(Ports *p, int join);
+/* Seconds that the busiest port of each link line is held by messages. */
+double *ports_busy(const Ports *p);
+
+#endif
