@@ -358,7 +358,7 @@ static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimMode
 
 SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 {
-	enum { REPORT = 24 };       /* bytes: what a device reports of a microbatch; what it is told */
+	enum { REPORT = 40 };       /* bytes: what a device reports of a microbatch; what it is told */
 	const int *stage = trial_stage_of(a, p, t);
 	const Flow f = flow_of(a, p, t, stage);
 	const TrialStage *s = stages_of(a, p, t, stage, &f);
