@@ -280,6 +280,14 @@ static void write_owner(Buf *b, bool json, const char *key, const char *name, co
 	buf_printf(b, json ? ", \"hash\": \"%s\"},\n" : ", hash: \"%s\"}\n", hash);
 }
 
+/* As --schedule takes it: a schedule of a file is named by it, Pipe-SGD is a flag of its own. */
+static const char *schedule_word_of(const Compile *c)
+{
+	const char *name = c->m->schedule->name;
+
+	return c->m->schedule->late ? "1f1b" : !strcmp(name, "csv") ? c->o->t.schedule : name;
+}
+
 bool plan_save(const Compile *c, const char *file)
 {
 	const char *end = strrchr(file, '.');
@@ -292,7 +300,7 @@ bool plan_save(const Compile *c, const char *file)
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
 	buf_printf(&b, json ? "  \"schedule\": \"%s\",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64
 		",\n  \"microbatches\": %" PRId64 ",\n  \"stages\": [\n" : "schedule: %s\nrecompute: %s\nmicrobatch: %" PRId64
-		"\nmicrobatches: %" PRId64 "\nstages:\n", c->m->schedule->name, c->o->t.recompute ? c->o->t.recompute : "none",
+		"\nmicrobatches: %" PRId64 "\nstages:\n", schedule_word_of(c), c->o->t.recompute ? c->o->t.recompute : "none",
 		c->m->batch, c->m->microbatches);
 	write_stages(&b, c, json);
 	buf_puts(&b, json ? "  ]\n}\n" : "");

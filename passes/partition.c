@@ -160,7 +160,7 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 		return NULL;
 	}
 	memcpy(t->device, given->device, sizeof *t->device * (size_t)t->ndevice);
-	t->micro = s->p->global || !given->micro ? trial_micro(s->p, t->n, t->replicas) : given->micro;
+	t->micro = s->p->global || !given->micro || one_per_step(g->cx->train) ? trial_micro(s->p, t->n, t->replicas) : given->micro;
 	if (!enough(g, t))
 		return NULL;
 	trial_judge(s->p, t);
