@@ -42,23 +42,59 @@ static int64_t width_of(const Value *v, bool whole)
 	return whole ? type_numel(&v->type) : type_numel(&v->type) / v->type.dim[0];
 }
 
-/* Rows that a device pulls in a step, at most. */
-static int64_t most_rows(const StageCx *x, const Stage *s, int64_t key)
+static int64_t lookups_of(const Stage *s, int64_t key)
 {
-	const Schedule *sched = x->b->m->schedule;
-	int *mine = NEWN(x->b->a, int, sched->nmicro);
 	int64_t ids = 0;
-	int grains = 0;
 
-	for (int r = 0; r < s->replicas; r++) {
-		const int n = schedule_mine(sched, sched->device[s->id][r], s->id, mine);
-		grains = n > grains ? n : grains;
-	}
 	for (const Node *n = s->forward->first; n; n = n->next)
 		if (n->op == OP_Pull && attr_int(n, "key") == key && n->nin > 1)
 			ids += type_numel(&n->in[1]->type);
-	const int64_t rows = first_pull(s, key)->in[0]->type.dim[0];
-	return ids * grains < rows ? ids * grains : rows;
+	return ids;
+}
+
+/* Who pushes for replica r: the first of its host. */
+static int chief_of(const StageCx *x, const Stage *s, int r)
+{
+	const Cluster *c = x->b->c;
+
+	for (int k = 0; k < r && c && !x->b->t->no_local_agg; k++)
+		if (s->device[k] >= 0 && s->device[r] >= 0 && s->device[k] < c->ndevice && s->device[r] < c->ndevice &&
+		    c->device[s->device[k]].host == c->device[s->device[r]].host)
+			return k;
+	return r;
+}
+
+/* What is pushed together at most: by one replica, or by the replicas of one host. */
+typedef struct Volume { int teams, grains, sums; } Volume;
+
+static Volume volume_of(const StageCx *x, const Stage *s, bool together)
+{
+	const Schedule *sched = x->b->m->schedule;
+	const bool tree = x->b->t->reproducible;
+	int *mine = NEWN(x->b->a, int, sched->nmicro), at_once;
+	Volume v = { 0, 0, 1 };
+
+	for (int chief = 0; chief < s->replicas; chief++) {
+		int n = 0;
+		for (int r = 0; r < s->replicas; r++)
+			if (r == chief || (together && chief_of(x, s, r) == chief))
+				n += schedule_mine(sched, sched->device[s->id][r], s->id, mine + n);
+		if (together && chief_of(x, s, chief) != chief)
+			continue;
+		const int sums = tree ? schedule_subtrees(x->b->a, schedule_grains(sched, s->id), mine, n, &at_once) : 1;
+		v.teams++;
+		v.grains = n > v.grains ? n : v.grains;
+		v.sums = sums > v.sums ? sums : v.sums;
+	}
+	return v;
+}
+
+/* Rows of all of them: of each sum no more than the table has, of all no more than are looked up. */
+static int64_t room_of(const Stage *s, int64_t key, int64_t rows, bool whole, Volume v)
+{
+	const int64_t ids = lookups_of(s, key) * v.grains;
+
+	return whole ? v.sums : ids < v.sums * rows ? ids : v.sums * rows;
 }
 
 /* The pieces of a parameter, by row: where the servers' tables have them. */
@@ -93,8 +129,8 @@ void write_held(StageCx *x, Cw *w)
 	if (!pulls(s))
 		return;
 	cw_blank(w);
-	cw_comment(w, "parameters that servers hold: key, whole or rows, the copy here, rows and floats of one, rows of a step at most, "
-		"parts of the gradient, and which rank has which rows");
+	cw_comment(w, "parameters that servers hold: key, whole or rows, the copy here, rows and floats of one; rows that are pulled at "
+		"most, pushed at most, sums; parts of the gradient, and which rank has which rows");
 	cw_open(w, "static const pd_held held[] =");
 	for (const Node *n = s->forward->first; n; n = n->next) {
 		if (n->op != OP_Pull || first_pull(s, attr_int(n, "key")) != n)
@@ -106,12 +142,19 @@ void write_held(StageCx *x, Cw *w)
 		int parts = 0;
 		for (const Node *p = s->update->first; p; p = p->next)
 			parts += p->op == OP_Push && attr_int(p, "key") == attr_int(n, "key");
+		const Volume one = volume_of(x, s, false);
+		const int64_t key = attr_int(n, "key"), rows = rows_of(v, whole), room = room_of(s, key, rows, whole, one);
 		cw_line(w, "{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %d, %d, (const pd_rows[]){ %s } },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
-			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows_of(v, whole),
-			width_of(v, whole), whole ? 1 : most_rows(x, s, attr_int(n, "key")), parts, count, text);
+			", %" PRId64 ", %d, %d, %d, (const pd_rows[]){ %s } },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
+			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows,
+			width_of(v, whole), whole || lookups_of(s, key) * one.grains > rows ? rows : lookups_of(s, key) * one.grains, room,
+			one.sums, parts, count, text);
 	}
 	cw_close(w, ";");
+	const char *chiefs = "";
+	for (int r = 0; r < s->replicas; r++)
+		chiefs = arena_printf(x->b->a, "%s%s%d", chiefs, r ? ", " : "", chief_of(x, s, r));
+	cw_stmt(w, "who pushes for each replica: the first of its host", "static const int chief[] = { %s };", chiefs);
 }
 
 void write_pull(StageCx *x, Cw *w, const Node *n)
@@ -200,35 +243,6 @@ static int share_of(const Stage *s, const Value *v)
 	bug("nothing collects the gradient of %s", v->name);
 }
 
-/* Sums that a member of the stage pushes of a gradient: subtrees that it holds. */
-static int sums_of(const StageCx *x, const Stage *from)
-{
-	const Schedule *s = x->b->m->schedule;
-	int *mine = NEWN(x->b->a, int, s->nmicro), most = 1, at_once;
-
-	for (int r = 0; r < from->replicas && x->b->t->reproducible; r++) {
-		const int n = schedule_mine(s, s->device[from->id][r], from->id, mine);
-		const int k = schedule_subtrees(x->b->a, schedule_grains(s, from->id), mine, n, &at_once);
-		most = k > most ? k : most;
-	}
-	return most;
-}
-
-/* Rows that a member pushes of a gradient: of each of its sums no more than the table has, of all of them as many as lookups. */
-static int64_t room_of(const StageCx *x, const Stage *from, int64_t key, const Value *v, int sums)
-{
-	const int64_t rows = v->type.dim[0], most = most_rows(x, from, key);
-	int64_t ids = 0;
-
-	if (sums == 1)
-		return most < rows ? most : rows;
-	for (const Node *n = from->forward->first; n; n = n->next)
-		if (n->op == OP_Pull && attr_int(n, "key") == key)
-			ids += type_numel(&n->in[1]->type);
-	ids *= schedule_grains(x->b->m->schedule, from->id);
-	return ids < sums * rows ? ids : sums * rows;
-}
-
 void write_shares_table(StageCx *x, Cw *w)
 {
 	const Stage *s = x->s;
@@ -236,8 +250,8 @@ void write_shares_table(StageCx *x, Cw *w)
 	if (!s->server)
 		return;
 	cw_blank(w);
-	cw_comment(w, "what this server holds: key, parts of the gradient, whole or rows, where, which rows and floats of one; who pushes, "
-		"leaves of the sum, rows and sums of a member at most");
+	cw_comment(w, "what this server holds: key, parts of the gradient, whole or rows, where, which rows and floats of one; who pulls, "
+		"leaves of the sum, how many push, rows and sums of one at most");
 	cw_open(w, "static const pd_share shares[] =");
 	for (const Node *n = s->update->first; n; n = n->next) {
 		if (n->op != OP_Collect || attr_int(n, "part"))
@@ -246,12 +260,13 @@ void write_shares_table(StageCx *x, Cw *w)
 		const Stage *from = x->b->m->stage[attr_int(n, "from")];
 		const int64_t key = attr_int(n, "key");
 		const bool whole = first_pull(from, key)->nin == 1;
-		const int sums = sums_of(x, from);
+		const Volume team = volume_of(x, from, true);
 		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %d, %d, %d, %" PRId64 ", %d },", quoted(x->b->a, v->name), key, parts_of(s, key, v), whole ? "true" : "false",
+			", %d, %d, %d, %d, %" PRId64 ", %d },", quoted(x->b->a, v->name), key, parts_of(s, key, v), whole ? "true" : "false",
 			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), whole ? 0 : v->param->row,
 			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
-			schedule_grains(x->b->m->schedule, from->id) : from->replicas, whole ? sums : room_of(x, from, key, v, sums), sums);
+			schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams, room_of(from, key, rows_of(v, whole), whole, team),
+			team.sums);
 	}
 	cw_close(w, ";");
 }
@@ -274,7 +289,7 @@ void write_serving(StageCx *x, Cw *w)
 void open_servers(StageCx *x, Cw *w)
 {
 	if (pulls(x->s))
-		cw_line(w, "pd_held_open(held, sizeof held / sizeof *held, arena, which);");
+		cw_line(w, "pd_held_open(held, sizeof held / sizeof *held, arena, which, chief, REPLICAS);");
 	if (x->s->server)
 		cw_line(w, "pd_shares_open(shares, sizeof shares / sizeof *shares, arena);");
 }

@@ -351,6 +351,8 @@ static const Opt table[] = {
 	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers; hybrid: each "
 		"the way that moves fewer bytes", CALL, 0, o_comm, 0, 0, 0 },
 	{ "Communication", "servers", "N", "processes that hold parameters, for ps and hybrid; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
+	{ "Communication", "no-local-agg", NULL, "devices of a host do not add their gradients before they go to a server", FLAG,
+		TR(no_local_agg), 0, 0, 0, 0 },
 	{ "Communication", "allreduce", "A", "sums over replicas: auto, ring, doubling, halving, pairwise", CALL, 0, o_allreduce, 0, 0, 0 },
 	{ "Communication", "bucket", "BYTES", "sums of gradients begin during the backward, in parts of so many bytes (1M); auto; none: one sum behind it", CALL, 0,
 		o_bucket, 0, 0, 0 },

@@ -388,7 +388,7 @@ int plan_main(Compile *c)
 		compile_summary(c, NULL);
 		return 0;
 	}
-	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, c->o->t.reproducible), &s, c->d))
+	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &s, c->d))
 		return EXIT_INPUT;
 	const char *save = c->o->save_plan ? c->o->save_plan : c->o->out;
 	if (save && !plan_save(c, save))

@@ -192,7 +192,7 @@ int simulate_main(Compile *c)
 		return diag_error(c->d, NOLOC, 1, "--stop-after: pdcc simulate needs the whole plan"), EXIT_USAGE;
 	if (!compile_read(c) || !compile_plan(c, NULL))
 		return compile_status(c);
-	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, c->o->t.reproducible), &s, c->d))
+	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &s, c->d))
 		return EXIT_INPUT;
 	if (c->o->json)
 		print_json(c, &s);

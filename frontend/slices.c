@@ -139,8 +139,8 @@ static bool choose(Compile *c, const char *dump)
 		o.t.global = c->m->batch * c->m->microbatches;
 	s.o = &o;
 	if (!compile_sliced(&s, replicas, c->m->nstage, NULL) ||
-	    !simulate(c->a, simulate_model(c->a, c->m, &c->cluster, c->o->t.reproducible), &whole, &mute) ||
-	    !simulate(c->a, simulate_model(c->a, s.m, &c->cluster, c->o->t.reproducible), &sliced, &mute) || sliced.step > 0.99 * whole.step)
+	    !simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &whole, &mute) ||
+	    !simulate(c->a, simulate_model(c->a, s.m, &c->cluster, &c->o->t), &sliced, &mute) || sliced.step > 0.99 * whole.step)
 		return true;
 	if (c->o->explain)
 		diag_note(c->d, NOLOC, "replicas get slices: the simulated step is %.4g ms, %.4g ms with whole microbatches",

@@ -142,7 +142,7 @@ double schedule_seconds(Module *m, PassCx *cx, Schedule *s)
 	Sim sim;
 
 	m->schedule = s;
-	const bool ok = simulate(cx->scratch, simulate_model(cx->scratch, m, cx->cluster, cx->train && cx->train->reproducible), &sim, cx->d);
+	const bool ok = simulate(cx->scratch, simulate_model(cx->scratch, m, cx->cluster, cx->train), &sim, cx->d);
 	m->schedule = was;
 	return ok ? sim.step : -1;
 }

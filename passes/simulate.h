@@ -117,7 +117,7 @@ bool sim_small_sum(int n, int64_t bytes);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */
 double node_seconds(const Node *n, const Speed *first, const Speed *on);
-SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, bool reproducible);
-void sim_add_servers(Arena *a, SimModel *x, const Module *m, bool reproducible, int *capjoin);
+SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Training *t);
+void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *t, int *capjoin);
 
 #endif

@@ -163,7 +163,7 @@ static int64_t squares(const Module *m)
 	return 0;
 }
 
-SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, bool reproducible)
+SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Training *training)
 {
 	enum { SQUARE = 16, REPORT = 40 };       /* bytes: what a device reports of a microbatch; what it is told */
 	SimModel *x = NEW(a, SimModel);
@@ -189,7 +189,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, bool repro
 		stage_sums(a, x, m->stage[t], false, &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_copies(a, x, m, m->stage[t], &cap);
-	sim_add_servers(a, x, m, reproducible, &cap);
+	sim_add_servers(a, x, m, training, &cap);
 	stage_times(x, m);
 	x->norm = SQUARE * squares(m);
 	for (int i = 0; i < m->nparam; i++)

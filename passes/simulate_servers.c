@@ -1,51 +1,101 @@
-/* What devices and servers tell each other in a step, as runtime/pull.c and serve.c do it: heads, row numbers, values. Whole
- * parameters are exact; of rows it is what evenly drawn ids touch (travel.c). */
+/* What devices and servers tell each other in a step, as runtime/pull.c and serve.c do it: heads, row numbers, values.
+ * Whole parameters are exact; of rows it is what evenly drawn ids touch (travel.c). Devices of a host that give their
+ * sums to the first of them are listed as if that one were a server to them. */
 #include "simulate.h"
 
-enum { HEAD = 40, ID = 4 };
+enum { HEAD = 48, ID = 4 };
 
-static double sums_of(Arena *a, const Module *m, const Stage *s, int replica, bool reproducible)
+/* Replicas whose sums leave together: of one host, or r alone. */
+typedef struct Team { int chief, n; double sums; int64_t grains; } Team;
+
+static bool same_host(const Cluster *c, const Stage *s, int a, int b)
 {
-	const Schedule *x = m->schedule;
-	int *mine = NEWN(a, int, x->nmicro), most;
-
-	if (!reproducible)
-		return 1;
-	const int n = schedule_mine(x, x->device[s->id][replica], s->id, mine);
-	return schedule_subtrees(a, schedule_grains(x, s->id), mine, n, &most);
+	return c && s->device[a] < c->ndevice && s->device[b] < c->ndevice && c->device[s->device[a]].host ==
+		c->device[s->device[b]].host;
 }
 
-/* Of one Collect at server v: what a replica of its stage moves for it. The first part of a gradient counts the pull. */
-static void add_part(SimServe *to, const Module *m, const Stage *s, const Node *collect, double sums)
+static Team team_of(Arena *a, const Module *m, const Cluster *c, const Stage *s, int r, const Training *t, bool alone)
 {
-	const Node *pull = NULL;
-	int64_t lookups = 0;
-	int pulls = 0;
-	const int64_t grains = m->microbatches / s->replicas > 0 ? m->microbatches / s->replicas : 1;
+	const Schedule *x = m->schedule;
+	int *mine = NEWN(a, int, x->nmicro), most, n = 0;
+	Team team = { .chief = r, .sums = 1 };
+
+	for (int k = 0; k < s->replicas; k++)
+		if (k == r || (!alone && !(t && t->no_local_agg) && same_host(c, s, k, r))) {
+			team.chief = k < team.chief ? k : team.chief;
+			team.n++;
+			n += schedule_mine(x, x->device[s->id][k], s->id, mine + n);
+		}
+	team.grains = n;
+	if (t && t->reproducible)
+		team.sums = schedule_subtrees(a, schedule_grains(x, s->id), mine, n, &most);
+	return team;
+}
+
+typedef struct Rows { bool whole; double row, all; int64_t lookups; int pulls; } Rows;
+
+/* Of what a Collect is the gradient: bytes of a row, rows here, what a microbatch looks up. */
+static Rows rows_of(const Stage *s, const Node *collect, const Value **w)
+{
+	const Type *t = &collect->out[0]->type;
+	Rows x = { .row = (double)type_bytes(t), .all = 1, .whole = true };
 
 	for (const Node *n = s->forward->first; n; n = n->next)
 		if (n->op == OP_Pull && attr_int(n, "key") == attr_int(collect, "key")) {
-			pull = n;
-			lookups += n->nin > 1 ? type_numel(&n->in[1]->type) * grains : 0;
-			pulls++;
+			*w = n->in[0];
+			x.whole = n->nin == 1;
+			x.lookups += n->nin > 1 ? type_numel(&n->in[1]->type) : 0;
+			x.pulls++;
 		}
-	const Type *t = &collect->out[0]->type;
-	const bool whole = pull->nin == 1;
-	const double rows = whole ? 1 : (double)t->dim[0], all = whole ? 1 : (double)pull->in[0]->type.dim[0];
-	const double touched = whole ? 1 : rows * rows_touched((double)lookups, all);
-	const double bytes = (double)type_bytes(t) / rows * touched;
-
-	to->up += sums * bytes;
-	to->ids += whole ? 0 : sums * ID * touched;
-	to->heads += sums * HEAD;
-	if (attr_int(collect, "part"))
-		return;
-	to->down += bytes;
-	to->ids += whole ? 0 : ID * touched;
-	to->heads += HEAD * (whole ? 1.0 : (double)(pulls * grains));
+	if (!x.whole) {
+		x.all = (double)t->dim[0];
+		x.row /= x.all;
+	}
+	return x;
 }
 
-void sim_add_servers(Arena *a, SimModel *x, const Module *m, bool reproducible, int *capjoin)
+static double touched(const Rows *x, const Value *w, int64_t grains)
+{
+	return x->whole ? 1 : x->all * rows_touched((double)(x->lookups * grains), (double)w->type.dim[0]);
+}
+
+/* A sum of these grains on its way. */
+static void add_push(SimServe *to, const Rows *x, const Value *w, const Team *t)
+{
+	const double rows = touched(x, w, t->grains);
+
+	to->up += t->sums * rows * x->row;
+	to->ids += x->whole ? 0 : t->sums * rows * ID;
+	to->heads += t->sums * HEAD;
+}
+
+static void add_pull(SimServe *to, const Rows *x, const Value *w, int64_t grains)
+{
+	const double rows = touched(x, w, grains);
+
+	to->down += rows * x->row;
+	to->ids += x->whole ? 0 : rows * ID;
+	to->heads += HEAD * (x->whole ? 1.0 : (double)(x->pulls * grains));
+}
+
+/* Replica r of stage s and a server: what they tell each other, and what r gives its chief instead. */
+static void add_replica(SimServe *direct, SimServe *given, const Stage *s, const Stage *server, const Team *one, const Team *team)
+{
+	for (const Node *c = server->update->first; c; c = c->next) {
+		const Value *w = NULL;
+		if (c->op != OP_Collect || attr_int(c, "from") != s->id)
+			continue;
+		const Rows x = rows_of(s, c, &w);
+		if (!attr_int(c, "part"))
+			add_pull(direct, &x, w, one->grains);
+		if (team->n > 1 && given->worker != given->server)
+			add_push(given, &x, w, one);
+		else
+			add_push(direct, &x, w, team);
+	}
+}
+
+void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)
 {
 	int cap = 0;
 
@@ -58,14 +108,17 @@ void sim_add_servers(Arena *a, SimModel *x, const Module *m, bool reproducible, 
 		x->nserver++;
 		for (int t = 0; t < m->nstage && !m->stage[t]->server; t++)
 			for (int r = 0; r < m->stage[t]->replicas; r++) {
+				const Team one = team_of(a, m, x->c, m->stage[t], r, training, true);
+				const Team team = team_of(a, m, x->c, m->stage[t], r, training, false);
 				SimServe s = { .worker = m->schedule->device[t][r], .server = server->rank };
-				for (const Node *c = server->update->first; c; c = c->next)
-					if (c->op == OP_Collect && attr_int(c, "from") == t)
-						add_part(&s, m, m->stage[t], c, sums_of(a, m, m->stage[t], r, reproducible));
+				SimServe given = { .worker = s.worker, .server = m->schedule->device[t][team.chief] };
+				add_replica(&s, &given, m->stage[t], server, &one, &team);
 				if (s.heads <= 0)
 					continue;
 				s.heads += HEAD;            /* the end */
 				PUSH(a, x->serve, x->nserve, cap) = s;
+				if (given.heads > 0)
+					PUSH(a, x->serve, x->nserve, cap) = given;
 				rank[n++] = s.worker;
 				most = s.up + s.down + s.ids + s.heads > most ? s.up + s.down + s.ids + s.heads : most;
 			}

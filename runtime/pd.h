@@ -266,6 +266,8 @@ typedef struct pd_held {            /* on a device that trains */
 	size_t      at;             /* the copy, in the arena */
 	int64_t     rows, width;    /* floats of a row */
 	int64_t     most;           /* rows that the device pulls in a step, at most */
+	int64_t     room;           /* rows of its sums of a part of the gradient, at most */
+	int         sums;           /* so many sums at most */
 	int         parts;          /* of its gradient, from uses in several places */
 	int         npieces; const pd_rows *piece;
 } pd_held;
@@ -277,13 +279,15 @@ typedef struct pd_share {           /* on a server: a parameter, or some rows of
 	size_t      at;             /* in the arena */
 	int64_t     row, rows, width;
 	int         first, members; /* ranks that push to it: of the first, how many */
-	int         leaves;         /* of the tree: grains; without --reproducible, members */
-	int64_t     room;           /* rows that a member pushes of a part in a step, at most */
+	int         leaves;         /* of the tree: grains; without --reproducible, pushers */
+	int         pushers;        /* one member of every host: the others give it what they have */
+	int64_t     room;           /* rows that one pushes of a part in a step, at most */
 	int         sums;           /* in so many messages, at most */
 } pd_share;
 
-/* Before step 0. member: place among those that push; leaves: as of pd_share. */
-void pd_held_open(const pd_held *h, int n, char *arena, int member);
+/* Before step 0, as replica `member` of so many. chief, by replica: which one adds what those of its host have, and
+ * pushes it; itself: nobody does that for it. */
+void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *chief, int members);
 void pd_pull(int k);                                /* held[k] as a whole, once per step */
 void pd_pull_rows(int k, const void *ids, int64_t n, int bytes);    /* ids of so many bytes each */
 /* Part `part` of the gradient of held[k], from a struct of sums, or as the tree has it `at` floats

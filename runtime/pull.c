@@ -1,6 +1,9 @@
 /* pull.c: a device's side of parameter servers. It pulls what the step reads before it is read, and pushes sums of
  * gradients. Messages go to all servers of a parameter at once: a head, row numbers in ascending order, values. Whole
- * parameters travel between where they lie on both sides; rows are gathered into a buffer on their way. */
+ * parameters travel between where they lie on both sides; rows are gathered into a buffer on their way.
+ *
+ * Of the replicas of a stage on one host the first, the chief, pushes for all (Parallax, local aggregation): the others give
+ * it their sums, and it adds those that make larger subtrees. A row that several of them touched leaves the host once. */
 #include "rt.h"
 #include <stdlib.h>
 
@@ -11,10 +14,15 @@ typedef struct held {
 	int32_t *ids;   /* rows of this round, ascending */
 	int32_t *fresh; /* those that are pulled now */
 	int64_t  n;
+	rt_sums *box;   /* chief of others: their sums of the part that is pushed now */
+	int32_t *ids_out;       /* rows that were added, on their way */
+	float   *out;
 } held;
 
 static held   *all;
-static int     nheld, member;
+static int     nheld;
+static int     team, place;     /* which team of one host this is; place in it; 0: the chief */
+static int    *mates, nmates;   /* ranks of the team, the chief first */
 static float  *rows;    /* on their way */
 static rt_head *heads;  /* by rank */
 static int    *servers, nservers;
@@ -30,12 +38,38 @@ static void know_server(int rank)
 	nservers += i == nservers;
 }
 
-void pd_held_open(const pd_held *h, int n, char *arena, int which)
+static void know_team(int member, const int *chief, int members)
+{
+	const int first = rt_program->rank - member;
+
+	mates = rt_alloc((size_t)members * sizeof *mates);
+	for (int r = 0; r < members; r++) {
+		team += chief[r] == r && r < chief[member];
+		place += chief[r] == chief[member] && r < member;
+		if (chief[r] == chief[member])
+			mates[nmates++] = first + r;
+	}
+}
+
+static void open_box(held *x)
+{
+	const pd_held *h = x->h;
+	const int64_t  room = nmates * h->room, most = h->whole || room < h->rows ? room : h->rows;
+
+	x->box = rt_alloc(sizeof *x->box);
+	rt_sums_open(x->box, nmates * h->sums, room, h->width, h->whole);
+	if (h->whole)
+		return;
+	x->ids_out = rt_alloc((size_t)most * sizeof *x->ids_out);
+	x->out = rt_alloc((size_t)(most * h->width) * sizeof *x->out);
+}
+
+void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *chief, int members)
 {
 	size_t most = 0;
 
 	nheld = n;
-	member = which;
+	know_team(member, chief, members);
 	all = rt_alloc((size_t)n * sizeof *all);
 	heads = rt_alloc((size_t)rt_program->world * sizeof *heads);
 	servers = rt_alloc((size_t)rt_program->world * sizeof *servers);
@@ -48,6 +82,8 @@ void pd_held_open(const pd_held *h, int n, char *arena, int which)
 			if ((size_t)(h[k].most * h[k].width) > most)
 				most = (size_t)(h[k].most * h[k].width);
 		}
+		if (nmates > 1 && place == 0)
+			open_box(&all[k]);
 		for (int i = 0; i < h[k].npieces; i++)
 			know_server(h[k].piece[i].server);
 	}
@@ -205,60 +241,175 @@ static int64_t gather(held *x, const float *sum, bool some)
 	return m;
 }
 
-/* A sum over `leaves` leaves from lo on. */
-static void push(int k, rt_head head, const float *sum, bool some)
+/* m rows, or the whole parameter, to the servers that hold them. */
+static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const float *values, int64_t m)
 {
-	held          *x = &all[k];
-	const pd_held *h = x->h;
-	const int64_t  m = h->whole ? 0 : gather(x, sum, some);
-
 	rt_record("push", -1, -1, h->piece[0].server);
 	for (int i = 0; i < h->npieces; i++) {
 		const pd_rows *p = &h->piece[i];
 		int64_t        first = p->row;
-		const int64_t  n = h->whole ? p->rows : range_of(x->fresh, m, p, &first);
+		const int64_t  n = h->whole ? p->rows : range_of(ids, m, p, &first);
 
 		rt_wait(rt_between(p->server, 0), 4);
 		rt_lock();
-		head.key = h->key;
 		head.row = p->row;
 		head.rows = h->whole ? -1 : n;
 		send_head(p->server, head);
 		if (!h->whole && n)
-			rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, x->fresh + first, (size_t)n * sizeof(int32_t));
+			rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, ids + first, (size_t)n * sizeof(int32_t));
 		if (n)
-			rt_post_send(rt_between(p->server, 2), p->server, RT_TAG_VALUES, (h->whole ? sum : rows) + first * h->width,
+			rt_post_send(rt_between(p->server, 2), p->server, RT_TAG_VALUES, values + first * h->width,
 			             (size_t)(n * h->width) * sizeof(float));
 		rt_unlock();
 	}
 	wait_pieces(h);
 }
 
+/* ---- within a host ---- */
+
+static void give_chief(const pd_held *h, rt_head head, const int32_t *ids, const float *values, int64_t m)
+{
+	const int chief = mates[0];
+
+	rt_record("give", -1, -1, chief);
+	rt_lock();
+	head.rows = h->whole ? -1 : m;
+	send_head(chief, head);
+	if (!h->whole && m)
+		rt_post_send(rt_between(chief, 1), chief, RT_TAG_IDS, ids, (size_t)m * sizeof *ids);
+	if (m)
+		rt_post_send(rt_between(chief, 2), chief, RT_TAG_VALUES, values, (size_t)(m * h->width) * sizeof *values);
+	rt_unlock();
+	rt_wait(rt_between(chief, 0), 4);
+}
+
+static rt_pushed *room_for(const held *x, const rt_head *head, int64_t m, int rank)
+{
+	rt_pushed *to = rt_sums_twice(x->box, head->lo, head->leaves) ? NULL : rt_sums_put(x->box, head->lo, head->leaves, m);
+
+	if (!to || head->round != now || head->key != x->h->key)
+		rt_fail(RT_ERROR, "R123", "%s gives leaves %d to %d of '%s' in step %d of this run, which is step %d here: they are there "
+		        "already, or there is no room", rt_name(rank), head->lo, head->lo + head->leaves - 1, x->h->name,
+		        head->round - 1, now - 1);
+	return to;
+}
+
+static void receive(int rank, int j, int tag, void *to, size_t bytes)
+{
+	rt_lock();
+	rt_post_recv(rt_between(rank, j), rank, tag, to, bytes);
+	rt_unlock();
+	rt_wait(rt_between(rank, j), 1);
+}
+
+/* What another one of the host has of this gradient. */
+static void take_from(held *x, int rank)
+{
+	rt_head head;
+
+	do {
+		receive(rank, 0, RT_TAG_HEAD, &head, sizeof head);
+		const int64_t m = head.rows < 0 ? 1 : head.rows;
+		rt_pushed    *to = room_for(x, &head, m, rank);
+
+		if (!x->h->whole && m)
+			receive(rank, 1, RT_TAG_IDS, to->ids, (size_t)m * sizeof *to->ids);
+		if (m)
+			receive(rank, 2, RT_TAG_VALUES, to->values, (size_t)(m * x->h->width) * sizeof *to->values);
+	} while (head.more > 0);
+}
+
+/* Pushes the largest subtrees that the host has whole; lone: as the one leaf of this team. */
+static void push_subtrees(held *x, rt_head head, int lo, int leaves, bool lone)
+{
+	int32_t      row;
+	int64_t      m = 0;
+	const float *sum;
+	int          p = 1;
+
+	if (rt_sums_begin(x->box, lo, leaves)) {
+		if (x->h->whole) {
+			sum = rt_sums_next(x->box, &row);
+		} else {
+			for (; (sum = rt_sums_next(x->box, &row)); x->ids_out[m++] = row)
+				memcpy(x->out + m * x->h->width, sum, (size_t)x->h->width * sizeof *sum);
+			sum = x->out;
+		}
+		head.lo = lone ? team : lo;
+		head.leaves = lone ? 1 : leaves;
+		push_out(x->h, head, x->ids_out, sum, m);
+		return;
+	}
+	while (2 * p < leaves)
+		p *= 2;
+	if (leaves > 1) {
+		push_subtrees(x, head, lo, p, lone);
+		push_subtrees(x, head, lo + p, leaves - p, lone);
+	}
+}
+
+/* A sum of this device, over `leaves` leaves from lo on: to the servers, to the chief, or kept until the others' are there. */
+static void push(held *x, rt_head head, const float *sum, bool some)
+{
+	const pd_held *h = x->h;
+	const int64_t  m = h->whole ? 1 : gather(x, sum, some);
+	const float   *values = h->whole ? sum : rows;
+
+	head.key = h->key;
+	head.round = now;
+	if (nmates == 1) {
+		push_out(h, head, x->fresh, values, m);
+	} else if (place) {
+		give_chief(h, head, x->fresh, values, m);
+	} else {
+		rt_pushed *to = room_for(x, &head, m, rt_program->rank);
+
+		memcpy(to->values, values, (size_t)(m * h->width) * sizeof *values);
+		if (!h->whole)
+			memcpy(to->ids, x->fresh, (size_t)m * sizeof *to->ids);
+	}
+}
+
+/* The chief: all sums of this gradient on the host. */
+static void push_team(held *x, int part, int leaves, bool lone)
+{
+	if (nmates == 1 || place)
+		return;
+	for (int i = 1; i < nmates; i++)
+		take_from(x, mates[i]);
+	push_subtrees(x, (rt_head){ .kind = RT_PUSH, .key = x->h->key, .part = part }, 0, leaves, lone);
+	rt_sums_clear(x->box);
+}
+
 void pd_push(int k, int part, const float *sum)
 {
+	held *x = &all[k];
+
 	if (rt_alone)
 		return;
 	rt_pause();
-	push(k, (rt_head){ .kind = RT_PUSH, .part = part, .lo = member, .leaves = 1 }, sum,
-	     all[k].h->parts > 1);
+	push(x, (rt_head){ .kind = RT_PUSH, .part = part, .lo = nmates > 1 ? place : team, .leaves = 1 }, sum, x->h->parts > 1);
+	push_team(x, part, nmates, true);
 }
 
 void pd_push_tree(int k, int part, pd_tree *t, size_t at)
 {
+	held     *x = &all[k];
 	const int n = rt_tree_sums(t);
 
 	if (rt_alone)
 		return;
 	rt_pause();
 	for (int i = 0; i < n; i++) {
-		rt_head head = { .kind = RT_PUSH, .part = part };
+		rt_head head = { .kind = RT_PUSH, .part = part, .more = n - 1 - i };
 		int     lo, leaves;
 		const float *sum = rt_tree_sum(t, i, &lo, &leaves) + at;
 
 		head.lo = lo;
 		head.leaves = leaves;
-		push(k, head, sum, n > 1 || all[k].h->parts > 1);
+		push(x, head, sum, n > 1 || x->h->parts > 1);
 	}
+	push_team(x, part, rt_tree_leaves(t), false);
 }
 
 void pd_push_end(void)

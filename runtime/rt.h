@@ -133,11 +133,40 @@ typedef struct rt_head {        /* of every message; ids (i32) and values (f32) 
 	int32_t kind, key, part;
 	int32_t lo, leaves;     /* push: which subtree is summed */
 	int32_t round;          /* steps since the start, those without update too */
+	int32_t more;           /* to a neighbour: sums of this gradient that follow */
 	int64_t row, rows;      /* the first row of the part that the server has; rows that follow, -1: whole */
 } rt_head;
 
+/* ---- sums.c ---- */
+typedef struct rt_pushed {      /* a sum, with its rows in ascending order */
+	int      lo, leaves;
+	int64_t  n, next;       /* rows; the next one to be added */
+	int32_t *ids;           /* NULL: whole, one row */
+	float   *values;
+} rt_pushed;
+typedef struct rt_sums {
+	rt_pushed *sum;         /* by first leaf */
+	int      n, most;
+	int32_t *ids;
+	float   *values;
+	int64_t  rows, room, width;     /* rows taken; that there is memory for; floats of one */
+	int     *order;         /* what adds a row: a sum, or -1: the two before are added */
+	int      norder;
+} rt_sums;
+void rt_sums_open(rt_sums *b, int most, int64_t room, int64_t width, bool whole);
+void rt_sums_clear(rt_sums *b);
+/* A sum that has one of these leaves already; NULL: none. */
+const rt_pushed *rt_sums_twice(const rt_sums *b, int lo, int leaves);
+/* A place for n rows, to be filled; valid until the next one. NULL: there is no room. */
+rt_pushed *rt_sums_put(rt_sums *b, int lo, int leaves, int64_t n);
+/* Adds the sums of a subtree: false where a leaf lacks; then row by row, each with its number, until NULL. A whole
+ * parameter has one row, to be asked for once. */
+bool   rt_sums_begin(rt_sums *b, int lo, int leaves);
+float *rt_sums_next(rt_sums *b, int32_t *row);
+
 /* ---- tree.c ---- */
 int    rt_tree_sums(const pd_tree *t);  /* subtrees that this device holds, by ascending first grain */
+int    rt_tree_leaves(const pd_tree *t);
 float *rt_tree_sum(const pd_tree *t, int k, int *lo, int *n);
 
 /* ---- totals.c ---- */

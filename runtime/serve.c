@@ -6,24 +6,10 @@
  * zero. */
 #include "rt.h"
 
-/* A sum that was pushed, with its rows in ascending order. */
-typedef struct pushed {
-	int      lo, leaves;
-	int64_t  n, next;       /* rows; the next one to be added */
-	int32_t *ids;           /* NULL: whole */
-	float   *values;
-} pushed;
-
 typedef struct inbox {          /* of a part of a gradient, for one step */
-	pushed  *sum;           /* by first leaf */
-	int      n, most;
-	int32_t *ids;
-	float   *values;
-	int64_t  rows, room;    /* taken; that there is memory for */
+	rt_sums  s;
 	int32_t *written;       /* rows of the result that are not zero */
 	int64_t  nwritten;
-	int     *order;         /* what adds a row: a sum, or -1: the two before are added */
-	int      norder;
 	bool     begun;
 } inbox;
 
@@ -51,17 +37,9 @@ static void know_clients(const pd_share *s)
 
 static void open_box(const pd_share *s, inbox *b)
 {
-	const int64_t most = (int64_t)s->members * s->room;
-
-	b->most = s->members * s->sums;
-	b->room = most;
-	b->sum = rt_alloc((size_t)b->most * sizeof *b->sum);
-	b->order = rt_alloc((size_t)(2 * b->most) * sizeof *b->order);
-	b->values = rt_alloc((size_t)(most * s->width) * sizeof *b->values);
-	if (!s->whole) {
-		b->ids = rt_alloc((size_t)most * sizeof *b->ids);
+	rt_sums_open(&b->s, s->pushers * s->sums, s->pushers * s->room, s->width, s->whole);
+	if (!s->whole)
 		b->written = rt_alloc((size_t)s->rows * sizeof *b->written);
-	}
 }
 
 void pd_shares_open(const pd_share *s, int n, char *arena)
@@ -140,26 +118,6 @@ static void answer_pull(const rt_head *h, int rank)
 	message(rank, RT_TAG_VALUES, answer, (size_t)(h->rows * s->width) * sizeof *answer, false);
 }
 
-static void refuse_twice(const pd_share *s, const inbox *b, const rt_head *h, int rank)
-{
-	for (int i = 0; i < b->n; i++)
-		if (h->lo < b->sum[i].lo + b->sum[i].leaves && b->sum[i].lo < h->lo + h->leaves)
-			rt_fail(RT_ERROR, "R121", "%s pushes leaves %d to %d of '%s' in step %lld; %d to %d are there already",
-			        rt_name(rank), h->lo, h->lo + h->leaves - 1, s->name, (long long)rt_step, b->sum[i].lo,
-			        b->sum[i].lo + b->sum[i].leaves - 1);
-}
-
-/* Into its place by the first leaf. */
-static pushed *put(inbox *b, pushed x)
-{
-	int i = b->n++;
-
-	for (; i > 0 && b->sum[i - 1].lo > x.lo; i--)
-		b->sum[i] = b->sum[i - 1];
-	b->sum[i] = x;
-	return &b->sum[i];
-}
-
 static void take_push(const rt_head *h, int rank)
 {
 	const pd_share *s = &shares[share_of(h, rank)];
@@ -168,22 +126,24 @@ static void take_push(const rt_head *h, int rank)
 	if (h->part < 0 || h->part >= s->parts || h->lo < 0 || h->leaves < 1 || h->lo + h->leaves > s->leaves)
 		rt_fail(RT_ERROR, "R123", "%s pushes leaves %d to %d of part %d of '%s'; it has %d leaves and %d parts",
 		        rt_name(rank), h->lo, h->lo + h->leaves - 1, h->part, s->name, s->leaves, s->parts);
-	inbox *b = &boxes[(s - shares) * widest + h->part];
+	inbox           *b = &boxes[(s - shares) * widest + h->part];
+	const rt_pushed *was = rt_sums_twice(&b->s, h->lo, h->leaves);
 
-	refuse_twice(s, b, h, rank);
-	if (b->n == b->most || b->rows + n > b->room)
+	if (was)
+		rt_fail(RT_ERROR, "R121", "%s pushes leaves %d to %d of '%s' in step %lld; %d to %d are there already",
+		        rt_name(rank), h->lo, h->lo + h->leaves - 1, s->name, (long long)rt_step, was->lo,
+		        was->lo + was->leaves - 1);
+	rt_pushed *x = rt_sums_put(&b->s, h->lo, h->leaves, n);
+
+	if (!x)
 		rt_fail(RT_ERROR, "R123", "%s pushes %lld rows of '%s'; there is room for %lld in all", rt_name(rank), (long long)n,
-		        s->name, (long long)b->room);
-	pushed *x = put(b, (pushed){ .lo = h->lo, .leaves = h->leaves, .n = n, .values = b->values + b->rows * s->width });
-
+		        s->name, (long long)b->s.room);
 	if (!s->whole && n) {
-		x->ids = b->ids + b->rows;
 		message(rank, RT_TAG_IDS, x->ids, (size_t)n * sizeof *x->ids, true);
 		check_rows(s, x->ids, n, rank);
 	}
 	if (n)
 		message(rank, RT_TAG_VALUES, x->values, (size_t)(n * s->width) * sizeof(float), true);
-	b->rows += n;
 }
 
 /* A head has come from a client that is open: which, in `came`. */
@@ -215,7 +175,7 @@ void pd_serve(void)
 		return;
 	rt_pause();
 	for (int k = 0; k < nshares * widest; k++)
-		boxes[k].n = (int)(boxes[k].rows = 0);
+		rt_sums_clear(&boxes[k].s);
 	for (int i = 0; i < n; i++) {
 		open[i] = clients[i];
 		expect(clients[i]);
@@ -246,71 +206,6 @@ void pd_serve(void)
 
 /* ---- adding ---- */
 
-/* Lists the sums of the subtree (lo, leaves) and where two are added; false: some leaf is in none. */
-static bool list_order(inbox *b, int *next, int lo, int leaves)
-{
-	int p = 1;
-
-	if (*next < b->n && b->sum[*next].lo == lo && b->sum[*next].leaves == leaves) {
-		b->order[b->norder++] = (*next)++;
-		return true;
-	}
-	if (leaves == 1)
-		return false;
-	while (2 * p < leaves)
-		p *= 2;
-	if (!list_order(b, next, lo, p) || !list_order(b, next, lo + p, leaves - p))
-		return false;
-	b->order[b->norder++] = -1;
-	return true;
-}
-
-/* a + b where one may lack the row: a zero. Where both do the sum is zero too. */
-static float *add(float *restrict a, float *restrict b, int64_t n)
-{
-	if (!a || !b) {
-		float *one = a ? a : b;
-		for (int64_t i = 0; one && i < n; i++)
-			one[i] += 0.0f;         /* -0 becomes 0, as it does beside a zero */
-		return one;
-	}
-#pragma omp parallel for simd if (parallel : n >= 65536)
-	for (int64_t i = 0; i < n; i++)
-		a[i] += b[i];
-	return a;
-}
-
-/* Of the row that the sums have next. */
-static float *add_row(const inbox *b, int32_t row, int64_t width)
-{
-	float *stack[64];
-	int    n = 0;
-
-	for (int k = 0; k < b->norder; k++) {
-		if (b->order[k] < 0) {
-			n--;
-			stack[n - 1] = add(stack[n - 1], stack[n], width);
-			continue;
-		}
-		pushed *x = &b->sum[b->order[k]];
-		const bool here = x->next < x->n && (!x->ids || x->ids[x->next] == row);
-
-		stack[n++] = here ? x->values + x->next * width : NULL;
-		x->next += here;
-	}
-	return stack[0];
-}
-
-static int32_t next_row(const inbox *b)
-{
-	int32_t row = INT32_MAX;
-
-	for (int i = 0; i < b->n; i++)
-		if (b->sum[i].next < b->sum[i].n && b->sum[i].ids[b->sum[i].next] < row)
-			row = b->sum[i].ids[b->sum[i].next];
-	return row;
-}
-
 static void clear(const pd_share *s, inbox *b, float *to)
 {
 	if (!b->begun)
@@ -325,23 +220,21 @@ void pd_collect(int k, int part, float *to)
 {
 	const pd_share *s = &shares[k];
 	inbox          *b = &boxes[k * widest + part];
-	int             next = 0;
+	const size_t    row_bytes = (size_t)s->width * sizeof *to;
+	int32_t         row;
 
 	if (rt_alone)
 		return;
-	b->norder = 0;
-	if (!list_order(b, &next, 0, s->leaves))
-		rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld lacks leaf %d of %d: nobody pushed it", s->name,
-		        (long long)rt_step, next ? b->sum[next - 1].lo + b->sum[next - 1].leaves : 0, s->leaves);
-	for (int i = 0; i < b->n; i++)
-		b->sum[i].next = 0;
+	if (!rt_sums_begin(&b->s, 0, s->leaves))
+		rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld is not whole: %d sums came, they lack some of %d leaves",
+		        s->name, (long long)rt_step, b->s.n, s->leaves);
 	if (s->whole) {
-		memcpy(to, add_row(b, 0, s->width), (size_t)s->width * sizeof *to);
+		memcpy(to, rt_sums_next(&b->s, &row), row_bytes);
 		return;
 	}
 	clear(s, b, to);
-	for (int32_t row; (row = next_row(b)) != INT32_MAX;) {
-		memcpy(to + (row - s->row) * s->width, add_row(b, row, s->width), (size_t)s->width * sizeof *to);
+	for (const float *from; (from = rt_sums_next(&b->s, &row));) {
+		memcpy(to + (row - s->row) * s->width, from, row_bytes);
 		b->written[b->nwritten++] = row - (int32_t)s->row;
 	}
 }

@@ -313,6 +313,11 @@ int rt_tree_sums(const pd_tree *t)
 	return t->nlive;
 }
 
+int rt_tree_leaves(const pd_tree *t)
+{
+	return t->grains;
+}
+
 float *rt_tree_sum(const pd_tree *t, int k, int *lo, int *n)
 {
 	*lo = t->live[k].lo;
