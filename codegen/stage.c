@@ -79,6 +79,7 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 			"static char *scratch;");
 	if (strstr(body, "pd_tree"))
 		cw_stmt(w, "sums of gradients in a fixed order", "static pd_tree *tree;");
+	declare_rows(x, w);
 	if (needs_replica(x, body))
 		cw_stmt(w, "which of the stage's replicas this is", "static int replica;");
 	if (strstr(body, "&replicas")) {

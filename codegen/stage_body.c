@@ -175,7 +175,8 @@ static void write_checks(StageCx *x, Cw *w, const Node *n)
 static void write_node(StageCx *x, Cw *w, const Node *n)
 {
 	switch (n->op) {
-	case OP_Send: case OP_Accumulate: case OP_Stack: case OP_AllReduce: case OP_Broadcast: case OP_Push: case OP_Collect:
+	case OP_Send: case OP_Accumulate: case OP_Stack: case OP_AllReduce: case OP_AllGatherv:
+	case OP_Broadcast: case OP_Push: case OP_Collect:
 		return;
 	case OP_Pull:
 		write_pull(x, w, n);
@@ -508,6 +509,7 @@ void write_init(StageCx *x, Cw *w)
 	if (has_buckets(x) && leaf_added(x))
 		cw_line(&in, "of_step = nmine;");
 	open_servers(x, &in);
+	init_rows(x, &in);
 	fill_consts(x, &in);
 	if (x->clocks)
 		cw_line(&in, "clock0 = pd_records(records, %d);", x->nclock);

@@ -108,6 +108,36 @@ static void write_sum(StageCx *x, Cw *w, const Node *n)
 		cw_line(w, "pd_allreduce_wait();");
 }
 
+/* The parameter whose rows an AllGatherv joins. */
+static const Value *table_of(const Node *n)
+{
+	for (int i = 0; i < n->in[1]->nuses; i++)
+		if (n->in[1]->uses[i].node->op == OP_SGDRows)
+			return n->in[1]->uses[i].node->in[0];
+	bug("rows of no table");
+}
+
+void declare_rows(StageCx *x, Cw *w)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_AllGatherv)
+			cw_stmt(w, arena_printf(x->b->a, "of @%s", table_of(n)->name), "static pd_gatherv *rows_of%d;",
+				param_index(x->s, table_of(n)));
+}
+
+void init_rows(StageCx *x, Cw *w)
+{
+	const int grains = schedule_grains(x->b->m->schedule, x->s->id);
+
+	for (const Node *n = x->s->update->first; n; n = n->next) {
+		if (n->op != OP_AllGatherv)
+			continue;
+		const int64_t rows = type_numel(&n->in[0]->type), all = type_numel(&n->in[1]->type);
+		cw_line(w, "rows_of%d = pd_gatherv_new(MICROBATCHES, %" PRId64 ", %" PRId64 ", mine, nmine, REPLICAS);",
+			param_index(x->s, table_of(n)), rows / grains, rows ? all / rows : 0);
+	}
+}
+
 void write_sync(StageCx *x, Cw *w)
 {
 	Buf body = { 0 };
@@ -129,6 +159,10 @@ void write_sync(StageCx *x, Cw *w)
 			write_rows(x, &in, n);
 		} else if (sums && !reproducible(x) && attr_int(n, "bucket") < 0) {
 			write_sum(x, &in, n);
+		} else if (n->op == OP_AllGatherv) {
+			cw_stmt(&in, arena_printf(x->b->a, "@%s", table_of(n)->name), "pd_gatherv_join(rows_of%d, %s, (int32_t *)%s, (float *)%s);",
+				param_index(x->s, table_of(n)), x->s->replicas > 1 ? "&replicas" : "NULL", value_text(x, n->in[0]),
+				value_text(x, n->in[1]));
 		} else if (n->op == OP_Broadcast && !x->b->chunks) {
 			write_broadcast(x, &in, n);
 		}

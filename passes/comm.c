@@ -2,6 +2,8 @@
  * each stage with several replicas, behind the last Accumulate or Stack:
  *     AllReduce(%g.w2, %g.b2, ...) {over=replicas, bucket=0}     sums in place
  *     AllReduce(%stack, ...) {over=rows}               rows of other replicas are zero before: the sum joins them
+ *     AllGatherv(%ids.w, %rows.w)                      rows of looked-up tables (sparse); --reproducible: also of one device,
+ *                                                      where it adds them up in the order of the tree
  * --compress packs the messages of the first kind; rows stay exact.
  *
  * Buckets. Gradients are taken in the order in which the backward makes them; a bucket is closed once it has --bucket bytes
@@ -146,6 +148,32 @@ static bool is_pushed(const Value *v)
 	return false;
 }
 
+/* Rows of looked-up tables: each pair of Stacks that an SGDRows reads. */
+static void join_rows(Module *m, Stage *s, PassCx *cx)
+{
+	for (Node *u = s->update->first; u; u = u->next) {
+		if (u->op != OP_SGDRows || u->in[1]->def->op != OP_Stack)
+			continue;
+		Node *last = u->in[2]->def;
+		while (last->next && (last->next->op == OP_Accumulate || last->next->op == OP_Stack || last->next->op == OP_AllReduce ||
+		                      last->next->op == OP_AllGatherv))
+			last = last->next;
+		Builder b = { .m = m, .g = s->update, .before = last->next, .loc = u->loc, .phase = PHASE_UPDATE, .stage = s->id,
+			.d = cx->d };
+		build(&b, OP_AllGatherv, NULL, 2, u->in + 1, NULL);
+		u->in[0]->param->sync = SYNC_ALLGATHERV;
+	}
+}
+
+/* A Stack of rows that AllGatherv joins. */
+static bool rows_of_table(const Value *v)
+{
+	for (int i = 0; i < v->nuses; i++)
+		if (v->uses[i].node->op == OP_SGDRows)
+			return true;
+	return false;
+}
+
 static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 {
 	Graph *g = s->update;
@@ -154,9 +182,9 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 	int n = 0, cap = 0;
 
 	for (Node *k = g->first; k; k = k->next) {
-		if (k->op == what && !is_pushed(k->out[0]))
+		if (k->op == what && !is_pushed(k->out[0]) && !rows_of_table(k->out[0]))
 			PUSH(cx->scratch, in, n, cap) = k->out[0];
-		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_Push || k->op == OP_AllReduce)
+		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_Push || k->op == OP_AllReduce || k->op == OP_AllGatherv)
 			last = k;
 	}
 	if (!n)
@@ -179,16 +207,19 @@ bool pass_comm(Module *m, PassCx *cx)
 			cx->train->compress, cx->train->reproducible ? "--reproducible" : "--f64");
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
-		if (s->replicas < 2)
-			continue;
 		for (const Node *n = s->update->first; n; n = n->next)
-			if (n->op == OP_AllReduce)
+			if (n->op == OP_AllReduce || n->op == OP_AllGatherv)
 				return diag_error(cx->d, n->loc, 410, "comm has run on this module");
-		join(m, s, OP_Accumulate, "replicas", cx);
-		join(m, s, OP_Stack, "rows", cx);
-		for (int k = 0; k < s->nparam; k++)
-			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen && s->param[k]->param->sync != SYNC_PS)
+		if (s->replicas > 1) {
+			join(m, s, OP_Accumulate, "replicas", cx);
+			join(m, s, OP_Stack, "rows", cx);
+		}
+		for (int k = 0; k < s->nparam && s->replicas > 1; k++)
+			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen &&
+			    s->param[k]->param->sync != SYNC_PS)
 				s->param[k]->param->sync = SYNC_ALLREDUCE;
+		if (s->replicas > 1 || (cx->train && cx->train->reproducible))
+			join_rows(m, s, cx);
 	}
 	return true;
 }

@@ -13,7 +13,8 @@
  *               what the busiest port moves; a sum in rounds, the same for each. A port is shared: a message asks
  *               for all of it, a sum for the part of its time in which it sends there, and where more is asked for than
  *               there is, everyone goes slower by as much. What goes to and from a server goes there and then back, and
- *               devices of the server's host do not wait for each other. Sums of buckets begin during the last backward,
+ *               devices of the server's host do not wait for each other. Rows of tables (GATHER) go to everyone at once, as
+ *               many as there are at most. Sums of buckets begin during the last backward,
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
  *               SYNC, one of an asynchronous schedule in each.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
@@ -29,7 +30,7 @@
 typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
-typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE } SimJoinKind;
+typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE } SimJoinKind;
 typedef struct SimJoin {
 	SimJoinKind kind;
 	int64_t     bytes;

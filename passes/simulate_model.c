@@ -128,6 +128,17 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int 
 	}
 }
 
+/* Rows of tables, at most: no id twice in a microbatch. bytes: of a member to each other one. */
+static void stage_rows(Arena *a, SimModel *x, const Stage *s, int *cap)
+{
+	const int grains = schedule_grains(x->s, s->id), own = (grains + s->replicas - 1) / s->replicas;
+
+	for (const Node *n = s->update->first; n && s->replicas > 1; n = n->next)
+		if (n->op == OP_AllGatherv)
+			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_GATHER, .n = s->replicas, .rank = x->s->device[s->id],
+				.bytes = (value_bytes(n->in[0]) + value_bytes(n->in[1])) / grains * own + 4 * grains };
+}
+
 static bool in_earlier_stage(const Module *m, const Stage *s, const Node *copy)
 {
 	for (int t = 0; t < s->id; t++)
@@ -187,6 +198,8 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 		stage_sums(a, x, m->stage[t], true, &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_sums(a, x, m->stage[t], false, &cap);
+	for (int t = 0; t < m->nstage; t++)
+		stage_rows(a, x, m->stage[t], &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_copies(a, x, m, m->stage[t], &cap);
 	sim_add_servers(a, x, m, training, &cap);
@@ -255,6 +268,9 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 			ring_bytes(m, joins, x->n, x->rank, x->bytes);
 		if (x->kind >= SIM_ROUNDS)
 			rounds_bytes(m, joins, x);
+		for (int i = 0; i < x->n * x->n && x->kind == SIM_GATHER; i++)
+			if (i / x->n != i % x->n)
+				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] += x->bytes;
 		for (int i = 0; i < x->n && x->kind == SIM_COPY; i++)
 			if (i != x->root)
 				joins[line_between(m, x->rank[x->root], x->rank[i])] += x->bytes;

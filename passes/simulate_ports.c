@@ -133,7 +133,7 @@ static double load_serve(Ports *p, const SimJoin *j)
 
 static double load_sum(Ports *p, const SimJoin *j)
 {
-	const bool small = j->kind == SIM_RING && sim_small_sum(j->n, j->bytes);
+	const bool small = j->kind == SIM_GATHER || (j->kind == SIM_RING && sim_small_sum(j->n, j->bytes));
 
 	if (j->n < 2)
 		return 0;

@@ -10,7 +10,9 @@
  * of the table; sparse, it copies the touched ones twice.
  *
  * Only for plain SGD without weight decay, which leaves untouched rows alone (states of the others move every row at every
- * step); one replica; not --reproducible, whose sums are trees over whole parameters. */
+ * step). Of several replicas rows travel as rows (comm: AllGatherv), and where they are joined each id is left once, summed by
+ * the tree of --reproducible: with the bits of a dense gradient, if it has that one part. */
+#include <fnmatch.h>
 #include <string.h>
 #include "plan.h"
 
@@ -99,6 +101,20 @@ static void drop(Value *v, PassCx *cx)
 		drop(in[i], cx);
 }
 
+/* --dense: what that costs on the wire, per device and step. */
+static void warn_dense(const Module *m, const Stage *s, const Value *w, Node **gather, int n, PassCx *cx)
+{
+	const double r = s->replicas, table = (double)value_bytes(w);
+	double rows = 0;
+
+	for (int i = 0; i < n; i++)
+		if (gather[i])
+			rows += (double)(value_bytes(gather[i]->in[0]) + 4 * type_numel(&gather[i]->in[1]->type));
+	diag_warn(cx->d, FILELOC(m->file), "dense", "gradient of '%s' travels whole by --dense: %.0f bytes a device and step over %d "
+		"replicas; its rows are %.0f bytes at most", w->name, 2 * (r - 1) / r * table, s->replicas,
+		(r - 1) / r * rows * (double)m->microbatches);
+}
+
 static void rewrite(Module *m, Stage *s, Node *sgd, PassCx *cx)
 {
 	enum { MOST = 32 };
@@ -112,8 +128,12 @@ static void rewrite(Module *m, Stage *s, Node *sgd, PassCx *cx)
 		gather[i] = lookup(m, part[i]);
 		sparse += gather[i] != NULL;
 	}
-	if (!sparse)
+	if (!sparse || (cx->train && cx->train->reproducible && n > 1))
 		return;
+	if (cx->train && cx->train->dense && fnmatch(cx->train->dense, sgd->in[0]->name, 0) == 0) {
+		warn_dense(m, s, sgd->in[0], gather, n, cx);
+		return;
+	}
 	for (int i = n - 1; i >= 0; i--)
 		if (gather[i])
 			split_off(m, s, sgd, part[i], gather[i], cx);
@@ -127,12 +147,16 @@ static void rewrite(Module *m, Stage *s, Node *sgd, PassCx *cx)
 
 bool pass_sparse(Module *m, PassCx *cx)
 {
-	if (cx->train && cx->train->reproducible)
-		return true;
+	const Training *t = cx->train;
+
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
+		const bool joined = s->replicas > 1 || (t && t->reproducible);
 
-		for (Node *n = s->update->first, *next; n && s->replicas == 1; n = next) {
+		if (joined && t && (schedule_async(t) || t->f64 || (t->target && !strcmp(t->target, "cuda")) ||
+		                    (t->comm && strcmp(t->comm, "allreduce"))))     /* servers have rows of their own */
+			continue;
+		for (Node *n = s->update->first, *next; n; n = next) {
 			next = n->next;
 			if (n->op == OP_SGD)
 				rewrite(m, s, n, cx);

@@ -230,6 +230,14 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
  * come in one order. */
 void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 
+/* Row-sparse gradients: `grains` lists of n rows of `width` floats, ids[g][k] the row of the table, -1: none. pd_gatherv_join
+ * gets those of other members' grains (g NULL: there are none) and leaves each id once, its row summed over the grains by
+ * the tree below, so with the bits of a dense gradient. Only rows that are there travel; duplicates of a grain are
+ * added up before. */
+typedef struct pd_gatherv pd_gatherv;
+pd_gatherv *pd_gatherv_new(int grains, int64_t n, int64_t width, const int *mine, int nmine, int members);
+void     pd_gatherv_join(pd_gatherv *r, const pd_group *g, int32_t *ids, float *rows);
+
 /* Reproducible sums. A tree over the grains 0..n-1 of a step: tree(lo, n) = tree(lo, p) +
  * tree(lo + p, n - p) with p the largest power of two below n. Whole
  * subtrees are added as soon as they are complete. */

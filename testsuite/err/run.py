@@ -34,6 +34,7 @@ KINDS = {
     'empty': lambda: b'',
     'unknown-op': rename_op(b'Relu', b'Rely'),
     'inference': copy(os.path.join(MODELS, 'gpt2_mini', 'eval.onnx')),
+    'lookups': copy(os.path.join(MODELS, 'lm_sampled', 'train.onnx')),
     'inference-bn': copy(os.path.join(MODELS, 'resnet18', 'eval.onnx')),
     'fixed-bn': lambda: open(os.path.join(MODELS, 'resnet18', 'train.onnx'), 'rb').read().replace(b'training_mode', b'training_node'),
     'optimized': copy(os.path.join(MODELS, 'dyn_cnn', 'optimized.onnx')),

@@ -4,6 +4,7 @@
  *     Send(%x) {to=STAGE, channel=N}          %x = Recv() {from=STAGE, channel=N} : type
  *     AllReduce(%a, %b, ...) {over=replicas}  sums over the stage's replicas, in place
  *     AllReduce(%a, ...) {over=rows}          the same, where foreign rows are zero
+ *     AllGatherv(%ids, %rows)                 rows of all replicas (from Stack), each id once: the sum over the microbatches
  * by: the algorithm, auto, ring, doubling, halving or pairwise (runtime/rounds.c).
  * bucket: the sum begins in the last backward of a step, behind the node that makes its last operand, as the how manieth of
  * the stage; -1: in SYNC.
@@ -27,6 +28,10 @@ const OpDef op_Send = {
 
 const OpDef op_Recv = {     /* no shape rule: the type comes from the one who builds the node, or from the text */
 	.name = "Recv", .nout = 1, .flags = OP_COMM | OP_NHWC, .attrs = recv_attrs, .attrsize = sizeof(struct recv),
+};
+
+const OpDef op_AllGatherv = {
+	.name = "AllGatherv", .minin = 2, .maxin = 2, .flags = OP_COMM,
 };
 
 const OpDef op_AllReduce = {

@@ -1,7 +1,7 @@
-/* w[ids[k]] -= lr rows[k] / n in the order of k. Threads share the columns, never a row. */
+/* w[ids[k]] -= lr (rows[k] / n) in the order of k. Threads share the columns, never a row. */
 static void NAME(T *restrict w, const int32_t *restrict ids, const T *restrict rows, const T *restrict n)
 {
-	const T rate = (T)(LR) / n[0];
+	const T scale = 1 / n[0], rate = (T)(LR);       /* as SGD's, to the bit */
 
 #if PAR
 #pragma omp parallel for
@@ -17,6 +17,6 @@ static void NAME(T *restrict w, const int32_t *restrict ids, const T *restrict r
 #pragma omp simd
 		for (int i = 0; i < D; i++)
 #endif
-			w[(int64_t)ids[k] * D + i] -= rate * rows[k * D + i];
+			w[(int64_t)ids[k] * D + i] -= rate * (rows[k * D + i] * scale);
 	}
 }
