@@ -262,10 +262,9 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 		return diag_error(d, FILELOC(m->file), 704, "code is made of a planned module; run memplan first");
 	}
 	b.gpu = b.t->target && !strcmp(b.t->target, "cuda");
-	if (b.gpu && (b.t->f64 || m->schedule->async)) {
+	if (b.gpu && b.t->f64) {
 		arena_free(b.a);
-		return diag_error(d, FILELOC(m->file), 711, "%s for GPUs are not written yet; --target c has them", b.t->f64 ?
-			"programs in f64" : "asynchronous pipelines");
+		return diag_error(d, FILELOC(m->file), 711, "programs in f64 for GPUs are not written yet; --target c has them");
 	}
 	before = file_read(arena_printf(b.a, "%s/manifest.json", dir), NULL);
 	b.first_rank = NEWN(b.a, int, m->nstage);

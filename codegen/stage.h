@@ -68,6 +68,8 @@ void write_update(StageCx *x, Cw *w);
 
 /* ---- pieces of stage_body.c ---- */
 bool        reproducible(const StageCx *x);
+const char *copy_name(const StageCx *x);        /* "memcpy", or what takes its place on a GPU; "memset" */
+const char *fill_name(const StageCx *x);
 bool        on_gpu(const StageCx *x);   /* the structs lie in device memory, where the host only forms addresses */
 const char *function_head(const StageCx *x, const char *head, const char *name) __attribute__((format(printf, 2, 0)));
 void        write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots);
@@ -88,6 +90,7 @@ const char *meet_text(const StageCx *x);
 void write_tags(StageCx *x, Cw *w, const Graph *g);
 bool is_versioned(const Stage *s, const Value *v);
 void write_meet(StageCx *x, Cw *w);
+void write_struct_copy(const StageCx *x, Cw *w, const char *to, const char *from);  /* pointers; from may be "&v" */
 void write_next(StageCx *x, Cw *w);
 void write_settle(StageCx *x, Cw *w);
 void write_absent(StageCx *x, Cw *w);

@@ -131,6 +131,17 @@ void write_meet(StageCx *x, Cw *w)
 	cw_end(w);
 }
 
+/* A struct of the arena as another is: "*v = V[newest % VERSIONS];" */
+void write_struct_copy(const StageCx *x, Cw *w, const char *to, const char *from)
+{
+	if (on_gpu(x))
+		cw_line(w, "pd_copy(%s, %s, sizeof *%s);", to, from, to);
+	else if (*from == '&')
+		cw_line(w, "*%s = %s;", to, from + 1);
+	else
+		cw_line(w, "*%s = *%s;", to, from);
+}
+
 /* Before an update: the new version, which begins as a copy of the newest. */
 void write_next(StageCx *x, Cw *w)
 {
@@ -139,7 +150,7 @@ void write_next(StageCx *x, Cw *w)
 	if (x->s->versions) {
 		cw_line(w, "struct weights *v = &V[(newest + 1) %% VERSIONS];");
 		cw_blank(w);
-		cw_line(w, "*v = V[newest %% VERSIONS];");
+		write_struct_copy(x, w, "v", "&V[newest % VERSIONS]");
 	}
 	cw_line(w, "newest++;");
 }
@@ -152,7 +163,9 @@ void write_settle(StageCx *x, Cw *w)
 	cw_func(w, "void settle(void)");
 	if (x->s->versions) {
 		cw_line(w, "if (newest %% VERSIONS)");
-		cw_line(w, "\tV[0] = V[newest %% VERSIONS];");
+		w->indent++;
+		write_struct_copy(x, w, "V", "&V[newest % VERSIONS]");
+		w->indent--;
 	}
 	cw_line(w, "newest = 0;");
 	cw_end(w);
@@ -174,11 +187,11 @@ void write_absent(StageCx *x, Cw *w)
 		cw_line(w, "pd_tree_leaf(tree, replica);");
 		cw_line(w, "pd_tree_done(tree, replica);");
 	} else if (x->layout[REGION_GRADS].n) {
-		cw_line(w, "memset(G, 0, sizeof *G);");
+		cw_line(w, "%s(G, 0, sizeof *G);", fill_name(x));
 	}
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Stack)
-			cw_line(w, "memset(R[copy].%s, 0, sizeof R[copy].%s);", strstr(value_text(x, n->out[0]), "->") + 2,
+			cw_line(w, "%s(R[copy].%s, 0, sizeof R[copy].%s);", fill_name(x), strstr(value_text(x, n->out[0]), "->") + 2,
 				strstr(value_text(x, n->out[0]), "->") + 2);
 	cw_end(w);
 }

@@ -38,6 +38,16 @@ bool on_gpu(const StageCx *x)
 	return x->b->gpu;
 }
 
+const char *copy_name(const StageCx *x)
+{
+	return on_gpu(x) ? "pd_copy" : "memcpy";
+}
+
+const char *fill_name(const StageCx *x)
+{
+	return on_gpu(x) ? "pd_fill" : "memset";
+}
+
 bool leaf_added(const StageCx *x)
 {
 	return leaf_apart(x) && !reproducible(x);
@@ -156,7 +166,7 @@ static void write_stack_rows(StageCx *x, Cw *w, const Value *v)
 		const Node *u = v->uses[i].node;
 		if (u->op != OP_Stack || u->graph != x->s->update)
 			continue;
-		cw_line(w, "%s(%s + %s * %" PRId64 ", %s, %s);", on_gpu(x) ? "pd_copy" : "memcpy", value_text(x, u->out[0]), row_text(x), type_numel(&v->type),
+		cw_line(w, "%s(%s + %s * %" PRId64 ", %s, %s);", copy_name(x), value_text(x, u->out[0]), row_text(x), type_numel(&v->type),
 			value_text(x, v), bytes_text(x->b->a, v));
 	}
 }

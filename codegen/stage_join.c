@@ -43,7 +43,7 @@ static void write_clear_rows(const StageCx *x, Cw *w, DType t)
 	cw_func(w, "static void clear_rows(%s *rows, size_t n)", dtype_c(t));
 	cw_line(w, "for (int mb = 0; mb < MICROBATCHES; mb++)");
 	cw_line(w, "\tif (stage%d(mb) != %d + replica)", x->s->id, x->b->first_rank[x->s->id]);
-	cw_line(w, "\t\t%s(rows + (size_t)mb * n, 0, n * sizeof *rows);", on_gpu(x) ? "pd_fill" : "memset");
+	cw_line(w, "\t\t%s(rows + (size_t)mb * n, 0, n * sizeof *rows);", fill_name(x));
 	cw_end(w);
 }
 
@@ -151,7 +151,8 @@ void write_sync(StageCx *x, Cw *w)
 	if (x->layout[REGION_GRADS].n && reproducible(x) && pulls(x->s))
 		cw_line(&in, "G = (void *)pd_tree_join(tree, &replicas, %s);", kept_floats(x));
 	else if (x->layout[REGION_GRADS].n && reproducible(x))
-		cw_line(&in, late(x) ? "*G = *(struct grads *)pd_tree_root(tree, &replicas);" : "G = (void *)pd_tree_root(tree, &replicas);");
+		late(x) ? write_struct_copy(x, &in, "G", "(struct grads *)pd_tree_root(tree, &replicas)") :
+			cw_line(&in, "G = (void *)pd_tree_root(tree, &replicas);");
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const bool sums = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "replicas");
 		if (n->op == OP_AllReduce && !sums) {
@@ -197,7 +198,7 @@ void write_shares(StageCx *x, Cw *w)
 			continue;
 		const char *at = value_text(x, n->out[0]);
 		cw_line(&in, "if (from)");
-		cw_line(&in, "\t%s(%s, from, %s);", on_gpu(x) ? "pd_copy" : "memcpy", at, bytes_text(x->b->a, n->out[0]));
+		cw_line(&in, "\t%s(%s, from, %s);", copy_name(x), at, bytes_text(x->b->a, n->out[0]));
 		if (attr_ints(n, "ranks").n > 1) {
 			cw_line(&in, "else");
 			in.indent++;

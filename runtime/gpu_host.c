@@ -13,6 +13,10 @@ void   host_wait_send(int channel, int slot);
 void   host_input(int i, int mb, void *dst);
 void   host_allreduce(const pd_group *g, float *buf, size_t count);
 void   host_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
+void   host_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how);
+void   host_allreduce_wait(void);
+void   host_tag_write(pd_tag *tag, int mb, int64_t version);
+int64_t host_tag_read(const pd_tag *tag, int mb);
 void   host_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
 void   host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 size_t host_tree_bytes(int grains, size_t count, const int *mine, int nmine);
@@ -374,6 +378,56 @@ void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *
 
 	host_allreduce_as(g, host, count, how);
 	put(buf, host, count * sizeof *buf);
+}
+
+/* Sums that run in the background, in the order in which a step begins them. */
+static struct {
+	stage *v;
+	int    n, room;
+} sums;
+
+void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
+{
+	if (sums.n == sums.room) {
+		sums.room = sums.room ? 2 * sums.room : 64;
+		sums.v = realloc(sums.v, (size_t)sums.room * sizeof *sums.v);
+		if (!sums.v)
+			rt_fail(RT_MEMORY, "R501", "no memory for %d sums", sums.room);
+		memset(sums.v + sums.n, 0, (size_t)(sums.room - sums.n) * sizeof *sums.v);
+	}
+	stage *s = &sums.v[sums.n++];
+
+	s->tensor = buf;
+	s->bytes = count * sizeof *buf;
+	host_allreduce_start(g, begin(s, buf, s->bytes, true), count, how);
+}
+
+void pd_allreduce_wait(void)
+{
+	host_allreduce_wait();
+	while (sums.n > 0) {
+		const stage *s = &sums.v[--sums.n];
+
+		put(s->tensor, s->host, s->bytes);
+	}
+	wait_for_device();
+}
+
+void pd_tag_write(pd_tag *tag, int mb, int64_t version)
+{
+	pd_tag t;
+
+	host_tag_write(&t, mb, version);
+	put(tag, &t, sizeof t);
+	wait_for_device();
+}
+
+int64_t pd_tag_read(const pd_tag *tag, int mb)
+{
+	pd_tag t;
+
+	get(&t, tag, sizeof t);
+	return host_tag_read(&t, mb);
 }
 
 void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)

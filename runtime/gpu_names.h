@@ -12,6 +12,8 @@
 #define pd_input          host_input
 #define pd_allreduce      host_allreduce
 #define pd_allreduce_as   host_allreduce_as
+#define pd_allreduce_start host_allreduce_start
+#define pd_allreduce_wait host_allreduce_wait
 #define pd_allreduce_f64  host_allreduce_f64
 #define pd_allgather      host_allgather
 #define pd_broadcast      host_broadcast
@@ -23,5 +25,7 @@
 #define pd_gradient       host_gradient
 #define pd_gradient_rows  host_gradient_rows
 #define pd_check          host_check
+#define pd_tag_write      host_tag_write
+#define pd_tag_read       host_tag_read
 
 #endif

@@ -27,6 +27,8 @@
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
 
+extern "C" void standin_device(int enters);      /* standin.c: device memory is open while a kernel runs */
+
 struct standin_index { unsigned x, y, z; };
 inline standin_index threadIdx, blockIdx, blockDim, gridDim;
 
@@ -167,6 +169,7 @@ template<class K> void launch(const char *name, unsigned blocks, unsigned n, siz
 		fprintf(stderr, "kernel %s: %zu bytes of shared memory\n", name, bytes);
 		abort();
 	}
+	standin_device(1);
 	shared = bytes ? (char *)aligned_alloc(64, (bytes + 63) / 64 * 64) : nullptr;
 	for (unsigned b = 0; b < blocks; b++) {
 		blockIdx = { b, 0, 0 };
@@ -175,6 +178,7 @@ template<class K> void launch(const char *name, unsigned blocks, unsigned n, siz
 		run_block();
 	}
 	free(shared);
+	standin_device(0);
 	argument = nullptr;
 }
 

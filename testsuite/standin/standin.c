@@ -4,9 +4,9 @@
 #include <cublas_v2.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "pd.h"
-
-#define API __attribute__((visibility("default")))
+#include "standin.h"
 
 static size_t in_use;
 
@@ -48,23 +48,54 @@ API cudaError_t cudaMemGetInfo(size_t *unused, size_t *total)
 	return cudaSuccess;
 }
 
+/* ---- device memory: the host may touch it only through this library ---- */
+
+static struct { char *at; size_t bytes; } *blocks;
+static int nblocks, inside;
+
+/* A call or kernel begins or ends: between them every page is closed, so that a program which takes a tensor for host memory
+ * ends with a fault, as on a GPU. */
+API void standin_device(int enters)
+{
+	inside += enters ? 1 : -1;
+	if (inside != (enters != 0))
+		return;
+	for (int i = 0; i < nblocks; i++)
+		if (blocks[i].at && mprotect(blocks[i].at, blocks[i].bytes, enters ? PROT_READ | PROT_WRITE : PROT_NONE))
+			abort();
+}
+
 /* Memory comes filled with NaN: what nobody wrote shows. */
 API cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-	const size_t room = (bytes + 511) / 256 * 256;
+	const size_t room = (bytes + 4096) / 4096 * 4096;
+	void        *at = in_use + room > memory() ? MAP_FAILED :
+                mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	*p = in_use + room > memory() ? NULL : aligned_alloc(256, room);
-	if (!*p)
+	*p = NULL;
+	blocks = realloc(blocks, (size_t)(nblocks + 1) * sizeof *blocks);
+	if (at == MAP_FAILED || !blocks)
 		return cudaErrorMemoryAllocation;
 	in_use += room;
-	memset(*p, 0xff, room);
+	memset(at, 0xff, room);
+	blocks[nblocks].at = at;
+	blocks[nblocks++].bytes = room;
+	if (!inside && mprotect(at, room, PROT_NONE))
+		abort();
+	*p = at;
 	return cudaSuccess;
 }
 
 API cudaError_t cudaFree(void *p)
 {
-	free(p);
-	return cudaSuccess;
+	for (int i = 0; i < nblocks; i++)
+		if (p && blocks[i].at == p) {
+			munmap(p, blocks[i].bytes);
+			in_use -= blocks[i].bytes;
+			blocks[i].at = NULL;
+			return cudaSuccess;
+		}
+	return p ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 API cudaError_t cudaMallocHost(void **p, size_t bytes)
@@ -83,7 +114,9 @@ API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum c
 {
 	(void)kind;
 	(void)s;
+	standin_device(1);
 	memmove(to, from, bytes);
+	standin_device(0);
 	return cudaSuccess;
 }
 
@@ -94,15 +127,19 @@ API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, s
 	(void)s;
 	if (width > to_pitch || width > from_pitch)
 		return cudaErrorInvalidValue;
+	standin_device(1);
 	for (size_t i = 0; i < height; i++)
 		memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
+	standin_device(0);
 	return cudaSuccess;
 }
 
 API cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
 {
 	(void)s;
+	standin_device(1);
 	memset(to, byte, bytes);
+	standin_device(0);
 	return cudaSuccess;
 }
 
@@ -192,6 +229,8 @@ API cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOpe
 	(void)h;
 	if (*alpha != 1)
 		return (cublasStatus_t)7;       /* not asked for by what pdcc writes */
+	standin_device(1);
 	pd_gemm(tb == CUBLAS_OP_T, ta == CUBLAS_OP_T, n, m, k, b, ldb, a, lda, *beta, c, ldc);
+	standin_device(0);
 	return CUBLAS_STATUS_SUCCESS;
 }
