@@ -1,9 +1,11 @@
 /* checkpoint.c: writing checkpoints while training goes on, and going on after one.
  *
  * Every rank writes the tensors that it owns (pd_param.owner) and asks nobody: between two steps they are copied into
- * a buffer that was made before step 0, and a thread writes the copy: the part under a temporary name, fsync, rename;
- * then its manifest in the same way. A checkpoint counts when all parts have manifests (ckptdir.h), so a kill at any
- * moment leaves the one before. The thread removes its own parts of older checkpoints once enough newer ones count.
+ * a buffer that was made before step 0, and a thread writes the copy: the part under a temporary name, rename; then its
+ * manifest in the same way. A checkpoint counts when all parts have manifests (ckptdir.h), so a kill at any moment leaves
+ * the one before. Then the copy is free for the next one, and the thread has the disk take the files (fsync), unless the next
+ * one is waiting. It removes its own parts of older checkpoints once enough newer ones count and lie on the disk: after a
+ * loss of power the hashes tell which of those that are left is whole.
  *
  * A part says nothing of stages: whoever resumes looks for its tensors by name in all parts. */
 #include "rt.h"
@@ -18,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct old { int64_t step; int world; } old;   /* a checkpoint that lies in the folder */
+typedef struct old { int64_t step; int world; bool safe; } old;  /* a checkpoint in the folder; safe: on the disk */
 
 static struct {
 	const pd_program *p;
@@ -31,13 +33,14 @@ static struct {
 	int64_t           keep;
 	old              *old;
 	int               nold, room;
-	int               journal;  /* file with the losses: on the disk before the checkpoint counts; -1: none */
+	int               journal;  /* file with the losses, which goes to the disk with the checkpoint; -1: none */
+	int64_t           written;  /* the step of the last one; -1: none */
 	pthread_t         thread;
 	pthread_mutex_t   lock;
 	pthread_cond_t    changed;
-	bool              on, busy, quit;
+	bool              on, busy, quit, broken;   /* busy: the copy is in use; broken: error says why */
 	char              error[CK_PATH + 200];
-} ck = { .journal = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+} ck = { .journal = -1, .written = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 /* ---- the thread ---- */
 
@@ -62,14 +65,17 @@ static bool put(int fd, const char *data, size_t n)
 	return true;
 }
 
-static bool sync_folder(const char *path)
+/* Has the disk take a file or a folder. */
+static bool sync_path(const char *path)
 {
-	const int fd = open(path, O_RDONLY | O_DIRECTORY);
+	const int fd = open(path, O_RDONLY);
 	const int rc = fd < 0 ? -1 : fsync(fd);
 
+	if (rc && errno != EINVAL)
+		failed(path);
 	if (fd >= 0)
 		close(fd);
-	return rc == 0 || errno == EINVAL || failed(path);
+	return !*ck.error;
 }
 
 /* A file of two pieces under its name, or not at all. */
@@ -82,7 +88,7 @@ static bool publish(const char *path, const char *a, size_t na, const char *b, s
 	bool       ok = fd >= 0 && put(fd, a, na);
 
 	rt_point_ckpt(ck.m.step);
-	ok = ok && put(fd, b, nb) && fsync(fd) == 0;
+	ok = ok && put(fd, b, nb);
 	rt_point_ckpt(ck.m.step);
 	if (!ok)
 		failed(path);
@@ -113,10 +119,36 @@ static bool write_part(void)
 	rt_point_ckpt(ck.m.step);
 	if (!publish(path, ck.head, ck.head_bytes, ck.copy, ck.bytes))
 		return false;
+	ck_part(path, ck.dir, ck.m.step, ck.m.rank, ck.m.world, ".json");
+	return publish(path, text, ck_print(text, &ck.m), NULL, 0);
+}
+
+static bool is_busy(void)
+{
+	pthread_mutex_lock(&ck.lock);
+	const bool busy = ck.busy;
+
+	pthread_mutex_unlock(&ck.lock);
+	return busy;
+}
+
+/* This rank's part of a checkpoint and the losses before it; false: not yet, another one waits, or an error. */
+static bool make_safe(const old *o)
+{
+	char path[CK_PATH];
+
+	if (is_busy())
+		return false;
 	if (ck.journal >= 0 && fsync(ck.journal) && errno != EINVAL)
 		return failed("losses.txt");
-	ck_part(path, ck.dir, ck.m.step, ck.m.rank, ck.m.world, ".json");
-	return publish(path, text, ck_print(text, &ck.m), NULL, 0) && sync_folder(folder) && sync_folder(ck.dir);
+	ck_part(path, ck.dir, o->step, ck.m.rank, ck.m.world, ".safetensors");
+	if (!sync_path(path) || is_busy())
+		return false;
+	ck_part(path, ck.dir, o->step, ck.m.rank, ck.m.world, ".json");
+	if (!sync_path(path) || is_busy())
+		return false;
+	ck_folder(path, ck.dir, o->step);
+	return sync_path(path) && sync_path(ck.dir);
 }
 
 static bool counts(const old *o)
@@ -149,7 +181,7 @@ static void forget(const old *o)
 	rmdir(path); /* the last one of the ranks can */
 }
 
-/* Removes what is older than the `keep` newest that count. The list is in the order of steps. */
+/* Removes what is older than the `keep` newest that count and are safe. The list is in the order of steps. */
 static void prune(void)
 {
 	int64_t good = 0;
@@ -158,7 +190,7 @@ static void prune(void)
 	if (ck.keep <= 0)
 		return;
 	while (first > 0 && good < ck.keep)
-		good += counts(&ck.old[--first]);
+		first--, good += ck.old[first].safe && counts(&ck.old[first]);
 	if (good < ck.keep)
 		return;
 	for (int i = 0; i < first; i++)
@@ -167,11 +199,32 @@ static void prune(void)
 	ck.nold -= first;
 }
 
-static void remember(int64_t step, int world)
+static void remember(int64_t step, int world, bool safe)
 {
 	if (ck.nold == ck.room) /* never: as many do not count, and are the oldest */
 		memmove(ck.old, ck.old + 1, (size_t)(--ck.nold) * sizeof *ck.old);
-	ck.old[ck.nold++] = (old){ step, world };
+	ck.old[ck.nold++] = (old){ step, world, safe };
+}
+
+/* Writes the copy, frees it, then sees to what is not safe yet. */
+static bool write_one(void)
+{
+	const bool ok = write_part();
+
+	if (ok)
+		remember(ck.m.step, ck.m.world, false);
+	pthread_mutex_lock(&ck.lock);
+	ck.written = ck.m.step;
+	ck.broken = !ok;
+	ck.busy = false;
+	pthread_cond_signal(&ck.changed);
+	pthread_mutex_unlock(&ck.lock);
+	for (int i = 0; ok && i < ck.nold; i++)
+		if (!ck.old[i].safe && !(ck.old[i].safe = make_safe(&ck.old[i])))
+			break;
+	if (ok && !*ck.error)
+		prune();
+	return !*ck.error;
 }
 
 static void *writer(void *unused)
@@ -184,17 +237,15 @@ static void *writer(void *unused)
 			continue;
 		}
 		pthread_mutex_unlock(&ck.lock);
-		const bool ok = write_part();
+		const bool ok = write_one();
 
-		if (ok) {
-			remember(ck.m.step, ck.m.world);
-			prune();
-		}
 		pthread_mutex_lock(&ck.lock);
-		ck.busy = false;
-		pthread_cond_signal(&ck.changed);
-		if (!ok)
+		if (!ok) {
+			ck.broken = true;
+			ck.busy = false;
+			pthread_cond_signal(&ck.changed);
 			break;
+		}
 	}
 	pthread_mutex_unlock(&ck.lock);
 	return NULL;
@@ -261,7 +312,7 @@ static void tidy(int64_t step)
 			if (rt_program->rank == 0)
 				ck_remove(ck.dir, s[i]);
 		} else if (s[i] <= step) {
-			remember(s[i], m.world);
+			remember(s[i], m.world, true);
 		}
 	}
 	free(s);
@@ -303,8 +354,10 @@ static void wait_written(void)
 	pthread_mutex_lock(&ck.lock);
 	while (ck.busy)
 		pthread_cond_wait(&ck.changed, &ck.lock);
+	const bool broken = ck.broken;
+
 	pthread_mutex_unlock(&ck.lock);
-	if (*ck.error)
+	if (broken)
 		rt_fail(RT_ERROR, "R406", "checkpoint: %s", ck.error);
 }
 
@@ -316,7 +369,7 @@ void rt_checkpoint(int64_t step)
 	if (!ck.on)
 		return;
 	wait_written();
-	if (ck.m.step == step && ck.nold && ck.old[ck.nold - 1].step == step)
+	if (ck.written == step)
 		return; /* it is there */
 	for (int i = 0; i < ck.n; at += ck.tensor[i++].bytes)
 		memcpy(ck.copy + at, ck.tensor[i].data, ck.tensor[i].bytes);
@@ -332,14 +385,7 @@ void rt_checkpoint(int64_t step)
 
 void rt_checkpoint_poll(void)
 {
-	bool busy = false;
-
-	if (!ck.on)
-		return;
-	pthread_mutex_lock(&ck.lock);
-	busy = ck.busy;
-	pthread_mutex_unlock(&ck.lock);
-	if (!busy)
+	if (ck.on && !is_busy())
 		wait_written();
 }
 
@@ -353,6 +399,7 @@ void rt_checkpoint_close(void)
 	pthread_cond_signal(&ck.changed);
 	pthread_mutex_unlock(&ck.lock);
 	pthread_join(ck.thread, NULL);
+	wait_written();         /* what went wrong since */
 	rt_barrier();   /* all parts of the last one are there */
 	prune();
 	ck.on = false;

@@ -51,7 +51,7 @@ def launcher_killed(folder, want, steps, every, results):
     another one than the caller's: results lie in the build folder all the same."""
     clean(folder)
     p = subprocess.Popen([f'{folder}/bin/pdrun', '--max-restarts', '1', folder, '--', '--steps', str(steps), '--ckpt', f'{folder}/ckpt',
-                          '--ckpt-every', str(every), '--ckpt-keep', '2', '--quiet', '--timeout', '15'], cwd='/', stdout=subprocess.PIPE,
+                          '--ckpt-every', str(every), '--ckpt-keep', '2', '--quiet', '--timeout', '60'], cwd='/', stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, start_new_session=True,
                          env=dict(os.environ, PD_KILL_AT=f'1:{steps // 2}:2:stop', OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1'))
     try:
@@ -60,7 +60,7 @@ def launcher_killed(folder, want, steps, every, results):
         launcher = children(p.pid, 'mpirun') or children(p.pid, 'mpirun.openmpi') or children(p.pid, 'orterun')
         need(len(launcher) == 1 and len(ranks) == 4, f'one launcher, four ranks: {launcher}, {ranks}', '')
         os.kill(launcher[0], signal.SIGKILL)
-        out = p.communicate(timeout=60)[0]
+        out = p.communicate(timeout=300)[0]
     finally:
         p.kill()
     need(p.returncode == 0 and re.search(r'the launcher \(process \d+\) was killed by signal 9', out) and 'starting again, 1 of 1' in out,
@@ -81,7 +81,7 @@ def slurm(folder, tmp, want, steps, every, results):
     env = {'PATH': f'{bin}:{os.environ["PATH"]}', 'PD_LAUNCH': 'srun'}
     clean(folder)
     rc, out = T.run([f'{folder}/bin/pdrun', '--max-restarts', '1', '.', '--', '--steps', str(steps), '--ckpt', 'ckpt', '--ckpt-every',
-                     str(every), '--ckpt-keep', '2', '--quiet', '--timeout', '15'], cwd=folder, env={**env, 'PD_KILL_AT': f'2:{steps - 2}:1'}, timeout=60)
+                     str(every), '--ckpt-keep', '2', '--quiet', '--timeout', '60'], cwd=folder, env={**env, 'PD_KILL_AT': f'2:{steps - 2}:1'}, timeout=300)
     need(rc == 0 and 'starting again, 1 of 1' in out, f'exit {rc}', out)
     got = results(folder)
     need(got[0] == want[0] and all(got[1][k].tobytes() == v.tobytes() for k, v in want[1].items()), 'other bits than uninterrupted', out)
@@ -113,7 +113,7 @@ class Cables:
         try:
             mca = ' '.join(f'--mca {k} {v}' for k, v in self.net.mca().items())
             rc, out = T.run([self.net.agent, self.net.hosts[0], f'cd {self.folder} && exec bin/pdrun --max-restarts {restarts} . -- --steps '
-                             f'{steps} --ckpt ckpt --ckpt-every 20 --ckpt-keep 2 --quiet'], env={'PD_MPIRUN_FLAGS': mca}, timeout=90)
+                             f'{steps} --ckpt ckpt --ckpt-every 20 --ckpt-keep 2 --quiet'], env={'PD_MPIRUN_FLAGS': mca}, timeout=300)
         finally:
             t.join()
             self.net.cut(victim, joined=True)
