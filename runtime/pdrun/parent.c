@@ -2,7 +2,7 @@
  *
  * MPI's launcher ends all ranks as soon as one dies. So every rank has a parent: it writes how its program ended to
  * FR/rankN.exit, and ends when all ranks have; those who are left have time to write their verdicts and flight recorders.
- * One that does not end by itself is killed: a second after all others (it is stopped), or when it could have noticed by its
+ * One that does not end by itself is killed: three seconds after all others (it is stopped), or when it could have noticed by its
  * timeout that another one failed. It is killed too when the launcher is gone. */
 #include "pdrun.h"
 #include <errno.h>
@@ -110,7 +110,7 @@ static bool wait_for(const family *f, int *status)
 
 		all = !last || !failed ? 0 : all == 0 ? t : all;
 		some = !failed ? 0 : some == 0 ? t : some;
-		if (f->world > 1 && ((all > 0 && t - all > 1) || (some > 0 && t - some > f->most + 1))) {
+		if (f->world > 1 && ((all > 0 && t - all > 3) || (some > 0 && t - some > f->most + 1))) {
 			put_down(status);
 			return true;
 		}
