@@ -1,10 +1,10 @@
 /* evaluate: what an evaluation set and short steps ask of the graph; a part of train.
  *
- * The same forward graph trains and evaluates. In evaluation Dropout and dropping attention pass everything on, and
- * BatchNormalization takes its running statistics, which become operands of the node. A step that has fewer samples than places
- * is computed whole: labels in the places that are left are the ignored index; where there are no labels, what each sample
- * adds to the loss is multiplied by 1 or by 0 (an input that the runtime makes), and so is the count. Both leave the bits
- * of samples that are there as they are. */
+ * The same forward graph trains and evaluates. In evaluation Dropout and dropping attention pass everything on,
+ * and BatchNormalization takes its running statistics, which become operands of the node. A step that has fewer
+ * samples than places is computed whole: labels in the places that are left are the ignored index; where there
+ * are no labels, what each sample adds to the loss is multiplied by 1 or by 0 (an input that the runtime makes),
+ * and so is the count. Both leave the bits of samples that are there as they are. */
 #include <string.h>
 #include "evaluate.h"
 #include "plan.h"

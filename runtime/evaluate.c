@@ -1,8 +1,8 @@
 /* evaluate.c: the evaluation set through the model, between two steps of training.
  *
- * The same devices do the same forwards in the same schedule; an asynchronous pipeline is drained before, as for a checkpoint.
- * Nothing changes: no weight, no statistics, no random numbers. The last step is filled with samples that do not count. The
- * loss is the sum over all counted labels divided by their number. */
+ * The same devices do the same forwards in the same schedule; an asynchronous pipeline is drained before, as for
+ * a checkpoint. Nothing changes: no weight, no statistics, no random numbers. The last step is filled with
+ * samples that do not count. The loss is the sum over all counted labels divided by their number. */
 #include "rt.h"
 
 static int64_t  done = -1;      /* steps done at the last evaluation */

@@ -1,12 +1,13 @@
-/* input.c: the samples of a step, from files or made up; those that are trained on, and those of the evaluation set.
+/* input.c: the samples of a step, from files or made up; those that are trained on, and those of the evaluation
+ * set.
  *
- * Files are sample-major: sample i lies contiguous, whatever axis of the graph's input is the
- * batch. Microbatch mb of a step reads the places (step * microbatches + mb) * micro and on (samples.c): replicas need no
- * shards of their own, a plan with other replicas reads the same samples for the same microbatch. Files are mapped, not
+ * Files are sample-major: sample i lies contiguous, whatever axis of the graph's input is the batch. Microbatch
+ * mb of a step reads the places (step * microbatches + mb) * micro and on (samples.c): replicas need no shards
+ * of their own, a plan with other replicas reads the same samples for the same microbatch. Files are mapped, not
  * read; the samples of the next step are brought into memory meanwhile (prefetch.c).
  *
- * Where an epoch ends with a short step (PD_LAST_KEEP, evaluation sets), the places that are left over get some sample's
- * data, labels that do not count, and 0 in inputs of kind "presence". */
+ * Where an epoch ends with a short step (PD_LAST_KEEP, evaluation sets), the places that are left over get some
+ * sample's data, labels that do not count, and 0 in inputs of kind "presence". */
 #include "input.h"
 #include "safetensors.h"
 #include <stdio.h>

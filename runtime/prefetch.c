@@ -1,9 +1,9 @@
 /* prefetch.c: files of samples are brought into memory beside the computation.
  *
- * A thread has the system map their pages, so the disk and the first touch of a page are waited for there. What fits into a
- * quarter of the machine's memory is brought in whole, once. Of larger files, who has read a microbatch's samples of one step says
- * where those of the next step lie. Where the thread is behind, requests are dropped: reading a page that is not there
- * yet is slow, not wrong. PD_PREFETCH=0 turns it off. */
+ * A thread has the system map their pages, so the disk and the first touch of a page are waited for there. What
+ * fits into a quarter of the machine's memory is brought in whole, once. Of larger files, who has read a
+ * microbatch's samples of one step says where those of the next step lie. Where the thread is behind, requests
+ * are dropped: reading a page that is not there yet is slow, not wrong. PD_PREFETCH=0 turns it off. */
 #include "rt.h"
 #include <pthread.h>
 #include <semaphore.h>

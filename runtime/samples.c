@@ -1,8 +1,9 @@
 /* samples.c: which sample stands where in a run.
  *
- * Places are counted from 0 through the whole run: step, microbatch, place in it. An epoch is a run of `span` places; within
- * it the samples come in their order, or in one that hangs on seed and epoch alone. Nothing is kept: any place of any epoch is
- * computed, so that every plan, every number of replicas and every resumed run sees the same samples. */
+ * Places are counted from 0 through the whole run: step, microbatch, place in it. An epoch is a run of `span`
+ * places; within it the samples come in their order, or in one that hangs on seed and epoch alone. Nothing is
+ * kept: any place of any epoch is computed, so that every plan, every number of replicas and every resumed run
+ * sees the same samples. */
 #include "rt.h"
 
 /* A permutation of [0, n) per epoch without a table: a Feistel network over the next even power

@@ -1,9 +1,10 @@
 /* loader.c: samples over workers and epochs. Usage: loader DIR [throughput [MiB]]
  *
- * 1 to 8 workers, 3 epochs, in order and shuffled, all three ends of an epoch, sizes that divide and sizes that do not: what the
- * workers read is disjoint; together it is the data set (less what is dropped, and with samples of the next epoch where steps
- * wrap); a microbatch has the same samples whatever the workers and however often it is asked. Windows of token files.
- * throughput: how fast pd_input gives samples from the page cache, by kind of file; fails below 2 GB/s. */
+ * 1 to 8 workers, 3 epochs, in order and shuffled, all three ends of an epoch, sizes that divide and sizes that
+ * do not: what the workers read is disjoint; together it is the data set (less what is dropped, and with samples
+ * of the next epoch where steps wrap); a microbatch has the same samples whatever the workers and however often
+ * it is asked. Windows of token files. throughput: how fast pd_input gives samples from the page cache, by kind
+ * of file; fails below 2 GB/s. */
 #include "test.h"
 
 enum { MICRO = 3, M = 8, BATCH = MICRO * M, MOST = 200 };
