@@ -11,8 +11,8 @@
  * as orders that stand before the run as 1F1B does. The paper bounds neither; without a bound the first never updates.
  *     always-forward:N  a device begins no backward while one of the N minibatches that each input replica may have in
  *                       flight has a forward to come: n_s = N everywhere. N is NOAM where nothing is said.
- *     always-backward   the input stage admits NOAM minibatches for each of its replicas, then nothing while one of them
- *                       owes its backward: 1F1B of a round, whose end leaves every device without work.
+ *     always-backward   the input stage admits NOAM minibatches for each of its replicas, and nothing more while one
+ *                       of them owes its backward: 1F1B of a round, whose end leaves every device without work.
  *
  * PipeDream-2BW (Narayanan et al., section 3.1): a step has M microbatches and one update, of delay 1 in all stages.
  * A turn is the step's microbatches, each F(k) followed by B(k - (n_s - 1)), the first of which end the step before.
