@@ -97,29 +97,16 @@ static int64_t room_of(const Stage *s, int64_t key, int64_t rows, bool whole, Vo
 	return whole ? v.sums : ids < v.sums * rows ? ids : v.sums * rows;
 }
 
-/* The pieces of a parameter, by row: where the servers' tables have them. */
-static int pieces(const StageCx *x, const Value *w, bool whole, const char **text)
+/* The server that holds a parameter. */
+static int server_of(const StageCx *x, const Value *w)
 {
 	const Module *m = x->b->m;
-	int n = 0;
 
-	*text = "";
-	for (int64_t at = 0; at < rows_of(w, whole);) {
-		const int64_t was = at;
-		for (int t = 0; t < m->nstage && at == was; t++)
-			for (int i = 0; i < m->stage[t]->nparam && m->stage[t]->server; i++) {
-				const Value *v = m->stage[t]->param[i];
-				if ((v != w && v->param->whole != w) || v->param->row != at)
-					continue;
-				*text = arena_printf(x->b->a, "%s%s{ %d, %" PRId64 ", %" PRId64 " }", *text, n++ ? ", " : "", x->b->first_rank[t],
-					at, rows_of(v, whole));
-				at += rows_of(v, whole);
-				break;
-			}
-		if (at == was)
-			bug("no server has row %" PRId64 " of %s", at, w->name);
-	}
-	return n;
+	for (int t = 0; t < m->nstage; t++)
+		for (int i = 0; i < m->stage[t]->nparam && m->stage[t]->server; i++)
+			if (m->stage[t]->param[i] == w)
+				return x->b->first_rank[t];
+	bug("no server has %s", w->name);
 }
 
 void write_held(StageCx *x, Cw *w)
@@ -137,18 +124,16 @@ void write_held(StageCx *x, Cw *w)
 			continue;
 		const Value *v = n->in[0];
 		const bool whole = n->nin == 1;
-		const char *text;
-		const int count = pieces(x, v, whole, &text);
 		int parts = 0;
 		for (const Node *p = s->update->first; p; p = p->next)
 			parts += p->op == OP_Push && attr_int(p, "key") == attr_int(n, "key");
 		const Volume one = volume_of(x, s, false);
 		const int64_t key = attr_int(n, "key"), rows = rows_of(v, whole), room = room_of(s, key, rows, whole, one);
 		cw_line(w, "{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %" PRId64 ", %d, %d, %d, (const pd_rows[]){ %s } },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
+			", %" PRId64 ", %d, %d, %d, (const pd_rows[]){ { %d, 0, %" PRId64 " } } },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
 			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows,
 			width_of(v, whole), whole || lookups_of(s, key) * one.grains > rows ? rows : lookups_of(s, key) * one.grains, room,
-			one.sums, parts, count, text);
+			one.sums, parts, 1, server_of(x, v), rows);
 	}
 	cw_close(w, ";");
 	const char *chiefs = "";
@@ -263,7 +248,7 @@ void write_shares_table(StageCx *x, Cw *w)
 		const Volume team = volume_of(x, from, true);
 		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
 			", %d, %d, %d, %d, %" PRId64 ", %d },", quoted(x->b->a, v->name), key, parts_of(s, key, v), whole ? "true" : "false",
-			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), whole ? 0 : v->param->row,
+			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), (int64_t)0,
 			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
 			schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams, room_of(from, key, rows_of(v, whole), whole, team),
 			team.sums);

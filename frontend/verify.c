@@ -170,6 +170,7 @@ static bool single(Compile *c, const char *dir, int64_t microbatches, int thread
 	o.cluster = "local:1";
 	o.t.plan = "1";
 	o.t.given = NULL;
+	o.t.comm = NULL;
 	o.t.micro = c->m->batch;
 	o.t.global = c->m->batch * microbatches;
 	o.t.threads = threads;

@@ -111,7 +111,6 @@ typedef struct Training {
 	const char *comm;               /* "allreduce", "ps", "hybrid"; NULL: allreduce */
 	int64_t     servers;            /* processes that hold parameters; 0: one per host */
 	bool        no_local_agg;       /* devices of a host push each for itself */
-	int64_t     partitions;         /* of every table whose rows travel; 0: 1 */
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
 	int         compress_block;     /* elements that share a step of q8 */
 	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */

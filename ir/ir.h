@@ -64,8 +64,6 @@ typedef struct Param {
 	int         versions;       /* set by stash; 1: updated in place */
 	bool        rows;           /* its gradient is row-sparse: it is only looked up */
 	bool        mixed;          /* some parts of its gradient are row-sparse (all, where rows) */
-	Value      *whole;          /* what a server holds: rows of this parameter, from `row` on; NULL: all of it */
-	int64_t     row;
 } Param;
 
 struct Value {

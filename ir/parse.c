@@ -448,10 +448,6 @@ static void param(Parser *s)
 			p->onnx_name = lex_word(s);
 		else if (strcmp(k, "of") == 0)
 			p->of = parse_value(s, NULL);
-		else if (strcmp(k, "rows_of") == 0)
-			p->whole = parse_value(s, NULL);
-		else if (strcmp(k, "row") == 0)
-			p->row = lex_int(s, 0, INT64_MAX);
 		else
 			lex_unknown_key(s, k);
 	}

@@ -400,11 +400,6 @@ static void param(Buf *b, const Value *v)
 		key(b, &first, "of");
 		value_name(b, p->of);
 	}
-	if (p->whole) {
-		key(b, &first, "rows_of");
-		value_name(b, p->whole);
-		key_int(b, &first, "row", p->row);
-	}
 	close_keys(b, first);
 	buf_putc(b, '\n');
 }

@@ -13,18 +13,17 @@
  * stages.
  *
  * Parameters are spread by bytes, the largest first to the emptiest server: no server has more than the mean and one
- * parameter (PX-20). --partitions cuts tables whose rows travel into parts of equal rows that are spread likewise.
+ * parameter (PX-20).
  *
- * Reads Param.sync, the schedule; writes Module.stage, the schedule's devices, Param.whole and row of parts. */
+ * Reads Param.sync, the schedule; writes Module.stage, the schedule's devices, lists of parameters. */
 #include <string.h>
 #include "servers.h"
 
+/* A parameter on its way. */
 typedef struct Piece {
 	const Travel *t;
-	Value   *v;             /* the parameter, or its rows here */
-	int64_t  row, rows, bytes;
-	int      key, nth, server;  /* server: among the servers */
-	Map      moved;         /* what its gradient and states of the stage are there */
+	int      key, server;   /* server: among the servers */
+	Map      moved;         /* what its gradient is there */
 } Piece;
 
 typedef struct Moving {
@@ -47,51 +46,22 @@ static void spread(Moving *x)
 	for (int k = 0; k < x->npiece; k++) {
 		int next = -1, to = 0;
 		for (int i = 0; i < x->npiece; i++)
-			if (!done[i] && (next < 0 || x->piece[i].bytes > x->piece[next].bytes))
+			if (!done[i] && (next < 0 || x->piece[i].t->bytes > x->piece[next].t->bytes))
 				next = i;
 		for (int s = 1; s < x->nserver; s++)
 			to = load[s] < load[to] ? s : to;
 		done[next] = true;
 		x->piece[next].server = to;
-		load[to] += x->piece[next].bytes;
+		load[to] += x->piece[next].t->bytes;
 	}
 }
 
-/* The rows [row, row + rows) of a parameter, or of a state of its shape, as a parameter of their own. */
-static Value *cut_rows(Module *m, Value *v, int nth, int64_t row, int64_t rows)
+static void list_piece(Moving *x, const Travel *t, int key)
 {
-	Type t = v->type;
+	Piece p = { .t = t, .key = key };
 
-	t.dim[0] = rows;
-	Value *p = module_param(m, arena_printf(m->arena, "%s.rows%d", v->name, nth), t, v->param->kind);
-	const int64_t each = v->type.dim[0] ? type_bytes(&v->type) / v->type.dim[0] : 0;
-
-	p->param->onnx_name = v->param->onnx_name;
-	p->param->fill = v->param->fill;
-	p->param->random = v->param->random;
-	p->param->mapped = v->param->mapped;
-	p->param->data = v->param->data ? (const char *)v->param->data + row * each : NULL;
-	p->param->sync = v->param->sync;
-	p->param->rows = v->param->rows;
-	p->param->whole = v;
-	p->param->row = row;
-	return p;
-}
-
-static void cut(Moving *x, const Travel *t, int key)
-{
-	const int64_t rows = t->w->type.rank ? t->w->type.dim[0] : 1;
-	const int64_t asked = t->rows && x->cx->train && x->cx->train->partitions > 1 ? x->cx->train->partitions : 1;
-	const int64_t n = asked < rows ? asked : rows > 0 ? rows : 1;
-
-	for (int64_t i = 0; i < n; i++) {
-		Piece p = { .t = t, .v = t->w, .nth = (int)i, .row = rows * i / n, .rows = rows * (i + 1) / n - rows * i / n, .key = key };
-		p.bytes = rows ? t->bytes / rows * p.rows : t->bytes;
-		if (n > 1)
-			p.v = cut_rows(x->m, t->w, (int)i, p.row, p.rows);
-		map_init(&p.moved, x->cx->scratch, false);
-		PUSH(x->cx->scratch, x->piece, x->npiece, x->cappiece) = p;
-	}
+	map_init(&p.moved, x->cx->scratch, false);
+	PUSH(x->cx->scratch, x->piece, x->npiece, x->cappiece) = p;
 }
 
 /* ---- the servers ---- */
@@ -189,7 +159,7 @@ static Value *collected(Moving *x, const Piece *p, const Value *sum)
 	Builder b = at_server(x, p, sum->def->loc);
 	Node *n = build(&b, OP_Collect, NULL, 0, NULL, sum->name);
 
-	n->out[0]->type = p->v->type;
+	n->out[0]->type = p->t->w->type;
 	attr_set_int(n, "key", p->key);
 	attr_set_int(n, "part", sum->mark - 1);
 	attr_set_int(n, "from", p->t->s->id);
@@ -207,24 +177,17 @@ static bool of_gradients(const Value *v)
 	return false;
 }
 
-/* What stands for v at the piece's server. */
+/* What stands for v at the parameter's server. */
 static Value *there(Moving *x, Piece *p, Value *v)
 {
-	const bool state = v->kind == VAL_PARAM && v->param->of == p->t->w;
-	Map *map = state || of_gradients(v) ? &p->moved : &x->moved[p->server];
+	if (v->kind != VAL_NODE)
+		return v;
+	Map *map = of_gradients(v) ? &p->moved : &x->moved[p->server];
 	Value *got = map_get(map, v);
-
-	if (v == p->t->w)
-		return p->v;
-	if (got || v->kind == VAL_CONST || (v->kind == VAL_PARAM && !state) || (state && p->v == p->t->w))
-		return got ? got : v;
-	if (state) {
-		got = cut_rows(x->m, v, p->nth, p->row, p->rows);
-		got->param->of = p->v;
-	} else {
+	if (!got) {
 		got = v->def->op == OP_Accumulate ? collected(x, p, v) : moved_node(x, p, v);
+		map_put(map, v, got);
 	}
-	map_put(map, v, got);
 	return got;
 }
 
@@ -418,14 +381,13 @@ static void rewrite_stage(Moving *x, const Travel *t, int key)
 static void move_all(Moving *x)
 {
 	for (int i = 0; i < x->npiece; i++) {
-		list_param(x, x->server[x->piece[i].server], x->piece[i].v);
+		list_param(x, x->server[x->piece[i].server], x->piece[i].t->w);
 		move_updates(x, &x->piece[i], true);
 	}
 	for (int i = 0; i < x->npiece; i++)
 		move_updates(x, &x->piece[i], false);
 	for (int i = 0; i < x->npiece; i++)
-		if (x->piece[i].nth == 0)
-			rewrite_stage(x, x->piece[i].t, x->piece[i].key);
+		rewrite_stage(x, x->piece[i].t, x->piece[i].key);
 }
 
 bool pass_servers(Module *m, PassCx *cx)
@@ -436,7 +398,7 @@ bool pass_servers(Module *m, PassCx *cx)
 
 	for (int i = 0; i < n; i++)
 		if (t[i].w->param->sync == SYNC_PS)
-			cut(&x, &t[i], key++);
+			list_piece(&x, &t[i], key++);
 	if (!x.npiece)
 		return true;
 	if (!m->schedule || (m->stage[m->nstage - 1]->server))

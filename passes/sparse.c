@@ -149,6 +149,8 @@ bool pass_sparse(Module *m, PassCx *cx)
 {
 	const Training *t = cx->train;
 
+	if (t && t->comm && !strcmp(t->comm, "ps"))     /* all tables, those of one replica too */
+		return true;
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		const bool joined = s->replicas > 1 || (t && t->reproducible);

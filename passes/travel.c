@@ -12,7 +12,7 @@ static bool is_lookup(const Use *u)
 
 static bool trained(const Value *v)
 {
-	return v->param->kind == PARAM_WEIGHT && !v->param->frozen && !v->param->whole;
+	return v->param->kind == PARAM_WEIGHT && !v->param->frozen;
 }
 
 static int holders(const Module *m, const Value *w)

@@ -346,7 +346,7 @@ float *pd_tree_join(pd_tree *t, const pd_group *g, size_t count)
 		        x.self, g->n, t->nmine, t->grains);
 	float *root = slot_of(t, t->nlive ? t->live[0].slot : 0);
 
-	for (size_t base = 0; g->n > 1 && base < count; base += (size_t)g->n * BLOCK) {
+	for (size_t base = 0; g->n > 1 && !rt_alone && base < count; base += (size_t)g->n * BLOCK) {
 		x.at = slice(x.count, base, x.self, &x.n);
 		scatter(&x, base);
 		if (x.n > 0) {
