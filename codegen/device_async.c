@@ -48,6 +48,13 @@ static void write_turns(Build *b, Cw *w, const DeviceSchedule *s, bool rounds)
 		"whether only the first turn of a flow does it. What belongs to no step of the flow is left out: so it starts and "
 		"drains.");
 	cw_line(w, "enum { %s };", names);
+	CwItems texts = { .w = w };
+	cw_open(w, "static const char *const names[] =");
+	for (int k = 0; k < KINDS; k++)
+		if (turns_have(s, act_text[k].kind))
+			cw_item(&texts, "\"%s\"", act_text[k].name);
+	cw_items_end(&texts);
+	cw_close(w, ";");
 	if (rounds)
 		cw_comment(w, "The pipeline runs empty after ROUND turns: an action is of those from..to of them.");
 	cw_open(w, "static const struct action { short kind, mb, nth, lag, once%s; } turn[] =", rounds ? ", from, to" : "");
@@ -113,6 +120,7 @@ static void write_turn(Cw *w, const DeviceSchedule *s, const FlowText *x)
 		cw_line(w, "if (place < a->from || place > a->to)");
 		cw_line(w, "\tcontinue;");
 	}
+	cw_line(w, "pd_action_of(names[a->kind], a->lag, %s);", turns_have(s, ACT_SYNC) ? "a->kind < SYNC ? a->mb : -1" : "a->mb");
 	cw_open(w, "switch (a->kind)");
 	for (int k = 0; k < KINDS; k++)
 		if (turns_have(s, act_text[k].kind))

@@ -91,6 +91,7 @@ void write_tags(StageCx *x, Cw *w, const Graph *g);
 bool is_versioned(const Stage *s, const Value *v);
 void write_meet(StageCx *x, Cw *w);
 void write_struct_copy(const StageCx *x, Cw *w, const char *to, const char *from);  /* pointers; from may be "&v" */
+void write_version(const StageCx *x, Cw *w, const char *version);
 void write_next(StageCx *x, Cw *w);
 void write_settle(StageCx *x, Cw *w);
 void write_absent(StageCx *x, Cw *w);

@@ -142,6 +142,13 @@ void write_struct_copy(const StageCx *x, Cw *w, const char *to, const char *from
 		cw_line(w, "*%s = *%s;", to, from);
 }
 
+/* What the running action reads, or makes, for traces; NULL: what the slot's microbatch met. */
+void write_version(const StageCx *x, Cw *w, const char *version)
+{
+	if (flows(x))
+		cw_line(w, "pd_version(%s);", version ? version : x->s->versions ? "met[slot]" : "newest");
+}
+
 /* Before an update: the new version, which begins as a copy of the newest. */
 void write_next(StageCx *x, Cw *w)
 {
@@ -153,6 +160,7 @@ void write_next(StageCx *x, Cw *w)
 		write_struct_copy(x, w, "v", "&V[newest % VERSIONS]");
 	}
 	cw_line(w, "newest++;");
+	write_version(x, w, "newest");
 }
 
 void write_settle(StageCx *x, Cw *w)

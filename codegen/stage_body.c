@@ -380,6 +380,7 @@ void write_forward(StageCx *x, Cw *w)
 	write_nodes(x, &in, g->first, NULL);
 	if (flows(x) && !word_in(buf_str(&body), "v"))
 		cw_line(&in, "%s;", meet_text(x));
+	write_version(x, &in, NULL);
 	write_function(x, w, micro_head(x, "forward"), &body, true);
 }
 
@@ -435,6 +436,7 @@ void write_backward(StageCx *x, Cw *w)
 		write_adding(x, w);
 		write_gradients(x, &in, g);
 	}
+	write_version(x, &in, NULL);
 	write_function(x, w, micro_head(x, "backward"), &body, true);
 }
 

@@ -40,6 +40,7 @@ static char  folder[PATH];              /* OUT/fr, or PD_FR; "": none */
 static bool  launched;                  /* by pdrun: it ends the others */
 static char  action[12] = "start";      /* of the plan, running now */
 static int   action_mb = -1;
+static int64_t action_lag;              /* its step is so many back */
 static struct { int rank, n, mode; int64_t step; } point = { .rank = -1 };     /* mode: 0 kill, 1 ckpt, 2 stop */
 static int   in_step, in_ckpt;
 
@@ -75,30 +76,41 @@ static void point_step(bool end)
 
 /* ---- the ring ---- */
 
-void rt_record(const char *what, int mb, int channel, int peer)
+static void record(int64_t step, const char *what, int mb, int channel, int peer)
 {
 	event *e = &fr->e[fr->count % EVENTS];
 
-	*e = (event){ .step = rt_step, .time = rt_now(), .mb = mb, .channel = channel, .peer = peer };
+	*e = (event){ .step = step, .time = rt_now(), .mb = mb, .channel = channel, .peer = peer };
 	for (size_t i = 0; i + 1 < sizeof e->what && what[i]; i++)
 		e->what[i] = what[i];
 	fr->count++;
 	point_step(false);
 }
 
+void rt_record(const char *what, int mb, int channel, int peer)
+{
+	record(rt_step, what, mb, channel, peer);
+}
+
 void rt_record_end(void)
 {
-	rt_trace_action(NULL, -1);
+	rt_trace_action(NULL, 0, -1);
 	rt_record("step done", -1, -1, -1);
 	point_step(true);
 }
 
 void pd_action(const char *what, int mb)
 {
+	pd_action_of(what, 0, mb);
+}
+
+void pd_action_of(const char *what, int64_t lag, int mb)
+{
 	snprintf(action, sizeof action, "%s", what);
 	action_mb = mb;
-	rt_trace_action(what, mb);
-	rt_record(what, mb, -1, -1);
+	action_lag = lag;
+	rt_trace_action(what, rt_step - lag, mb);
+	record(rt_step - lag, what, mb, -1, -1);
 }
 
 void rt_faults_open(const pd_program *p, const rt_options *o)
@@ -165,7 +177,7 @@ static void event_text(char *to, size_t room, const event *e)
 void rt_doing(char *to, size_t room)
 {
 	if (action_mb >= 0)
-		snprintf(to, room, "%s of microbatch %d in step %" PRId64, action, action_mb, rt_step);
+		snprintf(to, room, "%s of microbatch %d in step %" PRId64, action, action_mb, rt_step - action_lag);
 	else
 		snprintf(to, room, "%s in step %" PRId64, action, rt_step);
 }

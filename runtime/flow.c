@@ -214,6 +214,7 @@ void rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result)(
 	first = rt_step;
 	for (flow = 0, end = steps; flow < end; flow++, rt_step++) {
 		p->step(train);
+		rt_trace_action(NULL, 0, -1);
 		if (rt_step + 1 - first < block || flow + 1 == end)
 			continue;
 		deliver(result, to);
@@ -221,8 +222,10 @@ void rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result)(
 	}
 	const int64_t done = rt_step;
 
-	for (; train && flow < end + p->lag; flow++, rt_step++)
+	for (; train && flow < end + p->lag; flow++, rt_step++) {
 		p->step(true);
+		rt_trace_action(NULL, 0, -1);
+	}
 	rt_step = done;
 	flow = 0;
 	if (train && p->settle)

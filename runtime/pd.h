@@ -147,6 +147,10 @@ int pd_finalize(void);
 
 /* What this device does now: "F", "RECV_B" ... of microbatch mb; -1: of none. For verdicts. */
 void pd_action(const char *what, int mb);
+/* The same of a step that is `lag` steps back in an asynchronous pipeline, mb counted within it; and the weights that the
+ * running action reads or makes: updates since the flow began. For traces. */
+void pd_action_of(const char *what, int64_t lag, int mb);
+void pd_version(int64_t version);
 
 int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
 /* Samples of the evaluation set run through the model: Dropout passes its operand on, BatchNormalization takes its running

@@ -298,7 +298,7 @@ void rt_record_end(void);               /* of a step */
 /* trace.c, on with PD_TRACE=DIR: an action begins, which ends the one before (NULL: none begins);
  * a wait within it; all of it is written. */
 void rt_trace_open(void);
-void rt_trace_action(const char *name, int mb);
+void rt_trace_action(const char *name, int64_t step, int mb);   /* NULL: none from now on */
 void rt_trace_wait(bool begins);
 void rt_trace_close(const pd_program *p);
 void rt_point_ckpt(int64_t step);       /* of writing a checkpoint: tests may kill the rank here */

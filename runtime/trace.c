@@ -1,6 +1,6 @@
 /* trace.c: what a device did when, for pdcc trace, Perfetto and Chrome. PD_TRACE=DIR (or on) turns
  * it on: at the end of the run every device writes DIR/rankN.json, the last EVENTS things it did,
- * one event a line. An action lasts until the next one or the end of the step; waits for other
+ * one event a line, in an asynchronous pipeline with the version of the weights. An action lasts until the next one or the end of the step; waits for other
  * devices are events within it. Times are microseconds since all devices had joined. Memory is
  * taken before the first step; off, it costs one test per action. */
 #include "rt.h"
@@ -14,7 +14,7 @@ enum { EVENTS = 1 << 16, NAME = 12 };
 
 typedef struct event {
 	double  begin, end;
-	int64_t step;
+	int64_t step, version;  /* version -1: there is only one */
 	int     mb;             /* -1: none */
 	char    name[NAME];
 } event;
@@ -38,17 +38,17 @@ void rt_trace_open(void)
 	zero = rt_now();
 }
 
-static int64_t put(const char *name, int mb, double begin, double end)
+static int64_t put(const char *name, int64_t step, int mb, double begin, double end)
 {
 	event *e = &events[count % EVENTS];
 
-	*e = (event){ begin, end, rt_step, mb, "" };
+	*e = (event){ begin, end, step, -1, mb, "" };
 	for (size_t i = 0; i + 1 < sizeof e->name && name[i]; i++)
 		e->name[i] = name[i];
 	return count++;
 }
 
-void rt_trace_action(const char *name, int mb)
+void rt_trace_action(const char *name, int64_t step, int mb)
 {
 	if (!events)
 		return;
@@ -56,7 +56,13 @@ void rt_trace_action(const char *name, int mb)
 
 	if (now >= 0 && count - now <= EVENTS)
 		events[now % EVENTS].end = t;
-	now = name ? put(name, mb, t, t) : -1;
+	now = name ? put(name, step, mb, t, t) : -1;
+}
+
+void pd_version(int64_t version)
+{
+	if (events && now >= 0 && count - now <= EVENTS)
+		events[now % EVENTS].version = version;
 }
 
 void rt_trace_wait(bool begins)
@@ -66,7 +72,7 @@ void rt_trace_wait(bool begins)
 	if (begins)
 		waiting = rt_now();
 	else
-		put("wait", -1, waiting, rt_now());
+		put("wait", rt_step, -1, waiting, rt_now());
 }
 
 void rt_trace_close(const pd_program *p)
@@ -75,7 +81,7 @@ void rt_trace_close(const pd_program *p)
 
 	if (!events)
 		return;
-	rt_trace_action(NULL, -1);
+	rt_trace_action(NULL, 0, -1);
 	snprintf(path, sizeof path, "%s/rank%d.json", folder, p->rank);
 	FILE *f = fopen(path, "w");
 
@@ -89,8 +95,11 @@ void rt_trace_close(const pd_program *p)
 		const event *e = &events[i % EVENTS];
 
 		fprintf(f, ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f, "
-		        "\"args\": {\"step\": %lld, \"microbatch\": %d}}", e->name, p->rank, 1e6 * (e->begin - zero),
+		        "\"args\": {\"step\": %lld, \"microbatch\": %d", e->name, p->rank, 1e6 * (e->begin - zero),
 		        1e6 * (e->end - e->begin), (long long)e->step, e->mb);
+		if (e->version >= 0)
+			fprintf(f, ", \"version\": %lld", (long long)e->version);
+		fputs("}}", f);
 	}
 	fprintf(f, "\n]}\n");
 	if (fclose(f))
