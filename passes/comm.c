@@ -18,7 +18,7 @@
 #include "simulate.h"
 #include "sumcost.h"
 
-typedef struct Ready { Value *sum; int at; SumReady r; } Ready;
+typedef struct Ready { Value *sum; int at; SumReady r; struct Ready *next; /* made by the same node */ } Ready;
 
 static int by_place(const void *a, const void *b)
 {
@@ -27,23 +27,30 @@ static int by_place(const void *a, const void *b)
 	return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Where the graph that makes the gradients makes this one, and after how many seconds. */
-static Ready ready_at(const Graph *g, Value *sum, const Speed *on)
+/* Where the graph that makes the gradients makes each, and after how many seconds; false: one is made elsewhere. */
+static bool find_ready(const Graph *g, Value *const *sum, int n, const Speed *on, Ready *r, Arena *a)
 {
-	Ready x = { sum, 0, { 0, (double)((value_bytes(sum) + 63) / 64 * 64) } };
-	const Value *v = sum->def->in[0];
-	int at = 0;
+	Map made;
+	int at = 0, found = 0;
+	double seconds = 0;
 
-	for (const Node *n = g->first; n && v->kind == VAL_NODE; n = n->next) {
+	map_init(&made, a, false);
+	for (int i = 0; i < n; i++) {
+		const Node *by = sum[i]->def->in[0]->def;
+		if (!by)
+			return false;
+		r[i] = (Ready){ .sum = sum[i], .r = { 0, (double)((value_bytes(sum[i]) + 63) / 64 * 64) }, .next = map_get(&made, by) };
+		map_put(&made, by, &r[i]);
+	}
+	for (const Node *k = g->first; k && found < n; k = k->next) {
 		at++;
-		x.r.ready += node_seconds(n, on, on);
-		if (n == v->def) {
-			x.at = at;
-			return x;
+		seconds += node_seconds(k, on, on);
+		for (Ready *x = map_get(&made, k); x; x = x->next, found++) {
+			x->at = at;
+			x->r.ready = seconds;
 		}
 	}
-	x.at = -1;      /* made elsewhere */
-	return x;
+	return found == n;
 }
 
 static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Training *t)
@@ -118,11 +125,8 @@ static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in
 	    !in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
 		return false;
 	const Speed on = cx->cluster ? device_speed(cx->cluster, s->device[0]) : (Speed){ 0 };
-	for (int i = 0; i < n; i++) {
-		r[i] = ready_at(g, in[i], &on);
-		if (r[i].at < 0)
-			return false;
-	}
+	if (!find_ready(g, in, n, &on, r, cx->scratch))
+		return false;
 	qsort(r, (size_t)n, sizeof *r, by_place);       /* places differ, or the node makes both */
 	const double limit = bucket_limit(s, r, n, cx);
 	if (limit <= 0)
