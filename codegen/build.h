@@ -39,6 +39,9 @@ bool emit_bundle(Build *b);                     /* everything else */
 bool emit_launch(Build *b);                     /* run.sh */
 bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule.csv */
 
+/* Is the embedded file one of the runtime that programs for CPUs (for GPUs) are built with? */
+bool runtime_file(const char *name, bool gpu);
+
 /* A value and the ONNX node that it stems from, for messages of the program; n: taken where nothing defines it. */
 const char *origin_text(const Build *b, const Value *v, const Node *n);
 int  stage_of_rank(const Build *b, int rank);       /* the first of its stages */

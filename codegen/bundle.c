@@ -23,17 +23,15 @@ static const char *model_file(const Build *b)
 	return name;
 }
 
-/* Is the file one of those that only programs for the other kind of device need? */
-static bool other_target(const char *name, bool gpu)
+bool runtime_file(const char *name, bool gpu)
 {
-	return !strncmp(name, gpu ? "runtime/cpu" : "runtime/gpu", 11);
+	return !strncmp(name, "runtime/", 8) && strncmp(name, gpu ? "runtime/cpu" : "runtime/gpu", 11) != 0;
 }
 
 static bool copy_runtime(Build *b)
 {
 	for (int i = 0; i < nembedded; i++)
-		if (!strncmp(embedded[i].name, "runtime/", 8) && !other_target(embedded[i].name, b->gpu) &&
-		    !build_write(b, embedded[i].name, embedded[i].text, strlen(embedded[i].text)))
+		if (runtime_file(embedded[i].name, b->gpu) && !build_write(b, embedded[i].name, embedded[i].text, strlen(embedded[i].text)))
 			return false;
 	return true;
 }
@@ -117,7 +115,7 @@ static bool write_commands(Build *b)
 		command(b, &out, arena_printf(b->a, "device%d.c", r));
 	for (int i = 0; i < nembedded; i++) {
 		const size_t n = strlen(embedded[i].name);
-		if (!strncmp(embedded[i].name, "runtime/", 8) && !strcmp(embedded[i].name + n - 2, ".c"))
+		if (runtime_file(embedded[i].name, b->gpu) && !strcmp(embedded[i].name + n - 2, ".c"))
 			command(b, &out, embedded[i].name);
 	}
 	buf_puts(&out, "\n]\n");

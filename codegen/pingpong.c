@@ -10,7 +10,7 @@ bool codegen_pingpong(const char *dir, Diag *d)
 	bool ok = true;
 
 	for (int i = 0; ok && i < nembedded; i++)
-		if (!strncmp(embedded[i].name, "runtime/", 8))
+		if (runtime_file(embedded[i].name, false))
 			ok = build_write(&b, embedded[i].name, embedded[i].text, strlen(embedded[i].text));
 	buf_puts(&text, embedded_text("codegen/pingpong.c.in"));
 	ok = build_text(&b, "pingpong.c", &text) && ok;
