@@ -37,7 +37,8 @@ class Param(C.Structure):       # pd_param
 
 class Input(C.Structure):       # pd_input_desc
     _fields_ = [('name', C.c_char_p), ('dtype', C.c_int), ('rank', C.c_int), ('dim', C.c_int64 * 8), ('batch_axis', C.c_int),
-                ('range', C.c_int64), ('kind', C.c_char_p), ('path', C.c_char_p), ('is_label', C.c_bool), ('ignore', C.c_int64)]
+                ('range', C.c_int64), ('kind', C.c_char_p), ('path', C.c_char_p), ('eval_kind', C.c_char_p), ('eval_path', C.c_char_p),
+                ('is_label', C.c_bool), ('ignore', C.c_int64), ('masked', C.c_bool)]
 
 
 class Device:
@@ -46,7 +47,7 @@ class Device:
         self.dir, self.micro, self.data = tempfile.mkdtemp(prefix='one-', dir=tmp), micro, data     # a library is known by its path
         self.reproducible = reproducible
         T.emit(model, self.dir, ['--cluster', T.cluster_file(tmp, 1), '--plan', '1', '--micro-batch', str(micro), '--global-batch',
-                                 str(micro), '--threads', '1', *(['--reproducible'] if reproducible else []), *flags])
+                                 str(micro), '--threads', '1', '--dense', '*', *(['--reproducible'] if reproducible else []), *flags])
         self.lib = lib = C.CDLL(self.build(opt), mode=os.RTLD_LOCAL | os.RTLD_NOW)
         plan = json.load(open(f'{self.dir}/plan.json'))['stages'][0]
         self.grads = plan['regions']['grads']
