@@ -63,6 +63,8 @@ class Net:
     def cut(self, i, joined=False):
         """Takes the cable of host i out, or puts it in again."""
         self.cmd('ip', '-n', self.switch, 'link', 'set', f'port{i}', 'up' if joined else 'down')
+        for ns in self.hosts if joined else []:     # addresses that did not answer meanwhile are asked for again
+            self.cmd('ip', '-n', ns, 'neigh', 'flush', 'all')
 
     def mca(self):
         """What Open MPI is told to go by these links alone."""
