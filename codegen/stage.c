@@ -220,6 +220,9 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	names_init(&x->names, b->a);
 	for (int t = 0; t < b->m->nstage; t++)
 		names_reserve(&x->names, arena_printf(b->a, "stage%d", t));
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (n->op == OP_AllGatherv)
+			names_reserve(&x->names, rows_name(x, n));
 	reserve_functions(x);
 	kernels_init(&x->kernels, b->a, b->d, on_gpu(x));
 	collect_kernels(x);

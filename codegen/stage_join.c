@@ -117,12 +117,20 @@ static const Value *table_of(const Node *n)
 	bug("rows of no table");
 }
 
+const char *rows_name(const StageCx *x, const Node *n)
+{
+	int i = 0;
+
+	for (const Node *k = x->s->update->first; k != n; k = k->next)
+		i += k->op == OP_AllGatherv;
+	return arena_printf(x->b->a, "lookup%d", i);
+}
+
 void declare_rows(StageCx *x, Cw *w)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_AllGatherv)
-			cw_stmt(w, arena_printf(x->b->a, "of @%s", table_of(n)->name), "static pd_gatherv *rows_of%d;",
-				param_index(x->s, table_of(n)));
+			cw_stmt(w, arena_printf(x->b->a, "of @%s", table_of(n)->name), "static pd_gatherv *%s;", rows_name(x, n));
 }
 
 void init_rows(StageCx *x, Cw *w)
@@ -133,8 +141,8 @@ void init_rows(StageCx *x, Cw *w)
 		if (n->op != OP_AllGatherv)
 			continue;
 		const int64_t rows = type_numel(&n->in[0]->type), all = type_numel(&n->in[1]->type);
-		cw_line(w, "rows_of%d = pd_gatherv_new(MICROBATCHES, %" PRId64 ", %" PRId64 ", mine, nmine, REPLICAS);",
-			param_index(x->s, table_of(n)), rows / grains, rows ? all / rows : 0);
+		cw_line(w, "%s = pd_gatherv_new(MICROBATCHES, %" PRId64 ", %" PRId64 ", mine, nmine, REPLICAS);",
+			rows_name(x, n), rows / grains, rows ? all / rows : 0);
 	}
 }
 
@@ -161,8 +169,8 @@ void write_sync(StageCx *x, Cw *w)
 		} else if (sums && !reproducible(x) && attr_int(n, "bucket") < 0) {
 			write_sum(x, &in, n);
 		} else if (n->op == OP_AllGatherv) {
-			cw_stmt(&in, arena_printf(x->b->a, "@%s", table_of(n)->name), "pd_gatherv_join(rows_of%d, %s, (int32_t *)%s, (float *)%s);",
-				param_index(x->s, table_of(n)), x->s->replicas > 1 ? "&replicas" : "NULL", value_text(x, n->in[0]),
+			cw_stmt(&in, arena_printf(x->b->a, "@%s", table_of(n)->name), "pd_gatherv_join(%s, %s, (int32_t *)%s, (float *)%s);",
+				rows_name(x, n), x->s->replicas > 1 ? "&replicas" : "NULL", value_text(x, n->in[0]),
 				value_text(x, n->in[1]));
 		} else if (n->op == OP_Broadcast && !x->b->chunks) {
 			write_broadcast(x, &in, n);
