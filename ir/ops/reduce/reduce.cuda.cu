@@ -17,7 +17,7 @@ static __global__ void run(T *y, const T *a)
 	part[threadIdx.x] = s;
 	for (int half = 128; half > 0; half /= 2) {
 		__syncthreads();
-		if (threadIdx.x < half) {
+		if ((int)threadIdx.x < half) {
 			const T v = part[threadIdx.x + half];
 			s = part[threadIdx.x];
 			part[threadIdx.x] = MERGE;
