@@ -8,6 +8,7 @@
  *     kernels for GPUs are CUDA without diagnostics
  *
  * What differs is reported as E0710. */
+#define _XOPEN_SOURCE 700      /* realpath */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -344,16 +345,19 @@ static void check_file(Check *c, CXIndex index, const char *file)
 static void check_kernels(Check *c, CXIndex index, const char *file)
 {
 	const char *text = embedded_text("codegen/gpu_prelude.h.in");
-	const char *prelude = arena_printf(c->a, "%s/runtime/cuda_runtime.h", c->dir);
+	char *dir = realpath(c->dir, NULL);     /* a file that is only in memory is found by its whole path */
+	const char *include = arena_printf(c->a, "-I%s/runtime", dir ? dir : c->dir);
+	const char *prelude = arena_printf(c->a, "%s/cuda_runtime.h", include + 2);
 	const char *const args[] = { "-x", "cuda", "--cuda-host-only", "--cuda-gpu-arch=sm_90", "-nocudainc", "-nocudalib",
 		"-Wno-unknown-cuda-version", "-std=c++17", "-Wall", "-Wextra", "-Wno-unused-parameter", "-include", prelude,
-		arena_printf(c->a, "-I%s/runtime", c->dir) };
+		include };
 	struct CXUnsavedFile more = { prelude, text, strlen(text) };
 	char *there = file_read(arena_printf(c->a, "%s/%s", c->dir, file), NULL);
 
 	if (there)
 		read_file(c, index, file, args, (int)(sizeof args / sizeof *args), &more, NULL);
 	free(there);
+	free(dir);
 }
 
 static void check_channels(Check *c)
