@@ -53,7 +53,7 @@ static bool write_makefile(Build *b)
 		build_frame(&settings, "gpu_flags.mk.in", (const char *const[]){ "ARCH", b->t->arch, NULL });
 
 	if (b->gpu)
-		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ NULL });
+		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "CONTRACT", b->t->reproducible ? " -fmad=false" : "", NULL });
 	for (int i = 0; b->c && i < b->c->nwithout; i++)
 		smaller = arena_printf(a, "%s without-%s", smaller, b->c->without[i]);
 	for (int t = 0; t < b->m->nstage; t++)

@@ -142,8 +142,8 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 		nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref : &op->cpu;
 	nk->h = NEW(k->a, Holes);
 	nk->h->arena = k->a;
-	if (k->cuda && !nk->k->file && !nk->k->call) {
-		diag_error(k->d, n->loc, 702, "%s has no kernel for GPUs", op->name);
+	if (k->cuda && (f64 || (!nk->k->file && !nk->k->call))) {
+		diag_error(k->d, n->loc, 702, "%s has no kernel for GPUs%s", op->name, f64 ? " in f64" : "");
 		return NULL;
 	}
 	if (op->holes)

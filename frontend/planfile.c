@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "../passes/plan.h"
+#include "train.h"
 #include "yaml.h"
 
 enum { E_DEVICES = 407, E_STALE = 409 };
@@ -126,7 +127,17 @@ static void r_cluster(Yaml *y, const YNode *v, void *to)
 	yaml_map(y, v, "cluster", keys, 2, to);
 }
 
-static void r_schedule(Yaml *y, const YNode *v, void *to) { ((Reader *)to)->schedule = yaml_text(y, v, "schedule"); }
+static void r_schedule(Yaml *y, const YNode *v, void *to)
+{
+	const char *s = yaml_text(y, v, "schedule"), *lacks;
+	Training any;
+
+	if (s && !training_schedule(&any, s, &lacks))
+		yaml_error(y, v, lacks ? "schedule %s" : "there is no schedule '%s'; pdcc --help Schedule lists them", lacks ? lacks : s);
+	else
+		((Reader *)to)->schedule = s;
+}
+
 static void r_micro(Yaml *y, const YNode *v, void *to)
 {
 	((Reader *)to)->micro = yaml_int(y, v, "microbatch", 1, (int64_t)1 << 32);
@@ -298,10 +309,15 @@ bool plan_save(const Compile *c, const char *file)
 	buf_puts(&b, json ? "{\n  \"version\": 1,\n" : "version: 1\n");
 	write_owner(&b, json, "model", c->m->name, model_hash(c));
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
-	buf_printf(&b, json ? "  \"schedule\": \"%s\",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64
-		",\n  \"microbatches\": %" PRId64 ",\n  \"stages\": [\n" : "schedule: %s\nrecompute: %s\nmicrobatch: %" PRId64
-		"\nmicrobatches: %" PRId64 "\nstages:\n", schedule_word_of(c), c->o->t.recompute ? c->o->t.recompute : "none",
-		c->m->batch, c->m->microbatches);
+	const int64_t slices = c->m->grains ? c->m->grains : 1;      /* of what the user calls a microbatch */
+	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
+	if (json || !strncmp(schedule_word_of(c), "csv:", 4))
+		quote(&b, schedule_word_of(c));
+	else
+		buf_puts(&b, schedule_word_of(c));
+	buf_printf(&b, json ? ",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64 ",\n  \"microbatches\": %" PRId64
+		",\n  \"stages\": [\n" : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\nstages:\n",
+		c->o->t.recompute ? c->o->t.recompute : "none", c->m->batch * slices, c->m->microbatches / slices);
 	write_stages(&b, c, json);
 	buf_puts(&b, json ? "  ]\n}\n" : "");
 	const bool ok = file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));

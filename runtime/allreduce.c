@@ -70,10 +70,10 @@ static void send_unasked(void)
 
 void rt_ring_setup(int world)
 {
-	if (world > 1)
+	if (world > 1) {
 		send_unasked();
-	if (world > 1)
 		incoming = rt_alloc(WINDOW * sizeof *incoming);
+	}
 	if (world > 1 && rt_program->compressed)
 		outgoing = rt_alloc(WINDOW * sizeof *outgoing);
 }

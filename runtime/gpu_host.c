@@ -31,7 +31,6 @@ void   host_check(const char *what, pd_dtype t, const void *v, int64_t n);
 static struct {
 	cudaStream_t stream;
 	char        *arena;
-	size_t       at, bytes;         /* of the parameters and states in the arena: from the first to the last */
 	char         name[300];
 	double      *numbers;           /* on the device */
 	int          nnumbers;

@@ -94,6 +94,8 @@ static void describe(conv *o)
 	check_dnn(cudnnCreateConvolutionDescriptor(&o->conv), "convolution");
 	check_dnn(cudnnSetConvolutionNdDescriptor(o->conv, nd, pad, stride, dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
 	          "convolution");
+	/* the default takes products of 10-bit mantissas on newer GPUs */
+	check_dnn(cudnnSetConvolutionMathType(o->conv, CUDNN_FMA_MATH), "math type");
 	check_dnn(cudnnSetConvolutionGroupCount(o->conv, d->groups), "groups");
 }
 

@@ -10,6 +10,8 @@
  * What is left has each id once. Lists are sorted by id in linear time; nothing is allocated behind pd_gatherv_new. */
 #include "rt.h"
 
+enum { MOST = 1024 };   /* members */
+
 struct pd_gatherv {
 	int       grains, nmine;
 	int64_t   n, width;
@@ -22,6 +24,9 @@ pd_gatherv *pd_gatherv_new(int grains, int64_t n, int64_t width, const int *mine
 {
 	pd_gatherv *r = rt_alloc(sizeof *r);
 
+	if (members > MOST || n > (int64_t)UINT32_MAX / grains)
+		rt_fail(RT_ERROR, "R501", "rows of %d members, %lld of each of %d grains, are more than can be joined", members,
+		        (long long)n, grains);
 	*r = (pd_gatherv){ .grains = grains, .nmine = nmine, .n = n, .width = width };
 	r->mine = rt_alloc((size_t)grains * sizeof *r->mine);
 	r->count = rt_alloc((size_t)grains * (size_t)members * sizeof *r->count);
@@ -119,7 +124,6 @@ static void exchange(const pd_group *g, int self, int tag, const void *mine, siz
 	rt_wait(rt_peer(0), 2 * g->n);
 }
 
-enum { MOST = 1024 };   /* members */
 
 /* The how manieth list of each member, of those that have so many. */
 static void gather_lists(pd_gatherv *r, const pd_group *g, int self, int which, int32_t *ids, float *rows)

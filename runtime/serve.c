@@ -105,6 +105,9 @@ static void answer_pull(const rt_head *h, int rank)
 {
 	const pd_share *s = &shares[share_of(h, rank)];
 
+	if ((h->rows < 0) != s->whole || h->rows > s->room)
+		rt_fail(RT_ERROR, "R124", "%s asks for %lld rows of '%s', of which it may ask for %lld", rt_name(rank),
+		        (long long)h->rows, s->name, (long long)s->room);
 	if (h->rows < 0) {
 		message(rank, RT_TAG_VALUES, memory + s->at, (size_t)(s->rows * s->width) * sizeof(float), false);
 		return;

@@ -9,6 +9,7 @@ typedef enum cudnnDataType { CUDNN_DATA_FLOAT } cudnnDataType_t;
 typedef enum cudnnTensorFormat { CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC } cudnnTensorFormat_t;
 typedef enum cudnnConvolutionMode { CUDNN_CONVOLUTION, CUDNN_CROSS_CORRELATION } cudnnConvolutionMode_t;
 typedef enum cudnnDeterminism { CUDNN_NON_DETERMINISTIC, CUDNN_DETERMINISTIC } cudnnDeterminism_t;
+typedef enum cudnnMathType { CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH = 3 } cudnnMathType_t;
 typedef int cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdFilterAlgo_t;
 typedef struct cudnnContext *cudnnHandle_t;
 typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
@@ -30,6 +31,7 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataTyp
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *c);
 cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c, int n, const int pad[], const int stride[],
                                               const int dilation[], cudnnConvolutionMode_t mode, cudnnDataType_t type);
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t c, cudnnMathType_t type);
 cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t c, int groups);
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t h, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
 	cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int asked, int *found, cudnnConvolutionFwdAlgoPerf_t *perf);
