@@ -1,10 +1,8 @@
 /* gpu_library.c: cuBLAS and cuDNN behind the calls of pd.h. Matrices and images are f32 and plain. cuDNN's workspace is
  * one piece of device memory for all calls, as large as the largest needs, made before step 0. */
-#include "rt.h"
+#include "gpu_rt.h"
 #include <cublas_v2.h>
 #include <cudnn.h>
-
-cudaStream_t pd_stream(void);
 
 static cublasHandle_t blas;
 static cudnnHandle_t  dnn;
@@ -126,8 +124,6 @@ static void choose_weights(conv *o)
 {
 	CHOOSE(cudnnConvolutionBwdFilterAlgoPerf_t, cudnnGetConvolutionBackwardFilterAlgorithm_v7, o->x, o->y, o->conv, o->w);
 }
-
-void *rt_device_memory(size_t bytes, const char *what);
 
 static void want_workspace(size_t bytes)
 {

@@ -33,7 +33,7 @@ double rt_rate(int64_t step);           /* factor of the learning rate */
 double rt_now(void);                    /* seconds, monotonic */
 
 /* ---- where tensors lie ----
- * The host's arena holds all that files hold. A GPU program has another one on the device (gpu_host.c). */
+ * The host's arena holds all that files hold. A GPU program has another one on the device (gpu_device.c). */
 #if defined RT_GPU
 size_t rt_host_arena(const pd_program *p);              /* bytes */
 char  *rt_to_gpu(const pd_program *p, char *arena);       /* makes the device's arena; gives it */

@@ -1,0 +1,243 @@
+/* gpu_device.c: a GPU program's device, its memory and its stream. Everything is allocated before step 0 or in its first
+ * use. */
+#include "gpu_rt.h"
+#include <stdlib.h>
+
+static struct {
+	cudaStream_t stream;
+	char        *arena;
+	char         name[300];
+	double      *numbers;           /* on the device */
+	int          nnumbers;
+	void        *room;
+	size_t       room_bytes;
+} gpu;
+
+void rt_gpu_check(cudaError_t e, const char *what)
+{
+	if (e == cudaSuccess)
+		return;
+	if (e == cudaErrorMemoryAllocation)
+		rt_fail(RT_MEMORY, "R521", "%s: %s", gpu.name, cudaGetErrorString(e));
+	rt_fail(RT_ERROR, "R520", "%s: %s: %s", gpu.name[0] ? gpu.name : "GPU", what, cudaGetErrorString(e));
+}
+
+/* ---- the device ---- */
+
+/* The place of this rank among those of its host: as the launcher says. */
+static int local_rank(void)
+{
+	static const char *const from[] = { "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID" };
+
+	for (int i = 0; i < 3; i++)
+		if (getenv(from[i]))
+			return atoi(getenv(from[i]));
+	return rt_program ? rt_program->rank : 0;
+}
+
+static void open_device(void)
+{
+	struct cudaDeviceProp p;
+	int                   n = 0;
+	const cudaError_t     e = cudaGetDeviceCount(&n);
+
+	if (gpu.stream)
+		return;
+	if (e != cudaSuccess || n < 1)
+		rt_fail(RT_ERROR, "R520", "no GPU: %s; this program was written for --target cuda",
+		        e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
+	const int d = local_rank() % n;
+
+	rt_gpu_check(cudaSetDevice(d), "cudaSetDevice");
+	rt_gpu_check(cudaGetDeviceProperties(&p, d), "cudaGetDeviceProperties");
+	snprintf(gpu.name, sizeof gpu.name, "%.255s (device %d of %d)", p.name, d, n);
+	rt_gpu_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+}
+
+void pd_threads(int n)
+{
+	(void)n; /* the host computes nothing */
+}
+
+const char *pd_device_name(void)
+{
+	return gpu.name;
+}
+
+void pd_check_scratch(const char *what, size_t asked, size_t planned)
+{
+	(void)what;
+	(void)asked;
+	(void)planned; /* the library's workspace is not of the arena (gpu_library.c) */
+}
+
+cudaStream_t pd_stream(void)
+{
+	if (!gpu.stream)
+		open_device();
+	return gpu.stream;
+}
+
+void pd_launched(const char *kernel)
+{
+	const cudaError_t e = cudaGetLastError();
+
+	if (e != cudaSuccess)
+		rt_fail(RT_ERROR, "R522", "%s: kernel %s: %s", gpu.name, kernel, cudaGetErrorString(e));
+}
+
+void rt_gpu_wait(void)
+{
+	rt_gpu_check(cudaStreamSynchronize(pd_stream()), "a kernel or copy before");
+}
+
+void rt_gpu_get(void *host, const void *tensor, size_t bytes)
+{
+	rt_gpu_check(cudaMemcpyAsync(host, tensor, bytes, cudaMemcpyDeviceToHost, pd_stream()), "copy to the host");
+	rt_gpu_wait();
+}
+
+void rt_gpu_put(void *tensor, const void *host, size_t bytes)
+{
+	rt_gpu_check(cudaMemcpyAsync(tensor, host, bytes, cudaMemcpyHostToDevice, pd_stream()), "copy to the device");
+}
+
+/* ---- the arena ---- */
+
+size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim)
+{
+	static const int8_t size[] = { [PD_F32] = 4, [PD_U8] = 1, [PD_I8] = 1, [PD_U16] = 2, [PD_I16] = 2, [PD_I32] = 4,
+		[PD_I64] = 8, [PD_BOOL] = 1, [PD_F16] = 2, [PD_F64] = 8, [PD_U32] = 4, [PD_U64] = 8, [PD_BF16] = 2 };
+	size_t n = (size_t)size[t];
+
+	for (int i = 0; i < rank; i++)
+		n *= (size_t)dim[i];
+	return n;
+}
+
+size_t rt_gpu_bytes(const pd_param *p)
+{
+	return rt_gpu_bytes_of(p->dtype, p->rank, p->dim);
+}
+
+size_t rt_host_arena(const pd_program *p)
+{
+	size_t end = 1;
+
+	for (int i = 0; i < p->nparams; i++)
+		if (p->params[i].offset + rt_gpu_bytes(&p->params[i]) > end)
+			end = p->params[i].offset + rt_gpu_bytes(&p->params[i]);
+	return end;
+}
+
+void *rt_device_memory(size_t bytes, const char *what)
+{
+	void             *p = NULL;
+	size_t            unused = 0, total = 0;
+	const cudaError_t e = cudaMalloc(&p, bytes);
+
+	cudaMemGetInfo(&unused, &total);
+	if (e == cudaErrorMemoryAllocation)
+		rt_fail(RT_MEMORY, "R521", "%s: %s needs %zu bytes, %zu of %zu are free", gpu.name, what, bytes, unused, total);
+	rt_gpu_check(e, what);
+	return p;
+}
+
+char *rt_to_gpu(const pd_program *p, char *arena)
+{
+	open_device();
+	gpu.arena = rt_device_memory(p->arena, "the arena of this device");
+	rt_gpu_check(cudaMemsetAsync(gpu.arena, 0, p->arena, gpu.stream), "cudaMemset");
+	rt_gpu_put(gpu.arena, arena, rt_host_arena(p));
+	rt_gpu_wait();
+	return gpu.arena;
+}
+
+void rt_from_gpu(const pd_program *p, char *arena)
+{
+	for (int i = 0; i < p->nparams; i++) {
+		const pd_param *q = &p->params[i];
+
+		rt_gpu_check(cudaMemcpyAsync(arena + q->offset, gpu.arena + q->offset, rt_gpu_bytes(q), cudaMemcpyDeviceToHost, gpu.stream),
+		      "copy of a parameter");
+	}
+	rt_gpu_wait();
+}
+
+/* ---- small things ---- */
+
+const void *pd_constant(const void *on_host, size_t bytes)
+{
+	void *p = rt_device_memory(bytes, "a constant");
+
+	rt_gpu_put(p, on_host, bytes);
+	rt_gpu_wait();
+	return p;
+}
+
+void pd_copy(void *to, const void *from, size_t bytes)
+{
+	rt_gpu_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, pd_stream()), "copy on the device");
+}
+
+void pd_copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n, int64_t rows, size_t size)
+{
+	rt_gpu_check(cudaMemcpy2DAsync(to, (size_t)to_row * size, from, (size_t)from_row * size, (size_t)n * size, (size_t)rows,
+	                        cudaMemcpyDeviceToDevice, pd_stream()), "copy on the device");
+}
+
+void pd_fill(void *to, int byte, size_t bytes)
+{
+	rt_gpu_check(cudaMemsetAsync(to, byte, bytes, pd_stream()), "cudaMemset");
+}
+
+double pd_get(const float *from)
+{
+	float v;
+
+	rt_gpu_get(&v, from, sizeof v);
+	return (double)v;
+}
+
+void *pd_room(size_t bytes)
+{
+	if (bytes > gpu.room_bytes) {
+		rt_gpu_wait();
+		if (gpu.room)
+			rt_gpu_check(cudaFree(gpu.room), "cudaFree");
+		gpu.room = rt_device_memory(bytes, "room for a kernel");
+		gpu.room_bytes = bytes;
+	}
+	return gpu.room;
+}
+
+double *pd_numbers(int n)
+{
+	if (n > gpu.nnumbers) {
+		gpu.numbers = rt_device_memory((size_t)n * sizeof *gpu.numbers, "numbers for the host");
+		gpu.nnumbers = n;
+	}
+	return gpu.numbers;
+}
+
+double pd_number(const double *number)
+{
+	double v;
+
+	rt_gpu_get(&v, number, sizeof v);
+	return v;
+}
+
+void pd_report_from(int mb, const float *loss, const float *count)
+{
+	const double l = pd_get(loss);
+
+	pd_report(mb, l, pd_get(count));
+}
+
+void pd_hits_from(int mb, const float *hits)
+{
+	const double n = pd_get(hits);
+
+	pd_hits(mb, n, pd_get(hits + 1));
+}

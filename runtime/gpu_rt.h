@@ -1,0 +1,24 @@
+/* gpu_rt.h: what the host's files of a GPU program share about the device. */
+#ifndef GPU_RT_H
+#define GPU_RT_H
+
+#include "rt.h"
+#include <cuda_runtime_api.h>
+
+/* Ends the program: R521 (77) for memory that the device lacks, R520 else, with the device's name. */
+void   rt_gpu_check(cudaError_t e, const char *what);
+void   rt_gpu_wait(void);                                               /* until the stream is empty */
+void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once the device has made it */
+void   rt_gpu_put(void *tensor, const void *host, size_t bytes);        /* in the order of the stream */
+void  *rt_device_memory(size_t bytes, const char *what);                /* R521 (77) when there is not that much */
+size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
+size_t rt_gpu_bytes(const pd_param *p);
+
+/* What kernels call: gpu.h. */
+cudaStream_t pd_stream(void);
+void    pd_launched(const char *kernel);
+void   *pd_room(size_t bytes);
+double *pd_numbers(int n);
+double  pd_number(const double *number);
+
+#endif
