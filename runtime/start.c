@@ -254,11 +254,25 @@ static void farewell(const pd_program *p, const rt_options *o, bool signalled)
 	fflush(stdout);
 }
 
+/* The evaluation that is due after the steps done, if it is. */
+static void evaluate(bool last)
+{
+	if (run.signalled || !rt_evaluate_due(rt_step, last))
+		return;
+	rt_evaluate(rt_program, one_step);
+	run.signalled = rt_stop();
+	run.stop = run.signalled || rt_watch_reached();
+}
+
 bool pd_step(void)
 {
 	const rt_options *o = &run.o;
 
 	if (!run.training || run.stop || rt_step >= last_step)
+		return false;
+	if (rt_step == run.first && rt_step > 0)
+		evaluate(false);        /* a signal may have ended the run before it */
+	if (run.stop)
 		return false;
 	advance(rt_program, o, run.first);
 	if (o->dump_grads && !run.dumped)
@@ -266,11 +280,7 @@ bool pd_step(void)
 	run.dumped = true;
 	run.signalled = rt_stop();
 	run.stop = run.signalled || rt_watch_reached();
-	if (!run.signalled && rt_evaluate_due(rt_step, run.stop || rt_step == last_step)) {
-		rt_evaluate(rt_program, one_step);
-		run.signalled = rt_stop();
-		run.stop = run.signalled || rt_watch_reached();
-	}
+	evaluate(run.stop || rt_step == last_step);
 	if (run.stop || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0)) {
 		rt_watch_flush();
 		rt_from_gpu(rt_program, run.arena);

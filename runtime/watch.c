@@ -31,7 +31,14 @@ static _Noreturn void cannot(const char *path)
 	rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 }
 
-/* Opens a file of lines that begin with a step; those of `from` and later steps go. */
+/* A line of metrics that tells an evaluation, not a step: JSON says so, CSV leaves the loss of the step empty. */
+static bool is_score(const char *line)
+{
+	return strstr(line, "\"eval_loss\"") || (*line != '{' && strstr(line, ",,,,,,"));
+}
+
+/* Opens a file of lines that begin with a step; those of `from` and later steps go, and scores of the step before, which the
+ * run tells again if they are due. */
 static FILE *journal(const char *path, int64_t from)
 {
 	FILE *f = rt_step ? fopen(path, "r+") : NULL;
@@ -41,7 +48,9 @@ static FILE *journal(const char *path, int64_t from)
 	while (f && fgets(line, sizeof line, f) && strchr(line, '\n')) {
 		const char *digit = strpbrk(line, "0123456789");
 
-		if (digit && strtoll(digit, NULL, 10) >= from)
+		const int64_t at = digit ? strtoll(digit, NULL, 10) : -1;
+
+		if (at >= from || (at == from - 1 && is_score(line)))
 			break;
 		end = ftell(f);
 	}
@@ -63,7 +72,7 @@ static void open_files(const rt_options *o)
 	snprintf(w.path[CSV], sizeof w.path[0], "%s", o->csv ? o->csv : "");
 	for (int i = 0; i < FILES; i++)
 		if (*w.path[i])
-			w.file[i] = journal(w.path[i], i == LOSSES || (i == SCORES && rt_step == w.last) ? rt_step : rt_step + 1);
+			w.file[i] = journal(w.path[i], i == LOSSES || i == SCORES ? rt_step : rt_step + 1);
 	if (w.file[CSV] && ftell(w.file[CSV]) == 0)
 		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s\n",
 		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "");
@@ -154,18 +163,21 @@ static void look(int metric, double v, int64_t n)
 void rt_watch_check(const char *stop)
 {
 	const char *eq = stop ? strchr(stop, '=') : NULL;
+	char       *end = NULL;
 
 	w.metric = METRICS;
 	for (int i = 0; eq && i < METRICS; i++)
 		if (strlen(metric_name[i]) == (size_t)(eq - stop) && !strncmp(metric_name[i], stop, (size_t)(eq - stop)))
 			w.metric = i;
-	w.reach = eq ? atof(eq + 1) : 0;
-	if (stop && (w.metric == METRICS || !(w.reach > 0)))
+	w.reach = eq ? strtod(eq + 1, &end) : 0;
+	if (stop && (w.metric == METRICS || end == eq + 1 || *end || !(w.reach > 0 && w.reach < INFINITY)))
 		rt_fail(RT_USAGE, "R001", "--stop wants loss=VALUE, eval_loss=VALUE, accuracy=VALUE or perplexity=VALUE, not '%s'",
 		        stop);
 	if (stop && w.metric != LOSS && !rt_program->eval.on)
 		rt_fail(RT_USAGE, "R001", "--stop %s: this program has no evaluation set; give pdcc one (data.eval, --eval-data)",
 		        stop);
+	if (stop && w.metric == ACCURACY && w.reach > 1)
+		rt_fail(RT_USAGE, "R001", "--stop %s: an accuracy is a share, 1 at most", stop);
 	if (stop && w.metric > EVAL_LOSS && !rt_program->eval.accuracy)
 		rt_fail(RT_USAGE, "R001", "--stop %s: the loss is no cross-entropy, so there is no accuracy", stop);
 }
@@ -174,12 +186,16 @@ static void write_scores(const rt_score *s)
 {
 	const pd_metric *m = &w.m;
 	const bool       classes = w.p->eval.accuracy;
+	char             perplexity[32] = "null";       /* too large: JSON has no infinity */
+
+	if (isfinite(m->perplexity))
+		snprintf(perplexity, sizeof perplexity, "%.9g", m->perplexity);
 
 	fprintf(w.file[SCORES], "%" PRId64 " %.17g %.17g %.17g %.17g\n", s->step, m->eval_loss, s->count, s->hits, s->labels);
 	if (w.file[JSONL] && classes)
 		fprintf(w.file[JSONL], "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"eval_loss\": %.9g, \"accuracy\": %.9g, "
-		        "\"perplexity\": %.9g, \"eval_samples\": %" PRId64 ", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n", s->step,
-		        m->epoch, m->eval_loss, m->accuracy, m->perplexity, rt_input_eval_samples(), s->seconds, m->seconds);
+		        "\"perplexity\": %s, \"eval_samples\": %" PRId64 ", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n", s->step,
+		        m->epoch, m->eval_loss, m->accuracy, perplexity, rt_input_eval_samples(), s->seconds, m->seconds);
 	else if (w.file[JSONL])
 		fprintf(w.file[JSONL], "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"eval_loss\": %.9g, \"eval_samples\": %" PRId64
 		        ", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n", s->step, m->epoch, m->eval_loss,
@@ -204,6 +220,9 @@ void rt_watch_score(const rt_score *s)
 	const double  n = s->count;
 	const int64_t each = w.p->micro * w.p->microbatches;
 
+	if (!(n > 0))
+		rt_fail(RT_NUMERIC, "R304", "no label counts in the evaluation after step %" PRId64 ": all of them are the ignored "
+		        "index", s->step);
 	w.since += s->seconds;  /* no part of the steps' time */
 	m->eval_step = s->step;
 	m->eval_loss = s->loss / n;
