@@ -261,7 +261,7 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 		arena_free(b.a);
 		return diag_error(d, FILELOC(m->file), 704, "code is made of a planned module; run memplan first");
 	}
-	b.gpu = b.t->target && !strcmp(b.t->target, "cuda");
+	b.gpu = target_cuda(b.t);
 	if (b.gpu && b.t->f64) {
 		arena_free(b.a);
 		return diag_error(d, FILELOC(m->file), 711, "programs in f64 for GPUs are not written yet; --target c has them");

@@ -41,6 +41,7 @@ bool emit_plan(Build *b);                       /* plan.txt, plan.json, schedule
 
 /* Is the embedded file one of the runtime that programs for CPUs (for GPUs) are built with? */
 bool runtime_file(const char *name, bool gpu);
+extern const char build_gpu_libraries[];        /* what GPU programs are linked with */
 
 /* A value and the ONNX node that it stems from, for messages of the program; n: taken where nothing defines it. */
 const char *origin_text(const Build *b, const Value *v, const Node *n);

@@ -23,6 +23,9 @@ static const char *model_file(const Build *b)
 	return name;
 }
 
+const char build_gpu_libraries[] = "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublas -lcudnn -lcudart -lstdc++ -lm "
+	"-lpthread";
+
 bool runtime_file(const char *name, bool gpu)
 {
 	return !strncmp(name, "runtime/", 8) && strncmp(name, gpu ? "runtime/cpu" : "runtime/gpu", 11) != 0;
@@ -76,8 +79,7 @@ static bool write_makefile(Build *b)
 	build_frame(&out, "Makefile.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
 		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "SMALLER", smaller, "CONTRACT",
 		b->t->reproducible ? " -ffp-contract=off" : "", "RULES", buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
-		"oneDNN 2", "LIBRARIES", b->gpu ? "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublas -lcudnn -lcudart -lstdc++ -lm "
-		"-lpthread" : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
+		"oneDNN 2", "LIBRARIES", b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
 		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "", NULL });
 	buf_free(&rules);
 	buf_free(&settings);

@@ -23,6 +23,7 @@ typedef struct Case {
 typedef struct CaseFile {
 	Build   b;
 	Kernels kernels;
+	bool    gpu;
 	/* of the case being written */
 	Names   names;
 	Case   *c;
@@ -162,7 +163,8 @@ static void write_body(CaseFile *f, Cw *w, Cw *objects)
 	}
 	for (int i = 0; i < c->nout; i++)
 		if (bytes_of(c->out[i]))
-			cw_line(w, "memcpy(out[%d], %s, %" PRId64 ");", i, case_value(f, c->out[i]), bytes_of(c->out[i]));
+			cw_line(w, "%s(out[%d], %s, %" PRId64 ");", f->gpu ? "from_device" : "memcpy", i, case_value(f, c->out[i]),
+				bytes_of(c->out[i]));
 }
 
 static void declare(CaseFile *f, Cw *w)
@@ -179,13 +181,25 @@ static void declare(CaseFile *f, Cw *w)
 				k++;
 			cw_line(w, "const %s *%s = in[%d];", type, name, k);
 		} else if (v->kind == VAL_CONST) {
-			const_write(w, v, name, false);
+			const_write(w, v, name, f->gpu);
 		} else if (at) {
 			cw_line(w, "%s *%s = (void *)(memory + %" PRIuPTR ");", type, name, at - 1);
 		} else {
 			bug("case %s: %s comes from nowhere", c->name, v->name);
 		}
 	}
+}
+
+static void fill_constant(CaseFile *f, Cw *w, const Value *v)
+{
+	if (v->kind != VAL_CONST)
+		return;
+	const char *name = names_get(&f->names, v, v->name);
+	if (f->gpu)
+		cw_open(w, "if (!%s)", name);
+	const_fill(w, v, name, f->gpu);
+	if (f->gpu)
+		cw_end(w);
 }
 
 static void write_case(CaseFile *f, Cw *w)
@@ -197,11 +211,14 @@ static void write_case(CaseFile *f, Cw *w)
 	cw_blank(w);
 	cw_comment(w, "%s", f->c->name);
 	cw_func(w, "void %s(const void *const *in, void *const *out)", f->c->function);
+	if (f->gpu && f->c->memory)
+		cw_line(w, "char *memory = device_memory(%" PRId64 ");", f->c->memory);
 	declare(f, w);
 	buf_puts(w->out, buf_str(&objects));
 	for (int i = 0; i < f->nused; i++)
-		if (f->used[i]->kind == VAL_CONST)
-			const_fill(w, f->used[i], names_get(&f->names, f->used[i], f->used[i]->name), false);
+		fill_constant(f, w, f->used[i]);
+	if (f->gpu && f->c->memory)
+		cw_line(w, "(void)memory;");
 	cw_line(w, "(void)in;");
 	cw_line(w, "(void)out;");
 	buf_puts(w->out, buf_str(&body));
@@ -210,14 +227,42 @@ static void write_case(CaseFile *f, Cw *w)
 	buf_free(&objects);
 }
 
+/* What stands in front of the cases of a file. GPU: kernels are in a file of their own. */
+static bool write_top(CaseFile *f, Cw *w, const char *body, int64_t memory, int number)
+{
+	Build *b = &f->b;
+	const char *file = arena_printf(b->a, "cases_%d", number), *kernels = buf_str(&f->kernels.out);
+	Buf code = { 0 };
+
+	cw_comment(w, "Small graphs, a function each. Written by pdcc %s.", PDCC_VERSION);
+	kernels_head(&f->kernels, f->gpu ? &code : w->out, false);
+	if (f->gpu)
+		cw_line(w, "#include \"pd.h\"");
+	cw_line(w, "#include \"cases.h\"");
+	cw_blank(w);
+	if (!f->gpu && strstr(body, "(memory + "))      /* not when all that is done is to look at inputs in another shape */
+		cw_line(w, "static _Alignas(64) char memory[%" PRId64 "];", memory);
+	if (strstr(body, "scratch"))
+		cw_line(w, "static _Alignas(64) char scratch[%d];", CASES_SCRATCH);
+	if (!f->gpu) {
+		buf_puts(w->out, kernels);
+		return true;
+	}
+	buf_puts(w->out, buf_str(&f->kernels.heads_of));
+	buf_puts(&code, kernels);
+	buf_free(&f->kernels.heads_of);
+	return build_text(b, arena_printf(b->a, "%s.cu", file), &code);
+}
+
 static bool write_file(Build *b, Case *c, int n, int number)
 {
-	CaseFile f = { .b = *b };
+	CaseFile f = { .b = *b, .gpu = b->gpu };
 	Buf body = { 0 }, top = { 0 };
 	Cw w = { .out = &body }, wt = { .out = &top };
 	int64_t memory = ALIGN;
 
-	kernels_init(&f.kernels, b->a, b->d, false);
+	kernels_init(&f.kernels, b->a, b->d, b->gpu);
+	f.kernels.suffix = arena_printf(b->a, "_f%d", number);
 	for (int i = 0; i < n; i++) {
 		f.c = &c[i];
 		f.nused = 0;
@@ -232,19 +277,11 @@ static bool write_file(Build *b, Case *c, int n, int number)
 		memory = c[i].memory > memory ? c[i].memory : memory;
 		write_case(&f, &w);
 	}
-	cw_comment(&wt, "Small graphs, a function each. Written by pdcc %s.", PDCC_VERSION);
-	kernels_head(&f.kernels, &top, false);
-	cw_line(&wt, "#include \"cases.h\"");
-	cw_blank(&wt);
-	if (strstr(buf_str(&body), "(memory + "))       /* not when all that is done is to look at inputs in another shape */
-		cw_line(&wt, "static _Alignas(64) char memory[%" PRId64 "];", memory);
-	if (strstr(buf_str(&body), "scratch"))
-		cw_line(&wt, "static _Alignas(64) char scratch[%d];", CASES_SCRATCH);
-	buf_puts(&top, buf_str(&f.kernels.out));
+	const bool ok = write_top(&f, &wt, buf_str(&body), memory, number);
 	buf_puts(&top, buf_str(&body));
 	buf_free(&f.kernels.out);
 	buf_free(&body);
-	return build_text(b, arena_printf(b->a, "cases_%d.c", number), &top);
+	return build_text(b, arena_printf(b->a, "cases_%d.c", number), &top) && ok;
 }
 
 /* ---- the table ---- */
@@ -274,6 +311,8 @@ static bool write_table(Build *b, const Case *c, int n)
 	cw_close(&w, ";");
 	cw_line(&w, "extern const struct graph_case cases[];");
 	cw_line(&w, "extern const int ncases;");
+	if (b->gpu)
+		cw_line(&w, "void from_device(void *to, const void *tensor, size_t bytes);\nchar *device_memory(size_t bytes);");
 	cw_line(&wt, "#include \"cases.h\"");
 	cw_open(&wt, "const struct graph_case cases[] =");
 	for (int i = 0; i < n; i++) {
@@ -300,27 +339,53 @@ static bool write_table(Build *b, const Case *c, int n)
 	return build_text(b, "cases.txt", &list) && build_text(b, "table.c", &table) && ok;
 }
 
+/* Is the embedded file one of the runtime's that cases need? */
+static bool case_file(const char *name, bool gpu)
+{
+	static const char *const device[] = { "gpu.h", "gpu_rt.h", "rt.h", "gpu_device.c", "gpu_library.c", "gpu_kernels.cu",
+		"gpu_norm.cu" };
+
+	if (strncmp(name, "runtime/", 8))
+		return false;
+	name += 8;
+	if (!strcmp(name, "pd.h"))
+		return true;
+	for (size_t i = 0; gpu && i < sizeof device / sizeof *device; i++)
+		if (!strcmp(name, device[i]))
+			return true;
+	return !gpu && !strncmp(name, "cpu", 3);
+}
+
 static bool write_frame(Build *b, int n)
 {
-	Buf main = { 0 }, make = { 0 };
-	const char *const pair[] = { "COUNT", arena_printf(b->a, "%d", n), "VERSION", PDCC_VERSION, NULL };
+	Buf main = { 0 }, make = { 0 }, flags = { 0 }, rules = { 0 };
+
+	if (b->gpu) {
+		build_frame(&flags, "gpu_flags.mk.in", (const char *const[]){ "ARCH", b->t->arch, NULL });
+		buf_puts(&flags, "FLAGS += -DRT_GPU\n");
+		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "CONTRACT", "", NULL });
+	}
+	const char *const pair[] = { "COUNT", arena_printf(b->a, "%d", n), "VERSION", PDCC_VERSION, "SETTINGS", buf_str(&flags),
+		"RULES", buf_str(&rules), "KERNELS", b->gpu ? "$(patsubst %.cu,obj/%.cu.o,$(wildcard *.cu runtime/*.cu))" : "",
+		"LIBRARIES", b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", NULL };
 
 	build_frame(&main, "cases_main.c.in", pair);
 	build_frame(&make, "cases.mk.in", pair);
+	buf_free(&flags);
+	buf_free(&rules);
 	for (int i = 0; i < nembedded; i++) {
 		const char *name = embedded[i].name;
-		if ((!strncmp(name, "runtime/cpu", 11) || !strcmp(name, "runtime/pd.h")) &&
-		    !build_write(b, name, embedded[i].text, strlen(embedded[i].text)))
+		if (case_file(name, b->gpu) && !build_write(b, name, embedded[i].text, strlen(embedded[i].text)))
 			return buf_free(&main), buf_free(&make), false;
 	}
 	const bool ok = build_text(b, "main.c", &main);
 	return build_text(b, "Makefile", &make) && ok;
 }
 
-bool codegen_cases(Module *const *m, const char *const *name, int n, const char *dir, Diag *d)
+bool codegen_cases(Module *const *m, const char *const *name, int n, const Training *t, const char *dir, Diag *d)
 {
-	static const Training none = { .opt = { .kind = OPT_SGD } };
-	Build b = { .t = &none, .a = arena_new(), .d = d, .dir = dir };
+	const Training plain = { .opt = { .kind = OPT_SGD }, .target = t->target, .arch = t->arch };
+	Build b = { .t = &plain, .a = arena_new(), .d = d, .dir = dir, .gpu = target_cuda(t) };
 	Case *c = NEWN(b.a, Case, n);
 	Names functions;
 	bool ok = true;

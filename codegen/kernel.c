@@ -94,12 +94,15 @@ static void declare(Kernels *k, const char *text)
 static const char *add_function(Kernels *k, const char *file, const char *text, Holes *h, bool f64)
 {
 	const Holes *more = standard_holes(k->a, f64);
-	const char *wish = h->name ? names_legal(k->a, h->name) : "kernel", *name = wish;
+	const char *wish = h->name ? names_legal(k->a, h->name) : "kernel", *name;
 	const size_t head = tmpl_head(text);
 	Buf b = { 0 };
 
 	if (k->cuda)
 		bind_args(h);
+	if (k->cuda && k->suffix)
+		wish = arena_printf(k->a, "%s%s", wish, k->suffix);
+	name = wish;
 	h->name = "NAME";                       /* the same text whatever the name: that is what is compared */
 	if (!tmpl_fill(&b, file, text, h, more, k->d))
 		return buf_free(&b), NULL;

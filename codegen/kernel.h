@@ -23,6 +23,7 @@ typedef struct Kernels {
 	Buf         out;        /* the functions, in order of first use */
 	Buf         heads_of;   /* GPU: the functions' declarations */
 	bool        cuda;
+	const char *suffix;     /* GPU, of names: several files of kernels go into one program; NULL: one does */
 	Diag       *d;
 } Kernels;
 

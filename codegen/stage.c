@@ -225,6 +225,8 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 			names_reserve(&x->names, rows_name(x, n));
 	reserve_functions(x);
 	kernels_init(&x->kernels, b->a, b->d, on_gpu(x));
+	if (b->chunks)
+		x->kernels.suffix = arena_printf(b->a, "_s%d", s->id);
 	collect_kernels(x);
 	if (x->failed)
 		return false;

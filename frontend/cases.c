@@ -72,5 +72,5 @@ int cases_main(Compile *c)
 	free(text);
 	c->d->out = out;
 	c->d->errors = 0;
-	return codegen_cases(m, name, n, c->o->out, c->d) ? 0 : EXIT_INPUT;
+	return codegen_cases(m, name, n, &c->o->t, c->o->out, c->d) ? 0 : EXIT_INPUT;
 }

@@ -145,7 +145,7 @@ static void choose_target(Compile *c)
 	if (!strcmp(t->target, "auto"))
 		t->target = gpus ? "cuda" : "c";
 	for (int i = 0; i < c->cluster.ndevice; i++)
-		c->cluster.device[i].cuda |= c->cluster.local && !strcmp(t->target, "cuda");
+		c->cluster.device[i].cuda |= c->cluster.local && target_cuda(t);
 }
 
 bool compile_machine(Compile *c, const char **why)

@@ -2,6 +2,7 @@
 #ifndef PDCC_IR_CLUSTER_H
 #define PDCC_IR_CLUSTER_H
 
+#include <string.h>
 #include "ir.h"
 #include "optimizer.h"
 
@@ -116,5 +117,11 @@ typedef struct Training {
 	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */
 	bool        f64;                /* checking mode: every float is f64, plain loops */
 } Training;
+
+/* Are programs written for GPUs? No training: no. */
+static inline bool target_cuda(const Training *t)
+{
+	return t && t->target && !strcmp(t->target, "cuda");
+}
 
 #endif

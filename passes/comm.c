@@ -121,7 +121,7 @@ static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in
 	double bytes = 0;
 	int held = 0, bucket = 0;
 
-	if (!t || t->reproducible || t->f64 || m->schedule->async || (t->target && !strcmp(t->target, "cuda")) ||
+	if (!t || t->reproducible || t->f64 || m->schedule->async || target_cuda(t) ||
 	    !in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
 		return false;
 	const Speed on = cx->cluster ? device_speed(cx->cluster, s->device[0]) : (Speed){ 0 };

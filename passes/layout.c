@@ -110,7 +110,7 @@ bool pass_layout(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "layout runs before split; this module has stages already");
 	for (const Node *n = m->graph->first; n; n = n->next)
 		any |= is_conv(n->op);
-	if (!any || (cx->train && (cx->train->f64 || !strcmp(cx->train->target, "cuda"))))
+	if (!any || ((cx->train && cx->train->f64) || target_cuda(cx->train)))
 		return true;
 	map_init(&l.other, cx->scratch, false);
 	for (Node *n = m->graph->first; ok && n; n = n->next)

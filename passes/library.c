@@ -79,11 +79,6 @@ static bool is_f64(const Node *n)
 }
 
 /* There the library's workspace is not of the arena. */
-static bool on_gpu(const PassCx *cx)
-{
-	return cx->train && !strcmp(cx->train->target, "cuda");
-}
-
 bool pass_library(Module *m, PassCx *cx)
 {
 	Asked k = { .a = cx->scratch };
@@ -97,7 +92,7 @@ bool pass_library(Module *m, PassCx *cx)
 		pd_threads(threads);
 		for (int j = 0; j < ngraph; j++)
 			for (Node *n = g[j]->first; n; n = n->next)
-				if (optab[n->op]->lib && !is_f64(n) && !on_gpu(cx))
+				if (optab[n->op]->lib && !is_f64(n) && !target_cuda(cx->train))
 					ok &= ask(&k, n, threads, cx);
 	}
 	return ok;

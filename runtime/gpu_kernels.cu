@@ -11,6 +11,24 @@ static __global__ void add(float *sum, const float *one, int64_t n)
 		sum[i] += one[i];
 }
 
+struct box { int d, h, w; };
+
+/* Of `planes` images [in], with their places in larger ones [out] from `front` on: there, or back. */
+static __global__ void window(float *large, float *small, int64_t planes, box in, box front, box out, int there)
+{
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, size = (int64_t)in.d * in.h * in.w;
+
+	if (e >= planes * size)
+		return;
+	const int64_t w = e % in.w, h = e / in.w % in.h, d = e / in.w / in.h % in.d;
+	const int64_t to = ((e / size * out.d + d + front.d) * out.h + h + front.h) * out.w + w + front.w;
+
+	if (there)
+		large[to] = small[e];
+	else
+		small[e] = large[to];
+}
+
 static __global__ void set(float *to, float v)
 {
 	*to = v;
@@ -26,4 +44,13 @@ PD_HOST void pd_add(float *sum, const float *one, int64_t n)
 PD_HOST void pd_set(float *to, double v)
 {
 	PD_LAUNCH(device::set, 1, 1, 0, to, (float)v);
+}
+
+/* The images that lie in larger ones from `front` on are copied there, or back. Extents of three axes. */
+PD_HOST void pd_window(float *large, const float *small, int64_t planes, const int *in, const int *front, const int *out,
+                       int there)
+{
+	PD_LAUNCH(device::window, pd_blocks(planes * in[0] * in[1] * in[2], 256), 256, 0, large, const_cast<float *>(small), planes,
+	          device::box{ in[0], in[1], in[2] }, device::box{ front[0], front[1], front[2] },
+	          device::box{ out[0], out[1], out[2] }, there);
 }

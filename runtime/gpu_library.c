@@ -1,13 +1,15 @@
 /* gpu_library.c: cuBLAS and cuDNN behind the calls of pd.h. Matrices and images are f32 and plain. cuDNN's workspace is
- * one piece of device memory for all calls, as large as the largest needs, made before step 0. */
+ * one piece of device memory for all calls, as large as the largest needs, made before step 0; so are the images of
+ * convolutions that pad an axis with more on one side than on the other, which cuDNN does not: they are padded here. */
 #include "gpu_rt.h"
 #include <cublas_v2.h>
 #include <cudnn.h>
 
 static cublasHandle_t blas;
 static cudnnHandle_t  dnn;
-static void          *workspace;
-static size_t         room;
+
+typedef struct piece { void *at; size_t bytes; } piece;        /* of device memory, for one call at a time */
+static piece workspace, padded;
 
 static void check_blas(cublasStatus_t s, const char *what)
 {
@@ -44,6 +46,7 @@ typedef struct conv {
 	cudnnConvolutionDescriptor_t conv;
 	int                          algorithm;
 	size_t                       bytes;     /* of workspace */
+	bool                         uneven;    /* x is padded before the call */
 } conv;
 
 static cudnnHandle_t handle(void)
@@ -76,15 +79,16 @@ static void describe(conv *o)
 	const pd_conv_desc *d = &o->d;
 	const int           nd = d->nd < 2 ? 2 : d->nd, lead = nd - d->nd;
 	int                 w[5] = { d->oc, d->c / d->groups, 1, 1, 1 }, pad[3] = { 0 }, stride[3] = { 1, 1, 1 },
-		dilation[3] = { 1, 1, 1 };
+		dilation[3] = { 1, 1, 1 }, extent[3] = { 1, 1, 1 };
 
 	for (int i = 0; i < d->nd; i++) {
 		w[2 + lead + i] = d->kernel[i];
-		pad[lead + i] = d->pad_begin[i];
+		pad[lead + i] = o->uneven ? 0 : d->pad_begin[i];
+		extent[i] = d->in[i] + d->pad_begin[i] + d->pad_end[i];
 		stride[lead + i] = d->stride[i];
 		dilation[lead + i] = d->dilation[i];
 	}
-	o->x = tensor(d->n, d->c, d->nd, d->in);
+	o->x = tensor(d->n, d->c, d->nd, o->uneven ? extent : d->in);
 	o->y = tensor(d->n, d->oc, d->nd, d->out);
 	o->bias = tensor(1, d->oc, d->nd, (const int[]){ 1, 1, 1 });
 	check_dnn(cudnnCreateFilterDescriptor(&o->w), "filter");
@@ -125,14 +129,50 @@ static void choose_weights(conv *o)
 	CHOOSE(cudnnConvolutionBwdFilterAlgoPerf_t, cudnnGetConvolutionBackwardFilterAlgorithm_v7, o->x, o->y, o->conv, o->w);
 }
 
-static void want_workspace(size_t bytes)
+static void want(piece *p, size_t bytes, const char *what)
 {
-	if (bytes <= room)
+	if (bytes <= p->bytes)
 		return;
-	if (workspace)
-		cudaFree(workspace);
-	workspace = rt_device_memory(bytes, "cuDNN's workspace");
-	room = bytes;
+	if (p->at)
+		rt_gpu_check(cudaFree(p->at), "cudaFree");
+	p->at = rt_device_memory(bytes, what);
+	p->bytes = bytes;
+}
+
+/* ---- what cuDNN does not pad ---- */
+
+static bool uneven(const pd_conv_desc *d)
+{
+	for (int i = 0; i < d->nd; i++)
+		if (d->out[i] != (d->in[i] + 2 * d->pad_begin[i] - d->dilation[i] * (d->kernel[i] - 1) - 1) / d->stride[i] + 1)
+			return true;
+	return false;
+}
+
+/* The image's extents, what is padded in front, and the padded ones, as three axes. Bytes of all padded images. */
+static size_t extents(const pd_conv_desc *d, int *in, int *front, int *out)
+{
+	size_t n = (size_t)d->n * (size_t)d->c;
+
+	for (int i = 0; i < 3; i++) {
+		const int k = i - (3 - d->nd);
+		in[i] = k < 0 ? 1 : d->in[k];
+		front[i] = k < 0 ? 0 : d->pad_begin[k];
+		out[i] = k < 0 ? 1 : in[i] + d->pad_begin[k] + d->pad_end[k];
+		n *= (size_t)out[i];
+	}
+	return n * sizeof(float);
+}
+
+static const float *pad(const conv *o, const float *x)
+{
+	int in[3], front[3], out[3];
+
+	if (!o->uneven)
+		return x;
+	pd_fill(padded.at, 0, extents(&o->d, in, front, out));
+	pd_window(padded.at, x, (int64_t)o->d.n * o->d.c, in, front, out, 1);
+	return padded.at;
 }
 
 size_t pd_conv_scratch(const pd_conv_desc *d)
@@ -145,11 +185,12 @@ void pd_conv_init(pd_conv *p, const pd_conv_desc *d)
 {
 	conv *o = rt_alloc(sizeof *o);
 
-	for (int i = 0; i < d->nd; i++)
-		if (d->out[i] != (d->in[i] + 2 * d->pad_begin[i] - d->dilation[i] * (d->kernel[i] - 1) - 1) / d->stride[i] + 1)
-			rt_fail(RT_ERROR, "R523", "cuDNN pads evenly: axis %d is padded with %d in front and %d behind", i,
-			        d->pad_begin[i], d->pad_end[i]);
+	int in[3], front[3], out[3];
+
 	o->d = *d;
+	o->uneven = uneven(d);
+	if (o->uneven)
+		want(&padded, extents(d, in, front, out), "padded images");
 	describe(o);
 	if (d->what == PD_FORWARD)
 		choose_forward(o);
@@ -157,7 +198,7 @@ void pd_conv_init(pd_conv *p, const pd_conv_desc *d)
 		choose_data(o);
 	else
 		choose_weights(o);
-	want_workspace(o->bytes);
+	want(&workspace, o->bytes, "cuDNN's workspace");
 	p->impl = o;
 }
 
@@ -167,8 +208,8 @@ void pd_conv_forward(const pd_conv *p, float *y, const float *x, const float *w,
 	const float one = 1, none = 0;
 
 	(void)scratch;
-	check_dnn(cudnnConvolutionForward(handle(), &one, o->x, x, o->w, w, o->conv, (cudnnConvolutionFwdAlgo_t)o->algorithm,
-	                                  workspace, o->bytes, &none, o->y, y), "cudnnConvolutionForward");
+	check_dnn(cudnnConvolutionForward(handle(), &one, o->x, pad(o, x), o->w, w, o->conv, (cudnnConvolutionFwdAlgo_t)o->algorithm,
+	                                  workspace.at, o->bytes, &none, o->y, y), "cudnnConvolutionForward");
 	if (o->d.bias)
 		check_dnn(cudnnAddTensor(handle(), &one, o->bias, b, &one, o->y, y), "cudnnAddTensor");
 }
@@ -180,8 +221,14 @@ void pd_conv_backward_data(const pd_conv *p, float *dx, const float *dy, const f
 
 	(void)scratch;
 	check_dnn(cudnnConvolutionBackwardData(handle(), &one, o->w, w, o->y, dy, o->conv,
-	                                       (cudnnConvolutionBwdDataAlgo_t)o->algorithm, workspace, o->bytes, &none, o->x,
-	                                       dx), "cudnnConvolutionBackwardData");
+	                                       (cudnnConvolutionBwdDataAlgo_t)o->algorithm, workspace.at, o->bytes, &none, o->x,
+	                                       o->uneven ? padded.at : dx), "cudnnConvolutionBackwardData");
+	if (o->uneven) {
+		int in[3], front[3], out[3];
+
+		extents(&o->d, in, front, out);
+		pd_window(padded.at, dx, (int64_t)o->d.n * o->d.c, in, front, out, 0);
+	}
 }
 
 void pd_conv_backward_weights(const pd_conv *p, float *dw, float *db, const float *x, const float *dy, void *scratch)
@@ -190,8 +237,8 @@ void pd_conv_backward_weights(const pd_conv *p, float *dw, float *db, const floa
 	const float one = 1, none = 0;
 
 	(void)scratch;
-	check_dnn(cudnnConvolutionBackwardFilter(handle(), &one, o->x, x, o->y, dy, o->conv,
-	                                         (cudnnConvolutionBwdFilterAlgo_t)o->algorithm, workspace, o->bytes, &none,
+	check_dnn(cudnnConvolutionBackwardFilter(handle(), &one, o->x, pad(o, x), o->y, dy, o->conv,
+	                                         (cudnnConvolutionBwdFilterAlgo_t)o->algorithm, workspace.at, o->bytes, &none,
 	                                         o->w, dw), "cudnnConvolutionBackwardFilter");
 	if (o->d.bias)
 		check_dnn(cudnnConvolutionBackwardBias(handle(), &one, o->y, dy, &none, o->bias, db), "cudnnConvolutionBackwardBias");

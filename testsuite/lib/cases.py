@@ -8,11 +8,12 @@ INT = {'i64': '<i8', 'i32': '<i4', 'bool': '<u1', 'u8': '<u1'}
 
 class Program:
     """The emitted cases in one folder: run(list of (name, {input: array})) -> list of {output: array}."""
-    def __init__(self, tmp, cases, f64):
-        self.dir, self.dtype = f'{tmp}/{"f64" if f64 else "f32"}', '<f8' if f64 else '<f4'
-        args = [T.pdcc_path(), 'cases', cases, '-o', self.dir, '--force'] + (['--f64'] if f64 else [])
+    def __init__(self, tmp, cases, f64, target='c'):
+        self.dir, self.dtype = f'{tmp}/{"f64" if f64 else target}', '<f8' if f64 else '<f4'
+        args = [T.pdcc_path(), 'cases', cases, '-o', self.dir, '--force'] + (['--f64'] if f64 else ['--target', target])
         T.check('pdcc cases', *T.run(args, timeout=600))
-        T.check('make', *T.run(['make', '-s', '-C', self.dir, '-j2', f'CC={T.cc()}'], timeout=1800))
+        T.check('make', *T.run(['make', '-s', '-C', self.dir, '-j2', f'CC={T.cc()}', *(T.cuda() if target == 'cuda' else [])],
+                               timeout=1800))
         self.cases, self.skip, current = {}, {}, None
         for line in open(f'{self.dir}/cases.txt'):
             w = line.split()
