@@ -1,11 +1,14 @@
 /* checkpoint.c: writing checkpoints while training goes on, and going on after one.
  *
  * Every rank writes the tensors that it owns (pd_param.owner) and asks nobody: between two steps they are copied into
- * a buffer that was made before step 0, and a thread writes the copy: the part under a temporary name, rename; then its
- * manifest in the same way. A checkpoint counts when all parts have manifests (ckptdir.h), so a kill at any moment leaves
- * the one before. Then the copy is free for the next one, and the thread has the disk take the files (fsync), unless the next
- * one is waiting. It removes its own parts of older checkpoints once enough newer ones count and lie on the disk: after a
- * loss of power the hashes tell which of those that are left is whole.
+ * a buffer that was made before step 0. A thread writes the copy and its manifest under temporary names, which frees the
+ * copy for the next one. A second thread has the disk take both (fsync), in the order of steps, and gives them their names: a
+ * part that has a manifest lies on the disk. A checkpoint counts when all parts have manifests (ckptdir.h), so a kill or
+ * a loss of power at any moment leaves the one before: a rank removes its parts of older ones only when enough newer ones
+ * count and their folder lies on the disk.
+ *
+ * At most FLIGHT parts wait for the disk: one that stalls for a moment stops nobody, one that is slower than the training
+ * is slows it down. The threads give way to those that compute.
  *
  * A part says nothing of stages: whoever resumes looks for its tensors by name in all parts. */
 #include "rt.h"
@@ -20,7 +23,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct old { int64_t step; int world; bool safe; } old;  /* a checkpoint in the folder; safe: on the disk */
+enum { FLIGHT = 4, GIVE_WAY = 10 };      /* nice, which on Linux is of a thread */
+
+typedef struct old { int64_t step; int world; bool safe; } old;  /* a checkpoint; safe: it counts and lies on the disk */
+typedef struct part { ck_manifest m; int data, manifest; } part; /* files under temporary names */
 
 static struct {
 	const pd_program *p;
@@ -29,24 +35,34 @@ static struct {
 	int               n;
 	char             *copy, *head, *step_at;   /* the file's data; its beginning; where that says the step */
 	size_t            bytes, head_bytes;
-	ck_manifest       m;
+	ck_manifest       m;        /* of the copy */
 	int64_t           keep;
-	old              *old;
+	old              *old;      /* in the order of steps */
 	int               nold, room;
 	int               journal;  /* file with the losses, which goes to the disk with the checkpoint; -1: none */
-	int64_t           written;  /* the step of the last one; -1: none */
-	pthread_t         thread;
+	int64_t           taken;    /* the step of the last copy; -1: none */
+	pthread_t         writer, settler;
 	pthread_mutex_t   lock;
 	pthread_cond_t    changed;
+	part              flight[FLIGHT];   /* written, in a ring */
+	int               oldest, flying;
 	bool              on, busy, quit, broken;   /* busy: the copy is in use; broken: error says why */
 	char              error[CK_PATH + 200];
-} ck = { .journal = -1, .written = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+} ck = { .journal = -1, .taken = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
-/* ---- the thread ---- */
+/* ---- writing ---- */
 
+/* The first error counts. */
 static bool failed(const char *path)
 {
-	snprintf(ck.error, sizeof ck.error, "%s: %s", path, strerror(errno));
+	const int e = errno;
+
+	pthread_mutex_lock(&ck.lock);
+	if (!ck.broken)
+		snprintf(ck.error, sizeof ck.error, "%s: %s", path, strerror(e));
+	ck.broken = true;
+	pthread_cond_broadcast(&ck.changed);
+	pthread_mutex_unlock(&ck.lock);
 	return false;
 }
 
@@ -65,102 +81,132 @@ static bool put(int fd, const char *data, size_t n)
 	return true;
 }
 
-/* Has the disk take a file or a folder. */
-static bool sync_path(const char *path)
+static void temporary(char to[CK_PATH], const ck_manifest *m, const char *end)
 {
-	const int fd = open(path, O_RDONLY);
-	const int rc = fd < 0 ? -1 : fsync(fd);
+	char name[32];
 
-	if (rc && errno != EINVAL)
-		failed(path);
-	if (fd >= 0)
-		close(fd);
-	return !*ck.error;
+	snprintf(name, sizeof name, "%s.new", end);
+	ck_part(to, ck.dir, m->step, m->rank, m->world, name);
 }
 
-/* A file of two pieces under its name, or not at all. */
-static bool publish(const char *path, const char *a, size_t na, const char *b, size_t nb)
+/* A file of two pieces under its temporary name, on its way to the disk; -1: an error. */
+static int begin_file(const ck_manifest *m, const char *end, const char *a, size_t na, const char *b, size_t nb)
 {
-	char temporary[CK_PATH + 8];
+	char path[CK_PATH];
 
-	snprintf(temporary, sizeof temporary, "%s.new", path);
-	const int  fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-	bool       ok = fd >= 0 && put(fd, a, na);
+	temporary(path, m, end);
+	const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+	bool      ok = fd >= 0 && put(fd, a, na);
 
-	rt_point_ckpt(ck.m.step);
+	rt_point_ckpt(m->step);
 	ok = ok && put(fd, b, nb);
-	rt_point_ckpt(ck.m.step);
-	if (!ok)
+	rt_point_ckpt(m->step);
+	if (!ok) {
 		failed(path);
-	if (fd >= 0 && close(fd) && ok)
-		ok = failed(path);
-	if (ok && rename(temporary, path))
-		ok = failed(path);
-	if (!ok)
-		unlink(temporary);
-	rt_point_ckpt(ck.m.step);
-	return ok;
+		unlink(path);
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);       /* both files' places on the disk go there at once */
+	return fd;
 }
 
-static bool write_part(void)
+static bool write_part(part *to)
 {
-	char    path[CK_PATH], folder[CK_PATH], text[CK_TEXT];
+	char    folder[CK_PATH], text[CK_TEXT];
 	ck_hash h;
 
+	to->m = ck.m;
 	ck_folder(folder, ck.dir, ck.m.step);
 	if (mkdir(folder, 0777) && errno != EEXIST)
 		return failed(folder);
 	ck_hash_begin(&h);
 	ck_hash_add(&h, ck.head, ck.head_bytes);
 	ck_hash_add(&h, ck.copy, ck.bytes);
-	ck.m.hash = ck_hash_end(&h);
-	ck.m.bytes = (int64_t)(ck.head_bytes + ck.bytes);
-	ck_part(path, ck.dir, ck.m.step, ck.m.rank, ck.m.world, ".safetensors");
-	rt_point_ckpt(ck.m.step);
-	if (!publish(path, ck.head, ck.head_bytes, ck.copy, ck.bytes))
+	to->m.hash = ck_hash_end(&h);
+	to->m.bytes = (int64_t)(ck.head_bytes + ck.bytes);
+	to->data = begin_file(&to->m, ".safetensors", ck.head, ck.head_bytes, ck.copy, ck.bytes);
+	if (to->data < 0)
 		return false;
-	ck_part(path, ck.dir, ck.m.step, ck.m.rank, ck.m.world, ".json");
-	return publish(path, text, ck_print(text, &ck.m), NULL, 0);
+	to->manifest = begin_file(&to->m, ".json", text, ck_print(text, &to->m), NULL, 0);
+	if (to->manifest < 0)
+		close(to->data);
+	return to->manifest >= 0;
 }
 
-static bool is_busy(void)
+static void *write_copies(void *unused)
 {
+	part p;
+
+	(void)unused;
+	nice(GIVE_WAY);
 	pthread_mutex_lock(&ck.lock);
-	const bool busy = ck.busy;
+	for (;;) {
+		while (!ck.broken && (ck.busy ? ck.flying == FLIGHT : !ck.quit))
+			pthread_cond_wait(&ck.changed, &ck.lock);
+		if (ck.broken || !ck.busy)
+			break;
+		pthread_mutex_unlock(&ck.lock);
+		const bool ok = write_part(&p);
 
+		pthread_mutex_lock(&ck.lock);
+		if (ok)
+			ck.flight[(ck.oldest + ck.flying++) % FLIGHT] = p;
+		ck.busy = false;
+		pthread_cond_broadcast(&ck.changed);
+	}
 	pthread_mutex_unlock(&ck.lock);
-	return busy;
+	return NULL;
 }
 
-/* This rank's part of a checkpoint and the losses before it; false: not yet, another one waits, or an error. */
-static bool make_safe(const old *o)
+/* ---- on the disk ---- */
+
+/* Has the disk take a file; what is none (EINVAL) cannot be asked. */
+static bool settled(int fd)
+{
+	return fdatasync(fd) == 0 || errno == EINVAL;
+}
+
+static bool settle_path(const char *path)
+{
+	const int  fd = open(path, O_RDONLY);
+	const bool ok = fd >= 0 && settled(fd);
+
+	if (!ok)
+		failed(path);
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* The file has its name once the disk has it. */
+static bool settle_file(const ck_manifest *m, const char *end, int fd)
+{
+	char path[CK_PATH], new[CK_PATH];
+	bool ok = settled(fd);
+
+	temporary(new, m, end);
+	ck_part(path, ck.dir, m->step, m->rank, m->world, end);
+	ok = (close(fd) == 0 && ok) || failed(path);
+	rt_point_ckpt(m->step);
+	return ok && (rename(new, path) == 0 || failed(path));
+}
+
+/* All parts are there, and the disk has the folder that says so. */
+static bool counts(old *o)
 {
 	char path[CK_PATH];
 
-	if (is_busy())
-		return false;
-	if (ck.journal >= 0 && fsync(ck.journal) && errno != EINVAL)
-		return failed("losses.txt");
-	ck_part(path, ck.dir, o->step, ck.m.rank, ck.m.world, ".safetensors");
-	if (!sync_path(path) || is_busy())
-		return false;
-	ck_part(path, ck.dir, o->step, ck.m.rank, ck.m.world, ".json");
-	if (!sync_path(path) || is_busy())
-		return false;
-	ck_folder(path, ck.dir, o->step);
-	return sync_path(path) && sync_path(ck.dir);
-}
-
-static bool counts(const old *o)
-{
-	char path[CK_PATH];
-
-	for (int r = 0; r < o->world; r++) {
+	for (int r = 0; !o->safe && r < o->world; r++) {
 		ck_part(path, ck.dir, o->step, r, o->world, ".json");
 		if (access(path, F_OK))
 			return false;
 	}
-	return true;
+	ck_folder(path, ck.dir, o->step);
+	if (!o->safe)
+		o->safe = settle_path(path) && settle_path(ck.dir);
+	return o->safe;
 }
 
 /* Parts of another plan are removed by rank 0, those of this one by their writers. */
@@ -181,17 +227,15 @@ static void forget(const old *o)
 	rmdir(path); /* the last one of the ranks can */
 }
 
-/* Removes what is older than the `keep` newest that count and are safe. The list is in the order of steps. */
+/* Removes what is older than the `keep` newest that count; 0 keeps all. */
 static void prune(void)
 {
 	int64_t good = 0;
 	int     first = ck.nold;
 
-	if (ck.keep <= 0)
-		return;
-	while (first > 0 && good < ck.keep)
-		first--, good += ck.old[first].safe && counts(&ck.old[first]);
-	if (good < ck.keep)
+	while (first > 0 && (ck.keep <= 0 || good < ck.keep))
+		good += counts(&ck.old[--first]);
+	if (ck.keep <= 0 || good < ck.keep)
 		return;
 	for (int i = 0; i < first; i++)
 		forget(&ck.old[i]);
@@ -201,51 +245,48 @@ static void prune(void)
 
 static void remember(int64_t step, int world, bool safe)
 {
-	if (ck.nold == ck.room) /* never: as many do not count, and are the oldest */
+	if (ck.nold == ck.room) /* --ckpt-keep 0: what is as old as that is on the disk, and stays */
 		memmove(ck.old, ck.old + 1, (size_t)(--ck.nold) * sizeof *ck.old);
 	ck.old[ck.nold++] = (old){ step, world, safe };
 }
 
-/* Writes the copy, frees it, then sees to what is not safe yet. */
-static bool write_one(void)
+static bool settle(const part *p)
 {
-	const bool ok = write_part();
-
-	if (ok)
-		remember(ck.m.step, ck.m.world, false);
-	pthread_mutex_lock(&ck.lock);
-	ck.written = ck.m.step;
-	ck.broken = !ok;
-	ck.busy = false;
-	pthread_cond_signal(&ck.changed);
-	pthread_mutex_unlock(&ck.lock);
-	for (int i = 0; ok && i < ck.nold; i++)
-		if (!ck.old[i].safe && !(ck.old[i].safe = make_safe(&ck.old[i])))
-			break;
-	if (ok && !*ck.error)
-		prune();
-	return !*ck.error;
+	if (ck.journal >= 0 && !settled(ck.journal))
+		return failed("losses.txt");
+	if (!settle_file(&p->m, ".safetensors", p->data)) {
+		close(p->manifest);
+		return false;
+	}
+	if (!settle_file(&p->m, ".json", p->manifest))
+		return false;
+	rt_point_ckpt(p->m.step);
+	remember(p->m.step, p->m.world, false);
+	prune();
+	return true;
 }
 
-static void *writer(void *unused)
+static void *settle_parts(void *unused)
 {
 	(void)unused;
+	nice(GIVE_WAY);
 	pthread_mutex_lock(&ck.lock);
-	while (!ck.quit || ck.busy) {
-		if (!ck.busy) {
+	for (;;) {
+		while (!ck.broken && !ck.flying && (ck.busy || !ck.quit))
 			pthread_cond_wait(&ck.changed, &ck.lock);
-			continue;
-		}
+		if (ck.broken || !ck.flying)
+			break;
+		const part p = ck.flight[ck.oldest];
+
 		pthread_mutex_unlock(&ck.lock);
-		const bool ok = write_one();
+		const bool ok = settle(&p);
 
 		pthread_mutex_lock(&ck.lock);
-		if (!ok) {
-			ck.broken = true;
-			ck.busy = false;
-			pthread_cond_signal(&ck.changed);
+		if (!ok)
 			break;
-		}
+		ck.oldest = (ck.oldest + 1) % FLIGHT;
+		ck.flying--;
+		pthread_cond_broadcast(&ck.changed);
 	}
 	pthread_mutex_unlock(&ck.lock);
 	return NULL;
@@ -338,8 +379,8 @@ void rt_checkpoint_open(const pd_program *p, const rt_options *o, const char *ar
 	rt_barrier(); /* nobody looks while another one still resumes or tidies */
 	tidy(rt_step);
 	rt_barrier();
-	if (pthread_create(&ck.thread, NULL, writer, NULL))
-		rt_fail(RT_MEMORY, "R110", "no thread for checkpoints: %s", strerror(errno));
+	if (pthread_create(&ck.writer, NULL, write_copies, NULL) || pthread_create(&ck.settler, NULL, settle_parts, NULL))
+		rt_fail(RT_MEMORY, "R110", "no threads for checkpoints: %s", strerror(errno));
 	ck.on = true;
 }
 
@@ -348,11 +389,12 @@ void rt_checkpoint_journal(int fd)
 	ck.journal = fd;
 }
 
-/* An error of the thread ends the run here, in the main thread. */
-static void wait_written(void)
+/* Until the copy is free and no more than `flying` parts are under way. An error of the threads ends the run here, in the main
+ * thread. */
+static void wait_written(int flying)
 {
 	pthread_mutex_lock(&ck.lock);
-	while (ck.busy)
+	while (!ck.broken && (ck.busy || ck.flying > flying))
 		pthread_cond_wait(&ck.changed, &ck.lock);
 	const bool broken = ck.broken;
 
@@ -366,41 +408,44 @@ void rt_checkpoint(int64_t step)
 	size_t at = 0;
 	char   digits[24];
 
-	if (!ck.on)
+	if (!ck.on || ck.taken == step)
 		return;
-	wait_written();
-	if (ck.written == step)
-		return; /* it is there */
+	wait_written(FLIGHT);
 	for (int i = 0; i < ck.n; at += ck.tensor[i++].bytes)
 		memcpy(ck.copy + at, ck.tensor[i].data, ck.tensor[i].bytes);
 	snprintf(digits, sizeof digits, "%010" PRId64, step);
 	memcpy(ck.step_at, digits, 10);
 	pthread_mutex_lock(&ck.lock);
-	ck.m.step = step;
+	ck.taken = ck.m.step = step;
 	ck.m.loss_ema = rt_watch_average();
 	ck.busy = true;
-	pthread_cond_signal(&ck.changed);
+	pthread_cond_broadcast(&ck.changed);
 	pthread_mutex_unlock(&ck.lock);
 }
 
 void rt_checkpoint_poll(void)
 {
-	if (ck.on && !is_busy())
-		wait_written();
+	pthread_mutex_lock(&ck.lock);
+	const bool broken = ck.broken;
+
+	pthread_mutex_unlock(&ck.lock);
+	if (broken)
+		wait_written(FLIGHT);
 }
 
 void rt_checkpoint_close(void)
 {
 	if (!ck.on)
 		return;
-	wait_written();
+	wait_written(0);
 	pthread_mutex_lock(&ck.lock);
 	ck.quit = true;
-	pthread_cond_signal(&ck.changed);
+	pthread_cond_broadcast(&ck.changed);
 	pthread_mutex_unlock(&ck.lock);
-	pthread_join(ck.thread, NULL);
-	wait_written();         /* what went wrong since */
+	pthread_join(ck.writer, NULL);
+	pthread_join(ck.settler, NULL);
 	rt_barrier();   /* all parts of the last one are there */
 	prune();
+	wait_written(0);
 	ck.on = false;
 }

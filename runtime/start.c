@@ -264,6 +264,13 @@ static void evaluate(bool last)
 	run.stop = run.signalled || rt_watch_reached();
 }
 
+static void checkpoint(void)
+{
+	rt_watch_flush();
+	rt_from_gpu(rt_program, run.arena);
+	rt_checkpoint(rt_step);
+}
+
 bool pd_step(void)
 {
 	const rt_options *o = &run.o;
@@ -281,11 +288,8 @@ bool pd_step(void)
 	run.signalled = rt_stop();
 	run.stop = run.signalled || rt_watch_reached();
 	evaluate(run.stop || rt_step == last_step);
-	if (run.stop || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0)) {
-		rt_watch_flush();
-		rt_from_gpu(rt_program, run.arena);
-		rt_checkpoint(rt_step);
-	}
+	if (run.stop || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0))
+		checkpoint();
 	rt_checkpoint_poll();
 	return !run.stop && rt_step < last_step;
 }
@@ -445,9 +449,9 @@ int pd_finalize(void)
 	if (run.training) {
 		rt_trace_close(p);
 		write_summary(p, o, rt_step - run.first, rt_now() - run.begin);
-		rt_from_gpu(p, run.arena);
 		if (!run.stop && rt_step < last_step)
-			rt_checkpoint(rt_step); /* a caller's loop ended early */
+			checkpoint();   /* a caller's loop ended early */
+		rt_from_gpu(p, run.arena);
 		if (!run.signalled && rt_evaluate_due(rt_step, true))
 			rt_evaluate(p, one_step);
 		if (o->then_loss && !run.signalled) {
