@@ -98,7 +98,7 @@ static bool wait_for(const family *f, int *status)
 	for (int k = 0; waitpid(child, status, WNOHANG) == 0; k++) {
 		bool failed = false;
 
-		nap(50);
+		logs_wait(50);
 		if (getppid() != f->launcher) {
 			put_down(status);
 			_exit(LOST);    /* whoever started pdrun knows why */
@@ -120,7 +120,7 @@ static bool wait_for(const family *f, int *status)
 
 int exec_main(int argc, char **argv)
 {
-	const char *fr = getenv("PD_FR"), *w = getenv("PD_WORLD"), *t = getenv("PD_WAIT");
+	const char *fr = getenv("PD_FR"), *w = getenv("PD_WORLD"), *t = getenv("PD_WAIT"), *logs = getenv("PD_LOGS");
 	const double most = t && atof(t) > 0 ? atof(t) : 60;
 	family       f = { fr, argc > 1 ? atoi(argv[0]) : -1, w ? atoi(w) : 0, most, getppid() };
 	int          status = 0;
@@ -130,17 +130,24 @@ int exec_main(int argc, char **argv)
 		fprintf(stderr, "pdrun: --exec is for run.sh, under pdrun DIR\n");
 		return USAGE;
 	}
+	if (logs && *logs && !logs_open(logs, f.rank, argv[1])) {
+		write_end(fr, f.rank, "exit", 1);
+		return 1;
+	}
 	catch_signals();
 	write_file(fr, f.rank, "began", "process", (int)getpid());
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		logs_child();
 		execv(argv[1], argv + 1);
 		fprintf(stderr, "pdrun: %s: %s\n", argv[1], strerror(errno));
 		_exit(USAGE);
 	}
+	logs_parent();
 	const bool ended = wait_for(&f, &status);
 
+	logs_close();
 	if (WIFSIGNALED(status))
 		write_end(fr, f.rank, ended ? "ended" : "signal", WTERMSIG(status));
 	else

@@ -1,6 +1,6 @@
 /* pdrun: starts the programs of a build folder, waits for all of them, says who failed first, and starts again.
  *
- *     pdrun [--max-restarts N] DIR [-- ARGS]
+ *     pdrun [--max-restarts N] [--log-dir LOGS] DIR [-- ARGS]
  *     pdrun --exec N PROGRAM ARGS...      what run.sh starts in place of PROGRAM, rank N (parent.c)
  *
  * FR, the folder of flight recorders and of what parents write, is OUT/fr of the run. */
@@ -46,10 +46,11 @@ void nap(int ms)
 /* ---- the folder ---- */
 
 static const char help[] =
-	"usage: pdrun [--max-restarts N] DIR [-- ARGS]\n"
+	"usage: pdrun [--max-restarts N] [--log-dir LOGS] DIR [-- ARGS]\n"
 	"Starts the programs of the build folder DIR with the options ARGS (runtime/README.md) and says who failed first. A run\n"
 	"that lost a rank, or its launcher, is started again up to N times, from the newest checkpoint of --ckpt that all ranks\n"
 	"have; where DIR has plans for one host less (placement.tolerate) and a host is gone, with the plan without it.\n"
+	"--log-dir: what each rank prints goes to LOGS/rankN.log on its host too, and every line here begins with the rank's name.\n"
 	"Exit status: that of the rank that failed first, 128 + the signal when it was killed. Results are in DIR/run.\n";
 
 static _Noreturn void usage(void)
@@ -235,6 +236,8 @@ static int report(const job *j, const launch *l, int *rank)
 		        *why ? "; it " : "", why);
 	else
 		fprintf(stderr, "pdrun: rank %d failed first: exit status %d%s%s\n", *rank, e.code, *why ? "; it " : "", why);
+	if (*j->logs)
+		logs_tail(j->logs, *rank, 5);
 	fprintf(stderr, "pdrun: flight recorders of the ranks that were left: %s/rankN.txt\n", j->fr);
 	return e.ended || !e.known || e.code == 0 ? LOST : e.code;
 }
@@ -268,31 +271,52 @@ static int run(job *j)
 	}
 }
 
-static void read_args(job *j, int argc, char **argv)
+/* The value of --NAME in argv[*i], as --NAME=V or --NAME V; NULL: another option. */
+static const char *value_of(const char *name, int *i, int argc, char **argv)
 {
-	int i = 1;
+	const size_t n = strlen(name);
 
-	for (; i < argc && argv[i][0] == '-' && strcmp(argv[i], "--"); i++) {
-		const bool eq = !strncmp(argv[i], "--max-restarts=", 15);
-		char      *last;
+	if (strncmp(argv[*i], name, n) || (argv[*i][n] && argv[*i][n] != '='))
+		return NULL;
+	return argv[*i][n] ? argv[*i] + n + 1 : *i + 1 < argc ? argv[++*i] : "";
+}
 
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-			fputs(help, stdout);
-			exit(0);
-		}
-		if (!eq && strcmp(argv[i], "--max-restarts")) {
-			fprintf(stderr, "pdrun: unknown option '%s'; options of the programs come behind --\n", argv[i]);
-			usage();
-		}
-		const char *v = eq ? argv[i] + 15 : i + 1 < argc ? argv[++i] : "";
-		const long  n = strtol(v, &last, 10);
+static void read_option(job *j, int *i, int argc, char **argv)
+{
+	char       *last;
+	const char *v;
+
+	if (!strcmp(argv[*i], "--help") || !strcmp(argv[*i], "-h")) {
+		fputs(help, stdout);
+		exit(0);
+	}
+	if ((v = value_of("--max-restarts", i, argc, argv))) {
+		const long n = strtol(v, &last, 10);
 
 		if (last == v || *last || n < 0 || n > 1 << 20) {
 			fprintf(stderr, "pdrun: --max-restarts wants a number, not '%s'\n", v);
 			usage();
 		}
 		j->restarts = (int)n;
+	} else if ((v = value_of("--log-dir", i, argc, argv))) {
+		if (!*v) {
+			fprintf(stderr, "pdrun: --log-dir wants a folder\n");
+			usage();
+		}
+		if ((mkdir(v, 0777) && errno != EEXIST) || !realpath(v, j->logs) || access(j->logs, W_OK | X_OK))
+			no_folder(v);
+	} else {
+		fprintf(stderr, "pdrun: unknown option '%s'; options of the programs come behind --\n", argv[*i]);
+		usage();
 	}
+}
+
+static void read_args(job *j, int argc, char **argv)
+{
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-' && strcmp(argv[i], "--"); i++)
+		read_option(j, &i, argc, argv);
 	if (i >= argc || !strcmp(argv[i], "--"))
 		usage();
 	j->dir = argv[i++];
@@ -329,6 +353,7 @@ int main(int argc, char **argv)
 	setenv("PD_FR", j.fr, 1);
 	setenv("PD_WAIT", wait, 1);
 	setenv("PD_WRAP", j.self, 1);
+	setenv("PD_LOGS", j.logs, 1);
 	catch_signals();
 	const int code = run(&j);
 

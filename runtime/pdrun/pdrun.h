@@ -24,7 +24,7 @@ typedef struct job {
 	char      **args;
 	int         nargs, world, restarts;
 	double      timeout;            /* seconds that a rank waits for another one */
-	char        out[PATH], fr[PATH], self[PATH], base[PATH];
+	char        out[PATH], fr[PATH], self[PATH], base[PATH], logs[PATH];    /* logs: empty without --log-dir */
 } job;
 
 /* How the launcher ended. */
@@ -42,6 +42,15 @@ bool   has_begun(const char *fr, int rank);     /* its parent lives or lived */
 
 /* parent.c: `pdrun --exec N PROGRAM ARGS...`, the parent of rank N. */
 int exec_main(int argc, char **argv);
+
+/* logs.c: what a rank prints, into DIR/rankN.log and on with its name. open: by its parent, before the fork; child and parent:
+ * each side behind it. wait passes lines on for so long; tail prints the last ones. */
+bool logs_open(const char *dir, int rank, const char *program);
+void logs_child(void);
+void logs_parent(void);
+void logs_wait(int ms);
+void logs_close(void);
+void logs_tail(const char *dir, int rank, int lines);
 
 /* launcher.c: run.sh as a child: until it has ended, and nobody is left whom it started. */
 launch launcher_run(const job *j, int attempt);
