@@ -319,11 +319,11 @@ static bool write_table(Build *b, const Case *c, int n)
 		const char *bytes = "";
 		buf_printf(&list, "%s %d %s%s%s\n", c[i].skip ? "skip" : "case", i, c[i].name, c[i].skip ? ": " : "",
 			c[i].skip ? c[i].skip : "");
-		for (int k = 0; k < c[i].nin; k++) {
+		for (int k = 0; !c[i].skip && k < c[i].nin; k++) {
 			describe(&list, "in", c[i].in[k]);
 			bytes = arena_printf(b->a, "%s%" PRId64 ", ", bytes, bytes_of(c[i].in[k]));
 		}
-		for (int k = 0; k < c[i].nout; k++) {
+		for (int k = 0; !c[i].skip && k < c[i].nout; k++) {
 			describe(&list, "out", c[i].out[k]);
 			bytes = arena_printf(b->a, "%s%" PRId64 ", ", bytes, bytes_of(c[i].out[k]));
 		}

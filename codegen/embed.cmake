@@ -1,6 +1,7 @@
 # Makes a C file that holds other files as text: cmake -DOUT=embedded.c -DROOT=DIR -P embed.cmake
 # Names are relative to the source tree, templates of ops without the leading ir/.
 file(GLOB list RELATIVE ${ROOT} ${ROOT}/ir/ops/*/*.cpu.c ${ROOT}/ir/ops/*/*.ref.c ${ROOT}/ir/ops/*/*.cuda.cu
+	${ROOT}/ir/ops/*/*.part.h
 	${ROOT}/runtime/*.cu
 	${ROOT}/runtime/*.c ${ROOT}/runtime/*.h ${ROOT}/runtime/pdrun/*.[ch] ${ROOT}/runtime/README.md
 	${ROOT}/codegen/*.in)

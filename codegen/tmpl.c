@@ -392,7 +392,7 @@ void tmpl_dir(const char *dir)
 	dir_of_templates = dir;
 }
 
-const char *tmpl_text(Arena *a, const char *file)
+static const char *template_file(Arena *a, const char *file)
 {
 	static const char root[] = "ops/";
 
@@ -409,4 +409,21 @@ const char *tmpl_text(Arena *a, const char *file)
 		return copy;
 	}
 	return NULL;
+}
+
+/* Lines `#include "FILE"` are the template FILE without its head: what templates for CPUs and GPUs have in common. */
+const char *tmpl_text(Arena *a, const char *file)
+{
+	static const char word[] = "#include \"";
+	const char *text = template_file(a, file), *at;
+
+	while (text && (at = strstr(text, word)) && (at == text || at[-1] == '\n')) {
+		const char *name = at + strlen(word), *end = strchr(name, '"');
+		const char *part = end ? template_file(a, arena_printf(a, "%.*s", (int)(end - name), name)) : NULL;
+
+		if (!part)
+			return NULL;
+		text = arena_printf(a, "%.*s%s%s", (int)(at - text), text, part + tmpl_head(part), end + 1 + (end[1] == '\n'));
+	}
+	return text;
 }

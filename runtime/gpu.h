@@ -9,11 +9,15 @@
 
 #if !defined PD_LAUNCH
 #include <cuda_runtime.h>
-/* A grid of `blocks` blocks of `threads` threads, `shared` bytes of shared memory a block; arguments of the kernel. */
+/* A grid of `blocks` blocks of `threads` threads, `shared` bytes of shared memory a block; arguments of the kernel. Nothing
+ * where there are no blocks: CUDA refuses that. */
 #define PD_LAUNCH(kernel, blocks, threads, shared, ...) \
 	do { \
-		kernel<<<(blocks), (threads), (shared), pd_stream()>>>(__VA_ARGS__); \
-		pd_launched(#kernel); \
+		const unsigned pd_grid = (unsigned)(blocks); \
+		if (pd_grid) { \
+			kernel<<<pd_grid, (threads), (shared), pd_stream()>>>(__VA_ARGS__); \
+			pd_launched(#kernel); \
+		} \
 	} while (0)
 #endif
 #if !defined PD_DYN_SHARED

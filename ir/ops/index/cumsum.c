@@ -90,4 +90,5 @@ const OpDef op_CumSum = {
 	.attrs = attrs, .attrsize = sizeof(struct cumsum),
 	.shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes, .eval = eval,
 	.cpu = { .file = "cumsum.cpu.c", .call = "$k($=, $0);" }, .ref = { .file = "cumsum.cpu.c", .call = "$k($=, $0);" },
+	.cuda = { .file = "cumsum.cuda.cu", .call = "$k($=, $0);" },
 };

@@ -231,6 +231,23 @@ static void loop_holes(Holes *h, const Nest *s, bool small, bool many)
 	parallel_hole(h, false, outer);
 }
 
+/* GPU: the loops along the axis (where the table stands still) and the others. */
+static void kept_holes(Holes *h, const Nest *s)
+{
+	unsigned kept = 0;
+	int64_t kept_count = 1, gone_count = 1;
+
+	for (int d = 0; d < s->rank; d++) {
+		kept |= s->op[1].stride[d] ? 1u << d : 0;
+		*(s->op[1].stride[d] ? &kept_count : &gone_count) *= s->dim[d];
+	}
+	hole_int(h, "KEPT_COUNT", kept_count);
+	hole_int(h, "GONE_COUNT", gone_count);
+	hole_text(h, "KEPT_INDEX", "%s", nest_index(h->arena, s, "o", kept));
+	hole_text(h, "GONE_INDEX", "%s", nest_index(h->arena, s, "r", ~kept));
+	hole_int(h, "WAYS", scatter_ways(kept_count, gone_count));
+}
+
 static void scatter_holes(const Node *n, Holes *h)
 {
 	const struct elements *at = n->attr;
@@ -249,6 +266,7 @@ static void scatter_holes(const Node *n, Holes *h)
 	hole_int(h, "ZERO", back);
 	hole_int(h, "NUMEL", type_numel(y));
 	loop_holes(h, &s, type_numel(y) < INT32_MAX && type_numel(ids) < INT32_MAX, type_numel(ids) >= 32768);
+	kept_holes(h, &s);
 	hole_text(h, "ROW", "%s", row_text(h->arena, n, nest_ref(h->arena, &s, 0), k.dim));
 	hole_int(h, "CHECK", !index_checked(n->in[1]));
 	hole_int(h, "LOST", !back && k.dim > 0 && dtype_float(y->dtype));
@@ -283,6 +301,7 @@ const OpDef op_GatherElementsGrad = {
 	.holes = scatter_holes, .eval = scatter_eval,
 	.cpu = { .file = "scatter_elements.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "scatter_elements.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "scatter_elements.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 const OpDef op_ScatterElements = {
@@ -292,4 +311,5 @@ const OpDef op_ScatterElements = {
 	.holes = scatter_holes, .eval = scatter_eval,
 	.cpu = { .file = "scatter_elements.cpu.c", .call = "$k($=, $0, $2, $1);" },
 	.ref = { .file = "scatter_elements.cpu.c", .call = "$k($=, $0, $2, $1);" },
+	.cuda = { .file = "scatter_elements.cuda.cu", .call = "$k($=, $0, $2, $1);" },
 };

@@ -63,6 +63,11 @@ const char *index_missing(DType t)
 	return t == DT_f32 || t == DT_f64 ? "NAN" : "0";
 }
 
+int scatter_ways(int64_t columns, int64_t updates)
+{
+	return updates < 256 || columns >= 4096 ? 1 : columns >= 512 ? 32 : 256;
+}
+
 /* ---- reductions ---- */
 
 bool reduction_ok(const Node *n, const char *reduction, Diag *d)

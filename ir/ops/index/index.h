@@ -23,6 +23,10 @@ bool index_checked(const Value *v);
 bool index_negative(const Value *v);
 const char *index_missing(DType t);                     /* "NAN", or "0" where there is none */
 
+/* GPU: threads that share a column of a table, each with every so manieth of its rows, where there are few columns and many
+ * updates of each. */
+int scatter_ways(int64_t columns, int64_t updates);
+
 /* ---- reductions of scatters ---- */
 bool reduction_ok(const Node *n, const char *reduction, Diag *d);
 /* The C statement by which `from` joins `to`. */

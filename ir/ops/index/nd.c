@@ -222,6 +222,7 @@ static void scatter_holes(const Node *n, Holes *h)
 	hole_int(h, "PAR", work >= 32768 && (c.outer > 1 || c.inner > 64));
 	hole_text(h, "JOIN", "%s", reduction_text(h->arena, reduction, "to[i]", one ? "u[0]" : "from[i]"));
 	hole_int(h, "ONE", one);
+	hole_int(h, "WAYS", scatter_ways(c.outer * c.inner, c.ids));
 	hole_name(h, "%s%s_%s%s%s", back ? "gather_nd_grad" : "scatter_nd", back || !strcmp(reduction, "none") ? "" :
 		arena_printf(h->arena, "_%s", reduction), kernel_name(h->arena, n, y, &c), one ? "_one" : "",
 		dtype_suffix(y->dtype));
@@ -238,6 +239,7 @@ const OpDef op_GatherND = {
 	.holes = gather_holes, .eval = gather_eval,
 	.cpu = { .file = "gather_nd.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather_nd.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "gather_nd.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 const OpDef op_GatherNDGrad = {
@@ -247,6 +249,7 @@ const OpDef op_GatherNDGrad = {
 	.holes = scatter_holes, .eval = scatter_eval,
 	.cpu = { .file = "scatter_nd.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "scatter_nd.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "scatter_nd.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 const OpDef op_ScatterND = {
@@ -256,4 +259,5 @@ const OpDef op_ScatterND = {
 	.holes = scatter_holes, .eval = scatter_eval,
 	.cpu = { .file = "scatter_nd.cpu.c", .call = "$k($=, $0, $2, $1);" },
 	.ref = { .file = "scatter_nd.cpu.c", .call = "$k($=, $0, $2, $1);" },
+	.cuda = { .file = "scatter_nd.cuda.cu", .call = "$k($=, $0, $2, $1);" },
 };

@@ -79,6 +79,7 @@ const OpDef op_OneHot = {
 	.shape = onehot_shape, .cost = move_cost, .holes = onehot_holes, .eval = onehot_eval,
 	.cpu = { .file = "onehot.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "onehot.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "onehot.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 /* ---- ReverseSequence ---- */
@@ -159,4 +160,5 @@ const OpDef op_ReverseSequence = {
 	.holes = reverse_holes, .eval = reverse_eval,
 	.cpu = { .file = "reverse.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "reverse.cpu.c", .call = "$k($=, $0, $1);" },
+	.cuda = { .file = "reverse.cuda.cu", .call = "$k($=, $0, $1);" },
 };

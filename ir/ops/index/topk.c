@@ -145,6 +145,7 @@ const OpDef op_TopK = {
 	.holes = topk_holes, .eval = topk_eval,
 	.cpu = { .file = "topk.cpu.c", .call = "$k($=, $=1, $0);" },
 	.ref = { .file = "topk.cpu.c", .call = "$k($=, $=1, $0);" },
+	.cuda = { .file = "topk.cuda.cu", .call = "$k($=, $=1, $0);" },
 };
 
 /* ---- ArgMax, ArgMin ---- */
@@ -187,6 +188,7 @@ static void argmax_holes(const Node *n, Holes *h)
 	hole_int(h, "N", s.dim);
 	hole_int(h, "INNER", s.inner);
 	hole_int(h, "BLOCK", s.inner < 64 ? s.inner ? s.inner : 1 : 64);
+	hole_int(h, "WIDE", s.dim >= 512 && s.outer * s.inner < 65536);
 	hole_text(h, "BEFORE", !dtype_float(x->dtype) ? "p %s%s q" : at->select_last_index ? "p %s%s q || p != p" :
 		"p %s%s q || (p != p && q == q)", more, last);
 	hole_int(h, "PAR", type_numel(x) >= 32768 && s.outer * (s.inner / 64 + 1) > 1);
@@ -234,6 +236,7 @@ static const AttrDef argmax_attrs[] = {
 		.shape = argmax_shape, .cost = topk_cost, .holes = argmax_holes, .eval = argmax_eval, \
 		.cpu = { .file = "argmax.cpu.c", .call = "$k($=, $0);" }, \
 		.ref = { .file = "argmax.cpu.c", .call = "$k($=, $0);" }, \
+		.cuda = { .file = "argmax.cuda.cu", .call = "$k($=, $0);" }, \
 	};
 ARG(ArgMax)
 ARG(ArgMin)

@@ -100,7 +100,7 @@ static const AttrDef attrs[] = {
 };
 
 #define COMMON .flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct lrn), .cost = cost, \
-	.holes = holes, .cpu = { .file = "lrn.cpu.c" }
+	.holes = holes, .cpu = { .file = "lrn.cpu.c" }, .cuda = { .file = "lrn.cuda.cu" }
 
 const OpDef op_LRN = {
 	.name = "LRN", .minin = 1, .maxin = 1, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE }, COMMON,

@@ -66,4 +66,5 @@ const OpDef op_MaxPoolIndices = {
 	.name = "MaxPoolIndices", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE, .attrs = attrs,
 	.attrsize = sizeof(struct indices), .shape = shape, .holes = holes,
 	.cpu = { .file = "indices.cpu.c", .call = "$k($=, $0);" },
+	.cuda = { .file = "indices.cuda.cu", .call = "$k($=, $0);" },
 };

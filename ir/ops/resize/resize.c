@@ -111,7 +111,7 @@ static const AttrDef grad_attrs[] = { AT_INT(struct resize, axis, 0), AT_INT(str
 
 #define COMMON .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct resize), \
 	.shape = shape, .grad = grad, .dgrad = { DENSE, NOGRAD, NOGRAD }, .cost = cost, .holes = holes, \
-	.cpu = { .file = "resize.cpu.c" }
+	.cpu = { .file = "resize.cpu.c" }, .cuda = { .file = "resize.cuda.cu" }
 
 const OpDef op_ResizeAxis = { .name = "ResizeAxis", .attrs = attrs, COMMON };
 

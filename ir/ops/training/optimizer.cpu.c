@@ -1,88 +1,16 @@
 /* One step over N elements. g is a sum over the global batch, n[0] what it is divided by. */
 static void NAME(T *restrict w,
-#if HEAVYBALL
-	T *restrict v,
-#endif
-#if ADAM
-	T *restrict m, T *restrict v,
-#endif
-#if RMSPROP || ADAGRAD
-	T *restrict v,
-#endif
-#if SMOOTHED
-	T *restrict b,
-#endif
+#include "optimizer.state.part.h"
 	const T *restrict g, const T *restrict n)
 {
 	const T scale = 1 / n[0];
-	const double lr = LR;
-#if ADAM && ONNX
-	const double t = (double)pd_step_index() + T0;
-	const T rate = (T)(t > 0 ? lr * sqrt(1 - pow(BETA2, t)) / (1 - pow(BETA1, t)) : lr);
-#endif
-#if ADAM && !ONNX
-	const double t = (double)pd_step_index() + 1 + T0;
-	const T rate = (T)(lr / (1 - pow(BETA1, t))), root = (T)(1 / sqrt(1 - pow(BETA2, t)));
-#endif
-#if ADAGRAD
-	const T rate = (T)(lr / (1 + ((double)pd_step_index() + T0) * LR_DECAY));
-#endif
-#if HEAVYBALL && DAMPENED
-	const T damped = pd_step_index() + T0 > 0 ? (T)(1 - DAMPENING) : 1;
-#endif
+#include "optimizer.rate.part.h"
 #if PAR
 #pragma omp parallel for simd
 #else
 #pragma omp simd
 #endif
 	for (IX i = 0; i < N; i++) {
-#if COUPLED
-		const T d = g[i] * scale + (T)DECAY * w[i];
-#else
-		const T d = g[i] * scale;
-#endif
-#if DECOUPLED
-		w[i] -= (T)(lr * DECAY) * w[i];
-#endif
-#if ADAM
-		m[i] = (T)BETA1 * m[i] + (T)(1 - BETA1) * d;
-		v[i] = (T)BETA2 * v[i] + (T)(1 - BETA2) * d * d;
-#if ONNX
-		w[i] -= rate * m[i] / (SQRT(v[i]) + (T)EPS);
-#else
-		w[i] -= rate * m[i] / (SQRT(v[i]) * root + (T)EPS);
-#endif
-#if AFTER
-		w[i] *= (T)(1 - DECAY_POST);
-#endif
-#endif
-#if HEAVYBALL
-#if DAMPENED
-		v[i] = (T)MOMENTUM * v[i] + damped * d;
-#else
-		v[i] = (T)MOMENTUM * v[i] + d;
-#endif
-#if NESTEROV
-		w[i] -= (T)lr * (d + (T)MOMENTUM * v[i]);
-#else
-		w[i] -= (T)lr * v[i];
-#endif
-#endif
-#if RMSPROP
-		v[i] = (T)ALPHA * v[i] + (T)(1 - ALPHA) * d * d;
-#if SMOOTHED
-		b[i] = (T)MOMENTUM * b[i] + d / (SQRT(v[i]) + (T)EPS);
-		w[i] -= (T)lr * b[i];
-#else
-		w[i] -= (T)lr * d / (SQRT(v[i]) + (T)EPS);
-#endif
-#endif
-#if ADAGRAD
-		v[i] += d * d;
-		w[i] -= rate * d / (SQRT(v[i]) + (T)EPS);
-#endif
-#if !ADAM && !HEAVYBALL && !RMSPROP && !ADAGRAD
-		w[i] -= (T)lr * d;
-#endif
+#include "optimizer.part.h"
 	}
 }

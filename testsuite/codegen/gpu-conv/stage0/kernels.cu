@@ -321,23 +321,23 @@ PD_HOST void running_4x2(float *r, const float *rows)
 /* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */
 namespace device::momentum_18 {
 static __global__ void run(float *w,
-	float *v,
+	float *restrict v,
 	const float *g, const float *n, double lr
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 18)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	v[i] = (float)0.90000000000000002 * v[i] + d;
-	w[i] -= (float)lr * v[i];
+	if (i < 18) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		v[i] = (float)0.90000000000000002 * v[i] + d;
+		w[i] -= (float)lr * v[i];
+	}
 }
 }
 
 PD_HOST void momentum_18(float *w,
-	float *v,
+	float *restrict v,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
@@ -350,23 +350,23 @@ PD_HOST void momentum_18(float *w,
 
 namespace device::momentum_2 {
 static __global__ void run(float *w,
-	float *v,
+	float *restrict v,
 	const float *g, const float *n, double lr
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 2)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	v[i] = (float)0.90000000000000002 * v[i] + d;
-	w[i] -= (float)lr * v[i];
+	if (i < 2) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		v[i] = (float)0.90000000000000002 * v[i] + d;
+		w[i] -= (float)lr * v[i];
+	}
 }
 }
 
 PD_HOST void momentum_2(float *w,
-	float *v,
+	float *restrict v,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
@@ -379,23 +379,23 @@ PD_HOST void momentum_2(float *w,
 
 namespace device::momentum_24 {
 static __global__ void run(float *w,
-	float *v,
+	float *restrict v,
 	const float *g, const float *n, double lr
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 24)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	v[i] = (float)0.90000000000000002 * v[i] + d;
-	w[i] -= (float)lr * v[i];
+	if (i < 24) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		v[i] = (float)0.90000000000000002 * v[i] + d;
+		w[i] -= (float)lr * v[i];
+	}
 }
 }
 
 PD_HOST void momentum_24(float *w,
-	float *v,
+	float *restrict v,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
@@ -408,23 +408,23 @@ PD_HOST void momentum_24(float *w,
 
 namespace device::momentum_3 {
 static __global__ void run(float *w,
-	float *v,
+	float *restrict v,
 	const float *g, const float *n, double lr
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 3)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	v[i] = (float)0.90000000000000002 * v[i] + d;
-	w[i] -= (float)lr * v[i];
+	if (i < 3) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		v[i] = (float)0.90000000000000002 * v[i] + d;
+		w[i] -= (float)lr * v[i];
+	}
 }
 }
 
 PD_HOST void momentum_3(float *w,
-	float *v,
+	float *restrict v,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;

@@ -217,11 +217,11 @@ static __global__ void run(float *w,
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 16)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	w[i] -= (float)lr * d;
+	if (i < 16) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		w[i] -= (float)lr * d;
+	}
 }
 }
 

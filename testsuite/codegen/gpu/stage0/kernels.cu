@@ -92,25 +92,25 @@ PD_HOST void reduce_sum_4x5_axes0(float *y, const float *a)
 /* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */
 namespace device::adam_30 {
 static __global__ void run(float *w,
-	float *m, float *v,
+	float *restrict m, float *restrict v,
 	const float *g, const float *n, double lr
 	, float rate, float root
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 30)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
-	v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
-	w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	if (i < 30) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
+		v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
+		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	}
 }
 }
 
 PD_HOST void adam_30(float *w,
-	float *m, float *v,
+	float *restrict m, float *restrict v,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
@@ -126,25 +126,25 @@ PD_HOST void adam_30(float *w,
 
 namespace device::adam_5 {
 static __global__ void run(float *w,
-	float *m, float *v,
+	float *restrict m, float *restrict v,
 	const float *g, const float *n, double lr
 	, float rate, float root
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 5)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
-	v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
-	w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	if (i < 5) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
+		v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
+		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	}
 }
 }
 
 PD_HOST void adam_5(float *w,
-	float *m, float *v,
+	float *restrict m, float *restrict v,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;

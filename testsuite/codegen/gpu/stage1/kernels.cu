@@ -167,25 +167,25 @@ PD_HOST void reduce_sum_4x3_axes0(float *y, const float *a)
 /* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */
 namespace device::adam_15 {
 static __global__ void run(float *w,
-	float *m, float *v,
+	float *restrict m, float *restrict v,
 	const float *g, const float *n, double lr
 	, float rate, float root
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 15)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
-	v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
-	w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	if (i < 15) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
+		v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
+		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	}
 }
 }
 
 PD_HOST void adam_15(float *w,
-	float *m, float *v,
+	float *restrict m, float *restrict v,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
@@ -201,25 +201,25 @@ PD_HOST void adam_15(float *w,
 
 namespace device::adam_3 {
 static __global__ void run(float *w,
-	float *m, float *v,
+	float *restrict m, float *restrict v,
 	const float *g, const float *n, double lr
 	, float rate, float root
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
-	if (i >= 3)
-		return;
-	const float scale = 1 / n[0];
-	const float d = g[i] * scale;
-	m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
-	v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
-	w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	if (i < 3) {
+		const float scale = 1 / n[0];
+		const float d = g[i] * scale;
+		m[i] = (float)0.90000000000000002 * m[i] + (float)(1 - 0.90000000000000002) * d;
+		v[i] = (float)0.999 * v[i] + (float)(1 - 0.999) * d * d;
+		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
+	}
 }
 }
 
 PD_HOST void adam_3(float *w,
-	float *m, float *v,
+	float *restrict m, float *restrict v,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;

@@ -1,0 +1,36 @@
+/* y[o][k] = a[o][row], o = k / EACH: blocks of INNER elements, a thread per element; row is what Q coordinates of the
+ * indices name. CHECK: nobody has looked at the indices; one that points nowhere gives MISSING and never touches other
+ * memory. */
+namespace device::NAME {
+static __global__ void run(T *y, const T *a, const TI *ids)
+{
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (e >= (int64_t)ROWS * INNER)
+		return;
+	const int64_t dim[Q] = { DIMS };
+	const int64_t i = e % INNER, k = e / INNER;
+	int64_t row = 0;
+
+	for (int q = 0; q < Q; q++) {
+		const int64_t r = ids[k * Q + q], at = r < 0 ? r + dim[q] : r;
+#if CHECK
+		row = row < 0 || at < 0 || at >= dim[q] ? -1 : row * dim[q] + at;
+#else
+		row = row * dim[q] + at;
+#endif
+	}
+#if CHECK
+	if (row < 0) {
+		y[e] = MISSING;
+		return;
+	}
+#endif
+	y[e] = a[(k / EACH * TABLE + row) * INNER + i];
+}
+}
+
+PD_HOST void NAME(T *y, const T *a, const TI *ids)
+{
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)ROWS * INNER, 256), 256, 0, y, a, ids);
+}

@@ -1,0 +1,60 @@
+/* y is a (ZERO: zeros), then every update, a block of INNER elements, joins the block that Q coordinates of the indices
+ * name. What shares an element joins in the order of the indices: a column of a batch has WAYS threads, of which each has
+ * every WAYS-th row and looks at all updates. CHECK: nobody has looked at the indices; LOST: an update that goes nowhere
+ * makes row 0 NaN. */
+namespace device::NAME {
+static __global__ void run(T *y, PARAMS)
+{
+	const IX e = (IX)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+
+	if (e >= OUTER * INNER * WAYS)
+		return;
+	const int64_t dim[Q] = { DIMS };
+	const IX i = e / WAYS % INNER, o = e / WAYS / INNER;
+
+	for (IX k = o * IDS; k < (o + 1) * IDS; k++) {
+		int64_t row = 0;
+
+		for (int q = 0; q < Q; q++) {
+			const int64_t r = ids[k * Q + q], at = r < 0 ? r + dim[q] : r;
+#if CHECK
+			row = row < 0 || at < 0 || at >= dim[q] ? -1 : row * dim[q] + at;
+#else
+			row = row * dim[q] + at;
+#endif
+		}
+#if CHECK
+		if (row < 0) {
+#if LOST
+			if (e % WAYS == 0)
+				y[o * TABLE * INNER + i] = NAN;
+#endif
+			continue;
+		}
+#endif
+#if WAYS > 1
+		if (row % WAYS != e % WAYS)
+			continue;
+#endif
+#if !ONE
+		const T *from = u + k * INNER;
+#endif
+		T *to = y + (o * TABLE + row) * INNER;
+
+		JOIN
+	}
+#if !ZERO
+	(void)a;
+#endif
+}
+}
+
+PD_HOST void NAME(T *y, PARAMS)
+{
+#if ZERO
+	pd_fill(y, 0, NUMEL * sizeof *y);
+#else
+	pd_copy(y, a, NUMEL * sizeof *y);
+#endif
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * INNER * WAYS, 128), 128, 0, y, ARGS);
+}

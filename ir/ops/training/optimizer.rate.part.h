@@ -1,0 +1,16 @@
+/* What the running step's number gives, the same for all elements. */
+	const double lr = LR;
+#if ADAM && ONNX
+	const double t = (double)pd_step_index() + T0;
+	const T rate = (T)(t > 0 ? lr * sqrt(1 - pow(BETA2, t)) / (1 - pow(BETA1, t)) : lr);
+#endif
+#if ADAM && !ONNX
+	const double t = (double)pd_step_index() + 1 + T0;
+	const T rate = (T)(lr / (1 - pow(BETA1, t))), root = (T)(1 / sqrt(1 - pow(BETA2, t)));
+#endif
+#if ADAGRAD
+	const T rate = (T)(lr / (1 + ((double)pd_step_index() + T0) * LR_DECAY));
+#endif
+#if HEAVYBALL && DAMPENED
+	const T damped = pd_step_index() + T0 > 0 ? (T)(1 - DAMPENING) : 1;
+#endif
