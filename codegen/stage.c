@@ -88,6 +88,8 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 			list = arena_printf(a, "%s%s%d", list, r ? ", " : "", x->b->first_rank[s->id] + r);
 		cw_line(w, "static const int ranks[] = { %s };", list);
 		cw_line(w, "static const pd_group replicas = { %d, ranks };", s->replicas);
+		if (sums_by(x, "hosts"))
+			cw_stmt(w, "of each", "static const int hosts[] = { %s };", hosts_text(x));
 	}
 	for (int i = 0; i < x->nobject; i++)
 		cw_line(w, "static %s %s;", kernel_of(&x->kernels, x->object[i])->k->object, object_text(x, x->object[i]));

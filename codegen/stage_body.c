@@ -521,6 +521,8 @@ void write_init(StageCx *x, Cw *w)
 	if (has_buckets(x) && leaf_added(x))
 		cw_line(&in, "of_step = nmine;");
 	open_servers(x, &in);
+	if (sums_by(x, "vendor"))
+		cw_line(&in, "pd_group_open(&replicas);");
 	init_rows(x, &in);
 	fill_consts(x, &in);
 	if (x->clocks)

@@ -63,9 +63,29 @@ static const char *how_text(StageCx *x, const Node *n)
 	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
 
 	if (strcmp(codec, "none"))
-		return arena_printf(x->b->a, "&(pd_sum){ PD_SUM_%s, PD_CODEC_%s, %d }", upper(x->b->a, by), upper(x->b->a, codec),
+		return arena_printf(x->b->a, "&(pd_sum){ PD_SUM_%s, PD_CODEC_%s, %d, NULL }", upper(x->b->a, by), upper(x->b->a, codec),
 			(int)attr_int(n, "block"));
+	if (!strcmp(by, "hosts"))
+		return "&(pd_sum){ .by = PD_SUM_HOSTS, .host = hosts }";
 	return strcmp(by, "auto") ? arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s }", upper(x->b->a, by)) : "NULL";
+}
+
+/* The host of each replica, as a number. */
+const char *hosts_text(const StageCx *x)
+{
+	const char *list = "";
+
+	for (int r = 0; r < x->s->replicas; r++)
+		list = arena_printf(x->b->a, "%s%s%d", list, r ? ", " : "", x->b->c->device[x->s->device[r]].host);
+	return list;
+}
+
+bool sums_by(const StageCx *x, const char *by)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (n->op == OP_AllReduce && !reproducible(x) && !strcmp(attr_str(n, "by"), by))
+			return true;
+	return false;
 }
 
 bool has_buckets(const StageCx *x)

@@ -121,10 +121,10 @@ static bool word_of(Cx *x, const char *flag, const char *v, const char *const *w
 
 static bool o_allreduce(Cx *x, const char *v)
 {
-	static const char *const words[] = { "auto", "ring", "doubling", "halving", "pairwise" };
+	static const char *const words[] = { "auto", "ring", "doubling", "halving", "pairwise", "hosts", "vendor" };
 	const char *w = NULL;
 
-	if (!word_of(x, "--allreduce", v, words, 5, &w))
+	if (!word_of(x, "--allreduce", v, words, 7, &w))
 		return false;
 	x->o->t.allreduce = strcmp(w, "auto") ? w : NULL;
 	return true;
@@ -353,7 +353,7 @@ static const Opt table[] = {
 	{ "Communication", "servers", "N", "processes that hold parameters, for ps and hybrid; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
 	{ "Communication", "no-local-agg", NULL, "devices of a host do not add their gradients before they go to a server", FLAG,
 		TR(no_local_agg), 0, 0, 0, 0 },
-	{ "Communication", "allreduce", "A", "sums over replicas: auto, ring, doubling, halving, pairwise", CALL, 0, o_allreduce, 0, 0, 0 },
+	{ "Communication", "allreduce", "A", "sums over replicas: auto (each by the timing model), ring, doubling, halving, pairwise, hosts (inside, then between), vendor (MPI's)", CALL, 0, o_allreduce, 0, 0, 0 },
 	{ "Communication", "dense", "PATTERN", "tables whose gradients are summed whole, though a step touches few of their rows", TEXT, TR(dense), 0, 0, 0, 0 },
 	{ "Communication", "bucket", "BYTES", "sums of gradients begin during the backward, in parts of so many bytes (1M); auto; none: one sum behind it", CALL, 0,
 		o_bucket, 0, 0, 0 },

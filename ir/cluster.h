@@ -106,7 +106,7 @@ typedef struct Training {
 	const char *target;             /* "c" | "cuda"; "auto" until the cluster is read */
 	const char *arch;               /* of GPUs, as nvcc calls it: "sm_90" */
 	int         threads;            /* per device; 0: from cluster or machine */
-	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise"; NULL: auto */
+	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise", "hosts", "vendor"; NULL: auto */
 	const char *dense;              /* name or pattern of tables whose gradients travel whole; NULL: none */
 	int64_t     bucket;             /* least bytes of a sum that begins during the backward; 0: auto, INT64_MAX: one sum */
 	const char *comm;               /* "allreduce", "ps", "hybrid"; NULL: allreduce */

@@ -63,30 +63,49 @@ static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Trai
 		attr_set_str(sum, "codec", t->compress);
 		attr_set_int(sum, "block", t->compress_block);
 	}
-	if (t && t->allreduce && !strcmp(over, "replicas"))
-		attr_set_str(sum, "by", t->allreduce);
 	return sum;
 }
 
+/* The algorithm: as told, else what the timing model predicts for its bytes. The runtime's own choice (auto) is the ring for
+ * all but the smallest sums. Compressed sums go by the ring, reproducible ones by the tree. */
+static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
+{
+	const Training *t = cx->train;
+	double bytes = 0;
+
+	if (t && t->allreduce)
+		attr_set_str(sum, "by", t->allreduce);
+	if (!model || !t || t->allreduce || t->compress || t->reproducible || t->f64)
+		return;
+	for (int i = 0; i < sum->nin; i++)
+		bytes += (double)((value_bytes(sum->in[i]) + 63) / 64 * 64);
+	const SumBy by = sum_best(model, bytes);
+	if (by != (sum_is_small(model, bytes) ? SUM_EVERYONE : SUM_RING))
+		attr_set_str(sum, "by", sum_name(by));
+	if (cx->explain)
+		buf_printf(cx->explain, "stage %d: a sum of %.0f bytes over %d by %s: %.3g s, by the ring %.3g s\n", s->id, bytes,
+			s->replicas, by == SUM_EVERYONE ? "everyone to everyone" : sum_name(by), sum_seconds(model, by, bytes),
+			sum_seconds(model, SUM_RING, bytes));
+}
+
 /* The least bytes of a bucket; 0: there is one only. */
-static double bucket_limit(const Stage *s, const Ready *g, int n, PassCx *cx)
+static double bucket_limit(const Stage *s, const Ready *g, int n, const SumModel *model, PassCx *cx)
 {
 	if (cx->train->bucket)
 		return (double)cx->train->bucket;
-	if (!cx->cluster || n < 2)
+	if (!model || n < 2)
 		return 0;
-	const SumModel model = sum_model(cx->cluster, s->device, s->replicas);
 	SumReady *r = NEWN(cx->scratch, SumReady, n);
 	double end, all = 0;
 	for (int i = 0; i < n; i++) {
 		r[i] = g[i].r;
 		all += r[i].bytes;
 	}
-	const int k = sum_buckets(&model, sum_named(cx->train->allreduce), s->replicas, r, n, &end);
+	const int k = sum_buckets(model, sum_named(cx->train->allreduce), r, n, &end);
 	if (cx->explain)
 		buf_printf(cx->explain, "stage %d: gradients of %.0f bytes in %d buckets: the last sum ends %.3g s after the last backward "
 			"began, with one bucket %.3g s\n", s->id, all, k, end,
-			sum_end(&model, sum_named(cx->train->allreduce), s->replicas, r, n, all));
+			sum_end(model, sum_named(cx->train->allreduce), r, n, all));
 	return k > 1 ? all / k : 0;
 }
 
@@ -112,7 +131,7 @@ static bool in_order(Arena *a, const Schedule *s, ActKind kind)
 }
 
 /* Sums of gradients as buckets; false: they cannot begin before SYNC. */
-static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in, int n, PassCx *cx)
+static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in, int n, const SumModel *model, PassCx *cx)
 {
 	const Training *t = cx->train;
 	const Graph *g = s->weight ? s->weight : s->backward;
@@ -128,7 +147,7 @@ static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in
 	if (!find_ready(g, in, n, &on, r, cx->scratch))
 		return false;
 	qsort(r, (size_t)n, sizeof *r, by_place);       /* places differ, or the node makes both */
-	const double limit = bucket_limit(s, r, n, cx);
+	const double limit = bucket_limit(s, r, n, model, cx);
 	if (limit <= 0)
 		return false;
 	for (int i = 0; i < n; i++) {
@@ -136,7 +155,9 @@ static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in
 		bytes += r[i].r.bytes;
 		if (bytes < limit && i < n - 1)
 			continue;
-		attr_set_int(add_sum(b, v, held, "replicas", t), "bucket", bucket++);
+		Node *sum = add_sum(b, v, held, "replicas", t);
+		attr_set_int(sum, "bucket", bucket++);
+		choose(sum, s, model, cx);
 		held = 0;
 		bytes = 0;
 	}
@@ -197,8 +218,13 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 		before = last->next;
 	Builder b = { .m = m, .g = g, .before = before, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id,
 		.d = cx->d };
-	if (what != OP_Accumulate || !join_buckets(&b, m, s, in, n, cx))
-		add_sum(&b, in, n, over, cx->train);
+	const SumModel model = cx->cluster ? sum_model(cx->scratch, cx->cluster, s->device, s->replicas) : (SumModel){ .n = 0 };
+	const SumModel *known = cx->cluster ? &model : NULL;
+	if (what == OP_Accumulate && join_buckets(&b, m, s, in, n, known, cx))
+		return;
+	Node *sum = add_sum(&b, in, n, over, cx->train);
+	if (what == OP_Accumulate)
+		choose(sum, s, known, cx);
 }
 
 bool pass_comm(Module *m, PassCx *cx)

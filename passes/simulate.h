@@ -30,13 +30,16 @@
 typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
-typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE } SimJoinKind;
+typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE,
+	SIM_HOSTS } SimJoinKind;
 typedef struct SimJoin {
 	SimJoinKind kind;
 	int64_t     bytes;
 	int         n;
-	const int  *rank;
+	const int  *rank, *host;    /* host: of each member, for SIM_HOSTS */
 	int         root;
+	bool        always;         /* SIM_RING, however small the sum is */
+	bool        vendor;         /* by MPI, taken for a ring; its bytes are not counted */
 	bool        bucket;         /* begins in the last B, or W, of `stage`, behind that share of its time */
 	int         stage;
 	ActKind     when;
@@ -114,7 +117,7 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy);
 typedef struct SimPair { int from, to; int64_t messages, joins, totals, values, ids, heads; } SimPair;
 SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 /* Does a sum go to everyone at once (runtime/allreduce.c)? */
-bool sim_small_sum(int n, int64_t bytes);
+bool sim_small_sum(const SimJoin *j);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */
 double node_seconds(const Node *n, const Speed *first, const Speed *on);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "simulate.h"
 
-enum { SMALL = 4096, WINDOW = 8, FLOAT = 4 };      /* as in runtime/allreduce.c: elements, members */
+enum { SMALL = 4096, WINDOW = 8, FLOAT = 4, SLICE = WINDOW * 32768 };    /* as in runtime/allreduce.c: elements, members */
 enum { TOLD = 40, NORM = 8 };       /* bytes that device 0 tells everyone: totals.c, norm.c */
 
 typedef struct Pairs { Arena *a; SimPair *pair; size_t n, cap; size_t *place; size_t places; } Pairs;
@@ -33,9 +33,9 @@ static SimPair *pair(Pairs *p, int from, int to)
 	return &p->pair[p->place[i] - 1];
 }
 
-bool sim_small_sum(int n, int64_t bytes)
+bool sim_small_sum(const SimJoin *j)
 {
-	return bytes <= SMALL * FLOAT && n - 1 <= WINDOW;
+	return j->bytes <= SMALL * FLOAT && j->n - 1 <= WINDOW && !j->always;
 }
 
 static int64_t chunk(int64_t bytes, int n, int i)
@@ -49,7 +49,7 @@ static int64_t chunk(int64_t bytes, int n, int i)
 static void add_ring(Pairs *p, const SimJoin *x)
 {
 	for (int r = 0; r < x->n && x->n > 1; r++) {
-		if (!sim_small_sum(x->n, x->bytes)) {
+		if (!sim_small_sum(x)) {
 			pair(p, x->rank[r], x->rank[(r + 1) % x->n])->joins += 2 * (x->bytes / FLOAT * FLOAT) -
 				chunk(x->bytes, x->n, (r + 1) % x->n) - chunk(x->bytes, x->n, (r + 2) % x->n);
 			continue;
@@ -57,6 +57,24 @@ static void add_ring(Pairs *p, const SimJoin *x)
 		for (int o = 0; o < x->n; o++)
 			if (o != r)
 				pair(p, x->rank[r], x->rank[o])->joins += x->bytes;
+	}
+}
+
+/* Slice by slice. */
+static void add_rounds(Pairs *p, const SimJoin *j)
+{
+	const int64_t count = j->bytes / FLOAT;
+
+	for (int64_t at = 0; at < count; at += SLICE) {
+		const size_t n = (size_t)(count - at < SLICE ? count - at : SLICE);
+		bool going = true;
+		for (int k = 0; going; k++)
+			for (int i = 0; i < j->n; i++) {
+				rounds_step x;
+				going = rounds_step_of(sim_rounds(j->kind), j->n, j->host, i, k, n, &x);
+				if (going && x.to >= 0)
+					pair(p, j->rank[i], j->rank[x.to])->joins += FLOAT * (int64_t)x.send_n;
+			}
 	}
 }
 
@@ -81,8 +99,10 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 		}
 	for (int j = 0; j < m->njoin; j++) {
 		const SimJoin *x = &m->join[j];
-		if (x->kind == SIM_RING)
+		if (x->kind == SIM_RING && !x->vendor)
 			add_ring(&p, x);
+		if (x->kind >= SIM_ROUNDS)
+			add_rounds(&p, x);
 		for (int i = 0; i < x->n * x->n && x->kind == SIM_GATHER; i++)
 			if (i / x->n != i % x->n)
 				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins += x->bytes;

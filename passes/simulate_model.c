@@ -74,12 +74,22 @@ static int64_t packed_bytes(const Node *sum, int64_t bytes)
 
 static SimJoinKind join_kind(const char *by)
 {
-	static const char *const name[] = { [ROUNDS_DOUBLING] = "doubling", [ROUNDS_HALVING] = "halving", [ROUNDS_PAIRWISE] = "pairwise" };
+	static const char *const name[] = { [ROUNDS_DOUBLING] = "doubling", [ROUNDS_HALVING] = "halving", [ROUNDS_PAIRWISE] = "pairwise",
+		[ROUNDS_HOSTS] = "hosts" };
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if (strcmp(by, name[i]) == 0)
 			return (SimJoinKind)(SIM_ROUNDS + i);
 	return SIM_RING;
+}
+
+static const int *hosts_of(Arena *a, const SimModel *x, const SimJoin *j)
+{
+	int *host = NEWN(a, int, j->n);
+
+	for (int i = 0; i < j->n; i++)
+		host[i] = x->c->device[x->device[j->rank[i]]].host;
+	return host;
 }
 
 /* The share of the time of the graph that makes the gradients until this node is done. */
@@ -100,8 +110,8 @@ static double share_until(const SimModel *x, const Stage *s, const Node *last)
 /* Sums of buckets, or all others. */
 static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int *cap)
 {
-	SimJoin all = { SIM_RING, 0, s->replicas, x->s->device[s->id], 0, false, s->id,
-		s->weight ? ACT_W : ACT_B, 0 };
+	SimJoin all = { .kind = SIM_RING, .n = s->replicas, .rank = x->s->device[s->id], .stage = s->id,
+		.when = s->weight ? ACT_W : ACT_B };
 
 	for (const Node *n = s->update->first; n; n = n->next) {
 		if (n->op != OP_AllReduce || (attr_int(n, "bucket") >= 0) != buckets)
@@ -121,6 +131,9 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int 
 			PUSH(a, x->join, x->njoin, *cap) = all;
 			SimJoin *j = &x->join[x->njoin - 1];
 			j->kind = join_kind(attr_str(n, "by"));
+			j->always = !strcmp(attr_str(n, "by"), "ring");
+			j->vendor = !strcmp(attr_str(n, "by"), "vendor");
+			j->host = j->kind == SIM_HOSTS ? hosts_of(a, x, j) : NULL;
 			j->bucket = attr_int(n, "bucket") >= 0;
 			j->ready = j->bucket ? share_until(x, s, bucket_node(s, n)) : 0;
 			all.bytes = 0;
@@ -219,11 +232,13 @@ static int line_between(const SimModel *m, int from, int to)
 }
 
 /* rank NULL: all devices. */
-static void ring_bytes(const SimModel *m, int64_t *to, int n, const int *rank, int64_t bytes)
+static void ring_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
 {
+	const int n = j->n, *rank = j->rank;
+	const int64_t bytes = j->bytes;
 	const int64_t all = 2 * (n - 1) * bytes;        /* over all members; an n-th of it over every edge */
 
-	if (sim_small_sum(n, bytes) && n > 1) {
+	if (sim_small_sum(j) && n > 1) {
 		for (int i = 0; i < n * n; i++)
 			if (i / n != i % n)
 				to[line_between(m, rank ? rank[i / n] : i / n, rank ? rank[i % n] : i % n)] += bytes;
@@ -241,7 +256,7 @@ static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
 		for (int i = 0; i < j->n; i++) {
 			rounds_step x;
 
-			going = rounds_step_of(sim_rounds(j->kind), j->n, i, k, (size_t)j->bytes / 4, &x);
+			going = rounds_step_of(sim_rounds(j->kind), j->n, j->host, i, k, (size_t)j->bytes / 4, &x);
 			if (going && x.to >= 0)
 				to[line_between(m, j->rank[i], j->rank[x.to])] += 4 * (int64_t)x.send_n;
 		}
@@ -265,7 +280,7 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 	for (int j = 0; j < m->njoin; j++) {
 		const SimJoin *x = &m->join[j];
 		if (x->kind == SIM_RING)
-			ring_bytes(m, joins, x->n, x->rank, x->bytes);
+			ring_bytes(m, joins, x);
 		if (x->kind >= SIM_ROUNDS)
 			rounds_bytes(m, joins, x);
 		for (int i = 0; i < x->n * x->n && x->kind == SIM_GATHER; i++)
@@ -278,7 +293,7 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 	for (int i = 0; i < m->nserve; i++)
 		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (int64_t)(m->serve[i].up + m->serve[i].down +
 			m->serve[i].ids + m->serve[i].heads + 0.5);
-	ring_bytes(m, parallel, m->s->ndevice - m->nserver, NULL, m->weights);
+	ring_bytes(m, parallel, &(SimJoin){ .n = m->s->ndevice - m->nserver, .bytes = m->weights });
 	out->load = load;
 	for (int i = 0; i < lines; i++)
 		if (load[i].messages || joins[i] || parallel[i])

@@ -2,79 +2,160 @@
 #include "sumcost.h"
 #include <string.h>
 
-enum { SMALL = 4096 * 4, WINDOW = 8, MOST = 64 };       /* bytes, members: as in runtime/allreduce.c; buckets */
+/* As in runtime/allreduce.c: bytes, members, bytes of a slice; here: buckets at most, hosts that are told apart. */
+enum { SMALL = 4096 * 4, WINDOW = 8, SLICE = 1 << 20, MOST = 64, HOSTS = 64 };
 
 /* What the runtime adds to a link: a poll of its progress thread per message, a pass over memory per byte that is added,
  * and the wake of that thread per sum. */
-static const SumModel software = { .alpha = 15e-6, .gamma = 0.15e-9, .sync = 60e-6 };
+static const SumModel software = { .within = { .alpha = 15e-6 }, .between = { .alpha = 15e-6 }, .gamma = 0.15e-9, .sync = 60e-6 };
 
-SumModel sum_model(const Cluster *c, const int *device, int n)
+static const char *const name[] = { [SUM_RING] = "ring", [SUM_DOUBLING] = "doubling", [SUM_HALVING] = "halving",
+	[SUM_PAIRWISE] = "pairwise", [SUM_HOSTS] = "hosts", [SUM_EVERYONE] = "auto" };
+
+SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n)
 {
 	SumModel m = software;
-	double bandwidth = 0, latency = 0;
+	SumWay slow[2] = { { 0, 0 }, { 0, 0 } };
+	int *host = NEWN(a, int, n);
 
-	for (int i = 0; i < n && n > 1; i++) {
-		const Link l = cluster_link(c, device[i], device[(i + 1) % n]);
+	for (int i = 0; i < n; i++) {
+		host[i] = c->device[device[i]].host;
+		for (int k = 0; k < i; k++) {
+			const Link l = cluster_link(c, device[k], device[i]);
+			SumWay *w = &slow[host[i] == host[k]];
+			const double beta = l.bandwidth > 0 ? 1 / l.bandwidth : 0;
 
-		latency = l.latency > latency ? l.latency : latency;
-		if (l.bandwidth > 0 && (bandwidth <= 0 || l.bandwidth < bandwidth))
-			bandwidth = l.bandwidth;
+			w->alpha = l.latency > w->alpha ? l.latency : w->alpha;
+			w->beta = beta > w->beta ? beta : w->beta;
+		}
 	}
-	m.alpha += latency;
-	m.beta = bandwidth > 0 ? 1 / bandwidth : 0;
+	m.between.alpha += slow[0].alpha;
+	m.between.beta = slow[0].beta;
+	m.within.alpha += slow[1].alpha;
+	m.within.beta = slow[1].beta;
+	m.n = n;
+	m.host = host;
 	return m;
 }
 
-SumBy sum_auto(int n, double bytes)
-{
-	return bytes <= SMALL && n - 1 <= WINDOW ? SUM_EVERYONE : SUM_RING;
-}
+const char *sum_name(SumBy by) { return by < SUM_KINDS ? name[by] : "auto"; }
 
 SumBy sum_named(const char *by)
 {
-	static const char *const name[] = { "ring", "doubling", "halving", "pairwise" };
-
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < SUM_EVERYONE; i++)
 		if (by && strcmp(by, name[i]) == 0)
 			return (SumBy)i;
-	return SUM_KINDS;
+	return by && !strcmp(by, "vendor") ? SUM_RING : SUM_KINDS;
 }
 
-static double rounds_seconds(const SumModel *m, SumBy by, int n, double bytes)
+/* ---- what moves at one time ---- */
+
+typedef struct Moves { double out[HOSTS], in[HOSTS], near, added; bool far, some; } Moves;
+
+static int host_of(const SumModel *m, int i) { return (m->host ? m->host[i] : i) % HOSTS; }
+
+static void move(const SumModel *m, Moves *x, int from, int to, double bytes)
 {
-	static const rounds_kind kind[] = { [SUM_DOUBLING] = ROUNDS_DOUBLING, [SUM_HALVING] = ROUNDS_HALVING,
-		[SUM_PAIRWISE] = ROUNDS_PAIRWISE };
-	double all = m->sync;
-	rounds_step x;
+	const int a = host_of(m, from), b = host_of(m, to);
 
-	for (int k = 0; rounds_step_of(kind[by], n, 0, k, (size_t)(bytes / 4), &x); k++) {
-		double sent = 0, added = 0;
+	x->some = true;
+	if (a == b) {
+		x->near = bytes > x->near ? bytes : x->near;
+		return;
+	}
+	x->far = true;
+	x->out[a] += bytes;
+	x->in[b] += bytes;
+}
 
-		for (int i = 0; i < n; i++)
-			if (rounds_step_of(kind[by], n, i, k, (size_t)(bytes / 4), &x)) {
-				sent = x.to >= 0 && 4 * (double)x.send_n > sent ? 4 * (double)x.send_n : sent;
-				added = x.from >= 0 && x.add && 4 * (double)x.recv_n > added ? 4 * (double)x.recv_n : added;
-			}
-		all += m->alpha + sent * m->beta + added * m->gamma;
+static double seconds(const SumModel *m, const Moves *x)
+{
+	double far = 0, t = x->near * m->within.beta;
+
+	for (int h = 0; h < HOSTS; h++) {
+		far = x->out[h] > far ? x->out[h] : far;
+		far = x->in[h] > far ? x->in[h] : far;
+	}
+	t = far * m->between.beta > t ? far * m->between.beta : t;
+	return t + x->added * m->gamma + (x->far ? m->between.alpha : x->some ? m->within.alpha : 0);
+}
+
+static double slice_seconds(const SumModel *m, rounds_kind kind, double bytes)
+{
+	double all = 0;
+	bool going = true;
+
+	for (int k = 0; going; k++) {
+		Moves at = { .near = 0 };
+		for (int i = 0; i < m->n; i++) {
+			rounds_step x;
+
+			going = rounds_step_of(kind, m->n, m->host, i, k, (size_t)(bytes / 4), &x);
+			if (going && x.to >= 0)
+				move(m, &at, i, x.to, 4 * (double)x.send_n);
+			if (going && x.from >= 0 && x.add)
+				at.added = 4 * (double)x.recv_n > at.added ? 4 * (double)x.recv_n : at.added;
+		}
+		all += seconds(m, &at);
 	}
 	return all;
 }
 
-double sum_seconds(const SumModel *m, SumBy by, int n, double bytes)
+/* All rounds of a ring are alike. */
+static double ring_seconds(const SumModel *m, double bytes)
 {
-	const double p = n, share = (p - 1) / p * bytes;
+	Moves at = { .near = 0 };
 
-	if (n < 2)
-		return 0;
-	by = by == SUM_KINDS ? sum_auto(n, bytes) : by;
-	if (by == SUM_RING)
-		return 2 * (p - 1) * m->alpha + 2 * share * m->beta + share * m->gamma + m->sync;
-	if (by == SUM_EVERYONE)
-		return m->alpha + (p - 1) * bytes * (m->beta + m->gamma) + m->sync;
-	return rounds_seconds(m, by, n, bytes);
+	for (int i = 0; i < m->n; i++)
+		move(m, &at, i, (i + 1) % m->n, bytes / m->n);
+	return 2 * (m->n - 1) * seconds(m, &at) + (m->n - 1) * bytes / m->n * m->gamma;
 }
 
-double sum_end(const SumModel *m, SumBy by, int n, const SumReady *g, int count, double limit)
+static double everyone_seconds(const SumModel *m, double bytes)
+{
+	Moves at = { .added = (m->n - 1) * bytes };
+
+	for (int i = 0; i < m->n * m->n; i++)
+		if (i / m->n != i % m->n)
+			move(m, &at, i / m->n, i % m->n, bytes);
+	at.near *= m->n - 1;
+	return seconds(m, &at);
+}
+
+double sum_seconds(const SumModel *m, SumBy by, double bytes)
+{
+	static const rounds_kind kind[] = { [SUM_DOUBLING] = ROUNDS_DOUBLING, [SUM_HALVING] = ROUNDS_HALVING,
+		[SUM_PAIRWISE] = ROUNDS_PAIRWISE, [SUM_HOSTS] = ROUNDS_HOSTS };
+
+	if (m->n < 2)
+		return 0;
+	by = by == SUM_KINDS ? sum_best(m, bytes) : by;
+	if (by == SUM_RING)
+		return ring_seconds(m, bytes) + m->sync;
+	if (by == SUM_EVERYONE)
+		return everyone_seconds(m, bytes) + m->sync;
+	const double whole = bytes >= SLICE ? (double)(int64_t)(bytes / SLICE) : 0, rest = bytes - whole * SLICE;
+	return (whole > 0 ? whole * slice_seconds(m, kind[by], SLICE) : 0) + (rest >= 4 ? slice_seconds(m, kind[by], rest) : 0) + m->sync;
+}
+
+bool sum_is_small(const SumModel *m, double bytes) { return bytes <= SMALL && m->n - 1 <= WINDOW; }
+
+SumBy sum_best(const SumModel *m, double bytes)
+{
+	SumBy best = sum_is_small(m, bytes) ? SUM_EVERYONE : SUM_RING;
+	double least = 0.9 * sum_seconds(m, best, bytes);
+
+	for (SumBy by = SUM_RING; by < SUM_EVERYONE && m->n > 1; by++) {
+		const double t = sum_seconds(m, by, bytes);
+		if (t < least) {
+			best = by;
+			least = t;
+		}
+	}
+	return best;
+}
+
+double sum_end(const SumModel *m, SumBy by, const SumReady *g, int count, double limit)
 {
 	double end = 0, bytes = 0;
 
@@ -82,22 +163,22 @@ double sum_end(const SumModel *m, SumBy by, int n, const SumReady *g, int count,
 		bytes += g[i].bytes;
 		if (bytes < limit && i < count - 1)
 			continue;
-		end = (g[i].ready > end ? g[i].ready : end) + sum_seconds(m, by, n, bytes);
+		end = (g[i].ready > end ? g[i].ready : end) + sum_seconds(m, by, bytes);
 		bytes = 0;
 	}
 	return end;
 }
 
-int sum_buckets(const SumModel *m, SumBy by, int n, const SumReady *g, int count, double *end)
+int sum_buckets(const SumModel *m, SumBy by, const SumReady *g, int count, double *end)
 {
 	double all = 0;
 	int best = 1;
 
 	for (int i = 0; i < count; i++)
 		all += g[i].bytes;
-	*end = sum_end(m, by, n, g, count, all);
+	*end = sum_end(m, by, g, count, all);
 	for (int k = 2; k <= count && k <= MOST; k++) {
-		const double t = sum_end(m, by, n, g, count, all / k);
+		const double t = sum_end(m, by, g, count, all / k);
 
 		if (t < *end) {
 			*end = t;

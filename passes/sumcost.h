@@ -6,27 +6,37 @@
 #include "../ir/cluster.h"
 #include "../runtime/rounds.h"
 
-typedef enum SumBy { SUM_RING, SUM_DOUBLING, SUM_HALVING, SUM_PAIRWISE, SUM_EVERYONE, SUM_KINDS } SumBy;
+/* SUM_EVERYONE: what PD_SUM_AUTO does with small sums of small groups. SUM_KINDS: the one that ends first. */
+typedef enum SumBy { SUM_RING, SUM_DOUBLING, SUM_HALVING, SUM_PAIRWISE, SUM_HOSTS, SUM_EVERYONE, SUM_KINDS } SumBy;
 
 /* alpha: latency of a message; beta: seconds per byte on the wire; gamma: seconds per byte that is added; sync: of every
- * sum, until all members are there. */
-typedef struct SumModel { double alpha, beta, gamma, sync; } SumModel;
+ * sum, until all members are there. Members of a host share its link to others, each way; inside it each has its own. */
+typedef struct SumWay { double alpha, beta; } SumWay;
+typedef struct SumModel {
+	SumWay within, between;
+	double gamma, sync;
+	int    n;
+	const int *host;        /* of each member; NULL: each on its own */
+} SumModel;
 
-/* The slowest of the links that a ring over these devices (indices into Cluster.device) uses. */
-SumModel sum_model(const Cluster *c, const int *device, int n);
-/* Of one sum of so many bytes over n members. Ring, equation 5: 2(n-1) alpha + 2 (n-1)/n b beta + (n-1)/n b gamma + sync.
- * The others: the longest message of each of their rounds. */
-double sum_seconds(const SumModel *m, SumBy by, int n, double bytes);
-/* The algorithm that PD_SUM_AUTO takes for so many bytes: everyone to everyone for small sums of small groups. */
-SumBy sum_auto(int n, double bytes);
-SumBy sum_named(const char *by);        /* "ring" ...; "auto": SUM_KINDS */
+/* Over n devices (indices into Cluster.device): the slowest of the links among them, inside hosts and between. */
+SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n);
+/* Of one sum of so many bytes. Ring between hosts, equation 5: 2(n-1) alpha + 2 (n-1)/n b beta + (n-1)/n b gamma + sync.
+ * Round by round the others: what the busiest link of each carries; those of rounds.h slice by slice. */
+double sum_seconds(const SumModel *m, SumBy by, double bytes);
+/* Which one SUM_KINDS means for so many bytes: what PD_SUM_AUTO takes (the ring, whose segments travel while others are
+ * added; everyone to everyone for small sums) unless another is predicted to be a tenth faster. */
+SumBy sum_best(const SumModel *m, double bytes);
+bool sum_is_small(const SumModel *m, double bytes);     /* PD_SUM_AUTO would go to everyone */
+SumBy sum_named(const char *by);        /* "ring" ...; "vendor" is taken for a ring; NULL, "auto": SUM_KINDS */
+const char *sum_name(SumBy by);         /* as in AllReduce {by} */
 
 /* Gradients that become ready one after another in a backward: gradient i, of bytes[i], at ready[i] seconds, in ascending
  * order. Gives how many buckets of equal bytes end first (equation 6: sums begin while the backward goes on, and each
  * costs its alpha and sync), the fewest of equals; 1: sequential. *end: when the last sum is made. */
 typedef struct SumReady { double ready, bytes; } SumReady;
-int sum_buckets(const SumModel *m, SumBy by, int n, const SumReady *g, int count, double *end);
+int sum_buckets(const SumModel *m, SumBy by, const SumReady *g, int count, double *end);
 /* The bucket limit that cuts them so: a bucket is closed once it has at least so many bytes. */
-double sum_end(const SumModel *m, SumBy by, int n, const SumReady *g, int count, double limit);
+double sum_end(const SumModel *m, SumBy by, const SumReady *g, int count, double limit);
 
 #endif

@@ -21,7 +21,7 @@
  * Small buffers of small groups go to everyone at once instead (one latency in place of 2(n-1)),
  * and are added in group order.
  *
- * Other algorithms (rounds.c) go round by round over slices of the buffer.
+ * Other algorithms (rounds.c) go round by round over slices of the buffer; MPI's own is in vendor.c.
  *
  * It all advances from rt_ring_advance(), which whoever polls calls with the lock held;
  * pd_allreduce_start only queues. Members of several groups must start them in one order
@@ -43,6 +43,7 @@ typedef struct job {
 	size_t          count;
 	rt_codec        codec;
 	pd_algorithm    by;
+	const int      *host;   /* of each member, for PD_SUM_HOSTS */
 } job;
 
 static job  queue[QUEUE];
@@ -116,6 +117,10 @@ static void begin(void)
 	self = place(j->group);
 	small = j->by == PD_SUM_AUTO && j->count <= SMALL && n - 1 <= WINDOW;
 	running = true;
+	if (j->by == PD_SUM_VENDOR) {
+		rt_vendor_sum(j->group, j->buf, j->count, rt_ring(0), j->group->rank[(self + 1) % n]);
+		return;
+	}
 	if (j->by > PD_SUM_RING) {
 		slice_at = 0;
 		round_at = -1;
@@ -251,11 +256,11 @@ static bool ring_advance(void)
 static bool round_of(int k, rounds_step *x)
 {
 	static const rounds_kind kind[] = { [PD_SUM_DOUBLING] = ROUNDS_DOUBLING, [PD_SUM_HALVING] = ROUNDS_HALVING,
-		                            [PD_SUM_PAIRWISE] = ROUNDS_PAIRWISE };
+		                            [PD_SUM_PAIRWISE] = ROUNDS_PAIRWISE, [PD_SUM_HOSTS] = ROUNDS_HOSTS };
 	const job   *j = &queue[head];
 	const size_t left = j->count - slice_at, most = (size_t)WINDOW * SEGMENT;
 
-	return rounds_step_of(kind[j->by], j->group->n, self, k, left < most ? left : most, x);
+	return rounds_step_of(kind[j->by], j->group->n, j->host, self, k, left < most ? left : most, x);
 }
 
 /* Takes what the round brought and begins the next one. A part that arrives where one leaves from
@@ -298,6 +303,12 @@ bool rt_ring_advance(void)
 		begin();
 		return true;
 	}
+	if (queue[head].by == PD_SUM_VENDOR) {
+		if (!rt_idle(rt_ring(0)))
+			return false;
+		end();
+		return true;
+	}
 	return queue[head].by > PD_SUM_RING ? rounds_advance() : small ? small_advance() : ring_advance();
 }
 
@@ -324,6 +335,7 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 	if (how) {
 		j.codec = (rt_codec){ how->codec, how->block };
 		j.by = how->by;
+		j.host = how->host;
 	}
 	rt_codec_check(&j.codec, SEGMENT);
 	enqueue(&j);

@@ -469,6 +469,18 @@ void pd_wait_send(int channel, int slot)
 
 /* ---- gathering in the background ---- */
 
+void *rt_request(int i)
+{
+	return &request[i];
+}
+
+void rt_requested(int i, int peer, size_t bytes)
+{
+	labels[i] = (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes };
+	if (nactive++ == 0)
+		rt_wake();
+}
+
 void rt_gather_start(const void *mine, void *all, size_t bytes)
 {
 	if (!started) {
@@ -476,11 +488,9 @@ void rt_gather_start(const void *mine, void *all, size_t bytes)
 		return;
 	}
 	rt_lock();
-	labels[gather0] = (label){ .channel = -1, .step = rt_step, .bytes = bytes };
 	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, collective, &request[gather0]),
 	      "MPI_Iallgather");
-	if (nactive++ == 0)
-		rt_wake();
+	rt_requested(gather0, 0, bytes);
 	rt_unlock();
 }
 

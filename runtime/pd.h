@@ -218,10 +218,14 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count);
 /* The same by another algorithm, or with compressed messages: every hop of the ring decodes, adds
  * and encodes. All members end with the same bits. block: elements that share a step (Q8), a power
  * of two from 16 to 32768. PD_SUM_AUTO is the ring, and everyone to everyone for up to 4096
- * elements, uncompressed. Others than the ring are exact. */
-typedef enum pd_algorithm { PD_SUM_AUTO, PD_SUM_RING, PD_SUM_DOUBLING, PD_SUM_HALVING, PD_SUM_PAIRWISE } pd_algorithm;
+ * elements, uncompressed. Others than the ring are exact. PD_SUM_HOSTS: inside hosts, then between
+ * them; host: of each member. PD_SUM_VENDOR: MPI's own, for groups that were opened. */
+typedef enum pd_algorithm {
+	PD_SUM_AUTO, PD_SUM_RING, PD_SUM_DOUBLING, PD_SUM_HALVING, PD_SUM_PAIRWISE, PD_SUM_HOSTS, PD_SUM_VENDOR
+} pd_algorithm;
 typedef enum pd_codec { PD_CODEC_EXACT, PD_CODEC_TRUNC16, PD_CODEC_BF16, PD_CODEC_Q8 } pd_codec;
-typedef struct pd_sum { pd_algorithm by; pd_codec codec; int block; } pd_sum;
+typedef struct pd_sum { pd_algorithm by; pd_codec codec; int block; const int *host; } pd_sum;
+void pd_group_open(const pd_group *g);              /* before step 0, by all members; g stays where it is */
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
 void pd_allreduce_f64(const pd_group *g, double *buf, size_t count);     /* plain: for checking */
 /* Starts it in the background (how NULL: PD_SUM_AUTO); sums are done in the order in which they were started, which

@@ -6,6 +6,9 @@
  *     pairwise   to each other member its chunk, then to each the own finished one: 2 (n - 1) rounds,
  *                all links in use at once
  *
+ *     hosts      inside each host to its first member, as a tree; pairwise between these; back inside the
+ *                hosts: a host sends and receives as little as if it had one member
+ *
  * The first two want a power of two: with p the largest below n, the first 2 (n - p) members fold, even
  * ones into the odd one behind them, and get the result at the end. Everybody ends with the same bits:
  * x + y is y + x, and an element is added up by one member alone or by mates in step. */
@@ -94,10 +97,73 @@ static bool pairwise(int n, int self, int k, size_t count, rounds_step *x)
 	return true;
 }
 
-bool rounds_step_of(rounds_kind kind, int n, int self, int k, size_t count, rounds_step *x)
+/* Members on the host of `self`: how many stand before it, and which is the d-th; -1: there is none. */
+static int before_on_host(const int *host, int self)
+{
+	int k = 0;
+
+	for (int i = 0; i < self; i++)
+		k += !host || host[i] == host[self];
+	return k;
+}
+
+static int on_host(int n, const int *host, int self, int d)
+{
+	for (int i = 0; i < n; i++)
+		if ((!host || host[i] == host[self]) && d-- == 0)
+			return i;
+	return -1;
+}
+
+static bool hosts(int n, const int *host, int self, int k, size_t count, rounds_step *x)
+{
+	int chiefs = 0, my_chief = 0, most = 1, depth = 0;
+
+	for (int i = 0; i < n; i++) {
+		const int at = before_on_host(host, i);
+
+		most = at + 1 > most ? at + 1 : most;
+		my_chief = i == self ? chiefs : my_chief;
+		chiefs += at == 0;
+	}
+	while (1 << depth < most)
+		depth++;
+	const int  between = 2 * (chiefs - 1), at = before_on_host(host, self);
+	const bool back = k >= depth + between;
+
+	idle(x);
+	if (k >= 2 * depth + between)
+		return false;
+	if (k < depth || back) {
+		const int d = back ? 2 * depth + between - 1 - k : k, bit = 1 << d;
+		const int mate = at & (bit - 1) ? -1 : on_host(n, host, self, at ^ bit);
+
+		if (mate < 0)
+			return true;
+		const bool sends = ((at & bit) != 0) != back;
+
+		*(sends ? &x->to : &x->from) = mate;
+		*(sends ? &x->send_n : &x->recv_n) = count;
+		x->add = !back;
+		return true;
+	}
+	if (at)
+		return true;
+	pairwise(chiefs, my_chief, k - depth, count, x);
+	for (int i = 0, c = 0, to = x->to, from = x->from; i < n; i++)
+		if (before_on_host(host, i) == 0) {
+			x->to = c == to ? i : x->to;
+			x->from = c++ == from ? i : x->from;
+		}
+	return true;
+}
+
+bool rounds_step_of(rounds_kind kind, int n, const int *host, int self, int k, size_t count, rounds_step *x)
 {
 	if (kind == ROUNDS_PAIRWISE)
 		return pairwise(n, self, k, count, x);
+	if (kind == ROUNDS_HOSTS)
+		return hosts(n, host, self, k, count, x);
 	const int p = power_below(n), folded = n - p;
 	int       log = 0, mate;
 

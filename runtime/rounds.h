@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum rounds_kind { ROUNDS_DOUBLING, ROUNDS_HALVING, ROUNDS_PAIRWISE } rounds_kind;
+typedef enum rounds_kind { ROUNDS_DOUBLING, ROUNDS_HALVING, ROUNDS_PAIRWISE, ROUNDS_HOSTS } rounds_kind;
 
 /* What a member does in a round: to and from are places in the group, -1: nobody. Parts in elements. */
 typedef struct rounds_step {
@@ -15,7 +15,8 @@ typedef struct rounds_step {
 	bool   add;             /* what arrives is added; else it is put in its place */
 } rounds_step;
 
-/* Round k of member `self` of n over `count` elements; false behind the last round, which is the same for all. */
-bool rounds_step_of(rounds_kind kind, int n, int self, int k, size_t count, rounds_step *x);
+/* Round k of member `self` of n over `count` elements; false behind the last round, which is the same for all. host: of
+ * each member, for ROUNDS_HOSTS; NULL: all are on one. */
+bool rounds_step_of(rounds_kind kind, int n, const int *host, int self, int k, size_t count, rounds_step *x);
 
 #endif

@@ -96,6 +96,9 @@ bool rt_idle(int i);
 /* What all ranks have in mine, in the order of ranks, to all; one at a time. */
 void rt_gather_start(const void *mine, void *all, size_t bytes);
 void rt_gather_wait(void);
+/* A request that MPI itself begins (an MPI_Request), lock held; then what it is for. */
+void *rt_request(int i);
+void rt_requested(int i, int peer, size_t bytes);
 void rt_lock(void);
 void rt_unlock(void);
 void rt_wake(void);                     /* lock held: there is work for the progress thread */
@@ -126,6 +129,9 @@ void   rt_codec_check(const rt_codec *c, size_t segment);
 void rt_ring_setup(int world);
 bool rt_ring_advance(void);             /* true: something moved */
 bool rt_ring_idle(void);
+
+/* ---- vendor.c, lock held ---- */
+void rt_vendor_sum(const pd_group *g, float *buf, size_t count, int request, int peer);
 
 /* ---- pull.c, serve.c: devices and servers ---- */
 enum { RT_PULL = 1, RT_PUSH, RT_END };

@@ -56,20 +56,24 @@ static void same_bits(size_t n)
 }
 
 /* By every algorithm: whole numbers exactly, others with the same bits everywhere. */
-static void algorithm(pd_algorithm by, size_t n)
+static void algorithm(pd_algorithm by, size_t n, int per_host)
 {
+	int host[64];
+	const pd_sum how = { .by = by, .host = per_host ? host : NULL };
 	float *a = calloc(n + 1, sizeof *a), *b = calloc(n * (size_t)all.n + 1, sizeof *b);
 	double worst = 0;
 
 	for (size_t i = 0; i < n; i++)
 		a[i] = (float)((program.rank + 1) * (int)(i % 1000));
 	a[n] = 12345;
-	pd_allreduce_as(&all, a, n, &(pd_sum){ .by = by });
+	for (int i = 0; i < 64; i++)
+		host[i] = per_host ? i / per_host : 0;
+	pd_allreduce_as(&all, a, n, &how);
 	for (size_t i = 0; i < n; i++)
 		worst = fmax(worst, fabs((double)a[i] - (double)(i % 1000) * program.world * (program.world + 1) / 2));
 	CHECK(worst == 0 && a[n] == 12345, "algorithm %d: %zu floats over %d: off by %g", by, n, all.n, worst);
 	fill(a, n, program.rank);
-	pd_allreduce_as(&all, a, n, &(pd_sum){ .by = by });
+	pd_allreduce_as(&all, a, n, &how);
 	pd_allgather(&all, a, b, n * sizeof *a);
 	for (int r = 0; r < all.n; r++)
 		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "algorithm %d of %zu: rank %d has other bits", by, n, r);
@@ -85,7 +89,7 @@ static void compressed(pd_codec codec, int block, double loss, size_t n)
 
 	a[n] = 12345;
 	fill(a, n, program.rank);
-	pd_allreduce_as(&all, a, n, &(pd_sum){ PD_SUM_AUTO, codec, block });
+	pd_allreduce_as(&all, a, n, &(pd_sum){ PD_SUM_AUTO, codec, block, NULL });
 	pd_allgather(&all, a, b, n * sizeof *a);
 	for (int r = 0; r < all.n; r++)
 		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "codec %d of %zu: rank %d has other bits", codec, n, r);
@@ -238,13 +242,17 @@ int main(void)
 	for (int r = 0; r < program.world; r++)
 		everyone[r] = r;
 	all = (pd_group){ program.world, everyone };
+	pd_group_open(&all);
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		allreduce(sizes[i]);
 	same_bits(1000);
 	same_bits(200001);
-	for (pd_algorithm by = PD_SUM_RING; by <= PD_SUM_PAIRWISE; by++)
+	for (pd_algorithm by = PD_SUM_RING; by <= PD_SUM_VENDOR; by++)
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-			algorithm(by, sizes[i]);
+			algorithm(by, sizes[i], 0);
+	for (int per_host = 1; per_host < 4; per_host++)
+		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += 3)
+			algorithm(PD_SUM_HOSTS, sizes[i], per_host);
 	for (size_t n = 4000; n < 2000000; n = n * 7 + 1) {
 		compressed(PD_CODEC_TRUNC16, 0, 0x1p-7, n);
 		compressed(PD_CODEC_BF16, 0, 0x1p-8, n);

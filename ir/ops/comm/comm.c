@@ -5,7 +5,7 @@
  *     AllReduce(%a, %b, ...) {over=replicas}  sums over the stage's replicas, in place
  *     AllReduce(%a, ...) {over=rows}          the same, where foreign rows are zero
  *     AllGatherv(%ids, %rows)                 rows of all replicas (from Stack), each id once: the sum over the microbatches
- * by: the algorithm, auto, ring, doubling, halving or pairwise (runtime/rounds.c).
+ * by: the algorithm, auto, ring, doubling, halving, pairwise, hosts (runtime/rounds.c) or vendor.
  * bucket: the sum begins in the last backward of a step, behind the node that makes its last operand, as the how manieth of
  * the stage; -1: in SYNC.
  * codec: how the messages of a sum are packed: none, trunc16, bf16, q8 with a step per `block` elements. */
