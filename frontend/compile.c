@@ -364,6 +364,18 @@ int compile_status(const Compile *c)
 
 /* ---- data files ---- */
 
+/* Programs that run on this machine find the data of an input; whether its content fits they say before step 0. */
+static bool data_there(Compile *c, const DataInput *x)
+{
+	struct stat st;
+	const int   err = access(x->path, R_OK) || stat(x->path, &st) ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
+
+	if (err || st.st_size == 0)
+		return diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input,
+			err ? strerror(err) : "the file is empty");
+	return true;
+}
+
 /* No stage reads input `name`: a warning where the model has it all the same, else an error. */
 static bool unread_data(Compile *c, const char *name, const char **names, int n)
 {
@@ -403,8 +415,8 @@ static bool check_data(Compile *c, const DataInput *data, int ndata)
 			k++;
 		if (k == n)
 			ok &= unread_data(c, x->input, names, n);
-		else if (c->cluster.local && access(x->path, R_OK))
-			ok = diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input, strerror(errno));
+		else if (c->cluster.local)
+			ok &= data_there(c, x);
 	}
 	return ok;
 }

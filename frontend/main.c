@@ -25,11 +25,24 @@ static const Command commands[] = {
 	{ "profile", profile_main }, { "doctor", doctor_main },
 };
 
+enum { COMMANDS = sizeof commands / sizeof *commands + 5 };
+
+static int all_commands(const char *names[COMMANDS])
+{
+	static const char *const others[] = { "plan-profile", "trace", "explain", "completion", "manual" };
+	int n = 0;
+
+	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+		names[n++] = commands[i].name;
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		names[n++] = others[i];
+	return n;
+}
+
 /* Commands that take no model: they read their own words. -1: none of them. */
 static int word_command(int argc, char **argv, Diag *d)
 {
-	const char *names[sizeof commands / sizeof *commands + 5];
-	int n = 0;
+	const char *names[COMMANDS];
 
 	if (argc < 2)
 		return -1;
@@ -45,14 +58,7 @@ static int word_command(int argc, char **argv, Diag *d)
 	}
 	if (strcmp(argv[1], "completion") != 0)
 		return -1;
-	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-		names[n++] = commands[i].name;
-	names[n++] = "plan-profile";
-	names[n++] = "trace";
-	names[n++] = "explain";
-	names[n++] = "completion";
-	names[n++] = "manual";
-	return completion_main(argc - 2, argv + 2, names, n, d);
+	return completion_main(argc - 2, argv + 2, names, all_commands(names), d);
 }
 
 static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
@@ -92,6 +98,13 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 		tmpl_dir(o.templates);
 	if (run == doctor_main && o.nargs) {
 		diag_error(d, NOLOC, 1, "pdcc doctor takes no model: '%s'", o.args[0]);
+		return EXIT_USAGE;
+	}
+	if (o.nargs > 1 && run == compile_main && first == 1 && !strpbrk(o.args[0], "./")) {
+		const char *names[COMMANDS], *near = diag_nearest(o.args[0], names, all_commands(names));
+
+		diag_error(d, NOLOC, 1, "there is no command '%s'%s%s%s", o.args[0], near ? "; did you mean '" : "; --help lists them",
+			near ? near : "", near ? "'?" : "");
 		return EXIT_USAGE;
 	}
 	if (o.nargs != 1 && run != doctor_main) {

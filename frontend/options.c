@@ -285,6 +285,17 @@ static bool o_diagnostics(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_error_limit(Cx *x, const char *v)
+{
+	char *end;
+	const long n = strtol(v, &end, 10);
+
+	if (end == v || *end || n < 1 || n > 1000000)
+		return diag_error(x->d, NOLOC, 7, "--error-limit wants a whole number from 1 to 1000000, not '%s'", v);
+	x->d->limit = (int)n;
+	return true;
+}
+
 static bool o_color(Cx *x, const char *v)
 {
 	static const char *const words[] = { "auto", "always", "never" };
@@ -399,6 +410,7 @@ static const Opt table[] = {
 	{ "Messages", "verbose", NULL, "say more (-v)", FLAG, AT(verbose), 0, 0, 0, 0 },
 	{ "Messages", "quiet", NULL, "errors only (-q)", FLAG, AT(quiet), 0, 0, 0, 0 },
 	{ "Messages", "color", "C", "auto, always, never", CALL, 0, o_color, 0, 0, 0 },
+	{ "Messages", "error-limit", "N", "so many errors are shown, 20 when not said", CALL, 0, o_error_limit, 0, 0, 0 },
 	{ "Messages", "diagnostics", "F", "text, json (an object per line), sarif", CALL, 0, o_diagnostics, 0, 0, 0 },
 	{ "Messages", "help", "GROUP", "this text (-h)", CALL, 0, o_help, 1, 0, 0 },
 	{ "Messages", "version", NULL, "the version", FLAG, AT(version), 0, 0, 0, 0 },

@@ -94,8 +94,10 @@ Profile *profile_load(Arena *a, const char *path, Diag *d)
 	struct stat st;
 	Yaml y;
 
-	if (stat(path, &st) || S_ISDIR(st.st_mode))
-		return diag_error(d, FILELOC(path), 420, "cannot read the profile: %s", strerror(errno ? errno : EISDIR)), NULL;
+	const int err = stat(path, &st) ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
+
+	if (err)
+		return diag_error(d, FILELOC(path), 420, "cannot read the profile: %s", strerror(err)), NULL;
 	if (!yaml_open(&y, a, path, d))
 		return NULL;
 	const YNode *top = yaml_document_get_root_node(&y.doc);

@@ -22,6 +22,7 @@ void training_glob(Arena *a, const char ***list, int *n, const char *glob);
 
 /* What a flag and its key of train.yaml may be. */
 typedef struct TrainWords { const char *const *word; int n; } TrainWords;
+enum { CKPT_KEEP = 3 };         /* checkpoints that stay when nothing is said */
 enum { WORDS_SCHEDULE, WORDS_WARMUP_POLICY, WORDS_REPLICA_SPLIT, WORDS_STASH, WORDS_RECOMPUTE, TRAIN_WORDS };
 extern const TrainWords train_words[TRAIN_WORDS];
 

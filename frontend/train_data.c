@@ -80,6 +80,9 @@ bool training_complete(const Training *t, Diag *d)
 {
 	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples))
 		return diag_error(d, NOLOC, 9, "there is no evaluation set; name its files with --eval INPUT=FILE or data.eval.inputs");
+	if (!t->ckpt_dir && (t->ckpt_every || t->ckpt_keep != CKPT_KEEP))
+		return diag_error(d, NOLOC, 9, "no folder for checkpoints is named; say --ckpt DIR beside --ckpt-%s",
+			t->ckpt_every ? "every" : "keep");
 	for (int i = 0; t->eval.on && i < t->ndata; i++) {
 		bool there = false;
 		for (int k = 0; k < t->eval.ndata; k++)

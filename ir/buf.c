@@ -84,25 +84,46 @@ void buf_clear(Buf *b)
 		b->s[0] = 0;
 }
 
+/* Until the end of f; 0, or an errno. */
+static int read_all(Buf *to, FILE *f)
+{
+	char chunk[1 << 16];
+	size_t got;
+
+	while ((got = fread(chunk, 1, sizeof chunk, f)) > 0)
+		buf_add(to, chunk, got);
+	return ferror(f) ? errno ? errno : EIO : 0;
+}
+
+/* "-": standard input, which is read once and given to everyone who asks. */
+static int read_input(Buf *to)
+{
+	static Buf input;
+	static int bad = -1;
+
+	if (bad < 0)
+		bad = read_all(&input, stdin);
+	if (!bad)
+		buf_add(to, input.s ? input.s : "", input.n);
+	return bad;
+}
+
 char *file_read(const char *path, size_t *n)
 {
 	struct stat st;
-	FILE *f = fopen(path, "rb");
-
-	if (!f)
-		return NULL;
-	if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
-		fclose(f);
-		errno = EISDIR;
-		return NULL;
-	}
 	Buf b = { 0 };
-	char chunk[1 << 16];
-	size_t got;
-	while ((got = fread(chunk, 1, sizeof chunk, f)) > 0)
-		buf_add(&b, chunk, got);
-	int bad = ferror(f) ? errno ? errno : EIO : 0;
-	fclose(f);
+	int bad;
+
+	if (strcmp(path, "-") == 0) {
+		bad = read_input(&b);
+	} else {
+		FILE *f = fopen(path, "rb");
+
+		if (!f)
+			return NULL;
+		bad = fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode) ? EISDIR : read_all(&b, f);
+		fclose(f);
+	}
 	if (bad) {
 		buf_free(&b);
 		errno = bad;

@@ -45,14 +45,58 @@ static void print_text(Diag *d, const Loc *l, const char *severity, const char *
 	fputc('\n', d->out);
 }
 
+/* Bytes of the UTF-8 character at s; 0: it is none, or would move the cursor or change the terminal. */
+static int plain_char(const unsigned char *s)
+{
+	const int n = *s < 0x80 ? 1 : *s < 0xC2 ? 0 : *s < 0xE0 ? 2 : *s < 0xF0 ? 3 : *s < 0xF5 ? 4 : 0;
+
+	if (n == 1)
+		return *s == '\n' || *s == '\t' || (*s >= 0x20 && *s != 0x7F);
+	for (int i = 1; i < n; i++)
+		if ((s[i] & 0xC0) != 0x80)
+			return 0;
+	const bool other = (*s == 0xC2 && s[1] < 0xA0) || (*s == 0xE0 && s[1] < 0xA0) || (*s == 0xED && s[1] > 0x9F) ||
+	                   (*s == 0xF0 && s[1] < 0x90) || (*s == 0xF4 && s[1] > 0x8F);
+
+	return other ? 0 : n;
+}
+
+/* s as it can be printed: what is no UTF-8, and control characters, as \xNN. Names come from files. */
+static const char *plain(Arena *a, const char *s)
+{
+	const unsigned char *p = (const unsigned char *)s;
+	size_t               n = 0, bad = 0;
+
+	for (int k; s && p[n]; n += (size_t)(k ? k : 1))
+		bad += !(k = plain_char(p + n));
+	if (!bad)
+		return s;
+	char *out = arena_alloc(a, n + 3 * bad + 1), *to = out;
+
+	for (int k; *p; p += k ? k : 1) {
+		k = plain_char(p);
+		if (k)
+			memcpy(to, p, (size_t)k);
+		else
+			snprintf(to, 5, "\\x%02x", *p);
+		to += k ? k : 4;
+	}
+	*to = 0;
+	return out;
+}
+
 static void report(Diag *d, const Loc *l, const char *severity, const char *code, const char *fmt, va_list ap)
 {
-	const char *text = arena_vprintf(d->scratch, fmt, ap);
+	const char *text = plain(d->scratch, arena_vprintf(d->scratch, fmt, ap));
+	Loc         at = *l;
 
+	at.file = d->format == DIAG_SARIF ? l->file : plain(d->scratch, l->file);
+	at.name = plain(d->scratch, l->name);
+	at.op = plain(d->scratch, l->op);
 	if (d->format == DIAG_TEXT)
-		print_text(d, l, severity, code, text);
+		print_text(d, &at, severity, code, text);
 	else
-		diag_json(d, l, severity, code, text);
+		diag_json(d, &at, severity, code, text);
 }
 
 bool diag_error(Diag *d, Loc loc, int code, const char *fmt, ...)

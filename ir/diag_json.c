@@ -1,4 +1,5 @@
 /* Diagnostics for programs: JSON lines, and SARIF 2.1.0 as editors and code hosts read it. */
+#include <ctype.h>
 #include <string.h>
 #include "diag.h"
 
@@ -17,6 +18,18 @@ static void print_string(FILE *f, const char *s)
 			else
 				fputc(*s, f);
 		}
+	fputc('"', f);
+}
+
+/* A path as a reference of RFC 3986. */
+static void print_uri(FILE *f, const char *path)
+{
+	fputc('"', f);
+	for (; *path; path++)
+		if (isalnum((unsigned char)*path) || strchr("/._-~", *path))
+			fputc(*path, f);
+		else
+			fprintf(f, "%%%02X", (unsigned char)*path);
 	fputc('"', f);
 }
 
@@ -67,7 +80,7 @@ static void sarif_result(Diag *d, const Loc *l, const char *severity, const char
 	fputs("}", f);
 	if (l->file) {
 		fputs(",\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{\"uri\":", f);
-		print_string(f, l->file);
+		print_uri(f, l->file);
 		fputs("}", f);
 		if (l->line > 0)
 			fprintf(f, ",\"region\":{\"startLine\":%d,\"startColumn\":%d}", l->line, l->col > 0 ? l->col : 1);
@@ -75,7 +88,7 @@ static void sarif_result(Diag *d, const Loc *l, const char *severity, const char
 		if (l->line <= 0 && l->node >= 0) {
 			fputs(",\"logicalLocations\":[{\"name\":", f);
 			print_string(f, l->name ? l->name : "");
-			fprintf(f, ",\"index\":%d,\"kind\":", l->node);
+			fprintf(f, ",\"fullyQualifiedName\":\"node #%d\",\"kind\":", l->node);
 			print_string(f, l->op ? l->op : "node");
 			fputs("}]", f);
 		}

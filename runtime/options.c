@@ -131,6 +131,8 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		from_environment(table[i].kind, table[i].to, table[i].name);
 	from_words(table, N, argc, argv);
 	rt_watch_check(o->stop);
+	if (o->ckpt_every && !o->ckpt)
+		rt_fail(RT_USAGE, "R001", "--ckpt-every: no folder for checkpoints is named; say --ckpt DIR");
 	if (!rt_program->eval.on && (o->eval_data || o->eval_every || o->eval_samples))
 		rt_fail(RT_USAGE, "R001", "--eval-%s: this program has no evaluation set; give pdcc one (--eval, data.eval)",
 		        o->eval_data ? "data" : o->eval_every ? "every" : "samples");
