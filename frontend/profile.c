@@ -57,6 +57,7 @@ static const char *kind_of(const Job *j, int i)
 static void take_times(ProfileNode *to, const ProfileNode *from)
 {
 	to->mean = from->mean;
+	to->typical = from->typical;
 	to->p50 = from->p50;
 	to->p99 = from->p99;
 	to->cov = from->cov;
@@ -143,8 +144,8 @@ static Profile *make_profile(const Compile *of)
 		return NULL;
 	cache_close(&j.cache, c->d);
 	for (int i = 0; i < j.p->nnode; i++) {
-		sum[j.p->node[i].phase] += j.p->node[i].p50;
-		noisy += j.p->node[i].cov > 0.1 ? j.p->node[i].p50 : 0;
+		sum[j.p->node[i].phase] += j.p->node[i].typical;
+		noisy += j.p->node[i].cov > 0.1 ? j.p->node[i].typical : 0;
 	}
 	profile_index(c->a, j.p);
 	if (of->o->quiet)

@@ -83,6 +83,7 @@ static ProfileNode read_record(Yaml *y, const YNode *n, int i)
 	r.weight = (int64_t)number_of(y, n, where, "weight", 1e18);
 	r.mean = number_of(y, n, where, "mean", MAX_TIME);
 	r.p50 = number_of(y, n, where, "p50", MAX_TIME);
+	r.typical = member(y, n, "typical") ? number_of(y, n, where, "typical", MAX_TIME) : r.p50;
 	r.p99 = number_of(y, n, where, "p99", MAX_TIME);
 	r.cov = number_of(y, n, where, "cov", 1e9);
 	r.n = (int64_t)number_of(y, n, where, "n", 1e15);
@@ -132,7 +133,7 @@ static const char *cache_key(Arena *a, const char *kind, int threads, const char
 	return arena_printf(a, "%d\t%s\t%s", threads, device, kind);
 }
 
-/* mean p50 p99 cov n, a tab, the key. */
+/* mean typical p50 p99 cov n, a tab, the key. */
 static void cache_line(TimeCache *t, const char *line, size_t n)
 {
 	Kept *k = NEW(t->a, Kept);
@@ -140,7 +141,7 @@ static void cache_line(TimeCache *t, const char *line, size_t n)
 
 	*k = (Kept){ 0 };
 	line = arena_strn(t->a, line, n);
-	if (sscanf(line, "%lf %lf %lf %lf %" SCNd64 "%n", &k->r.mean, &k->r.p50, &k->r.p99, &k->r.cov, &k->r.n, &at) == 5 &&
+	if (sscanf(line, "%lf %lf %lf %lf %lf %" SCNd64 "%n", &k->r.mean, &k->r.typical, &k->r.p50, &k->r.p99, &k->r.cov, &k->r.n, &at) == 6 &&
 	    line[at] == '\t')
 		map_put(&t->of, line + at + 1, k);
 }
@@ -157,7 +158,7 @@ void cache_open(TimeCache *t, Arena *a, const char *dir)
 		dir = arena_printf(a, "%s/.cache/pdcc", home);
 	if (!dir || !strcmp(dir, "none"))
 		return;
-	t->file = arena_printf(a, "%s/times-%s.txt", dir, PDCC_VERSION);
+	t->file = arena_printf(a, "%s/typical-%s.txt", dir, PDCC_VERSION);
 	char *text = file_read(t->file, NULL);
 	for (const char *s = text; s && *s; s += strcspn(s, "\n"), s += *s == '\n')
 		cache_line(t, s, strcspn(s, "\n"));
@@ -183,6 +184,7 @@ void cache_put(TimeCache *t, const char *kind, const ProfileNode *r)
 	}
 	const double old = (double)k->put / (k->put + 1), new = 1.0 / (k->put + 1);
 	k->r.mean = old * k->r.mean + new * r->mean;
+	k->r.typical = old * k->r.typical + new * r->typical;
 	k->r.p50 = old * k->r.p50 + new * r->p50;
 	k->r.p99 = old * k->r.p99 + new * r->p99;
 	k->r.cov = old * k->r.cov + new * r->cov;
@@ -209,7 +211,7 @@ bool cache_close(TimeCache *t, Diag *d)
 	make_folders(arena_str(t->a, t->file));
 	for (size_t i = 0; i < t->of.n; i++) {
 		const ProfileNode *r = &((const Kept *)t->of.slot[i].val)->r;
-		buf_printf(&b, "%.9g %.9g %.9g %.6g %" PRId64 "\t%s\n", r->mean, r->p50, r->p99, r->cov, r->n,
+		buf_printf(&b, "%.9g %.9g %.9g %.9g %.6g %" PRId64 "\t%s\n", r->mean, r->typical, r->p50, r->p99, r->cov, r->n,
 			(const char *)t->of.slot[i].key);
 	}
 	const bool ok = file_write(t->file, buf_str(&b), b.n);

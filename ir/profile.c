@@ -149,8 +149,8 @@ void profile_print(Buf *b, const Profile *p)
 		buf_printf(b, "\"threads\": %d, ", r->threads);
 		word(b, "device", r->device);
 		buf_printf(b, "\"activation\": %" PRId64 ", \"weight\": %" PRId64 ", ", r->activation, r->weight);
-		buf_printf(b, "\"mean\": %.9g, \"p50\": %.9g, \"p99\": %.9g, \"cov\": %.6g, \"n\": %" PRId64 " }", r->mean, r->p50,
-			r->p99, r->cov, r->n);
+		buf_printf(b, "\"mean\": %.9g, \"typical\": %.9g, \"p50\": %.9g, \"p99\": %.9g, \"cov\": %.6g, \"n\": %" PRId64 " }",
+			r->mean, r->typical, r->p50, r->p99, r->cov, r->n);
 	}
 	buf_puts(b, "\n]\n}\n");
 }

@@ -14,7 +14,7 @@ typedef struct ProfileNode {
 	int         threads;
 	const char *device;
 	int64_t     activation, weight;         /* bytes of its results; of the weights that it reads */
-	double      mean, p50, p99, cov;        /* cov: standard deviation by mean */
+	double      mean, typical, p50, p99, cov;       /* typical: what planners take (runtime/profile.c); cov: standard deviation by mean */
 	int64_t     n;                          /* steps that were measured */
 } ProfileNode;
 

@@ -2,7 +2,7 @@
  * what a call costs. Reads OpDef.cost and the cluster's numbers; writes Node.time. Views cost nothing.
  * Update nodes get their time per step. Predictions rank plans; they are not measurements.
  *
- * With --profile a node that was measured under its name, type and number of threads has that time (the median) instead.
+ * With --profile a node that was measured under its name, type and number of threads has its typical time instead.
  * Nodes are measured as they are emitted, behind fusion: elementwise nodes that became one loop share its time, and once
  * fusion has been done here too, every node of the stages is looked up again (cost_again).
  *
@@ -158,7 +158,7 @@ static void take_measured(const Module *m, PassCx *cx, const Speed *s)
 	for (Node *n = m->graph->first; n; n = n->next) {
 		const ProfileNode *r = measured(m, cx, n, optab[n->op]->name, &grown);
 		if (r) {
-			n->time = r->p50 * grown;
+			n->time = r->typical * grown;
 			n->mark = 1;
 		}
 	}
@@ -166,7 +166,7 @@ static void take_measured(const Module *m, PassCx *cx, const Speed *s)
 		const ProfileNode *r = (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0] && !n->mark ?
 			measured(m, cx, n, "Fused", &grown) : NULL;
 		if (r)
-			share_time(n, r->p50 * grown, s, cx->scratch);
+			share_time(n, r->typical * grown, s, cx->scratch);
 	}
 	for (Node *n = m->graph->first; n; n = n->next)
 		n->mark = 0;
@@ -187,7 +187,7 @@ static void add_inputs(const Module *m, Graph *g, const PassCx *cx)
 		while (n && ((optab[n->op]->flags & (OP_VIEW | OP_COMM)) || n->phase != PHASE_FWD))
 			n = n->next;
 		if (n)
-			n->time += same ? r->p50 : r->p50 * (double)m->batch / (double)cx->profile->micro;
+			n->time += same ? r->typical : r->typical * (double)m->batch / (double)cx->profile->micro;
 	}
 }
 
@@ -228,7 +228,7 @@ void cost_again(Module *m, PassCx *cx)
 				if (!r || !same_size(m, cx))    /* of a loop of another size its parts were scaled */
 					n->time = n->time > 0 ? n->time : node_time(n, &s);
 				else
-					n->time = r->p50;
+					n->time = r->typical;
 				if (cx->profile && counted_elsewhere(n))
 					n->time = nothing;
 				known += timed && r;

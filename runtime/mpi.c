@@ -13,11 +13,8 @@
 #include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <time.h>
 
 typedef struct label {             /* what a request is for, in words of the plan */
 	int     peer, channel, mb; /* channel -1: a collective */
@@ -292,11 +289,6 @@ void rt_wake(void)
 	pthread_cond_signal(&work);
 }
 
-static void nap(long us)
-{
-	nanosleep(&(struct timespec){ 0, us * 1000 }, NULL);
-}
-
 /* ---- waiting ---- */
 
 static bool range_idle(int first, int n, int *pending)
@@ -322,7 +314,6 @@ static bool ring_done(int first, int n, int *pending)
 	return false;
 }
 
-/* A few polls in a row first: the answer is often on its way. */
 void rt_wait_until(bool (*done)(int, int, int *), int first, int n)
 {
 	const double from = rt_now();
@@ -339,10 +330,7 @@ void rt_wait_until(bool (*done)(int, int, int *), int first, int n)
 		if (pending >= 0 && rt_now() - (moved_at > from ? moved_at : from) > timeout_s)
 			verdict(pending);
 		rt_unlock();
-		if (++idle < 60)
-			sched_yield();
-		else
-			nap(idle < 120 ? 20 : 100);
+		rt_rest(++idle);
 		if (idle > 120)
 			look_around(pending, &looked, &missed);
 		rt_lock();
@@ -381,7 +369,7 @@ static void *progress(void *arg)
 
 		idle = !away && poll_all() ? 0 : idle + 1;
 		rt_unlock();
-		nap(away ? 1000 : idle < 20 ? 50 : 300);
+		rt_nap(away ? 1000 : idle < 20 ? 50 : 300);
 		rt_lock();
 	}
 	rt_unlock();
@@ -549,6 +537,7 @@ static void compare(const pd_program *p)
 			        all[r].abi);
 	}
 	hellos = all;
+	rt_crowd(p);
 }
 
 void rt_join(const pd_program *p, double timeout)
@@ -560,7 +549,6 @@ void rt_join(const pd_program *p, double timeout)
 	rt_local_setup(p);
 	if (p->world == 1 || rt_alone)
 		return;
-	prctl(PR_SET_TIMERSLACK, 2000UL, 0, 0, 0); /* naps of 20 us shall not become 70 */
 	check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
 	if (provided < MPI_THREAD_SERIALIZED)
 		rt_fail(RT_USAGE, "R108", "this MPI has no MPI_THREAD_SERIALIZED");

@@ -10,7 +10,8 @@ static const char usage[] =
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--state] [--then-loss] [--dump-grads FILE] [--log-every N]\n"
 	"          [--jsonl FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--stop METRIC=X] [--timeout S]\n"
 	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--check] [--quiet] [--help]\n"
-	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X]; make virtual: [--virtual]\n"
+	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
+	"          make virtual: [--virtual]\n"
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
 
 /* OPTIONAL: --x, --x VALUE and --x=VALUE; without a value it is "". */
@@ -120,6 +121,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "profile-steps", COUNT, &o->profile.steps },
 		{ "profile-seconds", SECONDS, &o->profile.seconds },
 		{ "profile-bound", SECONDS, &o->profile.bound },
+		{ "profile-copies", COUNT, &o->profile.copies },
 		{ "virtual", FLAG, &rt_virtual },
 		{ "attempt", COUNT, &o->attempt },
 		{ "check", FLAG, &o->dry_run },

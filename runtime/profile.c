@@ -2,17 +2,26 @@
  *
  * --profile FILE: one device alone. What it would receive are zeros, nothing is sent. Steps are
  * repeated until the mean of their time is known well enough, or for so many steps or seconds; the
- * time of a statement in a step, divided by how often it was done, is one sample. FILE gets a
- * record per statement, added to those that are there.
+ * time of a statement in a step, divided by how often it was done, is one sample. Its typical time
+ * is the mean over the middle half of the steps, ordered by the time of all statements together:
+ * so typical times add up to a typical step, which medians of statements do not. FILE gets a
+ * record per statement, added to those that are there. With --profile-copies N it is done N times
+ * over by as many processes, as devices of one host compute beside each other: they share caches and
+ * memory. The first one's times are written.
  *
  * --virtual: all devices, real messages, but instead of computing a device sleeps for the times
  * that the plan was made with. So a plan for many devices can be watched on few cores. */
 #include "rt.h"
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { WARM = 3, LEAST = 30 };  /* steps that are not counted; fewest that are */
 
@@ -26,6 +35,8 @@ static double           owed;   /* virtual: seconds */
 static double          *spent;  /* in this step; NULL: not yet measuring */
 static int64_t         *calls;
 static float           *sample; /* [record][steps] */
+static double          *whole;  /* by step: seconds of all statements */
+static bool            *typical;        /* by step: it is one of the middle half */
 
 int pd_records(const pd_record *r, int n)
 {
@@ -48,13 +59,17 @@ void rt_profile_check(const pd_program *p)
 		rt_fail(RT_USAGE, "R001", "this program has no clocks; make profile and make virtual build those that do");
 }
 
+/* Waking up takes a while: the last moment is waited for awake. */
 static void sleep_until(double t)
 {
-	const double s = floor(t);
+	static const double AWAKE = 60e-6;
+	const double        s = floor(t - AWAKE);
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME,
-	                       &(struct timespec){ (time_t)s, (long)((t - s) * 1e9) }, NULL) == EINTR)
+	                       &(struct timespec){ (time_t)s, (long)((t - AWAKE - s) * 1e9) }, NULL) == EINTR)
 		;
+	while (rt_now() < t)
+		sched_yield();
 }
 
 bool pd_timed(int k)
@@ -93,7 +108,7 @@ void rt_pause(void)
 /* ---- what was measured ---- */
 
 typedef struct summary {
-	double mean, deviation, p50, p99;
+	double mean, typical, deviation, p50, p99;
 } summary;
 
 static int by_size(const void *a, const void *b)
@@ -103,12 +118,43 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static int by_whole(const void *a, const void *b)
+{
+	const double x = whole[*(const int64_t *)a], y = whole[*(const int64_t *)b];
+
+	return (x > y) - (x < y);
+}
+
+/* Which of n steps are the middle half; seconds of the one in the middle. */
+static double find_typical(int64_t n)
+{
+	int64_t *step = rt_alloc((size_t)n * sizeof *step);
+
+	typical = rt_alloc((size_t)n * sizeof *typical);
+	for (int64_t i = 0; i < n; i++)
+		step[i] = i;
+	qsort(step, (size_t)n, sizeof *step, by_whole);
+	for (int64_t i = 0; i < n; i++)
+		typical[step[i]] = i >= n / 4 && i < n - n / 4;
+	const double middle = whole[step[n / 2]];
+
+	free(step);
+	return middle;
+}
+
 /* Sorts x. */
 static summary summarize(float *x, int64_t n)
 {
 	summary s = { 0 };
 	double  squares = 0;
+	int64_t k = 0;
 
+	for (int64_t i = 0; i < n; i++)
+		if (typical[i]) {
+			s.typical += (double)x[i];
+			k++;
+		}
+	s.typical /= (double)(k ? k : 1);
 	qsort(x, (size_t)n, sizeof *x, by_size);
 	for (int64_t i = 0; i < n; i++)
 		s.mean += (double)x[i] / (double)n;
@@ -147,8 +193,8 @@ static void write_record(FILE *f, int k, int64_t n, int64_t cap)
 	fprintf(f, "\"threads\": %d, ", rt_program->threads);
 	text(f, "device", pd_device_name(), ", ");
 	fprintf(f, "\"activation\": %lld, \"weight\": %lld, ", (long long)r->activation, (long long)r->weight);
-	fprintf(f, "\"mean\": %.9g, \"p50\": %.9g, \"p99\": %.9g, \"cov\": %.6g, \"n\": %lld }", s.mean, s.p50,
-	        s.p99, s.mean > 0 ? s.deviation / s.mean : 0, (long long)n);
+	fprintf(f, "\"mean\": %.9g, \"typical\": %.9g, \"p50\": %.9g, \"p99\": %.9g, \"cov\": %.6g, \"n\": %lld }",
+	        s.mean, s.typical, s.p50, s.p99, s.mean > 0 ? s.deviation / s.mean : 0, (long long)n);
 }
 
 /* Adds to a file that another device of the plan has begun: its end is taken off and written again. */
@@ -178,6 +224,39 @@ static void write_file(const pd_program *p, const char *path, int64_t n, int64_t
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 }
 
+/* ---- copies ---- */
+
+enum { COPIES = 64 };
+static pid_t copy[COPIES];
+static int   ncopies;           /* beside this one */
+static bool  beside;            /* this is one of them */
+
+/* Before there is anything that a child would share: threads, memory, objects of the library. */
+void rt_profile_copies(const rt_profile_options *o)
+{
+	if (o->copies > COPIES)
+		rt_fail(RT_USAGE, "R001", "--profile-copies wants at most %d", COPIES);
+	fflush(NULL);
+	while (ncopies + 1 < o->copies && !beside) {
+		const pid_t child = fork();
+
+		if (child < 0)
+			rt_fail(RT_MEMORY, "R110", "no process for a copy: %s", strerror(errno));
+		beside = child == 0;
+		copy[ncopies++] = child;
+	}
+	if (beside)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void end_copies(void)
+{
+	for (int i = 0; i < ncopies; i++) {
+		kill(copy[i], SIGKILL);
+		waitpid(copy[i], NULL, 0);
+	}
+}
+
 /* ---- measuring ---- */
 
 /* Seconds of this step's statements; their samples go to column n (-1: nowhere). */
@@ -192,6 +271,8 @@ static double collect(int64_t n, int64_t cap)
 		spent[k] = 0;
 		calls[k] = 0;
 	}
+	if (n >= 0)
+		whole[n] = all;
 	return all;
 }
 
@@ -202,9 +283,14 @@ void rt_profile_run(const pd_program *p, const rt_profile_options *o, void (*ste
 	double        mean = 0, squares = 0, half = INFINITY; /* of the steps; of the mean's confidence */
 	int64_t       n = 0;
 
+	while (beside) {        /* until it is killed */
+		step(p, true);
+		rt_step++;
+	}
 	spent = rt_alloc((size_t)nrecords * sizeof *spent);
 	calls = rt_alloc((size_t)nrecords * sizeof *calls);
 	sample = rt_alloc((size_t)cap * (size_t)(nrecords + 1) * sizeof *sample);
+	whole = rt_alloc((size_t)cap * sizeof *whole);
 	for (int i = 0; i < WARM; i++, rt_step++) {
 		step(p, true);
 		collect(-1, cap);
@@ -221,9 +307,12 @@ void rt_profile_run(const pd_program *p, const rt_profile_options *o, void (*ste
 	}
 	const double cov = n > 1 && mean > 0 ? sqrt(squares / (double)(n - 1)) / mean : 0;
 
+	const double middle = find_typical(n);
+
+	end_copies();
 	write_file(p, o->file, n, cap);
-	printf("profile: stage %d of %d, %d statements, %lld steps of %.3g ms, mean known to +-%.1f %%%s\n", p->stage,
-	       p->stages, nrecords, (long long)n, 1e3 * mean, mean > 0 ? 100 * half / mean : 0,
+	printf("profile: stage %d of %d, %d statements, %lld steps of %.3g ms (median %.3g), mean known to +-%.1f %%%s\n", p->stage,
+	       p->stages, nrecords, (long long)n, 1e3 * mean, 1e3 * middle, mean > 0 ? 100 * half / mean : 0,
 	       cov > 0.1 ? "; warning: step times vary by more than 10 %" : "");
 	if (cov > 0.1)
 		fprintf(stderr,

@@ -49,6 +49,7 @@ typedef struct rt_profile_options {
 	const char *file;               /* --profile */
 	int64_t     steps;              /* at most */
 	double      seconds, bound;     /* at most; 95 % confidence of the mean, as a share of it */
+	int64_t     copies;             /* processes that do the same beside each other; 0: one */
 } rt_profile_options;
 
 typedef struct rt_options {
@@ -111,6 +112,11 @@ void rt_wait_ring(void);                /* until rt_ring_idle() */
 /* Blocking messages of any size in the main thread. */
 void rt_send(int peer, int tag, const void *buf, size_t bytes);
 void rt_recv(int peer, int tag, void *buf, size_t bytes);
+
+/* ---- nap.c ---- */
+void rt_crowd(const pd_program *p);     /* when the processes of all ranks are known: naps as long as their cores are crowded */
+void rt_nap(long us);
+void rt_rest(int idle);                 /* after so many polls in vain */
 
 /* ---- local.c: messages between stages of this device ---- */
 void rt_local_setup(const pd_program *p);
@@ -209,6 +215,7 @@ void rt_traffic_write(FILE *f);         /* all ranks; rank 0 writes members of a
 extern bool rt_alone;           /* --profile: no other device is there, nothing is sent or received */
 extern bool rt_virtual;         /* --virtual: nothing is computed */
 void rt_profile_check(const pd_program *p);           /* after init: has the program clocks? */
+void rt_profile_copies(const rt_profile_options *o);  /* first of all */
 void rt_pause(void);                    /* a wait begins: no statement is running */
 void rt_profile_run(const pd_program *p, const rt_profile_options *o, void (*step)(const pd_program *, bool));
 

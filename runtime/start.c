@@ -415,6 +415,8 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 		rt_fail(RT_MISMATCH, "R101",
 		        "this program was written for runtime %u, this is runtime %u; compile the model again",
 		        p->abi, (unsigned)PD_ABI);
+	if (o->profile.file)
+		rt_profile_copies(&o->profile);
 	rt_faults_open(p, o);
 	pd_threads(p->threads);
 	rt_alone = o->profile.file != NULL;

@@ -112,8 +112,12 @@ void pd_totals(void)
 	rt_pause();
 	rt_record("totals", -1, -1, -1);
 	done = true;
-	if (rt_alone) {
-		sum = (totals){ .count = 1, .stop = rt_signal };
+	if (rt_alone) {         /* its own labels: weights shall stay such as training makes them */
+		sum = (totals){ .stop = rt_signal };
+		for (int mb = 0; mb < n; mb++)
+			sum.count += reports[mb].count;
+		if (!(sum.count > 0))
+			sum.count = 1;
 		return;
 	}
 	reports[n] = (report){ .seen = rt_signal };

@@ -28,7 +28,7 @@ class Net:
         rest = 1e-12 if seconds else 0      # with zeros beside them the wide net is not cut in its middle
         for i in range(1, self.layers + 1):
             slow |= {f'z{i}', f'd.a{i - 1}', f'd.w{i}'}
-        nodes = [{**r, **{k: seconds if r['value'] in slow and r['op'] == 'Gemm' else rest for k in ('mean', 'p50', 'p99')}, 'cov': 0}
+        nodes = [{**r, **{k: seconds if r['value'] in slow and r['op'] == 'Gemm' else rest for k in ('mean', 'typical', 'p50', 'p99')}, 'cov': 0}
                  for r in self.measured['nodes']]
         json.dump({**self.measured, 'nodes': nodes}, open(path, 'w'), indent=0)
         return path
