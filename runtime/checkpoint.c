@@ -21,9 +21,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { FLIGHT = 4, GIVE_WAY = 10 };      /* nice, which on Linux is of a thread */
+enum { FLIGHT = 4, GIVE_WAY = 10, LOOK_NS = 250000000 };        /* nice, which on Linux is of a thread */
 
 typedef struct old { int64_t step; int world; bool safe; } old;  /* a checkpoint; safe: it counts and lies on the disk */
 typedef struct part { ck_manifest m; int data, manifest; } part; /* files under temporary names */
@@ -394,8 +395,19 @@ void rt_checkpoint_journal(int fd)
 static void wait_written(int flying)
 {
 	pthread_mutex_lock(&ck.lock);
-	while (!ck.broken && (ck.busy || ck.flying > flying))
-		pthread_cond_wait(&ck.changed, &ck.lock);
+	while (!ck.broken && (ck.busy || ck.flying > flying)) {
+		struct timespec t;
+
+		clock_gettime(CLOCK_REALTIME, &t);
+		t.tv_nsec += LOOK_NS;
+		t.tv_sec += t.tv_nsec / 1000000000;
+		t.tv_nsec %= 1000000000;
+		if (pthread_cond_timedwait(&ck.changed, &ck.lock, &t) != ETIMEDOUT)
+			continue;
+		pthread_mutex_unlock(&ck.lock);
+		rt_look();      /* a rank may be gone meanwhile: a disk can stall for longer than its parent waits */
+		pthread_mutex_lock(&ck.lock);
+	}
 	const bool broken = ck.broken;
 
 	pthread_mutex_unlock(&ck.lock);

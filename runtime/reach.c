@@ -11,13 +11,22 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum { DISCARD = 9 };   /* the port; whether anyone listens there does not matter */
 
-/* The addresses of this host, but those of its loop. */
+static bool is_bridge(const char *interface)
+{
+	char path[300];
+
+	snprintf(path, sizeof path, "/sys/class/net/%s/bridge", interface);
+	return access(path, F_OK) == 0;
+}
+
+/* The addresses of this host, but those of its loop; those of bridges, which may be for guests of this host alone, last. */
 void rt_addresses(uint32_t ip[RT_ADDRESSES])
 {
 	struct ifaddrs *all = NULL;
@@ -26,14 +35,34 @@ void rt_addresses(uint32_t ip[RT_ADDRESSES])
 	memset(ip, 0, RT_ADDRESSES * sizeof *ip);
 	if (getifaddrs(&all))
 		return;
-	for (struct ifaddrs *a = all; a && n < RT_ADDRESSES; a = a->ifa_next)
-		if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET && (a->ifa_flags & IFF_UP) && !(a->ifa_flags & IFF_LOOPBACK)) {
-			struct sockaddr_in in;
+	for (int bridge = 0; bridge < 2; bridge++)
+		for (struct ifaddrs *a = all; a && n < RT_ADDRESSES; a = a->ifa_next)
+			if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET && (a->ifa_flags & IFF_UP) &&
+			    !(a->ifa_flags & IFF_LOOPBACK) && is_bridge(a->ifa_name) == bridge) {
+				struct sockaddr_in in;
 
-			memcpy(&in, a->ifa_addr, sizeof in);
-			ip[n++] = in.sin_addr.s_addr;
-		}
+				memcpy(&in, a->ifa_addr, sizeof in);
+				ip[n++] = in.sin_addr.s_addr;
+			}
 	freeifaddrs(all);
+}
+
+/* Of another host's addresses those by which it can be told from this one: bridges of containers have the same everywhere, and
+ * this host would answer for one that is gone. Their number. */
+static int others_of(uint32_t to[RT_ADDRESSES], const uint32_t theirs[RT_ADDRESSES], const uint32_t mine[RT_ADDRESSES])
+{
+	int n = 0;
+
+	memset(to, 0, RT_ADDRESSES * sizeof *to);
+	for (int i = 0; i < RT_ADDRESSES && theirs[i]; i++) {
+		bool same = false;
+
+		for (int k = 0; k < RT_ADDRESSES; k++)
+			same |= mine[k] == theirs[i];
+		if (!same)
+			to[n++] = theirs[i];
+	}
+	return n;
 }
 
 /* A connection to each address; -1: it was answered at once. */
@@ -98,14 +127,15 @@ int rt_unreached(int wanted, int *others, int *silent)
 	*others = *silent = 0;
 	for (int r = 0; me && r < rt_program->world; r++) {
 		const rt_process *p = rt_process_of(r);
-		bool              seen = !strcmp(p->host, me->host) || !p->ip[0];
+		uint32_t          ip[RT_ADDRESSES];
+		bool              seen = !strcmp(p->host, me->host) || !others_of(ip, p->ip, me->ip);
 
 		for (int q = 0; q < r && !seen; q++)
 			seen = !strcmp(rt_process_of(q)->host, p->host);
 		if (seen || (*silent > 4 && *silent == *others))        /* nobody: that is clear by now */
 			continue;
 		++*others;
-		if (answers(p->ip, *silent ? 0.1 : 0.5))
+		if (answers(ip, *silent ? 0.1 : 0.5))
 			continue;
 		++*silent;
 		if (found < 0 || !strcmp(p->host, rt_process_of(wanted)->host))

@@ -84,6 +84,7 @@ enum {
 void rt_join(const pd_program *p, double timeout);
 void rt_leave(void);                    /* all ranks are done: ends MPI */
 void rt_barrier(void);
+void rt_look(void);                     /* for whoever waits for something else: ends the run when a rank is gone */
 _Noreturn void rt_abort(int status);    /* ends all ranks */
 const char *rt_name(int rank);          /* "stage1.r0 (rank 2)" */
 
@@ -318,7 +319,7 @@ void rt_point_ckpt(int64_t step);       /* of writing a checkpoint: tests may ki
 void rt_doing(char *to, size_t room);   /* "B of microbatch 5 in step 812" */
 void rt_channel_text(char *to, size_t room, int channel);      /* " ('h', node #3 'fc1')", or "" */
 void rt_dump(const char *why);          /* the flight recorder as text */
-enum { RT_ADDRESSES = 4 };
+enum { RT_ADDRESSES = 8 };
 typedef struct rt_process { int64_t pid; uint64_t born; char host[64]; uint32_t ip[RT_ADDRESSES]; } rt_process;
 rt_process rt_process_here(void);
 const rt_process *rt_process_of(int rank);      /* mpi.c; NULL: not known yet */

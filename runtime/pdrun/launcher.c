@@ -84,8 +84,11 @@ static void begin(const job *j, int attempt)
 	snprintf(number, sizeof number, "%d", j->world);
 	setenv("PD_WORLD", number, 1);
 	child = fork();
-	if (child)
+	if (child) {
+		if (told)       /* before there was anyone to pass it on to */
+			kill(child, told);
 		return;
+	}
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != me)
 		_exit(LOST);
@@ -107,6 +110,7 @@ static bool overdue(const job *j, double from, double failed[2], launch *l)
 		any |= e.failed;
 		all &= e.known;
 	}
+	l->well = all && !any;
 	failed[0] = any && failed[0] == 0 ? t : failed[0];
 	failed[1] = all && failed[1] == 0 ? t : failed[1];
 	l->late = !begun && t - from > j->timeout + 10;
@@ -136,6 +140,6 @@ launch launcher_run(const job *j, int attempt)
 	child = 0;
 	end_orphans(WIFEXITED(status) && !l.hung && !l.late ? 3 : 1);
 	l.signal = WIFSIGNALED(status) && !l.late && !l.hung ? WTERMSIG(status) : 0;
-	l.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	l.code = l.hung && l.well ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	return l;
 }

@@ -1,14 +1,17 @@
 /* parent.c: what lives on when a rank dies.
  *
  * MPI's launcher ends all ranks as soon as one dies. So every rank has a parent: it writes how its program ended to
- * FR/rankN.exit, and ends when all ranks have; those who are left have time to write their verdicts and flight recorders.
- * One that does not end by itself is killed: three seconds after all others (it is stopped), or when it could have noticed by its
- * timeout that another one failed. It is killed too when the launcher is gone. */
+ * FR/rankN.exit, and ends when all ranks have; those who are left have time to write their verdicts and flight recorders,
+ * and the launcher has taken what they said: it ends all as soon as one parent fails, and forgets what it has not read yet.
+ * One that does not end by itself is killed: when all others have ended and it stands still, or has slept for three seconds since
+ * without noticing (time that it spends waiting for a core or a disk does not count), or when it could have noticed by its timeout
+ * that another one failed. It is killed too when the launcher is gone. */
 #include "pdrun.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -68,6 +71,8 @@ bool has_begun(const char *fr, int rank)
 
 /* ---- waiting ---- */
 
+enum { LOOK = 50 };     /* ms from look to look */
+
 typedef struct family { const char *fr; int rank, world; double most; pid_t launcher; } family;
 
 /* How many of the other ranks have ended, and whether any has failed. */
@@ -90,32 +95,67 @@ static void put_down(int *status)
 	waitpid(child, status, 0);
 }
 
+/* State letter of the program; 0: not known. */
+static char state_of_child(void)
+{
+	char  path[64], text[512] = "", state = 0, *at;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+	FILE *f = fopen(path, "r");
+
+	if (f && fgets(text, sizeof text, f) && (at = strrchr(text, ')')))
+		sscanf(at + 1, " %c", &state);
+	if (f)
+		fclose(f);
+	return state;
+}
+
+/* Since all others had ended, one with a fault: for how long the program has stood still or slept. */
+typedef struct still { int stopped, asleep; } still;
+
+static bool hopeless(still *s)
+{
+	const char c = state_of_child();
+
+	s->stopped = c == 'T' || c == 't' ? s->stopped + 1 : 0;
+	s->asleep += c == 'S';
+	return s->stopped > 4 || s->asleep > 3000 / LOOK;
+}
+
 /* Until the program has ended; true: it had to be killed. */
 static bool wait_for(const family *f, int *status)
 {
-	double all = 0, some = 0;
+	double some = 0;
+	bool   last = false;
+	still  s = { 0 };
 
 	for (int k = 0; waitpid(child, status, WNOHANG) == 0; k++) {
 		bool failed = false;
 
-		logs_wait(50);
+		logs_wait(LOOK);
 		if (getppid() != f->launcher) {
 			put_down(status);
 			_exit(LOST);    /* whoever started pdrun knows why */
 		}
-		if (k % 4)
-			continue;
-		const bool   last = others(f, &failed) == f->world - 1;
-		const double t = now(CLOCK_MONOTONIC);
-
-		all = !last || !failed ? 0 : all == 0 ? t : all;
-		some = !failed ? 0 : some == 0 ? t : some;
-		if (f->world > 1 && ((all > 0 && t - all > 3) || (some > 0 && t - some > f->most + 1))) {
+		if (k % 4 == 0) {
+			last = others(f, &failed) == f->world - 1 && failed;
+			some = !failed ? 0 : some == 0 ? now(CLOCK_MONOTONIC) : some;
+		}
+		if (f->world > 1 && ((last && hopeless(&s)) || (some > 0 && now(CLOCK_MONOTONIC) - some > f->most + 1))) {
 			put_down(status);
 			return true;
 		}
 	}
 	return false;
+}
+
+/* Until the launcher has read what the program said, two seconds at most. */
+static void be_heard(void)
+{
+	int left = 0;
+
+	for (int k = 0; k < 100 && ioctl(STDERR_FILENO, FIONREAD, &left) == 0 && left > 0; k++)
+		nap(20);
 }
 
 int exec_main(int argc, char **argv)
@@ -144,10 +184,13 @@ int exec_main(int argc, char **argv)
 		fprintf(stderr, "pdrun: %s: %s\n", argv[1], strerror(errno));
 		_exit(USAGE);
 	}
+	if (told)
+		kill(child, told);
 	logs_parent();
 	const bool ended = wait_for(&f, &status);
 
 	logs_close();
+	be_heard();
 	if (WIFSIGNALED(status))
 		write_end(fr, f.rank, ended ? "ended" : "signal", WTERMSIG(status));
 	else

@@ -266,6 +266,10 @@ static int run(job *j)
 			j->world = count_programs(j->plan), lost = -1;
 		else if (!worth_it(code))
 			return code;
+		if (told) {     /* while the hosts were asked */
+			fprintf(stderr, "pdrun: stopped by signal %d\n", (int)told);
+			return 128 + told;
+		}
 		last = lost;
 		fprintf(stderr, "pdrun: starting again, %d of %d\n", attempt + 1, j->restarts);
 	}

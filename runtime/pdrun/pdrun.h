@@ -27,8 +27,8 @@ typedef struct job {
 	char        out[PATH], fr[PATH], self[PATH], base[PATH], logs[PATH];    /* logs: empty without --log-dir */
 } job;
 
-/* How the launcher ended. */
-typedef struct launch { pid_t pid; int code, signal; bool late, hung; } launch;
+/* How the launcher ended; late, hung: it had to be ended; well: though all ranks had ended without a fault. */
+typedef struct launch { pid_t pid; int code, signal; bool late, hung, well; } launch;
 
 extern volatile sig_atomic_t told;      /* a signal for all */
 extern pid_t                 child;     /* it is passed on to this one */
