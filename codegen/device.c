@@ -99,6 +99,16 @@ int squares_of(const Module *m)
 	return 0;
 }
 
+/* The rank that joins them. */
+static int squares_at(const Build *b)
+{
+	for (int t = 0; t < b->m->nstage; t++)
+		for (const Node *n = b->m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_ClipNorm)
+				return b->first_rank[attr_int(n, "at")];
+	return 0;
+}
+
 /* What the device does for any of its stages: forward(stage, slot, entry, mb) and so on. */
 static void write_chunk_call(const Build *b, Cw *w, const DeviceSchedule *s, int first, ActKind k)
 {
@@ -389,7 +399,7 @@ static void write_program(Build *b, Cw *w, int rank)
 	if (b->channels)
 		cw_line(w, ".channel = channels,");
 	if (squares_of(m))
-		cw_line(w, ".squares = %d,", squares_of(m));
+		cw_line(w, ".squares = %d, .squares_at = %d,", squares_of(m), squares_at(b));
 	write_watch(b, w);
 	if (b->t->ckpt_dir)
 		cw_line(w, ".ckpt = { .dir = %s, .every = %" PRId64 ", .keep = %" PRId64 " },", quoted(b->a, b->t->ckpt_dir),

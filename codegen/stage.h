@@ -114,6 +114,7 @@ bool pulls(const Stage *s);             /* servers hold some of its parameters *
 void write_held(StageCx *x, Cw *w);
 void write_shares_table(StageCx *x, Cw *w);
 void write_pull(StageCx *x, Cw *w, const Node *n);
+void write_way(StageCx *x, Cw *w, const Node *n);      /* Give, Fetch, Return, Take */
 void write_pushes(StageCx *x, Cw *w);
 const char *kept_floats(StageCx *x);
 void write_serving(StageCx *x, Cw *w);

@@ -188,6 +188,9 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 	case OP_Send: case OP_Accumulate: case OP_Stack: case OP_AllReduce: case OP_AllGatherv:
 	case OP_Broadcast: case OP_Push: case OP_Collect:
 		return;
+	case OP_Give: case OP_Fetch: case OP_Return: case OP_Take:
+		write_way(x, w, n);
+		return;
 	case OP_Pull:
 		write_pull(x, w, n);
 		return;

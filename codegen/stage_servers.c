@@ -16,7 +16,7 @@ static const Node *first_pull(const Stage *s, int64_t key)
 	bug("stage %d pulls nothing of key %" PRId64, s->id, key);
 }
 
-/* Is n the first of its parameter? Then the number among those; else -1. */
+/* The place of what n pulls among the parameters that are pulled, in the order of their first Pulls. */
 static int place_of_pull(const Stage *s, const Node *n)
 {
 	int at = 0;
@@ -57,9 +57,8 @@ static int chief_of(const StageCx *x, const Stage *s, int r)
 {
 	const Cluster *c = x->b->c;
 
-	for (int k = 0; k < r && c && !x->b->t->no_local_agg; k++)
-		if (s->device[k] >= 0 && s->device[r] >= 0 && s->device[k] < c->ndevice && s->device[r] < c->ndevice &&
-		    c->device[s->device[k]].host == c->device[s->device[r]].host)
+	for (int k = 0; k < r && !x->b->t->no_local_agg; k++)
+		if (cluster_same_host(c, s->device[k], s->device[r]))
 			return k;
 	return r;
 }
@@ -109,6 +108,30 @@ static int server_of(const StageCx *x, const Value *w)
 	bug("no server has %s", w->name);
 }
 
+/* Elements of each part of a gradient, as a constant; how many parts. */
+static const char *part_widths(Arena *a, const Stage *s, int64_t key, int *parts)
+{
+	const char *text = "";
+	const Node *n = s->update->first;
+
+	for (*parts = 0; n; ) {
+		for (n = s->update->first; n; n = n->next)
+			if (n->op == OP_Push && attr_int(n, "key") == key && attr_int(n, "part") == *parts)
+				break;
+		if (n)
+			text = arena_printf(a, "%s%s%" PRId64, text, (*parts)++ ? ", " : "", type_numel(&n->in[0]->type));
+	}
+	return arena_printf(a, "(const int64_t[]){ %s }", text);
+}
+
+/* The elements that are pulled of a whole parameter: the first, how many. */
+static const char *cut_text(Arena *a, const Node *pull)
+{
+	const int64_t n = attr_int(pull, "ncut");
+
+	return arena_printf(a, "%" PRId64 ", %" PRId64, attr_int(pull, "cut"), n ? n : type_numel(&pull->in[0]->type));
+}
+
 void write_held(StageCx *x, Cw *w)
 {
 	const Stage *s = x->s;
@@ -124,16 +147,15 @@ void write_held(StageCx *x, Cw *w)
 			continue;
 		const Value *v = n->in[0];
 		const bool whole = n->nin == 1;
-		int parts = 0;
-		for (const Node *p = s->update->first; p; p = p->next)
-			parts += p->op == OP_Push && attr_int(p, "key") == attr_int(n, "key");
+		int parts;
+		const char *widths = part_widths(x->b->a, s, attr_int(n, "key"), &parts);
 		const Volume one = volume_of(x, s, false);
 		const int64_t key = attr_int(n, "key"), rows = rows_of(v, whole), room = room_of(s, key, rows, whole, one);
 		cw_line(w, "{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %" PRId64 ", %d, %d, %d, (const pd_rows[]){ { %d, 0, %" PRId64 " } } },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
+			", %" PRId64 ", %d, %d, %d, (const pd_rows[]){ { %d, 0, %" PRId64 " } }, %s, %s },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
 			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows,
 			width_of(v, whole), whole || lookups_of(s, key) * one.grains > rows ? rows : lookups_of(s, key) * one.grains, room,
-			one.sums, parts, 1, server_of(x, v), rows);
+			one.sums, parts, 1, server_of(x, v), rows, cut_text(x->b->a, n), widths);
 	}
 	cw_close(w, ";");
 	const char *chiefs = "";
@@ -151,6 +173,25 @@ void write_pull(StageCx *x, Cw *w, const Node *n)
 	else
 		cw_stmt(w, arena_printf(x->b->a, "rows of @%s", n->in[0]->name), "pd_pull_rows(%d, %s, %" PRId64 ", %d);", k,
 			value_text(x, n->in[1]), type_numel(&n->in[1]->type), dtype_bytes(n->in[1]->type.dtype));
+}
+
+/* Give, Fetch, Return, Take: what is between a sum and its update is done by devices. */
+void write_way(StageCx *x, Cw *w, const Node *n)
+{
+	static const char *const call[] = { "give", "fetch", "return", "take" };
+	const Value *v = n->nout ? n->out[0] : n->in[0];
+	const Stage *from = NULL;
+	const int64_t key = attr_int(n, "key");
+
+	for (int t = 0; t < x->b->m->nstage && !from; t++)
+		for (const Node *k = x->b->m->stage[t]->update->first; k && !from; k = k->next)
+			if (k->op == OP_Fetch && attr_int(k, "key") == key)
+				from = x->b->m->stage[t];
+	const Node *pull = first_pull(from, key);
+	const bool whole = pull->nin == 1;
+	cw_stmt(w, comment_of(x, n), "pd_%s(&(pd_way){ %" PRId64 ", %d, %d, %d, %s, %" PRId64 ", %" PRId64 " }, %s);", call[n->op - OP_Give],
+		key, server_of(x, pull->in[0]), x->b->first_rank[from->id], from->replicas, whole ? "true" : "false",
+		rows_of(pull->in[0], whole), width_of(pull->in[0], whole), value_text(x, v));
 }
 
 /* Sums of gradients to their servers, before what stays is joined. */
@@ -171,61 +212,35 @@ void write_pushes(StageCx *x, Cw *w)
 		cw_line(w, "pd_push_end();");
 }
 
-bool is_pushed(const Value *v)
-{
-	for (int i = 0; i < v->nuses; i++)
-		if (v->uses[i].node->op == OP_Push)
-			return true;
-	return false;
-}
-
 /* Floats of G that stay: sums that are pushed lie behind them. NULL: all of them. */
 const char *kept_floats(StageCx *x)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
-		if (n->op == OP_Accumulate && is_pushed(n->out[0]))
+		if (n->op == OP_Accumulate && value_feeds(n->out[0], OP_Push))
 			return arena_printf(x->b->a, "offsetof(struct grads, %s) / sizeof(float)", strchr(value_text(x, n->out[0]), '>') + 1);
 	return NULL;
 }
 
 /* ---- what a server has ---- */
 
-static int parts_of(const Stage *s, int64_t key, const Value *v)
+/* The parameter whose gradient a Collect begins. */
+static const Value *param_of(const Module *m, const Node *collect)
 {
-	int n = 0;
-
-	for (const Node *k = s->update->first; k; k = k->next)
-		if (k->op == OP_Collect && attr_int(k, "key") == key && type_eq(&k->out[0]->type, &v->type) && attr_int(k, "part") >= n)
-			n = (int)attr_int(k, "part") + 1;
-	return n;
-}
-
-/* The parameter whose gradient a Collect begins: what the update that comes of it writes. */
-static const Value *param_of(const Value *v)
-{
-	for (int i = 0; i < v->nuses; i++) {
-		const Node *u = v->uses[i].node;
-		if (optab[u->op]->flags & OP_UPDATE)
-			return u->in[0];
-		const Value *p = u->nout && u->out[0] ? param_of(u->out[0]) : NULL;
-		if (p)
-			return p;
-	}
-	return NULL;
+	return first_pull(m->stage[attr_int(collect, "from")], attr_int(collect, "key"))->in[0];
 }
 
 /* A parameter's place in the table of shares: that of its first Collect. */
-static int share_of(const Stage *s, const Value *v)
+static int share_of(const Stage *s, int64_t key)
 {
 	int at = 0;
 
 	for (const Node *n = s->update->first; n; n = n->next)
 		if (n->op == OP_Collect && attr_int(n, "part") == 0) {
-			if (param_of(n->out[0]) == v)
+			if (attr_int(n, "key") == key)
 				return at;
 			at++;
 		}
-	bug("nothing collects the gradient of %s", v->name);
+	bug("nothing collects the gradient of key %" PRId64, key);
 }
 
 void write_shares_table(StageCx *x, Cw *w)
@@ -241,17 +256,19 @@ void write_shares_table(StageCx *x, Cw *w)
 	for (const Node *n = s->update->first; n; n = n->next) {
 		if (n->op != OP_Collect || attr_int(n, "part"))
 			continue;
-		const Value *v = param_of(n->out[0]);
+		const Value *v = param_of(x->b->m, n);
 		const Stage *from = x->b->m->stage[attr_int(n, "from")];
 		const int64_t key = attr_int(n, "key");
 		const bool whole = first_pull(from, key)->nin == 1;
 		const Volume team = volume_of(x, from, true);
+		int parts;
+		const char *widths = part_widths(x->b->a, from, key, &parts);
 		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %d, %d, %d, %d, %" PRId64 ", %d },", quoted(x->b->a, v->name), key, parts_of(s, key, v), whole ? "true" : "false",
+			", %d, %d, %d, %d, %" PRId64 ", %d, %s, %s },", quoted(x->b->a, v->name), key, parts, whole ? "true" : "false",
 			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), (int64_t)0,
 			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
 			schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams, room_of(from, key, rows_of(v, whole), whole, team),
-			team.sums);
+			team.sums, cut_text(x->b->a, first_pull(from, key)), widths);
 	}
 	cw_close(w, ";");
 }
@@ -266,7 +283,7 @@ void write_serving(StageCx *x, Cw *w)
 	cw_line(&in, "\treturn;");
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_Collect)
-			cw_stmt(&in, comment_of(x, n), "pd_collect(%d, %d, %s);", share_of(x->s, param_of(n->out[0])),
+			cw_stmt(&in, comment_of(x, n), "pd_collect(%d, %d, %s);", share_of(x->s, attr_int(n, "key")),
 				(int)attr_int(n, "part"), value_text(x, n->out[0]));
 	write_function(x, w, function_head(x, "void %s(bool train)", "serve"), &body, false);
 }

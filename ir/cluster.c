@@ -28,3 +28,8 @@ Link cluster_link(const Cluster *c, int a, int b)
 {
 	return cluster_link_of(c, cluster_link_line(c, a, b));
 }
+
+bool cluster_same_host(const Cluster *c, int a, int b)
+{
+	return c && a >= 0 && b >= 0 && a < c->ndevice && b < c->ndevice && c->device[a].host == c->device[b].host;
+}

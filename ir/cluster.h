@@ -48,6 +48,8 @@ typedef struct Cluster {
 
 /* The link between two devices; a built-in default when the file names none. */
 Link cluster_link(const Cluster *c, int a, int b);
+/* Do these devices share a host? False where there is no cluster, or one of them is not in it. */
+bool cluster_same_host(const Cluster *c, int a, int b);
 /* Which entry of Cluster.link that is; nlink and nlink + 1 stand for the built-in ones, within a host and between two. */
 int  cluster_link_line(const Cluster *c, int a, int b);
 Link cluster_link_of(const Cluster *c, int line);
@@ -112,6 +114,8 @@ typedef struct Training {
 	const char *comm;               /* "allreduce", "ps", "hybrid"; NULL: allreduce */
 	int64_t     servers;            /* processes that hold parameters; 0: one per host */
 	bool        no_local_agg;       /* devices of a host push each for itself */
+	bool        no_opsw;            /* slices of parameters at servers and of their gradients stay with the devices */
+	bool        no_opau;            /* what is between sums at servers and updates stays with the devices */
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
 	int         compress_block;     /* elements that share a step of q8 */
 	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */

@@ -368,6 +368,14 @@ void value_rename(Graph *g, Value *v, const char *base)
 	map_put(g->names, v->name, v);
 }
 
+bool value_feeds(const Value *v, OpKind op)
+{
+	for (int i = 0; i < v->nuses; i++)
+		if (v->uses[i].node->op == op)
+			return true;
+	return false;
+}
+
 bool value_dead(const Value *v)
 {
 	if (v->nuses)

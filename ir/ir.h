@@ -259,6 +259,7 @@ void node_remove(Node *n);                              /* no output may be in u
 void node_move(Node *n, Graph *g, Node *before);        /* to another place or graph; NULL: at the end */
 void value_rename(Graph *g, Value *v, const char *base);
 
+bool value_feeds(const Value *v, OpKind op);             /* a node of that op reads it */
 bool value_dead(const Value *v);                        /* no uses, not a graph output */
 
 /* ---- attributes by name (table driven; bug() when the op has no such attribute) ---- */

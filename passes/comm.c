@@ -164,15 +164,6 @@ static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in
 	return true;
 }
 
-/* A server adds it up. */
-static bool is_pushed(const Value *v)
-{
-	for (int i = 0; i < v->nuses; i++)
-		if (v->uses[i].node->op == OP_Push)
-			return true;
-	return false;
-}
-
 /* Rows of looked-up tables: each pair of Stacks that an SGDRows reads. */
 static void join_rows(Module *m, Stage *s, PassCx *cx)
 {
@@ -190,15 +181,6 @@ static void join_rows(Module *m, Stage *s, PassCx *cx)
 	}
 }
 
-/* A Stack of rows that AllGatherv joins. */
-static bool rows_of_table(const Value *v)
-{
-	for (int i = 0; i < v->nuses; i++)
-		if (v->uses[i].node->op == OP_SGDRows)
-			return true;
-	return false;
-}
-
 static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 {
 	Graph *g = s->update;
@@ -207,7 +189,7 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 	int n = 0, cap = 0;
 
 	for (Node *k = g->first; k; k = k->next) {
-		if (k->op == what && !is_pushed(k->out[0]) && !rows_of_table(k->out[0]))
+		if (k->op == what && !value_feeds(k->out[0], OP_Push) && !value_feeds(k->out[0], OP_SGDRows))
 			PUSH(cx->scratch, in, n, cap) = k->out[0];
 		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_Push || k->op == OP_AllReduce || k->op == OP_AllGatherv)
 			last = k;

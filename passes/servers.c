@@ -8,9 +8,18 @@
  *       update   %g.w = Accumulate(%d.w)        update  %g.w = Collect() {key, part, from}
  *                Push(%g.w) {key, part}                 @w <- SGD(@w, %g.w, %n)
  *
- * The stage's @w becomes a copy of the rows that the step pulled; optimizer state goes with the update. What is not
- * only looked up is pulled and pushed whole. A norm over all parameters (ClipNorm) spans both sides as it spans
- * stages.
+ * The stage's @w becomes a copy of the rows that the step pulled; optimizer state goes with the update, and the parts of a
+ * gradient are added where they are collected. What is not only looked up is pulled and pushed whole.
+ *
+ * Operations between the sum and the update (a norm over all parameters, clipping, what a user put there) stay at first
+ * where they are, with the devices that train; opau.c looks at them:
+ *
+ *       update   %a = Fetch(@w) {key}           update  Give(%g.w) {key, from}
+ *                SquareSum(@w, %a)
+ *                %m = ClipNorm(%n)
+ *                %c = Mul(%a, 1 / %m)
+ *                Return(%c) {key}                       %b = Take(@w) {key, from}
+ *                                                       @w <- SGD(@w, %b, 1)
  *
  * Parameters are spread by bytes, the largest first to the emptiest server: no server has more than the mean and one
  * parameter (PX-20).
@@ -139,6 +148,7 @@ static Builder at_server(Moving *x, const Piece *p, Loc loc)
 	return (Builder){ .m = x->m, .g = s->update, .loc = loc, .phase = PHASE_UPDATE, .stage = s->id, .d = x->cx->d };
 }
 
+/* What stands for v at the parameter's server: parts of the gradient are collected there, and added as they were here. */
 static Value *there(Moving *x, Piece *p, Value *v);
 
 static Value *moved_node(Moving *x, Piece *p, const Value *v)
@@ -166,27 +176,14 @@ static Value *collected(Moving *x, const Piece *p, const Value *sum)
 	return n->out[0];
 }
 
-/* Does v come from gradients? Else it is the server's own: the count, the norm. */
-static bool of_gradients(const Value *v)
-{
-	if (v->kind != VAL_NODE || v->def->op == OP_Accumulate)
-		return v->kind == VAL_NODE;
-	for (int i = 0; i < v->def->nin; i++)
-		if (v->def->in[i] && of_gradients(v->def->in[i]))
-			return true;
-	return false;
-}
-
-/* What stands for v at the parameter's server. */
 static Value *there(Moving *x, Piece *p, Value *v)
 {
 	if (v->kind != VAL_NODE)
 		return v;
-	Map *map = of_gradients(v) ? &p->moved : &x->moved[p->server];
-	Value *got = map_get(map, v);
+	Value *got = map_get(&p->moved, v);
 	if (!got) {
 		got = v->def->op == OP_Accumulate ? collected(x, p, v) : moved_node(x, p, v);
-		map_put(map, v, got);
+		map_put(&p->moved, v, got);
 	}
 	return got;
 }
@@ -196,44 +193,49 @@ static bool updates(const Node *n, const Value *w)
 	return optab[n->op]->flags & OP_UPDATE && n->in[0] == w;
 }
 
+/* Parts of a gradient, added. */
+static bool aggregates(const Value *v)
+{
+	if (v->kind != VAL_NODE || v->def->op == OP_Accumulate)
+		return v->kind == VAL_NODE;
+	if (v->def->op != OP_Add && v->def->op != OP_Sum)
+		return false;
+	for (int i = 0; i < v->def->nin; i++)
+		if (!aggregates(v->def->in[i]))
+			return false;
+	return true;
+}
+
+/* The sum that v is made of. */
+static Value *aggregate_of(Value *v)
+{
+	if (v->kind != VAL_NODE || aggregates(v))
+		return v->kind == VAL_NODE ? v : NULL;
+	for (int i = 0; i < v->def->nin; i++) {
+		Value *sum = v->def->in[i] ? aggregate_of(v->def->in[i]) : NULL;
+		if (sum)
+			return sum;
+	}
+	return NULL;
+}
+
 /* Numbers the parts of the gradient from 1, in the order of their sums. */
 static int number_parts(Value *v, int n)
 {
-	if (v->kind != VAL_NODE)
-		return n;
 	if (v->def->op == OP_Accumulate) {
 		v->mark = v->mark ? v->mark : ++n;
 		return n;
 	}
 	for (int i = 0; i < v->def->nin; i++)
-		if (v->def->in[i])
-			n = number_parts(v->def->in[i], n);
+		n = number_parts(v->def->in[i], n);
 	return n;
 }
 
 static void unmark(Value *v)
 {
-	if (v->kind != VAL_NODE)
-		return;
 	v->mark = 0;
 	for (int i = 0; i < v->def->nin && v->def->op != OP_Accumulate; i++)
-		if (v->def->in[i])
-			unmark(v->def->in[i]);
-}
-
-/* The parts of w's gradient carry their numbers, from 1, between these two. */
-static void mark_parts(const Travel *t)
-{
-	for (Node *n = t->s->update->first; n; n = n->next)
-		if (updates(n, t->w))
-			number_parts(n->in[gradient_operand(n)], 0);
-}
-
-static void unmark_parts(const Travel *t)
-{
-	for (Node *n = t->s->update->first; n; n = n->next)
-		if (updates(n, t->w))
-			unmark(n->in[gradient_operand(n)]);
+		unmark(v->def->in[i]);
 }
 
 static void list_param(Moving *x, Stage *s, Value *v)
@@ -244,25 +246,6 @@ static void list_param(Moving *x, Stage *s, Value *v)
 	PUSH(x->m->arena, s->param, s->nparam, s->capparam) = v;
 }
 
-/* Copies the updates of one kind: squares come before anything that is clipped by them. */
-static void move_updates(Moving *x, Piece *p, bool squares)
-{
-	mark_parts(p->t);
-	for (Node *n = p->t->s->update->first; n; n = n->next) {
-		if (!updates(n, p->t->w) || (n->op == OP_SquareSum) != squares)
-			continue;
-		Value **in = NEWN(x->cx->scratch, Value *, n->nin);
-		for (int i = 0; i < n->nin; i++)
-			in[i] = n->in[i] ? there(x, p, n->in[i]) : NULL;
-		Builder b = at_server(x, p, n->loc);
-		build(&b, n->op, n->attr, n->nin, in, NULL);
-		for (int i = 0; i < n->nin; i++)
-			if (in[i] && in[i]->kind == VAL_PARAM)
-				list_param(x, x->server[p->server], in[i]);
-	}
-	unmark_parts(p->t);
-}
-
 /* ---- the stage, here ---- */
 
 static bool is_sum(const Node *n)
@@ -270,24 +253,28 @@ static bool is_sum(const Node *n)
 	return n->op == OP_Accumulate || n->op == OP_Stack;
 }
 
-/* Behind the last sum. */
+/* Behind the last sum, and what is done with it. */
 static Node *after_sums(const Stage *s)
 {
 	Node *at = s->update->first;
 
 	for (Node *n = s->update->first; n; n = n->next)
-		if (is_sum(n) || n->op == OP_Push)
+		if (is_sum(n) || n->op == OP_Push || n->op == OP_Fetch)
 			at = n->next;
 	return at;
 }
 
+static Builder at_stage(const Moving *x, const Travel *t, Node *before)
+{
+	return (Builder){ .m = x->m, .g = t->s->update, .before = before, .loc = FILELOC(x->m->file), .phase = PHASE_UPDATE,
+		.stage = t->s->id, .d = x->cx->d };
+}
+
 static void push(Moving *x, const Travel *t, int key)
 {
-	Stage *s = t->s;
-	Node *at = after_sums(s);
-	Builder b = { .m = x->m, .g = s->update, .before = at, .loc = FILELOC(x->m->file), .phase = PHASE_UPDATE, .stage = s->id,
-		.d = x->cx->d };
-	for (Node *n = s->update->first; n; n = n->next)
+	Builder b = at_stage(x, t, after_sums(t->s));
+
+	for (Node *n = t->s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate && n->out[0]->mark) {
 			Node *p = build(&b, OP_Push, NULL, 1, &n->out[0], NULL);
 			attr_set_int(p, "key", key);
@@ -311,7 +298,7 @@ static void pull(Moving *x, const Travel *t, int key)
 		}
 }
 
-/* Update nodes of w, and what only they read. */
+/* n, and what only it reads. */
 static void drop(Node *n)
 {
 	Value *in[MAXIN];
@@ -323,17 +310,6 @@ static void drop(Node *n)
 	for (int i = 0; i < nin; i++)
 		if (in[i] && in[i]->kind == VAL_NODE && in[i]->def->op != OP_Accumulate && value_dead(in[i]))
 			drop(in[i]->def);
-}
-
-static void leave(const Travel *t)
-{
-	for (Node *n = t->s->update->first, *next; n; n = next) {
-		next = n->next;
-		if (updates(n, t->w)) {
-			drop(n);
-			next = t->s->update->first;     /* what follows may be gone as well */
-		}
-	}
 }
 
 static void drop_states(Stage *s, const Value *w)
@@ -354,10 +330,7 @@ static void order_sums(Stage *s)
 	for (Node *n = s->update->first; n; n = n->next)
 		end = is_sum(n) ? n->next : end;
 	for (Node *n = s->update->first; n != end; n = n->next) {
-		bool pushed = false;
-		for (int i = 0; n->op == OP_Accumulate && i < n->out[0]->nuses; i++)
-			pushed |= n->out[0]->uses[i].node->op == OP_Push;
-		n->mark = pushed;
+		n->mark = n->op == OP_Accumulate && value_feeds(n->out[0], OP_Push);
 	}
 	for (Node *n = s->update->first, *next; n != end; n = next) {
 		next = n->next;
@@ -367,27 +340,133 @@ static void order_sums(Stage *s)
 	}
 }
 
-/* What the stage does without w: it pulls and pushes. */
-static void rewrite_stage(Moving *x, const Travel *t, int key)
+/* ---- the gradient's way back ---- */
+
+static Node *update_of(const Travel *t)
 {
-	mark_parts(t);
-	push(x, t, key);
-	unmark_parts(t);
-	pull(x, t, key);
-	leave(t);
-	drop_states(t->s, t->w);
+	for (Node *n = t->s->update->first; n; n = n->next)
+		if (updates(n, t->w) && n->op != OP_SquareSum)
+			return n;
+	bug("nothing updates %s", t->w->name);
+}
+
+/* Does something read the sum before the update, or is it divided by anything but the count? */
+static bool between(const Node *update, const Value *sum)
+{
+	int read = 0;
+
+	for (int i = 0; i < sum->nuses; i++)
+		read += sum->uses[i].node->op != OP_Push;
+	return read > 1 || update->in[gradient_operand(update)] != sum || update->in[update->nin - 1]->def->op != OP_Total;
+}
+
+/* 1 / n: with a product it is how an update divides, to the bit. */
+static Value *inverse_of(Builder *b, Value *n)
+{
+	for (int i = 0; i < n->nuses; i++)
+		if (n->uses[i].node->op == OP_Div && n->uses[i].index == 1)
+			return n->uses[i].node->out[0];
+	return mk_binary(b, OP_Div, mk_scalar(b, n->type.dtype, 1), n);
+}
+
+/* Those operations stand where they stood: the stage has the sum sent and gives back what it makes of it. */
+static void leave_between(Moving *x, Piece *p, Node *update, Value *sum)
+{
+	const Travel *t = p->t;
+	Builder b = at_server(x, p, update->loc);
+	Node *give = build(&b, OP_Give, NULL, 1, (Value *const[]){ there(x, p, sum) }, NULL);
+
+	attr_set_int(give, "key", p->key);
+	attr_set_int(give, "from", t->s->id);
+	b = at_stage(x, t, after_sums(t->s));
+	Node *fetch = build(&b, OP_Fetch, NULL, 1, (Value *const[]){ t->w }, "fetched");
+	value_rename(b.g, fetch->out[0], arena_printf(x->cx->scratch, "all.%s", t->w->name));
+	attr_set_int(fetch, "key", p->key);
+	for (int i = sum->nuses - 1; i >= 0; i--) {
+		const Use u = sum->uses[i];
+		if (u.node->op != OP_Push)
+			node_set_input(u.node, u.index, fetch->out[0]);
+	}
+	if (value_dead(sum) && sum->def->op != OP_Accumulate)
+		drop(sum->def);
+	b = at_stage(x, t, update);
+	Value *made = update->in[gradient_operand(update)], *n = update->in[update->nin - 1];
+	if (n->def && n->def->op != OP_Total)
+		made = mk_binary(&b, OP_Mul, made, inverse_of(&b, n));
+	attr_set_int(build(&b, OP_Return, NULL, 1, &made, NULL), "key", p->key);
+}
+
+/* The update as the server has it. */
+static void move_update(Moving *x, Piece *p, Node *update, bool returned)
+{
+	Value **in = NEWN(x->cx->scratch, Value *, update->nin), *n = update->in[update->nin - 1];
+	Builder b = at_server(x, p, update->loc);
+	const int g = gradient_operand(update);
+
+	memcpy(in, update->in, sizeof *in * (size_t)update->nin);
+	if (returned) {
+		Node *take = build(&b, OP_Take, NULL, 1, in, NULL);
+		value_rename(b.g, take->out[0], arena_printf(x->cx->scratch, "back.%s", p->t->w->name));
+		attr_set_int(take, "key", p->key);
+		attr_set_int(take, "from", p->t->s->id);
+		in[g] = take->out[0];
+	} else {
+		in[g] = there(x, p, in[g]);
+	}
+	if (n->def->op == OP_Total) {
+		Map *map = &x->moved[p->server];
+		Value *total = map_get(map, n);
+		if (!total) {
+			total = moved_node(x, p, n);
+			map_put(map, n, total);
+		}
+		in[update->nin - 1] = total;
+	} else {
+		in[update->nin - 1] = mk_scalar(&b, n->type.dtype, 1);
+	}
+	build(&b, update->op, update->attr, update->nin, in, NULL);
+	for (int i = 0; i < update->nin; i++)
+		if (in[i]->kind == VAL_PARAM)
+			list_param(x, x->server[p->server], in[i]);
+}
+
+static Value *sum_of(const Node *update)
+{
+	return aggregate_of(update->in[gradient_operand(update)]);
+}
+
+/* Aggregation at the server; the stage pulls and pushes. */
+static void move_sum(Moving *x, Piece *p)
+{
+	const Travel *t = p->t;
+	Value *sum = sum_of(update_of(t));
+
+	list_param(x, x->server[p->server], t->w);
+	number_parts(sum, 0);
+	there(x, p, sum);
+	push(x, t, p->key);
+	pull(x, t, p->key);
+	unmark(sum);
 }
 
 static void move_all(Moving *x)
 {
+	bool *stays = NEWN(x->cx->scratch, bool, x->npiece);
+
+	for (int i = 0; i < x->npiece; i++)
+		move_sum(x, &x->piece[i]);
 	for (int i = 0; i < x->npiece; i++) {
-		list_param(x, x->server[x->piece[i].server], x->piece[i].t->w);
-		move_updates(x, &x->piece[i], true);
+		Node *update = update_of(x->piece[i].t);
+		stays[i] = between(update, sum_of(update));
+		if (stays[i])
+			leave_between(x, &x->piece[i], update, sum_of(update));
 	}
-	for (int i = 0; i < x->npiece; i++)
-		move_updates(x, &x->piece[i], false);
-	for (int i = 0; i < x->npiece; i++)
-		rewrite_stage(x, x->piece[i].t, x->piece[i].key);
+	for (int i = 0; i < x->npiece; i++) {
+		Node *update = update_of(x->piece[i].t);
+		move_update(x, &x->piece[i], update, stays[i]);
+		drop(update);
+		drop_states(x->piece[i].t->s, x->piece[i].t->w);
+	}
 }
 
 bool pass_servers(Module *m, PassCx *cx)

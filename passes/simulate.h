@@ -48,8 +48,9 @@ typedef struct SimJoin {
 /* Of sums in rounds (runtime/rounds.h), which. */
 static inline rounds_kind sim_rounds(SimJoinKind k) { return (rounds_kind)(k - SIM_ROUNDS); }
 
-/* What a device and a server of parameters tell each other in a step: bytes pushed and pulled, row numbers, heads. */
-typedef struct SimServe { int worker, server; double up, down, ids, heads; } SimServe;
+/* What a device and a server of parameters tell each other in a step: bytes pushed and pulled, row numbers, heads; with
+ * what is pulled (sums that devices do something with) row numbers and heads too. */
+typedef struct SimServe { int worker, server; double up, down, ids, heads, back_ids, back_heads; } SimServe;
 
 typedef double SimTimes[ACT_COUNT];
 
@@ -65,7 +66,8 @@ typedef struct SimModel {
 	int64_t         totals;     /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
 	int64_t        *fixed;      /* by stage: bytes of its device's memory that are always in use; NULL: not known */
 	int64_t        *slot;       /* by stage: bytes of a microbatch in flight */
-	int64_t         norm;       /* bytes that every device tells device 0 of its gradients' norm; 0: nothing is clipped */
+	int             norm_at;    /* the device that joins the norm */
+	int64_t         norm;       /* bytes that every device tells that one of its gradients' norm; 0: nothing is clipped */
 	int64_t         weights;    /* bytes of all trained parameters, what data parallelism would sum */
 } SimModel;
 
@@ -122,6 +124,7 @@ bool sim_small_sum(const SimJoin *j);
  * the cost model makes of the device at hand (Node.time is for the first device). */
 double node_seconds(const Node *n, const Speed *first, const Speed *on);
 SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Training *t);
+double serve_bytes(const SimServe *x);
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *t, int *capjoin);
 
 #endif

@@ -116,12 +116,20 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 		up->values += (int64_t)(x->up + 0.5);
 		up->ids += (int64_t)(x->ids + 0.5);
 		up->heads += (int64_t)(x->heads + 0.5);
-		pair(&p, x->server, x->worker)->values += (int64_t)(x->down + 0.5);
+		SimPair *down = pair(&p, x->server, x->worker);
+		down->values += (int64_t)(x->down + 0.5);
+		down->ids += (int64_t)(x->back_ids + 0.5);
+		down->heads += (int64_t)(x->back_heads + 0.5);
 	}
 	for (int r = 1; r < s->ndevice && m->totals; r++) {
-		pair(&p, r, 0)->totals += m->totals - TOLD + m->norm;
-		pair(&p, 0, r)->totals += TOLD + (m->norm ? NORM : 0);
+		pair(&p, r, 0)->totals += m->totals - TOLD;
+		pair(&p, 0, r)->totals += TOLD;
 	}
+	for (int r = 0; r < s->ndevice && m->totals && m->norm; r++)
+		if (r != m->norm_at) {
+			pair(&p, r, m->norm_at)->totals += m->norm;
+			pair(&p, m->norm_at, r)->totals += NORM;
+		}
 	qsort(p.pair, p.n, sizeof *p.pair, by_ranks);
 	*n = (int)p.n;
 	return p.pair;

@@ -177,13 +177,15 @@ static void stage_copies(Arena *a, SimModel *x, const Module *m, const Stage *s,
 	}
 }
 
-/* Parameters whose gradients' squares are told, where something clips by their norm. */
-static int64_t squares(const Module *m)
+/* Parameters whose gradients' squares are told, where something clips by their norm, and to which device. */
+static int64_t squares(const Module *m, int *at)
 {
 	for (int t = 0; t < m->nstage; t++)
 		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
-			if (n->op == OP_ClipNorm)
+			if (n->op == OP_ClipNorm) {
+				*at = m->stage[attr_int(n, "at")]->rank;
 				return attr_int(n, "of");
+			}
 	return 0;
 }
 
@@ -217,7 +219,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 		stage_copies(a, x, m, m->stage[t], &cap);
 	sim_add_servers(a, x, m, training, &cap);
 	stage_times(x, m);
-	x->norm = SQUARE * squares(m);
+	x->norm = SQUARE * squares(m, &x->norm_at);
 	for (int i = 0; i < m->nparam; i++)
 		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen)
 			x->weights += value_bytes(m->param[i]);
@@ -291,8 +293,7 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 				joins[line_between(m, x->rank[x->root], x->rank[i])] += x->bytes;
 	}
 	for (int i = 0; i < m->nserve; i++)
-		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (int64_t)(m->serve[i].up + m->serve[i].down +
-			m->serve[i].ids + m->serve[i].heads + 0.5);
+		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (int64_t)(serve_bytes(&m->serve[i]) + 0.5);
 	ring_bytes(m, parallel, &(SimJoin){ .n = m->s->ndevice - m->nserver, .bytes = m->weights });
 	out->load = load;
 	for (int i = 0; i < lines; i++)

@@ -122,7 +122,7 @@ static double load_serve(Ports *p, const SimJoin *j)
 			if (x->server != server)
 				continue;
 			if (back)
-				load_one(p, server, x->worker, x->down, of);
+				load_one(p, server, x->worker, x->down + x->back_ids + x->back_heads, of);
 			else
 				load_one(p, x->worker, server, x->up + x->ids + x->heads, of);
 		}

@@ -8,12 +8,6 @@ enum { HEAD = 48, ID = 4 };
 /* Replicas whose sums leave together: of one host, or r alone. */
 typedef struct Team { int chief, n; double sums; int64_t grains; } Team;
 
-static bool same_host(const Cluster *c, const Stage *s, int a, int b)
-{
-	return c && s->device[a] < c->ndevice && s->device[b] < c->ndevice && c->device[s->device[a]].host ==
-		c->device[s->device[b]].host;
-}
-
 static Team team_of(Arena *a, const Module *m, const Cluster *c, const Stage *s, int r, const Training *t, bool alone)
 {
 	const Schedule *x = m->schedule;
@@ -21,7 +15,7 @@ static Team team_of(Arena *a, const Module *m, const Cluster *c, const Stage *s,
 	Team team = { .chief = r, .sums = 1 };
 
 	for (int k = 0; k < s->replicas; k++)
-		if (k == r || (!alone && !(t && t->no_local_agg) && same_host(c, s, k, r))) {
+		if (k == r || (!alone && !(t && t->no_local_agg) && cluster_same_host(c, s->device[k], s->device[r]))) {
 			team.chief = k < team.chief ? k : team.chief;
 			team.n++;
 			n += schedule_mine(x, x->device[s->id][k], s->id, mine + n);
@@ -32,18 +26,18 @@ static Team team_of(Arena *a, const Module *m, const Cluster *c, const Stage *s,
 	return team;
 }
 
-typedef struct Rows { bool whole; double row, all; int64_t lookups; int pulls; } Rows;
+typedef struct Rows { bool whole; double row, all, cut; int64_t lookups; int pulls; } Rows;     /* cut: bytes that are pulled of a whole one */
 
 /* Of what a Collect is the gradient: bytes of a row, rows here, what a microbatch looks up. */
-static Rows rows_of(const Stage *s, const Node *collect, const Value **w)
+static Rows rows_of(const Stage *s, const Node *collect, const Type *t, const Value **w)
 {
-	const Type *t = &collect->out[0]->type;
 	Rows x = { .row = (double)type_bytes(t), .all = 1, .whole = true };
 
 	for (const Node *n = s->forward->first; n; n = n->next)
 		if (n->op == OP_Pull && attr_int(n, "key") == attr_int(collect, "key")) {
 			*w = n->in[0];
 			x.whole = n->nin == 1;
+			x.cut = attr_int(n, "ncut") ? 4.0 * (double)attr_int(n, "ncut") : (double)type_bytes(&n->in[0]->type);
 			x.lookups += n->nin > 1 ? type_numel(&n->in[1]->type) : 0;
 			x.pulls++;
 		}
@@ -73,9 +67,26 @@ static void add_pull(SimServe *to, const Rows *x, const Value *w, int64_t grains
 {
 	const double rows = touched(x, w, grains);
 
-	to->down += rows * x->row;
+	to->down += x->whole ? x->cut : rows * x->row;
 	to->ids += x->whole ? 0 : rows * ID;
 	to->heads += HEAD * (x->whole ? 1.0 : (double)(x->pulls * grains));
+}
+
+/* The sum to this replica, and from the first what it made of it (runtime/fetch.c); their heads and row numbers too. */
+static void add_way(SimServe *to, const Stage *s, const Node *give, const Team *t)
+{
+	const Value *w = NULL;
+	const Rows x = rows_of(s, give, &give->in[0]->type, &w);
+	const double rows = touched(&x, w, t->grains * s->replicas), ids = x.whole ? 0 : rows * ID;
+
+	to->down += rows * x.row;
+	to->back_ids += ids;
+	to->back_heads += HEAD;
+	if (t->chief == 0) {
+		to->up += rows * x.row;
+		to->ids += ids;
+		to->heads += HEAD;
+	}
 }
 
 /* Replica r of stage s and a server: what they tell each other, and what r gives its chief instead. */
@@ -83,9 +94,11 @@ static void add_replica(SimServe *direct, SimServe *given, const Stage *s, const
 {
 	for (const Node *c = server->update->first; c; c = c->next) {
 		const Value *w = NULL;
+		if (c->op == OP_Give && attr_int(c, "from") == s->id)
+			add_way(direct, s, c, one);
 		if (c->op != OP_Collect || attr_int(c, "from") != s->id)
 			continue;
-		const Rows x = rows_of(s, c, &w);
+		const Rows x = rows_of(s, c, &c->out[0]->type, &w);
 		if (!attr_int(c, "part"))
 			add_pull(direct, &x, w, one->grains);
 		if (team->n > 1 && given->worker != given->server)
@@ -93,6 +106,11 @@ static void add_replica(SimServe *direct, SimServe *given, const Stage *s, const
 		else
 			add_push(direct, &x, w, team);
 	}
+}
+
+double serve_bytes(const SimServe *x)
+{
+	return x->up + x->down + x->ids + x->heads + x->back_ids + x->back_heads;
 }
 
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)
@@ -120,7 +138,7 @@ void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *tra
 				if (given.heads > 0)
 					PUSH(a, x->serve, x->nserve, cap) = given;
 				rank[n++] = s.worker;
-				most = s.up + s.down + s.ids + s.heads > most ? s.up + s.down + s.ids + s.heads : most;
+				most = serve_bytes(&s) > most ? serve_bytes(&s) : most;
 			}
 		rank[n++] = server->rank;
 		PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = (int64_t)most, .n = n,

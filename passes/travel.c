@@ -127,7 +127,7 @@ int server_hosts(const Module *m, const Cluster *c, int *device)
 			const int d = m->stage[t]->device[r];
 			bool known = false;
 			for (int i = 0; i < n; i++)
-				known |= !c || device[i] == d || (d < c->ndevice && c->device[device[i]].host == c->device[d].host);
+				known |= !c || device[i] == d || cluster_same_host(c, device[i], d);
 			if (known || (c && d < c->ndevice && !c->host[c->device[d].host].server))
 				continue;
 			device[n++] = d;

@@ -1,8 +1,8 @@
 /* norm.c: the norm of the gradient over all parameters of all stages.
  *
  * Each trained parameter has a number in the whole model, and a device tells the sum of squares of
- * those it updates. Rank 0 gathers them, adds them in the order of the numbers and tells everyone
- * the norm, so that every plan clips with the same bits. Where nothing is flushed, all devices still
+ * those it updates. One rank (the first, or the first server) gathers them, adds them in the order of the numbers and
+ * tells everyone the norm, so that every plan clips with the same bits. Where nothing is flushed, all devices still
  * make one update of each step (2BW, Pipe-SGD, one minibatch in flight), and meet there: what a
  * device does before that update needs nothing that another does behind it. */
 #include "rt.h"
@@ -57,20 +57,24 @@ static double add_up(void)
 static void join(void)
 {
 	const size_t bytes = (size_t)n * sizeof *squares;
+	const int    at = rt_program->squares_at;
 
-	if (rt_program->rank == 0) {
-		for (int r = 1; r < rt_program->world; r++) {
+	if (rt_program->rank == at) {
+		for (int r = 0; r < rt_program->world; r++) {
+			if (r == at)
+				continue;
 			rt_recv(r, RT_TAG_GATHER, theirs, bytes);
 			for (int i = 0; i < n; i++)
 				if (theirs[i].seen != 0)
 					squares[i] = theirs[i];
 		}
 		norm = add_up();
-		for (int r = 1; r < rt_program->world; r++)
-			rt_send(r, RT_TAG_GATHER, &norm, sizeof norm);
+		for (int r = 0; r < rt_program->world; r++)
+			if (r != at)
+				rt_send(r, RT_TAG_GATHER, &norm, sizeof norm);
 	} else {
-		rt_send(0, RT_TAG_GATHER, squares, bytes);
-		rt_recv(0, RT_TAG_GATHER, &norm, sizeof norm);
+		rt_send(at, RT_TAG_GATHER, squares, bytes);
+		rt_recv(at, RT_TAG_GATHER, &norm, sizeof norm);
 	}
 	memset(squares, 0, bytes);
 	joined = this_step();

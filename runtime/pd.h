@@ -90,6 +90,7 @@ typedef struct pd_program {
 	const char *weights;        /* safetensors file, relative to the build folder */
 	int64_t     steps;          /* default number of steps */
 	bool        compressed;     /* some sum travels compressed */
+	int         squares_at;     /* the rank that joins them */
 	int         squares;        /* trained parameters of all stages, when their norm is limited */
 	double      timeout;        /* seconds */
 	void      (*init)(char *arena);     /* sets the stage's pointers, makes library objects */
@@ -286,6 +287,8 @@ typedef struct pd_held {            /* on a device that trains */
 	int         sums;           /* so many sums at most */
 	int         parts;          /* of its gradient, from uses in several places */
 	int         npieces; const pd_rows *piece;
+	int64_t     cut, ncut;      /* whole: the floats that are pulled, from where, how many */
+	const int64_t *part;        /* whole: floats of each part */
 } pd_held;
 
 typedef struct pd_share {           /* on a server: a parameter, or some rows of one */
@@ -299,6 +302,8 @@ typedef struct pd_share {           /* on a server: a parameter, or some rows of
 	int         pushers;        /* one member of every host: the others give it what they have */
 	int64_t     room;           /* rows that one pushes of a part in a step, at most */
 	int         sums;           /* in so many messages, at most */
+	int64_t     cut, ncut;      /* as in pd_held */
+	const int64_t *part;
 } pd_share;
 
 /* Before step 0, as replica `member` of so many. chief, by replica: which one adds what those of its host have, and
@@ -316,6 +321,19 @@ void pd_shares_open(const pd_share *s, int n, char *arena);
 void pd_serve(void);
 /* The sum of what was pushed of shares[k], over all rows; `to` is the same in every step. */
 void pd_collect(int k, int part, float *to);
+
+/* What is between the sum of a gradient and the update, where devices do it: the server gives the sum to all members, and
+ * the first of them returns what it made of it. Untouched rows do not travel; the receiver has zeros there. */
+typedef struct pd_way {
+	int     key, server;        /* server: rank */
+	int     first, members;     /* ranks */
+	bool    whole;              /* one row */
+	int64_t rows, width;        /* floats of a row */
+} pd_way;
+void pd_give(const pd_way *w, const float *sum);
+void pd_fetch(const pd_way *w, float *sum);
+void pd_return(const pd_way *w, const float *made);
+void pd_take(const pd_way *w, float *made);
 
 /* ---- asynchronous pipelines ----
  *

@@ -90,6 +90,12 @@ void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *c
 	rows = rt_alloc(most * sizeof *rows + 1);
 }
 
+/* Floats of a row of this part. */
+static int64_t part_width(const pd_held *h, int part)
+{
+	return h->whole ? h->part[part] : h->width;
+}
+
 /* Lock held. The head goes with a request of its own; the one before was waited for. */
 static void send_head(int server, rt_head x)
 {
@@ -134,8 +140,7 @@ void pd_pull(int k)
 		rt_wait(rt_between(p->server, 0), 4);
 		rt_lock();
 		send_head(p->server, (rt_head){ .kind = RT_PULL, .key = h->key, .row = p->row, .rows = -1 });
-		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES, x->at + p->row * h->width,
-		             (size_t)(p->rows * h->width) * sizeof(float));
+		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES, x->at + h->cut, (size_t)h->ncut * sizeof(float));
 		rt_unlock();
 	}
 	wait_pieces(h);
@@ -244,6 +249,8 @@ static int64_t gather(held *x, const float *sum, bool some)
 /* m rows, or the whole parameter, to the servers that hold them. */
 static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const float *values, int64_t m)
 {
+	const int64_t width = part_width(h, head.part);
+
 	rt_record("push", -1, -1, h->piece[0].server);
 	for (int i = 0; i < h->npieces; i++) {
 		const pd_rows *p = &h->piece[i];
@@ -258,8 +265,8 @@ static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const f
 		if (!h->whole && n)
 			rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, ids + first, (size_t)n * sizeof(int32_t));
 		if (n)
-			rt_post_send(rt_between(p->server, 2), p->server, RT_TAG_VALUES, values + first * h->width,
-			             (size_t)(n * h->width) * sizeof(float));
+			rt_post_send(rt_between(p->server, 2), p->server, RT_TAG_VALUES, values + first * width,
+			             (size_t)(n * width) * sizeof(float));
 		rt_unlock();
 	}
 	wait_pieces(h);
@@ -278,7 +285,7 @@ static void give_chief(const pd_held *h, rt_head head, const int32_t *ids, const
 	if (!h->whole && m)
 		rt_post_send(rt_between(chief, 1), chief, RT_TAG_IDS, ids, (size_t)m * sizeof *ids);
 	if (m)
-		rt_post_send(rt_between(chief, 2), chief, RT_TAG_VALUES, values, (size_t)(m * h->width) * sizeof *values);
+		rt_post_send(rt_between(chief, 2), chief, RT_TAG_VALUES, values, (size_t)(m * part_width(h, head.part)) * sizeof *values);
 	rt_unlock();
 	rt_wait(rt_between(chief, 0), 4);
 }
@@ -303,19 +310,22 @@ static void receive(int rank, int j, int tag, void *to, size_t bytes)
 }
 
 /* What another one of the host has of this gradient. */
-static void take_from(held *x, int rank)
+static void take_from(held *x, int part, int rank)
 {
 	rt_head head;
 
 	do {
 		receive(rank, 0, RT_TAG_HEAD, &head, sizeof head);
+		if (head.part != part || (x->h->whole ? head.rows != -1 : head.rows < 0 || head.rows > x->h->rows))
+			rt_fail(RT_ERROR, "R123", "%s gives %lld rows of part %d of '%s', which has %lld; its turn is part %d",
+			        rt_name(rank), (long long)head.rows, head.part, x->h->name, (long long)x->h->rows, part);
 		const int64_t m = head.rows < 0 ? 1 : head.rows;
 		rt_pushed    *to = room_for(x, &head, m, rank);
 
 		if (!x->h->whole && m)
 			receive(rank, 1, RT_TAG_IDS, to->ids, (size_t)m * sizeof *to->ids);
 		if (m)
-			receive(rank, 2, RT_TAG_VALUES, to->values, (size_t)(m * x->h->width) * sizeof *to->values);
+			receive(rank, 2, RT_TAG_VALUES, to->values, (size_t)(m * part_width(x->h, part)) * sizeof *to->values);
 	} while (head.more > 0);
 }
 
@@ -357,6 +367,8 @@ static void push(held *x, rt_head head, const float *sum, bool some)
 
 	head.key = h->key;
 	head.round = now;
+	if (x->box)
+		x->box->width = part_width(h, head.part);
 	if (nmates == 1) {
 		push_out(h, head, x->fresh, values, m);
 	} else if (place) {
@@ -364,7 +376,7 @@ static void push(held *x, rt_head head, const float *sum, bool some)
 	} else {
 		rt_pushed *to = room_for(x, &head, m, rt_program->rank);
 
-		memcpy(to->values, values, (size_t)(m * h->width) * sizeof *values);
+		memcpy(to->values, values, (size_t)(m * part_width(h, head.part)) * sizeof *values);
 		if (!h->whole)
 			memcpy(to->ids, x->fresh, (size_t)m * sizeof *to->ids);
 	}
@@ -376,7 +388,7 @@ static void push_team(held *x, int part, int leaves, bool lone)
 	if (nmates == 1 || place)
 		return;
 	for (int i = 1; i < nmates; i++)
-		take_from(x, mates[i]);
+		take_from(x, part, mates[i]);
 	push_subtrees(x, (rt_head){ .kind = RT_PUSH, .key = x->h->key, .part = part }, 0, leaves, lone);
 	rt_sums_clear(x->box);
 }

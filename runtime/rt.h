@@ -140,8 +140,8 @@ bool rt_ring_idle(void);
 /* ---- vendor.c, lock held ---- */
 void rt_vendor_sum(const pd_group *g, float *buf, size_t count, int request, int peer);
 
-/* ---- pull.c, serve.c: devices and servers ---- */
-enum { RT_PULL = 1, RT_PUSH, RT_END };
+/* ---- pull.c, serve.c, fetch.c: devices and servers ---- */
+enum { RT_PULL = 1, RT_PUSH, RT_END, RT_SUM };
 typedef struct rt_head {        /* of every message; ids (i32) and values (f32) follow in their own */
 	int32_t kind, key, part;
 	int32_t lo, leaves;     /* push: which subtree is summed */

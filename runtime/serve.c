@@ -35,9 +35,9 @@ static void know_clients(const pd_share *s)
 	}
 }
 
-static void open_box(const pd_share *s, inbox *b)
+static void open_box(const pd_share *s, int part, inbox *b)
 {
-	rt_sums_open(&b->s, s->pushers * s->sums, s->pushers * s->room, s->width, s->whole);
+	rt_sums_open(&b->s, s->pushers * s->sums, s->pushers * s->room, s->whole ? s->part[part] : s->width, s->whole);
 	if (!s->whole)
 		b->written = rt_alloc((size_t)s->rows * sizeof *b->written);
 }
@@ -58,7 +58,7 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 	for (int k = 0; k < n; k++) {
 		know_clients(&s[k]);
 		for (int part = 0; part < s[k].parts; part++)
-			open_box(&s[k], &boxes[k * widest + part]);
+			open_box(&s[k], part, &boxes[k * widest + part]);
 		if (!s[k].whole) {
 			most = s[k].room > most ? s[k].room : most;
 			wide = s[k].room * s[k].width > wide ? s[k].room * s[k].width : wide;
@@ -109,7 +109,7 @@ static void answer_pull(const rt_head *h, int rank)
 		rt_fail(RT_ERROR, "R124", "%s asks for %lld rows of '%s', of which it may ask for %lld", rt_name(rank),
 		        (long long)h->rows, s->name, (long long)s->room);
 	if (h->rows < 0) {
-		message(rank, RT_TAG_VALUES, memory + s->at, (size_t)(s->rows * s->width) * sizeof(float), false);
+		message(rank, RT_TAG_VALUES, memory + s->at + (size_t)s->cut * sizeof(float), (size_t)s->ncut * sizeof(float), false);
 		return;
 	}
 	message(rank, RT_TAG_IDS, asked, (size_t)h->rows * sizeof *asked, true);
@@ -146,7 +146,7 @@ static void take_push(const rt_head *h, int rank)
 		check_rows(s, x->ids, n, rank);
 	}
 	if (n)
-		message(rank, RT_TAG_VALUES, x->values, (size_t)(n * s->width) * sizeof(float), true);
+		message(rank, RT_TAG_VALUES, x->values, (size_t)(n * b->s.width) * sizeof(float), true);
 }
 
 /* A head has come from a client that is open: which, in `came`. */
@@ -223,7 +223,7 @@ void pd_collect(int k, int part, float *to)
 {
 	const pd_share *s = &shares[k];
 	inbox          *b = &boxes[k * widest + part];
-	const size_t    row_bytes = (size_t)s->width * sizeof *to;
+	const size_t    row_bytes = (size_t)b->s.width * sizeof *to;
 	int32_t         row;
 
 	if (rt_alone)

@@ -1,13 +1,13 @@
 /* Clipping by the global norm (Parallax section 3, PX-12): after aggregation, over all parameters of all stages.
  *     SquareSum(@w, %g) {index}      tells the runtime the sum of squares of the gradient of trained parameter `index`
- *     %m = ClipNorm(%n) {max, of}    joins those of all `of` parameters over all devices:
+ *     %m = ClipNorm(%n) {max, of, at}    joins those of all `of` parameters over all devices, at stage `at`:
  *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient
  * Squares are added in f64, in blocks whose bounds hang on the size alone, parameters in the module's order: every plan has
  * the same bits. SquareSum counts as an update of its parameter and writes nothing: each holder of a tied one has its own,
  * and all of them tell the same. */
 #include "../common/common.h"
 
-struct clip { double max; int64_t index, of; };
+struct clip { double max; int64_t index, of, at; };
 
 static bool square_shape(Node *n, Diag *d)
 {
@@ -57,7 +57,7 @@ static void clip_holes(const Node *n, Holes *h)
 }
 
 static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_END };
-static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1), AT_END };
+static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1), AT_INT(struct clip, at, 0), AT_END };
 
 const OpDef op_SquareSum = {
 	.name = "SquareSum", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = square_attrs, .attrsize = sizeof(struct clip),

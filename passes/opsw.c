@@ -1,0 +1,136 @@
+/* opsw: operations at the border of devices and servers (Parallax section 5.3.2, Figure 10; Parallax's option
+ * boundary_between_workers_and_servers). servers leaves all of them with the devices; one moves to the server where fewer
+ * bytes travel then. Servers are CPUs, so only light ones do:
+ *
+ *     slice          %s = Slice(@w)                    of @w only what its slices read is pulled: Pull {cut, ncut}
+ *     slice, back    %d = SliceGrad(%ds)               the slice is summed and pushed; SliceGrad, whose result is the larger
+ *                    %g = Accumulate(%d), Push         one, stands behind Collect
+ *     gather         its rows are what travels anyway (Pull with %ids); the gather of gradients stays, as its result is smaller
+ *
+ * Before:  Push(Accumulate(SliceGrad(%ds)))  ->  Collect        bytes of @w
+ * After:   Push(Accumulate(%ds))  ->  SliceGrad(Collect)        bytes of the slice
+ *
+ * Zeros that SliceGrad puts round a sum are the sums of its zeros: the bits are the same.
+ * Reads the stages' graphs; writes Pull.cut and .ncut, the graphs that make gradients, update graphs. */
+#include <string.h>
+#include "servers.h"
+
+typedef struct Border {
+	Module *m;
+	PassCx *cx;
+	double  before, after;  /* bytes of a device and step */
+} Border;
+
+static void explain(Border *x, const char *what, const Value *w, double before, double after)
+{
+	x->before += before;
+	x->after += after;
+	if (x->cx->explain)
+		buf_printf(x->cx->explain, "opsw: %s of %s goes to its server: %.4g bytes of a device and step before, %.4g after\n", what,
+			w->name, before, after);
+}
+
+/* ---- slices that are pulled ---- */
+
+/* Elements [from, to) of @w that this node reads, where it is a slice along the first axis. */
+static bool cut_of(const Node *n, int64_t *from, int64_t *to)
+{
+	if (n->op != OP_Slice)
+		return false;
+	const Ints starts = attr_ints(n, "starts"), ends = attr_ints(n, "ends"), axes = attr_ints(n, "axes"),
+		steps = attr_ints(n, "steps");
+	const Type *t = &n->in[0]->type;
+
+	if (starts.n != 1 || (axes.n && axes.v[0] != 0 && axes.v[0] != -t->rank) ||
+	    (steps.n && steps.v[0] != 1) || t->dim[0] < 1)
+		return false;
+	const int64_t row = type_numel(t) / t->dim[0], s = starts.v[0], e = ends.v[0];
+	*from = (s < 0 ? s + t->dim[0] : s) * row;
+	*to = (e < 0 ? e + t->dim[0] : e < t->dim[0] ? e : t->dim[0]) * row;
+	return *from >= 0 && *from < *to;
+}
+
+static void pull_slices(Border *x, Node *pull)
+{
+	const Value *w = pull->in[0];
+	const int64_t all = type_numel(&w->type);
+	int64_t lo = all, hi = 0, from, to;
+
+	for (int i = 0; i < w->nuses; i++) {
+		const Node *n = w->uses[i].node;
+		if (n->phase == PHASE_UPDATE || n->op == OP_Pull)
+			continue;
+		if (!cut_of(n, &from, &to))
+			return;
+		lo = from < lo ? from : lo;
+		hi = to > hi ? to : hi;
+	}
+	if (hi - lo >= all || hi <= lo)
+		return;
+	attr_set_int(pull, "cut", lo);
+	attr_set_int(pull, "ncut", hi - lo);
+	explain(x, "the slice", w, (double)value_bytes(w), (double)value_bytes(w) / (double)all * (double)(hi - lo));
+}
+
+/* ---- gradients of slices ---- */
+
+static Node *collect_of(const Module *m, const Node *push)
+{
+	for (int t = 0; t < m->nstage; t++)
+		for (Node *n = m->stage[t]->update->first; n && m->stage[t]->server; n = n->next)
+			if (n->op == OP_Collect && attr_int(n, "key") == attr_int(push, "key") &&
+			    attr_int(n, "part") == attr_int(push, "part"))
+				return n;
+	bug("nobody collects what is pushed of %s", push->in[0]->name);
+}
+
+static void push_slice(Border *x, Stage *s, Node *push)
+{
+	Node *acc = push->in[0]->def, *grad = acc->in[0]->kind == VAL_NODE ? acc->in[0]->def : NULL;
+
+	if (!grad || grad->op != OP_SliceGrad || grad->out[0]->nuses != 1 || acc->out[0]->nuses != 1 ||
+	    value_bytes(grad->in[0]) >= value_bytes(grad->out[0]))
+		return;
+	Node *collect = collect_of(x->m, push);
+	Value *part = collect->out[0];
+	Stage *server = x->m->stage[collect->stage];
+	const double before = (double)value_bytes(grad->out[0]);
+	/* the sum's operand must be its own: a copy */
+	Builder b = { .m = x->m, .g = grad->graph, .before = grad, .loc = grad->loc, .phase = PHASE_BWD, .stage = s->id,
+		.d = x->cx->d };
+	Node *copy = build(&b, OP_Sum, NULL, 1, grad->in, grad->out[0]->name);
+	copy->fwd = grad->fwd;
+	b = (Builder){ .m = x->m, .g = server->update, .before = collect->next, .loc = grad->loc, .phase = PHASE_UPDATE,
+		.stage = server->id, .d = x->cx->d };
+	part->type = acc->out[0]->type = copy->out[0]->type;
+	Node *wide = build(&b, OP_SliceGrad, grad->attr, 1, (Value *const[]){ part }, part->name);
+	for (int i = part->nuses - 1; i >= 0; i--) {
+		const Use u = part->uses[i];
+		if (u.node != wide)
+			node_set_input(u.node, u.index, wide->out[0]);
+	}
+	node_set_input(acc, 0, copy->out[0]);
+	node_remove(grad);
+	explain(x, "the gradient of a slice", acc->out[0], before, (double)value_bytes(acc->out[0]));
+}
+
+bool pass_opsw(Module *m, PassCx *cx)
+{
+	Border x = { .m = m, .cx = cx };
+
+	if (cx->train && cx->train->no_opsw)
+		return true;
+	for (int t = 0; t < m->nstage; t++) {
+		Stage *s = m->stage[t];
+		for (Node *n = s->forward->first; n; n = n->next)
+			if (n->op == OP_Pull && n->nin == 1)
+				pull_slices(&x, n);
+		for (Node *n = s->update->first; n; n = n->next)
+			if (n->op == OP_Push)
+				push_slice(&x, s, n);
+	}
+	if (cx->explain && x.before > 0)
+		buf_printf(cx->explain, "opsw: bytes of a device and step that moved operations change: %.4g before, %.4g after\n", x.before,
+			x.after);
+	return true;
+}
