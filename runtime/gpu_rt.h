@@ -7,7 +7,6 @@
 
 /* Ends the program: R521 (77) for memory that the device lacks, R520 else, with the device's name. */
 void   rt_gpu_check(cudaError_t e, const char *what);
-void   rt_gpu_wait(void);                                               /* until the stream is empty */
 void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once the device has made it */
 void   rt_gpu_put(void *tensor, const void *host, size_t bytes);        /* in the order of the stream */
 void  *rt_device_memory(size_t bytes, const char *what);                /* R521 (77) when there is not that much */

@@ -74,6 +74,8 @@ static void sleep_until(double t)
 
 bool pd_timed(int k)
 {
+	if (rt_alone)
+		rt_gpu_wait();          /* what was started belongs to the statement that started it */
 	const double now = rt_alone || rt_virtual ? rt_now() : 0;
 
 	if (rt_virtual) {
