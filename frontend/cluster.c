@@ -543,6 +543,7 @@ bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d)
 	if (known >= 0) {
 		if (known)
 			name_devices(a, c);
+		c->untyped = true;
 		return known;
 	}
 	if (!yaml_open(&y, a, path, d))

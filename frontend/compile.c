@@ -134,8 +134,8 @@ Module *compile_import(Compile *c, int64_t micro)
 	return m;
 }
 
-/* auto: GPUs where the cluster has nothing else. What is local is what the target says. */
-static void choose_target(Compile *c)
+/* auto: GPUs where the cluster has nothing else. What is local, or a host without kinds of devices, is what the target says. */
+static bool choose_target(Compile *c)
 {
 	Training *t = &c->o->t;
 	bool gpus = true;
@@ -144,8 +144,14 @@ static void choose_target(Compile *c)
 		gpus &= c->cluster.device[i].cuda;
 	if (!strcmp(t->target, "auto"))
 		t->target = gpus ? "cuda" : "c";
-	for (int i = 0; i < c->cluster.ndevice; i++)
-		c->cluster.device[i].cuda |= c->cluster.local && target_cuda(t);
+	for (int i = 0; target_cuda(t) && i < c->cluster.ndevice; i++) {
+		Device *dev = &c->cluster.device[i];
+		if (!dev->cuda && !c->cluster.local && !c->cluster.untyped)
+			return diag_error(c->d, FILELOC(c->cluster.file), 108, "--target cuda: %s is no GPU; name GPUs as `gpus: N` of their host, "
+				"or say --target c", dev->name);
+		dev->cuda = true;
+	}
+	return true;
 }
 
 bool compile_machine(Compile *c, const char **why)
@@ -160,8 +166,7 @@ bool compile_machine(Compile *c, const char **why)
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;
-	choose_target(c);
-	if (plan_is_file(o->t.plan) && !plan_load(c))
+	if (!choose_target(c) || (plan_is_file(o->t.plan) && !plan_load(c)))
 		return false;
 	choose_threads(c);
 	*why = choose_micro(c);

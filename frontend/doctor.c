@@ -33,21 +33,6 @@ static const Tool tools[] = {
 	{ "ssh", "command -v ssh", NULL },
 };
 
-/* NULL: the command failed. */
-static const char *first_line(Arena *a, const char *command)
-{
-	char line[256] = "";
-	FILE *f = popen(arena_printf(a, "{ %s; } 2>/dev/null </dev/null", command), "r");
-
-	if (!f)
-		return NULL;
-	while (!*line && fgets(line, sizeof line, f))
-		line[strcspn(line, "\n")] = 0;
-	while (fgetc(f) != EOF)
-		;
-	return pclose(f) == 0 || *line ? arena_str(a, line) : NULL;
-}
-
 /* How many that are needed are missing. */
 static int check_tools(const Compile *c)
 {

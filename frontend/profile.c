@@ -64,6 +64,18 @@ static void take_times(ProfileNode *to, const ProfileNode *from)
 	to->n = from->n;
 }
 
+/* What the times are kept under: the processor, or the GPU, which only its driver knows. */
+static const char *device_name(const Job *j)
+{
+	const Training *t = &j->c->o->t;
+	const char *gpu;
+
+	if (!target_cuda(t))
+		return arena_str(j->c->a, pd_device_name());
+	gpu = first_line(j->c->a, "nvidia-smi --query-gpu=name --format=csv,noheader");
+	return gpu && *gpu ? gpu : arena_printf(j->c->a, "GPU of %s", t->arch);
+}
+
 static void look_up(Job *j)
 {
 	Profile *p = j->p;
@@ -71,7 +83,7 @@ static void look_up(Job *j)
 
 	p->model = slash ? slash + 1 : j->c->model;
 	p->threads = j->c->o->t.threads;
-	p->device = arena_str(j->c->a, pd_device_name());
+	p->device = device_name(j);
 	for (int i = 0; i < p->nnode; i++) {
 		ProfileNode *r = &p->node[i];
 		const ProfileNode *k = cache_get(&j->cache, kind_of(j, i), p->threads, p->device);

@@ -28,3 +28,17 @@ bool tool_run(Diag *d, const char *what, const char *command)
 		return true;
 	return diag_error(d, NOLOC, 802, "%s failed (%d): %s", what, WIFEXITED(rc) ? WEXITSTATUS(rc) : rc, command);
 }
+
+const char *first_line(Arena *a, const char *command)
+{
+	char line[256] = "";
+	FILE *f = popen(arena_printf(a, "{ %s; } 2>/dev/null </dev/null", command), "r");
+
+	if (!f)
+		return NULL;
+	while (!*line && fgets(line, sizeof line, f))
+		line[strcspn(line, "\n")] = 0;
+	while (fgetc(f) != EOF)
+		;
+	return pclose(f) == 0 || *line ? arena_str(a, line) : NULL;
+}

@@ -33,6 +33,7 @@ typedef struct EnvVar { const char *name, *value; } EnvVar;
 typedef struct Cluster {
 	const char *file, *name;
 	bool     local;                 /* every device is on this machine */
+	bool     untyped;               /* hosts without kinds of devices: they are what --target says */
 	Device  *device; int ndevice;
 	Host    *host;   int nhost;
 	Link    *link;   int nlink;     /* first match wins */

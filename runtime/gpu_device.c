@@ -1,5 +1,5 @@
 /* gpu_device.c: a GPU program's device, its memory and its stream. Everything is allocated before step 0 or in its first
- * use. */
+ * use. With --virtual nothing is computed: no GPU is asked for, and tensors lie in the host's memory. */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
@@ -88,17 +88,27 @@ void pd_launched(const char *kernel)
 
 void rt_gpu_wait(void)
 {
+	if (rt_virtual)
+		return;
 	rt_gpu_check(cudaStreamSynchronize(pd_stream()), "a kernel or copy before");
 }
 
 void rt_gpu_get(void *host, const void *tensor, size_t bytes)
 {
+	if (rt_virtual) {
+		memcpy(host, tensor, bytes);
+		return;
+	}
 	rt_gpu_check(cudaMemcpyAsync(host, tensor, bytes, cudaMemcpyDeviceToHost, pd_stream()), "copy to the host");
 	rt_gpu_wait();
 }
 
 void rt_gpu_put(void *tensor, const void *host, size_t bytes)
 {
+	if (rt_virtual) {
+		memcpy(tensor, host, bytes);
+		return;
+	}
 	rt_gpu_check(cudaMemcpyAsync(tensor, host, bytes, cudaMemcpyHostToDevice, pd_stream()), "copy to the device");
 }
 
@@ -130,8 +140,26 @@ size_t rt_host_arena(const pd_program *p)
 	return end;
 }
 
+void *rt_pinned(void *before, size_t bytes)
+{
+	void *p = NULL;
+
+	if (rt_virtual) {
+		free(before);
+		return rt_alloc(bytes);
+	}
+	if (before)
+		rt_gpu_check(cudaFreeHost(before), "cudaFreeHost");
+	rt_gpu_check(cudaMallocHost(&p, bytes), "pinned memory");
+	return p;
+}
+
 void *rt_device_memory(size_t bytes, const char *what)
 {
+	if (rt_virtual)
+		return rt_alloc(bytes);
+	open_device();
+
 	void             *p = NULL;
 	size_t            unused = 0, total = 0;
 	const cudaError_t e = cudaMalloc(&p, bytes);
@@ -145,9 +173,8 @@ void *rt_device_memory(size_t bytes, const char *what)
 
 char *rt_to_gpu(const pd_program *p, char *arena)
 {
-	open_device();
 	gpu.arena = rt_device_memory(p->arena, "the arena of this device");
-	rt_gpu_check(cudaMemsetAsync(gpu.arena, 0, p->arena, gpu.stream), "cudaMemset");
+	pd_fill(gpu.arena, 0, p->arena);
 	rt_gpu_put(gpu.arena, arena, rt_host_arena(p));
 	rt_gpu_wait();
 	return gpu.arena;
@@ -158,10 +185,8 @@ void rt_from_gpu(const pd_program *p, char *arena)
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param *q = &p->params[i];
 
-		rt_gpu_check(cudaMemcpyAsync(arena + q->offset, gpu.arena + q->offset, rt_gpu_bytes(q), cudaMemcpyDeviceToHost, gpu.stream),
-		      "copy of a parameter");
+		rt_gpu_get(arena + q->offset, gpu.arena + q->offset, rt_gpu_bytes(q));
 	}
-	rt_gpu_wait();
 }
 
 /* ---- small things ---- */
@@ -177,17 +202,25 @@ const void *pd_constant(const void *on_host, size_t bytes)
 
 void pd_copy(void *to, const void *from, size_t bytes)
 {
+	if (rt_virtual)
+		return;
 	rt_gpu_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, pd_stream()), "copy on the device");
 }
 
 void pd_copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n, int64_t rows, size_t size)
 {
+	if (rt_virtual)
+		return;
 	rt_gpu_check(cudaMemcpy2DAsync(to, (size_t)to_row * size, from, (size_t)from_row * size, (size_t)n * size, (size_t)rows,
 	                        cudaMemcpyDeviceToDevice, pd_stream()), "copy on the device");
 }
 
 void pd_fill(void *to, int byte, size_t bytes)
 {
+	if (rt_virtual) {
+		memset(to, byte, bytes);
+		return;
+	}
 	rt_gpu_check(cudaMemsetAsync(to, byte, bytes, pd_stream()), "cudaMemset");
 }
 

@@ -39,9 +39,7 @@ static void make_room(stage *s, size_t bytes)
 {
 	if (bytes <= s->room)
 		return;
-	if (s->host)
-		rt_gpu_check(cudaFreeHost(s->host), "cudaFreeHost");
-	rt_gpu_check(cudaMallocHost(&s->host, bytes), "pinned memory");
+	s->host = rt_pinned(s->host, bytes);
 	s->room = bytes;
 }
 

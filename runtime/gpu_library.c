@@ -187,6 +187,8 @@ void pd_conv_init(pd_conv *p, const pd_conv_desc *d)
 
 	int in[3], front[3], out[3];
 
+	if (rt_virtual)
+		return;
 	o->d = *d;
 	o->uneven = uneven(d);
 	if (o->uneven)

@@ -10,6 +10,7 @@ void   rt_gpu_check(cudaError_t e, const char *what);
 void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once the device has made it */
 void   rt_gpu_put(void *tensor, const void *host, size_t bytes);        /* in the order of the stream */
 void  *rt_device_memory(size_t bytes, const char *what);                /* R521 (77) when there is not that much */
+void  *rt_pinned(void *before, size_t bytes);   /* host memory that the device copies fast, in place of `before` (may be NULL) */
 size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
 size_t rt_gpu_bytes(const pd_param *p);
 

@@ -110,6 +110,8 @@ def scores(c, s, lead, tq, tk):
 @gen('Attention')
 def attention(c, op):
     b, h, tq, tk = c.pick(1, 2, 3), c.pick(1, 2, 3), c.pick(1, 3, 5, 70), c.pick(1, 3, 6)
+    if c.chance(0.1):       # more than one tile of a GPU's kernels
+        b, h, tq, tk = c.pick((1, 1, 2, 2300), (1, 1, 2300, 2))
     d, e = c.pick(1, 2, 5), c.pick(1, 4)
     lead = c.pick((b, h), (b, h), (b,), ())
     rows = len(lead) == 2 and c.chance(0.7)

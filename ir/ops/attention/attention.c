@@ -12,8 +12,8 @@
 
 struct attention { int64_t heads, transK, causal; double scale, fill, ratio; int64_t id, seed, evaluates; };
 
-/* on the stack: one or two blocks of so many scores; a row of them at least */
-enum { BLOCK = 1 << 15, ROWS_MOST = 64, KEYS_MOST = 1 << 17 };
+/* on the stack: one or two blocks of so many scores; a row of them at least. TILE: of a GPU's shared memory */
+enum { BLOCK = 1 << 15, ROWS_MOST = 64, KEYS_MOST = 1 << 17, TILE = 2048 };
 
 /* Strides by batch, head, row (and column of what goes to the scores). */
 typedef struct Geo {
@@ -309,6 +309,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "H", g.h > 0 ? g.h : 1);
 	hole_int(h, "TQ", g.tq);
 	hole_int(h, "TK", g.tk);
+	hole_int(h, "TILEQ", g.tq < TILE ? g.tq : TILE);
+	hole_int(h, "TILEK", g.tk < TILE ? g.tk : TILE);
 	hole_int(h, "D", g.d);
 	hole_int(h, "DV", g.dv);
 	hole_int(h, "ROWS", rows);

@@ -1,5 +1,8 @@
-/* y = dropout(softmax(scores)) v: a block per row of scores, which it holds in shared memory; lse = log sum exp of the row. */
+/* y = dropout(softmax(scores)) v: a block per row of scores, of which TILEK lie in shared memory at a time; what is summed up
+ * is scaled anew when a tile has a larger score. lse = log sum exp of the row. */
 namespace device::NAME {
+enum { THREADS = TK <= 64 ? 64 : 128, EACH = (DV + THREADS - 1) / THREADS };
+
 static __global__ void run(T *y, T *lse, const T *q, const T *k, const T *v, const uint8_t *mask, const T *bias, int64_t sample)
 {
 	PD_DYN_SHARED(T, row);
@@ -10,43 +13,55 @@ static __global__ void run(T *y, T *lse, const T *q, const T *k, const T *v, con
 #else
 	const int len = TK;
 #endif
-	T top = -INFINITY, sum = 0;
+	T top = -INFINITY, sum = 0, to[EACH] = { 0 };
 
-	for (int j = threadIdx.x; j < len; j += blockDim.x) {
-		T s = 0;
+	for (int first = 0; first < len; first += TILEK) {
+		const int end = first + TILEK < len ? first + TILEK : len;
+		T high = -INFINITY, part = 0;
 
-		for (int c = 0; c < D; c++)
+		__syncthreads();
+		for (int j = first + (int)threadIdx.x; j < end; j += THREADS) {
+			T s = 0;
+
+			for (int c = 0; c < D; c++)
 #if KT
-			s += qi[c] * kn[(int64_t)c * KR + j];
+				s += qi[c] * kn[(int64_t)c * KR + j];
 #else
-			s += qi[c] * kn[(int64_t)j * KR + c];
+				s += qi[c] * kn[(int64_t)j * KR + c];
 #endif
-		row[j] = SCORE;
-		top = top < row[j] ? row[j] : top;
+			s = SCORE;
+			row[j - first] = s;
+			high = high < s ? s : high;
+		}
+		high = pd_block_max(high);
+		high = high < top ? top : high;
+		const T again = first ? EXP(top - high) : 0;
+
+		top = high;
+		for (int j = first + (int)threadIdx.x; j < end; j += THREADS) {
+			const T p = EXP(row[j - first] - top);
+
+			part += p;
+#if DROP
+			row[j - first] = sample < 0 ? p : pd_random_unit(SEED, ID, (uint64_t)(sample + b),
+				(uint64_t)((h * TQ + i) * TK + j)) >= RATIO ? p * KEEP : 0;
+#else
+			row[j - first] = p;
+#endif
+		}
+		sum = sum * again + pd_block_sum(part);
+		for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += THREADS) {
+			T s = 0;
+
+			for (int j = first; j < end; j++)
+				s += row[j - first] * vn[(int64_t)j * VR + c];
+			to[m] = to[m] * again + s;
+		}
 	}
-	top = pd_block_max(top);
-	for (int j = threadIdx.x; j < len; j += blockDim.x) {
-		row[j] = EXP(row[j] - top);
-		sum += row[j];
-	}
-	sum = pd_block_sum(sum);
 	if (threadIdx.x == 0)
 		lse[(b * H + h) * TQ + i] = top + LOG(sum);
-	for (int j = threadIdx.x; j < len; j += blockDim.x)
-#if DROP
-		row[j] = sample < 0 ? row[j] / sum : pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
-			row[j] / sum * KEEP : 0;
-#else
-		row[j] /= sum;
-#endif
-	__syncthreads();
-	for (int c = threadIdx.x; c < DV; c += blockDim.x) {
-		T s = 0;
-
-		for (int j = 0; j < len; j++)
-			s += row[j] * vn[(int64_t)j * VR + c];
-		y[b * YB + h * YH + i * YR + c] = s;
-	}
+	for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += THREADS)
+		y[b * YB + h * YH + i * YR + c] = to[m] / sum;
 	(void)mask;
 	(void)bias;
 	(void)sample;
@@ -75,5 +90,5 @@ PD_HOST void NAME(T *y, T *lse, const T *q, const T *k, const T *v
 	const int64_t sample = 0;
 #endif
 
-	PD_LAUNCH(device::NAME::run, HEADS * TQ, TK <= 64 ? 64 : 128, TK * sizeof(T), y, lse, q, k, v, mask, bias, sample);
+	PD_LAUNCH(device::NAME::run, HEADS * TQ, device::NAME::THREADS, TILEK * sizeof(T), y, lse, q, k, v, mask, bias, sample);
 }

@@ -1,8 +1,11 @@
 /* The gradients of attention. A block per row of scores: p again from lse, d = dy v', then with t = sum of p d
  *     ds = p (d - t)        dq = ds k
  * and t goes to memory, for a block per key, which adds over the rows in their order:
- *     dv = sum of p dy      dk = sum of ds q */
+ *     dv = sum of p dy      dk = sum of ds q
+ * TILEK keys (TILEQ rows) lie in shared memory at a time; where that is not all, a row is computed twice, for t and for ds. */
 namespace device::NAME {
+enum { ROW_THREADS = TK <= 64 ? 64 : 128, KEY_THREADS = TQ <= 64 ? 64 : 128 };
+
 static __device__ T score_of(const T *q, const T *k, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask,
 	const T *bias)
 {
@@ -20,7 +23,7 @@ static __device__ T score_of(const T *q, const T *k, int64_t b, int64_t h, int64
 	return SCORE;
 }
 
-/* dy of row i times v of key j, and whether dropout kept p there: then times what it is scaled by. */
+/* dy of row i times v of key j. */
 static __device__ T product_of(const T *dy, const T *v, int64_t b, int64_t h, int64_t i, int64_t j)
 {
 	const T *dyi = dy + b * YB + h * YH + i * YR, *vj = v + b * VB + h * VH + j * VR;
@@ -31,6 +34,7 @@ static __device__ T product_of(const T *dy, const T *v, int64_t b, int64_t h, in
 	return d;
 }
 
+/* What dropout scales p of row i and key j by: 0 where it is dropped. */
 static __device__ T kept(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample)
 {
 #if DROP
@@ -49,37 +53,45 @@ static __device__ T through(T ds, int64_t b, int64_t h, int64_t i, int64_t j, co
 static __global__ void rows(T *dq, T *ts, const T *dy, const T *q, const T *k, const T *v, const T *lse, const uint8_t *mask,
 	const T *bias, int64_t sample)
 {
-	PD_DYN_SHARED(T, row);
+	PD_DYN_SHARED(T, p);
 	const int64_t i = blockIdx.x % TQ, h = blockIdx.x / TQ % H, b = blockIdx.x / TQ / H;
 #if CAUSAL
 	const int len = i + 1 < TK ? (int)i + 1 : TK;
 #else
 	const int len = TK;
 #endif
-	T *d = row + TK, t = 0;
+	T *d = p + TILEK, t = 0, to[(D + ROW_THREADS - 1) / ROW_THREADS] = { 0 };
 
-	for (int j = threadIdx.x; j < len; j += blockDim.x) {
-		row[j] = EXP(score_of(q, k, b, h, i, j, mask, bias) - lse[blockIdx.x]);
-		d[j] = product_of(dy, v, b, h, i, j) * kept(b, h, i, j, sample);
-		t += row[j] * d[j];
+	for (int turn = 0; turn < 2; turn++) {
+		for (int first = 0; first < len; first += TILEK) {
+			const int end = first + TILEK < len ? first + TILEK : len;
+
+			__syncthreads();
+			for (int j = first + (int)threadIdx.x; j < end && (turn == 0 || TILEK < TK); j += ROW_THREADS) {
+				p[j - first] = EXP(score_of(q, k, b, h, i, j, mask, bias) - lse[blockIdx.x]);
+				d[j - first] = product_of(dy, v, b, h, i, j) * kept(b, h, i, j, sample);
+				t += turn == 0 ? p[j - first] * d[j - first] : 0;
+			}
+			if (turn == 0)
+				continue;
+			for (int j = first + (int)threadIdx.x; j < end; j += ROW_THREADS)
+				p[j - first] = through(p[j - first] * (d[j - first] - t), b, h, i, j, mask);
+			__syncthreads();
+			for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += ROW_THREADS)
+				for (int j = first; j < end; j++)
+#if KT
+					to[m] += p[j - first] * k[b * KB + h * KH + (int64_t)c * KR + j];
+#else
+					to[m] += p[j - first] * k[b * KB + h * KH + (int64_t)j * KR + c];
+#endif
+		}
+		if (turn == 0)
+			t = pd_block_sum(t);
 	}
-	t = pd_block_sum(t);
 	if (threadIdx.x == 0)
 		ts[blockIdx.x] = t;
-	for (int j = threadIdx.x; j < len; j += blockDim.x)
-		row[j] = through(row[j] * (d[j] - t), b, h, i, j, mask);
-	__syncthreads();
-	for (int c = threadIdx.x; c < D; c += blockDim.x) {
-		T s = 0;
-
-		for (int j = 0; j < len; j++)
-#if KT
-			s += row[j] * k[b * KB + h * KH + (int64_t)c * KR + j];
-#else
-			s += row[j] * k[b * KB + h * KH + (int64_t)j * KR + c];
-#endif
-		dq[b * QB + h * QH + i * QR + c] = s;
-	}
+	for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += ROW_THREADS)
+		dq[b * QB + h * QH + i * QR + c] = to[m];
 }
 
 static __global__ void keys(T *dk, T *dv, const T *ts, const T *dy, const T *q, const T *k, const T *v, const T *lse,
@@ -87,38 +99,40 @@ static __global__ void keys(T *dk, T *dv, const T *ts, const T *dy, const T *q, 
 {
 	PD_DYN_SHARED(T, p);
 	const int64_t j = blockIdx.x % TK, n = blockIdx.x / TK, h = n % H, b = n / H;
-	T *ds = p + TQ;
+	T *ds = p + TILEQ;
+	T tov[(DV + KEY_THREADS - 1) / KEY_THREADS] = { 0 }, tok[(D + KEY_THREADS - 1) / KEY_THREADS] = { 0 };
 #if CAUSAL
-	const int first = (int)j;
+	int first = (int)j;
 #else
-	const int first = 0;
+	int first = 0;
 #endif
 
-	for (int i = first + (int)threadIdx.x; i < TQ; i += blockDim.x) {
-		const T w = EXP(score_of(q, k, b, h, i, j, mask, bias) - lse[n * TQ + i]), keep = kept(b, h, i, j, sample);
+	for (; first < TQ; first += TILEQ) {
+		const int end = first + TILEQ < TQ ? first + TILEQ : TQ;
 
-		ds[i] = through(w * (product_of(dy, v, b, h, i, j) * keep - ts[n * TQ + i]), b, h, i, j, mask);
-		p[i] = w * keep;
+		__syncthreads();
+		for (int i = first + (int)threadIdx.x; i < end; i += KEY_THREADS) {
+			const T w = EXP(score_of(q, k, b, h, i, j, mask, bias) - lse[n * TQ + i]), keep = kept(b, h, i, j, sample);
+
+			ds[i - first] = through(w * (product_of(dy, v, b, h, i, j) * keep - ts[n * TQ + i]), b, h, i, j, mask);
+			p[i - first] = w * keep;
+		}
+		__syncthreads();
+		for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += KEY_THREADS)
+			for (int i = first; i < end; i++)
+				tov[m] += p[i - first] * dy[b * YB + h * YH + (int64_t)i * YR + c];
+		for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += KEY_THREADS)
+			for (int i = first; i < end; i++)
+				tok[m] += ds[i - first] * q[b * QB + h * QH + (int64_t)i * QR + c];
 	}
-	__syncthreads();
-	for (int c = threadIdx.x; c < DV; c += blockDim.x) {
-		T s = 0;
-
-		for (int i = first; i < TQ; i++)
-			s += p[i] * dy[b * YB + h * YH + (int64_t)i * YR + c];
-		dv[b * VB + h * VH + j * VR + c] = s;
-	}
-	for (int c = threadIdx.x; c < D; c += blockDim.x) {
-		T s = 0;
-
-		for (int i = first; i < TQ; i++)
-			s += ds[i] * q[b * QB + h * QH + (int64_t)i * QR + c];
+	for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += KEY_THREADS)
+		dv[b * VB + h * VH + j * VR + c] = tov[m];
+	for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += KEY_THREADS)
 #if KT
-		dk[b * KB + h * KH + (int64_t)c * KR + j] = s;
+		dk[b * KB + h * KH + (int64_t)c * KR + j] = tok[m];
 #else
-		dk[b * KB + h * KH + j * KR + c] = s;
+		dk[b * KB + h * KH + j * KR + c] = tok[m];
 #endif
-	}
 }
 }
 
@@ -145,7 +159,7 @@ PD_HOST void NAME(T *dq, T *dk, T *dv, const T *dy, const T *q, const T *k, cons
 #endif
 	T *ts = (T *)pd_room(HEADS * TQ * sizeof(T));
 
-	PD_LAUNCH(device::NAME::rows, HEADS * TQ, TK <= 64 ? 64 : 128, 2 * TK * sizeof(T), dq, ts, dy, q, k, v, lse, mask, bias, sample);
-	PD_LAUNCH(device::NAME::keys, HEADS * TK, TQ <= 64 ? 64 : 128, 2 * TQ * sizeof(T), dk, dv, ts, dy, q, k, v, lse, mask, bias,
+	PD_LAUNCH(device::NAME::rows, HEADS * TQ, device::NAME::ROW_THREADS, 2 * TILEK * sizeof(T), dq, ts, dy, q, k, v, lse, mask, bias, sample);
+	PD_LAUNCH(device::NAME::keys, HEADS * TK, device::NAME::KEY_THREADS, 2 * TILEQ * sizeof(T), dk, dv, ts, dy, q, k, v, lse, mask, bias,
 		sample);
 }
