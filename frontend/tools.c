@@ -1,6 +1,8 @@
 /* Programs that pdcc calls: are they there, and do they succeed? */
 #include "tools.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include "../ir/buf.h"
 
