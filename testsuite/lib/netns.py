@@ -23,8 +23,9 @@ def why_not():
 
 
 class Net:
-    def __init__(self, tmp, hosts, rate=None):
-        """rate: Mb/s of every link; None: as fast as this machine is."""
+    def __init__(self, tmp, hosts, rate=None, burst=32768, packet=9000):
+        """rate: Mb/s of every link; None: as fast as this machine is. burst: bytes that may go at once after a pause."""
+        self.burst, self.packet = burst, packet
         self.base, self.tmp, self.rate, self.agent = f'pdc{os.getpid()}', tmp, rate, f'{tmp}/agent'
         self.hosts, self.switch = [f'{self.base}h{i}' for i in range(hosts)], f'{self.base}s'
 
@@ -34,8 +35,8 @@ class Net:
             raise OSError(f'{" ".join(args)}: {p.stdout.decode(errors="replace").strip()}')
 
     def shape(self, ns, dev):
-        self.cmd('tc', '-n', ns, 'qdisc', 'add', 'dev', dev, 'root', 'tbf', 'rate', f'{self.rate}mbit', 'burst', '32kb', 'limit', '1mb')
-        self.cmd('ip', '-n', ns, 'link', 'set', dev, 'gso_max_size', '9000')
+        self.cmd('tc', '-n', ns, 'qdisc', 'add', 'dev', dev, 'root', 'tbf', 'rate', f'{self.rate}mbit', 'burst', str(self.burst), 'limit', '1mb')
+        self.cmd('ip', '-n', ns, 'link', 'set', dev, 'gso_max_size', str(self.packet))
 
     def open(self):
         with open(self.agent, 'w') as f:
