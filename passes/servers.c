@@ -79,7 +79,7 @@ static bool make_servers(Moving *x)
 {
 	Module *m = x->m;
 	Schedule *s = m->schedule;
-	int *host = NEWN(x->cx->scratch, int, s->ndevice + 1);
+	int *host = NEWN(x->cx->scratch, int, s->ndevice + (x->cx->cluster ? x->cx->cluster->ndevice : 0) + 1);
 	const int hosts = server_hosts(m, x->cx->cluster, host);
 	const int asked = x->cx->train ? (int)x->cx->train->servers : 0;
 

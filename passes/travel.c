@@ -118,6 +118,16 @@ double travel_allreduce(const Travel *t)
 	return 2 * (n - 1) / n * (double)t->bytes;
 }
 
+static bool in_plan(const Module *m, const Cluster *c, int host)
+{
+	for (int t = 0; t < m->nstage; t++)
+		for (int r = 0; r < m->stage[t]->replicas; r++)
+			if (m->stage[t]->device[r] < c->ndevice && c->device[m->stage[t]->device[r]].host == host)
+				return true;
+	return false;
+}
+
+/* Hosts of the plan that are servers too, then those of the cluster that are nothing else. */
 int server_hosts(const Module *m, const Cluster *c, int *device)
 {
 	int n = 0;
@@ -132,5 +142,10 @@ int server_hosts(const Module *m, const Cluster *c, int *device)
 				continue;
 			device[n++] = d;
 		}
+	for (int d = 0; c && d < c->ndevice; d++) {
+		const Host *h = &c->host[c->device[d].host];
+		if (h->server && !h->worker && (d == 0 || c->device[d - 1].host != c->device[d].host) && !in_plan(m, c, c->device[d].host))
+			device[n++] = d;
+	}
 	return n;
 }

@@ -180,9 +180,11 @@ static void take(int64_t k)
 	size_t     count;
 	float     *at = part(k, (self + n - 1) % n, &count);
 
-	if (j->codec.kind != PD_CODEC_EXACT)
+	if (j->codec.kind != PD_CODEC_EXACT) {
+		const double from = rt_now();
 		rt_decode(&j->codec, incoming[k % WINDOW], count, at, sum);
-	else if (sum)
+		rt_spent_packed(from);
+	} else if (sum)
 		add(at, incoming[k % WINDOW], count);
 }
 
@@ -196,9 +198,11 @@ static const void *packed(int64_t k, size_t *bytes)
 	*bytes = rt_encoded(&j->codec, n);
 	if (j->codec.kind == PD_CODEC_EXACT)
 		return at;
+	const double from = rt_now();
 	rt_encode(&j->codec, at, n, outgoing[k % WINDOW]);
 	if (k >= total / 2 && k < total / 2 + segments)
 		rt_decode(&j->codec, outgoing[k % WINDOW], n, at, false);
+	rt_spent_packed(from);
 	return outgoing[k % WINDOW];
 }
 

@@ -466,10 +466,7 @@ void pd_wait_send(int channel, int slot)
 
 /* ---- gathering in the background ---- */
 
-void *rt_request(int i)
-{
-	return &request[i];
-}
+void *rt_request(int i) { return &request[i]; }
 
 void rt_requested(int i, int peer, size_t bytes)
 {

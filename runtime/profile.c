@@ -85,8 +85,10 @@ bool pd_timed(int k)
 			owed += records[k]->planned;
 			return false;
 		}
-		if (owed > 0 && since + owed > now)
+		if (owed > 0 && since + owed > now) {
 			sleep_until(since + owed);
+			rt_spent_slept(rt_now() - now);
+		}
 		owed = 0;
 		return false;
 	}

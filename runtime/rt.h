@@ -214,6 +214,13 @@ void rt_traffic_setup(int world);
 void rt_traffic(int peer, int tag, bool channel, size_t bytes);     /* is sent; lock held */
 void rt_traffic_write(FILE *f);         /* all ranks; rank 0 writes members of an object, f of others is not used */
 
+/* ---- spent.c: seconds of the main thread ---- */
+void rt_spent_begin(void);              /* the loop begins */
+void rt_spent_wait(bool begins);
+void rt_spent_packed(double from);      /* a part was encoded or decoded; since when */
+void rt_spent_slept(double seconds);
+void rt_spent_write(FILE *f);           /* a member of an object */
+
 /* ---- profile.c: programs with clocks ---- */
 extern bool rt_alone;           /* --profile: no other device is there, nothing is sent or received */
 extern bool rt_virtual;         /* --virtual: nothing is computed */

@@ -186,6 +186,7 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 	        " \"median_step_ms\": %.6f, \"p90_step_ms\": %.6f, \"least_step_ms\": %.6f, \"last_loss\": %.9g,\n",
 	        (long long)steps, seconds, (long long)p->micro * p->microbatches, p->threads, 1e3 * times[n / 2],
 	        1e3 * times[n * 9 / 10], 1e3 * times[0], rt_loss());
+	rt_spent_write(f);
 	rt_traffic_write(f);
 	fprintf(f, "}\n");
 	if (fclose(f))
@@ -437,6 +438,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	rt_watch_open(p, o, last_step);
 	run.first = rt_step;
 	run.begin = rt_now();
+	rt_spent_begin();
 	run.training = true;
 	return rt_step < last_step;
 }

@@ -67,6 +67,7 @@ void pd_version(int64_t version)
 
 void rt_trace_wait(bool begins)
 {
+	rt_spent_wait(begins);
 	if (!events)
 		return;
 	if (begins)
