@@ -1,12 +1,15 @@
 /* pdcc profile: the model's statements timed on this machine.
  *
  * The model is compiled for one device (or as --plan says), its programs with clocks are built in a folder of their own,
- * and each stage runs alone. What was measured before, the same kind of node on as many threads of the same device, comes
- * from the folder of kept times; when all of it does, nothing is built. */
+ * and each stage runs alone; where the cluster has several CPU devices on this machine, in as many copies at once (if there
+ * are cores for them): they share caches and memory as they will in training. What was measured before, the same kind of
+ * node on as many threads of the same device in as many copies, comes from the folder of kept times; when all of it does,
+ * nothing is built. */
 #include "profile.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "../runtime/pd.h"
 #include "profile_file.h"
 #include "tools.h"
@@ -20,6 +23,19 @@ typedef struct Job {
 	TimeCache    cache;
 	int          hits;
 } Job;
+
+/* How many devices of the first one's host compute at once; 1 for GPUs. */
+static int copies_of(const Compile *c)
+{
+	const Cluster *k = &c->cluster;
+	const long cores = sysconf(_SC_NPROCESSORS_ONLN), room = cores / (c->o->t.threads > 0 ? c->o->t.threads : 1);
+	int n = 0;
+
+	for (int i = 0; i < k->ndevice; i++)
+		n += !k->device[i].cuda && k->device[i].host == k->device[0].host;
+	n = n < room ? n : (int)room;
+	return k->device[0].cuda || n < 1 ? 1 : n;
+}
 
 /* Another compilation of the same model with the same settings: by default one device, all else equal. */
 static bool plan_for_clocks(Job *j, const Compile *of)
@@ -83,10 +99,11 @@ static void look_up(Job *j)
 
 	p->model = slash ? slash + 1 : j->c->model;
 	p->threads = j->c->o->t.threads;
+	p->copies = copies_of(j->c);
 	p->device = device_name(j);
 	for (int i = 0; i < p->nnode; i++) {
 		ProfileNode *r = &p->node[i];
-		const ProfileNode *k = cache_get(&j->cache, kind_of(j, i), p->threads, p->device);
+		const ProfileNode *k = cache_get(&j->cache, kind_of(j, i), p);
 		r->threads = p->threads;
 		r->device = p->device;
 		r->n = -1;
@@ -101,11 +118,12 @@ static void look_up(Job *j)
 static bool measure(Job *j, const char *dir)
 {
 	Compile *c = j->c;
-	const char *limits = c->o->profile_seconds > 0 ?
-		arena_printf(c->a, " ARGS='--profile-seconds %lld'", (long long)c->o->profile_seconds) : "";
+	const char *seconds = c->o->profile_seconds > 0 ?
+		arena_printf(c->a, " --profile-seconds %lld", (long long)c->o->profile_seconds) : "";
 
 	if (!compile_write(c, dir) || !tool_run(c->d, "measuring", arena_printf(c->a,
-		"make -s -C '%s' profile%s >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }", dir, limits, dir, dir)))
+		"make -s -C '%s' profile ARGS='--profile-copies %d%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }",
+		dir, j->p->copies, seconds, dir, dir)))
 		return false;
 	const Profile *m = profile_load(c->a, arena_printf(c->a, "%s/profile.json", dir), c->d);
 	if (!m)
@@ -118,7 +136,7 @@ static bool measure(Job *j, const char *dir)
 		if (r->n >= 0)
 			continue;
 		take_times(r, k);
-		cache_put(&j->cache, kind_of(j, i), r);
+		cache_put(&j->cache, kind_of(j, i), j->p, r);
 	}
 	return true;
 }
@@ -162,9 +180,9 @@ static Profile *make_profile(const Compile *of)
 	profile_index(c->a, j.p);
 	if (of->o->quiet)
 		return j.p;
-	fprintf(of->d->out, "profile: cache hit %d/%d; %d thread%s of %s: forward %.3g ms, backward %.3g ms a microbatch of %lld, "
-		"update %.3g ms a step\n", j.hits, j.p->nnode, j.p->threads, j.p->threads > 1 ? "s" : "", j.p->device, 1e3 * sum[0],
-		1e3 * sum[1], (long long)j.p->micro, 1e3 * sum[2]);
+	fprintf(of->d->out, "profile: cache hit %d/%d; %d thread%s of %s%s: forward %.3g ms, backward %.3g ms a microbatch of %lld, "
+		"update %.3g ms a step\n", j.hits, j.p->nnode, j.p->threads, j.p->threads > 1 ? "s" : "", j.p->device,
+		j.p->copies > 1 ? arena_printf(c->a, " (%d at once)", j.p->copies) : "", 1e3 * sum[0], 1e3 * sum[1], (long long)j.p->micro, 1e3 * sum[2]);
 	if (noisy > 0.1 * (sum[0] + sum[1] + sum[2]))
 		diag_warn(of->d, NOLOC, "profile-noise", "nodes that take %.0f %% of the time vary by more than 10 %% from step to step; is "
 			"the machine busy with other things?", 100 * noisy / (sum[0] + sum[1] + sum[2]));

@@ -128,9 +128,11 @@ Profile *profile_load(Arena *a, const char *path, Diag *d)
 
 typedef struct Kept { ProfileNode r; int put; } Kept;      /* put: how often since opening */
 
-static const char *cache_key(Arena *a, const char *kind, int threads, const char *device)
+static const char *cache_key(Arena *a, const char *kind, const Profile *of)
 {
-	return arena_printf(a, "%d\t%s\t%s", threads, device, kind);
+	const char *copies = of->copies > 1 ? arena_printf(a, "x%d", of->copies) : "";
+
+	return arena_printf(a, "%d%s\t%s\t%s", of->threads, copies, of->device, kind);
 }
 
 /* mean typical p50 p99 cov n, a tab, the key. */
@@ -165,16 +167,16 @@ void cache_open(TimeCache *t, Arena *a, const char *dir)
 	free(text);
 }
 
-const ProfileNode *cache_get(const TimeCache *t, const char *kind, int threads, const char *device)
+const ProfileNode *cache_get(const TimeCache *t, const char *kind, const Profile *of)
 {
-	const Kept *k = map_get(&t->of, cache_key(t->a, kind, threads, device));
+	const Kept *k = map_get(&t->of, cache_key(t->a, kind, of));
 
 	return k ? &k->r : NULL;
 }
 
-void cache_put(TimeCache *t, const char *kind, const ProfileNode *r)
+void cache_put(TimeCache *t, const char *kind, const Profile *of, const ProfileNode *r)
 {
-	const char *key = cache_key(t->a, kind, r->threads, r->device);
+	const char *key = cache_key(t->a, kind, of);
 	Kept *k = map_get(&t->of, key);
 
 	if (!k || !k->put) {

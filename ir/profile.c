@@ -134,7 +134,7 @@ void profile_print(Buf *b, const Profile *p)
 	buf_puts(b, "{\n");
 	word(b, "kind", "pdcc profile");
 	word(b, "model", p->model);
-	buf_printf(b, "\"micro\": %" PRId64 ", \"threads\": %d, ", p->micro, p->threads);
+	buf_printf(b, "\"micro\": %" PRId64 ", \"threads\": %d, \"copies\": %d, ", p->micro, p->threads, p->copies > 1 ? p->copies : 1);
 	buf_puts(b, "\"device\": ");
 	quote(b, p->device ? p->device : "");
 	buf_puts(b, ",\n\"nodes\": [");

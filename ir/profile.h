@@ -20,7 +20,7 @@ typedef struct ProfileNode {
 
 typedef struct Profile {
 	const char  *file, *model, *device;
-	int          threads;
+	int          threads, copies;       /* copies that computed beside each other; 0, 1: one */
 	int64_t      micro;         /* samples of a microbatch */
 	ProfileNode *node; int nnode, capnode;
 	Map          of;            /* "PHASE OP VALUE" -> ProfileNode */

@@ -109,6 +109,39 @@ void rt_pause(void)
 		pd_timed(-1);
 }
 
+/* ---- copies ---- */
+
+enum { COPIES = 64 };
+static pid_t copy[COPIES];
+static int   ncopies;           /* beside this one */
+static bool  beside;            /* this is one of them */
+
+/* Before there is anything that a child would share: threads, memory, objects of the library. */
+void rt_profile_copies(const rt_profile_options *o)
+{
+	if (o->copies > COPIES)
+		rt_fail(RT_USAGE, "R001", "--profile-copies wants at most %d", COPIES);
+	fflush(NULL);
+	while (ncopies + 1 < o->copies && !beside) {
+		const pid_t child = fork();
+
+		if (child < 0)
+			rt_fail(RT_MEMORY, "R110", "no process for a copy: %s", strerror(errno));
+		beside = child == 0;
+		copy[ncopies++] = child;
+	}
+	if (beside)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void end_copies(void)
+{
+	for (int i = 0; i < ncopies; i++) {
+		kill(copy[i], SIGKILL);
+		waitpid(copy[i], NULL, 0);
+	}
+}
+
 /* ---- what was measured ---- */
 
 typedef struct summary {
@@ -216,7 +249,7 @@ static void write_file(const pd_program *p, const char *path, int64_t n, int64_t
 		fprintf(f, "{\n");
 		text(f, "kind", "pdcc profile", ", ");
 		text(f, "model", p->model, ", ");
-		fprintf(f, "\"micro\": %lld, \"threads\": %d, ", (long long)p->micro, p->threads);
+		fprintf(f, "\"micro\": %lld, \"threads\": %d, \"copies\": %d, ", (long long)p->micro, p->threads, ncopies + 1);
 		text(f, "device", pd_device_name(), ",\n\"nodes\": [");
 	}
 	for (int k = 0; k < nrecords; k++) {
@@ -226,39 +259,6 @@ static void write_file(const pd_program *p, const char *path, int64_t n, int64_t
 	fprintf(f, "%s", end);
 	if (fclose(f))
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
-}
-
-/* ---- copies ---- */
-
-enum { COPIES = 64 };
-static pid_t copy[COPIES];
-static int   ncopies;           /* beside this one */
-static bool  beside;            /* this is one of them */
-
-/* Before there is anything that a child would share: threads, memory, objects of the library. */
-void rt_profile_copies(const rt_profile_options *o)
-{
-	if (o->copies > COPIES)
-		rt_fail(RT_USAGE, "R001", "--profile-copies wants at most %d", COPIES);
-	fflush(NULL);
-	while (ncopies + 1 < o->copies && !beside) {
-		const pid_t child = fork();
-
-		if (child < 0)
-			rt_fail(RT_MEMORY, "R110", "no process for a copy: %s", strerror(errno));
-		beside = child == 0;
-		copy[ncopies++] = child;
-	}
-	if (beside)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
-static void end_copies(void)
-{
-	for (int i = 0; i < ncopies; i++) {
-		kill(copy[i], SIGKILL);
-		waitpid(copy[i], NULL, 0);
-	}
 }
 
 /* ---- measuring ---- */
@@ -315,8 +315,8 @@ void rt_profile_run(const pd_program *p, const rt_profile_options *o, void (*ste
 
 	end_copies();
 	write_file(p, o->file, n, cap);
-	printf("profile: stage %d of %d, %d statements, %lld steps of %.3g ms (median %.3g), mean known to +-%.1f %%%s\n", p->stage,
-	       p->stages, nrecords, (long long)n, 1e3 * mean, 1e3 * middle, mean > 0 ? 100 * half / mean : 0,
+	printf("profile: stage %d of %d, %d statements, %lld steps of %.3g ms (median %.3g), mean known to +-%.1f %%%s\n",
+	       p->stage, p->stages, nrecords, (long long)n, 1e3 * mean, 1e3 * middle, mean > 0 ? 100 * half / mean : 0,
 	       cov > 0.1 ? "; warning: step times vary by more than 10 %" : "");
 	if (cov > 0.1)
 		fprintf(stderr,
