@@ -81,6 +81,11 @@ static bool o_compress(Cx *x, const char *v)
 		"--compress wants none, trunc16, bf16, q8 or q8:block=N, not '%s'", v);
 }
 
+static bool o_amp(Cx *x, const char *v)
+{
+	return training_amp(x->a, &x->o->t, v, x->d);
+}
+
 static bool o_labels(Cx *x, const char *v)
 {
 	Training *t = &x->o->t;
@@ -385,6 +390,7 @@ static const Opt table[] = {
 	{ "Train", "ckpt", "DIR", "the run writes checkpoints there; the programs' own --ckpt options win", TEXT, TR(ckpt_dir), 0, 0, 0, 0 },
 	{ "Train", "ckpt-every", "N", "every N steps; at the end always", INT, TR(ckpt_every), 0, 0, 1, (int64_t)1 << 40 },
 	{ "Train", "ckpt-keep", "K", "how many stay; 0: all, 3 when not said", INT, TR(ckpt_keep), 0, 0, 0, 1 << 30 },
+	{ "Train", "amp", "A", "mixed precision: off; bf16: products in 16-bit floats, weights and sums in f32", CALL, 0, o_amp, 0, 0, 0 },
 	{ "Train", "check-numerics", NULL, "the programs look for NaN and infinities in every tensor that they make, and name it", FLAG, TR(check_numerics), 0, 0, 0, 0 },
 	{ "Train", "dropout", "D", "as_exported, off", CALL, 0, o_dropout, 0, 0, 0 },
 	{ "Train", "batchnorm", "B", "micro: statistics of each microbatch; frozen: those of the file", CALL, 0, o_batchnorm, 0, 0, 0 },

@@ -264,6 +264,14 @@ static void clip_norm(Yaml *y, const YNode *v, void *to)
 	((Training *)to)->opt.clip_norm = yaml_real(y, v, "clip_norm", 1e-30, 1e30);
 }
 
+static void amp(Yaml *y, const YNode *v, void *to)
+{
+	const char *s = yaml_text(y, v, "amp");
+
+	if (s)
+		y->ok &= training_amp(y->a, to, s, y->d);
+}
+
 static void seed(Yaml *y, const YNode *v, void *to) { ((Training *)to)->seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX); }
 
 static void dropout(Yaml *y, const YNode *v, void *to)
@@ -292,7 +300,7 @@ static void init(Yaml *y, const YNode *v, void *to)
 
 static const YKey top_keys[] = {
 	{ "data", train_data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
-	{ "schedule", train_schedule }, { "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "freeze", freeze },
+	{ "schedule", train_schedule }, { "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "amp", amp }, { "freeze", freeze },
 	{ "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
 	{ "checkpoint", checkpoint }, { "metrics", metrics }, { "stop", stop },

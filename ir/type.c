@@ -36,6 +36,16 @@ bool dtype_float(DType t)
 	return t == DT_f32 || t == DT_f64 || t == DT_f16 || t == DT_bf16;
 }
 
+bool dtype_half(DType t)
+{
+	return t == DT_f16 || t == DT_bf16;
+}
+
+DType dtype_math(DType t)
+{
+	return dtype_half(t) ? DT_f32 : t;
+}
+
 bool dtype_signed(DType t)
 {
 	return dtype_float(t) || t == DT_i8 || t == DT_i16 || t == DT_i32 || t == DT_i64;

@@ -47,6 +47,8 @@ DType       dtype_from_onnx(int onnx);      /* DT_NONE if unknown */
 int         dtype_onnx(DType t);
 bool        dtype_float(DType t);
 bool        dtype_signed(DType t);
+bool        dtype_half(DType t);            /* f16, bf16: kernels load and store them, and compute in f32 */
+DType       dtype_math(DType t);            /* what values of t are computed in: f32 for those, else t */
 
 Type    type_make(DType t, int rank, const int64_t *dim);
 Type    type_scalar(DType t);

@@ -4,7 +4,7 @@
  * otherwise is reordered into scratch before, or out of it after. */
 #include "cpu.h"
 
-enum { X, W, Y }; /* the operands, or their gradients */
+enum { X, W, Y, BIAS }; /* the operands, or their gradients */
 
 typedef struct conv {
 	cpu_prim p;
@@ -12,6 +12,8 @@ typedef struct conv {
 	size_t   at[3];      /* of the reordered operand in scratch */
 	size_t   pad;        /* where the scratchpad begins; reorders and the primitive share it */
 	int      what, bias;
+	pd_dtype type;
+	size_t   size[4];   /* elements of X, W, Y and the bias, where they are 16-bit floats */
 } conv;
 
 static void weights(dnnl_memory_desc_t *md, const pd_conv_desc *d, bool any)
@@ -155,6 +157,21 @@ size_t pd_conv_scratch(const pd_conv_desc *d)
 	return n;
 }
 
+/* Elements of the operands, the bias last. */
+static void count(conv *c, const pd_conv_desc *d)
+{
+	c->type = d->type;
+	c->size[X] = (size_t)d->n * (size_t)d->c;
+	c->size[Y] = (size_t)d->n * (size_t)d->oc;
+	c->size[W] = (size_t)d->oc * (size_t)(d->c / d->groups);
+	c->size[BIAS] = c->bias ? (size_t)d->oc : 0;
+	for (int i = 0; i < d->nd; i++) {
+		c->size[X] *= (size_t)d->in[i];
+		c->size[Y] *= (size_t)d->out[i];
+		c->size[W] *= (size_t)d->kernel[i];
+	}
+}
+
 void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 {
 	conv *c = o->impl = cpu_alloc(sizeof *c);
@@ -164,6 +181,7 @@ void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 			1,
 			"R504: oneDNN has no convolution %d x %d -> %d in %d dimensions, direction %d",
 			d->n, d->c, d->oc, d->nd, d->what);
+	count(c, d);
 	const int bias = d->what == PD_FORWARD ? DNNL_ARG_BIAS : DNNL_ARG_DIFF_BIAS;
 
 	cpu_make(&c->p, (const int[]){ argument(d->what, X), argument(d->what, W),
@@ -173,7 +191,7 @@ void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 			cpu_make(&c->reorder[i], (const int[]){ DNNL_ARG_FROM, DNNL_ARG_TO, 0 });
 }
 
-static void run(const conv *c, void *const *operand, void *bias, char *scratch)
+static void run_f32(const conv *c, void *const *operand, void *bias, char *scratch)
 {
 	void     *pad = scratch + c->pad, *taken[3];
 	const int out = written(c->what);
@@ -191,25 +209,42 @@ static void run(const conv *c, void *const *operand, void *bias, char *scratch)
 		cpu_run(&c->reorder[out], (void *[]){ taken[out], operand[out], pad });
 }
 
-static void *read_only(const float *p)
+/* 16-bit floats are computed on in f32. */
+static void run(const conv *c, void *const *operand, void *bias, char *scratch)
+{
+	const int out = written(c->what);
+	const bool whole = c->what != PD_FORWARD;       /* the bias is written */
+	void      *given[4] = { operand[X], operand[W], operand[Y], bias }, *wide[4];
+
+	if (c->type != PD_BF16 && c->type != PD_F16) {
+		run_f32(c, operand, bias, scratch);
+		return;
+	}
+	for (int i = 0; i < 4; i++)
+		wide[i] = i == out || (i == BIAS && whole) ? pd_room_f32(i, c->size[i]) :
+			pd_widen(i, c->type, given[i], c->size[i]);
+	run_f32(c, wide, wide[BIAS], scratch);
+	pd_narrow(c->type, given[out], wide[out], c->size[out]);
+	if (whole)
+		pd_narrow(c->type, bias, wide[BIAS], c->size[BIAS]);
+}
+
+static void *read_only(const void *p)
 {
 	return (void *)(uintptr_t)p;
 }
 
-void pd_conv_forward(const pd_conv *o, float *y, const float *x, const float *w, const float *b,
-                     void *scratch)
+void pd_conv_forward(const pd_conv *o, void *y, const void *x, const void *w, const void *b, void *scratch)
 {
 	run(o->impl, (void *[]){ read_only(x), read_only(w), y }, read_only(b), scratch);
 }
 
-void pd_conv_backward_data(const pd_conv *o, float *dx, const float *dy, const float *w,
-                           void *scratch)
+void pd_conv_backward_data(const pd_conv *o, void *dx, const void *dy, const void *w, void *scratch)
 {
 	run(o->impl, (void *[]){ dx, read_only(w), read_only(dy) }, NULL, scratch);
 }
 
-void pd_conv_backward_weights(const pd_conv *o, float *dw, float *db, const float *x,
-                              const float *dy, void *scratch)
+void pd_conv_backward_weights(const pd_conv *o, void *dw, void *db, const void *x, const void *dy, void *scratch)
 {
 	run(o->impl, (void *[]){ read_only(x), dw, read_only(dy) }, db, scratch);
 }

@@ -14,7 +14,7 @@ static __global__ void add(float *sum, const float *one, int64_t n)
 struct box { int d, h, w; };
 
 /* Of `planes` images [in], with their places in larger ones [out] from `front` on: there, or back. */
-static __global__ void window(float *large, float *small, int64_t planes, box in, box front, box out, int there)
+template<class T> static __global__ void window(T *large, T *small, int64_t planes, box in, box front, box out, int there)
 {
 	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, size = (int64_t)in.d * in.h * in.w;
 
@@ -46,11 +46,17 @@ PD_HOST void pd_set(float *to, double v)
 	PD_LAUNCH(device::set, 1, 1, 0, to, (float)v);
 }
 
-/* The images that lie in larger ones from `front` on are copied there, or back. Extents of three axes. */
-PD_HOST void pd_window(float *large, const float *small, int64_t planes, const int *in, const int *front, const int *out,
-                       int there)
+/* The images that lie in larger ones from `front` on are copied there, or back. Extents of three axes, elements of
+ * `size` bytes, 2 or 4. */
+PD_HOST void pd_window(void *large, const void *small, size_t size, int64_t planes, const int *in, const int *front,
+                       const int *out, int there)
 {
-	PD_LAUNCH(device::window, pd_blocks(planes * in[0] * in[1] * in[2], 256), 256, 0, large, const_cast<float *>(small), planes,
-	          device::box{ in[0], in[1], in[2] }, device::box{ front[0], front[1], front[2] },
-	          device::box{ out[0], out[1], out[2] }, there);
+	const int64_t     n = planes * in[0] * in[1] * in[2];
+	const device::box i{ in[0], in[1], in[2] }, f{ front[0], front[1], front[2] }, o{ out[0], out[1], out[2] };
+
+	if (size == 2)
+		PD_LAUNCH(device::window<uint16_t>, pd_blocks(n, 256), 256, 0, (uint16_t *)large, (uint16_t *)small, planes, i, f, o,
+		          there);
+	else
+		PD_LAUNCH(device::window<float>, pd_blocks(n, 256), 256, 0, (float *)large, (float *)small, planes, i, f, o, there);
 }

@@ -23,21 +23,51 @@ static void check_dnn(cudnnStatus_t s, const char *what)
 		rt_fail(RT_ERROR, "R523", "cuDNN: %s: %s", what, cudnnGetErrorString(s));
 }
 
+static cublasHandle_t products(void)
+{
+	if (!blas) {
+		check_blas(cublasCreate(&blas), "cublasCreate");
+		check_blas(cublasSetStream(blas, pd_stream()), "cublasSetStream");
+	}
+	return blas;
+}
+
 /* Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'. */
 void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
              float *c, int ldc)
 {
 	const float one = 1;
 
-	if (!blas) {
-		check_blas(cublasCreate(&blas), "cublasCreate");
-		check_blas(cublasSetStream(blas, pd_stream()), "cublasSetStream");
-	}
-	check_blas(cublasSgemm(blas, transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b,
+	check_blas(cublasSgemm(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b,
 	                       ldb, a, lda, &beta, c, ldc), "cublasSgemm");
 }
 
+static cudaDataType blas_type(pd_dtype t)
+{
+	return t == PD_BF16 ? CUDA_R_16BF : t == PD_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+void pd_gemm_half(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const uint16_t *a, int lda,
+                  const uint16_t *b, int ldb, float beta, void *c, int ldc)
+{
+	const float one = 1;
+
+	check_blas(cublasGemmEx(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one,
+	                        b, blas_type(in), ldb, a, blas_type(in), lda, &beta, c, blas_type(out), ldc, CUBLAS_COMPUTE_32F,
+	                        CUBLAS_GEMM_DEFAULT), "cublasGemmEx");
+}
+
 /* ---- convolution ---- */
+
+static cudnnDataType_t dnn_type(pd_dtype t)
+{
+	return t == PD_BF16 ? CUDNN_DATA_BFLOAT16 : t == PD_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+}
+
+static size_t size_of(pd_dtype t)
+{
+	return t == PD_BF16 || t == PD_F16 ? 2 : 4;
+}
 
 typedef struct conv {
 	pd_conv_desc                 d;
@@ -59,7 +89,7 @@ static cudnnHandle_t handle(void)
 }
 
 /* At least two spatial axes, plain order. */
-static cudnnTensorDescriptor_t tensor(int n, int c, int nd, const int *sp)
+static cudnnTensorDescriptor_t tensor(pd_dtype type, int n, int c, int nd, const int *sp)
 {
 	cudnnTensorDescriptor_t t;
 	const int rank = 2 + (nd < 2 ? 2 : nd);
@@ -70,7 +100,7 @@ static cudnnTensorDescriptor_t tensor(int n, int c, int nd, const int *sp)
 	for (int i = rank - 1, s = 1; i >= 0; s *= dim[i--])
 		stride[i] = s;
 	check_dnn(cudnnCreateTensorDescriptor(&t), "tensor");
-	check_dnn(cudnnSetTensorNdDescriptor(t, CUDNN_DATA_FLOAT, rank, dim, stride), "tensor");
+	check_dnn(cudnnSetTensorNdDescriptor(t, dnn_type(type), rank, dim, stride), "tensor");
 	return t;
 }
 
@@ -88,16 +118,16 @@ static void describe(conv *o)
 		stride[lead + i] = d->stride[i];
 		dilation[lead + i] = d->dilation[i];
 	}
-	o->x = tensor(d->n, d->c, d->nd, o->uneven ? extent : d->in);
-	o->y = tensor(d->n, d->oc, d->nd, d->out);
-	o->bias = tensor(1, d->oc, d->nd, (const int[]){ 1, 1, 1 });
+	o->x = tensor(d->type, d->n, d->c, d->nd, o->uneven ? extent : d->in);
+	o->y = tensor(d->type, d->n, d->oc, d->nd, d->out);
+	o->bias = tensor(d->type, 1, d->oc, d->nd, (const int[]){ 1, 1, 1 });
 	check_dnn(cudnnCreateFilterDescriptor(&o->w), "filter");
-	check_dnn(cudnnSetFilterNdDescriptor(o->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 2 + nd, w), "filter");
+	check_dnn(cudnnSetFilterNdDescriptor(o->w, dnn_type(d->type), CUDNN_TENSOR_NCHW, 2 + nd, w), "filter");
 	check_dnn(cudnnCreateConvolutionDescriptor(&o->conv), "convolution");
 	check_dnn(cudnnSetConvolutionNdDescriptor(o->conv, nd, pad, stride, dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
 	          "convolution");
-	/* the default takes products of 10-bit mantissas on newer GPUs */
-	check_dnn(cudnnSetConvolutionMathType(o->conv, CUDNN_FMA_MATH), "math type");
+	/* of f32 the default takes products of 10-bit mantissas on newer GPUs */
+	check_dnn(cudnnSetConvolutionMathType(o->conv, size_of(d->type) == 2 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH), "math type");
 	check_dnn(cudnnSetConvolutionGroupCount(o->conv, d->groups), "groups");
 }
 
@@ -161,17 +191,17 @@ static size_t extents(const pd_conv_desc *d, int *in, int *front, int *out)
 		out[i] = k < 0 ? 1 : in[i] + d->pad_begin[k] + d->pad_end[k];
 		n *= (size_t)out[i];
 	}
-	return n * sizeof(float);
+	return n * size_of(d->type);
 }
 
-static const float *pad(const conv *o, const float *x)
+static const void *pad(const conv *o, const void *x)
 {
 	int in[3], front[3], out[3];
 
 	if (!o->uneven)
 		return x;
 	pd_fill(padded.at, 0, extents(&o->d, in, front, out));
-	pd_window(padded.at, x, (int64_t)o->d.n * o->d.c, in, front, out, 1);
+	pd_window(padded.at, x, size_of(o->d.type), (int64_t)o->d.n * o->d.c, in, front, out, 1);
 	return padded.at;
 }
 
@@ -204,7 +234,7 @@ void pd_conv_init(pd_conv *p, const pd_conv_desc *d)
 	p->impl = o;
 }
 
-void pd_conv_forward(const pd_conv *p, float *y, const float *x, const float *w, const float *b, void *scratch)
+void pd_conv_forward(const pd_conv *p, void *y, const void *x, const void *w, const void *b, void *scratch)
 {
 	const conv *o = p->impl;
 	const float one = 1, none = 0;
@@ -216,7 +246,7 @@ void pd_conv_forward(const pd_conv *p, float *y, const float *x, const float *w,
 		check_dnn(cudnnAddTensor(handle(), &one, o->bias, b, &one, o->y, y), "cudnnAddTensor");
 }
 
-void pd_conv_backward_data(const pd_conv *p, float *dx, const float *dy, const float *w, void *scratch)
+void pd_conv_backward_data(const pd_conv *p, void *dx, const void *dy, const void *w, void *scratch)
 {
 	const conv *o = p->impl;
 	const float one = 1, none = 0;
@@ -229,11 +259,11 @@ void pd_conv_backward_data(const pd_conv *p, float *dx, const float *dy, const f
 		int in[3], front[3], out[3];
 
 		extents(&o->d, in, front, out);
-		pd_window(padded.at, dx, (int64_t)o->d.n * o->d.c, in, front, out, 0);
+		pd_window(padded.at, dx, size_of(o->d.type), (int64_t)o->d.n * o->d.c, in, front, out, 0);
 	}
 }
 
-void pd_conv_backward_weights(const pd_conv *p, float *dw, float *db, const float *x, const float *dy, void *scratch)
+void pd_conv_backward_weights(const pd_conv *p, void *dw, void *db, const void *x, const void *dy, void *scratch)
 {
 	const conv *o = p->impl;
 	const float one = 1, none = 0;

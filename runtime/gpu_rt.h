@@ -15,7 +15,8 @@ size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
 size_t rt_gpu_bytes(const pd_param *p);
 
 /* gpu_kernels.cu: images [planes, in] have their places in larger ones [planes, out] from `front` on; copied there, or back. */
-void pd_window(float *large, const float *small, int64_t planes, const int *in, const int *front, const int *out, int there);
+void pd_window(void *large, const void *small, size_t size, int64_t planes, const int *in, const int *front, const int *out,
+               int there);
 
 /* What kernels call: gpu.h. */
 cudaStream_t pd_stream(void);

@@ -14,7 +14,7 @@
 #if defined __cplusplus         /* kernels for GPUs (gpu.h) */
 extern "C" {
 #endif
-#if defined __CUDACC__
+#if defined __CUDACC__ || defined __CUDA__
 #define PD_ANYWHERE __host__ __device__
 #else
 #define PD_ANYWHERE
@@ -391,6 +391,48 @@ PD_ANYWHERE static inline float pd_random_unit(uint64_t seed, uint64_t node, uin
 	return (float)(pd_random_bits(seed, node, sample, element) >> 8) * 0x1p-24f;    /* [0, 1) */
 }
 
+/* ---- 16-bit floats: values of them lie in memory as uint16_t and are computed with as float. Rounding is to the nearest,
+ * ties to even; NaN stays NaN. ---- */
+
+PD_ANYWHERE static inline float pd_float_of(uint32_t bits)
+{
+	float x;
+
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+PD_ANYWHERE static inline uint32_t pd_bits_of(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof bits);
+	return bits;
+}
+PD_ANYWHERE static inline float pd_from_bf16(uint16_t h)
+{
+	return pd_float_of((uint32_t)h << 16);
+}
+PD_ANYWHERE static inline uint16_t pd_to_bf16(float x)
+{
+	const uint32_t b = pd_bits_of(x), even = b + 0x7fff + (b >> 16 & 1);
+
+	return (uint16_t)((b & 0x7fffffff) > 0x7f800000 ? b >> 16 | 0x40 : even >> 16);
+}
+PD_ANYWHERE static inline float pd_from_f16(uint16_t h)
+{
+	const uint32_t b = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
+
+	return pd_float_of(sign | (b >= 0x0f800000 ? b | 0x7f800000 : pd_bits_of(pd_float_of(b) * 0x1p112f)));
+}
+PD_ANYWHERE static inline uint16_t pd_to_f16(float x)
+{
+	const uint32_t b = pd_bits_of(x) & 0x7fffffff, sign = pd_bits_of(x) >> 16 & 0x8000;
+	const uint32_t even = (b + 0xfff + (b >> 13 & 1) - 0x38000000) >> 13;          /* 2^-14 and more */
+	const uint32_t small = pd_bits_of(pd_float_of(b) + 0.5f) - 0x3f000000;         /* below: steps of 2^-24 */
+
+	return (uint16_t)(sign | (b > 0x7f800000 ? 0x7e00 : b >= 0x477ff000 ? 0x7c00 : b < 0x38800000 ? small : even));
+}
+
 /* ---- heavy ops: oneDNN behind a few calls (cpu*.c; they use nothing else of the runtime) ---- */
 
 /* Objects are made before step 0; calls allocate nothing. What runs and how much scratch it needs
@@ -407,6 +449,15 @@ void pd_check_scratch(const char *what, size_t asked, size_t planned);
 void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc);
 
+/* The same of 16-bit floats, `in` PD_BF16 or PD_F16; products are added in f32, C is of type `out`: `in` or PD_F32. */
+void pd_gemm_half(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const uint16_t *a, int lda,
+                  const uint16_t *b, int ldb, float beta, void *c, int ldc);
+/* Room for n floats that kernels of the processor work on in place of 16-bit ones, `which` from 0 to 7; with what x holds; and
+ * from there. */
+float *pd_room_f32(int which, size_t n);
+float *pd_widen(int which, pd_dtype t, const uint16_t *x, size_t n);
+void   pd_narrow(pd_dtype t, uint16_t *to, const float *from, size_t n);
+
 /* Convolution over 1 to 3 spatial axes. */
 enum { PD_FORWARD, PD_BACKWARD_DATA, PD_BACKWARD_WEIGHTS };
 typedef struct pd_conv { void *impl; } pd_conv;
@@ -418,15 +469,13 @@ typedef struct pd_conv_desc {
 	int dilation[3];            /* 1: dense */
 	int nhwc;                   /* activations channels-last; else plain */
 	int bias;                   /* forward: adds it; backward weights: also its gradient */
+	pd_dtype type;              /* of all tensors; 0: PD_F32 */
 } pd_conv_desc;
 size_t pd_conv_scratch(const pd_conv_desc *d);
 void   pd_conv_init(pd_conv *o, const pd_conv_desc *d);
-void   pd_conv_forward(const pd_conv *o, float *y, const float *x, const float *w, const float *b,
-                       void *scratch);
-void   pd_conv_backward_data(const pd_conv *o, float *dx, const float *dy, const float *w,
-                             void *scratch);
-void   pd_conv_backward_weights(const pd_conv *o, float *dw, float *db, const float *x,
-                                const float *dy, void *scratch);
+void   pd_conv_forward(const pd_conv *o, void *y, const void *x, const void *w, const void *b, void *scratch);
+void   pd_conv_backward_data(const pd_conv *o, void *dx, const void *dy, const void *w, void *scratch);
+void   pd_conv_backward_weights(const pd_conv *o, void *dw, void *db, const void *x, const void *dy, void *scratch);
 
 /* Batch normalization in training mode; mean and var are of this microbatch (population
  * variance). */

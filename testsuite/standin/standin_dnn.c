@@ -6,8 +6,8 @@
 #include "pd.h"
 #include "standin.h"
 
-struct cudnnTensorStruct { int rank, dim[5]; };
-struct cudnnFilterStruct { int rank, dim[5]; };
+struct cudnnTensorStruct { int rank, dim[5]; cudnnDataType_t type; };
+struct cudnnFilterStruct { int rank, dim[5]; cudnnDataType_t type; };
 struct cudnnConvolutionStruct { int n, pad[3], stride[3], dilation[3], groups; };
 
 API const char *cudnnGetErrorString(cudnnStatus_t s)
@@ -45,13 +45,13 @@ API cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t 
 API cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataType_t type, int rank, const int dim[],
                                              const int stride[])
 {
-	(void)type;
 	if (rank < 4 || rank > 5)       /* as cuDNN: fewer are not taken */
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	for (int i = rank - 1, s = 1; i >= 0; s *= dim[i--])
 		if (stride[i] != s)
 			return CUDNN_STATUS_NOT_SUPPORTED;
 	t->rank = rank;
+	t->type = type;
 	memcpy(t->dim, dim, (size_t)rank * sizeof *dim);
 	return CUDNN_STATUS_SUCCESS;
 }
@@ -59,10 +59,10 @@ API cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDat
 API cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataType_t type, cudnnTensorFormat_t format,
                                              int rank, const int dim[])
 {
-	(void)type;
 	if (format != CUDNN_TENSOR_NCHW || rank < 4 || rank > 5)
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	w->rank = rank;
+	w->type = type;
 	memcpy(w->dim, dim, (size_t)rank * sizeof *dim);
 	return CUDNN_STATUS_SUCCESS;
 }
@@ -70,8 +70,7 @@ API cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDat
 API cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c, int n, const int pad[], const int stride[],
                                                   const int dilation[], cudnnConvolutionMode_t mode, cudnnDataType_t type)
 {
-	(void)type;
-	if (mode != CUDNN_CROSS_CORRELATION || n < 2 || n > 3)
+	if (type != CUDNN_DATA_FLOAT || mode != CUDNN_CROSS_CORRELATION || n < 2 || n > 3)
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	c->n = n;
 	c->groups = 1;
@@ -84,7 +83,7 @@ API cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c
 API cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t c, cudnnMathType_t type)
 {
 	(void)c;
-	return type == CUDNN_FMA_MATH ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+	return type == CUDNN_FMA_MATH || type == CUDNN_DEFAULT_MATH ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 API cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t c, int groups)
@@ -145,6 +144,9 @@ static const known *object(int what, const struct cudnnTensorStruct *x, const st
 	d.c = x->dim[1];
 	d.oc = y->dim[1];
 	d.groups = c->groups;
+	if (x->type != w->type || x->type != y->type)
+		return NULL;
+	d.type = x->type == CUDNN_DATA_BFLOAT16 ? PD_BF16 : x->type == CUDNN_DATA_HALF ? PD_F16 : PD_F32;
 	if (x->rank != c->n + 2 || y->rank != x->rank || w->rank != x->rank || y->dim[0] != d.n || w->dim[0] != d.oc ||
 	    w->dim[1] * d.groups != d.c)
 		return NULL;
@@ -222,6 +224,20 @@ API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *al
 	return CUDNN_STATUS_SUCCESS;
 }
 
+static float get(const struct cudnnTensorStruct *t, const void *x, int64_t i)
+{
+	return t->type == CUDNN_DATA_BFLOAT16 ? pd_from_bf16(((const uint16_t *)x)[i]) :
+		t->type == CUDNN_DATA_HALF ? pd_from_f16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+}
+
+static void put(const struct cudnnTensorStruct *t, void *x, int64_t i, float v)
+{
+	if (t->type == CUDNN_DATA_FLOAT)
+		((float *)x)[i] = v;
+	else
+		((uint16_t *)x)[i] = t->type == CUDNN_DATA_BFLOAT16 ? pd_to_bf16(v) : pd_to_f16(v);
+}
+
 static int64_t points(const struct cudnnTensorStruct *t)
 {
 	int64_t n = 1;
@@ -245,8 +261,8 @@ API cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void *alph
 
 		for (int n = 0; n < dyd->dim[0]; n++)
 			for (int64_t i = 0; i < sp; i++)
-				sum += (double)((const float *)dy)[((int64_t)n * dyd->dim[1] + c) * sp + i];
-		((float *)db)[c] = (float)sum;
+				sum += (double)get(dyd, dy, ((int64_t)n * dyd->dim[1] + c) * sp + i);
+		put(dbd, db, c, (float)sum);
 	}
 	standin_device(0);
 	return CUDNN_STATUS_SUCCESS;
@@ -263,7 +279,7 @@ API cudnnStatus_t cudnnAddTensor(cudnnHandle_t h, const void *alpha, cudnnTensor
 	standin_device(1);
 	for (int64_t nc = 0; nc < (int64_t)yd->dim[0] * yd->dim[1]; nc++)
 		for (int64_t i = 0; i < sp; i++)
-			((float *)y)[nc * sp + i] += ((const float *)b)[nc % yd->dim[1]];
+			put(yd, y, nc * sp + i, get(yd, y, nc * sp + i) + get(bd, b, nc % yd->dim[1]));
 	standin_device(0);
 	return CUDNN_STATUS_SUCCESS;
 }

@@ -5,7 +5,8 @@
  *     score = (mask ? scale q.k : fill) + bias        y = dropout(softmax(score)) v       lse = log sum exp score
  * Operands are [B, H, T, D], [B, T, D] or [T, D]; with transK k is [.., D, T]; with heads they are [B, T, heads D].
  * mask (bool) and bias broadcast to the scores [B, H, T, T]; no gradient goes to bias. causal: query i sees keys
- * up to i. Dropout draws as the op Dropout does on the scores. */
+ * up to i. Dropout draws as the op Dropout does on the scores. Where q, k and v are 16-bit floats, so are y and gradients;
+ * scores, lse and bias are f32. */
 #include <math.h>
 #include <string.h>
 #include "../common/common.h"
@@ -64,7 +65,7 @@ static Type scores(const Node *n, const Geo *g)
 	const Type *q = &n->in[is_grad(n)]->type;
 	const int64_t dim[4] = { g->b, g->h, g->tq, g->tk };
 	const int rank = at->heads ? 4 : q->rank;
-	Type t = type_make(q->dtype, rank, dim + 4 - rank);
+	Type t = type_make(dtype_math(q->dtype), rank, dim + 4 - rank);
 
 	if (rank == 3)
 		t.dim[0] = g->b;
@@ -304,7 +305,13 @@ static void holes(const Node *n, Holes *h)
 	rows = rows > ROWS_MOST ? ROWS_MOST : rows < 1 ? 1 : rows;
 	rows = rows > g.tq && g.tq > 0 ? g.tq : rows;
 	const int64_t blocks = g.tq > 0 ? (g.tq + rows - 1) / rows : 1, heads = g.tq > 0 ? g.b * g.h : 0;
-	hole_text(h, "T", "%s", dtype_c(n->in[0]->type.dtype));
+	hole_text(h, "T", "%s", dtype_c(dtype_math(n->in[0]->type.dtype)));
+	half_holes(h, n->in[0]->type.dtype);
+	hole_text(h, "KIND", n->in[0]->type.dtype == DT_f16 ? "PD_F16" : "PD_BF16");
+	hole_int(h, "QN", type_numel(&n->in[is_grad(n)]->type));
+	hole_int(h, "KN", type_numel(&n->in[is_grad(n) + 1]->type));
+	hole_int(h, "VN", type_numel(&n->in[is_grad(n) + 2]->type));
+	hole_int(h, "YN", g.b * g.h * g.tq * g.dv);
 	hole_int(h, "HEADS", heads);
 	hole_int(h, "H", g.h > 0 ? g.h : 1);
 	hole_int(h, "TQ", g.tq);

@@ -1,5 +1,9 @@
 /* y = dropout(softmax(scores)) v for HEADS matrices, ROWS rows of scores at a time; lse = log sum exp of each row. */
+#if HALF
+static void NAME(TS *restrict y_16, T *restrict lse, const TS *restrict q_16, const TS *restrict k_16, const TS *restrict v_16
+#else
 static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *restrict k, const T *restrict v
+#endif
 #if MASK
 	, const uint8_t *restrict mask
 #endif
@@ -11,6 +15,12 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 #endif
 	)
 {
+#if HALF
+	const T *restrict q = pd_widen(0, KIND, q_16, QN), *restrict k = pd_widen(1, KIND, k_16, KN);
+	const T *restrict v = pd_widen(2, KIND, v_16, VN);
+	T *restrict y = pd_room_f32(3, YN);
+
+#endif
 #if PAR
 #pragma omp parallel for
 #endif
@@ -68,4 +78,7 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 		}
 		pd_gemm(0, 0, rows, DV, keys, p, TK, v + b * VB + h * VH, VR, 0, y + b * YB + h * YH + (int64_t)first * YR, YR);
 	}
+#if HALF
+	pd_narrow(KIND, y_16, y, YN);
+#endif
 }

@@ -3,11 +3,11 @@
 namespace device::NAME {
 enum { THREADS = TK <= 64 ? 64 : 128, EACH = (DV + THREADS - 1) / THREADS };
 
-static __global__ void run(T *y, T *lse, const T *q, const T *k, const T *v, const uint8_t *mask, const T *bias, int64_t sample)
+static __global__ void run(TS *y, T *lse, const TS *q, const TS *k, const TS *v, const uint8_t *mask, const T *bias, int64_t sample)
 {
 	PD_DYN_SHARED(T, row);
 	const int64_t i = blockIdx.x % TQ, h = blockIdx.x / TQ % H, b = blockIdx.x / TQ / H;
-	const T *qi = q + b * QB + h * QH + i * QR, *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH;
+	const TS *qi = q + b * QB + h * QH + i * QR, *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH;
 #if CAUSAL
 	const int len = i + 1 < TK ? (int)i + 1 : TK;
 #else
@@ -25,9 +25,9 @@ static __global__ void run(T *y, T *lse, const T *q, const T *k, const T *v, con
 
 			for (int c = 0; c < D; c++)
 #if KT
-				s += qi[c] * kn[(int64_t)c * KR + j];
+				s += LOAD(qi[c]) * LOAD(kn[(int64_t)c * KR + j]);
 #else
-				s += qi[c] * kn[(int64_t)j * KR + c];
+				s += LOAD(qi[c]) * LOAD(kn[(int64_t)j * KR + c]);
 #endif
 			s = SCORE;
 			row[j - first] = s;
@@ -54,21 +54,21 @@ static __global__ void run(T *y, T *lse, const T *q, const T *k, const T *v, con
 			T s = 0;
 
 			for (int j = first; j < end; j++)
-				s += row[j - first] * vn[(int64_t)j * VR + c];
+				s += row[j - first] * LOAD(vn[(int64_t)j * VR + c]);
 			to[m] = to[m] * again + s;
 		}
 	}
 	if (threadIdx.x == 0)
 		lse[(b * H + h) * TQ + i] = top + LOG(sum);
 	for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += THREADS)
-		y[b * YB + h * YH + i * YR + c] = to[m] / sum;
+		y[b * YB + h * YH + i * YR + c] = STORE(to[m] / sum);
 	(void)mask;
 	(void)bias;
 	(void)sample;
 }
 }
 
-PD_HOST void NAME(T *y, T *lse, const T *q, const T *k, const T *v
+PD_HOST void NAME(TS *y, T *lse, const TS *q, const TS *k, const TS *v
 #if MASK
 	, const uint8_t *mask
 #endif

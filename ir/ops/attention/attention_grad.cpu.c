@@ -1,8 +1,13 @@
 /* The gradients of a head, ROWS rows of scores at a time: p again from lse, d = dy v^T, then with t = sum of p d
  *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q
  * A dropped p is kept negative until dv has been added to. */
+#if HALF
+static void NAME(TS *restrict dq_16, TS *restrict dk_16, TS *restrict dv_16, const TS *restrict dy_16, const TS *restrict q_16,
+	const TS *restrict k_16, const TS *restrict v_16, const T *restrict lse
+#else
 static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
 	const T *restrict k, const T *restrict v, const T *restrict lse
+#endif
 #if MASK
 	, const uint8_t *restrict mask
 #endif
@@ -14,6 +19,12 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 	)
 {
+#if HALF
+	const T *restrict q = pd_widen(0, KIND, q_16, QN), *restrict k = pd_widen(1, KIND, k_16, KN);
+	const T *restrict v = pd_widen(2, KIND, v_16, VN), *restrict dy = pd_widen(3, KIND, dy_16, YN);
+	T *restrict dq = pd_room_f32(4, QN), *restrict dk = pd_room_f32(5, KN), *restrict dv = pd_room_f32(6, VN);
+
+#endif
 #if PAR
 #pragma omp parallel for
 #endif
@@ -96,4 +107,9 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 		}
 	}
+#if HALF
+	pd_narrow(KIND, dq_16, dq, QN);
+	pd_narrow(KIND, dk_16, dk, KN);
+	pd_narrow(KIND, dv_16, dv, VN);
+#endif
 }

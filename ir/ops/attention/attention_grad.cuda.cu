@@ -6,17 +6,17 @@
 namespace device::NAME {
 enum { ROW_THREADS = TK <= 64 ? 64 : 128, KEY_THREADS = TQ <= 64 ? 64 : 128 };
 
-static __device__ T score_of(const T *q, const T *k, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask,
+static __device__ T score_of(const TS *q, const TS *k, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask,
 	const T *bias)
 {
-	const T *qi = q + b * QB + h * QH + i * QR, *kn = k + b * KB + h * KH;
+	const TS *qi = q + b * QB + h * QH + i * QR, *kn = k + b * KB + h * KH;
 	T s = 0;
 
 	for (int c = 0; c < D; c++)
 #if KT
-		s += qi[c] * kn[(int64_t)c * KR + j];
+		s += LOAD(qi[c]) * LOAD(kn[(int64_t)c * KR + j]);
 #else
-		s += qi[c] * kn[(int64_t)j * KR + c];
+		s += LOAD(qi[c]) * LOAD(kn[(int64_t)j * KR + c]);
 #endif
 	(void)mask;
 	(void)bias;
@@ -24,13 +24,13 @@ static __device__ T score_of(const T *q, const T *k, int64_t b, int64_t h, int64
 }
 
 /* dy of row i times v of key j. */
-static __device__ T product_of(const T *dy, const T *v, int64_t b, int64_t h, int64_t i, int64_t j)
+static __device__ T product_of(const TS *dy, const TS *v, int64_t b, int64_t h, int64_t i, int64_t j)
 {
-	const T *dyi = dy + b * YB + h * YH + i * YR, *vj = v + b * VB + h * VH + j * VR;
+	const TS *dyi = dy + b * YB + h * YH + i * YR, *vj = v + b * VB + h * VH + j * VR;
 	T d = 0;
 
 	for (int c = 0; c < DV; c++)
-		d += dyi[c] * vj[c];
+		d += LOAD(dyi[c]) * LOAD(vj[c]);
 	return d;
 }
 
@@ -50,7 +50,7 @@ static __device__ T through(T ds, int64_t b, int64_t h, int64_t i, int64_t j, co
 	return DSCORE;
 }
 
-static __global__ void rows(T *dq, T *ts, const T *dy, const T *q, const T *k, const T *v, const T *lse, const uint8_t *mask,
+static __global__ void rows(TS *dq, T *ts, const TS *dy, const TS *q, const TS *k, const TS *v, const T *lse, const uint8_t *mask,
 	const T *bias, int64_t sample)
 {
 	PD_DYN_SHARED(T, p);
@@ -80,9 +80,9 @@ static __global__ void rows(T *dq, T *ts, const T *dy, const T *q, const T *k, c
 			for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += ROW_THREADS)
 				for (int j = first; j < end; j++)
 #if KT
-					to[m] += p[j - first] * k[b * KB + h * KH + (int64_t)c * KR + j];
+					to[m] += p[j - first] * LOAD(k[b * KB + h * KH + (int64_t)c * KR + j]);
 #else
-					to[m] += p[j - first] * k[b * KB + h * KH + (int64_t)j * KR + c];
+					to[m] += p[j - first] * LOAD(k[b * KB + h * KH + (int64_t)j * KR + c]);
 #endif
 		}
 		if (turn == 0)
@@ -91,10 +91,10 @@ static __global__ void rows(T *dq, T *ts, const T *dy, const T *q, const T *k, c
 	if (threadIdx.x == 0)
 		ts[blockIdx.x] = t;
 	for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += ROW_THREADS)
-		dq[b * QB + h * QH + i * QR + c] = to[m];
+		dq[b * QB + h * QH + i * QR + c] = STORE(to[m]);
 }
 
-static __global__ void keys(T *dk, T *dv, const T *ts, const T *dy, const T *q, const T *k, const T *v, const T *lse,
+static __global__ void keys(TS *dk, TS *dv, const T *ts, const TS *dy, const TS *q, const TS *k, const TS *v, const T *lse,
 	const uint8_t *mask, const T *bias, int64_t sample)
 {
 	PD_DYN_SHARED(T, p);
@@ -120,23 +120,23 @@ static __global__ void keys(T *dk, T *dv, const T *ts, const T *dy, const T *q, 
 		__syncthreads();
 		for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += KEY_THREADS)
 			for (int i = first; i < end; i++)
-				tov[m] += p[i - first] * dy[b * YB + h * YH + (int64_t)i * YR + c];
+				tov[m] += p[i - first] * LOAD(dy[b * YB + h * YH + (int64_t)i * YR + c]);
 		for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += KEY_THREADS)
 			for (int i = first; i < end; i++)
-				tok[m] += ds[i - first] * q[b * QB + h * QH + (int64_t)i * QR + c];
+				tok[m] += ds[i - first] * LOAD(q[b * QB + h * QH + (int64_t)i * QR + c]);
 	}
 	for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += KEY_THREADS)
-		dv[b * VB + h * VH + j * VR + c] = tov[m];
+		dv[b * VB + h * VH + j * VR + c] = STORE(tov[m]);
 	for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += KEY_THREADS)
 #if KT
-		dk[b * KB + h * KH + (int64_t)c * KR + j] = tok[m];
+		dk[b * KB + h * KH + (int64_t)c * KR + j] = STORE(tok[m]);
 #else
-		dk[b * KB + h * KH + j * KR + c] = tok[m];
+		dk[b * KB + h * KH + j * KR + c] = STORE(tok[m]);
 #endif
 }
 }
 
-PD_HOST void NAME(T *dq, T *dk, T *dv, const T *dy, const T *q, const T *k, const T *v, const T *lse
+PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k, const TS *v, const T *lse
 #if MASK
 	, const uint8_t *mask
 #endif

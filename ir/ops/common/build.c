@@ -213,6 +213,16 @@ Cost cost_bytes(const Node *n, double flops)
 	return c;
 }
 
+void half_holes(Holes *h, DType t)
+{
+	const bool half = dtype_half(t);
+
+	hole_int(h, "HALF", half);
+	hole_text(h, "TS", "%s", dtype_c(t));
+	hole_text(h, "LOAD", "%s%s", half ? "pd_from_" : "", half ? dtype_name(t) : "");
+	hole_text(h, "STORE", "%s%s", half ? "pd_to_" : "", half ? dtype_name(t) : "");
+}
+
 /* ---- names ---- */
 
 const char *dims_name(Arena *a, const Type *t)

@@ -55,6 +55,10 @@ bool need_type(const Node *n, Diag *d, const char *what, Ints dims, DType t, Typ
 /* v has the shape of `want`; E0304. */
 bool need_same_shape(const Node *n, Diag *d, const Value *v, const Type *want);
 
+/* Binds what kernels of 16-bit floats need: HALF, TS (how an element of t lies in memory), LOAD and STORE (from there to
+ * f32 and back; empty for other types). */
+void half_holes(Holes *h, DType t);
+
 /* ---- names of kernels ---- */
 const char *dims_name(Arena *a, const Type *t);         /* "32x784", "8x3x4x4nhwc", "1" */
 const char *dtype_suffix(DType t);                      /* "" for f32, else "_i64" */

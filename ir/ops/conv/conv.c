@@ -179,15 +179,16 @@ static const char *three(Arena *a, int nd, const int *v)
 		arena_printf(a, "{ %d, %d, %d }", v[0], v[1], v[2]);
 }
 
-static const char *desc(Arena *a, const Lib *l)
+static const char *desc(Arena *a, const Lib *l, DType t)
 {
 	static const char *const what[] = { "PD_FORWARD", "PD_BACKWARD_DATA", "PD_BACKWARD_WEIGHTS" };
 
 	return arena_printf(a, "(pd_conv_desc){ .what = %s, .nd = %d, .n = %d, .c = %d, .oc = %d, .groups = %d, "
 		".in = %s, .out = %s, .kernel = %s, .stride = %s, .pad_begin = %s, .pad_end = %s, .dilation = %s, .nhwc = %d, "
-		".bias = %d }", what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in),
+		".bias = %d%s }", what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in),
 		three(a, l->nd, l->out), three(a, l->nd, l->kernel), three(a, l->nd, l->stride), three(a, l->nd, l->pad_begin),
-		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias);
+		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias,
+		t == DT_bf16 ? ", .type = PD_BF16" : t == DT_f16 ? ", .type = PD_F16" : "");
 }
 
 static void ref_holes(Holes *h, const Lib *l)
@@ -221,7 +222,7 @@ static void holes(const Node *n, Holes *h)
 	lib(n, &l);
 	ref_holes(h, &l);
 	hole_text(h, "T", "%s", dtype_c(x->dtype));
-	hole_text(h, "DESC", "%s", desc(h->arena, &l));
+	hole_text(h, "DESC", "%s", desc(h->arena, &l, x->dtype));
 	hole_int(h, "PLANNED", n->scratch);
 	hole_text(h, "WHO", "%s of %s", name[l.what], dims_name(h->arena, x));
 	hole_name(h, "%s_%s_%d%s", name[l.what], dims_name(h->arena, x), l.oc, dtype_suffix(x->dtype));

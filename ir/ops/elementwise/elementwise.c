@@ -92,11 +92,6 @@ const EwRow *ew_row(OpKind op)
 
 /* ---- types and shapes ---- */
 
-static bool half(DType t)
-{
-	return t == DT_f16 || t == DT_bf16;
-}
-
 static bool fits(EwTypes k, DType t)
 {
 	switch (k) {
@@ -111,6 +106,21 @@ static bool fits(EwTypes k, DType t)
 	return true;
 }
 
+/* Operands are of one type. A scalar constant stays in f32 beside 16-bit floats: the kernel has it as a literal. */
+static bool one_type(const Node *n, int from, Diag *d)
+{
+	const Value *first = NULL;
+
+	for (int i = from; i < n->nin; i++)
+		if (n->in[i] && (!first || (dtype_half(n->in[i]->type.dtype) && !dtype_half(first->type.dtype))))
+			first = n->in[i];
+	for (int i = from; i < n->nin; i++)
+		if (!n->in[i] || (n->in[i]->type.dtype != first->type.dtype &&
+		    !(dtype_half(first->type.dtype) && n->in[i]->type.dtype == DT_f32 && ew_literal(n, i))))
+			return same_dtype(n, from, d);
+	return true;
+}
+
 static bool check_types(const Node *n, Diag *d)
 {
 	static const char *const want[] = { "numbers", "signed numbers", "floats", "integers", "unsigned integers", "bools",
@@ -120,7 +130,7 @@ static bool check_types(const Node *n, Diag *d)
 
 	if (where && !n->in[0])
 		return diag_error(d, n->loc, 301, "Where: operand 0 is missing");
-	if (!same_dtype(n, n->op == OP_Pow ? n->nin : where, d))
+	if (!one_type(n, n->op == OP_Pow ? n->nin : where, d))
 		return false;
 	if (where && n->in[0]->type.dtype != DT_bool)
 		return diag_error(d, n->loc, 302, "Where: the condition is %s, not bool",
@@ -132,9 +142,6 @@ static bool check_types(const Node *n, Diag *d)
 		if (!fits(r->types, t->dtype))
 			return diag_error(d, n->loc, 302, "%s takes %s, %s is %s", optab[n->op]->name, want[r->types],
 				n->in[i]->name, str_type(d->scratch, t));
-		if (half(t->dtype) && n->in[i]->kind != VAL_CONST)
-			return diag_error(d, n->loc, 302, "%s: %s is %s: half precision is not computed with; "
-				"export the model in float32", optab[n->op]->name, n->in[i]->name, str_type(d->scratch, t));
 	}
 	if (n->op == OP_Mod && dtype_float(n->in[0]->type.dtype) && !((const struct ew_attr *)n->attr)->fmod)
 		return diag_error(d, n->loc, 302, "Mod of floats needs fmod=1");
@@ -143,11 +150,14 @@ static bool check_types(const Node *n, Diag *d)
 
 static DType result_dtype(const Node *n)
 {
-	if (n->op == OP_Where)
-		return n->in[1]->type.dtype;
 	if (n->op == OP_Cast)
 		return dtype_from_onnx((int)((const struct ew_attr *)n->attr)->to);
-	return rows[n->op].result == EW_R_BOOL ? DT_bool : n->in[0]->type.dtype;
+	if (rows[n->op].result == EW_R_BOOL)
+		return DT_bool;
+	for (int i = 0; i < n->nin && n->op != OP_Pow; i++)
+		if (dtype_half(n->in[i]->type.dtype))
+			return n->in[i]->type.dtype;
+	return n->in[n->op == OP_Where]->type.dtype;
 }
 
 bool ew_shape(Node *n, Diag *d)
@@ -168,9 +178,6 @@ bool ew_shape(Node *n, Diag *d)
 	if (t.dtype == DT_NONE)
 		return diag_error(d, n->loc, 302, "Cast to element type %lld, which is not known",
 			(long long)((const struct ew_attr *)n->attr)->to);
-	if (half(t.dtype) && n->in[0]->kind != VAL_CONST)
-		return diag_error(d, n->loc, 302, "Cast to %s: half precision is not computed with; "
-			"export the model in float32", dtype_name(t.dtype));
 	t.rows = 0;
 	t.layout = LAYOUT_PLAIN;
 	for (int i = 0; i < n->nin; i++)
@@ -365,8 +372,18 @@ static const char *pattern_of(const Node *n)
 	else if (n->op == OP_Cast && n->out[0]->type.dtype == DT_bool)
 		p = "a != 0";
 	else if (n->op == OP_Cast)
-		return arena_printf(node_arena(n), "(%s)a", dtype_c(n->out[0]->type.dtype));
+		return arena_printf(node_arena(n), "(%s)a", dtype_c(dtype_math(n->out[0]->type.dtype)));
 	return p ? p : rows[n->op].expr;
+}
+
+const char *ew_load(Arena *a, DType t, const char *ref)
+{
+	return dtype_half(t) ? arena_printf(a, "pd_from_%s(%s)", dtype_name(t), ref) : ref;
+}
+
+const char *ew_store(Arena *a, DType t, const char *e)
+{
+	return dtype_half(t) ? arena_printf(a, "pd_to_%s(%s)", dtype_name(t), e) : e;
 }
 
 /* a, b, c become operands, names in capitals the math function of the type, 0.5 a literal of the type. */
@@ -399,7 +416,7 @@ static const char *fill(Arena *a, const char *p, DType t, const char *const *ope
 
 const char *ew_text(Arena *a, const Node *n, const char *const *operand)
 {
-	const DType t = n->in[0]->type.dtype;
+	const DType t = dtype_math(n->in[0]->type.dtype);
 	const char *e;
 
 	if (rows[n->op].nin >= 0)
@@ -508,11 +525,11 @@ void ew_holes(const Node *n, Holes *h)
 	}
 	nest_finish(&s);
 	for (int i = 0, k = 1; i < n->nin; i++)
-		ref[i] = ew_literal(n, i) ? ew_literal_text(a, n, i) : nest_ref(a, &s, k++);
+		ref[i] = ew_literal(n, i) ? ew_literal_text(a, n, i) : ew_load(a, n->in[i]->type.dtype, nest_ref(a, &s, k++));
 	nest_holes(&s, h);
 	ew_signature(n, h, var);
 	name_kernel(n, h, &s, var);
-	hole_text(h, "BODY", "%s = %s;", nest_ref(a, &s, 0), ew_text(a, n, ref));
+	hole_text(h, "BODY", "%s = %s;", nest_ref(a, &s, 0), ew_store(a, t->dtype, ew_text(a, n, ref)));
 }
 
 /* ---- the table entries ---- */

@@ -153,13 +153,16 @@ static const char *body(const Node *n, Arena *a, const Nest *s, const Prog *p)
 
 	for (int i = 0; i < p->nin; i++)
 		if (!ew_literal(n, i))
-			text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(n->in[i]->type.dtype), i,
-				nest_ref(a, s, op++));
-	for (int k = 0; k < p->n; k++)
-		text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(p->step[k].out[0]->type.dtype), p->nin + k,
-			step_text(a, p, &p->step[k]));
+			text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(dtype_math(n->in[i]->type.dtype)), i,
+				ew_load(a, n->in[i]->type.dtype, nest_ref(a, s, op++)));
+	for (int k = 0; k < p->n; k++) {        /* rounded as it would be in memory: the same bits however nodes are fused */
+		const DType t = p->step[k].out[0]->type.dtype;
+		text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(dtype_math(t)), p->nin + k,
+			ew_load(a, t, ew_store(a, t, step_text(a, p, &p->step[k]))));
+	}
 	for (int i = 0; i < n->nout; i++)
-		text = arena_printf(a, "%s%s = v%lld;%s", text, nest_ref(a, s, i), (long long)at->outs.v[i],
+		text = arena_printf(a, "%s%s = %s;%s", text, nest_ref(a, s, i),
+			ew_store(a, n->out[i]->type.dtype, arena_printf(a, "v%lld", (long long)at->outs.v[i])),
 			i + 1 < n->nout ? "\n\t\t" : "");
 	return text;
 }

@@ -1,19 +1,23 @@
 /* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
 #if BIAS
 namespace device::NAME {
-static __global__ void run(T *y, const T *c)
+static __global__ void run(TY *y, const TC *c)
 {
 	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
 	if (e < (int64_t)M * N)
+#if CONVERTS
+		y[e] = AS(c[e / N * CROW + e % N * CCOL]);
+#else
 		y[e] = c[e / N * CROW + e % N * CCOL];
+#endif
 }
 }
 
 #endif
-PD_HOST void NAME(T *y, const T *a, const T *b
+PD_HOST void NAME(TY *y, const T *a, const T *b
 #if BIAS
-	, const T *c
+	, const TC *c
 #endif
 	)
 {
@@ -21,9 +25,9 @@ PD_HOST void NAME(T *y, const T *a, const T *b
 	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)M * N, 256), 256, 0, y, c);
 #endif
 #if BATCH == 1
-	pd_gemm(TA, TB, M, N, K, a, LDA, b, LDB, BIAS, y, N);
+	PRODUCT(HOW, TB, M, N, K, a, LDA, b, LDB, BIAS, y, N);
 #else
 	for (int64_t q = 0; q < BATCH; q++)
-		pd_gemm(TA, TB, M, N, K, a + AT, LDA, b + BT, LDB, BIAS, y + q * M * N, N);
+		PRODUCT(HOW, TB, M, N, K, a + AT, LDA, b + BT, LDB, BIAS, y + q * M * N, N);
 #endif
 }

@@ -1,9 +1,17 @@
 /* Gemm and MatMul: y = op(a) op(b) + c over a batch. Gemm's bias may be anything that broadcasts to [M,N]; MatMul takes
  * any ranks, broadcasts the leading axes as numpy does, and has transA / transB of its own (the last two axes), which
- * gradients use. cpu: pd_gemm per matrix; ref: plain loops. */
+ * gradients use. Operands of 16 bits are multiplied exactly and added in f32; `to` is the type of the result where it is
+ * another one (f32), and c may be f32 too. cpu: pd_gemm per matrix; ref: plain loops. */
 #include "../common/common.h"
 
-struct gemm { int64_t transA, transB; };
+struct gemm { int64_t transA, transB, to; };
+
+static DType result_dtype(const Node *n)
+{
+	const struct gemm *at = n->attr;
+
+	return at->to ? dtype_from_onnx((int)at->to) : n->in[0]->type.dtype;
+}
 
 /* One problem: batch of [m,k] x [k,n]; strides of the operands per batch axis, 0 where broadcast. */
 typedef struct Dims {
@@ -63,11 +71,15 @@ static bool shape(Node *n, Diag *d)
 {
 	const Type *a = &n->in[0]->type, *b = &n->in[1]->type;
 	const bool gemm = n->op == OP_Gemm;
-	Type y = type_scalar(a->dtype), c;
+	Type y = type_scalar(result_dtype(n)), c;
+	const Value *bias = n->nin > 2 ? n->in[2] : NULL;
 	Dims p;
 
-	if (!same_dtype(n, 0, d))
+	if (!(bias && dtype_half(a->dtype) && bias->type.dtype == DT_f32 && b->dtype == a->dtype) && !same_dtype(n, 0, d))
 		return false;
+	if (y.dtype != a->dtype && !(y.dtype == DT_f32 && dtype_half(a->dtype)))
+		return diag_error(d, n->loc, 302, "%s of %s cannot give %s", optab[n->op]->name, dtype_name(a->dtype),
+			dtype_name(y.dtype));
 	if (!dtype_float(a->dtype))
 		return diag_error(d, n->loc, 302, "%s takes floats, %s is %s", optab[n->op]->name, n->in[0]->name,
 			str_type(d->scratch, a));
@@ -188,6 +200,13 @@ static const char *offset_text(Arena *a, const Dims *p, const int64_t *stride)
 	return *text ? text : "0";
 }
 
+static const char *convert_text(DType from, DType to)
+{
+	if (from == to || (!dtype_half(from) && !dtype_half(to)))
+		return "";
+	return to == DT_bf16 ? "pd_to_bf16" : to == DT_f16 ? "pd_to_f16" : from == DT_bf16 ? "pd_from_bf16" : "pd_from_f16";
+}
+
 static void bias_holes(const Node *n, Holes *h, const Dims *p)
 {
 	const Value *c = n->nin > 2 ? n->in[2] : NULL;
@@ -202,11 +221,29 @@ static void bias_holes(const Node *n, Holes *h, const Dims *p)
 	hole_int(h, "BIAS", c != NULL);
 	hole_int(h, "CROW", row);
 	hole_int(h, "CCOL", col);
+	hole_text(h, "TC", "%s", c ? dtype_c(c->type.dtype) : "float");
+	hole_int(h, "CONVERTS", c && *convert_text(c->type.dtype, n->out[0]->type.dtype));
+	hole_text(h, "AS", "%s", c ? convert_text(c->type.dtype, n->out[0]->type.dtype) : "");
 	hole_text(h, "CALL", c ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);");
-	hole_name(h, "%s_%s%lldx%lldx%lld%s%s%s%s", n->op == OP_Gemm ? "gemm" : "matmul",
+	hole_name(h, "%s_%s%lldx%lldx%lld%s%s%s%s%s", n->op == OP_Gemm ? "gemm" : "matmul",
 		p->batch > 1 ? arena_printf(h->arena, "%lld_", (long long)p->batch) : "", (long long)p->m, (long long)p->n,
 		(long long)p->k, ((const struct gemm *)n->attr)->transA ? "_ta" : "",
-		((const struct gemm *)n->attr)->transB ? "_tb" : "", c ? "_bias" : "", dtype_suffix(n->in[0]->type.dtype));
+		((const struct gemm *)n->attr)->transB ? "_tb" : "", c ? "_bias" : "", dtype_suffix(n->in[0]->type.dtype),
+		n->out[0]->type.dtype != n->in[0]->type.dtype ? "_f32" : "");
+}
+
+/* The call of the library, up to the second operand. */
+static void product_holes(const Node *n, Holes *h)
+{
+	const DType in = n->in[0]->type.dtype, out = n->out[0]->type.dtype;
+	const char *const kind[] = { [DT_f32] = "PD_F32", [DT_f64] = "PD_F64", [DT_f16] = "PD_F16", [DT_bf16] = "PD_BF16" };
+	const int ta = (int)((const struct gemm *)n->attr)->transA;
+
+	hole_text(h, "PRODUCT", dtype_half(in) ? "pd_gemm_half" : "pd_gemm");
+	if (dtype_half(in))
+		hole_text(h, "HOW", "%s, %s, %d", kind[in], kind[out], ta);
+	else
+		hole_text(h, "HOW", "%d", ta);
 }
 
 static void holes(const Node *n, Holes *h)
@@ -227,6 +264,8 @@ static void holes(const Node *n, Holes *h)
 		}
 	}
 	hole_text(h, "T", "%s", dtype_c(n->in[0]->type.dtype));
+	hole_text(h, "TY", "%s", dtype_c(n->out[0]->type.dtype));
+	product_holes(n, h);
 	hole_int(h, "M", p.m);
 	hole_int(h, "N", p.n);
 	hole_int(h, "K", p.k);
@@ -241,7 +280,8 @@ static void holes(const Node *n, Holes *h)
 	bias_holes(n, h, &p);
 }
 
-static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0), AT_END };
+static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0), AT_INT(struct gemm, to, 0),
+	AT_END };
 
 const OpDef op_Gemm = {
 	.name = "Gemm", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,

@@ -1,11 +1,11 @@
-/* The part of cuDNN that emitted programs use, as standin.c has it: f32, plain order. */
+/* The part of cuDNN that emitted programs use, as standin.c has it: f32, f16, bf16, plain order. */
 #ifndef STANDIN_CUDNN_H
 #define STANDIN_CUDNN_H
 
 #include "cuda_runtime_api.h"
 
 typedef enum cudnnStatus { CUDNN_STATUS_SUCCESS = 0, CUDNN_STATUS_NOT_SUPPORTED = 3000 } cudnnStatus_t;
-typedef enum cudnnDataType { CUDNN_DATA_FLOAT } cudnnDataType_t;
+typedef enum cudnnDataType { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_HALF = 2, CUDNN_DATA_BFLOAT16 = 9 } cudnnDataType_t;
 typedef enum cudnnTensorFormat { CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC } cudnnTensorFormat_t;
 typedef enum cudnnConvolutionMode { CUDNN_CONVOLUTION, CUDNN_CROSS_CORRELATION } cudnnConvolutionMode_t;
 typedef enum cudnnDeterminism { CUDNN_NON_DETERMINISTIC, CUDNN_DETERMINISTIC } cudnnDeterminism_t;

@@ -1,0 +1,195 @@
+/* amp: mixed precision. Matrix products, convolutions and attention take and give 16-bit floats (--amp bf16, fp16), sums,
+ * statistics and updates stay in f32, and what lies between follows its operands. Weights keep their f32 values (the master
+ * copies, which the optimizer updates); products read a rounded copy.
+ *
+ * One walk in program order, forward and backward alike. Three lists say what a node is:
+ *     LOW      operands become 16-bit floats, and so does the result; products whose result is only wanted in f32, such as
+ *              weights' gradients, give it in f32 directly: they add in f32 anyway
+ *     FOLLOW   16 bits where all data are; where some operand is f32, all are. Parameters and constants take the type of
+ *              the data; a scalar constant is a literal of the kernel and stays as exact as it is
+ *     F32      all others: losses, softmax, normalisations, reductions, recurrent layers, Accumulate, the update. So what
+ *              travels between replicas is f32
+ * Where a value is wanted in another type a Cast is put before the first node that wants it and shared by later ones: the
+ * backward of a product reads the copies that its forward made. A copy of a weight belongs to the forward node that reads it,
+ * so it is made on the stage of that node and never sent.
+ * Reads and writes Type.dtype; adds Cast nodes. Not in f64 (checking mode). */
+#include <string.h>
+#include "plan.h"
+
+typedef enum Way { F32, LOW, FOLLOW } Way;
+
+typedef struct Amp {
+	Module *m;
+	PassCx *cx;
+	DType   low;
+	Map     made;               /* key -> value: "p32 name.group" */
+} Amp;
+
+static Way way_of(const Node *n)
+{
+	switch (n->op) {
+	case OP_Gemm: case OP_MatMul: case OP_Attention: case OP_AttentionGrad: case OP_Conv: case OP_ConvGradData:
+	case OP_ConvGradWeights:
+		return LOW;
+	case OP_Exp: case OP_Log: case OP_Pow: case OP_Reciprocal: case OP_Sqrt: case OP_Softplus: case OP_Cast:
+		return F32;         /* small differences, or large results */
+	case OP_Identity: case OP_Reshape: case OP_Transpose: case OP_Slice: case OP_SliceGrad: case OP_Concat: case OP_Split:
+	case OP_Expand: case OP_Reorder:
+		return FOLLOW;
+	default:
+		return n->phase != PHASE_UPDATE && (optab[n->op]->flags & OP_EW) ? FOLLOW : F32;
+	}
+}
+
+/* Operands that are data of the node's element type: no conditions, indices, labels; scores' bias stays f32. */
+static bool typed(const Node *n, int i)
+{
+	if (!n->in[i] || !dtype_float(n->in[i]->type.dtype))
+		return false;
+	if (n->op == OP_Attention)
+		return i < 3;
+	if (n->op == OP_AttentionGrad)
+		return i < 4;
+	return !(n->op == OP_Gemm && i == 2);
+}
+
+static bool is_data(const Value *v)
+{
+	return v->kind == VAL_NODE || v->kind == VAL_INPUT;
+}
+
+static bool literal(const Node *n, int i)
+{
+	return (optab[n->op]->flags & OP_EW) && ew_literal(n, i);
+}
+
+/* The forward node that n belongs to. */
+static const Node *group_of(const Node *n)
+{
+	return n->fwd ? n->fwd : n;
+}
+
+/* Where a Cast of v for n goes: behind v where the backward made v, else before n; the update has none. */
+static Node *cast_for(Amp *a, Node *n, Value *v, DType t)
+{
+	Node *before = n;
+
+	while (n->phase == PHASE_UPDATE && before->prev && before->prev->phase == PHASE_UPDATE)
+		before = before->prev;
+	Builder b = { .m = a->m, .g = n->graph, .before = before, .loc = n->loc, .stage = n->stage, .d = a->cx->d,
+		.phase = n->phase == PHASE_UPDATE ? PHASE_BWD : n->phase };
+	Node *c = build(&b, OP_Cast, NULL, 1, &v, arena_printf(a->cx->scratch, "%s.%s", v->name, dtype_name(t)));
+
+	attr_set_int(c, "to", dtype_onnx(t));
+	optab[OP_Cast]->shape(c, a->cx->d);
+	if (c->phase == PHASE_BWD) {
+		const bool made_there = v->def && v->def->phase == PHASE_BWD;
+		c->fwd = made_there ? v->def->fwd : n->fwd;
+	}
+	return c;
+}
+
+static Value *constant_as(Amp *a, Node *n, Value *v, DType t)
+{
+	Node *c = cast_for(a, n, v, t);
+	const Tensor in = { v->type, (void *)(uintptr_t)v->data };
+	Tensor out = { .data = NULL };
+
+	if (!v->data || !optab[OP_Cast]->eval(c, &in, &out, a->m->arena))
+		return c->out[0];
+	Value *k = module_const(a->m, NULL, out.type, out.data);
+	node_remove(c);
+	return k;
+}
+
+/* v in type t, for n. */
+static Value *as(Amp *a, Node *n, Value *v, DType t)
+{
+	const bool shared = v->kind == VAL_CONST || (v->def && v->def->phase == PHASE_BWD);
+
+	if (v->type.dtype == t)
+		return v;
+	if (v->def && v->def->op == OP_Cast && v->def->in[0]->type.dtype == t && dtype_half(v->type.dtype) == 0)
+		return v->def->in[0];           /* the f32 of what was t before */
+	/* of what the backward made, and of activations in the forward, one copy serves all */
+	const bool one = shared || (is_data(v) && n->phase == PHASE_FWD);
+	const char *all = arena_printf(a->cx->scratch, "%s %s", v->name, dtype_name(t));
+	const char *own = arena_printf(a->cx->scratch, "%s %p", all, (const void *)group_of(n));
+	Value *known = map_get(&a->made, own);
+
+	if (!known && (shared || is_data(v)))
+		known = map_get(&a->made, all);
+	if (known)
+		return known;
+	known = v->kind == VAL_CONST ? constant_as(a, n, v, t) : cast_for(a, n, v, t)->out[0];
+	map_put(&a->made, one ? all : own, known);
+	return known;
+}
+
+/* FOLLOW: the type that the data have. */
+static DType common_type(const Amp *a, const Node *n)
+{
+	bool low = false;
+
+	for (int i = 0; i < n->nin; i++) {
+		if (!typed(n, i) || !is_data(n->in[i]))
+			continue;
+		if (!dtype_half(n->in[i]->type.dtype))
+			return DT_f32;
+		low = true;
+	}
+	return low ? a->low : DT_f32;
+}
+
+static bool visit(Amp *a, Node *n)
+{
+	const Way way = way_of(n);
+	const DType t = way == LOW ? a->low : way == FOLLOW ? common_type(a, n) : DT_f32;
+
+	for (int i = 0; i < n->nin; i++)
+		if (typed(n, i) && !(way == FOLLOW && literal(n, i)) && n->in[i]->type.dtype != DT_f64)
+			node_set_input(n, i, as(a, n, n->in[i], t));
+	return !optab[n->op]->shape || optab[n->op]->shape(n, a->cx->d);
+}
+
+/* A product whose result is read in f32 alone gives it so. */
+static bool give_f32(Amp *a, Node *n)
+{
+	Value *y = n->out[0];
+
+	if ((n->op != OP_Gemm && n->op != OP_MatMul) || !dtype_half(y->type.dtype) || !y->nuses)
+		return true;
+	for (int i = 0; i < y->nuses; i++)
+		if (y->uses[i].node->op != OP_Cast || y->uses[i].node->out[0]->type.dtype != DT_f32)
+			return true;
+	for (int i = 0; i < n->graph->nout; i++)
+		if (n->graph->out[i] == y)
+			return true;
+	attr_set_int(n, "to", dtype_onnx(DT_f32));
+	if (!optab[n->op]->shape(n, a->cx->d))
+		return false;
+	for (int k = y->nuses; k > 0; k--) {    /* whoever read a Cast comes behind the Casts */
+		Node *c = y->uses[0].node;
+		value_replace(c->out[0], y);
+		node_remove(c);
+	}
+	return true;
+}
+
+bool pass_amp(Module *m, PassCx *cx)
+{
+	Amp a = { .m = m, .cx = cx };
+	bool ok = true;
+
+	if (!m->graph)
+		return diag_error(cx->d, FILELOC(m->file), 410, "amp runs before split; this module has stages already");
+	if (!cx->train || !cx->train->amp || cx->train->f64)
+		return true;
+	a.low = dtype_from_name(!strcmp(cx->train->amp, "fp16") ? "f16" : "bf16");
+	map_init(&a.made, cx->scratch, true);
+	for (Node *n = m->graph->first; ok && n; n = n->next)
+		ok = visit(&a, n);
+	for (Node *n = m->graph->first; ok && n; n = n->next)
+		ok = give_f32(&a, n);
+	return ok;
+}
