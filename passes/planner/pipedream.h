@@ -48,6 +48,9 @@ void solve_row(const Level *l, int i, int end, double *best, From *from);
  * (pipedream_rows.c). devices: of a machine, all levels below. The values are those of solve_row. */
 void solve_chain_rows(const Level *l, int devices, double *time);
 
+/* The same on the lowest level without a limit of memory (pipedream_cross.c); false: elsewhere. */
+bool cross_chain_rows(const Level *l, double *time);
+
 /* Flat, many machines: the least threshold under which a plan exists (pipedream_wide.c). The answer is that of
  * solve_row; where several plans are best, the one may be another. */
 double solve_wide(Arena *a, const Level *l, PdStage **stage, int *n);

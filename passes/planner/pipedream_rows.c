@@ -1,11 +1,7 @@
 /* All rows of a level of PipeDream's planner on a chain: the times that the level above sees (pipedream.h). Which plans are
  * best is not kept: rows are solved again by solve_row when their plan is read. Two ways:
  *
- * Crossing, on the lowest level without a limit of memory. Behind k a last stage of r machines costs
- * max(F, S, x cut_j), F = max(A(i, k, m - r), x cut_k), S = (T + gradients) / r of the states (k, j]. F does not hang on j,
- * and S falls as k grows: a k with F(k) >= F(k') for some k' > k is never needed. What is left is a stack on which F rises
- * and S falls, so that the least of both is where they cross; as j grows S does, and the crossing moves to the right only.
- * O(N^2 M^2) in all. Rounding keeps the order of S, so that the values are those of solve_row to the bit.
+ * Crossing, on the lowest level without a limit of memory (pipedream_cross.c).
  *
  * Window, else. A plan of the states i..j on m machines costs at least T(i, j) / m. So behind a plan that is known a better
  * one has T(i, k) < (m - r) best and T(k, j) < r best: the k of each (m, r) lie in a window that is as narrow as the known
@@ -14,8 +10,6 @@
 #include <string.h>
 #include "pipedream.h"
 
-typedef struct Behind { double f; int k; } Behind;      /* F and where */
-
 typedef struct Rows {
 	const Level *l;
 	int     M, n, most;         /* machines, states, replicas of a last stage at most */
@@ -23,13 +17,9 @@ typedef struct Rows {
 	double *x;                  /* [r][k]: seconds of the transfers behind k */
 	double *sync;               /* [r]: of gradients, per byte */
 	double *best;               /* [m][j]: of the row at hand */
-	int    *at;                 /* [m][r]: where the last crossing was on its stack, or where the last window ended */
-	Behind *stack;              /* [m][r]: of n each; NULL: windows */
-	int    *height;             /* [m][r] */
+	int    *at;                 /* [m][r]: where the last window ended */
 	int    *k, *r;              /* [m]: the last stage of the plan of the state before */
 } Rows;
-
-enum { STACK_BYTES = 200000000 };
 
 static const double SLACK = 1 + 1e-9;       /* bounds are not rounded as the costs are */
 
@@ -38,13 +28,6 @@ static inline double smaller(double a, double b) { return a < b ? a : b; }
 
 static double *of(const Rows *w, int m) { return w->best + (size_t)m * (size_t)w->n; }
 
-static double cost(const Rows *w, int k, int j, int r)
-{
-	return last_cost(w->l, k, j, r, 0);
-}
-
-/* ---- crossing ---- */
-
 /* S(k, j, r) * r but for rounding. */
 static inline double nearly(const Rows *w, int k, int j, int r)
 {
@@ -52,53 +35,6 @@ static inline double nearly(const Rows *w, int k, int j, int r)
 
 	return w->sum[j + 1] - w->sum[k + 1] + w->sync[r] * (s[j].parameters - s[k].parameters);
 }
-
-static inline bool below(const Rows *w, double f, int k, int j, int r)
-{
-	const double s = nearly(w, k, j, r), y = f * r;
-
-	return fabs(s - y) > y * 1e-12 ? y < s : f < cost(w, k, j, r);
-}
-
-/* The best over all k, the one before j new; what is worse than `best` need not be exact. */
-static double crossing(const Rows *w, int j, int m, int r, double best)
-{
-	const size_t pair = (size_t)m * (size_t)(w->M + 1) + (size_t)r;
-	const double f = larger(of(w, m - r)[j - 1], w->x[(size_t)r * (size_t)w->n + (size_t)j - 1]);
-	Behind *stack = w->stack + pair * (size_t)w->n;
-	int n = w->height[pair], p = w->at[pair];
-
-	while (n && stack[n - 1].f >= f)
-		n--;
-	stack[n++] = (Behind){ f, j - 1 };
-	w->height[pair] = n;
-	p = p < n ? p : n - 1;
-	while (p < n && below(w, stack[p].f, stack[p].k, j, r))
-		p++;
-	w->at[pair] = p;
-	if (p < n)
-		best = smaller(best, stack[p].f);
-	if (p && nearly(w, stack[p - 1].k, j, r) < best * r * SLACK)
-		best = smaller(best, cost(w, stack[p - 1].k, j, r));
-	return best;
-}
-
-static void cross_all(const Rows *w, int i, int j)
-{
-	const Level *l = w->l;
-
-	for (int m = 1; m <= w->M; m++) {
-		double best = m == 1 || !l->o->straight ? single_cost(l, i, j, m) : INFINITY;
-
-		for (int r = 1; j > i && r < m && r <= w->most; r++) {
-			const double out = j == w->n - 1 ? 0 : w->x[(size_t)r * (size_t)w->n + (size_t)j];
-			best = smaller(best, larger(out, crossing(w, j, m, r, best)));
-		}
-		of(w, m)[j] = best;
-	}
-}
-
-/* ---- windows ---- */
 
 /* The largest k below `end` with sum[k + 1] < limit, i - 1 if there is none; from the last answer on. */
 static int window_top(const Rows *w, int *hint, int i, int end, double limit)
@@ -152,8 +88,6 @@ static void search_all(const Rows *w, int i, int j)
 	}
 }
 
-/* ---- rows ---- */
-
 static Rows rows(Arena *a, const Level *l, int devices)
 {
 	const int n = l->st->n, M = l->M;
@@ -174,10 +108,6 @@ static Rows rows(Arena *a, const Level *l, int devices)
 	w.at = NEWN(a, int, pairs);
 	w.k = NEWN(a, int, M + 1);
 	w.r = NEWN(a, int, M + 1);
-	if (!l->time && l->o->memory <= 0 && (double)pairs * n * sizeof *w.stack < STACK_BYTES) {
-		w.stack = NEWN(a, Behind, pairs * (size_t)n);
-		w.height = NEWN(a, int, pairs);
-	}
 	return w;
 }
 
@@ -188,15 +118,15 @@ void solve_chain_rows(const Level *l, int devices, double *time)
 	const size_t pairs = (size_t)(M + 1) * (size_t)(M + 1);
 	const Rows w = rows(a, l, devices);
 
+	if (cross_chain_rows(l, time)) {
+		arena_free(a);
+		return;
+	}
 	for (int i = 0; i <= n; i++) {
 		memset(w.r, 0, (size_t)(M + 1) * sizeof *w.r);
 		memset(w.at, 0, pairs * sizeof *w.at);
-		if (w.stack)
-			memset(w.height, 0, pairs * sizeof *w.height);
 		for (int j = 0; j < n; j++) {
-			if (j >= i && w.stack)
-				cross_all(&w, i, j);
-			else if (j >= i)
+			if (j >= i)
 				search_all(&w, i, j);
 			for (int m = 2; j >= i && l->o->fewer && m <= M; m++)
 				of(&w, m)[j] = smaller(of(&w, m)[j], of(&w, m - 1)[j]);
