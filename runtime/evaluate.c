@@ -54,7 +54,7 @@ void rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool
 	rt_input_evaluate(true);
 	rt_step = 0;
 	if (p->flow)
-		rt_flow_run(p, steps, false, add, NULL);
+		rt_flow_run(p, steps, RT_FLOW_FORWARD, add, NULL);
 	for (; !p->flow && rt_step < steps; rt_step++) {
 		one_step(p, false);
 		add(rt_step, NULL);

@@ -5,7 +5,7 @@
  * look at each other's processes while they wait: one that has ended is noticed in a fraction of a second, one that is
  * stopped when the timeout is over. The first to notice writes PD_FR/verdict.txt, the others repeat it: one verdict.
  *
- * PD_KILL_AT=RANK:STEP:N[:ckpt|:stop] kills (or stops) a rank for tests, at its N-th action from the beginning of a
+ * PD_KILL_AT=RANK:STEP:N[:ckpt|:stop|:term] kills (stops, tells to end) a rank for tests, at its N-th action from the beginning of a
  * step on (no later than its end) or at the N-th point of writing the checkpoint after STEP steps; behind commas, what
  * happens after pdrun's restarts. */
 #include "rt.h"
@@ -41,7 +41,7 @@ static bool  launched;                  /* by pdrun: it ends the others */
 static char  action[12] = "start";      /* of the plan, running now */
 static int   action_mb = -1;
 static int64_t action_lag;              /* its step is so many back */
-static struct { int rank, n, mode; int64_t step; } point = { .rank = -1 };     /* mode: 0 kill, 1 ckpt, 2 stop */
+static struct { int rank, n, mode; int64_t step; } point = { .rank = -1 };     /* mode: 0 kill, 1 ckpt, 2 stop, 3 term */
 static int   in_step, in_ckpt;
 
 /* ---- tests kill here ---- */
@@ -55,7 +55,7 @@ static void read_point(void)
 		s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL;
 	if (!s || sscanf(s, "%d:%" SCNd64 ":%d:%7[a-z]", &point.rank, &point.step, &point.n, word) < 3)
 		point.rank = -1;
-	point.mode = !strcmp(word, "ckpt") ? 1 : !strcmp(word, "stop") ? 2 : 0;
+	point.mode = !strcmp(word, "ckpt") ? 1 : !strcmp(word, "stop") ? 2 : !strcmp(word, "term") ? 3 : 0;
 }
 
 void rt_point_ckpt(int64_t step)
@@ -70,7 +70,7 @@ static void point_step(bool end)
 		return;
 	if (in_step++ == point.n || (end && in_step <= point.n)) {
 		in_step = point.n + 1;
-		raise(point.mode == 2 ? SIGSTOP : SIGKILL);
+		raise(point.mode == 2 ? SIGSTOP : point.mode == 3 ? SIGTERM : SIGKILL);
 	}
 }
 

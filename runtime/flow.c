@@ -4,7 +4,8 @@
  * side: every BLOCK steps a device adds what it saw of them to a gathering of all ranks, and goes
  * on; it looks at what came of it a block later. As BLOCK is more than any device is behind
  * another, nobody stands still for that. A signal travels the same way, so all ranks hear of it
- * in the same step, and end the flow behind the same one. */
+ * in the same step, and end the flow behind the same one: the one that it was begun for where a run that nobody
+ * stops is drained too, so that a resume goes on with its bits; soon where the flow would last until the end of the run. */
 #include "rt.h"
 
 enum { BLOCK = 16 };
@@ -25,7 +26,7 @@ static int64_t  ncounts;
 static double   sum;                    /* counted labels of the next update */
 static float   *joined, *taken;         /* of all replicas, by step where sums come later; this update's */
 static int64_t  njoined;
-static bool     by_step;
+static bool     by_step, whole;
 
 int64_t pd_flow(void)
 {
@@ -186,7 +187,7 @@ static void deliver(void (*result)(int64_t, void *), void *to)
 	for (int r = 0; r < rt_program->world; r++)
 		if (all[(size_t)(r + 1) * block_reports() - 1].seen != 0)
 			stop = 1;
-	if (stop != 0 && flow + 1 + rt_program->flow < end)
+	if (stop != 0 && !whole && flow + 1 + rt_program->flow < end)
 		end = flow + 1 + rt_program->flow;
 	for (int64_t k = 0; k < under_way; k++) {
 		add_up(k, stop);
@@ -208,9 +209,12 @@ static void hand_in(int64_t steps)
 
 /* ---- the flow ---- */
 
-void rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result)(int64_t, void *), void *to)
+void rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (*result)(int64_t, void *), void *to)
 {
+	const bool train = kind != RT_FLOW_FORWARD;
+
 	setup(p);
+	whole = kind == RT_FLOW_WHOLE;
 	first = rt_step;
 	for (flow = 0, end = steps; flow < end; flow++, rt_step++) {
 		p->step(train);

@@ -202,8 +202,9 @@ void rt_norm_setup(int parameters);
 extern int64_t rt_update;               /* the update that runs; -1: the plan is synchronous */
 extern int64_t rt_update_step;          /* the step it is of */
 /* Steps rt_step .. rt_step + steps - 1, and the drain. Loss by loss, in order, come by result(),
- * on every rank; late, and all before the end. train false: forwards only. */
-void   rt_flow_run(const pd_program *p, int64_t steps, bool train, void (*result)(int64_t step, void *to), void *to);
+ * on every rank; late, and all before the end. FORWARD: no training; WHOLE: a signal does not cut it short. */
+typedef enum rt_flow_kind { RT_FLOW_FORWARD, RT_FLOW_TRAIN, RT_FLOW_WHOLE } rt_flow_kind;
+void   rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (*result)(int64_t step, void *to), void *to);
 void   rt_flow_report(int mb, double loss, double count);
 void   rt_flow_hits(int mb, double hits, double of);
 double rt_flow_count(void);

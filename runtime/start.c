@@ -212,7 +212,7 @@ static void advance(const pd_program *p, const rt_options *o, int64_t first)
 		n = due - from < n ? due - from : n;
 		if (from < p->sync_steps)
 			n = 1;
-		rt_flow_run(p, n, true, tell, NULL);
+		rt_flow_run(p, n, every || due == from + n ? RT_FLOW_WHOLE : RT_FLOW_TRAIN, tell, NULL);
 	} else {
 		one_step(p, true);
 		tell(rt_step, NULL);
@@ -235,7 +235,7 @@ static void loss_only(const pd_program *p)
 	const int64_t at = rt_step;
 
 	if (p->flow)
-		rt_flow_run(p, 1, false, nothing, NULL);
+		rt_flow_run(p, 1, RT_FLOW_FORWARD, nothing, NULL);
 	else
 		one_step(p, false);
 	rt_step = at;
