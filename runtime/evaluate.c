@@ -48,6 +48,8 @@ void rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool
 {
 	const double  loss = rt_loss_sum(), count = rt_count(), hits = rt_hits(), labels = rt_labels(), begin = rt_now();
 	const int64_t at = rt_step, steps = rt_input_eval_steps();
+	int           busiest;
+	const double  waited = rt_totals_waited(&busiest), sent = rt_totals_sent();
 
 	score = (rt_score){ .step = at };
 	came = 0;
@@ -64,6 +66,8 @@ void rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool
 	rt_totals_put(loss, count, hits, labels, 0);
 	done = at;
 	score.seconds = rt_now() - begin;
+	score.waited = rt_totals_waited(&busiest) - waited;
+	score.sent = rt_totals_sent() - sent;
 	if (came == steps)      /* else a signal came */
 		rt_watch_score(&score);
 }

@@ -92,3 +92,8 @@ double pd_clip(double count, double most)
 		join();
 	return norm > count * most ? norm / most : count;
 }
+
+double rt_norm(int64_t step)
+{
+	return n && joined == step ? norm : -1;
+}

@@ -106,6 +106,7 @@ typedef struct pd_program {
 	const char *optimizer;      /* "adam"; NULL: not known */
 	struct { const char *dir; int64_t every, keep; } ckpt;  /* defaults of --ckpt...; dir NULL: none */
 	double      lr;             /* learning rate, before pd_rate */
+	double      predicted;      /* seconds of a step, as planned; 0: not known */
 	struct { int64_t every; const char *jsonl, *csv, *tensorboard; } metrics;  /* defaults; NULL: none */
 	const char *stop;           /* "loss=0.1"; NULL: no early end */
 	/* There is an evaluation set; every so many steps, or epochs where that is 0; 0 and 0: at the end. */
@@ -137,6 +138,9 @@ typedef struct pd_metric {
 	double  step_ms, samples_per_s;     /* since the last progress line */
 	double  seconds;        /* since pd_init */
 	double  loss, loss_ema, lr;         /* of the last step, before its update; its average; rate */
+	double  step_accuracy, gradient_norm;       /* of the last step; NaN: no classes, no --clip-norm */
+	double  idle, sent;     /* on rank 0, since the last line: share of time that devices waited, bytes a step between them;
+	                         * NaN: asynchronous plans */
 	int64_t eval_step;          /* steps done at the last evaluation; -1: there was none */
 	double  eval_loss, accuracy, perplexity;    /* then, on all ranks; accuracy NaN: the loss has no classes */
 } pd_metric;

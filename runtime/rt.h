@@ -193,10 +193,16 @@ double rt_loss(void);                   /* mean over the step's counted labels, 
 double rt_hits(void);                   /* labels that the model found, of rt_labels() */
 double rt_labels(void);
 double rt_count(void);
+/* Rank 0: seconds that devices waited for others since the run began, the mean (*least: the rank that waited least; servers
+ * left out), and of one; bytes sent so far by all. Of synchronous plans. */
+double rt_totals_waited(int *least);
+double rt_totals_waited_of(int rank);
+double rt_totals_sent(void);
 bool   rt_stop(void);                   /* some rank got a signal: all ranks stop after this step */
 
 /* ---- norm.c ---- */
 void rt_norm_setup(int parameters);
+double rt_norm(int64_t step);           /* of the gradients of that step, summed over its labels; -1: not known */
 
 /* ---- flow.c: asynchronous pipelines ---- */
 extern int64_t rt_update;               /* the update that runs; -1: the plan is synchronous */
@@ -213,6 +219,7 @@ void   rt_totals_put(double loss, double count, double hits, double labels, doub
 /* ---- traffic.c ---- */
 void rt_traffic_setup(int world);
 void rt_traffic(int peer, int tag, bool channel, size_t bytes);     /* is sent; lock held */
+int64_t rt_traffic_sent(void);          /* bytes that this device has sent so far */
 void rt_traffic_write(FILE *f);         /* all ranks; rank 0 writes members of an object, f of others is not used */
 
 /* ---- spent.c: seconds of the main thread ---- */
@@ -220,6 +227,7 @@ void rt_spent_begin(void);              /* the loop begins */
 void rt_spent_wait(bool begins);
 void rt_spent_packed(double from);      /* a part was encoded or decoded; since when */
 void rt_spent_slept(double seconds);
+double rt_spent_waited(void);           /* seconds in waits since the last call */
 void rt_spent_write(FILE *f);           /* a member of an object */
 
 /* ---- profile.c: programs with clocks ---- */
@@ -288,7 +296,8 @@ void rt_checkpoint_poll(void);          /* ends the run when one could not be wr
 void rt_checkpoint_close(void);         /* waits until all are written, by all ranks */
 
 /* ---- evaluate.c ---- */
-typedef struct rt_score { int64_t step; double loss, count, hits, labels, seconds; } rt_score;  /* sums */
+/* Sums; what it took: seconds, those that devices waited (mean), bytes between them. */
+typedef struct rt_score { int64_t step; double loss, count, hits, labels, seconds, waited, sent; } rt_score;
 void    rt_evaluate_open(int64_t every);        /* steps; 0: as the program says in epochs */
 int64_t rt_evaluate_next(int64_t step); /* the first step behind `step` after which one is due; INT64_MAX: none */
 bool    rt_evaluate_due(int64_t step, bool last);

@@ -57,6 +57,15 @@ void rt_spent_slept(double seconds)
 	slept += seconds;
 }
 
+double rt_spent_waited(void)
+{
+	static double before;
+	const double  s = waited - before;
+
+	before = waited;
+	return s > 0 ? s : 0;   /* the loop has begun since */
+}
+
 void rt_spent_write(FILE *f)
 {
 	const double outside = computed + (in_wait ? 0 : processor() - mark);

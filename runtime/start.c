@@ -241,6 +241,24 @@ static void loss_only(const pd_program *p)
 	rt_step = at;
 }
 
+/* Against the plan, and who waited for whom. After write_summary, which sorts the times. */
+static void tell_times(const pd_program *p, int64_t steps, double seconds)
+{
+	const double ms = 1e3 * times[(steps < TIMES ? steps : TIMES) / 2];
+	int          busiest;
+	const double waited = rt_totals_waited(&busiest);
+
+	printf("a step took %.3g ms (median)", ms);
+	if (p->predicted > 0)
+		printf(", the plan predicted %.3g ms (%+.0f %%)", 1e3 * p->predicted, 100 * (ms / (1e3 * p->predicted) - 1));
+	if (p->world > 1 && !p->flow && busiest >= 0)
+		printf("; devices waited %.0f %% of the time, %s least: %.0f %%", 100 * waited / seconds, rt_name(busiest),
+		       100 * rt_totals_waited_of(busiest) / seconds);
+	printf("\n");
+	if (run.o.ckpt)
+		printf("the last checkpoint is %s/step-%010lld\n", run.o.ckpt, (long long)rt_step);
+}
+
 static void farewell(const pd_program *p, const rt_options *o, bool signalled)
 {
 	const double s = rt_now() - run.begin;
@@ -252,6 +270,7 @@ static void farewell(const pd_program *p, const rt_options *o, bool signalled)
 	if (o->then_loss && !signalled)
 		printf(", loss now %.6g", rt_loss());
 	printf("%s\n", signalled ? "; stopped by a signal" : "");
+	tell_times(p, rt_step - run.first, s);
 	fflush(stdout);
 }
 

@@ -12,9 +12,11 @@ typedef struct totals {
 	double loss, count, hits, labels, stop;
 } totals;
 
-static report *reports; /* microbatches of them, and one more whose `seen` carries a signal */
+static report *reports; /* microbatches of them, and one more: see last_report */
 static report *theirs;
 static totals  sum;
+static double *waited;  /* rank 0: seconds that each rank waited for others; -1: it is a server */
+static double  sent;    /* bytes, all ranks, up to the last step */
 static int     n;
 static bool    done;
 
@@ -23,6 +25,7 @@ void rt_totals_setup(int microbatches)
 	n = microbatches;
 	reports = rt_alloc((size_t)(n + 1) * sizeof *reports);
 	theirs = rt_alloc((size_t)(n + 1) * sizeof *theirs);
+	waited = rt_alloc((size_t)rt_program->world * sizeof *waited);
 }
 
 void rt_totals_begin(void)
@@ -70,18 +73,35 @@ static void guard(int mb, int rank)
 		        rt_name(rank), (long long)rt_step - 1);
 }
 
+/* What goes beside the microbatches: `seen` is a signal, `loss` the time this rank waited, -1 of a server, `count` the bytes that
+ * it has sent. */
+static report last_report(void)
+{
+	const double s = rt_spent_waited();
+
+	return (report){ .seen = rt_signal, .loss = rt_program->server ? -1 : s, .count = (double)rt_traffic_sent() };
+}
+
+static void watch(int r, const report *x)
+{
+	waited[r] = x->loss < 0 ? -1 : waited[r] + x->loss;
+	sent += x->count;
+}
+
 /* Rank 0: takes over what rank r saw. */
 static void merge(int r)
 {
-	for (int i = 0; i <= n; i++)
+	watch(r, &theirs[n]);
+	if (theirs[n].seen != 0)
+		reports[n].seen = theirs[n].seen;
+	for (int i = 0; i < n; i++)
 		if (theirs[i].seen != 0) {
 			reports[i].loss += theirs[i].loss;
 			reports[i].count += theirs[i].count;
 			reports[i].hits += theirs[i].hits;
 			reports[i].labels += theirs[i].labels;
 			reports[i].seen = theirs[i].seen;
-			if (i < n)
-				guard(i, r);
+			guard(i, r);
 		}
 }
 
@@ -120,7 +140,7 @@ void pd_totals(void)
 			sum.count = 1;
 		return;
 	}
-	reports[n] = (report){ .seen = rt_signal };
+	reports[n] = last_report();
 	for (int mb = 0; mb < n; mb++)
 		if (reports[mb].seen != 0)
 			guard(mb, rt_program->rank);
@@ -129,6 +149,8 @@ void pd_totals(void)
 		rt_recv(0, RT_TAG_GATHER, &sum, sizeof sum);
 		return;
 	}
+	sent = 0;
+	watch(0, &reports[n]);
 	for (int r = 1; r < world; r++) {
 		rt_recv(r, RT_TAG_GATHER, theirs, bytes);
 		merge(r);
@@ -201,4 +223,29 @@ double rt_count(void)
 bool rt_stop(void)
 {
 	return sum.stop != 0;
+}
+
+double rt_totals_waited(int *least)
+{
+	double all = 0;
+	int    k = 0;
+
+	*least = -1;
+	for (int r = 0; waited && r < rt_program->world; r++)
+		if (waited[r] >= 0) {
+			all += waited[r];
+			k++;
+			*least = *least < 0 || waited[r] < waited[*least] ? r : *least;
+		}
+	return k ? all / k : 0;
+}
+
+double rt_totals_waited_of(int rank)
+{
+	return waited[rank];
+}
+
+double rt_totals_sent(void)
+{
+	return sent;
 }

@@ -37,6 +37,19 @@ void rt_traffic(int peer, int tag, bool channel, size_t bytes)
 		t->sums += (int64_t)bytes;
 }
 
+int64_t rt_traffic_sent(void)
+{
+	int64_t n = 0;
+
+	if (!sent)
+		return 0;
+	rt_lock();
+	for (int r = 0; r < rt_program->world; r++)
+		n += sent[r].messages + sent[r].sums + sent[r].totals + sent[r].values + sent[r].ids + sent[r].heads;
+	rt_unlock();
+	return n;
+}
+
 static void write_row(FILE *f, int from, const traffic *row, bool *first)
 {
 	for (int to = 0; to < rt_program->world; to++) {

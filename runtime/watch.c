@@ -18,6 +18,7 @@ static struct {
 	const rt_options *o;
 	int64_t           first, last, steps;   /* steps since the last line */
 	double            begin, since;         /* of the run; of that line */
+	double            waited, sent;         /* by then: seconds, mean over the devices; bytes of all */
 	pd_metric         m;
 	FILE             *file[FILES];
 	char              path[FILES][4096];
@@ -112,6 +113,14 @@ static void measure(int64_t n)
 	w.m.samples_per_s = s > 0 ? (double)each / s : 0;
 	w.m.epoch = samples ? (double)(n * each) / (double)samples : 0;
 	w.m.seconds = rt_now() - w.begin;
+	w.m.idle = w.m.sent = NAN;
+	if (w.p->flow || w.p->world == 1)
+		return;
+	int          busiest;
+	const double waited = rt_totals_waited(&busiest), bytes = rt_totals_sent(), passed = s * (double)w.steps;
+
+	w.m.idle = passed > 0 ? fmin((waited - w.waited) / passed, 1) : 0;
+	w.m.sent = w.steps ? (bytes - w.sent) / (double)w.steps : 0;
 }
 
 static void write_metrics(void)
@@ -134,6 +143,17 @@ static void write_metrics(void)
 	}
 }
 
+/* 1536 -> "1.5 KiB"; four digits at most. */
+static void print_bytes(const char *what, double n)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	int k = 0;
+
+	for (; n >= 1000 && k < 4; k++)
+		n /= 1024;
+	printf("  %s %.3g %s", what, n, unit[k]);
+}
+
 static void write_line(void)
 {
 	const pd_metric *m = &w.m;
@@ -143,9 +163,18 @@ static void write_line(void)
 	if (m->step < w.last)
 		snprintf(eta, sizeof eta, left < 60 ? "  eta %.0fs" : "  eta %.0fm%02ds", left < 60 ? left : left / 60 - 0.5,
 		         (int)left % 60);
-	printf("step %6" PRId64 "/%" PRId64 "  ep %.2f  loss %.6g (ema %.6g)  lr %.3g  %.3g ms  %.0f samples/s%s%s\n", m->step,
-	       w.last, m->epoch, m->loss, m->loss_ema, m->lr, m->step_ms, m->samples_per_s, eta,
-	       rt_input_synthetic() ? "  synthetic data" : "");
+	printf("step %6" PRId64 "/%" PRId64 "  ep %.2f  loss %.6g (ema %.6g)", m->step, w.last, m->epoch, m->loss, m->loss_ema);
+	if (!isnan(m->step_accuracy))
+		printf("  acc %.3f", m->step_accuracy);
+	if (!isnan(m->gradient_norm))
+		printf("  gnorm %.3g", m->gradient_norm);
+	printf("  lr %.3g  %.3g ms  %.0f samples/s", m->lr, m->step_ms, m->samples_per_s);
+	if (!isnan(m->idle)) {
+		printf("  idle %.0f%%", 100 * m->idle);
+		print_bytes("comm", m->sent);
+	}
+	print_bytes("mem", (double)w.p->arena);
+	printf("%s%s\n", eta, rt_input_synthetic() ? "  synthetic data" : "");
 	fflush(stdout);
 }
 
@@ -224,6 +253,8 @@ void rt_watch_score(const rt_score *s)
 		rt_fail(RT_NUMERIC, "R304", "no label counts in the evaluation after step %" PRId64 ": all of them are the ignored "
 		        "index", s->step);
 	w.since += s->seconds;  /* no part of the steps' time */
+	w.waited += s->waited;
+	w.sent += s->sent;
 	m->eval_step = s->step;
 	m->eval_loss = s->loss / n;
 	m->accuracy = w.p->eval.accuracy ? s->hits / s->labels : NAN;
@@ -255,6 +286,8 @@ void rt_watch(int64_t step)
 	w.m.loss = rt_loss();
 	w.m.loss_ema = step == 0 || w.m.loss_ema == 0 ? w.m.loss : w.m.loss_ema + 0.05 * (w.m.loss - w.m.loss_ema);
 	w.m.lr = w.p->lr * rt_rate(step);
+	w.m.step_accuracy = rt_labels() > 0 ? rt_hits() / rt_labels() : NAN;
+	w.m.gradient_norm = rt_norm(step) >= 0 ? rt_norm(step) / rt_count() : NAN;
 	w.m.step = n;
 	look(LOSS, w.m.loss_ema, n);
 	if (w.p->rank != 0)
@@ -268,8 +301,12 @@ void rt_watch(int64_t step)
 	if (line && !w.o->quiet)
 		write_line();
 	if (line) {
+		int busiest;
+
 		w.steps = 0;
 		w.since = rt_now();
+		w.waited = rt_totals_waited(&busiest);
+		w.sent = rt_totals_sent();
 		rt_watch_flush();
 	}
 }

@@ -55,6 +55,7 @@ static const pd_program program = {
 	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 2816,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.lr = 0.01,
+	.predicted = 0.000292,
 	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };

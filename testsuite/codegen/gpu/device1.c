@@ -68,6 +68,7 @@ static const pd_program program = {
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.channel = channels,
 	.lr = 0.01,
+	.predicted = 0.000164,
 	.weights = "weights/stage1.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };
