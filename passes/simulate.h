@@ -16,7 +16,8 @@
  *               devices of the server's host do not wait for each other. Rows of tables (GATHER) go to everyone at once, as
  *               many as there are at most. Sums of buckets begin during the last backward,
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
- *               SYNC, one of an asynchronous schedule in each.
+ *               SYNC, one of an asynchronous schedule in each. Where a later update takes the sums (Pipe-SGD), SYNC waits for
+ *               those that the SYNC before began, begins its own, and the device goes on beside them.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
  * A device runs one stage or several; a message between two of its own stages is there at once. Equal times are settled by
  * device, then by action. */

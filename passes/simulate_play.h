@@ -30,6 +30,7 @@ typedef struct Player {
 	int            *joined;         /* sums of this SYNC it is through with; those of UPDATE: 1 after the totals */
 	int            *early;          /* sums of its next SYNC that are ready before it */
 	bool           *summing;        /* it takes part in one, or waits there for others */
+	bool           *begun;          /* Pipe-SGD: the sums of its last SYNC, which go on beside later actions */
 	int           **join_of, *njoin_of;     /* indices into SimModel.join */
 	int            *slots;
 	int64_t        *held;           /* bytes of them */

@@ -68,10 +68,22 @@ static bool at_sums(const Player *p, int rank)
 /* The device takes part in its next sum, if it can. */
 static void next_sum(Player *p, int rank)
 {
-	const int can = at_sums(p, rank) ? p->njoin_of[rank] : p->early[rank];
+	const bool all = p->s->late ? p->begun[rank] : at_sums(p, rank);
+	const int can = all ? p->njoin_of[rank] : p->early[rank];
 
 	if (!p->summing[rank] && p->joined[rank] < can)
 		arrive(p, rank, p->join_of[rank][p->joined[rank]]);
+}
+
+/* A SYNC whose sums a later update takes: it begins them once those of the SYNC before are made, and goes on. */
+static bool begins_late(Player *p, int rank)
+{
+	if (p->begun[rank] && p->joined[rank] < p->njoin_of[rank])
+		return p->running[rank] = true;
+	p->joined[rank] = 0;
+	p->begun[rank] = true;
+	next_sum(p, rank);
+	return false;
 }
 
 bool sim_waits_for_sum(Player *p, int rank, ActKind kind)
@@ -80,6 +92,8 @@ bool sim_waits_for_sum(Player *p, int rank, ActKind kind)
 		return false;
 	if (p->since[rank] < 0)
 		p->since[rank] = p->now;
+	if (p->s->late)
+		return kind == ACT_SYNC && begins_late(p, rank);
 	if (kind == ACT_UPDATE && (another(&p->s->dev[rank], p->at[rank], -1, false) || p->m->totals <= 0 || p->s->ndevice < 2 ||
 	                           p->joined[rank]))
 		return false;
@@ -95,6 +109,8 @@ bool sim_waits_for_sum(Player *p, int rank, ActKind kind)
 
 void sim_sums_done(Player *p, int rank, ActKind kind)
 {
+	if (p->s->late)
+		return;
 	if (kind == ACT_UPDATE || (kind == ACT_SYNC && at_sums(p, rank)))
 		p->joined[rank] = p->early[rank] = 0;
 }
@@ -133,6 +149,14 @@ void sim_joined(Player *p, const Event *e)
 
 		p->summing[r] = false;
 		p->joined[r]++;
+		if (p->s->late) {
+			const bool waits = p->running[r] && at_sums(p, r) && p->joined[r] == p->njoin_of[r];
+			next_sum(p, r);
+			p->running[r] = p->running[r] && !waits;
+			if (waits)
+				sim_advance(p, r);
+			continue;
+		}
 		if (at_sums(p, r) || e->id == p->m->njoin) {
 			p->running[r] = false;
 			sim_advance(p, r);
@@ -149,6 +173,7 @@ void sim_prepare_joins(Player *p)
 	p->present = NEWN(p->a, int, m->njoin + 1);
 	p->last = NEWN(p->a, int, m->njoin + 1);
 	p->early = NEWN(p->a, int, p->s->ndevice);
+	p->begun = NEWN(p->a, bool, p->s->ndevice);
 	p->summing = NEWN(p->a, bool, p->s->ndevice);
 	p->njoin_of = NEWN(p->a, int, p->s->ndevice);
 	p->join_of = NEWN(p->a, int *, p->s->ndevice);
