@@ -118,6 +118,7 @@ typedef struct Training {
 	bool        no_opsw;            /* slices of parameters at servers and of their gradients stay with the devices */
 	bool        no_opau;            /* what is between sums at servers and updates stays with the devices */
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
+	bool        compress_if;        /* only sums that are predicted to end earlier so */
 	int         compress_block;     /* elements that share a step of q8 */
 	const char *amp;                /* mixed precision: "bf16", "fp16"; NULL: f32 alone */
 	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */

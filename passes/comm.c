@@ -66,6 +66,24 @@ static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Trai
 	return sum;
 }
 
+/* Packing that does not pay is left out: --compress auto:CODEC. */
+static void unpack(Node *sum, const Stage *s, const SumModel *model, double bytes, PassCx *cx)
+{
+	const double wire = (double)sum_wire(attr_str(sum, "codec"), attr_int(sum, "block"), (int64_t)bytes);
+	const double packed = sum_packed_seconds(model, bytes, wire);
+	const double exact = sum_seconds(model, sum_named(cx->train->allreduce), bytes);
+
+	if (cx->explain)
+		buf_printf(cx->explain, "stage %d: a sum of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n", s->id, bytes,
+			s->replicas, packed, cx->train->compress, exact);
+	if (packed < exact)
+		return;
+	diag_note(cx->d, NOLOC, "stage %d: a sum of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)", s->id,
+		bytes, exact, packed, cx->train->compress);
+	attr_set_str(sum, "codec", "none");
+	attr_set_int(sum, "block", 0);
+}
+
 /* The algorithm: as told, else what the timing model predicts for its bytes. The runtime's own choice (auto) is the ring for
  * all but the smallest sums. Compressed sums go by the ring, reproducible ones by the tree. */
 static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
@@ -75,10 +93,12 @@ static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
 
 	if (t && t->allreduce)
 		attr_set_str(sum, "by", t->allreduce);
-	if (!model || !t || t->allreduce || t->compress || t->reproducible || t->f64)
-		return;
 	for (int i = 0; i < sum->nin; i++)
 		bytes += (double)((value_bytes(sum->in[i]) + 63) / 64 * 64);
+	if (model && t && t->compress_if && strcmp(attr_str(sum, "codec"), "none"))
+		unpack(sum, s, model, bytes, cx);
+	if (!model || !t || t->allreduce || strcmp(attr_str(sum, "codec"), "none") || t->reproducible || t->f64)
+		return;
 	const SumBy by = sum_best(model, bytes);
 	if (by != (sum_is_small(model, bytes) ? SUM_EVERYONE : SUM_RING))
 		attr_set_str(sum, "by", sum_name(by));

@@ -1,6 +1,7 @@
 /* What the simulator is given, from a planned module; and the bytes that move over each kind of link. */
 #include <string.h>
 #include "simulate.h"
+#include "sumcost.h"
 
 /* Seconds on a device of speed `on` of a node whose Node.time is for one of speed `first`. */
 double node_seconds(const Node *n, const Speed *first, const Speed *on)
@@ -64,12 +65,7 @@ enum { ALIGN = 64 };        /* of the members of a stage's gradients, which are 
 /* On the wire, of so many bytes of f32 (runtime/compress.c). */
 static int64_t packed_bytes(const Node *sum, int64_t bytes)
 {
-	const char *codec = attr_str(sum, "codec");
-	const int64_t n = bytes / 4, block = attr_int(sum, "block");
-
-	if (!strcmp(codec, "trunc16") || !strcmp(codec, "bf16"))
-		return 2 * n;
-	return strcmp(codec, "q8") || block < 1 ? bytes : n + 4 * ((n + block - 1) / block);
+	return sum_wire(attr_str(sum, "codec"), attr_int(sum, "block"), bytes);
 }
 
 static SimJoinKind join_kind(const char *by)

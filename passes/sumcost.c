@@ -9,6 +9,8 @@ enum { SMALL = 4096 * 4, WINDOW = 8, SLICE = 1 << 20, MOST = 64, HOSTS = 64 };
  * and the wake of that thread per sum. */
 static const SumModel software = { .within = { .alpha = 15e-6 }, .between = { .alpha = 15e-6 }, .gamma = 0.15e-9, .sync = 60e-6 };
 
+static const double PACKED = 2.5e9;     /* bytes of f32 that a core packs and unpacks in a second, at least */
+
 static const char *const name[] = { [SUM_RING] = "ring", [SUM_DOUBLING] = "doubling", [SUM_HALVING] = "halving",
 	[SUM_PAIRWISE] = "pairwise", [SUM_HOSTS] = "hosts", [SUM_EVERYONE] = "auto" };
 
@@ -139,6 +141,23 @@ double sum_seconds(const SumModel *m, SumBy by, double bytes)
 }
 
 bool sum_is_small(const SumModel *m, double bytes) { return bytes <= SMALL && m->n - 1 <= WINDOW; }
+
+double sum_packed_seconds(const SumModel *m, double bytes, double wire)
+{
+	const double on_wire = ring_seconds(m, wire);
+	const double packing = 2 * (m->n - 1) * (bytes / m->n / PACKED + m->within.alpha);
+
+	return m->n < 2 ? 0 : (packing > on_wire ? packing : on_wire) + m->sync;
+}
+
+int64_t sum_wire(const char *codec, int64_t block, int64_t bytes)
+{
+	const int64_t n = bytes / 4;
+
+	if (!strcmp(codec, "trunc16") || !strcmp(codec, "bf16"))
+		return 2 * n;
+	return strcmp(codec, "q8") || block < 1 ? bytes : n + 4 * ((n + block - 1) / block);
+}
 
 SumBy sum_best(const SumModel *m, double bytes)
 {

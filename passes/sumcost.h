@@ -24,6 +24,10 @@ SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n);
 /* Of one sum of so many bytes. Ring between hosts, equation 5: 2(n-1) alpha + 2 (n-1)/n b beta + (n-1)/n b gamma + sync.
  * Round by round the others: what the busiest link of each carries; those of rounds.h slice by slice. */
 double sum_seconds(const SumModel *m, SumBy by, double bytes);
+/* By the ring with packed messages (runtime/compress.c), `wire` bytes of `bytes`: packing goes on beside sending, the longer
+ * of them counts (section 3.2). Bytes on the wire of so many bytes of f32, by the name of the codec. */
+double sum_packed_seconds(const SumModel *m, double bytes, double wire);
+int64_t sum_wire(const char *codec, int64_t block, int64_t bytes);
 /* Which one SUM_KINDS means for so many bytes: what PD_SUM_AUTO takes (the ring, whose segments travel while others are
  * added; everyone to everyone for small sums) unless another is predicted to be a tenth faster. */
 SumBy sum_best(const SumModel *m, double bytes);
