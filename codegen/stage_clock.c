@@ -58,5 +58,12 @@ void write_records(StageCx *x, Cw *w)
 	if (!x->nclock)
 		cw_line(w, "{ 0 },");
 	cw_close(w, ";");
+	if (x->s->pace) {
+		cw_comment(w, "by replica: how much longer forward, backward and update take on its device");
+		cw_open(w, "static const double pace[][3] =");
+		for (int r = 0; r < x->s->replicas; r++)
+			cw_line(w, "{ %.9g, %.9g, %.9g },", x->s->pace[r][0], x->s->pace[r][1], x->s->pace[r][2]);
+		cw_close(w, ";");
+	}
 	cw_stmt(w, "the first of them among all of the program", "static int clock0;");
 }

@@ -152,6 +152,8 @@ struct Stage {
 	bool     server;
 	int      replicas;          /* devices that run it */
 	int     *device;            /* cluster device index of each replica */
+	double (*pace)[3];          /* by replica and phase: how much longer its nodes take than Node.time, which is the first
+	                             * device's; NULL: as long */
 	int      rank;              /* of replica 0; replica r has rank + r. Stages of one rank are chunks of one device */
 	int      inflight;          /* microbatches whose kept values live at once: slots */
 	int      entries;           /* and for how many there is room at the stage's entry */

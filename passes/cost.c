@@ -8,9 +8,10 @@
  *
  * Where microbatches were measured at another size, a time grows as the cost model's does: what a call costs and reading
  * the weights stay, arithmetic and activations go with the samples (PassCx.sized, cost_sizes). */
+#include <math.h>
 #include <string.h>
 #include "../ir/profile.h"
-#include "plan.h"
+#include "simulate.h"
 
 /* Where the cluster file is silent: one modest CPU core, a mid-range GPU (f32). */
 static const double CPU_FLOPS_PER_CORE = 40e9, CPU_BANDWIDTH = 12e9, CPU_LAUNCH = 1e-6;
@@ -212,6 +213,32 @@ static bool counted_elsewhere(const Node *n)
 	return n->op == OP_Accumulate || n->op == OP_Stack;
 }
 
+/* For virtual compute on devices of several kinds. */
+static void set_pace(Module *m, Stage *s, const Cluster *c)
+{
+	const Speed first = device_speed(c, 0);
+	const Graph *g[] = { s->forward, s->backward, s->weight, s->update };
+	bool other = false;
+
+	s->pace = arena_alloc(m->arena, (size_t)s->replicas * sizeof *s->pace);
+	for (int r = 0; r < s->replicas; r++) {
+		const Speed on = device_speed(c, s->device[r]);
+		double here[3] = { 0 }, planned[3] = { 0 };
+
+		for (size_t k = 0; k < sizeof g / sizeof *g; k++)
+			for (const Node *n = g[k] ? g[k]->first : NULL; n; n = n->next)
+				if (n->time > 0 && !(optab[n->op]->flags & (OP_VIEW | OP_COMM))) {
+					here[n->phase] += node_seconds(n, &first, &on);
+					planned[n->phase] += n->time;
+				}
+		for (int k = 0; k < 3; k++) {
+			s->pace[r][k] = planned[k] > 0 && here[k] > 0 ? here[k] / planned[k] : 1;
+			other |= fabs(s->pace[r][k] - 1) > 1e-9;
+		}
+	}
+	s->pace = other ? s->pace : NULL;
+}
+
 void cost_again(Module *m, PassCx *cx)
 {
 	static const double nothing = 1e-12;    /* seconds; 0 stands for not known */
@@ -236,6 +263,8 @@ void cost_again(Module *m, PassCx *cx)
 			}
 		if (cx->profile && same_size(m, cx))
 			add_inputs(m, g[0], cx);
+		if (cx->cluster)
+			set_pace(m, m->stage[t], cx->cluster);
 	}
 	if (cx->measured)
 		*cx->measured = known;

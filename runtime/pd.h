@@ -172,6 +172,8 @@ typedef struct pd_record {
 	double      planned;            /* seconds: per microbatch, of the update per step */
 } pd_record;
 int  pd_records(const pd_record *r, int n); /* of a stage; gives the number of the first */
+/* Virtual compute: records from that one on take so many times as long, by phase: forward, backward, update. */
+void pd_pace(int first, const double *times);
 /* Statement k begins, the one before it ends; -1: none begins. False (make virtual): it shall not
  * be done, its planned time passes instead. */
 bool pd_timed(int k);

@@ -28,6 +28,7 @@ enum { WARM = 3, LEAST = 30 };  /* steps that are not counted; fewest that are *
 bool rt_alone, rt_virtual;
 
 static const pd_record **records;       /* of all stages of this device */
+static double          *planned;       /* seconds on this device */
 static int              nrecords;
 static int              open_record = -1;
 static double           since;  /* when it began; virtual: when the sleep that is owed did */
@@ -44,11 +45,20 @@ int pd_records(const pd_record *r, int n)
 
 	nrecords += n;
 	records = realloc(records, (size_t)(nrecords + 1) * sizeof *records);
-	if (!records)
+	planned = realloc(planned, (size_t)(nrecords + 1) * sizeof *planned);
+	if (!records || !planned)
 		rt_fail(RT_MEMORY, "R501", "no memory for %d records", nrecords);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		records[first + i] = &r[i];
+		planned[first + i] = r[i].planned;
+	}
 	return first;
+}
+
+void pd_pace(int first, const double *times)
+{
+	for (int i = first; i < nrecords; i++)
+		planned[i] *= times[records[i]->phase[0] == 'f' ? 0 : records[i]->phase[0] == 'b' ? 1 : 2];
 }
 
 void rt_profile_check(const pd_program *p)
@@ -82,7 +92,7 @@ bool pd_timed(int k)
 		if (owed <= 0)
 			since = now;
 		if (k >= 0) {
-			owed += records[k]->planned;
+			owed += planned[k];
 			return false;
 		}
 		if (owed > 0 && since + owed > now) {
