@@ -13,6 +13,7 @@
 #include "cluster.h"
 #include "onnx.h"
 #include "planfile.h"
+#include "planreport.h"
 #include "profile.h"
 
 /* ---- settings that hang on the model and on the machine ---- */
@@ -538,11 +539,8 @@ void compile_summary(const Compile *c, const char *dir)
 	summary_model(c);
 	if (!m->schedule)
 		return;
-	Buf plan = { 0 };
-	for (int i = 0; i < module_stages(m); i++)
-		buf_printf(&plan, "%s%d", i ? "-" : "", m->stage[i]->replicas);
 	const char *again = c->o->t.recompute && strcmp(c->o->t.recompute, "none") ? c->o->t.recompute : NULL;
-	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", buf_str(&plan), m->schedule->name,
+	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", plan_name(c), m->schedule->name,
 		again ? ", recompute " : "", again ? again : "", c->o->t.threads, c->o->t.threads > 1 ? "s" : "");
 	for (int i = 0; i < m->nstage && i < 12; i++) {
 		const Stage *s = m->stage[i];
@@ -563,7 +561,6 @@ void compile_summary(const Compile *c, const char *dir)
 	if (dir)
 		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir, module_stages(m),
 			module_stages(m) > 1 ? "s" : "", m->schedule->ndevice, m->schedule->ndevice > 1 ? "s" : "", dir, dir);
-	buf_free(&plan);
 }
 
 /* ---- one compilation, whole ---- */

@@ -4,7 +4,7 @@
  * step in the same microbatches, so that it goes on after any checkpoint of the whole plan. Where the stages lie is looked
  * for anew. pdrun takes it when the host does not answer (DIR/tolerate.txt). */
 #include <string.h>
-#include "compile.h"
+#include "planreport.h"
 
 /* The cluster without host or device `name`; indices of hosts in devices and links move up. */
 static void leave_out(Compile *c, const char *name)
@@ -93,12 +93,8 @@ static bool one(const Compile *whole, const char *dir, const char *name)
 	o.t.eval.data = deeper(&c, o.t.eval.data, o.t.eval.ndata);
 	if (!compile_folder(&c, folder) || !compile_plan(&c, arena_printf(c.a, "%s/ir", folder)) || !compile_write(&c, folder))
 		return false;
-	if (!whole->o->quiet) {
-		fprintf(c.d->out, "  without %s: plan ", name);
-		for (int i = 0; i < c.m->nstage; i++)
-			fprintf(c.d->out, "%s%d", i ? "-" : "", c.m->stage[i]->replicas);
-		fprintf(c.d->out, ", %s\n", folder);
-	}
+	if (!whole->o->quiet)
+		fprintf(c.d->out, "  without %s: plan %s, %s\n", name, plan_name(&c), folder);
 	return true;
 }
 
