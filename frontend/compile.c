@@ -13,7 +13,6 @@
 #include "cluster.h"
 #include "onnx.h"
 #include "planfile.h"
-#include "planreport.h"
 #include "profile.h"
 
 /* ---- settings that hang on the model and on the machine ---- */
@@ -528,6 +527,15 @@ static void summary_model(const Compile *c)
 	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s%s\n",
 		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains), (long long)(m->batch * m->microbatches),
 		c->o->t.ndata ? "from files" : "synthetic (no --data)", c->o->t.eval.on ? ", and an evaluation set" : "");
+}
+
+const char *plan_name(const Compile *c)
+{
+	const char *s = "";
+
+	for (int t = 0; t < module_stages(c->m); t++)
+		s = arena_printf(c->a, "%s%s%d", s, t ? "-" : "", c->m->stage[t]->replicas);
+	return s;
 }
 
 void compile_summary(const Compile *c, const char *dir)

@@ -16,7 +16,6 @@ void plan_json(const Compile *c, const Sim *s, FILE *f);
 const char *devices_text(const Compile *c, const Stage *s, size_t most);
 
 /* ---- simulate.c ---- */
-const char *plan_name(const Compile *c);
 const char *cluster_name(const Compile *c);
 const char *link_name(const Compile *c, const Link *l);
 void print_loads(const Compile *c, const Sim *s, FILE *f);

@@ -8,15 +8,6 @@
 
 enum { BAR = 24, STAGES = 32 };
 
-const char *plan_name(const Compile *c)
-{
-	const char *s = "";
-
-	for (int t = 0; t < module_stages(c->m); t++)
-		s = arena_printf(c->a, "%s%s%d", s, t ? "-" : "", c->m->stage[t]->replicas);
-	return s;
-}
-
 const char *cluster_name(const Compile *c)
 {
 	const char *file = c->cluster.file ? c->cluster.file : c->o->cluster;

@@ -4,7 +4,7 @@
  * step in the same microbatches, so that it goes on after any checkpoint of the whole plan. Where the stages lie is looked
  * for anew. pdrun takes it when the host does not answer (DIR/tolerate.txt). */
 #include <string.h>
-#include "planreport.h"
+#include "compile.h"
 
 /* The cluster without host or device `name`; indices of hosts in devices and links move up. */
 static void leave_out(Compile *c, const char *name)
