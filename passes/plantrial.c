@@ -329,7 +329,8 @@ static void add_rank(int *list, int *n, int rank)
 	list[(*n)++] = rank;
 }
 
-/* A weight that several stages read is copied from each of them to the others. */
+/* Gradients of a weight that several stages read are copied from the first replica of each to all replicas of all of them,
+ * its own too, as comm's Broadcasts do. */
 static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
 {
 	for (int i = 0; i < p->nweight; i++) {
@@ -347,7 +348,7 @@ static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimMode
 			int *list = NEWN(a, int, t->ndevice);
 			list[j.n++] = x->s->device[at[r]][0];
 			for (int k = 0; k < n; k++)
-				for (int q = 0; k != r && q < t->replicas[at[k]]; q++)
+				for (int q = 0; q < t->replicas[at[k]]; q++)
 					add_rank(list, &j.n, x->s->device[at[k]][q]);
 			j.rank = list;
 			if (j.n > 1)
