@@ -248,6 +248,7 @@ bool compile_passes(Compile *c, const char *dump)
 		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
 		.time_report = o->time_report, .argc = c->argc, .argv = c->argv };
 
+	measure_sparsity(c);
 	if (o->start_from) {
 		const char *names[64];
 		int n = 0;

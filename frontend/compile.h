@@ -40,6 +40,7 @@ bool compile_read(Compile *c);
 Module *compile_import(Compile *c, int64_t micro);
 /* All passes up to --stop-after. dump: where the IR goes; NULL: nowhere. */
 bool compile_passes(Compile *c, const char *dump);
+void measure_sparsity(Compile *c);                      /* sparsity.c: Param.touch, from the data set */
 /* The same; where a plan was looked for and does not fit into memory, another is looked for (fit.c). False after E0401 too. */
 bool compile_fit(Compile *c, const char *dump);
 /* The same, after it was decided what replicas share (--replica-split, slices.c). */

@@ -152,9 +152,9 @@ static bool o_bucket(Cx *x, const char *v)
 
 static bool o_comm(Cx *x, const char *v)
 {
-	static const char *const words[] = { "allreduce", "ps", "hybrid" };
+	static const char *const words[] = { "allreduce", "ps", "hybrid", "auto" };
 
-	return word_of(x, "--comm", v, words, 3, &x->o->t.comm);
+	return word_of(x, "--comm", v, words, 4, &x->o->t.comm);
 }
 
 static bool o_schedule(Cx *x, const char *v)
@@ -367,8 +367,8 @@ static const Opt table[] = {
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
 	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers; hybrid: each "
-		"the way that moves fewer bytes", CALL, 0, o_comm, 0, 0, 0 },
-	{ "Communication", "servers", "N", "processes that hold parameters, for ps and hybrid; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
+		"the way that moves fewer bytes of a device (Parallax, Table 3); auto: fewer through the busiest host", CALL, 0, o_comm, 0, 0, 0 },
+	{ "Communication", "servers", "N", "processes that hold parameters, for ps, hybrid and auto; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
 	{ "Communication", "no-local-agg", NULL, "devices of a host do not add their gradients before they go to a server", FLAG,
 		TR(no_local_agg), 0, 0, 0, 0 },
 	{ "Communication", "no-opsw", NULL, "slices of parameters at servers, and of their gradients, stay with the devices: all of them travels",

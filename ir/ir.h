@@ -50,6 +50,9 @@ typedef enum ParamKind {
  * with the sum of all; a server does and everyone pulls; everyone has all touched rows. */
 typedef enum SyncKind { SYNC_NONE, SYNC_ALLREDUCE, SYNC_PS, SYNC_ALLGATHERV, SYNC_KINDS } SyncKind;
 
+/* Measured: so many lookups of a table name so many different rows, ascending. */
+typedef struct Touch { int n; double *lookups, *rows; } Touch;
+
 typedef struct Param {
 	ParamKind   kind;
 	bool        frozen;         /* no gradient, no update */
@@ -62,6 +65,7 @@ typedef struct Param {
 	const char *onnx_name;      /* initializer name in the model; NULL for state */
 	SyncKind    sync;           /* set by comm */
 	int         versions;       /* set by stash; 1: updated in place */
+	const Touch *touch;         /* of a looked-up table; NULL: not measured */
 	bool        rows;           /* its gradient is row-sparse: it is only looked up */
 	bool        mixed;          /* some parts of its gradient are row-sparse (all, where rows) */
 } Param;

@@ -2,10 +2,12 @@
  *
  *     AllReduce                     2 (N - 1) b / N      b bytes of the parameter, N replicas of its stage
  *     parameter server, whole       2 b                  pulled and pushed
- *     parameter server, rows        2 alpha b            alpha: share of the rows that a device touches in a step
+ *     parameter server, rows        2 alpha b            alpha: share of the rows that a device touches in a step, or that
+ *                                                        slices read (opsw.c)
  *
- * --comm hybrid gives every parameter the cheaper way; ps sends all to servers, allreduce none. Where alpha was not measured it
- * is what evenly drawn ids would touch, and --explain says so. Reads Stage.replicas, the lookups; writes Param.sync.
+ * --comm hybrid gives every parameter the cheaper way; auto does where hosts have several devices, whose server answers all of
+ * them through one port (travel_hosts); ps sends all to servers, allreduce none. alpha of a
+ * looked-up table is measured on the data (frontend/sparsity.c), else what evenly drawn ids would touch; --explain says which. Reads Stage.replicas, the lookups; writes Param.sync.
  *
  * What a server cannot have (it lies in several stages, is no f32 ...) stays with AllReduce. */
 #include <string.h>
@@ -17,7 +19,19 @@ static bool wants_server(const PassCx *cx, const Travel *t)
 
 	if (t->why || !comm || !strcmp(comm, "allreduce"))
 		return false;
+	if (!strcmp(comm, "auto")) {
+		double ps, allreduce;
+		travel_hosts(t, cx->cluster, cx->train, &ps, &allreduce);
+		return t->s->replicas > 1 && ps < allreduce;
+	}
 	return !strcmp(comm, "ps") || travel_ps(t) < travel_allreduce(t);
+}
+
+/* A table that is summed whole because the user said so. */
+static bool forced(const PassCx *cx, const Travel *t)
+{
+	return cx->train && cx->train->comm && !strcmp(cx->train->comm, "allreduce") && t->rows && !t->why &&
+		travel_ps(t) < travel_allreduce(t);
 }
 
 static void explain(const PassCx *cx, const Travel *t, bool server)
@@ -25,7 +39,7 @@ static void explain(const PassCx *cx, const Travel *t, bool server)
 	if (!cx->explain)
 		return;
 	buf_printf(cx->explain, "  %-24s %12lld B  touches %5.1f %%%s  server %.4g B, AllReduce over %d %.4g B  -> %s", t->w->name,
-		(long long)t->bytes, 100 * t->alpha, t->rows ? " (even ids)" : "", travel_ps(t), t->s->replicas, travel_allreduce(t),
+		(long long)t->bytes, 100 * t->alpha, !t->rows ? "" : t->w->param->touch ? " (data)" : " (even ids)", travel_ps(t), t->s->replicas, travel_allreduce(t),
 		server ? t->rows ? "rows at a server" : "at a server" : t->s->replicas > 1 ? "AllReduce" : "its device");
 	buf_printf(cx->explain, t->why && cx->train && cx->train->comm ? ": %s\n" : "\n", t->why);
 }
@@ -48,6 +62,9 @@ bool pass_hybrid(Module *m, PassCx *cx)
 				travel_allreduce(&t[i]), t[i].why);
 		if (cx->train && cx->train->comm)
 			explain(cx, &t[i], server);
+		if (forced(cx, &t[i]))
+			diag_warn(cx->d, NOLOC, "comm", "--comm allreduce: '%s' is only looked up, %.3g %% of it in a step; summed whole it is %.4g "
+				"bytes of a device and step, at a server %.4g", t[i].w->name, 100 * t[i].alpha, travel_allreduce(&t[i]), travel_ps(&t[i]));
 	}
 	if (any && schedule_async(cx->train))
 		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers answer synchronous schedules; %s is asynchronous",

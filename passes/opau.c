@@ -245,7 +245,7 @@ static double bytes_of(const Placing *x, const Way *w)
 		if (n->op == OP_Pull && n->in[0] == v && n->nin > 1)
 			lookups += (double)type_numel(&n->in[1]->type) * x->m->microbatches;
 	if (lookups > 0)
-		bytes *= rows_touched(lookups, (double)v->type.dim[0]);
+		bytes *= rows_touched(v, lookups);
 	return bytes * (w->s->replicas + 1);
 }
 

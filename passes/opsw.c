@@ -32,40 +32,13 @@ static void explain(Border *x, const char *what, const Value *w, double before, 
 
 /* ---- slices that are pulled ---- */
 
-/* Elements [from, to) of @w that this node reads, where it is a slice along the first axis. */
-static bool cut_of(const Node *n, int64_t *from, int64_t *to)
-{
-	if (n->op != OP_Slice)
-		return false;
-	const Ints starts = attr_ints(n, "starts"), ends = attr_ints(n, "ends"), axes = attr_ints(n, "axes"),
-		steps = attr_ints(n, "steps");
-	const Type *t = &n->in[0]->type;
-
-	if (starts.n != 1 || (axes.n && axes.v[0] != 0 && axes.v[0] != -t->rank) ||
-	    (steps.n && steps.v[0] != 1) || t->dim[0] < 1)
-		return false;
-	const int64_t row = type_numel(t) / t->dim[0], s = starts.v[0], e = ends.v[0];
-	*from = (s < 0 ? s + t->dim[0] : s) * row;
-	*to = (e < 0 ? e + t->dim[0] : e < t->dim[0] ? e : t->dim[0]) * row;
-	return *from >= 0 && *from < *to;
-}
-
 static void pull_slices(Border *x, Node *pull)
 {
 	const Value *w = pull->in[0];
 	const int64_t all = type_numel(&w->type);
-	int64_t lo = all, hi = 0, from, to;
+	int64_t lo, hi;
 
-	for (int i = 0; i < w->nuses; i++) {
-		const Node *n = w->uses[i].node;
-		if (n->phase == PHASE_UPDATE || n->op == OP_Pull)
-			continue;
-		if (!cut_of(n, &from, &to))
-			return;
-		lo = from < lo ? from : lo;
-		hi = to > hi ? to : hi;
-	}
-	if (hi - lo >= all || hi <= lo)
+	if (!slices_of(w, &lo, &hi) || hi - lo >= all)
 		return;
 	attr_set_int(pull, "cut", lo);
 	attr_set_int(pull, "ncut", hi - lo);

@@ -73,8 +73,8 @@ bool schedule_module(Module *m, PassCx *cx, bool limited);
 bool schedule_async(const Training *t);                 /* nothing is flushed */
 bool one_per_step(const Training *t);                   /* every microbatch is a step of its own, with its update */
 
-/* ---- servers (travel.c): the share of a table's rows that so many evenly drawn ids touch ---- */
-double rows_touched(double lookups, double rows);
+/* ---- servers (travel.c): the share of table w's rows that so many ids touch: as measured (Param.touch), else drawn evenly ---- */
+double rows_touched(const Value *w, double lookups);
 
 /* ---- loss (train.c), gradients (autodiff.c) ---- */
 void find_loss(Module *m, const Graph *g);  /* Module.loss and .count anew, when g reports them */

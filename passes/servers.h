@@ -10,7 +10,7 @@ typedef struct Travel {
 	Stage  *s;
 	int64_t bytes;          /* all of it */
 	int64_t lookups;        /* ids that one replica looks up in a step */
-	double  alpha;          /* share of the rows that they touch, expected; 1: it is not only looked up */
+	double  alpha;          /* share of it that they touch, expected, or that slices read (opsw.c); else 1 */
 	bool    rows;           /* it is only looked up in the forward: rows of it are enough */
 	const char *why;        /* a server cannot have it because; NULL: it can */
 } Travel;
@@ -21,6 +21,14 @@ Travel *travel_list(Module *m, PassCx *cx, int *n);
 /* Bytes that one device sends and receives in a step for parameter t (Parallax Table 3). */
 double travel_ps(const Travel *t);          /* dense 2 b, rows 2 alpha b */
 double travel_allreduce(const Travel *t);   /* 2 (N - 1) b / N */
+
+/* Bytes of a step that a host sends and receives for t, servers and parameters being spread evenly over hosts: its devices each
+ * pull from the servers of others and push, what local aggregation left, to them; its server answers as many. A ring crosses
+ * a host's border once each way. On one host the bytes of a device, as above. */
+void travel_hosts(const Travel *t, const Cluster *c, const Training *train, double *ps, double *allreduce);
+
+/* Is w read by slices along its first axis alone? Then the elements from the first to behind the last that they read. */
+bool slices_of(const Value *w, int64_t *lo, int64_t *hi);
 
 /* Which operand of an update node is the gradient. */
 int gradient_operand(const Node *update);

@@ -50,7 +50,7 @@ static Rows rows_of(const Stage *s, const Node *collect, const Type *t, const Va
 
 static double touched(const Rows *x, const Value *w, int64_t grains)
 {
-	return x->whole ? 1 : x->all * rows_touched((double)(x->lookups * grains), (double)w->type.dim[0]);
+	return x->whole ? 1 : x->all * rows_touched(w, (double)(x->lookups * grains));
 }
 
 /* A sum of these grains on its way. */

@@ -63,16 +63,63 @@ static const char *reason(const Module *m, const Travel *t)
 	return updates ? NULL : "nothing updates it";
 }
 
-/* k ids drawn evenly from V rows hit V (1 - (1 - 1/V)^k) different ones. */
-double rows_touched(double lookups, double rows)
+/* Elements [from, to) of @w that this node reads, where it is a slice along the first axis. */
+static bool cut_of(const Node *n, int64_t *from, int64_t *to)
 {
-	return rows > 1 ? -expm1(lookups * log1p(-1 / rows)) : 1;
+	if (n->op != OP_Slice)
+		return false;
+	const Ints starts = attr_ints(n, "starts"), ends = attr_ints(n, "ends"), axes = attr_ints(n, "axes"),
+		steps = attr_ints(n, "steps");
+	const Type *t = &n->in[0]->type;
+
+	if (starts.n != 1 || (axes.n && axes.v[0] != 0 && axes.v[0] != -t->rank) ||
+	    (steps.n && steps.v[0] != 1) || t->dim[0] < 1)
+		return false;
+	const int64_t row = type_numel(t) / t->dim[0], s = starts.v[0], e = ends.v[0];
+	*from = (s < 0 ? s + t->dim[0] : s) * row;
+	*to = (e < 0 ? e + t->dim[0] : e < t->dim[0] ? e : t->dim[0]) * row;
+	return *from >= 0 && *from < *to;
 }
 
-static void measure(const Module *m, Travel *t)
+bool slices_of(const Value *w, int64_t *lo, int64_t *hi)
 {
+	int64_t from, to;
+
+	*lo = type_numel(&w->type);
+	*hi = 0;
+	for (int i = 0; i < w->nuses; i++) {
+		const Node *n = w->uses[i].node;
+		if (n->phase == PHASE_UPDATE || n->op == OP_Pull)
+			continue;
+		if (!cut_of(n, &from, &to))
+			return false;
+		*lo = from < *lo ? from : *lo;
+		*hi = to > *hi ? to : *hi;
+	}
+	return *lo < *hi;
+}
+
+/* k ids drawn evenly from V rows hit V (1 - (1 - 1/V)^k) different ones. Between measured points rows grow as a power of k;
+ * behind the last one no more are known. */
+double rows_touched(const Value *w, double lookups)
+{
+	const double rows = w->type.rank ? (double)w->type.dim[0] : 1;
+	const Touch *t = w->param->touch;
+	int i = 1;
+
+	if (!t || t->n < 2)
+		return rows > 1 ? -expm1(lookups * log1p(-1 / rows)) : 1;
+	while (i < t->n - 1 && t->lookups[i] < lookups)
+		i++;
+	const double power = log(t->rows[i] / t->rows[i - 1]) / log(t->lookups[i] / t->lookups[i - 1]);
+	const double at = t->rows[i - 1] * pow((lookups < t->lookups[i] ? lookups : t->lookups[i]) / t->lookups[i - 1], power);
+	return (at < rows ? at : rows) / rows;
+}
+
+static void measure(const Module *m, const Training *train, Travel *t)
+{
+	int64_t lo, hi;
 	const int64_t grains = m->microbatches / t->s->replicas;
-	const double rows = t->w->type.rank ? (double)t->w->type.dim[0] : 1;
 
 	t->rows = t->w->type.rank > 1;
 	for (int i = 0; i < t->w->nuses; i++) {
@@ -84,7 +131,9 @@ static void measure(const Module *m, Travel *t)
 			t->lookups += type_numel(&u->node->in[1]->type) * (grains > 0 ? grains : 1);
 	}
 	t->rows &= t->lookups > 0;
-	t->alpha = t->rows ? rows_touched((double)t->lookups, rows) : 1;
+	t->alpha = t->rows ? rows_touched(t->w, (double)t->lookups) : 1;
+	if (!t->rows && !(train && train->no_opsw) && slices_of(t->w, &lo, &hi))
+		t->alpha = (double)(hi - lo) / (double)type_numel(&t->w->type);
 	t->bytes = type_bytes(&t->w->type);
 }
 
@@ -99,7 +148,7 @@ Travel *travel_list(Module *m, PassCx *cx, int *n)
 			Travel t = { .w = m->stage[k]->param[i], .s = m->stage[k] };
 			if (!trained(t.w) || t.s->server)
 				continue;
-			measure(m, &t);
+			measure(m, cx->train, &t);
 			t.why = reason(m, &t);
 			PUSH(cx->scratch, all, *n, cap) = t;
 		}
@@ -116,6 +165,42 @@ double travel_allreduce(const Travel *t)
 	const double n = t->s->replicas;
 
 	return 2 * (n - 1) / n * (double)t->bytes;
+}
+
+/* Replicas of the stage on the host that has most; how many hosts. */
+static int crowd(const Stage *s, const Cluster *c, int *hosts)
+{
+	int most = 1;
+
+	*hosts = 0;
+	for (int r = 0; r < s->replicas; r++) {
+		int n = 0;
+		bool first = true;
+		for (int k = 0; k < s->replicas; k++) {
+			const bool near = k == r || cluster_same_host(c, s->device[k], s->device[r]);
+			n += near;
+			first &= !near || k >= r;
+		}
+		*hosts += first;
+		most = n > most ? n : most;
+	}
+	return most;
+}
+
+void travel_hosts(const Travel *t, const Cluster *c, const Training *train, double *ps, double *allreduce)
+{
+	int hosts;
+	const int near = crowd(t->s, c, &hosts);
+	const bool joined = !(train && train->no_local_agg);
+	const double b = (double)t->bytes, away = (hosts - 1.0) / hosts;
+	const double pulled = near * t->alpha, pushed = !joined ? pulled : t->rows ? rows_touched(t->w, (double)t->lookups * near) : t->alpha;
+
+	*ps = 2 * away * (pulled + pushed) * b;
+	*allreduce = 2 * travel_allreduce(t);       /* sent and received */
+	if (hosts == 1) {
+		*ps = travel_ps(t);
+		*allreduce = travel_allreduce(t);
+	}
 }
 
 static bool in_plan(const Module *m, const Cluster *c, int host)
