@@ -69,9 +69,6 @@ bool pass_hybrid(Module *m, PassCx *cx)
 	if (any && schedule_async(cx->train))
 		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers answer synchronous schedules; %s is asynchronous",
 			cx->train->comm, m->schedule ? m->schedule->name : "this one");
-	if (any && target_cuda(cx->train))
-		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers exchange what lies in the memory of the computer; --target cuda keeps it "
-			"on GPUs", cx->train->comm);
 	for (int k = 0; any && k < m->nstage; k++)
 		for (int j = 0; j < k; j++)
 			if (m->stage[k]->rank == m->stage[j]->rank)

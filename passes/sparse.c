@@ -155,7 +155,7 @@ bool pass_sparse(Module *m, PassCx *cx)
 		Stage *s = m->stage[i];
 		const bool joined = s->replicas > 1 || (t && t->reproducible);
 
-		if (joined && t && (schedule_async(t) || t->f64 || target_cuda(t) ||
+		if (joined && t && (schedule_async(t) || t->f64 ||
 		                    (t->comm && strcmp(t->comm, "allreduce"))))     /* servers have rows of their own */
 			continue;
 		for (Node *n = s->update->first, *next; n; n = next) {

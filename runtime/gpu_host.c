@@ -23,6 +23,7 @@ pd_tree *host_tree_new(int grains, size_t count, const int *mine, int nmine, voi
 float *host_tree_leaf(pd_tree *t, int mb);
 void   host_tree_done(pd_tree *t, int mb);
 float *host_tree_root(pd_tree *t, const pd_group *g);
+float *host_tree_join(pd_tree *t, const pd_group *g, size_t count);
 void   host_gradient(int i, const void *sum);
 void   host_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add);
 void   host_check(const char *what, pd_dtype t, const void *v, int64_t n);
@@ -259,4 +260,18 @@ float *pd_tree_root(pd_tree *tree, const pd_group *g)
 	rt_gpu_put(t->leaf, host_tree_root(t->host, g), t->bytes);
 	rt_gpu_wait();
 	return t->leaf;
+}
+
+float *pd_tree_join(pd_tree *tree, const pd_group *g, size_t count)
+{
+	struct gpu_tree *t = (struct gpu_tree *)(void *)tree;
+
+	rt_gpu_put(t->leaf, host_tree_join(t->host, g, count), count * sizeof(float));
+	rt_gpu_wait();
+	return t->leaf;
+}
+
+pd_tree *rt_gpu_tree(pd_tree *tree)
+{
+	return ((struct gpu_tree *)(void *)tree)->host;
 }

@@ -29,6 +29,15 @@ template<class T> static __global__ void window(T *large, T *small, int64_t plan
 		small[e] = large[to];
 }
 
+template<class I> static __global__ void place_rows(float *table, int64_t height, const I *ids, const float *rows, int64_t n,
+                                                    int64_t width)
+{
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (e < n * width)
+		table[(ids[e / width] < 0 ? ids[e / width] + height : (int64_t)ids[e / width]) * width + e % width] = rows[e];
+}
+
 static __global__ void set(float *to, float v)
 {
 	*to = v;
@@ -59,4 +68,13 @@ PD_HOST void pd_window(void *large, const void *small, size_t size, int64_t plan
 		          there);
 	else
 		PD_LAUNCH(device::window<float>, pd_blocks(n, 256), 256, 0, (float *)large, (float *)small, planes, i, f, o, there);
+}
+
+/* gpu_servers.c: rows[i] becomes row ids[i] of the table. */
+PD_HOST void pd_place_rows(float *table, int64_t height, const void *ids, int bytes, const float *rows, int64_t n, int64_t width)
+{
+	if (bytes == 8)
+		PD_LAUNCH(device::place_rows, pd_blocks(n * width, 256), 256, 0, table, height, (const int64_t *)ids, rows, n, width);
+	else
+		PD_LAUNCH(device::place_rows, pd_blocks(n * width, 256), 256, 0, table, height, (const int32_t *)ids, rows, n, width);
 }

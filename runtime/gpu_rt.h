@@ -14,6 +14,11 @@ void  *rt_pinned(void *before, size_t bytes);   /* host memory that the device c
 size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
 size_t rt_gpu_bytes(const pd_param *p);
 
+pd_tree *rt_gpu_tree(pd_tree *t);       /* the host's tree behind that of a GPU program */
+
+/* gpu_kernels.cu: rows[i] becomes row ids[i] of a table of so many rows; ids have so many bytes each, negative ones count from
+ * the end, equal ones have equal rows. */
+void pd_place_rows(float *table, int64_t height, const void *ids, int bytes, const float *rows, int64_t n, int64_t width);
 /* gpu_kernels.cu: images [planes, in] have their places in larger ones [planes, out] from `front` on; copied there, or back. */
 void pd_window(void *large, const void *small, size_t size, int64_t planes, const int *in, const int *front, const int *out,
                int there);

@@ -1,0 +1,226 @@
+/* gpu_servers.c: parameter servers and row-sparse gradients of programs whose tensors lie on GPUs. Messages come from and go
+ * to a copy of the parameters in the host's memory; what was pulled is copied on to the device before it is read, what
+ * servers hold is copied from it before they answer. Of what is looked up, only rows that are there cross the bus on their
+ * way in; sums cross it whole. */
+#include "gpu_rt.h"
+#include <stdlib.h>
+
+/* ---- the host's side, by the names of gpu_names.h ---- */
+void host_held_open(const pd_held *h, int n, char *arena, int member, const int *chief, int members);
+void host_pull(int k);
+void host_pull_rows(int k, const void *ids, int64_t n, int bytes);
+void host_push(int k, int part, const float *sum);
+void host_push_tree(int k, int part, pd_tree *t, size_t at);
+void host_shares_open(const pd_share *s, int n, char *arena);
+void host_serve(void);
+void host_collect(int k, int part, float *to);
+void host_give(const pd_way *w, const float *sum);
+void host_fetch(const pd_way *w, float *sum);
+void host_return(const pd_way *w, const float *made);
+void host_take(const pd_way *w, float *made);
+pd_gatherv *host_gatherv_new(int grains, int64_t n, int64_t width, const int *mine, int nmine, int members);
+void host_gatherv_join(pd_gatherv *r, const pd_group *g, int32_t *ids, float *rows);
+
+static char *tensors, *copy;    /* the arena on the device, and the host's copy of the parameters in it */
+
+/* Pinned memory for one call. */
+typedef struct buffer { void *at; size_t bytes; } buffer;
+static buffer first, second;
+
+static void *room(buffer *b, size_t bytes)
+{
+	if (bytes > b->bytes) {
+		b->at = rt_pinned(b->at, bytes);
+		b->bytes = bytes;
+	}
+	return b->at;
+}
+
+static void *got(buffer *b, const void *tensor, size_t bytes)
+{
+	rt_gpu_get(room(b, bytes), tensor, bytes);
+	return b->at;
+}
+
+/* Copies on; the buffer may be used again at once. */
+static void put(void *tensor, const void *host, size_t bytes)
+{
+	rt_gpu_put(tensor, host, bytes);
+	rt_gpu_wait();
+}
+
+/* ---- a device that trains ---- */
+
+static const pd_held *held;
+
+void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *chief, int members)
+{
+	size_t end = 1;
+
+	for (int k = 0; k < n; k++)
+		if (h[k].at + (size_t)(h[k].rows * h[k].width) * sizeof(float) > end)
+			end = h[k].at + (size_t)(h[k].rows * h[k].width) * sizeof(float);
+	held = h;
+	tensors = arena;
+	copy = rt_alloc(end);
+	host_held_open(h, n, copy, member, chief, members);
+}
+
+void pd_pull(int k)
+{
+	const pd_held *h = &held[k];
+	const size_t   at = h->at + (size_t)h->cut * sizeof(float);
+
+	if (rt_alone)
+		return;
+	host_pull(k);
+	put(tensors + at, copy + at, (size_t)h->ncut * sizeof(float));
+}
+
+void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
+{
+	static struct { float *at; size_t bytes; } rows;       /* on the device */
+	const pd_held *h = &held[k];
+	const size_t   row = (size_t)h->width * sizeof(float);
+
+	if (rt_alone)
+		return;
+	const char *wanted = got(&first, ids, (size_t)(n * bytes));
+	char       *packed = room(&second, (size_t)n * row);
+
+	host_pull_rows(k, wanted, n, bytes);
+	for (int64_t i = 0; i < n; i++) {
+		const int64_t id = bytes == 8 ? ((const int64_t *)(const void *)wanted)[i] : ((const int32_t *)(const void *)wanted)[i];
+
+		memcpy(packed + (size_t)i * row, copy + h->at + (size_t)(id < 0 ? id + h->rows : id) * row, row);
+	}
+	if ((size_t)n * row > rows.bytes) {
+		if (rows.at)
+			rt_gpu_check(cudaFree(rows.at), "cudaFree");
+		rows.at = rt_device_memory((size_t)n * row, "rows that are pulled");
+		rows.bytes = (size_t)n * row;
+	}
+	put(rows.at, packed, (size_t)n * row);
+	pd_place_rows((float *)(void *)(tensors + h->at), h->rows, ids, bytes, rows.at, n, h->width);
+}
+
+void pd_push(int k, int part, const float *sum)
+{
+	const pd_held *h = &held[k];
+	const int64_t  n = h->whole ? h->part[part] : h->rows * h->width;
+
+	if (!rt_alone)
+		host_push(k, part, got(&first, sum, (size_t)n * sizeof *sum));
+}
+
+void pd_push_tree(int k, int part, pd_tree *t, size_t at)
+{
+	host_push_tree(k, part, rt_gpu_tree(t), at);
+}
+
+/* ---- a server ---- */
+
+static const pd_share *shares;
+static int             nshares;
+static float         **sums;    /* by share and part: pd_collect knows what it wrote there before */
+static int             parts;
+
+static size_t share_bytes(const pd_share *s)
+{
+	return (size_t)(s->rows * s->width) * sizeof(float);
+}
+
+void pd_shares_open(const pd_share *s, int n, char *arena)
+{
+	size_t end = 1;
+
+	for (int k = 0; k < n; k++) {
+		parts = s[k].parts > parts ? s[k].parts : parts;
+		if (s[k].at + share_bytes(&s[k]) > end)
+			end = s[k].at + share_bytes(&s[k]);
+	}
+	shares = s;
+	nshares = n;
+	tensors = arena;
+	copy = rt_alloc(end);
+	sums = rt_alloc((size_t)(n * parts + 1) * sizeof *sums);
+	for (int k = 0; k < n; k++)
+		for (int p = 0; p < s[k].parts; p++)
+			sums[k * parts + p] = rt_alloc(s[k].whole ? (size_t)s[k].part[p] * sizeof(float) : share_bytes(&s[k]));
+	host_shares_open(s, n, copy);
+}
+
+void pd_serve(void)
+{
+	for (int k = 0; k < nshares; k++)
+		rt_gpu_get(copy + shares[k].at, tensors + shares[k].at, share_bytes(&shares[k]));
+	host_serve();
+}
+
+void pd_collect(int k, int part, float *to)
+{
+	const pd_share *s = &shares[k];
+
+	if (rt_alone)
+		return;
+	host_collect(k, part, sums[k * parts + part]);
+	put(to, sums[k * parts + part], s->whole ? (size_t)s->part[part] * sizeof *to : share_bytes(s));
+}
+
+/* ---- between a sum and its update ---- */
+
+static size_t way_bytes(const pd_way *w)
+{
+	return (size_t)(w->rows * w->width) * sizeof(float);
+}
+
+void pd_give(const pd_way *w, const float *sum)
+{
+	host_give(w, got(&first, sum, way_bytes(w)));
+}
+
+void pd_fetch(const pd_way *w, float *sum)
+{
+	if (rt_alone)
+		return;
+	host_fetch(w, room(&first, way_bytes(w)));
+	put(sum, first.at, way_bytes(w));
+}
+
+void pd_return(const pd_way *w, const float *made)
+{
+	host_return(w, got(&first, made, way_bytes(w)));
+}
+
+void pd_take(const pd_way *w, float *made)
+{
+	if (rt_alone)
+		return;
+	host_take(w, room(&first, way_bytes(w)));
+	put(made, first.at, way_bytes(w));
+}
+
+/* ---- row-sparse gradients ---- */
+
+struct gpu_rows { pd_gatherv *host; size_t ids, rows; };        /* bytes of all grains */
+
+pd_gatherv *pd_gatherv_new(int grains, int64_t n, int64_t width, const int *mine, int nmine, int members)
+{
+	struct gpu_rows *r = rt_alloc(sizeof *r);
+
+	r->host = host_gatherv_new(grains, n, width, mine, nmine, members);
+	r->ids = (size_t)(grains * n) * sizeof(int32_t);
+	r->rows = (size_t)(grains * n * width) * sizeof(float);
+	return (pd_gatherv *)(void *)r;
+}
+
+void pd_gatherv_join(pd_gatherv *rows_of, const pd_group *g, int32_t *ids, float *rows)
+{
+	struct gpu_rows *r = (struct gpu_rows *)(void *)rows_of;
+	int32_t         *i = got(&first, ids, r->ids);
+	float           *v = got(&second, rows, r->rows);
+
+	host_gatherv_join(r->host, g, i, v);
+	rt_gpu_put(ids, i, r->ids);
+	put(rows, v, r->rows);
+}
