@@ -1,10 +1,37 @@
-/* Mixed precision as train.yaml (amp:) and --amp say it: off, bf16. */
+/* Mixed precision as train.yaml (amp:) and --amp say it: off, bf16, fp16, fp16:scale=65536,every=2000. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "train.h"
+
+/* "scale=65536,every=2000": the scale of the loss at first, and the steps without overflow that double it. */
+static bool settings(Training *t, const char *s, Diag *d)
+{
+	while (*s) {
+		const bool scale = !strncmp(s, "scale=", 6), every = !strncmp(s, "every=", 6);
+		char *end = NULL;
+		const double v = scale || every ? strtod(s + 6, &end) : 0;
+
+		if (!end || end == s + 6 || (*end && *end != ',') || !(v >= 1 && v <= 0x1p60) || v != floor(v))
+			return diag_error(d, NOLOC, 7, "--amp fp16 takes scale=N and every=N, whole numbers from 1, not '%s'", s);
+		if (scale)
+			t->loss_scale = v;
+		else
+			t->scale_every = (int64_t)v;
+		s = *end ? end + 1 : end;
+	}
+	return true;
+}
 
 bool training_amp(Arena *a, Training *t, const char *spec, Diag *d)
 {
 	(void)a;
-	t->amp = strcmp(spec, "off") ? "bf16" : NULL;
-	return !t->amp || !strcmp(spec, t->amp) || diag_error(d, NOLOC, 7, "--amp wants off or bf16, not '%s'", spec);
+	t->loss_scale = 0;
+	t->scale_every = 0;
+	t->amp = strcmp(spec, "off") ? strncmp(spec, "fp16", 4) ? "bf16" : "fp16" : NULL;
+	if (!t->amp || !strcmp(spec, t->amp))
+		return true;
+	if (!strncmp(spec, "fp16:", 5))
+		return settings(t, spec + 5, d);
+	return diag_error(d, NOLOC, 7, "--amp wants off, bf16 or fp16, not '%s'", spec);
 }

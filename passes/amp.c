@@ -12,6 +12,8 @@
  * Where a value is wanted in another type a Cast is put before the first node that wants it and shared by later ones: the
  * backward of a product reads the copies that its forward made. A copy of a weight belongs to the forward node that reads it,
  * so it is made on the stage of that node and never sent.
+ *
+ * Overflow of fp16: autodiff begins with LossScale() in place of 1, and the update divides by it (ops/training/clip.c).
  * Reads and writes Type.dtype; adds Cast nodes. Not in f64 (checking mode). */
 #include <string.h>
 #include "plan.h"
@@ -185,6 +187,9 @@ bool pass_amp(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "amp runs before split; this module has stages already");
 	if (!cx->train || !cx->train->amp || cx->train->f64)
 		return true;
+	if (!strcmp(cx->train->amp, "fp16") && cx->train->comm && strcmp(cx->train->comm, "allreduce"))
+		return diag_error(cx->d, FILELOC(m->file), 430, "--amp fp16 with --comm %s: a step whose gradients overflow has no update, "
+			"which servers do not take part in; choose bf16, or --comm allreduce", cx->train->comm);
 	a.low = dtype_from_name(!strcmp(cx->train->amp, "fp16") ? "f16" : "bf16");
 	map_init(&a.made, cx->scratch, true);
 	for (Node *n = m->graph->first; ok && n; n = n->next)

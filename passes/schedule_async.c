@@ -150,6 +150,9 @@ bool async_check(const Module *m, const PassCx *cx, const char *name)
 		return false;
 	if (!schedule_async(cx->train))
 		return true;
+	if (cx->train->amp && !strcmp(cx->train->amp, "fp16"))
+		return refuse(cx, arena_printf(cx->scratch, "schedule %s with --amp fp16: the scale of a step's loss is that of its update, "
+			"and updates of other steps lie between; choose bf16, or a schedule that is flushed (1f1b)", name));
 	if (!one_update(name, cx->train) && !across_stages(m, cx, name))
 		return false;
 	for (int t = 0; t < m->nstage && !strcmp(name, "mp"); t++)

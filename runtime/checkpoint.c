@@ -430,6 +430,7 @@ void rt_checkpoint(int64_t step)
 	pthread_mutex_lock(&ck.lock);
 	ck.taken = ck.m.step = step;
 	ck.m.loss_ema = rt_watch_average();
+	rt_scale_get(&ck.m.loss_scale, &ck.m.scale_good);
 	ck.busy = true;
 	pthread_cond_broadcast(&ck.changed);
 	pthread_mutex_unlock(&ck.lock);

@@ -22,6 +22,8 @@ typedef struct ck_manifest {
 	int64_t  samples_per_step, samples;     /* position in the data: step * samples_per_step; samples: --samples */
 	int      shuffle;
 	double   loss_ema;              /* the average that --stop looks at */
+	double   loss_scale;            /* of 16-bit gradients; 0: none */
+	int64_t  scale_good;            /* steps without overflow since it changed */
 	char     model[128], model_hash[72], plan[64], plan_hash[72], optimizer[32];
 } ck_manifest;
 

@@ -15,6 +15,9 @@ static square *squares, *theirs;
 static int     n;
 static double  norm;
 static int64_t joined = -1;     /* the step that norm is of */
+static double  scale, used;     /* of the loss: of the next step; of the step that norm is of */
+static int64_t good;            /* steps without overflow since the scale changed */
+static bool    overflow;
 
 /* The step whose gradient is under way. */
 static int64_t this_step(void)
@@ -27,6 +30,8 @@ void rt_norm_setup(int count)
 	n = count;
 	if (!n)
 		return;
+	if (scale <= 0)             /* not resumed */
+		scale = rt_program->loss_scale;
 	squares = rt_alloc((size_t)n * sizeof *squares);
 	theirs = rt_alloc((size_t)n * sizeof *theirs);
 }
@@ -48,10 +53,28 @@ static double add_up(void)
 			        (long long)this_step());
 		all += squares[i].sum;
 	}
+	if (!isfinite(all) && scale > 0)
+		return INFINITY;
 	if (!isfinite(all))
 		rt_fail(RT_NUMERIC, "R306", "the norm of the gradient is %s in step %lld", isnan(all) ? "NaN" : "infinite",
 		        (long long)this_step());
 	return sqrt(all);
+}
+
+/* Every rank has the same norm, so all come to the same scale. */
+static void next_scale(void)
+{
+	used = scale;
+	overflow = !isfinite(norm);
+	good = overflow ? 0 : good + 1;
+	if (overflow) {
+		scale /= 2;
+	} else if (good >= rt_program->scale_every && scale < 0x1p60) {
+		scale *= 2;
+		good = 0;
+	}
+	if (scale < 0x1p-24)
+		rt_fail(RT_NUMERIC, "R308", "gradients overflow in step %lld though the loss is scaled by %g", (long long)this_step(), used);
 }
 
 static void join(void)
@@ -78,6 +101,8 @@ static void join(void)
 	}
 	memset(squares, 0, bytes);
 	joined = this_step();
+	if (scale > 0)
+		next_scale();
 }
 
 void pd_norm_end(void)
@@ -95,5 +120,49 @@ double pd_clip(double count, double most)
 
 double rt_norm(int64_t step)
 {
-	return n && joined == step ? norm : -1;
+	return n && joined == step ? scale > 0 ? norm / used : norm : -1;
+}
+
+double pd_loss_scale(void)
+{
+	return scale;
+}
+
+bool pd_overflow(void)
+{
+	return overflow;
+}
+
+double rt_clip_scaled(double count, double most)
+{
+	if (joined != this_step())
+		join();
+	count *= used;
+	return most > 0 && isfinite(norm) && norm > count * most ? norm / most : count;
+}
+
+#if !defined RT_GPU
+void pd_clip_scaled(float *to, const float *count, double most)
+{
+	*to = (float)rt_clip_scaled((double)*count, most);
+}
+#endif
+
+double rt_scale_of_step(void)
+{
+	return scale <= 0 ? 1 : joined == this_step() ? used : scale;
+}
+
+void rt_scale_get(double *now, int64_t *steps)
+{
+	*now = scale;
+	*steps = good;
+}
+
+void rt_scale_put(double now, int64_t steps)
+{
+	if (rt_program->loss_scale > 0 && now > 0) {
+		scale = now;
+		good = steps;
+	}
 }

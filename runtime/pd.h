@@ -92,6 +92,8 @@ typedef struct pd_program {
 	bool        compressed;     /* some sum travels compressed */
 	int         squares_at;     /* the rank that joins them */
 	int         squares;        /* trained parameters of all stages, when their norm is limited */
+	double      loss_scale;     /* at first; 0: gradients are not scaled */
+	int64_t     scale_every;    /* steps without overflow after which it doubles */
 	double      timeout;        /* seconds */
 	void      (*init)(char *arena);     /* sets the stage's pointers, makes library objects */
 	void      (*step)(bool update);     /* one training step: all actions of this device; false:
@@ -200,6 +202,13 @@ double pd_total_count(void);                        /* after pd_totals; never 0 
  * so that the norm of the mean is at most `most`. */
 void   pd_square(int index, double sum);
 double pd_clip(double n, double most);
+/* Loss scaling of 16-bit floats: gradients are those of the loss times pd_loss_scale(). pd_clip_scaled gives pd_clip's result
+ * for n times that (most 0: any norm). Where the norm is no number all ranks see an overflow: pd_overflow() is true until the
+ * next step's, nothing may be updated, and the scale halves; after scale_every steps without one it doubles. Below 2^-24 it
+ * cannot help: R307. */
+double pd_loss_scale(void);
+void   pd_clip_scaled(float *to, const float *n, double most);
+bool   pd_overflow(void);
 /* Behind an update that clips nothing: takes part all the same. */
 void   pd_norm_end(void);
 /* The gradient of params[i] as summed over the global batch, before the division by

@@ -12,7 +12,8 @@
 typedef struct choice {
 	int64_t step;                   /* -1: none */
 	int     world;
-	double  loss_ema;
+	double  loss_ema, loss_scale;
+	int64_t scale_good;
 	char    dir[CK_PATH];
 } choice;
 
@@ -124,6 +125,8 @@ static void choose(const pd_program *p, const rt_options *o, choice *c)
 	compare(p, o, c->dir, &m);
 	c->world = m.world;
 	c->loss_ema = m.loss_ema;
+	c->loss_scale = m.loss_scale;
+	c->scale_good = m.scale_good;
 }
 
 static void load(const pd_program *p, char *arena, const choice *c)
@@ -172,6 +175,7 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 	load(p, arena, &c);
 	rt_step = c.step;
 	rt_watch_resume(c.loss_ema);
+	rt_scale_put(c.loss_scale, c.scale_good);
 	if (p->rank == 0 && !o->quiet)
 		printf("resumed after step %" PRId64 " from %s\n", c.step, c.dir);
 	return true;

@@ -203,6 +203,10 @@ bool   rt_stop(void);                   /* some rank got a signal: all ranks sto
 /* ---- norm.c ---- */
 void rt_norm_setup(int parameters);
 double rt_norm(int64_t step);           /* of the gradients of that step, summed over its labels; -1: not known */
+double rt_clip_scaled(double count, double most);       /* pd_clip_scaled of numbers of the host */
+double rt_scale_of_step(void);          /* what the gradients of the running step are scaled by; 1 where they are not */
+void rt_scale_get(double *now, int64_t *good);          /* what a run needs to go on: the scale, steps since it changed */
+void rt_scale_put(double now, int64_t good);
 
 /* ---- flow.c: asynchronous pipelines ---- */
 extern int64_t rt_update;               /* the update that runs; -1: the plan is synchronous */

@@ -153,10 +153,14 @@ bool rt_keeps_gradients(void)
 	return gradients != NULL;
 }
 
+static double scaled = 1;        /* gradients of 16 bits are those of the loss times so much */
+
 void pd_gradient(int i, const void *sum)
 {
-	if (gradients)
-		memcpy(gradients + gradient_at[i], sum, bytes_of(&rt_program->params[i]));
+	if (!gradients)
+		return;
+	scaled = rt_scale_of_step();
+	memcpy(gradients + gradient_at[i], sum, bytes_of(&rt_program->params[i]));
 }
 
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add)
@@ -182,7 +186,7 @@ void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, in
 /* The means: kept sums over the count of the step. In place; called once. */
 static void divide(const pd_program *p)
 {
-	const double count = pd_total_count();
+	const double count = pd_total_count() * scaled;
 
 	for (int i = 0; i < p->nparams; i++) {
 		const size_t n = p->params[i].trained ? elements(&p->params[i]) : 0;

@@ -2,12 +2,14 @@
  *     SquareSum(@w, %g) {index}      tells the runtime the sum of squares of the gradient of trained parameter `index`
  *     %m = ClipNorm(%n) {max, of, at}    joins those of all `of` parameters over all devices, at stage `at`:
  *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient
+ * Loss scaling (fp16): gradients are those of the loss times LossScale(), so with `scaled` m is n times that; a norm that is
+ * no number is no fault then, but this step's update is left out on all devices (max 0: nothing is clipped).
  * Squares are added in f64, in blocks whose bounds hang on the size alone, parameters in the module's order: every plan has
  * the same bits. SquareSum counts as an update of its parameter and writes nothing: each holder of a tied one has its own,
  * and all of them tell the same. */
 #include "../common/common.h"
 
-struct clip { double max; int64_t index, of, at; };
+struct clip { double max; int64_t index, of, at, scaled; };
 
 static bool square_shape(Node *n, Diag *d)
 {
@@ -41,7 +43,7 @@ static bool clip_shape(Node *n, Diag *d)
 	if (type_numel(&n->in[0]->type) != 1 || !dtype_float(n->in[0]->type.dtype))
 		return diag_error(d, n->loc, 304, "ClipNorm: %s is %s, not one float", n->in[0]->name,
 			str_type(d->scratch, &n->in[0]->type));
-	if (!(at->max > 0) || at->of < 1)
+	if (!(at->max > 0 || (at->scaled && at->max == 0)) || at->of < 1)
 		return diag_error(d, n->loc, 302, "ClipNorm: max is %g over %lld parameters; both must be above 0", at->max,
 			(long long)at->of);
 	set_out(n, 0, n->in[0]->type);
@@ -54,10 +56,21 @@ static void clip_holes(const Node *n, Holes *h)
 
 	hole_text(h, "T", "%s", dtype_c(n->out[0]->type.dtype));
 	hole_text(h, "MAX", "%.17g", at->max);
+	if (at->scaled)
+		hole_text(h, "CALL", "pd_clip_scaled($=, $0, $MAX); if (pd_overflow()) return;");
 }
 
 static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_END };
-static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1), AT_INT(struct clip, at, 0), AT_END };
+static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1), AT_INT(struct clip, at, 0),
+	AT_INT(struct clip, scaled, 0), AT_END };
+static const AttrDef no_attrs[] = { AT_END };
+
+static bool scale_shape(Node *n, Diag *d)
+{
+	(void)d;
+	set_out(n, 0, type_scalar(DT_f32));
+	return true;
+}
 
 const OpDef op_SquareSum = {
 	.name = "SquareSum", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = square_attrs, .attrsize = sizeof(struct clip),
@@ -70,4 +83,9 @@ const OpDef op_ClipNorm = {
 	.name = "ClipNorm", .minin = 1, .maxin = 1, .nout = 1, .attrs = clip_attrs, .attrsize = sizeof(struct clip),
 	.shape = clip_shape, .holes = clip_holes, .cpu = { .call = "$=[0] = ($T)pd_clip($0[0], $MAX);" },
 	.cuda = { .call = "pd_set($=, pd_clip(pd_get($0), $MAX));" },
+};
+
+const OpDef op_LossScale = {
+	.name = "LossScale", .nout = 1, .attrs = no_attrs, .attrsize = 1, .shape = scale_shape,
+	.cpu = { .call = "$=[0] = (float)pd_loss_scale();" }, .cuda = { .call = "pd_set($=, pd_loss_scale());" },
 };
