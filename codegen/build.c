@@ -250,10 +250,10 @@ static void remove_stale(const Build *b, const char *manifest)
 	}
 }
 
-bool codegen_build(const Module *m, const Cluster *c, const Training *t, double predicted, const char *dir, Diag *d)
+bool codegen_build(const Module *m, const Cluster *c, const Training *t, const char *dir, Diag *d)
 {
 	static const Training none = { .opt = { .kind = OPT_SGD } };
-	Build b = { .m = m, .c = c, .t = t ? t : &none, .a = arena_new(), .d = d, .predicted = predicted, .dir = dir };
+	Build b = { .m = m, .c = c, .t = t ? t : &none, .a = arena_new(), .d = d, .dir = dir };
 	char *before;
 	bool ok = true;
 

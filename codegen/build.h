@@ -16,7 +16,6 @@ typedef struct Build {
 	const Training *t;
 	Arena          *a;
 	Diag           *d;
-	double          predicted;      /* seconds of a step; 0: not known */
 	const char     *dir;
 	BuiltFile      *file; int nfile, capfile;       /* in the order in which they were written */
 	int            *first_rank;     /* by stage: of its replica 0 */

@@ -347,8 +347,8 @@ static void write_watch(const Build *b, Cw *w)
 	const Training *t = b->t;
 
 	cw_line(w, ".lr = %.17g,", opt_get(&t->opt, OPT_LR));
-	if (b->predicted > 0)
-		cw_line(w, ".predicted = %.3g,", b->predicted);
+	if (b->m->step_time > 0)
+		cw_line(w, ".predicted = %.3g,", b->m->step_time);
 	if (t->jsonl || t->csv || t->tensorboard || t->metrics_every)
 		cw_line(w, ".metrics = { .every = %" PRId64 ", .jsonl = %s, .csv = %s, .tensorboard = %s },", t->metrics_every,
 			t->jsonl ? quoted(b->a, t->jsonl) : "NULL", t->csv ? quoted(b->a, t->csv) : "NULL",

@@ -5,10 +5,9 @@
 #include "../ir/cluster.h"
 #include "../ir/ir.h"
 
-/* Writes the build folder (README.md lists it); the module has been through memplan. predicted: seconds of a step, which
- * the programs lay beside what they see; 0: not known. Same input, same bytes; no path of
- * this machine gets in. False after a diagnostic (E07xx). */
-bool codegen_build(const Module *m, const Cluster *c, const Training *t, double predicted, const char *dir, Diag *d);
+/* Writes the build folder (README.md lists it); the module has been through memplan. Same input, same bytes; no path
+ * of this machine gets in. False after a diagnostic (E07xx). */
+bool codegen_build(const Module *m, const Cluster *c, const Training *t, const char *dir, Diag *d);
 
 /* Many small graphs that were not split (Module.graph; gradients may be appended) in one program, for tests: DIR gets
  * the sources and a Makefile; the program reads inputs from a file and writes outputs (cases.c says how). A case whose

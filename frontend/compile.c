@@ -353,7 +353,7 @@ static bool write_weights(Compile *c, const char *dir)
 
 bool compile_write(Compile *c, const char *dir)
 {
-	if (!write_weights(c, dir) || !codegen_build(c->m, &c->cluster, &c->o->t, c->plan.step_time, dir, c->d))
+	if (!write_weights(c, dir) || !codegen_build(c->m, &c->cluster, &c->o->t, dir, c->d))
 		return false;
 	return !c->o->check || check_emitted(dir, c->d);
 }

@@ -209,6 +209,7 @@ struct Module {
 	int64_t     microbatches;   /* grains per step, over all replicas */
 	int64_t     grains;         /* so many grains are one microbatch that is sliced over a stage's replicas; 0: a grain is a
 	                             * microbatch, and replicas have whole ones */
+	double      step_time;      /* predicted seconds per step, when the plan was chosen; 0: not known */
 	struct Schedule *schedule;
 	const char *schedule_name;  /* what partition chose for --schedule auto; NULL: what was asked for */
 	unsigned    has;            /* P_TYPES, P_LOSS ...: what passes have established (passes/pass.h) */

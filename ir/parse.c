@@ -455,6 +455,15 @@ static void param(Parser *s)
 
 /* ---- the whole ---- */
 
+static double seconds(Parser *s)
+{
+	const double v = lex_real(s);
+
+	if (!(v >= 0 && v < 1e9))
+		fault(s, "seconds must lie in 0..1e9");
+	return v;
+}
+
 static void header(Parser *s)
 {
 	bool first = true;
@@ -478,6 +487,8 @@ static void header(Parser *s)
 			s->m->microbatches = lex_int(s, 1, 1 << 16);
 		else if (strcmp(k, "grains") == 0)
 			s->m->grains = lex_int(s, 1, 1 << 16);
+		else if (strcmp(k, "step_time") == 0)
+			s->m->step_time = seconds(s);
 		else if (strcmp(k, "has") == 0)
 			s->m->has = (unsigned)lex_int(s, 0, UINT32_MAX);
 		else

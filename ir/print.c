@@ -540,6 +540,10 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 		key_int(b, &first, "microbatches", m->microbatches);
 	if (m->grains)
 		key_int(b, &first, "grains", m->grains);
+	if (m->step_time > 0) {         /* an estimate: as many digits as the programs print */
+		key(b, &first, "step_time");
+		buf_printf(b, "%.3g", m->step_time);
+	}
 	if (m->has)
 		key_int(b, &first, "has", m->has);
 	close_keys(b, first);

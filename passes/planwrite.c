@@ -86,7 +86,7 @@ static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool f
 			plan->device[at.rank[s] + r] = t->device[i++];
 	}
 	plan->microbatches = g->m->microbatches = one_per_step(g->cx->train) ? 1 : t->micro;
-	plan->step_time *= (double)plan->microbatches / (double)t->micro;
+	g->m->step_time = plan->step_time *= (double)plan->microbatches / (double)t->micro;
 	for (Node *k = g->m->graph->first; k; k = k->next)      /* a Stack has a row per microbatch of the step */
 		if (k->op == OP_Stack)
 			optab[OP_Stack]->shape(k, g->cx->d);

@@ -258,7 +258,7 @@ static double recompute_stage(Module *m, Stage *s, PassCx *cx, bool choose)
 }
 
 /* The slowest stage was what a step hung on. */
-static void add_time(Plan *plan, const double *more)
+static void add_time(Module *m, Plan *plan, const double *more)
 {
 	double was = 0, is = 0;
 
@@ -270,7 +270,7 @@ static void add_time(Plan *plan, const double *more)
 		p->bwd += more[t];
 	}
 	if (was > 0 && !plan->recompute)
-		plan->step_time *= is / was;
+		m->step_time = plan->step_time *= is / was;
 }
 
 bool pass_recompute(Module *m, PassCx *cx)
@@ -292,6 +292,6 @@ bool pass_recompute(Module *m, PassCx *cx)
 	for (int t = 0; t < m->nstage; t++)
 		more[t] = recompute_stage(m, m->stage[t], cx, choose);
 	if (cx->plan && cx->plan->nstage == m->nstage)
-		add_time(cx->plan, more);
+		add_time(m, cx->plan, more);
 	return true;
 }
