@@ -261,11 +261,6 @@ double pd_number(const double *number)
 	return v;
 }
 
-void pd_clip_scaled(float *to, const float *count, double most)
-{
-	pd_set(to, rt_clip_scaled(pd_get(count), most));
-}
-
 void pd_report_from(int mb, const float *loss, const float *count)
 {
 	const double l = pd_get(loss);

@@ -275,3 +275,8 @@ pd_tree *rt_gpu_tree(pd_tree *tree)
 {
 	return ((struct gpu_tree *)(void *)tree)->host;
 }
+
+void pd_clip_scaled(float *to, const float *count, double most)
+{
+	pd_set(to, rt_clip_scaled(pd_get(count), most));
+}

@@ -4,7 +4,9 @@ namespace device::NAME {
 static __global__ void run(T *y, const T *a)
 {
 #if WIDE
+#if KEPT_COUNT > 1
 	const IX o = (IX)blockIdx.x;
+#endif
 	T s = START;
 
 	KEPT_INDEX
