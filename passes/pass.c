@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include "pass.h"
 
 const Pass pass_table[] = {
@@ -118,25 +120,60 @@ static void print_change(FILE *out, Arena *a, const char *name, const char *befo
 
 /* ---- the reproducer of an internal error ---- */
 
-static const PassOpt *repro_opt;
-static const char *repro_text, *repro_pass;
+#define AGAIN "PDCC_REPRO"      /* in the environment of a command that runs for a reproducer */
 
+static const PassOpt *repro_opt;
+static const char *repro_pass;
+
+/* The same command once more, this time with the IR before the failing pass on its standard output, which goes to path. */
+static void command_again(const char *path)
+{
+	const int n = repro_opt->argc;
+	char **argv = calloc((size_t)n + 3, sizeof *argv), option[64], force[] = "--force";
+
+	fflush(NULL);
+	const pid_t child = argv ? fork() : -1;
+
+	if (child == 0) {
+		snprintf(option, sizeof option, "--print-ir-before=%s", repro_pass);
+		memcpy(argv, repro_opt->argv, (size_t)n * sizeof *argv);
+		argv[n] = option;
+		argv[n + 1] = force;    /* into the folder that the first one has begun */
+		if (setenv(AGAIN, "1", 1) == 0 && freopen(path, "w", stdout) && freopen("/dev/null", "w", stderr))
+			execv("/proc/self/exe", argv);
+		_exit(127);
+	}
+	if (child > 0)
+		waitpid(child, NULL, 0);
+	free(argv);
+}
+
+/* DIR/before-PASS.pdir and DIR/command.txt. Nothing is kept for it while all goes well: the command runs again. */
 static void write_repro(void)
 {
-	Buf b = { 0 };
-	const char *dir = repro_opt && repro_opt->repro_dir ? repro_opt->repro_dir : "pdcc-repro";
+	const char *dir = "pdcc-repro";
+	Buf path = { 0 }, line = { 0 }, mark = { 0 };
+	size_t n;
 
-	if (!repro_text || (mkdir(dir, 0777) && errno != EEXIST))
+	if (getenv(AGAIN) || !repro_opt->argc || (mkdir(dir, 0777) && errno != EEXIST))
 		return;
-	buf_printf(&b, "%s/before-%s.pdir", dir, repro_pass);
-	file_write(buf_str(&b), repro_text, strlen(repro_text));
-	buf_clear(&b);
-	for (int i = 0; repro_opt && i < repro_opt->argc; i++)
-		buf_printf(&b, "%s%s", i ? " " : "", repro_opt->argv[i]);
-	buf_printf(&b, "\npdcc-opt before-%s.pdir --passes=%s\n", repro_pass, repro_pass);
-	Buf path = { 0 };
+	for (int i = 0; i < repro_opt->argc; i++)
+		buf_printf(&line, "%s%s", i ? " " : "", repro_opt->argv[i]);
+	buf_printf(&line, "\npdcc-opt before-%s.pdir --passes=%s\n", repro_pass, repro_pass);
 	buf_printf(&path, "%s/command.txt", dir);
-	file_write(buf_str(&path), b.s, b.n);
+	file_write(buf_str(&path), line.s, line.n);
+	buf_clear(&path);
+	buf_printf(&path, "%s/before-%s.pdir", dir, repro_pass);
+	buf_printf(&mark, "# before %s\n", repro_pass);
+	command_again(buf_str(&path));
+	char *text = file_read(buf_str(&path), &n), *at = text, *last = NULL;
+
+	for (; at && (at = strstr(at, buf_str(&mark))); at += mark.n)
+		last = at + mark.n;
+	if (last)
+		file_write(buf_str(&path), last, strlen(last));
+	else
+		remove(buf_str(&path));
 	fprintf(stderr, "pdcc: a reproducer is in %s/\n", dir);
 }
 
@@ -177,7 +214,10 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 		text_of(m, before);
 	bug_context = p->name;
 	repro_pass = p->name;
+	const char *ours = getenv("PDCC_BUG_IN");       /* tests fail here */
 	double start = now();
+	if (ours && strcmp(ours, p->name) == 0)
+		bug("PDCC_BUG_IN asks for it");
 	bool ok = p->run(m, cx);
 	double seconds = now() - start;
 	if (!ok && !cx->d->errors)

@@ -43,8 +43,7 @@ typedef struct PassOpt {
 	bool         print_after_all, print_after_change;
 	const char  *stop_after;
 	bool         time_report;
-	const char  *repro_dir;         /* IR before the failing pass is written here on an internal error */
-	int          argc; char **argv;
+	int          argc; char **argv; /* of the command: an internal error runs it again for a reproducer */
 } PassOpt;
 
 /* Runs the named passes (NULL: all of the table) on m: checks needs, runs, verifies, dumps, times. */

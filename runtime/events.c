@@ -98,13 +98,14 @@ static bytes event(int64_t step)
 	return e;
 }
 
-void rt_events_open(const char *dir, int64_t step)
+bool rt_events_open(const char *dir, int64_t step)
 {
-	char host[64] = "host";
+	char       host[64] = "host";
+	const bool made = mkdir(dir, 0777) == 0;
 
 	make_table();
 	gethostname(host, sizeof host - 1);
-	if (mkdir(dir, 0777) && errno != EEXIST)
+	if (!made && errno != EEXIST)
 		rt_fail(RT_ERROR, "R406", "%s: %s", dir, strerror(errno));
 	snprintf(path, sizeof path, "%s/events.out.tfevents.%lld.%s.%ld.0", dir, (long long)time(NULL), host, (long)getpid());
 	file = fopen(path, "wb");
@@ -119,6 +120,7 @@ void rt_events_open(const char *dir, int64_t step)
 		text(&e, 7, "\10\1", 2);        /* session_log: START */
 		put(&e);
 	}
+	return made;
 }
 
 void rt_event(int64_t step, const char *tag, double v)

@@ -8,8 +8,9 @@
 static const char usage[] =
 	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--state] [--then-loss] [--dump-grads FILE] [--log-every N]\n"
-	"          [--jsonl FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--stop METRIC=X] [--timeout S]\n"
-	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--check] [--quiet] [--help]\n"
+	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--trace DIR]\n"
+	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--stop METRIC=X]\n"
+	"          [--timeout S] [--check] [--quiet] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
 	"          make virtual: [--virtual]\n"
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
@@ -107,9 +108,11 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "ckpt-every", COUNT, &o->ckpt_every },
 		{ "ckpt-keep", COUNT, &o->ckpt_keep },
 		{ "jsonl", TEXT, &o->jsonl },
+		{ "metrics", TEXT, &o->jsonl },
 		{ "csv", TEXT, &o->csv },
 		{ "tensorboard", TEXT, &o->tensorboard },
 		{ "metrics-every", COUNT, &o->metrics_every },
+		{ "trace", TEXT, &o->trace },
 		{ "stop", TEXT, &o->stop },
 		{ "state", FLAG, &o->state },
 		{ "then-loss", FLAG, &o->then_loss },

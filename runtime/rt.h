@@ -59,7 +59,7 @@ typedef struct rt_options {
 	double      timeout;
 	const char *data, *eval_data, *out, *weights, *dump_grads;
 	const char *resume;             /* NULL: no; "": the newest of --ckpt */
-	const char *jsonl, *csv, *tensorboard, *stop;   /* NULL: none */
+	const char *jsonl, *csv, *tensorboard, *stop, *trace;   /* NULL: none */
 	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
 	const char *ckpt;               /* NULL: no checkpoints */
 	bool        then_loss, state, dry_run, quiet, shuffle;
@@ -321,7 +321,7 @@ void rt_watch_flush(void);
 void rt_watch_close(void);
 
 /* ---- events.c: TensorBoard ---- */
-void rt_events_open(const char *dir, int64_t step);
+bool rt_events_open(const char *dir, int64_t step);     /* steps done; true: the folder is new */
 void rt_event(int64_t step, const char *tag, double v);
 void rt_events_flush(void);
 void rt_events_close(void);
@@ -332,9 +332,9 @@ bool rt_launched(void);                 /* by pdrun, which ends the other ranks:
 /* What was done, for the flight recorder: at most 11 letters; -1 for what does not apply. */
 void rt_record(const char *what, int mb, int channel, int peer);
 void rt_record_end(void);               /* of a step */
-/* trace.c, on with PD_TRACE=DIR: an action begins, which ends the one before (NULL: none begins);
+/* trace.c, on with --trace DIR: an action begins, which ends the one before (NULL: none begins);
  * a wait within it; all of it is written. */
-void rt_trace_open(void);
+void rt_trace_open(const char *dir);    /* NULL: off */
 void rt_trace_action(const char *name, int64_t step, int mb);   /* NULL: none from now on */
 void rt_trace_wait(bool begins);
 void rt_trace_close(const pd_program *p);

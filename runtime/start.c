@@ -446,7 +446,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	rt_checkpoint_open(p, o, run.arena);
 	rt_barrier(); /* nobody's clock runs before all are ready */
-	rt_trace_open();
+	rt_trace_open(o->trace);
 	if (rt_alone) {
 		rt_profile_run(p, &o->profile, one_step);
 		return false;

@@ -1,4 +1,4 @@
-/* trace.c: what a device did when, for pdcc trace, Perfetto and Chrome. PD_TRACE=DIR (or on) turns
+/* trace.c: what a device did when, for pdcc trace, Perfetto and Chrome. --trace DIR turns
  * it on: at the end of the run every device writes DIR/rankN.json, the last EVENTS things it did,
  * one event a line, in an asynchronous pipeline with the version of the weights. An action lasts until the next one or the end of the step; waits for other
  * devices are events within it. Times are microseconds since all devices had joined. Memory is
@@ -25,9 +25,9 @@ static int64_t  now = -1;   /* the action under way; -1: none */
 static double   zero, waiting;
 static const char *folder;
 
-void rt_trace_open(void)
+void rt_trace_open(const char *dir)
 {
-	folder = getenv("PD_TRACE");
+	folder = dir;
 	if (!folder || !*folder)
 		return;
 	if (mkdir(folder, 0777) && errno != EEXIST)

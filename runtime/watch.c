@@ -23,6 +23,7 @@ static struct {
 	FILE             *file[FILES];
 	char              path[FILES][4096];
 	bool              reached;
+	bool              told;         /* TensorBoard has the evaluation behind the steps that an earlier run did */
 	int               metric;       /* of --stop */
 	double            reach;
 } w;
@@ -51,6 +52,7 @@ static FILE *journal(const char *path, int64_t from)
 
 		const int64_t at = digit ? strtoll(digit, NULL, 10) : -1;
 
+		w.told |= path == w.path[SCORES] && at == rt_step;
 		if (at >= from || (at == from - 1 && is_score(line)))
 			break;
 		end = ftell(f);
@@ -78,8 +80,8 @@ static void open_files(const rt_options *o)
 		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s\n",
 		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "");
 	rt_checkpoint_journal(fileno(w.file[LOSSES]));
-	if (o->tensorboard)
-		rt_events_open(o->tensorboard, rt_step);
+	if (o->tensorboard && rt_events_open(o->tensorboard, rt_step))
+		w.told = false;
 }
 
 void rt_watch_open(const pd_program *p, const rt_options *o, int64_t last)
@@ -234,7 +236,7 @@ static void write_scores(const rt_score *s)
 		        m->accuracy, m->perplexity);
 	else if (w.file[CSV])
 		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,,\n", s->step, m->epoch, m->seconds, m->eval_loss);
-	if (!w.o->tensorboard)
+	if (!w.o->tensorboard || (w.told && s->step == w.first))
 		return;
 	rt_event(s->step, "eval/loss", m->eval_loss);
 	if (classes) {
