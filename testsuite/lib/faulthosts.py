@@ -54,7 +54,7 @@ def clean(folder):
         shutil.rmtree(f'{folder}/{d}', ignore_errors=True)
 
 
-def launcher_killed(folder, want, steps, every, results):
+def launcher_killed(folder, want, steps, every, results, in_time):
     """kill -9 of mpirun: it is named, nobody it started is left, and the run goes on from the last checkpoint. The folder is
     another one than the caller's: results lie in the build folder all the same."""
     clean(folder)
@@ -68,7 +68,9 @@ def launcher_killed(folder, want, steps, every, results):
         launcher = children(p.pid, 'mpirun') or children(p.pid, 'mpirun.openmpi') or children(p.pid, 'orterun')
         need(len(launcher) == 1 and len(ranks) == 4, f'one launcher, four ranks: {launcher}, {ranks}', '')
         os.kill(launcher[0], signal.SIGKILL)
+        begin = time.time()
         out = p.communicate(timeout=300)[0]
+        in_time(time.time() - begin, 60, out)
     finally:
         p.kill()
     need(p.returncode == 0 and re.search(r'the launcher \(process \d+\) was killed by signal 9', out) and 'starting again, 1 of 1' in out,
@@ -79,7 +81,7 @@ def launcher_killed(folder, want, steps, every, results):
     need(got[0] == want[0] and all(got[1][k].tobytes() == v.tobytes() for k, v in want[1].items()), 'other bits than uninterrupted', out)
 
 
-def slurm(folder, tmp, want, steps, every, results):
+def slurm(folder, tmp, want, steps, every, results, disturbed):
     """Under srun (a script that sets what Slurm sets), also for pdrun, and a task too few."""
     bin = f'{tmp}/slurm'
     os.makedirs(bin, exist_ok=True)
@@ -88,8 +90,9 @@ def slurm(folder, tmp, want, steps, every, results):
     os.chmod(f'{bin}/srun', 0o755)
     env = {'PATH': f'{bin}:{os.environ["PATH"]}', 'PD_LAUNCH': 'srun'}
     clean(folder)
-    rc, out = T.run([f'{folder}/bin/pdrun', '--max-restarts', '1', '.', '--', '--steps', str(steps), '--ckpt', 'ckpt', '--ckpt-every',
-                     str(every), '--ckpt-keep', '2', '--quiet', '--timeout', '60'], cwd=folder, env={**env, 'PD_KILL_AT': f'2:{steps - 2}:1'}, timeout=300)
+    rc, out = disturbed([f'{folder}/bin/pdrun', '--max-restarts', '1', '.', '--'],
+                        ['--steps', str(steps), '--ckpt', 'ckpt', '--ckpt-every', str(every), '--ckpt-keep', '2', '--quiet', '--timeout', '60'],
+                        folder, {**env, 'PD_KILL_AT': f'2:{steps - 2}:1'})
     need(rc == 0 and 'starting again, 1 of 1' in out, f'exit {rc}', out)
     got = results(folder)
     need(got[0] == want[0] and all(got[1][k].tobytes() == v.tobytes() for k, v in want[1].items()), 'other bits than uninterrupted', out)
