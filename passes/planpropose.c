@@ -260,10 +260,20 @@ void propose_equal(PlanSearch *s)
 
 /* ---- all of them ---- */
 
+/* So many plans auto tries one by one before it searches: what takes about a tenth of a second, where to judge a plan goes
+ * with the layers and to play it with the actions of a step. */
+static double few_plans(const PlanSearch *s)
+{
+	const PlanModel *p = s->p;
+	const int deepest = p->c->ndevice < p->st->n ? p->c->ndevice : p->st->n, one = 1;
+	const double effort = 4.0 * p->nlayer + (double)trial_micro(p, 1, &one) * deepest;
+
+	return s->quick ? 600 : fmin(25000, fmax(8000, 2.4e6 / effort));
+}
+
 bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 {
 	Diag silent = { .out = d->out, .errors = 1, .scratch = d->scratch };    /* limit 0: a proposal may fail */
-	const double few = s->quick ? 600 : 8000;
 
 	if (kind == PLANNER_PIPEDREAM)
 		propose_pipedream(s, cost, d);
@@ -282,7 +292,7 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 		propose_blocks(s, s->p->c->ndevice < s->p->st->n ? s->p->c->ndevice : s->p->st->n);
 		if (!s->quick)
 			propose_dapple(s, false, &silent);
-		if (s->no_exhaustive || !propose_all(s, few))
+		if (s->no_exhaustive || !propose_all(s, few_plans(s)))
 			search_locally(s);
 	}
 	if (s->best && !isfinite(s->best->score))       /* what lacks memory was not played */
