@@ -2,8 +2,9 @@
 #include "sumcost.h"
 #include <string.h>
 
-/* As in runtime/allreduce.c: bytes, members, bytes of a slice; here: buckets at most, hosts that are told apart. */
-enum { SMALL = 4096 * 4, WINDOW = 8, SLICE = 1 << 20, MOST = 64, HOSTS = 64 };
+/* As in runtime/allreduce.c: bytes, members, bytes of a slice; here: buckets at most, hosts that are told apart, members for whom
+ * algorithms of as many rounds as members are tried. */
+enum { SMALL = 4096 * 4, WINDOW = 8, SLICE = 1 << 20, MOST = 64, HOSTS = 64, ROUNDS = 64 };
 
 /* What the runtime adds to a link: a poll of its progress thread per message, a pass over memory per byte that is added,
  * and the wake of that thread per sum. */
@@ -165,6 +166,8 @@ SumBy sum_best(const SumModel *m, double bytes)
 	double least = 0.9 * sum_seconds(m, best, bytes);
 
 	for (SumBy by = SUM_RING; by < SUM_EVERYONE && m->n > 1; by++) {
+		if ((by == SUM_PAIRWISE || by == SUM_HOSTS) && m->n > ROUNDS)
+			continue;
 		const double t = sum_seconds(m, by, bytes);
 		if (t < least) {
 			best = by;
