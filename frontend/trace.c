@@ -12,7 +12,7 @@
 
 enum { E_TRACE = 808, DEVICES = 4096, LEFT = 90, WIDTH = 1060, NUMBERED = 14 };
 
-typedef enum Kind { FORWARD, BACKWARD, UPDATE, TALK, WAIT, KINDS } Kind;
+typedef enum Kind { FORWARD, BACKWARD, UPDATE, TALK, WAIT, PACK, KINDS } Kind;
 
 typedef struct Event {
 	Kind    kind;
@@ -57,7 +57,7 @@ static Kind kind_of(const char *line)
 {
 	static const struct { const char *text; Kind kind; } word[] = {
 		{ "\"name\": \"F\"", FORWARD }, { "\"name\": \"B\"", BACKWARD }, { "\"name\": \"W\"", BACKWARD },
-		{ "\"name\": \"UPDATE\"", UPDATE }, { "\"name\": \"wait\"", WAIT }, { "\"cat\": \"forward\"", FORWARD },
+		{ "\"name\": \"UPDATE\"", UPDATE }, { "\"name\": \"wait\"", WAIT }, { "\"name\": \"pack\"", PACK }, { "\"cat\": \"forward\"", FORWARD },
 		{ "\"cat\": \"backward\"", BACKWARD }, { "\"cat\": \"weights\"", BACKWARD }, { "\"cat\": \"update\"", UPDATE },
 	};
 
@@ -111,7 +111,8 @@ static bool read_all(Ask *q)
 
 /* ---- the table ---- */
 
-/* Seconds of each kind on a device, waits taken out of what they interrupt; step 0 is the warm-up, if there are others. */
+/* Seconds of each kind on a device, waits and packing taken out of what they interrupt (packing may lie in a wait, which
+ * follows it in the list); step 0 is the warm-up, if there are others. */
 static void spent(const Ask *q, int rank, double *to, double *wall, int64_t *steps)
 {
 	const Events *m = &q->measured;
@@ -130,11 +131,14 @@ static void spent(const Ask *q, int rank, double *to, double *wall, int64_t *ste
 		first = e->step < first ? e->step : first;
 		begin = fmin(begin, e->begin);
 		end = fmax(end, e->end);
-		to[e->kind] += e->end - e->begin;
-		if (e->kind != WAIT)
+		double own = e->end - e->begin;
+		for (int k = i; e->kind == WAIT && k > 0 && m->e[k - 1].kind == PACK && m->e[k - 1].begin >= e->begin; k--)
+			own -= m->e[k - 1].end - m->e[k - 1].begin;
+		to[e->kind] += own;
+		if (e->kind < WAIT)
 			within = e;
 		else if (within && e->end <= within->end)
-			to[within->kind] -= e->end - e->begin;
+			to[within->kind] -= own;
 	}
 	*wall = end - begin;
 	*steps = last - first + 1;
@@ -142,17 +146,18 @@ static void spent(const Ask *q, int rank, double *to, double *wall, int64_t *ste
 
 static void table(const Ask *q)
 {
-	printf("device  step ms   compute           communication     idle\n");
+	printf("device  step ms   compute           compression       communication     idle\n");
 	for (int r = 0; r < q->measured.devices; r++) {
 		double t[KINDS], wall;
 		int64_t steps;
 
 		spent(q, r, t, &wall, &steps);
-		const double work = t[FORWARD] + t[BACKWARD] + t[UPDATE], talk = t[TALK] + t[WAIT], idle = wall - work - talk;
+		const double work = t[FORWARD] + t[BACKWARD] + t[UPDATE], talk = t[TALK] + t[WAIT], idle = wall - work - talk - t[PACK];
 		const double ms = 1e3 / (double)(steps > 0 ? steps : 1), part = wall > 0 ? 100 / wall : 0;
-		printf("%6d %8.3f   %8.3f %5.1f %%  %8.3f %5.1f %%  %8.3f %5.1f %%\n", r, wall * ms, work * ms, work * part,
-			talk * ms, talk * part, idle * ms, idle * part);
+		printf("%6d %8.3f   %8.3f %5.1f %%  %8.3f %5.1f %%  %8.3f %5.1f %%  %8.3f %5.1f %%\n", r, wall * ms, work * ms, work * part,
+			t[PACK] * ms, t[PACK] * part, talk * ms, talk * part, idle * ms, idle * part);
 	}
+	printf("compression: packing and unpacking gradients, but for what the progress thread does beside\n");
 	printf("communication: waiting for other devices, and sending; idle: between actions, such as reading samples\n");
 }
 
@@ -201,8 +206,8 @@ static int64_t median_step(const Ask *q)
 
 static void bar(Buf *b, const Event *e, double x0, double scale, double y, double height)
 {
-	static const char *const colour[KINDS] = { "#3b75b5", "#3f9454", "#9a5fa3", "#e8842a", "#fbe6cf" };
-	static const char *const word[KINDS] = { "forward", "backward", "update", "communication", "wait" };
+	static const char *const colour[KINDS] = { "#3b75b5", "#3f9454", "#9a5fa3", "#e8842a", "#fbe6cf", "#c2412d" };
+	static const char *const word[KINDS] = { "forward", "backward", "update", "communication", "wait", "compression" };
 	const double x = LEFT + (e->begin - x0) * scale, w = fmax((e->end - e->begin) * scale, 0.4);
 
 	buf_printf(b, "<rect fill=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"><title>%s", colour[e->kind], x,
@@ -212,7 +217,7 @@ static void bar(Buf *b, const Event *e, double x0, double scale, double y, doubl
 	buf_printf(b, ", %.4g ms from %.4g ms on</title></rect>\n", (e->end - e->begin) * 1e3, (e->begin - x0) * 1e3);
 }
 
-/* The microbatch, where the event is wide enough behind the waits in it, which follow it in the list. */
+/* The microbatch, where the event is wide enough behind the waits and packing in it, which follow it in the list. */
 static void label(Buf *b, const Events *m, int i, double x0, double scale, double y, double height)
 {
 	const Event *e = &m->e[i];
@@ -220,14 +225,14 @@ static void label(Buf *b, const Events *m, int i, double x0, double scale, doubl
 
 	if (e->mb < 0 || e->kind > BACKWARD || height < 10)
 		return;
-	for (int k = i + 1; k < m->n && m->e[k].kind == WAIT && m->e[k].rank == e->rank; k++)
+	for (int k = i + 1; k < m->n && m->e[k].kind >= WAIT && m->e[k].rank == e->rank; k++)
 		from = m->e[k].end < e->end ? m->e[k].end : from;
 	if ((e->end - from) * scale >= NUMBERED)
 		buf_printf(b, "<text class=\"n\" x=\"%.2f\" y=\"%.1f\">%d</text>\n", LEFT + ((from + e->end) / 2 - x0) * scale,
 			y + height / 2 + 3.5, e->mb);
 }
 
-/* Rows of devices from `top` on; where they end. step -1: every event. Waits lie on what they interrupt. */
+/* Rows of devices from `top` on; where they end. step -1: every event. Waits and packing lie on what they interrupt. */
 static double rows(Buf *b, const Events *m, int64_t step, double x0, double scale, double top, const char *title)
 {
 	const double height = m->devices <= 8 ? 26 : m->devices <= 24 ? 18 : 11;
@@ -237,15 +242,15 @@ static double rows(Buf *b, const Events *m, int64_t step, double x0, double scal
 		buf_printf(b, "<rect fill=\"#f4f4f4\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\"/>"
 			"<text class=\"r\" x=\"%d\" y=\"%.1f\">device %d</text>\n", LEFT, top + r * height + 1, WIDTH, height - 2, LEFT - 8,
 			top + (r + 0.5) * height + 4, r);
-	for (int pass = 0; pass < 3; pass++)
+	for (int pass = 0; pass < 4; pass++)
 		for (int i = 0; i < m->n; i++) {
 			const double y = top + m->e[i].rank * height + 1;
 
 			if (step >= 0 && m->e[i].step != step)
 				continue;
-			if (pass == 2)
+			if (pass == 3)
 				label(b, m, i, x0, scale, y, height - 2);
-			else if ((m->e[i].kind == WAIT) == pass)
+			else if ((m->e[i].kind < WAIT ? 0 : m->e[i].kind == WAIT ? 1 : 2) == pass)
 				bar(b, &m->e[i], x0, scale, y, height - 2);
 		}
 	return top + m->devices * height;
@@ -281,8 +286,8 @@ static void picture(Ask *q, Buf *b)
 		".r { text-anchor: end } .x { text-anchor: middle }</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
 		LEFT + WIDTH + 40, y + 30);
 	static const char *const name[][2] = { { "#3b75b5", "forward" }, { "#3f9454", "backward" }, { "#9a5fa3", "update" },
-		{ "#e8842a", "communication" }, { "#fbe6cf", "waiting" } };
-	for (int i = 0; i < 5; i++)
+		{ "#e8842a", "communication" }, { "#fbe6cf", "waiting" }, { "#c2412d", "compression" } };
+	for (int i = 0; i < 6; i++)
 		buf_printf(b, "<rect fill=\"%s\" x=\"%d\" y=\"18\" width=\"12\" height=\"12\"/><text x=\"%d\" y=\"28\">%s</text>\n",
 			name[i][0], LEFT + i * 120, LEFT + i * 120 + 17, name[i][1]);
 	axis(b, scale, all, 62, y + 4);

@@ -50,6 +50,8 @@ void rt_spent_packed(double from)
 		packed_waiting += s;
 	else
 		packed += s;
+	if (here)
+		rt_trace_packed(from);
 }
 
 void rt_spent_slept(double seconds)

@@ -1,7 +1,7 @@
 /* trace.c: what a device did when, for pdcc trace, Perfetto and Chrome. --trace DIR turns
  * it on: at the end of the run every device writes DIR/rankN.json, the last EVENTS things it did,
  * one event a line, in an asynchronous pipeline with the version of the weights. An action lasts until the next one or the end of the step; waits for other
- * devices are events within it. Times are microseconds since all devices had joined. Memory is
+ * devices, and gradients packed for the wire or unpacked, are events within it. Times are microseconds since all devices had joined. Memory is
  * taken before the first step; off, it costs one test per action. */
 #include "rt.h"
 #include <errno.h>
@@ -74,6 +74,12 @@ void rt_trace_wait(bool begins)
 		waiting = rt_now();
 	else
 		put("wait", rt_step, -1, waiting, rt_now());
+}
+
+void rt_trace_packed(double from)
+{
+	if (events)
+		put("pack", rt_step, -1, from, rt_now());
 }
 
 void rt_trace_close(const pd_program *p)
