@@ -1,5 +1,4 @@
 /* From model and settings to a build folder. */
-#define _XOPEN_SOURCE 700      /* realpath */
 #include "compile.h"
 #include <dirent.h>
 #include <errno.h>
@@ -368,95 +367,6 @@ int compile_status(const Compile *c)
 	return kind == 4 || kind == 6 ? EXIT_NO_PLAN : kind == 0 ? EXIT_USAGE : EXIT_INPUT;
 }
 
-/* ---- data files ---- */
-
-/* Programs that run on this machine find the data of an input; whether its content fits they say before step 0. */
-static bool data_there(Compile *c, const DataInput *x)
-{
-	struct stat st;
-	const int   err = access(x->path, R_OK) || stat(x->path, &st) ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
-
-	if (err || st.st_size == 0)
-		return diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input,
-			err ? strerror(err) : "the file is empty");
-	return true;
-}
-
-/* No stage reads input `name`: a warning where the model has it all the same, else an error. */
-static bool unread_data(Compile *c, const char *name, const char **names, int n)
-{
-	const char *near = diag_nearest(name, names, n);
-	Buf b = { 0 };
-
-	for (int i = 0; i < c->ninput; i++)
-		if (!strcmp(c->input[i], name)) {
-			diag_warn(c->d, NOLOC, "data-unread", "data for '%s': the loss does not hang on this input", name);
-			return true;
-		}
-	for (int i = 0; i < n; i++)
-		buf_printf(&b, "%s%s", i ? ", " : "", names[i]);
-	if (near)
-		diag_error(c->d, NOLOC, 211, "data for '%s': no input is called so; did you mean '%s'?", name, near);
-	else
-		diag_error(c->d, NOLOC, 211, "data for '%s': no input is called so; there are %s", name, buf_str(&b));
-	buf_free(&b);
-	return false;
-}
-
-/* Every --data must name an input; of those that some stage reads the file must be there, on this machine's own devices. */
-static bool check_data(Compile *c, const DataInput *data, int ndata)
-{
-	const char **names = NULL;
-	int n = 0, cap = 0;
-	bool ok = true;
-
-	for (int i = 0; i < c->m->nstage; i++)
-		for (int k = 0; k < c->m->stage[i]->forward->nin; k++)
-			PUSH(c->a, names, n, cap) = c->m->stage[i]->forward->in[k]->name;
-	for (int i = 0; i < ndata; i++) {
-		const DataInput *x = &data[i];
-		int k = 0;
-
-		while (k < n && strcmp(names[k], x->input))
-			k++;
-		if (k == n)
-			ok &= unread_data(c, x->input, names, n);
-		else if (c->cluster.local)
-			ok &= data_there(c, x);
-	}
-	return ok;
-}
-
-/* Data files that are named relative to this directory are named relative to the build folder from here on: that is
- * where the programs run. */
-static void rebase_data(Compile *c, const char *dir, DataInput *data, int ndata)
-{
-	char *from = realpath(dir, NULL);
-
-	for (int i = 0; from && i < ndata; i++) {
-		char *to = *data[i].path == '/' ? NULL : realpath(data[i].path, NULL);
-		size_t same = 0;
-		Buf b = { 0 };
-
-		if (!to)
-			continue;
-		for (size_t k = 0; from[k] == to[k] && to[k]; k++)
-			if (to[k] == '/')
-				same = k;
-		size_t common = strlen(from);
-		if (strncmp(from, to, common) == 0 && to[common] == '/')
-			same = common;
-		for (const char *p = from + same; *p; p++)
-			if (*p == '/' && p[1])
-				buf_puts(&b, "../");
-		buf_puts(&b, to + same + 1);
-		data[i].path = arena_str(c->a, buf_str(&b));
-		buf_free(&b);
-		free(to);
-	}
-	free(from);
-}
-
 /* ---- what is printed ---- */
 
 const char *str_bytes(Arena *a, int64_t bytes)
@@ -599,10 +509,8 @@ int compile_main(Compile *c)
 	if (o->save_plan && c->m->schedule && !plan_save(c, o->save_plan))
 		return EXIT_USAGE;
 	if (!o->stop_after) {
-		if (!check_data(c, o->t.data, o->t.ndata) || !check_data(c, o->t.eval.data, o->t.eval.ndata))
+		if (!compile_data(c, o->out))
 			return EXIT_INPUT;
-		rebase_data(c, o->out, o->t.data, o->t.ndata);
-		rebase_data(c, o->out, o->t.eval.data, o->t.eval.ndata);
 		compile_tolerated(c);
 		if (!compile_write(c, o->out))
 			return EXIT_INPUT;

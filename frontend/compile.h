@@ -45,8 +45,12 @@ void measure_sparsity(Compile *c);                      /* sparsity.c: Param.tou
 bool compile_fit(Compile *c, const char *dump);
 /* The same, after it was decided what replicas share (--replica-split, slices.c). */
 bool compile_plan(Compile *c, const char *dump);
-/* The build folder; *made says whether anything is left to do (--stop-after leaves it out). */
+/* The build folder: weights and sources, checked where libclang is there. */
 bool compile_write(Compile *c, const char *dir);
+
+/* Every data file must belong to an input and, on this machine's own devices, be there; those named relative to the current
+ * directory are named relative to the build folder `dir` from here on. False after E0211 or E0212. */
+bool compile_data(Compile *c, const char *dir);
 /* tolerate.c: takes c->without out of the cluster; which hosts the plan could lose; their plans, after the whole one. */
 void compile_left_out(Compile *c);
 void compile_tolerated(Compile *c);
