@@ -139,16 +139,18 @@ static void d_ids(Yaml *y, const YNode *v, void *to)
 	}
 }
 
-static void d_count(Yaml *y, const YNode *v, void *to)
+/* Ids 0 to n - 1. */
+static void take_first(Read *r, Arena *a, int n)
 {
-	Read *r = to;
-	int n = (int)yaml_int(y, v, "count", 1, 4096), cap = 0;
+	int cap = 0;
 
 	r->nids = 0;
 	r->ids = NULL;
 	for (int i = 0; i < n; i++)
-		PUSH(y->a, r->ids, r->nids, cap) = arena_printf(y->a, "%d", i);
+		PUSH(a, r->ids, r->nids, cap) = arena_printf(a, "%d", i);
 }
+
+static void d_count(Yaml *y, const YNode *v, void *to) { take_first(to, y->a, (int)yaml_int(y, v, "count", 1, 4096)); }
 static void d_reserve(Yaml *y, const YNode *v, void *to) { ((Read *)to)->reserve = yaml_bytes(y, v, "reserve"); }
 static void d_disabled(Yaml *y, const YNode *v, void *to) { ((Read *)to)->disabled = yaml_bool(y, v, "disabled"); }
 
@@ -188,8 +190,7 @@ static void one_entry(Read *r, Yaml *y, const YNode *v, const char *type)
 	if (v->type == YAML_MAPPING_NODE) {
 		yaml_map(y, v, "devices", device_keys, COUNT(device_keys), r);
 		if (!r->nids)
-			d_count(y, &(YNode){ .type = YAML_SCALAR_NODE, .start_mark = v->start_mark,
-				.data.scalar = { (unsigned char *)(uintptr_t)"1", 1, YAML_PLAIN_SCALAR_STYLE } }, r);
+			take_first(r, y->a, 1);
 	} else {
 		d_ids(y, v, r);
 	}
@@ -211,7 +212,7 @@ static void h_devices(Yaml *y, const YNode *v, void *to)
 		r->kind = find_type(r, y, v, "cpu");
 		r->reserve = 0;
 		r->disabled = false;
-		d_count(y, v, r);
+		take_first(r, y->a, (int)yaml_int(y, v, "the number of devices", 1, 4096));
 		add_devices(r, v);
 	} else {
 		one_entry(r, y, v, "cpu");
