@@ -1,6 +1,7 @@
 #!/bin/sh
 # Breaks the code on purpose, one patch at a time, and requires the check that the patch names to fail.
-# Usage: sh testsuite/mutants/run.sh [-j WORKERS] [NAME...]      the patches are testsuite/mutants/NAME.patch
+# Usage: sh testsuite/mutants/run.sh [-j WORKERS] [--share N | NAME...]      the patches are testsuite/mutants/NAME.patch
+# --share N takes one patch in N; which ones follows from the bytes of all sources, so every change has others taken.
 # A patch starts with a line `check: COMMAND`, run in the root of a copy of the tree with PDCC set to the broken program
 # (`ctest REGEX` stands for the tests of that name in the copy's build folder). Every distinct check must pass in the
 # unbroken copy first. A check that could not run (exit 77, 124 and above) has seen nothing. Last line: `N passed, N failed`.
@@ -9,7 +10,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 jobs=$(nproc)
 if [ "${1:-}" = -j ]; then jobs=$2; shift 2; fi
-[ $# -gt 0 ] || set -- $(cd "$here" && ls ./*.patch | sed 's,^\./,,; s,\.patch$,,')
+share=1
+if [ "${1:-}" = --share ]; then share=$2; shift 2; fi
+turn=$(cd "$root" && git ls-files -z | xargs -0 cat | cksum | cut -d' ' -f1)
+[ $# -gt 0 ] || set -- $(cd "$here" && ls ./*.patch | sed 's,^\./,,; s,\.patch$,,' |
+	awk -v n="$share" -v turn="$turn" 'NR % n == turn % n')
+[ "$share" = 1 ] || echo "one patch in $share: $#"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'kill $(jobs -p); exit 1' INT TERM
