@@ -24,7 +24,25 @@ bool check_emitted(const char *dir, Diag *d)
 }
 
 #else
-#include <clang-c/Index.h>
+#include <dlfcn.h>
+#include "clang.h"
+
+static Clang clang;              /* filled once; the rules are callbacks of libclang */
+
+/* NULL, or why libclang cannot be used. It is looked for by its name (LIBCLANG_NAME), then where the build found it. */
+static const char *clang_load(void)
+{
+	void *lib = dlopen(LIBCLANG_NAME, RTLD_NOW | RTLD_LOCAL);
+
+	if (!lib)
+		lib = dlopen(LIBCLANG_PATH, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		return dlerror();
+#define X(name) *(void **)&clang.name = dlsym(lib, "clang_" #name); if (!clang.name) return dlerror();
+	CLANG_FUNCTIONS(X)
+#undef X
+	return NULL;
+}
 
 typedef struct Message { int channel, stage, to; int64_t bytes; int sent, received; } Message;
 typedef struct PlanStageSizes { int64_t bytes[REGION_COUNT], weights; int inflight, entries, versions, copies, late; } PlanStageSizes;
@@ -50,8 +68,8 @@ static void wrong(Check *c, CXCursor at, const char *fmt, ...)
 	unsigned line = 0, col = 0;
 	va_list ap;
 
-	if (!clang_Cursor_isNull(at))
-		clang_getExpansionLocation(clang_getCursorLocation(at), NULL, &line, &col, NULL);
+	if (!clang.Cursor_isNull(at))
+		clang.getExpansionLocation(clang.getCursorLocation(at), NULL, &line, &col, NULL);
 	va_start(ap, fmt);
 	const char *text = arena_vprintf(c->a, fmt, ap);
 	va_end(ap);
@@ -61,9 +79,9 @@ static void wrong(Check *c, CXCursor at, const char *fmt, ...)
 
 static const char *take(Check *c, CXString s)
 {
-	const char *text = clang_getCString(s), *copy = arena_str(c->a, text ? text : "");
+	const char *text = clang.getCString(s), *copy = arena_str(c->a, text ? text : "");
 
-	clang_disposeString(s);
+	clang.disposeString(s);
 	return copy;
 }
 
@@ -120,7 +138,7 @@ static char *read_text(Check *c, const char *name)
 	free(text);
 	if (!copy) {
 		c->file = name;
-		wrong(c, clang_getNullCursor(), "cannot read this file of the build folder");
+		wrong(c, clang.getNullCursor(), "cannot read this file of the build folder");
 	}
 	return copy;
 }
@@ -138,13 +156,13 @@ static bool read_plan(Check *c)
 
 static bool literal(CXCursor at, int64_t *v)
 {
-	CXEvalResult r = clang_Cursor_Evaluate(at);
-	const bool ok = r && clang_EvalResult_getKind(r) == CXEval_Int;
+	CXEvalResult r = clang.Cursor_Evaluate(at);
+	const bool ok = r && clang.EvalResult_getKind(r) == CXEval_Int;
 
 	if (ok)
-		*v = clang_EvalResult_getAsLongLong(r);
+		*v = clang.EvalResult_getAsLongLong(r);
 	if (r)
-		clang_EvalResult_dispose(r);
+		clang.EvalResult_dispose(r);
 	return ok;
 }
 
@@ -152,8 +170,8 @@ static const char *file_of(Check *c, CXCursor at)
 {
 	CXFile f;
 
-	clang_getExpansionLocation(clang_getCursorLocation(at), &f, NULL, NULL, NULL);
-	return f ? take(c, clang_getFileName(f)) : "";
+	clang.getExpansionLocation(clang.getCursorLocation(at), &f, NULL, NULL, NULL);
+	return f ? take(c, clang.getFileName(f)) : "";
 }
 
 /* Name without the f of float functions. */
@@ -185,7 +203,7 @@ static void check_message(Check *c, CXCursor call, bool send)
 {
 	int64_t channel = -1, bytes = -1;
 
-	if (!literal(clang_Cursor_getArgument(call, 0), &channel) || !literal(clang_Cursor_getArgument(call, 5), &bytes)) {
+	if (!literal(clang.Cursor_getArgument(call, 0), &channel) || !literal(clang.Cursor_getArgument(call, 5), &bytes)) {
 		wrong(c, call, "channel and size of a message must be constants");
 		return;
 	}
@@ -205,14 +223,14 @@ static void check_message(Check *c, CXCursor call, bool send)
 
 static void check_call(Check *c, CXCursor call)
 {
-	const CXCursor to = clang_getCursorReferenced(call);
-	const char *name = take(c, clang_getCursorSpelling(call));
+	const CXCursor to = clang.getCursorReferenced(call);
+	const char *name = take(c, clang.getCursorSpelling(call));
 
 	if (!strcmp(name, "pd_isend") || !strcmp(name, "pd_irecv"))
 		check_message(c, call, !strcmp(name, "pd_isend"));
-	if (clang_Cursor_isNull(to) || is_math(name))
+	if (clang.Cursor_isNull(to) || is_math(name))
 		return;
-	if (clang_getCursorKind(to) == CXCursor_FieldDecl) {
+	if (clang.getCursorKind(to) == CXCursor_FieldDecl) {
 		wrong(c, call, "a call through the pointer '%s'", name);
 		return;
 	}
@@ -228,8 +246,8 @@ static void check_struct(Check *c, CXCursor at)
 		{ REGION_ENTRY, "entry" },
 		{ REGION_GRADS, "grads" },
 	};
-	const char *tag = take(c, clang_getCursorSpelling(at));
-	const int64_t size = clang_Type_getSizeOf(clang_getCursorType(at));
+	const char *tag = take(c, clang.getCursorSpelling(at));
+	const int64_t size = clang.Type_getSizeOf(clang.getCursorType(at));
 
 	for (size_t i = 0; c->stage < c->nstage && i < sizeof tags / sizeof *tags; i++) {
 		const PlanStageSizes *s = &c->size[c->stage];
@@ -248,31 +266,31 @@ static void check_struct(Check *c, CXCursor at)
  * the entry behind it. */
 static void add_action(Check *c, CXCursor row)
 {
-	const CXTranslationUnit tu = clang_Cursor_getTranslationUnit(row);
+	const CXTranslationUnit tu = clang.Cursor_getTranslationUnit(row);
 	const char *kind = "", *mb = "";
 	int literals = 0, stage = c->stage;
 	CXToken *token;
 	unsigned n;
 
-	clang_tokenize(tu, clang_getCursorExtent(row), &token, &n);
+	clang.tokenize(tu, clang.getCursorExtent(row), &token, &n);
 	for (unsigned i = 0; i < n; i++) {
-		if (clang_getTokenKind(token[i]) == CXToken_Identifier)
-			kind = take(c, clang_getTokenSpelling(tu, token[i]));
-		if (clang_getTokenKind(token[i]) == CXToken_Literal) {
-			stage = literals++ ? stage : atoi(take(c, clang_getTokenSpelling(tu, token[i])));
-			mb = take(c, clang_getTokenSpelling(tu, token[i]));
+		if (clang.getTokenKind(token[i]) == CXToken_Identifier)
+			kind = take(c, clang.getTokenSpelling(tu, token[i]));
+		if (clang.getTokenKind(token[i]) == CXToken_Literal) {
+			stage = literals++ ? stage : atoi(take(c, clang.getTokenSpelling(tu, token[i])));
+			mb = take(c, clang.getTokenSpelling(tu, token[i]));
 		}
 	}
-	clang_disposeTokens(tu, token, n);
+	clang.disposeTokens(tu, token, n);
 	const bool once = !strcmp(kind, "SYNC") || !strcmp(kind, "UPDATE");
 	buf_printf(&c->actions, "%s%d%s%s", c->actions.n ? "," : "", c->staged ? stage : c->stage, kind, once ? "" : mb);
 }
 
 static enum CXChildVisitResult visit_actions(CXCursor at, CXCursor parent, CXClientData data)
 {
-	if (clang_getCursorKind(at) != CXCursor_InitListExpr)
+	if (clang.getCursorKind(at) != CXCursor_InitListExpr)
 		return CXChildVisit_Continue;
-	if (clang_getCursorKind(parent) != CXCursor_InitListExpr)
+	if (clang.getCursorKind(parent) != CXCursor_InitListExpr)
 		return CXChildVisit_Recurse;
 	add_action(data, at);
 	return CXChildVisit_Continue;
@@ -282,9 +300,9 @@ static enum CXChildVisitResult visit(CXCursor at, CXCursor parent, CXClientData 
 {
 	Check *c = data;
 
-	if (clang_getCursorKind(parent) == CXCursor_TranslationUnit && !emitted(c, file_of(c, at)))
+	if (clang.getCursorKind(parent) == CXCursor_TranslationUnit && !emitted(c, file_of(c, at)))
 		return CXChildVisit_Continue;
-	switch (clang_getCursorKind(at)) {
+	switch (clang.getCursorKind(at)) {
 	case CXCursor_CallExpr:
 		check_call(c, at);
 		break;
@@ -292,12 +310,12 @@ static enum CXChildVisitResult visit(CXCursor at, CXCursor parent, CXClientData 
 		check_struct(c, at);
 		break;
 	case CXCursor_FieldDecl:
-		c->staged |= !strcmp(take(c, clang_getCursorSpelling(at)), "stage") &&
-			!strcmp(take(c, clang_getCursorSpelling(parent)), "action");
+		c->staged |= !strcmp(take(c, clang.getCursorSpelling(at)), "stage") &&
+			!strcmp(take(c, clang.getCursorSpelling(parent)), "action");
 		break;
 	case CXCursor_VarDecl:
-		if (c->csv && !strcmp(take(c, clang_getCursorSpelling(at)), "actions"))
-			clang_visitChildren(at, visit_actions, c);
+		if (c->csv && !strcmp(take(c, clang.getCursorSpelling(at)), "actions"))
+			clang.visitChildren(at, visit_actions, c);
 		break;
 	default:
 		break;
@@ -315,21 +333,21 @@ static void read_file(Check *c, CXIndex index, const char *file, const char *con
 
 	c->file = file;
 	c->staged = false;
-	if (clang_parseTranslationUnit2(index, arena_printf(c->a, "%s/%s", c->dir, file), args, nargs, more, more != NULL,
+	if (clang.parseTranslationUnit2(index, arena_printf(c->a, "%s/%s", c->dir, file), args, nargs, more, more != NULL,
 	                                CXTranslationUnit_None, &tu) != CXError_Success) {
-		wrong(c, clang_getNullCursor(), "libclang cannot read this file");
+		wrong(c, clang.getNullCursor(), "libclang cannot read this file");
 		return;
 	}
-	for (unsigned i = 0; i < clang_getNumDiagnostics(tu) && i < 10; i++) {
-		CXDiagnostic diag = clang_getDiagnostic(tu, i);
-		if (clang_getDiagnosticSeverity(diag) >= CXDiagnostic_Warning)
-			wrong(c, clang_getNullCursor(), "%s", take(c, clang_formatDiagnostic(diag,
-				clang_defaultDiagnosticDisplayOptions())));
-		clang_disposeDiagnostic(diag);
+	for (unsigned i = 0; i < clang.getNumDiagnostics(tu) && i < 10; i++) {
+		CXDiagnostic diag = clang.getDiagnostic(tu, i);
+		if (clang.getDiagnosticSeverity(diag) >= CXDiagnostic_Warning)
+			wrong(c, clang.getNullCursor(), "%s", take(c, clang.formatDiagnostic(diag,
+				clang.defaultDiagnosticDisplayOptions())));
+		clang.disposeDiagnostic(diag);
 	}
 	if (rules)
-		clang_visitChildren(clang_getTranslationUnitCursor(tu), rules, c);
-	clang_disposeTranslationUnit(tu);
+		clang.visitChildren(clang.getTranslationUnitCursor(tu), rules, c);
+	clang.disposeTranslationUnit(tu);
 }
 
 static void check_file(Check *c, CXIndex index, const char *file)
@@ -366,7 +384,7 @@ static void check_channels(Check *c)
 	for (int i = 0; i < c->nmsg; i++) {
 		const Message *m = &c->msg[i];
 		if (m->sent != 1 || m->received != 1)
-			wrong(c, clang_getNullCursor(), "channel %d from stage %d to stage %d: %d pd_isend, %d pd_irecv", m->channel,
+			wrong(c, clang.getNullCursor(), "channel %d from stage %d to stage %d: %d pd_isend, %d pd_irecv", m->channel,
 				m->stage, m->to, m->sent, m->received);
 	}
 }
@@ -391,7 +409,7 @@ static void check_devices(Check *c, CXIndex index)
 		c->stage = stage_of_device(c, r);
 		check_file(c, index, arena_printf(c->a, "device%d.c", r));
 		if (!c->flows && strcmp(buf_str(&c->actions), csv) != 0)
-			wrong(c, clang_getNullCursor(), "its table of actions differs from line %d of schedule.csv", r + 1);
+			wrong(c, clang.getNullCursor(), "its table of actions differs from line %d of schedule.csv", r + 1);
 		buf_clear(&c->actions);
 		csv = end ? end + 1 : csv + strlen(csv);
 	}
@@ -399,8 +417,14 @@ static void check_devices(Check *c, CXIndex index)
 
 bool check_emitted(const char *dir, Diag *d)
 {
+	const char *why = clang.visitChildren ? NULL : clang_load();
+
+	if (why) {
+		diag_note(d, FILELOC(dir), "emitted code was not checked: libclang cannot be loaded (Debian: libclang1-19): %s", why);
+		return true;
+	}
 	Check c = { .d = d, .a = arena_new(), .dir = dir, .ok = true };
-	CXIndex index = clang_createIndex(0, 0);
+	CXIndex index = clang.createIndex(0, 0);
 
 	if (read_plan(&c)) {
 		for (c.stage = 0; c.stage < c.nstage; c.stage++) {
@@ -410,7 +434,7 @@ bool check_emitted(const char *dir, Diag *d)
 		check_channels(&c);
 		check_devices(&c, index);
 	}
-	clang_disposeIndex(index);
+	clang.disposeIndex(index);
 	buf_free(&c.actions);
 	arena_free(c.a);
 	return c.ok;
