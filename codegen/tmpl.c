@@ -411,19 +411,38 @@ static const char *template_file(Arena *a, const char *file)
 	return NULL;
 }
 
-/* Lines `#include "FILE"` are the template FILE without its head: what templates for CPUs and GPUs have in common. */
+/* The lines of a text, all but directives and empty ones with `tabs` tabs more in front. */
+static const char *indented(Arena *a, const char *text, int tabs)
+{
+	const char *to = "";
+
+	for (const char *end; tabs && *text; text = end) {
+		const bool bare = *text == '#' || *text == '\n';
+
+		end = strchr(text, '\n');
+		end = end ? end + 1 : text + strlen(text);
+		to = arena_printf(a, "%s%.*s%.*s", to, bare ? 0 : tabs, "\t\t\t\t\t\t\t\t", (int)(end - text), text);
+	}
+	return tabs ? to : text;
+}
+
+/* Lines `#include "FILE"` are the template FILE without its head, as deep as they are: what templates for CPUs and GPUs have
+ * in common. */
 const char *tmpl_text(Arena *a, const char *file)
 {
 	static const char word[] = "#include \"";
 	const char *text = template_file(a, file), *at;
 
-	while (text && (at = strstr(text, word)) && (at == text || at[-1] == '\n')) {
-		const char *name = at + strlen(word), *end = strchr(name, '"');
+	while (text && (at = strstr(text, word))) {
+		const char *name = at + strlen(word), *end = strchr(name, '"'), *line = at;
 		const char *part = end ? template_file(a, arena_printf(a, "%.*s", (int)(end - name), name)) : NULL;
 
-		if (!part)
+		while (line > text && line[-1] == '\t')
+			line--;
+		if (!part || (line > text && line[-1] != '\n'))
 			return NULL;
-		text = arena_printf(a, "%.*s%s%s", (int)(at - text), text, part + tmpl_head(part), end + 1 + (end[1] == '\n'));
+		text = arena_printf(a, "%.*s%s%s", (int)(line - text), text, indented(a, part + tmpl_head(part), (int)(at - line)),
+		                    end + 1 + (end[1] == '\n'));
 	}
 	return text;
 }

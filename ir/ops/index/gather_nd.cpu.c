@@ -8,16 +8,7 @@ static void NAME(T *restrict y, const T *restrict a, const TI *restrict ids)
 #pragma omp parallel for
 #endif
 	for (IX k = 0; k < ROWS; k++) {
-		int64_t row = 0;
-
-		for (int q = 0; q < Q; q++) {
-			const int64_t r = ids[k * Q + q], at = r < 0 ? r + dim[q] : r;
-#if CHECK
-			row = row < 0 || at < 0 || at >= dim[q] ? -1 : row * dim[q] + at;
-#else
-			row = row * dim[q] + at;
-#endif
-		}
+		#include "nd_row.part.h"
 #if CHECK
 		if (row < 0) {
 			for (IX i = 0; i < INNER; i++)

@@ -10,16 +10,7 @@ static __global__ void run(T *y, const T *a, const TI *ids)
 		return;
 	const int64_t dim[Q] = { DIMS };
 	const int64_t i = e % INNER, k = e / INNER;
-	int64_t row = 0;
-
-	for (int q = 0; q < Q; q++) {
-		const int64_t r = ids[k * Q + q], at = r < 0 ? r + dim[q] : r;
-#if CHECK
-		row = row < 0 || at < 0 || at >= dim[q] ? -1 : row * dim[q] + at;
-#else
-		row = row * dim[q] + at;
-#endif
-	}
+	#include "nd_row.part.h"
 #if CHECK
 	if (row < 0) {
 		y[e] = MISSING;

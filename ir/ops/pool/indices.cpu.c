@@ -10,17 +10,6 @@ static void NAME(int64_t *restrict y, const TI *restrict place)
 			for (int64_t h = 0; h < OH; h++)
 				for (int64_t w = 0; w < OW; w++) {
 					const int64_t at = ((o * OD + d) * OH + h) * OW + w, k = place[at];
-					int64_t p = d * SD - PD + k / (KH * KW) * LD;
-					int64_t q = h * SH - PH + k / KW % KH * LH;
-					int64_t r = w * SW - PW + k % KW * LW;
-
-					p = p < 0 ? 0 : p < ID ? p : ID - 1;
-					q = q < 0 ? 0 : q < IH ? q : IH - 1;
-					r = r < 0 ? 0 : r < IW ? r : IW - 1;
-#if COLUMNS
-					y[at] = o * ID * IH * IW + (r * IH + q) * ID + p;
-#else
-					y[at] = ((o * ID + p) * IH + q) * IW + r;
-#endif
+					#include "indices.part.h"
 				}
 }

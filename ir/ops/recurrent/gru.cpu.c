@@ -13,11 +13,7 @@ static void NAME(T *restrict y, T *restrict h, T *restrict gates, T *restrict hn
 	(void)rb;
 	(void)lens;
 	for (int s = 0; s < STEPS; s++) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s;
-#else
-		const int64_t t = s;
-#endif
+		#include "turn.part.h"
 		T *restrict g = gates + t * BATCH * 3 * H, *restrict q = hn + t * BATCH * H;
 
 		memcpy(g, gx + t * BATCH * 3 * H, sizeof(T) * BATCH * 3 * H);

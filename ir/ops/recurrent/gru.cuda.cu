@@ -59,11 +59,7 @@ PD_HOST void NAME(T *y, T *h, T *gates, T *hn, const T *gx, const T *r, const T 
 #endif
 	pd_copy(gates, gx, sizeof(T) * STEPS * BATCH * 3 * H);
 	for (int s = 0; s < STEPS; s++) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s;
-#else
-		const int64_t t = s;
-#endif
+		#include "turn.part.h"
 		T *g = gates + t * BATCH * 3 * H, *q = hn + t * BATCH * H;
 
 		pd_gemm(0, 1, BATCH, 2 * H, H, h, H, r, H, 1, g, 3 * H);

@@ -15,11 +15,7 @@ static void NAME(T *restrict dg, T *restrict dq, T *restrict hprev, T *restrict 
 	(void)lens;
 	(void)hn;
 	for (int s = STEPS - 1; s >= 0; s--) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s, before = t + 1;
-#else
-		const int64_t t = s, before = t - 1;
-#endif
+		#include "turn_back.part.h"
 
 #if PAR
 #pragma omp parallel for
@@ -40,18 +36,8 @@ static void NAME(T *restrict dg, T *restrict dq, T *restrict hprev, T *restrict 
 				memset(hp, 0, sizeof(T) * H);
 				continue;
 			}
-#if REVERSE
-			first |= before >= lens[b];
 #endif
-#endif
-			if (!first)
-				memcpy(hp, y + was, sizeof(T) * H);
-			else
-#if HAS_H0
-				memcpy(hp, h0 + (int64_t)b * H, sizeof(T) * H);
-#else
-				memset(hp, 0, sizeof(T) * H);
-#endif
+			#include "began.part.h"
 #if LINEAR
 			const T *restrict gr = z + H, *restrict qb = hn + at;
 			T *restrict dr = dz + H, *restrict ez = dq + 3 * at, *restrict er = ez + H, *restrict en = er + H;

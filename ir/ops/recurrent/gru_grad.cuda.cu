@@ -82,11 +82,7 @@ PD_HOST void NAME(T *dg, T *dq, T *hprev, T *dh, const T *r, const T *y, const T
 	(void)dhn;
 #endif
 	for (int s = STEPS - 1; s >= 0; s--) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s, before = t + 1;
-#else
-		const int64_t t = s, before = t - 1;
-#endif
+		#include "turn_back.part.h"
 
 		PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)BATCH * H, 128), 128, 0, dg, dq, hprev, dh, y, gates, hn, dy, h0, lens,
 			t, before, s == 0);

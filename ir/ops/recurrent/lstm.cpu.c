@@ -18,11 +18,7 @@ static void NAME(T *restrict y, T *restrict h, T *restrict c, T *restrict gates,
 	(void)p;
 	(void)lens;
 	for (int s = 0; s < STEPS; s++) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s;
-#else
-		const int64_t t = s;
-#endif
+		#include "turn.part.h"
 		T *restrict g = gates + t * BATCH * 4 * H;
 
 		memcpy(g, gx + t * BATCH * 4 * H, sizeof(T) * BATCH * 4 * H);

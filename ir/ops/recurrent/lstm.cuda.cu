@@ -56,11 +56,7 @@ PD_HOST void NAME(T *y, T *h, T *c, T *gates, T *cells, const T *gx, const T *r,
 #endif
 	pd_copy(gates, gx, sizeof(T) * STEPS * BATCH * 4 * H);
 	for (int s = 0; s < STEPS; s++) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s;
-#else
-		const int64_t t = s;
-#endif
+		#include "turn.part.h"
 		T *g = gates + t * BATCH * 4 * H;
 
 		pd_gemm(0, 1, BATCH, 4 * H, H, h, H, r, H, 1, g, 4 * H);

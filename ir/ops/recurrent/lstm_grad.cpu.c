@@ -28,11 +28,7 @@ static void NAME(T *restrict dg, T *restrict hprev, T *restrict dh, T *restrict 
 	(void)p;
 	(void)lens;
 	for (int s = STEPS - 1; s >= 0; s--) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s, before = t + 1;
-#else
-		const int64_t t = s, before = t - 1;
-#endif
+		#include "turn_back.part.h"
 
 #if PAR && !PEEP
 #pragma omp parallel for

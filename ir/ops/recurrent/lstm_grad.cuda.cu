@@ -125,11 +125,7 @@ PD_HOST void NAME(T *dg, T *hprev, T *dh, T *dc,
 	pd_fill(dp, 0, sizeof(T) * 3 * H);
 #endif
 	for (int s = STEPS - 1; s >= 0; s--) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s, before = t + 1;
-#else
-		const int64_t t = s, before = t - 1;
-#endif
+		#include "turn_back.part.h"
 
 		PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)BATCH * H, 128), 128, 0, dg, hprev, dh, dc, y, gates, cells, dy, h0, c0,
 			p, lens, t, before, s == 0);

@@ -11,11 +11,7 @@ static void NAME(T *restrict y, T *restrict h, const T *restrict gx, const T *re
 #endif
 	(void)lens;
 	for (int s = 0; s < STEPS; s++) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s;
-#else
-		const int64_t t = s;
-#endif
+		#include "turn.part.h"
 		T *restrict g = y + t * BATCH * H;
 
 		memcpy(g, gx + t * BATCH * H, sizeof(T) * BATCH * H);
@@ -62,11 +58,7 @@ static void NAME(T *restrict dg, T *restrict hprev, T *restrict dh, const T *res
 	(void)h0;
 	(void)lens;
 	for (int s = STEPS - 1; s >= 0; s--) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s, before = t + 1;
-#else
-		const int64_t t = s, before = t - 1;
-#endif
+		#include "turn_back.part.h"
 
 		for (int b = 0; b < BATCH; b++) {
 			const int64_t at = (t * BATCH + b) * H, was = (before * BATCH + b) * H;
@@ -79,18 +71,8 @@ static void NAME(T *restrict dg, T *restrict hprev, T *restrict dh, const T *res
 				memset(hp, 0, sizeof(T) * H);
 				continue;
 			}
-#if REVERSE
-			first |= before >= lens[b];
 #endif
-#endif
-			if (!first)
-				memcpy(hp, y + was, sizeof(T) * H);
-			else
-#if HAS_H0
-				memcpy(hp, h0 + (int64_t)b * H, sizeof(T) * H);
-#else
-				memset(hp, 0, sizeof(T) * H);
-#endif
+			#include "began.part.h"
 #pragma omp simd
 			for (int k = 0; k < H; k++) {
 #if HAS_DY

@@ -77,11 +77,7 @@ PD_HOST void NAME(T *y, T *h, const T *gx, const T *r, const T *h0, const int32_
 #endif
 	pd_copy(y, gx, sizeof(T) * STEPS * BATCH * H);
 	for (int s = 0; s < STEPS; s++) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s;
-#else
-		const int64_t t = s;
-#endif
+		#include "turn.part.h"
 		T *g = y + t * BATCH * H;
 
 		pd_gemm(0, 1, BATCH, H, H, h, H, r, H, 1, g, H);
@@ -99,11 +95,7 @@ PD_HOST void NAME(T *dg, T *hprev, T *dh, const T *r, const T *y, const T *dy, c
 	(void)dhn;
 #endif
 	for (int s = STEPS - 1; s >= 0; s--) {
-#if REVERSE
-		const int64_t t = STEPS - 1 - s, before = t + 1;
-#else
-		const int64_t t = s, before = t - 1;
-#endif
+		#include "turn_back.part.h"
 
 		PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)BATCH * H, 128), 128, 0, dg, hprev, dh, y, dy, h0, lens, t, before,
 			s == 0);
