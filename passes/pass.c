@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "changes.h"
+#include "diff.h"
 #include "pass.h"
 
 const Pass pass_table[] = {
@@ -59,63 +61,32 @@ static bool dump(const char *dir, int number, const char *name, const char *text
 	return ok;
 }
 
-/* ---- what changed: a unified diff of lines ---- */
-
-typedef struct Lines { const char **s; int n; } Lines;
-
-static Lines lines_of(Arena *a, const char *text)
+static void print_change(FILE *out, const char *name, const char *before, const char *after)
 {
-	Lines l = { 0 };
-	int cap = 0;
+	Arena *a = arena_new();
+	const Diff d = diff_texts(a, before, after);
+	Buf b = { 0 };
 
-	for (const char *p = text; *p;) {
-		const char *e = strchr(p, '\n');
-		size_t n = e ? (size_t)(e - p) : strlen(p);
-
-		PUSH(a, l.s, l.n, cap) = arena_strn(a, p, n);
-		p += n + (e != NULL);
-	}
-	return l;
+	diff_unified(&b, &d);
+	fprintf(out, "--- before %s\n+++ after %s\n%s", name, name, buf_str(&b));
+	buf_free(&b);
+	arena_free(a);
 }
 
-/* The next place at or after (i, j) where two lines in a row agree again; within a window of 400 lines. */
-static void resync(const Lines *x, const Lines *y, int *i, int *j)
+/* DIR/index.html: what every pass changed, to look at in a browser. */
+static bool write_index(const char *dir, const Changes *c, const Module *m, Diag *d)
 {
-	for (int sum = 1; sum < 800; sum++)
-		for (int di = 0; di <= sum; di++) {
-			int a = *i + di, b = *j + sum - di;
+	Buf path = { 0 }, title = { 0 }, page = { 0 };
 
-			if (a <= x->n && b <= y->n && ((a == x->n && b == y->n) ||
-			    (a < x->n && b < y->n && strcmp(x->s[a], y->s[b]) == 0))) {
-				*i = a;
-				*j = b;
-				return;
-			}
-		}
-	*i = x->n;
-	*j = y->n;
-}
-
-static void print_change(FILE *out, Arena *a, const char *name, const char *before, const char *after)
-{
-	Lines x = lines_of(a, before), y = lines_of(a, after);
-	int i = 0, j = 0;
-
-	fprintf(out, "--- before %s\n+++ after %s\n", name, name);
-	while (i < x.n || j < y.n) {
-		if (i < x.n && j < y.n && strcmp(x.s[i], y.s[j]) == 0) {
-			i++;
-			j++;
-			continue;
-		}
-		int i1 = i, j1 = j;
-		resync(&x, &y, &i1, &j1);
-		fprintf(out, "@@ -%d,%d +%d,%d @@\n", i + 1, i1 - i, j + 1, j1 - j);
-		for (; i < i1; i++)
-			fprintf(out, "-%s\n", x.s[i]);
-		for (; j < j1; j++)
-			fprintf(out, "+%s\n", y.s[j]);
-	}
+	buf_printf(&path, "%s/index.html", dir);
+	buf_printf(&title, "%s: what every pass changed", m->name);
+	changes_page(&page, c, buf_str(&title));
+	const bool ok = file_write(buf_str(&path), page.s, page.n) ||
+		diag_error(d, NOLOC, 8, "cannot write %s: %s", buf_str(&path), strerror(errno));
+	buf_free(&path);
+	buf_free(&title);
+	buf_free(&page);
+	return ok;
 }
 
 /* ---- the reproducer of an internal error ---- */
@@ -199,10 +170,10 @@ static bool ready(const Module *m, const Pass *p, Diag *d)
 
 static bool wants_text(const PassOpt *o, const Pass *p)
 {
-	return o->dump_dir || o->print_after_all || o->print_after_change || (o->print_after && strcmp(o->print_after, p->name) == 0);
+	return o->dump_dir || o->changes || o->print_after_all || o->print_after_change || (o->print_after && strcmp(o->print_after, p->name) == 0);
 }
 
-static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *before, Buf *after)
+static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *before, Buf *after, Changes *log)
 {
 	const Pass *p = &pass_table[index];
 
@@ -231,9 +202,11 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 		if (o->print_after_all || (o->print_after && strcmp(o->print_after, p->name) == 0))
 			printf("# after %s\n%s", p->name, buf_str(after));
 		if (o->print_after_change)
-			print_change(stdout, cx->scratch, p->name, buf_str(before), buf_str(after));
+			print_change(stdout, p->name, buf_str(before), buf_str(after));
 		if (o->dump_dir)
 			ok = dump(o->dump_dir, index + 1, p->name, buf_str(after), cx->d);
+		if (log)
+			changes_add(log, index + 1, p->name, p->help, m, buf_str(after), o->dump_dir != NULL);
 	}
 	if (o->time_report)
 		fprintf(cx->d->out, "  %-10s %9.3f ms\n", p->name, seconds * 1e3);
@@ -245,6 +218,7 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *names, int n)
 {
 	Buf before = { 0 }, after = { 0 };
+	Changes own = { 0 }, *log = o->changes ? o->changes : o->dump_dir ? &own : NULL;
 	bool ok = known(o->stop_after, cx->d) && known(o->print_after, cx->d) && known(o->print_before, cx->d);
 
 	for (int i = 0; names && i < n; i++)
@@ -253,6 +227,8 @@ bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *name
 	bug_hook = write_repro;
 	if (ok && o->dump_dir && !names)
 		ok = dump(o->dump_dir, 0, "import", text_of(m, &after), cx->d);
+	if (ok && log)
+		changes_begin(log, m, text_of(m, &after));
 	if (o->time_report)
 		fprintf(cx->d->out, "time per pass\n");
 	int last = names ? n : npasses;
@@ -261,11 +237,14 @@ bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *name
 
 		if (o->stop_after && strcmp(o->stop_after, "import") == 0)
 			break;
-		ok = k < 0 || run_one(m, cx, o, k, &before, &after);
+		ok = k < 0 || run_one(m, cx, o, k, &before, &after, log);
 		if (k >= 0 && o->stop_after && strcmp(o->stop_after, pass_table[k].name) == 0)
 			break;
 	}
 	bug_hook = NULL;
+	if (ok && o->dump_dir)
+		ok = write_index(o->dump_dir, log, m, cx->d);
+	changes_free(&own);
 	buf_free(&before);
 	buf_free(&after);
 	return ok;

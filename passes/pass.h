@@ -38,11 +38,12 @@ extern const Pass pass_table[];
 extern const int  npasses;
 
 typedef struct PassOpt {
-	const char  *dump_dir;          /* --dump-ir: DIR/NN-pass.pdir after each pass */
+	const char  *dump_dir;          /* --dump-ir: DIR/NN-pass.pdir after each pass, DIR/index.html */
 	const char  *print_before, *print_after;
 	bool         print_after_all, print_after_change;
 	const char  *stop_after;
 	bool         time_report;
+	struct Changes *changes;        /* what every pass changes is kept there for a report (changes.h); NULL: nowhere */
 	int          argc; char **argv; /* of the command: an internal error runs it again for a reproducer */
 } PassOpt;
 
