@@ -26,6 +26,7 @@ typedef struct Compile {
 	const Map *sized;           /* PassCx.sized */
 	bool     micro_open;        /* the global batch is said, the size of a microbatch is not */
 	struct MicroChoice *micro; int nmicro;      /* sizes that were looked at, best first (micro.c) */
+	struct Changes *changes;    /* what every pass changed, for --report; NULL: nobody asks */
 	bool     eval;              /* inference exports are read too; nothing is trained */
 	const char *without;        /* the host (on one host: the device) of the cluster that is left out; NULL: none */
 	int      argc; char **argv;

@@ -158,6 +158,7 @@ static bool fits_with(const Compile *c, const Way *w, Fit *f)
 	s.explain = (Buf){ 0 };
 	s.plan = (Plan){ 0 };
 	s.quick = true;
+	s.changes = NULL;
 	return (s.m = compile_import(&s, w->micro)) && find_fit(&s, NULL, f, &refused);
 }
 

@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <string.h>
 #include "../codegen/emit.h"
+#include "../passes/changes.h"
 #include "compile.h"
 #include "explain.h"
 #include "listops.h"
@@ -17,12 +18,12 @@ static void list_passes(void)
 		printf("%2d  %-10s %s\n", i + 1, pass_table[i].name, pass_table[i].help);
 }
 
-typedef struct Command { const char *name; int (*run)(Compile *); } Command;
+typedef struct Command { const char *name; int (*run)(Compile *); bool reports; } Command;    /* reports: takes --report */
 
 static const Command commands[] = {
-	{ "compile", compile_main }, { "verify", verify_main }, { "inspect", inspect_main }, { "plan", plan_main },
-	{ "simulate", simulate_main }, { "cases", cases_main }, { "export", export_main },
-	{ "profile", profile_main }, { "doctor", doctor_main },
+	{ "compile", compile_main, true }, { "verify", verify_main, false }, { "inspect", inspect_main, false }, { "plan", plan_main, true },
+	{ "simulate", simulate_main, true }, { "cases", cases_main, false }, { "export", export_main, false },
+	{ "profile", profile_main, false }, { "doctor", doctor_main, false },
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands + 5 };
@@ -61,16 +62,34 @@ static int word_command(int argc, char **argv, Diag *d)
 	return completion_main(argc - 2, argv + 2, names, all_commands(names), d);
 }
 
+/* The command, and what --report says of it. */
+static int run_command(Compile *c, const Command *command)
+{
+	Changes changes = { 0 };
+
+	if (c->o->report && (!command->reports || c->o->stop_after)) {
+		diag_error(c->d, NOLOC, 1, command->reports ? "--report wants the whole plan; --stop-after %s ends before it" :
+			"--report: pdcc %s writes none; compile, plan and simulate do", command->reports ? c->o->stop_after : command->name);
+		return EXIT_USAGE;
+	}
+	c->changes = c->o->report ? &changes : NULL;
+	int status = command->run(c);
+	if (!status && c->o->report && !report_write(c, c->o->report))
+		status = EXIT_USAGE;
+	changes_free(&changes);
+	return status;
+}
+
 static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 {
 	Options o;
 	bool input_error;
-	int (*run)(Compile *) = compile_main;
+	const Command *command = commands;
 	int first = 1;
 
 	for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
 		if (strcmp(argv[1], commands[i].name) == 0) {
-			run = commands[i].run;
+			command = &commands[i];
 			first = 2;
 		}
 	if (!options_read(a, &o, argc, argv, first, d, &input_error))
@@ -96,24 +115,24 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 	}
 	if (o.templates)
 		tmpl_dir(o.templates);
-	if (run == doctor_main && o.nargs) {
+	if (command->run == doctor_main && o.nargs) {
 		diag_error(d, NOLOC, 1, "pdcc doctor takes no model: '%s'", o.args[0]);
 		return EXIT_USAGE;
 	}
-	if (o.nargs > 1 && run == compile_main && first == 1 && !strpbrk(o.args[0], "./")) {
+	if (o.nargs > 1 && command->run == compile_main && first == 1 && !strpbrk(o.args[0], "./")) {
 		const char *names[COMMANDS], *near = diag_nearest(o.args[0], names, all_commands(names));
 
 		diag_error(d, NOLOC, 1, "there is no command '%s'%s%s%s", o.args[0], near ? "; did you mean '" : "; --help lists them",
 			near ? near : "", near ? "'?" : "");
 		return EXIT_USAGE;
 	}
-	if (o.nargs != 1 && run != doctor_main) {
+	if (o.nargs != 1 && command->run != doctor_main) {
 		diag_error(d, NOLOC, 1, o.nargs ? "one model at a time, not %d: '%s' and '%s'" : "no model is named; --help shows how",
 			o.nargs, o.nargs ? o.args[0] : "", o.nargs > 1 ? o.args[1] : "");
 		return EXIT_USAGE;
 	}
 	Compile c = { .a = a, .scratch = scratch, .d = d, .o = &o, .model = o.args[0], .argc = argc, .argv = argv };
-	return run(&c);
+	return run_command(&c, command);
 }
 
 /* Planning makes and frees arenas by the thousand: what glibc would give back to the kernel each time is kept. */

@@ -13,7 +13,7 @@ typedef struct Options {
 	const char *dump_ir, *print_before, *print_after, *stop_after, *start_from, *passes, *templates;
 	bool        dump, print_after_all, print_after_change, time_report;
 	int64_t     memory_limit;
-	const char *save_plan;
+	const char *save_plan, *report;
 	bool        json;
 	const char *profile, *profile_cache;        /* FILE, "estimate" or "run"; a folder or "none" */
 	bool        measure;

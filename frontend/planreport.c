@@ -45,10 +45,8 @@ const char *devices_text(const Compile *c, const Stage *s, size_t most)
 
 /* ---- where the time goes ---- */
 
-typedef struct Where { PlanTerms t; int stage; } Where;
-
 /* As the planner's terms (ir/plan.h), of what was compiled. */
-static Where where(const Sim *s)
+Where plan_where(const Sim *s)
 {
 	const Schedule *p = s->model->s;
 	double most = -1;
@@ -68,10 +66,10 @@ static Where where(const Sim *s)
 	return w;
 }
 
-static const char *const term_name[] = { "work", "sums", "update", "waiting" };
+const char *const plan_term_name[] = { "work", "sums", "update", "waiting" };
 
 /* The largest of four, or of the differences to four others. */
-static int largest_term(const PlanTerms *x, const PlanTerms *less)
+int plan_largest_term(const PlanTerms *x, const PlanTerms *less)
 {
 	const double v[] = { x->work, x->sum, x->update, x->wait };
 	const double u[] = { less ? less->work : 0, less ? less->sum : 0, less ? less->update : 0, less ? less->wait : 0 };
@@ -93,12 +91,12 @@ static const SimLoad *busiest(const Sim *s)
 	return x;
 }
 
-static const char *bottleneck(const Compile *c, const Sim *s, const Where *w)
+const char *plan_bottleneck(const Compile *c, const Sim *s, const Where *w)
 {
 	const double step = s->step > 0 ? s->step : 1;
 	const SimLoad *l = busiest(s);
 
-	switch (largest_term(&w->t, NULL)) {
+	switch (plan_largest_term(&w->t, NULL)) {
 	case 0:
 		return arena_printf(c->a, "stage %d computes for %.0f %% of the step", w->stage, 100 * w->t.work / step);
 	case 1:
@@ -127,7 +125,7 @@ static const char *tail(Arena *a, const char *name, size_t n)
 	return !name ? "-" : has <= n ? name : arena_printf(a, "..%s", name + has - (n - 2));
 }
 
-static const double *stage_time(const Sim *s, int t)
+const double *stage_seconds(const Sim *s, int t)
 {
 	const Schedule *p = s->model->s;
 
@@ -139,7 +137,7 @@ static void print_stages(const Compile *c, const Sim *s, FILE *f)
 	fprintf(f, "  stage  replicas   forward  backward    update  in flight  devices; the last call\n");
 	for (int t = 0; t < module_stages(c->m) && t < STAGES; t++) {
 		const PlanStage *p = &c->plan.stage[t];
-		const double *x = stage_time(s, t);
+		const double *x = stage_seconds(s, t);
 		const char *devices = devices_text(c, c->m->stage[t], 8);
 		const size_t left = strlen(devices) < 22 ? 40 - strlen(devices) : 18;
 
@@ -151,10 +149,7 @@ static void print_stages(const Compile *c, const Sim *s, FILE *f)
 		fprintf(f, "  ... and %d more stages\n", module_stages(c->m) - STAGES);
 }
 
-/* Bytes of a device by what they are for. */
-typedef struct Classes { int64_t weights, stash, activations, optimizer, gradients, comm, other; } Classes;
-
-static Classes classes(const Stage *s)
+Classes stage_classes(const Stage *s)
 {
 	Classes k = { .weights = s->bytes[REGION_PARAMS], .optimizer = s->bytes[REGION_STATE], .gradients = s->bytes_grads,
 		.comm = s->bytes_comm, .activations = s->bytes_kept };
@@ -182,7 +177,7 @@ static void print_memory(const Compile *c, FILE *f)
 	fprintf(f, "  bytes  weights   stash  activations  gradients  optimizer  messages  temporary  together       of\n");
 	for (int t = 0; t < c->m->nstage && t < STAGES; t++) {
 		const Stage *s = c->m->stage[t];
-		const Classes k = classes(s);
+		const Classes k = stage_classes(s);
 		int64_t limit = 0;
 
 		for (int r = 0; r < s->replicas; r++) {
@@ -219,7 +214,7 @@ static void print_others(const Compile *c, FILE *f)
 		const PlanOther *o = &p->other[i];
 
 		fprintf(f, "    %-18s %9s  %+6.1f %%  %-8s  %s%s\n", plan_short(c->a, o->plan), time_text(c->a, o->step),
-			p->step_time > 0 ? 100 * (o->step / p->step_time - 1) : 0, term_name[largest_term(&o->terms, &p->terms)], o->by,
+			p->step_time > 0 ? 100 * (o->step / p->step_time - 1) : 0, plan_term_name[plan_largest_term(&o->terms, &p->terms)], o->by,
 			o->over > 1 ? "; needs more memory than there is" : "");
 	}
 }
@@ -256,7 +251,7 @@ static void print_edges(const Compile *c, const Sim *s, FILE *f)
 
 void plan_report(const Compile *c, const Sim *s, FILE *f)
 {
-	const Where w = where(s);
+	const Where w = plan_where(s);
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
 	fprintf(f, "plan %s%s%s%s, %s, %" PRId64 " microbatch%s of %" PRId64 ", on %s\n", plan_name(c), c->plan.by ? " (" : "",
@@ -268,7 +263,7 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 		time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), 100 * s->bubble);
 	fprintf(f, "  one device: %s, %.2f times as long\n", time_text(c->a, c->plan.one_time), s->step > 0 ?
 		c->plan.one_time / s->step : 1);
-	fprintf(f, "  bottleneck: %s\n", bottleneck(c, s, &w));
+	fprintf(f, "  bottleneck: %s\n", plan_bottleneck(c, s, &w));
 	print_others(c, f);
 	print_sizes(c, f);
 	print_edges(c, s, f);
@@ -300,8 +295,8 @@ static void json_stage(const Compile *c, const Sim *s, int t, FILE *f)
 {
 	const Stage *x = c->m->stage[t];
 	const PlanStage *p = &c->plan.stage[t];
-	const double *time = stage_time(s, t);
-	const Classes k = classes(x);
+	const double *time = stage_seconds(s, t);
+	const Classes k = stage_classes(x);
 
 	fprintf(f, "%s\n    {\"stage\": %d, \"replicas\": %d, \"devices\": [", t ? "," : "", t, x->replicas);
 	for (int r = 0; r < x->replicas; r++) {
@@ -340,7 +335,7 @@ static void json_others(const Plan *p, FILE *f)
 		fprintf(f, "%s\n    {\"plan\": \"%s\", \"planner\": ", i ? "," : "", o->plan);
 		quote(f, o->by);
 		fprintf(f, ", \"step_s\": %.9g, \"lost_by\": \"%s\", \"fits\": %s, \"terms\": ", o->step,
-			term_name[largest_term(&o->terms, &p->terms)], o->over > 1 ? "false" : "true");
+			plan_term_name[plan_largest_term(&o->terms, &p->terms)], o->over > 1 ? "false" : "true");
 		json_terms(f, &o->terms);
 		fputc('}', f);
 	}
@@ -348,7 +343,7 @@ static void json_others(const Plan *p, FILE *f)
 
 void plan_json(const Compile *c, const Sim *s, FILE *f)
 {
-	const Where w = where(s);
+	const Where w = plan_where(s);
 
 	fputs("{\"model\": ", f);
 	quote(f, c->m->name);
@@ -363,7 +358,7 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 		c->plan.peak, c->plan.one_time, s->bubble);
 	json_terms(f, &w.t);
 	fputs(", \"bottleneck\": ", f);
-	quote(f, bottleneck(c, s, &w));
+	quote(f, plan_bottleneck(c, s, &w));
 	fputs(",\n \"stages\": [", f);
 	for (int t = 0; t < module_stages(c->m); t++)
 		json_stage(c, s, t, f);

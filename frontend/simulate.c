@@ -16,7 +16,7 @@ const char *cluster_name(const Compile *c)
 	return c->cluster.name ? c->cluster.name : slash ? slash + 1 : file;
 }
 
-static const char *title(const Compile *c)
+const char *simulate_title(const Compile *c)
 {
 	const int64_t n = c->m->microbatches, batch = c->m->batch;
 
@@ -116,7 +116,7 @@ static void print_summary(const Compile *c, const Sim *s)
 {
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
-	printf("%s\n", title(c));
+	printf("%s\n", simulate_title(c));
 	printf("  step %s", time_text(c->a, s->each));
 	if (s->each > 0)
 		printf(", %.*f samples/s", samples / s->each < 100, samples / s->each);
@@ -139,7 +139,7 @@ static bool write_timeline(const Compile *c, const Sim *s, const char *file)
 	const char *end = strrchr(file, '.');
 	Buf b = { 0 };
 
-	(strcmp(end, ".svg") == 0 ? timeline_svg : strcmp(end, ".html") == 0 ? timeline_html : timeline_json)(&b, s, title(c));
+	(strcmp(end, ".svg") == 0 ? timeline_svg : strcmp(end, ".html") == 0 ? timeline_html : timeline_json)(&b, s, simulate_title(c));
 	const bool ok = file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
 	if (ok && !c->o->quiet)
 		printf("wrote %s\n", file);

@@ -134,6 +134,7 @@ static bool choose(Compile *c, const char *dump)
 	s.explain = (Buf){ 0 };
 	o.explain = o.time_report = o.print_after_all = o.print_after_change = false;
 	o.print_before = o.print_after = NULL;
+	s.changes = NULL;
 	o.t.plan = arena_str(c->a, plan_str(c->a, &c->plan));
 	if (!o.t.global)
 		o.t.global = c->m->batch * c->m->microbatches;

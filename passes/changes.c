@@ -11,7 +11,7 @@ enum { CONTEXT = 2, MOST_ROWS = 3000, OPENED = 60, OPS_SHOWN = 12 };
 
 const char changes_style[] =
 	"table.p { border-collapse: collapse; margin-bottom: 1em } .p td, .p th { padding: 2px 10px 2px 0; text-align: left; "
-	"vertical-align: top; font-weight: normal } .p .n { text-align: right; font-variant-numeric: tabular-nums }\n"
+	"vertical-align: top; font-weight: normal } .p .v { text-align: right; font-variant-numeric: tabular-nums }\n"
 	".p tr.z td { color: #999 } .del { color: #b3261e } .ins { color: #1a7f37 }\n"
 	"details { margin: 6px 0 } summary { cursor: pointer; padding: 4px 0 } summary b { font-size: 14px }\n"
 	"table.d { border-collapse: collapse; table-layout: fixed; width: 100%; font: 12px/1.35 ui-monospace, monospace }\n"
@@ -89,14 +89,14 @@ static void table_row(Changes *c, int number, const char *name, const char *help
 
 	for (int i = 0; i < OP_COUNT; i++)
 		nodes += now[i];
-	buf_printf(b, "<tr%s><td class=\"n\">%d</td><td>", same ? " class=\"z\"" : "", number);
+	buf_printf(b, "<tr%s><td class=\"v\">%d</td><td>", same ? " class=\"z\"" : "", number);
 	if (same)
 		buf_xml(b, name);
 	else
 		buf_printf(b, "<a href=\"#pass-%s\">%s</a>", name, name);
 	buf_puts(b, "</td><td>");
 	buf_xml(b, help);
-	buf_printf(b, "</td><td class=\"n del\">%s%.0d</td><td class=\"n ins\">%s%.0d</td><td class=\"n\">%d</td><td>",
+	buf_printf(b, "</td><td class=\"v del\">%s%.0d</td><td class=\"v ins\">%s%.0d</td><td class=\"v\">%d</td><td>",
 		d->removed ? "&#8722;" : "", d->removed, d->added ? "+" : "", d->added, nodes);
 	ops_text(b, c->count, now);
 	buf_puts(b, "</td>");
@@ -126,7 +126,7 @@ void changes_add(Changes *c, int number, const char *name, const char *help, con
 
 void changes_body(Buf *b, const Changes *c)
 {
-	buf_puts(b, "<table class=\"p\">\n<tr><th></th><th>pass</th><th></th><th colspan=\"2\">lines</th><th class=\"n\">nodes</th>"
+	buf_puts(b, "<table class=\"p\">\n<tr><th></th><th>pass</th><th></th><th colspan=\"2\">lines</th><th class=\"v\">nodes</th>"
 		"<th>operators</th></tr>\n");
 	buf_puts(b, buf_str(&c->table));
 	buf_puts(b, "</table>\n");

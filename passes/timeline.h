@@ -8,6 +8,8 @@
 void timeline_svg(Buf *b, const Sim *s, const char *title);
 /* The same picture with a wheel to zoom and a hand to drag; nothing else is loaded. */
 void timeline_html(Buf *b, const Sim *s, const char *title);
+/* What that page consists of, for a page that holds more; its picture must be the first there. */
+void timeline_part(Buf *b, const Sim *s, const char *title);
 /* Trace Event Format: a process per device, messages as asynchronous slices, memory as a counter. */
 void timeline_json(Buf *b, const Sim *s, const char *title);
 
