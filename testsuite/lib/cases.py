@@ -1,5 +1,5 @@
 """The program that `pdcc cases` writes: many small graphs, fed from a file."""
-import re
+import os, re, sys
 import numpy as np
 import pdcctest as T
 
@@ -9,6 +9,7 @@ INT = {'i64': '<i8', 'i32': '<i4', 'bool': '<u1', 'u8': '<u1'}
 class Program:
     """The emitted cases in one folder: run(list of (name, {input: array})) -> list of {output: array}."""
     def __init__(self, tmp, cases, f64, target='c'):
+        self.kept = None if f64 or target == 'c' else f'ops-{os.path.basename(sys.argv[0])}'
         self.dir, self.dtype = f'{tmp}/{"f64" if f64 else target}', '<f8' if f64 else '<f4'
         args = [T.pdcc_path(), 'cases', cases, '-o', self.dir, '--force'] + (['--f64'] if f64 else ['--target', target])
         T.check('pdcc cases', *T.run(args, timeout=600))
@@ -34,6 +35,9 @@ class Program:
                     if kind == 'in':
                         f.write(np.ascontiguousarray(values[vn], INT.get(dt, self.dtype)).tobytes())
         T.check('cases', *T.run([f'{self.dir}/bin/cases', f'{self.dir}/input', f'{self.dir}/output'], timeout=600))
+        if self.kept:
+            T.keep(self.dir, self.kept, [f'{self.dir}/input', f'{self.dir}/output', f'{self.dir}/cases.txt'], kind='cases')
+            self.kept = None
         data, at, out = open(f'{self.dir}/output', 'rb').read(), 0, []
         for name, _ in jobs:
             res = {}

@@ -104,5 +104,22 @@ def safetensors(path):
     return out
 
 
+def keep(folder, name, expected, **job):
+    """Where $PDCC_KEEP names a folder: NAME there gets an emitted GPU program, `expected` (what it read and gave: files, or
+    folders with their files) and how to hold another run against it. gpu/pack.py packs that for machines with a GPU."""
+    to = os.environ.get('PDCC_KEEP')
+    if not to:
+        return
+    to = os.path.join(to, name)
+    shutil.copytree(folder, os.path.join(to, 'build'), ignore=shutil.ignore_patterns('obj', 'bin', 'run', 'ir', 'profile', 'input', 'output'))
+    os.makedirs(os.path.join(to, 'expected'))
+    for e in expected:
+        for f in [os.path.join(e, x) for x in os.listdir(e)] if os.path.isdir(e) else [e]:
+            if os.path.isfile(f):
+                shutil.copy(f, os.path.join(to, 'expected'))
+    with open(os.path.join(to, 'job.json'), 'w') as f:
+        json.dump(job, f, indent=1)
+
+
 def temp(prefix):
     return tempfile.mkdtemp(prefix=f'pdcc-{prefix}-')

@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+"""bench_torch.py gpt2|resnet50|mlp: ms of a training step in PyTorch on the GPU, as the benchmarks of pack.py have it: the same
+network, batch, precision and optimizer (SGD). A line `torch KIND: N ms a step, ...` for eager and torch.compile each."""
+import statistics, sys, time
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.a, self.b, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc, self.out, self.drop = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Dropout(0.1)
+
+    def forward(self, x):
+        n, t, w = x.shape
+        q, k, v = (y.view(n, t, self.heads, -1).transpose(1, 2) for y in self.qkv(self.a(x)).split(w, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1)
+        x = x + self.drop(self.proj(y.transpose(1, 2).reshape(n, t, w)))
+        return x + self.drop(self.out(F.gelu(self.fc(self.b(x)), approximate='tanh')))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, width=768, heads=12, layers=12, words=50257, most=1024):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(words, width), nn.Embedding(most, width)
+        self.body = nn.Sequential(nn.Dropout(0.1), *(Block(width, heads) for _ in range(layers)), nn.LayerNorm(width))
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
+        return self.body(x) @ self.wte.weight.t()
+
+
+def resnet50():
+    class Bottleneck(nn.Module):
+        def __init__(self, i, mid, stride):
+            super().__init__()
+            o, conv, norm = 4 * mid, nn.Conv2d, nn.BatchNorm2d
+            self.a = nn.Sequential(conv(i, mid, 1, bias=False), norm(mid), nn.ReLU(True), conv(mid, mid, 3, stride, 1, bias=False),
+                                   norm(mid), nn.ReLU(True), conv(mid, o, 1, bias=False), norm(o))
+            self.b = nn.Identity() if i == o else nn.Sequential(conv(i, o, 1, stride, bias=False), norm(o))
+
+        def forward(self, x):
+            return torch.relu(self.a(x) + self.b(x))
+    layers, i = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)], 64
+    for k, count in enumerate((3, 4, 6, 3)):
+        for j in range(count):
+            layers.append(Bottleneck(i, 64 << k, 2 if k and not j else 1))
+            i = 256 << k
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(i, 1000))
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(784, 500), nn.Sigmoid(), nn.Linear(500, 500), nn.Sigmoid(), nn.Linear(500, 10))
+
+
+def timed(net, x, y, half):
+    opt = torch.optim.SGD(net.parameters(), lr=0.001)
+    ms = []
+    for k in range(35):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        opt.zero_grad(set_to_none=True)
+        with torch.autocast('cuda', torch.bfloat16, enabled=half):
+            loss = F.cross_entropy(net(x).flatten(0, -2), y.flatten())
+        loss.backward()
+        opt.step()
+        torch.cuda.synchronize()
+        ms += [(time.perf_counter() - start) * 1e3] if k >= 5 else []
+    return statistics.median(ms), float(loss)
+
+
+def main():
+    name = sys.argv[1]
+    if not torch.cuda.is_available():
+        sys.exit('no GPU for PyTorch')
+    torch.manual_seed(1)
+    half = name != 'mlp'
+    torch.backends.cudnn.benchmark = True
+    net = {'gpt2': Gpt2, 'resnet50': resnet50, 'mlp': mlp}[name]().cuda().train()
+    if name == 'gpt2':
+        x = torch.randint(0, 50257, (8, 1024), device='cuda')
+        y, per, unit = torch.randint(0, 50257, (8, 1024), device='cuda'), 8192, 'tokens'
+    elif name == 'resnet50':
+        net = net.to(memory_format=torch.channels_last)
+        x = torch.randn(128, 3, 224, 224, device='cuda').to(memory_format=torch.channels_last)
+        y, per, unit = torch.randint(0, 1000, (128,), device='cuda'), 128, 'images'
+    else:
+        x, y, per, unit = torch.randn(512, 784, device='cuda'), torch.randint(0, 10, (512,), device='cuda'), 512, 'samples'
+    for kind in 'eager', 'compile':
+        ms, loss = timed(net if kind == 'eager' else torch.compile(net), x, y, half)
+        print(f'torch {torch.__version__} {kind}: {ms:.3f} ms a step, {per / ms * 1e3:.0f} {unit}/s, loss {loss:.4g}', flush=True)
+
+
+if __name__ == '__main__':
+    main()

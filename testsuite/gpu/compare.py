@@ -1,0 +1,131 @@
+"""How a run of a packed program is held against what it gave where it was packed. Standard library only."""
+import array, json, math, os, struct
+
+TYPES = {'F32': 'f', 'F64': 'd', 'I64': 'q', 'I32': 'i', 'U8': 'B', 'BOOL': 'B', 'F16': 'H', 'BF16': 'H'}
+CASES = {'f32': 'f', 'f64': 'd', 'i64': 'q', 'i32': 'i', 'i16': 'h', 'u16': 'H', 'i8': 'b', 'u8': 'B', 'u32': 'I', 'u64': 'Q', 'bool': 'B'}
+OP = 2e-3           # of a tensor's largest value
+
+
+class Differs(Exception):
+    pass
+
+
+def tensors(path):
+    """{name: array} of a safetensors file."""
+    with open(path, 'rb') as f:
+        n = struct.unpack('<Q', f.read(8))[0]
+        head, blob = json.loads(f.read(n)), f.read()
+    out = {}
+    for k, t in head.items():
+        if k != '__metadata__':
+            out[k] = array.array(TYPES[t['dtype']])
+            out[k].frombytes(blob[t['data_offsets'][0]:t['data_offsets'][1]])
+    return out
+
+
+def losses(path):
+    with open(path) as f:
+        return [float(l.split()[1]) for l in f if l.strip()]
+
+
+def worst(got, want):
+    """(the largest difference, the largest value of `want`); where one is no number the other has to be none too."""
+    if got == want:
+        return 0.0, 1.0
+    err = top = 0.0
+    for g, w in zip(got, want):
+        if w - w == 0 and abs(w) > top:
+            top = abs(w)
+        if g != w and (g == g or w == w):
+            d = abs(g - w)
+            err = d if d > err else math.inf if d != d else err
+    return err, top
+
+
+def check_cases(job, got_dir, want_dir):
+    """The outputs of all cases of an emitted cases program, in the order of its input file."""
+    table, current = {}, None
+    for line in open(f'{want_dir}/cases.txt'):
+        w = line.split()
+        if w[0] in ('case', 'skip'):
+            current = table.setdefault(int(w[1]), (w[2], []))[1] if w[0] == 'case' else None
+        elif current is not None:
+            k = max(i for i, x in enumerate(w) if x in CASES or x in ('f16', 'bf16'))
+            current.append((w[0], w[k], math.prod(int(x) for x in w[k + 1:])))
+    fed, got, want = (open(p, 'rb').read() for p in (f'{want_dir}/input', f'{got_dir}/output', f'{want_dir}/output'))
+    at = out = done = 0
+    bad = []
+    while at < len(fed):
+        name, io = table[struct.unpack_from('<i', fed, at)[0]]
+        at += 4
+        why = None
+        for kind, t, n in io:
+            code = CASES.get(t, 'H')
+            size = n * array.array(code).itemsize
+            if kind == 'in':
+                at += size
+                continue
+            g, w = array.array(code), array.array(code)
+            if out + size > len(got):
+                raise Differs(f'the program ended early, in {name}')
+            g.frombytes(got[out:out + size])
+            w.frombytes(want[out:out + size])
+            out += size
+            err, top = worst(g, w) if code in 'fd' else (0.0 if g == w else math.inf, 1.0)
+            if err > OP * max(top, 1e-3):
+                why = f'{name}: differs by {err:.3g}, the largest value is {top:.3g}'
+        bad += [why] if why else []
+        done += 1
+    if bad:
+        raise Differs(f'{len(bad)} of {done}: ' + '; '.join(bad[:12]))
+    return f'{done} cases'
+
+
+def smooth(x, k=20):
+    k = min(k, len(x))
+    return [sum(x[i:i + k]) / k for i in range(len(x) - k + 1)]
+
+
+def check_losses(job, got, want):
+    if len(got) != len(want):
+        raise Differs(f'{len(got)} losses, {len(want)} are wanted')
+    if 'curve' in job:
+        far = max(abs(g - w) / abs(w) for g, w in zip(smooth(got), smooth(want)))
+        if not far <= job['curve']:
+            raise Differs(f'the curve of losses is up to {far:.2%} from that of f32')
+        return f'curve within {far:.2%} of f32 over {len(got)} steps'
+    for k, (g, w) in enumerate(zip(got, want)):
+        if not abs(g - w) <= job['losses'] * max(1, abs(w)):
+            raise Differs(f'loss before step {k + 1} is {g:.7g}, {w:.7g} is wanted')
+    return f'{len(got)} losses within {max(abs(g - w) / max(1, abs(w)) for g, w in zip(got, want)):.1e}'
+
+
+def check_train(job, got_dir, want_dir, near_dir):
+    said = check_losses(job, losses(f'{got_dir}/losses.txt'), losses(f'{near_dir or want_dir}/losses.txt'))
+    if 'params' not in job:
+        return said
+    flipped = 0
+    for file, most in ('grads', job['params']), ('trained', job['flip']):
+        got, want = tensors(f'{got_dir}/{file}.safetensors'), tensors(f'{want_dir}/{file}.safetensors')
+        for k, w in want.items():
+            if k in job['skip'] or w.typecode not in 'fd':
+                continue
+            if k not in got:
+                raise Differs(f'{file}: {k} is missing')
+            err, top = worst(got[k], w)
+            if err > most * max(top, 1e-6):
+                raise Differs(f'{file}: {k} differs by {err:.3g}, its largest value is {top:.3g}')
+            flipped += err > job['params'] * max(top, 1e-6)
+    return said + (f', {flipped} trained tensors beyond {job["params"]:g} (a ReLU on its other side)' if flipped else '')
+
+
+def check_same(got_dir, first_dir):
+    """Reproducible programs: the bits of another plan."""
+    a, b = losses(f'{got_dir}/losses.txt'), losses(f'{first_dir}/losses.txt')
+    if a != b:
+        raise Differs(f'losses {a[:3]}... are not those of {os.path.basename(os.path.dirname(os.path.dirname(first_dir)))}, {b[:3]}...')
+    got, want = (tensors(f'{d}/trained.safetensors') for d in (got_dir, first_dir))
+    for k, w in want.items():
+        if got[k].tobytes() != w.tobytes():
+            raise Differs(f'{k} has other bits')
+    return 'same bits'
