@@ -16,6 +16,8 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc doctor --cluster C.yaml [--measure]  tools and machines: what is there, how fast links are\n"
 		"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"
 		"       pdcc inspect CLUSTER.yaml                 its devices and links\n"
+		"       pdcc inspect FILE|DIR                     what pdcc and its programs wrote: build folder, plan, IR (.pdir), profile,\n"
+		"                                                 weights, checkpoint, trace\n"
 		"       pdcc export CKPT --model MODEL.onnx -o T  a checkpoint as T.onnx with its weights, or as T.safetensors\n"
 		"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
 		"       pdcc explain E0203                        what an error code means and what helps\n"

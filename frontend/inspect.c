@@ -279,8 +279,10 @@ int inspect_main(Compile *c)
 	char *said, *again = NULL;
 
 	if (inspects_cluster(c->model))
-		return inspect_cluster(c);
-
+		return inspect_is_plan(c) ? inspect_json(c) : inspect_cluster(c);
+	const int status = inspect_file(c);
+	if (status >= 0)
+		return status;
 	if (!attempt(&l, TRAINED, &said)) {
 		const int errors = c->d->errors, code = c->d->last_code;
 		const char *why = first_error(c->a, said);

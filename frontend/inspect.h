@@ -40,8 +40,15 @@ typedef struct Look {
 	const Stage *stage;         /* all of the model on one device; NULL: it was not planned */
 } Look;
 
+const char *inspect_name(Arena *a, const char *s, int n);      /* at most n columns of it, the end */
 /* Everything, on standard output, at most 100 columns wide. */
 void inspect_print(const Look *l);
+
+/* Files and folders that pdcc and its programs write; the exit status, -1: it is none of these. */
+int  inspect_file(Compile *c);
+int  inspect_json(Compile *c);      /* plans, profiles */
+int  inspect_ir(Compile *c);        /* *.pdir */
+bool inspect_is_plan(Compile *c);   /* a plan file in YAML */
 
 /* Does `pdcc inspect` take this for a cluster file? And what it prints then; the exit status. */
 bool inspects_cluster(const char *path);

@@ -8,7 +8,7 @@ enum { PARAMS_SHOWN = 40, NODES_SHOWN = 10, CUTS_SHOWN = 20, BAR = 20, WIDTH = 1
 /* ---- cells ---- */
 
 /* At most n columns: the end of a long name tells more than its beginning. */
-static const char *cut_name(Arena *a, const char *s, int n)
+const char *inspect_name(Arena *a, const char *s, int n)
 {
 	const int len = (int)strlen(s);
 
@@ -86,7 +86,7 @@ static void print_head(const Look *l)
 	for (int i = 0; i < l->nio; i++) {
 		const struct IoRow *x = &l->io[i];
 
-		printf("  %-7s %-40s %s", x->out ? "output" : "input", cut_name(l->c->a, x->name, 40), x->type);
+		printf("  %-7s %-40s %s", x->out ? "output" : "input", inspect_name(l->c->a, x->name, 40), x->type);
 		if (x->axis >= 0)
 			printf(", batch axis %d", x->axis);
 		printf("%s\n", x->label ? ", labels" : "");
@@ -141,7 +141,7 @@ static void print_params(const Look *l)
 		hidden += !show[i];
 		if (!show[i])
 			continue;
-		printf("  %-41s %-10s %-20s %12lld %11s\n", cut_name(a, p->name, 41), p->kind, p->shape, (long long)p->elements,
+		printf("  %-41s %-10s %-20s %12lld %11s\n", inspect_name(a, p->name, 41), p->kind, p->shape, (long long)p->elements,
 			str_bytes(a, p->bytes));
 		if (strcmp(p->kind, "mixed") == 0 || strcmp(p->kind, "tied") == 0)
 			printf("    read by %.86s%s\n", p->readers, strlen(p->readers) > 86 ? ".." : "");
@@ -266,7 +266,7 @@ static void print_nodes(const Look *l)
 	printf("\nwhere time goes, per microbatch (estimate, before loops are fused)\n");
 	printf("  %-42s %-24s %9s %9s %6s\n", "node", "op", "forward", "backward", "share");
 	for (int i = 0; i < l->nitem && i < NODES_SHOWN && time_of(order[i]) > 0; i++)
-		printf("  %-42s %-24.24s %9s %9s %5.1f%%\n", cut_name(a, order[i]->name, 42), op_name(order[i]),
+		printf("  %-42s %-24.24s %9s %9s %5.1f%%\n", inspect_name(a, order[i]->name, 42), op_name(order[i]),
 			str_time(a, order[i]->time[PHASE_FWD]), l->stage ? str_time(a, order[i]->time[PHASE_BWD]) : "-",
 			percent(time_of(order[i]), all));
 	printf("  %-67s %9s %9s\n", "all", str_time(a, l->time[PHASE_FWD]), l->stage ? str_time(a, l->time[PHASE_BWD]) : "-");
@@ -277,7 +277,7 @@ static void print_nodes(const Look *l)
 	qsort(order, (size_t)l->nitem, sizeof *order, by_memory);
 	printf("\nwhere memory goes\n  %-42s %-24s %12s %10s %6s\n", "node", "op", "parameters *", "kept", "share");
 	for (int i = 0; i < l->nitem && i < NODES_SHOWN && memory_of(order[i]); i++)
-		printf("  %-42s %-24.24s %12s %10s %5.1f%%\n", cut_name(a, order[i]->name, 42), op_name(order[i]),
+		printf("  %-42s %-24.24s %12s %10s %5.1f%%\n", inspect_name(a, order[i]->name, 42), op_name(order[i]),
 			str_bytes(a, order[i]->weights), str_bytes(a, order[i]->kept),
 			percent((double)memory_of(order[i]), (double)l->stage->arena));
 	printf("  * with gradients and optimizer state; at the node that reads them first\n");
@@ -335,12 +335,12 @@ static void print_cuts(const Look *l)
 	if (n)
 		printf("  %-37s %-19s %6s %10s\n", "in front of", "op", "time", "crosses");
 	for (int i = 0; i < n; i++)
-		printf("  %-37s %-19.19s %5.1f%% %10s%s\n", cut_name(a, pick[i]->node, 37),
+		printf("  %-37s %-19.19s %5.1f%% %10s%s\n", inspect_name(a, pick[i]->node, 37),
 			optab[pick[i]->op]->name, 100 * pick[i]->before, str_bytes(a, pick[i]->bytes),
 			bar(a, (double)pick[i]->bytes, (double)most));
 	if (half)
 		printf("two stages: in front of '%s', %.0f%% of the time lies before it\n",
-			cut_name(a, half->node, 50), 100 * half->before);
+			inspect_name(a, half->node, 50), 100 * half->before);
 }
 
 void inspect_print(const Look *l)

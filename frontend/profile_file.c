@@ -25,22 +25,9 @@ static bool wrong(Yaml *y, const YNode *at, const char *fmt, ...)
 	return diag_error(y->d, TEXTLOC(y->file, (int)at->start_mark.line + 1, (int)at->start_mark.column + 1), 420, "%s", text);
 }
 
-/* The value of a key of mapping n; NULL: it has none. */
-static const YNode *member(Yaml *y, const YNode *n, const char *key)
-{
-	if (n->type != YAML_MAPPING_NODE)
-		return NULL;
-	for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
-		const YNode *k = yaml_document_get_node(&y->doc, p->key);
-		if (k->type == YAML_SCALAR_NODE && !strcmp((const char *)k->data.scalar.value, key))
-			return yaml_document_get_node(&y->doc, p->value);
-	}
-	return NULL;
-}
-
 static const char *text_of(Yaml *y, const YNode *n, const char *what, const char *key)
 {
-	const YNode *v = member(y, n, key);
+	const YNode *v = yaml_get(y, n, key);
 
 	if (v && v->type == YAML_SCALAR_NODE)
 		return arena_str(y->a, (const char *)v->data.scalar.value);
@@ -50,7 +37,7 @@ static const char *text_of(Yaml *y, const YNode *n, const char *what, const char
 
 static double number_of(Yaml *y, const YNode *n, const char *what, const char *key, double most)
 {
-	const YNode *v = member(y, n, key);
+	const YNode *v = yaml_get(y, n, key);
 	const char *s = v && v->type == YAML_SCALAR_NODE ? (const char *)v->data.scalar.value : NULL;
 	char *end = NULL;
 	const double x = s ? strtod(s, &end) : 0;
@@ -83,7 +70,7 @@ static ProfileNode read_record(Yaml *y, const YNode *n, int i)
 	r.weight = (int64_t)number_of(y, n, where, "weight", 1e18);
 	r.mean = number_of(y, n, where, "mean", MAX_TIME);
 	r.p50 = number_of(y, n, where, "p50", MAX_TIME);
-	r.typical = member(y, n, "typical") ? number_of(y, n, where, "typical", MAX_TIME) : r.p50;
+	r.typical = yaml_get(y, n, "typical") ? number_of(y, n, where, "typical", MAX_TIME) : r.p50;
 	r.p99 = number_of(y, n, where, "p99", MAX_TIME);
 	r.cov = number_of(y, n, where, "cov", 1e9);
 	r.n = (int64_t)number_of(y, n, where, "n", 1e15);
@@ -102,7 +89,7 @@ Profile *profile_load(Arena *a, const char *path, Diag *d)
 	if (!yaml_open(&y, a, path, d))
 		return NULL;
 	const YNode *top = yaml_document_get_root_node(&y.doc);
-	const YNode *kind = member(&y, top, "kind"), *nodes = member(&y, top, "nodes");
+	const YNode *kind = yaml_get(&y, top, "kind"), *nodes = yaml_get(&y, top, "nodes");
 	Profile *p = NEW(a, Profile);
 
 	if (!kind || kind->type != YAML_SCALAR_NODE || strcmp((const char *)kind->data.scalar.value, "pdcc profile"))

@@ -420,3 +420,15 @@ int expand_brackets(Arena *a, const char *s, const char ***out)
 	}
 	return n;
 }
+
+const YNode *yaml_get(Yaml *y, const YNode *n, const char *key)
+{
+	if (!n || n->type != YAML_MAPPING_NODE)
+		return NULL;
+	for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
+		const YNode *k = yaml_document_get_node(&y->doc, p->key);
+		if (k->type == YAML_SCALAR_NODE && strcmp((const char *)k->data.scalar.value, key) == 0)
+			return yaml_document_get_node(&y->doc, p->value);
+	}
+	return NULL;
+}

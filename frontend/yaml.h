@@ -34,6 +34,9 @@ const YNode **yaml_items(Yaml *y, const YNode *n, const char *what, int *count);
 /* Pairs of a mapping with free keys (names of inputs, parameters). */
 int yaml_pairs(Yaml *y, const YNode *n, const char *what, const char ***key, const YNode ***value);
 
+/* The value of a key; NULL: n is NULL, no mapping, or has no such key. */
+const YNode *yaml_get(Yaml *y, const YNode *n, const char *key);
+
 /* The reader of a key that is known and does nothing: says so. */
 void yaml_ignore(Yaml *y, const YNode *v, void *to);
 
