@@ -1,14 +1,19 @@
 /* checkpoint.c: writing checkpoints while training goes on, and going on after one.
  *
- * Every rank writes the tensors that it owns (pd_param.owner) and asks nobody: between two steps they are copied into
- * a buffer that was made before step 0. A thread writes the copy and its manifest under temporary names, which frees the
- * copy for the next one. A second thread has the disk take both (fsync), in the order of steps, and gives them their names: a
- * part that has a manifest lies on the disk. A checkpoint counts when all parts have manifests (ckptdir.h), so a kill or
- * a loss of power at any moment leaves the one before: a rank removes its parts of older ones only when enough newer ones
- * count and their folder lies on the disk.
+ * Every rank writes the tensors that it owns (pd_param.owner) and asks nobody: between two steps they are copied
+ * into a buffer that was made before step 0, and a thread writes the copy and its manifest under temporary names and
+ * gives them their names. A checkpoint counts when all parts have manifests (ckptdir.h), so a kill at any moment
+ * leaves the one before. That says nothing of the disk, which takes long: a second thread has it take one
+ * in every stride of them, and the last ones of a run; its manifest then says on_disk. The stride is the least power
+ * of two that lets --ckpt-settle seconds pass, and the n-th checkpoint is settled when it divides n: ranks whose
+ * clocks differ settle the same ones, or some of them every other.
  *
- * At most FLIGHT parts wait for the disk: one that stalls for a moment stops nobody, one that is slower than the training
- * is slows it down. The threads give way to those that compute.
+ * A rank removes its part of an old one when `keep` newer ones count, but what it has settled only when `keep` newer
+ * ones are on the disk with all their parts: a loss of power leaves those. What was newer may be cut short then,
+ * which its size and hash show, and resume.c passes over it.
+ *
+ * At most FLIGHT parts wait for the disk: one that stalls for a moment stops nobody, one that is slower than the
+ * training is slows it down. The threads give way to those that compute.
  *
  * A part says nothing of stages: whoever resumes looks for its tensors by name in all parts. */
 #include "rt.h"
@@ -26,8 +31,12 @@
 
 enum { FLIGHT = 4, GIVE_WAY = 10, LOOK_NS = 250000000 };        /* nice, which on Linux is of a thread */
 
-typedef struct old { int64_t step; int world; bool safe; } old;  /* a checkpoint; safe: it counts and lies on the disk */
-typedef struct part { ck_manifest m; int data, manifest; } part; /* files under temporary names */
+typedef struct old {    /* a checkpoint */
+	int64_t step;
+	int     world;          /* 0: damaged */
+	bool    asked;          /* the disk takes my part, or has it */
+	bool    counts, safe;   /* seen: all parts are there; the disk has them all */
+} old;
 
 static struct {
 	const pd_program *p;
@@ -37,15 +46,17 @@ static struct {
 	char             *copy, *head, *step_at;   /* the file's data; its beginning; where that says the step */
 	size_t            bytes, head_bytes;
 	ck_manifest       m;        /* of the copy */
+	bool              ask;      /* the disk shall have it */
 	int64_t           keep;
 	old              *old;      /* in the order of steps */
 	int               nold, room;
 	int               journal;  /* file with the losses, which goes to the disk with the checkpoint; -1: none */
-	int64_t           taken;    /* the step of the last copy; -1: none */
+	int64_t           taken, count;     /* the step of the last copy, -1: none; how many there were */
+	double            apart, gap, last; /* --ckpt-settle; seconds between two, an average; when the last was taken */
 	pthread_t         writer, settler;
 	pthread_mutex_t   lock;
 	pthread_cond_t    changed;
-	part              flight[FLIGHT];   /* written, in a ring */
+	int64_t           flight[FLIGHT];   /* steps whose parts wait for the disk, in a ring */
 	int               oldest, flying;
 	bool              on, busy, quit, broken;   /* busy: the copy is in use; broken: error says why */
 	char              error[CK_PATH + 200];
@@ -82,132 +93,58 @@ static bool put(int fd, const char *data, size_t n)
 	return true;
 }
 
-static void temporary(char to[CK_PATH], const ck_manifest *m, const char *end)
+/* A file of two pieces, which has its name when it is whole. */
+static bool write_file(const ck_manifest *m, const char *end, const char *a, size_t na, const char *b, size_t nb)
 {
-	char name[32];
+	char path[CK_PATH], new[CK_PATH + 4];
 
-	snprintf(name, sizeof name, "%s.new", end);
-	ck_part(to, ck.dir, m->step, m->rank, m->world, name);
-}
-
-/* A file of two pieces under its temporary name, on its way to the disk; -1: an error. */
-static int begin_file(const ck_manifest *m, const char *end, const char *a, size_t na, const char *b, size_t nb)
-{
-	char path[CK_PATH];
-
-	temporary(path, m, end);
-	const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+	ck_part(path, ck.dir, m->step, m->rank, m->world, end);
+	snprintf(new, sizeof new, "%s.new", path);
+	const int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC, 0666);
 	bool      ok = fd >= 0 && put(fd, a, na);
 
 	rt_point_ckpt(m->step);
 	ok = ok && put(fd, b, nb);
+	if (fd >= 0)
+		ok = close(fd) == 0 && ok;
 	rt_point_ckpt(m->step);
-	if (!ok) {
-		failed(path);
-		unlink(path);
-		if (fd >= 0)
-			close(fd);
-		return -1;
-	}
-	sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);       /* both files' places on the disk go there at once */
-	return fd;
+	if (ok && rename(new, path) == 0)
+		return true;
+	failed(new);
+	unlink(new);
+	return false;
 }
 
-static bool write_part(part *to)
+static bool write_part(ck_manifest *m)
 {
 	char    folder[CK_PATH], text[CK_TEXT];
 	ck_hash h;
 
-	to->m = ck.m;
-	ck_folder(folder, ck.dir, ck.m.step);
+	ck_folder(folder, ck.dir, m->step);
 	if (mkdir(folder, 0777) && errno != EEXIST)
 		return failed(folder);
 	ck_hash_begin(&h);
 	ck_hash_add(&h, ck.head, ck.head_bytes);
 	ck_hash_add(&h, ck.copy, ck.bytes);
-	to->m.hash = ck_hash_end(&h);
-	to->m.bytes = (int64_t)(ck.head_bytes + ck.bytes);
-	to->data = begin_file(&to->m, ".safetensors", ck.head, ck.head_bytes, ck.copy, ck.bytes);
-	if (to->data < 0)
-		return false;
-	to->manifest = begin_file(&to->m, ".json", text, ck_print(text, &to->m), NULL, 0);
-	if (to->manifest < 0)
-		close(to->data);
-	return to->manifest >= 0;
+	m->hash = ck_hash_end(&h);
+	m->bytes = (int64_t)(ck.head_bytes + ck.bytes);
+	return write_file(m, ".safetensors", ck.head, ck.head_bytes, ck.copy, ck.bytes) &&
+	       write_file(m, ".json", text, ck_print(text, m), NULL, 0);
 }
 
-static void *write_copies(void *unused)
+/* ---- which stay ---- */
+
+static void remember(int64_t step, int world, bool asked, bool safe)
 {
-	part p;
-
-	(void)unused;
-	nice(GIVE_WAY);
-	pthread_mutex_lock(&ck.lock);
-	for (;;) {
-		while (!ck.broken && (ck.busy ? ck.flying == FLIGHT : !ck.quit))
-			pthread_cond_wait(&ck.changed, &ck.lock);
-		if (ck.broken || !ck.busy)
-			break;
-		pthread_mutex_unlock(&ck.lock);
-		const bool ok = write_part(&p);
-
-		pthread_mutex_lock(&ck.lock);
-		if (ok)
-			ck.flight[(ck.oldest + ck.flying++) % FLIGHT] = p;
-		ck.busy = false;
-		pthread_cond_broadcast(&ck.changed);
-	}
-	pthread_mutex_unlock(&ck.lock);
-	return NULL;
+	if (ck.nold == ck.room) /* --ckpt-keep 0: all stay */
+		memmove(ck.old, ck.old + 1, (size_t)(--ck.nold) * sizeof *ck.old);
+	ck.old[ck.nold++] = (old){ .step = step, .world = world, .asked = asked, .counts = safe, .safe = safe };
 }
 
-/* ---- on the disk ---- */
-
-/* Has the disk take a file; what is none (EINVAL) cannot be asked. */
-static bool settled(int fd)
-{
-	return fdatasync(fd) == 0 || errno == EINVAL;
-}
-
-static bool settle_path(const char *path)
-{
-	const int  fd = open(path, O_RDONLY);
-	const bool ok = fd >= 0 && settled(fd);
-
-	if (!ok)
-		failed(path);
-	if (fd >= 0)
-		close(fd);
-	return ok;
-}
-
-/* The file has its name once the disk has it. */
-static bool settle_file(const ck_manifest *m, const char *end, int fd)
-{
-	char path[CK_PATH], new[CK_PATH];
-	bool ok = settled(fd);
-
-	temporary(new, m, end);
-	ck_part(path, ck.dir, m->step, m->rank, m->world, end);
-	ok = (close(fd) == 0 && ok) || failed(path);
-	rt_point_ckpt(m->step);
-	return ok && (rename(new, path) == 0 || failed(path));
-}
-
-/* All parts are there, and the disk has the folder that says so. */
 static bool counts(old *o)
 {
-	char path[CK_PATH];
-
-	for (int r = 0; !o->safe && r < o->world; r++) {
-		ck_part(path, ck.dir, o->step, r, o->world, ".json");
-		if (access(path, F_OK))
-			return false;
-	}
-	ck_folder(path, ck.dir, o->step);
-	if (!o->safe)
-		o->safe = settle_path(path) && settle_path(ck.dir);
-	return o->safe;
+	o->counts = o->counts || (o->world && ck_counts(ck.dir, o->step, o->world, false));
+	return o->counts;
 }
 
 /* Parts of another plan are removed by rank 0, those of this one by their writers. */
@@ -228,42 +165,84 @@ static void forget(const old *o)
 	rmdir(path); /* the last one of the ranks can */
 }
 
-/* Removes what is older than the `keep` newest that count; 0 keeps all. */
-static void prune(void)
+/* The `keep` newest that count stay, and so do the `keep` newest that are on the disk, or will be for all this rank
+ * knows; with `look` it learns what the others' manifests say by now. keep 0: all stay. */
+static void prune(bool look)
 {
-	int64_t good = 0;
-	int     first = ck.nold;
+	int64_t good = 0, safe = 0;
+	int     left = ck.nold;
 
-	while (first > 0 && (ck.keep <= 0 || good < ck.keep))
-		good += counts(&ck.old[--first]);
-	if (ck.keep <= 0 || good < ck.keep)
-		return;
-	for (int i = 0; i < first; i++)
-		forget(&ck.old[i]);
-	memmove(ck.old, ck.old + first, (size_t)(ck.nold - first) * sizeof *ck.old);
-	ck.nold -= first;
-}
+	for (int i = ck.nold - 1; i >= 0 && ck.keep > 0; i--) {
+		old *o = &ck.old[i];
 
-static void remember(int64_t step, int world, bool safe)
-{
-	if (ck.nold == ck.room) /* --ckpt-keep 0: what is as old as that is on the disk, and stays */
-		memmove(ck.old, ck.old + 1, (size_t)(--ck.nold) * sizeof *ck.old);
-	ck.old[ck.nold++] = (old){ step, world, safe };
-}
-
-static bool settle(const part *p)
-{
-	if (ck.journal >= 0 && !settled(ck.journal))
-		return failed("losses.txt");
-	if (!settle_file(&p->m, ".safetensors", p->data)) {
-		close(p->manifest);
-		return false;
+		if (good >= ck.keep && (!o->asked || safe >= ck.keep)) {
+			forget(o);
+			continue;
+		}
+		if (look && o->asked && !o->safe)
+			o->safe = ck_counts(ck.dir, o->step, o->world, true);
+		safe += o->safe;
+		good += good < ck.keep && counts(o);
+		ck.old[--left] = *o;
 	}
-	if (!settle_file(&p->m, ".json", p->manifest))
-		return false;
-	rt_point_ckpt(p->m.step);
-	remember(p->m.step, p->m.world, false);
-	prune();
+	if (ck.keep > 0) {
+		memmove(ck.old, ck.old + left, (size_t)(ck.nold - left) * sizeof *ck.old);
+		ck.nold -= left;
+	}
+}
+
+/* ---- the threads ---- */
+
+/* Has the disk take my part of a step, when it is its turn. */
+static void ask_disk(int64_t step)
+{
+	pthread_mutex_lock(&ck.lock);
+	while (!ck.broken && ck.flying == FLIGHT)
+		pthread_cond_wait(&ck.changed, &ck.lock);
+	if (!ck.broken)
+		ck.flight[(ck.oldest + ck.flying++) % FLIGHT] = step;
+	pthread_cond_broadcast(&ck.changed);
+	pthread_mutex_unlock(&ck.lock);
+}
+
+static void *write_copies(void *unused)
+{
+	(void)unused;
+	nice(GIVE_WAY);
+	pthread_mutex_lock(&ck.lock);
+	for (;;) {
+		while (!ck.broken && !ck.busy && !ck.quit)
+			pthread_cond_wait(&ck.changed, &ck.lock);
+		if (ck.broken || !ck.busy)
+			break;
+		pthread_mutex_unlock(&ck.lock);
+		if (write_part(&ck.m)) {
+			rt_point_ckpt(ck.m.step);
+			if (ck.ask)
+				ask_disk(ck.m.step);
+			remember(ck.m.step, ck.m.world, ck.ask, false);
+			prune(ck.ask);
+		}
+		pthread_mutex_lock(&ck.lock);
+		ck.busy = false;
+		pthread_cond_broadcast(&ck.changed);
+	}
+	pthread_mutex_unlock(&ck.lock);
+	return NULL;
+}
+
+/* The losses first: a run that goes on after this checkpoint has those of all steps before. */
+static bool settle(int64_t step)
+{
+	char folder[CK_PATH];
+
+	ck_folder(folder, ck.dir, step);
+	if (ck.journal >= 0 && fdatasync(ck.journal) && errno != EINVAL)
+		return failed("losses.txt");
+	rt_point_ckpt(step);
+	if (!ck_settle(ck.dir, step, ck.m.rank, ck.m.world))
+		return failed(folder);
+	rt_point_ckpt(step);
 	return true;
 }
 
@@ -273,18 +252,15 @@ static void *settle_parts(void *unused)
 	nice(GIVE_WAY);
 	pthread_mutex_lock(&ck.lock);
 	for (;;) {
-		while (!ck.broken && !ck.flying && (ck.busy || !ck.quit))
+		while (!ck.broken && !ck.flying && !ck.quit)
 			pthread_cond_wait(&ck.changed, &ck.lock);
 		if (ck.broken || !ck.flying)
 			break;
-		const part p = ck.flight[ck.oldest];
+		const int64_t step = ck.flight[ck.oldest];
 
 		pthread_mutex_unlock(&ck.lock);
-		const bool ok = settle(&p);
-
+		settle(step);
 		pthread_mutex_lock(&ck.lock);
-		if (!ok)
-			break;
 		ck.oldest = (ck.oldest + 1) % FLIGHT;
 		ck.flying--;
 		pthread_cond_broadcast(&ck.changed);
@@ -332,30 +308,54 @@ static void make_tables(const pd_program *p)
 }
 
 /* Rank 0, while nobody writes: what does not count goes; what counts and is newer than this run's beginning stays,
- * and the run does not begin. */
-static void tidy(int64_t step)
+ * and the run does not begin. What counts is on the disk from here on; a run that was killed may have left some that
+ * are not. */
+static void tidy(const int64_t *s, int n, int64_t step)
 {
-	int         n;
 	char        why[CK_PATH + 200];
 	ck_manifest m;
-	int64_t    *s = ck_steps(ck.dir, &n);
 
-	ck.room = (n > 0 ? n : 0) + (int)(ck.keep < 1 << 20 ? ck.keep : 0) + 64;
-	ck.old = rt_alloc((size_t)ck.room * sizeof *ck.old);
-	for (int i = 0; i < n && s[i] > step && rt_program->rank == 0; i++)
+	for (int i = 0; i < n && s[i] > step; i++)
 		if (ck_look(ck.dir, s[i], false, &m, why, sizeof why) == CK_COMPLETE)
 			rt_fail(RT_ERROR, "R414",
 			        "%s has a checkpoint of step %" PRId64 ", and this run begins at step %" PRId64
 			        ": say --resume, or another --ckpt folder", ck.dir, s[i], step);
-	for (int i = n - 1; i >= 0; i--) { /* oldest first */
+	for (int i = 0; i < n; i++) {
 		const ck_state state = ck_look(ck.dir, s[i], false, &m, why, sizeof why);
 
-		if (state == CK_PARTIAL || (state == CK_DAMAGED && s[i] > step)) {
-			if (rt_program->rank == 0)
-				ck_remove(ck.dir, s[i]);
-		} else if (s[i] <= step) {
-			remember(s[i], m.world, true);
-		}
+		if (state == CK_PARTIAL || (state == CK_DAMAGED && s[i] > step))
+			ck_remove(ck.dir, s[i]);
+		if (state != CK_COMPLETE || ck_counts(ck.dir, s[i], m.world, true) ||
+		    ck_look(ck.dir, s[i], true, &m, why, sizeof why) != CK_COMPLETE)
+			continue;
+		for (int r = 0; r < m.world; r++)
+			if (!ck_settle(ck.dir, s[i], r, m.world))
+				rt_fail(RT_ERROR, "R406", "%s: step %" PRId64 ": %s", ck.dir, s[i], strerror(errno));
+	}
+}
+
+/* What there is when the run begins. */
+static void find_old(void)
+{
+	int         n;
+	char        why[CK_PATH + 200];
+	ck_manifest m;
+	int64_t    *s = NULL;
+
+	if (rt_program->rank == 0) {
+		s = ck_steps(ck.dir, &n);
+		tidy(s, n, rt_step);
+		free(s);
+	}
+	rt_barrier();
+	s = ck_steps(ck.dir, &n);
+	ck.room = (n > 0 ? n : 0) + 4 * (int)(ck.keep < 1 << 20 ? ck.keep : 0) + 64;
+	ck.old = rt_alloc((size_t)ck.room * sizeof *ck.old);
+	for (int i = n - 1; i >= 0; i--) { /* oldest first */
+		const bool whole = ck_look(ck.dir, s[i], false, &m, why, sizeof why) == CK_COMPLETE;
+		const bool safe = whole && ck_counts(ck.dir, s[i], m.world, true);
+
+		remember(s[i], safe ? m.world : 0, safe, safe);
 	}
 	free(s);
 }
@@ -370,6 +370,7 @@ void rt_checkpoint_open(const pd_program *p, const rt_options *o, const char *ar
 	ck.dir = o->ckpt;
 	ck.arena = arena;
 	ck.keep = o->ckpt_keep;
+	ck.apart = o->ckpt_settle;
 	describe(p, o);
 	if (mkdir(ck.dir, 0777) && errno != EEXIST)
 		rt_fail(RT_ERROR, "R406", "%s: %s", ck.dir, strerror(errno));
@@ -378,10 +379,11 @@ void rt_checkpoint_open(const pd_program *p, const rt_options *o, const char *ar
 		rt_fail(RT_ERROR, "R406", "%s: %s", ck.dir, strerror(errno));
 	make_tables(p);
 	rt_barrier(); /* nobody looks while another one still resumes or tidies */
-	tidy(rt_step);
+	find_old();
 	rt_barrier();
 	if (pthread_create(&ck.writer, NULL, write_copies, NULL) || pthread_create(&ck.settler, NULL, settle_parts, NULL))
 		rt_fail(RT_MEMORY, "R110", "no threads for checkpoints: %s", strerror(errno));
+	ck.last = rt_now();
 	ck.on = true;
 }
 
@@ -390,8 +392,8 @@ void rt_checkpoint_journal(int fd)
 	ck.journal = fd;
 }
 
-/* Until the copy is free and no more than `flying` parts are under way. An error of the threads ends the run here, in the main
- * thread. */
+/* Until the copy is free and no more than `flying` parts wait for the disk. An error of the threads ends the run
+ * here, in the main thread. */
 static void wait_written(int flying)
 {
 	pthread_mutex_lock(&ck.lock);
@@ -415,6 +417,19 @@ static void wait_written(int flying)
 		rt_fail(RT_ERROR, "R406", "checkpoint: %s", ck.error);
 }
 
+/* Whether the disk shall have the one that is taken now. */
+static bool due(void)
+{
+	const double now = rt_now();
+	int64_t      stride = 1;
+
+	ck.gap = ck.count++ ? (ck.gap + now - ck.last) / 2 : now - ck.last;
+	ck.last = now;
+	while ((double)stride * ck.gap < ck.apart && stride < 1 << 30)
+		stride *= 2;
+	return ck.count % stride == 0;
+}
+
 void rt_checkpoint(int64_t step)
 {
 	size_t at = 0;
@@ -422,6 +437,8 @@ void rt_checkpoint(int64_t step)
 
 	if (!ck.on || ck.taken == step)
 		return;
+	const bool ask = due();
+
 	wait_written(FLIGHT);
 	for (int i = 0; i < ck.n; at += ck.tensor[i++].bytes)
 		memcpy(ck.copy + at, ck.tensor[i].data, ck.tensor[i].bytes);
@@ -429,6 +446,7 @@ void rt_checkpoint(int64_t step)
 	memcpy(ck.step_at, digits, 10);
 	pthread_mutex_lock(&ck.lock);
 	ck.taken = ck.m.step = step;
+	ck.ask = ask;
 	ck.m.loss_ema = rt_watch_average();
 	rt_scale_get(&ck.m.loss_scale, &ck.m.scale_good);
 	ck.busy = true;
@@ -446,10 +464,22 @@ void rt_checkpoint_poll(void)
 		wait_written(FLIGHT);
 }
 
+/* Those that stay go to the disk. */
 void rt_checkpoint_close(void)
 {
 	if (!ck.on)
 		return;
+	wait_written(0);
+	rt_barrier();   /* all parts of the last one are there */
+	for (int64_t i = ck.nold - 1, good = 0; i >= 0 && good < (ck.keep > 0 ? ck.keep : 1); i--) {
+		if (!counts(&ck.old[i]))
+			continue;
+		good++;
+		wait_written(FLIGHT - 1);
+		if (!ck.old[i].asked)
+			ask_disk(ck.old[i].step);
+		ck.old[i].asked = true;
+	}
 	wait_written(0);
 	pthread_mutex_lock(&ck.lock);
 	ck.quit = true;
@@ -457,8 +487,7 @@ void rt_checkpoint_close(void)
 	pthread_mutex_unlock(&ck.lock);
 	pthread_join(ck.writer, NULL);
 	pthread_join(ck.settler, NULL);
-	rt_barrier();   /* all parts of the last one are there */
-	prune();
-	wait_written(0);
+	rt_barrier();   /* and on the disk */
+	prune(true);
 	ck.on = false;
 }

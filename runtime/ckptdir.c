@@ -27,6 +27,9 @@ void ck_part(char to[CK_PATH], const char *dir, int64_t step, int rank, int worl
 
 /* ---- manifests ---- */
 
+/* The beginning of a manifest, before a digit that is changed in its place. */
+static const char kind[] = "{\"kind\": \"pdcc checkpoint\", \"on_disk\": ";
+
 /* Text between quotes; what JSON does not take as it is becomes '_'. */
 static const char *plain(char to[128], const char *s)
 {
@@ -43,12 +46,12 @@ size_t ck_print(char to[CK_TEXT], const ck_manifest *m)
 	char      a[128], b[128], c[128];
 	const int n = snprintf(
 		to, CK_TEXT,
-		"{\"kind\": \"pdcc checkpoint\", \"step\": %" PRId64 ", \"rank\": %d, \"world\": %d,\n"
+		"%s0, \"step\": %" PRId64 ", \"rank\": %d, \"world\": %d,\n"
 		" \"bytes\": %" PRId64 ", \"hash\": \"%016" PRIx64 "\",\n"
 		" \"model\": \"%s\", \"model_hash\": \"%s\", \"plan\": \"%s\", \"plan_hash\": \"%s\",\n"
 		" \"optimizer\": \"%s\", \"seed\": %" PRIu64 ", \"samples_per_step\": %" PRId64
 		", \"samples\": %" PRId64 ", \"shuffle\": %s, \"loss_ema\": %.17g, \"loss_scale\": %.17g, \"scale_good\": %" PRId64 "}\n",
-		m->step, m->rank, m->world, m->bytes, m->hash, plain(a, m->model), m->model_hash,
+		kind, m->step, m->rank, m->world, m->bytes, m->hash, plain(a, m->model), m->model_hash,
 		plain(b, m->plan), m->plan_hash, plain(c, m->optimizer), m->seed,
 		m->samples_per_step, m->samples, m->shuffle ? "true" : "false", m->loss_ema, m->loss_scale, m->scale_good);
 
@@ -115,6 +118,7 @@ bool ck_read(ck_manifest *m, const char *path, const char **why)
 		return false;
 	m->rank = (int)rank;
 	m->world = (int)world;
+	m->on_disk = !after(text, "on_disk") || *after(text, "on_disk") == '1'; /* runtimes that did not say it settled all */
 	m->hash = strtoull(hash, NULL, 16);
 	m->seed = strtoull(after(text, "seed"), NULL, 10);
 	m->loss_ema = after(text, "loss_ema") ? strtod(after(text, "loss_ema"), NULL) : 0;
@@ -292,6 +296,58 @@ ck_state ck_look(const char *dir, int64_t step, bool read, ck_manifest *m, char 
 			return s;
 	}
 	return CK_COMPLETE;
+}
+
+/* ---- on the disk ---- */
+
+/* Has the disk take a file or a folder; what is none (EINVAL) cannot be asked. */
+static bool settle_path(const char *path)
+{
+	const int  fd = open(path, O_RDONLY);
+	const bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+	const int  e = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = e;
+	return ok;
+}
+
+bool ck_settle(const char *dir, int64_t step, int rank, int world)
+{
+	char path[CK_PATH], text[sizeof kind] = "";
+
+	ck_part(path, dir, step, rank, world, ".safetensors");
+	if (!settle_path(path))
+		return false;
+	ck_folder(path, dir, step);
+	if (!settle_path(path) || !settle_path(dir))
+		return false;
+	ck_part(path, dir, step, rank, world, ".json");
+	if (!settle_path(path))
+		return false;
+	const int fd = open(path, O_RDWR);
+	const ssize_t n = sizeof kind - 1;
+	const bool ok = fd >= 0 && pread(fd, text, sizeof kind, 0) == n + 1 &&
+	                (memcmp(text, kind, (size_t)n) || text[n] != '0' || pwrite(fd, "1", 1, n) == 1);
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+bool ck_counts(const char *dir, int64_t step, int world, bool disk)
+{
+	char        path[CK_PATH];
+	const char *why;
+	ck_manifest m;
+
+	for (int r = 0; r < world; r++) {
+		ck_part(path, dir, step, r, world, ".json");
+		if (disk ? !ck_read(&m, path, &why) || !m.on_disk : access(path, F_OK) != 0)
+			return false;
+	}
+	return true;
 }
 
 void ck_remove(const char *dir, int64_t step)

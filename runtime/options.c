@@ -7,8 +7,8 @@
 
 static const char usage[] =
 	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
-	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--state] [--then-loss] [--dump-grads FILE] [--log-every N]\n"
-	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--trace DIR]\n"
+	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--ckpt-settle S] [--state] [--then-loss] [--dump-grads FILE]\n"
+	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--trace DIR] [--log-every N]\n"
 	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--stop METRIC=X]\n"
 	"          [--timeout S] [--check] [--quiet] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
@@ -107,6 +107,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "ckpt", TEXT, &o->ckpt },
 		{ "ckpt-every", COUNT, &o->ckpt_every },
 		{ "ckpt-keep", COUNT, &o->ckpt_keep },
+		{ "ckpt-settle", SECONDS, &o->ckpt_settle },
 		{ "jsonl", TEXT, &o->jsonl },
 		{ "metrics", TEXT, &o->jsonl },
 		{ "csv", TEXT, &o->csv },

@@ -62,6 +62,7 @@ typedef struct rt_options {
 	const char *jsonl, *csv, *tensorboard, *stop, *trace;   /* NULL: none */
 	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
 	const char *ckpt;               /* NULL: no checkpoints */
+	double      ckpt_settle;        /* seconds between two that the disk is asked to have */
 	bool        then_loss, state, dry_run, quiet, shuffle;
 	int64_t     attempt;            /* the how manieth start of this job by pdrun, from 0 */
 	char        root[4096];         /* the build folder: the one above the program's */
@@ -293,7 +294,7 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena);
 
 /* ---- checkpoint.c ---- */
 void rt_checkpoint_open(const pd_program *p, const rt_options *o, const char *arena);  /* before step rt_step */
-void rt_checkpoint_journal(int fd);     /* this file is on the disk before a checkpoint counts */
+void rt_checkpoint_journal(int fd);     /* this file is on the disk before a checkpoint says that it is */
 /* Between two steps, `step` of them done: takes a copy and has it written. Waits while the one before is written. */
 void rt_checkpoint(int64_t step);
 void rt_checkpoint_poll(void);          /* ends the run when one could not be written */
