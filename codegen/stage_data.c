@@ -208,7 +208,7 @@ void write_params(StageCx *x, Cw *w)
 			arena_printf(a, " .fill = %.17g,", v->param->fill);
 		cw_line(w, "{ .name = %s, .kind = %s, .dtype = %s, .rank = %d, .dim = { %s }, .offset = %" PRId64
 			" + offsetof(struct %s, %s),%s .trained = %s, .owner = %d },",
-			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name), kind_name[v->param->kind],
+			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name), v->param->own ? "PD_OWN" : kind_name[v->param->kind],
 			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type),
 			s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0),
 			l->tag, (const char *)map_get(&names->of, v), fill,

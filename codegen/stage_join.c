@@ -57,14 +57,38 @@ static const char *upper(Arena *a, const char *s)
 	return out;
 }
 
+static const Value *residual_of(StageCx *x, const Value *gradient)
+{
+	const char *name = residual_name(x->b->a, gradient);
+
+	for (int i = 0; i < x->s->nparam; i++)
+		if (!strcmp(x->s->param[i]->name, name))
+			return x->s->param[i];
+	bug("gradient %s has no residual", gradient->name);
+}
+
+/* Where the residuals of a sum begin, which lie as its gradients do. */
+static const char *residual_text(StageCx *x, const Node *n)
+{
+	const Value *first = residual_of(x, n->in[0]);
+	const int at = param_index(x->s, first);
+
+	for (int i = 1; i < n->nin; i++)
+		if (x->s->param_at[param_index(x->s, residual_of(x, n->in[i]))] - x->s->param_at[at] !=
+		    n->in[i]->offset - n->in[0]->offset)
+			bug("the residual of %s does not lie as the gradient does", n->in[i]->name);
+	return value_text(x, first);
+}
+
 /* What pd_allreduce_start is told of a sum. */
 static const char *how_text(StageCx *x, const Node *n)
 {
 	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
 
 	if (strcmp(codec, "none"))
-		return arena_printf(x->b->a, "&(pd_sum){ PD_SUM_%s, PD_CODEC_%s, %d, NULL }", upper(x->b->a, by), upper(x->b->a, codec),
-			(int)attr_int(n, "block"));
+		return arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s, .codec = PD_CODEC_%s, .block = %d%s }", upper(x->b->a, by),
+			upper(x->b->a, codec), (int)attr_int(n, "block"),
+			attr_int(n, "feedback") ? arena_printf(x->b->a, ", .residual = %s", residual_text(x, n)) : "");
 	if (!strcmp(by, "hosts"))
 		return "&(pd_sum){ .by = PD_SUM_HOSTS, .host = hosts }";
 	return strcmp(by, "auto") ? arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s }", upper(x->b->a, by)) : "NULL";

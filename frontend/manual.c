@@ -13,7 +13,7 @@ static const char *words_of(const Flag *f)
 		{ "dp-cost", "measured seed sosp code" }, { "schedule", "auto 1f1b gpipe dapple zb-h1 zbv pipedream 2bw mp always-forward always-backward" },
 		{ "warmup-policy", "A B auto" }, { "replica-split", "slice round-robin auto" }, { "stash", "auto on none" },
 		{ "recompute", "none stage auto" }, { "comm", "allreduce ps hybrid auto" }, { "allreduce", "auto ring doubling halving pairwise hosts vendor" },
-		{ "compress", "none trunc16 bf16 q8 auto:trunc16 auto:bf16 auto:q8" }, { "amp", "off bf16 fp16" }, { "profile", "estimate run" },
+		{ "compress", "none trunc16 bf16 q8 q8,ef auto:trunc16 auto:bf16 auto:q8 auto:q8,ef" }, { "amp", "off bf16 fp16" }, { "profile", "estimate run" },
 		{ "dropout", "as_exported off" }, { "batchnorm", "micro frozen" },
 		{ "color", "auto always never" }, { "diagnostics", "text json sarif" }, { "loss", "auto softmax_ce mse" },
 		{ "optimizer", "sgd momentum adam adamw rmsprop adagrad" }, { "lr-schedule", "step exponential linear cosine" },

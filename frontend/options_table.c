@@ -45,9 +45,13 @@ static bool o_clip_norm(Cx *x, const char *v)
 static bool o_compress(Cx *x, const char *v)
 {
 	Training *t = &x->o->t;
+	const char *comma = strchr(v, ',');
 	int block = 128;
 	char rest;
 
+	if (comma && strcmp(comma, ",ef") == 0 && strncmp(v, "none", 4))
+		v = arena_printf(x->a, "%.*s", (int)(comma - v), v);
+	t->compress_feedback = comma != NULL;
 	t->compress_if = strncmp(v, "auto:", 5) == 0;
 	v += t->compress_if ? 5 : 0;
 	if (strncmp(v, "q8", 2) == 0 && (!v[2] || sscanf(v + 2, ":block=%d%c", &block, &rest) == 1)) {
@@ -64,7 +68,7 @@ static bool o_compress(Cx *x, const char *v)
 	}
 	t->compress = strcmp(v, "trunc16") == 0 ? "trunc16" : "bf16";
 	return strcmp(v, t->compress) == 0 || diag_error(x->d, NOLOC, 7,
-		"--compress wants none, trunc16, bf16, q8 or q8:block=N, or auto: and one of these codecs, not '%s'", v);
+		"--compress wants none, trunc16, bf16, q8 or q8:block=N, behind auto: or not, with ,ef or not, not '%s'", v);
 }
 
 static bool o_amp(Cx *x, const char *v)
@@ -363,7 +367,7 @@ const Opt opt_table[] = {
 	{ "Communication", "dense", "PATTERN", "tables whose gradients are summed whole, though a step touches few of their rows", TEXT, TR(dense), 0, 0, 0, 0 },
 	{ "Communication", "bucket", "BYTES", "sums of gradients begin during the backward, in parts of so many bytes (1M); auto; none: one sum behind it", CALL, 0,
 		o_bucket, 0, 0, 0 },
-	{ "Communication", "compress", "C", "gradients between replicas: none, trunc16, bf16, q8 or q8:block=128; auto:q8: only where that is predicted to be faster", CALL, 0, o_compress, 0, 0, 0 },
+	{ "Communication", "compress", "C", "gradients between replicas: none, trunc16, bf16, q8 or q8:block=128; auto:q8: only where that is predicted to be faster; q8,ef: with error feedback", CALL, 0, o_compress, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
 	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw, rmsprop, adagrad; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },
 	{ "Train", "lr", "X", "learning rate", CALL, 0, o_lr, 0, 0, 0 },

@@ -120,6 +120,7 @@ typedef struct Training {
 	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
 	bool        compress_if;        /* only sums that are predicted to end earlier so */
 	int         compress_block;     /* elements that share a step of q8 */
+	bool        compress_feedback;  /* what packing takes away is added in the next step */
 	double      loss_scale;         /* of fp16, at first; 0: 65536 */
 	int64_t     scale_every;        /* so many steps without overflow double it; 0: 2000 */
 	const char *amp;                /* mixed precision: "bf16", "fp16"; NULL: f32 alone */

@@ -98,6 +98,11 @@ int module_stages(const Module *m)
 	return n;
 }
 
+const char *residual_name(Arena *a, const Value *gradient)
+{
+	return arena_printf(a, "%s:residual", gradient->name + (strncmp(gradient->name, "g.", 2) ? 0 : 2));
+}
+
 Value *module_param(Module *m, const char *name, Type t, ParamKind kind)
 {
 	Value *v = value_new(m, VAL_PARAM, numbered(m->arena, &m->names, name), t);

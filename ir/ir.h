@@ -67,6 +67,7 @@ typedef struct Param {
 	int         versions;       /* set by stash; 1: updated in place */
 	const Touch *touch;         /* of a looked-up table; NULL: not measured */
 	bool        rows;           /* its gradient is row-sparse: it is only looked up */
+	bool        own;            /* every replica has one of its own (residuals of packed sums) */
 	bool        mixed;          /* some parts of its gradient are row-sparse (all, where rows) */
 } Param;
 
@@ -227,6 +228,8 @@ Graph  *stage_graph_new(Module *m, Stage *s, const char *name);
 
 Value *graph_input(Graph *g, const char *name, Type t);
 void   graph_output(Graph *g, Value *v);
+/* The parameter that keeps what packing took away from a gradient (comm): "w:residual" of %g.w. */
+const char *residual_name(Arena *a, const Value *gradient);
 Value *module_param(Module *m, const char *name, Type t, ParamKind kind);
 Value *module_const(Module *m, const char *name, Type t, const void *data); /* data is copied; name NULL: made */
 /* Constants that nothing reads are gone, as they are from the text. */

@@ -436,6 +436,8 @@ static void param(Parser *s)
 			p->frozen = lex_int(s, 0, 1) != 0;
 		else if (strcmp(k, "rows") == 0)
 			p->rows = lex_int(s, 0, 1) != 0;
+		else if (strcmp(k, "own") == 0)
+			p->own = lex_int(s, 0, 1) != 0;
 		else if (strcmp(k, "mean") == 0)
 			p->is_mean = lex_int(s, 0, 1) != 0;
 		else if (strcmp(k, "var") == 0)

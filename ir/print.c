@@ -386,6 +386,8 @@ static void param(Buf *b, const Value *v)
 		key_int(b, &first, "frozen", 1);
 	if (p->rows)
 		key_int(b, &first, "rows", 1);
+	if (p->own)
+		key_int(b, &first, "own", 1);
 	if (p->is_mean)
 		key_int(b, &first, "mean", 1);
 	if (p->is_var)

@@ -4,7 +4,8 @@
  *     AllReduce(%stack, ...) {over=rows}               rows of other replicas are zero before: the sum joins them
  *     AllGatherv(%ids.w, %rows.w)                      rows of looked-up tables (sparse); --reproducible: also of one device,
  *                                                      where it adds them up in the order of the tree
- * --compress packs the messages of the first kind; rows stay exact.
+ * --compress packs the messages of the first kind; rows stay exact. With error feedback the stage gets a parameter
+ * %w2:residual per gradient %g.w2 of a packed sum, which every replica has for itself: one after another as the gradients.
  *
  * Buckets. Gradients are taken in the order in which the backward makes them; a bucket is closed once it has --bucket bytes
  * (auto: as the timing model of sumcost.h says that all sums end first, one where nothing is gained), and its sum begins
@@ -62,6 +63,7 @@ static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Trai
 	if (t && t->compress && !strcmp(over, "replicas")) {
 		attr_set_str(sum, "codec", t->compress);
 		attr_set_int(sum, "block", t->compress_block);
+		attr_set_int(sum, "feedback", t->compress_feedback);
 	}
 	return sum;
 }
@@ -82,6 +84,7 @@ static void unpack(Node *sum, const Stage *s, const SumModel *model, double byte
 		bytes, exact, packed, cx->train->compress);
 	attr_set_str(sum, "codec", "none");
 	attr_set_int(sum, "block", 0);
+	attr_set_int(sum, "feedback", 0);
 }
 
 /* The algorithm: as told, else what the timing model predicts for its bytes. The runtime's own choice (auto) is the ring for
@@ -229,6 +232,17 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 		choose(sum, s, known, cx);
 }
 
+/* What packing takes away from each gradient is kept for the next step (error feedback). */
+static void add_residuals(Module *m, Stage *s)
+{
+	for (const Node *n = s->update->first; n; n = n->next)
+		for (int i = 0; i < n->nin && n->op == OP_AllReduce && attr_int(n, "feedback"); i++) {
+			Value *v = module_param(m, residual_name(m->arena, n->in[i]), n->in[i]->type, PARAM_STATE);
+			v->param->own = true;
+			PUSH(m->arena, s->param, s->nparam, s->capparam) = v;
+		}
+}
+
 bool pass_comm(Module *m, PassCx *cx)
 {
 	if (cx->train && cx->train->compress && cx->train->allreduce && strcmp(cx->train->allreduce, "ring"))
@@ -245,6 +259,7 @@ bool pass_comm(Module *m, PassCx *cx)
 		if (s->replicas > 1) {
 			join(m, s, OP_Accumulate, "replicas", cx);
 			join(m, s, OP_Stack, "rows", cx);
+			add_residuals(m, s);
 		}
 		for (int k = 0; k < s->nparam && s->replicas > 1; k++)
 			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen &&

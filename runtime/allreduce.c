@@ -16,7 +16,8 @@
  * same bits.
  *
  * Compressed sums (compress.c) send each part encoded: what arrives is decoded and added, or decoded
- * in place; the owner of a finished chunk takes its own decoded one. Chunks begin at whole blocks.
+ * in place; the owner of a finished chunk takes its own decoded one. Chunks begin at whole blocks. Up to there a member
+ * encodes each chunk once: with error feedback, what that takes away is its residual of the chunk.
  *
  * Small buffers of small groups go to everyone at once instead (one latency in place of 2(n-1)),
  * and are added in group order.
@@ -44,6 +45,8 @@ typedef struct job {
 	rt_codec        codec;
 	pd_algorithm    by;
 	const int      *host;   /* of each member, for PD_SUM_HOSTS */
+	float          *residual;       /* of packed sums; NULL: without error feedback */
+	float           scale;  /* of the gradients */
 } job;
 
 static job  queue[QUEUE];
@@ -199,7 +202,10 @@ static const void *packed(int64_t k, size_t *bytes)
 	if (j->codec.kind == PD_CODEC_EXACT)
 		return at;
 	const double from = rt_now();
-	rt_encode(&j->codec, at, n, outgoing[k % WINDOW]);
+	if (j->residual && k < total / 2 + segments)
+		rt_encode_feedback(&j->codec, at, j->residual + (at - j->buf), j->scale, n, outgoing[k % WINDOW]);
+	else
+		rt_encode(&j->codec, at, n, outgoing[k % WINDOW]);
 	if (k >= total / 2 && k < total / 2 + segments)
 		rt_decode(&j->codec, outgoing[k % WINDOW], n, at, false);
 	rt_spent_packed(from);
@@ -340,6 +346,8 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 		j.codec = (rt_codec){ how->codec, how->block };
 		j.by = how->by;
 		j.host = how->host;
+		j.residual = how->residual;
+		j.scale = how->residual ? (float)rt_scale_of_step() : 1;
 	}
 	rt_codec_check(&j.codec, SEGMENT);
 	enqueue(&j);

@@ -98,6 +98,50 @@ static void encode_q8(const float *restrict x, float *restrict step, int8_t *res
 	}
 }
 
+/* x += scale * r. */
+static void add_scaled(float *restrict x, const float *restrict r, float scale, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] += scale * r[i];
+}
+
+static bool is_number(float x)
+{
+	return (bits_of(x) & 0x7FFFFFFF) < 0x7F800000;
+}
+
+/* r = (x - decoded) / scale, where that is a number. */
+static void lost_16(const float *restrict x, const uint16_t *restrict in, float *restrict r, float inverse, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const float d = (x[i] - float_of((uint32_t)in[i] << 16)) * inverse;
+
+		r[i] = is_number(d) ? d : r[i];
+	}
+}
+
+static void lost_q8(const float *restrict x, float step, const int8_t *restrict q, float *restrict r, float inverse, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const float d = (x[i] - step * (float)q[i]) * inverse;
+
+		r[i] = is_number(d) ? d : r[i];
+	}
+}
+
+void rt_encode_feedback(const rt_codec *c, float *x, float *residual, float scale, size_t n, void *out)
+{
+	const float inverse = 1 / scale;
+
+	add_scaled(x, residual, scale, n);
+	rt_encode(c, x, n, out);
+	if (c->kind == PD_CODEC_TRUNC16 || c->kind == PD_CODEC_BF16)
+		lost_16(x, out, residual, inverse, n);
+	for (size_t at = 0, b = 0; at < n && c->kind == PD_CODEC_Q8; at += (size_t)c->block, b++)
+		lost_q8(x + at, ((float *)out)[b], (int8_t *)((float *)out + q8_blocks(c, n)) + at, residual + at, inverse,
+		        n - at < (size_t)c->block ? n - at : (size_t)c->block);
+}
+
 void rt_encode(const rt_codec *c, const float *x, size_t n, void *out)
 {
 	if (c->kind == PD_CODEC_TRUNC16)

@@ -209,6 +209,14 @@ static void hand_in(int64_t steps)
 
 /* ---- the flow ---- */
 
+/* The progress thread notes the step with what it sends for sums that go on meanwhile. */
+static void go_to(int64_t step)
+{
+	rt_lock();
+	rt_step = step;
+	rt_unlock();
+}
+
 void rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (*result)(int64_t, void *), void *to)
 {
 	const bool train = kind != RT_FLOW_FORWARD;
@@ -216,7 +224,7 @@ void rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (*r
 	setup(p);
 	whole = kind == RT_FLOW_WHOLE;
 	first = rt_step;
-	for (flow = 0, end = steps; flow < end; flow++, rt_step++) {
+	for (flow = 0, end = steps; flow < end; flow++, go_to(rt_step + 1)) {
 		p->step(train);
 		rt_trace_action(NULL, 0, -1);
 		if (rt_step + 1 - first < block || flow + 1 == end)
@@ -226,11 +234,11 @@ void rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (*r
 	}
 	const int64_t done = rt_step;
 
-	for (; train && flow < end + p->lag; flow++, rt_step++) {
+	for (; train && flow < end + p->lag; flow++, go_to(rt_step + 1)) {
 		p->step(true);
 		rt_trace_action(NULL, 0, -1);
 	}
-	rt_step = done;
+	go_to(done);
 	flow = 0;
 	if (train && p->settle)
 		p->settle();

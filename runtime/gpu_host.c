@@ -120,21 +120,13 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count)
 	rt_gpu_put(buf, host, count * sizeof *buf);
 }
 
-void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how)
-{
-	float *host = begin(&whole, buf, count * sizeof *buf, true);
-
-	host_allreduce_as(g, host, count, how);
-	rt_gpu_put(buf, host, count * sizeof *buf);
-}
-
 /* Sums that run in the background, in the order in which a step begins them. */
 static struct {
 	stage *v;
 	int    n, room;
 } sums;
 
-void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
+static float *staged(float *tensor, size_t bytes)
 {
 	if (sums.n == sums.room) {
 		sums.room = sums.room ? 2 * sums.room : 64;
@@ -145,9 +137,18 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 	}
 	stage *s = &sums.v[sums.n++];
 
-	s->tensor = buf;
-	s->bytes = count * sizeof *buf;
-	host_allreduce_start(g, begin(s, buf, s->bytes, true), count, how);
+	s->tensor = tensor;
+	s->bytes = bytes;
+	return begin(s, tensor, bytes, true);
+}
+
+void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
+{
+	pd_sum on_host = how ? *how : (pd_sum){ 0 };
+
+	if (on_host.residual)
+		on_host.residual = staged(on_host.residual, count * sizeof *buf);
+	host_allreduce_start(g, staged(buf, count * sizeof *buf), count, how ? &on_host : NULL);
 }
 
 void pd_allreduce_wait(void)
@@ -159,6 +160,12 @@ void pd_allreduce_wait(void)
 		rt_gpu_put(s->tensor, s->host, s->bytes);
 	}
 	rt_gpu_wait();
+}
+
+void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how)
+{
+	pd_allreduce_start(g, buf, count, how);
+	pd_allreduce_wait();
 }
 
 void pd_tag_write(pd_tag *tag, int mb, int64_t version)

@@ -31,7 +31,8 @@ typedef enum pd_dtype {     /* numbers as in ONNX TensorProto.DataType */
 
 enum { PD_MAXRANK = 8 };
 
-typedef enum pd_param_kind { PD_WEIGHT, PD_BUFFER, PD_STATE } pd_param_kind;
+/* PD_OWN: every replica has one of its own, writes it whatever `owner` says, and files call it "NAME@REPLICA". */
+typedef enum pd_param_kind { PD_WEIGHT, PD_BUFFER, PD_STATE, PD_OWN } pd_param_kind;
 
 typedef struct pd_param {           /* weights, BatchNormalization statistics, optimizer state */
 	const char   *name;         /* the ONNX initializer name; state: "weight:m" */
@@ -235,12 +236,14 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count);
  * and encodes. All members end with the same bits. block: elements that share a step (Q8), a power
  * of two from 16 to 32768. PD_SUM_AUTO is the ring, and everyone to everyone for up to 4096
  * elements, uncompressed. Others than the ring are exact. PD_SUM_HOSTS: inside hosts, then between
- * them; host: of each member. PD_SUM_VENDOR: MPI's own, for groups that were opened. */
+ * them; host: of each member. PD_SUM_VENDOR: MPI's own, for groups that were opened. residual: as many floats as
+ * the buffer, at first 0; what packing takes away from what this member sends stays there and is added to it the
+ * next time (error feedback), so that nothing is lost in the long run. */
 typedef enum pd_algorithm {
 	PD_SUM_AUTO, PD_SUM_RING, PD_SUM_DOUBLING, PD_SUM_HALVING, PD_SUM_PAIRWISE, PD_SUM_HOSTS, PD_SUM_VENDOR
 } pd_algorithm;
 typedef enum pd_codec { PD_CODEC_EXACT, PD_CODEC_TRUNC16, PD_CODEC_BF16, PD_CODEC_Q8 } pd_codec;
-typedef struct pd_sum { pd_algorithm by; pd_codec codec; int block; const int *host; } pd_sum;
+typedef struct pd_sum { pd_algorithm by; pd_codec codec; int block; const int *host; float *residual; } pd_sum;
 void pd_group_open(const pd_group *g);              /* before step 0, by all members; g stays where it is */
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
 void pd_allreduce_f64(const pd_group *g, double *buf, size_t count);     /* plain: for checking */

@@ -132,6 +132,9 @@ typedef struct rt_codec { pd_codec kind; int block; } rt_codec; /* block: elemen
 size_t rt_encoded(const rt_codec *c, size_t n);                 /* bytes of n elements */
 size_t rt_codec_grain(const rt_codec *c);   /* a part of an array begins at a multiple of this */
 void   rt_encode(const rt_codec *c, const float *x, size_t n, void *out);
+/* Error feedback: encodes x + scale * residual, which x becomes; the residual becomes what is lost by that, over scale, a
+ * power of two. Where the sum is no number the residual stays. */
+void   rt_encode_feedback(const rt_codec *c, float *x, float *residual, float scale, size_t n, void *out);
 void   rt_decode(const rt_codec *c, const void *in, size_t n, float *y, bool add);
 void   rt_codec_check(const rt_codec *c, size_t segment);
 

@@ -425,11 +425,33 @@ static void prepare(const pd_program *p, rt_options *o)
 		o->metrics_every = o->log_every;
 }
 
+/* What every replica has for itself gets its name and its owner. */
+static const pd_program *with_own(const pd_program *p)
+{
+	static pd_program own;
+	pd_param         *table = rt_alloc((size_t)p->nparams * sizeof *table + 1);
+
+	memcpy(table, p->params, (size_t)p->nparams * sizeof *table);
+	for (int i = 0; i < p->nparams; i++) {
+		if (table[i].kind != PD_OWN)
+			continue;
+		const size_t room = strlen(table[i].name) + 16;
+		char        *name = rt_alloc(room);
+
+		snprintf(name, room, "%s@%d", table[i].name, p->replica);
+		table[i].name = name;
+		table[i].owner = p->rank;
+	}
+	own = *p;
+	own.params = table;
+	return &own;
+}
+
 bool pd_init(const pd_program *p, int argc, char **argv)
 {
 	rt_options *o = &run.o;
 
-	rt_program = p;
+	p = rt_program = with_own(p);
 	defaults(p, o, argv[0]);
 	rt_options_read(o, argc, argv);
 	if (p->abi != PD_ABI)

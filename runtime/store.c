@@ -88,6 +88,35 @@ static void copy(const char *path, const pd_param *p, const st_tensor *t, char *
 	}
 }
 
+/* What each replica had for itself: replica r of R adds up those of replicas r, r + R, ... of the file, so that nothing is lost
+ * when there are fewer now; where there are more, they begin with nothing. */
+static void load_own(const pd_program *p, const pd_param *q, const st_file *f, int n, const char *path, char *to)
+{
+	const size_t base = (size_t)(strrchr(q->name, '@') - q->name), count = elements(q);
+	char         name[4096];
+	float       *sum = (float *)(void *)to;
+
+	memset(to, 0, bytes_of(q));
+	for (int r = p->replica;; r += p->replicas) {
+		const st_tensor *t = NULL;
+
+		snprintf(name, sizeof name, "%.*s@%d", (int)base, q->name, r);
+		for (int k = 0; k < n && !t; k++)
+			t = st_find(&f[k], name);
+		if (!t)
+			return;
+		if (t->bytes != count * sizeof *sum)
+			rt_fail(RT_ERROR, "R403", "%s: tensor '%s' has %zu bytes, %zu are expected", path, name, t->bytes,
+			        count * sizeof *sum);
+		for (size_t i = 0; i < count; i++) {
+			float x;
+
+			memcpy(&x, t->data + i * sizeof x, sizeof x);
+			sum[i] += x;
+		}
+	}
+}
+
 void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, const char *path, rt_need need)
 {
 	for (int i = 0; i < p->nparams; i++) {
@@ -100,7 +129,9 @@ void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, 
 			rt_fail(RT_ERROR, "R404",
 			        "parameter '%s' lies outside the arena of %zu bytes", q->name,
 			        p->arena);
-		if (t)
+		if (q->kind == PD_OWN)
+			load_own(p, q, f, n, path, arena + q->offset);
+		else if (t)
 			copy(path, q, t, arena + q->offset);
 		else if (need == RT_NEED_ALL || (need == RT_NEED_WEIGHTS && q->kind != PD_STATE))
 			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s', which the model needs", path,
@@ -210,7 +241,7 @@ typedef struct record {
 static bool wanted(const pd_program *p, const pd_param *q, rt_what what)
 {
 	return q->owner == p->rank &&
-	       (what == RT_STATE || (what == RT_TRAINED && q->kind != PD_STATE) ||
+	       (what == RT_STATE || (what == RT_TRAINED && q->kind < PD_STATE) ||
 	        (what == RT_GRADIENTS && q->trained));
 }
 

@@ -123,6 +123,32 @@ static void special(void)
 	CHECK(y[700] == 0 && y[768] == 0, "the smallest numbers are 0");
 }
 
+/* What is sent and what stays are what came and what was there; a block that is no number leaves its residual. */
+static void feedback(const rt_codec *c, float scale)
+{
+	static float before[N], residual[N], v[N];
+	int          bad = 0, kept = 0;
+
+	numbers(1);
+	memcpy(before, x, sizeof x);
+	numbers(0.01f);
+	memcpy(residual, x, sizeof x);
+	memcpy(y, x, sizeof x);
+	memcpy(v, before, sizeof v);
+	v[300] = NAN;
+	v[1000] = INFINITY;
+	rt_encode_feedback(c, v, residual, scale, N, wire);
+	rt_decode(c, wire, N, z, false);
+	for (int i = 0; i < N; i++) {
+		const bool number = isfinite(z[i]);
+
+		kept += !number && residual[i] == y[i];
+		bad += number && fabsf(z[i] + scale * residual[i] - (before[i] + scale * y[i])) > 2e-7f;
+		bad += !number && residual[i] != y[i];
+	}
+	CHECK(bad == 0 && kept >= 1, "feedback of codec %d: %d of what was sent and stayed are wrong, %d kept", c->kind, bad, kept);
+}
+
 static double now(void)
 {
 	struct timespec t;
@@ -165,5 +191,10 @@ int main(int argc, char **argv)
 		for (int e = -30; e <= 30; e += 6)
 			quantised(block, ldexpf(1, e));
 	special();
+	for (float scale = 1; scale < 2000; scale *= 64) {
+		feedback(&trunc16, scale);
+		feedback(&bf16, scale);
+		feedback(&(rt_codec){ PD_CODEC_Q8, 128 }, scale);
+	}
 	return failures ? 1 : 0;
 }

@@ -89,7 +89,7 @@ static void compressed(pd_codec codec, int block, double loss, size_t n)
 
 	a[n] = 12345;
 	fill(a, n, program.rank);
-	pd_allreduce_as(&all, a, n, &(pd_sum){ PD_SUM_AUTO, codec, block, NULL });
+	pd_allreduce_as(&all, a, n, &(pd_sum){ .codec = codec, .block = block });
 	pd_allgather(&all, a, b, n * sizeof *a);
 	for (int r = 0; r < all.n; r++)
 		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "codec %d of %zu: rank %d has other bits", codec, n, r);
@@ -104,6 +104,38 @@ static void compressed(pd_codec codec, int block, double loss, size_t n)
 	      "codec %d of %zu over %d: off by %g", codec, n, all.n, worst);
 	free(a);
 	free(b);
+}
+
+/* Error feedback: what the sums of several rounds lack is what the members' residuals hold, so the mean comes as near as one likes. */
+static void feedback(pd_codec codec, int block, double loss, size_t n)
+{
+	enum { ROUNDS = 20 };
+	float  *a = calloc(n, sizeof *a), *own = calloc(n, sizeof *own), *all_of = calloc(n * (size_t)all.n, sizeof *all_of);
+	double *total = calloc(n, sizeof *total), worst = 0, off = 0;
+
+	for (int k = 0; k < ROUNDS; k++) {
+		fill(a, n, program.rank);
+		pd_allreduce_as(&all, a, n, &(pd_sum){ .by = PD_SUM_RING, .codec = codec, .block = block, .residual = own });
+		for (size_t i = 0; i < n; i++)
+			total[i] += (double)a[i];
+	}
+	pd_allgather(&all, own, all_of, n * sizeof *own);
+	for (size_t i = 0; i < n; i++) {
+		double want = 0, held = 0;
+
+		for (int r = 0; r < all.n; r++) {
+			want += ROUNDS * (double)number(r, (int)(i % 10007));
+			held += (double)all_of[(size_t)r * n + i];
+		}
+		worst = fmax(worst, fabs(total[i] + held - want));
+		off = fmax(off, fabs(total[i] - want) / ROUNDS);
+	}
+	CHECK(worst < 1e-4 * ROUNDS * all.n, "feedback of codec %d, %zu over %d: %g is lost", codec, n, all.n, worst);
+	CHECK(off <= 2 * loss * all.n * all.n / ROUNDS, "feedback of codec %d, %zu over %d: the mean is off by %g", codec, n, all.n, off);
+	free(a);
+	free(own);
+	free(all_of);
+	free(total);
 }
 
 /* Several in the background while the main thread gathers over the same links. */
@@ -258,6 +290,9 @@ int main(void)
 		compressed(PD_CODEC_BF16, 0, 0x1p-8, n);
 		compressed(PD_CODEC_Q8, 128, 1 / 254.0, n);
 		compressed(PD_CODEC_Q8, 32768, 1 / 254.0, n);
+		feedback(PD_CODEC_TRUNC16, 0, 0x1p-7, n);
+		feedback(PD_CODEC_BF16, 0, 0x1p-8, n);
+		feedback(PD_CODEC_Q8, 128, 1 / 254.0, n);
 	}
 	background();
 	subgroups();
