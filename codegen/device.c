@@ -247,9 +247,12 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 		if (!has(s, (ActKind)k))
 			continue;
 		cw_label(w, "case %s", word(b, (ActKind)k));
-		if (k == ACT_UPDATE)
+		if (k == ACT_UPDATE && !served_async(b->t))
 			write_before_update(b, w, s, shares);
-		cw_line(w, "%s", server && k == ACT_SYNC ? "serve(train);" : call_text(b, s, (ActKind)k));
+		cw_line(w, "%s", !server || k != ACT_SYNC ? call_text(b, s, (ActKind)k) : served_async(b->t) ? "serve();" :
+			"serve(train);");
+		if (served_async(b->t) && k == ACT_B)
+			cw_stmt(w, "its labels, for the servers", "pd_count(a->mb);");
 		cw_line(w, "break;");
 	}
 	cw_end(w);
@@ -379,8 +382,9 @@ static void write_program(Build *b, Cw *w, int rank)
 	write_channels(b, w);
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");
-	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s\",",
-		quoted(b->a, base ? base + 1 : m->file ? m->file : m->name), plan_text(b), m->schedule->name);
+	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s%s\",",
+		quoted(b->a, base ? base + 1 : m->file ? m->file : m->name), plan_text(b), m->schedule->name,
+		served_async(b->t) ? ", asynchronous servers" : "");
 	cw_line(w, ".hash = \"%s\", .model_hash = \"%s\", .optimizer = \"%s\",", b->hash, b->model_hash,
 		opt_kind_name[opt_kind(&b->t->opt)]);
 	cw_line(w, ".rank = %d, .world = %d, .stage = %d, .stages = %d, .replica = %d, .replicas = %d,", rank,
@@ -415,6 +419,8 @@ static void write_program(Build *b, Cw *w, int rank)
 	if (m->schedule->async)
 		cw_line(w, ".flow = %d, .lag = %d, .settle = settle, .sync_steps = %" PRId64 ",", m->schedule->lag + 1,
 			lag_of(&m->schedule->dev[rank]), b->t->warmup_steps);
+	if (served_async(b->t))
+		cw_line(w, ".flow = 1, .staleness = %" PRId64 ",", b->t->staleness);
 	cw_close(w, ";");
 }
 

@@ -74,11 +74,25 @@ static const char *stash_word(VersionRule r)
 	return word[r];
 }
 
+/* Asynchronous servers: what a device does, whatever the others do. */
+static void served_rule(const Build *b, Buf *out)
+{
+	buf_puts(out, "This plan is ASYNCHRONOUS: every device trains by itself, on its microbatches of a step. A parameter's server\n"
+		"updates it with each gradient that arrives, in the order of arrival:\n"
+		"    w(u+1) = w(u) - rate * gradient_r / n_r     device r's sum over its n_r labels, at what it had pulled\n"
+		"A pull gives what is there then. No two runs need be alike; --arrivals DIR records the order.\n");
+	if (b->t->staleness >= 0)
+		buf_printf(out, "No device is more than %" PRId64 " step%s ahead of the slowest.\n", b->t->staleness, b->t->staleness == 1 ? "" : "s");
+	buf_puts(out, "\n");
+}
+
 /* The update formula (PipeDream section 3.4, PipeDream-2BW section 3.1), with this plan's numbers. */
 static void async_rule(const Build *b, Buf *out)
 {
 	const Schedule *s = b->m->schedule;
 
+	if (served_async(b->t))
+		served_rule(b, out);
 	if (!s->async)
 		return;
 	buf_puts(out, "This plan is ASYNCHRONOUS: no step waits for the update of the one before. Stage s, with w_s(t) for its\n"

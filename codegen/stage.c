@@ -128,8 +128,9 @@ static void write_header(StageCx *x, Cw *w)
 		s->arena);
 	cw_line(w, "void %s(char *arena, int which, const int *mine, int nmine);", stage_name(b, s->id, "init"));
 	if (s->server) {
-		cw_line(w, "void %s(bool train);", stage_name(b, s->id, "serve"));
-		cw_line(w, "void %s(void);", stage_name(b, s->id, "update"));
+		cw_line(w, "void %s(%s);", stage_name(b, s->id, "serve"), served_async(b->t) ? "void" : "bool train");
+		if (!served_async(b->t))
+			cw_line(w, "void %s(void);", stage_name(b, s->id, "update"));
 		cw_blank(w);
 		cw_line(w, "#endif");
 		return;
@@ -178,7 +179,8 @@ static void write_functions(StageCx *x, Cw *w)
 
 	if (s->server) {
 		write_serving(x, w);
-		write_update(x, w);
+		if (!served_async(x->b->t))
+			write_update(x, w);
 		write_init(x, w);
 		return;
 	}

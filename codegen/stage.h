@@ -81,6 +81,9 @@ const char *micro_args(const StageCx *x);                    /* of functions tha
 const char *bytes_text(Arena *a, const Value *v);
 DType       gradient_type(const StageCx *x);                /* of the struct of sums: all members have one */
 
+/* The nodes for which `wanted` is true, as write_update has them. */
+void        write_some_nodes(StageCx *x, Cw *w, const Graph *g, const bool *wanted);
+
 /* ---- stage_async.c; in a synchronous program most write nothing ---- */
 bool flows(const StageCx *x);           /* asynchronous */
 bool round_robin(const StageCx *x);

@@ -253,6 +253,15 @@ static void write_nodes(StageCx *x, Cw *w, const Node *n, const Node *end)
 	clock_stop(x, w);
 }
 
+void write_some_nodes(StageCx *x, Cw *w, const Graph *g, const bool *wanted)
+{
+	int i = 0;
+
+	for (const Node *n = g->first; n; n = n->next, i++)
+		if (wanted[i])
+			write_nodes(x, w, n, n->next);
+}
+
 /* A function whose body was written already: the declarations that the body turned out to need come first. */
 void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
 {

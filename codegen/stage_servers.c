@@ -57,7 +57,7 @@ static int chief_of(const StageCx *x, const Stage *s, int r)
 {
 	const Cluster *c = x->b->c;
 
-	for (int k = 0; k < r && !x->b->t->no_local_agg; k++)
+	for (int k = 0; k < r && !x->b->t->no_local_agg && !served_async(x->b->t); k++)
 		if (cluster_same_host(c, s->device[k], s->device[r]))
 			return k;
 	return r;
@@ -273,8 +273,76 @@ void write_shares_table(StageCx *x, Cw *w)
 	cw_close(w, ";");
 }
 
+static void write_collect(StageCx *x, Cw *w, const Node *n)
+{
+	cw_stmt(w, comment_of(x, n), "pd_collect(%d, %d, %s);", share_of(x->s, attr_int(n, "key")), (int)attr_int(n, "part"),
+		value_text(x, n->out[0]));
+}
+
+/* Marks what node n of g is made from, and it. */
+static void want(const Graph *g, const Node *n, bool *wanted)
+{
+	int i = 0;
+
+	for (const Node *k = g->first; k != n; k = k->next)
+		i++;
+	wanted[i] = true;
+	for (int k = 0; k < n->nin; k++)
+		if (n->in[k] && n->in[k]->kind == VAL_NODE)
+			want(g, n->in[k]->def, wanted);
+}
+
+static bool updates_param(const Node *n, const Value *v)
+{
+	return optab[n->op]->flags & OP_UPDATE && n->in[0] == v;
+}
+
+/* Asynchronous: a function for each parameter, with what its update is made from. */
+static void write_one_update(StageCx *x, Cw *w, const Value *v, const char *name)
+{
+	const Graph *g = x->s->update;
+	int n = 0, i = 0;
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	for (const Node *k = g->first; k; k = k->next)
+		n++;
+	bool *wanted = NEWN(x->b->a, bool, n);
+	for (const Node *k = g->first; k; k = k->next)
+		if (updates_param(k, v))
+			want(g, k, wanted);
+	for (const Node *k = g->first; k; k = k->next, i++)
+		if (wanted[i] && k->op == OP_Collect)
+			write_collect(x, &in, k);
+	write_some_nodes(x, &in, g, wanted);
+	write_function(x, w, arena_printf(x->b->a, "static void %s(void)", name), &body, false);
+}
+
+static void write_serving_each(StageCx *x, Cw *w)
+{
+	const char *table = "";
+	Buf body = { 0 };
+	Cw in = { .out = &body, .indent = 1 };
+
+	for (const Node *n = x->s->update->first; n; n = n->next) {
+		if (n->op != OP_Collect || attr_int(n, "part"))
+			continue;
+		const Value *v = param_of(x->b->m, n);
+		const char *name = arena_printf(x->b->a, "update_%s", (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v));
+		write_one_update(x, w, v, name);
+		table = arena_printf(x->b->a, "%s%s%s", table, *table ? ", " : "", name);
+	}
+	cw_stmt(&in, "as its gradient comes from a device", "static void (*const updates[])(void) = { %s };", table);
+	cw_line(&in, "pd_serve_each(updates);");
+	write_function(x, w, function_head(x, "void %s(void)", "serve"), &body, false);
+}
+
 void write_serving(StageCx *x, Cw *w)
 {
+	if (served_async(x->b->t)) {
+		write_serving_each(x, w);
+		return;
+	}
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
@@ -283,8 +351,7 @@ void write_serving(StageCx *x, Cw *w)
 	cw_line(&in, "\treturn;");
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_Collect)
-			cw_stmt(&in, comment_of(x, n), "pd_collect(%d, %d, %s);", share_of(x->s, attr_int(n, "key")),
-				(int)attr_int(n, "part"), value_text(x, n->out[0]));
+			write_collect(x, &in, n);
 	write_function(x, w, function_head(x, "void %s(bool train)", "serve"), &body, false);
 }
 

@@ -164,6 +164,7 @@ WORD(o_warmup_policy, "--warmup-policy", WORDS_WARMUP_POLICY, warmup_policy)
 WORD(o_replica_split, "--replica-split", WORDS_REPLICA_SPLIT, replica_split)
 WORD(o_stash, "--stash", WORDS_STASH, stash)
 WORD(o_recompute, "--recompute", WORDS_RECOMPUTE, recompute)
+WORD(o_sync, "--sync", WORDS_SYNC, sync)
 
 static bool o_target(Cx *x, const char *v)
 {
@@ -357,6 +358,10 @@ const Opt opt_table[] = {
 	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers; hybrid: each "
 		"the way that moves fewer bytes of a device (Parallax, Table 3); auto: fewer through the busiest host", CALL, 0, o_comm, 0, 0, 0 },
 	{ "Communication", "servers", "N", "processes that hold parameters, for ps, hybrid and auto; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
+	{ "Communication", "sync", "S", "sync; async: servers update with each device's gradient when it comes, for itself, and devices pull the "
+		"newest; all parameters are at servers", CALL, 0, o_sync, 0, 0, 0 },
+	{ "Communication", "staleness", "N", "of --sync async: a device is at most N steps ahead of the slowest; 0: a step begins when all have done the one before",
+		INT, TR(staleness), 0, 0, 0, 1 << 20 },
 	{ "Communication", "no-local-agg", NULL, "devices of a host do not add their gradients before they go to a server", FLAG,
 		TR(no_local_agg), 0, 0, 0, 0 },
 	{ "Communication", "no-opsw", NULL, "slices of parameters at servers, and of their gradients, stay with the devices: all of them travels",

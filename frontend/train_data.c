@@ -76,8 +76,13 @@ bool training_last(Training *t, const char *word, Diag *d)
 	return diag_error(d, NOLOC, 7, "--last '%s': there are wrap, keep and drop", word);
 }
 
-bool training_complete(const Training *t, Diag *d)
+bool training_complete(Training *t, Diag *d)
 {
+	if (t->staleness >= 0 && !served_async(t))
+		return diag_error(d, NOLOC, 520, "staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",
+			(long long)t->staleness);
+	if (served_async(t) && !t->comm)
+		t->comm = "ps";
 	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples))
 		return diag_error(d, NOLOC, 9, "there is no evaluation set; name its files with --eval INPUT=FILE or data.eval.inputs");
 	if (!t->ckpt_dir && (t->ckpt_every || t->ckpt_keep != CKPT_KEEP))

@@ -9,6 +9,7 @@
 static const char *const policies[] = { "A", "B", "auto" };
 static const char *const splits[] = { "round-robin", "slice", "auto" };
 static const char *const stashes[] = { "auto", "on", "none" };
+static const char *const syncs[] = { "sync", "async" };
 static const char *const recomputes[] = { "none", "stage", "auto" };
 static const char *const schedules[] = { "auto", "1f1b", "gpipe", "dapple", "pipedream", "mp", "2bw", "zb-h1", "zbv", "interleaved:V",
 	"csv:FILE", "always-forward", "always-forward:N", "always-backward" };
@@ -17,6 +18,7 @@ static const char *const schedules[] = { "auto", "1f1b", "gpipe", "dapple", "pip
 const TrainWords train_words[TRAIN_WORDS] = {
 	[WORDS_SCHEDULE] = WORDS(schedules), [WORDS_WARMUP_POLICY] = WORDS(policies), [WORDS_REPLICA_SPLIT] = WORDS(splits),
 	[WORDS_STASH] = WORDS(stashes), [WORDS_RECOMPUTE] = WORDS(recomputes),
+	[WORDS_SYNC] = WORDS(syncs),
 };
 
 /* PREFIXn, 1 <= n <= 1024 */
@@ -71,6 +73,7 @@ WORD(s_policy, warmup_policy, policies)
 WORD(s_split, replica_split, splits)
 WORD(s_stash, stash, stashes)
 WORD(s_recompute, recompute, recomputes)
+WORD(s_sync, sync, syncs)
 
 static void s_vertical(Yaml *y, const YNode *v, void *to)
 {
@@ -80,6 +83,10 @@ static void s_pipe_sgd(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->pipe_sgd = yaml_int(y, v, "schedule.pipe_sgd", 1, 1024);
 }
+static void s_staleness(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->staleness = yaml_int(y, v, "schedule.staleness", 0, 1 << 20);
+}
 static void s_warmup_steps(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->warmup_steps = yaml_int(y, v, "schedule.warmup_steps", 0, INT64_MAX);
@@ -88,6 +95,7 @@ static void s_warmup_steps(Yaml *y, const YNode *v, void *to)
 static const YKey keys[] = {
 	{ "kind", s_kind }, { "warmup_policy", s_policy }, { "replica_split", s_split }, { "stash", s_stash },
 	{ "recompute", s_recompute }, { "vertical_sync", s_vertical }, { "pipe_sgd", s_pipe_sgd }, { "warmup_steps", s_warmup_steps },
+	{ "sync", s_sync }, { "staleness", s_staleness },
 };
 
 void train_schedule(Yaml *y, const YNode *v, void *to)

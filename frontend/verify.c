@@ -193,6 +193,9 @@ int verify_main(Compile *c)
 	if (c->o->t.schedule && !strcmp(c->o->t.schedule, "pipedream"))
 		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, which updates before every minibatch; schedule "
 			"pipedream does not: its formula is in plan.txt"), EXIT_USAGE;
+	if (served_async(&c->o->t))
+		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, whose updates have one order; with --sync async "
+			"they have that in which gradients arrive"), EXIT_USAGE;
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
 	int status = 0;
 	if (!compile_read(c) || !compile_plan(c, NULL) || !build_and_run(c, many) ||

@@ -113,6 +113,8 @@ typedef struct Training {
 	const char *dense;              /* name or pattern of tables whose gradients travel whole; NULL: none */
 	int64_t     bucket;             /* least bytes of a sum that begins during the backward; 0: auto, INT64_MAX: one sum */
 	const char *comm;               /* "allreduce", "ps", "hybrid"; NULL: allreduce */
+	const char *sync;               /* "sync"; "async": servers apply what a device pushes when it comes; NULL: sync */
+	int64_t     staleness;          /* async: a device is at most so many steps ahead of the slowest; -1: any */
 	int64_t     servers;            /* processes that hold parameters; 0: one per host */
 	bool        no_local_agg;       /* devices of a host push each for itself */
 	bool        no_opsw;            /* slices of parameters at servers and of their gradients stay with the devices */
@@ -132,6 +134,12 @@ typedef struct Training {
 static inline bool target_cuda(const Training *t)
 {
 	return t && t->target && !strcmp(t->target, "cuda");
+}
+
+/* Do servers apply every device's gradient when it comes? */
+static inline bool served_async(const Training *t)
+{
+	return t && t->sync && !strcmp(t->sync, "async");
 }
 
 #endif

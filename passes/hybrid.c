@@ -66,6 +66,8 @@ bool pass_hybrid(Module *m, PassCx *cx)
 			diag_warn(cx->d, NOLOC, "comm", "--comm allreduce: '%s' is only looked up, %.3g %% of it in a step; summed whole it is %.4g "
 				"bytes of a device and step, at a server %.4g", t[i].w->name, 100 * t[i].alpha, travel_allreduce(&t[i]), travel_ps(&t[i]));
 	}
+	if (served_async(cx->train) && !async_servers(m, cx, t, n))
+		return false;
 	if (any && schedule_async(cx->train))
 		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers answer synchronous schedules; %s is asynchronous",
 			cx->train->comm, m->schedule ? m->schedule->name : "this one");

@@ -109,7 +109,7 @@ static bool make_servers(Moving *x)
 	return true;
 }
 
-/* A server's device does nothing but SYNC, in which it answers and adds, and UPDATE. */
+/* A server's device does nothing but SYNC, in which it answers and adds, and UPDATE; asynchronously it updates meanwhile. */
 static void extend_schedule(Moving *x)
 {
 	Schedule *s = x->m->schedule, was = *s;
@@ -135,7 +135,8 @@ static void extend_schedule(Moving *x)
 		s->device[t][0] = rank;
 		s->replica_of[t] = NEWN(a, int, s->nmicro);
 		schedule_push(a, s, rank, (Action){ .kind = ACT_SYNC, .stage = t, .mb = -1 });
-		schedule_push(a, s, rank, (Action){ .kind = ACT_UPDATE, .stage = t, .mb = -1 });
+		if (!served_async(x->cx->train))
+			schedule_push(a, s, rank, (Action){ .kind = ACT_UPDATE, .stage = t, .mb = -1 });
 	}
 }
 
@@ -491,5 +492,5 @@ bool pass_servers(Module *m, PassCx *cx)
 	for (int i = 0; i < m->nstage; i++)
 		if (!m->stage[i]->server)
 			order_sums(m->stage[i]);
-	return true;
+	return !served_async(cx->train) || async_moved(m, cx);
 }

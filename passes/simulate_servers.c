@@ -15,7 +15,7 @@ static Team team_of(Arena *a, const Module *m, const Cluster *c, const Stage *s,
 	Team team = { .chief = r, .sums = 1 };
 
 	for (int k = 0; k < s->replicas; k++)
-		if (k == r || (!alone && !(t && t->no_local_agg) && cluster_same_host(c, s->device[k], s->device[r]))) {
+		if (k == r || (!alone && !(t && t->no_local_agg) && !served_async(t) && cluster_same_host(c, s->device[k], s->device[r]))) {
 			team.chief = k < team.chief ? k : team.chief;
 			team.n++;
 			n += schedule_mine(x, x->device[s->id][k], s->id, mine + n);

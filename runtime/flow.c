@@ -92,6 +92,23 @@ double rt_flow_count(void)
 	return *taken;
 }
 
+double rt_flow_labels(void)
+{
+	return sum;
+}
+
+void rt_flow_next(void)
+{
+	sum = 0;
+}
+
+void rt_flow_update(double count, int64_t updates, int64_t step)
+{
+	*taken = (float)count;
+	rt_update = updates;
+	rt_update_step = step;
+}
+
 void pd_update_of(int lag, int every)
 {
 	rt_update_step = rt_step - lag;

@@ -10,7 +10,7 @@ static const char usage[] =
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--ckpt-settle S] [--state] [--then-loss] [--dump-grads FILE]\n"
 	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--trace DIR] [--log-every N]\n"
 	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--stop METRIC=X]\n"
-	"          [--timeout S] [--check] [--quiet] [--help]\n"
+	"          [--timeout S] [--arrivals DIR] [--check] [--quiet] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
 	"          make virtual: [--virtual]\n"
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
@@ -114,6 +114,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "tensorboard", TEXT, &o->tensorboard },
 		{ "metrics-every", COUNT, &o->metrics_every },
 		{ "trace", TEXT, &o->trace },
+		{ "arrivals", TEXT, &o->arrivals },
 		{ "stop", TEXT, &o->stop },
 		{ "state", FLAG, &o->state },
 		{ "then-loss", FLAG, &o->then_loss },

@@ -120,6 +120,7 @@ typedef struct pd_program {
 	int         lag;            /* steps that this device needs to drain */
 	int64_t     sync_steps;     /* so many steps are drained one by one before steps flow */
 	void      (*settle)(void);  /* drained: the newest weights go to where params says */
+	int64_t     staleness;      /* asynchronous servers: a device is at most so many steps ahead of the slowest; -1: any */
 } pd_program;
 
 /* The whole life of a run: arguments, joining the others, weights, the loop, the result files.
@@ -337,6 +338,10 @@ void pd_push_end(void);                             /* nothing more comes in thi
 void pd_shares_open(const pd_share *s, int n, char *arena);
 /* Answers until all that push to this server have said that nothing more comes. */
 void pd_serve(void);
+/* Asynchronous: a gradient counts as soon as a device has pushed all parts of it. update[k] collects it, alone, and updates
+ * shares[k]; pd_total_count() is the device's, pd_step_index() the number of updates before, pd_rate() that of the
+ * device's step. Returns when the slowest device has done the running step; what others pushed by then is done. */
+void pd_serve_each(void (*const update[])(void));
 /* The sum of what was pushed of shares[k], over all rows; `to` is the same in every step. */
 void pd_collect(int k, int part, float *to);
 

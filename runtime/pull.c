@@ -26,6 +26,7 @@ static int    *mates, nmates;   /* ranks of the team, the chief first */
 static float  *rows;    /* on their way */
 static rt_head *heads;  /* by rank */
 static int    *servers, nservers;
+static int32_t *goes;   /* by rank: a server's step when it let this device go on */
 static int32_t now = 1; /* the round */
 
 static void know_server(int rank)
@@ -73,6 +74,7 @@ void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *c
 	all = rt_alloc((size_t)n * sizeof *all);
 	heads = rt_alloc((size_t)rt_program->world * sizeof *heads);
 	servers = rt_alloc((size_t)rt_program->world * sizeof *servers);
+	goes = rt_alloc((size_t)rt_program->world * sizeof *goes);
 	for (int k = 0; k < n; k++) {
 		all[k] = (held){ .h = &h[k], .at = (float *)(void *)(arena + h[k].at) };
 		all[k].round = rt_alloc((size_t)(h[k].whole ? 1 : h[k].rows) * sizeof(int32_t));
@@ -367,6 +369,7 @@ static void push(held *x, rt_head head, const float *sum, bool some)
 
 	head.key = h->key;
 	head.round = now;
+	head.count = (float)rt_flow_labels();
 	if (x->box)
 		x->box->width = part_width(h, head.part);
 	if (nmates == 1) {
@@ -424,17 +427,25 @@ void pd_push_tree(int k, int part, pd_tree *t, size_t at)
 	push_team(x, part, rt_tree_leaves(t), false);
 }
 
+/* Asynchronous: where staleness is bounded the next step begins once every server has said that the slowest device is near
+ * enough, so all that it pushed up to then has been applied. */
 void pd_push_end(void)
 {
+	const int64_t most = rt_program->staleness;
+	const bool    last = !rt_program->flow || !pd_flows(pd_flow() + 1), ask = !last && most >= 0;
+
 	if (rt_alone)
 		return;
 	for (int i = 0; i < nservers; i++) {
 		rt_lock();
-		send_head(servers[i], (rt_head){ .kind = RT_END });
+		send_head(servers[i], (rt_head){ .kind = RT_END, .more = last ? -1 : ask ? (int32_t)most + 1 : 0 });
+		if (ask)
+			rt_post_recv(rt_between(servers[i], 3), servers[i], RT_TAG_HEAD, &goes[servers[i]], sizeof *goes);
 		rt_unlock();
 	}
 	for (int i = 0; i < nservers; i++)
 		rt_wait(rt_between(servers[i], 0), 4);
+	rt_flow_next();
 	for (int k = 0; k < nheld; k++)
 		all[k].n = 0;
 	now++;

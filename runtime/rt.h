@@ -59,7 +59,7 @@ typedef struct rt_options {
 	double      timeout;
 	const char *data, *eval_data, *out, *weights, *dump_grads;
 	const char *resume;             /* NULL: no; "": the newest of --ckpt */
-	const char *jsonl, *csv, *tensorboard, *stop, *trace;   /* NULL: none */
+	const char *jsonl, *csv, *tensorboard, *stop, *trace, *arrivals;        /* NULL: none */
 	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
 	const char *ckpt;               /* NULL: no checkpoints */
 	double      ckpt_settle;        /* seconds between two that the disk is asked to have */
@@ -148,11 +148,15 @@ void rt_vendor_sum(const pd_group *g, float *buf, size_t count, int request, int
 
 /* ---- pull.c, serve.c, fetch.c: devices and servers ---- */
 enum { RT_PULL = 1, RT_PUSH, RT_END, RT_SUM };
+void rt_arrivals_open(const char *dir); /* asynchronous servers write there what came in which order; NULL: nowhere */
 typedef struct rt_head {        /* of every message; ids (i32) and values (f32) follow in their own */
 	int32_t kind, key, part;
 	int32_t lo, leaves;     /* push: which subtree is summed */
 	int32_t round;          /* steps since the start, those without update too */
-	int32_t more;           /* to a neighbour: sums of this gradient that follow */
+	int32_t more;           /* to a neighbour: sums of this gradient that follow. An end of asynchronous steps: 0, or
+	                         * how many steps this rank may be ahead of the slowest to be told to go on, and 1; -1: it
+	                         * was the flow's last step */
+	float   count;          /* asynchronous push: labels that the sum is of */
 	int64_t row, rows;      /* the first row of the part that the server has; rows that follow, -1: whole */
 } rt_head;
 
@@ -222,6 +226,10 @@ void   rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (
 void   rt_flow_report(int mb, double loss, double count);
 void   rt_flow_hits(int mb, double hits, double of);
 double rt_flow_count(void);
+/* Of servers: counted labels of this rank since rt_flow_next(); the update that comes now. */
+double rt_flow_labels(void);
+void   rt_flow_next(void);
+void   rt_flow_update(double count, int64_t updates, int64_t step);
 void   rt_totals_put(double loss, double count, double hits, double labels, double stop);
 
 /* ---- traffic.c ---- */

@@ -3,11 +3,16 @@
  * grains (tree.c; without --reproducible each device is one leaf) and counts exactly once: one that is there already, of
  * another step, or that makes no whole tree with the others is a fault of the program (R121 to R123). Sums are added when
  * all are there, in the order of the tree, so the order of arrival has no part in the result. Rows that a sum lacks are
- * zero. */
+ * zero.
+ *
+ * Asynchronous (pd_serve_each): what a device pushes is applied once all parts of that gradient are there, for itself, and a
+ * pull is answered with the newest; so each device's gradient counts exactly once, and the order of arrival is the order
+ * of updates. --arrivals writes it down. */
 #include "rt.h"
+#include <errno.h>
 
 typedef struct inbox {          /* of a part of a gradient, for one step */
-	rt_sums  s;
+	rt_sums *s;             /* asynchronous: one for each member */
 	int32_t *written;       /* rows of the result that are not zero */
 	int64_t  nwritten;
 	bool     begun;
@@ -22,6 +27,12 @@ static int     *clients, *open, nclients;
 static int32_t *asked;          /* row numbers of a pull */
 static float   *answer;
 static int32_t  now = 1;
+static FILE    *arrivals;
+static int64_t **updates;       /* asynchronous, by share and member: how often its gradient has counted; behind the last
+	                         * member all of them together */
+static int32_t *done_of;        /* by rank: steps since the start that it has ended */
+static int32_t *slack_of;       /* by rank that waits to be told to go on: steps it may be ahead, and 1; 0: it does not wait */
+static int      nopen, member;  /* clients that may say something; whose gradient is collected */
 
 static void know_clients(const pd_share *s)
 {
@@ -37,7 +48,14 @@ static void know_clients(const pd_share *s)
 
 static void open_box(const pd_share *s, int part, inbox *b)
 {
-	rt_sums_open(&b->s, s->pushers * s->sums, s->pushers * s->room, s->whole ? s->part[part] : s->width, s->whole);
+	const int64_t width = s->whole ? s->part[part] : s->width;
+	const bool    each = rt_program->flow > 0;
+
+	b->s = rt_alloc((size_t)(each ? s->members : 1) * sizeof *b->s);
+	if (!each)
+		rt_sums_open(b->s, s->pushers * s->sums, s->pushers * s->room, width, s->whole);
+	for (int r = 0; r < s->members && each; r++)
+		rt_sums_open(&b->s[r], s->sums, s->room, width, s->whole);
 	if (!s->whole)
 		b->written = rt_alloc((size_t)s->rows * sizeof *b->written);
 }
@@ -55,8 +73,12 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 	clients = rt_alloc((size_t)rt_program->world * sizeof *clients);
 	open = rt_alloc((size_t)rt_program->world * sizeof *open);
 	heads = rt_alloc((size_t)rt_program->world * sizeof *heads);
+	done_of = rt_alloc((size_t)rt_program->world * sizeof *done_of);
+	slack_of = rt_alloc((size_t)rt_program->world * sizeof *slack_of);
+	updates = rt_alloc((size_t)n * sizeof *updates);
 	for (int k = 0; k < n; k++) {
 		know_clients(&s[k]);
+		updates[k] = rt_alloc((size_t)(s[k].members + 1) * sizeof **updates);
 		for (int part = 0; part < s[k].parts; part++)
 			open_box(&s[k], part, &boxes[k * widest + part]);
 		if (!s[k].whole) {
@@ -101,6 +123,18 @@ static void check_rows(const pd_share *s, const int32_t *ids, int64_t n, int ran
 			        ids[i], s->name, (long long)s->row, (long long)(s->row + s->rows - 1));
 }
 
+/* A line of --arrivals: what, of which parameter, which rank, its step, updates so far; the rows of a pull. */
+static void note(const char *what, const pd_share *s, int rank, int64_t rows)
+{
+	if (!arrivals)
+		return;
+	fprintf(arrivals, "%s %s %d %lld %lld", what, s->name, rank, (long long)(rt_step + heads[rank].round - now),
+	        (long long)updates[s - shares][s->members]);
+	for (int64_t i = 0; i < rows; i++)
+		fprintf(arrivals, " %d", asked[i]);
+	fprintf(arrivals, "\n");
+}
+
 static void answer_pull(const rt_head *h, int rank)
 {
 	const pd_share *s = &shares[share_of(h, rank)];
@@ -109,6 +143,7 @@ static void answer_pull(const rt_head *h, int rank)
 		rt_fail(RT_ERROR, "R124", "%s asks for %lld rows of '%s', of which it may ask for %lld", rt_name(rank),
 		        (long long)h->rows, s->name, (long long)s->room);
 	if (h->rows < 0) {
+		note("pull", s, rank, 0);
 		message(rank, RT_TAG_VALUES, memory + s->at + (size_t)s->cut * sizeof(float), (size_t)s->ncut * sizeof(float), false);
 		return;
 	}
@@ -116,6 +151,7 @@ static void answer_pull(const rt_head *h, int rank)
 	const float *w = (const float *)(const void *)(memory + s->at);
 
 	check_rows(s, asked, h->rows, rank);
+	note("pull", s, rank, h->rows);
 	for (int64_t i = 0; i < h->rows; i++)
 		memcpy(answer + i * s->width, w + (asked[i] - s->row) * s->width, (size_t)s->width * sizeof *w);
 	message(rank, RT_TAG_VALUES, answer, (size_t)(h->rows * s->width) * sizeof *answer, false);
@@ -129,24 +165,24 @@ static void take_push(const rt_head *h, int rank)
 	if (h->part < 0 || h->part >= s->parts || h->lo < 0 || h->leaves < 1 || h->lo + h->leaves > s->leaves)
 		rt_fail(RT_ERROR, "R123", "%s pushes leaves %d to %d of part %d of '%s'; it has %d leaves and %d parts",
 		        rt_name(rank), h->lo, h->lo + h->leaves - 1, h->part, s->name, s->leaves, s->parts);
-	inbox           *b = &boxes[(s - shares) * widest + h->part];
-	const rt_pushed *was = rt_sums_twice(&b->s, h->lo, h->leaves);
+	rt_sums         *b = &boxes[(s - shares) * widest + h->part].s[rt_program->flow ? rank - s->first : 0];
+	const rt_pushed *was = rt_sums_twice(b, h->lo, h->leaves);
 
 	if (was)
 		rt_fail(RT_ERROR, "R121", "%s pushes leaves %d to %d of '%s' in step %lld; %d to %d are there already",
 		        rt_name(rank), h->lo, h->lo + h->leaves - 1, s->name, (long long)rt_step, was->lo,
 		        was->lo + was->leaves - 1);
-	rt_pushed *x = rt_sums_put(&b->s, h->lo, h->leaves, n);
+	rt_pushed *x = rt_sums_put(b, h->lo, h->leaves, n);
 
 	if (!x)
 		rt_fail(RT_ERROR, "R123", "%s pushes %lld rows of '%s'; there is room for %lld in all", rt_name(rank), (long long)n,
-		        s->name, (long long)b->s.room);
+		        s->name, (long long)b->room);
 	if (!s->whole && n) {
 		message(rank, RT_TAG_IDS, x->ids, (size_t)n * sizeof *x->ids, true);
 		check_rows(s, x->ids, n, rank);
 	}
 	if (n)
-		message(rank, RT_TAG_VALUES, x->values, (size_t)(n * b->s.width) * sizeof(float), true);
+		message(rank, RT_TAG_VALUES, x->values, (size_t)(n * b->width) * sizeof(float), true);
 }
 
 /* A head has come from a client that is open: which, in `came`. */
@@ -154,9 +190,12 @@ static int came;
 
 static bool some_head(int first, int n, int *pending)
 {
+	static int turn;        /* no client waits for one that is quicker */
+
 	for (int i = first; i < n; i++)
-		if (rt_idle(rt_between(open[i], 0))) {
-			came = i;
+		if (rt_idle(rt_between(open[(i + turn) % n], 0))) {
+			came = (i + turn) % n;
+			turn = came + 1;
 			return true;
 		}
 	*pending = rt_between(open[first], 0);
@@ -170,28 +209,42 @@ static void expect(int rank)
 	rt_unlock();
 }
 
+static void begin(void)
+{
+	nopen = nclients;
+	for (int k = 0; k < nclients; k++) {
+		open[k] = clients[k];
+		expect(clients[k]);
+	}
+}
+
+/* What some client says; its place among those that are open. */
+static int hear(void)
+{
+	rt_trace_wait(true);
+	rt_wait_until(some_head, 0, nopen);
+	rt_trace_wait(false);
+
+	const int      rank = open[came];
+	const rt_head *h = &heads[rank];
+
+	rt_record(h->kind == RT_PULL ? "answer" : h->kind == RT_PUSH ? "take" : "end", -1, -1, rank);
+	return came;
+}
+
 void pd_serve(void)
 {
-	int n = nclients;
-
 	if (rt_alone)
 		return;
 	rt_pause();
 	for (int k = 0; k < nshares * widest; k++)
-		rt_sums_clear(&boxes[k].s);
-	for (int i = 0; i < n; i++) {
-		open[i] = clients[i];
-		expect(clients[i]);
-	}
-	while (n) {
-		rt_trace_wait(true);
-		rt_wait_until(some_head, 0, n);
-		rt_trace_wait(false);
-
-		const int      i = came, rank = open[i];
+		if (boxes[k].s)
+			rt_sums_clear(boxes[k].s);
+	begin();
+	while (nopen) {
+		const int      i = hear(), rank = open[i];
 		const rt_head *h = &heads[rank];
 
-		rt_record(h->kind == RT_PULL ? "answer" : h->kind == RT_PUSH ? "take" : "end", -1, -1, rank);
 		if (h->round != now)
 			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s in step %d", h->round - 1, rt_name(rank),
 			        now - 1);
@@ -200,11 +253,112 @@ void pd_serve(void)
 		if (h->kind == RT_PUSH)
 			take_push(h, rank);
 		if (h->kind == RT_END)
-			open[i] = open[--n];
+			open[i] = open[--nopen];
 		else
 			expect(rank);
 	}
 	now++;
+}
+
+/* ---- asynchronous ---- */
+
+void rt_arrivals_open(const char *dir)
+{
+	char path[4096];
+
+	if (!dir || !rt_program->server)
+		return;
+	snprintf(path, sizeof path, "%s/rank%d.txt", dir, rt_program->rank);
+	arrivals = fopen(path, "w");
+	if (!arrivals)
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+}
+
+/* A push has come: the update, if it was the last part of this device's gradient. */
+static void apply(const pd_share *s, int rank, void (*const update[])(void))
+{
+	const rt_head *h = &heads[rank];
+	inbox         *b = &boxes[(s - shares) * widest];
+	int64_t       *of = updates[s - shares];
+
+	member = rank - s->first;
+	for (int part = 0; part < s->parts; part++)
+		if (!b[part].s[member].n)
+			return;
+	if (of[member] >= h->round)
+		rt_fail(RT_ERROR, "R121", "%s pushes the gradient of '%s' in step %lld a second time", rt_name(rank), s->name,
+		        (long long)(rt_step + h->round - now));
+	if (!(h->count > 0))
+		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld of %s: all of them are the ignored index",
+		        (long long)(rt_step + h->round - now), rt_name(rank));
+	of[member] = h->round;
+	rt_flow_update((double)h->count, of[s->members]++, rt_step + h->round - now);
+	update[s - shares]();
+	for (int part = 0; part < s->parts; part++)
+		rt_sums_clear(&b[part].s[member]);
+	note("push", s, rank, 0);
+}
+
+static int32_t slowest(void)
+{
+	int32_t least = INT32_MAX;
+
+	for (int i = 0; i < nclients; i++)
+		least = done_of[clients[i]] < least ? done_of[clients[i]] : least;
+	return least;
+}
+
+static void end_of(int i, const rt_head *h)
+{
+	const int rank = open[i];
+
+	done_of[rank] = h->round;
+	slack_of[rank] = h->more > 0 ? h->more : 0;
+	if (h->more < 0)
+		open[i] = open[--nopen];
+	else
+		expect(rank);
+	for (int k = 0; k < nclients; k++) {
+		const int r = clients[k];
+
+		if (!slack_of[r] || done_of[r] - slowest() > slack_of[r] - 1)
+			continue;
+		slack_of[r] = 0;
+		message(r, RT_TAG_HEAD, &now, sizeof now, false);
+	}
+}
+
+void pd_serve_each(void (*const update[])(void))
+{
+	if (rt_alone)
+		return;
+	rt_pause();
+	if (pd_flow() == 0) {
+		begin();
+		for (int k = 0; k < nshares; k++)       /* drained: each device has pushed all steps before */
+			updates[k][shares[k].members] = pd_evaluating() ? updates[k][shares[k].members] : rt_step * shares[k].members;
+	}
+	while (slowest() < now) {
+		const int      i = hear(), rank = open[i];
+		const rt_head *h = &heads[rank];
+
+		if (h->round != done_of[rank] + 1)
+			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s, whose step %d it is", h->round - 1,
+			        rt_name(rank), done_of[rank]);
+		if (h->kind == RT_PULL)
+			answer_pull(h, rank);
+		if (h->kind == RT_PUSH) {
+			take_push(h, rank);
+			apply(&shares[share_of(h, rank)], rank, update);
+		}
+		if (h->kind == RT_END)
+			end_of(i, h);
+		else
+			expect(rank);
+	}
+	now++;
+	if (arrivals)
+		fflush(arrivals);
 }
 
 /* ---- adding ---- */
@@ -223,21 +377,22 @@ void pd_collect(int k, int part, float *to)
 {
 	const pd_share *s = &shares[k];
 	inbox          *b = &boxes[k * widest + part];
-	const size_t    row_bytes = (size_t)b->s.width * sizeof *to;
+	rt_sums        *from = &b->s[rt_program->flow ? member : 0];
+	const size_t    row_bytes = (size_t)from->width * sizeof *to;
 	int32_t         row;
 
 	if (rt_alone)
 		return;
-	if (!rt_sums_begin(&b->s, 0, s->leaves))
+	if (!rt_sums_begin(from, rt_program->flow ? member : 0, rt_program->flow ? 1 : s->leaves))
 		rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld is not whole: %d sums came, they lack some of %d leaves",
-		        s->name, (long long)rt_step, b->s.n, s->leaves);
+		        s->name, (long long)rt_step, from->n, s->leaves);
 	if (s->whole) {
-		memcpy(to, rt_sums_next(&b->s, &row), row_bytes);
+		memcpy(to, rt_sums_next(from, &row), row_bytes);
 		return;
 	}
 	clear(s, b, to);
-	for (const float *from; (from = rt_sums_next(&b->s, &row));) {
-		memcpy(to + (row - s->row) * s->width, from, row_bytes);
+	for (const float *x; (x = rt_sums_next(from, &row));) {
+		memcpy(to + (row - s->row) * s->width, x, row_bytes);
 		b->written[b->nwritten++] = row - (int32_t)s->row;
 	}
 }

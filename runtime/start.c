@@ -90,7 +90,7 @@ double rt_rate(int64_t t)
 
 double pd_rate(void)
 {
-	return rt_rate(pd_step_index());
+	return rt_rate(rt_program->server && rt_update >= 0 ? rt_update_step : pd_step_index());
 }
 
 int64_t pd_sample(int mb)
@@ -408,6 +408,7 @@ static void prepare(const pd_program *p, rt_options *o)
 	rt_input_open(p, &(rt_input_options){ .dir = o->data, .root = o->root, .samples = o->samples, .shuffle = o->shuffle,
 	                                       .eval = o->eval_data, .eval_samples = o->eval_samples });
 	rt_evaluate_open(o->eval_every);
+	rt_arrivals_open(o->arrivals);
 	if (o->dump_grads)
 		rt_gradients_keep(p);
 	if (p->init)

@@ -37,6 +37,7 @@ KINDS = {
     'lookups': copy(os.path.join(MODELS, 'lm_sampled', 'train.onnx')),
     'inference-bn': copy(os.path.join(MODELS, 'resnet18', 'eval.onnx')),
     'fixed-bn': lambda: open(os.path.join(MODELS, 'resnet18', 'train.onnx'), 'rb').read().replace(b'training_mode', b'training_node'),
+    'batchnorm': copy(os.path.join(MODELS, 'resnet18', 'train.onnx')),
     'optimized': copy(os.path.join(MODELS, 'dyn_cnn', 'optimized.onnx')),
     'unsigned': lambda: open(os.path.join(MODELS, 'dyn_folded', 'train.onnx'), 'rb').read().replace(b'graph_signature', b'graph-signature'),
     'gpt2': copy(os.path.join(MODELS, 'gpt2_mini', 'train.onnx')),

@@ -70,7 +70,7 @@ class Device:
         if reproducible:
             self.sums = self.leaf[:C.c_size_t.in_dll(lib, 'em_leaf_bytes').value].view(np.float32)
         else:
-            self.sums = self.arena[self.grads['offset']:self.grads['offset'] + self.grads['bytes']].view(np.float64)
+            self.sums = self.arena[self.grads["offset"]:self.grads["offset"] + self.grads["bytes"]].view(np.float64 if "--f64" in flags else np.float32)
 
     def build(self, opt):
         here = os.path.dirname(os.path.abspath(__file__))

@@ -81,6 +81,18 @@ def start(folder, args, timeout=300):
     return check('run', *run(['sh', 'run.sh', *args], cwd=folder, timeout=timeout))
 
 
+def delaying(tmp, tsan=False):
+    """What PD_WRAP is to be so that PD_DELAYS=SEED:MICROSECONDS delays every send and receive (lib/delays.c)."""
+    lib, wrap = f'{tmp}/delays.so', f'{tmp}/wrap'
+    check('delays', *run(['mpicc', '-std=c11', '-O1', '-Wall', '-shared', '-fPIC', os.path.join(HERE, 'lib', 'delays.c'), '-o', lib]))
+    if tsan:
+        lib = os.path.realpath(run(['gcc', '-print-file-name=libtsan.so'])[1].strip()) + f':{lib}'
+    with open(wrap, 'w') as f:
+        f.write(f'#!/bin/sh\n# --exec RANK PROGRAM...\nshift 2\nLD_PRELOAD={lib} exec "$@"\n')
+    os.chmod(wrap, 0o755)
+    return wrap
+
+
 def losses(folder):
     """[loss before step 1, ...] as the run wrote them."""
     with open(os.path.join(folder, 'run', 'losses.txt')) as f:

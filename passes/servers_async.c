@@ -1,0 +1,51 @@
+/* Asynchronous servers (--sync async; PipeDream section 4, ASP; Parallax section 5): what a device pushes is one update, made
+ * when it comes, and what it pulls is the newest. Devices never wait for each other but for --staleness. So nothing may be left that
+ * joins devices: every trained parameter is at a server, updates read nothing but their own gradient, and one device has
+ * the whole model. The program's side: runtime/serve.c, pd_serve_each. */
+#include <string.h>
+#include "servers.h"
+
+static bool refuse(const PassCx *cx, const char *why)
+{
+	return diag_error(cx->d, NOLOC, 520, "--sync async: %s", why);
+}
+
+bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
+{
+	const Training *o = cx->train;
+
+	if (schedule_async(o))
+		return diag_error(cx->d, NOLOC, 520, "--sync async: schedule %s delays updates by a rule of its own; choose 1f1b or gpipe",
+			m->schedule ? m->schedule->name : o->schedule);
+	if (o->reproducible)
+		return refuse(cx, "updates have the order in which gradients arrive, and --reproducible promises the bits of one device");
+	if (m->nstage > 1)
+		return diag_error(cx->d, NOLOC, 520, "--sync async: devices go on by themselves, each with the whole model; the plan has "
+			"%d stages, whose devices wait for each other", m->nstage);
+	if (cx->train->opt.clip_norm > 0)
+		return refuse(cx, "--clip-norm limits the norm over all parameters, whose gradients arrive one after another at several servers");
+	if (o->last && !strcmp(o->last, "keep"))
+		return refuse(cx, "data.last: keep trains on a short step, in which some devices have no sample; say drop or wrap");
+	if (target_cuda(o))
+		return refuse(cx, "servers of programs for GPUs are synchronous");
+	for (int i = 0; i < n; i++)
+		if (t[i].w->param->sync != SYNC_PS)
+			return diag_error(cx->d, NOLOC, 520, "--sync async: '%s' would go by AllReduce, in which devices meet (--comm %s)%s%s; "
+				"--comm ps gives all parameters to servers", t[i].w->name, o->comm, t[i].why ? ": " : "", t[i].why ? t[i].why : "");
+	return true;
+}
+
+bool async_moved(const Module *m, const PassCx *cx)
+{
+	for (int k = 0; k < m->nstage; k++)
+		for (const Node *n = m->stage[k]->update->first; n; n = n->next) {
+			const bool own = n->op == OP_Accumulate || n->op == OP_Push || n->op == OP_Total;
+			if (!m->stage[k]->server && n->op == OP_Stack)
+				return diag_error(cx->d, n->loc, 520, "--sync async: the running statistics of BatchNormalization are of all devices' "
+					"samples, and devices do not meet; say --batchnorm frozen");
+			if (m->stage[k]->server ? n->op == OP_Give || n->op == OP_Take : !own)
+				return diag_error(cx->d, n->loc, 520, "--sync async: %s is done with gradients of all devices, which never meet",
+					optab[n->op]->name);
+		}
+	return true;
+}

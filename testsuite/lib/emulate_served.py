@@ -1,0 +1,100 @@
+"""What asynchronous servers compute, one after another: a run is told in the order of arrival that --arrivals recorded.
+
+Lines of a server's record (runtime/serve.c):
+
+    pull PARAMETER RANK STEP VERSION [ROWS ...]     the device reads what VERSION updates made, all of it or these rows
+    push PARAMETER RANK STEP VERSION                its gradient of that step is update VERSION of the parameter
+
+A device's gradient of a step is that of the sum of the loss over its microbatches at the weights that it pulled in the step,
+divided by its own count of labels; forward, backward and optimizers are those of emulate.py.
+"""
+import glob, re
+import pdcctest as T
+
+
+def read(folder):
+    """{rank of a server: [(what, parameter, rank, step, version, rows)]}"""
+    out = {}
+    for path in glob.glob(f'{folder}/rank*.txt'):
+        lines = [line.split() for line in open(path)]
+        out[int(re.search(r'rank(\d+)', path)[1])] = [(x[0], x[1], *map(int, x[2:5]), list(map(int, x[5:]))) for x in lines]
+    return out
+
+
+class Run:
+    def __init__(self, dev, devices, micro, optimizer):
+        """micro: microbatches of a step, over all devices."""
+        self.dev, self.devices, self.micro, self.optimizer = dev, devices, micro, optimizer
+        self.w = dev.weights()
+        self.version = {p: 0 for p in self.w}
+        self.copy = [dev.weights() for _ in range(devices)]     # what each device has
+        self.made, self.loss = {}, {}
+
+    def gradient(self, rank, step):
+        if (rank, step) not in self.made:
+            own, sums, n = self.micro // self.devices, None, 0
+            for mb in range(rank * own, (rank + 1) * own):
+                self.loss[step, mb] = self.dev.forward(self.copy[rank], step * self.micro + mb)
+                one = self.dev.backward(self.copy[rank])
+                sums = one if sums is None else sums + one
+                n += self.loss[step, mb][1]
+            self.made[rank, step] = self.dev.gradients(sums), n
+        return self.made[rank, step]
+
+    def event(self, what, p, rank, step, version, rows):
+        if what == 'pull':
+            if version != self.version[p]:
+                raise T.Failed(f'rank {rank} pulls version {version} of {p} in step {step}; {self.version[p]} updates came before')
+            at = rows or slice(None)
+            self.copy[rank][p][at] = self.w[p][at]
+            return
+        g, n = self.gradient(rank, step)
+        self.w[p] = self.optimizer.step(p, self.w[p], g[p], n, self.version[p])
+        self.version[p] += 1
+        if version != self.version[p]:
+            raise T.Failed(f'the gradient of {p} from rank {rank}, step {step}, is update {version}, not {self.version[p]}')
+
+    def losses(self):
+        steps = {s for s, _ in self.loss}
+        of = lambda s, k: sum(self.loss[s, mb][k] for mb in range(self.micro))
+        return [of(s, 0) / of(s, 1) for s in sorted(steps)]
+
+
+def served(dev, devices, micro, optimizer, logs):
+    """Plays what all servers recorded: a push waits until everything that its device read in that step was pulled. Gives
+    the Run: .w, .losses()."""
+    run = Run(dev, devices, micro, optimizer)
+    left = {}
+    for log in logs.values():
+        for what, _, rank, step, _, _ in log:
+            left[rank, step] = left.get((rank, step), 0) + (what == 'pull')
+    at = {k: 0 for k in logs}
+    moved = True
+    while moved:
+        moved = False
+        for k, log in logs.items():
+            while at[k] < len(log):
+                what, p, rank, step, version, rows = log[at[k]]
+                if what == 'push' and left[rank, step]:
+                    break
+                run.event(what, p, rank, step, version, rows)
+                left[rank, step] -= what == 'pull'
+                at[k] += 1
+                moved = True
+    if any(at[k] < len(log) for k, log in logs.items()):
+        raise T.Failed('the records of the servers have no common order')
+    return run
+
+
+def ahead(log):
+    """Steps between a pull and the slowest device's last push of an earlier step, at most: by one server's record."""
+    ranks = {x[2] for x in log}
+    params = {x[1] for x in log if x[0] == 'push'}
+    pushed = {(r, p): 0 for r in ranks for p in params}
+    most = 0
+    for what, p, rank, step, _, _ in log:
+        if what == 'push':
+            pushed[rank, p] = step + 1
+        else:
+            most = max(most, step - min(pushed.values()))
+    return most
