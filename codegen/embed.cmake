@@ -4,7 +4,7 @@ file(GLOB list RELATIVE ${ROOT} ${ROOT}/ir/ops/*/*.cpu.c ${ROOT}/ir/ops/*/*.ref.
 	${ROOT}/ir/ops/*/*.part.h
 	${ROOT}/runtime/*.cu
 	${ROOT}/runtime/*.c ${ROOT}/runtime/*.h ${ROOT}/runtime/pdrun/*.[ch] ${ROOT}/runtime/README.md
-	${ROOT}/codegen/*.in)
+	${ROOT}/codegen/*.in ${ROOT}/frontend/*.schema.json)
 list(SORT list)
 set(c "/* Written by the build (codegen/embed.cmake). */\n#include \"tmpl.h\"\n\nconst Embedded embedded[] = {\n")
 foreach(name IN LISTS list)

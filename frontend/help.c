@@ -21,6 +21,7 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc export CKPT --model MODEL.onnx -o T  a checkpoint as T.onnx with its weights, or as T.safetensors\n"
 		"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
 		"       pdcc explain E0203                        what an error code means and what helps\n"
+		"       pdcc schema cluster|train                 what cluster.yaml and train.yaml may hold, as JSON Schema for editors\n"
 		"       pdcc completion bash|zsh|fish             words for the shell's completion; pdcc manual: the man page\n"
 		"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"
 		"@FILE stands for the words of FILE; PDCC_FLAGS come before the command line; the last of equals counts.\n", program);

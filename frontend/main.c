@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <string.h>
 #include "../codegen/emit.h"
+#include "../codegen/tmpl.h"
 #include "../passes/changes.h"
 #include "compile.h"
 #include "explain.h"
@@ -26,11 +27,11 @@ static const Command commands[] = {
 	{ "profile", profile_main, false }, { "doctor", doctor_main, false },
 };
 
-enum { COMMANDS = sizeof commands / sizeof *commands + 5 };
+enum { COMMANDS = sizeof commands / sizeof *commands + 6 };
 
 static int all_commands(const char *names[COMMANDS])
 {
-	static const char *const others[] = { "plan-profile", "trace", "explain", "completion", "manual" };
+	static const char *const others[] = { "plan-profile", "trace", "explain", "schema", "completion", "manual" };
 	int n = 0;
 
 	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
@@ -38,6 +39,19 @@ static int all_commands(const char *names[COMMANDS])
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
 		names[n++] = others[i];
 	return n;
+}
+
+/* pdcc schema: what a cluster file or train.yaml may hold, as JSON Schema for editors. */
+static int schema_main(int argc, char **argv, Diag *d)
+{
+	const char *text = argc == 1 ? embedded_text(arena_printf(d->scratch, "frontend/%s.schema.json", argv[0])) : NULL;
+
+	if (!text) {
+		diag_error(d, NOLOC, 1, "schema wants cluster or train%s%s%s", argc ? ", not '" : "", argc ? argv[argc - 1] : "", argc ? "'" : "");
+		return EXIT_USAGE;
+	}
+	fputs(text, stdout);
+	return 0;
 }
 
 /* Commands that take no model: they read their own words. -1: none of them. */
@@ -53,6 +67,8 @@ static int word_command(int argc, char **argv, Diag *d)
 		return trace_main(argc - 2, argv + 2);
 	if (strcmp(argv[1], "explain") == 0)
 		return explain_main(argc - 2, argv + 2, d);
+	if (strcmp(argv[1], "schema") == 0)
+		return schema_main(argc - 2, argv + 2, d);
 	if (strcmp(argv[1], "manual") == 0) {
 		manual(PDCC_VERSION);
 		return 0;
