@@ -199,7 +199,7 @@ static void hash_model(Build *b)
 
 			for (int k = 0; k < v->type.rank; k++)
 				text = arena_printf(b->a, "%s %" PRId64, text, v->type.dim[k]);
-			if (v->param->kind != PARAM_STATE)
+			if (v->param->kind != PARAM_STATE && !v->param->whole)
 				PUSH(b->a, line, n, cap) = text;
 		}
 	if (n)

@@ -109,6 +109,28 @@ static int squares_at(const Build *b)
 	return 0;
 }
 
+/* Tables in pieces whose servers tell squares block by block, as members of the program. */
+static const char *parted_text(const Build *b)
+{
+	const char *text = "";
+	int n = 0;
+	bool seen;
+
+	for (int64_t i = 0; i < squares_of(b->m); i++, n += seen) {
+		int64_t at = INT64_MAX, blocks = 0;
+		for (int t = 0; t < b->m->nstage; t++)
+			for (const Node *k = b->m->stage[t]->update->first; k; k = k->next)
+				if (k->op == OP_SquareSum && attr_int(k, "block") && attr_int(k, "index") == i) {
+					at = attr_int(k, "at") < at ? attr_int(k, "at") : at;
+					blocks += square_blocks(k);
+				}
+		seen = blocks > 0;
+		if (seen)
+			text = arena_printf(b->a, "%s%s{ %" PRId64 ", %" PRId64 ", %" PRId64 " }", text, n ? ", " : "", i, at, blocks);
+	}
+	return n ? arena_printf(b->a, " .nparted = %d, .parted = (const pd_parted[]){ %s },", n, text) : "";
+}
+
 /* What the device does for any of its stages: forward(stage, slot, entry, mb) and so on. */
 static void write_chunk_call(const Build *b, Cw *w, const DeviceSchedule *s, int first, ActKind k)
 {
@@ -405,7 +427,7 @@ static void write_program(Build *b, Cw *w, int rank)
 	if (b->channels)
 		cw_line(w, ".channel = channels,");
 	if (squares_of(m))
-		cw_line(w, ".squares = %d, .squares_at = %d,", squares_of(m), squares_at(b));
+		cw_line(w, ".squares = %d, .squares_at = %d,%s", squares_of(m), squares_at(b), parted_text(b));
 	if (b->t->amp && !strcmp(b->t->amp, "fp16"))
 		cw_line(w, ".loss_scale = %.17g, .scale_every = %" PRId64 ",", b->t->loss_scale > 0 ? b->t->loss_scale : 65536.0,
 			b->t->scale_every > 0 ? b->t->scale_every : 2000);

@@ -161,14 +161,15 @@ const char *table_name(const Build *b, const Stage *s, const char *what)
 	return stage_name(b, s->id, b->chunks ? what : arena_printf(b->a, "stage_%s", what));
 }
 
-/* The rank that writes the parameter to files; none (-1) where an earlier stage of the same device has it too. */
+/* The rank that writes the parameter to files; none (-1) where an earlier stage of the same device has it too, and where
+ * servers have pieces of it. */
 static int writer_of(const Build *b, const Stage *s, const Value *v)
 {
 	for (int t = 0; t < s->id; t++)
 		for (int i = 0; i < b->m->stage[t]->nparam && b->first_rank[t] == b->first_rank[s->id]; i++)
 			if (b->m->stage[t]->param[i] == v)
 				return -1;
-	return owner_of(b, v);
+	return v->param->pieces ? -1 : owner_of(b, v);
 }
 
 static const char *dtype_pd(Arena *a, DType t)
@@ -207,12 +208,13 @@ void write_params(StageCx *x, Cw *w)
 		const char *fill = v->param->random || v->param->fill == 0 ? "" :
 			arena_printf(a, " .fill = %.17g,", v->param->fill);
 		cw_line(w, "{ .name = %s, .kind = %s, .dtype = %s, .rank = %d, .dim = { %s }, .offset = %" PRId64
-			" + offsetof(struct %s, %s),%s .trained = %s, .owner = %d },",
+			" + offsetof(struct %s, %s),%s .trained = %s, .owner = %d%s },",
 			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name), v->param->own ? "PD_OWN" : kind_name[v->param->kind],
 			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type),
 			s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0),
 			l->tag, (const char *)map_get(&names->of, v), fill,
-			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v));
+			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v), v->param->whole ? arena_printf(a, ", .row = %" PRId64 ", .of = %" PRId64,
+			v->param->row, v->param->whole->type.dim[0]) : "");
 	}
 	if (!s->nparam)
 		cw_line(w, "{ .name = NULL },");

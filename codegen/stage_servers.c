@@ -96,16 +96,35 @@ static int64_t room_of(const Stage *s, int64_t key, int64_t rows, bool whole, Vo
 	return whole ? v.sums : ids < v.sums * rows ? ids : v.sums * rows;
 }
 
-/* The server that holds a parameter. */
-static int server_of(const StageCx *x, const Value *w)
+/* The server that holds a parameter, or the piece of it that begins with this row; which piece that is. */
+static int server_of(const StageCx *x, const Value *w, int64_t row, const Value **piece)
 {
 	const Module *m = x->b->m;
 
 	for (int t = 0; t < m->nstage; t++)
-		for (int i = 0; i < m->stage[t]->nparam && m->stage[t]->server; i++)
-			if (m->stage[t]->param[i] == w)
-				return x->b->first_rank[t];
-	bug("no server has %s", w->name);
+		for (int i = 0; i < m->stage[t]->nparam && m->stage[t]->server; i++) {
+			const Value *v = m->stage[t]->param[i];
+			if (v != w && (v->param->whole != w || v->param->row != row))
+				continue;
+			*piece = v;
+			return x->b->first_rank[t];
+		}
+	bug("no server has row %" PRId64 " of %s", row, w->name);
+}
+
+/* Which ranks have which rows of a parameter, as a constant; how many pieces. */
+static const char *pieces_text(const StageCx *x, const Value *w, int64_t rows, int *n)
+{
+	const char *text = "";
+	const Value *piece;
+
+	*n = 0;
+	for (int64_t row = 0, here; row < rows; row += here, ++*n) {
+		const int server = server_of(x, w, row, &piece);
+		here = piece == w ? rows : piece->type.dim[0];
+		text = arena_printf(x->b->a, "%s%s{ %d, %" PRId64 ", %" PRId64 " }", text, *n ? ", " : "", server, row, here);
+	}
+	return arena_printf(x->b->a, "(const pd_rows[]){ %s }", text);
 }
 
 /* Elements of each part of a gradient, as a constant; how many parts. */
@@ -150,12 +169,14 @@ void write_held(StageCx *x, Cw *w)
 		int parts;
 		const char *widths = part_widths(x->b->a, s, attr_int(n, "key"), &parts);
 		const Volume one = volume_of(x, s, false);
+		int npieces;
 		const int64_t key = attr_int(n, "key"), rows = rows_of(v, whole), room = room_of(s, key, rows, whole, one);
+		const char *pieces = pieces_text(x, v, rows, &npieces);
 		cw_line(w, "{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %" PRId64 ", %d, %d, %d, (const pd_rows[]){ { %d, 0, %" PRId64 " } }, %s, %s },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
+			", %" PRId64 ", %d, %d, %d, %s, %s, %s },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
 			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows,
 			width_of(v, whole), whole || lookups_of(s, key) * one.grains > rows ? rows : lookups_of(s, key) * one.grains, room,
-			one.sums, parts, 1, server_of(x, v), rows, cut_text(x->b->a, n), widths);
+			one.sums, parts, npieces, pieces, cut_text(x->b->a, n), widths);
 	}
 	cw_close(w, ";");
 	const char *chiefs = "";
@@ -188,10 +209,17 @@ void write_way(StageCx *x, Cw *w, const Node *n)
 			if (k->op == OP_Fetch && attr_int(k, "key") == key)
 				from = x->b->m->stage[t];
 	const Node *pull = first_pull(from, key);
-	const bool whole = pull->nin == 1;
-	cw_stmt(w, comment_of(x, n), "pd_%s(&(pd_way){ %" PRId64 ", %d, %d, %d, %s, %" PRId64 ", %" PRId64 " }, %s);", call[n->op - OP_Give],
-		key, server_of(x, pull->in[0]), x->b->first_rank[from->id], from->replicas, whole ? "true" : "false",
-		rows_of(pull->in[0], whole), width_of(pull->in[0], whole), value_text(x, v));
+	const Value *param = pull->in[0], *piece;
+	const bool whole = pull->nin == 1, served = x->s->server;
+	const int64_t width = width_of(param, whole);
+
+	for (int64_t row = served ? attr_int(n, "row") : 0, end = served ? row + 1 : rows_of(param, whole), here; row < end; row += here) {
+		const int server = server_of(x, param, row, &piece);
+		here = rows_of(piece, whole);
+		cw_stmt(w, comment_of(x, n), "pd_%s(&(pd_way){ %" PRId64 ", %d, %d, %d, %s, %" PRId64 ", %" PRId64 " }, %s%s);",
+			call[n->op - OP_Give], key, server, x->b->first_rank[from->id], from->replicas, whole ? "true" : "false", here, width,
+			value_text(x, v), row && !served ? arena_printf(x->b->a, " + %" PRId64, row * width) : "");
+	}
 }
 
 /* Sums of gradients to their servers, before what stays is joined. */
@@ -223,20 +251,24 @@ const char *kept_floats(StageCx *x)
 
 /* ---- what a server has ---- */
 
-/* The parameter whose gradient a Collect begins. */
-static const Value *param_of(const Module *m, const Node *collect)
+/* The parameter whose gradient a Collect begins, or its piece. */
+static const Value *param_of(const StageCx *x, const Node *collect)
 {
-	return first_pull(m->stage[attr_int(collect, "from")], attr_int(collect, "key"))->in[0];
+	const Value *piece;
+
+	server_of(x, first_pull(x->b->m->stage[attr_int(collect, "from")], attr_int(collect, "key"))->in[0], attr_int(collect, "row"), &piece);
+	return piece;
 }
 
-/* A parameter's place in the table of shares: that of its first Collect. */
-static int share_of(const Stage *s, int64_t key)
+/* The place of a parameter or piece in the table of shares: that of its first Collect. */
+static int share_of(const Stage *s, const Node *collect)
 {
+	const int64_t key = attr_int(collect, "key"), row = attr_int(collect, "row");
 	int at = 0;
 
 	for (const Node *n = s->update->first; n; n = n->next)
 		if (n->op == OP_Collect && attr_int(n, "part") == 0) {
-			if (attr_int(n, "key") == key)
+			if (attr_int(n, "key") == key && attr_int(n, "row") == row)
 				return at;
 			at++;
 		}
@@ -256,7 +288,7 @@ void write_shares_table(StageCx *x, Cw *w)
 	for (const Node *n = s->update->first; n; n = n->next) {
 		if (n->op != OP_Collect || attr_int(n, "part"))
 			continue;
-		const Value *v = param_of(x->b->m, n);
+		const Value *v = param_of(x, n);
 		const Stage *from = x->b->m->stage[attr_int(n, "from")];
 		const int64_t key = attr_int(n, "key");
 		const bool whole = first_pull(from, key)->nin == 1;
@@ -265,7 +297,7 @@ void write_shares_table(StageCx *x, Cw *w)
 		const char *widths = part_widths(x->b->a, from, key, &parts);
 		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
 			", %d, %d, %d, %d, %" PRId64 ", %d, %s, %s },", quoted(x->b->a, v->name), key, parts, whole ? "true" : "false",
-			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), (int64_t)0,
+			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), v->param->row,
 			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
 			schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams, room_of(from, key, rows_of(v, whole), whole, team),
 			team.sums, cut_text(x->b->a, first_pull(from, key)), widths);
@@ -275,7 +307,7 @@ void write_shares_table(StageCx *x, Cw *w)
 
 static void write_collect(StageCx *x, Cw *w, const Node *n)
 {
-	cw_stmt(w, comment_of(x, n), "pd_collect(%d, %d, %s);", share_of(x->s, attr_int(n, "key")), (int)attr_int(n, "part"),
+	cw_stmt(w, comment_of(x, n), "pd_collect(%d, %d, %s);", share_of(x->s, n), (int)attr_int(n, "part"),
 		value_text(x, n->out[0]));
 }
 
@@ -327,7 +359,7 @@ static void write_serving_each(StageCx *x, Cw *w)
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		if (n->op != OP_Collect || attr_int(n, "part"))
 			continue;
-		const Value *v = param_of(x->b->m, n);
+		const Value *v = param_of(x, n);
 		const char *name = arena_printf(x->b->a, "update_%s", (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v));
 		write_one_update(x, w, v, name);
 		table = arena_printf(x->b->a, "%s%s%s", table, *table ? ", " : "", name);

@@ -76,8 +76,14 @@ static bool reread_weights(Module *to, const Module *from, Diag *d)
 	for (int i = 0; i < to->nparam; i++) {
 		const Value *v = map_get(&from->names, to->param[i]->name);
 
+		const Value *whole = to->param[i]->param->whole;
 		if (to->param[i]->param->kind == PARAM_STATE)
 			continue;
+		if (whole) {                    /* it is listed before its pieces */
+			const int64_t row = type_bytes(&whole->type) / whole->type.dim[0];
+			to->param[i]->param->data = whole->param->data ? (const char *)whole->param->data + to->param[i]->param->row * row : NULL;
+			continue;
+		}
 		if (!v || v->kind != VAL_PARAM || !shape_eq(&v->type, &to->param[i]->type))
 			return diag_error(d, NOLOC, 210, "the model has no parameter '%s' of %s", to->param[i]->name,
 				str_type(d->scratch, &to->param[i]->type));
@@ -401,7 +407,7 @@ static void summary_model(const Compile *c)
 	for (int i = 0; i < m->nparam; i++) {
 		const Param *p = m->param[i]->param;
 
-		if (p->kind != PARAM_WEIGHT)
+		if (p->kind != PARAM_WEIGHT || p->whole)
 			continue;
 		weights++;
 		frozen += p->frozen;
@@ -420,7 +426,7 @@ static void summary_model(const Compile *c)
 	for (int i = 0; i < m->nparam; i++) {
 		const Param *p = m->param[i]->param;
 
-		if (p->kind != PARAM_WEIGHT || p->frozen)
+		if (p->kind != PARAM_WEIGHT || p->frozen || p->whole)
 			continue;
 		if (++shown <= 12 || c->o->verbose)
 			fprintf(c->d->out, " %s", m->param[i]->name);

@@ -69,6 +69,27 @@ static bool open_parts(Compile *c, Ckpt *k)
 }
 
 /* Every weight and statistic of the model gets the checkpoint's value. */
+/* A table that servers have in pieces: its rows behind one another; NULL: some are missing. */
+static const st_tensor *joined(Compile *c, const Ckpt *k, const Value *v, const char *name)
+{
+	const int64_t rows = v->type.rank ? v->type.dim[0] : 0, bytes = rows ? type_bytes(&v->type) / rows : 0;
+	char *all = rows ? arena_alloc(c->a, (size_t)type_bytes(&v->type)) : NULL;
+	st_tensor *x = NEW(c->a, st_tensor);
+
+	for (int64_t row = 0, first; row < rows; row = first + x->dim[0]) {
+		const st_tensor *t = st_find_rows(k->part, k->m.world, name, row, &first);
+		if (!t || first != row || t->bytes != (size_t)(t->dim[0] * bytes) || row + t->dim[0] > rows)
+			return NULL;
+		memcpy(all + row * bytes, t->data, t->bytes);
+		*x = *t;
+	}
+	x->data = all;
+	x->bytes = (size_t)(rows * bytes);
+	if (rows)
+		x->dim[0] = rows;
+	return rows ? x : NULL;
+}
+
 static bool take(Compile *c, const Ckpt *k)
 {
 	bool ok = true;
@@ -82,6 +103,9 @@ static bool take(Compile *c, const Ckpt *k)
 			t = st_find(&k->part[r], name);
 		if (v->param->kind == PARAM_STATE)
 			continue;
+		v->param->mapped = t != NULL;
+		if (!t)
+			t = joined(c, k, v, name);
 		if (!t) {
 			ok = diag_error(c->d, FILELOC(c->model), 807, "no tensor '%s', which the model %s needs", name, c->o->model);
 			continue;
@@ -93,7 +117,6 @@ static bool take(Compile *c, const Ckpt *k)
 			ok = diag_error(c->d, FILELOC(c->model), 807, "tensor '%s' has %zu bytes of %s, the model %s wants %s", name, t->bytes,
 				t->dtype, c->o->model, str_type(c->a, &v->type));
 		v->param->data = t->data;
-		v->param->mapped = true;
 	}
 	return ok;
 }

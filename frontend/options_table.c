@@ -42,34 +42,8 @@ static bool o_clip_norm(Cx *x, const char *v)
 	return true;
 }
 
-static bool o_compress(Cx *x, const char *v)
-{
-	Training *t = &x->o->t;
-	const char *comma = strchr(v, ',');
-	int block = 128;
-	char rest;
-
-	if (comma && strcmp(comma, ",ef") == 0 && strncmp(v, "none", 4))
-		v = arena_printf(x->a, "%.*s", (int)(comma - v), v);
-	t->compress_feedback = comma != NULL;
-	t->compress_if = strncmp(v, "auto:", 5) == 0;
-	v += t->compress_if ? 5 : 0;
-	if (strncmp(v, "q8", 2) == 0 && (!v[2] || sscanf(v + 2, ":block=%d%c", &block, &rest) == 1)) {
-		if (block < 16 || block > 32768 || block & (block - 1))
-			return diag_error(x->d, NOLOC, 7, "--compress q8: the block is %d; it must be a power of two from 16 to 32768", block);
-		t->compress = "q8";
-		t->compress_block = block;
-		return true;
-	}
-	t->compress_block = 0;
-	if (strcmp(v, "none") == 0 && !t->compress_if) {
-		t->compress = NULL;
-		return true;
-	}
-	t->compress = strcmp(v, "trunc16") == 0 ? "trunc16" : "bf16";
-	return strcmp(v, t->compress) == 0 || diag_error(x->d, NOLOC, 7,
-		"--compress wants none, trunc16, bf16, q8 or q8:block=N, behind auto: or not, with ,ef or not, not '%s'", v);
-}
+static bool o_compress(Cx *x, const char *v) { return training_compress(x->a, &x->o->t, v, x->d); }
+static bool o_partitions(Cx *x, const char *v) { return training_partitions(x->a, &x->o->t, v, x->d); }
 
 static bool o_amp(Cx *x, const char *v)
 {
@@ -362,6 +336,8 @@ const Opt opt_table[] = {
 		"newest; all parameters are at servers", CALL, 0, o_sync, 0, 0, 0 },
 	{ "Communication", "staleness", "N", "of --sync async: a device is at most N steps ahead of the slowest; 0: a step begins when all have done the one before",
 		INT, TR(staleness), 0, 0, 0, 1 << 20 },
+	{ "Communication", "partitions", "P", "tables that servers hold are partitioned by rows into so many pieces: N, auto (by cost), or "
+		"PATTERN=N, PATTERN=auto for some; 1 when not said", CALL, 0, o_partitions, 0, 0, 0 },
 	{ "Communication", "no-local-agg", NULL, "devices of a host do not add their gradients before they go to a server", FLAG,
 		TR(no_local_agg), 0, 0, 0, 0 },
 	{ "Communication", "no-opsw", NULL, "slices of parameters at servers, and of their gradients, stay with the devices: all of them travels",

@@ -9,7 +9,16 @@
 #include "inline.h"
 #include "torch.h"
 
-/* Weights and buffers of these params as safetensors entries; *count of them. */
+static bool listed(Value *const *param, int n, const Value *v)
+{
+	for (int i = 0; v && i < n; i++)
+		if (param[i] == v)
+			return true;
+	return false;
+}
+
+/* Weights and buffers of these params as safetensors entries; *count of them. Pieces of a table are entries of their own
+ * where it is not listed itself. */
 static st_tensor *entries(Arena *a, Value *const *param, int n, int *count)
 {
 	st_tensor *t = NEWN(a, st_tensor, n);
@@ -18,10 +27,12 @@ static st_tensor *entries(Arena *a, Value *const *param, int n, int *count)
 	for (int i = 0; i < n; i++) {
 		const Value *v = param[i];
 
-		if (v->param->kind == PARAM_STATE)
+		if (v->param->kind == PARAM_STATE || listed(param, n, v->param->whole))
 			continue;
 		st_tensor *x = &t[(*count)++];
 		x->name = arena_str(a, v->param->onnx_name ? v->param->onnx_name : v->name);
+		if (v->param->whole)
+			x->name = arena_printf(a, "%s" ST_PIECE, x->name, v->param->row, v->param->row + v->type.dim[0]);
 		strncpy(x->dtype, st_dtype(dtype_onnx(v->type.dtype)), sizeof x->dtype - 1);
 		x->rank = v->type.rank;
 		for (int k = 0; k < x->rank; k++)
@@ -58,7 +69,8 @@ static bool write_filled(FILE *f, const Value *v)
 	const Type *t = &v->type;
 	const int64_t n = type_numel(t), fan = t->rank > 1 ? n / t->dim[0] : 0;
 	const double r = v->param->random && fan > 0 ? 1 / sqrt((double)fan) : v->param->fill;
-	const uint64_t key = key_of(v->name);
+	const uint64_t key = key_of(v->param->whole ? v->param->whole->name : v->name);
+	const uint64_t first = v->param->whole ? (uint64_t)(v->param->row * (n / t->dim[0])) : 0;
 	union { float f[2048]; double d[2048]; } block;
 	const size_t size = t->dtype == DT_f64 ? sizeof(double) : sizeof(float);
 
@@ -66,7 +78,7 @@ static bool write_filled(FILE *f, const Value *v)
 		const size_t k = n - at < 2048 ? (size_t)(n - at) : 2048;
 
 		for (size_t i = 0; i < k; i++) {
-			const double x = v->param->random ? r * uniform((uint64_t)v->param->random, key, (uint64_t)at + i) : r;
+			const double x = v->param->random ? r * uniform((uint64_t)v->param->random, key, first + (uint64_t)at + i) : r;
 
 			if (t->dtype == DT_f64)
 				block.d[i] = x;

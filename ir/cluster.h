@@ -116,6 +116,8 @@ typedef struct Training {
 	const char *sync;               /* "sync"; "async": servers apply what a device pushes when it comes; NULL: sync */
 	int64_t     staleness;          /* async: a device is at most so many steps ahead of the slowest; -1: any */
 	int64_t     servers;            /* processes that hold parameters; 0: one per host */
+	int64_t     partitions;         /* pieces of tables at servers, by rows; -1: searched by cost; 0: whole */
+	const char *partitions_of;      /* pattern of their names; NULL: all */
 	bool        no_local_agg;       /* devices of a host push each for itself */
 	bool        no_opsw;            /* slices of parameters at servers and of their gradients stay with the devices */
 	bool        no_opau;            /* what is between sums at servers and updates stays with the devices */

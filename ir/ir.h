@@ -68,6 +68,9 @@ typedef struct Param {
 	const Touch *touch;         /* of a looked-up table; NULL: not measured */
 	bool        rows;           /* its gradient is row-sparse: it is only looked up */
 	bool        own;            /* every replica has one of its own (residuals of packed sums) */
+	int         pieces;         /* a table at servers, partitioned by rows into so many; 0: in one piece */
+	Value      *whole;          /* such a piece, or one of optimizer state: of this parameter the rows from `row` on */
+	int64_t     row;
 	bool        mixed;          /* some parts of its gradient are row-sparse (all, where rows) */
 } Param;
 
@@ -282,6 +285,8 @@ const char *attr_str(const Node *n, const char *name);
 /* The node behind which the sum of a bucket begins, in the graph that makes the stage's gradients; NULL: sum is no bucket. */
 Node       *bucket_node(const Stage *s, const Node *sum);
 Ints        attr_ints(const Node *n, const char *name);
+/* Blocks that a SquareSum of a piece of a table tells; 0: it tells the sum of a whole parameter. */
+int64_t     square_blocks(const Node *n);
 void attr_set_int(Node *n, const char *name, int64_t v);
 void attr_set_float(Node *n, const char *name, double v);
 void attr_set_str(Node *n, const char *name, const char *v);    /* copied */

@@ -450,6 +450,12 @@ static void param(Parser *s)
 			p->onnx_name = lex_word(s);
 		else if (strcmp(k, "of") == 0)
 			p->of = parse_value(s, NULL);
+		else if (strcmp(k, "pieces") == 0)
+			p->pieces = (int)lex_int(s, 2, 1 << 20);
+		else if (strcmp(k, "whole") == 0)
+			p->whole = parse_value(s, NULL);
+		else if (strcmp(k, "row") == 0)
+			p->row = lex_int(s, 0, INT64_MAX);
 		else
 			lex_unknown_key(s, k);
 	}

@@ -402,6 +402,13 @@ static void param(Buf *b, const Value *v)
 		key(b, &first, "of");
 		value_name(b, p->of);
 	}
+	if (p->pieces)
+		key_int(b, &first, "pieces", p->pieces);
+	if (p->whole) {
+		key(b, &first, "whole");
+		value_name(b, p->whole);
+		key_int(b, &first, "row", p->row);
+	}
 	close_keys(b, first);
 	buf_putc(b, '\n');
 }

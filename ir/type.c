@@ -90,6 +90,11 @@ int64_t type_numel(const Type *t)
 	return n;
 }
 
+int64_t type_block_rows(const Type *t)
+{
+	return t->rank > 1 && t->dim[0] > 1 ? (t->dim[0] + 255) / 256 : 0;
+}
+
 int64_t type_bytes(const Type *t)
 {
 	int64_t n = type_numel(t), bytes;

@@ -9,6 +9,9 @@
  * A shared scalar is told to whoever reads it (runtime/norm.c), so every such process has its ClipNorm. Another shared
  * operation stays with the devices, and so do the gradients that it reads: they have the sums sent as before.
  *
+ * Of a table in pieces at several servers each does its rows: operations element by element, and squares, which are told block
+ * by block and added as those of the whole would be. Anything else that reads its gradient stays with the devices.
+ *
  * Before:  Give -> Fetch, SquareSum, ClipNorm, Mul, Return -> Take, SGD     bytes of the sum to all replicas, and back
  * After:   SquareSum, ClipNorm, SGD, all at the server                      none
  *
@@ -20,7 +23,8 @@ enum { ANYWHERE = -1, SHARED = -2, DEVICES = -3 };     /* else: the id of a serv
 typedef struct Way {    /* of a gradient to the devices and back */
 	Node  *give, *fetch, *back, *take;
 	Stage *s, *server;
-	bool   stays;
+	bool   stays, last;     /* last: of the pieces of a table, which have one Fetch and one Return */
+	Map    rows;            /* of a piece: what values of the table's shape are there */
 } Way;
 
 typedef struct Placing {
@@ -32,10 +36,11 @@ typedef struct Placing {
 	Stage  *first;          /* server */
 } Placing;
 
-static Node *keyed(const Graph *g, OpKind op, int64_t key)
+/* row: -1 where the node has none. */
+static Node *keyed(const Graph *g, OpKind op, int64_t key, int64_t row)
 {
 	for (Node *n = g->first; n; n = n->next)
-		if (n->op == op && attr_int(n, "key") == key)
+		if (n->op == op && attr_int(n, "key") == key && (row < 0 || attr_int(n, "row") == row))
 			return n;
 	bug("the way of gradient %lld has no end", (long long)key);
 }
@@ -51,11 +56,20 @@ static void find_ways(Placing *x)
 				continue;
 			Stage *s = x->m->stage[attr_int(n, "from")];
 			const int64_t key = attr_int(n, "key");
-			PUSH(x->cx->scratch, x->way, x->nway, x->capway) = (Way){ .give = n, .s = s, .server = v,
-				.fetch = keyed(s->update, OP_Fetch, key), .back = keyed(s->update, OP_Return, key),
-				.take = keyed(v->update, OP_Take, key) };
+			Way w = { .give = n, .s = s, .server = v, .last = true,
+				.fetch = keyed(s->update, OP_Fetch, key, -1), .back = keyed(s->update, OP_Return, key, -1),
+				.take = keyed(v->update, OP_Take, key, attr_int(n, "row")) };
+			for (int i = 0; i < x->nway; i++)
+				x->way[i].last &= x->way[i].fetch != w.fetch;
+			map_init(&w.rows, x->cx->scratch, false);
+			PUSH(x->cx->scratch, x->way, x->nway, x->capway) = w;
 		}
 	}
+}
+
+static bool in_pieces(const Way *w)
+{
+	return w->fetch->in[0]->param->pieces > 0;
 }
 
 /* ---- whose is what ---- */
@@ -66,6 +80,12 @@ static Way *way_of(const Placing *x, const Node *fetch)
 		if (x->way[i].fetch == fetch)
 			return &x->way[i];
 	bug("a gradient is fetched that nobody gives");
+}
+
+/* A server's stage; of a table in pieces a number beyond those, its own: all of its servers, row by row. */
+static int place_of_way(const Placing *x, const Way *w)
+{
+	return in_pieces(w) ? x->m->nstage + (int)attr_int(w->fetch, "key") : w->server->id;
 }
 
 static int place_of(const Placing *x, const Value *v)
@@ -98,6 +118,17 @@ static bool norm_is_shared(const Placing *x)
 	return false;
 }
 
+/* Can pieces of its operands make pieces of its result? v: one of them, which is in pieces. */
+static bool row_by_row(const Node *n, const Value *v)
+{
+	if (n->op == OP_SquareSum || n->op == OP_Return)
+		return true;
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && type_numel(&n->in[i]->type) != 1 && (n->in[i]->kind == VAL_CONST || !shape_eq(&n->in[i]->type, &v->type)))
+			return false;
+	return optab[n->op]->flags & OP_EW && n->nout == 1 && shape_eq(&n->out[0]->type, &v->type);
+}
+
 static int place_node(const Placing *x, const Node *n)
 {
 	int local = ANYWHERE;
@@ -106,13 +137,15 @@ static int place_node(const Placing *x, const Node *n)
 	if (n->op == OP_Accumulate || n->op == OP_Stack || n->op == OP_Broadcast)
 		return DEVICES;
 	if (n->op == OP_Fetch)
-		return way_of(x, n)->server->id;
+		return place_of_way(x, way_of(x, n));
 	for (int i = 0; i < n->nin; i++) {
 		const int at = place_of(x, n->in[i]);
 		if (at == SHARED)
 			shared = true;
 		else if (at != ANYWHERE && local != ANYWHERE && at != local)
 			return DEVICES;                 /* of several processes, and not a norm */
+		else if (at >= x->m->nstage && !row_by_row(n, n->in[i]))
+			return DEVICES;
 		else if (at != ANYWHERE)
 			local = at;
 	}
@@ -128,16 +161,16 @@ static void place_all(Placing *x)
 }
 
 /* A gradient that an operation of the devices reads is needed there. */
-static bool read_here(const Placing *x, const Value *v, int server)
+static bool read_here(const Placing *x, const Value *v, int place)
 {
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *n = v->uses[i].node;
 		if (n->op == OP_Return)
 			continue;
-		if (place_node(x, n) != server)
+		if (place_node(x, n) != place)
 			return true;
 		for (int k = 0; k < n->nout; k++)
-			if (read_here(x, n->out[k], server))
+			if (read_here(x, n->out[k], place))
 				return true;
 	}
 	return false;
@@ -158,12 +191,21 @@ static Node *copy_there(Placing *x, Way *w, const Node *n, Node *before)
 	return build(&b, n->op, n->attr, n->nin, in, n->nout ? n->out[0]->name : NULL);
 }
 
+/* The server's piece of a parameter. */
+static Value *piece_of(const Way *w, Value *v)
+{
+	for (int i = 0; i < w->server->nparam; i++)
+		if (w->server->param[i]->param->whole == v && w->server->param[i]->param->row == attr_int(w->give, "row"))
+			return w->server->param[i];
+	bug("server %d has no piece of %s", w->server->id, v->name);
+}
+
 static Value *there(Placing *x, Way *w, Value *v)
 {
-	Map *map = &x->there[w->server->id];
+	Map *map = in_pieces(w) && shape_eq(&v->type, &w->fetch->in[0]->type) ? &w->rows : &x->there[w->server->id];
 
 	if (v->kind != VAL_NODE)
-		return v;
+		return v->kind == VAL_PARAM && v->param->pieces ? piece_of(w, v) : v;
 	if (v == w->fetch->out[0])
 		return w->give->in[0];
 	Value *got = map_get(map, v);
@@ -183,14 +225,33 @@ static Node *first_take(const Stage *server)
 	return n;
 }
 
+/* Blocks of tables in pieces have numbers behind those of parameters, in the order of their keys. */
+static void number_blocks(const Placing *x, const Way *w, Node *square)
+{
+	const Type *t = &w->fetch->in[0]->type;
+	const int64_t rows = type_block_rows(t);
+	int64_t at = attr_int(w->give, "row") / rows;
+
+	for (const Node *n = w->s->update->first; n; n = n->next)
+		at += n->op == OP_ClipNorm ? attr_int(n, "of") : 0;
+	for (int i = 0; i < x->nway; i++)
+		if (x->way[i].last && !x->way[i].stays && in_pieces(&x->way[i]) && attr_int(x->way[i].fetch, "key") < attr_int(w->fetch, "key"))
+			at += table_pieces(x->way[i].fetch->in[0]);
+	attr_set_int(square, "block", rows * (type_numel(t) / t->dim[0]));
+	attr_set_int(square, "at", at);
+}
+
 /* The squares, which come before anything that is scaled by their norm. */
 static void move_squares(Placing *x, Way *w, Node *before)
 {
 	for (Node *n = w->s->update->first, *next; n; n = next) {
 		next = n->next;
 		if (n->op == OP_SquareSum && n->in[0] == w->fetch->in[0]) {
-			copy_there(x, w, n, before);
-			node_remove(n);
+			Node *made = copy_there(x, w, n, before);
+			if (in_pieces(w))
+				number_blocks(x, w, made);
+			if (w->last)
+				node_remove(n);
 		}
 	}
 }
@@ -232,14 +293,15 @@ static void move(Placing *x, Way *w)
 	node_set_input(update, g, there(x, w, made));
 	node_remove(w->take);
 	node_remove(w->give);
-	drop(w->back);
+	if (w->last)
+		drop(w->back);
 }
 
 /* The bytes of a gradient's way: to every replica, and back from the first; of rows as many as all replicas touch. */
 static double bytes_of(const Placing *x, const Way *w)
 {
 	const Value *v = w->fetch->in[0];
-	double bytes = (double)type_bytes(&v->type), lookups = 0;
+	double bytes = (double)type_bytes(&w->give->in[0]->type), lookups = 0;
 
 	for (const Node *n = w->s->forward->first; n; n = n->next)
 		if (n->op == OP_Pull && n->in[0] == v && n->nin > 1)
@@ -257,7 +319,7 @@ static void explain(const Placing *x)
 		before += bytes_of(x, &x->way[i]);
 		after += x->way[i].stays ? bytes_of(x, &x->way[i]) : 0;
 		if (x->cx->explain)
-			buf_printf(x->cx->explain, "opau: what is between the sum and the update of %s %s\n", x->way[i].fetch->in[0]->name,
+			buf_printf(x->cx->explain, "opau: what is between the sum and the update of %s %s\n", x->way[i].take->in[0]->name,
 				x->way[i].stays ? "stays with the devices" : arena_printf(x->cx->scratch, "goes to server %d",
 				x->way[i].server->id - x->first->id));
 	}
@@ -279,7 +341,7 @@ bool pass_opau(Module *m, PassCx *cx)
 	place_all(&x);
 	const bool shared = norm_is_shared(&x);
 	for (int i = 0; i < x.nway; i++)
-		x.way[i].stays = read_here(&x, x.way[i].fetch->out[0], x.way[i].server->id);
+		x.way[i].stays = read_here(&x, x.way[i].fetch->out[0], place_of_way(&x, &x.way[i]));
 	explain(&x);
 	for (int i = 0; i < x.nway; i++)
 		if (!x.way[i].stays)

@@ -21,18 +21,23 @@
  *                Return(%c) {key}                       %b = Take(@w) {key, from}
  *                                                       @w <- SGD(@w, %b, 1)
  *
- * Parameters are spread by bytes, the largest first to the emptiest server: no server has more than the mean and one
+ * A table that tables.c partitioned is here several parameters, each the rows of one piece: @w.64 {whole=@w, row=64}, with
+ * optimizer state of its own, at a server of its own. Its key is the table's; Collect, Give and Take say the piece's row.
+ *
+ * Parameters and pieces are spread by bytes, the largest first to the emptiest server: no server has more than the mean and one
  * parameter (PX-20).
  *
  * Reads Param.sync, the schedule; writes Module.stage, the schedule's devices, lists of parameters. */
 #include <string.h>
 #include "servers.h"
 
-/* A parameter on its way. */
+/* A parameter on its way, or some rows of it. */
 typedef struct Piece {
 	const Travel *t;
 	int      key, server;   /* server: among the servers */
-	Map      moved;         /* what its gradient is there */
+	int64_t  row, rows;     /* 0 rows: all */
+	int      more;          /* pieces of the same table behind this one */
+	Map      moved;         /* what its gradient is there; of a table in pieces, what its parameters are */
 } Piece;
 
 typedef struct Moving {
@@ -46,6 +51,11 @@ typedef struct Moving {
 
 /* ---- where ---- */
 
+static int64_t bytes_of(const Piece *p)
+{
+	return p->rows ? p->t->bytes / p->t->w->type.dim[0] * p->rows : p->t->bytes;
+}
+
 /* The largest first, each to the server that has least; ties: the first. */
 static void spread(Moving *x)
 {
@@ -55,22 +65,27 @@ static void spread(Moving *x)
 	for (int k = 0; k < x->npiece; k++) {
 		int next = -1, to = 0;
 		for (int i = 0; i < x->npiece; i++)
-			if (!done[i] && (next < 0 || x->piece[i].t->bytes > x->piece[next].t->bytes))
+			if (!done[i] && (next < 0 || bytes_of(&x->piece[i]) > bytes_of(&x->piece[next])))
 				next = i;
 		for (int s = 1; s < x->nserver; s++)
 			to = load[s] < load[to] ? s : to;
 		done[next] = true;
 		x->piece[next].server = to;
-		load[to] += x->piece[next].t->bytes;
+		load[to] += bytes_of(&x->piece[next]);
 	}
 }
 
-static void list_piece(Moving *x, const Travel *t, int key)
+static void list_pieces(Moving *x, const Travel *t, int key)
 {
-	Piece p = { .t = t, .key = key };
+	const int n = t->w->param->pieces ? t->w->param->pieces : 1;
 
-	map_init(&p.moved, x->cx->scratch, false);
-	PUSH(x->cx->scratch, x->piece, x->npiece, x->cappiece) = p;
+	for (int i = 0; i < n; i++) {
+		Piece p = { .t = t, .key = key, .more = n - 1 - i };
+		if (n > 1)
+			table_piece(t->w, n, i, &p.row, &p.rows);
+		map_init(&p.moved, x->cx->scratch, false);
+		PUSH(x->cx->scratch, x->piece, x->npiece, x->cappiece) = p;
+	}
 }
 
 /* ---- the servers ---- */
@@ -152,6 +167,35 @@ static Builder at_server(Moving *x, const Piece *p, Loc loc)
 /* What stands for v at the parameter's server: parts of the gradient are collected there, and added as they were here. */
 static Value *there(Moving *x, Piece *p, Value *v);
 
+/* The piece's own of a parameter or of optimizer state. */
+static Value *own(Moving *x, Piece *p, Value *v)
+{
+	Value *got = p->rows ? map_get(&p->moved, v) : v;
+	const Param *all = v->param;
+	Type t = v->type;
+
+	if (got)
+		return got;
+	t.dim[0] = p->rows;
+	got = module_param(x->m, arena_printf(x->cx->scratch, "%s.%lld", v->name, (long long)p->row), t, all->kind);
+	*got->param = *all;
+	got->param->pieces = 0;
+	got->param->whole = v;
+	got->param->row = p->row;
+	got->param->onnx_name = all->onnx_name ? all->onnx_name : v->name;
+	got->param->of = all->of ? own(x, p, all->of) : NULL;
+	if (all->data)
+		got->param->data = (const char *)all->data + p->row * (type_bytes(&v->type) / v->type.dim[0]);
+	map_put(&p->moved, v, got);
+	return got;
+}
+
+static void say_row(const Piece *p, Node *n)
+{
+	if (p->rows)
+		attr_set_int(n, "row", p->row);
+}
+
 static Value *moved_node(Moving *x, Piece *p, const Value *v)
 {
 	const Node *n = v->def;
@@ -171,6 +215,9 @@ static Value *collected(Moving *x, const Piece *p, const Value *sum)
 	Node *n = build(&b, OP_Collect, NULL, 0, NULL, sum->name);
 
 	n->out[0]->type = p->t->w->type;
+	if (p->rows)
+		n->out[0]->type.dim[0] = p->rows;
+	say_row(p, n);
 	attr_set_int(n, "key", p->key);
 	attr_set_int(n, "part", sum->mark - 1);
 	attr_set_int(n, "from", p->t->s->id);
@@ -180,7 +227,7 @@ static Value *collected(Moving *x, const Piece *p, const Value *sum)
 static Value *there(Moving *x, Piece *p, Value *v)
 {
 	if (v->kind != VAL_NODE)
-		return v;
+		return v->kind == VAL_PARAM ? own(x, p, v) : v;
 	Value *got = map_get(&p->moved, v);
 	if (!got) {
 		got = v->def->op == OP_Accumulate ? collected(x, p, v) : moved_node(x, p, v);
@@ -370,16 +417,24 @@ static Value *inverse_of(Builder *b, Value *n)
 	return mk_binary(b, OP_Div, mk_scalar(b, n->type.dtype, 1), n);
 }
 
+static void give(Moving *x, Piece *p, const Node *update, Value *sum)
+{
+	Builder b = at_server(x, p, update->loc);
+	Node *n = build(&b, OP_Give, NULL, 1, (Value *const[]){ there(x, p, sum) }, NULL);
+
+	attr_set_int(n, "key", p->key);
+	attr_set_int(n, "from", p->t->s->id);
+	say_row(p, n);
+}
+
 /* Those operations stand where they stood: the stage has the sum sent and gives back what it makes of it. */
 static void leave_between(Moving *x, Piece *p, Node *update, Value *sum)
 {
 	const Travel *t = p->t;
-	Builder b = at_server(x, p, update->loc);
-	Node *give = build(&b, OP_Give, NULL, 1, (Value *const[]){ there(x, p, sum) }, NULL);
 
-	attr_set_int(give, "key", p->key);
-	attr_set_int(give, "from", t->s->id);
-	b = at_stage(x, t, after_sums(t->s));
+	for (int i = 0; i <= p->more; i++)
+		give(x, p + i, update, sum);
+	Builder b = at_stage(x, t, after_sums(t->s));
 	Node *fetch = build(&b, OP_Fetch, NULL, 1, (Value *const[]){ t->w }, "fetched");
 	value_rename(b.g, fetch->out[0], arena_printf(x->cx->scratch, "all.%s", t->w->name));
 	attr_set_int(fetch, "key", p->key);
@@ -404,10 +459,12 @@ static void move_update(Moving *x, Piece *p, Node *update, bool returned)
 	Builder b = at_server(x, p, update->loc);
 	const int g = gradient_operand(update);
 
-	memcpy(in, update->in, sizeof *in * (size_t)update->nin);
+	for (int i = 0; i < update->nin; i++)
+		in[i] = update->in[i]->kind == VAL_PARAM ? own(x, p, update->in[i]) : update->in[i];
 	if (returned) {
 		Node *take = build(&b, OP_Take, NULL, 1, in, NULL);
-		value_rename(b.g, take->out[0], arena_printf(x->cx->scratch, "back.%s", p->t->w->name));
+		value_rename(b.g, take->out[0], arena_printf(x->cx->scratch, "back.%s", in[0]->name));
+		say_row(p, take);
 		attr_set_int(take, "key", p->key);
 		attr_set_int(take, "from", p->t->s->id);
 		in[g] = take->out[0];
@@ -442,11 +499,13 @@ static void move_sum(Moving *x, Piece *p)
 	const Travel *t = p->t;
 	Value *sum = sum_of(update_of(t));
 
-	list_param(x, x->server[p->server], t->w);
+	list_param(x, x->server[p->server], own(x, p, t->w));
 	number_parts(sum, 0);
 	there(x, p, sum);
-	push(x, t, p->key);
-	pull(x, t, p->key);
+	if (!p->more) {
+		push(x, t, p->key);
+		pull(x, t, p->key);
+	}
 	unmark(sum);
 }
 
@@ -456,15 +515,19 @@ static void move_all(Moving *x)
 
 	for (int i = 0; i < x->npiece; i++)
 		move_sum(x, &x->piece[i]);
-	for (int i = 0; i < x->npiece; i++) {
+	for (int i = 0; i < x->npiece; i += x->piece[i].more + 1) {
 		Node *update = update_of(x->piece[i].t);
-		stays[i] = between(update, sum_of(update));
-		if (stays[i])
+		const bool stay = between(update, sum_of(update));
+		if (stay)
 			leave_between(x, &x->piece[i], update, sum_of(update));
+		for (int k = 0; k <= x->piece[i].more; k++)
+			stays[i + k] = stay;
 	}
 	for (int i = 0; i < x->npiece; i++) {
 		Node *update = update_of(x->piece[i].t);
 		move_update(x, &x->piece[i], update, stays[i]);
+		if (x->piece[i].more)
+			continue;
 		drop(update);
 		drop_states(x->piece[i].t->s, x->piece[i].t->w);
 	}
@@ -478,7 +541,7 @@ bool pass_servers(Module *m, PassCx *cx)
 
 	for (int i = 0; i < n; i++)
 		if (t[i].w->param->sync == SYNC_PS)
-			list_piece(&x, &t[i], key++);
+			list_pieces(&x, &t[i], key++);
 	if (!x.npiece)
 		return true;
 	if (!m->schedule || (m->stage[m->nstage - 1]->server))

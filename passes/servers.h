@@ -34,6 +34,10 @@ bool slices_of(const Value *w, int64_t *lo, int64_t *hi);
 bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n);
 bool async_moved(const Module *m, const PassCx *cx);
 
+/* Into so many pieces a table can be cut at most; of n pieces, the i-th: its first row, how many. */
+int table_pieces(const Value *w);
+void table_piece(const Value *w, int n, int i, int64_t *row, int64_t *rows);
+
 /* Which operand of an update node is the gradient. */
 int gradient_operand(const Node *update);
 

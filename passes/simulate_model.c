@@ -173,14 +173,21 @@ static void stage_copies(Arena *a, SimModel *x, const Module *m, const Stage *s,
 	}
 }
 
-/* Parameters whose gradients' squares are told, where something clips by their norm, and to which device. */
+/* Numbers whose squares are told, where something clips by their norm, and to which device: parameters, and blocks of those
+ * that lie at several servers. */
 static int64_t squares(const Module *m, int *at)
 {
+	int64_t blocks = 0;
+
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_SquareSum)
+				blocks += square_blocks(n);
 	for (int t = 0; t < m->nstage; t++)
 		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
 			if (n->op == OP_ClipNorm) {
 				*at = m->stage[attr_int(n, "at")]->rank;
-				return attr_int(n, "of");
+				return attr_int(n, "of") + blocks;
 			}
 	return 0;
 }
@@ -217,7 +224,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 	stage_times(x, m);
 	x->norm = SQUARE * squares(m, &x->norm_at);
 	for (int i = 0; i < m->nparam; i++)
-		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen)
+		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen && !m->param[i]->param->whole)
 			x->weights += value_bytes(m->param[i]);
 	return x;
 }

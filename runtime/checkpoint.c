@@ -282,6 +282,15 @@ static void describe(const pd_program *p, const rt_options *o)
 	snprintf(ck.m.optimizer, sizeof ck.m.optimizer, "%s", p->optimizer ? p->optimizer : "");
 }
 
+static char *piece_name(const pd_param *q)
+{
+	const size_t room = strlen(q->name) + 48;
+	char        *name = rt_alloc(room);
+
+	snprintf(name, room, "%s" ST_PIECE, q->name, q->row, q->row + q->dim[0]);
+	return name;
+}
+
 static void make_tables(const pd_program *p)
 {
 	ck.tensor = rt_alloc((size_t)p->nparams * sizeof *ck.tensor + 1);
@@ -293,6 +302,8 @@ static void make_tables(const pd_program *p)
 			continue;
 		*t = (st_tensor){ .name = (char *)(uintptr_t)q->name, .rank = q->rank, .data = ck.arena + q->offset };
 		memcpy(t->dim, q->dim, sizeof t->dim);
+		if (q->of)
+			t->name = piece_name(q);
 		snprintf(t->dtype, sizeof t->dtype, "%s", st_dtype((int)q->dtype));
 		ck.n++;
 	}

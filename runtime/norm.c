@@ -1,7 +1,7 @@
 /* norm.c: the norm of the gradient over all parameters of all stages.
  *
  * Each trained parameter has a number in the whole model, and a device tells the sum of squares of
- * those it updates. One rank (the first, or the first server) gathers them, adds them in the order of the numbers and
+ * those it updates; a server that has a piece of a table tells those of its blocks of rows. One rank (the first, or the first server) gathers them, adds them in the order of the numbers and
  * tells everyone the norm, so that every plan clips with the same bits. Where nothing is flushed, all devices still
  * make one update of each step (2BW, Pipe-SGD, one minibatch in flight), and meet there: what a
  * device does before that update needs nothing that another does behind it. */
@@ -25,9 +25,12 @@ static int64_t this_step(void)
 	return rt_update < 0 ? rt_step : rt_update_step;
 }
 
-void rt_norm_setup(int count)
+/* Behind the parameters are the blocks of those that lie at several servers in pieces. */
+void rt_norm_setup(const pd_program *p)
 {
-	n = count;
+	n = p->squares;
+	for (int k = 0; k < p->nparted; k++)
+		n += p->parted[k].blocks;
 	if (!n)
 		return;
 	if (scale <= 0)             /* not resumed */
@@ -43,13 +46,27 @@ void pd_square(int index, double sum)
 	squares[index] = (square){ sum, 1 };
 }
 
+/* Blocks of a parameter in pieces, added as they would be in one. */
+static void add_blocks(const pd_parted *p)
+{
+	square all = { 0, 1 };
+
+	for (int b = p->at; b < p->at + p->blocks; b++) {
+		all.sum += squares[b].sum;
+		all.seen *= squares[b].seen;
+	}
+	squares[p->index] = all;
+}
+
 static double add_up(void)
 {
 	double all = 0;
 
-	for (int i = 0; i < n; i++) {
+	for (int k = 0; k < rt_program->nparted; k++)
+		add_blocks(&rt_program->parted[k]);
+	for (int i = 0; i < rt_program->squares; i++) {
 		if (squares[i].seen == 0 && !rt_alone && !rt_virtual)
-			rt_fail(RT_ERROR, "R305", "nobody told the square of parameter %d of %d in step %lld", i, n,
+			rt_fail(RT_ERROR, "R305", "nobody told the square of parameter %d of %d in step %lld", i, rt_program->squares,
 			        (long long)this_step());
 		all += squares[i].sum;
 	}

@@ -44,7 +44,13 @@ typedef struct pd_param {           /* weights, BatchNormalization statistics, o
 	double        fill;         /* initial value when the weight file lacks it */
 	bool          trained;      /* frozen weights and buffers: false */
 	int           owner;        /* rank that writes it to files */
+	int64_t       row, of;      /* of > 0: this is a piece, the rows from `row` on, of a table of so many */
 } pd_param;
+
+typedef struct pd_parted {          /* a table in pieces at several servers: its squares are told in blocks */
+	int index;                  /* among the trained parameters */
+	int at, blocks;             /* numbers of the first, how many */
+} pd_parted;
 
 typedef struct pd_input_desc {      /* one input of the graph that this stage reads */
 	const char *name;
@@ -93,6 +99,7 @@ typedef struct pd_program {
 	bool        compressed;     /* some sum travels compressed */
 	int         squares_at;     /* the rank that joins them */
 	int         squares;        /* trained parameters of all stages, when their norm is limited */
+	int         nparted;  const pd_parted *parted;
 	double      loss_scale;     /* at first; 0: gradients are not scaled */
 	int64_t     scale_every;    /* steps without overflow after which it doubles */
 	double      timeout;        /* seconds */

@@ -209,7 +209,7 @@ double rt_totals_sent(void);
 bool   rt_stop(void);                   /* some rank got a signal: all ranks stop after this step */
 
 /* ---- norm.c ---- */
-void rt_norm_setup(int parameters);
+void rt_norm_setup(const pd_program *p);
 double rt_norm(int64_t step);           /* of the gradients of that step, summed over its labels; -1: not known */
 double rt_clip_scaled(double count, double most);       /* pd_clip_scaled of numbers of the host */
 double rt_scale_of_step(void);          /* what the gradients of the running step are scaled by; 1 where they are not */

@@ -360,6 +360,28 @@ const st_tensor *st_find(const st_file *f, const char *name)
 	return NULL;
 }
 
+const st_tensor *st_find_rows(const st_file *f, int n, const char *name, int64_t row, int64_t *first)
+{
+	const size_t length = strlen(name);
+
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < f[k].n; i++) {
+			const st_tensor *t = &f[k].tensor[i];
+			int64_t          from = 0, to = INT64_MAX;
+			int              end = 0;
+
+			if (strncmp(t->name, name, length))
+				continue;
+			if (t->name[length] && (sscanf(t->name + length, ST_PIECE "%n", &from, &to, &end) != 2 || !end ||
+			                       t->name[length + (size_t)end] || t->rank < 1 || to - from != t->dim[0]))
+				continue;
+			*first = from;
+			if (from <= row && row < to)
+				return t;
+		}
+	return NULL;
+}
+
 void st_release(const void *p, size_t bytes)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), in_page = (uintptr_t)p % page;

@@ -404,7 +404,7 @@ static void prepare(const pd_program *p, rt_options *o)
 		rt_weights_load(p, run.arena, o->weights ? o->weights : rt_in_root(o, p->weights),
 		                o->weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
 	rt_totals_setup(p->microbatches);
-	rt_norm_setup(p->squares);
+	rt_norm_setup(p);
 	rt_input_open(p, &(rt_input_options){ .dir = o->data, .root = o->root, .samples = o->samples, .shuffle = o->shuffle,
 	                                       .eval = o->eval_data, .eval_samples = o->eval_samples });
 	rt_evaluate_open(o->eval_every);

@@ -50,36 +50,30 @@ static void fill(const pd_param *p, char *to)
 		memset(to, 0, bytes_of(p));
 }
 
-static void copy(const char *path, const pd_param *p, const st_tensor *t, char *to)
+/* n elements of t, from element `at` on, in the type that p has. */
+static void convert(const char *path, const pd_param *p, const st_tensor *t, size_t at, char *to, size_t n)
 {
-	const char  *want = st_dtype((int)p->dtype);
-	const size_t n = elements(p);
-	bool         same = t->rank == p->rank;
+	const char  *want = st_dtype((int)p->dtype), *from = t->data + at * st_size(t->dtype);
+	const size_t bytes = n * st_size(t->dtype);
 
-	for (int i = 0; same && i < p->rank; i++)
-		same = t->dim[i] == p->dim[i];
-	if (!same)
-		rt_fail(RT_ERROR, "R403",
-		        "%s: tensor '%s' has another shape than the model: %zu bytes of %s, %zu elements expected",
-		        path, p->name, t->bytes, t->dtype, n);
 	if (!strcmp(t->dtype, want)) {
-		for (size_t at = 0, k; at < t->bytes; at += k) { /* never twice in memory */
-			k = t->bytes - at < BLOCK ? t->bytes - at : BLOCK;
-			memcpy(to + at, t->data + at, k);
-			st_release(t->data + at, k);
+		for (size_t done = 0, k; done < bytes; done += k) { /* never twice in memory */
+			k = bytes - done < BLOCK ? bytes - done : BLOCK;
+			memcpy(to + done, from + done, k);
+			st_release(from + done, k);
 		}
 	} else if (!strcmp(t->dtype, "F32") && p->dtype == PD_F64) {
 		for (size_t i = 0; i < n; i++) {
 			float x;
 
-			memcpy(&x, t->data + i * sizeof x, sizeof x);
+			memcpy(&x, from + i * sizeof x, sizeof x);
 			((double *)(void *)to)[i] = (double)x;
 		}
 	} else if (!strcmp(t->dtype, "F64") && p->dtype == PD_F32) {
 		for (size_t i = 0; i < n; i++) {
 			double x;
 
-			memcpy(&x, t->data + i * sizeof x, sizeof x);
+			memcpy(&x, from + i * sizeof x, sizeof x);
 			((float *)(void *)to)[i] = (float)x;
 		}
 	} else {
@@ -117,27 +111,49 @@ static void load_own(const pd_program *p, const pd_param *q, const st_file *f, i
 	}
 }
 
+/* What a tensor, which begins with row `first`, has of p from row `row` on: gives the row behind it. */
+static int64_t copy(const char *path, const pd_param *p, const st_tensor *t, int64_t first, int64_t row, char *arena)
+{
+	const size_t  all = elements(p), width = p->rank && p->dim[0] ? all / (size_t)p->dim[0] : all;
+	const int64_t whole = p->of ? p->of : p->rank ? p->dim[0] : 1, has = t->rank ? t->dim[0] : 1;
+	const int64_t last = p->row + (p->rank ? p->dim[0] : 1), end = first + has < last ? first + has : last;
+	bool          same = t->rank == p->rank && (strcmp(t->name, p->name) || has == whole);
+
+	for (int i = 1; same && i < p->rank; i++)
+		same = t->dim[i] == p->dim[i];
+	if (!same)
+		rt_fail(RT_ERROR, "R403",
+		        "%s: tensor '%s' has another shape than the model: %zu bytes of %s, %zu elements expected",
+		        path, t->name, t->bytes, t->dtype, p->of ? (size_t)p->of * width : all);
+	convert(path, p, t, (size_t)(row - first) * width, arena + p->offset + (size_t)(row - p->row) * width * st_size(st_dtype((int)p->dtype)),
+	        (size_t)(end - row) * width);
+	return end;
+}
+
 void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, const char *path, rt_need need)
 {
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param  *q = &p->params[i];
-		const st_tensor *t = NULL;
+		const int64_t    end = q->row + (q->rank ? q->dim[0] : 1);
+		const st_tensor *t;
+		int64_t          row = q->row, first;
 
-		for (int k = 0; k < n && !t; k++)
-			t = st_find(&f[k], q->name);
 		if (q->offset > p->arena || bytes_of(q) > p->arena - q->offset)
 			rt_fail(RT_ERROR, "R404",
 			        "parameter '%s' lies outside the arena of %zu bytes", q->name,
 			        p->arena);
-		if (q->kind == PD_OWN)
+		if (q->kind == PD_OWN) {
 			load_own(p, q, f, n, path, arena + q->offset);
-		else if (t)
-			copy(path, q, t, arena + q->offset);
-		else if (need == RT_NEED_ALL || (need == RT_NEED_WEIGHTS && q->kind != PD_STATE))
-			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s', which the model needs", path,
-			        q->name);
-		else
-			fill(q, arena + q->offset);
+			continue;
+		}
+		while (row < end && (t = st_find_rows(f, n, q->name, row, &first)))
+			row = copy(path, q, t, first, row, arena);
+		if (row == end)
+			continue;
+		if (row > q->row || need == RT_NEED_ALL || (need == RT_NEED_WEIGHTS && q->kind != PD_STATE))
+			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s'%s, which the model needs", path, q->name,
+			        row > q->row ? " with all of its rows" : "");
+		fill(q, arena + q->offset);
 	}
 }
 
@@ -234,9 +250,9 @@ static void divide(const pd_program *p)
 /* ---- saving ---- */
 
 typedef struct record {
-	int64_t name, rank, dim[PD_MAXRANK];
+	int64_t name, rank, dim[PD_MAXRANK], row, of;   /* as in pd_param; name: its length */
 	char    dtype[8];
-} record; /* name: its length */
+} record;
 
 static bool wanted(const pd_program *p, const pd_param *q, rt_what what)
 {
@@ -259,7 +275,7 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 	rt_send(0, RT_TAG_FILE, &n, sizeof n);
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param *q = &p->params[i];
-		record          r = { .name = (int64_t)strlen(q->name), .rank = q->rank };
+		record          r = { .name = (int64_t)strlen(q->name), .rank = q->rank, .row = q->row, .of = q->of };
 
 		if (!wanted(p, q, what))
 			continue;
@@ -273,27 +289,34 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 			rt_send(0, RT_TAG_FILE, value(p, arena, i, what), bytes_of(&p->params[i]));
 }
 
-/* What rank 0 knows of a tensor. The layout sorts the tensors; `from` finds them again by name. */
+/* What rank 0 knows of a tensor. The layout sorts the tensors; `from` finds them again by name: whole, or rows of it, in the
+ * order in which the ranks send. */
 typedef struct list {
 	st_tensor *tensor;
-	int        n;
+	int        n, nfrom;
 	struct from {
-		char *name;
-		int   rank, index;
+		char   *name;
+		int     rank, index;
+		int64_t row, rows;      /* 0 rows: all of it */
 	} * from;
 } list;
 
 static void push(list *l, const char *name, size_t length, const record *r, int rank, int index)
 {
 	char *copied = malloc(length + 1);
+	bool  known = false;
 
 	l->tensor = realloc(l->tensor, (size_t)(l->n + 1) * sizeof *l->tensor);
-	l->from = realloc(l->from, (size_t)(l->n + 1) * sizeof *l->from);
+	l->from = realloc(l->from, (size_t)(l->nfrom + 1) * sizeof *l->from);
 	if (!copied || !l->tensor || !l->from)
 		rt_fail(RT_MEMORY, "R405", "no memory for the table of a weight file");
 	memcpy(copied, name, length);
 	copied[length] = 0;
-	l->from[l->n] = (struct from){ copied, rank, index };
+	l->from[l->nfrom++] = (struct from){ copied, rank, index, r->row, r->of ? r->dim[0] : 0 };
+	for (int i = 0; i < l->n && r->of; i++)
+		known |= !strcmp(l->tensor[i].name, copied);
+	if (known)
+		return;
 
 	st_tensor *t = &l->tensor[l->n++];
 
@@ -301,6 +324,8 @@ static void push(list *l, const char *name, size_t length, const record *r, int 
 	t->name = copied;
 	t->rank = (int)r->rank;
 	memcpy(t->dim, r->dim, sizeof t->dim);
+	if (r->of)
+		t->dim[0] = r->of;
 	memcpy(t->dtype, r->dtype, sizeof t->dtype);
 }
 
@@ -308,7 +333,7 @@ static void collect(list *l, const pd_program *p, rt_what what)
 {
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param *q = &p->params[i];
-		record          r = { .rank = q->rank };
+		record          r = { .rank = q->rank, .row = q->row, .of = q->of };
 
 		if (!wanted(p, q, what))
 			continue;
@@ -372,19 +397,21 @@ static void write_file(const pd_program *p, const char *arena, const char *path,
 		incoming = rt_alloc(most + 1);
 	const st_file laid = { .n = l.n, .tensor = l.tensor };
 
-	for (int i = 0; i < l.n; i++) { /* in the order in which the ranks send */
-		const st_tensor *t = st_find(&laid, l.from[i].name);
-		const char      *from = incoming;
+	for (int i = 0; i < l.nfrom; i++) {
+		const struct from *x = &l.from[i];
+		const st_tensor   *t = st_find(&laid, x->name);
+		const size_t       row = x->rows ? t->bytes / (size_t)t->dim[0] : 0, n = x->rows ? (size_t)x->rows * row : t->bytes;
+		const char        *from = incoming;
 
-		if (l.from[i].rank == 0)
-			from = value(p, arena, l.from[i].index, what);
+		if (x->rank == 0)
+			from = value(p, arena, x->index, what);
 		else
-			rt_recv(l.from[i].rank, RT_TAG_FILE, incoming, t->bytes);
-		put(fd, path, from, t->bytes, head + t->offset);
+			rt_recv(x->rank, RT_TAG_FILE, incoming, n);
+		put(fd, path, from, n, head + t->offset + (size_t)x->row * row);
 	}
 	if (close(fd) || rename(temporary, path))
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
-	for (int i = 0; i < l.n; i++)
+	for (int i = 0; i < l.nfrom; i++)
 		free(l.from[i].name);
 	free(l.tensor);
 	free(l.from);

@@ -11,16 +11,17 @@
  *     %g = Fetch(@w) {key}        behind the sum stand in their update graph; rows that are zero stay where they are
  *     Return(%c) {key}            what they made of it, from the first replica
  *     %c = Take(@w) {key, from}   update of the server. opau.c removes these four where it can
- * key: the same number on both sides for one parameter; part: which of its gradients, where it is used several times. */
+ * key: the same number on both sides for one parameter; part: which of its gradients, where it is used several times. row: of a
+ * table that is partitioned by rows (passes/tables.c) the first row of the piece that this server has. */
 #include "../common/common.h"
 
-struct held { int64_t key, part, from, cut, ncut; };
+struct held { int64_t key, part, from, cut, ncut, row; };
 
 static const AttrDef pull_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, cut, 0), AT_INT(struct held, ncut, 0), AT_END };
 static const AttrDef way_attrs[] = { AT_INT(struct held, key, 0), AT_END };
 static const AttrDef push_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0), AT_END };
 static const AttrDef collect_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0),
-	AT_INT(struct held, from, 0), AT_END };
+	AT_INT(struct held, from, 0), AT_INT(struct held, row, 0), AT_END };
 
 static bool pull_shape(Node *n, Diag *d)
 {

@@ -1,15 +1,17 @@
 /* Clipping by the global norm (Parallax section 3, PX-12): after aggregation, over all parameters of all stages.
  *     SquareSum(@w, %g) {index}      tells the runtime the sum of squares of the gradient of trained parameter `index`
+ *                                    with {at, block}: of a piece of a table that lies at several servers, block by block
+ *                                    from number `at` on
  *     %m = ClipNorm(%n) {max, of, at}    joins those of all `of` parameters over all devices, at stage `at`:
  *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient
  * Loss scaling (fp16): gradients are those of the loss times LossScale(), so with `scaled` m is n times that; a norm that is
  * no number is no fault then, but this step's update is left out on all devices (max 0: nothing is clipped).
- * Squares are added in f64, in blocks whose bounds hang on the size alone, parameters in the module's order: every plan has
+ * Squares are added in f64, in blocks (of whole rows, where there are some) whose bounds hang on the shape alone, parameters in the module's order: every plan has
  * the same bits. SquareSum counts as an update of its parameter and writes nothing: each holder of a tied one has its own,
  * and all of them tell the same. */
 #include "../common/common.h"
 
-struct clip { double max; int64_t index, of, at, scaled; };
+struct clip { double max; int64_t index, of, at, scaled, block; };
 
 static bool square_shape(Node *n, Diag *d)
 {
@@ -27,13 +29,27 @@ static bool square_shape(Node *n, Diag *d)
 static void square_holes(const Node *n, Holes *h)
 {
 	const struct clip *at = n->attr;
-	const int64_t count = type_numel(&n->in[1]->type);
+	const Type *t = &n->in[1]->type;
+	const int64_t count = type_numel(t), rows = type_block_rows(t);
+	const int64_t block = at->block ? at->block : rows ? rows * (count / t->dim[0]) : (count + 255) / 256;
 
-	hole_text(h, "T", "%s", dtype_c(n->in[1]->type.dtype));
+	hole_text(h, "T", "%s", dtype_c(t->dtype));
 	hole_int(h, "N", count);
+	hole_int(h, "BLOCK", block ? block : 1);
 	hole_int(h, "PAR", count >= 32768);
+	hole_int(h, "PIECE", at->block > 0);
 	hole_int(h, "INDEX", at->index);
-	hole_name(h, "square_sum_%lld%s", (long long)count, dtype_suffix(n->in[1]->type.dtype));
+	hole_int(h, "AT", at->at);
+	hole_name(h, "square_sum_%lld_%lld%s%s", (long long)count, (long long)block, at->block ? "_piece" : "", dtype_suffix(t->dtype));
+	if (at->block)
+		hole_text(h, "CALL", "$k($AT, $1);");
+}
+
+int64_t square_blocks(const Node *n)
+{
+	const struct clip *at = n->attr;
+
+	return at->block ? (type_numel(&n->in[1]->type) + at->block - 1) / at->block : 0;
 }
 
 static bool clip_shape(Node *n, Diag *d)
@@ -60,7 +76,8 @@ static void clip_holes(const Node *n, Holes *h)
 		hole_text(h, "CALL", "pd_clip_scaled($=, $0, $MAX); if (pd_overflow()) return;");
 }
 
-static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_END };
+static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_INT(struct clip, at, 0), AT_INT(struct clip, block, 0),
+	AT_END };
 static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1), AT_INT(struct clip, at, 0),
 	AT_INT(struct clip, scaled, 0), AT_END };
 static const AttrDef no_attrs[] = { AT_END };

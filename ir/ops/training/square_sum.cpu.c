@@ -1,9 +1,13 @@
 /* Sum of the squares of N elements, in blocks that do not depend on the number of threads. */
+#if PIECE
+static void NAME(int at, const T *g)
+#else
 static double NAME(const T *g)
+#endif
 {
-	enum { BLOCKS = 256, LANES = 8 };
-	const int64_t block = (N + BLOCKS - 1) / BLOCKS;
-	double part[BLOCKS], sum = 0;
+	enum { BLOCKS = (N + BLOCK - 1) / BLOCK, LANES = 8 };
+	const int64_t block = BLOCK;
+	double part[BLOCKS];
 
 #if PAR
 #pragma omp parallel for
@@ -20,7 +24,14 @@ static double NAME(const T *g)
 			lane[0] += (double)g[i] * (double)g[i];
 		part[b] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 	}
+#if PIECE
+	for (int b = 0; b < BLOCKS; b++)
+		pd_square(at + b, part[b]);
+#else
+	double sum = 0;
+
 	for (int b = 0; b < BLOCKS; b++)
 		sum += part[b];
 	return sum;
+#endif
 }

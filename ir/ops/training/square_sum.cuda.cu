@@ -23,12 +23,21 @@ static __global__ void join(double *part, int n)
 }
 }
 
+#if PIECE
+PD_HOST void NAME(int at, const T *g)
+#else
 PD_HOST double NAME(const T *g)
+#endif
 {
 	const int blocks = N > 65536 ? 128 : (N + 511) / 512;
 	double *part = pd_numbers(128);
 
 	PD_LAUNCH(device::NAME::run, blocks, 256, 0, part, g);
 	PD_LAUNCH(device::NAME::join, 1, 128, 0, part, blocks);
+#if PIECE
+	for (int b = 0; b < (N + BLOCK - 1) / BLOCK; b++)       /* all of them in the first */
+		pd_square(at + b, b ? 0 : pd_number(part));
+#else
 	return pd_number(part);
+#endif
 }

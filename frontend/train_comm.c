@@ -1,0 +1,46 @@
+/* How gradients travel: flags that are more than a word or a number. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "train.h"
+
+bool training_compress(Arena *a, Training *t, const char *v, Diag *d)
+{
+	const char *comma = strchr(v, ',');
+	int block = 128;
+	char rest;
+
+	if (comma && strcmp(comma, ",ef") == 0 && strncmp(v, "none", 4))
+		v = arena_printf(a, "%.*s", (int)(comma - v), v);
+	t->compress_feedback = comma != NULL;
+	t->compress_if = strncmp(v, "auto:", 5) == 0;
+	v += t->compress_if ? 5 : 0;
+	if (strncmp(v, "q8", 2) == 0 && (!v[2] || sscanf(v + 2, ":block=%d%c", &block, &rest) == 1)) {
+		if (block < 16 || block > 32768 || block & (block - 1))
+			return diag_error(d, NOLOC, 7, "--compress q8: the block is %d; it must be a power of two from 16 to 32768", block);
+		t->compress = "q8";
+		t->compress_block = block;
+		return true;
+	}
+	t->compress_block = 0;
+	if (strcmp(v, "none") == 0 && !t->compress_if) {
+		t->compress = NULL;
+		return true;
+	}
+	t->compress = strcmp(v, "trunc16") == 0 ? "trunc16" : "bf16";
+	return strcmp(v, t->compress) == 0 || diag_error(d, NOLOC, 7,
+		"--compress wants none, trunc16, bf16, q8 or q8:block=N, behind auto: or not, with ,ef or not, not '%s'", v);
+}
+
+bool training_partitions(Arena *a, Training *t, const char *v, Diag *d)
+{
+	const char *is = strrchr(v, '='), *n = is ? is + 1 : v;
+	char *end;
+	const long long pieces = strtoll(n, &end, 10);
+
+	t->partitions_of = is && is > v ? arena_printf(a, "%.*s", (int)(is - v), v) : NULL;
+	t->partitions = strcmp(n, "auto") == 0 ? -1 : pieces;
+	if (t->partitions < 0 ? *n == 'a' : end > n && !*end && pieces >= 1 && pieces <= 256)
+		return true;
+	return diag_error(d, NOLOC, 7, "--partitions wants auto or a whole number from 1 to 256, or PATTERN=N, not '%s'", v);
+}
