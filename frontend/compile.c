@@ -251,7 +251,7 @@ bool compile_passes(Compile *c, const char *dump)
 		.sized = c->sized, .quick = c->quick };
 	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
 		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
-		.time_report = o->time_report, .changes = c->changes, .argc = c->argc, .argv = c->argv };
+		.time_report = o->time_report, .changes = c->changes };
 
 	measure_sparsity(c);
 	if (o->start_from) {

@@ -28,8 +28,8 @@ typedef struct Compile {
 	struct MicroChoice *micro; int nmicro;      /* sizes that were looked at, best first (micro.c) */
 	struct Changes *changes;    /* what every pass changed, for --report; NULL: nobody asks */
 	bool     eval;              /* inference exports are read too; nothing is trained */
+	int      argc; char **argv; /* of the command, for --report */
 	const char *without;        /* the host (on one host: the device) of the cluster that is left out; NULL: none */
-	int      argc; char **argv;
 } Compile;
 
 /* The cluster, and what is decided from it and the flags alone: threads, and the size of a microbatch where flags say it;

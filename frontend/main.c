@@ -4,6 +4,7 @@
 #include "../codegen/emit.h"
 #include "../codegen/tmpl.h"
 #include "../passes/changes.h"
+#include "../passes/repro.h"
 #include "compile.h"
 #include "explain.h"
 #include "listops.h"
@@ -165,6 +166,7 @@ int main(int argc, char **argv)
 	Arena *a = arena_new(), *scratch = arena_new(), *words = arena_new();
 	Diag d;
 
+	repro_watch(argc, argv);
 	keep_memory();
 	diag_init(&d, stderr, words);
 	int status = word_command(argc, argv, &d);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../passes/repro.h"
 #include "cluster.h"
 #include "compile.h"
 
@@ -43,7 +44,7 @@ static int run(Compile *c)
 		.explain = c->o->explain ? &c->explain : NULL };
 	PassOpt po = { .print_before = c->o->print_before, .print_after = c->o->print_after, .dump_dir = c->o->dump_ir,
 		.print_after_all = c->o->print_after_all, .print_after_change = c->o->print_after_change,
-		.stop_after = c->o->stop_after, .time_report = c->o->time_report, .argc = c->argc, .argv = c->argv };
+		.stop_after = c->o->stop_after, .time_report = c->o->time_report };
 
 	if (!text)
 		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)), EXIT_INPUT;
@@ -75,6 +76,7 @@ int main(int argc, char **argv)
 	Options o;
 	bool input_error;
 
+	repro_watch(argc, argv);
 	diag_init(&d, stderr, words);
 	if (!options_read(a, &o, argc, argv, 1, &d, &input_error))
 		return input_error ? EXIT_INPUT : EXIT_USAGE;
@@ -87,6 +89,6 @@ int main(int argc, char **argv)
 		diag_error(&d, NOLOC, 1, "pdcc-opt wants one .pdir file, or - for standard input");
 		return EXIT_USAGE;
 	}
-	Compile c = { .a = a, .scratch = scratch, .d = &d, .o = &o, .model = o.args[0], .argc = argc, .argv = argv };
+	Compile c = { .a = a, .scratch = scratch, .d = &d, .o = &o, .model = o.args[0] };
 	return run(&c);
 }

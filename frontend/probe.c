@@ -6,7 +6,7 @@ static bool passes(Probe *p, const PassCx *cx, const char *first, const char *be
 {
 	const char *names[64];
 	PassCx own = *cx;
-	PassOpt po = { .argc = p->c.argc, .argv = p->c.argv };
+	PassOpt po = { 0 };
 	int n = 0;
 	bool on = !first;
 

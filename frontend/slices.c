@@ -48,7 +48,7 @@ static bool find_replicas(Compile *c, int **replicas, int *n)
 	if (*n && t->global)
 		return true;
 	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = t, .plan = &c->plan };
-	PassOpt po = { .argc = c->argc, .argv = c->argv };
+	PassOpt po = { 0 };
 	for (int i = 0; i < npasses && strcmp(pass_table[i].name, "place"); i++)
 		names[k++] = pass_table[i].name;
 	if (!run_passes(c->m, &cx, &po, names, k))

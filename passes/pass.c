@@ -1,11 +1,10 @@
 /* The runner: checks what a pass needs, runs it, verifies, dumps, times. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 #include "changes.h"
 #include "diff.h"
 #include "pass.h"
@@ -89,65 +88,6 @@ static bool write_index(const char *dir, const Changes *c, const Module *m, Diag
 	return ok;
 }
 
-/* ---- the reproducer of an internal error ---- */
-
-#define AGAIN "PDCC_REPRO"      /* in the environment of a command that runs for a reproducer */
-
-static const PassOpt *repro_opt;
-static const char *repro_pass;
-
-/* The same command once more, this time with the IR before the failing pass on its standard output, which goes to path. */
-static void command_again(const char *path)
-{
-	const int n = repro_opt->argc;
-	char **argv = calloc((size_t)n + 3, sizeof *argv), option[64], force[] = "--force";
-
-	fflush(NULL);
-	const pid_t child = argv ? fork() : -1;
-
-	if (child == 0) {
-		snprintf(option, sizeof option, "--print-ir-before=%s", repro_pass);
-		memcpy(argv, repro_opt->argv, (size_t)n * sizeof *argv);
-		argv[n] = option;
-		argv[n + 1] = force;    /* into the folder that the first one has begun */
-		if (setenv(AGAIN, "1", 1) == 0 && freopen(path, "w", stdout) && freopen("/dev/null", "w", stderr))
-			execv("/proc/self/exe", argv);
-		_exit(127);
-	}
-	if (child > 0)
-		waitpid(child, NULL, 0);
-	free(argv);
-}
-
-/* DIR/before-PASS.pdir and DIR/command.txt. Nothing is kept for it while all goes well: the command runs again. */
-static void write_repro(void)
-{
-	const char *dir = "pdcc-repro";
-	Buf path = { 0 }, line = { 0 }, mark = { 0 };
-	size_t n;
-
-	if (getenv(AGAIN) || !repro_opt->argc || (mkdir(dir, 0777) && errno != EEXIST))
-		return;
-	for (int i = 0; i < repro_opt->argc; i++)
-		buf_printf(&line, "%s%s", i ? " " : "", repro_opt->argv[i]);
-	buf_printf(&line, "\npdcc-opt before-%s.pdir --passes=%s\n", repro_pass, repro_pass);
-	buf_printf(&path, "%s/command.txt", dir);
-	file_write(buf_str(&path), line.s, line.n);
-	buf_clear(&path);
-	buf_printf(&path, "%s/before-%s.pdir", dir, repro_pass);
-	buf_printf(&mark, "# before %s\n", repro_pass);
-	command_again(buf_str(&path));
-	char *text = file_read(buf_str(&path), &n), *at = text, *last = NULL;
-
-	for (; at && (at = strstr(at, buf_str(&mark))); at += mark.n)
-		last = at + mark.n;
-	if (last)
-		file_write(buf_str(&path), last, strlen(last));
-	else
-		remove(buf_str(&path));
-	fprintf(stderr, "pdcc: a reproducer is in %s/\n", dir);
-}
-
 /* ---- running ---- */
 
 static double now(void)
@@ -179,16 +119,21 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 
 	if (!ready(m, p, cx->d))
 		return false;
-	if (o->print_before && strcmp(o->print_before, p->name) == 0)
+	if (o->print_before && strcmp(o->print_before, p->name) == 0) {
 		printf("# before %s\n%s", p->name, text_of(m, before));
+		fflush(stdout);         /* the pass may end us */
+	}
 	if (o->print_after_change)
 		text_of(m, before);
 	bug_context = p->name;
-	repro_pass = p->name;
-	const char *ours = getenv("PDCC_BUG_IN");       /* tests fail here */
+	const char *ours = getenv("PDCC_BUG_IN");       /* tests fail here: PASS or PASS:SIGNAL */
+	const size_t n = ours ? strcspn(ours, ":") : 0;
 	double start = now();
-	if (ours && strcmp(ours, p->name) == 0)
+	if (n && strlen(p->name) == n && strncmp(ours, p->name, n) == 0) {
+		if (ours[n])
+			raise(atoi(ours + n + 1));
 		bug("PDCC_BUG_IN asks for it");
+	}
 	bool ok = p->run(m, cx);
 	double seconds = now() - start;
 	if (!ok && !cx->d->errors)
@@ -223,8 +168,6 @@ bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *name
 
 	for (int i = 0; names && i < n; i++)
 		ok &= known(names[i], cx->d);
-	repro_opt = o;
-	bug_hook = write_repro;
 	if (ok && o->dump_dir && !names)
 		ok = dump(o->dump_dir, 0, "import", text_of(m, &after), cx->d);
 	if (ok && log)
@@ -241,7 +184,6 @@ bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *name
 		if (k >= 0 && o->stop_after && strcmp(o->stop_after, pass_table[k].name) == 0)
 			break;
 	}
-	bug_hook = NULL;
 	if (ok && o->dump_dir)
 		ok = write_index(o->dump_dir, log, m, cx->d);
 	changes_free(&own);

@@ -44,7 +44,6 @@ typedef struct PassOpt {
 	const char  *stop_after;
 	bool         time_report;
 	struct Changes *changes;        /* what every pass changes is kept there for a report (changes.h); NULL: nowhere */
-	int          argc; char **argv; /* of the command: an internal error runs it again for a reproducer */
 } PassOpt;
 
 /* Runs the named passes (NULL: all of the table) on m: checks needs, runs, verifies, dumps, times. */
