@@ -9,7 +9,7 @@
 #include "../codegen/emit.h"
 #include "../runtime/pd.h"
 #include "cluster.h"
-#include "compile.h"
+#include "doctor.h"
 #include "tools.h"
 
 /* ---- tools ---- */
@@ -60,30 +60,6 @@ static void show_machine(const Compile *c)
 
 	printf("%-14s %s, %ld cores, %s of memory\n", "this machine", pd_device_name(), sysconf(_SC_NPROCESSORS_ONLN),
 		str_bytes(c->a, (int64_t)pages * page));
-}
-
-static const char *address(const Host *h)
-{
-	return h->address && *h->address ? h->address : h->name;
-}
-
-/* Only names that a shell and mpirun take as they are. */
-static bool plain(const char *name)
-{
-	return !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")] && *name != '-';
-}
-
-static void show_hosts(const Compile *c)
-{
-	const Cluster *k = &c->cluster;
-
-	printf("%-14s %d device%s on %d host%s\n", "cluster", k->ndevice, k->ndevice > 1 ? "s" : "", k->nhost, k->nhost > 1 ? "s" : "");
-	for (int h = 0; h < k->nhost && !k->local; h++) {
-		const char *to = address(&k->host[h]);
-		const char *cores = !plain(to) ? NULL :
-			first_line(c->a, arena_printf(c->a, "ssh -o BatchMode=yes -o ConnectTimeout=3 %s nproc", to));
-		printf("  %-12s %s\n", to, cores && *cores ? arena_printf(c->a, "reached by ssh, %s cores", cores) : "not reached by ssh");
-	}
 }
 
 /* ---- links ---- */
@@ -189,11 +165,11 @@ static bool measure_link(const Compile *c, const char *dir, int i, int j)
 	const char *where = "-np 2 ./pingpong --quiet --out run";
 	Fit fit = { 0 };
 
-	if (!k->local && (!plain(address(a)) || !plain(address(b))))
-		return diag_error(c->d, FILELOC(k->file), 705, "'%s' is no name of a host that mpirun could be given", address(a));
+	if (!k->local && (!doctor_plain(doctor_address(a)) || !doctor_plain(doctor_address(b))))
+		return diag_error(c->d, FILELOC(k->file), 705, "'%s' is no name of a host that mpirun could be given", doctor_address(a));
 	if (!k->local)
 		where = arena_printf(c->a, "-np 1 -host %s:2 ./pingpong --quiet --out run : -np 1 -host %s:2 ./pingpong --quiet --out run",
-			address(a), address(b));
+			doctor_address(a), doctor_address(b));
 	if (!measure_pair(c, dir, where, &fit))
 		return false;
 	const char *scope = a == b ? "within: node" : l.scope == LINK_BETWEEN ?
@@ -252,10 +228,12 @@ int doctor_main(Compile *c)
 	if (c->o->cluster || c->o->measure) {
 		if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local:2", &c->cluster, c->d))
 			return EXIT_INPUT;
-		show_hosts(c);
+		doctor_hosts(c);
 	}
 	fflush(stdout);
 	if (missing)
 		return EXIT_NO_TOOL;
+	if (c->d->errors)
+		return EXIT_INPUT;
 	return !c->o->measure || measure(c) ? 0 : EXIT_INPUT;
 }
