@@ -1,26 +1,19 @@
 /* A plan that fits. Planners estimate memory (planmodel.h), memplan lays it out to the byte and refuses what does
- * not fit: then the planner is asked again with its estimate corrected, at last for the plan that needs least; where the
- * size of a microbatch is open, the next size is tried. Where nothing fits, the error says how much would do, and what would
- * help at what cost: computing forwards again, smaller microbatches, more devices. Of those only what the planner's
- * estimate does not rule out is compiled. */
+ * not fit: then the planner is asked again with its estimate corrected, at last for the plans that need least; where the
+ * size of a microbatch is open, the next size is tried. Where none of that fits, the plans that are expected to need least
+ * (Plan.lean) are compiled one by one, of every size, and the fastest of those that fit is taken. They do not hang on how much
+ * memory there is, so the least that one of them needs is the smallest limit that will do (nofit.c says it). Of a plan
+ * whose replicas are said the cuts are looked for in the same way; where none do, E0601 is that of the cuts that lack least. */
 #define _POSIX_C_SOURCE 200809L        /* open_memstream */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../passes/timeline.h"
+#include "fit.h"
 #include "probe.h"
 
 enum { ROUNDS = 5 };
 static const double LEAST = 1e9;        /* no plan fits an estimate so much larger: the one that lacks least is taken */
-static const double HOPE = 1.25;        /* what is estimated to need so much of the memory may fit all the same */
-
-/* The device that lacks most, or is fullest, of what was compiled last. */
-typedef struct Fit {
-	double  over;               /* bytes needed, in relation to what there is */
-	int64_t need, limit;
-	int     device;
-	double  step;               /* seconds */
-} Fit;
+static const double FAR = 1.5;          /* a size of microbatch that is expected to need so much more than the least one is left out */
 
 static Fit fit_of(const Compile *c)
 {
@@ -44,8 +37,11 @@ static bool searched(const Compile *c)
 
 	for (int i = 0; i < c->cluster.ndevice; i++)
 		limited |= c->cluster.device[i].memory > 0;
-	return limited && !t->given && (!t->plan || !strcmp(t->plan, "auto")) && !c->o->start_from && !c->o->stop_after;
+	return limited && !t->given && !c->o->start_from && !c->o->stop_after;
 }
+
+/* Are the replicas of its stages said? */
+static bool fixed(const Compile *c) { return c->o->t.plan && strcmp(c->o->t.plan, "auto") != 0; }
 
 /* Passes, with what they say held back where memory is all that is wrong. True when they are through; *refused:
  * memory. */
@@ -105,40 +101,128 @@ static bool find_fit(Compile *c, const char *dump, Fit *f, bool *refused)
 	}
 }
 
-/* ---- what would help ---- */
+/* ---- the plans that need least, one by one ---- */
 
-/* Another setting. */
-typedef struct Way { Options o; Cluster cluster; int64_t micro; const char *what; } Way;
-
-/* What was tried, in words; of what did not do, that which the planner expects to need least. */
-typedef struct Help {
-	const Compile *c;
-	Probe   probe;              /* the model at the microbatch of the last question */
-	int64_t open;               /* that size; 0: none */
-	Buf     said;
-	double  step;               /* seconds of the best step without limits */
-	double  least;              /* bytes; 0: nothing was tried */
-	Way     way;
-} Help;
-
-/* What the planner makes of it at a first look. */
-static bool estimate(Help *h, const Way *w, Plan *plan)
+/* So many of a model: what takes some tenths of a second. */
+static int lean_plans(const Compile *c)
 {
-	if (h->open != w->micro) {
-		if (h->open)
-			probe_close(&h->probe);
-		h->open = w->micro;
-		if (!probe_open(&h->probe, h->c, w->micro)) {
-			probe_close(&h->probe);
-			h->open = 0;
+	enum { NODES = 20000, MOST = 24, LEAST_PLANS = 3 };
+	const int n = NODES / (c->m->graph && c->m->graph->nnodes ? c->m->graph->nnodes : 1);
+
+	return n > MOST ? MOST : n < LEAST_PLANS ? LEAST_PLANS : n;
+}
+
+/* A plan that is compiled as a file would give it. */
+typedef struct Lean { const GivenPlan *plan; int64_t micro; double score; } Lean;
+
+static bool compile_lean(Compile *c, const Lean *l, const char *dump, Fit *f, bool *refused)
+{
+	const GivenPlan *was = c->o->t.given;
+
+	*refused = false;
+	if (!again(c, l->micro))
+		return false;
+	c->memory_scale = 1;
+	c->o->t.given = l->plan;
+	const bool ok = quietly(c, dump, refused);
+	c->o->t.given = was;
+	*f = fit_of(c);
+	return ok && c->m->nstage;
+}
+
+/* Of one size of microbatch: *best is the fastest plan that fits so far, *leanest the one that lacks least, its score how much; *least
+ * also of plans that were compiled before. */
+static bool try_lean(Compile *c, int64_t micro, Lean *best, Lean *leanest, Fit *least)
+{
+	bool refused;
+	Fit f;
+
+	if (!again(c, micro))
+		return false;
+	c->memory_scale = LEAST;
+	const int most = lean_plans(c);
+	quietly(c, NULL, &refused);
+	const GivenPlan *plan = c->plan.lean;       /* of the arena of the module, which stays */
+	const int n = c->plan.nlean < most ? c->plan.nlean : most;
+	for (int i = 0; i < n; i++) {
+		Lean l = { &plan[i], micro, INFINITY };
+		const bool fits = compile_lean(c, &l, NULL, &f, &refused);
+		if (f.need && (!leanest->plan || f.over < leanest->score))
+			*leanest = (Lean){ &plan[i], micro, f.over };
+		if (f.need && (!least->need || f.over < least->over))
+			*least = f;
+		l.score = fits ? f.step / (double)(c->plan.microbatches * micro) : INFINITY;
+		if (fits && l.score < best->score)
+			*best = l;
+	}
+	return true;
+}
+
+/* E0601 of the cuts that lack least. */
+static bool say_lean(Compile *c, const Lean *l)
+{
+	const GivenPlan *was = c->o->t.given;
+
+	if (!again(c, l->plan ? l->micro : c->m->batch))
+		return false;
+	c->memory_scale = 0;
+	c->o->t.given = l->plan;
+	const bool ok = compile_passes(c, NULL);
+	c->o->t.given = was;
+	return ok;
+}
+
+/* Sizes that the search for one had no reason to look at may need less. */
+static bool fit_lean(Compile *c, const char *dump, Fit *least)
+{
+	Lean best = { .score = INFINITY }, leanest = { 0 };
+	double over = INFINITY;
+	bool refused;
+	Fit f;
+
+	if (!c->nmicro && !try_lean(c, c->m->batch, &best, &leanest, least))
+		return false;
+	if (c->nmicro)
+		micro_smaller(c);
+	for (int i = 0; i < c->nmicro; i++)
+		over = fmin(over, c->micro[i].over);
+	for (int i = 0; i < c->nmicro; i++)
+		if (c->micro[i].over <= FAR * over && !try_lean(c, c->micro[i].micro, &best, &leanest, least))
+			return false;
+	if (!best.plan && fixed(c))
+		return say_lean(c, &leanest);
+	if (!best.plan)
+		return false;
+	if (c->nmicro)
+		c->o->t.micro = best.micro;
+	return compile_lean(c, &best, dump, &f, &refused);
+}
+
+/* The sizes of a microbatch that are left, best first, as long as there is hope. *refused: memory is what lacks. */
+static bool fit(Compile *c, const char *dump, Fit *least, bool *refused)
+{
+	Fit f;
+
+	for (int i = 0;; i++) {
+		if (find_fit(c, dump, &f, refused)) {
+			*least = f;
+			return true;
+		}
+		if (!*refused)
+			return false;
+		if (!least->need || f.over < least->over)
+			*least = f;
+		if (i + 1 >= c->nmicro || c->micro[i + 1].over > HOPE)
+			return fit_lean(c, dump, least);
+		c->o->t.micro = c->micro[i + 1].micro;
+		if (!again(c, c->o->t.micro)) {
+			*refused = false;
 			return false;
 		}
 	}
-	return probe_plan(&h->probe, &w->o.t, &w->cluster, true, plan);
 }
 
-/* Does a plan fit then? */
-static bool fits_with(const Compile *c, const Way *w, Fit *f)
+bool fit_with(const Compile *c, const Way *w, bool whole, Fit *f)
 {
 	Diag mute = *c->d;
 	Compile s = *c;
@@ -146,7 +230,6 @@ static bool fits_with(const Compile *c, const Way *w, Fit *f)
 	bool refused;
 
 	*f = (Fit){ 0 };
-
 	mute.limit = 0;
 	mute.errors = 1;
 	mute.quiet = true;
@@ -157,137 +240,29 @@ static bool fits_with(const Compile *c, const Way *w, Fit *f)
 	s.cluster = w->cluster;
 	s.explain = (Buf){ 0 };
 	s.plan = (Plan){ 0 };
-	s.quick = true;
+	s.micro = NULL;
+	s.nmicro = 0;
 	s.changes = NULL;
-	return (s.m = compile_import(&s, w->micro)) && find_fit(&s, NULL, f, &refused);
-}
-
-/* Says what it needs, and how much longer a step takes than the best one without limits. */
-static bool helps(Help *h, const Way *w)
-{
-	Plan plan;
-	Fit f;
-
-	if (!estimate(h, w, &plan))
+	s.quick = !whole;
+	if (!(s.m = compile_import(&s, w->micro)))
 		return false;
-	if (plan.over <= HOPE && fits_with(h->c, w, &f)) {
-		buf_printf(&h->said, "; %s needs %s", w->what, str_bytes(h->c->a, f.need));
-		if (h->step > 0 && f.step > 0 && isfinite(f.step))
-			buf_printf(&h->said, " (%+.0f %% time)", 100 * (f.step / h->step - 1));
-		return true;
-	}
-	if (!h->least || plan.peak < h->least * (1 - 1e-9)) {
-		h->least = plan.peak;
-		h->way = *w;
-	}
-	return false;
-}
-
-/* Seconds of the best step where memory has no limit. */
-static double free_step(Help *h, const Way *as_is)
-{
-	Way w = *as_is;
-	Plan plan;
-
-	w.cluster.device = arena_dup(h->c->a, w.cluster.device, sizeof *w.cluster.device * (size_t)w.cluster.ndevice);
-	for (int i = 0; i < w.cluster.ndevice; i++)
-		w.cluster.device[i].memory = 0;
-	return estimate(h, &w, &plan) ? plan.step_time : 0;
-}
-
-static Cluster times(Arena *a, const Cluster *c, int factor)
-{
-	Cluster more = *c;
-
-	more.ndevice = c->ndevice * factor;
-	more.device = NEWN(a, Device, more.ndevice);
-	for (int i = 0; i < more.ndevice; i++)
-		more.device[i] = c->device[i / factor];
-	return more;
-}
-
-/* Halves of the microbatch, where a sample at a time is worth a try. */
-static bool smaller_helps(Help *h, const Way *as_is)
-{
-	Way w = *as_is;
-	Plan plan;
-	int64_t least = as_is->micro;
-
-	while (least % 2 == 0)
-		least /= 2;
-	w.micro = least;
-	if (h->c->nmicro || least == as_is->micro)
+	if (!whole)
+		return find_fit(&s, NULL, f, &refused);
+	if (c->nmicro && !micro_choose(&s))
 		return false;
-	const bool hope = estimate(h, &w, &plan) && plan.over <= HOPE;
-	for (w.micro = hope ? as_is->micro / 2 : least; w.micro >= least; w.micro /= 2) {
-		w.what = arena_printf(h->c->a, "--micro-batch=%lld", (long long)w.micro);
-		if (helps(h, &w))
-			return true;
-	}
-	return false;
+	const bool ok = fit(&s, NULL, f, &refused);
+	if (ok)
+		*f = fit_of(&s);
+	return ok;
 }
 
-static bool longer_helps(Help *h, const Way *as_is)
-{
-	Way w = *as_is;
-
-	for (int factor = 2; factor <= 8 && as_is->cluster.ndevice * factor <= 128; factor *= 2) {
-		w.cluster = times(h->c->a, &as_is->cluster, factor);
-		w.what = arena_printf(h->c->a, "a pipeline over %d such devices", w.cluster.ndevice);
-		if (helps(h, &w))
-			return true;
-	}
-	return false;
-}
-
-static bool no_plan(Compile *c, const Fit *f)
-{
-	Help h = { .c = c };
-	Way as_is = { *c->o, c->cluster, c->m->batch, "the cluster" };
-	bool any = false;
-	Fit least;
-
-	if (!as_is.o.t.global)
-		as_is.o.t.global = as_is.micro * c->m->microbatches;
-	h.step = free_step(&h, &as_is);
-	if (!as_is.o.t.recompute || !strcmp(as_is.o.t.recompute, "none")) {
-		Way again_way = as_is;
-		again_way.o.t.recompute = "stage";
-		again_way.what = "--recompute=stage";
-		any |= helps(&h, &again_way);
-	}
-	any |= smaller_helps(&h, &as_is);
-	any |= longer_helps(&h, &as_is);
-	if (!any && h.least > 0 && (fits_with(c, &h.way, &least) || least.need))
-		buf_printf(&h.said, "; even %s needs %s", h.way.what, str_bytes(c->a, least.need));
-	diag_error(c->d, FILELOC(c->cluster.file), 401, "no plan fits: smallest peak is %s (%lld bytes) on %s, limit %s%s",
-		str_bytes(c->a, f->need), (long long)f->need, c->cluster.device[f->device].name, str_bytes(c->a, f->limit),
-		buf_str(&h.said));
-	buf_free(&h.said);
-	if (h.open)
-		probe_close(&h.probe);
-	return false;
-}
-
-/* The sizes of a microbatch that are left, best first, as long as there is hope. */
 bool compile_fit(Compile *c, const char *dump)
 {
-	Fit f, least = { 0 };
+	Fit least = { 0 };
 	bool refused;
 
-	if (!searched(c))
+	if (!searched(c) || (fixed(c) && !strpbrk(c->o->t.plan, "-:")))
 		return compile_passes(c, dump);
-	for (int i = 0;; i++) {
-		if (find_fit(c, dump, &f, &refused))
-			return true;
-		if (!refused)
-			return false;
-		if (!least.need || f.over < least.over)
-			least = f;
-		if (i + 1 >= c->nmicro || c->micro[i + 1].over > HOPE)
-			return no_plan(c, &least);
-		c->o->t.micro = c->micro[i + 1].micro;
-		if (!again(c, c->o->t.micro))
-			return false;
-	}
+	const bool ok = fit(c, dump, &least, &refused);
+	return ok || (refused && !fixed(c) && no_fit(c, &least));
 }

@@ -182,6 +182,18 @@ bool micro_take(Compile *c, int i)
 	return c->m != NULL;
 }
 
+void micro_smaller(Compile *c)
+{
+	Sizes s = { .c = c, .cap = c->nmicro };
+	int64_t from = c->micro[0].micro;
+
+	find_divisors(&s);
+	for (int i = 1; i < c->nmicro; i++)
+		from = c->micro[i].micro < from ? c->micro[i].micro : from;
+	for (int64_t m = next(&s, from, false); m; m = next(&s, m, false))
+		look(&s, m);
+}
+
 bool micro_choose(Compile *c)
 {
 	const int64_t rule = c->m->batch;

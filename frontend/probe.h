@@ -31,6 +31,8 @@ bool micro_is_open(const Compile *c);
 /* Looks at sizes, fills c->micro, best first: what fits, then the shortest step, then the larger. Sets c->m and the settings
  * to the best. False after a diagnostic. */
 bool micro_choose(Compile *c);
+/* Where none fits: looks at all sizes that halving leads to, and puts them behind the others. */
+void micro_smaller(Compile *c);
 /* Compile.sized, where there is a profile. */
 void micro_sized(Compile *c);
 /* Goes on with c->micro[i]. False after a diagnostic. */

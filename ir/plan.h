@@ -29,6 +29,7 @@ typedef struct GivenPlan {
 	int         *replicas;
 	int          ndevice, *device;      /* by rank: index into Cluster.device */
 	int64_t      micro;         /* microbatches per step; 0: not said */
+	const char  *by;            /* what proposed it; NULL: it is the user's */
 } GivenPlan;
 
 /* A plan that was not chosen; step and terms are those of as many microbatches as the chosen plan has. */
@@ -58,6 +59,7 @@ typedef struct Plan {
 	long        tried, played;  /* plans that were looked at; those that were simulated */
 	double      peak;           /* estimated bytes of the fullest device */
 	int         peak_rank;
+	struct GivenPlan *lean; int nlean;  /* where over > 1: the plans that were expected to need least, the first least */
 	double      over;           /* estimate: the largest share of its memory that a device needs; 0: no limits are known */
 	bool        recompute;      /* step_time counts what --recompute computes again */
 } Plan;

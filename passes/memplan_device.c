@@ -87,7 +87,7 @@ static void hint(Module *m, PassCx *cx, const Stage *s, int64_t memory)
 {
 	double time, more;
 
-	if (cx->memory_scale > 0)       /* another plan will be tried */
+	if (cx->memory_scale > 0 && !(cx->plan && cx->plan->forced))    /* another plan will be tried */
 		return;
 	if (cx->train && cx->train->recompute && strcmp(cx->train->recompute, "none"))
 		return;

@@ -4,6 +4,7 @@
  * replica counts: the cuts are then those with the least slowest stage (plancut.c). Else the planner that --planner
  * names looks for a plan (plansearch.h); auto asks all of them, searches from there, and takes what the simulator
  * plays fastest within memory. Reads Node.time; writes Node.stage, the plan (ir/plan.h), Module.microbatches. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include "csv.h"
@@ -90,6 +91,11 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 	s->cut_budget = INFINITY;
 	cut_best(s, t);
 	trial_judge(s->p, t);
+	if (t->over > 1 && t->n > 1 && at.ngroup == n) {    /* estimates of cut_best are rough: look closer */
+		search_cuts(s, t);
+		t = s->best;
+		t->by = "as asked";
+	}
 	trial_play(s->p, t);
 	return t;
 }
@@ -122,6 +128,35 @@ const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bo
 	return best;
 }
 
+static bool is_place(const Segments *g, const char *name)
+{
+	for (int i = 0; i < g->n; i++)
+		if (!strcmp(until_name(g, i), name))
+			return true;
+	return false;
+}
+
+/* The places where plans may be cut: behind library calls; behind every node where there are more stages than those, where memory
+ * was short and there are more devices, or where the given plan says so. */
+static void find_places(Segments *g, int stages, const GivenPlan *given)
+{
+	const PassCx *cx = g->cx;
+	bool known = true;
+
+	segments_find(g, stages);
+	if (!stages && cx->memory_scale > 1 && cx->cluster && cx->cluster->ndevice > g->n)
+		segments_find(g, cx->cluster->ndevice);
+	for (int i = 0; given && i < given->n; i++)
+		known &= !given->until[i] || is_place(g, given->until[i]);
+	if (!known)
+		segments_find(g, INT_MAX);
+	for (int i = 0; !known && i < given->n; i++)        /* the error names a place among the usual ones */
+		if (given->until[i] && !is_place(g, given->until[i])) {
+			segments_find(g, stages);
+			return;
+		}
+}
+
 /* The segment that a plan file calls so; -1 after a diagnostic. */
 static int find_until(const Segments *g, const GivenPlan *given, int s)
 {
@@ -141,7 +176,7 @@ static int find_until(const Segments *g, const GivenPlan *given, int s)
 /* A plan of a file; NULL after a diagnostic. */
 static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *given)
 {
-	Trial *t = trial_new(s->a, given->n, given->ndevice, "plan file");
+	Trial *t = trial_new(s->a, given->n, given->ndevice, given->by ? given->by : "plan file");
 
 	for (int i = 0; i < given->n; i++) {
 		t->end[i] = given->until[i] ? find_until(g, given, i) : g->n - 1;
@@ -209,7 +244,7 @@ bool pass_partition(Module *m, PassCx *cx)
 		n = csv.nstage;
 		replicas = csv.replicas;
 	}
-	segments_find(&g, n ? n : chunks > 1 ? chunks : 0);
+	find_places(&g, n ? n : chunks > 1 ? chunks : 0, given);
 	PlanModel *p = plan_model(cx->scratch, &g);
 	if (schedule_file(schedule_name(m, cx)) && !p->global && p->per_replica <= 0)
 		p->global = csv.nmicro;
@@ -231,5 +266,5 @@ bool pass_partition(Module *m, PassCx *cx)
 		t = s.best;
 	if (t && cx->train && cx->train->choose_schedule)
 		t = choose_schedule(&s, &g, p, t, n > 0);
-	return t && plan_write(&g, &s, t, n > 0);
+	return t && plan_write(&g, &s, t, n > 0 && !(given && given->by));
 }

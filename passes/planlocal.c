@@ -185,6 +185,48 @@ static void neighbours(PlanSearch *s, const Trial *from)
 	arena_free(l.a);
 }
 
+/* ---- cuts alone ---- */
+
+typedef struct Cuts { PlanSearch *s; Trial *t; } Cuts;
+
+static void all_cuts(Cuts *x, int stage, int from)
+{
+	const int last = x->s->p->st->n - 1;
+
+	if (stage == x->t->n - 1) {
+		x->t->end[stage] = last;
+		search_try(x->s, x->t);
+		return;
+	}
+	for (int j = from; j <= last - (x->t->n - 1 - stage); j++) {
+		x->t->end[stage] = j;
+		all_cuts(x, stage + 1, j + 1);
+	}
+}
+
+void search_cuts(PlanSearch *s, const Trial *t)
+{
+	enum { ALL = 4000, ROUNDS = 100 };
+	Cuts all = { s, trial_new(s->a, t->n, t->ndevice, t->by) };
+	double count = 1;
+
+	for (int i = 1; i < t->n; i++)
+		count *= (double)(s->p->st->n - i) / i;
+	memcpy(all.t->replicas, t->replicas, sizeof *t->replicas * (size_t)t->n);
+	memcpy(all.t->device, t->device, sizeof *t->device * (size_t)t->ndevice);
+	search_try(s, t);
+	if (count <= ALL)
+		all_cuts(&all, 0, 0);
+	const Trial *was = NULL;
+	for (int round = 0; count > ALL && s->best != was && round < ROUNDS; round++) {
+		Local l = { s, arena_new(), was = s->best };
+		move_cuts(&l);
+		arena_free(l.a);
+	}
+}
+
+/* ---- the search ---- */
+
 /* Does the budget allow for playing its neighbours? */
 static bool affordable(const PlanSearch *s, const Trial *t) { return search_effort(t) < s->budget / 30; }
 

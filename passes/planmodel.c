@@ -95,6 +95,11 @@ static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch, Map *sent
 
 /* ---- memory ---- */
 
+/* As memplan lays values out. */
+static double room(const Value *v) { return (double)((value_bytes(v) + 63) / 64 * 64); }
+
+enum { KEPT = 2 };     /* Value.mark */
+
 typedef struct Kept { const Value **v; int n, cap; } Kept;
 
 static void keep(PlanModel *p, Kept *k, const Value *v, int layer)
@@ -103,8 +108,8 @@ static void keep(PlanModel *p, Kept *k, const Value *v, int layer)
 
 	if (r->mark || r->kind == VAL_PARAM || r->kind == VAL_CONST)
 		return;
-	r->mark = 1;
-	p->kept[layer] += (double)value_bytes(r);
+	r->mark = KEPT;
+	p->kept[layer] += room(r);
 	if (r->kind == VAL_NODE)
 		PUSH(p->a, k->v, k->n, k->cap) = r;
 }
@@ -173,14 +178,47 @@ static void find_again(PlanModel *p, const Kept *k, const Map *sent)
 	qsort(p->again, (size_t)p->nagain, sizeof *p->again, fewer_seconds);
 }
 
-/* The most bytes alive at once in each layer, of values that are neither kept nor sent; uses are counted down. */
-static void find_temporaries(PlanModel *p, const Graph *g, Phase phase)
+/* Of what is kept: it lives from here on in the forward; in the backward until its last reader, which `last` tells. */
+static double kept_alive(const Node *n, double alive, const Map *last)
 {
-	double now = 0;
+	for (int o = 0; o < n->nout && n->phase == PHASE_FWD; o++)
+		alive += n->out[o] && n->out[o]->mark == KEPT ? room(n->out[o]) : 0;
+	for (int i = 0; i < n->nin && n->phase == PHASE_BWD; i++) {
+		const Value *v = n->in[i] ? root(n->in[i]) : NULL;
+		if (v && v->mark == KEPT && v->def && v->def->stage == n->stage && map_get(last, v) == n)
+			alive -= room(v);
+	}
+	return alive;
+}
+
+/* Bytes of an operand that a node's result takes the place of. */
+static double overwritten(const Node *n, Phase phase)
+{
+	const Value *x = n->nin ? n->in[0] : NULL, *y = n->nout ? n->out[0] : NULL;
+
+	return x && y && (optab[n->op]->flags & OP_INPLACE) && x->def && x->def->phase == phase && x->mark == -1 && !y->mark &&
+		value_bytes(x) == value_bytes(y) ? room(x) : 0;
+}
+
+/* The most bytes alive at once in each layer, of values that are neither kept nor sent, and of all that it makes; uses are
+ * counted down. */
+static void find_temporaries(PlanModel *p, const Graph *g, Phase phase, Arena *scratch)
+{
+	double now = 0, *alive = NEWN(scratch, double, p->nlayer);
+	Map last;
+
+	map_init(&last, scratch, false);
+	for (Node *n = g->first; n; n = n->next)
+		for (int i = 0; i < n->nin && n->phase == PHASE_BWD; i++)
+			if (n->in[i] && root(n->in[i])->mark == KEPT)
+				map_put(&last, root(n->in[i]), n);
+	for (int i = 0; i < p->nlayer && phase == PHASE_BWD; i++)
+		alive[i] = p->kept[i];
 
 	for (const Node *n = g->first; n; n = n->next) {
 		if (n->phase != phase)
 			continue;
+		const double spared = overwritten(n, phase);
 		for (int o = 0; o < n->nout; o++) {
 			Value *v = n->out[o];
 			if (!v || v->mark || (optab[n->op]->flags & OP_VIEW))
@@ -188,13 +226,17 @@ static void find_temporaries(PlanModel *p, const Graph *g, Phase phase)
 			for (int u = 0; u < v->nuses; u++)
 				v->mark += v->uses[u].node->phase == phase;
 			v->mark = -v->mark;             /* below 0: so many readers to come */
-			now += v->mark ? (double)value_bytes(v) : 0;
+			now += v->mark ? room(v) : 0;
 		}
-		p->tmp[n->stage] = fmax(p->tmp[n->stage], now);
+		double *here = &alive[n->stage];
+		*here = phase == PHASE_FWD ? kept_alive(n, *here, &last) : *here;
+		p->tmp[n->stage] = fmax(p->tmp[n->stage], now - spared);
+		p->most[n->stage] = fmax(p->most[n->stage], now - spared + *here);
+		*here = phase == PHASE_BWD ? kept_alive(n, *here, &last) : *here;
 		for (int i = 0; i < n->nin; i++) {
 			Value *v = n->in[i];
 			if (v && v->def && v->def->phase == phase && v->mark < 0 && ++v->mark == 0) {
-				now -= (double)value_bytes(v);
+				now -= room(v);
 				v->mark = 1;
 			}
 		}
@@ -428,7 +470,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 
 	*p = (PlanModel){ .a = a, .c = g->cx->cluster, .nlayer = g->n,
 		.memory_scale = g->cx->memory_scale > 0 ? g->cx->memory_scale : 1, .name = NEWN(a, const char *, g->n),
-		.kept = NEWN(a, double, g->n), .tmp = NEWN(a, double, g->n), .param = NEWN(a, bool, g->n) };
+		.kept = NEWN(a, double, g->n), .tmp = NEWN(a, double, g->n), .most = NEWN(a, double, g->n), .param = NEWN(a, bool, g->n) };
 	if (schedule_async(t)) {
 		p->schedule = "1f1b";       /* whose plan is good for what never is flushed */
 		p->global = one_per_step(t) ? 0 : t->global / (g->m->batch > 0 ? g->m->batch : 1);
@@ -451,8 +493,8 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	find_tensors(p, graph, g->cx->scratch, &sent);
 	find_kept(p, graph, &kept);
 	find_again(p, &kept, &sent);
-	find_temporaries(p, graph, PHASE_FWD);
-	find_temporaries(p, graph, PHASE_BWD);
+	find_temporaries(p, graph, PHASE_FWD, g->cx->scratch);
+	find_temporaries(p, graph, PHASE_BWD, g->cx->scratch);
 	clear_marks(graph);
 	find_weights(p, g->m, g->cx->scratch);
 	find_rows(p, graph);
@@ -482,7 +524,7 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 	int cap = 0;
 
 	*p = (PlanModel){ .a = a, .c = c, .nclass = 1, .class_of = NEWN(a, int, c->ndevice), .nlayer = n, .memory_scale = 1,
-		.name = NEWN(a, const char *, n), .kept = NEWN(a, double, n), .tmp = NEWN(a, double, n),
+		.name = NEWN(a, const char *, n), .kept = NEWN(a, double, n), .tmp = NEWN(a, double, n), .most = NEWN(a, double, n),
 		.param = NEWN(a, bool, n), .st = st };
 	p->fwd = table(a, 1, n);
 	p->bwd = table(a, 1, n);
@@ -492,7 +534,7 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 		p->name[i] = l->id;
 		p->fwd[0][i] = l->forward;
 		p->bwd[0][i] = l->backward;
-		p->kept[i] = l->activation;
+		p->kept[i] = p->most[i] = l->activation;
 		p->param[i] = true;
 		if (l->parameters <= 0)
 			continue;

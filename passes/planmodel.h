@@ -42,6 +42,7 @@ typedef struct PlanModel {
 	double        **fwd, **bwd, **update;   /* [class][layer]; update: per step */
 	double         *kept;       /* by layer: bytes from a forward to its backward */
 	double         *tmp;        /* by layer: the most that is alive besides */
+	double         *most;       /* by layer: the most of its kept and other values that is alive at once */
 	bool           *param;      /* by layer: reads a weight */
 	PlanTensor     *tensor; int ntensor;
 	PlanWeight     *weight; int nweight;
@@ -94,6 +95,7 @@ typedef struct TrialStage {
 	double *fwd, *bwd, *update; /* by class */
 	double  weights, trained, grads, slot, tmp;   /* bytes on a device; slot: per microbatch in flight */
 	double  kept;               /* bytes of slot that computing all again would spare */
+	double  only;               /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
 	bool    again;              /* some of its forward is computed again in the backward; bwd, slot, tmp say so */
 	double  in, out;            /* bytes per microbatch that come from and go to other stages, gradients included */
 	int     inflight;

@@ -60,6 +60,7 @@ void  propose_blocks(PlanSearch *s, int parts);
 void  propose_equal(PlanSearch *s);
 bool  propose_all(PlanSearch *s, double most);      /* every plan; false: more than `most` of them */
 void  search_locally(PlanSearch *s);
+void  search_cuts(PlanSearch *s, const Trial *t);   /* the same replicas on the same devices: every cut where there are few */
 
 /* ---- what is done with the answer (planwrite.c) ---- */
 /* Stages of all nodes, PassCx.plan, Module.microbatches. False after a diagnostic. */

@@ -120,6 +120,7 @@ static void add_layers(const PlanModel *p, TrialStage *s, const int *stage)
 		}
 		x->slot += p->kept[i];
 		x->tmp = fmax(x->tmp, p->tmp[i]);
+		x->only = fmax(x->only, x->slot - p->kept[i] + p->most[i]);
 	}
 }
 
@@ -172,17 +173,25 @@ static bool crosses_cut(const PlanModel *p, const PlanAgain *v, const int *stage
 	return false;
 }
 
+/* Memory of the smallest of a stage's devices, the first of which is r. */
+static double limit_of(const PlanModel *p, const Trial *t, int at, int r)
+{
+	double limit = INFINITY;
+
+	for (int k = r; k < r + t->replicas[at]; k++)
+		if (p->c->device[t->device[k]].memory > 0)
+			limit = fmin(limit, (double)p->c->device[t->device[k]].memory);
+	return limit;
+}
+
 /* Computes values of stage `at`, on devices r.., again where that is asked for: all, or as recompute chooses them, until the
  * rest fits. One microbatch's values are there while one backward runs. */
 static void again(const PlanModel *p, const Trial *t, TrialStage *s, int at, int r, const int *stage)
 {
 	const int64_t grains = (t->micro + t->replicas[at] - 1) / t->replicas[at];
 	const bool all = p->recompute == PLAN_AGAIN;
-	double limit = INFINITY;
+	const double limit = limit_of(p, t, at, r);
 
-	for (int k = r; k < r + t->replicas[at]; k++)
-		if (p->c->device[t->device[k]].memory > 0)
-			limit = fmin(limit, (double)p->c->device[t->device[k]].memory);
 	if (p->recompute == PLAN_KEEP || (!all && s->inflight < 2))
 		return;
 	for (int i = 0; i < p->nagain && (all || stage_memory(p, s, grains) > limit); i++) {
@@ -211,13 +220,20 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
 		s[i].kept = s[i].slot - f->sent_kept[i];
+		s[i].only += f->sent_only[i];
 		s[i].slot += f->sent_only[i];
 		for (int k = 0; k < t->n; k++) {
 			s[i].in += f->fwd[k * t->n + i] + f->bwd[k * t->n + i];
 			s[i].out += f->fwd[i * t->n + k] + f->bwd[i * t->n + k];
-			s[i].slot += f->fwd[k * t->n + i] + f->bwd[k * t->n + i] + f->bwd[i * t->n + k];
+			const double wire = f->fwd[k * t->n + i] + f->bwd[k * t->n + i] + f->bwd[i * t->n + k];
+			s[i].slot += wire;
+			s[i].only += wire;
 		}
 		again(p, t, &s[i], i, r, stage);
+		const int64_t grains = (t->micro + t->replicas[i] - 1) / t->replicas[i];
+		const double limit = limit_of(p, t, i, r);
+		while (p->schedule && !strncmp(p->schedule, "dapple", 6) && s[i].inflight > 1 && stage_memory(p, &s[i], grains) > limit)
+			s[i].inflight--;        /* K_i falls to what fits */
 	}
 	return s;
 }
@@ -232,9 +248,10 @@ TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
 
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 {
-	const double leaf = grains > 1 ? s->grads : 0;
+	const double leaf = grains > 1 ? s->grads : 0, all = s->inflight * s->slot + s->tmp;
+	const bool over = s->inflight == 1 && !s->again && !(p->schedule && !strncmp(p->schedule, "zb", 2));
 
-	return p->memory_scale * (s->weights + (1 + p->state) * s->trained + leaf + s->inflight * s->slot + s->tmp);
+	return p->memory_scale * (s->weights + (1 + p->state) * s->trained + leaf + (over ? fmin(s->only, all) : all));
 }
 
 /* ---- bounds ---- */

@@ -151,6 +151,49 @@ static void list_others(Arena *a, Plan *plan, const PlanSearch *s, const Trial *
 			other[i]->score * (double)plan->microbatches, terms_of(other[i], (double)plan->microbatches), other[i]->over };
 }
 
+static bool same_cuts(const Trial *x, const Trial *y)
+{
+	return x->n == y->n && !memcmp(x->replicas, y->replicas, sizeof *x->replicas * (size_t)x->n) &&
+		!memcmp(x->end, y->end, sizeof *x->end * (size_t)x->n);
+}
+
+/* The plans that lack least, each of its own cuts and replicas; of each notation some, since estimates stray. */
+static void list_lean(Segments *g, Plan *plan, const PlanSearch *s)
+{
+	enum { MOST = 24, EACH = 6 };
+	const Trial *lean[MOST];
+	int n = 0;
+
+	for (int round = 0; round < MOST; round++) {
+		const Trial *next = NULL;
+		for (int i = 0; i < s->n; i++) {
+			const Trial *t = s->trial[i];
+			int each = 0;
+			bool known = false;
+			if (next && !(t->over < next->over * (1 - 1e-9)) && !trial_better(t, next))
+				continue;
+			for (int k = 0; k < n && !known; k++) {
+				each += same_replicas(t, lean[k]);
+				known = same_cuts(t, lean[k]) || each == EACH;
+			}
+			next = known ? next : t;
+		}
+		if (!next)
+			break;
+		lean[n++] = next;
+	}
+	plan->lean = NEWN(g->m->arena, GivenPlan, n);
+	for (plan->nlean = 0; plan->nlean < n; plan->nlean++) {
+		const Trial *t = lean[plan->nlean];
+		GivenPlan *x = &plan->lean[plan->nlean];
+		*x = (GivenPlan){ .n = t->n, .until = NEWN(g->m->arena, const char *, t->n), .line = NEWN(g->m->arena, int, t->n),
+			.replicas = arena_dup(g->m->arena, t->replicas, sizeof *t->replicas * (size_t)t->n), .ndevice = t->ndevice,
+			.device = arena_dup(g->m->arena, t->device, sizeof *t->device * (size_t)t->ndevice), .micro = t->micro, .by = t->by };
+		for (int i = 0; i + 1 < t->n; i++)
+			x->until[i] = arena_str(g->m->arena, until_name(g, t->end[i]));
+	}
+}
+
 static const char *line_name(Arena *a, const Cluster *c, int line)
 {
 	const Link l = cluster_link_of(c, line);
@@ -176,6 +219,8 @@ static void write_reasons(Segments *g, const PlanSearch *s, const Trial *t)
 	plan->over = t->over;
 	plan->recompute = s->p->recompute != PLAN_KEEP;
 	list_others(a, plan, s, t);
+	if (t->over > 1)
+		list_lean(g, plan, s);
 }
 
 bool plan_write(Segments *g, const PlanSearch *s, const Trial *t, bool forced)
