@@ -86,9 +86,10 @@ static const char *how_text(StageCx *x, const Node *n)
 	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
 
 	if (strcmp(codec, "none"))
-		return arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s, .codec = PD_CODEC_%s, .block = %d%s }", upper(x->b->a, by),
+		return arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s, .codec = PD_CODEC_%s, .block = %d%s%s }", upper(x->b->a, by),
 			upper(x->b->a, codec), (int)attr_int(n, "block"),
-			attr_int(n, "feedback") ? arena_printf(x->b->a, ", .residual = %s", residual_text(x, n)) : "");
+			attr_int(n, "feedback") ? arena_printf(x->b->a, ", .residual = %s", residual_text(x, n)) : "",
+			attr_int(n, "guard") ? ", .guard = true" : "");
 	if (!strcmp(by, "hosts"))
 		return "&(pd_sum){ .by = PD_SUM_HOSTS, .host = hosts }";
 	return strcmp(by, "auto") ? arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s }", upper(x->b->a, by)) : "NULL";

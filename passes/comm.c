@@ -64,6 +64,7 @@ static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Trai
 		attr_set_str(sum, "codec", t->compress);
 		attr_set_int(sum, "block", t->compress_block);
 		attr_set_int(sum, "feedback", t->compress_feedback);
+		attr_set_int(sum, "guard", t->compress_if);
 	}
 	return sum;
 }
@@ -85,6 +86,7 @@ static void unpack(Node *sum, const Stage *s, const SumModel *model, double byte
 	attr_set_str(sum, "codec", "none");
 	attr_set_int(sum, "block", 0);
 	attr_set_int(sum, "feedback", 0);
+	attr_set_int(sum, "guard", 0);
 }
 
 /* The algorithm: as told, else what the timing model predicts for its bytes. The runtime's own choice (auto) is the ring for

@@ -47,6 +47,10 @@ typedef struct job {
 	const int      *host;   /* of each member, for PD_SUM_HOSTS */
 	float          *residual;       /* of packed sums; NULL: without error feedback */
 	float           scale;  /* of the gradients */
+	rt_guard       *guard;  /* of sums that are packed, or might be */
+	int             round;  /* of the guard */
+	double          began;
+	bool            bad;    /* the result is no number */
 } job;
 
 static job  queue[QUEUE];
@@ -114,9 +118,10 @@ static float *part(int64_t k, int sender, size_t *n)
 
 static void begin(void)
 {
-	const job *j = &queue[head];
-	const int  n = j->group->n;
+	job      *j = &queue[head];
+	const int n = j->group->n;
 
+	j->began = rt_now();
 	self = place(j->group);
 	small = j->by == PD_SUM_AUTO && j->count <= SMALL && n - 1 <= WINDOW;
 	running = true;
@@ -149,6 +154,9 @@ static void begin(void)
 
 static void end(void)
 {
+	const job *j = &queue[head];
+
+	rt_guard_end(j->guard, j->round, rt_now() - j->began, j->bad);
 	running = false;
 	head = (head + 1) % QUEUE;
 	queued--;
@@ -177,7 +185,7 @@ static bool small_advance(void)
 /* What arrived with transfer k: added to the own part, or, of a finished sum, put in its place. */
 static void take(int64_t k)
 {
-	const job *j = &queue[head];
+	job       *j = &queue[head];
 	const int  n = j->group->n;
 	const bool sum = k < total / 2;
 	size_t     count;
@@ -186,6 +194,7 @@ static void take(int64_t k)
 	if (j->codec.kind != PD_CODEC_EXACT) {
 		const double from = rt_now();
 		rt_decode(&j->codec, incoming[k % WINDOW], count, at, sum);
+		j->bad |= !sum && rt_encoded_bad(&j->codec, incoming[k % WINDOW], count);
 		rt_spent_packed(from);
 	} else if (sum)
 		add(at, incoming[k % WINDOW], count);
@@ -194,9 +203,9 @@ static void take(int64_t k)
 /* What transfer k sends. A chunk whose sum is finished here is rounded here as everywhere else. */
 static const void *packed(int64_t k, size_t *bytes)
 {
-	const job *j = &queue[head];
-	size_t     n;
-	float     *at = part(k, self, &n);
+	job   *j = &queue[head];
+	size_t n;
+	float *at = part(k, self, &n);
 
 	*bytes = rt_encoded(&j->codec, n);
 	if (j->codec.kind == PD_CODEC_EXACT)
@@ -206,8 +215,10 @@ static const void *packed(int64_t k, size_t *bytes)
 		rt_encode_feedback(&j->codec, at, j->residual + (at - j->buf), j->scale, n, outgoing[k % WINDOW]);
 	else
 		rt_encode(&j->codec, at, n, outgoing[k % WINDOW]);
-	if (k >= total / 2 && k < total / 2 + segments)
+	if (k >= total / 2 && k < total / 2 + segments) {
 		rt_decode(&j->codec, outgoing[k % WINDOW], n, at, false);
+		j->bad |= rt_encoded_bad(&j->codec, outgoing[k % WINDOW], n);
+	}
 	rt_spent_packed(from);
 	return outgoing[k % WINDOW];
 }
@@ -338,6 +349,24 @@ static void enqueue(const job *j)
 	rt_unlock();
 }
 
+/* A sum that would be packed: whether it is, as the members have agreed. */
+static void ask_guard(job *j, bool timed)
+{
+	bool   packs;
+	float *vote;
+
+	j->guard = rt_guard_start(j->group, timed, &packs, &vote);
+	j->round = rt_guard_round(j->guard);
+	if (vote)
+		enqueue(&(job){ .group = j->group, .buf = vote, .count = 2 });
+	if (packs)
+		return;
+	if (j->residual)
+		rt_feedback_flush(j->buf, j->residual, j->scale, j->count);
+	j->residual = NULL;
+	j->codec = (rt_codec){ PD_CODEC_EXACT, 0 };
+}
+
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
 	job j = { .group = g, .buf = buf, .count = count };
@@ -350,6 +379,8 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 		j.scale = how->residual ? (float)rt_scale_of_step() : 1;
 	}
 	rt_codec_check(&j.codec, SEGMENT);
+	if (j.codec.kind != PD_CODEC_EXACT && g->n > 1 && count && !rt_alone)
+		ask_guard(&j, how->guard);
 	enqueue(&j);
 }
 

@@ -190,6 +190,24 @@ void rt_decode(const rt_codec *c, const void *in, size_t n, float *y, bool add)
 			y[i] = (add ? y[i] : 0) + ((const float *)in)[i];
 }
 
+void rt_feedback_flush(float *x, float *residual, float scale, size_t n)
+{
+	add_scaled(x, residual, scale, n);
+	memset(residual, 0, n * sizeof *residual);
+}
+
+bool rt_encoded_bad(const rt_codec *c, const void *in, size_t n)
+{
+	uint32_t bad = 0;
+
+	if (c->kind == PD_CODEC_TRUNC16 || c->kind == PD_CODEC_BF16)
+		for (size_t i = 0; i < n; i++)
+			bad |= (((const uint16_t *)in)[i] & 0x7F80) == 0x7F80;
+	for (size_t b = 0; c->kind == PD_CODEC_Q8 && b < q8_blocks(c, n); b++)
+		bad |= !is_number(((const float *)in)[b]);
+	return bad;
+}
+
 void rt_codec_check(const rt_codec *c, size_t segment)
 {
 	if (c->kind == PD_CODEC_Q8 && (c->block < Q8_LEAST || segment % (size_t)c->block))

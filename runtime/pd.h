@@ -246,12 +246,13 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count);
  * elements, uncompressed. Others than the ring are exact. PD_SUM_HOSTS: inside hosts, then between
  * them; host: of each member. PD_SUM_VENDOR: MPI's own, for groups that were opened. residual: as many floats as
  * the buffer, at first 0; what packing takes away from what this member sends stays there and is added to it the
- * next time (error feedback), so that nothing is lost in the long run. */
+ * next time (error feedback), so that nothing is lost in the long run. guard: whether packing pays is measured in the
+ * first steps; where it does not, sums go on as they are. */
 typedef enum pd_algorithm {
 	PD_SUM_AUTO, PD_SUM_RING, PD_SUM_DOUBLING, PD_SUM_HALVING, PD_SUM_PAIRWISE, PD_SUM_HOSTS, PD_SUM_VENDOR
 } pd_algorithm;
 typedef enum pd_codec { PD_CODEC_EXACT, PD_CODEC_TRUNC16, PD_CODEC_BF16, PD_CODEC_Q8 } pd_codec;
-typedef struct pd_sum { pd_algorithm by; pd_codec codec; int block; const int *host; float *residual; } pd_sum;
+typedef struct pd_sum { pd_algorithm by; pd_codec codec; int block; const int *host; float *residual; bool guard; } pd_sum;
 void pd_group_open(const pd_group *g);              /* before step 0, by all members; g stays where it is */
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
 void pd_allreduce_f64(const pd_group *g, double *buf, size_t count);     /* plain: for checking */

@@ -150,6 +150,18 @@ static void load(const pd_program *p, char *arena, const choice *c)
 	free(f);
 }
 
+/* Of the same plan, what this rank's sums had come to. */
+static void load_packing(const pd_program *p, const choice *c)
+{
+	ck_manifest m;
+	char        path[CK_PATH];
+	const char *why;
+
+	ck_part(path, c->dir, c->step, p->rank, c->world, ".json");
+	if (ck_read(&m, path, &why) && !strcmp(m.plan_hash, p->hash))
+		rt_guard_put(m.packing);
+}
+
 bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 {
 	static choice c;
@@ -176,6 +188,8 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 	rt_step = c.step;
 	rt_watch_resume(c.loss_ema);
 	rt_scale_put(c.loss_scale, c.scale_good);
+	if (c.world == p->world)
+		load_packing(p, &c);
 	if (p->rank == 0 && !o->quiet)
 		printf("resumed after step %" PRId64 " from %s\n", c.step, c.dir);
 	return true;

@@ -138,6 +138,21 @@ void   rt_encode_feedback(const rt_codec *c, float *x, float *residual, float sc
 void   rt_decode(const rt_codec *c, const void *in, size_t n, float *y, bool add);
 void   rt_codec_check(const rt_codec *c, size_t segment);
 
+/* Some of n encoded elements are no number. */
+bool   rt_encoded_bad(const rt_codec *c, const void *in, size_t n);
+void   rt_feedback_flush(float *x, float *residual, float scale, size_t n);     /* x += scale * residual, which is 0 then */
+
+/* ---- guard.c: whether packed sums stay packed ---- */
+typedef struct rt_guard rt_guard;
+/* Before a sum of a group, by the main thread: whether it is packed; vote: two floats that the group has to add up first, NULL:
+ * none. The sums of earlier steps are done. NULL: there are too many groups; packed. */
+rt_guard *rt_guard_start(const pd_group *g, bool timed, bool *packs, float **vote);
+int     rt_guard_round(const rt_guard *x);
+void    rt_guard_end(rt_guard *x, int round, double seconds, bool bad); /* lock held */
+int64_t rt_guard_get(void);             /* decisions, for a checkpoint; of the same plan */
+void    rt_guard_put(int64_t states);
+void    rt_guard_write(FILE *f);        /* a member of an object, or nothing */
+
 /* ---- allreduce.c: called by mpi.c with the lock held ---- */
 void rt_ring_setup(int world);
 bool rt_ring_advance(void);             /* true: something moved */

@@ -187,6 +187,7 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 	        (long long)steps, seconds, (long long)p->micro * p->microbatches, p->threads, 1e3 * times[n / 2],
 	        1e3 * times[n * 9 / 10], 1e3 * times[0], rt_loss());
 	rt_spent_write(f);
+	rt_guard_write(f);
 	rt_traffic_write(f);
 	fprintf(f, "}\n");
 	if (fclose(f))
