@@ -10,6 +10,7 @@
 #include "../ir/profile.h"
 #include "../passes/plan.h"
 #include "cluster.h"
+#include "depfile.h"
 #include "onnx.h"
 #include "planfile.h"
 #include "profile.h"
@@ -251,7 +252,7 @@ bool compile_passes(Compile *c, const char *dump)
 		.sized = c->sized, .quick = c->quick };
 	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
 		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
-		.time_report = o->time_report, .changes = c->changes };
+		.time_report = o->time_report, .elide = (int)o->elide, .changes = c->changes };
 
 	measure_sparsity(c);
 	if (o->start_from) {
@@ -521,6 +522,8 @@ int compile_main(Compile *c)
 		if (!compile_write(c, o->out))
 			return EXIT_INPUT;
 	}
+	if (o->deps && o->out && !depfile_write(c, o->out))
+		return EXIT_USAGE;
 	compile_summary(c, o->stop_after ? NULL : o->out);
 	if (!o->stop_after && !compile_tolerant(c, o->out))
 		return compile_status(c);

@@ -24,7 +24,8 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc schema cluster|train                 what cluster.yaml and train.yaml may hold, as JSON Schema for editors\n"
 		"       pdcc completion bash|zsh|fish             words for the shell's completion; pdcc manual: the man page\n"
 		"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"
-		"@FILE stands for the words of FILE; PDCC_FLAGS come before the command line; the last of equals counts.\n", program);
+		"A model, a cluster file and a .pdir named - are read from standard input. @FILE stands for the words of FILE;\n"
+		"PDCC_FLAGS come before the command line; the last of equals counts.\n", program);
 }
 
 static bool known_group(const char *group, Diag *d)

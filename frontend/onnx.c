@@ -501,12 +501,12 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	const char *base = strrchr(path, '/'), *dot;
 	int errors = d->errors;
 
-	base = base ? base + 1 : path;
+	base = base ? base + 1 : strcmp(path, "-") ? path : "stdin";
 	dot = strrchr(base, '.');
 	*im = (Import){ .a = a, .d = d, .path = arena_str(a, path), .o = o, .shapes = shapes,
 		.top = g, .origin = im->origin };
 	im->m = module_new(a, arena_strn(a, base, dot && dot != base ? (size_t)(dot - base) : strlen(base)));
-	im->m->file = im->path;
+	im->m->file = strcmp(path, "-") ? im->path : "stdin.onnx";
 	im->m->graph = graph_new(im->m, im->m->name);
 	map_init(&im->env, a, true);
 	map_init(&im->seq, a, true);

@@ -29,6 +29,11 @@ typedef struct ImportOpt {
 /* NULL after diagnostics (E02xx the file, E03xx its operators and shapes). */
 Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d);
 
+/* The bytes of a model file; "-" is standard input, which is read once. NULL: errno says why. */
+const void *onnx_bytes(const char *path, size_t *n);
+/* Files beside the model that hold initializers, each once; how many. */
+int onnx_external_files(Arena *a, const char *path, const char ***files, Diag *d);
+
 /* The model `model` again, as `out`, with the values of m's weights and buffers as external data in the safetensors
  * file `data` beside it (which a run writes: all weights and buffers of m, laid out by st_layout). */
 bool onnx_write_trained(const char *model, const Module *m, const char *data, const char *out, Diag *d);

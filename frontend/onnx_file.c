@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "../ir/buf.h"
 #include "onnx_file.h"
 
 /* The whole file, mapped and never unmapped: initial weights point into it. */
@@ -32,6 +33,19 @@ static const void *map_file(const char *path, size_t *n)
 	return p;
 }
 
+const void *onnx_bytes(const char *path, size_t *n)
+{
+	static Buf input;
+	char part[1 << 16];
+
+	if (strcmp(path, "-"))
+		return map_file(path, n);
+	for (size_t k; !feof(stdin) && (k = fread(part, 1, sizeof part, stdin)) > 0;)
+		buf_add(&input, part, k);
+	*n = input.n;
+	return buf_str(&input);
+}
+
 /* Strings that are no strings (a 0 byte inside), empty names, bytes of another format are caught here or by the parser. */
 static void *pb_alloc(void *arena, size_t n)
 {
@@ -48,7 +62,7 @@ OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
 	size_t n = 0;
 
 	errno = 0;
-	const void *bytes = map_file(path, &n);
+	const void *bytes = onnx_bytes(path, &n);
 	if (!bytes) {
 		diag_error(d, FILELOC(path), 201, "cannot read the model: %s", strerror(errno ? errno : EISDIR));
 		return NULL;
@@ -59,7 +73,7 @@ OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
 	}
 	ProtobufCAllocator alloc = { pb_alloc, pb_free, a };
 	OnnxModel *m = onnx__model_proto__unpack(&alloc, n, bytes);
-	if (n)
+	if (strcmp(path, "-"))
 		munmap((void *)(uintptr_t)bytes, n);
 	if (!m || !m->graph) {
 		diag_error(d, FILELOC(path), 201, "not an ONNX model, or cut short (%zu bytes)", n);
@@ -220,6 +234,27 @@ static bool tensor_typed(Arena *a, const OnnxTensor *t, Tensor *out, Loc loc, Di
 	if (!out->data)
 		out->data = arena_alloc(a, 16);
 	return true;
+}
+
+int onnx_external_files(Arena *a, const char *path, const char ***files, Diag *d)
+{
+	const OnnxModel *m = onnx_open(a, path, d);
+	const char *slash = strrchr(path, '/');
+	Map seen;
+	int n = 0, cap = 0;
+
+	*files = NULL;
+	map_init(&seen, a, true);
+	for (size_t i = 0; m && i < m->graph->n_initializer; i++) {
+		const OnnxTensor *t = m->graph->initializer[i];
+		const char *where = onnx_external(t) ? external(t, "location") : NULL;
+
+		if (!where || map_has(&seen, where))
+			continue;
+		map_put(&seen, where, files);
+		PUSH(a, *files, n, cap) = slash ? arena_printf(a, "%.*s/%s", (int)(slash - path), path, where) : where;
+	}
+	return n;
 }
 
 bool onnx_external(const OnnxTensor *t)

@@ -60,7 +60,7 @@ static int run(Compile *c)
 	if (!run_passes(c->m, &cx, &po, names, n))
 		return compile_status(c);
 	Buf b = { 0 };
-	PrintOpt p = { .elide = 16 };
+	PrintOpt p = { .elide = (int)c->o->elide };
 	module_print(&b, c->m, &p);
 	fputs(buf_str(&b), stdout);
 	buf_free(&b);

@@ -94,6 +94,8 @@ static int short_option(Cx *x, int argc, const char **argv, int i)
 		x->o->out = argv[i + 1];
 		return 2;
 	}
+	if (strcmp(s, "-MD") == 0)
+		return x->o->deps = true;
 	if (strcmp(s, "-h") == 0)
 		return x->o->help = true;
 	if (strcmp(s, "-q") == 0)
@@ -125,6 +127,18 @@ static bool read_train(Cx *x, const Words *w)
 	return !path || train_read(x->a, path, &x->o->t, x->d);
 }
 
+/* A word, or those of the file that @FILE or --config FILE names. */
+static bool add_words(Arena *a, Words *w, int argc, char **argv, int *i, Diag *d)
+{
+	const char *s = argv[*i];
+
+	if (strncmp(s, "--config=", 9) == 0)
+		s = arena_printf(a, "@%s", s + 9);
+	else if (strcmp(s, "--config") == 0 && *i + 1 < argc)
+		s = arena_printf(a, "@%s", argv[++*i]);
+	return words_add(a, w, s, d);
+}
+
 bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *d, bool *input_error)
 {
 	Cx x = { a, o, d };
@@ -132,13 +146,13 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 	const char *env = getenv("PDCC_FLAGS");
 	bool ok = true;
 
-	*o = (Options){ .check = true };
+	*o = (Options){ .check = true, .elide = 16 };
 	training_defaults(&o->t);
 	*input_error = false;
 	if (env)
 		words_split(a, &w, env);
 	for (int i = first; i < argc; i++)
-		ok &= words_add(a, &w, argv[i], d);
+		ok &= add_words(a, &w, argc, argv, &i, d);
 	if (ok && !read_train(&x, &w)) {
 		*input_error = true;
 		return false;

@@ -13,7 +13,9 @@ typedef struct Options {
 	const char *dump_ir, *print_before, *print_after, *stop_after, *start_from, *passes, *templates;
 	bool        dump, print_after_all, print_after_change, time_report;
 	int64_t     memory_limit;
-	const char *save_plan, *report;
+	const char *save_plan, *report, *depfile;
+	bool        deps;                           /* -MD, --depfile */
+	int64_t     elide;                          /* constants of more elements are left out of what is printed */
 	bool        json;
 	const char *profile, *profile_cache;        /* FILE, "estimate" or "run"; a folder or "none" */
 	bool        measure;

@@ -228,6 +228,19 @@ static bool o_dump(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_depfile(Cx *x, const char *v)
+{
+	x->o->deps = true;
+	x->o->depfile = v;
+	return true;
+}
+
+/* Those of the command line were replaced by the words of FILE before. */
+static bool o_config(Cx *x, const char *v)
+{
+	return diag_error(x->d, NOLOC, 1, "--config %s: a file of flags cannot name another one", v);
+}
+
 static bool o_list_ops(Cx *x, const char *v)
 {
 	if (v && strcmp(v, "onnx"))
@@ -368,6 +381,8 @@ const Opt opt_table[] = {
 	{ "Train", "reproducible", NULL, "the bits of one device with the same microbatches, whatever the plan", FLAG, TR(reproducible), 0, 0, 0, 0 },
 	{ "Output", "o", "DIR", "the build folder", TEXT, AT(out), 0, 0, 0, 0 },
 	{ "Output", "save-config", "FILE", "write every flag in force; @FILE gives them back", TEXT, AT(save_config), 0, 0, 0, 0 },
+	{ "Output", "config", "FILE", "the flags in FILE, as --save-config wrote them; so does @FILE", CALL, 0, o_config, 0, 0, 0 },
+	{ "Output", "depfile", "FILE", "a make rule of all files that were read; -MD: into inputs.d of the build folder", CALL, 0, o_depfile, 0, 0, 0 },
 	{ "Output", "report", "FILE.html", "one page for a browser: plan, timeline, memory, bytes, parameters, what every pass changed; of pdcc "
 		"plan and simulate too", TEXT, AT(report), 0, 0, 0, 0 },
 	{ "Output", "force", NULL, "write into a folder that holds other things", FLAG, AT(force), 0, 0, 0, 0 },
@@ -378,6 +393,7 @@ const Opt opt_table[] = {
 	{ "Inspect", "print-ir-after", "P", "print the IR after a pass", TEXT, AT(print_after), 0, 0, 0, 0 },
 	{ "Inspect", "print-ir-after-all", NULL, "print the IR after every pass", FLAG, AT(print_after_all), 0, 0, 0, 0 },
 	{ "Inspect", "print-ir-after-change", NULL, "print what each pass changed", FLAG, AT(print_after_change), 0, 0, 0, 0 },
+	{ "Inspect", "elide", "N", "the IR shows constants of at most N elements, 16 when not said; others by their hash", INT, AT(elide), 0, 0, 0, 1 << 30 },
 	{ "Inspect", "list-passes", NULL, "the passes, in order", FLAG, AT(list_passes), 0, 0, 0, 0 },
 	{ "Inspect", "list-ops", "onnx", "the operators after import, or those of ONNX: types, gradients, kernels", CALL, 0, o_list_ops, 1, 0, 0 },
 	{ "Inspect", "passes", "A,B", "run just these (pdcc-opt)", TEXT, AT(passes), 0, 0, 0, 0 },

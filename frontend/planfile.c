@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "../passes/plan.h"
+#include "onnx.h"
 #include "train.h"
 #include "yaml.h"
 
@@ -36,15 +37,10 @@ static const uint64_t FNV = UINT64_C(14695981039346656037);
 
 const char *model_hash(const Compile *c)
 {
-	static char part[1 << 16];
-	FILE *f = fopen(c->model, "rb");
-	uint64_t h = FNV;
+	size_t n = 0;
+	const void *bytes = onnx_bytes(c->model, &n);
 
-	for (size_t n; f && (n = fread(part, 1, sizeof part, f)) > 0;)
-		h = fnv(h, part, n);
-	if (f)
-		fclose(f);
-	return arena_printf(c->a, "%016" PRIx64, h);
+	return arena_printf(c->a, "%016" PRIx64, fnv(FNV, bytes, bytes ? n : 0));
 }
 
 const char *cluster_hash(const Compile *c)

@@ -37,9 +37,9 @@ static bool known(const char *name, Diag *d)
 		near ? "'?" : "; --list-passes shows them");
 }
 
-static const char *text_of(const Module *m, Buf *b)
+static const char *text_of(const Module *m, Buf *b, const PassOpt *po)
 {
-	PrintOpt o = { .elide = 16 };
+	PrintOpt o = { .elide = po->elide };
 
 	buf_clear(b);
 	module_print(b, m, &o);
@@ -120,11 +120,11 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 	if (!ready(m, p, cx->d))
 		return false;
 	if (o->print_before && strcmp(o->print_before, p->name) == 0) {
-		printf("# before %s\n%s", p->name, text_of(m, before));
+		printf("# before %s\n%s", p->name, text_of(m, before, o));
 		fflush(stdout);         /* the pass may end us */
 	}
 	if (o->print_after_change)
-		text_of(m, before);
+		text_of(m, before, o);
 	bug_context = p->name;
 	const char *ours = getenv("PDCC_BUG_IN");       /* tests fail here: PASS or PASS:SIGNAL */
 	const size_t n = ours ? strcspn(ours, ":") : 0;
@@ -143,7 +143,7 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 	if (ok && !module_verify(m, cx->d))
 		bug("the module is not valid after the pass");
 	if (ok && wants_text(o, p)) {
-		text_of(m, after);
+		text_of(m, after, o);
 		if (o->print_after_all || (o->print_after && strcmp(o->print_after, p->name) == 0))
 			printf("# after %s\n%s", p->name, buf_str(after));
 		if (o->print_after_change)
@@ -169,9 +169,9 @@ bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *name
 	for (int i = 0; names && i < n; i++)
 		ok &= known(names[i], cx->d);
 	if (ok && o->dump_dir && !names)
-		ok = dump(o->dump_dir, 0, "import", text_of(m, &after), cx->d);
+		ok = dump(o->dump_dir, 0, "import", text_of(m, &after, o), cx->d);
 	if (ok && log)
-		changes_begin(log, m, text_of(m, &after));
+		changes_begin(log, m, text_of(m, &after, o));
 	if (o->time_report)
 		fprintf(cx->d->out, "time per pass\n");
 	int last = names ? n : npasses;

@@ -43,6 +43,7 @@ typedef struct PassOpt {
 	bool         print_after_all, print_after_change;
 	const char  *stop_after;
 	bool         time_report;
+	int          elide;             /* constants of more elements are elided from what is printed and dumped */
 	struct Changes *changes;        /* what every pass changes is kept there for a report (changes.h); NULL: nowhere */
 } PassOpt;
 
