@@ -140,16 +140,21 @@ size_t rt_host_arena(const pd_program *p)
 	return end;
 }
 
+void rt_unpinned(void *p)
+{
+	if (rt_virtual)
+		free(p);
+	else if (p)
+		rt_gpu_check(cudaFreeHost(p), "cudaFreeHost");
+}
+
 void *rt_pinned(void *before, size_t bytes)
 {
 	void *p = NULL;
 
-	if (rt_virtual) {
-		free(before);
+	rt_unpinned(before);
+	if (rt_virtual)
 		return rt_alloc(bytes);
-	}
-	if (before)
-		rt_gpu_check(cudaFreeHost(before), "cudaFreeHost");
 	rt_gpu_check(cudaMallocHost(&p, bytes), "pinned memory");
 	return p;
 }
@@ -261,16 +266,56 @@ double pd_number(const double *number)
 	return v;
 }
 
+/* ---- losses: copied in the order of the stream, read when the step's totals are wanted ---- */
+
+typedef struct noted { int mb; bool hits; } noted;
+static struct { noted *v; float *numbers; int n, room; } notes;
+
+static void note(int mb, bool hits, const float *first, const float *second)
+{
+	if (notes.n == notes.room) {
+		float *before = notes.numbers;
+
+		rt_gpu_wait();
+		notes.room = notes.room ? 2 * notes.room : 64;
+		notes.v = realloc(notes.v, (size_t)notes.room * sizeof *notes.v);
+		notes.numbers = rt_pinned(NULL, (size_t)notes.room * 2 * sizeof(float));
+		if (!notes.v)
+			rt_fail(RT_MEMORY, "R501", "no memory for %d losses", notes.room);
+		if (before) {
+			memcpy(notes.numbers, before, (size_t)notes.n * 2 * sizeof(float));
+			rt_unpinned(before);
+		}
+	}
+	rt_copy_on(RT_COMPUTE, &notes.numbers[2 * notes.n], first, sizeof *first, true);
+	rt_copy_on(RT_COMPUTE, &notes.numbers[2 * notes.n + 1], second, sizeof *second, true);
+	notes.v[notes.n++] = (noted){ mb, hits };
+	if (rt_program->flow)
+		rt_gpu_reports();
+}
+
+void rt_gpu_reports(void)
+{
+	if (!notes.n)
+		return;
+	rt_gpu_wait();
+	for (int i = 0; i < notes.n; i++) {
+		const float *x = &notes.numbers[2 * i];
+
+		if (notes.v[i].hits)
+			pd_hits(notes.v[i].mb, (double)x[0], (double)x[1]);
+		else
+			pd_report(notes.v[i].mb, (double)x[0], (double)x[1]);
+	}
+	notes.n = 0;
+}
+
 void pd_report_from(int mb, const float *loss, const float *count)
 {
-	const double l = pd_get(loss);
-
-	pd_report(mb, l, pd_get(count));
+	note(mb, false, loss, count);
 }
 
 void pd_hits_from(int mb, const float *hits)
 {
-	const double n = pd_get(hits);
-
-	pd_hits(mb, n, pd_get(hits + 1));
+	note(mb, true, hits, hits + 1);
 }

@@ -1,6 +1,6 @@
 /* gpu_host.c: the host's functions called with tensors that lie on the device. Messages and sums are staged through pinned
- * memory: a send waits until the device has made what is sent, a receive is copied in the order of the stream. Everything is
- * allocated before step 0 or in its first use. */
+ * memory, on streams of their own (gpu_streams.c): a send is posted when its copy is there, what was received is waited for by the
+ * stream that computes, not by the host. Everything is allocated before step 0 or in its first use. */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
@@ -31,9 +31,11 @@ void   host_check(const char *what, pd_dtype t, const void *v, int64_t n);
 /* ---- staging ---- */
 
 typedef struct stage {
-	void  *host, *tensor;
-	size_t bytes, room;
-	bool   open;
+	void       *host, *tensor;
+	size_t      bytes, room;
+	bool        open, queued;               /* received, not copied; sent, not posted */
+	cudaEvent_t ready, copied;              /* the tensor may be read or written; the copy is there */
+	int         channel, slot, peer, mb;
 } stage;
 
 static void make_room(stage *s, size_t bytes)
@@ -69,10 +71,12 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 {
 	stage *s = slot_of(&slots, channel, slot);
 
+	rt_until(s->copied);            /* what came here before */
 	make_room(s, bytes);
 	s->tensor = buf;
 	s->bytes = bytes;
 	s->open = true;
+	rt_record_on(&s->ready, RT_COMPUTE);
 	host_irecv(channel, slot, peer, mb, s->host, bytes);
 }
 
@@ -83,9 +87,19 @@ void pd_wait_recv(int channel, int slot)
 	host_wait_recv(channel, slot);
 	if (!s->open)
 		return;
-	rt_gpu_put(s->tensor, s->host, s->bytes);
-	rt_gpu_wait(); /* the next receive goes to the same memory */
+	rt_wait_on(RT_RECEIVES, s->ready);
+	rt_copy_on(RT_RECEIVES, s->tensor, s->host, s->bytes, false);
+	rt_record_on(&s->copied, RT_RECEIVES);
+	rt_wait_on(RT_COMPUTE, s->copied);
 	s->open = false;
+}
+
+static void post(void *what)
+{
+	stage *s = what;
+
+	s->queued = false;
+	host_isend(s->channel, s->slot, s->peer, s->mb, s->host, s->bytes);
 }
 
 void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes)
@@ -93,23 +107,52 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 	stage *s = slot_of(&slots_sent, channel, slot);
 
 	make_room(s, bytes);
-	rt_gpu_get(s->host, buf, bytes);
-	host_isend(channel, slot, peer, mb, s->host, bytes);
+	s->bytes = bytes;
+	s->channel = channel;
+	s->slot = slot;
+	s->peer = peer;
+	s->mb = mb;
+	rt_record_on(&s->ready, RT_COMPUTE);
+	rt_wait_on(RT_SENDS, s->ready);
+	rt_copy_on(RT_SENDS, s->host, buf, bytes, true);
+	rt_record_on(&s->copied, RT_SENDS);
+	s->queued = true;
+	if (peer == rt_program->rank) {         /* another stage of this device looks for it at once */
+		rt_until(s->copied);
+		post(s);
+	} else {
+		rt_then(s->copied, post, s);
+	}
 }
 
 void pd_wait_send(int channel, int slot)
 {
+	const stage *s = slot_of(&slots_sent, channel, slot);
+
+	while (s->queued) {
+		rt_until(s->copied);
+		rt_gpu_advance();
+	}
 	host_wait_send(channel, slot);
 }
+
+/* Two places for each input: one is filled while the other is copied. */
+static struct { stage place[2]; int turn; } *inputs;
 
 void pd_input(int i, int mb, void *dst)
 {
 	const pd_input_desc *d = &rt_program->inputs[i];
-	const size_t         bytes = rt_gpu_bytes_of(d->dtype, d->rank, d->dim);
-	void                *host = begin(&whole, dst, bytes, false);
 
-	host_input(i, mb, host);
-	rt_gpu_put(dst, host, bytes);
+	if (!inputs)
+		inputs = rt_alloc((size_t)rt_program->ninputs * sizeof *inputs);
+	stage *s = &inputs[i].place[inputs[i].turn ^= 1];
+
+	s->bytes = rt_gpu_bytes_of(d->dtype, d->rank, d->dim);
+	rt_until(s->copied);
+	make_room(s, s->bytes);
+	host_input(i, mb, s->host);
+	rt_copy_on(RT_COMPUTE, dst, s->host, s->bytes, false);
+	rt_record_on(&s->copied, RT_COMPUTE);
 }
 
 void pd_allreduce(const pd_group *g, float *buf, size_t count)
@@ -121,45 +164,72 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count)
 }
 
 /* Sums that run in the background, in the order in which a step begins them. */
+typedef struct sum_of { stage sum, residual; const pd_group *group; pd_sum how; bool plain; } sum_of;
 static struct {
-	stage *v;
-	int    n, room;
+	sum_of **v;
+	int      n, room;
 } sums;
 
-static float *staged(float *tensor, size_t bytes)
+static void to_host(stage *s, void *tensor, size_t bytes)
+{
+	rt_until(s->copied);
+	make_room(s, bytes);
+	s->tensor = tensor;
+	s->bytes = bytes;
+	rt_record_on(&s->ready, RT_COMPUTE);
+	rt_wait_on(RT_SUMS, s->ready);
+	rt_copy_on(RT_SUMS, s->host, tensor, bytes, true);
+	rt_record_on(&s->copied, RT_SUMS);
+}
+
+static void to_device(stage *s)
+{
+	rt_copy_on(RT_SUMS, s->tensor, s->host, s->bytes, false);
+	rt_record_on(&s->copied, RT_SUMS);
+	rt_wait_on(RT_COMPUTE, s->copied);
+}
+
+static void begin_sum(void *what)
+{
+	const sum_of *s = what;
+
+	host_allreduce_start(s->group, s->sum.host, s->sum.bytes / sizeof(float), s->plain ? NULL : &s->how);
+}
+
+void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
 	if (sums.n == sums.room) {
 		sums.room = sums.room ? 2 * sums.room : 64;
 		sums.v = realloc(sums.v, (size_t)sums.room * sizeof *sums.v);
 		if (!sums.v)
 			rt_fail(RT_MEMORY, "R501", "no memory for %d sums", sums.room);
-		memset(sums.v + sums.n, 0, (size_t)(sums.room - sums.n) * sizeof *sums.v);
+		for (int i = sums.n; i < sums.room; i++)
+			sums.v[i] = rt_alloc(sizeof **sums.v);
 	}
-	stage *s = &sums.v[sums.n++];
+	sum_of *s = sums.v[sums.n++];
 
-	s->tensor = tensor;
-	s->bytes = bytes;
-	return begin(s, tensor, bytes, true);
-}
-
-void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
-{
-	pd_sum on_host = how ? *how : (pd_sum){ 0 };
-
-	if (on_host.residual)
-		on_host.residual = staged(on_host.residual, count * sizeof *buf);
-	host_allreduce_start(g, staged(buf, count * sizeof *buf), count, how ? &on_host : NULL);
+	s->group = g;
+	s->plain = !how;
+	s->how = how ? *how : (pd_sum){ 0 };
+	if (s->how.residual) {
+		to_host(&s->residual, s->how.residual, count * sizeof *buf);
+		s->how.residual = s->residual.host;
+	}
+	to_host(&s->sum, buf, count * sizeof *buf);
+	rt_then(s->sum.copied, begin_sum, s);
 }
 
 void pd_allreduce_wait(void)
 {
+	rt_gpu_drain();
 	host_allreduce_wait();
 	while (sums.n > 0) {
-		const stage *s = &sums.v[--sums.n];
+		sum_of *s = sums.v[--sums.n];
 
-		rt_gpu_put(s->tensor, s->host, s->bytes);
+		to_device(&s->sum);
+		if (s->how.residual)
+			to_device(&s->residual);
 	}
-	rt_gpu_wait();
 }
 
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how)

@@ -11,8 +11,19 @@ void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once 
 void   rt_gpu_put(void *tensor, const void *host, size_t bytes);        /* in the order of the stream */
 void  *rt_device_memory(size_t bytes, const char *what);                /* R521 (77) when there is not that much */
 void  *rt_pinned(void *before, size_t bytes);   /* host memory that the device copies fast, in place of `before` (may be NULL) */
+void   rt_unpinned(void *p);
 size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
 size_t rt_gpu_bytes(const pd_param *p);
+
+/* gpu_streams.c. An event is made when it is first recorded. */
+typedef enum rt_stream_kind { RT_COMPUTE, RT_SENDS, RT_RECEIVES, RT_SUMS, RT_STREAMS } rt_stream_kind;
+cudaStream_t rt_stream(rt_stream_kind k);
+void   rt_record_on(cudaEvent_t *e, rt_stream_kind k);
+void   rt_wait_on(rt_stream_kind k, cudaEvent_t e);     /* what is started there from now on waits for e */
+void   rt_until(cudaEvent_t e);                         /* the host waits */
+void   rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host);
+void   rt_then(cudaEvent_t after, void (*run)(void *what), void *what);     /* the host runs it once `after` has passed */
+void   rt_gpu_drain(void);                              /* waits for all of them */
 
 pd_tree *rt_gpu_tree(pd_tree *t);       /* the host's tree behind that of a GPU program */
 

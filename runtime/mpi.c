@@ -339,6 +339,7 @@ void rt_wait_until(bool (*done)(int, int, int *), int first, int n)
 		if (pending >= 0 && rt_now() - (moved_at > from ? moved_at : from) > timeout_s)
 			verdict(pending);
 		rt_unlock();
+		rt_gpu_advance();
 		rt_rest(++idle);
 		if (idle > 120)
 			look_around(pending, &looked, &missed);

@@ -39,11 +39,15 @@ size_t rt_host_arena(const pd_program *p);              /* bytes */
 char  *rt_to_gpu(const pd_program *p, char *arena);       /* makes the device's arena; gives it */
 void   rt_from_gpu(const pd_program *p, char *arena);   /* parameters and state as they are now */
 void   rt_gpu_wait(void);                               /* until the device has done all it was told */
+void   rt_gpu_advance(void);                            /* what the host is to do after copies that are done by now */
+void   rt_gpu_reports(void);                            /* losses that were reported on the device */
 #else
 static inline size_t rt_host_arena(const pd_program *p) { return p->arena; }
 static inline char *rt_to_gpu(const pd_program *p, char *arena) { (void)p; return arena; }
 static inline void rt_from_gpu(const pd_program *p, char *arena) { (void)p; (void)arena; }
 static inline void rt_gpu_wait(void) { }
+static inline void rt_gpu_advance(void) { }
+static inline void rt_gpu_reports(void) { }
 #endif
 
 /* ---- options.c ---- */

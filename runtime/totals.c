@@ -130,6 +130,7 @@ void pd_totals(void)
 	const int    world = rt_program->world;
 
 	rt_pause();
+	rt_gpu_reports();
 	rt_record("totals", -1, -1, -1);
 	done = true;
 	if (rt_alone) {         /* its own labels: weights shall stay such as training makes them */

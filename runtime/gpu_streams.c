@@ -1,0 +1,100 @@
+/* gpu_streams.c: the streams of a GPU program and what crosses between them. Kernels run on one stream in the order of the
+ * program; copies for sends, receives and sums have one each, so that they run beside kernels. Events order them: a copy to the host
+ * begins when what it reads was made, a kernel when what it reads has come. The host itself waits for none of this: what it has to
+ * do after a copy (post a message, begin a sum) stands in a queue, which it looks at whenever it would otherwise wait. */
+#include "gpu_rt.h"
+
+static cudaStream_t streams[RT_STREAMS];
+
+cudaStream_t rt_stream(rt_stream_kind k)
+{
+	if (k == RT_COMPUTE)
+		return pd_stream();
+	if (!streams[k]) {
+		pd_stream();            /* the device is chosen */
+		rt_gpu_check(cudaStreamCreateWithFlags(&streams[k], cudaStreamNonBlocking), "cudaStreamCreate");
+	}
+	return streams[k];
+}
+
+void rt_record_on(cudaEvent_t *e, rt_stream_kind k)
+{
+	if (rt_virtual)
+		return;
+	if (!*e)
+		rt_gpu_check(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "cudaEventCreate");
+	rt_gpu_check(cudaEventRecord(*e, rt_stream(k)), "cudaEventRecord");
+}
+
+void rt_wait_on(rt_stream_kind k, cudaEvent_t e)
+{
+	if (!rt_virtual && e)
+		rt_gpu_check(cudaStreamWaitEvent(rt_stream(k), e, 0), "cudaStreamWaitEvent");
+}
+
+void rt_until(cudaEvent_t e)
+{
+	if (!rt_virtual && e)
+		rt_gpu_check(cudaEventSynchronize(e), "a kernel or copy before");
+}
+
+void rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host)
+{
+	if (rt_virtual)
+		memcpy(to, from, bytes);
+	else
+		rt_gpu_check(cudaMemcpyAsync(to, from, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, rt_stream(k)),
+		             "a copy between host and device");
+}
+
+/* ---- what the host does once a copy is there ---- */
+
+enum { QUEUE = 4096 };  /* at most as many as there are slots of all channels, and sums of a step */
+
+static struct { cudaEvent_t after; void (*run)(void *what); void *what; } queue[QUEUE];
+static unsigned first, past;
+
+static void run_first(void)
+{
+	const unsigned i = first++ % QUEUE;
+
+	queue[i].run(queue[i].what);
+}
+
+void rt_then(cudaEvent_t after, void (*run)(void *what), void *what)
+{
+	if (past - first == QUEUE) {
+		rt_until(queue[first % QUEUE].after);
+		run_first();
+	}
+	queue[past % QUEUE].after = after;
+	queue[past % QUEUE].run = run;
+	queue[past++ % QUEUE].what = what;
+	rt_gpu_advance();
+}
+
+void rt_gpu_advance(void)
+{
+	static bool inside;     /* what runs may wait, and come here */
+
+	if (inside)
+		return;
+	inside = true;
+	while (first != past) {
+		const cudaError_t e = rt_virtual ? cudaSuccess : cudaEventQuery(queue[first % QUEUE].after);
+
+		if (e == cudaErrorNotReady)
+			break;
+		rt_gpu_check(e, "a kernel or copy before");
+		run_first();
+	}
+	inside = false;
+}
+
+void rt_gpu_drain(void)
+{
+	while (first != past) {
+		rt_until(queue[first % QUEUE].after);
+		rt_gpu_advance();
+	}
+}
