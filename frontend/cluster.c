@@ -1,4 +1,5 @@
-/* cluster.yaml: what machines there are. Nothing here changes numbers of a training run. */
+/* cluster.yaml: what machines there are, what links join them, and what each host may do (roles: train, serve). Rules of starting
+ * programs are in cluster_run.c. */
 #include "cluster.h"
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +279,19 @@ static void add_host(Read *r, const YNode *at, int i)
 	PUSH(r->y->a, c->host, c->nhost, r->caphost) = h;
 }
 
+/* Hosts that are only servers come last: a plan's ranks are the first devices. */
+static void servers_last(Arena *a, Cluster *c)
+{
+	Device *was = NEWN(a, Device, c->ndevice);
+	int n = 0;
+
+	memcpy(was, c->device, sizeof *was * (size_t)c->ndevice);
+	for (int worker = 1; worker >= 0; worker--)
+		for (int i = 0; i < c->ndevice; i++)
+			if (c->host[was[i].host].worker == worker)
+				c->device[n++] = was[i];
+}
+
 static void nodes(Yaml *y, const YNode *v, void *to)
 {
 	Read *r = to;
@@ -312,6 +326,8 @@ static void nodes(Yaml *y, const YNode *v, void *to)
 			add_host(r, item[i], k);
 		}
 	}
+	if (y->ok)
+		servers_last(y->a, r->c);
 }
 
 /* ---- links ---- */

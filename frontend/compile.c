@@ -66,7 +66,7 @@ static const char *choose_micro(Compile *c)
 
 		for (const char *p = t->plan ? t->plan : ""; *p; p++)
 			devices += *p >= '1' && *p <= '9' ? *p - '0' : 0;
-		t->micro = micro_of_global(t->global, devices ? devices : c->cluster.ndevice);
+		t->micro = micro_of_global(t->global, devices ? devices : cluster_workers(&c->cluster));
 		return "from the global batch";
 	}
 	return "from the model";

@@ -33,3 +33,12 @@ bool cluster_same_host(const Cluster *c, int a, int b)
 {
 	return c && a >= 0 && b >= 0 && a < c->ndevice && b < c->ndevice && c->device[a].host == c->device[b].host;
 }
+
+int cluster_workers(const Cluster *c)
+{
+	int n = 0;
+
+	while (n < c->ndevice && (!c->nhost || c->host[c->device[n].host].worker))
+		n++;
+	return n;
+}

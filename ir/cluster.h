@@ -34,7 +34,7 @@ typedef struct Cluster {
 	const char *file, *name;
 	bool     local;                 /* every device is on this machine */
 	bool     untyped;               /* hosts without kinds of devices: they are what --target says */
-	Device  *device; int ndevice;
+	Device  *device; int ndevice;   /* first those that train (cluster_workers), then those of hosts that are only servers */
 	Host    *host;   int nhost;
 	Link    *link;   int nlink;     /* first match wins */
 	double   timeout;               /* seconds a wait may take; 60 */
@@ -51,6 +51,8 @@ typedef struct Cluster {
 Link cluster_link(const Cluster *c, int a, int b);
 /* Do these devices share a host? False where there is no cluster, or one of them is not in it. */
 bool cluster_same_host(const Cluster *c, int a, int b);
+/* How many devices may train: those of hosts with the role worker. */
+int  cluster_workers(const Cluster *c);
 /* Which entry of Cluster.link that is; nlink and nlink + 1 stand for the built-in ones, within a host and between two. */
 int  cluster_link_line(const Cluster *c, int a, int b);
 Link cluster_link_of(const Cluster *c, int line);

@@ -42,9 +42,9 @@ static bool check_forced(const Segments *g, int n, int sum)
 {
 	const Cluster *c = g->cx->cluster;
 
-	if (c && sum > c->ndevice)
-		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d devices; the cluster has %d",
-			g->cx->train->plan, sum, c->ndevice);
+	if (c && sum > cluster_workers(c))
+		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d devices; the cluster has %d%s",
+			g->cx->train->plan, sum, cluster_workers(c), cluster_workers(c) < c->ndevice ? " with the role worker" : "");
 	if (n > g->n)
 		return diag_error(g->cx->d, FILELOC(g->m->file), 404,
 			"plan %s has %d stages; the model has only %d nodes to cut behind",
@@ -144,8 +144,8 @@ static void find_places(Segments *g, int stages, const GivenPlan *given)
 	bool known = true;
 
 	segments_find(g, stages);
-	if (!stages && cx->memory_scale > 1 && cx->cluster && cx->cluster->ndevice > g->n)
-		segments_find(g, cx->cluster->ndevice);
+	if (!stages && cx->memory_scale > 1 && cx->cluster && cluster_workers(cx->cluster) > g->n)
+		segments_find(g, cluster_workers(cx->cluster));
 	for (int i = 0; given && i < given->n; i++)
 		known &= !given->until[i] || is_place(g, given->until[i]);
 	if (!known)
@@ -195,6 +195,13 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 		return NULL;
 	}
 	memcpy(t->device, given->device, sizeof *t->device * (size_t)t->ndevice);
+	for (int r = 0; r < t->ndevice; r++)
+		if (given->device[r] >= s->p->c->ndevice) {
+			const Cluster *c = g->cx->cluster;
+			diag_error(g->cx->d, TEXTLOC(given->file, given->line[0], 1), 403, "rank %d is to train on %s, whose host has the "
+				"role server alone (%s)", r, c->device[given->device[r]].name, c->file);
+			return NULL;
+		}
 	t->micro = s->p->global || !given->micro || one_per_step(g->cx->train) ? trial_micro(s->p, t->n, t->replicas) : given->micro;
 	if (!enough(g, t))
 		return NULL;
@@ -248,8 +255,11 @@ bool pass_partition(Module *m, PassCx *cx)
 	PlanModel *p = plan_model(cx->scratch, &g);
 	if (schedule_file(schedule_name(m, cx)) && !p->global && p->per_replica <= 0)
 		p->global = csv.nmicro;
-	if (!p->c || p->c->ndevice < 1)
-		p->c = &one;
+	Cluster workers = p->c ? *p->c : one;
+	workers.ndevice = cluster_workers(&workers);    /* those that only serve are seen by servers.c alone */
+	if (p->c && p->c->ndevice && !workers.ndevice)
+		return diag_error(cx->d, FILELOC(p->c->file), 403, "no host of the cluster has the role worker (nodes: roles)");
+	p->c = workers.ndevice ? &workers : &one;
 	search_start(&s, cx->scratch, p);
 	if ((s.quick = cx->quick)) {
 		s.budget /= 10;

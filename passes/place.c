@@ -9,9 +9,10 @@ bool pass_place(Module *m, PassCx *cx)
 
 	if (!p)
 		return diag_error(cx->d, FILELOC(m->file), 410, "place needs a plan; run partition first");
-	if (cx->cluster && p->ndevice > cx->cluster->ndevice)
-		return diag_error(cx->d, FILELOC(cx->cluster->file), 403, "plan %s needs %d devices; the cluster has %d",
-			plan_str(cx->scratch, p), p->ndevice, cx->cluster->ndevice);
+	if (cx->cluster && p->ndevice > cluster_workers(cx->cluster))
+		return diag_error(cx->d, FILELOC(cx->cluster->file), 403, "plan %s needs %d devices; the cluster has %d%s",
+			plan_str(cx->scratch, p), p->ndevice, cluster_workers(cx->cluster),
+			cluster_workers(cx->cluster) < cx->cluster->ndevice ? " with the role worker" : "");
 	if (p->device)
 		return true;
 	p->device = NEWN(m->arena, int, p->ndevice);
