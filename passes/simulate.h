@@ -37,7 +37,8 @@ typedef struct SimJoin {
 	SimJoinKind kind;
 	int64_t     bytes;
 	int         n;
-	const int  *rank, *host;    /* host: of each member, for SIM_HOSTS */
+	const int  *rank;
+	const rounds_hosts *hosts;  /* of the members, for SIM_HOSTS */
 	int         root;
 	bool        always;         /* SIM_RING, however small the sum is */
 	bool        vendor;         /* by MPI, taken for a ring; its bytes are not counted */

@@ -71,7 +71,7 @@ static void add_rounds(Pairs *p, const SimJoin *j)
 		for (int k = 0; going; k++)
 			for (int i = 0; i < j->n; i++) {
 				rounds_step x;
-				going = rounds_step_of(sim_rounds(j->kind), j->n, j->host, i, k, n, &x);
+				going = rounds_step_of(sim_rounds(j->kind), j->n, j->hosts, i, k, n, &x);
 				if (going && x.to >= 0)
 					pair(p, j->rank[i], j->rank[x.to])->joins += FLOAT * (int64_t)x.send_n;
 			}

@@ -79,13 +79,15 @@ static SimJoinKind join_kind(const char *by)
 	return SIM_RING;
 }
 
-static const int *hosts_of(Arena *a, const SimModel *x, const SimJoin *j)
+static const rounds_hosts *hosts_of(Arena *a, const SimModel *x, const SimJoin *j)
 {
 	int *host = NEWN(a, int, j->n);
 
 	for (int i = 0; i < j->n; i++)
 		host[i] = x->c->device[x->device[j->rank[i]]].host;
-	return host;
+	rounds_hosts *h = NEW(a, rounds_hosts);
+	rounds_number(j->n, host, NEWN(a, int, ROUNDS_SPACE * j->n + 1), h);
+	return h;
 }
 
 /* The share of the time of the graph that makes the gradients until this node is done. */
@@ -129,7 +131,7 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int 
 			j->kind = join_kind(attr_str(n, "by"));
 			j->always = !strcmp(attr_str(n, "by"), "ring");
 			j->vendor = !strcmp(attr_str(n, "by"), "vendor");
-			j->host = j->kind == SIM_HOSTS ? hosts_of(a, x, j) : NULL;
+			j->hosts = j->kind == SIM_HOSTS ? hosts_of(a, x, j) : NULL;
 			j->bucket = attr_int(n, "bucket") >= 0;
 			j->ready = j->bucket ? share_until(x, s, bucket_node(s, n)) : 0;
 			all.bytes = 0;
@@ -261,7 +263,7 @@ static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
 		for (int i = 0; i < j->n; i++) {
 			rounds_step x;
 
-			going = rounds_step_of(sim_rounds(j->kind), j->n, j->host, i, k, (size_t)j->bytes / 4, &x);
+			going = rounds_step_of(sim_rounds(j->kind), j->n, j->hosts, i, k, (size_t)j->bytes / 4, &x);
 			if (going && x.to >= 0)
 				to[line_between(m, j->rank[i], j->rank[x.to])] += 4 * (int64_t)x.send_n;
 		}

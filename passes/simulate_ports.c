@@ -97,7 +97,7 @@ static double load_rounds(Ports *p, const SimJoin *j)
 		for (int i = 0; i < j->n; i++) {
 			rounds_step s;
 
-			going = rounds_step_of(sim_rounds(j->kind), j->n, j->host, i, k, (size_t)j->bytes / 4, &s);
+			going = rounds_step_of(sim_rounds(j->kind), j->n, j->hosts, i, k, (size_t)j->bytes / 4, &s);
 			if (going && s.to >= 0)
 				load(p, j->rank[i], j->rank[s.to], 4 * (double)s.send_n);
 		}

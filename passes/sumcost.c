@@ -38,6 +38,8 @@ SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n)
 	m.within.beta = slow[1].beta;
 	m.n = n;
 	m.host = host;
+	rounds_number(n, host, NEWN(a, int, ROUNDS_SPACE * n + 1), &m.hosts);
+	m.line = n > ROUNDS ? (double (*)[2])NEWN(a, double, 2 * SUM_KINDS) : NULL;
 	return m;
 }
 
@@ -93,7 +95,7 @@ static double slice_seconds(const SumModel *m, rounds_kind kind, double bytes)
 		for (int i = 0; i < m->n; i++) {
 			rounds_step x;
 
-			going = rounds_step_of(kind, m->n, m->host, i, k, (size_t)(bytes / 4), &x);
+			going = rounds_step_of(kind, m->n, &m->hosts, i, k, (size_t)(bytes / 4), &x);
 			if (going && x.to >= 0)
 				move(m, &at, i, x.to, 4 * (double)x.send_n);
 			if (going && x.from >= 0 && x.add)
@@ -102,6 +104,22 @@ static double slice_seconds(const SumModel *m, rounds_kind kind, double bytes)
 		all += seconds(m, &at);
 	}
 	return all;
+}
+
+/* Parts of a slice have the same shares of it whatever its size, so the time of a round is its latency and what goes with the
+ * bytes. Large groups, of as many rounds as members, are counted out at two sizes. */
+static double slice_by_line(const SumModel *m, SumBy by, rounds_kind kind, double bytes)
+{
+	double *line = m->line ? m->line[by] : NULL;
+
+	if (!line || (by != SUM_PAIRWISE && by != SUM_HOSTS))
+		return slice_seconds(m, kind, bytes);
+	if (!(line[0] > 0)) {
+		const double half = slice_seconds(m, kind, SLICE / 2.0), whole = slice_seconds(m, kind, SLICE);
+		line[1] = (whole - half) / (SLICE / 2.0);
+		line[0] = whole - line[1] * SLICE;
+	}
+	return line[0] + line[1] * bytes;
 }
 
 /* All rounds of a ring are alike. */
@@ -138,7 +156,8 @@ double sum_seconds(const SumModel *m, SumBy by, double bytes)
 	if (by == SUM_EVERYONE)
 		return everyone_seconds(m, bytes) + m->sync;
 	const double whole = bytes >= SLICE ? (double)(int64_t)(bytes / SLICE) : 0, rest = bytes - whole * SLICE;
-	return (whole > 0 ? whole * slice_seconds(m, kind[by], SLICE) : 0) + (rest >= 4 ? slice_seconds(m, kind[by], rest) : 0) + m->sync;
+	return (whole > 0 ? whole * slice_by_line(m, by, kind[by], SLICE) : 0) +
+		(rest >= 4 ? slice_by_line(m, by, kind[by], rest) : 0) + m->sync;
 }
 
 bool sum_is_small(const SumModel *m, double bytes) { return bytes <= SMALL && m->n - 1 <= WINDOW; }

@@ -17,6 +17,8 @@ typedef struct SumModel {
 	double gamma, sync;
 	int    n;
 	const int *host;        /* of each member; NULL: each on its own */
+	rounds_hosts hosts;     /* the same, numbered; n is 0 where host is NULL */
+	double (*line)[2];      /* of large groups, by algorithm: seconds of a slice of 0 bytes, and per byte; 0: not known yet */
 } SumModel;
 
 /* Over n devices (indices into Cluster.device): the slowest of the links among them, inside hosts and between. */

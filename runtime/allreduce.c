@@ -58,6 +58,8 @@ static int  head, queued; /* queue[head] is running when running is set */
 static bool running, small;
 static int    round_at;   /* of rounds.c, in the slice that begins at slice_at */
 static size_t slice_at;
+static rounds_hosts hosts;        /* of the running job, for PD_SUM_HOSTS */
+static int         *host_space;
 static float (*incoming)[SEGMENT]; /* WINDOW of them */
 static float (*outgoing)[SEGMENT]; /* the same, of encoded parts */
 static int     self;               /* place in the running job's group */
@@ -82,6 +84,8 @@ void rt_ring_setup(int world)
 		send_unasked();
 		incoming = rt_alloc(WINDOW * sizeof *incoming);
 	}
+	if (world > 1)
+		host_space = rt_alloc((ROUNDS_SPACE * (size_t)world + 1) * sizeof *host_space);
 	if (world > 1 && rt_program->compressed)
 		outgoing = rt_alloc(WINDOW * sizeof *outgoing);
 }
@@ -132,6 +136,8 @@ static void begin(void)
 	if (j->by > PD_SUM_RING) {
 		slice_at = 0;
 		round_at = -1;
+		if (j->by == PD_SUM_HOSTS)
+			rounds_number(n, j->host, host_space, &hosts);
 		return;
 	}
 	sent = send_done = received = receive_done = 0;
@@ -281,7 +287,7 @@ static bool round_of(int k, rounds_step *x)
 	const job   *j = &queue[head];
 	const size_t left = j->count - slice_at, most = (size_t)WINDOW * SEGMENT;
 
-	return rounds_step_of(kind[j->by], j->group->n, j->host, self, k, left < most ? left : most, x);
+	return rounds_step_of(kind[j->by], j->group->n, &hosts, self, k, left < most ? left : most, x);
 }
 
 /* Takes what the round brought and begins the next one. A part that arrives where one leaves from

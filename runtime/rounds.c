@@ -97,73 +97,66 @@ static bool pairwise(int n, int self, int k, size_t count, rounds_step *x)
 	return true;
 }
 
-/* Members on the host of `self`: how many stand before it, and which is the d-th; -1: there is none. */
-static int before_on_host(const int *host, int self)
+void rounds_number(int n, const int *host, int *space, rounds_hosts *h)
 {
-	int k = 0;
+	*h = (rounds_hosts){ .number = space, .at = space + n, .member = space + 2 * n, .begin = space + 3 * n };
+	for (int i = 0; i < n; i++) {       /* begin: a member of each host, then how many it has */
+		int c = i && host ? h->number[i - 1] : 0;
 
-	for (int i = 0; i < self; i++)
-		k += !host || host[i] == host[self];
-	return k;
-}
-
-static int on_host(int n, const int *host, int self, int d)
-{
-	for (int i = 0; i < n; i++)
-		if ((!host || host[i] == host[self]) && d-- == 0)
-			return i;
-	return -1;
-}
-
-static bool hosts(int n, const int *host, int self, int k, size_t count, rounds_step *x)
-{
-	int chiefs = 0, my_chief = 0, most = 1, depth = 0;
-
-	for (int i = 0; i < n; i++) {
-		const int at = before_on_host(host, i);
-
-		most = at + 1 > most ? at + 1 : most;
-		my_chief = i == self ? chiefs : my_chief;
-		chiefs += at == 0;
+		if (i == 0 || (host && host[i] != host[i - 1]))
+			for (c = 0; c < h->n && host && host[h->begin[c]] != host[i];)
+				c++;
+		if (c == h->n)
+			h->begin[h->n++] = i;
+		h->number[i] = c;
 	}
-	while (1 << depth < most)
-		depth++;
-	const int  between = 2 * (chiefs - 1), at = before_on_host(host, self);
-	const bool back = k >= depth + between;
+	for (int c = 0; c <= h->n; c++)
+		h->begin[c] = 0;
+	for (int i = 0; i < n; i++)
+		h->at[i] = h->begin[h->number[i] + 1]++;
+	for (int c = 0; c < h->n; c++) {
+		while (1 << h->depth < h->begin[c + 1])
+			h->depth++;
+		h->begin[c + 1] += h->begin[c];
+	}
+	for (int i = 0; i < n; i++)
+		h->member[h->begin[h->number[i]] + h->at[i]] = i;
+}
+
+static bool hosts(const rounds_hosts *h, int self, int k, size_t count, rounds_step *x)
+{
+	const int  between = 2 * (h->n - 1), at = h->at[self], mine = h->number[self], first = h->begin[mine];
+	const bool back = k >= h->depth + between;
 
 	idle(x);
-	if (k >= 2 * depth + between)
+	if (k >= 2 * h->depth + between)
 		return false;
-	if (k < depth || back) {
-		const int d = back ? 2 * depth + between - 1 - k : k, bit = 1 << d;
-		const int mate = at & (bit - 1) ? -1 : on_host(n, host, self, at ^ bit);
+	if (k < h->depth || back) {
+		const int bit = 1 << (back ? 2 * h->depth + between - 1 - k : k);
 
-		if (mate < 0)
+		if (at & (bit - 1) || (at ^ bit) >= h->begin[mine + 1] - first)
 			return true;
 		const bool sends = ((at & bit) != 0) != back;
 
-		*(sends ? &x->to : &x->from) = mate;
+		*(sends ? &x->to : &x->from) = h->member[first + (at ^ bit)];
 		*(sends ? &x->send_n : &x->recv_n) = count;
 		x->add = !back;
 		return true;
 	}
 	if (at)
 		return true;
-	pairwise(chiefs, my_chief, k - depth, count, x);
-	for (int i = 0, c = 0, to = x->to, from = x->from; i < n; i++)
-		if (before_on_host(host, i) == 0) {
-			x->to = c == to ? i : x->to;
-			x->from = c++ == from ? i : x->from;
-		}
+	pairwise(h->n, mine, k - h->depth, count, x);
+	x->to = h->member[h->begin[x->to]];
+	x->from = h->member[h->begin[x->from]];
 	return true;
 }
 
-bool rounds_step_of(rounds_kind kind, int n, const int *host, int self, int k, size_t count, rounds_step *x)
+bool rounds_step_of(rounds_kind kind, int n, const rounds_hosts *h, int self, int k, size_t count, rounds_step *x)
 {
 	if (kind == ROUNDS_PAIRWISE)
 		return pairwise(n, self, k, count, x);
 	if (kind == ROUNDS_HOSTS)
-		return hosts(n, host, self, k, count, x);
+		return hosts(h, self, k, count, x);
 	const int p = power_below(n), folded = n - p;
 	int       log = 0, mate;
 

@@ -15,8 +15,20 @@ typedef struct rounds_step {
 	bool   add;             /* what arrives is added; else it is put in its place */
 } rounds_step;
 
-/* Round k of member `self` of n over `count` elements; false behind the last round, which is the same for all. host: of
- * each member, for ROUNDS_HOSTS; NULL: all are on one. */
-bool rounds_step_of(rounds_kind kind, int n, const int *host, int self, int k, size_t count, rounds_step *x);
+/* Members by their hosts, for ROUNDS_HOSTS. Hosts are numbered as their first members stand, the chiefs. */
+typedef struct rounds_hosts {
+	int  n, depth;          /* hosts; rounds of the tree inside the largest */
+	int *number, *at;       /* by member: its host; its place among the host's members */
+	int *begin, *member;    /* member[begin[h] ...]: those of host h; begin[n]: behind the last */
+} rounds_hosts;
+
+enum { ROUNDS_SPACE = 4 };      /* ints per member, and one more */
+
+/* host: of each of n members; NULL: all are on one. space: ROUNDS_SPACE * n + 1 ints, which h keeps. */
+void rounds_number(int n, const int *host, int *space, rounds_hosts *h);
+
+/* Round k of member `self` of n over `count` elements; false behind the last round, which is the same for all. h: for
+ * ROUNDS_HOSTS. */
+bool rounds_step_of(rounds_kind kind, int n, const rounds_hosts *h, int self, int k, size_t count, rounds_step *x);
 
 #endif
