@@ -33,6 +33,11 @@ extern "C" void pd_launched(const char *kernel);        /* ends the program (R52
 extern "C" double *pd_numbers(int n);
 extern "C" double pd_number(const double *number);
 
+/* y[q] = op(a[q]) op(b[q]) for `batch` matrices, row-major and without gaps; a matrix of a and the next are astep elements
+ * apart, 0 for one and the same. y is [batch, m, n]; f32 is added up in f32. */
+extern "C" void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda,
+                              int64_t astep, const void *b, int ldb, int64_t bstep, void *y, int batch);
+
 /* Device memory that one call may use; the next call's is the same. */
 extern "C" void *pd_room(size_t bytes);
 

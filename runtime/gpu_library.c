@@ -57,6 +57,17 @@ void pd_gemm_half(pd_dtype in, pd_dtype out, int transa, int transb, int m, int 
 	                        CUBLAS_GEMM_DEFAULT), "cublasGemmEx");
 }
 
+void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda, int64_t astep,
+                   const void *b, int ldb, int64_t bstep, void *y, int batch)
+{
+	const float one = 1, none = 0;
+
+	check_blas(cublasGemmStridedBatchedEx(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k,
+	                                      &one, b, blas_type(in), ldb, bstep, a, blas_type(in), lda, astep, &none, y,
+	                                      blas_type(out), n, (int64_t)m * n, batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+	           "cublasGemmStridedBatchedEx");
+}
+
 /* ---- convolution ---- */
 
 static cudnnDataType_t dnn_type(pd_dtype t)

@@ -35,6 +35,8 @@ void pd_window(void *large, const void *small, size_t size, int64_t planes, cons
                int there);
 
 /* What kernels call: gpu.h. */
+void    pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda, int64_t astep,
+                      const void *b, int ldb, int64_t bstep, void *y, int batch);
 cudaStream_t pd_stream(void);
 void    pd_launched(const char *kernel);
 void   *pd_room(size_t bytes);

@@ -290,3 +290,25 @@ API cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOp
 	standin_device(0);
 	return CUBLAS_STATUS_SUCCESS;
 }
+
+API cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                                              const void *alpha, const void *a, cudaDataType ka, int lda, long long sa,
+                                              const void *b, cudaDataType kb, int ldb, long long sb, const void *beta, void *c,
+                                              cudaDataType kc, int ldc, long long sc, int batch, cublasComputeType_t compute,
+                                              cublasGemmAlgo_t algorithm)
+{
+	const long long wide = ka == CUDA_R_32F ? 4 : 2, result = kc == CUDA_R_32F ? 4 : 2;
+	cublasStatus_t  s = CUBLAS_STATUS_SUCCESS;
+
+	if (ka != kb || compute != CUBLAS_COMPUTE_32F || batch < 1 || sc < (long long)m * n)
+		return (cublasStatus_t)7;
+	for (int q = 0; q < batch && s == CUBLAS_STATUS_SUCCESS; q++) {
+		const char *aq = (const char *)a + q * sa * wide, *bq = (const char *)b + q * sb * wide;
+		char       *cq = (char *)c + q * sc * result;
+
+		s = ka == CUDA_R_32F ? cublasSgemm(h, ta, tb, m, n, k, alpha, (const void *)aq, lda, (const void *)bq, ldb, beta,
+		                                   (void *)cq, ldc) :
+			cublasGemmEx(h, ta, tb, m, n, k, alpha, aq, ka, lda, bq, kb, ldb, beta, cq, kc, ldc, compute, algorithm);
+	}
+	return s;
+}

@@ -1,4 +1,4 @@
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+/* y = op(a) op(b) + c for BATCH matrices, by the library's product: of two, or of as many as lie at even distances. */
 #if BIAS
 namespace device::NAME {
 static __global__ void run(TY *y, const TC *c)
@@ -26,6 +26,8 @@ PD_HOST void NAME(TY *y, const T *a, const T *b
 #endif
 #if BATCH == 1
 	PRODUCT(HOW, TB, M, N, K, a, LDA, b, LDB, BIAS, y, N);
+#elif STEPS
+	pd_gemm_batch(KINDS, TA, TB, M, N, K, a, LDA, ASTEP, b, LDB, BSTEP, y, BATCH);
 #else
 	for (int64_t q = 0; q < BATCH; q++)
 		PRODUCT(HOW, TB, M, N, K, a + AT, LDA, b + BT, LDB, BIAS, y + q * M * N, N);

@@ -200,6 +200,22 @@ static const char *offset_text(Arena *a, const Dims *p, const int64_t *stride)
 	return *text ? text : "0";
 }
 
+/* From a matrix to the next one of the batch, in elements; -1: there is no such number. */
+static int64_t step_of(const Dims *p, const int64_t *stride)
+{
+	int64_t step = -1, below = 1;
+
+	for (int i = p->rank - 1; i >= 0; i--) {
+		if (p->dim[i] > 1 && step < 0)
+			step = stride[i];
+		else if (p->dim[i] > 1 && stride[i] != step * below)
+			return -1;
+		if (step >= 0)
+			below *= p->dim[i];
+	}
+	return step;
+}
+
 static const char *convert_text(DType from, DType to)
 {
 	if (from == to || (!dtype_half(from) && !dtype_half(to)))
@@ -240,6 +256,7 @@ static void product_holes(const Node *n, Holes *h)
 	const int ta = (int)((const struct gemm *)n->attr)->transA;
 
 	hole_text(h, "PRODUCT", dtype_half(in) ? "pd_gemm_half" : "pd_gemm");
+	hole_text(h, "KINDS", "%s, %s", kind[in], kind[out]);
 	if (dtype_half(in))
 		hole_text(h, "HOW", "%s, %s, %d", kind[in], kind[out], ta);
 	else
@@ -275,6 +292,10 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "LDB", at->transB ? p.k : p.n);
 	hole_int(h, "BATCH", p.batch);
 	hole_int(h, "PAR", p.batch >= 8 && p.batch * p.m * p.n * p.k >= 65536);
+	const int64_t sa = step_of(&p, p.sa), sb = step_of(&p, p.sb);
+	hole_int(h, "STEPS", sa >= 0 && sb >= 0);
+	hole_int(h, "ASTEP", sa);
+	hole_int(h, "BSTEP", sb);
 	hole_text(h, "AT", "%s", offset_text(h->arena, &p, p.sa));
 	hole_text(h, "BT", "%s", offset_text(h->arena, &p, p.sb));
 	bias_holes(n, h, &p);

@@ -20,5 +20,9 @@ cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperati
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const void *alpha,
                             const void *a, cudaDataType ka, int lda, const void *b, cudaDataType kb, int ldb, const void *beta,
                             void *c, cudaDataType kc, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                                          const void *alpha, const void *a, cudaDataType ka, int lda, long long sa, const void *b,
+                                          cudaDataType kb, int ldb, long long sb, const void *beta, void *c, cudaDataType kc,
+                                          int ldc, long long sc, int batch, cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 
 #endif
