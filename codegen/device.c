@@ -356,7 +356,6 @@ static void write_channels(Build *b, Cw *w)
 	cw_close(w, ";");
 }
 
-/* What the run tells by default. */
 /* Some stage reports how many labels were found. */
 static bool counts_hits(const Module *m)
 {
@@ -367,13 +366,54 @@ static bool counts_hits(const Module *m)
 	return false;
 }
 
+/* FLOP of a microbatch: forwards, backwards, weight parts; what is computed again in a backward ("re." of recompute) is no
+ * work of the model's. */
+static double model_flops(const Module *m)
+{
+	double flops = 0;
+
+	for (int t = 0; t < m->nstage; t++) {
+		Graph *g[4];
+		const int k = stage_graphs(m->stage[t], g);
+
+		for (int i = 0; i < k; i++)
+			for (const Node *n = g[i]->first; n && g[i] != m->stage[t]->update; n = n->next) {
+				const bool again = g[i] == m->stage[t]->backward && n->nout && n->out[0] && !strncmp(n->out[0]->name, "re.", 3);
+				if (optab[n->op]->cost && !again)
+					flops += optab[n->op]->cost(n).flops;
+			}
+	}
+	return flops;
+}
+
+/* FLOP/s of all devices that compute; 0: the cluster file does not say them, or they are those of another precision. */
+static double peak_flops(const Build *b)
+{
+	double sum = 0;
+
+	for (int t = 0; t < b->m->nstage; t++)
+		for (int r = 0; r < b->m->stage[t]->replicas; r++) {
+			const double flops = b->c->device[b->m->stage[t]->device[r]].flops;
+			if (b->m->stage[t]->server || next_chunk(b, t) >= 0)
+				continue;
+			if (!(flops > 0))
+				return 0;
+			sum += flops;
+		}
+	return b->t->amp ? 0 : sum;
+}
+
+/* What the run tells by default. */
 static void write_watch(const Build *b, Cw *w)
 {
 	const Training *t = b->t;
+	const double peak = peak_flops(b);
 
 	cw_line(w, ".lr = %.17g,", opt_get(&t->opt, OPT_LR));
 	if (b->m->step_time > 0)
 		cw_line(w, ".predicted = %.3g,", b->m->step_time);
+	if (peak > 0)
+		cw_line(w, ".flops = %.6g, .peak = %.6g,", model_flops(b->m) * (double)b->m->microbatches, peak);
 	if (t->jsonl || t->csv || t->tensorboard || t->metrics_every)
 		cw_line(w, ".metrics = { .every = %" PRId64 ", .jsonl = %s, .csv = %s, .tensorboard = %s },", t->metrics_every,
 			t->jsonl ? quoted(b->a, t->jsonl) : "NULL", t->csv ? quoted(b->a, t->csv) : "NULL",

@@ -117,6 +117,7 @@ typedef struct pd_program {
 	struct { const char *dir; int64_t every, keep; } ckpt;  /* defaults of --ckpt...; dir NULL: none */
 	double      lr;             /* learning rate, before pd_rate */
 	double      predicted;      /* seconds of a step, as planned; 0: not known */
+	double      flops, peak;    /* FLOP of a step, forwards and backwards; FLOP/s of all devices; 0: not known */
 	struct { int64_t every; const char *jsonl, *csv, *tensorboard; } metrics;  /* defaults; NULL: none */
 	const char *stop;           /* "loss=0.1"; NULL: no early end */
 	/* There is an evaluation set; every so many steps, or epochs where that is 0; 0 and 0: at the end. */
@@ -147,6 +148,7 @@ typedef struct pd_metric {
 	int64_t step, steps;    /* done; of the whole run */
 	double  epoch;          /* passes over the data; on rank 0, as are the next two: of the steps */
 	double  step_ms, samples_per_s;     /* since the last progress line */
+	double  mfu;            /* model FLOP utilization since then: share of the devices' FLOP/s; NaN: those are not known */
 	double  seconds;        /* since pd_init */
 	double  loss, loss_ema, lr;         /* of the last step, before its update; its average; rate */
 	double  step_accuracy, gradient_norm;       /* of the last step; NaN: no classes, no --clip-norm */

@@ -252,6 +252,8 @@ static void tell_times(const pd_program *p, int64_t steps, double seconds)
 	printf("a step took %.3g ms (median)", ms);
 	if (p->predicted > 0)
 		printf(", the plan predicted %.3g ms (%+.0f %%)", 1e3 * p->predicted, 100 * (ms / (1e3 * p->predicted) - 1));
+	if (p->peak > 0)
+		printf(", %.1f %% of the devices' FLOP/s", 100 * p->flops / (1e-3 * ms * p->peak));
 	if (p->world > 1 && !p->flow && busiest >= 0)
 		printf("; devices waited %.0f %% of the time, %s least: %.0f %%", 100 * waited / seconds, rt_name(busiest),
 		       100 * rt_totals_waited_of(busiest) / seconds);

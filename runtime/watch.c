@@ -77,8 +77,8 @@ static void open_files(const rt_options *o)
 		if (*w.path[i])
 			w.file[i] = journal(w.path[i], i == LOSSES || i == SCORES ? rt_step : rt_step + 1);
 	if (w.file[CSV] && ftell(w.file[CSV]) == 0)
-		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s\n",
-		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "");
+		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s%s\n",
+		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "", w.p->peak > 0 ? ",mfu" : "");
 	rt_checkpoint_journal(fileno(w.file[LOSSES]));
 	if (o->tensorboard && rt_events_open(o->tensorboard, rt_step))
 		w.told = false;
@@ -113,6 +113,7 @@ static void measure(int64_t n)
 	w.m.step = n;
 	w.m.step_ms = 1e3 * s;
 	w.m.samples_per_s = s > 0 ? (double)each / s : 0;
+	w.m.mfu = s > 0 && w.p->peak > 0 ? w.p->flops / (s * w.p->peak) : NAN;
 	w.m.epoch = samples ? (double)(n * each) / (double)samples : 0;
 	w.m.seconds = rt_now() - w.begin;
 	w.m.idle = w.m.sent = NAN;
@@ -128,20 +129,27 @@ static void measure(int64_t n)
 static void write_metrics(void)
 {
 	const pd_metric *m = &w.m;
+	char             mfu[40] = "", last[40] = "";
 
+	if (!isnan(m->mfu)) {
+		snprintf(mfu, sizeof mfu, ", \"mfu\": %.6g", m->mfu);
+		snprintf(last, sizeof last, ",%.6g", m->mfu);
+	}
 	if (w.file[JSONL])
 		fprintf(w.file[JSONL],
 		        "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"loss\": %.9g, \"loss_ema\": %.9g, \"lr\": %.9g, \"step_ms\": %.6g, "
-		        "\"samples_per_s\": %.6g, \"seconds\": %.3f}\n",
-		        m->step, m->epoch, m->loss, m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds);
+		        "\"samples_per_s\": %.6g, \"seconds\": %.3f%s}\n",
+		        m->step, m->epoch, m->loss, m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, mfu);
 	if (w.file[CSV])
-		fprintf(w.file[CSV], "%" PRId64 ",%.6g,%.9g,%.9g,%.9g,%.6g,%.6g,%.3f%s\n", m->step, m->epoch, m->loss,
-		        m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, w.p->eval.on ? ",,," : "");
+		fprintf(w.file[CSV], "%" PRId64 ",%.6g,%.9g,%.9g,%.9g,%.6g,%.6g,%.3f%s%s\n", m->step, m->epoch, m->loss,
+		        m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, w.p->eval.on ? ",,," : "", last);
 	if (w.o->tensorboard) {
 		rt_event(m->step, "loss", m->loss);
 		rt_event(m->step, "loss_ema", m->loss_ema);
 		rt_event(m->step, "lr", m->lr);
 		rt_event(m->step, "samples_per_s", m->samples_per_s);
+		if (!isnan(m->mfu))
+			rt_event(m->step, "mfu", m->mfu);
 	}
 }
 
@@ -171,6 +179,8 @@ static void write_line(void)
 	if (!isnan(m->gradient_norm))
 		printf("  gnorm %.3g", m->gradient_norm);
 	printf("  lr %.3g  %.3g ms  %.0f samples/s", m->lr, m->step_ms, m->samples_per_s);
+	if (!isnan(m->mfu))
+		printf("  mfu %.1f%%", 100 * m->mfu);
 	if (!isnan(m->idle)) {
 		printf("  idle %.0f%%", 100 * m->idle);
 		print_bytes("comm", m->sent);
@@ -217,6 +227,7 @@ static void write_scores(const rt_score *s)
 {
 	const pd_metric *m = &w.m;
 	const bool       classes = w.p->eval.accuracy;
+	const char      *last = w.p->peak > 0 ? "," : "";       /* no mfu */
 	char             perplexity[32] = "null";       /* too large: JSON has no infinity */
 
 	if (isfinite(m->perplexity))
@@ -232,10 +243,10 @@ static void write_scores(const rt_score *s)
 		        ", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n", s->step, m->epoch, m->eval_loss,
 		        rt_input_eval_samples(), s->seconds, m->seconds);
 	if (w.file[CSV] && classes)
-		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,%.9g,%.9g\n", s->step, m->epoch, m->seconds, m->eval_loss,
-		        m->accuracy, m->perplexity);
+		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,%.9g,%.9g%s\n", s->step, m->epoch, m->seconds, m->eval_loss,
+		        m->accuracy, m->perplexity, last);
 	else if (w.file[CSV])
-		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,,\n", s->step, m->epoch, m->seconds, m->eval_loss);
+		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,,%s\n", s->step, m->epoch, m->seconds, m->eval_loss, last);
 	if (!w.o->tensorboard || (w.told && s->step == w.first))
 		return;
 	rt_event(s->step, "eval/loss", m->eval_loss);
