@@ -421,8 +421,8 @@ static void write_watch(const Build *b, Cw *w)
 	if (t->last && strcmp(t->last, "wrap"))
 		cw_line(w, ".last = %s,", strcmp(t->last, "keep") ? "PD_LAST_DROP" : "PD_LAST_KEEP");
 	if (t->eval.on)
-		cw_line(w, ".eval = { .on = true, .accuracy = %s, .every = %" PRId64 ", .epochs = %" PRId64 ", .samples = %" PRId64 " },",
-			counts_hits(b->m) ? "true" : "false", t->eval.every, t->eval.epochs, t->eval.samples);
+		cw_line(w, ".eval = { .on = true, .accuracy = %s, .every = %" PRId64 ", .epochs = %" PRId64 ", .samples = %" PRId64 "%s },",
+			counts_hits(b->m) ? "true" : "false", t->eval.every, t->eval.epochs, t->eval.samples, t->eval.averages ? ", .averages = true" : "");
 	if (t->stop)
 		cw_line(w, ".stop = \"%s\",", t->stop);
 }

@@ -100,13 +100,24 @@ static bool reread_weights(Module *to, const Module *from, Diag *d)
 	return true;
 }
 
+/* What the user says of an optimizer without choosing one. */
+static Optimizer with_own(const Optimizer *told, const Optimizer *said)
+{
+	Optimizer o = *told;
+
+	o.clip_norm = said->clip_norm;
+	if (said->given[OPT_EMA])
+		opt_put(&o, OPT_EMA, said->value[OPT_EMA]);
+	return o;
+}
+
 /* What files and flags leave open is as the model's training_info says. */
 static void take_training_info(Compile *c, const TrainingTold *told)
 {
 	Training *t = &c->o->t;
 
 	if (!t->opt.chosen)
-		t->opt = told->opt;
+		t->opt = with_own(&told->opt, &t->opt);
 	if (!t->nloss) {
 		t->loss = NEW(c->a, LossTerm);
 		*t->loss = (LossTerm){ told->loss, "output", NULL, 1, INT64_MIN };

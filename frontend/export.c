@@ -90,22 +90,33 @@ static const st_tensor *joined(Compile *c, const Ckpt *k, const Value *v, const 
 	return rows ? x : NULL;
 }
 
+static const st_tensor *tensor_of(Compile *c, const Ckpt *k, const Value *v, const char *name)
+{
+	const st_tensor *t = NULL;
+
+	for (int r = 0; r < k->m.world && !t; r++)
+		t = st_find(&k->part[r], name);
+	v->param->mapped = t != NULL;
+	return t ? t : joined(c, k, v, name);
+}
+
 static bool take(Compile *c, const Ckpt *k)
 {
 	bool ok = true;
+	int averages = 0;
 
 	for (int i = 0; i < c->m->nparam; i++) {
 		const Value *v = c->m->param[i];
 		const char *name = v->param->onnx_name ? v->param->onnx_name : v->name, *want = st_dtype(dtype_onnx(v->type.dtype));
+		const char *average = arena_printf(c->a, "%s:ema", name);
 		const st_tensor *t = NULL;
 
-		for (int r = 0; r < k->m.world && !t; r++)
-			t = st_find(&k->part[r], name);
 		if (v->param->kind == PARAM_STATE)
 			continue;
-		v->param->mapped = t != NULL;
-		if (!t)
-			t = joined(c, k, v, name);
+		if (c->o->averages && (t = tensor_of(c, k, v, average)))
+			averages++;
+		else
+			t = tensor_of(c, k, v, name);
 		if (!t) {
 			ok = diag_error(c->d, FILELOC(c->model), 807, "no tensor '%s', which the model %s needs", name, c->o->model);
 			continue;
@@ -118,6 +129,8 @@ static bool take(Compile *c, const Ckpt *k)
 				t->dtype, c->o->model, str_type(c->a, &v->type));
 		v->param->data = t->data;
 	}
+	if (c->o->averages && !averages)
+		ok = diag_error(c->d, FILELOC(c->model), 807, "--averages: the checkpoint has no moving averages; training keeps them with --ema");
 	return ok;
 }
 

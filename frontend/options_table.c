@@ -31,6 +31,17 @@ static bool o_lr(Cx *x, const char *v)
 	return true;
 }
 
+static bool o_ema(Cx *x, const char *v)
+{
+	char *end;
+	const double ema = strtod(v, &end);
+
+	if (end == v || *end || !(ema >= 0 && ema < 1))
+		return diag_error(x->d, NOLOC, 7, "--ema wants a number from 0 to below 1, not '%s'", v);
+	opt_put(&x->o->t.opt, OPT_EMA, ema);
+	return true;
+}
+
 static bool o_clip_norm(Cx *x, const char *v)
 {
 	char *end;
@@ -307,6 +318,7 @@ const Opt opt_table[] = {
 	{ "Input", "eval-every", "N", "evaluate every N steps; at the end always", INT, TR(eval.every), 0, 0, 1, (int64_t)1 << 40 },
 	{ "Input", "eval-epochs", "N", "evaluate every N epochs", INT, TR(eval.epochs), 0, 0, 1, 1 << 30 },
 	{ "Input", "eval-samples", "N", "only the first N samples of it", INT, TR(eval.samples), 0, 0, 1, (int64_t)1 << 40 },
+	{ "Input", "eval-averages", NULL, "evaluate the moving averages of the weights (--ema) in their place", FLAG, TR(eval.averages), 0, 0, 0, 0 },
 	{ "Input", "last", "W", "samples that fill no step at the end of an epoch: wrap (the step takes the next epoch's first), keep (it is "
 		"short), drop", CALL, 0, o_last, 0, 0, 0 },
 	{ "Target", "target", "T", "c; cuda; auto: cuda where the cluster's devices are GPUs", CALL, 0, o_target, 0, 0, 0 },
@@ -367,6 +379,8 @@ const Opt opt_table[] = {
 	{ "Train", "lr", "X", "learning rate", CALL, 0, o_lr, 0, 0, 0 },
 	{ "Train", "lr-schedule", "S", "step, exponential, linear, cosine; settings as cosine:warmup_steps=100,steps=1000,min=1e-5", CALL, 0,
 		o_lr_schedule, 0, 0, 0 },
+	{ "Train", "ema", "X", "moving averages of the weights, X of the average and 1 - X of the newest weights in each step; checkpoints have them", CALL, 0,
+		o_ema, 0, 0, 0 },
 	{ "Train", "clip-norm", "X", "largest norm of the gradient over all parameters", CALL, 0, o_clip_norm, 0, 0, 0 },
 	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said", INT, TR(steps), 0, 0, 0, (int64_t)1 << 40 },
 	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(seed), 0, 0, 0, INT64_MAX },
@@ -403,6 +417,7 @@ const Opt opt_table[] = {
 	{ "Inspect", "json", NULL, "pdcc plan: all of --explain as one JSON object; pdcc simulate: step, bytes between devices, memory", FLAG, AT(json), 0, 0, 0, 0 },
 	{ "Inspect", "time-report", NULL, "time of every pass", FLAG, AT(time_report), 0, 0, 0, 0 },
 	{ "Simulate", "timeline", "FILE", "pdcc simulate draws the step: .svg, .html, or .json for Perfetto", CALL, 0, o_timeline, 0, 0, 0 },
+	{ "Export", "averages", NULL, "pdcc export: moving averages (--ema) in place of the weights that have one", FLAG, AT(averages), 0, 0, 0, 0 },
 	{ "Export", "model", "MODEL.onnx", "pdcc export: the model that the checkpoint is of", TEXT, AT(model), 0, 0, 0, 0 },
 	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },
 	{ "Doctor", "measure", NULL, "pdcc doctor measures latency and bandwidth of every kind of link", FLAG, AT(measure), 0, 0, 0, 0 },

@@ -83,7 +83,9 @@ bool training_complete(Training *t, Diag *d)
 			(long long)t->staleness);
 	if (served_async(t) && !t->comm)
 		t->comm = "ps";
-	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples))
+	if (t->eval.averages && !(opt_get(&t->opt, OPT_EMA) > 0))
+		return diag_error(d, NOLOC, 9, "--eval-averages: the optimizer keeps no moving averages; say --ema or optimizer.ema");
+	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples || t->eval.averages))
 		return diag_error(d, NOLOC, 9, "there is no evaluation set; name its files with --eval INPUT=FILE or data.eval.inputs");
 	if (!t->ckpt_dir && (t->ckpt_every || t->ckpt_keep != CKPT_KEEP))
 		return diag_error(d, NOLOC, 9, "no folder for checkpoints is named; say --ckpt DIR beside --ckpt-%s",
@@ -149,8 +151,12 @@ static void ev_samples(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->eval.samples = yaml_int(y, v, "data.eval.samples", 1, (int64_t)1 << 40);
 }
+static void ev_averages(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->eval.averages = yaml_bool(y, v, "data.eval.averages");
+}
 static const YKey eval_keys[] = { { "kind", ev_kind }, { "inputs", ev_inputs }, { "every_steps", ev_every },
-	{ "every_epochs", ev_epochs }, { "samples", ev_samples } };
+	{ "every_epochs", ev_epochs }, { "samples", ev_samples }, { "averages", ev_averages } };
 
 static void da_eval(Yaml *y, const YNode *v, void *to)
 {

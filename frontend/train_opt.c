@@ -40,6 +40,8 @@ static bool each_setting(char *rest, const char *what, PutSetting *put, void *to
 			return diag_error(d, NOLOC, 5, "%s setting %s is %s; it must not be negative", what, rest, eq + 1);
 		if (v > 1 && (strncmp(rest, "beta", 4) == 0 || strcmp(rest, "momentum") == 0 || strcmp(rest, "alpha") == 0))
 			return diag_error(d, NOLOC, 5, "%s setting %s is %s; it must be at most 1", what, rest, eq + 1);
+		if (v >= 1 && strcmp(rest, "ema") == 0)
+			return diag_error(d, NOLOC, 5, "%s setting ema is %s; it must be below 1", what, eq + 1);
 		if (!put(to, rest, v)) {
 			const bool rate = strcmp(what, "optimizer") != 0;
 			const char *near = diag_nearest(rest, rate ? rate_set_name : opt_set_name, rate ? RATE_SETTINGS : OPT_SETTINGS);
@@ -103,6 +105,7 @@ SETTING(o_alpha, OPT_ALPHA, 1)
 SETTING(o_eps, OPT_EPS, 1)
 SETTING(o_wd, OPT_DECAY, 1e9)
 SETTING(o_lr_decay, OPT_LR_DECAY, 1e9)
+SETTING(o_ema, OPT_EMA, 1 - 1e-12)
 
 static void o_nesterov(Yaml *y, const YNode *v, void *to)
 {
@@ -131,6 +134,7 @@ static const YKey opt_keys[] = {
 	{ "kind", o_kind }, { "type", o_kind }, { "lr", o_lr }, { "momentum", o_mu }, { "dampening", o_dampening },
 	{ "nesterov", o_nesterov }, { "betas", o_betas }, { "beta1", o_beta1 }, { "beta2", o_beta2 }, { "alpha", o_alpha },
 	{ "eps", o_eps }, { "weight_decay", o_wd }, { "lr_decay", o_lr_decay }, { "no_decay", o_nodecay },
+	{ "ema", o_ema },
 };
 void train_optimizer(Yaml *y, const YNode *v, void *to)
 {

@@ -74,6 +74,7 @@ typedef struct Training {
 		const char *kind;       /* NULL: data_kind */
 		DataInput  *data; int ndata;
 		int64_t     every, epochs, samples;
+		bool        averages;   /* of the weights (optimizer setting ema), in their place */
 	} eval;
 	int64_t     micro;              /* size of a microbatch; 0: from the model or global */
 	bool        choose_micro;       /* --micro-batch auto was asked for: decided with the plan */

@@ -287,6 +287,8 @@ Node       *bucket_node(const Stage *s, const Node *sum);
 Ints        attr_ints(const Node *n, const char *name);
 /* Blocks that a SquareSum of a piece of a table tells; 0: it tells the sum of a whole parameter. */
 int64_t     square_blocks(const Node *n);
+/* Bit i: operand i, a parameter, is written in place. */
+unsigned    node_writes(const Node *n);
 void attr_set_int(Node *n, const char *name, int64_t v);
 void attr_set_float(Node *n, const char *name, double v);
 void attr_set_str(Node *n, const char *name, const char *v);    /* copied */

@@ -112,3 +112,11 @@ void hole_name(Holes *h, const char *fmt, ...)
 	h->name = arena_vprintf(h->arena, fmt, ap);
 	va_end(ap);
 }
+
+/* An operand more than the least is the moving average, behind the optimizer's other state. */
+unsigned node_writes(const Node *n)
+{
+	const OpDef *d = optab[n->op];
+
+	return d->writes && n->nin > d->minin ? d->writes << 1 | 1 : d->writes;
+}

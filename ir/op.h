@@ -83,7 +83,7 @@ typedef struct OpDef {
 	int            minin, maxin, nout, flags;       /* nout: the most outputs; shape rule may leave optional ones NULL */
 	const AttrDef *attrs;
 	size_t         attrsize;
-	unsigned       writes;      /* OP_UPDATE: bit i: operand i (a param) is written */
+	unsigned       writes;      /* OP_UPDATE: bit i: operand i (a param) is written; of a node: node_writes */
 	/* Checks the operands, sets out[i]->type for all outputs that exist. On a fault: return diag_error(...). */
 	bool         (*shape)(Node *n, Diag *d);
 	/* Gradients: dy[i] is the gradient of out[i] (NULL: none reaches it); set dx[i] for the operands that have one. */

@@ -5,7 +5,7 @@
 const char *const opt_kind_name[OPT_COUNT] = { "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad" };
 const char *const opt_set_name[OPT_SETTINGS] = {
 	"lr", "momentum", "dampening", "nesterov", "beta1", "beta2", "alpha", "eps", "weight_decay", "weight_decay_post",
-	"lr_decay", "onnx", "t0",
+	"lr_decay", "onnx", "t0", "ema",
 };
 
 const char *const rate_name[RATE_COUNT] = { "constant", "step", "exponential", "linear", "cosine" };
@@ -28,6 +28,7 @@ static const unsigned kinds[OPT_SETTINGS] = {
 	[OPT_ALPHA] = KIND(RMSPROP),
 	[OPT_EPS] = KIND(ADAM) | KIND(ADAMW) | KIND(RMSPROP) | KIND(ADAGRAD),
 	[OPT_DECAY] = ~0U,
+	[OPT_EMA] = ~0U,
 	[OPT_DECAY_POST] = KIND(ADAM),
 	[OPT_LR_DECAY] = KIND(ADAGRAD),
 	[OPT_ONNX] = KIND(ADAM),

@@ -10,7 +10,7 @@ typedef enum OptKind { OPT_SGD, OPT_MOMENTUM, OPT_ADAM, OPT_ADAMW, OPT_RMSPROP, 
 
 typedef enum OptSet {
 	OPT_LR, OPT_MU, OPT_DAMPENING, OPT_NESTEROV, OPT_BETA1, OPT_BETA2, OPT_ALPHA, OPT_EPS, OPT_DECAY, OPT_DECAY_POST,
-	OPT_LR_DECAY, OPT_ONNX, OPT_T0, OPT_SETTINGS
+	OPT_LR_DECAY, OPT_ONNX, OPT_T0, OPT_EMA, OPT_SETTINGS
 } OptSet;
 
 /* The learning rate over the steps t = 0, 1, ...: lr times a factor. The first `warmup` steps rise in a line to 1; with

@@ -213,10 +213,10 @@ static void operands(Parser *s, Graph *g, Node *n)
 	for (int i = 0; i < count && i < d->minin; i++)
 		if (!in[i])
 			fault(s, "operand %d of %s is missing", i, d->name);
-	for (int i = 0; i < count && i < 32; i++)
-		if (d->writes >> i & 1 && (!in[i] || in[i]->kind != VAL_PARAM))
-			fault(s, "operand %d of %s must be a param", i, d->name);
 	n->nin = count;
+	for (int i = 0; i < count && i < 32; i++)
+		if (node_writes(n) >> i & 1 && (!in[i] || in[i]->kind != VAL_PARAM))
+			fault(s, "operand %d of %s must be a param", i, d->name);
 	n->in = NEWN(s->a, Value *, count);
 	for (int i = 0; i < count; i++)
 		node_set_input(n, i, in[i]);

@@ -251,7 +251,7 @@ static void node(Buf *b, const Node *n, const char *indent, bool phases)
 		bool first = true;
 
 		for (int i = 0; i < n->nin && i < 32; i++)
-			if (d->writes >> i & 1) {
+			if (node_writes(n) >> i & 1) {
 				buf_puts(b, first ? "" : ", ");
 				value_name(b, n->in[i]);
 				first = false;

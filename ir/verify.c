@@ -86,7 +86,7 @@ static void check_stage_order(Check *c, const Node *n)
 
 static void check_writes(Check *c, const Node *n)
 {
-	unsigned w = optab[n->op]->writes;
+	unsigned w = node_writes(n);
 
 	for (int i = 0; i < n->nin && i < 32; i++)
 		if (w >> i & 1 && (!n->in[i] || n->in[i]->kind != VAL_PARAM))

@@ -235,13 +235,17 @@ static Value *gradient_sum(Ad *ad, Value *p)
 
 static bool update_param(Ad *ad, Value *p, Value *sum, const Optimizer *o, const Rule *rule, Value *total)
 {
-	Value *in[5];
+	Value *in[6];
 	int nin = 0;
+	const bool average = opt_get(o, OPT_EMA) > 0;
 
 	in[nin++] = p;
-	for (int i = 0; i < rule->nstate; i++) {
-		Value *st = module_param(ad->m, arena_printf(ad->cx->scratch, "%s:%s", p->name, rule->state[i]), p->type, PARAM_STATE);
+	for (int i = 0; i < rule->nstate + average; i++) {
+		const char *name = i < rule->nstate ? rule->state[i] : "ema";
+		Value *st = module_param(ad->m, arena_printf(ad->cx->scratch, "%s:%s", p->name, name), p->type, PARAM_STATE);
 		st->param->of = p;
+		if (i == rule->nstate && p->param->onnx_name && strcmp(p->param->onnx_name, p->name))
+			st->param->onnx_name = arena_printf(ad->m->arena, "%s:ema", p->param->onnx_name);
 		in[nin++] = st;
 	}
 	in[nin++] = sum;
@@ -299,6 +303,9 @@ static bool append_updates(Ad *ad)
 
 	if (stray >= 0)
 		return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s", opt_kind_name[kind], opt_set_name[stray]);
+	if (ad->cx->train && ad->cx->train->eval.averages && (schedule_async(ad->cx->train) || target_cuda(ad->cx->train)))
+		return diag_error(ad->cx->d, NOLOC, 520, "--eval-averages changes weights and averages between two steps, where %s",
+			target_cuda(ad->cx->train) ? "programs for GPUs keep both on the device; evaluate an export" : "nothing is flushed");
 	ad->b.phase = PHASE_UPDATE;
 	ad->b.loc = FILELOC(ad->m->file);
 	Node *n = build(&ad->b, OP_Total, NULL, 0, NULL, "n");

@@ -160,7 +160,7 @@ bool pass_sparse(Module *m, PassCx *cx)
 			continue;
 		for (Node *n = s->update->first, *next; n; n = next) {
 			next = n->next;
-			if (n->op == OP_SGD)
+			if (n->op == OP_SGD && n->nin == optab[OP_SGD]->minin)  /* a moving average is of all rows */
 				rewrite(m, s, n, cx);
 		}
 	}

@@ -1,7 +1,8 @@
 /* evaluate.c: the evaluation set through the model, between two steps of training.
  *
  * The same devices do the same forwards in the same schedule; an asynchronous pipeline is drained before, as for
- * a checkpoint. Nothing changes: no weight, no statistics, no random numbers. The last step is filled with
+ * a checkpoint. Nothing changes: no weight, no statistics, no random numbers (--eval-averages: each weight
+ * and its moving average change places for so long; before the first update there is none). The last step is filled with
  * samples that do not count. The loss is the sum over all counted labels divided by their number. */
 #include "rt.h"
 
@@ -44,7 +45,36 @@ static void add(int64_t step, void *to)
 	came++;
 }
 
-void rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool update))
+static bool averages(const pd_param *e, const pd_param *w)
+{
+	const size_t n = strlen(w->name);
+
+	return e->kind == PD_STATE && w->kind == PD_WEIGHT && e->row == w->row && !strncmp(e->name, w->name, n) && !strcmp(e->name + n, ":ema");
+}
+
+static void swap(char *a, char *b, size_t n)
+{
+	char   block[4096];
+	size_t k;
+
+	for (; n; n -= k, a += k, b += k) {
+		k = n < sizeof block ? n : sizeof block;
+		memcpy(block, a, k);
+		memcpy(a, b, k);
+		memcpy(b, block, k);
+	}
+}
+
+/* Every weight that this rank updates and its moving average change places. */
+static void swap_averages(const pd_program *p, char *arena)
+{
+	for (int i = 0; p->eval.averages && rt_step > 0 && i < p->nparams; i++)
+		for (int k = 0; k < p->nparams; k++)
+			if (averages(&p->params[i], &p->params[k]))
+				swap(arena + p->params[i].offset, arena + p->params[k].offset, rt_param_bytes(&p->params[i]));
+}
+
+void rt_evaluate(const pd_program *p, char *arena, void (*one_step)(const pd_program *p, bool update))
 {
 	const double  loss = rt_loss_sum(), count = rt_count(), hits = rt_hits(), labels = rt_labels(), begin = rt_now();
 	const int64_t at = rt_step, steps = rt_input_eval_steps();
@@ -53,6 +83,7 @@ void rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool
 
 	score = (rt_score){ .step = at };
 	came = 0;
+	swap_averages(p, arena);
 	rt_input_evaluate(true);
 	rt_step = 0;
 	if (p->flow)
@@ -63,6 +94,7 @@ void rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool
 	}
 	rt_input_evaluate(false);
 	rt_step = at;
+	swap_averages(p, arena);
 	rt_totals_put(loss, count, hits, labels, 0);
 	done = at;
 	score.seconds = rt_now() - begin;

@@ -121,7 +121,7 @@ typedef struct pd_program {
 	struct { int64_t every; const char *jsonl, *csv, *tensorboard; } metrics;  /* defaults; NULL: none */
 	const char *stop;           /* "loss=0.1"; NULL: no early end */
 	/* There is an evaluation set; every so many steps, or epochs where that is 0; 0 and 0: at the end. */
-	struct { bool on, accuracy; int64_t every, epochs, samples; } eval;
+	struct { bool on, accuracy; int64_t every, epochs, samples; bool averages; } eval;  /* averages: NAME:ema in place of NAME */
 	const char *notes;          /* first line of the run, e.g. "synthetic data"; may be "" */
 	/* Asynchronous pipelines; 0 and NULL: the pipeline is flushed in every step. */
 	int         flow;           /* no device is so many steps behind another, in the plan */

@@ -311,6 +311,7 @@ void rt_weights_load(const pd_program *p, char *arena, const char *path, rt_need
 /* From whichever of n opened files has a tensor; path: their name in messages. */
 void rt_weights_from(const pd_program *p, char *arena, const struct st_file *f, int n, const char *path, rt_need need);
 /* How many steps were done when a state file was written; 0: it does not say. */
+size_t  rt_param_bytes(const pd_param *p);
 int64_t rt_weights_step(const char *path);
 void rt_gradients_keep(const pd_program *p);
 bool rt_keeps_gradients(void);
@@ -337,7 +338,7 @@ void    rt_evaluate_open(int64_t every);        /* steps; 0: as the program says
 int64_t rt_evaluate_next(int64_t step); /* the first step behind `step` after which one is due; INT64_MAX: none */
 bool    rt_evaluate_due(int64_t step, bool last);
 /* Tells rt_watch_score what came of it, unless a signal came. */
-void    rt_evaluate(const pd_program *p, void (*one_step)(const pd_program *p, bool update));
+void    rt_evaluate(const pd_program *p, char *arena, void (*one_step)(const pd_program *p, bool update));
 
 /* ---- watch.c: on rank 0 it writes, everywhere it knows ---- */
 void rt_watch_open(const pd_program *p, const rt_options *o, int64_t last);

@@ -282,7 +282,7 @@ static void evaluate(bool last)
 {
 	if (run.signalled || !rt_evaluate_due(rt_step, last))
 		return;
-	rt_evaluate(rt_program, one_step);
+	rt_evaluate(rt_program, run.arena, one_step);
 	run.signalled = rt_stop();
 	run.stop = run.signalled || rt_watch_reached();
 }
@@ -503,7 +503,7 @@ int pd_finalize(void)
 			checkpoint();   /* a caller's loop ended early */
 		rt_from_gpu(p, run.arena);
 		if (!run.signalled && rt_evaluate_due(rt_step, true))
-			rt_evaluate(p, one_step);
+			rt_evaluate(p, run.arena, one_step);
 		if (o->then_loss && !run.signalled) {
 			loss_only(p);
 			rt_watch_then();

@@ -26,7 +26,7 @@ static size_t elements(const pd_param *p)
 	return n;
 }
 
-static size_t bytes_of(const pd_param *p)
+size_t rt_param_bytes(const pd_param *p)
 {
 	return elements(p) * st_size(st_dtype((int)p->dtype));
 }
@@ -47,7 +47,7 @@ static void fill(const pd_param *p, char *to)
 		for (size_t i = 0; i < n; i++)
 			((int64_t *)(void *)to)[i] = (int64_t)p->fill;
 	else
-		memset(to, 0, bytes_of(p));
+		memset(to, 0, rt_param_bytes(p));
 }
 
 /* n elements of t, from element `at` on, in the type that p has. */
@@ -90,7 +90,7 @@ static void load_own(const pd_program *p, const pd_param *q, const st_file *f, i
 	char         name[4096];
 	float       *sum = (float *)(void *)to;
 
-	memset(to, 0, bytes_of(q));
+	memset(to, 0, rt_param_bytes(q));
 	for (int r = p->replica;; r += p->replicas) {
 		const st_tensor *t = NULL;
 
@@ -138,7 +138,7 @@ void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, 
 		const st_tensor *t;
 		int64_t          row = q->row, first;
 
-		if (q->offset > p->arena || bytes_of(q) > p->arena - q->offset)
+		if (q->offset > p->arena || rt_param_bytes(q) > p->arena - q->offset)
 			rt_fail(RT_ERROR, "R404",
 			        "parameter '%s' lies outside the arena of %zu bytes", q->name,
 			        p->arena);
@@ -190,7 +190,7 @@ void rt_gradients_keep(const pd_program *p)
 	gradient_at = rt_alloc((size_t)p->nparams * sizeof *gradient_at + 1);
 	for (int i = 0; i < p->nparams; i++) {
 		gradient_at[i] = n;
-		n += p->params[i].trained ? (bytes_of(&p->params[i]) + 7) / 8 * 8 : 0;
+		n += p->params[i].trained ? (rt_param_bytes(&p->params[i]) + 7) / 8 * 8 : 0;
 	}
 	gradients = rt_alloc(n + 1);
 }
@@ -207,7 +207,7 @@ void pd_gradient(int i, const void *sum)
 	if (!gradients)
 		return;
 	scaled = rt_scale_of_step();
-	memcpy(gradients + gradient_at[i], sum, bytes_of(&rt_program->params[i]));
+	memcpy(gradients + gradient_at[i], sum, rt_param_bytes(&rt_program->params[i]));
 }
 
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add)
@@ -217,7 +217,7 @@ void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, in
 	char *to = gradients + gradient_at[i];
 
 	if (!add)
-		memset(to, 0, bytes_of(&rt_program->params[i]));
+		memset(to, 0, rt_param_bytes(&rt_program->params[i]));
 	for (int64_t e = 0; e < n * width; e++) {
 		const int64_t at = ids[e / width] * width + e % width;
 
@@ -286,7 +286,7 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 	}
 	for (int i = 0; i < p->nparams; i++)
 		if (wanted(p, &p->params[i], what))
-			rt_send(0, RT_TAG_FILE, value(p, arena, i, what), bytes_of(&p->params[i]));
+			rt_send(0, RT_TAG_FILE, value(p, arena, i, what), rt_param_bytes(&p->params[i]));
 }
 
 /* What rank 0 knows of a tensor. The layout sorts the tensors; `from` finds them again by name: whole, or rows of it, in the

@@ -11,13 +11,15 @@
  *     RMSProp    v = alpha v + (1 - alpha) g g;  w -= lr g / (sqrt(v) + eps);
  *                with momentum: b = momentum b + g / (sqrt(v) + eps);  w -= lr b
  *     Adagrad    s = s + g g;  w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps);  ONNX's is the same
+ * With one state more each also keeps a moving average of w, without bias to what it began with:
+ *     e += (1 - ema) / (1 - ema^t) (w - e)        so e = sum of (1 - ema) ema^(t - s) w_s over s = 1 .. t, by 1 - ema^t
  * scheduled: lr is multiplied with pd_rate(), the factor of the step.
  * RunningStat takes the rows of a Stack in order: r = momentum r + (1 - momentum) row, as ONNX has it (population
  * variance). */
 #include "../common/common.h"
 
 struct optim {
-	double  lr, momentum, dampening, beta1, beta2, alpha, eps, weight_decay, weight_decay_post, lr_decay;
+	double  lr, momentum, dampening, beta1, beta2, alpha, eps, weight_decay, weight_decay_post, lr_decay, ema;
 	int64_t nesterov, onnx, t0, scheduled;
 };
 struct running { double momentum; };
@@ -76,6 +78,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "RMSPROP", n->op == OP_RMSProp || n->op == OP_RMSPropMomentum);
 	hole_int(h, "SMOOTHED", n->op == OP_RMSPropMomentum);
 	hole_int(h, "ADAGRAD", n->op == OP_Adagrad);
+	hole_int(h, "AVERAGE", n->nin > optab[n->op]->minin);
+	hole_text(h, "EMA", "%.17g", at->ema);
 	hole_int(h, "T0", at->t0);
 	hole_int(h, "DECOUPLED", n->op == OP_AdamW && at->weight_decay != 0);
 	hole_int(h, "COUPLED", n->op != OP_AdamW && at->weight_decay != 0);
@@ -89,8 +93,17 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "DECAY_POST", "%.17g", at->weight_decay_post);
 	hole_text(h, "LR_DECAY", "%.17g", at->lr_decay);
 	hole_text(h, "DECAY", "%.17g", at->weight_decay);
-	hole_name(h, "%s_%lld%s%s", op_name(n->op), (long long)count, at->weight_decay != 0 ? "_decay" : "",
+	hole_name(h, "%s_%lld%s%s%s", op_name(n->op), (long long)count, at->weight_decay != 0 ? "_decay" : "", n->nin > optab[n->op]->minin ? "_ema" : "",
 		dtype_suffix(n->in[0]->type.dtype));
+}
+
+static void average_call(const Node *n, Holes *h)
+{
+	static const char *const call[] = { "$k($0, $1, $2, $3);", "$k($0, $1, $2, $3, $4);", "$k($0, $1, $2, $3, $4, $5);" };
+
+	holes(n, h);
+	if (n->nin > optab[n->op]->minin)
+		hole_text(h, "CALL", "%s", call[n->nin - 4]);
 }
 
 static bool running_shape(Node *n, Diag *d)
@@ -117,7 +130,7 @@ static void running_holes(const Node *n, Holes *h)
 
 #define RATE AT_FLOAT(struct optim, lr, 0.01), AT_INT(struct optim, scheduled, 0)
 #define MOMENT AT_FLOAT(struct optim, momentum, 0.9)
-#define DECAY AT_FLOAT(struct optim, weight_decay, 0)
+#define DECAY AT_FLOAT(struct optim, weight_decay, 0), AT_FLOAT(struct optim, ema, 0)
 #define EPS(x) AT_FLOAT(struct optim, eps, x)
 #define COUNTED AT_INT(struct optim, t0, 0)
 #define BETAS AT_FLOAT(struct optim, beta1, 0.9), AT_FLOAT(struct optim, beta2, 0.999), EPS(1e-8)
@@ -135,8 +148,8 @@ static const AttrDef running_attrs[] = { AT_FLOAT(struct running, momentum, 0.9)
 
 #define OPTIMIZER(op, operands, mask, table, statement) \
 	const OpDef op_##op = { \
-		.name = #op, .minin = operands, .maxin = operands, .flags = OP_UPDATE, .attrs = table, \
-		.attrsize = sizeof(struct optim), .writes = mask, .shape = shape, .holes = holes, \
+		.name = #op, .minin = operands, .maxin = operands + 1, .flags = OP_UPDATE, .attrs = table, \
+		.attrsize = sizeof(struct optim), .writes = mask, .shape = shape, .holes = average_call, \
 		.cpu = { .file = "optimizer.cpu.c", .call = statement }, \
 		.cuda = { .file = "optimizer.cuda.cu", .call = statement } \
 	}

@@ -10,6 +10,9 @@ static __global__ void run(T *w,
 #elif HEAVYBALL && DAMPENED
 	, T damped
 #endif
+#if AVERAGE
+	, T blend
+#endif
 	)
 {
 	const IX i = (IX)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
@@ -40,6 +43,9 @@ PD_HOST void NAME(T *w,
 #if SMOOTHED
 		b,
 #endif
+#if AVERAGE
+		e,
+#endif
 		g, n, lr
 #if ADAM && !ONNX
 		, rate, root
@@ -47,6 +53,9 @@ PD_HOST void NAME(T *w,
 		, rate
 #elif HEAVYBALL && DAMPENED
 		, damped
+#endif
+#if AVERAGE
+		, blend
 #endif
 		);
 }

@@ -47,3 +47,6 @@
 #if !ADAM && !HEAVYBALL && !RMSPROP && !ADAGRAD
 		w[i] -= (T)lr * d;
 #endif
+#if AVERAGE
+		e[i] += blend * (w[i] - e[i]);
+#endif

@@ -14,3 +14,6 @@
 #if HEAVYBALL && DAMPENED
 	const T damped = pd_step_index() + T0 > 0 ? (T)(1 - DAMPENING) : 1;
 #endif
+#if AVERAGE
+	const T blend = (T)((1 - EMA) / (1 - pow(EMA, (double)pd_step_index() + 1)));
+#endif

@@ -11,3 +11,6 @@
 #if SMOOTHED
 	T *restrict b,
 #endif
+#if AVERAGE
+	T *restrict e,
+#endif
