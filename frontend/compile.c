@@ -144,8 +144,11 @@ static ImportOpt import_opt(const Compile *c, int64_t micro)
 Module *compile_import(Compile *c, int64_t micro)
 {
 	const ImportOpt io = import_opt(c, micro);
-	Module *m = onnx_import(c->a, c->model, &io, c->d);
+	const bool quiet = c->d->quiet;
 
+	c->d->quiet = true;             /* notes were made of it when it was read first */
+	Module *m = onnx_import(c->a, c->model, &io, c->d);
+	c->d->quiet = quiet;
 	if (m && !m->batch)
 		m->batch = 1;
 	return m;
@@ -234,7 +237,7 @@ bool compile_read(Compile *c)
 		c->m = m;
 	}
 	if (o->t.global % c->m->batch)
-		return diag_error(c->d, NOLOC, 403, "the global batch %lld is no multiple of the microbatch %lld",
+		return diag_error(c->d, o->t.given ? FILELOC(o->t.given->file) : NOLOC, 403, "the global batch %lld is no multiple of the microbatch %lld",
 			(long long)o->t.global, (long long)c->m->batch);
 	if (!o->quiet && o->verbose)
 		diag_note(c->d, NOLOC, "microbatch %lld (%s), %d thread%s per device", (long long)c->m->batch, why, o->t.threads,

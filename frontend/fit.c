@@ -68,11 +68,7 @@ static bool quietly(Compile *c, const char *dump, bool *refused)
 /* The model as it was before the passes; what was noted of it was read. */
 static bool again(Compile *c, int64_t micro)
 {
-	const bool quiet = c->d->quiet;
-
-	c->d->quiet = true;
 	c->m = compile_import(c, micro);
-	c->d->quiet = quiet;
 	c->plan = (Plan){ 0 };
 	buf_clear(&c->explain);
 	return c->m;

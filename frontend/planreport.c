@@ -62,7 +62,7 @@ Where plan_where(const Sim *s)
 			w.stage = t;
 			w.t = (PlanTerms){ work, x[ACT_SYNC], x[ACT_UPDATE], 0 };
 		}
-	w.t.wait = fmax(0, s->step - w.t.work - w.t.sum - w.t.update);
+	w.t.wait = sim_rest(s->step, w.t.work + w.t.sum + w.t.update);
 	return w;
 }
 

@@ -51,6 +51,17 @@ static double number_of(Yaml *y, const YNode *n, const char *what, const char *k
 	return x;
 }
 
+/* Bytes and counts. */
+static int64_t whole_of(Yaml *y, const YNode *n, const char *what, const char *key, double most)
+{
+	const double x = number_of(y, n, what, key, most);
+
+	if (x == floor(x))
+		return (int64_t)x;
+	wrong(y, yaml_get(y, n, key), "%s: '%s' is %.17g, which is no whole number", what, key, x);
+	return 0;
+}
+
 static ProfileNode read_record(Yaml *y, const YNode *n, int i)
 {
 	const char *where = arena_printf(y->a, "nodes[%d]", i);
@@ -65,15 +76,15 @@ static ProfileNode read_record(Yaml *y, const YNode *n, int i)
 	if (k == 3)
 		wrong(y, n, "%s: the phase is forward, backward or update, not '%s'", where, phase);
 	r.phase = (Phase)(k % 3);
-	r.threads = (int)number_of(y, n, where, "threads", 65536);
-	r.activation = (int64_t)number_of(y, n, where, "activation", 1e18);
-	r.weight = (int64_t)number_of(y, n, where, "weight", 1e18);
+	r.threads = (int)whole_of(y, n, where, "threads", 65536);
+	r.activation = whole_of(y, n, where, "activation", 1e18);
+	r.weight = whole_of(y, n, where, "weight", 1e18);
 	r.mean = number_of(y, n, where, "mean", MAX_TIME);
 	r.p50 = number_of(y, n, where, "p50", MAX_TIME);
 	r.typical = yaml_get(y, n, "typical") ? number_of(y, n, where, "typical", MAX_TIME) : r.p50;
 	r.p99 = number_of(y, n, where, "p99", MAX_TIME);
 	r.cov = number_of(y, n, where, "cov", 1e9);
-	r.n = (int64_t)number_of(y, n, where, "n", 1e15);
+	r.n = whole_of(y, n, where, "n", 1e15);
 	return r;
 }
 
@@ -98,8 +109,8 @@ Profile *profile_load(Arena *a, const char *path, Diag *d)
 		wrong(&y, top, "the profile has no list 'nodes'");
 	if (y.ok) {
 		*p = (Profile){ .file = path, .model = text_of(&y, top, "the profile", "model"),
-			.device = text_of(&y, top, "the profile", "device"), .threads = (int)number_of(&y, top, "the profile", "threads", 65536),
-			.micro = (int64_t)number_of(&y, top, "the profile", "micro", 1e15) };
+			.device = text_of(&y, top, "the profile", "device"), .threads = (int)whole_of(&y, top, "the profile", "threads", 65536),
+			.micro = whole_of(&y, top, "the profile", "micro", 1e15) };
 		const yaml_node_item_t *first = nodes->data.sequence.items.start, *end = nodes->data.sequence.items.top;
 		for (const yaml_node_item_t *i = first; i < end && d->errors < d->limit; i++) {
 			const ProfileNode r = read_record(&y, yaml_document_get_node(&y.doc, *i), (int)(i - first));

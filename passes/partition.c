@@ -73,7 +73,7 @@ static bool enough(const Segments *g, const Trial *t)
 	const int most = largest(t->replicas, t->n);
 
 	return t->micro >= most ||
-		diag_error(g->cx->d, FILELOC(x ? x->file : NULL), 405, "%lld microbatches per step cannot feed %d replicas; make the "
+		diag_error(g->cx->d, FILELOC(x && x->given && !x->given->by ? x->given->file : x ? x->file : NULL), 405, "%lld microbatches per step cannot feed %d replicas; make the "
 			"microbatch smaller or the global batch larger", (long long)t->micro, most);
 }
 

@@ -436,7 +436,7 @@ static void terms(Trial *t, const Sim *sim)
 	t->work = most;
 	t->sum = sim->spent[slow][ACT_SYNC];
 	t->update = sim->spent[slow][ACT_UPDATE];
-	t->wait = fmax(0, t->step - t->work - t->sum - t->update);
+	t->wait = sim_rest(t->step, t->work + t->sum + t->update);
 	for (int i = t->n - 1; i >= 0; i--)
 		for (int k = 0; k < t->replicas[i]; k++)
 			t->slow_stage = s->device[i][k] == slow ? i : t->slow_stage;

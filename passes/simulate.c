@@ -472,7 +472,7 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 	for (int r = 0; r < m->s->ndevice; r++)
 		worked += out->spent[r][ACT_F] + out->spent[r][ACT_B] + out->spent[r][ACT_W];
 	if (out->pipeline > 0)
-		out->bubble = fmax(0, 1 - worked / (m->s->ndevice * out->pipeline));     /* rounding may leave less than nothing */
+		out->bubble = sim_rest(1, worked / (m->s->ndevice * out->pipeline));
 	steady(out);
 	sim_count_bytes(a, out, ports_busy(&p.ports));
 	return true;

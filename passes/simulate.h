@@ -109,6 +109,8 @@ typedef struct Sim {
 	SimLoad *load; int nload;   /* only those that anything moves over */
 } Sim;
 
+/* What is left of a whole; what rounding left is nothing. */
+static inline double sim_rest(double whole, double parts) { return whole - parts > 1e-9 * whole ? whole - parts : 0; }
 /* Plays it. False after E0503: a deadlock, with the actions that wait. */
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d);
 static inline double sim_link_seconds(const Link *l, double bytes) { return l->bandwidth > 0 ? bytes / l->bandwidth : 0; }

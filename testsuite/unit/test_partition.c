@@ -1,11 +1,11 @@
-/* partition against brute force: random chains of Gemm and Relu, every grouping into stages tried. */
+/* partition against brute force: random chains of Gemm and Relu, every grouping into stages tried. Ties between plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../passes/plan.h"
+#include "../../passes/plansearch.h"
 
 enum { LAYERS = 8, DEVICES = 16 };
 
@@ -138,9 +138,64 @@ static void test_notation(void **state)
 	arena_free(a);
 }
 
+/* Plans of one score, the best first by the rule of plansearch.h (plan_search): fewest devices, fewest stages, least peak,
+ * earliest cuts, most replicas in front, devices in their order. Whatever the order in which they are met. */
+static void test_ties(void **state)
+{
+	enum { N = 7 };
+	static const struct { int n, end[3], replicas[3], device[4]; double peak, score; } plan[N] = {
+		{ 1, { 7 }, { 2 }, { 0, 1 }, 9e6, 1 },                              /* fewest devices */
+		{ 2, { 3, 7 }, { 2, 1 }, { 0, 1, 2 }, 4e6, 1 },                     /* fewest stages of three devices, least peak */
+		{ 2, { 2, 7 }, { 2, 1 }, { 0, 1, 2 }, 5e6, 1 },                     /* earliest cut */
+		{ 2, { 3, 7 }, { 2, 1 }, { 0, 1, 2 }, 5e6, 1 + 1e-12 },             /* most replicas in front */
+		{ 2, { 3, 7 }, { 1, 2 }, { 0, 1, 2 }, 5e6, 1 },                     /* order of devices */
+		{ 2, { 3, 7 }, { 1, 2 }, { 1, 0, 2 }, 5e6, 1 },
+		{ 3, { 1, 2, 7 }, { 1, 1, 1 }, { 0, 1, 2 }, 1e6, 1 - 1e-12 },
+	};
+	Arena *a = arena_new();
+	Trial *t[N];
+
+	(void)state;
+	for (int i = 0; i < N; i++) {
+		int devices = 0;
+		for (int s = 0; s < plan[i].n; s++)
+			devices += plan[i].replicas[s];
+		t[i] = trial_new(a, plan[i].n, devices, "a test");
+		memcpy(t[i]->end, plan[i].end, sizeof *t[i]->end * (size_t)plan[i].n);
+		memcpy(t[i]->replicas, plan[i].replicas, sizeof *t[i]->replicas * (size_t)plan[i].n);
+		memcpy(t[i]->device, plan[i].device, sizeof *t[i]->device * (size_t)devices);
+		t[i]->peak = plan[i].peak;
+		t[i]->score = plan[i].score;
+	}
+	for (int i = 0; i < N; i++)
+		for (int k = 0; k < N; k++)
+			assert_int_equal(trial_better(t[i], t[k]), i < k);
+	for (int round = 0; round < 200; round++) {     /* the best of the last ones, in any order */
+		const int from = draw(N);
+		const Trial *best = NULL;
+		for (int i = N - 1; i > from; i--) {
+			const int k = from + draw(i - from + 1);
+			Trial *x = t[i];
+			t[i] = t[k];
+			t[k] = x;
+		}
+		for (int i = from; i < N; i++)
+			best = trial_better(t[i], best) ? t[i] : best;
+		for (int i = from; i < N; i++)              /* back in their order */
+			for (int k = i; k > from && trial_better(t[k], t[k - 1]); k--) {
+				Trial *x = t[k];
+				t[k] = t[k - 1];
+				t[k - 1] = x;
+			}
+		assert_ptr_equal(best, t[from]);
+	}
+	arena_free(a);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_groupings), cmocka_unit_test(test_notation) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_groupings), cmocka_unit_test(test_notation),
+		cmocka_unit_test(test_ties) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
