@@ -12,6 +12,7 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
 		"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
 		"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
+		"       pdcc simulate DIR --cluster C.yaml        a build folder on this cluster or another with as many devices\n"
 		"       pdcc profile MODEL.onnx -o profile.json   every node measured on this machine, for --profile\n"
 		"       pdcc doctor --cluster C.yaml [--measure]  tools and machines: what is there, how fast links are\n"
 		"       pdcc inspect MODEL.onnx                   parameters, operators, memory, time, cuts; no code\n"

@@ -89,13 +89,13 @@ static void stages(Page *p)
 
 	HEAD(p, "Stages", ">stage", "devices", ">replicas", "nodes", ">forward", ">backward", ">update", ">in flight", ">sends a microbatch");
 	for (int t = 0; t < module_stages(c->m); t++) {
-		const PlanStage *x = &c->plan.stage[t];
+		const PlanStage none = { .nodes = c->m->stage[t]->forward->nnodes }, *x = c->plan.stage ? &c->plan.stage[t] : &none;
 		const double *time = stage_seconds(p->s, t);
 
 		buf_puts(p->b, "<tr>");
 		cell(p, "v", arena_printf(c->a, "%d", t));
 		cell(p, NULL, devices_text(c, c->m->stage[t], 60));
-		cell(p, "v", arena_printf(c->a, "%d", x->replicas));
+		cell(p, "v", arena_printf(c->a, "%d", c->m->stage[t]->replicas));
 		cell(p, NULL, x->first ? arena_printf(c->a, "%d: %s ... %s", x->nodes, x->first, x->last) : arena_printf(c->a, "%d", x->nodes));
 		cell(p, "v", time_text(c->a, time[ACT_F]));
 		cell(p, "v", time_text(c->a, time[ACT_B] + time[ACT_W]));
@@ -337,8 +337,10 @@ static void page(Page *p)
 	nodes(p);
 	parameters(p);
 	others(p);
-	buf_puts(b, "<h2>What every pass changed</h2>\n");
-	changes_body(b, p->c->changes);
+	if (p->c->changes->table.n) {
+		buf_puts(b, "<h2>What every pass changed</h2>\n");
+		changes_body(b, p->c->changes);
+	}
 	buf_puts(b, "</body>\n</html>\n");
 }
 

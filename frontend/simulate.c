@@ -1,7 +1,9 @@
 /* pdcc simulate: the planned step played on the cluster without running anything. Takes what compile takes, writes no
  * program; --timeline draws what was played. Times are those of --profile, or of the cost model. */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include "../passes/timeline.h"
 #include "planreport.h"
@@ -172,8 +174,66 @@ static void print_json(const Compile *c, const Sim *s)
 	printf("]}\n");
 }
 
+/* ---- a build folder, or its last dump: what was planned before ---- */
+
+static bool ends_with(const char *s, const char *end)
+{
+	const size_t n = strlen(s), k = strlen(end);
+
+	return n > k && strcmp(s + n - k, end) == 0;
+}
+
+/* The dump behind memplan, whatever its number; NULL: c->model is neither a folder with one nor a dump. */
+static const char *planned_file(const Compile *c)
+{
+	const char *dir = arena_printf(c->a, "%s/ir", c->model), *found = NULL;
+	DIR *d = ends_with(c->model, ".pdir") ? NULL : opendir(dir);
+
+	if (!d)
+		return ends_with(c->model, ".pdir") ? c->model : NULL;
+	for (const struct dirent *e; (e = readdir(d));)
+		if (ends_with(e->d_name, "-memplan.pdir"))
+			found = arena_printf(c->a, "%s/%s", dir, e->d_name);
+	closedir(d);
+	return found;
+}
+
+/* What the dump does not say and the manifest of its folder does. */
+static void read_manifest(Compile *c)
+{
+	char *text = file_read(arena_printf(c->a, "%s/manifest.json", c->model), NULL);
+
+	c->o->t.reproducible |= text && strstr(text, "\"reproducible\": true");
+	free(text);
+}
+
+/* The module as it was emitted, on the cluster at hand, which may be another one with as many devices. */
+static bool read_planned(Compile *c, const char *file)
+{
+	const char *why;
+	char *text = file_read(file, NULL);
+	int devices = 0;
+
+	if (!text)
+		return diag_error(c->d, FILELOC(file), 201, "cannot read the file: %s", strerror(errno));
+	c->m = module_parse(c->a, file, text, c->d);
+	free(text);
+	if (!c->m || !module_verify(c->m, c->d) || !compile_machine(c, &why))
+		return false;
+	read_manifest(c);
+	if (!c->m->schedule || !c->m->nstage || !c->m->stage[0]->arena)
+		return diag_error(c->d, FILELOC(file), 4, "pdcc simulate needs schedule and memory plan; the dump behind the pass memplan has both");
+	for (int t = 0; t < c->m->nstage; t++)
+		for (int r = 0; r < c->m->stage[t]->replicas; r++)
+			devices = c->m->stage[t]->device[r] >= devices ? c->m->stage[t]->device[r] + 1 : devices;
+	if (devices > c->cluster.ndevice)
+		return diag_error(c->d, FILELOC(file), 407, "it was planned for %d devices, %s has %d", devices, cluster_name(c), c->cluster.ndevice);
+	return true;
+}
+
 int simulate_main(Compile *c)
 {
+	const char *planned = planned_file(c);
 	Sim s;
 
 	if (!c->o->cluster)
@@ -181,7 +241,7 @@ int simulate_main(Compile *c)
 			"devices here"), EXIT_USAGE;
 	if (c->o->stop_after)
 		return diag_error(c->d, NOLOC, 1, "--stop-after: pdcc simulate needs the whole plan"), EXIT_USAGE;
-	if (!compile_read(c) || !compile_plan(c, NULL))
+	if (planned ? !read_planned(c, planned) : !compile_read(c) || !compile_plan(c, NULL))
 		return compile_status(c);
 	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &s, c->d))
 		return EXIT_INPUT;

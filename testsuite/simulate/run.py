@@ -86,6 +86,28 @@ def pictures(pdcc, tmp, plan, schedule, micro, stages):
     assert not re.search(r'(?:src|href)\s*=', page), 'the page loads something'
 
 
+FOLDERS = {'stages': '--plan 2-1-1', 'chunks': '--plan 1-1 --schedule interleaved:2', 'servers': '--plan 4 --comm ps', 'compressed': '--plan 4 --compress q8',
+           'pipe-sgd': '--plan 4 --pipe-sgd 2', 'async': '--plan 1-1-1 --schedule 2bw', 'reproducible': '--plan 2-2 --reproducible', 'zb': '--plan 1-1-1 --schedule zb-h1'}
+
+
+def folder(pdcc, tmp, name):
+    """A build folder is played as the model that it was made from: times, bytes of every pair, memory."""
+    flags, out = f'--cluster {HERE}/two-hosts.yaml', f'{tmp}/{name}'
+    model = f'{MODELS}/mlp/train.onnx {flags} --micro-batch 4 --global-batch 48 {FOLDERS[name]}'
+    rc, text = said(pdcc, f'{model} -o {out} --no-check -q', tmp)
+    assert rc == 0, text
+    want, got = (json.loads(said(pdcc, f'simulate {what} --json -q', tmp)[1]) for what in (model, f'{out} {flags}'))
+    for k in want:
+        assert k in ('measured', 'estimated') or want[k] == got[k], f'{k}: {want[k]} of the model, {got[k]} of the folder'
+    rc, text = said(pdcc, f'simulate {out} --cluster local:4 --json -q', tmp)
+    bytes_ = name == 'servers' or json.loads(text)['sent_bytes'] == got['sent_bytes']     # devices of a host add before they push
+    assert rc == 0 and bytes_, f'another cluster changes times, not bytes: {text}'
+    assert name in ('chunks', 'async') or json.loads(text)['step_s'] < got['step_s'], 'no network, and no less time'
+    rc, text = said(pdcc, f'simulate {out} --cluster local:2', tmp)
+    assert name == 'chunks' or (rc == 1 and 'E0407' in text), text
+    return ''
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('-u', action='store_true')
@@ -98,6 +120,7 @@ def main():
                  for p in sorted(glob.glob(os.path.join(HERE, 'cases', '*.txt')))]
         tests += [(f'pictures-{p}-{s}', lambda p=p, s=s: pictures(a.pdcc, tmp, p, s, 12, len(p.split('-'))))
                   for p in ('2-1-1', '1-3', '1') for s in ('1f1b', 'gpipe')]
+        tests += [(f'folder-{name}', lambda name=name: folder(a.pdcc, tmp, name)) for name in FOLDERS]
         for name, run in tests:
             if a.names and name not in a.names:
                 continue
