@@ -142,7 +142,7 @@ int owner_of(const Build *b, const Value *v)
 	for (int t = 0; t < b->m->nstage; t++)
 		for (int i = 0; i < b->m->stage[t]->nparam; i++)
 			if (b->m->stage[t]->param[i] == v && (owner < 0 || b->m->stage[t]->server))
-				owner = b->first_rank[t];
+				owner = b->first_rank[t] + owning_replica(b->m->stage[t], v);
 	if (owner >= 0)
 		return owner;
 	bug("no stage has parameter %s", v->name);

@@ -52,6 +52,10 @@ bool device_enters(const Build *b, int stage);      /* some stage of its devices
 const char *stage_name(const Build *b, int stage, const char *name);
 /* Where the parameters (else the inputs) of a stage begin in the table of its device. */
 int  table_base(const Build *b, int stage, bool params);
+/* PipeDream's server of a replicated stage (stage_owned.c): its AllReduce, whose operands have owners; NULL: none. Which replica
+ * updates parameter v, or the one that v is the state of; 0: each does. */
+const Node *owned_sums(const Stage *s);
+int owning_replica(const Stage *s, const Value *v);
 int  owner_of(const Build *b, const Value *v);      /* the first rank that holds parameter v: it writes v to files */
 /* Threads of a device: as asked for, or as many as its cluster file says it has cores; at least one. */
 int  threads_of(const Build *b, int rank);

@@ -460,6 +460,8 @@ static void write_program(Build *b, Cw *w, int rank)
 		b->chunks ? "inputs" : "stage_inputs");
 	if (s->server)
 		cw_line(w, ".server = true,");
+	if (owned_sums(s))
+		cw_line(w, ".owned = %d,", owned_sums(s)->nin);
 	if (rate_varies(rate))
 		write_rate(b, w, rate);
 	if (compresses(m))

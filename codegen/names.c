@@ -15,7 +15,7 @@ static const char *const reserved[] = {
 	"forward", "backward", "update", "init", "step", "sync", "tree", "done", "arena", "mine", "nmine", "program", "group",
 	"E", "e", "entry", "recv_forward", "send_forward", "recv_backward", "send_backward", "in", "out", "actions", "inputs", "i", "n",
 	"add_gradient", "weight_gradients", "V", "R", "v", "r", "weights",
-	"rows", "newest", "met", "meet", "settle", "absent", "copy", "row", "replica", "sums",
+	"rows", "newest", "met", "meet", "settle", "absent", "copy", "row", "replica", "sums", "owned",
 };
 
 void names_init(Names *n, Arena *a)

@@ -248,6 +248,7 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	write_row(x, &w, buf_str(&body));
 	write_ranks(x, &w, buf_str(&body));
 	write_held(x, &w);
+	write_owned_table(x, &w);
 	write_shares_table(x, &w);
 	write_params(x, &w);
 	write_inputs(x, &w);

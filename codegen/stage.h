@@ -123,6 +123,15 @@ const char *kept_floats(StageCx *x);
 void write_serving(StageCx *x, Cw *w);
 void open_servers(StageCx *x, Cw *w);
 
+/* stage_owned.c: where owned_sums (build.h) is NULL they write nothing */
+void write_owned_table(StageCx *x, Cw *w);
+void open_owned(StageCx *x, Cw *w);
+void begin_owned(StageCx *x, Cw *w);                        /* before the nodes of a backward */
+void push_owned(StageCx *x, Cw *w, const Node *n);          /* gradients that node n makes; NULL: all, those of no microbatch */
+void sum_owned(StageCx *x, Cw *w);
+bool owned_update(StageCx *x, Cw *w, const Node *n);        /* opens a block for its owner; to be ended */
+void send_owned(StageCx *x, Cw *w);                         /* behind the updates */
+
 bool word_in(const char *text, const char *word);
 bool stage_has(const Graph *g, OpKind op);
 bool needs_replica(const StageCx *x, const char *body);     /* the code asks which of the replicas it runs on */

@@ -197,6 +197,8 @@ void write_absent(StageCx *x, Cw *w)
 	} else if (x->layout[REGION_GRADS].n) {
 		cw_line(w, "%s(G, 0, sizeof *G);", fill_name(x));
 	}
+	begin_owned(x, w);
+	push_owned(x, w, NULL);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Stack)
 			cw_line(w, "%s(R[copy].%s, 0, sizeof R[copy].%s);", fill_name(x), strstr(value_text(x, n->out[0]), "->") + 2,

@@ -204,7 +204,10 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 	default:
 		if ((optab[n->op]->flags & OP_VIEW) && n->out[0]->alias)
 			break;
+		const bool block = owned_update(x, w, n);
 		write_kernel_node(x, w, n);
+		if (block)
+			cw_end(w);
 		if (x->b->t->check_numerics)
 			write_checks(x, w, n);
 	}
@@ -249,6 +252,8 @@ static void write_nodes(StageCx *x, Cw *w, const Node *n, const Node *end)
 		clock_end(x, w);
 		if (n->phase == PHASE_BWD)
 			write_buckets(x, w, n);
+		if (n->phase == PHASE_BWD)
+			push_owned(x, w, n);
 	}
 	clock_stop(x, w);
 }
@@ -446,6 +451,7 @@ void write_backward(StageCx *x, Cw *w)
 		write_nodes(x, &in, g->first, NULL);
 	} else {
 		write_adding(x, w);
+		begin_owned(x, &in);
 		write_gradients(x, &in, g);
 	}
 	write_version(x, &in, NULL);
@@ -485,6 +491,7 @@ void write_update(StageCx *x, Cw *w)
 		in = (Cw){ .out = &body, .indent = 1 };
 	}
 	write_nodes(x, &in, n, NULL);
+	send_owned(x, &in);
 	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, false);
 }
 
@@ -533,6 +540,7 @@ void write_init(StageCx *x, Cw *w)
 	if (has_buckets(x) && leaf_added(x))
 		cw_line(&in, "of_step = nmine;");
 	open_servers(x, &in);
+	open_owned(x, &in);
 	if (sums_by(x, "vendor"))
 		cw_line(&in, "pd_group_open(&replicas);");
 	init_rows(x, &in);

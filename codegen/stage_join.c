@@ -211,6 +211,8 @@ void write_sync(StageCx *x, Cw *w)
 		if (n->op == OP_AllReduce && !sums) {
 			rows = n->in[0]->type.dtype;
 			write_rows(x, &in, n);
+		} else if (n == owned_sums(x->s)) {
+			sum_owned(x, &in);
 		} else if (sums && !reproducible(x) && attr_int(n, "bucket") < 0) {
 			write_sum(x, &in, n);
 		} else if (n->op == OP_AllGatherv) {

@@ -354,7 +354,7 @@ const Opt opt_table[] = {
 		TR(vertical_sync), 0, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
-	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers; hybrid: each "
+	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers (of pipedream: at the replicas of their stage); hybrid: each "
 		"the way that moves fewer bytes of a device (Parallax, Table 3); auto: fewer through the busiest host", CALL, 0, o_comm, 0, 0, 0 },
 	{ "Communication", "servers", "N", "processes that hold parameters, for ps, hybrid and auto; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
 	{ "Communication", "sync", "S", "sync; async: servers update with each device's gradient when it comes, for itself, and devices pull the "

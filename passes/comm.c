@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan.h"
+#include "servers.h"
 #include "simulate.h"
 #include "sumcost.h"
 
@@ -206,7 +207,7 @@ static void join_rows(Module *m, Stage *s, PassCx *cx)
 	}
 }
 
-static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
+static bool join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 {
 	Graph *g = s->update;
 	Value **in = NULL;
@@ -220,7 +221,7 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 			last = k;
 	}
 	if (!n)
-		return;
+		return true;
 	if (last)
 		before = last->next;
 	Builder b = { .m = m, .g = g, .before = before, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id,
@@ -228,10 +229,11 @@ static void join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 	const SumModel model = cx->cluster ? sum_model(cx->scratch, cx->cluster, s->device, s->replicas) : (SumModel){ .n = 0 };
 	const SumModel *known = cx->cluster ? &model : NULL;
 	if (what == OP_Accumulate && join_buckets(&b, m, s, in, n, known, cx))
-		return;
+		return true;
 	Node *sum = add_sum(&b, in, n, over, cx->train);
 	if (what == OP_Accumulate)
 		choose(sum, s, known, cx);
+	return what != OP_Accumulate || !stage_servers(m, cx->train) || choose_owners(sum, s, cx);
 }
 
 /* What packing takes away from each gradient is kept for the next step (error feedback). */
@@ -259,7 +261,8 @@ bool pass_comm(Module *m, PassCx *cx)
 			if (n->op == OP_AllReduce || n->op == OP_AllGatherv)
 				return diag_error(cx->d, n->loc, 410, "comm has run on this module");
 		if (s->replicas > 1) {
-			join(m, s, OP_Accumulate, "replicas", cx);
+			if (!join(m, s, OP_Accumulate, "replicas", cx))
+				return false;
 			join(m, s, OP_Stack, "rows", cx);
 			add_residuals(m, s);
 		}

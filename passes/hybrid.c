@@ -48,16 +48,17 @@ bool pass_hybrid(Module *m, PassCx *cx)
 {
 	int n;
 	Travel *t = travel_list(m, cx, &n);
+	const bool owned = stage_servers(m, cx->train);         /* by replicas of the stage: owners.c */
 	bool any = false;
 
 	if (cx->explain && cx->train && cx->train->comm)
 		buf_printf(cx->explain, "how gradients travel, bytes of a device and step:\n");
 	for (int i = 0; i < n; i++) {
-		const bool server = wants_server(cx, &t[i]);
+		const bool server = wants_server(cx, &t[i]) && !owned;
 		any |= server;
 		if (server)
 			t[i].w->param->sync = SYNC_PS;
-		else if (cx->train && cx->train->comm && !strcmp(cx->train->comm, "ps"))
+		else if (cx->train && cx->train->comm && !strcmp(cx->train->comm, "ps") && !owned)
 			diag_warn(cx->d, NOLOC, "comm", "--comm ps: '%s' goes by AllReduce (%.4g bytes of a device and step): %s", t[i].w->name,
 				travel_allreduce(&t[i]), t[i].why);
 		if (cx->train && cx->train->comm)
@@ -68,6 +69,12 @@ bool pass_hybrid(Module *m, PassCx *cx)
 	}
 	if (served_async(cx->train) && !async_servers(m, cx, t, n))
 		return false;
+	if (owned && cx->train->reproducible)
+		return diag_error(cx->d, NOLOC, 430, "--comm ps: replicas of %s add the gradients that they own in one order, and "
+			"--reproducible adds all of them by a tree at each; say --comm allreduce", m->schedule->name);
+	if (owned && target_cuda(cx->train))
+		return diag_error(cx->d, NOLOC, 430, "--comm ps: replicas of %s own parameters in programs for CPUs; say --comm allreduce",
+			m->schedule->name);
 	if (any && schedule_async(cx->train))
 		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers answer synchronous schedules; %s is asynchronous",
 			cx->train->comm, m->schedule ? m->schedule->name : "this one");

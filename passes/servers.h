@@ -38,6 +38,10 @@ bool async_moved(const Module *m, const PassCx *cx);
 int table_pieces(const Value *w);
 void table_piece(const Value *w, int n, int i, int64_t *row, int64_t *rows);
 
+/* PipeDream's server of a replicated stage, --comm ps where minibatches go round (owners.c). */
+bool stage_servers(const Module *m, const Training *t);
+bool choose_owners(Node *sum, const Stage *s, PassCx *cx);      /* of an AllReduce over replicas */
+
 /* Which operand of an update node is the gradient. */
 int gradient_operand(const Node *update);
 

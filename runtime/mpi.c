@@ -41,7 +41,7 @@ static MPI_Status     *status;
 static int            *ready;
 static label          *labels;
 static hello          *hellos;
-static int             nrequests, nactive, ring0, peer0, gather0, between0, sends0;
+static int             nrequests, nactive, ring0, peer0, gather0, between0, owned0, sends0;
 static double          timeout_s = 60, moved_at; /* when anything last completed */
 static label           last_done = { .channel = -1 };    /* of the channels */
 
@@ -246,6 +246,11 @@ int rt_peer(int k)
 int rt_between(int rank, int j)
 {
 	return between0 + 4 * rank + j;
+}
+
+int rt_owned(int k, int member)
+{
+	return owned0 + k * rt_program->replicas + member;
 }
 
 static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
@@ -506,7 +511,8 @@ static void make_table(const pd_program *p)
 	peer0 = ring0 + RT_COLL;
 	gather0 = peer0 + 2 * p->world;
 	between0 = gather0 + 1;
-	nrequests = between0 + 4 * p->world;
+	owned0 = between0 + 4 * p->world;
+	nrequests = owned0 + p->owned * p->replicas;
 	request = rt_alloc((size_t)nrequests * sizeof *request);
 	status = rt_alloc((size_t)nrequests * sizeof *status);
 	ready = rt_alloc((size_t)nrequests * sizeof *ready);

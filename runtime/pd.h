@@ -128,6 +128,7 @@ typedef struct pd_program {
 	int         lag;            /* steps that this device needs to drain */
 	int64_t     sync_steps;     /* so many steps are drained one by one before steps flow */
 	void      (*settle)(void);  /* drained: the newest weights go to where params says */
+	int         owned;          /* gradients that replicas of the stage own */
 	int64_t     staleness;      /* asynchronous servers: a device is at most so many steps ahead of the slowest; -1: any */
 } pd_program;
 
@@ -354,6 +355,19 @@ void pd_serve(void);
 void pd_serve_each(void (*const update[])(void));
 /* The sum of what was pushed of shares[k], over all rows; `to` is the same in every step. */
 void pd_collect(int k, int part, float *to);
+
+/* The server of a replicated stage that is spread over its replicas (PipeDream): each owns some parameters. In a round every
+ * replica begins, pushes each gradient when it is made (it stays as it is until the sum), then asks for all sums; only the owner
+ * gets one, and sends what it makes of the parameter by pd_broadcast. */
+typedef struct pd_owned {
+	const char *name;
+	int         owner;          /* its place in the group */
+	int64_t     n;              /* floats */
+} pd_owned;
+void pd_owned_open(const pd_group *g, int replica, const pd_owned *o, int n);
+void pd_owned_begin(void);
+void pd_owned_push(int k, const float *gradient);
+void pd_owned_sum(int k, float *sum);
 
 /* What is between the sum of a gradient and the update, where devices do it: the server gives the sum to all members, and
  * the first of them returns what it made of it. Untouched rows do not travel; the receiver has zeros there. */

@@ -84,7 +84,7 @@ const char *rt_result(const rt_options *o, const char *path);   /* a file that t
 enum { RT_COLL = 16 };  /* requests of the ring: half of them sends, half receives */
 enum {
 	RT_TAG_RING = 1, RT_TAG_SMALL, RT_TAG_GATHER, RT_TAG_BROADCAST, RT_TAG_PART, RT_TAG_SLICE,
-	RT_TAG_FILE, RT_TAG_HEAD, RT_TAG_IDS, RT_TAG_VALUES
+	RT_TAG_FILE, RT_TAG_HEAD, RT_TAG_IDS, RT_TAG_VALUES, RT_TAG_OWNED /* and on: one per gradient */
 };
 
 /* Starts MPI and compares the plans of all ranks (exit 78). */
@@ -116,6 +116,7 @@ void rt_wait(int first, int n);         /* until all of them are idle; a timeout
 void rt_wait_until(bool (*done)(int, int, int *), int first, int n);
 /* Four requests per rank, for what devices and servers tell each other: heads, row numbers, values there and back. */
 int  rt_between(int rank, int j);
+int  rt_owned(int k, int member);       /* of gradient k that a replica owns: one per member of the group */
 void rt_wait_ring(void);                /* until rt_ring_idle() */
 /* Blocking messages of any size in the main thread. */
 void rt_send(int peer, int tag, const void *buf, size_t bytes);

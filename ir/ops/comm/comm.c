@@ -8,6 +8,7 @@
  * by: the algorithm, auto, ring, doubling, halving, pairwise, hosts (runtime/rounds.c) or vendor.
  * bucket: the sum begins in the last backward of a step, behind the node that makes its last operand, as the how manieth of
  * the stage; -1: in SYNC.
+ * owner: which replica has the sum of each operand, updates with it and sends the parameter to the others (passes/owners.c).
  * codec: how the messages of a sum are packed: none, trunc16, bf16, q8 with a step per `block` elements. feedback: what packing
  * takes away from %g.w stays in the parameter w:residual of each replica and is added to its gradient of the next step. guard: the first
  * steps show whether packing pays. */
@@ -15,14 +16,14 @@
 
 struct send { int64_t to, channel; };
 struct recv { int64_t from, channel; };
-struct allreduce { const char *over, *codec, *by; int64_t block, bucket, feedback, guard; };
+struct allreduce { const char *over, *codec, *by; int64_t block, bucket, feedback, guard; Ints owner; };
 
 static const AttrDef send_attrs[] = { AT_INT(struct send, to, 0), AT_INT(struct send, channel, 0), AT_END };
 static const AttrDef recv_attrs[] = { AT_INT(struct recv, from, 0), AT_INT(struct recv, channel, 0), AT_END };
 static const AttrDef allreduce_attrs[] = { AT_STR(struct allreduce, over, "replicas"),
 	AT_STR(struct allreduce, codec, "none"), AT_STR(struct allreduce, by, "auto"), AT_INT(struct allreduce, block, 0),
 	AT_INT(struct allreduce, bucket, -1), AT_INT(struct allreduce, feedback, 0), AT_INT(struct allreduce, guard, 0),
-	AT_END };
+	AT_INTS(struct allreduce, owner), AT_END };
 
 const OpDef op_Send = {
 	.name = "Send", .minin = 1, .maxin = 1, .flags = OP_COMM | OP_NHWC, .attrs = send_attrs,
