@@ -6,7 +6,8 @@ Lines of a server's record (runtime/serve.c):
     push PARAMETER RANK STEP VERSION                its gradient of that step is update VERSION of the parameter
 
 A device's gradient of a step is that of the sum of the loss over its microbatches at the weights that it pulled in the step,
-divided by its own count of labels; forward, backward and optimizers are those of emulate.py.
+divided by its own count of labels; forward, backward and optimizers are those of emulate.py. A PARAMETER that is none of the model
+is a piece of a table, NAME.ROW: the rows from ROW on, to the next piece.
 """
 import glob, re
 import pdcctest as T
@@ -22,11 +23,15 @@ def read(folder):
 
 
 class Run:
-    def __init__(self, dev, devices, micro, optimizer):
-        """micro: microbatches of a step, over all devices."""
+    def __init__(self, dev, devices, micro, optimizer, names):
+        """micro: microbatches of a step, over all devices; names: what servers hold."""
         self.dev, self.devices, self.micro, self.optimizer = dev, devices, micro, optimizer
         self.w = dev.weights()
-        self.version = {p: 0 for p in self.w}
+        self.version = {p: 0 for p in names}
+        self.piece = {p: (p, slice(None)) for p in names if p in self.w}
+        cut = sorted((p.rpartition('.')[0], int(p.rpartition('.')[2])) for p in names if p not in self.w)
+        for (table, row), (other, end) in zip(cut, cut[1:] + [(None, 0)]):
+            self.piece[f'{table}.{row}'] = table, slice(row, end if other == table else None)
         self.copy = [dev.weights() for _ in range(devices)]     # what each device has
         self.made, self.loss = {}, {}
 
@@ -45,11 +50,13 @@ class Run:
         if what == 'pull':
             if version != self.version[p]:
                 raise T.Failed(f'rank {rank} pulls version {version} of {p} in step {step}; {self.version[p]} updates came before')
-            at = rows or slice(None)
-            self.copy[rank][p][at] = self.w[p][at]
+            table, all_of_it = self.piece[p]
+            at = rows or all_of_it
+            self.copy[rank][table][at] = self.w[table][at]
             return
         g, n = self.gradient(rank, step)
-        self.w[p] = self.optimizer.step(p, self.w[p], g[p], n, self.version[p])
+        table, at = self.piece[p]
+        self.w[table][at] = self.optimizer.step(p, self.w[table][at], g[table][at], n, self.version[p])
         self.version[p] += 1
         if version != self.version[p]:
             raise T.Failed(f'the gradient of {p} from rank {rank}, step {step}, is update {version}, not {self.version[p]}')
@@ -63,7 +70,7 @@ class Run:
 def served(dev, devices, micro, optimizer, logs):
     """Plays what all servers recorded: a push waits until everything that its device read in that step was pulled. Gives
     the Run: .w, .losses()."""
-    run = Run(dev, devices, micro, optimizer)
+    run = Run(dev, devices, micro, optimizer, {x[1] for log in logs.values() for x in log})
     left = {}
     for log in logs.values():
         for what, _, rank, step, _, _ in log:
