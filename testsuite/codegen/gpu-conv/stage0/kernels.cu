@@ -75,7 +75,7 @@ PD_HOST void averagepool_2x2x4x4(
 	PD_LAUNCH(device::averagepool_2x2x4x4::run, pd_blocks((int64_t)4 * 1 * 2 * 2 * 1, 256), 256, 0, y, (uint8_t *)nullptr, x);
 }
 
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+/* y = op(a) op(b) + c for BATCH matrices, by the library's product: of two, or of as many as lie at even distances. */
 namespace device::gemm_2x3x8_bias {
 static __global__ void run(float *y, const float *c)
 {

@@ -2,7 +2,7 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+/* y = op(a) op(b) + c for BATCH matrices, by the library's product: of two, or of as many as lie at even distances. */
 namespace device::gemm_4x3x5_bias {
 static __global__ void run(float *y, const float *c)
 {
