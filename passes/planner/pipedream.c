@@ -33,7 +33,7 @@ double stage_cost(const PdOpt *o, double t, double w, double bandwidth, int inne
 
 	switch (o->cost) {
 	case PD_SOSP:
-		return (t + sync / inner) / r;
+		return sosp_cost(t, w, bandwidth, inner, r);
 	case PD_TEXT:
 		return fmax(t, 2 * (r - 1) * w / bandwidth) / r;
 	case PD_RING:

@@ -27,6 +27,10 @@ bool   span_fits(const Level *l, int i, int j, int replicas, int behind);
 
 /* A stage of t seconds and w bytes of parameters on r machines, by the cost asked for (planner.h); inner: the g of SOSP. */
 double stage_cost(const PdOpt *o, double t, double w, double bandwidth, int inner, int r);
+static inline double sosp_cost(double t, double w, double bandwidth, int inner, int r)
+{
+	return (t + 4 * (r - 1) * w / (bandwidth * r) / inner) / r;
+}
 double single_cost(const Level *l, int i, int j, int m);
 /* Seconds of activations and their gradients at the borders of the stage (k, j] on one machine. */
 double transfer(const Level *l, int k, int j);
@@ -48,7 +52,7 @@ void solve_row(const Level *l, int i, int end, double *best, From *from);
  * (pipedream_rows.c). devices: of a machine, all levels below. The values are those of solve_row. */
 void solve_chain_rows(const Level *l, int devices, double *time);
 
-/* The same on the lowest level without a limit of memory (pipedream_cross.c); false: elsewhere. */
+/* The same on the lowest level (pipedream_cross.c); false: elsewhere. */
 bool cross_chain_rows(const Level *l, double *time);
 
 /* Flat, many machines: the least threshold under which a plan exists (pipedream_wide.c). The answer is that of

@@ -1,7 +1,7 @@
 /* All rows of a level of PipeDream's planner on a chain: the times that the level above sees (pipedream.h). Which plans are
  * best is not kept: rows are solved again by solve_row when their plan is read. Two ways:
  *
- * Crossing, on the lowest level without a limit of memory (pipedream_cross.c).
+ * Crossing, on the lowest level (pipedream_cross.c).
  *
  * Window, else. A plan of the states i..j on m machines costs at least T(i, j) / m. So behind a plan that is known a better
  * one has T(i, k) < (m - r) best and T(k, j) < r best: the k of each (m, r) lie in a window that is as narrow as the known
