@@ -7,6 +7,7 @@
 #include "pdrun.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,10 @@ static void begin(const job *j, int attempt)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != me)
 		_exit(LOST);
+	setpgid(0, 0);  /* Ctrl-C goes to all of our group, and what is passed on would be a second one */
+	const int nothing = open("/dev/null", O_RDONLY);        /* another group may not read from the terminal */
+	if (nothing >= 0)
+		dup2(nothing, STDIN_FILENO);
 	execvp("sh", argv);
 	_exit(127);
 }

@@ -179,6 +179,7 @@ int exec_main(int argc, char **argv)
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setpgid(0, 0);  /* what the launcher sends to our group is passed on once, not twice: the second ends it at once */
 		logs_child();
 		execv(argv[1], argv + 1);
 		fprintf(stderr, "pdrun: %s: %s\n", argv[1], strerror(errno));
