@@ -83,7 +83,7 @@ static double best_of(void (*what)(const void *), const void *arg)
 }
 
 enum { N = 1 << 16 };   /* floats: they stay in the cache, as segments do */
-static float   in[N], out[N];
+static float   in[N], out[N], copy[N], residual[N];
 static char    packed[N * 4 + 4096];
 
 static void add(const void *none)
@@ -93,6 +93,7 @@ static void add(const void *none)
 		out[i] += in[i];
 }
 
+static void repack(const void *codec) { rt_encode_feedback(codec, copy, residual, 1, N, packed); }
 static void pack(const void *codec) { rt_encode(codec, in, N, packed); }
 static void unpack(const void *codec) { rt_decode(codec, packed, N, out, true); }
 
@@ -106,6 +107,8 @@ static void alone(void)
 	printf("add %g\n", best_of(add, NULL) / sizeof in);
 	for (size_t i = 0; i < sizeof codec / sizeof *codec; i++) {
 		printf("pack %s %g\n", codec[i].name, sizeof in / best_of(pack, &codec[i].c));
+		memcpy(copy, in, sizeof copy);
+		printf("repack %s,ef %g\n", codec[i].name, sizeof in / best_of(repack, &codec[i].c));
 		printf("unpack %s %g\n", codec[i].name, sizeof in / best_of(unpack, &codec[i].c));
 	}
 }
