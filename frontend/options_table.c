@@ -56,6 +56,15 @@ static bool o_clip_norm(Cx *x, const char *v)
 static bool o_compress(Cx *x, const char *v) { return training_compress(x->a, &x->o->t, v, x->d); }
 static bool o_partitions(Cx *x, const char *v) { return training_partitions(x->a, &x->o->t, v, x->d); }
 
+static bool average(Cx *x, const char *flag, const char *v, bool *sum)
+{
+	*sum = strcmp(v, "0") == 0;
+	return *sum || strcmp(v, "1") == 0 || diag_error(x->d, NOLOC, 7, "%s wants 1 (mean) or 0 (sum), not '%s'", flag, v);
+}
+
+static bool o_average_dense(Cx *x, const char *v) { return average(x, "--average-dense", v, &x->o->t.sum_dense); }
+static bool o_average_sparse(Cx *x, const char *v) { return average(x, "--average-sparse", v, &x->o->t.sum_sparse); }
+
 static bool o_amp(Cx *x, const char *v)
 {
 	return training_amp(x->a, &x->o->t, v, x->d);
@@ -363,6 +372,9 @@ const Opt opt_table[] = {
 		INT, TR(staleness), 0, 0, 0, 1 << 20 },
 	{ "Communication", "partitions", "P", "tables that servers hold are partitioned by rows into so many pieces: N, auto (by cost), or "
 		"PATTERN=N, PATTERN=auto for some; 1 when not said", CALL, 0, o_partitions, 0, 0, 0 },
+	{ "Communication", "average-dense", "0|1", "gradients of parameters that are used whole: 1, when not said: the mean over all workers' samples, as one "
+		"device has it; 0: the sum of the workers' means", CALL, 0, o_average_dense, 0, 0, 0 },
+	{ "Communication", "average-sparse", "0|1", "the same for tables that are only looked up", CALL, 0, o_average_sparse, 0, 0, 0 },
 	{ "Communication", "no-local-agg", NULL, "devices of a host do not add their gradients before they go to a server", FLAG,
 		TR(no_local_agg), 0, 0, 0, 0 },
 	{ "Communication", "no-opsw", NULL, "slices of parameters at servers, and of their gradients, stay with the devices: all of them travels",

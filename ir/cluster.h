@@ -121,6 +121,7 @@ typedef struct Training {
 	int64_t     servers;            /* processes that hold parameters; 0: one per host */
 	int64_t     partitions;         /* pieces of tables at servers, by rows; -1: searched by cost; 0: whole */
 	const char *partitions_of;      /* pattern of their names; NULL: all */
+	bool        sum_dense, sum_sparse;      /* gradients are sums of the workers' means, not the mean over all */
 	bool        no_local_agg;       /* devices of a host push each for itself */
 	bool        no_opsw;            /* slices of parameters at servers and of their gradients stay with the devices */
 	bool        no_opau;            /* what is between sums at servers and updates stays with the devices */
