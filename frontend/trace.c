@@ -35,7 +35,7 @@ typedef struct Ask {
 static const char help[] =
 	"usage: pdcc trace DIR [options]      what the devices of a run under PD_TRACE=DIR did, step 0 left out\n"
 	"  --timeline FILE          .json: all devices for Perfetto; .svg, .html: a picture of one step\n"
-	"  --predicted FILE.json    of pdcc simulate --timeline: drawn above the measured step\n"
+	"  --predicted FILE.json    of pdcc simulate --timeline: beside the measured times, drawn above the measured step\n"
 	"  --step N                 the step to draw; the one of median length without it\n";
 
 /* ---- reading ---- */
@@ -159,6 +159,32 @@ static void table(const Ask *q)
 	}
 	printf("compression: packing and unpacking gradients, but for what the progress thread does beside\n");
 	printf("communication: waiting for other devices, and sending; idle: between actions, such as reading samples\n");
+}
+
+/* What pdcc simulate expected of each device, beside what was measured, per step. It plays no reading of samples: what is not
+ * computing is waiting for other devices, messages and sums. */
+static void table_of_both(const Ask *q)
+{
+	printf("device  predicted: step ms  compute  communication   measured: step ms  compute  communication  idle\n");
+	for (int r = 0; r < q->measured.devices && r < q->planned.devices; r++) {
+		double t[KINDS], wall, work = 0;
+		int64_t steps;
+
+		for (int i = 0; i < q->planned.n; i++) {
+			const Event *e = &q->planned.e[i];
+			work += e->rank == r && (e->kind == FORWARD || e->kind == BACKWARD || e->kind == UPDATE) ? e->end - e->begin : 0;
+		}
+		spent(q, r, t, &wall, &steps);
+		const double ms = 1e3 / (double)(steps > 0 ? steps : 1), busy = t[FORWARD] + t[BACKWARD] + t[UPDATE] + t[PACK];
+		const double talk = t[TALK] + t[WAIT];
+		double begin = INFINITY, end = 0;
+		for (int i = 0; i < q->planned.n; i++) {
+			begin = fmin(begin, q->planned.e[i].begin);
+			end = fmax(end, q->planned.e[i].end);
+		}
+		printf("%6d %19.3f %8.3f %14.3f %19.3f %8.3f %14.3f %5.3f\n", r, 1e3 * (end - begin), 1e3 * work,
+			1e3 * (end - begin - work), wall * ms, busy * ms, talk * ms, (wall - busy - talk) * ms);
+	}
 }
 
 /* ---- pictures ---- */
@@ -393,6 +419,8 @@ static int run(Ask *q)
 		return EXIT_USAGE;
 	}
 	table(q);
+	if (q->predicted)
+		table_of_both(q);
 	for (int i = 0; i < q->ntimeline; i++)
 		if (!write_timeline(q, q->timeline[i]))
 			return EXIT_USAGE;
