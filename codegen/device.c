@@ -386,21 +386,22 @@ static double model_flops(const Module *m)
 	return flops;
 }
 
-/* FLOP/s of all devices that compute; 0: the cluster file does not say them, or they are those of another precision. */
+/* FLOP/s of all devices that compute, with --amp those in 16-bit floats; 0: the cluster file does not say them. */
 static double peak_flops(const Build *b)
 {
 	double sum = 0;
 
 	for (int t = 0; t < b->m->nstage; t++)
 		for (int r = 0; r < b->m->stage[t]->replicas; r++) {
-			const double flops = b->c->device[b->m->stage[t]->device[r]].flops;
+			const Device *d = &b->c->device[b->m->stage[t]->device[r]];
+			const double flops = b->t->amp ? d->half_flops : d->flops;
 			if (b->m->stage[t]->server || next_chunk(b, t) >= 0)
 				continue;
 			if (!(flops > 0))
 				return 0;
 			sum += flops;
 		}
-	return b->t->amp ? 0 : sum;
+	return sum;
 }
 
 /* What the run tells by default. */

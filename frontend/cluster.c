@@ -12,16 +12,16 @@ typedef struct DeviceType {
 	bool        cuda;
 	int         cores;
 	int64_t     memory;
-	double      flops, mem_bandwidth;
+	double      flops, mem_bandwidth, half;
 } DeviceType;
 
 static const DeviceType builtin[] = {
-	{ "cpu", false, 0, 0, 0, 0 },
-	{ "gpu", true, 0, 0, 0, 0 },
-	{ "h200", true, 0, 141000000000, 67e12, 4.8e12 },
-	{ "h100", true, 0, 80000000000, 67e12, 3.35e12 },
-	{ "a100", true, 0, 80000000000, 19.5e12, 2.0e12 },
-	{ "v100", true, 0, 16000000000, 15.7e12, 0.9e12 },
+	{ "cpu", false, 0, 0, 0, 0, 0 },
+	{ "gpu", true, 0, 0, 0, 0, 0 },
+	{ "h200", true, 0, 141000000000, 67e12, 4.8e12, 989e12 },
+	{ "h100", true, 0, 80000000000, 67e12, 3.35e12, 989e12 },
+	{ "a100", true, 0, 80000000000, 19.5e12, 2.0e12, 312e12 },
+	{ "v100", true, 0, 16000000000, 15.7e12, 0.9e12, 125e12 },
 };
 
 typedef struct Read {
@@ -57,12 +57,12 @@ static void t_backend(Yaml *y, const YNode *v, void *to)
 static void t_cores(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->cores = (int)yaml_int(y, v, "cores", 1, 4096); }
 static void t_memory(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->memory = yaml_bytes(y, v, "memory"); }
 static void t_fp32(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->flops = yaml_flops(y, v, "fp32"); }
-static void t_other(Yaml *y, const YNode *v, void *to) { (void)to; yaml_flops(y, v, "bf16"); }
+static void t_half(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->half = yaml_flops(y, v, "bf16"); }
 static void t_band(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->mem_bandwidth = yaml_rate(y, v, "mem_bandwidth"); }
 
 static const YKey type_keys[] = {
 	{ "backend", t_backend }, { "arch", yaml_ignore }, { "cores", t_cores }, { "memory", t_memory }, { "fp32", t_fp32 },
-	{ "bf16", t_other }, { "mem_bandwidth", t_band },
+	{ "bf16", t_half }, { "mem_bandwidth", t_band },
 };
 
 static void device_types(Yaml *y, const YNode *v, void *to)
@@ -166,7 +166,8 @@ static void add_devices(Read *r, const YNode *at)
 
 	for (int i = 0; i < r->nids && !r->disabled; i++) {
 		Device dev = { .host = c->nhost, .index = atoi(r->ids[i]), .cuda = r->kind->cuda, .cores = r->kind->cores,
-			.memory = r->kind->memory, .flops = r->kind->flops, .mem_bandwidth = r->kind->mem_bandwidth };
+			.memory = r->kind->memory, .flops = r->kind->flops, .half_flops = r->kind->half,
+			.mem_bandwidth = r->kind->mem_bandwidth };
 
 		for (int k = r->first_device; k < c->ndevice; k++)
 			if (c->device[k].index == dev.index && c->device[k].cuda == dev.cuda)

@@ -14,6 +14,7 @@ typedef struct Device {
 	int         cores;          /* threads a CPU device may use; 0: not said */
 	int64_t     memory;         /* bytes available to pdcc (reserve taken off); 0: not said */
 	double      flops;          /* f32 FLOP/s; 0: default of the cost model */
+	double      half_flops;     /* of products in 16-bit floats; 0: not said */
 	double      mem_bandwidth;  /* bytes/s; 0: default */
 } Device;
 
