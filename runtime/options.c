@@ -10,13 +10,25 @@ static const char usage[] =
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--ckpt-settle S] [--state] [--then-loss] [--dump-grads FILE]\n"
 	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--trace DIR] [--log-every N]\n"
 	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--stop METRIC=X]\n"
-	"          [--timeout S] [--arrivals DIR] [--check] [--quiet] [--help]\n"
+	"          [--timeout S] [--arrivals DIR] [--check] [--quiet] [--log-level L] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
 	"          make virtual: [--virtual]\n"
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
 
-/* OPTIONAL: --x, --x VALUE and --x=VALUE; without a value it is "". */
-typedef enum kind { FLAG, COUNT, SECONDS, TEXT, OPTIONAL } kind;
+int rt_log = RT_LOG_NOTE;
+
+/* OPTIONAL: --x, --x VALUE and --x=VALUE; without a value it is "". QUIET: a flag, LEVEL: a word, for rt_log. */
+typedef enum kind { FLAG, QUIET, LEVEL, COUNT, SECONDS, TEXT, OPTIONAL } kind;
+
+static int level(const char *value)
+{
+	static const char *const word[] = { "error", "warning", "note", "debug" };
+
+	for (int i = 0; i <= RT_LOG_DEBUG; i++)
+		if (!strcmp(word[i], value))
+			return i;
+	rt_fail(RT_USAGE, "R001", "--log-level wants one of error, warning, note, debug, not '%s'", value);
+}
 
 static void set(kind k, void *to, const char *name, const char *value)
 {
@@ -25,6 +37,8 @@ static void set(kind k, void *to, const char *name, const char *value)
 	errno = 0;
 	switch (k) {
 	case FLAG: *(bool *)to = !value || strcmp(value, "0") != 0; return;
+	case QUIET: rt_log = !value || strcmp(value, "0") ? RT_LOG_WARNING : RT_LOG_NOTE; return;
+	case LEVEL: rt_log = level(value); return;
 	case TEXT:
 	case OPTIONAL: *(const char **)to = value ? value : ""; return;
 	case COUNT:
@@ -83,7 +97,7 @@ static void from_words(const option *table, int n, int argc, char **argv)
 		}
 		if (!value && table[i].kind == OPTIONAL && a + 1 < argc && argv[a + 1][0] != '-')
 			value = argv[++a];
-		if (!value && table[i].kind != FLAG && table[i].kind != OPTIONAL &&
+		if (!value && table[i].kind != FLAG && table[i].kind != QUIET && table[i].kind != OPTIONAL &&
 		    !(value = ++a < argc ? argv[a] : NULL))
 			rt_fail(RT_USAGE, "R001", "--%s wants a value", table[i].name);
 		set(table[i].kind, table[i].to, table[i].name, value);
@@ -130,7 +144,8 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "virtual", FLAG, &rt_virtual },
 		{ "attempt", COUNT, &o->attempt },
 		{ "check", FLAG, &o->dry_run },
-		{ "quiet", FLAG, &o->quiet },
+		{ "quiet", QUIET, NULL },
+		{ "log-level", LEVEL, NULL },
 	};
 	enum { N = sizeof table / sizeof *table };
 

@@ -72,7 +72,8 @@ static int64_t newest(const char *dir, ck_manifest *m)
 			found = step[i];
 		if (s != CK_DAMAGED)
 			continue;
-		fprintf(stderr, "R412: %s; passed over, set aside as .damaged\n", why);
+		if (rt_log >= RT_LOG_WARNING)
+			fprintf(stderr, "R412: %s; passed over, set aside as .damaged\n", why);
 		set_aside(dir, step[i]);
 	}
 	free(step);
@@ -190,7 +191,7 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 	rt_scale_put(c.loss_scale, c.scale_good);
 	if (c.world == p->world)
 		load_packing(p, &c);
-	if (p->rank == 0 && !o->quiet)
+	if (p->rank == 0 && rt_log >= RT_LOG_NOTE)
 		printf("resumed after step %" PRId64 " from %s\n", c.step, c.dir);
 	return true;
 }

@@ -67,12 +67,15 @@ typedef struct rt_options {
 	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
 	const char *ckpt;               /* NULL: no checkpoints */
 	double      ckpt_settle;        /* seconds between two that the disk is asked to have */
-	bool        then_loss, state, dry_run, quiet, shuffle;
+	bool        then_loss, state, dry_run, shuffle;
 	int64_t     attempt;            /* the how manieth start of this job by pdrun, from 0 */
 	char        root[4096];         /* the build folder: the one above the program's */
 	rt_profile_options profile;
 } rt_options;
 void rt_options_read(rt_options *o, int argc, char **argv);
+/* How much is told, --log-level: errors; what goes wrong and is lived with; progress and results; each device and step. */
+enum { RT_LOG_ERROR, RT_LOG_WARNING, RT_LOG_NOTE, RT_LOG_DEBUG };
+extern int rt_log;
 
 /* ---- places.c ---- */
 

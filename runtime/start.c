@@ -127,13 +127,26 @@ static void on_signal(int n)
 	signal(n, SIG_DFL);
 }
 
+/* Of every device: where and what it is. */
+static void introduce(const pd_program *p, double timeout)
+{
+	char host[256] = "";
+
+	gethostname(host, sizeof host - 1);
+	printf("debug: %s is process %ld on %s: %d thread%s, arena of %llu bytes, waits %g s for others\n", rt_name(p->rank), (long)getpid(),
+	       host, p->threads, p->threads == 1 ? "" : "s", (unsigned long long)p->arena, timeout);
+	fflush(stdout);
+}
+
 static void announce(const pd_program *p, const rt_options *o)
 {
 	const char *note = p->notes && *p->notes  ? p->notes
 	                   : rt_input_synthetic() ? "synthetic data"
 	                                          : "";
 
-	if (o->quiet || p->rank != 0)
+	if (rt_log >= RT_LOG_DEBUG)
+		introduce(p, o->timeout);
+	if (rt_log < RT_LOG_NOTE || p->rank != 0)
 		return;
 	printf("%s: %d stage%s on %d device%s (%s), %s, %d microbatch%s of %lld a step%s%s\n",
 	       p->model, p->stages, p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s",
@@ -186,6 +199,8 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 	        " \"median_step_ms\": %.6f, \"p90_step_ms\": %.6f, \"least_step_ms\": %.6f, \"last_loss\": %.9g,\n",
 	        (long long)steps, seconds, (long long)p->micro * p->microbatches, p->threads, 1e3 * times[n / 2],
 	        1e3 * times[n * 9 / 10], 1e3 * times[0], rt_loss());
+	if (p->peak > 0)
+		fprintf(f, " \"mfu\": %.6g,\n", p->flops / (times[n / 2] * p->peak));
 	rt_spent_write(f);
 	rt_guard_write(f);
 	rt_traffic_write(f);
@@ -266,7 +281,7 @@ static void farewell(const pd_program *p, const rt_options *o, bool signalled)
 {
 	const double s = rt_now() - run.begin;
 
-	if (p->rank != 0 || o->quiet || rt_step == run.first)
+	if (p->rank != 0 || rt_log < RT_LOG_NOTE || rt_step == run.first)
 		return;
 	printf("%lld steps in %.3f s, %.0f samples/s", (long long)(rt_step - run.first), s,
 	       (double)(rt_step - run.first) * (double)p->micro * p->microbatches / s);
@@ -292,6 +307,8 @@ static void checkpoint(void)
 	rt_watch_flush();
 	rt_from_gpu(rt_program, run.arena);
 	rt_checkpoint(rt_step);
+	if (run.o.ckpt && rt_log >= RT_LOG_DEBUG)
+		printf("debug: %s has given its part of step %lld to %s\n", rt_name(rt_program->rank), (long long)rt_step, run.o.ckpt);
 }
 
 bool pd_step(void)
@@ -424,7 +441,7 @@ static void prepare(const pd_program *p, rt_options *o)
 		o->steps = steps_of(p, o->epochs);
 	last_step = o->steps;
 	if (o->log_every == 0)
-		o->log_every = o->steps <= 20 ? 1 : (o->steps + 19) / 20;
+		o->log_every = o->steps <= 20 || rt_log >= RT_LOG_DEBUG ? 1 : (o->steps + 19) / 20;
 	if (o->metrics_every == 0)
 		o->metrics_every = o->log_every;
 }

@@ -196,7 +196,7 @@ static void look(int metric, double v, int64_t n)
 	if (!w.o->stop || w.reached || w.metric != metric || !(metric == ACCURACY ? v >= w.reach : v <= w.reach))
 		return;
 	w.reached = true;
-	if (w.p->rank == 0 && !w.o->quiet)
+	if (w.p->rank == 0 && rt_log >= RT_LOG_NOTE)
 		printf("step %6" PRId64 ": the %s has reached %s after %.3f s\n", n, metric_name[metric],
 		       strchr(w.o->stop, '=') + 1, rt_now() - w.begin);
 }
@@ -280,7 +280,7 @@ void rt_watch_score(const rt_score *s)
 	if (w.p->rank != 0)
 		return;
 	write_scores(s);
-	if (!w.o->quiet) {
+	if (rt_log >= RT_LOG_NOTE) {
 		printf("eval %6" PRId64 "  ep %.2f  loss %.6g", s->step, m->epoch, m->eval_loss);
 		if (w.p->eval.accuracy)
 			printf("  accuracy %.4f  perplexity %.6g", m->accuracy, m->perplexity);
@@ -311,7 +311,7 @@ void rt_watch(int64_t step)
 	measure(n);
 	if (mark)
 		write_metrics();
-	if (line && !w.o->quiet)
+	if (line && rt_log >= RT_LOG_NOTE)
 		write_line();
 	if (line) {
 		int busiest;
