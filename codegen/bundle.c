@@ -188,6 +188,7 @@ static bool write_manifest(Build *b)
 }
 
 bool emit_bundle(Build *b)
+	cw_line(&w, "\"sync\": \"%s\", \"local_aggregation\": %s,", served_async(t) ? "async" : "sync", t->no_local_agg ? "false" : "true");
 {
 	return copy_runtime(b) && write_makefile(b) && emit_launch(b) && write_readme(b) && write_commands(b) &&
 		write_manifest(b);

@@ -87,6 +87,7 @@ def pictures(pdcc, tmp, plan, schedule, micro, stages):
 
 
 FOLDERS = {'stages': '--plan 2-1-1', 'chunks': '--plan 1-1 --schedule interleaved:2', 'servers': '--plan 4 --comm ps', 'compressed': '--plan 4 --compress q8',
+           'alone': '--plan 4 --comm ps --no-local-agg',
            'pipe-sgd': '--plan 4 --pipe-sgd 2', 'async': '--plan 1-1-1 --schedule 2bw', 'reproducible': '--plan 2-2 --reproducible', 'zb': '--plan 1-1-1 --schedule zb-h1'}
 
 
