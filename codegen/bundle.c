@@ -45,18 +45,31 @@ static const char *kernels_of(const Build *b, int stage)
 	return b->gpu ? arena_printf(b->a, " obj/stage%d/kernels.cu.o", stage) : "";
 }
 
+/* A command in a Makefile: $ is its own there. */
+static const char *made_word(Arena *a, const char *s)
+{
+	const char *out = "";
+
+	for (const char *p; (p = strchr(s, '$')); s = p + 1)
+		out = arena_printf(a, "%s%.*s$$", out, (int)(p - s), s);
+	return arena_printf(a, "%s%s", out, s);
+}
+
 static bool write_makefile(Build *b)
 {
 	Arena *a = b->a;
+	const Training *train = b->t;
+	const char *level = train->optimize ? train->optimize : "3", *debug = train->debug ? " -g" : "";
 	Buf out = { 0 }, rules = { 0 }, settings = { 0 };
 	const int world = b->m->schedule->ndevice;
 	const char *first = "", *smaller = "";
 
-	if (b->gpu)
-		build_frame(&settings, "gpu_flags.mk.in", (const char *const[]){ "ARCH", b->t->arch, NULL });
-
-	if (b->gpu)
-		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "CONTRACT", b->t->reproducible ? " -fmad=false" : "", NULL });
+	if (b->gpu) {
+		build_frame(&settings, "gpu_flags.mk.in", (const char *const[]){ "ARCH", train->arch, "NVCC", train->nvcc ? made_word(a, train->nvcc) :
+			"$(CUDA)/bin/nvcc", NULL });
+		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "CONTRACT", train->reproducible ? " -fmad=false" : "", "LEVEL", level,
+			"DEBUG", debug, NULL });
+	}
 	for (int i = 0; b->c && i < b->c->nwithout; i++)
 		smaller = arena_printf(a, "%s without-%s", smaller, b->c->without[i]);
 	for (int t = 0; t < b->m->nstage; t++)
@@ -78,7 +91,9 @@ static bool write_makefile(Build *b)
 			first = arena_printf(a, "%s%s%d", first, r ? " " : "", r);
 	build_frame(&out, "Makefile.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
 		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "SMALLER", smaller, "CONTRACT",
-		b->t->reproducible ? " -ffp-contract=off" : "", "RULES", buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
+		train->reproducible ? " -ffp-contract=off" : "", "CC",
+		train->cc ? made_word(a, train->cc) : "gcc", "LEVEL", level, "DEBUG", debug, "RULES",
+		buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
 		"oneDNN 2", "LIBRARIES", b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
 		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "", NULL });
 	buf_free(&rules);
@@ -173,6 +188,7 @@ static bool write_manifest(Build *b)
 	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
 		b->m->batch, b->m->microbatches, t->steps, t->seed);
 	cw_line(&w, "\"optimizer\": \"%s\", %s", opt_kind_name[opt_kind(&t->opt)], optimizer_text(b->a, &t->opt));
+	cw_line(&w, "\"sync\": \"%s\", \"local_aggregation\": %s,", served_async(t) ? "async" : "sync", t->no_local_agg ? "false" : "true");
 	cw_line(&w, "\"schedule\": \"%s\", \"reproducible\": %s, \"shuffle\": %s", b->m->schedule->name,
 		t->reproducible ? "true" : "false", t->shuffle ? "true" : "false");
 	cw_close(&w, ",");
@@ -188,7 +204,6 @@ static bool write_manifest(Build *b)
 }
 
 bool emit_bundle(Build *b)
-	cw_line(&w, "\"sync\": \"%s\", \"local_aggregation\": %s,", served_async(t) ? "async" : "sync", t->no_local_agg ? "false" : "true");
 {
 	return copy_runtime(b) && write_makefile(b) && emit_launch(b) && write_readme(b) && write_commands(b) &&
 		write_manifest(b);

@@ -89,6 +89,12 @@ static int run_command(Compile *c, const Command *command)
 			"--report: pdcc %s writes none; compile, plan and simulate do", command->reports ? c->o->stop_after : command->name);
 		return EXIT_USAGE;
 	}
+	const char *runs = command->run == verify_main || command->run == profile_main ? arena_printf(c->a, "pdcc %s", command->name) :
+		c->o->profile && strcmp(c->o->profile, "run") == 0 ? "--profile run" : NULL;
+	if (c->o->emit_only && runs) {
+		diag_error(c->d, NOLOC, 1, "--emit-only: %s compiles and runs programs", runs);
+		return EXIT_USAGE;
+	}
 	c->changes = c->o->report ? &changes : NULL;
 	int status = command->run(c);
 	if (!status && c->o->report && !report_write(c, c->o->report))

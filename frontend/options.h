@@ -17,7 +17,7 @@ typedef struct Options {
 	const char *save_plan, *report, *depfile;
 	bool        deps;                           /* -MD, --depfile */
 	int64_t     elide;                          /* constants of more elements are left out of what is printed */
-	bool        json;
+	bool        json, emit_only;
 	const char *profile, *profile_cache;        /* FILE, "estimate" or "run"; a folder or "none" */
 	bool        measure;
 	int64_t     profile_seconds;                /* per stage; 0: as the programs do */

@@ -167,6 +167,36 @@ static bool o_target(Cx *x, const char *v)
 	return word_of(x, "--target", v, words, 3, &x->o->t.target);
 }
 
+/* What a Makefile says as it stands, also between single quotes in its shell. */
+static bool command_word(Cx *x, const char *flag, const char *v, const char **to)
+{
+	bool ok = *v && *v != ' ';
+
+	for (const char *p = v; *p; p++)
+		ok &= (unsigned char)*p >= ' ' && *p != 0x7f && !strchr("'\"#\\`", *p);
+	if (!ok)
+		return diag_error(x->d, NOLOC, 7, "%s wants a command without quotes, # and \\, not '%s'", flag, v);
+	*to = v;
+	return true;
+}
+
+static bool o_cc(Cx *x, const char *v) { return command_word(x, "--cc", v, &x->o->t.cc); }
+static bool o_nvcc(Cx *x, const char *v) { return command_word(x, "--nvcc", v, &x->o->t.nvcc); }
+
+static bool o_opt_level(Cx *x, const char *v)
+{
+	static const char *const words[] = { "0", "1", "2", "3" };
+
+	return word_of(x, "--opt-level", v, words, 4, &x->o->t.optimize);
+}
+
+static bool o_emit_only(Cx *x, const char *v)
+{
+	(void)v;
+	x->o->check = false;
+	return x->o->emit_only = true;
+}
+
 static bool o_dropout(Cx *x, const char *v)
 {
 	static const char *const words[] = { "as_exported", "off" };
@@ -332,6 +362,11 @@ const Opt opt_table[] = {
 		"short), drop", CALL, 0, o_last, 0, 0, 0 },
 	{ "Target", "target", "T", "c; cuda; auto: cuda where the cluster's devices are GPUs", CALL, 0, o_target, 0, 0, 0 },
 	{ "Target", "arch", "SM", "GPUs that kernels are compiled for, as nvcc names them; sm_90 when not said", TEXT, TR(arch), 0, 0, 0, 0 },
+	{ "Target", "cc", "CMD", "C compiler of the written Makefile, gcc when not said; make CC=CMD says another one", CALL, 0, o_cc, 0, 0, 0 },
+	{ "Target", "nvcc", "CMD", "compiler of kernels there, that of the CUDA toolkit when not said; make NVCC=CMD", CALL, 0, o_nvcc, 0, 0, 0 },
+	{ "Target", "opt-level", "N", "0 to 3, as -O0 to -O3: how the Makefile compiles; 3 when not said", CALL, 0, o_opt_level, 0, 0, 0 },
+	{ "Target", "debug", NULL, "the Makefile compiles with -g (-g)", FLAG, TR(debug), 0, 0, 0, 0 },
+	{ "Target", "emit-only", NULL, "write the program; nothing is compiled, measured or read with libclang", CALL, 0, o_emit_only, 0, 0, 0 },
 	{ "Target", "threads", "N", "threads per device; default: cores divided by the devices of the host", CALL, 0, o_threads, 0, 0, 0 },
 	{ "Plan", "cluster", "FILE", "what machines there are; local:N for N devices here", TEXT, AT(cluster), 0, 0, 0, 0 },
 	{ "Plan", "plan", "P", "auto, replicas of each stage as 2-1-1, or a file that --save-plan wrote", TEXT, TR(plan), 0, 0, 0, 0 },

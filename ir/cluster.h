@@ -111,6 +111,9 @@ typedef struct Training {
 	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */
 	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */
 	const char *target;             /* "c" | "cuda"; "auto" until the cluster is read */
+	const char *cc, *nvcc;          /* compilers of the emitted Makefile; NULL: gcc, the toolkit's nvcc */
+	const char *optimize;           /* "0" to "3": -O there */
+	bool        debug;              /* -g there */
 	const char *arch;               /* of GPUs, as nvcc calls it: "sm_90" */
 	int         threads;            /* per device; 0: from cluster or machine */
 	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise", "hosts", "vendor"; NULL: auto */
