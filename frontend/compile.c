@@ -266,7 +266,7 @@ bool compile_passes(Compile *c, const char *dump)
 		.sized = c->sized, .quick = c->quick };
 	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
 		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
-		.time_report = o->time_report, .elide = (int)o->elide, .changes = c->changes };
+		.time_report = o->time_report, .elide = (int)o->elide, .form = o->ir_form, .changes = c->changes };
 
 	measure_sparsity(c);
 	if (o->start_from) {

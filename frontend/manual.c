@@ -9,7 +9,7 @@
 static const char *words_of(const Flag *f)
 {
 	static const struct { const char *name, *words; } few[] = {
-		{ "target", "c cuda auto" }, { "opt-level", "0 1 2 3" }, { "plan", "auto" }, { "planner", "auto pipedream dapple blocks exhaustive" },
+		{ "target", "c cuda auto" }, { "opt-level", "0 1 2 3" }, { "ir-format", "text json dot" }, { "plan", "auto" }, { "planner", "auto pipedream dapple blocks exhaustive" },
 		{ "dp-cost", "measured seed sosp code" }, { "schedule", "auto 1f1b gpipe dapple zb-h1 zbv pipedream 2bw mp always-forward always-backward" },
 		{ "warmup-policy", "A B auto" }, { "replica-split", "slice round-robin auto" }, { "stash", "auto on none" },
 		{ "recompute", "none stage auto" }, { "comm", "allreduce ps hybrid auto" }, { "allreduce", "auto ring doubling halving pairwise hosts vendor" },

@@ -44,7 +44,7 @@ static int run(Compile *c)
 		.explain = c->o->explain ? &c->explain : NULL };
 	PassOpt po = { .print_before = c->o->print_before, .print_after = c->o->print_after, .dump_dir = c->o->dump_ir,
 		.print_after_all = c->o->print_after_all, .print_after_change = c->o->print_after_change,
-		.stop_after = c->o->stop_after, .time_report = c->o->time_report };
+		.stop_after = c->o->stop_after, .time_report = c->o->time_report, .form = c->o->ir_form };
 
 	if (!text)
 		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)), EXIT_INPUT;
@@ -61,7 +61,10 @@ static int run(Compile *c)
 		return compile_status(c);
 	Buf b = { 0 };
 	PrintOpt p = { .elide = (int)c->o->elide };
-	module_print(&b, c->m, &p);
+	if (c->o->ir_form)
+		(c->o->ir_form == FORM_JSON ? module_json : module_dot)(&b, c->m);
+	else
+		module_print(&b, c->m, &p);
 	fputs(buf_str(&b), stdout);
 	buf_free(&b);
 	if (c->o->explain)

@@ -3,6 +3,7 @@
 #define PDCC_FRONTEND_OPTIONS_H
 
 #include "../ir/cluster.h"
+#include "../ir/forms.h"
 
 typedef struct Options {
 	const char *args[16]; int nargs;        /* what is no flag, in order; the subcommand is taken off */
@@ -17,6 +18,7 @@ typedef struct Options {
 	const char *save_plan, *report, *depfile;
 	bool        deps;                           /* -MD, --depfile */
 	int64_t     elide;                          /* constants of more elements are left out of what is printed */
+	IrForm      ir_form;
 	bool        json, emit_only;
 	const char *profile, *profile_cache;        /* FILE, "estimate" or "run"; a folder or "none" */
 	bool        measure;

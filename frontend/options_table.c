@@ -197,6 +197,16 @@ static bool o_emit_only(Cx *x, const char *v)
 	return x->o->emit_only = true;
 }
 
+static bool o_ir_format(Cx *x, const char *v)
+{
+	const char *w = NULL;
+
+	if (!word_of(x, "--ir-format", v, ir_form_name, FORMS, &w))
+		return false;
+	x->o->ir_form = *w == 't' ? FORM_TEXT : *w == 'j' ? FORM_JSON : FORM_DOT;
+	return true;
+}
+
 static bool o_dropout(Cx *x, const char *v)
 {
 	static const char *const words[] = { "as_exported", "off" };
@@ -454,6 +464,7 @@ const Opt opt_table[] = {
 	{ "Inspect", "print-ir-after", "P", "print the IR after a pass", TEXT, AT(print_after), 0, 0, 0, 0 },
 	{ "Inspect", "print-ir-after-all", NULL, "print the IR after every pass", FLAG, AT(print_after_all), 0, 0, 0, 0 },
 	{ "Inspect", "print-ir-after-change", NULL, "print what each pass changed", FLAG, AT(print_after_change), 0, 0, 0, 0 },
+	{ "Inspect", "ir-format", "F", "text; json, dot: printed in place of the text, and dumped beside it", CALL, 0, o_ir_format, 0, 0, 0 },
 	{ "Inspect", "elide", "N", "the IR shows constants of at most N elements, 16 when not said; others by their hash", INT, AT(elide), 0, 0, 0, 1 << 30 },
 	{ "Inspect", "list-passes", NULL, "the passes, in order", FLAG, AT(list_passes), 0, 0, 0, 0 },
 	{ "Inspect", "list-ops", "onnx", "the operators after import, or those of ONNX: types, gradients, kernels", CALL, 0, o_list_ops, 1, 0, 0 },

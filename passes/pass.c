@@ -46,18 +46,48 @@ static const char *text_of(const Module *m, Buf *b, const PassOpt *po)
 	return buf_str(b);
 }
 
-static bool dump(const char *dir, int number, const char *name, const char *text, Diag *d)
+static bool dump_as(const char *dir, int number, const char *name, const char *end, const char *text, Diag *d)
 {
 	Buf path = { 0 };
-	bool ok;
 
-	if (mkdir(dir, 0777) && errno != EEXIST)
-		return diag_error(d, FILELOC(dir), 8, "cannot make the folder: %s", strerror(errno));
-	buf_printf(&path, "%s/%02d-%s.pdir", dir, number, name);
-	ok = file_write(buf_str(&path), text, strlen(text)) ||
+	buf_printf(&path, "%s/%02d-%s.%s", dir, number, name, end);
+	const bool ok = file_write(buf_str(&path), text, strlen(text)) ||
 		diag_error(d, NOLOC, 8, "cannot write %s: %s", buf_str(&path), strerror(errno));
 	buf_free(&path);
 	return ok;
+}
+
+static void form_of(Buf *b, const Module *m, IrForm form)
+{
+	(form == FORM_JSON ? module_json : module_dot)(b, m);
+}
+
+static bool dump(const PassOpt *o, int number, const char *name, const Module *m, const char *text, Diag *d)
+{
+	Buf other = { 0 };
+
+	if (mkdir(o->dump_dir, 0777) && errno != EEXIST)
+		return diag_error(d, FILELOC(o->dump_dir), 8, "cannot make the folder: %s", strerror(errno));
+	if (o->form)
+		form_of(&other, m, o->form);
+	const bool ok = dump_as(o->dump_dir, number, name, "pdir", text, d) &&
+		(!o->form || dump_as(o->dump_dir, number, name, ir_form_name[o->form], buf_str(&other), d));
+	buf_free(&other);
+	return ok;
+}
+
+/* Text and drawings are headed by a comment; JSON has none. */
+static void print_form(const char *when, const char *pass, const Module *m, const char *text, IrForm form)
+{
+	Buf b = { 0 };
+
+	if (form)
+		form_of(&b, m, form);
+	if (form != FORM_JSON)
+		printf("%s %s %s\n", form ? "//" : "#", when, pass);
+	fputs(form ? buf_str(&b) : text, stdout);
+	fflush(stdout);         /* the pass may end us */
+	buf_free(&b);
 }
 
 static void print_change(FILE *out, const char *name, const char *before, const char *after)
@@ -119,10 +149,8 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 
 	if (!ready(m, p, cx->d))
 		return false;
-	if (o->print_before && strcmp(o->print_before, p->name) == 0) {
-		printf("# before %s\n%s", p->name, text_of(m, before, o));
-		fflush(stdout);         /* the pass may end us */
-	}
+	if (o->print_before && strcmp(o->print_before, p->name) == 0)
+		print_form("before", p->name, m, text_of(m, before, o), o->form);
 	if (o->print_after_change)
 		text_of(m, before, o);
 	bug_context = p->name;
@@ -145,11 +173,11 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 	if (ok && wants_text(o, p)) {
 		text_of(m, after, o);
 		if (o->print_after_all || (o->print_after && strcmp(o->print_after, p->name) == 0))
-			printf("# after %s\n%s", p->name, buf_str(after));
+			print_form("after", p->name, m, buf_str(after), o->form);
 		if (o->print_after_change)
 			print_change(stdout, p->name, buf_str(before), buf_str(after));
 		if (o->dump_dir)
-			ok = dump(o->dump_dir, index + 1, p->name, buf_str(after), cx->d);
+			ok = dump(o, index + 1, p->name, m, buf_str(after), cx->d);
 		if (log)
 			changes_add(log, index + 1, p->name, p->help, m, buf_str(after), o->dump_dir != NULL);
 	}
@@ -169,7 +197,7 @@ bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *name
 	for (int i = 0; names && i < n; i++)
 		ok &= known(names[i], cx->d);
 	if (ok && o->dump_dir && !names)
-		ok = dump(o->dump_dir, 0, "import", text_of(m, &after, o), cx->d);
+		ok = dump(o, 0, "import", m, text_of(m, &after, o), cx->d);
 	if (ok && log)
 		changes_begin(log, m, text_of(m, &after, o));
 	if (o->time_report)

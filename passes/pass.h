@@ -4,6 +4,7 @@
 
 #include "../ir/buf.h"
 #include "../ir/cluster.h"
+#include "../ir/forms.h"
 #include "../ir/ir.h"
 #include "../ir/op.h"
 #include "../ir/schedule.h"
@@ -44,6 +45,7 @@ typedef struct PassOpt {
 	const char  *stop_after;
 	bool         time_report;
 	int          elide;             /* constants of more elements are elided from what is printed and dumped */
+	IrForm       form;              /* of what is printed; dumps are text, with another form beside it */
 	struct Changes *changes;        /* what every pass changes is kept there for a report (changes.h); NULL: nowhere */
 } PassOpt;
 
