@@ -108,7 +108,7 @@ bool owned_update(StageCx *x, Cw *w, const Node *n)
 void send_owned(StageCx *x, Cw *w)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next) {
-		const int owner = updates(n) ? owner_of_update(x->s, n) : -1;
+		const int owner = updates(n) && n->op != OP_SquareSum ? owner_of_update(x->s, n) : -1;
 		if (owner >= 0)
 			cw_line(w, "pd_broadcast(&replicas, %d, %s, %s);", owner, value_text(x, n->in[0]), bytes_text(x->b->a, n->in[0]));
 	}

@@ -183,6 +183,8 @@ bool compile_machine(Compile *c, const char **why)
 	compile_left_out(c);
 	if (!c->cluster.ndevice)
 		return diag_error(c->d, FILELOC(c->cluster.file), 423, "nothing is left of the cluster without '%s'", c->without);
+	if (!cluster_workers(&c->cluster))
+		return diag_error(c->d, FILELOC(c->cluster.file), 403, "no host of the cluster has the role worker (nodes: roles)");
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;

@@ -10,7 +10,19 @@
 
 typedef struct Rule { Buf b; Map seen; } Rule;
 
-/* A name as make reads it; only what is a file, and each once. */
+/* A name as make reads it. */
+static void name(Rule *r, const char *path)
+{
+	for (; *path; path++) {
+		if (*path == ' ' || *path == '#' || *path == '\\')
+			buf_putc(&r->b, '\\');
+		if (*path == '$')
+			buf_putc(&r->b, '$');
+		buf_putc(&r->b, *path);
+	}
+}
+
+/* What is a file, and each once. */
 static void depends(Rule *r, const char *path)
 {
 	struct stat st;
@@ -19,13 +31,7 @@ static void depends(Rule *r, const char *path)
 		return;
 	map_put(&r->seen, path, r);
 	buf_puts(&r->b, " \\\n ");
-	for (; *path; path++) {
-		if (*path == ' ' || *path == '#' || *path == '\\')
-			buf_putc(&r->b, '\\');
-		if (*path == '$')
-			buf_putc(&r->b, '$');
-		buf_putc(&r->b, *path);
-	}
+	name(r, path);
 }
 
 /* Names of data are relative to the build folder by now. */
@@ -56,7 +62,8 @@ bool depfile_write(Compile *c, const char *dir)
 	const int n = onnx_external_files(c->a, c->model, &beside, c->d);
 
 	map_init(&r.seen, c->a, true);
-	buf_printf(&r.b, "%s/manifest.json:", dir);
+	name(&r, arena_printf(c->a, "%s/manifest.json", dir));
+	buf_putc(&r.b, ':');
 	depends(&r, c->model);
 	for (int i = 0; i < n; i++)
 		depends(&r, beside[i]);

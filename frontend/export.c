@@ -68,7 +68,6 @@ static bool open_parts(Compile *c, Ckpt *k)
 	return true;
 }
 
-/* Every weight and statistic of the model gets the checkpoint's value. */
 /* A table that servers have in pieces: its rows behind one another; NULL: some are missing. */
 static const st_tensor *joined(Compile *c, const Ckpt *k, const Value *v, const char *name)
 {
@@ -100,6 +99,7 @@ static const st_tensor *tensor_of(Compile *c, const Ckpt *k, const Value *v, con
 	return t ? t : joined(c, k, v, name);
 }
 
+/* Every weight and statistic of the model gets the checkpoint's value. */
 static bool take(Compile *c, const Ckpt *k)
 {
 	bool ok = true;

@@ -126,7 +126,7 @@ static int inspect_checkpoints(Compile *c, const char *dir, int64_t only)
 		return diag_error(c->d, FILELOC(dir), E_CKPT, "no folder of checkpoints: %s", strerror(errno)), EXIT_INPUT;
 	printf("%s: %d checkpoint%s, newest first\n\n  %-10s %5s %12s %14s %10s  %s\n", dir, n, n == 1 ? "" : "s", "step", "parts", "bytes",
 		"samples seen", "loss", "plan");
-	for (int i = 0; i < n && i < STEPS; i++)
+	for (int i = 0; i < n && (only >= 0 || newest < 0 || i < STEPS); i++)
 		if ((only < 0 || step[i] == only) && print_step(c, dir, step[i], &m) && newest < 0) {
 			newest = step[i];
 			of = m;

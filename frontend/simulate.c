@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "../passes/timeline.h"
 #include "planreport.h"
 
@@ -183,17 +184,23 @@ static bool ends_with(const char *s, const char *end)
 	return n > k && strcmp(s + n - k, end) == 0;
 }
 
-/* The dump behind memplan, whatever its number; NULL: c->model is neither a folder with one nor a dump. */
+/* The dump behind memplan, the newest where an older pdcc numbered its passes in another way; NULL: c->model is neither a folder
+ * with one nor a dump. */
 static const char *planned_file(const Compile *c)
 {
 	const char *dir = arena_printf(c->a, "%s/ir", c->model), *found = NULL;
 	DIR *d = ends_with(c->model, ".pdir") ? NULL : opendir(dir);
+	struct stat st, newest = { 0 };
 
 	if (!d)
 		return ends_with(c->model, ".pdir") ? c->model : NULL;
-	for (const struct dirent *e; (e = readdir(d));)
-		if (ends_with(e->d_name, "-memplan.pdir"))
-			found = arena_printf(c->a, "%s/%s", dir, e->d_name);
+	for (const struct dirent *e; (e = readdir(d));) {
+		const char *file = arena_printf(c->a, "%s/%s", dir, e->d_name);
+		if (!ends_with(file, "-memplan.pdir") || stat(file, &st) || (found && st.st_mtime <= newest.st_mtime))
+			continue;
+		found = file;
+		newest = st;
+	}
 	closedir(d);
 	return found;
 }

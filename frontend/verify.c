@@ -196,6 +196,9 @@ int verify_main(Compile *c)
 	if (served_async(&c->o->t))
 		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, whose updates have one order; with --sync async "
 			"they have that in which gradients arrive"), EXIT_USAGE;
+	if (c->o->t.sum_dense || c->o->t.sum_sparse)
+		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, which is one worker; with --average-%s 0 an "
+			"update grows with the number of workers", c->o->t.sum_dense ? "dense" : "sparse"), EXIT_USAGE;
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
 	int status = 0;
 	if (!compile_read(c) || !compile_plan(c, NULL) || !build_and_run(c, many) ||

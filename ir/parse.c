@@ -414,6 +414,20 @@ static void constant(Parser *s)
 	module_const(s->m, name, t, data);
 }
 
+/* A parameter that is said to be rows of another has to be. */
+static void piece(Parser *s, const Value *v)
+{
+	const Param *p = v->param;
+	const Type *t = &v->type, *all = p->whole ? &p->whole->type : NULL;
+	bool fits = all && p->whole->kind == VAL_PARAM && all->rank >= 1 && all->rank == t->rank && all->dtype == t->dtype &&
+		p->row <= all->dim[0] - t->dim[0];
+
+	for (int i = 1; fits && i < t->rank; i++)
+		fits = t->dim[i] == all->dim[i];
+	if (all && !fits)
+		fault(s, "'%s' is not of rows %" PRId64 " on of '%s'", v->name, p->row, p->whole->name);
+}
+
 static void param(Parser *s)
 {
 	const char *name = new_global(s);
@@ -459,6 +473,7 @@ static void param(Parser *s)
 		else
 			lex_unknown_key(s, k);
 	}
+	piece(s, v);
 }
 
 /* ---- the whole ---- */

@@ -31,7 +31,14 @@ static void add_workers(Module *m, Stage *s, const Training *t)
 
 bool pass_average(Module *m, PassCx *cx)
 {
-	for (int i = 0; cx->train && (cx->train->sum_dense || cx->train->sum_sparse) && i < m->nstage; i++)
+	if (!cx->train || !(cx->train->sum_dense || cx->train->sum_sparse))
+		return true;
+	for (int i = 1; i < m->nstage; i++)
+		if (m->stage[i]->replicas != m->stage[0]->replicas)
+			return diag_error(cx->d, NOLOC, 520, "--average-%s 0 adds the means of workers: stages with different numbers of them, %d and "
+				"%d, would train at different rates", cx->train->sum_dense ? "dense" : "sparse", m->stage[0]->replicas,
+				m->stage[i]->replicas);
+	for (int i = 0; i < m->nstage; i++)
 		if (m->stage[i]->replicas > 1)
 			add_workers(m, m->stage[i], cx->train);
 	return true;

@@ -375,8 +375,13 @@ static void ask_guard(job *j, bool timed)
 
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
-	job j = { .group = g, .buf = buf, .count = count };
+	static int64_t step = -1;
+	job            j = { .group = g, .buf = buf, .count = count };
 
+	if (how && how->residual && step != rt_step) {
+		pd_allreduce_wait();    /* sums of earlier steps have left what their residuals are */
+		step = rt_step;
+	}
 	if (how) {
 		j.codec = (rt_codec){ how->codec, how->block };
 		j.by = how->by;

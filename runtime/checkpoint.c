@@ -319,12 +319,13 @@ static void make_tables(const pd_program *p)
 }
 
 /* Rank 0, while nobody writes: what does not count goes; what counts and is newer than this run's beginning stays,
- * and the run does not begin. What counts is on the disk from here on; a run that was killed may have left some that
- * are not. */
+ * and the run does not begin. The newest that count are on the disk from here on; a run that was killed may have left
+ * some that are not. */
 static void tidy(const int64_t *s, int n, int64_t step)
 {
 	char        why[CK_PATH + 200];
 	ck_manifest m;
+	int64_t     left = ck.keep > 0 ? ck.keep : FLIGHT;      /* to be settled: the others wait meanwhile */
 
 	for (int i = 0; i < n && s[i] > step; i++)
 		if (ck_look(ck.dir, s[i], false, &m, why, sizeof why) == CK_COMPLETE)
@@ -336,7 +337,7 @@ static void tidy(const int64_t *s, int n, int64_t step)
 
 		if (state == CK_PARTIAL || (state == CK_DAMAGED && s[i] > step))
 			ck_remove(ck.dir, s[i]);
-		if (state != CK_COMPLETE || ck_counts(ck.dir, s[i], m.world, true) ||
+		if (state != CK_COMPLETE || left-- <= 0 || ck_counts(ck.dir, s[i], m.world, true) ||
 		    ck_look(ck.dir, s[i], true, &m, why, sizeof why) != CK_COMPLETE)
 			continue;
 		for (int r = 0; r < m.world; r++)
@@ -483,7 +484,7 @@ void rt_checkpoint_close(void)
 		return;
 	wait_written(0);
 	rt_barrier();   /* all parts of the last one are there */
-	for (int64_t i = ck.nold - 1, good = 0; i >= 0 && good < (ck.keep > 0 ? ck.keep : 1); i--) {
+	for (int64_t i = ck.nold - 1, good = 0; i >= 0 && good < (ck.keep > 0 ? ck.keep : INT64_MAX); i--) {
 		if (!counts(&ck.old[i]))
 			continue;
 		good++;

@@ -68,7 +68,7 @@ static void swap(char *a, char *b, size_t n)
 /* Every weight that this rank updates and its moving average change places. */
 static void swap_averages(const pd_program *p, char *arena)
 {
-	for (int i = 0; p->eval.averages && rt_step > 0 && i < p->nparams; i++)
+	for (int i = 0; p->eval.averages && i < p->nparams; i++)
 		for (int k = 0; k < p->nparams; k++)
 			if (averages(&p->params[i], &p->params[k]))
 				swap(arena + p->params[i].offset, arena + p->params[k].offset, rt_param_bytes(&p->params[i]));

@@ -16,6 +16,7 @@ void   host_allreduce_start(const pd_group *g, float *buf, size_t count, const p
 void   host_allreduce_wait(void);
 void   host_tag_write(pd_tag *tag, int mb, int64_t version);
 int64_t host_tag_read(const pd_tag *tag, int mb);
+void   host_count_join(const pd_group *g, bool later);
 void   host_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
 void   host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 size_t host_tree_bytes(int grains, size_t count, const int *mine, int nmine);
@@ -198,6 +199,12 @@ static void begin_sum(void *what)
 
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
+	static int64_t step = -1;
+
+	if (how && how->residual && step != rt_step) {
+		pd_allreduce_wait();    /* sums of earlier steps have left what their residuals are */
+		step = rt_step;
+	}
 	if (sums.n == sums.room) {
 		sums.room = sums.room ? 2 * sums.room : 64;
 		sums.v = realloc(sums.v, (size_t)sums.room * sizeof *sums.v);
@@ -236,6 +243,13 @@ void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *
 {
 	pd_allreduce_start(g, buf, count, how);
 	pd_allreduce_wait();
+}
+
+/* Sums begin in one order on every rank, and the count's begins at once. */
+void pd_count_join(const pd_group *g, bool later)
+{
+	rt_gpu_drain();
+	host_count_join(g, later);
 }
 
 void pd_tag_write(pd_tag *tag, int mb, int64_t version)

@@ -42,5 +42,6 @@
 #define pd_check          host_check
 #define pd_tag_write      host_tag_write
 #define pd_tag_read       host_tag_read
+#define pd_count_join     host_count_join
 
 #endif

@@ -2,7 +2,8 @@
  *
  * All requests lie in one table that is made at start, so that a step allocates nothing:
  *     [ channel receives | channel sends | ring | two per rank for collectives of the main thread |
- *       one for losses of asynchronous pipelines | four per rank between devices and servers ]
+ *       one for losses of asynchronous pipelines | four per rank between devices and servers |
+ *       one per owned gradient and replica ]
  * One lock guards MPI and the table (MPI_THREAD_SERIALIZED is enough). Whoever waits polls;
  * while the main thread computes, a progress thread polls for it, because MPI moves large
  * messages only inside its own calls. Nobody spins: a poll that found nothing is followed by a

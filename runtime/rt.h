@@ -153,7 +153,7 @@ void   rt_feedback_flush(float *x, float *residual, float scale, size_t n);     
 /* ---- guard.c: whether packed sums stay packed ---- */
 typedef struct rt_guard rt_guard;
 /* Before a sum of a group, by the main thread: whether it is packed; vote: two floats that the group has to add up first, NULL:
- * none. The sums of earlier steps are done. NULL: there are too many groups; packed. */
+ * none. NULL: there are too many groups; packed. */
 rt_guard *rt_guard_start(const pd_group *g, bool timed, bool *packs, float **vote);
 int     rt_guard_round(const rt_guard *x);
 void    rt_guard_end(rt_guard *x, int round, double seconds, bool bad); /* lock held */

@@ -10,6 +10,7 @@
  * of updates. --arrivals writes it down. */
 #include "rt.h"
 #include <errno.h>
+#include <sys/stat.h>
 
 typedef struct inbox {          /* of a part of a gradient, for one step */
 	rt_sums *s;             /* asynchronous: one for each member */
@@ -269,7 +270,8 @@ void rt_arrivals_open(const char *dir)
 	if (!dir || !rt_program->server)
 		return;
 	snprintf(path, sizeof path, "%s/rank%d.txt", dir, rt_program->rank);
-	arrivals = fopen(path, "w");
+	if (mkdir(dir, 0777) == 0 || errno == EEXIST)
+		arrivals = fopen(path, rt_step ? "a" : "w");
 	if (!arrivals)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 }
@@ -357,8 +359,8 @@ void pd_serve_each(void (*const update[])(void))
 			expect(rank);
 	}
 	now++;
-	if (arrivals)
-		fflush(arrivals);
+	if (arrivals && fflush(arrivals))
+		rt_fail(RT_ERROR, "R406", "the record of arrivals: %s", strerror(errno));
 }
 
 /* ---- adding ---- */

@@ -130,13 +130,37 @@ static int64_t copy(const char *path, const pd_param *p, const st_tensor *t, int
 	return end;
 }
 
+/* The rows of q that the files have under its name: gives the row behind them. */
+static int64_t copy_rows(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
+{
+	const int64_t    end = q->row + (q->rank ? q->dim[0] : 1);
+	const st_tensor *t;
+	int64_t          row = q->row, first;
+
+	while (row < end && (t = st_find_rows(f, n, q->name, row, &first)))
+		row = copy(path, q, t, first, row, arena);
+	return row;
+}
+
+/* A moving average that no file has begins as its weight does. */
+static bool begin_average(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
+{
+	static const char suffix[] = ":ema";
+	char              name[4096];
+	const size_t      length = strlen(q->name), more = sizeof suffix - 1;
+	pd_param          w = *q;
+
+	if (q->kind != PD_STATE || length <= more || length >= sizeof name || strcmp(q->name + length - more, suffix))
+		return false;
+	snprintf(name, sizeof name, "%.*s", (int)(length - more), q->name);
+	w.name = name;
+	return copy_rows(path, &w, f, n, arena) == q->row + (q->rank ? q->dim[0] : 1);
+}
+
 void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, const char *path, rt_need need)
 {
 	for (int i = 0; i < p->nparams; i++) {
-		const pd_param  *q = &p->params[i];
-		const int64_t    end = q->row + (q->rank ? q->dim[0] : 1);
-		const st_tensor *t;
-		int64_t          row = q->row, first;
+		const pd_param *q = &p->params[i];
 
 		if (q->offset > p->arena || rt_param_bytes(q) > p->arena - q->offset)
 			rt_fail(RT_ERROR, "R404",
@@ -146,14 +170,15 @@ void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, 
 			load_own(p, q, f, n, path, arena + q->offset);
 			continue;
 		}
-		while (row < end && (t = st_find_rows(f, n, q->name, row, &first)))
-			row = copy(path, q, t, first, row, arena);
-		if (row == end)
+		const int64_t row = copy_rows(path, q, f, n, arena);
+
+		if (row == q->row + (q->rank ? q->dim[0] : 1))
 			continue;
 		if (row > q->row || need == RT_NEED_ALL || (need == RT_NEED_WEIGHTS && q->kind != PD_STATE))
 			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s'%s, which the model needs", path, q->name,
 			        row > q->row ? " with all of its rows" : "");
-		fill(q, arena + q->offset);
+		if (!begin_average(path, q, f, n, arena))
+			fill(q, arena + q->offset);
 	}
 }
 

@@ -86,7 +86,7 @@ def build_one(r, job, base, timeout):
     d = f'{job["dir"]}/build'
     weights(job)
     if base and base != d and job['kind'] != 'cases' and os.path.isdir(f'{base}/obj/runtime'):
-        shutil.copytree(f'{base}/obj/runtime', f'{d}/obj/runtime')     # the same flags: make takes them; others: it does not
+        shutil.copytree(f'{base}/obj/runtime', f'{d}/obj/runtime', dirs_exist_ok=True)     # the same flags: make takes them; others: it does not
         shutil.copy2(f'{base}/obj/flags', f'{d}/obj/flags')
     target = ['bin/cases'] if job['kind'] == 'cases' else ['all', 'bin/p0'] if job['kind'] == 'bench' else ['all']
     rc, out = r.sh(['make', '-s', '-C', d, '-j2' if base else f'-j{r.a.jobs}', f'CUDA={r.toolkit}', f'ARCH={r.a.arch}', 'OPT=-O2',

@@ -32,6 +32,8 @@ def worst(got, want):
     """(the largest difference, the largest value of `want`); where one is no number the other has to be none too."""
     if got == want:
         return 0.0, 1.0
+    if len(got) != len(want):
+        return math.inf, 1.0
     err = top = 0.0
     for g, w in zip(got, want):
         if w - w == 0 and abs(w) > top:

@@ -25,7 +25,7 @@ def pythons():
     out = {sysconfig.get_path('purelib'), *site.getsitepackages()}
     for p in {shutil.which(n) for n in ('python3', 'python')} - {None}:
         out |= set(said([p, '-c', 'import site; print("\\n".join(site.getsitepackages()))']).splitlines())
-    return sorted(d for d in out if os.path.isdir(d)) + glob.glob('/opt/*/.venv/lib/python3*/site-packages')
+    return sorted(d for d in out if os.path.isdir(d))
 
 
 def toolkit(to):

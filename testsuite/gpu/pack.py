@@ -114,7 +114,8 @@ def main():
         rc, out = T.run([sys.executable, *cmd], timeout=3600)
         said = out.strip().splitlines()[-1:] or ['said nothing']
         print(f'{label}: {said[0]}', flush=True)
-        bad += [f'{label}: {l}' for l in out.splitlines() if l.startswith('FAIL')] if rc else []
+        if rc:
+            bad += [f'{label}: {l}' for l in out.splitlines() if l.startswith('FAIL')] or [f'{label}: exit {rc}']
     for name in [] if a.no_bench else ['kernels'] if a.quick else BENCH:
         why = bench(name, keep, a.quick)
         print(f'bench {name}: {why or "emitted"}', flush=True)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Breaks the code on purpose, one patch at a time, and requires the check that the patch names to fail.
 # Usage: sh testsuite/mutants/run.sh [-j WORKERS] [--share N | NAME...]      the patches are testsuite/mutants/NAME.patch
-# --share N takes one patch in N; which ones follows from the bytes of all sources, so every change has others taken.
+# --share N takes one patch in N; which ones follows from the bytes of all sources.
 # A patch starts with a line `check: COMMAND`, run in the root of a copy of the tree with PDCC set to the broken program
 # (`ctest REGEX` stands for the tests of that name in the copy's build folder). Every distinct check must pass in the
 # unbroken copy first. A check that could not run (exit 77, 124 and above) has seen nothing. Last line: `N passed, N failed`.

@@ -23,7 +23,7 @@ static int         exact[STEPS], last;
 
 int MPI_Isend(const void *buf, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *r)
 {
-	const long us = n < 4096 ? 0 : !strcmp(mode, "slow") || !strcmp(mode, "resumed") ? n / 8 : !strcmp(mode, "packed") && n <= 40000 ? 4000 : 0;
+	const long us = n < 4096 ? 0 : !strcmp(mode, "slow") || !strcmp(mode, "resumed") ? n / 2 : !strcmp(mode, "packed") && n <= 40000 ? 20000 : 0;
 
 	if (us)
 		nanosleep(&(struct timespec){ 0, 1000 * us }, NULL);
