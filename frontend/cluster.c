@@ -29,7 +29,7 @@ typedef struct Read {
 	Cluster    *c;
 	DeviceType *type; int ntype, captype;
 	int         capdev, caphost, caplink;
-	const YNode *links;         /* read last: they name hosts */
+	const YNode *links, *placement;     /* read last: they name hosts */
 	/* the host being read */
 	const char **names; int nnames;
 	const char **addresses; int naddresses;
@@ -450,7 +450,11 @@ static const YKey network_keys[] = {
 static void network(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "network", network_keys, COUNT(network_keys), to); }
 
 static void launch(Yaml *y, const YNode *v, void *to) { cluster_launch(y, v, ((Read *)to)->c); }
-static void placement(Yaml *y, const YNode *v, void *to) { cluster_placement(y, v, ((Read *)to)->c); }
+static void placement(Yaml *y, const YNode *v, void *to)
+{
+	(void)y;
+	((Read *)to)->placement = v;
+}
 static void defaults(Yaml *y, const YNode *v, void *to) { cluster_defaults(y, v, ((Read *)to)->c); }
 
 static void version(Yaml *y, const YNode *v, void *to)
@@ -500,6 +504,8 @@ static void read_top(Read *r, Yaml *y)
 	r->ntype = types;
 	if (ok && y->ok && r->links)
 		links(r, r->links);
+	if (ok && y->ok && r->placement)
+		cluster_placement(y, r->placement, r->c);
 }
 
 static bool is_local(const char *h)

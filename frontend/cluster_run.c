@@ -39,7 +39,44 @@ static void p_tolerate(Yaml *y, const YNode *v, void *to)
 {
 	((Cluster *)to)->tolerate = (int)yaml_int(y, v, "placement.tolerate", 0, 1);
 }
-static const YKey placement_keys[] = { { "pin", yaml_ignore }, { "policies", yaml_ignore }, { "tolerate", p_tolerate } };
+
+/* Stages are cut by time; only servers are chosen here. */
+static void pin(Yaml *y, const char *pattern, const YNode *v, Cluster *c)
+{
+	const char *s = yaml_text(y, v, pattern), *host = s && strncmp(s, "server@", 7) == 0 ? s + 7 : NULL, **known;
+	Pin p = { .pattern = pattern, .host = -1, .line = (int)v->start_mark.line + 1, .col = (int)v->start_mark.column + 1 };
+
+	if (s && !host) {
+		yaml_error(y, v, "placement.pin: '%s' is server@HOST, not '%s'; stages are chosen by --plan", pattern, s);
+		return;
+	}
+	known = NEWN(y->a, const char *, c->nhost + 1);
+	for (int i = 0; s && i < c->nhost; i++) {
+		known[i] = c->host[i].name;
+		if (strcmp(known[i], host) == 0)
+			p.host = i;
+	}
+	const char *near = s && p.host < 0 ? diag_nearest(host, known, c->nhost) : NULL;
+	if (s && p.host < 0)
+		yaml_error(y, v, "placement.pin: no host is called '%s'%s%s%s", host, near ? "; did you mean '" : "", near ? near : "",
+			near ? "'?" : "");
+	else if (s && !c->host[p.host].server)
+		yaml_error(y, v, "placement.pin: host '%s' has not the role server (nodes: roles)", host);
+	c->pin[c->npin++] = p;
+}
+
+static void p_pin(Yaml *y, const YNode *v, void *to)
+{
+	Cluster *c = to;
+	const char **name;
+	const YNode **value;
+	const int n = yaml_pairs(y, v, "placement.pin", &name, &value);
+
+	c->pin = NEWN(y->a, Pin, n + 1);
+	for (int i = 0; i < n; i++)
+		pin(y, name[i], value[i], c);
+}
+static const YKey placement_keys[] = { { "pin", p_pin }, { "policies", yaml_ignore }, { "tolerate", p_tolerate } };
 
 void cluster_placement(Yaml *y, const YNode *v, Cluster *c)
 {

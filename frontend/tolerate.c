@@ -38,6 +38,8 @@ static void leave_out(Compile *c, const char *name)
 		k->link[n++] = l;
 	}
 	k->nlink = n;
+	for (int i = 0; i < k->npin; i++)       /* what is pinned to the host that is gone goes to any server */
+		k->pin[i].host = k->pin[i].host == gone ? -1 : k->pin[i].host - (k->pin[i].host > gone);
 }
 
 void compile_left_out(Compile *c)

@@ -29,6 +29,9 @@ typedef struct Link {
 	double      latency;            /* seconds */
 } Link;
 
+/* Parameters whose names match (a glob) are at a server of this host, where servers hold them. */
+typedef struct Pin { const char *pattern; int host, line, col; } Pin;
+
 typedef struct EnvVar { const char *name, *value; } EnvVar;
 
 typedef struct Cluster {
@@ -46,6 +49,7 @@ typedef struct Cluster {
 	EnvVar  *env; int nenv;         /* for the programs */
 	int      tolerate;              /* 1: plans for one host less too */
 	const char **without; int nwithout;     /* hosts (local: devices) that there is such a plan for, in DIR/without-NAME */
+	Pin     *pin;    int npin;      /* the first that matches counts */
 } Cluster;
 
 /* The link between two devices; a built-in default when the file names none. */

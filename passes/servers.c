@@ -24,9 +24,6 @@
  * A table that tables.c partitioned is here several parameters, each the rows of one piece: @w.64 {whole=@w, row=64}, with
  * optimizer state of its own, at a server of its own. Its key is the table's; Collect, Give and Take say the piece's row.
  *
- * Parameters and pieces are spread by bytes, the largest first to the emptiest server: no server has more than the mean and one
- * parameter (PX-20).
- *
  * Reads Param.sync, the schedule; writes Module.stage, the schedule's devices, lists of parameters. */
 #include <string.h>
 #include "servers.h"
@@ -56,23 +53,17 @@ static int64_t bytes_of(const Piece *p)
 	return p->rows ? p->t->bytes / p->t->w->type.dim[0] * p->rows : p->t->bytes;
 }
 
-/* The largest first, each to the server that has least; ties: the first. */
-static void spread(Moving *x)
+/* Each piece's server; devices of the servers, NULL after a diagnostic. */
+static int *spread(Moving *x)
 {
-	int64_t *load = NEWN(x->cx->scratch, int64_t, x->nserver);
-	bool *done = NEWN(x->cx->scratch, bool, x->npiece);
+	Held *held = NEWN(x->cx->scratch, Held, x->npiece);
 
-	for (int k = 0; k < x->npiece; k++) {
-		int next = -1, to = 0;
-		for (int i = 0; i < x->npiece; i++)
-			if (!done[i] && (next < 0 || bytes_of(&x->piece[i]) > bytes_of(&x->piece[next])))
-				next = i;
-		for (int s = 1; s < x->nserver; s++)
-			to = load[s] < load[to] ? s : to;
-		done[next] = true;
-		x->piece[next].server = to;
-		load[to] += bytes_of(&x->piece[next]);
-	}
+	for (int i = 0; i < x->npiece; i++)
+		held[i] = (Held){ x->piece[i].t->w, bytes_of(&x->piece[i]), -1 };
+	int *device = servers_spread(x->m, x->cx, held, x->npiece, &x->nserver);
+	for (int i = 0; i < x->npiece; i++)
+		x->piece[i].server = held[i].server;
+	return device;
 }
 
 static void list_pieces(Moving *x, const Travel *t, int key)
@@ -94,16 +85,10 @@ static bool make_servers(Moving *x)
 {
 	Module *m = x->m;
 	Schedule *s = m->schedule;
-	int *host = NEWN(x->cx->scratch, int, s->ndevice + (x->cx->cluster ? x->cx->cluster->ndevice : 0) + 1);
-	const int hosts = server_hosts(m, x->cx->cluster, host);
-	const int asked = x->cx->train ? (int)x->cx->train->servers : 0;
+	const int *device = spread(x);
 
-	if (!hosts)
-		return diag_error(x->cx->d, FILELOC(x->cx->cluster->file), 431, "--comm %s needs a server; no host of the plan has the role "
-			"server (nodes: roles)", x->cx->train->comm);
-	x->nserver = asked ? asked : hosts;
-	if (x->nserver > x->npiece)
-		x->nserver = x->npiece;
+	if (!device)
+		return false;
 	Stage **all = NEWN(m->arena, Stage *, m->nstage + x->nserver);
 	memcpy(all, m->stage, sizeof *all * (size_t)m->nstage);
 	m->stage = all;
@@ -114,7 +99,7 @@ static bool make_servers(Moving *x)
 		*v = (Stage){ .id = m->nstage + i, .server = true, .replicas = 1, .rank = s->ndevice + i, .inflight = 1,
 			.entries = 1 };
 		v->device = NEWN(m->arena, int, 1);
-		v->device[0] = host[i % hosts];
+		v->device[0] = device[i];
 		v->forward = stage_graph_new(m, v, "forward");
 		v->backward = stage_graph_new(m, v, "backward");
 		v->update = stage_graph_new(m, v, "update");
@@ -549,7 +534,6 @@ bool pass_servers(Module *m, PassCx *cx)
 			"servers needs a schedule; run schedule first");
 	if (!make_servers(&x))
 		return false;
-	spread(&x);
 	extend_schedule(&x);
 	move_all(&x);
 	for (int i = 0; i < m->nstage; i++)

@@ -48,4 +48,9 @@ int gradient_operand(const Node *update);
 /* Hosts that may have a server, of those the plan uses; a device on each. Gives how many. */
 int server_hosts(const Module *m, const Cluster *c, int *device);
 
+/* What a server is to hold: a parameter or a piece of one. servers_spread decides which (server), and gives a device at the host
+ * of each of the *nserver servers; NULL after E0431, E0433. */
+typedef struct Held { const Value *w; int64_t bytes; int server; } Held;
+int *servers_spread(const Module *m, PassCx *cx, Held *held, int n, int *nserver);
+
 #endif
