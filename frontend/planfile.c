@@ -11,7 +11,8 @@
  *       - {devices: ["gpu02[0]"]}
  *
  * `until` is the name of a node as `pdcc inspect` lists cuts; of several nodes of one name NAME#2 is the second. The
- * last stage goes to the end. Hashes guard against a plan for something else: take them out to use it all the same.
+ * last stage goes to the end. `order: NAME`: the cuts are prefixes of the nodes in that order (passes/order.c), not in the
+ * file's. Hashes guard against a plan for something else: take them out to use it all the same.
  * */
 #include "planfile.h"
 #include <errno.h>
@@ -151,6 +152,13 @@ static void r_count(Yaml *y, const YNode *v, void *to)
 	((Reader *)to)->g->micro = yaml_int(y, v, "microbatches", 1, (int64_t)1 << 24);
 }
 
+static void r_order(Yaml *y, const YNode *v, void *to)
+{
+	const int i = yaml_choice(y, v, "order", order_name, ORDERS);
+
+	((Reader *)to)->g->order = i > 0 ? i : 0;
+}
+
 static void r_until(Yaml *y, const YNode *v, void *to)
 {
 	const Reader *r = to;
@@ -223,7 +231,7 @@ bool plan_load(Compile *c)
 {
 	static const YKey keys[] = { { "version", r_version }, { "model", r_model }, { "cluster", r_cluster },
 		{ "schedule", r_schedule }, { "recompute", r_recompute }, { "microbatch", r_micro }, { "microbatches", r_count },
-		{ "stages", r_stages } };
+		{ "order", r_order }, { "stages", r_stages } };
 	Training *t = &c->o->t;
 	GivenPlan *g = NEW(c->a, GivenPlan);
 	Reader r = { .c = c, .g = g, .taken = NEWN(c->a, bool, c->cluster.ndevice) };
@@ -312,8 +320,11 @@ bool plan_save(const Compile *c, const char *file)
 	else
 		buf_puts(&b, schedule_word_of(c));
 	buf_printf(&b, json ? ",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64 ",\n  \"microbatches\": %" PRId64
-		",\n  \"stages\": [\n" : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\nstages:\n",
+		",\n" : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\n",
 		c->o->t.recompute ? c->o->t.recompute : "none", c->m->batch * slices, c->m->microbatches / slices);
+	if (c->plan.order)
+		buf_printf(&b, json ? "  \"order\": \"%s\",\n" : "order: %s\n", order_name[c->plan.order]);
+	buf_puts(&b, json ? "  \"stages\": [\n" : "stages:\n");
 	write_stages(&b, c, json);
 	buf_puts(&b, json ? "  ]\n}\n" : "");
 	const bool ok = file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));

@@ -263,6 +263,11 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 		time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), 100 * s->bubble);
 	fprintf(f, "  one device: %s, %.2f times as long\n", time_text(c->a, c->plan.one_time), s->step > 0 ?
 		c->plan.one_time / s->step : 1);
+	if (c->plan.order && c->plan.file_order > 0)
+		fprintf(f, "  cut in the order %s; in the file's order a step is expected to take %.4g times as long\n",
+			order_name[c->plan.order], c->plan.file_order / c->plan.step_time);
+	else if (c->plan.order)
+		fprintf(f, "  cut in the order %s\n", order_name[c->plan.order]);
 	fprintf(f, "  bottleneck: %s\n", plan_bottleneck(c, s, &w));
 	print_others(c, f);
 	print_sizes(c, f);
@@ -357,6 +362,8 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 		"\"terms\": ", c->m->schedule->name, c->m->microbatches, c->m->batch, s->step, c->plan.step_time,
 		c->plan.peak, c->plan.one_time, s->bubble);
 	json_terms(f, &w.t);
+	if (c->plan.order)
+		fprintf(f, ", \"order\": \"%s\", \"file_order_s\": %.9g", order_name[c->plan.order], c->plan.file_order);
 	fputs(", \"bottleneck\": ", f);
 	quote(f, plan_bottleneck(c, s, &w));
 	fputs(",\n \"stages\": [", f);

@@ -29,6 +29,7 @@ typedef struct GivenPlan {
 	int         *replicas;
 	int          ndevice, *device;      /* by rank: index into Cluster.device */
 	int64_t      micro;         /* microbatches per step; 0: not said */
+	int          order;         /* of the nodes that it cuts: index into order_name (passes/plan.h); 0: the file's */
 	const char  *by;            /* what proposed it; NULL: it is the user's */
 } GivenPlan;
 
@@ -42,6 +43,7 @@ typedef struct PlanOther {
 
 typedef struct Plan {
 	int         nstage;
+	int         order;          /* of the nodes that were cut, as in GivenPlan */
 	PlanStage  *stage;
 	int         ndevice;        /* ranks */
 	int        *rank;           /* by stage: of its replica 0; stage-major, where no device runs several stages */
@@ -50,6 +52,7 @@ typedef struct Plan {
 	double      step_time;      /* predicted seconds per step */
 	double      one_time;       /* the same step on one device */
 	bool        forced;         /* --plan said so */
+	double      file_order;     /* seconds per step of the best plan found in the order of the file */
 	const char *by;             /* what proposed it: a planner, "local search", "as asked" */
 	PlanTerms   terms;          /* of step_time */
 	int         slow_stage;     /* the stage whose devices compute most */

@@ -230,51 +230,158 @@ static DpCost dp_cost(const Training *t)
 	return DP_MEASURED;
 }
 
+/* ---- orders of the nodes (order.c) ---- */
+
+typedef struct Ask { const GivenPlan *given; int n, *replicas; int64_t micro; const Cluster *workers; } Ask;
+
+/* What one order comes to. t: its plan; NULL after a diagnostic. */
+typedef struct Look { PassCx cx; Segments g; PlanModel *p; PlanSearch s; const Trial *t; } Look;
+
+static const Trial *find_plan(Look *l, const Ask *q)
+{
+	const char *schedule = schedule_name(l->g.m, &l->cx);
+
+	if (q->given)
+		return given_plan(&l->s, &l->g, q->given);
+	if (q->n)
+		return forced_plan(&l->s, &l->g, q->replicas, q->n);
+	if (schedule_chunks(schedule) > 1)
+		return chunked_plan(&l->s, &l->g, schedule, false);
+	return plan_search(&l->s, planner_kind(l->cx.train), dp_cost(l->cx.train), l->cx.d) ? l->s.best : NULL;
+}
+
+static int stages_asked(const Look *l, const Ask *q)
+{
+	const int chunks = schedule_chunks(schedule_name(l->g.m, &l->cx));
+
+	return q->n ? q->n : chunks > 1 ? chunks : 0;
+}
+
+static Look *look_at(Module *m, const PassCx *cx, const Ask *q, Order order, Diag *d, bool quick)
+{
+	Look *l = NEW(cx->scratch, Look);
+
+	l->cx = *cx;
+	l->cx.d = d;
+	l->g = (Segments){ .m = m, .cx = &l->cx, .order = order };
+	find_places(&l->g, stages_asked(l, q), q->given);
+	l->p = plan_model(cx->scratch, &l->g);
+	if (q->micro && !l->p->global && l->p->per_replica <= 0)
+		l->p->global = q->micro;
+	l->p->c = q->workers;
+	search_start(&l->s, cx->scratch, l->p);
+	if ((l->s.quick = quick)) {
+		l->s.budget /= 10;
+		l->s.cut_budget /= 10;
+	}
+	l->t = find_plan(l, q);
+	return l;
+}
+
+/* The segment of every main node, in program order. */
+static int *grouping(Module *m, const PassCx *cx, const Ask *q, Order order, int *n)
+{
+	Look l = { .cx = *cx, .g = { .m = m, .cx = &l.cx, .order = order } };
+	Node **node;
+
+	find_places(&l.g, stages_asked(&l, q), NULL);
+	for (int s = 0; s < l.g.n; s++)
+		for (int i = l.g.seg[s].first; i < l.g.seg[s].end; i++)
+			l.g.node[i]->stage = s;
+	*n = main_nodes(m, cx->scratch, &node);
+	int *of = NEWN(cx->scratch, int, *n);
+	for (int i = 0; i < *n; i++)
+		of[i] = node[i]->stage;
+	segments_clear(&l.g);
+	return of;
+}
+
+/* Whether x is the better plan by more than what is not worth another order. */
+static bool worth(const Trial *x, const Trial *y)
+{
+	const double gain = 1 - 1e-3;
+
+	if (!x || x->over > 1 || y->over > 1)
+		return x && (y->over > 1 && x->over <= 1 ? true : x->over < gain * y->over && y->over > 1);
+	return x->score < gain * y->score;
+}
+
+/* The order with the best plan, by the rule of trial_better; the file's where no other gains a thousandth. Orders that cut the
+ * graph alike are looked at once. Where a search is long the others have a tenth of it first, and the best of them all of
+ * it if it gains so. *tried, *played: of all. */
+static Look *best_order(Module *m, PassCx *cx, const Ask *q, long *tried, long *played, double *file)
+{
+	const bool slow = planner_kind(cx->train) == PLANNER_DAPPLE;    /* its first look leaves out clusters of many devices */
+	const int devices = q->given ? 1 : q->n ? q->n : q->workers->ndevice;
+	Diag silent = { .out = cx->d->out, .errors = 1, .scratch = cx->d->scratch };
+	Look *best = look_at(m, cx, q, q->given ? (Order)q->given->order : ORDER_FILE, cx->d, cx->quick && !slow);
+	const bool single = devices < 2 && schedule_chunks(schedule_name(m, cx)) < 2;
+	const bool quick = slow || best->s.work > best->s.budget / 8;
+	int *seen[ORDERS] = { NULL }, nseen = 1, n;
+
+	*tried = best->s.n;
+	*played = best->s.played;
+	*file = best->t ? best->t->score : 0;
+	if (!best->t || single || q->given || cx->quick)
+		return best;
+	seen[0] = grouping(m, cx, q, ORDER_FILE, &n);
+	for (Order o = ORDER_FILE + 1; o < ORDERS; o++) {
+		bool known = false;
+		seen[nseen] = grouping(m, cx, q, o, &n);
+		for (int i = 0; i < nseen; i++)
+			known |= !memcmp(seen[i], seen[nseen], sizeof **seen * (size_t)n);
+		if (known)
+			continue;
+		nseen++;
+		Look *l = look_at(m, cx, q, o, &silent, quick);
+		*tried += l->s.n;
+		*played += l->s.played;
+		best = worth(l->t, best->t) ? l : best;
+	}
+	if (!best->g.order || !quick)
+		return best;
+	Look *whole = look_at(m, cx, q, best->g.order, &silent, false);
+	*tried += whole->s.n;
+	*played += whole->s.played;
+	return worth(whole->t, best->t) ? whole : best;
+}
+
 bool pass_partition(Module *m, PassCx *cx)
 {
-	Segments g = { .m = m, .cx = cx };
-	PlanSearch s;
 	Cluster one = { .ndevice = 1, .device = &(Device){ .name = "device" } };
-	int n, *replicas;
+	const Cluster *c = cx->cluster;
+	Cluster workers = c ? *c : one;
+	Ask q = { .given = cx->train ? cx->train->given : NULL };
+	const Segments whole = { .m = m, .cx = cx };
+	long tried, played;
+	double file;
 	Csv csv;
 
 	if (!m->graph)
 		return diag_error(cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
-	const GivenPlan *given = cx->train ? cx->train->given : NULL;
-	if (!plan_parse(cx->scratch, cx->train && !given ? cx->train->plan : NULL, &replicas, &n, cx->d) || !check_batch(&g))
+	if (!plan_parse(cx->scratch, cx->train && !q.given ? cx->train->plan : NULL, &q.replicas, &q.n, cx->d) || !check_batch(&whole))
 		return false;
-	const int chunks = schedule_chunks(schedule_name(m, cx));
-	n = given ? given->n : n;
-	if (schedule_file(schedule_name(m, cx)) && (!csv_read(cx->scratch, schedule_file(schedule_name(m, cx)), &csv, cx->d)))
-		return false;
-	if (schedule_file(schedule_name(m, cx)) && !n) {
-		n = csv.nstage;
-		replicas = csv.replicas;
+	q.n = q.given ? q.given->n : q.n;
+	if (schedule_file(schedule_name(m, cx))) {
+		if (!csv_read(cx->scratch, schedule_file(schedule_name(m, cx)), &csv, cx->d))
+			return false;
+		q.replicas = q.n ? q.replicas : csv.replicas;
+		q.n = q.n ? q.n : csv.nstage;
+		q.micro = csv.nmicro;
 	}
-	find_places(&g, n ? n : chunks > 1 ? chunks : 0, given);
-	PlanModel *p = plan_model(cx->scratch, &g);
-	if (schedule_file(schedule_name(m, cx)) && !p->global && p->per_replica <= 0)
-		p->global = csv.nmicro;
-	Cluster workers = p->c ? *p->c : one;
 	workers.ndevice = cluster_workers(&workers);    /* those that only serve are seen by servers.c alone */
-	if (p->c && p->c->ndevice && !workers.ndevice)
-		return diag_error(cx->d, FILELOC(p->c->file), 403, "no host of the cluster has the role worker (nodes: roles)");
-	p->c = workers.ndevice ? &workers : &one;
-	search_start(&s, cx->scratch, p);
-	if ((s.quick = cx->quick)) {
-		s.budget /= 10;
-		s.cut_budget /= 10;
-	}
-	const Trial *t = NULL;
-	if (given)
-		t = given_plan(&s, &g, given);
-	else if (n)
-		t = forced_plan(&s, &g, replicas, n);
-	else if (schedule_chunks(schedule_name(m, cx)) > 1)
-		t = chunked_plan(&s, &g, schedule_name(m, cx), false);
-	else if (plan_search(&s, planner_kind(cx->train), dp_cost(cx->train), cx->d))
-		t = s.best;
-	if (t && cx->train && cx->train->choose_schedule)
-		t = choose_schedule(&s, &g, p, t, n > 0);
-	return t && plan_write(&g, &s, t, n > 0 && !(given && given->by));
+	if (c && c->ndevice && !workers.ndevice)
+		return diag_error(cx->d, FILELOC(c->file), 403, "no host of the cluster has the role worker (nodes: roles)");
+	q.workers = workers.ndevice ? &workers : &one;
+	Look *l = best_order(m, cx, &q, &tried, &played, &file);
+	l->cx.d = cx->d;
+	if (l->t && cx->train && cx->train->choose_schedule)
+		l->t = choose_schedule(&l->s, &l->g, l->p, l->t, q.n > 0);
+	if (!l->t || !plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))
+		return false;
+	cx->plan = l->cx.plan;
+	cx->plan->tried = tried;
+	cx->plan->played = played;
+	cx->plan->file_order = q.given || !isfinite(file) ? 0 : file * (double)cx->plan->microbatches;
+	return true;
 }

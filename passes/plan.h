@@ -57,6 +57,10 @@ static inline bool tmp_over_slot(const Stage *s)
 typedef struct Cut { const Node *node; double before; int64_t bytes; } Cut;
 int list_cuts(Module *m, PassCx *cx, Cut **cut);            /* in program order; m has Node.time */
 
+/* Orders of the main nodes in which plans are cut (order.c), and how plan files call them. */
+typedef enum Order { ORDER_FILE, ORDER_DEPTH, ORDER_DEPTH_LAST, ORDER_LEVEL, ORDER_LATE, ORDER_LEAN, ORDERS } Order;
+extern const char *const order_name[ORDERS];
+
 /* ---- stages (split.c) ---- */
 void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs changed */
 

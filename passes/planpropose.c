@@ -278,7 +278,7 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 	if (kind == PLANNER_PIPEDREAM)
 		propose_pipedream(s, cost, d);
 	if (kind == PLANNER_DAPPLE)
-		propose_dapple(s, true, d);
+		propose_dapple(s, !s->quick, d);
 	if (kind == PLANNER_BLOCKS)
 		for (int n = 1; n <= s->p->c->ndevice; n++)
 			propose_blocks(s, n);

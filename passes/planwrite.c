@@ -78,7 +78,7 @@ static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool f
 		g->cx->plan = NEW(a, Plan);
 	Plan *plan = g->cx->plan;
 	*plan = (Plan){ .nstage = t->n, .stage = NEWN(a, PlanStage, t->n), .ndevice = at.ndevice, .rank = at.rank,
-		.step_time = t->step, .forced = forced, .by = t->by };
+		.step_time = t->step, .forced = forced, .by = t->by, .order = (int)g->order };
 	plan->device = NEWN(a, int, at.ndevice);
 	for (int s = 0, i = 0; s < t->n; s++) {
 		plan->stage[s].replicas = t->replicas[s];
@@ -188,7 +188,7 @@ static void list_lean(Segments *g, Plan *plan, const PlanSearch *s)
 		GivenPlan *x = &plan->lean[plan->nlean];
 		*x = (GivenPlan){ .n = t->n, .until = NEWN(g->m->arena, const char *, t->n), .line = NEWN(g->m->arena, int, t->n),
 			.replicas = arena_dup(g->m->arena, t->replicas, sizeof *t->replicas * (size_t)t->n), .ndevice = t->ndevice,
-			.device = arena_dup(g->m->arena, t->device, sizeof *t->device * (size_t)t->ndevice), .micro = t->micro, .by = t->by };
+			.device = arena_dup(g->m->arena, t->device, sizeof *t->device * (size_t)t->ndevice), .micro = t->micro, .by = t->by, .order = (int)g->order };
 		for (int i = 0; i + 1 < t->n; i++)
 			x->until[i] = arena_str(g->m->arena, until_name(g, t->end[i]));
 	}

@@ -1,6 +1,7 @@
 /* The forward graph as a row of segments.
  *
- * The main forward nodes (stages.c) in program order are a sequence, and any prefix of it can be cut off: whatever is
+ * The main forward nodes (stages.c) in program order, or in another that keeps operands in front of their users (order.c), are
+ * a sequence, and any prefix of it can be cut off: whatever is
  * made before the cut and used behind it is sent, once per stage that needs it. Between two library calls the
  * cheapest such place is taken (fewest live bytes, then the latest), so elementwise tails stay with the call they
  * follow. That leaves segments of one library call each, and a plan is a grouping of segments. */
@@ -78,6 +79,7 @@ void segments_find(Segments *g, int wanted)
 {
 	segments_clear(g);
 	g->nnode = main_nodes(g->m, g->cx->scratch, &g->node);
+	order_nodes(g->cx->scratch, g->node, g->nnode, g->order);
 	const int64_t *live = live_bytes(g);
 	int *anchor = NEWN(g->cx->scratch, int, g->nnode);
 	const int n = find_anchors(g, wanted, anchor);
@@ -105,7 +107,9 @@ void segments_clear(const Segments *g)
 
 void segments_assign(Segments *g, const int *cut, int n)
 {
-	main_nodes(g->m, g->cx->scratch, &g->node);     /* sets the marks again */
+	Node **all;
+
+	main_nodes(g->m, g->cx->scratch, &all);         /* sets the marks again */
 	for (int s = 0; s < n; s++) {
 		const int end = s + 1 < n ? cut[s + 1] : g->n;
 		for (int i = g->seg[cut[s]].first; i < g->seg[end - 1].end; i++)

@@ -1,4 +1,5 @@
-/* The forward graph as a row of segments, the pieces that partition makes stages of (segment.c). */
+/* The forward graph as a row of segments, the pieces that partition makes stages of (segment.c), in one of several orders
+ * (order.c). */
 #ifndef PDCC_PASSES_SEGMENT_H
 #define PDCC_PASSES_SEGMENT_H
 
@@ -13,6 +14,7 @@ typedef struct Seg {
 typedef struct Segments {
 	Module  *m;
 	PassCx  *cx;
+	Order    order;             /* of node; the graph keeps the file's */
 	Node   **node; int nnode;   /* the main nodes (stages.h) */
 	Seg     *seg;  int n;
 } Segments;
@@ -24,6 +26,8 @@ void segments_spread(Segments *g);
 void segments_clear(const Segments *g);
 /* Every node has its stage: stage s begins with segment cut[s]. */
 void segments_assign(Segments *g, const int *cut, int n);
+/* Puts main nodes, which come in program order, in that order. */
+void order_nodes(Arena *a, Node **node, int n, Order order);
 bool reads_weight(const Node *n);       /* also one that is transposed or reshaped; main nodes are marked */
 const char *node_label(const Node *n);
 
