@@ -66,8 +66,6 @@ static bool dump(const PassOpt *o, int number, const char *name, const Module *m
 {
 	Buf other = { 0 };
 
-	if (mkdir(o->dump_dir, 0777) && errno != EEXIST)
-		return diag_error(d, FILELOC(o->dump_dir), 8, "cannot make the folder: %s", strerror(errno));
 	if (o->form)
 		form_of(&other, m, o->form);
 	const bool ok = dump_as(o->dump_dir, number, name, "pdir", text, d) &&
@@ -196,6 +194,8 @@ bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *name
 
 	for (int i = 0; names && i < n; i++)
 		ok &= known(names[i], cx->d);
+	if (ok && o->dump_dir && mkdir(o->dump_dir, 0777) && errno != EEXIST)
+		ok = diag_error(cx->d, FILELOC(o->dump_dir), 8, "cannot make the folder: %s", strerror(errno));
 	if (ok && o->dump_dir && !names)
 		ok = dump(o, 0, "import", m, text_of(m, &after, o), cx->d);
 	if (ok && log)
