@@ -361,9 +361,9 @@ static bool write_frame(Build *b, int n)
 	Buf main = { 0 }, make = { 0 }, flags = { 0 }, rules = { 0 };
 
 	if (b->gpu) {
-		build_frame(&flags, "gpu_flags.mk.in", (const char *const[]){ "ARCH", b->t->arch, NULL });
+		build_frame(&flags, "gpu_flags.mk.in", (const char *const[]){ "ARCH", b->t->arch, "NVCC", "$(CUDA)/bin/nvcc", NULL });
 		buf_puts(&flags, "FLAGS += -DRT_GPU\n");
-		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "CONTRACT", "", NULL });
+		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "CONTRACT", "", "LEVEL", "3", "DEBUG", "", NULL });
 	}
 	const char *const pair[] = { "COUNT", arena_printf(b->a, "%d", n), "VERSION", PDCC_VERSION, "SETTINGS", buf_str(&flags),
 		"RULES", buf_str(&rules), "KERNELS", b->gpu ? "$(patsubst %.cu,obj/%.cu.o,$(wildcard *.cu runtime/*.cu))" : "",
