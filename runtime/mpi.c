@@ -24,14 +24,6 @@ typedef struct label {             /* what a request is for, in words of the pla
 	bool    recv;
 } label;
 
-typedef struct hello {
-	unsigned abi;
-	int      rank, world, stage, replica;
-	bool     server;
-	char     hash[72], model[64];
-	rt_process process;
-} hello;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t  work = PTHREAD_COND_INITIALIZER;
 static pthread_t       thread;
@@ -41,7 +33,6 @@ static MPI_Request    *request;
 static MPI_Status     *status;
 static int            *ready;
 static label          *labels;
-static hello          *hellos;
 static int             nrequests, nactive, ring0, peer0, gather0, between0, owned0, sends0;
 static double          timeout_s = 60, moved_at; /* when anything last completed */
 static label           last_done = { .channel = -1 };    /* of the channels */
@@ -55,26 +46,6 @@ static void check(int rc, const char *call)
 		MPI_Error_string(rc, text, &n);
 		rt_fail(RT_LOST, "R103", "%s: %s", call, text);
 	}
-}
-
-const char *rt_name(int rank)
-{
-	static char name[4][64];
-	static int  next;
-	char       *s = name[next++ & 3];
-
-	if (hellos || rt_program)
-		snprintf(s, sizeof name[0], (hellos ? hellos[rank].server : rt_program->server) ? "server%d.r%d (rank %d)" :
-		         "stage%d.r%d (rank %d)", hellos ? hellos[rank].stage : rt_program->stage,
-		         hellos ? hellos[rank].replica : rt_program->replica, rank);
-	else
-		snprintf(s, sizeof name[0], "rank %d", rank);
-	return s;
-}
-
-const rt_process *rt_process_of(int rank)
-{
-	return hellos ? &hellos[rank].process : NULL;
 }
 
 _Noreturn void rt_abort(int code)
@@ -522,36 +493,14 @@ static void make_table(const pd_program *p)
 		request[i] = MPI_REQUEST_NULL;
 }
 
-/* All ranks must be built from one plan and one runtime: compared before step 0. */
-static void compare(const pd_program *p)
+/* What every rank says of itself, to all. */
+static void meet(const pd_program *p)
 {
-	hello  me = { .abi = PD_ABI,
-		      .rank = p->rank,
-		      .world = p->world,
-		      .stage = p->stage,
-		      .replica = p->replica,
-		      .server = p->server };
-	hello *all = rt_alloc((size_t)p->world * sizeof *all);
+	void     *mine, *all;
+	const int n = (int)rt_hello(p, &mine, &all);
 
-	me.process = rt_process_here();
-	snprintf(me.hash, sizeof me.hash, "%s", p->hash);
-	snprintf(me.model, sizeof me.model, "%s", p->model);
-	check(MPI_Allgather(&me, (int)sizeof me, MPI_BYTE, all, (int)sizeof me, MPI_BYTE,
-	                    MPI_COMM_WORLD),
-	      "MPI_Allgather");
-	for (int r = 0; r < p->world; r++) {
-		if (strcmp(all[r].hash, me.hash))
-			rt_fail(RT_MISMATCH, "R101",
-			        "ranks are of different plans: %s (%s) here, %s (%s) on rank %d; run make again",
-			        me.hash, me.model, all[r].hash, all[r].model, r);
-		if (all[r].abi != me.abi || all[r].world != me.world || all[r].rank != r)
-			rt_fail(RT_MISMATCH, "R101",
-			        "rank %d of %d, runtime %u here; rank %d says it is rank %d of %d, runtime %u",
-			        me.rank, me.world, me.abi, r, all[r].rank, all[r].world,
-			        all[r].abi);
-	}
-	hellos = all;
-	rt_crowd(p);
+	check(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
+	rt_met(p);
 }
 
 void rt_join(const pd_program *p, double timeout)
@@ -581,7 +530,7 @@ void rt_join(const pd_program *p, double timeout)
 		rt_fail(RT_USAGE, "R109",
 		        "%d channels of %d microbatches need more message tags than the %d of this MPI",
 		        p->channels, p->microbatches, *bound);
-	compare(p);
+	meet(p);
 	rt_traffic_setup(p->world);
 	make_table(p);
 	if (pthread_create(&thread, NULL, progress, NULL))

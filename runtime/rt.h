@@ -96,7 +96,6 @@ void rt_leave(void);                    /* all ranks are done: ends MPI */
 void rt_barrier(void);
 void rt_look(void);                     /* for whoever waits for something else: ends the run when a rank is gone */
 _Noreturn void rt_abort(int status);    /* ends all ranks */
-const char *rt_name(int rank);          /* "stage1.r0 (rank 2)" */
 
 /* Requests of collectives: rt_ring(0 .. RT_COLL-1) belong to the background ring; rt_peer(k) is
  * the first of two per rank for the main thread. Posting and rt_idle want the lock held. */
@@ -382,7 +381,6 @@ void rt_dump(const char *why);          /* the flight recorder as text */
 enum { RT_ADDRESSES = 8 };
 typedef struct rt_process { int64_t pid; uint64_t born; char host[64]; uint32_t ip[RT_ADDRESSES]; } rt_process;
 rt_process rt_process_here(void);
-const rt_process *rt_process_of(int rank);      /* mpi.c; NULL: not known yet */
 /* A rank of this host whose process has ended, or, if that is asked, stands still: why says which. -1: none. */
 int  rt_lost(bool stopped, char *why, size_t room);
 /* The first verdict of a job is everyone's. */
@@ -390,6 +388,13 @@ bool rt_verdict_known(int *rank, char *why, size_t room);
 bool rt_verdict(int rank, const char *why);     /* false: another was first */
 /* Who is missing when `wanted` did not answer in time, by the first verdict or by one made here. */
 int  rt_missing(int wanted, char *why, size_t room);
+
+/* ---- hello.c: who the ranks are ---- */
+const char *rt_name(int rank);          /* "stage1.r0 (rank 2)" */
+const rt_process *rt_process_of(int rank);      /* NULL: not known yet */
+/* What this rank tells all others, and room for what all ranks tell; bytes of each. */
+size_t rt_hello(const pd_program *p, void **mine, void **all);
+void   rt_met(const pd_program *p);     /* that room is filled: all are of one plan and one runtime, or the run ends */
 
 /* ---- reach.c ---- */
 
