@@ -80,8 +80,12 @@ void build_frame(Buf *out, const char *frame, const char *const *pair)
 				break;
 			}
 		}
-		if (*s != '@' || !pair[i])
-			buf_putc(out, *s);
+		if (*s == '@' && pair[i])
+			continue;
+		const size_t hole = *s == '@' ? strspn(s + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") : 0;
+		if (hole && s[1 + hole] == '@')
+			bug("nothing was said for the hole %.*s of %s", (int)hole, s + 1, frame);
+		buf_putc(out, *s);
 	}
 }
 
