@@ -62,7 +62,7 @@ static bool write_makefile(Build *b)
 	const char *level = train->optimize ? train->optimize : "3", *debug = train->debug ? " -g" : "";
 	Buf out = { 0 }, rules = { 0 }, settings = { 0 };
 	const int world = b->m->schedule->ndevice;
-	const char *first = "", *smaller = "";
+	const char *first = "", *smaller = "", *after = b->gpu ? " | obj/toolkit" : "";
 
 	if (b->gpu) {
 		build_frame(&settings, "gpu_flags.mk.in", (const char *const[]){ "ARCH", train->arch, "NVCC", train->nvcc ? made_word(a, train->nvcc) :
@@ -73,12 +73,12 @@ static bool write_makefile(Build *b)
 	for (int i = 0; b->c && i < b->c->nwithout; i++)
 		smaller = arena_printf(a, "%s without-%s", smaller, b->c->without[i]);
 	for (int t = 0; t < b->m->nstage; t++)
-		buf_printf(&rules, "obj/stage%d/stage%d.o obj/profile/stage%d.o: stage%d/stage%d.h stage%d/kernels.h\n", t, t, t, t, t, t);
+		buf_printf(&rules, "obj/stage%d/stage%d.o obj/profile/stage%d.o: stage%d/stage%d.h stage%d/kernels.h%s\n", t, t, t, t, t, t, after);
 	for (int r = 0; r < world; r++) {
 		buf_printf(&rules, "obj/device%d.o:", r);
 		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " stage%d/stage%d.h", t, t);
-		buf_printf(&rules, "\nbin/d%d: obj/device%d.o", r, r);
+		buf_printf(&rules, "%s\nbin/d%d: obj/device%d.o", after, r, r);
 		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " obj/stage%d/stage%d.o%s", t, t, kernels_of(b, t));
 		buf_printf(&rules, " $(RUNTIME)\nbin/p%d: obj/device%d.o", r, r);
@@ -95,7 +95,8 @@ static bool write_makefile(Build *b)
 		train->cc ? made_word(a, train->cc) : "gcc", "LEVEL", level, "DEBUG", debug, "RULES",
 		buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
 		"oneDNN 2", "LIBRARIES", b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
-		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "", NULL });
+		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
+		b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
 	buf_free(&rules);
 	buf_free(&settings);
 	return build_text(b, "Makefile", &out);

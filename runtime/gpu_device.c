@@ -3,6 +3,10 @@
 #include "gpu_rt.h"
 #include <stdlib.h>
 
+#ifndef PD_ARCH
+#define PD_ARCH "native"        /* make says it (gpu_rules.mk) */
+#endif
+
 static struct {
 	cudaStream_t stream;
 	char        *arena;
@@ -35,6 +39,21 @@ static int local_rank(void)
 	return rt_program ? rt_program->rank : 0;
 }
 
+/* Kernels are there for the architecture that make was told, PD_ARCH: sm_90 runs on 9.0 and what came later, as the driver
+ * translates them anew, sm_90a on 9.0 alone, sm_100f on 10.x. */
+static void check_architecture(const struct cudaDeviceProp *p)
+{
+	int  kind = 0, have = 10 * p->major + p->minor;
+	char last = 0;
+
+	if (sscanf(PD_ARCH, "sm_%d%c", &kind, &last) < 1)
+		return;         /* "native", "all": nvcc's own words */
+	if (last == 'a' ? have == kind : last == 'f' ? have >= kind && have / 10 == kind / 10 : have >= kind)
+		return;
+	rt_fail(RT_USAGE, "R524", "%s is of architecture sm_%d; the kernels of this program are compiled for " PD_ARCH
+	        "; make ARCH=sm_%d compiles them for it", gpu.name, have, have);
+}
+
 static void open_device(void)
 {
 	struct cudaDeviceProp p;
@@ -44,13 +63,14 @@ static void open_device(void)
 	if (gpu.stream)
 		return;
 	if (e != cudaSuccess || n < 1)
-		rt_fail(RT_ERROR, "R520", "no GPU: %s; this program was written for --target cuda",
-		        e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
+		rt_fail(RT_USAGE, "R520", "no GPU: %s; this program was written for --target cuda, and pdcc --target c writes one that "
+		        "needs none", e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
 	const int d = local_rank() % n;
 
 	rt_gpu_check(cudaSetDevice(d), "cudaSetDevice");
 	rt_gpu_check(cudaGetDeviceProperties(&p, d), "cudaGetDeviceProperties");
 	snprintf(gpu.name, sizeof gpu.name, "%.255s (device %d of %d)", p.name, d, n);
+	check_architecture(&p);
 	rt_gpu_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 

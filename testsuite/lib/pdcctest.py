@@ -63,10 +63,13 @@ def emit(model, folder, args):
 
 @functools.lru_cache(maxsize=None)
 def cuda():
-    """What make is told for --target cuda: nothing where there is a GPU, else that the stand-in is the toolkit (standin/)."""
+    """What make is told for --target cuda: nothing where there is a GPU, else that the stand-in is the toolkit (standin/), which
+    $PDCC_CUDA may have built."""
     with CUDA_LOCK:
         if shutil.which('nvidia-smi') and run(['nvidia-smi', '-L'])[0] == 0:
             return []
+        if os.environ.get('PDCC_CUDA'):
+            return [f'CUDA={os.environ["PDCC_CUDA"]}']
         folder = os.path.join(temp('standin'), 'cuda')
         check('standin', *run(['sh', os.path.join(HERE, 'standin', 'build.sh'), folder]))
         return [f'CUDA={folder}']
