@@ -484,6 +484,8 @@ static void write_program(Build *b, Cw *w, int rank)
 	if (m->schedule->async)
 		cw_line(w, ".flow = %d, .lag = %d, .settle = settle, .sync_steps = %" PRId64 ",", m->schedule->lag + 1,
 			lag_of(&m->schedule->dev[rank]), b->t->warmup_steps);
+	if (m->schedule->async && b->t->warmup_epochs)
+		cw_line(w, ".sync_epochs = %" PRId64 ",", b->t->warmup_epochs);
 	if (served_async(b->t))
 		cw_line(w, ".flow = 1, .staleness = %" PRId64 ",", b->t->staleness);
 	cw_close(w, ";");

@@ -404,6 +404,7 @@ const Opt opt_table[] = {
 	{ "Schedule", "pipe-sgd", "K", "data parallelism: an update has the gradients of K - 1 steps before, which are summed meanwhile", INT,
 		TR(pipe_sgd), 0, 0, 1, 1024 },
 	{ "Schedule", "warmup-steps", "N", "asynchronous: the first N steps are flushed", INT, TR(warmup_steps), 0, 0, 0, INT64_MAX },
+	{ "Schedule", "warmup-epochs", "N", "the same of the steps that begin in the first N epochs", INT, TR(warmup_epochs), 0, 0, 0, 1 << 30 },
 	{ "Schedule", "vertical-sync", NULL, "pipedream: all stages use the weights that were the first stage's newest", FLAG,
 		TR(vertical_sync), 0, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,

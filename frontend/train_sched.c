@@ -91,11 +91,15 @@ static void s_warmup_steps(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->warmup_steps = yaml_int(y, v, "schedule.warmup_steps", 0, INT64_MAX);
 }
+static void s_warmup_epochs(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->warmup_epochs = yaml_int(y, v, "schedule.warmup_epochs", 0, (int64_t)1 << 30);
+}
 
 static const YKey keys[] = {
 	{ "kind", s_kind }, { "warmup_policy", s_policy }, { "replica_split", s_split }, { "stash", s_stash },
 	{ "recompute", s_recompute }, { "vertical_sync", s_vertical }, { "pipe_sgd", s_pipe_sgd }, { "warmup_steps", s_warmup_steps },
-	{ "sync", s_sync }, { "staleness", s_staleness },
+	{ "warmup_epochs", s_warmup_epochs }, { "sync", s_sync }, { "staleness", s_staleness },
 };
 
 void train_schedule(Yaml *y, const YNode *v, void *to)

@@ -109,7 +109,7 @@ typedef struct Training {
 	const char *stash;              /* pipedream: "auto", "on", "none"; NULL: auto */
 	bool        vertical_sync;
 	int64_t     pipe_sgd;           /* K: an update has the gradients of K - 1 steps before; 0, 1: its own */
-	int64_t     warmup_steps;       /* asynchronous: so many steps are flushed first */
+	int64_t     warmup_steps, warmup_epochs;        /* asynchronous: so many steps, and so many epochs, are flushed first */
 	const char *recompute;          /* "none", "stage", "auto" */
 	const struct GivenPlan *given;  /* --plan FILE, read (plan.h); else NULL */
 	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */

@@ -149,7 +149,9 @@ bool async_check(const Module *m, const PassCx *cx, const char *name)
 	if (!pipe_sgd_check(m, cx, name) || !policy_check(cx, name, m->nstage, replicas))
 		return false;
 	if (!schedule_async(cx->train))
-		return true;
+		return (!cx->train->warmup_steps && !cx->train->warmup_epochs) ||
+			refuse(cx, arena_printf(cx->scratch, "--warmup-steps and --warmup-epochs are of asynchronous schedules; schedule %s is flushed in "
+				"every step", strcmp(name, "auto") ? name : "1f1b"));
 	if (cx->train->amp && !strcmp(cx->train->amp, "fp16"))
 		return refuse(cx, arena_printf(cx->scratch, "schedule %s with --amp fp16: the scale of a step's loss is that of its update, "
 			"and updates of other steps lie between; choose bf16, or a schedule that is flushed (1f1b)", name));

@@ -126,7 +126,7 @@ typedef struct pd_program {
 	/* Asynchronous pipelines; 0 and NULL: the pipeline is flushed in every step. */
 	int         flow;           /* no device is so many steps behind another, in the plan */
 	int         lag;            /* steps that this device needs to drain */
-	int64_t     sync_steps;     /* so many steps are drained one by one before steps flow */
+	int64_t     sync_steps, sync_epochs;        /* steps before these are drained one by one; later ones flow */
 	void      (*settle)(void);  /* drained: the newest weights go to where params says */
 	int         owned;          /* gradients that replicas of the stage own */
 	int64_t     staleness;      /* asynchronous servers: a device is at most so many steps ahead of the slowest; -1: any */

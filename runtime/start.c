@@ -16,6 +16,7 @@ const pd_program *rt_program;
 int64_t           rt_step;
 volatile int      rt_signal;
 static int64_t    last_step;      /* the run ends before it */
+static int64_t    flushed;        /* asynchronous: steps of the epochs that are drained one by one */
 
 static struct {                 /* of this process, from pd_init to pd_finalize */
 	rt_options o;
@@ -226,7 +227,7 @@ static void advance(const pd_program *p, const rt_options *o, int64_t first)
 	if (p->flow) {
 		n = every && every - from % every < n ? every - from % every : n;
 		n = due - from < n ? due - from : n;
-		if (from < p->sync_steps)
+		if (from < p->sync_steps || from < flushed)
 			n = 1;
 		rt_flow_run(p, n, every || due == from + n ? RT_FLOW_WHOLE : RT_FLOW_TRAIN, tell, NULL);
 	} else {
@@ -440,6 +441,7 @@ static void prepare(const pd_program *p, rt_options *o)
 	if (o->epochs)
 		o->steps = steps_of(p, o->epochs);
 	last_step = o->steps;
+	flushed = steps_of(p, p->sync_epochs);
 	if (o->log_every == 0)
 		o->log_every = o->steps <= 20 || rt_log >= RT_LOG_DEBUG ? 1 : (o->steps + 19) / 20;
 	if (o->metrics_every == 0)

@@ -187,15 +187,17 @@ def tree(g):
 
 class Stage:
     """Versions of a stage's weights; rounds of gradients that make the next."""
-    def __init__(self, dev, names, w, replicas, depth, optimizer, empties=None):
+    def __init__(self, dev, names, w, replicas, depth, optimizer, empties=None, warm=0):
         self.dev, self.names, self.replicas, self.depth, self.optimizer = dev, names, replicas, depth, optimizer
         self.empties = empties          # after so many rounds nothing is under way; None: never
+        self.warm = warm // replicas    # rounds that are flushed one by one
         self.version = [{n: w[n] for n in names}]
         self.round = []
 
     def newest(self, t):
         done = t // self.replicas
-        return done - min(self.depth - 1, done % self.empties if self.empties else done)
+        flown = max(0, done - self.warm)
+        return done - min(self.depth - 1, flown % self.empties if self.empties else flown)
 
     def gradient(self, g, count, last=False):
         self.round.append((g, count))
@@ -222,13 +224,13 @@ def depth(replicas, s):
     return -(-sum(replicas[s:]) // replicas[s])
 
 
-def pipeline(dev, names, replicas, rule, steps, optimizer, saw=None, bound=None):
+def pipeline(dev, names, replicas, rule, steps, optimizer, saw=None, bound=None, warm=0):
     """PipeDream: (losses by minibatch, weights after the last update). optimizer(): a new one; saw(t, weights): what the
-    forward of minibatch t reads; bound: N of forward, None is NOAM."""
+    forward of minibatch t reads; bound: N of forward, None is NOAM; the first `warm` minibatches are flushed."""
     noam = depth(replicas, 0)
     deep = [1 if rule == 'vanilla' else bound or noam if rule == 'forward' else depth(replicas, s) for s in range(len(replicas))]
     w = dev.weights()
-    st = [Stage(dev, n, w, r, d, optimizer(), noam * replicas[0] // r if rule == 'backward' else None)
+    st = [Stage(dev, n, w, r, d, optimizer(), noam * replicas[0] // r if rule == 'backward' else None, warm)
           for n, r, d in zip(names, replicas, deep)]
     losses = []
     for t in range(steps):
@@ -246,12 +248,13 @@ def pipeline(dev, names, replicas, rule, steps, optimizer, saw=None, bound=None)
     return losses, {n: s.version[-1][n] for s in st for n in s.names}
 
 
-def delayed(dev, micro, delay, steps, optimizer):
-    """Steps of `micro` microbatches whose gradient is of the weights `delay` updates ago: 0 is synchronous, 1 is 2BW."""
+def delayed(dev, micro, delay, steps, optimizer, warm=0):
+    """Steps of `micro` microbatches whose gradient is of the weights `delay` updates ago: 0 is synchronous, 1 is 2BW. The first `warm`
+    steps are synchronous, and nothing before them is looked at by those behind."""
     st = Stage(dev, list(dev.trained), dev.weights(), micro, 1, optimizer())
     losses = []
     for t in range(steps):
-        w, done = st.version[max(0, t - delay)], []
+        w, done = st.version[t if t < warm else max(warm, t - delay)], []
         for k in range(micro):
             loss, count = dev.forward(w, t * micro + k)
             done.append((loss, count))
@@ -261,8 +264,9 @@ def delayed(dev, micro, delay, steps, optimizer):
     return losses, st.version[-1]
 
 
-def pipe_sgd(dev, micro, K, steps, optimizer):
-    """Pipe-SGD, Algorithm 1: iteration t = 1 .. first updates with the gradient of iteration t - K, which is zero up to 0."""
+def pipe_sgd(dev, micro, K, steps, optimizer, warm=0):
+    """Pipe-SGD, Algorithm 1: iteration t = 1 .. first updates with the gradient of iteration t - K, which is zero up to 0. The first
+    `warm` iterations update with their own."""
     w, opt, losses, sums = dev.weights(), optimizer(), [], {}
 
     def update(t):
@@ -270,7 +274,7 @@ def pipe_sgd(dev, micro, K, steps, optimizer):
         n = opt.divisor(g, n)
         return {p: opt.step(p, w[p], g[p], n, t - 1) for p in w}
     for t in range(1, steps + 1):
-        if t - K >= 1:
+        if t - K > warm:
             w = update(t - K)
         done, gs = [], []
         for k in range(micro):
@@ -279,6 +283,8 @@ def pipe_sgd(dev, micro, K, steps, optimizer):
         n = sum(c for _, c in done)
         losses.append(sum(x for x, _ in done) / n)
         sums[t] = dev.gradients(tree(gs)), n
+        if t <= warm:
+            w = update(t)
     for t in sorted(sums):
         w = update(t)
     return losses, w
