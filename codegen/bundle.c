@@ -189,7 +189,8 @@ static bool write_manifest(Build *b)
 	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
 		b->m->batch, b->m->microbatches, t->steps, t->seed);
 	cw_line(&w, "\"optimizer\": \"%s\", %s", opt_kind_name[opt_kind(&t->opt)], optimizer_text(b->a, &t->opt));
-	cw_line(&w, "\"sync\": \"%s\", \"local_aggregation\": %s,", served_async(t) ? "async" : "sync", t->no_local_agg ? "false" : "true");
+	cw_line(&w, "\"sync\": \"%s\",%s \"local_aggregation\": %s,", served_async(t) ? "async" : "sync", t->staleness < 0 ? "" :
+		arena_printf(b->a, " \"staleness\": %lld,", (long long)t->staleness), t->no_local_agg ? "false" : "true");
 	cw_line(&w, "\"schedule\": \"%s\", \"reproducible\": %s, \"shuffle\": %s", b->m->schedule->name,
 		t->reproducible ? "true" : "false", t->shuffle ? "true" : "false");
 	cw_close(&w, ",");

@@ -74,13 +74,25 @@ static const char *stash_word(VersionRule r)
 	return word[r];
 }
 
-/* Asynchronous servers: what a device does, whatever the others do. */
+/* Asynchronous servers: what a device, or one of each stage, does, whatever the others do. */
 static void served_rule(const Build *b, Buf *out)
 {
-	buf_puts(out, "This plan is ASYNCHRONOUS: every device trains by itself, on its microbatches of a step. A parameter's server\n"
-		"updates it with each gradient that arrives, in the order of arrival:\n"
-		"    w(u+1) = w(u) - rate * gradient_r / n_r     device r's sum over its n_r labels, at what it had pulled\n"
-		"A pull gives what is there then. No two runs need be alike; --arrivals DIR records the order.\n");
+	const int stages = module_stages(b->m);
+
+	buf_printf(out, "This plan is ASYNCHRONOUS: every %s trains by itself, on its microbatches of a step. A parameter's server\n"
+		"updates it with each gradient that arrives, in the order of arrival:\n", stages > 1 ? "replica" : "device");
+	if (stages == 1) {
+		buf_puts(out, "    w(u+1) = w(u) - rate * gradient_r / n_r     device r's sum over its n_r labels, at what it had pulled\n");
+	} else {
+		buf_puts(out, "    w(u+1) = w(u) - rate * gradient_r(");
+		for (int t = 0; t < stages; t++)
+			buf_printf(out, "%sw_%d,r", t ? ", " : "", t);
+		buf_puts(out, ") / n_r     replica r's sum over its n_r labels\n"
+			"w_s,r is what device r of stage s pulled in that step: each parameter once (of tables each row), for all forwards and\n"
+			"backwards of the step, behind its own push of the step before. Parameters may be of different versions u. The\n"
+			"replica's pipeline is flushed in every step; other replicas push meanwhile.\n");
+	}
+	buf_puts(out, "A pull gives what is there then. No two runs need be alike; --arrivals DIR records the order.\n");
 	if (b->t->staleness >= 0)
 		buf_printf(out, "No device is more than %" PRId64 " step%s ahead of the slowest.\n", b->t->staleness, b->t->staleness == 1 ? "" : "s");
 	buf_puts(out, "\n");

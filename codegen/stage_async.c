@@ -47,7 +47,7 @@ bool has_tag(const StageCx *x, const Value *root)
 {
 	const Graph *g[2] = { x->s->forward, x->s->backward };
 
-	for (int k = 0; k < 2 && flows(x); k++)
+	for (int k = 0; k < 2 && schedule_tagged(x->b->m); k++)
 		for (const Node *n = g[k]->first; n; n = n->next)
 			if (message(n, root))
 				return true;
@@ -63,14 +63,14 @@ int64_t message_bytes(const Build *b, const Value *v)
 {
 	const int64_t n = type_numel(&v->type) * dtype_bytes(v->type.dtype);
 
-	return b->m->schedule->async ? (n + ALIGN - 1) / ALIGN * ALIGN + TAG_BYTES : n;
+	return schedule_tagged(b->m) ? (n + ALIGN - 1) / ALIGN * ALIGN + TAG_BYTES : n;
 }
 
 const char *message_text(const StageCx *x, const Value *v)
 {
 	const DType t = v->type.dtype;
 
-	if (!flows(x))
+	if (!schedule_tagged(x->b->m))
 		return arena_printf(x->b->a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(t));
 	return arena_printf(x->b->a, "%" PRId64 " + sizeof(pd_tag)", message_bytes(x->b, v) - TAG_BYTES);
 }
@@ -78,12 +78,12 @@ const char *message_text(const StageCx *x, const Value *v)
 /* Before the sends of a graph: every tensor's tag, once. */
 void write_tags(StageCx *x, Cw *w, const Graph *g)
 {
-	for (const Node *n = g->first; n && flows(x); n = n->next) {
+	for (const Node *n = g->first; n && schedule_tagged(x->b->m); n = n->next) {
 		bool again = n->op != OP_Send;
 		for (const Node *k = g->first; k != n; k = k->next)
 			again |= k->op == OP_Send && n->op == OP_Send && root_of(k->in[0]) == root_of(n->in[0]);
 		if (!again)
-			cw_line(w, "pd_tag_write(&%s, mb, met[slot]);", tag_text(x, n->in[0]));
+			cw_line(w, "pd_tag_write(&%s, mb, %s);", tag_text(x, n->in[0]), flows(x) ? "met[slot]" : "0");
 	}
 }
 

@@ -198,7 +198,7 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 		value_text(x, n->out[0]);
 		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", %s);", attr_int(n, "channel"),
 			copy_of(n->out[0]));
-		if (flows(x))
+		if (schedule_tagged(x->b->m))
 			cw_line(w, "pd_tag_read(&%s, mb);", tag_text(x, n->out[0]));
 		return;
 	default:

@@ -213,8 +213,11 @@ static void read_manifest(Compile *c)
 
 	t->reproducible |= text && strstr(text, "\"reproducible\": true");
 	t->no_local_agg |= text && strstr(text, "\"local_aggregation\": false");
+	const char *far = text ? strstr(text, "\"staleness\": ") : NULL;
 	if (text && strstr(text, "\"sync\": \"async\""))
 		t->sync = "async";
+	if (far)
+		t->staleness = strtoll(strchr(far, ':') + 1, NULL, 10);
 	free(text);
 }
 
@@ -254,8 +257,6 @@ int simulate_main(Compile *c)
 		return diag_error(c->d, NOLOC, 1, "--stop-after: pdcc simulate needs the whole plan"), EXIT_USAGE;
 	if (planned ? !read_planned(c, planned) : !compile_read(c) || !compile_plan(c, NULL))
 		return compile_status(c);
-	if (served_async(&c->o->t))
-		return diag_error(c->d, NOLOC, 1, "pdcc simulate plays no --sync async: its devices have no step in common"), EXIT_USAGE;
 	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &s, c->d))
 		return EXIT_INPUT;
 	if (c->o->json)

@@ -85,6 +85,18 @@ const char *str_action(Arena *a, const Action *x)
 	return arena_printf(a, "%d%s%d", x->stage, act_name[x->kind], x->mb);
 }
 
+bool schedule_each(const Module *m)
+{
+	const Schedule *s = m->schedule;
+
+	for (int t = module_stages(m); s && t < m->nstage; t++) {
+		const DeviceSchedule *d = &s->dev[m->stage[t]->rank];
+		if (d->act[d->n - 1].kind != ACT_UPDATE)
+			return true;
+	}
+	return false;
+}
+
 bool schedule_has(const Schedule *s, ActKind k)
 {
 	for (int r = 0; r < s->ndevice; r++)

@@ -97,6 +97,13 @@ int schedule_mine(const Schedule *s, int rank, int stage, int *grain);
  * (runtime/tree.c) are added at once: gives how many in the end; most: at one time. */
 int schedule_subtrees(Arena *a, int grains, const int *mine, int n, int *most);
 bool schedule_has(const Schedule *s, ActKind k);       /* some device does that */
+/* Servers update as gradients come: their devices have no UPDATE. */
+bool schedule_each(const Module *m);
+/* Messages between stages bring how many labels count: the updates of a step do not wait until all devices have met. */
+static inline bool schedule_tagged(const Module *m)
+{
+	return m->schedule && (m->schedule->async || schedule_each(m));
+}
 void schedule_push(Arena *a, Schedule *s, int rank, Action act);
 const char *str_action(Arena *a, const Action *x);      /* "0F3": stage, kind, microbatch; B also where it is only a part */
 /* Order, matching of sends and receives, slots, depth, deadlock; names the actions on a fault. */

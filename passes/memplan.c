@@ -261,7 +261,7 @@ static void place_slots(Planner *p)
 		Class *c = p->all[i];
 		if (!c->slot)
 			continue;
-		if (c->wire && p->m->schedule->async)       /* a tag goes with it */
+		if (c->wire && schedule_tagged(p->m))       /* a tag goes with it */
 			c->bytes += ALIGN;
 		put(c, c->entry ? REGION_ENTRY : REGION_SLOT, c->entry ? &p->s->entry_bytes : &p->s->slot_bytes);
 		*(c->wire ? &p->s->bytes_comm : &p->s->bytes_kept) += c->bytes * (c->entry ? p->s->entries : p->s->inflight);

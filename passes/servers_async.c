@@ -1,13 +1,29 @@
 /* Asynchronous servers (--sync async; PipeDream section 4, ASP; Parallax section 5): what a device pushes is one update, made
- * when it comes, and what it pulls is the newest. Devices never wait for each other but for --staleness. So nothing may be left that
- * joins devices: every trained parameter is at a server, updates read nothing but their own gradient, and one device has
- * the whole model. The program's side: runtime/serve.c, pd_serve_each. */
+ * when it comes, and what it pulls is the newest. What trains by itself is a replica of the model: one device, or one of each stage,
+ * which send each other microbatches and flush the step as a synchronous pipeline does. Replicas never wait for each other but
+ * for --staleness. So nothing may be left that joins them: every trained parameter is at a server, updates read nothing but
+ * their own gradient, and replica r of a stage sends to replica r of the others. The loss' labels are counted in the last stage;
+ * the others hear of them with the gradients (schedule_tagged). The program's side: runtime/serve.c, pd_serve_each. */
 #include <string.h>
 #include "servers.h"
 
 static bool refuse(const PassCx *cx, const char *why)
 {
 	return diag_error(cx->d, NOLOC, 520, "--sync async: %s", why);
+}
+
+/* Are replicas of the stages such of the whole model? */
+static bool pairs(const Module *m, const PassCx *cx)
+{
+	for (int k = 1; k < m->nstage; k++)
+		if (m->stage[k]->replicas != m->stage[0]->replicas)
+			return diag_error(cx->d, NOLOC, 520, "--sync async: replica r of every stage trains with replica r of the others, and stage 0 has "
+				"%d replica%s, stage %d has %d; give all stages as many (--plan)", m->stage[0]->replicas,
+				m->stage[0]->replicas == 1 ? "" : "s", k, m->stage[k]->replicas);
+	if (m->nstage > 1 && !m->stage[m->nstage - 1]->backward->first)
+		return diag_error(cx->d, NOLOC, 520, "--sync async: of the plan's %d stages the last computes nothing but the value of the loss, and "
+			"tells the others with no gradient how many labels count; use fewer stages (--plan)", m->nstage);
+	return true;
 }
 
 bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
@@ -19,9 +35,8 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 			m->schedule ? m->schedule->name : o->schedule);
 	if (o->reproducible)
 		return refuse(cx, "updates have the order in which gradients arrive, and --reproducible promises the bits of one device");
-	if (m->nstage > 1)
-		return diag_error(cx->d, NOLOC, 520, "--sync async: devices go on by themselves, each with the whole model; the plan has "
-			"%d stages, whose devices wait for each other", m->nstage);
+	if (!pairs(m, cx))
+		return false;
 	if (cx->train->opt.clip_norm > 0)
 		return refuse(cx, "--clip-norm limits the norm over all parameters, whose gradients arrive one after another at several servers");
 	if (o->last && !strcmp(o->last, "keep"))

@@ -219,7 +219,8 @@ static void finish(Player *p, int rank)
 		use(p, rank, x->stage, -1);
 	if (x->kind == ACT_SYNC)
 		p->out->spent[rank][ACT_SYNC] += p->now - p->since[rank];
-	sim_sums_done(p, rank, x->kind);
+	if (!p->each)
+		sim_sums_done(p, rank, x->kind);
 	p->at[rank]++;
 	p->since[rank] = -1;
 }
@@ -229,7 +230,7 @@ void sim_advance(Player *p, int rank)
 	while (!p->running[rank] && p->at[rank] < p->s->dev[rank].n) {
 		const Action *x = &p->s->dev[rank].act[p->at[rank]];
 
-		if (sim_waits_for_sum(p, rank, x->kind))
+		if (p->each ? sim_waits_for_server(p, rank, x) : sim_waits_for_sum(p, rank, x->kind))
 			return;
 		switch (x->kind) {
 		case ACT_RECV_F: case ACT_RECV_B:
@@ -295,7 +296,7 @@ static void happen(Player *p, const Event *e)
 		sim_advance(p, e->rank);
 		break;
 	case EV_JOINED:
-		sim_joined(p, e);
+		(p->each ? sim_served : sim_joined)(p, e);
 		break;
 	case EV_READY:
 		sim_join_ready(p, e);
@@ -459,6 +460,8 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 			m->s->name, m->nmsg, m->s->nmicro);
 	prepare_ranks(&p);
 	sim_prepare_joins(&p);
+	if (m->each)
+		sim_prepare_each(&p);
 	prepare_messages(&p);
 	for (int r = 0; r < m->s->ndevice; r++)
 		sim_advance(&p, r);
@@ -473,7 +476,10 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 		worked += out->spent[r][ACT_F] + out->spent[r][ACT_B] + out->spent[r][ACT_W];
 	if (out->pipeline > 0)
 		out->bubble = sim_rest(1, worked / (m->s->ndevice * out->pipeline));
-	steady(out);
+	if (m->each)
+		sim_each_steps(&p, out);
+	else
+		steady(out);
 	sim_count_bytes(a, out, ports_busy(&p.ports));
 	return true;
 }

@@ -18,6 +18,8 @@
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
  *               SYNC, one of an asynchronous schedule in each. Where a later update takes the sums (Pipe-SGD), SYNC waits for
  *               those that the SYNC before began, begins its own, and the device goes on beside them.
+ *               Asynchronous servers (simulate_each.c): a device exchanges with its servers alone, and nobody waits for others
+ *               but for --staleness.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
  * A device runs one stage or several; a message between two of its own stages is there at once. Equal times are settled by
  * device, then by action. */
@@ -31,7 +33,8 @@
 typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
-typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE,
+/* PULL, PUSH: of one device with one server (simulate_each.c). */
+typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_PULL, SIM_PUSH, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE,
 	SIM_HOSTS } SimJoinKind;
 typedef struct SimJoin {
 	SimJoinKind kind;
@@ -40,6 +43,7 @@ typedef struct SimJoin {
 	const int  *rank;
 	const rounds_hosts *hosts;  /* of the members, for SIM_HOSTS */
 	int         root;
+	int         serve;          /* SIM_PULL, SIM_PUSH: which of SimModel.serve */
 	bool        always;         /* SIM_RING, however small the sum is */
 	bool        vendor;         /* by MPI, taken for a ring; its bytes are not counted */
 	bool        bucket;         /* begins in the last B, or W, of `stage`, behind that share of its time */
@@ -51,8 +55,10 @@ typedef struct SimJoin {
 static inline rounds_kind sim_rounds(SimJoinKind k) { return (rounds_kind)(k - SIM_ROUNDS); }
 
 /* What a device and a server of parameters tell each other in a step: bytes pushed and pulled, row numbers, heads; with
- * what is pulled (sums that devices do something with) row numbers and heads too. */
-typedef struct SimServe { int worker, server; double up, down, ids, heads, back_ids, back_heads; } SimServe;
+ * what is pulled (sums that devices do something with) row numbers and heads too. Of asynchronous servers: pulls, one after
+ * another, and seconds of the updates with what the device pushes. */
+typedef struct SimServe { int worker, server; double up, down, ids, heads, back_ids, back_heads;
+	double pulls, update; } SimServe;
 
 typedef double SimTimes[ACT_COUNT];
 
@@ -70,6 +76,8 @@ typedef struct SimModel {
 	int64_t        *slot;       /* by stage: bytes of a microbatch in flight */
 	int             norm_at;    /* the device that joins the norm */
 	int64_t         norm;       /* bytes that every device tells that one of its gradients' norm; 0: nothing is clipped */
+	bool            each;       /* servers are asynchronous: s is the schedule EACH_STEPS times */
+	int64_t         staleness;  /* of those; -1: any */
 	int64_t         weights;    /* bytes of all trained parameters, what data parallelism would sum */
 } SimModel;
 
@@ -127,6 +135,10 @@ bool sim_small_sum(const SimJoin *j);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */
 double node_seconds(const Node *n, const Speed *first, const Speed *on);
+/* simulate_each.c: the schedule so many times; a server's seconds for what a device of the stage pushes in a step. */
+enum { EACH_STEPS = 8 };
+Schedule *sim_repeated(Arena *a, const Module *m);
+double sim_update_seconds(const Cluster *c, const Stage *server, int stage, int device);
 SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Training *t);
 double serve_bytes(const SimServe *x);
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *t, int *capjoin);

@@ -112,14 +112,15 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 	}
 	for (int i = 0; i < m->nserve; i++) {
 		const SimServe *x = &m->serve[i];
+		const int64_t times = m->each ? EACH_STEPS : 1;
 		SimPair *up = pair(&p, x->worker, x->server);
-		up->values += (int64_t)(x->up + 0.5);
-		up->ids += (int64_t)(x->ids + 0.5);
-		up->heads += (int64_t)(x->heads + 0.5);
+		up->values += times * (int64_t)(x->up + 0.5);
+		up->ids += times * (int64_t)(x->ids + 0.5);
+		up->heads += times * (int64_t)(x->heads + 0.5);
 		SimPair *down = pair(&p, x->server, x->worker);
-		down->values += (int64_t)(x->down + 0.5);
-		down->ids += (int64_t)(x->back_ids + 0.5);
-		down->heads += (int64_t)(x->back_heads + 0.5);
+		down->values += times * (int64_t)(x->down + 0.5);
+		down->ids += times * (int64_t)(x->back_ids + 0.5);
+		down->heads += times * (int64_t)(x->back_heads + 0.5);
 	}
 	for (int r = 1; r < s->ndevice && m->totals; r++) {
 		pair(&p, r, 0)->totals += m->totals - TOLD;

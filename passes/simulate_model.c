@@ -200,9 +200,11 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 	SimModel *x = NEW(a, SimModel);
 	int cap = 0, *device = NEWN(a, int, m->schedule->ndevice);
 
-	*x = (SimModel){ .s = m->schedule, .c = c, .device = device, .time = NEWN(a, SimTimes, m->schedule->ndevice * m->nstage),
+	const bool each = schedule_each(m);
+
+	*x = (SimModel){ .s = each ? sim_repeated(a, m) : m->schedule, .each = each, .staleness = training ? training->staleness : -1, .c = c, .device = device, .time = NEWN(a, SimTimes, m->schedule->ndevice * m->nstage),
 		.fixed = NEWN(a, int64_t, m->nstage), .slot = NEWN(a, int64_t, m->nstage),
-		.totals = m->schedule->async ? 0 : (m->microbatches + 2) * REPORT };
+		.totals = m->schedule->async || each ? 0 : (m->microbatches + 2) * REPORT };
 	for (int t = 0; t < m->nstage; t++) {
 		for (int k = 0; k < m->stage[t]->replicas; k++)
 			device[m->schedule->device[t][k]] = m->stage[t]->device[k];
@@ -298,8 +300,8 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 				joins[line_between(m, x->rank[x->root], x->rank[i])] += x->bytes;
 	}
 	for (int i = 0; i < m->nserve; i++)
-		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (int64_t)(serve_bytes(&m->serve[i]) + 0.5);
-	ring_bytes(m, parallel, &(SimJoin){ .n = m->s->ndevice - m->nserver, .bytes = m->weights });
+		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (m->each ? EACH_STEPS : 1) * (int64_t)(serve_bytes(&m->serve[i]) + 0.5);
+	ring_bytes(m, parallel, &(SimJoin){ .n = m->s->ndevice - m->nserver, .bytes = out->steps * m->weights });
 	out->load = load;
 	for (int i = 0; i < lines; i++)
 		if (load[i].messages || joins[i] || parallel[i])

@@ -14,6 +14,9 @@ typedef struct Event { double time; int rank, action; EventKind kind; int id, st
 /* A message waits in the queues of both of its ports: OUT of the sender, IN of the receiver. */
 enum { POSTED = 1, SENT = 2 };
 
+/* A device of asynchronous servers: steps that it has done, exchanges under way and since when, what it did of this step. */
+typedef struct SimEach { int done, left, span; double since; bool pulled, pushed, waits; } SimEach;
+
 typedef struct Player {
 	Arena          *a;
 	const SimModel *m;
@@ -32,6 +35,8 @@ typedef struct Player {
 	bool           *summing;        /* it takes part in one, or waits there for others */
 	bool           *begun;          /* Pipe-SGD: the sums of its last SYNC, which go on beside later actions */
 	int           **join_of, *njoin_of;     /* indices into SimModel.join */
+	SimEach        *each;           /* NULL: servers are synchronous */
+	double         *ended;          /* by step: when the last device had done it */
 	int            *slots;
 	int64_t        *held;           /* bytes of them */
 	int           **sent_f, **sent_b;       /* by stage from `base` on, and slot, or entry: the microbatch last sent from it, + 1 */
@@ -65,5 +70,11 @@ bool sim_waits_for_sum(Player *p, int rank, ActKind kind);
 void sim_sums_done(Player *p, int rank, ActKind kind);
 void sim_join_ready(Player *p, const Event *e);
 void sim_joined(Player *p, const Event *e);
+
+/* Asynchronous servers: true when the device waits for one; events; the result. */
+void sim_prepare_each(Player *p);
+bool sim_waits_for_server(Player *p, int rank, const Action *x);
+void sim_served(Player *p, const Event *e);
+void sim_each_steps(const Player *p, Sim *out);
 
 #endif

@@ -25,7 +25,9 @@ int ports_of(const SimModel *m, int id, int way)
 	return port_between(m, ports_sender(m, id), ports_receiver(m, id), way);
 }
 
-static int nport(const SimModel *m) { return 2 * (m->c->ndevice + (m->c->nlink + 2) * m->c->nhost); }
+/* Behind those of links one for each rank: what an asynchronous server does. */
+static int server_port(const SimModel *m, int rank) { return 2 * (m->c->ndevice + (m->c->nlink + 2) * m->c->nhost) + rank; }
+static int nport(const SimModel *m) { return server_port(m, m->each ? m->s->ndevice : 0); }
 
 void ports_init(Ports *p, Arena *a, const SimModel *m)
 {
@@ -131,10 +133,30 @@ static double load_serve(Ports *p, const SimJoin *j)
 	return all;
 }
 
+/* One device and one server: pulls, or pushes and their updates, in which nobody else has the server. */
+static double load_exchange(Ports *p, const SimJoin *j)
+{
+	const SimModel *m = p->m;
+	const SimServe *x = &m->serve[j->serve];
+	const bool pull = j->kind == SIM_PULL, near = m->c->device[m->device[x->worker]].host == m->c->device[m->device[x->server]].host;
+	const int from = pull ? x->server : x->worker, to = pull ? x->worker : x->server, port = server_port(m, x->server);
+	const Link l = cluster_link_of(m->c, ports_line(m, from, to));
+	const double latency = (pull ? 2 * x->pulls : 1) * l.latency, served = sim_link_seconds(&l, (double)j->bytes) + (pull ? 0 : x->update);
+
+	load_one(p, from, to, (double)j->bytes, near ? x->worker : NONE);
+	load_round(&p->load, 1);
+	if (served > 0)
+		p->load.touched[p->load.n++] = port;
+	p->load.all[port] = served;
+	return latency + served;
+}
+
 static double load_sum(Ports *p, const SimJoin *j)
 {
 	const bool small = j->kind == SIM_GATHER || (j->kind == SIM_RING && sim_small_sum(j));
 
+	if (j->kind == SIM_PULL || j->kind == SIM_PUSH)
+		return load_exchange(p, j);
 	if (j->n < 2)
 		return 0;
 	if (j->kind == SIM_SERVE)

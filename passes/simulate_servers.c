@@ -70,6 +70,7 @@ static void add_pull(SimServe *to, const Rows *x, const Value *w, int64_t grains
 	to->down += x->whole ? x->cut : rows * x->row;
 	to->ids += x->whole ? 0 : rows * ID;
 	to->heads += HEAD * (x->whole ? 1.0 : (double)(x->pulls * grains));
+	to->pulls += x->whole ? 1.0 : (double)(x->pulls * grains);
 }
 
 /* The sum to this replica, and from the first what it made of it (runtime/fetch.c); their heads and row numbers too. */
@@ -113,6 +114,18 @@ double serve_bytes(const SimServe *x)
 	return x->up + x->down + x->ids + x->heads + x->back_ids + x->back_heads;
 }
 
+/* Asynchronous servers: the device exchanges with each alone. */
+static void add_exchanges(Arena *a, SimModel *x, int serve, int *capjoin)
+{
+	const SimServe *s = &x->serve[serve];
+	int *rank = NEW(a, int);
+
+	*rank = s->worker;
+	for (int pull = 0; pull < 2; pull++)
+		PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = pull ? SIM_PULL : SIM_PUSH, .n = 1, .rank = rank, .serve = serve,
+			.bytes = (int64_t)(pull ? s->down + s->back_ids + s->back_heads : s->up + s->ids + s->heads) };
+}
+
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)
 {
 	int cap = 0;
@@ -134,14 +147,18 @@ void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *tra
 				if (s.heads <= 0)
 					continue;
 				s.heads += HEAD;            /* the end */
+				s.update = x->each ? sim_update_seconds(x->c, server, t, server->device[0]) : 0;
 				PUSH(a, x->serve, x->nserve, cap) = s;
+				if (x->each)
+					add_exchanges(a, x, x->nserve - 1, capjoin);
 				if (given.heads > 0)
 					PUSH(a, x->serve, x->nserve, cap) = given;
 				rank[n++] = s.worker;
 				most = serve_bytes(&s) > most ? serve_bytes(&s) : most;
 			}
 		rank[n++] = server->rank;
-		PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = (int64_t)most, .n = n,
-			.rank = rank, .root = n - 1 };
+		if (!x->each)
+			PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = (int64_t)most, .n = n,
+				.rank = rank, .root = n - 1 };
 	}
 }

@@ -11,6 +11,7 @@
 #include "rt.h"
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct inbox {          /* of a part of a gradient, for one step */
 	rt_sums *s;             /* asynchronous: one for each member */
@@ -127,7 +128,7 @@ static void check_rows(const pd_share *s, const int32_t *ids, int64_t n, int ran
 /* A line of --arrivals: what, of which parameter, which rank, its step, updates so far; the rows of a pull. */
 static void note(const char *what, const pd_share *s, int rank, int64_t rows)
 {
-	if (!arrivals)
+	if (!arrivals || pd_evaluating())
 		return;
 	fprintf(arrivals, "%s %s %d %lld %lld", what, s->name, rank, (long long)(rt_step + heads[rank].round - now),
 	        (long long)updates[s - shares][s->members]);
@@ -263,6 +264,24 @@ void pd_serve(void)
 
 /* ---- asynchronous ---- */
 
+/* A run that goes on keeps the lines of steps that lie in its checkpoint; those of later ones were not lost with the run before. */
+static void keep_lines(FILE *f)
+{
+	char     line[256];
+	long long step;
+	long     end = 0;
+	bool     kept = true, whole = true;     /* a line of rows may be longer: in pieces */
+
+	while (kept && fgets(line, sizeof line, f)) {
+		if (whole)
+			kept = sscanf(line, "%*s %*s %*d %lld", &step) == 1 && step < rt_step;
+		whole = strchr(line, '\n') != NULL;
+		end = kept && whole ? ftell(f) : end;
+	}
+	if (fflush(f) || ftruncate(fileno(f), end) || fseek(f, end, SEEK_SET))
+		rt_fail(RT_ERROR, "R406", "the record of arrivals: %s", strerror(errno));
+}
+
 void rt_arrivals_open(const char *dir)
 {
 	char path[4096];
@@ -271,9 +290,11 @@ void rt_arrivals_open(const char *dir)
 		return;
 	snprintf(path, sizeof path, "%s/rank%d.txt", dir, rt_program->rank);
 	if (mkdir(dir, 0777) == 0 || errno == EEXIST)
-		arrivals = fopen(path, rt_step ? "a" : "w");
+		arrivals = fopen(path, rt_step && !access(path, F_OK) ? "r+" : "w");
 	if (!arrivals)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+	if (rt_step)
+		keep_lines(arrivals);
 }
 
 /* A push has come: the update, if it was the last part of this device's gradient. */
