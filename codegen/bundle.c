@@ -23,7 +23,7 @@ static const char *model_file(const Build *b)
 	return name;
 }
 
-const char build_gpu_libraries[] = "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublas -lcudnn -lcudart -lstdc++ -lm "
+const char build_gpu_libraries[] = "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublasLt -lcublas -lcudnn -lcudart -lstdc++ -lm "
 	"-lpthread";
 
 bool runtime_file(const char *name, bool gpu)
@@ -95,7 +95,8 @@ static bool write_makefile(Build *b)
 		train->cc ? made_word(a, train->cc) : "gcc", "LEVEL", level, "DEBUG", debug, "RULES",
 		buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
 		"oneDNN 2", "LIBRARIES", b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
-		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o" : "", "HOST", b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
+		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o obj/runtime/gpu_ends.cu.o" : "", "HOST",
+		b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
 		b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
 	buf_free(&rules);
 	buf_free(&settings);

@@ -66,13 +66,14 @@ typedef struct Kernel {
 
 /* What a node asks of the vendor library, in plain numbers (pd.h: pd_conv_desc, pd_bn_desc); the library pass asks for
  * the scratchpad, and the node's statements name the same numbers. */
-typedef enum LibKind { LIB_NONE, LIB_CONV, LIB_BN } LibKind;
+typedef enum LibKind { LIB_NONE, LIB_CONV, LIB_BN, LIB_PRODUCT } LibKind;
 typedef struct Lib {
 	LibKind kind;
 	int     what;               /* 0 forward, 1 backward by data, 2 backward by weights */
 	int     nd, n, c, oc, groups, nhwc, bias;
 	int     in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];
 	float   eps;
+	int64_t bytes;              /* LIB_PRODUCT: of scratch, whatever the library says */
 } Lib;
 
 /* A compile-time tensor: what eval takes and gives. */
@@ -114,6 +115,18 @@ Value *mk_reshape(Builder *b, Value *x, const Type *t);     /* x itself when the
 Value *mk_transpose(Builder *b, Value *x, const int64_t *perm);
 Value *mk_gemm(Builder *b, Value *x, Value *y, Value *bias, int transA, int transB);
 Value *mk_scalar(Builder *b, DType t, double x);
+
+/* ---- products of matrices (ops/matmul/product.c): what a Product is made of; end as there ---- */
+typedef struct ProductForm {
+	Value      *in[4];          /* a, b, bias, what the forward kept; the last two may be NULL */
+	bool        transa, transb, keep;
+	int         to, sum;
+	const char *end;
+} ProductForm;
+ProductForm product_form(const Node *n);        /* of a Gemm, MatMul or Product */
+Node   *product_make(Builder *b, const ProductForm *f);
+int64_t product_rows(const Node *n);            /* of a Product's result as one matrix; 0: it is several */
+bool    product_even(const Node *n);            /* a Gemm or MatMul: its matrices lie at even distances, or are one */
 
 /* ---- elementwise nodes as C (ops/elementwise/): see elementwise.def and fused.c ---- */
 /* The C expression of an OP_EW node over operands $0 $1 ..., e.g. "$0 < 0 ? 0 : $0"; the node's type fills in

@@ -73,12 +73,21 @@ static bool ask(Asked *k, Node *n, int threads, PassCx *cx)
 	return true;
 }
 
+/* GPUs: workspaces of cuDNN are not of the arena; those of cuBLASLt are as large as we say. */
+static void give(Node *n)
+{
+	Lib l;
+
+	optab[n->op]->lib(n, &l);
+	if (l.kind == LIB_PRODUCT)
+		n->scratch = l.bytes;
+}
+
 static bool is_f64(const Node *n)
 {
 	return n->in[0]->type.dtype == DT_f64;
 }
 
-/* There the library's workspace is not of the arena. */
 bool pass_library(Module *m, PassCx *cx)
 {
 	Asked k = { .a = cx->scratch };
@@ -92,7 +101,9 @@ bool pass_library(Module *m, PassCx *cx)
 		pd_threads(threads);
 		for (int j = 0; j < ngraph; j++)
 			for (Node *n = g[j]->first; n; n = n->next)
-				if (optab[n->op]->lib && !is_f64(n) && !target_cuda(cx->train))
+				if (optab[n->op]->lib && target_cuda(cx->train))
+					give(n);
+				else if (optab[n->op]->lib && !is_f64(n))
 					ok &= ask(&k, n, threads, cx);
 	}
 	return ok;

@@ -34,6 +34,11 @@ void pd_place_rows(float *table, int64_t height, const void *ids, int bytes, con
 void pd_window(void *large, const void *small, size_t size, int64_t planes, const int *in, const int *front, const int *out,
                int there);
 
+/* gpu_ends.cu: what pd_product_run does behind a product that the library made bare: bias, end and what is kept, in place; the
+ * sum of k rows of n. */
+void pd_end_of(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept);
+void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n);
+
 /* What kernels call: gpu.h. */
 void    pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda, int64_t astep,
                       const void *b, int ldb, int64_t bstep, void *y, int batch);

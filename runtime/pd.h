@@ -552,6 +552,24 @@ void   pd_add(float *sum, const float *one, int64_t n);
 void   pd_set(float *to, double v);
 double pd_get(const float *from);
 const void *pd_constant(const void *on_host, size_t bytes); /* before step 0: a copy on the device */
+/* y = end(op(a) op(b) + bias) for `batch` matrices, row-major and without gaps; those of a and b begin astep and bstep elements
+ * apart. bias: a row of n. keep: `also` is made for the backward, of PD_RELU a bit per element, set above 0, rows of a multiple of
+ * 128 bits; of PD_GELU (by tanh) what went in. The _GRAD ends multiply with the derivative at what was kept so. sum: `also` is,
+ * of k rows that are added up, those of a (1, which transa says it lies as) or of b (2, not transposed). in: of a and b,
+ * out: of all else; added up in f32. */
+typedef enum pd_end { PD_AS_IT_IS, PD_RELU, PD_GELU, PD_RELU_GRAD, PD_GELU_GRAD } pd_end;
+typedef struct pd_product_desc {
+	pd_dtype in, out;
+	int      transa, transb, m, n, k, batch;        /* batch 0: one */
+	int64_t  astep, bstep;
+	pd_end   end;
+	int      keep, bias, sum;
+	size_t   scratch;           /* bytes that a call gets */
+} pd_product_desc;
+typedef struct pd_product { void *impl; } pd_product;
+void pd_product_init(pd_product *o, const pd_product_desc *d);
+void pd_product_run(const pd_product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *kept,
+                    void *scratch);
 /* pd_report of numbers on the device. */
 void   pd_report_from(int mb, const float *loss, const float *count);
 void   pd_hits_from(int mb, const float *hits);         /* likewise pd_hits */

@@ -2,7 +2,7 @@
  * any ranks, broadcasts the leading axes as numpy does, and has transA / transB of its own (the last two axes), which
  * gradients use. Operands of 16 bits are multiplied exactly and added in f32; `to` is the type of the result where it is
  * another one (f32), and c may be f32 too. cpu: pd_gemm per matrix; ref: plain loops. */
-#include "../common/common.h"
+#include "matmul.h"
 
 struct gemm { int64_t transA, transB, to; };
 
@@ -12,13 +12,6 @@ static DType result_dtype(const Node *n)
 
 	return at->to ? dtype_from_onnx((int)at->to) : n->in[0]->type.dtype;
 }
-
-/* One problem: batch of [m,k] x [k,n]; strides of the operands per batch axis, 0 where broadcast. */
-typedef struct Dims {
-	int64_t m, n, k, batch;
-	int     rank;
-	int64_t dim[MAXRANK], sa[MAXRANK], sb[MAXRANK];
-} Dims;
 
 /* x as a stack of matrices: a vector is a row (first operand) or a column. */
 static Type as_matrix(const Type *x, bool first)
@@ -45,9 +38,8 @@ static void batch_strides(const Type *x, const Dims *d, int64_t *s)
 	}
 }
 
-static bool dims_of(const Node *n, Dims *d)
+bool product_dims(const Node *n, bool transa, bool transb, Dims *d)
 {
-	const struct gemm *at = n->attr;
 	const Type a = as_matrix(&n->in[0]->type, true), b = as_matrix(&n->in[1]->type, false);
 	const int64_t *ma = a.dim + a.rank - 2, *mb = b.dim + b.rank - 2;
 	Type ba = a, bb = b, all;
@@ -56,7 +48,7 @@ static bool dims_of(const Node *n, Dims *d)
 	bb.rank -= 2;
 	if (a.rank < 2 || b.rank < 2 || !shape_broadcast(&ba, &bb, &all))
 		return false;
-	*d = (Dims){ .m = ma[at->transA ? 1 : 0], .k = ma[at->transA ? 0 : 1], .n = mb[at->transB ? 0 : 1], .batch = 1,
+	*d = (Dims){ .m = ma[transa ? 1 : 0], .k = ma[transa ? 0 : 1], .n = mb[transb ? 0 : 1], .batch = 1,
 		.rank = all.rank };
 	for (int i = 0; i < all.rank; i++) {
 		d->dim[i] = all.dim[i];
@@ -64,7 +56,14 @@ static bool dims_of(const Node *n, Dims *d)
 	}
 	batch_strides(&a, d, d->sa);
 	batch_strides(&b, d, d->sb);
-	return d->k == mb[at->transB ? 1 : 0];
+	return d->k == mb[transb ? 1 : 0];
+}
+
+static bool dims_of(const Node *n, Dims *d)
+{
+	const struct gemm *at = n->attr;
+
+	return product_dims(n, at->transA != 0, at->transB != 0, d);
 }
 
 static bool shape(Node *n, Diag *d)
@@ -200,8 +199,7 @@ static const char *offset_text(Arena *a, const Dims *p, const int64_t *stride)
 	return *text ? text : "0";
 }
 
-/* From a matrix to the next one of the batch, in elements; -1: there is no such number. */
-static int64_t step_of(const Dims *p, const int64_t *stride)
+int64_t product_step(const Dims *p, const int64_t *stride)
 {
 	int64_t step = -1, below = 1;
 
@@ -263,23 +261,26 @@ static void product_holes(const Node *n, Holes *h)
 		hole_text(h, "HOW", "%d", ta);
 }
 
+void product_flatten(Dims *p, bool transa)
+{
+	bool one = p->batch > 1 && !transa;
+
+	for (int i = 0; i < p->rank; i++)
+		one &= p->sb[i] == 0 && (p->sa[i] != 0 || p->dim[i] == 1);
+	if (!one)
+		return;
+	p->m *= p->batch;
+	p->batch = 1;
+	p->rank = 0;
+}
+
 static void holes(const Node *n, Holes *h)
 {
 	const struct gemm *at = n->attr;
 	Dims p;
 
 	dims_of(n, &p);
-	/* one matrix on the right for all of the left: a taller matrix */
-	if (p.batch > 1 && !at->transA) {
-		bool one = true;
-		for (int i = 0; i < p.rank; i++)
-			one &= p.sb[i] == 0 && (p.sa[i] != 0 || p.dim[i] == 1);
-		if (one) {
-			p.m *= p.batch;
-			p.batch = 1;
-			p.rank = 0;
-		}
-	}
+	product_flatten(&p, at->transA != 0);
 	hole_text(h, "T", "%s", dtype_c(n->in[0]->type.dtype));
 	hole_text(h, "TY", "%s", dtype_c(n->out[0]->type.dtype));
 	product_holes(n, h);
@@ -292,7 +293,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "LDB", at->transB ? p.k : p.n);
 	hole_int(h, "BATCH", p.batch);
 	hole_int(h, "PAR", p.batch >= 8 && p.batch * p.m * p.n * p.k >= 65536);
-	const int64_t sa = step_of(&p, p.sa), sb = step_of(&p, p.sb);
+	const int64_t sa = product_step(&p, p.sa), sb = product_step(&p, p.sb);
 	hole_int(h, "STEPS", sa >= 0 && sb >= 0);
 	hole_int(h, "ASTEP", sa);
 	hole_int(h, "BSTEP", sb);

@@ -49,10 +49,10 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "conv.onnx", .plan = "2", .schedule = "1f1b",
-	.hash = "843bba8488ec7c78", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
+	.hash = "e8cdd5b9dca4ca03", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
 	.rank = 1, .world = 2, .stage = 0, .stages = 1, .replica = 1, .replicas = 2,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
-	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 2816,
+	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 4416,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.lr = 0.01,
 	.predicted = 0.000292,

@@ -50,10 +50,10 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "skip.onnx", .plan = "1", .schedule = "1f1b",
-	.hash = "81c761697b1f50b4", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
+	.hash = "7ba4e8b768b4c13d", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
 	.rank = 0, .world = 1, .stage = 0, .stages = 1, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = true, .shuffle = false, .seed = 1,
-	.micro = 2, .microbatches = 3, .channels = 0, .slots = 1, .arena = 2304,
+	.micro = 2, .microbatches = 3, .channels = 0, .slots = 1, .arena = 3328,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.lr = 0.5,
 	.predicted = 0.000384,

@@ -75,25 +75,6 @@ PD_HOST void averagepool_2x2x4x4(
 	PD_LAUNCH(device::averagepool_2x2x4x4::run, pd_blocks((int64_t)4 * 1 * 2 * 2 * 1, 256), 256, 0, y, (uint8_t *)nullptr, x);
 }
 
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product: of two, or of as many as lie at even distances. */
-namespace device::gemm_2x3x8_bias {
-static __global__ void run(float *y, const float *c)
-{
-	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-	if (e < (int64_t)2 * 3)
-		y[e] = c[e / 3 * 0 + e % 3 * 1];
-}
-}
-
-PD_HOST void gemm_2x3x8_bias(float *y, const float *a, const float *b
-	, const float *c
-	)
-{
-	PD_LAUNCH(device::gemm_2x3x8_bias::run, pd_blocks((int64_t)2 * 3, 256), 256, 0, y, c);
-	pd_gemm(0, 0, 2, 3, 8, a, 8, b, 3, 1, y, 3);
-}
-
 /* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
  * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
  * what counts. */
@@ -198,43 +179,6 @@ PD_HOST void cross_entropy_grad_2x3_sum(float *dx, const float *dy,
 	PD_LAUNCH(device::cross_entropy_grad_2x3_sum::run, 2 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, dx, dy,
 		logp,
 		labels, (const float *)nullptr);
-}
-
-PD_HOST void gemm_2x8x3_tb(float *y, const float *a, const float *b
-	)
-{
-	pd_gemm(0, 1, 2, 8, 3, a, 3, b, 3, 0, y, 8);
-}
-
-PD_HOST void gemm_8x3x2_ta(float *y, const float *a, const float *b
-	)
-{
-	pd_gemm(1, 0, 8, 3, 2, a, 8, b, 3, 0, y, 3);
-}
-
-/* y = a with some axes reduced. WIDE: a block per element of y, whose threads share what is reduced; else a thread each.
- * Always in one order. */
-namespace device::reduce_sum_2x3_axes0 {
-static __global__ void run(float *y, const float *a)
-{
-	const int o = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-	float s = 0;
-
-	if (o >= 3)
-		return;
-	const int i = o;
-	for (int r = 0; r < 2; r++) {
-		const int j = r;
-		const float v = a[j * 3 + i];
-		s = s + v;
-	}
-	y[i] = s;
-}
-}
-
-PD_HOST void reduce_sum_2x3_axes0(float *y, const float *a)
-{
-	PD_LAUNCH(device::reduce_sum_2x3_axes0::run, pd_blocks(3, 128), 128, 0, y, a);
 }
 
 namespace device::averagepool_grad_2x2x4x4 {

@@ -60,11 +60,15 @@ _Static_assert(sizeof(struct kept) == 960, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
+static char *scratch;                                            /* of library calls, 1536 bytes */
 static int replica;                                              /* which of the stage's replicas this is */
 static const int ranks[] = { 0, 1 };
 static const pd_group replicas = { 2, ranks };
 static pd_conv op_c;
 static pd_bn op_b;
+static pd_product op_logits;
+static pd_product op_d_f;
+static pd_product op_d_w2;
 static pd_bn op_d_c;
 static pd_conv op_d_w1;
 
@@ -126,13 +130,13 @@ void forward(int slot, int mb)
 
 	pd_input(0, mb, k->x);                                   /* %x f32[2,1,4,4] */
 	pd_input(1, mb, k->labels);                              /* %labels i64[2] */
-	pd_conv_forward(&op_c, k->c, k->x, P->w1, NULL, NULL);   /* %c f32[2,2,4,4]  c */
-	pd_bn_forward(&op_b, k->b, k->b_1, k->b_2, k->c, P->scale, P->bias, NULL); /* %b %b.1 %b.2 f32[2,2,4,4]  b */
+	pd_conv_forward(&op_c, k->c, k->x, P->w1, NULL, scratch); /* %c f32[2,2,4,4]  c */
+	pd_bn_forward(&op_b, k->b, k->b_1, k->b_2, k->c, P->scale, P->bias, scratch); /* %b %b.1 %b.2 f32[2,2,4,4]  b */
 	pd_copy(R->mean_rows + mb * 2, k->b_1, 2 * sizeof(float));
 	pd_copy(R->var_rows + mb * 2, k->b_2, 2 * sizeof(float));
 	relu_64(k->b, k->b);                                     /* %r f32[2,2,4,4]  r */
 	averagepool_2x2x4x4(k->p, k->b);                         /* %p f32[2,2,2,2]  p */
-	gemm_2x3x8_bias(logits, k->p, P->w2, P->b2);             /* %logits f32[2,3]  logits */
+	pd_product_run(&op_logits, logits, NULL, k->p, P->w2, P->b2, NULL, scratch); /* %logits f32[2,3]  logits */
 	cross_entropy_2x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report_from(mb, loss, count);
@@ -146,7 +150,7 @@ void backward(int slot, int mb)
 	float *d_logits = (void *)(tmp + 960);                   /* f32[2,3] */
 	float *d_f = (void *)(tmp + 128);                        /* f32[2,8] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[8,3] */
-	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
+	float *d_b2 = done ? (void *)(L + 128) : G->b2;          /* f32[3] */
 	float *d_r = (void *)(tmp + 832);                        /* f32[2,2,4,4] */
 	float *d_c = (void *)(tmp + 448);                        /* f32[2,2,4,4] */
 	float *d_scale = done ? (void *)(L + 0) : G->scale;      /* f32[2] */
@@ -155,22 +159,21 @@ void backward(int slot, int mb)
 
 	(void)mb;
 	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,3]  loss */
-	gemm_2x8x3_tb(d_f, d_logits, P->w2);                     /* %d.f f32[2,8]  logits */
-	gemm_8x3x2_ta(d_w2, k->p, d_logits);                     /* %d.w2 f32[8,3]  logits */
+	pd_product_run(&op_d_f, d_f, NULL, d_logits, P->w2, NULL, NULL, scratch); /* %d.f f32[2,8]  logits */
+	pd_product_run(&op_d_w2, d_w2, d_b2, k->p, d_logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[8,3]  logits */
 	if (done)
 		pd_add(G->w2, d_w2, 24);
-	reduce_sum_2x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
 	if (done)
 		pd_add(G->b2, d_b2, 3);
 	averagepool_grad_2x2x4x4(d_r, d_f);                      /* %d.r f32[2,2,4,4]  p */
 	relugrad_64(d_r, d_r, k->b);                             /* %d.b f32[2,2,4,4]  r */
 	/* %d.c %d.scale %d.bias f32[2,2,4,4] b */
-	pd_bn_backward(&op_d_c, d_c, d_scale, d_bias, d_r, k->c, k->b_1, k->b_2, P->scale, NULL);
+	pd_bn_backward(&op_d_c, d_c, d_scale, d_bias, d_r, k->c, k->b_1, k->b_2, P->scale, scratch);
 	if (done)
 		pd_add(G->scale, d_scale, 2);
 	if (done)
 		pd_add(G->bias, d_bias, 2);
-	pd_conv_backward_weights(&op_d_w1, d_w1, NULL, k->x, d_c, NULL); /* %d.w1 f32[2,1,3,3]  c */
+	pd_conv_backward_weights(&op_d_w1, d_w1, NULL, k->x, d_c, scratch); /* %d.w1 f32[2,1,3,3]  c */
 	if (done)
 		pd_add(G->w1, d_w1, 18);
 	done++;
@@ -216,11 +219,12 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 576);
-	R = (void *)(arena + 1600);
-	K = (void *)(arena + 1728);
+	R = (void *)(arena + 1664);
+	K = (void *)(arena + 1792);
 	G = (void *)(arena + 1024);
 	L = arena + 1472;
-	tmp = arena + 1728;
+	tmp = arena + 1792;
+	scratch = arena + 2880;
 	replica = which;
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
 	/* %c f32[2,2,4,4] c */
@@ -236,6 +240,15 @@ void init(char *arena, int which, const int *mine, int nmine)
 		.c = 2, .nd = 2, .sp = { 4, 4, 1 }, .nhwc = 0, .eps = 9.999999747e-06f }), 0);
 	pd_bn_init(&op_b, &(pd_bn_desc){ .what = PD_FORWARD, .n = 2, .c = 2, .nd = 2, .sp = { 4, 4, 1 },
 		.nhwc = 0, .eps = 9.999999747e-06f });
+	/* %logits f32[2,3] logits */
+	pd_product_init(&op_logits, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
+		.m = 2, .n = 3, .k = 8, .end = PD_AS_IT_IS, .bias = 1, .scratch = 384 });
+	/* %d.f f32[2,8] logits */
+	pd_product_init(&op_d_f, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 1,
+		.m = 2, .n = 8, .k = 3, .end = PD_AS_IT_IS, .scratch = 1024 });
+	/* %d.w2 %d.b2 f32[8,3] logits */
+	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
+		.m = 8, .n = 3, .k = 2, .end = PD_AS_IT_IS, .sum = 2, .scratch = 1536 });
 	/* %d.c %d.scale %d.bias f32[2,2,4,4] b */
 	pd_check_scratch("batchnorm_grad of 2x2x4x4", pd_bn_scratch(&(pd_bn_desc){ .what = PD_BACKWARD_DATA,
 		.n = 2, .c = 2, .nd = 2, .sp = { 4, 4, 1 }, .nhwc = 0, .eps = 9.999999747e-06f }), 0);

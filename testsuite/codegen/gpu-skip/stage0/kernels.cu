@@ -2,13 +2,6 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product: of two, or of as many as lie at even distances. */
-PD_HOST void gemm_2x4x4(float *y, const float *a, const float *b
-	)
-{
-	pd_gemm(0, 0, 2, 4, 4, a, 4, b, 4, 0, y, 4);
-}
-
 /* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
  * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
  * nest does not write. */
@@ -155,18 +148,6 @@ PD_HOST void cross_entropy_grad_2x4_sum(float *dx, const float *dy,
 	PD_LAUNCH(device::cross_entropy_grad_2x4_sum::run, 2 * 1, 4 <= 32 ? 32 : 4 <= 512 ? 128 : 512, 0, dx, dy,
 		logp,
 		labels, (const float *)nullptr);
-}
-
-PD_HOST void gemm_2x4x4_tb(float *y, const float *a, const float *b
-	)
-{
-	pd_gemm(0, 1, 2, 4, 4, a, 4, b, 4, 0, y, 4);
-}
-
-PD_HOST void gemm_4x4x2_ta(float *y, const float *a, const float *b
-	)
-{
-	pd_gemm(1, 0, 4, 4, 2, a, 4, b, 4, 0, y, 4);
 }
 
 namespace device::tanhgrad_8 {

@@ -35,9 +35,18 @@ static struct kept {
 _Static_assert(sizeof(struct kept) == 448, "as planned");
 
 static char *tmp;                                                /* all other values, packed by lifetime */
+static char *scratch;                                            /* of library calls, 1024 bytes */
 static pd_tree *tree;                                            /* sums of gradients in a fixed order */
 static const int ranks[] = { 0 };
 static const pd_group replicas = { 1, ranks };
+static pd_product op_h;
+static pd_product op_m;
+static pd_product op_n;
+static pd_product op_d_s;
+static pd_product op_d_w3;
+static pd_product op_d_h_1;
+static pd_product op_d_w2;
+static pd_product op_d_w1;
 
 static const float *c_1;
 static const float c_1_on_host[] = { 1.0f };
@@ -73,10 +82,10 @@ void forward(int slot, int mb)
 
 	pd_input(0, mb, k->x);                                   /* %x f32[2,4] */
 	pd_input(1, mb, k->labels);                              /* %labels i64[2] */
-	gemm_2x4x4(k->h, k->x, P->w1);                           /* %h f32[2,4]  h */
-	gemm_2x4x4(k->m, k->h, P->w2);                           /* %m f32[2,4]  m */
+	pd_product_run(&op_h, k->h, NULL, k->x, P->w1, NULL, NULL, scratch); /* %h f32[2,4]  h */
+	pd_product_run(&op_m, k->m, NULL, k->h, P->w2, NULL, NULL, scratch); /* %m f32[2,4]  m */
 	fused_tanh_add_8_9f383262(k->m, k->s, k->m, k->h);       /* %t %s f32[2,4]  s */
-	gemm_2x4x4(k->n_2, k->s, P->w3);                         /* %n f32[2,4]  n */
+	pd_product_run(&op_n, k->n_2, NULL, k->s, P->w3, NULL, NULL, scratch); /* %n f32[2,4]  n */
 	mul_8(logits, k->n_2, k->h);                             /* %logits f32[2,4]  logits */
 	cross_entropy_2x4_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
@@ -95,13 +104,13 @@ void backward(int slot, int mb)
 
 	cross_entropy_grad_2x4_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,4]  loss */
 	mul_8(d_n, d_logits, k->h);                              /* %d.n f32[2,4]  logits */
-	gemm_2x4x4_tb(d_s, d_n, P->w3);                          /* %d.s f32[2,4]  n */
-	gemm_4x4x2_ta(g->w3, k->s, d_n);                         /* %d.w3 f32[4,4]  n */
+	pd_product_run(&op_d_s, d_s, NULL, d_n, P->w3, NULL, NULL, scratch); /* %d.s f32[2,4]  n */
+	pd_product_run(&op_d_w3, g->w3, NULL, k->s, d_n, NULL, NULL, scratch); /* %d.w3 f32[4,4]  n */
 	tanhgrad_8(d_m, d_s, k->m);                              /* %d.m f32[2,4]  t */
-	gemm_2x4x4_tb(d_h_1, d_m, P->w2);                        /* %d.h.1 f32[2,4]  m */
-	gemm_4x4x2_ta(g->w2, k->h, d_m);                         /* %d.w2 f32[4,4]  m */
+	pd_product_run(&op_d_h_1, d_h_1, NULL, d_m, P->w2, NULL, NULL, scratch); /* %d.h.1 f32[2,4]  m */
+	pd_product_run(&op_d_w2, g->w2, NULL, k->h, d_m, NULL, NULL, scratch); /* %d.w2 f32[4,4]  m */
 	fused_mul_sum_8_4bbd5c7f(d_logits, d_logits, k->n_2, d_s, d_h_1); /* %d.h.2 f32[2,4]  h */
-	gemm_4x4x2_ta(g->w1, k->x, d_logits);                    /* %d.w1 f32[4,4]  h */
+	pd_product_run(&op_d_w1, g->w1, NULL, k->x, d_logits, NULL, NULL, scratch); /* %d.w1 f32[4,4]  h */
 	pd_tree_done(tree, mb);
 }
 
@@ -128,8 +137,33 @@ void init(char *arena, int which, const int *mine, int nmine)
 	P = (void *)(arena + 0);
 	K = (void *)(arena + 1728);
 	tmp = arena + 1728;
+	scratch = arena + 2304;
 	pd_check_scratch("the tree of gradients", pd_tree_bytes(MICROBATCHES, 48, mine, nmine), 1536);
 	tree = pd_tree_new(MICROBATCHES, 48, mine, nmine, arena + 192);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
+	/* %h f32[2,4] h */
+	pd_product_init(&op_h, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
+		.m = 2, .n = 4, .k = 4, .end = PD_AS_IT_IS, .scratch = 512 });
+	/* %m f32[2,4] m */
+	pd_product_init(&op_m, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
+		.m = 2, .n = 4, .k = 4, .end = PD_AS_IT_IS, .scratch = 512 });
+	/* %n f32[2,4] n */
+	pd_product_init(&op_n, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
+		.m = 2, .n = 4, .k = 4, .end = PD_AS_IT_IS, .scratch = 512 });
+	/* %d.s f32[2,4] n */
+	pd_product_init(&op_d_s, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 1,
+		.m = 2, .n = 4, .k = 4, .end = PD_AS_IT_IS, .scratch = 512 });
+	/* %d.w3 f32[4,4] n */
+	pd_product_init(&op_d_w3, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
+		.m = 4, .n = 4, .k = 2, .end = PD_AS_IT_IS, .scratch = 1024 });
+	/* %d.h.1 f32[2,4] m */
+	pd_product_init(&op_d_h_1, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 1,
+		.m = 2, .n = 4, .k = 4, .end = PD_AS_IT_IS, .scratch = 512 });
+	/* %d.w2 f32[4,4] m */
+	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
+		.m = 4, .n = 4, .k = 2, .end = PD_AS_IT_IS, .scratch = 1024 });
+	/* %d.w1 f32[4,4] h */
+	pd_product_init(&op_d_w1, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
+		.m = 4, .n = 4, .k = 2, .end = PD_AS_IT_IS, .scratch = 1024 });
 	(void)which;
 }

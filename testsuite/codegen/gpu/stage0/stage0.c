@@ -32,13 +32,16 @@ _Static_assert(sizeof(struct grads) == 192, "as planned");
  * flight */
 static struct kept {
 	_Alignas(64) float x[4 * 6];                             /* f32[4,6] */
-	_Alignas(64) float h[4 * 5];                             /* f32[4,5] */
+	_Alignas(64) float a[4 * 5];                             /* f32[4,5] */
 	_Alignas(64) float d_a[4 * 5];                           /* f32[4,5] */
 } *K;
 _Static_assert(sizeof(struct kept) == 384, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
+static char *scratch;                                            /* of library calls, 1920 bytes */
+static pd_product op_a;
+static pd_product op_d_w1;
 
 const pd_param stage_params[] = {
 	{ .name = "w1", .kind = PD_WEIGHT, .dtype = PD_F32, .rank = 2, .dim = { 6, 5 },
@@ -69,15 +72,14 @@ void forward(int slot, int mb)
 
 	pd_wait_send(0, slot);
 	pd_input(0, mb, k->x);                                   /* %x f32[4,6] */
-	gemm_4x5x6_bias(k->h, k->x, P->w1, P->b1);               /* %h f32[4,5]  h */
-	relu_20(k->h, k->h);                                     /* %a f32[4,5]  a */
+	pd_product_run(&op_a, k->a, NULL, k->x, P->w1, P->b1, NULL, scratch); /* %a f32[4,5]  h */
 }
 
 void send_forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
 
-	pd_isend(0, slot, 1, mb, k->h, 20 * sizeof(float));      /* %a */
+	pd_isend(0, slot, 1, mb, k->a, 20 * sizeof(float));      /* %a */
 }
 
 void recv_backward(int slot, int mb)
@@ -94,15 +96,14 @@ void backward(int slot, int mb)
 	struct kept *k = &K[slot];
 	float *d_h = (void *)(tmp + 0);                          /* f32[4,5] */
 	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[6,5] */
-	float *d_b1 = done ? (void *)(L + 0) : G->b1;            /* f32[5] */
+	float *d_b1 = done ? (void *)(L + 128) : G->b1;          /* f32[5] */
 
 	(void)mb;
 	pd_wait_recv(1, slot);                                   /* %d.a f32[4,5]  logits */
-	relugrad_20(d_h, k->d_a, k->h);                          /* %d.h f32[4,5]  a */
-	gemm_6x5x4_ta(d_w1, k->x, d_h);                          /* %d.w1 f32[6,5]  h */
+	relugrad_20(d_h, k->d_a, k->a);                          /* %d.h f32[4,5]  a */
+	pd_product_run(&op_d_w1, d_w1, d_b1, k->x, d_h, NULL, NULL, scratch); /* %d.w1 %d.b1 f32[6,5]  h */
 	if (done)
 		pd_add(G->w1, d_w1, 30);
-	reduce_sum_4x5_axes0(d_b1, d_h);                         /* %d.b1 f32[5]  h */
 	if (done)
 		pd_add(G->b1, d_b1, 5);
 	done++;
@@ -128,10 +129,17 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 192);
-	K = (void *)(arena + 896);
+	K = (void *)(arena + 960);
 	G = (void *)(arena + 576);
 	L = arena + 768;
-	tmp = arena + 1664;
+	tmp = arena + 1728;
+	scratch = arena + 1856;
+	/* %a f32[4,5] h */
+	pd_product_init(&op_a, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
+		.m = 4, .n = 5, .k = 6, .end = PD_RELU, .bias = 1, .scratch = 1280 });
+	/* %d.w1 %d.b1 f32[6,5] h */
+	pd_product_init(&op_d_w1, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
+		.m = 6, .n = 5, .k = 4, .end = PD_AS_IT_IS, .sum = 2, .scratch = 1920 });
 	(void)which;
 	(void)mine;
 	(void)nmine;

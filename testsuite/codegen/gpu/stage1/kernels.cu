@@ -2,25 +2,6 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product: of two, or of as many as lie at even distances. */
-namespace device::gemm_4x3x5_bias {
-static __global__ void run(float *y, const float *c)
-{
-	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-	if (e < (int64_t)4 * 3)
-		y[e] = c[e / 3 * 0 + e % 3 * 1];
-}
-}
-
-PD_HOST void gemm_4x3x5_bias(float *y, const float *a, const float *b
-	, const float *c
-	)
-{
-	PD_LAUNCH(device::gemm_4x3x5_bias::run, pd_blocks((int64_t)4 * 3, 256), 256, 0, y, c);
-	pd_gemm(0, 0, 4, 3, 5, a, 5, b, 3, 1, y, 3);
-}
-
 /* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
  * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
  * what counts. */
@@ -125,43 +106,6 @@ PD_HOST void cross_entropy_grad_4x3_sum(float *dx, const float *dy,
 	PD_LAUNCH(device::cross_entropy_grad_4x3_sum::run, 4 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, dx, dy,
 		logp,
 		labels, (const float *)nullptr);
-}
-
-PD_HOST void gemm_4x5x3_tb(float *y, const float *a, const float *b
-	)
-{
-	pd_gemm(0, 1, 4, 5, 3, a, 3, b, 3, 0, y, 5);
-}
-
-PD_HOST void gemm_5x3x4_ta(float *y, const float *a, const float *b
-	)
-{
-	pd_gemm(1, 0, 5, 3, 4, a, 5, b, 3, 0, y, 3);
-}
-
-/* y = a with some axes reduced. WIDE: a block per element of y, whose threads share what is reduced; else a thread each.
- * Always in one order. */
-namespace device::reduce_sum_4x3_axes0 {
-static __global__ void run(float *y, const float *a)
-{
-	const int o = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
-	float s = 0;
-
-	if (o >= 3)
-		return;
-	const int i = o;
-	for (int r = 0; r < 4; r++) {
-		const int j = r;
-		const float v = a[j * 3 + i];
-		s = s + v;
-	}
-	y[i] = s;
-}
-}
-
-PD_HOST void reduce_sum_4x3_axes0(float *y, const float *a)
-{
-	PD_LAUNCH(device::reduce_sum_4x3_axes0::run, pd_blocks(3, 128), 128, 0, y, a);
 }
 
 /* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */

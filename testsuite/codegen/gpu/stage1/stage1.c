@@ -45,6 +45,10 @@ _Static_assert(sizeof(struct kept) == 128, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
+static char *scratch;                                            /* of library calls, 1280 bytes */
+static pd_product op_logits;
+static pd_product op_d_a;
+static pd_product op_d_w2;
 
 static const float *c_1;
 static const float c_1_on_host[] = { 1.0f };
@@ -90,7 +94,7 @@ void forward(int slot, int entry, int mb)
 
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
 	pd_wait_recv(0, entry);                                  /* %a f32[4,5]  a */
-	gemm_4x3x5_bias(logits, e->a, P->w2, P->b2);             /* %logits f32[4,3]  logits */
+	pd_product_run(&op_logits, logits, NULL, e->a, P->w2, P->b2, NULL, scratch); /* %logits f32[4,3]  logits */
 	cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report_from(mb, loss, count);
@@ -104,16 +108,15 @@ void backward(int slot, int entry, int mb)
 	struct kept *k = &K[slot];
 	float *d_logits = (void *)(tmp + 128);                   /* f32[4,3] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[5,3] */
-	float *d_b2 = done ? (void *)(L + 0) : G->b2;            /* f32[3] */
+	float *d_b2 = done ? (void *)(L + 64) : G->b2;           /* f32[3] */
 
 	(void)mb;
 	pd_wait_send(1, entry);
 	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
-	gemm_4x5x3_tb(e->d_a, d_logits, P->w2);                  /* %d.a f32[4,5]  logits */
-	gemm_5x3x4_ta(d_w2, e->a, d_logits);                     /* %d.w2 f32[5,3]  logits */
+	pd_product_run(&op_d_a, e->d_a, NULL, d_logits, P->w2, NULL, NULL, scratch); /* %d.a f32[4,5]  logits */
+	pd_product_run(&op_d_w2, d_w2, d_b2, e->a, d_logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[5,3]  logits */
 	if (done)
 		pd_add(G->w2, d_w2, 15);
-	reduce_sum_4x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
 	if (done)
 		pd_add(G->b2, d_b2, 3);
 	done++;
@@ -147,12 +150,22 @@ void init(char *arena, int which, const int *mine, int nmine)
 {
 	P = (void *)(arena + 0);
 	S = (void *)(arena + 128);
-	E = (void *)(arena + 576);
-	K = (void *)(arena + 1088);
+	E = (void *)(arena + 640);
+	K = (void *)(arena + 1152);
 	G = (void *)(arena + 384);
 	L = arena + 512;
-	tmp = arena + 1088;
+	tmp = arena + 1152;
+	scratch = arena + 1408;
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
+	/* %logits f32[4,3] logits */
+	pd_product_init(&op_logits, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
+		.m = 4, .n = 3, .k = 5, .end = PD_AS_IT_IS, .bias = 1, .scratch = 768 });
+	/* %d.a f32[4,5] logits */
+	pd_product_init(&op_d_a, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 1,
+		.m = 4, .n = 5, .k = 3, .end = PD_AS_IT_IS, .scratch = 1280 });
+	/* %d.w2 %d.b2 f32[5,3] logits */
+	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
+		.m = 5, .n = 3, .k = 4, .end = PD_AS_IT_IS, .sum = 2, .scratch = 960 });
 	(void)which;
 	(void)mine;
 	(void)nmine;

@@ -1,0 +1,449 @@
+/* products: for GPUs. Products of matrices become Product nodes, as cuBLASLt takes them, with what it does on the way (its
+ * epilogues), so that what lies between is read and written once less:
+ *
+ *     MatMul, Add of a bias                  the bias is added before the result is written
+ *     ... Relu                               so is max(0, x); a bit per element is kept where a backward asks for it
+ *     ... Gelu by tanh                       so is that; what went in is the second result where the backward reads it
+ *     the product of a gradient, ReluGrad    times the derivative, by the bits that were kept
+ *     ... the gradient of Gelu               likewise, by what went in
+ *     the product of weights' gradient, and ReduceSum over its rows: the bias's gradient is added up while the product reads
+ *
+ * Behind split, recompute and defer: what they cut apart stays apart. With --reproducible nodes only change their name, for
+ * where a plan cuts must not change a bit. What cuBLASLt has no form for (a bias that is a matrix, matrices at uneven
+ * distances) stays MatMul or Gemm. Reads and writes the stages' graphs, Stage.keep. */
+#include <string.h>
+#include "plan.h"
+
+typedef struct Products {
+	Module *m;
+	PassCx *cx;
+} Products;
+
+static Value *input(const Node *n, int i)
+{
+	return i < n->nin ? n->in[i] : NULL;
+}
+
+static bool is_view(const Node *n)
+{
+	return n && n->op == OP_Reshape;
+}
+
+/* What v is a view of. */
+static Value *root(Value *v)
+{
+	while (v->kind == VAL_NODE && is_view(v->def))
+		v = v->def->in[0];
+	return v;
+}
+
+static bool is_result(const Value *v)
+{
+	for (int i = 0; v->def && i < v->def->graph->nout; i++)
+		if (v->def->graph->out[i] == v)
+			return true;
+	return false;
+}
+
+/* v, or the view that is all that reads it. */
+static Value *seen_as(Value *v)
+{
+	while (v->nuses == 1 && is_view(v->uses[0].node) && !is_result(v))
+		v = v->uses[0].node->out[0];
+	return v;
+}
+
+/* The only node that reads v or its view. */
+static Node *only_user(Value *v)
+{
+	v = seen_as(v);
+	return v->nuses == 1 && !is_result(v) ? v->uses[0].node : NULL;
+}
+
+/* n and what only served it. */
+static void drop(Node *n)
+{
+	for (int o = 0; o < n->nout; o++)
+		if (n->out[o] && !value_dead(n->out[o]))
+			return;
+	Value *in[MAXIN];
+	const int nin = n->nin < MAXIN ? n->nin : MAXIN;
+
+	memcpy(in, n->in, (size_t)nin * sizeof *in);
+	node_remove(n);
+	for (int i = 0; i < nin; i++) {
+		bool again = false;             /* an operand twice */
+		for (int k = 0; k < i; k++)
+			again |= in[k] == in[i];
+		if (in[i] && !again && in[i]->kind == VAL_NODE && (optab[in[i]->def->op]->flags & OP_PURE))
+			drop(in[i]->def);
+	}
+}
+
+static Builder at_node(Products *p, Node *n)
+{
+	return (Builder){ .m = p->m, .g = n->graph, .before = n, .loc = n->loc, .phase = n->phase, .stage = n->stage, .d = p->cx->d };
+}
+
+static Node *make(Products *p, const ProductForm *f, Node *before, const Node *old)
+{
+	Builder b = at_node(p, before);
+	Node *n = product_make(&b, f);
+
+	n->fwd = old->fwd;
+	n->time = old->time;
+	return n;
+}
+
+/* v is y, seen in v's shape, from now on. */
+static void becomes(Products *p, Value *v, Value *y)
+{
+	const char *name = v->name;
+	Node *was = v->def, *made = y->def;
+	Builder b = at_node(p, made);
+
+	b.before = made->next;
+	Value *view = mk_reshape(&b, y, &v->type);
+	value_replace(v, view);
+	drop(was);
+	if (!map_get(view->def->graph->names, name))
+		value_rename(view->def->graph, view, name);
+}
+
+/* ---- products as they are ---- */
+
+/* A row of n numbers that every row of v gets. */
+static bool is_row(const Value *c, int64_t n)
+{
+	return c->type.rank > 0 && c->type.dim[c->type.rank - 1] == n && type_numel(&c->type) == n;
+}
+
+static int64_t width(const Value *v)
+{
+	return v->type.dim[v->type.rank - 1];
+}
+
+static bool has_form(const Node *n)
+{
+	const Value *c = input(n, 2), *y = n->out[0];
+
+	if (n->in[0]->type.rank < 2 || n->in[1]->type.rank < 2 || n->in[0]->type.dtype == DT_f64 || !type_numel(&y->type) ||
+	    !type_numel(&n->in[0]->type))
+		return false;
+	return (!c || is_row(c, width(y))) && product_even(n);
+}
+
+static void convert(Products *p, Node *n)
+{
+	ProductForm r = product_form(n);
+	const DType t = n->out[0]->type.dtype;
+
+	if (r.in[2] && r.in[2]->type.dtype != t) {      /* the library adds a bias of the result's type */
+		Builder b = at_node(p, n);
+		Node *c = build(&b, OP_Cast, NULL, 1, &r.in[2], arena_printf(p->cx->scratch, "%s.%s", r.in[2]->name, dtype_name(t)));
+		attr_set_int(c, "to", dtype_onnx(t));
+		optab[OP_Cast]->shape(c, p->cx->d);
+		c->fwd = n->fwd;
+		r.in[2] = c->out[0];
+	}
+	becomes(p, n->out[0], make(p, &r, n, n)->out[0]);
+}
+
+/* ---- what follows ---- */
+
+/* One matrix, or rows of all in one. */
+static bool plain(const Node *n)
+{
+	return n && n->op == OP_Product && !*attr_str(n, "end") && !attr_int(n, "sum") && product_rows(n) > 0;
+}
+
+static void add_bias(Products *p, Node *n)
+{
+	Node *add = only_user(n->out[0]);
+	Value *seen = seen_as(n->out[0]);
+
+	if (!plain(n) || input(n, 2) || !add || add->op != OP_Add || add->graph != n->graph)
+		return;
+	Value *bias = add->in[0] == seen ? add->in[1] : add->in[0];
+	if (bias == seen || !is_row(bias, width(n->out[0])) || bias->type.dtype != n->out[0]->type.dtype ||
+	    width(seen) != width(n->out[0]) || !shape_eq(&seen->type, &add->out[0]->type))
+		return;
+	ProductForm r = product_form(n);
+	r.in[2] = bias;
+	becomes(p, add->out[0], make(p, &r, add, n)->out[0]);
+}
+
+/* The one of v's readers that has this op and lies in the graph where v is made; the others lie elsewhere, or there is none. */
+static Node *reader(const Value *v, OpKind op, bool others)
+{
+	Node *found = NULL;
+
+	for (int i = 0; i < v->nuses; i++)
+		if (v->uses[i].node->op == op && v->uses[i].node->graph == v->def->graph && !found)
+			found = v->uses[i].node;
+	return found && !is_result(v) && (others || v->nuses == 1) ? found : NULL;
+}
+
+/* What is kept is called by whose it is. */
+static void name_kept(Node *n, const Value *of)
+{
+	value_rename(n->graph, n->out[1], arena_printf(n->graph->module->arena, "%s.kept", of->name));
+}
+
+static void add_relu(Products *p, Node *n)
+{
+	Value *seen = seen_as(n->out[0]);
+	Node *act = plain(n) ? reader(seen, OP_Relu, false) : NULL;
+
+	if (!act)
+		return;
+	ProductForm r = product_form(n);
+	r.end = "relu";
+	becomes(p, act->out[0], make(p, &r, n, n)->out[0]);
+}
+
+static void add_gelu(Products *p, Node *n)
+{
+	Value *seen = seen_as(n->out[0]);
+	Node *act = plain(n) ? reader(seen, OP_GeluTanh, true) : NULL;
+	const bool keep = seen->nuses > 1;
+
+	if (!act || (keep && width(n->out[0]) % 8))     /* rows of what is kept begin at multiples of 8 numbers */
+		return;
+	ProductForm r = product_form(n);
+	r.end = "gelu";
+	r.keep = keep;
+	Node *made = make(p, &r, n, n);
+	becomes(p, act->out[0], made->out[0]);
+	if (!keep)
+		return;
+	becomes(p, seen, made->out[1]);
+	name_kept(made, act->out[0]);
+}
+
+/* ---- backwards ---- */
+
+/* The plain Product whose result, read by `readers` nodes and nothing else, is v. */
+static Node *product_behind(Value *v, int readers)
+{
+	if (v->nuses != readers || is_result(v))
+		return NULL;
+	while (v->kind == VAL_NODE && is_view(v->def)) {
+		v = v->def->in[0];
+		if (v->nuses != 1 || is_result(v))
+			return NULL;
+	}
+	return v->kind == VAL_NODE && plain(v->def) && !input(v->def, 2) ? v->def : NULL;
+}
+
+static bool same_rows(const Node *a, const Node *b)
+{
+	return product_rows(a) == product_rows(b) && width(a->out[0]) == width(b->out[0]);
+}
+
+static void gradient_end(Products *p, Node *product, Node *last, const char *end, Value *kept)
+{
+	ProductForm r = product_form(product);
+
+	r.end = end;
+	r.in[3] = kept;
+	becomes(p, last->out[0], make(p, &r, last, product)->out[0]);
+}
+
+static void relu_gradient(Products *p, Node *n)
+{
+	Node *product = product_behind(n->in[0], 1);
+	Value *y = root(n->in[1]);
+	Node *made = y->kind == VAL_NODE ? y->def : NULL;
+
+	if (!product || product->graph != n->graph || !made || made->op != OP_Product || strcmp(attr_str(made, "end"), "relu") ||
+	    !same_rows(product, made))
+		return;
+	if (!attr_int(made, "keep")) {
+		ProductForm r = product_form(made);
+		r.keep = true;
+		Node *keeps = make(p, &r, made, made);
+		becomes(p, made->out[0], keeps->out[0]);
+		made = keeps;
+		name_kept(made, made->out[0]);
+	}
+	gradient_end(p, product, n, "relu_grad", made->out[1]);
+}
+
+/* The operand of v = op(x, other); NULL: v is no such thing. */
+static Value *other_of(const Value *v, OpKind op, const Value *x)
+{
+	const Node *n = v->kind == VAL_NODE ? v->def : NULL;
+
+	if (!n || n->op != op || (n->in[0] != x && n->in[1] != x))
+		return NULL;
+	return n->in[0] == x ? n->in[1] : n->in[0];
+}
+
+/* add = d s + (d x) u s (1 - s), as ops/elementwise/grad.c has it, s the sigmoid: gives d, and x. */
+static Value *gelu_gradient_of(const Node *add, Value **x)
+{
+	for (int i = 0; i < 2; i++) {
+		const Node *left = add->in[i]->kind == VAL_NODE ? add->in[i]->def : NULL;
+		const Node *right = add->in[1 - i]->kind == VAL_NODE ? add->in[1 - i]->def : NULL;
+		if (!left || !right || left->op != OP_Mul || right->op != OP_SigmoidGrad)
+			continue;
+		Value *s = right->in[1], *d = other_of(left->out[0], OP_Mul, s);
+		const Node *scaled = right->in[0]->kind == VAL_NODE ? right->in[0]->def : NULL;
+		if (!d || s->kind != VAL_NODE || s->def->op != OP_Sigmoid || !scaled || scaled->op != OP_Mul)
+			continue;
+		for (int k = 0; k < 2; k++) {
+			*x = other_of(scaled->in[k], OP_Mul, d);
+			if (*x && *x != d)
+				return d;
+		}
+	}
+	return NULL;
+}
+
+static void gelu_gradient(Products *p, Node *n)
+{
+	Value *x = NULL, *d = gelu_gradient_of(n, &x);
+	Node *product = d ? product_behind(d, 2) : NULL;
+	Value *kept = product ? root(x) : NULL;
+
+	if (!product || product->graph != n->graph || kept->kind != VAL_NODE || kept->def->op != OP_Product || kept->index != 1 ||
+	    strcmp(attr_str(kept->def, "end"), "gelu") || !same_rows(product, kept->def) || kept->type.dtype != n->out[0]->type.dtype)
+		return;
+	gradient_end(p, product, n, "gelu_grad", kept);
+}
+
+/* What ReduceSum adds up, widened or not. */
+static Value *summed(const Node *n)
+{
+	Value *v = root(n->in[0]);
+
+	if (v->kind == VAL_NODE && v->def->op == OP_Cast && v->type.dtype == DT_f32 && dtype_half(v->def->in[0]->type.dtype))
+		v = root(v->def->in[0]);
+	return v;
+}
+
+/* All axes but the last, which stays, or what is left of the shape has that many numbers. */
+static bool sums_rows(const Node *n)
+{
+	const Type *t = &n->in[0]->type;
+	const Ints axes = attr_ints(n, "axes");
+	bool seen[MAXRANK] = { false };
+
+	for (int i = 0; i < axes.n; i++)
+		seen[axes.v[i] < 0 ? axes.v[i] + t->rank : axes.v[i]] = true;
+	for (int i = 0; i < t->rank; i++)
+		if (seen[i] == (i == t->rank - 1) && t->dim[i] > 1)
+			return false;
+	return axes.n > 0 && t->rank > 1;
+}
+
+static bool precedes(const Node *a, const Node *b)
+{
+	while (a && a != b)
+		a = a->next;
+	return a != NULL;
+}
+
+/* Whoever reads v where it is made comes behind n. */
+static bool read_behind(const Value *v, const Node *n)
+{
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *u = v->uses[i].node;
+		if (u->graph == n->graph && !precedes(n, u))
+			return false;
+	}
+	return true;
+}
+
+/* The gradient of weights that reads v, or a view of it, which `sum` adds up; *side: as which operand. */
+static Node *reads_too(const Node *sum, const Value *v, int *side)
+{
+	Node *found = NULL;
+
+	for (int i = 0; i < v->nuses && !found; i++) {
+		Node *n = v->uses[i].node;
+		if (is_view(n) && n->graph == sum->graph)
+			found = reads_too(sum, n->out[0], side);
+		if (found || !plain(n) || n->graph != sum->graph || input(n, 2) || n->out[0]->type.dtype != sum->out[0]->type.dtype)
+			continue;
+		*side = v->uses[i].index == 0 && attr_int(n, "transA") ? 1 : v->uses[i].index == 1 && !attr_int(n, "transB") ? 2 : 0;
+		const int64_t count = *side == 1 ? product_rows(n) : width(n->out[0]);
+		if (*side && type_numel(&sum->out[0]->type) == count && read_behind(sum->out[0], n))
+			found = n;
+	}
+	return found;
+}
+
+static void add_sum(Products *p, Node *n)
+{
+	int side = 0;
+	Node *product = sums_rows(n) ? reads_too(n, summed(n), &side) : NULL;
+
+	if (!product)
+		return;
+	ProductForm r = product_form(product);
+	r.sum = side;
+	Node *made = make(p, &r, product, product);
+	becomes(p, n->out[0], made->out[1]);
+	becomes(p, product->out[0], made->out[0]);
+}
+
+/* ---- the walk ---- */
+
+/* Every node of g once, whatever the step takes away or puts before the next. */
+static void each(Products *p, Graph *g, OpKind a, OpKind b, void (*step)(Products *p, Node *n))
+{
+	Node **all = NEWN(p->cx->scratch, Node *, g->nnodes + 1);
+	int n = 0;
+
+	for (Node *k = g->first; k; k = k->next)
+		if (k->op == a || k->op == b)
+			all[n++] = k;
+	for (int i = 0; i < n; i++)
+		if (all[i]->in[0])              /* still there */
+			step(p, all[i]);
+}
+
+static void convert_fit(Products *p, Node *n)
+{
+	if (has_form(n))
+		convert(p, n);
+}
+
+static void stage_products(Products *p, Stage *s)
+{
+	Graph *g[4];
+	const int n = stage_graphs(s, g);
+	const bool whole = !p->cx->train->reproducible;
+
+	for (int i = 0; i < n; i++) {
+		if (g[i] == s->update)
+			continue;
+		each(p, g[i], OP_MatMul, OP_Gemm, convert_fit);
+		if (!whole)
+			continue;
+		each(p, g[i], OP_Product, OP_Product, add_bias);
+		each(p, g[i], OP_Product, OP_Product, add_relu);
+		each(p, g[i], OP_Product, OP_Product, add_gelu);
+	}
+	for (int i = 0; whole && i < n; i++) {
+		if (g[i] == s->update)
+			continue;
+		each(p, g[i], OP_ReluGrad, OP_ReluGrad, relu_gradient);
+		each(p, g[i], OP_Add, OP_Add, gelu_gradient);
+		each(p, g[i], OP_ReduceSum, OP_ReduceSum, add_sum);
+	}
+	find_loss(p->m, s->forward);
+	list_kept(p->m, s);
+}
+
+bool pass_products(Module *m, PassCx *cx)
+{
+	Products p = { m, cx };
+
+	for (int i = 0; target_cuda(cx->train) && i < m->nstage; i++)
+		if (!m->stage[i]->server)
+			stage_products(&p, m->stage[i]);
+	return true;
+}

@@ -1,0 +1,120 @@
+/* gpu_ends.cu: what pd_product_run does behind a product for which the library has no epilogue: bias, activation or the
+ * derivative of one, in place; sums of rows. */
+#include "gpu.h"
+
+namespace device {
+
+struct f32 {
+	typedef float T;
+	static __device__ float load(const T *x) { return *x; }
+	static __device__ void store(T *x, float v) { *x = v; }
+};
+struct bf16 {
+	typedef uint16_t T;
+	static __device__ float load(const T *x) { return pd_from_bf16(*x); }
+	static __device__ void store(T *x, float v) { *x = pd_to_bf16(v); }
+};
+struct f16 {
+	typedef uint16_t T;
+	static __device__ float load(const T *x) { return pd_from_f16(*x); }
+	static __device__ void store(T *x, float v) { *x = pd_to_f16(v); }
+};
+
+/* x s(u) and its derivative, s the sigmoid, u = x (k + m x x): 0.5 x (1 + tanh(u / 2)) */
+static __device__ float gelu(float x, float *slope)
+{
+	const float k = 1.5957691216057308f, m = 0.07135481627260025f;
+	const float s = 1 / (1 + expf(-x * (k + m * x * x)));
+
+	*slope = s + x * s * (1 - s) * (k + 3 * m * x * x);
+	return x * s;
+}
+
+/* Eight elements of a row: one byte of the bits that are kept. */
+template<class F> static __global__ void end_of(typename F::T *y, void *also, const typename F::T *bias, const void *kept, int m, int n,
+                                                int what, int keep)
+{
+	const int     wide = (n + 127) / 128 * 16, all = keep && what == PD_RELU ? wide : (n + 7) / 8;
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	const int64_t row = e / all;
+	const int     byte = (int)(e % all);
+	unsigned      bits = what == PD_RELU_GRAD && row < m ? ((const uint8_t *)kept)[row * wide + byte] : 0;
+
+	if (row >= m)
+		return;
+	for (int i = 0; i < 8 && byte * 8 + i < n; i++) {
+		const int     j = byte * 8 + i;
+		const int64_t at = row * n + j;
+		float         v = F::load(y + at) + (bias ? F::load(bias + j) : 0), slope;
+
+		if (what == PD_RELU_GRAD)
+			v = bits >> i & 1 ? v : 0;
+		if (what == PD_GELU_GRAD) {
+			gelu(F::load((const typename F::T *)kept + at), &slope);
+			v *= slope;
+		}
+		if (what == PD_RELU) {
+			bits |= (unsigned)(v > 0) << i;
+			v = v > 0 ? v : 0;
+		}
+		if (what == PD_GELU) {
+			if (keep)
+				F::store((typename F::T *)also + at, v);
+			v = gelu(v, &slope);
+		}
+		F::store(y + at, v);
+	}
+	if (keep && what == PD_RELU)
+		((uint8_t *)also)[row * wide + byte] = (uint8_t)bits;
+}
+
+template<class F, class G> static __global__ void sum_rows(typename G::T *sum, const typename F::T *x, int k, int n)
+{
+	const int j = blockIdx.x * blockDim.x + threadIdx.x;
+	float     s = 0;
+
+	if (j >= n)
+		return;
+	for (int64_t i = 0; i < k; i++)
+		s += F::load(x + i * n + j);
+	G::store(sum + j, s);
+}
+
+}
+
+template<class F> static void start_end(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept)
+{
+	typedef typename F::T T;
+	const int64_t all = d->keep && d->end == PD_RELU ? (d->n + 127) / 128 * 16 : (d->n + 7) / 8;
+
+	PD_LAUNCH(device::end_of<F>, pd_blocks(d->m * all, 256), 256, 0, (T *)y, also, (const T *)bias, kept, d->m, d->n, (int)d->end, d->keep);
+}
+
+PD_HOST void pd_end_of(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept)
+{
+	if (d->out == PD_BF16)
+		start_end<device::bf16>(d, y, also, bias, kept);
+	else if (d->out == PD_F16)
+		start_end<device::f16>(d, y, also, bias, kept);
+	else
+		start_end<device::f32>(d, y, also, bias, kept);
+}
+
+template<class F, class G> static void start_sum(void *sum, const void *x, int k, int n)
+{
+	PD_LAUNCH((device::sum_rows<F, G>), pd_blocks(n, 128), 128, 0, (typename G::T *)sum, (const typename F::T *)x, k, n);
+}
+
+PD_HOST void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n)
+{
+	if (out == PD_BF16)
+		start_sum<device::bf16, device::bf16>(sum, x, k, n);
+	else if (out == PD_F16)
+		start_sum<device::f16, device::f16>(sum, x, k, n);
+	else if (in == PD_BF16)
+		start_sum<device::bf16, device::f32>(sum, x, k, n);
+	else if (in == PD_F16)
+		start_sum<device::f16, device::f32>(sum, x, k, n);
+	else
+		start_sum<device::f32, device::f32>(sum, x, k, n);
+}

@@ -1,0 +1,175 @@
+/* gpu_products.c: products of matrices by cuBLASLt. It takes matrices by columns, so row-major y = op(a) op(b) is told as
+ * y' = op(b)' op(a)', where a bias runs along the rows, as the library wants it. The algorithm is the first choice of its
+ * heuristic, asked once per form before step 0. Where it has none for an epilogue, the product is made bare and kernels of
+ * ours (gpu_ends.cu) do the rest. */
+#include "gpu_rt.h"
+#include <cublasLt.h>
+
+typedef struct product product;
+struct product {
+	product               *next;
+	pd_product_desc        d;
+	cublasLtMatmulDesc_t   how;
+	cublasLtMatrixLayout_t a, b, y; /* as the library calls them: a is our b */
+	cublasLtMatmulAlgo_t   algorithm;
+	size_t                 bytes;   /* of workspace */
+	bool                   apart;   /* what is not the product is done by kernels of ours */
+};
+
+static cublasLtHandle_t lt;
+static product         *forms;
+
+static void check(cublasStatus_t s, const char *what)
+{
+	if (s != CUBLAS_STATUS_SUCCESS)
+		rt_fail(RT_ERROR, "R523", "cuBLASLt: %s: status %d", what, (int)s);
+}
+
+static cudaDataType type_of(pd_dtype t)
+{
+	return t == PD_BF16 ? CUDA_R_16BF : t == PD_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static cublasLtMatrixLayout_t layout(const pd_product_desc *d, pd_dtype t, int rows, int columns, int64_t step)
+{
+	cublasLtMatrixLayout_t l;
+	const int32_t          batch = d->batch;
+
+	check(cublasLtMatrixLayoutCreate(&l, type_of(t), (uint64_t)rows, (uint64_t)columns, rows), "layout");
+	if (batch > 1) {
+		check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "batch");
+		check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "batch");
+	}
+	return l;
+}
+
+static void set(const product *o, cublasLtMatmulDescAttributes_t what, const void *to, size_t bytes)
+{
+	check(cublasLtMatmulDescSetAttribute(o->how, what, to, bytes), "attribute of a product");
+}
+
+static cublasLtEpilogue_t epilogue(const pd_product_desc *d)
+{
+	if (d->sum)
+		return d->sum == 1 ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
+	switch (d->end) {
+	case PD_RELU:
+		return d->keep ? (d->bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX) :
+			d->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+	case PD_GELU:
+		return d->keep ? (d->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX) :
+			d->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+	case PD_RELU_GRAD:
+		return CUBLASLT_EPILOGUE_DRELU;
+	case PD_GELU_GRAD:
+		return CUBLASLT_EPILOGUE_DGELU;
+	default:
+		return d->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+	}
+}
+
+static bool kept(const pd_product_desc *d)
+{
+	return d->keep || d->end == PD_RELU_GRAD || d->end == PD_GELU_GRAD;
+}
+
+static void describe(product *o, cublasLtEpilogue_t end)
+{
+	const pd_product_desc *d = &o->d;
+	const int32_t          ta = d->transb ? CUBLAS_OP_T : CUBLAS_OP_N, tb = d->transa ? CUBLAS_OP_T : CUBLAS_OP_N;
+	const uint32_t         epilogue = end;
+	const bool             bits = d->end == PD_RELU || d->end == PD_RELU_GRAD;
+	const int64_t          row = bits ? (d->n + 127) / 128 * 128 : d->n;
+
+	check(cublasLtMatmulDescCreate(&o->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+	set(o, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+	set(o, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+	set(o, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+	if (end != CUBLASLT_EPILOGUE_DEFAULT && kept(d))
+		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &row, sizeof row);
+}
+
+/* Values begin at multiples of 64 bytes. False: the library has nothing of this form. */
+static bool choose(product *o)
+{
+	static const cublasLtMatmulPreferenceAttributes_t aligned[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
+	const uint64_t                  room = o->d.scratch;
+	const uint32_t                  align = 64;
+	cublasLtMatmulPreference_t      want;
+	cublasLtMatmulHeuristicResult_t found;
+	int                             n = 0;
+
+	check(cublasLtMatmulPreferenceCreate(&want), "preference");
+	check(cublasLtMatmulPreferenceSetAttribute(want, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room), "preference");
+	for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
+		check(cublasLtMatmulPreferenceSetAttribute(want, aligned[i], &align, sizeof align), "preference");
+	const cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(lt, o->how, o->a, o->b, o->y, o->y, want, 1, &found, &n);
+
+	check(cublasLtMatmulPreferenceDestroy(want), "preference");
+	if (s != CUBLAS_STATUS_SUCCESS || n < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+		return false;
+	o->algorithm = found.algo;
+	o->bytes = found.workspaceSize;
+	return true;
+}
+
+static bool same(const pd_product_desc *a, const pd_product_desc *b)
+{
+	return a->in == b->in && a->out == b->out && a->transa == b->transa && a->transb == b->transb && a->m == b->m && a->n == b->n &&
+	       a->k == b->k && a->batch == b->batch && a->astep == b->astep && a->bstep == b->bstep && a->end == b->end &&
+	       a->keep == b->keep && a->bias == b->bias && a->sum == b->sum && a->scratch == b->scratch;
+}
+
+static product *made(const pd_product_desc *d)
+{
+	product *o = rt_alloc(sizeof *o);
+
+	if (!lt)
+		check(cublasLtCreate(&lt), "cublasLtCreate");
+	o->d = *d;
+	o->a = layout(d, d->in, d->transb ? d->k : d->n, d->transb ? d->n : d->k, d->bstep);
+	o->b = layout(d, d->in, d->transa ? d->m : d->k, d->transa ? d->k : d->m, d->astep);
+	o->y = layout(d, d->out, d->n, d->m, (int64_t)d->m * d->n);
+	describe(o, epilogue(d));
+	if (!choose(o)) {
+		check(cublasLtMatmulDescDestroy(o->how), "cublasLtMatmulDescDestroy");
+		describe(o, CUBLASLT_EPILOGUE_DEFAULT);
+		o->apart = true;
+		if (!choose(o))
+			rt_fail(RT_ERROR, "R523", "cuBLASLt has no algorithm for a product of %d x %d x %d", d->m, d->n, d->k);
+	}
+	o->next = forms;
+	return forms = o;
+}
+
+void pd_product_init(pd_product *p, const pd_product_desc *d)
+{
+	if (rt_virtual)
+		return;
+	for (product *o = forms; o && !p->impl; o = o->next)
+		if (same(&o->d, d))
+			p->impl = o;
+	if (!p->impl)
+		p->impl = made(d);
+}
+
+void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
+                    void *scratch)
+{
+	const product *o = p->impl;
+	const float    one = 1, none = 0;
+	const void    *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
+
+	if (!o->apart && row)
+		set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof row);
+	if (!o->apart && kept(&o->d))
+		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
+	check(cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &none, y, o->y, y, o->y, &o->algorithm, scratch, o->bytes, pd_stream()),
+	      "cublasLtMatmul");
+	if (o->apart && o->d.sum)
+		pd_sum_rows(o->d.in, o->d.out, also, o->d.sum == 1 ? a : b, o->d.k, o->d.sum == 1 ? o->d.m : o->d.n);
+	else if (o->apart)
+		pd_end_of(&o->d, y, also, bias, from);
+}

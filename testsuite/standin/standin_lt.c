@@ -1,0 +1,244 @@
+/* standin_lt.c: cuBLASLt, by columns as there: the product by the processor's library in f32, then the epilogue, then one
+ * rounding. STANDIN_EPILOGUES=0: none but the default is there. What the library's header forbids is refused. */
+#include <cublasLt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "pd.h"
+#include "standin.h"
+
+#define REFUSED ((cublasStatus_t)7)     /* CUBLAS_STATUS_INVALID_VALUE */
+#define LACKING ((cublasStatus_t)15)    /* CUBLAS_STATUS_NOT_SUPPORTED */
+
+struct standin_product { int32_t ta, tb; uint32_t end; void *bias, *aux; int64_t aux_ld; };
+struct standin_matrix { cudaDataType type; int rows, cols; int64_t ld, step; int32_t batch; };
+struct standin_wish { uint64_t room; uint32_t align[4]; };
+
+API cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
+{
+	*h = malloc(1);
+	pd_threads(1);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+API cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d, cublasComputeType_t compute, cudaDataType scale)
+{
+	*d = calloc(1, sizeof **d);
+	if (*d)
+		(*d)->end = CUBLASLT_EPILOGUE_DEFAULT;
+	return *d && compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS : LACKING;
+}
+
+API cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
+{
+	free(d);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t put(void *at, size_t want, const void *to, size_t bytes)
+{
+	if (bytes != want)
+		return REFUSED;
+	memcpy(at, to, bytes);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const void *to,
+                                                  size_t bytes)
+{
+	switch (what) {
+	case CUBLASLT_MATMUL_DESC_TRANSA: return put(&d->ta, sizeof d->ta, to, bytes);
+	case CUBLASLT_MATMUL_DESC_TRANSB: return put(&d->tb, sizeof d->tb, to, bytes);
+	case CUBLASLT_MATMUL_DESC_EPILOGUE: return put(&d->end, sizeof d->end, to, bytes);
+	case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return put(&d->bias, sizeof d->bias, to, bytes);
+	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return put(&d->aux, sizeof d->aux, to, bytes);
+	case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return put(&d->aux_ld, sizeof d->aux_ld, to, bytes);
+	default: return REFUSED;
+	}
+}
+
+API cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+{
+	*l = malloc(sizeof **l);
+	if (!*l || !rows || !cols || ld < (int64_t)rows)
+		return REFUSED;
+	**l = (struct standin_matrix){ type, (int)rows, (int)cols, ld, 0, 1 };
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+API cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t what, const void *to,
+                                                    size_t bytes)
+{
+	return what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? put(&l->batch, sizeof l->batch, to, bytes) :
+		what == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET ? put(&l->step, sizeof l->step, to, bytes) : REFUSED;
+}
+
+API cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
+{
+	*p = malloc(sizeof **p);
+	if (!*p)
+		return REFUSED;
+	**p = (struct standin_wish){ 0, { 256, 256, 256, 256 } };
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+API cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+	free(p);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t what,
+                                                        const void *to, size_t bytes)
+{
+	if (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+		return put(&p->room, sizeof p->room, to, bytes);
+	if (what < CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES || what > CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+		return REFUSED;
+	return put(&p->align[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], sizeof *p->align, to, bytes);
+}
+
+static int relu(uint32_t end)
+{
+	return (end & 2) || end == CUBLASLT_EPILOGUE_DRELU;
+}
+
+/* What the header says of sizes, types and rows that are kept. */
+static cublasStatus_t fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t y)
+{
+	const int m = d->ta == CUBLAS_OP_T ? a->cols : a->rows, k = d->ta == CUBLAS_OP_T ? a->rows : a->cols;
+	const int n = d->tb == CUBLAS_OP_T ? b->rows : b->cols, k2 = d->tb == CUBLAS_OP_T ? b->cols : b->rows;
+
+	if (k != k2 || y->rows != m || y->cols != n || a->type != b->type || (y->type != a->type && y->type != CUDA_R_32F) ||
+	    a->batch != b->batch || a->batch != y->batch)
+		return REFUSED;
+	if ((d->end & 128) && (d->aux_ld < m || d->aux_ld % (relu(d->end) ? 128 : 8)))
+		return REFUSED;
+	return y->batch > 1 && d->end != CUBLASLT_EPILOGUE_DEFAULT ? LACKING : CUBLAS_STATUS_SUCCESS;
+}
+
+API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p, int asked,
+	cublasLtMatmulHeuristicResult_t found[], int *n)
+{
+	const char          *s = getenv("STANDIN_EPILOGUES");
+	const cublasStatus_t ok = fits(d, a, b, y);
+
+	(void)h;
+	*n = 0;
+	if (asked < 1 || c != y)
+		return REFUSED;
+	if (ok != CUBLAS_STATUS_SUCCESS || (s && !atoi(s) && d->end != CUBLASLT_EPILOGUE_DEFAULT))
+		return LACKING;
+	found[(*n)++] = (cublasLtMatmulHeuristicResult_t){ .algo = { { d->end, p->room / 2 } }, .workspaceSize = (size_t)p->room / 2 };
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+static float load(cudaDataType t, const void *x, int64_t i)
+{
+	return t == CUDA_R_16BF ? pd_from_bf16(((const uint16_t *)x)[i]) : t == CUDA_R_16F ? pd_from_f16(((const uint16_t *)x)[i]) :
+		((const float *)x)[i];
+}
+
+static void store(cudaDataType t, void *x, int64_t i, float v)
+{
+	if (t == CUDA_R_32F)
+		((float *)x)[i] = v;
+	else
+		((uint16_t *)x)[i] = t == CUDA_R_16BF ? pd_to_bf16(v) : pd_to_f16(v);
+}
+
+/* x Phi(x), Phi by tanh. */
+static float gelu(float x, float *slope)
+{
+	const double u = 0.7978845608028654 * (x + 0.044715 * (double)x * x * x), t = tanh(u);
+
+	*slope = (float)(0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * (double)x * x));
+	return (float)(0.5 * x * (1 + t));
+}
+
+/* Row i of column j. */
+static float ended(const struct standin_product *d, cudaDataType t, float v, int i, int64_t j)
+{
+	uint8_t *bits = (uint8_t *)d->aux + j * d->aux_ld / 8 + i / 8;
+	float    slope;
+
+	if (d->end & 4)
+		v += load(t, d->bias, i);
+	if (d->end == CUBLASLT_EPILOGUE_DRELU)
+		return *bits >> i % 8 & 1 ? v : 0;
+	if (d->end == CUBLASLT_EPILOGUE_DGELU) {
+		gelu(load(t, d->aux, j * d->aux_ld + i), &slope);
+		return v * slope;
+	}
+	if ((d->end & 2) && (d->end & 128))
+		*bits = (uint8_t)((*bits & ~(1 << i % 8)) | (v > 0) << i % 8);
+	if (d->end & 2)
+		return v > 0 ? v : 0;
+	if ((d->end & 32) && (d->end & 128))
+		store(t, d->aux, j * d->aux_ld + i, v);
+	return d->end & 32 ? gelu(v, &slope) : v;
+}
+
+/* Of A the sums of its rows, of B those of its columns, over k. */
+static void sums(const struct standin_product *d, const void *x, const struct standin_matrix *l, cudaDataType t, int n, int k)
+{
+	const int by_rows = d->end == CUBLASLT_EPILOGUE_BGRADA ? d->ta == CUBLAS_OP_N : d->tb == CUBLAS_OP_T;
+
+	for (int i = 0; i < n; i++) {
+		float s = 0;
+		for (int q = 0; q < k; q++)
+			s += load(l->type, x, by_rows ? q * l->ld + i : i * l->ld + q);
+		store(t, d->bias, i, s);
+	}
+}
+
+static pd_dtype dtype(cudaDataType t)
+{
+	return t == CUDA_R_16BF ? PD_BF16 : t == CUDA_R_16F ? PD_F16 : PD_F32;
+}
+
+static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, void *y,
+                cublasLtMatrixLayout_t ly, float *room)
+{
+	const int ta = d->ta == CUBLAS_OP_T, tb = d->tb == CUBLAS_OP_T, k = ta ? la->rows : la->cols;
+
+	if (la->type == CUDA_R_32F)
+		pd_gemm(tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0, room, ly->rows);
+	else
+		pd_gemm_half(dtype(la->type), PD_F32, tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0, room, ly->rows);
+	for (int64_t j = 0; j < ly->cols; j++)
+		for (int i = 0; i < ly->rows; i++)
+			store(ly->type, y, j * ly->ld + i, ended(d, ly->type, room[j * ly->rows + i], i, j));
+	if (d->end == CUBLASLT_EPILOGUE_BGRADA)
+		sums(d, a, la, ly->type, ly->rows, k);
+	if (d->end == CUBLASLT_EPILOGUE_BGRADB)
+		sums(d, b, lb, ly->type, ly->cols, k);
+}
+
+API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha, const void *a,
+	cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta, const void *c,
+	cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t ly, const cublasLtMatmulAlgo_t *algo, void *workspace,
+	size_t bytes, cudaStream_t s)
+{
+	const int64_t wide = la->type == CUDA_R_32F ? 4 : 2, result = ly->type == CUDA_R_32F ? 4 : 2;
+	float        *room = malloc((size_t)ly->rows * (size_t)ly->cols * sizeof *room);
+
+	(void)h;
+	(void)s;
+	if (!room || *(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) ||
+	    !algo || algo->data[0] != d->end || algo->data[1] > bytes || (bytes && !workspace) ||
+	    ((d->end & 772) && !d->bias) || ((d->end & 128) && !d->aux)) {
+		free(room);
+		return REFUSED;
+	}
+	standin_device(1);
+	if (bytes)
+		memset(workspace, 0x7f, bytes);         /* the library writes there */
+	for (int q = 0; q < ly->batch; q++)
+		one(d, (const char *)a + q * la->step * wide, la, (const char *)b + q * lb->step * wide, lb, (char *)y + q * ly->step * result,
+		    ly, room);
+	standin_device(0);
+	free(room);
+	return CUBLAS_STATUS_SUCCESS;
+}
