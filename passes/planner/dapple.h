@@ -128,8 +128,7 @@ double dapple_latency(int n, const double *fwd, const double *bwd, const double 
  * devices. Memory: a stage must hold scaling * parameters and one microbatch; K_i falls where it cannot hold more. Ties:
  * the first found: fewer microbatches, fewer states, fewer devices. NULL after E0441, or E0442 with the least memory per
  * device that would do. O(N^2 G P) prefixes times `width` times stages, per count of microbatches, where no plan is
- * known; with one, stages that end outside a window of times cannot be part of a better one (a few per cent of them are
- * left where plans are near to an even share). */
+ * known; with one, stages whose bound is above it are left out. */
 DapplePlan *dapple_plan(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, long *explored,
                         Diag *d);
 /* Every cut and every placement, by the equation (published: by the score). Small cases only: 12 states, 8 devices. */

@@ -11,7 +11,6 @@ enum { ALL_SETS = 256 };            /* sets of devices that are all looked at */
 /* The states up to j as finished stages on the devices `used`; everything behind is one stage on the other devices. */
 typedef struct Prefix {
 	double      latency;    /* of the whole, the last stage included */
-	double      least;      /* of every plan that begins so */
 	int         from, set, rank;    /* the prefix in front of its last stage */
 	DappleStage last;
 } Prefix;
@@ -24,6 +23,7 @@ typedef struct Search {
 	int        width, most;     /* replicas at most: more would leave a device less than `least` samples */
 	DappleSet  all, *set;
 	int        nset, cap, **next, *nnext;   /* per set those it can grow to */
+	double   **rate;            /* .. and bytes/s at most from the devices that are new there to others behind them */
 	Row       *row;             /* [state + 1][set] */
 	const DapplePublished *seed;            /* plans to begin with; NULL: none */
 	int       *by_time;             /* states in the order of their times */
@@ -121,6 +121,26 @@ static void list_sets(Search *s)
 	}
 }
 
+/* The most bytes per second from devices to what any stage behind them may have, rest: those that nothing uses then. */
+static double best_rate(const Search *s, int set, DappleSet from)
+{
+	double rate = 1 / dapple_transfer(s->j.c, from, s->all & ~s->set[set], 1);
+
+	for (int i = 0; i < s->nnext[set]; i++)
+		rate = fmax(rate, 1 / dapple_transfer(s->j.c, from, s->set[s->next[set][i]] & ~s->set[set], 1));
+	return rate;
+}
+
+static void list_rates(Search *s)
+{
+	s->rate = NEWN(s->a, double *, s->nset);
+	for (int i = 0; i < s->nset; i++) {
+		s->rate[i] = NEWN(s->a, double, s->nnext[i]);
+		for (int k = 0; k < s->nnext[i]; k++)
+			s->rate[i][k] = best_rate(s, s->next[i][k], s->set[s->next[i][k]] & ~s->set[i]);
+	}
+}
+
 /* The stages of a prefix into stage[], the count of them. */
 static int chain(const Search *s, int j, int set, int rank, DappleStage *stage)
 {
@@ -159,11 +179,50 @@ static void put_prefix(Search *s, int j, int set, const Prefix *new)
 	r->n += r->n < s->width;
 }
 
-/* No latency is below M (F + B) of one of its stages, transfers too (corrected equation; a stage behind the pivot Q has
- * less than Q, one in front of it (M-1)(F + B) at most (M-1)(F_Q + B_Q) and all in between, which T_W and T_E have as well). */
-static bool hopeless(const Search *s, double seconds)
+/* ---- what is left out ---- */
+
+/* The stages of a prefix with their transfers, as the choice of the pivot meets them. */
+typedef struct Front {
+	int    n;
+	double both[2 * MOST];  /* F + B */
+	double bwd;             /* all B */
+	double ar;              /* largest AR_s - sum of B in front of s */
+} Front;
+
+static void add_front(Front *f, double fwd, double bwd, double ar)
 {
-	return !s->j.o->literal && s->j.m * seconds >= s->best.latency * (1 + 1e-9);
+	f->ar = fmax(f->ar, ar - f->bwd);
+	f->both[f->n++] = fwd + bwd;
+	f->bwd += bwd;
+}
+
+/* What dapple_latency does with one more stage in front: x is (M-1)(F_Q + B_Q) of the pivot Q so far and all F + B between,
+ * w is x and F_Q + B_Q. More of x and w never gives less of them (the pivot changes where x is less, and then to a w that
+ * is no more than that of a pivot that stays). In the end the latency is w + the largest AR_s - sum of B in front of s. */
+static inline void one_more(double m, double both, double *x, double *w)
+{
+	const bool pivot = (m - 1) * both * (1 + 1e-12) > *x;
+
+	*w = pivot ? m * both : *w + both;
+	*x = pivot ? (m - 1) * both : *x + both;
+}
+
+/* No plan that begins so and has `rest` seconds on some stage behind is faster: of that stage alone w is M rest. */
+static double least_latency(const Search *s, const Front *f, double rest, double link, double new, double ar)
+{
+	const double m = s->j.m;
+	double x = (m - 1) * rest, w = m * rest;
+
+	one_more(m, link, &x, &w);
+	one_more(m, new, &x, &w);
+	for (int i = f->n - 1; i >= 0; i--)
+		one_more(m, f->both[i], &x, &w);
+	return w + fmax(f->ar, ar - f->bwd);
+}
+
+static bool hopeless(const Search *s, double latency)
+{
+	return !s->j.o->literal && latency >= s->best.latency * (1 + 1e-9);
 }
 
 /* One more stage (k, j] behind the n stages of a prefix; all the rest on what is left. */
@@ -171,19 +230,13 @@ static void extend(Search *s, DappleStage *stage, int n, const Prefix *from, int
 {
 	const DappleSet used = s->set[to];
 	DappleStage *new = &stage[n];
+	Prefix p = *from;
 
 	*new = job_stage(&s->j, from->from + 1, j + 1, used & ~s->set[from->set]);
-	if (n)
-		job_link(&s->j, &stage[n - 1], new);
-	const double slowest = fmax(new->fwd + new->bwd, n ? 2 * stage[n - 1].transfer : 0);
-	if (hopeless(s, slowest))
-		return;
 	stage[n + 1] = job_stage(&s->j, j + 1, s->j.p->n, s->all & ~used);
 	job_link(&s->j, new, &stage[n + 1]);
 	stage[n + 1].transfer = 0;
-	Prefix p = *from;
 	p.latency = job_latency(&s->j, stage, n + 2, NULL);
-	p.least = fmax(from->least, slowest);
 	p.last = *new;
 	s->explored++;
 	if (stage[n + 1].replicas <= s->most)
@@ -207,44 +260,59 @@ static int first_with(const Search *s, double time)
 	return low;
 }
 
-/* All stages from behind k that use the devices of `to`. Of the rest some stage has its share of the work at least, so the
- * stage ends neither too early nor too late to beat the best plan: a window of states by their times. */
-static void extend_to(Search *s, DappleStage *stage, int n, const Prefix *from, int to)
+/* All stages from behind k that use the devices of set i of those that follow the prefix's. Of the rest some stage has its
+ * share of the work at least, so the stage ends neither too early nor too late to beat the best plan: a window of states by
+ * their times. */
+static void extend_to(Search *s, DappleStage *stage, int n, const Prefix *from, int i, Front *f)
 {
 	const DappleProfile *p = s->j.p;
-	const int k = from->from, own = __builtin_popcountll(s->set[to] & ~s->set[from->set]);
-	const int left = __builtin_popcountll(s->all & ~s->set[to]);
-	double low = -INFINITY, high = INFINITY;
+	const int k = from->from, to = s->next[from->set][i], nfront = f->n;
+	const DappleStage own = { .devices = s->set[to] & ~s->set[from->set] };
+	const double part = s->j.part, nown = __builtin_popcountll(own.devices), left = __builtin_popcountll(s->all & ~s->set[to]);
+	const double before = k < 0 ? 0 : p->time[k], bytes = k < 0 ? 0 : p->params[k], all = p->time[p->n - 1];
+	const double ar = dapple_allreduce(s->j.c, own.devices, 1), link = 2 * part / s->rate[from->set][i];
+	const double share = (s->best.latency * (1 + 1e-9) - f->ar) / s->j.m / part;
+	const double low = s->j.o->literal ? -INFINITY : all * (1 - 1e-12) - share * left;
+	const double high = s->j.o->literal ? INFINITY : before * (1 + 1e-12) + share * nown;
+	const double bwd = f->bwd;
 
-	if (!s->j.o->literal && isfinite(s->best.latency)) {
-		const double share = s->best.latency * (1 + 1e-9) / s->j.m / s->j.part;
-		low = p->time[p->n - 1] * (1 - 1e-12) - share * left;
-		high = (k < 0 ? 0 : p->time[k]) * (1 + 1e-12) + share * own;
+	if (n) {
+		job_link(&s->j, &stage[n - 1], &own);
+		add_front(f, stage[n - 1].transfer, stage[n - 1].transfer, 0);
 	}
-	for (int i = first_with(s, low); i < p->n && p->time[s->by_time[i]] <= high; i++) {
-		const int j = s->by_time[i];
-		if (j > k && j + 1 < p->n && dapple_before(p, k, j))
+	for (int x = first_with(s, low); x < p->n && p->time[s->by_time[x]] <= high; x++) {
+		const int j = s->by_time[x];
+		if (j > k && j + 1 < p->n && dapple_before(p, k, j) &&
+		    !hopeless(s, least_latency(s, f, (all - p->time[j]) * part / left, p->cut[j] * link,
+		                               (p->time[j] - before) * part / nown, ar * (p->params[j] - bytes))))
 			extend(s, stage, n, from, j, to);
 	}
+	f->n = nfront;
+	f->bwd = bwd;
 }
 
 static void extend_all(Search *s, int k, int set)
 {
+	const DappleProfile *p = s->j.p;
 	DappleStage stage[MOST + 1];
 	const int ranks = k < 0 ? 1 : row_of(s, k, set)->n, have = __builtin_popcountll(s->set[set]);
+	const double rest = (p->time[p->n - 1] - (k < 0 ? 0 : p->time[k])) * s->j.part / __builtin_popcountll(s->all & ~s->set[set]);
 
 	for (int rank = 0; rank < ranks; rank++) {
-		const double least = k < 0 ? 0 : row_of(s, k, set)->prefix[rank].least;
-		const Prefix from = { .from = k, .set = set, .rank = rank, .least = least };
-
-		if (hopeless(s, least))
-			continue;
+		const Prefix from = { .from = k, .set = set, .rank = rank };
 		const int n = chain(s, k, set, rank, stage);
-		for (int i = 0; i < s->nnext[set]; i++) {
-			const int to = s->next[set][i];
-			if (__builtin_popcountll(s->set[to]) - have <= s->most)
-				extend_to(s, stage, n, &from, to);
+		Front f = { 0 };
+
+		for (int i = 0; i < n; i++) {
+			add_front(&f, stage[i].fwd, stage[i].bwd, stage[i].allreduce);
+			if (i + 1 < n)
+				add_front(&f, stage[i].transfer, stage[i].transfer, 0);
 		}
+		if (hopeless(s, least_latency(s, &f, rest, 0, 0, 0)))
+			continue;
+		for (int i = 0; i < s->nnext[set]; i++)
+			if (__builtin_popcountll(s->set[s->next[set][i]]) - have <= s->most)
+				extend_to(s, stage, n, &from, i, &f);
 	}
 }
 
@@ -312,6 +380,7 @@ DapplePlan *dapple_plan(Arena *a, const DappleProfile *p, const DappleCluster *c
 	if (!o->policies && o->least >= 1 && n > 1 && o->batch == floor(o->batch))
 		s.seed = dapple_published(s.a, p, c, o, d);
 	list_sets(&s);
+	list_rates(&s);
 	sort_states(&s);
 	s.row = NEWN(s.a, Row, (size_t)(p->n + 1) * (size_t)s.nset);
 	for (int i = 0; i < nm; i++)
