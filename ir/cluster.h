@@ -113,6 +113,8 @@ typedef struct Training {
 	const char *recompute;          /* "none", "stage", "auto" */
 	const struct GivenPlan *given;  /* --plan FILE, read (plan.h); else NULL */
 	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */
+	int64_t     max_stages;         /* of plans that are looked for; 0: any */
+	bool        no_pipeline, no_dp; /* those have one stage; no replicas */
 	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */
 	const char *target;             /* "c" | "cuda"; "auto" until the cluster is read */
 	const char *cc, *nvcc;          /* compilers of the emitted Makefile; NULL: gcc, the toolkit's nvcc */

@@ -111,6 +111,8 @@ const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bo
 		Placement at;
 		for (int i = 0; i < n; i++)
 			replicas[i] = ndev * chunks / n;
+		if (!plan_allowed(s->p, n, replicas))
+			continue;
 		if (!plan_place(s->a, name, n, replicas, &at, g->cx->d))
 			return NULL;
 		Trial *t = new_plan(s, replicas, n, &at, "chunks");

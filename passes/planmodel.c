@@ -471,6 +471,10 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	*p = (PlanModel){ .a = a, .c = g->cx->cluster, .nlayer = g->n,
 		.memory_scale = g->cx->memory_scale > 0 ? g->cx->memory_scale : 1, .name = NEWN(a, const char *, g->n),
 		.kept = NEWN(a, double, g->n), .tmp = NEWN(a, double, g->n), .most = NEWN(a, double, g->n), .param = NEWN(a, bool, g->n) };
+	if (t) {
+		p->most_stages = t->no_pipeline ? 1 : t->max_stages;
+		p->no_replicas = t->no_dp;
+	}
 	if (schedule_async(t)) {
 		p->schedule = "1f1b";       /* whose plan is good for what never is flushed */
 		p->global = one_per_step(t) ? 0 : t->global / (g->m->batch > 0 ? g->m->batch : 1);

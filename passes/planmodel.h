@@ -58,6 +58,8 @@ typedef struct PlanModel {
 	PlanRecompute   recompute;
 	int64_t         global;     /* microbatches per step as asked for; 0: any */
 	int64_t         per_replica;/* the same per replica of the widest stage; 0: any */
+	int64_t         most_stages;    /* of a plan; 0: any */
+	bool            no_replicas;
 	double          memory_scale;   /* what the estimate of memory is multiplied with */
 } PlanModel;
 

@@ -298,7 +298,8 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 	if (s->best && !isfinite(s->best->score))       /* what lacks memory was not played */
 		trial_play(s->p, s->best);
 	if (!s->best && d->errors == 0)
-		return diag_error(d, NOLOC, 473, "the planner has no plan for %d segments on %d devices", s->p->st->n,
-			s->p->c->ndevice);
+		return diag_error(d, NOLOC, 473, "the planner has no plan for %d segments on %d devices%s", s->p->st->n,
+			s->p->c->ndevice, s->p->most_stages || s->p->no_replicas ?
+			" that --max-stages, --no-pipeline and --no-dp leave; --planner auto looks at all of those" : "");
 	return s->best;
 }

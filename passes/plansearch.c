@@ -61,10 +61,21 @@ static const char *key_of(Arena *a, const Trial *t)
 	return text;
 }
 
+bool plan_allowed(const PlanModel *p, int n, const int *replicas)
+{
+	bool ok = !p->most_stages || n <= p->most_stages;
+
+	for (int s = 0; s < n; s++)
+		ok &= !p->no_replicas || replicas[s] == 1;
+	return ok;
+}
+
 static bool possible(const PlanModel *p, const Trial *t)
 {
 	const States *st = p->st;
 
+	if (!plan_allowed(p, t->n, t->replicas))
+		return false;
 	for (int s = 0; s < t->n; s++)
 		if (t->replicas[s] < 1 || t->replicas[s] > t->micro || (s && !state_before(st, t->end[s - 1], t->end[s])))
 			return false;
