@@ -471,7 +471,7 @@ static void write_program(Build *b, Cw *w, int rank)
 		cw_line(w, ".channel = channels,");
 	if (squares_of(m))
 		cw_line(w, ".squares = %d, .squares_at = %d,%s", squares_of(m), squares_at(b), parted_text(b));
-	if (b->t->amp && !strcmp(b->t->amp, "fp16"))
+	if (amp_scaled(b->t))
 		cw_line(w, ".loss_scale = %.17g, .scale_every = %" PRId64 ",", b->t->loss_scale > 0 ? b->t->loss_scale : 65536.0,
 			b->t->scale_every > 0 ? b->t->scale_every : 2000);
 	write_watch(b, w);

@@ -151,6 +151,33 @@ static const char *cut_text(Arena *a, const Node *pull)
 	return arena_printf(a, "%" PRId64 ", %" PRId64, attr_int(pull, "cut"), n ? n : type_numel(&pull->in[0]->type));
 }
 
+/* How values leave at `narrow`, or what they become where they arrive, at `cast`: pd_wire. */
+static const char *wire_text(const StageCx *x, const Node *narrow, const Node *cast)
+{
+	static const char *const name[] = { [DT_f32] = "PD_F32", [DT_bf16] = "PD_BF16", [DT_f16] = "PD_F16" };
+	const DType out = attr_dtype(narrow, "wire"), in = attr_dtype(cast, "cast");
+
+	return arena_printf(x->b->a, "{ %s, %s }", name[out != DT_f32 ? out : in], out != DT_f32 ? "true" : "false");
+}
+
+/* How a parameter is pulled and pushed. */
+static const char *wires_text(const StageCx *x, const Stage *s, const Node *pull)
+{
+	const Module *m = x->b->m;
+	const Node *push = NULL, *collect = NULL;
+
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (n->op == OP_Push && attr_int(n, "key") == attr_int(pull, "key"))
+			push = n;
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_Collect && attr_int(n, "key") == attr_int(pull, "key"))
+				collect = n;
+	if (!push || !collect)
+		bug("%s is pulled and not pushed", pull->in[0]->name);
+	return arena_printf(x->b->a, "%s, %s", wire_text(x, pull, pull), wire_text(x, push, collect));
+}
+
 void write_held(StageCx *x, Cw *w)
 {
 	const Stage *s = x->s;
@@ -159,7 +186,8 @@ void write_held(StageCx *x, Cw *w)
 		return;
 	cw_blank(w);
 	cw_comment(w, "parameters that servers hold: key, whole or rows, the copy here, rows and floats of one; rows that are pulled at "
-		"most, pushed at most, sums; parts of the gradient, and which rank has which rows");
+		"most, pushed at most, sums; parts of the gradient, and which rank has which rows; the floats that are pulled, those of each "
+		"part; how they travel");
 	cw_open(w, "static const pd_held held[] =");
 	for (const Node *n = s->forward->first; n; n = n->next) {
 		if (n->op != OP_Pull || first_pull(s, attr_int(n, "key")) != n)
@@ -173,10 +201,10 @@ void write_held(StageCx *x, Cw *w)
 		const int64_t key = attr_int(n, "key"), rows = rows_of(v, whole), room = room_of(s, key, rows, whole, one);
 		const char *pieces = pieces_text(x, v, rows, &npieces);
 		cw_line(w, "{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %" PRId64 ", %d, %d, %d, %s, %s, %s },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
+			", %" PRId64 ", %d, %d, %d, %s, %s, %s, %s },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
 			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows,
 			width_of(v, whole), whole || lookups_of(s, key) * one.grains > rows ? rows : lookups_of(s, key) * one.grains, room,
-			one.sums, parts, npieces, pieces, cut_text(x->b->a, n), widths);
+			one.sums, parts, npieces, pieces, cut_text(x->b->a, n), widths, wires_text(x, s, n));
 	}
 	cw_close(w, ";");
 	const char *chiefs = "";
@@ -219,6 +247,10 @@ void write_way(StageCx *x, Cw *w, const Node *n)
 		cw_stmt(w, comment_of(x, n), "pd_%s(&(pd_way){ %" PRId64 ", %d, %d, %d, %s, %" PRId64 ", %" PRId64 " }, %s%s);",
 			call[n->op - OP_Give], key, server, x->b->first_rank[from->id], from->replicas, whole ? "true" : "false", here, width,
 			value_text(x, v), row && !served ? arena_printf(x->b->a, " + %" PRId64, row * width) : "");
+	}
+	if (n->op == OP_Take && amp_scaled(x->b->t)) {
+		cw_line(w, "if (pd_overflow())");
+		cw_line(w, "\treturn;");
 	}
 }
 
@@ -283,7 +315,7 @@ void write_shares_table(StageCx *x, Cw *w)
 		return;
 	cw_blank(w);
 	cw_comment(w, "what this server holds: key, parts of the gradient, whole or rows, where, which rows and floats of one; who pulls, "
-		"leaves of the sum, how many push, rows and sums of one at most");
+		"leaves of the sum, how many push, rows and sums of one at most; the floats that are pulled, those of each part; how they travel");
 	cw_open(w, "static const pd_share shares[] =");
 	for (const Node *n = s->update->first; n; n = n->next) {
 		if (n->op != OP_Collect || attr_int(n, "part"))
@@ -296,11 +328,11 @@ void write_shares_table(StageCx *x, Cw *w)
 		int parts;
 		const char *widths = part_widths(x->b->a, from, key, &parts);
 		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %d, %d, %d, %d, %" PRId64 ", %d, %s, %s },", quoted(x->b->a, v->name), key, parts, whole ? "true" : "false",
+			", %d, %d, %d, %d, %" PRId64 ", %d, %s, %s, %s },", quoted(x->b->a, v->name), key, parts, whole ? "true" : "false",
 			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), v->param->row,
 			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
 			schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams, room_of(from, key, rows_of(v, whole), whole, team),
-			team.sums, cut_text(x->b->a, first_pull(from, key)), widths);
+			team.sums, cut_text(x->b->a, first_pull(from, key)), widths, wires_text(x, from, first_pull(from, key)));
 	}
 	cw_close(w, ";");
 }

@@ -443,6 +443,8 @@ const Opt opt_table[] = {
 	{ "Train", "ema", "X", "moving averages of the weights, X of the average and 1 - X of the newest weights in each step; checkpoints have them", CALL, 0,
 		o_ema, 0, 0, 0 },
 	{ "Train", "clip-norm", "X", "largest norm of the gradient over all parameters", CALL, 0, o_clip_norm, 0, 0, 0 },
+	{ "Train", "gnorm", NULL, "the norm of the gradient over all parameters, in progress lines and metrics; told with --clip-norm too", FLAG,
+		TR(gnorm), 0, 0, 0, 0 },
 	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said", INT, TR(steps), 0, 0, 0, (int64_t)1 << 40 },
 	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(seed), 0, 0, 0, INT64_MAX },
 	{ "Train", "shuffle", NULL, "a new order of the samples in every epoch", FLAG, TR(shuffle), 0, 0, 0, 0 },

@@ -210,8 +210,9 @@ static void me_tensorboard(Yaml *y, const YNode *v, void *to)
 {
 	a_text(y, v, "metrics.tensorboard", &((Training *)to)->tensorboard);
 }
+static void me_gnorm(Yaml *y, const YNode *v, void *to) { ((Training *)to)->gnorm = yaml_bool(y, v, "metrics.gnorm"); }
 static const YKey metrics_keys[] = {
-	{ "every", me_every }, { "jsonl", me_jsonl }, { "csv", me_csv }, { "tensorboard", me_tensorboard },
+	{ "every", me_every }, { "jsonl", me_jsonl }, { "csv", me_csv }, { "tensorboard", me_tensorboard }, { "gnorm", me_gnorm },
 };
 static void metrics(Yaml *y, const YNode *v, void *to)
 {

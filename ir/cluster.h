@@ -141,10 +141,17 @@ typedef struct Training {
 	bool        compress_feedback;  /* what packing takes away is added in the next step */
 	double      loss_scale;         /* of fp16, at first; 0: 65536 */
 	int64_t     scale_every;        /* so many steps without overflow double it; 0: 2000 */
+	bool        gnorm;              /* the norm of the gradient goes into progress lines and metrics */
 	const char *amp;                /* mixed precision: "bf16", "fp16"; NULL: f32 alone */
 	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */
 	bool        f64;                /* checking mode: every float is f64, plain loops */
 } Training;
+
+/* Is the loss scaled, and a step whose gradients overflow without update (fp16)? */
+static inline bool amp_scaled(const Training *t)
+{
+	return t && t->amp && !strcmp(t->amp, "fp16") && !t->f64;
+}
 
 /* Are programs written for GPUs? No training: no. */
 static inline bool target_cuda(const Training *t)

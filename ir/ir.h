@@ -282,6 +282,7 @@ typedef struct Floats { int n; const double *v; } Floats;
 int64_t     attr_int(const Node *n, const char *name);
 double      attr_float(const Node *n, const char *name);
 const char *attr_str(const Node *n, const char *name);
+DType       attr_dtype(const Node *n, const char *name);        /* a string that names one; f32 where it is empty */
 /* The node behind which the sum of a bucket begins, in the graph that makes the stage's gradients; NULL: sum is no bucket. */
 Node       *bucket_node(const Stage *s, const Node *sum);
 Ints        attr_ints(const Node *n, const char *name);

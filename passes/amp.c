@@ -178,19 +178,22 @@ static bool give_f32(Amp *a, Node *n)
 	return true;
 }
 
+DType amp_dtype(const Training *t)
+{
+	if (!t || !t->amp || t->f64)
+		return DT_f32;
+	return amp_scaled(t) ? DT_f16 : DT_bf16;
+}
+
 bool pass_amp(Module *m, PassCx *cx)
 {
-	Amp a = { .m = m, .cx = cx };
+	Amp a = { .m = m, .cx = cx, .low = amp_dtype(cx->train) };
 	bool ok = true;
 
 	if (!m->graph)
 		return diag_error(cx->d, FILELOC(m->file), 410, "amp runs before split; this module has stages already");
-	if (!cx->train || !cx->train->amp || cx->train->f64)
+	if (a.low == DT_f32)
 		return true;
-	if (!strcmp(cx->train->amp, "fp16") && cx->train->comm && strcmp(cx->train->comm, "allreduce"))
-		return diag_error(cx->d, FILELOC(m->file), 430, "--amp fp16 with --comm %s: a step whose gradients overflow has no update, "
-			"which servers do not take part in; choose bf16, or --comm allreduce", cx->train->comm);
-	a.low = dtype_from_name(!strcmp(cx->train->amp, "fp16") ? "f16" : "bf16");
 	map_init(&a.made, cx->scratch, true);
 	for (Node *n = m->graph->first; ok && n; n = n->next)
 		ok = visit(&a, n);

@@ -256,22 +256,17 @@ static bool update_param(Ad *ad, Value *p, Value *sum, const Optimizer *o, const
 	return !ad->b.failed;
 }
 
-/* What gradients are divided by when their norm over all parameters is limited; sum[i]: the gradient of param i. */
-static bool scales_loss(const PassCx *cx)
-{
-	return cx->train && cx->train->amp && !strcmp(cx->train->amp, "fp16") && !cx->train->f64;
-}
-
 /* What the gradient of the loss begins with: 1; for fp16 a power of two that keeps small gradients above the least number. */
 static Value *seed(Ad *ad)
 {
-	if (!scales_loss(ad->cx))
+	if (!amp_scaled(ad->cx->train))
 		return const_scalar(ad->m, ad->m->loss->type.dtype, 1);
 	Value *v = mk(&ad->b, OP_LossScale, NULL, "loss.scale", 0);
 	v->def->fwd = ad->m->loss->def;
 	return v;
 }
 
+/* What gradients are divided by when their norm over all parameters is limited; sum[i]: the gradient of param i. */
 static Value *clipped_total(Ad *ad, Value *total, Value **sum, int nparam, double most)
 {
 	int trained = 0;
@@ -286,7 +281,7 @@ static Value *clipped_total(Ad *ad, Value *total, Value **sum, int nparam, doubl
 	}
 	Node *clip = build(&ad->b, OP_ClipNorm, NULL, 1, &total, "n.clip");
 	attr_set_float(clip, "max", most);
-	attr_set_int(clip, "scaled", scales_loss(ad->cx));
+	attr_set_int(clip, "scaled", amp_scaled(ad->cx->train));
 	attr_set_int(clip, "of", trained);
 	return clip->out[0];
 }
@@ -311,7 +306,8 @@ static bool append_updates(Ad *ad)
 	Node *n = build(&ad->b, OP_Total, NULL, 0, NULL, "n");
 	attr_set_int(n, "dtype", dtype_onnx(ad->m->loss->type.dtype));
 	optab[OP_Total]->shape(n, ad->cx->d);
-	Value *total = o->clip_norm > 0 || scales_loss(ad->cx) ? clipped_total(ad, n->out[0], sum, nparam, o->clip_norm) : n->out[0];
+	const bool norm = o->clip_norm > 0 || amp_scaled(ad->cx->train) || (ad->cx->train && ad->cx->train->gnorm);
+	Value *total = norm ? clipped_total(ad, n->out[0], sum, nparam, o->clip_norm) : n->out[0];
 	for (int i = 0; i < nparam; i++) {
 		Value *p = ad->m->param[i];
 		if (p->param->kind != PARAM_WEIGHT || p->param->frozen)

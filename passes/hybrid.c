@@ -3,7 +3,7 @@
  *     AllReduce                     2 (N - 1) b / N      b bytes of the parameter, N replicas of its stage
  *     parameter server, whole       2 b                  pulled and pushed
  *     parameter server, rows        2 alpha b            alpha: share of the rows that a device touches in a step, or that
- *                                                        slices read (opsw.c)
+ *                                                        slices read (opsw.c). With --amp 16 bits travel each way: half of it
  *
  * --comm hybrid gives every parameter the cheaper way; auto does where hosts have several devices, whose server answers all of
  * them through one port (travel_hosts); ps sends all to servers, allreduce none. alpha of a

@@ -5,13 +5,18 @@
  *     slice          %s = Slice(@w)                    of @w only what its slices read is pulled: Pull {cut, ncut}
  *     slice, back    %d = SliceGrad(%ds)               the slice is summed and pushed; SliceGrad, whose result is the larger
  *                    %g = Accumulate(%d), Push         one, stands behind Collect
+ *     cast           with --amp, values become 16-bit floats between servers and devices, and are f32 again in the copy that is
+ *                    read and in sums (travel.c says where): what is pulled at the server, what is pushed at the device
  *     gather         its rows are what travels anyway (Pull with %ids); the gather of gradients stays, as its result is smaller
  *
  * Before:  Push(Accumulate(SliceGrad(%ds)))  ->  Collect        bytes of @w
  * After:   Push(Accumulate(%ds))  ->  SliceGrad(Collect)        bytes of the slice
  *
- * Zeros that SliceGrad puts round a sum are the sums of its zeros: the bits are the same.
- * Reads the stages' graphs; writes Pull.cut and .ncut, the graphs that make gradients, update graphs. */
+ *          Pull(@w) {cast=bf16}, Push(%g), Collect() {cast=bf16}     f32
+ *          Pull(@w) {wire=bf16}, Push(%g) {wire=bf16}, Collect()     16 bits
+ *
+ * Zeros that SliceGrad puts round a sum are the sums of its zeros, and a cast gives the same on both sides: the bits are the same.
+ * Reads the stages' graphs; writes Pull.cut and .ncut, .wire and .cast of Pull, Push and Collect, the graphs that make gradients, update graphs. */
 #include <string.h>
 #include "servers.h"
 
@@ -21,13 +26,13 @@ typedef struct Border {
 	double  before, after;  /* bytes of a device and step */
 } Border;
 
-static void explain(Border *x, const char *what, const Value *w, double before, double after)
+static void explain(Border *x, const char *what, const Value *w, const char *where, double before, double after)
 {
 	x->before += before;
 	x->after += after;
 	if (x->cx->explain)
-		buf_printf(x->cx->explain, "opsw: %s of %s goes to its server: %.4g bytes of a device and step before, %.4g after\n", what,
-			w->name, before, after);
+		buf_printf(x->cx->explain, "opsw: %s of %s goes to its %s: %.4g bytes of a device and step before, %.4g after\n", what,
+			w->name, where, before, after);
 }
 
 /* ---- slices that are pulled ---- */
@@ -42,7 +47,7 @@ static void pull_slices(Border *x, Node *pull)
 		return;
 	attr_set_int(pull, "cut", lo);
 	attr_set_int(pull, "ncut", hi - lo);
-	explain(x, "the slice", w, (double)value_bytes(w), (double)value_bytes(w) / (double)all * (double)(hi - lo));
+	explain(x, "the slice", w, "server", (double)value_bytes(w), (double)value_bytes(w) / (double)all * (double)(hi - lo));
 }
 
 /* ---- gradients of slices ---- */
@@ -84,7 +89,64 @@ static void push_slice(Border *x, Stage *s, Node *push)
 	}
 	node_set_input(acc, 0, copy->out[0]);
 	node_remove(grad);
-	explain(x, "the gradient of a slice", acc->out[0], before, (double)value_bytes(acc->out[0]));
+	explain(x, "the gradient of a slice", acc->out[0], "server", before, (double)value_bytes(acc->out[0]));
+}
+
+/* ---- casts ---- */
+
+/* Bytes of what one device pulls or pushes (n) in f32: all of it, or the rows that it looks up. */
+static double travelling(const Border *x, const Stage *s, const Node *n)
+{
+	double lookups = 0, share = 1;
+
+	for (const Node *k = s->forward->first; k; k = k->next)
+		if (k->op == OP_Pull && k->nin > 1 && attr_int(k, "key") == attr_int(n, "key")) {
+			lookups += (double)type_numel(&k->in[1]->type) * (double)(x->m->microbatches / s->replicas);
+			share = rows_touched(k->in[0], lookups);
+		}
+	return (double)value_bytes(n->in[0]) * share;
+}
+
+static Node *pull_before(const Stage *s, const Node *n)
+{
+	for (Node *k = s->forward->first; k != n; k = k->next)
+		if (k->op == OP_Pull && attr_int(k, "key") == attr_int(n, "key"))
+			return k;
+	return NULL;
+}
+
+static void pull_narrow(Border *x, const Stage *s, Node *pull)
+{
+	const char *to = attr_str(pull, "cast");
+	const int64_t cut = attr_int(pull, "ncut");
+
+	if (attr_dtype(pull, "cast") == DT_f32)
+		return;
+	attr_set_str(pull, "wire", to);
+	attr_set_str(pull, "cast", "");
+	if (pull_before(s, pull))
+		return;
+	const double bytes = cut ? 4 * (double)cut : travelling(x, s, pull);
+	explain(x, "the cast", pull->in[0], "server", bytes, bytes / 2);
+}
+
+static void push_narrow(Border *x, const Stage *s, Node *push)
+{
+	bool casts = false;
+
+	for (int t = 0; t < x->m->nstage; t++)
+		for (Node *n = x->m->stage[t]->update->first; n && x->m->stage[t]->server; n = n->next) {
+			if (n->op != OP_Collect || attr_int(n, "key") != attr_int(push, "key") || attr_int(n, "part") != attr_int(push, "part") ||
+			    attr_dtype(n, "cast") == DT_f32)
+				continue;
+			attr_set_str(push, "wire", attr_str(n, "cast"));
+			attr_set_str(n, "cast", "");
+			casts = true;           /* every piece of a table has its own */
+		}
+	if (!casts)
+		return;
+	const double bytes = travelling(x, s, push);
+	explain(x, "the cast", push->in[0], "device", bytes, bytes / 2);
 }
 
 bool pass_opsw(Module *m, PassCx *cx)
@@ -98,9 +160,14 @@ bool pass_opsw(Module *m, PassCx *cx)
 		for (Node *n = s->forward->first; n; n = n->next)
 			if (n->op == OP_Pull && n->nin == 1)
 				pull_slices(&x, n);
+		for (Node *n = s->forward->first; n; n = n->next)
+			if (n->op == OP_Pull)
+				pull_narrow(&x, s, n);
 		for (Node *n = s->update->first; n; n = n->next)
-			if (n->op == OP_Push)
+			if (n->op == OP_Push) {
 				push_slice(&x, s, n);
+				push_narrow(&x, s, n);
+			}
 	}
 	if (cx->explain && x.before > 0)
 		buf_printf(cx->explain, "opsw: bytes of a device and step that moved operations change: %.4g before, %.4g after\n", x.before,

@@ -74,6 +74,7 @@ int64_t deferred_bytes(const Stage *s);
 /* ---- the schedule (schedule.c): pass_schedule; where not `limited` memory limits no depth and no receive is ahead ---- */
 enum { RECEIVE_AHEAD = 1 };     /* receives of so many microbatches are posted while all slots are in use */
 bool schedule_module(Module *m, PassCx *cx, bool limited);
+DType amp_dtype(const Training *t);                     /* what products compute in (--amp); f32: in what they have */
 bool schedule_async(const Training *t);                 /* nothing is flushed */
 bool one_per_step(const Training *t);                   /* every microbatch is a step of its own, with its update */
 

@@ -206,6 +206,7 @@ static Value *collected(Moving *x, const Piece *p, const Value *sum)
 	attr_set_int(n, "key", p->key);
 	attr_set_int(n, "part", sum->mark - 1);
 	attr_set_int(n, "from", p->t->s->id);
+	attr_set_str(n, "cast", p->t->push ? p->t->push : "");
 	return n->out[0];
 }
 
@@ -315,6 +316,12 @@ static void push(Moving *x, const Travel *t, int key)
 		}
 }
 
+static void say_pull(Node *n, const Travel *t, int key)
+{
+	attr_set_int(n, "key", key);
+	attr_set_str(n, "cast", t->pull ? t->pull : "");
+}
+
 static void pull(Moving *x, const Travel *t, int key)
 {
 	Stage *s = t->s;
@@ -322,12 +329,12 @@ static void pull(Moving *x, const Travel *t, int key)
 
 	b.loc = FILELOC(x->m->file);
 	if (!t->rows)
-		attr_set_int(build(&b, OP_Pull, NULL, 1, (Value *const[]){ t->w }, NULL), "key", key);
+		say_pull(build(&b, OP_Pull, NULL, 1, (Value *const[]){ t->w }, NULL), t, key);
 	for (Node *n = s->forward->first; n && t->rows; n = n->next)
 		if (n->op == OP_Gather && n->in[0] == t->w) {
 			b.before = n;
 			b.loc = n->loc;
-			attr_set_int(build(&b, OP_Pull, NULL, 2, n->in, NULL), "key", key);
+			say_pull(build(&b, OP_Pull, NULL, 2, n->in, NULL), t, key);
 		}
 }
 

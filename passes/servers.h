@@ -12,6 +12,8 @@ typedef struct Travel {
 	int64_t lookups;        /* ids that one replica looks up in a step */
 	double  alpha;          /* share of it that they touch, expected, or that slices read (opsw.c); else 1 */
 	bool    rows;           /* it is only looked up in the forward: rows of it are enough */
+	const char *pull, *push;        /* values become 16-bit floats of this type on their way from the server, to it; NULL: f32 */
+	double  down, up;       /* bytes that travel of each byte in f32 (opsw.c) */
 	const char *why;        /* a server cannot have it because; NULL: it can */
 } Travel;
 
@@ -19,7 +21,7 @@ typedef struct Travel {
 Travel *travel_list(Module *m, PassCx *cx, int *n);
 
 /* Bytes that one device sends and receives in a step for parameter t (Parallax Table 3). */
-double travel_ps(const Travel *t);          /* dense 2 b, rows 2 alpha b */
+double travel_ps(const Travel *t);          /* dense 2 b, rows 2 alpha b; halves of it where 16 bits travel */
 double travel_allreduce(const Travel *t);   /* 2 (N - 1) b / N */
 
 /* Bytes of a step that a host sends and receives for t, servers and parameters being spread evenly over hosts: its devices each

@@ -37,6 +37,8 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 		return refuse(cx, "updates have the order in which gradients arrive, and --reproducible promises the bits of one device");
 	if (!pairs(m, cx))
 		return false;
+	if (o->gnorm && !(o->opt.clip_norm > 0))
+		return refuse(cx, "--gnorm tells the norm over all parameters, whose gradients arrive one after another at several servers");
 	if (cx->train->opt.clip_norm > 0)
 		return refuse(cx, "--clip-norm limits the norm over all parameters, whose gradients arrive one after another at several servers");
 	if (o->last && !strcmp(o->last, "keep"))

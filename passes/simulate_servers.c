@@ -26,13 +26,22 @@ static Team team_of(Arena *a, const Module *m, const Cluster *c, const Stage *s,
 	return team;
 }
 
-typedef struct Rows { bool whole; double row, all, cut; int64_t lookups; int pulls; } Rows;     /* cut: bytes that are pulled of a whole one */
+/* cut: bytes that are pulled of a whole one; down, up: bytes that travel of each (opsw.c: 16 bits or 32) */
+typedef struct Rows { bool whole; double row, all, cut, down, up; int64_t lookups; int pulls; } Rows;
+
+static double share(const Node *n)
+{
+	return (double)dtype_bytes(attr_dtype(n, "wire")) / 4;
+}
 
 /* Of what a Collect is the gradient: bytes of a row, rows here, what a microbatch looks up. */
 static Rows rows_of(const Stage *s, const Node *collect, const Type *t, const Value **w)
 {
-	Rows x = { .row = (double)type_bytes(t), .all = 1, .whole = true };
+	Rows x = { .row = (double)type_bytes(t), .all = 1, .whole = true, .down = 1, .up = 1 };
 
+	for (const Node *n = s->update->first; n; n = n->next)
+		if (n->op == OP_Push && attr_int(n, "key") == attr_int(collect, "key"))
+			x.up = share(n);
 	for (const Node *n = s->forward->first; n; n = n->next)
 		if (n->op == OP_Pull && attr_int(n, "key") == attr_int(collect, "key")) {
 			*w = n->in[0];
@@ -40,6 +49,7 @@ static Rows rows_of(const Stage *s, const Node *collect, const Type *t, const Va
 			x.cut = attr_int(n, "ncut") ? 4.0 * (double)attr_int(n, "ncut") : (double)type_bytes(&n->in[0]->type);
 			x.lookups += n->nin > 1 ? type_numel(&n->in[1]->type) : 0;
 			x.pulls++;
+			x.down = share(n);
 		}
 	if (!x.whole) {
 		x.all = (double)t->dim[0];
@@ -58,7 +68,7 @@ static void add_push(SimServe *to, const Rows *x, const Value *w, const Team *t)
 {
 	const double rows = touched(x, w, t->grains);
 
-	to->up += t->sums * rows * x->row;
+	to->up += t->sums * rows * x->row * x->up;
 	to->ids += x->whole ? 0 : t->sums * rows * ID;
 	to->heads += t->sums * HEAD;
 }
@@ -67,7 +77,7 @@ static void add_pull(SimServe *to, const Rows *x, const Value *w, int64_t grains
 {
 	const double rows = touched(x, w, grains);
 
-	to->down += x->whole ? x->cut : rows * x->row;
+	to->down += (x->whole ? x->cut : rows * x->row) * x->down;
 	to->ids += x->whole ? 0 : rows * ID;
 	to->heads += HEAD * (x->whole ? 1.0 : (double)(x->pulls * grains));
 	to->pulls += x->whole ? 1.0 : (double)(x->pulls * grains);

@@ -116,6 +116,34 @@ double rows_touched(const Value *w, double lookups)
 	return (at < rows ? at : rows) / rows;
 }
 
+/* Does all that reads v, but updates, read it rounded to this type? */
+static bool read_as(const Value *v, DType low)
+{
+	for (int i = 0; i < v->nuses; i++) {
+		const Use *u = &v->uses[i];
+		if (u->node->phase == PHASE_UPDATE || u->node->op == OP_Pull)
+			continue;
+		if (!(is_lookup(u) ? read_as(u->node->out[0], low) : u->node->op == OP_Cast && u->node->out[0]->type.dtype == low))
+			return false;
+	}
+	return true;
+}
+
+/* With --amp values are 16-bit floats between devices and servers; the master copy, sums and the update stay f32. With
+ * --reproducible, which gives the bits of one device, only where nothing is rounded that is not there. */
+static void measure_wire(const Training *train, Travel *t)
+{
+	const DType low = amp_dtype(train);
+	const double half = train && train->no_opsw ? 1 : 0.5;
+
+	if (low != DT_f32 && (!train->reproducible || read_as(t->w, low)))
+		t->pull = dtype_name(low);
+	if (low != DT_f32 && !train->reproducible)
+		t->push = dtype_name(low);
+	t->down = t->pull ? half : 1;
+	t->up = t->push ? half : 1;
+}
+
 static void measure(const Module *m, const Training *train, Travel *t)
 {
 	int64_t lo, hi;
@@ -135,6 +163,7 @@ static void measure(const Module *m, const Training *train, Travel *t)
 	if (!t->rows && !(train && train->no_opsw) && slices_of(t->w, &lo, &hi))
 		t->alpha = (double)(hi - lo) / (double)type_numel(&t->w->type);
 	t->bytes = type_bytes(&t->w->type);
+	measure_wire(train, t);
 }
 
 Travel *travel_list(Module *m, PassCx *cx, int *n)
@@ -157,7 +186,7 @@ Travel *travel_list(Module *m, PassCx *cx, int *n)
 
 double travel_ps(const Travel *t)
 {
-	return 2 * t->alpha * (double)t->bytes;
+	return (t->down + t->up) * t->alpha * (double)t->bytes;
 }
 
 double travel_allreduce(const Travel *t)
@@ -195,7 +224,7 @@ void travel_hosts(const Travel *t, const Cluster *c, const Training *train, doub
 	const double b = (double)t->bytes, away = (hosts - 1.0) / hosts;
 	const double pulled = near * t->alpha, pushed = !joined ? pulled : t->rows ? rows_touched(t->w, (double)t->lookups * near) : t->alpha;
 
-	*ps = 2 * away * (pulled + pushed) * b;
+	*ps = 2 * away * (pulled * t->down + pushed * t->up) * b;
 	*allreduce = 2 * travel_allreduce(t);       /* sent and received */
 	if (hosts == 1) {
 		*ps = travel_ps(t);

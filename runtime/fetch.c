@@ -126,6 +126,8 @@ void pd_take(const pd_way *w, float *made)
 	if (rt_alone)
 		return;
 	pd_norm_end();          /* who gives it back waits for the norm, and the norm for all */
+	if (pd_overflow())
+		return;             /* nobody updates in this step */
 	rt_pause();
 	take(w, w->first, made);
 }

@@ -132,7 +132,7 @@ double pd_clip(double count, double most)
 {
 	if (joined != this_step())
 		join();
-	return norm > count * most ? norm / most : count;
+	return most > 0 && norm > count * most ? norm / most : count;
 }
 
 double rt_norm(int64_t step)

@@ -152,7 +152,7 @@ typedef struct pd_metric {
 	double  mfu;            /* model FLOP utilization since then: share of the devices' FLOP/s; NaN: those are not known */
 	double  seconds;        /* since pd_init */
 	double  loss, loss_ema, lr;         /* of the last step, before its update; its average; rate */
-	double  step_accuracy, gradient_norm;       /* of the last step; NaN: no classes, no --clip-norm */
+	double  step_accuracy, gradient_norm;       /* of the last step; NaN: no classes; neither --gnorm nor --clip-norm */
 	double  idle, sent;     /* on rank 0, since the last line: share of time that devices waited, bytes a step between them;
 	                         * NaN: asynchronous plans */
 	int64_t eval_step;          /* steps done at the last evaluation; -1: there was none */
@@ -211,7 +211,7 @@ double pd_total_count(void);                        /* after pd_totals; never 0 
 /* The norm of the gradient over all parameters. Between pd_totals and the first pd_clip a device
  * tells the sum of squares of each trained parameter it updates; replicas tell the same. pd_clip
  * joins all ranks and gives n * max(1, norm / n / most), what a sum over n labels is divided by
- * so that the norm of the mean is at most `most`. */
+ * so that the norm of the mean is at most `most` (0: any; the norm is told in metrics). */
 void   pd_square(int index, double sum);
 double pd_clip(double n, double most);
 /* Loss scaling of 16-bit floats: gradients are those of the loss times pd_loss_scale(). pd_clip_scaled gives pd_clip's result
@@ -306,6 +306,13 @@ typedef struct pd_rows {
 	int64_t row, rows;          /* that it holds */
 } pd_rows;
 
+/* Values between devices and servers. type PD_BF16, PD_F16: they are rounded to it (--amp): narrow: where they leave, so that 16
+ * bits travel; else where they arrive. They lie as f32 in the copy that is read and in sums. */
+typedef struct pd_wire {
+	pd_dtype type;              /* PD_F32: as they are */
+	bool    narrow;
+} pd_wire;
+
 typedef struct pd_held {            /* on a device that trains */
 	const char *name;
 	int         key;            /* the same on both sides */
@@ -319,6 +326,7 @@ typedef struct pd_held {            /* on a device that trains */
 	int         npieces; const pd_rows *piece;
 	int64_t     cut, ncut;      /* whole: the floats that are pulled, from where, how many */
 	const int64_t *part;        /* whole: floats of each part */
+	pd_wire pull, push;
 } pd_held;
 
 typedef struct pd_share {           /* on a server: a parameter, or some rows of one */
@@ -334,6 +342,7 @@ typedef struct pd_share {           /* on a server: a parameter, or some rows of
 	int         sums;           /* in so many messages, at most */
 	int64_t     cut, ncut;      /* as in pd_held */
 	const int64_t *part;
+	pd_wire pull, push;
 } pd_share;
 
 /* Before step 0, as replica `member` of so many. chief, by replica: which one adds what those of its host have, and

@@ -23,7 +23,8 @@ static held   *all;
 static int     nheld;
 static int     team, place;     /* which team of one host this is; place in it; 0: the chief */
 static int    *mates, nmates;   /* ranks of the team, the chief first */
-static float  *rows;    /* on their way */
+static float   *rows;   /* on their way */
+static uint16_t *thin;  /* pushed as 16-bit floats, on their way */
 static rt_head *heads;  /* by rank */
 static int    *servers, nservers;
 static int32_t *goes;   /* by rank: a server's step when it let this device go on */
@@ -65,9 +66,22 @@ static void open_box(held *x)
 	x->out = rt_alloc((size_t)(most * h->width) * sizeof *x->out);
 }
 
+/* Floats that leave together at most: of a part, or of the rows of all sums of a chief. */
+static size_t most_pushed(const held *x)
+{
+	const pd_held *h = x->h;
+	int64_t        most = h->whole ? 0 : h->most * h->width;
+
+	for (int p = 0; p < h->parts && h->whole; p++)
+		most = h->part[p] > most ? h->part[p] : most;
+	if (!h->whole && x->box)
+		most = h->rows * h->width;
+	return h->push.narrow ? (size_t)most : 0;
+}
+
 void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *chief, int members)
 {
-	size_t most = 0;
+	size_t most = 0, pushed = 0;
 
 	nheld = n;
 	know_team(member, chief, members);
@@ -86,10 +100,12 @@ void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *c
 		}
 		if (nmates > 1 && place == 0)
 			open_box(&all[k]);
+		pushed = most_pushed(&all[k]) > pushed ? most_pushed(&all[k]) : pushed;
 		for (int i = 0; i < h[k].npieces; i++)
 			know_server(h[k].piece[i].server);
 	}
 	rows = rt_alloc(most * sizeof *rows + 1);
+	thin = rt_alloc(pushed * sizeof *thin + 1);
 }
 
 /* Floats of a row of this part. */
@@ -142,10 +158,12 @@ void pd_pull(int k)
 		rt_wait(rt_between(p->server, 0), 4);
 		rt_lock();
 		send_head(p->server, (rt_head){ .kind = RT_PULL, .key = h->key, .row = p->row, .rows = -1 });
-		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES, x->at + h->cut, (size_t)h->ncut * sizeof(float));
+		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES, rt_wire_place(h->pull, x->at + h->cut, h->ncut),
+		             rt_wire_bytes(h->pull, h->ncut));
 		rt_unlock();
 	}
 	wait_pieces(h);
+	rt_wire_unpack(h->pull, x->at + h->cut, h->ncut);
 	x->round[0] = now;
 }
 
@@ -211,10 +229,17 @@ void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 		rt_lock();
 		send_head(p->server, (rt_head){ .kind = RT_PULL, .key = h->key, .row = p->row, .rows = some });
 		rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, x->fresh + first, (size_t)some * sizeof(int32_t));
-		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES, rows + first * h->width, (size_t)some * row);
+		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES,
+		             rt_wire_place(h->pull, rows + first * h->width, some * h->width), rt_wire_bytes(h->pull, some * h->width));
 		rt_unlock();
 	}
 	wait_pieces(h);
+	for (int i = 0; i < h->npieces; i++) {
+		int64_t       first;
+		const int64_t some = range_of(x->fresh, m, &h->piece[i], &first);
+
+		rt_wire_unpack(h->pull, rows + first * h->width, some * h->width);
+	}
 	for (int64_t i = 0; i < m; i++)
 		memcpy(x->at + x->fresh[i] * h->width, rows + i * h->width, row);
 	merge_fresh(x, m);
@@ -252,6 +277,7 @@ static int64_t gather(held *x, const float *sum, bool some)
 static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const float *values, int64_t m)
 {
 	const int64_t width = part_width(h, head.part);
+	const char   *out = rt_wire_pack(h->push, values, thin, (h->whole ? 1 : m) * width);
 
 	rt_record("push", -1, -1, h->piece[0].server);
 	for (int i = 0; i < h->npieces; i++) {
@@ -267,8 +293,8 @@ static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const f
 		if (!h->whole && n)
 			rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, ids + first, (size_t)n * sizeof(int32_t));
 		if (n)
-			rt_post_send(rt_between(p->server, 2), p->server, RT_TAG_VALUES, values + first * width,
-			             (size_t)(n * width) * sizeof(float));
+			rt_post_send(rt_between(p->server, 2), p->server, RT_TAG_VALUES, out + rt_wire_bytes(h->push, first * width),
+			             rt_wire_bytes(h->push, n * width));
 		rt_unlock();
 	}
 	wait_pieces(h);
@@ -278,7 +304,9 @@ static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const f
 
 static void give_chief(const pd_held *h, rt_head head, const int32_t *ids, const float *values, int64_t m)
 {
-	const int chief = mates[0];
+	const int     chief = mates[0];
+	const int64_t n = m * part_width(h, head.part);
+	const void   *out = rt_wire_pack(h->push, values, thin, n);
 
 	rt_record("give", -1, -1, chief);
 	rt_lock();
@@ -287,7 +315,7 @@ static void give_chief(const pd_held *h, rt_head head, const int32_t *ids, const
 	if (!h->whole && m)
 		rt_post_send(rt_between(chief, 1), chief, RT_TAG_IDS, ids, (size_t)m * sizeof *ids);
 	if (m)
-		rt_post_send(rt_between(chief, 2), chief, RT_TAG_VALUES, values, (size_t)(m * part_width(h, head.part)) * sizeof *values);
+		rt_post_send(rt_between(chief, 2), chief, RT_TAG_VALUES, out, rt_wire_bytes(h->push, n));
 	rt_unlock();
 	rt_wait(rt_between(chief, 0), 4);
 }
@@ -321,13 +349,14 @@ static void take_from(held *x, int part, int rank)
 		if (head.part != part || (x->h->whole ? head.rows != -1 : head.rows < 0 || head.rows > x->h->rows))
 			rt_fail(RT_ERROR, "R123", "%s gives %lld rows of part %d of '%s', which has %lld; its turn is part %d",
 			        rt_name(rank), (long long)head.rows, head.part, x->h->name, (long long)x->h->rows, part);
-		const int64_t m = head.rows < 0 ? 1 : head.rows;
+		const int64_t m = head.rows < 0 ? 1 : head.rows, n = m * part_width(x->h, part);
 		rt_pushed    *to = room_for(x, &head, m, rank);
 
 		if (!x->h->whole && m)
 			receive(rank, 1, RT_TAG_IDS, to->ids, (size_t)m * sizeof *to->ids);
 		if (m)
-			receive(rank, 2, RT_TAG_VALUES, to->values, (size_t)(m * part_width(x->h, part)) * sizeof *to->values);
+			receive(rank, 2, RT_TAG_VALUES, rt_wire_place(x->h->push, to->values, n), rt_wire_bytes(x->h->push, n));
+		rt_wire_unpack(x->h->push, to->values, n);
 	} while (head.more > 0);
 }
 

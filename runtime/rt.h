@@ -182,6 +182,14 @@ typedef struct rt_head {        /* of every message; ids (i32) and values (f32) 
 	int64_t row, rows;      /* the first row of the part that the server has; rows that follow, -1: whole */
 } rt_head;
 
+/* ---- wire.c ---- */
+size_t rt_wire_bytes(pd_wire w, int64_t n);     /* that n values are on their way */
+/* What is sent of x: itself, or 16-bit floats in `room`, which may be x. */
+const void *rt_wire_pack(pd_wire w, const float *x, void *room, int64_t n);
+/* What comes for n floats at x: where it is received, then what makes them of it. */
+void *rt_wire_place(pd_wire w, float *x, int64_t n);
+void  rt_wire_unpack(pd_wire w, float *x, int64_t n);
+
 /* ---- sums.c ---- */
 typedef struct rt_pushed {      /* a sum, with its rows in ascending order */
 	int      lo, leaves;

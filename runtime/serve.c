@@ -28,6 +28,8 @@ static rt_head *heads;          /* by client */
 static int     *clients, *open, nclients;
 static int32_t *asked;          /* row numbers of a pull */
 static float   *answer;
+static uint16_t **thin;         /* by share that is pulled whole: it as 16-bit floats */
+static bool    *thin_is_new;    /* by share: since its last update */
 static int32_t  now = 1;
 static FILE    *arrivals;
 static int64_t **updates;       /* asynchronous, by share and member: how often its gradient has counted; behind the last
@@ -78,7 +80,10 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 	done_of = rt_alloc((size_t)rt_program->world * sizeof *done_of);
 	slack_of = rt_alloc((size_t)rt_program->world * sizeof *slack_of);
 	updates = rt_alloc((size_t)n * sizeof *updates);
+	thin = rt_alloc((size_t)n * sizeof *thin);
+	thin_is_new = rt_alloc((size_t)n * sizeof *thin_is_new);
 	for (int k = 0; k < n; k++) {
+		thin[k] = s[k].whole && s[k].pull.narrow ? rt_alloc((size_t)s[k].ncut * sizeof **thin) : NULL;
 		know_clients(&s[k]);
 		updates[k] = rt_alloc((size_t)(s[k].members + 1) * sizeof **updates);
 		for (int part = 0; part < s[k].parts; part++)
@@ -137,6 +142,17 @@ static void note(const char *what, const pd_share *s, int rank, int64_t rows)
 	fprintf(arrivals, "\n");
 }
 
+/* The cast is made once for all that pull between two updates. */
+static void answer_whole(const pd_share *s, int rank)
+{
+	const int    k = (int)(s - shares);
+	const float *w = (const float *)(const void *)(memory + s->at) + s->cut;
+	const void  *out = thin_is_new[k] ? thin[k] : rt_wire_pack(s->pull, w, thin[k], s->ncut);
+
+	thin_is_new[k] = thin[k] != NULL;
+	message(rank, RT_TAG_VALUES, (void *)(uintptr_t)out, rt_wire_bytes(s->pull, s->ncut), false);
+}
+
 static void answer_pull(const rt_head *h, int rank)
 {
 	const pd_share *s = &shares[share_of(h, rank)];
@@ -146,7 +162,7 @@ static void answer_pull(const rt_head *h, int rank)
 		        (long long)h->rows, s->name, (long long)s->room);
 	if (h->rows < 0) {
 		note("pull", s, rank, 0);
-		message(rank, RT_TAG_VALUES, memory + s->at + (size_t)s->cut * sizeof(float), (size_t)s->ncut * sizeof(float), false);
+		answer_whole(s, rank);
 		return;
 	}
 	message(rank, RT_TAG_IDS, asked, (size_t)h->rows * sizeof *asked, true);
@@ -156,7 +172,8 @@ static void answer_pull(const rt_head *h, int rank)
 	note("pull", s, rank, h->rows);
 	for (int64_t i = 0; i < h->rows; i++)
 		memcpy(answer + i * s->width, w + (asked[i] - s->row) * s->width, (size_t)s->width * sizeof *w);
-	message(rank, RT_TAG_VALUES, answer, (size_t)(h->rows * s->width) * sizeof *answer, false);
+	rt_wire_pack(s->pull, answer, answer, h->rows * s->width);
+	message(rank, RT_TAG_VALUES, answer, rt_wire_bytes(s->pull, h->rows * s->width), false);
 }
 
 static void take_push(const rt_head *h, int rank)
@@ -184,7 +201,8 @@ static void take_push(const rt_head *h, int rank)
 		check_rows(s, x->ids, n, rank);
 	}
 	if (n)
-		message(rank, RT_TAG_VALUES, x->values, (size_t)(n * b->width) * sizeof(float), true);
+		message(rank, RT_TAG_VALUES, rt_wire_place(s->push, x->values, n * b->width), rt_wire_bytes(s->push, n * b->width), true);
+	rt_wire_unpack(s->push, x->values, n * b->width);
 }
 
 /* A head has come from a client that is open: which, in `came`. */
@@ -242,6 +260,7 @@ void pd_serve(void)
 	for (int k = 0; k < nshares * widest; k++)
 		if (boxes[k].s)
 			rt_sums_clear(boxes[k].s);
+	memset(thin_is_new, 0, (size_t)nshares * sizeof *thin_is_new);
 	begin();
 	while (nopen) {
 		const int      i = hear(), rank = open[i];
@@ -317,6 +336,7 @@ static void apply(const pd_share *s, int rank, void (*const update[])(void))
 	of[member] = h->round;
 	rt_flow_update((double)h->count, of[s->members]++, rt_step + h->round - now);
 	update[s - shares]();
+	thin_is_new[s - shares] = false;
 	for (int part = 0; part < s->parts; part++)
 		rt_sums_clear(&b[part].s[member]);
 	note("push", s, rank, 0);
@@ -358,6 +378,7 @@ void pd_serve_each(void (*const update[])(void))
 	rt_pause();
 	if (pd_flow() == 0) {
 		begin();
+		memset(thin_is_new, 0, (size_t)nshares * sizeof *thin_is_new);
 		for (int k = 0; k < nshares; k++)       /* drained: each device has pushed all steps before */
 			updates[k][shares[k].members] = pd_evaluating() ? updates[k][shares[k].members] : rt_step * shares[k].members;
 	}

@@ -77,8 +77,8 @@ static void open_files(const rt_options *o)
 		if (*w.path[i])
 			w.file[i] = journal(w.path[i], i == LOSSES || i == SCORES ? rt_step : rt_step + 1);
 	if (w.file[CSV] && ftell(w.file[CSV]) == 0)
-		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s%s\n",
-		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "", w.p->peak > 0 ? ",mfu" : "");
+		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s%s%s\n",
+		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "", w.p->peak > 0 ? ",mfu" : "", w.p->squares > 0 ? ",gnorm" : "");
 	rt_checkpoint_journal(fileno(w.file[LOSSES]));
 	if (o->tensorboard && rt_events_open(o->tensorboard, rt_step))
 		w.told = false;
@@ -129,17 +129,23 @@ static void measure(int64_t n)
 static void write_metrics(void)
 {
 	const pd_metric *m = &w.m;
-	char             mfu[40] = "", last[40] = "";
+	char             mfu[40] = "", norm[40] = "", last[80] = "";
 
 	if (!isnan(m->mfu)) {
 		snprintf(mfu, sizeof mfu, ", \"mfu\": %.6g", m->mfu);
 		snprintf(last, sizeof last, ",%.6g", m->mfu);
 	}
+	if (isfinite(m->gradient_norm)) {
+		snprintf(norm, sizeof norm, ", \"gnorm\": %.9g", m->gradient_norm);
+		snprintf(last + strlen(last), sizeof last - strlen(last), ",%.9g", m->gradient_norm);
+	} else if (w.p->squares > 0) {
+		strcat(last, ",");          /* no update was made of this step's gradient */
+	}
 	if (w.file[JSONL])
 		fprintf(w.file[JSONL],
 		        "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"loss\": %.9g, \"loss_ema\": %.9g, \"lr\": %.9g, \"step_ms\": %.6g, "
-		        "\"samples_per_s\": %.6g, \"seconds\": %.3f%s}\n",
-		        m->step, m->epoch, m->loss, m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, mfu);
+		        "\"samples_per_s\": %.6g, \"seconds\": %.3f%s%s}\n",
+		        m->step, m->epoch, m->loss, m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, mfu, norm);
 	if (w.file[CSV])
 		fprintf(w.file[CSV], "%" PRId64 ",%.6g,%.9g,%.9g,%.9g,%.6g,%.6g,%.3f%s%s\n", m->step, m->epoch, m->loss,
 		        m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, w.p->eval.on ? ",,," : "", last);
@@ -150,6 +156,8 @@ static void write_metrics(void)
 		rt_event(m->step, "samples_per_s", m->samples_per_s);
 		if (!isnan(m->mfu))
 			rt_event(m->step, "mfu", m->mfu);
+		if (isfinite(m->gradient_norm))
+			rt_event(m->step, "gnorm", m->gradient_norm);
 	}
 }
 
@@ -227,7 +235,7 @@ static void write_scores(const rt_score *s)
 {
 	const pd_metric *m = &w.m;
 	const bool       classes = w.p->eval.accuracy;
-	const char      *last = w.p->peak > 0 ? "," : "";       /* no mfu */
+	const char      *last = &",,"[!(w.p->peak > 0) + !(w.p->squares > 0)];  /* no mfu, no gnorm */
 	char             perplexity[32] = "null";       /* too large: JSON has no infinity */
 
 	if (isfinite(m->perplexity))

@@ -4,9 +4,11 @@
  *     Pull(@w, %ids) {key}        forward: the rows of @w that %ids name, from their servers, before they are read; a row
  *                                 travels once per step. Without %ids: all of @w, once per step; with {cut, ncut} so many
  *                                 elements of it from there on (opsw.c)
- *     Push(%g) {key, part}        update: the sum of this device's gradients to the servers; of rows, those that were pulled
+ *                                 {cast}: values become 16-bit floats of that type where they arrive; {wire}: where they leave,
+ *                                 so that 16 bits travel (opsw.c). What computes with them has them as f32 again
+ *     Push(%g) {key, part}        update: the sum of this device's gradients to the servers; of rows, those that were pulled. {wire}
  *     %g = Collect() {key, part, from} : type
- *                                 update of a server: the sum of what all replicas of stage `from` pushed
+ *                                 update of a server: the sum of what all replicas of stage `from` pushed. {cast}: of each push
  *     Give(%g) {key, from}        update of a server: the summed gradient to all replicas of stage `from`, where the operations
  *     %g = Fetch(@w) {key}        behind the sum stand in their update graph; rows that are zero stay where they are
  *     Return(%c) {key}            what they made of it, from the first replica
@@ -15,13 +17,14 @@
  * table that is partitioned by rows (passes/tables.c) the first row of the piece that this server has. */
 #include "../common/common.h"
 
-struct held { int64_t key, part, from, cut, ncut, row; };
+struct held { int64_t key, part, from, cut, ncut, row; const char *cast, *wire; };
 
-static const AttrDef pull_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, cut, 0), AT_INT(struct held, ncut, 0), AT_END };
+static const AttrDef pull_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, cut, 0), AT_INT(struct held, ncut, 0),
+	AT_STR(struct held, cast, ""), AT_STR(struct held, wire, ""), AT_END };
 static const AttrDef way_attrs[] = { AT_INT(struct held, key, 0), AT_END };
-static const AttrDef push_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0), AT_END };
+static const AttrDef push_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0), AT_STR(struct held, wire, ""), AT_END };
 static const AttrDef collect_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0),
-	AT_INT(struct held, from, 0), AT_INT(struct held, row, 0), AT_END };
+	AT_INT(struct held, from, 0), AT_INT(struct held, row, 0), AT_STR(struct held, cast, ""), AT_END };
 
 static bool pull_shape(Node *n, Diag *d)
 {

@@ -3,9 +3,10 @@
  *                                    with {at, block}: of a piece of a table that lies at several servers, block by block
  *                                    from number `at` on
  *     %m = ClipNorm(%n) {max, of, at}    joins those of all `of` parameters over all devices, at stage `at`:
- *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient
+ *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient; max 0: m is n, the
+ *                                    norm is only told (--gnorm)
  * Loss scaling (fp16): gradients are those of the loss times LossScale(), so with `scaled` m is n times that; a norm that is
- * no number is no fault then, but this step's update is left out on all devices (max 0: nothing is clipped).
+ * no number is no fault then, but this step's update is left out on all devices.
  * Squares are added in f64, in blocks (of whole rows, where there are some) whose bounds hang on the shape alone, parameters in the module's order: every plan has
  * the same bits. SquareSum counts as an update of its parameter and writes nothing: each holder of a tied one has its own,
  * and all of them tell the same. */
@@ -59,8 +60,8 @@ static bool clip_shape(Node *n, Diag *d)
 	if (type_numel(&n->in[0]->type) != 1 || !dtype_float(n->in[0]->type.dtype))
 		return diag_error(d, n->loc, 304, "ClipNorm: %s is %s, not one float", n->in[0]->name,
 			str_type(d->scratch, &n->in[0]->type));
-	if (!(at->max > 0 || (at->scaled && at->max == 0)) || at->of < 1)
-		return diag_error(d, n->loc, 302, "ClipNorm: max is %g over %lld parameters; both must be above 0", at->max,
+	if (!(at->max >= 0) || at->of < 1)
+		return diag_error(d, n->loc, 302, "ClipNorm: max is %g over %lld parameters; it must be 0 or more, over 1 or more", at->max,
 			(long long)at->of);
 	set_out(n, 0, n->in[0]->type);
 	return true;
