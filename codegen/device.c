@@ -443,6 +443,7 @@ static void write_program(Build *b, Cw *w, int rank)
 		slots = stage_enters(of) && of->entries > slots ? of->entries : slots;
 	}
 	write_channels(b, w);
+	write_links(b, w, rank);
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");
 	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s%s\",",
@@ -469,6 +470,7 @@ static void write_program(Build *b, Cw *w, int rank)
 		cw_line(w, ".compressed = true,");
 	if (b->channels)
 		cw_line(w, ".channel = channels,");
+	write_link_members(b, w, rank);
 	if (squares_of(m))
 		cw_line(w, ".squares = %d, .squares_at = %d,%s", squares_of(m), squares_at(b), parted_text(b));
 	if (amp_scaled(b->t))

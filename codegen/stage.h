@@ -39,6 +39,11 @@ typedef struct StageCx {
 	bool         failed;
 } StageCx;
 
+/* links.c: the tables and the members of a device's program that say with whom a GPU exchanges what. */
+void write_links(const Build *b, Cw *w, int rank);
+void write_link_members(const Build *b, Cw *w, int rank);
+const char *ranks_text(Arena *a, Ints v);           /* "0, 1" */
+
 void layout_stage(StageCx *x);                      /* finds all members */
 void write_layout(StageCx *x, Cw *w, int r);        /* the struct, its pointer, the check of its size */
 void write_params(StageCx *x, Cw *w);               /* pd_param table */

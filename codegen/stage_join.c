@@ -4,7 +4,7 @@
 #include <string.h>
 #include "stage.h"
 
-static const char *ranks_text(Arena *a, Ints v)
+const char *ranks_text(Arena *a, Ints v)
 {
 	const char *text = "";
 

@@ -10,7 +10,8 @@
 static struct {
 	cudaStream_t stream;
 	char        *arena;
-	char         name[300];
+	char         name[300], uuid[16];
+	int          number;
 	double      *numbers;           /* on the device */
 	int          nnumbers;
 	void        *room;
@@ -69,9 +70,22 @@ static void open_device(void)
 
 	rt_gpu_check(cudaSetDevice(d), "cudaSetDevice");
 	rt_gpu_check(cudaGetDeviceProperties(&p, d), "cudaGetDeviceProperties");
+	gpu.number = d;
+	memcpy(gpu.uuid, &p.uuid, sizeof gpu.uuid);
 	snprintf(gpu.name, sizeof gpu.name, "%.255s (device %d of %d)", p.name, d, n);
 	check_architecture(&p);
 	rt_gpu_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+}
+
+const char *rt_gpu_uuid(void)
+{
+	pd_stream();
+	return gpu.uuid;
+}
+
+void rt_gpu_here(void)
+{
+	rt_gpu_check(cudaSetDevice(gpu.number), "cudaSetDevice");
 }
 
 void pd_threads(int n)
@@ -110,7 +124,7 @@ void rt_gpu_wait(void)
 {
 	if (rt_virtual)
 		return;
-	rt_gpu_check(cudaStreamSynchronize(pd_stream()), "a kernel or copy before");
+	rt_finish(pd_stream());
 }
 
 void rt_gpu_get(void *host, const void *tensor, size_t bytes)

@@ -37,6 +37,8 @@ typedef struct stage {
 	bool        open, queued;               /* received, not copied; sent, not posted */
 	cudaEvent_t ready, copied;              /* the tensor may be read or written; the copy is there */
 	int         channel, slot, peer, mb;
+	bool        direct;                     /* from GPU to GPU: flight */
+	rt_flight   flight;
 } stage;
 
 static void make_room(stage *s, size_t bytes)
@@ -72,6 +74,11 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 {
 	stage *s = slot_of(&slots, channel, slot);
 
+	s->direct = rt_nccl_message(&s->flight, channel, mb, peer, buf, bytes, false);
+	if (s->direct) {
+		rt_record("receive", mb, channel, peer);
+		return;
+	}
 	rt_until(s->copied);            /* what came here before */
 	make_room(s, bytes);
 	s->tensor = buf;
@@ -85,6 +92,12 @@ void pd_wait_recv(int channel, int slot)
 {
 	stage *s = slot_of(&slots, channel, slot);
 
+	if (s->direct) {
+		rt_pause();
+		rt_record("await", s->flight.mb, channel, s->flight.peer);
+		rt_wait_on(RT_COMPUTE, s->flight.done);
+		return;
+	}
 	host_wait_recv(channel, slot);
 	if (!s->open)
 		return;
@@ -107,6 +120,14 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 {
 	stage *s = slot_of(&slots_sent, channel, slot);
 
+	s->direct = rt_nccl_message(&s->flight, channel, mb, peer, (void *)(uintptr_t)buf, bytes, true);
+	if (s->direct) {
+		rt_lock();
+		rt_traffic(peer, 0, true, bytes);
+		rt_unlock();
+		rt_record("send", mb, channel, peer);
+		return;
+	}
 	make_room(s, bytes);
 	s->bytes = bytes;
 	s->channel = channel;
@@ -130,6 +151,11 @@ void pd_wait_send(int channel, int slot)
 {
 	const stage *s = slot_of(&slots_sent, channel, slot);
 
+	if (s->direct) {
+		rt_pause();
+		rt_wait_on(RT_COMPUTE, s->flight.done);
+		return;
+	}
 	while (s->queued) {
 		rt_until(s->copied);
 		rt_gpu_advance();
@@ -156,15 +182,10 @@ void pd_input(int i, int mb, void *dst)
 	rt_record_on(&s->copied, RT_COMPUTE);
 }
 
-void pd_allreduce(const pd_group *g, float *buf, size_t count)
-{
-	float *host = begin(&whole, buf, count * sizeof *buf, true);
+/* Sums that run in the background, in the order in which a step begins them: those of the GPUs themselves are waited for by the last. */
+static rt_flight direct;
 
-	host_allreduce(g, host, count);
-	rt_gpu_put(buf, host, count * sizeof *buf);
-}
-
-/* Sums that run in the background, in the order in which a step begins them. */
+/* Sums that are staged. */
 typedef struct sum_of { stage sum, residual; const pd_group *group; pd_sum how; bool plain; } sum_of;
 static struct {
 	sum_of **v;
@@ -201,6 +222,8 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 {
 	static int64_t step = -1;
 
+	if ((!how || how->codec == PD_CODEC_EXACT) && rt_nccl_sum(&direct, g, buf, count))
+		return;
 	if (how && how->residual && step != rt_step) {
 		pd_allreduce_wait();    /* sums of earlier steps have left what their residuals are */
 		step = rt_step;
@@ -228,6 +251,7 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 
 void pd_allreduce_wait(void)
 {
+	rt_wait_on(RT_COMPUTE, direct.done);
 	rt_gpu_drain();
 	host_allreduce_wait();
 	while (sums.n > 0) {
@@ -237,6 +261,20 @@ void pd_allreduce_wait(void)
 		if (s->how.residual)
 			to_device(&s->residual);
 	}
+}
+
+void pd_allreduce(const pd_group *g, float *buf, size_t count)
+{
+	static rt_flight f;
+
+	if (rt_nccl_sum(&f, g, buf, count)) {
+		rt_wait_on(RT_COMPUTE, f.done);
+		return;
+	}
+	float *host = begin(&whole, buf, count * sizeof *buf, true);
+
+	host_allreduce(g, host, count);
+	rt_gpu_put(buf, host, count * sizeof *buf);
 }
 
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how)
@@ -279,6 +317,12 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)
 
 void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes)
 {
+	static rt_flight f;
+
+	if (rt_nccl_broadcast(&f, g, from, buf, bytes)) {
+		rt_wait_on(RT_COMPUTE, f.done);
+		return;
+	}
 	void *host = begin(&whole, buf, bytes, true);
 
 	host_broadcast(g, from, host, bytes);

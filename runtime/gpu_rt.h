@@ -9,18 +9,38 @@
 void   rt_gpu_check(cudaError_t e, const char *what);
 void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once the device has made it */
 void   rt_gpu_put(void *tensor, const void *host, size_t bytes);        /* in the order of the stream */
+const char *rt_gpu_uuid(void);                          /* 16 bytes */
+void   rt_gpu_here(void);                               /* a thread's calls are for this device */
 void  *rt_device_memory(size_t bytes, const char *what);                /* R521 (77) when there is not that much */
 void  *rt_pinned(void *before, size_t bytes);   /* host memory that the device copies fast, in place of `before` (may be NULL) */
 void   rt_unpinned(void *p);
 size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
 size_t rt_gpu_bytes(const pd_param *p);
 
+/* gpu_nccl.c: what crosses between GPUs without the host. It is started behind what the stream that computes was told so far and runs
+ * on a stream of its own; `done` passes when it is over. false: it does not go that way, and nothing was begun. */
+typedef struct rt_flight {
+	cudaEvent_t ready, done;
+	int         channel, mb, peer;  /* channel -1: a sum; peer: any of its group */
+	int64_t     step;
+	bool        under_way, sends;
+} rt_flight;
+bool rt_nccl_on(void);
+bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends);
+bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count);
+bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes);
+/* Rows of all grains: each member gives those of its own. */
+bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width);
+void rt_nccl_look(void);                /* whoever waits calls it: ends the run when something went wrong */
+
 /* gpu_streams.c. An event is made when it is first recorded. */
 typedef enum rt_stream_kind { RT_COMPUTE, RT_SENDS, RT_RECEIVES, RT_SUMS, RT_STREAMS } rt_stream_kind;
 cudaStream_t rt_stream(rt_stream_kind k);
 void   rt_record_on(cudaEvent_t *e, rt_stream_kind k);
+void   rt_record_at(cudaEvent_t *e, cudaStream_t s);
 void   rt_wait_on(rt_stream_kind k, cudaEvent_t e);     /* what is started there from now on waits for e */
 void   rt_until(cudaEvent_t e);                         /* the host waits */
+void   rt_finish(cudaStream_t s);
 void   rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host);
 void   rt_then(cudaEvent_t after, void (*run)(void *what), void *what);     /* the host runs it once `after` has passed */
 void   rt_gpu_drain(void);                              /* waits for all of them */

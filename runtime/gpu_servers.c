@@ -202,25 +202,54 @@ void pd_take(const pd_way *w, float *made)
 
 /* ---- row-sparse gradients ---- */
 
-struct gpu_rows { pd_gatherv *host; size_t ids, rows; };        /* bytes of all grains */
+struct gpu_rows {
+	pd_gatherv *host, *all;         /* all: as if this device had done all grains */
+	int         grains;
+	int64_t     n, width;
+	size_t      ids, rows;          /* bytes of all grains */
+};
 
 pd_gatherv *pd_gatherv_new(int grains, int64_t n, int64_t width, const int *mine, int nmine, int members)
 {
 	struct gpu_rows *r = rt_alloc(sizeof *r);
 
 	r->host = host_gatherv_new(grains, n, width, mine, nmine, members);
+	r->grains = grains;
+	r->n = n;
+	r->width = width;
 	r->ids = (size_t)(grains * n) * sizeof(int32_t);
 	r->rows = (size_t)(grains * n * width) * sizeof(float);
 	return (pd_gatherv *)(void *)r;
 }
 
+static pd_gatherv *all_grains(struct gpu_rows *r)
+{
+	if (!r->all) {
+		int *mine = rt_alloc((size_t)r->grains * sizeof *mine);
+
+		for (int g = 0; g < r->grains; g++)
+			mine[g] = g;
+		r->all = host_gatherv_new(r->grains, r->n, r->width, mine, r->grains, 1);
+		free(mine);
+	}
+	return r->all;
+}
+
 void pd_gatherv_join(pd_gatherv *rows_of, const pd_group *g, int32_t *ids, float *rows)
 {
+	static rt_flight f;
 	struct gpu_rows *r = (struct gpu_rows *)(void *)rows_of;
-	int32_t         *i = got(&first, ids, r->ids);
-	float           *v = got(&second, rows, r->rows);
+	const bool       direct = g && rt_nccl_rows(&f, g, r->grains, ids, rows, r->n, r->width);
 
-	host_gatherv_join(r->host, g, i, v);
+	if (direct)
+		rt_wait_on(RT_COMPUTE, f.done);
+	int32_t *i = got(&first, ids, r->ids);
+	float   *v = got(&second, rows, r->rows);
+
+	if (direct)
+		host_gatherv_join(all_grains(r), NULL, i, v);
+	else
+		host_gatherv_join(r->host, g, i, v);
 	rt_gpu_put(ids, i, r->ids);
 	put(rows, v, r->rows);
 }

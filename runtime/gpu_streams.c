@@ -17,13 +17,19 @@ cudaStream_t rt_stream(rt_stream_kind k)
 	return streams[k];
 }
 
-void rt_record_on(cudaEvent_t *e, rt_stream_kind k)
+void rt_record_at(cudaEvent_t *e, cudaStream_t s)
 {
 	if (rt_virtual)
 		return;
 	if (!*e)
 		rt_gpu_check(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "cudaEventCreate");
-	rt_gpu_check(cudaEventRecord(*e, rt_stream(k)), "cudaEventRecord");
+	rt_gpu_check(cudaEventRecord(*e, s), "cudaEventRecord");
+}
+
+void rt_record_on(cudaEvent_t *e, rt_stream_kind k)
+{
+	if (!rt_virtual)
+		rt_record_at(e, rt_stream(k));
 }
 
 void rt_wait_on(rt_stream_kind k, cudaEvent_t e)
@@ -32,10 +38,31 @@ void rt_wait_on(rt_stream_kind k, cudaEvent_t e)
 		rt_gpu_check(cudaStreamWaitEvent(rt_stream(k), e, 0), "cudaStreamWaitEvent");
 }
 
+/* The host waits for an event or a stream. Where GPUs exchange messages themselves, one that never comes must not hold it for ever. */
+static void wait_for(cudaEvent_t e, cudaStream_t s)
+{
+	cudaError_t r;
+
+	if (!rt_nccl_on()) {
+		r = e ? cudaEventSynchronize(e) : cudaStreamSynchronize(s);
+	} else {
+		for (int idle = 0; (r = e ? cudaEventQuery(e) : cudaStreamQuery(s)) == cudaErrorNotReady;) {
+			rt_nccl_look();
+			rt_rest(++idle);
+		}
+	}
+	rt_gpu_check(r, "a kernel or copy before");
+}
+
 void rt_until(cudaEvent_t e)
 {
 	if (!rt_virtual && e)
-		rt_gpu_check(cudaEventSynchronize(e), "a kernel or copy before");
+		wait_for(e, NULL);
+}
+
+void rt_finish(cudaStream_t s)
+{
+	wait_for(NULL, s);
 }
 
 void rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host)
@@ -77,6 +104,7 @@ void rt_gpu_advance(void)
 {
 	static bool inside;     /* what runs may wait, and come here */
 
+	rt_nccl_look();
 	if (inside)
 		return;
 	inside = true;

@@ -13,6 +13,9 @@ static const char usage[] =
 	"          [--timeout S] [--arrivals DIR] [--check] [--quiet] [--log-level L] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
 	"          make virtual: [--virtual]\n"
+#if defined RT_GPU
+	"          GPUs: [--nccl auto|on|off]\n"
+#endif
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
 
 int rt_log = RT_LOG_NOTE;
@@ -143,6 +146,9 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "profile-copies", COUNT, &o->profile.copies },
 		{ "virtual", FLAG, &rt_virtual },
 		{ "attempt", COUNT, &o->attempt },
+#if defined RT_GPU
+		{ "nccl", TEXT, &o->nccl },
+#endif
 		{ "check", FLAG, &o->dry_run },
 		{ "quiet", QUIET, NULL },
 		{ "log-level", LEVEL, NULL },

@@ -75,6 +75,10 @@ typedef enum pd_last { PD_LAST_WRAP, PD_LAST_KEEP, PD_LAST_DROP } pd_last;
 
 typedef struct pd_group { int n; const int *rank; } pd_group;       /* ranks in ascending order */
 
+/* GPU programs: messages of a channel from this rank to a peer, or from there. Those of a lane come in one order on both sides; lane
+ * -1: they do not. */
+typedef struct pd_link { int channel, peer, lane; bool sends; } pd_link;
+
 typedef struct pd_program {
 	unsigned    abi;            /* PD_ABI */
 	const char *model, *plan, *schedule, *hash;     /* hash of the plan: equal on all ranks */
@@ -130,6 +134,8 @@ typedef struct pd_program {
 	void      (*settle)(void);  /* drained: the newest weights go to where params says */
 	int         owned;          /* gradients that replicas of the stage own */
 	int64_t     staleness;      /* asynchronous servers: a device is at most so many steps ahead of the slowest; -1: any */
+	int         nlinks;  const pd_link *links;      /* GPU programs: between two devices; groups that it sums in */
+	int         ngroups; const pd_group *groups;
 } pd_program;
 
 /* The whole life of a run: arguments, joining the others, weights, the loop, the result files.

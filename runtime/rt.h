@@ -41,6 +41,10 @@ void   rt_from_gpu(const pd_program *p, char *arena);   /* parameters and state 
 void   rt_gpu_wait(void);                               /* until the device has done all it was told */
 void   rt_gpu_advance(void);                            /* what the host is to do after copies that are done by now */
 void   rt_gpu_reports(void);                            /* losses that were reported on the device */
+struct rt_options;
+void   rt_gpu_connect(const pd_program *p, const struct rt_options *o);        /* before step 0, all ranks together */
+void   rt_gpu_announce(void);                           /* a line about that, on rank 0 */
+void   rt_gpu_leave(void);
 #else
 static inline size_t rt_host_arena(const pd_program *p) { return p->arena; }
 static inline char *rt_to_gpu(const pd_program *p, char *arena) { (void)p; return arena; }
@@ -48,6 +52,10 @@ static inline void rt_from_gpu(const pd_program *p, char *arena) { (void)p; (voi
 static inline void rt_gpu_wait(void) { }
 static inline void rt_gpu_advance(void) { }
 static inline void rt_gpu_reports(void) { }
+struct rt_options;
+static inline void rt_gpu_connect(const pd_program *p, const struct rt_options *o) { (void)p; (void)o; }
+static inline void rt_gpu_announce(void) { }
+static inline void rt_gpu_leave(void) { }
 #endif
 
 /* ---- options.c ---- */
@@ -66,6 +74,7 @@ typedef struct rt_options {
 	const char *jsonl, *csv, *tensorboard, *stop, *trace, *arrivals;        /* NULL: none */
 	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
 	const char *ckpt;               /* NULL: no checkpoints */
+	const char *nccl;               /* GPU programs: auto, on, off */
 	double      ckpt_settle;        /* seconds between two that the disk is asked to have */
 	bool        then_loss, state, dry_run, shuffle;
 	int64_t     attempt;            /* the how manieth start of this job by pdrun, from 0 */

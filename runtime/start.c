@@ -153,6 +153,7 @@ static void announce(const pd_program *p, const rt_options *o)
 	       p->model, p->stages, p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s",
 	       p->plan, p->schedule, p->microbatches, p->microbatches == 1 ? "" : "es",
 	       (long long)p->micro, *note ? "; " : "", note);
+	rt_gpu_announce();
 	fflush(stdout);
 }
 
@@ -434,6 +435,7 @@ static void prepare(const pd_program *p, rt_options *o)
 		rt_gradients_keep(p);
 	if (p->init)
 		p->init(rt_to_gpu(p, run.arena));
+	rt_gpu_connect(p, o);
 	if (rt_alone || rt_virtual) {
 		rt_profile_check(p);
 		o->ckpt = NULL;
@@ -533,6 +535,7 @@ int pd_finalize(void)
 		if (!rt_virtual)
 			save(p, o, run.arena);
 	}
+	rt_gpu_leave();
 	rt_leave();
 	return run.signalled ? 128 + (rt_signal ? rt_signal : SIGTERM) : RT_OK;
 }

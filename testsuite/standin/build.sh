@@ -8,9 +8,9 @@ mkdir -p "$1/bin" "$1/lib64"
 ln -sfn "$here/nvcc" "$1/bin/nvcc"
 ln -sfn "$here/include" "$1/include"
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -fopenmp -fvisibility=hidden -fPIC -shared -I"$here/include" -I"$root/runtime" \
-	-o "$1/lib64/libcudart.so.new" "$here/standin.c" "$here/standin_dnn.c" "$here/standin_lt.c" "$root"/runtime/cpu.c "$root"/runtime/cpu_half.c "$root"/runtime/cpu_conv.c \
+	-o "$1/lib64/libcudart.so.new" "$here"/standin*.c "$root"/runtime/cpu.c "$root"/runtime/cpu_half.c "$root"/runtime/cpu_conv.c \
 	-ldnnl -lm $STANDIN_FLAGS
 mv "$1/lib64/libcudart.so.new" "$1/lib64/libcudart.so"
-for l in cublasLt cublas cudnn; do
+for l in cublasLt cublas cudnn nccl; do
 	echo "INPUT(libcudart.so)" > "$1/lib64/lib$l.so"
 done

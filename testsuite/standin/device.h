@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include "cuda_runtime_api.h"
 
 #if !defined __x86_64__
@@ -28,6 +29,8 @@
 #define __restrict__ __restrict
 
 extern "C" void standin_device(int enters);      /* standin.c: device memory is open while a kernel runs */
+enum standin_end { STANDIN_WAITS, STANDIN_DONE, STANDIN_LOST };
+extern "C" void standin_do(cudaStream_t s, standin_end (*run)(void *what), const void *what, size_t bytes);     /* standin_stream.c */
 
 struct standin_index { unsigned x, y, z; };
 inline standin_index threadIdx, blockIdx, blockDim, gridDim;
@@ -153,33 +156,52 @@ inline void run_block()
 	}
 }
 
+/* What a launch starts: a kernel with its arguments as they were then, for a graph does it again. */
+template<class K> struct grid { const char *name; unsigned blocks, threads; size_t bytes; K k; };
+
+template<class K> standin_end run_grid(void *what)
+{
+	grid<K> &g = *(grid<K> *)what;
+
+	kernel = g.name;
+	threads = g.threads;
+	blockDim = { g.threads, 1, 1 };
+	gridDim = { g.blocks, 1, 1 };
+	body = [](void *p) { (*(K *)p)(); };
+	argument = &g.k;
+	standin_device(1);
+	shared = g.bytes ? (char *)aligned_alloc(64, (g.bytes + 63) / 64 * 64) : nullptr;
+	for (unsigned b = 0; b < g.blocks; b++) {
+		blockIdx = { b, 0, 0 };
+		if (g.bytes)
+			memset(shared, 0xff, g.bytes);
+		run_block();
+	}
+	free(shared);
+	standin_device(0);
+	argument = nullptr;
+	return STANDIN_DONE;
+}
+
 template<class K> void launch(const char *name, unsigned blocks, unsigned n, size_t bytes, K k)
 {
 	if (n < 1 || n > MOST) {
 		fprintf(stderr, "kernel %s: %u threads a block\n", name, n);
 		abort();
 	}
-	kernel = name;
-	threads = n;
-	blockDim = { n, 1, 1 };
-	gridDim = { blocks, 1, 1 };
-	body = [](void *p) { (*(K *)p)(); };
-	argument = &k;
 	if (bytes > 48 << 10) {         /* what a launch may have without asking for more */
 		fprintf(stderr, "kernel %s: %zu bytes of shared memory\n", name, bytes);
 		abort();
 	}
-	standin_device(1);
-	shared = bytes ? (char *)aligned_alloc(64, (bytes + 63) / 64 * 64) : nullptr;
-	for (unsigned b = 0; b < blocks; b++) {
-		blockIdx = { b, 0, 0 };
-		if (bytes)
-			memset(shared, 0xff, bytes);
-		run_block();
-	}
-	free(shared);
-	standin_device(0);
-	argument = nullptr;
+	const grid<K> g = { name, blocks, n, bytes, k };
+
+	static_assert(std::is_trivially_copyable<K>::value, "arguments of kernels are plain");
+	standin_do(nullptr, run_grid<K>, &g, sizeof g);
+}
+
+template<class F, class... A> void start(const char *name, unsigned blocks, unsigned n, size_t bytes, F f, A... a)
+{
+	launch(name, blocks, n, bytes, [=] { f(a...); });
 }
 
 template<class T> T exchange(T v, unsigned from)
@@ -222,7 +244,7 @@ inline float __logf(float x) { return logf(x); }
 #define PD_DYN_SHARED(type, name) type *name = (type *)(void *)standin::shared
 #define PD_LAUNCH(k, blocks, n, dynamic, ...) \
 	do { \
-		standin::launch(#k, (unsigned)(blocks), (unsigned)(n), (size_t)(dynamic), [=] { k(__VA_ARGS__); }); \
+		standin::start(#k, (unsigned)(blocks), (unsigned)(n), (size_t)(dynamic), [](auto... a) { k(a...); }, __VA_ARGS__); \
 		pd_launched(#k); \
 	} while (0)
 

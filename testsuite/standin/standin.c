@@ -1,7 +1,8 @@
-/* standin.c: the CUDA runtime and cuBLAS for machines without a GPU: device memory is this process's, a stream does
- * everything at once, matrix products are oneDNN's. See README.md. */
+/* standin.c: the CUDA runtime and cuBLAS for machines without a GPU: device memory is this process's,
+ * matrix products are oneDNN's. See README.md. */
 #include <cuda_runtime_api.h>
 #include <cublas_v2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,25 +23,37 @@ API cudaError_t cudaGetDeviceCount(int *n)
 {
 	const char *s = getenv("STANDIN_DEVICES");
 
-	*n = s ? atoi(s) : 4;
+	*n = s ? atoi(s) : 1;
 	return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 
-API cudaError_t cudaSetDevice(int device)
+static _Thread_local int device;        /* as in CUDA: of each thread, the first one at the start */
+
+API cudaError_t cudaSetDevice(int d)
 {
 	int n;
 
 	cudaGetDeviceCount(&n);
-	return device >= 0 && device < n ? cudaSuccess : cudaErrorInvalidValue;
+	if (d < 0 || d >= n)
+		return cudaErrorInvalidValue;
+	device = d;
+	return cudaSuccess;
 }
 
-API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+int standin_uuid(char uuid[16])
+{
+	memset(uuid, 0, 16);
+	snprintf(uuid, 16, "stand-in %d", device);
+	return device;
+}
+
+API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
 {
 	const char *s = getenv("STANDIN_ARCH");
 	const int   arch = s ? atoi(s) : 90;
 
-	(void)device;
 	*p = (struct cudaDeviceProp){ .name = "stand-in for a GPU", .totalGlobalMem = memory(), .major = arch / 10, .minor = arch % 10 };
+	snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "stand-in %d", d);
 	return cudaSuccess;
 }
 
@@ -113,120 +126,7 @@ API cudaError_t cudaFreeHost(void *p)
 	return cudaSuccess;
 }
 
-/* ---- streams: the first does everything at once, copies on others happen as late as they may: when somebody waits ---- */
-
-typedef struct late { void *to; const void *from; size_t bytes; } late;
-struct CUstream_st { int lazy; late *todo; size_t base, done, n, room; };      /* base: number of todo[0]; done, n: since the start */
-struct CUevent_st { cudaStream_t on; size_t at; int asked; };
-
-static cudaError_t copy(void *to, const void *from, size_t bytes)
-{
-	standin_device(1);
-	memmove(to, from, bytes);
-	standin_device(0);
-	return cudaSuccess;
-}
-
-static void do_until(cudaStream_t s, size_t at)
-{
-	for (; s && s->done < at; s->done++) {
-		const late *c = &s->todo[s->done - s->base];
-
-		copy(c->to, c->from, c->bytes);
-	}
-	if (s && s->done == s->n)
-		s->base = s->n;
-}
-
-API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
-{
-	(void)kind;
-	if (!s->lazy)
-		return copy(to, from, bytes);
-	if (s->n - s->base == s->room) {
-		s->room = 2 * s->room + 16;
-		s->todo = realloc(s->todo, s->room * sizeof *s->todo);
-		if (!s->todo)
-			abort();
-	}
-	s->todo[s->n++ - s->base] = (late){ to, from, bytes };
-	return cudaSuccess;
-}
-
-API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                                  enum cudaMemcpyKind kind, cudaStream_t s)
-{
-	(void)kind;
-	(void)s;
-	if (width > to_pitch || width > from_pitch)
-		return cudaErrorInvalidValue;
-	standin_device(1);
-	for (size_t i = 0; i < height; i++)
-		memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
-	standin_device(0);
-	return cudaSuccess;
-}
-
-API cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
-{
-	(void)s;
-	standin_device(1);
-	memset(to, byte, bytes);
-	standin_device(0);
-	return cudaSuccess;
-}
-
-API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
-{
-	static int made;
-
-	(void)flags;
-	*s = calloc(1, sizeof **s);
-	if (!*s)
-		return cudaErrorMemoryAllocation;
-	(*s)->lazy = made++ > 0;
-	return cudaSuccess;
-}
-
-API cudaError_t cudaStreamSynchronize(cudaStream_t s)
-{
-	do_until(s, s->n);
-	return cudaSuccess;
-}
-
-API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
-{
-	(void)flags;
-	*e = calloc(1, sizeof **e);
-	return *e ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-
-API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
-{
-	*e = (struct CUevent_st){ .on = s, .at = s->n };
-	return cudaSuccess;
-}
-
-API cudaError_t cudaEventSynchronize(cudaEvent_t e)
-{
-	do_until(e->on, e->at);
-	e->on = NULL;
-	return cudaSuccess;
-}
-
-/* Not at the first asking. */
-API cudaError_t cudaEventQuery(cudaEvent_t e)
-{
-	return e->on && e->on->lazy && !e->asked++ ? cudaErrorNotReady : cudaEventSynchronize(e);
-}
-
-API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
-{
-	(void)flags;
-	if (e->on != s)
-		do_until(e->on, e->at);
-	return cudaSuccess;
-}
+/* ---- errors ---- */
 
 API cudaError_t cudaGetLastError(void)
 {
@@ -240,6 +140,7 @@ API const char *cudaGetErrorString(cudaError_t e)
 	case cudaErrorMemoryAllocation: return "out of memory";
 	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
 	case cudaErrorNotReady: return "device not ready";
+	case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
 	default: return "invalid argument";
 	}
 }

@@ -2,8 +2,20 @@
 #ifndef STANDIN_H
 #define STANDIN_H
 
+#include <cuda_runtime_api.h>
+
 #define API __attribute__((visibility("default")))
 
 API void standin_device(int enters);    /* around everything that touches device memory */
+int  standin_uuid(char uuid[16]);       /* of this thread's device; its number */
+
+/* standin_stream.c. What a stream is to do, as a function and a copy of what it works on: at once on the stream that computes (NULL
+ * means it too), else when somebody waits for it; while the stream is captured it goes into the graph. */
+typedef enum standin_end { STANDIN_WAITS, STANDIN_DONE, STANDIN_LOST } standin_end;    /* LOST: it will never be done */
+typedef standin_end standin_run(void *what);
+API void standin_do(cudaStream_t s, standin_run *run, const void *what, size_t bytes);
+/* The same of what other processes take part in: tried at once, and again whenever this one waits for something. */
+void standin_meet(cudaStream_t s, standin_run *run, void *what);
+void standin_progress(void);
 
 #endif

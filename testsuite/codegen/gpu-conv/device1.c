@@ -54,6 +54,7 @@ static const pd_program program = {
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 4416,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.ngroups = 1, .groups = (const pd_group[]){ { 2, (const int[]){ 0, 1 } } },
 	.lr = 0.01,
 	.predicted = 0.000292,
 	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,

@@ -59,6 +59,12 @@ static const char *const channels[] = {
 	"a, node #0 'h' Gemm", "d.a, node #2 'logits' Gemm",
 };
 
+/* what it sends (true) and receives: channel, the other device, lane; both sides come to the messages of a
+ * lane in one order */
+static const pd_link links[] = {
+	{ 0, 0, 0, false }, { 1, 0, 0, true },
+};
+
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1-1", .schedule = "1f1b",
 	.hash = "2798592e84f8950f", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
@@ -67,6 +73,7 @@ static const pd_program program = {
 	.micro = 4, .microbatches = 2, .channels = 2, .slots = 2, .arena = 2688,
 	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
 	.channel = channels,
+	.nlinks = sizeof links / sizeof *links, .links = links,
 	.lr = 0.01,
 	.predicted = 0.000164,
 	.weights = "weights/stage1.safetensors", .steps = 10, .timeout = 60,

@@ -1,0 +1,476 @@
+/* gpu_nccl.c: messages and sums from GPU to GPU, by NCCL, where every rank that trains has a GPU of its own; where two share one, which
+ * NCCL refuses, or it was not there when the program was built, they are staged through the host (gpu_host.c).
+ *
+ * A group of replicas has a communicator, and so has each lane of messages from one rank to another: lanes are such that both sides
+ * come to their messages in one order, which is how NCCL tells them apart. Each lane has its stream, sums have theirs; an event of the
+ * stream that computes goes before, one behind is what it waits for. The host waits for none of this, so the end of a rank shows
+ * elsewhere: whoever waits for the device looks at the communicators and at the other processes meanwhile.
+ *
+ * Communicators are made before step 0, and used once, because NCCL connects at the first use: in one order that is the same
+ * everywhere, so that nobody waits in a circle. */
+#include "gpu_rt.h"
+#include <stdlib.h>
+
+static struct {
+	bool   on;
+	char   how[400];        /* how messages go, for the line at the start */
+	double timeout;
+} way = { .how = "staged through the host" };
+
+bool rt_nccl_on(void)
+{
+	return way.on;
+}
+
+#if !defined RT_NCCL
+
+void rt_nccl_look(void) { }
+void rt_gpu_leave(void) { }
+static bool built_with(void) { return false; }
+static void open_all(const pd_program *p) { (void)p; }
+
+bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends)
+{
+	(void)f; (void)channel; (void)mb; (void)peer; (void)buf; (void)bytes; (void)sends;
+	return false;
+}
+
+bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count)
+{
+	(void)f; (void)g; (void)buf; (void)count;
+	return false;
+}
+
+bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes)
+{
+	(void)f; (void)g; (void)from; (void)buf; (void)bytes;
+	return false;
+}
+
+bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width)
+{
+	(void)f; (void)g; (void)grains; (void)ids; (void)rows; (void)n; (void)width;
+	return false;
+}
+
+#else
+
+#include <nccl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+void host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
+
+typedef struct joint {                  /* a communicator */
+	pd_group     of;                /* of a lane: from, to */
+	int          lane, self;        /* lane -1: sums; self: the place of this rank */
+	ncclComm_t   comm;
+	cudaStream_t stream;
+} joint;
+
+static joint *joints;
+static int    njoints;
+
+static bool built_with(void) { return true; }
+
+/* ---- what goes wrong ---- */
+
+static void members(const joint *j, char *text, size_t room)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < j->of.n && n < room; i++)
+		n += (size_t)snprintf(text + n, room - n, "%s%s", i == 0 ? "" : i + 1 < j->of.n ? ", " : j->lane < 0 ? " and " : " to ",
+		                      rt_name(j->of.rank[i]));
+}
+
+/* A rank that is gone is the better reason: it may take a moment until that shows. */
+static _Noreturn void broken(const joint *j, ncclResult_t r, const char *what)
+{
+	const bool other = r == ncclSystemError || r == ncclRemoteError;
+	char       who[600];
+
+	for (int i = 0; i < 30 && other; i++) {
+		rt_look();
+		rt_nap(50000);
+	}
+	members(j, who, sizeof who);
+	rt_fail(other ? RT_LOST : RT_ERROR, "R525", "NCCL on %s, %s %s: %s in step %lld: %s: %s", pd_device_name(),
+	        j->lane < 0 ? "sums of" : "messages from", who, what, (long long)rt_step, ncclGetErrorString(r), ncclGetLastError(j->comm));
+}
+
+static void check(const joint *j, ncclResult_t r, const char *what)
+{
+	if (r != ncclSuccess)
+		broken(j, r, what);
+}
+
+enum { FLIGHTS = 4096 };
+static rt_flight *flights[FLIGHTS];     /* what is under way */
+static int        nflights;
+static double     moved;                /* when one of them last came to its end */
+
+static void land(void)
+{
+	int n = 0;
+
+	for (int i = 0; i < nflights; i++)
+		if (cudaEventQuery(flights[i]->done) == cudaErrorNotReady)
+			flights[n++] = flights[i];
+		else
+			flights[i]->under_way = false;
+	if (n < nflights || n == 0)
+		moved = rt_now();
+	nflights = n;
+}
+
+/* Nothing has come to its end for the timeout. */
+static _Noreturn void overdue(void)
+{
+	const rt_flight *f = flights[0];
+	char             doing[64], why[1200], what[400], text[300];
+
+	for (int i = nflights - 1; i >= 0; i--)         /* what this rank lacks, rather than what others have not taken */
+		f = flights[i]->sends ? f : flights[i];
+	rt_channel_text(text, sizeof text, f->channel);
+	if (f->channel >= 0)
+		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d%s", f->mb, (long long)f->step, f->channel, text);
+	else
+		snprintf(what, sizeof what, "a sum in step %lld", (long long)f->step);
+	rt_doing(doing, sizeof doing);
+	const int rank = rt_missing(f->peer, why, sizeof why);
+
+	rt_fail(RT_LOST, "R102", "%s %s %s by NCCL within %g s (%s, in %s); missing: %s %s", what,
+	        f->channel < 0 ? "did not come to its end with" : f->sends ? "was not taken by" : "did not come from",
+	        rt_name(f->peer), way.timeout, pd_device_name(), doing, rt_name(rank), why);
+}
+
+void rt_nccl_look(void)
+{
+	static double asked, looked;
+	const double  now = rt_now();
+
+	if (!way.on || now - asked < 1e-3)
+		return;
+	asked = now;
+	land();
+	for (int i = 0; i < njoints; i++) {
+		ncclResult_t r = ncclSuccess;
+
+		if (!joints[i].comm || ncclCommGetAsyncError(joints[i].comm, &r) != ncclSuccess || r == ncclSuccess || r == ncclInProgress)
+			continue;
+		for (int k = 0; k < njoints; k++)       /* what waits on the device goes on */
+			if (joints[k].comm)
+				ncclCommAbort(joints[k].comm);
+		broken(&joints[i], r, "it failed");
+	}
+	if (now - looked < 0.25)
+		return;
+	looked = now;
+	rt_look();
+	if (nflights && now - moved > 0.9 * way.timeout)        /* before those who wait for the host's messages, and know less */
+		overdue();
+}
+
+/* ---- what crosses ---- */
+
+static const joint *group_of(const pd_group *g)
+{
+	for (int i = 0; i < njoints && way.on; i++)
+		if (joints[i].lane < 0 && joints[i].of.n == g->n && !memcmp(joints[i].of.rank, g->rank, (size_t)g->n * sizeof *g->rank))
+			return &joints[i];
+	return NULL;
+}
+
+static const joint *lane_of(int from, int to, int lane)
+{
+	for (int i = 0; i < njoints; i++)
+		if (joints[i].lane == lane && joints[i].of.rank[0] == from && joints[i].of.rank[1] == to)
+			return &joints[i];
+	return NULL;
+}
+
+static void begin(rt_flight *f, const joint *j)
+{
+	rt_record_on(&f->ready, RT_COMPUTE);
+	rt_gpu_check(cudaStreamWaitEvent(j->stream, f->ready, 0), "cudaStreamWaitEvent");
+}
+
+static void begun(rt_flight *f, const joint *j)
+{
+	rt_record_at(&f->done, j->stream);
+	f->step = rt_step;
+	if (nflights == FLIGHTS)
+		land();
+	if (nflights == 0)
+		moved = rt_now();
+	if (!f->under_way && nflights < FLIGHTS) {
+		flights[nflights++] = f;
+		f->under_way = true;
+	}
+}
+
+bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends)
+{
+	const int   me = rt_program->rank;
+	const joint *j = NULL;
+
+	for (int i = 0; i < rt_program->nlinks && way.on; i++) {
+		const pd_link *l = &rt_program->links[i];
+
+		if (l->channel == channel && l->peer == peer && l->sends == sends && l->lane >= 0)
+			j = lane_of(sends ? me : peer, sends ? peer : me, l->lane);
+	}
+	if (!j)
+		return false;
+	begin(f, j);
+	check(j, sends ? ncclSend(buf, bytes, ncclUint8, 1, j->comm, j->stream) :
+		ncclRecv(buf, bytes, ncclUint8, 0, j->comm, j->stream), sends ? "ncclSend" : "ncclRecv");
+	f->channel = channel;
+	f->mb = mb;
+	f->peer = peer;
+	f->sends = sends;
+	begun(f, j);
+	return true;
+}
+
+static void of_group(rt_flight *f, const joint *j)
+{
+	f->channel = -1;
+	f->peer = j->of.rank[(j->self + 1) % j->of.n];
+	f->sends = false;
+	begun(f, j);
+}
+
+bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count)
+{
+	const joint *j = group_of(g);
+
+	if (!j)
+		return false;
+	begin(f, j);
+	check(j, ncclAllReduce(buf, buf, count, ncclFloat32, ncclSum, j->comm, j->stream), "ncclAllReduce");
+	of_group(f, j);
+	return true;
+}
+
+bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes)
+{
+	const joint *j = group_of(g);
+
+	if (!j)
+		return false;
+	begin(f, j);
+	check(j, ncclBroadcast(buf, buf, bytes, ncclUint8, from, j->comm, j->stream), "ncclBroadcast");
+	of_group(f, j);
+	return true;
+}
+
+bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width)
+{
+	const joint *j = group_of(g);
+	const int    period = rt_program->grains ? rt_program->grains : grains;
+
+	if (!j)
+		return false;
+	begin(f, j);
+	check(j, ncclGroupStart(), "ncclGroupStart");
+	for (int k = 0; k < grains; k++) {
+		const int owner = (int)((int64_t)(k % period) * g->n / period);
+		int32_t  *id = ids + k * n;
+		float    *row = rows + k * n * width;
+
+		check(j, ncclBroadcast(id, id, (size_t)n, ncclInt32, owner, j->comm, j->stream), "ncclBroadcast");
+		check(j, ncclBroadcast(row, row, (size_t)(n * width), ncclFloat32, owner, j->comm, j->stream), "ncclBroadcast");
+	}
+	check(j, ncclGroupEnd(), "ncclGroupEnd");
+	of_group(f, j);
+	return true;
+}
+
+/* ---- before step 0 ---- */
+
+static int by_members(const void *a, const void *b)
+{
+	const joint *x = a, *y = b;
+
+	if (x->of.n != y->of.n)
+		return x->of.n < y->of.n ? -1 : 1;
+	for (int i = 0; i < x->of.n; i++)
+		if (x->of.rank[i] != y->of.rank[i])
+			return x->of.rank[i] < y->of.rank[i] ? -1 : 1;
+	return (x->lane > y->lane) - (x->lane < y->lane);
+}
+
+static void want(const int *rank, int n, int lane)
+{
+	int *ranks = rt_alloc((size_t)n * sizeof *ranks);
+	joint j = { .of = { n, ranks }, .lane = lane, .self = -1 };
+
+	memcpy(ranks, rank, (size_t)n * sizeof *rank);
+	for (int i = 0; i < n; i++)
+		j.self = rank[i] == rt_program->rank ? i : j.self;
+	for (int i = 0; i < njoints; i++)
+		if (!by_members(&joints[i], &j))
+			return;
+	joints[njoints++] = j;
+}
+
+typedef struct birth { joint *j; ncclUniqueId id; ncclResult_t r; atomic_bool over; } birth;
+
+static void *make(void *what)
+{
+	birth       *b = what;
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+
+	rt_gpu_here();
+	config.blocking = 1;
+	if (b->j->lane >= 0)
+		config.maxCTAs = 4;     /* a receive that waits holds its part of the GPU */
+	b->r = ncclCommInitRankConfig(&b->j->comm, b->j->of.n, b->id, b->j->self, &config);
+	atomic_store(&b->over, true);
+	return NULL;
+}
+
+/* All members come here; a call of NCCL's waits for them without end, so that it has a thread of its own. */
+static void connect(joint *j)
+{
+	static birth b;
+	pthread_t    thread;
+	const double from = rt_now();
+
+	b.j = j;
+	if (j->self == 0)
+		check(j, ncclGetUniqueId(&b.id), "ncclGetUniqueId");
+	host_broadcast(&j->of, 0, &b.id, sizeof b.id);
+	atomic_store(&b.over, false);
+	if (pthread_create(&thread, NULL, make, &b))
+		rt_fail(RT_MEMORY, "R110", "no thread for NCCL");
+	while (!atomic_load(&b.over)) {
+		rt_look();
+		rt_nap(1000);
+		if (rt_now() - from > way.timeout) {
+			char who[600];
+
+			members(j, who, sizeof who);
+			rt_fail(RT_LOST, "R525", "NCCL on %s does not connect %s within %g s", pd_device_name(), who, way.timeout);
+		}
+	}
+	pthread_join(thread, NULL);
+	check(j, b.r, "ncclCommInitRankConfig");
+}
+
+static void first_use(const joint *j, float *scrap)
+{
+	static rt_flight f;
+
+	begin(&f, j);
+	if (j->lane >= 0) {
+		check(j, j->self == 0 ? ncclSend(scrap, 1, ncclFloat32, 1, j->comm, j->stream) :
+			ncclRecv(scrap, 1, ncclFloat32, 0, j->comm, j->stream), "the first message");
+	} else {
+		check(j, ncclAllReduce(scrap, scrap, 1, ncclFloat32, ncclSum, j->comm, j->stream), "the first sum");
+		check(j, ncclBroadcast(scrap, scrap, 1, ncclFloat32, 0, j->comm, j->stream), "the first broadcast");
+	}
+	of_group(&f, j);
+	rt_until(f.done);
+	land();
+}
+
+static void open_all(const pd_program *p)
+{
+	float *scrap = rt_device_memory(sizeof *scrap, "a number for NCCL's first use");
+
+	pd_fill(scrap, 0, sizeof *scrap);
+	joints = rt_alloc((size_t)(p->nlinks + p->ngroups + 1) * sizeof *joints);
+	for (int i = 0; i < p->nlinks; i++) {
+		const pd_link *l = &p->links[i];
+
+		if (l->lane >= 0)
+			want((const int[]){ l->sends ? p->rank : l->peer, l->sends ? l->peer : p->rank }, 2, l->lane);
+	}
+	for (int i = 0; i < p->ngroups; i++)
+		want(p->groups[i].rank, p->groups[i].n, -1);
+	qsort(joints, (size_t)njoints, sizeof *joints, by_members);
+	way.on = true;
+	for (int i = 0; i < njoints; i++) {
+		joint *j = &joints[i];
+
+		connect(j);
+		if (j->lane < 0)
+			j->stream = rt_stream(RT_SUMS);
+		else
+			rt_gpu_check(cudaStreamCreateWithFlags(&j->stream, cudaStreamNonBlocking), "cudaStreamCreate");
+		first_use(j, scrap);
+	}
+}
+
+void rt_gpu_leave(void)
+{
+	if (!way.on)
+		return;
+	for (int i = 0; i < njoints; i++)
+		rt_finish(joints[i].stream);
+	way.on = false;
+	for (int i = 0; i < njoints; i++)
+		ncclCommDestroy(joints[i].comm);
+}
+
+#endif
+
+/* ---- which way ---- */
+
+typedef struct found { char uuid[16]; bool trains, built; } found;
+
+/* Why NCCL cannot be taken; NULL: it can. */
+static const char *against(const pd_program *p, const found *all)
+{
+	static char why[400];
+
+	for (int r = 0; r < p->world; r++) {
+		if (!all[r].trains)
+			continue;
+		if (!all[r].built)
+			return "the program was built without NCCL";
+		for (int q = 0; q < r; q++)
+			if (all[q].trains && !memcmp(all[q].uuid, all[r].uuid, sizeof all->uuid)) {
+				snprintf(why, sizeof why, "%s and %s share a GPU", rt_name(q), rt_name(r));
+				return why;
+			}
+	}
+	return NULL;
+}
+
+void rt_gpu_connect(const pd_program *p, const rt_options *o)
+{
+	const bool  off = o->nccl && !strcmp(o->nccl, "off"), must = o->nccl && !strcmp(o->nccl, "on");
+	found       mine = { .trains = !p->server, .built = built_with() };
+	found      *all;
+	const char *why;
+
+	if (o->nccl && !off && !must && strcmp(o->nccl, "auto"))
+		rt_fail(RT_USAGE, "R001", "--nccl wants auto, on or off, not '%s'", o->nccl);
+	if (p->world == 1 || rt_alone || rt_virtual)
+		return;
+	way.timeout = o->timeout;
+	all = rt_alloc((size_t)p->world * sizeof *all);
+	memcpy(mine.uuid, rt_gpu_uuid(), sizeof mine.uuid);
+	rt_gather_start(&mine, all, sizeof mine);
+	rt_gather_wait();
+	why = off ? "--nccl off" : against(p, all);
+	if (must && why)
+		rt_fail(RT_USAGE, "R525", "--nccl on: %s (%s)", why, pd_device_name());
+	free(all);
+	if (why) {
+		snprintf(way.how, sizeof way.how, "staged through the host: %s", why);
+		return;
+	}
+	snprintf(way.how, sizeof way.how, "by NCCL, each of the %d ranks has a GPU of its own", p->world);
+	open_all(p);
+}
+
+void rt_gpu_announce(void)
+{
+	if (rt_program->world > 1)
+		printf("messages between GPUs: %s\n", way.how);
+}

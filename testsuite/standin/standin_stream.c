@@ -1,0 +1,292 @@
+/* standin_stream.c: streams, events and graphs. The first stream does everything at once, others as late as they may: when somebody
+ * waits. What processes do together (standin_nccl.c) is tried whenever this one waits; where it can never be done, the streams that
+ * wait for it stand still, which an event tells and a wait of the host would not outlive. A graph keeps what was started while
+ * its stream was captured, with the arguments of then, and does that again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "standin.h"
+
+typedef struct work { standin_run *run; void *what; int shared; } work;
+struct CUstream_st { int lazy, stuck; work *todo; size_t base, done, n, room; };       /* base: number of todo[0]; done, n: since the start */
+struct CUevent_st { cudaStream_t on; size_t at; int asked; };
+struct CUgraph_st { work *v; size_t n, room; };
+struct CUgraphExec_st { struct CUgraph_st of; };
+
+enum { MOST = 256 };
+static cudaStream_t made[MOST];
+static int          nmade;
+static struct CUgraph_st *captured;     /* what the first stream is told goes there */
+
+/* ---- what is to be done ---- */
+
+static void push(work **v, size_t *room, size_t n, work w)
+{
+	if (n == *room) {
+		*room = 2 * *room + 16;
+		*v = realloc(*v, *room * sizeof **v);
+		if (!*v)
+			abort();
+	}
+	(*v)[n] = w;
+}
+
+static void *copy_of(const void *what, size_t bytes)
+{
+	void *p = malloc(bytes ? bytes : 1);
+
+	if (!p)
+		abort();
+	return memcpy(p, what, bytes);
+}
+
+/* The next thing of a stream; false: it has to wait. */
+static int advance(cudaStream_t s)
+{
+	const work *w = &s->todo[s->done - s->base];
+	const standin_end e = w->run(w->what);
+
+	if (e == STANDIN_WAITS)
+		return 0;
+	s->stuck |= e == STANDIN_LOST;
+	if (!w->shared)
+		free(w->what);
+	if (++s->done == s->n)
+		s->base = s->n;
+	return 1;
+}
+
+void standin_progress(void)
+{
+	for (int i = 0; i < nmade; i++) {
+		cudaStream_t s = made[i];
+		size_t       shared = s->done;
+
+		for (size_t k = s->done; k < s->n; k++)
+			if (s->todo[k - s->base].shared)
+				shared = k + 1;
+		while (s->done < shared && advance(s))
+			;
+	}
+}
+
+static void do_until(cudaStream_t s, size_t at)
+{
+	for (int idle = 0; s && s->done < at;)
+		if (!advance(s)) {
+			standin_progress();
+			nanosleep(&(struct timespec){ 0, idle++ < 100 ? 10000 : 200000 }, NULL);
+		}
+}
+
+static void queue(cudaStream_t s, work w)
+{
+	if (s->base == s->n)
+		s->base = s->done = s->n;
+	push(&s->todo, &s->room, s->n - s->base, w);
+	s->n++;
+}
+
+API void standin_do(cudaStream_t s, standin_run *run, const void *what, size_t bytes)
+{
+	if ((!s || !s->lazy) && captured) {
+		push(&captured->v, &captured->room, captured->n, (work){ run, copy_of(what, bytes), 0 });
+		captured->n++;
+	} else if (!s || !s->lazy) {
+		if (run((void *)what) != STANDIN_DONE)
+			abort();
+	} else {
+		queue(s, (work){ run, copy_of(what, bytes), 0 });
+	}
+}
+
+void standin_meet(cudaStream_t s, standin_run *run, void *what)
+{
+	queue(s, (work){ run, what, 1 });
+	standin_progress();
+}
+
+/* ---- copies ---- */
+
+typedef struct move { void *to; const void *from; size_t bytes, to_pitch, from_pitch, rows; } move;
+
+static standin_end copy(void *what)
+{
+	const move *m = what;
+
+	standin_device(1);
+	for (size_t i = 0; i < m->rows; i++)
+		memmove((char *)m->to + i * m->to_pitch, (const char *)m->from + i * m->from_pitch, m->bytes);
+	standin_device(0);
+	return STANDIN_DONE;
+}
+
+API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
+{
+	(void)kind;
+	standin_do(s, copy, &(move){ to, from, bytes, 0, 0, 1 }, sizeof(move));
+	return cudaSuccess;
+}
+
+API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
+                                  enum cudaMemcpyKind kind, cudaStream_t s)
+{
+	(void)kind;
+	if (width > to_pitch || width > from_pitch)
+		return cudaErrorInvalidValue;
+	standin_do(s, copy, &(move){ to, from, width, to_pitch, from_pitch, height }, sizeof(move));
+	return cudaSuccess;
+}
+
+typedef struct fill { void *to; int byte; size_t bytes; } fill;
+
+static standin_end set(void *what)
+{
+	const fill *f = what;
+
+	standin_device(1);
+	memset(f->to, f->byte, f->bytes);
+	standin_device(0);
+	return STANDIN_DONE;
+}
+
+API cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
+{
+	standin_do(s, set, &(fill){ to, byte, bytes }, sizeof(fill));
+	return cudaSuccess;
+}
+
+/* ---- streams and events ---- */
+
+static _Noreturn void hangs(const char *what)
+{
+	fprintf(stderr, "stand-in: %s of something that will never be done: on a GPU the program hangs here\n", what);
+	abort();
+}
+
+API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+	(void)flags;
+	*s = nmade < MOST ? calloc(1, sizeof **s) : NULL;
+	if (!*s)
+		return cudaErrorMemoryAllocation;
+	(*s)->lazy = nmade > 0;
+	made[nmade++] = *s;
+	return cudaSuccess;
+}
+
+API cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+	if (captured && !s->lazy)
+		return cudaErrorStreamCaptureUnsupported;
+	do_until(s, s->n);
+	if (s->stuck)
+		hangs("cudaStreamSynchronize");
+	return cudaSuccess;
+}
+
+API cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+	if (captured && !s->lazy)
+		return cudaErrorStreamCaptureUnsupported;
+	standin_progress();
+	return s->stuck || s->done < s->n ? cudaErrorNotReady : cudaSuccess;
+}
+
+API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+	(void)flags;
+	*e = calloc(1, sizeof **e);
+	return *e ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+	if (captured && !s->lazy)
+		return cudaErrorStreamCaptureUnsupported;       /* the runtime captures one stream alone */
+	*e = (struct CUevent_st){ .on = s, .at = s->n };
+	return cudaSuccess;
+}
+
+API cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+	do_until(e->on, e->at);
+	if (e->on && e->on->stuck)
+		hangs("cudaEventSynchronize");
+	e->on = NULL;
+	return cudaSuccess;
+}
+
+/* Not at the first asking. What processes share is not waited for. */
+API cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+	standin_progress();
+	if (!e->on)
+		return cudaSuccess;
+	if (e->on->stuck || (e->on->lazy && !e->asked++))
+		return cudaErrorNotReady;
+	for (size_t k = e->on->done; k < e->at; k++)
+		if (e->on->todo[k - e->on->base].shared)
+			return cudaErrorNotReady;
+	return cudaEventSynchronize(e);
+}
+
+API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+	(void)flags;
+	if (captured && !s->lazy)
+		return cudaErrorStreamCaptureUnsupported;
+	if (e->on != s)
+		do_until(e->on, e->at);
+	s->stuck |= e->on && e->on->stuck;
+	return cudaSuccess;
+}
+
+/* ---- graphs ---- */
+
+API cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
+{
+	(void)mode;
+	if (captured || s->lazy)
+		return cudaErrorStreamCaptureUnsupported;
+	captured = calloc(1, sizeof *captured);
+	return captured ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+API cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
+{
+	if (!captured || s->lazy)
+		return cudaErrorInvalidValue;
+	*g = captured;
+	captured = NULL;
+	return cudaSuccess;
+}
+
+API cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags)
+{
+	(void)flags;
+	*x = malloc(sizeof **x);
+	if (!*x)
+		return cudaErrorMemoryAllocation;
+	(*x)->of = *g;
+	*g = (struct CUgraph_st){ 0 };
+	return cudaSuccess;
+}
+
+API cudaError_t cudaGraphDestroy(cudaGraph_t g)
+{
+	free(g->v);
+	free(g);
+	return cudaSuccess;
+}
+
+API cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
+{
+	if (captured || s->lazy)
+		return cudaErrorStreamCaptureUnsupported;
+	for (size_t i = 0; i < x->of.n; i++)
+		if (x->of.v[i].run(x->of.v[i].what) != STANDIN_DONE)
+			abort();
+	return cudaSuccess;
+}
