@@ -1,5 +1,5 @@
 /* cost: seconds per node by the roofline of the device: the slower of its arithmetic and its memory traffic, plus
- * what a call costs. Reads OpDef.cost and the cluster's numbers; writes Node.time. Views cost nothing.
+ * what a call costs. Products of 16-bit floats (--amp) have the device's rate of those, `bf16` in the cluster file. Reads OpDef.cost and the cluster's numbers; writes Node.time. Views cost nothing.
  * Update nodes get their time per step. Predictions rank plans; they are not measurements.
  *
  * With --profile a node that was measured under its name, type and number of threads has its typical time instead.
@@ -19,19 +19,20 @@ static const double GPU_FLOPS = 12e12, GPU_BANDWIDTH = 500e9, GPU_LAUNCH = 6e-6;
 
 Speed device_speed(const Cluster *c, int device)
 {
-	Speed s = { CPU_FLOPS_PER_CORE, CPU_BANDWIDTH, CPU_LAUNCH };
+	Speed s = { CPU_FLOPS_PER_CORE, CPU_BANDWIDTH, CPU_LAUNCH, 0 };
 
 	if (!c || device >= c->ndevice)
 		return s;
 	const Device *dev = &c->device[device];
 	if (dev->cuda)
-		s = (Speed){ GPU_FLOPS, GPU_BANDWIDTH, GPU_LAUNCH };
+		s = (Speed){ GPU_FLOPS, GPU_BANDWIDTH, GPU_LAUNCH, 0 };
 	else if (dev->cores > 1)
 		s.flops *= dev->cores;
 	if (dev->flops > 0)
 		s.flops = dev->flops;
 	if (dev->mem_bandwidth > 0)
 		s.bandwidth = dev->mem_bandwidth;
+	s.half = dev->half_flops > 0 ? dev->half_flops : s.flops;
 	return s;
 }
 
@@ -63,7 +64,8 @@ double node_time(const Node *n, const Speed *s)
 	if (optab[n->op]->flags & OP_VIEW)
 		return 0;
 	const Cost c = node_cost(n);
-	const double arith = c.flops / s->flops, mem = c.bytes / s->bandwidth;
+	const bool half = (optab[n->op]->flags & OP_HEAVY) && n->nin && n->in[0] && dtype_half(n->in[0]->type.dtype) && s->half > 0;
+	const double arith = c.flops / (half ? s->half : s->flops), mem = c.bytes / s->bandwidth;
 	return (arith > mem ? arith : mem) + s->launch;
 }
 

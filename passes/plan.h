@@ -28,7 +28,8 @@ const char *schedule_file(const char *schedule);
 bool schedule_splits(Arena *a, const char *schedule, bool *splits, Diag *d);
 
 /* ---- time (cost.c) ---- */
-typedef struct Speed { double flops, bandwidth, launch; } Speed;    /* FLOP/s, bytes/s, seconds per node */
+typedef struct Speed { double flops, bandwidth, launch, half; } Speed;  /* FLOP/s (half: of products of 16-bit floats), bytes/s,
+                                                                         * seconds per node */
 Speed  device_speed(const Cluster *c, int device);          /* numbers of the cluster file, or defaults */
 double node_time(const Node *n, const Speed *s);            /* the slower of arithmetic and memory, and a start */
 /* Times of the cost model, for PassCx.sized: of a module behind cost, of the size that the profile was measured at, without

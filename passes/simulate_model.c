@@ -24,7 +24,7 @@ static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
 static bool same_speed(Speed x, Speed y)
 {
 	return !(x.flops < y.flops || x.flops > y.flops || x.bandwidth < y.bandwidth || x.bandwidth > y.bandwidth ||
-		x.launch < y.launch || x.launch > y.launch);
+		x.launch < y.launch || x.launch > y.launch || x.half < y.half || x.half > y.half);
 }
 
 static void stage_times(SimModel *x, const Module *m)

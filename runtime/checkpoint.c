@@ -460,7 +460,7 @@ void rt_checkpoint(int64_t step)
 	ck.taken = ck.m.step = step;
 	ck.ask = ask;
 	ck.m.loss_ema = rt_watch_average();
-	rt_scale_get(&ck.m.loss_scale, &ck.m.scale_good);
+	rt_scale_get(&ck.m.loss_scale, &ck.m.scale_good, &ck.m.skipped);
 	ck.m.packing = rt_guard_get();
 	ck.busy = true;
 	pthread_cond_broadcast(&ck.changed);

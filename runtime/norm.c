@@ -17,6 +17,7 @@ static double  norm;
 static int64_t joined = -1;     /* the step that norm is of */
 static double  scale, used;     /* of the loss: of the next step; of the step that norm is of */
 static int64_t good;            /* steps without overflow since the scale changed */
+static int64_t skipped;         /* steps without an update, for their gradients overflowed */
 static bool    overflow;
 
 /* The step whose gradient is under way. */
@@ -84,6 +85,7 @@ static void next_scale(void)
 	used = scale;
 	overflow = !isfinite(norm);
 	good = overflow ? 0 : good + 1;
+	skipped += overflow;
 	if (overflow) {
 		scale /= 2;
 	} else if (good >= rt_program->scale_every && scale < 0x1p60) {
@@ -170,14 +172,21 @@ double rt_scale_of_step(void)
 	return scale <= 0 ? 1 : joined == this_step() ? used : scale;
 }
 
-void rt_scale_get(double *now, int64_t *steps)
+int64_t rt_skipped(void)
+{
+	return skipped;
+}
+
+void rt_scale_get(double *now, int64_t *steps, int64_t *left_out)
 {
 	*now = scale;
 	*steps = good;
+	*left_out = skipped;
 }
 
-void rt_scale_put(double now, int64_t steps)
+void rt_scale_put(double now, int64_t steps, int64_t left_out)
 {
+	skipped = left_out;
 	if (rt_program->loss_scale > 0 && now > 0) {
 		scale = now;
 		good = steps;

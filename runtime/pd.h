@@ -178,6 +178,7 @@ void pd_action_of(const char *what, int64_t lag, int mb);
 void pd_version(int64_t version);
 
 int64_t pd_step_index(void);                        /* 0, 1, 2 ... */
+int64_t pd_update_index(void);                      /* updates before this one: steps that overflow left out (fp16) do not count */
 /* Samples of the evaluation set run through the model: Dropout passes its operand on, BatchNormalization takes its running
  * statistics. */
 bool    pd_evaluating(void);

@@ -252,8 +252,10 @@ void rt_norm_setup(const pd_program *p);
 double rt_norm(int64_t step);           /* of the gradients of that step, summed over its labels; -1: not known */
 double rt_clip_scaled(double count, double most);       /* pd_clip_scaled of numbers of the host */
 double rt_scale_of_step(void);          /* what the gradients of the running step are scaled by; 1 where they are not */
-void rt_scale_get(double *now, int64_t *good);          /* what a run needs to go on: the scale, steps since it changed */
-void rt_scale_put(double now, int64_t good);
+/* What a run needs to go on: the scale, steps since it changed, steps so far that had no update, for gradients overflowed. */
+void rt_scale_get(double *now, int64_t *good, int64_t *skipped);
+void rt_scale_put(double now, int64_t good, int64_t skipped);
+int64_t rt_skipped(void);
 
 /* ---- flow.c: asynchronous pipelines ---- */
 extern int64_t rt_update;               /* the update that runs; -1: the plan is synchronous */

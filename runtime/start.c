@@ -70,6 +70,11 @@ int64_t pd_step_index(void)
 	return rt_update < 0 ? rt_step : rt_update;
 }
 
+int64_t pd_update_index(void)
+{
+	return pd_step_index() - rt_skipped();
+}
+
 double rt_rate(int64_t t)
 {
 	const int64_t w = rt_program->rate.warmup, s = t - w;

@@ -24,6 +24,7 @@ static _Noreturn void never(const char *what)
 }
 
 int64_t pd_step_index(void) { return em_step; }
+int64_t pd_update_index(void) { return em_step; }
 double  pd_rate(void) { return 1; }
 int64_t pd_sample(int mb) { return em_sample + 0 * mb; }
 bool    pd_evaluating(void) { return false; }

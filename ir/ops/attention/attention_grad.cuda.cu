@@ -40,13 +40,14 @@ static __device__ T kept(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sam
 #if DROP
 	return pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ? (T)KEEP : 0;
 #else
+	(void)b, (void)h, (void)i, (void)j, (void)sample;
 	return 1;
 #endif
 }
 
 static __device__ T through(T ds, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask)
 {
-	(void)mask;
+	(void)b, (void)h, (void)i, (void)j, (void)mask;
 	return DSCORE;
 }
 

@@ -47,7 +47,7 @@ PD_HOST void adam_30(float *w,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
-	const double t = (double)pd_step_index() + 1 + 0;
+	const double t = (double)pd_update_index() + 1 + 0;
 	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
 	PD_LAUNCH(device::adam_30::run, pd_blocks(30, 256), 256, 0, w,
@@ -81,7 +81,7 @@ PD_HOST void adam_5(float *w,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
-	const double t = (double)pd_step_index() + 1 + 0;
+	const double t = (double)pd_update_index() + 1 + 0;
 	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
 	PD_LAUNCH(device::adam_5::run, pd_blocks(5, 256), 256, 0, w,

@@ -133,7 +133,7 @@ PD_HOST void adam_15(float *w,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
-	const double t = (double)pd_step_index() + 1 + 0;
+	const double t = (double)pd_update_index() + 1 + 0;
 	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
 	PD_LAUNCH(device::adam_15::run, pd_blocks(15, 256), 256, 0, w,
@@ -167,7 +167,7 @@ PD_HOST void adam_3(float *w,
 	const float *g, const float *n)
 {
 	const double lr = 0.01;
-	const double t = (double)pd_step_index() + 1 + 0;
+	const double t = (double)pd_update_index() + 1 + 0;
 	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
 	PD_LAUNCH(device::adam_3::run, pd_blocks(3, 256), 256, 0, w,
