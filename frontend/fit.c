@@ -194,27 +194,45 @@ static bool fit_lean(Compile *c, const char *dump, Fit *least)
 	return compile_lean(c, &best, dump, &f, &refused);
 }
 
-/* The sizes of a microbatch that are left, best first, as long as there is hope. *refused: memory is what lacks. */
+/* Is size i + 1 of a microbatch worth a try, where the best that fits takes `step`? */
+static bool hopes(const Compile *c, int i, double step)
+{
+	if (i + 1 >= c->nmicro)
+		return false;
+	const MicroChoice *x = &c->micro[i + 1];
+	return isfinite(step) ? x->over <= 1 && x->step < 0.999 * step : x->over <= HOPE;
+}
+
+/* The sizes of a microbatch that are left, best first, as long as there is hope: also where one fits by a slower plan than was
+ * expected of it, and more is expected of the next. *refused: memory is what lacks. */
 static bool fit(Compile *c, const char *dump, Fit *least, bool *refused)
 {
+	double step = INFINITY;
+	int best = -1;
 	Fit f;
 
 	for (int i = 0;; i++) {
-		if (find_fit(c, dump, &f, refused)) {
-			*least = f;
-			return true;
-		}
-		if (!*refused)
+		const bool fits = find_fit(c, dump, &f, refused);
+		if (!fits && !*refused)
 			return false;
-		if (!least->need || f.over < least->over)
+		if (fits ? f.step < step : best < 0 && (!least->need || f.over < least->over))
 			*least = f;
-		if (i + 1 >= c->nmicro || c->micro[i + 1].over > HOPE)
+		if (fits && f.step < step) {
+			step = f.step;
+			best = i;
+		}
+		if (fits && best == i && !hopes(c, i, step))
+			return true;
+		if (!hopes(c, i, step) && best < 0)
 			return fit_lean(c, dump, least);
-		c->o->t.micro = c->micro[i + 1].micro;
+		const int to = hopes(c, i, step) ? i + 1 : best;
+		c->o->t.micro = c->micro[to].micro;
 		if (!again(c, c->o->t.micro)) {
 			*refused = false;
 			return false;
 		}
+		if (to == best)
+			return find_fit(c, dump, least, refused);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* pdcc plan-profile --planner auto: a layer profile and machines to the plan that the simulator plays fastest, beside what
- * each planner alone comes to (--compare). Layers' gradients are summed once per step of --microbatches, by rings. */
+ * each planner alone comes to (--compare). Layers' gradients are summed once per step of --microbatches, as comm does: in buckets, each by the fastest algorithm. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -21,7 +21,8 @@ typedef struct Event {
 	int64_t step;
 } Event;
 
-typedef struct Events { Event *e; int n, cap, devices; double length; } Events;
+/* Of a prediction: how many steps it shows, and seconds of one in the middle; 0: what the file shows is one. */
+typedef struct Events { Event *e; int n, cap, devices, steps; double each; } Events;
 
 typedef struct Ask {
 	Arena *a;
@@ -80,8 +81,13 @@ static bool read_events(Ask *q, const char *path, Events *to)
 		line++;
 		if (number(s, "\"devices\": ", &pid) && pid >= 1 && pid <= DEVICES)
 			to->devices = (int)pid;
+		if (number(s, "\"steps\": ", &step) && step >= 2 && step <= 1e9 && number(s, "\"step_seconds\": ", &ts) && ts > 0) {
+			to->steps = (int)step;
+			to->each = ts;
+		}
 		if (!strstr(s, "\"ph\": \"X\""))
 			continue;
+		step = 0;
 		number(s, "\"step\": ", &step);
 		number(s, "\"microbatch\": ", &mb);
 		if (!number(s, "\"ts\": ", &ts) || !number(s, "\"dur\": ", &dur) || !number(s, "\"pid\": ", &pid) || dur < 0 ||
@@ -161,10 +167,24 @@ static void table(const Ask *q)
 	printf("communication: waiting for other devices, and sending; idle: between actions, such as reading samples\n");
 }
 
+/* Seconds of a step that pdcc simulate predicted. */
+static double step_predicted(const Events *p)
+{
+	double begin = INFINITY, end = 0;
+
+	for (int i = 0; i < p->n; i++) {
+		begin = fmin(begin, p->e[i].begin);
+		end = fmax(end, p->e[i].end);
+	}
+	return p->steps ? p->each : end - begin;
+}
+
 /* What pdcc simulate expected of each device, beside what was measured, per step. It plays no reading of samples: what is not
- * computing is waiting for other devices, messages and sums. */
+ * computing is waiting for other devices, messages and sums. Of several steps each has its share. */
 static void table_of_both(const Ask *q)
 {
+	const double step = step_predicted(&q->planned);
+
 	printf("device  predicted: step ms  compute  communication   measured: step ms  compute  communication  idle\n");
 	for (int r = 0; r < q->measured.devices && r < q->planned.devices; r++) {
 		double t[KINDS], wall, work = 0;
@@ -175,15 +195,11 @@ static void table_of_both(const Ask *q)
 			work += e->rank == r && (e->kind == FORWARD || e->kind == BACKWARD || e->kind == UPDATE) ? e->end - e->begin : 0;
 		}
 		spent(q, r, t, &wall, &steps);
+		work /= q->planned.steps ? q->planned.steps : 1;
 		const double ms = 1e3 / (double)(steps > 0 ? steps : 1), busy = t[FORWARD] + t[BACKWARD] + t[UPDATE] + t[PACK];
 		const double talk = t[TALK] + t[WAIT];
-		double begin = INFINITY, end = 0;
-		for (int i = 0; i < q->planned.n; i++) {
-			begin = fmin(begin, q->planned.e[i].begin);
-			end = fmax(end, q->planned.e[i].end);
-		}
-		printf("%6d %19.3f %8.3f %14.3f %19.3f %8.3f %14.3f %5.3f\n", r, 1e3 * (end - begin), 1e3 * work,
-			1e3 * (end - begin - work), wall * ms, busy * ms, talk * ms, (wall - busy - talk) * ms);
+		printf("%6d %19.3f %8.3f %14.3f %19.3f %8.3f %14.3f %5.3f\n", r, 1e3 * step, 1e3 * work, 1e3 * (step - work),
+			wall * ms, busy * ms, talk * ms, (wall - busy - talk) * ms);
 	}
 }
 
@@ -292,19 +308,25 @@ static void axis(Buf *b, double scale, double length, double top, double bottom)
 			LEFT + i * each * scale, bottom + 14, i * each * 1e3);
 }
 
+/* Of a prediction that shows several steps one in the middle is drawn, as one of the run's is: from its first forward to its last
+ * update, while others go on. */
 static void picture(Ask *q, Buf *b)
 {
 	const Events *m = &q->measured, *p = &q->planned;
 	const int64_t step = q->step < 0 ? median_step(q) : q->step;
-	double begin, end, length = 0, y = 80;
+	double begin, end, from, last, length = 0, y = 80;
 	Buf in = { 0 };
 
 	extent(m, step, &begin, &end);
 	for (int i = 0; i < p->n; i++)
 		length = fmax(length, p->e[i].end);
+	const int64_t middle = p->steps && extent(p, p->steps / 2, &from, &last) ? p->steps / 2 : -1;
+	from = middle < 0 ? 0 : from;
+	length = middle < 0 ? length : last - from;
 	const double all = fmax(fmax(length, end - begin), 1e-9), scale = WIDTH / all;
+	const char *several = middle >= 0 ? arena_printf(q->a, ", step %" PRId64 "; a step each %.4g ms", middle, p->each * 1e3) : "";
 	if (p->n)
-		y = rows(&in, p, -1, 0, scale, y, arena_printf(q->a, "predicted: %.4g ms", length * 1e3)) + 34;
+		y = rows(&in, p, middle, from, scale, y, arena_printf(q->a, "predicted%s: %.4g ms", several, length * 1e3)) + 34;
 	y = rows(&in, m, step, begin, scale, y, arena_printf(q->a, "measured, step %" PRId64 ": %.4g ms", step,
 		(end - begin) * 1e3));
 	buf_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\">\n<style>text { font: 11px sans-serif; "

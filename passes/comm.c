@@ -115,29 +115,24 @@ static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
 }
 
 /* The least bytes of a bucket; 0: there is one only. */
-static double bucket_limit(const Stage *s, const Ready *g, int n, const SumModel *model, PassCx *cx)
+static double bucket_limit(const Stage *s, const Ready *g, int n, const SumModel *model, const SumRule *rule, PassCx *cx)
 {
-	if (cx->train->bucket)
-		return (double)cx->train->bucket;
-	if (!model || n < 2)
-		return 0;
 	SumReady *r = NEWN(cx->scratch, SumReady, n);
-	double end, all = 0;
+	double all = 0;
+
 	for (int i = 0; i < n; i++) {
 		r[i] = g[i].r;
 		all += r[i].bytes;
 	}
-	const int k = sum_buckets(model, sum_named(cx->train->allreduce), r, n, &end);
-	if (cx->explain)
-		buf_printf(cx->explain, "stage %d: gradients of %.0f bytes in %d buckets: the last sum ends %.3g s after the last backward "
-			"began, with one bucket %.3g s\n", s->id, all, k, end,
-			sum_end(model, sum_named(cx->train->allreduce), r, n, all));
-	return k > 1 ? all / k : 0;
+	const double limit = sum_limit(model, rule, r, n);
+	if (cx->explain && model && n > 1 && rule->bucket <= 0)
+		buf_printf(cx->explain, "stage %d: gradients of %.0f bytes in %.0f buckets: the last sum ends %.3g s after the last backward "
+			"began, with one bucket %.3g s\n", s->id, all, limit > 0 ? all / limit : 1,
+			sum_end(model, rule->by, r, n, limit > 0 ? limit : all), sum_end(model, rule->by, r, n, all));
+	return limit;
 }
 
-/* Every device does the last backwards of its stages in descending order, so that all members of a group begin its sums
- * in one order. */
-static bool in_order(Arena *a, const Schedule *s, ActKind kind)
+bool sums_in_order(Arena *a, const Schedule *s, int kind)
 {
 	for (int r = 0; r < s->ndevice; r++) {
 		const DeviceSchedule *d = &s->dev[r];
@@ -146,7 +141,7 @@ static bool in_order(Arena *a, const Schedule *s, ActKind kind)
 
 		for (int i = d->n - 1; i >= 0; i--) {
 			const int stage = d->act[i].stage;
-			if (d->act[i].kind != kind || seen[stage])
+			if ((int)d->act[i].kind != kind || seen[stage])
 				continue;
 			if (stage < top)
 				return false;
@@ -159,21 +154,21 @@ static bool in_order(Arena *a, const Schedule *s, ActKind kind)
 /* Sums of gradients as buckets; false: they cannot begin before SYNC. */
 static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in, int n, const SumModel *model, PassCx *cx)
 {
-	const Training *t = cx->train;
+	const SumRule rule = sum_rule(cx->train);
 	const Graph *g = s->weight ? s->weight : s->backward;
 	Ready *r = NEWN(cx->scratch, Ready, n);
 	Value **v = NEWN(cx->scratch, Value *, n);
 	double bytes = 0;
 	int held = 0, bucket = 0;
 
-	if (!t || t->reproducible || t->f64 || m->schedule->async || target_cuda(t) ||
-	    !in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
+	if (!cx->train || !rule.early || m->schedule->async ||
+	    !sums_in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
 		return false;
 	const Speed on = cx->cluster ? device_speed(cx->cluster, s->device[0]) : (Speed){ 0 };
 	if (!find_ready(g, in, n, &on, r, cx->scratch))
 		return false;
 	qsort(r, (size_t)n, sizeof *r, by_place);       /* places differ, or the node makes both */
-	const double limit = bucket_limit(s, r, n, model, cx);
+	const double limit = bucket_limit(s, r, n, model, &rule, cx);
 	if (limit <= 0)
 		return false;
 	for (int i = 0; i < n; i++) {
@@ -181,7 +176,7 @@ static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in
 		bytes += r[i].r.bytes;
 		if (bytes < limit && i < n - 1)
 			continue;
-		Node *sum = add_sum(b, v, held, "replicas", t);
+		Node *sum = add_sum(b, v, held, "replicas", cx->train);
 		attr_set_int(sum, "bucket", bucket++);
 		choose(sum, s, model, cx);
 		held = 0;

@@ -79,6 +79,10 @@ DType amp_dtype(const Training *t);                     /* what products compute
 bool schedule_async(const Training *t);                 /* nothing is flushed */
 bool one_per_step(const Training *t);                   /* every microbatch is a step of its own, with its update */
 
+/* ---- sums (comm.c): every device does the last of these actions of its stages in descending order of stages, so that all
+ * members of a group begin its sums in one order ---- */
+bool sums_in_order(Arena *a, const struct Schedule *s, int kind);
+
 /* ---- servers (travel.c): the share of table w's rows that so many ids touch: as measured (Param.touch), else drawn evenly ---- */
 double rows_touched(const Value *w, double lookups);
 

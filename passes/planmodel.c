@@ -502,7 +502,9 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	clear_marks(graph);
 	find_weights(p, g->m, g->cx->scratch);
 	find_rows(p, graph);
+	find_grads(p, graph, g->cx->scratch);
 	segments_clear(g);
+	sums_start(p, t);
 	p->st = chain_states(p, g->m);
 	sum_states(p);
 	find_places(p);
@@ -546,6 +548,10 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 		*layer = i;
 		PUSH(a, p->weight, p->nweight, cap) = (PlanWeight){ layer, 1, l->parameters, true };
 	}
+	p->grad = NEWN(a, PlanGrad, n);
+	for (int i = n - 1; i >= 0; i--)
+		p->grad[p->ngrad++] = (PlanGrad){ i, &p->bwd[0][i], 64 * ceil(st->p->layer[i].parameters / 64) };
+	sums_start(p, NULL);
 	profile_tensors(p, st);
 	sum_states(p);
 	find_places(p);

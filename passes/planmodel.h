@@ -11,6 +11,7 @@
 #include "planner/states.h"
 #include "segment.h"
 #include "simulate.h"
+#include "sumcost.h"
 
 typedef enum PlanTensorKind { PLAN_FORWARD, PLAN_BACKWARD, PLAN_BOTH } PlanTensorKind;
 
@@ -33,6 +34,10 @@ typedef struct PlanAgain { int layer, tensor; double bytes, *time; } PlanAgain;
 /* Rows that the replicas of a stage join in every step, one per microbatch. */
 typedef struct PlanRow { int layer; double bytes; } PlanRow;
 
+/* A piece of the backward, in its order: so many seconds of a layer, on every kind of device, and then a gradient of so many
+ * bytes is there (0: none). */
+typedef struct PlanGrad { int layer; double *time, bytes; } PlanGrad;
+
 typedef struct PlanModel {
 	Arena          *a;
 	const Cluster  *c;
@@ -47,6 +52,9 @@ typedef struct PlanModel {
 	PlanTensor     *tensor; int ntensor;
 	PlanWeight     *weight; int nweight;
 	PlanRow        *row; int nrow;
+	PlanGrad       *grad; int ngrad;
+	SumRule         rule;
+	struct SumCache *sums;      /* plansums.c */
 	PlanAgain      *again; int nagain;  /* in the order in which they are forgotten: the fewest seconds per byte first */
 	double          state;      /* optimizer bytes per byte of a trained weight */
 	const States   *st;
@@ -70,6 +78,10 @@ int *plan_places(Arena *a, const States *st, int most, int *n);
 /* Of a layer profile: one kind of device; every tensor has a gradient, the optimizer keeps nothing. */
 PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c);
 
+/* Parts of it (plansums.c): PlanModel.grad of a module, layers in Node.stage; rule and sums. t NULL: nothing is asked of them. */
+void find_grads(PlanModel *p, const Graph *g, Arena *scratch);
+void sums_start(PlanModel *p, const Training *t);
+
 /* ---- plans ---- */
 typedef struct Trial {
 	int         n;              /* stages */
@@ -79,6 +91,7 @@ typedef struct Trial {
 	int64_t     micro;          /* microbatches per step, over all replicas */
 	const char *by;             /* the planner that proposed it */
 	double      bound;          /* seconds per step that it takes at least */
+	double      sums;           /* that are to be played: members of all of them */
 	double      step;           /* seconds per step; INFINITY: not simulated */
 	double      score;          /* step / micro */
 	double      peak;           /* bytes of the fullest device, in relation to its limit where there is one */
@@ -103,9 +116,15 @@ typedef struct TrialStage {
 	int     inflight;
 } TrialStage;
 
+/* Sums of a stage's replicas in their order. join: without ranks and stage; least: seconds that it takes if nothing else moves. */
+typedef struct StageSum { SimJoin join; double least; } StageSum;
+typedef struct StageSums { int n; bool buckets; StageSum *sum; } StageSums;
+
 int64_t trial_micro(const PlanModel *p, int n, const int *replicas);
 int    *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t);       /* by layer */
 TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t);
+/* Of stage s, whose devices stand at `device`. stage: trial_stage_of; early: sums may begin before SYNC. */
+const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int *device, const int *stage, bool early);
 double  stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains);
 /* Fills bound, peak, over. */
 void    trial_judge(const PlanModel *p, Trial *t);

@@ -100,7 +100,7 @@ double search_effort(const Trial *t)
 
 	for (int s = 0; s < t->n; s++)
 		n += (double)t->micro * (t->n > 1 ? 6 : 2) + 4 * t->replicas[s];
-	return n;
+	return n + t->sums;
 }
 
 static Trial *copy(Arena *a, const Trial *t)

@@ -256,58 +256,66 @@ double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 
 /* ---- bounds ---- */
 
-static Link worst_link(const PlanModel *p, const int *x, int nx, const int *y, int ny)
+/* When a stage's first forward begins at least: behind those of what it reads. */
+static void starts(const PlanModel *p, const Trial *t, const TrialStage *s, const Flow *f, double *start)
 {
-	Link worst = { .bandwidth = 0 };
+	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
+		double least = INFINITY;
 
-	for (int i = 0; i < nx; i++)
-		for (int k = 0; k < ny; k++) {
-			if (x[i] == y[k])
-				continue;
-			const Link l = cluster_link(p->c, x[i], y[k]);
-			if (l.bandwidth > 0 && (worst.bandwidth <= 0 || l.bandwidth < worst.bandwidth))
-				worst.bandwidth = l.bandwidth;
-			worst.latency = fmax(worst.latency, l.latency);
-		}
-	return worst;
-}
-
-/* Seconds of the ring that sums a stage's gradients, over the links that it takes. */
-static double ring(const PlanModel *p, const int *device, int n, double bytes)
-{
-	Link worst = { .bandwidth = 0 };
-
-	if (n < 2 || bytes <= 0)
-		return 0;
-	for (int i = 0; i < n; i++) {
-		const Link l = worst_link(p, &device[i], 1, &device[(i + 1) % n], 1);
-		if (l.bandwidth > 0 && (worst.bandwidth <= 0 || l.bandwidth < worst.bandwidth))
-			worst.bandwidth = l.bandwidth;
-		worst.latency = fmax(worst.latency, l.latency);
+		for (int k = r; k < r + t->replicas[i]; k++)
+			least = fmin(least, s[i].fwd[p->class_of[t->device[k]]]);
+		for (int to = i + 1; to < t->n; to++)
+			if (f->fwd[i * t->n + to] > 0)
+				start[to] = fmax(start[to], start[i] + least);
 	}
-	return 2 * (n - 1) * (worst.latency + (worst.bandwidth > 0 ? bytes / n / worst.bandwidth : 0));
 }
 
-/* A device is at work for its share of microbatches, then sums, then updates; whatever else it waits for comes on
- * top. */
+/* Microbatches of replica k. */
+static double share(const Trial *t, int stage, int k)
+{
+	const int64_t n = t->replicas[stage];
+
+	return (double)((t->micro * (k + 1) + n - 1) / n - (t->micro * k + n - 1) / n);
+}
+
+/* When the sums of a stage whose devices begin with r are made at least: a device does its sums one after another, a bucket's
+ * not before the last backward has made it. */
+static double sums_end(const PlanModel *p, Trial *t, const TrialStage *s, int i, int r, double start, const int *stage)
+{
+	const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, true);
+	double end = 0;
+
+	t->sums += (double)sums->n * t->replicas[i];
+	for (int q = 0; q < (sums->n ? sums->n : 1); q++) {
+		double ready = 0;
+		for (int k = 0; k < t->replicas[i]; k++) {
+			const int c = p->class_of[t->device[r + k]];
+			const double left = sums->buckets ? 1 - sums->sum[q].join.ready : 0;
+			ready = fmax(ready, start + share(t, i, k) * (s[i].fwd[c] + s[i].bwd[c]) - left * s[i].bwd[c]);
+		}
+		end = fmax(end, ready) + (sums->n ? sums->sum[q].least : 0);
+	}
+	return end;
+}
+
+/* A device is at work for its share of microbatches and takes part in its sums; then all tell the first of their losses, and
+ * update. Whatever else they wait for comes on top. */
 void trial_judge(const PlanModel *p, Trial *t)
 {
 	Arena *a = arena_new();
-	const TrialStage *s = trial_stages(a, p, t);
-	double start = 0;
+	const int *stage = trial_stage_of(a, p, t);
+	const Flow f = flow_of(a, p, t, stage);
+	const TrialStage *s = stages_of(a, p, t, stage, &f);
+	double *start = NEWN(a, double, t->n), update = 0;
 
-	t->bound = t->peak = t->over = 0;
+	t->bound = t->peak = t->over = t->sums = 0;
+	starts(p, t, s, &f, start);
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
-		const int64_t grains = (t->micro + t->replicas[i] - 1) / t->replicas[i];
-		const double sum = ring(p, t->device + r, t->replicas[i], s[i].trained), need = stage_memory(p, &s[i], grains);
-		double least = INFINITY;
+		const double need = stage_memory(p, &s[i], (t->micro + t->replicas[i] - 1) / t->replicas[i]);
+		t->bound = fmax(t->bound, sums_end(p, t, s, i, r, start[i], stage));
 		for (int k = r; k < r + t->replicas[i]; k++) {
-			const int c = p->class_of[t->device[k]];
 			const double limit = (double)p->c->device[t->device[k]].memory;
-			const int64_t own = (t->micro * (k - r + 1) + t->replicas[i] - 1) / t->replicas[i] -
-				(t->micro * (k - r) + t->replicas[i] - 1) / t->replicas[i];
-			t->bound = fmax(t->bound, start + (double)own * (s[i].fwd[c] + s[i].bwd[c]) + sum + s[i].update[c]);
-			least = fmin(least, s[i].fwd[c]);
+			update = fmax(update, s[i].update[p->class_of[t->device[k]]]);
 			if (limit > 0)
 				t->over = fmax(t->over, need / limit);
 			if (need > t->peak) {
@@ -315,8 +323,8 @@ void trial_judge(const PlanModel *p, Trial *t)
 				t->peak_rank = k;
 			}
 		}
-		start += least;
 	}
+	t->bound += update;
 	arena_free(a);
 }
 
@@ -336,6 +344,28 @@ static void sim_messages(Arena *a, SimModel *x, const Flow *f, StageEdge **edge,
 			if (bwd > 0)
 				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ t, s, (int64_t)bwd, false };
 		}
+}
+
+/* Sums over replicas, in the order of simulate_model: those of buckets first, from the last stage on. */
+static void sim_sums(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
+{
+	const ActKind when = schedule_has(x->s, ACT_W) ? ACT_W : ACT_B;
+	const bool early = !x->s->async && sums_in_order(a, x->s, when);
+
+	for (int i = 0; i < 2 * t->n; i++) {
+		const int s = i < t->n ? t->n - 1 - i : i - t->n;
+		int *device = NEWN(a, int, t->replicas[s]);
+		for (int k = 0; k < t->replicas[s]; k++)
+			device[k] = x->device[x->s->device[s][k]];
+		const StageSums *sums = trial_sums(p, t, s, device, stage, early);
+		for (int k = 0; k < sums->n && sums->buckets == (i < t->n); k++) {
+			SimJoin *j = &PUSH(a, x->join, x->njoin, *cap);
+			*j = sums->sum[k].join;
+			j->rank = x->s->device[s];
+			j->stage = s;
+			j->when = when;
+		}
+	}
 }
 
 static void add_rank(int *list, int *n, int rank)
@@ -395,9 +425,6 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	const bool split = schedule_has(x->s, ACT_W);       /* about half of a backward is for the weights */
 	x->device = device;
 	for (int i = 0, r = 0; i < t->n; i++) {
-		if (t->replicas[i] > 1 && s[i].trained > 0)
-			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ .kind = SIM_RING, .bytes = (int64_t)s[i].trained,
-				.n = t->replicas[i], .rank = x->s->device[i] };
 		for (int k = 0; k < t->replicas[i]; k++, r++) {
 			const int c = p->class_of[t->device[r]], rank = x->s->device[i][k];
 			double *time = x->time[rank * t->n + i];
@@ -408,6 +435,7 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 			time[ACT_UPDATE] = s[i].update[c];
 		}
 	}
+	sim_sums(a, p, t, x, stage, &cap);
 	for (int i = 0; i < p->nrow; i++) {
 		const int at = stage[p->row[i].layer];
 		if (t->replicas[at] > 1)

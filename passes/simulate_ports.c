@@ -193,6 +193,21 @@ double ports_sum(Ports *p, int join)
 	return alone;
 }
 
+double ports_alone(const Cluster *c, const int *device, SimJoin j)
+{
+	Arena *a = arena_new();
+	int *rank = NEWN(a, int, j.n);
+	Ports p;
+
+	for (int i = 0; i < j.n; i++)
+		rank[i] = i;
+	j.rank = rank;
+	ports_init(&p, a, &(SimModel){ .s = &(Schedule){ .nmicro = 0 }, .c = c, .device = device, .join = &j, .njoin = 1 });
+	const double alone = ports_sum(&p, 0);
+	arena_free(a);
+	return alone;
+}
+
 /* ---- rates ---- */
 
 /* The k-th port that a flow uses; false: there is none. */

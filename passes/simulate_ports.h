@@ -44,6 +44,8 @@ void ports_begin(Ports *p, int flow, double alone, double now);
 void ports_end(Ports *p, int flow, double now);
 /* Seconds of a sum if nothing else moves; its needs are known from then on. */
 double ports_sum(Ports *p, int join);
+/* The same of devices of a cluster (indices into Cluster.device), the members of `j`, by themselves. */
+double ports_alone(const Cluster *c, const int *device, SimJoin j);
 /* Seconds that the busiest port of each link line is held by messages. */
 double *ports_busy(const Ports *p);
 

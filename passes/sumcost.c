@@ -15,22 +15,31 @@ static const double PACKED = 2.5e9;     /* bytes of f32 that a core packs and un
 static const char *const name[] = { [SUM_RING] = "ring", [SUM_DOUBLING] = "doubling", [SUM_HALVING] = "halving",
 	[SUM_PAIRWISE] = "pairwise", [SUM_HOSTS] = "hosts", [SUM_EVERYONE] = "auto" };
 
+static void slower(SumWay *w, Link l)
+{
+	const double beta = l.bandwidth > 0 ? 1 / l.bandwidth : 0;
+
+	w->alpha = l.latency > w->alpha ? l.latency : w->alpha;
+	w->beta = beta > w->beta ? beta : w->beta;
+}
+
 SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n)
 {
 	SumModel m = software;
 	SumWay slow[2] = { { 0, 0 }, { 0, 0 } };
-	int *host = NEWN(a, int, n);
+	int *host = NEWN(a, int, n), *seen = NEWN(a, int, n), nseen = 0;
 
 	for (int i = 0; i < n; i++) {
-		host[i] = c->device[device[i]].host;
-		for (int k = 0; k < i; k++) {
-			const Link l = cluster_link(c, device[k], device[i]);
-			SumWay *w = &slow[host[i] == host[k]];
-			const double beta = l.bandwidth > 0 ? 1 / l.bandwidth : 0;
+		bool first = true;
 
-			w->alpha = l.latency > w->alpha ? l.latency : w->alpha;
-			w->beta = beta > w->beta ? beta : w->beta;
+		host[i] = c->device[device[i]].host;
+		for (int k = 0; k < nseen; k++) {       /* links are alike between hosts, and within one */
+			if (host[i] == host[seen[k]])
+				first = false;
+			slower(&slow[host[i] == host[seen[k]]], cluster_link(c, device[seen[k]], device[i]));
 		}
+		if (first)
+			seen[nseen++] = i;
 	}
 	m.between.alpha += slow[0].alpha;
 	m.between.beta = slow[0].beta;
@@ -39,7 +48,7 @@ SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n)
 	m.n = n;
 	m.host = host;
 	rounds_number(n, host, NEWN(a, int, ROUNDS_SPACE * n + 1), &m.hosts);
-	m.line = n > ROUNDS ? (double (*)[2])NEWN(a, double, 2 * SUM_KINDS) : NULL;
+	m.line = (double (*)[2])NEWN(a, double, 2 * SUM_KINDS);
 	return m;
 }
 
@@ -106,22 +115,6 @@ static double slice_seconds(const SumModel *m, rounds_kind kind, double bytes)
 	return all;
 }
 
-/* Parts of a slice have the same shares of it whatever its size, so the time of a round is its latency and what goes with the
- * bytes. Large groups, of as many rounds as members, are counted out at two sizes. */
-static double slice_by_line(const SumModel *m, SumBy by, rounds_kind kind, double bytes)
-{
-	double *line = m->line ? m->line[by] : NULL;
-
-	if (!line || (by != SUM_PAIRWISE && by != SUM_HOSTS))
-		return slice_seconds(m, kind, bytes);
-	if (!(line[0] > 0)) {
-		const double half = slice_seconds(m, kind, SLICE / 2.0), whole = slice_seconds(m, kind, SLICE);
-		line[1] = (whole - half) / (SLICE / 2.0);
-		line[0] = whole - line[1] * SLICE;
-	}
-	return line[0] + line[1] * bytes;
-}
-
 /* All rounds of a ring are alike. */
 static double ring_seconds(const SumModel *m, double bytes)
 {
@@ -143,21 +136,41 @@ static double everyone_seconds(const SumModel *m, double bytes)
 	return seconds(m, &at);
 }
 
-double sum_seconds(const SumModel *m, SumBy by, double bytes)
+/* Of a sum, or of a slice of one in rounds, without what begins it. */
+static double counted_out(const SumModel *m, SumBy by, double bytes)
 {
 	static const rounds_kind kind[] = { [SUM_DOUBLING] = ROUNDS_DOUBLING, [SUM_HALVING] = ROUNDS_HALVING,
 		[SUM_PAIRWISE] = ROUNDS_PAIRWISE, [SUM_HOSTS] = ROUNDS_HOSTS };
 
+	return by == SUM_RING ? ring_seconds(m, bytes) : by == SUM_EVERYONE ? everyone_seconds(m, bytes) :
+		slice_seconds(m, kind[by], bytes);
+}
+
+/* Parts have the same shares of a sum whatever its size, so the time of a round is its latency and what goes with the bytes:
+ * each algorithm is counted out at two sizes. */
+static double by_line(const SumModel *m, SumBy by, double bytes)
+{
+	double *line = m->line ? m->line[by] : NULL;
+
+	if (!line)
+		return counted_out(m, by, bytes);
+	if (!(line[0] > 0)) {
+		const double half = counted_out(m, by, SLICE / 2.0), whole = counted_out(m, by, SLICE);
+		line[1] = (whole - half) / (SLICE / 2.0);
+		line[0] = whole - line[1] * SLICE;
+	}
+	return line[0] + line[1] * bytes;
+}
+
+double sum_seconds(const SumModel *m, SumBy by, double bytes)
+{
 	if (m->n < 2)
 		return 0;
 	by = by == SUM_KINDS ? sum_best(m, bytes) : by;
-	if (by == SUM_RING)
-		return ring_seconds(m, bytes) + m->sync;
-	if (by == SUM_EVERYONE)
-		return everyone_seconds(m, bytes) + m->sync;
+	if (by == SUM_RING || by == SUM_EVERYONE)
+		return by_line(m, by, bytes) + m->sync;
 	const double whole = bytes >= SLICE ? (double)(int64_t)(bytes / SLICE) : 0, rest = bytes - whole * SLICE;
-	return (whole > 0 ? whole * slice_by_line(m, by, kind[by], SLICE) : 0) +
-		(rest >= 4 ? slice_by_line(m, by, kind[by], rest) : 0) + m->sync;
+	return (whole > 0 ? whole * by_line(m, by, SLICE) : 0) + (rest >= 4 ? by_line(m, by, rest) : 0) + m->sync;
 }
 
 bool sum_is_small(const SumModel *m, double bytes) { return bytes <= SMALL && m->n - 1 <= WINDOW; }
@@ -227,4 +240,39 @@ int sum_buckets(const SumModel *m, SumBy by, const SumReady *g, int count, doubl
 		}
 	}
 	return best;
+}
+
+double sum_limit(const SumModel *m, const SumRule *r, const SumReady *g, int count)
+{
+	double end, all = 0;
+
+	if (r->bucket > 0 || !m || count < 2)
+		return r->bucket;
+	for (int i = 0; i < count; i++)
+		all += g[i].bytes;
+	const int k = sum_buckets(m, r->by, g, count, &end);
+	return k > 1 ? all / k : 0;
+}
+
+SumRule sum_rule(const Training *t)
+{
+	if (!t)
+		return (SumRule){ .by = SUM_KINDS, .early = true };
+	return (SumRule){ .by = sum_named(t->allreduce), .plain = t->reproducible || t->f64, .bucket = (double)t->bucket,
+		.early = !t->reproducible && !t->f64 && !target_cuda(t), .codec = t->compress, .block = t->compress_block,
+		.packed_if = t->compress_if };
+}
+
+SumBy sum_choice(const SumModel *m, const SumRule *r, double bytes, double *wire)
+{
+	*wire = bytes;
+	if (r->codec) {
+		*wire = (double)sum_wire(r->codec, r->block, (int64_t)bytes);
+		if (!m || !r->packed_if || sum_packed_seconds(m, bytes, *wire) < sum_seconds(m, r->by, bytes))
+			return SUM_RING;
+		*wire = bytes;
+	}
+	if (r->by != SUM_KINDS)
+		return r->by;
+	return r->plain || !m ? m && sum_is_small(m, bytes) ? SUM_EVERYONE : SUM_RING : sum_best(m, bytes);
 }

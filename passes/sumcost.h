@@ -18,8 +18,20 @@ typedef struct SumModel {
 	int    n;
 	const int *host;        /* of each member; NULL: each on its own */
 	rounds_hosts hosts;     /* the same, numbered; n is 0 where host is NULL */
-	double (*line)[2];      /* of large groups, by algorithm: seconds of a slice of 0 bytes, and per byte; 0: not known yet */
+	double (*line)[2];      /* by algorithm: seconds of 0 bytes (of a slice), and per byte; 0: not known yet; NULL: all is counted out */
 } SumModel;
+
+/* What is asked of the sums of gradients (frontend/train_comm.c). */
+typedef struct SumRule {
+	SumBy       by;         /* SUM_KINDS: what is predicted to be fastest */
+	bool        plain;      /* nobody chooses: trees of --reproducible and sums of f64, taken for rings */
+	double      bucket;     /* least bytes of a bucket; 0: as predicted */
+	bool        early;      /* sums may begin during the last backward */
+	const char *codec;      /* NULL: messages are not packed */
+	int64_t     block;
+	bool        packed_if;  /* only where that is predicted to be faster */
+} SumRule;
+
 
 /* Over n devices (indices into Cluster.device): the slowest of the links among them, inside hosts and between. */
 SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n);
@@ -33,6 +45,9 @@ int64_t sum_wire(const char *codec, int64_t block, int64_t bytes);
 /* Which one SUM_KINDS means for so many bytes: what PD_SUM_AUTO takes (the ring, whose segments travel while others are
  * added; everyone to everyone for small sums) unless another is predicted to be a tenth faster. */
 SumBy sum_best(const SumModel *m, double bytes);
+SumRule sum_rule(const Training *t);    /* NULL: nothing is asked */
+/* How such a sum goes; *wire: its bytes, packed or not. m NULL: nothing is known of the links. */
+SumBy sum_choice(const SumModel *m, const SumRule *r, double bytes, double *wire);
 bool sum_is_small(const SumModel *m, double bytes);     /* PD_SUM_AUTO would go to everyone */
 SumBy sum_named(const char *by);        /* "ring" ...; "vendor" is taken for a ring; NULL, "auto": SUM_KINDS */
 const char *sum_name(SumBy by);         /* as in AllReduce {by} */
@@ -42,7 +57,9 @@ const char *sum_name(SumBy by);         /* as in AllReduce {by} */
  * costs its alpha and sync), the fewest of equals; 1: sequential. *end: when the last sum is made. */
 typedef struct SumReady { double ready, bytes; } SumReady;
 int sum_buckets(const SumModel *m, SumBy by, const SumReady *g, int count, double *end);
-/* The bucket limit that cuts them so: a bucket is closed once it has at least so many bytes. */
+/* The bucket limit that cuts them so, or as asked: a bucket is closed once it has at least so many bytes. 0: there is one. */
+double sum_limit(const SumModel *m, const SumRule *r, const SumReady *g, int count);
+/* When the last sum is made with that limit. */
 double sum_end(const SumModel *m, SumBy by, const SumReady *g, int count, double limit);
 
 #endif

@@ -1,4 +1,5 @@
-/* Trace Event Format, read by ui.perfetto.dev and chrome://tracing. Times in microseconds. */
+/* Trace Event Format, read by ui.perfetto.dev and chrome://tracing. Times in microseconds. Where several steps are shown
+ * (asynchronous schedules) events say which step they belong to, and microbatches are numbered within it, as in traces of runs. */
 #include <inttypes.h>
 #include "timeline.h"
 
@@ -37,7 +38,9 @@ static void put_span(Buf *b, Arena *a, const Sim *s, int i)
 	else
 		buf_printf(b, ", \"ph\": \"X\", \"dur\": %.3f", (x->end - x->begin) * 1e6);
 	buf_printf(b, ", \"args\": {\"stage\": %d", x->stage);
-	if (x->mb >= 0)
+	if (s->steps > 1 && x->mb >= 0)
+		buf_printf(b, ", \"step\": %d, \"microbatch\": %d", x->mb / s->model->s->per_step, x->mb % s->model->s->per_step);
+	else if (x->mb >= 0)
 		buf_printf(b, ", \"microbatch\": %d", x->mb);
 	if (message)
 		buf_printf(b, ", \"bytes\": %" PRId64 ", \"to\": %d", x->bytes, x->peer);
@@ -57,7 +60,7 @@ void timeline_json(Buf *b, const Sim *s, const char *title)
 
 	buf_puts(b, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"title\": ");
 	put_string(b, title);
-	buf_printf(b, ", \"step_seconds\": %.9g, \"bubble\": %.9g}, \"traceEvents\": [", s->step, s->bubble);
+	buf_printf(b, ", \"step_seconds\": %.9g, \"steps\": %d, \"bubble\": %.9g}, \"traceEvents\": [", s->each, s->steps, s->bubble);
 	for (int t = 0, any = 0; t < plan->nstage; t++)
 		for (int k = 0; k < plan->replicas[t]; k++, any = 1) {
 			const int r = plan->device[t][k];

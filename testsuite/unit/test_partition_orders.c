@@ -82,6 +82,7 @@ static void every_replicas(Every *e, PlanModel *p, Trial *t, int s, int left)
 	if (t->bound / (double)t->micro > e->best)
 		return;
 	trial_play(p, t);
+	assert_true(t->bound <= t->step * (1 + 1e-9));
 	e->best = fmin(e->best, t->score);
 }
 
