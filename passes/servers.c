@@ -66,6 +66,12 @@ static int *spread(Moving *x)
 	return device;
 }
 
+/* Of the parameter, and of the time that its update takes. */
+static double share_of(const Piece *p)
+{
+	return p->rows ? (double)p->rows / (double)p->t->w->type.dim[0] : 1;
+}
+
 static void list_pieces(Moving *x, const Travel *t, int key)
 {
 	const int n = t->w->param->pieces ? t->w->param->pieces : 1;
@@ -190,6 +196,7 @@ static Value *moved_node(Moving *x, Piece *p, const Value *v)
 		in[i] = n->in[i] ? there(x, p, n->in[i]) : NULL;
 	Builder b = at_server(x, p, n->loc);
 	Node *copy = build(&b, n->op, n->attr, n->nin, in, v->name);
+	copy->time = n->time * share_of(p);
 	return copy->out[v->index];
 }
 
@@ -474,7 +481,7 @@ static void move_update(Moving *x, Piece *p, Node *update, bool returned)
 	} else {
 		in[update->nin - 1] = mk_scalar(&b, n->type.dtype, 1);
 	}
-	build(&b, update->op, update->attr, update->nin, in, NULL);
+	build(&b, update->op, update->attr, update->nin, in, NULL)->time = update->time * share_of(p);
 	for (int i = 0; i < update->nin; i++)
 		if (in[i]->kind == VAL_PARAM)
 			list_param(x, x->server[p->server], in[i]);
