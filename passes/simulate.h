@@ -12,8 +12,8 @@
  *               pair of neighbours; a small one, which goes to everyone at once, and a copy to n-1 others, a latency and
  *               what the busiest port moves; a sum in rounds, the same for each. A port is shared: a message asks
  *               for all of it, a sum for the part of its time in which it sends there, and where more is asked for than
- *               there is, everyone goes slower by as much. What goes to and from a server goes there and then back, and
- *               devices of the server's host do not wait for each other. Rows of tables (GATHER) go to everyone at once, as
+ *               there is, everyone goes slower by as much. What goes to and from servers is played by itself
+ *               (simulate_exchange.c): parameter by parameter as each device has them. Rows of tables (GATHER) go to everyone at once, as
  *               many as there are at most. Sums of buckets begin during the last backward,
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
  *               SYNC, one of an asynchronous schedule in each. Where a later update takes the sums (Pipe-SGD), SYNC waits for
@@ -54,11 +54,17 @@ typedef struct SimJoin {
 /* Of sums in rounds (runtime/rounds.h), which. */
 static inline rounds_kind sim_rounds(SimJoinKind k) { return (rounds_kind)(k - SIM_ROUNDS); }
 
-/* What a device and a server of parameters tell each other in a step: bytes pushed and pulled, row numbers, heads; with
- * what is pulled (sums that devices do something with) row numbers and heads too. Of asynchronous servers: pulls, one after
- * another, and seconds of the updates with what the device pushes. */
-typedef struct SimServe { int worker, server; double up, down, ids, heads, back_ids, back_heads;
-	double pulls, update; } SimServe;
+/* What a device and a server of parameters tell each other in a step about a parameter, or a piece of one: bytes up and
+ * down, row numbers, heads; with what comes down (sums that devices do something with) row numbers and heads too. Of a GIVE the
+ * server is the device that pushes for its host. order: where the device's program has it, of a FETCH the server's. Asynchronous
+ * servers have one of each device, with pulls, one after another, and seconds of the updates with what the device pushes. */
+typedef enum ServePhase { SERVE_PULL, SERVE_GIVE, SERVE_PUSH, SERVE_END, SERVE_FETCH, SERVE_RETURN } ServePhase;
+typedef struct SimServe {
+	int        worker, server, order;
+	ServePhase phase;
+	double     up, down, ids, heads, back_ids, back_heads;
+	double     pulls, update;
+} SimServe;
 
 typedef double SimTimes[ACT_COUNT];
 
@@ -115,6 +121,7 @@ typedef struct Sim {
 	int     *peak;              /* by rank: most slots at once */
 	int64_t *most;              /* by rank: most of SimUse.held */
 	SimLoad *load; int nload;   /* only those that anything moves over */
+	double   sums[SIM_HOSTS + 1];   /* by SimJoinKind: seconds from when all members are there to the end, added */
 } Sim;
 
 /* What is left of a whole; what rounding left is nothing. */

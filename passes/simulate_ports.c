@@ -10,7 +10,7 @@ int ports_receiver(const SimModel *m, int id) { return rank_of(m->s, m->msg[id /
 int ports_line(const SimModel *m, int from, int to) { return cluster_link_line(m->c, m->device[from], m->device[to]); }
 
 /* Ports of devices come first, then those of hosts, by link. */
-static int port_between(const SimModel *m, int from, int to, int way)
+int ports_between(const SimModel *m, int from, int to, int way)
 {
 	const Cluster *c = m->c;
 	const int dev = m->device[way == OUT ? from : to];
@@ -22,7 +22,7 @@ static int port_between(const SimModel *m, int from, int to, int way)
 
 int ports_of(const SimModel *m, int id, int way)
 {
-	return port_between(m, ports_sender(m, id), ports_receiver(m, id), way);
+	return ports_between(m, ports_sender(m, id), ports_receiver(m, id), way);
 }
 
 /* Behind those of links one for each rank: what an asynchronous server does. */
@@ -55,21 +55,25 @@ double *ports_busy(const Ports *p)
 
 /* ---- what sums need ---- */
 
+/* So many seconds of a port. */
+void ports_load(Ports *p, int port, double t)
+{
+	Load *x = &p->load;
+
+	if (t > 0 && !(x->now[port] > 0) && !(x->all[port] > 0))
+		x->touched[x->n++] = port;
+	x->now[port] += t;
+}
+
 /* Bytes from one rank to another; `of` leaves out the port of the other (NONE: both count). */
 static void load_one(Ports *p, int from, int to, double bytes, int of)
 {
 	const Link l = cluster_link_of(p->m->c, ports_line(p->m, from, to));
-	Load *x = &p->load;
 
-	x->latency = l.latency > x->latency ? l.latency : x->latency;
-	for (int way = OUT; way <= IN; way++) {
-		const int port = port_between(p->m, from, to, way);
-		const double t = of == NONE || of == (way == OUT ? from : to) ? sim_link_seconds(&l, bytes) : 0;
-
-		if (t > 0 && !(x->now[port] > 0) && !(x->all[port] > 0))
-			x->touched[x->n++] = port;
-		x->now[port] += t;
-	}
+	p->load.latency = l.latency > p->load.latency ? l.latency : p->load.latency;
+	for (int way = OUT; way <= IN; way++)
+		if (of == NONE || of == (way == OUT ? from : to))
+			ports_load(p, ports_between(p->m, from, to, way), sim_link_seconds(&l, bytes));
 }
 
 static void load(Ports *p, int from, int to, double bytes) { load_one(p, from, to, bytes, NONE); }
@@ -108,28 +112,12 @@ static double load_rounds(Ports *p, const SimJoin *j)
 	return all;
 }
 
-/* Gradients and row numbers go to the server, parameters come back. */
-static double load_serve(Ports *p, const SimJoin *j)
+/* How long it takes is played; what the ports have to do for it is what moves through them. */
+static double load_serve(Ports *p)
 {
-	const SimModel *m = p->m;
-	const int server = j->rank[j->root];
-	double all = 0;
+	const double all = exchange_seconds(p);
 
-	for (int back = 0; back < 2; back++) {
-		for (int i = 0; i < m->nserve; i++) {
-			const SimServe *x = &m->serve[i];
-			const bool near = m->c->device[m->device[x->worker]].host == m->c->device[m->device[server]].host;
-			const int of = near ? x->worker : NONE;
-
-			if (x->server != server)
-				continue;
-			if (back)
-				load_one(p, server, x->worker, x->down + x->back_ids + x->back_heads, of);
-			else
-				load_one(p, x->worker, server, x->up + x->ids + x->heads, of);
-		}
-		all += load_round(&p->load, 1);
-	}
+	load_round(&p->load, 1);
 	return all;
 }
 
@@ -160,7 +148,7 @@ static double load_sum(Ports *p, const SimJoin *j)
 	if (j->n < 2)
 		return 0;
 	if (j->kind == SIM_SERVE)
-		return load_serve(p, j);
+		return load_serve(p);
 	if (j->kind >= SIM_ROUNDS)
 		return load_rounds(p, j);
 	for (int i = 0; i < j->n; i++) {

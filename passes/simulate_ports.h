@@ -38,6 +38,12 @@ int ports_receiver(const SimModel *m, int id);
 int ports_line(const SimModel *m, int from, int to);
 /* The port of a message's sender or receiver. */
 int ports_of(const SimModel *m, int id, int way);
+/* The port that a message between two ranks takes on its way OUT of the one, IN to the other. */
+int ports_between(const SimModel *m, int from, int to, int way);
+/* A sum needs so many seconds of a port, in the round that is being counted. */
+void ports_load(Ports *p, int port, double t);
+/* What devices and servers tell each other in a step: seconds if nothing else moves, and loads the ports (simulate_exchange.c). */
+double exchange_seconds(Ports *p);
 void ports_init(Ports *p, Arena *a, const SimModel *m);
 /* A flow that takes `alone` seconds if nothing else moves, from now on; and its end. */
 void ports_begin(Ports *p, int flow, double alone, double now);

@@ -1,4 +1,4 @@
-/* What devices and servers tell each other in a step, as runtime/pull.c and serve.c do it: heads, row numbers, values.
+/* What devices and servers tell each other in a step, parameter by parameter, as runtime/pull.c and serve.c do it: heads, row numbers, values.
  * Whole parameters are exact; of rows it is what evenly drawn ids touch (travel.c). Devices of a host that give their
  * sums to the first of them are listed as if that one were a server to them. */
 #include "simulate.h"
@@ -83,39 +83,64 @@ static void add_pull(SimServe *to, const Rows *x, const Value *w, int64_t grains
 	to->pulls += x->whole ? 1.0 : (double)(x->pulls * grains);
 }
 
+/* Where a program has what it does about this parameter. */
+static int order_of(const Graph *g, int op, const Node *collect)
+{
+	int k = 0;
+
+	for (const Node *n = g->first; n; n = n->next, k++)
+		if ((int)n->op == op && attr_int(n, "key") == attr_int(collect, "key") &&
+		    (op != OP_Push || attr_int(n, "part") == attr_int(collect, "part")))
+			return k;
+	return k;
+}
+
+typedef struct List { Arena *a; SimModel *x; int cap; } List;
+
+static SimServe *entry(List *l, int worker, int server, ServePhase phase, int order)
+{
+	SimServe *e = &PUSH(l->a, l->x->serve, l->x->nserve, l->cap);
+
+	*e = (SimServe){ .worker = worker, .server = server, .phase = phase, .order = order };
+	return e;
+}
+
 /* The sum to this replica, and from the first what it made of it (runtime/fetch.c); their heads and row numbers too. */
-static void add_way(SimServe *to, const Stage *s, const Node *give, const Team *t)
+static void add_way(List *l, int worker, const Stage *s, const Stage *server, const Node *give, const Team *t)
 {
 	const Value *w = NULL;
 	const Rows x = rows_of(s, give, &give->in[0]->type, &w);
 	const double rows = touched(&x, w, t->grains * s->replicas), ids = x.whole ? 0 : rows * ID;
+	SimServe *down = entry(l, worker, server->rank, SERVE_FETCH, order_of(server->update, OP_Give, give));
 
-	to->down += rows * x.row;
-	to->back_ids += ids;
-	to->back_heads += HEAD;
+	down->down = rows * x.row;
+	down->back_ids = ids;
+	down->back_heads = HEAD;
 	if (t->chief == 0) {
-		to->up += rows * x.row;
-		to->ids += ids;
-		to->heads += HEAD;
+		SimServe *up = entry(l, worker, server->rank, SERVE_RETURN, order_of(s->update, OP_Return, give));
+		up->up = rows * x.row;
+		up->ids = ids;
+		up->heads = HEAD;
 	}
 }
 
 /* Replica r of stage s and a server: what they tell each other, and what r gives its chief instead. */
-static void add_replica(SimServe *direct, SimServe *given, const Stage *s, const Stage *server, const Team *one, const Team *team)
+static void add_replica(List *l, int worker, int chief, const Stage *s, const Stage *server, const Team *one, const Team *team)
 {
 	for (const Node *c = server->update->first; c; c = c->next) {
 		const Value *w = NULL;
 		if (c->op == OP_Give && attr_int(c, "from") == s->id)
-			add_way(direct, s, c, one);
+			add_way(l, worker, s, server, c, one);
 		if (c->op != OP_Collect || attr_int(c, "from") != s->id)
 			continue;
 		const Rows x = rows_of(s, c, &c->out[0]->type, &w);
+		const int order = order_of(s->update, OP_Push, c);
 		if (!attr_int(c, "part"))
-			add_pull(direct, &x, w, one->grains);
-		if (team->n > 1 && given->worker != given->server)
-			add_push(given, &x, w, one);
+			add_pull(entry(l, worker, server->rank, SERVE_PULL, order_of(s->forward, OP_Pull, c)), &x, w, one->grains);
+		if (worker != chief)
+			add_push(entry(l, worker, chief, SERVE_GIVE, order), &x, w, one);
 		else
-			add_push(direct, &x, w, team);
+			add_push(entry(l, worker, server->rank, SERVE_PUSH, order), &x, w, team);
 	}
 }
 
@@ -136,39 +161,67 @@ static void add_exchanges(Arena *a, SimModel *x, int serve, int *capjoin)
 			.bytes = (int64_t)(pull ? s->down + s->back_ids + s->back_heads : s->up + s->ids + s->heads) };
 }
 
+/* All that a device and an asynchronous server tell each other as one. */
+static SimServe *join_entries(SimModel *x, int from)
+{
+	SimServe *to = &x->serve[from];
+
+	for (const SimServe *e = to + 1; e < x->serve + x->nserve; e++) {
+		to->up += e->up;
+		to->down += e->down;
+		to->ids += e->ids;
+		to->heads += e->heads;
+		to->pulls += e->pulls;
+	}
+	x->nserve = from + 1;
+	return to;
+}
+
+/* Bytes of the device that has most. */
+static int64_t most_bytes(Arena *a, const SimModel *x)
+{
+	double *of = NEWN(a, double, x->s->ndevice), most = 0;
+
+	for (int i = 0; i < x->nserve; i++) {
+		double *to = &of[x->serve[i].worker];
+		*to += serve_bytes(&x->serve[i]);
+		most = *to > most ? *to : most;
+	}
+	return (int64_t)most;
+}
+
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)
 {
-	int cap = 0;
+	List l = { .a = a, .x = x };
+	bool *in = NEWN(a, bool, m->schedule->ndevice);
+	int *rank = NEWN(a, int, m->schedule->ndevice), n = 0;
 
 	for (int v = 0; v < m->nstage; v++) {
 		const Stage *server = m->stage[v];
-		int *rank = NEWN(a, int, m->schedule->ndevice), n = 0;
-		double most = 0;
 		if (!server->server)
 			continue;
 		x->nserver++;
+		in[server->rank] = true;
 		for (int t = 0; t < m->nstage && !m->stage[t]->server; t++)
 			for (int r = 0; r < m->stage[t]->replicas; r++) {
 				const Team one = team_of(a, m, x->c, m->stage[t], r, training, true);
 				const Team team = team_of(a, m, x->c, m->stage[t], r, training, false);
-				SimServe s = { .worker = m->schedule->device[t][r], .server = server->rank };
-				SimServe given = { .worker = s.worker, .server = m->schedule->device[t][team.chief] };
-				add_replica(&s, &given, m->stage[t], server, &one, &team);
-				if (s.heads <= 0)
+				const int *device = m->schedule->device[t], had = x->nserve;
+				add_replica(&l, device[r], device[team.chief], m->stage[t], server, &one, &team);
+				if (x->nserve == had)
 					continue;
-				s.heads += HEAD;            /* the end */
-				s.update = x->each ? sim_update_seconds(x->c, server, t, server->device[0]) : 0;
-				PUSH(a, x->serve, x->nserve, cap) = s;
-				if (x->each)
-					add_exchanges(a, x, x->nserve - 1, capjoin);
-				if (given.heads > 0)
-					PUSH(a, x->serve, x->nserve, cap) = given;
-				rank[n++] = s.worker;
-				most = serve_bytes(&s) > most ? serve_bytes(&s) : most;
+				in[device[r]] = true;
+				entry(&l, device[r], server->rank, SERVE_END, 0)->heads = HEAD;
+				if (!x->each)
+					continue;
+				join_entries(x, had)->update = sim_update_seconds(x->c, server, t, server->device[0]);
+				add_exchanges(a, x, had, capjoin);
 			}
-		rank[n++] = server->rank;
-		if (!x->each)
-			PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = (int64_t)most, .n = n,
-				.rank = rank, .root = n - 1 };
 	}
+	for (int r = 0; r < m->schedule->ndevice; r++)
+		if (in[r])
+			rank[n++] = r;
+	if (x->nserve && !x->each)
+		PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = most_bytes(a, x), .n = n, .rank = rank,
+			.root = n - 1 };
 }

@@ -140,6 +140,7 @@ void sim_join_ready(Player *p, const Event *e)
 void sim_joined(Player *p, const Event *e)
 {
 	if (e->id < p->m->njoin) {
+		p->out->sums[p->m->join[e->id].kind] += p->now - p->out->span[p->span_of[p->ports.nmsg + e->id]].begin;
 		for (int i = 0; i < members(p, e->id); i++)
 			p->out->span[p->span_of[p->ports.nmsg + e->id] + i].end = p->now;
 		ports_end(&p->ports, p->ports.nmsg + e->id, p->now);

@@ -66,14 +66,14 @@ static int     self;               /* place in the running job's group */
 static int64_t segments, total;    /* per chunk; transfers each way */
 static int64_t sent, send_done, received, receive_done;
 
-/* Open MPI over TCP asks before it sends what is longer than 64 KiB, and question and answer wait behind the segments that
- * are under way both ways: a ring of two then takes twice its time. A segment shall go without asking; who sets these
- * himself, as OMPI_MCA_... or by mpirun --mca, is obeyed. */
+/* Open MPI over TCP asks before it sends what is longer than 64 KiB, and question and answer wait behind whatever is under way
+ * both ways: a ring of two then takes twice its time, and so do the parts that rounds exchange and what servers are told. These
+ * shall go without asking; who sets the limits himself, as OMPI_MCA_... or by mpirun --mca, is obeyed. */
 static void send_unasked(void)
 {
 	char limit[16];
 
-	snprintf(limit, sizeof limit, "%zu", SEGMENT * sizeof(float) + 1024);
+	snprintf(limit, sizeof limit, "%zu", (size_t)WINDOW / 2 * SEGMENT * sizeof(float) + 1024);
 	setenv("OMPI_MCA_btl_tcp_eager_limit", limit, 0);
 	setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", limit, 0);
 }

@@ -3,7 +3,8 @@
  * grains (tree.c; without --reproducible each device is one leaf) and counts exactly once: one that is there already, of
  * another step, or that makes no whole tree with the others is a fault of the program (R121 to R123). Sums are added when
  * all are there, in the order of the tree, so the order of arrival has no part in the result. Rows that a sum lacks are
- * zero.
+ * zero. Answers leave and sums come in for several devices at a time: what a device is sent, or sends, is waited for when it speaks
+ * again.
  *
  * Asynchronous (pd_serve_each): what a device pushes is applied once all parts of that gradient are there, for itself, and a
  * pull is answered with the newest; so each device's gradient counts exactly once, and the order of arrival is the order
@@ -27,9 +28,12 @@ static char    *memory;         /* the arena */
 static rt_head *heads;          /* by client */
 static int     *clients, *open, nclients;
 static int32_t *asked;          /* row numbers of a pull */
-static float   *answer;
 static uint16_t **thin;         /* by share that is pulled whole: it as 16-bit floats */
 static bool    *thin_is_new;    /* by share: since its last update */
+enum { ANSWERS = 4 };           /* rows that leave at one time */
+static struct { float *rows; int to; } answer[ANSWERS];         /* to: whom, -1: nobody yet */
+/* By rank, a sum that comes: row numbers, and floats of its values. s NULL: none does. */
+static struct { const pd_share *s; const int32_t *ids; float *values; int64_t n, floats; } *coming;
 static int32_t  now = 1;
 static FILE    *arrivals;
 static int64_t **updates;       /* asynchronous, by share and member: how often its gradient has counted; behind the last
@@ -94,22 +98,28 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 		}
 	}
 	asked = rt_alloc((size_t)most * sizeof *asked + 1);
-	answer = rt_alloc((size_t)wide * sizeof *answer + 1);
+	coming = rt_alloc((size_t)rt_program->world * sizeof *coming);
+	for (int i = 0; i < ANSWERS; i++) {
+		answer[i].rows = i < nclients && wide ? rt_alloc((size_t)wide * sizeof(float)) : NULL;
+		answer[i].to = -1;
+	}
 }
 
 /* ---- what devices say ---- */
 
-static void message(int rank, int tag, void *buf, size_t bytes, bool recv)
+/* Requests of a client: 0 its head, 1 row numbers and 2 values that come, 3 what it is sent. */
+static void comes(int rank, int i, int tag, void *buf, size_t bytes)
 {
-	const int i = rt_between(rank, recv ? 1 : 3);
-
 	rt_lock();
-	if (recv)
-		rt_post_recv(i, rank, tag, buf, bytes);
-	else
-		rt_post_send(i, rank, tag, buf, bytes);
+	rt_post_recv(rt_between(rank, i), rank, tag, buf, bytes);
 	rt_unlock();
-	rt_wait(i, 1);
+}
+
+static void goes(int rank, int tag, const void *buf, size_t bytes)
+{
+	rt_lock();
+	rt_post_send(rt_between(rank, 3), rank, tag, buf, bytes);
+	rt_unlock();
 }
 
 /* Several parts of a parameter's rows may lie here. */
@@ -128,6 +138,31 @@ static void check_rows(const pd_share *s, const int32_t *ids, int64_t n, int ran
 		if (ids[i] < s->row || ids[i] >= s->row + s->rows || (i > 0 && ids[i] <= ids[i - 1]))
 			rt_fail(RT_ERROR, "R124", "%s names row %d of '%s'; here are %lld to %lld, in ascending order", rt_name(rank),
 			        ids[i], s->name, (long long)s->row, (long long)(s->row + s->rows - 1));
+}
+
+/* All that this client was sent, or sends, is through. */
+static void settle(int rank)
+{
+	rt_wait(rt_between(rank, 1), 3);
+	const pd_share *s = coming[rank].s;
+
+	if (s && !s->whole)
+		check_rows(s, coming[rank].ids, coming[rank].n, rank);
+	if (s)
+		rt_wire_unpack(s->push, coming[rank].values, coming[rank].floats);
+	coming[rank].s = NULL;
+}
+
+/* A buffer for rows that leave for this client. */
+static float *room_for(int rank)
+{
+	static int turn;
+	const int  i = turn = (turn + 1) % (nclients < ANSWERS ? nclients : ANSWERS);
+
+	if (answer[i].to >= 0)
+		rt_wait(rt_between(answer[i].to, 3), 1);
+	answer[i].to = rank;
+	return answer[i].rows;
 }
 
 /* A line of --arrivals: what, of which parameter, which rank, its step, updates so far; the rows of a pull. */
@@ -150,7 +185,7 @@ static void answer_whole(const pd_share *s, int rank)
 	const void  *out = thin_is_new[k] ? thin[k] : rt_wire_pack(s->pull, w, thin[k], s->ncut);
 
 	thin_is_new[k] = thin[k] != NULL;
-	message(rank, RT_TAG_VALUES, (void *)(uintptr_t)out, rt_wire_bytes(s->pull, s->ncut), false);
+	goes(rank, RT_TAG_VALUES, out, rt_wire_bytes(s->pull, s->ncut));
 }
 
 static void answer_pull(const rt_head *h, int rank)
@@ -165,15 +200,17 @@ static void answer_pull(const rt_head *h, int rank)
 		answer_whole(s, rank);
 		return;
 	}
-	message(rank, RT_TAG_IDS, asked, (size_t)h->rows * sizeof *asked, true);
+	comes(rank, 1, RT_TAG_IDS, asked, (size_t)h->rows * sizeof *asked);
+	rt_wait(rt_between(rank, 1), 1);
 	const float *w = (const float *)(const void *)(memory + s->at);
+	float       *to = room_for(rank);
 
 	check_rows(s, asked, h->rows, rank);
 	note("pull", s, rank, h->rows);
 	for (int64_t i = 0; i < h->rows; i++)
-		memcpy(answer + i * s->width, w + (asked[i] - s->row) * s->width, (size_t)s->width * sizeof *w);
-	rt_wire_pack(s->pull, answer, answer, h->rows * s->width);
-	message(rank, RT_TAG_VALUES, answer, rt_wire_bytes(s->pull, h->rows * s->width), false);
+		memcpy(to + i * s->width, w + (asked[i] - s->row) * s->width, (size_t)s->width * sizeof *w);
+	rt_wire_pack(s->pull, to, to, h->rows * s->width);
+	goes(rank, RT_TAG_VALUES, to, rt_wire_bytes(s->pull, h->rows * s->width));
 }
 
 static void take_push(const rt_head *h, int rank)
@@ -196,13 +233,15 @@ static void take_push(const rt_head *h, int rank)
 	if (!x)
 		rt_fail(RT_ERROR, "R123", "%s pushes %lld rows of '%s'; there is room for %lld in all", rt_name(rank), (long long)n,
 		        s->name, (long long)b->room);
-	if (!s->whole && n) {
-		message(rank, RT_TAG_IDS, x->ids, (size_t)n * sizeof *x->ids, true);
-		check_rows(s, x->ids, n, rank);
-	}
+	coming[rank].s = s;
+	coming[rank].ids = x->ids;
+	coming[rank].values = x->values;
+	coming[rank].n = n;
+	coming[rank].floats = n * b->width;
+	if (!s->whole && n)
+		comes(rank, 1, RT_TAG_IDS, x->ids, (size_t)n * sizeof *x->ids);
 	if (n)
-		message(rank, RT_TAG_VALUES, rt_wire_place(s->push, x->values, n * b->width), rt_wire_bytes(s->push, n * b->width), true);
-	rt_wire_unpack(s->push, x->values, n * b->width);
+		comes(rank, 2, RT_TAG_VALUES, rt_wire_place(s->push, x->values, n * b->width), rt_wire_bytes(s->push, n * b->width));
 }
 
 /* A head has come from a client that is open: which, in `came`. */
@@ -266,6 +305,7 @@ void pd_serve(void)
 		const int      i = hear(), rank = open[i];
 		const rt_head *h = &heads[rank];
 
+		settle(rank);
 		if (h->round != now)
 			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s in step %d", h->round - 1, rt_name(rank),
 			        now - 1);
@@ -367,7 +407,8 @@ static void end_of(int i, const rt_head *h)
 		if (!slack_of[r] || done_of[r] - slowest() > slack_of[r] - 1)
 			continue;
 		slack_of[r] = 0;
-		message(r, RT_TAG_HEAD, &now, sizeof now, false);
+		goes(r, RT_TAG_HEAD, &now, sizeof now);
+		settle(r);
 	}
 }
 
@@ -389,10 +430,13 @@ void pd_serve_each(void (*const update[])(void))
 		if (h->round != done_of[rank] + 1)
 			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s, whose step %d it is", h->round - 1,
 			        rt_name(rank), done_of[rank]);
-		if (h->kind == RT_PULL)
+		if (h->kind == RT_PULL) {
 			answer_pull(h, rank);
+			settle(rank);
+		}
 		if (h->kind == RT_PUSH) {
 			take_push(h, rank);
+			settle(rank);
 			apply(&shares[share_of(h, rank)], rank, update);
 		}
 		if (h->kind == RT_END)

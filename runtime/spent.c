@@ -1,14 +1,15 @@
 /* spent.c: where this device's seconds went: computing, packing gradients for the wire, waiting for others (Pipe-SGD,
- * figure 4). Each is measured by itself: waits and packing by the clock, computing as processor time of the main thread
- * outside them (one thread per device; with --virtual the time that passes instead of computing, too), so that their sum can
- * be held against the run's. Packing that the progress thread does beside is told apart. */
+ * figure 4). The clock is read wherever a wait or packing begins or ends, and every interval between two readings counts
+ * for one of the three, so their sum is the run's time at any load. In computing there may be time in which the main thread had no
+ * core (the clock's time less the thread's processor time, less what --virtual sleeps): it is told apart. Packing that the
+ * progress thread does beside is in none of the three. */
 #include "rt.h"
 #include <time.h>
 
 static _Thread_local bool here;         /* the main thread */
 static bool   in_wait;
-static double waited, since;            /* seconds in waits; when this one began */
-static double computed, mark;           /* processor seconds outside waits; at the end of the last one */
+static double waited, outside, since;   /* seconds in waits and outside of them; when this one, or the time outside, began */
+static double computed, mark;           /* processor seconds outside waits; when the time outside began */
 static double packed, packed_waiting, packed_beside, slept;
 
 static double processor(void)
@@ -22,7 +23,9 @@ static double processor(void)
 void rt_spent_begin(void)
 {
 	here = true;
-	waited = computed = packed = packed_waiting = packed_beside = slept = 0;
+	in_wait = false;
+	waited = outside = computed = packed = packed_waiting = packed_beside = slept = 0;
+	since = rt_now();
 	mark = processor();
 }
 
@@ -30,14 +33,15 @@ void rt_spent_wait(bool begins)
 {
 	if (!here || begins == in_wait)
 		return;
+	const double now = rt_now();
+
 	in_wait = begins;
-	if (begins) {
-		since = rt_now();
+	*(begins ? &outside : &waited) += now - since;
+	since = now;
+	if (begins)
 		computed += processor() - mark;
-		return;
-	}
-	waited += rt_now() - since;
-	mark = processor();
+	else
+		mark = processor();
 }
 
 void rt_spent_packed(double from)
@@ -70,8 +74,10 @@ double rt_spent_waited(void)
 
 void rt_spent_write(FILE *f)
 {
-	const double outside = computed + (in_wait ? 0 : processor() - mark);
+	const double now = rt_now() - since, working = outside + (in_wait ? 0 : now), waits = waited + (in_wait ? now : 0);
+	const double idle = working - (computed + (in_wait ? 0 : processor() - mark)) - slept;
 
-	fprintf(f, " \"spent_s\": {\"compute\": %.6f, \"compress\": %.6f, \"communicate\": %.6f, \"compress_beside\": %.6f},\n",
-	        outside - packed + slept, packed + packed_waiting, waited - packed_waiting, packed_beside);
+	fprintf(f, " \"spent_s\": {\"compute\": %.6f, \"compress\": %.6f, \"communicate\": %.6f, \"compress_beside\": %.6f, "
+	        "\"without_core\": %.6f},\n", working - packed, packed + packed_waiting, waits - packed_waiting, packed_beside,
+	        idle > 0 ? idle : 0);
 }

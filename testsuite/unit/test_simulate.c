@@ -427,6 +427,43 @@ static void test_ring_order(void **state)
 	}
 }
 
+/* Hosts of two; what is asked of the servers, played behind a forward and a backward. */
+static double served(const SimServe *serve, int n)
+{
+	static const int four[] = { 4 }, all[] = { 0, 1, 2, 3 };
+	SimJoin join = { .kind = SIM_SERVE, .n = 4, .rank = all };
+	Case c = { 0 };
+
+	chain(&c, 1, four, 4);
+	on_cluster(&c, 2, FREE, (Link){ .bandwidth = 1, .latency = 0.25 });
+	times(&c, ones, ones, 0);
+	c.model.join = &join;
+	c.model.njoin = 1;
+	c.model.serve = arena_dup(c.a, serve, sizeof *serve * (size_t)n);
+	c.model.nserve = n;
+	schedule_1f1b(&c.sched);
+	play(&c);
+	arena_free(c.a);
+	return c.sim.step - 2;
+}
+
+static void test_servers(void **state)
+{
+	/* devices 0 and 2 pull from 1, then from 3: each has one of them on its own host, and both move at one time */
+	const SimServe pull[] = { { 0, 1, 0, SERVE_PULL, .down = 1 }, { 2, 1, 0, SERVE_PULL, .down = 1 },
+		{ 0, 3, 1, SERVE_PULL, .down = 1 }, { 2, 3, 1, SERVE_PULL, .down = 1 } };
+	/* 1 gives 0 its sum, 0 pushes both to 3; 3 gives what it has to both, 0 returns it */
+	const SimServe push[] = { { 1, 0, 5, SERVE_GIVE, .up = 1 }, { 0, 3, 5, SERVE_PUSH, .up = 1 }, { 0, 3, 0, SERVE_END, .up = 0 },
+		{ 1, 3, 0, SERVE_END, .up = 0 }, { 0, 3, 0, SERVE_FETCH, .down = 1 }, { 1, 3, 0, SERVE_FETCH, .down = 1 }, { 0, 3, 9, SERVE_RETURN, .up = 1 } };
+	/* 1 pulls for 2 s before it gives */
+	const SimServe late[] = { { 1, 3, 0, SERVE_PULL, .down = 2 }, { 1, 0, 5, SERVE_GIVE, .up = 1 }, { 0, 3, 5, SERVE_PUSH, .up = 1 } };
+
+	(void)state;
+	near(served(pull, 4), 1 + 2 * 0.25);
+	near(served(push, 7), (1 + 0.25) + 0.25 + (2 + 0.25) + (1 + 0.25));
+	near(served(late, 3), 2 + 2 * 0.25 + 1 + 0.25);
+}
+
 /* A device sends gradients to the stage before it while its own are summed: both at half speed. */
 static void test_sum_beside_message(void **state)
 {
@@ -540,7 +577,7 @@ int main(void)
 		cmocka_unit_test(test_efficiency),
 		cmocka_unit_test(test_unequal), cmocka_unit_test(test_messages), cmocka_unit_test(test_entry_sent),
 		cmocka_unit_test(test_replicas), cmocka_unit_test(test_contention), cmocka_unit_test(test_deadlock),
-		cmocka_unit_test(test_sums_share), cmocka_unit_test(test_ring_order), cmocka_unit_test(test_sum_beside_message),
+		cmocka_unit_test(test_sums_share), cmocka_unit_test(test_servers), cmocka_unit_test(test_ring_order), cmocka_unit_test(test_sum_beside_message),
 		cmocka_unit_test(test_same_twice), cmocka_unit_test(test_4096),
 	};
 
