@@ -167,7 +167,7 @@ static void collect_kernels(StageCx *x)
 	for (int k = 0; k < ngraph; k++)
 		for (const Node *n = g[k]->first; n; n = n->next)
 			if (!(optab[n->op]->flags & (OP_COMM | OP_VIEW)) && n->op != OP_Accumulate && n->op != OP_Stack &&
-			    !kernel_of(&x->kernels, n))
+			    !(of_rows(x, n) ? n->op != OP_SGD || row_kernel(x, n) : kernel_of(&x->kernels, n) != NULL))
 				x->failed = true;
 	for (size_t i = 0; i < x->kernels.used.n; i++)
 		names_reserve(&x->names, x->kernels.used.slot[i].key);

@@ -89,6 +89,11 @@ DType       gradient_type(const StageCx *x);                /* of the struct of 
 /* The nodes for which `wanted` is true, as write_update has them. */
 void        write_some_nodes(StageCx *x, Cw *w, const Graph *g, const bool *wanted);
 
+/* Asynchronous servers (stage_servers.c): n is a table's update by the rows that were pushed, or part of its gradient; the kernel that
+ * updates one row. */
+bool        of_rows(const StageCx *x, const Node *n);
+const struct NodeKernel *row_kernel(StageCx *x, const Node *n);
+
 /* ---- stage_async.c; in a synchronous program most write nothing ---- */
 bool flows(const StageCx *x);           /* asynchronous */
 bool round_robin(const StageCx *x);

@@ -361,6 +361,81 @@ static bool updates_param(const Node *n, const Value *v)
 	return optab[n->op]->flags & OP_UPDATE && n->in[0] == v;
 }
 
+/* Sums of what is collected, with nothing else in them. */
+static bool collects(const Value *v)
+{
+	const Node *n = v->kind == VAL_NODE ? v->def : NULL;
+
+	return n && (n->op == OP_Collect || (n->op == OP_Add && collects(n->in[0]) && collects(n->in[1])));
+}
+
+static const Node *first_collect(const Node *n)
+{
+	return n->op == OP_Collect ? n : first_collect(n->in[n->op == OP_SGD]->def);
+}
+
+/* Asynchronous updates of a table by the rows that were pushed: plain SGD leaves the others as they are. */
+static bool by_rows(const StageCx *x, const Node *n)
+{
+	if (!served_async(x->b->t) || !x->s->server || n->op != OP_SGD || n->nin != optab[OP_SGD]->minin ||
+	    attr_float(n, "weight_decay") != 0 || !collects(n->in[1]))
+		return false;
+	const Node *c = first_collect(n);
+	return first_pull(x->b->m->stage[attr_int(c, "from")], attr_int(c, "key"))->nin > 1;
+}
+
+bool of_rows(const StageCx *x, const Node *n)
+{
+	if (n->op == OP_SGD)
+		return by_rows(x, n);
+	if (n->op != OP_Collect && n->op != OP_Add)
+		return false;
+	for (int i = 0; i < n->out[0]->nuses; i++)
+		if (n->out[0]->uses[i].node->graph == x->s->update)
+			return of_rows(x, n->out[0]->uses[i].node);
+	return false;
+}
+
+/* The update as of one row. */
+static const Node *row_update(const StageCx *x, const Node *n)
+{
+	Node *one = NEW(x->b->a, Node);
+
+	*one = *n;
+	one->in = NEWN(x->b->a, Value *, n->nin);
+	for (int i = 0; i < n->nin; i++) {
+		one->in[i] = n->in[i];
+		if (i == n->nin - 1)
+			continue;
+		one->in[i] = NEW(x->b->a, Value);
+		*one->in[i] = *n->in[i];
+		one->in[i]->type = type_make(n->in[i]->type.dtype, 1, (int64_t[]){ width_of(n->in[i], false) });
+	}
+	return one;
+}
+
+const NodeKernel *row_kernel(StageCx *x, const Node *n)
+{
+	return kernel_of(&x->kernels, row_update(x, n));
+}
+
+/* Every row that was pushed, as a parameter of its own. */
+static void write_row_update(StageCx *x, Cw *w, const Node *n)
+{
+	const int64_t width = width_of(n->in[0], false);
+	const NodeKernel *nk = row_kernel(x, n);
+	const char *at = width > 1 ? arena_printf(x->b->a, " * %" PRId64, width) : "";
+
+	if (!nk)
+		return;
+	cw_line(w, "const int64_t count = pd_collect_rows(%d, &ids, &rows);", share_of(x->s, first_collect(n)));
+	cw_line(w, "pd_gradient_rows(%d, ids, rows, count, %" PRId64 ", 0);", table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]), width);
+	clock_node(x, w, n);
+	cw_line(w, "for (int64_t i = 0; i < count; i++)");
+	cw_line(w, "\t%s(%s + ids[i]%s, rows + i%s, %s);", nk->name, value_text(x, n->in[0]), at, at, value_text(x, n->in[n->nin - 1]));
+	clock_end(x, w);
+}
+
 /* Asynchronous: a function for each parameter, with what its update is made from. */
 static void write_one_update(StageCx *x, Cw *w, const Value *v, const char *name)
 {
@@ -372,13 +447,24 @@ static void write_one_update(StageCx *x, Cw *w, const Value *v, const char *name
 	for (const Node *k = g->first; k; k = k->next)
 		n++;
 	bool *wanted = NEWN(x->b->a, bool, n);
+	const Node *rows = NULL;
 	for (const Node *k = g->first; k; k = k->next)
-		if (updates_param(k, v))
+		if (updates_param(k, v)) {
 			want(g, k, wanted);
-	for (const Node *k = g->first; k; k = k->next, i++)
+			rows = by_rows(x, k) ? k : NULL;
+		}
+	for (const Node *k = g->first; k; k = k->next, i++) {
+		wanted[i] &= !of_rows(x, k);
 		if (wanted[i] && k->op == OP_Collect)
 			write_collect(x, &in, k);
+	}
+	if (rows) {
+		cw_line(&in, "const int32_t *ids;");
+		cw_line(&in, "const float *rows;");
+	}
 	write_some_nodes(x, &in, g, wanted);
+	if (rows)
+		write_row_update(x, &in, rows);
 	write_function(x, w, arena_printf(x->b->a, "static void %s(void)", name), &body, false);
 }
 

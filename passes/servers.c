@@ -451,6 +451,13 @@ static void leave_between(Moving *x, Piece *p, Node *update, Value *sum)
 	attr_set_int(build(&b, OP_Return, NULL, 1, &made, NULL), "key", p->key);
 }
 
+/* Asynchronous: plain SGD of a table is done by the rows that a replica pushed. */
+static double touched(const Moving *x, const Piece *p, const Node *update)
+{
+	return served_async(x->cx->train) && p->t->rows && update->op == OP_SGD && update->nin == optab[OP_SGD]->minin &&
+		!(attr_float(update, "weight_decay") > 0) ? p->t->alpha : 1;
+}
+
 /* The update as the server has it. */
 static void move_update(Moving *x, Piece *p, Node *update, bool returned)
 {
@@ -481,7 +488,7 @@ static void move_update(Moving *x, Piece *p, Node *update, bool returned)
 	} else {
 		in[update->nin - 1] = mk_scalar(&b, n->type.dtype, 1);
 	}
-	build(&b, update->op, update->attr, update->nin, in, NULL)->time = update->time * share_of(p);
+	build(&b, update->op, update->attr, update->nin, in, NULL)->time = update->time * share_of(p) * touched(x, p, update);
 	for (int i = 0; i < update->nin; i++)
 		if (in[i]->kind == VAL_PARAM)
 			list_param(x, x->server[p->server], in[i]);

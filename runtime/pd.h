@@ -371,6 +371,9 @@ void pd_serve(void);
 void pd_serve_each(void (*const update[])(void));
 /* The sum of what was pushed of shares[k], over all rows; `to` is the same in every step. */
 void pd_collect(int k, int part, float *to);
+/* Asynchronous: the rows that were pushed of shares[k], all parts added; their numbers, counted from the share's first, ascending.
+ * Gives how many; they lie there until the next call. */
+int64_t pd_collect_rows(int k, const int32_t **rows, const float **sum);
 
 /* The server of a replicated stage that is spread over its replicas (PipeDream): each owns some parameters. In a round every
  * replica begins, pushes each gradient when it is made (it stays as it is until the sum), then asks for all sums; only the owner

@@ -28,6 +28,8 @@ static char    *memory;         /* the arena */
 static rt_head *heads;          /* by client */
 static int     *clients, *open, nclients;
 static int32_t *asked;          /* row numbers of a pull */
+static int32_t *touched;        /* asynchronous: rows of a gradient, and their sums */
+static float   *touched_sum;
 static uint16_t **thin;         /* by share that is pulled whole: it as 16-bit floats */
 static bool    *thin_is_new;    /* by share: since its last update */
 enum { ANSWERS = 4 };           /* rows that leave at one time */
@@ -102,6 +104,10 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 	for (int i = 0; i < ANSWERS; i++) {
 		answer[i].rows = i < nclients && wide ? rt_alloc((size_t)wide * sizeof(float)) : NULL;
 		answer[i].to = -1;
+	}
+	if (rt_program->flow) {
+		touched = rt_alloc((size_t)(most * widest) * sizeof *touched + 1);
+		touched_sum = rt_alloc((size_t)(wide * widest) * sizeof *touched_sum + 1);
 	}
 }
 
@@ -482,5 +488,50 @@ void pd_collect(int k, int part, float *to)
 	for (const float *x; (x = rt_sums_next(from, &row));) {
 		memcpy(to + (row - s->row) * s->width, x, row_bytes);
 		b->written[b->nwritten++] = row - (int32_t)s->row;
+	}
+}
+
+/* Parts are added in their order, as the update of a whole table would; one that lacks a row has zeros there. */
+int64_t pd_collect_rows(int k, const int32_t **rows, const float **sum)
+{
+	enum { PARTS = 64 };
+	const pd_share *s = &shares[k];
+	const float    *x[PARTS];
+	int32_t         row[PARTS];
+	int64_t         n = 0;
+
+	*rows = touched;
+	*sum = touched_sum;
+	if (rt_alone)
+		return 0;
+	if (s->parts > PARTS)
+		rt_fail(RT_ERROR, "R123", "the gradient of '%s' has %d parts; %d are most", s->name, s->parts, PARTS);
+	for (int part = 0; part < s->parts; part++) {
+		rt_sums *b = &boxes[k * widest + part].s[member];
+
+		if (!rt_sums_begin(b, member, 1))
+			rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld is not whole", s->name, (long long)rt_step);
+		x[part] = rt_sums_next(b, &row[part]);
+	}
+	for (int32_t at;; n++) {
+		float *to = touched_sum + n * s->width;
+
+		at = INT32_MAX;
+		for (int part = 0; part < s->parts; part++)
+			at = x[part] && row[part] < at ? row[part] : at;
+		if (at == INT32_MAX)
+			return n;
+		touched[n] = at - (int32_t)s->row;
+		for (int part = 0; part < s->parts; part++) {
+			const bool here = x[part] && row[part] == at;
+
+			for (int64_t i = 0; i < s->width; i++) {
+				const float v = here ? x[part][i] : 0;
+
+				to[i] = part ? to[i] + v : v;
+			}
+			if (here)
+				x[part] = rt_sums_next(&boxes[k * widest + part].s[member], &row[part]);
+		}
 	}
 }
