@@ -426,7 +426,7 @@ const Opt opt_table[] = {
 	{ "Communication", "average-sparse", "0|1", "the same for tables that are only looked up", CALL, 0, o_average_sparse, 0, 0, 0 },
 	{ "Communication", "no-local-agg", NULL, "devices of a host do not add their gradients before they go to a server", FLAG,
 		TR(no_local_agg), 0, 0, 0, 0 },
-	{ "Communication", "no-opsw", NULL, "slices of parameters at servers, and of their gradients, stay with the devices: all of them travels",
+	{ "Communication", "no-opsw", NULL, "slices of parameters at servers and of their gradients stay with the devices, casts of --amp where values arrive: all of them travels, in 32 bits",
 		FLAG, TR(no_opsw), 0, 0, 0, 0 },
 	{ "Communication", "no-opau", NULL, "norms and clipping of what servers sum stay with the devices, who have the sums sent and give them back",
 		FLAG, TR(no_opau), 0, 0, 0, 0 },
