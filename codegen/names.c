@@ -11,7 +11,7 @@ static const char *const reserved[] = {
 	"static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "bool", "true", "false",
 	"NULL", "asm", "typeof", "linux", "unix", "main", "errno", "signgam", "NAN", "INFINITY", "HUGE_VAL", "EOF", "offsetof",
 	/* names of the emitted files themselves */
-	"P", "S", "G", "L", "K", "A", "k", "g", "mb", "slot", "tmp", "scratch", "params", "state", "grads", "kept", "stack",
+	"P", "S", "G", "L", "K", "A", "k", "g", "mb", "slot", "tmp", "scratch", "rounded", "round_weights", "params", "state", "grads", "kept", "stack",
 	"forward", "backward", "update", "init", "step", "sync", "tree", "done", "arena", "mine", "nmine", "program", "group",
 	"E", "e", "entry", "recv_forward", "send_forward", "recv_backward", "send_backward", "in", "out", "actions", "inputs", "i", "n",
 	"add_gradient", "weight_gradients", "V", "R", "v", "r", "weights",

@@ -53,6 +53,7 @@ void fill_consts(StageCx *x, Cw *w);
 int  param_index(const Stage *s, const Value *v);
 const char *table_name(const Build *b, const Stage *s, const char *what);       /* "stage_params", "stage2_params" */
 
+bool rounds(const Stage *s);            /* some weights have copies in 16 bits (cast_once) */
 const char *value_text(void *stage_cx, const Value *v);         /* for struct Place */
 const char *object_text(void *stage_cx, const Node *n);
 

@@ -245,6 +245,8 @@ static void write_adds(StageCx *x, Cw *w, const Node *n)
 static void write_nodes(StageCx *x, Cw *w, const Node *n, const Node *end)
 {
 	for (; n != end; n = n->next) {
+		if (cast_once(n))
+			continue;
 		clock_node(x, w, n);
 		write_node(x, w, n);
 		if (n->phase == PHASE_BWD && leaf_added(x))
@@ -381,12 +383,42 @@ void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
 	write_function(x, w, micro_head(x, arena_printf(x->b->a, "send_%s", name)), &body, true);
 }
 
+bool rounds(const Stage *s)
+{
+	const Node *n = s->forward ? s->forward->first : NULL;
+
+	while (n && !cast_once(n))
+		n = n->next;
+	return n != NULL;
+}
+
+/* Weights in 16 bits: made before the first forward of all, and behind every update. */
+static void write_rounding(StageCx *x, Cw *w)
+{
+	if (!rounds(x->s))
+		return;
+	cw_blank(w);
+	cw_stmt(w, "the copies of weights are there", "static bool rounded;");
+	cw_blank(w);
+	cw_func(w, "static void round_weights(void)");
+	for (const Node *n = x->s->forward->first; n; n = n->next)
+		if (cast_once(n))
+			write_kernel_node(x, w, n);
+	cw_line(w, "rounded = true;");
+	cw_end(w);
+}
+
 void write_forward(StageCx *x, Cw *w)
 {
 	const Graph *g = x->s->forward;
 	Buf body = { 0 };
 	Cw in = { .out = &body, .indent = 1 };
 
+	write_rounding(x, w);
+	if (rounds(x->s)) {
+		cw_line(&in, "if (!rounded)");
+		cw_line(&in, "\tround_weights();");
+	}
 	write_send_waits(x, &in, g, false);
 	for (int i = 0; i < g->nin; i++) {
 		clock_input(x, &in, g->in[i]);
@@ -491,6 +523,8 @@ void write_update(StageCx *x, Cw *w)
 		in = (Cw){ .out = &body, .indent = 1 };
 	}
 	write_nodes(x, &in, n, NULL);
+	if (rounds(x->s))
+		cw_line(&in, "round_weights();");
 	send_owned(x, &in);
 	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, false);
 }

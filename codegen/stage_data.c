@@ -84,7 +84,8 @@ void layout_stage(StageCx *x)
 		"weights and running statistics");
 	layout_begin(x, LAYOUT_VERSIONS, "weights", "V", s->version_bytes, "weights of which VERSIONS versions are kept: "
 		"what a microbatch met is there until its backward");
-	layout_begin(x, REGION_STATE, "state", "S", s->bytes[REGION_STATE], "what the optimizer remembers");
+	layout_begin(x, REGION_STATE, "state", "S", s->bytes[REGION_STATE], x->s->forward && rounds(x->s) ? "what the optimizer remembers, and "
+		"copies of weights in 16 bits" : "what the optimizer remembers");
 	layout_begin(x, REGION_ENTRY, "entry", "E", s->entry_bytes, "what forwards receive and backwards send: one per microbatch "
 		"in flight and per receive ahead of those");
 	layout_begin(x, REGION_SLOT, "kept", "K", s->slot_bytes, "what lives from a forward to its backward, what backwards receive "
@@ -97,6 +98,9 @@ void layout_stage(StageCx *x)
 		add_member(x, &x->layout[several ? LAYOUT_VERSIONS : (int)r], s->param[i], s->param[i]->name,
 			s->param_at[i] - s->at[r] - (several ? s->versions_at : 0), type_numel(&s->param[i]->type));
 	}
+	for (const Node *n = s->forward->first; n; n = n->next)
+		if (cast_once(n))
+			add_member(x, &x->layout[REGION_STATE], n->out[0], n->out[0]->name, n->out[0]->offset, type_numel(&n->out[0]->type));
 	for (const Node *n = s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate || n->op == OP_Collect)
 			grads += (type_numel(&n->out[0]->type) * dtype_bytes(n->out[0]->type.dtype) + ALIGN - 1) / ALIGN * ALIGN;
@@ -332,6 +336,7 @@ const char *value_text(void *stage_cx, const Value *v)
 	}
 	switch ((Region)v->region) {
 	case REGION_GRADS: return in_struct(x, REGION_GRADS, "G", v);
+	case REGION_STATE: return in_struct(x, REGION_STATE, "S", v);
 	case REGION_STACK: return in_struct(x, REGION_STACK, flows(x) ? "r" : "R", v);
 	case REGION_ENTRY: return in_struct(x, REGION_ENTRY, "e", v);
 	case REGION_SLOT:  return in_struct(x, REGION_SLOT, "k", v);

@@ -122,7 +122,7 @@ struct Node {
 /* Where memplan puts a value. A device has one arena; the regions lie in it one after another, each aligned to 64
  * bytes, as every value in its region is. Params differ by stage (Stage.param_at), so their Value.offset is unused.
  *     PARAMS   weights and buffers            one each
- *     STATE    optimizer state                one each
+ *     STATE    optimizer state, rounded copies of weights    one each
  *     GRADS    what Accumulate gives: the sums over microbatches, of the step. One struct, in order of offset
  *     LEAF     the operand of an Accumulate, this microbatch's gradient; packed by lifetime, which ends where it is
  *              added to its sum. The first microbatch of a step writes the sum itself. bytes[LEAF] is 0 where every

@@ -128,6 +128,12 @@ Node   *product_make(Builder *b, const ProductForm *f);
 int64_t product_rows(const Node *n);            /* of a Product's result as one matrix; 0: it is several */
 bool    product_even(const Node *n);            /* a Gemm or MatMul: its matrices lie at even distances, or are one */
 
+/* A rounded copy of a weight that is made once per step, behind its update (passes/amp.c); it lies with the optimizer's state. */
+static inline bool cast_once(const Node *n)
+{
+	return n->op == OP_Cast && attr_int(n, "once");
+}
+
 /* ---- elementwise nodes as C (ops/elementwise/): see elementwise.def and fused.c ---- */
 /* The C expression of an OP_EW node over operands $0 $1 ..., e.g. "$0 < 0 ? 0 : $0"; the node's type fills in
  * expf or exp. NULL: the node is not elementwise. */

@@ -13,6 +13,11 @@
  * backward of a product reads the copies that its forward made. A copy of a weight belongs to the forward node that reads it,
  * so it is made on the stage of that node and never sent.
  *
+ * The copies of weights are made at each use, and once per microbatch, where nothing is flushed or servers hold them: what
+ * a microbatch meets is then known at its forward alone. Otherwise pass_copies, when all nodes have their stages, makes one
+ * copy of each weight for the stage, which is made again behind the update (Cast {once}) and lies with the optimizer's
+ * state, in place of one for each use, kept for every microbatch in flight.
+ *
  * Overflow of fp16: autodiff begins with LossScale() in place of 1, and the update divides by it (ops/training/clip.c).
  * Reads and writes Type.dtype; adds Cast nodes. Not in f64 (checking mode). */
 #include <string.h>
@@ -200,4 +205,66 @@ bool pass_amp(Module *m, PassCx *cx)
 	for (Node *n = m->graph->first; ok && n; n = n->next)
 		ok = give_f32(&a, n);
 	return ok;
+}
+
+/* ---- copies of weights, once per step ---- */
+
+typedef struct Copies {
+	Module *m;
+	PassCx *cx;
+	Stage  *s;
+	Map     made;               /* "p32 name" -> value */
+} Copies;
+
+static bool rounds_weight(const Node *n)
+{
+	const Value *w = n->op == OP_Cast && n->nin ? n->in[0] : NULL;
+
+	return w && w->kind == VAL_PARAM && w->param->kind == PARAM_WEIGHT && w->param->sync != SYNC_PS && w->type.dtype == DT_f32 &&
+		dtype_half(n->out[0]->type.dtype);
+}
+
+static void copy_once(Copies *c, Node *n)
+{
+	Value *w = n->in[0];
+	const DType t = n->out[0]->type.dtype;
+	const char *key = arena_printf(c->cx->scratch, "%s %s", w->name, dtype_name(t)), *name = n->out[0]->name;
+	Value *copy = map_get(&c->made, key);
+
+	if (!copy) {
+		Builder b = { .m = c->m, .g = c->s->forward, .before = c->s->forward->first, .loc = n->loc, .stage = n->stage,
+			.d = c->cx->d, .phase = PHASE_FWD };
+		Node *k = build(&b, OP_Cast, NULL, 1, &w, name);
+		attr_set_int(k, "to", dtype_onnx(t));
+		attr_set_int(k, "once", 1);
+		optab[OP_Cast]->shape(k, c->cx->d);
+		k->time = n->time / (double)(c->m->microbatches > 0 ? c->m->microbatches : 1);
+		copy = k->out[0];
+		map_put(&c->made, key, copy);
+	}
+	value_replace(n->out[0], copy);
+	node_remove(n);
+	if (copy->name != name && !map_get(copy->def->graph->names, name))
+		value_rename(copy->def->graph, copy, name);
+}
+
+bool pass_copies(Module *m, PassCx *cx)
+{
+	if (!cx->train || !cx->train->amp || cx->train->f64 || cx->train->eval.averages || !m->schedule || m->schedule->async)
+		return true;
+	for (int i = 0; i < m->nstage; i++) {
+		Copies c = { .m = m, .cx = cx, .s = m->stage[i] };
+		Graph *g[4];
+		const int ngraph = stage_graphs(c.s, g);
+		map_init(&c.made, cx->scratch, true);
+		for (int k = 0; !c.s->server && k < ngraph; k++)
+			for (Node *n = g[k]->first, *next; n; n = next) {
+				next = n->next;
+				if (g[k] != c.s->update && rounds_weight(n) && !cast_once(n))
+					copy_once(&c, n);
+			}
+		if (c.made.n)
+			list_kept(m, c.s);
+	}
+	return true;
 }

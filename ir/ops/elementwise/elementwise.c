@@ -535,7 +535,7 @@ void ew_holes(const Node *n, Holes *h)
 /* ---- the table entries ---- */
 
 static const AttrDef no_attrs[] = { AT_END };
-static const AttrDef attrs_Cast[] = { AT_INT(struct ew_attr, to, 1), AT_END };
+static const AttrDef attrs_Cast[] = { AT_INT(struct ew_attr, to, 1), AT_INT(struct ew_attr, once, 0), AT_END };
 static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
 
 /* The second and third operand are settings, not data. */

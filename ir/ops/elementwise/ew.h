@@ -17,7 +17,7 @@ typedef struct EwRow {
 	int64_t   (*i)(int64_t a, int64_t b, int64_t c);
 } EwRow;
 
-struct ew_attr { int64_t to, fmod; };   /* of Cast: ONNX number of the dtype; of Mod */
+struct ew_attr { int64_t to, fmod, once; };     /* of Cast: ONNX number of the dtype; of Mod; of Cast: passes/amp.c */
 struct fused_attr { const char *code; Ints outs; };
 
 const EwRow *ew_row(OpKind op);         /* NULL: not elementwise */
