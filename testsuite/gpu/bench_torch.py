@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""bench_torch.py gpt2|resnet50|mlp: ms of a training step in PyTorch on the GPU, as the benchmarks of pack.py have it: the same
+"""bench_torch.py gpt2|resnet50|mlp|lstm_lm: ms of a training step in PyTorch on the GPU, as the benchmarks of pack.py have it: the same
 network, batch, precision and optimizer (SGD). A line `torch KIND: N ms a step, ...` for eager and torch.compile each."""
 import statistics, sys, time
 import torch
@@ -56,6 +56,15 @@ def mlp():
     return nn.Sequential(nn.Linear(784, 500), nn.Sigmoid(), nn.Linear(500, 500), nn.Sigmoid(), nn.Linear(500, 10))
 
 
+class LstmLm(nn.Module):
+    def __init__(self, words=10000, width=650):
+        super().__init__()
+        self.emb, self.body, self.out = nn.Embedding(words, width), nn.LSTM(width, width, 2), nn.Linear(width, words)
+
+    def forward(self, ids):
+        return self.out(self.body(self.emb(ids))[0])
+
+
 def timed(net, x, y, half):
     opt = torch.optim.SGD(net.parameters(), lr=0.001)
     ms = []
@@ -77,9 +86,9 @@ def main():
     if not torch.cuda.is_available():
         sys.exit('no GPU for PyTorch')
     torch.manual_seed(1)
-    half = name != 'mlp'
+    half = name in ('gpt2', 'resnet50')
     torch.backends.cudnn.benchmark = True
-    net = {'gpt2': Gpt2, 'resnet50': resnet50, 'mlp': mlp}[name]().cuda().train()
+    net = {'gpt2': Gpt2, 'resnet50': resnet50, 'mlp': mlp, 'lstm_lm': LstmLm}[name]().cuda().train()
     if name == 'gpt2':
         x = torch.randint(0, 50257, (8, 1024), device='cuda')
         y, per, unit = torch.randint(0, 50257, (8, 1024), device='cuda'), 8192, 'tokens'
@@ -87,6 +96,8 @@ def main():
         net = net.to(memory_format=torch.channels_last)
         x = torch.randn(128, 3, 224, 224, device='cuda').to(memory_format=torch.channels_last)
         y, per, unit = torch.randint(0, 1000, (128,), device='cuda'), 128, 'images'
+    elif name == 'lstm_lm':
+        x, y, per, unit = torch.randint(0, 10000, (35, 20), device='cuda'), torch.randint(0, 10000, (35, 20), device='cuda'), 700, 'tokens'
     else:
         x, y, per, unit = torch.randn(512, 784, device='cuda'), torch.randint(0, 10, (512,), device='cuda'), 512, 'samples'
     for kind in 'eager', 'compile':

@@ -17,7 +17,7 @@ class Run:
         self.log = open(f'{self.out}/log.txt', 'w')
         self.rows, self.failed = [], []
         self.standin = bool(a.standin)
-        self.env = dict(os.environ, PDCC_STANDIN='1' if a.standin else '', OMP_NUM_THREADS='1')
+        self.env = dict(os.environ, OMP_NUM_THREADS='1')
 
     def left(self):
         return self.a.seconds - (time.monotonic() - self.began)
@@ -237,7 +237,7 @@ def bench(r, jobs):
 
 
 def torch(r):
-    for name in 'gpt2', 'resnet50', 'mlp':
+    for name in 'gpt2', 'resnet50', 'mlp', 'lstm_lm':
         rc, out = r.sh(['python3', f'{HERE}/bench_torch.py', name], LIMIT['torch'] / 2)
         lines = [l for l in out.splitlines() if l.startswith('torch ')]
         r.row('torch', name, rc == 0, '; '.join(lines) if lines else f'exit {rc}: {tail(out)}')
@@ -275,6 +275,8 @@ def main():
         packed = json.load(f)
     for k, v in about:
         r.note(f'{k}: {v}')
+    for x in packed['failed']:
+        r.row('pack', x.split(':', 1)[0], False, f'was not packed: it failed on the stand-in:{x.split(":", 1)[1]}')
     r.toolkit, found = (os.path.abspath(r.a.standin), []) if r.standin else machine.toolkit(f'{r.out}/work/cuda')
     for part, where in found:
         r.row('machine', part, bool(where) or part == 'NCCL', where or 'not found')

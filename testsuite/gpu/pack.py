@@ -1,11 +1,15 @@
 #!/usr/bin/python3
-"""run.sh --pack FILE [--quick] [--keep DIR] [--no-bench]: what travels to a machine with a GPU.
+"""run.sh --pack FILE [--quick] [--keep DIR] [--only WORD] [--no-bench]: what travels to a machine with a GPU.
 
-The suites run with --target cuda on standin/ and keep what passed (lib/pdcctest.py, keep): emitted folders, what they read, what they
-gave. The benchmarks are emitted with weights that check.py makes up again where they run. FILE is a .tar.xz; duplicates in
-it cost nothing, because the dictionary is larger than the archive. --quick: a few operators and models, small benchmarks
-(what the tests do)."""
-import argparse, glob, json, lzma, os, shutil, struct, subprocess, sys, tarfile
+The suites run with --target cuda on standin/ in parts, and what a part that passed kept (lib/pdcctest.py, keep) is packed:
+emitted folders, what they read, what they gave. A part that failed gives nothing and stands in packed.json, so that the report
+says it. The benchmarks are emitted with weights that check.py makes up again where they run.
+
+DIR (FILE.parts where nothing is said; a temporary one with --quick) holds the parts: what passed there with this very pdcc is
+not run again, so that packing can be stopped and goes on. FILE is a .tar.xz; duplicates in it cost nothing, because the
+dictionary is larger than the archive. --only: parts whose name holds this. --quick: a few operators and models, small
+benchmarks (what the tests do). Big models (more than LARGE bytes of weights) train 3 steps in place of 10."""
+import argparse, concurrent.futures, glob, hashlib, json, lzma, os, re, shutil, struct, sys, tarfile, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SUITES = os.path.dirname(HERE)
 sys.path.insert(0, os.path.join(SUITES, 'lib'))
@@ -20,7 +24,7 @@ BENCH = {
     'gpt2': ('gpt2_small.onnx', ['--dim', 'time=1024', '--micro-batch', '8', '--amp', 'bf16'], 'tokens', 8 * 1024, 6 * 124.4e6 + 12 * 12 * 768 * 1024),
     'resnet50': ('resnet50.onnx', ['--micro-batch', '128', '--amp', 'bf16'], 'images', 128, 3 * 8.2e9),
     'mlp': ('mnist_mlp.onnx', ['--micro-batch', '512'], 'samples', 512, 0),
-    'lstm_lm': ('', ['--micro-batch', '20'], 'samples', 20, 0),
+    'lstm_lm': ('', ['--micro-batch', '20', '--loss', 'softmax_ce'], 'tokens', 20 * 35, 0),
     'kernels': ('', ['--loss', 'softmax_ce'], 'samples', 16384, 0),
 }
 # operator of `kernels` -> how often a tensor of its width is read or written
@@ -28,23 +32,86 @@ PASSES = {'LayerNormalization': 2, 'Softmax': 2, 'Fused': 2, 'SoftmaxCrossEntrop
           'LayerNormGrad': 3, 'ReduceSum': 1}
 
 
+LARGE = 100 << 10         # of weights
+BITS = 'one device,4 stages,4 replicas,2x2,zero bubble replicas'
+GRADS = 8           # parts of the suite of gradients
+
+
+def weight(folder):
+    return os.path.getsize(f'{folder}/params_init.bin') if os.path.exists(f'{folder}/params_init.bin') else 0
+
+
 def suites(quick):
     """[(label, command)]: what is run to be kept."""
-    models = [d for d in sorted(glob.glob(f'{SUITES}/models/*') + glob.glob(f'{SHARED}/*')) if os.path.exists(f'{d}/ref.json')]
-    names = [os.path.basename(d) for d in models]
-    models = [d for i, d in enumerate(models) if names.index(os.path.basename(d)) == i]
-    oracle = [f'{SUITES}/oracle', '--target', 'cuda', '--run', 'sgd']
+    folders = [d for d in sorted(glob.glob(f'{SUITES}/models/*') + glob.glob(f'{SHARED}/*')) if os.path.exists(f'{d}/ref.json')]
+    models = {}
+    for d in folders:
+        models.setdefault(os.path.basename(d), d)
+    oracle = [f'{SUITES}/oracle', '--target', 'cuda', '--run', 'sgd', '--jobs', '1']
     mlp = f'{SUITES}/models/mlp'
     if quick:
         return [('ops', [f'{SUITES}/grad', '--target', 'cuda', '--cases', '1', 'Gemm', 'Softmax']),
                 ('models', [*oracle, '--only', '2-stages', mlp])]
-    out = [('grad', [f'{SUITES}/grad', '--target', 'cuda', '--cases', '3']),
-           ('indexing', [f'{SUITES}/indexing', '--target', 'cuda']), ('patterns', [f'{SUITES}/patterns', '--target', 'cuda'])]
-    out += [(f'onnx {d}', [f'{SUITES}/onnx-backend', '--target', 'cuda', f'{BACKEND}/{d}'])
-            for d in ('node', 'simple', 'pytorch-operator', 'pytorch-converted') if os.path.isdir(f'{BACKEND}/{d}')]
-    out += [(f'{os.path.basename(d)} {c}', [*oracle, '--only', c, d]) for d in models for c in ('one', '2-stages', '4-')]
-    out += [('bits', [f'{SUITES}/reproducible', '--target', 'cuda', '--quick', mlp, f'{SUITES}/models/gpt2_mini'])]
-    return out + [('amp', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans'])]
+    import opcases
+    ops = list(opcases.GENERATORS)
+    out = [(f'grad {k + 1}', [f'{SUITES}/grad', '--target', 'cuda', '--cases', '3', *ops[k::GRADS]]) for k in range(GRADS)]
+    out += [('indexing', [f'{SUITES}/indexing', '--target', 'cuda', '--cases', '6']),
+            ('patterns', [f'{SUITES}/patterns', '--target', 'cuda', '--cases', '2'])]
+    cases = {d: sorted(glob.glob(f'{BACKEND}/{d}/*')) for d in ('node', 'simple', 'pytorch-operator', 'pytorch-converted')}
+    out += [(f'onnx {d} {k // 300 + 1}', [f'{SUITES}/onnx-backend', '--target', 'cuda', *c[k:k + 300]]) for d, c in cases.items() for k in range(0, len(c), 300)]
+    out += [(f'model {m}', [*oracle, '--steps', '3' if weight(d) > LARGE else '10', '--only', 'one,2-stages,4-', d])
+            for m, d in models.items()]
+    out += [(f'bits {m}', [f'{SUITES}/reproducible', '--target', 'cuda', '--only', 'adam', '--plans', BITS, f'{SUITES}/models/{m}'])
+            for m in ('mlp', 'gpt2_mini')]
+    return out + [(f'amp {m}', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans', m]) for m in ('mlp', 'lenet', 'gpt2_mini', 'lstm_lm')]
+
+
+def digest(path):
+    with open(path, 'rb') as f:
+        return hashlib.sha256(f.read()).hexdigest()[:16]
+
+
+def slug(label):
+    return re.sub(r'\W+', '-', label)
+
+
+def judged(keep, label, key, run):
+    """Runs a part, unless it passed before for the same key: {'failed': [...], 'said', 'seconds'}; what it kept lies in
+    KEEP/LABEL. run(folder) gives ([what failed], what to print)."""
+    to, record = f'{keep}/{slug(label)}', f'{keep}/{slug(label)}.json'
+    if os.path.exists(record):
+        with open(record) as f:
+            before = json.load(f)
+        if before['key'] == key and not before['failed']:
+            return dict(before, said=before['said'] + ' (kept)')
+    for old in [to] + [record] * os.path.exists(record):
+        shutil.rmtree(old) if os.path.isdir(old) else os.path.exists(old) and os.remove(old)
+    os.makedirs(to)
+    start = time.monotonic()
+    failed, said = run(to)
+    if failed:      # nothing of it is known to be right
+        shutil.rmtree(to)
+    out = {'key': key, 'failed': failed, 'said': said, 'seconds': round(time.monotonic() - start, 1)}
+    with open(record + '.new', 'w') as f:
+        json.dump(out, f, indent=1)
+    os.replace(record + '.new', record)
+    return out
+
+
+def suite(label, cmd):
+    def run(folder):
+        rc, out = T.run([sys.executable, *cmd], timeout=3600, env={'PDCC_KEEP': folder})
+        said = (out.strip().splitlines() or ['said nothing'])[-1]
+        failed = [l for l in out.splitlines() if l.startswith('FAIL')] or [f'exit {rc}: {said}'] if rc else []
+        return ([] if rc == 77 else failed) or ([] if os.listdir(folder) or rc == 77 else [f'kept nothing: {said}']), said
+    return label, run
+
+
+def bench_part(name, quick):
+    def run(folder):
+        why = bench(name, folder, quick)
+        return [why] if why else [], why or 'emitted'
+    return f'bench {name}', run
 
 
 def kernels(path, rows, width):
@@ -58,6 +125,24 @@ def kernels(path, rows, width):
     io = [h.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [rows, width]) for n in ('x', 'logits')]
     onnx.save(h.make_model(h.make_graph(nodes, 'kernels', io[:1], io[1:], weights), opset_imports=[h.make_opsetid('', 17)], ir_version=8), path)
     return 4 * rows * width
+
+
+def lstm_lm(path, words=10000, width=650, steps=35):
+    """A language model of two LSTMs, time-major: PTB's medium one."""
+    import numpy as np
+    import onnx
+    from onnx import helper as h, numpy_helper as nh
+    shapes = {'emb': (words, width), 'out': (width, words), 'bias': (words,)}
+    shapes.update({f'{k}{i}': s for i in (1, 2) for k, s in (('w', (1, 4 * width, width)), ('r', (1, 4 * width, width)), ('b', (1, 8 * width)))})
+    weights = [nh.from_array(np.zeros(s, 'f4'), k) for k, s in shapes.items()] + [nh.from_array(np.array([1], 'i8'), 'one')]
+    nodes, x = [h.make_node('Gather', ['emb', 'tok'], ['x0'])], 'x0'
+    for i in 1, 2:
+        nodes += [h.make_node('LSTM', [x, f'w{i}', f'r{i}', f'b{i}'], [f'y{i}'], hidden_size=width), h.make_node('Squeeze', [f'y{i}', 'one'], [f'x{i}'])]
+        x = f'x{i}'
+    nodes += [h.make_node('MatMul', [x, 'out'], ['products']), h.make_node('Add', ['products', 'bias'], ['logits'])]
+    io = [h.make_tensor_value_info('tok', onnx.TensorProto.INT64, [steps, 'batch']),
+          h.make_tensor_value_info('logits', onnx.TensorProto.FLOAT, [steps, 'batch', words])]
+    onnx.save(h.make_model(h.make_graph(nodes, 'lstm_lm', io[:1], io[1:], weights), opset_imports=[h.make_opsetid('', 17)], ir_version=8), path)
 
 
 def without_weights(path):
@@ -74,23 +159,23 @@ def without_weights(path):
 
 def bench(name, keep, quick):
     graph, flags, unit, n, work = BENCH[name]
-    model, job = f'{FULL}/{graph}', {}
+    model, job, to = f'{FULL}/{graph}', {}, f'{keep}/bench-{name}'
+    os.makedirs(to)
     if name == 'kernels':
-        model = f'{keep}/kernels.onnx'
+        model = f'{to}/kernels.onnx'
         tensor = kernels(model, *((32, 256) if quick else (16384, 4096)))
         job = {'bytes': {op: n * tensor for op, n in PASSES.items()}}
-    elif quick:
-        model, flags, n = f'{SUITES}/models/mlp/train_loss.onnx', ['--micro-batch', '8'], 8
     elif name == 'lstm_lm':
-        model = f'{SHARED}/lstm_lm/train_loss.onnx'
+        model = f'{to}/lstm_lm.onnx'
+        lstm_lm(model)
     if not os.path.exists(model):
         return f'no {model}'
-    to = f'{keep}/bench-{name}'
     try:
         T.emit(model, f'{to}/build', ['--cluster', 'local:1', '--target', 'cuda', '--init', 'random:1', '--optimizer', 'sgd:lr=0.001', *flags])
     except T.Failed as x:
-        shutil.rmtree(to, ignore_errors=True)
         return str(x)
+    for old in glob.glob(f'{to}/*.onnx'):
+        os.remove(old)
     shutil.rmtree(f'{to}/build/ir')
     for w in glob.glob(f'{to}/build/weights/*.safetensors'):
         without_weights(w)
@@ -99,43 +184,55 @@ def bench(name, keep, quick):
     return ''
 
 
+def archive(file, keep, labels, failed, quick):
+    """Packs the programs of the parts that passed; how many."""
+    jobs, used = 0, set()
+    window = [{'id': lzma.FILTER_LZMA2, 'preset': 1 if quick else 6, 'dict_size': (16 if quick else 256) << 20}]
+    with lzma.open(file + '.new', 'wb', filters=window) as z, tarfile.open(fileobj=z, mode='w') as t:
+        for label in labels:
+            for job in sorted(glob.glob(f'{keep}/{slug(label)}/*/job.json')):
+                d = os.path.dirname(job)
+                name = next(n for k in range(1, 1000) for n in [os.path.basename(d) + (f'.{k}' if k > 1 else '')] if n not in used)
+                used.add(name)
+                t.add(d, f'pack/{name}')
+                jobs += 1
+        for f in OWN:
+            t.add(f'{HERE}/{f}', f'pack/gpu/{f}')
+        rc, rev = T.run(['git', '-C', T.ROOT, 'rev-parse', 'HEAD'])
+        with open(f'{keep}/packed.json', 'w') as f:
+            json.dump({'revision': rev.strip() if not rc else 'unknown', 'failed': failed}, f, indent=1)
+        t.add(f'{keep}/packed.json', 'pack/packed.json')
+    os.replace(file + '.new', file)
+    return jobs
+
+
 def main():
-    ap = argparse.ArgumentParser()
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--pack', required=True, metavar='FILE')
     ap.add_argument('--quick', action='store_true')
     ap.add_argument('--no-bench', action='store_true')
-    ap.add_argument('--keep', help='an empty folder for what is packed, left there')
+    ap.add_argument('--only', default='', metavar='WORD')
+    ap.add_argument('--jobs', type=int, default=2, help='parts side by side')
+    ap.add_argument('--keep', metavar='DIR', help='where the parts lie')
     a = ap.parse_args()
-    keep = os.path.abspath(a.keep) if a.keep else T.temp('gpu')
+    keep = os.path.abspath(a.keep) if a.keep else T.temp('gpu') if a.quick else os.path.abspath(a.pack) + '.parts'
     os.makedirs(keep, exist_ok=True)
-    os.environ['PDCC_KEEP'] = keep
-    bad = []
-    for label, cmd in suites(a.quick):
-        rc, out = T.run([sys.executable, *cmd], timeout=3600)
-        said = out.strip().splitlines()[-1:] or ['said nothing']
-        print(f'{label}: {said[0]}', flush=True)
-        if rc:
-            bad += [f'{label}: {l}' for l in out.splitlines() if l.startswith('FAIL')] or [f'{label}: exit {rc}']
-    for name in [] if a.no_bench else ['kernels'] if a.quick else BENCH:
-        why = bench(name, keep, a.quick)
-        print(f'bench {name}: {why or "emitted"}', flush=True)
-        bad += [f'bench {name}: {why}'] if why else []
-    os.makedirs(f'{keep}/gpu')
-    for f in OWN:
-        (shutil.copytree if os.path.isdir(f'{HERE}/{f}') else shutil.copy)(f'{HERE}/{f}', f'{keep}/gpu/{f}')
-    with open(f'{keep}/packed.json', 'w') as f:
-        rc, rev = T.run(['git', '-C', T.ROOT, 'rev-parse', 'HEAD'])
-        json.dump({'revision': rev.strip() if not rc else 'unknown', 'failed': bad}, f, indent=1)
-    window = [{'id': lzma.FILTER_LZMA2, 'preset': 1 if a.quick else 6, 'dict_size': (16 if a.quick else 256) << 20}]
-    with lzma.open(a.pack, 'wb', filters=window) as z, tarfile.open(fileobj=z, mode='w') as t:
-        t.add(keep, 'pack')
-    jobs = len(glob.glob(f'{keep}/*/job.json'))
-    print(f'{a.pack}: {jobs} programs, {os.path.getsize(a.pack) / 2**20:.1f} MiB')
-    for b in bad:
+    T.cuda()
+    parts = [bench_part(name, a.quick) for name in ([] if a.no_bench else ['kernels'] if a.quick else BENCH)]
+    parts = [(label, run, digest(T.pdcc_path())) for label, run in parts + [suite(*x) for x in suites(a.quick)] if a.only in label]
+    failed, start = [], time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        for (label, _, _), r in zip(parts, pool.map(lambda x: judged(keep, x[0], x[2], x[1]), parts)):
+            print(f'{"FAIL" if r["failed"] else "ok  "} {label}: {r["said"]}, {r["seconds"]:.0f} s', flush=True)
+            failed += [f'{label}: {x}' for x in r['failed']]
+    jobs = archive(a.pack, keep, [x[0] for x in parts], failed, a.quick)
+    for b in failed:
         print(f'FAIL {b}')
-    if not a.keep:
+    print(f'{a.pack}: {jobs} programs of {len(parts)} parts, {len(failed)} failed, {os.path.getsize(a.pack) / 2**20:.1f} MiB, '
+          f'{time.monotonic() - start:.0f} s')
+    if a.quick and not a.keep:
         shutil.rmtree(keep)
-    return 1 if bad or not jobs else 0
+    return 1 if failed or not jobs else 0
 
 
 if __name__ == '__main__':
