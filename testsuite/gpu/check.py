@@ -17,6 +17,8 @@ class Run:
         self.log = open(f'{self.out}/log.txt', 'w')
         self.rows, self.failed = [], []
         self.standin = bool(a.standin)
+        self.limit = {k: v * (10 if a.standin else 1) for k, v in LIMIT.items()}       # many GPUs' work on few cores
+        self.speed, self.peer = {}, {}          # benchmark -> ms of a step, here and in PyTorch
         self.env = dict(os.environ, OMP_NUM_THREADS='1')
 
     def left(self):
@@ -96,7 +98,7 @@ def build_one(r, job, base, timeout):
 
 
 def build(r, jobs):
-    end = time.monotonic() + LIMIT['build']
+    end = time.monotonic() + r.limit['build']
     train = [j for j in jobs if j['kind'] != 'cases']
     base = f'{train[0]["dir"]}/build' if train else None
     bad = [(train[0], build_one(r, train[0], None, 120))] if train else []
@@ -139,7 +141,7 @@ def run_train(r, j, by_name, timeout):
 
 def some(r, part, jobs, run):
     """Runs jobs side by side: they are small, and most of a run is its start."""
-    end = time.monotonic() + LIMIT[part]
+    end = time.monotonic() + r.limit[part]
 
     def one(j):
         left = end - time.monotonic()
@@ -176,7 +178,7 @@ def sanitizer(r, jobs):
         return
     for kind in 'memcheck', 'racecheck', 'initcheck':
         rc, out = r.sh([tool, '--tool', kind, '--error-exitcode', '9', 'bin/d0', '--steps', '2', '--quiet', '--data', f'{j["dir"]}/expected'],
-                       LIMIT['sanitizer'] / 2, f'{j["dir"]}/build')
+                       r.limit['sanitizer'] / 2, f'{j["dir"]}/build')
         said = [l for l in out.splitlines() if 'SUMMARY' in l]
         r.row('sanitizer', f'{kind} {j["name"]}', rc == 0, said[-1].strip('= ') if said else f'exit {rc}: {tail(out)}')
 
@@ -195,7 +197,7 @@ def copies(r):
 def statements(r, j, copy):
     """Where the time of a step goes: every statement alone, waited for, summed by operator; GB/s where the job says bytes."""
     d = f'{j["dir"]}/build'
-    rc, out = r.sh(['./bin/p0', '--profile', 'profile.json', '--profile-seconds', '1' if r.standin else '4'], LIMIT['bench'] / 4, d)
+    rc, out = r.sh(['./bin/p0', '--profile', 'profile.json', '--profile-seconds', '1' if r.standin else '4'], r.limit['bench'] / 4, d)
     if rc:
         r.row('bench', f'{j["name"]} profile', False, f'exit {rc}: {tail(out)}')
         return
@@ -219,10 +221,13 @@ def bench(r, jobs):
     for j in jobs:
         if not ready(r, 'bench', j):
             continue
+        if r.standin and not j.get('small'):
+            r.row('bench', j['name'], True, 'built; too large for the stand-in')
+            continue
         d = f'{j["dir"]}/build'
         ms = []
         for _ in range(1 if r.standin else 3):
-            rc, out = r.sh(['sh', 'run.sh', '--steps', '4' if r.standin else '30', '--quiet', '--timeout', '60'], LIMIT['bench'] / 3, d)
+            rc, out = r.sh(['sh', 'run.sh', '--steps', '4' if r.standin else '30', '--quiet', '--timeout', '60'], r.limit['bench'] / 3, d)
             if rc:
                 r.row('bench', j['name'], False, f'exit {rc}: {tail(out)}')
                 break
@@ -230,6 +235,7 @@ def bench(r, jobs):
                 ms.append(json.load(f)['median_step_ms'])
         else:
             m = statistics.median(ms)
+            r.speed[j['name'][6:]] = m
             share = f', {j["flop_per_unit"] * j["per_step"] / m * 1e3 / PEAK:.1%} of {PEAK / 1e12:.0f} TFLOP/s' if j['flop_per_unit'] else ''
             r.row('bench', j['name'], True, f'{m:.3f} ms a step (medians {", ".join(f"{x:.3f}" for x in ms)}), '
                   f'{j["per_step"] / m * 1e3:.0f} {j["unit"]}/s{share}')
@@ -238,9 +244,14 @@ def bench(r, jobs):
 
 def torch(r):
     for name in 'gpt2', 'resnet50', 'mlp', 'lstm_lm':
-        rc, out = r.sh(['python3', f'{HERE}/bench_torch.py', name], LIMIT['torch'] / 2)
+        rc, out = r.sh(['python3', f'{HERE}/bench_torch.py', name], r.limit['torch'] / 2)
         lines = [l for l in out.splitlines() if l.startswith('torch ')]
         r.row('torch', name, rc == 0, '; '.join(lines) if lines else f'exit {rc}: {tail(out)}')
+        r.peer[name] = {l.split()[2].rstrip(':'): float(l.split()[3]) for l in lines}
+    for name, peer in r.peer.items():
+        for kind, ms in peer.items():
+            if name in r.speed:
+                r.row('ratio', f'{name} beside {kind}', True, f'{ms / r.speed[name]:.2f} times the speed of PyTorch ({ms:.3f} ms against {r.speed[name]:.3f})')
 
 
 # ---- the report ----

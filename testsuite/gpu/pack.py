@@ -59,8 +59,9 @@ def suites(quick):
             ('patterns', [f'{SUITES}/patterns', '--target', 'cuda', '--cases', '2'])]
     cases = {d: sorted(glob.glob(f'{BACKEND}/{d}/*')) for d in ('node', 'simple', 'pytorch-operator', 'pytorch-converted')}
     out += [(f'onnx {d} {k // 300 + 1}', [f'{SUITES}/onnx-backend', '--target', 'cuda', *c[k:k + 300]]) for d, c in cases.items() for k in range(0, len(c), 300)]
-    out += [(f'model {m}', [*oracle, '--steps', '3' if weight(d) > LARGE else '10', '--only', 'one,2-stages,4-', d])
-            for m, d in models.items()]
+    again = [m for m in models if m.startswith('dyn_')]         # other exports of networks that are there
+    out += [(f'model {m}', [*oracle, '--steps', '3' if weight(models[m]) > LARGE else '10', '--only',
+                            'one-train' if m in again else 'one-train,2-stages,4-', models[m]]) for m in [m for m in models if m not in again] + again]
     out += [(f'bits {m}', [f'{SUITES}/reproducible', '--target', 'cuda', '--only', 'adam', '--plans', BITS, f'{SUITES}/models/{m}'])
             for m in ('mlp', 'gpt2_mini')]
     return out + [(f'amp {m}', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans', m]) for m in ('mlp', 'lenet', 'gpt2_mini', 'lstm_lm')]
@@ -104,14 +105,14 @@ def suite(label, cmd):
         said = (out.strip().splitlines() or ['said nothing'])[-1]
         failed = [l for l in out.splitlines() if l.startswith('FAIL')] or [f'exit {rc}: {said}'] if rc else []
         return ([] if rc == 77 else failed) or ([] if os.listdir(folder) or rc == 77 else [f'kept nothing: {said}']), said
-    return label, run
+    return label, run, ' '.join(os.path.relpath(c, SUITES) if os.path.isabs(c) else c for c in cmd)
 
 
 def bench_part(name, quick):
     def run(folder):
         why = bench(name, folder, quick)
         return [why] if why else [], why or 'emitted'
-    return f'bench {name}', run
+    return f'bench {name}', run, str(BENCH[name])
 
 
 def kernels(path, rows, width):
@@ -180,7 +181,7 @@ def bench(name, keep, quick):
     for w in glob.glob(f'{to}/build/weights/*.safetensors'):
         without_weights(w)
     with open(f'{to}/job.json', 'w') as f:
-        json.dump({'kind': 'bench', 'ranks': 1, 'unit': unit, 'per_step': n, 'flop_per_unit': work, **job}, f)
+        json.dump({'kind': 'bench', 'ranks': 1, 'unit': unit, 'per_step': n, 'flop_per_unit': work, 'small': quick, **job}, f)
     return ''
 
 
@@ -219,7 +220,7 @@ def main():
     os.makedirs(keep, exist_ok=True)
     T.cuda()
     parts = [bench_part(name, a.quick) for name in ([] if a.no_bench else ['kernels'] if a.quick else BENCH)]
-    parts = [(label, run, digest(T.pdcc_path())) for label, run in parts + [suite(*x) for x in suites(a.quick)] if a.only in label]
+    parts = [(label, run, f'{digest(T.pdcc_path())} {what}') for label, run, what in parts + [suite(*x) for x in suites(a.quick)] if a.only in label]
     failed, start = [], time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         for (label, _, _), r in zip(parts, pool.map(lambda x: judged(keep, x[0], x[2], x[1]), parts)):
