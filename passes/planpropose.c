@@ -174,19 +174,36 @@ static void of_dapple(PlanSearch *s, const DapplePlan *plan, const int *at, cons
 	search_try(s, t);
 }
 
+/* Over at most so many places to cut: the published program's candidates, and what the equations find. */
+static void dapple_over(PlanSearch *s, int most, const DappleCluster *c, const DappleOptions *o, bool equations, Diag *d)
+{
+	Arena *a = arena_new();
+	long explored = 0;
+	int *at;
+	const DappleProfile *p = dapple_profile(a, coarse(s->a, s->p->st, most, &at));
+	const DapplePublished *pub = dapple_published(a, p, c, o, d);
+
+	for (int i = 0; pub && i < pub->n; i++)
+		if (pub->candidate[i].copies == 1 || i == pub->best)
+			of_dapple(s, &pub->candidate[i], at, "dapple, published search");
+	const DapplePlan *plan = equations ? dapple_plan(a, p, c, o, &explored, d) : NULL;
+	if (plan)
+		of_dapple(s, plan, at, "dapple");
+	arena_free(a);
+}
+
+/* Not thorough: what takes some hundredths of a second, the published search over all places, the equations over few. */
 void propose_dapple(PlanSearch *s, bool thorough, Diag *d)
 {
-	const int G = s->p->c->ndevice;
+	enum { ALL = 96, FEW = 24, FEW_DEVICES = 16 };
+	const int G = s->p->c->ndevice, few = s->p->st->n < FEW ? s->p->st->n : FEW;
 	const Wires w = wires(s->p);
-	int *at;
-	const States *st = coarse(s->a, s->p->st, thorough ? 96 : 24, &at);
 	DappleCluster c = { .servers = w.uniform ? w.hosts : 0, .p2p = w.between.bandwidth, .nccl = w.between.bandwidth,
 		.nvlink = w.within.bandwidth };
 	DappleOptions o = { .profiled = 1, .least = 1, .batch = (double)(s->p->global ? s->p->global : 4 * (int64_t)G),
 		.policies = true, .width = thorough ? 0 : 1 };
-	long explored = 0;
 
-	if (G < 2 || G > DAPPLE_DEVICES || (!thorough && st->n * G > 24 * 16))
+	if (G < 2 || G > DAPPLE_DEVICES)
 		return;
 	for (int i = 0; i < c.servers; i++)
 		c.end[i] = (i + 1) * w.each;
@@ -194,16 +211,10 @@ void propose_dapple(PlanSearch *s, bool thorough, Diag *d)
 		if (k + 1 == G || s->p->c->device[k].host != s->p->c->device[k + 1].host)
 			c.end[c.servers++] = k + 1;
 	o.microbatches = (int)o.batch;
-	Arena *a = arena_new();
-	const DappleProfile *p = dapple_profile(a, st);
-	const DapplePublished *pub = dapple_published(a, p, &c, &o, d);
-	for (int i = 0; pub && i < pub->n; i++)
-		if (pub->candidate[i].copies == 1 || i == pub->best)
-			of_dapple(s, &pub->candidate[i], at, "dapple, published search");
-	const DapplePlan *plan = dapple_plan(a, p, &c, &o, &explored, d);
-	if (plan)
-		of_dapple(s, plan, at, "dapple");
-	arena_free(a);
+	if (thorough || (s->p->st->n > FEW && G <= FEW_DEVICES))
+		dapple_over(s, ALL, &c, &o, thorough, d);
+	if (!thorough && few * G <= FEW * FEW_DEVICES)
+		dapple_over(s, FEW, &c, &o, true, d);
 }
 
 /* ---- blocks, equal replicas ---- */
