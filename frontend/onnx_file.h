@@ -39,6 +39,8 @@ typedef struct Import {
 	const OnnxGraph *top;           /* the model's graph */
 	Map              taken;         /* every ONNX name, once a branch was inlined */
 	Map             *origin;        /* node -> OnnxOrigin, where functions were expanded */
+	const OnnxGraph *stats_of;      /* the graph of .. */
+	Map              stats;         /* its running means and variances: name -> 3, 4 */
 } Import;
 
 /* Where an expanded node comes from: the node of the model's graph, the opset of its body (0: the model's). */
