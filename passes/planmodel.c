@@ -200,24 +200,44 @@ static double overwritten(const Node *n, Phase phase)
 		value_bytes(x) == value_bytes(y) ? room(x) : 0;
 }
 
+/* The nodes of a phase layer after layer, in the backward from the last on: of the layers in front of a cut nothing runs
+ * behind it. In the graph's order inside a layer. */
+static Node **by_layer(const PlanModel *p, const Graph *g, Phase phase, Arena *scratch, int *n)
+{
+	int *at = NEWN(scratch, int, p->nlayer + 1);
+
+	for (const Node *x = g->first; x; x = x->next)
+		if (x->phase == phase)
+			at[(phase == PHASE_BWD ? p->nlayer - 1 - x->stage : x->stage) + 1]++;
+	for (int i = 0; i < p->nlayer; i++)
+		at[i + 1] += at[i];
+	*n = at[p->nlayer];
+	Node **node = NEWN(scratch, Node *, *n);
+	for (Node *x = g->first; x; x = x->next)
+		if (x->phase == phase)
+			node[at[phase == PHASE_BWD ? p->nlayer - 1 - x->stage : x->stage]++] = x;
+	return node;
+}
+
 /* The most bytes alive at once in each layer, of values that are neither kept nor sent, and of all that it makes; uses are
  * counted down. */
 static void find_temporaries(PlanModel *p, const Graph *g, Phase phase, Arena *scratch)
 {
 	double now = 0, *alive = NEWN(scratch, double, p->nlayer);
+	int nnode;
+	Node **node = by_layer(p, g, phase, scratch, &nnode);
 	Map last;
 
 	map_init(&last, scratch, false);
-	for (Node *n = g->first; n; n = n->next)
-		for (int i = 0; i < n->nin && n->phase == PHASE_BWD; i++)
-			if (n->in[i] && root(n->in[i])->mark == KEPT)
-				map_put(&last, root(n->in[i]), n);
+	for (int k = 0; k < nnode && phase == PHASE_BWD; k++)
+		for (int i = 0; i < node[k]->nin; i++)
+			if (node[k]->in[i] && root(node[k]->in[i])->mark == KEPT)
+				map_put(&last, root(node[k]->in[i]), node[k]);
 	for (int i = 0; i < p->nlayer && phase == PHASE_BWD; i++)
 		alive[i] = p->kept[i];
 
-	for (const Node *n = g->first; n; n = n->next) {
-		if (n->phase != phase)
-			continue;
+	for (int k = 0; k < nnode; k++) {
+		const Node *n = node[k];
 		const double spared = overwritten(n, phase);
 		for (int o = 0; o < n->nout; o++) {
 			Value *v = n->out[o];
