@@ -63,10 +63,14 @@ static void step(bool update)
 static void judge(void)
 {
 	double off = 0;
+	float  kept = 0;
 
 	CHECK(exact[last] == (strcmp(mode, "slow") != 0), "%s: the last sum is %s", mode, exact[last] ? "exact" : "packed");
 	if (!strcmp(mode, "resumed"))
 		return;
+	for (int i = 0; i < N; i++)
+		kept = fmaxf(kept, fabsf(residual[i]));
+	CHECK(!strcmp(mode, "slow") || !(kept > 0), "%s: %g of a gradient is held back though packing has ended", mode, (double)kept);
 	pd_allgather(&all, residual, held, sizeof residual);
 	for (int i = 128; i < N; i++) {         /* the first block was NaN once */
 		double left = 0;
