@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""run.sh --pack FILE [--quick] [--keep DIR] [--only WORD] [--no-bench]: what travels to a machine with a GPU.
+"""run.sh --pack FILE [--quick] [--keep DIR] [--only WORD] [--kept] [--no-bench]: what travels to a machine with a GPU.
 
 The suites run with --target cuda on standin/ in parts, and what a part that passed kept (lib/pdcctest.py, keep) is packed:
 emitted folders, what they read, what they gave. A part that failed gives nothing and stands in packed.json, so that the report
@@ -76,7 +76,7 @@ def slug(label):
     return re.sub(r'\W+', '-', label)
 
 
-def judged(keep, label, key, run):
+def judged(keep, label, key, run, kept):
     """Runs a part, unless it passed before for the same key: {'failed': [...], 'said', 'seconds'}; what it kept lies in
     KEEP/LABEL. run(folder) gives ([what failed], what to print)."""
     to, record = f'{keep}/{slug(label)}', f'{keep}/{slug(label)}.json'
@@ -85,6 +85,8 @@ def judged(keep, label, key, run):
             before = json.load(f)
         if before['key'] == key and not before['failed']:
             return dict(before, said=before['said'] + ' (kept)')
+    if kept:
+        return {'failed': ['was not run'], 'said': 'not run', 'seconds': 0}
     for old in [to] + [record] * os.path.exists(record):
         shutil.rmtree(old) if os.path.isdir(old) else os.path.exists(old) and os.remove(old)
     os.makedirs(to)
@@ -214,6 +216,7 @@ def main():
     ap.add_argument('--no-bench', action='store_true')
     ap.add_argument('--only', default='', metavar='WORD')
     ap.add_argument('--jobs', type=int, default=2, help='parts side by side')
+    ap.add_argument('--kept', action='store_true', help='pack what passed before; what did not is said to be missing')
     ap.add_argument('--keep', metavar='DIR', help='where the parts lie')
     a = ap.parse_args()
     keep = os.path.abspath(a.keep) if a.keep else T.temp('gpu') if a.quick else os.path.abspath(a.pack) + '.parts'
@@ -221,15 +224,16 @@ def main():
     T.cuda()
     parts = [bench_part(name, a.quick) for name in ([] if a.no_bench else ['kernels'] if a.quick else BENCH)]
     parts = [(label, run, f'{digest(T.pdcc_path())} {what}') for label, run, what in parts + [suite(*x) for x in suites(a.quick)] if a.only in label]
-    failed, start = [], time.monotonic()
+    failed, good, start = [], [], time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        for (label, _, _), r in zip(parts, pool.map(lambda x: judged(keep, x[0], x[2], x[1]), parts)):
+        for (label, _, _), r in zip(parts, pool.map(lambda x: judged(keep, x[0], x[2], x[1], a.kept), parts)):
             print(f'{"FAIL" if r["failed"] else "ok  "} {label}: {r["said"]}, {r["seconds"]:.0f} s', flush=True)
             failed += [f'{label}: {x}' for x in r['failed']]
-    jobs = archive(a.pack, keep, [x[0] for x in parts], failed, a.quick)
+            good += [] if r['failed'] else [label]
+    jobs = archive(a.pack, keep, good, failed, a.quick)
     for b in failed:
         print(f'FAIL {b}')
-    print(f'{a.pack}: {jobs} programs of {len(parts)} parts, {len(failed)} failed, {os.path.getsize(a.pack) / 2**20:.1f} MiB, '
+    print(f'{a.pack}: {jobs} programs of {len(good)} of {len(parts)} parts, {len(failed)} failed, {os.path.getsize(a.pack) / 2**20:.1f} MiB, '
           f'{time.monotonic() - start:.0f} s')
     if a.quick and not a.keep:
         shutil.rmtree(keep)
