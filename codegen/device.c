@@ -271,8 +271,15 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 		cw_label(w, "case %s", word(b, (ActKind)k));
 		if (k == ACT_UPDATE && !served_async(b->t))
 			write_before_update(b, w, s, shares);
+		const bool section = b->gpu && !served_async(b->t) && (k == ACT_F || k == ACT_B || k == ACT_W || k == ACT_UPDATE);
+		if (section)
+			cw_open(w, "if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb))");
 		cw_line(w, "%s", !server || k != ACT_SYNC ? call_text(b, s, (ActKind)k) : served_async(b->t) ? "serve();" :
 			"serve(train);");
+		if (section) {
+			cw_line(w, "pd_section_end();");
+			cw_end(w);
+		}
 		if (served_async(b->t) && k == ACT_B)
 			cw_stmt(w, "its labels, for the servers", "pd_count(a->mb);");
 		cw_line(w, "break;");

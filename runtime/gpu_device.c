@@ -124,6 +124,7 @@ void rt_gpu_wait(void)
 {
 	if (rt_virtual)
 		return;
+	rt_section_spoil("the host waits for the device");
 	rt_finish(pd_stream());
 }
 
@@ -305,6 +306,16 @@ double pd_number(const double *number)
 typedef struct noted { int mb; bool hits; } noted;
 static struct { noted *v; float *numbers; int n, room; } notes;
 
+int rt_gpu_notes(void)
+{
+	return notes.n;
+}
+
+void rt_gpu_noted(int mb, bool hits)
+{
+	notes.v[notes.n++] = (noted){ mb, hits };
+}
+
 static void note(int mb, bool hits, const float *first, const float *second)
 {
 	if (notes.n == notes.room) {
@@ -323,7 +334,8 @@ static void note(int mb, bool hits, const float *first, const float *second)
 	}
 	rt_copy_on(RT_COMPUTE, &notes.numbers[2 * notes.n], first, sizeof *first, true);
 	rt_copy_on(RT_COMPUTE, &notes.numbers[2 * notes.n + 1], second, sizeof *second, true);
-	notes.v[notes.n++] = (noted){ mb, hits };
+	rt_gpu_noted(mb, hits);
+	rt_section_note(mb, hits);
 	if (rt_program->flow)
 		rt_gpu_reports();
 }

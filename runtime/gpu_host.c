@@ -92,6 +92,8 @@ void pd_wait_recv(int channel, int slot)
 {
 	stage *s = slot_of(&slots, channel, slot);
 
+	if (rt_section_before(RT_TODO_RECEIVED, channel, slot, NULL))
+		return;
 	if (s->direct) {
 		rt_pause();
 		rt_record("await", s->flight.mb, channel, s->flight.peer);
@@ -151,6 +153,8 @@ void pd_wait_send(int channel, int slot)
 {
 	const stage *s = slot_of(&slots_sent, channel, slot);
 
+	if (rt_section_before(RT_TODO_SENT, channel, slot, NULL))
+		return;
 	if (s->direct) {
 		rt_pause();
 		rt_wait_on(RT_COMPUTE, s->flight.done);
@@ -170,6 +174,8 @@ void pd_input(int i, int mb, void *dst)
 {
 	const pd_input_desc *d = &rt_program->inputs[i];
 
+	if (rt_section_before(RT_TODO_INPUT, i, mb, dst))
+		return;
 	if (!inputs)
 		inputs = rt_alloc((size_t)rt_program->ninputs * sizeof *inputs);
 	stage *s = &inputs[i].place[inputs[i].turn ^= 1];
@@ -222,6 +228,7 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 {
 	static int64_t step = -1;
 
+	rt_section_spoil("sums of gradients begin in it");
 	if ((!how || how->codec == PD_CODEC_EXACT) && rt_nccl_sum(&direct, g, buf, count))
 		return;
 	if (how && how->residual && step != rt_step) {

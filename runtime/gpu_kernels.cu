@@ -43,6 +43,11 @@ static __global__ void set(float *to, float v)
 	*to = v;
 }
 
+static __global__ void set_late(float *to, const double *from)
+{
+	*to = (float)*from;
+}
+
 }
 
 PD_HOST void pd_add(float *sum, const float *one, int64_t n)
@@ -53,6 +58,11 @@ PD_HOST void pd_add(float *sum, const float *one, int64_t n)
 PD_HOST void pd_set(float *to, double v)
 {
 	PD_LAUNCH(device::set, 1, 1, 0, to, (float)v);
+}
+
+PD_HOST void rt_set_late(float *to, const double *from)
+{
+	PD_LAUNCH(device::set_late, 1, 1, 0, to, from);
 }
 
 /* The images that lie in larger ones from `front` on are copied there, or back. Extents of three axes, elements of

@@ -45,6 +45,14 @@ void   rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bo
 void   rt_then(cudaEvent_t after, void (*run)(void *what), void *what);     /* the host runs it once `after` has passed */
 void   rt_gpu_drain(void);                              /* waits for all of them */
 
+/* gpu_graph.c: what a function has the host do before its kernels; true: it was done. A loss that it reports, which is to be noted. */
+typedef enum rt_todo { RT_TODO_INPUT, RT_TODO_RECEIVED, RT_TODO_SENT } rt_todo;
+bool   rt_section_before(rt_todo what, int a, int b, void *to);
+void   rt_section_note(int mb, bool hits);
+int    rt_gpu_notes(void);              /* losses noted in this step */
+void   rt_gpu_noted(int mb, bool hits); /* one more, which the device copies by itself */
+void   rt_set_late(float *to, const double *from);      /* gpu_kernels.cu: a number of the device as f32 */
+
 pd_tree *rt_gpu_tree(pd_tree *t);       /* the host's tree behind that of a GPU program */
 
 /* gpu_kernels.cu: rows[i] becomes row ids[i] of a table of so many rows; ids have so many bytes each, negative ones count from

@@ -144,6 +144,7 @@ double rt_norm(int64_t step)
 
 double pd_loss_scale(void)
 {
+	rt_section_spoil("a kernel is told the scale of the loss");
 	return scale;
 }
 

@@ -14,7 +14,7 @@ static const char usage[] =
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
 	"          make virtual: [--virtual]\n"
 #if defined RT_GPU
-	"          GPUs: [--nccl auto|on|off]\n"
+	"          GPUs: [--nccl auto|on|off] [--cuda-graphs auto|on|off]\n"
 #endif
 	"Each option may also come as an environment variable PD_STEPS, PD_DATA ...; runtime/README.md says what they do.\n";
 
@@ -148,6 +148,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "attempt", COUNT, &o->attempt },
 #if defined RT_GPU
 		{ "nccl", TEXT, &o->nccl },
+		{ "cuda-graphs", TEXT, &o->graphs },
 #endif
 		{ "check", FLAG, &o->dry_run },
 		{ "quiet", QUIET, NULL },

@@ -205,6 +205,8 @@ void pd_input(int i, int mb, void *dst);
  * numbers. */
 int64_t pd_sample(int mb);
 
+int64_t pd_sample_of_step(int mb);      /* pd_sample(mb) - pd_sample(0) */
+
 /* Sum of the loss over microbatch mb and what it is divided by (counted labels). The loss's
  * stage calls it per microbatch; pd_totals joins all ranks (in microbatch order, so the sum has
  * one value whatever the plan). */
@@ -570,6 +572,14 @@ void   pd_fill(void *to, int byte, size_t bytes);
 void   pd_add(float *sum, const float *one, int64_t n);
 void   pd_set(float *to, double v);
 double pd_get(const float *from);
+/* Device memory that holds what make gives for the running step, n numbers, when what is started next runs: kernels take from there what
+ * hangs on the step, so that a graph may start them again. make: always the same function, of the host. */
+const double *pd_late(void (*make)(double *numbers), int n);
+void   pd_set_count(float *to);         /* pd_set(to, pd_total_count()) */
+/* Action k of n of a step begins its kernels, of microbatch mb or -1. false: a graph does what it did before; else the kernels are to
+ * be started, and then the section ended. */
+bool   pd_section(bool train, int k, int n, int mb);
+void   pd_section_end(void);
 const void *pd_constant(const void *on_host, size_t bytes); /* before step 0: a copy on the device */
 /* y = end(op(a) op(b) + bias) for `batch` matrices, row-major and without gaps; those of a and b begin astep and bstep elements
  * apart. bias: a row of n. keep: `also` is made for the backward, of PD_RELU a bit per element, set above 0, rows of a multiple of

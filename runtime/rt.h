@@ -45,6 +45,9 @@ struct rt_options;
 void   rt_gpu_connect(const pd_program *p, const struct rt_options *o);        /* before step 0, all ranks together */
 void   rt_gpu_announce(void);                           /* a line about that, on rank 0 */
 void   rt_gpu_leave(void);
+void   rt_section_spoil(const char *why);               /* gpu_graph.c: a function asks for this, so there is no graph of it */
+void   rt_graphs_open(const struct rt_options *o);
+void   rt_graphs_end(void);
 #else
 static inline size_t rt_host_arena(const pd_program *p) { return p->arena; }
 static inline char *rt_to_gpu(const pd_program *p, char *arena) { (void)p; return arena; }
@@ -56,6 +59,9 @@ struct rt_options;
 static inline void rt_gpu_connect(const pd_program *p, const struct rt_options *o) { (void)p; (void)o; }
 static inline void rt_gpu_announce(void) { }
 static inline void rt_gpu_leave(void) { }
+static inline void rt_section_spoil(const char *why) { (void)why; }
+static inline void rt_graphs_open(const struct rt_options *o) { (void)o; }
+static inline void rt_graphs_end(void) { }
 #endif
 
 /* ---- options.c ---- */
@@ -74,7 +80,7 @@ typedef struct rt_options {
 	const char *jsonl, *csv, *tensorboard, *stop, *trace, *arrivals;        /* NULL: none */
 	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
 	const char *ckpt;               /* NULL: no checkpoints */
-	const char *nccl;               /* GPU programs: auto, on, off */
+	const char *nccl, *graphs;      /* GPU programs: auto, on, off */
 	double      ckpt_settle;        /* seconds between two that the disk is asked to have */
 	bool        then_loss, state, dry_run, shuffle;
 	int64_t     attempt;            /* the how manieth start of this job by pdrun, from 0 */

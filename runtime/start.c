@@ -67,6 +67,7 @@ void *rt_alloc(size_t bytes)
 
 int64_t pd_step_index(void)
 {
+	rt_section_spoil("a kernel is told the step");
 	return rt_update < 0 ? rt_step : rt_update;
 }
 
@@ -96,12 +97,19 @@ double rt_rate(int64_t t)
 
 double pd_rate(void)
 {
+	rt_section_spoil("a kernel is told the learning rate");
 	return rt_rate(rt_program->server && rt_update >= 0 ? rt_update_step : pd_step_index());
 }
 
 int64_t pd_sample(int mb)
 {
+	rt_section_spoil("a kernel is told the number of a sample");
 	return (rt_step * rt_program->microbatches + mb) * rt_program->micro;
+}
+
+int64_t pd_sample_of_step(int mb)
+{
+	return mb * rt_program->micro;
 }
 
 /* ---- memory ---- */
@@ -440,6 +448,7 @@ static void prepare(const pd_program *p, rt_options *o)
 		rt_gradients_keep(p);
 	if (p->init)
 		p->init(rt_to_gpu(p, run.arena));
+	rt_graphs_open(o);
 	rt_gpu_connect(p, o);
 	if (rt_alone || rt_virtual) {
 		rt_profile_check(p);
@@ -540,6 +549,7 @@ int pd_finalize(void)
 		if (!rt_virtual)
 			save(p, o, run.arena);
 	}
+	rt_graphs_end();
 	rt_gpu_leave();
 	rt_leave();
 	return run.signalled ? 128 + (rt_signal ? rt_signal : SIGTERM) : RT_OK;

@@ -161,6 +161,27 @@ API cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s)
 	return CUBLAS_STATUS_SUCCESS;
 }
 
+typedef struct product {
+	pd_dtype    in, out;
+	int         ta, tb, m, n, k, lda, ldb, ldc;
+	const void *a, *b;
+	float       beta;
+	void       *c;
+} product;
+
+static standin_end multiply(void *what)
+{
+	const product *p = what;
+
+	standin_device(1);
+	if (p->in == PD_F32)
+		pd_gemm(p->tb, p->ta, p->n, p->m, p->k, p->b, p->ldb, p->a, p->lda, p->beta, p->c, p->ldc);
+	else
+		pd_gemm_half(p->in, p->out, p->tb, p->ta, p->n, p->m, p->k, p->b, p->ldb, p->a, p->lda, p->beta, p->c, p->ldc);
+	standin_device(0);
+	return STANDIN_DONE;
+}
+
 API cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
                                const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta,
                                float *c, int ldc)
@@ -168,9 +189,9 @@ API cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOpe
 	(void)h;
 	if (*alpha != 1)
 		return (cublasStatus_t)7;       /* not asked for by what pdcc writes */
-	standin_device(1);
-	pd_gemm(tb == CUBLAS_OP_T, ta == CUBLAS_OP_T, n, m, k, b, ldb, a, lda, *beta, c, ldc);
-	standin_device(0);
+	const product p = { PD_F32, PD_F32, ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, lda, ldb, ldc, a, b, *beta, c };
+
+	standin_do(NULL, multiply, &p, sizeof p);
 	return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -188,10 +209,10 @@ API cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOp
 	if (*(const float *)alpha != 1 || ka != kb || ka == CUDA_R_32F || (kc != ka && kc != CUDA_R_32F) ||
 	    compute != CUBLAS_COMPUTE_32F || algorithm != CUBLAS_GEMM_DEFAULT)
 		return (cublasStatus_t)7;
-	standin_device(1);
-	pd_gemm_half(dtype(ka), dtype(kc), tb == CUBLAS_OP_T, ta == CUBLAS_OP_T, n, m, k, b, ldb, a, lda, *(const float *)beta, c,
-	             ldc);
-	standin_device(0);
+	const product p = { dtype(ka), dtype(kc), ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, lda, ldb, ldc, a, b,
+		*(const float *)beta, c };
+
+	standin_do(NULL, multiply, &p, sizeof p);
 	return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -174,6 +174,22 @@ static const known *object(int what, const struct cudnnTensorStruct *x, const st
 	return &table[n++];
 }
 
+typedef struct convolution { known k; void *to; const void *a, *b; } convolution;
+
+static standin_end convolve(void *what)
+{
+	const convolution *c = what;
+
+	standin_device(1);
+	switch (c->k.d.what) {
+	case PD_FORWARD: pd_conv_forward(&c->k.conv, c->to, c->a, c->b, NULL, c->k.scratch); break;
+	case PD_BACKWARD_DATA: pd_conv_backward_data(&c->k.conv, c->to, c->a, c->b, c->k.scratch); break;
+	default: pd_conv_backward_weights(&c->k.conv, c->to, NULL, c->a, c->b, c->k.scratch);
+	}
+	standin_device(0);
+	return STANDIN_DONE;
+}
+
 static bool plain(const void *alpha, const void *beta)
 {
 	return *(const float *)alpha == 1 && *(const float *)beta == 0;
@@ -188,9 +204,7 @@ API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cu
 	(void)h; (void)algo; (void)workspace; (void)bytes;
 	if (!k || !plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_device(1);
-	pd_conv_forward(&k->conv, y, x, w, NULL, k->scratch);
-	standin_device(0);
+	standin_do(NULL, convolve, &(convolution){ *k, y, x, w }, sizeof(convolution));
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -203,9 +217,7 @@ API cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alph
 	(void)h; (void)algo; (void)workspace; (void)bytes;
 	if (!k || !plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_device(1);
-	pd_conv_backward_data(&k->conv, dx, dy, w, k->scratch);
-	standin_device(0);
+	standin_do(NULL, convolve, &(convolution){ *k, dx, dy, w }, sizeof(convolution));
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -218,9 +230,7 @@ API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *al
 	(void)h; (void)algo; (void)workspace; (void)bytes;
 	if (!k || !plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_device(1);
-	pd_conv_backward_weights(&k->conv, dw, NULL, x, dy, k->scratch);
-	standin_device(0);
+	standin_do(NULL, convolve, &(convolution){ *k, dw, x, dy }, sizeof(convolution));
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -247,39 +257,55 @@ static int64_t points(const struct cudnnTensorStruct *t)
 	return n;
 }
 
+typedef struct bias { struct cudnnTensorStruct large, small; const void *from; void *to; } bias;
+
+static standin_end sum_bias(void *what)
+{
+	const bias   *x = what;
+	const int64_t sp = points(&x->large);
+
+	standin_device(1);
+	for (int c = 0; c < x->large.dim[1]; c++) {
+		double sum = 0;
+
+		for (int n = 0; n < x->large.dim[0]; n++)
+			for (int64_t i = 0; i < sp; i++)
+				sum += (double)get(&x->large, x->from, ((int64_t)n * x->large.dim[1] + c) * sp + i);
+		put(&x->small, x->to, c, (float)sum);
+	}
+	standin_device(0);
+	return STANDIN_DONE;
+}
+
+static standin_end add_bias(void *what)
+{
+	const bias   *x = what;
+	const int64_t sp = points(&x->large);
+
+	standin_device(1);
+	for (int64_t nc = 0; nc < (int64_t)x->large.dim[0] * x->large.dim[1]; nc++)
+		for (int64_t i = 0; i < sp; i++)
+			put(&x->large, x->to, nc * sp + i, get(&x->large, x->to, nc * sp + i) + get(&x->small, x->from, nc % x->large.dim[1]));
+	standin_device(0);
+	return STANDIN_DONE;
+}
+
 API cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t dyd, const void *dy,
 	const void *beta, cudnnTensorDescriptor_t dbd, void *db)
 {
-	const int64_t sp = points(dyd);
-
 	(void)h;
 	if (!plain(alpha, beta) || dbd->dim[1] != dyd->dim[1])
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_device(1);
-	for (int c = 0; c < dyd->dim[1]; c++) {
-		double sum = 0;
-
-		for (int n = 0; n < dyd->dim[0]; n++)
-			for (int64_t i = 0; i < sp; i++)
-				sum += (double)get(dyd, dy, ((int64_t)n * dyd->dim[1] + c) * sp + i);
-		put(dbd, db, c, (float)sum);
-	}
-	standin_device(0);
+	standin_do(NULL, sum_bias, &(bias){ *dyd, *dbd, dy, db }, sizeof(bias));
 	return CUDNN_STATUS_SUCCESS;
 }
 
 API cudnnStatus_t cudnnAddTensor(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t bd, const void *b,
 	const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
-	const int64_t sp = points(yd);
-
 	(void)h;
 	if (*(const float *)alpha != 1 || *(const float *)beta != 1 || bd->dim[1] != yd->dim[1] || bd->dim[0] != 1)
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_device(1);
-	for (int64_t nc = 0; nc < (int64_t)yd->dim[0] * yd->dim[1]; nc++)
-		for (int64_t i = 0; i < sp; i++)
-			put(yd, y, nc * sp + i, get(yd, y, nc * sp + i) + get(bd, b, nc % yd->dim[1]));
-	standin_device(0);
+	standin_do(NULL, add_bias, &(bias){ *yd, *bd, b, y }, sizeof(bias));
 	return CUDNN_STATUS_SUCCESS;
 }

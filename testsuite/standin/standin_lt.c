@@ -216,29 +216,46 @@ static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la
 		sums(d, b, lb, ly->type, ly->cols, k);
 }
 
+typedef struct call {
+	struct standin_product d;
+	struct standin_matrix  la, lb, ly;
+	const void            *a, *b;
+	void                  *y, *workspace;
+	size_t                 bytes;
+} call;
+
+static standin_end multiply(void *what)
+{
+	call         *x = what;
+	const int64_t wide = x->la.type == CUDA_R_32F ? 4 : 2, result = x->ly.type == CUDA_R_32F ? 4 : 2;
+	float        *room = malloc((size_t)x->ly.rows * (size_t)x->ly.cols * sizeof *room);
+
+	if (!room)
+		abort();
+	standin_device(1);
+	if (x->bytes)
+		memset(x->workspace, 0x7f, x->bytes);   /* the library writes there */
+	for (int q = 0; q < x->ly.batch; q++)
+		one(&x->d, (const char *)x->a + q * x->la.step * wide, &x->la, (const char *)x->b + q * x->lb.step * wide, &x->lb,
+		    (char *)x->y + q * x->ly.step * result, &x->ly, room);
+	standin_device(0);
+	free(room);
+	return STANDIN_DONE;
+}
+
 API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha, const void *a,
 	cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta, const void *c,
 	cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t ly, const cublasLtMatmulAlgo_t *algo, void *workspace,
 	size_t bytes, cudaStream_t s)
 {
-	const int64_t wide = la->type == CUDA_R_32F ? 4 : 2, result = ly->type == CUDA_R_32F ? 4 : 2;
-	float        *room = malloc((size_t)ly->rows * (size_t)ly->cols * sizeof *room);
-
 	(void)h;
 	(void)s;
-	if (!room || *(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) ||
+	if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) ||
 	    !algo || algo->data[0] != d->end || algo->data[1] > bytes || (bytes && !workspace) ||
-	    ((d->end & 772) && !d->bias) || ((d->end & 128) && !d->aux)) {
-		free(room);
+	    ((d->end & 772) && !d->bias) || ((d->end & 128) && !d->aux))
 		return REFUSED;
-	}
-	standin_device(1);
-	if (bytes)
-		memset(workspace, 0x7f, bytes);         /* the library writes there */
-	for (int q = 0; q < ly->batch; q++)
-		one(d, (const char *)a + q * la->step * wide, la, (const char *)b + q * lb->step * wide, lb, (char *)y + q * ly->step * result,
-		    ly, room);
-	standin_device(0);
-	free(room);
+	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes };
+
+	standin_do(NULL, multiply, &x, sizeof x);
 	return CUBLAS_STATUS_SUCCESS;
 }

@@ -63,7 +63,7 @@ const OpDef op_Dropout = {
 	.name = "Dropout", .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE | OP_RANDOM, .attrs = attrs,
 	.attrsize = sizeof(struct dropout), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
 	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
-	.cuda = { .file = "dropout.cuda.cu", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
+	.cuda = { .file = "dropout.cuda.cu", .call = "$k($=0, $=1, $0, pd_sample_of_step($mb));" },
 };
 
 const OpDef op_DropoutGrad = {

@@ -67,5 +67,5 @@ const OpDef op_ReportHits = {       /* a CountHits */
 const OpDef op_Total = {    /* what the losses of all microbatches are divided by; never 0 */
 	.name = "Total", .nout = 1, .attrs = total_attrs, .attrsize = sizeof(struct total), .shape = total_shape,
 	.holes = total_holes, .cpu = { .call = "$=[0] = ($T)pd_total_count();" },
-	.cuda = { .call = "pd_set($=, pd_total_count());" },
+	.cuda = { .call = "pd_set_count($=);" },
 };

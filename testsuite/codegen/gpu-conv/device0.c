@@ -26,17 +26,26 @@ static void step(bool train)
 		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case F:
-			forward(a->slot, a->mb);
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				forward(a->slot, a->mb);
+				pd_section_end();
+			}
 			break;
 		case B:
-			backward(a->slot, a->mb);
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				backward(a->slot, a->mb);
+				pd_section_end();
+			}
 			break;
 		case SYNC:
 			sync();
 			break;
 		case UPDATE:
 			pd_totals();
-			update();
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				update();
+				pd_section_end();
+			}
 			break;
 		}
 	}
@@ -49,7 +58,7 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "conv.onnx", .plan = "2", .schedule = "1f1b",
-	.hash = "e8cdd5b9dca4ca03", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
+	.hash = "435ec270bedad3a5", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
 	.rank = 0, .world = 2, .stage = 0, .stages = 1, .replica = 0, .replicas = 2,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 4416,

@@ -27,17 +27,26 @@ static void step(bool train)
 		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case F:
-			forward(a->slot, a->mb);
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				forward(a->slot, a->mb);
+				pd_section_end();
+			}
 			break;
 		case B:
-			backward(a->slot, a->mb);
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				backward(a->slot, a->mb);
+				pd_section_end();
+			}
 			break;
 		case SYNC:
 			sync();
 			break;
 		case UPDATE:
 			pd_totals();
-			update();
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				update();
+				pd_section_end();
+			}
 			break;
 		}
 	}
@@ -50,7 +59,7 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "skip.onnx", .plan = "1", .schedule = "1f1b",
-	.hash = "7ba4e8b768b4c13d", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
+	.hash = "2820828cbdaf456f", .model_hash = "aa8f81ad0226877c", .optimizer = "sgd",
 	.rank = 0, .world = 1, .stage = 0, .stages = 1, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = true, .shuffle = false, .seed = 1,
 	.micro = 2, .microbatches = 3, .channels = 0, .slots = 1, .arena = 3328,

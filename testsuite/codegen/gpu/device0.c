@@ -27,7 +27,10 @@ static void step(bool train)
 		pd_action(names[a->kind], a->mb);
 		switch (a->kind) {
 		case F:
-			forward(a->slot, a->mb);
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				forward(a->slot, a->mb);
+				pd_section_end();
+			}
 			break;
 		case SEND_F:
 			send_forward(a->slot, a->mb);
@@ -36,14 +39,20 @@ static void step(bool train)
 			recv_backward(a->slot, a->mb);
 			break;
 		case B:
-			backward(a->slot, a->mb);
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				backward(a->slot, a->mb);
+				pd_section_end();
+			}
 			break;
 		case SYNC:
 			sync();
 			break;
 		case UPDATE:
 			pd_totals();
-			update();
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				update();
+				pd_section_end();
+			}
 			break;
 		}
 	}
@@ -67,7 +76,7 @@ static const pd_link links[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1-1", .schedule = "1f1b",
-	.hash = "7ac51d8a9ca3a5c4", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
+	.hash = "63f33150a4855cb9", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
 	.rank = 0, .world = 2, .stage = 0, .stages = 2, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 2, .channels = 2, .slots = 2, .arena = 3776,

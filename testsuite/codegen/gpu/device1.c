@@ -30,10 +30,16 @@ static void step(bool train)
 			recv_forward(a->slot, a->entry, a->mb);
 			break;
 		case F:
-			forward(a->slot, a->entry, a->mb);
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				forward(a->slot, a->entry, a->mb);
+				pd_section_end();
+			}
 			break;
 		case B:
-			backward(a->slot, a->entry, a->mb);
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				backward(a->slot, a->entry, a->mb);
+				pd_section_end();
+			}
 			break;
 		case SEND_B:
 			send_backward(a->slot, a->entry, a->mb);
@@ -43,7 +49,10 @@ static void step(bool train)
 			break;
 		case UPDATE:
 			pd_totals();
-			update();
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				update();
+				pd_section_end();
+			}
 			break;
 		}
 	}
@@ -67,7 +76,7 @@ static const pd_link links[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1-1", .schedule = "1f1b",
-	.hash = "7ac51d8a9ca3a5c4", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
+	.hash = "63f33150a4855cb9", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
 	.rank = 1, .world = 2, .stage = 1, .stages = 2, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 2, .channels = 2, .slots = 2, .arena = 2688,

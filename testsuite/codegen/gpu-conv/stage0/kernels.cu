@@ -262,15 +262,19 @@ PD_HOST void running_4x2(float *r, const float *rows)
 	PD_LAUNCH(device::running_4x2::run, pd_blocks(2, 256), 256, 0, r, rows);
 }
 
-/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */
+/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+ * step. */
 namespace device::momentum_18 {
 static __global__ void run(float *w,
 	float *restrict v,
-	const float *g, const float *n, double lr
+	const float *g, const float *n, const double *late
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
+	const double lr = late[0];
+
+	(void)lr;
 	if (i < 18) {
 		const float scale = 1 / n[0];
 		const float d = g[i] * scale;
@@ -278,28 +282,37 @@ static __global__ void run(float *w,
 		w[i] -= (float)lr * v[i];
 	}
 }
+
+/* What hangs on the step. */
+static void late(double *to)
+{
+	const double lr = 0.01;
+
+	to[0] = lr;
+	to[1] = to[2] = to[3] = 0;
+}
 }
 
 PD_HOST void momentum_18(float *w,
 	float *restrict v,
 	const float *g, const float *n)
 {
-	const double lr = 0.01;
-
 	PD_LAUNCH(device::momentum_18::run, pd_blocks(18, 256), 256, 0, w,
 		v,
-		g, n, lr
-		);
+		g, n, pd_late(device::momentum_18::late, 4));
 }
 
 namespace device::momentum_2 {
 static __global__ void run(float *w,
 	float *restrict v,
-	const float *g, const float *n, double lr
+	const float *g, const float *n, const double *late
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
+	const double lr = late[0];
+
+	(void)lr;
 	if (i < 2) {
 		const float scale = 1 / n[0];
 		const float d = g[i] * scale;
@@ -307,28 +320,37 @@ static __global__ void run(float *w,
 		w[i] -= (float)lr * v[i];
 	}
 }
+
+/* What hangs on the step. */
+static void late(double *to)
+{
+	const double lr = 0.01;
+
+	to[0] = lr;
+	to[1] = to[2] = to[3] = 0;
+}
 }
 
 PD_HOST void momentum_2(float *w,
 	float *restrict v,
 	const float *g, const float *n)
 {
-	const double lr = 0.01;
-
 	PD_LAUNCH(device::momentum_2::run, pd_blocks(2, 256), 256, 0, w,
 		v,
-		g, n, lr
-		);
+		g, n, pd_late(device::momentum_2::late, 4));
 }
 
 namespace device::momentum_24 {
 static __global__ void run(float *w,
 	float *restrict v,
-	const float *g, const float *n, double lr
+	const float *g, const float *n, const double *late
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
+	const double lr = late[0];
+
+	(void)lr;
 	if (i < 24) {
 		const float scale = 1 / n[0];
 		const float d = g[i] * scale;
@@ -336,28 +358,37 @@ static __global__ void run(float *w,
 		w[i] -= (float)lr * v[i];
 	}
 }
+
+/* What hangs on the step. */
+static void late(double *to)
+{
+	const double lr = 0.01;
+
+	to[0] = lr;
+	to[1] = to[2] = to[3] = 0;
+}
 }
 
 PD_HOST void momentum_24(float *w,
 	float *restrict v,
 	const float *g, const float *n)
 {
-	const double lr = 0.01;
-
 	PD_LAUNCH(device::momentum_24::run, pd_blocks(24, 256), 256, 0, w,
 		v,
-		g, n, lr
-		);
+		g, n, pd_late(device::momentum_24::late, 4));
 }
 
 namespace device::momentum_3 {
 static __global__ void run(float *w,
 	float *restrict v,
-	const float *g, const float *n, double lr
+	const float *g, const float *n, const double *late
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
+	const double lr = late[0];
+
+	(void)lr;
 	if (i < 3) {
 		const float scale = 1 / n[0];
 		const float d = g[i] * scale;
@@ -365,16 +396,22 @@ static __global__ void run(float *w,
 		w[i] -= (float)lr * v[i];
 	}
 }
+
+/* What hangs on the step. */
+static void late(double *to)
+{
+	const double lr = 0.01;
+
+	to[0] = lr;
+	to[1] = to[2] = to[3] = 0;
+}
 }
 
 PD_HOST void momentum_3(float *w,
 	float *restrict v,
 	const float *g, const float *n)
 {
-	const double lr = 0.01;
-
 	PD_LAUNCH(device::momentum_3::run, pd_blocks(3, 256), 256, 0, w,
 		v,
-		g, n, lr
-		);
+		g, n, pd_late(device::momentum_3::late, 4));
 }

@@ -200,7 +200,7 @@ void update(void)
 {
 	float *n_2 = (void *)(tmp + 0);                          /* f32[] */
 
-	pd_set(n_2, pd_total_count());                           /* %n f32[] */
+	pd_set_count(n_2);                                       /* %n f32[] */
 	running_4x2(P->mean, R->mean_rows);                      /* @mean  b */
 	running_4x2(P->var, R->var_rows);                        /* @var  b */
 	pd_gradient(0, G->w1);

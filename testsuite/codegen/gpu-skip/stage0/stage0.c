@@ -123,7 +123,7 @@ void update(void)
 {
 	float *n_1 = (void *)(tmp + 0);                          /* f32[] */
 
-	pd_set(n_1, pd_total_count());                           /* %n.1 f32[] */
+	pd_set_count(n_1);                                       /* %n.1 f32[] */
 	pd_gradient(0, G->w1);
 	sgd_16(P->w1, G->w1, n_1);                               /* @w1 */
 	pd_gradient(1, G->w2);

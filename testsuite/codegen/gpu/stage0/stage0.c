@@ -118,7 +118,7 @@ void update(void)
 {
 	float *n_2 = (void *)(tmp + 0);                          /* f32[] */
 
-	pd_set(n_2, pd_total_count());                           /* %n f32[] */
+	pd_set_count(n_2);                                       /* %n f32[] */
 	pd_gradient(0, G->w1);
 	adam_30(P->w1, S->w1_m, S->w1_v, G->w1, n_2);            /* @w1 */
 	pd_gradient(1, G->b1);

@@ -108,16 +108,20 @@ PD_HOST void cross_entropy_grad_4x3_sum(float *dx, const float *dy,
 		labels, (const float *)nullptr);
 }
 
-/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by. */
+/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+ * step. */
 namespace device::adam_15 {
 static __global__ void run(float *w,
 	float *restrict m, float *restrict v,
-	const float *g, const float *n, double lr
-	, float rate, float root
+	const float *g, const float *n, const double *late
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
+	const double lr = late[0];
+	const float rate = (float)late[1], root = (float)late[2];
+
+	(void)lr;
 	if (i < 15) {
 		const float scale = 1 / n[0];
 		const float d = g[i] * scale;
@@ -126,32 +130,42 @@ static __global__ void run(float *w,
 		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
 	}
 }
+
+/* What hangs on the step. */
+static void late(double *to)
+{
+	const double lr = 0.01;
+	const double t = (double)pd_update_index() + 1 + 0;
+	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
+
+	to[0] = lr;
+	to[1] = to[2] = to[3] = 0;
+	to[1] = (double)rate;
+	to[2] = (double)root;
+}
 }
 
 PD_HOST void adam_15(float *w,
 	float *restrict m, float *restrict v,
 	const float *g, const float *n)
 {
-	const double lr = 0.01;
-	const double t = (double)pd_update_index() + 1 + 0;
-	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
-
 	PD_LAUNCH(device::adam_15::run, pd_blocks(15, 256), 256, 0, w,
 		m, v,
-		g, n, lr
-		, rate, root
-		);
+		g, n, pd_late(device::adam_15::late, 4));
 }
 
 namespace device::adam_3 {
 static __global__ void run(float *w,
 	float *restrict m, float *restrict v,
-	const float *g, const float *n, double lr
-	, float rate, float root
+	const float *g, const float *n, const double *late
 	)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
+	const double lr = late[0];
+	const float rate = (float)late[1], root = (float)late[2];
+
+	(void)lr;
 	if (i < 3) {
 		const float scale = 1 / n[0];
 		const float d = g[i] * scale;
@@ -160,19 +174,26 @@ static __global__ void run(float *w,
 		w[i] -= rate * m[i] / (sqrtf(v[i]) * root + (float)1e-08);
 	}
 }
+
+/* What hangs on the step. */
+static void late(double *to)
+{
+	const double lr = 0.01;
+	const double t = (double)pd_update_index() + 1 + 0;
+	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
+
+	to[0] = lr;
+	to[1] = to[2] = to[3] = 0;
+	to[1] = (double)rate;
+	to[2] = (double)root;
+}
 }
 
 PD_HOST void adam_3(float *w,
 	float *restrict m, float *restrict v,
 	const float *g, const float *n)
 {
-	const double lr = 0.01;
-	const double t = (double)pd_update_index() + 1 + 0;
-	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
-
 	PD_LAUNCH(device::adam_3::run, pd_blocks(3, 256), 256, 0, w,
 		m, v,
-		g, n, lr
-		, rate, root
-		);
+		g, n, pd_late(device::adam_3::late, 4));
 }

@@ -139,7 +139,7 @@ void update(void)
 {
 	float *n_1 = (void *)(tmp + 0);                          /* f32[] */
 
-	pd_set(n_1, pd_total_count());                           /* %n.1 f32[] */
+	pd_set_count(n_1);                                       /* %n.1 f32[] */
 	pd_gradient(0, G->w2);
 	adam_15(P->w2, S->w2_m, S->w2_v, G->w2, n_1);            /* @w2 */
 	pd_gradient(1, G->b2);

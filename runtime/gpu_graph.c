@@ -1,0 +1,241 @@
+/* gpu_graph.c: CUDA graphs. The functions of a device's actions (a forward, a backward, an update) start the same kernels with the
+ * same arguments in every step, once what hangs on the step is read from device memory (pd_late). So each is captured in the third
+ * step and from then on started as one graph. The first two steps run as they are, and the second one is watched: what a function has the host do
+ * before its kernels (inputs, waits for messages) is done before its graph too, and a loss that it reports is noted behind it. Where it
+ * asks the host or the device for a number, or waits, there are no graphs for functions of its kind. */
+#include "gpu_rt.h"
+#include <stdlib.h>
+
+typedef struct todo { rt_todo what; int a, b; void *to; } todo;
+typedef struct noted { int mb; bool hits; } noted;
+typedef struct section {
+	int             visits, kind;
+	todo           *before;
+	noted          *notes;
+	int             nbefore, nnotes, first_note;
+	cudaGraphExec_t graph;
+} section;
+enum { WATCHED = 2, MICRO = 0, STEP = 1 };
+
+static section    *sections, *current;
+static int         nsections;
+static bool        capturing, wanted, must, making;
+static const char *const of[] = { "forwards and backwards", "updates" };
+static const char *spoiled[2];          /* why functions of microbatches, of steps, cannot be captured */
+
+static bool off(void)
+{
+	return rt_alone || rt_virtual || !wanted;
+}
+
+void rt_graphs_open(const rt_options *o)
+{
+	const char *s = o->graphs ? o->graphs : "auto";
+
+	if (strcmp(s, "auto") && strcmp(s, "on") && strcmp(s, "off"))
+		rt_fail(RT_USAGE, "R001", "--cuda-graphs wants auto, on or off, not '%s'", s);
+	wanted = strcmp(s, "off") != 0;
+	must = !strcmp(s, "on");
+}
+
+/* ---- what a function does beside starting kernels ---- */
+
+void rt_section_spoil(const char *why)
+{
+	if (current && current->visits == WATCHED && !making && !spoiled[current->kind])        /* the first time memory is made */
+		spoiled[current->kind] = why;
+}
+
+static void perform(const todo *t)
+{
+	switch (t->what) {
+	case RT_TODO_INPUT: pd_input(t->a, t->b, t->to); break;
+	case RT_TODO_RECEIVED: pd_wait_recv(t->a, t->b); break;
+	case RT_TODO_SENT: pd_wait_send(t->a, t->b); break;
+	}
+}
+
+bool rt_section_before(rt_todo what, int a, int b, void *to)
+{
+	section *s = current;
+
+	if (!s || capturing)
+		return s != NULL;
+	s->before = realloc(s->before, (size_t)(s->nbefore + 1) * sizeof *s->before);
+	if (!s->before)
+		rt_fail(RT_MEMORY, "R501", "no memory for what comes before a graph");
+	s->before[s->nbefore] = (todo){ what, a, b, to };
+	current = NULL;         /* it is no part of the graph */
+	perform(&s->before[s->nbefore++]);
+	current = s;
+	return true;
+}
+
+void rt_section_note(int mb, bool hits)
+{
+	section *s = current;
+
+	if (!s || !capturing)
+		return;
+	s->notes = realloc(s->notes, (size_t)(s->nnotes + 1) * sizeof *s->notes);
+	if (!s->notes)
+		rt_fail(RT_MEMORY, "R501", "no memory for what comes behind a graph");
+	s->notes[s->nnotes++] = (noted){ mb, hits };
+}
+
+/* ---- numbers of the running step ---- */
+
+enum { ROWS = 1024, NUMBERS = 4 * ROWS };
+
+static struct {
+	double (*at)[NUMBERS];          /* two in the host's memory */
+	double  *here;                  /* on the device */
+	double   now[NUMBERS];
+	struct { void (*make)(double *numbers); int first, n; } row[ROWS];
+	int      rows, used, turn;
+	cudaEvent_t copied[2];
+} late;
+
+static void made(int row, double *to)
+{
+	making = true;
+	late.row[row].make(to);
+	making = false;
+}
+
+/* All rows as they are now; those on the device become the same. */
+static void renew(void)
+{
+	double now[NUMBERS];
+	const size_t bytes = (size_t)late.used * sizeof *now;
+
+	for (int i = 0; i < late.rows; i++)
+		made(i, &now[late.row[i].first]);
+	if (!late.rows || !memcmp(now, late.now, bytes))
+		return;
+	memcpy(late.now, now, bytes);
+	late.turn ^= 1;
+	rt_until(late.copied[late.turn]);
+	memcpy(late.at[late.turn], now, bytes);
+	rt_copy_on(RT_COMPUTE, late.here, late.at[late.turn], bytes, false);
+	rt_record_on(&late.copied[late.turn], RT_COMPUTE);
+}
+
+const double *pd_late(void (*make)(double *numbers), int n)
+{
+	double now[NUMBERS];
+	int    i = 0;
+
+	while (i < late.rows && late.row[i].make != make)
+		i++;
+	if (i == late.rows) {
+		if (!late.here) {
+			late.here = rt_device_memory(sizeof late.now, "numbers of the running step");
+			late.at = rt_pinned(NULL, 2 * sizeof *late.at);
+		}
+		if (late.rows == ROWS || late.used + n > NUMBERS)
+			rt_fail(RT_ERROR, "R526", "more than %d kernels take numbers of the step", ROWS);
+		late.row[late.rows].make = make;
+		late.row[late.rows].n = n;
+		late.row[late.rows++].first = late.used;
+		for (int k = 0; k < n; k++)
+			late.now[late.used++] = NAN;    /* unlike what it will be */
+	}
+	const int first = late.row[i].first;
+
+	if (!capturing) {
+		made(i, now);
+		if (memcmp(now, &late.now[first], (size_t)n * sizeof *now))
+			renew();
+	}
+	return late.here + first;
+}
+
+static void count(double *to)
+{
+	*to = pd_total_count();
+}
+
+void pd_set_count(float *to)
+{
+	rt_set_late(to, pd_late(count, 1));
+}
+
+/* ---- sections ---- */
+
+static void prepare(section *s)
+{
+	renew();
+	for (int i = 0; i < s->nbefore; i++)
+		perform(&s->before[i]);
+}
+
+static void replay(section *s)
+{
+	if (rt_gpu_notes() != s->first_note && s->nnotes)
+		rt_fail(RT_ERROR, "R526", "a graph notes its losses from place %d, others took %d", s->first_note, rt_gpu_notes());
+	rt_gpu_check(cudaGraphLaunch(s->graph, pd_stream()), "cudaGraphLaunch");
+	for (int i = 0; i < s->nnotes; i++)
+		rt_gpu_noted(s->notes[i].mb, s->notes[i].hits);
+}
+
+bool pd_section(bool train, int k, int n, int mb)
+{
+	current = NULL;
+	if (!train || off())
+		return true;
+	if (!sections)
+		sections = rt_alloc((size_t)(nsections = n) * sizeof *sections);
+	section *s = &sections[k];
+
+	s->kind = mb < 0 ? STEP : MICRO;
+	if (spoiled[s->kind] && must)
+		rt_fail(RT_USAGE, "R526", "--cuda-graphs on: there is no graph of %s: %s", of[s->kind], spoiled[s->kind]);
+	if (spoiled[s->kind])
+		return true;
+	if (s->graph) {
+		prepare(s);
+		replay(s);
+		return false;
+	}
+	if (s->visits++ < WATCHED) {
+		s->nbefore = 0;
+		current = s;
+		return true;
+	}
+	prepare(s);
+	s->first_note = rt_gpu_notes();
+	current = s;
+	capturing = true;
+	rt_gpu_check(cudaStreamBeginCapture(pd_stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+	return true;
+}
+
+void pd_section_end(void)
+{
+	section    *s = current;
+	cudaGraph_t g;
+
+	current = NULL;
+	if (!capturing)
+		return;
+	capturing = false;
+	rt_gpu_check(cudaStreamEndCapture(pd_stream(), &g), "cudaStreamEndCapture (--cuda-graphs off runs without)");
+	rt_gpu_check(cudaGraphInstantiate(&s->graph, g, 0), "cudaGraphInstantiate (--cuda-graphs off runs without)");
+	rt_gpu_check(cudaGraphDestroy(g), "cudaGraphDestroy");
+	rt_gpu_check(cudaGraphLaunch(s->graph, pd_stream()), "cudaGraphLaunch");
+}
+
+void rt_graphs_end(void)
+{
+
+	int graphs = 0;
+
+	for (int k = 0; k < nsections; k++)
+		graphs += sections[k].graph != NULL;
+	if (wanted && sections && rt_log >= RT_LOG_DEBUG)
+		printf("debug: %s has %d CUDA graphs\n", rt_name(rt_program->rank), graphs);
+	for (int k = 0; k < 2 && wanted && sections && rt_log >= RT_LOG_DEBUG; k++)
+		if (spoiled[k])
+			printf("debug: %s has no CUDA graphs of %s: %s\n", rt_name(rt_program->rank), of[k], spoiled[k]);
+}
