@@ -494,6 +494,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	if (t) {
 		p->most_stages = t->no_pipeline ? 1 : t->max_stages;
 		p->no_replicas = t->no_dp;
+		p->equal_replicas = served_async(t);
 	}
 	if (schedule_async(t)) {
 		p->schedule = "1f1b";       /* whose plan is good for what never is flushed */

@@ -66,7 +66,7 @@ bool plan_allowed(const PlanModel *p, int n, const int *replicas)
 	bool ok = !p->most_stages || n <= p->most_stages;
 
 	for (int s = 0; s < n; s++)
-		ok &= !p->no_replicas || replicas[s] == 1;
+		ok &= (!p->no_replicas || replicas[s] == 1) && (!p->equal_replicas || replicas[s] == replicas[0]);
 	return ok;
 }
 

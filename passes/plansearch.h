@@ -39,7 +39,7 @@ const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Tri
 void  search_start(PlanSearch *s, Arena *a, const PlanModel *p);
 /* Looks at a plan (a copy is kept): judges, plays it unless its bound says that it cannot be best. */
 Trial *search_try(PlanSearch *s, const Trial *t);
-/* What --max-stages, --no-pipeline and --no-dp leave. */
+/* What --max-stages, --no-pipeline and --no-dp leave, and asynchronous servers. */
 bool  plan_allowed(const PlanModel *p, int n, const int *replicas);
 double search_effort(const Trial *t);       /* of playing it, as PlanSearch.work counts */
 bool  trial_better(const Trial *x, const Trial *y);

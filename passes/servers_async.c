@@ -41,6 +41,8 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 		return refuse(cx, "--gnorm tells the norm over all parameters, whose gradients arrive one after another at several servers");
 	if (cx->train->opt.clip_norm > 0)
 		return refuse(cx, "--clip-norm limits the norm over all parameters, whose gradients arrive one after another at several servers");
+	if (o->amp && !strcmp(o->amp, "fp16"))
+		return refuse(cx, "--amp fp16 leaves out a step in which any gradient overflows, and no step is common to all devices; choose bf16");
 	if (o->last && !strcmp(o->last, "keep"))
 		return refuse(cx, "data.last: keep trains on a short step, in which some devices have no sample; say drop or wrap");
 	if (target_cuda(o))
