@@ -33,6 +33,20 @@ void buf_add(Buf *b, const void *p, size_t n)
 	b->s[b->n] = 0;
 }
 
+void buf_int(Buf *b, int64_t n)
+{
+	char digit[20];
+	int k = (int)sizeof digit;
+	uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
+
+	if (n < 0)
+		buf_putc(b, '-');
+	do
+		digit[--k] = (char)('0' + left % 10);
+	while (left /= 10);
+	buf_add(b, digit + k, sizeof digit - (size_t)k);
+}
+
 void buf_puts(Buf *b, const char *s)
 {
 	buf_add(b, s, strlen(s));
@@ -47,13 +61,19 @@ void buf_vprintf(Buf *b, const char *fmt, va_list ap)
 {
 	va_list again;
 
+	reserve(b, 1);
 	va_copy(again, ap);
-	int n = vsnprintf(NULL, 0, fmt, again);
+	const size_t room = b->cap - b->n;
+	const int n = vsnprintf(b->s + b->n, room, fmt, again);
 	va_end(again);
-	if (n < 0)
+	if (n < 0) {
+		b->s[b->n] = 0;
 		return;
-	reserve(b, (size_t)n + 1);
-	vsnprintf(b->s + b->n, (size_t)n + 1, fmt, ap);
+	}
+	if ((size_t)n >= room) {
+		reserve(b, (size_t)n + 1);
+		vsnprintf(b->s + b->n, (size_t)n + 1, fmt, ap);
+	}
 	b->n += (size_t)n;
 }
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct Buf {
 	char  *s;               /* always terminated once something was added; NULL before */
@@ -13,6 +14,7 @@ typedef struct Buf {
 
 void buf_printf(Buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(Buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+void buf_int(Buf *b, int64_t n);                    /* in decimal */
 void buf_puts(Buf *b, const char *s);
 void buf_putc(Buf *b, char c);
 void buf_add(Buf *b, const void *p, size_t n);

@@ -27,11 +27,11 @@ static bool same(const Map *m, const void *a, const void *b)
 }
 
 /* The place of key in the index table: where it is, or where it would go. */
-static size_t probe(const Map *m, const void *key)
+static size_t probe(const Map *m, const void *key, size_t sum)
 {
-	size_t i = hash_of(m, key) & (m->nhash - 1);
+	size_t i = sum & (m->nhash - 1);
 
-	while (m->hash[i] && !same(m, m->slot[m->hash[i] - 1].key, key))
+	while (m->hash[i] && (m->slot[m->hash[i] - 1].sum != sum || !same(m, m->slot[m->hash[i] - 1].key, key)))
 		i = (i + 1) & (m->nhash - 1);
 	return i;
 }
@@ -40,7 +40,7 @@ static const MapSlot *find(const Map *m, const void *key)
 {
 	if (!m->n)
 		return NULL;
-	unsigned k = m->hash[probe(m, key)];
+	unsigned k = m->hash[probe(m, key, hash_of(m, key))];
 	return k ? &m->slot[k - 1] : NULL;
 }
 
@@ -61,20 +61,20 @@ static void rehash(Map *m, size_t nhash)
 	m->nhash = nhash;
 	m->hash = NEWN(m->arena, unsigned, nhash);
 	for (size_t i = 0; i < m->n; i++)
-		m->hash[probe(m, m->slot[i].key)] = (unsigned)i + 1;
+		m->hash[probe(m, m->slot[i].key, m->slot[i].sum)] = (unsigned)i + 1;
 }
 
 void map_put(Map *m, const void *key, void *val)
 {
 	if (2 * (m->n + 1) > m->nhash)
 		rehash(m, m->nhash ? 2 * m->nhash : 16);
-	size_t i = probe(m, key);
+	const size_t sum = hash_of(m, key), i = probe(m, key, sum);
 	if (m->hash[i]) {
 		m->slot[m->hash[i] - 1].val = val;
 		return;
 	}
 	if (m->by_name)
 		key = arena_str(m->arena, key);
-	PUSH(m->arena, m->slot, m->n, m->cap) = ((MapSlot){ key, val });
+	PUSH(m->arena, m->slot, m->n, m->cap) = ((MapSlot){ key, val, sum });
 	m->hash[i] = (unsigned)m->n;
 }

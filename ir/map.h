@@ -9,6 +9,7 @@
 typedef struct MapSlot {
 	const void *key;
 	void       *val;
+	size_t      sum;        /* hash of the key */
 } MapSlot;
 
 typedef struct Map {

@@ -52,9 +52,12 @@ static const char *key_of(Arena *a, const Trial *t)
 	Buf b = { 0 };
 
 	for (int s = 0, r = 0; s < t->n; s++) {
-		buf_printf(&b, "%d:", t->end[s]);
-		for (int k = 0; k < t->replicas[s]; k++, r++)
-			buf_printf(&b, "%d,", t->device[r]);
+		buf_int(&b, t->end[s]);
+		buf_putc(&b, ':');
+		for (int k = 0; k < t->replicas[s]; k++, r++) {
+			buf_int(&b, t->device[r]);
+			buf_putc(&b, ',');
+		}
 	}
 	const char *text = arena_str(a, buf_str(&b));
 	buf_free(&b);

@@ -101,7 +101,10 @@ static Group *group_of(const PlanModel *p, const int *device, int n)
 			x->stamp[h] = x->stamps;
 			x->number[h] = x->alike ? hosts++ : h;
 		}
-		buf_printf(&b, "%d*%d ", x->number[h], k - i);
+		buf_int(&b, x->number[h]);
+		buf_putc(&b, '*');
+		buf_int(&b, k - i);
+		buf_putc(&b, ' ');
 	}
 	Group *g = map_get(&x->group, buf_str(&b));
 	if (!g) {
