@@ -40,9 +40,11 @@ static Way way_of(const Node *n)
 		return LOW;
 	case OP_Exp: case OP_Log: case OP_Pow: case OP_Reciprocal: case OP_Sqrt: case OP_Softplus: case OP_Cast:
 		return F32;         /* small differences, or large results */
-	case OP_Identity: case OP_Reshape: case OP_Transpose: case OP_Slice: case OP_SliceGrad: case OP_Concat: case OP_Split:
+	case OP_Identity: case OP_Reshape: case OP_Transpose: case OP_Slice: case OP_Concat: case OP_Split:
 	case OP_Expand: case OP_Reorder:
 		return FOLLOW;
+	case OP_SliceGrad:          /* of a weight: its gradient is f32, and may go to a server slice by slice (opsw) */
+		return n->fwd && n->fwd->in[0]->kind == VAL_PARAM ? F32 : FOLLOW;
 	default:
 		return n->phase != PHASE_UPDATE && (optab[n->op]->flags & OP_EW) ? FOLLOW : F32;
 	}
