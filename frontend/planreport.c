@@ -60,9 +60,9 @@ Where plan_where(const Sim *s)
 				continue;
 			most = work;
 			w.stage = t;
-			w.t = (PlanTerms){ work, x[ACT_SYNC], x[ACT_UPDATE], 0 };
+			w.t = (PlanTerms){ work / s->steps, x[ACT_SYNC] / s->steps, x[ACT_UPDATE] / s->steps, 0 };
 		}
-	w.t.wait = sim_rest(s->step, w.t.work + w.t.sum + w.t.update);
+	w.t.wait = sim_rest(s->each, w.t.work + w.t.sum + w.t.update);
 	return w;
 }
 
@@ -93,7 +93,7 @@ static const SimLoad *busiest(const Sim *s)
 
 const char *plan_bottleneck(const Compile *c, const Sim *s, const Where *w)
 {
-	const double step = s->step > 0 ? s->step : 1;
+	const double step = s->each > 0 ? s->each : 1, busy = busiest(s) && s->step > 0 ? busiest(s)->busy / s->step : 0;
 	const SimLoad *l = busiest(s);
 
 	switch (plan_largest_term(&w->t, NULL)) {
@@ -107,9 +107,9 @@ const char *plan_bottleneck(const Compile *c, const Sim *s, const Where *w)
 	default:
 		break;
 	}
-	if (l && l->busy > 0.6 * step) {
+	if (busy > 0.6) {
 		const Link k = cluster_link_of(&c->cluster, l->line);
-		return arena_printf(c->a, "messages keep %s busy for %.0f %% of the step", link_name(c, &k), 100 * l->busy / step);
+		return arena_printf(c->a, "messages keep %s busy for %.0f %% of the step", link_name(c, &k), 100 * busy);
 	}
 	return arena_printf(c->a, "stage %d waits for others for %.0f %% of the step: the pipeline fills and drains", w->stage,
 		100 * w->t.wait / step);
@@ -244,8 +244,8 @@ static void print_edges(const Compile *c, const Sim *s, FILE *f)
 		parallel += s->load[i].parallel;
 	}
 	if (s->nload)
-		fprintf(f, "  %s a step between devices; data parallelism over as many would move %s\n", str_bytes(c->a, ours),
-			str_bytes(c->a, parallel));
+		fprintf(f, "  %s a step between devices; data parallelism over as many would move %s\n", str_bytes(c->a, ours / s->steps),
+			str_bytes(c->a, parallel / s->steps));
 	print_loads(c, s, f);
 }
 
@@ -259,10 +259,10 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 		c->m->microbatches == 1 ? "" : "es", c->m->batch, cluster_name(c));
 	print_stages(c, s, f);
 	fprintf(f, "  step %s (%.*f samples/s): work %s, sums %s, update %s, waiting %s; bubble %.1f %%\n",
-		time_text(c->a, s->step), s->step > 0 && samples / s->step < 100, s->step > 0 ? samples / s->step : 0, time_text(c->a, w.t.work),
+		time_text(c->a, s->each), s->each > 0 && samples / s->each < 100, s->each > 0 ? samples / s->each : 0, time_text(c->a, w.t.work),
 		time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), 100 * s->bubble);
-	fprintf(f, "  one device: %s, %.2f times as long\n", time_text(c->a, c->plan.one_time), s->step > 0 ?
-		c->plan.one_time / s->step : 1);
+	fprintf(f, "  one device: %s, %.2f times as long\n", time_text(c->a, c->plan.one_time), s->each > 0 ?
+		c->plan.one_time / s->each : 1);
 	if (c->plan.order && c->plan.file_order > 0)
 		fprintf(f, "  cut in the order %s; in the file's order a step is expected to take %.4g times as long\n",
 			order_name[c->plan.order], c->plan.file_order / c->plan.step_time);
@@ -328,7 +328,7 @@ static void json_loads(const Compile *c, const Sim *s, FILE *f)
 		fprintf(f, "%s\n    {\"link\": ", i ? "," : "");
 		quote(f, link_name(c, &l));
 		fprintf(f, ", \"messages_bytes\": %" PRId64 ", \"sums_bytes\": %" PRId64 ", \"data_parallel_bytes\": %" PRId64
-			", \"busiest_port\": %.6g}", x->messages, x->joins, x->parallel, s->step > 0 ? x->busy / s->step : 0);
+			", \"busiest_port\": %.6g}", x->messages / s->steps, x->joins / s->steps, x->parallel / s->steps, s->step > 0 ? x->busy / s->step : 0);
 	}
 }
 
@@ -359,7 +359,7 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 	quote(f, c->plan.by);
 	fprintf(f, ", \"schedule\": \"%s\", \"microbatches\": %" PRId64 ", \"microbatch\": %" PRId64 ",\n \"step_s\": %.9g, "
 		"\"estimate_s\": %.9g, \"estimate_peak_bytes\": %.0f, \"one_device_s\": %.9g, \"bubble\": %.6g, "
-		"\"terms\": ", c->m->schedule->name, c->m->microbatches, c->m->batch, s->step, c->plan.step_time,
+		"\"terms\": ", c->m->schedule->name, c->m->microbatches, c->m->batch, s->each, c->plan.step_time,
 		c->plan.peak, c->plan.one_time, s->bubble);
 	json_terms(f, &w.t);
 	if (c->plan.order)

@@ -160,7 +160,8 @@ static void print_json(const Compile *c, const Sim *s)
 	printf("{\"step_s\": %.9g, \"steps\": %d, \"pipeline_s\": %.9g, \"bubble\": %.6g, \"microbatches\": %" PRId64 ",\n", s->each, s->steps, s->pipeline,
 		s->bubble, c->m->microbatches);
 	printf(" \"measured\": %d, \"estimated\": %d,\n \"sums_s\": {\"ring\": %.9g, \"copies\": %.9g, \"servers\": %.9g, \"rows\": %.9g, "
-		"\"rounds\": %.9g},\n \"sent_bytes\": [", c->measured, c->estimated, s->sums[SIM_RING], s->sums[SIM_COPY], s->sums[SIM_SERVE],
+		"\"rounds\": %.9g},\n \"sent_bytes\": [", c->measured, c->estimated, s->sums[SIM_RING], s->sums[SIM_COPY],
+		s->sums[SIM_SERVE] + s->sums[SIM_PULL] + s->sums[SIM_PUSH],
 		s->sums[SIM_GATHER], s->sums[SIM_DOUBLING] + s->sums[SIM_HALVING] + s->sums[SIM_PAIRWISE] + s->sums[SIM_HOSTS]);
 	for (int i = 0; i < n; i++)
 		printf("%s\n  {\"from\": %d, \"to\": %d, \"messages\": %" PRId64 ", \"sums\": %" PRId64 ", \"totals\": %" PRId64 "%s}",

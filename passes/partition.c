@@ -104,6 +104,7 @@ const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bo
 {
 	const int chunks = schedule_chunks(name), ndev = s->p->c->ndevice;
 	const Trial *best = NULL;
+	bool left_out = false;
 
 	s->cut_budget = INFINITY;
 	for (int n = chunks; n <= ndev * chunks && n <= g->n; n += chunks) {
@@ -111,8 +112,10 @@ const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bo
 		Placement at;
 		for (int i = 0; i < n; i++)
 			replicas[i] = ndev * chunks / n;
-		if (!plan_allowed(s->p, n, replicas))
+		if (!plan_allowed(s->p, n, replicas)) {
+			left_out = true;
 			continue;
+		}
 		if (!plan_place(s->a, name, n, replicas, &at, g->cx->d))
 			return NULL;
 		Trial *t = new_plan(s, replicas, n, &at, "chunks");
@@ -124,7 +127,10 @@ const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bo
 		if (!best || t->score < best->score)
 			best = t;
 	}
-	if (!best && !silent)
+	if (!best && !silent && left_out)
+		diag_error(g->cx->d, FILELOC(g->m->file), 473, "--max-stages, --no-pipeline and --no-dp leave no plan for schedule %s, which has "
+			"%d or more stages on every device", name, chunks);
+	else if (!best && !silent)
 		diag_error(g->cx->d, FILELOC(g->m->file), 404, "schedule %s needs %d stages; the model has only %d nodes to cut "
 			"behind", name, chunks, g->n);
 	return best;

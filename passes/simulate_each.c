@@ -28,6 +28,7 @@ Schedule *sim_repeated(Arena *a, const Module *m)
 
 	*s = *was;
 	s->nmicro = was->nmicro * EACH_STEPS;
+	s->per_step = was->nmicro;
 	s->dev = NEWN(a, DeviceSchedule, s->ndevice);
 	s->replica_of = NEWN(a, int *, s->nstage);
 	for (int t = 0; t < s->nstage; t++) {
@@ -102,8 +103,8 @@ static bool exchange(Player *p, int rank, SimJoinKind kind)
 		const int j = p->join_of[rank][i];
 		if (p->m->join[j].kind != kind)
 			continue;
-		ports_begin(&p->ports, p->ports.nmsg + j, ports_sum(&p->ports, j), p->now);
 		p->last[j] = rank;
+		ports_begin(&p->ports, p->ports.nmsg + j, ports_sum(&p->ports, j), p->now);
 		bytes += (double)p->m->join[j].bytes;
 		e->left++;
 	}
@@ -159,6 +160,7 @@ void sim_served(Player *p, const Event *ev)
 	SimEach *e = &p->each[x->worker];
 
 	ports_end(&p->ports, p->ports.nmsg + ev->id, p->now);
+	p->out->sums[j->kind] += p->now - e->since;
 	if (j->kind == SIM_PUSH) {
 		p->out->busy[x->server] += x->update;
 		p->out->spent[x->server][ACT_UPDATE] += x->update;

@@ -57,5 +57,10 @@ int64_t bytes_in_use(const Sim *s, int rank, int64_t held)
 {
 	const SimModel *m = s->model;
 
-	return m->fixed ? m->fixed[m->s->dev[rank].act[0].stage] + held : held;
+	if (m->fixed)
+		for (int t = 0; t < m->s->nstage; t++)      /* of a device of several, the first: their bytes are in it */
+			for (int k = 0; k < m->s->replicas[t]; k++)
+				if (m->s->device[t][k] == rank)
+					return m->fixed[t] + held;
+	return held;
 }

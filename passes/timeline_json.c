@@ -42,6 +42,8 @@ static void put_span(Buf *b, Arena *a, const Sim *s, int i)
 		buf_printf(b, ", \"step\": %d, \"microbatch\": %d", x->mb / s->model->s->per_step, x->mb % s->model->s->per_step);
 	else if (x->mb >= 0)
 		buf_printf(b, ", \"microbatch\": %d", x->mb);
+	else if (s->model->each && s->model->s->dev[x->rank].n)     /* the same actions in every step */
+		buf_printf(b, ", \"step\": %d", x->action / (s->model->s->dev[x->rank].n / s->steps));
 	if (message)
 		buf_printf(b, ", \"bytes\": %" PRId64 ", \"to\": %d", x->bytes, x->peer);
 	buf_puts(b, "}}");

@@ -100,6 +100,14 @@ def folder(pdcc, tmp, name):
     want, got = (json.loads(said(pdcc, f'simulate {what} --json -q', tmp)[1]) for what in (model, f'{out} {flags}'))
     for k in want:
         assert k in ('measured', 'estimated') or want[k] == got[k], f'{k}: {want[k]} of the model, {got[k]} of the folder'
+    step = json.loads(said(pdcc, f'plan {model} --json -q', tmp)[1])['step_s']
+    assert step == want['step_s'], f'a step takes {step} s by pdcc plan, {want["step_s"]} s by pdcc simulate'
+    drawn = [f'{tmp}/{name}.{e}' for e in ('svg', 'html', 'json')]
+    rc, text = said(pdcc, f'simulate {out} {flags} -q ' + ' '.join(f'--timeline {f}' for f in drawn), tmp)
+    assert rc == 0, text
+    assert bars(ET.parse(drawn[0]).getroot()) == bars(ET.parse(drawn[1]).getroot()), 'the page shows other bars than the SVG'
+    events = [e for e in json.load(open(drawn[2]))['traceEvents'] if e['ph'] == 'X' and e['cat'] in ('forward', 'backward')]
+    assert got['steps'] == 1 or {e['args']['step'] for e in events} == set(range(got['steps'])), 'steps of the timeline'
     rc, text = said(pdcc, f'simulate {out} --cluster local:4 --json -q', tmp)
     bytes_ = name in ('servers', 'each') or json.loads(text)['sent_bytes'] == got['sent_bytes']     # devices of a host add before they push
     assert rc == 0 and bytes_, f'another cluster changes times, not bytes: {text}'
