@@ -37,12 +37,15 @@ static void explain(Border *x, const char *what, const Value *w, const char *whe
 
 /* ---- slices that are pulled ---- */
 
-static void pull_slices(Border *x, Node *pull)
+static void pull_slices(Border *x, const Stage *s, Node *pull)
 {
 	const Value *w = pull->in[0];
 	const int64_t all = type_numel(&w->type);
 	int64_t lo, hi;
 
+	for (int i = 0; i < w->nuses; i++)
+		if (w->uses[i].node->graph == s->update && update_reads(&w->uses[i]))
+			return;
 	if (!slices_of(w, &lo, &hi) || hi - lo >= all)
 		return;
 	attr_set_int(pull, "cut", lo);
@@ -159,7 +162,7 @@ bool pass_opsw(Module *m, PassCx *cx)
 		Stage *s = m->stage[t];
 		for (Node *n = s->forward->first; n; n = n->next)
 			if (n->op == OP_Pull && n->nin == 1)
-				pull_slices(&x, n);
+				pull_slices(&x, s, n);
 		for (Node *n = s->forward->first; n; n = n->next)
 			if (n->op == OP_Pull)
 				pull_narrow(&x, s, n);

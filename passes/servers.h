@@ -32,6 +32,9 @@ void travel_hosts(const Travel *t, const Cluster *c, const Training *train, doub
 /* Is w read by slices along its first axis alone? Then the elements from the first to behind the last that they read. */
 bool slices_of(const Value *w, int64_t *lo, int64_t *hi);
 
+/* An operation of a user between sums and updates reads the parameter. */
+bool update_reads(const Use *u);
+
 /* --sync async (servers_async.c): refuses, with E0520, what has no meaning; then, behind the move, what is left to be joined. */
 bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n);
 bool async_moved(const Module *m, const PassCx *cx);

@@ -10,6 +10,64 @@ static bool is_lookup(const Use *u)
 	return u->node->op == OP_Gather && u->index == 0 && attr_int(u->node, "axis") == 0;
 }
 
+/* The operand of an update that is the gradient: SquareSum(@w, g), SGD(@w, g, n), Adam(@w, @m, @v, g, n). */
+int gradient_operand(const Node *update)
+{
+	return update->op == OP_SquareSum ? 1 : update->nin - 2;
+}
+
+bool update_reads(const Use *u)
+{
+	return u->node->phase == PHASE_UPDATE && !(optab[u->node->op]->flags & (OP_UPDATE | OP_COMM));
+}
+
+/* Do only updates of w come of v? */
+static bool serves_only(const Value *v, const Value *w)
+{
+	for (int i = 0; i < v->nuses; i++) {
+		const Node *n = v->uses[i].node;
+		if (optab[n->op]->flags & OP_UPDATE && n->in[0] != w)
+			return false;
+		for (int k = 0; k < n->nout; k++)
+			if (!serves_only(n->out[k], w))
+				return false;
+	}
+	return true;
+}
+
+/* Is v made element by element of w and its own gradient, up to the sums? Such operations opau has at w's server. */
+static bool made_of(const Value *v, const Value *w)
+{
+	if (v->kind != VAL_NODE)
+		return v == w || (v->kind == VAL_CONST && type_numel(&v->type) == 1);
+	const Node *n = v->def;
+	if (n->op == OP_Total || n->op == OP_ClipNorm)
+		return true;
+	if (!serves_only(v, w) || (n->op != OP_Accumulate && !(optab[n->op]->flags & OP_EW)))
+		return false;
+	for (int i = 0; i < n->nin && n->op != OP_Accumulate; i++)
+		if (n->in[i] && !made_of(n->in[i], w))
+			return false;
+	return true;
+}
+
+/* Before servers are there: does an operation of a user behind the sums read w at the devices? They need all of it then. */
+static bool read_behind(const Value *w, bool opau)
+{
+	bool moves = opau, read = false;
+
+	for (int i = 0; i < w->nuses; i++) {
+		const Node *n = w->uses[i].node;
+		if (optab[n->op]->flags & OP_UPDATE && n->op != OP_SquareSum && !w->uses[i].index)
+			moves &= made_of(n->in[gradient_operand(n)], w);
+		else if (update_reads(&w->uses[i]))
+			read = true;
+		for (int k = 0; update_reads(&w->uses[i]) && k < n->nout; k++)
+			moves &= serves_only(n->out[k], w);
+	}
+	return read && !moves;
+}
+
 static bool trained(const Value *v)
 {
 	return v->param->kind == PARAM_WEIGHT && !v->param->frozen;
@@ -23,12 +81,6 @@ static int holders(const Module *m, const Value *w)
 		for (int i = 0; i < m->stage[t]->nparam; i++)
 			n += m->stage[t]->param[i] == w;
 	return n;
-}
-
-/* The operand of an update that is the gradient: SquareSum(@w, g), SGD(@w, g, n), Adam(@w, @m, @v, g, n). */
-int gradient_operand(const Node *update)
-{
-	return update->op == OP_SquareSum ? 1 : update->nin - 2;
 }
 
 /* Does v come from sums over microbatches by operations that can be written down once more? */
@@ -54,7 +106,7 @@ static const char *reason(const Module *m, const Travel *t)
 		return "several stages use it";
 	for (int i = 0; i < t->w->nuses; i++) {
 		const Node *n = t->w->uses[i].node;
-		if (n->phase != PHASE_UPDATE || t->w->uses[i].index)
+		if (!(optab[n->op]->flags & OP_UPDATE) || t->w->uses[i].index)
 			continue;
 		if (n->op == OP_SGDRows || !repeatable(n->in[gradient_operand(n)]))
 			return "its gradient is put together where it is made";
@@ -130,13 +182,14 @@ static bool read_as(const Value *v, DType low)
 }
 
 /* With --amp values are 16-bit floats between devices and servers; the master copy, sums and the update stay f32. With
- * --reproducible, which gives the bits of one device, only where nothing is rounded that is not there. */
-static void measure_wire(const Training *train, Travel *t)
+ * --reproducible, which gives the bits of one device, only where nothing is rounded that is not there; and nothing that is read
+ * behind the sums, where it is f32. */
+static void measure_wire(const Training *train, Travel *t, bool behind)
 {
 	const DType low = amp_dtype(train);
 	const double half = train && train->no_opsw ? 1 : 0.5;
 
-	if (low != DT_f32 && (!train->reproducible || read_as(t->w, low)))
+	if (low != DT_f32 && !behind && (!train->reproducible || read_as(t->w, low)))
 		t->pull = dtype_name(low);
 	if (low != DT_f32 && !train->reproducible)
 		t->push = dtype_name(low);
@@ -148,8 +201,9 @@ static void measure(const Module *m, const Training *train, Travel *t)
 {
 	int64_t lo, hi;
 	const int64_t grains = m->microbatches / t->s->replicas;
+	const bool behind = read_behind(t->w, !(train && train->no_opau));
 
-	t->rows = t->w->type.rank > 1;
+	t->rows = t->w->type.rank > 1 && !behind;
 	for (int i = 0; i < t->w->nuses; i++) {
 		const Use *u = &t->w->uses[i];
 		if (u->node->phase == PHASE_UPDATE)
@@ -160,10 +214,10 @@ static void measure(const Module *m, const Training *train, Travel *t)
 	}
 	t->rows &= t->lookups > 0;
 	t->alpha = t->rows ? rows_touched(t->w, (double)t->lookups) : 1;
-	if (!t->rows && !(train && train->no_opsw) && slices_of(t->w, &lo, &hi))
+	if (!t->rows && !behind && !(train && train->no_opsw) && slices_of(t->w, &lo, &hi))
 		t->alpha = (double)(hi - lo) / (double)type_numel(&t->w->type);
 	t->bytes = type_bytes(&t->w->type);
-	measure_wire(train, t);
+	measure_wire(train, t, behind);
 }
 
 Travel *travel_list(Module *m, PassCx *cx, int *n)
