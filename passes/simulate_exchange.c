@@ -8,6 +8,7 @@
  *
  * What moves at one time shares ports: everyone is as slow as the fuller one of his two ports makes him. A server's process has no
  * port of its own within a host. A pull takes two latencies more, everything else one. */
+#include <limits.h>
 #include <stdlib.h>
 #include "simulate_ports.h"
 
@@ -104,18 +105,44 @@ static void make_groups(Exchange *e)
 	}
 }
 
+/* The first group of a stage and actor that is not before this phase and order (in_order). */
+static int find(const Exchange *e, int stage, int actor, ServePhase phase, int order)
+{
+	int lo = 0, hi = e->ngroup;
+
+	while (lo < hi) {
+		const int k = (lo + hi) / 2;
+		const Group *g = &e->group[k];
+		const int is[] = { g->stage, g->actor, rank_of(g->phase), g->order }, want[] = { stage, actor, rank_of(phase), order };
+		int i = 0;
+
+		while (i < 3 && is[i] == want[i])
+			i++;
+		if (is[i] < want[i])
+			lo = k + 1;
+		else
+			hi = k;
+	}
+	return lo;
+}
+
 /* Which push a give is for; the first return of whom a server's sum reaches. */
 static void match_groups(Exchange *e)
 {
 	for (int i = 0; i < e->ngroup; i++) {
 		Group *g = &e->group[i];
-		const int rank = g->frees;
+		const bool give = g->phase == SERVE_GIVE;
+		const ServePhase phase = give ? SERVE_PUSH : SERVE_RETURN;
+		const int rank = g->frees, order = give ? g->order : INT_MIN;
 
 		g->frees = NONE;
-		for (int k = 0; k < e->ngroup && rank != NONE; k++) {
+		if (rank == NONE)
+			continue;
+		for (int k = find(e, stage_of(phase), rank, phase, order); k < e->ngroup && e->group[k].actor == rank; k++) {
 			Group *to = &e->group[k];
-			if (to->actor != rank || (g->phase == SERVE_GIVE ? to->phase != SERVE_PUSH || to->order != g->order :
-			                          to->phase != SERVE_RETURN))
+			if (rank_of(to->phase) != (int)phase || (give && to->order != order))
+				break;
+			if (to->phase != phase)
 				continue;
 			g->frees = k;
 			to->needs++;

@@ -105,42 +105,65 @@ static SimServe *entry(List *l, int worker, int server, ServePhase phase, int or
 	return e;
 }
 
-/* The sum to this replica, and from the first what it made of it (runtime/fetch.c); their heads and row numbers too. */
-static void add_way(List *l, int worker, const Stage *s, const Stage *server, const Node *give, const Team *t)
-{
-	const Value *w = NULL;
-	const Rows x = rows_of(s, give, &give->in[0]->type, &w);
-	const double rows = touched(&x, w, t->grains * s->replicas), ids = x.whole ? 0 : rows * ID;
-	SimServe *down = entry(l, worker, server->rank, SERVE_FETCH, order_of(server->update, OP_Give, give));
+/* What a stage and a server have to do with each other about one parameter, or a piece of one: the same for all replicas. */
+typedef struct Dealing { bool give, pull; Rows rows; const Value *w; int first, then; } Dealing;   /* orders: of PULL or GIVE; PUSH or RETURN */
 
-	down->down = rows * x.row;
+/* All of them, in the order of the server's program. */
+static Dealing *dealings_of(Arena *a, const Stage *s, const Stage *server, int *n)
+{
+	Dealing *all = NULL;
+	int cap = 0;
+
+	*n = 0;
+	for (const Node *c = server->update->first; c; c = c->next) {
+		const bool give = c->op == OP_Give;
+		if ((!give && c->op != OP_Collect) || attr_int(c, "from") != s->id)
+			continue;
+		Dealing *x = &PUSH(a, all, *n, cap);
+		*x = (Dealing){ .give = give, .pull = !give && !attr_int(c, "part") };
+		x->rows = rows_of(s, c, give ? &c->in[0]->type : &c->out[0]->type, &x->w);
+		x->first = give ? order_of(server->update, OP_Give, c) : x->pull ? order_of(s->forward, OP_Pull, c) : 0;
+		x->then = order_of(s->update, give ? OP_Return : OP_Push, c);
+	}
+	return all;
+}
+
+/* The sum to this replica, and from the first what it made of it (runtime/fetch.c); their heads and row numbers too. */
+static void add_way(List *l, int worker, const Stage *s, int server, const Dealing *x, const Team *t)
+{
+	const double rows = touched(&x->rows, x->w, t->grains * s->replicas), ids = x->rows.whole ? 0 : rows * ID;
+	SimServe *down = entry(l, worker, server, SERVE_FETCH, x->first);
+
+	down->down = rows * x->rows.row;
 	down->back_ids = ids;
 	down->back_heads = HEAD;
 	if (t->chief == 0) {
-		SimServe *up = entry(l, worker, server->rank, SERVE_RETURN, order_of(s->update, OP_Return, give));
-		up->up = rows * x.row;
+		SimServe *up = entry(l, worker, server, SERVE_RETURN, x->then);
+		up->up = rows * x->rows.row;
 		up->ids = ids;
 		up->heads = HEAD;
 	}
 }
 
-/* Replica r of stage s and a server: what they tell each other, and what r gives its chief instead. */
-static void add_replica(List *l, int worker, int chief, const Stage *s, const Stage *server, const Team *one, const Team *team)
+/* Replicas of a stage: alone, and with those of the host. */
+typedef struct Teams { Team one, all; } Teams;
+
+/* A replica of stage s and a server: what they tell each other, and what the replica gives its chief instead. */
+static void add_replica(List *l, const int *device, const Stage *s, int server, const Dealing *x, int n, const Teams *t)
 {
-	for (const Node *c = server->update->first; c; c = c->next) {
-		const Value *w = NULL;
-		if (c->op == OP_Give && attr_int(c, "from") == s->id)
-			add_way(l, worker, s, server, c, one);
-		if (c->op != OP_Collect || attr_int(c, "from") != s->id)
+	const int worker = device[t->one.chief], chief = device[t->all.chief];
+
+	for (int i = 0; i < n; i++) {
+		if (x[i].give) {
+			add_way(l, worker, s, server, &x[i], &t->one);
 			continue;
-		const Rows x = rows_of(s, c, &c->out[0]->type, &w);
-		const int order = order_of(s->update, OP_Push, c);
-		if (!attr_int(c, "part"))
-			add_pull(entry(l, worker, server->rank, SERVE_PULL, order_of(s->forward, OP_Pull, c)), &x, w, one->grains);
+		}
+		if (x[i].pull)
+			add_pull(entry(l, worker, server, SERVE_PULL, x[i].first), &x[i].rows, x[i].w, t->one.grains);
 		if (worker != chief)
-			add_push(entry(l, worker, chief, SERVE_GIVE, order), &x, w, one);
+			add_push(entry(l, worker, chief, SERVE_GIVE, x[i].then), &x[i].rows, x[i].w, &t->one);
 		else
-			add_push(entry(l, worker, server->rank, SERVE_PUSH, order), &x, w, team);
+			add_push(entry(l, worker, server, SERVE_PUSH, x[i].then), &x[i].rows, x[i].w, &t->all);
 	}
 }
 
@@ -190,11 +213,40 @@ static int64_t most_bytes(Arena *a, const SimModel *x)
 	return (int64_t)most;
 }
 
+static Teams *teams_of(Arena *a, const Module *m, const Cluster *c, const Stage *s, const Training *t)
+{
+	Teams *x = NEWN(a, Teams, s->replicas);
+
+	for (int r = 0; r < s->replicas; r++)
+		x[r] = (Teams){ team_of(a, m, c, s, r, t, true), team_of(a, m, c, s, r, t, false) };
+	return x;
+}
+
+/* All replicas of a stage and a server. */
+static void add_stage(List *l, const Module *m, const Stage *s, const Stage *server, const Teams *team, int *capjoin)
+{
+	SimModel *x = l->x;
+	const int *device = m->schedule->device[s->id];
+	int n;
+	const Dealing *deal = dealings_of(l->a, s, server, &n);
+
+	for (int r = 0; n && r < s->replicas; r++) {
+		const int had = x->nserve;
+		add_replica(l, device, s, server->rank, deal, n, &team[r]);
+		entry(l, device[r], server->rank, SERVE_END, 0)->heads = HEAD;
+		if (!x->each)
+			continue;
+		join_entries(x, had)->update = sim_update_seconds(x->c, server, s->id, server->device[0]);
+		add_exchanges(l->a, x, had, capjoin);
+	}
+}
+
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)
 {
 	List l = { .a = a, .x = x };
 	bool *in = NEWN(a, bool, m->schedule->ndevice);
 	int *rank = NEWN(a, int, m->schedule->ndevice), n = 0;
+	Teams **team = NEWN(a, Teams *, m->nstage);
 
 	for (int v = 0; v < m->nstage; v++) {
 		const Stage *server = m->stage[v];
@@ -202,22 +254,13 @@ void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *tra
 			continue;
 		x->nserver++;
 		in[server->rank] = true;
-		for (int t = 0; t < m->nstage && !m->stage[t]->server; t++)
-			for (int r = 0; r < m->stage[t]->replicas; r++) {
-				const Team one = team_of(a, m, x->c, m->stage[t], r, training, true);
-				const Team team = team_of(a, m, x->c, m->stage[t], r, training, false);
-				const int *device = m->schedule->device[t], had = x->nserve;
-				add_replica(&l, device[r], device[team.chief], m->stage[t], server, &one, &team);
-				if (x->nserve == had)
-					continue;
-				in[device[r]] = true;
-				entry(&l, device[r], server->rank, SERVE_END, 0)->heads = HEAD;
-				if (!x->each)
-					continue;
-				join_entries(x, had)->update = sim_update_seconds(x->c, server, t, server->device[0]);
-				add_exchanges(a, x, had, capjoin);
-			}
+		for (int t = 0; t < m->nstage && !m->stage[t]->server; t++) {
+			team[t] = team[t] ? team[t] : teams_of(a, m, x->c, m->stage[t], training);
+			add_stage(&l, m, m->stage[t], server, team[t], capjoin);
+		}
 	}
+	for (int i = 0; i < x->nserve; i++)
+		in[x->serve[i].worker] = true;
 	for (int r = 0; r < m->schedule->ndevice; r++)
 		if (in[r])
 			rank[n++] = r;
