@@ -324,7 +324,7 @@ static Look *best_order(Module *m, PassCx *cx, const Ask *q, long *tried, long *
 	Diag silent = { .out = cx->d->out, .errors = 1, .scratch = cx->d->scratch };
 	Look *best = look_at(m, cx, q, q->given ? (Order)q->given->order : ORDER_FILE, cx->d, cx->quick && !slow);
 	const bool single = devices < 2 && schedule_chunks(schedule_name(m, cx)) < 2;
-	const bool quick = slow || best->s.work > best->s.budget / 8;
+	const bool quick = slow || best->s.work + best->s.beside > best->s.budget / 8;
 	int *seen[ORDERS] = { NULL }, nseen = 1, n;
 
 	*tried = best->s.n;

@@ -122,6 +122,7 @@ static void pipedream(PlanSearch *s, const States *st, const int *at, PdOpt o, c
 	PdPlan plan;
 	Arena *a = arena_new();
 
+	s->beside += (double)st->n * st->n * s->p->c->ndevice * s->p->c->ndevice / 32;
 	if (pipedream_plan(a, st, &o, &plan, d))
 		try_placements(s, of_pipedream(s, &plan, at, by));
 	arena_free(a);

@@ -17,6 +17,7 @@ typedef struct PlanSearch {
 	Trial          **trial; int n, cap;     /* all that were looked at, in that order */
 	Trial           *best;      /* NULL: none yet */
 	double           work, budget;      /* of the simulator: actions */
+	double           beside;            /* of the published planners, in the same unit, but not of the budget */
 	double           cut_work, cut_budget;  /* of the search for cuts: pairs of states */
 	bool             no_exhaustive;     /* local search also where all plans could be tried */
 	bool             quick;     /* a first look: a tenth of the budget, fewer proposals */
