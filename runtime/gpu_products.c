@@ -5,6 +5,8 @@
 #include "gpu_rt.h"
 #include <cublasLt.h>
 
+enum { WORKSPACE = 256 };       /* the library's workspace begins at multiples of this; scratch begins at multiples of 64 */
+
 typedef struct product product;
 struct product {
 	product               *next;
@@ -95,7 +97,7 @@ static bool choose(product *o)
 	static const cublasLtMatmulPreferenceAttributes_t aligned[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
-	const uint64_t                  room = o->d.scratch;
+	const uint64_t                  room = o->d.scratch > WORKSPACE - 64 ? o->d.scratch - (WORKSPACE - 64) : 0;
 	const uint32_t                  align = 64;
 	cublasLtMatmulPreference_t      want;
 	cublasLtMatmulHeuristicResult_t found;
@@ -161,12 +163,13 @@ void pd_product_run(const pd_product *p, void *y, void *also, const void *a, con
 	const product *o = p->impl;
 	const float    one = 1, none = 0;
 	const void    *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
+	void          *room = o->bytes ? (char *)scratch + (WORKSPACE - (uintptr_t)scratch % WORKSPACE) % WORKSPACE : NULL;
 
 	if (!o->apart && row)
 		set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof row);
 	if (!o->apart && kept(&o->d))
 		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
-	check(cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &none, y, o->y, y, o->y, &o->algorithm, scratch, o->bytes, pd_stream()),
+	check(cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &none, y, o->y, y, o->y, &o->algorithm, room, o->bytes, pd_stream()),
 	      "cublasLtMatmul");
 	if (o->apart && o->d.sum)
 		pd_sum_rows(o->d.in, o->d.out, also, o->d.sum == 1 ? a : b, o->d.k, o->d.sum == 1 ? o->d.m : o->d.n);

@@ -252,6 +252,7 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
 	(void)s;
 	if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) ||
 	    !algo || algo->data[0] != d->end || algo->data[1] > bytes || (bytes && !workspace) ||
+	    (uintptr_t)workspace % 256 ||
 	    ((d->end & 772) && !d->bias) || ((d->end & 128) && !d->aux))
 		return REFUSED;
 	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes };
