@@ -1,11 +1,11 @@
 /* gpu_products.c: products of matrices by cuBLASLt. It takes matrices by columns, so row-major y = op(a) op(b) is told as
  * y' = op(b)' op(a)', where a bias runs along the rows, as the library wants it. The algorithm is the first choice of its
- * heuristic, asked once per form before step 0. Where it has none for an epilogue, the product is made bare and kernels of
- * ours (gpu_ends.cu) do the rest. */
+ * heuristic, asked once per form before step 0. Where it has none for an epilogue, or the first run of a form is refused,
+ * the product is made bare and kernels of ours (gpu_ends.cu) do the rest. */
 #include "gpu_rt.h"
 #include <cublasLt.h>
 
-enum { WORKSPACE = 256 };       /* the library's workspace begins at multiples of this; scratch begins at multiples of 64 */
+enum { VALUES = 64, WORKSPACE = 256 };   /* values, and with them scratch, begin at multiples of so many bytes; the library's workspace */
 
 typedef struct product product;
 struct product {
@@ -16,6 +16,7 @@ struct product {
 	cublasLtMatmulAlgo_t   algorithm;
 	size_t                 bytes;   /* of workspace */
 	bool                   apart;   /* what is not the product is done by kernels of ours */
+	bool                   ran;
 };
 
 static cublasLtHandle_t lt;
@@ -75,6 +76,7 @@ static bool kept(const pd_product_desc *d)
 	return d->keep || d->end == PD_RELU_GRAD || d->end == PD_GELU_GRAD;
 }
 
+/* Where bias and kept values lie is told at each run; the heuristic reads their alignment off the pointers. */
 static void describe(product *o, cublasLtEpilogue_t end)
 {
 	const pd_product_desc *d = &o->d;
@@ -82,23 +84,30 @@ static void describe(product *o, cublasLtEpilogue_t end)
 	const uint32_t         epilogue = end;
 	const bool             bits = d->end == PD_RELU || d->end == PD_RELU_GRAD;
 	const int64_t          row = bits ? (d->n + 127) / 128 * 128 : d->n;
+	const void *const      aligned = (const void *)(uintptr_t)VALUES;
 
 	check(cublasLtMatmulDescCreate(&o->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
 	set(o, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
 	set(o, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
 	set(o, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-	if (end != CUBLASLT_EPILOGUE_DEFAULT && kept(d))
+	if (end == CUBLASLT_EPILOGUE_DEFAULT)
+		return;
+	if (d->bias || d->sum)
+		set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &aligned, sizeof aligned);
+	if (kept(d)) {
+		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aligned, sizeof aligned);
 		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &row, sizeof row);
+	}
 }
 
-/* Values begin at multiples of 64 bytes. False: the library has nothing of this form. */
+/* False: the library has nothing of this form. */
 static bool choose(product *o)
 {
 	static const cublasLtMatmulPreferenceAttributes_t aligned[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
-	const uint64_t                  room = o->d.scratch > WORKSPACE - 64 ? o->d.scratch - (WORKSPACE - 64) : 0;
-	const uint32_t                  align = 64;
+	const uint64_t                  room = o->d.scratch > WORKSPACE - VALUES ? o->d.scratch - (WORKSPACE - VALUES) : 0;
+	const uint32_t                  align = VALUES;
 	cublasLtMatmulPreference_t      want;
 	cublasLtMatmulHeuristicResult_t found;
 	int                             n = 0;
@@ -124,6 +133,20 @@ static bool same(const pd_product_desc *a, const pd_product_desc *b)
 	       a->keep == b->keep && a->bias == b->bias && a->sum == b->sum && a->scratch == b->scratch;
 }
 
+static void choose_bare(product *o)
+{
+	const pd_product_desc *d = &o->d;
+
+	check(cublasLtMatmulDescDestroy(o->how), "cublasLtMatmulDescDestroy");
+	describe(o, CUBLASLT_EPILOGUE_DEFAULT);
+	o->apart = true;
+	if (!choose(o))
+		rt_fail(RT_ERROR, "R523", "cuBLASLt has no algorithm for a product of %d x %d x %d", d->m, d->n, d->k);
+	if (rt_log >= RT_LOG_DEBUG)
+		printf("debug: cuBLASLt has no epilogue %d for a product of %d x %d x %d: kernels of the runtime do it\n",
+		       (int)epilogue(d), d->m, d->n, d->k);
+}
+
 static product *made(const pd_product_desc *d)
 {
 	product *o = rt_alloc(sizeof *o);
@@ -135,13 +158,8 @@ static product *made(const pd_product_desc *d)
 	o->b = layout(d, d->in, d->transa ? d->m : d->k, d->transa ? d->k : d->m, d->astep);
 	o->y = layout(d, d->out, d->n, d->m, (int64_t)d->m * d->n);
 	describe(o, epilogue(d));
-	if (!choose(o)) {
-		check(cublasLtMatmulDescDestroy(o->how), "cublasLtMatmulDescDestroy");
-		describe(o, CUBLASLT_EPILOGUE_DEFAULT);
-		o->apart = true;
-		if (!choose(o))
-			rt_fail(RT_ERROR, "R523", "cuBLASLt has no algorithm for a product of %d x %d x %d", d->m, d->n, d->k);
-	}
+	if (!choose(o))
+		choose_bare(o);
 	o->next = forms;
 	return forms = o;
 }
@@ -157,20 +175,32 @@ void pd_product_init(pd_product *p, const pd_product_desc *d)
 		p->impl = made(d);
 }
 
-void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
-                    void *scratch)
+static cublasStatus_t multiply(const product *o, void *y, const void *a, const void *b, const void *row, const void *aux,
+                               void *scratch)
 {
-	const product *o = p->impl;
-	const float    one = 1, none = 0;
-	const void    *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
-	void          *room = o->bytes ? (char *)scratch + (WORKSPACE - (uintptr_t)scratch % WORKSPACE) % WORKSPACE : NULL;
+	const float one = 1, none = 0;
+	void       *room = o->bytes ? (char *)scratch + (WORKSPACE - (uintptr_t)scratch % WORKSPACE) % WORKSPACE : NULL;
 
 	if (!o->apart && row)
 		set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof row);
 	if (!o->apart && kept(&o->d))
 		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
-	check(cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &none, y, o->y, y, o->y, &o->algorithm, room, o->bytes, pd_stream()),
-	      "cublasLtMatmul");
+	return cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &none, y, o->y, y, o->y, &o->algorithm, room, o->bytes, pd_stream());
+}
+
+void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
+                    void *scratch)
+{
+	product       *o = p->impl;
+	const void    *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
+	cublasStatus_t s = multiply(o, y, a, b, row, aux, scratch);
+
+	if (!o->ran && !o->apart && (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE)) {
+		choose_bare(o);
+		s = multiply(o, y, a, b, row, aux, scratch);
+	}
+	o->ran = true;
+	check(s, "cublasLtMatmul");
 	if (o->apart && o->d.sum)
 		pd_sum_rows(o->d.in, o->d.out, also, o->d.sum == 1 ? a : b, o->d.k, o->d.sum == 1 ? o->d.m : o->d.n);
 	else if (o->apart)

@@ -1,5 +1,5 @@
 /* standin_lt.c: cuBLASLt, by columns as there: the product by the processor's library in f32, then the epilogue, then one
- * rounding. STANDIN_EPILOGUES=0: none but the default is there. What the library's header forbids is refused. */
+ * rounding. STANDIN_EPILOGUES=0: none but the default is there; =late: the heuristic has them, runs do not. What the library's header forbids is refused. */
 #include <cublasLt.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "pd.h"
 #include "standin.h"
 
-#define REFUSED ((cublasStatus_t)7)     /* CUBLAS_STATUS_INVALID_VALUE */
-#define LACKING ((cublasStatus_t)15)    /* CUBLAS_STATUS_NOT_SUPPORTED */
+#define REFUSED CUBLAS_STATUS_INVALID_VALUE
+#define LACKING CUBLAS_STATUS_NOT_SUPPORTED
 
 struct standin_product { int32_t ta, tb; uint32_t end; void *bias, *aux; int64_t aux_ld; };
 struct standin_matrix { cudaDataType type; int rows, cols; int64_t ld, step; int32_t batch; };
@@ -117,18 +117,30 @@ static cublasStatus_t fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cub
 	return y->batch > 1 && d->end != CUBLASLT_EPILOGUE_DEFAULT ? LACKING : CUBLAS_STATUS_SUCCESS;
 }
 
+/* How bias and kept values lie is read off the pointers, which a heuristic asked too early does not have. */
+static int placed(cublasLtMatmulDesc_t d)
+{
+	return (!(d->end & 772) || (d->bias && (uintptr_t)d->bias % 64 == 0)) && (!(d->end & 128) || (d->aux && (uintptr_t)d->aux % 64 == 0));
+}
+
+static int lacks(uint32_t end, const char *when)
+{
+	const char *s = getenv("STANDIN_EPILOGUES");
+
+	return s && !strcmp(s, when) && end != CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
 	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p, int asked,
 	cublasLtMatmulHeuristicResult_t found[], int *n)
 {
-	const char          *s = getenv("STANDIN_EPILOGUES");
 	const cublasStatus_t ok = fits(d, a, b, y);
 
 	(void)h;
 	*n = 0;
 	if (asked < 1 || c != y)
 		return REFUSED;
-	if (ok != CUBLAS_STATUS_SUCCESS || (s && !atoi(s) && d->end != CUBLASLT_EPILOGUE_DEFAULT))
+	if (ok != CUBLAS_STATUS_SUCCESS || !placed(d) || lacks(d->end, "0"))
 		return LACKING;
 	found[(*n)++] = (cublasLtMatmulHeuristicResult_t){ .algo = { { d->end, p->room / 2 } }, .workspaceSize = (size_t)p->room / 2 };
 	return CUBLAS_STATUS_SUCCESS;
@@ -255,6 +267,8 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
 	    (uintptr_t)workspace % 256 ||
 	    ((d->end & 772) && !d->bias) || ((d->end & 128) && !d->aux))
 		return REFUSED;
+	if (lacks(d->end, "late"))
+		return LACKING;
 	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes };
 
 	standin_do(NULL, multiply, &x, sizeof x);
