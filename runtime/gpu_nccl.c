@@ -115,7 +115,7 @@ static void land(void)
 	int n = 0;
 
 	for (int i = 0; i < nflights; i++)
-		if (cudaEventQuery(flights[i]->done) == cudaErrorNotReady)
+		if (rt_not_yet(cudaEventQuery(flights[i]->done)))
 			flights[n++] = flights[i];
 		else
 			flights[i]->under_way = false;

@@ -39,6 +39,7 @@ cudaStream_t rt_stream(rt_stream_kind k);
 void   rt_record_on(cudaEvent_t *e, rt_stream_kind k);
 void   rt_record_at(cudaEvent_t *e, cudaStream_t s);
 void   rt_wait_on(rt_stream_kind k, cudaEvent_t e);     /* what is started there from now on waits for e */
+bool   rt_not_yet(cudaError_t e);                       /* of a query: what was asked for has not passed */
 void   rt_until(cudaEvent_t e);                         /* the host waits */
 void   rt_finish(cudaStream_t s);
 void   rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host);

@@ -38,6 +38,14 @@ void rt_wait_on(rt_stream_kind k, cudaEvent_t e)
 		rt_gpu_check(cudaStreamWaitEvent(rt_stream(k), e, 0), "cudaStreamWaitEvent");
 }
 
+bool rt_not_yet(cudaError_t e)
+{
+	if (e != cudaErrorNotReady)
+		return false;
+	(void)cudaGetLastError();       /* an answer, which pd_launched would take for an error of a kernel */
+	return true;
+}
+
 /* The host waits for an event or a stream. Where GPUs exchange messages themselves, one that never comes must not hold it for ever. */
 static void wait_for(cudaEvent_t e, cudaStream_t s)
 {
@@ -46,7 +54,7 @@ static void wait_for(cudaEvent_t e, cudaStream_t s)
 	if (!rt_nccl_on()) {
 		r = e ? cudaEventSynchronize(e) : cudaStreamSynchronize(s);
 	} else {
-		for (int idle = 0; (r = e ? cudaEventQuery(e) : cudaStreamQuery(s)) == cudaErrorNotReady;) {
+		for (int idle = 0; rt_not_yet(r = e ? cudaEventQuery(e) : cudaStreamQuery(s));) {
 			rt_nccl_look();
 			rt_rest(++idle);
 		}
@@ -111,7 +119,7 @@ void rt_gpu_advance(void)
 	while (first != past) {
 		const cudaError_t e = rt_virtual ? cudaSuccess : cudaEventQuery(queue[first % QUEUE].after);
 
-		if (e == cudaErrorNotReady)
+		if (rt_not_yet(e))
 			break;
 		rt_gpu_check(e, "a kernel or copy before");
 		run_first();

@@ -128,9 +128,20 @@ API cudaError_t cudaFreeHost(void *p)
 
 /* ---- errors ---- */
 
+static _Thread_local cudaError_t last;  /* as in CUDA, answers of queries too */
+
+cudaError_t standin_said(cudaError_t e)
+{
+	last = e ? e : last;
+	return e;
+}
+
 API cudaError_t cudaGetLastError(void)
 {
-	return cudaSuccess;
+	const cudaError_t e = last;
+
+	last = cudaSuccess;
+	return e;
 }
 
 API const char *cudaGetErrorString(cudaError_t e)

@@ -191,7 +191,7 @@ API cudaError_t cudaStreamQuery(cudaStream_t s)
 	if (captured && !s->lazy)
 		return cudaErrorStreamCaptureUnsupported;
 	standin_progress();
-	return s->stuck || s->done < s->n ? cudaErrorNotReady : cudaSuccess;
+	return standin_said(s->stuck || s->done < s->n ? cudaErrorNotReady : cudaSuccess);
 }
 
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
@@ -225,10 +225,10 @@ API cudaError_t cudaEventQuery(cudaEvent_t e)
 	if (!e->on)
 		return cudaSuccess;
 	if (e->on->stuck || (e->on->lazy && !e->asked++))
-		return cudaErrorNotReady;
+		return standin_said(cudaErrorNotReady);
 	for (size_t k = e->on->done; k < e->at; k++)
 		if (e->on->todo[k - e->on->base].shared)
-			return cudaErrorNotReady;
+			return standin_said(cudaErrorNotReady);
 	return cudaEventSynchronize(e);
 }
 
