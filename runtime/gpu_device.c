@@ -11,7 +11,7 @@ static struct {
 	cudaStream_t stream;
 	char        *arena;
 	char         name[300], uuid[16];
-	int          number;
+	int          number, major;
 	double      *numbers;           /* on the device */
 	int          nnumbers;
 	void        *room;
@@ -59,10 +59,13 @@ static void open_device(void)
 {
 	struct cudaDeviceProp p;
 	int                   n = 0;
-	const cudaError_t     e = cudaGetDeviceCount(&n);
 
 	if (gpu.stream)
 		return;
+	setenv("CUDA_MODULE_LOADING", "EAGER", 0);              /* a kernel loaded later would wait for a message under way */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);         /* streams of messages wait behind no other one */
+	const cudaError_t e = cudaGetDeviceCount(&n);
+
 	if (e != cudaSuccess || n < 1)
 		rt_fail(RT_USAGE, "R520", "no GPU: %s; this program was written for --target cuda, and pdcc --target c writes one that "
 		        "needs none", e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
@@ -71,6 +74,7 @@ static void open_device(void)
 	rt_gpu_check(cudaSetDevice(d), "cudaSetDevice");
 	rt_gpu_check(cudaGetDeviceProperties(&p, d), "cudaGetDeviceProperties");
 	gpu.number = d;
+	gpu.major = p.major;
 	memcpy(gpu.uuid, &p.uuid, sizeof gpu.uuid);
 	snprintf(gpu.name, sizeof gpu.name, "%.255s (device %d of %d)", p.name, d, n);
 	check_architecture(&p);
@@ -81,6 +85,12 @@ const char *rt_gpu_uuid(void)
 {
 	pd_stream();
 	return gpu.uuid;
+}
+
+int rt_gpu_major(void)
+{
+	pd_stream();
+	return gpu.major;
 }
 
 void rt_gpu_here(void)
@@ -179,8 +189,14 @@ void rt_unpinned(void *p)
 {
 	if (rt_virtual)
 		free(p);
-	else if (p)
+	else if (p && !rt_nccl_on())
 		rt_gpu_check(cudaFreeHost(p), "cudaFreeHost");
+}
+
+void rt_device_release(void *p)
+{
+	if (p && !rt_nccl_on())
+		rt_gpu_check(cudaFree(p), "cudaFree");
 }
 
 void *rt_pinned(void *before, size_t bytes)
@@ -276,8 +292,7 @@ void *pd_room(size_t bytes)
 {
 	if (bytes > gpu.room_bytes) {
 		rt_gpu_wait();
-		if (gpu.room)
-			rt_gpu_check(cudaFree(gpu.room), "cudaFree");
+		rt_device_release(gpu.room);
 		gpu.room = rt_device_memory(bytes, "room for a kernel");
 		gpu.room_bytes = bytes;
 	}

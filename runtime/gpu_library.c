@@ -23,13 +23,23 @@ static void check_dnn(cudnnStatus_t s, const char *what)
 		rt_fail(RT_ERROR, "R523", "cuDNN: %s: %s", what, cudnnGetErrorString(s));
 }
 
+/* Its workspace is of the size that NVIDIA names for the architecture; a handle without makes memory while it works, which neither a
+ * graph that is captured nor a message under way allows. A new stream takes the workspace away. */
 static cublasHandle_t products(void)
 {
+	const size_t bytes = (size_t)(rt_gpu_major() >= 9 ? 32 : 4) << 20;
+
 	if (!blas) {
 		check_blas(cublasCreate(&blas), "cublasCreate");
 		check_blas(cublasSetStream(blas, pd_stream()), "cublasSetStream");
+		check_blas(cublasSetWorkspace(blas, rt_device_memory(bytes, "cuBLAS's workspace"), bytes), "cublasSetWorkspace");
 	}
 	return blas;
+}
+
+void rt_gpu_library(void)
+{
+	products();
 }
 
 /* Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'. */
@@ -174,8 +184,7 @@ static void want(piece *p, size_t bytes, const char *what)
 {
 	if (bytes <= p->bytes)
 		return;
-	if (p->at)
-		rt_gpu_check(cudaFree(p->at), "cudaFree");
+	rt_device_release(p->at);
 	p->at = rt_device_memory(bytes, what);
 	p->bytes = bytes;
 }

@@ -6,8 +6,9 @@
  * stream that computes goes before, one behind is what it waits for. The host waits for none of this, so the end of a rank shows
  * elsewhere: whoever waits for the device looks at the communicators and at the other processes meanwhile.
  *
- * Communicators are made before step 0, and used once, because NCCL connects at the first use: in one order that is the same
- * everywhere, so that nobody waits in a circle. */
+ * Communicators are made before step 0 in one order that is the same everywhere, so that nobody waits in a circle, and used once each:
+ * messages connect at the first use. Sums would connect when an algorithm is first chosen (NCCL 2.22 and later), in the middle of a
+ * step; NCCL_RUNTIME_CONNECT=0 has all connected when the communicator is made. */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
@@ -84,19 +85,21 @@ static void members(const joint *j, char *text, size_t room)
 		                      rt_name(j->of.rank[i]));
 }
 
-/* A rank that is gone is the better reason: it may take a moment until that shows. */
+/* A rank that is gone is the better reason: it may take a moment until that shows. Nothing is aborted before: that may wait for kernels
+ * of other communicators, and the process ends here. */
 static _Noreturn void broken(const joint *j, ncclResult_t r, const char *what)
 {
 	const bool other = r == ncclSystemError || r == ncclRemoteError;
-	char       who[600];
+	char       who[600], last[600];
 
+	snprintf(last, sizeof last, "%s", ncclGetLastError(j->comm));
 	for (int i = 0; i < 30 && other; i++) {
 		rt_look();
 		rt_nap(50000);
 	}
 	members(j, who, sizeof who);
 	rt_fail(other ? RT_LOST : RT_ERROR, "R525", "NCCL on %s, %s %s: %s in step %lld: %s: %s", pd_device_name(),
-	        j->lane < 0 ? "sums of" : "messages from", who, what, (long long)rt_step, ncclGetErrorString(r), ncclGetLastError(j->comm));
+	        j->lane < 0 ? "sums of" : "messages from", who, what, (long long)rt_step, ncclGetErrorString(r), last);
 }
 
 static void check(const joint *j, ncclResult_t r, const char *what)
@@ -159,9 +162,6 @@ void rt_nccl_look(void)
 
 		if (!joints[i].comm || ncclCommGetAsyncError(joints[i].comm, &r) != ncclSuccess || r == ncclSuccess || r == ncclInProgress)
 			continue;
-		for (int k = 0; k < njoints; k++)       /* what waits on the device goes on */
-			if (joints[k].comm)
-				ncclCommAbort(joints[k].comm);
 		broken(&joints[i], r, "it failed");
 	}
 	if (now - looked < 0.25)
@@ -379,6 +379,9 @@ static void first_use(const joint *j, float *scrap)
 
 static void open_all(const pd_program *p)
 {
+	setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+	rt_gpu_library();
+
 	float *scrap = rt_device_memory(sizeof *scrap, "a number for NCCL's first use");
 
 	pd_fill(scrap, 0, sizeof *scrap);

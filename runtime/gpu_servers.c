@@ -95,8 +95,7 @@ void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 		memcpy(packed + (size_t)i * row, copy + h->at + (size_t)(id < 0 ? id + h->rows : id) * row, row);
 	}
 	if ((size_t)n * row > rows.bytes) {
-		if (rows.at)
-			rt_gpu_check(cudaFree(rows.at), "cudaFree");
+		rt_device_release(rows.at);
 		rows.at = rt_device_memory((size_t)n * row, "rows that are pulled");
 		rows.bytes = (size_t)n * row;
 	}

@@ -66,7 +66,7 @@ API cudaError_t cudaMemGetInfo(size_t *unused, size_t *total)
 
 /* ---- device memory: the host may touch it only through this library ---- */
 
-static struct { char *at; size_t bytes; } *blocks;
+static struct { char *at; size_t bytes; int aside; } *blocks;
 static int nblocks, inside;
 
 /* A call or kernel begins or ends: between them every page is closed, so that a program which takes a tensor for host memory
@@ -77,7 +77,7 @@ API void standin_device(int enters)
 	if (inside != (enters != 0))
 		return;
 	for (int i = 0; i < nblocks; i++)
-		if (blocks[i].at && mprotect(blocks[i].at, blocks[i].bytes, enters ? PROT_READ | PROT_WRITE : PROT_NONE))
+		if (blocks[i].at && !blocks[i].aside && mprotect(blocks[i].at, blocks[i].bytes, enters ? PROT_READ | PROT_WRITE : PROT_NONE))
 			abort();
 }
 
@@ -94,6 +94,7 @@ API cudaError_t cudaMalloc(void **p, size_t bytes)
 		return cudaErrorMemoryAllocation;
 	in_use += room;
 	memset(at, 0xff, room);
+	blocks[nblocks].aside = 0;
 	blocks[nblocks].at = at;
 	blocks[nblocks++].bytes = room;
 	if (!inside && mprotect(at, room, PROT_NONE))
@@ -170,6 +171,19 @@ API cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s)
 	(void)h;
 	(void)s;
 	return CUBLAS_STATUS_SUCCESS;
+}
+
+/* A piece of device memory for the library alone: from now on it is closed to everybody. */
+API cublasStatus_t cublasSetWorkspace(cublasHandle_t h, void *workspace, size_t bytes)
+{
+	(void)h;
+	for (int i = 0; i < nblocks; i++)
+		if (blocks[i].at && blocks[i].at == workspace && blocks[i].bytes >= bytes) {
+			blocks[i].aside = 1;
+			return mprotect(workspace, blocks[i].bytes, PROT_NONE) || madvise(workspace, blocks[i].bytes, MADV_DONTNEED) ?
+				CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+		}
+	return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 typedef struct product {

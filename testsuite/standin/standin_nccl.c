@@ -443,12 +443,6 @@ API ncclResult_t ncclCommDestroy(ncclComm_t c)
 	return ncclSuccess;
 }
 
-API ncclResult_t ncclCommAbort(ncclComm_t c)
-{
-	c->error = ncclInternalError;
-	return ncclSuccess;
-}
-
 API ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error)
 {
 	standin_progress();

@@ -25,7 +25,6 @@ typedef struct ncclConfig { size_t size; int blocking, minCTAs, maxCTAs; } ncclC
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
-ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
 const char  *ncclGetErrorString(ncclResult_t r);
 const char  *ncclGetLastError(ncclComm_t comm);
