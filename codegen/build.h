@@ -64,9 +64,9 @@ const char *plan_text(const Build *b);              /* "2-1-1" */
 const char *share_name(const Build *b, const Stage *s, const Node *broadcast);      /* "stage2_share0" */
 int64_t message_bytes(const Build *b, const Value *v);      /* what is sent of v, with its tag (stage_async.c) */
 
-/* device_async.c: the table of turns and what plays it; steps until a device is done with the flow's last one. */
+/* device_async.c: the table of turns and what plays it; what pd_program says of steps that are not flushed. */
 void write_flow(Build *b, Cw *w, int rank);
-int  lag_of(const DeviceSchedule *s);
+void write_flow_fields(const Build *b, Cw *w, int rank);
 /* Parameters whose norm is limited, of all stages; 0: none is. */
 int  squares_of(const Module *m);
 

@@ -490,13 +490,7 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
 		b->t->steps > 0 ? b->t->steps : 10, b->c && b->c->timeout > 0 ? b->c->timeout : 60.0);
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");
-	if (m->schedule->async)
-		cw_line(w, ".flow = %d, .lag = %d, .settle = settle, .sync_steps = %" PRId64 ",", m->schedule->lag + 1,
-			lag_of(&m->schedule->dev[rank]), b->t->warmup_steps);
-	if (m->schedule->async && b->t->warmup_epochs)
-		cw_line(w, ".sync_epochs = %" PRId64 ",", b->t->warmup_epochs);
-	if (served_async(b->t))
-		cw_line(w, ".flow = 1, .staleness = %" PRId64 ",", b->t->staleness);
+	write_flow_fields(b, w, rank);
 	cw_close(w, ";");
 }
 

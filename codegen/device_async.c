@@ -153,11 +153,25 @@ void write_flow(Build *b, Cw *w, int rank)
 		.norm = squares_of(b->m) && !stage_has(b->m->stage[stage]->update, OP_ClipNorm), .enters = enters });
 }
 
-int lag_of(const DeviceSchedule *s)
+/* Steps until a device is done with the flow's last one. */
+static int lag_of(const DeviceSchedule *s)
 {
 	int lag = 0;
 
 	for (int i = 0; i < s->nturn; i++)
 		lag = s->turn[i].lag > lag ? s->turn[i].lag : lag;
 	return lag;
+}
+
+void write_flow_fields(const Build *b, Cw *w, int rank)
+{
+	const Schedule *s = b->m->schedule;
+
+	if (s->async)
+		cw_line(w, ".flow = %d, .lag = %d, .settle = settle, .sync_steps = %" PRId64 ",", s->lag + 1,
+			lag_of(&s->dev[rank]), b->t->warmup_steps);
+	if (s->async && b->t->warmup_epochs)
+		cw_line(w, ".sync_epochs = %" PRId64 ",", b->t->warmup_epochs);
+	if (served_async(b->t))
+		cw_line(w, ".flow = 1, .staleness = %" PRId64 ",", b->t->staleness);
 }

@@ -35,32 +35,6 @@ bool onnx_const_ints(Import *im, const OnnxNode *n, size_t i, Ints *out)
 
 /* ---- initializers ---- */
 
-/* Initializers that BatchNormalization reads as running mean (3) or variance (4); the first that reads one counts. */
-static void find_stats(Map *stats, const OnnxGraph *g)
-{
-	for (size_t i = 0; i < g->n_node; i++) {
-		const OnnxNode *n = g->node[i];
-
-		if (n->op_type && strcmp(n->op_type, "BatchNormalization") == 0)
-			for (size_t k = 3; k < 5 && k < n->n_input; k++)
-				if (!map_has(stats, n->input[k]))
-					map_put(stats, n->input[k], (void *)(intptr_t)k);
-		for (size_t k = 0; k < n->n_attribute; k++)     /* branches see the initializers around them */
-			if (n->attribute[k]->g)
-				find_stats(stats, n->attribute[k]->g);
-	}
-}
-
-static int running_stat(Import *im, const OnnxGraph *g, const char *name)
-{
-	if (im->stats_of != g) {
-		map_init(&im->stats, im->a, true);
-		find_stats(&im->stats, g);
-		im->stats_of = g;
-	}
-	return (int)(intptr_t)map_get(&im->stats, name);
-}
-
 /* Initializers that are settings: scales and roi of Resize, and nothing else reads them. */
 static bool is_setting(const OnnxGraph *g, const char *name)
 {
@@ -92,7 +66,7 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 	if (!onnx_tensor(im->a, im->path, t, im->o->init_random != 0, &x, loc, im->d))
 		return false;
 	Value *v;
-	bool param = im->torch ? torch_is_param(im->torch, t->name) || running_stat(im, g, t->name) : x.type.rank > 0;
+	bool param = im->torch ? torch_is_param(im->torch, t->name) || onnx_running_stat(im, g, t->name) : x.type.rank > 0;
 	if (!dtype_float(x.type.dtype) || !param || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
 		if (!x.data) {          /* --init random, and the file with the data is not there: masks and indices of ones */
 			int64_t bytes = type_bytes(&x.type), size = dtype_bytes(x.type.dtype);
@@ -117,7 +91,7 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 			v->param->data = NULL;
 			v->param->fill = 0.02;
 		}
-		int k = running_stat(im, g, t->name);
+		int k = onnx_running_stat(im, g, t->name);
 		if (k) {
 			v->param->kind = PARAM_BUFFER;
 			v->param->is_mean = k == 3;

@@ -278,3 +278,30 @@ bool onnx_tensor(Arena *a, const char *model_path, const OnnxTensor *t, bool typ
 	out->data = want ? t->raw_data.data : arena_alloc(a, 16);
 	return true;
 }
+
+/* ---- what BatchNormalization reads ---- */
+
+static void find_stats(Map *stats, const OnnxGraph *g)
+{
+	for (size_t i = 0; i < g->n_node; i++) {
+		const OnnxNode *n = g->node[i];
+
+		if (n->op_type && strcmp(n->op_type, "BatchNormalization") == 0)
+			for (size_t k = 3; k < 5 && k < n->n_input; k++)
+				if (!map_has(stats, n->input[k]))
+					map_put(stats, n->input[k], (void *)(intptr_t)k);
+		for (size_t k = 0; k < n->n_attribute; k++)     /* branches see the initializers around them */
+			if (n->attribute[k]->g)
+				find_stats(stats, n->attribute[k]->g);
+	}
+}
+
+int onnx_running_stat(Import *im, const OnnxGraph *g, const char *name)
+{
+	if (im->stats_of != g) {
+		map_init(&im->stats, im->a, true);
+		find_stats(&im->stats, g);
+		im->stats_of = g;
+	}
+	return (int)(intptr_t)map_get(&im->stats, name);
+}
