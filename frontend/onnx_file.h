@@ -61,9 +61,9 @@ double  onnx_float(const OnnxNode *n, const char *name, double def);
 const char *onnx_str(Arena *a, const OnnxNode *n, const char *name, const char *def);
 bool    onnx_ints(Arena *a, const OnnxNode *n, const char *name, Ints *out);     /* false: absent */
 Value  *onnx_in(Import *im, const OnnxNode *n, size_t i);       /* NULL: absent */
-/* Operand i as constant ints. false: not constant (no diagnostic) or absent (*out empty, true). */
 /* Whether BatchNormalization reads the initializer as running mean (3) or variance (4); 0: it does not. The first that reads it counts. */
 int     onnx_running_stat(Import *im, const OnnxGraph *g, const char *name);
+/* Operand i as constant ints. false: not constant (no diagnostic) or absent (*out empty, true). */
 bool    onnx_const_ints(Import *im, const OnnxNode *n, size_t i, Ints *out);
 void    onnx_bind(Import *im, const OnnxNode *n, size_t i, Value *v);   /* output i of n is v */
 OnnxAttr *onnx_attr_unpack(Arena *a, const void *bytes, size_t n);      /* NULL: no attribute */
