@@ -89,6 +89,8 @@ API cudaError_t cudaMalloc(void **p, size_t bytes)
                 mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	*p = NULL;
+	if (standin_forbidden())
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	blocks = realloc(blocks, (size_t)(nblocks + 1) * sizeof *blocks);
 	if (at == MAP_FAILED || !blocks)
 		return cudaErrorMemoryAllocation;
@@ -105,6 +107,8 @@ API cudaError_t cudaMalloc(void **p, size_t bytes)
 
 API cudaError_t cudaFree(void *p)
 {
+	if (standin_forbidden())
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	for (int i = 0; i < nblocks; i++)
 		if (p && blocks[i].at == p) {
 			munmap(p, blocks[i].bytes);
@@ -117,12 +121,16 @@ API cudaError_t cudaFree(void *p)
 
 API cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
+	if (standin_forbidden())
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	*p = malloc(bytes ? bytes : 1);
 	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 API cudaError_t cudaFreeHost(void *p)
 {
+	if (standin_forbidden())
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	free(p);
 	return cudaSuccess;
 }
@@ -152,6 +160,7 @@ API const char *cudaGetErrorString(cudaError_t e)
 	case cudaErrorMemoryAllocation: return "out of memory";
 	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
 	case cudaErrorNotReady: return "device not ready";
+	case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
 	case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
 	default: return "invalid argument";
 	}

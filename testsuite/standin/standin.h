@@ -8,6 +8,7 @@
 
 API void standin_device(int enters);    /* around everything that touches device memory */
 cudaError_t standin_said(cudaError_t e); /* what cudaGetLastError tells next, unless it is no error */
+int  standin_forbidden(void);            /* this thread captures a stream: the call is refused, and so is the graph */
 int  standin_uuid(char uuid[16]);       /* of this thread's device; its number */
 
 /* standin_stream.c. What a stream is to do, as a function and a copy of what it works on: at once on the stream that computes (NULL

@@ -18,6 +18,8 @@ enum { MOST = 256 };
 static cudaStream_t made[MOST];
 static int          nmade;
 static struct CUgraph_st *captured;     /* what the first stream is told goes there */
+static _Thread_local int  capturing;    /* this thread does so: it may not do what could make the device wait */
+static int                spoiled;      /* it did: there will be no graph */
 
 /* ---- what is to be done ---- */
 
@@ -159,6 +161,12 @@ API cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s
 
 /* ---- streams and events ---- */
 
+int standin_forbidden(void)
+{
+	spoiled |= capturing;
+	return capturing;
+}
+
 static _Noreturn void hangs(const char *what)
 {
 	fprintf(stderr, "stand-in: %s of something that will never be done: on a GPU the program hangs here\n", what);
@@ -178,8 +186,8 @@ API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 
 API cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-	if (captured && !s->lazy)
-		return cudaErrorStreamCaptureUnsupported;
+	if (standin_forbidden())
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	do_until(s, s->n);
 	if (s->stuck)
 		hangs("cudaStreamSynchronize");
@@ -188,8 +196,8 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t s)
 
 API cudaError_t cudaStreamQuery(cudaStream_t s)
 {
-	if (captured && !s->lazy)
-		return cudaErrorStreamCaptureUnsupported;
+	if (standin_forbidden())
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	standin_progress();
 	return standin_said(s->stuck || s->done < s->n ? cudaErrorNotReady : cudaSuccess);
 }
@@ -211,6 +219,8 @@ API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 
 API cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
+	if (standin_forbidden())
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	do_until(e->on, e->at);
 	if (e->on && e->on->stuck)
 		hangs("cudaEventSynchronize");
@@ -221,6 +231,8 @@ API cudaError_t cudaEventSynchronize(cudaEvent_t e)
 /* Not at the first asking. What processes share is not waited for. */
 API cudaError_t cudaEventQuery(cudaEvent_t e)
 {
+	if (standin_forbidden())
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	standin_progress();
 	if (!e->on)
 		return cudaSuccess;
@@ -247,10 +259,11 @@ API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flag
 
 API cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
 {
-	(void)mode;
 	if (captured || s->lazy)
 		return cudaErrorStreamCaptureUnsupported;
 	captured = calloc(1, sizeof *captured);
+	capturing = mode != cudaStreamCaptureModeRelaxed;
+	spoiled = 0;
 	return captured ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
@@ -258,9 +271,10 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 {
 	if (!captured || s->lazy)
 		return cudaErrorInvalidValue;
-	*g = captured;
+	*g = spoiled ? NULL : captured;
 	captured = NULL;
-	return cudaSuccess;
+	capturing = 0;
+	return spoiled ? standin_said(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 
 API cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags)
