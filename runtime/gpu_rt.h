@@ -11,7 +11,7 @@ void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once 
 void   rt_gpu_put(void *tensor, const void *host, size_t bytes);        /* in the order of the stream */
 const char *rt_gpu_uuid(void);                          /* 16 bytes */
 int    rt_gpu_major(void);                              /* of its architecture */
-void   rt_gpu_library(void);                            /* gpu_library.c: cuBLAS is opened, which later would wait for messages; cuDNN is before step 0 */
+void   rt_gpu_library(void);    /* gpu_library.c: cuBLAS is opened, which later would wait for messages; cuDNN is before step 0 */
 void   rt_gpu_here(void);                               /* a thread's calls are for this device */
 void  *rt_device_memory(size_t bytes, const char *what);                /* R521 (77) when there is not that much */
 /* Gives it back; where GPUs exchange messages themselves it is kept to the end, and so is what rt_unpinned and rt_pinned get: the driver
