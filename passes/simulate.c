@@ -20,29 +20,57 @@ static bool sooner(const Event *x, const Event *y)
 	return x->kind != y->kind ? x->kind < y->kind : x->id < y->id;
 }
 
+/* The end of what flows (simulate_ports.h) may change until it is there: its place in the heap is kept. */
+static int flow_of(const Player *p, const Event *e)
+{
+	return e->kind == EV_LEFT ? e->id : e->kind == EV_JOINED && e->id < p->m->njoin ? p->ports.nmsg + e->id : NONE;
+}
+
+static void put(Player *p, int i, const Event *e)
+{
+	const int flow = flow_of(p, e);
+
+	p->heap[i] = *e;
+	if (flow != NONE)
+		p->ends[flow] = i + 1;
+}
+
+/* To where it belongs, from place i, which is free. */
+static void sift(Player *p, int i, const Event *e)
+{
+	for (; i && sooner(e, &p->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		put(p, i, &p->heap[(i - 1) / 2]);
+	for (int k; (k = 2 * i + 1) < p->nheap; i = k) {
+		if (k + 1 < p->nheap && sooner(&p->heap[k + 1], &p->heap[k]))
+			k++;
+		if (!sooner(&p->heap[k], e))
+			break;
+		put(p, i, &p->heap[k]);
+	}
+	put(p, i, e);
+}
+
 void sim_push(Player *p, Event e)
 {
-	PUSH(p->a, p->heap, p->nheap, p->capheap) = e;
-	int i = p->nheap - 1;
+	const int flow = flow_of(p, &e);
 
-	for (; i && sooner(&e, &p->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		p->heap[i] = p->heap[(i - 1) / 2];
-	p->heap[i] = e;
+	if (flow != NONE && p->ends[flow]) {
+		sift(p, p->ends[flow] - 1, &e);
+		return;
+	}
+	PUSH(p->a, p->heap, p->nheap, p->capheap) = e;
+	sift(p, p->nheap - 1, &e);
 }
 
 static Event pop(Player *p)
 {
 	const Event top = p->heap[0], e = p->heap[--p->nheap];
-	int i = 0;
+	const int flow = flow_of(p, &top);
 
-	for (int k; (k = 2 * i + 1) < p->nheap; i = k) {
-		if (k + 1 < p->nheap && sooner(&p->heap[k + 1], &p->heap[k]))
-			k++;
-		if (!sooner(&p->heap[k], &e))
-			break;
-		p->heap[i] = p->heap[k];
-	}
-	p->heap[i] = e;
+	if (p->nheap)
+		sift(p, 0, &e);
+	if (flow != NONE)
+		p->ends[flow] = 0;
 	return top;
 }
 
@@ -89,12 +117,12 @@ static void unqueue(Player *p, int port, int id, int way)
 static void timed(void *player, int flow, double end)
 {
 	Player *p = player;
-	const int join = flow - p->ports.nmsg, stamp = p->ports.flow[flow].stamp;
+	const int join = flow - p->ports.nmsg;
 
 	if (join < 0)
-		sim_push(p, (Event){ end, ports_sender(p->m, flow), p->of_action[flow], EV_LEFT, flow, stamp });
+		sim_push(p, (Event){ end, ports_sender(p->m, flow), p->of_action[flow], EV_LEFT, flow });
 	else
-		sim_push(p, (Event){ end, p->last[join], p->at[p->last[join]], EV_JOINED, join, stamp });
+		sim_push(p, (Event){ end, p->last[join], p->at[p->last[join]], EV_JOINED, join });
 }
 
 /* Starts a message that waits, when both of its ports are free. */
@@ -208,7 +236,7 @@ static void compute(Player *p, int rank, const Action *x)
 	p->out->spent[rank][x->kind] += t;
 	if (x->kind != ACT_UPDATE && p->now + t > p->out->pipeline)
 		p->out->pipeline = p->now + t;
-	sim_push(p, (Event){ p->now + t, rank, p->at[rank], EV_DONE, 0, 0 });
+	sim_push(p, (Event){ p->now + t, rank, p->at[rank], EV_DONE, 0 });
 }
 
 static void finish(Player *p, int rank)
@@ -260,27 +288,17 @@ static void message_left(Player *p, const Event *e)
 	p->ports.port[out].taken = p->ports.port[in].taken = false;
 	p->out->span[p->span_of[e->id]].end = here;
 	p->left[g->forward][of_mb(p, g->from, e->id % p->s->nmicro)]++;
-	sim_push(p, (Event){ here, to, e->action, EV_HERE, e->id, 0 });
+	sim_push(p, (Event){ here, to, e->action, EV_HERE, e->id });
 	ports_end(&p->ports, e->id, p->now);
 	serve(p, out, OUT);
 	serve(p, in, IN);
 	sim_advance(p, e->rank);
 }
 
-/* Has another end of its flow been told since? */
-static bool stale(const Player *p, const Event *e)
-{
-	const int flow = e->kind == EV_JOINED ? p->ports.nmsg + e->id : e->id;
-
-	return (e->kind == EV_LEFT || (e->kind == EV_JOINED && e->id < p->m->njoin)) && e->stamp != p->ports.flow[flow].stamp;
-}
-
 static void happen(Player *p, const Event *e)
 {
 	const int mb = e->id % p->s->nmicro;
 
-	if (stale(p, e))
-		return;
 	p->now = e->time;
 	switch (e->kind) {
 	case EV_DONE:
@@ -424,6 +442,7 @@ static void prepare_messages(Player *p)
 	p->ports.timed = timed;
 	p->ports.to = p;
 	p->span_of = NEWN(p->a, int, n + m->njoin);
+	p->ends = NEWN(p->a, int, n + m->njoin);
 }
 
 /* Of asynchronous schedules: the last stage, which does not fill, in the second half of what is shown. The last updates of

@@ -7,9 +7,8 @@
 typedef enum EventKind { EV_DONE, EV_LEFT, EV_HERE, EV_JOINED, EV_READY } EventKind;
 
 /* DONE: the device's action has ended; LEFT: a message has left its ports; HERE: it has arrived; JOINED: a sum is
- * made; READY: what a device has for its next sum is there, though it computes on. Of flows (LEFT, JOINED), `stamp` is
- * Flow.stamp when the event was made. */
-typedef struct Event { double time; int rank, action; EventKind kind; int id, stamp; } Event;
+ * made; READY: what a device has for its next sum is there, though it computes on. */
+typedef struct Event { double time; int rank, action; EventKind kind; int id; } Event;
 
 /* A message waits in the queues of both of its ports: OUT of the sender, IN of the receiver. */
 enum { POSTED = 1, SENT = 2 };
@@ -25,6 +24,7 @@ typedef struct Player {
 	Diag           *d;
 	double          now;
 	Event          *heap; int nheap, capheap;
+	int            *ends;           /* by flow (simulate_ports.h): where its end lies in the heap, + 1; 0: it has none */
 	int             capspan;
 	/* by rank */
 	int            *at;             /* the action that is next, or runs */

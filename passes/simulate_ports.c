@@ -225,7 +225,6 @@ static void rate(Ports *p, int flow, double now)
 	f->left -= (now - f->now) * f->rate;
 	f->now = now;
 	f->rate = 1 / most;
-	f->stamp++;
 	p->timed(p->to, flow, f->left > 0 ? now + f->left * most : now);
 }
 
@@ -258,7 +257,7 @@ void ports_begin(Ports *p, int flow, double alone, double now)
 	Flow *f = &p->flow[flow];
 	Need x;
 
-	*f = (Flow){ alone, now, 0, f->stamp, 0 };
+	*f = (Flow){ .left = alone, .now = now };
 	for (int k = 0; need(p, flow, k, &x); k++) {
 		Port *q = &p->port[x.port];
 		PUSH(p->a, q->user, q->nuser, q->cap) = (User){ flow, x.share };

@@ -14,7 +14,7 @@ typedef struct Port { int first, last; bool taken; double busy; int line; User *
 typedef struct Need { int port; double share; } Need;
 
 /* A message under way or a sum: `left` seconds if it were alone, at `now`; `rate` of them pass in a second. */
-typedef struct Flow { double left, now, rate; int stamp, seen; } Flow;
+typedef struct Flow { double left, now, rate; int seen; } Flow;
 
 /* Scratch, by port: what a round of a sum, and what all of them move. */
 typedef struct Load { double *now, *all; int *touched, n; double latency; } Load;

@@ -53,7 +53,7 @@ static void arrive(Player *p, int rank, int join)
 	}
 	p->last[join] = rank;
 	if (last)
-		sim_push(p, (Event){ p->now + alone, rank, p->at[rank], EV_JOINED, join, 0 });
+		sim_push(p, (Event){ p->now + alone, rank, p->at[rank], EV_JOINED, join });
 	else
 		ports_begin(&p->ports, p->ports.nmsg + join, alone, p->now);
 }
@@ -127,7 +127,7 @@ void sim_buckets(Player *p, int rank, const Action *x, double t)
 			continue;
 		if (x->kind != j->when || another(d, p->at[rank], 1, true))
 			return;
-		sim_push(p, (Event){ p->now + t * j->ready, rank, p->at[rank], EV_READY, i, 0 });
+		sim_push(p, (Event){ p->now + t * j->ready, rank, p->at[rank], EV_READY, i });
 	}
 }
 
