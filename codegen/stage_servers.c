@@ -361,14 +361,6 @@ static bool updates_param(const Node *n, const Value *v)
 	return optab[n->op]->flags & OP_UPDATE && n->in[0] == v;
 }
 
-/* Sums of what is collected, with nothing else in them. */
-static bool collects(const Value *v)
-{
-	const Node *n = v->kind == VAL_NODE ? v->def : NULL;
-
-	return n && (n->op == OP_Collect || (n->op == OP_Add && collects(n->in[0]) && collects(n->in[1])));
-}
-
 static const Node *first_collect(const Node *n)
 {
 	return n->op == OP_Collect ? n : first_collect(n->in[n->op == OP_SGD]->def);
@@ -377,8 +369,7 @@ static const Node *first_collect(const Node *n)
 /* Asynchronous updates of a table by the rows that were pushed: plain SGD leaves the others as they are. */
 static bool by_rows(const StageCx *x, const Node *n)
 {
-	if (!served_async(x->b->t) || !x->s->server || n->op != OP_SGD || n->nin != optab[OP_SGD]->minin ||
-	    attr_float(n, "weight_decay") != 0 || !collects(n->in[1]))
+	if (!served_async(x->b->t) || !x->s->server || !updates_rows(n, OP_Collect))
 		return false;
 	const Node *c = first_collect(n);
 	return first_pull(x->b->m->stage[attr_int(c, "from")], attr_int(c, "key"))->nin > 1;
@@ -388,7 +379,7 @@ bool of_rows(const StageCx *x, const Node *n)
 {
 	if (n->op == OP_SGD)
 		return by_rows(x, n);
-	if (n->op != OP_Collect && n->op != OP_Add)
+	if (n->op != OP_Collect && n->op != OP_Add && n->op != OP_Sum)
 		return false;
 	for (int i = 0; i < n->out[0]->nuses; i++)
 		if (n->out[0]->uses[i].node->graph == x->s->update)

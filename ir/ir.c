@@ -373,6 +373,34 @@ void value_rename(Graph *g, Value *v, const char *base)
 	map_put(g->names, v->name, v);
 }
 
+int value_parts(const Value *v, OpKind op)
+{
+	const Node *n = v->kind == VAL_NODE ? v->def : NULL;
+	int all = 0;
+
+	if (!n || n->op == op)
+		return n != NULL;
+	if (n->op != OP_Add && n->op != OP_Sum)
+		return 0;
+	for (int i = 0; i < n->nin; i++) {
+		const int k = value_parts(n->in[i], op);
+		if (!k)
+			return 0;
+		all += k;
+	}
+	return all;
+}
+
+bool updates_rows(const Node *n, OpKind op)
+{
+	enum { MOST = 64 };         /* parts that pd_collect_rows (runtime/serve.c) joins */
+
+	if (n->op != OP_SGD || n->nin != optab[OP_SGD]->minin || attr_float(n, "weight_decay") != 0)
+		return false;
+	const int parts = value_parts(n->in[1], op);
+	return parts > 0 && parts <= MOST;
+}
+
 bool value_feeds(const Value *v, OpKind op)
 {
 	for (int i = 0; i < v->nuses; i++)

@@ -272,6 +272,9 @@ void node_remove(Node *n);                              /* no output may be in u
 void node_move(Node *n, Graph *g, Node *before);        /* to another place or graph; NULL: at the end */
 void value_rename(Graph *g, Value *v, const char *base);
 
+int  value_parts(const Value *v, OpKind op);            /* how many results of that op make it, added and nothing else; 0: not so */
+/* SGD without state and decay, of so few sums of that op that a server can do it row by row: the rows it hears nothing of stay. */
+bool updates_rows(const Node *n, OpKind op);
 bool value_feeds(const Value *v, OpKind op);             /* a node of that op reads it */
 bool value_dead(const Value *v);                        /* no uses, not a graph output */
 

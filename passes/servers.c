@@ -234,23 +234,10 @@ static bool updates(const Node *n, const Value *w)
 	return optab[n->op]->flags & OP_UPDATE && n->in[0] == w;
 }
 
-/* Parts of a gradient, added. */
-static bool aggregates(const Value *v)
-{
-	if (v->kind != VAL_NODE || v->def->op == OP_Accumulate)
-		return v->kind == VAL_NODE;
-	if (v->def->op != OP_Add && v->def->op != OP_Sum)
-		return false;
-	for (int i = 0; i < v->def->nin; i++)
-		if (!aggregates(v->def->in[i]))
-			return false;
-	return true;
-}
-
 /* The sum that v is made of. */
 static Value *aggregate_of(Value *v)
 {
-	if (v->kind != VAL_NODE || aggregates(v))
+	if (v->kind != VAL_NODE || value_parts(v, OP_Accumulate))
 		return v->kind == VAL_NODE ? v : NULL;
 	for (int i = 0; i < v->def->nin; i++) {
 		Value *sum = v->def->in[i] ? aggregate_of(v->def->in[i]) : NULL;
@@ -454,8 +441,7 @@ static void leave_between(Moving *x, Piece *p, Node *update, Value *sum)
 /* Asynchronous: plain SGD of a table is done by the rows that a replica pushed. */
 static double touched(const Moving *x, const Piece *p, const Node *update)
 {
-	return served_async(x->cx->train) && p->t->rows && update->op == OP_SGD && update->nin == optab[OP_SGD]->minin &&
-		!(attr_float(update, "weight_decay") > 0) ? p->t->alpha : 1;
+	return served_async(x->cx->train) && p->t->rows && updates_rows(update, OP_Accumulate) ? p->t->alpha : 1;
 }
 
 /* The update as the server has it. */

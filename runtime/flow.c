@@ -124,11 +124,16 @@ static size_t block_reports(void)
 	return (size_t)block * (size_t)rt_program->microbatches + 1;
 }
 
+int64_t rt_flow_block(const pd_program *p)
+{
+	return p->flow >= BLOCK ? p->flow + 1 : BLOCK;
+}
+
 static void setup(const pd_program *p)
 {
 	if (all)
 		return;
-	block = p->flow >= BLOCK ? p->flow + 1 : BLOCK;
+	block = rt_flow_block(p);
 	ncounts = (2 * (int64_t)p->flow + 4) * p->microbatches;
 	counts = rt_alloc((size_t)ncounts * sizeof *counts);
 	for (int i = 0; i < 2; i++)

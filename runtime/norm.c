@@ -15,6 +15,8 @@ static square *squares, *theirs;
 static int     n;
 static double  norm;
 static int64_t joined = -1;     /* the step that norm is of */
+static double *told;            /* norms, in a ring by step: where nothing is flushed they are asked for two blocks of steps later */
+static int64_t ntold;
 static double  scale, used;     /* of the loss: of the next step; of the step that norm is of */
 static int64_t good;            /* steps without overflow since the scale changed */
 static int64_t skipped;         /* steps without an update, for their gradients overflowed */
@@ -38,6 +40,10 @@ void rt_norm_setup(const pd_program *p)
 		scale = rt_program->loss_scale;
 	squares = rt_alloc((size_t)n * sizeof *squares);
 	theirs = rt_alloc((size_t)n * sizeof *theirs);
+	ntold = p->flow ? 3 * rt_flow_block(p) + 1 : 1;
+	told = rt_alloc((size_t)ntold * sizeof *told);
+	for (int64_t i = 0; i < ntold; i++)
+		told[i] = -1;
 }
 
 void pd_square(int index, double sum)
@@ -122,6 +128,7 @@ static void join(void)
 	joined = this_step();
 	if (scale > 0)
 		next_scale();
+	told[joined % ntold] = scale > 0 ? norm / used : norm;
 }
 
 void pd_norm_end(void)
@@ -139,7 +146,7 @@ double pd_clip(double count, double most)
 
 double rt_norm(int64_t step)
 {
-	return n && joined == step ? scale > 0 ? norm / used : norm : -1;
+	return n && joined >= step && joined < step + ntold ? told[step % ntold] : -1;
 }
 
 double pd_loss_scale(void)

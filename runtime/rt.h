@@ -255,7 +255,7 @@ bool   rt_stop(void);                   /* some rank got a signal: all ranks sto
 
 /* ---- norm.c ---- */
 void rt_norm_setup(const pd_program *p);
-double rt_norm(int64_t step);           /* of the gradients of that step, summed over its labels; -1: not known */
+double rt_norm(int64_t step);           /* of the gradients of that step, summed over its labels; -1: no update was made of them */
 double rt_clip_scaled(double count, double most);       /* pd_clip_scaled of numbers of the host */
 double rt_scale_of_step(void);          /* what the gradients of the running step are scaled by; 1 where they are not */
 /* What a run needs to go on: the scale, steps since it changed, steps so far that had no update, for gradients overflowed. */
@@ -273,6 +273,7 @@ void   rt_flow_run(const pd_program *p, int64_t steps, rt_flow_kind kind, void (
 void   rt_flow_report(int mb, double loss, double count);
 void   rt_flow_hits(int mb, double hits, double of);
 double rt_flow_count(void);
+int64_t rt_flow_block(const pd_program *p);     /* steps whose results come together; they are told a block later */
 /* Of servers: counted labels of this rank since rt_flow_next(); the update that comes now. */
 double rt_flow_labels(void);
 void   rt_flow_next(void);
