@@ -295,20 +295,25 @@ static bool exists(const char *dir, const char *file)
 	return yes;
 }
 
-/* A folder that pdcc made, an empty one, or none yet; another only with --force. */
+/* A folder that pdcc made or began, an empty one, or none yet; another only with --force. */
 static bool folder_ok(Compile *c, const char *dir)
 {
 	DIR *d = opendir(dir);
-	bool empty = true;
+	bool empty = true, dumps = false;
 
 	if (!d) {
 		if (errno == ENOENT)
 			return true;
 		return diag_error(c->d, NOLOC, 8, "-o %s: %s", dir, strerror(errno));
 	}
-	for (const struct dirent *e; (e = readdir(d));)
-		empty &= strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+	for (const struct dirent *e; (e = readdir(d));) {
+		const bool ir = strcmp(e->d_name, "ir") == 0;
+		dumps |= ir;
+		empty &= ir || strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+	}
 	closedir(d);
+	if (empty && dumps)             /* a compile that was refused left them */
+		empty = exists(dir, "ir/00-import.pdir");
 	if (empty || c->o->force || exists(dir, "manifest.json"))
 		return true;
 	return diag_error(c->d, NOLOC, 8, "-o %s: the folder holds other things; --force writes into it", dir);

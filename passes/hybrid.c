@@ -44,6 +44,15 @@ static void explain(const PassCx *cx, const Travel *t, bool server)
 	buf_printf(cx->explain, t->why && cx->train && cx->train->comm ? ": %s\n" : "\n", t->why);
 }
 
+/* Of a parameter that several stages hold: was it before i? */
+static bool told(const Travel *t, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (t[k].w == t[i].w)
+			return true;
+	return false;
+}
+
 bool pass_hybrid(Module *m, PassCx *cx)
 {
 	int n;
@@ -58,7 +67,7 @@ bool pass_hybrid(Module *m, PassCx *cx)
 		any |= server;
 		if (server)
 			t[i].w->param->sync = SYNC_PS;
-		else if (cx->train && cx->train->comm && !strcmp(cx->train->comm, "ps") && !owned)
+		else if (cx->train && cx->train->comm && !strcmp(cx->train->comm, "ps") && !owned && !told(t, i))
 			diag_warn(cx->d, NOLOC, "comm", "--comm ps: '%s' goes by AllReduce (%.4g bytes of a device and step): %s", t[i].w->name,
 				travel_allreduce(&t[i]), t[i].why);
 		if (cx->train && cx->train->comm)

@@ -132,9 +132,9 @@ static bool across_stages(const Module *m, const PassCx *cx, const char *name)
 	for (int t = 0; t < m->nstage && m->nstage > 1; t++)
 		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
 			if (n->op == OP_ClipNorm)
-				return refuse(cx, arena_printf(cx->scratch, "schedule %s: the norm that clipping limits is over the gradients of all "
-					"stages, which never have those of one step at one time; choose a schedule with one update for all stages "
-					"(2bw, 1f1b)", name));
+				return refuse(cx, arena_printf(cx->scratch, "schedule %s: the norm that %s is over the gradients of all stages, which "
+					"never have those of one step at one time; choose a schedule with one update for all stages (2bw, 1f1b)", name,
+					cx->train->opt.clip_norm > 0 ? "clipping limits" : "--gnorm tells"));
 	return true;
 }
 

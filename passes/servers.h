@@ -15,6 +15,7 @@ typedef struct Travel {
 	const char *pull, *push;        /* values become 16-bit floats of this type on their way from the server, to it; NULL: f32 */
 	double  down, up;       /* bytes that travel of each byte in f32 (opsw.c) */
 	const char *why;        /* a server cannot have it because; NULL: it can */
+	bool        many;           /* several stages hold it */
 } Travel;
 
 /* The trained parameters of all stages, in module order within stages. */

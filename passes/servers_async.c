@@ -49,8 +49,9 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 		return refuse(cx, "servers of programs for GPUs are synchronous");
 	for (int i = 0; i < n; i++)
 		if (t[i].w->param->sync != SYNC_PS)
-			return diag_error(cx->d, NOLOC, 520, "--sync async: '%s' would go by AllReduce, in which devices meet (--comm %s)%s%s; "
-				"--comm ps gives all parameters to servers", t[i].w->name, o->comm, t[i].why ? ": " : "", t[i].why ? t[i].why : "");
+			return diag_error(cx->d, NOLOC, 520, "--sync async: '%s' would go by AllReduce, in which devices meet (--comm %s)%s%s; %s",
+				t[i].w->name, o->comm, t[i].why ? ": " : "", t[i].why ? t[i].why : "", !t[i].why ? "--comm ps gives all parameters to servers" :
+				t[i].many ? "choose a plan that keeps it in one stage" : "choose a synchronous schedule (--sync)");
 	return true;
 }
 

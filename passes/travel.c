@@ -232,6 +232,7 @@ Travel *travel_list(Module *m, PassCx *cx, int *n)
 			if (!trained(t.w) || t.s->server)
 				continue;
 			measure(m, cx->train, &t);
+			t.many = holders(m, t.w) > 1;
 			t.why = reason(m, &t);
 			PUSH(cx->scratch, all, *n, cap) = t;
 		}
