@@ -67,22 +67,14 @@ double sim_update_seconds(const Cluster *c, const Stage *server, int stage, int 
 
 /* ---- played ---- */
 
-static bool serves(const Player *p, int rank, int server)
-{
-	for (int i = 0; i < p->m->nserve; i++)
-		if (p->m->serve[i].worker == rank && p->m->serve[i].server == server)
-			return true;
-	return false;
-}
-
 /* The slowest of the devices that some server of this one hears of, in steps. */
 static int slowest_near(const Player *p, int rank)
 {
 	int least = p->each[rank].done;
 
-	for (int i = 0; i < p->m->nserve; i++)
-		if (p->each[p->m->serve[i].worker].done < least && serves(p, rank, p->m->serve[i].server))
-			least = p->each[p->m->serve[i].worker].done;
+	for (const SimHears *x = p->hears[rank]; x; x = x->also)
+		for (const SimHears *y = p->heard[x->server]; y; y = y->next)
+			least = p->each[y->worker].done < least ? p->each[y->worker].done : least;
 	return least;
 }
 
@@ -188,4 +180,12 @@ void sim_prepare_each(Player *p)
 {
 	p->each = NEWN(p->a, SimEach, p->s->ndevice);
 	p->ended = NEWN(p->a, double, EACH_STEPS);
+	p->hears = NEWN(p->a, SimHears *, p->s->ndevice);
+	p->heard = NEWN(p->a, SimHears *, p->s->ndevice);
+	for (int i = 0; i < p->m->nserve; i++) {
+		const SimServe *s = &p->m->serve[i];
+		SimHears *x = NEW(p->a, SimHears);
+		*x = (SimHears){ s->worker, s->server, p->heard[s->server], p->hears[s->worker] };
+		p->heard[s->server] = p->hears[s->worker] = x;
+	}
 }

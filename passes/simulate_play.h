@@ -16,6 +16,9 @@ enum { POSTED = 1, SENT = 2 };
 /* A device of asynchronous servers: steps that it has done, exchanges under way and since when, what it did of this step. */
 typedef struct SimEach { int done, left, span; double since; bool pulled, pushed, waits; } SimEach;
 
+/* A server hears of a device: the next device of that server, and the next server of that device. */
+typedef struct SimHears { int worker, server; const struct SimHears *next, *also; } SimHears;
+
 typedef struct Player {
 	Arena          *a;
 	const SimModel *m;
@@ -37,6 +40,7 @@ typedef struct Player {
 	int           **join_of, *njoin_of;     /* indices into SimModel.join */
 	SimEach        *each;           /* NULL: servers are synchronous */
 	double         *ended;          /* by step: when the last device had done it */
+	SimHears      **hears, **heard; /* by device, by server */
 	int            *slots;
 	int64_t        *held;           /* bytes of them */
 	int           **sent_f, **sent_b;       /* by stage from `base` on, and slot, or entry: the microbatch last sent from it, + 1 */
