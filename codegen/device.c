@@ -480,6 +480,8 @@ static void write_program(Build *b, Cw *w, int rank)
 	write_link_members(b, w, rank);
 	if (squares_of(m))
 		cw_line(w, ".squares = %d, .squares_at = %d,%s", squares_of(m), squares_at(b), parted_text(b));
+	if (b->t->gnorm || b->t->opt.clip_norm > 0)
+		cw_line(w, ".gnorm = true,");
 	if (amp_scaled(b->t))
 		cw_line(w, ".loss_scale = %.17g, .scale_every = %" PRId64 ",", b->t->loss_scale > 0 ? b->t->loss_scale : 65536.0,
 			b->t->scale_every > 0 ? b->t->scale_every : 2000);

@@ -103,6 +103,7 @@ typedef struct pd_program {
 	bool        compressed;     /* some sum travels compressed */
 	int         squares_at;     /* the rank that joins them */
 	int         squares;        /* trained parameters of all stages, when their norm is limited */
+	bool        gnorm;          /* and told, with --gnorm or --clip-norm; the scale of fp16 has squares too */
 	int         nparted;  const pd_parted *parted;
 	double      loss_scale;     /* at first; 0: gradients are not scaled */
 	int64_t     scale_every;    /* steps without overflow after which it doubles */

@@ -78,7 +78,7 @@ static void open_files(const rt_options *o)
 			w.file[i] = journal(w.path[i], i == LOSSES || i == SCORES ? rt_step : rt_step + 1);
 	if (w.file[CSV] && ftell(w.file[CSV]) == 0)
 		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s%s%s\n",
-		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "", w.p->peak > 0 ? ",mfu" : "", w.p->squares > 0 ? ",gnorm" : "");
+		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "", w.p->peak > 0 ? ",mfu" : "", w.p->gnorm ? ",gnorm" : "");
 	rt_checkpoint_journal(fileno(w.file[LOSSES]));
 	if (o->tensorboard && rt_events_open(o->tensorboard, rt_step))
 		w.told = false;
@@ -138,7 +138,7 @@ static void write_metrics(void)
 	if (isfinite(m->gradient_norm)) {
 		snprintf(norm, sizeof norm, ", \"gnorm\": %.9g", m->gradient_norm);
 		snprintf(last + strlen(last), sizeof last - strlen(last), ",%.9g", m->gradient_norm);
-	} else if (w.p->squares > 0) {
+	} else if (w.p->gnorm) {
 		strcat(last, ",");          /* no update was made of this step's gradient */
 	}
 	if (w.file[JSONL])
@@ -235,7 +235,7 @@ static void write_scores(const rt_score *s)
 {
 	const pd_metric *m = &w.m;
 	const bool       classes = w.p->eval.accuracy;
-	const char      *last = &",,"[!(w.p->peak > 0) + !(w.p->squares > 0)];  /* no mfu, no gnorm */
+	const char      *last = &",,"[!(w.p->peak > 0) + !w.p->gnorm];  /* no mfu, no gnorm */
 	char             perplexity[32] = "null";       /* too large: JSON has no infinity */
 
 	if (isfinite(m->perplexity))
@@ -308,7 +308,7 @@ void rt_watch(int64_t step)
 	w.m.loss_ema = step == 0 || w.m.loss_ema == 0 ? w.m.loss : w.m.loss_ema + 0.05 * (w.m.loss - w.m.loss_ema);
 	w.m.lr = w.p->lr * rt_rate(step);
 	w.m.step_accuracy = rt_labels() > 0 ? rt_hits() / rt_labels() : NAN;
-	w.m.gradient_norm = rt_norm(step) >= 0 ? rt_norm(step) / rt_count() : NAN;
+	w.m.gradient_norm = w.p->gnorm && rt_norm(step) >= 0 ? rt_norm(step) / rt_count() : NAN;
 	w.m.step = n;
 	look(LOSS, w.m.loss_ema, n);
 	if (w.p->rank != 0)
