@@ -88,8 +88,23 @@ static int place_of_way(const Placing *x, const Way *w)
 	return in_pieces(w) ? x->m->nstage + (int)attr_int(w->fetch, "key") : w->server->id;
 }
 
+/* A parameter is at its server, or with the devices. */
+static int place_of_param(const Placing *x, const Value *v)
+{
+	for (int i = 0; i < x->nway; i++)
+		if (x->way[i].fetch->in[0] == v)
+			return place_of_way(x, &x->way[i]);
+	for (int t = 0; t < x->m->nstage; t++)
+		for (int i = 0; i < x->m->stage[t]->nparam && x->m->stage[t]->server; i++)
+			if (x->m->stage[t]->param[i] == v)
+				return t;
+	return DEVICES;
+}
+
 static int place_of(const Placing *x, const Value *v)
 {
+	if (v && v->kind == VAL_PARAM)
+		return place_of_param(x, v);
 	const int *at = v ? map_get(&x->at, v) : NULL;
 
 	return at ? *at : ANYWHERE;
