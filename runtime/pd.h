@@ -1,4 +1,4 @@
-/* pd.h: the whole interface that emitted programs may use. Everything is C11; sizes are bytes
+/* pd.h: the whole interface that emitted programs may use, in one place, however long. Everything is C11; sizes are bytes
  * unless said otherwise. The runtime holds no interpreter of the model: an emitted program calls
  * these functions, they never call an op. Faults end the program with a message "R1xx ..." and
  * the exit codes of the README: no function returns an error unless its comment says so. */
