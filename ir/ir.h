@@ -269,6 +269,7 @@ bool node_complete(Node *n, Diag *d);
 void node_set_input(Node *n, int i, Value *v);          /* v may be NULL */
 void value_replace(Value *old, Value *neu);             /* every use, and graph outputs, of old */
 void node_remove(Node *n);                              /* no output may be in use */
+void node_drop(Node *n);                                /* and what only it read, up to where gradients are added */
 void node_move(Node *n, Graph *g, Node *before);        /* to another place or graph; NULL: at the end */
 void value_rename(Graph *g, Value *v, const char *base);
 

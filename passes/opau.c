@@ -284,19 +284,6 @@ static bool scaled(const Value *v, Value **g, Value **m)
 	return true;
 }
 
-static void drop(Node *n)
-{
-	Value *in[MAXIN];
-	const int nin = n->nin;
-
-	for (int i = 0; i < nin; i++)
-		in[i] = n->in[i];
-	node_remove(n);
-	for (int i = 0; i < nin; i++)
-		if (in[i] && in[i]->kind == VAL_NODE && in[i]->def->op != OP_Accumulate && value_dead(in[i]))
-			drop(in[i]->def);
-}
-
 static void move(Placing *x, Way *w)
 {
 	Node *update = w->take->out[0]->uses[0].node;
@@ -309,7 +296,7 @@ static void move(Placing *x, Way *w)
 	node_remove(w->take);
 	node_remove(w->give);
 	if (w->last)
-		drop(w->back);
+		node_drop(w->back);
 }
 
 /* The bytes of a gradient's way: to every replica, and back from the first; of rows as many as all replicas touch. */

@@ -332,20 +332,6 @@ static void pull(Moving *x, const Travel *t, int key)
 		}
 }
 
-/* n, and what only it reads. */
-static void drop(Node *n)
-{
-	Value *in[MAXIN];
-	const int nin = n->nin;
-
-	for (int i = 0; i < nin; i++)
-		in[i] = n->in[i];
-	node_remove(n);
-	for (int i = 0; i < nin; i++)
-		if (in[i] && in[i]->kind == VAL_NODE && in[i]->def->op != OP_Accumulate && value_dead(in[i]))
-			drop(in[i]->def);
-}
-
 static void drop_states(Stage *s, const Value *w)
 {
 	int n = 0;
@@ -430,7 +416,7 @@ static void leave_between(Moving *x, Piece *p, Node *update, Value *sum)
 			node_set_input(u.node, u.index, fetch->out[0]);
 	}
 	if (value_dead(sum) && sum->def->op != OP_Accumulate)
-		drop(sum->def);
+		node_drop(sum->def);
 	b = at_stage(x, t, update);
 	Value *made = update->in[gradient_operand(update)], *n = update->in[update->nin - 1];
 	if (n->def && n->def->op != OP_Total)
@@ -520,7 +506,7 @@ static void move_all(Moving *x)
 		move_update(x, &x->piece[i], update, stays[i]);
 		if (x->piece[i].more)
 			continue;
-		drop(update);
+		node_drop(update);
 		drop_states(x->piece[i].t->s, x->piece[i].t->w);
 	}
 }
