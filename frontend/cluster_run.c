@@ -40,14 +40,18 @@ static void p_tolerate(Yaml *y, const YNode *v, void *to)
 	((Cluster *)to)->tolerate = (int)yaml_int(y, v, "placement.tolerate", 0, 1);
 }
 
-/* Stages are cut by time; only servers are chosen here. */
+/* server@HOST or stageN. */
 static void pin(Yaml *y, const char *pattern, const YNode *v, Cluster *c)
 {
 	const char *s = yaml_text(y, v, pattern), *host = s && strncmp(s, "server@", 7) == 0 ? s + 7 : NULL, **known;
-	Pin p = { .pattern = pattern, .host = -1, .line = (int)v->start_mark.line + 1, .col = (int)v->start_mark.column + 1 };
+	int end = 0;
+	Pin p = { .pattern = pattern, .host = -1, .stage = -1, .line = (int)v->start_mark.line + 1, .col = (int)v->start_mark.column + 1 };
 
 	if (s && !host) {
-		yaml_error(y, v, "placement.pin: '%s' is server@HOST, not '%s'; stages are chosen by --plan", pattern, s);
+		if (sscanf(s, "stage%d%n", &p.stage, &end) != 1 || s[end] || s[5] < '0' || s[5] > '9')
+			yaml_error(y, v, "placement.pin: '%s' is server@HOST or stageN (the stages of a plan are 0, 1 ...), not '%s'", pattern, s);
+		else
+			c->pin[c->npin++] = p;
 		return;
 	}
 	known = NEWN(y->a, const char *, c->nhost + 1);
@@ -76,7 +80,18 @@ static void p_pin(Yaml *y, const YNode *v, void *to)
 	for (int i = 0; i < n; i++)
 		pin(y, name[i], value[i], c);
 }
-static const YKey placement_keys[] = { { "pin", p_pin }, { "policies", yaml_ignore }, { "tolerate", p_tolerate } };
+
+static void p_policies(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "fresh-first", "append-first", "scatter-first" };
+	int n;
+	const YNode **item = yaml_items(y, v, "placement.policies", &n);
+
+	for (int i = 0; i < n; i++)
+		((Cluster *)to)->policies |= 1u << yaml_choice(y, item[i], "placement.policies", words, 3);
+}
+
+static const YKey placement_keys[] = { { "pin", p_pin }, { "policies", p_policies }, { "tolerate", p_tolerate } };
 
 void cluster_placement(Yaml *y, const YNode *v, Cluster *c)
 {

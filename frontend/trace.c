@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "../ir/buf.h"
 #include "compile.h"
 #include "trace.h"
@@ -22,7 +23,7 @@ typedef struct Event {
 } Event;
 
 /* Of a prediction: how many steps it shows, and seconds of one in the middle; 0: what the file shows is one. */
-typedef struct Events { Event *e; int n, cap, devices, steps; double each; } Events;
+typedef struct Events { Event *e; int n, cap, devices, steps; double each; bool only; } Events;  /* only: of --trace-rank */
 
 typedef struct Ask {
 	Arena *a;
@@ -30,6 +31,7 @@ typedef struct Ask {
 	const char *folder, *predicted, *timeline[8];
 	int     ntimeline;
 	int64_t step;               /* -1: the one of median length */
+	int     first, end;         /* devices whose files there are */
 	Events  measured, planned;
 } Ask;
 
@@ -81,6 +83,7 @@ static bool read_events(Ask *q, const char *path, Events *to)
 		line++;
 		if (number(s, "\"devices\": ", &pid) && pid >= 1 && pid <= DEVICES)
 			to->devices = (int)pid;
+		to->only |= strstr(s, "\"only\": true") != NULL;
 		if (number(s, "\"steps\": ", &step) && step >= 2 && step <= 1e9 && number(s, "\"step_seconds\": ", &ts) && ts > 0) {
 			to->steps = (int)step;
 			to->each = ts;
@@ -108,9 +111,17 @@ static const char *rank_file(const Ask *q, int rank) { return arena_printf(q->a,
 
 static bool read_all(Ask *q)
 {
-	q->measured.devices = 1;
-	for (int r = 0; r < q->measured.devices; r++)
-		if (!read_events(q, rank_file(q, r), &q->measured))
+	Events *m = &q->measured;
+
+	while (q->first < DEVICES && access(rank_file(q, q->first), F_OK))
+		q->first++;
+	q->first %= DEVICES;
+	m->devices = 1;
+	if (!read_events(q, rank_file(q, q->first), m))
+		return false;
+	q->end = m->only ? q->first + 1 : m->devices;
+	for (int r = m->only ? q->end : 0; r < q->end; r++)
+		if (r != q->first && !read_events(q, rank_file(q, r), m))
 			return false;
 	return !q->predicted || read_events(q, q->predicted, &q->planned);
 }
@@ -153,7 +164,7 @@ static void spent(const Ask *q, int rank, double *to, double *wall, int64_t *ste
 static void table(const Ask *q)
 {
 	printf("device  step ms   compute           compression       communication     idle\n");
-	for (int r = 0; r < q->measured.devices; r++) {
+	for (int r = q->first; r < q->end; r++) {
 		double t[KINDS], wall;
 		int64_t steps;
 
@@ -186,7 +197,7 @@ static void table_of_both(const Ask *q)
 	const double step = step_predicted(&q->planned);
 
 	printf("device  predicted: step ms  compute  communication   measured: step ms  compute  communication  idle\n");
-	for (int r = 0; r < q->measured.devices && r < q->planned.devices; r++) {
+	for (int r = q->first; r < q->end && r < q->planned.devices; r++) {
 		double t[KINDS], wall, work = 0;
 		int64_t steps;
 
@@ -348,7 +359,7 @@ static void picture(Ask *q, Buf *b)
 static bool merge(Ask *q, Buf *b)
 {
 	buf_puts(b, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
-	for (int r = 0; r < q->measured.devices; r++) {
+	for (int r = q->first; r < q->end; r++) {
 		char *text = file_read(rank_file(q, r), NULL), *at = text ? strstr(text, "\"traceEvents\": [\n") : NULL;
 		char *end = at ? strstr(at, "\n]}") : NULL;
 
@@ -357,7 +368,7 @@ static bool merge(Ask *q, Buf *b)
 			return diag_error(q->d, FILELOC(rank_file(q, r)), E_TRACE, "the list of events does not end");
 		}
 		*end = 0;
-		buf_printf(b, "%s%s", r ? ",\n" : "", at + strlen("\"traceEvents\": [\n"));
+		buf_printf(b, "%s%s", r > q->first ? ",\n" : "", at + strlen("\"traceEvents\": [\n"));
 		free(text);
 	}
 	buf_puts(b, "\n]}\n");

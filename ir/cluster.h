@@ -29,8 +29,9 @@ typedef struct Link {
 	double      latency;            /* seconds */
 } Link;
 
-/* Parameters whose names match (a glob) are at a server of this host, where servers hold them. */
-typedef struct Pin { const char *pattern; int host, line, col; } Pin;
+/* Parameters whose names match (a glob) are at a server of this host, where servers hold them; or in this stage of the plan. The
+ * other is -1; both are where the host is gone. */
+typedef struct Pin { const char *pattern; int host, stage, line, col; } Pin;
 
 typedef struct EnvVar { const char *name, *value; } EnvVar;
 
@@ -50,6 +51,7 @@ typedef struct Cluster {
 	int      tolerate;              /* 1: plans for one host less too */
 	const char **without; int nwithout;     /* hosts (local: devices) that there is such a plan for, in DIR/without-NAME */
 	Pin     *pin;    int npin;      /* the first that matches counts */
+	unsigned policies;              /* how stages are given devices: 1 fresh first, 2 append first, 4 scatter first; 0: as is fastest */
 } Cluster;
 
 /* The link between two devices; a built-in default when the file names none. */

@@ -77,6 +77,26 @@ static bool enough(const Segments *g, const Trial *t)
 			"microbatch smaller or the global batch larger", (long long)t->micro, most);
 }
 
+/* The same on devices as the cluster file's policies give them, cut anew: the fastest. */
+static Trial *placed_plan(PlanSearch *s, const Trial *t)
+{
+	Trial *best = NULL;
+
+	for (int y = PLACE_FRESH; y <= PLACE_SCATTER; y++) {
+		if (!policy_allowed(s->p->c, y))
+			continue;
+		Trial *x = trial_new(s->a, t->n, t->ndevice, t->by);
+		x->micro = t->micro;
+		memcpy(x->replicas, t->replicas, sizeof *t->replicas * (size_t)t->n);
+		place_trial(s->p, x, (PlacePolicy)y);
+		cut_best(s, x);
+		trial_judge(s->p, x);
+		trial_play(s->p, x);
+		best = trial_better(x, best) ? x : best;
+	}
+	return best;
+}
+
 /* The cuts of a plan whose replicas are given; NULL after a diagnostic. */
 static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas, int n)
 {
@@ -90,10 +110,12 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 		return NULL;
 	s->cut_budget = INFINITY;
 	cut_best(s, t);
+	if (at.ngroup == n && !policy_allowed(s->p->c, PLACE_ORDER))
+		t = placed_plan(s, t);
 	trial_judge(s->p, t);
 	if (t->over > 1 && t->n > 1 && at.ngroup == n) {    /* estimates of cut_best are rough: look closer */
 		search_cuts(s, t);
-		t = s->best;
+		t = s->best ? s->best : t;
 		t->by = "as asked";
 	}
 	trial_play(s->p, t);
@@ -385,7 +407,7 @@ bool pass_partition(Module *m, PassCx *cx)
 	l->cx.d = cx->d;
 	if (l->t && cx->train && cx->train->choose_schedule)
 		l->t = choose_schedule(&l->s, &l->g, l->p, l->t, q.n > 0);
-	if (!l->t || !plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))
+	if (!l->t || !plan_keeps_pins(l->p, l->t, cx->d) || !plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))
 		return false;
 	cx->plan = l->cx.plan;
 	cx->plan->tried = tried;

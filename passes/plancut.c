@@ -2,11 +2,12 @@
 #include <math.h>
 #include "plansearch.h"
 
-static const double NO_PARAM = 1e6, TOO_BIG = 1e9;      /* seconds: more than any real stage takes */
+static const double NO_PARAM = 1e6, TOO_BIG = 1e9, PINNED = 1e15;       /* seconds: more than any real stage takes */
 
 /* One stage of the plan at hand. */
 typedef struct Slot {
 	const bool *on;             /* by class: one of its devices is of it */
+	int    stage;
 	double replicas, senders;   /* senders: the lesser of both sides of the cut in front */
 	double bandwidth, latency;  /* of the slowest link over that cut */
 	double limit, inflight;
@@ -42,7 +43,7 @@ static Slot *slots(Arena *a, const PlanModel *p, const Trial *t)
 	for (int i = 0; i < t->n; i++) {
 		bool *on = NEWN(a, bool, p->nclass);
 		const int n = t->replicas[i], grains = (int)((t->micro + n - 1) / n);
-		s[i] = (Slot){ .on = on, .replicas = n, .senders = n, .limit = INFINITY };
+		s[i] = (Slot){ .on = on, .stage = i, .replicas = n, .senders = n, .limit = INFINITY };
 		for (int k = r; k < r + n; k++) {
 			const double memory = (double)p->c->device[t->device[k]].memory;
 			on[p->class_of[t->device[k]]] = true;
@@ -79,7 +80,7 @@ static double cut_time(const PlanModel *p, const Slot *s, int k)
 /* What the stage (k, j] is fined for, in seconds. */
 static double fine(const PlanModel *p, const Slot *s, int k, int j)
 {
-	double f = span(p->sum_param, k, j) > 0 ? 0 : NO_PARAM;
+	double f = (span(p->sum_param, k, j) > 0 ? 0 : NO_PARAM) + PINNED * pins_broken(p, s->stage, k, j);
 
 	if (isfinite(s->limit)) {
 		const double borders = (k < 0 ? 0 : 2 * p->st->s[k].cut) + p->st->s[j].cut;

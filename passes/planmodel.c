@@ -523,6 +523,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	clear_marks(graph);
 	find_weights(p, g->m, g->cx->scratch);
 	find_rows(p, graph);
+	find_pins(p, g->m);
 	find_grads(p, graph, g->cx->scratch);
 	segments_clear(g);
 	sums_start(p, t);

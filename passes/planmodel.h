@@ -38,6 +38,9 @@ typedef struct PlanRow { int layer; double bytes; } PlanRow;
  * bytes is there (0: none). */
 typedef struct PlanGrad { int layer; double *time, bytes; } PlanGrad;
 
+/* A layer that the cluster file has in a stage: it reads the parameter of that name (planpins.c). */
+typedef struct PlanPin { int layer, stage; const char *name; const Pin *from; } PlanPin;
+
 typedef struct PlanModel {
 	Arena          *a;
 	const Cluster  *c;
@@ -52,6 +55,7 @@ typedef struct PlanModel {
 	PlanTensor     *tensor; int ntensor;
 	PlanWeight     *weight; int nweight;
 	PlanRow        *row; int nrow;
+	PlanPin        *pin; int npin;
 	PlanGrad       *grad; int ngrad;
 	SumRule         rule;
 	struct SumCache *sums;      /* plansums.c */
@@ -81,6 +85,10 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c);
 /* Parts of it (plansums.c): PlanModel.grad of a module, layers in Node.stage; rule and sums. t NULL: nothing is asked of them. */
 void find_grads(PlanModel *p, const Graph *g, Arena *scratch);
 void sums_start(PlanModel *p, const Training *t);
+
+/* ---- what the cluster file asks (planpins.c) ---- */
+void    find_pins(PlanModel *p, const Module *m);
+int     pins_broken(const PlanModel *p, int stage, int k, int j);       /* how many pins a stage of the states (k, j] breaks */
 
 /* ---- plans ---- */
 typedef struct Trial {

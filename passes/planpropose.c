@@ -312,6 +312,7 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 	if (!s->best && d->errors == 0)
 		return diag_error(d, NOLOC, 473, "the planner has no plan for %d segments on %d devices%s", s->p->st->n,
 			s->p->c->ndevice, s->p->most_stages || s->p->no_replicas ?
-			" that --max-stages, --no-pipeline and --no-dp leave; --planner auto looks at all of those" : "");
+			" that --max-stages, --no-pipeline and --no-dp leave; --planner auto looks at all of those" : s->p->npin ?
+			" that has all parameters in the stages of placement.pin" : "");
 	return s->best;
 }

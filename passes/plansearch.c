@@ -82,7 +82,7 @@ static bool possible(const PlanModel *p, const Trial *t)
 	for (int s = 0; s < t->n; s++)
 		if (t->replicas[s] < 1 || t->replicas[s] > t->micro || (s && !state_before(st, t->end[s - 1], t->end[s])))
 			return false;
-	return t->n > 0 && t->end[t->n - 1] == st->n - 1;
+	return t->n > 0 && t->end[t->n - 1] == st->n - 1 && plan_keeps_pins(p, t, NULL);
 }
 
 /* Within a stage devices stand in the order of the file. */
@@ -128,14 +128,10 @@ static bool hopeless(const PlanSearch *s, const Trial *t)
 	return b->over <= 1 && isfinite(b->score) && t->bound / (double)t->micro > b->score * (1 + SAME);
 }
 
-Trial *search_try(PlanSearch *s, const Trial *t)
+/* On the devices that it says. */
+static Trial *try_there(PlanSearch *s, const Trial *t)
 {
-	Trial own = *t;
-
-	own.micro = trial_micro(s->p, t->n, t->replicas);
-	if (!possible(s->p, &own))
-		return NULL;
-	Trial *x = copy(s->a, &own);
+	Trial *x = copy(s->a, t);
 	sort_devices(x);
 	const char *key = key_of(s->a, x);
 	Trial *known = map_get(&s->seen, key);
@@ -153,6 +149,26 @@ Trial *search_try(PlanSearch *s, const Trial *t)
 	if (trial_better(x, s->best))
 		s->best = x;
 	return x;
+}
+
+Trial *search_try(PlanSearch *s, const Trial *t)
+{
+	Trial own = *t, *best = NULL;
+
+	own.micro = trial_micro(s->p, t->n, t->replicas);
+	if (!possible(s->p, &own))
+		return NULL;
+	if (policy_allowed(s->p->c, PLACE_ORDER))
+		return try_there(s, &own);
+	own.device = NEWN(s->a, int, t->ndevice);
+	for (int y = PLACE_FRESH; y <= PLACE_SCATTER; y++) {
+		if (!policy_allowed(s->p->c, y))
+			continue;
+		place_trial(s->p, &own, (PlacePolicy)y);
+		Trial *x = try_there(s, &own);
+		best = trial_better(x, best) ? x : best;
+	}
+	return best;
 }
 
 /* ---- all plans ---- */

@@ -56,6 +56,10 @@ typedef enum PlacePolicy {
 	PLACE_ORDER, PLACE_FRESH, PLACE_APPEND, PLACE_SCATTER, PLACE_FAST, PLACE_SLOW, PLACE_COUNT
 } PlacePolicy;
 void  place_trial(const PlanModel *p, Trial *t, PlacePolicy policy);
+/* What the cluster file asks (planpins.c): whether a plan has parameters where they are pinned, E0474 unless d is NULL; whether it
+ * lets stages be given devices so. */
+bool  plan_keeps_pins(const PlanModel *p, const Trial *t, Diag *d);
+bool  policy_allowed(const Cluster *c, int policy);
 
 void  propose_pipedream(PlanSearch *s, DpCost cost, Diag *d);
 void  propose_dapple(PlanSearch *s, bool thorough, Diag *d);

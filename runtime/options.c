@@ -7,8 +7,9 @@
 
 static const char usage[] =
 	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
-	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-keep K] [--ckpt-settle S] [--state] [--then-loss] [--dump-grads FILE]\n"
-	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--trace DIR] [--log-every N]\n"
+	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-seconds S] [--ckpt-keep K] [--ckpt-settle S] [--state]\n"
+	"          [--then-loss] [--dump-grads FILE] [--trace DIR] [--trace-steps A:B] [--trace-rank R]\n"
+	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--log-every N]\n"
 	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--stop METRIC=X]\n"
 	"          [--timeout S] [--arrivals DIR] [--check] [--quiet] [--log-level L] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
@@ -123,6 +124,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "resume", OPTIONAL, &o->resume },
 		{ "ckpt", TEXT, &o->ckpt },
 		{ "ckpt-every", COUNT, &o->ckpt_every },
+		{ "ckpt-seconds", SECONDS, &o->ckpt_seconds },
 		{ "ckpt-keep", COUNT, &o->ckpt_keep },
 		{ "ckpt-settle", SECONDS, &o->ckpt_settle },
 		{ "jsonl", TEXT, &o->jsonl },
@@ -131,6 +133,8 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "tensorboard", TEXT, &o->tensorboard },
 		{ "metrics-every", COUNT, &o->metrics_every },
 		{ "trace", TEXT, &o->trace },
+		{ "trace-steps", TEXT, &o->trace_steps },
+		{ "trace-rank", COUNT, &o->trace_rank },
 		{ "arrivals", TEXT, &o->arrivals },
 		{ "stop", TEXT, &o->stop },
 		{ "state", FLAG, &o->state },
@@ -160,8 +164,13 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		from_environment(table[i].kind, table[i].to, table[i].name);
 	from_words(table, N, argc, argv);
 	rt_watch_check(o->stop);
-	if (o->ckpt_every && !o->ckpt)
-		rt_fail(RT_USAGE, "R001", "--ckpt-every: no folder for checkpoints is named; say --ckpt DIR");
+	if ((o->ckpt_every || o->ckpt_seconds > 0) && !o->ckpt)
+		rt_fail(RT_USAGE, "R001", "--ckpt-%s: no folder for checkpoints is named; say --ckpt DIR", o->ckpt_every ? "every" : "seconds");
+	if (!o->trace && (o->trace_steps || o->trace_rank >= 0))
+		rt_fail(RT_USAGE, "R001", "--trace-%s: no folder for traces is named; say --trace DIR", o->trace_steps ? "steps" : "rank");
+	if (o->ckpt_seconds > 0 && rt_program->flow)
+		rt_fail(RT_USAGE, "R001", "--ckpt-seconds: an asynchronous plan is drained for a checkpoint, at steps that all know before; "
+		        "say --ckpt-every N");
 	if (!rt_program->eval.on && (o->eval_data || o->eval_every || o->eval_samples))
 		rt_fail(RT_USAGE, "R001", "--eval-%s: this program has no evaluation set; give pdcc one (--eval, data.eval)",
 		        o->eval_data ? "data" : o->eval_every ? "every" : "samples");

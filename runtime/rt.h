@@ -77,10 +77,12 @@ typedef struct rt_options {
 	double      timeout;
 	const char *data, *eval_data, *out, *weights, *dump_grads;
 	const char *resume;             /* NULL: no; "": the newest of --ckpt */
-	const char *jsonl, *csv, *tensorboard, *stop, *trace, *arrivals;        /* NULL: none */
+	const char *jsonl, *csv, *tensorboard, *stop, *trace, *trace_steps, *arrivals;   /* NULL: none */
+	int64_t     trace_rank;         /* -1: all */
 	int64_t     metrics_every, epochs;      /* epochs 0: steps count */
 	const char *ckpt;               /* NULL: no checkpoints */
 	const char *nccl, *graphs;      /* GPU programs: auto, on, off */
+	double      ckpt_seconds;       /* between two checkpoints; 0: steps count */
 	double      ckpt_settle;        /* seconds between two that the disk is asked to have */
 	bool        then_loss, state, dry_run, shuffle;
 	int64_t     attempt;            /* the how manieth start of this job by pdrun, from 0 */
@@ -252,6 +254,8 @@ double rt_totals_waited(int *least);
 double rt_totals_waited_of(int rank);
 double rt_totals_sent(void);
 bool   rt_stop(void);                   /* some rank got a signal: all ranks stop after this step */
+void   rt_totals_ask(double at);        /* from then on (rt_now) rank 0 tells all ranks that a checkpoint is due ... */
+bool   rt_totals_asked(void);           /* ... which they hear with the totals of a step */
 
 /* ---- norm.c ---- */
 void rt_norm_setup(const pd_program *p);
@@ -395,7 +399,7 @@ void rt_record(const char *what, int mb, int channel, int peer);
 void rt_record_end(void);               /* of a step */
 /* trace.c, on with --trace DIR: an action begins, which ends the one before (NULL: none begins);
  * a wait within it; all of it is written. */
-void rt_trace_open(const char *dir);    /* NULL: off */
+void rt_trace_open(const rt_options *o);
 void rt_trace_action(const char *name, int64_t step, int mb);   /* NULL: none from now on */
 void rt_trace_wait(bool begins);
 void rt_trace_packed(double from);      /* the main thread encoded or decoded a part; since when */

@@ -317,11 +317,19 @@ static void evaluate(bool last)
 	run.stop = run.signalled || rt_watch_reached();
 }
 
+/* --ckpt-seconds: rank 0's clock says when. */
+static void ask_again(void)
+{
+	if (run.o.ckpt_seconds > 0)
+		rt_totals_ask(rt_now() + run.o.ckpt_seconds);
+}
+
 static void checkpoint(void)
 {
 	rt_watch_flush();
 	rt_from_gpu(rt_program, run.arena);
 	rt_checkpoint(rt_step);
+	ask_again();
 	if (run.o.ckpt && rt_log >= RT_LOG_DEBUG)
 		printf("debug: %s has given its part of step %lld to %s\n", rt_name(rt_program->rank), (long long)rt_step, run.o.ckpt);
 }
@@ -340,10 +348,12 @@ bool pd_step(void)
 	if (o->dump_grads && !run.dumped)
 		rt_weights_save(rt_program, run.arena, o->dump_grads, RT_GRADIENTS);
 	run.dumped = true;
+	const bool due = rt_totals_asked();
+
 	run.signalled = rt_stop();
 	run.stop = run.signalled || rt_watch_reached();
 	evaluate(run.stop || rt_step == last_step);
-	if (run.stop || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0))
+	if (run.stop || due || rt_step == last_step || (o->ckpt_every && rt_step % o->ckpt_every == 0))
 		checkpoint();
 	rt_checkpoint_poll();
 	return !run.stop && rt_step < last_step;
@@ -406,6 +416,7 @@ static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 		           .ckpt_every = p->ckpt.every,
 		           .ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
 		           .ckpt_settle = 0.5,
+		           .trace_rank = -1,
 		           .metrics_every = p->metrics.every,
 		           .jsonl = p->metrics.jsonl,
 		           .csv = p->metrics.csv,
@@ -508,7 +519,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	rt_checkpoint_open(p, o, run.arena);
 	rt_barrier(); /* nobody's clock runs before all are ready */
-	rt_trace_open(o->trace);
+	rt_trace_open(o);
 	if (rt_alone) {
 		rt_profile_run(p, &o->profile, one_step);
 		return false;
@@ -519,6 +530,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	rt_watch_open(p, o, last_step);
 	run.first = rt_step;
 	run.begin = rt_now();
+	ask_again();
 	rt_spent_begin();
 	run.training = true;
 	return rt_step < last_step;

@@ -9,7 +9,7 @@ typedef struct report {
 	double loss, count, hits, labels, seen;
 } report;
 typedef struct totals {
-	double loss, count, hits, labels, stop;
+	double loss, count, hits, labels, stop; /* stop: above 0 a signal, below 0 a checkpoint is due */
 } totals;
 
 static report *reports; /* microbatches of them, and one more: see last_report */
@@ -17,6 +17,7 @@ static report *theirs;
 static totals  sum;
 static double *waited;  /* rank 0: seconds that each rank waited for others; -1: it is a server */
 static double  sent;    /* bytes, all ranks, up to the last step */
+static double  ask = INFINITY;          /* when the next checkpoint is due */
 static int     n;
 static bool    done;
 
@@ -107,7 +108,7 @@ static void merge(int r)
 
 static void add_up(void)
 {
-	sum = (totals){ .stop = reports[n].seen };
+	sum = (totals){ .stop = reports[n].seen != 0 ? reports[n].seen : rt_now() >= ask ? -1 : 0 };
 	for (int mb = 0; mb < n; mb++) {
 		if (reports[mb].seen == 0)
 			rt_fail(RT_ERROR, "R303",
@@ -224,7 +225,17 @@ double rt_count(void)
 
 bool rt_stop(void)
 {
-	return sum.stop != 0;
+	return sum.stop > 0;
+}
+
+void rt_totals_ask(double at)
+{
+	ask = at;
+}
+
+bool rt_totals_asked(void)
+{
+	return sum.stop < 0;
 }
 
 double rt_totals_waited(int *least)

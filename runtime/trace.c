@@ -2,7 +2,8 @@
  * it on: at the end of the run every device writes DIR/rankN.json, the last EVENTS things it did,
  * one event a line, in an asynchronous pipeline with the version of the weights. An action lasts until the next one or the end of the step; waits for other
  * devices, and gradients packed for the wire or unpacked, are events within it. Times are microseconds since all devices had joined. Memory is
- * taken before the first step; off, it costs one test per action. */
+ * taken before the first step; off, it costs one test per action. --trace-steps A:B: only of steps A to B; --trace-rank R: only
+ * device R. */
 #include "rt.h"
 #include <errno.h>
 #include <stdio.h>
@@ -24,18 +25,46 @@ static int64_t  count;
 static int64_t  now = -1;   /* the action under way; -1: none */
 static double   zero, waiting;
 static const char *folder;
+static int64_t  from, to = INT64_MAX;   /* steps that are recorded */
+static bool     only;       /* this rank is the only one */
 
-void rt_trace_open(const char *dir)
+/* A step, or A:B; an end that is not said is that of the run. */
+static void read_steps(const char *s)
 {
-	folder = dir;
+	char *end = NULL;
+
+	from = *s == ':' ? 0 : strtoll(s, &end, 10);
+	const bool begun = *s == ':' || end > s;
+	const char *more = *s == ':' ? s + 1 : *end == ':' ? end + 1 : NULL;
+
+	to = !more ? from : *more ? strtoll(more, &end, 10) : INT64_MAX;
+	if (!begun || from < 0 || to < from || (more && *more ? end == more || *end : !more && *end))
+		rt_fail(RT_USAGE, "R001", "--trace-steps wants a step, or A:B for steps A to B, from 0, not '%s'", s);
+}
+
+void rt_trace_open(const rt_options *o)
+{
+	folder = o->trace;
+	if (o->trace_steps)
+		read_steps(o->trace_steps);
+	if (o->trace_rank >= rt_program->world)
+		rt_fail(RT_USAGE, "R001", "--trace-rank %lld: the ranks are 0 to %d", (long long)o->trace_rank, rt_program->world - 1);
 	if (!folder || !*folder)
 		return;
 	if (mkdir(folder, 0777) && errno != EEXIST)
 		rt_fail(RT_ERROR, "R406", "%s: %s", folder, strerror(errno));
+	only = o->trace_rank >= 0;
+	if (only && o->trace_rank != rt_program->rank)
+		return;
 	events = calloc(EVENTS, sizeof *events);
 	if (!events)
 		rt_fail(RT_MEMORY, "R501", "no memory for a trace of %d events", EVENTS);
 	zero = rt_now();
+}
+
+static bool wanted(int64_t step)
+{
+	return events && step >= from && step <= to;
 }
 
 static int64_t put(const char *name, int64_t step, int mb, double begin, double end)
@@ -56,7 +85,7 @@ void rt_trace_action(const char *name, int64_t step, int mb)
 
 	if (now >= 0 && count - now <= EVENTS)
 		events[now % EVENTS].end = t;
-	now = name ? put(name, step, mb, t, t) : -1;
+	now = name && wanted(step) ? put(name, step, mb, t, t) : -1;
 }
 
 void pd_version(int64_t version)
@@ -68,18 +97,16 @@ void pd_version(int64_t version)
 void rt_trace_wait(bool begins)
 {
 	rt_spent_wait(begins);
-	if (!events)
-		return;
 	if (begins)
-		waiting = rt_now();
-	else
+		waiting = events ? rt_now() : 0;
+	else if (wanted(rt_step))
 		put("wait", rt_step, -1, waiting, rt_now());
 }
 
-void rt_trace_packed(double from)
+void rt_trace_packed(double since)
 {
-	if (events)
-		put("pack", rt_step, -1, from, rt_now());
+	if (wanted(rt_step))
+		put("pack", rt_step, -1, since, rt_now());
 }
 
 void rt_trace_close(const pd_program *p)
@@ -94,8 +121,8 @@ void rt_trace_close(const pd_program *p)
 
 	if (!f)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
-	fprintf(f, "{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"rank\": %d, \"devices\": %d, \"lost\": %lld},\n"
-	        "\"traceEvents\": [\n", p->rank, p->world, count > EVENTS ? (long long)(count - EVENTS) : 0LL);
+	fprintf(f, "{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"rank\": %d, \"devices\": %d, %s\"lost\": %lld},\n"
+	        "\"traceEvents\": [\n", p->rank, p->world, only ? "\"only\": true, " : "", count > EVENTS ? (long long)(count - EVENTS) : 0LL);
 	fprintf(f, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"device %d\"}}", p->rank,
 	        p->rank);
 	for (int64_t i = count > EVENTS ? count - EVENTS : 0; i < count; i++) {
