@@ -58,7 +58,7 @@ static bool typed(const Node *n, int i)
 	if (n->op == OP_Attention)
 		return i < 3;
 	if (n->op == OP_AttentionGrad)
-		return i < 4;
+		return i < 5;
 	return !(n->op == OP_Gemm && i == 2);
 }
 

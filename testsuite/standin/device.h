@@ -38,7 +38,7 @@ inline standin_index threadIdx, blockIdx, blockDim, gridDim;
 namespace standin {
 
 enum state { RUNS, AT_WARP, AT_BLOCK, DONE };
-struct fiber { void *sp; char *stack; state s; uint64_t box[2]; unsigned turn; };
+struct fiber { void *sp; char *stack; state s; uint64_t box[2][3]; unsigned turn; };
 
 enum { MOST = 1024, STACK = 64 << 10 };
 inline fiber fibers[MOST];
@@ -204,17 +204,69 @@ template<class F, class... A> void start(const char *name, unsigned blocks, unsi
 	launch(name, blocks, n, bytes, [=] { f(a...); });
 }
 
+/* What this thread tells its warp; returns where to read what the others told. */
+inline unsigned tell(const void *what, size_t bytes)
+{
+	fiber *me = &fibers[current];
+	const unsigned turn = me->turn++ & 1;
+
+	memcpy(me->box[turn], what, bytes);
+	leave(AT_WARP);
+	return turn;
+}
+
+inline const void *told(unsigned turn, unsigned lane)
+{
+	const unsigned mate = current / 32 * 32 + lane % 32;
+
+	return fibers[mate < threads ? mate : current].box[turn];
+}
+
 template<class T> T exchange(T v, unsigned from)
 {
 	static_assert(sizeof v <= 8, "shuffles move 8 bytes");
-	fiber *me = &fibers[current];
-	const unsigned turn = me->turn++ & 1, mate = current / 32 * 32 + from % 32;
 	T got;
 
-	memcpy(&me->box[turn], &v, sizeof v);
-	leave(AT_WARP);
-	memcpy(&got, &fibers[mate < threads ? mate : current].box[turn], sizeof got);
+	memcpy(&got, told(tell(&v, sizeof v), from), sizeof got);
 	return got;
+}
+
+/* ldmatrix .x4: four 8 x 8 matrices of 16 bits; lane l tells where row l % 8 of matrix l / 8 is. */
+inline void matrices(bool transposed, uint32_t (&r)[4], const uint16_t *row)
+{
+	if ((uintptr_t)row % 16)
+		die("a row of a matrix does not begin at 16 bytes");
+	const unsigned turn = tell(&row, sizeof row), lane = current % 32;
+
+	for (unsigned m = 0; m < 4; m++)
+		for (unsigned e = 0; e < 2; e++) {
+			const unsigned across = transposed ? lane % 4 * 2 + e : lane / 4, down = transposed ? lane / 4 : lane % 4 * 2 + e;
+			const uint16_t *from;
+
+			memcpy(&from, told(turn, 8 * m + across), sizeof from);
+			r[m] = e ? r[m] | (uint32_t)from[down] << 16 : from[down];
+		}
+}
+
+/* mma .m16n8k16: c += a b. Lane l has rows l / 4 and + 8, columns 2 (l % 4) and + 1 of c, of a columns 2 (l % 4) and + 1, and
+ * those 8 further, of b as many rows of column l / 4. */
+template<class K> void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+	const uint32_t mine[6] = { a[0], a[1], a[2], a[3], b0, b1 };
+	const unsigned turn = tell(mine, sizeof mine), lane = current % 32;
+	float x[2][16], y[2][16];
+
+	for (unsigned k = 0; k < 16; k++)
+		for (unsigned i = 0; i < 2; i++) {
+			const uint32_t *rows = (const uint32_t *)told(turn, lane / 4 * 4 + k % 8 / 2);
+			const uint32_t *columns = (const uint32_t *)told(turn, (lane % 4 * 2 + i) * 4 + k % 8 / 2);
+
+			x[i][k] = K::load((uint16_t)(rows[k / 8 * 2 + i] >> k % 2 * 16));
+			y[i][k] = K::load((uint16_t)(columns[4 + k / 8] >> k % 2 * 16));
+		}
+	for (unsigned e = 0; e < 4; e++)
+		for (unsigned k = 0; k < 16; k++)
+			c[e] += x[e / 2][k] * y[e % 2][k];
 }
 
 }
@@ -241,6 +293,8 @@ inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
 inline float __logf(float x) { return logf(x); }
 
+#define PD_MMA(kind, c, a, b0, b1) standin::multiply<kind>(c, a, b0, b1)
+#define PD_MATRICES(transposed, r, row) standin::matrices(transposed, r, row)
 #define PD_DYN_SHARED(type, name) type *name = (type *)(void *)standin::shared
 #define PD_LAUNCH(k, blocks, n, dynamic, ...) \
 	do { \

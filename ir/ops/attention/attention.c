@@ -1,7 +1,7 @@
 /* Attention: scaled dot products, softmax over the keys, weighted sums of the values, and its gradients, a block of
  * rows of queries at a time, so that the matrix of scores is never in memory.
  *     %y, %lse = Attention(%q, %k, %v[, %mask[, %bias]])
- *     %dq, %dk, %dv = AttentionGrad(%dy, %q, %k, %v, %lse[, %mask[, %bias]])
+ *     %dq, %dk, %dv = AttentionGrad(%dy, %q, %k, %v, %y, %lse[, %mask[, %bias]])
  *     score = (mask ? scale q.k : fill) + bias        y = dropout(softmax(score)) v       lse = log sum exp score
  * Operands are [B, H, T, D], [B, T, D] or [T, D]; with transK k is [.., D, T]; with heads they are [B, T, heads D].
  * mask (bool) and bias broadcast to the scores [B, H, T, T]; no gradient goes to bias. causal: query i sees keys
@@ -13,8 +13,8 @@
 
 struct attention { int64_t heads, transK, causal; double scale, fill, ratio; int64_t id, seed, evaluates; };
 
-/* on the stack: one or two blocks of so many scores; a row of them at least. TILE: of a GPU's shared memory */
-enum { BLOCK = 1 << 15, ROWS_MOST = 64, KEYS_MOST = 1 << 17, TILE = 2048 };
+/* on the stack: one or two blocks of so many scores; a row of them at least */
+enum { BLOCK = 1 << 15, ROWS_MOST = 64, KEYS_MOST = 1 << 17 };
 
 /* Strides by batch, head, row (and column of what goes to the scores). */
 typedef struct Geo {
@@ -34,12 +34,12 @@ static const Value *operand(const Node *n, int i)
 
 static const Value *mask_of(const Node *n)
 {
-	return operand(n, is_grad(n) ? 5 : 3);
+	return operand(n, is_grad(n) ? 6 : 3);
 }
 
 static const Value *bias_of(const Node *n)
 {
-	return operand(n, is_grad(n) ? 6 : 4);
+	return operand(n, is_grad(n) ? 7 : 4);
 }
 
 /* ---- shapes ---- */
@@ -100,7 +100,7 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 
 	*g = (Geo){ 0 };
 	for (int i = 0; i < n->nin; i++)
-		if (!n->in[i] && i < 3 + 2 * is_grad(n))
+		if (!n->in[i] && i < 3 + 3 * is_grad(n))
 			return diag_error(d, n->loc, 301, "%s: operand %d is missing", name, i);
 	const Type *tq = &in[0]->type, *tk = &in[1]->type, *tv = &in[2]->type;
 	if (!dtype_float(tq->dtype) || tk->dtype != tq->dtype || tv->dtype != tq->dtype)
@@ -207,7 +207,7 @@ static bool grad_shape(Node *n, Diag *d)
 	if (!full_geometry(n, &g, d))
 		return false;
 	const Type y = y_type(n, &g), lse = lse_type(n, &g);
-	if (!need_same_shape(n, d, n->in[0], &y) || !need_same_shape(n, d, n->in[4], &lse))
+	if (!need_same_shape(n, d, n->in[0], &y) || !need_same_shape(n, d, n->in[4], &y) || !need_same_shape(n, d, n->in[5], &lse))
 		return false;
 	for (int i = 0; i < 3; i++)
 		set_out(n, i, n->in[1 + i]->type);
@@ -216,13 +216,13 @@ static bool grad_shape(Node *n, Diag *d)
 
 static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 {
-	Value *in[7] = { dy[0], n->in[0], n->in[1], n->in[2], n->out[1] };
+	Value *in[8] = { dy[0], n->in[0], n->in[1], n->in[2], n->out[0], n->out[1] };
 
 	if (!dy[0])
 		return;
 	for (int i = 3; i < n->nin; i++)
-		in[2 + i] = n->in[i];
-	const Node *g = build(b, OP_AttentionGrad, n->attr, n->nin + 2, in, NULL);
+		in[3 + i] = n->in[i];
+	const Node *g = build(b, OP_AttentionGrad, n->attr, n->nin + 3, in, NULL);
 	for (int i = 0; i < 3; i++)
 		dx[i] = g->out[i];
 }
@@ -268,6 +268,34 @@ static void score_holes(const Node *n, Holes *h, const Geo *g)
 	hole_text(h, "DSCORE", "%s", back);
 }
 
+static int64_t sixteens(int64_t n, int64_t most)
+{
+	n = (n + 15) / 16 * 16;
+	return n < most ? n : most;
+}
+
+/* Tiles of GPUs: columns of a head that lie in shared memory at a time, queries and keys of a block. All of them take less than
+ * the 48 KiB that a launch may have; the gradients have four matrices there, the forward three. */
+static void tile_holes(const Node *n, Holes *h, const Geo *g)
+{
+	const DType t = n->in[0]->type.dtype;
+	const bool half = dtype_half(t);
+	const int64_t dc = sixteens(g->d, half ? 128 : 64), dvc = sixteens(g->dv, half ? 128 : 64), each = half ? 8 : 4;
+	const bool small = half && dc <= 64 && dvc <= 64;
+	const int64_t longest = is_grad(n) && g->tk > g->tq ? g->tk : g->tq, *s[] = { g->q, g->k, g->v, g->y };
+	bool vectors = g->d % each == 0 && g->dv % each == 0;
+
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < 3; k++)
+			vectors &= s[i][k] % each == 0;
+	hole_text(h, "TILE", half ? "pd_%ss" : "pd_f32s", dtype_name(t));
+	hole_int(h, "DC", dc);
+	hole_int(h, "DVC", dvc);
+	hole_int(h, "WARPS", sixteens(longest > 0 ? longest : 1, is_grad(n) && !small ? 32 : 64) / 16);
+	hole_int(h, "KEYS", sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, small ? 64 : 32));
+	hole_int(h, "VECTORS", vectors);
+}
+
 static void name_hole(const Node *n, Holes *h, const Geo *g)
 {
 	const struct attention *at = n->attr;
@@ -281,8 +309,8 @@ static void name_hole(const Node *n, Holes *h, const Geo *g)
 static void call_hole(const Node *n, Holes *h)
 {
 	const struct attention *at = n->attr;
-	const int first = is_grad(n) ? 5 : 3;
-	const char *args = is_grad(n) ? "$=0, $=1, $=2, $0, $1, $2, $3, $4" : "$=0, $=1, $0, $1, $2";
+	const int first = is_grad(n) ? 6 : 3;
+	const char *args = is_grad(n) ? "$=0, $=1, $=2, $0, $1, $2, $3, $4, $5" : "$=0, $=1, $0, $1, $2";
 
 	for (int i = first; i < n->nin; i++)
 		if (n->in[i])
@@ -316,8 +344,6 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "H", g.h > 0 ? g.h : 1);
 	hole_int(h, "TQ", g.tq);
 	hole_int(h, "TK", g.tk);
-	hole_int(h, "TILEQ", g.tq < TILE ? g.tq : TILE);
-	hole_int(h, "TILEK", g.tk < TILE ? g.tk : TILE);
 	hole_int(h, "D", g.d);
 	hole_int(h, "DV", g.dv);
 	hole_int(h, "ROWS", rows);
@@ -337,6 +363,7 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lldu", (long long)at->id);
 	hole_int(h, "PAR", heads * (is_grad(n) ? 1 : blocks) > 1 && heads * g.tq * g.tk * g.d >= 65536);
+	tile_holes(n, h, &g);
 	score_holes(n, h, &g);
 	call_hole(n, h);
 	name_hole(n, h, &g);
@@ -372,7 +399,7 @@ const OpDef op_Attention = {
 };
 
 const OpDef op_AttentionGrad = {
-	.name = "AttentionGrad", .minin = 5, .maxin = 7, .nout = 3, .shape = grad_shape,
+	.name = "AttentionGrad", .minin = 6, .maxin = 8, .nout = 3, .shape = grad_shape,
 	COMMON, .cpu = { .file = "attention_grad.cpu.c" }, .ref = { .file = "attention_grad.ref.c" },
 	.cuda = { .file = "attention_grad.cuda.cu" },
 };

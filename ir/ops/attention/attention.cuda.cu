@@ -1,70 +1,101 @@
-/* y = dropout(softmax(scores)) v: a block per row of scores, of which TILEK lie in shared memory at a time; what is summed up
- * is scaled anew when a tile has a larger score. lse = log sum exp of the row. */
+/* y = dropout(softmax(scores)) v, lse = log sum exp of the row. A block has 16 rows of scores per warp and goes over the keys,
+ * KEYS at a time, that lie in shared memory; the scores are in registers, as the product of two matrices leaves them (gpu_tiles.h).
+ * What is summed up is scaled anew when a row meets a larger score. Of heads wider than DC columns a part is there at a time,
+ * and a block makes DVC columns of y. The rows that see most keys begin. */
+#include <gpu_tiles.h>
+
 namespace device::NAME {
-enum { THREADS = TK <= 64 ? 64 : 128, EACH = (DV + THREADS - 1) / THREADS };
+enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILES = (TQ + MINE - 1) / MINE, PARTS = (DV + DVC - 1) / DVC,
+	PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
 
-static __global__ void run(TS *y, T *lse, const TS *q, const TS *k, const TS *v, const uint8_t *mask, const T *bias, int64_t sample)
+#include "score.part.h"
+
+static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, const TS *q, const TS *k, const TS *v, const uint8_t *mask,
+	const float *bias, int64_t sample)
 {
-	PD_DYN_SHARED(T, row);
-	const int64_t i = blockIdx.x % TQ, h = blockIdx.x / TQ % H, b = blockIdx.x / TQ / H;
-	const TS *qi = q + b * QB + h * QH + i * QR, *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH;
+	PD_DYN_SHARED(pd_16, room);
+	TS *qs = (TS *)(void *)room, *ks = qs + MINE * PITCH, *vs = ks + KEYS * PITCH;
+	const int n = blockIdx.x % ALL, part = blockIdx.x / ALL % PARTS * DVC;
+	const int first = (TILES - 1 - (int)(blockIdx.x / (ALL * PARTS))) * MINE;
+	const int64_t b = n / H, h = n % H;
+	const TS *qn = q + b * QB + h * QH + (int64_t)first * QR, *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH + part;
+	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
 #if CAUSAL
-	const int len = i + 1 < TK ? (int)i + 1 : TK;
+	const int end = first + MINE < TK ? first + MINE : TK;
 #else
-	const int len = TK;
+	const int end = TK;
 #endif
-	T top = -INFINITY, sum = 0, to[EACH] = { 0 };
+	float to[DVC / 8][4] = {}, top[2] = { -INFINITY, -INFINITY }, sum[2] = {};
 
-	for (int first = 0; first < len; first += TILEK) {
-		const int end = first + TILEK < len ? first + TILEK : len;
-		T high = -INFINITY, part = 0;
+	for (int key = 0; key < end; key += KEYS) {
+		float s[KEYS / 8][4] = {};
 
-		__syncthreads();
-		for (int j = first + (int)threadIdx.x; j < end; j += THREADS) {
-			T s = 0;
-
-			for (int c = 0; c < D; c++)
+		for (int c = 0; c < D; c += DC) {
+			__syncthreads();
+			if (D > DC || key == 0)
+				pd_tile_load<TILE, MINE, DC, VECTORS>(qs, qn + c, QR, 1, TQ - first, D - c);
 #if KT
-				s += LOAD(qi[c]) * LOAD(kn[(int64_t)c * KR + j]);
+			pd_tile_load<TILE, KEYS, DC, 0>(ks, kn + (int64_t)c * KR + key, 1, KR, TK - key, D - c);
 #else
-				s += LOAD(qi[c]) * LOAD(kn[(int64_t)j * KR + c]);
+			pd_tile_load<TILE, KEYS, DC, VECTORS>(ks, kn + (int64_t)key * KR + c, KR, 1, TK - key, D - c);
 #endif
-			s = SCORE;
-			row[j - first] = s;
-			high = high < s ? s : high;
+			if (c == 0)
+				pd_tile_load<TILE, KEYS, DVC, VECTORS>(vs, vn + (int64_t)key * VR, VR, 1, TK - key, DV - part);
+			__syncthreads();
+			pd_tile_nt<TILE, KEYS / 8, DC>(s, qs + 16 * warp * PITCH, ks);
 		}
-		high = pd_block_max(high);
-		high = high < top ? top : high;
-		const T again = first ? EXP(top - high) : 0;
-
-		top = high;
-		for (int j = first + (int)threadIdx.x; j < end; j += THREADS) {
-			const T p = EXP(row[j - first] - top);
-
-			part += p;
-#if DROP
-			row[j - first] = sample < 0 ? p : pd_random_unit(SEED, ID, (uint64_t)(sample + b),
-				(uint64_t)((h * TQ + i) * TK + j)) >= RATIO ? p * KEEP : 0;
+		PD_UNROLL
+		for (int r = 0; r < 2; r++) {
+			const int64_t i = row + 8 * r < TQ ? row + 8 * r : TQ - 1;
+#if CAUSAL
+			const int len = i + 1 < TK ? (int)i + 1 : TK;
 #else
-			row[j - first] = p;
+			const int len = TK;
 #endif
-		}
-		sum = sum * again + pd_block_sum(part);
-		for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += THREADS) {
-			T s = 0;
+			float high = top[r], part_sum = 0;
 
-			for (int j = first; j < end; j++)
-				s += row[j - first] * LOAD(vn[(int64_t)j * VR + c]);
-			to[m] = to[m] * again + s;
+			PD_UNROLL
+			for (int e = 0; e < KEYS / 4; e++) {
+				const int64_t j = key + e / 2 * 8 + threadIdx.x % 4 * 2 + e % 2;
+				float *x = &s[e / 2][2 * r + e % 2];
+
+				*x = j < len ? score_of(*x, b, h, i, j, mask, bias) : -INFINITY;
+				high = fmaxf(high, *x);
+			}
+			high = pd_row_max(high);
+			const float base = high == -INFINITY ? 0 : high, again = TILE::exp(top[r] - base);
+
+			top[r] = high;
+			PD_UNROLL
+			for (int e = 0; e < KEYS / 4; e++) {
+				float *x = &s[e / 2][2 * r + e % 2];
+
+				*x = TILE::exp(*x - base);
+				part_sum += *x;
+				*x *= kept(b, h, i, key + e / 2 * 8 + threadIdx.x % 4 * 2 + e % 2, sample);
+			}
+			sum[r] = sum[r] * again + part_sum;
+			PD_UNROLL
+			for (int m = 0; m < DVC / 8; m++) {
+				to[m][2 * r] *= again;
+				to[m][2 * r + 1] *= again;
+			}
+		}
+		pd_tile_nn<TILE>(to, s, vs);
+	}
+	for (int r = 0; r < 2; r++) {
+		const int64_t i = row + 8 * r;
+		const float all = pd_row_sum(sum[r]);
+
+		if (i < TQ && part == 0 && threadIdx.x % 4 == 0)
+			lse[(int64_t)n * TQ + i] = top[r] + logf(all);
+		for (int e = 0; e < DVC / 4; e++) {
+			const int c = part + TILE::column(e / 2, e % 2);
+
+			if (i < TQ && c < DV)
+				y[b * YB + h * YH + i * YR + c] = TILE::store(to[e / 2][2 * r + e % 2] / all);
 		}
 	}
-	if (threadIdx.x == 0)
-		lse[(b * H + h) * TQ + i] = top + LOG(sum);
-	for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += THREADS)
-		y[b * YB + h * YH + i * YR + c] = STORE(to[m] / sum);
-	(void)mask;
-	(void)bias;
-	(void)sample;
 }
 }
 
@@ -90,5 +121,6 @@ PD_HOST void NAME(TS *y, T *lse, const TS *q, const TS *k, const TS *v
 	const int64_t sample = 0;
 #endif
 
-	PD_LAUNCH(device::NAME::run, HEADS * TQ, device::NAME::THREADS, TILEK * sizeof(T), y, lse, q, k, v, mask, bias, sample);
+	PD_LAUNCH(device::NAME::run, HEADS * device::NAME::TILES * device::NAME::PARTS, device::NAME::THREADS,
+		((device::NAME::MINE + KEYS) * device::NAME::PITCH + KEYS * device::NAME::PITCHV) * sizeof(TS), y, lse, q, k, v, mask, bias, sample);
 }

@@ -1,12 +1,12 @@
-/* The gradients of a head, ROWS rows of scores at a time: p again from lse, d = dy v^T, then with t = sum of p d
+/* The gradients of a head, ROWS rows of scores at a time: p again from lse, d = dy v^T, then with t = dy y^T
  *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q
  * A dropped p is kept negative until dv has been added to. */
 #if HALF
 static void NAME(TS *restrict dq_16, TS *restrict dk_16, TS *restrict dv_16, const TS *restrict dy_16, const TS *restrict q_16,
-	const TS *restrict k_16, const TS *restrict v_16, const T *restrict lse
+	const TS *restrict k_16, const TS *restrict v_16, const TS *restrict y_16, const T *restrict lse
 #else
 static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
-	const T *restrict k, const T *restrict v, const T *restrict lse
+	const T *restrict k, const T *restrict v, const T *restrict y, const T *restrict lse
 #endif
 #if MASK
 	, const uint8_t *restrict mask
@@ -22,6 +22,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #if HALF
 	const T *restrict q = pd_widen(0, KIND, q_16, QN), *restrict k = pd_widen(1, KIND, k_16, KN);
 	const T *restrict v = pd_widen(2, KIND, v_16, VN), *restrict dy = pd_widen(3, KIND, dy_16, YN);
+	const T *restrict y = pd_widen(7, KIND, y_16, YN);
 	T *restrict dq = pd_room_f32(4, QN), *restrict dk = pd_room_f32(5, KN), *restrict dv = pd_room_f32(6, VN);
 
 #endif
@@ -64,9 +65,12 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 				const int len = TK;
 #endif
 				T *restrict row = p + (int64_t)r * TK, *restrict drow = d + (int64_t)r * TK;
-				const T l = lse[n * TQ + i];
+				const T l = lse[n * TQ + i], *restrict yi = y + b * YB + h * YH + i * YR, *restrict dyi = dyn + (int64_t)r * YR;
 				T t = 0;
 
+#pragma omp simd reduction(+ : t)
+				for (int c = 0; c < DV; c++)
+					t += dyi[c] * yi[c];
 #pragma omp simd
 				for (int j = 0; j < len; j++) {
 					const T s = row[j];
@@ -77,7 +81,6 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 					const int in = pd_random_unit(SEED, ID, (uint64_t)(sample + b),
 						(uint64_t)((h * TQ + i) * TK + j)) >= RATIO;
 					drow[j] = in ? drow[j] * KEEP : 0;
-					t += row[j] * drow[j];
 					row[j] = in ? row[j] : -row[j];
 				}
 				for (int j = 0; j < len; j++) {
@@ -86,9 +89,6 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 					row[j] = row[j] < 0 ? 0 : row[j] * KEEP;
 				}
 #else
-#pragma omp simd reduction(+ : t)
-				for (int j = 0; j < len; j++)
-					t += row[j] * drow[j];
 #pragma omp simd
 				for (int j = 0; j < len; j++) {
 					const T ds = row[j] * (drow[j] - t);

@@ -1,143 +1,206 @@
-/* The gradients of attention. A block per row of scores: p again from lse, d = dy v', then with t = sum of p d
- *     ds = p (d - t)        dq = ds k
- * and t goes to memory, for a block per key, which adds over the rows in their order:
- *     dv = sum of p dy      dk = sum of ds q
- * TILEK keys (TILEQ rows) lie in shared memory at a time; where that is not all, a row is computed twice, for t and for ds. */
+/* The gradients of attention, as the forward has tiles (attention.cuda.cu): p again from lse, d = dy v', then with t = dy y of a
+ * row
+ *     ds = p (d - t)        dq = ds k        (rows: a block has queries and goes over the keys)
+ *     dv = p' dy            dk = ds' q       (keys: a block has keys and goes over the queries)
+ * Each sum is one block's, in the order of the keys or queries. t goes to memory from the first kernel to the second. */
+#include <gpu_tiles.h>
+
 namespace device::NAME {
-enum { ROW_THREADS = TK <= 64 ? 64 : 128, KEY_THREADS = TQ <= 64 ? 64 : 128 };
+enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILESQ = (TQ + MINE - 1) / MINE, TILESK = (TK + MINE - 1) / MINE,
+	PARTSQ = (D + DC - 1) / DC, PARTSV = (DV + DVC - 1) / DVC, PARTS = PARTSQ > PARTSV ? PARTSQ : PARTSV,
+	PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
 
-static __device__ T score_of(const TS *q, const TS *k, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask,
-	const T *bias)
-{
-	const TS *qi = q + b * QB + h * QH + i * QR, *kn = k + b * KB + h * KH;
-	T s = 0;
+#include "score.part.h"
 
-	for (int c = 0; c < D; c++)
-#if KT
-		s += LOAD(qi[c]) * LOAD(kn[(int64_t)c * KR + j]);
-#else
-		s += LOAD(qi[c]) * LOAD(kn[(int64_t)j * KR + c]);
-#endif
-	(void)mask;
-	(void)bias;
-	return SCORE;
-}
-
-/* dy of row i times v of key j. */
-static __device__ T product_of(const TS *dy, const TS *v, int64_t b, int64_t h, int64_t i, int64_t j)
-{
-	const TS *dyi = dy + b * YB + h * YH + i * YR, *vj = v + b * VB + h * VH + j * VR;
-	T d = 0;
-
-	for (int c = 0; c < DV; c++)
-		d += LOAD(dyi[c]) * LOAD(vj[c]);
-	return d;
-}
-
-/* What dropout scales p of row i and key j by: 0 where it is dropped. */
-static __device__ T kept(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample)
-{
-#if DROP
-	return pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ? (T)KEEP : 0;
-#else
-	(void)b, (void)h, (void)i, (void)j, (void)sample;
-	return 1;
-#endif
-}
-
-static __device__ T through(T ds, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask)
+/* What of the gradient ds of a score reaches the product. */
+static __device__ float through(float ds, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask)
 {
 	(void)b, (void)h, (void)i, (void)j, (void)mask;
 	return DSCORE;
 }
 
-static __global__ void rows(TS *dq, T *ts, const TS *dy, const TS *q, const TS *k, const TS *v, const T *lse, const uint8_t *mask,
-	const T *bias, int64_t sample)
+/* to[N][DC] = keys from `key` on, columns from c on. */
+template<int N> static __device__ void load_keys(TS *to, const TS *kn, int key, int c)
 {
-	PD_DYN_SHARED(T, p);
-	const int64_t i = blockIdx.x % TQ, h = blockIdx.x / TQ % H, b = blockIdx.x / TQ / H;
-#if CAUSAL
-	const int len = i + 1 < TK ? (int)i + 1 : TK;
+#if KT
+	pd_tile_load<TILE, N, DC, 0>(to, kn + (int64_t)c * KR + key, 1, KR, TK - key, D - c);
 #else
-	const int len = TK;
+	pd_tile_load<TILE, N, DC, VECTORS>(to, kn + (int64_t)key * KR + c, KR, 1, TK - key, D - c);
 #endif
-	T *d = p + TILEK, t = 0, to[(D + ROW_THREADS - 1) / ROW_THREADS] = { 0 };
+}
 
-	for (int turn = 0; turn < 2; turn++) {
-		for (int first = 0; first < len; first += TILEK) {
-			const int end = first + TILEK < len ? first + TILEK : len;
+/* t of the two rows of this thread, of which `row` is the first. */
+static __device__ void products_of(float *t, const TS *dy, const TS *y, int row)
+{
+	const int lane = threadIdx.x % 32, first = row - lane / 4;
 
+	for (int r = 0; r < 16; r++) {
+		float s = 0;
+
+		for (int c = lane; c < DV && first + r < TQ; c += 32)
+			s += TILE::load(dy[(int64_t)(first + r) * YR + c]) * TILE::load(y[(int64_t)(first + r) * YR + c]);
+		s = pd_warp_sum(s);
+		if (r % 8 == lane / 4)
+			t[r / 8] = s;
+	}
+}
+
+static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const TS *dy, const TS *q, const TS *k, const TS *v,
+	const TS *y, const float *lse, const uint8_t *mask, const float *bias, int64_t sample)
+{
+	PD_DYN_SHARED(pd_16, room);
+	TS *qs = (TS *)(void *)room, *dys = qs + MINE * PITCH, *ks = dys + MINE * PITCHV, *vs = ks + KEYS * PITCH;
+	const int n = blockIdx.x % ALL, part = blockIdx.x / ALL % PARTSQ * DC;
+	const int first = (TILESQ - 1 - (int)(blockIdx.x / (ALL * PARTSQ))) * MINE;
+	const int64_t b = n / H, h = n % H;
+	const TS *qn = q + b * QB + h * QH + (int64_t)first * QR, *dyn = dy + b * YB + h * YH + (int64_t)first * YR;
+	const TS *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH;
+	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
+#if CAUSAL
+	const int end = first + MINE < TK ? first + MINE : TK;
+#else
+	const int end = TK;
+#endif
+	float to[DC / 8][4] = {}, t[2] = {};
+
+	products_of(t, dy + b * YB + h * YH, y + b * YB + h * YH, row);
+	for (int r = 0; r < 2; r++)
+		if (part == 0 && threadIdx.x % 4 == 0 && row + 8 * r < TQ)
+			ts[(int64_t)n * TQ + row + 8 * r] = t[r];
+	for (int key = 0; key < end; key += KEYS) {
+		float s[KEYS / 8][4] = {}, d[KEYS / 8][4] = {};
+
+		for (int c = 0; c < D; c += DC) {
 			__syncthreads();
-			for (int j = first + (int)threadIdx.x; j < end && (turn == 0 || TILEK < TK); j += ROW_THREADS) {
-				p[j - first] = EXP(score_of(q, k, b, h, i, j, mask, bias) - lse[blockIdx.x]);
-				d[j - first] = product_of(dy, v, b, h, i, j) * kept(b, h, i, j, sample);
-				t += turn == 0 ? p[j - first] * d[j - first] : 0;
+			if (D > DC || key == 0)
+				pd_tile_load<TILE, MINE, DC, VECTORS>(qs, qn + c, QR, 1, TQ - first, D - c);
+			load_keys<KEYS>(ks, kn, key, c);
+			__syncthreads();
+			pd_tile_nt<TILE, KEYS / 8, DC>(s, qs + 16 * warp * PITCH, ks);
+		}
+		for (int c = 0; c < DV; c += DVC) {
+			__syncthreads();
+			if (DV > DVC || key == 0)
+				pd_tile_load<TILE, MINE, DVC, VECTORS>(dys, dyn + c, YR, 1, TQ - first, DV - c);
+			pd_tile_load<TILE, KEYS, DVC, VECTORS>(vs, vn + (int64_t)key * VR + c, VR, 1, TK - key, DV - c);
+			if (D > DC && c == 0)
+				load_keys<KEYS>(ks, kn, key, part);
+			__syncthreads();
+			pd_tile_nt<TILE, KEYS / 8, DVC>(d, dys + 16 * warp * PITCHV, vs);
+		}
+		PD_UNROLL
+		for (int r = 0; r < 2; r++) {
+			const int64_t i = row + 8 * r < TQ ? row + 8 * r : TQ - 1;
+#if CAUSAL
+			const int len = i + 1 < TK ? (int)i + 1 : TK;
+#else
+			const int len = TK;
+#endif
+			const float l = lse[(int64_t)n * TQ + i];
+
+			PD_UNROLL
+			for (int e = 0; e < KEYS / 4; e++) {
+				const int64_t j = key + e / 2 * 8 + threadIdx.x % 4 * 2 + e % 2;
+				float *x = &s[e / 2][2 * r + e % 2];
+
+				if (j < len)
+					*x = through(TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l) *
+						(d[e / 2][2 * r + e % 2] * kept(b, h, i, j, sample) - t[r]), b, h, i, j, mask);
+				else
+					*x = 0;
 			}
-			if (turn == 0)
-				continue;
-			for (int j = first + (int)threadIdx.x; j < end; j += ROW_THREADS)
-				p[j - first] = through(p[j - first] * (d[j - first] - t), b, h, i, j, mask);
-			__syncthreads();
-			for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += ROW_THREADS)
-				for (int j = first; j < end; j++)
-#if KT
-					to[m] += p[j - first] * LOAD(k[b * KB + h * KH + (int64_t)c * KR + j]);
-#else
-					to[m] += p[j - first] * LOAD(k[b * KB + h * KH + (int64_t)j * KR + c]);
-#endif
 		}
-		if (turn == 0)
-			t = pd_block_sum(t);
+		pd_tile_nn<TILE>(to, s, ks);
 	}
-	if (threadIdx.x == 0)
-		ts[blockIdx.x] = t;
-	for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += ROW_THREADS)
-		dq[b * QB + h * QH + i * QR + c] = STORE(to[m]);
+	for (int e = 0; e < DC / 2; e++) {
+		const int c = part + TILE::column(e / 4, e % 4), i = row + 8 * (e % 4 / 2);
+
+		if (i < TQ && c < D)
+			dq[b * QB + h * QH + (int64_t)i * QR + c] = TILE::store(to[e / 4][e % 4]);
+	}
 }
 
-static __global__ void keys(TS *dk, TS *dv, const T *ts, const TS *dy, const TS *q, const TS *k, const TS *v, const T *lse,
-	const uint8_t *mask, const T *bias, int64_t sample)
+static __global__ void __launch_bounds__(THREADS) keys(TS *dk, TS *dv, const float *ts, const TS *dy, const TS *q, const TS *k,
+	const TS *v, const float *lse, const uint8_t *mask, const float *bias, int64_t sample)
 {
-	PD_DYN_SHARED(T, p);
-	const int64_t j = blockIdx.x % TK, n = blockIdx.x / TK, h = n % H, b = n / H;
-	T *ds = p + TILEQ;
-	T tov[(DV + KEY_THREADS - 1) / KEY_THREADS] = { 0 }, tok[(D + KEY_THREADS - 1) / KEY_THREADS] = { 0 };
-#if CAUSAL
-	int first = (int)j;
-#else
-	int first = 0;
-#endif
+	PD_DYN_SHARED(pd_16, room);
+	TS *ks = (TS *)(void *)room, *vs = ks + MINE * PITCH, *qs = vs + MINE * PITCHV, *dys = qs + KEYS * PITCH;
+	const int n = blockIdx.x % ALL, part = blockIdx.x / ALL % PARTS;
+	const int first = (int)(blockIdx.x / (ALL * PARTS)) * MINE;
+	const int64_t b = n / H, h = n % H;
+	const TS *qn = q + b * QB + h * QH, *dyn = dy + b * YB + h * YH;
+	const TS *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH + (int64_t)first * VR;
+	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
+	const int seen = CAUSAL ? first / KEYS * KEYS : 0;          /* the first query that sees the keys */
+	float tok[DC / 8][4] = {}, tov[DVC / 8][4] = {};
 
-	for (; first < TQ; first += TILEQ) {
-		const int end = first + TILEQ < TQ ? first + TILEQ : TQ;
+	for (int query = seen; query < TQ; query += KEYS) {
+		float s[KEYS / 8][4] = {}, d[KEYS / 8][4] = {};
 
-		__syncthreads();
-		for (int i = first + (int)threadIdx.x; i < end; i += KEY_THREADS) {
-			const T w = EXP(score_of(q, k, b, h, i, j, mask, bias) - lse[n * TQ + i]), keep = kept(b, h, i, j, sample);
-
-			ds[i - first] = through(w * (product_of(dy, v, b, h, i, j) * keep - ts[n * TQ + i]), b, h, i, j, mask);
-			p[i - first] = w * keep;
+		for (int c = 0; c < D; c += DC) {
+			__syncthreads();
+			if (D > DC || query == seen)
+				load_keys<MINE>(ks, kn, first, c);
+			pd_tile_load<TILE, KEYS, DC, VECTORS>(qs, qn + (int64_t)query * QR + c, QR, 1, TQ - query, D - c);
+			__syncthreads();
+			pd_tile_nt<TILE, KEYS / 8, DC>(s, ks + 16 * warp * PITCH, qs);
 		}
-		__syncthreads();
-		for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += KEY_THREADS)
-			for (int i = first; i < end; i++)
-				tov[m] += p[i - first] * LOAD(dy[b * YB + h * YH + (int64_t)i * YR + c]);
-		for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += KEY_THREADS)
-			for (int i = first; i < end; i++)
-				tok[m] += ds[i - first] * LOAD(q[b * QB + h * QH + (int64_t)i * QR + c]);
+		for (int c = 0; c < DV; c += DVC) {
+			__syncthreads();
+			if (DV > DVC || query == seen)
+				pd_tile_load<TILE, MINE, DVC, VECTORS>(vs, vn + c, VR, 1, TK - first, DV - c);
+			pd_tile_load<TILE, KEYS, DVC, VECTORS>(dys, dyn + (int64_t)query * YR + c, YR, 1, TQ - query, DV - c);
+			__syncthreads();
+			pd_tile_nt<TILE, KEYS / 8, DVC>(d, vs + 16 * warp * PITCHV, dys);
+		}
+		if (PARTS > 1) {
+			__syncthreads();
+			if (D > DC)
+				pd_tile_load<TILE, KEYS, DC, VECTORS>(qs, qn + (int64_t)query * QR + part * DC, QR, 1, TQ - query, D - part * DC);
+			if (DV > DVC)
+				pd_tile_load<TILE, KEYS, DVC, VECTORS>(dys, dyn + (int64_t)query * YR + part * DVC, YR, 1, TQ - query, DV - part * DVC);
+			__syncthreads();
+		}
+		PD_UNROLL
+		for (int e = 0; e < KEYS / 4; e++) {
+			const int at = query + e / 2 * 8 + (int)threadIdx.x % 4 * 2 + e % 2;
+			const int64_t i = at < TQ ? at : TQ - 1;
+			const float l = lse[(int64_t)n * TQ + i], t = ts[(int64_t)n * TQ + i];
+
+			PD_UNROLL
+			for (int r = 0; r < 2; r++) {
+				const int64_t j = row + 8 * r < TK ? row + 8 * r : TK - 1;
+				float *x = &s[e / 2][2 * r + e % 2], *y = &d[e / 2][2 * r + e % 2];
+
+				if (at < TQ && (!CAUSAL || j <= i)) {
+					const float p = TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l), keep = kept(b, h, i, j, sample);
+
+					*y = through(p * (*y * keep - t), b, h, i, j, mask);
+					*x = p * keep;
+				} else {
+					*x = *y = 0;
+				}
+			}
+		}
+		pd_tile_nn<TILE>(tov, s, dys);
+		pd_tile_nn<TILE>(tok, d, qs);
 	}
-	for (int m = 0, c = (int)threadIdx.x; c < DV; m++, c += KEY_THREADS)
-		dv[b * VB + h * VH + j * VR + c] = STORE(tov[m]);
-	for (int m = 0, c = (int)threadIdx.x; c < D; m++, c += KEY_THREADS)
-#if KT
-		dk[b * KB + h * KH + (int64_t)c * KR + j] = STORE(tok[m]);
-#else
-		dk[b * KB + h * KH + j * KR + c] = STORE(tok[m]);
-#endif
+	for (int e = 0; e < DC / 2; e++) {
+		const int c = part * DC + TILE::column(e / 4, e % 4), j = row + 8 * (e % 4 / 2);
+
+		if (j < TK && c < D)
+			dk[b * KB + h * KH + (KT ? (int64_t)c * KR + j : (int64_t)j * KR + c)] = TILE::store(tok[e / 4][e % 4]);
+	}
+	for (int e = 0; e < DVC / 2; e++) {
+		const int c = part * DVC + TILE::column(e / 4, e % 4), j = row + 8 * (e % 4 / 2);
+
+		if (j < TK && c < DV)
+			dv[b * VB + h * VH + (int64_t)j * VR + c] = TILE::store(tov[e / 4][e % 4]);
+	}
 }
 }
 
-PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k, const TS *v, const T *lse
+PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k, const TS *v, const TS *y, const T *lse
 #if MASK
 	, const uint8_t *mask
 #endif
@@ -158,9 +221,11 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 #if !DROP
 	const int64_t sample = 0;
 #endif
-	T *ts = (T *)pd_room(HEADS * TQ * sizeof(T));
+	const size_t shared = (size_t)(device::NAME::MINE + KEYS) * (device::NAME::PITCH + device::NAME::PITCHV) * sizeof(TS);
+	float *ts = (float *)pd_room(HEADS * TQ * sizeof(T));
 
-	PD_LAUNCH(device::NAME::rows, HEADS * TQ, device::NAME::ROW_THREADS, 2 * TILEK * sizeof(T), dq, ts, dy, q, k, v, lse, mask, bias, sample);
-	PD_LAUNCH(device::NAME::keys, HEADS * TK, device::NAME::KEY_THREADS, 2 * TILEQ * sizeof(T), dk, dv, ts, dy, q, k, v, lse, mask, bias,
-		sample);
+	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS, shared, dq, ts, dy, q, k, v,
+		y, lse, mask, bias, sample);
+	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS, shared, dk, dv, ts, dy, q, k,
+		v, lse, mask, bias, sample);
 }

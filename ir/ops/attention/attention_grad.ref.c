@@ -1,7 +1,7 @@
-/* The gradients of every head, a row of scores at a time: p again from lse, d = dy v^T, then with t = sum of p d
+/* The gradients of every head, a row of scores at a time: p again from lse, d = dy v^T, then with t = dy y^T
  *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q */
 static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
-	const T *restrict k, const T *restrict v, const T *restrict lse
+	const T *restrict k, const T *restrict v, const T *restrict y, const T *restrict lse
 #if MASK
 	, const uint8_t *restrict mask
 #endif
@@ -18,6 +18,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 	for (int64_t n = 0; n < (int64_t)HEADS * TQ; n++) {
 		const int64_t b = n / TQ / H, h = n / TQ % H, i = n % TQ;
 		const T *restrict qn = q + b * QB + h * QH + i * QR, *restrict dyn = dy + b * YB + h * YH + i * YR;
+		const T *restrict yn = y + b * YB + h * YH + i * YR;
 		T *restrict dqn = dq + b * QB + h * QH + i * QR;
 #if CAUSAL
 		const int len = i + 1 < TK ? (int)i + 1 : TK;
@@ -28,6 +29,8 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 
 		for (int c = 0; c < D; c++)
 			dqn[c] = 0;
+		for (int c = 0; c < DV; c++)
+			t += dyn[c] * yn[c];
 		for (int j = 0; j < len; j++) {
 			T s = 0, keep = 1;
 #if DROP
@@ -45,7 +48,6 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 				d[j] += dyn[c] * v[b * VB + h * VH + (int64_t)j * VR + c] * keep;
 				dv[b * VB + h * VH + (int64_t)j * VR + c] += p[j] * keep * dyn[c];
 			}
-			t += p[j] * d[j];
 		}
 		for (int j = 0; j < len; j++) {
 			T ds = p[j] * (d[j] - t);

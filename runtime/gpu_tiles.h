@@ -1,0 +1,223 @@
+/* gpu_tiles.h: products of small matrices that lie in shared memory, one warp each: c[16][8 N], in registers, is added to.
+ * 16-bit floats are multiplied by tensor cores (mma.m16n8k16, sm_80 and newer), f32 by ordinary products. Sums are f32.
+ *
+ * Lane l has of block n of 8 columns the elements
+ *     c[n][e] = row l / 4 + 8 (e / 2), column 8 n + 2 (l % 4) + e % 2
+ * but what pd_tile_nn makes of f32 has columns of its own: pd_f32s::column. Matrices in shared memory have rows of COLS +
+ * PAD elements, so that the eight rows that a read touches lie in different banks. */
+#ifndef GPU_TILES_H
+#define GPU_TILES_H
+
+#include "gpu.h"
+
+#if defined __CUDACC__
+#define PD_UNROLL _Pragma("unroll")
+#else
+#define PD_UNROLL
+#endif
+
+struct alignas(16) pd_16 { uint32_t w[4]; };           /* 16 bytes at once */
+
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800
+#define PD_NEEDS_SM80(K) static_assert(!K::HALF, "attention in 16 bits is for sm_80 and newer")
+#else
+#define PD_NEEDS_SM80(K)
+#endif
+
+/* Where there are no tensor cores, what stands in for the device defines PD_MMA and PD_MATRICES. */
+#if !defined PD_MMA
+/* r: of four 8 x 8 matrices the elements 2 (l % 4), + 1 of row l / 4, or, TRANSPOSED, of column l / 4. Lane l tells where row l % 8
+ * of matrix l / 8 is. */
+template<int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uint32_t (&r)[4], const uint16_t *row)
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+	const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+
+	if (TRANSPOSED)
+		asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+			: "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+	else
+		asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+			: "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+#else
+	(void)r, (void)row;
+#endif
+}
+#define PD_MATRICES(transposed, r, row) pd_matrices<transposed>(r, row)
+#define PD_MMA(KIND, c, a, b0, b1) KIND::multiply(c, a, b0, b1)
+#endif
+
+/* ---- kinds of elements ---- */
+
+/* Multiplication of 16 x 16 by 16 x 8 by tensor cores, and two f32 rounded into one register, the first below. */
+#define PD_TENSOR_CORES(TYPE) \
+	static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) \
+	{ \
+		asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 " \
+			"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+			: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
+			: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)); \
+	} \
+	static __device__ __forceinline__ uint32_t pair(float low, float high) \
+	{ \
+		uint32_t two; \
+		asm("cvt.rn." TYPE "x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low)); \
+		return two; \
+	}
+#define PD_NO_TENSOR_CORES(NARROW) \
+	static __device__ void multiply(float (&)[4], const uint32_t (&)[4], uint32_t, uint32_t) {} \
+	static __device__ uint32_t pair(float low, float high) { return (uint32_t)NARROW(high) << 16 | NARROW(low); }
+
+struct pd_halves {
+	typedef uint16_t T;
+	enum { HALF = 1, PAD = 8 };
+	static __device__ float exp(float x) { return exp2f(x * 1.44269504f); }
+	static __device__ int column(int n, int e) { return 8 * n + 2 * (int)(threadIdx.x % 4) + e % 2; }
+};
+struct pd_bf16s : pd_halves {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+	PD_TENSOR_CORES("bf16")
+#else
+	PD_NO_TENSOR_CORES(pd_to_bf16)
+#endif
+	static __device__ float load(uint16_t x) { return pd_from_bf16(x); }
+	static __device__ uint16_t store(float x) { return pd_to_bf16(x); }
+};
+struct pd_f16s : pd_halves {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+	PD_TENSOR_CORES("f16")
+#else
+	PD_NO_TENSOR_CORES(pd_to_f16)
+#endif
+	static __device__ float load(uint16_t x) { return pd_from_f16(x); }
+	static __device__ uint16_t store(float x) { return pd_to_f16(x); }
+};
+struct pd_f32s {
+	typedef float T;
+	enum { HALF = 0, PAD = 4 };
+	static __device__ float exp(float x) { return expf(x); }
+	static __device__ int column(int n, int e) { return 16 * (n / 2) + 4 * (int)(threadIdx.x % 4) + 2 * (n % 2) + e % 2; }
+	static __device__ float load(float x) { return x; }
+	static __device__ float store(float x) { return x; }
+};
+
+/* ---- into shared memory ---- */
+
+/* to[ROWS][COLS] = from; what is beyond `rows` and `cols` is 0. Element (r, c) is from[r across + c down]. VECTORS: rows are
+ * of multiples of 16 bytes, begin at such, and down is 1. All threads of the block. */
+template<class K, int ROWS, int COLS, int VECTORS> static __device__ void pd_tile_load(typename K::T *to, const typename K::T *from,
+	int64_t across, int64_t down, int rows, int cols)
+{
+	enum { EACH = VECTORS ? 16 / sizeof(typename K::T) : 1, WIDTH = COLS / EACH };
+
+	for (int e = (int)threadIdx.x; e < ROWS * WIDTH; e += (int)blockDim.x) {
+		const int r = down == 1 ? e / WIDTH : e % ROWS, c = (down == 1 ? e % WIDTH : e / ROWS) * EACH;
+		const bool there = r < rows && c < cols;
+
+		if (VECTORS)
+			*(pd_16 *)(void *)(to + r * (COLS + K::PAD) + c) = there ? *(const pd_16 *)(const void *)(from + r * across + c) : pd_16{};
+		else
+			to[r * (COLS + K::PAD) + c] = there ? from[r * across + c * down] : (typename K::T)0;
+	}
+}
+
+/* ---- products ---- */
+
+/* c[16][8 N] += a[16][COLS] b[8 N][COLS]' */
+template<class K, int N, int COLS> static __device__ __forceinline__ void pd_tile_nt(float (&c)[N][4], const typename K::T *a,
+	const typename K::T *b)
+{
+	const int lane = threadIdx.x % 32, pitch = COLS + K::PAD;
+
+	PD_NEEDS_SM80(K);
+	if constexpr (K::HALF) {
+		PD_UNROLL
+		for (int k = 0; k < COLS; k += 16) {
+			uint32_t ra[4], rb[4];
+
+			PD_MATRICES(0, ra, a + lane % 16 * pitch + k + lane / 16 * 8);
+			PD_UNROLL
+			for (int n = 0; n < N; n += 2) {
+				PD_MATRICES(0, rb, b + (8 * n + lane % 8 + lane / 16 * 8) * pitch + k + lane / 8 % 2 * 8);
+				PD_MMA(K, c[n], ra, rb[0], rb[1]);
+				PD_MMA(K, c[n + 1], ra, rb[2], rb[3]);
+			}
+		}
+	} else {
+		struct alignas(16) four { float v[4]; };
+
+		for (int k = 0; k < COLS; k += 4) {
+			const four above = *(const four *)(const void *)(a + lane / 4 * pitch + k);
+			const four below = *(const four *)(const void *)(a + (lane / 4 + 8) * pitch + k);
+
+			PD_UNROLL
+			for (int n = 0; n < 2 * N; n++) {
+				const four x = *(const four *)(const void *)(b + (n / 2 * 8 + lane % 4 * 2 + n % 2) * pitch + k);
+
+				PD_UNROLL
+				for (int m = 0; m < 4; m++) {
+					c[n / 2][n % 2] += above.v[m] * x.v[m];
+					c[n / 2][n % 2 + 2] += below.v[m] * x.v[m];
+				}
+			}
+		}
+	}
+}
+
+/* c[16][8 N] += p[16][8 M] b[8 M][8 N], p in registers as the product of two others left it. */
+template<class K, int N, int M> static __device__ __forceinline__ void pd_tile_nn(float (&c)[N][4], const float (&p)[M][4],
+	const typename K::T *b)
+{
+	const int lane = threadIdx.x % 32, pitch = 8 * N + K::PAD;
+
+	if constexpr (K::HALF) {
+		PD_UNROLL
+		for (int k = 0; k < M; k += 2) {
+			const uint32_t ra[4] = { K::pair(p[k][0], p[k][1]), K::pair(p[k][2], p[k][3]), K::pair(p[k + 1][0], p[k + 1][1]),
+				K::pair(p[k + 1][2], p[k + 1][3]) };
+			uint32_t rb[4];
+
+			PD_UNROLL
+			for (int n = 0; n < N; n += 2) {
+				PD_MATRICES(1, rb, b + (8 * k + lane % 16) * pitch + 8 * n + lane / 16 * 8);
+				PD_MMA(K, c[n], ra, rb[0], rb[1]);
+				PD_MMA(K, c[n + 1], ra, rb[2], rb[3]);
+			}
+		}
+	} else {
+		struct alignas(16) four { float v[4]; };
+
+		PD_UNROLL
+		for (int k = 0; k < 8 * M; k++) {
+			const int from = lane / 4 * 4 + k % 8 / 2;
+			const float above = __shfl_sync(0xffffffffu, p[k / 8][k % 2], from);
+			const float below = __shfl_sync(0xffffffffu, p[k / 8][k % 2 + 2], from);
+
+			PD_UNROLL
+			for (int n = 0; n < N; n += 2) {
+				const four x = *(const four *)(const void *)(b + k * pitch + 8 * n + lane % 4 * 4);
+
+				PD_UNROLL
+				for (int m = 0; m < 4; m++) {
+					c[n + m / 2][m % 2] += above * x.v[m];
+					c[n + m / 2][m % 2 + 2] += below * x.v[m];
+				}
+			}
+		}
+	}
+}
+
+/* Over the four lanes that have a row. */
+static __device__ __forceinline__ float pd_row_sum(float v)
+{
+	v += __shfl_xor_sync(0xffffffffu, v, 1);
+	return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+
+static __device__ __forceinline__ float pd_row_max(float v)
+{
+	v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
+	return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
+}
+
+#endif
