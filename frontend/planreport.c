@@ -296,12 +296,21 @@ static void json_terms(FILE *f, const PlanTerms *t)
 		t->wait);
 }
 
+static void json_memory(const Compile *c, const Stage *x, FILE *f)
+{
+	const Classes k = stage_classes(x);
+
+	fprintf(f, "\"memory\": {\"weights\": %" PRId64 ", \"stash\": %" PRId64 ", \"activations\": %" PRId64 ", \"gradients\": %" PRId64
+		", \"optimizer\": %" PRId64 ", \"communication\": %" PRId64 ", \"temporary\": %" PRId64 ", \"together\": %" PRId64
+		", \"limit\": %" PRId64 "}}", k.weights, k.stash, k.activations, k.gradients, k.optimizer, k.comm, k.other, x->arena,
+		c->cluster.device[x->device[0]].memory);
+}
+
 static void json_stage(const Compile *c, const Sim *s, int t, FILE *f)
 {
 	const Stage *x = c->m->stage[t];
 	const PlanStage *p = &c->plan.stage[t];
 	const double *time = stage_seconds(s, t);
-	const Classes k = stage_classes(x);
 
 	fprintf(f, "%s\n    {\"stage\": %d, \"replicas\": %d, \"devices\": [", t ? "," : "", t, x->replicas);
 	for (int r = 0; r < x->replicas; r++) {
@@ -313,10 +322,27 @@ static void json_stage(const Compile *c, const Sim *s, int t, FILE *f)
 	quote(f, p->first);
 	fputs(", \"last\": ", f);
 	quote(f, p->last);
-	fprintf(f, ", \"sends_bytes\": %" PRId64 ",\n     \"memory\": {\"weights\": %" PRId64 ", \"stash\": %" PRId64
-		", \"activations\": %" PRId64 ", \"gradients\": %" PRId64 ", \"optimizer\": %" PRId64 ", \"communication\": %" PRId64
-		", \"temporary\": %" PRId64 ", \"together\": %" PRId64 ", \"limit\": %" PRId64 "}}", p->out_bytes, k.weights, k.stash,
-		k.activations, k.gradients, k.optimizer, k.comm, k.other, x->arena, c->cluster.device[x->device[0]].memory);
+	fprintf(f, ", \"sends_bytes\": %" PRId64 ",\n     ", p->out_bytes);
+	json_memory(c, x, f);
+}
+
+/* A server: its number among stages, the device at its host, what it holds. */
+static void json_server(const Compile *c, const Sim *s, int t, FILE *f)
+{
+	const Stage *x = c->m->stage[t];
+
+	fprintf(f, "%s\n    {\"server\": %d, \"device\": ", t > module_stages(c->m) ? "," : "", t);
+	quote(f, c->cluster.device[x->device[0]].name);
+	fprintf(f, ", \"update_s\": %.9g, \"holds\": {", stage_seconds(s, t)[ACT_UPDATE]);
+	for (int i = 0, n = 0; i < x->nparam; i++) {
+		if (x->param[i]->param->kind != PARAM_WEIGHT)
+			continue;
+		fputs(n++ ? ", " : "", f);
+		quote(f, x->param[i]->name);
+		fprintf(f, ": %" PRId64, type_bytes(&x->param[i]->type));
+	}
+	fputs("},\n     ", f);
+	json_memory(c, x, f);
 }
 
 static void json_loads(const Compile *c, const Sim *s, FILE *f)
@@ -369,6 +395,9 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 	fputs(",\n \"stages\": [", f);
 	for (int t = 0; t < module_stages(c->m); t++)
 		json_stage(c, s, t, f);
+	fputs("],\n \"servers\": [", f);
+	for (int t = module_stages(c->m); t < c->m->nstage; t++)
+		json_server(c, s, t, f);
 	fputs("],\n \"links\": [", f);
 	json_loads(c, s, f);
 	fprintf(f, "],\n \"tried\": %ld, \"simulated\": %ld, \"others\": [", c->plan.tried, c->plan.played);

@@ -6,14 +6,13 @@
 #include <string.h>
 #include "servers.h"
 
-/* The parameter that a sum becomes the gradient of. */
-static const Value *updated_by(const Value *sum)
+const Value *gradient_of(const Value *sum)
 {
 	for (int i = 0; i < sum->nuses; i++) {
 		const Node *n = sum->uses[i].node;
 		if (optab[n->op]->flags & OP_UPDATE)
 			return n->in[0];
-		const Value *w = n->nout ? updated_by(n->out[0]) : NULL;
+		const Value *w = n->nout ? gradient_of(n->out[0]) : NULL;
 		if (w)
 			return w;
 	}
@@ -34,7 +33,7 @@ bool choose_owners(Node *sum, const Stage *s, PassCx *cx)
 		return diag_error(cx->d, NOLOC, 430, "--comm ps: gradients go to the replica that owns them as they are; --compress %s packs "
 			"those that AllReduce sums", attr_str(sum, "codec"));
 	for (int i = 0; i < sum->nin; i++) {
-		w[i] = updated_by(sum->in[i]);
+		w[i] = gradient_of(sum->in[i]);
 		owner[i] = -1;
 		if (!w[i] || sum->in[i]->type.dtype != DT_f32)
 			return diag_error(cx->d, NOLOC, 430, "--comm ps: the gradient of '%s' is %s; servers add f32", w[i] ? w[i]->name :

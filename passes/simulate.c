@@ -289,7 +289,7 @@ static void message_left(Player *p, const Event *e)
 	p->out->span[p->span_of[e->id]].end = here;
 	p->left[g->forward][of_mb(p, g->from, e->id % p->s->nmicro)]++;
 	sim_push(p, (Event){ here, to, e->action, EV_HERE, e->id });
-	ports_end(&p->ports, e->id, p->now);
+	ports_end(&p->ports, e->id);
 	serve(p, out, OUT);
 	serve(p, in, IN);
 	sim_advance(p, e->rank);
@@ -468,6 +468,14 @@ static void steady(Sim *out)
 		out->each = (last - middle) / (to - from) * n / out->steps;
 }
 
+/* Something happens still: before time goes on, all that begins or ends now has. */
+static bool comes(Player *p)
+{
+	if (!p->nheap || p->heap[0].time > p->now)
+		ports_settle(&p->ports, p->now);
+	return p->nheap > 0;
+}
+
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 {
 	Player p = { .a = a, .m = m, .s = m->s, .out = out, .d = d, .depth = 1 };
@@ -484,7 +492,7 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 	prepare_messages(&p);
 	for (int r = 0; r < m->s->ndevice; r++)
 		sim_advance(&p, r);
-	while (p.nheap) {
+	while (comes(&p)) {
 		const Event e = pop(&p);
 		happen(&p, &e);
 	}

@@ -18,6 +18,7 @@
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
  *               SYNC, one of an asynchronous schedule in each. Where a later update takes the sums (Pipe-SGD), SYNC waits for
  *               those that the SYNC before began, begins its own, and the device goes on beside them.
+ *               Replicas that own parameters (simulate_owned.c) push gradients during the backward in front of each SYNC.
  *               Asynchronous servers (simulate_each.c): a device exchanges with its servers alone, and nobody waits for others
  *               but for --staleness.
  *     UPDATE    the first begins when device 0 has gathered the losses of all, if totals > 0.
@@ -33,8 +34,8 @@
 typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
-/* PULL, PUSH: of one device with one server (simulate_each.c). */
-typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_PULL, SIM_PUSH, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE,
+/* PULL, PUSH: of one device with one server (simulate_each.c). OWNED: of replicas that own parameters (simulate_owned.c). */
+typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_PULL, SIM_PUSH, SIM_OWNED, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE,
 	SIM_HOSTS } SimJoinKind;
 typedef struct SimJoin {
 	SimJoinKind kind;
@@ -44,6 +45,7 @@ typedef struct SimJoin {
 	const rounds_hosts *hosts;  /* of the members, for SIM_HOSTS */
 	int         root;
 	int         serve;          /* SIM_PULL, SIM_PUSH: which of SimModel.serve */
+	const int64_t *push, *newest;   /* SIM_OWNED: by member, bytes that each other one pushes to it; that it sends each of them */
 	bool        always;         /* SIM_RING, however small the sum is */
 	bool        vendor;         /* by MPI, taken for a ring; its bytes are not counted */
 	bool        bucket;         /* begins in the last B, or W, of `stage`, behind that share of its time */
@@ -139,6 +141,8 @@ typedef struct SimPair { int from, to; int64_t messages, joins, totals, values, 
 SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 /* Does a sum go to everyone at once (runtime/allreduce.c)? */
 bool sim_small_sum(const SimJoin *j);
+/* Of a stage whose replicas own its parameters: `sums` is its AllReduce {owner}. */
+void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int *cap);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */
 double node_seconds(const Node *n, const Speed *first, const Speed *on);

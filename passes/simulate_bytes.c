@@ -106,6 +106,9 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 		for (int i = 0; i < x->n * x->n && x->kind == SIM_GATHER; i++)
 			if (i / x->n != i % x->n)
 				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins += x->bytes;
+		for (int i = 0; i < x->n * x->n && x->kind == SIM_OWNED; i++)
+			if (i / x->n != i % x->n)
+				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins += x->push[i % x->n] + x->newest[i / x->n];
 		for (int i = 0; i < x->n && x->kind == SIM_COPY; i++)
 			if (i != x->root)
 				pair(&p, x->rank[x->root], x->rank[i])->joins += x->bytes;

@@ -151,7 +151,7 @@ void sim_served(Player *p, const Event *ev)
 	const SimServe *x = &p->m->serve[j->serve];
 	SimEach *e = &p->each[x->worker];
 
-	ports_end(&p->ports, p->ports.nmsg + ev->id, p->now);
+	ports_end(&p->ports, p->ports.nmsg + ev->id);
 	p->out->sums[j->kind] += p->now - e->since;
 	if (j->kind == SIM_PUSH) {
 		p->out->busy[x->server] += x->update;

@@ -115,6 +115,10 @@ static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int 
 		if (n->op != OP_AllReduce || (attr_int(n, "bucket") >= 0) != buckets)
 			continue;
 		const bool rows = !strcmp(attr_str(n, "over"), "rows");
+		if (attr_ints(n, "owner").n) {
+			sim_add_owned(a, x, s, n, cap);
+			continue;
+		}
 		for (int i = 0; i < n->nin; i++) {
 			const int64_t bytes = value_bytes(n->in[i]);
 			if (!rows) {
@@ -292,6 +296,9 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 			ring_bytes(m, joins, x);
 		if (x->kind >= SIM_ROUNDS)
 			rounds_bytes(m, joins, x);
+		for (int i = 0; i < x->n * x->n && x->kind == SIM_OWNED; i++)
+			if (i / x->n != i % x->n)
+				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] += x->push[i % x->n] + x->newest[i / x->n];
 		for (int i = 0; i < x->n * x->n && x->kind == SIM_GATHER; i++)
 			if (i / x->n != i % x->n)
 				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] += x->bytes;

@@ -1,7 +1,8 @@
 /* Who moves through which port, and how fast. A port gives everyone that uses it the same part of what he asks for: a message
  * asks for all of it, a sum for the share of its time in which it would send there if it were alone. Who is asked of more
  * than there is at any of his ports goes slower by the worst of them. Times change only when somebody begins or ends, so a
- * flow keeps what is left of it, and tells of a new end. */
+ * flow keeps what is left of it, and tells of a new end. Much begins and ends at one moment: ports are marked, and who uses
+ * them is looked at once before time goes on. */
 #include "simulate_ports.h"
 
 static int rank_of(const Schedule *s, int stage, int mb) { return s->device[stage][s->replica_of[stage][mb]]; }
@@ -139,6 +140,22 @@ static double load_exchange(Ports *p, const SimJoin *j)
 	return latency + served;
 }
 
+/* Gradients to their owners, then what these made of the parameters to all. */
+static double load_owned(Ports *p, const SimJoin *j)
+{
+	double all = 0;
+
+	for (int back = 0; back < 2; back++) {
+		if (back && !j->newest)
+			break;
+		for (int i = 0; i < j->n * j->n; i++)
+			if (i / j->n != i % j->n && (back ? j->newest[i / j->n] : j->push[i % j->n]) > 0)
+				load(p, j->rank[i / j->n], j->rank[i % j->n], (double)(back ? j->newest[i / j->n] : j->push[i % j->n]));
+		all += load_round(&p->load, 1);
+	}
+	return all;
+}
+
 static double load_sum(Ports *p, const SimJoin *j)
 {
 	const bool small = j->kind == SIM_GATHER || (j->kind == SIM_RING && sim_small_sum(j));
@@ -149,6 +166,8 @@ static double load_sum(Ports *p, const SimJoin *j)
 		return 0;
 	if (j->kind == SIM_SERVE)
 		return load_serve(p);
+	if (j->kind == SIM_OWNED)
+		return load_owned(p, j);
 	if (j->kind >= SIM_ROUNDS)
 		return load_rounds(p, j);
 	for (int i = 0; i < j->n; i++) {
@@ -236,38 +255,28 @@ static void ask(Port *q)
 		q->asked += q->user[i].share;
 }
 
-/* All others at its ports, each once. */
-static void rate_others(Ports *p, int flow, double now)
+static void mark(Ports *p, int port)
 {
-	Need x;
-
-	p->flow[flow].seen = ++p->seen;
-	for (int k = 0; need(p, flow, k, &x); k++)
-		for (int i = 0; i < p->port[x.port].nuser; i++) {
-			const int other = p->port[x.port].user[i].flow;
-			if (p->flow[other].seen == p->seen)
-				continue;
-			p->flow[other].seen = p->seen;
-			rate(p, other, now);
-		}
+	if (p->port[port].marked)
+		return;
+	p->port[port].marked = true;
+	PUSH(p->a, p->marked, p->nmarked, p->capmarked) = port;
 }
 
 void ports_begin(Ports *p, int flow, double alone, double now)
 {
-	Flow *f = &p->flow[flow];
 	Need x;
 
-	*f = (Flow){ .left = alone, .now = now };
+	p->flow[flow] = (Flow){ .left = alone, .now = now };
 	for (int k = 0; need(p, flow, k, &x); k++) {
 		Port *q = &p->port[x.port];
 		PUSH(p->a, q->user, q->nuser, q->cap) = (User){ flow, x.share };
-		ask(q);
+		mark(p, x.port);
 	}
-	rate_others(p, flow, now);
-	rate(p, flow, now);
+	PUSH(p->a, p->begun, p->nbegun, p->capbegun) = flow;
 }
 
-void ports_end(Ports *p, int flow, double now)
+void ports_end(Ports *p, int flow)
 {
 	Need x;
 
@@ -278,7 +287,33 @@ void ports_end(Ports *p, int flow, double now)
 			if (q->user[i].flow != flow)
 				q->user[to++] = q->user[i];
 		q->nuser = to;
-		ask(q);
+		mark(p, x.port);
 	}
-	rate_others(p, flow, now);
+}
+
+/* Of a port that had, and has, enough for all nobody else gets slower or faster. */
+void ports_settle(Ports *p, double now)
+{
+	const int n = p->nmarked;
+
+	p->seen++;
+	for (int i = 0; i < n; i++) {
+		Port *q = &p->port[p->marked[i]];
+		const double was = q->asked;
+		ask(q);
+		q->full = was > 1 || q->asked > 1;
+	}
+	for (int i = 0; i < n; i++) {
+		Port *q = &p->port[p->marked[i]];
+		q->marked = false;
+		for (int k = 0; q->full && k < q->nuser; k++) {
+			Flow *f = &p->flow[q->user[k].flow];
+			if (f->seen != p->seen)
+				rate(p, q->user[k].flow, now);
+			f->seen = p->seen;
+		}
+	}
+	for (int i = 0; i < p->nbegun; i++)
+		rate(p, p->begun[i], now);
+	p->nmarked = p->nbegun = 0;
 }

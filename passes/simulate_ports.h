@@ -8,7 +8,7 @@ enum { OUT, IN, NONE = -1 };
 
 typedef struct User { int flow; double share; } User;
 /* Messages wait in its queue; one at a time is taken, and sums take part of it beside that one. */
-typedef struct Port { int first, last; bool taken; double busy; int line; User *user; int nuser, cap; double asked; } Port;
+typedef struct Port { int first, last; bool taken, marked, full; double busy; int line; User *user; int nuser, cap; double asked; } Port;
 
 /* What a sum needs of a port, as a share of the time that it takes alone. */
 typedef struct Need { int port; double share; } Need;
@@ -29,6 +29,8 @@ typedef struct Ports {
 	double *alone;              /* by sum: seconds */
 	Load  load;
 	int   seen;
+	int  *marked, nmarked, capmarked;       /* ports at which somebody began or ended at this moment; who began */
+	int  *begun, nbegun, capbegun;
 	void (*timed)(void *to, int flow, double end);     /* told whenever the end of a flow is another */
 	void *to;
 } Ports;
@@ -45,9 +47,10 @@ void ports_load(Ports *p, int port, double t);
 /* What devices and servers tell each other in a step: seconds if nothing else moves, and loads the ports (simulate_exchange.c). */
 double exchange_seconds(Ports *p);
 void ports_init(Ports *p, Arena *a, const SimModel *m);
-/* A flow that takes `alone` seconds if nothing else moves, from now on; and its end. */
+/* A flow that takes `alone` seconds if nothing else moves, from now on; and its end. All ends are known behind ports_settle. */
 void ports_begin(Ports *p, int flow, double alone, double now);
-void ports_end(Ports *p, int flow, double now);
+void ports_end(Ports *p, int flow);
+void ports_settle(Ports *p, double now);
 /* Seconds of a sum if nothing else moves; its needs are known from then on. */
 double ports_sum(Ports *p, int join);
 /* The same of devices of a cluster (indices into Cluster.device), the members of `j`, by themselves. */

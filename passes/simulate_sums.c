@@ -33,6 +33,15 @@ static bool another(const DeviceSchedule *d, int i, int step, bool stage)
 	return k >= 0 && k < d->n;
 }
 
+/* Of what replicas own, gradients travel in every backward that a SYNC follows; of buckets in the last of all. */
+static bool last_in_front(const DeviceSchedule *d, int i)
+{
+	for (int k = i + 1; k < d->n && d->act[k].kind != ACT_SYNC; k++)
+		if (d->act[k].kind == d->act[i].kind && d->act[k].stage == d->act[i].stage)
+			return false;
+	return true;
+}
+
 static int members(const Player *p, int join) { return join < p->m->njoin ? p->m->join[join].n : p->s->ndevice; }
 static int member(const Player *p, int join, int i) { return join < p->m->njoin ? p->m->join[join].rank[i] : i; }
 
@@ -125,7 +134,7 @@ void sim_buckets(Player *p, int rank, const Action *x, double t)
 		const SimJoin *j = &p->m->join[p->join_of[rank][i]];
 		if (!j->bucket || j->stage != x->stage)
 			continue;
-		if (x->kind != j->when || another(d, p->at[rank], 1, true))
+		if (x->kind != j->when || (j->kind == SIM_OWNED ? !last_in_front(d, p->at[rank]) : another(d, p->at[rank], 1, true)))
 			return;
 		sim_push(p, (Event){ p->now + t * j->ready, rank, p->at[rank], EV_READY, i });
 	}
@@ -143,7 +152,7 @@ void sim_joined(Player *p, const Event *e)
 		p->out->sums[p->m->join[e->id].kind] += p->now - p->out->span[p->span_of[p->ports.nmsg + e->id]].begin;
 		for (int i = 0; i < members(p, e->id); i++)
 			p->out->span[p->span_of[p->ports.nmsg + e->id] + i].end = p->now;
-		ports_end(&p->ports, p->ports.nmsg + e->id, p->now);
+		ports_end(&p->ports, p->ports.nmsg + e->id);
 	}
 	for (int i = 0; i < members(p, e->id); i++) {
 		const int r = member(p, e->id, i);

@@ -8,7 +8,7 @@ that is gone afterwards), a line `exit N`, then what is printed: standard output
 with XML and JSON parsers and compared with each other: the same computations at the same times in all three, none of a
 device at once with another, every microbatch forward and backward once per stage. Last line: `N passed, N failed`.
 """
-import argparse, collections, difflib, glob, json, os, re, shlex, subprocess, sys, tempfile
+import argparse, collections, difflib, glob, json, math, os, re, shlex, subprocess, sys, tempfile
 import xml.etree.ElementTree as ET
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -117,6 +117,23 @@ def folder(pdcc, tmp, name):
     return ''
 
 
+def owned(pdcc, tmp):
+    """Replicas that own parameters: each sends another one the gradients that this owns and what it owns itself, and no other sums."""
+    flags = f'MODELS/mlp/train.onnx --cluster HERE/two-hosts.yaml --micro-batch 4 --plan 3-1 --comm ps --schedule pipedream'
+    rc, text = said(pdcc, f'{flags} -o TMP/own --no-check -q', tmp)
+    assert rc == 0, text
+    holds = collections.Counter()
+    for p in json.load(open(f'{tmp}/own/plan.json'))['stages'][0]['params'].values():
+        holds[p['owner']] += 4 * math.prod(json.loads(p['type'][3:]))
+    rc, text = said(pdcc, f'simulate {flags} --json -q', tmp)
+    got = {(x['from'], x['to']): x['sums'] for x in json.loads(text)['sent_bytes'] if x['sums']}
+    want = {(a, b): holds[a] + holds[b] for a in range(3) for b in range(3) if a != b}
+    assert got == want, f'{got}, by what replicas own {want}'
+    rc, again = said(pdcc, 'simulate TMP/own --cluster HERE/two-hosts.yaml --json -q', tmp)
+    assert rc == 0 and json.loads(again)['sums_s'] == json.loads(text)['sums_s'], f'of the folder: {again}'
+    return ''
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('-u', action='store_true')
@@ -130,6 +147,7 @@ def main():
         tests += [(f'pictures-{p}-{s}', lambda p=p, s=s: pictures(a.pdcc, tmp, p, s, 12, len(p.split('-'))))
                   for p in ('2-1-1', '1-3', '1') for s in ('1f1b', 'gpipe')]
         tests += [(f'folder-{name}', lambda name=name: folder(a.pdcc, tmp, name)) for name in FOLDERS]
+        tests += [('owned', lambda: owned(a.pdcc, tmp))]
         for name, run in tests:
             if a.names and name not in a.names:
                 continue
