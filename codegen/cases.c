@@ -183,7 +183,7 @@ static void declare(CaseFile *f, Cw *w)
 		} else if (v->kind == VAL_CONST) {
 			const_write(w, v, name, f->gpu);
 		} else if (at) {
-			cw_line(w, "%s *%s = (void *)(memory + %" PRIuPTR ");", type, name, at - 1);
+			cw_line(w, "%s *%s = tensor(memory + %" PRIuPTR ", %" PRId64 ");", type, name, at - 1, bytes_of(v));
 		} else {
 			bug("case %s: %s comes from nowhere", c->name, v->name);
 		}
@@ -211,13 +211,13 @@ static void write_case(CaseFile *f, Cw *w)
 	cw_blank(w);
 	cw_comment(w, "%s", f->c->name);
 	cw_func(w, "void %s(const void *const *in, void *const *out)", f->c->function);
-	if (f->gpu && f->c->memory)
-		cw_line(w, "char *memory = device_memory(%" PRId64 ");", f->c->memory);
+	if (f->c->memory)
+		cw_line(w, "char *memory = case_memory(%" PRId64 ");", f->c->memory);
 	declare(f, w);
 	buf_puts(w->out, buf_str(&objects));
 	for (int i = 0; i < f->nused; i++)
 		fill_constant(f, w, f->used[i]);
-	if (f->gpu && f->c->memory)
+	if (f->c->memory)
 		cw_line(w, "(void)memory;");
 	cw_line(w, "(void)in;");
 	cw_line(w, "(void)out;");
@@ -228,7 +228,7 @@ static void write_case(CaseFile *f, Cw *w)
 }
 
 /* What stands in front of the cases of a file. GPU: kernels are in a file of their own. */
-static bool write_top(CaseFile *f, Cw *w, const char *body, int64_t memory, int number)
+static bool write_top(CaseFile *f, Cw *w, const char *body, int number)
 {
 	Build *b = &f->b;
 	const char *file = arena_printf(b->a, "cases_%d", number), *kernels = buf_str(&f->kernels.out);
@@ -240,8 +240,6 @@ static bool write_top(CaseFile *f, Cw *w, const char *body, int64_t memory, int 
 		cw_line(w, "#include \"pd.h\"");
 	cw_line(w, "#include \"cases.h\"");
 	cw_blank(w);
-	if (!f->gpu && strstr(body, "(memory + "))      /* not when all that is done is to look at inputs in another shape */
-		cw_line(w, "static _Alignas(64) char memory[%" PRId64 "];", memory);
 	if (strstr(body, "scratch"))
 		cw_line(w, "static _Alignas(64) char scratch[%d];", CASES_SCRATCH);
 	if (!f->gpu) {
@@ -259,7 +257,6 @@ static bool write_file(Build *b, Case *c, int n, int number)
 	CaseFile f = { .b = *b, .gpu = b->gpu };
 	Buf body = { 0 }, top = { 0 };
 	Cw w = { .out = &body }, wt = { .out = &top };
-	int64_t memory = ALIGN;
 
 	kernels_init(&f.kernels, b->a, b->d, b->gpu);
 	f.kernels.suffix = arena_printf(b->a, "_f%d", number);
@@ -267,17 +264,17 @@ static bool write_file(Build *b, Case *c, int n, int number)
 		f.c = &c[i];
 		f.nused = 0;
 		names_init(&f.names, b->a);
-		names_reserve(&f.names, "memory");
+		for (const char *const *r = (const char *const[]){ "memory", "case_memory", "tensor", "from_device", NULL }; *r; r++)
+			names_reserve(&f.names, *r);
 		map_init(&f.at, b->a, false);
 		map_init(&f.root, b->a, false);
 		gather(&f, &c[i]);
 		take_kernels(&f, &c[i]);
 		if (c[i].skip)
 			continue;
-		memory = c[i].memory > memory ? c[i].memory : memory;
 		write_case(&f, &w);
 	}
-	const bool ok = write_top(&f, &wt, buf_str(&body), memory, number);
+	const bool ok = write_top(&f, &wt, buf_str(&body), number);
 	buf_puts(&top, buf_str(&body));
 	buf_free(&f.kernels.out);
 	buf_free(&body);
@@ -311,8 +308,10 @@ static bool write_table(Build *b, const Case *c, int n)
 	cw_close(&w, ";");
 	cw_line(&w, "extern const struct graph_case cases[];");
 	cw_line(&w, "extern const int ncases;");
+	cw_line(&w, "char *case_memory(size_t bytes);");
+	cw_line(&w, "void *tensor(char *at, size_t bytes);");
 	if (b->gpu)
-		cw_line(&w, "void from_device(void *to, const void *tensor, size_t bytes);\nchar *device_memory(size_t bytes);");
+		cw_line(&w, "void from_device(void *to, const void *tensor, size_t bytes);");
 	cw_line(&wt, "#include \"cases.h\"");
 	cw_open(&wt, "const struct graph_case cases[] =");
 	for (int i = 0; i < n; i++) {

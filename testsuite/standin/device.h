@@ -19,6 +19,19 @@
 #error "the stand-in for a GPU switches stacks of x86-64 only"
 #endif
 
+/* AddressSanitizer is told of every stack: testsuite/sanitize. */
+#if defined __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define STANDIN_LEAVES(keep, to, bytes) __sanitizer_start_switch_fiber(keep, to, bytes)
+#define STANDIN_ARRIVES(kept, from, bytes) __sanitizer_finish_switch_fiber(kept, from, bytes)
+#define STANDIN_STACK (256 << 10)       /* of a thread; frames are larger then */
+#else
+#define STANDIN_LEAVES(keep, to, bytes) ((void)(keep))
+#define STANDIN_ARRIVES(kept, from, bytes) ((void)(kept))
+#define STANDIN_STACK (64 << 10)
+#endif
+
 #define __global__
 #define __device__
 #define __host__
@@ -40,9 +53,11 @@ namespace standin {
 enum state { RUNS, AT_WARP, AT_BLOCK, DONE };
 struct fiber { void *sp; char *stack; state s; uint64_t box[2][3]; unsigned turn; };
 
-enum { MOST = 1024, STACK = 64 << 10 };
+enum { MOST = 1024, STACK = STANDIN_STACK };
 inline fiber fibers[MOST];
 inline void *main_sp;
+inline const void *main_stack;  /* where it is, for AddressSanitizer */
+inline size_t main_bytes;
 inline unsigned current, threads;
 inline const char *kernel;
 inline char *shared;            /* PD_DYN_SHARED */
@@ -78,24 +93,34 @@ standin_switch:
 	abort();
 }
 
-inline void leave(state s)
+/* These three never return where a thread has ended: their frames are no business of AddressSanitizer's. */
+__attribute__((no_sanitize_address, noinline)) inline void leave(state s)
 {
+	void *keep = nullptr;
+
 	fibers[current].s = s;
+	STANDIN_LEAVES(s == DONE ? nullptr : &keep, main_stack, main_bytes);
 	standin_switch(&fibers[current].sp, main_sp);
+	STANDIN_ARRIVES(keep, &main_stack, &main_bytes);
 }
 
-inline void entry()
+__attribute__((no_sanitize_address, noinline)) inline void entry()
 {
+	STANDIN_ARRIVES(nullptr, &main_stack, &main_bytes);
 	body(argument);
 	leave(DONE);
 	abort();
 }
 
-inline void enter(unsigned t)
+__attribute__((no_sanitize_address, noinline)) inline void enter(unsigned t)
 {
+	void *keep = nullptr;
+
 	current = t;
 	threadIdx = { t, 0, 0 };
+	STANDIN_LEAVES(&keep, fibers[t].stack, STACK);
 	standin_switch(&main_sp, fibers[t].sp);
+	STANDIN_ARRIVES(keep, nullptr, nullptr);
 }
 
 inline void prepare(unsigned t)
@@ -170,7 +195,10 @@ template<class K> standin_end run_grid(void *what)
 	body = [](void *p) { (*(K *)p)(); };
 	argument = &g.k;
 	standin_device(1);
-	shared = g.bytes ? (char *)aligned_alloc(64, (g.bytes + 63) / 64 * 64) : nullptr;
+	void *room = nullptr;
+	if (g.bytes && posix_memalign(&room, 64, g.bytes))
+		abort();
+	shared = (char *)room;
 	for (unsigned b = 0; b < g.blocks; b++) {
 		blockIdx = { b, 0, 0 };
 		if (g.bytes)

@@ -2,6 +2,7 @@
  * matrix products are oneDNN's. See README.md. */
 #include <cuda_runtime_api.h>
 #include <cublas_v2.h>
+#include <sanitizer/asan_interface.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,32 @@ API void standin_device(int enters)
 			abort();
 }
 
+/* Under AddressSanitizer what is behind a piece of memory is closed, and what libraries are given is looked through. */
+void standin_touch(const char *who, const void *p, size_t bytes)
+{
+#if defined __SANITIZE_ADDRESS__
+	const char *bad = p && bytes ? __asan_region_is_poisoned((void *)(uintptr_t)p, bytes) : NULL;
+
+	if (!bad)
+		return;
+	fprintf(stderr, "SUMMARY: %s: byte %zu of %zu belongs to no tensor\n", who, (size_t)(bad - (const char *)p), bytes);
+	abort();
+#else
+	(void)who;
+	(void)p;
+	(void)bytes;
+#endif
+}
+
+/* A matrix of `rows` rows, `n` numbers each of which every `ld`-th place begins one. */
+void standin_touch_rows(const char *who, const void *at, int narrow, int rows, int n, int64_t ld)
+{
+	const size_t wide = narrow ? 2 : 4;
+
+	for (int i = 0; i < rows; i++)
+		standin_touch(who, (const char *)at + (size_t)i * (size_t)ld * wide, (size_t)n * wide);
+}
+
 /* Memory comes filled with NaN: what nobody wrote shows. */
 API cudaError_t cudaMalloc(void **p, size_t bytes)
 {
@@ -99,6 +126,7 @@ API cudaError_t cudaMalloc(void **p, size_t bytes)
 	blocks[nblocks].aside = 0;
 	blocks[nblocks].at = at;
 	blocks[nblocks++].bytes = room;
+	ASAN_POISON_MEMORY_REGION((char *)at + bytes, room - bytes);
 	if (!inside && mprotect(at, room, PROT_NONE))
 		abort();
 	*p = at;
@@ -111,6 +139,7 @@ API cudaError_t cudaFree(void *p)
 		return standin_said(cudaErrorStreamCaptureUnsupported);
 	for (int i = 0; i < nblocks; i++)
 		if (p && blocks[i].at == p) {
+			ASAN_UNPOISON_MEMORY_REGION(p, blocks[i].bytes);
 			munmap(p, blocks[i].bytes);
 			in_use -= blocks[i].bytes;
 			blocks[i].at = NULL;
@@ -208,6 +237,9 @@ static standin_end multiply(void *what)
 	const product *p = what;
 
 	standin_device(1);
+	standin_touch_rows("cuBLAS, A", p->a, p->in != PD_F32, p->ta ? p->m : p->k, p->ta ? p->k : p->m, p->lda);
+	standin_touch_rows("cuBLAS, B", p->b, p->in != PD_F32, p->tb ? p->k : p->n, p->tb ? p->n : p->k, p->ldb);
+	standin_touch_rows("cuBLAS, C", p->c, p->out != PD_F32, p->n, p->m, p->ldc);
 	if (p->in == PD_F32)
 		pd_gemm(p->tb, p->ta, p->n, p->m, p->k, p->b, p->ldb, p->a, p->lda, p->beta, p->c, p->ldc);
 	else

@@ -3,12 +3,15 @@
 #define STANDIN_H
 
 #include <cuda_runtime_api.h>
+#include <stdint.h>
 
 #define API __attribute__((visibility("default")))
 
 API void standin_device(int enters);    /* around everything that touches device memory */
 cudaError_t standin_said(cudaError_t e); /* what cudaGetLastError tells next, unless it is no error */
 int  standin_forbidden(void);            /* this thread captures a stream: the call is refused, and so is the graph */
+void standin_touch(const char *who, const void *p, size_t bytes);      /* ends the program where AddressSanitizer has closed a part */
+void standin_touch_rows(const char *who, const void *at, int narrow, int rows, int n, int64_t ld);
 int  standin_uuid(char uuid[16]);       /* of this thread's device; its number */
 
 /* standin_stream.c. What a stream is to do, as a function and a copy of what it works on: at once on the stream that computes (NULL

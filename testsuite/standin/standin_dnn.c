@@ -176,11 +176,30 @@ static const known *object(int what, const struct cudnnTensorStruct *x, const st
 
 typedef struct convolution { known k; void *to; const void *a, *b; } convolution;
 
+/* The three tensors of a convolution belong to the program (standin_touch). */
+static void touch(const convolution *c)
+{
+	const pd_conv_desc *d = &c->k.d;
+	const size_t        wide = d->type == PD_F32 ? 4 : 2;
+	size_t              x = wide * (size_t)d->n * (size_t)d->c, y = wide * (size_t)d->n * (size_t)d->oc;
+	size_t              w = wide * (size_t)d->oc * (size_t)(d->c / d->groups);
+
+	for (int i = 0; i < d->nd; i++) {
+		x *= (size_t)d->in[i];
+		y *= (size_t)d->out[i];
+		w *= (size_t)d->kernel[i];
+	}
+	standin_touch("cuDNN, result", c->to, d->what == PD_FORWARD ? y : d->what == PD_BACKWARD_DATA ? x : w);
+	standin_touch("cuDNN, first operand", c->a, d->what == PD_BACKWARD_DATA ? y : x);
+	standin_touch("cuDNN, second operand", c->b, d->what == PD_BACKWARD_WEIGHTS ? y : w);
+}
+
 static standin_end convolve(void *what)
 {
 	const convolution *c = what;
 
 	standin_device(1);
+	touch(c);
 	switch (c->k.d.what) {
 	case PD_FORWARD: pd_conv_forward(&c->k.conv, c->to, c->a, c->b, NULL, c->k.scratch); break;
 	case PD_BACKWARD_DATA: pd_conv_backward_data(&c->k.conv, c->to, c->a, c->b, c->k.scratch); break;

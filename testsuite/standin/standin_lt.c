@@ -215,6 +215,8 @@ static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la
 {
 	const int ta = d->ta == CUBLAS_OP_T, tb = d->tb == CUBLAS_OP_T, k = ta ? la->rows : la->cols;
 
+	standin_touch_rows("cuBLASLt, A", a, la->type != CUDA_R_32F, la->cols, la->rows, la->ld);
+	standin_touch_rows("cuBLASLt, B", b, lb->type != CUDA_R_32F, lb->cols, lb->rows, lb->ld);
 	if (la->type == CUDA_R_32F)
 		pd_gemm(tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0, room, ly->rows);
 	else
