@@ -60,6 +60,8 @@ int  owner_of(const Build *b, const Value *v);      /* the first rank that holds
 /* Threads of a device: as asked for, or as many as its cluster file says it has cores; at least one. */
 int  threads_of(const Build *b, int rank);
 const char *plan_text(const Build *b);              /* "2-1-1" */
+const char *size_text(Arena *a, int64_t bytes);     /* "12.3 KiB" */
+void plan_ways(const Build *b, Buf *out, const Stage *s);       /* how the gradients of a stage travel, lines of plan.txt */
 
 const char *share_name(const Build *b, const Stage *s, const Node *broadcast);      /* "stage2_share0" */
 int64_t message_bytes(const Build *b, const Value *v);      /* what is sent of v, with its tag (stage_async.c) */

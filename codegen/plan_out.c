@@ -23,7 +23,7 @@ static const char *device_name(const Build *b, int t, int replica)
 	return b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].name ? b->c->device[d].name : "any";
 }
 
-static const char *bytes_text(Arena *a, int64_t n)
+const char *size_text(Arena *a, int64_t n)
 {
 	if (n < 10 * 1024)
 		return arena_printf(a, "%" PRId64 " B", n);
@@ -146,7 +146,7 @@ static void async_stage(const Build *b, Buf *out, const Stage *s)
 		buf_puts(out, "    versions   1: every weight is updated in place\n");
 		return;
 	}
-	buf_printf(out, "    versions   %d x %s of", s->versions, bytes_text(b->a, s->version_bytes));
+	buf_printf(out, "    versions   %d x %s of", s->versions, size_text(b->a, s->version_bytes));
 	for (int i = 0; i < s->nparam; i++)
 		if (s->versioned[i])
 			buf_printf(out, " %s", s->param[i]->name);
@@ -156,9 +156,15 @@ static void async_stage(const Build *b, Buf *out, const Stage *s)
 static void holds(const Build *b, Buf *out, const Stage *s)
 {
 	buf_puts(out, "\n    holds     ");
-	for (int i = 0; i < s->nparam; i++)
-		if (s->param[i]->param->kind == PARAM_WEIGHT)
-			buf_printf(out, " %s (%s)", s->param[i]->name, bytes_text(b->a, type_bytes(&s->param[i]->type)));
+	for (int i = 0; i < s->nparam; i++) {
+		const Value *v = s->param[i];
+		if (v->param->kind != PARAM_WEIGHT)
+			continue;
+		buf_printf(out, " %s (", v->param->whole ? v->param->whole->name : v->name);
+		if (v->param->whole)
+			buf_printf(out, "rows %" PRId64 " to %" PRId64 ", ", v->param->row, v->param->row + v->type.dim[0] - 1);
+		buf_printf(out, "%s)", size_text(b->a, type_bytes(&v->type)));
+	}
 	buf_puts(out, "\n");
 }
 
@@ -181,17 +187,18 @@ static bool write_text(Build *b)
 		else
 			buf_printf(&out, "\n%s    in flight  %d\n", predicted(b, s), m->schedule->async ? m->schedule->depth[t] : s->inflight);
 		async_stage(b, &out, s);
-		buf_printf(&out, "    memory     %s =", bytes_text(a, s->arena));
+		plan_ways(b, &out, s);
+		buf_printf(&out, "    memory     %s =", size_text(a, s->arena));
 		for (int r = REGION_PARAMS, any = 0; r < REGION_COUNT; r++)
 			if (s->bytes[r])
-				buf_printf(&out, "%s %s %s", any++ ? " +" : "", region_name[r], bytes_text(a, s->bytes[r]));
+				buf_printf(&out, "%s %s %s", any++ ? " +" : "", region_name[r], size_text(a, s->bytes[r]));
 		buf_puts(&out, "\n");
 		for (int pass = 0; pass < 2; pass++)
 			for (const Node *n = (pass ? s->backward : s->forward)->first; n; n = n->next)
 				if (n->op == OP_Send)
 					buf_printf(&out, "    sends      %%%s %s to stage %" PRId64 ", %s a microbatch (channel %" PRId64 ")\n",
 						n->in[0]->name, str_type(a, &n->in[0]->type), attr_int(n, "to"),
-						bytes_text(a, type_bytes(&n->in[0]->type)), attr_int(n, "channel"));
+						size_text(a, type_bytes(&n->in[0]->type)), attr_int(n, "channel"));
 	}
 	buf_puts(&out, "\nschedule, time x device\n");
 	schedule_print_grid(&out, m->schedule);

@@ -38,7 +38,7 @@ static void explain(const PassCx *cx, const Travel *t, bool server)
 {
 	if (!cx->explain)
 		return;
-	buf_printf(cx->explain, "  %-24s %12lld B  touches %5.1f %%%s  server %.4g B, AllReduce over %d %.4g B  -> %s", t->w->name,
+	buf_printf(cx->explain, "  %-24s %12lld B  touches %5.1f %%%-12s  server %7.0f B, AllReduce over %d: %7.0f B  -> %s", t->w->name,
 		(long long)t->bytes, 100 * t->alpha, !t->rows ? "" : t->w->param->touch ? " (data)" : " (even ids)", travel_ps(t), t->s->replicas, travel_allreduce(t),
 		server ? t->rows ? "rows at a server" : "at a server" : t->s->replicas > 1 ? "AllReduce" : "its device");
 	buf_printf(cx->explain, t->why && cx->train && cx->train->comm ? ": %s\n" : "\n", t->why);

@@ -323,10 +323,10 @@ static void explain(const Placing *x)
 		if (x->cx->explain)
 			buf_printf(x->cx->explain, "opau: what is between the sum and the update of %s %s\n", x->way[i].take->in[0]->name,
 				x->way[i].stays ? "stays with the devices" : arena_printf(x->cx->scratch, "goes to server %d",
-				x->way[i].server->id - x->first->id));
+				x->way[i].server->id));
 	}
 	if (x->cx->explain)
-		buf_printf(x->cx->explain, "opau: sums to devices and back, bytes of a step: %.4g before, %.4g after\n", before, after);
+		buf_printf(x->cx->explain, "opau: sums to devices and back, bytes of a step: %.0f before, %.0f after\n", before, after);
 }
 
 bool pass_opau(Module *m, PassCx *cx)

@@ -31,7 +31,7 @@ static void explain(Border *x, const char *what, const Value *w, const char *whe
 	x->before += before;
 	x->after += after;
 	if (x->cx->explain)
-		buf_printf(x->cx->explain, "opsw: %s of %s goes to its %s: %.4g bytes of a device and step before, %.4g after\n", what,
+		buf_printf(x->cx->explain, "opsw: %s of %s goes to its %s: %.0f bytes of a device and step before, %.0f after\n", what,
 			w->name, where, before, after);
 }
 
@@ -65,6 +65,15 @@ static Node *collect_of(const Module *m, const Node *push)
 	bug("nobody collects what is pushed of %s", push->in[0]->name);
 }
 
+/* The parameter whose gradient is pushed. */
+static const Value *pulled(const Stage *s, const Node *push)
+{
+	for (const Node *n = s->forward->first; n; n = n->next)
+		if (n->op == OP_Pull && attr_int(n, "key") == attr_int(push, "key"))
+			return n->in[0];
+	return push->in[0];
+}
+
 static void push_slice(Border *x, Stage *s, Node *push)
 {
 	Node *acc = push->in[0]->def, *grad = acc->in[0]->kind == VAL_NODE ? acc->in[0]->def : NULL;
@@ -92,7 +101,7 @@ static void push_slice(Border *x, Stage *s, Node *push)
 	}
 	node_set_input(acc, 0, copy->out[0]);
 	node_remove(grad);
-	explain(x, "the gradient of a slice", acc->out[0], "server", before, (double)value_bytes(acc->out[0]));
+	explain(x, "the gradient of a slice", pulled(s, push), "server", before, (double)value_bytes(acc->out[0]));
 }
 
 /* ---- casts ---- */
@@ -149,7 +158,7 @@ static void push_narrow(Border *x, const Stage *s, Node *push)
 	if (!casts)
 		return;
 	const double bytes = travelling(x, s, push);
-	explain(x, "the cast", push->in[0], "device", bytes, bytes / 2);
+	explain(x, "the cast for sums", pulled(s, push), "device", bytes, bytes / 2);
 }
 
 bool pass_opsw(Module *m, PassCx *cx)
@@ -173,7 +182,7 @@ bool pass_opsw(Module *m, PassCx *cx)
 			}
 	}
 	if (cx->explain && x.before > 0)
-		buf_printf(cx->explain, "opsw: bytes of a device and step that moved operations change: %.4g before, %.4g after\n", x.before,
+		buf_printf(cx->explain, "opsw: bytes of a device and step that moved operations change: %.0f before, %.0f after\n", x.before,
 			x.after);
 	return true;
 }
