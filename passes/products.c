@@ -6,6 +6,7 @@
  *     ... Gelu by tanh                       so is that; what went in is the second result where the backward reads it
  *     the product of a gradient, ReluGrad    times the derivative, by the bits that were kept
  *     ... the gradient of Gelu               likewise, by what went in
+ *     Conv with a bias, Relu                 ConvRelu, by cuDNN; ReluGrad reads its result as before
  *     the product of weights' gradient, and ReduceSum over its rows: the bias's gradient is added up while the product reads
  *
  * Behind split, recompute and defer: what they cut apart stays apart. With --reproducible nodes only change their name, for
@@ -221,6 +222,19 @@ static void add_gelu(Products *p, Node *n)
 	name_kept(made, act->out[0]);
 }
 
+static void conv_relu(Products *p, Node *n)
+{
+	Node *act = input(n, 2) && n->out[0]->type.dtype != DT_f64 ? reader(n->out[0], OP_Relu, false) : NULL;
+	Builder b = at_node(p, n);
+
+	if (!act)
+		return;
+	Node *made = build(&b, OP_ConvRelu, n->attr, n->nin, n->in, NULL);
+	made->fwd = n->fwd;
+	made->time = n->time;
+	becomes(p, act->out[0], made->out[0]);
+}
+
 /* ---- backwards ---- */
 
 /* The plain Product whose result, read by `readers` nodes and nothing else, is v. */
@@ -426,6 +440,7 @@ static void stage_products(Products *p, Stage *s)
 		each(p, g[i], OP_Product, OP_Product, add_bias);
 		each(p, g[i], OP_Product, OP_Product, add_relu);
 		each(p, g[i], OP_Product, OP_Product, add_gelu);
+		each(p, g[i], OP_Conv, OP_Conv, conv_relu);
 	}
 	for (int i = 0; whole && i < n; i++) {
 		if (g[i] == s->update)

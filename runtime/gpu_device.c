@@ -112,7 +112,7 @@ void pd_check_scratch(const char *what, size_t asked, size_t planned)
 {
 	(void)what;
 	(void)asked;
-	(void)planned; /* the library's workspace is not of the arena (gpu_library.c) */
+	(void)planned; /* the library's workspace is not of the arena (gpu_conv.c) */
 }
 
 cudaStream_t pd_stream(void)

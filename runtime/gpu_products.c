@@ -166,13 +166,13 @@ static product *made(const pd_product_desc *d)
 
 void pd_product_init(pd_product *p, const pd_product_desc *d)
 {
+	product *o = forms;
+
 	if (rt_virtual)
 		return;
-	for (product *o = forms; o && !p->impl; o = o->next)
-		if (same(&o->d, d))
-			p->impl = o;
-	if (!p->impl)
-		p->impl = made(d);
+	while (o && !same(&o->d, d))
+		o = o->next;
+	p->impl = o ? o : made(d);
 }
 
 static cublasStatus_t multiply(const product *o, void *y, const void *a, const void *b, const void *row, const void *aux,

@@ -538,6 +538,7 @@ typedef struct pd_conv_desc {
 	int dilation[3];            /* 1: dense */
 	int nhwc;                   /* activations channels-last; else plain */
 	int bias;                   /* forward: adds it; backward weights: also its gradient */
+	int relu;                   /* forward on GPUs: max(0, x) behind the bias */
 	pd_dtype type;              /* of all tensors; 0: PD_F32 */
 } pd_conv_desc;
 size_t pd_conv_scratch(const pd_conv_desc *d);

@@ -1,21 +1,17 @@
-/* standin_dnn.c: the part of cuDNN that emitted programs use, by oneDNN (runtime/cpu_conv.c). */
-#include <cudnn.h>
-#include <stdio.h>
+/* standin_dnn.c: cuDNN's convolutions as emitted programs use them, by oneDNN (runtime/cpu_conv.c). What it names first takes more
+ * workspace than one should give it, or does not always add in one order: some results differ in last bits. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "pd.h"
-#include "standin.h"
-
-struct cudnnTensorStruct { int rank, dim[5]; cudnnDataType_t type; };
-struct cudnnFilterStruct { int rank, dim[5]; cudnnDataType_t type; };
-struct cudnnConvolutionStruct { int n, pad[3], stride[3], dilation[3], groups; };
+#include "standin_dnn.h"
 
 API const char *cudnnGetErrorString(cudnnStatus_t s)
 {
 	return s == CUDNN_STATUS_SUCCESS ? "success" : "not supported";
 }
 
-static cudnnStatus_t made(void *p)
+cudnnStatus_t standin_dnn_made(void *p)
 {
 	if (!p)
 		abort();
@@ -25,7 +21,7 @@ static cudnnStatus_t made(void *p)
 API cudnnStatus_t cudnnCreate(cudnnHandle_t *h)
 {
 	pd_threads(1);
-	return made(*h = calloc(1, 1));
+	return standin_dnn_made(*h = calloc(1, 1));
 }
 
 API cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s)
@@ -35,11 +31,11 @@ API cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s)
 	return CUDNN_STATUS_SUCCESS;
 }
 
-API cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *t) { return made(*t = calloc(1, sizeof **t)); }
-API cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *w) { return made(*w = calloc(1, sizeof **w)); }
+API cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *t) { return standin_dnn_made(*t = calloc(1, sizeof **t)); }
+API cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *w) { return standin_dnn_made(*w = calloc(1, sizeof **w)); }
 API cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *c)
 {
-	return made(*c = calloc(1, sizeof **c));
+	return standin_dnn_made(*c = calloc(1, sizeof **c));
 }
 
 API cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataType_t type, int rank, const int dim[],
@@ -82,8 +78,8 @@ API cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c
 
 API cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t c, cudnnMathType_t type)
 {
-	(void)c;
-	return type == CUDNN_FMA_MATH || type == CUDNN_DEFAULT_MATH ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+	c->math = type;
+	return CUDNN_STATUS_SUCCESS;
 }
 
 API cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t c, int groups)
@@ -92,37 +88,65 @@ API cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t c, 
 	return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- algorithms: there is one ---- */
+/* ---- algorithms ---- */
 
-static cudnnStatus_t one(int asked, int *found, struct cudnnPerf *perf)
+enum { ALGORITHMS = 3 };
+
+typedef struct algorithm { int number; size_t bytes; cudnnDeterminism_t determinism; } algorithm;
+
+static const algorithm forward[ALGORITHMS] = {
+	{ 4, (size_t)1 << 30, CUDNN_DETERMINISTIC }, { CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, 1024, CUDNN_DETERMINISTIC },
+	{ 0, 0, CUDNN_DETERMINISTIC },
+};
+static const algorithm backward[ALGORITHMS] = {
+	{ 2, (size_t)1 << 30, CUDNN_DETERMINISTIC }, { 0, 512, CUDNN_NON_DETERMINISTIC }, { 1, 1024, CUDNN_DETERMINISTIC },
+};
+
+static const algorithm *algorithm_of(int what, int number)
 {
-	*found = asked > 0;
-	if (asked > 0)
-		*perf = (struct cudnnPerf){ .status = CUDNN_STATUS_SUCCESS, .memory = 1024, .determinism = CUDNN_DETERMINISTIC };
+	const algorithm *of = what == PD_FORWARD ? forward : backward;
+
+	for (int i = 0; i < ALGORITHMS; i++)
+		if (of[i].number == number)
+			return &of[i];
+	return NULL;
+}
+
+/* Products of f32 are those of f32 with FMA_MATH alone. */
+static cudnnStatus_t name(int what, const struct cudnnTensorStruct *x, int asked, int *found, struct cudnnPerf *perf)
+{
+	const algorithm *of = what == PD_FORWARD ? forward : backward;
+
+	if (asked < 1)
+		return CUDNN_STATUS_BAD_PARAM;
+	*found = asked < ALGORITHMS ? asked : ALGORITHMS;
+	for (int i = 0; i < *found; i++)
+		perf[i] = (struct cudnnPerf){ .algo = of[i].number, .status = CUDNN_STATUS_SUCCESS, .memory = of[i].bytes,
+			.determinism = of[i].determinism, .mathType = x->type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH };
 	return CUDNN_STATUS_SUCCESS;
 }
 
 API cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t h, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
 	cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int asked, int *found, cudnnConvolutionFwdAlgoPerf_t *perf)
 {
-	(void)h; (void)x; (void)w; (void)c; (void)y;
-	return one(asked, found, perf);
+	(void)h; (void)w; (void)c; (void)y;
+	return name(PD_FORWARD, x, asked, found, perf);
 }
 
 API cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t h, cudnnFilterDescriptor_t w,
 	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t dx, int asked, int *found,
 	cudnnConvolutionBwdDataAlgoPerf_t *perf)
 {
-	(void)h; (void)w; (void)dy; (void)c; (void)dx;
-	return one(asked, found, perf);
+	(void)h; (void)w; (void)c; (void)dx;
+	return name(PD_BACKWARD_DATA, dy, asked, found, perf);
 }
 
 API cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t h, cudnnTensorDescriptor_t x,
 	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw, int asked, int *found,
 	cudnnConvolutionBwdFilterAlgoPerf_t *perf)
 {
-	(void)h; (void)x; (void)dy; (void)c; (void)dw;
-	return one(asked, found, perf);
+	(void)h; (void)dy; (void)c; (void)dw;
+	return name(PD_BACKWARD_WEIGHTS, x, asked, found, perf);
 }
 
 /* ---- convolutions ---- */
@@ -174,7 +198,71 @@ static const known *object(int what, const struct cudnnTensorStruct *x, const st
 	return &table[n++];
 }
 
-typedef struct convolution { known k; void *to; const void *a, *b; } convolution;
+/* ---- how much workspace ---- */
+
+static cudnnStatus_t room(int what, const struct cudnnTensorStruct *x, const struct cudnnFilterStruct *w,
+                          const struct cudnnConvolutionStruct *c, const struct cudnnTensorStruct *y, int number, size_t *bytes)
+{
+	const algorithm *a = algorithm_of(what, number);
+
+	if (!a || !object(what, x, w, c, y))
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	*bytes = a->bytes;
+	return CUDNN_STATUS_SUCCESS;
+}
+
+API cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t h, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+	cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algo, size_t *bytes)
+{
+	(void)h;
+	return room(PD_FORWARD, x, w, c, y, algo, bytes);
+}
+
+API cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t h, cudnnFilterDescriptor_t w,
+	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t dx, cudnnConvolutionBwdDataAlgo_t algo,
+	size_t *bytes)
+{
+	(void)h;
+	return room(PD_BACKWARD_DATA, dx, w, c, dy, algo, bytes);
+}
+
+API cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t h, cudnnTensorDescriptor_t x,
+	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw, cudnnConvolutionBwdFilterAlgo_t algo,
+	size_t *bytes)
+{
+	(void)h;
+	return room(PD_BACKWARD_WEIGHTS, x, dw, c, dy, algo, bytes);
+}
+
+/* ---- running them ---- */
+
+typedef struct convolution {
+	known           k;
+	const algorithm *by;
+	void            *to, *workspace;
+	const void      *a, *b, *bias;
+	struct cudnnTensorStruct y;
+	bool             relu;
+} convolution;
+
+static int64_t results(const pd_conv_desc *d)
+{
+	int64_t n = d->what == PD_BACKWARD_WEIGHTS ? (int64_t)d->oc * d->c / d->groups : (int64_t)d->n * d->c;
+
+	for (int i = 0; i < d->nd; i++)
+		n *= d->what == PD_BACKWARD_WEIGHTS ? d->kernel[i] : d->in[i];
+	return n;
+}
+
+/* As if it had added in another order. */
+static void other_order(const pd_conv_desc *d, void *to)
+{
+	static unsigned turn;
+	const int64_t   n = turn++ % 5 < 2 && d->type == PD_F32 ? results(d) : 0;
+
+	for (int64_t i = 0; i < n; i += 3)
+		((float *)to)[i] = nextafterf(((float *)to)[i], INFINITY);
+}
 
 /* The three tensors of a convolution belong to the program (standin_touch). */
 static void touch(const convolution *c)
@@ -192,74 +280,114 @@ static void touch(const convolution *c)
 	standin_touch("cuDNN, result", c->to, d->what == PD_FORWARD ? y : d->what == PD_BACKWARD_DATA ? x : w);
 	standin_touch("cuDNN, first operand", c->a, d->what == PD_BACKWARD_DATA ? y : x);
 	standin_touch("cuDNN, second operand", c->b, d->what == PD_BACKWARD_WEIGHTS ? y : w);
+	if (c->bias)
+		standin_touch("cuDNN, bias", c->bias, wide * (size_t)d->oc);
+	if (c->by->bytes)
+		standin_touch("cuDNN, workspace", c->workspace, c->by->bytes);
 }
 
 static standin_end convolve(void *what)
 {
 	const convolution *c = what;
+	const int64_t      sp = standin_dnn_points(&c->y), planes = (int64_t)c->y.dim[0] * c->y.dim[1];
 
 	standin_device(1);
 	touch(c);
+	if (c->by->bytes)
+		memset(c->workspace, 0xff, c->by->bytes);
 	switch (c->k.d.what) {
 	case PD_FORWARD: pd_conv_forward(&c->k.conv, c->to, c->a, c->b, NULL, c->k.scratch); break;
 	case PD_BACKWARD_DATA: pd_conv_backward_data(&c->k.conv, c->to, c->a, c->b, c->k.scratch); break;
 	default: pd_conv_backward_weights(&c->k.conv, c->to, NULL, c->a, c->b, c->k.scratch);
 	}
+	if (c->by->determinism == CUDNN_NON_DETERMINISTIC)
+		other_order(&c->k.d, c->to);
+	for (int64_t i = 0; c->bias && i < planes * sp; i++) {
+		const float v = standin_dnn_get(&c->y, c->to, i) + standin_dnn_get(&c->y, c->bias, i / sp % c->y.dim[1]);
+		standin_dnn_put(&c->y, c->to, i, c->relu && !(v > 0) ? 0 : v);
+	}
 	standin_device(0);
 	return STANDIN_DONE;
 }
 
-static bool plain(const void *alpha, const void *beta)
+bool standin_dnn_plain(const void *alpha, const void *beta)
 {
 	return *(const float *)alpha == 1 && *(const float *)beta == 0;
+}
+
+/* c has what is read and written. f32 by products of fewer bits is asked for nowhere. */
+static cudnnStatus_t start(convolution c, const known *k, const struct cudnnConvolutionStruct *d, int number, size_t bytes)
+{
+	c.by = k ? algorithm_of(k->d.what, number) : NULL;
+	if (!c.by || (k->d.type == PD_F32 && d->math != CUDNN_FMA_MATH))
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	if (bytes < c.by->bytes || (c.by->bytes && !c.workspace))
+		return CUDNN_STATUS_BAD_PARAM;
+	c.k = *k;
+	standin_do(NULL, convolve, &c, sizeof c);
+	return CUDNN_STATUS_SUCCESS;
 }
 
 API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
 	cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algo, void *workspace,
 	size_t bytes, const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
-	const known *k = object(PD_FORWARD, xd, wd, c, yd);
-
-	(void)h; (void)algo; (void)workspace; (void)bytes;
-	if (!k || !plain(alpha, beta))
+	(void)h;
+	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, convolve, &(convolution){ *k, y, x, w }, sizeof(convolution));
-	return CUDNN_STATUS_SUCCESS;
+	return start((convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace }, object(PD_FORWARD, xd, wd, c, yd), c,
+		algo, bytes);
+}
+
+/* A bias alone is added by one algorithm only. z has y's descriptor; times 0 it is not read. */
+API cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t h, const void *alpha1, cudnnTensorDescriptor_t xd, const void *x,
+	cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algo, void *workspace,
+	size_t bytes, const void *alpha2, cudnnTensorDescriptor_t zd, const void *z, cudnnTensorDescriptor_t bd, const void *bias,
+	cudnnActivationDescriptor_t act, cudnnTensorDescriptor_t yd, void *y)
+{
+	const char *epilogues = getenv("STANDIN_EPILOGUES");
+
+	(void)h;
+	if (!bias || !z || x == y || x == z || memcmp(zd, yd, sizeof *zd))
+		return CUDNN_STATUS_BAD_PARAM;
+	if ((epilogues && *epilogues) || !standin_dnn_plain(alpha1, alpha2) || bd->type != yd->type || bd->dim[0] != 1 ||
+	    bd->dim[1] != yd->dim[1] || standin_dnn_points(bd) != 1 || act->nan != CUDNN_NOT_PROPAGATE_NAN ||
+	    (act->mode != CUDNN_ACTIVATION_RELU && (act->mode != CUDNN_ACTIVATION_IDENTITY ||
+	                                            algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)))
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	return start((convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace, .bias = bias,
+		.relu = act->mode == CUDNN_ACTIVATION_RELU }, object(PD_FORWARD, xd, wd, c, yd), c, algo, bytes);
 }
 
 API cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t wd, const void *w,
 	cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t algo,
 	void *workspace, size_t bytes, const void *beta, cudnnTensorDescriptor_t dxd, void *dx)
 {
-	const known *k = object(PD_BACKWARD_DATA, dxd, wd, c, dyd);
-
-	(void)h; (void)algo; (void)workspace; (void)bytes;
-	if (!k || !plain(alpha, beta))
+	(void)h;
+	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, convolve, &(convolution){ *k, dx, dy, w }, sizeof(convolution));
-	return CUDNN_STATUS_SUCCESS;
+	return start((convolution){ .to = dx, .a = dy, .b = w, .workspace = workspace }, object(PD_BACKWARD_DATA, dxd, wd, c, dyd), c,
+		algo, bytes);
 }
 
 API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
 	cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdFilterAlgo_t algo,
 	void *workspace, size_t bytes, const void *beta, cudnnFilterDescriptor_t dwd, void *dw)
 {
-	const known *k = object(PD_BACKWARD_WEIGHTS, xd, dwd, c, dyd);
-
-	(void)h; (void)algo; (void)workspace; (void)bytes;
-	if (!k || !plain(alpha, beta))
+	(void)h;
+	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, convolve, &(convolution){ *k, dw, x, dy }, sizeof(convolution));
-	return CUDNN_STATUS_SUCCESS;
+	return start((convolution){ .to = dw, .a = x, .b = dy, .workspace = workspace }, object(PD_BACKWARD_WEIGHTS, xd, dwd, c, dyd), c,
+		algo, bytes);
 }
 
-static float get(const struct cudnnTensorStruct *t, const void *x, int64_t i)
+float standin_dnn_get(const struct cudnnTensorStruct *t, const void *x, int64_t i)
 {
 	return t->type == CUDNN_DATA_BFLOAT16 ? pd_from_bf16(((const uint16_t *)x)[i]) :
 		t->type == CUDNN_DATA_HALF ? pd_from_f16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
-static void put(const struct cudnnTensorStruct *t, void *x, int64_t i, float v)
+void standin_dnn_put(const struct cudnnTensorStruct *t, void *x, int64_t i, float v)
 {
 	if (t->type == CUDNN_DATA_FLOAT)
 		((float *)x)[i] = v;
@@ -267,7 +395,7 @@ static void put(const struct cudnnTensorStruct *t, void *x, int64_t i, float v)
 		((uint16_t *)x)[i] = t->type == CUDNN_DATA_BFLOAT16 ? pd_to_bf16(v) : pd_to_f16(v);
 }
 
-static int64_t points(const struct cudnnTensorStruct *t)
+int64_t standin_dnn_points(const struct cudnnTensorStruct *t)
 {
 	int64_t n = 1;
 
@@ -281,7 +409,7 @@ typedef struct bias { struct cudnnTensorStruct large, small; const void *from; v
 static standin_end sum_bias(void *what)
 {
 	const bias   *x = what;
-	const int64_t sp = points(&x->large);
+	const int64_t sp = standin_dnn_points(&x->large);
 
 	standin_device(1);
 	for (int c = 0; c < x->large.dim[1]; c++) {
@@ -289,8 +417,8 @@ static standin_end sum_bias(void *what)
 
 		for (int n = 0; n < x->large.dim[0]; n++)
 			for (int64_t i = 0; i < sp; i++)
-				sum += (double)get(&x->large, x->from, ((int64_t)n * x->large.dim[1] + c) * sp + i);
-		put(&x->small, x->to, c, (float)sum);
+				sum += (double)standin_dnn_get(&x->large, x->from, ((int64_t)n * x->large.dim[1] + c) * sp + i);
+		standin_dnn_put(&x->small, x->to, c, (float)sum);
 	}
 	standin_device(0);
 	return STANDIN_DONE;
@@ -299,12 +427,15 @@ static standin_end sum_bias(void *what)
 static standin_end add_bias(void *what)
 {
 	const bias   *x = what;
-	const int64_t sp = points(&x->large);
+	const int64_t sp = standin_dnn_points(&x->large);
 
 	standin_device(1);
-	for (int64_t nc = 0; nc < (int64_t)x->large.dim[0] * x->large.dim[1]; nc++)
+	for (int64_t nc = 0; nc < (int64_t)x->large.dim[0] * x->large.dim[1]; nc++) {
+		const float b = standin_dnn_get(&x->small, x->from, nc % x->large.dim[1]);
+
 		for (int64_t i = 0; i < sp; i++)
-			put(&x->large, x->to, nc * sp + i, get(&x->large, x->to, nc * sp + i) + get(&x->small, x->from, nc % x->large.dim[1]));
+			standin_dnn_put(&x->large, x->to, nc * sp + i, standin_dnn_get(&x->large, x->to, nc * sp + i) + b);
+	}
 	standin_device(0);
 	return STANDIN_DONE;
 }
@@ -313,7 +444,7 @@ API cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void *alph
 	const void *beta, cudnnTensorDescriptor_t dbd, void *db)
 {
 	(void)h;
-	if (!plain(alpha, beta) || dbd->dim[1] != dyd->dim[1])
+	if (!standin_dnn_plain(alpha, beta) || dbd->dim[1] != dyd->dim[1])
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	standin_do(NULL, sum_bias, &(bias){ *dyd, *dbd, dy, db }, sizeof(bias));
 	return CUDNN_STATUS_SUCCESS;

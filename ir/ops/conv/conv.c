@@ -1,10 +1,16 @@
 /* Convolution over one to three spatial axes, and its gradients by the data and by the weights and bias.
  *     %y = Conv(%x, %w[, %b])      %dx = ConvGradData(%dy, %w) {dims=shape of x}
+ *     %y = ConvRelu(%x, %w, %b)    max(0, Conv), of GPUs (passes/products.c)
  *     %dw, %db = ConvGradWeights(%x, %dy) {dims=shape of w}      %db only with bias=1
  * Activations may be channels-last, weights are plain. cpu: oneDNN; ref: plain loops. */
 #include "../common/common.h"
 
 struct conv { Ints kernel_shape, strides, dilations, pads, dims; int64_t group, bias; };
+
+static bool is_forward(const Node *n)
+{
+	return n->op == OP_Conv || n->op == OP_ConvRelu;
+}
 
 static const Type *x_of(const Node *n)
 {
@@ -18,7 +24,7 @@ static const Type *w_of(const Node *n)
 
 static const Type *y_of(const Node *n)
 {
-	return n->op == OP_Conv ? &n->out[0]->type : n->op == OP_ConvGradData ? &n->in[0]->type : &n->in[1]->type;
+	return is_forward(n) ? &n->out[0]->type : n->op == OP_ConvGradData ? &n->in[0]->type : &n->in[1]->type;
 }
 
 static int64_t get(Ints v, int i, int64_t otherwise)
@@ -158,9 +164,9 @@ static void lib(const Node *n, Lib *l)
 	const struct conv *at = n->attr;
 	const Type *x = x_of(n), *w = w_of(n), *y = y_of(n);
 
-	*l = (Lib){ .kind = LIB_CONV, .what = n->op == OP_Conv ? 0 : n->op == OP_ConvGradData ? 1 : 2, .nd = x->rank - 2,
+	*l = (Lib){ .kind = LIB_CONV, .what = is_forward(n) ? 0 : n->op == OP_ConvGradData ? 1 : 2, .nd = x->rank - 2,
 		.n = (int)x->dim[0], .c = (int)x->dim[1], .oc = (int)w->dim[0], .groups = (int)at->group,
-		.nhwc = x->layout == LAYOUT_NHWC, .bias = n->op == OP_Conv ? n->nin > 2 && n->in[2] : n->op == OP_ConvGradWeights &&
+		.nhwc = x->layout == LAYOUT_NHWC, .bias = is_forward(n) ? n->nin > 2 && n->in[2] : n->op == OP_ConvGradWeights &&
 		at->bias };
 	for (int i = 0; i < l->nd; i++) {
 		l->in[i] = (int)x->dim[2 + i];
@@ -179,15 +185,15 @@ static const char *three(Arena *a, int nd, const int *v)
 		arena_printf(a, "{ %d, %d, %d }", v[0], v[1], v[2]);
 }
 
-static const char *desc(Arena *a, const Lib *l, DType t)
+static const char *desc(Arena *a, const Lib *l, bool relu, DType t)
 {
 	static const char *const what[] = { "PD_FORWARD", "PD_BACKWARD_DATA", "PD_BACKWARD_WEIGHTS" };
 
 	return arena_printf(a, "(pd_conv_desc){ .what = %s, .nd = %d, .n = %d, .c = %d, .oc = %d, .groups = %d, "
 		".in = %s, .out = %s, .kernel = %s, .stride = %s, .pad_begin = %s, .pad_end = %s, .dilation = %s, .nhwc = %d, "
-		".bias = %d%s }", what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in),
+		".bias = %d%s%s }", what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in),
 		three(a, l->nd, l->out), three(a, l->nd, l->kernel), three(a, l->nd, l->stride), three(a, l->nd, l->pad_begin),
-		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias,
+		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias, relu ? ", .relu = 1" : "",
 		t == DT_bf16 ? ", .type = PD_BF16" : t == DT_f16 ? ", .type = PD_F16" : "");
 }
 
@@ -222,7 +228,7 @@ static void holes(const Node *n, Holes *h)
 	lib(n, &l);
 	ref_holes(h, &l);
 	hole_text(h, "T", "%s", dtype_c(x->dtype));
-	hole_text(h, "DESC", "%s", desc(h->arena, &l, x->dtype));
+	hole_text(h, "DESC", "%s", desc(h->arena, &l, n->op == OP_ConvRelu, x->dtype));
 	hole_int(h, "PLANNED", n->scratch);
 	hole_text(h, "WHO", "%s of %s", name[l.what], dims_name(h->arena, x));
 	hole_name(h, "%s_%s_%d%s", name[l.what], dims_name(h->arena, x), l.oc, dtype_suffix(x->dtype));
@@ -262,6 +268,12 @@ static const AttrDef weights_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_
 const OpDef op_Conv = {
 	.name = "Conv", .minin = 2, .maxin = 3, .nout = 1, .attrs = attrs, .shape = shape, .grad = grad,
 	.dgrad = { DENSE, DENSE, DENSE }, COMMON,
+};
+
+const OpDef op_ConvRelu = {
+	.name = "ConvRelu", .minin = 3, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
+	.attrsize = sizeof(struct conv), .shape = shape, .cost = cost, .holes = holes, .lib = lib,
+	.cuda = { .object = "pd_conv", .init = INIT, .call = "" },
 };
 
 const OpDef op_ConvGradData = {

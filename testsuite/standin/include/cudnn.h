@@ -4,19 +4,29 @@
 
 #include "cuda_runtime_api.h"
 
-typedef enum cudnnStatus { CUDNN_STATUS_SUCCESS = 0, CUDNN_STATUS_NOT_SUPPORTED = 3000 } cudnnStatus_t;
+typedef enum cudnnStatus { CUDNN_STATUS_SUCCESS = 0, CUDNN_STATUS_BAD_PARAM = 2000, CUDNN_STATUS_NOT_SUPPORTED = 3000 } cudnnStatus_t;
 typedef enum cudnnDataType { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_HALF = 2, CUDNN_DATA_BFLOAT16 = 9 } cudnnDataType_t;
 typedef enum cudnnTensorFormat { CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC } cudnnTensorFormat_t;
 typedef enum cudnnConvolutionMode { CUDNN_CONVOLUTION, CUDNN_CROSS_CORRELATION } cudnnConvolutionMode_t;
 typedef enum cudnnDeterminism { CUDNN_NON_DETERMINISTIC, CUDNN_DETERMINISTIC } cudnnDeterminism_t;
-typedef enum cudnnMathType { CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH = 3 } cudnnMathType_t;
+typedef enum cudnnMathType { CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH, CUDNN_FMA_MATH = 3 } cudnnMathType_t;
+typedef enum cudnnNanPropagation { CUDNN_NOT_PROPAGATE_NAN, CUDNN_PROPAGATE_NAN } cudnnNanPropagation_t;
+typedef enum cudnnActivationMode { CUDNN_ACTIVATION_RELU = 1, CUDNN_ACTIVATION_IDENTITY = 5 } cudnnActivationMode_t;
+typedef enum cudnnPoolingMode { CUDNN_POOLING_MAX, CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
+	CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, CUDNN_POOLING_MAX_DETERMINISTIC } cudnnPoolingMode_t;
+typedef enum cudnnBatchNormMode { CUDNN_BATCHNORM_PER_ACTIVATION, CUDNN_BATCHNORM_SPATIAL,
+	CUDNN_BATCHNORM_SPATIAL_PERSISTENT } cudnnBatchNormMode_t;
+#define CUDNN_BN_MIN_EPSILON 0.0
+enum { CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1 };
 typedef int cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdFilterAlgo_t;
 typedef struct cudnnContext *cudnnHandle_t;
 typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
 typedef struct cudnnFilterStruct *cudnnFilterDescriptor_t;
 typedef struct cudnnConvolutionStruct *cudnnConvolutionDescriptor_t;
+typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
+typedef struct cudnnPoolingStruct *cudnnPoolingDescriptor_t;
 typedef struct cudnnPerf { int algo; cudnnStatus_t status; float time; size_t memory; cudnnDeterminism_t determinism;
-	int mathType, reserved[3]; } cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t,
+	cudnnMathType_t mathType; int reserved[3]; } cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t,
 	cudnnConvolutionBwdFilterAlgoPerf_t;
 
 const char *cudnnGetErrorString(cudnnStatus_t s);
@@ -41,9 +51,21 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t h, cudnn
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t h, cudnnTensorDescriptor_t x,
 	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw, int asked, int *found,
 	cudnnConvolutionBwdFilterAlgoPerf_t *perf);
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t h, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+	cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algo, size_t *bytes);
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t h, cudnnFilterDescriptor_t w,
+	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t dx, cudnnConvolutionBwdDataAlgo_t algo,
+	size_t *bytes);
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t h, cudnnTensorDescriptor_t x,
+	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw, cudnnConvolutionBwdFilterAlgo_t algo,
+	size_t *bytes);
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
 	cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algo, void *workspace,
 	size_t bytes, const void *beta, cudnnTensorDescriptor_t yd, void *y);
+cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t h, const void *alpha1, cudnnTensorDescriptor_t xd, const void *x,
+	cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algo, void *workspace,
+	size_t bytes, const void *alpha2, cudnnTensorDescriptor_t zd, const void *z, cudnnTensorDescriptor_t bd, const void *bias,
+	cudnnActivationDescriptor_t act, cudnnTensorDescriptor_t yd, void *y);
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t wd, const void *w,
 	cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t algo,
 	void *workspace, size_t bytes, const void *beta, cudnnTensorDescriptor_t dxd, void *dx);
@@ -54,5 +76,30 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void *alpha, c
 	const void *beta, cudnnTensorDescriptor_t dbd, void *db);
 cudnnStatus_t cudnnAddTensor(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t bd, const void *b, const void *beta,
 	cudnnTensorDescriptor_t yd, void *y);
+
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t *a);
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t a, cudnnActivationMode_t mode, cudnnNanPropagation_t nan,
+                                           double coef);
+cudnnStatus_t cudnnActivationForward(cudnnHandle_t h, cudnnActivationDescriptor_t a, const void *alpha, cudnnTensorDescriptor_t xd,
+	const void *x, const void *beta, cudnnTensorDescriptor_t yd, void *y);
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+	cudnnTensorDescriptor_t xd, const void *x, cudnnTensorDescriptor_t yd, void *y, cudnnTensorDescriptor_t row,
+	const void *scale, const void *bias, double factor, void *running_mean, void *running_var, double epsilon, void *mean,
+	void *inverse);
+cudnnStatus_t cudnnBatchNormalizationForwardInference(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+	cudnnTensorDescriptor_t xd, const void *x, cudnnTensorDescriptor_t yd, void *y, cudnnTensorDescriptor_t row,
+	const void *scale, const void *bias, const void *mean, const void *var, double epsilon);
+cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha_data,
+	const void *beta_data, const void *alpha_param, const void *beta_param, cudnnTensorDescriptor_t xd, const void *x,
+	cudnnTensorDescriptor_t dyd, const void *dy, cudnnTensorDescriptor_t dxd, void *dx, cudnnTensorDescriptor_t row,
+	const void *scale, void *dscale, void *dbias, double epsilon, const void *mean, const void *inverse);
+cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t *p);
+cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t p, cudnnPoolingMode_t mode, cudnnNanPropagation_t nan, int n,
+                                          const int window[], const int pad[], const int stride[]);
+cudnnStatus_t cudnnPoolingForward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void *alpha, cudnnTensorDescriptor_t xd,
+	const void *x, const void *beta, cudnnTensorDescriptor_t yd, void *y);
+cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void *alpha, cudnnTensorDescriptor_t yd,
+	const void *y, cudnnTensorDescriptor_t dyd, const void *dy, cudnnTensorDescriptor_t xd, const void *x, const void *beta,
+	cudnnTensorDescriptor_t dxd, void *dx);
 
 #endif

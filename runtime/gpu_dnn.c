@@ -1,0 +1,58 @@
+/* gpu_dnn.c: cuDNN's handle and descriptors. What is called of it are the functions on descriptors of tensors, filters and
+ * windows, which version 9 has marked as old and keeps: each of them is one operation of pd.h and is told its algorithm, and of
+ * those the library says which always give the same bits. Its graphs of operations leave the choice to engines that differ
+ * from GPU to GPU. */
+#include "gpu_dnn.h"
+
+static cudnnHandle_t dnn;
+
+void dnn_check(cudnnStatus_t s, const char *what)
+{
+	if (s != CUDNN_STATUS_SUCCESS)
+		rt_fail(RT_ERROR, "R523", "cuDNN: %s: %s", what, cudnnGetErrorString(s));
+}
+
+/* Since version 9 a status of the library says more: 3000 and some are kinds of NOT_SUPPORTED, 2000 and some of BAD_PARAM. */
+bool dnn_refused(cudnnStatus_t s)
+{
+	return (int)s / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000 || (int)s / 1000 == CUDNN_STATUS_BAD_PARAM / 1000;
+}
+
+cudnnHandle_t dnn_handle(void)
+{
+	if (!dnn) {
+		dnn_check(cudnnCreate(&dnn), "cudnnCreate");
+		dnn_check(cudnnSetStream(dnn, pd_stream()), "cudnnSetStream");
+	}
+	return dnn;
+}
+
+cudnnDataType_t dnn_type(pd_dtype t)
+{
+	return t == PD_BF16 ? CUDNN_DATA_BFLOAT16 : t == PD_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+}
+
+/* At least two spatial axes: cuDNN takes no fewer. */
+cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const int *sp)
+{
+	cudnnTensorDescriptor_t t;
+	const int rank = 2 + (nd < 2 ? 2 : nd);
+	int dim[5] = { n, c, 1, 1, 1 }, stride[5];
+
+	for (int i = 0; i < nd; i++)
+		dim[rank - nd + i] = sp[i];
+	for (int i = rank - 1, s = 1; i >= 0; s *= dim[i--])
+		stride[i] = s;
+	dnn_check(cudnnCreateTensorDescriptor(&t), "tensor");
+	dnn_check(cudnnSetTensorNdDescriptor(t, dnn_type(type), rank, dim, stride), "tensor");
+	return t;
+}
+
+void dnn_want(dnn_piece *p, size_t bytes, const char *what)
+{
+	if (bytes <= p->bytes)
+		return;
+	rt_device_release(p->at);
+	p->at = rt_device_memory(bytes, what);
+	p->bytes = bytes;
+}

@@ -1,0 +1,23 @@
+/* standin_dnn.h: cuDNN's descriptors, for the files that stand in for it. */
+#ifndef STANDIN_DNN_H
+#define STANDIN_DNN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <cudnn.h>
+#include "standin.h"
+
+struct cudnnTensorStruct { int rank, dim[5]; cudnnDataType_t type; };
+struct cudnnFilterStruct { int rank, dim[5]; cudnnDataType_t type; };
+struct cudnnConvolutionStruct { int n, pad[3], stride[3], dilation[3], groups; cudnnMathType_t math; };
+struct cudnnActivationStruct { cudnnActivationMode_t mode; cudnnNanPropagation_t nan; };
+struct cudnnPoolingStruct { cudnnPoolingMode_t mode; cudnnNanPropagation_t nan; int n, window[3], pad[3], stride[3]; };
+
+/* standin_dnn.c */
+cudnnStatus_t standin_dnn_made(void *p);        /* of a descriptor */
+float   standin_dnn_get(const struct cudnnTensorStruct *t, const void *x, int64_t i);
+void    standin_dnn_put(const struct cudnnTensorStruct *t, void *x, int64_t i, float v);
+int64_t standin_dnn_points(const struct cudnnTensorStruct *t);  /* of an image's channel */
+bool    standin_dnn_plain(const void *alpha, const void *beta); /* 1 and 0 */
+
+#endif
