@@ -274,10 +274,12 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 		const bool section = b->gpu && !served_async(b->t) && (k == ACT_F || k == ACT_B || k == ACT_W || k == ACT_UPDATE);
 		if (section)
 			cw_open(w, "if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb))");
-		cw_line(w, "%s", !server || k != ACT_SYNC ? call_text(b, s, (ActKind)k) : served_async(b->t) ? "serve();" :
-			"serve(train);");
+		if (section)
+			cw_line(w, "do");
+		cw_line(w, "%s%s", section ? "\t" : "", !server || k != ACT_SYNC ? call_text(b, s, (ActKind)k) :
+			served_async(b->t) ? "serve();" : "serve(train);");
 		if (section) {
-			cw_line(w, "pd_section_end();");
+			cw_line(w, "while (pd_section_end());");
 			cw_end(w);
 		}
 		if (served_async(b->t) && k == ACT_B)

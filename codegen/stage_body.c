@@ -573,6 +573,8 @@ void write_init(StageCx *x, Cw *w)
 		cw_line(&in, "replica = which;");
 	if (has_buckets(x) && leaf_added(x))
 		cw_line(&in, "of_step = nmine;");
+	if (leaf_added(x) && on_gpu(x) && !flows(x) && !served_async(x->b->t))
+		cw_line(&in, "pd_counted(&done);");
 	open_servers(x, &in);
 	open_owned(x, &in);
 	if (sums_by(x, "vendor"))

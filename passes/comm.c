@@ -11,7 +11,7 @@
  * (auto: as the timing model of sumcost.h says that all sums end first, one where nothing is gained), and its sum begins
  * behind the node that makes its last gradient, in the device's last backward of the step (bucket_node). So sums go on
  * while the rest of the backward is computed. Without bucket (-1) there is one sum, in SYNC: asynchronous schedules, whose
- * sums overlap whole steps; --reproducible, whose sums are trees; f64; GPUs, which compute behind the program that starts them.
+ * sums overlap whole steps; --reproducible, whose sums are trees; f64.
  * What replicas of different stages share (tied weights) split has arranged already, as Broadcast; those follow. */
 #include <stdlib.h>
 #include <string.h>

@@ -259,7 +259,7 @@ SumRule sum_rule(const Training *t)
 	if (!t)
 		return (SumRule){ .by = SUM_KINDS, .early = true };
 	return (SumRule){ .by = sum_named(t->allreduce), .plain = t->reproducible || t->f64, .bucket = (double)t->bucket,
-		.early = !t->reproducible && !t->f64 && !target_cuda(t), .codec = t->compress, .block = t->compress_block,
+		.early = !t->reproducible && !t->f64, .codec = t->compress, .block = t->compress_block,
 		.packed_if = t->compress_if };
 }
 

@@ -55,6 +55,7 @@ typedef struct job {
 
 static job  queue[QUEUE];
 static int  head, queued; /* queue[head] is running when running is set */
+static int64_t over;      /* since the start */
 static bool running, small;
 static int    round_at;   /* of rounds.c, in the slice that begins at slice_at */
 static size_t slice_at;
@@ -166,6 +167,7 @@ static void end(void)
 	running = false;
 	head = (head + 1) % QUEUE;
 	queued--;
+	over++;
 }
 
 static bool small_advance(void)
@@ -320,6 +322,27 @@ static bool rounds_advance(void)
 bool rt_ring_idle(void)
 {
 	return queued == 0;
+}
+
+int64_t rt_ring_begun(void)
+{
+	rt_lock();
+	const int64_t n = over + queued;
+	rt_unlock();
+	return n;
+}
+
+bool rt_ring_has(int64_t n)
+{
+	return over >= n;
+}
+
+int64_t rt_ring_over(void)
+{
+	rt_lock();
+	const int64_t n = over;
+	rt_unlock();
+	return n;
 }
 
 bool rt_ring_advance(void)

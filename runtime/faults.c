@@ -111,6 +111,7 @@ void pd_action_of(const char *what, int64_t lag, int mb)
 	action_lag = lag;
 	rt_trace_action(what, rt_step - lag, mb);
 	record(rt_step - lag, what, mb, -1, -1);
+	rt_gpu_advance();
 }
 
 void rt_faults_open(const pd_program *p, const rt_options *o)

@@ -122,7 +122,7 @@ static void choose(conv *o)
 		}
 	}
 	if (best < 0)
-		rt_fail(RT_ERROR, "R523", "cuDNN has no algorithm for a convolution of %d images", o->d.n);
+		rt_fail(RT_ERROR, "R523", "%s: cuDNN has no algorithm for a convolution of %d images", pd_device_name(), o->d.n);
 	math(o, math_of(o, &of[best]));
 	o->algorithm = of[best].algorithm;
 	/* the library adds a bias alone in the call of one of its algorithms */

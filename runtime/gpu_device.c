@@ -11,7 +11,7 @@ static struct {
 	cudaStream_t stream;
 	char        *arena;
 	char         name[300], uuid[16];
-	int          number, major;
+	int          number, arch;
 	double      *numbers;           /* on the device */
 	int          nnumbers;
 	void        *room;
@@ -20,7 +20,7 @@ static struct {
 
 void rt_gpu_check(cudaError_t e, const char *what)
 {
-	if (e == cudaSuccess)
+	if (e == cudaSuccess || rt_capture_refused(what, cudaGetErrorString(e)))
 		return;
 	if (e == cudaErrorMemoryAllocation)
 		rt_fail(RT_MEMORY, "R521", "%s: %s", gpu.name, cudaGetErrorString(e));
@@ -42,9 +42,9 @@ static int local_rank(void)
 
 /* Kernels are there for the architecture that make was told, PD_ARCH: sm_90 runs on 9.0 and what came later, as the driver
  * translates them anew, sm_90a on 9.0 alone, sm_100f on 10.x. */
-static void check_architecture(const struct cudaDeviceProp *p)
+static void check_architecture(void)
 {
-	int  kind = 0, have = 10 * p->major + p->minor;
+	int  kind = 0, have = gpu.arch;
 	char last = 0;
 
 	if (sscanf(PD_ARCH, "sm_%d%c", &kind, &last) < 1)
@@ -74,10 +74,10 @@ static void open_device(void)
 	rt_gpu_check(cudaSetDevice(d), "cudaSetDevice");
 	rt_gpu_check(cudaGetDeviceProperties(&p, d), "cudaGetDeviceProperties");
 	gpu.number = d;
-	gpu.major = p.major;
+	gpu.arch = 10 * p.major + p.minor;
 	memcpy(gpu.uuid, &p.uuid, sizeof gpu.uuid);
 	snprintf(gpu.name, sizeof gpu.name, "%.255s (device %d of %d)", p.name, d, n);
-	check_architecture(&p);
+	check_architecture();
 	rt_gpu_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
@@ -90,7 +90,7 @@ const char *rt_gpu_uuid(void)
 int rt_gpu_major(void)
 {
 	pd_stream();
-	return gpu.major;
+	return gpu.arch / 10;
 }
 
 void rt_gpu_here(void)
@@ -126,7 +126,10 @@ void pd_launched(const char *kernel)
 {
 	const cudaError_t e = cudaGetLastError();
 
-	if (e != cudaSuccess)
+	if (e == cudaErrorNoKernelImageForDevice)
+		rt_fail(RT_USAGE, "R524", "%s is of architecture sm_%d; kernel %s is compiled for " PD_ARCH " and not for it; make ARCH=sm_%d "
+		        "compiles all of them for it", gpu.name, gpu.arch, kernel, gpu.arch);
+	if (e != cudaSuccess && !rt_capture_refused(kernel, cudaGetErrorString(e)))
 		rt_fail(RT_ERROR, "R522", "%s: kernel %s: %s", gpu.name, kernel, cudaGetErrorString(e));
 }
 
@@ -225,6 +228,19 @@ void *rt_device_memory(size_t bytes, const char *what)
 		rt_fail(RT_MEMORY, "R521", "%s: %s needs %zu bytes, %zu of %zu are free", gpu.name, what, bytes, unused, total);
 	rt_gpu_check(e, what);
 	return p;
+}
+
+void rt_gpu_fits(const pd_program *p)
+{
+	size_t unused = 0, total = 0;
+
+	if (rt_virtual)
+		return;
+	open_device();
+	rt_gpu_check(cudaMemGetInfo(&unused, &total), "cudaMemGetInfo");
+	if (p->arena > unused)
+		rt_fail(RT_MEMORY, "R521", "%s: the arena of this device's plan needs %zu bytes, %zu of %zu are free", gpu.name, (size_t)p->arena,
+		        unused, total);
 }
 
 char *rt_to_gpu(const pd_program *p, char *arena)
@@ -329,6 +345,11 @@ int rt_gpu_notes(void)
 void rt_gpu_noted(int mb, bool hits)
 {
 	notes.v[notes.n++] = (noted){ mb, hits };
+}
+
+void rt_gpu_unnote(int n)
+{
+	notes.n = n;
 }
 
 static void note(int mb, bool hits, const float *first, const float *second)

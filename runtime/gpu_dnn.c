@@ -8,8 +8,8 @@ static cudnnHandle_t dnn;
 
 void dnn_check(cudnnStatus_t s, const char *what)
 {
-	if (s != CUDNN_STATUS_SUCCESS)
-		rt_fail(RT_ERROR, "R523", "cuDNN: %s: %s", what, cudnnGetErrorString(s));
+	if (s != CUDNN_STATUS_SUCCESS && !rt_capture_refused("cuDNN", what))
+		rt_fail(RT_ERROR, "R523", "%s: cuDNN: %s: %s", pd_device_name(), what, cudnnGetErrorString(s));
 }
 
 /* Since version 9 a status of the library says more: 3000 and some are kinds of NOT_SUPPORTED, 2000 and some of BAD_PARAM. */

@@ -2,26 +2,44 @@
  * same arguments in every step, once what hangs on the step is read from device memory (pd_late). So each is captured in the third
  * step and from then on started as one graph. The first two steps run as they are, and the second one is watched: what a function has the host do
  * before its kernels (inputs, waits for messages) is done before its graph too, and a loss that it reports is noted behind it. Where it
- * asks the host or the device for a number, or waits, there are no graphs for functions of its kind. */
+ * asks the host or the device for a number, or waits, there are no graphs for functions of its kind.
+ *
+ * A backward that begins sums of gradients (buckets) is several graphs: what comes before a sum, the sum, what comes behind. Nothing
+ * of a function is started before all of it was captured. Where that fails, with --cuda-graphs auto, the function is called once more as it
+ * was in the first steps, one line says why, and there are no graphs of its kind from then on. */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
 typedef struct todo { rt_todo what; int a, b; void *to; } todo;
 typedef struct noted { int mb; bool hits; } noted;
+typedef struct piece {                  /* a graph, and the sum that begins behind it; group NULL: none */
+	cudaGraphExec_t graph;
+	const pd_group *group;
+	float          *buf;
+	size_t          count;
+	bool            plain;
+	pd_sum          how;
+} piece;
 typedef struct section {
 	int             visits, kind;
 	todo           *before;
 	noted          *notes;
-	int             nbefore, nnotes, first_note;
-	cudaGraphExec_t graph;
+	piece          *pieces;
+	int             nbefore, nnotes, first_note, npieces;
+	bool            whole;          /* all pieces are there */
 } section;
 enum { WATCHED = 2, MICRO = 0, STEP = 1 };
 
 static section    *sections, *current;
 static int         nsections;
-static bool        capturing, wanted, must, making;
+static bool        capturing, again, wanted, must, making;
+static char        refused[300];        /* why what is being captured will be no graph */
 static const char *const of[] = { "forwards and backwards", "updates" };
 static const char *spoiled[2];          /* why functions of microbatches, of steps, cannot be captured */
+
+/* Numbers of the host that functions count in: where one is called once more they are what they were. */
+static struct { int *n, before; } *counted;
+static int ncounted;
 
 static bool off(void)
 {
@@ -59,7 +77,7 @@ bool rt_section_before(rt_todo what, int a, int b, void *to)
 {
 	section *s = current;
 
-	if (!s || capturing)
+	if (!s || capturing || again)
 		return s != NULL;
 	s->before = realloc(s->before, (size_t)(s->nbefore + 1) * sizeof *s->before);
 	if (!s->before)
@@ -161,7 +179,104 @@ void pd_set_count(float *to)
 	rt_set_late(to, pd_late(count, 1));
 }
 
+/* ---- what a function starts ---- */
+
+bool rt_capture_refused(const char *what, const char *why)
+{
+	if (!capturing || must)
+		return false;
+	if (!*refused)
+		snprintf(refused, sizeof refused, "%s: %s", what, why);
+	return true;
+}
+
+static bool worked(cudaError_t e, const char *what)
+{
+	if (e == cudaSuccess)
+		return true;
+	(void)cudaGetLastError();
+	if (!rt_capture_refused(what, cudaGetErrorString(e)))
+		rt_gpu_check(e, what);
+	return false;
+}
+
+static bool begin_piece(section *s)
+{
+	s->pieces = realloc(s->pieces, (size_t)(s->npieces + 1) * sizeof *s->pieces);
+	if (!s->pieces)
+		rt_fail(RT_MEMORY, "R501", "no memory for %d graphs", s->npieces + 1);
+	s->pieces[s->npieces] = (piece){ 0 };
+	return worked(cudaStreamBeginCapture(pd_stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+static void end_piece(section *s)
+{
+	cudaGraph_t g = NULL;
+
+	if (!worked(cudaStreamEndCapture(pd_stream(), &g), "cudaStreamEndCapture"))
+		return;
+	(void)worked(cudaGraphInstantiate(&s->pieces[s->npieces++].graph, g, 0), "cudaGraphInstantiate");
+	rt_gpu_check(cudaGraphDestroy(g), "cudaGraphDestroy");
+}
+
+static void start(const section *s)
+{
+	for (int i = 0; i < s->npieces; i++) {
+		const piece *p = &s->pieces[i];
+
+		rt_gpu_check(cudaGraphLaunch(p->graph, pd_stream()), "cudaGraphLaunch");
+		if (p->group)
+			pd_allreduce_start(p->group, p->buf, p->count, p->plain ? NULL : &p->how);
+	}
+}
+
+/* From now on functions of its kind run as they are. */
+static void give_up(const section *s)
+{
+	static char why[2][sizeof refused];
+
+	snprintf(why[s->kind], sizeof why[0], "%s", refused);
+	spoiled[s->kind] = why[s->kind];
+	if (rt_log >= RT_LOG_WARNING)
+		fprintf(stderr, "R526 %s: %s: no CUDA graphs of %s, their kernels are started one by one: %s\n", rt_name(rt_program->rank),
+		        pd_device_name(), of[s->kind], refused);
+}
+
+bool rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *how)
+{
+	section *s = current;
+
+	if (!capturing)
+		return false;
+	end_piece(s);
+	const bool lost = *refused;
+
+	if (!lost) {
+		piece *p = &s->pieces[s->npieces - 1];
+
+		*p = (piece){ p->graph, g, buf, count, !how, how ? *how : (pd_sum){ 0 } };
+	}
+	if (begin_piece(s))
+		return true;
+	if (lost)
+		rt_fail(RT_ERROR, "R520", "%s: neither ends a capture nor does another begin (--cuda-graphs off runs without): %s",
+		        pd_device_name(), refused);
+	capturing = false;      /* what there is of it is started, the rest runs as it is */
+	again = true;
+	start(s);
+	give_up(s);
+	return true;
+}
+
 /* ---- sections ---- */
+
+void pd_counted(int *n)
+{
+	counted = realloc(counted, (size_t)(ncounted + 1) * sizeof *counted);
+	if (!counted)
+		rt_fail(RT_MEMORY, "R501", "no memory for what functions count");
+	counted[ncounted++].n = n;
+}
 
 static void prepare(section *s)
 {
@@ -174,9 +289,24 @@ static void replay(section *s)
 {
 	if (rt_gpu_notes() != s->first_note && s->nnotes)
 		rt_fail(RT_ERROR, "R526", "a graph notes its losses from place %d, others took %d", s->first_note, rt_gpu_notes());
-	rt_gpu_check(cudaGraphLaunch(s->graph, pd_stream()), "cudaGraphLaunch");
+	start(s);
 	for (int i = 0; i < s->nnotes; i++)
 		rt_gpu_noted(s->notes[i].mb, s->notes[i].hits);
+}
+
+static void capture(section *s)
+{
+	s->first_note = rt_gpu_notes();
+	for (int i = 0; i < ncounted; i++)
+		counted[i].before = *counted[i].n;
+	*refused = 0;
+	capturing = true;
+	current = s;
+	if (begin_piece(s))
+		return;
+	capturing = false;      /* what comes before was done, and nothing else */
+	again = true;
+	give_up(s);
 }
 
 bool pd_section(bool train, int k, int n, int mb)
@@ -193,7 +323,7 @@ bool pd_section(bool train, int k, int n, int mb)
 		rt_fail(RT_USAGE, "R526", "--cuda-graphs on: there is no graph of %s: %s", of[s->kind], spoiled[s->kind]);
 	if (spoiled[s->kind])
 		return true;
-	if (s->graph) {
+	if (s->whole) {
 		prepare(s);
 		replay(s);
 		return false;
@@ -204,35 +334,41 @@ bool pd_section(bool train, int k, int n, int mb)
 		return true;
 	}
 	prepare(s);
-	s->first_note = rt_gpu_notes();
-	current = s;
-	capturing = true;
-	rt_gpu_check(cudaStreamBeginCapture(pd_stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+	capture(s);
 	return true;
 }
 
-void pd_section_end(void)
+bool pd_section_end(void)
 {
-	section    *s = current;
-	cudaGraph_t g;
+	section *s = current;
 
-	current = NULL;
-	if (!capturing)
-		return;
+	if (!capturing) {
+		again = false;
+		current = NULL;
+		return false;
+	}
+	end_piece(s);
 	capturing = false;
-	rt_gpu_check(cudaStreamEndCapture(pd_stream(), &g), "cudaStreamEndCapture (--cuda-graphs off runs without)");
-	rt_gpu_check(cudaGraphInstantiate(&s->graph, g, 0), "cudaGraphInstantiate (--cuda-graphs off runs without)");
-	rt_gpu_check(cudaGraphDestroy(g), "cudaGraphDestroy");
-	rt_gpu_check(cudaGraphLaunch(s->graph, pd_stream()), "cudaGraphLaunch");
+	if (!*refused) {
+		current = NULL;
+		s->whole = true;
+		start(s);
+		return false;
+	}
+	give_up(s);
+	for (int i = 0; i < ncounted; i++)
+		*counted[i].n = counted[i].before;
+	rt_gpu_unnote(s->first_note);
+	again = true;           /* what comes before it was done */
+	return true;
 }
 
 void rt_graphs_end(void)
 {
-
 	int graphs = 0;
 
 	for (int k = 0; k < nsections; k++)
-		graphs += sections[k].graph != NULL;
+		graphs += sections[k].whole && !spoiled[sections[k].kind];
 	if (wanted && sections && rt_log >= RT_LOG_DEBUG)
 		printf("debug: %s has %d CUDA graphs\n", rt_name(rt_program->rank), graphs);
 	for (int k = 0; k < 2 && wanted && sections && rt_log >= RT_LOG_DEBUG; k++)

@@ -1,6 +1,8 @@
 /* gpu_host.c: the host's functions called with tensors that lie on the device. Messages and sums are staged through pinned
  * memory, on streams of their own (gpu_streams.c): a send is posted when its copy is there, what was received is waited for by the
- * stream that computes, not by the host. Everything is allocated before step 0 or in its first use. */
+ * stream that computes, not by the host; a sum begins when the copy of its last gradient is there, and is on its way back to the device
+ * as soon as it is made, whatever others do. Between stages of one device tensors are copied there. Everything is allocated before
+ * step 0 or in its first use. */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
@@ -37,7 +39,7 @@ typedef struct stage {
 	bool        open, queued;               /* received, not copied; sent, not posted */
 	cudaEvent_t ready, copied;              /* the tensor may be read or written; the copy is there */
 	int         channel, slot, peer, mb;
-	bool        direct;                     /* from GPU to GPU: flight */
+	bool        direct, local;              /* from GPU to GPU: flight; to another stage of this device */
 	rt_flight   flight;
 } stage;
 
@@ -79,6 +81,10 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 		rt_record("receive", mb, channel, peer);
 		return;
 	}
+	if (peer == rt_program->rank) {
+		host_irecv(channel, slot, peer, mb, buf, bytes);
+		return;
+	}
 	rt_until(s->copied);            /* what came here before */
 	make_room(s, bytes);
 	s->tensor = buf;
@@ -110,6 +116,25 @@ void pd_wait_recv(int channel, int slot)
 	s->open = false;
 }
 
+void rt_local_copy(void *to, const void *from, size_t bytes)
+{
+	if (rt_virtual)
+		memcpy(to, from, bytes);
+	else
+		pd_copy(to, from, bytes);
+}
+
+/* What was sent from there before is gone, and its place in the host's memory free. */
+static void settle(const stage *s)
+{
+	while (s->queued) {
+		rt_until(s->copied);
+		rt_gpu_advance();
+	}
+	if (s->host)
+		host_wait_send(s->channel, s->slot);
+}
+
 static void post(void *what)
 {
 	stage *s = what;
@@ -130,6 +155,12 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 		rt_record("send", mb, channel, peer);
 		return;
 	}
+	s->local = peer == rt_program->rank;
+	if (s->local) {
+		host_isend(channel, slot, peer, mb, buf, bytes);
+		return;
+	}
+	settle(s);
 	make_room(s, bytes);
 	s->bytes = bytes;
 	s->channel = channel;
@@ -141,14 +172,10 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 	rt_copy_on(RT_SENDS, s->host, buf, bytes, true);
 	rt_record_on(&s->copied, RT_SENDS);
 	s->queued = true;
-	if (peer == rt_program->rank) {         /* another stage of this device looks for it at once */
-		rt_until(s->copied);
-		post(s);
-	} else {
-		rt_then(s->copied, post, s);
-	}
+	rt_then(s->copied, post, s);
 }
 
+/* The tensor may be written again once its copy is there; that the message has left is for the next one to wait for. */
 void pd_wait_send(int channel, int slot)
 {
 	const stage *s = slot_of(&slots_sent, channel, slot);
@@ -160,11 +187,11 @@ void pd_wait_send(int channel, int slot)
 		rt_wait_on(RT_COMPUTE, s->flight.done);
 		return;
 	}
-	while (s->queued) {
-		rt_until(s->copied);
-		rt_gpu_advance();
-	}
-	host_wait_send(channel, slot);
+	rt_pause();
+	if (s->local)
+		host_wait_send(channel, slot);
+	else
+		rt_wait_on(RT_COMPUTE, s->copied);
 }
 
 /* Two places for each input: one is filled while the other is copied. */
@@ -191,11 +218,12 @@ void pd_input(int i, int mb, void *dst)
 /* Sums that run in the background, in the order in which a step begins them: those of the GPUs themselves are waited for by the last. */
 static rt_flight direct;
 
-/* Sums that are staged. */
-typedef struct sum_of { stage sum, residual; const pd_group *group; pd_sum how; bool plain; } sum_of;
+/* Sums that are staged, in the order in which they were begun: n of a step so far, of which `begun` are the host's to make and `back`
+ * on their way back. */
+typedef struct sum_of { stage sum, residual; const pd_group *group; pd_sum how; bool plain; int64_t number; } sum_of;
 static struct {
 	sum_of **v;
-	int      n, room;
+	int      n, begun, back, room;
 } sums;
 
 static void to_host(stage *s, void *tensor, size_t bytes)
@@ -212,23 +240,36 @@ static void to_host(stage *s, void *tensor, size_t bytes)
 
 static void to_device(stage *s)
 {
-	rt_copy_on(RT_SUMS, s->tensor, s->host, s->bytes, false);
-	rt_record_on(&s->copied, RT_SUMS);
-	rt_wait_on(RT_COMPUTE, s->copied);
+	rt_copy_on(RT_RETURNS, s->tensor, s->host, s->bytes, false);
+	rt_record_on(&s->copied, RT_RETURNS);
 }
 
 static void begin_sum(void *what)
 {
-	const sum_of *s = what;
+	sum_of *s = what;
 
 	host_allreduce_start(s->group, s->sum.host, s->sum.bytes / sizeof(float), s->plain ? NULL : &s->how);
+	s->number = rt_ring_begun();
+	sums.begun++;
+}
+
+void rt_sums_return(void)
+{
+	while (sums.back < sums.begun && rt_ring_over() >= sums.v[sums.back]->number) {
+		sum_of *s = sums.v[sums.back++];
+
+		to_device(&s->sum);
+		if (s->how.residual)
+			to_device(&s->residual);
+	}
 }
 
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
 	static int64_t step = -1;
 
-	rt_section_spoil("sums of gradients begin in it");
+	if (rt_section_sum(g, buf, count, how))
+		return;
 	if ((!how || how->codec == PD_CODEC_EXACT) && rt_nccl_sum(&direct, g, buf, count))
 		return;
 	if (how && how->residual && step != rt_step) {
@@ -256,18 +297,20 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 	rt_then(s->sum.copied, begin_sum, s);
 }
 
+/* What is started next has all sums; the host waits for those that it makes itself, in their order. */
 void pd_allreduce_wait(void)
 {
 	rt_wait_on(RT_COMPUTE, direct.done);
 	rt_gpu_drain();
-	host_allreduce_wait();
-	while (sums.n > 0) {
-		sum_of *s = sums.v[--sums.n];
-
-		to_device(&s->sum);
-		if (s->how.residual)
-			to_device(&s->residual);
+	for (rt_sums_return(); sums.back < sums.n; rt_sums_return())
+		rt_wait_sum(sums.v[sums.back]->number);
+	host_allreduce_wait();  /* what the host sums for itself */
+	for (int i = 0; i < sums.n; i++) {
+		rt_wait_on(RT_COMPUTE, sums.v[i]->sum.copied);
+		if (sums.v[i]->how.residual)
+			rt_wait_on(RT_COMPUTE, sums.v[i]->residual.copied);
 	}
+	sums.n = sums.begun = sums.back = 0;
 }
 
 void pd_allreduce(const pd_group *g, float *buf, size_t count)

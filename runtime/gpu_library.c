@@ -6,8 +6,8 @@ static cublasHandle_t blas;
 
 static void check_blas(cublasStatus_t s, const char *what)
 {
-	if (s != CUBLAS_STATUS_SUCCESS)
-		rt_fail(RT_ERROR, "R523", "cuBLAS: %s: status %d", what, (int)s);
+	if (s != CUBLAS_STATUS_SUCCESS && !rt_capture_refused("cuBLAS", what))
+		rt_fail(RT_ERROR, "R523", "%s: cuBLAS: %s: status %d", pd_device_name(), what, (int)s);
 }
 
 /* Its workspace is of the size that NVIDIA names for the architecture; a handle without makes memory while it works, which neither a

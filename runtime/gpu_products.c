@@ -24,8 +24,8 @@ static product         *forms;
 
 static void check(cublasStatus_t s, const char *what)
 {
-	if (s != CUBLAS_STATUS_SUCCESS)
-		rt_fail(RT_ERROR, "R523", "cuBLASLt: %s: status %d", what, (int)s);
+	if (s != CUBLAS_STATUS_SUCCESS && !rt_capture_refused("cuBLASLt", what))
+		rt_fail(RT_ERROR, "R523", "%s: cuBLASLt: %s: status %d", pd_device_name(), what, (int)s);
 }
 
 static cudaDataType type_of(pd_dtype t)
@@ -141,7 +141,7 @@ static void choose_bare(product *o)
 	describe(o, CUBLASLT_EPILOGUE_DEFAULT);
 	o->apart = true;
 	if (!choose(o))
-		rt_fail(RT_ERROR, "R523", "cuBLASLt has no algorithm for a product of %d x %d x %d", d->m, d->n, d->k);
+		rt_fail(RT_ERROR, "R523", "%s: cuBLASLt has no algorithm for a product of %d x %d x %d", pd_device_name(), d->m, d->n, d->k);
 	if (rt_log >= RT_LOG_DEBUG)
 		printf("debug: cuBLASLt has no epilogue %d for a product of %d x %d x %d: kernels of the runtime do it\n",
 		       (int)epilogue(d), d->m, d->n, d->k);

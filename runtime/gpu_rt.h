@@ -39,7 +39,7 @@ bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, flo
 void rt_nccl_look(void);                /* whoever waits calls it: ends the run when something went wrong */
 
 /* gpu_streams.c. An event is made when it is first recorded. */
-typedef enum rt_stream_kind { RT_COMPUTE, RT_SENDS, RT_RECEIVES, RT_SUMS, RT_STREAMS } rt_stream_kind;
+typedef enum rt_stream_kind { RT_COMPUTE, RT_SENDS, RT_RECEIVES, RT_SUMS, RT_RETURNS, RT_STREAMS } rt_stream_kind;
 cudaStream_t rt_stream(rt_stream_kind k);
 void   rt_record_on(cudaEvent_t *e, rt_stream_kind k);
 void   rt_record_at(cudaEvent_t *e, cudaStream_t s);
@@ -50,13 +50,18 @@ void   rt_finish(cudaStream_t s);
 void   rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host);
 void   rt_then(cudaEvent_t after, void (*run)(void *what), void *what);     /* the host runs it once `after` has passed */
 void   rt_gpu_drain(void);                              /* waits for all of them */
+void   rt_sums_return(void);    /* gpu_host.c: those that are made begin their way back to the device */
 
 /* gpu_graph.c: what a function has the host do before its kernels; true: it was done. A loss that it reports, which is to be noted. */
 typedef enum rt_todo { RT_TODO_INPUT, RT_TODO_RECEIVED, RT_TODO_SENT } rt_todo;
 bool   rt_section_before(rt_todo what, int a, int b, void *to);
 void   rt_section_note(int mb, bool hits);
+bool   rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *how);  /* true: it begins between two graphs */
+/* A call failed. true: in what is being captured, which will be called once more; the caller goes on. false: it is the caller's to tell. */
+bool   rt_capture_refused(const char *what, const char *why);
 int    rt_gpu_notes(void);              /* losses noted in this step */
 void   rt_gpu_noted(int mb, bool hits); /* one more, which the device copies by itself */
+void   rt_gpu_unnote(int n);            /* only the first n were */
 void   rt_set_late(float *to, const double *from);      /* gpu_kernels.cu: a number of the device as f32 */
 
 pd_tree *rt_gpu_tree(pd_tree *t);       /* the host's tree behind that of a GPU program */

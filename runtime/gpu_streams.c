@@ -1,7 +1,8 @@
 /* gpu_streams.c: the streams of a GPU program and what crosses between them. Kernels run on one stream in the order of the
- * program; copies for sends, receives and sums have one each, so that they run beside kernels. Events order them: a copy to the host
- * begins when what it reads was made, a kernel when what it reads has come. The host itself waits for none of this: what it has to
- * do after a copy (post a message, begin a sum) stands in a queue, which it looks at whenever it would otherwise wait. */
+ * program; copies for sends, receives, sums on their way to the host and back have one each, so that they run beside kernels. Events order
+ * them: a copy to the host begins when what it reads was made, a kernel when what it reads has come. The host itself waits for none of
+ * this: what it has to do after a copy (post a message, begin a sum) stands in a queue, which it looks at before each action and all the
+ * time that it waits for something. */
 #include "gpu_rt.h"
 
 static cudaStream_t streams[RT_STREAMS];
@@ -46,18 +47,15 @@ bool rt_not_yet(cudaError_t e)
 	return true;
 }
 
-/* The host waits for an event or a stream. Where GPUs exchange messages themselves, one that never comes must not hold it for ever. */
+/* The host waits for an event or a stream. It asks, and does not sleep in the driver: others wait for what it has to post meanwhile, and
+ * a message between GPUs that never comes must not hold it for ever. */
 static void wait_for(cudaEvent_t e, cudaStream_t s)
 {
 	cudaError_t r;
 
-	if (!rt_nccl_on()) {
-		r = e ? cudaEventSynchronize(e) : cudaStreamSynchronize(s);
-	} else {
-		for (int idle = 0; rt_not_yet(r = e ? cudaEventQuery(e) : cudaStreamQuery(s));) {
-			rt_nccl_look();
-			rt_rest(++idle);
-		}
+	for (int idle = 0; rt_not_yet(r = e ? cudaEventQuery(e) : cudaStreamQuery(s));) {
+		rt_gpu_advance();
+		rt_rest(++idle);
 	}
 	rt_gpu_check(r, "a kernel or copy before");
 }
@@ -124,6 +122,7 @@ void rt_gpu_advance(void)
 		rt_gpu_check(e, "a kernel or copy before");
 		run_first();
 	}
+	rt_sums_return();
 	inside = false;
 }
 

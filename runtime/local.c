@@ -61,7 +61,7 @@ void rt_local(int channel, int slot, int mb, void *buf, size_t bytes, bool send)
 		        "a message of %zu bytes was due from %s on channel %d, %zu bytes came",
 		        send ? other->bytes : bytes, rt_name(rt_program->rank), channel,
 		        send ? bytes : other->bytes);
-	memcpy(send ? other->buf : buf, send ? buf : other->buf, bytes);
+	rt_local_copy(send ? other->buf : buf, send ? buf : other->buf, bytes);
 	other->waits = false;
 }
 

@@ -340,6 +340,21 @@ void rt_wait_ring(void)
 	rt_trace_wait(false);
 }
 
+static int64_t sum_wanted;
+
+static bool sum_done(int first, int n, int *pending)
+{
+	return rt_ring_has(sum_wanted) || ring_done(first, n, pending);
+}
+
+void rt_wait_sum(int64_t n)
+{
+	sum_wanted = n;
+	rt_trace_wait(true);
+	rt_wait_until(sum_done, ring0, RT_COLL);
+	rt_trace_wait(false);
+}
+
 static void *progress(void *arg)
 {
 	int idle = 0;

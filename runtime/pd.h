@@ -579,9 +579,11 @@ double pd_get(const float *from);
 const double *pd_late(void (*make)(double *numbers), int n);
 void   pd_set_count(float *to);         /* pd_set(to, pd_total_count()) */
 /* Action k of n of a step begins its kernels, of microbatch mb or -1. false: a graph does what it did before; else the kernels are to
- * be started, and then the section ended. */
+ * be started, and then the section ended. That gives true where there shall be a graph and cannot be: nothing was done then, and they are to
+ * be started once more. */
 bool   pd_section(bool train, int k, int n, int mb);
-void   pd_section_end(void);
+bool   pd_section_end(void);
+void   pd_counted(int *n);              /* before step 0: sections count in *n */
 const void *pd_constant(const void *on_host, size_t bytes); /* before step 0: a copy on the device */
 /* y = end(op(a) op(b) + bias) for `batch` matrices, row-major and without gaps; those of a and b begin astep and bstep elements
  * apart. bias: a row of n. keep: `also` is made for the backward, of PD_RELU a bit per element, set above 0, rows of a multiple of

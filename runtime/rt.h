@@ -36,6 +36,7 @@ double rt_now(void);                    /* seconds, monotonic */
  * The host's arena holds all that files hold. A GPU program has another one on the device (gpu_device.c). */
 #if defined RT_GPU
 size_t rt_host_arena(const pd_program *p);              /* bytes */
+void   rt_gpu_fits(const pd_program *p);                /* R521 (77) where the plan wants more memory than is free; before all else */
 char  *rt_to_gpu(const pd_program *p, char *arena);       /* makes the device's arena; gives it */
 void   rt_from_gpu(const pd_program *p, char *arena);   /* parameters and state as they are now */
 void   rt_gpu_wait(void);                               /* until the device has done all it was told */
@@ -45,11 +46,13 @@ struct rt_options;
 void   rt_gpu_connect(const pd_program *p, const struct rt_options *o);        /* before step 0, all ranks together */
 void   rt_gpu_announce(void);                           /* a line about that, on rank 0 */
 void   rt_gpu_leave(void);
+void   rt_local_copy(void *to, const void *from, size_t bytes);        /* between stages of this device */
 void   rt_section_spoil(const char *why);               /* gpu_graph.c: a function asks for this, so there is no graph of it */
 void   rt_graphs_open(const struct rt_options *o);
 void   rt_graphs_end(void);
 #else
 static inline size_t rt_host_arena(const pd_program *p) { return p->arena; }
+static inline void rt_gpu_fits(const pd_program *p) { (void)p; }
 static inline char *rt_to_gpu(const pd_program *p, char *arena) { (void)p; return arena; }
 static inline void rt_from_gpu(const pd_program *p, char *arena) { (void)p; (void)arena; }
 static inline void rt_gpu_wait(void) { }
@@ -59,6 +62,7 @@ struct rt_options;
 static inline void rt_gpu_connect(const pd_program *p, const struct rt_options *o) { (void)p; (void)o; }
 static inline void rt_gpu_announce(void) { }
 static inline void rt_gpu_leave(void) { }
+static inline void rt_local_copy(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
 static inline void rt_section_spoil(const char *why) { (void)why; }
 static inline void rt_graphs_open(const struct rt_options *o) { (void)o; }
 static inline void rt_graphs_end(void) { }
@@ -137,6 +141,7 @@ void rt_wait_until(bool (*done)(int, int, int *), int first, int n);
 int  rt_between(int rank, int j);
 int  rt_owned(int k, int member);       /* of gradient k that a replica owns: one per member of the group */
 void rt_wait_ring(void);                /* until rt_ring_idle() */
+void rt_wait_sum(int64_t n);            /* until the n-th sum since the start is made, and those before */
 /* Blocking messages of any size in the main thread. */
 void rt_send(int peer, int tag, const void *buf, size_t bytes);
 void rt_recv(int peer, int tag, void *buf, size_t bytes);
@@ -181,6 +186,8 @@ void    rt_guard_write(FILE *f);        /* a member of an object, or nothing */
 void rt_ring_setup(int world);
 bool rt_ring_advance(void);             /* true: something moved */
 bool rt_ring_idle(void);
+bool rt_ring_has(int64_t n);            /* the n-th sum since the start is made; lock held */
+int64_t rt_ring_begun(void), rt_ring_over(void);        /* sums since the start: told of, made */
 
 /* ---- vendor.c, lock held ---- */
 void rt_vendor_sum(const pd_group *g, float *buf, size_t count, int request, int peer);

@@ -445,6 +445,7 @@ static int64_t steps_of(const pd_program *p, int64_t epochs)
 /* Memory, weights, data, the stage's objects. */
 static void prepare(const pd_program *p, rt_options *o)
 {
+	rt_gpu_fits(p);
 	run.arena = make_arena(rt_host_arena(p));
 	if (!go_on(p, o, run.arena))
 		rt_weights_load(p, run.arena, o->weights ? o->weights : rt_in_root(o, p->weights),

@@ -48,10 +48,22 @@ int standin_uuid(char uuid[16])
 	return device;
 }
 
+static int number_of(const char *name, int otherwise)
+{
+	const char *s = getenv(name);
+
+	return s ? atoi(s) : otherwise;
+}
+
+/* A kernel is about to be started: whether it was compiled for a device like this one. */
+API int standin_image(void)
+{
+	return number_of("STANDIN_ARCH", 90) >= number_of("STANDIN_KERNELS", 0) || !standin_said(cudaErrorNoKernelImageForDevice);
+}
+
 API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
 {
-	const char *s = getenv("STANDIN_ARCH");
-	const int   arch = s ? atoi(s) : 90;
+	const int arch = number_of("STANDIN_ARCH", 90);
 
 	*p = (struct cudaDeviceProp){ .name = "stand-in for a GPU", .totalGlobalMem = memory(), .major = arch / 10, .minor = arch % 10 };
 	snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "stand-in %d", d);
@@ -137,6 +149,8 @@ API cudaError_t cudaFree(void *p)
 {
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
+	if (p)
+		standin_frees("cudaFree");
 	for (int i = 0; i < nblocks; i++)
 		if (p && blocks[i].at == p) {
 			ASAN_UNPOISON_MEMORY_REGION(p, blocks[i].bytes);
@@ -160,6 +174,8 @@ API cudaError_t cudaFreeHost(void *p)
 {
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
+	if (p)
+		standin_frees("cudaFreeHost");
 	free(p);
 	return cudaSuccess;
 }
@@ -188,6 +204,7 @@ API const char *cudaGetErrorString(cudaError_t e)
 	case cudaSuccess: return "no error";
 	case cudaErrorMemoryAllocation: return "out of memory";
 	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+	case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
 	case cudaErrorNotReady: return "device not ready";
 	case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
 	case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";

@@ -1,7 +1,10 @@
 /* standin_stream.c: streams, events and graphs. The first stream does everything at once, others as late as they may: when somebody
  * waits. What processes do together (standin_nccl.c) is tried whenever this one waits; where it can never be done, the streams that
  * wait for it stand still, which an event tells and a wait of the host would not outlive. A graph keeps what was started while
- * its stream was captured, with the arguments of then, and does that again. */
+ * its stream was captured, with the arguments of then, and does that again.
+ *
+ * STANDIN_REFUSE=WHAT:N refuses the N-th capture of this process: its `begin`, its `end`, its `instantiate`, or the first thing that is
+ * started in it (`launch`). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,15 @@ static int          nmade;
 static struct CUgraph_st *captured;     /* what the first stream is told goes there */
 static _Thread_local int  capturing;    /* this thread does so: it may not do what could make the device wait */
 static int                spoiled;      /* it did: there will be no graph */
+static int                captures;     /* begun since the start */
+
+/* Whether STANDIN_REFUSE means this of the capture that is going on. */
+static int refuses(const char *what)
+{
+	const char *s = getenv("STANDIN_REFUSE"), *n = s ? strchr(s, ':') : NULL;
+
+	return n && !strncmp(s, what, (size_t)(n - s)) && !what[n - s] && atoi(n + 1) == captures;
+}
 
 /* ---- what is to be done ---- */
 
@@ -93,6 +105,11 @@ static void queue(cudaStream_t s, work w)
 API void standin_do(cudaStream_t s, standin_run *run, const void *what, size_t bytes)
 {
 	if ((!s || !s->lazy) && captured) {
+		if (refuses("launch") && !spoiled) {
+			spoiled = 1;
+			standin_said(cudaErrorStreamCaptureUnsupported);
+			return;
+		}
 		push(&captured->v, &captured->room, captured->n, (work){ run, copy_of(what, bytes), 0 });
 		captured->n++;
 	} else if (!s || !s->lazy) {
@@ -107,6 +124,20 @@ void standin_meet(cudaStream_t s, standin_run *run, void *what)
 {
 	queue(s, (work){ run, what, 1 });
 	standin_progress();
+}
+
+/* Giving memory back waits for all that the device was told, and so for other processes: on a GPU they may wait for this one. */
+void standin_frees(const char *call)
+{
+	standin_progress();
+	for (int i = 0; i < nmade; i++)
+		for (size_t k = made[i]->done; k < made[i]->n; k++)
+			if (made[i]->todo[k - made[i]->base].shared) {
+				fprintf(stderr, "stand-in: %s while a message or sum is under way: on a GPU it waits for other ranks\n", call);
+				abort();
+			}
+	for (int i = 0; i < nmade; i++)
+		do_until(made[i], made[i]->n);
 }
 
 /* ---- copies ---- */
@@ -261,6 +292,9 @@ API cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMod
 {
 	if (captured || s->lazy)
 		return cudaErrorStreamCaptureUnsupported;
+	captures++;
+	if (refuses("begin"))
+		return standin_said(cudaErrorStreamCaptureUnsupported);
 	captured = calloc(1, sizeof *captured);
 	capturing = mode != cudaStreamCaptureModeRelaxed;
 	spoiled = 0;
@@ -271,6 +305,7 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 {
 	if (!captured || s->lazy)
 		return cudaErrorInvalidValue;
+	spoiled |= refuses("end");
 	*g = spoiled ? NULL : captured;
 	captured = NULL;
 	capturing = 0;
@@ -280,9 +315,9 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 API cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags)
 {
 	(void)flags;
-	*x = malloc(sizeof **x);
+	*x = refuses("instantiate") ? NULL : malloc(sizeof **x);
 	if (!*x)
-		return cudaErrorMemoryAllocation;
+		return standin_said(cudaErrorMemoryAllocation);
 	(*x)->of = *g;
 	*g = (struct CUgraph_st){ 0 };
 	return cudaSuccess;

@@ -27,14 +27,16 @@ static void step(bool train)
 		switch (a->kind) {
 		case F:
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				forward(a->slot, a->mb);
-				pd_section_end();
+				do
+					forward(a->slot, a->mb);
+				while (pd_section_end());
 			}
 			break;
 		case B:
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				backward(a->slot, a->mb);
-				pd_section_end();
+				do
+					backward(a->slot, a->mb);
+				while (pd_section_end());
 			}
 			break;
 		case SYNC:
@@ -43,8 +45,9 @@ static void step(bool train)
 		case UPDATE:
 			pd_totals();
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				update();
-				pd_section_end();
+				do
+					update();
+				while (pd_section_end());
 			}
 			break;
 		}
@@ -58,7 +61,7 @@ static void start(char *arena)
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "conv.onnx", .plan = "2", .schedule = "1f1b",
-	.hash = "435ec270bedad3a5", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
+	.hash = "228ed2cf43e659c0", .model_hash = "75d63aefc68297f2", .optimizer = "momentum",
 	.rank = 1, .world = 2, .stage = 0, .stages = 1, .replica = 1, .replicas = 2,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 2, .microbatches = 4, .channels = 0, .slots = 1, .arena = 4416,

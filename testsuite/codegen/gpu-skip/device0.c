@@ -28,14 +28,16 @@ static void step(bool train)
 		switch (a->kind) {
 		case F:
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				forward(a->slot, a->mb);
-				pd_section_end();
+				do
+					forward(a->slot, a->mb);
+				while (pd_section_end());
 			}
 			break;
 		case B:
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				backward(a->slot, a->mb);
-				pd_section_end();
+				do
+					backward(a->slot, a->mb);
+				while (pd_section_end());
 			}
 			break;
 		case SYNC:
@@ -44,8 +46,9 @@ static void step(bool train)
 		case UPDATE:
 			pd_totals();
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				update();
-				pd_section_end();
+				do
+					update();
+				while (pd_section_end());
 			}
 			break;
 		}

@@ -31,14 +31,16 @@ static void step(bool train)
 			break;
 		case F:
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				forward(a->slot, a->entry, a->mb);
-				pd_section_end();
+				do
+					forward(a->slot, a->entry, a->mb);
+				while (pd_section_end());
 			}
 			break;
 		case B:
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				backward(a->slot, a->entry, a->mb);
-				pd_section_end();
+				do
+					backward(a->slot, a->entry, a->mb);
+				while (pd_section_end());
 			}
 			break;
 		case SEND_B:
@@ -50,8 +52,9 @@ static void step(bool train)
 		case UPDATE:
 			pd_totals();
 			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
-				update();
-				pd_section_end();
+				do
+					update();
+				while (pd_section_end());
 			}
 			break;
 		}
@@ -76,7 +79,7 @@ static const pd_link links[] = {
 
 static const pd_program program = {
 	.abi = PD_ABI, .model = "mlp.onnx", .plan = "1-1", .schedule = "1f1b",
-	.hash = "63f33150a4855cb9", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
+	.hash = "ab011b8247609ecf", .model_hash = "47540b4c30294e1c", .optimizer = "adam",
 	.rank = 1, .world = 2, .stage = 1, .stages = 2, .replica = 0, .replicas = 1,
 	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
 	.micro = 4, .microbatches = 2, .channels = 2, .slots = 2, .arena = 2688,

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 typedef enum cudaError { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100,
-	cudaErrorNotReady = 600, cudaErrorStreamCaptureUnsupported = 900,
+	cudaErrorNoKernelImageForDevice = 209,	cudaErrorNotReady = 600, cudaErrorStreamCaptureUnsupported = 900,
 	cudaErrorStreamCaptureInvalidated = 901 } cudaError_t;
 typedef enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
 	cudaMemcpyDefault } cudaMemcpyKind;

@@ -226,6 +226,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	tmp = arena + 1792;
 	scratch = arena + 2880;
 	replica = which;
+	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
 	/* %c f32[2,2,4,4] c */
 	pd_check_scratch("conv of 2x1x4x4", pd_conv_scratch(&(pd_conv_desc){ .what = PD_FORWARD, .nd = 2,

@@ -134,6 +134,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	L = arena + 768;
 	tmp = arena + 1728;
 	scratch = arena + 1856;
+	pd_counted(&done);
 	/* %a f32[4,5] h */
 	pd_product_init(&op_a, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
 		.m = 4, .n = 5, .k = 6, .end = PD_RELU, .bias = 1, .scratch = 1280 });

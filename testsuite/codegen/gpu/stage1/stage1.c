@@ -156,6 +156,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	L = arena + 512;
 	tmp = arena + 1152;
 	scratch = arena + 1408;
+	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
 	/* %logits f32[4,3] logits */
 	pd_product_init(&op_logits, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
