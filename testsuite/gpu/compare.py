@@ -1,5 +1,5 @@
 """How a run of a packed program is held against what it gave where it was packed. Standard library only."""
-import array, json, math, os, struct
+import array, hashlib, json, math, os, struct
 
 TYPES = {'F32': 'f', 'F64': 'd', 'I64': 'q', 'I32': 'i', 'U8': 'B', 'BOOL': 'B', 'F16': 'H', 'BF16': 'H'}
 CASES = {'f32': 'f', 'f64': 'd', 'i64': 'q', 'i32': 'i', 'i16': 'h', 'u16': 'H', 'i8': 'b', 'u8': 'B', 'u32': 'I', 'u64': 'Q', 'bool': 'B'}
@@ -121,13 +121,9 @@ def check_train(job, got_dir, want_dir, near_dir):
     return said + (f', {flipped} trained tensors beyond {job["params"]:g} (a ReLU on its other side)' if flipped else '')
 
 
-def check_same(got_dir, first_dir):
-    """Reproducible programs: the bits of another plan."""
-    a, b = losses(f'{got_dir}/losses.txt'), losses(f'{first_dir}/losses.txt')
-    if a != b:
-        raise Differs(f'losses {a[:3]}... are not those of {os.path.basename(os.path.dirname(os.path.dirname(first_dir)))}, {b[:3]}...')
-    got, want = (tensors(f'{d}/trained.safetensors') for d in (got_dir, first_dir))
-    for k, w in want.items():
-        if got[k].tobytes() != w.tobytes():
-            raise Differs(f'{k} has other bits')
-    return 'same bits'
+def bits(folder):
+    """A digest of all losses and trained parameters of a run."""
+    h = hashlib.sha256(repr(losses(f'{folder}/losses.txt')).encode())
+    for k, v in sorted(tensors(f'{folder}/trained.safetensors').items()):
+        h.update(k.encode() + v.tobytes())
+    return h.hexdigest()

@@ -71,6 +71,12 @@ def links(folders, name, to):
     return None
 
 
+def arch():
+    """sm_NN of the first GPU, or ''."""
+    cap = said(['nvidia-smi', '--query-gpu=compute_cap', '--format=csv,noheader']).splitlines()
+    return 'sm_' + cap[0].strip().replace('.', '') if cap and re.fullmatch(r'\d+\.\d', cap[0].strip()) else ''
+
+
 def describe():
     """[(what, text)] of the machine."""
     cpu = re.search(r'model name\s*:\s*(.*)', open('/proc/cpuinfo').read())

@@ -8,7 +8,7 @@ says it. The benchmarks are emitted with weights that check.py makes up again wh
 DIR (FILE.parts where nothing is said; a temporary one with --quick) holds the parts: what passed there with this very pdcc is
 not run again, so that packing can be stopped and goes on. FILE is a .tar.xz; duplicates in it cost nothing, because the
 dictionary is larger than the archive. --only: parts whose name holds this. --quick: a few operators and models, small
-benchmarks (what the tests do). Big models (more than LARGE bytes of weights) train 3 steps in place of 10."""
+benchmarks (what the tests do)."""
 import argparse, concurrent.futures, glob, hashlib, json, lzma, os, re, shutil, struct, sys, tarfile, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SUITES = os.path.dirname(HERE)
@@ -32,18 +32,14 @@ PASSES = {'LayerNormalization': 2, 'Softmax': 2, 'Fused': 2, 'SoftmaxCrossEntrop
           'LayerNormGrad': 3, 'ReduceSum': 1}
 
 
-LARGE = 100 << 10         # of weights
+FOUR = 'mlp', 'lenet', 'gpt2_mini', 'lstm_lm', 'resnet18'      # also on 4 stages and 4 replicas
 BITS = 'one device,4 stages,4 replicas,2x2,zero bubble replicas'
 GRADS = 8           # parts of the suite of gradients
 
 
-def weight(folder):
-    return os.path.getsize(f'{folder}/params_init.bin') if os.path.exists(f'{folder}/params_init.bin') else 0
-
-
 def suites(quick):
     """[(label, command)]: what is run to be kept."""
-    folders = [d for d in sorted(glob.glob(f'{SUITES}/models/*') + glob.glob(f'{SHARED}/*')) if os.path.exists(f'{d}/ref.json')]
+    folders = [d for d in sorted(glob.glob(f'{SUITES}/models/*')) + sorted(glob.glob(f'{SHARED}/*')) if os.path.exists(f'{d}/ref.json')]
     models = {}
     for d in folders:
         models.setdefault(os.path.basename(d), d)
@@ -52,19 +48,24 @@ def suites(quick):
     if quick:
         return [('ops', [f'{SUITES}/grad', '--target', 'cuda', '--cases', '1', 'Gemm', 'Softmax']),
                 ('models', [*oracle, '--only', '2-stages', mlp])]
+    own = [m for m in models if not m.startswith('dyn_')]
+    out = [(f'model {m}', [*oracle, '--only', 'one-train,2-stages' + ',4-' * (m in FOUR), models[m]]) for m in own]
+    out += [(f'model {m}', [*oracle, '--only', 'one-train', models[m]]) for m in models if m not in own]       # other exports of networks that are there
+    out += [(f'amp {m}', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans', m]) for m in own]
+    out += [(f'bits {m}', [f'{SUITES}/reproducible', '--target', 'cuda', '--only', 'adam', '--plans', BITS, f'{SUITES}/models/{m}'])
+            for m in ('mlp', 'gpt2_mini')]
+    return out + operators()
+
+
+def operators():
     import opcases
     ops = list(opcases.GENERATORS)
     out = [(f'grad {k + 1}', [f'{SUITES}/grad', '--target', 'cuda', '--cases', '3', *ops[k::GRADS]]) for k in range(GRADS)]
-    out += [('indexing', [f'{SUITES}/indexing', '--target', 'cuda', '--cases', '6']),
-            ('patterns', [f'{SUITES}/patterns', '--target', 'cuda', '--cases', '2'])]
+    out += [('indexing', [f'{SUITES}/indexing', '--target', 'cuda', '--cases', '6']), ('spatial', [f'{SUITES}/spatial', '--target', 'cuda']),
+            ('elementwise', [f'{SUITES}/elementwise', '--target', 'cuda']), ('patterns', [f'{SUITES}/patterns', '--target', 'cuda', '--cases', '2'])]
     cases = {d: sorted(glob.glob(f'{BACKEND}/{d}/*')) for d in ('node', 'simple', 'pytorch-operator', 'pytorch-converted')}
-    out += [(f'onnx {d} {k // 300 + 1}', [f'{SUITES}/onnx-backend', '--target', 'cuda', *c[k:k + 300]]) for d, c in cases.items() for k in range(0, len(c), 300)]
-    again = [m for m in models if m.startswith('dyn_')]         # other exports of networks that are there
-    out += [(f'model {m}', [*oracle, '--steps', '3' if weight(models[m]) > LARGE else '10', '--only',
-                            'one-train' if m in again else 'one-train,2-stages,4-', models[m]]) for m in [m for m in models if m not in again] + again]
-    out += [(f'bits {m}', [f'{SUITES}/reproducible', '--target', 'cuda', '--only', 'adam', '--plans', BITS, f'{SUITES}/models/{m}'])
-            for m in ('mlp', 'gpt2_mini')]
-    return out + [(f'amp {m}', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans', m]) for m in ('mlp', 'lenet', 'gpt2_mini', 'lstm_lm')]
+    return out + [(f'onnx {d} {k // 300 + 1}', [f'{SUITES}/onnx-backend', '--target', 'cuda', *c[k:k + 300]]) for d, c in cases.items()
+                  for k in range(0, len(c), 300)]
 
 
 def digest(path):

@@ -4,9 +4,12 @@
 #   testsuite/gpu/run.sh --pack FILE [--quick]     where pdcc is: emits all programs, runs them on standin/, packs them (pack.py)
 #   testsuite/gpu/run.sh [options] FILE            where the GPU is: builds them, runs them, writes a report (check.py)
 #
-# Options of the second: --out DIR (report.md, log.txt; gpu-report), --only PART,... (machine build ops models bits amp
-# sanitizer bench torch), --standin DIR (DIR is what standin/build.sh made: a dry run), --seconds N (540: no part begins
-# later), --jobs N, --arch sm_90. Exit status 1: something failed; report.md lists it. README.md says what is needed.
+# A call takes --seconds N (540) and 30 more at most. What it did is in OUT/state.json: exit status 75 means that some is left, and
+# the next call goes on, also on another machine with that file, report.md and log.txt: while sh run.sh FILE; [ $? = 75 ]; do :; done
+# Options: --out DIR (report.md, log.txt, state.json; gpu-report), --only PART,... (ops models bench torch amp bits sanitizer),
+# --again PART,...: what these parts gave is forgotten, --standin DIR (DIR is what standin/build.sh made: a dry run), --jobs N,
+# --arch sm_90 (that of the first GPU). Exit status 1: all was done and something failed; report.md lists it. README.md says what is
+# needed.
 here=$(cd "$(dirname "$0")" && pwd)
 command -v python3 > /dev/null || { echo "run.sh: python3 is missing" >&2; exit 78; }
 py=python3
