@@ -13,7 +13,8 @@
  *               what the busiest port moves; a sum in rounds, the same for each. A port is shared: a message asks
  *               for all of it, a sum for the part of its time in which it sends there, and where more is asked for than
  *               there is, everyone goes slower by as much. What goes to and from servers is played by itself
- *               (simulate_exchange.c): parameter by parameter as each device has them. Rows of tables (GATHER) go to everyone at once, as
+ *               (simulate_exchange.c): parameter by parameter as each device has them, and the sums of the same devices
+ *               beside it, round by round. Rows of tables (GATHER) go to everyone at once, as
  *               many as there are at most. Sums of buckets begin during the last backward,
  *               one after another, and SYNC waits for what is left of them. A device of several stages does all in its last
  *               SYNC, one of an asynchronous schedule in each. Where a later update takes the sums (Pipe-SGD), SYNC waits for
@@ -47,6 +48,7 @@ typedef struct SimJoin {
 	int         serve;          /* SIM_PULL, SIM_PUSH: which of SimModel.serve */
 	const int64_t *push, *newest;   /* SIM_OWNED: by member, bytes that each other one pushes to it; that it sends each of them */
 	bool        always;         /* SIM_RING, however small the sum is */
+	bool        beside;         /* of what goes to and from servers: a part of SIM_SERVE (simulate_exchange.c) */
 	bool        vendor;         /* by MPI, taken for a ring; its bytes are not counted */
 	bool        bucket;         /* begins in the last B, or W, of `stage`, behind that share of its time */
 	int         stage;

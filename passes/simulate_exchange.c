@@ -4,7 +4,10 @@
  *     and then pushes them likewise; of a host whose sums are added before they leave it the first device pushes a
  *     parameter when the others have given it theirs;
  *     when all have said that nothing more comes, each server gives the sums that devices do something with, one after
- *     another to all of them at once; when all of a stage have theirs, its first device returns what it made of them, one by one.
+ *     another to all of them at once; when all of a stage have theirs, its first device returns what it made of them, one by one;
+ *     sums over replicas (SimJoin.beside) go on beside that: their rounds begin in the last backward, which stands between a
+ *     device's pulls and its pushes, and a member is in its next round when it has sent and got what the one before says. So
+ *     who pulls last holds up the sums of all, and what others push meanwhile holds up his pulls.
  *
  * What moves at one time shares ports: everyone is as slow as the fuller one of his two ports makes him. A server's process has no
  * port of its own within a host. A pull takes two latencies more, everything else one. */
@@ -23,6 +26,7 @@ typedef struct Group {
 	int  going;                     /* of them under way */
 	int  needs;                     /* groups of others that come first */
 	int  frees;                     /* the group that needs this one; NONE: none */
+	bool twice;                     /* a question and its answer: its latency counts twice */
 	double latency;
 } Group;
 
@@ -32,8 +36,8 @@ typedef struct Actor { int next, end; State state; double until; } Actor;       
 typedef struct Exchange {
 	Ports  *p;
 	Way    *way;   int nway, capway;
-	Group  *group; int ngroup, capgroup;
-	Actor  *actor; int nactor;
+	Group  *group; int ngroup, capgroup, nsorted;       /* the first are in_order */
+	Actor  *actor; int nactor;      /* devices and servers; what they compute; sums they are members of */
 	int    *moving, nmoving;        /* ways */
 	int    *of;                     /* by way: its group */
 	int    *users;                  /* by port */
@@ -78,6 +82,16 @@ static void add_way(Exchange *e, Group *g, const SimServe *x, int from, int to, 
 	g->n++;
 }
 
+/* The last backward of a device, or what stands for it. */
+static double backward_seconds(const SimModel *m, int rank)
+{
+	double t = 0;
+
+	for (int s = 0; s < m->s->nstage; s++)
+		t = m->time[rank * m->s->nstage + s][ACT_B] > t ? m->time[rank * m->s->nstage + s][ACT_B] : t;
+	return t;
+}
+
 /* Exchanges of one actor at one place of its program are a group. */
 static void make_groups(Exchange *e)
 {
@@ -96,7 +110,7 @@ static void make_groups(Exchange *e)
 		if (!g || g->stage != stage || g->actor != actor || g->phase != x[i]->phase || g->order != x[i]->order) {
 			g = &PUSH(e->p->a, e->group, e->ngroup, e->capgroup);
 			*g = (Group){ .actor = actor, .stage = stage, .order = x[i]->order, .phase = x[i]->phase, .first = e->nway,
-				.frees = NONE };
+				.frees = NONE, .twice = x[i]->phase == SERVE_PULL };
 		}
 		add_way(e, g, x[i], x[i]->worker, x[i]->server, x[i]->up + x[i]->ids + x[i]->heads);
 		add_way(e, g, x[i], x[i]->server, x[i]->worker, x[i]->down + x[i]->back_ids + x[i]->back_heads);
@@ -108,7 +122,7 @@ static void make_groups(Exchange *e)
 /* The first group of a stage and actor that is not before this phase and order (in_order). */
 static int find(const Exchange *e, int stage, int actor, ServePhase phase, int order)
 {
-	int lo = 0, hi = e->ngroup;
+	int lo = 0, hi = e->nsorted;
 
 	while (lo < hi) {
 		const int k = (lo + hi) / 2;
@@ -129,7 +143,7 @@ static int find(const Exchange *e, int stage, int actor, ServePhase phase, int o
 /* Which push a give is for; the first return of whom a server's sum reaches. */
 static void match_groups(Exchange *e)
 {
-	for (int i = 0; i < e->ngroup; i++) {
+	for (int i = 0; i < e->nsorted; i++) {
 		Group *g = &e->group[i];
 		const bool give = g->phase == SERVE_GIVE;
 		const ServePhase phase = give ? SERVE_PUSH : SERVE_RETURN;
@@ -138,7 +152,7 @@ static void match_groups(Exchange *e)
 		g->frees = NONE;
 		if (rank == NONE)
 			continue;
-		for (int k = find(e, stage_of(phase), rank, phase, order); k < e->ngroup && e->group[k].actor == rank; k++) {
+		for (int k = find(e, stage_of(phase), rank, phase, order); k < e->nsorted && e->group[k].actor == rank; k++) {
 			Group *to = &e->group[k];
 			if (rank_of(to->phase) != (int)phase || (give && to->order != order))
 				break;
@@ -149,6 +163,139 @@ static void match_groups(Exchange *e)
 			break;
 		}
 	}
+}
+
+/* ---- sums beside them ---- */
+
+/* Rounds of a ring, or of the others: what member i sends in round k. False: there is no such round. */
+static bool sends(const SimJoin *j, int i, int k, int *to, double *bytes)
+{
+	rounds_step x;
+
+	if (j->kind == SIM_RING) {
+		*to = (i + 1) % j->n;
+		*bytes = (double)j->bytes / j->n;
+		return k < 2 * (j->n - 1);
+	}
+	if (!rounds_step_of(sim_rounds(j->kind), j->n, j->hosts, i, k, (size_t)j->bytes / 4, &x))
+		return false;
+	*to = x.to;
+	*bytes = 4 * (double)x.send_n;
+	return true;
+}
+
+static int rounds_of(const SimJoin *j)
+{
+	int k = 0, to;
+	double bytes;
+
+	while (sends(j, 0, k, &to, &bytes))
+		k++;
+	return k;
+}
+
+static Group *add_group(Exchange *e, int actor, int frees)
+{
+	Group *g = &PUSH(e->p->a, e->group, e->ngroup, e->capgroup);
+
+	*g = (Group){ .actor = actor, .first = e->nway, .frees = frees };
+	if (frees != NONE)
+		e->group[frees].needs++;
+	return g;
+}
+
+static bool member(const SimJoin *j, int rank)
+{
+	for (int i = 0; i < j->n && j->beside; i++)
+		if (j->rank[i] == rank)
+			return true;
+	return false;
+}
+
+/* The sums of a rank, one after another; of each a group for every round, and one for what the last has brought. */
+static void list_rounds(Exchange *e, int rank, int **at)
+{
+	const SimModel *m = e->p->m;
+
+	for (int j = 0; j < m->njoin; j++)
+		for (int i = 0; i < m->join[j].n && m->join[j].beside; i++) {
+			if (m->join[j].rank[i] != rank)
+				continue;
+			at[j][i] = e->ngroup;
+			for (int k = rounds_of(&m->join[j]); k >= 0; k--)
+				add_group(e, 2 * m->s->ndevice + rank, NONE);
+		}
+}
+
+/* What is sent in each round, and for whose next one. */
+static void fill_rounds(Exchange *e, const SimJoin *j, const int *at)
+{
+	for (int i = 0; i < j->n; i++) {
+		double bytes;
+		for (int k = 0, to; sends(j, i, k, &to, &bytes); k++) {
+			Group *g = &e->group[at[i] + k];
+			if (to < 0)
+				continue;
+			g->frees = at[to] + k + 1;
+			e->group[g->frees].needs++;
+			g->first = e->nway;
+			add_way(e, g, &(SimServe){ .phase = SERVE_GIVE }, j->rank[i], j->rank[to], bytes);
+		}
+	}
+}
+
+/* What a device computes between its pulls and its pushes: the sums that become ready in it, then the pushes. */
+static void list_computing(Exchange *e, int rank, int *const *at)
+{
+	const SimModel *m = e->p->m;
+	const int main = find(e, 0, rank, SERVE_PULL, INT_MIN), push = find(e, 0, rank, SERVE_PUSH, INT_MIN);
+	const double all = backward_seconds(m, rank);
+	double done = 0;
+	int begin = e->ngroup;
+
+	for (int j = 0; j < m->njoin; j++)
+		for (int i = 0; i < m->join[j].n && m->join[j].beside; i++) {
+			const double ready = m->join[j].bucket ? m->join[j].ready * all : all;
+			if (m->join[j].rank[i] != rank)
+				continue;
+			add_group(e, m->s->ndevice + rank, at[j][i])->latency = ready > done ? ready - done : 0;
+			done = ready > done ? ready : done;
+		}
+	add_group(e, m->s->ndevice + rank, push < e->nsorted && e->group[push].actor == rank && !e->group[push].stage ? push : NONE)
+		->latency = all > done ? all - done : 0;
+	if (push > main) {              /* behind the last pull */
+		e->group[push - 1].frees = begin;
+		e->group[begin].needs++;
+	}
+}
+
+/* Gives the seconds that lie between pulls and pushes. */
+static double add_sums(Exchange *e)
+{
+	const SimModel *m = e->p->m;
+	int **at = NEWN(e->p->a, int *, m->njoin + 1);
+	double most = 0;
+	bool any = false;
+
+	for (int j = 0; j < m->njoin; j++) {
+		at[j] = NEWN(e->p->a, int, m->join[j].n + 1);
+		any |= m->join[j].beside;
+	}
+	for (int r = 0; r < m->s->ndevice && any; r++)
+		list_rounds(e, r, at);
+	for (int j = 0; j < m->njoin && any; j++)
+		if (m->join[j].beside)
+			fill_rounds(e, &m->join[j], at[j]);
+	for (int r = 0; r < m->s->ndevice && any; r++) {
+		bool in = false;
+		for (int j = 0; j < m->njoin && !in; j++)
+			in = member(&m->join[j], r);
+		if (!in)
+			continue;
+		list_computing(e, r, at);
+		most = backward_seconds(m, r) > most ? backward_seconds(m, r) : most;
+	}
+	return most;
 }
 
 /* ---- playing ---- */
@@ -173,7 +320,7 @@ static void moved(Exchange *e, Group *g)
 	Actor *a = &e->actor[g->actor];
 
 	a->state = TOLD;
-	a->until = e->now + (g->phase == SERVE_PULL ? 2 : 1) * g->latency;
+	a->until = e->now + (g->twice ? 2 : 1) * g->latency;
 }
 
 static double slowed(const Exchange *e, const Way *w)
@@ -270,10 +417,12 @@ static void play(Exchange *e, int stage)
 double exchange_seconds(Ports *p)
 {
 	Arena *a = p->a;
-	Exchange e = { .p = p, .nactor = p->m->s->ndevice };
+	Exchange e = { .p = p, .nactor = 3 * p->m->s->ndevice };
 
 	make_groups(&e);
+	e.nsorted = e.ngroup;
 	match_groups(&e);
+	const double computing = add_sums(&e);
 	e.of = NEWN(a, int, e.nway + 1);
 	e.moving = NEWN(a, int, e.nway + 1);
 	for (int i = 0; i < e.ngroup; i++)
@@ -283,5 +432,5 @@ double exchange_seconds(Ports *p)
 	e.users = NEWN(a, int, 2 * (p->m->c->ndevice + (p->m->c->nlink + 2) * p->m->c->nhost));
 	for (int stage = 0; stage <= 1; stage++)
 		play(&e, stage);
-	return e.now;
+	return e.now > computing ? e.now - computing : 0;
 }

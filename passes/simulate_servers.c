@@ -241,6 +241,24 @@ static void add_stage(List *l, const Module *m, const Stage *s, const Stage *ser
 	}
 }
 
+/* Sums that devices with servers make meanwhile; where they have too many rounds for that to be played, by themselves. */
+static void beside(SimModel *x, const bool *in)
+{
+	enum { GROUPS = 1 << 15 };
+	double groups = 0;
+
+	for (int pass = 0; pass < 2 && groups < GROUPS; pass++)
+		for (int i = 0; i < x->njoin; i++) {
+			SimJoin *j = &x->join[i];
+			bool all = j->n > 1 && !j->vendor && (j->kind >= SIM_ROUNDS || (j->kind == SIM_RING && !sim_small_sum(j)));
+			for (int k = 0; k < j->n && all; k++)
+				all = in[j->rank[k]];
+			if (all)
+				groups += 2.0 * j->n * j->n;
+			j->beside = pass && all;
+		}
+}
+
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)
 {
 	List l = { .a = a, .x = x };
@@ -264,6 +282,8 @@ void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *tra
 	for (int r = 0; r < m->schedule->ndevice; r++)
 		if (in[r])
 			rank[n++] = r;
+	if (x->nserve && !x->each && !x->s->async)
+		beside(x, in);
 	if (x->nserve && !x->each)
 		PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = most_bytes(a, x), .n = n, .rank = rank,
 			.root = n - 1 };

@@ -188,14 +188,14 @@ void sim_prepare_joins(Player *p)
 	p->njoin_of = NEWN(p->a, int, p->s->ndevice);
 	p->join_of = NEWN(p->a, int *, p->s->ndevice);
 	for (int j = 0; j < m->njoin; j++)
-		for (int i = 0; i < m->join[j].n; i++)
+		for (int i = 0; i < m->join[j].n && !m->join[j].beside; i++)
 			p->njoin_of[m->join[j].rank[i]]++;
 	for (int r = 0; r < p->s->ndevice; r++) {
 		p->join_of[r] = NEWN(p->a, int, p->njoin_of[r]);
 		p->njoin_of[r] = 0;
 	}
 	for (int j = 0; j < m->njoin; j++)
-		for (int i = 0; i < m->join[j].n; i++) {
+		for (int i = 0; i < m->join[j].n && !m->join[j].beside; i++) {
 			const int r = m->join[j].rank[i];
 			p->join_of[r][p->njoin_of[r]++] = j;
 		}
