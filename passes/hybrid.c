@@ -13,15 +13,15 @@
 #include <string.h>
 #include "servers.h"
 
-static bool wants_server(const PassCx *cx, const Travel *t)
+bool travel_served(const Training *train, const Cluster *c, const Travel *t)
 {
-	const char *comm = cx->train ? cx->train->comm : NULL;
+	const char *comm = train ? train->comm : NULL;
 
 	if (t->why || !comm || !strcmp(comm, "allreduce"))
 		return false;
 	if (!strcmp(comm, "auto")) {
 		double ps, allreduce;
-		travel_hosts(t, cx->cluster, cx->train, &ps, &allreduce);
+		travel_hosts(t, c, train, &ps, &allreduce);
 		return t->s->replicas > 1 && ps < allreduce;
 	}
 	return !strcmp(comm, "ps") || travel_ps(t) < travel_allreduce(t);
@@ -63,7 +63,7 @@ bool pass_hybrid(Module *m, PassCx *cx)
 	if (cx->explain && cx->train && cx->train->comm)
 		buf_printf(cx->explain, "how gradients travel, bytes of a device and step:\n");
 	for (int i = 0; i < n; i++) {
-		const bool server = wants_server(cx, &t[i]) && !owned;
+		const bool server = travel_served(cx->train, cx->cluster, &t[i]) && !owned;
 		any |= server;
 		if (server)
 			t[i].w->param->sync = SYNC_PS;

@@ -302,7 +302,7 @@ static void find_weights(PlanModel *p, const Module *m, Arena *scratch)
 		const bool learns = v->param->kind == PARAM_WEIGHT && !v->param->frozen;
 		trained += learns ? (double)value_bytes(v) : 0;
 		PUSH(p->a, p->weight, p->nweight, cap) = (PlanWeight){ arena_dup(p->a, layer, sizeof *layer * (size_t)n), n,
-			(double)value_bytes(v), learns };
+			(double)value_bytes(v), learns, v };
 	}
 	p->state = trained > 0 ? state / trained : 0;
 }
@@ -527,6 +527,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	find_grads(p, graph, g->cx->scratch);
 	segments_clear(g);
 	sums_start(p, t);
+	servers_start(p, t);
 	p->st = chain_states(p, g->m);
 	sum_states(p);
 	find_places(p);
@@ -568,11 +569,11 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 			continue;
 		int *layer = NEW(a, int);
 		*layer = i;
-		PUSH(a, p->weight, p->nweight, cap) = (PlanWeight){ layer, 1, l->parameters, true };
+		PUSH(a, p->weight, p->nweight, cap) = (PlanWeight){ layer, 1, l->parameters, true, NULL };
 	}
 	p->grad = NEWN(a, PlanGrad, n);
 	for (int i = n - 1; i >= 0; i--)
-		p->grad[p->ngrad++] = (PlanGrad){ i, &p->bwd[0][i], 64 * ceil(st->p->layer[i].parameters / 64) };
+		p->grad[p->ngrad++] = (PlanGrad){ i, &p->bwd[0][i], 64 * ceil(st->p->layer[i].parameters / 64), -1 };
 	sums_start(p, NULL);
 	profile_tensors(p, st);
 	sum_states(p);

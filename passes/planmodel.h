@@ -22,7 +22,7 @@ typedef struct PlanTensor {
 	bool    kept;               /* counted in PlanModel.kept of its maker */
 } PlanTensor;
 
-typedef struct PlanWeight { int *layer, n; double bytes; bool trained; } PlanWeight;   /* n layers read it */
+typedef struct PlanWeight { int *layer, n; double bytes; bool trained; const Value *value; } PlanWeight;      /* n layers read it; value NULL: of a profile */
 
 /* Stages may keep what their backward reads, or compute it again: never, always, where memory is short. */
 typedef enum PlanRecompute { PLAN_KEEP, PLAN_AGAIN, PLAN_AGAIN_AS_NEEDED } PlanRecompute;
@@ -36,7 +36,7 @@ typedef struct PlanRow { int layer; double bytes; } PlanRow;
 
 /* A piece of the backward, in its order: so many seconds of a layer, on every kind of device, and then a gradient of so many
  * bytes is there (0: none). */
-typedef struct PlanGrad { int layer; double *time, bytes; } PlanGrad;
+typedef struct PlanGrad { int layer; double *time, bytes; int weight; } PlanGrad;
 
 /* A layer that the cluster file has in a stage: it reads the parameter of that name (planpins.c). */
 typedef struct PlanPin { int layer, stage; const char *name; const Pin *from; } PlanPin;
@@ -59,6 +59,7 @@ typedef struct PlanModel {
 	PlanGrad       *grad; int ngrad;
 	SumRule         rule;
 	struct SumCache *sums;      /* plansums.c */
+	struct PlanServers *servers;        /* planservers.c; NULL: no server holds anything */
 	PlanAgain      *again; int nagain;  /* in the order in which they are forgotten: the fewest seconds per byte first */
 	double          state;      /* optimizer bytes per byte of a trained weight */
 	const States   *st;
@@ -89,6 +90,8 @@ void sums_start(PlanModel *p, const Training *t);
 /* ---- what the cluster file asks (planpins.c) ---- */
 void    find_pins(PlanModel *p, const Module *m);
 int     pins_broken(const PlanModel *p, int stage, int k, int j);       /* how many pins a stage of the states (k, j] breaks */
+
+void servers_start(PlanModel *p, const Training *t);
 
 /* ---- plans ---- */
 typedef struct Trial {
@@ -128,6 +131,9 @@ typedef struct TrialStage {
 typedef struct StageSum { SimJoin join; double least; } StageSum;
 typedef struct StageSums { int n; bool buckets; StageSum *sum; } StageSums;
 
+/* Servers of a trial (planservers.c): which weights of stage s go to them, NULL: none; what they are told, in its model. */
+const bool *trial_served(Arena *a, const PlanModel *p, const Trial *t, int s, const int *device, const int *stage);
+void trial_servers(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap);
 int64_t trial_micro(const PlanModel *p, int n, const int *replicas);
 int    *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t);       /* by layer */
 TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t);

@@ -4,6 +4,7 @@
  * group its sums: both are kept, since a search asks thousands of times for the same few. */
 #include <string.h>
 #include "planmodel.h"
+#include "servers.h"
 #include "simulate_ports.h"
 
 enum { LINE = 1 << 20 };        /* bytes at which what a sum takes is played */
@@ -46,9 +47,17 @@ static PlanGrad *piece(PlanModel *p, int layer, int *cap)
 
 	if (!g || g->layer != layer || g->bytes > 0) {
 		g = &PUSH(p->a, p->grad, p->ngrad, *cap);
-		*g = (PlanGrad){ layer, NEWN(p->a, double, p->nclass), 0 };
+		*g = (PlanGrad){ layer, NEWN(p->a, double, p->nclass), 0, -1 };
 	}
 	return g;
+}
+
+static int weight_of(const PlanModel *p, const Value *w)
+{
+	for (int i = 0; i < p->nweight && w; i++)
+		if (p->weight[i].value == w)
+			return i;
+	return -1;
 }
 
 void find_grads(PlanModel *p, const Graph *g, Arena *scratch)
@@ -78,8 +87,11 @@ void find_grads(PlanModel *p, const Graph *g, Arena *scratch)
 			continue;
 		for (int c = 0; c < p->nclass && n->phase == PHASE_BWD; c++)
 			piece(p, n->stage, &cap)->time[c] += node_seconds(n, &speed[0], &speed[c]);
-		for (const Made *x = map_get(&made, n); x; x = x->next)
-			piece(p, n->stage, &cap)->bytes = 64 * ((double)((value_bytes(x->sum) + 63) / 64));
+		for (const Made *x = map_get(&made, n); x; x = x->next) {
+			PlanGrad *q = piece(p, n->stage, &cap);
+			q->bytes = 64 * ((double)((value_bytes(x->sum) + 63) / 64));
+			q->weight = weight_of(p, gradient_of(x->sum));
+		}
 	}
 }
 
@@ -146,7 +158,7 @@ static double least_of(const PlanModel *p, Group *g, SumBy by, double bytes)
 /* ---- stages ---- */
 
 /* What the backward of the stage makes when; seconds of all of it. */
-static double ready_of(const PlanModel *p, const int *stage, int s, int class, SumReady *r, int *n)
+static double ready_of(const PlanModel *p, const int *stage, int s, int class, const bool *served, SumReady *r, int *n)
 {
 	double t = 0;
 
@@ -156,20 +168,20 @@ static double ready_of(const PlanModel *p, const int *stage, int s, int class, S
 		if (stage[g->layer] != s)
 			continue;
 		t += g->time[class];
-		if (g->bytes > 0)
+		if (g->bytes > 0 && !(served && g->weight >= 0 && served[g->weight]))
 			r[(*n)++] = (SumReady){ t, g->bytes };
 	}
 	return t;
 }
 
-static StageSums *make(const PlanModel *p, Group *g, const int *stage, int s, int class, bool early)
+static StageSums *make(const PlanModel *p, Group *g, const int *stage, int s, int class, const bool *served, bool early)
 {
 	SumReady *r = p->sums->ready;
 	StageSums *x = NEW(p->sums->a, StageSums);
 	double all = 0, bytes = 0;
 	int n;
 
-	const double time = ready_of(p, stage, s, class, r, &n);
+	const double time = ready_of(p, stage, s, class, served, r, &n);
 	for (int i = 0; i < n; i++)
 		all += r[i].bytes;
 	const double limit = early ? sum_limit(&g->model, &p->rule, r, n) : 0;
@@ -199,10 +211,13 @@ const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int
 		return &none;
 	Group *g = group_of(p, device, t->replicas[s]);
 	early &= p->rule.early;
-	snprintf(key, sizeof key, "%d:%d %d %d %d", s ? t->end[s - 1] : -1, t->end[s], g->number, p->class_of[device[0]], early);
+	snprintf(key, sizeof key, "%d:%d %d %d %d %lld", s ? t->end[s - 1] : -1, t->end[s], g->number, p->class_of[device[0]], early,
+		p->servers ? (long long)t->micro : 0);
 	StageSums *known = map_get(&x->stage, key);
 	if (!known) {
-		known = make(p, g, stage, s, p->class_of[device[0]], early);
+		Arena *a = arena_new();
+		known = make(p, g, stage, s, p->class_of[device[0]], trial_served(a, p, t, s, device, stage), early);
+		arena_free(a);
 		map_put(&x->stage, key, known);
 	}
 	return known;

@@ -308,7 +308,8 @@ void trial_judge(const PlanModel *p, Trial *t)
 	const TrialStage *s = stages_of(a, p, t, stage, &f);
 	double *start = NEWN(a, double, t->n), update = 0;
 
-	t->bound = t->peak = t->over = t->sums = 0;
+	t->bound = t->peak = t->over = 0;
+	t->sums = p->servers ? (double)p->nweight * t->ndevice : 0;
 	starts(p, t, s, &f, start);
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
 		const double need = stage_memory(p, &s[i], (t->micro + t->replicas[i] - 1) / t->replicas[i]);
@@ -443,6 +444,7 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 				.n = t->replicas[at], .rank = x->s->device[at] };
 	}
 	shared_weights(a, p, t, x, stage, &cap);
+	trial_servers(a, p, t, x, stage, &cap);
 	for (int i = 0; i < p->nweight; i++)
 		x->weights += p->weight[i].trained ? (int64_t)p->weight[i].bytes : 0;
 	return x;

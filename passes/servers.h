@@ -21,6 +21,14 @@ typedef struct Travel {
 /* The trained parameters of all stages, in module order within stages. */
 Travel *travel_list(Module *m, PassCx *cx, int *n);
 
+/* The same without stages, of Travel.w: lookups are those of a microbatch, alpha is what slices read; then those of so many
+ * microbatches. Why no server can have it, wherever stages end; NULL: one can. */
+void travel_measure(const Training *train, Travel *t);
+void travel_step(Travel *t, int64_t grains);
+const char *travel_reason(const Value *w);
+/* Does it go by a server (--comm; hybrid.c)? */
+bool travel_served(const Training *train, const Cluster *c, const Travel *t);
+
 /* Bytes that one device sends and receives in a step for parameter t (Parallax Table 3). */
 double travel_ps(const Travel *t);          /* dense 2 b, rows 2 alpha b; halves of it where 16 bits travel */
 double travel_allreduce(const Travel *t);   /* 2 (N - 1) b / N */
@@ -40,6 +48,8 @@ bool update_reads(const Use *u);
 bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n);
 bool async_moved(const Module *m, const PassCx *cx);
 
+/* Into how many pieces --partitions cuts a table at so many servers. */
+int table_cut(PassCx *cx, const Travel *t, int servers);
 /* Into so many pieces a table can be cut at most; of n pieces, the i-th: its first row, how many. */
 int table_pieces(const Value *w);
 void table_piece(const Value *w, int n, int i, int64_t *row, int64_t *rows);

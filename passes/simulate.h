@@ -87,6 +87,7 @@ typedef struct SimModel {
 	int             norm_at;    /* the device that joins the norm */
 	int64_t         norm;       /* bytes that every device tells that one of its gradients' norm; 0: nothing is clipped */
 	bool            each;       /* servers are asynchronous: s is the schedule EACH_STEPS times */
+	bool            quick;      /* what servers are told is not played: the busiest port counts */
 	int64_t         staleness;  /* of those; -1: any */
 	int64_t         weights;    /* bytes of all trained parameters, what data parallelism would sum */
 } SimModel;

@@ -1,16 +1,12 @@
 /* What devices and servers tell each other in a step, parameter by parameter, as runtime/pull.c and serve.c do it: heads, row numbers, values.
  * Whole parameters are exact; of rows it is what evenly drawn ids touch (travel.c). Devices of a host that give their
  * sums to the first of them are listed as if that one were a server to them. */
-#include "simulate.h"
+#include "simulate_servers.h"
 
 enum { HEAD = 48, ID = 4 };
 
-/* Replicas whose sums leave together: of one host, or r alone. */
-typedef struct Team { int chief, n; double sums; int64_t grains; } Team;
-
-static Team team_of(Arena *a, const Module *m, const Cluster *c, const Stage *s, int r, const Training *t, bool alone)
+static Team team_of(Arena *a, const Schedule *x, const Cluster *c, const Stage *s, int r, const Training *t, bool alone)
 {
-	const Schedule *x = m->schedule;
 	int *mine = NEWN(a, int, x->nmicro), most, n = 0;
 	Team team = { .chief = r, .sums = 1 };
 
@@ -25,9 +21,6 @@ static Team team_of(Arena *a, const Module *m, const Cluster *c, const Stage *s,
 		team.sums = schedule_subtrees(a, schedule_grains(x, s->id), mine, n, &most);
 	return team;
 }
-
-/* cut: bytes that are pulled of a whole one; down, up: bytes that travel of each (opsw.c: 16 bits or 32) */
-typedef struct Rows { bool whole; double row, all, cut, down, up; int64_t lookups; int pulls; } Rows;
 
 static double share(const Node *n)
 {
@@ -95,18 +88,16 @@ static int order_of(const Graph *g, int op, const Node *collect)
 	return k;
 }
 
-typedef struct List { Arena *a; SimModel *x; int cap; } List;
-
-static SimServe *entry(List *l, int worker, int server, ServePhase phase, int order)
+static SimServe *entry(ServeList *l, int worker, int server, ServePhase phase, int order)
 {
+	for (int i = l->x->nserve - 1; i >= 0 && l->joined && l->x->serve[i].worker == worker && i > l->x->nserve - SERVE_RETURN - 2; i--)
+		if (l->x->serve[i].server == server && l->x->serve[i].phase == phase)
+			return &l->x->serve[i];
 	SimServe *e = &PUSH(l->a, l->x->serve, l->x->nserve, l->cap);
 
-	*e = (SimServe){ .worker = worker, .server = server, .phase = phase, .order = order };
+	*e = (SimServe){ .worker = worker, .server = server, .phase = phase, .order = l->joined ? 0 : order };
 	return e;
 }
-
-/* What a stage and a server have to do with each other about one parameter, or a piece of one: the same for all replicas. */
-typedef struct Dealing { bool give, pull; Rows rows; const Value *w; int first, then; } Dealing;   /* orders: of PULL or GIVE; PUSH or RETURN */
 
 /* All of them, in the order of the server's program. */
 static Dealing *dealings_of(Arena *a, const Stage *s, const Stage *server, int *n)
@@ -129,7 +120,7 @@ static Dealing *dealings_of(Arena *a, const Stage *s, const Stage *server, int *
 }
 
 /* The sum to this replica, and from the first what it made of it (runtime/fetch.c); their heads and row numbers too. */
-static void add_way(List *l, int worker, const Stage *s, int server, const Dealing *x, const Team *t)
+static void add_way(ServeList *l, int worker, const Stage *s, int server, const Dealing *x, const Team *t)
 {
 	const double rows = touched(&x->rows, x->w, t->grains * s->replicas), ids = x->rows.whole ? 0 : rows * ID;
 	SimServe *down = entry(l, worker, server, SERVE_FETCH, x->first);
@@ -145,12 +136,9 @@ static void add_way(List *l, int worker, const Stage *s, int server, const Deali
 	}
 }
 
-/* Replicas of a stage: alone, and with those of the host. */
-typedef struct Teams { Team one, all; } Teams;
-
-/* A replica of stage s and a server: what they tell each other, and what the replica gives its chief instead. */
-static void add_replica(List *l, const int *device, const Stage *s, int server, const Dealing *x, int n, const Teams *t)
+void sim_deal(ServeList *l, const int *device, const Stage *s, int r, int server, const Dealing *x, int n, const Teams *team)
 {
+	const Teams *t = &team[r];
 	const int worker = device[t->one.chief], chief = device[t->all.chief];
 
 	for (int i = 0; i < n; i++) {
@@ -165,6 +153,7 @@ static void add_replica(List *l, const int *device, const Stage *s, int server, 
 		else
 			add_push(entry(l, worker, server, SERVE_PUSH, x[i].then), &x[i].rows, x[i].w, &t->all);
 	}
+	entry(l, worker, server, SERVE_END, 0)->heads = HEAD;
 }
 
 double serve_bytes(const SimServe *x)
@@ -213,17 +202,17 @@ static int64_t most_bytes(Arena *a, const SimModel *x)
 	return (int64_t)most;
 }
 
-static Teams *teams_of(Arena *a, const Module *m, const Cluster *c, const Stage *s, const Training *t)
+Teams *sim_teams(Arena *a, const Schedule *x, const Cluster *c, const Stage *s, const Training *t)
 {
-	Teams *x = NEWN(a, Teams, s->replicas);
+	Teams *team = NEWN(a, Teams, s->replicas);
 
 	for (int r = 0; r < s->replicas; r++)
-		x[r] = (Teams){ team_of(a, m, c, s, r, t, true), team_of(a, m, c, s, r, t, false) };
-	return x;
+		team[r] = (Teams){ team_of(a, x, c, s, r, t, true), team_of(a, x, c, s, r, t, false) };
+	return team;
 }
 
 /* All replicas of a stage and a server. */
-static void add_stage(List *l, const Module *m, const Stage *s, const Stage *server, const Teams *team, int *capjoin)
+static void add_stage(ServeList *l, const Module *m, const Stage *s, const Stage *server, const Teams *team, int *capjoin)
 {
 	SimModel *x = l->x;
 	const int *device = m->schedule->device[s->id];
@@ -232,8 +221,7 @@ static void add_stage(List *l, const Module *m, const Stage *s, const Stage *ser
 
 	for (int r = 0; n && r < s->replicas; r++) {
 		const int had = x->nserve;
-		add_replica(l, device, s, server->rank, deal, n, &team[r]);
-		entry(l, device[r], server->rank, SERVE_END, 0)->heads = HEAD;
+		sim_deal(l, device, s, r, server->rank, deal, n, team);
 		if (!x->each)
 			continue;
 		join_entries(x, had)->update = sim_update_seconds(x->c, server, s->id, server->device[0]);
@@ -259,11 +247,27 @@ static void beside(SimModel *x, const bool *in)
 		}
 }
 
+void sim_join_servers(Arena *a, SimModel *x, int *capjoin)
+{
+	const int ndevice = x->s->ndevice;
+	bool *in = NEWN(a, bool, ndevice);
+	int *rank = NEWN(a, int, ndevice), n = 0;
+
+	for (int i = 0; i < x->nserve; i++)
+		in[x->serve[i].worker] = in[x->serve[i].server] = true;
+	for (int r = 0; r < ndevice; r++)
+		if (in[r])
+			rank[n++] = r;
+	if (!x->nserve || x->each)
+		return;
+	if (!x->s->async)
+		beside(x, in);
+	PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = most_bytes(a, x), .n = n, .rank = rank, .root = n - 1 };
+}
+
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)
 {
-	List l = { .a = a, .x = x };
-	bool *in = NEWN(a, bool, m->schedule->ndevice);
-	int *rank = NEWN(a, int, m->schedule->ndevice), n = 0;
+	ServeList l = { .a = a, .x = x };
 	Teams **team = NEWN(a, Teams *, m->nstage);
 
 	for (int v = 0; v < m->nstage; v++) {
@@ -271,20 +275,10 @@ void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *tra
 		if (!server->server)
 			continue;
 		x->nserver++;
-		in[server->rank] = true;
 		for (int t = 0; t < m->nstage && !m->stage[t]->server; t++) {
-			team[t] = team[t] ? team[t] : teams_of(a, m, x->c, m->stage[t], training);
+			team[t] = team[t] ? team[t] : sim_teams(a, m->schedule, x->c, m->stage[t], training);
 			add_stage(&l, m, m->stage[t], server, team[t], capjoin);
 		}
 	}
-	for (int i = 0; i < x->nserve; i++)
-		in[x->serve[i].worker] = true;
-	for (int r = 0; r < m->schedule->ndevice; r++)
-		if (in[r])
-			rank[n++] = r;
-	if (x->nserve && !x->each && !x->s->async)
-		beside(x, in);
-	if (x->nserve && !x->each)
-		PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = most_bytes(a, x), .n = n, .rank = rank,
-			.root = n - 1 };
+	sim_join_servers(a, x, capjoin);
 }

@@ -120,6 +120,16 @@ static bool named(const Training *train, const Value *w)
 	return !of || !fnmatch(of, w->param->onnx_name ? w->param->onnx_name : w->name, 0);
 }
 
+int table_cut(PassCx *cx, const Travel *t, int servers)
+{
+	const int64_t want = cx->train ? cx->train->partitions : 0;
+
+	if (!want || !t->rows || !named(cx->train, t->w))
+		return 1;
+	const int most = table_pieces(t->w);
+	return want > most ? most : want > 0 ? (int)want : search(cx, t, servers);
+}
+
 bool pass_tables(Module *m, PassCx *cx)
 {
 	const Training *train = cx->train;
@@ -140,7 +150,7 @@ bool pass_tables(Module *m, PassCx *cx)
 			return diag_error(cx->d, FILELOC(m->file), 432, "--partitions %lld: '%s' has %lld rows, cut in blocks of %lld: at most %d "
 				"pieces", (long long)want, w->name, (long long)w->type.dim[0], (long long)type_block_rows(&w->type),
 				table_pieces(w));
-		const int pieces = want > 0 ? (int)want : search(cx, &t[i], servers);
+		const int pieces = table_cut(cx, &t[i], servers);
 		w->param->pieces = pieces > 1 ? pieces : 0;
 	}
 	if (!tables && want > 0)

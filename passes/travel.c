@@ -96,17 +96,15 @@ static bool repeatable(const Value *v)
 	return true;
 }
 
-static const char *reason(const Module *m, const Travel *t)
+const char *travel_reason(const Value *w)
 {
 	int updates = 0;
 
-	if (t->w->type.dtype != DT_f32)
+	if (w->type.dtype != DT_f32)
 		return "its elements are no f32";
-	if (holders(m, t->w) > 1)
-		return "several stages use it";
-	for (int i = 0; i < t->w->nuses; i++) {
-		const Node *n = t->w->uses[i].node;
-		if (!(optab[n->op]->flags & OP_UPDATE) || t->w->uses[i].index)
+	for (int i = 0; i < w->nuses; i++) {
+		const Node *n = w->uses[i].node;
+		if (!(optab[n->op]->flags & OP_UPDATE) || w->uses[i].index)
 			continue;
 		if (n->op == OP_SGDRows || !repeatable(n->in[gradient_operand(n)]))
 			return "its gradient is put together where it is made";
@@ -197,10 +195,9 @@ static void measure_wire(const Training *train, Travel *t, bool behind)
 	t->up = t->push ? half : 1;
 }
 
-static void measure(const Module *m, const Training *train, Travel *t)
+void travel_measure(const Training *train, Travel *t)
 {
 	int64_t lo, hi;
-	const int64_t grains = m->microbatches / t->s->replicas;
 	const bool behind = read_behind(t->w, !(train && train->no_opau));
 
 	t->rows = t->w->type.rank > 1 && !behind;
@@ -210,14 +207,20 @@ static void measure(const Module *m, const Training *train, Travel *t)
 			continue;
 		t->rows &= is_lookup(u);
 		if (is_lookup(u) && u->node->phase == PHASE_FWD)
-			t->lookups += type_numel(&u->node->in[1]->type) * (grains > 0 ? grains : 1);
+			t->lookups += type_numel(&u->node->in[1]->type);
 	}
 	t->rows &= t->lookups > 0;
-	t->alpha = t->rows ? rows_touched(t->w, (double)t->lookups) : 1;
+	t->alpha = 1;
 	if (!t->rows && !behind && !(train && train->no_opsw) && slices_of(t->w, &lo, &hi))
 		t->alpha = (double)(hi - lo) / (double)type_numel(&t->w->type);
 	t->bytes = type_bytes(&t->w->type);
 	measure_wire(train, t, behind);
+}
+
+void travel_step(Travel *t, int64_t grains)
+{
+	t->lookups *= grains > 0 ? grains : 1;
+	t->alpha = t->rows ? rows_touched(t->w, (double)t->lookups) : t->alpha;
 }
 
 Travel *travel_list(Module *m, PassCx *cx, int *n)
@@ -231,9 +234,10 @@ Travel *travel_list(Module *m, PassCx *cx, int *n)
 			Travel t = { .w = m->stage[k]->param[i], .s = m->stage[k] };
 			if (!trained(t.w) || t.s->server)
 				continue;
-			measure(m, cx->train, &t);
+			travel_measure(cx->train, &t);
+			travel_step(&t, m->microbatches / t.s->replicas);
 			t.many = holders(m, t.w) > 1;
-			t.why = reason(m, &t);
+			t.why = t.many ? "several stages use it" : travel_reason(t.w);
 			PUSH(cx->scratch, all, *n, cap) = t;
 		}
 	return all;
