@@ -387,9 +387,23 @@ bool of_rows(const StageCx *x, const Node *n)
 	return false;
 }
 
-/* The update as of one row. */
+/* Rows that a gradient may have. */
+static int64_t most_rows(const StageCx *x, const Node *update)
+{
+	const Node *c = first_collect(update);
+	const Stage *from = x->b->m->stage[attr_int(c, "from")];
+	const int64_t key = attr_int(c, "key"), rows = update->in[0]->type.dim[0];
+	int parts;
+
+	part_widths(x->b->a, from, key, &parts);
+	const int64_t most = room_of(from, key, rows, false, volume_of(x, from, true)) * parts;
+	return most < rows ? most : rows;
+}
+
+/* The update as of one row, or on a GPU of as many as may come. */
 static const Node *row_update(const StageCx *x, const Node *n)
 {
+	const int64_t wide = width_of(n->in[0], false) * (on_gpu(x) ? most_rows(x, n) : 1);
 	Node *one = NEW(x->b->a, Node);
 
 	*one = *n;
@@ -400,7 +414,7 @@ static const Node *row_update(const StageCx *x, const Node *n)
 			continue;
 		one->in[i] = NEW(x->b->a, Value);
 		*one->in[i] = *n->in[i];
-		one->in[i]->type = type_make(n->in[i]->type.dtype, 1, (int64_t[]){ width_of(n->in[i], false) });
+		one->in[i]->type = type_make(n->in[i]->type.dtype, 1, (int64_t[]){ wide });
 	}
 	return one;
 }
@@ -422,8 +436,13 @@ static void write_row_update(StageCx *x, Cw *w, const Node *n)
 	cw_line(w, "const int64_t count = pd_collect_rows(%d, &ids, &rows);", share_of(x->s, first_collect(n)));
 	cw_line(w, "pd_gradient_rows(%d, ids, rows, count, %" PRId64 ", 0);", table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]), width);
 	clock_node(x, w, n);
-	cw_line(w, "for (int64_t i = 0; i < count; i++)");
-	cw_line(w, "\t%s(%s + ids[i]%s, rows + i%s, %s);", nk->name, value_text(x, n->in[0]), at, at, value_text(x, n->in[n->nin - 1]));
+	if (on_gpu(x)) {
+		cw_line(w, "%s(pd_collected(), rows, %s);", nk->name, value_text(x, n->in[n->nin - 1]));
+		cw_line(w, "pd_put_collected(%d);", share_of(x->s, first_collect(n)));
+	} else {
+		cw_line(w, "for (int64_t i = 0; i < count; i++)");
+		cw_line(w, "\t%s(%s + ids[i]%s, rows + i%s, %s);", nk->name, value_text(x, n->in[0]), at, at, value_text(x, n->in[n->nin - 1]));
+	}
 	clock_end(x, w);
 }
 

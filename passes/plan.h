@@ -64,6 +64,7 @@ extern const char *const order_name[ORDERS];
 
 /* ---- stages (split.c) ---- */
 void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs changed */
+void unscale(Module *m, const Training *t);         /* operations of a user behind the sums see true gradients (unscale.c) */
 
 /* ---- memory (memplan.c) ---- */
 int64_t memplan_stage(Module *m, PassCx *cx, Stage *s);    /* bytes of the arena of a stage; the schedule is known */

@@ -395,5 +395,6 @@ bool pass_split(Module *m, PassCx *cx)
 	if (m->loss && m->loss->def)
 		graph_output(m->stage[m->loss->def->stage]->forward, m->loss);
 	m->graph = NULL;
+	unscale(m, cx->train);
 	return true;
 }

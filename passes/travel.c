@@ -41,7 +41,7 @@ static bool made_of(const Value *v, const Value *w)
 	if (v->kind != VAL_NODE)
 		return v == w || (v->kind == VAL_CONST && type_numel(&v->type) == 1);
 	const Node *n = v->def;
-	if (n->op == OP_Total || n->op == OP_ClipNorm)
+	if (n->op == OP_Total || n->op == OP_ClipNorm || n->op == OP_LossScale)
 		return true;
 	if (!serves_only(v, w) || (n->op != OP_Accumulate && !(optab[n->op]->flags & OP_EW)))
 		return false;

@@ -30,7 +30,9 @@
 #define pd_push_tree      host_push_tree
 #define pd_shares_open    host_shares_open
 #define pd_serve          host_serve
+#define pd_serve_each     host_serve_each
 #define pd_collect        host_collect
+#define pd_collect_rows   host_collect_rows
 #define pd_give           host_give
 #define pd_fetch          host_fetch
 #define pd_return         host_return

@@ -14,6 +14,7 @@ void host_push_tree(int k, int part, pd_tree *t, size_t at);
 void host_shares_open(const pd_share *s, int n, char *arena);
 void host_serve(void);
 void host_collect(int k, int part, float *to);
+int64_t host_collect_rows(int k, const int32_t **rows, const float **sum);
 void host_give(const pd_way *w, const float *sum);
 void host_fetch(const pd_way *w, float *sum);
 void host_return(const pd_way *w, const float *made);
@@ -149,10 +150,16 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 	host_shares_open(s, n, copy);
 }
 
+/* What answers are made from. */
+static void get_share(int k)
+{
+	rt_gpu_get(copy + shares[k].at, tensors + shares[k].at, share_bytes(&shares[k]));
+}
+
 void pd_serve(void)
 {
 	for (int k = 0; k < nshares; k++)
-		rt_gpu_get(copy + shares[k].at, tensors + shares[k].at, share_bytes(&shares[k]));
+		get_share(k);
 	host_serve();
 }
 
@@ -164,6 +171,76 @@ void pd_collect(int k, int part, float *to)
 		return;
 	host_collect(k, part, sums[k * parts + part]);
 	put(to, sums[k * parts + part], s->whole ? (size_t)s->part[part] * sizeof *to : share_bytes(s));
+}
+
+/* ---- a server that is asynchronous ---- */
+
+static void (*const *emitted)(void);
+static bool by_rows;            /* this update has brought what it changed to the copy */
+
+/* On the device: rows that are updated, sums of their gradient, their numbers. */
+static struct { void *at; size_t bytes; } of_rows[3];
+static int64_t nrows;
+
+static void update_share(int k)
+{
+	by_rows = false;
+	emitted[k]();
+	if (!by_rows)
+		get_share(k);
+}
+
+void pd_serve_each(void (*const update[])(void))
+{
+	for (int k = 0; k < nshares && pd_flow() == 0; k++)
+		get_share(k);
+	emitted = update;
+	rt_serve_each(update_share);
+}
+
+static void *to_device(int i, const void *host, size_t bytes, size_t most)
+{
+	if (most > of_rows[i].bytes) {
+		rt_device_release(of_rows[i].at);
+		of_rows[i].at = rt_device_memory(most, "rows that are pushed");
+		of_rows[i].bytes = most;
+		pd_fill(of_rows[i].at, 0, most);
+	}
+	put(of_rows[i].at, host, bytes);
+	return of_rows[i].at;
+}
+
+int64_t pd_collect_rows(int k, const int32_t **ids, const float **sum)
+{
+	const pd_share *s = &shares[k];
+	const size_t    row = (size_t)s->width * sizeof(float);
+	const int64_t   n = nrows = host_collect_rows(k, ids, sum), may = s->room * s->parts, most = may < s->rows ? may : s->rows;
+	char           *packed = room(&first, (size_t)n * row);
+
+	for (int64_t i = 0; i < n; i++)
+		memcpy(packed + (size_t)i * row, copy + s->at + (size_t)(*ids)[i] * row, row);
+	to_device(0, packed, (size_t)n * row, (size_t)most * row);
+	*sum = to_device(1, *sum, (size_t)n * row, (size_t)most * row);
+	*ids = to_device(2, *ids, (size_t)n * sizeof **ids, (size_t)most * sizeof **ids);
+	return n;
+}
+
+float *pd_collected(void)
+{
+	return of_rows[0].at;
+}
+
+void pd_put_collected(int k)
+{
+	const pd_share *s = &shares[k];
+	const size_t    row = (size_t)s->width * sizeof(float);
+	const char     *made = got(&first, of_rows[0].at, (size_t)nrows * row);
+	const int32_t  *ids = got(&second, of_rows[2].at, (size_t)nrows * sizeof *ids);
+
+	pd_place_rows((float *)(void *)(tensors + s->at), s->rows, of_rows[2].at, sizeof *ids, of_rows[0].at, nrows, s->width);
+	for (int64_t i = 0; i < nrows; i++)
+		memcpy(copy + s->at + (size_t)ids[i] * row, made + (size_t)i * row, row);
+	by_rows = true;
 }
 
 /* ---- between a sum and its update ---- */

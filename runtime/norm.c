@@ -152,7 +152,7 @@ double rt_norm(int64_t step)
 double pd_loss_scale(void)
 {
 	rt_section_spoil("a kernel is told the scale of the loss");
-	return scale;
+	return rt_scale_of_step();
 }
 
 bool pd_overflow(void)

@@ -227,7 +227,7 @@ double pd_clip(double n, double most);
 /* Loss scaling of 16-bit floats: gradients are those of the loss times pd_loss_scale(). pd_clip_scaled gives pd_clip's result
  * for n times that (most 0: any norm). Where the norm is no number all ranks see an overflow: pd_overflow() is true until the
  * next step's, nothing may be updated, and the scale halves; after scale_every steps without one it doubles. Below 2^-24 it
- * cannot help: R307. */
+ * cannot help: R308. pd_loss_scale in an update: what its gradients were scaled by. */
 double pd_loss_scale(void);
 void   pd_clip_scaled(float *to, const float *n, double most);
 bool   pd_overflow(void);
@@ -377,6 +377,10 @@ void pd_collect(int k, int part, float *to);
 /* Asynchronous: the rows that were pushed of shares[k], all parts added; their numbers, counted from the share's first, ascending.
  * Gives how many; they lie there until the next call. */
 int64_t pd_collect_rows(int k, const int32_t **rows, const float **sum);
+/* GPU programs: those rows of shares[k] one behind the other, for the update; behind it they go to their places. All lie on the
+ * device, with room for as many rows as a gradient may have. */
+float *pd_collected(void);
+void   pd_put_collected(int k);
 
 /* The server of a replicated stage that is spread over its replicas (PipeDream): each owns some parameters. In a round every
  * replica begins, pushes each gradient when it is made (it stays as it is until the sum), then asks for all sums; only the owner

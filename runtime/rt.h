@@ -194,6 +194,7 @@ void rt_vendor_sum(const pd_group *g, float *buf, size_t count, int request, int
 
 /* ---- pull.c, serve.c, fetch.c: devices and servers ---- */
 enum { RT_PULL = 1, RT_PUSH, RT_END, RT_SUM };
+void rt_serve_each(void (*update)(int k));       /* pd_serve_each with one function for all shares */
 void rt_arrivals_open(const char *dir); /* asynchronous servers write there what came in which order; NULL: nowhere */
 typedef struct rt_head {        /* of every message; ids (i32) and values (f32) follow in their own */
 	int32_t kind, key, part;

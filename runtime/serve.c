@@ -363,7 +363,7 @@ void rt_arrivals_open(const char *dir)
 }
 
 /* A push has come: the update, if it was the last part of this device's gradient. */
-static void apply(const pd_share *s, int rank, void (*const update[])(void))
+static void apply(const pd_share *s, int rank, void (*update)(int k))
 {
 	const rt_head *h = &heads[rank];
 	inbox         *b = &boxes[(s - shares) * widest];
@@ -381,7 +381,7 @@ static void apply(const pd_share *s, int rank, void (*const update[])(void))
 		        (long long)(rt_step + h->round - now), rt_name(rank));
 	of[member] = h->round;
 	rt_flow_update((double)h->count, of[s->members]++, rt_step + h->round - now);
-	update[s - shares]();
+	update((int)(s - shares));
 	thin_is_new[s - shares] = false;
 	for (int part = 0; part < s->parts; part++)
 		rt_sums_clear(&b[part].s[member]);
@@ -418,7 +418,7 @@ static void end_of(int i, const rt_head *h)
 	}
 }
 
-void pd_serve_each(void (*const update[])(void))
+void rt_serve_each(void (*update)(int k))
 {
 	if (rt_alone)
 		return;
@@ -453,6 +453,19 @@ void pd_serve_each(void (*const update[])(void))
 	now++;
 	if (arrivals && fflush(arrivals))
 		rt_fail(RT_ERROR, "R406", "the record of arrivals: %s", strerror(errno));
+}
+
+static void (*const *emitted)(void);
+
+static void update_share(int k)
+{
+	emitted[k]();
+}
+
+void pd_serve_each(void (*const update[])(void))
+{
+	emitted = update;
+	rt_serve_each(update_share);
 }
 
 /* ---- adding ---- */

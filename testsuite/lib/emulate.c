@@ -23,6 +23,14 @@ static _Noreturn void never(const char *what)
 	exit(70);
 }
 
+#if defined RT_GPU
+void em_put(char *tensor, const char *host, size_t bytes);      /* emulate_gpu.c */
+void em_get(char *host, const char *tensor, size_t bytes);
+#else
+static void em_put(char *tensor, const char *host, size_t bytes) { memcpy(tensor, host, bytes); }
+static void em_get(char *host, const char *tensor, size_t bytes) { memcpy(host, tensor, bytes); }
+#endif
+
 int64_t pd_step_index(void) { return em_step; }
 int64_t pd_update_index(void) { return em_step; }
 double  pd_rate(void) { return 1; }
@@ -37,7 +45,7 @@ double  pd_clip(double n, double most) { (void)most; return n; }
 void pd_input(int i, int mb, void *dst)
 {
 	(void)mb;
-	memcpy(dst, em_in[i], em_bytes[i]);
+	em_put(dst, em_in[i], em_bytes[i]);
 }
 
 void pd_report(int mb, double loss, double count)
@@ -49,7 +57,7 @@ void pd_report(int mb, double loss, double count)
 
 void pd_gradient(int i, const void *sum)
 {
-	memcpy(em_gradient[i], sum, em_gradient_bytes[i]);
+	em_get(em_gradient[i], sum, em_gradient_bytes[i]);
 }
 
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add)

@@ -66,7 +66,7 @@ class Device:
             self.put('em_gradient_bytes', C.c_size_t, self.made[n].nbytes, i)
         self.load()
         lib.pd_threads(1)
-        lib.init(C.c_void_p(self.arena.ctypes.data), 0, (C.c_int * 1)(0), 1)
+        lib.init(C.c_void_p(self.begin()), 0, (C.c_int * 1)(0), 1)
         if reproducible:
             self.sums = self.leaf[:C.c_size_t.in_dll(lib, 'em_leaf_bytes').value].view(np.float32)
         else:
@@ -80,6 +80,10 @@ class Device:
         T.check('cc', *T.run([*T.cc().split(), '-shared', '-Wl,-Bsymbolic', '-o', 'em.so', *(f'em{i}.o' for i in range(len(src))),
                               '-fopenmp', '-ldnnl', '-lm'], cwd=self.dir))
         return f'{self.dir}/em.so'
+
+    def begin(self):
+        """The arena, as the stage sees it."""
+        return self.arena.ctypes.data
 
     def aligned(self, n):
         a = np.zeros(n + 4096, np.uint8)
@@ -140,6 +144,58 @@ class Device:
         """{parameter: gradient} of a sum of what backward gave: the update says where it lies and adds the parts of weights
         that are used twice; what it makes of the weights is thrown away."""
         self.sums[:] = sums
+        self.lib.update()
+        return {n: g.copy() for n, g in self.made.items()}
+
+
+class GpuDevice(Device):
+    """The same of a GPU program on the stand-in: weights and sums are copied there and back."""
+    def __init__(self, model, tmp, micro, data, flags=()):
+        super().__init__(model, tmp, micro, data, ['--target', 'cuda', *flags], reproducible=False)
+
+    def build(self, opt):
+        here, kernels = os.path.dirname(os.path.abspath(__file__)), sorted(f for d in ('stage0', 'runtime') for f in glob.glob(f'{self.dir}/{d}/*.cu'))
+        device = [f'{self.dir}/runtime/gpu_{x}.c' for x in ('device', 'streams', 'library', 'products')]
+        cuda = T.cuda()[0].split('=')[1]
+        os.environ['PD_STANDIN_FLAGS'] = '-fPIC'
+        try:
+            objects = [os.path.relpath(f, self.dir) + '.o' for f in kernels]
+            T.check('make', *T.run(['make', '-s', '-C', self.dir, '-j2', f'CUDA={cuda}', 'NCCL=0', *(f'obj/{o}' for o in objects)], timeout=600))
+        finally:
+            os.environ.pop('PD_STANDIN_FLAGS')
+        objects = [f'obj/{o}' for o in objects]
+        for f in [f'{here}/emulate.c', f'{here}/emulate_gpu.c', f'{self.dir}/stage0/stage0.c', *device]:
+            objects.append(f'em_{os.path.basename(f)}.o')
+            T.check('cc', *T.run([*T.cc().split(), *FLAGS, *opt.split(), '-DRT_GPU', '-isystem', f'{cuda}/include', '-c', f, '-o', objects[-1]], cwd=self.dir))
+        T.check('cc', *T.run(['g++', '-shared', '-Wl,-Bsymbolic', '-o', 'em.so', *objects, f'-L{cuda}/lib64', f'-Wl,-rpath,{cuda}/lib64', '-lcudart',
+                              '-lcublas', '-lcublasLt', '-lcudnn', '-fopenmp', '-lm'], cwd=self.dir))
+        return f'{self.dir}/em.so'
+
+    def begin(self):
+        self.lib.em_memory.restype = C.c_void_p
+        self.memory = self.lib.em_memory(C.c_size_t(len(self.arena)))
+        return self.memory
+
+    def to_device(self, a):
+        self.lib.em_put(C.c_void_p(self.memory + a.ctypes.data - self.arena.ctypes.data), C.c_void_p(a.ctypes.data), C.c_size_t(a.nbytes))
+
+    def use(self, w):
+        super().use(w)
+        for p in self.params:
+            self.to_device(self.view(p))
+
+    def backward(self, w):
+        self.use(w)
+        self.sums[:] = 0
+        self.to_device(self.sums)
+        self.lib.backward(0, 0)
+        self.lib.sync()
+        self.lib.em_get(C.c_void_p(self.sums.ctypes.data), C.c_void_p(self.memory + self.sums.ctypes.data - self.arena.ctypes.data), C.c_size_t(self.sums.nbytes))
+        return self.sums.copy()
+
+    def gradients(self, sums):
+        self.sums[:] = sums
+        self.to_device(self.sums)
         self.lib.update()
         return {n: g.copy() for n, g in self.made.items()}
 

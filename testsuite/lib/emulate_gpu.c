@@ -1,0 +1,63 @@
+/* emulate_gpu.c: with emulate.c, what an emitted stage of a GPU program calls, for lib/emulate.py: the device's part of the runtime
+ * (gpu_*.c, gpu_*.cu) is the program's, the rest stands here. Tensors lie on the device; em_put and em_get are the way there. */
+#include "gpu_rt.h"
+#include <stdarg.h>
+#include <stdlib.h>
+
+static const pd_program program = { .flow = 1 };        /* losses are told as they are made */
+const pd_program *rt_program = &program;
+bool rt_virtual;
+int  rt_log;
+
+_Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fprintf(stderr, "%s: ", code);
+	vfprintf(stderr, fmt, ap);
+	fprintf(stderr, "\n");
+	va_end(ap);
+	exit(status);
+}
+
+void *rt_alloc(size_t bytes)
+{
+	return calloc(1, bytes);
+}
+
+/* There are no other devices, and no graphs. */
+bool rt_nccl_on(void) { return false; }
+void rt_nccl_look(void) { }
+void rt_rest(int idle) { (void)idle; }
+void rt_section_spoil(const char *why) { (void)why; }
+void rt_section_note(int mb, bool hits) { (void)mb, (void)hits; }
+void pd_set_count(float *to) { pd_set(to, 1); }
+
+const double *pd_late(void (*make)(double *numbers), int n)
+{
+	double now[16];
+
+	make(now);
+	return pd_constant(now, (size_t)n * sizeof *now);
+}
+
+char *em_memory(size_t bytes)
+{
+	char *p = rt_device_memory(bytes, "the stage's arena");
+
+	pd_fill(p, 0, bytes);
+	rt_gpu_wait();
+	return p;
+}
+
+void em_put(char *tensor, const char *host, size_t bytes)
+{
+	rt_gpu_put(tensor, host, bytes);
+	rt_gpu_wait();
+}
+
+void em_get(char *host, const char *tensor, size_t bytes)
+{
+	rt_gpu_get(host, tensor, bytes);
+}
