@@ -95,7 +95,8 @@ static bool write_makefile(Build *b)
 		train->cc ? made_word(a, train->cc) : "gcc", "LEVEL", level, "DEBUG", debug, "RULES",
 		buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
 		"oneDNN 2", "LIBRARIES", b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
-		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o obj/runtime/gpu_ends.cu.o" : "", "HOST",
+		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o obj/runtime/gpu_ends.cu.o"
+		" obj/runtime/gpu_turns.cu.o" : "", "HOST",
 		b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
 		b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
 	buf_free(&rules);

@@ -12,14 +12,14 @@ static Module *one_case(Compile *c, const char *path, bool grad)
 	ImportOpt io = { .keep_eval = !grad, .f64 = c->o->t.f64, .bind = c->o->t.bind, .nbind = c->o->t.nbind };
 	Module *m = onnx_import(c->a, path, &io, c->d);
 	static const char *const fwd[] = { "shapes", "simplify", "patterns" };
-	static const char *const all[] = { "shapes", "train", "simplify", "patterns", "autodiff", "cleanup" };
+	static const char *const all[] = { "shapes", "train", "simplify", "patterns", "autodiff", "cleanup", "recurrent" };
 	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &c->o->t, .plan = &c->plan };
 	PassOpt po = { 0 };
 
 	if (!m)
 		return NULL;
 	m->microbatches = 1;
-	if (!run_passes(m, &cx, &po, grad ? all : fwd, grad ? 6 : 3))
+	if (!run_passes(m, &cx, &po, grad ? all : fwd, grad ? 7 : 3))
 		return NULL;
 	for (Node *n = m->graph->first; n; n = n->next) {
 		if (optab[n->op]->lib)

@@ -128,6 +128,9 @@ Node   *product_make(Builder *b, const ProductForm *f);
 int64_t product_rows(const Node *n);            /* of a Product's result as one matrix; 0: it is several */
 bool    product_even(const Node *n);            /* a Gemm or MatMul: its matrices lie at even distances, or are one */
 
+/* A node of a recurrent layer as cuDNN takes it (ops/recurrent/layer.c), of a node that does the layer's steps; bias: how many it has. */
+Node   *recurrent_make(Builder *b, OpKind op, const Node *of, int bias, int nin, Value *const *in);
+
 /* A rounded copy of a weight that is made once per step, behind its update (passes/amp.c); it lies with the optimizer's state. */
 static inline bool cast_once(const Node *n)
 {

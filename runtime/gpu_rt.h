@@ -73,6 +73,17 @@ void pd_place_rows(float *table, int64_t height, const void *ids, int bytes, con
 void pd_window(void *large, const void *small, size_t size, int64_t planes, const int *in, const int *front, const int *out,
                int there);
 
+/* gpu_turns.cu, of recurrent layers: pieces of memory copied, all by one kernel; from NULL: zeros. */
+enum { RT_PIECES = 12 };        /* at most */
+void rt_copy_pieces(int count, float *const *to, const float *const *from, const int64_t *n);
+/* to [steps, batch, k]: every sequence of `from` up to its length (NULL: steps), back to front where reverse; zeros behind. */
+void rt_turn(float *to, const float *from, int steps, int batch, int k, const int32_t *lens, int reverse);
+/* h [batch, k] is y at the last step of each sequence; of an empty one h0 (NULL: 0). */
+void rt_last(float *h, const float *y, const float *h0, int batch, int k, const int32_t *lens);
+/* The gradient of rt_last: dh is added to dy there, and of empty sequences to dh0. */
+void rt_last_back(float *dy, const float *dh, int batch, int k, const int32_t *lens);
+void rt_empty_back(float *dh0, const float *dh, int batch, int k, const int32_t *lens);
+
 /* gpu_ends.cu: what pd_product_run does behind a product that the library made bare: bias, end and what is kept, in place; the
  * sum of k rows of n. */
 void pd_end_of(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept);

@@ -607,6 +607,30 @@ typedef struct pd_product { void *impl; } pd_product;
 void pd_product_init(pd_product *o, const pd_product_desc *d);
 void pd_product_run(const pd_product *o, void *y, void *also, const void *a, const void *b, const void *bias, const void *kept,
                     void *scratch);
+/* A recurrent layer in one direction over `steps` steps, by cuDNN: x [steps * batch, input], y [steps, batch, hidden], states
+ * [batch, hidden]; w [gates * hidden, input] and r [gates * hidden, hidden] with gates in ONNX's order, b [gates * hidden] what is
+ * added to the input's product, rb [hidden] what a GRU adds to the recurrent product of its n. reverse: from the last step to the
+ * first. lens: steps of each sequence, behind which y is 0; not for PD_RNN_RELU, and an LSTM gives no c with it. `reserve` is made
+ * by the forward, changed by backward_data and read by backward_weights, which come in this order. Absent: NULL. */
+typedef enum pd_cell { PD_LSTM, PD_GRU, PD_RNN_TANH, PD_RNN_RELU } pd_cell;
+typedef struct pd_recurrent_desc {
+	int     what;               /* PD_FORWARD ... */
+	pd_cell cell;
+	int     steps, batch, input, hidden, reverse, lens;
+	int     bias;               /* how many: b, rb */
+	size_t  reserve;            /* bytes that it has; where the library wants more, it gets them before step 0 .. */
+	int     slots;              /* .. for so many microbatches in flight */
+} pd_recurrent_desc;
+typedef struct pd_recurrent { void *impl; } pd_recurrent;
+void pd_recurrent_init(pd_recurrent *o, const pd_recurrent_desc *d);
+void pd_recurrent_forward(const pd_recurrent *o, float *y, float *h, float *c, float *reserve, const float *x, const float *w,
+                          const float *r, const float *b, const float *rb, const float *h0, const float *c0,
+                          const int32_t *lens);
+void pd_recurrent_backward_data(const pd_recurrent *o, float *dx, float *dh0, float *dc0, float *reserve, const float *y,
+                                const float *w, const float *r, const float *b, const float *rb, const float *dy,
+                                const float *dh, const float *dc, const float *h0, const float *c0, const int32_t *lens);
+void pd_recurrent_backward_weights(const pd_recurrent *o, float *dw, float *dr, float *db, float *drb, float *reserve,
+                                   const float *x, const float *y, const float *h0, const int32_t *lens);
 /* pd_report of numbers on the device. */
 void   pd_report_from(int mb, const float *loss, const float *count);
 void   pd_hits_from(int mb, const float *hits);         /* likewise pd_hits */

@@ -41,7 +41,7 @@ API cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t 
 API cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataType_t type, int rank, const int dim[],
                                              const int stride[])
 {
-	if (rank < 4 || rank > 5)       /* as cuDNN: fewer are not taken */
+	if (rank < 3 || rank > 5)       /* of images and filters no fewer than 4 are taken */
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	for (int i = rank - 1, s = 1; i >= 0; s *= dim[i--])
 		if (stride[i] != s)
@@ -49,6 +49,25 @@ API cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDat
 	t->rank = rank;
 	t->type = type;
 	memcpy(t->dim, dim, (size_t)rank * sizeof *dim);
+	return CUDNN_STATUS_SUCCESS;
+}
+
+API cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t t, int asked, cudnnDataType_t *type, int *rank, int dim[],
+                                             int stride[])
+{
+	*type = t->type;
+	*rank = t->rank;
+	for (int i = t->rank - 1, s = 1; i >= 0; s *= t->dim[i--])
+		if (i < asked) {
+			dim[i] = t->dim[i];
+			stride[i] = s;
+		}
+	return CUDNN_STATUS_SUCCESS;
+}
+
+API cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t)
+{
+	free(t);
 	return CUDNN_STATUS_SUCCESS;
 }
 

@@ -35,6 +35,8 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s);
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *t);
 cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataType_t type, int rank, const int dim[],
                                          const int stride[]);
+cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t t, int asked, cudnnDataType_t *type, int *rank, int dim[], int stride[]);
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t);
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *w);
 cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataType_t type, cudnnTensorFormat_t format, int rank,
                                          const int dim[]);
@@ -101,5 +103,49 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, c
 cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void *alpha, cudnnTensorDescriptor_t yd,
 	const void *y, cudnnTensorDescriptor_t dyd, const void *dy, cudnnTensorDescriptor_t xd, const void *x, const void *beta,
 	cudnnTensorDescriptor_t dxd, void *dx);
+
+/* ---- recurrent layers ---- */
+
+typedef enum cudnnRNNAlgo { CUDNN_RNN_ALGO_STANDARD } cudnnRNNAlgo_t;
+typedef enum cudnnForwardMode { CUDNN_FWD_MODE_INFERENCE, CUDNN_FWD_MODE_TRAINING } cudnnForwardMode_t;
+typedef enum cudnnRNNMode { CUDNN_RNN_RELU, CUDNN_RNN_TANH, CUDNN_LSTM, CUDNN_GRU } cudnnRNNMode_t;
+typedef enum cudnnRNNBiasMode { CUDNN_RNN_NO_BIAS, CUDNN_RNN_SINGLE_INP_BIAS, CUDNN_RNN_DOUBLE_BIAS, CUDNN_RNN_SINGLE_REC_BIAS }
+	cudnnRNNBiasMode_t;
+typedef enum cudnnDirectionMode { CUDNN_UNIDIRECTIONAL, CUDNN_BIDIRECTIONAL } cudnnDirectionMode_t;
+typedef enum cudnnRNNInputMode { CUDNN_LINEAR_INPUT, CUDNN_SKIP_INPUT } cudnnRNNInputMode_t;
+typedef enum cudnnRNNDataLayout { CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED,
+	CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED } cudnnRNNDataLayout_t;
+typedef enum cudnnWgradMode { CUDNN_WGRAD_MODE_ADD, CUDNN_WGRAD_MODE_SET } cudnnWgradMode_t;
+#define CUDNN_RNN_PADDED_IO_DISABLED 0
+typedef struct cudnnDropoutStruct *cudnnDropoutDescriptor_t;
+typedef struct cudnnRNNStruct *cudnnRNNDescriptor_t;
+typedef struct cudnnRNNDataStruct *cudnnRNNDataDescriptor_t;
+
+cudnnStatus_t cudnnCreateDropoutDescriptor(cudnnDropoutDescriptor_t *d);
+cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t d, cudnnHandle_t h, float p, void *states, size_t bytes,
+	unsigned long long seed);
+cudnnStatus_t cudnnCreateRNNDescriptor(cudnnRNNDescriptor_t *r);
+cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t r, cudnnRNNAlgo_t algo, cudnnRNNMode_t cell, cudnnRNNBiasMode_t bias,
+	cudnnDirectionMode_t direction, cudnnRNNInputMode_t input, cudnnDataType_t type, cudnnDataType_t math, cudnnMathType_t how,
+	int32_t inputs, int32_t hidden, int32_t projected, int32_t layers, cudnnDropoutDescriptor_t dropout, uint32_t flags);
+cudnnStatus_t cudnnCreateRNNDataDescriptor(cudnnRNNDataDescriptor_t *s);
+cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t s, cudnnDataType_t type, cudnnRNNDataLayout_t layout, int steps,
+	int batch, int width, const int lengths[], void *fill);
+cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t h, cudnnRNNDescriptor_t r, size_t *bytes);
+cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t h, cudnnRNNDescriptor_t r, cudnnForwardMode_t mode, cudnnRNNDataDescriptor_t x,
+	size_t *work, size_t *reserve);
+cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t h, cudnnRNNDescriptor_t r, int32_t layer, size_t bytes, const void *space,
+	int32_t id, cudnnTensorDescriptor_t matrix, void **at, cudnnTensorDescriptor_t bias, void **bias_at);
+cudnnStatus_t cudnnRNNForward(cudnnHandle_t h, cudnnRNNDescriptor_t r, cudnnForwardMode_t mode, const int32_t lengths[],
+	cudnnRNNDataDescriptor_t xd, const void *x, cudnnRNNDataDescriptor_t yd, void *y, cudnnTensorDescriptor_t hd, const void *hx,
+	void *hy, cudnnTensorDescriptor_t cd, const void *cx, void *cy, size_t weight_bytes, const void *weights, size_t work_bytes,
+	void *work, size_t reserve_bytes, void *reserve);
+cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t h, cudnnRNNDescriptor_t r, const int32_t lengths[], cudnnRNNDataDescriptor_t yd,
+	const void *y, const void *dy, cudnnRNNDataDescriptor_t xd, void *dx, cudnnTensorDescriptor_t hd, const void *hx,
+	const void *dhy, void *dhx, cudnnTensorDescriptor_t cd, const void *cx, const void *dcy, void *dcx, size_t weight_bytes,
+	const void *weights, size_t work_bytes, void *work, size_t reserve_bytes, void *reserve);
+cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t h, cudnnRNNDescriptor_t r, cudnnWgradMode_t add, const int32_t lengths[],
+	cudnnRNNDataDescriptor_t xd, const void *x, cudnnTensorDescriptor_t hd, const void *hx, cudnnRNNDataDescriptor_t yd,
+	const void *y, size_t weight_bytes, void *dweights, size_t work_bytes, void *work, size_t reserve_bytes, void *reserve);
 
 #endif
