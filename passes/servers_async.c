@@ -45,8 +45,6 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 		return refuse(cx, "--amp fp16 leaves out a step in which any gradient overflows, and no step is common to all devices; choose bf16");
 	if (o->last && !strcmp(o->last, "keep"))
 		return refuse(cx, "data.last: keep trains on a short step, in which some devices have no sample; say drop or wrap");
-	if (target_cuda(o))
-		return refuse(cx, "servers of programs for GPUs are synchronous");
 	for (int i = 0; i < n; i++)
 		if (t[i].w->param->sync != SYNC_PS)
 			return diag_error(cx->d, NOLOC, 520, "--sync async: '%s' would go by AllReduce, in which devices meet (--comm %s)%s%s; %s",

@@ -29,6 +29,8 @@ void *rt_alloc(size_t bytes)
 /* There are no other devices, and no graphs. */
 bool rt_nccl_on(void) { return false; }
 void rt_nccl_look(void) { }
+void rt_sums_return(void) { }
+bool rt_capture_refused(const char *what, const char *why) { (void)what; (void)why; return false; }
 void rt_rest(int idle) { (void)idle; }
 void rt_section_spoil(const char *why) { (void)why; }
 void rt_section_note(int mb, bool hits) { (void)mb, (void)hits; }
