@@ -174,6 +174,26 @@ static float *kept(const call *c, int t, int which)
 	return c->reserve + STAMP + ((size_t)t * (size_t)(c->r.gates + 1) + (size_t)which) * block(&c->r, c->batch);
 }
 
+/* What a call is given belongs to the program (standin_touch). */
+static void touch(const call *c)
+{
+	const size_t n = block(&c->r, c->batch) * sizeof(float), steps = (size_t)c->steps;
+	const size_t x = steps * (size_t)c->batch * (size_t)c->r.inputs * sizeof(float);
+	const void *const state[] = { c->hx, c->cx, c->dhy, c->dcy, c->hy, c->cy, c->dhx, c->dcx };
+
+	for (size_t i = 0; i < sizeof state / sizeof *state; i++)
+		standin_touch("cuDNN, a layer's state", state[i], n);
+	standin_touch("cuDNN, a layer's x", c->x, x);
+	standin_touch("cuDNN, a layer's dx", c->dx, x);
+	standin_touch("cuDNN, a layer's y", c->y, n * steps);
+	standin_touch("cuDNN, a layer's y", c->to_y, n * steps);
+	standin_touch("cuDNN, a layer's dy", c->dy, n * steps);
+	standin_touch("cuDNN, a layer's weights", c->w, weight_bytes(&c->r));
+	standin_touch("cuDNN, a layer's gradients", c->dw, weight_bytes(&c->r));
+	standin_touch("cuDNN, a layer's reserve", c->reserve, reserve_bytes(&c->r, c->steps, c->batch));
+	standin_touch("cuDNN, a layer's workspace", c->work, work_bytes(&c->r, c->batch));
+}
+
 /* to (+)= a op(matrix id): a [batch, rows or columns of the matrix]. */
 static void times(const call *c, float *to, const float *a, int id, bool turned, bool adds)
 {
@@ -244,6 +264,7 @@ static standin_end forward(void *what)
 	float       *state = c->work, *h = c->work + n, *r[4], *v[5];
 
 	standin_device(1);
+	touch(c);
 	garbage(c);
 	stamp_is(c, NULL, "forward");
 	zero_or(state, c->cx, n);
@@ -322,6 +343,7 @@ static standin_end back_data(void *what)
 	float       *dh = c->work, *dc = c->work + n, *older = c->work + 2 * n, *v[5];
 
 	standin_device(1);
+	touch(c);
 	garbage(c);
 	stamp_is(c, "forward", "data");
 	zero_or(dh, c->dhy, n);
@@ -362,6 +384,7 @@ static standin_end back_weights(void *what)
 	const int   g = c->r.gates, h = c->r.hidden, in = c->r.inputs;
 
 	standin_device(1);
+	touch(c);
 	garbage(c);
 	stamp_is(c, "data", "weights");
 	for (int t = 0; t < c->steps; t++)
