@@ -131,7 +131,8 @@ def make(r, job):
     target = ['bin/cases'] if job['kind'] == 'cases' else ['all', 'bin/p0'] if job['kind'] == 'bench' else ['all']
     rc, out = r.sh(['make', '-s', '-C', d, '-j2' if r.base else f'-j{r.a.jobs}', f'CUDA={r.toolkit}', f'ARCH={r.a.arch}', 'OPT=-O2',
                      *([f'CC={os.environ["CC"]}'] if os.environ.get('CC') else []), *target], r.limit['build'])
-    return None if rc == 0 else 'took too long' if rc == 124 else tail(out)
+    why = [l for l in out.splitlines() if 'error' in l.lower()]         # the first, not make's
+    return None if rc == 0 else 'took too long' if rc == 124 else why[0] if why else tail(out)
 
 
 def build(r, job):
@@ -358,6 +359,8 @@ def options():
     for p in filter(None, a.only.split(',') + a.again.split(',')):
         if p not in PARTS:
             ap.error(f'no part is called {p}; there are {" ".join(PARTS)}')
+    if not os.path.isfile(a.pack) and not os.path.exists(f'{a.pack}/packed.json'):
+        ap.error(f'{a.pack} is neither an archive that run.sh --pack wrote nor a folder with packed.json')
     a.arch = a.arch or machine.arch() or 'sm_90'
     return a
 

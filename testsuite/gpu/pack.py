@@ -106,7 +106,8 @@ def suite(label, cmd):
     def run(folder):
         rc, out = T.run([sys.executable, *cmd], timeout=3600, env={'PDCC_KEEP': folder})
         said = (out.strip().splitlines() or ['said nothing'])[-1]
-        failed = [l for l in out.splitlines() if l.startswith('FAIL')] or [f'exit {rc}: {said}'] if rc else []
+        lines = out.splitlines()
+        failed = [' | '.join(x.strip() for x in lines[i:i + 4]) for i, l in enumerate(lines) if l.startswith('FAIL')] or [f'exit {rc}: {said}'] if rc else []
         return ([] if rc == 77 else failed) or ([] if os.listdir(folder) or rc == 77 else [f'kept nothing: {said}']), said
     return label, run, ' '.join(os.path.relpath(c, SUITES) if os.path.isabs(c) else c for c in cmd)
 
