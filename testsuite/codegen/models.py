@@ -59,3 +59,10 @@ onnx.save(helper.make_model(helper.make_graph(
     [helper.make_tensor_value_info('slot', X, [4, 4]), helper.make_tensor_value_info('while', L, [4])],
     [helper.make_tensor_value_info('loss', X, [])], [weight('mb', 4, 4), weight('tmp', 4, 4), weight('params', 4), weight('channel', 4)]),
     opset_imports=[helper.make_opsetid('', 17)], ir_version=8, producer_name=''), os.path.join(HERE, 'names.onnx'))
+
+# two sequences of four steps, from the last to the first
+save('lstm', [node('Transpose', 'x', 'steps', perm=[1, 0, 2]), node('LSTM', 'steps W R B', 'y h', direction='reverse', hidden_size=2),
+              node('Reshape', 'h rows', 'last'), node('Gemm', 'last w2', 'logits')],
+     [('x', X, [2, 4, 3]), ('labels', L, [2])],
+     [weight('W', 1, 8, 3), weight('R', 1, 8, 2), weight('B', 1, 16), weight('w2', 2, 3),
+      numpy_helper.from_array(np.array([2, 2], 'i8'), 'rows')])

@@ -24,6 +24,7 @@ CASES = {
     'gpu': ('mlp', '--cluster local:2 --plan 1-1 --microbatches 2 --optimizer adam --lr 0.01 --target cuda'),
     'gpu-conv': ('conv', '--cluster local:2 --plan 2 --microbatches 2 --optimizer momentum --lr 0.01 --target cuda'),
     'gpu-skip': ('skip', '--cluster local:1 --plan 1 --microbatches 3 --optimizer sgd --lr 0.5 --target cuda --reproducible'),
+    'gpu-lstm': ('lstm', '--cluster local:1 --plan 1 --microbatches 2 --optimizer sgd --lr 0.5 --target cuda'),
     'names': ('names', '--cluster local:2 --plan 1-1 --microbatches 2 --optimizer sgd --lr 0.5'),
 }
 LIBRARY = ('replicas',)

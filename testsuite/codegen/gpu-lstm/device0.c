@@ -1,0 +1,85 @@
+/* lstm, device 0 of 1 (d0): replica 0 of 1 of stage 0. Written by pdcc 0.1, edits are lost. */
+#include "stage0/stage0.h"
+
+/* its microbatches of a step, in the order in which they are done */
+static const int mine[] = {
+	0, 1,
+};
+
+/* A step: what is done, in which slot, with which microbatch. Forwards come first in the list of kinds: they
+ * alone are done where nothing is trained. */
+enum { F, B, SYNC, UPDATE };
+static const char *const names[] = {
+	[F] = "F", [B] = "B", [SYNC] = "SYNC", [UPDATE] = "UPDATE",
+};
+static const struct action { short kind, slot; int mb; } actions[] = {
+	{ F, 0, 0 }, { B, 0, 0 }, { F, 0, 1 }, { B, 0, 1 }, { SYNC, 0, -1 }, { UPDATE, 0, -1 },
+};
+
+static void step(bool train)
+{
+	const struct action *end = actions + sizeof actions / sizeof *actions;
+
+	for (const struct action *a = actions; a < end; a++) {
+		if (!train && a->kind >= B)
+			continue;
+		pd_action(names[a->kind], a->mb);
+		switch (a->kind) {
+		case F:
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				do
+					forward(a->slot, a->mb);
+				while (pd_section_end());
+			}
+			break;
+		case B:
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				do
+					backward(a->slot, a->mb);
+				while (pd_section_end());
+			}
+			break;
+		case SYNC:
+			sync();
+			break;
+		case UPDATE:
+			pd_totals();
+			if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb)) {
+				do
+					update();
+				while (pd_section_end());
+			}
+			break;
+		}
+	}
+}
+
+static void start(char *arena)
+{
+	init(arena, 0, mine, 2);
+}
+
+static const pd_program program = {
+	.abi = PD_ABI, .model = "lstm.onnx", .plan = "1", .schedule = "1f1b",
+	.hash = "c2d6b7247b6e04fd", .model_hash = "3f8cf3e2e3b7071e", .optimizer = "sgd",
+	.rank = 0, .world = 1, .stage = 0, .stages = 1, .replica = 0, .replicas = 1,
+	.threads = 1, .reproducible = false, .shuffle = false, .seed = 1,
+	.micro = 2, .microbatches = 2, .channels = 0, .slots = 1, .arena = 6272,
+	.nparams = PARAMS, .params = stage_params, .ninputs = INPUTS, .inputs = stage_inputs,
+	.lr = 0.5,
+	.predicted = 0.000258,
+	.weights = "weights/stage0.safetensors", .steps = 10, .timeout = 60,
+	.init = start, .step = step, .notes = "",
+};
+
+const pd_program *pd_device(void)
+{
+	return &program;
+}
+
+#if !defined PD_LOOP        /* make LOOP=FILE.c: main is there */
+int main(int argc, char **argv)
+{
+	return pd_main(pd_device(), argc, argv);
+}
+#endif
