@@ -154,8 +154,8 @@ static void write_body(CaseFile *f, Cw *w, Cw *objects)
 		if (!runs(n) || (optab[n->op]->flags & (OP_VIEW | OP_COMM)))
 			continue;
 		const NodeKernel *nk = kernel_of(&f->kernels, n);
-		if (nk->k->object) {
-			cw_line(objects, "%s %s;", nk->k->object, case_object(f, n));
+		if (nk->object) {
+			cw_line(objects, "%s %s;", nk->object, case_object(f, n));
 			cw_stmts(w, NULL, statement(&f->kernels, nk, n, nk->k->init, &place));
 		}
 		cw_stmts(w, arena_printf(f->b.a, "%%%s", n->nout && n->out[0] ? n->out[0]->name : ""),
@@ -342,7 +342,7 @@ static bool write_table(Build *b, const Case *c, int n)
 static bool case_file(const char *name, bool gpu)
 {
 	static const char *const device[] = { "gpu.h", "gpu_tiles.h", "gpu_rt.h", "rt.h", "gpu_device.c", "gpu_streams.c", "gpu_library.c",
-		"gpu_products.c", "gpu_dnn.h", "gpu_dnn.c", "gpu_conv.c", "gpu_recurrent.c", "gpu_kernels.cu", "gpu_ends.cu",
+		"gpu_products.c", "gpu_dnn.h", "gpu_dnn.c", "gpu_conv.c", "gpu_recurrent.c", "gpu_attention.c", "gpu_kernels.cu", "gpu_ends.cu",
 		"gpu_norm.cu", "gpu_turns.cu" };
 
 	if (strncmp(name, "runtime/", 8))

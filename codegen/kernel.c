@@ -151,13 +151,16 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	}
 	if (op->holes)
 		op->holes(n, nk->h);
-	nk->call = hole_string(k->a, nk->h, "CALL", 4);
+	nk->call = k->cuda ? hole_string(k->a, nk->h, "CUDA_CALL", 9) : NULL;
+	if (!nk->call)
+		nk->call = hole_string(k->a, nk->h, "CALL", 4);
 	if (!nk->call)
 		nk->call = nk->k->call;
 	if (!nk->call) {
 		diag_error(k->d, n->loc, 702, "%s has no kernel%s", op->name, f64 ? " for f64" : "");
 		return NULL;
 	}
+	nk->object = nk->k->object && strstr(nk->call, "$o") ? nk->k->object : NULL;
 	if (nk->k->file) {
 		const char *text = tmpl_text(k->a, nk->k->file);
 		if (!text) {

@@ -12,6 +12,7 @@ typedef struct NodeKernel {
 	Holes        *h;
 	const char   *name;     /* of the C function; NULL when there is no template */
 	const char   *call;     /* pattern of the statement */
+	const char   *object;   /* type of the library object that the statement names; NULL: it names none */
 } NodeKernel;
 
 typedef struct Kernels {

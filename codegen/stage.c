@@ -92,7 +92,7 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 			cw_stmt(w, "of each", "static const int hosts[] = { %s };", hosts_text(x));
 	}
 	for (int i = 0; i < x->nobject; i++)
-		cw_line(w, "static %s %s;", kernel_of(&x->kernels, x->object[i])->k->object, object_text(x, x->object[i]));
+		cw_line(w, "static %s %s;", kernel_of(&x->kernels, x->object[i])->object, object_text(x, x->object[i]));
 }
 
 static void declare(StageCx *x, Cw *w, const char *name)

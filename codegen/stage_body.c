@@ -152,7 +152,7 @@ static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
 		x->failed = true;
 		return;
 	}
-	if (nk->k->object)
+	if (nk->object)
 		PUSH(x->b->a, x->object, x->nobject, x->capobject) = n;
 	if ((optab[n->op]->flags & OP_UPDATE) && n->in[0]->param->kind == PARAM_WEIGHT && n->nin >= 3)
 		write_gradient(x, w, n);

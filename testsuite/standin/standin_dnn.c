@@ -8,7 +8,7 @@
 
 API const char *cudnnGetErrorString(cudnnStatus_t s)
 {
-	return s == CUDNN_STATUS_SUCCESS ? "success" : "not supported";
+	return s == CUDNN_STATUS_SUCCESS ? "success" : s == CUDNN_STATUS_BAD_PARAM ? "bad parameter" : "not supported";
 }
 
 cudnnStatus_t standin_dnn_made(void *p)

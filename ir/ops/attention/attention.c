@@ -268,6 +268,27 @@ static void score_holes(const Node *n, Holes *h, const Geo *g)
 	hole_text(h, "DSCORE", "%s", back);
 }
 
+/* GPUs: the library's forward, where it may have one: heads of 16 bits, in rows of whole multiples of 16 bytes, nothing but later
+ * keys hidden. The kernel does it where the library has none after all. */
+static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
+{
+	const struct attention *at = n->attr;
+	const int64_t *s[] = { g->q, g->k, g->v, g->y };
+	const char *text = "";
+
+	if (is_grad(n) || !vectors || !dtype_half(n->in[0]->type.dtype) || mask_of(n) || bias_of(n) || at->ratio > 0 || at->transK ||
+		g->d > 128 || g->dv > 128 || g->b * g->h * g->tq < 1)
+		return;
+	for (int i = 0; i < 4; i++)
+		text = arena_printf(h->arena, "%s, .%c = { %lld, %lld, %lld }", text, "qkvy"[i], (long long)s[i][0], (long long)s[i][1],
+			(long long)s[i][2]);
+	hole_text(h, "DESC", "(pd_attention_desc){ .type = %s, .causal = %d, .scale = %s, .b = %lld, .h = %lld, .tq = %lld, .tk = %lld, "
+		".d = %lld, .dv = %lld%s }", n->in[0]->type.dtype == DT_f16 ? "PD_F16" : "PD_BF16", at->causal != 0,
+		c_literal(h->arena, DT_f32, at->scale, 0), (long long)g->b, (long long)g->h, (long long)g->tq, (long long)g->tk,
+		(long long)g->d, (long long)g->dv, text);
+	hole_text(h, "CUDA_CALL", "if (!pd_attention_run(&$o, $=, $=1, $0, $1, $2)) $k($=, $=1, $0, $1, $2);");
+}
+
 static int64_t sixteens(int64_t n, int64_t most)
 {
 	n = (n + 15) / 16 * 16;
@@ -294,6 +315,7 @@ static void tile_holes(const Node *n, Holes *h, const Geo *g)
 	hole_int(h, "WARPS", sixteens(longest > 0 ? longest : 1, is_grad(n) && !small ? 32 : 64) / 16);
 	hole_int(h, "KEYS", sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, small ? 64 : 32));
 	hole_int(h, "VECTORS", vectors);
+	library_holes(n, h, g, vectors);
 }
 
 static void name_hole(const Node *n, Holes *h, const Geo *g)
@@ -395,7 +417,7 @@ static const AttrDef attrs[] = {
 const OpDef op_Attention = {
 	.name = "Attention", .minin = 3, .maxin = 5, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
 	COMMON, .cpu = { .file = "attention.cpu.c" }, .ref = { .file = "attention.ref.c" },
-	.cuda = { .file = "attention.cuda.cu" },
+	.cuda = { .file = "attention.cuda.cu", .object = "pd_attention", .init = "pd_attention_init(&$o, &$DESC);" },
 };
 
 const OpDef op_AttentionGrad = {
