@@ -22,7 +22,8 @@ typedef struct PlanTensor {
 	bool    kept;               /* counted in PlanModel.kept of its maker */
 } PlanTensor;
 
-typedef struct PlanWeight { int *layer, n; double bytes; bool trained; const Value *value; } PlanWeight;      /* n layers read it; value NULL: of a profile */
+/* n layers read it; value NULL: of a profile. */
+typedef struct PlanWeight { int *layer, n; double bytes; bool trained; const Value *value; } PlanWeight;
 
 /* Stages may keep what their backward reads, or compute it again: never, always, where memory is short. */
 typedef enum PlanRecompute { PLAN_KEEP, PLAN_AGAIN, PLAN_AGAIN_AS_NEEDED } PlanRecompute;

@@ -38,7 +38,8 @@ void servers_start(PlanModel *p, const Training *t)
 		return;
 	struct PlanServers *x = p->servers = NEW(p->a, struct PlanServers);
 
-	*x = (struct PlanServers){ t, NEWN(p->a, Travel, p->nweight + 1), NEWN(p->a, double *, p->nweight + 1), NEWN(p->a, int, p->nweight + 1) };
+	*x = (struct PlanServers){ t, NEWN(p->a, Travel, p->nweight + 1), NEWN(p->a, double *, p->nweight + 1),
+		NEWN(p->a, int, p->nweight + 1) };
 	for (int i = 0; i < p->ngrad; i++)
 		if (p->grad[i].weight >= 0 && x->parts[p->grad[i].weight] < MOST_PARTS)
 			x->parts[p->grad[i].weight]++;

@@ -36,8 +36,8 @@ typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMess
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
 /* PULL, PUSH: of one device with one server (simulate_each.c). OWNED: of replicas that own parameters (simulate_owned.c). */
-typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_PULL, SIM_PUSH, SIM_OWNED, SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE,
-	SIM_HOSTS } SimJoinKind;
+typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_PULL, SIM_PUSH, SIM_OWNED,
+	SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE, SIM_HOSTS } SimJoinKind;
 typedef struct SimJoin {
 	SimJoinKind kind;
 	int64_t     bytes;

@@ -262,7 +262,8 @@ void sim_join_servers(Arena *a, SimModel *x, int *capjoin)
 		return;
 	if (!x->s->async)
 		beside(x, in);
-	PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = most_bytes(a, x), .n = n, .rank = rank, .root = n - 1 };
+	PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = most_bytes(a, x), .n = n, .rank = rank,
+		.root = n - 1 };
 }
 
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)

@@ -9,8 +9,9 @@
  * each (opsw.c: 16 bits or 32), what a microbatch looks up in how many pulls. */
 typedef struct Rows { bool whole; double row, all, cut, down, up; int64_t lookups; int pulls; } Rows;
 
-/* What a stage and a server have to do with each other about it: the same for all replicas. */
-typedef struct Dealing { bool give, pull; Rows rows; const Value *w; int first, then; } Dealing;   /* orders: of PULL or GIVE; PUSH or RETURN */
+/* What a stage and a server have to do with each other about it: the same for all replicas. Orders: first of PULL or GIVE, then
+ * of PUSH or RETURN. */
+typedef struct Dealing { bool give, pull; Rows rows; const Value *w; int first, then; } Dealing;
 
 /* Replicas whose sums leave together: of one host, or r alone. */
 typedef struct Team { int chief, n; double sums; int64_t grains; } Team;
