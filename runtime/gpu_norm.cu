@@ -1,7 +1,6 @@
-/* gpu_norm.cu: batch normalization in training mode over images in plain order, a block per channel. The sums are added in
- * f64 and always in one order. */
+/* gpu_norm.cu: batch normalization in training mode over images in plain order, a block per channel, where cuDNN does not do it
+ * (gpu_bn.c). The sums are added in f64 and always in one order. And what lies between the library's statistics and ours. */
 #include "gpu.h"
-#include <cstdlib>
 
 namespace device {
 
@@ -71,19 +70,24 @@ static __global__ void backward(float *dx, float *dscale, float *dbias, const fl
 	}
 }
 
+static __global__ void variance(float *v, int c, float eps)
+{
+	const int k = blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (k < c) {
+		const double is = 1 / ((double)v[k] * (double)v[k]) - (double)eps;
+		v[k] = is > 0 ? (float)is : 0;
+	}
 }
 
-PD_HOST size_t pd_bn_scratch(const pd_bn_desc *)
+static __global__ void inverse(float *to, const float *v, int c, float eps)
 {
-	return 0;
+	const int k = blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (k < c)
+		to[k] = (float)(1 / sqrt((double)v[k] + (double)eps));
 }
 
-PD_HOST void pd_bn_init(pd_bn *o, const pd_bn_desc *d)
-{
-	o->impl = malloc(sizeof *d);
-	if (!o->impl)
-		abort();
-	memcpy(o->impl, d, sizeof *d);
 }
 
 static int inner_of(const pd_bn_desc *d)
@@ -91,27 +95,31 @@ static int inner_of(const pd_bn_desc *d)
 	return d->sp[0] * d->sp[1] * d->sp[2];
 }
 
-PD_HOST void pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const float *x, const float *scale,
-                           const float *bias, void *)
+PD_HOST void pd_norm_forward(const pd_bn_desc *d, float *y, float *mean, float *var, const float *x, const float *scale,
+                             const float *bias)
 {
-	const pd_bn_desc *d = (const pd_bn_desc *)o->impl;
-
 	PD_LAUNCH(device::forward, (unsigned)d->c, 512, 0, y, mean, var, x, scale, bias, d->n, d->c, inner_of(d), d->eps);
 }
 
-PD_HOST void pd_bn_evaluate(const pd_bn *o, float *y, const float *x, const float *scale, const float *bias, const float *mean,
-                            const float *var)
+PD_HOST void pd_norm_evaluate(const pd_bn_desc *d, float *y, const float *x, const float *scale, const float *bias, const float *mean,
+                              const float *var)
 {
-	const pd_bn_desc *d = (const pd_bn_desc *)o->impl;
-
 	PD_LAUNCH(device::evaluate, (unsigned)d->c, 512, 0, y, x, scale, bias, mean, var, d->n, d->c, inner_of(d), d->eps);
 }
 
-PD_HOST void pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
-                            const float *mean, const float *var, const float *scale, void *)
+PD_HOST void pd_norm_backward(const pd_bn_desc *d, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
+                              const float *mean, const float *var, const float *scale)
 {
-	const pd_bn_desc *d = (const pd_bn_desc *)o->impl;
-
 	PD_LAUNCH(device::backward, (unsigned)d->c, 512, 0, dx, dscale, dbias, dy, x, mean, var, scale, d->n, d->c, inner_of(d),
 	          d->eps);
+}
+
+PD_HOST void pd_norm_variance(float *v, int c, float eps)
+{
+	PD_LAUNCH(device::variance, pd_blocks(c, 256), 256, 0, v, c, eps);
+}
+
+PD_HOST void pd_norm_inverse(float *to, const float *var, int c, float eps)
+{
+	PD_LAUNCH(device::inverse, pd_blocks(c, 256), 256, 0, to, var, c, eps);
 }

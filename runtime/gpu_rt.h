@@ -84,6 +84,15 @@ void rt_last(float *h, const float *y, const float *h0, int batch, int k, const 
 void rt_last_back(float *dy, const float *dh, int batch, int k, const int32_t *lens);
 void rt_empty_back(float *dh0, const float *dh, int batch, int k, const int32_t *lens);
 
+/* gpu_norm.cu: batch normalization by kernels of ours; and 1 / sqrt(variance + eps), one per channel, from or into variances. */
+void pd_norm_forward(const pd_bn_desc *d, float *y, float *mean, float *var, const float *x, const float *scale, const float *bias);
+void pd_norm_evaluate(const pd_bn_desc *d, float *y, const float *x, const float *scale, const float *bias, const float *mean,
+                      const float *var);
+void pd_norm_backward(const pd_bn_desc *d, float *dx, float *dscale, float *dbias, const float *dy, const float *x, const float *mean,
+                      const float *var, const float *scale);
+void pd_norm_variance(float *v, int c, float eps);      /* in place */
+void pd_norm_inverse(float *to, const float *var, int c, float eps);
+
 /* gpu_ends.cu: what pd_product_run does behind a product that the library made bare: bias, end and what is kept, in place; the
  * sum of k rows of n. */
 void pd_end_of(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept);

@@ -9,6 +9,11 @@ static bool same(const struct cudnnTensorStruct *a, const struct cudnnTensorStru
 	return a->rank == b->rank && a->type == b->type && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
 }
 
+static size_t bytes_of(const struct cudnnTensorStruct *t)
+{
+	return (size_t)t->dim[0] * (size_t)t->dim[1] * (size_t)standin_dnn_points(t) * (t->type == CUDNN_DATA_FLOAT ? 4 : 2);
+}
+
 /* ---- activations ---- */
 
 API cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t *a)
@@ -33,6 +38,8 @@ static standin_end relu(void *what)
 	const int64_t     n = (int64_t)a->t.dim[0] * a->t.dim[1] * standin_dnn_points(&a->t);
 
 	standin_device(1);
+	standin_touch("cuDNN, operand", a->x, bytes_of(&a->t));
+	standin_touch("cuDNN, result", a->y, bytes_of(&a->t));
 	for (int64_t i = 0; i < n; i++) {
 		const float v = standin_dnn_get(&a->t, a->x, i);
 		standin_dnn_put(&a->t, a->y, i, v > 0 ? v : 0);
@@ -73,6 +80,20 @@ static double sum(const norm *o, int c, double (*f)(const norm *o, int64_t at, d
 		for (int64_t i = 0; i < sp; i++)
 			s += f(o, ((int64_t)n * o->t.dim[1] + c) * sp + i, m, inverse);
 	return s;
+}
+
+static void touch(const norm *o)
+{
+	const void *const row[] = { o->scale, o->bias, o->mean, o->inverse, o->first, o->second };
+
+	standin_device(1);
+	standin_touch("cuDNN, operand", o->x, bytes_of(&o->t));
+	standin_touch("cuDNN, result", o->to, bytes_of(&o->t));
+	if (o->dy)
+		standin_touch("cuDNN, gradient", o->dy, bytes_of(&o->t));
+	for (int i = 0; i < 6; i++)
+		if (row[i])
+			standin_touch("cuDNN, a number per channel", row[i], (size_t)o->t.dim[1] * sizeof(float));
 }
 
 static double count(const norm *o)
@@ -120,7 +141,7 @@ static standin_end train(void *what)
 	const norm  *o = what;
 	const double n = count(o);
 
-	standin_device(1);
+	touch(o);
 	for (int c = 0; c < o->t.dim[1]; c++) {
 		const double m = sum(o, c, value, 0, 0) / n, v = sum(o, c, square, m, 0) / n, inverse = 1 / sqrt(v + o->epsilon);
 
@@ -142,7 +163,7 @@ static standin_end evaluate(void *what)
 {
 	const norm *o = what;
 
-	standin_device(1);
+	touch(o);
 	for (int c = 0; c < o->t.dim[1]; c++)
 		write(o, c, (double)o->mean[c], (double)o->scale[c] / sqrt((double)o->inverse[c] + o->epsilon), (double)o->bias[c]);
 	standin_device(0);
@@ -155,7 +176,7 @@ static standin_end back(void *what)
 	const int64_t sp = standin_dnn_points(&o->t);
 	const double  all = count(o);
 
-	standin_device(1);
+	touch(o);
 	for (int c = 0; c < o->t.dim[1]; c++) {
 		const double m = (double)o->mean[c], inverse = (double)o->inverse[c];
 		const double s = sum(o, c, slope, 0, 0), p = sum(o, c, product, m, inverse);

@@ -80,13 +80,22 @@ static int window(const pool *o, int64_t at, int *from, int *to)
 		for (int q = from[1]; q < to[1]; q++) \
 			for (int r = from[2], AT = (p * o->in[1] + q) * o->in[2] + r; r < to[2]; r++, AT++)
 
+static void touch(const pool *o, int64_t from, int64_t to)
+{
+	const size_t wide = o->t.type == CUDNN_DATA_FLOAT ? 4 : 2;
+
+	standin_device(1);
+	standin_touch("cuDNN, operand", o->from, (size_t)from * wide);
+	standin_touch("cuDNN, result", o->to, (size_t)to * wide);
+}
+
 static standin_end forward(void *what)
 {
 	const pool   *o = what;
 	const int64_t planes = (int64_t)o->t.dim[0] * o->t.dim[1], small = (int64_t)o->out[0] * o->out[1] * o->out[2];
 	const int64_t large = (int64_t)o->in[0] * o->in[1] * o->in[2];
 
-	standin_device(1);
+	touch(o, planes * large, planes * small);
 	for (int64_t k = 0; k < planes; k++)
 		for (int64_t i = 0; i < small; i++) {
 			int          from[3], to[3];
@@ -114,7 +123,7 @@ static standin_end average_back(void *what)
 
 	if (!dx)
 		abort();
-	standin_device(1);
+	touch(o, planes * small, planes * large);
 	for (int64_t k = 0; k < planes; k++) {
 		memset(dx, 0, (size_t)large * sizeof *dx);
 		for (int64_t i = 0; i < small; i++) {

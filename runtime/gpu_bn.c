@@ -1,0 +1,88 @@
+/* gpu_bn.c: batch normalization by cuDNN, per channel (CUDNN_BATCHNORM_SPATIAL). Running statistics are no matter of the library:
+ * it is given none, and pdcc updates them once per step from the means and variances of all microbatches (RunningStat). It keeps
+ * 1 / sqrt(variance + epsilon) for its backward where pdcc keeps the variance: small kernels stand between. Programs of
+ * --reproducible have kernels of ours, whose order of sums is in our hands, and so have an epsilon or a number of images that
+ * the library does not take. */
+#include "gpu_dnn.h"
+
+enum { MOST_IMAGES = 65535 };   /* a dimension of a CUDA grid */
+
+typedef struct norm {
+	pd_bn_desc              d;
+	cudnnTensorDescriptor_t x, row;         /* NULL: kernels of ours */
+} norm;
+
+static dnn_piece inverse;       /* of the channels, for one backward at a time */
+
+size_t pd_bn_scratch(const pd_bn_desc *d)
+{
+	(void)d;
+	return 0;
+}
+
+static bool by_library(const pd_bn_desc *d)
+{
+	return !rt_program->reproducible && (double)d->eps >= CUDNN_BN_MIN_EPSILON && d->n <= MOST_IMAGES;
+}
+
+void pd_bn_init(pd_bn *p, const pd_bn_desc *d)
+{
+	norm *o = rt_alloc(sizeof *o);
+
+	p->impl = o;
+	o->d = *d;
+	if (rt_virtual || !by_library(d))
+		return;
+	o->x = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->sp);
+	o->row = dnn_tensor(PD_F32, 1, d->c, d->nd, (const int[]){ 1, 1, 1 });
+	if (d->what == PD_BACKWARD_DATA)
+		dnn_want(&inverse, (size_t)d->c * sizeof(float), "batch normalization");
+}
+
+void pd_bn_forward(const pd_bn *p, float *y, float *mean, float *var, const float *x, const float *scale, const float *bias,
+                   void *scratch)
+{
+	const norm *o = p->impl;
+	const float one = 1, none = 0;
+
+	(void)scratch;
+	if (!o->x) {
+		pd_norm_forward(&o->d, y, mean, var, x, scale, bias);
+		return;
+	}
+	dnn_check(cudnnBatchNormalizationForwardTraining(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, o->x, x, o->x, y, o->row,
+	                                                 scale, bias, 0, NULL, NULL, (double)o->d.eps, mean, var),
+	          "cudnnBatchNormalizationForwardTraining");
+	pd_norm_variance(var, o->d.c, o->d.eps);
+}
+
+void pd_bn_evaluate(const pd_bn *p, float *y, const float *x, const float *scale, const float *bias, const float *mean,
+                    const float *var)
+{
+	const norm *o = p->impl;
+	const float one = 1, none = 0;
+
+	if (!o->x)
+		pd_norm_evaluate(&o->d, y, x, scale, bias, mean, var);
+	else
+		dnn_check(cudnnBatchNormalizationForwardInference(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, o->x, x, o->x, y,
+		                                                  o->row, scale, bias, mean, var, (double)o->d.eps),
+		          "cudnnBatchNormalizationForwardInference");
+}
+
+void pd_bn_backward(const pd_bn *p, float *dx, float *dscale, float *dbias, const float *dy, const float *x, const float *mean,
+                    const float *var, const float *scale, void *scratch)
+{
+	const norm *o = p->impl;
+	const float one = 1, none = 0;
+
+	(void)scratch;
+	if (!o->x) {
+		pd_norm_backward(&o->d, dx, dscale, dbias, dy, x, mean, var, scale);
+		return;
+	}
+	pd_norm_inverse(inverse.at, var, o->d.c, o->d.eps);
+	dnn_check(cudnnBatchNormalizationBackward(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, &one, &none, o->x, x, o->x, dy,
+	                                          o->x, dx, o->row, scale, dscale, dbias, (double)o->d.eps, mean, inverse.at),
+	          "cudnnBatchNormalizationBackward");
+}
