@@ -139,8 +139,9 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	const OpDef *op = optab[n->op];
 	const bool f64 = has_f64(n);
 	nk = NEW(k->a, NodeKernel);
+	const bool vendor = k->cuda && op->by_vendor && op->by_vendor(n);
 	if (k->cuda)
-		nk->k = &op->cuda;
+		nk->k = vendor ? &op->vendor : &op->cuda;
 	else
 		nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref : &op->cpu;
 	nk->h = NEW(k->a, Holes);
@@ -152,7 +153,7 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	if (op->holes)
 		op->holes(n, nk->h);
 	nk->call = k->cuda ? hole_string(k->a, nk->h, "CUDA_CALL", 9) : NULL;
-	if (!nk->call)
+	if (!nk->call && !vendor)
 		nk->call = hole_string(k->a, nk->h, "CALL", 4);
 	if (!nk->call)
 		nk->call = nk->k->call;

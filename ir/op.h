@@ -99,6 +99,8 @@ typedef struct OpDef {
 	Kernel         cpu;         /* what training uses (f32) */
 	Kernel         ref;         /* plain loops, any float type; used when cpu is empty, and for f64 */
 	Kernel         cuda;
+	Kernel         vendor;      /* GPUs: in place of cuda where by_vendor says that the library does it; `call` wins over the hole CALL */
+	bool         (*by_vendor)(const Node *n);
 } OpDef;
 
 extern const OpDef *const optab[OP_COUNT];

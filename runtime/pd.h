@@ -643,6 +643,17 @@ typedef struct pd_attention_desc {
 typedef struct pd_attention { void *impl; } pd_attention;
 void pd_attention_init(pd_attention *o, const pd_attention_desc *d);
 int  pd_attention_run(const pd_attention *o, void *y, float *lse, const void *q, const void *k, const void *v);
+/* Pooling over 1 to 3 spatial axes of f32 images in plain order; backward: of averages. */
+typedef enum pd_pool_kind { PD_MAX, PD_AVERAGE, PD_AVERAGE_PADDED } pd_pool_kind; /* PADDED: what lies in the padding counts */
+typedef struct pd_pool_desc {
+	pd_pool_kind kind;
+	int          nd, n, c;
+	int          in[3], out[3], kernel[3], stride[3], pad[3];
+} pd_pool_desc;
+typedef struct pd_pool { void *impl; } pd_pool;
+void pd_pool_init(pd_pool *o, const pd_pool_desc *d);
+void pd_pool_forward(const pd_pool *o, float *y, const float *x);
+void pd_pool_backward(const pd_pool *o, float *dx, const float *dy);
 /* pd_report of numbers on the device. */
 void   pd_report_from(int mb, const float *loss, const float *count);
 void   pd_hits_from(int mb, const float *hits);         /* likewise pd_hits */

@@ -440,6 +440,7 @@ def pool(c, op):
     dl = [1] * nd
     p = [min(a, (b - 1)) for a, b in zip(p, k + k)]
     p = [min(a, b // 2) for a, b in zip(p, k + k)]
+    p = [b // 2 for b in k] * 2 if c.chance() else p        # as cuDNN pads, or not
     size = [max(s, b) for s, b in zip(size, k)]
     at = {'ceil_mode': 1} if c.chance(0.3) else {}
     if op == 'AveragePool' and c.chance():

@@ -2,7 +2,9 @@
  *     %y, %at = MaxPool(%x)                   at: which element of the window won, u8 or i32
  *     %dx = MaxPoolGrad(%dy, %at) {dims=shape of x}
  *     %dx = AveragePoolGrad(%dy) {dims=shape of x}
- * Kernels see [OUTER, spatial axes, CH]: channels-last as it is, plain with OUTER = N * C and CH = 1. */
+ * Kernels see [OUTER, spatial axes, CH]: channels-last as it is, plain with OUTER = N * C and CH = 1. GPUs: cuDNN does what it has a
+ * form for (by_vendor); maxima whose places are read have kernels of ours, since the library tells no places. */
+#include <stddef.h>
 #include "../common/common.h"
 
 struct pool { Ints kernel_shape, strides, dilations, pads, dims; int64_t ceil_mode, count_include_pad; };
@@ -140,6 +142,67 @@ static void axis_holes(const Node *n, Holes *h, const Type *x, const Type *y)
 	}
 }
 
+/* ---- by cuDNN ---- */
+
+typedef struct Axis { int64_t in, out, kernel, stride, begin, end, dilation; } Axis;
+
+static const Type *large(const Node *n)
+{
+	return is_grad(n) ? &n->out[0]->type : &n->in[0]->type;
+}
+
+static Axis axis_of(const Node *n, int i)
+{
+	const struct pool *at = n->attr;
+	const Type *x = large(n), *y = is_grad(n) ? &n->in[0]->type : &n->out[0]->type;
+
+	if (n->op == OP_GlobalAveragePool)
+		return (Axis){ x->dim[2 + i], 1, x->dim[2 + i], 1, 0, 0, 1 };
+	return (Axis){ x->dim[2 + i], y->dim[2 + i], at->kernel_shape.v[i], get(at->strides, i, 1), get(at->pads, i, 0),
+		get(at->pads, x->rank - 2 + i, 0), get(at->dilations, i, 1) };
+}
+
+/* The library pads both sides alike and less than a window, and rounds the extent of the result down. More padding behind, which
+ * no window reaches, changes nothing but what averages may count. */
+static bool by_vendor(const Node *n)
+{
+	const Type *x = large(n);
+	const bool counts = n->op != OP_GlobalAveragePool && ((const struct pool *)n->attr)->count_include_pad;
+
+	if (x->dtype != DT_f32 || x->layout != LAYOUT_PLAIN || type_numel(x) < 1 || type_numel(x) > INT32_MAX ||
+	    n->op == OP_MaxPoolGrad || (n->op == OP_MaxPool && n->out[1] && !value_dead(n->out[1])))
+		return false;
+	for (int i = 0; i < x->rank - 2; i++) {
+		const Axis a = axis_of(n, i);
+		if (a.dilation != 1 || a.begin >= a.kernel || (counts && a.begin != a.end) ||
+		    a.out != (a.in + 2 * a.begin - a.kernel) / a.stride + 1)
+			return false;
+	}
+	return true;
+}
+
+static void desc_hole(const Node *n, Holes *h)
+{
+	static const size_t part[] = { offsetof(Axis, in), offsetof(Axis, out), offsetof(Axis, kernel), offsetof(Axis, stride),
+		offsetof(Axis, begin) };
+	static const char *const name[] = { "in", "out", "kernel", "stride", "pad" };
+	const Type *x = large(n);
+	const bool counts = n->op != OP_GlobalAveragePool && ((const struct pool *)n->attr)->count_include_pad;
+	const char *text = "";
+
+	for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
+		text = arena_printf(h->arena, "%s, .%s = {", text, name[k]);
+		for (int i = 0; i < x->rank - 2; i++) {
+			const Axis a = axis_of(n, i);
+			text = arena_printf(h->arena, "%s%s %lld", text, i ? "," : "",
+				(long long)*(const int64_t *)(const void *)((const char *)&a + part[k]));
+		}
+		text = arena_printf(h->arena, "%s }", text);
+	}
+	hole_text(h, "DESC", "(pd_pool_desc){ .kind = %s, .nd = %d, .n = %lld, .c = %lld%s }", is_max(n) ? "PD_MAX" : counts ?
+		"PD_AVERAGE_PADDED" : "PD_AVERAGE", x->rank - 2, (long long)x->dim[0], (long long)x->dim[1], text);
+}
+
 static void holes(const Node *n, Holes *h)
 {
 	const struct pool *at = n->attr;
@@ -147,6 +210,7 @@ static void holes(const Node *n, Holes *h)
 	const bool nhwc = x->layout == LAYOUT_NHWC;
 
 	axis_holes(n, h, x, y);
+	desc_hole(n, h);
 	hole_text(h, "T", "%s", dtype_c(x->dtype));
 	hole_text(h, "TI", "%s", is_max(n) ? dtype_c(place_dtype(at)) : "uint8_t");
 	hole_int(h, "OUTER", nhwc ? x->dim[0] : x->dim[0] * x->dim[1]);
@@ -178,28 +242,29 @@ static const AttrDef attrs[] = { WINDOW, AT_END };
 static const AttrDef grad_attrs[] = { WINDOW, AT_INTS(struct pool, dims), AT_END };
 static const AttrDef no_attrs[] = { AT_END };
 
-#define COMMON .flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct pool), .cost = cost, .holes = holes, \
-	.cpu = { .file = "pool.cpu.c" }, .cuda = { .file = "pool.cuda.cu" }
+#define COMMON(WAY) .flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct pool), .cost = cost, .holes = holes, \
+	.cpu = { .file = "pool.cpu.c" }, .cuda = { .file = "pool.cuda.cu" }, .by_vendor = by_vendor, \
+	.vendor = { .object = "pd_pool", .init = "pd_pool_init(&$o, &$DESC);", .call = "pd_pool_" WAY "(&$o, $=, $0);" }
 
 const OpDef op_MaxPool = {
 	.name = "MaxPool", .minin = 1, .maxin = 1, .nout = 2, .attrs = attrs, .shape = shape, .grad = grad,
-	.dgrad = { DENSE }, COMMON,
+	.dgrad = { DENSE }, COMMON("forward"),
 };
 
 const OpDef op_AveragePool = {
 	.name = "AveragePool", .minin = 1, .maxin = 1, .nout = 1, .attrs = attrs, .shape = shape, .grad = grad,
-	.dgrad = { DENSE }, COMMON,
+	.dgrad = { DENSE }, COMMON("forward"),
 };
 
 const OpDef op_GlobalAveragePool = {
 	.name = "GlobalAveragePool", .minin = 1, .maxin = 1, .nout = 1, .attrs = no_attrs, .shape = shape, .grad = grad,
-	.dgrad = { DENSE }, COMMON,
+	.dgrad = { DENSE }, COMMON("forward"),
 };
 
 const OpDef op_MaxPoolGrad = {
-	.name = "MaxPoolGrad", .minin = 2, .maxin = 2, .nout = 1, .attrs = grad_attrs, .shape = grad_shape, COMMON,
+	.name = "MaxPoolGrad", .minin = 2, .maxin = 2, .nout = 1, .attrs = grad_attrs, .shape = grad_shape, COMMON("backward"),
 };
 
 const OpDef op_AveragePoolGrad = {
-	.name = "AveragePoolGrad", .minin = 1, .maxin = 1, .nout = 1, .attrs = grad_attrs, .shape = grad_shape, COMMON,
+	.name = "AveragePoolGrad", .minin = 1, .maxin = 1, .nout = 1, .attrs = grad_attrs, .shape = grad_shape, COMMON("backward"),
 };

@@ -22,59 +22,6 @@ PD_HOST void relu_64(float *y, const float *a)
 	PD_LAUNCH(device::relu_64::run, pd_blocks(64, 256), 256, 0, y, a);
 }
 
-/* Pooling of x [OUTER, ID, IH, IW, CH] to y [OUTER, OD, OH, OW, CH], a thread per element of what is made. BACK: x is the
- * gradient that is made from that of y: each of its elements looks up the windows that it lies in, in their order. MAX:
- * `place` says which element of the window won, the first of equals. Else the average over the window's elements that lie
- * inside, PADDED: or in the padding. */
-namespace device::averagepool_2x2x4x4 {
-static __device__ int count_of(int d0, int h0, int w0)
-{
-	int count = 0;
-
-	for (int i = 0; i < 1; i++)
-		for (int j = 0; j < 2; j++)
-			for (int k = 0; k < 2; k++)
-				count += d0 + i * 1 >= 0 && d0 + i * 1 < 1 && h0 + j * 1 >= 0 && h0 + j * 1 < 4 &&
-					w0 + k * 1 >= 0 && w0 + k * 1 < 4;
-	return count > 0 ? count : 1;
-}
-
-static __global__ void run(float *y, uint8_t *place, const float *x)
-{
-	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-	if (e >= (int64_t)4 * 1 * 2 * 2 * 1)
-		return;
-	const int64_t at = e;
-	const int c = (int)(e % 1), w = (int)((e /= 1) % 2), h = (int)((e /= 2) % 2), d = (int)((e /= 2) % 1);
-	const int64_t o = e / 1;
-	const int d0 = d * 1 - 0, h0 = h * 2 - 0, w0 = w * 2 - 0;
-	const float share = 1 / (float)count_of(d0, h0, w0);
-	float sum = 0;
-
-	for (int i = 0; i < 1; i++)
-		for (int j = 0; j < 2; j++)
-			for (int k = 0; k < 2; k++) {
-				const int p = d0 + i * 1, q = h0 + j * 1, r = w0 + k * 1;
-
-				if (p < 0 || p >= 1 || q < 0 || q >= 4 || r < 0 || r >= 4)
-					continue;
-				const float v = x[(((o * 1 + p) * 4 + q) * 4 + r) * 1 + c];
-				sum += v * share;
-			}
-	y[at] = sum;
-	(void)place;
-}
-}
-
-PD_HOST void averagepool_2x2x4x4(
-	float *y,
-	const float *x
-	)
-{
-	PD_LAUNCH(device::averagepool_2x2x4x4::run, pd_blocks((int64_t)4 * 1 * 2 * 2 * 1, 256), 256, 0, y, (uint8_t *)nullptr, x);
-}
-
 /* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
  * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
  * what counts. */
@@ -179,52 +126,6 @@ PD_HOST void cross_entropy_grad_2x3_sum(float *dx, const float *dy,
 	PD_LAUNCH(device::cross_entropy_grad_2x3_sum::run, 2 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, dx, dy,
 		logp,
 		labels, (const float *)nullptr);
-}
-
-namespace device::averagepool_grad_2x2x4x4 {
-static __device__ int count_of(int d0, int h0, int w0)
-{
-	int count = 0;
-
-	for (int i = 0; i < 1; i++)
-		for (int j = 0; j < 2; j++)
-			for (int k = 0; k < 2; k++)
-				count += d0 + i * 1 >= 0 && d0 + i * 1 < 1 && h0 + j * 1 >= 0 && h0 + j * 1 < 4 &&
-					w0 + k * 1 >= 0 && w0 + k * 1 < 4;
-	return count > 0 ? count : 1;
-}
-
-static __global__ void run(float *x, const float *y, const uint8_t *place)
-{
-	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-	if (e >= (int64_t)4 * 1 * 4 * 4 * 1)
-		return;
-	const int64_t at = e;
-	const int c = (int)(e % 1), r = (int)((e /= 1) % 4), q = (int)((e /= 4) % 4), p = (int)((e /= 4) % 1);
-	const int64_t o = e / 1;
-	float sum = 0;
-
-	for (int i = 1 - 1; i >= 0; i--)
-		for (int j = 2 - 1; j >= 0; j--)
-			for (int k = 2 - 1; k >= 0; k--) {
-				const int d = p + 0 - i * 1, h = q + 0 - j * 1, w = r + 0 - k * 1;
-
-				if (d < 0 || d % 1 || d / 1 >= 1 || h < 0 || h % 2 || h / 2 >= 2 || w < 0 || w % 2 || w / 2 >= 2)
-					continue;
-				const int64_t from = (((o * 1 + d / 1) * 2 + h / 2) * 2 + w / 2) * 1 + c;
-				sum += y[from] / (float)count_of(d - 0, h - 0, w - 0);
-			}
-	x[at] = sum;
-	(void)place;
-}
-}
-
-PD_HOST void averagepool_grad_2x2x4x4(
-	float *x, const float *y
-	)
-{
-	PD_LAUNCH(device::averagepool_grad_2x2x4x4::run, pd_blocks((int64_t)4 * 1 * 4 * 4 * 1, 256), 256, 0, x, y, (const uint8_t *)nullptr);
 }
 
 namespace device::relugrad_64 {

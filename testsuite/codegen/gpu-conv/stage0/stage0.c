@@ -66,9 +66,11 @@ static const int ranks[] = { 0, 1 };
 static const pd_group replicas = { 2, ranks };
 static pd_conv op_c;
 static pd_bn op_b;
+static pd_pool op_p;
 static pd_product op_logits;
 static pd_product op_d_f;
 static pd_product op_d_w2;
+static pd_pool op_d_r;
 static pd_bn op_d_c;
 static pd_conv op_d_w1;
 
@@ -135,7 +137,7 @@ void forward(int slot, int mb)
 	pd_copy(R->mean_rows + mb * 2, k->b_1, 2 * sizeof(float));
 	pd_copy(R->var_rows + mb * 2, k->b_2, 2 * sizeof(float));
 	relu_64(k->b, k->b);                                     /* %r f32[2,2,4,4]  r */
-	averagepool_2x2x4x4(k->p, k->b);                         /* %p f32[2,2,2,2]  p */
+	pd_pool_forward(&op_p, k->p, k->b);                      /* %p f32[2,2,2,2]  p */
 	pd_product_run(&op_logits, logits, NULL, k->p, P->w2, P->b2, NULL, scratch); /* %logits f32[2,3]  logits */
 	cross_entropy_2x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
@@ -165,7 +167,7 @@ void backward(int slot, int mb)
 		pd_add(G->w2, d_w2, 24);
 	if (done)
 		pd_add(G->b2, d_b2, 3);
-	averagepool_grad_2x2x4x4(d_r, d_f);                      /* %d.r f32[2,2,4,4]  p */
+	pd_pool_backward(&op_d_r, d_r, d_f);                     /* %d.r f32[2,2,4,4]  p */
 	relugrad_64(d_r, d_r, k->b);                             /* %d.b f32[2,2,4,4]  r */
 	/* %d.c %d.scale %d.bias f32[2,2,4,4] b */
 	pd_bn_backward(&op_d_c, d_c, d_scale, d_bias, d_r, k->c, k->b_1, k->b_2, P->scale, scratch);
@@ -241,6 +243,9 @@ void init(char *arena, int which, const int *mine, int nmine)
 		.c = 2, .nd = 2, .sp = { 4, 4, 1 }, .nhwc = 0, .eps = 9.999999747e-06f }), 0);
 	pd_bn_init(&op_b, &(pd_bn_desc){ .what = PD_FORWARD, .n = 2, .c = 2, .nd = 2, .sp = { 4, 4, 1 },
 		.nhwc = 0, .eps = 9.999999747e-06f });
+	/* %p f32[2,2,2,2] p */
+	pd_pool_init(&op_p, &(pd_pool_desc){ .kind = PD_AVERAGE, .nd = 2, .n = 2, .c = 2, .in = { 4, 4 },
+		.out = { 2, 2 }, .kernel = { 2, 2 }, .stride = { 2, 2 }, .pad = { 0, 0 } });
 	/* %logits f32[2,3] logits */
 	pd_product_init(&op_logits, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
 		.m = 2, .n = 3, .k = 8, .end = PD_AS_IT_IS, .bias = 1, .scratch = 384 });
@@ -250,6 +255,9 @@ void init(char *arena, int which, const int *mine, int nmine)
 	/* %d.w2 %d.b2 f32[8,3] logits */
 	pd_product_init(&op_d_w2, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 1, .transb = 0,
 		.m = 8, .n = 3, .k = 2, .end = PD_AS_IT_IS, .sum = 2, .scratch = 1536 });
+	/* %d.r f32[2,2,4,4] p */
+	pd_pool_init(&op_d_r, &(pd_pool_desc){ .kind = PD_AVERAGE, .nd = 2, .n = 2, .c = 2, .in = { 4, 4 },
+		.out = { 2, 2 }, .kernel = { 2, 2 }, .stride = { 2, 2 }, .pad = { 0, 0 } });
 	/* %d.c %d.scale %d.bias f32[2,2,4,4] b */
 	pd_check_scratch("batchnorm_grad of 2x2x4x4", pd_bn_scratch(&(pd_bn_desc){ .what = PD_BACKWARD_DATA,
 		.n = 2, .c = 2, .nd = 2, .sp = { 4, 4, 1 }, .nhwc = 0, .eps = 9.999999747e-06f }), 0);
