@@ -220,7 +220,8 @@ static void becomes(Layer *l, Value *v, Value *y, Node *before)
 		return;
 	Node *was = v->def;
 	const char *name = v->name;
-	Builder b = { .m = l->m, .g = was->graph, .before = before, .loc = was->loc, .phase = was->phase, .stage = was->stage, .d = l->cx->d };
+	Builder b = { .m = l->m, .g = was->graph, .before = before, .loc = was->loc, .phase = was->phase, .stage = was->stage,
+		.d = l->cx->d };
 	Value *view = mk_reshape(&b, y, &v->type);
 	if (view != y)
 		view->def->fwd = was->fwd;
