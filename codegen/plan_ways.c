@@ -22,7 +22,7 @@ static const char *algorithm(const Build *b, const Node *n)
 	if (b->t && b->t->reproducible)
 		return "the tree of --reproducible";
 	if (strcmp(codec, "none"))
-		return arena_printf(b->a, "ring, packed by %s%s%s", codec, attr_int(n, "feedback") ? " with error feedback" : "",
+		return arena_printf(b->a, "ring, packed by %s%s%s; small sums as they are", codec, attr_int(n, "feedback") ? " with error feedback" : "",
 			attr_int(n, "guard") ? " where the first steps are faster so" : "");
 	return !strcmp(by, "auto") ? "ring, of small sums everyone to everyone" : !strcmp(by, "hosts") ? "ring within hosts, then between them" : by;
 }
