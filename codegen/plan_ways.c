@@ -50,7 +50,7 @@ static void sums(const Build *b, Buf *out, const Stage *s)
 			}
 		buf_printf(out, "%s%s summed over %d replicas, %s; algorithm: %s\n", told ? "               " : "    gradients  ",
 			size_text(b->a, bytes), s->replicas, owned_sums(s) ? "each at the one that owns its parameter, in the backward" :
-			!early ? "behind the last backward" : arena_printf(b->a, "in %d part%s from the last backward on", k, k == 1 ? "" : "s"), by);
+			!early || k == 1 ? "when all are made" : arena_printf(b->a, "in %d parts, each when it is made in the last backward", k), by);
 		told = by;
 	}
 }

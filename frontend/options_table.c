@@ -132,11 +132,32 @@ static bool o_bucket(Cx *x, const char *v)
 	return diag_error(x->d, NOLOC, 7, "--bucket wants auto, none or bytes as 1MiB, not '%s'", v);
 }
 
+/* Pipe-SGD's two ways to sum gradients (section 3.1), as sizes of buckets. */
+static bool o_grad_comm(Cx *x, const char *v)
+{
+	static const char *const words[] = { "auto", "sequential", "pipelined" };
+	const char *w = NULL;
+	int64_t *n = &x->o->t.bucket;
+
+	if (!word_of(x, "--grad-comm", v, words, 3, &w))
+		return false;
+	*n = *w == 'a' ? 0 : *w == 's' ? INT64_MAX : *n > 0 && *n < INT64_MAX ? *n : 1 << 20;
+	return true;
+}
+
+/* ps-sync and async are the names of the papers' baselines. */
 static bool o_comm(Cx *x, const char *v)
 {
-	static const char *const words[] = { "allreduce", "ps", "hybrid", "auto" };
+	static const char *const words[] = { "allreduce", "ps", "hybrid", "auto", "ps-sync", "async" };
+	Training *t = &x->o->t;
 
-	return word_of(x, "--comm", v, words, 4, &x->o->t.comm);
+	if (!word_of(x, "--comm", v, words, 6, &t->comm))
+		return false;
+	if (!strcmp(v, "ps-sync") || !strcmp(v, "async")) {
+		t->comm = "ps";
+		t->sync = *v == 'a' ? "async" : "sync";
+	}
+	return true;
 }
 
 static bool o_schedule(Cx *x, const char *v)
@@ -413,7 +434,7 @@ const Opt opt_table[] = {
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
 	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers (of pipedream: at the replicas of their stage); hybrid: each "
-		"the way that moves fewer bytes of a device (Parallax, Table 3); auto: fewer through the busiest host", CALL, 0, o_comm, 0, 0, 0 },
+		"the way that moves fewer bytes of a device (Parallax, Table 3); auto: fewer through the busiest host; ps-sync, async: ps with --sync sync, async", CALL, 0, o_comm, 0, 0, 0 },
 	{ "Communication", "servers", "N", "processes that hold parameters, for ps, hybrid and auto; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
 	{ "Communication", "sync", "S", "sync; async: servers update with each device's gradient when it comes, for itself, and devices pull the "
 		"newest; all parameters are at servers", CALL, 0, o_sync, 0, 0, 0 },
@@ -434,6 +455,8 @@ const Opt opt_table[] = {
 	{ "Communication", "dense", "PATTERN", "tables whose gradients are summed whole, though a step touches few of their rows", TEXT, TR(dense), 0, 0, 0, 0 },
 	{ "Communication", "bucket", "BYTES", "sums of gradients begin during the backward, in parts of so many bytes (1M); auto; none: one sum behind it", CALL, 0,
 		o_bucket, 0, 0, 0 },
+	{ "Communication", "grad-comm", "G", "sequential: one sum behind the last backward, as --bucket none; pipelined: sums begin during it, in parts of 1M or what "
+		"--bucket says; auto", CALL, 0, o_grad_comm, 0, 0, 0 },
 	{ "Communication", "compress", "C", "gradients between replicas: none, trunc16, bf16, q8 or q8:block=128; auto:q8: only where that is predicted, and measured in the first steps, to be faster; q8,ef: with error feedback", CALL, 0, o_compress, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },
 	{ "Train", "optimizer", "O", "sgd, momentum, adam, adamw, rmsprop, adagrad; settings as adam:lr=1e-3,eps=1e-8", CALL, 0, o_optimizer, 0, 0, 0 },

@@ -76,6 +76,16 @@ bool training_last(Training *t, const char *word, Diag *d)
 	return diag_error(d, NOLOC, 7, "--last '%s': there are wrap, keep and drop", word);
 }
 
+/* What is said of servers where there are none. */
+static void say_idle(const Training *t, Diag *d)
+{
+	const char *flag = t->servers ? "--servers" : t->partitions < 0 ? "--partitions auto" : t->no_local_agg ? "--no-local-agg" :
+		t->no_opau ? "--no-opau" : t->no_opsw ? "--no-opsw" : NULL;
+
+	if (flag && (!t->comm || !strcmp(t->comm, "allreduce")))
+		diag_warn(d, NOLOC, "comm", "%s changes nothing: there are no servers; --comm ps, hybrid or auto has them", flag);
+}
+
 bool training_complete(Training *t, Diag *d)
 {
 	if (t->staleness >= 0 && !served_async(t))
@@ -83,6 +93,7 @@ bool training_complete(Training *t, Diag *d)
 			(long long)t->staleness);
 	if (served_async(t) && !t->comm)
 		t->comm = "ps";
+	say_idle(t, d);
 	if (t->eval.averages && !(opt_get(&t->opt, OPT_EMA) > 0))
 		return diag_error(d, NOLOC, 9, "--eval-averages: the optimizer keeps no moving averages; say --ema or optimizer.ema");
 	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples || t->eval.averages))

@@ -37,6 +37,9 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 		return refuse(cx, "updates have the order in which gradients arrive, and --reproducible promises the bits of one device");
 	if (!pairs(m, cx))
 		return false;
+	if (o->sum_dense || o->sum_sparse)
+		return diag_error(cx->d, NOLOC, 520, "--sync async: --average-%s 0 adds the means of all workers, whose gradients never meet: each "
+			"is an update of its own, with the mean over its samples", o->sum_dense ? "dense" : "sparse");
 	if (o->gnorm && !(o->opt.clip_norm > 0))
 		return refuse(cx, "--gnorm tells the norm over all parameters, whose gradients arrive one after another at several servers");
 	if (cx->train->opt.clip_norm > 0)
