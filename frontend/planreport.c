@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../passes/sumcost.h"
 #include "../passes/timeline.h"
 #include "planfile.h"
 #include "probe.h"
@@ -249,6 +250,43 @@ static void print_edges(const Compile *c, const Sim *s, FILE *f)
 	print_loads(c, s, f);
 }
 
+/* Of all sums over the replicas of a stage, one after the other. */
+static double sums_alone(const SumModel *m, const Stage *x)
+{
+	double t = 0;
+
+	for (const Node *n = x->update->first; n; n = n->next) {
+		if (n->op != OP_AllReduce || strcmp(attr_str(n, "over"), "replicas"))
+			continue;
+		const char *codec = attr_str(n, "codec");
+		int64_t bytes = 0;
+		for (int i = 0; i < n->nin; i++)
+			bytes += value_bytes(n->in[i]);
+		const double b = (double)bytes, wire = (double)sum_wire(codec, attr_int(n, "block"), bytes);
+		const SumBy by = sum_named(attr_str(n, "by"));
+		t += strcmp(codec, "none") ? sum_packed_seconds(m, b, wire) : sum_seconds(m, by == SUM_KINDS ? sum_best(m, b) : by, b);
+	}
+	return t;
+}
+
+/* The timing model of sums over replicas (Pipe-SGD, section 3.1), and equation 7: how much of a step's computing is left when
+ * sums go on beside it. */
+static void print_sums(const Compile *c, const Sim *s, FILE *f)
+{
+	for (int t = 0; t < module_stages(c->m); t++) {
+		const Stage *x = c->m->stage[t];
+		const double *spent = s->spent[s->model->s->device[t][0]];
+		const SumModel m = sum_model(c->a, &c->cluster, x->device, x->replicas);
+		const double work = (spent[ACT_F] + spent[ACT_B] + spent[ACT_W] + spent[ACT_UPDATE]) / s->steps, sums = sums_alone(&m, x);
+		const SumWay *way = m.between.beta > 0 ? &m.between : &m.within;
+
+		if (x->replicas > 1 && sums > 0)
+			fprintf(f, "  sums of stage %d: %s beside %s of computing, efficiency at best %.2f (alpha %s, beta %.3g ns/B, gamma %.3g ns/B, S %s)\n",
+				t, time_text(c->a, sums), time_text(c->a, work), work / (work > sums ? work : sums), time_text(c->a, way->alpha),
+				1e9 * way->beta, 1e9 * m.gamma, time_text(c->a, m.sync));
+	}
+}
+
 void plan_report(const Compile *c, const Sim *s, FILE *f)
 {
 	const Where w = plan_where(s);
@@ -272,6 +310,7 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 	print_others(c, f);
 	print_sizes(c, f);
 	print_edges(c, s, f);
+	print_sums(c, s, f);
 	print_memory(c, f);
 }
 
