@@ -8,22 +8,18 @@
  *
  * Each addition stands behind the second of its operands, so that two are alive at a time. Left as they are: parts with
  * --reproducible, which promises the bits of plans whose uses lie in several stages; stages without replicas, where nothing
- * travels; tables that are only looked up, whose parts travel as rows; slices that go to servers (opsw.c) and are fewer bytes apart.
+ * travels; tables that are only looked up, where servers are given their rows (those that replicas gather as rows pass sparse has
+ * taken away before); slices that go to servers (opsw.c) and are fewer bytes apart.
  * Reads Stage.replicas; writes backward and update graphs. */
 #include <string.h>
 #include "plan.h"
 
-/* Where a backward node stands among those of its graph. */
-static int place_of(const Node *n)
+static bool have_servers(const Training *t)
 {
-	int at = 0;
-
-	while ((n = n->prev))
-		at++;
-	return at;
+	return t->comm && strcmp(t->comm, "allreduce");
 }
 
-static bool is_sum_of_parts(const Node *n)
+static bool is_sum_of_parts(const Node *n, bool served)
 {
 	bool sparse = true;
 
@@ -39,7 +35,7 @@ static bool is_sum_of_parts(const Node *n)
 			return false;
 		sparse &= d->def->op == OP_GatherGrad;
 	}
-	return !sparse;
+	return !sparse || !served;
 }
 
 /* Fewer bytes as slices, which servers sum and put in their places. */
@@ -47,7 +43,7 @@ static bool better_apart(const Node *n, const Training *t)
 {
 	int64_t bytes = 0;
 
-	if (!t->comm || !strcmp(t->comm, "allreduce") || t->no_opsw)
+	if (!have_servers(t) || t->no_opsw)
 		return false;
 	for (int i = 0; i < n->nin; i++) {
 		const Node *d = n->in[i]->def->in[0]->def;
@@ -56,6 +52,12 @@ static bool better_apart(const Node *n, const Training *t)
 	return bytes < value_bytes(n->out[0]);
 }
 
+bool parts_joined(const Node *n, const Training *t)
+{
+	return t && !t->reproducible && !t->f64 && is_sum_of_parts(n, have_servers(t)) && !better_apart(n, t);
+}
+
+/* Node.mark of the backward says where it stands. */
 static void join(Module *m, Stage *s, Node *sum, Arena *scratch)
 {
 	Node *acc = sum->in[0]->def;
@@ -63,10 +65,11 @@ static void join(Module *m, Stage *s, Node *sum, Arena *scratch)
 
 	for (int i = 1; i < sum->nin; i++) {
 		Value *d = sum->in[i]->def->in[0];
-		Node *behind = place_of(d->def) > place_of(all->def) ? d->def : all->def;
+		Node *behind = d->def->mark > all->def->mark ? d->def : all->def;
 		Builder b = { .m = m, .g = behind->graph, .before = behind->next, .loc = d->def->loc, .phase = PHASE_BWD, .stage = s->id };
 		Node *add = build(&b, OP_Add, NULL, 2, (Value *[]){ all, d }, d->name);
 		add->fwd = d->def->fwd;
+		add->mark = behind->mark;
 		add->time = sum->time / (sum->nin - 1);
 		all = add->out[0];
 	}
@@ -83,13 +86,20 @@ static void join(Module *m, Stage *s, Node *sum, Arena *scratch)
 
 bool pass_parts(Module *m, PassCx *cx)
 {
-	if (!cx->train || cx->train->reproducible || cx->train->f64)
-		return true;
-	for (int t = 0; t < m->nstage; t++)
-		for (Node *n = m->stage[t]->update->first, *next; n && m->stage[t]->replicas > 1; n = next) {
+	for (int t = 0; t < m->nstage; t++) {
+		Stage *s = m->stage[t];
+		int place = 0;
+		if (s->replicas < 2)
+			continue;
+		for (Node *n = s->backward->first; n; n = n->next)
+			n->mark = ++place;
+		for (Node *n = s->update->first, *next; n; n = next) {
 			next = n->next;
-			if (is_sum_of_parts(n) && !better_apart(n, cx->train))
-				join(m, m->stage[t], n, cx->scratch);
+			if (parts_joined(n, cx->train))
+				join(m, s, n, cx->scratch);
 		}
+		for (Node *n = s->backward->first; n; n = n->next)
+			n->mark = 0;
+	}
 	return true;
 }

@@ -87,6 +87,10 @@ bool sums_in_order(Arena *a, const struct Schedule *s, int kind);
 /* ---- servers (travel.c): the share of table w's rows that so many ids touch: as measured (Param.touch), else drawn evenly ---- */
 double rows_touched(const Value *w, double lookups);
 
+/* ---- gradients of several uses (parts.c): whether a sum of them in the update, behind their Accumulates, becomes one in front of a
+ * single Accumulate where a stage of several replicas has them all ---- */
+bool parts_joined(const Node *sum, const Training *t);
+
 /* ---- loss (train.c), gradients (autodiff.c) ---- */
 void find_loss(Module *m, const Graph *g);  /* Module.loss and .count anew, when g reports them */
 /* Does the gradient of n's outputs go on to operand i? True also for ops that lack a gradient but should have one. */

@@ -524,7 +524,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	find_weights(p, g->m, g->cx->scratch);
 	find_rows(p, graph);
 	find_pins(p, g->m);
-	find_grads(p, graph, g->cx->scratch);
+	find_grads(p, graph, t, g->cx->scratch);
 	segments_clear(g);
 	sums_start(p, t);
 	servers_start(p, t);
@@ -573,7 +573,7 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 	}
 	p->grad = NEWN(a, PlanGrad, n);
 	for (int i = n - 1; i >= 0; i--)
-		p->grad[p->ngrad++] = (PlanGrad){ i, &p->bwd[0][i], 64 * ceil(st->p->layer[i].parameters / 64), -1 };
+		p->grad[p->ngrad++] = (PlanGrad){ i, &p->bwd[0][i], 64 * ceil(st->p->layer[i].parameters / 64), -1, false };
 	sums_start(p, NULL);
 	profile_tensors(p, st);
 	sum_states(p);

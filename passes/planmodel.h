@@ -36,8 +36,8 @@ typedef struct PlanAgain { int layer, tensor; double bytes, *time; } PlanAgain;
 typedef struct PlanRow { int layer; double bytes; } PlanRow;
 
 /* A piece of the backward, in its order: so many seconds of a layer, on every kind of device, and then a gradient of so many
- * bytes is there (0: none). */
-typedef struct PlanGrad { int layer; double *time, bytes; int weight; } PlanGrad;
+ * bytes is there (0: none). joined: it is added to a later one of its weight where a stage of several replicas has them all. */
+typedef struct PlanGrad { int layer; double *time, bytes; int weight; bool joined; } PlanGrad;
 
 /* A layer that the cluster file has in a stage: it reads the parameter of that name (planpins.c). */
 typedef struct PlanPin { int layer, stage; const char *name; const Pin *from; } PlanPin;
@@ -85,7 +85,7 @@ int *plan_places(Arena *a, const States *st, int most, int *n);
 PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c);
 
 /* Parts of it (plansums.c): PlanModel.grad of a module, layers in Node.stage; rule and sums. t NULL: nothing is asked of them. */
-void find_grads(PlanModel *p, const Graph *g, Arena *scratch);
+void find_grads(PlanModel *p, const Graph *g, const Training *t, Arena *scratch);
 void sums_start(PlanModel *p, const Training *t);
 
 /* ---- what the cluster file asks (planpins.c) ---- */
@@ -135,6 +135,8 @@ typedef struct StageSums { int n; bool buckets; StageSum *sum; } StageSums;
 /* Servers of a trial (planservers.c): which weights of stage s go to them, NULL: none; what they are told, in its model. */
 const bool *trial_served(Arena *a, const PlanModel *p, const Trial *t, int s, const int *device, const int *stage);
 void trial_servers(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap);
+/* The only stage that reads a weight, stages by layer; -1: there are several. */
+int     plan_stage_with(const PlanWeight *w, const int *stage);
 int64_t trial_micro(const PlanModel *p, int n, const int *replicas);
 int    *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t);       /* by layer */
 TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t);

@@ -11,8 +11,10 @@
 /* Of so many devices times parameters all that a device and a server tell each other is one; times servers, it is not played. */
 enum { APART = 1 << 10, PLAYED = 1 << 11, MOST_PARTS = 64 };
 
-/* By weight; Travel.w NULL: never at a server. update: seconds by kind of device; parts: of its gradient. */
-struct PlanServers { const Training *train; Travel *travel; double **update; int *parts; };
+/* By weight; Travel.w NULL: never at a server. update: seconds by kind of device; parts: of its gradient, where its stage
+ * has several replicas and where it has one. */
+typedef struct Parts { int joined, all; } Parts;
+struct PlanServers { const Training *train; Travel *travel; double **update; Parts *parts; };
 
 /* Seconds of what makes a weight new, on every kind of device. */
 static double *update_of(const PlanModel *p, const Value *w)
@@ -39,10 +41,12 @@ void servers_start(PlanModel *p, const Training *t)
 	struct PlanServers *x = p->servers = NEW(p->a, struct PlanServers);
 
 	*x = (struct PlanServers){ t, NEWN(p->a, Travel, p->nweight + 1), NEWN(p->a, double *, p->nweight + 1),
-		NEWN(p->a, int, p->nweight + 1) };
+		NEWN(p->a, Parts, p->nweight + 1) };
 	for (int i = 0; i < p->ngrad; i++)
-		if (p->grad[i].weight >= 0 && x->parts[p->grad[i].weight] < MOST_PARTS)
-			x->parts[p->grad[i].weight]++;
+		if (p->grad[i].weight >= 0 && x->parts[p->grad[i].weight].all < MOST_PARTS) {
+			x->parts[p->grad[i].weight].all++;
+			x->parts[p->grad[i].weight].joined += !p->grad[i].joined;
+		}
 	for (int i = 0; i < p->nweight; i++) {
 		Value *w = (Value *)(uintptr_t)p->weight[i].value;      /* read only */
 		if (!w || !p->weight[i].trained || travel_reason(w))
@@ -53,8 +57,7 @@ void servers_start(PlanModel *p, const Training *t)
 	}
 }
 
-/* The only stage that reads a weight; -1: there are several. */
-static int stage_with(const PlanWeight *w, const int *stage)
+int plan_stage_with(const PlanWeight *w, const int *stage)
 {
 	for (int k = 1; k < w->n; k++)
 		if (stage[w->layer[k]] != stage[w->layer[0]])
@@ -67,7 +70,7 @@ static bool served(const PlanModel *p, const Trial *t, Stage *s, int i, const in
 {
 	*x = p->servers->travel[i];
 	x->s = s;
-	if (!x->w || stage_with(&p->weight[i], stage) != s->id)
+	if (!x->w || plan_stage_with(&p->weight[i], stage) != s->id)
 		return false;
 	travel_step(x, t->micro / s->replicas);
 	return travel_served(p->servers->train, p->c, x);
@@ -130,7 +133,7 @@ static Kept *list(Arena *a, const PlanModel *p, const Trial *t, Stage *const *s,
 
 	*n = 0;
 	for (int i = 0; i < p->nweight; i++) {
-		const int at = stage_with(&p->weight[i], stage);
+		const int at = plan_stage_with(&p->weight[i], stage);
 		Travel x;
 		if (at < 0 || !served(p, t, s[at], i, stage, &x))
 			continue;
@@ -177,10 +180,12 @@ static void deal(ServeList *l, const PlanModel *p, const Stage *s, const Teams *
 	Dealing *deal = NULL;
 	int many = 0, cap = 0;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		const Parts *x = &p->servers->parts[kept[i].weight];
 		if (kept[i].held.server == server && kept[i].travel.s == s)
-			for (int part = 0; part < p->servers->parts[kept[i].weight]; part++)
+			for (int part = 0; part < (s->replicas > 1 ? x->joined : x->all); part++)
 				PUSH(l->a, deal, many, cap) = dealing(p, &kept[i], part);
+	}
 	for (int r = 0; r < s->replicas && many; r++)
 		sim_deal(l, l->x->s->device[s->id], s, r, rank, deal, many, team);
 }

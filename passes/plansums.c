@@ -38,8 +38,8 @@ void sums_start(PlanModel *p, const Training *t)
 
 /* ---- gradients, in the order in which the backward makes them ---- */
 
-/* The gradients that a node makes, as autodiff met them. */
-typedef struct Made { const Value *sum; struct Made *next; } Made;
+/* The gradients that a node makes, as autodiff met them. left: how many of those that are added to it (parts.c) are to come. */
+typedef struct Made { const Value *sum; int *left; struct Made *next; } Made;
 
 static PlanGrad *piece(PlanModel *p, int layer, int *cap)
 {
@@ -47,7 +47,7 @@ static PlanGrad *piece(PlanModel *p, int layer, int *cap)
 
 	if (!g || g->layer != layer || g->bytes > 0) {
 		g = &PUSH(p->a, p->grad, p->ngrad, *cap);
-		*g = (PlanGrad){ layer, NEWN(p->a, double, p->nclass), 0, -1 };
+		*g = (PlanGrad){ layer, NEWN(p->a, double, p->nclass), 0, -1, false };
 	}
 	return g;
 }
@@ -60,21 +60,38 @@ static int weight_of(const PlanModel *p, const Value *w)
 	return -1;
 }
 
-void find_grads(PlanModel *p, const Graph *g, Arena *scratch)
+/* The sum that is to be one with others. */
+static int *left_of(const Value *sum, const Training *t, Map *sums, Arena *scratch)
+{
+	const Node *n = sum->nuses == 1 ? sum->uses[0].node : NULL;
+
+	if (!n || !parts_joined(n, t))
+		return NULL;
+	int *left = map_get(sums, n);
+	if (!left) {
+		left = NEW(scratch, int);
+		map_put(sums, n, left);
+	}
+	++*left;
+	return left;
+}
+
+void find_grads(PlanModel *p, const Graph *g, const Training *t, Arena *scratch)
 {
 	Speed *speed = NEWN(scratch, Speed, p->nclass);
 	int cap = 0;
-	Map made;
+	Map made, sums;
 
 	speed[0] = device_speed(p->c, 0);
 	for (int d = 0; p->c && d < p->c->ndevice; d++)
 		speed[p->class_of[d]] = device_speed(p->c, d);
 	map_init(&made, scratch, false);
+	map_init(&sums, scratch, false);
 	for (const Node *n = g->first; n; n = n->next) {
 		if (n->op != OP_Accumulate || !n->in[0]->def)
 			continue;
 		Made *x = NEW(scratch, Made), *last = map_get(&made, n->in[0]->def);
-		*x = (Made){ n->out[0], NULL };
+		*x = (Made){ n->out[0], left_of(n->out[0], t, &sums, scratch), NULL };
 		while (last && last->next)
 			last = last->next;
 		if (last)
@@ -91,6 +108,7 @@ void find_grads(PlanModel *p, const Graph *g, Arena *scratch)
 			PlanGrad *q = piece(p, n->stage, &cap);
 			q->bytes = 64 * ((double)((value_bytes(x->sum) + 63) / 64));
 			q->weight = weight_of(p, gradient_of(x->sum));
+			q->joined = x->left && --*x->left;
 		}
 	}
 }
@@ -168,6 +186,8 @@ static double ready_of(const PlanModel *p, const int *stage, int s, int class, c
 		if (stage[g->layer] != s)
 			continue;
 		t += g->time[class];
+		if (g->joined && g->weight >= 0 && plan_stage_with(&p->weight[g->weight], stage) == s)
+			continue;
 		if (g->bytes > 0 && !(served && g->weight >= 0 && served[g->weight]))
 			r[(*n)++] = (SumReady){ t, g->bytes };
 	}
