@@ -55,6 +55,16 @@ typedef struct SimJoin {
 	ActKind     when;
 	double      ready;
 } SimJoin;
+/* Of those where members tell each other all at once: bytes that one tells another. */
+static inline bool sim_tells(const SimJoin *j)
+{
+	return j->kind == SIM_GATHER || j->kind == SIM_OWNED || j->kind == SIM_COPY;
+}
+static inline int64_t sim_told(const SimJoin *j, int from, int to)
+{
+	return from == to || (j->kind == SIM_COPY && from != j->root) ? 0 : j->kind == SIM_OWNED ? j->push[to] + j->newest[from] : j->bytes;
+}
+
 /* Of sums in rounds (runtime/rounds.h), which. */
 static inline rounds_kind sim_rounds(SimJoinKind k) { return (rounds_kind)(k - SIM_ROUNDS); }
 

@@ -103,15 +103,9 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 			add_ring(&p, x);
 		if (x->kind >= SIM_ROUNDS)
 			add_rounds(&p, x);
-		for (int i = 0; i < x->n * x->n && x->kind == SIM_GATHER; i++)
-			if (i / x->n != i % x->n)
-				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins += x->bytes;
-		for (int i = 0; i < x->n * x->n && x->kind == SIM_OWNED; i++)
-			if (i / x->n != i % x->n)
-				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins += x->push[i % x->n] + x->newest[i / x->n];
-		for (int i = 0; i < x->n && x->kind == SIM_COPY; i++)
-			if (i != x->root)
-				pair(&p, x->rank[x->root], x->rank[i])->joins += x->bytes;
+		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
+			if (sim_told(x, i / x->n, i % x->n))
+				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins += sim_told(x, i / x->n, i % x->n);
 	}
 	for (int i = 0; i < m->nserve; i++) {
 		const SimServe *x = &m->serve[i];

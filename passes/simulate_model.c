@@ -296,15 +296,9 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 			ring_bytes(m, joins, x);
 		if (x->kind >= SIM_ROUNDS)
 			rounds_bytes(m, joins, x);
-		for (int i = 0; i < x->n * x->n && x->kind == SIM_OWNED; i++)
-			if (i / x->n != i % x->n)
-				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] += x->push[i % x->n] + x->newest[i / x->n];
-		for (int i = 0; i < x->n * x->n && x->kind == SIM_GATHER; i++)
-			if (i / x->n != i % x->n)
-				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] += x->bytes;
-		for (int i = 0; i < x->n && x->kind == SIM_COPY; i++)
-			if (i != x->root)
-				joins[line_between(m, x->rank[x->root], x->rank[i])] += x->bytes;
+		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
+			if (sim_told(x, i / x->n, i % x->n))
+				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] += sim_told(x, i / x->n, i % x->n);
 	}
 	for (int i = 0; i < m->nserve; i++)
 		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (m->each ? EACH_STEPS : 1) * (int64_t)(serve_bytes(&m->serve[i]) + 0.5);

@@ -6,67 +6,85 @@
  * before k is made, so that the last is through no sooner than
  *     end = max over k ( made(k) + seconds of all from k on )
  * and the sum begins so long before that as the pushes take with nothing between them. */
+#include <stdlib.h>
 #include "servers.h"
 #include "simulate_ports.h"
 
-enum { POINTS = 16 };       /* gradients at which that is looked at */
+enum { POINTS = 16 };       /* gradients at which that is looked at, of which the first is one: the sum begins no sooner than that */
 
-/* When the backward has made each gradient, in seconds; of all of it. */
-static double made_at(const SimModel *x, const Stage *s, const Node *sums, double *made)
+/* Bytes of a gradient, who owns its parameter, when the backward has made it, in seconds. */
+typedef struct Pushed { double made; int64_t bytes; int owner, number; } Pushed;
+
+static int by_time(const void *x, const void *y)
+{
+	const Pushed *a = x, *b = y;
+
+	return a->made != b->made ? (a->made > b->made) - (a->made < b->made) : a->number - b->number;
+}
+
+/* All gradients, in the order in which they are made; *all: seconds of the backward. */
+static Pushed *pushed(Arena *a, const SimModel *x, const Stage *s, const Node *sums, double *all)
 {
 	const Speed first = device_speed(x->c, 0), on = device_speed(x->c, s->device[0]);
-	double t = 0;
+	const Ints owner = attr_ints(sums, "owner");
+	Pushed *g = NEWN(a, Pushed, sums->nin + 1);
+	double *at = NEWN(a, double, sums->nin + 1);
+	Map made;
 
+	map_init(&made, a, false);
+	for (int i = 0; i < sums->nin; i++)
+		map_put(&made, sums->in[i]->def->in[0]->def, &at[i]);
+	*all = 0;
 	for (const Node *n = s->backward->first; n; n = n->next) {
-		t += node_seconds(n, &first, &on);
-		for (int i = 0; i < sums->nin; i++)
-			if (sums->in[i]->def->in[0]->def == n)
-				made[i] = t;
+		double *t = map_get(&made, n);
+		*all += node_seconds(n, &first, &on);
+		if (t)
+			*t = *all;
 	}
-	return t;
+	for (int i = 0; i < sums->nin; i++) {
+		const double *t = map_get(&made, sums->in[i]->def->in[0]->def);
+		g[i] = (Pushed){ *t, value_bytes(sums->in[i]), (int)owner.v[i], i };
+	}
+	qsort(g, (size_t)sums->nin, sizeof *g, by_time);
+	return g;
 }
 
-/* The parameter that a gradient's owner sends: once, however many parts the gradient has. */
-static bool first_part(const Node *sums, int i)
-{
-	for (int k = 0; k < i; k++)
-		if (gradient_of(sums->in[k]) == gradient_of(sums->in[i]))
-			return false;
-	return true;
-}
-
-/* Seconds of the pushes of what is made at `from` or later. */
-static double pushing(const SimModel *x, const Stage *s, const Node *sums, const double *made, double from, int64_t *push)
+/* What the owners send of the parameters: each once, however many parts its gradient has. */
+static int64_t *newest(Arena *a, const Stage *s, const Node *sums)
 {
 	const Ints owner = attr_ints(sums, "owner");
-	const SimJoin j = { .kind = SIM_OWNED, .n = s->replicas, .push = push };
+	int64_t *bytes = NEWN(a, int64_t, s->replicas);
+	Map sent;
 
-	for (int r = 0; r < s->replicas; r++)
-		push[r] = 0;
-	for (int i = 0; i < sums->nin; i++)
-		push[owner.v[i]] += made[i] >= from ? value_bytes(sums->in[i]) : 0;
-	return ports_alone(x->c, s->device, j);
+	map_init(&sent, a, false);
+	for (int i = 0; i < sums->nin; i++) {
+		const Value *w = gradient_of(sums->in[i]);
+		if (!w || map_get(&sent, w))
+			continue;
+		map_put(&sent, w, bytes);
+		bytes[owner.v[i]] += value_bytes(w);
+	}
+	return bytes;
 }
 
 void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int *cap)
 {
-	const Ints owner = attr_ints(sums, "owner");
-	int64_t *push = NEWN(a, int64_t, s->replicas), *newest = NEWN(a, int64_t, s->replicas);
-	double *made = NEWN(a, double, sums->nin), end = 0;
-	SimJoin j = { .kind = SIM_OWNED, .n = s->replicas, .rank = x->s->device[s->id], .push = push, .newest = newest, .bucket = true,
+	int64_t *push = NEWN(a, int64_t, s->replicas);
+	SimJoin j = { .kind = SIM_OWNED, .n = s->replicas, .rank = x->s->device[s->id], .push = push, .bucket = true,
 		.stage = s->id, .when = ACT_B };
+	double all, end = 0, seconds = 0;
+	const Pushed *g = pushed(a, x, s, sums, &all);
 
-	const double all = made_at(x, s, sums, made);
-	for (int i = 0; i < sums->nin; i += (sums->nin + POINTS - 1) / POINTS) {
-		const double t = made[i] + pushing(x, s, sums, made, made[i], push);
-		end = t > end ? t : end;
+	for (int i = sums->nin - 1; i >= 0; i--) {
+		push[g[i].owner] += g[i].bytes;
+		j.bytes += g[i].bytes;
+		if (i % ((sums->nin + POINTS - 1) / POINTS))
+			continue;
+		seconds = ports_alone(x->c, s->device, j);      /* of all from here on */
+		end = g[i].made + seconds > end ? g[i].made + seconds : end;
 	}
-	end -= pushing(x, s, sums, made, 0, push);
+	end -= seconds;
 	j.ready = all > 0 && end < all ? end / all : 1;
-	for (int i = 0; i < sums->nin; i++) {
-		const Value *w = gradient_of(sums->in[i]);
-		newest[owner.v[i]] += w && first_part(sums, i) ? value_bytes(w) : 0;
-		j.bytes += value_bytes(sums->in[i]);
-	}
+	j.newest = newest(a, s, sums);
 	PUSH(a, x->join, x->njoin, *cap) = j;
 }

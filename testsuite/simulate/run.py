@@ -129,6 +129,14 @@ def owned(pdcc, tmp):
     got = {(x['from'], x['to']): x['sums'] for x in json.loads(text)['sent_bytes'] if x['sums']}
     want = {(a, b): holds[a] + holds[b] for a in range(3) for b in range(3) if a != b}
     assert got == want, f'{got}, by what replicas own {want}'
+    flags = 'MODELS/seq2seq_attn/train_loss.onnx --cluster HERE/slower.yaml --plan 2 --schedule pipedream --comm ps --micro-batch 1'
+    rc, out = said(pdcc, f'simulate {flags} -q --timeline TMP/early.json', tmp)
+    assert rc == 0, out
+    runs = [e for e in json.load(open(f'{tmp}/early.json'))['traceEvents'] if e['ph'] == 'X']
+    made = {(e['pid'], e['args']['step']): e['ts'] for e in runs if e['cat'] == 'backward'}
+    sums = [e for e in runs if e['cat'] == 'communication']
+    early = [e for e in sums if e['ts'] < made[e['pid'], e['args']['step']]]
+    assert sums and not early, f'gradients travel before their backward: {early[:1]}'
     rc, again = said(pdcc, 'simulate TMP/own --cluster HERE/two-hosts.yaml --json -q', tmp)
     assert rc == 0 and json.loads(again)['sums_s'] == json.loads(text)['sums_s'], f'of the folder: {again}'
     return ''
