@@ -70,7 +70,7 @@ template<int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uint
 
 struct pd_halves {
 	typedef uint16_t T;
-	enum { HALF = 1, PAD = 8 };
+	enum { HALF = 1, PAD = 8, BYTES = 2 };
 	static __device__ float exp(float x) { return exp2f(x * 1.44269504f); }
 	static __device__ int column(int n, int e) { return 8 * n + 2 * (int)(threadIdx.x % 4) + e % 2; }
 };
@@ -94,7 +94,7 @@ struct pd_f16s : pd_halves {
 };
 struct pd_f32s {
 	typedef float T;
-	enum { HALF = 0, PAD = 4 };
+	enum { HALF = 0, PAD = 4, BYTES = 4 };
 	static __device__ float exp(float x) { return expf(x); }
 	static __device__ int column(int n, int e) { return 16 * (n / 2) + 4 * (int)(threadIdx.x % 4) + 2 * (n % 2) + e % 2; }
 	static __device__ float load(float x) { return x; }

@@ -223,7 +223,7 @@ def main():
     a = ap.parse_args()
     keep = os.path.abspath(a.keep) if a.keep else T.temp('gpu') if a.quick else os.path.abspath(a.pack) + '.parts'
     os.makedirs(keep, exist_ok=True)
-    T.cuda()
+    os.environ['PDCC_CUDA'] = T.standin()[0].split('=', 1)[1]       # all suites, also where there is a GPU
     parts = [bench_part(name, a.quick) for name in ([] if a.no_bench else ['kernels'] if a.quick else BENCH)]
     parts = [(label, run, f'{digest(T.pdcc_path())} {what}') for label, run, what in parts + [suite(*x) for x in suites(a.quick)] if a.only in label]
     failed, good, start = [], [], time.monotonic()

@@ -62,17 +62,23 @@ def emit(model, folder, args):
 
 
 @functools.lru_cache(maxsize=None)
-def cuda():
-    """What make is told for --target cuda: nothing where there is a GPU, else that the stand-in is the toolkit (standin/), which
-    $PDCC_CUDA may have built."""
+def standin():
+    """What make is told so that the stand-in (standin/) is the toolkit: that of $PDCC_CUDA, or one that is built here. Of suites whose
+    subject it is: they look at what it says, plant faults in it, or record what it gives."""
     with CUDA_LOCK:
-        if shutil.which('nvidia-smi') and run(['nvidia-smi', '-L'])[0] == 0:
-            return []
-        if os.environ.get('PDCC_CUDA'):
-            return [f'CUDA={os.environ["PDCC_CUDA"]}']
-        folder = os.path.join(temp('standin'), 'cuda')
-        check('standin', *run(['sh', os.path.join(HERE, 'standin', 'build.sh'), folder]))
+        folder = os.environ.get('PDCC_CUDA')
+        if not folder:
+            folder = os.path.join(temp('standin'), 'cuda')
+            check('standin', *run(['sh', os.path.join(HERE, 'standin', 'build.sh'), folder]))
         return [f'CUDA={folder}']
+
+
+@functools.lru_cache(maxsize=None)
+def cuda():
+    """What make is told for --target cuda: the toolkit that $PDCC_CUDA names, else nothing where there is a GPU, else the stand-in."""
+    if not os.environ.get('PDCC_CUDA') and shutil.which('nvidia-smi') and run(['nvidia-smi', '-L'])[0] == 0:
+        return []
+    return standin()
 
 
 def make(folder, cflags='-O1', extra=()):

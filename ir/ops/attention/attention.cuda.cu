@@ -8,6 +8,8 @@ namespace device::NAME {
 enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILES = (TQ + MINE - 1) / MINE, PARTS = (DV + DVC - 1) / DVC,
 	PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
 
+static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
+
 #include "score.part.h"
 
 static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, const TS *q, const TS *k, const TS *v, const uint8_t *mask,
@@ -83,12 +85,14 @@ static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, const T
 		}
 		pd_tile_nn<TILE>(to, s, vs);
 	}
+	PD_UNROLL
 	for (int r = 0; r < 2; r++) {
 		const int64_t i = row + 8 * r;
 		const float all = pd_row_sum(sum[r]);
 
 		if (i < TQ && part == 0 && threadIdx.x % 4 == 0)
-			lse[(int64_t)n * TQ + i] = top[r] + logf(all);
+			lse[(int64_t)n * TQ + i] = all > 0 ? top[r] + logf(all) : NAN;         /* no key at all is seen */
+		PD_UNROLL
 		for (int e = 0; e < DVC / 4; e++) {
 			const int c = part + TILE::column(e / 2, e % 2);
 

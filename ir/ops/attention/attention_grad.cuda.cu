@@ -10,6 +10,8 @@ enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TIL
 	PARTSQ = (D + DC - 1) / DC, PARTSV = (DV + DVC - 1) / DVC, PARTS = PARTSQ > PARTSV ? PARTSQ : PARTSV,
 	PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
 
+static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
+
 #include "score.part.h"
 
 /* What of the gradient ds of a score reaches the product. */
@@ -112,6 +114,7 @@ static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const 
 		}
 		pd_tile_nn<TILE>(to, s, ks);
 	}
+	PD_UNROLL
 	for (int e = 0; e < DC / 2; e++) {
 		const int c = part + TILE::column(e / 4, e % 4), i = row + 8 * (e % 4 / 2);
 
@@ -185,12 +188,14 @@ static __global__ void __launch_bounds__(THREADS) keys(TS *dk, TS *dv, const flo
 		pd_tile_nn<TILE>(tov, s, dys);
 		pd_tile_nn<TILE>(tok, d, qs);
 	}
+	PD_UNROLL
 	for (int e = 0; e < DC / 2; e++) {
 		const int c = part * DC + TILE::column(e / 4, e % 4), j = row + 8 * (e % 4 / 2);
 
 		if (j < TK && c < D)
 			dk[b * KB + h * KH + (KT ? (int64_t)c * KR + j : (int64_t)j * KR + c)] = TILE::store(tok[e / 4][e % 4]);
 	}
+	PD_UNROLL
 	for (int e = 0; e < DVC / 2; e++) {
 		const int c = part * DVC + TILE::column(e / 4, e % 4), j = row + 8 * (e % 4 / 2);
 
