@@ -42,16 +42,19 @@ static void sums(const Build *b, Buf *out, const Stage *s)
 			same |= x->op == OP_AllReduce && !strcmp(attr_str(x, "over"), "replicas") && !strcmp(algorithm(b, x), by);
 		if (same)
 			continue;
+		told = told ? "               " : "    gradients  ";
 		for (const Node *x = n; x; x = x->next)
 			if (x->op == OP_AllReduce && !strcmp(attr_str(x, "over"), "replicas") && !strcmp(algorithm(b, x), by)) {
 				bytes += sum_bytes(x);
 				early += attr_int(x, "bucket") >= 0;
 				k++;
 			}
-		buf_printf(out, "%s%s summed over %d replicas, %s; algorithm: %s\n", told ? "               " : "    gradients  ",
-			size_text(b->a, bytes), s->replicas, owned_sums(s) ? "each at the one that owns its parameter, in the backward" :
-			!early || k == 1 ? "when all are made" : arena_printf(b->a, "in %d parts, each when it is made in the last backward", k), by);
-		told = by;
+		if (owned_sums(s))
+			buf_printf(out, "%s%s, each pushed to the one of %d replicas that owns its parameter when the last backward has made it; the owner "
+				"adds and updates, and sends the parameter to the others\n", told, size_text(b->a, bytes), s->replicas);
+		else
+			buf_printf(out, "%s%s summed over %d replicas, %s; algorithm: %s\n", told, size_text(b->a, bytes), s->replicas,
+				!early || k == 1 ? "when all are made" : arena_printf(b->a, "in %d parts, each when it is made in the last backward", k), by);
 	}
 }
 

@@ -1,5 +1,8 @@
 /* What the cluster file says of running: launcher, ssh, environment, ports, placement. */
+#include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cluster_run.h"
 
@@ -40,16 +43,31 @@ static void p_tolerate(Yaml *y, const YNode *v, void *to)
 	((Cluster *)to)->tolerate = (int)yaml_int(y, v, "placement.tolerate", 0, 1);
 }
 
+enum { STAGES = 1 << 20 };      /* of a plan, at most (--max-stages) */
+
+/* N of stageN; -1: it is none. */
+static int stage_number(const char *s)
+{
+	char *end;
+
+	if (strncmp(s, "stage", 5) || s[5] < '0' || s[5] > '9')
+		return -1;
+	errno = 0;
+	const long n = strtol(s + 5, &end, 10);
+	return errno || *end || n >= STAGES ? -1 : (int)n;
+}
+
 /* server@HOST or stageN. */
 static void pin(Yaml *y, const char *pattern, const YNode *v, Cluster *c)
 {
 	const char *s = yaml_text(y, v, pattern), *host = s && strncmp(s, "server@", 7) == 0 ? s + 7 : NULL, **known;
-	int end = 0;
 	Pin p = { .pattern = pattern, .host = -1, .stage = -1, .line = (int)v->start_mark.line + 1, .col = (int)v->start_mark.column + 1 };
 
 	if (s && !host) {
-		if (sscanf(s, "stage%d%n", &p.stage, &end) != 1 || s[end] || s[5] < '0' || s[5] > '9')
-			yaml_error(y, v, "placement.pin: '%s' is server@HOST or stageN (the stages of a plan are 0, 1 ...), not '%s'", pattern, s);
+		p.stage = stage_number(s);
+		if (p.stage < 0)
+			yaml_error(y, v, "placement.pin: '%s' is server@HOST or stageN (the stages of a plan are 0, 1 ... %d), not '%s'", pattern,
+				STAGES - 1, s);
 		else
 			c->pin[c->npin++] = p;
 		return;
@@ -87,6 +105,8 @@ static void p_policies(Yaml *y, const YNode *v, void *to)
 	int n;
 	const YNode **item = yaml_items(y, v, "placement.policies", &n);
 
+	if (item && !n)
+		yaml_error(y, v, "placement.policies is empty; it names what is allowed: %s, %s, %s", words[0], words[1], words[2]);
 	for (int i = 0; i < n; i++)
 		((Cluster *)to)->policies |= 1u << yaml_choice(y, item[i], "placement.policies", words, 3);
 }
@@ -96,6 +116,20 @@ static const YKey placement_keys[] = { { "pin", p_pin }, { "policies", p_policie
 void cluster_placement(Yaml *y, const YNode *v, Cluster *c)
 {
 	yaml_map(y, v, "placement", placement_keys, COUNT(placement_keys), c);
+}
+
+void cluster_pins_idle(const Cluster *c, const Module *m, Diag *d)
+{
+	for (int k = 0; k < c->npin; k++) {
+		const Pin *p = &c->pin[k];
+		bool any = false;
+
+		for (int i = 0; i < m->nparam && !any; i++)
+			any = !fnmatch(p->pattern, m->param[i]->param->onnx_name ? m->param[i]->param->onnx_name : m->param[i]->name, 0);
+		if (!any)
+			diag_warn(d, TEXTLOC(c->file, p->line, p->col), "pin", "placement.pin: no parameter of %s is called '%s'; nothing is pinned",
+				m->file, p->pattern);
+	}
 }
 
 /* ---- defaults ---- */

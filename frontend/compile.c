@@ -10,6 +10,7 @@
 #include "../ir/profile.h"
 #include "../passes/plan.h"
 #include "cluster.h"
+#include "cluster_run.h"
 #include "depfile.h"
 #include "onnx.h"
 #include "planfile.h"
@@ -214,6 +215,7 @@ bool compile_read(Compile *c)
 	c->m = onnx_import(c->a, c->model, &io, c->d);
 	if (!c->m)
 		return false;
+	cluster_pins_idle(&c->cluster, c->m, c->d);
 	c->ninput = c->m->graph->nin;
 	c->input = NEWN(c->a, const char *, c->ninput);
 	for (int i = 0; i < c->ninput; i++)

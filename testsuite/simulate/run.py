@@ -122,6 +122,8 @@ def owned(pdcc, tmp):
     flags = f'MODELS/mlp/train.onnx --cluster HERE/two-hosts.yaml --micro-batch 4 --plan 3-1 --comm ps --schedule pipedream'
     rc, text = said(pdcc, f'{flags} -o TMP/own --no-check -q', tmp)
     assert rc == 0, text
+    way = re.search(r'gradients  (.*)', open(f'{tmp}/own/plan.txt').read()).group(1)
+    assert re.fullmatch(r'[\d.]+ \w+, each pushed to the one of 3 replicas that owns its parameter when .*', way) and 'ring' not in way, way
     holds = collections.Counter()
     for p in json.load(open(f'{tmp}/own/plan.json'))['stages'][0]['params'].values():
         holds[p['owner']] += 4 * math.prod(json.loads(p['type'][3:]))

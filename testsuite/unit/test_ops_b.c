@@ -137,6 +137,14 @@ static void test_pool(void **state)
 	attr_put_int(OP_MaxPool, attr, "ceil_mode", 1);
 	gives(MAKE(MaxPool, F32(8, 16, 5, 4)), 0, "f32[8,16,3,2]");
 	gives(MAKE(GlobalAveragePool, F32(8, 16, 5, 4)), 0, "f32[8,16,1,1]");
+	window(OP_MaxPool, (const int64_t[]){ 5, 5 }, three, (const int64_t[]){ 0, 0, 1, 1 });
+	n = MAKE(MaxPool, F32(8, 16, 5, 5));
+	gives(n, 0, "f32[8,16,1,1]");
+	assert_true(optab[OP_MaxPool]->by_vendor(n));
+	window(OP_MaxPool, (const int64_t[]){ 5, 5 }, three, (const int64_t[]){ 0, 0, 2, 2 });
+	n = MAKE(MaxPool, F32(8, 16, 3, 3));    /* a whole window only with what is behind */
+	gives(n, 0, "f32[8,16,1,1]");
+	assert_false(optab[OP_MaxPool]->by_vendor(n));
 	window(OP_AveragePool, three, NULL, NULL);
 	MAKE(AveragePool, F32(8, 16, 5, 2));
 	refused("AveragePool: the window does not fit along spatial axis 1 of f32[8,16,5,2]");

@@ -162,7 +162,7 @@ static Axis axis_of(const Node *n, int i)
 		get(at->pads, x->rank - 2 + i, 0), get(at->dilations, i, 1) };
 }
 
-/* The library pads both sides alike and less than a window, and rounds the extent of the result down. More padding behind, which
+/* The library pads both sides alike and less than a window, wants a whole window to lie in it, and rounds the extent of the result down. More padding behind, which
  * no window reaches, changes nothing but what averages may count. */
 static bool by_vendor(const Node *n)
 {
@@ -174,7 +174,7 @@ static bool by_vendor(const Node *n)
 		return false;
 	for (int i = 0; i < x->rank - 2; i++) {
 		const Axis a = axis_of(n, i);
-		if (a.dilation != 1 || a.begin >= a.kernel || (counts && a.begin != a.end) ||
+		if (a.dilation != 1 || a.begin >= a.kernel || a.in + 2 * a.begin < a.kernel || (counts && a.begin != a.end) ||
 		    a.out != (a.in + 2 * a.begin - a.kernel) / a.stride + 1)
 			return false;
 	}
