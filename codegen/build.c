@@ -254,6 +254,20 @@ static void remove_stale(const Build *b, const char *manifest)
 	}
 }
 
+/* The kernels of attention in 16 bits are for the tensor cores of sm_80 and newer. False after a diagnostic. */
+static bool fits_arch(const Build *b, const Graph *g)
+{
+	int sm = 0;
+
+	if (!b->gpu || sscanf(b->t->arch, "sm_%d", &sm) != 1 || sm >= 80)
+		return true;
+	for (const Node *n = g->first; n; n = n->next)
+		if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && dtype_half(n->out[0]->type.dtype))
+			return diag_error(b->d, n->loc, 712, "%s is in %s, which takes a GPU of sm_80 or newer, and --arch is %s; leave --amp out for this one",
+				optab[n->op]->name, dtype_name(n->out[0]->type.dtype), b->t->arch);
+	return true;
+}
+
 bool codegen_build(const Module *m, const Cluster *c, const Training *t, const char *dir, Diag *d)
 {
 	static const Training none = { .opt = { .kind = OPT_SGD } };
@@ -279,6 +293,8 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 		count_channels(&b, m->stage[s]->forward);
 		count_channels(&b, m->stage[s]->backward);
 	}
+	for (int s = 0; ok && s < m->nstage; s++)
+		ok = fits_arch(&b, m->stage[s]->forward);
 	for (int s = 0; ok && s < m->nstage; s++)
 		ok = emit_stage(&b, m->stage[s]);
 	if (ok)
