@@ -2,38 +2,37 @@
 #include "manual.h"
 #include <stdio.h>
 #include <string.h>
+#include "../ir/buf.h"
 #include "../ir/diag.h"
+#include "choices.h"
 #include "options.h"
 
-/* Values of flags whose argument is one of few words. */
-static const char *words_of(const Flag *f)
+/* Values of a flag whose argument is one of few words; those that stand for others (interleaved:V) are left out. NULL: it is none. */
+static const char *words_of(Buf *b, const Flag *f)
 {
-	static const struct { const char *name, *words; } few[] = {
-		{ "target", "c cuda auto" }, { "opt-level", "0 1 2 3" }, { "ir-format", "text json dot" }, { "plan", "auto" }, { "planner", "auto pipedream dapple blocks exhaustive" },
-		{ "dp-cost", "measured seed sosp code" }, { "schedule", "auto 1f1b gpipe dapple zb-h1 zbv pipedream 2bw mp always-forward always-backward" },
-		{ "warmup-policy", "A B auto" }, { "replica-split", "slice round-robin auto" }, { "stash", "auto on none" },
-		{ "recompute", "none stage auto" }, { "comm", "allreduce ps hybrid auto" }, { "allreduce", "auto ring doubling halving pairwise hosts vendor" },
-		{ "compress", "none trunc16 bf16 q8 q8,ef auto:trunc16 auto:bf16 auto:q8 auto:q8,ef" }, { "amp", "off bf16 fp16" }, { "profile", "estimate run" },
-		{ "dropout", "as_exported off" }, { "batchnorm", "micro frozen" },
-		{ "color", "auto always never" }, { "diagnostics", "text json sarif" }, { "loss", "auto softmax_ce mse" },
-		{ "optimizer", "sgd momentum adam adamw rmsprop adagrad" }, { "lr-schedule", "step exponential linear cosine" },
-	};
+	Choices c;
 
-	for (size_t i = 0; i < sizeof few / sizeof *few; i++)
-		if (strcmp(few[i].name, f->name) == 0)
-			return few[i].words;
-	return NULL;
+	buf_clear(b);
+	if (!choices_of(f->name, &c))
+		return NULL;
+	for (int i = 0; i < c.n; i++)
+		if (!strchr(c.word[i], ':'))
+			buf_printf(b, "%s%s", b->n ? " " : "", c.word[i]);
+	if (c.more)
+		buf_puts(b, c.more);
+	return buf_str(b);
 }
 
 static void bash(const char *const *command, int n)
 {
 	Flag f;
+	Buf b = { 0 };
 
 	printf("# completion of pdcc for bash\n_pdcc()\n{\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
 		"\tcase $prev in\n");
 	for (int i = 0; options_flag(i, &f); i++)
-		if (words_of(&f))
-			printf("\t--%s) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\")); return ;;\n", f.name, words_of(&f));
+		if (words_of(&b, &f))
+			printf("\t--%s) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\")); return ;;\n", f.name, words_of(&b, &f));
 	printf("\tesac\n\tcase $cur in\n\t-*) COMPREPLY=($(compgen -W \"-o");
 	for (int i = 0; options_flag(i, &f); i++)
 		if (strcmp(f.name, "o"))
@@ -43,6 +42,7 @@ static void bash(const char *const *command, int n)
 	for (int i = 0; i < n; i++)
 		printf("%s%s", i ? " " : "", command[i]);
 	printf("\" -- \"$cur\")) ;;\n\tesac\n}\ncomplete -o filenames -F _pdcc pdcc\n");
+	buf_free(&b);
 }
 
 static void quoted(const char *s, char quote, const char *escape)
@@ -57,14 +57,15 @@ static void quoted(const char *s, char quote, const char *escape)
 static void zsh(const char *const *command, int n)
 {
 	Flag f;
+	Buf b = { 0 };
 
 	printf("#compdef pdcc\n# completion of pdcc for zsh\n_arguments -s \\\n");
 	for (int i = 0; options_flag(i, &f); i++) {
 		printf("\t\"%s%s%s[", strcmp(f.name, "o") ? "--" : "-", f.name, f.arg && strcmp(f.name, "o") ? "=" : "");
 		quoted(f.help, '"', "[]$`");
 		printf("]");
-		if (f.arg && words_of(&f))
-			printf(":%s:(%s)", f.arg, words_of(&f));
+		if (f.arg && words_of(&b, &f))
+			printf(":%s:(%s)", f.arg, words_of(&b, &f));
 		else if (f.arg)
 			printf(":%s:_files", f.arg);
 		printf("\" \\\n");
@@ -73,23 +74,26 @@ static void zsh(const char *const *command, int n)
 	for (int i = 0; i < n; i++)
 		printf("%s%s", i ? " " : "", command[i]);
 	printf(")) _files\" \"*:file:_files\"\n");
+	buf_free(&b);
 }
 
 static void fish(const char *const *command, int n)
 {
 	Flag f;
+	Buf b = { 0 };
 
 	printf("# completion of pdcc for fish\n");
 	for (int i = 0; i < n; i++)
 		printf("complete -c pdcc -n __fish_use_subcommand -a %s\n", command[i]);
 	for (int i = 0; options_flag(i, &f); i++) {
 		printf("complete -c pdcc %s %s%s", strcmp(f.name, "o") ? "-l" : "-s", f.name, f.arg && !f.optional ? " -r" : "");
-		if (words_of(&f))
-			printf(" -f -a '%s'", words_of(&f));
+		if (words_of(&b, &f))
+			printf(" -f -a '%s'", words_of(&b, &f));
 		printf(" -d '");
 		quoted(f.help, '\'', "\\");
 		printf("'\n");
 	}
+	buf_free(&b);
 }
 
 int completion_main(int argc, char **argv, const char *const *command, int n, Diag *d)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../ir/buf.h"
+#include "choices.h"
 #include "train.h"
 #include "yaml.h"
 
@@ -92,28 +93,31 @@ static bool o_init(Cx *x, const char *v)
 	return true;
 }
 
-static bool word_of(Cx *x, const char *flag, const char *v, const char *const *words, int n, const char **to)
+/* One of the words of choices.c. */
+static bool word_of(Cx *x, const char *flag, const char *v, const char **to)
 {
+	Choices c;
 	Buf b = { 0 };
 
-	for (int i = 0; i < n; i++)
-		if (strcmp(words[i], v) == 0) {
-			*to = words[i];
+	if (!choices_of(flag, &c))
+		bug("--%s has no words", flag);
+	for (int i = 0; i < c.n; i++)
+		if (strcmp(c.word[i], v) == 0) {
+			*to = c.word[i];
 			return true;
 		}
-	for (int i = 0; i < n; i++)
-		buf_printf(&b, "%s%s", i ? ", " : "", words[i]);
-	diag_error(x->d, NOLOC, 7, "%s wants one of %s, not '%s'", flag, buf_str(&b), v);
+	for (int i = 0; i < c.n; i++)
+		buf_printf(&b, "%s%s", i ? ", " : "", c.word[i]);
+	diag_error(x->d, NOLOC, 7, "--%s wants one of %s, not '%s'", flag, buf_str(&b), v);
 	buf_free(&b);
 	return false;
 }
 
 static bool o_allreduce(Cx *x, const char *v)
 {
-	static const char *const words[] = { "auto", "ring", "doubling", "halving", "pairwise", "hosts", "vendor" };
 	const char *w = NULL;
 
-	if (!word_of(x, "--allreduce", v, words, 7, &w))
+	if (!word_of(x, "allreduce", v, &w))
 		return false;
 	x->o->t.allreduce = strcmp(w, "auto") ? w : NULL;
 	return true;
@@ -132,61 +136,33 @@ static bool o_bucket(Cx *x, const char *v)
 	return diag_error(x->d, NOLOC, 7, "--bucket wants auto, none or bytes as 1MiB, not '%s'", v);
 }
 
-/* Pipe-SGD's two ways to sum gradients (section 3.1), as sizes of buckets. */
-static bool o_grad_comm(Cx *x, const char *v)
-{
-	static const char *const words[] = { "auto", "sequential", "pipelined" };
-	const char *w = NULL;
-	int64_t *n = &x->o->t.bucket;
-
-	if (!word_of(x, "--grad-comm", v, words, 3, &w))
-		return false;
-	*n = *w == 'a' ? 0 : *w == 's' ? INT64_MAX : *n > 0 && *n < INT64_MAX ? *n : 1 << 20;
-	return true;
-}
-
-/* ps-sync and async are the names of the papers' baselines. */
-static bool o_comm(Cx *x, const char *v)
-{
-	static const char *const words[] = { "allreduce", "ps", "hybrid", "auto", "ps-sync", "async" };
-	Training *t = &x->o->t;
-
-	if (!word_of(x, "--comm", v, words, 6, &t->comm))
-		return false;
-	if (!strcmp(v, "ps-sync") || !strcmp(v, "async")) {
-		t->comm = "ps";
-		t->sync = *v == 'a' ? "async" : "sync";
-	}
-	return true;
-}
-
 static bool o_schedule(Cx *x, const char *v)
 {
-	const TrainWords *w = &train_words[WORDS_SCHEDULE];
 	const char *lacks, *none;
 
 	if (training_schedule(&x->o->t, v, &lacks))
 		return true;
-	return lacks ? diag_error(x->d, NOLOC, 7, "--schedule %s", lacks) : word_of(x, "--schedule", v, w->word, w->n, &none);
+	return lacks ? diag_error(x->d, NOLOC, 7, "--schedule %s", lacks) : word_of(x, "schedule", v, &none);
 }
 
-#define WORD(f, flag, which, field) \
+#define WORD(f, flag, field) \
 	static bool f(Cx *x, const char *v) \
 	{ \
-		return word_of(x, flag, v, train_words[which].word, train_words[which].n, &x->o->t.field); \
+		return word_of(x, flag, v, &x->o->t.field); \
 	}
-WORD(o_warmup_policy, "--warmup-policy", WORDS_WARMUP_POLICY, warmup_policy)
-WORD(o_replica_split, "--replica-split", WORDS_REPLICA_SPLIT, replica_split)
-WORD(o_stash, "--stash", WORDS_STASH, stash)
-WORD(o_recompute, "--recompute", WORDS_RECOMPUTE, recompute)
-WORD(o_sync, "--sync", WORDS_SYNC, sync)
-
-static bool o_target(Cx *x, const char *v)
-{
-	static const char *const words[] = { "c", "cuda", "auto" };
-
-	return word_of(x, "--target", v, words, 3, &x->o->t.target);
-}
+WORD(o_warmup_policy, "warmup-policy", warmup_policy)
+WORD(o_replica_split, "replica-split", replica_split)
+WORD(o_stash, "stash", stash)
+WORD(o_recompute, "recompute", recompute)
+WORD(o_sync, "sync", sync)
+WORD(o_comm, "comm", comm)
+WORD(o_grad_comm, "grad-comm", grad_comm)
+WORD(o_dp_cost, "dp-cost", dp_cost)
+WORD(o_planner, "planner", planner)
+WORD(o_batchnorm, "batchnorm", batchnorm)
+WORD(o_dropout, "dropout", dropout)
+WORD(o_opt_level, "opt-level", optimize)
+WORD(o_target, "target", target)
 
 /* What a Makefile says as it stands, also between single quotes in its shell. */
 static bool command_word(Cx *x, const char *flag, const char *v, const char **to)
@@ -204,13 +180,6 @@ static bool command_word(Cx *x, const char *flag, const char *v, const char **to
 static bool o_cc(Cx *x, const char *v) { return command_word(x, "--cc", v, &x->o->t.cc); }
 static bool o_nvcc(Cx *x, const char *v) { return command_word(x, "--nvcc", v, &x->o->t.nvcc); }
 
-static bool o_opt_level(Cx *x, const char *v)
-{
-	static const char *const words[] = { "0", "1", "2", "3" };
-
-	return word_of(x, "--opt-level", v, words, 4, &x->o->t.optimize);
-}
-
 static bool o_emit_only(Cx *x, const char *v)
 {
 	(void)v;
@@ -222,38 +191,10 @@ static bool o_ir_format(Cx *x, const char *v)
 {
 	const char *w = NULL;
 
-	if (!word_of(x, "--ir-format", v, ir_form_name, FORMS, &w))
+	if (!word_of(x, "ir-format", v, &w))
 		return false;
 	x->o->ir_form = *w == 't' ? FORM_TEXT : *w == 'j' ? FORM_JSON : FORM_DOT;
 	return true;
-}
-
-static bool o_dropout(Cx *x, const char *v)
-{
-	static const char *const words[] = { "as_exported", "off" };
-
-	return word_of(x, "--dropout", v, words, 2, &x->o->t.dropout);
-}
-
-static bool o_batchnorm(Cx *x, const char *v)
-{
-	static const char *const words[] = { "micro", "frozen" };
-
-	return word_of(x, "--batchnorm", v, words, 2, &x->o->t.batchnorm);
-}
-
-static bool o_planner(Cx *x, const char *v)
-{
-	static const char *const words[] = { "auto", "pipedream", "dapple", "blocks", "exhaustive" };
-
-	return word_of(x, "--planner", v, words, 5, &x->o->t.planner);
-}
-
-static bool o_dp_cost(Cx *x, const char *v)
-{
-	static const char *const words[] = { "measured", "seed", "sosp", "code" };
-
-	return word_of(x, "--dp-cost", v, words, 4, &x->o->t.dp_cost);
 }
 
 static bool o_micro_batch(Cx *x, const char *v)
@@ -340,10 +281,9 @@ static bool o_help(Cx *x, const char *v)
 
 static bool o_diagnostics(Cx *x, const char *v)
 {
-	static const char *const words[] = { "text", "json", "sarif" };
 	const char *w = NULL;
 
-	if (!word_of(x, "--diagnostics", v, words, 3, &w))
+	if (!word_of(x, "diagnostics", v, &w))
 		return false;
 	x->d->format = *w == 'j' ? DIAG_JSON : *w == 's' ? DIAG_SARIF : DIAG_TEXT;
 	return true;
@@ -362,10 +302,9 @@ static bool o_error_limit(Cx *x, const char *v)
 
 static bool o_color(Cx *x, const char *v)
 {
-	static const char *const words[] = { "auto", "always", "never" };
 	const char *w = NULL;
 
-	if (!word_of(x, "--color", v, words, 3, &w))
+	if (!word_of(x, "color", v, &w))
 		return false;
 	x->o->color = strcmp(w, "always") == 0;
 	x->o->no_color = strcmp(w, "never") == 0;

@@ -76,24 +76,47 @@ bool training_last(Training *t, const char *word, Diag *d)
 	return diag_error(d, NOLOC, 7, "--last '%s': there are wrap, keep and drop", word);
 }
 
-/* What is said of servers where there are none. */
-static void say_idle(const Training *t, Diag *d)
+/* Pipe-SGD's two ways to sum gradients (section 3.1), as sizes of buckets. */
+static bool take_grad_comm(Training *t, Diag *d)
 {
-	const char *flag = t->servers ? "--servers" : t->partitions < 0 ? "--partitions auto" : t->no_local_agg ? "--no-local-agg" :
-		t->no_opau ? "--no-opau" : t->no_opsw ? "--no-opsw" : NULL;
+	const bool one = t->bucket == INT64_MAX, sequential = t->grad_comm && !strcmp(t->grad_comm, "sequential");
 
-	if (flag && (!t->comm || !strcmp(t->comm, "allreduce")))
-		diag_warn(d, NOLOC, "comm", "%s changes nothing: there are no servers; --comm ps, hybrid or auto has them", flag);
+	if (sequential && t->bucket && !one)
+		return diag_error(d, NOLOC, 9, "--grad-comm sequential sums all gradients at once, and --bucket %lld says how large a sum is that begins "
+			"during the backward", (long long)t->bucket);
+	if (t->grad_comm && !strcmp(t->grad_comm, "pipelined")) {
+		if (one)
+			return diag_error(d, NOLOC, 9, "--grad-comm pipelined sums gradients during the backward, and --bucket none all of them at once");
+		t->bucket = t->bucket ? t->bucket : 1 << 20;
+	}
+	t->bucket = sequential ? INT64_MAX : t->bucket;
+	return true;
+}
+
+/* ps-sync and async are the names of the papers' baselines. */
+static bool take_comm(Training *t, Diag *d)
+{
+	const char *sync = !t->comm ? NULL : !strcmp(t->comm, "ps-sync") ? "sync" : !strcmp(t->comm, "async") ? "async" : NULL;
+
+	if (sync && t->sync && strcmp(t->sync, sync))
+		return diag_error(d, NOLOC, 9, "--comm %s has servers that are %s, and --sync says %s", t->comm,
+			*sync == 's' ? "synchronous" : "asynchronous", t->sync);
+	if (sync) {
+		t->comm = "ps";
+		t->sync = sync;
+	}
+	return true;
 }
 
 bool training_complete(Training *t, Diag *d)
 {
+	if (!take_comm(t, d) || !take_grad_comm(t, d))
+		return false;
 	if (t->staleness >= 0 && !served_async(t))
 		return diag_error(d, NOLOC, 520, "staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",
 			(long long)t->staleness);
 	if (served_async(t) && !t->comm)
 		t->comm = "ps";
-	say_idle(t, d);
 	if (t->eval.averages && !(opt_get(&t->opt, OPT_EMA) > 0))
 		return diag_error(d, NOLOC, 9, "--eval-averages: the optimizer keeps no moving averages; say --ema or optimizer.ema");
 	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples || t->eval.averages))

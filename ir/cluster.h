@@ -127,7 +127,8 @@ typedef struct Training {
 	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise", "hosts", "vendor"; NULL: auto */
 	const char *dense;              /* name or pattern of tables whose gradients travel whole; NULL: none */
 	int64_t     bucket;             /* least bytes of a sum that begins during the backward; 0: auto, INT64_MAX: one sum */
-	const char *comm;               /* "allreduce", "ps", "hybrid"; NULL: allreduce */
+	const char *grad_comm;          /* "auto", "sequential", "pipelined" until all is read (training_complete): bucket then */
+	const char *comm;               /* "allreduce", "ps", "hybrid"; NULL: allreduce. "ps-sync", "async" until all is read: ps and sync */
 	const char *sync;               /* "sync"; "async": servers apply what a device pushes when it comes; NULL: sync */
 	int64_t     staleness;          /* async: a device is at most so many steps ahead of the slowest; -1: any */
 	int64_t     servers;            /* processes that hold parameters; 0: one per host */

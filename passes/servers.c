@@ -511,6 +511,24 @@ static void move_all(Moving *x)
 	}
 }
 
+/* What is said of servers, and there are none: no --comm, no parameter that one could have, replicas that own them (owners.c). */
+static void say_idle(const Module *m, const PassCx *cx)
+{
+	const Training *t = cx->train;
+	const char *const flag[] = { t->servers ? "--servers" : NULL, t->partitions ? "--partitions" : NULL,
+		t->no_local_agg ? "--no-local-agg" : NULL, t->no_opau ? "--no-opau" : NULL, t->no_opsw ? "--no-opsw" : NULL };
+	const char *all = "";
+	int n = 0;
+
+	for (size_t i = 0; i < sizeof flag / sizeof *flag; i++)
+		if (flag[i])
+			all = arena_printf(cx->scratch, "%s%s%s", all, n++ ? ", " : "", flag[i]);
+	if (n)
+		diag_warn(cx->d, NOLOC, "comm", "%s change%s nothing: there are no servers; %s", all, n == 1 ? "s" : "",
+			!t->comm || !strcmp(t->comm, "allreduce") ? "--comm ps, hybrid or auto has them" : stage_servers(m, t) ?
+			"replicas own the parameters of their stage" : "no parameter goes to one");
+}
+
 bool pass_servers(Module *m, PassCx *cx)
 {
 	Moving x = { .m = m, .cx = cx };
@@ -520,8 +538,11 @@ bool pass_servers(Module *m, PassCx *cx)
 	for (int i = 0; i < n; i++)
 		if (t[i].w->param->sync == SYNC_PS)
 			list_pieces(&x, &t[i], key++);
-	if (!x.npiece)
+	if (!x.npiece) {
+		if (cx->train)
+			say_idle(m, cx);
 		return true;
+	}
 	if (!m->schedule || (m->stage[m->nstage - 1]->server))
 		return diag_error(cx->d, FILELOC(m->file), 410, m->schedule ? "servers has run on this module" :
 			"servers needs a schedule; run schedule first");

@@ -1,0 +1,13 @@
+/* Flags whose value is one of few words. */
+#ifndef PDCC_FRONTEND_CHOICES_H
+#define PDCC_FRONTEND_CHOICES_H
+
+#include <stdbool.h>
+
+/* word: what its parser takes, n of them; more, after the word of n: other values worth completing. */
+typedef struct Choices { const char *const *word; int n; const char *more; } Choices;
+
+/* Of --NAME; false: its value is no word. */
+bool choices_of(const char *name, Choices *c);
+
+#endif
