@@ -230,9 +230,11 @@ void pd_conv_forward(const pd_conv *p, void *y, const void *x, const void *w, co
 	if (o->joined) {
 		const cudnnStatus_t s = joined(o, y, images, w, b);
 
-		if (o->ran || !dnn_refused(s))
+		if (o->ran || !dnn_refused(s)) {
 			dnn_check(s, "cudnnConvolutionBiasActivationForward");
-		else {
+			if (!o->ran && rt_log >= RT_LOG_DEBUG)
+				printf("debug: cuDNN joins a convolution of %d x %d channels with its bias\n", o->d.c, o->d.oc);
+		} else {
 			o->joined = false;
 			if (rt_log >= RT_LOG_DEBUG)
 				printf("debug: cuDNN does not join a convolution of %d x %d channels with its bias%s: calls of their own do it\n",

@@ -199,8 +199,10 @@ void pd_product_run(const pd_product *p, void *y, void *also, const void *a, con
 		choose_bare(o);
 		s = multiply(o, y, a, b, row, aux, scratch);
 	}
-	o->ran = true;
 	check(s, "cublasLtMatmul");
+	if (!o->ran && !o->apart && rt_log >= RT_LOG_DEBUG)
+		printf("debug: cuBLASLt has epilogue %d for a product of %d x %d x %d\n", (int)epilogue(&o->d), o->d.m, o->d.n, o->d.k);
+	o->ran = true;
 	if (o->apart && o->d.sum)
 		pd_sum_rows(o->d.in, o->d.out, also, o->d.sum == 1 ? a : b, o->d.k, o->d.sum == 1 ? o->d.m : o->d.n);
 	else if (o->apart)

@@ -1,14 +1,20 @@
 #!/usr/bin/python3
 """run.sh FILE: see there. What is done is written down at once (state.json beside the report): a call that was ended, or whose
 time was over, is gone on with by the next one, also on another machine of the kind when OUT was brought there."""
-import argparse, array, concurrent.futures, glob, hashlib, json, lzma, os, random, shutil, signal, statistics, struct, subprocess, sys, tarfile, threading, time
+import time
+BEGAN = time.monotonic()
+import argparse, array, concurrent.futures, glob, hashlib, json, os, random, shutil, statistics, struct, sys, tarfile, threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-import compare, machine
+import compare, machine, processes, ways
 
 PEAK = 989e12       # bf16 products of an H100 or H200 without sparsity, per second: only for the share of it that is reported
-LIMIT = {'build': 240, 'ops': 60, 'models': 120, 'bits': 60, 'amp': 120, 'sanitizer': 60, 'bench': 60, 'torch': 100}     # seconds of one program
-PARTS = ('machine', 'ops', 'models', 'bench', 'torch', 'amp', 'bits', 'sanitizer')
+LIMIT = {'build': 240, 'ops': 60, 'models': 120, 'bits': 60, 'amp': 120, 'sanitizer': 240, 'bench': 60, 'torch': 240}     # seconds of one program
+PARTS = ('machine', 'ops', 'amp', 'models', 'bits', 'bench', 'torch', 'sanitizer')     # the most telling first
+PREFIX = {'ops': 'ops-', 'models': 'model-', 'bench': 'bench-', 'amp': 'amp-', 'bits': 'bits-'}     # of the names of a part's programs
+PEERS = [(name, kind) for name in ('gpt2', 'resnet50', 'mlp', 'lstm_lm') for kind in ('eager', 'compile')]
+SANITIZERS = 'memcheck', 'racecheck', 'initcheck'
+TALK = '--log-level', 'debug', '--log-every', '1000000'         # which ways it took, and nothing of its steps
 AGAIN = 75          # exit status: call again
 
 
@@ -16,23 +22,36 @@ class Over(Exception):
     """The time of this call is over; what was being done is for the next one."""
 
 
+class Skipped(Exception):
+    """What is not there, or too slow, and is no fault of ours."""
+
+
 class Run:
     def __init__(self, a, key):
-        self.a, self.began, self.lock = a, time.monotonic(), threading.Lock()
+        self.a, self.began, self.lock = a, BEGAN, threading.Lock()
+        self.unfinished = False                 # something is left for the next call
         self.out = os.path.abspath(a.out)
         self.standin = bool(a.standin)
         self.limit = {k: v * (10 if a.standin else 1) for k, v in LIMIT.items()}       # many GPUs' work on few cores
-        self.gpu = threading.Semaphore(max(1, a.jobs // 4))     # programs at once
+        self.programs = max(1, min(4, a.jobs // 4))             # at once
+        self.gpu = threading.Semaphore(self.programs)
         self.base, self.built = None, {}        # where the runtime is compiled; folder -> why it was not built, or None
-        self.env = dict(os.environ, OMP_NUM_THREADS='1')
-        self.state = {'key': key, 'rows': {}, 'speed': {}, 'bits': {}, 'calls': []}
-        old = f'{self.out}/state.json'
+        self.env = dict(os.environ, OMP_NUM_THREADS='1', CFLAGS=f'-Wno-error {os.environ.get("CFLAGS", "")}'.strip(), **{processes.MARK: self.out})
+        self.state = {'key': key, 'rows': {}, 'speed': {}, 'bits': {}, 'ways': {}, 'calls': []}
+        old, again = f'{self.out}/state.json', a.again.split(',')
         if os.path.exists(old):
             with open(old) as f:
                 before = json.load(f)
             if before['key'] == key:
                 self.state = before
-        self.state['rows'] = {k: v for k, v in self.state['rows'].items() if k.split(' ', 1)[0] not in a.again.split(',') + ['pack', 'machine']}
+            else:
+                os.replace(old, f'{self.out}/state-before.json')
+                print(f'state.json is of {before["key"]}, this is {key}: all is done anew; it is state-before.json now', flush=True)
+        rows = self.state['rows']
+        self.state['rows'] = {k: v for k, v in rows.items() if k.split(' ', 1)[0] not in again + ['pack', 'machine']}
+        for part, what in ('bits', 'bits'), ('bench', 'speed'):         # what others are held against
+            if part in again:
+                self.state[what] = {}
         self.log = open(f'{self.out}/log.txt', 'a' if self.state['calls'] else 'w')
         self.state['calls'].append(0)
         self.save()
@@ -64,21 +83,15 @@ class Run:
     def failed(self):
         return [f'{k}: {v[1]}' for k, v in self.state['rows'].items() if v[0] is False]
 
-    def sh(self, cmd, timeout, cwd=None):
+    def sh(self, cmd, timeout, cwd=None, env=None):
         """(exit status, output); 124: too late, with everything that it started ended."""
         left = self.left() + 30
         if left < 40:
             raise Over()
-        p = subprocess.Popen(cmd, cwd=cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             start_new_session=True)
-        try:
-            out, rc = p.communicate(timeout=min(timeout, left))[0], p.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(p.pid, signal.SIGKILL)
-            out, rc = p.communicate()[0], 124
-            if left < timeout:
-                raise Over()
-        text = out.decode(errors='replace')
+        rc, text = processes.run(cmd, min(timeout, left), cwd, env or self.env)
+        if rc is None and left < timeout:
+            raise Over()
+        rc = 124 if rc is None else rc
         with self.lock:
             self.log.write(f'$ {" ".join(cmd)}  # in {cwd or "."}: exit {rc}\n{text}\n')
         return rc, text
@@ -92,10 +105,23 @@ def unpack(file, key, out):
     where = os.path.join(out, 'work')
     if not os.path.exists(f'{where}/{key}'):
         shutil.rmtree(where, ignore_errors=True)
+        import lzma     # a Python without it takes a folder
         with lzma.open(file) as z, tarfile.open(fileobj=z) as t:
-            t.extractall(where)
+            t.extractall(where, **({'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}))
         open(f'{where}/{key}', 'w').close()
     return f'{where}/pack'
+
+
+def content(pack):
+    """A digest of an archive, or of what was in it when it was unpacked: not of what is built and run there."""
+    h = hashlib.sha256()
+    files = [pack] if os.path.isfile(pack) else sorted(
+        f for p in ('packed.json', '*/job.json', '*/expected/**', '*/build/*.*', '*/build/Makefile', '*/build/runtime/**', '*/build/stage*/**')
+        for f in glob.glob(f'{pack}/{p}', recursive=True) if os.path.isfile(f) and not f.endswith('/profile.json'))
+    for f in files:
+        with open(f, 'rb') as g:
+            h.update(f'{os.path.relpath(f, pack)}\n'.encode() + hashlib.sha256(g.read()).digest())
+    return h.hexdigest()[:16]
 
 
 def jobs_of(pack):
@@ -122,15 +148,26 @@ def weights(job):
 
 
 def make(r, job):
+    """Why a program was not built, or None. One whose building was cut is built anew: half an object is newer than its source."""
     d = f'{job["dir"]}/build'
+    mark = f'{d}/building'
+    if os.path.exists(mark):
+        for old in 'obj', 'bin':
+            shutil.rmtree(f'{d}/{old}', ignore_errors=True)
+    open(mark, 'w').close()
     if job['kind'] == 'bench':
         weights(job)
     if r.base and r.base != d and job['kind'] != 'cases' and os.path.isdir(f'{r.base}/obj/runtime') and not os.path.isdir(f'{d}/obj/runtime'):
-        shutil.copytree(f'{r.base}/obj/runtime', f'{d}/obj/runtime')     # the same flags: make takes them; others: it does not
-        shutil.copy2(f'{r.base}/obj/flags', f'{d}/obj/flags')
+        os.makedirs(f'{d}/obj', exist_ok=True)
+        shutil.copy2(f'{r.base}/obj/flags', f'{d}/obj/flags')           # the same flags: make takes what they made; others: it does not
+        shutil.rmtree(f'{d}/obj/copy', ignore_errors=True)
+        shutil.copytree(f'{r.base}/obj/runtime', f'{d}/obj/copy')
+        os.rename(f'{d}/obj/copy', f'{d}/obj/runtime')
     target = ['bin/cases'] if job['kind'] == 'cases' else ['all', 'bin/p0'] if job['kind'] == 'bench' else ['all']
     rc, out = r.sh(['make', '-s', '-C', d, '-j2' if r.base else f'-j{r.a.jobs}', f'CUDA={r.toolkit}', f'ARCH={r.a.arch}', 'OPT=-O2',
                      *([f'CC={os.environ["CC"]}'] if os.environ.get('CC') else []), *target], r.limit['build'])
+    if rc != 124:
+        os.remove(mark)
     why = [l for l in out.splitlines() if 'error' in l.lower()]         # the first, not make's
     return None if rc == 0 else 'took too long' if rc == 124 else why[0] if why else tail(out)
 
@@ -143,7 +180,7 @@ def build(r, job):
             with r.first:
                 if not r.base:
                     r.built[d] = make(r, job)
-                    r.base = f'{d}/build'
+                    r.base = None if r.built[d] else f'{d}/build'
         if d not in r.built:
             r.built[d] = make(r, job)
     if r.built[d]:
@@ -160,14 +197,22 @@ def run_cases(r, j, timeout):
     return compare.check_cases(j, d, f'{j["dir"]}/expected')
 
 
+def took(r, j, out):
+    """Notes which ways a program took; `, attention: own 1` or ''."""
+    with r.lock:
+        r.state['ways'][j['name']] = ways.taken(out)
+    said = ways.said(r.state['ways'][j['name']])
+    return said and f', {said}'
+
+
 def run_train(r, j, by_name, timeout):
     d = f'{j["dir"]}/build'
     args = ['--data', f'{j["dir"]}/expected'] if glob.glob(f'{j["dir"]}/expected/*.npy') else []
-    rc, out = r.sh(['sh', 'run.sh', *j['args'], *args, '--quiet', '--timeout', '20'], timeout, d)
+    rc, out = r.sh(['sh', 'run.sh', *j['args'], *args, *TALK, '--timeout', '60'], timeout, d)
     if rc:
         raise compare.Differs(f'exit {rc}: {tail(out)}')
     near = by_name.get(j.get('near'))
-    return f'{j["ranks"]} rank(s): ' + compare.check_train(j, f'{d}/run', f'{j["dir"]}/expected', near and f'{near["dir"]}/expected')
+    return f'{j["ranks"]} rank(s){took(r, j, out)}: ' + compare.check_train(j, f'{d}/run', f'{j["dir"]}/expected', near and f'{near["dir"]}/expected')
 
 
 def tried(r, part, name, do):
@@ -175,7 +220,10 @@ def tried(r, part, name, do):
     try:
         ok, said = True, do()
     except Over:
+        r.unfinished = True
         return
+    except Skipped as x:
+        ok, said = None, str(x)
     except (compare.Differs, OSError, KeyError, ValueError, struct.error) as x:
         ok, said = False, f'{"" if isinstance(x, compare.Differs) else type(x).__name__ + ": "}{x}'
     r.row(part, name, ok, said)
@@ -190,8 +238,10 @@ def some(r, part, jobs, run):
                 return run(j, r.limit[part])
         if r.left() > 10:
             tried(r, part, j['name'], do)
+        else:
+            r.unfinished = True
     todo = [j for j in jobs if not r.known(part, j['name'])]
-    todo.sort(key=lambda j: -sum(os.path.getsize(f) for f in glob.glob(f'{j["dir"]}/build/*.cu')))      # the longest to compile first
+    todo.sort(key=lambda j: -sum(os.path.getsize(f) for f in glob.glob(f'{j["dir"]}/build/**/*.cu', recursive=True)))    # the longest to compile first
     with concurrent.futures.ThreadPoolExecutor(max(1, r.a.jobs * 3 // 4)) as pool:
         list(pool.map(one, todo))
 
@@ -207,23 +257,30 @@ def bits(r, jobs, by_name):
     some(r, 'bits', jobs, run)
 
 
+def sanitized(jobs):
+    """The program that compute-sanitizer watches, if there is one."""
+    return [j for j in jobs if j['kind'] == 'train' and j['ranks'] == 1][:1]
+
+
 def sanitizer(r, jobs):
     tool = shutil.which('compute-sanitizer') or next((f'{p}/bin/compute-sanitizer' for p in machine.roots()
                                                       if os.path.exists(f'{p}/bin/compute-sanitizer')), None)
-    j = next((j for j in jobs if j['kind'] == 'train' and j['ranks'] == 1), None)
+    j = next(iter(sanitized(jobs)), None)
     if r.standin or not tool or not j:
         r.row('sanitizer', '-', None, 'not with the stand-in' if r.standin else 'no compute-sanitizer here' if not tool else 'no program')
         return
 
     def run(kind):
         build(r, j)
-        rc, out = r.sh([tool, '--tool', kind, '--error-exitcode', '9', 'bin/d0', '--steps', '2', '--quiet', '--data', f'{j["dir"]}/expected'],
-                       r.limit['sanitizer'], f'{j["dir"]}/build')
+        # the emitted kernels, which are all called run: libraries read what they never wrote, and take long
+        mine = ['--kernel-regex', 'kns=run'] if kind != 'memcheck' else []
+        rc, out = r.sh([tool, '--tool', kind, '--error-exitcode', '9', *mine, 'bin/d0', '--steps', '2', '--quiet', '--timeout', '200',
+                        '--data', f'{j["dir"]}/expected'], r.limit['sanitizer'], f'{j["dir"]}/build', dict(r.env, CUDA_MODULE_LOADING='LAZY'))
         said = [l for l in out.splitlines() if 'SUMMARY' in l]
         if rc:
             raise compare.Differs(said[-1].strip('= ') if said else f'exit {rc}: {tail(out)}')
         return said[-1].strip('= ') if said else 'nothing found'
-    for kind in 'memcheck', 'racecheck', 'initcheck':
+    for kind in SANITIZERS:
         if not r.known('sanitizer', f'{kind} {j["name"]}'):
             tried(r, 'sanitizer', f'{kind} {j["name"]}', lambda: run(kind))
 
@@ -262,6 +319,10 @@ def statements(r, j):
 
 def steps(r, j):
     d, ms = f'{j["dir"]}/build', []
+    rc, out = r.sh(['sh', 'run.sh', '--steps', '4', *TALK, '--timeout', '60'], r.limit['bench'], d)
+    if rc:
+        raise compare.Differs(f'exit {rc}: {tail(out)}')
+    ways_taken = took(r, j, out)
     for _ in range(1 if r.standin else 3):
         rc, out = r.sh(['sh', 'run.sh', '--steps', '4' if r.standin else '30', '--quiet', '--timeout', '60'], r.limit['bench'], d)
         if rc:
@@ -270,7 +331,7 @@ def steps(r, j):
             ms.append(json.load(f)['median_step_ms'])
     m = r.state['speed'][j['name'][6:]] = statistics.median(ms)
     share = f', {j["flop_per_unit"] * j["per_step"] / m * 1e3 / PEAK:.1%} of {PEAK / 1e12:.0f} TFLOP/s' if j['flop_per_unit'] else ''
-    return (f'{m:.3f} ms a step (medians {", ".join(f"{x:.3f}" for x in ms)}), {j["per_step"] / m * 1e3:.0f} {j["unit"]}/s{share}')
+    return (f'{m:.3f} ms a step (medians {", ".join(f"{x:.3f}" for x in ms)}), {j["per_step"] / m * 1e3:.0f} {j["unit"]}/s{share}{ways_taken}')
 
 
 def bench(r, jobs):
@@ -282,7 +343,7 @@ def bench(r, jobs):
     for j in jobs:
         todo = [(n, f) for n, f in ((j['name'], steps), (f'{j["name"]} by operator', statements)) if not r.known('bench', n)]
         if r.standin and not j.get('small'):
-            todo = todo and [(j['name'], lambda r, j: 'built; too large for the stand-in')]
+            todo = [(j['name'], lambda r, j: 'built; too large for the stand-in')] if (j['name'], steps) in todo else []
         for name, f in todo:
             tried(r, 'bench', name, lambda: [build(r, j), f(r, j)][1])
 
@@ -297,24 +358,36 @@ def make_quietly(r, j):
 def torch(r):
     if r.standin:
         return r.row('torch', '-', None, 'not with the stand-in')
-    rc, out = r.sh(['python3', '-c', 'import torch; assert torch.cuda.is_available()'], 100)
+    rc, out = r.sh(['python3', '-c', 'import torch; assert torch.cuda.is_available()'], 100, env=r.plain)
     if rc:
         return r.row('torch', '-', None, f'no PyTorch for this GPU here: {tail(out, 1)}')
 
     def run(name, kind):
-        rc, out = r.sh(['python3', f'{HERE}/bench_torch.py', name, kind], r.limit['torch'])
+        rc, out = r.sh(['python3', f'{HERE}/bench_torch.py', name, kind], r.limit['torch'], env=r.plain)
+        if rc == 124:
+            raise Skipped(f'PyTorch took more than {r.limit["torch"]} s')
         lines = [l for l in out.splitlines() if l.startswith('torch ')]
         if rc or not lines:
             raise compare.Differs(f'exit {rc}: {tail(out)}')
         peer, own = float(lines[0].split()[3]), r.state['speed'].get(name)
         return lines[0] + (f'; a step of ours is {peer / own:.2f} times as fast ({own:.3f} ms)' if own else '')
-    for name in 'gpt2', 'resnet50', 'mlp', 'lstm_lm':
-        for kind in 'eager', 'compile':
-            if not r.known('torch', f'{name} {kind}'):
-                tried(r, 'torch', f'{name} {kind}', lambda: run(name, kind))
+    for name, kind in PEERS:
+        if not r.known('torch', f'{name} {kind}'):
+            tried(r, 'torch', f'{name} {kind}', lambda: run(name, kind))
 
 
 # ---- the report ----
+
+def missing(r, of):
+    """How many rows there are to come; a part whose only row is `-` was skipped, or could not be done."""
+    want = {part: [j['name'] for j in of(prefix)] for part, prefix in PREFIX.items()}
+    if not r.standin:
+        want['bench'] += ['copy'] + [f'{j["name"]} by operator' for j in of('bench-')]
+        want['torch'] = [f'{n} {k}' for n, k in PEERS]
+        want['sanitizer'] = [f'{k} {j["name"]}' for j in sanitized(of('model-mlp')) for k in SANITIZERS]
+    return sum(not r.known(p, n) for p, names in want.items() if not r.known(p, '-') and (not r.a.only or p in r.a.only.split(',')) for n in names)
+
+
 
 def report(r, about, packed, left):
     rows = r.state['rows']
@@ -324,6 +397,8 @@ def report(r, about, packed, left):
         f.write(f'- pdcc at {packed["revision"]}; {" + ".join(map(str, calls))} s in {len(calls)} calls; log.txt beside this file\n')
         if r.standin:
             f.write('- **no GPU: the stand-in ran in its place; nothing here says anything about a GPU**\n')
+        if r.state['ways']:
+            f.write(f'- {len(r.state["ways"])} programs that train took these ways: {ways.said(ways.total(r.state["ways"].values()), True)}\n')
         count = [sum(v[0] is ok for v in rows.values()) for ok in (True, False, None)]
         f.write(f'\n{count[0]} passed, {count[1]} failed, {count[2]} skipped, {left} left for another call\n\n')
         f.write(''.join(f'- FAIL {x}\n' for x in r.failed()) + '\n| part | what | result |\n| --- | --- | --- |\n')
@@ -337,9 +412,17 @@ def report(r, about, packed, left):
 
 def look(r):
     """The toolkit and what stands in for MPI."""
-    r.toolkit, found = (os.path.abspath(r.a.standin), []) if r.standin else machine.toolkit(f'{r.out}/work/cuda')
+    to = f'{r.out}/work/cuda'
+    shutil.rmtree(to, ignore_errors=True)       # of another machine, perhaps
+    r.toolkit, found = (os.path.abspath(r.a.standin), []) if r.standin else machine.toolkit(to)
     for part, where in found:
-        r.row('machine', part, bool(where) or (None if part == 'NCCL' else False), where or 'not found')
+        r.row('machine', part, bool(where) or (None if part in machine.OPTIONAL else False), where or 'not found')
+    if not r.standin:
+        r.plain, r.env = r.env, dict(r.env, LD_LIBRARY_PATH=':'.join(filter(None, [f'{to}/lib64', os.environ.get('LD_LIBRARY_PATH')])))
+        r.row('machine', 'versions', *machine.mixed(to))
+        unknown = machine.knows(to, r.a.arch)
+        r.row('machine', 'architecture', not unknown, unknown or r.a.arch)
+    r.note(f'{r.a.jobs} compilers, {r.programs} programs at once')
     rc, out = r.sh(['sh', f'{HERE}/mpi/build.sh', f'{r.out}/work/mpi'], 60)
     r.row('machine', 'messages', rc == 0, tail(out) or 'mpi/ built')
     r.env['PATH'] = f'{r.out}/work/mpi:' + r.env['PATH']
@@ -353,7 +436,7 @@ def options():
     ap.add_argument('--again', default='')
     ap.add_argument('--standin', metavar='DIR')
     ap.add_argument('--seconds', type=float, default=540)
-    ap.add_argument('--jobs', type=int, default=os.cpu_count())
+    ap.add_argument('--jobs', type=int, default=machine.cores())
     ap.add_argument('--arch', default='')
     a = ap.parse_args()
     for p in filter(None, a.only.split(',') + a.again.split(',')):
@@ -367,28 +450,34 @@ def options():
 
 def main():
     a = options()
+    a.out = os.path.abspath(a.out)
     os.makedirs(a.out, exist_ok=True)
-    with open(a.pack if os.path.isfile(a.pack) else f'{a.pack}/packed.json', 'rb') as f:
-        key = hashlib.sha256(f.read()).hexdigest()[:16]
-    pack = unpack(a.pack, key, os.path.abspath(a.out)) if os.path.isfile(a.pack) else os.path.abspath(a.pack)
+    lock = processes.alone(a.out)
+    processes.asked(AGAIN)
+    key = content(a.pack)
+    pack = unpack(a.pack, key, a.out) if os.path.isfile(a.pack) else os.path.abspath(a.pack)
+    about = machine.describe()
+    of_kind = '; '.join(v for k, v in about if k in ('GPU', 'nvcc'))
+    key = f'{key} on {"the stand-in" if a.standin else of_kind}, {a.arch}'
     r = Run(a, key)
     r.first = threading.Lock()
-    about = machine.describe()
     with open(f'{pack}/packed.json') as f:
         packed = json.load(f)
     for k, v in about:
         r.note(f'{k}: {v}')
     for k, x in enumerate(packed['failed']):
         r.row('pack', f'{k + 1}', False, f'was not packed: it failed on the stand-in: {x}')
-    look(r)
+    try:
+        look(r)
+    except Over:        # nothing more is begun
+        r.unfinished = True
     jobs = jobs_of(pack)
     by_name = {j['name']: j for j in jobs}
     of = lambda prefix: [j for j in jobs if j['name'].startswith(prefix)]
     do = {'ops': lambda: some(r, 'ops', of('ops-'), lambda j, t: run_cases(r, j, t)),
           'models': lambda: some(r, 'models', of('model-'), lambda j, t: run_train(r, j, by_name, t)), 'bench': lambda: bench(r, of('bench-')),
           'torch': lambda: torch(r), 'amp': lambda: some(r, 'amp', of('amp-'), lambda j, t: run_train(r, j, by_name, t)),
-          'bits': lambda: bits(r, of('bits-'), by_name), 'sanitizer': lambda: sanitizer(r, of('model-mlp') or jobs)}
-    over = []
+          'bits': lambda: bits(r, of('bits-'), by_name), 'sanitizer': lambda: sanitizer(r, of('model-mlp'))}
     for part in PARTS[1:]:
         if a.only and part not in a.only.split(','):
             continue
@@ -398,13 +487,12 @@ def main():
                 raise Over()
             do[part]()
         except Over:
-            over.append(part)
+            r.unfinished = True
         except Exception as x:  # a fault of this script in one part must not hide the others
             r.row(part, '-', False, f'{type(x).__name__}: {x}')
         r.note(f'{part}: {time.monotonic() - start:.1f} s')
         report(r, about, packed, 0)
-    left = sum(not r.known(p, j['name']) for p, w in (('ops', 'ops-'), ('models', 'model-'), ('bench', 'bench-'), ('amp', 'amp-'), ('bits', 'bits-'))
-               if not a.only or p in a.only.split(',') for j in of(w)) + sum(p in ('torch', 'sanitizer') for p in over)
+    left = max(missing(r, of), r.unfinished)
     print(f'{report(r, about, packed, left)}; {r.out}/report.md' + ('; call again to go on' if left else ''))
     return AGAIN if left else 1 if r.failed() else 0
 

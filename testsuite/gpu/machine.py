@@ -1,12 +1,28 @@
 """What a machine has of CUDA: one folder that looks like a toolkit with cuDNN and NCCL, wherever their parts lie (the toolkit,
-Debian's packages, Python's nvidia-* packages)."""
-import glob, os, re, shutil, site, subprocess, sys, sysconfig
+packages of the system, conda's, Python's nvidia-* packages); and how much of it there is to work with."""
+import glob, os, platform, re, shutil, site, subprocess, sys, sysconfig
+
+KIND = platform.machine()
+TARGETS = {'x86_64': ('x86_64-linux',), 'aarch64': ('sbsa-linux', 'aarch64-linux')}.get(KIND, ())   # folders of a toolkit
+OPTIONAL = 'NCCL', 'nvrtc'
+# asks the libraries that programs will load for the CUDA that they were made for
+ASK = '''
+import ctypes, sys
+for part, lib, call in ("cudart", "cudart", None), ("cuBLAS", "cublasLt", "cublasLtGetCudartVersion"), ("cuDNN", "cudnn", "cudnnGetCudartVersion"):
+    try:
+        lib, v = ctypes.CDLL(f"{sys.argv[1]}/lib{lib}.so"), ctypes.c_int()
+        f = getattr(lib, call or "cudaRuntimeGetVersion")
+        f.restype = ctypes.c_size_t
+        print(part, f() if call else f(ctypes.byref(v)) or v.value, flush=True)
+    except (OSError, AttributeError) as x:
+        print(part, "?", x, flush=True)
+'''
 
 
-def said(cmd, timeout=60):
+def said(cmd, timeout=60, env=None):
     """The output of a command, or '' where it fails or is not there."""
     try:
-        p = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=timeout)
+        p = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=timeout, env=env)
         return p.stdout.decode(errors='replace').strip() if p.returncode == 0 else ''
     except (OSError, subprocess.TimeoutExpired):
         return ''
@@ -30,9 +46,10 @@ def pythons():
 
 def toolkit(to):
     """(folder, [(part, where or None)]): bin/nvcc, include/ and lib64/ of links."""
-    parts = [f'{r}/{d}' for r in roots() for d in ('', 'targets/x86_64-linux/')]
-    inc = [p + '/include' for p in parts] + ['/usr/include', '/usr/include/x86_64-linux-gnu']
-    lib = [f'{p}/{d}' for p in parts for d in ('lib64', 'lib')] + ['/usr/lib/x86_64-linux-gnu']
+    conda = [d for d in dict.fromkeys((os.environ.get('CONDA_PREFIX', ''), sys.prefix)) if d and d != '/usr']
+    parts = [f'{r}/{d}' for r in roots() + conda for d in ('', *(f'targets/{t}' for t in TARGETS))]
+    inc = [p + '/include' for p in parts] + ['/usr/include', f'/usr/include/{KIND}-linux-gnu']
+    lib = [f'{p}/{d}' for p in parts for d in ('lib64', 'lib')] + [f'/usr/lib/{KIND}-linux-gnu', '/usr/lib64', '/usr/lib']
     for s in pythons():
         inc += sorted(glob.glob(f'{s}/nvidia/*/include'))
         lib += sorted(glob.glob(f'{s}/nvidia/*/lib'))
@@ -41,17 +58,17 @@ def toolkit(to):
     found = [('nvcc', roots()[0] + '/bin/nvcc' if roots() else None)]
     if roots():
         with open(f'{to}/bin/nvcc', 'w') as f:
-            f.write(f'#!/bin/sh\nexec {roots()[0]}/bin/nvcc -isystem {to}/include "$@"\n')
+            f.write(f'#!/bin/sh\nexec {roots()[0]}/bin/nvcc ${{NVCC_CCBIN:+-ccbin "$NVCC_CCBIN"}} -isystem {to}/include "$@"\n')
         os.chmod(f'{to}/bin/nvcc', 0o755)
     for part, header, names in (('cudart', 'cuda_runtime_api.h', ('cudart',)), ('cuBLAS', 'cublas_v2.h', ('cublas', 'cublasLt')),
-                                ('cuDNN', 'cudnn.h', ('cudnn',)), ('NCCL', 'nccl.h', ('nccl',))):
-        h = next((d for d in inc if os.path.exists(f'{d}/{header}')), None)
+                                ('cuDNN', 'cudnn.h', ('cudnn',)), ('NCCL', 'nccl.h', ('nccl',)), ('nvrtc', '', ('nvrtc', 'nvrtc-builtins'))):
+        h = next((d for d in inc if os.path.exists(f'{d}/{header}')), None) if header else '/usr/include'
         files = [links(lib, n, to) for n in names]
         if h and h != '/usr/include':
             for f in os.listdir(h):
                 if not os.path.lexists(f'{to}/include/{f}'):
                     os.symlink(f'{h}/{f}', f'{to}/include/{f}')
-        found.append((part, f'{h}, {files[0]}' if h and all(files) else None))
+        found.append((part, ', '.join([h] * bool(header) + files[:1]) if h and all(files) else None))
     return to, found
 
 
@@ -69,6 +86,44 @@ def links(folders, name, to):
             os.symlink(f'{d}/{plain[-1]}', f'{to}/lib64/lib{name}.so')
         return f'{d}/{plain[-1]}'
     return None
+
+
+def mixed(to):
+    """(whether CUDA is of one major version, what there is): nvcc's, and what cudart, cuBLAS and cuDNN were made for. Nothing is
+    known of a library that does not tell."""
+    release = re.search(r'release (\d+)\.(\d+)', said([f'{to}/bin/nvcc', '--version']))
+    made = {'nvcc': (int(release.group(1)), int(release.group(2)))} if release else {}
+    lines = said([sys.executable, '-c', ASK, f'{to}/lib64'], env=dict(os.environ, LD_LIBRARY_PATH=f'{to}/lib64')).splitlines()
+    silent = [l for l in lines if l.split()[1] == '?']
+    made.update({part: (int(v) // 1000, int(v) % 1000 // 10) for part, v in (l.split() for l in lines if l not in silent)})
+    text = ', '.join(f'{k} {v[0]}.{v[1]}' for k, v in made.items()) + ''.join(f'; {l}' for l in silent)
+    if len({v[0] for v in made.values()}) <= 1:
+        return True, f'of one CUDA: {text}'
+    return False, f'libraries of different CUDAs are mixed, programs will not run: {text}; CUDA=DIR names another toolkit'
+
+
+def knows(to, arch):
+    """'' or why nvcc cannot compile for this GPU."""
+    have = said([f'{to}/bin/nvcc', '--list-gpu-arch']).split()
+    want = 'compute_' + re.sub(r'^sm_', '', arch)
+    if not have or want.rstrip('af') in have:
+        return ''
+    return f'nvcc does not know {arch}, which this GPU is; it knows {" ".join(have)}: a newer toolkit (CUDA=DIR), or --arch'
+
+
+def cores():
+    """How many compilers may run at once: processors that may be used, and 3 GB for each."""
+    n = len(os.sched_getaffinity(0))
+    try:
+        with open('/sys/fs/cgroup/cpu.max') as f:
+            quota, period = f.read().split()
+        if quota != 'max':
+            n = min(n, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass
+    with open('/proc/meminfo') as f:
+        free = re.search(r'MemAvailable:\s*(\d+) kB', f.read())
+    return max(1, min(n, int(free.group(1)) // 3000000) if free else n)
 
 
 def arch():

@@ -18,7 +18,7 @@ import pdcctest as T
 SHARED = os.path.join(os.path.dirname(T.ROOT), 'shared', 'data', 'models')
 FULL = os.path.join(SHARED, 'full_graphs')
 BACKEND = '/usr/share/libonnx-testdata/data'
-OWN = ('run.sh', 'check.py', 'compare.py', 'machine.py', 'bench_torch.py', 'copy.cu', 'README.md', 'mpi')
+OWN = ('run.sh', 'check.py', 'compare.py', 'machine.py', 'processes.py', 'ways.py', 'bench_torch.py', 'copy.cu', 'README.md', 'mpi')
 # name -> (graph, flags, what a step counts, how many of them a sample has, and its floating-point operations)
 BENCH = {
     'gpt2': ('gpt2_small.onnx', ['--dim', 'time=1024', '--micro-batch', '8', '--amp', 'bf16'], 'tokens', 8 * 1024, 6 * 124.4e6 + 12 * 12 * 768 * 1024),

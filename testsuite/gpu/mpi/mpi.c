@@ -1,9 +1,8 @@
-/* mpi.c: messages between the processes of one machine, in place of an MPI that is not there (run.sh). mpirun.c makes a file
+/* mpi.c: messages between the processes of one machine, in place of an MPI that is not there (run.sh). mpirun.c makes memory
  * that all of them map; in it every ordered pair of ranks has a pipe of ROOM bytes, which one side fills and the other
  * empties. A message is a header and its bytes; what nobody asked for yet waits in memory. Nothing moves outside of calls,
  * and nobody calls from two threads at once. Sums are taken in the order of the ranks. */
 #include "mpi.h"
-#include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -213,8 +212,10 @@ static bool progress(void)
 {
 	bool moved = false;
 
-	for (int r = 0; r < here.n; r++)
-		moved |= push(r) | pull(r);
+	for (int r = 0; r < here.n; r++) {
+		moved |= push(r);
+		moved |= pull(r);
+	}
 	return moved;
 }
 
@@ -263,7 +264,7 @@ static MPI_Request receive(void *buf, uint64_t bytes, int peer, int comm, int ta
 
 int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 {
-	const char *rank = getenv("PDMPI_RANK"), *size = getenv("PDMPI_SIZE"), *file = getenv("PDMPI_FILE");
+	const char *rank = getenv("PDMPI_RANK"), *size = getenv("PDMPI_SIZE"), *shared = getenv("PDMPI_SHARED");
 
 	(void)argc;
 	(void)argv;
@@ -271,7 +272,7 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 	here.n = size ? atoi(size) : 1;
 	here.me = rank ? atoi(rank) : 0;
 	const size_t bytes = (size_t)(here.n * here.n) * sizeof(struct pipe);
-	const int    fd = file ? open(file, O_RDWR) : -1;
+	const int    fd = shared ? atoi(shared) : -1;
 
 	here.map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
 	if (here.map == MAP_FAILED)

@@ -1,10 +1,14 @@
 /* mpirun.c: mpirun [-np 1] PROGRAM ARGUMENTS : [-np 1] PROGRAM ARGUMENTS ...: starts one process per part, the k-th as rank
- * k (mpi.c). When one ends with a fault the others have five seconds to say why; its exit status is that of the run. */
+ * k (mpi.c). When one ends with a fault the others have five seconds to say why; its exit status is that of the run. What they
+ * share is memory without a name that all inherit, so that nothing is left when they are killed. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "pipes.h"
@@ -12,29 +16,57 @@
 enum { MOST = 256 };
 
 static pid_t child[MOST];
-static char  file[64];
-static int   n;
+static int   n, shared;
 
 static void end_all(int sig)
 {
 	for (int i = 0; i < n; i++)
 		if (child[i] > 0)
 			kill(child[i], sig == SIGALRM ? SIGKILL : SIGTERM);
+	if (sig != SIGALRM)
+		alarm(2);
+}
+
+/* A file descriptor of so many bytes that are there: a page that is missing later would be a signal. */
+static int room(off_t bytes)
+{
+	const char *dir = getenv("TMPDIR");
+	char        file[4096];
+	int         fd = memfd_create("pdmpi", 0), fault = fd < 0 ? errno : posix_fallocate(fd, 0, bytes);
+
+	if (!fault)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	snprintf(file, sizeof file, "%s/pdmpi-XXXXXX", dir && *dir ? dir : "/tmp");
+	fd = mkstemp(file);
+	if (fd >= 0)
+		unlink(file);
+	fault = fd < 0 ? errno : posix_fallocate(fd, 0, bytes);
+	if (!fault)
+		return fd;
+	fprintf(stderr, "mpirun: %s: %lld bytes: %s\n", file, (long long)bytes, strerror(fault));
+	exit(71);
 }
 
 static void start(int rank, char **argv)
 {
-	char number[16], size[16];
+	const pid_t me = getpid();
+	char        number[16];
 
 	child[rank] = fork();
 	if (child[rank])
 		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != me)
+		_exit(71);
 	snprintf(number, sizeof number, "%d", rank);
-	snprintf(size, sizeof size, "%d", n);
 	setenv("PDMPI_RANK", number, 1);
 	setenv("MPI_LOCALRANKID", number, 1);
-	setenv("PDMPI_SIZE", size, 1);
-	setenv("PDMPI_FILE", file, 1);
+	snprintf(number, sizeof number, "%d", n);
+	setenv("PDMPI_SIZE", number, 1);
+	snprintf(number, sizeof number, "%d", shared);
+	setenv("PDMPI_SHARED", number, 1);
 	execvp(argv[0], argv);
 	fprintf(stderr, "mpirun: %s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -80,21 +112,11 @@ int main(int argc, char **argv)
 			i++;
 		argv[i] = NULL;
 	}
-	snprintf(file, sizeof file, "/dev/shm/pdmpi-XXXXXX");
-	const int fd = mkstemp(file);
-
-	if (fd < 0 || ftruncate(fd, (off_t)((size_t)(n * n) * sizeof(struct pipe)))) {
-		perror(file);
-		return 71;
-	}
-	close(fd);
+	shared = room((off_t)((size_t)(n * n) * sizeof(struct pipe)));
 	signal(SIGALRM, end_all);
 	signal(SIGTERM, end_all);
 	signal(SIGINT, end_all);
 	for (int r = 0; r < n; r++)
 		start(r, part[r]);
-	const int code = wait_all();
-
-	unlink(file);
-	return code;
+	return wait_all();
 }
