@@ -12,8 +12,8 @@
 enum { APART = 1 << 10, PLAYED = 1 << 11, MOST_PARTS = 64 };
 
 /* By weight; Travel.w NULL: never at a server. update: seconds by kind of device; parts: of its gradient, where its stage
- * has several replicas and where it has one. */
-typedef struct Parts { int joined, all; } Parts;
+ * has several replicas and where it has one; pulls: of a table by a microbatch. */
+typedef struct Parts { int joined, all, pulls; } Parts;
 struct PlanServers { const Training *train; Travel *travel; double **update; Parts *parts; };
 
 /* Seconds of what makes a weight new, on every kind of device. */
@@ -54,6 +54,8 @@ void servers_start(PlanModel *p, const Training *t)
 		x->travel[i].w = w;
 		travel_measure(t, &x->travel[i]);
 		x->update[i] = update_of(p, w);
+		for (int k = 0; k < w->nuses; k++)
+			x->parts[i].pulls += w->uses[k].node->phase == PHASE_FWD;
 	}
 }
 
@@ -148,15 +150,15 @@ static Kept *list(Arena *a, const PlanModel *p, const Trial *t, Stage *const *s,
 	return all;
 }
 
-/* About one part of its gradient: it is pulled with the first. */
+/* About one part of its gradient: it is pulled with the first, what is whole before all rows and the last of it first (servers.c). */
 static Dealing dealing(const PlanModel *p, const Kept *k, int part)
 {
 	const Travel *t = &k->travel, *one = &p->servers->travel[k->weight];
 	const double dim = (double)t->w->type.dim[0], b = (double)t->bytes;
 	const Rows rows = { .whole = !t->rows, .row = t->rows ? b / dim : b, .all = !t->rows ? 1 : k->rows ? (double)k->rows : dim,
-		.cut = t->alpha * b, .down = t->down, .up = t->up, .lookups = one->lookups, .pulls = 1 };
+		.cut = t->alpha * b, .down = t->down, .up = t->up, .lookups = one->lookups, .pulls = p->servers->parts[k->weight].pulls };
 
-	return (Dealing){ .pull = !part, .rows = rows, .w = t->w, .first = t->rows ? p->nweight + k->weight : k->weight,
+	return (Dealing){ .pull = !part, .rows = rows, .w = t->w, .first = t->rows ? p->nweight + k->weight : p->nweight - k->weight,
 		.then = k->weight * MOST_PARTS + part };
 }
 
