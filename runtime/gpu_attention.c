@@ -248,6 +248,7 @@ static void give_up(form *o, const char *why)
 	const pd_attention_desc *d = &o->d;
 
 	o->off = true;
+	rt_refusal_taken();
 	if (rt_log >= RT_LOG_NOTE)
 		printf("attention of %lld x %lld heads, %lld queries, %lld keys of %lld: not by cuDNN (%s), by kernels of the program\n",
 		       (long long)d->b, (long long)d->h, (long long)d->tq, (long long)d->tk, (long long)d->d, why);
@@ -258,6 +259,36 @@ static bool same(const pd_attention_desc *a, const pd_attention_desc *b)
 	return a->type == b->type && a->causal == b->causal && a->scale == b->scale && a->b == b->b && a->h == b->h && a->tq == b->tq &&
 	       a->tk == b->tk && a->d == b->d && a->dv == b->dv && !memcmp(a->q, b->q, sizeof a->q) && !memcmp(a->k, b->k, sizeof a->k) &&
 	       !memcmp(a->v, b->v, sizeof a->v) && !memcmp(a->y, b->y, sizeof a->y);
+}
+
+enum { PARTS = 5 };
+
+/* Bytes of y, lse, q, k, v. */
+static size_t parts(const form *o, size_t bytes[PARTS])
+{
+	const pd_attention_desc *d = &o->d;
+	const int64_t *const     of[PARTS] = { d->y, NULL, d->q, d->k, d->v };
+	const int64_t            t[PARTS] = { d->tq, 0, d->tq, d->tk, d->tk }, wide[PARTS] = { d->dv, 0, d->d, d->d, d->dv };
+	size_t                   all = 0;
+
+	for (int i = 0; i < PARTS; i++) {
+		bytes[i] = of[i] ? 2 * (size_t)((d->b - 1) * of[i][0] + (d->h - 1) * of[i][1] + (t[i] - 1) * of[i][2] + wide[i]) :
+			sizeof(float) * (size_t)(d->b * d->h * d->tq);
+		all += rt_part_bytes(bytes[i]);
+	}
+	return all;
+}
+
+static void run_once(void *of, char *scrap)
+{
+	const pd_attention p = { of };
+	size_t             bytes[PARTS];
+	void              *at[PARTS];
+
+	parts(of, bytes);
+	for (int i = 0; i < PARTS; i++)
+		at[i] = rt_part(&scrap, bytes[i]);
+	(void)pd_attention_run(&p, at[0], at[1], at[2], at[3], at[4]);
 }
 
 static form *made(const pd_attention_desc *d)
@@ -278,6 +309,9 @@ static form *made(const pd_attention_desc *d)
 		give_up(o, cudnnGetErrorString(g.s));
 	else
 		dnn_want(&workspace, bytes, "workspace of attention");
+	rt_refusal_taken();
+	if (!o->off)
+		rt_first_run(run_once, o, parts(o, (size_t[PARTS]){ 0 }));
 	return o;
 }
 

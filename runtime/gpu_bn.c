@@ -22,7 +22,32 @@ size_t pd_bn_scratch(const pd_bn_desc *d)
 
 static bool by_library(const pd_bn_desc *d)
 {
-	return !rt_program->reproducible && (double)d->eps >= CUDNN_BN_MIN_EPSILON && d->n <= MOST_IMAGES;
+	return !rt_program->reproducible && (double)d->eps >= CUDNN_BN_MIN_EPSILON && d->n <= MOST_IMAGES && dnn_takes(d->n, d->c, d->nd, d->sp);
+}
+
+static size_t numbers(const norm *o)
+{
+	size_t n = sizeof(float) * (size_t)o->d.n * (size_t)o->d.c;
+
+	for (int i = 0; i < o->d.nd; i++)
+		n *= (size_t)o->d.sp[i];
+	return n;
+}
+
+static void run_once(void *of, char *scrap)
+{
+	norm        *o = of;
+	const pd_bn  p = { o };
+	const size_t row = sizeof(float) * (size_t)o->d.c;
+	float       *x = rt_part(&scrap, numbers(o)), *y = rt_part(&scrap, numbers(o)), *dy = rt_part(&scrap, numbers(o));
+	float       *scale = rt_part(&scrap, row), *bias = rt_part(&scrap, row), *mean = rt_part(&scrap, row), *var = rt_part(&scrap, row);
+
+	if (o->d.what == PD_BACKWARD_DATA) {
+		pd_bn_backward(&p, y, scale, bias, dy, x, mean, var, (float *)(void *)scrap, NULL);
+		return;
+	}
+	pd_bn_forward(&p, y, mean, var, x, scale, bias, NULL);
+	pd_bn_evaluate(&p, y, x, scale, bias, mean, var);
 }
 
 void pd_bn_init(pd_bn *p, const pd_bn_desc *d)
@@ -37,6 +62,7 @@ void pd_bn_init(pd_bn *p, const pd_bn_desc *d)
 	o->row = dnn_tensor(PD_F32, 1, d->c, d->nd, (const int[]){ 1, 1, 1 });
 	if (d->what == PD_BACKWARD_DATA)
 		dnn_want(&inverse, (size_t)d->c * sizeof(float), "batch normalization");
+	rt_first_run(run_once, o, 3 * rt_part_bytes(numbers(o)) + 5 * rt_part_bytes(sizeof(float) * (size_t)d->c));
 }
 
 void pd_bn_forward(const pd_bn *p, float *y, float *mean, float *var, const float *x, const float *scale, const float *bias,

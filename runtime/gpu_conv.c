@@ -19,6 +19,7 @@ struct conv {
 	size_t                       bytes;     /* of workspace */
 	bool                         uneven;    /* x is padded before the call */
 	bool                         joined;    /* the forward's call adds the bias, and applies the end */
+	bool                         own_bias, own_relu;        /* calls of their own are refused for this type: kernels of ours */
 	bool                         ran;
 };
 
@@ -116,6 +117,7 @@ static void choose(conv *o)
 
 	for (int i = 0; i < n && (best < 0 || o->bytes > WORKSPACE); i++) {
 		math(o, math_of(o, &of[i]));
+		rt_refusal_taken();     /* what one before left that has no such form */
 		if (needs(o, of[i].algorithm, &bytes) == CUDNN_STATUS_SUCCESS && (best < 0 || bytes < o->bytes)) {
 			best = i;
 			o->bytes = bytes;
@@ -172,6 +174,34 @@ size_t pd_conv_scratch(const pd_conv_desc *d)
 	return 0;
 }
 
+/* Bytes of one of a form's tensors, as a part of memory for its first run. */
+typedef enum part { X, Y, W, BIAS } part;
+
+static size_t bytes_of(const conv *o, part which)
+{
+	const pd_conv_desc *d = &o->d;
+	size_t              n = size_of(d->type) * (size_t)(which == X ? (int64_t)d->n * d->c : which == Y ? (int64_t)d->n * d->oc :
+	                                                    which == W ? (int64_t)d->oc * d->c / d->groups : d->oc);
+
+	for (int i = 0; i < d->nd && which != BIAS; i++)
+		n *= (size_t)(which == X ? d->in[i] : which == Y ? d->out[i] : d->kernel[i]);
+	return rt_part_bytes(n);
+}
+
+static void run_once(void *of, char *scrap)
+{
+	conv         *o = of;
+	const pd_conv p = { o };
+	void         *x = rt_part(&scrap, bytes_of(o, X)), *y = rt_part(&scrap, bytes_of(o, Y)), *w = rt_part(&scrap, bytes_of(o, W));
+
+	if (o->d.what == PD_FORWARD)
+		pd_conv_forward(&p, y, x, w, scrap, NULL);
+	else if (o->d.what == PD_BACKWARD_DATA)
+		pd_conv_backward_data(&p, x, y, w, NULL);
+	else
+		pd_conv_backward_weights(&p, w, scrap, x, y, NULL);
+}
+
 static conv *made(const pd_conv_desc *d)
 {
 	conv *o = rt_alloc(sizeof *o);
@@ -184,6 +214,8 @@ static conv *made(const pd_conv_desc *d)
 	describe(o);
 	choose(o);
 	dnn_want(&workspace, o->bytes, "cuDNN's workspace");
+	rt_refusal_taken();
+	rt_first_run(run_once, o, bytes_of(o, X) + bytes_of(o, Y) + bytes_of(o, W) + bytes_of(o, BIAS));
 	o->next = forms;
 	return forms = o;
 }
@@ -209,16 +241,42 @@ static cudnnStatus_t joined(const conv *o, void *y, const void *x, const void *w
 	                                             o->bias, b, o->end, o->y, y);
 }
 
-static void apart(const conv *o, void *y, const void *x, const void *w, const void *b)
+static int64_t points(const conv *o)
+{
+	int64_t n = 1;
+
+	for (int i = 0; i < o->d.nd; i++)
+		n *= o->d.out[i];
+	return n;
+}
+
+/* false: the form's first run is refused. */
+static bool done(const conv *o, cudnnStatus_t s, const char *what)
+{
+	if (o->ran || !dnn_refused(s)) {
+		dnn_check(s, what);
+		return true;
+	}
+	if (rt_log >= RT_LOG_DEBUG)
+		printf("debug: cuDNN refuses %s of %d channels (%s): kernels of the runtime do it\n", what, o->d.oc, cudnnGetErrorString(s));
+	rt_refusal_taken();
+	return false;
+}
+
+static void apart(conv *o, void *y, const void *x, const void *w, const void *b)
 {
 	const float one = 1, none = 0;
 
 	dnn_check(cudnnConvolutionForward(dnn_handle(), &one, o->x, x, o->w, w, o->conv, (cudnnConvolutionFwdAlgo_t)o->algorithm,
 	                                  workspace.at, o->bytes, &none, o->y, y), "cudnnConvolutionForward");
-	if (o->d.bias)
-		dnn_check(cudnnAddTensor(dnn_handle(), &one, o->bias, b, &one, o->y, y), "cudnnAddTensor");
-	if (o->d.relu)
-		dnn_check(cudnnActivationForward(dnn_handle(), o->end, &one, o->y, y, &none, o->y, y), "cudnnActivationForward");
+	if (o->d.bias && !o->own_bias)
+		o->own_bias = !done(o, cudnnAddTensor(dnn_handle(), &one, o->bias, b, &one, o->y, y), "cudnnAddTensor");
+	if (o->d.bias && o->own_bias)
+		pd_end_of_images(o->d.type, y, b, 0, o->d.n, o->d.oc, points(o));
+	if (o->d.relu && !o->own_relu)
+		o->own_relu = !done(o, cudnnActivationForward(dnn_handle(), o->end, &one, o->y, y, &none, o->y, y), "cudnnActivationForward");
+	if (o->d.relu && o->own_relu)
+		pd_end_of_images(o->d.type, y, NULL, 1, o->d.n, o->d.oc, points(o));
 }
 
 void pd_conv_forward(const pd_conv *p, void *y, const void *x, const void *w, const void *b, void *scratch)
@@ -236,6 +294,7 @@ void pd_conv_forward(const pd_conv *p, void *y, const void *x, const void *w, co
 				printf("debug: cuDNN joins a convolution of %d x %d channels with its bias\n", o->d.c, o->d.oc);
 		} else {
 			o->joined = false;
+			rt_refusal_taken();
 			if (rt_log >= RT_LOG_DEBUG)
 				printf("debug: cuDNN does not join a convolution of %d x %d channels with its bias%s: calls of their own do it\n",
 				       o->d.c, o->d.oc, o->d.relu ? " and Relu" : "");
@@ -265,13 +324,16 @@ void pd_conv_backward_data(const pd_conv *p, void *dx, const void *dy, const voi
 
 void pd_conv_backward_weights(const pd_conv *p, void *dw, void *db, const void *x, const void *dy, void *scratch)
 {
-	const conv *o = p->impl;
+	conv       *o = p->impl;
 	const float one = 1, none = 0;
 
 	(void)scratch;
 	dnn_check(cudnnConvolutionBackwardFilter(dnn_handle(), &one, o->x, pad(o, x), o->y, dy, o->conv,
 	                                         (cudnnConvolutionBwdFilterAlgo_t)o->algorithm, workspace.at, o->bytes, &none,
 	                                         o->w, dw), "cudnnConvolutionBackwardFilter");
-	if (o->d.bias)
-		dnn_check(cudnnConvolutionBackwardBias(dnn_handle(), &one, o->y, dy, &none, o->bias, db), "cudnnConvolutionBackwardBias");
+	if (o->d.bias && !o->own_bias)
+		o->own_bias = !done(o, cudnnConvolutionBackwardBias(dnn_handle(), &one, o->y, dy, &none, o->bias, db), "cudnnConvolutionBackwardBias");
+	if (o->d.bias && o->own_bias)
+		pd_sum_images(o->d.type, db, dy, o->d.n, o->d.oc, points(o));
+	o->ran = true;
 }

@@ -12,10 +12,7 @@ static struct {
 	char        *arena;
 	char         name[300], uuid[16];
 	int          number, arch;
-	double      *numbers;           /* on the device */
-	int          nnumbers;
-	void        *room;
-	size_t       room_bytes;
+	rt_piece     numbers, room;     /* on the device */
 } gpu;
 
 void rt_gpu_check(cudaError_t e, const char *what)
@@ -62,7 +59,8 @@ static void open_device(void)
 
 	if (gpu.stream)
 		return;
-	setenv("CUDA_MODULE_LOADING", "EAGER", 0);              /* a kernel loaded later would wait for a message under way */
+	if (rt_nccl_may())
+		setenv("CUDA_MODULE_LOADING", "EAGER", 0);      /* a kernel loaded later would wait for a message under way */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);         /* streams of messages wait behind no other one */
 	const cudaError_t e = cudaGetDeviceCount(&n);
 
@@ -147,6 +145,7 @@ void rt_gpu_get(void *host, const void *tensor, size_t bytes)
 		memcpy(host, tensor, bytes);
 		return;
 	}
+	rt_gpu_wait();                  /* a copy from there to memory that is not pinned waits inside the driver, and looks at nobody */
 	rt_gpu_check(cudaMemcpyAsync(host, tensor, bytes, cudaMemcpyDeviceToHost, pd_stream()), "copy to the host");
 	rt_gpu_wait();
 }
@@ -157,6 +156,7 @@ void rt_gpu_put(void *tensor, const void *host, size_t bytes)
 		memcpy(tensor, host, bytes);
 		return;
 	}
+	rt_gpu_wait();
 	rt_gpu_check(cudaMemcpyAsync(tensor, host, bytes, cudaMemcpyHostToDevice, pd_stream()), "copy to the device");
 }
 
@@ -230,6 +230,63 @@ void *rt_device_memory(size_t bytes, const char *what)
 	return p;
 }
 
+/* ---- first runs ---- */
+
+typedef struct first_run first_run;
+struct first_run { first_run *next; void (*run)(void *of, char *scrap); void *of; size_t bytes; };
+static first_run *first_runs;
+
+void rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes)
+{
+	first_run *r = rt_alloc(sizeof *r);
+
+	*r = (first_run){ first_runs, run, of, bytes };
+	first_runs = r;
+}
+
+/* Those that find no room have their first run in step 0. */
+void rt_first_runs(void)
+{
+	size_t unused = 0, total = 0, most = 0;
+	void  *scrap = NULL;
+
+	rt_gpu_check(cudaMemGetInfo(&unused, &total), "cudaMemGetInfo");
+	for (const first_run *r = first_runs; r; r = r->next)
+		most = r->bytes > most && r->bytes <= unused / 8 * 7 ? r->bytes : most;
+	if (most && cudaMalloc(&scrap, most) != cudaSuccess) {
+		rt_refusal_taken();
+		return;
+	}
+	for (const first_run *r = first_runs; r; r = r->next)
+		if (scrap && r->bytes <= most) {
+			pd_fill(scrap, 0, r->bytes);
+			r->run(r->of, scrap);
+		}
+	rt_gpu_wait();
+	rt_device_release(scrap);
+}
+
+void rt_refusal_taken(void)
+{
+	(void)cudaGetLastError();
+}
+
+bool rt_want(rt_piece *piece, size_t bytes, const char *what)
+{
+	if (bytes <= piece->bytes)
+		return true;
+	if (rt_capturing()) {
+		if (!rt_capture_refused(what, "more memory is asked for"))
+			rt_fail(RT_ERROR, "R520", "%s: %s: more memory is asked for while a graph is captured", gpu.name, what);
+		return false;
+	}
+	if (!rt_graphs_made())
+		rt_device_release(piece->at);
+	piece->at = rt_device_memory(bytes, what);      /* or the program ends */
+	piece->bytes = bytes;
+	return true;
+}
+
 void rt_gpu_fits(const pd_program *p)
 {
 	size_t unused = 0, total = 0;
@@ -283,6 +340,13 @@ void pd_copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, 
 {
 	if (rt_virtual)
 		return;
+	const size_t most = INT32_MAX;  /* the largest distance of rows that the driver takes */
+
+	if ((size_t)to_row * size > most || (size_t)from_row * size > most) {
+		for (int64_t i = 0; i < rows; i++)
+			pd_copy((char *)to + (size_t)(i * to_row) * size, (const char *)from + (size_t)(i * from_row) * size, (size_t)n * size);
+		return;
+	}
 	rt_gpu_check(cudaMemcpy2DAsync(to, (size_t)to_row * size, from, (size_t)from_row * size, (size_t)n * size, (size_t)rows,
 	                        cudaMemcpyDeviceToDevice, pd_stream()), "copy on the device");
 }
@@ -306,22 +370,14 @@ double pd_get(const float *from)
 
 void *pd_room(size_t bytes)
 {
-	if (bytes > gpu.room_bytes) {
-		rt_gpu_wait();
-		rt_device_release(gpu.room);
-		gpu.room = rt_device_memory(bytes, "room for a kernel");
-		gpu.room_bytes = bytes;
-	}
-	return gpu.room;
+	rt_want(&gpu.room, bytes, "room for a kernel");
+	return gpu.room.at;
 }
 
 double *pd_numbers(int n)
 {
-	if (n > gpu.nnumbers) {
-		gpu.numbers = rt_device_memory((size_t)n * sizeof *gpu.numbers, "numbers for the host");
-		gpu.nnumbers = n;
-	}
-	return gpu.numbers;
+	rt_want(&gpu.numbers, (size_t)n * sizeof(double), "numbers for the host");
+	return gpu.numbers.at;
 }
 
 double pd_number(const double *number)
@@ -357,6 +413,8 @@ static void note(int mb, bool hits, const float *first, const float *second)
 	if (notes.n == notes.room) {
 		float *before = notes.numbers;
 
+		if (rt_capturing() && rt_capture_refused("losses", "more memory is asked for"))
+			return;
 		rt_gpu_wait();
 		notes.room = notes.room ? 2 * notes.room : 64;
 		notes.v = realloc(notes.v, (size_t)notes.room * sizeof *notes.v);

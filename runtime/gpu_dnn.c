@@ -32,6 +32,15 @@ cudnnDataType_t dnn_type(pd_dtype t)
 	return t == PD_BF16 ? CUDNN_DATA_BFLOAT16 : t == PD_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
 }
 
+bool dnn_takes(int n, int c, int nd, const int *sp)
+{
+	int64_t all = (int64_t)n * c;
+
+	for (int i = 0; i < nd && all <= INT32_MAX; i++)
+		all *= sp[i];
+	return all <= INT32_MAX;
+}
+
 /* At least two spatial axes: cuDNN takes no fewer. */
 cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const int *sp)
 {
@@ -39,6 +48,9 @@ cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const in
 	const int rank = 2 + (nd < 2 ? 2 : nd);
 	int dim[5] = { n, c, 1, 1, 1 }, stride[5];
 
+	if (!dnn_takes(n, c, nd, sp))
+		rt_fail(RT_ERROR, "R523", "%s: cuDNN: a tensor of %d images of %d channels has more numbers than 2147483647; smaller microbatches "
+		        "have fewer", pd_device_name(), n, c);
 	for (int i = 0; i < nd; i++)
 		dim[rank - nd + i] = sp[i];
 	for (int i = rank - 1, s = 1; i >= 0; s *= dim[i--])

@@ -13,6 +13,7 @@ void          dnn_check(cudnnStatus_t s, const char *what);     /* R523 */
 bool          dnn_refused(cudnnStatus_t s);                     /* the library has no such operation */
 cudnnDataType_t         dnn_type(pd_dtype t);
 cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const int *sp); /* [n, c, sp ...] */
+bool                    dnn_takes(int n, int c, int nd, const int *sp);        /* no more numbers than it counts */
 void          dnn_want(dnn_piece *p, size_t bytes, const char *what);   /* before step 0 */
 
 #endif

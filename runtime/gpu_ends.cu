@@ -1,5 +1,5 @@
 /* gpu_ends.cu: what pd_product_run does behind a product for which the library has no epilogue: bias, activation or the
- * derivative of one, in place; sums of rows. */
+ * derivative of one, in place; sums of rows. The same of images, by channels, where cuDNN does not take their type. */
 #include "gpu.h"
 
 namespace device {
@@ -80,6 +80,65 @@ template<class F, class G> static __global__ void sum_rows(typename G::T *sum, c
 	G::store(sum + j, s);
 }
 
+/* A block per 1024 points of a channel of an image. */
+template<class F> static __global__ void end_of_images(typename F::T *y, const typename F::T *bias, int relu, int c, int64_t points)
+{
+	const int64_t plane = (int64_t)blockIdx.x / ((points + 1023) / 1024), first = (int64_t)blockIdx.x % ((points + 1023) / 1024) * 1024;
+	const float   b = bias ? F::load(bias + plane % c) : 0;
+
+	for (int64_t i = first + threadIdx.x; i < points && i < first + 1024; i += blockDim.x) {
+		const float v = F::load(y + plane * points + i) + b;
+
+		F::store(y + plane * points + i, relu && !(v > 0) ? 0 : v);
+	}
+}
+
+/* A block per channel. */
+template<class F> static __global__ void sum_images(typename F::T *sum, const typename F::T *y, int64_t n, int c, int64_t points)
+{
+	float s = 0;
+
+	for (int64_t i = threadIdx.x; i < n * points; i += blockDim.x)
+		s += F::load(y + (i / points * c + blockIdx.x) * points + i % points);
+	s = pd_block_sum(s);
+	if (threadIdx.x == 0)
+		F::store(sum + blockIdx.x, s);
+}
+
+}
+
+template<class F> static void start_images(void *y, const void *bias, int relu, int64_t n, int c, int64_t points)
+{
+	typedef typename F::T T;
+
+	PD_LAUNCH(device::end_of_images<F>, pd_blocks(n * c * ((points + 1023) / 1024), 1), 256, 0, (T *)y, (const T *)bias, relu, c, points);
+}
+
+PD_HOST void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points)
+{
+	if (t == PD_BF16)
+		start_images<device::bf16>(y, bias, relu, n, c, points);
+	else if (t == PD_F16)
+		start_images<device::f16>(y, bias, relu, n, c, points);
+	else
+		start_images<device::f32>(y, bias, relu, n, c, points);
+}
+
+template<class F> static void start_sum_images(void *sum, const void *y, int64_t n, int c, int64_t points)
+{
+	typedef typename F::T T;
+
+	PD_LAUNCH(device::sum_images<F>, (unsigned)c, 256, 0, (T *)sum, (const T *)y, n, c, points);
+}
+
+PD_HOST void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points)
+{
+	if (t == PD_BF16)
+		start_sum_images<device::bf16>(sum, y, n, c, points);
+	else if (t == PD_F16)
+		start_sum_images<device::f16>(sum, y, n, c, points);
+	else
+		start_sum_images<device::f32>(sum, y, n, c, points);
 }
 
 template<class F> static void start_end(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept)

@@ -139,6 +139,14 @@ static void renew(void)
 	rt_record_on(&late.copied[late.turn], RT_COMPUTE);
 }
 
+void rt_late_room(void)
+{
+	if (late.here || capturing)
+		return;
+	late.here = rt_device_memory(sizeof late.now, "numbers of the running step");
+	late.at = rt_pinned(NULL, 2 * sizeof *late.at);
+}
+
 const double *pd_late(void (*make)(double *numbers), int n)
 {
 	double now[NUMBERS];
@@ -147,10 +155,9 @@ const double *pd_late(void (*make)(double *numbers), int n)
 	while (i < late.rows && late.row[i].make != make)
 		i++;
 	if (i == late.rows) {
-		if (!late.here) {
-			late.here = rt_device_memory(sizeof late.now, "numbers of the running step");
-			late.at = rt_pinned(NULL, 2 * sizeof *late.at);
-		}
+		rt_late_room();
+		if (capturing && !rt_capture_refused("numbers of the running step", "a kernel takes new ones"))
+			rt_fail(RT_ERROR, "R520", "%s: a kernel takes numbers of the step that it took in no step before", pd_device_name());
 		if (late.rows == ROWS || late.used + n > NUMBERS)
 			rt_fail(RT_ERROR, "R526", "more than %d kernels take numbers of the step", ROWS);
 		late.row[late.rows].make = make;
@@ -209,6 +216,19 @@ static bool begin_piece(section *s)
 	return worked(cudaStreamBeginCapture(pd_stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }
 
+bool rt_graphs_made(void)
+{
+	for (int k = 0; k < nsections; k++)
+		if (sections[k].npieces)
+			return true;
+	return false;
+}
+
+bool rt_capturing(void)
+{
+	return capturing;
+}
+
 static void end_piece(section *s)
 {
 	cudaGraph_t g = NULL;
@@ -235,6 +255,7 @@ static void give_up(const section *s)
 {
 	static char why[2][sizeof refused];
 
+	(void)cudaGetLastError();       /* what a library left of its refusal */
 	snprintf(why[s->kind], sizeof why[0], "%s", refused);
 	spoiled[s->kind] = why[s->kind];
 	if (rt_log >= RT_LOG_WARNING)

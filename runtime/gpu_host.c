@@ -58,8 +58,10 @@ static void *begin(stage *s, const void *tensor, size_t bytes, bool read)
 {
 	make_room(s, bytes);
 	rt_gpu_wait(); /* an earlier copy from there */
-	if (read)
-		rt_gpu_get(s->host, tensor, bytes);
+	if (!read)
+		return s->host;
+	rt_copy_on(RT_COMPUTE, s->host, tensor, bytes, true);
+	rt_gpu_wait();
 	return s->host;
 }
 
@@ -324,7 +326,7 @@ void pd_allreduce(const pd_group *g, float *buf, size_t count)
 	float *host = begin(&whole, buf, count * sizeof *buf, true);
 
 	host_allreduce(g, host, count);
-	rt_gpu_put(buf, host, count * sizeof *buf);
+	rt_copy_on(RT_COMPUTE, buf, host, count * sizeof *buf, false);
 }
 
 void pd_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how)
@@ -362,7 +364,7 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)
 	void *from = begin(&second, in, bytes, true), *to = begin(&whole, out, bytes * (size_t)g->n, false);
 
 	host_allgather(g, from, to, bytes);
-	rt_gpu_put(out, to, bytes * (size_t)g->n);
+	rt_copy_on(RT_COMPUTE, out, to, bytes * (size_t)g->n, false);
 }
 
 void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes)
@@ -376,7 +378,7 @@ void pd_broadcast(const pd_group *g, int from, void *buf, size_t bytes)
 	void *host = begin(&whole, buf, bytes, true);
 
 	host_broadcast(g, from, host, bytes);
-	rt_gpu_put(buf, host, bytes);
+	rt_copy_on(RT_COMPUTE, buf, host, bytes, false);
 }
 
 void pd_gradient(int i, const void *sum)

@@ -2,6 +2,8 @@
 #include "gpu_rt.h"
 #include <cublas_v2.h>
 
+enum { SMALL = 64 };    /* rows and columns of a first product */
+
 static cublasHandle_t blas;
 
 static void check_blas(cublasStatus_t s, const char *what)
@@ -22,11 +24,6 @@ static cublasHandle_t products(void)
 		check_blas(cublasSetWorkspace(blas, rt_device_memory(bytes, "cuBLAS's workspace"), bytes), "cublasSetWorkspace");
 	}
 	return blas;
-}
-
-void rt_gpu_library(void)
-{
-	products();
 }
 
 /* Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'. */
@@ -63,4 +60,26 @@ void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int
 	                                      &one, b, blas_type(in), ldb, bstep, a, blas_type(in), lda, astep, &none, y,
 	                                      blas_type(out), n, (int64_t)m * n, batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
 	           "cublasGemmStridedBatchedEx");
+}
+
+/* One product of each call and type. */
+static void run_once(void *unused, char *scrap)
+{
+	const int n = SMALL;
+	float    *a = rt_part(&scrap, sizeof(float) * SMALL * SMALL), *b = rt_part(&scrap, sizeof(float) * SMALL * SMALL);
+
+	(void)unused;
+	for (int t = 0; t < 4; t++)
+		pd_gemm(t & 1, t >> 1, n, n, n, a, n, b, n, 0, (float *)(void *)scrap, n);
+	for (int t = 0; t < 4 && rt_gpu_major() >= 8; t++) {
+		pd_gemm_half(PD_BF16, PD_F32, t & 1, t >> 1, n, n, n, (void *)a, n, (void *)b, n, 0, scrap, n);
+		pd_gemm_half(PD_F16, PD_F32, t & 1, t >> 1, n, n, n, (void *)a, n, (void *)b, n, 0, scrap, n);
+	}
+	pd_gemm_batch(PD_F32, PD_F32, 0, 0, n, n, n, a, n, 0, b, n, 0, scrap, 1);
+}
+
+void rt_gpu_library(void)
+{
+	products();
+	rt_first_run(run_once, NULL, 3 * rt_part_bytes(sizeof(float) * SMALL * SMALL));
 }

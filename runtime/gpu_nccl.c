@@ -23,6 +23,15 @@ bool rt_nccl_on(void)
 	return way.on;
 }
 
+bool rt_nccl_may(void)
+{
+#if defined RT_NCCL
+	return rt_program && rt_program->world > 1 && !rt_alone;
+#else
+	return false;
+#endif
+}
+
 #if !defined RT_NCCL
 
 void rt_nccl_look(void) { }
@@ -70,7 +79,7 @@ typedef struct joint {                  /* a communicator */
 } joint;
 
 static joint *joints;
-static int    njoints;
+static int    njoints, nlanes;
 
 static bool built_with(void) { return true; }
 
@@ -109,32 +118,47 @@ static void check(const joint *j, ncclResult_t r, const char *what)
 }
 
 enum { FLIGHTS = 4096 };
-static rt_flight *flights[FLIGHTS];     /* what is under way */
-static int        nflights;
-static double     moved;                /* when one of them last came to its end */
+/* What is under way. One that begins before the last of its place has ended leaves that one its events, and gets others. */
+static struct { rt_flight f, *of; } flights[FLIGHTS];   /* of: NULL where its place has another by now */
+static struct { cudaEvent_t ready, done; } spare[FLIGHTS];
+static int    nflights, nspare;
+static double moved;                    /* when one of them last came to its end */
 
 static void land(void)
 {
 	int n = 0;
 
 	for (int i = 0; i < nflights; i++)
-		if (rt_not_yet(cudaEventQuery(flights[i]->done)))
+		if (rt_not_yet(cudaEventQuery(flights[i].f.done))) {
 			flights[n++] = flights[i];
-		else
-			flights[i]->under_way = false;
+		} else if (flights[i].of) {
+			flights[i].of->under_way = false;
+		} else if (nspare < FLIGHTS) {
+			spare[nspare].ready = flights[i].f.ready;
+			spare[nspare++].done = flights[i].f.done;
+		}
 	if (n < nflights || n == 0)
 		moved = rt_now();
 	nflights = n;
 }
 
+/* The device has come as far as to begin one: before, what is slow is its own computing, and nobody else is waited for. */
+static bool any_ready(void)
+{
+	for (int i = 0; i < nflights; i++)
+		if (!rt_not_yet(cudaEventQuery(flights[i].f.ready)))
+			return true;
+	return false;
+}
+
 /* Nothing has come to its end for the timeout. */
 static _Noreturn void overdue(void)
 {
-	const rt_flight *f = flights[0];
+	const rt_flight *f = &flights[0].f;
 	char             doing[64], why[1200], what[400], text[300];
 
 	for (int i = nflights - 1; i >= 0; i--)         /* what this rank lacks, rather than what others have not taken */
-		f = flights[i]->sends ? f : flights[i];
+		f = flights[i].f.sends ? f : &flights[i].f;
 	rt_channel_text(text, sizeof text, f->channel);
 	if (f->channel >= 0)
 		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d%s", f->mb, (long long)f->step, f->channel, text);
@@ -153,8 +177,10 @@ void rt_nccl_look(void)
 	static double asked, looked;
 	const double  now = rt_now();
 
-	if (!way.on || now - asked < 1e-3)
+	if (!way.on || now - asked < 1e-3 || rt_capturing())
 		return;
+	if (now - asked > 1)            /* nobody looked meanwhile */
+		moved += now - asked;
 	asked = now;
 	land();
 	for (int i = 0; i < njoints; i++) {
@@ -168,6 +194,8 @@ void rt_nccl_look(void)
 		return;
 	looked = now;
 	rt_look();
+	if (!any_ready())
+		moved = now;
 	if (nflights && now - moved > 0.9 * way.timeout)        /* before those who wait for the host's messages, and know less */
 		overdue();
 }
@@ -192,6 +220,13 @@ static const joint *lane_of(int from, int to, int lane)
 
 static void begin(rt_flight *f, const joint *j)
 {
+	if (f->under_way) {
+		for (int i = 0; i < nflights; i++)
+			flights[i].of = flights[i].of == f ? NULL : flights[i].of;
+		f->ready = nspare ? spare[nspare - 1].ready : NULL;
+		f->done = nspare ? spare[--nspare].done : NULL;
+		f->under_way = false;
+	}
 	rt_record_on(&f->ready, RT_COMPUTE);
 	rt_gpu_check(cudaStreamWaitEvent(j->stream, f->ready, 0), "cudaStreamWaitEvent");
 }
@@ -200,13 +235,14 @@ static void begun(rt_flight *f, const joint *j)
 {
 	rt_record_at(&f->done, j->stream);
 	f->step = rt_step;
-	if (nflights == FLIGHTS)
+	if (nflights == FLIGHTS && !rt_capturing())
 		land();
 	if (nflights == 0)
 		moved = rt_now();
-	if (!f->under_way && nflights < FLIGHTS) {
-		flights[nflights++] = f;
+	if (nflights < FLIGHTS) {
 		f->under_way = true;
+		flights[nflights].of = f;
+		flights[nflights++].f = *f;
 	}
 }
 
@@ -325,8 +361,8 @@ static void *make(void *what)
 
 	rt_gpu_here();
 	config.blocking = 1;
-	if (b->j->lane >= 0)
-		config.maxCTAs = 4;     /* a receive that waits holds its part of the GPU */
+	if (b->j->lane >= 0)    /* receives that wait hold their part of the GPU: of its 132 multiprocessors and more 32 for all lanes */
+		config.maxCTAs = 32 / nlanes < 2 ? 2 : 32 / nlanes > 16 ? 16 : 32 / nlanes;
 	b->r = ncclCommInitRankConfig(&b->j->comm, b->j->of.n, b->id, b->j->self, &config);
 	atomic_store(&b->over, true);
 	return NULL;
@@ -381,6 +417,7 @@ static void open_all(const pd_program *p)
 {
 	setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 	rt_gpu_library();
+	rt_first_runs();
 
 	float *scrap = rt_device_memory(sizeof *scrap, "a number for NCCL's first use");
 
@@ -394,6 +431,8 @@ static void open_all(const pd_program *p)
 	}
 	for (int i = 0; i < p->ngroups; i++)
 		want(p->groups[i].rank, p->groups[i].n, -1);
+	for (int i = 0; i < njoints; i++)
+		nlanes += joints[i].lane >= 0;
 	qsort(joints, (size_t)njoints, sizeof *joints, by_members);
 	way.on = true;
 	for (int i = 0; i < njoints; i++) {

@@ -119,8 +119,10 @@ static bool choose(product *o)
 	const cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(lt, o->how, o->a, o->b, o->y, o->y, want, 1, &found, &n);
 
 	check(cublasLtMatmulPreferenceDestroy(want), "preference");
-	if (s != CUBLAS_STATUS_SUCCESS || n < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+	if (s != CUBLAS_STATUS_SUCCESS || n < 1 || found.state != CUBLAS_STATUS_SUCCESS) {
+		rt_refusal_taken();
 		return false;
+	}
 	o->algorithm = found.algo;
 	o->bytes = found.workspaceSize;
 	return true;
@@ -147,6 +149,37 @@ static void choose_bare(product *o)
 		       (int)epilogue(d), d->m, d->n, d->k);
 }
 
+enum { PARTS = 7 };
+
+/* Bytes of y, also, a, b, bias, from, scratch of a run. */
+static size_t parts(const product *o, size_t bytes[PARTS])
+{
+	const pd_product_desc *d = &o->d;
+	const size_t           in = d->in == PD_F32 ? 4 : 2, more = d->batch > 1 ? (size_t)d->batch - 1 : 0;
+	const size_t           y = (more + 1) * (size_t)d->m * (size_t)d->n * 4, wide = (size_t)d->m * (size_t)((d->n + 127) / 128 * 16);
+	const size_t           also = (y > wide ? y : wide) + 4 * (size_t)(d->m + d->n);
+	size_t                 all = 0;
+
+	memcpy(bytes, (const size_t[PARTS]){ y, also, (more * (size_t)d->astep + (size_t)d->m * (size_t)d->k) * in,
+	                                     (more * (size_t)d->bstep + (size_t)d->k * (size_t)d->n) * in, 4 * (size_t)d->n, also,
+	                                     d->scratch + WORKSPACE }, PARTS * sizeof *bytes);
+	for (int i = 0; i < PARTS; i++)
+		all += rt_part_bytes(bytes[i]);
+	return all;
+}
+
+static void run_once(void *of, char *scrap)
+{
+	const pd_product p = { of };
+	size_t           bytes[PARTS];
+	void            *at[PARTS];
+
+	parts(of, bytes);
+	for (int i = 0; i < PARTS; i++)
+		at[i] = rt_part(&scrap, bytes[i]);
+	pd_product_run(&p, at[0], at[1], at[2], at[3], at[4], at[5], at[6]);
+}
+
 static product *made(const pd_product_desc *d)
 {
 	product *o = rt_alloc(sizeof *o);
@@ -160,6 +193,7 @@ static product *made(const pd_product_desc *d)
 	describe(o, epilogue(d));
 	if (!choose(o))
 		choose_bare(o);
+	rt_first_run(run_once, o, parts(o, (size_t[PARTS]){ 0 }));
 	o->next = forms;
 	return forms = o;
 }
@@ -196,6 +230,7 @@ void pd_product_run(const pd_product *p, void *y, void *also, const void *a, con
 	cublasStatus_t s = multiply(o, y, a, b, row, aux, scratch);
 
 	if (!o->ran && !o->apart && (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE)) {
+		rt_refusal_taken();
 		choose_bare(o);
 		s = multiply(o, y, a, b, row, aux, scratch);
 	}

@@ -153,6 +153,25 @@ static void add_spares(const layer *o)
 	}
 }
 
+/* Forward and both gradients, whichever of them this one is for. */
+static void run_once(void *of, char *scrap)
+{
+	const layer *o = of;
+	const size_t in = rows(o) * (size_t)o->d.input, out = rows(o) * (size_t)o->d.hidden;
+	float       *x = rt_part(&scrap, in), *dx = rt_part(&scrap, in), *y = rt_part(&scrap, out), *dy = rt_part(&scrap, out);
+	void        *reserve = scrap, *weights = space[SPACE].at, *work = space[WORK].at;
+
+	pd_fill(weights, 0, o->weights);
+	dnn_check(cudnnRNNForward(dnn_handle(), o->rnn, CUDNN_FWD_MODE_TRAINING, NULL, o->x, x, o->y, y, o->state, NULL, NULL, o->state, NULL,
+	                          NULL, o->weights, weights, o->work, work, o->reserve, reserve), "cudnnRNNForward");
+	if (o->d.what == PD_FORWARD)
+		return;
+	dnn_check(cudnnRNNBackwardData_v8(dnn_handle(), o->rnn, NULL, o->y, y, dy, o->x, dx, o->state, NULL, NULL, NULL, o->state, NULL, NULL,
+	                                  NULL, o->weights, weights, o->work, work, o->reserve, reserve), "cudnnRNNBackwardData_v8");
+	dnn_check(cudnnRNNBackwardWeights_v8(dnn_handle(), o->rnn, CUDNN_WGRAD_MODE_ADD, NULL, o->x, x, o->state, NULL, o->y, y, o->weights,
+	                                     weights, o->work, work, o->reserve, reserve), "cudnnRNNBackwardWeights_v8");
+}
+
 void pd_recurrent_init(pd_recurrent *p, const pd_recurrent_desc *d)
 {
 	layer *o = rt_alloc(sizeof *o);
@@ -172,6 +191,8 @@ void pd_recurrent_init(pd_recurrent *p, const pd_recurrent_desc *d)
 	want(TURNED_DY, d->what == PD_BACKWARD_DATA ? rows(o) * (size_t)d->hidden : 0);
 	if (d->what == PD_FORWARD && o->reserve > d->reserve)
 		add_spares(o);
+	rt_first_run(run_once, o, 2 * rt_part_bytes(rows(o) * (size_t)d->input) + 2 * rt_part_bytes(rows(o) * (size_t)d->hidden) +
+	             rt_part_bytes(o->reserve));
 	p->impl = o;
 }
 

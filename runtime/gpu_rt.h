@@ -8,12 +8,17 @@
 /* Ends the program: R521 (77) for memory that the device lacks, R520 else, with the device's name. */
 void   rt_gpu_check(cudaError_t e, const char *what);
 void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once the device has made it */
-void   rt_gpu_put(void *tensor, const void *host, size_t bytes);        /* in the order of the stream */
+/* From memory that is not pinned, which the host may use again at once; from pinned memory rt_copy_on. */
+void   rt_gpu_put(void *tensor, const void *host, size_t bytes);
 const char *rt_gpu_uuid(void);                          /* 16 bytes */
 int    rt_gpu_major(void);                              /* of its architecture */
 void   rt_gpu_library(void);    /* gpu_library.c: cuBLAS is opened, which later would wait for messages; cuDNN is before step 0 */
 void   rt_gpu_here(void);                               /* a thread's calls are for this device */
 void  *rt_device_memory(size_t bytes, const char *what);                /* R521 (77) when there is not that much */
+/* At least so many bytes at `piece`, which was made by nothing else; not inside a capture, which is refused then (false). What was
+ * there before is given back while there are no graphs that may keep its address. */
+typedef struct rt_piece { void *at; size_t bytes; } rt_piece;
+bool   rt_want(rt_piece *piece, size_t bytes, const char *what);
 /* Gives it back; where GPUs exchange messages themselves it is kept to the end, and so is what rt_unpinned and rt_pinned get: the driver
  * would wait for kernels that wait for other ranks. */
 void   rt_device_release(void *p);
@@ -21,6 +26,14 @@ void  *rt_pinned(void *before, size_t bytes);   /* host memory that the device c
 void   rt_unpinned(void *p);
 size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
 size_t rt_gpu_bytes(const pd_param *p);
+
+/* Before messages go by NCCL each form of a call of a library is run once, on zeros in memory that is given back: what the library loads
+ * or makes at its first run waits for all that the device was told, later also for messages. `of` is run with that many bytes. */
+void   rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes);
+void   rt_first_runs(void);
+static inline size_t rt_part_bytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
+static inline void *rt_part(char **scrap, size_t bytes) { char *p = *scrap; *scrap += rt_part_bytes(bytes); return p; }
+void   rt_refusal_taken(void);  /* a library refused, and that is lived with: what it left is no error of the next kernel */
 
 /* gpu_nccl.c: what crosses between GPUs without the host. It is started behind what the stream that computes was told so far and runs
  * on a stream of its own; `done` passes when it is over. false: it does not go that way, and nothing was begun. */
@@ -31,6 +44,7 @@ typedef struct rt_flight {
 	bool        under_way, sends;
 } rt_flight;
 bool rt_nccl_on(void);
+bool rt_nccl_may(void);         /* there are other ranks, and the program was built with it */
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends);
 bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count);
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes);
@@ -59,6 +73,9 @@ void   rt_section_note(int mb, bool hits);
 bool   rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *how);  /* true: it begins between two graphs */
 /* A call failed. true: in what is being captured, which will be called once more; the caller goes on. false: it is the caller's to tell. */
 bool   rt_capture_refused(const char *what, const char *why);
+bool   rt_capturing(void);              /* what is started now goes into a graph: the host may ask the device nothing */
+bool   rt_graphs_made(void);            /* there are graphs, which keep addresses */
+void   rt_late_room(void);              /* memory for numbers of the step */
 int    rt_gpu_notes(void);              /* losses noted in this step */
 void   rt_gpu_noted(int mb, bool hits); /* one more, which the device copies by itself */
 void   rt_gpu_unnote(int n);            /* only the first n were */
@@ -96,6 +113,9 @@ void pd_norm_inverse(float *to, const float *var, int c, float eps);
 /* gpu_ends.cu: what pd_product_run does behind a product that the library made bare: bias, end and what is kept, in place; the
  * sum of k rows of n. */
 void pd_end_of(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept);
+/* Images [n, c, points]: + bias [c] (NULL: none), then Relu; and the sum of each channel. */
+void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points);
+void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points);
 void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n);
 
 /* What kernels call: gpu.h. */

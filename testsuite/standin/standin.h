@@ -13,6 +13,7 @@ int  standin_forbidden(void);            /* this thread captures a stream: the c
 void standin_touch(const char *who, const void *p, size_t bytes);      /* ends the program where AddressSanitizer has closed a part */
 void standin_touch_rows(const char *who, const void *at, int narrow, int rows, int n, int64_t ld);
 void standin_frees(const char *call);    /* waits for all streams; ends the program where one waits for another process */
+void standin_behind(double seconds);     /* for so long nothing that the host asks for has passed */
 int  standin_uuid(char uuid[16]);       /* of this thread's device; its number */
 
 /* standin_stream.c. What a stream is to do, as a function and a copy of what it works on: at once on the stream that computes (NULL

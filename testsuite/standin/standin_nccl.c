@@ -4,7 +4,8 @@
  * together. As NCCL it refuses two ranks on one device.
  *
  * STANDIN_NCCL_FAIL=RANK:N:HOW plants a fault in the N-th operation of the process with that rank of its job: `error` is an
- * asynchronous ncclSystemError, `hang` is an operation that is never done, `call` fails at once, `die` ends the process. */
+ * asynchronous ncclSystemError, `hang` is an operation that is never done, `call` fails at once, `die` ends the process. `behind`, for all ranks where RANK is -1: the device
+ * is then 4 seconds behind what the host has told it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <nccl.h>
@@ -295,7 +296,7 @@ static ncclResult_t planted(op *o)
 	int  of, n;
 
 	nth++;
-	if (!plan || sscanf(plan, "%d:%d:%15s", &of, &n, how) != 3 || of != atoi(rank ? rank : "0") || n != nth)
+	if (!plan || sscanf(plan, "%d:%d:%15s", &of, &n, how) != 3 || (of != -1 && of != atoi(rank ? rank : "0")) || n != nth)
 		return ncclSuccess;
 	if (!strcmp(how, "die"))
 		_exit(9);
@@ -305,7 +306,10 @@ static ncclResult_t planted(op *o)
 		o->c->error = ncclSystemError;
 		failed(ncclSystemError, "planted: the network broke");
 	}
-	o->hangs = 1;
+	if (!strcmp(how, "behind"))
+		standin_behind(4);
+	else
+		o->hangs = 1;
 	return ncclSuccess;
 }
 

@@ -13,7 +13,7 @@
 
 typedef struct work { standin_run *run; void *what; int shared; } work;
 struct CUstream_st { int lazy, stuck; work *todo; size_t base, done, n, room; };       /* base: number of todo[0]; done, n: since the start */
-struct CUevent_st { cudaStream_t on; size_t at; int asked; };
+struct CUevent_st { cudaStream_t on; size_t at; int asked, stuck; };     /* stuck: the stream was, when it was told */
 struct CUgraph_st { work *v; size_t n, room; };
 struct CUgraphExec_st { struct CUgraph_st of; };
 
@@ -225,12 +225,32 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t s)
 	return cudaSuccess;
 }
 
+static double caught_up;        /* when the device has done what it was told */
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void standin_behind(double s)
+{
+	caught_up = seconds() + s;
+}
+
+static int behind(void)
+{
+	return caught_up > 0 && seconds() < caught_up;
+}
+
 API cudaError_t cudaStreamQuery(cudaStream_t s)
 {
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
 	standin_progress();
-	return standin_said(s->stuck || s->done < s->n ? cudaErrorNotReady : cudaSuccess);
+	return standin_said(behind() || s->stuck || s->done < s->n ? cudaErrorNotReady : cudaSuccess);
 }
 
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
@@ -244,8 +264,14 @@ API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
 	if (captured && !s->lazy)
 		return cudaErrorStreamCaptureUnsupported;       /* the runtime captures one stream alone */
-	*e = (struct CUevent_st){ .on = s, .at = s->n };
+	*e = (struct CUevent_st){ .on = s, .at = s->n, .stuck = s->stuck };
 	return cudaSuccess;
+}
+
+/* What it waits for will never be done: the first stream has done at once what came before it stood still. */
+static int never(cudaEvent_t e)
+{
+	return e->on && (e->on->lazy ? e->on->stuck : e->stuck);
 }
 
 API cudaError_t cudaEventSynchronize(cudaEvent_t e)
@@ -253,7 +279,7 @@ API cudaError_t cudaEventSynchronize(cudaEvent_t e)
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
 	do_until(e->on, e->at);
-	if (e->on && e->on->stuck)
+	if (never(e))
 		hangs("cudaEventSynchronize");
 	e->on = NULL;
 	return cudaSuccess;
@@ -267,7 +293,7 @@ API cudaError_t cudaEventQuery(cudaEvent_t e)
 	standin_progress();
 	if (!e->on)
 		return cudaSuccess;
-	if (e->on->stuck || (e->on->lazy && !e->asked++))
+	if (behind() || never(e) || (e->on->lazy && !e->asked++))
 		return standin_said(cudaErrorNotReady);
 	for (size_t k = e->on->done; k < e->at; k++)
 		if (e->on->todo[k - e->on->base].shared)
@@ -280,9 +306,9 @@ API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flag
 	(void)flags;
 	if (captured && !s->lazy)
 		return cudaErrorStreamCaptureUnsupported;
-	if (e->on != s)
+	if (e->on != s && !s->stuck)
 		do_until(e->on, e->at);
-	s->stuck |= e->on && e->on->stuck;
+	s->stuck |= never(e);
 	return cudaSuccess;
 }
 
