@@ -14,6 +14,8 @@ PARTS = ('machine', 'ops', 'amp', 'models', 'bits', 'bench', 'torch', 'sanitizer
 PREFIX = {'ops': 'ops-', 'models': 'model-', 'bench': 'bench-', 'amp': 'amp-', 'bits': 'bits-'}     # of the names of a part's programs
 PEERS = [(name, kind) for name in ('gpt2', 'resnet50', 'mlp', 'lstm_lm') for kind in ('eager', 'compile')]
 SANITIZERS = 'memcheck', 'racecheck', 'initcheck'
+# beginnings of names: f32, attention and products in 16 bits with tensor cores, attention of our own in all its forms, cuDNN's LSTM
+SANITIZED = 'model-mlp', 'amp-gpt2_mini-bf16', 'amp-attention-bf16-kernels', 'model-gpt2_mini', 'model-dyn_lstm'
 TALK = '--log-level', 'debug', '--log-every', '1000000'         # which ways it took, and nothing of its steps
 AGAIN = 75          # exit status: call again
 
@@ -258,31 +260,33 @@ def bits(r, jobs, by_name):
 
 
 def sanitized(jobs):
-    """The program that compute-sanitizer watches, if there is one."""
-    return [j for j in jobs if j['kind'] == 'train' and j['ranks'] == 1][:1]
+    """The programs that compute-sanitizer watches: of each name the first for one device."""
+    found = [[j for j in jobs if j['name'].startswith(n) and j['kind'] == 'train' and j['ranks'] == 1] for n in SANITIZED]
+    return [x[0] for x in found if x]
 
 
 def sanitizer(r, jobs):
     tool = shutil.which('compute-sanitizer') or next((f'{p}/bin/compute-sanitizer' for p in machine.roots()
                                                       if os.path.exists(f'{p}/bin/compute-sanitizer')), None)
-    j = next(iter(sanitized(jobs)), None)
-    if r.standin or not tool or not j:
+    todo = sanitized(jobs)
+    if r.standin or not tool or not todo:
         r.row('sanitizer', '-', None, 'not with the stand-in' if r.standin else 'no compute-sanitizer here' if not tool else 'no program')
         return
 
-    def run(kind):
+    def run(j, kind):
         build(r, j)
+        data = ['--data', f'{j["dir"]}/expected'] if glob.glob(f'{j["dir"]}/expected/*.npy') else []
         # the emitted kernels, which are all called run: libraries read what they never wrote, and take long
         mine = ['--kernel-regex', 'kns=run'] if kind != 'memcheck' else []
         rc, out = r.sh([tool, '--tool', kind, '--error-exitcode', '9', *mine, 'bin/d0', '--steps', '2', '--quiet', '--timeout', '200',
-                        '--data', f'{j["dir"]}/expected'], r.limit['sanitizer'], f'{j["dir"]}/build', dict(r.env, CUDA_MODULE_LOADING='LAZY'))
+                        *data], r.limit['sanitizer'], f'{j["dir"]}/build', dict(r.env, CUDA_MODULE_LOADING='LAZY'))
         said = [l for l in out.splitlines() if 'SUMMARY' in l]
         if rc:
             raise compare.Differs(said[-1].strip('= ') if said else f'exit {rc}: {tail(out)}')
         return said[-1].strip('= ') if said else 'nothing found'
-    for kind in SANITIZERS:
+    for j, kind in [(j, k) for j in todo for k in SANITIZERS]:
         if not r.known('sanitizer', f'{kind} {j["name"]}'):
-            tried(r, 'sanitizer', f'{kind} {j["name"]}', lambda: run(kind))
+            tried(r, 'sanitizer', f'{kind} {j["name"]}', lambda: run(j, kind))
 
 
 # ---- speed ----
@@ -384,7 +388,7 @@ def missing(r, of):
     if not r.standin:
         want['bench'] += ['copy'] + [f'{j["name"]} by operator' for j in of('bench-')]
         want['torch'] = [f'{n} {k}' for n, k in PEERS]
-        want['sanitizer'] = [f'{k} {j["name"]}' for j in sanitized(of('model-mlp')) for k in SANITIZERS]
+        want['sanitizer'] = [f'{k} {j["name"]}' for j in sanitized(of('')) for k in SANITIZERS]
     return sum(not r.known(p, n) for p, names in want.items() if not r.known(p, '-') and (not r.a.only or p in r.a.only.split(',')) for n in names)
 
 
@@ -477,7 +481,7 @@ def main():
     do = {'ops': lambda: some(r, 'ops', of('ops-'), lambda j, t: run_cases(r, j, t)),
           'models': lambda: some(r, 'models', of('model-'), lambda j, t: run_train(r, j, by_name, t)), 'bench': lambda: bench(r, of('bench-')),
           'torch': lambda: torch(r), 'amp': lambda: some(r, 'amp', of('amp-'), lambda j, t: run_train(r, j, by_name, t)),
-          'bits': lambda: bits(r, of('bits-'), by_name), 'sanitizer': lambda: sanitizer(r, of('model-mlp'))}
+          'bits': lambda: bits(r, of('bits-'), by_name), 'sanitizer': lambda: sanitizer(r, jobs)}
     for part in PARTS[1:]:
         if a.only and part not in a.only.split(','):
             continue
