@@ -495,7 +495,7 @@ def main():
         except Exception as x:  # a fault of this script in one part must not hide the others
             r.row(part, '-', False, f'{type(x).__name__}: {x}')
         r.note(f'{part}: {time.monotonic() - start:.1f} s')
-        report(r, about, packed, 0)
+        report(r, about, packed, max(missing(r, of), r.unfinished))
     left = max(missing(r, of), r.unfinished)
     print(f'{report(r, about, packed, left)}; {r.out}/report.md' + ('; call again to go on' if left else ''))
     return AGAIN if left else 1 if r.failed() else 0

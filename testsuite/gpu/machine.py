@@ -122,8 +122,12 @@ def cores():
     except (OSError, ValueError):
         pass
     with open('/proc/meminfo') as f:
-        free = re.search(r'MemAvailable:\s*(\d+) kB', f.read())
-    return max(1, min(n, int(free.group(1)) // 3000000) if free else n)
+        free = [int(x) * 1024 for x in re.findall(r'MemAvailable:\s*(\d+) kB', f.read())]
+    try:
+        free.append(sum(s * int(open(f'/sys/fs/cgroup/memory.{w}').read()) for w, s in (('max', 1), ('current', -1))))
+    except (OSError, ValueError):       # no group, or no limit
+        pass
+    return max(1, min([n, *(x // 3000000000 for x in free)]))
 
 
 def arch():

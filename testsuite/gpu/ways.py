@@ -15,9 +15,9 @@ def taken(text):
     out, lines = {}, text.splitlines()
     for what, ways in WAYS:
         for way, pattern in ways:
-            n = sum(int(m.group(1)) if m.groups() else 1 for m in (re.match(pattern, l) for l in lines) if m)
-            if n:
-                out[f'{what} {way}'.strip()] = n
+            found = [int(m.group(1)) if m.groups() else 1 for m in (re.match(pattern, l) for l in lines) if m]
+            if found:       # graphs: 0 is said too
+                out[f'{what} {way}'.strip()] = sum(found)
     return out
 
 
