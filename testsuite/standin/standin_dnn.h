@@ -18,6 +18,7 @@ cudnnStatus_t standin_dnn_made(void *p);        /* of a descriptor */
 float   standin_dnn_get(const struct cudnnTensorStruct *t, const void *x, int64_t i);
 void    standin_dnn_put(const struct cudnnTensorStruct *t, void *x, int64_t i, float v);
 int64_t standin_dnn_points(const struct cudnnTensorStruct *t);  /* of an image's channel */
+int     standin_dnn_lacks_ends(void);   /* no bias, Relu or bias' gradient as calls of their own; an error is left */
 bool    standin_dnn_plain(const void *alpha, const void *beta); /* 1 and 0 */
 
 #endif

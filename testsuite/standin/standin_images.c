@@ -54,7 +54,7 @@ API cudnnStatus_t cudnnActivationForward(cudnnHandle_t h, cudnnActivationDescrip
 	(void)h;
 	if (!same(xd, yd))
 		return CUDNN_STATUS_BAD_PARAM;
-	if (a->mode != CUDNN_ACTIVATION_RELU || a->nan != CUDNN_NOT_PROPAGATE_NAN || !standin_dnn_plain(alpha, beta))
+	if (standin_dnn_lacks_ends() || a->mode != CUDNN_ACTIVATION_RELU || a->nan != CUDNN_NOT_PROPAGATE_NAN || !standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	standin_do(NULL, relu, &(activation){ *xd, x, y }, sizeof(activation));
 	return CUDNN_STATUS_SUCCESS;
