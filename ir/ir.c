@@ -428,15 +428,19 @@ bool value_feeds(const Value *v, OpKind op)
 	return false;
 }
 
-bool value_dead(const Value *v)
+bool value_is_output(const Value *v)
 {
-	if (v->nuses)
-		return false;
 	const Graph *g = v->kind == VAL_NODE ? v->def->graph : NULL;
+
 	for (int i = 0; g && i < g->nout; i++)
 		if (g->out[i] == v)
-			return false;
-	return true;
+			return true;
+	return false;
+}
+
+bool value_dead(const Value *v)
+{
+	return !v->nuses && !value_is_output(v);
 }
 
 Node *bucket_node(const Stage *s, const Node *sum)

@@ -278,6 +278,11 @@ int  value_parts(const Value *v, OpKind op);            /* how many results of t
 bool updates_rows(const Node *n, OpKind op);
 bool value_feeds(const Value *v, OpKind op);             /* a node of that op reads it */
 bool value_dead(const Value *v);                        /* no uses, not a graph output */
+bool value_is_output(const Value *v);                   /* of its graph */
+static inline Value *node_input(const Node *n, int i)   /* NULL: there is none */
+{
+	return i >= 0 && i < n->nin ? n->in[i] : NULL;
+}
 
 /* ---- attributes by name (table driven; bug() when the op has no such attribute) ---- */
 typedef struct Ints   { int n; const int64_t *v; } Ints;

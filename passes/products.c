@@ -20,11 +20,6 @@ typedef struct Products {
 	PassCx *cx;
 } Products;
 
-static Value *input(const Node *n, int i)
-{
-	return i < n->nin ? n->in[i] : NULL;
-}
-
 static bool is_view(const Node *n)
 {
 	return n && n->op == OP_Reshape;
@@ -38,18 +33,10 @@ static Value *root(Value *v)
 	return v;
 }
 
-static bool is_result(const Value *v)
-{
-	for (int i = 0; v->def && i < v->def->graph->nout; i++)
-		if (v->def->graph->out[i] == v)
-			return true;
-	return false;
-}
-
 /* v, or the view that is all that reads it. */
 static Value *seen_as(Value *v)
 {
-	while (v->nuses == 1 && is_view(v->uses[0].node) && !is_result(v))
+	while (v->nuses == 1 && is_view(v->uses[0].node) && !value_is_output(v))
 		v = v->uses[0].node->out[0];
 	return v;
 }
@@ -58,7 +45,7 @@ static Value *seen_as(Value *v)
 static Node *only_user(Value *v)
 {
 	v = seen_as(v);
-	return v->nuses == 1 && !is_result(v) ? v->uses[0].node : NULL;
+	return v->nuses == 1 && !value_is_output(v) ? v->uses[0].node : NULL;
 }
 
 /* n and what only served it. */
@@ -126,7 +113,7 @@ static int64_t width(const Value *v)
 
 static bool has_form(const Node *n)
 {
-	const Value *c = input(n, 2), *y = n->out[0];
+	const Value *c = node_input(n, 2), *y = n->out[0];
 
 	if (n->in[0]->type.rank < 2 || n->in[1]->type.rank < 2 || n->in[0]->type.dtype == DT_f64 || !type_numel(&y->type) ||
 	    !type_numel(&n->in[0]->type))
@@ -163,7 +150,7 @@ static void add_bias(Products *p, Node *n)
 	Node *add = only_user(n->out[0]);
 	Value *seen = seen_as(n->out[0]);
 
-	if (!plain(n) || input(n, 2) || !add || add->op != OP_Add || add->graph != n->graph)
+	if (!plain(n) || node_input(n, 2) || !add || add->op != OP_Add || add->graph != n->graph)
 		return;
 	Value *bias = add->in[0] == seen ? add->in[1] : add->in[0];
 	if (bias == seen || !is_row(bias, width(n->out[0])) || bias->type.dtype != n->out[0]->type.dtype ||
@@ -182,7 +169,7 @@ static Node *reader(const Value *v, OpKind op, bool others)
 	for (int i = 0; i < v->nuses; i++)
 		if (v->uses[i].node->op == op && v->uses[i].node->graph == v->def->graph && !found)
 			found = v->uses[i].node;
-	return found && !is_result(v) && (others || v->nuses == 1) ? found : NULL;
+	return found && !value_is_output(v) && (others || v->nuses == 1) ? found : NULL;
 }
 
 /* What is kept is called by whose it is. */
@@ -224,7 +211,7 @@ static void add_gelu(Products *p, Node *n)
 
 static void conv_relu(Products *p, Node *n)
 {
-	Node *act = input(n, 2) && n->out[0]->type.dtype != DT_f64 ? reader(n->out[0], OP_Relu, false) : NULL;
+	Node *act = node_input(n, 2) && n->out[0]->type.dtype != DT_f64 ? reader(n->out[0], OP_Relu, false) : NULL;
 	Builder b = at_node(p, n);
 
 	if (!act)
@@ -240,14 +227,14 @@ static void conv_relu(Products *p, Node *n)
 /* The plain Product whose result, read by `readers` nodes and nothing else, is v. */
 static Node *product_behind(Value *v, int readers)
 {
-	if (v->nuses != readers || is_result(v))
+	if (v->nuses != readers || value_is_output(v))
 		return NULL;
 	while (v->kind == VAL_NODE && is_view(v->def)) {
 		v = v->def->in[0];
-		if (v->nuses != 1 || is_result(v))
+		if (v->nuses != 1 || value_is_output(v))
 			return NULL;
 	}
-	return v->kind == VAL_NODE && plain(v->def) && !input(v->def, 2) ? v->def : NULL;
+	return v->kind == VAL_NODE && plain(v->def) && !node_input(v->def, 2) ? v->def : NULL;
 }
 
 static bool same_rows(const Node *a, const Node *b)
@@ -379,7 +366,7 @@ static Node *reads_too(const Node *sum, const Value *v, int *side)
 		Node *n = v->uses[i].node;
 		if (is_view(n) && n->graph == sum->graph)
 			found = reads_too(sum, n->out[0], side);
-		if (found || !plain(n) || n->graph != sum->graph || input(n, 2) || n->out[0]->type.dtype != sum->out[0]->type.dtype)
+		if (found || !plain(n) || n->graph != sum->graph || node_input(n, 2) || n->out[0]->type.dtype != sum->out[0]->type.dtype)
 			continue;
 		*side = v->uses[i].index == 0 && attr_int(n, "transA") ? 1 : v->uses[i].index == 1 && !attr_int(n, "transB") ? 2 : 0;
 		const int64_t count = *side == 1 ? product_rows(n) : width(n->out[0]);

@@ -38,24 +38,11 @@ typedef struct Layer {
 	Value      *dx, *dw, *dr, *db, *drb;    /* as they are; NULL: nobody asked */
 } Layer;
 
-static Value *input(const Node *n, int i)
-{
-	return i >= 0 && i < n->nin ? n->in[i] : NULL;
-}
-
 static Value *root(Value *v)
 {
 	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW))
 		v = v->def->in[0];
 	return v;
-}
-
-static bool is_result(const Value *v)
-{
-	for (int i = 0; v->def && i < v->def->graph->nout; i++)
-		if (v->def->graph->out[i] == v)
-			return true;
-	return false;
 }
 
 /* ---- what a layer is made of ---- */
@@ -65,16 +52,16 @@ static bool find_product(Layer *l)
 {
 	Value *v = l->f->in[0];
 
-	while (v->kind == VAL_NODE && v->nuses == 1 && !is_result(v) && (optab[v->def->op]->flags & OP_VIEW))
+	while (v->kind == VAL_NODE && v->nuses == 1 && !value_is_output(v) && (optab[v->def->op]->flags & OP_VIEW))
 		v = v->def->in[0];
-	Node *n = v->kind == VAL_NODE && v->nuses == 1 && !is_result(v) ? v->def : NULL;
+	Node *n = v->kind == VAL_NODE && v->nuses == 1 && !value_is_output(v) ? v->def : NULL;
 	if (!n || n->op != OP_Gemm || attr_int(n, "transA") || !attr_int(n, "transB") || v->type.dtype != DT_f32 ||
 	    n->in[0]->type.dtype != DT_f32 || n->in[0]->type.rank != 2 || n->in[1]->type.rank != 2)
 		return false;
 	l->product = n;
 	l->x = n->in[0];
 	l->w = n->in[1];
-	l->b = input(n, 2);
+	l->b = node_input(n, 2);
 	return !l->b || (l->b->type.rank == 1 && l->b->type.dim[0] == l->w->type.dim[0] && l->b->type.dtype == DT_f32);
 }
 
@@ -87,7 +74,7 @@ static bool find_gradient(Layer *l)
 			l->g = y->uses[i].node;
 	for (int o = l->k->inner; l->g && o < l->f->nout; o++)
 		for (int i = 0; i < l->f->out[o]->nuses; i++)
-			if (l->f->out[o]->uses[i].node != l->g || is_result(l->f->out[o]))
+			if (l->f->out[o]->uses[i].node != l->g || value_is_output(l->f->out[o]))
 				return false;
 	return l->g != NULL;
 }
@@ -95,15 +82,15 @@ static bool find_gradient(Layer *l)
 static bool has_form(const Layer *l)
 {
 	const Node *f = l->f;
-	const bool lens = input(f, l->k->lens) != NULL;
+	const bool lens = node_input(f, l->k->lens) != NULL;
 
-	if (f->out[0]->type.dtype != DT_f32 || input(f, l->k->p))
+	if (f->out[0]->type.dtype != DT_f32 || node_input(f, l->k->p))
 		return false;
 	if (f->op == OP_GRU)
 		return attr_int(f, "linear_before_reset") != 0;
 	if (f->op == OP_RNN)
 		return !lens || !strcmp(attr_str(f, "activation"), "Tanh");
-	return !lens || (value_dead(f->out[2]) && !input(l->g, l->k->dc));
+	return !lens || (value_dead(f->out[2]) && !node_input(l->g, l->k->dc));
 }
 
 /* ---- what is made of the gradient by the gates ---- */
@@ -131,7 +118,7 @@ static bool sums_part(Layer *l, const Node *n)
 	Value *v = n->out[0];
 
 	return from.n == 1 && axes.n == 1 && axes.v[0] == 1 && from.v[0] == 2 * h && to.v[0] == 3 * h && (!steps.n || steps.v[0] == 1) &&
-		v->nuses == 1 && !is_result(v) && sums_columns(v->uses[0].node) && is_the(&l->drb, v->uses[0].node->out[0]);
+		v->nuses == 1 && !value_is_output(v) && sums_columns(v->uses[0].node) && is_the(&l->drb, v->uses[0].node->out[0]);
 }
 
 /* A product of the gradient by the gates (left) and x, W or hprev. */
@@ -140,7 +127,7 @@ static bool known_product(Layer *l, const Node *n, bool by_x, bool by_r)
 	const bool turned = attr_int(n, "transA") != 0;
 	Value *other = n->in[1], *y = n->out[0];
 
-	if (attr_int(n, "transB") || input(n, 2) || y->type.dtype != DT_f32)
+	if (attr_int(n, "transB") || node_input(n, 2) || y->type.dtype != DT_f32)
 		return false;
 	if (turned && by_r && root(other) == l->g->out[l->k->hprev])
 		return is_the(&l->dr, y);
@@ -152,7 +139,7 @@ static bool known_product(Layer *l, const Node *n, bool by_x, bool by_r)
 /* Everybody who reads v, or views of it, makes one of the gradients. */
 static bool known_readers(Layer *l, const Value *v, bool by_x, bool by_r)
 {
-	if (is_result(v))
+	if (value_is_output(v))
 		return false;
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *u = v->uses[i].node;
@@ -167,7 +154,7 @@ static bool known_readers(Layer *l, const Value *v, bool by_x, bool by_r)
 		else if (by_x && sums_columns(u))
 			known = l->b && is_the(&l->db, u->out[0]);
 		else if (by_r && u->op == OP_Slice)
-			known = input(l->f, l->k->rb) && sums_part(l, u);
+			known = node_input(l->f, l->k->rb) && sums_part(l, u);
 		if (!known)
 			return false;
 	}
@@ -182,7 +169,7 @@ static bool only_by_r(const Layer *l, const Value *v)
 		if (optab[u->op]->flags & OP_VIEW ? !only_by_r(l, u->out[0]) : !l->dr || u != l->dr->def)
 			return false;
 	}
-	return !is_result(v);
+	return !value_is_output(v);
 }
 
 static bool gradients(Layer *l)
@@ -201,7 +188,7 @@ static Node *make(Layer *l, OpKind op, const Node *old, Node *before, int nin, V
 	Builder b = { .m = l->m, .g = old->graph, .before = before, .loc = old->loc, .phase = old->phase, .stage = old->stage,
 		.d = l->cx->d };
 
-	return recurrent_make(&b, op, l->f, input(l->f, l->k->rb) ? 2 : l->b != NULL, nin, in);
+	return recurrent_make(&b, op, l->f, node_input(l->f, l->k->rb) ? 2 : l->b != NULL, nin, in);
 }
 
 /* n, unless it is still in use. */
@@ -243,11 +230,11 @@ static void replace(Layer *l)
 {
 	const Form *k = l->k;
 	Node *f = l->f, *g = l->g;
-	Value *h0 = input(f, k->h0), *c0 = input(f, k->c0), *lens = input(f, k->lens), *rb = input(f, k->rb);
+	Value *h0 = node_input(f, k->h0), *c0 = node_input(f, k->c0), *lens = node_input(f, k->lens), *rb = node_input(f, k->rb);
 	Value *in[] = { l->x, l->w, l->r, l->b, rb, h0, c0, lens };
 	Node *made = make(l, OP_Recurrent, f, f, 8, in);
 	Value *reserve = made->out[2];
-	Value *of[] = { reserve, made->out[0], l->w, l->r, l->b, rb, input(g, k->dy), input(g, k->dh), input(g, k->dc), h0, c0, lens };
+	Value *of[] = { reserve, made->out[0], l->w, l->r, l->b, rb, node_input(g, k->dy), node_input(g, k->dh), node_input(g, k->dc), h0, c0, lens };
 	Node *data = make(l, OP_RecurrentGradData, g, g, 12, of);
 	Value *by[] = { reserve, data->out[1], l->x, made->out[0], h0, lens };
 	Node *weights = l->dw || l->dr || l->db || l->drb ? make(l, OP_RecurrentGradWeights, g, g, 6, by) : NULL;

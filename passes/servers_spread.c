@@ -1,6 +1,7 @@
 /* Which server holds what (servers.c): by bytes, the largest first to the emptiest, so that no server has more than the mean and
  * one parameter (PX-20); but what the cluster file pins (placement.pin) to a host goes to a server there. */
 #include <fnmatch.h>
+#include <stdlib.h>
 #include "servers.h"
 
 /* What the cluster file pins the parameter to; NULL: nothing. */
@@ -23,23 +24,29 @@ static int emptiest(const Cluster *c, const int *device, const int64_t *load, in
 	return to;
 }
 
-/* Pins may leave a server nothing: there is none then. Gives how many are left. */
-static int leave_empty_out(int *device, int nserver, Held *held, int n)
+/* Pins may leave a server nothing: there is none then. at: by server, -1. Gives how many are left. */
+static int leave_empty_out(int *device, int *at, int nserver, Held *held, int n)
 {
 	int left = 0;
 
-	for (int s = 0; s < nserver; s++) {
-		bool any = false;
-
-		for (int i = 0; i < n; i++)
-			if (held[i].server == s) {
-				held[i].server = left;
-				any = true;
-			}
-		device[left] = device[s];
-		left += any;
-	}
+	for (int i = 0; i < n; i++)
+		at[held[i].server] = 0;
+	for (int s = 0; s < nserver; s++)
+		if (at[s] >= 0) {
+			device[left] = device[s];
+			at[s] = left++;
+		}
+	for (int i = 0; i < n; i++)
+		held[i].server = at[held[i].server];
 	return left;
+}
+
+/* The largest first; of as large ones those in front. */
+static int by_bytes(const void *x, const void *y)
+{
+	const Held *a = *(Held *const *)x, *b = *(Held *const *)y;
+
+	return a->bytes != b->bytes ? (a->bytes < b->bytes) - (a->bytes > b->bytes) : (a > b) - (a < b);
 }
 
 int *servers_spread(const Module *m, PassCx *cx, Held *held, int n, int *nserver)
@@ -58,23 +65,25 @@ int *servers_spread(const Module *m, PassCx *cx, Held *held, int n, int *nserver
 	int64_t *load = NEWN(cx->scratch, int64_t, count);
 	for (int s = 0; s < count; s++)
 		device[s] = host[s % hosts];
+	int *at = NEWN(cx->scratch, int, count);
+	for (int s = 0; s < count; s++)
+		at[s] = -1;
+	Held **order = NEWN(cx->scratch, Held *, n);
 	for (int i = 0; i < n; i++)
-		held[i].server = -1;
+		order[i] = &held[i];
+	qsort(order, (size_t)n, sizeof *order, by_bytes);
 	for (int k = 0; k < n; k++) {
-		int next = -1;
-		for (int i = 0; i < n; i++)
-			if (held[i].server < 0 && (next < 0 || held[i].bytes > held[next].bytes))
-				next = i;
-		const Pin *pin = pin_of(c, held[next].w);
+		Held *next = order[k];
+		const Pin *pin = pin_of(c, next->w);
 		const int to = emptiest(c, device, load, count, pin);
 		if (to < 0) {
 			diag_error(cx->d, TEXTLOC(c->file, pin->line, pin->col), 433, "placement.pin: '%s' is to be at host '%s', where none of the "
-				"%d server%s is; --servers N says how many there are", held[next].w->name, c->host[pin->host].name, count, count == 1 ? "" : "s");
+				"%d server%s is; --servers N says how many there are", next->w->name, c->host[pin->host].name, count, count == 1 ? "" : "s");
 			return NULL;
 		}
-		held[next].server = to;
-		load[to] += held[next].bytes;
+		next->server = to;
+		load[to] += next->bytes;
 	}
-	*nserver = leave_empty_out(device, count, held, n);
+	*nserver = leave_empty_out(device, at, count, held, n);
 	return device;
 }
