@@ -199,6 +199,17 @@ void pd_wait_send(int channel, int slot)
 /* Two places for each input: one is filled while the other is copied. */
 static struct { stage place[2]; int turn; } *inputs;
 
+void rt_input_room(void)
+{
+	inputs = rt_alloc((size_t)rt_program->ninputs * sizeof *inputs + 1);
+	for (int i = 0; i < rt_program->ninputs; i++)
+		for (int k = 0; k < 2; k++) {
+			const pd_input_desc *d = &rt_program->inputs[i];
+
+			make_room(&inputs[i].place[k], rt_gpu_bytes_of(d->dtype, d->rank, d->dim));
+		}
+}
+
 void pd_input(int i, int mb, void *dst)
 {
 	const pd_input_desc *d = &rt_program->inputs[i];
@@ -206,7 +217,7 @@ void pd_input(int i, int mb, void *dst)
 	if (rt_section_before(RT_TODO_INPUT, i, mb, dst))
 		return;
 	if (!inputs)
-		inputs = rt_alloc((size_t)rt_program->ninputs * sizeof *inputs);
+		rt_input_room();
 	stage *s = &inputs[i].place[inputs[i].turn ^= 1];
 
 	s->bytes = rt_gpu_bytes_of(d->dtype, d->rank, d->dim);

@@ -14,7 +14,7 @@
 
 static struct {
 	bool   on;
-	char   how[400];        /* how messages go, for the line at the start */
+	char   how[440];        /* how messages go, for the line at the start */
 	double timeout;
 } way = { .how = "staged through the host" };
 
@@ -418,6 +418,8 @@ static void open_all(const pd_program *p)
 	setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 	rt_gpu_library();
 	rt_first_runs();
+	rt_late_room();
+	rt_input_room();
 
 	float *scrap = rt_device_memory(sizeof *scrap, "a number for NCCL's first use");
 

@@ -75,6 +75,7 @@ bool   rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum 
 bool   rt_capture_refused(const char *what, const char *why);
 bool   rt_capturing(void);              /* what is started now goes into a graph: the host may ask the device nothing */
 bool   rt_graphs_made(void);            /* there are graphs, which keep addresses */
+void   rt_input_room(void);             /* gpu_host.c: memory for inputs, before messages may be waited for */
 void   rt_late_room(void);              /* memory for numbers of the step */
 int    rt_gpu_notes(void);              /* losses noted in this step */
 void   rt_gpu_noted(int mb, bool hits); /* one more, which the device copies by itself */
