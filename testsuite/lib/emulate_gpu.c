@@ -28,6 +28,9 @@ void *rt_alloc(size_t bytes)
 
 /* There are no other devices, and no graphs. */
 bool rt_nccl_on(void) { return false; }
+bool rt_nccl_may(void) { return false; }
+bool rt_capturing(void) { return false; }
+bool rt_graphs_made(void) { return false; }
 void rt_nccl_look(void) { }
 void rt_sums_return(void) { }
 bool rt_capture_refused(const char *what, const char *why) { (void)what; (void)why; return false; }
