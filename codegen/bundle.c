@@ -28,7 +28,8 @@ const char build_gpu_libraries[] = "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/
 
 bool runtime_file(const char *name, bool gpu)
 {
-	return !strncmp(name, "runtime/", 8) && strncmp(name, gpu ? "runtime/cpu" : "runtime/gpu", 11) != 0;
+	return !strncmp(name, "runtime/", 8) && strncmp(name, gpu ? "runtime/cpu" : "runtime/gpu", 11) != 0 &&
+		strcmp(name, "runtime/gpu_alone.h") != 0;
 }
 
 static bool copy_runtime(Build *b)

@@ -1,13 +1,13 @@
 /* emulate_gpu.c: with emulate.c, what an emitted stage of a GPU program calls, for lib/emulate.py: the device's part of the runtime
  * (gpu_*.c, gpu_*.cu) is the program's, the rest stands here. Tensors lie on the device; em_put and em_get are the way there. */
 #include "gpu_rt.h"
+#include "gpu_alone.h"
 #include <stdarg.h>
 #include <stdlib.h>
 
 static const pd_program program = { .flow = 1 };        /* losses are told as they are made */
 const pd_program *rt_program = &program;
 bool rt_virtual;
-int  rt_log;
 
 _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 {
@@ -24,27 +24,6 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 void *rt_alloc(size_t bytes)
 {
 	return calloc(1, bytes);
-}
-
-/* There are no other devices, and no graphs. */
-bool rt_nccl_on(void) { return false; }
-bool rt_nccl_may(void) { return false; }
-bool rt_capturing(void) { return false; }
-bool rt_graphs_made(void) { return false; }
-void rt_nccl_look(void) { }
-void rt_sums_return(void) { }
-bool rt_capture_refused(const char *what, const char *why) { (void)what; (void)why; return false; }
-void rt_rest(int idle) { (void)idle; }
-void rt_section_spoil(const char *why) { (void)why; }
-void rt_section_note(int mb, bool hits) { (void)mb, (void)hits; }
-void pd_set_count(float *to) { pd_set(to, 1); }
-
-const double *pd_late(void (*make)(double *numbers), int n)
-{
-	double now[16];
-
-	make(now);
-	return pd_constant(now, (size_t)n * sizeof *now);
 }
 
 char *em_memory(size_t bytes)
