@@ -17,6 +17,7 @@ static int extreme(const double *v, const int *end, int parts, int sign, double 
 {
 	int at = 0;
 
+	*size = 0;
 	for (int i = 0; i < parts; i++) {
 		const double s = sum(v, i ? end[i - 1] : 0, end[i]);
 
