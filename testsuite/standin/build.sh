@@ -1,16 +1,22 @@
 #!/bin/sh
 # build.sh DIR: makes DIR a folder that `make CUDA=DIR` of a GPU build takes for the CUDA toolkit: nvcc, headers and
-# libraries that compute on the CPU (README.md).
+# libraries that compute on the CPU (README.md). STANDIN_WATCH=1: what is compiled with -fsanitize=thread is watched by it.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
+libraries='cublasLt cublas cudnn nccl'
+watch=
+if [ -n "$STANDIN_WATCH" ]; then
+	libraries="$libraries tsan"     # the linker finds this one before the compiler's
+	watch="-DSTANDIN_WATCH $here/watch.c $here/races.c"
+fi
 mkdir -p "$1/bin" "$1/lib64"
 ln -sfn "$here/nvcc" "$1/bin/nvcc"
 ln -sfn "$here/include" "$1/include"
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -fopenmp -fvisibility=hidden -fPIC -shared -I"$here/include" -I"$root/runtime" \
 	-o "$1/lib64/libcudart.so.new" "$here"/standin*.c "$root"/runtime/cpu.c "$root"/runtime/cpu_half.c "$root"/runtime/cpu_conv.c \
-	-ldnnl -lm $STANDIN_FLAGS
+	$watch -ldnnl -lm $STANDIN_FLAGS
 mv "$1/lib64/libcudart.so.new" "$1/lib64/libcudart.so"
-for l in cublasLt cublas cudnn nccl; do
+for l in $libraries; do
 	echo "INPUT(libcudart.so)" > "$1/lib64/lib$l.so"
 done

@@ -14,12 +14,13 @@
 #include <cstring>
 #include <type_traits>
 #include "cuda_runtime_api.h"
+#include "watch.h"
 
 #if !defined __x86_64__
 #error "the stand-in for a GPU switches stacks of x86-64 only"
 #endif
 
-/* AddressSanitizer is told of every stack: testsuite/sanitize. */
+/* AddressSanitizer is told of every stack: testsuite/sanitize. Where accesses are watched (testsuite/races) those of this file are not. */
 #if defined __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -29,7 +30,16 @@
 #else
 #define STANDIN_LEAVES(keep, to, bytes) ((void)(keep))
 #define STANDIN_ARRIVES(kept, from, bytes) ((void)(kept))
+#if defined __SANITIZE_THREAD__
+#define STANDIN_STACK (256 << 10)
+#else
 #define STANDIN_STACK (64 << 10)
+#endif
+#endif
+#if defined __SANITIZE_THREAD__
+#define STANDIN_UNSEEN __attribute__((no_sanitize("thread"), noinline))
+#else
+#define STANDIN_UNSEEN
 #endif
 
 #define __global__
@@ -52,7 +62,7 @@ inline standin_index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace standin {
 
-enum state { RUNS, AT_WARP, AT_BLOCK, DONE };
+enum state { RUNS, AT_SHUFFLE, AT_WARP, AT_BLOCK, DONE };
 struct fiber { void *sp; char *stack; state s; uint64_t box[2][3]; unsigned turn; };
 
 enum { MOST = 1024, STACK = STANDIN_STACK };
@@ -96,17 +106,18 @@ standin_switch:
 }
 
 /* These three never return where a thread has ended: their frames are no business of AddressSanitizer's. */
-__attribute__((no_sanitize_address, noinline)) inline void leave(state s)
+__attribute__((no_sanitize_address, noinline)) STANDIN_UNSEEN inline void leave(state s)
 {
 	void *keep = nullptr;
 
 	fibers[current].s = s;
+	watch_leaves();
 	STANDIN_LEAVES(s == DONE ? nullptr : &keep, main_stack, main_bytes);
 	standin_switch(&fibers[current].sp, main_sp);
 	STANDIN_ARRIVES(keep, &main_stack, &main_bytes);
 }
 
-__attribute__((no_sanitize_address, noinline)) inline void entry()
+__attribute__((no_sanitize_address, noinline)) STANDIN_UNSEEN inline void entry()
 {
 	STANDIN_ARRIVES(nullptr, &main_stack, &main_bytes);
 	body(argument);
@@ -114,18 +125,19 @@ __attribute__((no_sanitize_address, noinline)) inline void entry()
 	abort();
 }
 
-__attribute__((no_sanitize_address, noinline)) inline void enter(unsigned t)
+__attribute__((no_sanitize_address, noinline)) STANDIN_UNSEEN inline void enter(unsigned t)
 {
 	void *keep = nullptr;
 
 	current = t;
 	threadIdx = { t, 0, 0 };
+	watch_thread(t, fibers[t].stack, STACK);
 	STANDIN_LEAVES(&keep, fibers[t].stack, STACK);
 	standin_switch(&main_sp, fibers[t].sp);
 	STANDIN_ARRIVES(keep, nullptr, nullptr);
 }
 
-inline void prepare(unsigned t)
+STANDIN_UNSEEN inline void prepare(unsigned t)
 {
 	fiber *f = &fibers[t];
 
@@ -142,7 +154,7 @@ inline void prepare(unsigned t)
 }
 
 /* All threads from `first` on, n of them, that have not ended wait at `what`: they go on. */
-inline bool release(unsigned first, unsigned n, state what)
+STANDIN_UNSEEN inline bool release(unsigned first, unsigned n, state what)
 {
 	unsigned waiting = 0, done = 0;
 
@@ -156,10 +168,12 @@ inline bool release(unsigned first, unsigned n, state what)
 		die("waits for a thread that has ended");
 	for (unsigned t = first; t < first + n; t++)
 		fibers[t].s = RUNS;
+	if (what != AT_SHUFFLE)
+		watch_barrier(first, n);
 	return true;
 }
 
-inline void run_block()
+STANDIN_UNSEEN inline void run_block()
 {
 	unsigned left = threads;
 
@@ -173,8 +187,11 @@ inline void run_block()
 				enter(t);
 				moved = true;
 			}
-		for (unsigned t = 0; t < threads; t += 32)
-			moved |= release(t, threads - t < 32 ? threads - t : 32, AT_WARP);
+		for (unsigned t = 0; t < threads; t += 32) {
+			const unsigned warp = threads - t < 32 ? threads - t : 32;
+
+			moved |= release(t, warp, AT_SHUFFLE) || release(t, warp, AT_WARP);
+		}
 		moved |= release(0, threads, AT_BLOCK);
 		for (unsigned t = 0; t < threads; t++)
 			left += fibers[t].s != DONE;
@@ -201,12 +218,15 @@ template<class K> standin_end run_grid(void *what)
 	if (g.bytes && posix_memalign(&room, 64, g.bytes))
 		abort();
 	shared = (char *)room;
+	watch_begin(g.name, g.threads, shared, g.bytes);
 	for (unsigned b = 0; b < g.blocks; b++) {
 		blockIdx = { b, 0, 0 };
 		if (g.bytes)
 			memset(shared, 0xff, g.bytes);
+		watch_block(b);
 		run_block();
 	}
+	watch_end();
 	free(shared);
 	standin_device(0);
 	argument = nullptr;
@@ -236,34 +256,38 @@ template<class F, class... A> void start(const char *name, unsigned blocks, unsi
 }
 
 /* What this thread tells its warp; returns where to read what the others told. */
-inline unsigned tell(const void *what, size_t bytes)
+STANDIN_UNSEEN inline unsigned tell(const void *what, size_t bytes)
 {
 	fiber *me = &fibers[current];
 	const unsigned turn = me->turn++ & 1;
 
 	memcpy(me->box[turn], what, bytes);
-	leave(AT_WARP);
+	leave(AT_SHUFFLE);
 	return turn;
 }
 
-inline const void *told(unsigned turn, unsigned lane)
+STANDIN_UNSEEN inline const void *told(unsigned turn, unsigned lane)
 {
 	const unsigned mate = current / 32 * 32 + lane % 32;
 
 	return fibers[mate < threads ? mate : current].box[turn];
 }
 
-template<class T> T exchange(T v, unsigned from)
+/* Whole warps alone: a mask names all threads that there are. */
+template<class T> STANDIN_UNSEEN T exchange(unsigned mask, T v, unsigned from)
 {
 	static_assert(sizeof v <= 8, "shuffles move 8 bytes");
+	const unsigned left = threads - current / 32 * 32;
 	T got;
 
+	if (~mask & (left < 32 ? (1u << left) - 1 : ~0u))
+		die("a mask leaves out threads of the warp");
 	memcpy(&got, told(tell(&v, sizeof v), from), sizeof got);
 	return got;
 }
 
 /* ldmatrix .x4: four 8 x 8 matrices of 16 bits; lane l tells where row l % 8 of matrix l / 8 is. */
-inline void matrices(bool transposed, uint32_t (&r)[4], const uint16_t *row)
+STANDIN_UNSEEN inline void matrices(bool transposed, uint32_t (&r)[4], const uint16_t *row)
 {
 	if ((uintptr_t)row % 16)
 		die("a row of a matrix does not begin at 16 bytes");
@@ -275,13 +299,14 @@ inline void matrices(bool transposed, uint32_t (&r)[4], const uint16_t *row)
 			const uint16_t *from;
 
 			memcpy(&from, told(turn, 8 * m + across), sizeof from);
+			watch_reads(from + down, sizeof *from, __builtin_return_address(0));
 			r[m] = e ? r[m] | (uint32_t)from[down] << 16 : from[down];
 		}
 }
 
 /* mma .m16n8k16: c += a b. Lane l has rows l / 4 and + 8, columns 2 (l % 4) and + 1 of c, of a columns 2 (l % 4) and + 1, and
  * those 8 further, of b as many rows of column l / 4. */
-template<class K> void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template<class K> STANDIN_UNSEEN void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 	const uint32_t mine[6] = { a[0], a[1], a[2], a[3], b0, b1 };
 	const unsigned turn = tell(mine, sizeof mine), lane = current % 32;
@@ -304,18 +329,23 @@ template<class K> void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t 
 
 inline void __syncthreads() { standin::leave(standin::AT_BLOCK); }
 inline void __syncwarp(unsigned = ~0u) { standin::leave(standin::AT_WARP); }
-template<class T> T __shfl_xor_sync(unsigned, T v, int mask, int = 32) { return standin::exchange(v, standin::current % 32 ^ (unsigned)mask); }
-template<class T> T __shfl_down_sync(unsigned, T v, unsigned d, int = 32)
+inline void __threadfence() { watch_fence(); }
+template<class T> STANDIN_UNSEEN T __shfl_xor_sync(unsigned who, T v, int mask, int = 32)
+{
+	return standin::exchange(who, v, standin::current % 32 ^ (unsigned)mask);
+}
+template<class T> STANDIN_UNSEEN T __shfl_down_sync(unsigned who, T v, unsigned d, int = 32)
 {
 	const unsigned lane = standin::current % 32;
 
-	return standin::exchange(v, lane + d > 31 ? lane : lane + d);
+	return standin::exchange(who, v, lane + d > 31 ? lane : lane + d);
 }
-template<class T> T __shfl_sync(unsigned, T v, int lane, int = 32) { return standin::exchange(v, (unsigned)lane); }
-template<class T> T atomicAdd(T *p, T v)
+template<class T> T __shfl_sync(unsigned who, T v, int lane, int = 32) { return standin::exchange(who, v, (unsigned)lane); }
+template<class T> STANDIN_UNSEEN T atomicAdd(T *p, T v)
 {
 	const T before = *p;
 
+	watch_atomic(p, sizeof *p, __builtin_return_address(0));
 	*p = before + v;
 	return before;
 }

@@ -120,6 +120,18 @@ void standin_touch_rows(const char *who, const void *at, int narrow, int rows, i
 		standin_touch(who, (const char *)at + (size_t)i * (size_t)ld * wide, (size_t)n * wide);
 }
 
+/* Which piece of device memory p is in, counted since the start, and where that begins; -1: in none. */
+int standin_piece(const void *p, const void **start, size_t *bytes)
+{
+	for (int i = 0; i < nblocks; i++)
+		if (blocks[i].at && (uintptr_t)p - (uintptr_t)blocks[i].at < blocks[i].bytes) {
+			*start = blocks[i].at;
+			*bytes = blocks[i].bytes;
+			return i;
+		}
+	return -1;
+}
+
 /* Memory comes filled with NaN: what nobody wrote shows. */
 API cudaError_t cudaMalloc(void **p, size_t bytes)
 {

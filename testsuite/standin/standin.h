@@ -12,6 +12,7 @@ cudaError_t standin_said(cudaError_t e); /* what cudaGetLastError tells next, un
 int  standin_forbidden(void);            /* this thread captures a stream: the call is refused, and so is the graph */
 void standin_touch(const char *who, const void *p, size_t bytes);      /* ends the program where AddressSanitizer has closed a part */
 void standin_touch_rows(const char *who, const void *at, int narrow, int rows, int n, int64_t ld);
+int  standin_piece(const void *p, const void **start, size_t *bytes);   /* of device memory, that p is in; -1: none */
 void standin_frees(const char *call);    /* waits for all streams; ends the program where one waits for another process */
 void standin_behind(double seconds);     /* for so long nothing that the host asks for has passed */
 int  standin_uuid(char uuid[16]);       /* of this thread's device; its number */
