@@ -349,23 +349,25 @@ void node_remove(Node *n)
 	unlink_node(n);
 }
 
-static bool unread(const Node *n)
+void node_drop(Node *n)
 {
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i] && !value_dead(n->out[i]))
-			return false;
-	return true;
-}
-
-void node_drop(Node *n)
-{
+			return;
 	for (int i = 0; i < n->nin; i++) {
 		Node *def = n->in[i] && n->in[i]->kind == VAL_NODE ? n->in[i]->def : NULL;
 		node_set_input(n, i, NULL);
-		if (def && def->op != OP_Accumulate && unread(def))
+		if (def && def->op != OP_Accumulate && def->op != OP_Recv)
 			node_drop(def);
 	}
 	node_remove(n);
+}
+
+Value *value_root(const Value *v)
+{
+	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW))
+		v = v->def->in[0];
+	return (Value *)(uintptr_t)v;
 }
 
 void node_move(Node *n, Graph *g, Node *before)

@@ -269,7 +269,8 @@ bool node_complete(Node *n, Diag *d);
 void node_set_input(Node *n, int i, Value *v);          /* v may be NULL */
 void value_replace(Value *old, Value *neu);             /* every use, and graph outputs, of old */
 void node_remove(Node *n);                              /* no output may be in use */
-void node_drop(Node *n);                                /* and what only it read, up to where gradients are added */
+/* n and what only served it, unless something reads it; up to what is received and where gradients are added. */
+void node_drop(Node *n);
 void node_move(Node *n, Graph *g, Node *before);        /* to another place or graph; NULL: at the end */
 void value_rename(Graph *g, Value *v, const char *base);
 
@@ -278,6 +279,7 @@ int  value_parts(const Value *v, OpKind op);            /* how many results of t
 bool updates_rows(const Node *n, OpKind op);
 bool value_feeds(const Value *v, OpKind op);             /* a node of that op reads it */
 bool value_dead(const Value *v);                        /* no uses, not a graph output */
+Value *value_root(const Value *v);                      /* what v is a view of, or v */
 bool value_is_output(const Value *v);                   /* of its graph */
 static inline Value *node_input(const Node *n, int i)   /* NULL: there is none */
 {

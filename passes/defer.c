@@ -21,18 +21,11 @@ static void want(const Graph *g, const Node *n)
 	}
 }
 
-static Value *root_of(Value *v)
-{
-	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW))
-		v = v->def->in[0];
-	return v;
-}
-
 /* Operands of Accumulate are values that W makes. */
 static void own_gradients(Module *m, PassCx *cx, Stage *s)
 {
 	for (Node *n = s->update->first; n; n = n->next) {
-		if (n->op != OP_Accumulate || root_of(n->in[0])->def->graph == s->weight)
+		if (n->op != OP_Accumulate || value_root(n->in[0])->def->graph == s->weight)
 			continue;
 		Builder b = { .m = m, .g = s->weight, .loc = n->loc, .phase = PHASE_BWD, .stage = s->id, .d = cx->d };
 		Node *copy = build(&b, OP_Sum, NULL, 1, &n->in[0], n->in[0]->name);

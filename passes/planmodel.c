@@ -52,13 +52,6 @@ static void layer_times(PlanModel *p, const Graph *g)
 
 /* ---- tensors: what crosses from segment to segment ---- */
 
-static const Value *root(const Value *v)
-{
-	while (v->def && (optab[v->def->op]->flags & OP_VIEW) && v->def->nin && v->def->in[0])
-		v = v->def->in[0];
-	return v;
-}
-
 static bool read_backward(const Value *v)
 {
 	for (int i = 0; i < v->nuses; i++)
@@ -85,7 +78,7 @@ static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch, Map *sent
 				to[k++] = x->stage;
 			}
 			if (k && n->phase == PHASE_FWD)
-				map_put(sent, root(v), (void *)((intptr_t)p->ntensor + 1));
+				map_put(sent, value_root(v), (void *)((intptr_t)p->ntensor + 1));
 			if (k)
 				PUSH(p->a, p->tensor, p->ntensor, cap) = (PlanTensor){ n->phase == PHASE_FWD ? PLAN_FORWARD : PLAN_BACKWARD,
 					n->stage, arena_dup(p->a, to, sizeof *to * (size_t)k), k, (double)value_bytes(v),
@@ -104,7 +97,7 @@ typedef struct Kept { const Value **v; int n, cap; } Kept;
 
 static void keep(PlanModel *p, Kept *k, const Value *v, int layer)
 {
-	Value *r = (Value *)(uintptr_t)root(v);     /* the mark is ours while this runs */
+	Value *r = value_root(v);     /* the mark is ours while this runs */
 
 	if (r->mark || r->kind == VAL_PARAM || r->kind == VAL_CONST)
 		return;
@@ -121,7 +114,7 @@ static void find_kept(PlanModel *p, const Graph *g, Kept *k)
 		for (int i = 0; i < n->nin && n->phase == PHASE_BWD; i++) {
 			const Value *v = n->in[i];
 			if (v && (!v->def || v->def->phase == PHASE_FWD))
-				keep(p, k, v, v->def ? root(v)->def ? root(v)->def->stage : v->def->stage : n->stage);
+				keep(p, k, v, v->def ? value_root(v)->def ? value_root(v)->def->stage : v->def->stage : n->stage);
 		}
 }
 
@@ -140,7 +133,7 @@ static void nodes_again(const Value *v, const Node **node, int *n)
 	node[(*n)++] = v->def;
 	for (int i = 0; i < v->def->nin; i++) {
 		const Value *x = v->def->in[i];
-		if (x && x->kind == VAL_NODE && x->def->phase == PHASE_FWD && !root(x)->mark)
+		if (x && x->kind == VAL_NODE && x->def->phase == PHASE_FWD && !value_root(x)->mark)
 			nodes_again(x, node, n);
 	}
 }
@@ -184,7 +177,7 @@ static double kept_alive(const Node *n, double alive, const Map *last)
 	for (int o = 0; o < n->nout && n->phase == PHASE_FWD; o++)
 		alive += n->out[o] && n->out[o]->mark == KEPT ? room(n->out[o]) : 0;
 	for (int i = 0; i < n->nin && n->phase == PHASE_BWD; i++) {
-		const Value *v = n->in[i] ? root(n->in[i]) : NULL;
+		const Value *v = n->in[i] ? value_root(n->in[i]) : NULL;
 		if (v && v->mark == KEPT && v->def && v->def->stage == n->stage && map_get(last, v) == n)
 			alive -= room(v);
 	}
@@ -231,8 +224,8 @@ static void find_temporaries(PlanModel *p, const Graph *g, Phase phase, Arena *s
 	map_init(&last, scratch, false);
 	for (int k = 0; k < nnode && phase == PHASE_BWD; k++)
 		for (int i = 0; i < node[k]->nin; i++)
-			if (node[k]->in[i] && root(node[k]->in[i])->mark == KEPT)
-				map_put(&last, root(node[k]->in[i]), node[k]);
+			if (node[k]->in[i] && value_root(node[k]->in[i])->mark == KEPT)
+				map_put(&last, value_root(node[k]->in[i]), node[k]);
 	for (int i = 0; i < p->nlayer && phase == PHASE_BWD; i++)
 		alive[i] = p->kept[i];
 

@@ -25,14 +25,6 @@ static bool is_view(const Node *n)
 	return n && n->op == OP_Reshape;
 }
 
-/* What v is a view of. */
-static Value *root(Value *v)
-{
-	while (v->kind == VAL_NODE && is_view(v->def))
-		v = v->def->in[0];
-	return v;
-}
-
 /* v, or the view that is all that reads it. */
 static Value *seen_as(Value *v)
 {
@@ -46,26 +38,6 @@ static Node *only_user(Value *v)
 {
 	v = seen_as(v);
 	return v->nuses == 1 && !value_is_output(v) ? v->uses[0].node : NULL;
-}
-
-/* n and what only served it. */
-static void drop(Node *n)
-{
-	for (int o = 0; o < n->nout; o++)
-		if (n->out[o] && !value_dead(n->out[o]))
-			return;
-	Value *in[MAXIN];
-	const int nin = n->nin < MAXIN ? n->nin : MAXIN;
-
-	memcpy(in, n->in, (size_t)nin * sizeof *in);
-	node_remove(n);
-	for (int i = 0; i < nin; i++) {
-		bool again = false;             /* an operand twice */
-		for (int k = 0; k < i; k++)
-			again |= in[k] == in[i];
-		if (in[i] && !again && in[i]->kind == VAL_NODE && (optab[in[i]->def->op]->flags & OP_PURE))
-			drop(in[i]->def);
-	}
 }
 
 static Builder at_node(Products *p, Node *n)
@@ -93,7 +65,7 @@ static void becomes(Products *p, Value *v, Value *y)
 	b.before = made->next;
 	Value *view = mk_reshape(&b, y, &v->type);
 	value_replace(v, view);
-	drop(was);
+	node_drop(was);
 	if (!map_get(view->def->graph->names, name))
 		value_rename(view->def->graph, view, name);
 }
@@ -254,7 +226,7 @@ static void gradient_end(Products *p, Node *product, Node *last, const char *end
 static void relu_gradient(Products *p, Node *n)
 {
 	Node *product = product_behind(n->in[0], 1);
-	Value *y = root(n->in[1]);
+	Value *y = value_root(n->in[1]);
 	Node *made = y->kind == VAL_NODE ? y->def : NULL;
 
 	if (!product || product->graph != n->graph || !made || made->op != OP_Product || strcmp(attr_str(made, "end"), "relu") ||
@@ -306,7 +278,7 @@ static void gelu_gradient(Products *p, Node *n)
 {
 	Value *x = NULL, *d = gelu_gradient_of(n, &x);
 	Node *product = d ? product_behind(d, 2) : NULL;
-	Value *kept = product ? root(x) : NULL;
+	Value *kept = product ? value_root(x) : NULL;
 
 	if (!product || product->graph != n->graph || kept->kind != VAL_NODE || kept->def->op != OP_Product || kept->index != 1 ||
 	    strcmp(attr_str(kept->def, "end"), "gelu") || !same_rows(product, kept->def) || kept->type.dtype != n->out[0]->type.dtype)
@@ -317,10 +289,10 @@ static void gelu_gradient(Products *p, Node *n)
 /* What ReduceSum adds up, widened or not. */
 static Value *summed(const Node *n)
 {
-	Value *v = root(n->in[0]);
+	Value *v = value_root(n->in[0]);
 
 	if (v->kind == VAL_NODE && v->def->op == OP_Cast && v->type.dtype == DT_f32 && dtype_half(v->def->in[0]->type.dtype))
-		v = root(v->def->in[0]);
+		v = value_root(v->def->in[0]);
 	return v;
 }
 

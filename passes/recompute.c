@@ -16,13 +16,6 @@
 #include <string.h>
 #include "recompute.h"
 
-Value *again_root(Value *v)
-{
-	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW))
-		v = v->def->in[0];
-	return v;
-}
-
 static bool sent(const Value *v)
 {
 	for (int i = 0; i < v->nuses; i++) {
@@ -41,7 +34,7 @@ bool again_free(const Stage *s, Value *root)
 
 bool again_has(const Again *x, Value *v)
 {
-	Value *root = again_root(v);
+	Value *root = value_root(v);
 
 	return again_free(x->s, root) || map_get(&x->kept, root);
 }
@@ -66,7 +59,7 @@ void again_begin(Again *x, Module *m, Stage *s, PassCx *cx)
 		x->bwd[x->nbwd++] = k;
 	map_init(&x->kept, cx->scratch, false);
 	for (int i = 0; i < s->nkeep; i++) {
-		Value *root = again_root(s->keep[i]);
+		Value *root = value_root(s->keep[i]);
 		map_put(&x->kept, root, root);
 	}
 }

@@ -25,7 +25,6 @@ typedef struct Again {
 
 void   again_begin(Again *x, Module *m, Stage *s, PassCx *cx);
 void   again_end(Again *x);
-Value *again_root(Value *v);                        /* what v is a view of */
 bool   again_free(const Stage *s, Value *root);     /* it lies in its slot anyway: received, read, sent; or a weight */
 bool   again_has(const Again *x, Value *v);         /* the backward may read it, or what it is a view of */
 double again_need(Again *x);        /* finds what must be run again; gives its seconds per microbatch */

@@ -38,13 +38,6 @@ typedef struct Layer {
 	Value      *dx, *dw, *dr, *db, *drb;    /* as they are; NULL: nobody asked */
 } Layer;
 
-static Value *root(Value *v)
-{
-	while (v->kind == VAL_NODE && (optab[v->def->op]->flags & OP_VIEW))
-		v = v->def->in[0];
-	return v;
-}
-
 /* ---- what a layer is made of ---- */
 
 /* The input's product, which nobody else reads. */
@@ -129,9 +122,9 @@ static bool known_product(Layer *l, const Node *n, bool by_x, bool by_r)
 
 	if (attr_int(n, "transB") || node_input(n, 2) || y->type.dtype != DT_f32)
 		return false;
-	if (turned && by_r && root(other) == l->g->out[l->k->hprev])
+	if (turned && by_r && value_root(other) == l->g->out[l->k->hprev])
 		return is_the(&l->dr, y);
-	if (turned && by_x && root(other) == root(l->x) && shape_eq(&other->type, &l->x->type))
+	if (turned && by_x && value_root(other) == value_root(l->x) && shape_eq(&other->type, &l->x->type))
 		return is_the(&l->dw, y);
 	return !turned && by_x && other == l->w && is_the(&l->dx, y);
 }
@@ -191,15 +184,6 @@ static Node *make(Layer *l, OpKind op, const Node *old, Node *before, int nin, V
 	return recurrent_make(&b, op, l->f, node_input(l->f, l->k->rb) ? 2 : l->b != NULL, nin, in);
 }
 
-/* n, unless it is still in use. */
-static void leave(Node *n)
-{
-	for (int i = 0; i < n->nout; i++)
-		if (n->out[i] && !value_dead(n->out[i]))
-			return;
-	node_drop(n);
-}
-
 /* v is y from now on, under its name. */
 static void becomes(Layer *l, Value *v, Value *y, Node *before)
 {
@@ -213,7 +197,7 @@ static void becomes(Layer *l, Value *v, Value *y, Node *before)
 	if (view != y)
 		view->def->fwd = was->fwd;
 	value_replace(v, view);
-	leave(was);
+	node_drop(was);
 	if (!map_get(b.g->names, name))
 		value_rename(b.g, view, name);
 }
@@ -254,7 +238,7 @@ static void replace(Layer *l)
 		becomes(l, l->drb, weights->nout > 3 ? weights->out[3] : NULL, g);
 	}
 	if (g->in[0])
-		leave(g);
+		node_drop(g);
 	becomes(l, f->out[1], made->out[1], f);
 	if (made->nout > 3)
 		becomes(l, f->out[2], made->out[3], f);
