@@ -196,34 +196,72 @@ void pd_wait_send(int channel, int slot)
 		rt_wait_on(RT_COMPUTE, s->copied);
 }
 
-/* Two places for each input: one is filled while the other is copied. */
-static struct { stage place[2]; int turn; } *inputs;
+/* Two places for each input: one is filled while the other is copied. What a step reads first is brought into the other one while
+ * the device works on the step before. */
+static struct { stage place[2]; int turn, first; int64_t step, ahead; } *inputs;        /* the step that read `first`; the step that is there */
+static int64_t read_ahead;
 
-void rt_input_room(void)
-{
-	inputs = rt_alloc((size_t)rt_program->ninputs * sizeof *inputs + 1);
-	for (int i = 0; i < rt_program->ninputs; i++)
-		for (int k = 0; k < 2; k++) {
-			const pd_input_desc *d = &rt_program->inputs[i];
-
-			make_room(&inputs[i].place[k], rt_gpu_bytes_of(d->dtype, d->rank, d->dim));
-		}
-}
-
-void pd_input(int i, int mb, void *dst)
+static void fill(stage *s, int i, int mb)
 {
 	const pd_input_desc *d = &rt_program->inputs[i];
-
-	if (rt_section_before(RT_TODO_INPUT, i, mb, dst))
-		return;
-	if (!inputs)
-		rt_input_room();
-	stage *s = &inputs[i].place[inputs[i].turn ^= 1];
 
 	s->bytes = rt_gpu_bytes_of(d->dtype, d->rank, d->dim);
 	rt_until(s->copied);
 	make_room(s, s->bytes);
 	host_input(i, mb, s->host);
+}
+
+void rt_input_room(void)
+{
+	inputs = rt_alloc((size_t)rt_program->ninputs * sizeof *inputs + 1);
+	for (int i = 0; i < rt_program->ninputs; i++) {
+		inputs[i].step = inputs[i].ahead = -1;
+		for (int k = 0; k < 2; k++) {
+			const pd_input_desc *d = &rt_program->inputs[i];
+
+			make_room(&inputs[i].place[k], rt_gpu_bytes_of(d->dtype, d->rank, d->dim));
+		}
+	}
+}
+
+void rt_inputs_ahead(void)
+{
+	if (!inputs || rt_alone || rt_virtual || rt_program->flow || pd_evaluating() || rt_last_step())
+		return;
+	rt_step++;
+	for (int i = 0; i < rt_program->ninputs; i++) {
+		if (inputs[i].step != rt_step - 1)
+			continue;
+		fill(&inputs[i].place[inputs[i].turn ^ 1], i, inputs[i].first);
+		inputs[i].ahead = rt_step;
+	}
+	rt_step--;
+}
+
+void rt_inputs_end(void)
+{
+	if (inputs && rt_log >= RT_LOG_DEBUG)
+		printf("debug: %s read %lld inputs ahead\n", rt_name(rt_program->rank), (long long)read_ahead);
+}
+
+void pd_input(int i, int mb, void *dst)
+{
+	if (rt_section_before(RT_TODO_INPUT, i, mb, dst))
+		return;
+	if (!inputs)
+		rt_input_room();
+	stage     *s = &inputs[i].place[inputs[i].turn ^= 1];
+	const bool there = inputs[i].ahead == rt_step && inputs[i].first == mb && !pd_evaluating();
+
+	if (there)
+		read_ahead++;
+	else
+		fill(s, i, mb);
+	inputs[i].ahead = -1;
+	if (inputs[i].step != rt_step) {
+		inputs[i].step = rt_step;
+		inputs[i].first = mb;
+	}
 	rt_copy_on(RT_COMPUTE, dst, s->host, s->bytes, false);
 	rt_record_on(&s->copied, RT_COMPUTE);
 }

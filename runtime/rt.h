@@ -30,6 +30,7 @@ extern volatile int rt_signal;          /* SIGINT or SIGTERM has come; 0: none *
 _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...) RT_PRINTF(3, 4);
 void  *rt_alloc(size_t bytes);          /* zeroed; before step 0 only; rt_fail with 77 */
 double rt_rate(int64_t step);           /* factor of the learning rate */
+bool   rt_last_step(void);              /* none is trained on behind the running one */
 double rt_now(void);                    /* seconds, monotonic */
 
 /* ---- where tensors lie ----
@@ -50,6 +51,8 @@ void   rt_local_copy(void *to, const void *from, size_t bytes);        /* betwee
 void   rt_section_spoil(const char *why);               /* gpu_graph.c: a function asks for this, so there is no graph of it */
 void   rt_graphs_open(const struct rt_options *o);
 void   rt_graphs_end(void);
+void   rt_inputs_ahead(void);                           /* what the next step reads first, while the device works on this one */
+void   rt_inputs_end(void);
 #else
 static inline size_t rt_host_arena(const pd_program *p) { return p->arena; }
 static inline void rt_gpu_fits(const pd_program *p) { (void)p; }
@@ -66,6 +69,8 @@ static inline void rt_local_copy(void *to, const void *from, size_t bytes) { mem
 static inline void rt_section_spoil(const char *why) { (void)why; }
 static inline void rt_graphs_open(const struct rt_options *o) { (void)o; }
 static inline void rt_graphs_end(void) { }
+static inline void rt_inputs_ahead(void) { }
+static inline void rt_inputs_end(void) { }
 #endif
 
 /* ---- options.c ---- */

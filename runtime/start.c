@@ -76,6 +76,11 @@ int64_t pd_update_index(void)
 	return pd_step_index() - rt_skipped();
 }
 
+bool rt_last_step(void)
+{
+	return rt_step + 1 >= last_step;
+}
+
 double rt_rate(int64_t t)
 {
 	const int64_t w = rt_program->rate.warmup, s = t - w;
@@ -563,6 +568,7 @@ int pd_finalize(void)
 			save(p, o, run.arena);
 	}
 	rt_graphs_end();
+	rt_inputs_end();
 	rt_gpu_leave();
 	rt_leave();
 	return run.signalled ? 128 + (rt_signal ? rt_signal : SIGTERM) : RT_OK;

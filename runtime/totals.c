@@ -131,6 +131,7 @@ void pd_totals(void)
 	const int    world = rt_program->world;
 
 	rt_pause();
+	rt_inputs_ahead();
 	rt_gpu_reports();
 	rt_record("totals", -1, -1, -1);
 	done = true;

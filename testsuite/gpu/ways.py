@@ -6,6 +6,7 @@ import re
 WAYS = (('attention', (('cuDNN', r'debug: attention of .*: by cuDNN$'), ('own', r'attention of .*: not by cuDNN'))),
         ('convolutions', (('joined', r'debug: cuDNN joins a convolution'), ('apart', r'debug: cuDNN does not join'))),
         ('epilogues', (('cuBLASLt', r'debug: cuBLASLt has epilogue'), ('apart', r'debug: cuBLASLt has no epilogue'))),
+        ('inputs', (('ahead', r'debug: .* read (\d+) inputs ahead$'),)),
         ('graphs', (('', r'debug: .* has (\d+) CUDA graphs$'), ('refused', r'R526 '))),
         ('NCCL', (('on', r'messages between GPUs: by NCCL'), ('off', r'messages between GPUs: staged'))))
 
