@@ -3,19 +3,25 @@
 time was over, is gone on with by the next one, also on another machine of the kind when OUT was brought there."""
 import time
 BEGAN = time.monotonic()
-import argparse, array, concurrent.futures, glob, hashlib, json, os, random, shutil, statistics, struct, sys, tarfile, threading
+import argparse, array, concurrent.futures, filecmp, glob, hashlib, json, math, os, random, re, shutil, signal, statistics, struct, sys, tarfile, threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import compare, machine, processes, ways
 
 PEAK = 989e12       # bf16 products of an H100 or H200 without sparsity, per second: only for the share of it that is reported
-LIMIT = {'build': 240, 'ops': 60, 'models': 120, 'bits': 60, 'amp': 120, 'sanitizer': 240, 'bench': 60, 'torch': 240}     # seconds of one program
+LIMIT = {'build': 240, 'ops': 60, 'models': 90, 'bits': 60, 'amp': 90, 'sanitizer': 240, 'bench': 120, 'torch': 240}      # seconds of one program
+LATE = 6            # so many programs of a part that take longer, and no other one of it is begun
+BASES = 3           # so many programs that cannot be built before one can, and no other one is tried
+STOPS = 24          # so often a program of cases is started again behind the one that it ended in
 PARTS = ('machine', 'ops', 'amp', 'models', 'bits', 'bench', 'torch', 'sanitizer')     # the most telling first
 PREFIX = {'ops': 'ops-', 'models': 'model-', 'bench': 'bench-', 'amp': 'amp-', 'bits': 'bits-'}     # of the names of a part's programs
 PEERS = [(name, kind) for name in ('gpt2', 'resnet50', 'mlp', 'lstm_lm') for kind in ('eager', 'compile')]
-SANITIZERS = 'memcheck', 'racecheck', 'initcheck'
+SANITIZERS = 'memcheck', 'racecheck', 'synccheck', 'initcheck'
 # beginnings of names: f32, attention and products in 16 bits with tensor cores, attention of our own in all its forms, cuDNN's LSTM
 SANITIZED = 'model-mlp', 'amp-gpt2_mini-bf16', 'amp-attention-bf16-kernels', 'model-gpt2_mini', 'model-dyn_lstm'
+AIMS = [('gpt2', 'compile', 1.0), ('resnet50', 'eager', 1.0), ('mlp', 'eager', 1.5), ('lstm_lm', 'eager', 1.5)]  # times PyTorch's speed
+SHARE = 0.85        # of the bytes per second of a copy: what kernels of little arithmetic are to have
+MOST_SAID = 40000   # characters of what a command said that log.txt keeps
 TALK = '--log-level', 'debug', '--log-every', '1000000'         # which ways it took, and nothing of its steps
 AGAIN = 75          # exit status: call again
 
@@ -33,13 +39,16 @@ class Run:
         self.a, self.began, self.lock = a, BEGAN, threading.Lock()
         self.unfinished = False                 # something is left for the next call
         self.out = os.path.abspath(a.out)
+        self.work = a.work
         self.standin = bool(a.standin)
         self.limit = {k: v * (10 if a.standin else 1) for k, v in LIMIT.items()}       # many GPUs' work on few cores
         self.programs = max(1, min(4, a.jobs // 4))             # at once
         self.gpu = threading.Semaphore(self.programs)
-        self.base, self.built = None, {}        # where the runtime is compiled; folder -> why it was not built, or None
+        # where the runtime is compiled, for programs of cases and for those that train; folder -> why it was not built, or None
+        self.base, self.built, self.late = {}, {}, {}
+        self.first, self.unbuilt = ({kind: of() for kind in (True, False)} for of in (threading.Lock, list))
         self.env = dict(os.environ, OMP_NUM_THREADS='1', CFLAGS=f'-Wno-error {os.environ.get("CFLAGS", "")}'.strip(), **{processes.MARK: self.out})
-        self.state = {'key': key, 'rows': {}, 'speed': {}, 'bits': {}, 'ways': {}, 'calls': []}
+        self.state = {'key': key, 'rows': {}, 'speed': {}, 'bits': {}, 'ways': {}, 'measured': {}, 'calls': [], 'machines': []}
         old, again = f'{self.out}/state.json', a.again.split(',')
         if os.path.exists(old):
             with open(old) as f:
@@ -56,6 +65,14 @@ class Run:
                 self.state[what] = {}
         self.log = open(f'{self.out}/log.txt', 'a' if self.state['calls'] else 'w')
         self.state['calls'].append(0)
+        self.save()
+
+    def on(self, about):
+        """This call is made on this machine."""
+        seen = next((m for m in self.state['machines'] if m[0] == [list(x) for x in about]), None)
+        if not seen:
+            self.state['machines'].append(seen := [[list(x) for x in about], []])
+        seen[1].append(len(self.state['calls']))
         self.save()
 
     def save(self):
@@ -95,35 +112,53 @@ class Run:
             raise Over()
         rc = 124 if rc is None else rc
         with self.lock:
-            self.log.write(f'$ {" ".join(cmd)}  # in {cwd or "."}: exit {rc}\n{text}\n')
+            self.log.write(f'$ {" ".join(cmd)}  # in {cwd or "."}: exit {rc}\n{short(text)}\n')
         return rc, text
+
+
+def short(text):
+    """The beginning and the end of what is long."""
+    half = MOST_SAID // 2
+    return text if len(text) <= MOST_SAID else f'{text[:half]}\n[{len(text) - MOST_SAID} characters]\n{text[-half:]}'
 
 
 def tail(text, n=3):
     return ' | '.join(l for l in text.strip().splitlines()[-n:])
 
 
-def unpack(file, key, out):
-    where = os.path.join(out, 'work')
-    if not os.path.exists(f'{where}/{key}'):
-        shutil.rmtree(where, ignore_errors=True)
+def unpack(file, key, work):
+    mark = f'{work}/unpacked'
+    if not os.path.exists(mark) or open(mark).read() != key:
+        shutil.rmtree(f'{work}/pack', ignore_errors=True)
         import lzma     # a Python without it takes a folder
         with lzma.open(file) as z, tarfile.open(fileobj=z) as t:
-            t.extractall(where, **({'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}))
-        open(f'{where}/{key}', 'w').close()
-    return f'{where}/pack'
+            t.extractall(work, **({'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}))
+        with open(mark, 'w') as f:
+            f.write(key)
+    return f'{work}/pack'
 
 
-def content(pack):
-    """A digest of an archive, or of what was in it when it was unpacked: not of what is built and run there."""
+PACKED = 'packed.json', '*/job.json', '*/expected/**', '*/build/*.*', '*/build/Makefile', '*/build/runtime/**', '*/build/stage*/**'
+
+
+def content(pack, *of):
+    """A digest of an archive, or of files of a folder: of what was in it when it was unpacked, not of what is built and run there."""
     h = hashlib.sha256()
     files = [pack] if os.path.isfile(pack) else sorted(
-        f for p in ('packed.json', '*/job.json', '*/expected/**', '*/build/*.*', '*/build/Makefile', '*/build/runtime/**', '*/build/stage*/**')
+        f for p in of or PACKED
         for f in glob.glob(f'{pack}/{p}', recursive=True) if os.path.isfile(f) and not f.endswith('/profile.json'))
     for f in files:
         with open(f, 'rb') as g:
             h.update(f'{os.path.relpath(f, pack)}\n'.encode() + hashlib.sha256(g.read()).digest())
     return h.hexdigest()[:16]
+
+
+def renew(pack, runtime):
+    """Files of another runtime/ in the place of those of every program: what was wrong in them is tried again without packing."""
+    for f in glob.glob(f'{pack}/*/build/runtime/**', recursive=True):
+        new = os.path.join(runtime, f.split('/build/runtime/', 1)[1])
+        if os.path.isfile(f) and os.path.isfile(new) and not filecmp.cmp(f, new, shallow=False):
+            shutil.copyfile(new, f)
 
 
 def jobs_of(pack):
@@ -136,17 +171,30 @@ def jobs_of(pack):
 
 # ---- building ----
 
+def filled(path, head, size, block):
+    with open(path, 'wb') as f:
+        f.write(head)
+        while f.tell() < size:
+            f.write(block[:size - f.tell()])
+
+
 def weights(job):
-    """Files of weights whose heads alone travelled: numbers of a normal distribution with deviation 0.02."""
+    """Files of weights whose heads alone travelled, and samples: numbers of a normal distribution, of weights with deviation 0.02.
+    {NAME: [type, shape, how many values an index has]} of the job is data/NAME.npy."""
     rng = random.Random(1)
-    block = array.array('f', [rng.gauss(0, 0.02) for _ in range(1 << 16)]).tobytes()
+    some = [rng.gauss(0, 1) for _ in range(1 << 16)]
+    small = array.array('f', [0.02 * x for x in some]).tobytes()
     for h in glob.glob(f'{job["dir"]}/build/weights/*.head'):
         with open(h, 'rb') as f:
             size, head = struct.unpack('<Q', f.read(8))[0], f.read()
-        with open(h[:-5], 'wb') as f:
-            f.write(head)
-            while f.tell() < size:
-                f.write(block[:size - f.tell()])
+        filled(h[:-5], head, size, small)
+    for name, (kind, shape, values) in job.get('data', {}).items():
+        block = array.array('q', [int(x * 1e6) % values for x in some]) if values else array.array('f', some)
+        head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
+        head += ' ' * (-(len(head) + 11) % 64) + '\n'
+        os.makedirs(f'{job["dir"]}/data', exist_ok=True)
+        filled(f'{job["dir"]}/data/{name}.npy', b'\x93NUMPY\1\0' + struct.pack('<H', len(head)) + head.encode(),
+               10 + len(head) + math.prod(shape) * block.itemsize, block.tobytes())
 
 
 def make(r, job):
@@ -159,14 +207,15 @@ def make(r, job):
     open(mark, 'w').close()
     if job['kind'] == 'bench':
         weights(job)
-    if r.base and r.base != d and job['kind'] != 'cases' and os.path.isdir(f'{r.base}/obj/runtime') and not os.path.isdir(f'{d}/obj/runtime'):
+    base = r.base.get(job['kind'] == 'cases')
+    if base and base != d and os.path.isdir(f'{base}/obj/runtime') and not os.path.isdir(f'{d}/obj/runtime'):
         os.makedirs(f'{d}/obj', exist_ok=True)
-        shutil.copy2(f'{r.base}/obj/flags', f'{d}/obj/flags')           # the same flags: make takes what they made; others: it does not
+        shutil.copy2(f'{base}/obj/flags', f'{d}/obj/flags')     # the same flags: make takes what they made; others: it does not
         shutil.rmtree(f'{d}/obj/copy', ignore_errors=True)
-        shutil.copytree(f'{r.base}/obj/runtime', f'{d}/obj/copy')
+        shutil.copytree(f'{base}/obj/runtime', f'{d}/obj/copy')
         os.rename(f'{d}/obj/copy', f'{d}/obj/runtime')
     target = ['bin/cases'] if job['kind'] == 'cases' else ['all', 'bin/p0'] if job['kind'] == 'bench' else ['all']
-    rc, out = r.sh(['make', '-s', '-C', d, '-j2' if r.base else f'-j{r.a.jobs}', f'CUDA={r.toolkit}', f'ARCH={r.a.arch}', 'OPT=-O2',
+    rc, out = r.sh(['make', '-s', '-C', d, '-j2' if base else f'-j{r.a.jobs}', f'CUDA={r.toolkit}', f'ARCH={r.a.arch}', 'OPT=-O2',
                      *([f'CC={os.environ["CC"]}'] if os.environ.get('CC') else []), *target], r.limit['build'])
     if rc != 124:
         os.remove(mark)
@@ -175,14 +224,17 @@ def make(r, job):
 
 
 def build(r, job):
-    """Builds a program once; the first that trains is the one whose runtime the others take."""
-    d = job['dir']
+    """Builds a program once; others of its kind take the runtime of the first."""
+    d, kind = job['dir'], job['kind'] == 'cases'
     if d not in r.built:
-        if job['kind'] != 'cases' and not r.base:
-            with r.first:
-                if not r.base:
+        if not r.base.get(kind):
+            with r.first[kind]:
+                if len(r.unbuilt[kind]) == BASES:       # what the runtime lacks, all lack
+                    r.built[d] = f'nor were {BASES} others: {r.unbuilt[kind][-1]}'
+                elif not r.base.get(kind):
                     r.built[d] = make(r, job)
-                    r.base = None if r.built[d] else f'{d}/build'
+                    r.base[kind] = None if r.built[d] else f'{d}/build'
+                    r.unbuilt[kind] += [r.built[d]] * bool(r.built[d])
         if d not in r.built:
             r.built[d] = make(r, job)
     if r.built[d]:
@@ -192,11 +244,31 @@ def build(r, job):
 # ---- running ----
 
 def run_cases(r, j, timeout):
-    d = f'{j["dir"]}/build'
-    rc, out = r.sh([f'{d}/bin/cases', f'{j["dir"]}/expected/input', f'{d}/output'], timeout)
-    if rc:
-        raise compare.Differs(f'exit {rc}: {tail(out)}')
-    return compare.check_cases(j, d, f'{j["dir"]}/expected')
+    """All cases; a program that ends in one is started again with those behind it."""
+    d, want = f'{j["dir"]}/build', f'{j["dir"]}/expected'
+    cases, got, late = compare.records(want), [], 0
+    with open(f'{want}/input', 'rb') as f:
+        fed = f.read()
+    for stops in range(STOPS):
+        with open(f'{d}/input', 'wb') as f:
+            f.write(fed[cases[len(got) - 1][1] if got else 0:])
+        open(f'{d}/output', 'wb').close()
+        rc, out = r.sh([f'{d}/bin/cases', f'{d}/input', f'{d}/output'], timeout)
+        with open(f'{d}/output', 'rb') as f:
+            given = f.read()
+        for _, _, outputs in cases[len(got):]:
+            n = compare.size_of(outputs)
+            if len(given) < n or (rc and not given):
+                break
+            got.append(given[:n])
+            given = given[n:]
+        if len(got) < len(cases):
+            got.append('it took too long' if rc == 124 else f'exit {rc}: {tail(out)}')
+        late += rc == 124
+        if len(got) == len(cases) or late > 2:
+            break
+    got += ['was not run'] * (len(cases) - len(got))
+    return compare.check_cases(cases, got, want)
 
 
 def took(r, j, out):
@@ -210,9 +282,9 @@ def took(r, j, out):
 def run_train(r, j, by_name, timeout):
     d = f'{j["dir"]}/build'
     args = ['--data', f'{j["dir"]}/expected'] if glob.glob(f'{j["dir"]}/expected/*.npy') else []
-    rc, out = r.sh(['sh', 'run.sh', *j['args'], *args, *TALK, '--timeout', '60'], timeout, d)
+    rc, out = r.sh(['sh', 'run.sh', *j['args'], *args, *TALK, '--timeout', '40'], timeout, d)
     if rc:
-        raise compare.Differs(f'exit {rc}: {tail(out)}')
+        raise compare.Differs('it took too long: ' * (rc == 124) + f'exit {rc}: {tail(out)}')
     near = by_name.get(j.get('near'))
     return f'{j["ranks"]} rank(s){took(r, j, out)}: ' + compare.check_train(j, f'{d}/run', f'{j["dir"]}/expected', near and f'{near["dir"]}/expected')
 
@@ -237,7 +309,15 @@ def some(r, part, jobs, run):
         def do():
             build(r, j)
             with r.gpu:
-                return run(j, r.limit[part])
+                if r.late.get(part, 0) >= LATE:         # a fault that all have, and time for other parts
+                    raise compare.Differs(f'was not run: {LATE} others took too long')
+                try:
+                    return run(j, r.limit[part])
+                except compare.Differs as x:
+                    if 'took too long' in str(x):
+                        with r.lock:
+                            r.late[part] = r.late.get(part, 0) + 1
+                    raise
         if r.left() > 10:
             tried(r, part, j['name'], do)
         else:
@@ -265,7 +345,18 @@ def sanitized(jobs):
     return [x[0] for x in found if x]
 
 
+AT = re.compile(r'=+ .*(?:\bat|\band (?:Read|Write) access at|Device Frame:) (?:0x[0-9a-f]+ in )?(?:void )?(?:\(anonymous namespace\)::)?([A-Za-z_][\w:]*)')
+
+
+def found_by_sanitizer(out, own):
+    """Kernels of programs (`own`: their names) and of libraries that something is said of."""
+    names = {m.group(1) for m in map(AT.match, out.splitlines()) if m}
+    ours = {n for n in names if n.rsplit('::', 1)[-1] in own}
+    return sorted(ours), sorted(names - ours)
+
+
 def sanitizer(r, jobs):
+    """memcheck answers for libraries too: a wrong pointer is ours. What else they do among themselves is theirs."""
     tool = shutil.which('compute-sanitizer') or next((f'{p}/bin/compute-sanitizer' for p in machine.roots()
                                                       if os.path.exists(f'{p}/bin/compute-sanitizer')), None)
     todo = sanitized(jobs)
@@ -274,32 +365,53 @@ def sanitizer(r, jobs):
         return
 
     def run(j, kind):
+        d, own = f'{j["dir"]}/build', set()
         build(r, j)
+        for f in glob.glob(f'{d}/**/*.cu', recursive=True):
+            with open(f) as g:
+                own |= set(re.findall(r'__global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(', g.read()))
         data = ['--data', f'{j["dir"]}/expected'] if glob.glob(f'{j["dir"]}/expected/*.npy') else []
-        # the emitted kernels, which are all called run: libraries read what they never wrote, and take long
-        mine = ['--kernel-regex', 'kns=run'] if kind != 'memcheck' else []
-        rc, out = r.sh([tool, '--tool', kind, '--error-exitcode', '9', *mine, 'bin/d0', '--steps', '2', '--quiet', '--timeout', '200',
-                        *data], r.limit['sanitizer'], f'{j["dir"]}/build', dict(r.env, CUDA_MODULE_LOADING='LAZY'))
-        said = [l for l in out.splitlines() if 'SUMMARY' in l]
+        # initcheck has to see what libraries write, too
+        mine = [x for n in sorted(own) for x in ('--kernel-regex', f'kns={n}')] if kind in ('racecheck', 'synccheck') else []
+        with r.gpu:
+            rc, out = r.sh([tool, '--tool', kind, '--error-exitcode', '9', '--print-limit', '1000', *mine, 'bin/d0', '--steps', '2', '--quiet',
+                            '--timeout', '200', *data], r.limit['sanitizer'], d, dict(r.env, CUDA_MODULE_LOADING='LAZY'))
+        if 'Device not supported' in out:
+            raise Skipped('compute-sanitizer does not know this machine: Device not supported')
+        said = next((l.strip('= ') for l in reversed(out.splitlines()) if 'SUMMARY' in l), '')
+        ours, others = found_by_sanitizer(out, own)
+        if rc == 9 and kind != 'memcheck' and others and not ours:
+            return f'{said}; all of it in kernels of libraries: {", ".join(others[:4])}'
         if rc:
-            raise compare.Differs(said[-1].strip('= ') if said else f'exit {rc}: {tail(out)}')
-        return said[-1].strip('= ') if said else 'nothing found'
-    for j, kind in [(j, k) for j in todo for k in SANITIZERS]:
-        if not r.known('sanitizer', f'{kind} {j["name"]}'):
-            tried(r, 'sanitizer', f'{kind} {j["name"]}', lambda: run(j, kind))
+            raise compare.Differs(f'{said or tail(out)}, exit {rc}' + (f', in {", ".join(ours[:8])}' if ours else ''))
+        return said or 'nothing found'
+    todo = [(j, k) for k in SANITIZERS for j in todo if not r.known('sanitizer', f'{k} {j["name"]}')]
+    with concurrent.futures.ThreadPoolExecutor(r.programs) as pool:
+        list(pool.map(lambda x: tried(r, 'sanitizer', f'{x[1]} {x[0]["name"]}', lambda: run(*x)), todo))
 
 
 # ---- speed ----
 
 def copies(r):
     """GB/s of a copy on the device, bytes read and written."""
-    program = f'{r.out}/work/copy'
+    program = f'{r.work}/copy'
     rc, out = r.sh([f'{r.toolkit}/bin/nvcc', '-O2', '-o', program, f'{HERE}/copy.cu', f'-L{r.toolkit}/lib64', '-lcudart'], 60)
     rc, out = r.sh([program], 30) if rc == 0 else (rc, out)
     if rc:
         raise compare.Differs(tail(out))
     r.state['speed']['copy'] = float(out)
     return f'{out.strip()} GB/s'
+
+
+def keep_times(r, name, nodes):
+    """Into operators.json: {benchmark: [phase, operator, value, its type, ms]}."""
+    file, all_of = f'{r.out}/operators.json', {}
+    if os.path.exists(file):
+        with open(file) as f:
+            all_of = json.load(f)
+    all_of[name] = [[n['phase'], n['op'], n['value'], n['type'], round(n['typical'] * 1e3, 6)] for n in nodes]
+    with open(file, 'w') as f:
+        f.write('{\n' + ',\n'.join(f'{json.dumps(k)}: [\n' + ',\n'.join(map(json.dumps, v)) + '\n]' for k, v in sorted(all_of.items())) + '\n}\n')
 
 
 def statements(r, j):
@@ -310,46 +422,58 @@ def statements(r, j):
         raise compare.Differs(f'exit {rc}: {tail(out)}')
     with open(f'{d}/profile.json') as f:
         nodes = json.load(f)['nodes']
-    shutil.copy(f'{d}/profile.json', f'{r.out}/{j["name"]}.json')
+    keep_times(r, j['name'], nodes)
     spent = {}
     for n in nodes:
         spent[n['op']] = spent.get(n['op'], 0) + n['typical'] * 1e3
     for op, size in j.get('bytes', {}).items():
-        if op in spent:
-            rate = size / spent[op] / 1e6
-            r.row('bench', f'kernel {op}', True, f'{rate:.0f} GB/s' + (f', {rate / copy:.0%} of a copy' if copy else ''))
+        if op not in spent:
+            r.row('bench', f'kernel {op}', False, f'{j["name"]} has no {op}, but {", ".join(sorted(spent))}')
+            continue
+        rate = size / spent[op] / 1e6
+        r.state['speed'][f'kernel {op}'] = copy and rate / copy
+        r.row('bench', f'kernel {op}', True, f'{rate:.0f} GB/s' + (f', {rate / copy:.0%} of a copy' if copy else ''))
     return f'{sum(spent.values()):.3f} ms: ' + ', '.join(f'{op} {ms:.3f}' for op, ms in sorted(spent.items(), key=lambda x: -x[1])[:8])
 
 
 def steps(r, j):
     d, ms = f'{j["dir"]}/build', []
-    rc, out = r.sh(['sh', 'run.sh', '--steps', '4', *TALK, '--timeout', '60'], r.limit['bench'], d)
+    data = ['--data', f'{j["dir"]}/data'] if j.get('data') else []
+    rc, out = r.sh(['sh', 'run.sh', '--steps', '4', *data, *TALK, '--timeout', '60'], r.limit['bench'], d)
     if rc:
         raise compare.Differs(f'exit {rc}: {tail(out)}')
     ways_taken = took(r, j, out)
     for _ in range(1 if r.standin else 3):
-        rc, out = r.sh(['sh', 'run.sh', '--steps', '4' if r.standin else '30', '--quiet', '--timeout', '60'], r.limit['bench'], d)
+        rc, out = r.sh(['sh', 'run.sh', '--steps', '4' if r.standin else '60', *data, '--quiet', '--timeout', '60'], r.limit['bench'], d)
         if rc:
             raise compare.Differs(f'exit {rc}: {tail(out)}')
         with open(f'{d}/run/summary.json') as f:
             ms.append(json.load(f)['median_step_ms'])
+    last = compare.losses(f'{d}/run/losses.txt')[-1]
+    if not math.isfinite(last):
+        raise compare.Differs(f'the last loss is {last}')
     m = r.state['speed'][j['name'][6:]] = statistics.median(ms)
-    share = f', {j["flop_per_unit"] * j["per_step"] / m * 1e3 / PEAK:.1%} of {PEAK / 1e12:.0f} TFLOP/s' if j['flop_per_unit'] else ''
-    return (f'{m:.3f} ms a step (medians {", ".join(f"{x:.3f}" for x in ms)}), {j["per_step"] / m * 1e3:.0f} {j["unit"]}/s{share}{ways_taken}')
+    r.state['measured'][j['name'][6:]] = len(r.state['calls'])
+    share = f', {j["flop_per_unit"] * j["per_step"] / m * 1e3 / PEAK:.1%} of {PEAK / 1e12:.0f} TFLOP/s ({j["formula"]})' if j['flop_per_unit'] else ''
+    return f'{m:.3f} ms a step (medians {", ".join(f"{x:.3f}" for x in ms)}), {j["per_step"] / m * 1e3:.0f} {j["unit"]}/s{share}, loss {last:.4g}{ways_taken}'
+
+
+def bench_rows(r, j):
+    """[(name, what to do)] of a benchmark; the stand-in runs small ones."""
+    rows = [(j['name'], steps)] * bool(j['per_step']) + [(f'{j["name"]} by operator', statements)]
+    return rows if not r.standin or j.get('small') else [(rows[0][0], lambda r, j: 'built; too large for the stand-in')]
 
 
 def bench(r, jobs):
     """Built side by side, timed alone."""
     with concurrent.futures.ThreadPoolExecutor(max(1, r.a.jobs // 2)) as pool:
-        list(pool.map(lambda j: make_quietly(r, j), [j for j in jobs if not r.known('bench', j['name'])]))
+        list(pool.map(lambda j: make_quietly(r, j), [j for j in jobs if not all(r.known('bench', n) for n, _ in bench_rows(r, j))]))
     if not r.known('bench', 'copy') and not r.standin:
         tried(r, 'bench', 'copy', lambda: copies(r))
     for j in jobs:
-        todo = [(n, f) for n, f in ((j['name'], steps), (f'{j["name"]} by operator', statements)) if not r.known('bench', n)]
-        if r.standin and not j.get('small'):
-            todo = [(j['name'], lambda r, j: 'built; too large for the stand-in')] if (j['name'], steps) in todo else []
-        for name, f in todo:
-            tried(r, 'bench', name, lambda: [build(r, j), f(r, j)][1])
+        for name, f in bench_rows(r, j):
+            if not r.known('bench', name):
+                tried(r, 'bench', name, lambda: [build(r, j), f(r, j)][1])
 
 
 def make_quietly(r, j):
@@ -359,12 +483,14 @@ def make_quietly(r, j):
         pass
 
 
-def torch(r):
+def torch(r, jobs):
+    """Beside steps of ours on the same machine: where those were timed in an earlier call, they are timed again."""
     if r.standin:
         return r.row('torch', '-', None, 'not with the stand-in')
     rc, out = r.sh(['python3', '-c', 'import torch; assert torch.cuda.is_available()'], 100, env=r.plain)
     if rc:
         return r.row('torch', '-', None, f'no PyTorch for this GPU here: {tail(out, 1)}')
+    ours = {j['name'][6:]: j for j in jobs}
 
     def run(name, kind):
         rc, out = r.sh(['python3', f'{HERE}/bench_torch.py', name, kind], r.limit['torch'], env=r.plain)
@@ -373,7 +499,11 @@ def torch(r):
         lines = [l for l in out.splitlines() if l.startswith('torch ')]
         if rc or not lines:
             raise compare.Differs(f'exit {rc}: {tail(out)}')
-        peer, own = float(lines[0].split()[3]), r.state['speed'].get(name)
+        peer = r.state['speed'][f'{name} {kind}'] = float(lines[0].split()[3])
+        if name in ours and r.state['measured'].get(name, len(r.state['calls'])) != len(r.state['calls']):
+            build(r, ours[name])
+            r.note(f'again bench-{name}: {steps(r, ours[name])}')
+        own = r.state['speed'].get(name)
         return lines[0] + (f'; a step of ours is {peer / own:.2f} times as fast ({own:.3f} ms)' if own else '')
     for name, kind in PEERS:
         if not r.known('torch', f'{name} {kind}'):
@@ -385,19 +515,27 @@ def torch(r):
 def missing(r, of):
     """How many rows there are to come; a part whose only row is `-` was skipped, or could not be done."""
     want = {part: [j['name'] for j in of(prefix)] for part, prefix in PREFIX.items()}
+    want['bench'] = ['copy'] * (not r.standin) + [n for j in of('bench-') for n, _ in bench_rows(r, j)]
     if not r.standin:
-        want['bench'] += ['copy'] + [f'{j["name"]} by operator' for j in of('bench-')]
         want['torch'] = [f'{n} {k}' for n, k in PEERS]
         want['sanitizer'] = [f'{k} {j["name"]}' for j in sanitized(of('')) for k in SANITIZERS]
     return sum(not r.known(p, n) for p, names in want.items() if not r.known(p, '-') and (not r.a.only or p in r.a.only.split(',')) for n in names)
 
 
 
-def report(r, about, packed, left):
-    rows = r.state['rows']
+def aims(speed):
+    """[(what, what is wanted, what was seen)]"""
+    out = [(f'{name}: times the speed of PyTorch, {kind}', want, speed[f'{name} {kind}'] / speed[name]) for name, kind, want in AIMS
+           if name in speed and f'{name} {kind}' in speed]
+    return out + [(f'{k}: of the bytes per second of a copy', SHARE, x) for k, x in speed.items() if k.startswith('kernel ') and x]
+
+
+def report(r, packed, left):
+    rows, calls = r.state['rows'], r.state['calls']
     with open(f'{r.out}/report.md', 'w') as f:
-        f.write('# The GPU target on a machine\n\n' + ''.join(f'- {k}: {v}\n' for k, v in about))
-        calls = r.state['calls']
+        f.write('# The GPU target on a machine\n\n')
+        for about, on in r.state['machines']:
+            f.write(f'- call {", ".join(map(str, on))}:\n' * (len(r.state['machines']) > 1) + ''.join(f'- {k}: {v}\n' for k, v in about))
         f.write(f'- pdcc at {packed["revision"]}; {" + ".join(map(str, calls))} s in {len(calls)} calls; log.txt beside this file\n')
         if r.standin:
             f.write('- **no GPU: the stand-in ran in its place; nothing here says anything about a GPU**\n')
@@ -405,6 +543,10 @@ def report(r, about, packed, left):
             f.write(f'- {len(r.state["ways"])} programs that train took these ways: {ways.said(ways.total(r.state["ways"].values()), True)}\n')
         count = [sum(v[0] is ok for v in rows.values()) for ok in (True, False, None)]
         f.write(f'\n{count[0]} passed, {count[1]} failed, {count[2]} skipped, {left} left for another call\n\n')
+        seen = aims(r.state['speed'])
+        if seen:
+            f.write('| speed | wanted | seen |\n| --- | --- | --- |\n' +
+                    ''.join(f'| {what} | {want:.2f} | {x:.2f}{"" if x >= want else ", not reached"} |\n' for what, want, x in seen) + '\n')
         f.write(''.join(f'- FAIL {x}\n' for x in r.failed()) + '\n| part | what | result |\n| --- | --- | --- |\n')
         for part in ('pack', *PARTS):
             for k, (ok, said) in rows.items():
@@ -416,26 +558,29 @@ def report(r, about, packed, left):
 
 def look(r):
     """The toolkit and what stands in for MPI."""
-    to = f'{r.out}/work/cuda'
+    to = f'{r.work}/cuda'
     shutil.rmtree(to, ignore_errors=True)       # of another machine, perhaps
     r.toolkit, found = (os.path.abspath(r.a.standin), []) if r.standin else machine.toolkit(to)
     for part, where in found:
         r.row('machine', part, bool(where) or (None if part in machine.OPTIONAL else False), where or 'not found')
     if not r.standin:
-        r.plain, r.env = r.env, dict(r.env, LD_LIBRARY_PATH=':'.join(filter(None, [f'{to}/lib64', os.environ.get('LD_LIBRARY_PATH')])))
+        r.plain = dict(os.environ, **{processes.MARK: r.out})
+        r.env['LD_LIBRARY_PATH'] = ':'.join(filter(None, [f'{to}/lib64', os.environ.get('LD_LIBRARY_PATH')]))
         r.row('machine', 'versions', *machine.mixed(to))
         unknown = machine.knows(to, r.a.arch)
         r.row('machine', 'architecture', not unknown, unknown or r.a.arch)
     r.note(f'{r.a.jobs} compilers, {r.programs} programs at once')
-    rc, out = r.sh(['sh', f'{HERE}/mpi/build.sh', f'{r.out}/work/mpi'], 60)
+    rc, out = r.sh(['sh', f'{HERE}/mpi/build.sh', f'{r.work}/mpi'], 60)
     r.row('machine', 'messages', rc == 0, tail(out) or 'mpi/ built')
-    r.env['PATH'] = f'{r.out}/work/mpi:' + r.env['PATH']
+    r.env['PATH'] = f'{r.work}/mpi:' + r.env['PATH']
 
 
 def options():
     ap = argparse.ArgumentParser()
     ap.add_argument('pack', metavar='FILE')
     ap.add_argument('--out', default='gpu-report')
+    ap.add_argument('--work', default='')
+    ap.add_argument('--runtime', default='', metavar='DIR')
     ap.add_argument('--only', default='')
     ap.add_argument('--again', default='')
     ap.add_argument('--standin', metavar='DIR')
@@ -456,15 +601,19 @@ def main():
     a = options()
     a.out = os.path.abspath(a.out)
     os.makedirs(a.out, exist_ok=True)
-    lock = processes.alone(a.out)
+    a.work = os.path.abspath(a.work or f'{a.out}/work')
+    os.makedirs(a.work, exist_ok=True)
+    lock = processes.alone(a.out, a.work)
     processes.asked(AGAIN)
     key = content(a.pack)
-    pack = unpack(a.pack, key, a.out) if os.path.isfile(a.pack) else os.path.abspath(a.pack)
+    if a.runtime:
+        key += '-' + content(a.runtime, '**')
+    pack = unpack(a.pack, key, a.work) if os.path.isfile(a.pack) else os.path.abspath(a.pack)
+    if a.runtime:
+        renew(pack, a.runtime)
     about = machine.describe()
-    of_kind = '; '.join(v for k, v in about if k in ('GPU', 'nvcc'))
-    key = f'{key} on {"the stand-in" if a.standin else of_kind}, {a.arch}'
-    r = Run(a, key)
-    r.first = threading.Lock()
+    r = Run(a, f'{key} on {"the stand-in" if a.standin else machine.kind()}, {a.arch}')
+    r.on(about)
     with open(f'{pack}/packed.json') as f:
         packed = json.load(f)
     for k, v in about:
@@ -480,8 +629,14 @@ def main():
     of = lambda prefix: [j for j in jobs if j['name'].startswith(prefix)]
     do = {'ops': lambda: some(r, 'ops', of('ops-'), lambda j, t: run_cases(r, j, t)),
           'models': lambda: some(r, 'models', of('model-'), lambda j, t: run_train(r, j, by_name, t)), 'bench': lambda: bench(r, of('bench-')),
-          'torch': lambda: torch(r), 'amp': lambda: some(r, 'amp', of('amp-'), lambda j, t: run_train(r, j, by_name, t)),
+          'torch': lambda: torch(r, of('bench-')), 'amp': lambda: some(r, 'amp', of('amp-'), lambda j, t: run_train(r, j, by_name, t)),
           'bits': lambda: bits(r, of('bits-'), by_name), 'sanitizer': lambda: sanitizer(r, jobs)}
+    def too_late():     # something is stuck that no limit ends
+        report(r, packed, max(missing(r, of), 1))
+        os.kill(os.getpid(), signal.SIGTERM)
+    guard = threading.Timer(r.left() + 35, too_late)
+    guard.daemon = True
+    guard.start()
     for part in PARTS[1:]:
         if a.only and part not in a.only.split(','):
             continue
@@ -495,9 +650,9 @@ def main():
         except Exception as x:  # a fault of this script in one part must not hide the others
             r.row(part, '-', False, f'{type(x).__name__}: {x}')
         r.note(f'{part}: {time.monotonic() - start:.1f} s')
-        report(r, about, packed, max(missing(r, of), r.unfinished))
+        report(r, packed, max(missing(r, of), r.unfinished))
     left = max(missing(r, of), r.unfinished)
-    print(f'{report(r, about, packed, left)}; {r.out}/report.md' + ('; call again to go on' if left else ''))
+    print(f'{report(r, packed, left)}; {r.out}/report.md' + ('; call again to go on' if left else ''))
     return AGAIN if left else 1 if r.failed() else 0
 
 

@@ -59,8 +59,8 @@ def beyond(got, want, loose=1):
     return most
 
 
-def check_cases(job, got_dir, want_dir):
-    """The outputs of all cases of an emitted cases program, in the order of its input file."""
+def records(want_dir):
+    """What a program of cases is fed: [(name, where its record ends in the input, [(type, how many) of its outputs])], in order."""
     table, current = {}, None
     for line in open(f'{want_dir}/cases.txt'):
         w = line.split()
@@ -69,35 +69,51 @@ def check_cases(job, got_dir, want_dir):
         elif current is not None:
             k = max(i for i, x in enumerate(w) if x in CASES or x in ('f16', 'bf16'))
             current.append((w[0], w[k], math.prod(int(x) for x in w[k + 1:])))
-    fed, got, want = (open(p, 'rb').read() for p in (f'{want_dir}/input', f'{got_dir}/output', f'{want_dir}/output'))
-    at = out = done = 0
-    bad, worst_of = [], (0.0, '-')
+    with open(f'{want_dir}/input', 'rb') as f:
+        fed = f.read()
+    at, out = 0, []
     while at < len(fed):
         name, io = table[struct.unpack_from('<i', fed, at)[0]]
-        at += 4
-        why = None
-        for kind, t, n in io:
-            code = CASES.get(t, 'H')
-            size = n * array.array(code).itemsize
-            if kind == 'in':
-                at += size
-                continue
-            g, w = array.array(code), array.array(code)
-            if out + size > len(got):
-                raise Differs(f'the program ended early, in {name}')
-            g.frombytes(got[out:out + size])
-            w.frombytes(want[out:out + size])
-            out += size
-            off = beyond(g, w, LOOSE.get(name.rsplit('_', 1)[0], 1)) if code in 'fd' else 0.0 if g == w else math.inf
-            worst_of = max(worst_of, (off, name))
-            if not off <= 1:
-                err, top = worst(g, w) if code in 'fd' else (math.inf, 1.0)
-                why = f'{name}: {off:.3g} times what is allowed; differs by {err:.3g}, the largest value is {top:.3g}'
+        at += 4 + sum(n * array.array(CASES.get(t, 'H')).itemsize for kind, t, n in io if kind == 'in')
+        out.append((name, at, [(CASES.get(t, 'H'), n) for kind, t, n in io if kind != 'in']))
+    return out
+
+
+def size_of(outputs):
+    return sum(n * array.array(code).itemsize for code, n in outputs)
+
+
+def check_case(name, outputs, got, want):
+    """How far a case is off by what is allowed, and why it is wrong or None."""
+    most, why, at = 0.0, None, 0
+    for code, n in outputs:
+        g, w = array.array(code), array.array(code)
+        end = at + n * g.itemsize
+        g.frombytes(got[at:end])
+        w.frombytes(want[at:end])
+        at = end
+        off = beyond(g, w, LOOSE.get(name.rsplit('_', 1)[0], 1)) if code in 'fd' else 0.0 if g == w else math.inf
+        most = max(most, off)
+        if not off <= 1:
+            err, top = worst(g, w) if code in 'fd' else (math.inf, 1.0)
+            why = f'{name}: {off:.3g} times what is allowed; differs by {err:.3g}, the largest value is {top:.3g}'
+    return most, why
+
+
+def check_cases(cases, got, want_dir):
+    """The outputs of all cases; got: the bytes of each, or a text that says why there are none."""
+    bad, worst_of, at = [], (0.0, '-'), 0
+    with open(f'{want_dir}/output', 'rb') as f:
+        want = f.read()
+    for (name, _, outputs), g in zip(cases, got):
+        end = at + size_of(outputs)
+        off, why = (math.inf, f'{name}: {g}') if isinstance(g, str) else check_case(name, outputs, g, want[at:end])
+        at = end
+        worst_of = max(worst_of, (off, name))
         bad += [why] if why else []
-        done += 1
     if bad:
-        raise Differs(f'{len(bad)} of {done}: ' + '; '.join(bad[:12]))
-    return f'{done} cases, the worst has {worst_of[0]:.2g} of what is allowed ({worst_of[1]})'
+        raise Differs(f'{len(bad)} of {len(cases)}: ' + '; '.join(bad[:12]))
+    return f'{len(cases)} cases, the worst has {worst_of[0]:.2g} of what is allowed ({worst_of[1]})'
 
 
 def smooth(x, k=20):

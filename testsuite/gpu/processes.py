@@ -65,13 +65,13 @@ def run(cmd, timeout, cwd, env):
     return rc, out.decode(errors='replace')
 
 
-def alone(out):
-    """Nobody else works in this folder, or the program ends; what an ended call left running there is ended."""
-    lock_file = open(f'{out}/lock', 'w')
+def alone(out, work):
+    """Nobody else works in this folder, or the program ends; what an ended call left running is ended."""
+    lock_file = open(f'{work}/lock', 'w')
     try:
         fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        sys.exit(f'check.py: another call works in {out}')
+        sys.exit(f'check.py: another call works in {work}')
     mark, groups = f'{MARK}={out}\0'.encode(), set()
     for f in glob.glob('/proc/[0-9]*/environ'):
         try:
