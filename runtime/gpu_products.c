@@ -1,7 +1,8 @@
 /* gpu_products.c: products of matrices by cuBLASLt. It takes matrices by columns, so row-major y = op(a) op(b) is told as
  * y' = op(b)' op(a)', where a bias runs along the rows, as the library wants it. The algorithm is the first choice of its
  * heuristic, asked once per form before step 0. Where it has none for an epilogue, or the first run of a form is refused,
- * the product is made bare and kernels of ours (gpu_ends.cu) do the rest. */
+ * the product is made bare and kernels of ours (gpu_ends.cu) do the rest. How the library packs the bits of a Relu is told nowhere: it
+ * writes and reads all of them, or our kernels do. */
 #include "gpu_rt.h"
 #include <cublasLt.h>
 
@@ -21,6 +22,7 @@ struct product {
 
 static cublasLtHandle_t lt;
 static product         *forms;
+static bool             own_bits;       /* of Relus: our kernels' */
 
 static void check(cublasStatus_t s, const char *what)
 {
@@ -74,6 +76,11 @@ static cublasLtEpilogue_t epilogue(const pd_product_desc *d)
 static bool kept(const pd_product_desc *d)
 {
 	return d->keep || d->end == PD_RELU_GRAD || d->end == PD_GELU_GRAD;
+}
+
+static bool keeps_bits(const pd_product_desc *d)
+{
+	return d->end == PD_RELU_GRAD || (d->keep && d->end == PD_RELU);
 }
 
 /* Where bias and kept values lie is told at each run; the heuristic reads their alignment off the pointers. */
@@ -147,6 +154,15 @@ static void choose_bare(product *o)
 	if (rt_log >= RT_LOG_DEBUG)
 		printf("debug: cuBLASLt has no epilogue %d for a product of %d x %d x %d: kernels of the runtime do it\n",
 		       (int)epilogue(d), d->m, d->n, d->k);
+	own_bits |= keeps_bits(d);
+	for (product *f = forms; f; f = f->next) {
+		if (f->apart || !keeps_bits(&f->d) || !own_bits)
+			continue;
+		if (f->ran)
+			rt_fail(RT_ERROR, "R523", "%s: cuBLASLt refuses epilogue %d of a Relu and did epilogue %d before", pd_device_name(),
+			        (int)epilogue(d), (int)epilogue(&f->d));
+		choose_bare(f);
+	}
 }
 
 enum { PARTS = 7 };
@@ -191,7 +207,7 @@ static product *made(const pd_product_desc *d)
 	o->b = layout(d, d->in, d->transa ? d->m : d->k, d->transa ? d->k : d->m, d->astep);
 	o->y = layout(d, d->out, d->n, d->m, (int64_t)d->m * d->n);
 	describe(o, epilogue(d));
-	if (!choose(o))
+	if ((own_bits && keeps_bits(d)) || !choose(o))
 		choose_bare(o);
 	rt_first_run(run_once, o, parts(o, (size_t[PARTS]){ 0 }));
 	o->next = forms;

@@ -132,6 +132,14 @@ int standin_piece(const void *p, const void **start, size_t *bytes)
 	return -1;
 }
 
+int standin_within(const void *p, size_t bytes)
+{
+	const void *start;
+	size_t      all;
+
+	return standin_piece(p, &start, &all) >= 0 && bytes <= all - ((uintptr_t)p - (uintptr_t)start);
+}
+
 /* Memory comes filled with NaN: what nobody wrote shows. */
 API cudaError_t cudaMalloc(void **p, size_t bytes)
 {
@@ -226,24 +234,28 @@ API const char *cudaGetErrorString(cudaError_t e)
 
 /* ---- cuBLAS: column-major ---- */
 
+struct cublasContext { cudaStream_t s; int room; };
+
 API cublasStatus_t cublasCreate(cublasHandle_t *h)
 {
-	*h = malloc(1);
+	*h = calloc(1, sizeof **h);
 	pd_threads(1);
-	return CUBLAS_STATUS_SUCCESS;
+	return *h ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
+/* It takes the workspace away. */
 API cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s)
 {
-	(void)h;
-	(void)s;
+	*h = (struct cublasContext){ s, 0 };
 	return CUBLAS_STATUS_SUCCESS;
 }
 
 /* A piece of device memory for the library alone: from now on it is closed to everybody. */
 API cublasStatus_t cublasSetWorkspace(cublasHandle_t h, void *workspace, size_t bytes)
 {
-	(void)h;
+	h->room = 1;
+	if ((uintptr_t)workspace % 256)
+		return CUBLAS_STATUS_INVALID_VALUE;
 	for (int i = 0; i < nblocks; i++)
 		if (blocks[i].at && blocks[i].at == workspace && blocks[i].bytes >= bytes) {
 			blocks[i].aside = 1;
@@ -277,15 +289,26 @@ static standin_end multiply(void *what)
 	return STANDIN_DONE;
 }
 
+static int at_least(int ld, int rows)
+{
+	return ld >= (rows > 1 ? rows : 1);
+}
+
+/* Where the header's rules are broken, or the library would make memory of its own, or work on the NULL stream. */
+static int wrong(cublasHandle_t h, const product *p)
+{
+	return !h || !h->s || !h->room || p->m < 0 || p->n < 0 || p->k < 0 || !at_least(p->lda, p->ta ? p->k : p->m) ||
+		!at_least(p->ldb, p->tb ? p->n : p->k) || !at_least(p->ldc, p->m);
+}
+
 API cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
                                const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta,
                                float *c, int ldc)
 {
-	(void)h;
-	if (*alpha != 1)
-		return (cublasStatus_t)7;       /* not asked for by what pdcc writes */
 	const product p = { PD_F32, PD_F32, ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, lda, ldb, ldc, a, b, *beta, c };
 
+	if (*alpha != 1 || wrong(h, &p))
+		return CUBLAS_STATUS_INVALID_VALUE;     /* an alpha is not asked for by what pdcc writes */
 	standin_do(NULL, multiply, &p, sizeof p);
 	return CUBLAS_STATUS_SUCCESS;
 }
@@ -300,13 +323,12 @@ API cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOp
                                 int ldb, const void *beta, void *c, cudaDataType kc, int ldc, cublasComputeType_t compute,
                                 cublasGemmAlgo_t algorithm)
 {
-	(void)h;
-	if (*(const float *)alpha != 1 || ka != kb || ka == CUDA_R_32F || (kc != ka && kc != CUDA_R_32F) ||
-	    compute != CUBLAS_COMPUTE_32F || algorithm != CUBLAS_GEMM_DEFAULT)
-		return (cublasStatus_t)7;
 	const product p = { dtype(ka), dtype(kc), ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, lda, ldb, ldc, a, b,
 		*(const float *)beta, c };
 
+	if (*(const float *)alpha != 1 || ka != kb || ka == CUDA_R_32F || (kc != ka && kc != CUDA_R_32F) ||
+	    compute != CUBLAS_COMPUTE_32F || algorithm != CUBLAS_GEMM_DEFAULT || wrong(h, &p))
+		return CUBLAS_STATUS_INVALID_VALUE;
 	standin_do(NULL, multiply, &p, sizeof p);
 	return CUBLAS_STATUS_SUCCESS;
 }
@@ -321,7 +343,7 @@ API cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_
 	cublasStatus_t  s = CUBLAS_STATUS_SUCCESS;
 
 	if (ka != kb || compute != CUBLAS_COMPUTE_32F || batch < 1 || sc < (long long)m * n)
-		return (cublasStatus_t)7;
+		return CUBLAS_STATUS_INVALID_VALUE;
 	for (int q = 0; q < batch && s == CUBLAS_STATUS_SUCCESS; q++) {
 		const char *aq = (const char *)a + q * sa * wide, *bq = (const char *)b + q * sb * wide;
 		char       *cq = (char *)c + q * sc * result;

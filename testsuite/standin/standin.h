@@ -15,6 +15,7 @@ void standin_touch_rows(const char *who, const void *at, int narrow, int rows, i
 int  standin_piece(const void *p, const void **start, size_t *bytes);   /* of device memory, that p is in; -1: none */
 void standin_frees(const char *call);    /* waits for all streams; ends the program where one waits for another process */
 void standin_behind(double seconds);     /* for so long nothing that the host asks for has passed */
+int  standin_within(const void *p, size_t bytes);        /* all of them lie in one piece of device memory */
 int  standin_uuid(char uuid[16]);       /* of this thread's device; its number */
 
 /* standin_stream.c. What a stream is to do, as a function and a copy of what it works on: at once on the stream that computes (NULL

@@ -1,5 +1,6 @@
 /* standin_lt.c: cuBLASLt, by columns as there: the product by the processor's library in f32, then the epilogue, then one
- * rounding. STANDIN_EPILOGUES=0: none but the default is there; =late: the heuristic has them, runs do not. What the library's header forbids is refused. */
+ * rounding. STANDIN_EPILOGUES=0: none but the default is there; =late: the heuristic has them, runs do not; =drelu: none for the gradient
+ * of a Relu. What the library's header forbids is refused. The bits that a Relu keeps have an order of their own. */
 #include <cublasLt.h>
 #include <math.h>
 #include <stdlib.h>
@@ -117,7 +118,7 @@ static cublasStatus_t fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cub
 	return y->batch > 1 && d->end != CUBLASLT_EPILOGUE_DEFAULT ? LACKING : CUBLAS_STATUS_SUCCESS;
 }
 
-/* How bias and kept values lie is read off the pointers, which a heuristic asked too early does not have. */
+/* How bias and kept values lie is read off the pointers, which a heuristic asked too early does not have; a run has to keep to it. */
 static int placed(cublasLtMatmulDesc_t d)
 {
 	return (!(d->end & 772) || (d->bias && (uintptr_t)d->bias % 64 == 0)) && (!(d->end & 128) || (d->aux && (uintptr_t)d->aux % 64 == 0));
@@ -127,7 +128,7 @@ static int lacks(uint32_t end, const char *when)
 {
 	const char *s = getenv("STANDIN_EPILOGUES");
 
-	return s && !strcmp(s, when) && end != CUBLASLT_EPILOGUE_DEFAULT;
+	return s && !strcmp(s, when) && (strcmp(s, "drelu") ? end != CUBLASLT_EPILOGUE_DEFAULT : end == CUBLASLT_EPILOGUE_DRELU);
 }
 
 API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
@@ -140,9 +141,10 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMa
 	*n = 0;
 	if (asked < 1 || c != y)
 		return REFUSED;
-	if (ok != CUBLAS_STATUS_SUCCESS || !placed(d) || lacks(d->end, "0"))
+	if (ok != CUBLAS_STATUS_SUCCESS || !placed(d) || lacks(d->end, "0") || lacks(d->end, "drelu"))
 		return LACKING;
-	found[(*n)++] = (cublasLtMatmulHeuristicResult_t){ .algo = { { d->end, p->room / 2 } }, .workspaceSize = (size_t)p->room / 2 };
+	found[(*n)++] = (cublasLtMatmulHeuristicResult_t){ .algo = { { d->end, p->room / 2, p->align[0], p->align[1], p->align[3] } },
+		.workspaceSize = (size_t)p->room / 2 };
 	return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -172,19 +174,20 @@ static float gelu(float x, float *slope)
 /* Row i of column j. */
 static float ended(const struct standin_product *d, cudaDataType t, float v, int i, int64_t j)
 {
-	uint8_t *bits = (uint8_t *)d->aux + j * d->aux_ld / 8 + i / 8;
-	float    slope;
+	uint8_t  *bits = (uint8_t *)d->aux + j * d->aux_ld / 8 + i / 8;
+	const int bit = 7 - i % 8;
+	float     slope;
 
 	if (d->end & 4)
 		v += load(t, d->bias, i);
 	if (d->end == CUBLASLT_EPILOGUE_DRELU)
-		return *bits >> i % 8 & 1 ? v : 0;
+		return *bits >> bit & 1 ? v : 0;
 	if (d->end == CUBLASLT_EPILOGUE_DGELU) {
 		gelu(load(t, d->aux, j * d->aux_ld + i), &slope);
 		return v * slope;
 	}
 	if ((d->end & 2) && (d->end & 128))
-		*bits = (uint8_t)((*bits & ~(1 << i % 8)) | (v > 0) << i % 8);
+		*bits = (uint8_t)((*bits & ~(1 << bit)) | (v > 0) << bit);
 	if (d->end & 2)
 		return v > 0 ? v : 0;
 	if ((d->end & 32) && (d->end & 128))
@@ -263,11 +266,9 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
 	size_t bytes, cudaStream_t s)
 {
 	(void)h;
-	(void)s;
-	if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) ||
-	    !algo || algo->data[0] != d->end || algo->data[1] > bytes || (bytes && !workspace) ||
-	    (uintptr_t)workspace % 256 ||
-	    ((d->end & 772) && !d->bias) || ((d->end & 128) && !d->aux))
+	if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) || !placed(d) || !s ||
+	    !algo || algo->data[0] != d->end || algo->data[1] > bytes || (bytes && !standin_within(workspace, bytes)) ||
+	    (uintptr_t)workspace % 256 || (uintptr_t)a % algo->data[2] || (uintptr_t)b % algo->data[3] || (uintptr_t)y % algo->data[4])
 		return REFUSED;
 	if (lacks(d->end, "late"))
 		return LACKING;

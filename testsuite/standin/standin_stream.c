@@ -155,9 +155,21 @@ static standin_end copy(void *what)
 	return STANDIN_DONE;
 }
 
+/* What the runtime leaves undefined ends the program: a direction that is not that of the pointers, areas that overlap. */
+static void moves(const void *to, size_t written, const void *from, size_t read, enum cudaMemcpyKind kind)
+{
+	const char *t = to, *f = from;
+	const int   wrong = standin_within(t, written) != (kind != cudaMemcpyDeviceToHost) || standin_within(f, read) != (kind != cudaMemcpyHostToDevice);
+
+	if (written && (wrong || (t != f && t < f + read && f < t + written))) {
+		fprintf(stderr, "stand-in: a copy of %zu bytes, kind %d: %s\n", written, (int)kind, wrong ? "its ends lie elsewhere" : "its ends overlap");
+		abort();
+	}
+}
+
 API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
 {
-	(void)kind;
+	moves(to, bytes, from, bytes, kind);
 	standin_do(s, copy, &(move){ to, from, bytes, 0, 0, 1 }, sizeof(move));
 	return cudaSuccess;
 }
@@ -165,9 +177,9 @@ API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum c
 API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                                   enum cudaMemcpyKind kind, cudaStream_t s)
 {
-	(void)kind;
-	if (width > to_pitch || width > from_pitch)
-		return cudaErrorInvalidValue;
+	if (width > to_pitch || width > from_pitch || to_pitch > 2147483647 || from_pitch > 2147483647)
+		return standin_said(cudaErrorInvalidValue);
+	moves(to, height ? (height - 1) * to_pitch + width : 0, from, height ? (height - 1) * from_pitch + width : 0, kind);
 	standin_do(s, copy, &(move){ to, from, width, to_pitch, from_pitch, height }, sizeof(move));
 	return cudaSuccess;
 }
@@ -206,7 +218,8 @@ static _Noreturn void hangs(const char *what)
 
 API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 {
-	(void)flags;
+	if (flags != cudaStreamNonBlocking)
+		return standin_said(cudaErrorInvalidValue);     /* the NULL stream would wait for it, and it for that */
 	*s = nmade < MOST ? calloc(1, sizeof **s) : NULL;
 	if (!*s)
 		return cudaErrorMemoryAllocation;
