@@ -52,6 +52,13 @@ static void check_architecture(void)
 	        "; make ARCH=sm_%d compiles them for it", gpu.name, have, have);
 }
 
+void rt_gpu_settings(void)
+{
+	if (rt_nccl_may())
+		setenv("CUDA_MODULE_LOADING", "EAGER", 0);      /* a kernel loaded later would wait for a message under way */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);         /* streams of messages wait behind no other one */
+}
+
 static void open_device(void)
 {
 	struct cudaDeviceProp p;
@@ -59,9 +66,6 @@ static void open_device(void)
 
 	if (gpu.stream)
 		return;
-	if (rt_nccl_may())
-		setenv("CUDA_MODULE_LOADING", "EAGER", 0);      /* a kernel loaded later would wait for a message under way */
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);         /* streams of messages wait behind no other one */
 	const cudaError_t e = cudaGetDeviceCount(&n);
 
 	if (e != cudaSuccess || n < 1)

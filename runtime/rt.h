@@ -37,6 +37,7 @@ double rt_now(void);                    /* seconds, monotonic */
  * The host's arena holds all that files hold. A GPU program has another one on the device (gpu_device.c). */
 #if defined RT_GPU
 size_t rt_host_arena(const pd_program *p);              /* bytes */
+void   rt_gpu_settings(void);                           /* before anything calls the driver */
 void   rt_gpu_fits(const pd_program *p);                /* R521 (77) where the plan wants more memory than is free; before all else */
 char  *rt_to_gpu(const pd_program *p, char *arena);       /* makes the device's arena; gives it */
 void   rt_from_gpu(const pd_program *p, char *arena);   /* parameters and state as they are now */
@@ -55,6 +56,7 @@ void   rt_inputs_ahead(void);                           /* what the next step re
 void   rt_inputs_end(void);
 #else
 static inline size_t rt_host_arena(const pd_program *p) { return p->arena; }
+static inline void rt_gpu_settings(void) { }
 static inline void rt_gpu_fits(const pd_program *p) { (void)p; }
 static inline char *rt_to_gpu(const pd_program *p, char *arena) { (void)p; return arena; }
 static inline void rt_from_gpu(const pd_program *p, char *arena) { (void)p; (void)arena; }

@@ -519,6 +519,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	rt_faults_open(p, o);
 	pd_threads(p->threads);
 	rt_alone = o->profile.file != NULL;
+	rt_gpu_settings();
 	rt_join(p, o->timeout);
 	prepare(p, o);
 	signal(SIGINT, on_signal);
