@@ -3,8 +3,8 @@
  *
  *   - in a block, by a barrier of the block between them, or of the warp that both belong to;
  *   - between blocks, where the thread of the first has a __threadfence and then an atomic operation on some word, and a thread of the
- *     other block one on the same word later: what came before the fence comes before what is behind the second operation. A barrier
- *     of the block carries that to its other threads, on both sides.
+ *     other block one on the same word later: what came before the fence comes before what is behind the second operation, and so
+ *     does the first operation itself. A barrier of the block carries that to its other threads, on both sides.
  *
  * Blocks run one after the other, threads until they wait: the order in which accesses come here is one of many. What is in memory is
  * kept per cell of 1 to 16 bytes, as large as the accesses to it are: the last write and two reads. Two are enough: of different
@@ -126,28 +126,28 @@ static bool before(const access *a, const access *b)
 }
 
 /* Words on which atomic operations took place, with the fences in front of them, in this launch. */
-typedef struct told { access fence, operation; } told;
-typedef struct word { const void *at; told *v; size_t n, room; } word;
+typedef struct told { access fence; unsigned fences; } told;    /* of its thread until the operation */
+typedef struct word { const void *at; size_t bytes; told *v; size_t n, room; } word;
 static word  *words;
 static size_t nwords, words_room;
 /* What threads of this block have so read: the first n of a word. */
 static struct heard { access by; size_t word, n; } *heard;
 static size_t nheard, heard_room;
 
-static size_t word_of(const void *p)
+static size_t word_of(const void *p, size_t bytes)
 {
 	for (size_t i = 0; i < nwords; i++)
-		if (words[i].at == p)
+		if (words[i].at == p && words[i].bytes == bytes)
 			return i;
 	if (nwords == words_room)
 		words = room(words, (words_room = 2 * words_room + 16) * sizeof *words);
-	words[nwords] = (word){ .at = p };
+	words[nwords] = (word){ .at = p, .bytes = bytes };
 	return nwords++;
 }
 
-static void tell_and_hear(const void *p)
+static void tell_and_hear(const void *p, size_t bytes)
 {
-	const size_t k = word_of(p);
+	const size_t k = word_of(p, bytes);
 	word        *w = &words[k];
 
 	if (nheard == heard_room)
@@ -157,7 +157,7 @@ static void tell_and_hear(const void *p)
 		return;
 	if (w->n == w->room)
 		w->v = room(w->v, (w->room = 2 * w->room + 16) * sizeof *w->v);
-	w->v[w->n++] = (told){ fenced[now.thread], now };
+	w->v[w->n++] = (told){ fenced[now.thread], now.fences };
 }
 
 /* An access of an earlier block comes before the thread that runs. */
@@ -168,14 +168,14 @@ static bool passed_on(const access *a, bool atomic, const void *p)
 
 		if (!before(&heard[i].by, &now))
 			continue;
+		if (atomic && (uintptr_t)p - (uintptr_t)w->at < w->bytes)
+			return true;    /* an operation on that very word */
 		for (size_t k = 0; k < heard[i].n; k++) {
 			const told *t = &w->v[k];
 
 			if (t->fence.block != a->block)
 				continue;
-			if (a->thread == t->fence.thread ? a->fences < t->operation.fences : before(a, &t->fence))
-				return true;
-			if (atomic && p == w->at && a->thread == t->operation.thread)
+			if (a->thread == t->fence.thread ? a->fences < t->fences : before(a, &t->fence))
 				return true;
 		}
 	}
@@ -231,16 +231,12 @@ static void say(const race *r)
 /* ---- what happens ---- */
 
 /* b is put among the two that are kept: in the place of one that it stands for. */
-static void keep(access v[2], bool shared)
+static void keep(access v[2], bool atomic, bool shared, const void *p)
 {
 	for (int i = 0; i < 2; i++) {
-		access *a = &v[i];
-
-		if (a->block < first_block || (shared && a->block != stamp) || (a->block == stamp && before(a, &now))) {
-			const access *other = &v[1 - i];
-
-			*a = now;
-			if (other->block == stamp && before(other, &now))
+		if (ordered(&v[i], atomic, shared, p)) {
+			v[i] = now;
+			if (ordered(&v[1 - i], atomic, shared, p))
 				v[1 - i] = (access){ 0 };
 			return;
 		}
@@ -268,9 +264,9 @@ static void meet(cell *c, watch_how how, bool shared, const void *p)
 			abort();
 	}
 	if (how == WATCH_READS) {
-		keep(c->read, shared);
+		keep(c->read, false, shared, p);
 	} else if (how == WATCH_ATOMIC) {
-		keep(c->atomic, shared);
+		keep(c->atomic, true, shared, p);
 	} else {
 		c->write = now;
 		memset(c->read, 0, sizeof c->read);
@@ -283,7 +279,7 @@ void races_access(const void *p, size_t bytes, watch_how how, bool shared, const
 {
 	now.code = code;
 	if (how == WATCH_ATOMIC && !shared)
-		tell_and_hear(p);
+		tell_and_hear(p, bytes);
 	for (uintptr_t at = (uintptr_t)p, end = at + bytes; at < end;) {
 		page          *g = page_of(at >> 12);
 		line          *l = &g->lines[at % 4096 / LINE];
@@ -336,6 +332,11 @@ void races_fence(void)
 {
 	now.fences = ++fences[now.thread];
 	fenced[now.thread] = now;
+}
+
+size_t races_found(void)
+{
+	return nraces;
 }
 
 void races_end(void)

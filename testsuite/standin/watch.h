@@ -41,6 +41,7 @@ void races_thread(unsigned t);
 void races_barrier(unsigned first, unsigned n);
 void races_fence(void);
 void races_access(const void *p, size_t bytes, watch_how how, bool shared, const void *code);
+size_t races_found(void);       /* pairs of places, in this launch */
 void races_end(void);
 #endif
 
