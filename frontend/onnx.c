@@ -54,6 +54,22 @@ static bool is_setting(const OnnxGraph *g, const char *name)
 	return found;
 }
 
+/* Data of a constant under --init random, when the file that has it is not there: ones, as masks and indices; of a square of bools
+ * the lower triangle, for the squares that exports keep say what a step of a sequence sees. */
+static void make_up(Import *im, const char *name, Tensor *x)
+{
+	const int64_t n = type_numel(&x->type), size = dtype_bytes(x->type.dtype);
+	const int64_t cols = x->type.rank > 1 ? x->type.dim[x->type.rank - 1] : 0;
+	const bool square = x->type.dtype == DT_bool && cols > 0 && x->type.dim[x->type.rank - 2] == cols;
+	unsigned char *p = arena_alloc(im->a, (size_t)type_bytes(&x->type));
+
+	for (int64_t i = 0; i < n; i++)
+		p[i * size] = !square || i % cols <= i / cols % cols;
+	x->data = p;
+	diag_warn(im->d, FILELOC(im->path), "constant-missing", "constant '%s' is not in the file; %s taken", name,
+		square ? "a lower triangle is" : "ones are");
+}
+
 bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 {
 	Tensor x;
@@ -68,15 +84,8 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 	Value *v;
 	bool param = im->torch ? torch_is_param(im->torch, t->name) || onnx_running_stat(im, g, t->name) : x.type.rank > 0;
 	if (!dtype_float(x.type.dtype) || !param || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
-		if (!x.data) {          /* --init random, and the file with the data is not there: masks and indices of ones */
-			int64_t bytes = type_bytes(&x.type), size = dtype_bytes(x.type.dtype);
-			unsigned char *p = arena_alloc(im->a, (size_t)bytes);
-
-			for (int64_t i = 0; i < bytes; i += size)
-				p[i] = 1;
-			x.data = p;
-			diag_warn(im->d, loc, "constant-missing", "constant '%s' is not in the file; ones are taken", t->name);
-		}
+		if (!x.data)
+			make_up(im, t->name, &x);
 		x = onnx_widen(im, x);
 		v = module_const(im->m, t->name, x.type, x.data);
 	} else {
