@@ -2,8 +2,9 @@
  *     softmax(q k^T [* scale] [masked] [+ bias]) [with dropout] v
  * The scale is a factor or quotient of the scores, of q or of k^T; masked is Where of the scores and a constant.
  * Where q, k, v come from [B, T, H D] by Reshape and Transpose and the result goes back so, the op reads and writes
- * that form. A constant mask that hides what comes behind a row (by -1e9 at most, which no score outweighs) is the
- * op's `causal`. A bias that is trained stays: the op has no gradient for it. */
+ * that form. A constant mask that hides what comes behind a row is the op's `causal`: of Where by -1e3 at most, which kernels hold
+ * against each row's scores (by -1e30 at most, which no score is near, they need not); of a bias by -1e9 at most, which no score
+ * outweighs, for those of the hidden keys are not known there. A bias that is trained stays: the op has no gradient for it. */
 #include <math.h>
 #include <string.h>
 #include "patterns.h"
@@ -80,6 +81,7 @@ static bool masked(Match *p, Value *v, Att *t)
 	const Node *n = match_def(p, v, OP_Where);
 
 	t->mask = NULL;
+	t->fill = -INFINITY;
 	if (!n)
 		return product(p, v, t);
 	t->hides = match_scalar(n->in[1], &t->fill);
@@ -135,7 +137,7 @@ static bool hides_future(const Value *v, const Type *scores, double seen)
 
 static void find_causal(Att *t)
 {
-	if (t->mask && t->fill <= -1e9 && hides_future(t->mask, &t->scores, !t->hides)) {
+	if (t->mask && t->fill <= (t->bias ? -1e9 : -1e3) && hides_future(t->mask, &t->scores, !t->hides)) {
 		t->causal = true;
 		t->mask = NULL;
 	} else if (t->bias && !t->mask && hides_future(t->bias, &t->scores, 1)) {
@@ -255,7 +257,7 @@ static void *attributes(Match *p, const Att *t)
 	*(int64_t *)match_field(OP_Attention, at, "transK") = t->heads ? 0 : t->transK;
 	*(int64_t *)match_field(OP_Attention, at, "causal") = t->causal;
 	*(double *)match_field(OP_Attention, at, "scale") = t->scale;
-	if (t->mask)
+	if (t->mask || (t->causal && !t->bias && t->fill > -1e30))
 		*(double *)match_field(OP_Attention, at, "fill") = t->fill;
 	if (t->ratio > 0) {
 		*(double *)match_field(OP_Attention, at, "ratio") = t->ratio;
@@ -268,7 +270,7 @@ static void *attributes(Match *p, const Att *t)
 
 Node *pattern_attention(Match *p, Node *n)
 {
-	Att t = { .fill = -INFINITY };
+	Att t = { 0 };
 
 	if (n->op != OP_Softmax || !match_def(p, n->out[0], OP_Softmax))
 		return NULL;

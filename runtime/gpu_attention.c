@@ -1,11 +1,15 @@
 /* gpu_attention.c: attention of 16-bit floats by cuDNN's fused forward: one graph of operations, as its documentation spells
  * attention out (product, scale, mask, softmax with statistics, product), of which its engines make one kernel. The plan is
- * the first of its heuristic that can be made, once per form before step 0. Where there is none, or the first run is refused, the
- * program's own kernels do it, and one line says so; and with --reproducible, as what the library chooses hangs on the batch. */
+ * the first that can be made of what its heuristics name (A, B, then those that only have to work), once per form before step 0.
+ * Where there is none, or the first run is refused, the program's own kernels do it, and one line says so, with the library's
+ * first reason; and with --reproducible, as what the library chooses hangs on the batch.
+ *
+ * The statistics are natural logarithms, [b, h, tq] in f32 without gaps: engines before 9.26 write them so whatever strides are told.
+ * Hidden keys are those behind the query (from the upper left corner), by the lowest number, which engines know as leaving them out. */
 #include "gpu_dnn.h"
 #include <float.h>
 
-enum { NODES = 16, CONFIGS = 4 };
+enum { NODES = 16, CONFIGS = 64, WORKSPACE = 512 << 20 };
 enum { Q = 1, K, V, Y, LSE, SCALE, HIDDEN, MADE };     /* numbers of tensors; from MADE on those that are never in memory */
 
 typedef struct form form;
@@ -23,31 +27,58 @@ typedef struct graph {
 	cudnnBackendDescriptor_t op[NODES];
 	int                      n;
 	int64_t                  uid;
+	char                     why[256];      /* the library's words for it; "": there was none */
 } graph;
 
 typedef cudnnBackendDescriptor_t Desc;
 static form     *forms;
 static dnn_piece workspace;
 
+static void fault(graph *g, cudnnStatus_t s)
+{
+	char more[160] = "";
+
+	g->s = s;
+	if (s == CUDNN_STATUS_SUCCESS || *g->why)
+		return;
+	cudnnGetLastErrorString(more, sizeof more);
+	for (char *c = more; *c; c++)
+		*c = *c == '\n' ? ' ' : *c;
+	snprintf(g->why, sizeof g->why, "%s%s%s", cudnnGetErrorString(s), *more ? ": " : "", more);
+}
+
 static Desc make(graph *g, cudnnBackendDescriptorType_t t)
 {
 	Desc d = NULL;
 
 	if (g->s == CUDNN_STATUS_SUCCESS)
-		g->s = cudnnBackendCreateDescriptor(t, &d);
+		fault(g, cudnnBackendCreateDescriptor(t, &d));
 	return d;
+}
+
+static void destroy(Desc d)
+{
+	if (d)
+		cudnnBackendDestroyDescriptor(d);
 }
 
 static void set(graph *g, Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n, const void *to)
 {
 	if (g->s == CUDNN_STATUS_SUCCESS)
-		g->s = cudnnBackendSetAttribute(d, name, type, n, to);
+		fault(g, cudnnBackendSetAttribute(d, name, type, n, to));
+}
+
+/* n: how many there are, of which up to `most` go to `to` */
+static void get(graph *g, Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most, int64_t *n, void *to)
+{
+	if (g->s == CUDNN_STATUS_SUCCESS)
+		fault(g, cudnnBackendGetAttribute(d, name, type, most, n, to));
 }
 
 static void finish(graph *g, Desc d)
 {
 	if (g->s == CUDNN_STATUS_SUCCESS)
-		g->s = cudnnBackendFinalize(d);
+		fault(g, cudnnBackendFinalize(d));
 }
 
 static void set_desc(graph *g, Desc d, cudnnBackendAttributeName_t name, Desc to)
@@ -197,50 +228,74 @@ static void attention(graph *g)
 
 /* ---- the plan ---- */
 
-/* The first configuration that a plan can be made of; NULL: of none. */
-static Desc plan_of(graph *g, Desc heuristic, size_t *bytes)
+/* The plan of a configuration; NULL: it refuses, or needs more workspace than there is. */
+static Desc planned(graph *g, Desc config, size_t *bytes)
 {
 	cudnnHandle_t h = dnn_handle();
-	Desc          config[CONFIGS] = { NULL };
-	int64_t       n = 0, size = 0, got;
+	const Desc    plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+	int64_t       size = 0, got = 0;
 
-	for (int i = 0; i < CONFIGS; i++)
-		config[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-	if (g->s == CUDNN_STATUS_SUCCESS)
-		g->s = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGS, &n, config);
-	if (g->s == CUDNN_STATUS_SUCCESS && n == 0)
+	set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
+	set_desc(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+	finish(g, plan);
+	get(g, plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got, &size);
+	if (size > WORKSPACE) {
 		g->s = CUDNN_STATUS_NOT_SUPPORTED;
-	for (int64_t i = 0; i < n && i < CONFIGS; i++) {
-		g->s = CUDNN_STATUS_SUCCESS;
-		const Desc plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-
-		set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
-		set_desc(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[i]);
-		finish(g, plan);
-		if (g->s == CUDNN_STATUS_SUCCESS)
-			g->s = cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got, &size);
-		*bytes = (size_t)size;
-		if (g->s == CUDNN_STATUS_SUCCESS)
-			return plan;
+		if (!*g->why)
+			snprintf(g->why, sizeof g->why, "it needs %lld bytes of workspace", (long long)size);
 	}
+	*bytes = (size_t)size;
+	if (g->s == CUDNN_STATUS_SUCCESS)
+		return plan;
+	destroy(plan);
 	return NULL;
+}
+
+/* The first of what the heuristic names, best first, that a plan can be made of; NULL: of none. */
+static Desc first_plan(graph *g, Desc all, cudnnBackendHeurMode_t mode, size_t *bytes)
+{
+	const Desc heuristic = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+	Desc       config[CONFIGS] = { NULL }, plan = NULL;
+	int64_t    n = 0;
+
+	set_desc(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all);
+	set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+	finish(g, heuristic);
+	get(g, heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL);
+	n = n < CONFIGS ? n : CONFIGS;
+	for (int64_t i = 0; i < n; i++)
+		config[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+	if (n > 0)
+		get(g, heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, &n, config);
+	for (int64_t i = 0; i < CONFIGS; i++) {
+		if (i < n && !plan) {
+			g->s = CUDNN_STATUS_SUCCESS;
+			if ((plan = planned(g, config[i], bytes)))
+				continue;               /* the plan keeps its configuration */
+		}
+		destroy(config[i]);
+	}
+	return plan;
 }
 
 static Desc choose(graph *g, size_t *bytes)
 {
-	cudnnHandle_t                h = dnn_handle();
-	const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+	static const cudnnBackendHeurMode_t modes[] = { CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK };
+	cudnnHandle_t h = dnn_handle();
+	Desc          plan = NULL;
 
 	attention(g);
 	const Desc all = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 	set(g, all, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n, g->op);
 	set(g, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
 	finish(g, all);
-	const Desc heuristic = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-	set_desc(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all);
-	set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-	finish(g, heuristic);
-	return plan_of(g, heuristic, bytes);
+	if (g->s != CUDNN_STATUS_SUCCESS)
+		return NULL;
+	for (size_t i = 0; i < sizeof modes / sizeof *modes && !plan; i++) {
+		g->s = CUDNN_STATUS_SUCCESS;
+		plan = first_plan(g, all, modes[i], bytes);
+	}
+	return plan;
 }
 
 static void give_up(form *o, const char *why)
@@ -261,14 +316,14 @@ static bool same(const pd_attention_desc *a, const pd_attention_desc *b)
 	       !memcmp(a->v, b->v, sizeof a->v) && !memcmp(a->y, b->y, sizeof a->y);
 }
 
-enum { PARTS = 5 };
+enum { PARTS = 6 };
 
-/* Bytes of y, lse, q, k, v. */
+/* Bytes of y, lse, rest, q, k, v. */
 static size_t parts(const form *o, size_t bytes[PARTS])
 {
 	const pd_attention_desc *d = &o->d;
-	const int64_t *const     of[PARTS] = { d->y, NULL, d->q, d->k, d->v };
-	const int64_t            t[PARTS] = { d->tq, 0, d->tq, d->tk, d->tk }, wide[PARTS] = { d->dv, 0, d->d, d->d, d->dv };
+	const int64_t *const     of[PARTS] = { d->y, NULL, NULL, d->q, d->k, d->v };
+	const int64_t            t[PARTS] = { d->tq, 0, 0, d->tq, d->tk, d->tk }, wide[PARTS] = { d->dv, 0, 0, d->d, d->d, d->dv };
 	size_t                   all = 0;
 
 	for (int i = 0; i < PARTS; i++) {
@@ -288,7 +343,7 @@ static void run_once(void *of, char *scrap)
 	parts(of, bytes);
 	for (int i = 0; i < PARTS; i++)
 		at[i] = rt_part(&scrap, bytes[i]);
-	(void)pd_attention_run(&p, at[0], at[1], at[2], at[3], at[4]);
+	(void)pd_attention_run(&p, at[0], at[1], at[2], at[3], at[4], at[5]);
 }
 
 static form *made(const pd_attention_desc *d)
@@ -306,7 +361,7 @@ static form *made(const pd_attention_desc *d)
 	else if (version == 91000 || version == 91001)          /* its notes tell of wrong results */
 		give_up(o, "9.10.0 and 9.10.1 have faults there");
 	else if (!(o->plan = choose(&g, &bytes)))
-		give_up(o, cudnnGetErrorString(g.s));
+		give_up(o, *g.why ? g.why : "its heuristics name no engine");
 	else
 		dnn_want(&workspace, bytes, "workspace of attention");
 	rt_refusal_taken();
@@ -326,7 +381,7 @@ void pd_attention_init(pd_attention *p, const pd_attention_desc *d)
 		p->impl = made(d);
 }
 
-int pd_attention_run(const pd_attention *p, void *y, float *lse, const void *q, const void *k, const void *v)
+int pd_attention_run(const pd_attention *p, void *y, float *lse, float *rest, const void *q, const void *k, const void *v)
 {
 	form         *o = p->impl;
 	graph         g = { .d = &o->d };
@@ -343,15 +398,17 @@ int pd_attention_run(const pd_attention *p, void *y, float *lse, const void *q, 
 	set(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace.at);
 	finish(&g, pack);
 	if (g.s == CUDNN_STATUS_SUCCESS)
-		g.s = cudnnBackendExecute(dnn_handle(), o->plan, pack);
-	if (pack)
-		cudnnBackendDestroyDescriptor(pack);
+		fault(&g, cudnnBackendExecute(dnn_handle(), o->plan, pack));
+	destroy(pack);
 	if (o->ran)
 		dnn_check(g.s, "attention");
 	else if (g.s != CUDNN_STATUS_SUCCESS)
-		give_up(o, cudnnGetErrorString(g.s));
+		give_up(o, g.why);
 	else if (rt_log >= RT_LOG_DEBUG)
 		printf("debug: attention of %lld queries, %lld keys: by cuDNN\n", (long long)o->d.tq, (long long)o->d.tk);
 	o->ran = true;
-	return g.s == CUDNN_STATUS_SUCCESS;
+	if (g.s != CUDNN_STATUS_SUCCESS)
+		return 0;
+	pd_fill(rest, 0, sizeof(float) * (size_t)(o->d.b * o->d.h * o->d.tq));
+	return 1;
 }

@@ -103,21 +103,48 @@ struct pd_f32s {
 
 /* ---- into shared memory ---- */
 
-/* to[ROWS][COLS] = from; what is beyond `rows` and `cols` is 0. Element (r, c) is from[r across + c down]. VECTORS: rows are
- * of multiples of 16 bytes, begin at such, and down is 1. All threads of the block. */
-template<class K, int ROWS, int COLS, int VECTORS> static __device__ void pd_tile_load(typename K::T *to, const typename K::T *from,
-	int64_t across, int64_t down, int rows, int cols)
+/* 16 bytes on their way to shared memory, zeros where there are none; they are there behind pd_tiles_there. No register waits for them,
+ * so that all that a thread brings is under way at once. */
+static __device__ __forceinline__ void pd_bring(void *to, const void *from, bool there)
 {
-	enum { EACH = VECTORS ? 16 / sizeof(typename K::T) : 1, WIDTH = COLS / EACH };
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+		: : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+#else
+	*(pd_16 *)to = there ? *(const pd_16 *)from : pd_16{};
+#endif
+}
 
-	for (int e = (int)threadIdx.x; e < ROWS * WIDTH; e += (int)blockDim.x) {
-		const int r = down == 1 ? e / WIDTH : e % ROWS, c = (down == 1 ? e % WIDTH : e / ROWS) * EACH;
-		const bool there = r < rows && c < cols;
+/* The block's barrier, behind which what pd_tile_load brings is there for all. */
+static __device__ __forceinline__ void pd_tiles_there()
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+	asm volatile("cp.async.wait_all;" : : : "memory");
+#endif
+	__syncthreads();
+}
 
-		if (VECTORS)
-			*(pd_16 *)(void *)(to + r * (COLS + K::PAD) + c) = there ? *(const pd_16 *)(const void *)(from + r * across + c) : pd_16{};
-		else
-			to[r * (COLS + K::PAD) + c] = there ? from[r * across + c * down] : (typename K::T)0;
+/* to[ROWS][COLS] = from; what is beyond `rows` and `cols` is 0. Element (r, c) is from[r across + c down]. VECTORS: rows are
+ * of multiples of 16 bytes, begin at such, and down is 1. All THREADS of the block. */
+template<class K, int ROWS, int COLS, int VECTORS, int THREADS> static __device__ __forceinline__ void pd_tile_load(typename K::T *to,
+	const typename K::T *from, int64_t across, int64_t down, int rows, int cols)
+{
+	if constexpr (VECTORS) {
+		enum { EACH = 16 / sizeof(typename K::T), WIDTH = COLS / EACH };
+
+		PD_UNROLL
+		for (int n = 0; n < ROWS * WIDTH; n += THREADS) {
+			const int e = n + (int)threadIdx.x, r = e / WIDTH, c = e % WIDTH * EACH;
+
+			if (e < ROWS * WIDTH)
+				pd_bring(to + r * (COLS + K::PAD) + c, from + r * across + c, r < rows && c < cols);
+		}
+	} else {
+		for (int e = (int)threadIdx.x; e < ROWS * COLS; e += THREADS) {
+			const int r = down == 1 ? e / COLS : e % ROWS, c = down == 1 ? e % COLS : e / ROWS;
+
+			to[r * (COLS + K::PAD) + c] = r < rows && c < cols ? from[r * across + c * down] : (typename K::T)0;
+		}
 	}
 }
 

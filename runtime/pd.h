@@ -631,9 +631,9 @@ void pd_recurrent_backward_data(const pd_recurrent *o, float *dx, float *dh0, fl
                                 const float *dh, const float *dc, const float *h0, const float *c0, const int32_t *lens);
 void pd_recurrent_backward_weights(const pd_recurrent *o, float *dw, float *dr, float *db, float *drb, float *reserve,
                                    const float *x, const float *y, const float *h0, const int32_t *lens);
-/* y = softmax(scale q k' [of keys up to the query]) v and lse [b, h, tq], by the library's fused forward: q [b, h, tq, d], k [b, h, tk,
- * d], v [b, h, tk, dv], y [b, h, tq, dv] of type PD_BF16 or PD_F16, strides by batch, head and row. pd_attention_run gives 0 where
- * the library has none: nothing was done then. */
+/* y = softmax(scale q k' [of keys up to the query]) v, lse, the natural log of the sum of exp, and rest = 0, [b, h, tq], by the
+ * library's fused forward: q [b, h, tq, d], k [b, h, tk, d], v [b, h, tk, dv], y [b, h, tq, dv] of type PD_BF16 or PD_F16, strides by
+ * batch, head and row. pd_attention_run gives 0 where the library has none: nothing was done then. */
 typedef struct pd_attention_desc {
 	pd_dtype type;
 	int      causal;
@@ -642,7 +642,7 @@ typedef struct pd_attention_desc {
 } pd_attention_desc;
 typedef struct pd_attention { void *impl; } pd_attention;
 void pd_attention_init(pd_attention *o, const pd_attention_desc *d);
-int  pd_attention_run(const pd_attention *o, void *y, float *lse, const void *q, const void *k, const void *v);
+int  pd_attention_run(const pd_attention *o, void *y, float *lse, float *rest, const void *q, const void *k, const void *v);
 /* Pooling over 1 to 3 spatial axes of f32 images in plain order; backward: of averages. */
 typedef enum pd_pool_kind { PD_MAX, PD_AVERAGE, PD_AVERAGE_PADDED } pd_pool_kind; /* PADDED: what lies in the padding counts */
 typedef struct pd_pool_desc {

@@ -272,10 +272,10 @@ def run_cases(r, j, timeout):
 
 
 def took(r, j, out):
-    """Notes which ways a program took; `, attention: own 1` or ''."""
+    """Notes which ways a program took; `, attention: own 1; refused: not supported` or ''."""
     with r.lock:
         r.state['ways'][j['name']] = ways.taken(out)
-    said = ways.said(r.state['ways'][j['name']])
+    said = '; '.join([ways.said(r.state['ways'][j['name']]), *(f'refused: {w}' for w in ways.why(out))])
     return said and f', {said}'
 
 

@@ -22,6 +22,11 @@ def taken(text):
     return out
 
 
+def why(text):
+    """What the library said of operations that it does not do, each once."""
+    return sorted(set(re.findall(r'^[a-z]+ of .*: not by \w+ \((.*)\), by', text, re.M)))
+
+
 def total(all_of):
     out = {}
     for one in all_of:

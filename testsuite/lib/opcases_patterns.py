@@ -88,16 +88,16 @@ def scores(c, s, lead, tq, tk):
     """Scores as the softmax sees them: masked by Where, a bias added; and the mask's form."""
     form = c.pick('none', 'causal', 'hide', 'where', 'bias', 'future', 'both')
     mask = lambda p: c.rng.random(tuple(1 if c.chance(0.3) else n for n in lead) + (tq, tk)) < p
-    fill = c.pick(-np.inf, -1e4, -3.4e38)
+    fill = c.pick(-np.inf, -1e4, -1e9, -3.4e38)
     if form in ('causal', 'both'):
         s = c.add('Where', [c.const(np.tril(np.ones((tq, tk), bool))), s, c.const(np.float32(fill))])
     if form == 'hide':
         m = mask(0.3)
-        m[..., 0] = False
+        m[..., 0] &= fill > -np.inf        # else a row that sees nothing is no number
         s = c.add('Where', [c.const(m), c.const(np.float32(fill)), s])
     if form == 'where':
-        m = mask(0.7)
-        m[..., -1] = True
+        m = mask(0.5)
+        m[..., -1] |= fill == -np.inf
         s = c.add('Where', [c.const(m), s, c.const(np.float32(fill))])
     if form in ('bias', 'both'):
         b = c.const(c.rng.standard_normal((tk,) if c.chance(0.3) else (tq, tk)).astype('f4'))

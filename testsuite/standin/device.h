@@ -63,7 +63,7 @@ inline standin_index threadIdx, blockIdx, blockDim, gridDim;
 namespace standin {
 
 enum state { RUNS, AT_SHUFFLE, AT_WARP, AT_BLOCK, DONE };
-struct fiber { void *sp; char *stack; state s; uint64_t box[2][3]; unsigned turn; };
+struct fiber { void *sp; char *stack; state s; uint64_t box[2][3]; unsigned turn; int vote; };
 
 enum { MOST = 1024, STACK = STANDIN_STACK };
 inline fiber fibers[MOST];
@@ -328,6 +328,17 @@ template<class K> STANDIN_UNSEEN void multiply(float (&c)[4], const uint32_t (&a
 }
 
 inline void __syncthreads() { standin::leave(standin::AT_BLOCK); }
+STANDIN_UNSEEN inline int __syncthreads_or(int v)
+{
+	int any = 0;
+
+	standin::fibers[standin::current].vote = v;
+	__syncthreads();
+	for (unsigned t = 0; t < standin::threads; t++)
+		any |= standin::fibers[t].vote;
+	__syncthreads();                /* all have seen them before the next one is asked */
+	return any != 0;
+}
 inline void __syncwarp(unsigned = ~0u) { standin::leave(standin::AT_WARP); }
 inline void __threadfence() { watch_fence(); }
 template<class T> STANDIN_UNSEEN T __shfl_xor_sync(unsigned who, T v, int mask, int = 32)

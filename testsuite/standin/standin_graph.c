@@ -1,7 +1,8 @@
 /* standin_graph.c: cuDNN's graphs of operations, as far as attention's forward needs them. Descriptors take only attributes that
  * they have, of the right type, before they are finished; a finished one has all that it needs and sizes that fit. The heuristic
  * has an engine for one graph alone: product, scale, [causal mask,] softmax with statistics, product, of 16-bit floats. The
- * engine does one operation after the other. STANDIN_ATTENTION=0: the heuristic has none; `late`: the run is refused. */
+ * engine does one operation after the other. STANDIN_ATTENTION=0: no heuristic has any; `late`: the run is refused; `last`: heuristic
+ * A has none, B one that refuses, and of the last one's five the fifth is it, others refuse or need more workspace than there is. */
 #include <cudnn.h>
 #include <math.h>
 #include <stdbool.h>
@@ -11,11 +12,11 @@
 #include "pd.h"
 #include "standin.h"
 
-enum { ATTRS = 8, OPS = 16, TENSORS = 40, WORKSPACE = 1024, NONE = -2, ANY = -1 };
+enum { ATTRS = 8, OPS = 16, TENSORS = 40, WORKSPACE = 1024, NONE = -2, ANY = -1, REFUSES = 1, GREEDY = 2 };
 
 typedef struct desc desc;
 typedef struct attr { int name; int64_t n; union { int64_t i[OPS]; const void *p[OPS]; desc *d[OPS]; bool b[OPS]; int e[OPS]; } u; } attr;
-struct desc { int type, nattr; bool finished; attr a[ATTRS]; };
+struct desc { int type, nattr, fault; bool finished; attr a[ATTRS]; };   /* fault of a configuration: REFUSES, GREEDY */
 
 /* short names for the table */
 enum { PRODUCT = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, EACH = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
@@ -62,6 +63,20 @@ static const struct { int desc, name, type, least, most, of; } known[] = {
 enum { KNOWN = sizeof known / sizeof *known };
 
 API size_t cudnnGetVersion(void) { return 91900; }
+
+static const char *last_error = "";
+
+API void cudnnGetLastErrorString(char *message, size_t most)
+{
+	snprintf(message, most, "%s", last_error);
+	last_error = "";
+}
+
+static cudnnStatus_t refused(const char *why)
+{
+	last_error = why;
+	return CUDNN_STATUS_NOT_SUPPORTED;
+}
 
 static const attr *attr_of(const desc *d, int name)
 {
@@ -244,6 +259,8 @@ API cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t of)
 		break;
 	default: break;
 	}
+	if (good && d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->fault == REFUSES)
+		return refused("the stand-in's engine refuses:\nits configuration");
 	if (!good)
 		return bad("a descriptor is finished twice, or its parts do not fit", d->type);
 	d->finished = true;
@@ -283,15 +300,21 @@ static bool good_operand(const desc *t, int run)
 		dims(t)[run] % 8 == 0 && dims(t)[run] <= 128 && strides(t)[5 - run] % 8 == 0;
 }
 
+static bool mode_is(const char *what)
+{
+	const char *s = getenv("STANDIN_ATTENTION");
+
+	return s && !strcmp(s, what);
+}
+
 static bool supported(const desc *g)
 {
 	const attr *ops = attr_of(g, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-	const char *s = getenv("STANDIN_ATTENTION");
 	char        all[OPS + 1] = "";
 
 	for (int64_t i = 0; i < ops->n; i++)
 		all[i] = letter(ops->u.d[i]);
-	if ((s && !strcmp(s, "0")) || (strcmp(all, "P*m-esl+/P") && strcmp(all, "P*ii>?m-esl+/P")))
+	if (mode_is("0") || (strcmp(all, "P*m-esl+/P") && strcmp(all, "P*ii>?m-esl+/P")))
 		return false;
 	desc *first[3], *last[3], *sum = result(ops->u.d[ops->n - 3]);
 	operands(ops->u.d[0], first);
@@ -301,32 +324,48 @@ static bool supported(const desc *g)
 		!hidden(sum) && type_of(sum) == CUDNN_DATA_FLOAT && strides(sum)[2] == 1 && strides(sum)[1] == dims(sum)[2];
 }
 
+/* How many configurations a heuristic names for a graph, and what is wrong with each. */
+static int named(const desc *heuristic, const int **faults)
+{
+	static const int good[] = { 0 }, one[] = { REFUSES }, many[] = { REFUSES, GREEDY, REFUSES, GREEDY, 0 };
+	const int        mode = choice(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE);
+
+	*faults = good;
+	if (!supported(part(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)))
+		return 0;
+	if (!mode_is("last"))
+		return mode == CUDNN_HEUR_MODE_A;
+	*faults = mode == CUDNN_HEUR_MODE_B ? one : many;
+	return mode == CUDNN_HEUR_MODE_A ? 0 : mode == CUDNN_HEUR_MODE_B ? 1 : 5;
+}
+
 API cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of, cudnnBackendAttributeName_t name,
 	cudnnBackendAttributeType_t type, int64_t asked, int64_t *n, void *to)
 {
 	const desc *d = of;
+	const int  *faults;
 
-	if (!d->finished || asked < 1)
+	if (!d->finished || asked < 0)
 		return bad("asked of what is not finished", (int)name);
 	if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE &&
-		type == CUDNN_TYPE_INT64) {
+		type == CUDNN_TYPE_INT64 && asked == 1) {
 		*n = 1;
-		*(int64_t *)to = WORKSPACE;
+		*(int64_t *)to = part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->fault == GREEDY ? (int64_t)1 << 40 : WORKSPACE;
 		return CUDNN_STATUS_SUCCESS;
 	}
-	if (d->type != CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR || name != CUDNN_ATTR_ENGINEHEUR_RESULTS ||
-		type != CUDNN_TYPE_BACKEND_DESCRIPTOR || choice(d, CUDNN_ATTR_ENGINEHEUR_MODE) != CUDNN_HEUR_MODE_A)
+	if (d->type != CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR || name != CUDNN_ATTR_ENGINEHEUR_RESULTS || type != CUDNN_TYPE_BACKEND_DESCRIPTOR)
 		return bad("asked for what there is not", (int)name);
-	desc *graph = part(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH), *config = *(desc **)to;
-	*n = supported(graph);
-	if (*n && config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
-		return bad("results go to configurations of engines", config->type);
-	if (*n) {
+	*n = named(d, &faults);
+	for (int64_t i = 0; i < *n && i < asked; i++) {
+		desc *config = ((desc **)to)[i];
+		if (config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+			return bad("results go to configurations of engines", config->type);
 		config->finished = true;
 		config->nattr = 1;
-		config->a[0] = (attr){ .n = 1, .u.d = { graph } };
+		config->fault = faults[i];
+		config->a[0] = (attr){ .n = 1, .u.d = { part(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) } };
 	}
-	return CUDNN_STATUS_SUCCESS;
+	return *n ? CUDNN_STATUS_SUCCESS : refused("the stand-in has no engine for this graph");
 }
 
 /* A tensor while the graph runs: where it is, or the number that it is; those that are hidden have f32 here. */
@@ -457,14 +496,13 @@ static bool find(job *j, const desc *pack, const desc *t)
 API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t of, cudnnBackendDescriptor_t with)
 {
 	const desc *plan = of, *pack = with;
-	const char *s = getenv("STANDIN_ATTENTION");
 	job         j = { 0 };
 
 	if (!h || !plan->finished || plan->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || !pack->finished ||
 		pack->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR || !attr_of(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)->u.p[0])
 		return bad("a run without a finished plan, a pack or a workspace", plan->type);
-	if (s && !strcmp(s, "late"))
-		return CUDNN_STATUS_NOT_SUPPORTED;
+	if (mode_is("late"))
+		return refused("the stand-in's engine refuses its run");
 	j.graph = part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->a[0].u.d[0];
 	const attr *ops = attr_of(j.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
 	for (int64_t i = 0; i < ops->n; i++) {

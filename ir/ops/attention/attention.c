@@ -1,12 +1,19 @@
 /* Attention: scaled dot products, softmax over the keys, weighted sums of the values, and its gradients, a block of
  * rows of queries at a time, so that the matrix of scores is never in memory.
- *     %y, %lse = Attention(%q, %k, %v[, %mask[, %bias]])
- *     %dq, %dk, %dv = AttentionGrad(%dy, %q, %k, %v, %y, %lse[, %mask[, %bias]])
- *     score = (mask ? scale q.k : fill) + bias        y = dropout(softmax(score)) v       lse = log sum exp score
+ *     %y, %lse, %rest = Attention(%q, %k, %v[, %mask[, %bias]])
+ *     %dq, %dk, %dv = AttentionGrad(%dy, %q, %k, %v, %y, %lse, %rest[, %mask[, %bias]])
+ *     score = (mask ? scale q.k : fill) + bias        y = dropout(softmax(score)) v       lse + rest = log sum exp score
  * Operands are [B, H, T, D], [B, T, D] or [T, D]; with transK k is [.., D, T]; with heads they are [B, T, heads D].
  * mask (bool) and bias broadcast to the scores [B, H, T, T]; no gradient goes to bias. causal: query i sees keys
  * up to i. Dropout draws as the op Dropout does on the scores. Where q, k and v are 16-bit floats, so are y and gradients;
- * scores, lse and bias are f32. */
+ * scores, lse, rest and bias are f32.
+ *
+ * rest is what rounding took from lse: of a row whose keys are all hidden by fill=-1e9 lse is -1e9, and the log of how many they
+ * are is rest, without which the gradients would be as many times too large.
+ *
+ * Causal without mask and bias: later keys score `fill`. Where that is -inf they have no weight. Where it is finite (FILLED), as
+ * exports have it (-1e4), they have none as long as exp(fill - the row's largest score) is 0, which is so below LEAST; kernels look
+ * at each row, and go over the later keys too where it is not. So nothing is assumed of the scores, and they cost nothing else. */
 #include <math.h>
 #include <string.h>
 #include "../common/common.h"
@@ -34,12 +41,20 @@ static const Value *operand(const Node *n, int i)
 
 static const Value *mask_of(const Node *n)
 {
-	return operand(n, is_grad(n) ? 6 : 3);
+	return operand(n, is_grad(n) ? 7 : 3);
 }
 
 static const Value *bias_of(const Node *n)
 {
-	return operand(n, is_grad(n) ? 7 : 4);
+	return operand(n, is_grad(n) ? 8 : 4);
+}
+
+/* Later keys are hidden by a score that a row may reach. */
+static bool filled(const Node *n)
+{
+	const struct attention *at = n->attr;
+
+	return at->causal && !mask_of(n) && !bias_of(n) && isfinite(at->fill);
 }
 
 /* ---- shapes ---- */
@@ -100,7 +115,7 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 
 	*g = (Geo){ 0 };
 	for (int i = 0; i < n->nin; i++)
-		if (!n->in[i] && i < 3 + 3 * is_grad(n))
+		if (!n->in[i] && i < 3 + 4 * is_grad(n))
 			return diag_error(d, n->loc, 301, "%s: operand %d is missing", name, i);
 	const Type *tq = &in[0]->type, *tk = &in[1]->type, *tv = &in[2]->type;
 	if (!dtype_float(tq->dtype) || tk->dtype != tq->dtype || tv->dtype != tq->dtype)
@@ -197,6 +212,7 @@ static bool shape(Node *n, Diag *d)
 		return false;
 	set_out(n, 0, y_type(n, &g));
 	set_out(n, 1, lse_type(n, &g));
+	set_out(n, 2, n->out[1]->type);
 	return true;
 }
 
@@ -207,7 +223,8 @@ static bool grad_shape(Node *n, Diag *d)
 	if (!full_geometry(n, &g, d))
 		return false;
 	const Type y = y_type(n, &g), lse = lse_type(n, &g);
-	if (!need_same_shape(n, d, n->in[0], &y) || !need_same_shape(n, d, n->in[4], &y) || !need_same_shape(n, d, n->in[5], &lse))
+	if (!need_same_shape(n, d, n->in[0], &y) || !need_same_shape(n, d, n->in[4], &y) || !need_same_shape(n, d, n->in[5], &lse) ||
+		!need_same_shape(n, d, n->in[6], &lse))
 		return false;
 	for (int i = 0; i < 3; i++)
 		set_out(n, i, n->in[1 + i]->type);
@@ -216,13 +233,13 @@ static bool grad_shape(Node *n, Diag *d)
 
 static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 {
-	Value *in[8] = { dy[0], n->in[0], n->in[1], n->in[2], n->out[0], n->out[1] };
+	Value *in[9] = { dy[0], n->in[0], n->in[1], n->in[2], n->out[0], n->out[1], n->out[2] };
 
 	if (!dy[0])
 		return;
 	for (int i = 3; i < n->nin; i++)
-		in[3 + i] = n->in[i];
-	const Node *g = build(b, OP_AttentionGrad, n->attr, n->nin + 3, in, NULL);
+		in[4 + i] = n->in[i];
+	const Node *g = build(b, OP_AttentionGrad, n->attr, n->nin + 4, in, NULL);
 	for (int i = 0; i < 3; i++)
 		dx[i] = g->out[i];
 }
@@ -266,10 +283,14 @@ static void score_holes(const Node *n, Holes *h, const Geo *g)
 		score = arena_printf(h->arena, "%s + %s", score, element(h->arena, "bias", g->bias));
 	hole_text(h, "SCORE", "%s", score);
 	hole_text(h, "DSCORE", "%s", back);
+	hole_int(h, "FILLED", filled(n));
+	hole_text(h, "FILL", "%s", fill);
+	hole_text(h, "LEAST", "%s", t == DT_f64 ? "-746" : "-104");     /* exp of it is less than half of the least number */
 }
 
 /* GPUs: the library's forward, where it may have one: heads of 16 bits, in rows of whole multiples of 16 bytes, nothing but later
- * keys hidden. The kernel does it where the library has none after all. */
+ * keys hidden. The kernel does it where the library has none after all, and is told whether it has: the library leaves later keys
+ * out, and of FILLED the kernel looks for rows where that is wrong. */
 static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
 {
 	const struct attention *at = n->attr;
@@ -277,8 +298,10 @@ static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
 	const char *text = "";
 
 	if (is_grad(n) || !vectors || !dtype_half(n->in[0]->type.dtype) || mask_of(n) || bias_of(n) || at->ratio > 0 || at->transK ||
-		g->d > 128 || g->dv > 128 || g->b * g->h * g->tq < 1)
+		g->d > 128 || g->dv > 128 || g->b * g->h * g->tq < 1) {
+		hole_int(h, "LIBRARY", 0);
 		return;
+	}
 	for (int i = 0; i < 4; i++)
 		text = arena_printf(h->arena, "%s, .%c = { %lld, %lld, %lld }", text, "qkvy"[i], (long long)s[i][0], (long long)s[i][1],
 			(long long)s[i][2]);
@@ -286,7 +309,8 @@ static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
 		".d = %lld, .dv = %lld%s }", n->in[0]->type.dtype == DT_f16 ? "PD_F16" : "PD_BF16", at->causal != 0,
 		c_literal(h->arena, DT_f32, at->scale, 0), (long long)g->b, (long long)g->h, (long long)g->tq, (long long)g->tk,
 		(long long)g->d, (long long)g->dv, text);
-	hole_text(h, "CUDA_CALL", "if (!pd_attention_run(&$o, $=, $=1, $0, $1, $2)) $k($=, $=1, $0, $1, $2);");
+	hole_int(h, "LIBRARY", 1);
+	hole_text(h, "CUDA_CALL", "$k($=, $=1, $=2, $0, $1, $2, pd_attention_run(&$o, $=, $=1, $=2, $0, $1, $2));");
 }
 
 static int64_t sixteens(int64_t n, int64_t most)
@@ -324,15 +348,15 @@ static void name_hole(const Node *n, Holes *h, const Geo *g)
 
 	hole_name(h, "attention%s_%lldx%lldx%lldx%lldx%lldx%lld%s%s%s%s", is_grad(n) ? "_grad" : "", (long long)g->b,
 		(long long)g->h, (long long)g->tq, (long long)g->tk, (long long)g->d, (long long)g->dv,
-		at->causal ? "_causal" : "", mask_of(n) ? "_masked" : "", bias_of(n) ? "_biased" : "",
+		filled(n) ? "_filled" : at->causal ? "_causal" : "", mask_of(n) ? "_masked" : "", bias_of(n) ? "_biased" : "",
 		dtype_suffix(n->in[0]->type.dtype));
 }
 
 static void call_hole(const Node *n, Holes *h)
 {
 	const struct attention *at = n->attr;
-	const int first = is_grad(n) ? 6 : 3;
-	const char *args = is_grad(n) ? "$=0, $=1, $=2, $0, $1, $2, $3, $4, $5" : "$=0, $=1, $0, $1, $2";
+	const int first = is_grad(n) ? 7 : 3;
+	const char *args = is_grad(n) ? "$=0, $=1, $=2, $0, $1, $2, $3, $4, $5, $6" : "$=0, $=1, $=2, $0, $1, $2";
 
 	for (int i = first; i < n->nin; i++)
 		if (n->in[i])
@@ -415,13 +439,13 @@ static const AttrDef attrs[] = {
 	.cost = cost, .holes = holes
 
 const OpDef op_Attention = {
-	.name = "Attention", .minin = 3, .maxin = 5, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
+	.name = "Attention", .minin = 3, .maxin = 5, .nout = 3, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
 	COMMON, .cpu = { .file = "attention.cpu.c" }, .ref = { .file = "attention.ref.c" },
 	.cuda = { .file = "attention.cuda.cu", .object = "pd_attention", .init = "pd_attention_init(&$o, &$DESC);" },
 };
 
 const OpDef op_AttentionGrad = {
-	.name = "AttentionGrad", .minin = 6, .maxin = 8, .nout = 3, .shape = grad_shape,
+	.name = "AttentionGrad", .minin = 7, .maxin = 9, .nout = 3, .shape = grad_shape,
 	COMMON, .cpu = { .file = "attention_grad.cpu.c" }, .ref = { .file = "attention_grad.ref.c" },
 	.cuda = { .file = "attention_grad.cuda.cu" },
 };

@@ -1,8 +1,9 @@
-/* y = dropout(softmax(scores)) v for HEADS matrices, ROWS rows of scores at a time; lse = log sum exp of each row. */
+/* y = dropout(softmax(scores)) v for HEADS matrices, ROWS rows of scores at a time; lse + rest = log sum exp of each row. FILLED:
+ * the scores of later keys are looked at only where a row's own leave them any weight. */
 #if HALF
-static void NAME(TS *restrict y_16, T *restrict lse, const TS *restrict q_16, const TS *restrict k_16, const TS *restrict v_16
+static void NAME(TS *restrict y_16, T *restrict lse, T *restrict rest, const TS *restrict q_16, const TS *restrict k_16, const TS *restrict v_16
 #else
-static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *restrict k, const T *restrict v
+static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *restrict q, const T *restrict k, const T *restrict v
 #endif
 #if MASK
 	, const uint8_t *restrict mask
@@ -28,7 +29,7 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 		const int64_t b = n / BLOCKS / H, h = n / BLOCKS % H;
 		const int first = (int)(n % BLOCKS) * ROWS, rows = ROWS < TQ - first ? ROWS : TQ - first;
 #if CAUSAL
-		const int keys = first + rows < TK ? first + rows : TK;
+		int keys = first + rows < TK ? first + rows : TK;
 #else
 		const int keys = TK;
 #endif
@@ -38,7 +39,7 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 		for (int r = 0; r < rows; r++) {
 			const int i = first + r;
 #if CAUSAL
-			const int len = i + 1 < TK ? i + 1 : TK;
+			int len = i + 1 < TK ? i + 1 : TK;
 #else
 			const int len = TK;
 #endif
@@ -51,12 +52,24 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 				row[j] = SCORE;
 				top = top < row[j] ? row[j] : top;
 			}
+#if FILLED
+			if (len < TK && FILL - top > LEAST) {
+				for (int m = 0; keys < TK && m < rows; m++)
+					memset(p + (int64_t)m * TK + keys, 0, (TK - keys) * sizeof *p);
+				for (int j = len; j < TK; j++)
+					row[j] = FILL;
+				keys = len = TK;
+				top = top < FILL ? FILL : top;
+			}
+#endif
 #pragma omp simd reduction(+ : sum)
 			for (int j = 0; j < len; j++) {
 				row[j] = EXP(row[j] - top);
 				sum += row[j];
 			}
-			lse[(b * H + h) * TQ + i] = top + LOG(sum);
+			const T more = LOG(sum), all = top + more;
+			lse[(b * H + h) * TQ + i] = all;
+			rest[(b * H + h) * TQ + i] = top - all + more;
 			sum = 1 / sum;
 #if DROP
 #if EVALUATES

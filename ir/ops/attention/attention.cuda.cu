@@ -1,7 +1,8 @@
-/* y = dropout(softmax(scores)) v, lse = log sum exp of the row. A block has 16 rows of scores per warp and goes over the keys,
+/* y = dropout(softmax(scores)) v, lse + rest = log sum exp of the row. A block has 16 rows of scores per warp and goes over the keys,
  * KEYS at a time, that lie in shared memory; the scores are in registers, as the product of two matrices leaves them (gpu_tiles.h).
  * What is summed up is scaled anew when a row meets a larger score. Of heads wider than DC columns a part is there at a time,
- * and a block makes DVC columns of y. The rows that see most keys begin. */
+ * and a block makes DVC columns of y. The rows that see most keys begin. FILLED: a block looks at later keys only where one of its
+ * rows leaves them any weight; done: the library has left them out, and blocks of such rows alone are to do theirs again. */
 #include <gpu_tiles.h>
 
 namespace device::NAME {
@@ -12,8 +13,8 @@ static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
 
 #include "score.part.h"
 
-static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, const TS *q, const TS *k, const TS *v, const uint8_t *mask,
-	const float *bias, int64_t sample)
+static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, float *rest, const TS *q, const TS *k, const TS *v,
+	const uint8_t *mask, const float *bias, int64_t sample, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *ks = qs + MINE * PITCH, *vs = ks + KEYS * PITCH;
@@ -23,27 +24,39 @@ static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, const T
 	const TS *qn = q + b * QB + h * QH + (int64_t)first * QR, *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH + part;
 	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
 #if CAUSAL
-	const int end = first + MINE < TK ? first + MINE : TK;
+	int end = first + MINE < TK ? first + MINE : TK;
 #else
 	const int end = TK;
 #endif
 	float to[DVC / 8][4] = {}, top[2] = { -INFINITY, -INFINITY }, sum[2] = {};
 
+#if FILLED
+	if (done) {                     /* a row's largest score is no more than log TK below lse, and what the library rounds */
+		int needed = 0;
+
+		for (int64_t i = first + (int)threadIdx.x; i < first + MINE && i < TQ; i += THREADS)
+			needed |= FILL - lse[(int64_t)n * TQ + i] + logf((float)TK) + 1 > LEAST;
+		if (!__syncthreads_or(needed))
+			return;
+	}
+#else
+	(void)done;
+#endif
 	for (int key = 0; key < end; key += KEYS) {
 		float s[KEYS / 8][4] = {};
 
 		for (int c = 0; c < D; c += DC) {
 			__syncthreads();
 			if (D > DC || key == 0)
-				pd_tile_load<TILE, MINE, DC, VECTORS>(qs, qn + c, QR, 1, TQ - first, D - c);
+				pd_tile_load<TILE, MINE, DC, VECTORS, THREADS>(qs, qn + c, QR, 1, TQ - first, D - c);
 #if KT
-			pd_tile_load<TILE, KEYS, DC, 0>(ks, kn + (int64_t)c * KR + key, 1, KR, TK - key, D - c);
+			pd_tile_load<TILE, KEYS, DC, 0, THREADS>(ks, kn + (int64_t)c * KR + key, 1, KR, TK - key, D - c);
 #else
-			pd_tile_load<TILE, KEYS, DC, VECTORS>(ks, kn + (int64_t)key * KR + c, KR, 1, TK - key, D - c);
+			pd_tile_load<TILE, KEYS, DC, VECTORS, THREADS>(ks, kn + (int64_t)key * KR + c, KR, 1, TK - key, D - c);
 #endif
 			if (c == 0)
-				pd_tile_load<TILE, KEYS, DVC, VECTORS>(vs, vn + (int64_t)key * VR, VR, 1, TK - key, DV - part);
-			__syncthreads();
+				pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(vs, vn + (int64_t)key * VR, VR, 1, TK - key, DV - part);
+			pd_tiles_there();
 			pd_tile_nt<TILE, KEYS / 8, DC>(s, qs + 16 * warp * PITCH, ks);
 		}
 		PD_UNROLL
@@ -61,7 +74,7 @@ static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, const T
 				const int64_t j = key + e / 2 * 8 + threadIdx.x % 4 * 2 + e % 2;
 				float *x = &s[e / 2][2 * r + e % 2];
 
-				*x = j < len ? score_of(*x, b, h, i, j, mask, bias) : -INFINITY;
+				*x = j < len ? score_of(*x, b, h, i, j, mask, bias) : FILLED && j < TK ? FILL : -INFINITY;
 				high = fmaxf(high, *x);
 			}
 			high = pd_row_max(high);
@@ -84,14 +97,22 @@ static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, const T
 			}
 		}
 		pd_tile_nn<TILE>(to, s, vs);
+#if FILLED
+		if (key + KEYS >= end && end < TK && __syncthreads_or(FILL - top[0] > LEAST || FILL - top[1] > LEAST))
+			end = TK;
+#endif
 	}
 	PD_UNROLL
 	for (int r = 0; r < 2; r++) {
 		const int64_t i = row + 8 * r;
 		const float all = pd_row_sum(sum[r]);
 
-		if (i < TQ && part == 0 && threadIdx.x % 4 == 0)
-			lse[(int64_t)n * TQ + i] = all > 0 ? top[r] + logf(all) : NAN;         /* no key at all is seen */
+		if (i < TQ && part == 0 && threadIdx.x % 4 == 0) {
+			const float more = all > 0 ? logf(all) : NAN, whole = top[r] + more;    /* NAN: no key at all is seen */
+
+			lse[(int64_t)n * TQ + i] = whole;
+			rest[(int64_t)n * TQ + i] = top[r] - whole + more;
+		}
 		PD_UNROLL
 		for (int e = 0; e < DVC / 4; e++) {
 			const int c = part + TILE::column(e / 2, e % 2);
@@ -103,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, const T
 }
 }
 
-PD_HOST void NAME(TS *y, T *lse, const TS *q, const TS *k, const TS *v
+PD_HOST void NAME(TS *y, T *lse, T *rest, const TS *q, const TS *k, const TS *v
 #if MASK
 	, const uint8_t *mask
 #endif
@@ -112,6 +133,9 @@ PD_HOST void NAME(TS *y, T *lse, const TS *q, const TS *k, const TS *v
 #endif
 #if DROP
 	, int64_t sample
+#endif
+#if LIBRARY
+	, int done
 #endif
 	)
 {
@@ -124,7 +148,15 @@ PD_HOST void NAME(TS *y, T *lse, const TS *q, const TS *k, const TS *v
 #if !DROP
 	const int64_t sample = 0;
 #endif
+#if !LIBRARY
+	const int done = 0;
+#endif
 
+#if LIBRARY && !FILLED
+	if (done)
+		return;
+#endif
 	PD_LAUNCH(device::NAME::run, HEADS * device::NAME::TILES * device::NAME::PARTS, device::NAME::THREADS,
-		((device::NAME::MINE + KEYS) * device::NAME::PITCH + KEYS * device::NAME::PITCHV) * sizeof(TS), y, lse, q, k, v, mask, bias, sample);
+		((device::NAME::MINE + KEYS) * device::NAME::PITCH + KEYS * device::NAME::PITCHV) * sizeof(TS), y, lse, rest, q, k, v, mask, bias, sample,
+		done);
 }

@@ -1,5 +1,5 @@
-/* y = dropout(softmax(scores)) v for HEADS matrices, a row at a time; lse = log sum exp of each row. */
-static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *restrict k, const T *restrict v
+/* y = dropout(softmax(scores)) v for HEADS matrices, a row at a time; lse + rest = log sum exp of each row. */
+static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *restrict q, const T *restrict k, const T *restrict v
 #if MASK
 	, const uint8_t *restrict mask
 #endif
@@ -15,7 +15,7 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 		const int64_t b = n / TQ / H, h = n / TQ % H, i = n % TQ;
 		const T *restrict from = q + b * QB + h * QH + i * QR;
 		T *restrict to = y + b * YB + h * YH + i * YR;
-#if CAUSAL
+#if CAUSAL && !FILLED
 		const int len = i + 1 < TK ? (int)i + 1 : TK;
 #else
 		const int len = TK;
@@ -30,7 +30,11 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 #else
 				s += from[c] * k[b * KB + h * KH + (int64_t)j * KR + c];
 #endif
+#if FILLED
+			p[j] = j <= i ? SCORE : FILL;
+#else
 			p[j] = SCORE;
+#endif
 			top = top < p[j] ? p[j] : top;
 		}
 		for (int j = 0; j < len; j++) {
@@ -38,6 +42,7 @@ static void NAME(T *restrict y, T *restrict lse, const T *restrict q, const T *r
 			sum += p[j];
 		}
 		lse[n] = top + LOG(sum);
+		rest[n] = top - lse[n] + LOG(sum);
 		for (int c = 0; c < DV; c++)
 			to[c] = 0;
 		for (int j = 0; j < len; j++) {

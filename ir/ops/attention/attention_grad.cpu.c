@@ -1,12 +1,13 @@
-/* The gradients of a head, ROWS rows of scores at a time: p again from lse, d = dy v^T, then with t = dy y^T
+/* The gradients of a head, ROWS rows of scores at a time: p again from lse + rest, d = dy v^T, then with t = dy y^T
  *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q
- * A dropped p is kept negative until dv has been added to. */
+ * A dropped p is kept negative until dv has been added to. FILLED: later keys are looked at only where a row gives them weight;
+ * no gradient reaches their products. */
 #if HALF
 static void NAME(TS *restrict dq_16, TS *restrict dk_16, TS *restrict dv_16, const TS *restrict dy_16, const TS *restrict q_16,
-	const TS *restrict k_16, const TS *restrict v_16, const TS *restrict y_16, const T *restrict lse
+	const TS *restrict k_16, const TS *restrict v_16, const TS *restrict y_16, const T *restrict lse, const T *restrict rest
 #else
 static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
-	const T *restrict k, const T *restrict v, const T *restrict y, const T *restrict lse
+	const T *restrict k, const T *restrict v, const T *restrict y, const T *restrict lse, const T *restrict rest
 #endif
 #if MASK
 	, const uint8_t *restrict mask
@@ -50,11 +51,15 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 			const T *restrict dyn = dy + b * YB + h * YH + (int64_t)first * YR;
 			T *restrict dqn = dq + b * QB + h * QH + (int64_t)first * QR;
 #if CAUSAL
-			const int keys = first + rows < TK ? first + rows : TK;
+			int keys = first + rows < TK ? first + rows : TK;
 #else
 			const int keys = TK;
 #endif
 
+#if FILLED
+			for (int64_t i = n * TQ + first; i < n * TQ + first + rows; i++)
+				keys = FILL - lse[i] - rest[i] > LEAST ? TK : keys;
+#endif
 			pd_gemm(0, !KT, rows, keys, D, qn, QR, kn, KR, 0, p, TK);
 			pd_gemm(0, 1, rows, keys, DV, dyn, YR, vn, VR, 0, d, TK);
 			for (int r = 0; r < rows; r++) {
@@ -65,7 +70,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 				const int len = TK;
 #endif
 				T *restrict row = p + (int64_t)r * TK, *restrict drow = d + (int64_t)r * TK;
-				const T l = lse[n * TQ + i], *restrict yi = y + b * YB + h * YH + i * YR, *restrict dyi = dyn + (int64_t)r * YR;
+				const T l = lse[n * TQ + i], m = rest[n * TQ + i], *restrict yi = y + b * YB + h * YH + i * YR, *restrict dyi = dyn + (int64_t)r * YR;
 				T t = 0;
 
 #pragma omp simd reduction(+ : t)
@@ -74,7 +79,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #pragma omp simd
 				for (int j = 0; j < len; j++) {
 					const T s = row[j];
-					row[j] = EXP(SCORE - l);
+					row[j] = EXP(SCORE - l - m);
 				}
 #if DROP
 				for (int j = 0; j < len; j++) {
@@ -95,8 +100,17 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 					drow[j] = DSCORE;
 				}
 #endif
-				for (int j = len; j < keys; j++)
-					row[j] = drow[j] = 0;
+				for (int j = len; j < keys; j++) {
+#if FILLED && DROP
+					row[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
+						EXP(FILL - l - m) * KEEP : 0;
+#elif FILLED
+					row[j] = EXP(FILL - l - m);
+#else
+					row[j] = 0;
+#endif
+					drow[j] = 0;
+				}
 			}
 			pd_gemm(1, 0, keys, DV, rows, p, TK, dyn, YR, 1, dvn, VR);
 			pd_gemm(0, KT, rows, D, keys, d, TK, kn, KR, 0, dqn, QR);

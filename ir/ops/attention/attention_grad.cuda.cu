@@ -1,8 +1,10 @@
-/* The gradients of attention, as the forward has tiles (attention.cuda.cu): p again from lse, d = dy v', then with t = dy y of a
+/* The gradients of attention, as the forward has tiles (attention.cuda.cu): p again from lse + rest, d = dy v', then with t = dy y of a
  * row
  *     ds = p (d - t)        dq = ds k        (rows: a block has queries and goes over the keys)
  *     dv = p' dy            dk = ds' q       (keys: a block has keys and goes over the queries)
- * Each sum is one block's, in the order of the keys or queries. t goes to memory from the first kernel to the second. */
+ * Each sum is one block's, in the order of the keys or queries. t goes to memory from the first kernel to the second. FILLED: no
+ * gradient reaches the products of later keys, and the second kernel looks at queries before its keys only where one of them
+ * leaves them any weight. */
 #include <gpu_tiles.h>
 
 namespace device::NAME {
@@ -25,10 +27,18 @@ static __device__ float through(float ds, int64_t b, int64_t h, int64_t i, int64
 template<int N> static __device__ void load_keys(TS *to, const TS *kn, int key, int c)
 {
 #if KT
-	pd_tile_load<TILE, N, DC, 0>(to, kn + (int64_t)c * KR + key, 1, KR, TK - key, D - c);
+	pd_tile_load<TILE, N, DC, 0, THREADS>(to, kn + (int64_t)c * KR + key, 1, KR, TK - key, D - c);
 #else
-	pd_tile_load<TILE, N, DC, VECTORS>(to, kn + (int64_t)key * KR + c, KR, 1, TK - key, D - c);
+	pd_tile_load<TILE, N, DC, VECTORS, THREADS>(to, kn + (int64_t)key * KR + c, KR, 1, TK - key, D - c);
 #endif
+}
+
+/* dys[MINE][DVC] = queries from `first` on, where they are not there yet, vs[KEYS][DVC] = keys from `key` on, columns from c on. */
+static __device__ void load_values(TS *dys, TS *vs, const TS *dyn, const TS *vn, int first, int key, int c, bool anew)
+{
+	if (anew)
+		pd_tile_load<TILE, MINE, DVC, VECTORS, THREADS>(dys, dyn + c, YR, 1, TQ - first, DV - c);
+	pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(vs, vn + (int64_t)key * VR + c, VR, 1, TK - key, DV - c);
 }
 
 /* t of the two rows of this thread, of which `row` is the first. */
@@ -48,7 +58,7 @@ static __device__ void products_of(float *t, const TS *dy, const TS *y, int row)
 }
 
 static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const TS *dy, const TS *q, const TS *k, const TS *v,
-	const TS *y, const float *lse, const uint8_t *mask, const float *bias, int64_t sample)
+	const TS *y, const float *lse, const float *rest, const uint8_t *mask, const float *bias, int64_t sample)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *dys = qs + MINE * PITCH, *ks = dys + MINE * PITCHV, *vs = ks + KEYS * PITCH;
@@ -63,31 +73,39 @@ static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const 
 #else
 	const int end = TK;
 #endif
-	float to[DC / 8][4] = {}, t[2] = {};
+	float to[DC / 8][4] = {}, t[2] = {}, l[2], m[2];
 
 	products_of(t, dy + b * YB + h * YH, y + b * YB + h * YH, row);
-	for (int r = 0; r < 2; r++)
+	for (int r = 0; r < 2; r++) {
+		const int64_t at = (int64_t)n * TQ + (row + 8 * r < TQ ? row + 8 * r : TQ - 1);
+
+		l[r] = lse[at];
+		m[r] = rest[at];
 		if (part == 0 && threadIdx.x % 4 == 0 && row + 8 * r < TQ)
-			ts[(int64_t)n * TQ + row + 8 * r] = t[r];
+			ts[at] = t[r];
+	}
 	for (int key = 0; key < end; key += KEYS) {
 		float s[KEYS / 8][4] = {}, d[KEYS / 8][4] = {};
 
 		for (int c = 0; c < D; c += DC) {
 			__syncthreads();
 			if (D > DC || key == 0)
-				pd_tile_load<TILE, MINE, DC, VECTORS>(qs, qn + c, QR, 1, TQ - first, D - c);
+				pd_tile_load<TILE, MINE, DC, VECTORS, THREADS>(qs, qn + c, QR, 1, TQ - first, D - c);
 			load_keys<KEYS>(ks, kn, key, c);
-			__syncthreads();
+			if (DV <= DVC && c == 0)
+				load_values(dys, vs, dyn, vn, first, key, 0, key == 0);
+			pd_tiles_there();
 			pd_tile_nt<TILE, KEYS / 8, DC>(s, qs + 16 * warp * PITCH, ks);
 		}
 		for (int c = 0; c < DV; c += DVC) {
-			__syncthreads();
-			if (DV > DVC || key == 0)
-				pd_tile_load<TILE, MINE, DVC, VECTORS>(dys, dyn + c, YR, 1, TQ - first, DV - c);
-			pd_tile_load<TILE, KEYS, DVC, VECTORS>(vs, vn + (int64_t)key * VR + c, VR, 1, TK - key, DV - c);
+			if (DV > DVC || D > DC)
+				__syncthreads();
+			if (DV > DVC)
+				load_values(dys, vs, dyn, vn, first, key, c, true);
 			if (D > DC && c == 0)
 				load_keys<KEYS>(ks, kn, key, part);
-			__syncthreads();
+			if (DV > DVC || D > DC)
+				pd_tiles_there();
 			pd_tile_nt<TILE, KEYS / 8, DVC>(d, dys + 16 * warp * PITCHV, vs);
 		}
 		PD_UNROLL
@@ -98,7 +116,6 @@ static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const 
 #else
 			const int len = TK;
 #endif
-			const float l = lse[(int64_t)n * TQ + i];
 
 			PD_UNROLL
 			for (int e = 0; e < KEYS / 4; e++) {
@@ -106,7 +123,7 @@ static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const 
 				float *x = &s[e / 2][2 * r + e % 2];
 
 				if (j < len)
-					*x = through(TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l) *
+					*x = through(TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l[r] - m[r]) *
 						(d[e / 2][2 * r + e % 2] * kept(b, h, i, j, sample) - t[r]), b, h, i, j, mask);
 				else
 					*x = 0;
@@ -123,20 +140,49 @@ static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const 
 	}
 }
 
+/* What is known of a query. */
+struct alignas(16) row_facts { float lse, rest, t; };
+
+static __device__ void load_facts(row_facts *to, const float *lse, const float *rest, const float *ts, int n, int query)
+{
+	for (int e = threadIdx.x; e < KEYS; e += THREADS) {
+		const int64_t at = (int64_t)n * TQ + (query + e < TQ ? query + e : TQ - 1);
+
+		to[e] = { lse[at], rest[at], ts[at] };
+	}
+}
+
+/* vs[MINE][DVC] = keys from `first` on, where they are not there yet, dys[KEYS][DVC] = queries from `query` on, columns from c on. */
+static __device__ void load_gradients(TS *vs, TS *dys, const TS *vn, const TS *dyn, int first, int query, int c, bool anew)
+{
+	if (anew)
+		pd_tile_load<TILE, MINE, DVC, VECTORS, THREADS>(vs, vn + c, VR, 1, TK - first, DV - c);
+	pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(dys, dyn + (int64_t)query * YR + c, YR, 1, TQ - query, DV - c);
+}
+
 static __global__ void __launch_bounds__(THREADS) keys(TS *dk, TS *dv, const float *ts, const TS *dy, const TS *q, const TS *k,
-	const TS *v, const float *lse, const uint8_t *mask, const float *bias, int64_t sample)
+	const TS *v, const float *lse, const float *rest, const uint8_t *mask, const float *bias, int64_t sample)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *ks = (TS *)(void *)room, *vs = ks + MINE * PITCH, *qs = vs + MINE * PITCHV, *dys = qs + KEYS * PITCH;
+	row_facts *facts = (row_facts *)(void *)(dys + KEYS * PITCHV);
 	const int n = blockIdx.x % ALL, part = blockIdx.x / ALL % PARTS;
 	const int first = (int)(blockIdx.x / (ALL * PARTS)) * MINE;
 	const int64_t b = n / H, h = n % H;
 	const TS *qn = q + b * QB + h * QH, *dyn = dy + b * YB + h * YH;
 	const TS *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH + (int64_t)first * VR;
 	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
-	const int seen = CAUSAL ? first / KEYS * KEYS : 0;          /* the first query that sees the keys */
+	int seen = CAUSAL ? first / KEYS * KEYS : 0;                /* the first query that sees the keys */
 	float tok[DC / 8][4] = {}, tov[DVC / 8][4] = {};
 
+#if FILLED
+	int needed = 0;
+
+	for (int64_t i = (int)threadIdx.x; i < seen && i < TQ; i += THREADS)
+		needed |= FILL - lse[(int64_t)n * TQ + i] - rest[(int64_t)n * TQ + i] > LEAST;
+	if (__syncthreads_or(needed))
+		seen = 0;
+#endif
 	for (int query = seen; query < TQ; query += KEYS) {
 		float s[KEYS / 8][4] = {}, d[KEYS / 8][4] = {};
 
@@ -144,31 +190,35 @@ static __global__ void __launch_bounds__(THREADS) keys(TS *dk, TS *dv, const flo
 			__syncthreads();
 			if (D > DC || query == seen)
 				load_keys<MINE>(ks, kn, first, c);
-			pd_tile_load<TILE, KEYS, DC, VECTORS>(qs, qn + (int64_t)query * QR + c, QR, 1, TQ - query, D - c);
-			__syncthreads();
+			pd_tile_load<TILE, KEYS, DC, VECTORS, THREADS>(qs, qn + (int64_t)query * QR + c, QR, 1, TQ - query, D - c);
+			if (c == 0)
+				load_facts(facts, lse, rest, ts, n, query);
+			if (DV <= DVC && c == 0)
+				load_gradients(vs, dys, vn, dyn, first, query, 0, query == seen);
+			pd_tiles_there();
 			pd_tile_nt<TILE, KEYS / 8, DC>(s, ks + 16 * warp * PITCH, qs);
 		}
 		for (int c = 0; c < DV; c += DVC) {
-			__syncthreads();
-			if (DV > DVC || query == seen)
-				pd_tile_load<TILE, MINE, DVC, VECTORS>(vs, vn + c, VR, 1, TK - first, DV - c);
-			pd_tile_load<TILE, KEYS, DVC, VECTORS>(dys, dyn + (int64_t)query * YR + c, YR, 1, TQ - query, DV - c);
-			__syncthreads();
+			if (DV > DVC) {
+				__syncthreads();
+				load_gradients(vs, dys, vn, dyn, first, query, c, true);
+				pd_tiles_there();
+			}
 			pd_tile_nt<TILE, KEYS / 8, DVC>(d, vs + 16 * warp * PITCHV, dys);
 		}
 		if (PARTS > 1) {
 			__syncthreads();
 			if (D > DC)
-				pd_tile_load<TILE, KEYS, DC, VECTORS>(qs, qn + (int64_t)query * QR + part * DC, QR, 1, TQ - query, D - part * DC);
+				pd_tile_load<TILE, KEYS, DC, VECTORS, THREADS>(qs, qn + (int64_t)query * QR + part * DC, QR, 1, TQ - query, D - part * DC);
 			if (DV > DVC)
-				pd_tile_load<TILE, KEYS, DVC, VECTORS>(dys, dyn + (int64_t)query * YR + part * DVC, YR, 1, TQ - query, DV - part * DVC);
-			__syncthreads();
+				pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(dys, dyn + (int64_t)query * YR + part * DVC, YR, 1, TQ - query, DV - part * DVC);
+			pd_tiles_there();
 		}
 		PD_UNROLL
 		for (int e = 0; e < KEYS / 4; e++) {
 			const int at = query + e / 2 * 8 + (int)threadIdx.x % 4 * 2 + e % 2;
 			const int64_t i = at < TQ ? at : TQ - 1;
-			const float l = lse[(int64_t)n * TQ + i], t = ts[(int64_t)n * TQ + i];
+			const row_facts f = facts[at - query];
 
 			PD_UNROLL
 			for (int r = 0; r < 2; r++) {
@@ -176,12 +226,13 @@ static __global__ void __launch_bounds__(THREADS) keys(TS *dk, TS *dv, const flo
 				float *x = &s[e / 2][2 * r + e % 2], *y = &d[e / 2][2 * r + e % 2];
 
 				if (at < TQ && (!CAUSAL || j <= i)) {
-					const float p = TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l), keep = kept(b, h, i, j, sample);
+					const float p = TILE::exp(score_of(*x, b, h, i, j, mask, bias) - f.lse - f.rest), keep = kept(b, h, i, j, sample);
 
-					*y = through(p * (*y * keep - t), b, h, i, j, mask);
+					*y = through(p * (*y * keep - f.t), b, h, i, j, mask);
 					*x = p * keep;
 				} else {
-					*x = *y = 0;
+					*x = FILLED && at < TQ && row + 8 * r < TK ? TILE::exp(FILL - f.lse - f.rest) * kept(b, h, i, j, sample) : 0;
+					*y = 0;
 				}
 			}
 		}
@@ -205,7 +256,8 @@ static __global__ void __launch_bounds__(THREADS) keys(TS *dk, TS *dv, const flo
 }
 }
 
-PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k, const TS *v, const TS *y, const T *lse
+PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k, const TS *v, const TS *y, const T *lse,
+	const T *rest
 #if MASK
 	, const uint8_t *mask
 #endif
@@ -227,10 +279,11 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 	const int64_t sample = 0;
 #endif
 	const size_t shared = (size_t)(device::NAME::MINE + KEYS) * (device::NAME::PITCH + device::NAME::PITCHV) * sizeof(TS);
+	const size_t facts = KEYS * sizeof(device::NAME::row_facts);
 	float *ts = (float *)pd_room(HEADS * TQ * sizeof(T));
 
 	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS, shared, dq, ts, dy, q, k, v,
-		y, lse, mask, bias, sample);
-	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS, shared, dk, dv, ts, dy, q, k,
-		v, lse, mask, bias, sample);
+		y, lse, rest, mask, bias, sample);
+	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS, shared + facts, dk, dv, ts, dy, q, k,
+		v, lse, rest, mask, bias, sample);
 }

@@ -1,7 +1,7 @@
-/* The gradients of every head, a row of scores at a time: p again from lse, d = dy v^T, then with t = dy y^T
+/* The gradients of every head, a row of scores at a time: p again from lse + rest, d = dy v^T, then with t = dy y^T
  *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q */
 static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
-	const T *restrict k, const T *restrict v, const T *restrict y, const T *restrict lse
+	const T *restrict k, const T *restrict v, const T *restrict y, const T *restrict lse, const T *restrict rest
 #if MASK
 	, const uint8_t *restrict mask
 #endif
@@ -20,7 +20,7 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 		const T *restrict qn = q + b * QB + h * QH + i * QR, *restrict dyn = dy + b * YB + h * YH + i * YR;
 		const T *restrict yn = y + b * YB + h * YH + i * YR;
 		T *restrict dqn = dq + b * QB + h * QH + i * QR;
-#if CAUSAL
+#if CAUSAL && !FILLED
 		const int len = i + 1 < TK ? (int)i + 1 : TK;
 #else
 		const int len = TK;
@@ -42,7 +42,11 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #else
 				s += qn[c] * k[b * KB + h * KH + (int64_t)j * KR + c];
 #endif
-			p[j] = EXP(SCORE - lse[n]);
+#if FILLED
+			p[j] = EXP((j <= i ? SCORE : FILL) - lse[n] - rest[n]);
+#else
+			p[j] = EXP(SCORE - lse[n] - rest[n]);
+#endif
 			d[j] = 0;
 			for (int c = 0; c < DV; c++) {
 				d[j] += dyn[c] * v[b * VB + h * VH + (int64_t)j * VR + c] * keep;
@@ -51,7 +55,11 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 		}
 		for (int j = 0; j < len; j++) {
 			T ds = p[j] * (d[j] - t);
+#if FILLED
+			ds = j <= i ? DSCORE : 0;
+#else
 			ds = DSCORE;
+#endif
 			for (int c = 0; c < D; c++) {
 #if KT
 				const int64_t at = b * KB + h * KH + (int64_t)c * KR + j;

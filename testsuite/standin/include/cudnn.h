@@ -31,6 +31,7 @@ typedef struct cudnnPerf { int algo; cudnnStatus_t status; float time; size_t me
 	cudnnConvolutionBwdFilterAlgoPerf_t;
 
 const char *cudnnGetErrorString(cudnnStatus_t s);
+void cudnnGetLastErrorString(char *message, size_t most);
 cudnnStatus_t cudnnCreate(cudnnHandle_t *h);
 cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s);
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *t);
@@ -188,7 +189,7 @@ typedef enum cudnnPointwiseMode {
 typedef enum cudnnReduceTensorOp {
 	CUDNN_REDUCE_TENSOR_ADD = 0, CUDNN_REDUCE_TENSOR_MAX = 3 } cudnnReduceTensorOp_t;
 typedef enum cudnnBackendHeurMode {
-	CUDNN_HEUR_MODE_A = 3 } cudnnBackendHeurMode_t;
+	CUDNN_HEUR_MODE_B = 1, CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A = 3 } cudnnBackendHeurMode_t;
 
 size_t cudnnGetVersion(void);
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *d);
