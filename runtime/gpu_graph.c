@@ -1,18 +1,19 @@
 /* gpu_graph.c: CUDA graphs. The functions of a device's actions (a forward, a backward, an update) start the same kernels with the
  * same arguments in every step, once what hangs on the step is read from device memory (pd_late). So each is captured in the third
- * step and from then on started as one graph. The first two steps run as they are, and the second one is watched: what a function has the host do
+ * step, called once more as it was, and from the next step on started as one graph. Graphs are made between the two: the driver asks for
+ * memory and may wait for all of the device, where in the middle of a step a message from another rank may be waited for. The first two steps run as they are, and the second one is watched: what a function has the host do
  * before its kernels (inputs, waits for messages) is done before its graph too, and a loss that it reports is noted behind it. Where it
  * asks the host or the device for a number, or waits, there are no graphs for functions of its kind.
  *
- * A backward that begins sums of gradients (buckets) is several graphs: what comes before a sum, the sum, what comes behind. Nothing
- * of a function is started before all of it was captured. Where that fails, with --cuda-graphs auto, the function is called once more as it
- * was in the first steps, one line says why, and there are no graphs of its kind from then on. */
+ * A backward that begins sums of gradients (buckets) is several graphs: what comes before a sum, the sum, what comes behind. Where something
+ * of it fails, with --cuda-graphs auto, one line says why, and there are no graphs of functions of its kind from then on. */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
 typedef struct todo { rt_todo what; int a, b; void *to; } todo;
 typedef struct noted { int mb; bool hits; } noted;
 typedef struct piece {                  /* a graph, and the sum that begins behind it; group NULL: none */
+	cudaGraph_t     captured;       /* until it is made */
 	cudaGraphExec_t graph;
 	const pd_group *group;
 	float          *buf;
@@ -26,7 +27,7 @@ typedef struct section {
 	noted          *notes;
 	piece          *pieces;
 	int             nbefore, nnotes, first_note, npieces;
-	bool            whole;          /* all pieces are there */
+	bool            captured, whole;        /* all pieces are; and made */
 } section;
 enum { WATCHED = 2, MICRO = 0, STEP = 1 };
 
@@ -233,10 +234,28 @@ static void end_piece(section *s)
 {
 	cudaGraph_t g = NULL;
 
-	if (!worked(cudaStreamEndCapture(pd_stream(), &g), "cudaStreamEndCapture"))
-		return;
-	(void)worked(cudaGraphInstantiate(&s->pieces[s->npieces++].graph, g, 0), "cudaGraphInstantiate");
-	rt_gpu_check(cudaGraphDestroy(g), "cudaGraphDestroy");
+	if (worked(cudaStreamEndCapture(pd_stream(), &g), "cudaStreamEndCapture"))
+		s->pieces[s->npieces++].captured = g;
+}
+
+/* False: one is refused. */
+static bool make(section *s)
+{
+	for (int i = 0; i < s->npieces; i++) {
+		piece            *p = &s->pieces[i];
+		const cudaError_t made = cudaGraphInstantiate(&p->graph, p->captured, 0);
+		const cudaError_t e = made ? made : cudaGraphUpload(p->graph, pd_stream());
+
+		rt_gpu_check(cudaGraphDestroy(p->captured), "cudaGraphDestroy");
+		p->captured = NULL;
+		if (e == cudaSuccess)
+			continue;
+		if (must)
+			rt_gpu_check(e, "cudaGraphInstantiate");
+		snprintf(refused, sizeof refused, "cudaGraphInstantiate: %s", cudaGetErrorString(e));
+		return false;
+	}
+	return true;
 }
 
 static void start(const section *s)
@@ -275,14 +294,14 @@ bool rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *h
 	if (!lost) {
 		piece *p = &s->pieces[s->npieces - 1];
 
-		*p = (piece){ p->graph, g, buf, count, !how, how ? *how : (pd_sum){ 0 } };
+		*p = (piece){ p->captured, NULL, g, buf, count, !how, how ? *how : (pd_sum){ 0 } };
 	}
 	if (begin_piece(s))
 		return true;
-	if (lost)
+	capturing = false;      /* what there is of it is started, the rest runs as it is */
+	if (lost || !make(s))
 		rt_fail(RT_ERROR, "R520", "%s: neither ends a capture nor does another begin (--cuda-graphs off runs without): %s",
 		        pd_device_name(), refused);
-	capturing = false;      /* what there is of it is started, the rest runs as it is */
 	again = true;
 	start(s);
 	give_up(s);
@@ -349,6 +368,8 @@ bool pd_section(bool train, int k, int n, int mb)
 		replay(s);
 		return false;
 	}
+	if (s->captured)
+		return true;
 	if (s->visits++ < WATCHED) {
 		s->nbefore = 0;
 		current = s;
@@ -370,18 +391,28 @@ bool pd_section_end(void)
 	}
 	end_piece(s);
 	capturing = false;
-	if (!*refused) {
-		current = NULL;
-		s->whole = true;
-		start(s);
-		return false;
-	}
-	give_up(s);
+	s->captured = !*refused;
+	if (*refused)
+		give_up(s);
 	for (int i = 0; i < ncounted; i++)
 		*counted[i].n = counted[i].before;
 	rt_gpu_unnote(s->first_note);
 	again = true;           /* what comes before it was done */
 	return true;
+}
+
+void rt_graphs_between(void)
+{
+	for (int k = 0; k < nsections; k++) {
+		section *s = &sections[k];
+
+		if (!s->captured || s->whole || spoiled[s->kind])
+			continue;
+		rt_nccl_settle();
+		s->whole = make(s);
+		if (!s->whole)
+			give_up(s);
+	}
 }
 
 void rt_graphs_end(void)

@@ -35,6 +35,7 @@ bool rt_nccl_may(void)
 #if !defined RT_NCCL
 
 void rt_nccl_look(void) { }
+void rt_nccl_settle(void) { }
 void rt_gpu_leave(void) { }
 static bool built_with(void) { return false; }
 static void open_all(const pd_program *p) { (void)p; }
@@ -449,12 +450,17 @@ static void open_all(const pd_program *p)
 	}
 }
 
+void rt_nccl_settle(void)
+{
+	for (int i = 0; i < njoints && way.on; i++)
+		rt_finish(joints[i].stream);
+}
+
 void rt_gpu_leave(void)
 {
 	if (!way.on)
 		return;
-	for (int i = 0; i < njoints; i++)
-		rt_finish(joints[i].stream);
+	rt_nccl_settle();
 	way.on = false;
 	for (int i = 0; i < njoints; i++)
 		ncclCommDestroy(joints[i].comm);

@@ -50,6 +50,7 @@ bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count);
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes);
 /* Rows of all grains: each member gives those of its own. */
 bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width);
+void rt_nccl_settle(void);              /* waits for all that was begun, between steps: the others began their part too */
 void rt_nccl_look(void);                /* whoever waits calls it: ends the run when something went wrong */
 
 /* gpu_streams.c. An event is made when it is first recorded. */

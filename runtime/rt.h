@@ -51,6 +51,7 @@ void   rt_gpu_leave(void);
 void   rt_local_copy(void *to, const void *from, size_t bytes);        /* between stages of this device */
 void   rt_section_spoil(const char *why);               /* gpu_graph.c: a function asks for this, so there is no graph of it */
 void   rt_graphs_open(const struct rt_options *o);
+void   rt_graphs_between(void);                         /* two steps: graphs are made of what was captured in the last one */
 void   rt_graphs_end(void);
 void   rt_inputs_ahead(void);                           /* what the next step reads first, while the device works on this one */
 void   rt_inputs_end(void);
@@ -70,6 +71,7 @@ static inline void rt_gpu_leave(void) { }
 static inline void rt_local_copy(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
 static inline void rt_section_spoil(const char *why) { (void)why; }
 static inline void rt_graphs_open(const struct rt_options *o) { (void)o; }
+static inline void rt_graphs_between(void) { }
 static inline void rt_graphs_end(void) { }
 static inline void rt_inputs_ahead(void) { }
 static inline void rt_inputs_end(void) { }

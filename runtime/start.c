@@ -183,6 +183,7 @@ static void one_step(const pd_program *p, bool update)
 		pd_norm_end();
 	if (!rt_totals_done())
 		pd_totals();
+	rt_graphs_between();
 }
 
 /* The last TIMES step times of rank 0, for the summary. */

@@ -3,8 +3,8 @@
  * wait for it stand still, which an event tells and a wait of the host would not outlive. A graph keeps what was started while
  * its stream was captured, with the arguments of then, and does that again.
  *
- * STANDIN_REFUSE=WHAT:N refuses the N-th capture of this process: its `begin`, its `end`, its `instantiate`, or the first thing that is
- * started in it (`launch`). */
+ * STANDIN_REFUSE=WHAT:N refuses the N-th capture of this process: its `begin`, its `end`, or the first thing that is started in it
+ * (`launch`); or the N-th graph (`instantiate`). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +23,14 @@ static int          nmade;
 static struct CUgraph_st *captured;     /* what the first stream is told goes there */
 static _Thread_local int  capturing;    /* this thread does so: it may not do what could make the device wait */
 static int                spoiled;      /* it did: there will be no graph */
-static int                captures;     /* begun since the start */
+static int                captures, instantiated;       /* since the start */
 
-/* Whether STANDIN_REFUSE means this of the capture that is going on. */
-static int refuses(const char *what)
+/* Whether STANDIN_REFUSE means the n-th of these. */
+static int refuses(const char *what, int nth)
 {
 	const char *s = getenv("STANDIN_REFUSE"), *n = s ? strchr(s, ':') : NULL;
 
-	return n && !strncmp(s, what, (size_t)(n - s)) && !what[n - s] && atoi(n + 1) == captures;
+	return n && !strncmp(s, what, (size_t)(n - s)) && !what[n - s] && atoi(n + 1) == nth;
 }
 
 /* ---- what is to be done ---- */
@@ -105,7 +105,7 @@ static void queue(cudaStream_t s, work w)
 API void standin_do(cudaStream_t s, standin_run *run, const void *what, size_t bytes)
 {
 	if ((!s || !s->lazy) && captured) {
-		if (refuses("launch") && !spoiled) {
+		if (refuses("launch", captures) && !spoiled) {
 			spoiled = 1;
 			standin_said(cudaErrorStreamCaptureUnsupported);
 			return;
@@ -126,8 +126,8 @@ void standin_meet(cudaStream_t s, standin_run *run, void *what)
 	standin_progress();
 }
 
-/* Giving memory back waits for all that the device was told, and so for other processes: on a GPU they may wait for this one. */
-void standin_frees(const char *call)
+/* What may wait for all that the device was told, and so for other processes: on a GPU they may wait for this one. */
+static void idle(const char *call)
 {
 	standin_progress();
 	for (int i = 0; i < nmade; i++)
@@ -136,6 +136,12 @@ void standin_frees(const char *call)
 				fprintf(stderr, "stand-in: %s while a message or sum is under way: on a GPU it waits for other ranks\n", call);
 				abort();
 			}
+}
+
+/* Memory is given back. */
+void standin_frees(const char *call)
+{
+	idle(call);
 	for (int i = 0; i < nmade; i++)
 		do_until(made[i], made[i]->n);
 }
@@ -332,7 +338,7 @@ API cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMod
 	if (captured || s->lazy)
 		return cudaErrorStreamCaptureUnsupported;
 	captures++;
-	if (refuses("begin"))
+	if (refuses("begin", captures))
 		return standin_said(cudaErrorStreamCaptureUnsupported);
 	captured = calloc(1, sizeof *captured);
 	capturing = mode != cudaStreamCaptureModeRelaxed;
@@ -344,7 +350,7 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 {
 	if (!captured || s->lazy)
 		return cudaErrorInvalidValue;
-	spoiled |= refuses("end");
+	spoiled |= refuses("end", captures);
 	*g = spoiled ? NULL : captured;
 	captured = NULL;
 	capturing = 0;
@@ -354,12 +360,21 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 API cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags)
 {
 	(void)flags;
-	*x = refuses("instantiate") ? NULL : malloc(sizeof **x);
+	idle("cudaGraphInstantiate");
+	instantiated++;
+	*x = refuses("instantiate", instantiated) ? NULL : malloc(sizeof **x);
 	if (!*x)
 		return standin_said(cudaErrorMemoryAllocation);
 	(*x)->of = *g;
 	*g = (struct CUgraph_st){ 0 };
 	return cudaSuccess;
+}
+
+API cudaError_t cudaGraphUpload(cudaGraphExec_t x, cudaStream_t s)
+{
+	(void)x;
+	idle("cudaGraphUpload");
+	return s->lazy ? standin_said(cudaErrorInvalidValue) : cudaSuccess;
 }
 
 API cudaError_t cudaGraphDestroy(cudaGraph_t g)
