@@ -213,6 +213,8 @@ static void write_case(CaseFile *f, Cw *w)
 	cw_func(w, "void %s(const void *const *in, void *const *out)", f->c->function);
 	if (f->c->memory)
 		cw_line(w, "char *memory = case_memory(%" PRId64 ");", f->c->memory);
+	if (f->gpu && strstr(buf_str(&body), "scratch"))
+		cw_line(w, "char *scratch = tensor(case_scratch(%d), %d);", CASES_SCRATCH, CASES_SCRATCH);
 	declare(f, w);
 	buf_puts(w->out, buf_str(&objects));
 	for (int i = 0; i < f->nused; i++)
@@ -240,7 +242,7 @@ static bool write_top(CaseFile *f, Cw *w, const char *body, int number)
 		cw_line(w, "#include \"pd.h\"");
 	cw_line(w, "#include \"cases.h\"");
 	cw_blank(w);
-	if (strstr(body, "scratch"))
+	if (!f->gpu && strstr(body, "scratch"))
 		cw_line(w, "static _Alignas(64) char scratch[%d];", CASES_SCRATCH);
 	if (!f->gpu) {
 		buf_puts(w->out, kernels);
@@ -264,7 +266,7 @@ static bool write_file(Build *b, Case *c, int n, int number)
 		f.c = &c[i];
 		f.nused = 0;
 		names_init(&f.names, b->a);
-		for (const char *const *r = (const char *const[]){ "memory", "case_memory", "tensor", "from_device", NULL }; *r; r++)
+		for (const char *const *r = (const char *const[]){ "memory", "case_memory", "case_scratch", "tensor", "from_device", NULL }; *r; r++)
 			names_reserve(&f.names, *r);
 		map_init(&f.at, b->a, false);
 		map_init(&f.root, b->a, false);
@@ -310,8 +312,10 @@ static bool write_table(Build *b, const Case *c, int n)
 	cw_line(&w, "extern const int ncases;");
 	cw_line(&w, "char *case_memory(size_t bytes);");
 	cw_line(&w, "void *tensor(char *at, size_t bytes);");
-	if (b->gpu)
+	if (b->gpu) {
+		cw_line(&w, "char *case_scratch(size_t bytes);");
 		cw_line(&w, "void from_device(void *to, const void *tensor, size_t bytes);");
+	}
 	cw_line(&wt, "#include \"cases.h\"");
 	cw_open(&wt, "const struct graph_case cases[] =");
 	for (int i = 0; i < n; i++) {
@@ -341,7 +345,7 @@ static bool write_table(Build *b, const Case *c, int n)
 /* Is the embedded file one of the runtime's that cases need? */
 static bool case_file(const char *name, bool gpu)
 {
-	static const char *const device[] = { "gpu.h", "gpu_tiles.h", "gpu_rt.h", "gpu_alone.h", "rt.h", "gpu_device.c", "gpu_streams.c", "gpu_library.c",
+	static const char *const device[] = { "gpu.h", "gpu_tiles.h", "gpu_rt.h", "gpu_alone.h", "rt.h", "gpu_device.c", "gpu_memory.c", "gpu_streams.c", "gpu_library.c",
 		"gpu_products.c", "gpu_dnn.h", "gpu_dnn.c", "gpu_conv.c", "gpu_bn.c", "gpu_pool.c", "gpu_recurrent.c", "gpu_attention.c",
 		"gpu_kernels.cu", "gpu_ends.cu", "gpu_norm.cu", "gpu_turns.cu" };
 

@@ -176,6 +176,14 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	return nk;
 }
 
+int64_t kernel_room(const Kernels *k, const Node *n)
+{
+	const NodeKernel *nk = map_get(&k->of, n);
+	const char *room = nk ? hole_string(k->a, nk->h, "ROOM", 4) : NULL;
+
+	return room ? strtoll(room, NULL, 10) : 0;
+}
+
 /* A vector version may round otherwise than the scalar one that does the rest of a loop, and how nodes are fused into loops
  * hangs on the plan. */
 void kernels_head(const Kernels *k, Buf *out, bool reproducible)

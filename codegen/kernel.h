@@ -31,6 +31,8 @@ typedef struct Kernels {
 void kernels_init(Kernels *k, Arena *a, Diag *d, bool cuda);
 /* The node's kernel; fills its template at the first call. NULL after a diagnostic (no kernel for this op: E0702). */
 const NodeKernel *kernel_of(Kernels *k, const Node *n);
+/* GPU: bytes that the node's kernels keep from one launch to the next (the hole ROOM); 0: none. */
+int64_t kernel_room(const Kernels *k, const Node *n);
 /* What stands before the functions: includes and, unless every bit matters, vector versions of math functions. */
 void kernels_head(const Kernels *k, Buf *out, bool reproducible);
 

@@ -1,6 +1,7 @@
 /* Who exchanges what with whom, for messages from GPU to GPU (runtime/gpu_nccl.c): those of a lane are told apart by their order alone,
  * so both sides must come to them in one order. The channels between two devices are dealt to as few lanes as that allows. Groups
  * of devices that sum or share something stand beside them. */
+#include <inttypes.h>
 #include <string.h>
 #include "stage.h"
 
@@ -72,20 +73,42 @@ static int *lanes(const Build *b, int from, int to)
 	return lane;
 }
 
+/* The stage of `rank`, of several, with the tensor of a channel that it sends, or receives. */
+static const Stage *stage_with(const Build *b, int rank, int channel, bool sends, const Value **v)
+{
+	for (int t = stage_of_rank(b, rank); t >= 0; t = next_chunk(b, t))
+		for (int k = 0; k < 2; k++)
+			for (const Node *n = (k ? b->m->stage[t]->backward : b->m->stage[t]->forward)->first; n; n = n->next)
+				if (n->op == (sends ? OP_Send : OP_Recv) && attr_int(n, "channel") == channel) {
+					*v = sends ? n->in[0] : n->out[0];
+					return b->m->stage[t];
+				}
+	bug("rank %d has no channel %d", rank, channel);
+}
+
+static void write_link(const Build *b, CwItems *items, int rank, int peer, int channel, int lane, bool sends)
+{
+	const Value *v;
+	const Stage *s = stage_with(b, rank, channel, sends, &v);
+
+	cw_item(items, "{ %d, %d, %d, %s, %d, %" PRId64 " }", channel, peer, lane, sends ? "true" : "false",
+		v->region == REGION_ENTRY ? s->entries : s->inflight, message_bytes(b, v));
+}
+
 static void write_table(const Build *b, Cw *w, int rank)
 {
 	CwItems items = { .w = w };
 
 	cw_blank(w);
-	cw_comment(w, "what it sends (true) and receives: channel, the other device, lane; both sides come to the messages of a lane in one "
-		"order");
+	cw_comment(w, "what it sends (true) and receives: channel, the other device, lane, slots, bytes; both sides come to the messages of a "
+		"lane in one order");
 	cw_open(w, "static const pd_link links[] =");
 	for (int peer = 0; peer < b->m->schedule->ndevice; peer++)
 		for (int sends = 0; sends < 2 && peer != rank; sends++) {
 			const int *lane = sends ? lanes(b, rank, peer) : lanes(b, peer, rank);
 			for (int c = 0; c < b->channels; c++)
 				if (lane[c] != ABSENT)
-					cw_item(&items, "{ %d, %d, %d, %s }", c, peer, lane[c], sends ? "true" : "false");
+					write_link(b, &items, rank, peer, c, lane[c], sends);
 		}
 	cw_items_end(&items);
 	cw_close(w, ";");

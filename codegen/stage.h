@@ -70,6 +70,7 @@ bool has_buckets(const StageCx *x);      /* sums begin during the last backward 
 void write_buckets(StageCx *x, Cw *w, const Node *n);   /* those behind node n */
 const char *rows_name(const StageCx *x, const Node *gatherv);     /* a table may be looked up in several places */
 void declare_rows(StageCx *x, Cw *w);    /* what AllGatherv works with: variables, their making */
+void open_memory(StageCx *x, Cw *w);
 void init_rows(StageCx *x, Cw *w);
 void write_shares(StageCx *x, Cw *w);   /* a function per Broadcast, where devices run several stages */
 const char *share_head(const Build *b, const Stage *s, const Node *n);

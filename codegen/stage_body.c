@@ -585,6 +585,7 @@ void write_init(StageCx *x, Cw *w)
 		cw_line(&in, "clock0 = pd_records(records, %d);", x->nclock);
 	if (x->clocks && s->pace)
 		cw_line(&in, "pd_pace(clock0, pace[which]);");
+	open_memory(x, &in);
 	for (int i = 0; i < x->nobject; i++) {
 		const NodeKernel *nk = kernel_of(&x->kernels, x->object[i]);
 		const Place place = place_of(x, "0");

@@ -121,6 +121,15 @@ bool has_buckets(const StageCx *x)
 	return false;
 }
 
+/* Of a bucket, the gaps between its gradients too. */
+static int64_t bucket_floats(const Node *sum)
+{
+	const Value *first = sum->in[0], *last = sum->in[sum->nin - 1];
+	const int64_t end = last->offset + (4 * type_numel(&last->type) + 63) / 64 * 64;
+
+	return (end - first->offset) / 4;
+}
+
 /* Sums of buckets whose last gradient node n makes begin behind the last backward's n. */
 void write_buckets(StageCx *x, Cw *w, const Node *n)
 {
@@ -128,24 +137,36 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 		if (k->op != OP_AllReduce || bucket_node(x->s, k) != n)
 			continue;
 		const Value *first = k->in[0], *last = k->in[k->nin - 1];
-		const int64_t end = last->offset + (4 * type_numel(&last->type) + 63) / 64 * 64;
 		cw_comment(w, "bucket %" PRId64 ": %%%s%s%s", attr_int(k, "bucket"), first->name, first == last ? "" : " to %",
 			first == last ? "" : last->name);
 		if (leaf_added(x))
 			cw_line(w, "if (done + 1 == of_step)");
 		cw_line(w, "%spd_allreduce_start(&replicas, (float *)G + %" PRId64 ", %" PRId64 ", %s);", leaf_added(x) ? "\t" : "",
-			first->offset / 4, (end - first->offset) / 4, how_text(x, k));
+			first->offset / 4, bucket_floats(k), how_text(x, k));
 	}
+}
+
+/* Is this sum begun, and waited for later? Else a call makes it. */
+static bool starts(const StageCx *x, const char *how)
+{
+	return gradient_type(x) != DT_f64 && (late(x) || strcmp(how, "NULL"));
+}
+
+/* Of all that is summed at once. */
+static const char *sum_floats(StageCx *x)
+{
+	const char *kept = kept_floats(x);
+
+	return kept ? kept : arena_printf(x->b->a, "sizeof *G / sizeof(%s)", dtype_c(gradient_type(x)));
 }
 
 /* Sums that a later update takes begin here. */
 static void write_sum(StageCx *x, Cw *w, const Node *n)
 {
 	const DType t = gradient_type(x);
-	const char *how = how_text(x, n), *kept = kept_floats(x);
-	const char *count = kept ? kept : arena_printf(x->b->a, "sizeof *G / sizeof(%s)", dtype_c(t));
+	const char *how = how_text(x, n), *count = sum_floats(x);
 
-	if (t != DT_f64 && (late(x) || strcmp(how, "NULL")))
+	if (starts(x, how))
 		cw_line(w, "pd_allreduce_start(&replicas, (float *)G, %s, %s);", count, how);
 	else
 		cw_line(w, "%s(&replicas, (%s *)G, %s);", sum_name(t), dtype_c(t), count);
@@ -263,4 +284,76 @@ void write_shares(StageCx *x, Cw *w)
 		cw_line(&in, "return %s;", at);
 		write_function(x, w, share_head(x->b, x->s, n), &body, false);
 	}
+}
+
+/* ---- memory that a GPU program needs beside the arena, before step 0 ---- */
+
+/* The largest tensors of a call of each kind. */
+typedef struct Calls { int64_t group, check, rows, ids; } Calls;
+
+static int64_t most(int64_t a, const Value *v)
+{
+	const int64_t bytes = type_numel(&v->type) * dtype_bytes(v->type.dtype);
+
+	return a > bytes ? a : bytes;
+}
+
+static void open_sum(StageCx *x, Cw *w, const Node *n, Calls *c)
+{
+	const bool sums = !strcmp(attr_str(n, "over"), "replicas");
+
+	if (!sums)
+		for (int i = 0; i < n->nin; i++)
+			c->group = most(c->group, n->in[i]);
+	if (!sums || reproducible(x) || n == owned_sums(x->s))
+		return;
+	if (attr_int(n, "bucket") >= 0)
+		cw_line(w, "pd_sum_open(%" PRId64 ", %s);", bucket_floats(n), how_text(x, n));
+	else if (starts(x, how_text(x, n)))
+		cw_line(w, "pd_sum_open(%s, %s);", sum_floats(x), how_text(x, n));
+	else if (x->layout[REGION_GRADS].bytes > c->group)
+		c->group = x->layout[REGION_GRADS].bytes;
+}
+
+static void open_calls(Cw *w, const Calls *c)
+{
+	if (c->group)
+		cw_line(w, "pd_call_open(PD_CALL_GROUP, %" PRId64 ", 0);", c->group);
+	if (c->check)
+		cw_line(w, "pd_call_open(PD_CALL_CHECK, %" PRId64 ", 0);", c->check);
+	if (c->rows)
+		cw_line(w, "pd_call_open(PD_CALL_GRADIENT, %" PRId64 ", %" PRId64 ");", c->rows, c->ids);
+}
+
+void open_memory(StageCx *x, Cw *w)
+{
+	Graph *g[4];
+	const int ngraph = stage_graphs(x->s, g);
+	Calls c = { 0 };
+	int64_t room = 0;
+	bool owner = false;
+
+	for (int k = 0; k < ngraph && on_gpu(x); k++)
+		for (const Node *n = g[k]->first; n; n = n->next) {
+			if (n->op == OP_AllReduce)
+				open_sum(x, w, n, &c);
+			if (n->op == OP_Broadcast)
+				c.group = most(c.group, n->out[0]);
+			owner |= n == owned_sums(x->s);
+			if (n->op == OP_SGDRows) {
+				c.ids = most(c.ids, n->in[1]);
+				c.rows = most(c.rows, n->in[2]);
+			}
+			for (int i = 0; i < n->nout && x->b->t->check_numerics; i++)
+				c.check = n->out[i] ? most(c.check, n->out[i]) : c.check;
+			const int64_t more = kernel_room(&x->kernels, n);
+			room = more > room ? more : room;
+		}
+	for (int i = 0; i < x->s->nparam && owner; i++)
+		c.group = most(c.group, x->s->param[i]);
+	if (room)
+		cw_line(w, "pd_room_open(%" PRId64 ");", room);
+	if (on_gpu(x) && word_in(buf_str(&x->kernels.out), "pd_gemm"))
+		cw_line(w, "pd_gemm_open();");
+	open_calls(w, &c);
 }

@@ -52,6 +52,16 @@ static int64_t lookups_of(const Stage *s, int64_t key)
 	return ids;
 }
 
+static int64_t longest_lookup(const Stage *s, int64_t key)
+{
+	int64_t ids = 0;
+
+	for (const Node *n = s->forward->first; n; n = n->next)
+		if (n->op == OP_Pull && attr_int(n, "key") == key && n->nin > 1 && type_numel(&n->in[1]->type) > ids)
+			ids = type_numel(&n->in[1]->type);
+	return ids;
+}
+
 /* Who pushes for replica r: the first of its host. */
 static int chief_of(const StageCx *x, const Stage *s, int r)
 {
@@ -187,7 +197,7 @@ void write_held(StageCx *x, Cw *w)
 	cw_blank(w);
 	cw_comment(w, "parameters that servers hold: key, whole or rows, the copy here, rows and floats of one; rows that are pulled at "
 		"most, pushed at most, sums; parts of the gradient, and which rank has which rows; the floats that are pulled, those of each "
-		"part; how they travel");
+		"part; how they travel; rows of a pull at most");
 	cw_open(w, "static const pd_held held[] =");
 	for (const Node *n = s->forward->first; n; n = n->next) {
 		if (n->op != OP_Pull || first_pull(s, attr_int(n, "key")) != n)
@@ -201,10 +211,10 @@ void write_held(StageCx *x, Cw *w)
 		const int64_t key = attr_int(n, "key"), rows = rows_of(v, whole), room = room_of(s, key, rows, whole, one);
 		const char *pieces = pieces_text(x, v, rows, &npieces);
 		cw_line(w, "{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %" PRId64 ", %d, %d, %d, %s, %s, %s, %s },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
+			", %" PRId64 ", %d, %d, %d, %s, %s, %s, %s, %" PRId64 " },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
 			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows,
 			width_of(v, whole), whole || lookups_of(s, key) * one.grains > rows ? rows : lookups_of(s, key) * one.grains, room,
-			one.sums, parts, npieces, pieces, cut_text(x->b->a, n), widths, wires_text(x, s, n));
+			one.sums, parts, npieces, pieces, cut_text(x->b->a, n), widths, wires_text(x, s, n), longest_lookup(s, key));
 	}
 	cw_close(w, ";");
 	const char *chiefs = "";
@@ -307,36 +317,6 @@ static int share_of(const Stage *s, const Node *collect)
 	bug("nothing collects the gradient of key %" PRId64, key);
 }
 
-void write_shares_table(StageCx *x, Cw *w)
-{
-	const Stage *s = x->s;
-
-	if (!s->server)
-		return;
-	cw_blank(w);
-	cw_comment(w, "what this server holds: key, parts of the gradient, whole or rows, where, which rows and floats of one; who pulls, "
-		"leaves of the sum, how many push, rows and sums of one at most; the floats that are pulled, those of each part; how they travel");
-	cw_open(w, "static const pd_share shares[] =");
-	for (const Node *n = s->update->first; n; n = n->next) {
-		if (n->op != OP_Collect || attr_int(n, "part"))
-			continue;
-		const Value *v = param_of(x, n);
-		const Stage *from = x->b->m->stage[attr_int(n, "from")];
-		const int64_t key = attr_int(n, "key");
-		const bool whole = first_pull(from, key)->nin == 1;
-		const Volume team = volume_of(x, from, true);
-		int parts;
-		const char *widths = part_widths(x->b->a, from, key, &parts);
-		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %d, %d, %d, %d, %" PRId64 ", %d, %s, %s, %s },", quoted(x->b->a, v->name), key, parts, whole ? "true" : "false",
-			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), v->param->row,
-			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
-			schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams, room_of(from, key, rows_of(v, whole), whole, team),
-			team.sums, cut_text(x->b->a, first_pull(from, key)), widths, wires_text(x, from, first_pull(from, key)));
-	}
-	cw_close(w, ";");
-}
-
 static void write_collect(StageCx *x, Cw *w, const Node *n)
 {
 	cw_stmt(w, comment_of(x, n), "pd_collect(%d, %d, %s);", share_of(x->s, n), (int)attr_int(n, "part"),
@@ -373,6 +353,47 @@ static bool by_rows(const StageCx *x, const Node *n)
 		return false;
 	const Node *c = first_collect(n);
 	return first_pull(x->b->m->stage[attr_int(c, "from")], attr_int(c, "key"))->nin > 1;
+}
+
+/* Does nothing else update it? */
+static bool updated_by_rows(const StageCx *x, const Value *v)
+{
+	for (const Node *n = x->s->update->first; n; n = n->next)
+		if (updates_param(n, v) && by_rows(x, n))
+			return true;
+	return false;
+}
+
+void write_shares_table(StageCx *x, Cw *w)
+{
+	const Stage *s = x->s;
+
+	if (!s->server)
+		return;
+	cw_blank(w);
+	cw_comment(w, "what this server holds: key, parts of the gradient, whole or rows, where, which rows and floats of one; who pulls, "
+		"leaves of the sum, how many push, rows and sums of one at most; the floats that are pulled, those of each part; how they travel; whether rows "
+		"alone are updated");
+	cw_open(w, "static const pd_share shares[] =");
+	for (const Node *n = s->update->first; n; n = n->next) {
+		if (n->op != OP_Collect || attr_int(n, "part"))
+			continue;
+		const Value *v = param_of(x, n);
+		const Stage *from = x->b->m->stage[attr_int(n, "from")];
+		const int64_t key = attr_int(n, "key");
+		const bool whole = first_pull(from, key)->nin == 1;
+		const Volume team = volume_of(x, from, true);
+		int parts;
+		const char *widths = part_widths(x->b->a, from, key, &parts);
+		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
+			", %d, %d, %d, %d, %" PRId64 ", %d, %s, %s, %s, %s },", quoted(x->b->a, v->name), key, parts, whole ? "true" : "false",
+			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), v->param->row,
+			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
+			schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams, room_of(from, key, rows_of(v, whole), whole, team),
+			team.sums, cut_text(x->b->a, first_pull(from, key)), widths, wires_text(x, from, first_pull(from, key)),
+			updated_by_rows(x, v) ? "true" : "false");
+	}
+	cw_close(w, ";");
 }
 
 bool of_rows(const StageCx *x, const Node *n)

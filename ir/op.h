@@ -66,14 +66,14 @@ typedef struct Kernel {
 
 /* What a node asks of the vendor library, in plain numbers (pd.h: pd_conv_desc, pd_bn_desc); the library pass asks for
  * the scratchpad, and the node's statements name the same numbers. */
-typedef enum LibKind { LIB_NONE, LIB_CONV, LIB_BN, LIB_PRODUCT } LibKind;
+typedef enum LibKind { LIB_NONE, LIB_CONV, LIB_BN, LIB_PRODUCT, LIB_RECURRENT } LibKind;
 typedef struct Lib {
 	LibKind kind;
 	int     what;               /* 0 forward, 1 backward by data, 2 backward by weights */
 	int     nd, n, c, oc, groups, nhwc, bias;
 	int     in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3], dilation[3];
 	float   eps;
-	int64_t bytes;              /* LIB_PRODUCT: of scratch, whatever the library says */
+	int64_t bytes;              /* LIB_PRODUCT, LIB_RECURRENT: of scratch, whatever the library says */
 } Lib;
 
 /* A compile-time tensor: what eval takes and gives. */

@@ -73,13 +73,13 @@ static bool ask(Asked *k, Node *n, int threads, PassCx *cx)
 	return true;
 }
 
-/* GPUs: workspaces of cuDNN are not of the arena; those of cuBLASLt are as large as we say. */
+/* GPUs: workspaces of cuDNN are not of the arena; those of cuBLASLt are as large as we say, and what is ours of recurrent layers is known. */
 static void give(Node *n)
 {
 	Lib l;
 
 	optab[n->op]->lib(n, &l);
-	if (l.kind == LIB_PRODUCT)
+	if (l.kind == LIB_PRODUCT || l.kind == LIB_RECURRENT)
 		n->scratch = l.bytes;
 }
 

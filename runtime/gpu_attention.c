@@ -32,7 +32,7 @@ typedef struct graph {
 
 typedef cudnnBackendDescriptor_t Desc;
 static form     *forms;
-static dnn_piece workspace;
+static rt_piece workspace;
 
 static void fault(graph *g, cudnnStatus_t s)
 {
@@ -363,7 +363,7 @@ static form *made(const pd_attention_desc *d)
 	else if (!(o->plan = choose(&g, &bytes)))
 		give_up(o, *g.why ? g.why : "its heuristics name no engine");
 	else
-		dnn_want(&workspace, bytes, "workspace of attention");
+		rt_want(&workspace, bytes, "cuDNN's workspace of attention");
 	rt_refusal_taken();
 	if (!o->off)
 		rt_first_run(run_once, o, parts(o, (size_t[PARTS]){ 0 }));

@@ -12,7 +12,7 @@ typedef struct norm {
 	cudnnTensorDescriptor_t x, row;         /* NULL: kernels of ours */
 } norm;
 
-static dnn_piece inverse;       /* of the channels, for one backward at a time */
+static rt_piece inverse;       /* of the channels, for one backward at a time */
 
 size_t pd_bn_scratch(const pd_bn_desc *d)
 {
@@ -61,7 +61,7 @@ void pd_bn_init(pd_bn *p, const pd_bn_desc *d)
 	o->x = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->sp);
 	o->row = dnn_tensor(PD_F32, 1, d->c, d->nd, (const int[]){ 1, 1, 1 });
 	if (d->what == PD_BACKWARD_DATA)
-		dnn_want(&inverse, (size_t)d->c * sizeof(float), "batch normalization");
+		rt_want(&inverse, (size_t)d->c * sizeof(float), "batch normalization");
 	rt_first_run(run_once, o, 3 * rt_part_bytes(numbers(o)) + 5 * rt_part_bytes(sizeof(float) * (size_t)d->c));
 }
 

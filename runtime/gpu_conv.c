@@ -24,7 +24,7 @@ struct conv {
 };
 
 static conv     *forms;
-static dnn_piece workspace, padded;
+static rt_piece workspace, padded;
 
 static size_t size_of(pd_dtype t)
 {
@@ -210,10 +210,10 @@ static conv *made(const pd_conv_desc *d)
 	o->d = *d;
 	o->uneven = uneven(d);
 	if (o->uneven)
-		dnn_want(&padded, extents(d, in, front, out), "padded images");
+		rt_want(&padded, extents(d, in, front, out), "padded images");
 	describe(o);
 	choose(o);
-	dnn_want(&workspace, o->bytes, "cuDNN's workspace");
+	rt_want(&workspace, o->bytes, "cuDNN's workspace of convolutions");
 	rt_refusal_taken();
 	rt_first_run(run_once, o, bytes_of(o, X) + bytes_of(o, Y) + bytes_of(o, W) + bytes_of(o, BIAS));
 	o->next = forms;

@@ -1,5 +1,5 @@
-/* gpu_device.c: a GPU program's device, its memory and its stream. Everything is allocated before step 0 or in its first
- * use. With --virtual nothing is computed: no GPU is asked for, and tensors lie in the host's memory. */
+/* gpu_device.c: a GPU program's device, the stream that computes, small copies, losses. With --virtual nothing is computed: no GPU is
+ * asked for, and tensors lie in the host's memory. */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
@@ -9,7 +9,6 @@
 
 static struct {
 	cudaStream_t stream;
-	char        *arena;
 	char         name[300], uuid[16];
 	int          number, arch;
 	rt_piece     numbers, room;     /* on the device */
@@ -20,21 +19,23 @@ void rt_gpu_check(cudaError_t e, const char *what)
 	if (e == cudaSuccess || rt_capture_refused(what, cudaGetErrorString(e)))
 		return;
 	if (e == cudaErrorMemoryAllocation)
-		rt_fail(RT_MEMORY, "R521", "%s: %s", gpu.name, cudaGetErrorString(e));
+		rt_gpu_lacks(what);
 	rt_fail(RT_ERROR, "R520", "%s: %s: %s", gpu.name[0] ? gpu.name : "GPU", what, cudaGetErrorString(e));
 }
 
 /* ---- the device ---- */
 
-/* The place of this rank among those of its host: as the launcher says. */
+/* The place of this rank among those of its host: devices that train first, then servers. All ranks have told where they are (hello.c), so
+ * that no launcher is asked, whose variables may be another's: those of a batch job around it. */
 static int local_rank(void)
 {
-	static const char *const from[] = { "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID" };
+	const rt_process *me = rt_program ? rt_process_of(rt_program->rank) : NULL;
+	int               before = 0;
 
-	for (int i = 0; i < 3; i++)
-		if (getenv(from[i]))
-			return atoi(getenv(from[i]));
-	return rt_program ? rt_program->rank : 0;
+	for (int r = 0; me && r < rt_program->world; r++)
+		if (r != rt_program->rank && !strcmp(rt_process_of(r)->host, me->host))
+			before += rt_serves(r) != rt_program->server ? rt_program->server : r < rt_program->rank;
+	return me ? before : rt_program ? rt_program->rank : 0;
 }
 
 /* Kernels are there for the architecture that make was told, PD_ARCH: sm_90 runs on 9.0 and what came later, as the driver
@@ -131,8 +132,11 @@ void pd_launched(const char *kernel)
 	if (e == cudaErrorNoKernelImageForDevice)
 		rt_fail(RT_USAGE, "R524", "%s is of architecture sm_%d; kernel %s is compiled for " PD_ARCH " and not for it; make ARCH=sm_%d "
 		        "compiles all of them for it", gpu.name, gpu.arch, kernel, gpu.arch);
-	if (e != cudaSuccess && !rt_capture_refused(kernel, cudaGetErrorString(e)))
-		rt_fail(RT_ERROR, "R522", "%s: kernel %s: %s", gpu.name, kernel, cudaGetErrorString(e));
+	if (e == cudaSuccess || rt_capture_refused(kernel, cudaGetErrorString(e)))
+		return;
+	if (e == cudaErrorMemoryAllocation)
+		rt_gpu_lacks(kernel);
+	rt_fail(RT_ERROR, "R522", "%s: kernel %s: %s", gpu.name, kernel, cudaGetErrorString(e));
 }
 
 void rt_gpu_wait(void)
@@ -164,172 +168,16 @@ void rt_gpu_put(void *tensor, const void *host, size_t bytes)
 	rt_gpu_check(cudaMemcpyAsync(tensor, host, bytes, cudaMemcpyHostToDevice, pd_stream()), "copy to the device");
 }
 
-/* ---- the arena ---- */
-
-size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim)
-{
-	static const int8_t size[] = { [PD_F32] = 4, [PD_U8] = 1, [PD_I8] = 1, [PD_U16] = 2, [PD_I16] = 2, [PD_I32] = 4,
-		[PD_I64] = 8, [PD_BOOL] = 1, [PD_F16] = 2, [PD_F64] = 8, [PD_U32] = 4, [PD_U64] = 8, [PD_BF16] = 2 };
-	size_t n = (size_t)size[t];
-
-	for (int i = 0; i < rank; i++)
-		n *= (size_t)dim[i];
-	return n;
-}
-
-size_t rt_gpu_bytes(const pd_param *p)
-{
-	return rt_gpu_bytes_of(p->dtype, p->rank, p->dim);
-}
-
-size_t rt_host_arena(const pd_program *p)
-{
-	size_t end = 1;
-
-	for (int i = 0; i < p->nparams; i++)
-		if (p->params[i].offset + rt_gpu_bytes(&p->params[i]) > end)
-			end = p->params[i].offset + rt_gpu_bytes(&p->params[i]);
-	return end;
-}
-
-void rt_unpinned(void *p)
-{
-	if (rt_virtual)
-		free(p);
-	else if (p && !rt_nccl_on())
-		rt_gpu_check(cudaFreeHost(p), "cudaFreeHost");
-}
-
-void rt_device_release(void *p)
-{
-	if (p && !rt_nccl_on())
-		rt_gpu_check(cudaFree(p), "cudaFree");
-}
-
-void *rt_pinned(void *before, size_t bytes)
-{
-	void *p = NULL;
-
-	rt_unpinned(before);
-	if (rt_virtual)
-		return rt_alloc(bytes);
-	rt_gpu_check(cudaMallocHost(&p, bytes), "pinned memory");
-	return p;
-}
-
-void *rt_device_memory(size_t bytes, const char *what)
-{
-	if (rt_virtual)
-		return rt_alloc(bytes);
-	open_device();
-
-	void             *p = NULL;
-	size_t            unused = 0, total = 0;
-	const cudaError_t e = cudaMalloc(&p, bytes);
-
-	cudaMemGetInfo(&unused, &total);
-	if (e == cudaErrorMemoryAllocation)
-		rt_fail(RT_MEMORY, "R521", "%s: %s needs %zu bytes, %zu of %zu are free", gpu.name, what, bytes, unused, total);
-	rt_gpu_check(e, what);
-	return p;
-}
-
-/* ---- first runs ---- */
-
-typedef struct first_run first_run;
-struct first_run { first_run *next; void (*run)(void *of, char *scrap); void *of; size_t bytes; };
-static first_run *first_runs;
-
-void rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes)
-{
-	first_run *r = rt_alloc(sizeof *r);
-
-	*r = (first_run){ first_runs, run, of, bytes };
-	first_runs = r;
-}
-
-/* Those that find no room have their first run in step 0. */
-void rt_first_runs(void)
-{
-	size_t unused = 0, total = 0, most = 0;
-	void  *scrap = NULL;
-
-	rt_gpu_check(cudaMemGetInfo(&unused, &total), "cudaMemGetInfo");
-	for (const first_run *r = first_runs; r; r = r->next)
-		most = r->bytes > most && r->bytes <= unused / 8 * 7 ? r->bytes : most;
-	if (most && cudaMalloc(&scrap, most) != cudaSuccess) {
-		rt_refusal_taken();
-		return;
-	}
-	for (const first_run *r = first_runs; r; r = r->next)
-		if (scrap && r->bytes <= most) {
-			pd_fill(scrap, 0, r->bytes);
-			r->run(r->of, scrap);
-		}
-	rt_gpu_wait();
-	rt_device_release(scrap);
-}
-
-void rt_refusal_taken(void)
-{
-	(void)cudaGetLastError();
-}
-
-bool rt_want(rt_piece *piece, size_t bytes, const char *what)
-{
-	if (bytes <= piece->bytes)
-		return true;
-	if (rt_capturing()) {
-		if (!rt_capture_refused(what, "more memory is asked for"))
-			rt_fail(RT_ERROR, "R520", "%s: %s: more memory is asked for while a graph is captured", gpu.name, what);
-		return false;
-	}
-	if (!rt_graphs_made())
-		rt_device_release(piece->at);
-	piece->at = rt_device_memory(bytes, what);      /* or the program ends */
-	piece->bytes = bytes;
-	return true;
-}
-
-void rt_gpu_fits(const pd_program *p)
-{
-	size_t unused = 0, total = 0;
-
-	if (rt_virtual)
-		return;
-	open_device();
-	rt_gpu_check(cudaMemGetInfo(&unused, &total), "cudaMemGetInfo");
-	if (p->arena > unused)
-		rt_fail(RT_MEMORY, "R521", "%s: the arena of this device's plan needs %zu bytes, %zu of %zu are free", gpu.name, (size_t)p->arena,
-		        unused, total);
-}
-
-char *rt_to_gpu(const pd_program *p, char *arena)
-{
-	gpu.arena = rt_device_memory(p->arena, "the arena of this device");
-	pd_fill(gpu.arena, 0, p->arena);
-	rt_gpu_put(gpu.arena, arena, rt_host_arena(p));
-	rt_gpu_wait();
-	return gpu.arena;
-}
-
-void rt_from_gpu(const pd_program *p, char *arena)
-{
-	for (int i = 0; i < p->nparams; i++) {
-		const pd_param *q = &p->params[i];
-
-		rt_gpu_get(arena + q->offset, gpu.arena + q->offset, rt_gpu_bytes(q));
-	}
-}
-
 /* ---- small things ---- */
 
 const void *pd_constant(const void *on_host, size_t bytes)
 {
-	void *p = rt_device_memory(bytes, "a constant");
+	void *p = rt_device_memory(bytes, "constants"), *host = rt_pinned(NULL, bytes);
 
-	rt_gpu_put(p, on_host, bytes);
+	memcpy(host, on_host, bytes);
+	rt_gpu_put(p, host, bytes);
 	rt_gpu_wait();
+	rt_unpinned(host);
 	return p;
 }
 
@@ -372,15 +220,27 @@ double pd_get(const float *from)
 	return (double)v;
 }
 
+void pd_room_open(size_t bytes)
+{
+	rt_want(&gpu.room, bytes, "what kernels keep between launches");
+}
+
 void *pd_room(size_t bytes)
 {
-	rt_want(&gpu.room, bytes, "room for a kernel");
+	pd_room_open(bytes);
 	return gpu.room.at;
+}
+
+enum { NUMBERS = 128 }; /* of one kernel */
+
+static void numbers_room(int n)
+{
+	rt_want(&gpu.numbers, (size_t)n * sizeof(double), "numbers for the host");
 }
 
 double *pd_numbers(int n)
 {
-	rt_want(&gpu.numbers, (size_t)n * sizeof(double), "numbers for the host");
+	numbers_room(n);
 	return gpu.numbers.at;
 }
 
@@ -412,24 +272,21 @@ void rt_gpu_unnote(int n)
 	notes.n = n;
 }
 
+/* Room for a loss and a number of hits of every microbatch, and for the numbers of a kernel. */
+void rt_notes_room(void)
+{
+	numbers_room(NUMBERS);
+	notes.room = 2 * (rt_program->microbatches > 32 ? rt_program->microbatches : 32);
+	notes.v = rt_alloc((size_t)notes.room * sizeof *notes.v);
+	notes.numbers = rt_pinned(NULL, (size_t)notes.room * 2 * sizeof(float));
+}
+
 static void note(int mb, bool hits, const float *first, const float *second)
 {
-	if (notes.n == notes.room) {
-		float *before = notes.numbers;
-
-		if (rt_capturing() && rt_capture_refused("losses", "more memory is asked for"))
-			return;
-		rt_gpu_wait();
-		notes.room = notes.room ? 2 * notes.room : 64;
-		notes.v = realloc(notes.v, (size_t)notes.room * sizeof *notes.v);
-		notes.numbers = rt_pinned(NULL, (size_t)notes.room * 2 * sizeof(float));
-		if (!notes.v)
-			rt_fail(RT_MEMORY, "R501", "no memory for %d losses", notes.room);
-		if (before) {
-			memcpy(notes.numbers, before, (size_t)notes.n * 2 * sizeof(float));
-			rt_unpinned(before);
-		}
-	}
+	if (!notes.room)
+		rt_notes_room();
+	if (notes.n == notes.room)
+		rt_gpu_reports();
 	rt_copy_on(RT_COMPUTE, &notes.numbers[2 * notes.n], first, sizeof *first, true);
 	rt_copy_on(RT_COMPUTE, &notes.numbers[2 * notes.n + 1], second, sizeof *second, true);
 	rt_gpu_noted(mb, hits);

@@ -8,8 +8,11 @@ static cudnnHandle_t dnn;
 
 void dnn_check(cudnnStatus_t s, const char *what)
 {
-	if (s != CUDNN_STATUS_SUCCESS && !rt_capture_refused("cuDNN", what))
-		rt_fail(RT_ERROR, "R523", "%s: cuDNN: %s: %s", pd_device_name(), what, cudnnGetErrorString(s));
+	if (s == CUDNN_STATUS_SUCCESS || rt_capture_refused("cuDNN", what))
+		return;
+	if (s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED || s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+		rt_gpu_lacks("cuDNN");
+	rt_fail(RT_ERROR, "R523", "%s: cuDNN: %s: %s", pd_device_name(), what, cudnnGetErrorString(s));
 }
 
 /* Since version 9 a status of the library says more: 3000 and some are kinds of NOT_SUPPORTED, 2000 and some of BAD_PARAM. */
@@ -58,13 +61,4 @@ cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const in
 	dnn_check(cudnnCreateTensorDescriptor(&t), "tensor");
 	dnn_check(cudnnSetTensorNdDescriptor(t, dnn_type(type), rank, dim, stride), "tensor");
 	return t;
-}
-
-void dnn_want(dnn_piece *p, size_t bytes, const char *what)
-{
-	if (bytes <= p->bytes)
-		return;
-	rt_device_release(p->at);
-	p->at = rt_device_memory(bytes, what);
-	p->bytes = bytes;
 }

@@ -5,15 +5,11 @@
 #include "gpu_rt.h"
 #include <cudnn.h>
 
-/* Device memory for one call at a time, as large as the largest needs. */
-typedef struct dnn_piece { void *at; size_t bytes; } dnn_piece;
-
 cudnnHandle_t dnn_handle(void);
-void          dnn_check(cudnnStatus_t s, const char *what);     /* R523 */
+void          dnn_check(cudnnStatus_t s, const char *what);     /* R523; R521 where it lacks memory */
 bool          dnn_refused(cudnnStatus_t s);                     /* the library has no such operation */
 cudnnDataType_t         dnn_type(pd_dtype t);
 cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const int *sp); /* [n, c, sp ...] */
 bool                    dnn_takes(int n, int c, int nd, const int *sp);        /* no more numbers than it counts */
-void          dnn_want(dnn_piece *p, size_t bytes, const char *what);   /* before step 0 */
 
 #endif

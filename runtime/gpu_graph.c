@@ -217,6 +217,11 @@ static bool begin_piece(section *s)
 	return worked(cudaStreamBeginCapture(pd_stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }
 
+bool rt_gathers(void)
+{
+	return true;
+}
+
 bool rt_graphs_made(void)
 {
 	for (int k = 0; k < nsections; k++)

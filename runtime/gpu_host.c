@@ -1,8 +1,8 @@
 /* gpu_host.c: the host's functions called with tensors that lie on the device. Messages and sums are staged through pinned
  * memory, on streams of their own (gpu_streams.c): a send is posted when its copy is there, what was received is waited for by the
  * stream that computes, not by the host; a sum begins when the copy of its last gradient is there, and is on its way back to the device
- * as soon as it is made, whatever others do. Between stages of one device tensors are copied there. Everything is allocated before
- * step 0 or in its first use. */
+ * as soon as it is made, whatever others do. Between stages of one device tensors are copied there. All of that memory is made before
+ * step 0, from what the program says of its messages (pd_link), sums (pd_sum_open) and calls (pd_call_open). */
 #include "gpu_rt.h"
 #include <stdlib.h>
 
@@ -65,6 +65,30 @@ static void *begin(stage *s, const void *tensor, size_t bytes, bool read)
 	return s->host;
 }
 
+static struct { size_t whole, second; } calls[PD_CALLS];
+
+void pd_call_open(pd_call of, size_t bytes, size_t more)
+{
+	calls[of].whole = bytes > calls[of].whole ? bytes : calls[of].whole;
+	calls[of].second = more > calls[of].second ? more : calls[of].second;
+}
+
+static void call_rooms(bool direct)
+{
+	size_t most = 0;
+
+	for (int i = 0; i < rt_program->nparams; i++)
+		if (rt_program->params[i].trained && rt_gpu_bytes(&rt_program->params[i]) > most)
+			most = rt_gpu_bytes(&rt_program->params[i]);
+	pd_call_open(PD_CALL_GRADIENT, most, 0);
+	for (int k = 0; k < PD_CALLS; k++) {
+		if ((k == PD_CALL_GROUP && direct) || (k == PD_CALL_GRADIENT && !rt_keeps_gradients()))
+			continue;
+		make_room(&whole, calls[k].whole);
+		make_room(&second, calls[k].second);
+	}
+}
+
 static stage *slots, *slots_sent;
 
 static stage *slot_of(stage **table, int channel, int slot)
@@ -72,6 +96,16 @@ static stage *slot_of(stage **table, int channel, int slot)
 	if (!*table)
 		*table = rt_alloc((size_t)rt_program->channels * (size_t)rt_program->slots * sizeof **table);
 	return &(*table)[channel * rt_program->slots + slot];
+}
+
+static void message_rooms(bool direct)
+{
+	for (int i = 0; i < rt_program->nlinks; i++) {
+		const pd_link *l = &rt_program->links[i];
+
+		for (int k = 0; k < l->slots && (!direct || l->lane < 0); k++)
+			make_room(slot_of(l->sends ? &slots_sent : &slots, l->channel, k), l->bytes);
+	}
 }
 
 void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
@@ -211,7 +245,7 @@ static void fill(stage *s, int i, int mb)
 	host_input(i, mb, s->host);
 }
 
-void rt_input_room(void)
+static void input_rooms(void)
 {
 	inputs = rt_alloc((size_t)rt_program->ninputs * sizeof *inputs + 1);
 	for (int i = 0; i < rt_program->ninputs; i++) {
@@ -249,7 +283,7 @@ void pd_input(int i, int mb, void *dst)
 	if (rt_section_before(RT_TODO_INPUT, i, mb, dst))
 		return;
 	if (!inputs)
-		rt_input_room();
+		input_rooms();
 	stage     *s = &inputs[i].place[inputs[i].turn ^= 1];
 	const bool there = inputs[i].ahead == rt_step && inputs[i].first == mb && !pd_evaluating();
 
@@ -276,6 +310,61 @@ static struct {
 	sum_of **v;
 	int      n, begun, back, room;
 } sums;
+
+/* What a step will begin, each with the rooms that it needs; which of them is which shows in the first step. */
+static void more_sums(void)
+{
+	const int n = sums.room ? 2 * sums.room : 64;
+
+	sums.v = realloc(sums.v, (size_t)n * sizeof *sums.v);
+	if (!sums.v)
+		rt_fail(RT_MEMORY, "R501", "no memory for %d sums", n);
+	while (sums.room < n)
+		sums.v[sums.room++] = rt_alloc(sizeof **sums.v);
+}
+
+static struct opened { size_t bytes; bool exact, residual; } *opened;
+static int nopened;
+
+void pd_sum_open(size_t count, const pd_sum *how)
+{
+	opened = realloc(opened, (size_t)(nopened + 1) * sizeof *opened);
+	if (!opened)
+		rt_fail(RT_MEMORY, "R501", "no memory for %d sums", nopened + 1);
+	opened[nopened++] = (struct opened){ count * sizeof(float), !how || how->codec == PD_CODEC_EXACT, how && how->residual };
+}
+
+static void sum_rooms(bool direct)
+{
+	for (int i = 0, n = 0; i < nopened; i++) {
+		if (direct && opened[i].exact)
+			continue;
+		if (n == sums.room)
+			more_sums();
+		make_room(&sums.v[n]->sum, opened[i].bytes);
+		make_room(&sums.v[n++]->residual, opened[i].residual ? opened[i].bytes : 0);
+	}
+}
+
+/* A place for the next sum of the step, the smallest that suffices; it stays the place of this sum of a step. */
+static sum_of *next_sum(size_t bytes, bool residual)
+{
+	int found = sums.n;
+
+	if (sums.n == sums.room)
+		more_sums();
+	for (int k = sums.n; k < sums.room; k++) {
+		const sum_of *s = sums.v[k], *best = sums.v[found];
+
+		if (s->sum.room >= bytes && (!residual || s->residual.room >= bytes) &&
+		    (best->sum.room < bytes || (residual && best->residual.room < bytes) || s->sum.room < best->sum.room))
+			found = k;
+	}
+	sum_of *s = sums.v[found];
+
+	sums.v[found] = sums.v[sums.n];
+	return sums.v[sums.n++] = s;
+}
 
 static void to_host(stage *s, void *tensor, size_t bytes)
 {
@@ -327,15 +416,7 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 		pd_allreduce_wait();    /* sums of earlier steps have left what their residuals are */
 		step = rt_step;
 	}
-	if (sums.n == sums.room) {
-		sums.room = sums.room ? 2 * sums.room : 64;
-		sums.v = realloc(sums.v, (size_t)sums.room * sizeof *sums.v);
-		if (!sums.v)
-			rt_fail(RT_MEMORY, "R501", "no memory for %d sums", sums.room);
-		for (int i = sums.n; i < sums.room; i++)
-			sums.v[i] = rt_alloc(sizeof **sums.v);
-	}
-	sum_of *s = sums.v[sums.n++];
+	sum_of *s = next_sum(count * sizeof *buf, how && how->residual);
 
 	s->group = g;
 	s->plain = !how;
@@ -466,7 +547,11 @@ pd_tree *pd_tree_new(int grains, size_t count, const int *mine, int nmine, void 
 {
 	struct gpu_tree *t = rt_alloc(sizeof *t);
 
-	t->host = host_tree_new(grains, count, mine, nmine, rt_alloc(host_tree_bytes(grains, count, mine, nmine)));
+	const size_t bytes = host_tree_bytes(grains, count, mine, nmine);
+	void        *host = rt_pinned(NULL, bytes);
+
+	memset(host, 0, bytes);
+	t->host = host_tree_new(grains, count, mine, nmine, host);
 	t->leaf = mem;
 	t->bytes = count * sizeof(float);
 	return (pd_tree *)(void *)t;
@@ -515,4 +600,13 @@ pd_tree *rt_gpu_tree(pd_tree *tree)
 void pd_clip_scaled(float *to, const float *count, double most)
 {
 	pd_set(to, rt_clip_scaled(pd_get(count), most));
+}
+
+void rt_host_rooms(bool direct)
+{
+	message_rooms(direct);
+	sum_rooms(direct);
+	call_rooms(direct);
+	if (!inputs)
+		input_rooms();
 }

@@ -5,23 +5,32 @@
 enum { SMALL = 64 };    /* rows and columns of a first product */
 
 static cublasHandle_t blas;
+static rt_piece       workspace;
 
 static void check_blas(cublasStatus_t s, const char *what)
 {
-	if (s != CUBLAS_STATUS_SUCCESS && !rt_capture_refused("cuBLAS", what))
-		rt_fail(RT_ERROR, "R523", "%s: cuBLAS: %s: status %d", pd_device_name(), what, (int)s);
+	if (s == CUBLAS_STATUS_SUCCESS || rt_capture_refused("cuBLAS", what))
+		return;
+	if (s == CUBLAS_STATUS_ALLOC_FAILED)
+		rt_gpu_lacks("cuBLAS");
+	rt_fail(RT_ERROR, "R523", "%s: cuBLAS: %s: status %d", pd_device_name(), what, (int)s);
 }
 
 /* Its workspace is of the size that NVIDIA names for the architecture; a handle without makes memory while it works, which neither a
  * graph that is captured nor a message under way allows. A new stream takes the workspace away. */
+void pd_gemm_open(void)
+{
+	if (!rt_virtual)
+		rt_want(&workspace, (size_t)(rt_gpu_major() >= 9 ? 32 : 4) << 20, "cuBLAS's workspace");
+}
+
 static cublasHandle_t products(void)
 {
-	const size_t bytes = (size_t)(rt_gpu_major() >= 9 ? 32 : 4) << 20;
-
 	if (!blas) {
+		pd_gemm_open();
 		check_blas(cublasCreate(&blas), "cublasCreate");
 		check_blas(cublasSetStream(blas, pd_stream()), "cublasSetStream");
-		check_blas(cublasSetWorkspace(blas, rt_device_memory(bytes, "cuBLAS's workspace"), bytes), "cublasSetWorkspace");
+		check_blas(cublasSetWorkspace(blas, workspace.at, workspace.bytes), "cublasSetWorkspace");
 	}
 	return blas;
 }
@@ -80,6 +89,8 @@ static void run_once(void *unused, char *scrap)
 
 void rt_gpu_library(void)
 {
+	if (!workspace.at)
+		return;
 	products();
 	rt_first_run(run_once, NULL, 3 * rt_part_bytes(sizeof(float) * SMALL * SMALL));
 }

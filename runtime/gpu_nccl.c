@@ -38,7 +38,8 @@ void rt_nccl_look(void) { }
 void rt_nccl_settle(void) { }
 void rt_gpu_leave(void) { }
 static bool built_with(void) { return false; }
-static void open_all(const pd_program *p) { (void)p; }
+static size_t find_joints(const pd_program *p) { (void)p; return 0; }
+static void open_all(void) { }
 
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends)
 {
@@ -103,6 +104,8 @@ static _Noreturn void broken(const joint *j, ncclResult_t r, const char *what)
 	char       who[600], last[600];
 
 	snprintf(last, sizeof last, "%s", ncclGetLastError(j->comm));
+	if (r == ncclUnhandledCudaError && strstr(last, "out of memory"))
+		rt_gpu_lacks("NCCL");
 	for (int i = 0; i < 30 && other; i++) {
 		rt_look();
 		rt_nap(50000);
@@ -353,6 +356,12 @@ static void want(const int *rank, int n, int lane)
 	joints[njoints++] = j;
 }
 
+/* Receives that wait hold their part of the GPU: of its 132 multiprocessors and more 32 for all lanes. */
+static int lane_blocks(void)
+{
+	return 32 / nlanes < 2 ? 2 : 32 / nlanes > 16 ? 16 : 32 / nlanes;
+}
+
 typedef struct birth { joint *j; ncclUniqueId id; ncclResult_t r; atomic_bool over; } birth;
 
 static void *make(void *what)
@@ -362,8 +371,8 @@ static void *make(void *what)
 
 	rt_gpu_here();
 	config.blocking = 1;
-	if (b->j->lane >= 0)    /* receives that wait hold their part of the GPU: of its 132 multiprocessors and more 32 for all lanes */
-		config.maxCTAs = 32 / nlanes < 2 ? 2 : 32 / nlanes > 16 ? 16 : 32 / nlanes;
+	if (b->j->lane >= 0)
+		config.maxCTAs = lane_blocks();
 	b->r = ncclCommInitRankConfig(&b->j->comm, b->j->of.n, b->id, b->j->self, &config);
 	atomic_store(&b->over, true);
 	return NULL;
@@ -414,17 +423,13 @@ static void first_use(const joint *j, float *scrap)
 	land();
 }
 
-static void open_all(const pd_program *p)
+/* The communicators that this rank takes part in. Gives what to allow for their buffers, which NCCL alone knows: one there and one back for
+ * each block that works on messages, for sums of up to 32 of them. */
+static size_t find_joints(const pd_program *p)
 {
-	setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-	rt_gpu_library();
-	rt_first_runs();
-	rt_late_room();
-	rt_input_room();
+	const char  *said = getenv("NCCL_BUFFSIZE");
+	const size_t buffer = said ? (size_t)strtoull(said, NULL, 10) : (size_t)4 << 20;
 
-	float *scrap = rt_device_memory(sizeof *scrap, "a number for NCCL's first use");
-
-	pd_fill(scrap, 0, sizeof *scrap);
 	joints = rt_alloc((size_t)(p->nlinks + p->ngroups + 1) * sizeof *joints);
 	for (int i = 0; i < p->nlinks; i++) {
 		const pd_link *l = &p->links[i];
@@ -437,16 +442,26 @@ static void open_all(const pd_program *p)
 	for (int i = 0; i < njoints; i++)
 		nlanes += joints[i].lane >= 0;
 	qsort(joints, (size_t)njoints, sizeof *joints, by_members);
+	return 2 * buffer * (nlanes ? (size_t)(nlanes * lane_blocks() + 32 * (njoints - nlanes)) : (size_t)(32 * njoints));
+}
+
+/* From the first connection on nothing may ask for memory. */
+static void open_all(void)
+{
+	float *scrap = rt_device_memory(sizeof *scrap, "a number for NCCL's first use");
+
+	setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+	pd_fill(scrap, 0, sizeof *scrap);
+	for (int i = 0; i < njoints; i++) {
+		if (joints[i].lane < 0)
+			joints[i].stream = rt_stream(RT_SUMS);
+		else
+			rt_gpu_check(cudaStreamCreateWithFlags(&joints[i].stream, cudaStreamNonBlocking), "cudaStreamCreate");
+	}
 	way.on = true;
 	for (int i = 0; i < njoints; i++) {
-		joint *j = &joints[i];
-
-		connect(j);
-		if (j->lane < 0)
-			j->stream = rt_stream(RT_SUMS);
-		else
-			rt_gpu_check(cudaStreamCreateWithFlags(&j->stream, cudaStreamNonBlocking), "cudaStreamCreate");
-		first_use(j, scrap);
+		connect(&joints[i]);
+		first_use(&joints[i], scrap);
 	}
 }
 
@@ -491,7 +506,8 @@ static const char *against(const pd_program *p, const found *all)
 	return NULL;
 }
 
-void rt_gpu_connect(const pd_program *p, const rt_options *o)
+/* Whether messages go by NCCL, as all ranks find alike. */
+static bool by_nccl(const pd_program *p, const rt_options *o)
 {
 	const bool  off = o->nccl && !strcmp(o->nccl, "off"), must = o->nccl && !strcmp(o->nccl, "on");
 	found       mine = { .trains = !p->server, .built = built_with() };
@@ -501,7 +517,7 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 	if (o->nccl && !off && !must && strcmp(o->nccl, "auto"))
 		rt_fail(RT_USAGE, "R001", "--nccl wants auto, on or off, not '%s'", o->nccl);
 	if (p->world == 1 || rt_alone || rt_virtual)
-		return;
+		return false;
 	way.timeout = o->timeout;
 	all = rt_alloc((size_t)p->world * sizeof *all);
 	memcpy(mine.uuid, rt_gpu_uuid(), sizeof mine.uuid);
@@ -513,14 +529,39 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 	free(all);
 	if (why) {
 		snprintf(way.how, sizeof way.how, "staged through the host: %s", why);
-		return;
+		return false;
 	}
 	snprintf(way.how, sizeof way.how, "by NCCL, each of the %d ranks has a GPU of its own", p->world);
-	open_all(p);
+	return true;
+}
+
+void rt_gpu_connect(const pd_program *p, const rt_options *o)
+{
+	const bool   direct = by_nccl(p, o);
+	const size_t buffers = direct ? find_joints(p) : 0;
+
+	if (rt_alone || rt_virtual) {   /* what is run is a part of it, or nothing */
+		rt_gpu_make(0);
+		return;
+	}
+	rt_late_room();
+	rt_notes_room();
+	rt_gpu_make(buffers);
+	rt_host_rooms(direct);
+	rt_streams_open();
+	rt_gpu_library();
+	if (!direct)
+		return;
+	rt_first_runs();
+	open_all();
 }
 
 void rt_gpu_announce(void)
 {
+	char         parts[1200] = "";
+	const size_t all = rt_gpu_told(parts, sizeof parts);
+
 	if (rt_program->world > 1)
 		printf("messages between GPUs: %s\n", way.how);
+	printf("memory of %s: %zu bytes (%s)\n", pd_device_name(), all, parts);
 }

@@ -26,8 +26,11 @@ static bool             own_bits;       /* of Relus: our kernels' */
 
 static void check(cublasStatus_t s, const char *what)
 {
-	if (s != CUBLAS_STATUS_SUCCESS && !rt_capture_refused("cuBLASLt", what))
-		rt_fail(RT_ERROR, "R523", "%s: cuBLASLt: %s: status %d", pd_device_name(), what, (int)s);
+	if (s == CUBLAS_STATUS_SUCCESS || rt_capture_refused("cuBLASLt", what))
+		return;
+	if (s == CUBLAS_STATUS_ALLOC_FAILED)
+		rt_gpu_lacks("cuBLASLt");
+	rt_fail(RT_ERROR, "R523", "%s: cuBLASLt: %s: status %d", pd_device_name(), what, (int)s);
 }
 
 static cudaDataType type_of(pd_dtype t)

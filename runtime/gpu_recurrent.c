@@ -1,8 +1,8 @@
 /* gpu_recurrent.c: recurrent layers by cuDNN (cudnnRNNForward and its two gradients).
  *
  * Weights lie in ONNX's order of gates; every call has a kernel copy them to a weight space as the library lays it out, and the
- * gradients back. That space, the workspace and what is turned round are pieces of device memory for one call at a time, all made
- * before step 0: a call allocates nothing, waits for nothing, and a graph may be captured of it.
+ * gradients back. That space and what is turned round lie in the plan's scratch; the workspace, which only the library knows, beside the
+ * arena: a call allocates nothing, waits for nothing, and a graph may be captured of it.
  *
  * The library takes lengths of sequences from the host, where they are not known without waiting for the device. So it is
  * told that all have all steps: what lies behind an end is zero in x and in the gradient of y, and cut off y, which leaves states
@@ -20,6 +20,7 @@ typedef struct layer {
 	cudnnTensorDescriptor_t  state;
 	size_t                   weights, work, reserve;        /* bytes */
 	int                      gates;
+	bool                     found;
 	size_t                   at[4][4];      /* where W, R, b and rb of each of ONNX's gates lie in the weight space */
 } layer;
 
@@ -27,23 +28,16 @@ struct spare {
 	spare       *next;
 	const layer *of;
 	const void  *key;               /* the planned reserve; NULL: nobody's yet */
-	void        *at;
+	rt_piece     piece;
 	int64_t      made;              /* which forward it is of */
 };
 
-enum { SPACE, WORK, TURNED_X, TURNED_Y, TURNED_DY, KINDS };
+/* What a call works on beside its operands: weights as the library has them, x, y and the gradient of y turned round. */
+typedef struct places { char *weights; float *x, *y, *dy; } places;
 
-static dnn_piece space[KINDS];
+static rt_piece  beside, workspace;
 static spare    *spares;
 static int64_t   forwards;
-
-static void want(int which, size_t bytes)
-{
-	static const char *const what[KINDS] = { "cuDNN's weights of a recurrent layer", "cuDNN's workspace of a recurrent layer",
-		"sequences turned round", "sequences turned round", "sequences turned round" };
-
-	dnn_want(&space[which], bytes, what[which]);
-}
 
 static size_t rows(const layer *o)
 {
@@ -53,6 +47,36 @@ static size_t rows(const layer *o)
 static bool turned(const layer *o)
 {
 	return o->d.reverse || o->d.lens;
+}
+
+/* Where each of them begins, behind the weights; `end`: bytes of all. */
+typedef struct offsets { size_t x, y, dy, end; } offsets;
+
+static offsets lay_out(const layer *o)
+{
+	const size_t in = rt_part_bytes(turned(o) ? rows(o) * (size_t)o->d.input : 0);
+	const size_t out = rt_part_bytes(turned(o) ? rows(o) * (size_t)o->d.hidden : 0);
+	offsets      at = { .x = rt_part_bytes(o->weights) };
+
+	at.y = at.x + in;
+	at.dy = at.y + out;
+	at.end = at.dy + rt_part_bytes(o->d.what == PD_BACKWARD_DATA ? rows(o) * (size_t)o->d.hidden : 0);
+	return at;
+}
+
+/* The plan has room for it, from the first multiple of 256 bytes of the call's scratch on; where that is too little, all layers share a
+ * piece beside the arena. */
+static bool planned(const layer *o)
+{
+	return lay_out(o).end + rt_part_bytes(1) <= o->d.scratch;
+}
+
+static places places_of(const layer *o, void *scratch)
+{
+	const offsets at = lay_out(o);
+	char         *base = planned(o) ? (char *)scratch + (256 - (uintptr_t)scratch % 256) % 256 : beside.at;
+
+	return (places){ base, (float *)(void *)(base + at.x), (float *)(void *)(base + at.y), (float *)(void *)(base + at.dy) };
 }
 
 /* ---- before step 0 ---- */
@@ -112,9 +136,8 @@ static int64_t numbers(cudnnTensorDescriptor_t t)
 }
 
 /* Where the library has matrix and bias number `id`; the bias may be none. */
-static void locate(const layer *o, int id, int64_t width, cudnnTensorDescriptor_t t[2], size_t *matrix, size_t *bias)
+static void locate(const layer *o, char *base, int id, int64_t width, cudnnTensorDescriptor_t t[2], size_t *matrix, size_t *bias)
 {
-	char *base = space[SPACE].at;
 	void *m = NULL, *b = NULL;
 
 	dnn_check(cudnnGetRNNWeightParams(dnn_handle(), o->rnn, 0, o->weights, base, id, t[0], &m, t[1], &b), "cudnnGetRNNWeightParams");
@@ -126,18 +149,20 @@ static void locate(const layer *o, int id, int64_t width, cudnnTensorDescriptor_
 		*bias = (size_t)((char *)b - base);
 }
 
-static void find_weights(layer *o)
+/* Asked in the first call, which has a weight space; later ones have them in the same places of it. */
+static void find_weights(layer *o, char *base)
 {
 	cudnnTensorDescriptor_t t[2];
 
 	for (int i = 0; i < 2; i++)
 		dnn_check(cudnnCreateTensorDescriptor(&t[i]), "weights");
 	for (int k = 0; k < o->gates; k++) {
-		locate(o, gate(o, k), o->d.input, t, &o->at[0][k], o->d.bias ? &o->at[2][k] : NULL);
-		locate(o, gate(o, k) + o->gates, o->d.hidden, t, &o->at[1][k], o->d.bias > 1 ? &o->at[3][k] : NULL);
+		locate(o, base, gate(o, k), o->d.input, t, &o->at[0][k], o->d.bias ? &o->at[2][k] : NULL);
+		locate(o, base, gate(o, k) + o->gates, o->d.hidden, t, &o->at[1][k], o->d.bias > 1 ? &o->at[3][k] : NULL);
 	}
 	for (int i = 0; i < 2; i++)
 		dnn_check(cudnnDestroyTensorDescriptor(t[i]), "weights");
+	o->found = true;
 }
 
 /* Room for reserves that are larger than planned. */
@@ -147,7 +172,7 @@ static void add_spares(const layer *o)
 		spare *s = rt_alloc(sizeof *s);
 
 		s->of = o;
-		s->at = rt_device_memory(o->reserve, "what cuDNN keeps of a recurrent layer");
+		rt_want(&s->piece, o->reserve, "what cuDNN keeps of recurrent layers");
 		s->next = spares;
 		spares = s;
 	}
@@ -159,7 +184,7 @@ static void run_once(void *of, char *scrap)
 	const layer *o = of;
 	const size_t in = rows(o) * (size_t)o->d.input, out = rows(o) * (size_t)o->d.hidden;
 	float       *x = rt_part(&scrap, in), *dx = rt_part(&scrap, in), *y = rt_part(&scrap, out), *dy = rt_part(&scrap, out);
-	void        *reserve = scrap, *weights = space[SPACE].at, *work = space[WORK].at;
+	void        *reserve = rt_part(&scrap, o->reserve), *weights = scrap, *work = workspace.at;
 
 	pd_fill(weights, 0, o->weights);
 	dnn_check(cudnnRNNForward(dnn_handle(), o->rnn, CUDNN_FWD_MODE_TRAINING, NULL, o->x, x, o->y, y, o->state, NULL, NULL, o->state, NULL,
@@ -181,18 +206,13 @@ void pd_recurrent_init(pd_recurrent *p, const pd_recurrent_desc *d)
 	o->d = *d;
 	o->gates = d->cell == PD_LSTM ? 4 : d->cell == PD_GRU ? 3 : 1;
 	describe(o);
-	want(SPACE, o->weights);
-	want(WORK, o->work);
-	find_weights(o);
-	if (turned(o)) {
-		want(TURNED_X, rows(o) * (size_t)d->input);
-		want(TURNED_Y, rows(o) * (size_t)d->hidden);
-	}
-	want(TURNED_DY, d->what == PD_BACKWARD_DATA ? rows(o) * (size_t)d->hidden : 0);
+	rt_want(&workspace, o->work, "cuDNN's workspace of recurrent layers");
+	if (!planned(o))
+		rt_want(&beside, lay_out(o).end, "weights and turned sequences of recurrent layers");
 	if (d->what == PD_FORWARD && o->reserve > d->reserve)
 		add_spares(o);
 	rt_first_run(run_once, o, 2 * rt_part_bytes(rows(o) * (size_t)d->input) + 2 * rt_part_bytes(rows(o) * (size_t)d->hidden) +
-	             rt_part_bytes(o->reserve));
+	             rt_part_bytes(o->reserve) + rt_part_bytes(o->weights));
 	p->impl = o;
 }
 
@@ -216,13 +236,13 @@ static void *reserve_of(const layer *o, const void *key)
 		found->key = key;
 		found->made = ++forwards;
 	}
-	return found->at;
+	return found->piece.at;
 }
 
 /* The pieces of the weight space, there or back; what is absent is zero there: of the second biases all but that of n. */
 typedef struct weights { float *w, *r, *b, *rb; } weights;
 
-static void copy_weights(const layer *o, weights t, bool there)
+static void copy_weights(layer *o, char *space, weights t, bool there)
 {
 	const int64_t h = o->d.hidden, width[4] = { o->d.input, h, 1, 1 };
 	float *const  of[4] = { t.w, t.r, t.b, t.rb };
@@ -231,9 +251,11 @@ static void copy_weights(const layer *o, weights t, bool there)
 	int64_t       n[RT_PIECES];
 	int           count = 0;
 
+	if (!o->found)
+		find_weights(o, space);
 	for (int what = 0; what < 2 + o->d.bias; what++)
 		for (int k = 0; k < o->gates; k++) {
-			float *lib = (float *)((char *)space[SPACE].at + o->at[what][k]);
+			float *lib = (float *)(void *)(space + o->at[what][k]);
 			float *own = !of[what] || (what == 3 && k != 2) ? NULL : what == 3 ? of[what] : of[what] + k * h * width[what];
 
 			if (!there && !own)
@@ -245,82 +267,80 @@ static void copy_weights(const layer *o, weights t, bool there)
 	rt_copy_pieces(count, to, from, n);
 }
 
-static void put_weights(const layer *o, const float *w, const float *r, const float *b, const float *rb)
+static void put_weights(layer *o, char *space, const float *w, const float *r, const float *b, const float *rb)
 {
-	copy_weights(o, (weights){ (float *)(uintptr_t)w, (float *)(uintptr_t)r, (float *)(uintptr_t)b, (float *)(uintptr_t)rb }, true);
+	copy_weights(o, space, (weights){ (float *)(uintptr_t)w, (float *)(uintptr_t)r, (float *)(uintptr_t)b, (float *)(uintptr_t)rb }, true);
 }
 
-/* A sequence as the library is to have it. */
-static const float *seen(const layer *o, int which, const float *x, int width, const int32_t *lens)
+/* A sequence as the library is to have it; `room` where it is turned. */
+static const float *seen(const layer *o, float *room, const float *x, int width, const int32_t *lens)
 {
 	if (!turned(o))
 		return x;
-	rt_turn(space[which].at, x, o->d.steps, o->d.batch, width, lens, o->d.reverse);
-	return space[which].at;
+	rt_turn(room, x, o->d.steps, o->d.batch, width, lens, o->d.reverse);
+	return room;
 }
 
-/* Where the library puts one, and from there to its place. */
-static float *made(const layer *o, int which, float *x)
-{
-	return turned(o) ? space[which].at : x;
-}
-
-static void give(const layer *o, int which, float *x, int width, const int32_t *lens)
+/* From where the library put one to its place. */
+static void give(const layer *o, const float *room, float *x, int width, const int32_t *lens)
 {
 	if (turned(o))
-		rt_turn(x, space[which].at, o->d.steps, o->d.batch, width, lens, o->d.reverse);
+		rt_turn(x, room, o->d.steps, o->d.batch, width, lens, o->d.reverse);
 }
 
 /* ---- the calls ---- */
 
 void pd_recurrent_forward(const pd_recurrent *p, float *y, float *h, float *c, float *reserve, const float *x, const float *w,
                           const float *r, const float *b, const float *rb, const float *h0, const float *c0,
-                          const int32_t *lens)
+                          const int32_t *lens, void *scratch)
 {
-	const layer *o = p->impl;
-	const float *xs = seen(o, TURNED_X, x, o->d.input, lens);
-	float       *ys = made(o, TURNED_Y, y);
+	layer       *o = p->impl;
+	const places t = places_of(o, scratch);
+	const float *xs = seen(o, t.x, x, o->d.input, lens);
+	float       *ys = turned(o) ? t.y : y;
 
-	put_weights(o, w, r, b, rb);
+	put_weights(o, t.weights, w, r, b, rb);
 	dnn_check(cudnnRNNForward(dnn_handle(), o->rnn, CUDNN_FWD_MODE_TRAINING, NULL, o->x, xs, o->y, ys, o->state, h0, lens ? NULL : h,
-	                      o->state, c0, c, o->weights, space[SPACE].at, o->work, space[WORK].at, o->reserve,
+	                      o->state, c0, c, o->weights, t.weights, o->work, workspace.at, o->reserve,
 	                      reserve_of(o, reserve)), "cudnnRNNForward");
-	give(o, TURNED_Y, y, o->d.hidden, lens);
+	give(o, t.y, y, o->d.hidden, lens);
 	if (lens)
 		rt_last(h, ys, h0, o->d.batch, o->d.hidden, lens);
 }
 
 void pd_recurrent_backward_data(const pd_recurrent *p, float *dx, float *dh0, float *dc0, float *reserve, const float *y,
                                 const float *w, const float *r, const float *b, const float *rb, const float *dy,
-                                const float *dh, const float *dc, const float *h0, const float *c0, const int32_t *lens)
+                                const float *dh, const float *dc, const float *h0, const float *c0, const int32_t *lens, void *scratch)
 {
-	const layer *o = p->impl;
-	const float *ys = seen(o, TURNED_Y, y, o->d.hidden, lens);
-	const float *dys = dy ? seen(o, TURNED_DY, dy, o->d.hidden, lens) : space[TURNED_DY].at;
-	float       *dxs = made(o, TURNED_X, dx);
+	layer       *o = p->impl;
+	const places t = places_of(o, scratch);
+	const float *ys = seen(o, t.y, y, o->d.hidden, lens);
+	const float *dys = dy ? seen(o, t.dy, dy, o->d.hidden, lens) : t.dy;
+	float       *dxs = turned(o) ? t.x : dx;
 
 	if (!dy)
-		pd_fill(space[TURNED_DY].at, 0, rows(o) * (size_t)o->d.hidden);
+		pd_fill(t.dy, 0, rows(o) * (size_t)o->d.hidden);
 	if (lens && dh)
-		rt_last_back(space[TURNED_DY].at, dh, o->d.batch, o->d.hidden, lens);
-	put_weights(o, w, r, b, rb);
+		rt_last_back(t.dy, dh, o->d.batch, o->d.hidden, lens);
+	put_weights(o, t.weights, w, r, b, rb);
 	dnn_check(cudnnRNNBackwardData_v8(dnn_handle(), o->rnn, NULL, o->y, ys, dys, o->x, dxs, o->state, h0, lens ? NULL : dh, dh0, o->state,
-	                              c0, dc, dc0, o->weights, space[SPACE].at, o->work, space[WORK].at, o->reserve,
+	                              c0, dc, dc0, o->weights, t.weights, o->work, workspace.at, o->reserve,
 	                              reserve_of(o, reserve)), "cudnnRNNBackwardData_v8");
-	give(o, TURNED_X, dx, o->d.input, lens);
+	give(o, t.x, dx, o->d.input, lens);
 	if (lens && dh)
 		rt_empty_back(dh0, dh, o->d.batch, o->d.hidden, lens);
 }
 
 void pd_recurrent_backward_weights(const pd_recurrent *p, float *dw, float *dr, float *db, float *drb, float *reserve,
-                                   const float *x, const float *y, const float *h0, const int32_t *lens)
+                                   const float *x, const float *y, const float *h0, const int32_t *lens, void *scratch)
 {
-	const layer *o = p->impl;
-	const float *xs = seen(o, TURNED_X, x, o->d.input, lens), *ys = seen(o, TURNED_Y, y, o->d.hidden, lens);
+	layer       *o = p->impl;
+	const places t = places_of(o, scratch);
+	const float *xs = seen(o, t.x, x, o->d.input, lens), *ys = seen(o, t.y, y, o->d.hidden, lens);
 
-	pd_fill(space[SPACE].at, 0, o->weights);        /* the library adds */
+	pd_fill(t.weights, 0, o->weights);      /* the library adds */
 	dnn_check(cudnnRNNBackwardWeights_v8(dnn_handle(), o->rnn, CUDNN_WGRAD_MODE_ADD, NULL, o->x, xs, o->state, h0, o->y, ys, o->weights,
-	                                 space[SPACE].at, o->work, space[WORK].at, o->reserve, reserve_of(o, reserve)),
+	                                 t.weights, o->work, workspace.at, o->reserve, reserve_of(o, reserve)),
 	      "cudnnRNNBackwardWeights_v8");
-	copy_weights(o, (weights){ dw, dr, db, drb }, false);
+	copy_weights(o, t.weights, (weights){ dw, dr, db, drb }, false);
 }

@@ -12,13 +12,21 @@ void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once 
 void   rt_gpu_put(void *tensor, const void *host, size_t bytes);
 const char *rt_gpu_uuid(void);                          /* 16 bytes */
 int    rt_gpu_major(void);                              /* of its architecture */
-void   rt_gpu_library(void);    /* gpu_library.c: cuBLAS is opened, which later would wait for messages; cuDNN is before step 0 */
+void   rt_gpu_library(void);    /* gpu_library.c: cuBLAS is opened, where pd_gemm_open was called: later it would wait for messages */
 void   rt_gpu_here(void);                               /* a thread's calls are for this device */
-void  *rt_device_memory(size_t bytes, const char *what);                /* R521 (77) when there is not that much */
-/* At least so many bytes at `piece`, which was made by nothing else; not inside a capture, which is refused then (false). What was
- * there before is given back while there are no graphs that may keep its address. */
+
+/* gpu_memory.c. Device memory, or R521 (77). */
+void  *rt_device_memory(size_t bytes, const char *what);
+/* R521: the device's name, `what` the memory is not there for, all that the program needs, part by part, and what was found. */
+_Noreturn void rt_gpu_lacks(const char *what);
+size_t rt_gpu_told(char *text, size_t room);            /* those parts; their sum */
+/* Device memory for one call at a time, as large as the largest wants. Before step 0 of a program that gathers, what is wanted is made by
+ * rt_gpu_make, `at` is NULL until then. Else at once: what was there before is given back while there are no graphs that may keep its
+ * address; not inside a capture, which is refused then (false). */
 typedef struct rt_piece { void *at; size_t bytes; } rt_piece;
 bool   rt_want(rt_piece *piece, size_t bytes, const char *what);
+bool   rt_gathers(void);        /* gpu_graph.c: this program comes to rt_gpu_make */
+void   rt_gpu_make(size_t messages);    /* what was wanted; so many bytes are NCCL's */
 /* Gives it back; where GPUs exchange messages themselves it is kept to the end, and so is what rt_unpinned and rt_pinned get: the driver
  * would wait for kernels that wait for other ranks. */
 void   rt_device_release(void *p);
@@ -56,6 +64,7 @@ void rt_nccl_look(void);                /* whoever waits calls it: ends the run 
 /* gpu_streams.c. An event is made when it is first recorded. */
 typedef enum rt_stream_kind { RT_COMPUTE, RT_SENDS, RT_RECEIVES, RT_SUMS, RT_RETURNS, RT_STREAMS } rt_stream_kind;
 cudaStream_t rt_stream(rt_stream_kind k);
+void   rt_streams_open(void);   /* all of them: one that is made later may wait for messages */
 void   rt_record_on(cudaEvent_t *e, rt_stream_kind k);
 void   rt_record_at(cudaEvent_t *e, cudaStream_t s);
 void   rt_wait_on(rt_stream_kind k, cudaEvent_t e);     /* what is started there from now on waits for e */
@@ -76,8 +85,10 @@ bool   rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum 
 bool   rt_capture_refused(const char *what, const char *why);
 bool   rt_capturing(void);              /* what is started now goes into a graph: the host may ask the device nothing */
 bool   rt_graphs_made(void);            /* there are graphs, which keep addresses */
-void   rt_input_room(void);             /* gpu_host.c: memory for inputs, before messages may be waited for */
-void   rt_late_room(void);              /* memory for numbers of the step */
+/* Memory that a step needs, before messages may be waited for. gpu_host.c: for what crosses through the host (direct: NCCL takes the rest). */
+void   rt_host_rooms(bool direct);
+void   rt_late_room(void);              /* numbers of the step */
+void   rt_notes_room(void);             /* gpu_device.c: losses */
 int    rt_gpu_notes(void);              /* losses noted in this step */
 void   rt_gpu_noted(int mb, bool hits); /* one more, which the device copies by itself */
 void   rt_gpu_unnote(int n);            /* only the first n were */

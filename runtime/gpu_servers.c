@@ -22,9 +22,14 @@ void host_take(const pd_way *w, float *made);
 pd_gatherv *host_gatherv_new(int grains, int64_t n, int64_t width, const int *mine, int nmine, int members);
 void host_gatherv_join(pd_gatherv *r, const pd_group *g, int32_t *ids, float *rows);
 
-static char *tensors, *copy;    /* the arena on the device, and the host's copy of the parameters in it */
+static char *tensors, *copy;    /* the arena on the device, and the host's copy of the parameters in it, which is pinned */
 
-/* Pinned memory for one call. */
+static void *zeroed(size_t bytes)
+{
+	return memset(rt_pinned(NULL, bytes), 0, bytes);
+}
+
+/* Pinned memory for one call; as large as the largest needs before step 0. */
 typedef struct buffer { void *at; size_t bytes; } buffer;
 static buffer first, second;
 
@@ -53,6 +58,7 @@ static void put(void *tensor, const void *host, size_t bytes)
 /* ---- a device that trains ---- */
 
 static const pd_held *held;
+static rt_piece       pulled;   /* rows, on the device */
 
 void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *chief, int members)
 {
@@ -61,9 +67,16 @@ void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *c
 	for (int k = 0; k < n; k++)
 		if (h[k].at + (size_t)(h[k].rows * h[k].width) * sizeof(float) > end)
 			end = h[k].at + (size_t)(h[k].rows * h[k].width) * sizeof(float);
+	for (int k = 0; k < n; k++) {
+		const size_t all = (size_t)(h[k].rows * h[k].width) * sizeof(float), row = (size_t)h[k].width * sizeof(float);
+
+		room(&first, all > (size_t)h[k].lookup * sizeof(int64_t) ? all : (size_t)h[k].lookup * sizeof(int64_t));
+		room(&second, (size_t)h[k].lookup * row);
+		rt_want(&pulled, (size_t)h[k].lookup * row, "rows that are pulled");
+	}
 	held = h;
 	tensors = arena;
-	copy = rt_alloc(end);
+	copy = zeroed(end);
 	host_held_open(h, n, copy, member, chief, members);
 }
 
@@ -80,7 +93,6 @@ void pd_pull(int k)
 
 void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 {
-	static struct { float *at; size_t bytes; } rows;       /* on the device */
 	const pd_held *h = &held[k];
 	const size_t   row = (size_t)h->width * sizeof(float);
 
@@ -95,13 +107,9 @@ void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 
 		memcpy(packed + (size_t)i * row, copy + h->at + (size_t)(id < 0 ? id + h->rows : id) * row, row);
 	}
-	if ((size_t)n * row > rows.bytes) {
-		rt_device_release(rows.at);
-		rows.at = rt_device_memory((size_t)n * row, "rows that are pulled");
-		rows.bytes = (size_t)n * row;
-	}
-	put(rows.at, packed, (size_t)n * row);
-	pd_place_rows((float *)(void *)(tensors + h->at), h->rows, ids, bytes, rows.at, n, h->width);
+	rt_want(&pulled, (size_t)n * row, "rows that are pulled");
+	put(pulled.at, packed, (size_t)n * row);
+	pd_place_rows((float *)(void *)(tensors + h->at), h->rows, ids, bytes, pulled.at, n, h->width);
 }
 
 void pd_push(int k, int part, const float *sum)
@@ -130,6 +138,25 @@ static size_t share_bytes(const pd_share *s)
 	return (size_t)(s->rows * s->width) * sizeof(float);
 }
 
+/* Of asynchronous updates by rows, on the device: rows that are updated, sums of their gradient, their numbers. */
+static rt_piece of_rows[3];
+static int64_t  nrows;
+
+static int64_t most_rows(const pd_share *s)
+{
+	return s->room * s->parts < s->rows ? s->room * s->parts : s->rows;
+}
+
+static void rows_rooms(const pd_share *s)
+{
+	const size_t most = (size_t)most_rows(s), row = (size_t)s->width * sizeof(float);
+
+	for (int i = 0; i < 3; i++)
+		rt_want(&of_rows[i], most * (i < 2 ? row : sizeof(int32_t)), "rows that are pushed");
+	room(&first, most * row);
+	room(&second, most * row);
+}
+
 void pd_shares_open(const pd_share *s, int n, char *arena)
 {
 	size_t end = 1;
@@ -142,11 +169,16 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 	shares = s;
 	nshares = n;
 	tensors = arena;
-	copy = rt_alloc(end);
+	copy = zeroed(end);
 	sums = rt_alloc((size_t)(n * parts + 1) * sizeof *sums);
-	for (int k = 0; k < n; k++)
-		for (int p = 0; p < s[k].parts; p++)
-			sums[k * parts + p] = rt_alloc(s[k].whole ? (size_t)s[k].part[p] * sizeof(float) : share_bytes(&s[k]));
+	for (int k = 0; k < n; k++) {
+		for (int p = 0; p < s[k].parts && !s[k].by_rows; p++)
+			sums[k * parts + p] = zeroed(s[k].whole ? (size_t)s[k].part[p] * sizeof(float) : share_bytes(&s[k]));
+		if (s[k].by_rows)
+			rows_rooms(&s[k]);
+		if (rt_program->squares)
+			room(&first, share_bytes(&s[k]));
+	}
 	host_shares_open(s, n, copy);
 }
 
@@ -178,10 +210,6 @@ void pd_collect(int k, int part, float *to)
 static void (*const *emitted)(void);
 static bool by_rows;            /* this update has brought what it changed to the copy */
 
-/* On the device: rows that are updated, sums of their gradient, their numbers. */
-static struct { void *at; size_t bytes; } of_rows[3];
-static int64_t nrows;
-
 static void update_share(int k)
 {
 	by_rows = false;
@@ -198,14 +226,10 @@ void pd_serve_each(void (*const update[])(void))
 	rt_serve_each(update_share);
 }
 
-static void *to_device(int i, const void *host, size_t bytes, size_t most)
+static bool by_rows_cleared;    /* what is behind the rows of an update is updated too, and shall be numbers */
+
+static void *to_device(int i, const void *host, size_t bytes)
 {
-	if (most > of_rows[i].bytes) {
-		rt_device_release(of_rows[i].at);
-		of_rows[i].at = rt_device_memory(most, "rows that are pushed");
-		of_rows[i].bytes = most;
-		pd_fill(of_rows[i].at, 0, most);
-	}
 	put(of_rows[i].at, host, bytes);
 	return of_rows[i].at;
 }
@@ -214,14 +238,19 @@ int64_t pd_collect_rows(int k, const int32_t **ids, const float **sum)
 {
 	const pd_share *s = &shares[k];
 	const size_t    row = (size_t)s->width * sizeof(float);
-	const int64_t   n = nrows = host_collect_rows(k, ids, sum), may = s->room * s->parts, most = may < s->rows ? may : s->rows;
-	char           *packed = room(&first, (size_t)n * row);
+	const int64_t   n = nrows = host_collect_rows(k, ids, sum);
+	char           *packed = room(&first, (size_t)n * row), *added = room(&second, (size_t)n * row);
+
+	for (int i = 0; i < 3 && !by_rows_cleared; i++)
+		pd_fill(of_rows[i].at, 0, of_rows[i].bytes);
+	by_rows_cleared = true;
 
 	for (int64_t i = 0; i < n; i++)
 		memcpy(packed + (size_t)i * row, copy + s->at + (size_t)(*ids)[i] * row, row);
-	to_device(0, packed, (size_t)n * row, (size_t)most * row);
-	*sum = to_device(1, *sum, (size_t)n * row, (size_t)most * row);
-	*ids = to_device(2, *ids, (size_t)n * sizeof **ids, (size_t)most * sizeof **ids);
+	memcpy(added, *sum, (size_t)n * row);
+	to_device(0, packed, (size_t)n * row);
+	*sum = to_device(1, added, (size_t)n * row);
+	*ids = to_device(2, *ids, (size_t)n * sizeof **ids);
 	return n;
 }
 
@@ -295,6 +324,8 @@ pd_gatherv *pd_gatherv_new(int grains, int64_t n, int64_t width, const int *mine
 	r->width = width;
 	r->ids = (size_t)(grains * n) * sizeof(int32_t);
 	r->rows = (size_t)(grains * n * width) * sizeof(float);
+	room(&first, r->ids);
+	room(&second, r->rows);
 	return (pd_gatherv *)(void *)r;
 }
 

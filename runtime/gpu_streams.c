@@ -18,6 +18,12 @@ cudaStream_t rt_stream(rt_stream_kind k)
 	return streams[k];
 }
 
+void rt_streams_open(void)
+{
+	for (int k = 0; k < RT_STREAMS; k++)
+		rt_stream((rt_stream_kind)k);
+}
+
 void rt_record_at(cudaEvent_t *e, cudaStream_t s)
 {
 	if (rt_virtual)

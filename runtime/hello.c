@@ -34,6 +34,11 @@ const rt_process *rt_process_of(int rank)
 	return hellos ? &hellos[rank].process : NULL;
 }
 
+bool rt_serves(int rank)
+{
+	return hellos && hellos[rank].server;
+}
+
 size_t rt_hello(const pd_program *p, void **mine, void **all)
 {
 	me = (hello){ .abi = PD_ABI, .rank = p->rank, .world = p->world, .stage = p->stage, .replica = p->replica,

@@ -76,8 +76,8 @@ typedef enum pd_last { PD_LAST_WRAP, PD_LAST_KEEP, PD_LAST_DROP } pd_last;
 typedef struct pd_group { int n; const int *rank; } pd_group;       /* ranks in ascending order */
 
 /* GPU programs: messages of a channel from this rank to a peer, or from there. Those of a lane come in one order on both sides; lane
- * -1: they do not. */
-typedef struct pd_link { int channel, peer, lane; bool sends; } pd_link;
+ * -1: they do not. In so many slots at once, of so many bytes. */
+typedef struct pd_link { int channel, peer, lane; bool sends; int slots; size_t bytes; } pd_link;
 
 typedef struct pd_program {
 	unsigned    abi;            /* PD_ABI */
@@ -337,6 +337,7 @@ typedef struct pd_held {            /* on a device that trains */
 	int64_t     cut, ncut;      /* whole: the floats that are pulled, from where, how many */
 	const int64_t *part;        /* whole: floats of each part */
 	pd_wire pull, push;
+	int64_t     lookup;         /* rows that one call pulls, the same ones twice too, at most */
 } pd_held;
 
 typedef struct pd_share {           /* on a server: a parameter, or some rows of one */
@@ -353,6 +354,7 @@ typedef struct pd_share {           /* on a server: a parameter, or some rows of
 	int64_t     cut, ncut;      /* as in pd_held */
 	const int64_t *part;
 	pd_wire pull, push;
+	bool        by_rows;        /* it is updated by pd_collect_rows alone */
 } pd_share;
 
 /* Before step 0, as replica `member` of so many. chief, by replica: which one adds what those of its host have, and
@@ -589,6 +591,14 @@ bool   pd_section(bool train, int k, int n, int mb);
 bool   pd_section_end(void);
 void   pd_counted(int *n);              /* before step 0: sections count in *n */
 const void *pd_constant(const void *on_host, size_t bytes); /* before step 0: a copy on the device */
+/* Before step 0, what memory a step will need beside the arena: pd_room of kernels; products by cuBLAS; the host's memory for a sum that a
+ * step begins (pd_allreduce_start), and for the largest tensors of a call that the host makes: of a group, of pd_check, of pd_gradient_rows
+ * (rows, then their numbers). */
+typedef enum pd_call { PD_CALL_GROUP, PD_CALL_CHECK, PD_CALL_GRADIENT, PD_CALLS } pd_call;
+void   pd_room_open(size_t bytes);
+void   pd_gemm_open(void);
+void   pd_sum_open(size_t count, const pd_sum *how);
+void   pd_call_open(pd_call of, size_t bytes, size_t more);
 /* y = end(op(a) op(b) + bias) for `batch` matrices, row-major and without gaps; those of a and b begin astep and bstep elements
  * apart. bias: a row of n. keep: `also` is made for the backward, of PD_RELU a bit per element, set above 0, rows of a multiple of
  * 128 bits; of PD_GELU (by tanh) what went in. The _GRAD ends multiply with the derivative at what was kept so. sum: `also` is,
@@ -620,17 +630,18 @@ typedef struct pd_recurrent_desc {
 	int     bias;               /* how many: b, rb */
 	size_t  reserve;            /* bytes that it has; where the library wants more, it gets them before step 0 .. */
 	int     slots;              /* .. for so many microbatches in flight */
+	size_t  scratch;            /* bytes that a call gets; likewise */
 } pd_recurrent_desc;
 typedef struct pd_recurrent { void *impl; } pd_recurrent;
 void pd_recurrent_init(pd_recurrent *o, const pd_recurrent_desc *d);
 void pd_recurrent_forward(const pd_recurrent *o, float *y, float *h, float *c, float *reserve, const float *x, const float *w,
                           const float *r, const float *b, const float *rb, const float *h0, const float *c0,
-                          const int32_t *lens);
+                          const int32_t *lens, void *scratch);
 void pd_recurrent_backward_data(const pd_recurrent *o, float *dx, float *dh0, float *dc0, float *reserve, const float *y,
                                 const float *w, const float *r, const float *b, const float *rb, const float *dy,
-                                const float *dh, const float *dc, const float *h0, const float *c0, const int32_t *lens);
+                                const float *dh, const float *dc, const float *h0, const float *c0, const int32_t *lens, void *scratch);
 void pd_recurrent_backward_weights(const pd_recurrent *o, float *dw, float *dr, float *db, float *drb, float *reserve,
-                                   const float *x, const float *y, const float *h0, const int32_t *lens);
+                                   const float *x, const float *y, const float *h0, const int32_t *lens, void *scratch);
 /* y = softmax(scale q k' [of keys up to the query]) v, lse, the natural log of the sum of exp, and rest = 0, [b, h, tq], by the
  * library's fused forward: q [b, h, tq, d], k [b, h, tk, d], v [b, h, tk, dv], y [b, h, tq, dv] of type PD_BF16 or PD_F16, strides by
  * batch, head and row. pd_attention_run gives 0 where the library has none: nothing was done then. */

@@ -38,7 +38,7 @@ double rt_now(void);                    /* seconds, monotonic */
 #if defined RT_GPU
 size_t rt_host_arena(const pd_program *p);              /* bytes */
 void   rt_gpu_settings(void);                           /* before anything calls the driver */
-void   rt_gpu_fits(const pd_program *p);                /* R521 (77) where the plan wants more memory than is free; before all else */
+void   rt_gpu_fits(const pd_program *p);                /* R521 (77) where the arena is larger than what is free; before all else */
 char  *rt_to_gpu(const pd_program *p, char *arena);       /* makes the device's arena; gives it */
 void   rt_from_gpu(const pd_program *p, char *arena);   /* parameters and state as they are now */
 void   rt_gpu_wait(void);                               /* until the device has done all it was told */
@@ -439,6 +439,7 @@ int  rt_missing(int wanted, char *why, size_t room);
 /* ---- hello.c: who the ranks are ---- */
 const char *rt_name(int rank);          /* "stage1.r0 (rank 2)" */
 const rt_process *rt_process_of(int rank);      /* NULL: not known yet */
+bool rt_serves(int rank);               /* it trains nothing */
 /* What this rank tells all others, and room for what all ranks tell; bytes of each. */
 size_t rt_hello(const pd_program *p, void **mine, void **all);
 void   rt_met(const pd_program *p);     /* that room is filled: all are of one plan and one runtime, or the run ends */

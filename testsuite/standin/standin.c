@@ -150,6 +150,7 @@ API cudaError_t cudaMalloc(void **p, size_t bytes)
 	*p = NULL;
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
+	standin_asks("cudaMalloc");
 	blocks = realloc(blocks, (size_t)(nblocks + 1) * sizeof *blocks);
 	if (at == MAP_FAILED || !blocks)
 		return cudaErrorMemoryAllocation;
@@ -182,12 +183,43 @@ API cudaError_t cudaFree(void *p)
 	return p ? cudaErrorInvalidValue : cudaSuccess;
 }
 
+/* ---- pinned memory of the host ---- */
+
+static struct { const char *at; size_t bytes; } *pins;
+static int npins;
+
+static cudaError_t pin(const void *p, size_t bytes)
+{
+	pins = realloc(pins, (size_t)(npins + 1) * sizeof *pins);
+	if (!p || !pins)
+		return cudaErrorMemoryAllocation;
+	pins[npins].at = p;
+	pins[npins++].bytes = bytes;
+	return cudaSuccess;
+}
+
+int standin_pinned(const void *p, size_t bytes)
+{
+	for (int i = 0; i < npins; i++)
+		if ((const char *)p >= pins[i].at && (const char *)p + bytes <= pins[i].at + pins[i].bytes)
+			return 1;
+	return 0;
+}
+
 API cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
-	*p = malloc(bytes ? bytes : 1);
-	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+	standin_asks("cudaMallocHost");
+	*p = standin_full("pinned") ? NULL : malloc(bytes ? bytes : 1);
+	return pin(*p, bytes);
+}
+
+API cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	standin_asks("cudaHostRegister");
+	return pin(p, bytes);
 }
 
 API cudaError_t cudaFreeHost(void *p)
@@ -196,6 +228,9 @@ API cudaError_t cudaFreeHost(void *p)
 		return standin_said(cudaErrorStreamCaptureUnsupported);
 	if (p)
 		standin_frees("cudaFreeHost");
+	for (int i = 0; i < npins; i++)
+		if (p && pins[i].at == p)
+			pins[i] = pins[--npins];
 	free(p);
 	return cudaSuccess;
 }
@@ -234,10 +269,22 @@ API const char *cudaGetErrorString(cudaError_t e)
 
 /* ---- cuBLAS: column-major ---- */
 
+/* STANDIN_FULL=WHAT: there is no memory left for what a library (`cublas`, `cublaslt`, `cudnn`, `nccl`) makes for itself, or of the host's
+ * (`pinned`). */
+int standin_full(const char *what)
+{
+	const char *s = getenv("STANDIN_FULL");
+
+	return s && !strcmp(s, what);
+}
+
 struct cublasContext { cudaStream_t s; int room; };
 
 API cublasStatus_t cublasCreate(cublasHandle_t *h)
 {
+	standin_asks("cublasCreate");
+	if (standin_full("cublas"))
+		return CUBLAS_STATUS_ALLOC_FAILED;
 	*h = calloc(1, sizeof **h);
 	pd_threads(1);
 	return *h ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;

@@ -13,7 +13,11 @@ int  standin_forbidden(void);            /* this thread captures a stream: the c
 void standin_touch(const char *who, const void *p, size_t bytes);      /* ends the program where AddressSanitizer has closed a part */
 void standin_touch_rows(const char *who, const void *at, int narrow, int rows, int n, int64_t ld);
 int  standin_piece(const void *p, const void **start, size_t *bytes);   /* of device memory, that p is in; -1: none */
-void standin_frees(const char *call);    /* waits for all streams; ends the program where one waits for another process */
+void standin_frees(const char *call);    /* waits for all streams; ends the program as standin_asks does */
+void standin_asks(const char *call);     /* what may wait for the device: ends the program while another process may be waited for */
+void standin_joined(int n);              /* so many communicators more */
+int  standin_full(const char *what);     /* STANDIN_FULL says that there is no memory for this library */
+int  standin_pinned(const void *p, size_t bytes);      /* these bytes of the host's memory are */
 void standin_behind(double seconds);     /* for so long nothing that the host asks for has passed */
 int  standin_within(const void *p, size_t bytes);        /* all of them lie in one piece of device memory */
 int  standin_uuid(char uuid[16]);       /* of this thread's device; its number */

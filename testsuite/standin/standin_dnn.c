@@ -8,7 +8,7 @@
 
 API const char *cudnnGetErrorString(cudnnStatus_t s)
 {
-	return s == CUDNN_STATUS_SUCCESS ? "success" : s == CUDNN_STATUS_BAD_PARAM ? "bad parameter" : "not supported";
+	return s == CUDNN_STATUS_SUCCESS ? "success" : s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? "no memory" : s == CUDNN_STATUS_BAD_PARAM ? "bad parameter" : "not supported";
 }
 
 cudnnStatus_t standin_dnn_made(void *p)
@@ -20,6 +20,9 @@ cudnnStatus_t standin_dnn_made(void *p)
 
 API cudnnStatus_t cudnnCreate(cudnnHandle_t *h)
 {
+	standin_asks("cudnnCreate");
+	if (standin_full("cudnn"))
+		return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 	pd_threads(1);
 	return standin_dnn_made(*h = calloc(1, 1));
 }

@@ -17,6 +17,9 @@ struct standin_wish { uint64_t room; uint32_t align[4]; };
 
 API cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
 {
+	standin_asks("cublasLtCreate");
+	if (standin_full("cublaslt"))
+		return CUBLAS_STATUS_ALLOC_FAILED;
 	*h = malloc(1);
 	pd_threads(1);
 	return CUBLAS_STATUS_SUCCESS;

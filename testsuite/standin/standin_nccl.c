@@ -418,6 +418,8 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id
 	struct ncclComm *c = calloc(1, sizeof *c);
 	char mine[16], other[16];
 
+	if (standin_full("nccl"))
+		return failed(ncclUnhandledCudaError, "Cuda failure 2 'out of memory'");
 	if (!c || n > MOST || rank < 0 || rank >= n || config->size != sizeof *config)
 		return failed(ncclInvalidArgument, "ncclCommInitRankConfig");
 	snprintf(c->folder, sizeof c->folder, "%.*s", (int)sizeof c->folder - 1, id.internal);
@@ -433,6 +435,7 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id
 			return failed(ncclInvalidUsage, "Duplicate GPU detected");
 	}
 	*comm = c;
+	standin_joined(1);
 	return ncclSuccess;
 }
 
@@ -443,6 +446,7 @@ API ncclResult_t ncclCommDestroy(ncclComm_t c)
 	snprintf(path, sizeof path, "%s/rank%d", c->folder, c->rank);
 	unlink(path);
 	rmdir(c->folder);       /* by the last one */
+	standin_joined(-1);
 	free(c);
 	return ncclSuccess;
 }

@@ -138,10 +138,26 @@ static void idle(const char *call)
 			}
 }
 
-/* Memory is given back. */
+static int joined;      /* communicators that there are */
+
+void standin_joined(int n)
+{
+	joined += n;
+}
+
+/* Memory that is asked for or given back, and what makes some, may wait for all that the device was told, and so for other processes: on
+ * a GPU they may wait for this one. While there are communicators a message may be under way at any time, whether one is just now or not. */
+void standin_asks(const char *call)
+{
+	if (joined > 0) {
+		fprintf(stderr, "stand-in: %s while messages and sums may be under way: on a GPU it waits for other ranks\n", call);
+		abort();
+	}
+}
+
 void standin_frees(const char *call)
 {
-	idle(call);
+	standin_asks(call);
 	for (int i = 0; i < nmade; i++)
 		do_until(made[i], made[i]->n);
 }
@@ -173,9 +189,22 @@ static void moves(const void *to, size_t written, const void *from, size_t read,
 	}
 }
 
+/* Of memory of the host that is not pinned a GPU copies no more than some KiB beside the host. */
+static void at_once(const void *host, size_t bytes)
+{
+	const char *most = getenv("STANDIN_PAGEABLE");
+
+	if (most && bytes > strtoull(most, NULL, 10) && !standin_pinned(host, bytes)) {
+		fprintf(stderr, "stand-in: %zu bytes are copied from or to memory that is not pinned: on a GPU the host waits for that\n", bytes);
+		abort();
+	}
+}
+
 API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
 {
 	moves(to, bytes, from, bytes, kind);
+	if (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToDevice)
+		at_once(kind == cudaMemcpyDeviceToHost ? to : from, bytes);
 	standin_do(s, copy, &(move){ to, from, bytes, 0, 0, 1 }, sizeof(move));
 	return cudaSuccess;
 }
@@ -226,6 +255,7 @@ API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 {
 	if (flags != cudaStreamNonBlocking)
 		return standin_said(cudaErrorInvalidValue);     /* the NULL stream would wait for it, and it for that */
+	standin_asks("cudaStreamCreate");
 	*s = nmade < MOST ? calloc(1, sizeof **s) : NULL;
 	if (!*s)
 		return cudaErrorMemoryAllocation;

@@ -409,6 +409,8 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lldu", (long long)at->id);
 	hole_int(h, "PAR", heads * (is_grad(n) ? 1 : blocks) > 1 && heads * g.tq * g.tk * g.d >= 65536);
+	if (is_grad(n))
+		hole_int(h, "ROOM", heads * g.tq * (int64_t)sizeof(float));       /* from one kernel of a GPU to the other */
 	tile_holes(n, h, &g);
 	score_holes(n, h, &g);
 	call_hole(n, h);

@@ -280,7 +280,7 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 #endif
 	const size_t shared = (size_t)(device::NAME::MINE + KEYS) * (device::NAME::PITCH + device::NAME::PITCHV) * sizeof(TS);
 	const size_t facts = KEYS * sizeof(device::NAME::row_facts);
-	float *ts = (float *)pd_room(HEADS * TQ * sizeof(T));
+	float *ts = (float *)pd_room(ROOM);
 
 	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS, shared, dq, ts, dy, q, k, v,
 		y, lse, rest, mask, bias, sample);

@@ -164,6 +164,26 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, units * gates(n) * (2.0 * (double)s.hidden + 2.0 * (double)s.input + 15));
 }
 
+/* What a call works on beside its operands (runtime/gpu_recurrent.c): the weights in the library's order, matrix by matrix, and sequences
+ * turned round; each begins at a multiple of 256 bytes. */
+static void scratch(const Node *n, Lib *l)
+{
+	enum { EACH = 256 };
+	const int lens = n->op == OP_Recurrent ? LENS : n->op == OP_RecurrentGradData ? DLENS : WLENS;
+	const bool turned = ((const struct layer *)n->attr)->reverse || rec_opt(n, lens);
+	const Sizes s = sizes(n);
+	const int64_t x = s.steps * s.batch * s.input, y = s.steps * s.batch * s.hidden;
+	const int64_t part[] = { s.hidden * s.input, s.hidden * s.hidden, s.hidden, s.hidden };
+	int64_t bytes = EACH;
+
+	for (int i = 0; i < 4; i++)
+		bytes += gates(n) * ((4 * part[i] + EACH - 1) / EACH * EACH);
+	const int64_t more[] = { turned ? x : 0, turned ? y : 0, n->op == OP_RecurrentGradData ? y : 0 };
+	for (int i = 0; i < 3; i++)
+		bytes += (4 * more[i] + EACH - 1) / EACH * EACH;
+	*l = (Lib){ .kind = LIB_RECURRENT, .bytes = bytes };
+}
+
 /* The library wants to know what a layer's biases are in all three calls. */
 static int biases(const Node *n)
 {
@@ -183,18 +203,18 @@ static void holes(const Node *n, Holes *h)
 	const Stage *stage = n->graph->stage;
 
 	hole_text(h, "DESC", "(pd_recurrent_desc){ .what = %s, .cell = PD_%s%s, .steps = %lld, .batch = %lld, .input = %lld, "
-		".hidden = %lld, .reverse = %d, .lens = %d, .bias = %d, .reserve = %lld, .slots = %d }", what[k], at->cell,
+		".hidden = %lld, .reverse = %d, .lens = %d, .bias = %d, .reserve = %lld, .slots = %d, .scratch = %lld }", what[k], at->cell,
 		gates(n) > 1 ? "" : strcmp(at->activation, "Relu") ? "_TANH" : "_RELU", (long long)s.steps, (long long)s.batch,
 		(long long)s.input, (long long)s.hidden, at->reverse != 0, rec_opt(n, lens) != NULL, biases(n),
-		(long long)reserved(n, s) * 4, stage && stage->inflight > 1 ? stage->inflight : 1);
+		(long long)reserved(n, s) * 4, stage && stage->inflight > 1 ? stage->inflight : 1, (long long)n->scratch);
 	if (k == 0)
-		hole_text(h, "CALL", "pd_recurrent_forward(&$o, $=, $=1, %s, $=2%s);", n->nout > 3 ? "$=3" : "NULL",
+		hole_text(h, "CALL", "pd_recurrent_forward(&$o, $=, $=1, %s, $=2%s, $scratch);", n->nout > 3 ? "$=3" : "NULL",
 			rec_args(n, h->arena, X, LENS));
 	else if (k == 1)
-		hole_text(h, "CALL", "pd_recurrent_backward_data(&$o, $=, $=1, %s%s);", n->nout > 2 ? "$=2" : "NULL",
+		hole_text(h, "CALL", "pd_recurrent_backward_data(&$o, $=, $=1, %s%s, $scratch);", n->nout > 2 ? "$=2" : "NULL",
 			rec_args(n, h->arena, DRESERVE, DLENS));
 	else
-		hole_text(h, "CALL", "pd_recurrent_backward_weights(&$o, $=, $=1, %s, %s, $0%s);", n->nout > 2 ? "$=2" : "NULL",
+		hole_text(h, "CALL", "pd_recurrent_backward_weights(&$o, $=, $=1, %s, %s, $0%s, $scratch);", n->nout > 2 ? "$=2" : "NULL",
 			n->nout > 3 ? "$=3" : "NULL", rec_args(n, h->arena, WX, WLENS));
 }
 
@@ -204,7 +224,7 @@ static const AttrDef attrs[] = { AT_STR(struct layer, cell, "LSTM"), AT_STR(stru
 #define LAYER(op, least, most, outs, rule) \
 	const OpDef op_##op = { \
 		.name = #op, .minin = least, .maxin = most, .nout = outs, .flags = OP_PURE | OP_HEAVY, .attrs = attrs, \
-		.attrsize = sizeof(struct layer), .shape = rule, .cost = cost, .holes = holes, \
+		.attrsize = sizeof(struct layer), .shape = rule, .cost = cost, .holes = holes, .lib = scratch, \
 		.cuda = { .object = "pd_recurrent", .init = "pd_recurrent_init(&$o, &$DESC);", .call = "" }, \
 	}
 

@@ -71,10 +71,10 @@ static const char *const channels[] = {
 	"a, node #0 'h' Gemm", "d.a, node #2 'logits' Gemm",
 };
 
-/* what it sends (true) and receives: channel, the other device, lane; both sides come to the messages of a
- * lane in one order */
+/* what it sends (true) and receives: channel, the other device, lane, slots, bytes; both sides come to the
+ * messages of a lane in one order */
 static const pd_link links[] = {
-	{ 1, 1, 0, false }, { 0, 1, 0, true },
+	{ 1, 1, 0, false, 2, 80 }, { 0, 1, 0, true, 2, 80 },
 };
 
 static const pd_program program = {

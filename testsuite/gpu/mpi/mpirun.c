@@ -62,7 +62,6 @@ static void start(int rank, char **argv)
 		_exit(71);
 	snprintf(number, sizeof number, "%d", rank);
 	setenv("PDMPI_RANK", number, 1);
-	setenv("MPI_LOCALRANKID", number, 1);
 	snprintf(number, sizeof number, "%d", n);
 	setenv("PDMPI_SIZE", number, 1);
 	snprintf(number, sizeof number, "%d", shared);

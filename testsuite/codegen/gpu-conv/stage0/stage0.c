@@ -230,6 +230,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	replica = which;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
+	pd_call_open(PD_CALL_GROUP, 448, 0);
 	/* %c f32[2,2,4,4] c */
 	pd_check_scratch("conv of 2x1x4x4", pd_conv_scratch(&(pd_conv_desc){ .what = PD_FORWARD, .nd = 2,
 		.n = 2, .c = 1, .oc = 2, .groups = 1, .in = { 4, 4 }, .out = { 4, 4 }, .kernel = { 3, 3 },

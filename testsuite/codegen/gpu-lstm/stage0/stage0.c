@@ -38,7 +38,7 @@ _Static_assert(sizeof(struct kept) == 4928, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
-static char *scratch;                                            /* of library calls, 384 bytes */
+static char *scratch;                                            /* of library calls, 5120 bytes */
 static pd_recurrent op_Recurrent;
 static pd_product op_logits;
 static pd_product op_d_last;
@@ -91,7 +91,7 @@ void forward(int slot, int mb)
 	add_8(k->Slice, k->Slice, Slice_1);                      /* %Add f32[8]  y */
 	/* %Recurrent %y.1 %Recurrent.2 %Recurrent.3 f32[4,2,2] y */
 	pd_recurrent_forward(&op_Recurrent, k->Recurrent, k->y_1, Recurrent_3, k->Recurrent_2, k->steps, P->W,
-		P->R_2, k->Slice, NULL, NULL, NULL, NULL);
+		P->R_2, k->Slice, NULL, NULL, NULL, NULL, scratch);
 	pd_product_run(&op_logits, logits, NULL, k->y_1, P->w2, NULL, NULL, scratch); /* %logits f32[2,3]  logits */
 	cross_entropy_2x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
@@ -124,10 +124,10 @@ void backward(int slot, int mb)
 	/* %RecurrentGradData %RecurrentGradData.1 %RecurrentGradData.2 f32[8,3] y */
 	pd_recurrent_backward_data(&op_RecurrentGradData, RecurrentGradData, RecurrentGradData_1,
 		RecurrentGradData_2, k->Recurrent_2, k->Recurrent, P->W, P->R_2, k->Slice, NULL, NULL, d_last,
-		NULL, NULL, NULL, NULL);
+		NULL, NULL, NULL, NULL, scratch);
 	/* %d.Reshape.1 %d.Reshape.4 %d.Add f32[8,3] y */
 	pd_recurrent_backward_weights(&op_d_Reshape_1, d_Reshape_1, d_Reshape_4, d_Add, NULL, k->Recurrent_2,
-		k->steps, k->Recurrent, NULL, NULL);
+		k->steps, k->Recurrent, NULL, NULL, scratch);
 	if (done)
 		pd_add(G->R_2, d_Reshape_4, 16);
 	slice_grad_8_to_16_at_8(d_Reshape_2, d_Add);             /* %d.Reshape.2 f32[16]  y */
@@ -173,7 +173,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	/* %Recurrent %y.1 %Recurrent.2 %Recurrent.3 f32[4,2,2] y */
 	pd_recurrent_init(&op_Recurrent, &(pd_recurrent_desc){ .what = PD_FORWARD, .cell = PD_LSTM, .steps = 4,
 		.batch = 2, .input = 3, .hidden = 2, .reverse = 1, .lens = 0, .bias = 1, .reserve = 4480,
-		.slots = 1 });
+		.slots = 1, .scratch = 4864 });
 	/* %logits f32[2,3] logits */
 	pd_product_init(&op_logits, &(pd_product_desc){ .in = PD_F32, .out = PD_F32, .transa = 0, .transb = 0,
 		.m = 2, .n = 3, .k = 2, .end = PD_AS_IT_IS, .scratch = 384 });
@@ -186,11 +186,11 @@ void init(char *arena, int which, const int *mine, int nmine)
 	/* %RecurrentGradData %RecurrentGradData.1 %RecurrentGradData.2 f32[8,3] y */
 	pd_recurrent_init(&op_RecurrentGradData, &(pd_recurrent_desc){ .what = PD_BACKWARD_DATA,
 		.cell = PD_LSTM, .steps = 4, .batch = 2, .input = 3, .hidden = 2, .reverse = 1, .lens = 0,
-		.bias = 1, .reserve = 4480, .slots = 1 });
+		.bias = 1, .reserve = 4480, .slots = 1, .scratch = 5120 });
 	/* %d.Reshape.1 %d.Reshape.4 %d.Add f32[8,3] y */
 	pd_recurrent_init(&op_d_Reshape_1, &(pd_recurrent_desc){ .what = PD_BACKWARD_WEIGHTS, .cell = PD_LSTM,
 		.steps = 4, .batch = 2, .input = 3, .hidden = 2, .reverse = 1, .lens = 0, .bias = 1,
-		.reserve = 4480, .slots = 1 });
+		.reserve = 4480, .slots = 1, .scratch = 4864 });
 	(void)which;
 	(void)mine;
 	(void)nmine;
