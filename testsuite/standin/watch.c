@@ -311,7 +311,7 @@ void watch_memory(const void *p, char *s, size_t bytes)
 		snprintf(s, bytes, "memory of the host");
 }
 
-/* addr2line says of each address the address, and then, line by line, where it is and into what that was inlined. */
+/* addr2line says of each address the address, and then, line by line, where it is and into what that was inlined: kernels into device.h. */
 void watch_where(int n, const void *const *address, char (*where)[WATCH_WHERE])
 {
 	char   command[4096], line[512];
@@ -331,7 +331,7 @@ void watch_where(int n, const void *const *address, char (*where)[WATCH_WHERE])
 			continue;
 		}
 		const size_t used = k >= 0 && k < n ? strlen(where[k]) : WATCH_WHERE;
-		if (used + 5 < WATCH_WHERE)
+		if (used + 5 < WATCH_WHERE && !(used && !strncmp(line, "device.h:", 9)))
 			snprintf(where[k] + used, WATCH_WHERE - used, "%s%.*s", used ? " in " : "", (int)(WATCH_WHERE - used) - 5, line);
 	}
 	if (f)
