@@ -2,7 +2,9 @@
  * attention out (product, scale, mask, softmax with statistics, product), of which its engines make one kernel. The plan is
  * the first that can be made of what its heuristics name (A, B, then those that only have to work), once per form before step 0.
  * Where there is none, or the first run is refused, the program's own kernels do it, and one line says so, with the library's
- * first reason; and with --reproducible, as what the library chooses hangs on the batch.
+ * first reason; and with --reproducible, as what the library chooses hangs on the batch. Its backward is not asked for: GPT-2's heads
+ * have dropout, whose draws have to be ours, its sums have no fixed order, and what it saves (five products where ours make seven) is
+ * not known before it was timed.
  *
  * The statistics are natural logarithms, [b, h, tq] in f32 without gaps: engines before 9.26 write them so whatever strides are told.
  * Hidden keys are those behind the query (from the upper left corner), by the lowest number, which engines know as leaving them out. */

@@ -452,9 +452,19 @@ PD_ANYWHERE static inline uint64_t pd_random_stream(uint64_t seed, uint64_t node
 {
 	return pd_mix(pd_mix(pd_mix(seed) + node) + sample);
 }
+/* `place` of an element, from which those of others are so many times PD_RANDOM_STEP away as they are further; what is drawn there. */
+#define PD_RANDOM_STEP 0x9E3779B97F4A7C15u
+PD_ANYWHERE static inline uint64_t pd_random_place(uint64_t stream, uint64_t element)
+{
+	return stream + (element + 1) * PD_RANDOM_STEP;
+}
+PD_ANYWHERE static inline uint32_t pd_random_at(uint64_t place)
+{
+	return (uint32_t)(pd_mix(place) >> 32);
+}
 PD_ANYWHERE static inline uint32_t pd_random_of(uint64_t stream, uint64_t element)
 {
-	return (uint32_t)(pd_mix(stream + (element + 1) * 0x9E3779B97F4A7C15u) >> 32);
+	return pd_random_at(pd_random_place(stream, element));
 }
 PD_ANYWHERE static inline uint32_t pd_random_bits(uint64_t seed, uint64_t node, uint64_t sample,
                                                   uint64_t element)

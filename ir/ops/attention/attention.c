@@ -320,7 +320,8 @@ static int64_t sixteens(int64_t n, int64_t most)
 }
 
 /* Tiles of GPUs: columns of a head that lie in shared memory at a time, queries and keys of a block. All of them take less than
- * the 48 KiB that a launch may have; the gradients have four matrices there, the forward three. */
+ * the 48 KiB that a launch may have; the gradients have four matrices there, the forward three. RESIDENT blocks of small heads find
+ * registers on an SM at once, of the second kernel of gradients one less. */
 static void tile_holes(const Node *n, Holes *h, const Geo *g)
 {
 	const DType t = n->in[0]->type.dtype;
@@ -339,6 +340,7 @@ static void tile_holes(const Node *n, Holes *h, const Geo *g)
 	hole_int(h, "WARPS", sixteens(longest > 0 ? longest : 1, is_grad(n) && !small ? 32 : 64) / 16);
 	hole_int(h, "KEYS", sixteens(is_grad(n) && g->tq > g->tk ? g->tq : g->tk, small ? 64 : 32));
 	hole_int(h, "VECTORS", vectors);
+	hole_int(h, "RESIDENT", small ? 4 : 1);
 	library_holes(n, h, g, vectors);
 }
 
@@ -363,6 +365,14 @@ static void call_hole(const Node *n, Holes *h)
 			args = arena_printf(h->arena, "%s, $%d", args, i);
 	hole_text(h, "CALL", "$k(%s%s);", args, at->ratio <= 0 ? "" : at->evaluates && !is_grad(n) ?
 		", pd_evaluating() ? -1 : pd_sample($mb)" : ", pd_sample($mb)");
+}
+
+/* The least pd_random_bits of which pd_random_unit is not below the ratio. */
+static unsigned dropped_below(float ratio)
+{
+	const double least = ceil((double)ratio * 0x1p24) * 256;
+
+	return least < 0xffffffff ? (unsigned)least : 0xffffffff;
 }
 
 static void holes(const Node *n, Holes *h)
@@ -403,8 +413,9 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MASK", mask_of(n) != NULL);
 	hole_int(h, "BIAS", bias_of(n) != NULL);
 	hole_int(h, "DROP", at->ratio > 0);
-	hole_int(h, "EVALUATES", at->evaluates != 0);
+	hole_int(h, "EVALUATES", at->evaluates && !is_grad(n));
 	hole_text(h, "RATIO", "%.9ef", at->ratio);
+	hole_text(h, "DROPPED", "0x%08xu", dropped_below((float)at->ratio));
 	hole_text(h, "KEEP", "%s", c_literal(h->arena, n->in[0]->type.dtype, 1 / (1 - at->ratio), 0));
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lldu", (long long)at->id);

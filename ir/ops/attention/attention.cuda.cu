@@ -13,7 +13,7 @@ static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
 
 #include "score.part.h"
 
-static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, float *rest, const TS *q, const TS *k, const TS *v,
+static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *lse, float *rest, const TS *q, const TS *k, const TS *v,
 	const uint8_t *mask, const float *bias, int64_t sample, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
@@ -67,11 +67,12 @@ static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, float *
 #else
 			const int len = TK;
 #endif
+			const uint64_t from = draws(b, h, i, key + threadIdx.x % 4 * 2, sample);
 			float high = top[r], part_sum = 0;
 
 			PD_UNROLL
 			for (int e = 0; e < KEYS / 4; e++) {
-				const int64_t j = key + e / 2 * 8 + threadIdx.x % 4 * 2 + e % 2;
+				const int j = key + e / 2 * 8 + (int)threadIdx.x % 4 * 2 + e % 2;
 				float *x = &s[e / 2][2 * r + e % 2];
 
 				*x = j < len ? score_of(*x, b, h, i, j, mask, bias) : FILLED && j < TK ? FILL : -INFINITY;
@@ -87,7 +88,7 @@ static __global__ void __launch_bounds__(THREADS) run(TS *y, float *lse, float *
 
 				*x = TILE::exp(*x - base);
 				part_sum += *x;
-				*x *= kept(b, h, i, key + e / 2 * 8 + threadIdx.x % 4 * 2 + e % 2, sample);
+				*x *= kept(from, e / 2 * 8 + e % 2, sample);
 			}
 			sum[r] = sum[r] * again + part_sum;
 			PD_UNROLL

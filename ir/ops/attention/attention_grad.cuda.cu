@@ -47,17 +47,18 @@ static __device__ void products_of(float *t, const TS *dy, const TS *y, int row)
 	const int lane = threadIdx.x % 32, first = row - lane / 4;
 
 	for (int r = 0; r < 16; r++) {
+		const int64_t at = first + r;
 		float s = 0;
 
-		for (int c = lane; c < DV && first + r < TQ; c += 32)
-			s += TILE::load(dy[(int64_t)(first + r) * YR + c]) * TILE::load(y[(int64_t)(first + r) * YR + c]);
+		for (int c = lane; c < DV && at < TQ; c += 32)
+			s += TILE::load(dy[at * YR + c]) * TILE::load(y[at * YR + c]);
 		s = pd_warp_sum(s);
-		if (r % 8 == lane / 4)
-			t[r / 8] = s;
+		t[0] = r == lane / 4 ? s : t[0];
+		t[1] = r == lane / 4 + 8 ? s : t[1];
 	}
 }
 
-static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const TS *dy, const TS *q, const TS *k, const TS *v,
+static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *ts, const TS *dy, const TS *q, const TS *k, const TS *v,
 	const TS *y, const float *lse, const float *rest, const uint8_t *mask, const float *bias, int64_t sample)
 {
 	PD_DYN_SHARED(pd_16, room);
@@ -116,17 +117,16 @@ static __global__ void __launch_bounds__(THREADS) rows(TS *dq, float *ts, const 
 #else
 			const int len = TK;
 #endif
+			const uint64_t from = draws(b, h, i, key + threadIdx.x % 4 * 2, sample);
 
 			PD_UNROLL
 			for (int e = 0; e < KEYS / 4; e++) {
-				const int64_t j = key + e / 2 * 8 + threadIdx.x % 4 * 2 + e % 2;
+				const int at = key + e / 2 * 8 + (int)threadIdx.x % 4 * 2 + e % 2, j = TK % KEYS == 0 || at < TK ? at : TK - 1;
+				const float keep = kept(from, e / 2 * 8 + e % 2, sample);
 				float *x = &s[e / 2][2 * r + e % 2];
+				const float p = TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l[r] - m[r]);
 
-				if (j < len)
-					*x = through(TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l[r] - m[r]) *
-						(d[e / 2][2 * r + e % 2] * kept(b, h, i, j, sample) - t[r]), b, h, i, j, mask);
-				else
-					*x = 0;
+				*x = at < len ? through(p * (d[e / 2][2 * r + e % 2] * keep - t[r]), b, h, i, j, mask) : 0;
 			}
 		}
 		pd_tile_nn<TILE>(to, s, ks);
@@ -160,7 +160,7 @@ static __device__ void load_gradients(TS *vs, TS *dys, const TS *vn, const TS *d
 	pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(dys, dyn + (int64_t)query * YR + c, YR, 1, TQ - query, DV - c);
 }
 
-static __global__ void __launch_bounds__(THREADS) keys(TS *dk, TS *dv, const float *ts, const TS *dy, const TS *q, const TS *k,
+static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 1) keys(TS *dk, TS *dv, const float *ts, const TS *dy, const TS *q, const TS *k,
 	const TS *v, const float *lse, const float *rest, const uint8_t *mask, const float *bias, int64_t sample)
 {
 	PD_DYN_SHARED(pd_16, room);
@@ -214,26 +214,26 @@ static __global__ void __launch_bounds__(THREADS) keys(TS *dk, TS *dv, const flo
 				pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(dys, dyn + (int64_t)query * YR + part * DVC, YR, 1, TQ - query, DV - part * DVC);
 			pd_tiles_there();
 		}
+		const int draw = query + (int)threadIdx.x % 4 * 2;
+		const uint64_t from[2] = { draws(b, h, draw, row, sample), draws(b, h, draw, row + 8, sample) };
+
 		PD_UNROLL
 		for (int e = 0; e < KEYS / 4; e++) {
 			const int at = query + e / 2 * 8 + (int)threadIdx.x % 4 * 2 + e % 2;
-			const int64_t i = at < TQ ? at : TQ - 1;
+			const int64_t i = TQ % KEYS == 0 || at < TQ ? at : TQ - 1;
 			const row_facts f = facts[at - query];
 
 			PD_UNROLL
 			for (int r = 0; r < 2; r++) {
-				const int64_t j = row + 8 * r < TK ? row + 8 * r : TK - 1;
+				const int64_t j = TK % MINE == 0 || row + 8 * r < TK ? row + 8 * r : TK - 1;
+				const bool there = TQ % KEYS == 0 || at < TQ, sees = !CAUSAL || j <= i;
+				const float keep = kept(from[r], (int64_t)(e / 2 * 8 + e % 2) * TK, sample);
 				float *x = &s[e / 2][2 * r + e % 2], *y = &d[e / 2][2 * r + e % 2];
+				const float score = FILLED && !sees ? FILL : score_of(*x, b, h, i, j, mask, bias);
+				const float p = TILE::exp(score - f.lse - f.rest);
 
-				if (at < TQ && (!CAUSAL || j <= i)) {
-					const float p = TILE::exp(score_of(*x, b, h, i, j, mask, bias) - f.lse - f.rest), keep = kept(b, h, i, j, sample);
-
-					*y = through(p * (*y * keep - f.t), b, h, i, j, mask);
-					*x = p * keep;
-				} else {
-					*x = FILLED && at < TQ && row + 8 * r < TK ? TILE::exp(FILL - f.lse - f.rest) * kept(b, h, i, j, sample) : 0;
-					*y = 0;
-				}
+				*y = there && sees ? through(p * (*y * keep - f.t), b, h, i, j, mask) : 0;
+				*x = there && (FILLED || sees) ? p * keep : 0;
 			}
 		}
 		pd_tile_nn<TILE>(tov, s, dys);

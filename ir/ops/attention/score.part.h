@@ -1,16 +1,30 @@
-/* The score of query i and key j, whose product is s; what dropout scales the weight by: 0 where it is dropped. */
+/* The score of query i and key j, whose product is s. */
 static __device__ float score_of(float s, int64_t b, int64_t h, int64_t i, int64_t j, const uint8_t *mask, const float *bias)
 {
 	(void)b, (void)h, (void)i, (void)j, (void)mask, (void)bias;
 	return SCORE;
 }
 
-static __device__ float kept(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample)
+/* Where dropout draws for a score, and what it scales its weight by (0: dropped), or that of one so many elements further, which is
+ * cheap where that number is known to the compiler. */
+static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample)
 {
 #if DROP
-	return sample < 0 ? 1 : pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ? KEEP : 0;
+	return pd_random_place(pd_random_stream(SEED, ID, (uint64_t)(sample + b)), (uint64_t)((h * TQ + i) * TK + j));
 #else
 	(void)b, (void)h, (void)i, (void)j, (void)sample;
+	return 0;
+#endif
+}
+
+static __device__ __forceinline__ float kept(uint64_t from, int64_t further, int64_t sample)
+{
+#if DROP
+	const bool in = pd_random_at(from + (uint64_t)further * PD_RANDOM_STEP) >= DROPPED;
+
+	return EVALUATES && sample < 0 ? 1 : in ? KEEP : 0;
+#else
+	(void)from, (void)further, (void)sample;
 	return 1;
 #endif
 }
