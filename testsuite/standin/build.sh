@@ -1,6 +1,7 @@
 #!/bin/sh
 # build.sh DIR: makes DIR a folder that `make CUDA=DIR` of a GPU build takes for the CUDA toolkit: nvcc, headers and
-# libraries that compute on the CPU (README.md). STANDIN_WATCH=1: what is compiled with -fsanitize=thread is watched by it.
+# libraries that compute on the CPU (README.md). STANDIN_WATCH=1: what is compiled with -fsanitize=thread is watched by it,
+# for races in kernels; STANDIN_WATCH=order: for what is not ordered between streams, host and messages.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -11,6 +12,11 @@ if [ -n "$STANDIN_WATCH" ]; then
 	watch="-DSTANDIN_WATCH $here/watch.c $here/races.c"
 fi
 mkdir -p "$1/bin" "$1/lib64"
+if [ "$STANDIN_WATCH" = order ]; then
+	OMPI_CC=${CC:-gcc} MPICH_CC=${CC:-gcc} mpicc -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -fvisibility=hidden -fPIC -I"$here/include" \
+		-DSTANDIN_WATCH -DSTANDIN_ORDER -c -o "$1/lib64/order_host.o" "$here/order_host.c"
+	watch="-DSTANDIN_WATCH -DSTANDIN_ORDER $here/watch.c $here/order.c $1/lib64/order_host.o"
+fi
 ln -sfn "$here/nvcc" "$1/bin/nvcc"
 ln -sfn "$here/include" "$1/include"
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -fopenmp -fvisibility=hidden -fPIC -shared -I"$here/include" -I"$root/runtime" \

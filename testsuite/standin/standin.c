@@ -95,8 +95,9 @@ API void standin_device(int enters)
 }
 
 /* Under AddressSanitizer what is behind a piece of memory is closed, and what libraries are given is looked through. */
-void standin_touch(const char *who, const void *p, size_t bytes)
+void standin_touch(const char *who, order_use use, const void *p, size_t bytes)
 {
+	order_touch(who, use, p, bytes);
 #if defined __SANITIZE_ADDRESS__
 	const char *bad = p && bytes ? __asan_region_is_poisoned((void *)(uintptr_t)p, bytes) : NULL;
 
@@ -112,12 +113,12 @@ void standin_touch(const char *who, const void *p, size_t bytes)
 }
 
 /* A matrix of `rows` rows, `n` numbers each of which every `ld`-th place begins one. */
-void standin_touch_rows(const char *who, const void *at, int narrow, int rows, int n, int64_t ld)
+void standin_touch_rows(const char *who, order_use use, const void *at, int narrow, int rows, int n, int64_t ld)
 {
 	const size_t wide = narrow ? 2 : 4;
 
 	for (int i = 0; i < rows; i++)
-		standin_touch(who, (const char *)at + (size_t)i * (size_t)ld * wide, (size_t)n * wide);
+		standin_touch(who, use, (const char *)at + (size_t)i * (size_t)ld * wide, (size_t)n * wide);
 }
 
 /* Which piece of device memory p is in, counted since the start, and where that begins; -1: in none. */
@@ -163,6 +164,7 @@ API cudaError_t cudaMalloc(void **p, size_t bytes)
 	if (!inside && mprotect(at, room, PROT_NONE))
 		abort();
 	*p = at;
+	order_piece(at, room);
 	return cudaSuccess;
 }
 
@@ -175,6 +177,7 @@ API cudaError_t cudaFree(void *p)
 	for (int i = 0; i < nblocks; i++)
 		if (p && blocks[i].at == p) {
 			ASAN_UNPOISON_MEMORY_REGION(p, blocks[i].bytes);
+			order_piece_gone(p);
 			munmap(p, blocks[i].bytes);
 			in_use -= blocks[i].bytes;
 			blocks[i].at = NULL;
@@ -211,7 +214,7 @@ API cudaError_t cudaMallocHost(void **p, size_t bytes)
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
 	standin_asks("cudaMallocHost");
-	*p = standin_full("pinned") ? NULL : malloc(bytes ? bytes : 1);
+	*p = standin_full("pinned") ? NULL : order_pinned(bytes ? bytes : 1);
 	return pin(*p, bytes);
 }
 
@@ -231,6 +234,7 @@ API cudaError_t cudaFreeHost(void *p)
 	for (int i = 0; i < npins; i++)
 		if (p && pins[i].at == p)
 			pins[i] = pins[--npins];
+	order_piece_gone(p);
 	free(p);
 	return cudaSuccess;
 }
@@ -325,9 +329,9 @@ static standin_end multiply(void *what)
 	const product *p = what;
 
 	standin_device(1);
-	standin_touch_rows("cuBLAS, A", p->a, p->in != PD_F32, p->ta ? p->m : p->k, p->ta ? p->k : p->m, p->lda);
-	standin_touch_rows("cuBLAS, B", p->b, p->in != PD_F32, p->tb ? p->k : p->n, p->tb ? p->n : p->k, p->ldb);
-	standin_touch_rows("cuBLAS, C", p->c, p->out != PD_F32, p->n, p->m, p->ldc);
+	standin_touch_rows("cuBLAS's product", ORDER_READS, p->a, p->in != PD_F32, p->ta ? p->m : p->k, p->ta ? p->k : p->m, p->lda);
+	standin_touch_rows("cuBLAS's product", ORDER_READS, p->b, p->in != PD_F32, p->tb ? p->k : p->n, p->tb ? p->n : p->k, p->ldb);
+	standin_touch_rows("cuBLAS's product", ORDER_WRITES, p->c, p->out != PD_F32, p->n, p->m, p->ldc);
 	if (p->in == PD_F32)
 		pd_gemm(p->tb, p->ta, p->n, p->m, p->k, p->b, p->ldb, p->a, p->lda, p->beta, p->c, p->ldc);
 	else
@@ -356,7 +360,7 @@ API cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOpe
 
 	if (*alpha != 1 || wrong(h, &p))
 		return CUBLAS_STATUS_INVALID_VALUE;     /* an alpha is not asked for by what pdcc writes */
-	standin_do(NULL, multiply, &p, sizeof p);
+	standin_do(standin_stream(h->s), multiply, &p, sizeof p);
 	return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -376,7 +380,7 @@ API cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOp
 	if (*(const float *)alpha != 1 || ka != kb || ka == CUDA_R_32F || (kc != ka && kc != CUDA_R_32F) ||
 	    compute != CUBLAS_COMPUTE_32F || algorithm != CUBLAS_GEMM_DEFAULT || wrong(h, &p))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	standin_do(NULL, multiply, &p, sizeof p);
+	standin_do(standin_stream(h->s), multiply, &p, sizeof p);
 	return CUBLAS_STATUS_SUCCESS;
 }
 

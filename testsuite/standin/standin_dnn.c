@@ -24,13 +24,12 @@ API cudnnStatus_t cudnnCreate(cudnnHandle_t *h)
 	if (standin_full("cudnn"))
 		return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 	pd_threads(1);
-	return standin_dnn_made(*h = calloc(1, 1));
+	return standin_dnn_made(*h = calloc(1, sizeof **h));
 }
 
 API cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s)
 {
-	(void)h;
-	(void)s;
+	h->stream = s;
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -289,6 +288,9 @@ static void other_order(const pd_conv_desc *d, void *to)
 /* The three tensors of a convolution belong to the program (standin_touch). */
 static void touch(const convolution *c)
 {
+	static const char *const names[] = { [PD_FORWARD] = "cuDNN's convolution", [PD_BACKWARD_DATA] = "cuDNN's gradient of images",
+		[PD_BACKWARD_WEIGHTS] = "cuDNN's gradient of filters" };
+	const char         *who = names[c->k.d.what];
 	const pd_conv_desc *d = &c->k.d;
 	const size_t        wide = d->type == PD_F32 ? 4 : 2;
 	size_t              x = wide * (size_t)d->n * (size_t)d->c, y = wide * (size_t)d->n * (size_t)d->oc;
@@ -299,13 +301,13 @@ static void touch(const convolution *c)
 		y *= (size_t)d->out[i];
 		w *= (size_t)d->kernel[i];
 	}
-	standin_touch("cuDNN, result", c->to, d->what == PD_FORWARD ? y : d->what == PD_BACKWARD_DATA ? x : w);
-	standin_touch("cuDNN, first operand", c->a, d->what == PD_BACKWARD_DATA ? y : x);
-	standin_touch("cuDNN, second operand", c->b, d->what == PD_BACKWARD_WEIGHTS ? y : w);
+	standin_touch(who, ORDER_WRITES, c->to, d->what == PD_FORWARD ? y : d->what == PD_BACKWARD_DATA ? x : w);
+	standin_touch(who, ORDER_READS, c->a, d->what == PD_BACKWARD_DATA ? y : x);
+	standin_touch(who, ORDER_READS, c->b, d->what == PD_BACKWARD_WEIGHTS ? y : w);
 	if (c->bias)
-		standin_touch("cuDNN, bias", c->bias, wide * (size_t)d->oc);
+		standin_touch(who, ORDER_READS, c->bias, wide * (size_t)d->oc);
 	if (c->by->bytes)
-		standin_touch("cuDNN, workspace", c->workspace, c->by->bytes);
+		standin_touch(who, ORDER_WRITES, c->workspace, c->by->bytes);
 }
 
 static standin_end convolve(void *what)
@@ -338,7 +340,7 @@ bool standin_dnn_plain(const void *alpha, const void *beta)
 }
 
 /* c has what is read and written. f32 by products of fewer bits is asked for nowhere. */
-static cudnnStatus_t start(convolution c, const known *k, const struct cudnnConvolutionStruct *d, int number, size_t bytes)
+static cudnnStatus_t start(cudnnHandle_t h, convolution c, const known *k, const struct cudnnConvolutionStruct *d, int number, size_t bytes)
 {
 	c.by = k ? algorithm_of(k->d.what, number) : NULL;
 	if (!c.by || (k->d.type == PD_F32 && d->math != CUDNN_FMA_MATH))
@@ -346,7 +348,7 @@ static cudnnStatus_t start(convolution c, const known *k, const struct cudnnConv
 	if (bytes < c.by->bytes || (c.by->bytes && !c.workspace))
 		return CUDNN_STATUS_BAD_PARAM;
 	c.k = *k;
-	standin_do(NULL, convolve, &c, sizeof c);
+	standin_do(standin_stream(h->stream), convolve, &c, sizeof c);
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -354,10 +356,9 @@ API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cu
 	cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algo, void *workspace,
 	size_t bytes, const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
-	(void)h;
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	return start((convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace }, object(PD_FORWARD, xd, wd, c, yd), c,
+	return start(h, (convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace }, object(PD_FORWARD, xd, wd, c, yd), c,
 		algo, bytes);
 }
 
@@ -369,7 +370,6 @@ API cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t h, const v
 {
 	const char *epilogues = getenv("STANDIN_EPILOGUES");
 
-	(void)h;
 	if (!bias || !z || x == y || x == z || memcmp(zd, yd, sizeof *zd))
 		return CUDNN_STATUS_BAD_PARAM;
 	if ((epilogues && *epilogues && standin_said(cudaErrorInvalidValue) != cudaSuccess) || !standin_dnn_plain(alpha1, alpha2) || bd->type != yd->type || bd->dim[0] != 1 ||
@@ -377,7 +377,7 @@ API cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t h, const v
 	    (act->mode != CUDNN_ACTIVATION_RELU && (act->mode != CUDNN_ACTIVATION_IDENTITY ||
 	                                            algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	return start((convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace, .bias = bias,
+	return start(h, (convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace, .bias = bias,
 		.relu = act->mode == CUDNN_ACTIVATION_RELU }, object(PD_FORWARD, xd, wd, c, yd), c, algo, bytes);
 }
 
@@ -385,10 +385,9 @@ API cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alph
 	cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t algo,
 	void *workspace, size_t bytes, const void *beta, cudnnTensorDescriptor_t dxd, void *dx)
 {
-	(void)h;
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	return start((convolution){ .to = dx, .a = dy, .b = w, .workspace = workspace }, object(PD_BACKWARD_DATA, dxd, wd, c, dyd), c,
+	return start(h, (convolution){ .to = dx, .a = dy, .b = w, .workspace = workspace }, object(PD_BACKWARD_DATA, dxd, wd, c, dyd), c,
 		algo, bytes);
 }
 
@@ -396,11 +395,15 @@ API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *al
 	cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdFilterAlgo_t algo,
 	void *workspace, size_t bytes, const void *beta, cudnnFilterDescriptor_t dwd, void *dw)
 {
-	(void)h;
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	return start((convolution){ .to = dw, .a = x, .b = dy, .workspace = workspace }, object(PD_BACKWARD_WEIGHTS, xd, dwd, c, dyd), c,
+	return start(h, (convolution){ .to = dw, .a = x, .b = dy, .workspace = workspace }, object(PD_BACKWARD_WEIGHTS, xd, dwd, c, dyd), c,
 		algo, bytes);
+}
+
+size_t standin_dnn_wide(const struct cudnnTensorStruct *t)
+{
+	return t->type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
 float standin_dnn_get(const struct cudnnTensorStruct *t, const void *x, int64_t i)
@@ -435,12 +438,22 @@ int standin_dnn_lacks_ends(void)
 
 typedef struct bias { struct cudnnTensorStruct large, small; const void *from; void *to; } bias;
 
+static void touch_bias(const char *who, const bias *x, bool sums)
+{
+	const size_t small = (size_t)x->small.dim[1] * standin_dnn_wide(&x->small);
+	const size_t large = (size_t)x->large.dim[0] * (size_t)x->large.dim[1] * (size_t)standin_dnn_points(&x->large) * standin_dnn_wide(&x->large);
+
+	standin_touch(who, ORDER_READS, x->from, sums ? large : small);
+	standin_touch(who, ORDER_WRITES, x->to, sums ? small : large);
+}
+
 static standin_end sum_bias(void *what)
 {
 	const bias   *x = what;
 	const int64_t sp = standin_dnn_points(&x->large);
 
 	standin_device(1);
+	touch_bias("cuDNN's gradient of a bias", x, true);
 	for (int c = 0; c < x->large.dim[1]; c++) {
 		double sum = 0;
 
@@ -459,6 +472,7 @@ static standin_end add_bias(void *what)
 	const int64_t sp = standin_dnn_points(&x->large);
 
 	standin_device(1);
+	touch_bias("cuDNN's sum with a bias", x, false);
 	for (int64_t nc = 0; nc < (int64_t)x->large.dim[0] * x->large.dim[1]; nc++) {
 		const float b = standin_dnn_get(&x->small, x->from, nc % x->large.dim[1]);
 
@@ -472,19 +486,17 @@ static standin_end add_bias(void *what)
 API cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t dyd, const void *dy,
 	const void *beta, cudnnTensorDescriptor_t dbd, void *db)
 {
-	(void)h;
 	if (!standin_dnn_plain(alpha, beta) || dbd->dim[1] != dyd->dim[1] || standin_dnn_lacks_ends())
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, sum_bias, &(bias){ *dyd, *dbd, dy, db }, sizeof(bias));
+	standin_do(standin_stream(h->stream), sum_bias, &(bias){ *dyd, *dbd, dy, db }, sizeof(bias));
 	return CUDNN_STATUS_SUCCESS;
 }
 
 API cudnnStatus_t cudnnAddTensor(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t bd, const void *b,
 	const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
-	(void)h;
 	if (standin_dnn_lacks_ends() || *(const float *)alpha != 1 || *(const float *)beta != 1 || bd->dim[1] != yd->dim[1] || bd->dim[0] != 1)
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, add_bias, &(bias){ *yd, *bd, b, y }, sizeof(bias));
+	standin_do(standin_stream(h->stream), add_bias, &(bias){ *yd, *bd, b, y }, sizeof(bias));
 	return CUDNN_STATUS_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include <cudnn.h>
 #include "standin.h"
 
+struct cudnnContext { cudaStream_t stream; };
 struct cudnnTensorStruct { int rank, dim[5]; cudnnDataType_t type; };
 struct cudnnFilterStruct { int rank, dim[5]; cudnnDataType_t type; };
 struct cudnnConvolutionStruct { int n, pad[3], stride[3], dilation[3], groups; cudnnMathType_t math; };
@@ -15,6 +16,7 @@ struct cudnnPoolingStruct { cudnnPoolingMode_t mode; cudnnNanPropagation_t nan; 
 
 /* standin_dnn.c */
 cudnnStatus_t standin_dnn_made(void *p);        /* of a descriptor */
+size_t  standin_dnn_wide(const struct cudnnTensorStruct *t);    /* bytes of a number */
 float   standin_dnn_get(const struct cudnnTensorStruct *t, const void *x, int64_t i);
 void    standin_dnn_put(const struct cudnnTensorStruct *t, void *x, int64_t i, float v);
 int64_t standin_dnn_points(const struct cudnnTensorStruct *t);  /* of an image's channel */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "pd.h"
-#include "standin.h"
+#include "standin_dnn.h"
 
 enum { ATTRS = 8, OPS = 16, TENSORS = 40, WORKSPACE = 1024, NONE = -2, ANY = -1, REFUSES = 1, GREEDY = 2 };
 
@@ -389,6 +389,15 @@ static int64_t offset(const desc *t, const int64_t *i)
 	return at;
 }
 
+/* One element; of a tensor that is hidden memory is the library's own. */
+static void touch(const place *p, order_use use, int64_t at)
+{
+	const size_t wide = type_of(p->t) == CUDNN_DATA_FLOAT ? 4 : 2;
+
+	if (!hidden(p->t))
+		standin_touch("cuDNN's graph", use, (const char *)p->at + at * (int64_t)wide, wide);
+}
+
 static float get(job *j, const desc *t, const int64_t *i)
 {
 	const place  *p = place_of(j, t);
@@ -396,6 +405,7 @@ static float get(job *j, const desc *t, const int64_t *i)
 
 	if (told(t))
 		return p->value;
+	touch(p, ORDER_READS, at);
 	return hidden(t) || type_of(t) == CUDNN_DATA_FLOAT ? ((const float *)p->at)[at] :
 		type_of(t) == CUDNN_DATA_HALF ? pd_from_f16(((const uint16_t *)p->at)[at]) : pd_from_bf16(((const uint16_t *)p->at)[at]);
 }
@@ -408,6 +418,7 @@ static void put(job *j, const desc *t, const int64_t *i, float v)
 	const bool    low = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
 	const uint16_t bits = type == CUDNN_DATA_HALF ? pd_to_f16(v) : pd_to_bf16(v);
 
+	touch(p, ORDER_WRITES, at);
 	if (!hidden(t) && low)
 		((uint16_t *)p->at)[at] = bits;
 	else
@@ -514,6 +525,6 @@ API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t 
 		if (!there)
 			return bad("the pack lacks a tensor, or it does not lie as told", (int)i);
 	}
-	standin_do(NULL, run_graph, &j, sizeof j);
+	standin_do(standin_stream(h->stream), run_graph, &j, sizeof j);
 	return CUDNN_STATUS_SUCCESS;
 }

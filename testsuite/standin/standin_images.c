@@ -38,8 +38,8 @@ static standin_end relu(void *what)
 	const int64_t     n = (int64_t)a->t.dim[0] * a->t.dim[1] * standin_dnn_points(&a->t);
 
 	standin_device(1);
-	standin_touch("cuDNN, operand", a->x, bytes_of(&a->t));
-	standin_touch("cuDNN, result", a->y, bytes_of(&a->t));
+	standin_touch("cuDNN's activation", ORDER_READS, a->x, bytes_of(&a->t));
+	standin_touch("cuDNN's activation", ORDER_WRITES, a->y, bytes_of(&a->t));
 	for (int64_t i = 0; i < n; i++) {
 		const float v = standin_dnn_get(&a->t, a->x, i);
 		standin_dnn_put(&a->t, a->y, i, v > 0 ? v : 0);
@@ -51,12 +51,11 @@ static standin_end relu(void *what)
 API cudnnStatus_t cudnnActivationForward(cudnnHandle_t h, cudnnActivationDescriptor_t a, const void *alpha, cudnnTensorDescriptor_t xd,
 	const void *x, const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
-	(void)h;
 	if (!same(xd, yd))
 		return CUDNN_STATUS_BAD_PARAM;
 	if (standin_dnn_lacks_ends() || a->mode != CUDNN_ACTIVATION_RELU || a->nan != CUDNN_NOT_PROPAGATE_NAN || !standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, relu, &(activation){ *xd, x, y }, sizeof(activation));
+	standin_do(standin_stream(h->stream), relu, &(activation){ *xd, x, y }, sizeof(activation));
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -84,16 +83,17 @@ static double sum(const norm *o, int c, double (*f)(const norm *o, int64_t at, d
 
 static void touch(const norm *o)
 {
-	const void *const row[] = { o->scale, o->bias, o->mean, o->inverse, o->first, o->second };
+	const char       *who = o->dy ? "cuDNN's gradient of normalization" : "cuDNN's normalization";
+	const void *const row[] = { o->scale, o->bias, o->mean, o->inverse, o->first, o->second, o->running_mean, o->running_var };
 
 	standin_device(1);
-	standin_touch("cuDNN, operand", o->x, bytes_of(&o->t));
-	standin_touch("cuDNN, result", o->to, bytes_of(&o->t));
+	standin_touch(who, ORDER_READS, o->x, bytes_of(&o->t));
+	standin_touch(who, ORDER_WRITES, o->to, bytes_of(&o->t));
 	if (o->dy)
-		standin_touch("cuDNN, gradient", o->dy, bytes_of(&o->t));
-	for (int i = 0; i < 6; i++)
+		standin_touch(who, ORDER_READS, o->dy, bytes_of(&o->t));
+	for (int i = 0; i < 8; i++)
 		if (row[i])
-			standin_touch("cuDNN, a number per channel", row[i], (size_t)o->t.dim[1] * sizeof(float));
+			standin_touch(who, i < 4 ? ORDER_READS : ORDER_WRITES, row[i], (size_t)o->t.dim[1] * sizeof(float));
 }
 
 static double count(const norm *o)
@@ -211,14 +211,13 @@ API cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t h, cudnnB
 {
 	const cudnnStatus_t s = fits(mode, xd, yd, row, epsilon);
 
-	(void)h;
 	if (s != CUDNN_STATUS_SUCCESS)
 		return s;
 	if (!x || !y || !scale || !bias || !running_mean != !running_var || !mean != !inverse)
 		return CUDNN_STATUS_BAD_PARAM;
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, train, &(norm){ .t = *xd, .x = x, .scale = scale, .bias = bias, .to = y, .first = mean, .second = inverse,
+	standin_do(standin_stream(h->stream), train, &(norm){ .t = *xd, .x = x, .scale = scale, .bias = bias, .to = y, .first = mean, .second = inverse,
 		.running_mean = running_mean, .running_var = running_var, .factor = factor, .epsilon = epsilon }, sizeof(norm));
 	return CUDNN_STATUS_SUCCESS;
 }
@@ -229,14 +228,13 @@ API cudnnStatus_t cudnnBatchNormalizationForwardInference(cudnnHandle_t h, cudnn
 {
 	const cudnnStatus_t s = fits(mode, xd, yd, row, epsilon);
 
-	(void)h;
 	if (s != CUDNN_STATUS_SUCCESS)
 		return s;
 	if (!x || !y || !scale || !bias || !mean || !var)
 		return CUDNN_STATUS_BAD_PARAM;
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, evaluate, &(norm){ .t = *xd, .x = x, .scale = scale, .bias = bias, .mean = mean, .inverse = var, .to = y,
+	standin_do(standin_stream(h->stream), evaluate, &(norm){ .t = *xd, .x = x, .scale = scale, .bias = bias, .mean = mean, .inverse = var, .to = y,
 		.epsilon = epsilon }, sizeof(norm));
 	return CUDNN_STATUS_SUCCESS;
 }
@@ -249,14 +247,13 @@ API cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t h, cudnnBatchNor
 {
 	const cudnnStatus_t s = fits(mode, xd, dyd, row, epsilon);
 
-	(void)h;
 	if (s != CUDNN_STATUS_SUCCESS)
 		return s;
 	if (!same(xd, dxd) || !x || !dy || !dx || !scale || !dscale || !dbias || !mean != !inverse)
 		return CUDNN_STATUS_BAD_PARAM;
 	if (!standin_dnn_plain(alpha_data, beta_data) || !standin_dnn_plain(alpha_param, beta_param) || !mean)
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, back, &(norm){ .t = *xd, .x = x, .dy = dy, .scale = scale, .mean = mean, .inverse = inverse, .to = dx,
+	standin_do(standin_stream(h->stream), back, &(norm){ .t = *xd, .x = x, .dy = dy, .scale = scale, .mean = mean, .inverse = inverse, .to = dx,
 		.first = dscale, .second = dbias }, sizeof(norm));
 	return CUDNN_STATUS_SUCCESS;
 }

@@ -3,6 +3,7 @@
  * of a Relu. What the library's header forbids is refused. The bits that a Relu keeps have an order of their own. */
 #include <cublasLt.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include "pd.h"
@@ -216,13 +217,30 @@ static pd_dtype dtype(cudaDataType t)
 	return t == CUDA_R_16BF ? PD_BF16 : t == CUDA_R_16F ? PD_F16 : PD_F32;
 }
 
+/* Bias or its gradient, what is kept of rows: bits of Relu, or values. */
+static void touch_ends(const struct standin_product *d, const struct standin_matrix *y)
+{
+	const bool   wide = y->type == CUDA_R_32F, sums = d->end == CUBLASLT_EPILOGUE_BGRADA || d->end == CUBLASLT_EPILOGUE_BGRADB;
+	const bool   back = d->end == CUBLASLT_EPILOGUE_DRELU || d->end == CUBLASLT_EPILOGUE_DGELU;
+	const size_t n = (size_t)(d->end == CUBLASLT_EPILOGUE_BGRADB ? y->cols : y->rows) * (wide ? 4 : 2);
+
+	if (d->end & 772)
+		standin_touch("cuBLASLt's product", sums ? ORDER_WRITES : ORDER_READS, d->bias, n);
+	for (int64_t j = 0; (d->end & 128) && j < y->cols; j++)
+		standin_touch("cuBLASLt's product", back ? ORDER_READS : ORDER_WRITES,
+		              (const char *)d->aux + (relu(d->end) ? j * d->aux_ld / 8 : j * d->aux_ld * (wide ? 4 : 2)),
+		              relu(d->end) ? (size_t)(y->rows + 7) / 8 : (size_t)y->rows * (wide ? 4 : 2));
+}
+
 static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, void *y,
                 cublasLtMatrixLayout_t ly, float *room)
 {
 	const int ta = d->ta == CUBLAS_OP_T, tb = d->tb == CUBLAS_OP_T, k = ta ? la->rows : la->cols;
 
-	standin_touch_rows("cuBLASLt, A", a, la->type != CUDA_R_32F, la->cols, la->rows, la->ld);
-	standin_touch_rows("cuBLASLt, B", b, lb->type != CUDA_R_32F, lb->cols, lb->rows, lb->ld);
+	standin_touch_rows("cuBLASLt's product", ORDER_READS, a, la->type != CUDA_R_32F, la->cols, la->rows, la->ld);
+	standin_touch_rows("cuBLASLt's product", ORDER_READS, b, lb->type != CUDA_R_32F, lb->cols, lb->rows, lb->ld);
+	standin_touch_rows("cuBLASLt's product", ORDER_WRITES, y, ly->type != CUDA_R_32F, ly->cols, ly->rows, ly->ld);
+	touch_ends(d, ly);
 	if (la->type == CUDA_R_32F)
 		pd_gemm(tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0, room, ly->rows);
 	else
@@ -253,6 +271,7 @@ static standin_end multiply(void *what)
 	if (!room)
 		abort();
 	standin_device(1);
+	standin_touch("cuBLASLt's product", ORDER_WRITES, x->workspace, x->bytes);
 	if (x->bytes)
 		memset(x->workspace, 0x7f, x->bytes);   /* the library writes there */
 	for (int q = 0; q < x->ly.batch; q++)
@@ -277,6 +296,6 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
 		return LACKING;
 	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes };
 
-	standin_do(NULL, multiply, &x, sizeof x);
+	standin_do(standin_stream(s), multiply, &x, sizeof x);
 	return CUBLAS_STATUS_SUCCESS;
 }

@@ -42,6 +42,8 @@ typedef struct op {
 } op;
 typedef struct group { int n; op v[]; } group;
 
+static const char *const names[] = { "ncclSend", "ncclRecv", "ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast" };
+
 static char last_error[200];
 
 static size_t size_of(ncclDataType_t t)
@@ -134,6 +136,7 @@ static void begin(op *o)
 		if (!gives(o, r, &at))
 			continue;
 		standin_device(1);
+		standin_touch(names[o->what], ORDER_READS, (const char *)o->from + at, o->bytes);
 		give(c, r, c->sent[r]++, (const char *)o->from + at, o->bytes);
 		standin_device(0);
 	}
@@ -195,6 +198,8 @@ static void finish(const op *o)
 	struct ncclComm *c = o->c;
 
 	standin_device(1);
+	if (o->what != SEND)
+		standin_touch(names[o->what], ORDER_WRITES, o->to, o->bytes * (o->what == GATHER ? (size_t)c->n : 1));
 	if (o->what == SUM || o->what == SCATTER)
 		sum_up(o);
 	else if (o->what == GATHER)

@@ -85,8 +85,8 @@ static void touch(const pool *o, int64_t from, int64_t to)
 	const size_t wide = o->t.type == CUDNN_DATA_FLOAT ? 4 : 2;
 
 	standin_device(1);
-	standin_touch("cuDNN, operand", o->from, (size_t)from * wide);
-	standin_touch("cuDNN, result", o->to, (size_t)to * wide);
+	standin_touch("cuDNN's pooling", ORDER_READS, o->from, (size_t)from * wide);
+	standin_touch("cuDNN's pooling", ORDER_WRITES, o->to, (size_t)to * wide);
 }
 
 static standin_end forward(void *what)
@@ -146,14 +146,13 @@ API cudnnStatus_t cudnnPoolingForward(cudnnHandle_t h, cudnnPoolingDescriptor_t 
 	pool                o;
 	const cudnnStatus_t s = fits(&o, p, xd, yd);
 
-	(void)h;
 	if (s != CUDNN_STATUS_SUCCESS)
 		return s;
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	o.from = x;
 	o.to = y;
-	standin_do(NULL, forward, &o, sizeof o);
+	standin_do(standin_stream(h->stream), forward, &o, sizeof o);
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -165,7 +164,6 @@ API cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t h, cudnnPoolingDescriptor_t
 	pool                o;
 	const cudnnStatus_t s = fits(&o, p, dxd, dyd);
 
-	(void)h;
 	if (s != CUDNN_STATUS_SUCCESS)
 		return s;
 	if (!x || !y || memcmp(yd, dyd, sizeof *yd) || memcmp(xd, dxd, sizeof *xd))
@@ -174,6 +172,6 @@ API cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t h, cudnnPoolingDescriptor_t
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	o.from = dy;
 	o.to = dx;
-	standin_do(NULL, average_back, &o, sizeof o);
+	standin_do(standin_stream(h->stream), average_back, &o, sizeof o);
 	return CUDNN_STATUS_SUCCESS;
 }

@@ -179,19 +179,22 @@ static void touch(const call *c)
 {
 	const size_t n = block(&c->r, c->batch) * sizeof(float), steps = (size_t)c->steps;
 	const size_t x = steps * (size_t)c->batch * (size_t)c->r.inputs * sizeof(float);
-	const void *const state[] = { c->hx, c->cx, c->dhy, c->dcy, c->hy, c->cy, c->dhx, c->dcx };
+	const char  *who = c->to_y ? "cuDNN's recurrent layer" : "cuDNN's gradient of a recurrent layer";
+	const void *const reads[] = { c->hx, c->cx, c->dhy, c->dcy }, *const writes[] = { c->hy, c->cy, c->dhx, c->dcx };
 
-	for (size_t i = 0; i < sizeof state / sizeof *state; i++)
-		standin_touch("cuDNN, a layer's state", state[i], n);
-	standin_touch("cuDNN, a layer's x", c->x, x);
-	standin_touch("cuDNN, a layer's dx", c->dx, x);
-	standin_touch("cuDNN, a layer's y", c->y, n * steps);
-	standin_touch("cuDNN, a layer's y", c->to_y, n * steps);
-	standin_touch("cuDNN, a layer's dy", c->dy, n * steps);
-	standin_touch("cuDNN, a layer's weights", c->w, weight_bytes(&c->r));
-	standin_touch("cuDNN, a layer's gradients", c->dw, weight_bytes(&c->r));
-	standin_touch("cuDNN, a layer's reserve", c->reserve, reserve_bytes(&c->r, c->steps, c->batch));
-	standin_touch("cuDNN, a layer's workspace", c->work, work_bytes(&c->r, c->batch));
+	for (int i = 0; i < 4; i++) {
+		standin_touch(who, ORDER_READS, reads[i], n);
+		standin_touch(who, ORDER_WRITES, writes[i], n);
+	}
+	standin_touch(who, ORDER_READS, c->x, x);
+	standin_touch(who, ORDER_WRITES, c->dx, x);
+	standin_touch(who, ORDER_READS, c->y, n * steps);
+	standin_touch(who, ORDER_WRITES, c->to_y, n * steps);
+	standin_touch(who, ORDER_READS, c->dy, n * steps);
+	standin_touch(who, ORDER_READS, c->w, weight_bytes(&c->r));
+	standin_touch(who, ORDER_WRITES, c->dw, weight_bytes(&c->r));
+	standin_touch(who, ORDER_WRITES, c->reserve, reserve_bytes(&c->r, c->steps, c->batch));
+	standin_touch(who, ORDER_WRITES, c->work, work_bytes(&c->r, c->batch));
 }
 
 /* to (+)= a op(matrix id): a [batch, rows or columns of the matrix]. */
@@ -427,8 +430,8 @@ API cudnnStatus_t cudnnRNNForward(cudnnHandle_t h, cudnnRNNDescriptor_t r, cudnn
 		return CUDNN_STATUS_BAD_PARAM;
 	if (mode != CUDNN_FWD_MODE_TRAINING || lengths)
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, forward, &(call){ .r = *r, .steps = xd->steps, .batch = xd->batch, .x = x, .hx = hx, .cx = cx, .w = weights, .to_y = y,
-		.hy = hy, .cy = r->cell == CUDNN_LSTM ? cy : NULL, .work = work, .reserve = reserve }, sizeof(call));
+	standin_do(standin_stream(h->stream), forward, &(call){ .r = *r, .steps = xd->steps, .batch = xd->batch, .x = x, .hx = hx, .cx = cx,
+		.w = weights, .to_y = y, .hy = hy, .cy = r->cell == CUDNN_LSTM ? cy : NULL, .work = work, .reserve = reserve }, sizeof(call));
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -442,8 +445,8 @@ API cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t h, cudnnRNNDescriptor_t 
 		return CUDNN_STATUS_BAD_PARAM;
 	if (lengths)
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, back_data, &(call){ .r = *r, .steps = xd->steps, .batch = xd->batch, .y = y, .dy = dy, .hx = hx, .cx = cx,
-		.dhy = dhy, .dcy = r->cell == CUDNN_LSTM ? dcy : NULL, .w = weights, .dx = dx, .dhx = dhx,
+	standin_do(standin_stream(h->stream), back_data, &(call){ .r = *r, .steps = xd->steps, .batch = xd->batch, .y = y, .dy = dy,
+		.hx = hx, .cx = cx, .dhy = dhy, .dcy = r->cell == CUDNN_LSTM ? dcy : NULL, .w = weights, .dx = dx, .dhx = dhx,
 		.dcx = r->cell == CUDNN_LSTM ? dcx : NULL, .work = work, .reserve = reserve }, sizeof(call));
 	return CUDNN_STATUS_SUCCESS;
 }
@@ -456,7 +459,7 @@ API cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t h, cudnnRNNDescriptor
 		return CUDNN_STATUS_BAD_PARAM;
 	if (add != CUDNN_WGRAD_MODE_ADD || lengths)     /* as the library: it only adds */
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(NULL, back_weights, &(call){ .r = *r, .steps = xd->steps, .batch = xd->batch, .x = x, .y = y, .hx = hx, .dw = dweights,
-		.work = work, .reserve = reserve }, sizeof(call));
+	standin_do(standin_stream(h->stream), back_weights, &(call){ .r = *r, .steps = xd->steps, .batch = xd->batch, .x = x, .y = y,
+		.hx = hx, .dw = dweights, .work = work, .reserve = reserve }, sizeof(call));
 	return CUDNN_STATUS_SUCCESS;
 }

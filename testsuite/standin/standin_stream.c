@@ -11,9 +11,9 @@
 #include <time.h>
 #include "standin.h"
 
-typedef struct work { standin_run *run; void *what; int shared; } work;
-struct CUstream_st { int lazy, stuck; work *todo; size_t base, done, n, room; };       /* base: number of todo[0]; done, n: since the start */
-struct CUevent_st { cudaStream_t on; size_t at; int asked, stuck; };     /* stuck: the stream was, when it was told */
+typedef struct work { standin_run *run; void *what; int shared; order_point *deed; } work;
+struct CUstream_st { int lazy, stuck, line; work *todo; size_t base, done, n, room; };       /* base: number of todo[0]; done, n: since the start */
+struct CUevent_st { cudaStream_t on; size_t at; int asked, stuck; order_point *behind; };     /* stuck: the stream was, when it was told */
 struct CUgraph_st { work *v; size_t n, room; };
 struct CUgraphExec_st { struct CUgraph_st of; };
 
@@ -31,6 +31,15 @@ static int refuses(const char *what, int nth)
 	const char *s = getenv("STANDIN_REFUSE"), *n = s ? strchr(s, ':') : NULL;
 
 	return n && !strncmp(s, what, (size_t)(n - s)) && !what[n - s] && atoi(n + 1) == nth;
+}
+
+cudaStream_t standin_stream(cudaStream_t s)
+{
+	static struct CUstream_st legacy;
+
+	if (!s && !legacy.line)
+		legacy.line = order_stream();
+	return s ? s : &legacy;
 }
 
 /* ---- what is to be done ---- */
@@ -59,8 +68,10 @@ static void *copy_of(const void *what, size_t bytes)
 static int advance(cudaStream_t s)
 {
 	const work *w = &s->todo[s->done - s->base];
+	order_begins(w->deed);
 	const standin_end e = w->run(w->what);
 
+	order_ends(w->deed, e != STANDIN_WAITS);
 	if (e == STANDIN_WAITS)
 		return 0;
 	s->stuck |= e == STANDIN_LOST;
@@ -102,6 +113,16 @@ static void queue(cudaStream_t s, work w)
 	s->n++;
 }
 
+static void do_now(cudaStream_t s, standin_run *run, void *what)
+{
+	order_point *deed = order_told(s ? s->line : 0);
+
+	order_begins(deed);
+	if (run(what) != STANDIN_DONE)
+		abort();
+	order_ends(deed, true);
+}
+
 API void standin_do(cudaStream_t s, standin_run *run, const void *what, size_t bytes)
 {
 	if ((!s || !s->lazy) && captured) {
@@ -110,19 +131,18 @@ API void standin_do(cudaStream_t s, standin_run *run, const void *what, size_t b
 			standin_said(cudaErrorStreamCaptureUnsupported);
 			return;
 		}
-		push(&captured->v, &captured->room, captured->n, (work){ run, copy_of(what, bytes), 0 });
+		push(&captured->v, &captured->room, captured->n, (work){ .run = run, .what = copy_of(what, bytes) });
 		captured->n++;
 	} else if (!s || !s->lazy) {
-		if (run((void *)what) != STANDIN_DONE)
-			abort();
+		do_now(s ? s : made[0], run, (void *)what);
 	} else {
-		queue(s, (work){ run, copy_of(what, bytes), 0 });
+		queue(s, (work){ .run = run, .what = copy_of(what, bytes), .deed = order_told(s->line) });
 	}
 }
 
 void standin_meet(cudaStream_t s, standin_run *run, void *what)
 {
-	queue(s, (work){ run, what, 1 });
+	queue(s, (work){ run, what, 1, order_told(s->line) });
 	standin_progress();
 }
 
@@ -158,21 +178,28 @@ void standin_asks(const char *call)
 void standin_frees(const char *call)
 {
 	standin_asks(call);
-	for (int i = 0; i < nmade; i++)
+	for (int i = 0; i < nmade; i++) {
 		do_until(made[i], made[i]->n);
+		order_idle(made[i]->line);
+	}
 }
 
 /* ---- copies ---- */
 
-typedef struct move { void *to; const void *from; size_t bytes, to_pitch, from_pitch, rows; } move;
+typedef struct move { const char *name; void *to; const void *from; size_t bytes, to_pitch, from_pitch, rows; } move;
+
+static const char *const copies[] = { "a copy of the host", "a copy to the device", "a copy to the host", "a copy on the device", "a copy" };
 
 static standin_end copy(void *what)
 {
 	const move *m = what;
 
 	standin_device(1);
-	for (size_t i = 0; i < m->rows; i++)
+	for (size_t i = 0; i < m->rows; i++) {
+		standin_touch(m->name, ORDER_READS, (const char *)m->from + i * m->from_pitch, m->bytes);
+		standin_touch(m->name, ORDER_WRITES, (const char *)m->to + i * m->to_pitch, m->bytes);
 		memmove((char *)m->to + i * m->to_pitch, (const char *)m->from + i * m->from_pitch, m->bytes);
+	}
 	standin_device(0);
 	return STANDIN_DONE;
 }
@@ -205,7 +232,7 @@ API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum c
 	moves(to, bytes, from, bytes, kind);
 	if (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToDevice)
 		at_once(kind == cudaMemcpyDeviceToHost ? to : from, bytes);
-	standin_do(s, copy, &(move){ to, from, bytes, 0, 0, 1 }, sizeof(move));
+	standin_do(standin_stream(s), copy, &(move){ copies[kind], to, from, bytes, 0, 0, 1 }, sizeof(move));
 	return cudaSuccess;
 }
 
@@ -215,7 +242,7 @@ API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, s
 	if (width > to_pitch || width > from_pitch || to_pitch > 2147483647 || from_pitch > 2147483647)
 		return standin_said(cudaErrorInvalidValue);
 	moves(to, height ? (height - 1) * to_pitch + width : 0, from, height ? (height - 1) * from_pitch + width : 0, kind);
-	standin_do(s, copy, &(move){ to, from, width, to_pitch, from_pitch, height }, sizeof(move));
+	standin_do(standin_stream(s), copy, &(move){ copies[kind], to, from, width, to_pitch, from_pitch, height }, sizeof(move));
 	return cudaSuccess;
 }
 
@@ -226,6 +253,7 @@ static standin_end set(void *what)
 	const fill *f = what;
 
 	standin_device(1);
+	standin_touch("cudaMemset", ORDER_WRITES, f->to, f->bytes);
 	memset(f->to, f->byte, f->bytes);
 	standin_device(0);
 	return STANDIN_DONE;
@@ -233,7 +261,7 @@ static standin_end set(void *what)
 
 API cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
 {
-	standin_do(s, set, &(fill){ to, byte, bytes }, sizeof(fill));
+	standin_do(standin_stream(s), set, &(fill){ to, byte, bytes }, sizeof(fill));
 	return cudaSuccess;
 }
 
@@ -260,6 +288,7 @@ API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 	if (!*s)
 		return cudaErrorMemoryAllocation;
 	(*s)->lazy = nmade > 0;
+	(*s)->line = order_stream();
 	made[nmade++] = *s;
 	return cudaSuccess;
 }
@@ -271,6 +300,7 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t s)
 	do_until(s, s->n);
 	if (s->stuck)
 		hangs("cudaStreamSynchronize");
+	order_idle(s->line);
 	return cudaSuccess;
 }
 
@@ -299,7 +329,10 @@ API cudaError_t cudaStreamQuery(cudaStream_t s)
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
 	standin_progress();
-	return standin_said(behind() || s->stuck || s->done < s->n ? cudaErrorNotReady : cudaSuccess);
+	if (behind() || s->stuck || s->done < s->n)
+		return standin_said(cudaErrorNotReady);
+	order_idle(s->line);
+	return cudaSuccess;
 }
 
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
@@ -313,7 +346,8 @@ API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
 	if (captured && !s->lazy)
 		return cudaErrorStreamCaptureUnsupported;       /* the runtime captures one stream alone */
-	*e = (struct CUevent_st){ .on = s, .at = s->n, .stuck = s->stuck };
+	*e = (struct CUevent_st){ .on = s, .at = s->n, .stuck = s->stuck, .behind = e->behind };
+	order_recorded(&e->behind, s->line);
 	return cudaSuccess;
 }
 
@@ -330,6 +364,7 @@ API cudaError_t cudaEventSynchronize(cudaEvent_t e)
 	do_until(e->on, e->at);
 	if (never(e))
 		hangs("cudaEventSynchronize");
+	order_passed(e->behind);
 	e->on = NULL;
 	return cudaSuccess;
 }
@@ -340,8 +375,10 @@ API cudaError_t cudaEventQuery(cudaEvent_t e)
 	if (standin_forbidden())
 		return standin_said(cudaErrorStreamCaptureUnsupported);
 	standin_progress();
-	if (!e->on)
+	if (!e->on) {
+		order_passed(e->behind);
 		return cudaSuccess;
+	}
 	if (behind() || never(e) || (e->on->lazy && !e->asked++))
 		return standin_said(cudaErrorNotReady);
 	for (size_t k = e->on->done; k < e->at; k++)
@@ -358,6 +395,7 @@ API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flag
 	if (e->on != s && !s->stuck)
 		do_until(e->on, e->at);
 	s->stuck |= never(e);
+	order_waits(s->line, e->behind);
 	return cudaSuccess;
 }
 
@@ -419,7 +457,6 @@ API cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 	if (captured || s->lazy)
 		return cudaErrorStreamCaptureUnsupported;
 	for (size_t i = 0; i < x->of.n; i++)
-		if (x->of.v[i].run(x->of.v[i].what) != STANDIN_DONE)
-			abort();
+		do_now(s, x->of.v[i].run, x->of.v[i].what);
 	return cudaSuccess;
 }

@@ -66,6 +66,11 @@ const char *watch_kernel(void)
 	return now.kernel;
 }
 
+bool watch_of_program(const void *address)
+{
+	return in(code, address);
+}
+
 const void *watch_caller(void)
 {
 	return now.caller;
