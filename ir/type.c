@@ -104,6 +104,12 @@ int64_t type_bytes(const Type *t)
 	return __builtin_mul_overflow(n, (int64_t)dtype_bytes(t->dtype), &bytes) ? INT64_MAX : bytes;
 }
 
+bool layout_from_name(const char *s, Layout *l)
+{
+	*l = strcmp(s, "nhwc") ? LAYOUT_PLAIN : LAYOUT_NHWC;
+	return *l == LAYOUT_NHWC || !strcmp(s, "plain");
+}
+
 void type_strides(const Type *t, int64_t *stride)
 {
 	int order[MAXRANK], n = 0;

@@ -50,6 +50,8 @@ bool        dtype_signed(DType t);
 bool        dtype_half(DType t);            /* f16, bf16: kernels load and store them, and compute in f32 */
 DType       dtype_math(DType t);            /* what values of t are computed in: f32 for those, else t */
 
+bool        layout_from_name(const char *s, Layout *l);     /* "plain", "nhwc" */
+
 Type    type_make(DType t, int rank, const int64_t *dim);
 Type    type_scalar(DType t);
 bool    type_eq(const Type *a, const Type *b);      /* layout and rows included */

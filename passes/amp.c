@@ -6,8 +6,9 @@
  *     LOW      operands become 16-bit floats, and so does the result; products whose result is only wanted in f32, such as
  *              weights' gradients, give it in f32 directly: they add in f32 anyway
  *     FOLLOW   16 bits where all data are; where some operand is f32, all are. Parameters and constants take the type of
- *              the data; a scalar constant is a literal of the kernel and stays as exact as it is
- *     F32      all others: losses, softmax, normalisations, reductions, recurrent layers, Accumulate, the update. So what
+ *              the data; a scalar constant is a literal of the kernel and stays as exact as it is. Batch normalisation and
+ *              pooling too: they read and write images in 16 bits and compute in f32, with scale, bias and statistics in f32
+ *     F32      all others: losses, softmax, other normalisations, reductions, recurrent layers, Accumulate, the update. So what
  *              travels between replicas is f32
  * Where a value is wanted in another type a Cast is put before the first node that wants it and shared by later ones: the
  * backward of a product reads the copies that its forward made. A copy of a weight belongs to the forward node that reads it,
@@ -16,7 +17,8 @@
  * The copies of weights are made at each use, and once per microbatch, where nothing is flushed or servers hold them: what
  * a microbatch meets is then known at its forward alone. Otherwise pass_copies, when all nodes have their stages, makes one
  * copy of each weight for the stage, which is made again behind the update (Cast {once}) and lies with the optimizer's
- * state, in place of one for each use, kept for every microbatch in flight.
+ * state, in place of one for each use, kept for every microbatch in flight; of filters of GPUs in the order that convolutions want
+ * (Cast.layout, passes/layout.c).
  *
  * Overflow of fp16: autodiff begins with LossScale() in place of 1, and the update divides by it (ops/training/clip.c).
  * Reads and writes Type.dtype; adds Cast nodes. Not in f64 (checking mode). */
@@ -41,7 +43,8 @@ static Way way_of(const Node *n)
 	case OP_Exp: case OP_Log: case OP_Pow: case OP_Reciprocal: case OP_Sqrt: case OP_Softplus: case OP_Cast:
 		return F32;         /* small differences, or large results */
 	case OP_Identity: case OP_Reshape: case OP_Transpose: case OP_Slice: case OP_Concat: case OP_Split:
-	case OP_Expand: case OP_Reorder:
+	case OP_Expand: case OP_Reorder: case OP_BatchNorm: case OP_BatchNormGrad: case OP_MaxPool: case OP_MaxPoolGrad:
+	case OP_AveragePool: case OP_AveragePoolGrad: case OP_GlobalAveragePool:
 		return FOLLOW;
 	case OP_SliceGrad:          /* of a weight: its gradient is f32, and may go to a server slice by slice (opsw) */
 		return n->fwd && n->fwd->in[0]->kind == VAL_PARAM ? F32 : FOLLOW;
@@ -50,7 +53,8 @@ static Way way_of(const Node *n)
 	}
 }
 
-/* Operands that are data of the node's element type: no conditions, indices, labels; scores' bias stays f32. */
+/* Operands that are data of the node's element type: no conditions, indices, labels; scores' bias stays f32, and so do numbers
+ * per channel. */
 static bool typed(const Node *n, int i)
 {
 	if (!n->in[i] || !dtype_float(n->in[i]->type.dtype))
@@ -59,6 +63,8 @@ static bool typed(const Node *n, int i)
 		return i < 3;
 	if (n->op == OP_AttentionGrad)
 		return i < 5;
+	if (n->op == OP_BatchNorm || n->op == OP_BatchNormGrad)
+		return i <= (n->op == OP_BatchNormGrad);
 	return !(n->op == OP_Gemm && i == 2);
 }
 
@@ -135,11 +141,19 @@ static Value *as(Amp *a, Node *n, Value *v, DType t)
 	return known;
 }
 
+/* The gradients of batch normalisations and of pooling are of the type of the forward, whose images are as large as theirs. */
+static bool as_forward(const Node *n)
+{
+	return n->fwd && (n->op == OP_BatchNormGrad || n->op == OP_MaxPoolGrad || n->op == OP_AveragePoolGrad);
+}
+
 /* FOLLOW: the type that the data have. */
 static DType common_type(const Amp *a, const Node *n)
 {
 	bool low = false;
 
+	if (as_forward(n))
+		return n->fwd->out[0]->type.dtype;
 	for (int i = 0; i < n->nin; i++) {
 		if (!typed(n, i) || !is_data(n->in[i]))
 			continue;
@@ -215,7 +229,7 @@ typedef struct Copies {
 	Module *m;
 	PassCx *cx;
 	Stage  *s;
-	Map     made;               /* "p32 name" -> value */
+	Map     made;               /* "type layout name" -> value */
 } Copies;
 
 static bool rounds_weight(const Node *n)
@@ -230,7 +244,8 @@ static void copy_once(Copies *c, Node *n)
 {
 	Value *w = n->in[0];
 	const DType t = n->out[0]->type.dtype;
-	const char *key = arena_printf(c->cx->scratch, "%s %s", w->name, dtype_name(t)), *name = n->out[0]->name;
+	const char *layout = attr_str(n, "layout"), *name = n->out[0]->name;
+	const char *key = arena_printf(c->cx->scratch, "%s %s %s", dtype_name(t), layout, w->name);
 	Value *copy = map_get(&c->made, key);
 
 	if (!copy) {
@@ -239,6 +254,7 @@ static void copy_once(Copies *c, Node *n)
 		Node *k = build(&b, OP_Cast, NULL, 1, &w, name);
 		attr_set_int(k, "to", dtype_onnx(t));
 		attr_set_int(k, "once", 1);
+		attr_set_str(k, "layout", layout);
 		optab[OP_Cast]->shape(k, c->cx->d);
 		k->time = n->time / (double)(c->m->microbatches > 0 ? c->m->microbatches : 1);
 		copy = k->out[0];

@@ -11,14 +11,15 @@
 enum { CHUNKS = 16, RUN = 32 };     /* channels-last: parts of the rows, rows of one f32 sum */
 
 typedef struct bn {
-	int    n, c, nhwc;
-	size_t area;
-	float  eps;
+	int      n, c, nhwc;
+	size_t   area;
+	float    eps;
+	pd_dtype type;
 } bn;
 
 static bn bn_of(const pd_bn_desc *d)
 {
-	bn b = { .n = d->n, .c = d->c, .nhwc = d->nhwc, .area = 1, .eps = d->eps };
+	bn b = { .n = d->n, .c = d->c, .nhwc = d->nhwc, .area = 1, .eps = d->eps, .type = d->type };
 
 	for (int i = 0; i < d->nd; i++)
 		b.area *= (size_t)d->sp[i];
@@ -267,11 +268,9 @@ static void backward_rows(const bn *b, float *dx, float *dscale, float *dbias, c
 	}
 }
 
-void pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const float *x,
-                   const float *scale, const float *bias, void *scratch)
+static void forward(const bn *b, float *y, float *mean, float *var, const float *x, const float *scale,
+                    const float *bias, void *scratch)
 {
-	const bn *b = o->impl;
-
 	if (b->nhwc) {
 		forward_rows(b, y, mean, var, x, scale, bias, scratch);
 		return;
@@ -281,10 +280,9 @@ void pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const floa
 		forward_channel(b, c, y, &mean[c], &var[c], x, scale[c], bias[c]);
 }
 
-void pd_bn_evaluate(const pd_bn *o, float *y, const float *x, const float *scale, const float *bias,
-                    const float *mean, const float *var)
+static void evaluate(const bn *b, float *y, const float *x, const float *scale, const float *bias,
+                     const float *mean, const float *var)
 {
-	const bn    *b = o->impl;
 	const size_t c = (size_t)b->c, all = (size_t)b->n * (b->nhwc ? b->area : c), run = b->nhwc ? c : b->area;
 
 #pragma omp parallel for schedule(static) if (worth_threads(b))
@@ -307,12 +305,9 @@ void pd_bn_evaluate(const pd_bn *o, float *y, const float *x, const float *scale
 	}
 }
 
-void pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy,
-                    const float *x, const float *mean, const float *var, const float *scale,
-                    void *scratch)
+static void backward(const bn *b, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
+                     const float *mean, const float *var, const float *scale, void *scratch)
 {
-	const bn *b = o->impl;
-
 	if (b->nhwc) {
 		backward_rows(b, dx, dscale, dbias, dy, x, mean, var, scale, scratch);
 		return;
@@ -320,4 +315,63 @@ void pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, cons
 #pragma omp parallel for schedule(static) if (worth_threads(b))
 	for (int c = 0; c < b->c; c++)
 		backward_channel(b, c, dx, &dscale[c], &dbias[c], dy, x, mean[c], var[c], scale[c]);
+}
+
+/* ---- images of 16-bit floats are computed on in f32 ---- */
+
+static bool narrow(const bn *b)
+{
+	return b->type == PD_BF16 || b->type == PD_F16;
+}
+
+static size_t elements(const bn *b)
+{
+	return (size_t)b->n * (size_t)b->c * b->area;
+}
+
+static const float *wide(const bn *b, int which, const void *x)
+{
+	return narrow(b) ? pd_widen(which, b->type, x, elements(b)) : x;
+}
+
+static float *room(const bn *b, void *y)
+{
+	return narrow(b) ? pd_room_f32(0, elements(b)) : y;
+}
+
+static void give(const bn *b, void *y, const float *from)
+{
+	if (narrow(b))
+		pd_narrow(b->type, y, from, elements(b));
+}
+
+void pd_bn_forward(const pd_bn *o, void *y, float *mean, float *var, const void *x,
+                   const float *scale, const float *bias, void *scratch)
+{
+	const bn *b = o->impl;
+	float    *to = room(b, y);
+
+	forward(b, to, mean, var, wide(b, 1, x), scale, bias, scratch);
+	give(b, y, to);
+}
+
+void pd_bn_evaluate(const pd_bn *o, void *y, const void *x, const float *scale, const float *bias,
+                    const float *mean, const float *var)
+{
+	const bn *b = o->impl;
+	float    *to = room(b, y);
+
+	evaluate(b, to, wide(b, 1, x), scale, bias, mean, var);
+	give(b, y, to);
+}
+
+void pd_bn_backward(const pd_bn *o, void *dx, float *dscale, float *dbias, const void *dy,
+                    const void *x, const float *mean, const float *var, const float *scale,
+                    void *scratch)
+{
+	const bn *b = o->impl;
+	float    *to = room(b, dx);
+
+	backward(b, to, dscale, dbias, wide(b, 1, dy), wide(b, 2, x), mean, var, scale, scratch);
+	give(b, dx, to);
 }

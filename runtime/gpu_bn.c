@@ -1,8 +1,9 @@
-/* gpu_bn.c: batch normalization by cuDNN, per channel (CUDNN_BATCHNORM_SPATIAL). Running statistics are no matter of the library:
- * it is given none, and pdcc updates them once per step from the means and variances of all microbatches (RunningStat). It keeps
- * 1 / sqrt(variance + epsilon) for its backward where pdcc keeps the variance: small kernels stand between. Programs of
- * --reproducible have kernels of ours, whose order of sums is in our hands, and so have an epsilon or a number of images that
- * the library does not take. */
+/* gpu_bn.c: batch normalization, per channel. cuDNN does it for f32 images in plain order (CUDNN_BATCHNORM_SPATIAL). Running
+ * statistics are no matter of the library: it is given none, and pdcc updates them once per step from the means and variances of all
+ * microbatches (RunningStat). It keeps 1 / sqrt(variance + epsilon) for its backward where pdcc keeps the variance: small kernels stand
+ * between. Kernels of ours (gpu_norm.cu) do images of 16-bit floats and channels-last ones, for which the library's fast form wants
+ * fp16, and memory that lives from a forward to its backward; programs of --reproducible, whose order of sums is to be in our hands; and
+ * an epsilon or a number of images that the library does not take. */
 #include "gpu_dnn.h"
 
 enum { MOST_IMAGES = 65535 };   /* a dimension of a CUDA grid */
@@ -13,6 +14,7 @@ typedef struct norm {
 } norm;
 
 static rt_piece inverse;       /* of the channels, for one backward at a time */
+static rt_piece sums;          /* of kernels of ours, for one call at a time */
 
 size_t pd_bn_scratch(const pd_bn_desc *d)
 {
@@ -22,7 +24,8 @@ size_t pd_bn_scratch(const pd_bn_desc *d)
 
 static bool by_library(const pd_bn_desc *d)
 {
-	return !rt_program->reproducible && (double)d->eps >= CUDNN_BN_MIN_EPSILON && d->n <= MOST_IMAGES && dnn_takes(d->n, d->c, d->nd, d->sp);
+	return d->type != PD_BF16 && d->type != PD_F16 && !d->nhwc && !rt_program->reproducible &&
+		(double)d->eps >= CUDNN_BN_MIN_EPSILON && d->n <= MOST_IMAGES && dnn_takes(d->n, d->c, d->nd, d->sp);
 }
 
 static size_t numbers(const norm *o)
@@ -56,16 +59,21 @@ void pd_bn_init(pd_bn *p, const pd_bn_desc *d)
 
 	p->impl = o;
 	o->d = *d;
-	if (rt_virtual || !by_library(d))
+	if (rt_virtual)
 		return;
-	o->x = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->sp);
-	o->row = dnn_tensor(PD_F32, 1, d->c, d->nd, (const int[]){ 1, 1, 1 });
+	if (!by_library(d)) {
+		o->d.nhwc |= d->sp[0] * d->sp[1] * d->sp[2] == 1;       /* both orders at once: read as the faster one */
+		rt_want(&sums, pd_norm_room(&o->d), "batch normalization");
+		return;
+	}
+	o->x = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->sp, false);
+	o->row = dnn_tensor(PD_F32, 1, d->c, d->nd, (const int[]){ 1, 1, 1 }, false);
 	if (d->what == PD_BACKWARD_DATA)
 		rt_want(&inverse, (size_t)d->c * sizeof(float), "batch normalization");
 	rt_first_run(run_once, o, 3 * rt_part_bytes(numbers(o)) + 5 * rt_part_bytes(sizeof(float) * (size_t)d->c));
 }
 
-void pd_bn_forward(const pd_bn *p, float *y, float *mean, float *var, const float *x, const float *scale, const float *bias,
+void pd_bn_forward(const pd_bn *p, void *y, float *mean, float *var, const void *x, const float *scale, const float *bias,
                    void *scratch)
 {
 	const norm *o = p->impl;
@@ -73,7 +81,7 @@ void pd_bn_forward(const pd_bn *p, float *y, float *mean, float *var, const floa
 
 	(void)scratch;
 	if (!o->x) {
-		pd_norm_forward(&o->d, y, mean, var, x, scale, bias);
+		pd_norm_forward(&o->d, y, mean, var, x, scale, bias, sums.at);
 		return;
 	}
 	dnn_check(cudnnBatchNormalizationForwardTraining(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, o->x, x, o->x, y, o->row,
@@ -82,7 +90,7 @@ void pd_bn_forward(const pd_bn *p, float *y, float *mean, float *var, const floa
 	pd_norm_variance(var, o->d.c, o->d.eps);
 }
 
-void pd_bn_evaluate(const pd_bn *p, float *y, const float *x, const float *scale, const float *bias, const float *mean,
+void pd_bn_evaluate(const pd_bn *p, void *y, const void *x, const float *scale, const float *bias, const float *mean,
                     const float *var)
 {
 	const norm *o = p->impl;
@@ -96,7 +104,7 @@ void pd_bn_evaluate(const pd_bn *p, float *y, const float *x, const float *scale
 		          "cudnnBatchNormalizationForwardInference");
 }
 
-void pd_bn_backward(const pd_bn *p, float *dx, float *dscale, float *dbias, const float *dy, const float *x, const float *mean,
+void pd_bn_backward(const pd_bn *p, void *dx, float *dscale, float *dbias, const void *dy, const void *x, const float *mean,
                     const float *var, const float *scale, void *scratch)
 {
 	const norm *o = p->impl;
@@ -104,7 +112,7 @@ void pd_bn_backward(const pd_bn *p, float *dx, float *dscale, float *dbias, cons
 
 	(void)scratch;
 	if (!o->x) {
-		pd_norm_backward(&o->d, dx, dscale, dbias, dy, x, mean, var, scale);
+		pd_norm_backward(&o->d, dx, dscale, dbias, dy, x, mean, var, scale, sums.at);
 		return;
 	}
 	pd_norm_inverse(inverse.at, var, o->d.c, o->d.eps);

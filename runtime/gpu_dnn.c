@@ -45,7 +45,7 @@ bool dnn_takes(int n, int c, int nd, const int *sp)
 }
 
 /* At least two spatial axes: cuDNN takes no fewer. */
-cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const int *sp)
+cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const int *sp, bool nhwc)
 {
 	cudnnTensorDescriptor_t t;
 	const int rank = 2 + (nd < 2 ? 2 : nd);
@@ -56,8 +56,12 @@ cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const in
 		        "have fewer", pd_device_name(), n, c);
 	for (int i = 0; i < nd; i++)
 		dim[rank - nd + i] = sp[i];
-	for (int i = rank - 1, s = 1; i >= 0; s *= dim[i--])
-		stride[i] = s;
+	stride[1] = 1;
+	for (int i = rank - 1, s = nhwc ? c : 1; i >= 0; i--)
+		if (i != 1 || !nhwc) {
+			stride[i] = s;
+			s *= dim[i];
+		}
 	dnn_check(cudnnCreateTensorDescriptor(&t), "tensor");
 	dnn_check(cudnnSetTensorNdDescriptor(t, dnn_type(type), rank, dim, stride), "tensor");
 	return t;

@@ -1,24 +1,8 @@
 /* gpu_ends.cu: what pd_product_run does behind a product for which the library has no epilogue: bias, activation or the
  * derivative of one, in place; sums of rows. The same of images, by channels, where cuDNN does not take their type. */
-#include "gpu.h"
+#include "gpu_images.h"
 
 namespace device {
-
-struct f32 {
-	typedef float T;
-	static __device__ float load(const T *x) { return *x; }
-	static __device__ void store(T *x, float v) { *x = v; }
-};
-struct bf16 {
-	typedef uint16_t T;
-	static __device__ float load(const T *x) { return pd_from_bf16(*x); }
-	static __device__ void store(T *x, float v) { *x = pd_to_bf16(v); }
-};
-struct f16 {
-	typedef uint16_t T;
-	static __device__ float load(const T *x) { return pd_from_f16(*x); }
-	static __device__ void store(T *x, float v) { *x = pd_to_f16(v); }
-};
 
 /* x s(u) and its derivative, s the sigmoid, u = x (k + m x x): 0.5 x (1 + tanh(u / 2)) */
 static __device__ float gelu(float x, float *slope)
@@ -105,6 +89,100 @@ template<class F> static __global__ void sum_images(typename F::T *sum, const ty
 		F::store(sum + blockIdx.x, s);
 }
 
+template<class F, int V> static __global__ void end_of_points(typename F::T *y, const typename F::T *bias, int relu, const columns m)
+{
+	const strip at(m, V);
+	float       b[V] = { 0 }, v[V];
+
+	if (!at.inside)
+		return;
+	for (int i = 0; bias && i < V; i++)
+		b[i] = F::load(bias + at.column + i);
+	for (int64_t r = at.first; r < at.end; r += m.tall) {
+		vector<F, V>::load(v, y + r * m.c + at.column);
+		for (int i = 0; i < V; i++)
+			v[i] = relu && !(v[i] + b[i] > 0) ? 0 : v[i] + b[i];
+		vector<F, V>::store(y + r * m.c + at.column, v);
+	}
+}
+
+/* part [chunks, c] */
+template<class F, int V> static __global__ void sum_points(float *part, const typename F::T *y, const columns m)
+{
+	__shared__ float sums[PD_COLUMN_THREADS * V];
+	const strip      at(m, V);
+	float            s[V] = { 0 }, v[V];
+
+	for (int64_t r = at.first; at.inside && r < at.end; r += m.tall) {
+		vector<F, V>::load(v, y + r * m.c + at.column);
+		for (int i = 0; i < V; i++)
+			s[i] += v[i];
+	}
+	for (int i = 0; i < V; i++)
+		sums[threadIdx.x * V + i] = s[i];
+	__syncthreads();
+	if (at.below || !at.inside)
+		return;
+	for (int i = 0; i < V; i++) {
+		float all = 0;
+
+		for (int k = 0; k < m.tall; k++)
+			all += sums[(k * m.wide + at.beside) * V + i];
+		part[(int64_t)(blockIdx.x / m.groups) * m.c + at.column + i] = all;
+	}
+}
+
+/* A warp per channel. */
+template<class F> static __global__ void sum_chunks(typename F::T *sum, const float *part, int chunks, int c)
+{
+	const int k = (int)(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
+	float     s = 0;
+
+	for (int i = (int)threadIdx.x % 32; k < c && i < chunks; i += 32)
+		s += part[(int64_t)i * c + k];
+	s = pd_warp_sum(s);
+	if (k < c && threadIdx.x % 32 == 0)
+		F::store(sum + k, s);
+}
+
+/* What the host starts of channels-last images. */
+struct points_end {
+	void       *y;
+	const void *bias;
+	int         relu, c;
+	int64_t     rows;
+
+	template<class F, int V> void run()
+	{
+		typedef typename F::T T;
+		const columns m = pd_columns(rows, c, V);
+
+		PD_LAUNCH((device::end_of_points<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)y, (const T *)bias, relu, m);
+	}
+};
+
+struct points_sum {
+	void       *sum;
+	const void *y;
+	float      *part;
+	size_t     *room;       /* not NULL: only that is asked for */
+	int         c;
+	int64_t     rows;
+
+	template<class F, int V> void run()
+	{
+		typedef typename F::T T;
+		const columns m = pd_columns(rows, c, V);
+
+		if (room) {
+			*room = (size_t)m.chunks * (size_t)c * sizeof(float);
+			return;
+		}
+		PD_LAUNCH((device::sum_points<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, part, (const T *)y, m);
+		PD_LAUNCH(device::sum_chunks<F>, pd_blocks(c, 8), 256, 0, (T *)sum, part, m.chunks, c);
+	}
+};
+
 }
 
 template<class F> static void start_images(void *y, const void *bias, int relu, int64_t n, int c, int64_t points)
@@ -114,9 +192,11 @@ template<class F> static void start_images(void *y, const void *bias, int relu, 
 	PD_LAUNCH(device::end_of_images<F>, pd_blocks(n * c * ((points + 1023) / 1024), 1), 256, 0, (T *)y, (const T *)bias, relu, c, points);
 }
 
-PD_HOST void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points)
+PD_HOST void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points, bool nhwc)
 {
-	if (t == PD_BF16)
+	if (nhwc)
+		pd_for_type(t, c, device::points_end{ y, bias, relu, c, n * points });
+	else if (t == PD_BF16)
 		start_images<device::bf16>(y, bias, relu, n, c, points);
 	else if (t == PD_F16)
 		start_images<device::f16>(y, bias, relu, n, c, points);
@@ -131,9 +211,20 @@ template<class F> static void start_sum_images(void *sum, const void *y, int64_t
 	PD_LAUNCH(device::sum_images<F>, (unsigned)c, 256, 0, (T *)sum, (const T *)y, n, c, points);
 }
 
-PD_HOST void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points)
+PD_HOST size_t pd_sum_images_room(pd_dtype t, int64_t n, int c, int64_t points, bool nhwc)
 {
-	if (t == PD_BF16)
+	size_t bytes = 0;
+
+	if (nhwc)
+		pd_for_type(t, c, device::points_sum{ nullptr, nullptr, nullptr, &bytes, c, n * points });
+	return bytes;
+}
+
+PD_HOST void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points, bool nhwc, float *room)
+{
+	if (nhwc)
+		pd_for_type(t, c, device::points_sum{ sum, y, room, nullptr, c, n * points });
+	else if (t == PD_BF16)
 		start_sum_images<device::bf16>(sum, y, n, c, points);
 	else if (t == PD_F16)
 		start_sum_images<device::f16>(sum, y, n, c, points);

@@ -29,6 +29,14 @@ template<class T> static __global__ void window(T *large, T *small, int64_t plan
 		small[e] = large[to];
 }
 
+template<class T> static __global__ void turn(T *to, const T *from, int64_t n, int c, int64_t points, int plain)
+{
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, size = c * points, i = e % size;
+
+	if (e < n * size)
+		to[e] = from[e - i + (plain ? i % points * c + i / points : i % c * points + i / c)];
+}
+
 template<class I> static __global__ void place_rows(float *table, int64_t height, const I *ids, const float *rows, int64_t n,
                                                     int64_t width)
 {
@@ -78,6 +86,16 @@ PD_HOST void pd_window(void *large, const void *small, size_t size, int64_t plan
 		          there);
 	else
 		PD_LAUNCH(device::window<float>, pd_blocks(n, 256), 256, 0, (float *)large, (float *)small, planes, i, f, o, there);
+}
+
+PD_HOST void pd_turn_images(void *to, const void *from, size_t size, int64_t n, int c, int64_t points, bool plain)
+{
+	const unsigned blocks = pd_blocks(n * c * points, 256);
+
+	if (size == 2)
+		PD_LAUNCH(device::turn<uint16_t>, blocks, 256, 0, (uint16_t *)to, (const uint16_t *)from, n, c, points, plain);
+	else
+		PD_LAUNCH(device::turn<float>, blocks, 256, 0, (float *)to, (const float *)from, n, c, points, plain);
 }
 
 /* gpu_servers.c: rows[i] becomes row ids[i] of the table. */

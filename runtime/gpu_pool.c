@@ -49,8 +49,8 @@ void pd_pool_init(pd_pool *p, const pd_pool_desc *d)
 	}
 	p->impl = o = rt_alloc(sizeof *o);
 	o->d = *d;
-	o->x = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->in);
-	o->y = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->out);
+	o->x = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->in, false);
+	o->y = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->out, false);
 	dnn_check(cudnnCreatePoolingDescriptor(&o->how), "pooling");
 	dnn_check(cudnnSetPoolingNdDescriptor(o->how, mode(d->kind), CUDNN_NOT_PROPAGATE_NAN, nd, kernel, pad, stride), "pooling");
 	rt_first_run(run_once, o, rt_part_bytes(bytes(o, d->in)) + rt_part_bytes(bytes(o, d->out)));

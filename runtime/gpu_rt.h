@@ -102,6 +102,8 @@ void pd_place_rows(float *table, int64_t height, const void *ids, int bytes, con
 /* gpu_kernels.cu: images [planes, in] have their places in larger ones [planes, out] from `front` on; copied there, or back. */
 void pd_window(void *large, const void *small, size_t size, int64_t planes, const int *in, const int *front, const int *out,
                int there);
+/* gpu_kernels.cu: images [n, c, points] from channels-last to plain order, or back. Elements of `size` bytes, 2 or 4. */
+void pd_turn_images(void *to, const void *from, size_t size, int64_t n, int c, int64_t points, bool plain);
 
 /* gpu_turns.cu, of recurrent layers: pieces of memory copied, all by one kernel; from NULL: zeros. */
 enum { RT_PIECES = 12 };        /* at most */
@@ -115,20 +117,24 @@ void rt_last_back(float *dy, const float *dh, int batch, int k, const int32_t *l
 void rt_empty_back(float *dh0, const float *dh, int batch, int k, const int32_t *lens);
 
 /* gpu_norm.cu: batch normalization by kernels of ours; and 1 / sqrt(variance + eps), one per channel, from or into variances. */
-void pd_norm_forward(const pd_bn_desc *d, float *y, float *mean, float *var, const float *x, const float *scale, const float *bias);
-void pd_norm_evaluate(const pd_bn_desc *d, float *y, const float *x, const float *scale, const float *bias, const float *mean,
+size_t pd_norm_room(const pd_bn_desc *d);       /* bytes of `room` */
+void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *var, const void *x, const float *scale, const float *bias,
+                     double *room);
+void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const float *scale, const float *bias, const float *mean,
                       const float *var);
-void pd_norm_backward(const pd_bn_desc *d, float *dx, float *dscale, float *dbias, const float *dy, const float *x, const float *mean,
-                      const float *var, const float *scale);
+void pd_norm_backward(const pd_bn_desc *d, void *dx, float *dscale, float *dbias, const void *dy, const void *x, const float *mean,
+                      const float *var, const float *scale, double *room);
 void pd_norm_variance(float *v, int c, float eps);      /* in place */
 void pd_norm_inverse(float *to, const float *var, int c, float eps);
 
 /* gpu_ends.cu: what pd_product_run does behind a product that the library made bare: bias, end and what is kept, in place; the
  * sum of k rows of n. */
 void pd_end_of(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept);
-/* Images [n, c, points]: + bias [c] (NULL: none), then Relu; and the sum of each channel. */
-void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points);
-void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points);
+/* Images [n, c, points], or nhwc [n, points, c]: + bias [c] (NULL: none), then Relu; and the sum of each channel, for which there is
+ * `room`, so many bytes. */
+void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points, bool nhwc);
+size_t pd_sum_images_room(pd_dtype t, int64_t n, int c, int64_t points, bool nhwc);
+void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points, bool nhwc, float *room);
 void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n);
 
 /* What kernels call: gpu.h. */

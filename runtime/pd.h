@@ -553,6 +553,7 @@ typedef struct pd_conv_desc {
 	int in[3], out[3], kernel[3], stride[3], pad_begin[3], pad_end[3];
 	int dilation[3];            /* 1: dense */
 	int nhwc;                   /* activations channels-last; else plain */
+	int krsc;                   /* on GPUs, with nhwc: weights likewise, [oc, kernel .., c / groups]; else plain */
 	int bias;                   /* forward: adds it; backward weights: also its gradient */
 	int relu;                   /* forward on GPUs: max(0, x) behind the bias */
 	pd_dtype type;              /* of all tensors; 0: PD_F32 */
@@ -564,18 +565,18 @@ void   pd_conv_backward_data(const pd_conv *o, void *dx, const void *dy, const v
 void   pd_conv_backward_weights(const pd_conv *o, void *dw, void *db, const void *x, const void *dy, void *scratch);
 
 /* Batch normalization in training mode; mean and var are of this microbatch (population
- * variance). */
+ * variance). Images are of the type that the object was made for (0: PD_F32), all else is f32. */
 typedef struct pd_bn { void *impl; } pd_bn;
-typedef struct pd_bn_desc { int what, n, c, nd, sp[3], nhwc; float eps; } pd_bn_desc;
+typedef struct pd_bn_desc { int what, n, c, nd, sp[3], nhwc; float eps; pd_dtype type; } pd_bn_desc;
 size_t pd_bn_scratch(const pd_bn_desc *d);
 void   pd_bn_init(pd_bn *o, const pd_bn_desc *d);
-void   pd_bn_forward(const pd_bn *o, float *y, float *mean, float *var, const float *x,
+void   pd_bn_forward(const pd_bn *o, void *y, float *mean, float *var, const void *x,
                      const float *scale, const float *bias, void *scratch);
 /* By the running statistics. */
-void   pd_bn_evaluate(const pd_bn *o, float *y, const float *x, const float *scale, const float *bias,
+void   pd_bn_evaluate(const pd_bn *o, void *y, const void *x, const float *scale, const float *bias,
                       const float *mean, const float *var);
-void   pd_bn_backward(const pd_bn *o, float *dx, float *dscale, float *dbias, const float *dy,
-                      const float *x, const float *mean, const float *var, const float *scale,
+void   pd_bn_backward(const pd_bn *o, void *dx, float *dscale, float *dbias, const void *dy,
+                      const void *x, const float *mean, const float *var, const float *scale,
                       void *scratch);
 
 /* ---- programs for GPUs (gpu*.c, .cu): tensors lie in device memory ----

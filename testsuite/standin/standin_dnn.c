@@ -40,14 +40,34 @@ API cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t 
 	return standin_dnn_made(*c = calloc(1, sizeof **c));
 }
 
+/* Strides are those of a tensor without gaps, its channels last or in their place. */
+static bool lies(int rank, const int *dim, const int *stride, bool last)
+{
+	int s = last ? dim[1] : 1;
+
+	if (last && stride[1] != 1)
+		return false;
+	for (int i = rank - 1; i >= 0; i--) {
+		if (last && i == 1)
+			continue;
+		if (stride[i] != s)
+			return false;
+		s *= dim[i];
+	}
+	return true;
+}
+
 API cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataType_t type, int rank, const int dim[],
                                              const int stride[])
 {
 	if (rank < 3 || rank > 5)       /* of images and filters no fewer than 4 are taken */
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	for (int i = rank - 1, s = 1; i >= 0; s *= dim[i--])
-		if (stride[i] != s)
-			return CUDNN_STATUS_NOT_SUPPORTED;
+	const bool plain = lies(rank, dim, stride, false), last = lies(rank, dim, stride, true);
+
+	if (!plain && !last)
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	t->last = !plain;
+	t->either = plain && last;
 	t->rank = rank;
 	t->type = type;
 	memcpy(t->dim, dim, (size_t)rank * sizeof *dim);
@@ -73,11 +93,19 @@ API cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t)
 	return CUDNN_STATUS_SUCCESS;
 }
 
+static bool lacks_last(const char *what)
+{
+	const char *s = getenv("STANDIN_NO_NHWC");
+
+	return s && !strcmp(s, what) && standin_said(cudaErrorInvalidValue) != cudaSuccess;
+}
+
 API cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataType_t type, cudnnTensorFormat_t format,
                                              int rank, const int dim[])
 {
-	if (format != CUDNN_TENSOR_NCHW || rank < 4 || rank > 5)
+	if ((format == CUDNN_TENSOR_NHWC && (rank != 4 || lacks_last("filters"))) || rank < 4 || rank > 5)
 		return CUDNN_STATUS_NOT_SUPPORTED;
+	w->last = format == CUDNN_TENSOR_NHWC;
 	w->rank = rank;
 	w->type = type;
 	memcpy(w->dim, dim, (size_t)rank * sizeof *dim);
@@ -140,6 +168,8 @@ static cudnnStatus_t name(int what, const struct cudnnTensorStruct *x, int asked
 
 	if (asked < 1)
 		return CUDNN_STATUS_BAD_PARAM;
+	if (x->last && lacks_last("algorithms"))
+		return CUDNN_STATUS_NOT_SUPPORTED;
 	*found = asked < ALGORITHMS ? asked : ALGORITHMS;
 	for (int i = 0; i < *found; i++)
 		perf[i] = (struct cudnnPerf){ .algo = of[i].number, .status = CUDNN_STATUS_SUCCESS, .memory = of[i].bytes,
@@ -174,7 +204,8 @@ API cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t h,
 
 typedef struct known { pd_conv_desc d; pd_conv conv; void *scratch; } known;
 
-/* oneDNN's object for the convolution, made once. NULL: the descriptors do not fit each other. */
+/* oneDNN's object for the convolution, made once. NULL: the descriptors do not fit each other. Filters lie as the images do;
+ * channels-last ones are taken of 16-bit floats alone. */
 static const known *object(int what, const struct cudnnTensorStruct *x, const struct cudnnFilterStruct *w,
                            const struct cudnnConvolutionStruct *c, const struct cudnnTensorStruct *y)
 {
@@ -189,8 +220,10 @@ static const known *object(int what, const struct cudnnTensorStruct *x, const st
 	d.c = x->dim[1];
 	d.oc = y->dim[1];
 	d.groups = c->groups;
-	if (x->type != w->type || x->type != y->type)
+	if (x->type != w->type || x->type != y->type || (w->last && x->type == CUDNN_DATA_FLOAT) || (!x->either && x->last != w->last) ||
+	    (!y->either && y->last != w->last))
 		return NULL;
+	d.nhwc = w->last;
 	d.type = x->type == CUDNN_DATA_BFLOAT16 ? PD_BF16 : x->type == CUDNN_DATA_HALF ? PD_F16 : PD_F32;
 	if (x->rank != c->n + 2 || y->rank != x->rank || w->rank != x->rank || y->dim[0] != d.n || w->dim[0] != d.oc ||
 	    w->dim[1] * d.groups != d.c)
@@ -310,26 +343,62 @@ static void touch(const convolution *c)
 		standin_touch(who, ORDER_WRITES, c->workspace, c->by->bytes);
 }
 
+/* Filters [oc, points, c] from plain order [oc, c, points], or there. */
+static void turn_filters(const pd_conv_desc *d, uint16_t *to, const uint16_t *from, bool to_plain)
+{
+	const int64_t c = d->c / d->groups;
+	int64_t       points = 1;
+
+	for (int i = 0; i < d->nd; i++)
+		points *= d->kernel[i];
+	for (int64_t k = 0; k < d->oc; k++)
+		for (int64_t p = 0; p < points; p++)
+			for (int64_t i = 0; i < c; i++) {
+				const int64_t last = (k * points + p) * c + i, plain = (k * c + i) * points + p;
+				to[to_plain ? plain : last] = from[to_plain ? last : plain];
+			}
+}
+
 static standin_end convolve(void *what)
 {
 	const convolution *c = what;
-	const int64_t      sp = standin_dnn_points(&c->y), planes = (int64_t)c->y.dim[0] * c->y.dim[1];
+	const pd_conv_desc *d = &c->k.d;
+	const int64_t      sp = standin_dnn_points(&c->y);
+	const bool         makes_filters = d->what == PD_BACKWARD_WEIGHTS;
+	void              *to = c->to;
+	const void        *filters = c->b;
+	uint16_t          *plain = NULL;
 
 	standin_device(1);
 	touch(c);
 	if (c->by->bytes)
 		memset(c->workspace, 0xff, c->by->bytes);
-	switch (c->k.d.what) {
-	case PD_FORWARD: pd_conv_forward(&c->k.conv, c->to, c->a, c->b, NULL, c->k.scratch); break;
-	case PD_BACKWARD_DATA: pd_conv_backward_data(&c->k.conv, c->to, c->a, c->b, c->k.scratch); break;
-	default: pd_conv_backward_weights(&c->k.conv, c->to, NULL, c->a, c->b, c->k.scratch);
+	if (d->nhwc) {
+		plain = malloc((size_t)d->oc * (size_t)(d->c / d->groups) * (size_t)d->kernel[0] * (size_t)d->kernel[1] * sizeof *plain);
+		if (!plain)
+			abort();
+		if (makes_filters)
+			to = plain;
+		else
+			turn_filters(d, plain, filters, true), filters = plain;
 	}
+	switch (d->what) {
+	case PD_FORWARD: pd_conv_forward(&c->k.conv, to, c->a, filters, NULL, c->k.scratch); break;
+	case PD_BACKWARD_DATA: pd_conv_backward_data(&c->k.conv, to, c->a, filters, c->k.scratch); break;
+	default: pd_conv_backward_weights(&c->k.conv, to, NULL, c->a, c->b, c->k.scratch);
+	}
+	if (d->nhwc && makes_filters)
+		turn_filters(d, c->to, plain, false);
+	free(plain);
 	if (c->by->determinism == CUDNN_NON_DETERMINISTIC)
 		other_order(&c->k.d, c->to);
-	for (int64_t i = 0; c->bias && i < planes * sp; i++) {
-		const float v = standin_dnn_get(&c->y, c->to, i) + standin_dnn_get(&c->y, c->bias, i / sp % c->y.dim[1]);
-		standin_dnn_put(&c->y, c->to, i, c->relu && !(v > 0) ? 0 : v);
-	}
+	for (int n = 0; c->bias && n < c->y.dim[0]; n++)
+		for (int k = 0; k < c->y.dim[1]; k++)
+			for (int64_t i = 0; i < sp; i++) {
+				const int64_t at = standin_dnn_at(&c->y, n, k, i);
+				const float   v = standin_dnn_get(&c->y, c->to, at) + standin_dnn_get(&c->y, c->bias, k);
+				standin_dnn_put(&c->y, c->to, at, c->relu && !(v > 0) ? 0 : v);
+			}
 	standin_device(0);
 	return STANDIN_DONE;
 }
@@ -420,6 +489,13 @@ void standin_dnn_put(const struct cudnnTensorStruct *t, void *x, int64_t i, floa
 		((uint16_t *)x)[i] = t->type == CUDNN_DATA_BFLOAT16 ? pd_to_bf16(v) : pd_to_f16(v);
 }
 
+int64_t standin_dnn_at(const struct cudnnTensorStruct *t, int n, int c, int64_t point)
+{
+	const int64_t points = standin_dnn_points(t);
+
+	return t->last ? (n * points + point) * t->dim[1] + c : ((int64_t)n * t->dim[1] + c) * points + point;
+}
+
 int64_t standin_dnn_points(const struct cudnnTensorStruct *t)
 {
 	int64_t n = 1;
@@ -459,7 +535,7 @@ static standin_end sum_bias(void *what)
 
 		for (int n = 0; n < x->large.dim[0]; n++)
 			for (int64_t i = 0; i < sp; i++)
-				sum += (double)standin_dnn_get(&x->large, x->from, ((int64_t)n * x->large.dim[1] + c) * sp + i);
+				sum += (double)standin_dnn_get(&x->large, x->from, standin_dnn_at(&x->large, n, c, i));
 		standin_dnn_put(&x->small, x->to, c, (float)sum);
 	}
 	standin_device(0);
@@ -473,12 +549,15 @@ static standin_end add_bias(void *what)
 
 	standin_device(1);
 	touch_bias("cuDNN's sum with a bias", x, false);
-	for (int64_t nc = 0; nc < (int64_t)x->large.dim[0] * x->large.dim[1]; nc++) {
-		const float b = standin_dnn_get(&x->small, x->from, nc % x->large.dim[1]);
+	for (int n = 0; n < x->large.dim[0]; n++)
+		for (int c = 0; c < x->large.dim[1]; c++) {
+			const float b = standin_dnn_get(&x->small, x->from, c);
 
-		for (int64_t i = 0; i < sp; i++)
-			standin_dnn_put(&x->large, x->to, nc * sp + i, standin_dnn_get(&x->large, x->to, nc * sp + i) + b);
-	}
+			for (int64_t i = 0; i < sp; i++) {
+				const int64_t at = standin_dnn_at(&x->large, n, c, i);
+				standin_dnn_put(&x->large, x->to, at, standin_dnn_get(&x->large, x->to, at) + b);
+			}
+		}
 	standin_device(0);
 	return STANDIN_DONE;
 }

@@ -6,7 +6,7 @@
 
 static bool same(const struct cudnnTensorStruct *a, const struct cudnnTensorStruct *b)
 {
-	return a->rank == b->rank && a->type == b->type && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+	return a->rank == b->rank && a->type == b->type && (a->last == b->last || a->either || b->either) && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
 }
 
 static size_t bytes_of(const struct cudnnTensorStruct *t)
@@ -194,14 +194,14 @@ static standin_end back(void *what)
 	return STANDIN_DONE;
 }
 
-/* [1, C, 1, 1] of f32; images are f32 here, and per activation is asked for nowhere. */
+/* [1, C, 1, 1] of f32; images are f32 in plain order here, and per activation is asked for nowhere. */
 static cudnnStatus_t fits(cudnnBatchNormMode_t mode, const struct cudnnTensorStruct *x, const struct cudnnTensorStruct *y,
                           const struct cudnnTensorStruct *row, double epsilon)
 {
 	if (!same(x, y) || row->type != CUDNN_DATA_FLOAT || row->rank != x->rank || row->dim[0] != 1 || row->dim[1] != x->dim[1] ||
 	    standin_dnn_points(row) != 1 || epsilon < CUDNN_BN_MIN_EPSILON)
 		return CUDNN_STATUS_BAD_PARAM;
-	return mode == CUDNN_BATCHNORM_PER_ACTIVATION || x->type != CUDNN_DATA_FLOAT ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+	return mode == CUDNN_BATCHNORM_PER_ACTIVATION || x->type != CUDNN_DATA_FLOAT || x->last ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
 }
 
 API cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,

@@ -1,4 +1,4 @@
-/* standin_pool.c: cuDNN's pooling: maxima and averages over windows, and the gradients of averages. */
+/* standin_pool.c: cuDNN's pooling of images in plain order: maxima and averages over windows, and the gradients of averages. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static cudnnStatus_t fits(pool *o, const struct cudnnPoolingStruct *p, const str
 		if (o->out[i] != 1 + (o->in[i] + 2 * o->pad[i] - o->window[i]) / o->stride[i])
 			return CUDNN_STATUS_BAD_PARAM;
 	}
-	return p->nan != CUDNN_NOT_PROPAGATE_NAN ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+	return p->nan != CUDNN_NOT_PROPAGATE_NAN || x->last || y->last ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
 }
 
 static bool is_max(const pool *o)

@@ -102,12 +102,12 @@ API cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t h, cudnnRNNDescriptor_t 
 
 	if (!h || !r->set || layer || bytes != weight_bytes(r) || id < 0 || id >= 2 * r->gates || !space)
 		return CUDNN_STATUS_BAD_PARAM;
-	*matrix = (struct cudnnTensorStruct){ 3, { 1, r->hidden, columns }, CUDNN_DATA_FLOAT };
+	*matrix = (struct cudnnTensorStruct){ .rank = 3, .dim = { 1, r->hidden, columns }, .type = CUDNN_DATA_FLOAT };
 	*at = (float *)(uintptr_t)space + matrix_at(r, id);
 	*b = NULL;
 	*bias = (struct cudnnTensorStruct){ 0 };
 	if (id < r->bias * r->gates) {
-		*bias = (struct cudnnTensorStruct){ 3, { 1, r->hidden, 1 }, CUDNN_DATA_FLOAT };
+		*bias = (struct cudnnTensorStruct){ .rank = 3, .dim = { 1, r->hidden, 1 }, .type = CUDNN_DATA_FLOAT };
 		*b = (float *)(uintptr_t)space + bias_at(r, id);
 	}
 	return CUDNN_STATUS_SUCCESS;

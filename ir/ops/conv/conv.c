@@ -2,10 +2,11 @@
  *     %y = Conv(%x, %w[, %b])      %dx = ConvGradData(%dy, %w) {dims=shape of x}
  *     %y = ConvRelu(%x, %w, %b)    max(0, Conv), of GPUs (passes/products.c)
  *     %dw, %db = ConvGradWeights(%x, %dy) {dims=shape of w}      %db only with bias=1
- * Activations may be channels-last, weights are plain. cpu: oneDNN; ref: plain loops. */
+ * Activations may be channels-last; weights are plain on CPUs, on GPUs they lie as the activations (ConvGradWeights.layout says how
+ * dw does). cpu: oneDNN; ref: plain loops. */
 #include "../common/common.h"
 
-struct conv { Ints kernel_shape, strides, dilations, pads, dims; int64_t group, bias; };
+struct conv { Ints kernel_shape, strides, dilations, pads, dims; int64_t group, bias; const char *layout; };
 
 static bool is_forward(const Node *n)
 {
@@ -120,6 +121,8 @@ static bool weights_shape(Node *n, Diag *d)
 	y = result(at, x, &w);
 	if (!need_same_shape(n, d, n->in[1], &y))
 		return false;
+	if (!layout_from_name(at->layout, &w.layout))
+		return diag_error(d, n->loc, 305, "ConvGradWeights: layout '%s' is neither plain nor nhwc", at->layout);
 	set_out(n, 0, w);
 	if (!at->bias) {
 		trim_outs(n, 1);
@@ -138,6 +141,7 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	at.dims = ints_dup(b->m->arena, x->rank, x->dim);
 	dx[0] = build(b, OP_ConvGradData, &at, 2, by, NULL)->out[0];
 	at.dims = ints_dup(b->m->arena, w->rank, w->dim);
+	at.layout = "plain";
 	at.bias = n->nin > 2 && n->in[2];
 	const Node *g = build(b, OP_ConvGradWeights, &at, 2, of, NULL);
 	dx[1] = g->out[0];
@@ -154,6 +158,7 @@ static void data_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	at.dims = (Ints){ 0 };
 	dx[0] = mk(b, OP_Conv, &at, NULL, 2, dy[0], n->in[1]);
 	at.dims = ints_dup(b->m->arena, w->rank, w->dim);
+	at.layout = "plain";
 	dx[1] = mk(b, OP_ConvGradWeights, &at, NULL, 2, dy[0], n->in[0]);
 }
 
@@ -166,8 +171,8 @@ static void lib(const Node *n, Lib *l)
 
 	*l = (Lib){ .kind = LIB_CONV, .what = is_forward(n) ? 0 : n->op == OP_ConvGradData ? 1 : 2, .nd = x->rank - 2,
 		.n = (int)x->dim[0], .c = (int)x->dim[1], .oc = (int)w->dim[0], .groups = (int)at->group,
-		.nhwc = x->layout == LAYOUT_NHWC, .bias = is_forward(n) ? n->nin > 2 && n->in[2] : n->op == OP_ConvGradWeights &&
-		at->bias };
+		.nhwc = x->layout == LAYOUT_NHWC, .krsc = w->layout == LAYOUT_NHWC,
+		.bias = is_forward(n) ? n->nin > 2 && n->in[2] : n->op == OP_ConvGradWeights && at->bias };
 	for (int i = 0; i < l->nd; i++) {
 		l->in[i] = (int)x->dim[2 + i];
 		l->out[i] = (int)y->dim[2 + i];
@@ -191,9 +196,9 @@ static const char *desc(Arena *a, const Lib *l, bool relu, DType t)
 
 	return arena_printf(a, "(pd_conv_desc){ .what = %s, .nd = %d, .n = %d, .c = %d, .oc = %d, .groups = %d, "
 		".in = %s, .out = %s, .kernel = %s, .stride = %s, .pad_begin = %s, .pad_end = %s, .dilation = %s, .nhwc = %d, "
-		".bias = %d%s%s }", what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in),
+		".bias = %d%s%s%s }", what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in),
 		three(a, l->nd, l->out), three(a, l->nd, l->kernel), three(a, l->nd, l->stride), three(a, l->nd, l->pad_begin),
-		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias, relu ? ", .relu = 1" : "",
+		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias, l->krsc ? ", .krsc = 1" : "", relu ? ", .relu = 1" : "",
 		t == DT_bf16 ? ", .type = PD_BF16" : t == DT_f16 ? ", .type = PD_F16" : "");
 }
 
@@ -258,7 +263,8 @@ static Cost cost(const Node *n)
 
 static const AttrDef attrs[] = { WINDOW, AT_END };
 static const AttrDef data_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_END };
-static const AttrDef weights_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_INT(struct conv, bias, 0), AT_END };
+static const AttrDef weights_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_INT(struct conv, bias, 0),
+	AT_STR(struct conv, layout, "plain"), AT_END };
 
 #define INIT "pd_check_scratch(\"$WHO\", pd_conv_scratch(&$DESC), $PLANNED);\npd_conv_init(&$o, &$DESC);"
 #define COMMON .flags = OP_PURE | OP_HEAVY | OP_NHWC, .attrsize = sizeof(struct conv), .cost = cost, .holes = holes, \
@@ -271,7 +277,7 @@ const OpDef op_Conv = {
 };
 
 const OpDef op_ConvRelu = {
-	.name = "ConvRelu", .minin = 3, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
+	.name = "ConvRelu", .minin = 3, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_HEAVY | OP_NHWC, .attrs = attrs,
 	.attrsize = sizeof(struct conv), .shape = shape, .cost = cost, .holes = holes, .lib = lib,
 	.cuda = { .object = "pd_conv", .init = INIT, .call = "" },
 };

@@ -1,6 +1,7 @@
 /* Dropout in training: y = x / (1 - ratio) where a random number is at least ratio, else 0. The numbers are counted by
  * node (id), global sample and element, so they are the same for every plan; the first axis is the batch. The mask
- * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. */
+ * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. Elements are counted in plain
+ * order, also where they lie channels-last. */
 #include "../common/common.h"
 
 struct dropout { double ratio; int64_t id, seed, evaluates; };
@@ -41,6 +42,11 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "BATCH", batch);
 	hole_int(h, "EACH", count / batch);
 	hole_int(h, "N", count);
+	if (x->layout == LAYOUT_PLAIN)
+		hole_text(h, "ELEMENT", "i");
+	else
+		hole_text(h, "ELEMENT", "(i %% %lld * %lld + i / %lld)", (long long)x->dim[1], (long long)(count / batch / x->dim[1]),
+			(long long)x->dim[1]);
 	hole_text(h, "RATIO", "%.9ef", at->ratio);
 	hole_text(h, "SCALE", "%.17g", 1 / (1 - at->ratio));
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
@@ -60,14 +66,14 @@ static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(st
 	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_END };
 
 const OpDef op_Dropout = {
-	.name = "Dropout", .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE | OP_RANDOM, .attrs = attrs,
+	.name = "Dropout", .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE | OP_RANDOM | OP_NHWC, .attrs = attrs,
 	.attrsize = sizeof(struct dropout), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
 	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
 	.cuda = { .file = "dropout.cuda.cu", .call = "$k($=0, $=1, $0, pd_sample_of_step($mb));" },
 };
 
 const OpDef op_DropoutGrad = {
-	.name = "DropoutGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_INPLACE, .attrs = attrs,
+	.name = "DropoutGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_INPLACE | OP_NHWC, .attrs = attrs,
 	.attrsize = sizeof(struct dropout), .shape = shape, .holes = holes,
 	.cpu = { .file = "dropout_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "dropout_grad.cuda.cu", .call = "$k($=, $0, $1);" },

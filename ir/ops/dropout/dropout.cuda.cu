@@ -8,7 +8,9 @@ static __global__ void run(T *y, uint8_t *mask, const T *x, const double *late, 
 
 	if (at >= (int64_t)BATCH * EACH)
 		return;
-	mask[at] = pd_random_unit(SEED, ID, (uint64_t)(sample + at / EACH), (uint64_t)(at % EACH)) >= RATIO;
+	const int64_t i = at % EACH;
+
+	mask[at] = pd_random_unit(SEED, ID, (uint64_t)(sample + at / EACH), (uint64_t)ELEMENT) >= RATIO;
 	y[at] = mask[at] ? x[at] * (T)SCALE : 0;
 }
 

@@ -160,6 +160,18 @@ static DType result_dtype(const Node *n)
 	return n->in[n->op == OP_Where]->type.dtype;
 }
 
+/* The order that a Cast is asked for. */
+static bool cast_layout(const Node *n, Layout *l, Diag *d)
+{
+	const char *want = ((const struct ew_attr *)n->attr)->layout;
+
+	if (!want || !*want)
+		return true;
+	if (!layout_from_name(want, l) || (*l == LAYOUT_NHWC && n->in[0]->type.rank < 3))
+		return diag_error(d, n->loc, 305, "Cast: %s cannot be made in layout '%s'", str_type(d->scratch, &n->in[0]->type), want);
+	return true;
+}
+
 bool ew_shape(Node *n, Diag *d)
 {
 	Type t, sum;
@@ -183,6 +195,8 @@ bool ew_shape(Node *n, Diag *d)
 	for (int i = 0; i < n->nin; i++)
 		if (n->in[i]->type.rank == t.rank && t.rank >= 3 && n->in[i]->type.layout != LAYOUT_PLAIN)
 			t.layout = n->in[i]->type.layout;
+	if (n->op == OP_Cast && !cast_layout(n, &t.layout, d))
+		return false;
 	set_out(n, 0, t);
 	return true;
 }
@@ -535,7 +549,8 @@ void ew_holes(const Node *n, Holes *h)
 /* ---- the table entries ---- */
 
 static const AttrDef no_attrs[] = { AT_END };
-static const AttrDef attrs_Cast[] = { AT_INT(struct ew_attr, to, 1), AT_INT(struct ew_attr, once, 0), AT_END };
+static const AttrDef attrs_Cast[] = { AT_INT(struct ew_attr, to, 1), AT_INT(struct ew_attr, once, 0),
+	AT_STR(struct ew_attr, layout, ""), AT_END };
 static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
 
 /* The second and third operand are settings, not data. */

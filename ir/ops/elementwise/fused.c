@@ -4,7 +4,8 @@
  *     %y = Fused(%x, %g, %c) {code="Mul 0 1; Tanh 3; Cast:11 4; Add 5 2", outs=[6]}
  *
  * Operands are numbered first, then the result of each step; outs says which numbers are results of the node. The
- * number behind the colon is the one attribute an elementwise op may have (Cast's to, Mod's fmod). */
+ * number behind the colon is the one attribute an elementwise op may have (Cast's to, Mod's fmod); behind a second one stands
+ * Cast's layout. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,11 @@ static bool parse_step(Prog *p, const Node *f, const char *s, size_t len, Diag *
 		return diag_error(d, f->loc, 310, "Fused: '%s' is not an elementwise op", text);
 	if (colon)
 		attr->to = attr->fmod = strtoll(at, &at, 10);
+	if (colon && *at == ':') {
+		const size_t name = strcspn(++at, " ");
+		attr->layout = arena_strn(a, at, name);
+		at += name;
+	}
 	n->graph = f->graph;
 	n->loc = f->loc;
 	n->attr = attr;
@@ -292,6 +298,8 @@ static const char *step_code(Arena *a, const Node *n, Value *const *val, int nva
 
 	if (n->op == OP_Cast || n->op == OP_Mod)
 		s = arena_printf(a, "%s:%lld", s, (long long)(n->op == OP_Cast ? at->to : at->fmod));
+	if (n->op == OP_Cast && *attr_str(n, "layout"))
+		s = arena_printf(a, "%s:%s", s, attr_str(n, "layout"));
 	for (int i = 0; i < n->nin; i++)
 		s = arena_printf(a, "%s %d", s, number_of(val, nval, n->in[i]));
 	return s;

@@ -417,11 +417,7 @@ static bool reorder_shape(Node *n, Diag *d)
 	if (!need_operands(n, d))
 		return false;
 	Type t = n->in[0]->type;
-	if (!strcmp(at->layout, "nhwc"))
-		t.layout = LAYOUT_NHWC;
-	else if (!strcmp(at->layout, "plain"))
-		t.layout = LAYOUT_PLAIN;
-	else
+	if (!layout_from_name(at->layout, &t.layout))
 		return diag_error(d, n->loc, 305, "Reorder: layout '%s' is neither plain nor nhwc", at->layout);
 	if (t.layout == LAYOUT_NHWC && t.rank < 3)
 		return diag_error(d, n->loc, 305, "Reorder: %s has rank %d, nhwc needs 3 or more", n->in[0]->name, t.rank);

@@ -1,7 +1,7 @@
 /* BatchNormalization in training mode, by the statistics of the microbatch, and its gradients:
  *     %y, %mean, %var = BatchNorm(%x, %scale, %bias[, %running_mean, %running_var])     var: of the population
  *     %dx, %dscale, %dbias = BatchNormGrad(%dy, %x, %scale, %mean, %var)
- * Running statistics are a matter of the update phase (Stack, RunningStat); as operands they are taken in evaluation. cpu: the library; ref: plain loops. */
+ * x may be of 16-bit floats: so is y then, all else stays f32. Running statistics are a matter of the update phase (Stack, RunningStat); as operands they are taken in evaluation. cpu: the library; ref: plain loops. */
 #include "../common/common.h"
 
 struct batchnorm { double epsilon; };
@@ -12,7 +12,7 @@ static bool check(const Node *n, const Type *x, int from, int to, Diag *d)
 		return diag_error(d, n->loc, 304, "%s: X is %s; it takes floats with a channel axis and up to three more",
 			optab[n->op]->name, str_type(d->scratch, x));
 	for (int i = from; i < to; i++)
-		if (n->in[i]->type.rank != 1 || n->in[i]->type.dim[0] != x->dim[1] || n->in[i]->type.dtype != x->dtype)
+		if (n->in[i]->type.rank != 1 || n->in[i]->type.dim[0] != x->dim[1] || n->in[i]->type.dtype != dtype_math(x->dtype))
 			return diag_error(d, n->loc, 304, "%s: %s is %s, X is %s: one value per channel is needed",
 				optab[n->op]->name, n->in[i]->name, str_type(d->scratch, &n->in[i]->type), str_type(d->scratch, x));
 	return true;
@@ -37,7 +37,7 @@ static bool grad_shape(Node *n, Diag *d)
 
 	if (!check(n, &x, 2, 5, d))
 		return false;
-	if (!shape_eq(&n->in[0]->type, &x))
+	if (!shape_eq(&n->in[0]->type, &x) || n->in[0]->type.dtype != x.dtype)
 		return diag_error(d, n->loc, 304, "BatchNormGrad: %s is %s, X is %s", n->in[0]->name,
 			str_type(d->scratch, &n->in[0]->type), str_type(d->scratch, &x));
 	set_out(n, 0, x);
@@ -89,8 +89,8 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "BACK", back);
 	hole_text(h, "EPSILON", "%.17g", ((const struct batchnorm *)n->attr)->epsilon);
 	hole_text(h, "DESC", "(pd_bn_desc){ .what = %s, .n = %d, .c = %d, .nd = %d, .sp = { %d, %d, %d }, .nhwc = %d, "
-		".eps = %.9ef }", back ? "PD_BACKWARD_DATA" : "PD_FORWARD", l.n, l.c, l.nd, l.in[0], l.in[1], l.in[2], l.nhwc,
-		(double)l.eps);
+		".eps = %.9ef%s }", back ? "PD_BACKWARD_DATA" : "PD_FORWARD", l.n, l.c, l.nd, l.in[0], l.in[1], l.in[2], l.nhwc,
+		(double)l.eps, x->dtype == DT_bf16 ? ", .type = PD_BF16" : x->dtype == DT_f16 ? ", .type = PD_F16" : "");
 	hole_int(h, "PLANNED", n->scratch);
 	hole_text(h, "WHO", "batchnorm%s of %s", back ? "_grad" : "", dims_name(h->arena, x));
 	const bool both = !back && n->nin > 3;

@@ -3,7 +3,8 @@
  *     %dx = MaxPoolGrad(%dy, %at) {dims=shape of x}
  *     %dx = AveragePoolGrad(%dy) {dims=shape of x}
  * Kernels see [OUTER, spatial axes, CH]: channels-last as it is, plain with OUTER = N * C and CH = 1. GPUs: cuDNN does what it has a
- * form for (by_vendor); maxima whose places are read have kernels of ours, since the library tells no places. */
+ * form for (by_vendor); maxima whose places are read have kernels of ours, since the library tells no places, and so have images of
+ * 16-bit floats and channels-last ones, of which a thread reads several channels at once. */
 #include <stddef.h>
 #include "../common/common.h"
 
@@ -203,6 +204,16 @@ static void desc_hole(const Node *n, Holes *h)
 		"PD_AVERAGE_PADDED" : "PD_AVERAGE", x->rank - 2, (long long)x->dim[0], (long long)x->dim[1], text);
 }
 
+/* Channels of 16 bytes, or fewer where there are no multiples of that. */
+static int64_t vector_of(const Type *x)
+{
+	int64_t v = 16 / dtype_bytes(x->dtype);
+
+	while (x->dim[1] % v)
+		v /= 2;
+	return v;
+}
+
 static void holes(const Node *n, Holes *h)
 {
 	const struct pool *at = n->attr;
@@ -211,7 +222,10 @@ static void holes(const Node *n, Holes *h)
 
 	axis_holes(n, h, x, y);
 	desc_hole(n, h);
-	hole_text(h, "T", "%s", dtype_c(x->dtype));
+	hole_text(h, "T", "%s", dtype_c(dtype_math(x->dtype)));
+	half_holes(h, x->dtype);
+	hole_text(h, "TYPE", "%s", x->dtype == DT_f16 ? "PD_F16" : "PD_BF16");
+	hole_int(h, "V", nhwc ? vector_of(x) : 1);
 	hole_text(h, "TI", "%s", is_max(n) ? dtype_c(place_dtype(at)) : "uint8_t");
 	hole_int(h, "OUTER", nhwc ? x->dim[0] : x->dim[0] * x->dim[1]);
 	hole_int(h, "CH", nhwc ? x->dim[1] : 1);

@@ -1,6 +1,32 @@
 /* Pooling of x [OUTER, ID, IH, IW, CH] to y [OUTER, OD, OH, OW, CH]; BACK: x is the gradient that is made from that of
  * y. MAX: `place` says which element of the window won, the first of equals. Else the average over the window's
- * elements that lie inside, PADDED: or in the padding. */
+ * elements that lie inside, PADDED: or in the padding. HALF: images of 16-bit floats are widened, and narrowed again. */
+#if HALF
+static void NAME(
+#if BACK
+	TS *restrict to, const TS *restrict from_half
+#if MAX
+	, const TI *restrict place
+#endif
+#else
+	TS *restrict to,
+#if MAX
+	TI *restrict place,
+#endif
+	const TS *restrict from_half
+#endif
+	)
+{
+	const size_t large = (size_t)OUTER * ID * IH * IW * CH, small = (size_t)OUTER * OD * OH * OW * CH;
+#if BACK
+	T *restrict x = pd_room_f32(0, large);
+	const T *restrict y = pd_widen(1, TYPE, from_half, small);
+#else
+	T *restrict y = pd_room_f32(0, small);
+	const T *restrict x = pd_widen(1, TYPE, from_half, large);
+#endif
+
+#else
 static void NAME(
 #if BACK
 	T *restrict x, const T *restrict y
@@ -16,6 +42,7 @@ static void NAME(
 #endif
 	)
 {
+#endif
 #if PAR
 #pragma omp parallel for
 #endif
@@ -80,4 +107,9 @@ static void NAME(
 							}
 				}
 	}
+#if HALF && BACK
+	pd_narrow(TYPE, to, x, large);
+#elif HALF
+	pd_narrow(TYPE, to, y, small);
+#endif
 }

@@ -1,8 +1,10 @@
-/* Pooling of x [OUTER, ID, IH, IW, CH] to y [OUTER, OD, OH, OW, CH], a thread per element of what is made. BACK: x is the
+/* Pooling of x [OUTER, ID, IH, IW, CH] to y [OUTER, OD, OH, OW, CH], a thread per V channels of what is made. BACK: x is the
  * gradient that is made from that of y: each of its elements looks up the windows that it lies in, in their order. MAX:
  * `place` says which element of the window won, the first of equals. Else the average over the window's elements that lie
  * inside, PADDED: or in the padding. */
 namespace device::NAME {
+template<class E> struct alignas(V * sizeof(E)) channels { E of[V]; };
+
 #if !MAX
 static __device__ int count_of(int d0, int h0, int w0)
 {
@@ -24,16 +26,16 @@ static __device__ int count_of(int d0, int h0, int w0)
 
 #endif
 #if BACK
-static __global__ void run(T *x, const T *y, const TI *place)
+static __global__ void run(TS *x, const TS *y, const TI *place)
 {
 	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
-	if (e >= (int64_t)OUTER * ID * IH * IW * CH)
+	if (e >= (int64_t)OUTER * ID * IH * IW * (CH / V))
 		return;
-	const int64_t at = e;
-	const int c = (int)(e % CH), r = (int)((e /= CH) % IW), q = (int)((e /= IW) % IH), p = (int)((e /= IH) % ID);
+	const int64_t at = e * V;
+	const int c = (int)(e % (CH / V)) * V, r = (int)((e /= CH / V) % IW), q = (int)((e /= IW) % IH), p = (int)((e /= IH) % ID);
 	const int64_t o = e / ID;
-	T sum = 0;
+	T sum[V] = { 0 };
 
 	for (int i = KD - 1; i >= 0; i--)
 		for (int j = KH - 1; j >= 0; j--)
@@ -43,32 +45,50 @@ static __global__ void run(T *x, const T *y, const TI *place)
 				if (d < 0 || d % SD || d / SD >= OD || h < 0 || h % SH || h / SH >= OH || w < 0 || w % SW || w / SW >= OW)
 					continue;
 				const int64_t from = (((o * OD + d / SD) * OH + h / SH) * OW + w / SW) * CH + c;
+				const channels<TS> dy = *(const channels<TS> *)(y + from);
 #if MAX
-				sum += place[from] == (TI)((i * KH + j) * KW + k) ? y[from] : 0;
+				const channels<TI> won = *(const channels<TI> *)(place + from);
+
+				for (int v = 0; v < V; v++)
+					sum[v] += won.of[v] == (TI)((i * KH + j) * KW + k) ? LOAD(dy.of[v]) : 0;
 #else
-				sum += y[from] / (T)count_of(d - PD, h - PH, w - PW);
+				const T count = (T)count_of(d - PD, h - PH, w - PW);
+
+				for (int v = 0; v < V; v++)
+					sum[v] += LOAD(dy.of[v]) / count;
 #endif
 			}
-	x[at] = sum;
+	channels<TS> dx;
+
+	for (int v = 0; v < V; v++)
+		dx.of[v] = STORE(sum[v]);
+	*(channels<TS> *)(x + at) = dx;
 	(void)place;
 }
 #else
-static __global__ void run(T *y, TI *place, const T *x)
+static __global__ void run(TS *y, TI *place, const TS *x)
 {
 	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
-	if (e >= (int64_t)OUTER * OD * OH * OW * CH)
+	if (e >= (int64_t)OUTER * OD * OH * OW * (CH / V))
 		return;
-	const int64_t at = e;
-	const int c = (int)(e % CH), w = (int)((e /= CH) % OW), h = (int)((e /= OW) % OH), d = (int)((e /= OH) % OD);
+	const int64_t at = e * V;
+	const int c = (int)(e % (CH / V)) * V, w = (int)((e /= CH / V) % OW), h = (int)((e /= OW) % OH), d = (int)((e /= OH) % OD);
 	const int64_t o = e / OD;
 	const int d0 = d * SD - PD, h0 = h * SH - PH, w0 = w * SW - PW;
+	T got[V];
 #if MAX
-	T best = -INFINITY;
-	TI where = 0;
+	channels<TI> where;
+
+	for (int v = 0; v < V; v++) {
+		got[v] = -INFINITY;
+		where.of[v] = 0;
+	}
 #else
 	const T share = 1 / (T)count_of(d0, h0, w0);
-	T sum = 0;
+
+	for (int v = 0; v < V; v++)
+		got[v] = 0;
 #endif
 
 	for (int i = 0; i < KD; i++)
@@ -78,21 +98,27 @@ static __global__ void run(T *y, TI *place, const T *x)
 
 				if (p < 0 || p >= ID || q < 0 || q >= IH || r < 0 || r >= IW)
 					continue;
-				const T v = x[(((o * ID + p) * IH + q) * IW + r) * CH + c];
+				const channels<TS> in = *(const channels<TS> *)(x + (((o * ID + p) * IH + q) * IW + r) * CH + c);
+
+				for (int v = 0; v < V; v++) {
 #if MAX
-				if (v > best) {
-					best = v;
-					where = (TI)((i * KH + j) * KW + k);
-				}
+					if (LOAD(in.of[v]) > got[v]) {
+						got[v] = LOAD(in.of[v]);
+						where.of[v] = (TI)((i * KH + j) * KW + k);
+					}
 #else
-				sum += v * share;
+					got[v] += LOAD(in.of[v]) * share;
 #endif
+				}
 			}
+	channels<TS> out;
+
+	for (int v = 0; v < V; v++)
+		out.of[v] = STORE(got[v]);
+	*(channels<TS> *)(y + at) = out;
 #if MAX
-	y[at] = best;
-	place[at] = where;
+	*(channels<TI> *)(place + at) = where;
 #else
-	y[at] = sum;
 	(void)place;
 #endif
 }
@@ -101,26 +127,26 @@ static __global__ void run(T *y, TI *place, const T *x)
 
 PD_HOST void NAME(
 #if BACK
-	T *x, const T *y
+	TS *x, const TS *y
 #if MAX
 	, const TI *place
 #endif
 #else
-	T *y,
+	TS *y,
 #if MAX
 	TI *place,
 #endif
-	const T *x
+	const TS *x
 #endif
 	)
 {
 #if BACK && MAX
-	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * ID * IH * IW * CH, 256), 256, 0, x, y, place);
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * ID * IH * IW * (CH / V), 256), 256, 0, x, y, place);
 #elif BACK
-	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * ID * IH * IW * CH, 256), 256, 0, x, y, (const TI *)nullptr);
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * ID * IH * IW * (CH / V), 256), 256, 0, x, y, (const TI *)nullptr);
 #elif MAX
-	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * OD * OH * OW * CH, 256), 256, 0, y, place, x);
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * OD * OH * OW * (CH / V), 256), 256, 0, y, place, x);
 #else
-	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * OD * OH * OW * CH, 256), 256, 0, y, (TI *)nullptr, x);
+	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * OD * OH * OW * (CH / V), 256), 256, 0, y, (TI *)nullptr, x);
 #endif
 }

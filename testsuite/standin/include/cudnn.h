@@ -1,4 +1,4 @@
-/* The part of cuDNN that emitted programs use, as standin.c has it: f32, f16, bf16, plain order. */
+/* The part of cuDNN that emitted programs use, as standin.c has it: f32, f16, bf16, plain order; convolutions channels-last too. */
 #ifndef STANDIN_CUDNN_H
 #define STANDIN_CUDNN_H
 
