@@ -122,11 +122,14 @@ Value *mk_scalar(Builder *b, DType t, double x);
 typedef struct ProductForm {
 	Value      *in[4];          /* a, b, bias, what the forward kept; the last two may be NULL */
 	bool        transa, transb, keep;
-	int         to, sum;
+	int         to, sum, wide;
+	int64_t     columns;
 	const char *end;
 } ProductForm;
 ProductForm product_form(const Node *n);        /* of a Gemm, MatMul or Product */
 Node   *product_make(Builder *b, const ProductForm *f);
+/* ops/loss: the ScoreLoss, or ScoreLossGrad (op) that gives t, of what a loss over softmax, or its gradient, does. */
+Node   *score_loss_make(Builder *b, OpKind op, const Node *of, int nin, Value *const *in, int64_t classes, DType t);
 int64_t product_rows(const Node *n);            /* of a Product's result as one matrix; 0: it is several */
 bool    product_even(const Node *n);            /* a Gemm or MatMul: its matrices lie at even distances, or are one */
 

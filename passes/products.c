@@ -8,46 +8,42 @@
  *     ... the gradient of Gelu               likewise, by what went in
  *     Conv with a bias, Relu                 ConvRelu, by cuDNN; ReluGrad reads its result as before
  *     the product of weights' gradient, and ReduceSum over its rows: the bias's gradient is added up while the product reads
+ * and what products_between.c does with what lies between them.
  *
  * Behind split, recompute and defer: what they cut apart stays apart. With --reproducible nodes only change their name, for
  * where a plan cuts must not change a bit. What cuBLASLt has no form for (a bias that is a matrix, matrices at uneven
  * distances) stays MatMul or Gemm. Reads and writes the stages' graphs, Stage.keep. */
 #include <string.h>
-#include "plan.h"
+#include "products.h"
 
-typedef struct Products {
-	Module *m;
-	PassCx *cx;
-} Products;
-
-static bool is_view(const Node *n)
+bool prod_view(const Node *n)
 {
 	return n && n->op == OP_Reshape;
 }
 
 /* v, or the view that is all that reads it. */
-static Value *seen_as(Value *v)
+Value *prod_seen(Value *v)
 {
-	while (v->nuses == 1 && is_view(v->uses[0].node) && !value_is_output(v))
+	while (v->nuses == 1 && prod_view(v->uses[0].node) && !value_is_output(v))
 		v = v->uses[0].node->out[0];
 	return v;
 }
 
 /* The only node that reads v or its view. */
-static Node *only_user(Value *v)
+Node *prod_user(Value *v)
 {
-	v = seen_as(v);
+	v = prod_seen(v);
 	return v->nuses == 1 && !value_is_output(v) ? v->uses[0].node : NULL;
 }
 
-static Builder at_node(Products *p, Node *n)
+Builder prod_at(Products *p, Node *n)
 {
 	return (Builder){ .m = p->m, .g = n->graph, .before = n, .loc = n->loc, .phase = n->phase, .stage = n->stage, .d = p->cx->d };
 }
 
-static Node *make(Products *p, const ProductForm *f, Node *before, const Node *old)
+Node *prod_make(Products *p, const ProductForm *f, Node *before, const Node *old)
 {
-	Builder b = at_node(p, before);
+	Builder b = prod_at(p, before);
 	Node *n = product_make(&b, f);
 
 	n->fwd = old->fwd;
@@ -56,11 +52,11 @@ static Node *make(Products *p, const ProductForm *f, Node *before, const Node *o
 }
 
 /* v is y, seen in v's shape, from now on. */
-static void becomes(Products *p, Value *v, Value *y)
+void prod_becomes(Products *p, Value *v, Value *y)
 {
 	const char *name = v->name;
 	Node *was = v->def, *made = y->def;
-	Builder b = at_node(p, made);
+	Builder b = prod_at(p, made);
 
 	b.before = made->next;
 	Value *view = mk_reshape(&b, y, &v->type);
@@ -78,7 +74,7 @@ static bool is_row(const Value *c, int64_t n)
 	return c->type.rank > 0 && c->type.dim[c->type.rank - 1] == n && type_numel(&c->type) == n;
 }
 
-static int64_t width(const Value *v)
+int64_t prod_width(const Value *v)
 {
 	return v->type.dim[v->type.rank - 1];
 }
@@ -90,7 +86,20 @@ static bool has_form(const Node *n)
 	if (n->in[0]->type.rank < 2 || n->in[1]->type.rank < 2 || n->in[0]->type.dtype == DT_f64 || !type_numel(&y->type) ||
 	    !type_numel(&n->in[0]->type))
 		return false;
-	return (!c || is_row(c, width(y))) && product_even(n);
+	return (!c || is_row(c, prod_width(y))) && product_even(n);
+}
+
+Value *prod_cast(Products *p, Node *n, Value *v, DType t)
+{
+	Builder b = prod_at(p, n);
+
+	if (v->type.dtype == t)
+		return v;
+	Node *c = build(&b, OP_Cast, NULL, 1, &v, arena_printf(p->cx->scratch, "%s.%s", v->name, dtype_name(t)));
+	attr_set_int(c, "to", dtype_onnx(t));
+	optab[OP_Cast]->shape(c, p->cx->d);
+	c->fwd = n->fwd;
+	return c->out[0];
 }
 
 static void convert(Products *p, Node *n)
@@ -98,39 +107,33 @@ static void convert(Products *p, Node *n)
 	ProductForm r = product_form(n);
 	const DType t = n->out[0]->type.dtype;
 
-	if (r.in[2] && r.in[2]->type.dtype != t) {      /* the library adds a bias of the result's type */
-		Builder b = at_node(p, n);
-		Node *c = build(&b, OP_Cast, NULL, 1, &r.in[2], arena_printf(p->cx->scratch, "%s.%s", r.in[2]->name, dtype_name(t)));
-		attr_set_int(c, "to", dtype_onnx(t));
-		optab[OP_Cast]->shape(c, p->cx->d);
-		c->fwd = n->fwd;
-		r.in[2] = c->out[0];
-	}
-	becomes(p, n->out[0], make(p, &r, n, n)->out[0]);
+	if (r.in[2])
+		r.in[2] = prod_cast(p, n, r.in[2], t);          /* the library adds a bias of the result's type */
+	prod_becomes(p, n->out[0], prod_make(p, &r, n, n)->out[0]);
 }
 
 /* ---- what follows ---- */
 
 /* One matrix, or rows of all in one. */
-static bool plain(const Node *n)
+bool prod_plain(const Node *n)
 {
 	return n && n->op == OP_Product && !*attr_str(n, "end") && !attr_int(n, "sum") && product_rows(n) > 0;
 }
 
 static void add_bias(Products *p, Node *n)
 {
-	Node *add = only_user(n->out[0]);
-	Value *seen = seen_as(n->out[0]);
+	Node *add = prod_user(n->out[0]);
+	Value *seen = prod_seen(n->out[0]);
 
-	if (!plain(n) || node_input(n, 2) || !add || add->op != OP_Add || add->graph != n->graph)
+	if (!prod_plain(n) || node_input(n, 2) || !add || add->op != OP_Add || add->graph != n->graph)
 		return;
 	Value *bias = add->in[0] == seen ? add->in[1] : add->in[0];
-	if (bias == seen || !is_row(bias, width(n->out[0])) || bias->type.dtype != n->out[0]->type.dtype ||
-	    width(seen) != width(n->out[0]) || !shape_eq(&seen->type, &add->out[0]->type))
+	if (bias == seen || !is_row(bias, prod_width(n->out[0])) || bias->type.dtype != n->out[0]->type.dtype ||
+	    prod_width(seen) != prod_width(n->out[0]) || !shape_eq(&seen->type, &add->out[0]->type))
 		return;
 	ProductForm r = product_form(n);
 	r.in[2] = bias;
-	becomes(p, add->out[0], make(p, &r, add, n)->out[0]);
+	prod_becomes(p, add->out[0], prod_make(p, &r, add, n)->out[0]);
 }
 
 /* The one of v's readers that has this op and lies in the graph where v is made; the others lie elsewhere, or there is none. */
@@ -152,46 +155,46 @@ static void name_kept(Node *n, const Value *of)
 
 static void add_relu(Products *p, Node *n)
 {
-	Value *seen = seen_as(n->out[0]);
-	Node *act = plain(n) ? reader(seen, OP_Relu, false) : NULL;
+	Value *seen = prod_seen(n->out[0]);
+	Node *act = prod_plain(n) ? reader(seen, OP_Relu, false) : NULL;
 
 	if (!act)
 		return;
 	ProductForm r = product_form(n);
 	r.end = "relu";
-	becomes(p, act->out[0], make(p, &r, n, n)->out[0]);
+	prod_becomes(p, act->out[0], prod_make(p, &r, n, n)->out[0]);
 }
 
 static void add_gelu(Products *p, Node *n)
 {
-	Value *seen = seen_as(n->out[0]);
-	Node *act = plain(n) ? reader(seen, OP_GeluTanh, true) : NULL;
+	Value *seen = prod_seen(n->out[0]);
+	Node *act = prod_plain(n) ? reader(seen, OP_GeluTanh, true) : NULL;
 	const bool keep = seen->nuses > 1;
 
-	if (!act || (keep && width(n->out[0]) % 8))     /* rows of what is kept begin at multiples of 8 numbers */
+	if (!act || (keep && prod_width(n->out[0]) % 8))     /* rows of what is kept begin at multiples of 8 numbers */
 		return;
 	ProductForm r = product_form(n);
 	r.end = "gelu";
 	r.keep = keep;
-	Node *made = make(p, &r, n, n);
-	becomes(p, act->out[0], made->out[0]);
+	Node *made = prod_make(p, &r, n, n);
+	prod_becomes(p, act->out[0], made->out[0]);
 	if (!keep)
 		return;
-	becomes(p, seen, made->out[1]);
+	prod_becomes(p, seen, made->out[1]);
 	name_kept(made, act->out[0]);
 }
 
 static void conv_relu(Products *p, Node *n)
 {
 	Node *act = node_input(n, 2) && n->out[0]->type.dtype != DT_f64 ? reader(n->out[0], OP_Relu, false) : NULL;
-	Builder b = at_node(p, n);
+	Builder b = prod_at(p, n);
 
 	if (!act)
 		return;
 	Node *made = build(&b, OP_ConvRelu, n->attr, n->nin, n->in, NULL);
 	made->fwd = n->fwd;
 	made->time = n->time;
-	becomes(p, act->out[0], made->out[0]);
+	prod_becomes(p, act->out[0], made->out[0]);
 }
 
 /* ---- backwards ---- */
@@ -201,17 +204,17 @@ static Node *product_behind(Value *v, int readers)
 {
 	if (v->nuses != readers || value_is_output(v))
 		return NULL;
-	while (v->kind == VAL_NODE && is_view(v->def)) {
+	while (v->kind == VAL_NODE && prod_view(v->def)) {
 		v = v->def->in[0];
 		if (v->nuses != 1 || value_is_output(v))
 			return NULL;
 	}
-	return v->kind == VAL_NODE && plain(v->def) && !node_input(v->def, 2) ? v->def : NULL;
+	return v->kind == VAL_NODE && prod_plain(v->def) && !node_input(v->def, 2) ? v->def : NULL;
 }
 
 static bool same_rows(const Node *a, const Node *b)
 {
-	return product_rows(a) == product_rows(b) && width(a->out[0]) == width(b->out[0]);
+	return product_rows(a) == product_rows(b) && prod_width(a->out[0]) == prod_width(b->out[0]);
 }
 
 static void gradient_end(Products *p, Node *product, Node *last, const char *end, Value *kept)
@@ -220,7 +223,7 @@ static void gradient_end(Products *p, Node *product, Node *last, const char *end
 
 	r.end = end;
 	r.in[3] = kept;
-	becomes(p, last->out[0], make(p, &r, last, product)->out[0]);
+	prod_becomes(p, last->out[0], prod_make(p, &r, last, product)->out[0]);
 }
 
 static void relu_gradient(Products *p, Node *n)
@@ -235,8 +238,8 @@ static void relu_gradient(Products *p, Node *n)
 	if (!attr_int(made, "keep")) {
 		ProductForm r = product_form(made);
 		r.keep = true;
-		Node *keeps = make(p, &r, made, made);
-		becomes(p, made->out[0], keeps->out[0]);
+		Node *keeps = prod_make(p, &r, made, made);
+		prod_becomes(p, made->out[0], keeps->out[0]);
 		made = keeps;
 		name_kept(made, made->out[0]);
 	}
@@ -319,7 +322,7 @@ static bool precedes(const Node *a, const Node *b)
 }
 
 /* Whoever reads v where it is made comes behind n. */
-static bool read_behind(const Value *v, const Node *n)
+bool prod_read_behind(const Value *v, const Node *n)
 {
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *u = v->uses[i].node;
@@ -336,13 +339,13 @@ static Node *reads_too(const Node *sum, const Value *v, int *side)
 
 	for (int i = 0; i < v->nuses && !found; i++) {
 		Node *n = v->uses[i].node;
-		if (is_view(n) && n->graph == sum->graph)
+		if (prod_view(n) && n->graph == sum->graph)
 			found = reads_too(sum, n->out[0], side);
-		if (found || !plain(n) || n->graph != sum->graph || node_input(n, 2) || n->out[0]->type.dtype != sum->out[0]->type.dtype)
+		if (found || !prod_plain(n) || n->graph != sum->graph || node_input(n, 2) || n->out[0]->type.dtype != sum->out[0]->type.dtype)
 			continue;
 		*side = v->uses[i].index == 0 && attr_int(n, "transA") ? 1 : v->uses[i].index == 1 && !attr_int(n, "transB") ? 2 : 0;
-		const int64_t count = *side == 1 ? product_rows(n) : width(n->out[0]);
-		if (*side && type_numel(&sum->out[0]->type) == count && read_behind(sum->out[0], n))
+		const int64_t count = *side == 1 ? product_rows(n) : prod_width(n->out[0]);
+		if (*side && type_numel(&sum->out[0]->type) == count && prod_read_behind(sum->out[0], n))
 			found = n;
 	}
 	return found;
@@ -357,9 +360,9 @@ static void add_sum(Products *p, Node *n)
 		return;
 	ProductForm r = product_form(product);
 	r.sum = side;
-	Node *made = make(p, &r, product, product);
-	becomes(p, n->out[0], made->out[1]);
-	becomes(p, product->out[0], made->out[0]);
+	Node *made = prod_make(p, &r, product, product);
+	prod_becomes(p, n->out[0], made->out[1]);
+	prod_becomes(p, product->out[0], made->out[0]);
 }
 
 /* ---- the walk ---- */
@@ -404,6 +407,11 @@ static void stage_products(Products *p, Stage *s)
 	for (int i = 0; whole && i < n; i++) {
 		if (g[i] == s->update)
 			continue;
+		each(p, g[i], OP_SoftmaxCrossEntropyLoss, OP_SoftmaxCrossEntropyLoss, prod_score_loss);
+		each(p, g[i], OP_LayerNormalization, OP_RMSNormalization, prod_norm_in_half);
+		each(p, g[i], OP_Dropout, OP_Dropout, prod_dropout_ends);
+		each(p, g[i], OP_DropoutGrad, OP_DropoutGrad, prod_dropout_in_half);
+		each(p, g[i], OP_LayerNormGrad, OP_RMSNormGrad, prod_norm_gradient);
 		each(p, g[i], OP_ReluGrad, OP_ReluGrad, relu_gradient);
 		each(p, g[i], OP_Add, OP_Add, gelu_gradient);
 		each(p, g[i], OP_ReduceSum, OP_ReduceSum, add_sum);

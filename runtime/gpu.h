@@ -24,6 +24,12 @@
 #define PD_DYN_SHARED(type, name) extern __shared__ type name[]
 #endif
 
+#if defined __CUDACC__
+#define PD_UNROLL _Pragma("unroll")
+#else
+#define PD_UNROLL
+#endif
+
 /* What the host calls. */
 #define PD_HOST extern "C"
 
@@ -40,6 +46,32 @@ extern "C" void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb,
 
 /* Device memory that one call may use; the next call's is the same. */
 extern "C" void *pd_room(size_t bytes);
+
+/* N elements that lie side by side, read and written by instructions of 16 bytes; they begin at a multiple of their bytes, or of 16. */
+template<class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pd_vec { T v[N]; };
+
+template<int N, class T> static __device__ __forceinline__ pd_vec<T, N> pd_read(const T *from)
+{
+	return *(const pd_vec<T, N> *)(const void *)from;
+}
+
+template<class T, int N> static __device__ __forceinline__ void pd_write(T *to, const pd_vec<T, N> &x)
+{
+#if defined __CUDA_ARCH__
+	if constexpr (sizeof x % 16 == 0) {     /* of a struct the compiler may make a store for each element */
+		PD_UNROLL
+		for (unsigned k = 0; k < sizeof x / 16; k++) {
+			uint32_t w[4];
+
+			memcpy(w, (const char *)&x + 16 * k, sizeof w);
+			asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+				: : "l"(__cvta_generic_to_global((char *)to + 16 * k)), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+		}
+		return;
+	}
+#endif
+	*(pd_vec<T, N> *)(void *)to = x;
+}
 
 static inline unsigned pd_blocks(int64_t n, int64_t per) { return (unsigned)((n + per - 1) / per); }
 

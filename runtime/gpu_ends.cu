@@ -52,15 +52,21 @@ template<class F> static __global__ void end_of(typename F::T *y, void *also, co
 		((uint8_t *)also)[row * wide + byte] = (uint8_t)bits;
 }
 
+/* Sums of k rows of n, a block per 32 columns, whose warps share the rows. */
 template<class F, class G> static __global__ void sum_rows(typename G::T *sum, const typename F::T *x, int k, int n)
 {
-	const int j = blockIdx.x * blockDim.x + threadIdx.x;
+	__shared__ float part[32][32];
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, j = blockIdx.x * 32 + lane;
 	float     s = 0;
 
-	if (j >= n)
-		return;
-	for (int64_t i = 0; i < k; i++)
+	for (int64_t i = warp; j < n && i < k; i += 32)
 		s += F::load(x + i * n + j);
+	part[warp][lane] = s;
+	__syncthreads();
+	if (warp != 0 || j >= n)
+		return;
+	for (int w = 1; w < 32; w++)
+		s += part[w][lane];
 	G::store(sum + j, s);
 }
 
@@ -252,7 +258,7 @@ PD_HOST void pd_end_of(const pd_product_desc *d, void *y, void *also, const void
 
 template<class F, class G> static void start_sum(void *sum, const void *x, int k, int n)
 {
-	PD_LAUNCH((device::sum_rows<F, G>), pd_blocks(n, 128), 128, 0, (typename G::T *)sum, (const typename F::T *)x, k, n);
+	PD_LAUNCH((device::sum_rows<F, G>), pd_blocks(n, 32), 1024, 0, (typename G::T *)sum, (const typename F::T *)x, k, n);
 }
 
 PD_HOST void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n)

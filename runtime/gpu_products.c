@@ -38,12 +38,12 @@ static cudaDataType type_of(pd_dtype t)
 	return t == PD_BF16 ? CUDA_R_16BF : t == PD_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-static cublasLtMatrixLayout_t layout(const pd_product_desc *d, pd_dtype t, int rows, int columns, int64_t step)
+static cublasLtMatrixLayout_t layout(const pd_product_desc *d, pd_dtype t, int rows, int columns, int ld, int64_t step)
 {
 	cublasLtMatrixLayout_t l;
 	const int32_t          batch = d->batch;
 
-	check(cublasLtMatrixLayoutCreate(&l, type_of(t), (uint64_t)rows, (uint64_t)columns, rows), "layout");
+	check(cublasLtMatrixLayoutCreate(&l, type_of(t), (uint64_t)rows, (uint64_t)columns, ld ? ld : rows), "layout");
 	if (batch > 1) {
 		check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "batch");
 		check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "batch");
@@ -141,7 +141,8 @@ static bool choose(product *o)
 static bool same(const pd_product_desc *a, const pd_product_desc *b)
 {
 	return a->in == b->in && a->out == b->out && a->transa == b->transa && a->transb == b->transb && a->m == b->m && a->n == b->n &&
-	       a->k == b->k && a->batch == b->batch && a->astep == b->astep && a->bstep == b->bstep && a->end == b->end &&
+	       a->k == b->k && a->batch == b->batch && a->astep == b->astep && a->bstep == b->bstep && a->lda == b->lda && a->ldb == b->ldb &&
+	       a->ldy == b->ldy && a->end == b->end &&
 	       a->keep == b->keep && a->bias == b->bias && a->sum == b->sum && a->scratch == b->scratch;
 }
 
@@ -170,17 +171,25 @@ static void choose_bare(product *o)
 
 enum { PARTS = 7 };
 
+/* Elements of a matrix. */
+static size_t matrix(int rows, int columns, int ld)
+{
+	return (size_t)rows * (size_t)(ld ? ld : columns);
+}
+
 /* Bytes of y, also, a, b, bias, from, scratch of a run. */
 static size_t parts(const product *o, size_t bytes[PARTS])
 {
 	const pd_product_desc *d = &o->d;
 	const size_t           in = d->in == PD_F32 ? 4 : 2, more = d->batch > 1 ? (size_t)d->batch - 1 : 0;
-	const size_t           y = (more + 1) * (size_t)d->m * (size_t)d->n * 4, wide = (size_t)d->m * (size_t)((d->n + 127) / 128 * 16);
+	const size_t           y = (more + 1) * matrix(d->m, d->n, d->ldy) * 4, wide = (size_t)d->m * (size_t)((d->n + 127) / 128 * 16);
 	const size_t           also = (y > wide ? y : wide) + 4 * (size_t)(d->m + d->n);
+	const size_t           a = d->transa ? matrix(d->k, d->m, d->lda) : matrix(d->m, d->k, d->lda);
+	const size_t           b = d->transb ? matrix(d->n, d->k, d->ldb) : matrix(d->k, d->n, d->ldb);
 	size_t                 all = 0;
 
-	memcpy(bytes, (const size_t[PARTS]){ y, also, (more * (size_t)d->astep + (size_t)d->m * (size_t)d->k) * in,
-	                                     (more * (size_t)d->bstep + (size_t)d->k * (size_t)d->n) * in, 4 * (size_t)d->n, also,
+	memcpy(bytes, (const size_t[PARTS]){ y, also, (more * (size_t)d->astep + a) * in,
+	                                     (more * (size_t)d->bstep + b) * in, 4 * (size_t)d->n, also,
 	                                     d->scratch + WORKSPACE }, PARTS * sizeof *bytes);
 	for (int i = 0; i < PARTS; i++)
 		all += rt_part_bytes(bytes[i]);
@@ -206,9 +215,9 @@ static product *made(const pd_product_desc *d)
 	if (!lt)
 		check(cublasLtCreate(&lt), "cublasLtCreate");
 	o->d = *d;
-	o->a = layout(d, d->in, d->transb ? d->k : d->n, d->transb ? d->n : d->k, d->bstep);
-	o->b = layout(d, d->in, d->transa ? d->m : d->k, d->transa ? d->k : d->m, d->astep);
-	o->y = layout(d, d->out, d->n, d->m, (int64_t)d->m * d->n);
+	o->a = layout(d, d->in, d->transb ? d->k : d->n, d->transb ? d->n : d->k, d->ldb, d->bstep);
+	o->b = layout(d, d->in, d->transa ? d->m : d->k, d->transa ? d->k : d->m, d->lda, d->astep);
+	o->y = layout(d, d->out, d->n, d->m, d->ldy, (int64_t)d->m * d->n);
 	describe(o, epilogue(d));
 	if ((own_bits && keeps_bits(d)) || !choose(o))
 		choose_bare(o);

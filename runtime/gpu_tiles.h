@@ -10,12 +10,6 @@
 
 #include "gpu.h"
 
-#if defined __CUDACC__
-#define PD_UNROLL _Pragma("unroll")
-#else
-#define PD_UNROLL
-#endif
-
 struct alignas(16) pd_16 { uint32_t w[4]; };           /* 16 bytes at once */
 
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800

@@ -620,6 +620,7 @@ typedef struct pd_product_desc {
 	pd_dtype in, out;
 	int      transa, transb, m, n, k, batch;        /* batch 0: one */
 	int64_t  astep, bstep;
+	int      lda, ldb, ldy;                         /* elements from a row of memory to the next; 0: as many as a row has */
 	pd_end   end;
 	int      keep, bias, sum;
 	size_t   scratch;           /* bytes that a call gets */

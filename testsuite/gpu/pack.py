@@ -31,7 +31,7 @@ BENCH = {
 # samples of two steps that are too many to be made up in memory: name -> type, shape, how many values an index has
 DATA = {'resnet50': {'x': ['<f4', [256, 3, 224, 224], 0], 'labels': ['<i8', [256], 1000]}}
 # operator of `kernels` -> how often a tensor of its width is read or written, by all of its kind
-PASSES = {'Add': 1, 'LayerNormalization': 2, 'Softmax': 2, 'Fused': 2, 'SoftmaxCrossEntropyLossGrad': 2, 'TanhGrad': 3, 'SoftmaxGrad': 3,
+PASSES = {'Add': 1, 'LayerNormalization': 2, 'Softmax': 2, 'Fused': 2, 'ScoreLossGrad': 2, 'TanhGrad': 3, 'SoftmaxGrad': 3,
           'LayerNormGrad': 3, 'ReduceSum': 2}
 
 

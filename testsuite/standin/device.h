@@ -360,6 +360,7 @@ template<class T> STANDIN_UNSEEN T atomicAdd(T *p, T v)
 	*p = before + v;
 	return before;
 }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }

@@ -99,7 +99,7 @@ const char *nest_ref(Arena *a, const Nest *s, int op);  /* "a[3 + j * 4 + i]" */
 const char *nest_index(Arena *a, const Nest *s, const char *flat, unsigned loops);
 const char *nest_tag(Arena *a, const Nest *s, int op);
 const char *nest_dims(Arena *a, const Nest *s);         /* "32x784", "1" */
-/* Binds RANK D0.. (innermost first) PAR IX OUTER, no TILE and no FILL (bind FILL, NUMEL and VALUE anew for one). */
+/* Binds RANK D0.. (innermost first) PAR IX OUTER, no TILE, VECTORS and no FILL (bind FILL, NUMEL and VALUE anew for one). */
 void nest_holes(const Nest *s, Holes *h);
 /* PARALLEL, what stands behind #pragma omp: over so many perfectly nested loops, or one that is also simd. */
 void parallel_hole(Holes *h, bool simd, int loops);

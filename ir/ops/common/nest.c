@@ -206,10 +206,11 @@ void nest_holes(const Nest *s, Holes *h)
 	hole_int(h, "PAR", s->rank > 0 && numel >= 32768);
 	parallel_hole(h, s->rank == 1, s->rank - 1);
 	hole_int(h, "TILE", 0);
-	hole_text(h, "IX", "%s", reach < INT32_MAX ? "int" : "int64_t");
+	hole_text(h, "IX", "%s", reach < INT32_MAX - (1 << 16) ? "int" : "int64_t");      /* threads go beyond the last element */
 	hole_int(h, "FILL", 0);
 	hole_int(h, "NUMEL", numel);
 	hole_int(h, "COUNT", numel);
+	hole_int(h, "VECTORS", 0);
 	hole_text(h, "INDEX", "%s", nest_index(h->arena, s, "e", ~0u));
 	hole_text(h, "VALUE", "0");
 }

@@ -1,6 +1,7 @@
 /* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
  * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
- * nest does not write. */
+ * nest does not write. VECTORS: a thread does so many elements, which lie side by side in what is written and in what is read, or are
+ * one; all are read before any is written. */
 namespace device::NAME {
 #if FILL
 static __global__ void before(PARAMS)
@@ -14,12 +15,26 @@ static __global__ void before(PARAMS)
 #endif
 static __global__ void run(PARAMS)
 {
+#if VECTORS
+	const IX e = (IX)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x) * VECTORS;
+
+	if (e >= COUNT)
+		return;
+	INDEX
+	READS
+	PD_UNROLL
+	for (int u = 0; u < VECTORS; u++) {
+		VECTOR_BODY
+	}
+	WRITES
+#else
 	const IX e = (IX)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
 	if (e >= COUNT)
 		return;
 	INDEX
 	BODY
+#endif
 }
 }
 
@@ -28,5 +43,9 @@ PD_HOST void NAME(PARAMS)
 #if FILL
 	PD_LAUNCH(device::NAME::before, pd_blocks(NUMEL, 256), 256, 0, ARGS);
 #endif
+#if VECTORS
+	PD_LAUNCH(device::NAME::run, pd_blocks(COUNT / VECTORS, 256), 256, 0, ARGS);
+#else
 	PD_LAUNCH(device::NAME::run, pd_blocks(COUNT, 256), 256, 0, ARGS);
+#endif
 }

@@ -1,10 +1,11 @@
 /* Dropout in training: y = x / (1 - ratio) where a random number is at least ratio, else 0. The numbers are counted by
  * node (id), global sample and element, so they are the same for every plan; the first axis is the batch. The mask
  * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. Elements are counted in plain
- * order, also where they lie channels-last. */
+ * order, also where they lie channels-last.
+ * On GPUs, made by passes/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. */
 #include "../common/common.h"
 
-struct dropout { double ratio; int64_t id, seed, evaluates; };
+struct dropout { double ratio; int64_t id, seed, evaluates, to; };
 
 static bool shape(Node *n, Diag *d)
 {
@@ -20,6 +21,11 @@ static bool shape(Node *n, Diag *d)
 		return diag_error(d, n->loc, 304, "DropoutGrad: %s is %s, the mask is %s", n->in[0]->name,
 			str_type(d->scratch, &t), str_type(d->scratch, &n->in[1]->type));
 	t.rows = 0;
+	if (at->to)
+		t.dtype = dtype_from_onnx((int)at->to);
+	if (n->op == OP_Dropout && n->nin > 1 && (!shape_eq(&t, &n->in[1]->type) || n->in[1]->type.dtype != t.dtype))
+		return diag_error(d, n->loc, 304, "Dropout: %s is %s, what is added is %s", n->in[0]->name, str_type(d->scratch, &t),
+			str_type(d->scratch, &n->in[1]->type));
 	set_out(n, 0, t);
 	t.dtype = DT_bool;
 	set_out(n, 1, t);
@@ -36,9 +42,22 @@ static void holes(const Node *n, Holes *h)
 {
 	const struct dropout *at = n->attr;
 	const Type *x = &n->in[0]->type;
+	const DType in = x->dtype, out = n->out[0]->type.dtype;
+	const bool more = n->op == OP_Dropout && n->nin > 1;
 	const int64_t count = type_numel(x), batch = x->rank > 0 && x->dim[0] > 0 ? x->dim[0] : 1;
 
-	hole_text(h, "T", "%s", dtype_c(x->dtype));
+	const int64_t together = n->op == OP_Dropout ? count / batch : count;
+
+	hole_text(h, "T", "%s", dtype_c(dtype_math(in)));
+	hole_text(h, "TX", "%s", dtype_c(in));
+	hole_text(h, "TY", "%s", dtype_c(out));
+	hole_text(h, "LOAD", "%s%s", dtype_half(in) ? "pd_from_" : "", dtype_half(in) ? dtype_name(in) : "");
+	hole_text(h, "LOAD_MORE", "%s%s", dtype_half(out) ? "pd_from_" : "", dtype_half(out) ? dtype_name(out) : "");
+	hole_text(h, "STORE", "%s%s", dtype_half(out) ? "pd_to_" : "", dtype_half(out) ? dtype_name(out) : "");
+	hole_int(h, "MORE", more);
+	hole_int(h, "V", together % 8 == 0 ? 8 : together % 4 == 0 ? 4 : 1);
+	if (n->op == OP_Dropout)
+		hole_text(h, "CUDA_CALL", more ? "$k($=0, $=1, $0, $1, pd_sample_of_step($mb));" : "$k($=0, $=1, $0, pd_sample_of_step($mb));");
 	hole_int(h, "BATCH", batch);
 	hole_int(h, "EACH", count / batch);
 	hole_int(h, "N", count);
@@ -53,8 +72,8 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "ID", "%lldu", (long long)at->id);
 	hole_int(h, "PAR", count >= 16384);
 	hole_int(h, "EVALUATES", at->evaluates != 0);
-	hole_name(h, "dropout%s_%lld_%lld%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count, (long long)at->id,
-		dtype_suffix(x->dtype));
+	hole_name(h, "dropout%s_%lld_%lld%s%s%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count, (long long)at->id,
+		dtype_suffix(in), in != out ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "", more ? "_more" : "");
 }
 
 static Cost cost(const Node *n)
@@ -63,13 +82,13 @@ static Cost cost(const Node *n)
 }
 
 static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(struct dropout, id, 0),
-	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_END };
+	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_INT(struct dropout, to, 0), AT_END };
 
 const OpDef op_Dropout = {
-	.name = "Dropout", .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE | OP_RANDOM | OP_NHWC, .attrs = attrs,
+	.name = "Dropout", .minin = 1, .maxin = 2, .nout = 2, .flags = OP_PURE | OP_RANDOM | OP_NHWC, .attrs = attrs,
 	.attrsize = sizeof(struct dropout), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
 	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
-	.cuda = { .file = "dropout.cuda.cu", .call = "$k($=0, $=1, $0, pd_sample_of_step($mb));" },
+	.cuda = { .file = "dropout.cuda.cu" },
 };
 
 const OpDef op_DropoutGrad = {

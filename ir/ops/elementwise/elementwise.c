@@ -521,29 +521,96 @@ static void name_kernel(const Node *n, Holes *h, const Nest *s, const char *cons
 	hole_name(h, rows[n->op].nin < 0 ? "%s_%s_%s" : "%s_%s%s", op_name(a, n->op), nest_dims(a, s), tail);
 }
 
+/* Element number 0, v, 2 v, ... of the nest begins v elements that lie side by side in operand k, at a multiple of v, or are one. */
+static bool side_by_side(const Nest *s, int k, int v)
+{
+	const NestOp *o = &s->op[k];
+	const int in = s->rank - 1;
+
+	if (o->stride[in] == 0)
+		return true;
+	for (int d = 0; d < in; d++)
+		if (o->stride[d] % v)
+			return false;
+	return o->stride[in] == 1 && o->offset % v == 0;
+}
+
+static bool vectors_of(const Nest *s, int v, int nout)
+{
+	if (!s->rank || s->dim[s->rank - 1] % v)
+		return false;
+	for (int k = 0; k < s->nop; k++)
+		if (!side_by_side(s, k, v) || (k < nout && s->op[k].stride[s->rank - 1] != 1))
+			return false;
+	return true;
+}
+
+const char *ew_vector_ref(Arena *a, const Nest *s, int op)
+{
+	return s->rank && s->op[op].stride[s->rank - 1] ? arena_printf(a, "q%d.v[u]", op) : nest_ref(a, s, op);
+}
+
+int ew_vector_holes(const Nest *s, Holes *h, const DType *t, int nout)
+{
+	Arena *a = h->arena;
+	const char *reads = "", *writes = "";
+	int v = 4;
+
+	for (int k = 0; k < s->nop; k++)
+		v = dtype_bytes(t[k]) < 4 && vectors_of(s, 8, nout) ? 8 : v;
+	v = vectors_of(s, v, nout) ? v : 0;
+	for (int k = 0; v && k < s->nop; k++) {
+		const char *sep = *reads ? "\n\t" : "";
+		if (k < nout) {
+			reads = arena_printf(a, "%s%spd_vec<%s, %d> q%d;", reads, sep, dtype_c(t[k]), v, k);
+			writes = arena_printf(a, "%s%spd_write(&%s, q%d);", writes, *writes ? "\n\t" : "", nest_ref(a, s, k), k);
+		} else if (s->op[k].stride[s->rank - 1])
+			reads = arena_printf(a, "%s%sconst pd_vec<%s, %d> q%d = pd_read<%d>(&%s);", reads, sep, dtype_c(t[k]), v, k, v,
+				nest_ref(a, s, k));
+	}
+	hole_int(h, "VECTORS", v);
+	hole_text(h, "READS", "%s", reads);
+	hole_text(h, "WRITES", "%s", writes);
+	return v;
+}
+
+static const char *ew_body(Arena *a, const Node *n, const Nest *s, const char *(*ref_of)(Arena *a, const Nest *s, int op))
+{
+	const char **ref = NEWN(a, const char *, n->nin);
+
+	for (int i = 0, k = 1; i < n->nin; i++)
+		ref[i] = ew_literal(n, i) ? ew_literal_text(a, n, i) : ew_load(a, n->in[i]->type.dtype, ref_of(a, s, k++));
+	return arena_printf(a, "%s = %s;", ref_of(a, s, 0), ew_store(a, n->out[0]->type.dtype, ew_text(a, n, ref)));
+}
+
 void ew_holes(const Node *n, Holes *h)
 {
 	static const char *const abc[] = { "y", "a", "b", "c" };
 	Arena *a = h->arena;
-	const char **var = NEWN(a, const char *, n->nin + 1), **ref = NEWN(a, const char *, n->nin);
+	const char **var = NEWN(a, const char *, n->nin + 1);
 	const Type *t = &n->out[0]->type;
+	DType *types = NEWN(a, DType, n->nin + 1);
+	int k = 0;
 	Nest s;
 
 	var[0] = "y";
 	nest_begin(&s, node_arena(n), t->rank, t->dim);
 	nest_add_type(&s, "y", t);
+	types[k++] = t->dtype;
 	for (int i = 0; i < n->nin; i++) {
 		var[1 + i] = n->nin <= 3 ? abc[1 + i] : arena_printf(a, "x%d", i);
-		if (!ew_literal(n, i))
-			nest_add_type(&s, var[1 + i], &n->in[i]->type);
+		if (ew_literal(n, i))
+			continue;
+		nest_add_type(&s, var[1 + i], &n->in[i]->type);
+		types[k++] = n->in[i]->type.dtype;
 	}
 	nest_finish(&s);
-	for (int i = 0, k = 1; i < n->nin; i++)
-		ref[i] = ew_literal(n, i) ? ew_literal_text(a, n, i) : ew_load(a, n->in[i]->type.dtype, nest_ref(a, &s, k++));
 	nest_holes(&s, h);
 	ew_signature(n, h, var);
 	name_kernel(n, h, &s, var);
-	hole_text(h, "BODY", "%s = %s;", nest_ref(a, &s, 0), ew_store(a, t->dtype, ew_text(a, n, ref)));
+	hole_text(h, "BODY", "%s", ew_body(a, n, &s, nest_ref));
+	if (ew_vector_holes(&s, h, types, 1))
+		hole_text(h, "VECTOR_BODY", "%s", ew_body(a, n, &s, ew_vector_ref));
 }
 
 /* ---- the table entries ---- */

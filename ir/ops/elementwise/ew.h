@@ -38,6 +38,12 @@ const char *ew_literal_text(Arena *a, const Node *n, int i);
  * var[k] names pointer k, outputs first. */
 void ew_signature(const Node *n, Holes *h, const char *const *var);
 
+/* GPUs: of a nest whose operand k is of type t[k], the first nout of them results: so many elements that lie side by side a thread does, with
+ * instructions of 16 bytes where they lie so in memory; 0: one, wherever it lies. Binds VECTORS, READS and WRITES; the loop over them,
+ * VECTOR_BODY, has ew_vector_ref where the body for one has nest_ref. */
+int ew_vector_holes(const Nest *s, Holes *h, const DType *t, int nout);
+const char *ew_vector_ref(Arena *a, const Nest *s, int op);
+
 #define GRAD(f) void f(Builder *b, const Node *n, Value *const *dy, Value **dx);
 GRAD(g_relu) GRAD(g_sigmoid) GRAD(g_tanh) GRAD(g_erf) GRAD(g_exp) GRAD(g_log) GRAD(g_sqrt) GRAD(g_neg) GRAD(g_abs)
 GRAD(g_zero) GRAD(g_recip) GRAD(g_sin) GRAD(g_cos) GRAD(g_add) GRAD(g_sub) GRAD(g_mul) GRAD(g_div) GRAD(g_pow)

@@ -151,7 +151,7 @@ static const char *step_text(Arena *a, const Prog *p, const Node *step)
 	return ew_text(a, step, operand);
 }
 
-static const char *body(const Node *n, Arena *a, const Nest *s, const Prog *p)
+static const char *body(const Node *n, Arena *a, const Nest *s, const Prog *p, const char *(*ref_of)(Arena *a, const Nest *s, int op))
 {
 	const struct fused_attr *at = n->attr;
 	const char *text = "";
@@ -160,14 +160,14 @@ static const char *body(const Node *n, Arena *a, const Nest *s, const Prog *p)
 	for (int i = 0; i < p->nin; i++)
 		if (!ew_literal(n, i))
 			text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(dtype_math(n->in[i]->type.dtype)), i,
-				ew_load(a, n->in[i]->type.dtype, nest_ref(a, s, op++)));
+				ew_load(a, n->in[i]->type.dtype, ref_of(a, s, op++)));
 	for (int k = 0; k < p->n; k++) {        /* rounded as it would be in memory: the same bits however nodes are fused */
 		const DType t = p->step[k].out[0]->type.dtype;
 		text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(dtype_math(t)), p->nin + k,
 			ew_load(a, t, ew_store(a, t, step_text(a, p, &p->step[k]))));
 	}
 	for (int i = 0; i < n->nout; i++)
-		text = arena_printf(a, "%s%s = %s;%s", text, nest_ref(a, s, i),
+		text = arena_printf(a, "%s%s = %s;%s", text, ref_of(a, s, i),
 			ew_store(a, n->out[i]->type.dtype, arena_printf(a, "v%lld", (long long)at->outs.v[i])),
 			i + 1 < n->nout ? "\n\t\t" : "");
 	return text;
@@ -189,21 +189,29 @@ static void holes(const Node *n, Holes *h)
 	const Prog *p = program(n);
 	const char **var = NEWN(a, const char *, n->nin + n->nout), *name = "fused", *text;
 	const Type *t = &n->out[0]->type;
+	DType *types = NEWN(a, DType, n->nin + n->nout);
+	int count = 0;
 	Nest s;
 
 	nest_begin(&s, node_arena(n), t->rank, t->dim);
-	for (int i = 0; i < n->nout; i++)
+	for (int i = 0; i < n->nout; i++) {
+		types[count++] = n->out[i]->type.dtype;
 		nest_add_type(&s, var[i] = n->nout > 1 ? arena_printf(a, "y%d", i) : "y", &n->out[i]->type);
+	}
 	for (int i = 0; i < n->nin; i++) {
 		var[n->nout + i] = arena_printf(a, "x%d", i);
-		if (!ew_literal(n, i))
-			nest_add_type(&s, var[n->nout + i], &n->in[i]->type);
+		if (ew_literal(n, i))
+			continue;
+		nest_add_type(&s, var[n->nout + i], &n->in[i]->type);
+		types[count++] = n->in[i]->type.dtype;
 	}
 	nest_finish(&s);
 	nest_holes(&s, h);
 	ew_signature(n, h, var);
-	text = body(n, a, &s, p);
+	text = body(n, a, &s, p, nest_ref);
 	hole_text(h, "BODY", "%s", text);
+	if (ew_vector_holes(&s, h, types, n->nout))
+		hole_text(h, "VECTOR_BODY", "%s", body(n, a, &s, p, ew_vector_ref));
 	for (int k = 0; k < p->n && k < 3; k++)
 		name = arena_printf(a, "%s_%s", name, optab[p->step[k].op]->name);
 	char *low = arena_str(a, name);

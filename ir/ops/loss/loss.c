@@ -5,7 +5,11 @@
  *     %loss, %logp = SoftmaxCrossEntropyLoss(%x, %labels[, %weights])     loss: f32[], or [OUTER, INNER] for "none"
  *     %dx = SoftmaxCrossEntropyLossGrad(%dloss, %logp, %labels[, %weights])
  *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C}
- *     %n = CountHits(%x, %labels)          f32[2]: labels that have the greatest score; labels that count */
+ *     %n = CountHits(%x, %labels)          f32[2]: labels that have the greatest score; labels that count
+ * On GPUs, made by passes/products.c of SoftmaxCrossEntropyLoss over rows of scores and its gradient, so that scores are read once and
+ * their logarithms never written; scores may be of 16 bits, and their rows longer than the classes are many:
+ *     %loss, %sums = ScoreLoss(%x, %labels[, %weights]) {classes=C}       sums: f32[rows], log of the sum of exp(x)
+ *     %dx = ScoreLossGrad(%dloss, %x, %sums, %labels[, %weights]) {classes=C, dtype=...} */
 #include <string.h>
 #include "../common/common.h"
 
@@ -118,6 +122,40 @@ static bool count_shape(Node *n, Diag *d)
 	return true;
 }
 
+/* Rows of scores: at least as wide as the classes are many, as far apart as 16 bytes are where they are wider. */
+static bool check_scores(const Node *n, int first, Diag *d)
+{
+	const struct loss *at = n->attr;
+	const Type *x = &n->in[first]->type;
+	const Value *labels = n->in[optab[n->op]->minin - 1], *w = weights_of(n, optab[n->op]->minin);
+
+	if (x->rank != 2 || !dtype_float(x->dtype) || at->classes < 1 || at->classes > x->dim[1] || reduction(n) == NONE ||
+	    type_numel(&labels->type) != x->dim[0] || (w && type_numel(&w->type) != at->classes))
+		return diag_error(d, n->loc, 304, "%s: scores are %s, classes %lld, labels %s", optab[n->op]->name,
+			str_type(d->scratch, x), (long long)at->classes, str_type(d->scratch, &labels->type));
+	return true;
+}
+
+static bool score_shape(Node *n, Diag *d)
+{
+	if (!check_scores(n, 0, d))
+		return false;
+	set_out(n, 0, type_scalar(DT_f32));
+	set_out(n, 1, type_make(DT_f32, 1, &n->in[0]->type.dim[0]));
+	return true;
+}
+
+static bool score_grad_shape(Node *n, Diag *d)
+{
+	Type t = n->in[1]->type;
+
+	if (!check_scores(n, 1, d))
+		return false;
+	t.dtype = dtype_from_onnx((int)((const struct loss *)n->attr)->dtype);
+	set_out(n, 0, t);
+	return true;
+}
+
 static bool hits_shape(Node *n, Diag *d)
 {
 	const int64_t two = 2;
@@ -170,6 +208,14 @@ static void nll_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		same_rule(b, n, OP_NegativeLogLikelihoodLossGrad, n->in[0]->type.dim[1]), w ? 3 : 2, in, NULL)->out[0];
 }
 
+Node *score_loss_make(Builder *b, OpKind op, const Node *of, int nin, Value *const *in, int64_t classes, DType t)
+{
+	struct loss *at = same_rule(b, of, op, classes);
+
+	at->dtype = dtype_onnx(t);
+	return build(b, op, at, nin, in, NULL);
+}
+
 /* ---- kernels ---- */
 
 static void label_holes(const Node *n, Holes *h, const Value *labels, const Value *weights)
@@ -210,6 +256,35 @@ static void holes(const Node *n, Holes *h)
 		"_sum" : "", weights ? "_weighted" : "", dtype_suffix(x->dtype));
 }
 
+static void score_holes(const Node *n, Holes *h)
+{
+	const struct loss *at = n->attr;
+	const bool back = n->op == OP_ScoreLossGrad;
+	const Type *x = &n->in[back ? 1 : 0]->type;
+	const DType low = x->dtype, to = back ? n->out[0]->type.dtype : DT_f32;
+	const int per = dtype_half(low) ? 8 : 4;
+	const Value *weights = weights_of(n, back ? 4 : 2);
+
+	const char *wide = x->dim[1] == at->classes ? "" : arena_printf(h->arena, "_in_%lld", (long long)x->dim[1]);
+
+	label_holes(n, h, n->in[back ? 3 : 1], weights);
+	hole_text(h, "TX", "%s", dtype_c(low));
+	hole_text(h, "TY", "%s", dtype_c(to));
+	hole_text(h, "LOAD", "%s%s", dtype_half(low) ? "pd_from_" : "", dtype_half(low) ? dtype_name(low) : "");
+	hole_text(h, "STORE", "%s%s", dtype_half(to) ? "pd_to_" : "", dtype_half(to) ? dtype_name(to) : "");
+	hole_int(h, "ROWS", x->dim[0]);
+	hole_int(h, "C", at->classes);
+	hole_int(h, "W", x->dim[1]);
+	hole_int(h, "PER", x->dim[1] % per ? 1 : per);
+	hole_int(h, "THREADS", at->classes <= 256 ? 32 : at->classes <= 4096 ? 128 : 512);
+	hole_int(h, "MEAN", reduction(n) == MEAN);
+	hole_text(h, "CALL", back ? (weights ? "$k($=, $0, $1, $2, $3, $4);" : "$k($=, $0, $1, $2, $3);") :
+		weights ? "$k($=0, $=1, $0, $1, $2);" : "$k($=0, $=1, $0, $1);");
+	hole_name(h, "score_loss%s_%lldx%lld%s%s%s%s%s", back ? "_grad" : "", (long long)x->dim[0], (long long)at->classes,
+		wide, reduction(n) == MEAN ? "_mean" : "", weights ? "_weighted" : "", dtype_suffix(low),
+		back ? dtype_suffix(to) : "");
+}
+
 static void count_holes(const Node *n, Holes *h)
 {
 	const Value *weights = weights_of(n, 1);
@@ -248,11 +323,17 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, 10.0 * (double)type_numel(&n->out[n->nout > 1 ? 1 : 0]->type));
 }
 
+static Cost score_cost(const Node *n)
+{
+	return cost_bytes(n, 10.0 * (double)type_numel(&n->in[n->op == OP_ScoreLossGrad ? 1 : 0]->type));
+}
+
 #define RULE AT_STR(struct loss, reduction, "mean"), AT_INT(struct loss, ignore_index, 0), \
 	AT_INT(struct loss, has_ignore, 0)
 
 static const AttrDef attrs[] = { RULE, AT_END };
 static const AttrDef grad_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_END };
+static const AttrDef score_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_INT(struct loss, dtype, 1), AT_END };
 static const AttrDef count_attrs[] = { AT_INT(struct loss, ignore_index, 0), AT_INT(struct loss, has_ignore, 0),
 	AT_INT(struct loss, dtype, 1), AT_END };
 
@@ -266,6 +347,17 @@ const OpDef op_SoftmaxCrossEntropyLossGrad = {
 	.name = "SoftmaxCrossEntropyLossGrad", .minin = 3, .maxin = 4, .nout = 1, .flags = OP_PURE, .attrs = attrs,
 	.attrsize = sizeof(struct loss), .shape = ce_grad_shape, .cost = cost, .holes = holes,
 	.cpu = { .file = "loss_grad.cpu.c" }, .cuda = { .file = "loss_grad.cuda.cu" },
+};
+
+const OpDef op_ScoreLoss = {
+	.name = "ScoreLoss", .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = score_attrs, .attrsize = sizeof(struct loss),
+	.shape = score_shape, .cost = score_cost, .holes = score_holes, .cuda = { .file = "score_loss.cuda.cu" },
+};
+
+const OpDef op_ScoreLossGrad = {
+	.name = "ScoreLossGrad", .minin = 4, .maxin = 5, .nout = 1, .flags = OP_PURE, .attrs = score_attrs,
+	.attrsize = sizeof(struct loss), .shape = score_grad_shape, .cost = score_cost, .holes = score_holes,
+	.cuda = { .file = "score_loss_grad.cuda.cu" },
 };
 
 const OpDef op_NegativeLogLikelihoodLoss = {

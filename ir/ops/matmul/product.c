@@ -8,23 +8,42 @@
  *     end = "relu_grad", "gelu_grad"          y = op(a) op(b) times the derivative at what is %kept so
  *     sum=1, sum=2                            %also is op(a) added up over each row, op(b) over each column: a bias's gradient,
  *                                             where the product is that of the weights
+ *     wide=3, wide=1, wide=2                  the rows of y, or of operand 0 or 1, are longer than the `columns` that count, so that
+ *                                             each begins at a multiple of 16 bytes; without bias, end and sum
  * Results, bias and sums are of one type. Operands have at least two axes, of which the last two are the matrix; whoever has
  * no batch (product_flatten) may have all of this, others `to` alone. */
 #include <string.h>
 #include "matmul.h"
 
-struct product { int64_t transA, transB, to; const char *end; int64_t keep, sum; };
+struct product { int64_t transA, transB, to; const char *end; int64_t keep, sum, wide, columns; };
 
 static const Value *operand(const Node *n, int i)
 {
 	return i < n->nin ? n->in[i] : NULL;
 }
 
+/* The problem, whose columns are those that count. */
+static bool dims(const Node *n, Dims *p)
+{
+	const struct product *at = n->attr;
+	const int side = (int)at->wide - 1;
+	Value narrow, *in[2] = { n->in[0], n->in[1] };
+	Node seen = *n;
+
+	if (side == 0 || side == 1) {
+		narrow = *n->in[side];
+		narrow.type.dim[narrow.type.rank - 1] = at->columns;
+		in[side] = &narrow;
+		seen.in = in;
+	}
+	return product_dims(&seen, at->transA != 0, at->transB != 0, p);
+}
+
 static bool problem(const Node *n, Dims *p)
 {
 	const struct product *at = n->attr;
 
-	if (!product_dims(n, at->transA != 0, at->transB != 0, p))
+	if (!dims(n, p))
 		return false;
 	product_flatten(p, at->transA != 0);
 	return true;
@@ -62,6 +81,9 @@ static bool extras(const Node *n, const Dims *p, const Type *y, Diag *d)
 		return diag_error(d, n->loc, 302, "Product: sum %lld adds up rows of an operand that lies the other way", (long long)at->sum);
 	if (p->batch > 1 && (bias || *at->end || at->sum))
 		return diag_error(d, n->loc, 304, "Product: %lld matrices have no epilogue", (long long)p->batch);
+	if (at->wide && (bias || *at->end || at->sum || p->batch > 1 ||
+	    (at->wide == 3 ? at->columns < p->n : at->columns > n->in[at->wide - 1]->type.dim[n->in[at->wide - 1]->type.rank - 1])))
+		return diag_error(d, n->loc, 304, "Product: %lld columns count of operand or result %lld", (long long)at->columns, (long long)at->wide);
 	if (bias && (type_numel(&bias->type) != p->n || bias->type.dtype != y->dtype))
 		return diag_error(d, n->loc, 304, "Product: the bias is %s, rows are %lld of %s", str_type(d->scratch, &bias->type),
 			(long long)p->n, dtype_name(y->dtype));
@@ -81,14 +103,14 @@ static bool shape(Node *n, Diag *d)
 	Dims p, all;
 
 	if (a->dtype != b->dtype || !dtype_float(a->dtype) || a->rank < 2 || b->rank < 2 ||
-	    !product_dims(n, at->transA != 0, at->transB != 0, &all))
+	    at->wide < 0 || at->wide > 3 || !dims(n, &all))
 		return diag_error(d, n->loc, 304, "Product: %s by %s", str_type(d->scratch, a), str_type(d->scratch, b));
 	if (y.dtype != a->dtype && !(y.dtype == DT_f32 && dtype_half(a->dtype)))
 		return diag_error(d, n->loc, 302, "Product of %s cannot give %s", dtype_name(a->dtype), dtype_name(y.dtype));
 	for (int i = 0; i < all.rank; i++)
 		y.dim[y.rank++] = all.dim[i];
 	y.dim[y.rank++] = all.m;
-	y.dim[y.rank++] = all.n;
+	y.dim[y.rank++] = at->wide == 3 ? at->columns : all.n;
 	if (!problem(n, &p) || !extras(n, &p, &y, d))
 		return false;
 	set_out(n, 0, y);
@@ -136,9 +158,11 @@ static void holes(const Node *n, Holes *h)
 	problem(n, &p);
 	const char *batch = p.batch < 2 ? "" : arena_printf(h->arena, ", .batch = %lld, .astep = %lld, .bstep = %lld",
 		(long long)p.batch, (long long)product_step(&p, p.sa), (long long)product_step(&p, p.sb));
-	hole_text(h, "DESC", "(pd_product_desc){ .in = %s, .out = %s, .transa = %d, .transb = %d, .m = %lld, .n = %lld, .k = %lld%s, "
+	const Type *rows = at->wide == 3 ? &n->out[0]->type : at->wide ? &n->in[at->wide - 1]->type : NULL;
+	const char *apart = !rows ? "" : arena_printf(h->arena, ", .ld%c = %lld", "aby"[at->wide - 1], (long long)rows->dim[rows->rank - 1]);
+	hole_text(h, "DESC", "(pd_product_desc){ .in = %s, .out = %s, .transa = %d, .transb = %d, .m = %lld, .n = %lld, .k = %lld%s%s, "
 		".end = %s%s%s%s, .scratch = %lld }", kind[n->in[0]->type.dtype], kind[n->out[0]->type.dtype], at->transA != 0,
-		at->transB != 0, (long long)p.m, (long long)p.n, (long long)p.k, batch, end_name(at), at->keep ? ", .keep = 1" : "",
+		at->transB != 0, (long long)p.m, (long long)p.n, (long long)p.k, batch, apart, end_name(at), at->keep ? ", .keep = 1" : "",
 		bias ? ", .bias = 1" : "", at->sum ? at->sum == 1 ? ", .sum = 1" : ", .sum = 2" : "", (long long)n->scratch);
 	hole_text(h, "CALL", "pd_product_run(&$o, $=, %s, $0, $1, %s, %s, $scratch);", n->nout > 1 ? "$=1" : "NULL",
 		bias ? "$2" : "NULL", kept ? "$3" : "NULL");
@@ -150,7 +174,8 @@ ProductForm product_form(const Node *n)
 {
 	const bool made = n->op == OP_Product;
 	ProductForm f = { .transa = attr_int(n, "transA") != 0, .transb = attr_int(n, "transB") != 0, .to = (int)attr_int(n, "to"),
-		.keep = made && attr_int(n, "keep"), .sum = made ? (int)attr_int(n, "sum") : 0, .end = made ? attr_str(n, "end") : "" };
+		.keep = made && attr_int(n, "keep"), .sum = made ? (int)attr_int(n, "sum") : 0, .end = made ? attr_str(n, "end") : "",
+		.wide = made ? (int)attr_int(n, "wide") : 0, .columns = made ? attr_int(n, "columns") : 0 };
 
 	for (int i = 0; i < n->nin; i++)
 		f.in[i] = n->in[i];
@@ -161,7 +186,7 @@ Node *product_make(Builder *b, const ProductForm *f)
 {
 	struct product *at = attr_new(b->m->arena, OP_Product);
 
-	*at = (struct product){ f->transa, f->transb, f->to, f->end, f->keep, f->sum };
+	*at = (struct product){ f->transa, f->transb, f->to, f->end, f->keep, f->sum, f->wide, f->columns };
 	return build(b, OP_Product, at, f->in[3] ? 4 : f->in[2] ? 3 : 2, f->in, NULL);
 }
 
@@ -184,7 +209,8 @@ bool product_even(const Node *n)
 }
 
 static const AttrDef attrs[] = { AT_INT(struct product, transA, 0), AT_INT(struct product, transB, 0), AT_INT(struct product, to, 0),
-	AT_STR(struct product, end, ""), AT_INT(struct product, keep, 0), AT_INT(struct product, sum, 0), AT_END };
+	AT_STR(struct product, end, ""), AT_INT(struct product, keep, 0), AT_INT(struct product, sum, 0), AT_INT(struct product, wide, 0),
+	AT_INT(struct product, columns, 0), AT_END };
 
 const OpDef op_Product = {
 	.name = "Product", .minin = 2, .maxin = 4, .nout = 2, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,

@@ -151,6 +151,8 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "TO", "%s", outer == 1 ? "k" : "(o * IDS + k)");
 	hole_text(h, "FROM", outer == 1 ? "(%s)row" : "(o * DIM + (%s)row)", ix);
 	hole_int(h, "NUMEL", type_numel(&n->out[0]->type));
+	if (back && inner >= 32)
+		hole_int(h, "ROOM", dim * (int64_t)sizeof(int));
 	hole_int(h, "PAR", type_numel(dense) >= 32768 && (!back || inner > 64));
 	parallel_hole(h, false, outer == 1 ? 1 : 2);
 	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s", back ? "_grad" : "", (long long)outer,

@@ -1,6 +1,26 @@
 /* The gradient of a gather, written whole: zeros, then y[o][ids[k]] += dy[o][k] in the order of k, so that equal indices
- * always add up in one order: a thread owns a column. */
+ * always add up in one order. Rows of few elements: a thread owns a column. Else equal_rows.part.h. */
 namespace device::NAME {
+/* The row that an index means; -1: none. */
+static __device__ __forceinline__ int64_t row_of(TI id)
+{
+#if NEG
+	const int64_t row = id < 0 ? id + DIM : id;
+#else
+	const int64_t row = id;
+#endif
+#if CHECK
+	if (row < 0 || row >= DIM)
+		return -1;
+#endif
+#if PADDED
+	if (row == PADDING)
+		return -1;
+#endif
+	return row;
+}
+
+#if INNER < 32
 static __global__ void run(T *y, const T *dy, const TI *ids)
 {
 	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -10,26 +30,38 @@ static __global__ void run(T *y, const T *dy, const TI *ids)
 	const int64_t i = e % INNER, o = e / INNER;
 
 	for (int64_t k = 0; k < IDS; k++) {
-#if NEG
-		const int64_t row = ids[k] < 0 ? ids[k] + DIM : ids[k];
-#else
-		const int64_t row = ids[k];
-#endif
-#if CHECK
-		if (row < 0 || row >= DIM)
-			continue;
-#endif
-#if PADDED
-		if (row == PADDING)
-			continue;
-#endif
-		y[(o * DIM + row) * INNER + i] += dy[(o * IDS + k) * INNER + i];
+		const int64_t row = row_of(ids[k]);
+
+		if (row >= 0)
+			y[(o * DIM + row) * INNER + i] += dy[(o * IDS + k) * INNER + i];
 	}
 }
+#else
+#include "equal_rows.part.h"
+
+static __global__ void run(T *y, const T *dy, const TI *ids, const int *times)
+{
+	const int64_t i = (int64_t)(blockIdx.x % PIECES) * PIECE + threadIdx.x * EACH, k = blockIdx.x / PIECES % IDS;
+	const int64_t o = blockIdx.x / PIECES / IDS, row = row_of(ids[k]);
+	pd_vec<T, EACH> sum = {};
+
+	if (row >= 0 && add_equal(sum, dy + o * IDS * INNER, 1, 1, i, ids, k, row, times[row]) && i < INNER)
+		pd_write(y + (o * DIM + row) * INNER + i, sum);
+}
+#endif
 }
 
 PD_HOST void NAME(T *y, const T *dy, const TI *ids)
 {
+#if INNER < 32
 	pd_fill(y, 0, NUMEL * sizeof *y);
 	PD_LAUNCH(device::NAME::run, pd_blocks((int64_t)OUTER * INNER, 64), 64, 0, y, dy, ids);
+#else
+	int *times = (int *)pd_room(ROOM);
+
+	pd_fill(times, 0, ROOM);
+	PD_LAUNCH(device::NAME::count, pd_blocks(IDS, 256), 256, 0, times, ids);
+	pd_fill(y, 0, NUMEL * sizeof *y);
+	PD_LAUNCH(device::NAME::run, (int64_t)IDS * device::NAME::PIECES * OUTER, device::NAME::THREADS, 0, y, dy, ids, (const int *)times);
+#endif
 }

@@ -1,12 +1,13 @@
 /* LayerNormalization over the axes from `axis` on: y = (x - mean) / sqrt(var + epsilon) * scale + bias;
  * RMSNormalization: y = x / sqrt(mean of x x + epsilon) * scale; scale and bias may be left out. The results behind y,
- * the mean (not of RMSNormalization) and the reciprocal root per row, are what the gradients read.
+ * the mean (not of RMSNormalization) and the reciprocal root per row, are what the gradients read. {to}: y is of that type (GPUs).
  *     %y, %mean, %inv = LayerNormalization(%x[, %scale[, %bias]])     %y, %inv = RMSNormalization(%x[, %scale])
  *     %dx[, %dscale, %dbias] = LayerNormGrad(%dy, %x, %mean, %inv[, %scale])
- *     %dx[, %dscale] = RMSNormGrad(%dy, %x, %inv[, %scale]) */
+ *     %dx[, %dscale] = RMSNormGrad(%dy, %x, %inv[, %scale])
+ * GPUs: %more, of dx's shape, behind the scale of a gradient is added to dx, and dy may be of 16 bits (passes/products_between.c). */
 #include "../common/common.h"
 
-struct layernorm { int64_t axis; double epsilon; };
+struct layernorm { int64_t axis; double epsilon; int64_t to; };
 
 static bool is_grad(const Node *n)
 {
@@ -21,6 +22,14 @@ static bool has_mean(const Node *n)
 static const Value *scale_of(const Node *n)
 {
 	const int i = n->op == OP_LayerNormGrad ? 4 : n->op == OP_RMSNormGrad ? 3 : 1;
+
+	return i < n->nin ? n->in[i] : NULL;
+}
+
+/* What a gradient adds to dx; NULL: nothing. */
+static const Value *more_of(const Node *n)
+{
+	const int i = n->op == OP_LayerNormGrad ? 5 : n->op == OP_RMSNormGrad ? 4 : MAXIN;
 
 	return i < n->nin ? n->in[i] : NULL;
 }
@@ -57,8 +66,10 @@ static bool shape(Node *n, Diag *d)
 			str_shape(d->scratch, &n->in[1]->type), str_shape(d->scratch, &n->in[2]->type));
 	x.layout = LAYOUT_PLAIN;
 	x.rows = 0;
-	set_out(n, 0, x);
 	row = x;
+	if (((const struct layernorm *)n->attr)->to)
+		x.dtype = dtype_from_onnx((int)((const struct layernorm *)n->attr)->to);
+	set_out(n, 0, x);
 	for (int i = axis; i < row.rank; i++)
 		row.dim[i] = 1;
 	set_out(n, 1, row);
@@ -72,11 +83,13 @@ static bool grad_shape(Node *n, Diag *d)
 	Type row = n->in[1]->type;
 	int axis;
 
-	if (!same_dtype(n, 0, d) || !check(n, &n->in[1]->type, &axis, d) || !need_same_shape(n, d, n->in[0], &row))
+	if (!same_dtype(n, 1, d) || !check(n, &n->in[1]->type, &axis, d) || !need_same_shape(n, d, n->in[0], &row))
 		return false;
 	for (int i = axis; i < row.rank; i++)
 		row.dim[i] = 1;
 	if (!need_same_shape(n, d, n->in[2], &row) || (has_mean(n) && !need_same_shape(n, d, n->in[3], &row)))
+		return false;
+	if (more_of(n) && !need_same_shape(n, d, more_of(n), &n->in[1]->type))
 		return false;
 	set_out(n, 0, n->in[1]->type);
 	if (!scale) {
@@ -104,33 +117,60 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		dx[i] = g->out[i];
 }
 
+/* Of the gradient on GPUs: threads to a row, rows to a block, blocks; these keep sums of the columns from one kernel to the next. */
+static void grid_holes(Holes *h, int64_t rows, int64_t width, bool scale)
+{
+	enum { MOST = 528 };
+	const int64_t group = width <= 768 ? 32 : 256, at_once = group == 32 ? 4 : 1, all = (rows + at_once - 1) / at_once;
+	const int64_t blocks = all < MOST ? all : MOST;
+
+	hole_int(h, "GROUP", group);
+	hole_int(h, "AT_ONCE", at_once);
+	hole_int(h, "BLOCKS", blocks);
+	if (scale)
+		hole_int(h, "ROOM", blocks * 2 * width * (int64_t)sizeof(float));
+}
+
 static void holes(const Node *n, Holes *h)
 {
 	const struct layernorm *at = n->attr;
-	const bool back = is_grad(n), mean = has_mean(n), scale = scale_of(n) != NULL;
+	const bool back = is_grad(n), mean = has_mean(n), scale = scale_of(n) != NULL, half = dtype_half(n->out[0]->type.dtype);
 	const Type *x = &n->in[back ? 1 : 0]->type;
 	const int axis = (int)(at->axis < 0 ? at->axis + x->rank : at->axis);
 	int64_t rows = 1;
 
 	for (int i = 0; i < axis; i++)
 		rows *= x->dim[i];
+	const int64_t width = rows ? type_numel(x) / rows : 0;
 	hole_text(h, "T", "%s", dtype_c(x->dtype));
 	hole_int(h, "ROWS", rows);
-	hole_int(h, "N", rows ? type_numel(x) / rows : 0);
+	hole_int(h, "N", width);
 	hole_text(h, "EPSILON", "%.17g", at->epsilon);
 	hole_int(h, "MEAN", mean);
 	hole_int(h, "SCALE", scale);
+	hole_int(h, "MORE", more_of(n) != NULL);
 	hole_int(h, "BIAS", mean && (back ? scale : n->nin > 2));
 	hole_int(h, "PAR", type_numel(x) >= 16384);
+	const bool vectors = x->dtype == DT_f32 && width % 4 == 0 && width >= 32 && width <= 4096;
+	hole_int(h, "VECTORS", vectors);
+	if (vectors && back)
+		grid_holes(h, rows, width, scale);
+	hole_text(h, "TD", "%s", dtype_c(n->in[0]->type.dtype));
+	hole_text(h, "LOAD", "%s%s", dtype_half(n->in[0]->type.dtype) ? "pd_from_" : "", dtype_half(n->in[0]->type.dtype) ?
+		dtype_name(n->in[0]->type.dtype) : "");
+	hole_text(h, "TY", "%s", dtype_c(n->out[0]->type.dtype));
+	hole_text(h, "AS", "%s%s", half ? "pd_to_" : "", half ? dtype_name(n->out[0]->type.dtype) : "");
 	if (back)
 		hole_text(h, "CALL", mean ? (scale ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : "$k($=0, $0, $1, $2, $3);") :
 			scale ? "$k($=0, $=1, $0, $1, $2, $3);" : "$k($=0, $0, $1, $2);");
-	else
+	if (back && more_of(n))
+		hole_text(h, "CALL", mean ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4, $5);" : "$k($=0, $=1, $0, $1, $2, $3, $4);");
+	if (!back)
 		hole_text(h, "CALL", mean ? (n->nin > 2 ? "$k($=0, $=1, $=2, $0, $1, $2);" : scale ?
 			"$k($=0, $=1, $=2, $0, $1);" : "$k($=0, $=1, $=2, $0);") : scale ? "$k($=0, $=1, $0, $1);" :
 			"$k($=0, $=1, $0);");
-	hole_name(h, "%snorm%s%s_%lldx%lld%s", mean ? "layer" : "rms", back ? "_grad" : "", scale ? "" : "_plain",
-		(long long)rows, (long long)(rows ? type_numel(x) / rows : 0), dtype_suffix(x->dtype));
+	hole_name(h, "%snorm%s%s%s_%lldx%lld%s", mean ? "layer" : "rms", back ? "_grad" : "", scale ? "" : "_plain", more_of(n) ? "_more" : "",
+		(long long)rows, (long long)width, dtype_suffix(half ? n->out[0]->type.dtype : n->in[0]->type.dtype));
 }
 
 static Cost cost(const Node *n)
@@ -139,7 +179,7 @@ static Cost cost(const Node *n)
 }
 
 static const AttrDef attrs[] = {
-	AT_INT(struct layernorm, axis, -1), AT_FLOAT(struct layernorm, epsilon, 1e-5), AT_END
+	AT_INT(struct layernorm, axis, -1), AT_FLOAT(struct layernorm, epsilon, 1e-5), AT_INT(struct layernorm, to, 0), AT_END
 };
 
 #define COMMON .flags = OP_PURE, .attrs = attrs, .attrsize = sizeof(struct layernorm), .cost = cost, .holes = holes
@@ -150,7 +190,7 @@ const OpDef op_LayerNormalization = {
 };
 
 const OpDef op_LayerNormGrad = {
-	.name = "LayerNormGrad", .minin = 4, .maxin = 5, .nout = 3, .shape = grad_shape, COMMON,
+	.name = "LayerNormGrad", .minin = 4, .maxin = 6, .nout = 3, .shape = grad_shape, COMMON,
 	.cpu = { .file = "layernorm_grad.cpu.c" }, .cuda = { .file = "layernorm_grad.cuda.cu" },
 };
 
@@ -160,6 +200,6 @@ const OpDef op_RMSNormalization = {
 };
 
 const OpDef op_RMSNormGrad = {
-	.name = "RMSNormGrad", .minin = 3, .maxin = 4, .nout = 2, .shape = grad_shape, COMMON,
+	.name = "RMSNormGrad", .minin = 3, .maxin = 5, .nout = 2, .shape = grad_shape, COMMON,
 	.cpu = { .file = "layernorm_grad.cpu.c" }, .cuda = { .file = "layernorm_grad.cuda.cu" },
 };

@@ -1,6 +1,77 @@
-/* Rows of N elements are brought to mean 0 (MEAN) and to a mean square of 1, then scaled and shifted. A block per row. */
+/* Rows of N elements are brought to mean 0 (MEAN) and to a mean square of 1, then scaled and shifted. VECTORS: a row is read
+ * once, four elements at a time, and stays in the registers of a warp, or of a block of 256 threads; else a block per row reads it
+ * from memory for each of its sums. */
 namespace device::NAME {
-static __global__ void run(T *y, T *mean, T *inv, const T *x, const T *scale, const T *bias)
+#if VECTORS
+enum { GROUP = N <= 1024 ? 32 : 256, AT_ONCE = 256 / GROUP, EACH = (N / 4 + GROUP - 1) / GROUP };
+
+static __device__ __forceinline__ T sum(T v)
+{
+	return GROUP == 32 ? pd_warp_sum(v) : pd_block_sum(v);
+}
+
+static __global__ void __launch_bounds__(256) run(TY *y, T *mean, T *inv, const T *x, const T *scale, const T *bias)
+{
+	const int64_t row = (int64_t)blockIdx.x * AT_ONCE + threadIdx.x / GROUP;
+	const int lane = threadIdx.x % GROUP;
+	pd_vec<T, 4> v[EACH];
+	T m = 0, p = 0;
+
+	if (row >= ROWS)
+		return;
+	PD_UNROLL
+	for (int k = 0; k < EACH; k++) {
+		const int i = 4 * (lane + GROUP * k);
+
+		v[k] = i < N ? pd_read<4>(x + row * N + i) : pd_vec<T, 4>{};
+#if MEAN
+		m += v[k].v[0] + v[k].v[1] + v[k].v[2] + v[k].v[3];
+#endif
+	}
+#if MEAN
+	m = sum(m) / N;
+#endif
+	PD_UNROLL
+	for (int k = 0; k < EACH; k++)
+		for (int u = 0; u < 4; u++)
+			if (4 * (lane + GROUP * k) < N)
+				p += (v[k].v[u] - m) * (v[k].v[u] - m);
+	p = 1 / SQRT(sum(p) / N + (T)EPSILON);
+	PD_UNROLL
+	for (int k = 0; k < EACH; k++) {
+		const int i = 4 * (lane + GROUP * k);
+		pd_vec<TY, 4> out;
+
+		if (i >= N)
+			break;
+#if SCALE
+		const pd_vec<T, 4> by = pd_read<4>(scale + i);
+#endif
+#if BIAS
+		const pd_vec<T, 4> more = pd_read<4>(bias + i);
+#endif
+		for (int u = 0; u < 4; u++)
+#if BIAS
+			out.v[u] = AS((v[k].v[u] - m) * p * by.v[u] + more.v[u]);
+#elif SCALE
+			out.v[u] = AS((v[k].v[u] - m) * p * by.v[u]);
+#else
+			out.v[u] = AS((v[k].v[u] - m) * p);
+#endif
+		pd_write(y + row * N + i, out);
+	}
+	if (lane == 0) {
+#if MEAN
+		mean[row] = m;
+#endif
+		inv[row] = p;
+	}
+	(void)mean;
+	(void)scale;
+	(void)bias;
+}
+#else
+static __global__ void run(TY *y, T *mean, T *inv, const T *x, const T *scale, const T *bias)
 {
 	const int64_t at = (int64_t)blockIdx.x * N;
 	T m = 0, v = 0;
@@ -15,11 +86,11 @@ static __global__ void run(T *y, T *mean, T *inv, const T *x, const T *scale, co
 	v = 1 / SQRT(pd_block_sum(v) / N + (T)EPSILON);
 	for (int i = threadIdx.x; i < N; i += blockDim.x)
 #if BIAS
-		y[at + i] = (x[at + i] - m) * v * scale[i] + bias[i];
+		y[at + i] = AS((x[at + i] - m) * v * scale[i] + bias[i]);
 #elif SCALE
-		y[at + i] = (x[at + i] - m) * v * scale[i];
+		y[at + i] = AS((x[at + i] - m) * v * scale[i]);
 #else
-		y[at + i] = (x[at + i] - m) * v;
+		y[at + i] = AS((x[at + i] - m) * v);
 #endif
 	if (threadIdx.x == 0) {
 #if MEAN
@@ -31,9 +102,10 @@ static __global__ void run(T *y, T *mean, T *inv, const T *x, const T *scale, co
 	(void)scale;
 	(void)bias;
 }
+#endif
 }
 
-PD_HOST void NAME(T *y,
+PD_HOST void NAME(TY *y,
 #if MEAN
 	T *mean,
 #endif
@@ -46,21 +118,19 @@ PD_HOST void NAME(T *y,
 #endif
 	)
 {
-	PD_LAUNCH(device::NAME::run, ROWS, N <= 32 ? 32 : N <= 1024 ? 128 : 512, 0, y,
-#if MEAN
-		mean,
-#else
-		(T *)nullptr,
+#if !MEAN
+	T *mean = nullptr;
 #endif
-		inv, x,
-#if SCALE
-		scale,
-#else
-		(const T *)nullptr,
+#if !SCALE
+	const T *scale = nullptr;
 #endif
-#if BIAS
-		bias);
+#if !BIAS
+	const T *bias = nullptr;
+#endif
+
+#if VECTORS
+	PD_LAUNCH(device::NAME::run, pd_blocks(ROWS, device::NAME::AT_ONCE), 256, 0, y, mean, inv, x, scale, bias);
 #else
-		(const T *)nullptr);
+	PD_LAUNCH(device::NAME::run, ROWS, N <= 32 ? 32 : N <= 1024 ? 128 : 512, 0, y, mean, inv, x, scale, bias);
 #endif
 }

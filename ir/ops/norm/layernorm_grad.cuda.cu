@@ -1,7 +1,137 @@
 /* With h = (x - mean) inv and d = dy scale, per row: dx = inv (d - mean(d) - h mean(d h)), where the mean of d is there only
- * with MEAN, by a block per row; over the rows: dscale = sum of dy h, dbias = sum of dy, by a block per 32 columns. */
+ * with MEAN, and MORE adds more; over the rows: dscale = sum of dy h, dbias = sum of dy.
+ * VECTORS: x and dy are read once, four elements at a time, by a warp or a block of 256 threads per row, which goes through rows at
+ * even distances and keeps its sums over them; a second kernel adds up those of all blocks. Else a block per row, and one per 32
+ * columns that reads x and dy again. */
 namespace device::NAME {
-static __global__ void run(T *dx, const T *dy, const T *x, const T *mean, const T *inv, const T *scale)
+#if VECTORS
+enum { THREADS = GROUP * AT_ONCE, EACH = (N / 4 + GROUP - 1) / GROUP };
+
+static __device__ __forceinline__ T sum(T v)
+{
+	return GROUP == 32 ? pd_warp_sum(v) : pd_block_sum(v);
+}
+
+static __global__ void __launch_bounds__(THREADS) run(T *dx, T *part, const TD *dy, const T *x, const T *mean, const T *inv, const T *scale,
+                                                      const T *more)
+{
+	const int lane = threadIdx.x % GROUP;
+#if SCALE
+	pd_vec<T, 4> dscale[EACH] = {}, dbias[EACH] = {};
+#endif
+
+	for (int64_t row = (int64_t)blockIdx.x * AT_ONCE + threadIdx.x / GROUP; row < ROWS; row += BLOCKS * AT_ONCE) {
+		const T v = inv[row];
+		pd_vec<T, 4> h[EACH], d[EACH];
+		T m = 0, s = 0, p = 0;
+
+#if MEAN
+		m = mean[row];
+#endif
+		PD_UNROLL
+		for (int k = 0; k < EACH; k++) {
+			const int i = 4 * (lane + GROUP * k);
+
+			h[k] = i < N ? pd_read<4>(x + row * N + i) : pd_vec<T, 4>{};
+			const pd_vec<TD, 4> in = i < N ? pd_read<4>(dy + row * N + i) : pd_vec<TD, 4>{};
+
+			for (int u = 0; u < 4; u++)
+				d[k].v[u] = LOAD(in.v[u]);
+		}
+		PD_UNROLL
+		for (int k = 0; k < EACH; k++) {
+			const int i = 4 * (lane + GROUP * k);
+#if SCALE
+			const pd_vec<T, 4> by = i < N ? pd_read<4>(scale + i) : pd_vec<T, 4>{};
+#endif
+
+			for (int u = 0; u < 4; u++) {
+				h[k].v[u] = (h[k].v[u] - m) * v;
+#if SCALE
+				dscale[k].v[u] += d[k].v[u] * h[k].v[u];
+				dbias[k].v[u] += d[k].v[u];
+				d[k].v[u] *= by.v[u];
+#endif
+				s += d[k].v[u];
+				p += d[k].v[u] * h[k].v[u];
+			}
+			(void)i;
+		}
+#if MEAN
+		s = sum(s) / N;
+#else
+		s = 0;
+#endif
+		p = sum(p) / N;
+		PD_UNROLL
+		for (int k = 0; k < EACH; k++) {
+			const int i = 4 * (lane + GROUP * k);
+
+			if (i >= N)
+				break;
+#if MORE
+			const pd_vec<T, 4> other = pd_read<4>(more + row * N + i);
+#endif
+			for (int u = 0; u < 4; u++)
+#if MORE
+				d[k].v[u] = other.v[u] + v * (d[k].v[u] - s - h[k].v[u] * p);
+#else
+				d[k].v[u] = v * (d[k].v[u] - s - h[k].v[u] * p);
+#endif
+			pd_write(dx + row * N + i, d[k]);
+		}
+	}
+#if SCALE
+	__shared__ T both[2 * N];
+
+	for (int turn = 0; turn < AT_ONCE; turn++) {
+		for (int k = 0; k < EACH && (int)threadIdx.x / GROUP == turn; k++)
+			for (int u = 0; u < 4; u++) {
+				const int i = 4 * (lane + GROUP * k) + u;
+
+				if (i < N) {
+					both[i] = dscale[k].v[u] + (turn ? both[i] : 0);
+					both[N + i] = dbias[k].v[u] + (turn ? both[N + i] : 0);
+				}
+			}
+		__syncthreads();
+	}
+	for (int i = threadIdx.x; i < 2 * N; i += THREADS)
+		part[(int64_t)blockIdx.x * 2 * N + i] = both[i];
+#endif
+	(void)part;
+	(void)mean;
+	(void)scale;
+	(void)more;
+}
+
+#if SCALE
+/* Columns of part [BLOCKS][2 N] are added up: first those of dscale, then those of dbias. */
+static __global__ void join(T *dscale, T *dbias, const T *part)
+{
+	__shared__ T more[8][32];
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
+	T s = 0;
+
+	for (int r = warp; i < 2 * N && r < BLOCKS; r += 8)
+		s += part[(int64_t)r * 2 * N + i];
+	more[warp][lane] = s;
+	__syncthreads();
+	if (warp != 0 || i >= 2 * N)
+		return;
+	for (int k = 1; k < 8; k++)
+		s += more[k][lane];
+	if (i < N)
+		dscale[i] = s;
+#if BIAS
+	else
+		dbias[i - N] = s;
+#endif
+	(void)dbias;
+}
+#endif
+#else
+static __global__ void run(T *dx, const TD *dy, const T *x, const T *mean, const T *inv, const T *scale, const T *more)
 {
 	const int64_t at = (int64_t)blockIdx.x * N;
 	const T v = inv[blockIdx.x];
@@ -12,9 +142,9 @@ static __global__ void run(T *dx, const T *dy, const T *x, const T *mean, const 
 #endif
 	for (int i = threadIdx.x; i < N; i += blockDim.x) {
 #if SCALE
-		const T g = dy[at + i] * scale[i];
+		const T g = LOAD(dy[at + i]) * scale[i];
 #else
-		const T g = dy[at + i];
+		const T g = LOAD(dy[at + i]);
 #endif
 		s += g;
 		p += g * ((x[at + i] - m) * v);
@@ -27,25 +157,30 @@ static __global__ void run(T *dx, const T *dy, const T *x, const T *mean, const 
 	p = pd_block_sum(p) / N;
 	for (int i = threadIdx.x; i < N; i += blockDim.x) {
 #if SCALE
-		const T g = dy[at + i] * scale[i];
+		const T g = LOAD(dy[at + i]) * scale[i];
 #else
-		const T g = dy[at + i];
+		const T g = LOAD(dy[at + i]);
 #endif
+#if MORE
+		dx[at + i] = more[at + i] + v * (g - s - (x[at + i] - m) * v * p);
+#else
 		dx[at + i] = v * (g - s - (x[at + i] - m) * v * p);
+#endif
 	}
 	(void)mean;
 	(void)scale;
+	(void)more;
 }
 
 #if SCALE
-static __global__ void columns(T *dscale, T *dbias, const T *dy, const T *x, const T *mean, const T *inv)
+static __global__ void columns(T *dscale, T *dbias, const TD *dy, const T *x, const T *mean, const T *inv)
 {
 	__shared__ T part[2][8][32];
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
 	T s = 0, p = 0;
 
 	for (int r = warp; i < N && r < ROWS; r += 8) {
-		const T d = dy[(int64_t)r * N + i];
+		const T d = LOAD(dy[(int64_t)r * N + i]);
 #if MEAN
 		p += d * ((x[(int64_t)r * N + i] - mean[r]) * inv[r]);
 #else
@@ -70,6 +205,7 @@ static __global__ void columns(T *dscale, T *dbias, const T *dy, const T *x, con
 	(void)mean;
 }
 #endif
+#endif
 }
 
 PD_HOST void NAME(T *dx,
@@ -79,7 +215,7 @@ PD_HOST void NAME(T *dx,
 #if BIAS
 	T *dbias,
 #endif
-	const T *dy, const T *x,
+	const TD *dy, const T *x,
 #if MEAN
 	const T *mean,
 #endif
@@ -87,19 +223,39 @@ PD_HOST void NAME(T *dx,
 #if SCALE
 	, const T *scale
 #endif
+#if MORE
+	, const T *more
+#endif
 	)
 {
+#if !MORE
+	const T *more = nullptr;
+#endif
 #if !MEAN
 	const T *mean = nullptr;
 #endif
 #if !SCALE
 	const T *scale = nullptr;
 #endif
+#if SCALE && !BIAS
+	T *dbias = nullptr;
+#endif
 
-	PD_LAUNCH(device::NAME::run, ROWS, N <= 32 ? 32 : N <= 1024 ? 128 : 512, 0, dx, dy, x, mean, inv, scale);
-#if SCALE && BIAS
+#if VECTORS
+#if SCALE
+	T *part = (T *)pd_room(ROOM);
+#else
+	T *part = nullptr;
+#endif
+
+	PD_LAUNCH(device::NAME::run, BLOCKS, device::NAME::THREADS, 0, dx, part, dy, x, mean, inv, scale, more);
+#if SCALE
+	PD_LAUNCH(device::NAME::join, pd_blocks(2 * N, 32), 256, 0, dscale, dbias, (const T *)part);
+#endif
+#else
+	PD_LAUNCH(device::NAME::run, ROWS, N <= 32 ? 32 : N <= 1024 ? 128 : 512, 0, dx, dy, x, mean, inv, scale, more);
+#if SCALE
 	PD_LAUNCH(device::NAME::columns, pd_blocks(N, 32), 256, 0, dscale, dbias, dy, x, mean, inv);
-#elif SCALE
-	PD_LAUNCH(device::NAME::columns, pd_blocks(N, 32), 256, 0, dscale, (T *)nullptr, dy, x, mean, inv);
+#endif
 #endif
 }

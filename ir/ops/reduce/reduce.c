@@ -249,9 +249,11 @@ static int loops_of(const Nest *s, bool kept)
 	return k;
 }
 
-/* A block per element where many are added to few; a thread each where that fills the device anyway. */
-static void gpu_holes(const Node *n, Holes *h, const Nest *s)
+/* A block per element where many are added to few; a thread each where that fills the device anyway. Where neighbours in
+ * memory belong to different elements, blocks of 32 of them share what is added to each: as many as fill a large device. */
+static void gpu_holes(const Node *n, Holes *h, const Nest *s, bool cols)
 {
+	enum { BLOCKS = 1056, LEAST = 64 };
 	unsigned kept = 0;
 	int64_t kept_count = 1, gone_count = 1;
 
@@ -261,7 +263,15 @@ static void gpu_holes(const Node *n, Holes *h, const Nest *s)
 	}
 	hole_int(h, "KEPT_COUNT", kept_count);
 	hole_int(h, "GONE_COUNT", gone_count);
-	hole_int(h, "WIDE", gone_count >= 256 && kept_count < 65536);
+	const bool few = gone_count >= 256 && kept_count < 65536, tall = few && cols && kept_count >= 8;
+	const int64_t across = (kept_count + 31) / 32, most = gone_count / LEAST, want = BLOCKS / across;
+	hole_int(h, "TALL", tall);
+	hole_int(h, "ACROSS", across);
+	const int64_t shares = want < 1 ? 1 : want < most ? want : most;
+	hole_int(h, "SHARES", shares);
+	if (tall)
+		hole_int(h, "ROOM", shares * kept_count * dtype_bytes(n->in[0]->type.dtype));
+	hole_int(h, "WIDE", few && !tall);
 	hole_text(h, "KEPT_INDEX", "%s", nest_index(h->arena, s, "o", kept));
 	hole_text(h, "GONE_INDEX", "%s", nest_index(h->arena, s, "r", ~kept));
 	hole_text(h, "MERGE", "%s", n->op == OP_ReduceL2 ? "s + v" : rule(n)->join);
@@ -297,7 +307,7 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "FINISH", "%s", finish);
 	hole_text(h, "FROM", "%s", nest_ref(a, &s, 0));
 	hole_text(h, "TO", "%s", nest_ref(a, &s, 1));
-	gpu_holes(n, h, &s);
+	gpu_holes(n, h, &s, cols);
 	const int64_t d0 = s.rank ? s.dim[s.rank - 1] : 1;
 	const bool big = type_numel(x) >= 32768;
 	const int64_t most = big && d0 <= 1024 ? 64 : 256, block = d0 < most ? d0 : most;    /* threads share the blocks */

@@ -53,6 +53,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "C", x->dim[axis]);
 	hole_int(h, "INNER", inner);
 	hole_int(h, "LOGS", logs);
+	hole_int(h, "VECTORS", x->dtype == DT_f32 && inner == 1 && x->dim[axis] % 4 == 0 && x->dim[axis] >= 32 && x->dim[axis] <= 8192);
 	hole_int(h, "PAR", type_numel(x) >= 16384);
 	hole_name(h, "%ssoftmax%s_%lldx%lldx%lld%s", logs ? "log_" : "", back ? "_grad" : "", (long long)outer,
 		(long long)x->dim[axis], (long long)inner, dtype_suffix(x->dtype));

@@ -64,9 +64,15 @@ static void sgd_holes(const Node *n, Holes *h)
 	hole_text(h, "T", "%s", dtype_c(w->dtype));
 	hole_int(h, "N", count);
 	hole_int(h, "D", inner);
+	hole_text(h, "TI", "int32_t");
+	hole_int(h, "IDS", count);
+	hole_int(h, "INNER", inner);
+	hole_int(h, "DIM", w->dim[0]);
+	if (inner >= 32)
+		hole_int(h, "ROOM", w->dim[0] * (int64_t)sizeof(int));
 	hole_text(h, "LR", at->scheduled ? "(%.17g * pd_rate())" : "%.17g", at->lr);
 	hole_int(h, "PAR", count * inner >= 65536 && inner >= 128);
-	hole_name(h, "sgd_rows_%lldx%lld%s", (long long)count, (long long)inner, dtype_suffix(w->dtype));
+	hole_name(h, "sgd_rows_%lldx%lld_of_%lld%s", (long long)count, (long long)inner, (long long)w->dim[0], dtype_suffix(w->dtype));
 }
 
 static const AttrDef gather_attrs[] = { AT_INT(struct rows, dim0, 0), AT_INT(struct rows, padding, -1), AT_END };

@@ -54,9 +54,10 @@ static struct kept {
 	_Alignas(64) float b_1[2];                               /* f32[2] */
 	_Alignas(64) float b_2[2];                               /* f32[2] */
 	_Alignas(64) float p[2 * 2 * 2 * 2];                     /* f32[2,2,2,2] */
-	_Alignas(64) float loss_1[2 * 3];                        /* f32[2,3] */
+	_Alignas(64) float logits[2 * 3];                        /* f32[2,3] */
+	_Alignas(64) float logits_sums[2];                       /* f32[2] */
 } *K;
-_Static_assert(sizeof(struct kept) == 960, "as planned");
+_Static_assert(sizeof(struct kept) == 1024, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
@@ -126,9 +127,8 @@ const pd_input_desc stage_inputs[] = {
 void forward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *logits = (void *)(tmp + 960);                     /* f32[2,3] */
 	float *loss = (void *)(tmp + 1024);                      /* f32[] */
-	float *count = (void *)(tmp + 960);                      /* f32[] */
+	float *count = (void *)(tmp + 1088);                     /* f32[] */
 
 	pd_input(0, mb, k->x);                                   /* %x f32[2,1,4,4] */
 	pd_input(1, mb, k->labels);                              /* %labels i64[2] */
@@ -138,8 +138,8 @@ void forward(int slot, int mb)
 	pd_copy(R->var_rows + mb * 2, k->b_2, 2 * sizeof(float));
 	relu_64(k->b, k->b);                                     /* %r f32[2,2,4,4]  r */
 	pd_pool_forward(&op_p, k->p, k->b);                      /* %p f32[2,2,2,2]  p */
-	pd_product_run(&op_logits, logits, NULL, k->p, P->w2, P->b2, NULL, scratch); /* %logits f32[2,3]  logits */
-	cross_entropy_2x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	pd_product_run(&op_logits, k->logits, NULL, k->p, P->w2, P->b2, NULL, scratch); /* %logits f32[2,3]  logits */
+	score_loss_2x3(loss, k->logits_sums, k->logits, k->labels); /* %loss %logits.sums f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report_from(mb, loss, count);
 }
@@ -149,7 +149,7 @@ static int done;                                                 /* microbatches
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *d_logits = (void *)(tmp + 960);                   /* f32[2,3] */
+	float *d_logits = (void *)(tmp + 1024);                  /* f32[2,3] */
 	float *d_f = (void *)(tmp + 128);                        /* f32[2,8] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[8,3] */
 	float *d_b2 = done ? (void *)(L + 128) : G->b2;          /* f32[3] */
@@ -160,7 +160,7 @@ void backward(int slot, int mb)
 	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[2,1,3,3] */
 
 	(void)mb;
-	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,3]  loss */
+	score_loss_grad_2x3(d_logits, c_1, k->logits, k->logits_sums, k->labels); /* %d.logits f32[2,3]  loss */
 	pd_product_run(&op_d_f, d_f, NULL, d_logits, P->w2, NULL, NULL, scratch); /* %d.f f32[2,8]  logits */
 	pd_product_run(&op_d_w2, d_w2, d_b2, k->p, d_logits, NULL, NULL, scratch); /* %d.w2 %d.b2 f32[8,3]  logits */
 	if (done)
@@ -226,7 +226,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	G = (void *)(arena + 1024);
 	L = arena + 1472;
 	tmp = arena + 1792;
-	scratch = arena + 2880;
+	scratch = arena + 2944;
 	replica = which;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);

@@ -4,7 +4,8 @@
 
 /* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
  * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
- * nest does not write. */
+ * nest does not write. VECTORS: a thread does so many elements, which lie side by side in what is written and in what is read, or are
+ * one; all are read before any is written. */
 namespace device::transpose_2x4x3_to_1_0_2 {
 static __global__ void run(float *y, const float *a)
 {
@@ -61,49 +62,67 @@ PD_HOST void slice_16_to_8_at_8(float *y, const float *a)
 namespace device::add_8 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
-	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x) * 4;
 
 	if (e >= 8)
 		return;
 	const int i = e;
-	y[i] = a[i] + b[i];
+	pd_vec<float, 4> q0;
+	const pd_vec<float, 4> q1 = pd_read<4>(&a[i]);
+	const pd_vec<float, 4> q2 = pd_read<4>(&b[i]);
+	PD_UNROLL
+	for (int u = 0; u < 4; u++) {
+		q0.v[u] = q1.v[u] + q2.v[u];
+	}
+	pd_write(&y[i], q0);
 }
 }
 
 PD_HOST void add_8(float *y, const float *a, const float *b)
 {
-	PD_LAUNCH(device::add_8::run, pd_blocks(8, 256), 256, 0, y, a, b);
+	PD_LAUNCH(device::add_8::run, pd_blocks(8 / 4, 256), 256, 0, y, a, b);
 }
 
-/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
- * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
- * what counts. */
-namespace device::cross_entropy_2x3_sum {
-static __global__ void rows(float *logp, const float *x)
+/* -w[label] log softmax(x)[label] of rows of C scores, W apart, f32 or 16 bits, by a block per row: each score is read once, and of a
+ * row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order; MEAN:
+ * divided by the weight of what counts. PER scores are read at once. */
+namespace device::score_loss_2x3 {
+static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 {
-	const int64_t at = (int64_t)(blockIdx.x / 1) * 3 * 1 + blockIdx.x % 1;
+	const float *row = x + (int64_t)blockIdx.x * 3;
 	float top = -INFINITY, sum = 0;
 
-	for (int c = threadIdx.x; c < 3; c += blockDim.x)
-		top = fmaxf(top, x[at + (int64_t)c * 1]);
-	top = pd_block_max(top);
-	for (int c = threadIdx.x; c < 3; c += blockDim.x)
-		sum += expf(x[at + (int64_t)c * 1] - top);
-	top += logf(pd_block_sum(sum));
-	for (int c = threadIdx.x; c < 3; c += blockDim.x)
-		logp[at + (int64_t)c * 1] = x[at + (int64_t)c * 1] - top;
+	for (int c = 1 * (int)threadIdx.x; c < 3; c += 1 * 32) {
+		const pd_vec<float, 1> v = pd_read<1>(row + c);
+		float most = top;
+
+		PD_UNROLL
+		for (int u = 0; u < 1; u++)
+			most = c + u < 3 ? fmaxf(most, (v.v[u])) : most;
+		const float from = most > -INFINITY ? most : 0;
+
+		sum *= top < most ? expf(top - most) : 1;
+		PD_UNROLL
+		for (int u = 0; u < 1; u++)
+			sum += c + u < 3 ? expf((v.v[u]) - from) : 0;
+		top = most;
+	}
+	const float most = pd_block_max(top);
+
+	sum = pd_block_sum(top < most ? sum * expf(top - most) : sum);
+	if (threadIdx.x == 0)
+		sums[blockIdx.x] = most + logf(sum);
 }
 
-static __global__ void run(float *loss, const float *score, const int64_t *labels, const float *weights)
+static __global__ void run(float *loss, const float *sums, const float *x, const int64_t *labels, const float *weights)
 {
 	float sum = 0, total = 0;
 
-	for (int k = threadIdx.x; k < 2 * 1; k += blockDim.x) {
+	for (int k = threadIdx.x; k < 2; k += blockDim.x) {
 		const int64_t label = labels[k];
 		float w = 1;
 
-		const float one = w != 0 ? -w * score[((int64_t)(k / 1) * 3 + label) * 1 + k % 1] : 0;
-		sum += one;
+		sum += w != 0 ? w * (sums[k] - (x[(int64_t)k * 3 + label])) : 0;
 		total += w;
 	}
 	sum = pd_block_sum(sum);
@@ -115,15 +134,13 @@ static __global__ void run(float *loss, const float *score, const int64_t *label
 }
 }
 
-PD_HOST void cross_entropy_2x3_sum(float *loss,
-	float *logp,
-	const float *x, const int64_t *labels
+PD_HOST void score_loss_2x3(float *loss, float *sums, const float *x, const int64_t *labels
 	)
 {
-	PD_LAUNCH(device::cross_entropy_2x3_sum::rows, 2 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, logp, x);
-	PD_LAUNCH(device::cross_entropy_2x3_sum::run, 1, 2 * 1 <= 128 ? 128 : 1024, 0, loss,
-		logp,
-		labels, (const float *)nullptr);
+	const float *weights = nullptr;
+
+	PD_LAUNCH(device::score_loss_2x3::rows, 2, 32, 0, sums, x);
+	PD_LAUNCH(device::score_loss_2x3::run, 1, 2 <= 128 ? 128 : 1024, 0, loss, (const float *)sums, x, labels, weights);
 }
 
 /* How many labels count, or the sum of their class weights, by one block. */
@@ -149,36 +166,39 @@ PD_HOST void count_labels_2(float *y, const int64_t *labels
 	PD_LAUNCH(device::count_labels_2::run, 1, 2 <= 128 ? 128 : 1024, 0, y, labels, (const float *)nullptr);
 }
 
-/* The gradient of loss.cuda.cu. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. A block per row. */
-namespace device::cross_entropy_grad_2x3_sum {
-static __global__ void run(float *dx, const float *dy, const float *logp, const int64_t *labels, const float *weights)
+/* dx = w (softmax(x) - one at the label) dy, of rows of C scores, W apart, by a block per row: x is read once, and dx written once in the
+ * type that products read. What lies between the rows becomes 0. */
+namespace device::score_loss_grad_2x3 {
+static __global__ void __launch_bounds__(32) run(float *dx, const float *dy, const float *x, const float *sums, const int64_t *labels,
+                                                      const float *weights)
 {
-	const int row = blockIdx.x;
-	const int64_t at = (int64_t)(row / 1) * 3 * 1 + row % 1, label = labels[row];
-	bool counts = true;
-	float w;
+	const int64_t at = (int64_t)blockIdx.x * 3, label = labels[blockIdx.x];
+	const float sum = sums[blockIdx.x];
+	float w = dy[0];
+	const bool counts = true;
 
-	w = dy[0];
-	if (!counts)
-		w = 0;
-	for (int c = threadIdx.x; c < 3; c += blockDim.x) {
-		const int64_t e = at + (int64_t)c * 1;
-		const float p = w * expf(logp[e]);
-		dx[e] = counts && c == label ? p - w : p;
+	for (int c = 1 * (int)threadIdx.x; c < 3; c += 1 * 32) {
+		const pd_vec<float, 1> v = pd_read<1>(x + at + c);
+		pd_vec<float, 1> out;
+
+		PD_UNROLL
+		for (int u = 0; u < 1; u++) {
+			const float p = w * expf((v.v[u]) - sum);
+
+			out.v[u] = (!counts || c + u >= 3 ? 0 : c + u == label ? p - w : p);
+		}
+		pd_write(dx + at + c, out);
 	}
-	(void)logp;
 	(void)weights;
 }
 }
 
-PD_HOST void cross_entropy_grad_2x3_sum(float *dx, const float *dy,
-	const float *logp,
-	const int64_t *labels
+PD_HOST void score_loss_grad_2x3(float *dx, const float *dy, const float *x, const float *sums, const int64_t *labels
 	)
 {
-	PD_LAUNCH(device::cross_entropy_grad_2x3_sum::run, 2 * 1, 3 <= 32 ? 32 : 3 <= 512 ? 128 : 512, 0, dx, dy,
-		logp,
-		labels, (const float *)nullptr);
+	const float *weights = nullptr;
+
+	PD_LAUNCH(device::score_loss_grad_2x3::run, 2, 32, 0, dx, dy, x, sums, labels, weights);
 }
 
 namespace device::slice_grad_8_to_16_at_8 {
@@ -236,18 +256,25 @@ PD_HOST void slice_grad_8_to_16_at_0(float *y, const float *a)
 namespace device::add_16 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
-	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x) * 4;
 
 	if (e >= 16)
 		return;
 	const int i = e;
-	y[i] = a[i] + b[i];
+	pd_vec<float, 4> q0;
+	const pd_vec<float, 4> q1 = pd_read<4>(&a[i]);
+	const pd_vec<float, 4> q2 = pd_read<4>(&b[i]);
+	PD_UNROLL
+	for (int u = 0; u < 4; u++) {
+		q0.v[u] = q1.v[u] + q2.v[u];
+	}
+	pd_write(&y[i], q0);
 }
 }
 
 PD_HOST void add_16(float *y, const float *a, const float *b)
 {
-	PD_LAUNCH(device::add_16::run, pd_blocks(16, 256), 256, 0, y, a, b);
+	PD_LAUNCH(device::add_16::run, pd_blocks(16 / 4, 256), 256, 0, y, a, b);
 }
 
 /* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the

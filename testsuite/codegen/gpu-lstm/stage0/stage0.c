@@ -32,9 +32,10 @@ static struct kept {
 	_Alignas(64) float Recurrent[4 * 2 * 2];                 /* f32[4,2,2] */
 	_Alignas(64) float y_1[2 * 2];                           /* f32[2,2] */
 	_Alignas(64) float Recurrent_2[1120];                    /* f32[1120] */
-	_Alignas(64) float loss_1[2 * 3];                        /* f32[2,3] */
+	_Alignas(64) float logits[2 * 3];                        /* f32[2,3] */
+	_Alignas(64) float logits_sums[2];                       /* f32[2] */
 } *K;
-_Static_assert(sizeof(struct kept) == 4928, "as planned");
+_Static_assert(sizeof(struct kept) == 4992, "as planned");
 
 static char *L;                                                  /* gradients of a microbatch, until they are added to G */
 static char *tmp;                                                /* all other values, packed by lifetime */
@@ -79,9 +80,8 @@ void forward(int slot, int mb)
 	float *x = (void *)(tmp + 192);                          /* f32[2,4,3] */
 	float *Slice_1 = (void *)(tmp + 256);                    /* f32[8] */
 	float *Recurrent_3 = (void *)(tmp + 4864);               /* f32[2,2] */
-	float *logits = (void *)(tmp + 4928);                    /* f32[2,3] */
 	float *loss = (void *)(tmp + 4992);                      /* f32[] */
-	float *count = (void *)(tmp + 4928);                     /* f32[] */
+	float *count = (void *)(tmp + 5056);                     /* f32[] */
 
 	pd_input(0, mb, x);                                      /* %x f32[2,4,3] */
 	pd_input(1, mb, k->labels);                              /* %labels i64[2] */
@@ -92,8 +92,8 @@ void forward(int slot, int mb)
 	/* %Recurrent %y.1 %Recurrent.2 %Recurrent.3 f32[4,2,2] y */
 	pd_recurrent_forward(&op_Recurrent, k->Recurrent, k->y_1, Recurrent_3, k->Recurrent_2, k->steps, P->W,
 		P->R_2, k->Slice, NULL, NULL, NULL, NULL, scratch);
-	pd_product_run(&op_logits, logits, NULL, k->y_1, P->w2, NULL, NULL, scratch); /* %logits f32[2,3]  logits */
-	cross_entropy_2x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	pd_product_run(&op_logits, k->logits, NULL, k->y_1, P->w2, NULL, NULL, scratch); /* %logits f32[2,3]  logits */
+	score_loss_2x3(loss, k->logits_sums, k->logits, k->labels); /* %loss %logits.sums f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report_from(mb, loss, count);
 }
@@ -103,7 +103,7 @@ static int done;                                                 /* microbatches
 void backward(int slot, int mb)
 {
 	struct kept *k = &K[slot];
-	float *d_logits = (void *)(tmp + 4928);                  /* f32[2,3] */
+	float *d_logits = (void *)(tmp + 4992);                  /* f32[2,3] */
 	float *d_last = (void *)(tmp + 0);                       /* f32[2,2] */
 	float *d_w2 = done ? (void *)(L + 0) : G->w2;            /* f32[2,3] */
 	float *RecurrentGradData = (void *)(tmp + 4864);         /* f32[8,3] */
@@ -116,7 +116,7 @@ void backward(int slot, int mb)
 	float *d_Reshape_2_1 = (void *)(tmp + 64);               /* f32[16] */
 
 	(void)mb;
-	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,3]  loss */
+	score_loss_grad_2x3(d_logits, c_1, k->logits, k->logits_sums, k->labels); /* %d.logits f32[2,3]  loss */
 	pd_product_run(&op_d_last, d_last, NULL, d_logits, P->w2, NULL, NULL, scratch); /* %d.last f32[2,2]  logits */
 	pd_product_run(&op_d_w2, d_w2, NULL, k->y_1, d_logits, NULL, NULL, scratch); /* %d.w2 f32[2,3]  logits */
 	if (done)
@@ -167,7 +167,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	G = (void *)(arena + 320);
 	L = arena + 640;
 	tmp = arena + 832;
-	scratch = arena + 5888;
+	scratch = arena + 5952;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
 	/* %Recurrent %y.1 %Recurrent.2 %Recurrent.3 f32[4,2,2] y */

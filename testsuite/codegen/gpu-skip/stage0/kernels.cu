@@ -4,44 +4,61 @@
 
 /* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
  * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
- * nest does not write. */
+ * nest does not write. VECTORS: a thread does so many elements, which lie side by side in what is written and in what is read, or are
+ * one; all are read before any is written. */
 namespace device::fused_tanh_add_8_9f383262 {
 static __global__ void run(float *y0, float *y1, const float *x0, const float *x1)
 {
-	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x) * 4;
 
 	if (e >= 8)
 		return;
 	const int i = e;
-	const float v0 = x0[i];
-		const float v1 = x1[i];
+	pd_vec<float, 4> q0;
+	pd_vec<float, 4> q1;
+	const pd_vec<float, 4> q2 = pd_read<4>(&x0[i]);
+	const pd_vec<float, 4> q3 = pd_read<4>(&x1[i]);
+	PD_UNROLL
+	for (int u = 0; u < 4; u++) {
+		const float v0 = q2.v[u];
+		const float v1 = q3.v[u];
 		const float v2 = tanhf(v0);
 		const float v3 = v2 + v1;
-		y0[i] = v2;
-		y1[i] = v3;
+		q0.v[u] = v2;
+		q1.v[u] = v3;
+	}
+	pd_write(&y0[i], q0);
+	pd_write(&y1[i], q1);
 }
 }
 
 PD_HOST void fused_tanh_add_8_9f383262(float *y0, float *y1, const float *x0, const float *x1)
 {
-	PD_LAUNCH(device::fused_tanh_add_8_9f383262::run, pd_blocks(8, 256), 256, 0, y0, y1, x0, x1);
+	PD_LAUNCH(device::fused_tanh_add_8_9f383262::run, pd_blocks(8 / 4, 256), 256, 0, y0, y1, x0, x1);
 }
 
 namespace device::mul_8 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
-	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x) * 4;
 
 	if (e >= 8)
 		return;
 	const int i = e;
-	y[i] = a[i] * b[i];
+	pd_vec<float, 4> q0;
+	const pd_vec<float, 4> q1 = pd_read<4>(&a[i]);
+	const pd_vec<float, 4> q2 = pd_read<4>(&b[i]);
+	PD_UNROLL
+	for (int u = 0; u < 4; u++) {
+		q0.v[u] = q1.v[u] * q2.v[u];
+	}
+	pd_write(&y[i], q0);
 }
 }
 
 PD_HOST void mul_8(float *y, const float *a, const float *b)
 {
-	PD_LAUNCH(device::mul_8::run, pd_blocks(8, 256), 256, 0, y, a, b);
+	PD_LAUNCH(device::mul_8::run, pd_blocks(8 / 4, 256), 256, 0, y, a, b);
 }
 
 /* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
@@ -153,41 +170,57 @@ PD_HOST void cross_entropy_grad_2x4_sum(float *dx, const float *dy,
 namespace device::tanhgrad_8 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
-	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x) * 4;
 
 	if (e >= 8)
 		return;
 	const int i = e;
-	y[i] = a[i] * (1 - b[i] * b[i]);
+	pd_vec<float, 4> q0;
+	const pd_vec<float, 4> q1 = pd_read<4>(&a[i]);
+	const pd_vec<float, 4> q2 = pd_read<4>(&b[i]);
+	PD_UNROLL
+	for (int u = 0; u < 4; u++) {
+		q0.v[u] = q1.v[u] * (1 - q2.v[u] * q2.v[u]);
+	}
+	pd_write(&y[i], q0);
 }
 }
 
 PD_HOST void tanhgrad_8(float *y, const float *a, const float *b)
 {
-	PD_LAUNCH(device::tanhgrad_8::run, pd_blocks(8, 256), 256, 0, y, a, b);
+	PD_LAUNCH(device::tanhgrad_8::run, pd_blocks(8 / 4, 256), 256, 0, y, a, b);
 }
 
 namespace device::fused_mul_sum_8_4bbd5c7f {
 static __global__ void run(float *y, const float *x0, const float *x1, const float *x2, const float *x3)
 {
-	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x) * 4;
 
 	if (e >= 8)
 		return;
 	const int i = e;
-	const float v0 = x0[i];
-		const float v1 = x1[i];
-		const float v2 = x2[i];
-		const float v3 = x3[i];
+	pd_vec<float, 4> q0;
+	const pd_vec<float, 4> q1 = pd_read<4>(&x0[i]);
+	const pd_vec<float, 4> q2 = pd_read<4>(&x1[i]);
+	const pd_vec<float, 4> q3 = pd_read<4>(&x2[i]);
+	const pd_vec<float, 4> q4 = pd_read<4>(&x3[i]);
+	PD_UNROLL
+	for (int u = 0; u < 4; u++) {
+		const float v0 = q1.v[u];
+		const float v1 = q2.v[u];
+		const float v2 = q3.v[u];
+		const float v3 = q4.v[u];
 		const float v4 = v0 * v1;
 		const float v5 = v4 + v2 + v3;
-		y[i] = v5;
+		q0.v[u] = v5;
+	}
+	pd_write(&y[i], q0);
 }
 }
 
 PD_HOST void fused_mul_sum_8_4bbd5c7f(float *y, const float *x0, const float *x1, const float *x2, const float *x3)
 {
-	PD_LAUNCH(device::fused_mul_sum_8_4bbd5c7f::run, pd_blocks(8, 256), 256, 0, y, x0, x1, x2, x3);
+	PD_LAUNCH(device::fused_mul_sum_8_4bbd5c7f::run, pd_blocks(8 / 4, 256), 256, 0, y, x0, x1, x2, x3);
 }
 
 /* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the

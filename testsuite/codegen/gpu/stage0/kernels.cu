@@ -4,22 +4,30 @@
 
 /* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
  * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
- * nest does not write. */
+ * nest does not write. VECTORS: a thread does so many elements, which lie side by side in what is written and in what is read, or are
+ * one; all are read before any is written. */
 namespace device::relugrad_20 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
-	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int e = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x) * 4;
 
 	if (e >= 20)
 		return;
 	const int i = e;
-	y[i] = b[i] > 0 ? a[i] : 0;
+	pd_vec<float, 4> q0;
+	const pd_vec<float, 4> q1 = pd_read<4>(&a[i]);
+	const pd_vec<float, 4> q2 = pd_read<4>(&b[i]);
+	PD_UNROLL
+	for (int u = 0; u < 4; u++) {
+		q0.v[u] = q2.v[u] > 0 ? q1.v[u] : 0;
+	}
+	pd_write(&y[i], q0);
 }
 }
 
 PD_HOST void relugrad_20(float *y, const float *a, const float *b)
 {
-	PD_LAUNCH(device::relugrad_20::run, pd_blocks(20, 256), 256, 0, y, a, b);
+	PD_LAUNCH(device::relugrad_20::run, pd_blocks(20 / 4, 256), 256, 0, y, a, b);
 }
 
 /* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the

@@ -1,0 +1,76 @@
+/* -w[label] log softmax(x)[label] of rows of C scores, W apart, f32 or 16 bits, by a block per row: each score is read once, and of a
+ * row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order; MEAN:
+ * divided by the weight of what counts. PER scores are read at once. */
+namespace device::NAME {
+static __global__ void __launch_bounds__(THREADS) rows(float *sums, const TX *x)
+{
+	const TX *row = x + (int64_t)blockIdx.x * W;
+	float top = -INFINITY, sum = 0;
+
+	for (int c = PER * (int)threadIdx.x; c < C; c += PER * THREADS) {
+		const pd_vec<TX, PER> v = pd_read<PER>(row + c);
+		float most = top;
+
+		PD_UNROLL
+		for (int u = 0; u < PER; u++)
+			most = c + u < C ? fmaxf(most, LOAD(v.v[u])) : most;
+		const float from = most > -INFINITY ? most : 0;
+
+		sum *= top < most ? expf(top - most) : 1;
+		PD_UNROLL
+		for (int u = 0; u < PER; u++)
+			sum += c + u < C ? expf(LOAD(v.v[u]) - from) : 0;
+		top = most;
+	}
+	const float most = pd_block_max(top);
+
+	sum = pd_block_sum(top < most ? sum * expf(top - most) : sum);
+	if (threadIdx.x == 0)
+		sums[blockIdx.x] = most + logf(sum);
+}
+
+static __global__ void run(float *loss, const float *sums, const TX *x, const TL *labels, const float *weights)
+{
+	float sum = 0, total = 0;
+
+	for (int k = threadIdx.x; k < ROWS; k += blockDim.x) {
+		const int64_t label = labels[k];
+		float w = 1;
+
+#if IGNORE
+		if (label == IGNORED)
+			w = 0;
+#endif
+#if WEIGHTS
+		if (w != 0)
+			w = weights[label];
+#endif
+		sum += w != 0 ? w * (sums[k] - LOAD(x[(int64_t)k * W + label])) : 0;
+		total += w;
+	}
+	sum = pd_block_sum(sum);
+	total = pd_block_sum(total);
+	if (threadIdx.x == 0)
+#if MEAN
+		loss[0] = sum / total;
+#else
+		loss[0] = sum;
+#endif
+	(void)weights;
+	(void)total;
+}
+}
+
+PD_HOST void NAME(float *loss, float *sums, const TX *x, const TL *labels
+#if WEIGHTS
+	, const float *weights
+#endif
+	)
+{
+#if !WEIGHTS
+	const float *weights = nullptr;
+#endif
+
+	PD_LAUNCH(device::NAME::rows, ROWS, THREADS, 0, sums, x);
+	PD_LAUNCH(device::NAME::run, 1, ROWS <= 128 ? 128 : 1024, 0, loss, (const float *)sums, x, labels, weights);
+}
