@@ -11,7 +11,6 @@ void   host_irecv(int channel, int slot, int peer, int mb, void *buf, size_t byt
 void   host_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes);
 void   host_wait_recv(int channel, int slot);
 void   host_wait_send(int channel, int slot);
-void   host_input(int i, int mb, void *dst);
 void   host_allreduce(const pd_group *g, float *buf, size_t count);
 void   host_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
 void   host_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how);
@@ -228,76 +227,6 @@ void pd_wait_send(int channel, int slot)
 		host_wait_send(channel, slot);
 	else
 		rt_wait_on(RT_COMPUTE, s->copied);
-}
-
-/* Two places for each input: one is filled while the other is copied. What a step reads first is brought into the other one while
- * the device works on the step before. */
-static struct { stage place[2]; int turn, first; int64_t step, ahead; } *inputs;        /* the step that read `first`; the step that is there */
-static int64_t read_ahead;
-
-static void fill(stage *s, int i, int mb)
-{
-	const pd_input_desc *d = &rt_program->inputs[i];
-
-	s->bytes = rt_gpu_bytes_of(d->dtype, d->rank, d->dim);
-	rt_until(s->copied);
-	make_room(s, s->bytes);
-	host_input(i, mb, s->host);
-}
-
-static void input_rooms(void)
-{
-	inputs = rt_alloc((size_t)rt_program->ninputs * sizeof *inputs + 1);
-	for (int i = 0; i < rt_program->ninputs; i++) {
-		inputs[i].step = inputs[i].ahead = -1;
-		for (int k = 0; k < 2; k++) {
-			const pd_input_desc *d = &rt_program->inputs[i];
-
-			make_room(&inputs[i].place[k], rt_gpu_bytes_of(d->dtype, d->rank, d->dim));
-		}
-	}
-}
-
-void rt_inputs_ahead(void)
-{
-	if (!inputs || rt_alone || rt_virtual || rt_program->flow || pd_evaluating() || rt_last_step())
-		return;
-	rt_step++;
-	for (int i = 0; i < rt_program->ninputs; i++) {
-		if (inputs[i].step != rt_step - 1)
-			continue;
-		fill(&inputs[i].place[inputs[i].turn ^ 1], i, inputs[i].first);
-		inputs[i].ahead = rt_step;
-	}
-	rt_step--;
-}
-
-void rt_inputs_end(void)
-{
-	if (inputs && rt_log >= RT_LOG_DEBUG)
-		printf("debug: %s read %lld inputs ahead\n", rt_name(rt_program->rank), (long long)read_ahead);
-}
-
-void pd_input(int i, int mb, void *dst)
-{
-	if (rt_section_before(RT_TODO_INPUT, i, mb, dst))
-		return;
-	if (!inputs)
-		input_rooms();
-	stage     *s = &inputs[i].place[inputs[i].turn ^= 1];
-	const bool there = inputs[i].ahead == rt_step && inputs[i].first == mb && !pd_evaluating();
-
-	if (there)
-		read_ahead++;
-	else
-		fill(s, i, mb);
-	inputs[i].ahead = -1;
-	if (inputs[i].step != rt_step) {
-		inputs[i].step = rt_step;
-		inputs[i].first = mb;
-	}
-	rt_copy_on(RT_COMPUTE, dst, s->host, s->bytes, false);
-	rt_record_on(&s->copied, RT_COMPUTE);
 }
 
 /* Sums that run in the background, in the order in which a step begins them: those of the GPUs themselves are waited for by the last. */
@@ -607,6 +536,5 @@ void rt_host_rooms(bool direct)
 	message_rooms(direct);
 	sum_rooms(direct);
 	call_rooms(direct);
-	if (!inputs)
-		input_rooms();
+	rt_input_rooms();
 }

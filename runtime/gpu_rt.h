@@ -87,6 +87,7 @@ bool   rt_capturing(void);              /* what is started now goes into a graph
 bool   rt_graphs_made(void);            /* there are graphs, which keep addresses */
 /* Memory that a step needs, before messages may be waited for. gpu_host.c: for what crosses through the host (direct: NCCL takes the rest). */
 void   rt_host_rooms(bool direct);
+void   rt_input_rooms(void);            /* gpu_input.c: two places for each input; once */
 void   rt_late_room(void);              /* numbers of the step */
 void   rt_notes_room(void);             /* gpu_device.c: losses */
 int    rt_gpu_notes(void);              /* losses noted in this step */
