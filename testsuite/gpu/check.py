@@ -38,6 +38,7 @@ class Run:
     def __init__(self, a, key):
         self.a, self.began, self.lock = a, BEGAN, threading.Lock()
         self.unfinished = False                 # something is left for the next call
+        self.broken = set()                     # parts that a fault of this script ended in this call
         self.out = os.path.abspath(a.out)
         self.work = a.work
         self.standin = bool(a.standin)
@@ -48,19 +49,19 @@ class Run:
         self.base, self.built, self.late = {}, {}, {}
         self.first, self.unbuilt = ({kind: of() for kind in (True, False)} for of in (threading.Lock, list))
         self.env = dict(os.environ, OMP_NUM_THREADS='1', CFLAGS=f'-Wno-error {os.environ.get("CFLAGS", "")}'.strip(), **{processes.MARK: self.out})
-        self.state = {'key': key, 'rows': {}, 'speed': {}, 'bits': {}, 'ways': {}, 'measured': {}, 'calls': [], 'machines': []}
+        self.state = {'key': key, 'rows': {}, 'speed': {}, 'peers': {}, 'bits': {}, 'ways': {}, 'measured': {}, 'calls': [], 'machines': []}
         old, again = f'{self.out}/state.json', a.again.split(',')
         if os.path.exists(old):
             with open(old) as f:
                 before = json.load(f)
             if before['key'] == key:
-                self.state = before
+                self.state = {**self.state, **before}
             else:
                 os.replace(old, f'{self.out}/state-before.json')
                 print(f'state.json is of {before["key"]}, this is {key}: all is done anew; it is state-before.json now', flush=True)
         rows = self.state['rows']
         self.state['rows'] = {k: v for k, v in rows.items() if k.split(' ', 1)[0] not in again + ['pack', 'machine']}
-        for part, what in ('bits', 'bits'), ('bench', 'speed'):         # what others are held against
+        for part, what in ('bits', 'bits'), ('bench', 'speed'), ('torch', 'peers'):     # what is kept beside rows
             if part in again:
                 self.state[what] = {}
         self.log = open(f'{self.out}/log.txt', 'a' if self.state['calls'] else 'w')
@@ -136,6 +137,19 @@ def unpack(file, key, work):
         with open(mark, 'w') as f:
             f.write(key)
     return f'{work}/pack'
+
+
+def copied(folder, key, work):
+    """A folder that was unpacked, where its files may be replaced."""
+    to, mark = f'{work}/copied', f'{work}/copied-from'
+    if not os.path.exists(mark) or open(mark).read() != key:
+        for old in to, f'{to}.new':
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(folder, f'{to}.new', symlinks=True)
+        os.rename(f'{to}.new', to)
+        with open(mark, 'w') as f:
+            f.write(key)
+    return to
 
 
 PACKED = 'packed.json', '*/job.json', '*/expected/**', '*/build/*.*', '*/build/Makefile', '*/build/runtime/**', '*/build/stage*/**'
@@ -499,11 +513,13 @@ def torch(r, jobs):
         lines = [l for l in out.splitlines() if l.startswith('torch ')]
         if rc or not lines:
             raise compare.Differs(f'exit {rc}: {tail(out)}')
-        peer = r.state['speed'][f'{name} {kind}'] = float(lines[0].split()[3])
+        peer = float(lines[0].split()[3])
         if name in ours and r.state['measured'].get(name, len(r.state['calls'])) != len(r.state['calls']):
             build(r, ours[name])
             r.note(f'again bench-{name}: {steps(r, ours[name])}')
         own = r.state['speed'].get(name)
+        if own:
+            r.state['peers'][f'{name} {kind}'] = peer / own
         return lines[0] + (f'; a step of ours is {peer / own:.2f} times as fast ({own:.3f} ms)' if own else '')
     for name, kind in PEERS:
         if not r.known('torch', f'{name} {kind}'):
@@ -512,21 +528,21 @@ def torch(r, jobs):
 
 # ---- the report ----
 
-def missing(r, of):
-    """How many rows there are to come; a part whose only row is `-` was skipped, or could not be done."""
+def missing(r, of, but=()):
+    """How many rows there are to come; a part with a row `-` that says neither passed nor failed was skipped.
+    but: parts that do not count."""
     want = {part: [j['name'] for j in of(prefix)] for part, prefix in PREFIX.items()}
     want['bench'] = ['copy'] * (not r.standin) + [n for j in of('bench-') for n, _ in bench_rows(r, j)]
     if not r.standin:
         want['torch'] = [f'{n} {k}' for n, k in PEERS]
         want['sanitizer'] = [f'{k} {j["name"]}' for j in sanitized(of('')) for k in SANITIZERS]
-    return sum(not r.known(p, n) for p, names in want.items() if not r.known(p, '-') and (not r.a.only or p in r.a.only.split(',')) for n in names)
+    but = {p for p in want if r.state['rows'].get(f'{p} -', [False])[0] is None}.union(but)
+    return sum(not r.known(p, n) for p, names in want.items() if p not in but and (not r.a.only or p in r.a.only.split(',')) for n in names)
 
 
-
-def aims(speed):
-    """[(what, what is wanted, what was seen)]"""
-    out = [(f'{name}: times the speed of PyTorch, {kind}', want, speed[f'{name} {kind}'] / speed[name]) for name, kind, want in AIMS
-           if name in speed and f'{name} {kind}' in speed]
+def aims(speed, peers):
+    """[(what, what is wanted, what was seen)]; peers: {'NAME KIND': PyTorch's ms over ours, both of one call}."""
+    out = [(f'{name}: times the speed of PyTorch, {kind}', want, peers[f'{name} {kind}']) for name, kind, want in AIMS if f'{name} {kind}' in peers]
     return out + [(f'{k}: of the bytes per second of a copy', SHARE, x) for k, x in speed.items() if k.startswith('kernel ') and x]
 
 
@@ -543,7 +559,7 @@ def report(r, packed, left):
             f.write(f'- {len(r.state["ways"])} programs that train took these ways: {ways.said(ways.total(r.state["ways"].values()), True)}\n')
         count = [sum(v[0] is ok for v in rows.values()) for ok in (True, False, None)]
         f.write(f'\n{count[0]} passed, {count[1]} failed, {count[2]} skipped, {left} left for another call\n\n')
-        seen = aims(r.state['speed'])
+        seen = aims(r.state['speed'], r.state['peers'])
         if seen:
             f.write('| speed | wanted | seen |\n| --- | --- | --- |\n' +
                     ''.join(f'| {what} | {want:.2f} | {x:.2f}{"" if x >= want else ", not reached"} |\n' for what, want, x in seen) + '\n')
@@ -608,7 +624,7 @@ def main():
     key = content(a.pack)
     if a.runtime:
         key += '-' + content(a.runtime, '**')
-    pack = unpack(a.pack, key, a.work) if os.path.isfile(a.pack) else os.path.abspath(a.pack)
+    pack = unpack(a.pack, key, a.work) if os.path.isfile(a.pack) else copied(a.pack, key, a.work) if a.runtime else os.path.abspath(a.pack)
     if a.runtime:
         renew(pack, a.runtime)
     about = machine.describe()
@@ -644,16 +660,18 @@ def main():
         try:
             if r.left() < 10:
                 raise Over()
+            r.state['rows'].pop(f'{part} -', None)      # of an earlier call
             do[part]()
         except Over:
             r.unfinished = True
         except Exception as x:  # a fault of this script in one part must not hide the others
+            r.broken.add(part)
             r.row(part, '-', False, f'{type(x).__name__}: {x}')
         r.note(f'{part}: {time.monotonic() - start:.1f} s')
         report(r, packed, max(missing(r, of), r.unfinished))
-    left = max(missing(r, of), r.unfinished)
-    print(f'{report(r, packed, left)}; {r.out}/report.md' + ('; call again to go on' if left else ''))
-    return AGAIN if left else 1 if r.failed() else 0
+    left, again = max(missing(r, of), r.unfinished), r.unfinished or missing(r, of, r.broken)    # what broke would break in the next call too
+    print(f'{report(r, packed, left)}; {r.out}/report.md' + ('; call again to go on' if again else ''))
+    return AGAIN if again else 1 if r.failed() else 0
 
 
 if __name__ == '__main__':

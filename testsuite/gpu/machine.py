@@ -51,11 +51,15 @@ def wheels():
     return [d for s in pythons() for d in sorted(glob.glob(f'{s}/nvidia/*'))]
 
 
+def environments():
+    """Folders of conda's environment, and of the one that this Python is of."""
+    return [d for d in dict.fromkeys((os.environ.get('CONDA_PREFIX', ''), sys.prefix)) if d and d != '/usr']
+
+
 def places():
     """[(folders of headers, folders of libraries)]: a library is taken from where its header is, the two are of one version."""
-    conda = [d for d in dict.fromkeys((os.environ.get('CONDA_PREFIX', ''), sys.prefix)) if d and d != '/usr']
     under = lambda r: [r, *(f'{r}/targets/{t}' for t in TARGETS)]
-    out = [([f'{p}/include' for p in under(r)], [f'{p}/{d}' for p in under(r) for d in ('lib64', 'lib')]) for r in roots() + conda]
+    out = [([f'{p}/include' for p in under(r)], [f'{p}/{d}' for p in under(r) for d in ('lib64', 'lib')]) for r in roots() + environments()]
     return out + [SYSTEM] + [([f'{d}/include'], [f'{d}/lib', f'{d}/lib64']) for d in wheels()]
 
 
