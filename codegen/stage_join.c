@@ -353,7 +353,7 @@ void open_memory(StageCx *x, Cw *w)
 		c.group = most(c.group, x->s->param[i]);
 	if (room)
 		cw_line(w, "pd_room_open(%" PRId64 ");", room);
-	if (on_gpu(x) && word_in(buf_str(&x->kernels.out), "pd_gemm"))
+	if (on_gpu(x) && strstr(buf_str(&x->kernels.out), "pd_gemm"))       /* pd_gemm_half and pd_gemm_batch too */
 		cw_line(w, "pd_gemm_open();");
 	open_calls(w, &c);
 }

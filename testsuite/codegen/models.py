@@ -66,3 +66,6 @@ save('lstm', [node('Transpose', 'x', 'steps', perm=[1, 0, 2]), node('LSTM', 'ste
      [('x', X, [2, 4, 3]), ('labels', L, [2])],
      [weight('W', 1, 8, 3), weight('R', 1, 8, 2), weight('B', 1, 16), weight('w2', 2, 3),
       numpy_helper.from_array(np.array([2, 2], 'i8'), 'rows')])
+
+# a term that is no row: GPU programs do not have this product by cuBLASLt
+save('term', [node('Gemm', 'x w c', 'logits')], [('x', X, [4, 6]), ('labels', L, [4])], [weight('w', 6, 5), weight('c', 4, 5)])

@@ -28,6 +28,7 @@ CASES = {
     'names': ('names', '--cluster local:2 --plan 1-1 --microbatches 2 --optimizer sgd --lr 0.5'),
 }
 LIBRARY = ('replicas',)
+OPENED = {'': 'pd_gemm', '--amp bf16': 'pd_gemm_half'}
 
 
 def sources(folder):
@@ -138,6 +139,20 @@ def rebuilt(pdcc):
         return f'a rebuilt folder differs from a new one in {sorted(odd)}' if odd else None
 
 
+def opened(pdcc):
+    """Whoever calls cuBLAS has it opened before step 0, by whichever of its functions."""
+    for amp, call in OPENED.items():
+        with tempfile.TemporaryDirectory() as tmp:
+            r = subprocess.run([pdcc, os.path.join(HERE, 'term.onnx'), '-o', tmp, '-q', '--cluster', 'local:1', '--target', 'cuda', *amp.split()],
+                               capture_output=True, text=True, timeout=60)
+            text = ''.join(open(os.path.join(tmp, f)).read() for f in sources(tmp) if f.startswith('stage0')) if not r.returncode else ''
+            if r.returncode or not re.search(rf'\b{call}\(', text):
+                return f'no {call} is emitted to begin with {r.stderr}'
+            if text.count('pd_gemm_open();') != 1:
+                return f'{call} is called, and cuBLAS is opened {text.count("pd_gemm_open();")} times before step 0'
+    return None
+
+
 def main():
     args = [a for a in sys.argv[1:] if a != '-u']
     failed = 0
@@ -146,12 +161,13 @@ def main():
         if why:
             print(f'FAIL {name}: {why}')
         failed += why is not None
-    if not args[1:]:
-        why = rebuilt(os.path.abspath(args[0]))
+    more = () if args[1:] else (rebuilt, opened)
+    for check in more:
+        why = check(os.path.abspath(args[0]))
         if why:
-            print(f'FAIL rebuilt: {why}')
+            print(f'FAIL {check.__name__}: {why}')
         failed += why is not None
-    print(f'{len(args[1:] or list(CASES) + ["rebuilt"]) - failed} passed, {failed} failed')
+    print(f'{len(args[1:] or CASES) + len(more) - failed} passed, {failed} failed')
     return failed > 0
 
 
