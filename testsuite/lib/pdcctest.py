@@ -1,5 +1,5 @@
 """What the suites share: find pdcc, emit and build a program, run it, read what it wrote."""
-import functools, json, os, shutil, struct, subprocess, sys, tempfile, threading
+import atexit, functools, json, os, shutil, struct, subprocess, sys, tempfile, threading
 import numpy as np
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -144,4 +144,8 @@ def keep(folder, name, expected, **job):
 
 
 def temp(prefix):
-    return tempfile.mkdtemp(prefix=f'pdcc-{prefix}-')
+    """A folder that goes when this process ends, unless it was told to --keep what it makes or $PDCC_KEEP_TEMP is set."""
+    folder, maker = tempfile.mkdtemp(prefix=f'pdcc-{prefix}-'), os.getpid()
+    if '--keep' not in sys.argv and not os.environ.get('PDCC_KEEP_TEMP'):
+        atexit.register(lambda: os.getpid() == maker and shutil.rmtree(folder, ignore_errors=True))     # not a child that it forks
+    return folder
