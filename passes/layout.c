@@ -33,7 +33,7 @@ static bool asks(const Layouts *l, const Node *n)
 {
 	if (l->gpu && n->nin && n->in[0]->type.rank > 4)
 		return false;
-	return n->op == OP_AveragePoolGrad || (is_conv(n->op) && (!l->gpu || dtype_half(n->in[0]->type.dtype)));
+	return (n->op == OP_AveragePoolGrad || is_conv(n->op)) && (!l->gpu || dtype_half(n->in[0]->type.dtype));
 }
 
 static bool is_filter(const Node *n, int i)
