@@ -51,6 +51,13 @@ Node *prod_make(Products *p, const ProductForm *f, Node *before, const Node *old
 	return n;
 }
 
+/* v is called so, where nothing else is. */
+void prod_named(Value *v, const char *name)
+{
+	if (!map_get(v->def->graph->names, name))
+		value_rename(v->def->graph, v, name);
+}
+
 /* v is y, seen in v's shape, from now on. */
 void prod_becomes(Products *p, Value *v, Value *y)
 {
@@ -58,12 +65,13 @@ void prod_becomes(Products *p, Value *v, Value *y)
 	Node *was = v->def, *made = y->def;
 	Builder b = prod_at(p, made);
 
+	if (v->type.layout != y->type.layout)
+		bug("%s lies in another order than %s, which stands for it", v->name, y->name);
 	b.before = made->next;
 	Value *view = mk_reshape(&b, y, &v->type);
 	value_replace(v, view);
 	node_drop(was);
-	if (!map_get(view->def->graph->names, name))
-		value_rename(view->def->graph, view, name);
+	prod_named(view, name);
 }
 
 /* ---- products as they are ---- */
@@ -114,10 +122,10 @@ static void convert(Products *p, Node *n)
 
 /* ---- what follows ---- */
 
-/* One matrix, or rows of all in one. */
+/* One matrix, or rows of all in one, of no longer rows. */
 bool prod_plain(const Node *n)
 {
-	return n && n->op == OP_Product && !*attr_str(n, "end") && !attr_int(n, "sum") && product_rows(n) > 0;
+	return n && n->op == OP_Product && !*attr_str(n, "end") && !attr_int(n, "sum") && !attr_int(n, "wide") && product_rows(n) > 0;
 }
 
 static void add_bias(Products *p, Node *n)
@@ -294,7 +302,8 @@ static Value *summed(const Node *n)
 {
 	Value *v = value_root(n->in[0]);
 
-	if (v->kind == VAL_NODE && v->def->op == OP_Cast && v->type.dtype == DT_f32 && dtype_half(v->def->in[0]->type.dtype))
+	if (v->kind == VAL_NODE && v->def->op == OP_Cast && v->type.dtype == DT_f32 && dtype_half(v->def->in[0]->type.dtype) &&
+	    v->def->in[0]->type.layout == v->type.layout)
 		v = value_root(v->def->in[0]);
 	return v;
 }

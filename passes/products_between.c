@@ -19,13 +19,19 @@ static bool read_by(const Value *v, OpKind op)
 	return !value_is_output(v);
 }
 
+/* A Cast that leaves what it reads in its order (passes/layout.c has some turn it as well). */
+static bool in_order(const Node *n)
+{
+	return n->op == OP_Cast && n->out[0]->type.layout == n->in[0]->type.layout;
+}
+
 /* Whether all that reads v, or views of it, are casts to t, t being DT_f32 until one is met; `sums`: or sums of its rows. */
 static bool only_cast(const Value *v, DType *t, bool sums)
 {
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *u = v->uses[i].node;
-		const DType to = u->op == OP_Cast ? u->out[0]->type.dtype : DT_f32;
-		if (u->op == OP_Cast && dtype_half(to) && (*t == DT_f32 || *t == to))
+		const DType to = in_order(u) ? u->out[0]->type.dtype : DT_f32;
+		if (dtype_half(to) && (*t == DT_f32 || *t == to))
 			*t = to;
 		else if (!(prod_view(u) && only_cast(u->out[0], t, sums)) && !(sums && u->op == OP_ReduceSum))
 			return false;
@@ -86,9 +92,9 @@ static int products_of(const Value *v, int64_t n, Reader *list, int count)
 	for (int i = 0; i < v->nuses && count >= 0; i++) {
 		Node *u = v->uses[i].node;
 		const int side = v->uses[i].index;
-		if ((prod_view(u) || u->op == OP_Cast) && prod_width(u->out[0]) == n)
+		if ((prod_view(u) || in_order(u)) && prod_width(u->out[0]) == n)
 			count = products_of(u->out[0], n, list, count);
-		else if (count < READERS && prod_plain(u) && !node_input(u, 2) && !attr_int(u, "wide") && side < 2 && u->in[0] != u->in[1])
+		else if (count < READERS && prod_plain(u) && !node_input(u, 2) && side < 2 && u->in[0] != u->in[1])
 			list[count++] = (Reader){ u, side };
 		else
 			return -1;
@@ -100,7 +106,7 @@ static int products_of(const Value *v, int64_t n, Reader *list, int count)
 static Node *rounded_product(Value *x)
 {
 	for (Value *v = x; v->nuses == 1 && !value_is_output(v) && v->kind == VAL_NODE && prod_width(v) == prod_width(x); v = v->def->in[0]) {
-		if (prod_view(v->def) || (v->def->op == OP_Cast && dtype_half(v->def->in[0]->type.dtype)))
+		if (prod_view(v->def) || (in_order(v->def) && dtype_half(v->def->in[0]->type.dtype)))
 			continue;
 		return prod_plain(v->def) && dtype_half(v->def->in[0]->type.dtype) ? v->def : NULL;
 	}
@@ -166,6 +172,8 @@ static void score_gradient(Products *p, Node *g, Node *loss, int64_t classes)
 		instead_of_casts(p, g->out[0], made->out[0]);
 	else
 		prod_becomes(p, g->out[0], made->out[0]);
+	if (g->in[0])                   /* still there: nothing read it */
+		node_drop(g);
 }
 
 /* All that reads a gradient of these scores are products that may read longer rows. */
@@ -175,7 +183,7 @@ static bool may_widen(const Value *logp, int64_t n)
 
 	for (int i = 0; i < logp->nuses; i++) {
 		const Value *dx = logp->uses[i].node->out[0];
-		if (!dtype_half(rounded_to(dx, false)) || products_of(dx, n, list, 0) < 0)
+		if (!dtype_half(rounded_to(dx, false)) || products_of(dx, n, list, 0) <= 0)
 			return false;
 	}
 	return true;
@@ -241,6 +249,8 @@ void prod_dropout_ends(Products *p, Node *n)
 	Node *from = n->in[0]->type.dtype == DT_f32 ? rounded_product(n->in[0]) : NULL, *add = added(n->out[0], &other);
 	const Type t = n->in[0]->type;
 
+	if (add && !prod_read_behind(n->out[1], add))
+		add = NULL;
 	if (!from && !add)
 		return;
 	attr_set_int(n, "to", dtype_onnx(n->out[0]->type.dtype));
@@ -252,8 +262,10 @@ void prod_dropout_ends(Products *p, Node *n)
 	Node *made = build(&b, OP_Dropout, n->attr, add ? 2 : 1, in, NULL);
 	made->fwd = n->fwd;
 	made->time = n->time;
+	const char *mask = n->out[1]->name;
 	prod_becomes(p, n->out[1], made->out[1]);
 	prod_becomes(p, add ? add->out[0] : n->out[0], made->out[0]);
+	prod_named(made->out[1], mask);
 }
 
 void prod_dropout_in_half(Products *p, Node *n)
@@ -272,7 +284,7 @@ void prod_norm_gradient(Products *p, Node *n)
 	const int scaled = n->op == OP_LayerNormGrad ? 5 : 4;      /* operands up to the scale */
 	Value *other = NULL, *in[6], *dy = n->in[0];
 
-	if (dy->nuses == 1 && dy->kind == VAL_NODE && dy->def->op == OP_Cast && dtype_half(dy->def->in[0]->type.dtype)) {
+	if (dy->nuses == 1 && !value_is_output(dy) && dy->kind == VAL_NODE && in_order(dy->def) && dtype_half(dy->def->in[0]->type.dtype)) {
 		node_set_input(n, 0, dy->def->in[0]);
 		node_remove(dy->def);
 	}
@@ -292,5 +304,10 @@ void prod_norm_gradient(Products *p, Node *n)
 	for (int i = 1; i < n->nout; i++)
 		if (!value_dead(n->out[i]))
 			prod_becomes(p, n->out[i], made->out[i]);
-	prod_becomes(p, add->out[0], made->out[0]);
+	const char *name[3] = { NULL };
+	for (int i = 1; i < n->nout; i++)
+		name[i] = n->out[i]->name;
+	prod_becomes(p, add->out[0], made->out[0]);             /* n is gone, and its results' names are free */
+	for (int i = 1; i < made->nout; i++)
+		prod_named(made->out[i], name[i]);
 }

@@ -103,7 +103,7 @@ static bool shape(Node *n, Diag *d)
 	Dims p, all;
 
 	if (a->dtype != b->dtype || !dtype_float(a->dtype) || a->rank < 2 || b->rank < 2 ||
-	    at->wide < 0 || at->wide > 3 || !dims(n, &all))
+	    a->layout != LAYOUT_PLAIN || b->layout != LAYOUT_PLAIN || at->wide < 0 || at->wide > 3 || !dims(n, &all))
 		return diag_error(d, n->loc, 304, "Product: %s by %s", str_type(d->scratch, a), str_type(d->scratch, b));
 	if (y.dtype != a->dtype && !(y.dtype == DT_f32 && dtype_half(a->dtype)))
 		return diag_error(d, n->loc, 302, "Product of %s cannot give %s", dtype_name(a->dtype), dtype_name(y.dtype));

@@ -91,6 +91,10 @@ static bool grad_shape(Node *n, Diag *d)
 		return false;
 	if (more_of(n) && !need_same_shape(n, d, more_of(n), &n->in[1]->type))
 		return false;
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i]->type.layout != LAYOUT_PLAIN)
+			return diag_error(d, n->loc, 304, "%s: operand %d is %s, rows are wanted", optab[n->op]->name, i,
+				str_type(d->scratch, &n->in[i]->type));
 	set_out(n, 0, n->in[1]->type);
 	if (!scale) {
 		trim_outs(n, 1);
