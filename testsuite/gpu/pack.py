@@ -5,8 +5,8 @@ The suites run with --target cuda on standin/ in parts, and what a part that pas
 emitted folders, what they read, what they gave. A part that failed gives nothing and stands in packed.json, so that the report
 says it. The benchmarks are emitted with weights that check.py makes up again where they run.
 
-DIR (FILE.parts where nothing is said; a temporary one with --quick) holds the parts: what passed there with this very pdcc is
-not run again, so that packing can be stopped and goes on. FILE is a .tar.xz; duplicates in it cost nothing, because the
+DIR (FILE.parts where nothing is said; a temporary one with --quick) holds the parts: what passed there with this very pdcc
+and these very suites is not run again, so that packing can be stopped and goes on. FILE is a .tar.xz; duplicates in it cost nothing, because the
 dictionary is larger than the archive. --only: parts whose name holds this. --quick: a few operators and models, small
 benchmarks (what the tests do)."""
 import argparse, concurrent.futures, glob, hashlib, json, lzma, os, re, shutil, struct, sys, tarfile, time
@@ -35,6 +35,7 @@ PASSES = {'Add': 1, 'LayerNormalization': 2, 'Softmax': 2, 'Fused': 2, 'ScoreLos
           'LayerNormGrad': 3, 'ReduceSum': 2}
 
 
+KERNELS = 65536, 4096      # of the tensors of `kernels`, 1 GiB: no cache holds it, and no start of a kernel counts
 FOUR = 'mlp', 'lenet', 'gpt2_mini', 'lstm_lm', 'resnet18'      # also on 4 stages and 4 replicas
 BITS = 'one device,4 stages,4 replicas,2x2,zero bubble replicas'
 GRADS = 8           # parts of the suite of gradients
@@ -77,6 +78,15 @@ def digest(path):
         return hashlib.sha256(f.read()).hexdigest()[:16]
 
 
+def key(quick, what, *paths):
+    """Of a part: what was packed for another one is not taken. `what` is run of these files and folders, by this pdcc."""
+    h = hashlib.sha256()
+    for f in (f for p in paths for f in (sorted(glob.glob(f'{p}/**', recursive=True)) if os.path.isdir(p) else [p])):
+        if os.path.isfile(f) and '__pycache__' not in f:
+            h.update(f'{os.path.relpath(f, SUITES)} {digest(f)}\n'.encode())
+    return f'{digest(T.pdcc_path())} {h.hexdigest()[:16]} {"quick" if quick else "all"} {what}'
+
+
 def slug(label):
     return re.sub(r'\W+', '-', label)
 
@@ -113,14 +123,14 @@ def suite(label, cmd):
         lines = out.splitlines()
         failed = [' | '.join(x.strip() for x in lines[i:i + 4]) for i, l in enumerate(lines) if l.startswith('FAIL')] or [f'exit {rc}: {said}'] if rc else []
         return ([] if rc == 77 else failed) or ([] if os.listdir(folder) or rc == 77 else [f'kept nothing: {said}']), said
-    return label, run, ' '.join(os.path.relpath(c, SUITES) if os.path.isabs(c) else c for c in cmd)
+    return label, run, ' '.join(os.path.relpath(c, SUITES) if os.path.isabs(c) else c for c in cmd), cmd[0]
 
 
 def bench_part(name, quick):
     def run(folder):
         why = bench(name, folder, quick)
         return [why] if why else [], why or 'emitted'
-    return f'bench {name}', run, str(BENCH[name])
+    return f'bench {name}', run, str(BENCH[name]), __file__
 
 
 def kernels(path, rows, width):
@@ -173,7 +183,7 @@ def bench(name, keep, quick):
     os.makedirs(to)
     if name == 'kernels':
         model = f'{to}/kernels.onnx'
-        tensor = kernels(model, *((32, 256) if quick else (65536, 4096)))       # 1 GiB: no cache holds it, and no start of a kernel counts
+        tensor = kernels(model, *((32, 256) if quick else KERNELS))
         job = {'bytes': {op: n * tensor for op, n in PASSES.items()}}
     elif name == 'lstm_lm':
         model = f'{to}/lstm_lm.onnx'
@@ -231,7 +241,8 @@ def main():
     os.makedirs(keep, exist_ok=True)
     os.environ['PDCC_CUDA'] = T.standin()[0].split('=', 1)[1]       # all suites, also where there is a GPU
     parts = [bench_part(name, a.quick) for name in ([] if a.no_bench else ['kernels'] if a.quick else BENCH)]
-    parts = [(label, run, f'{digest(T.pdcc_path())} {what}') for label, run, what in parts + [suite(*x) for x in suites(a.quick)] if a.only in label]
+    shared = [f'{SUITES}/lib', f'{SUITES}/standin', f'{SUITES}/oracle', __file__]       # amp and reproducible take the oracle's data
+    parts = [(label, run, key(a.quick, what, file, *shared)) for label, run, what, file in parts + [suite(*x) for x in suites(a.quick)] if a.only in label]
     failed, good, start = [], [], time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         for (label, _, _), r in zip(parts, pool.map(lambda x: judged(keep, x[0], x[2], x[1], a.kept), parts)):
