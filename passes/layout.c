@@ -27,13 +27,15 @@ static bool is_conv(OpKind op)
 	return op == OP_Conv || op == OP_ConvGradData || op == OP_ConvGradWeights;
 }
 
-/* Asks for NHWC by itself. The gradient of an average is larger than what it is made from: turn the small one. GPUs: the library has
- * filters of two axes in that order, not of three. */
+/* Asks for NHWC by itself. The gradient of an average is larger than what it is made from: turn the small one; GPUs: where its
+ * neighbours lie so, as what was averaged does. The library has filters of two axes in that order, not of three. */
 static bool asks(const Layouts *l, const Node *n)
 {
 	if (l->gpu && n->nin && n->in[0]->type.rank > 4)
 		return false;
-	return (n->op == OP_AveragePoolGrad || is_conv(n->op)) && (!l->gpu || dtype_half(n->in[0]->type.dtype));
+	if (n->op == OP_AveragePoolGrad && l->gpu)
+		return n->fwd && node_input(n->fwd, 0) && n->fwd->in[0]->type.layout == LAYOUT_NHWC;
+	return n->op == OP_AveragePoolGrad || (is_conv(n->op) && (!l->gpu || dtype_half(n->in[0]->type.dtype)));
 }
 
 static bool is_filter(const Node *n, int i)
