@@ -56,6 +56,7 @@ def suites(quick):
     out = [(f'model {m}', [*oracle, '--only', 'one-train,2-stages' + ',4-' * (m in FOUR), models[m]]) for m in own]
     out += [(f'model {m}', [*oracle, '--only', 'one-train', models[m]]) for m in models if m not in own]       # other exports of networks that are there
     out += [(f'amp {m}', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans', m]) for m in own]
+    out += [('amp fp16 mlp', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans', '--amp', 'fp16', 'mlp'])]
     out += [('amp attention', [f'{SUITES}/attention', '--amp', 'both'])]
     out += [(f'bits {m}', [f'{SUITES}/reproducible', '--target', 'cuda', '--only', 'adam', '--plans', BITS, f'{SUITES}/models/{m}'])
             for m in ('mlp', 'gpt2_mini')]
