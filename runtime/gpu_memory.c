@@ -233,6 +233,7 @@ void rt_from_gpu(const pd_program *p, char *arena)
 typedef struct first_run first_run;
 struct first_run { first_run *next; void (*run)(void *of, char *scrap); void *of; size_t bytes; };
 static first_run *first_runs;
+static bool       first_running;
 
 void rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes)
 {
@@ -248,6 +249,8 @@ void rt_first_runs(void)
 	size_t unused = 0, total = 0, most = 0;
 	void  *scrap = NULL;
 
+	if (!first_runs)
+		return;
 	rt_gpu_check(cudaMemGetInfo(&unused, &total), "cudaMemGetInfo");
 	for (const first_run *r = first_runs; r; r = r->next)
 		most = r->bytes > most && r->bytes <= unused / 8 * 7 ? r->bytes : most;
@@ -255,13 +258,20 @@ void rt_first_runs(void)
 		rt_refusal_taken();
 		return;
 	}
+	first_running = true;
 	for (const first_run *r = first_runs; r; r = r->next)
 		if (scrap && r->bytes <= most) {
 			pd_fill(scrap, 0, r->bytes);
 			r->run(r->of, scrap);
 		}
 	rt_gpu_wait();
+	first_running = false;
 	rt_device_release(scrap);
+}
+
+bool rt_first_running(void)
+{
+	return first_running;
 }
 
 void rt_refusal_taken(void)

@@ -550,10 +550,9 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 	rt_host_rooms(direct);
 	rt_streams_open();
 	rt_gpu_library();
-	if (!direct)
-		return;
 	rt_first_runs();
-	open_all();
+	if (direct)
+		open_all();
 }
 
 void rt_gpu_announce(void)

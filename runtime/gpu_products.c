@@ -17,7 +17,8 @@ struct product {
 	cublasLtMatmulAlgo_t   algorithm;
 	size_t                 bytes;   /* of workspace */
 	bool                   apart;   /* what is not the product is done by kernels of ours */
-	bool                   ran;
+	bool                   told;    /* that the library has it */
+	bool                   ran;     /* in a step: bits of a Relu may be kept as the library has them */
 };
 
 static cublasLtHandle_t lt;
@@ -263,9 +264,10 @@ void pd_product_run(const pd_product *p, void *y, void *also, const void *a, con
 		s = multiply(o, y, a, b, row, aux, scratch);
 	}
 	check(s, "cublasLtMatmul");
-	if (!o->ran && !o->apart && rt_log >= RT_LOG_DEBUG)
+	if (!o->told && !o->apart && rt_log >= RT_LOG_DEBUG)
 		printf("debug: cuBLASLt has epilogue %d for a product of %d x %d x %d\n", (int)epilogue(&o->d), o->d.m, o->d.n, o->d.k);
-	o->ran = true;
+	o->told = true;
+	o->ran |= !rt_first_running();
 	if (o->apart && o->d.sum)
 		pd_sum_rows(o->d.in, o->d.out, also, o->d.sum == 1 ? a : b, o->d.k, o->d.sum == 1 ? o->d.m : o->d.n);
 	else if (o->apart)

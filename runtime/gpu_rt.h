@@ -35,10 +35,12 @@ void   rt_unpinned(void *p);
 size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
 size_t rt_gpu_bytes(const pd_param *p);
 
-/* Before messages go by NCCL each form of a call of a library is run once, on zeros in memory that is given back: what the library loads
- * or makes at its first run waits for all that the device was told, later also for messages. `of` is run with that many bytes. */
+/* Before step 0 each form of a call of a library is run once, on zeros in memory that is given back: what the library refuses is known
+ * before others have kept anything for it, and what it loads or makes at its first run waits for all that the device was told, later also
+ * for messages by NCCL. `of` is run with that many bytes. */
 void   rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes);
 void   rt_first_runs(void);
+bool   rt_first_running(void);          /* what is run is no step */
 static inline size_t rt_part_bytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
 static inline void *rt_part(char **scrap, size_t bytes) { char *p = *scrap; *scrap += rt_part_bytes(bytes); return p; }
 void   rt_refusal_taken(void);  /* a library refused, and that is lived with: what it left is no error of the next kernel */

@@ -1,6 +1,6 @@
 /* standin_lt.c: cuBLASLt, by columns as there: the product by the processor's library in f32, then the epilogue, then one
  * rounding. STANDIN_EPILOGUES=0: none but the default is there; =late: the heuristic has them, runs do not; =drelu: none for the gradient
- * of a Relu. What the library's header forbids is refused. The bits that a Relu keeps have an order of their own. */
+ * of a Relu; =drelu-late: likewise, but runs alone refuse it. What the library's header forbids is refused. The bits that a Relu keeps have an order of their own. */
 #include <cublasLt.h>
 #include <math.h>
 #include <stdbool.h>
@@ -132,7 +132,7 @@ static int lacks(uint32_t end, const char *when)
 {
 	const char *s = getenv("STANDIN_EPILOGUES");
 
-	return s && !strcmp(s, when) && (strcmp(s, "drelu") ? end != CUBLASLT_EPILOGUE_DEFAULT : end == CUBLASLT_EPILOGUE_DRELU);
+	return s && !strcmp(s, when) && (strncmp(s, "drelu", 5) ? end != CUBLASLT_EPILOGUE_DEFAULT : end == CUBLASLT_EPILOGUE_DRELU);
 }
 
 API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
@@ -292,7 +292,7 @@ API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
 	    !algo || algo->data[0] != d->end || algo->data[1] > bytes || (bytes && !standin_within(workspace, bytes)) ||
 	    (uintptr_t)workspace % 256 || (uintptr_t)a % algo->data[2] || (uintptr_t)b % algo->data[3] || (uintptr_t)y % algo->data[4])
 		return REFUSED;
-	if (lacks(d->end, "late"))
+	if (lacks(d->end, "late") || lacks(d->end, "drelu-late"))
 		return LACKING;
 	const call x = { *d, *la, *lb, *ly, a, b, y, workspace, bytes };
 
