@@ -39,24 +39,19 @@ void rt_input_rooms(void)
 	}
 }
 
-static void fill(place *p, int i, int mb)
-{
-	rt_until(p->copied);
-	host_input(i, mb, p->host);
-}
-
 void rt_inputs_ahead(void)
 {
 	if (!inputs || rt_alone || rt_virtual || rt_program->flow || pd_evaluating() || rt_last_step())
 		return;
-	rt_step++;
 	for (int i = 0; i < rt_program->ninputs; i++) {
-		if (inputs[i].step != rt_step - 1)
+		place *p = &inputs[i].place[inputs[i].turn ^ 1];
+
+		if (inputs[i].step != rt_step)
 			continue;
-		fill(&inputs[i].place[inputs[i].turn ^ 1], i, inputs[i].first);
-		inputs[i].ahead = rt_step;
+		rt_until(p->copied);
+		if (rt_input_read(i, rt_step + 1, inputs[i].first, p->host))    /* else that step reads it, and says what is wrong */
+			inputs[i].ahead = rt_step + 1;
 	}
-	rt_step--;
 }
 
 void rt_inputs_end(void)
@@ -73,10 +68,12 @@ void pd_input(int i, int mb, void *dst)
 	place     *p = &inputs[i].place[inputs[i].turn ^= 1];
 	const bool there = inputs[i].ahead == rt_step && inputs[i].first == mb && !pd_evaluating();
 
-	if (there)
+	if (there) {
 		read_ahead++;
-	else
-		fill(p, i, mb);
+	} else {
+		rt_until(p->copied);
+		host_input(i, mb, p->host);
+	}
 	inputs[i].ahead = -1;
 	if (inputs[i].step != rt_step) {
 		inputs[i].step = rt_step;

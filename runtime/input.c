@@ -24,6 +24,8 @@ static struct set {
 	bool     synthetic;
 } sets[2];
 static bool evaluating;  /* rt_step counts steps of the evaluation set */
+/* The first value that was read and lies out of its input's range; s NULL: none. */
+static struct { const source *s; int64_t sample, value; size_t element; } outside;
 
 /* ---- opening ---- */
 
@@ -168,12 +170,13 @@ static void open_source(source *s, const pd_program *p, const rt_input_options *
 
 /* ---- values ---- */
 
-static _Noreturn void out_of_range(const source *s, int64_t sample, size_t e, int64_t v)
+static void check_outside(void)
 {
-	rt_fail(RT_ERROR, "R203",
-	        "%s: sample %lld, element %zu is %lld; input '%s' takes 0 to %lld",
-	        s->synthetic ? "data" : s->path, (long long)sample, e, (long long)v, s->d->name,
-	        (long long)s->d->range - 1);
+	const source *s = outside.s;
+
+	if (s)
+		rt_fail(RT_ERROR, "R203", "%s: sample %lld, element %zu is %lld; input '%s' takes 0 to %lld", s->synthetic ? "data" : s->path,
+		        (long long)outside.sample, outside.element, (long long)outside.value, s->d->name, (long long)s->d->range - 1);
 }
 
 static bool has_range(const source *s)
@@ -200,19 +203,22 @@ static bool some_outside(pd_dtype t, const char *values, int64_t n, int64_t rang
 	return bad;
 }
 
-static void check_range(const source *s, int64_t sample, size_t first, const char *values,
-                        int64_t n)
+static void note_outside(const source *s, int64_t sample, size_t first, const char *values, int64_t n)
 {
 	const pd_input_desc *d = s->d;
 
-	if (!some_outside(d->dtype, values, n, d->range))
+	if (outside.s || !some_outside(d->dtype, values, n, d->range))
 		return;
-	for (int64_t i = 0; i < n; i++) {
+	for (int64_t i = 0; i < n && !outside.s; i++) {
 		const int64_t v = d->dtype == PD_I64 ? ((const int64_t *)(const void *)values)[i]
 		                                     : ((const int32_t *)(const void *)values)[i];
 
-		if ((v < 0 || v >= d->range) && v != d->ignore_index)
-			out_of_range(s, sample, first + (size_t)i, v);
+		if ((v < 0 || v >= d->range) && v != d->ignore_index) {
+			outside.s = s;
+			outside.sample = sample;
+			outside.element = first + (size_t)i;
+			outside.value = v;
+		}
 	}
 }
 
@@ -221,7 +227,7 @@ static void read_part(const source *s, int64_t sample, size_t first, int64_t n, 
 {
 	file_read(&s->a, (size_t)sample * s->elements + first + s->shift, (size_t)n, s->d->dtype, to);
 	if (has_range(s))
-		check_range(s, sample, first, to, n);
+		note_outside(s, sample, first, to, n);
 }
 
 /* Before step 0: labels and indices of small files are all looked at; those of larger ones as they are read. */
@@ -235,6 +241,7 @@ static void check_all(const source *s, int64_t samples)
 	for (int64_t i = 0; i < samples; i++)
 		for (size_t e = 0; e < s->elements; e += BLOCK)
 			read_part(s, i, e, s->elements - e < BLOCK ? (int64_t)(s->elements - e) : BLOCK, (char *)part);
+	check_outside();
 }
 
 /* ---- the sets ---- */
@@ -428,11 +435,10 @@ static void ask_ahead(struct set *t, const source *s, int64_t place)
 	rt_prefetch_go();
 }
 
-void pd_input(int i, int mb, void *dst)
+static void read_input(int i, int64_t place, void *dst)
 {
 	struct set       *t = &sets[evaluating ? EVAL : TRAIN];
 	const source     *s = &t->s[i];
-	const int64_t     place = pd_sample(mb);
 	bool              absent;
 
 	if (s->d->batch_axis < 0) {
@@ -458,4 +464,19 @@ void pd_input(int i, int mb, void *dst)
 	}
 	if (s->ahead)
 		ask_ahead(t, s, place);
+}
+
+void pd_input(int i, int mb, void *dst)
+{
+	read_input(i, pd_sample(mb), dst);
+	check_outside();
+}
+
+bool rt_input_read(int i, int64_t step, int mb, void *dst)
+{
+	read_input(i, (step * rt_program->microbatches + mb) * rt_program->micro, dst);
+	const bool good = !outside.s;
+
+	outside.s = NULL;
+	return good;
 }

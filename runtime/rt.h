@@ -339,6 +339,7 @@ int64_t rt_input_span(void);            /* places of an epoch, what is left over
 int64_t rt_input_eval_samples(void);    /* 0: there is no evaluation set */
 int64_t rt_input_eval_steps(void);
 void    rt_input_evaluate(bool on);     /* rt_step counts steps of the evaluation set */
+bool    rt_input_read(int i, int64_t step, int mb, void *dst);  /* pd_input of another step; false: a value is out of range, pd_input says it */
 
 /* ---- samples.c: n samples in steps of `batch` ---- */
 typedef struct rt_order { int64_t samples, span, epoch; bool shuffle; uint64_t seed, key[4]; } rt_order; /* key: of epoch */
