@@ -1,27 +1,29 @@
-/* y = dropout(softmax(scores)) v, lse + rest = log sum exp of the row. A block has 16 rows of scores per warp and goes over the keys,
- * KEYS at a time, that lie in shared memory; the scores are in registers, as the product of two matrices leaves them (gpu_tiles.h).
- * What is summed up is scaled anew when a row meets a larger score. Of heads wider than DC columns a part is there at a time,
- * and a block makes DVC columns of y. The rows that see most keys begin. FILLED: a block looks at later keys only where one of its
- * rows leaves them any weight; done: the library has left them out, and blocks of such rows alone are to do theirs again. */
+/* y = dropout(softmax(scores)) v, lse + rest = log sum exp of the row. A block has 16 rows of scores per warp and goes
+ * over the keys, KEYS at a time, that lie in shared memory; the scores are in registers, as the product of two matrices
+ * leaves them (gpu_tiles.h). What is summed up is scaled anew when a row meets a larger score. Of heads wider than DC
+ * columns a part is there at a time, and a block makes DVC columns of y. The rows that see most keys begin. FILLED: a
+ * block looks at later keys only where one of its rows leaves them any weight; done: the library has left them out, and
+ * blocks of such rows alone are to do theirs again. */
 #include <gpu_tiles.h>
 
 namespace device::NAME {
-enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILES = (TQ + MINE - 1) / MINE, PARTS = (DV + DVC - 1) / DVC,
-	PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
+enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILES = (TQ + MINE - 1) / MINE,
+	PARTS = (DV + DVC - 1) / DVC, PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
 
 static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
 
 #include "score.part.h"
 
-static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *lse, float *rest, const TS *q, const TS *k, const TS *v,
-	const uint8_t *mask, const float *bias, int64_t sample, int done)
+static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *lse, float *rest, const TS *q,
+	const TS *k, const TS *v, const uint8_t *mask, const float *bias, int64_t sample, int done)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *ks = qs + MINE * PITCH, *vs = ks + KEYS * PITCH;
 	const int n = blockIdx.x % ALL, part = blockIdx.x / ALL % PARTS * DVC;
 	const int first = (TILES - 1 - (int)(blockIdx.x / (ALL * PARTS))) * MINE;
 	const int64_t b = n / H, h = n % H;
-	const TS *qn = q + b * QB + h * QH + (int64_t)first * QR, *kn = k + b * KB + h * KH, *vn = v + b * VB + h * VH + part;
+	const TS *qn = q + b * QB + h * QH + (int64_t)first * QR, *kn = k + b * KB + h * KH;
+	const TS *vn = v + b * VB + h * VH + part;
 	const int warp = threadIdx.x / 32, row = first + 16 * warp + threadIdx.x % 32 / 4;
 #if CAUSAL
 	int end = first + MINE < TK ? first + MINE : TK;
@@ -31,7 +33,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) run(TS *y, float *ls
 	float to[DVC / 8][4] = {}, top[2] = { -INFINITY, -INFINITY }, sum[2] = {};
 
 #if FILLED
-	if (done) {                     /* a row's largest score is no more than log TK below lse, and what the library rounds */
+	if (done) {             /* a row's largest score is no more than log TK below lse, and what the library rounds */
 		int needed = 0;
 
 		for (int64_t i = first + (int)threadIdx.x; i < first + MINE && i < TQ; i += THREADS)
@@ -158,6 +160,6 @@ PD_HOST void NAME(TS *y, T *lse, T *rest, const TS *q, const TS *k, const TS *v
 		return;
 #endif
 	PD_LAUNCH(device::NAME::run, HEADS * device::NAME::TILES * device::NAME::PARTS, device::NAME::THREADS,
-		((device::NAME::MINE + KEYS) * device::NAME::PITCH + KEYS * device::NAME::PITCHV) * sizeof(TS), y, lse, rest, q, k, v, mask, bias, sample,
-		done);
+		((device::NAME::MINE + KEYS) * device::NAME::PITCH + KEYS * device::NAME::PITCHV) * sizeof(TS), y, lse, rest, q,
+		k, v, mask, bias, sample, done);
 }

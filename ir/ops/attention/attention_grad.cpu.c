@@ -1,10 +1,11 @@
 /* The gradients of a head, ROWS rows of scores at a time: p again from lse + rest, d = dy v^T, then with t = dy y^T
  *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q
- * A dropped p is kept negative until dv has been added to. FILLED: later keys are looked at only where a row gives them weight;
- * no gradient reaches their products. */
+ * A dropped p is kept negative until dv has been added to. FILLED: later keys are looked at only where a row gives them
+ * weight; no gradient reaches their products. */
 #if HALF
-static void NAME(TS *restrict dq_16, TS *restrict dk_16, TS *restrict dv_16, const TS *restrict dy_16, const TS *restrict q_16,
-	const TS *restrict k_16, const TS *restrict v_16, const TS *restrict y_16, const T *restrict lse, const T *restrict rest
+static void NAME(TS *restrict dq_16, TS *restrict dk_16, TS *restrict dv_16, const TS *restrict dy_16,
+	const TS *restrict q_16, const TS *restrict k_16, const TS *restrict v_16, const TS *restrict y_16,
+	const T *restrict lse, const T *restrict rest
 #else
 static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
 	const T *restrict k, const T *restrict v, const T *restrict y, const T *restrict lse, const T *restrict rest
@@ -70,7 +71,8 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 				const int len = TK;
 #endif
 				T *restrict row = p + (int64_t)r * TK, *restrict drow = d + (int64_t)r * TK;
-				const T l = lse[n * TQ + i], m = rest[n * TQ + i], *restrict yi = y + b * YB + h * YH + i * YR, *restrict dyi = dyn + (int64_t)r * YR;
+				const T l = lse[n * TQ + i], m = rest[n * TQ + i];
+				const T *restrict yi = y + b * YB + h * YH + i * YR, *restrict dyi = dyn + (int64_t)r * YR;
 				T t = 0;
 
 #pragma omp simd reduction(+ : t)
@@ -102,7 +104,8 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 #endif
 				for (int j = len; j < keys; j++) {
 #if FILLED && DROP
-					row[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
+					const uint64_t at = (uint64_t)((h * TQ + i) * TK + j);
+					row[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), at) >= RATIO ?
 						EXP(FILL - l - m) * KEEP : 0;
 #elif FILLED
 					row[j] = EXP(FILL - l - m);

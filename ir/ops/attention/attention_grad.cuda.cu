@@ -1,16 +1,16 @@
-/* The gradients of attention, as the forward has tiles (attention.cuda.cu): p again from lse + rest, d = dy v', then with t = dy y of a
- * row
+/* The gradients of attention, as the forward has tiles (attention.cuda.cu): p again from lse + rest, d = dy v', then
+ * with t = dy y of a row
  *     ds = p (d - t)        dq = ds k        (rows: a block has queries and goes over the keys)
  *     dv = p' dy            dk = ds' q       (keys: a block has keys and goes over the queries)
- * Each sum is one block's, in the order of the keys or queries. t goes to memory from the first kernel to the second. FILLED: no
- * gradient reaches the products of later keys, and the second kernel looks at queries before its keys only where one of them
- * leaves them any weight. */
+ * Each sum is one block's, in the order of the keys or queries. t goes to memory from the first kernel to the second.
+ * FILLED: no gradient reaches the products of later keys, and the second kernel looks at queries before its keys only
+ * where one of them leaves them any weight. */
 #include <gpu_tiles.h>
 
 namespace device::NAME {
-enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILESQ = (TQ + MINE - 1) / MINE, TILESK = (TK + MINE - 1) / MINE,
-	PARTSQ = (D + DC - 1) / DC, PARTSV = (DV + DVC - 1) / DVC, PARTS = PARTSQ > PARTSV ? PARTSQ : PARTSV,
-	PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
+enum { ALL = HEADS > 0 ? HEADS : 1, THREADS = 32 * WARPS, MINE = 16 * WARPS, TILESQ = (TQ + MINE - 1) / MINE,
+	TILESK = (TK + MINE - 1) / MINE, PARTSQ = (D + DC - 1) / DC, PARTSV = (DV + DVC - 1) / DVC,
+	PARTS = PARTSQ > PARTSV ? PARTSQ : PARTSV, PITCH = DC + TILE::PAD, PITCHV = DVC + TILE::PAD };
 
 static_assert(sizeof(TS) == TILE::BYTES, "tiles are of the tensors' type");
 
@@ -33,7 +33,8 @@ template<int N> static __device__ void load_keys(TS *to, const TS *kn, int key, 
 #endif
 }
 
-/* dys[MINE][DVC] = queries from `first` on, where they are not there yet, vs[KEYS][DVC] = keys from `key` on, columns from c on. */
+/* dys[MINE][DVC] = queries from `first` on, where they are not there yet, vs[KEYS][DVC] = keys from `key` on, columns
+ * from c on. */
 static __device__ void load_values(TS *dys, TS *vs, const TS *dyn, const TS *vn, int first, int key, int c, bool anew)
 {
 	if (anew)
@@ -58,8 +59,9 @@ static __device__ void products_of(float *t, const TS *dy, const TS *y, int row)
 	}
 }
 
-static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *ts, const TS *dy, const TS *q, const TS *k, const TS *v,
-	const TS *y, const float *lse, const float *rest, const uint8_t *mask, const float *bias, int64_t sample)
+static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *ts, const TS *dy, const TS *q,
+	const TS *k, const TS *v, const TS *y, const float *lse, const float *rest, const uint8_t *mask, const float *bias,
+	int64_t sample)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *qs = (TS *)(void *)room, *dys = qs + MINE * PITCH, *ks = dys + MINE * PITCHV, *vs = ks + KEYS * PITCH;
@@ -121,7 +123,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT) rows(TS *dq, float *
 
 			PD_UNROLL
 			for (int e = 0; e < KEYS / 4; e++) {
-				const int at = key + e / 2 * 8 + (int)threadIdx.x % 4 * 2 + e % 2, j = TK % KEYS == 0 || at < TK ? at : TK - 1;
+				const int at = key + e / 2 * 8 + (int)threadIdx.x % 4 * 2 + e % 2;
+				const int j = TK % KEYS == 0 || at < TK ? at : TK - 1;
 				const float keep = kept(from, e / 2 * 8 + e % 2, sample);
 				float *x = &s[e / 2][2 * r + e % 2];
 				const float p = TILE::exp(score_of(*x, b, h, i, j, mask, bias) - l[r] - m[r]);
@@ -152,16 +155,19 @@ static __device__ void load_facts(row_facts *to, const float *lse, const float *
 	}
 }
 
-/* vs[MINE][DVC] = keys from `first` on, where they are not there yet, dys[KEYS][DVC] = queries from `query` on, columns from c on. */
-static __device__ void load_gradients(TS *vs, TS *dys, const TS *vn, const TS *dyn, int first, int query, int c, bool anew)
+/* vs[MINE][DVC] = keys from `first` on, where they are not there yet, dys[KEYS][DVC] = queries from `query` on, columns
+ * from c on. */
+static __device__ void load_gradients(TS *vs, TS *dys, const TS *vn, const TS *dyn, int first, int query, int c,
+	bool anew)
 {
 	if (anew)
 		pd_tile_load<TILE, MINE, DVC, VECTORS, THREADS>(vs, vn + c, VR, 1, TK - first, DV - c);
 	pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(dys, dyn + (int64_t)query * YR + c, YR, 1, TQ - query, DV - c);
 }
 
-static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 1) keys(TS *dk, TS *dv, const float *ts, const TS *dy, const TS *q, const TS *k,
-	const TS *v, const float *lse, const float *rest, const uint8_t *mask, const float *bias, int64_t sample)
+static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 1) keys(TS *dk, TS *dv, const float *ts,
+	const TS *dy, const TS *q, const TS *k, const TS *v, const float *lse, const float *rest, const uint8_t *mask,
+	const float *bias, int64_t sample)
 {
 	PD_DYN_SHARED(pd_16, room);
 	TS *ks = (TS *)(void *)room, *vs = ks + MINE * PITCH, *qs = vs + MINE * PITCHV, *dys = qs + KEYS * PITCH;
@@ -209,9 +215,11 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 
 		if (PARTS > 1) {
 			__syncthreads();
 			if (D > DC)
-				pd_tile_load<TILE, KEYS, DC, VECTORS, THREADS>(qs, qn + (int64_t)query * QR + part * DC, QR, 1, TQ - query, D - part * DC);
+				pd_tile_load<TILE, KEYS, DC, VECTORS, THREADS>(qs, qn + (int64_t)query * QR + part * DC, QR, 1,
+					TQ - query, D - part * DC);
 			if (DV > DVC)
-				pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(dys, dyn + (int64_t)query * YR + part * DVC, YR, 1, TQ - query, DV - part * DVC);
+				pd_tile_load<TILE, KEYS, DVC, VECTORS, THREADS>(dys, dyn + (int64_t)query * YR + part * DVC, YR, 1,
+					TQ - query, DV - part * DVC);
 			pd_tiles_there();
 		}
 		const int draw = query + (int)threadIdx.x % 4 * 2;
@@ -256,8 +264,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT - 1 : 
 }
 }
 
-PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k, const TS *v, const TS *y, const T *lse,
-	const T *rest
+PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k, const TS *v, const TS *y,
+	const T *lse, const T *rest
 #if MASK
 	, const uint8_t *mask
 #endif
@@ -278,12 +286,12 @@ PD_HOST void NAME(TS *dq, TS *dk, TS *dv, const TS *dy, const TS *q, const TS *k
 #if !DROP
 	const int64_t sample = 0;
 #endif
-	const size_t shared = (size_t)(device::NAME::MINE + KEYS) * (device::NAME::PITCH + device::NAME::PITCHV) * sizeof(TS);
+	const size_t shared = sizeof(TS) * (device::NAME::MINE + KEYS) * (device::NAME::PITCH + device::NAME::PITCHV);
 	const size_t facts = KEYS * sizeof(device::NAME::row_facts);
 	float *ts = (float *)pd_room(ROOM);
 
-	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS, shared, dq, ts, dy, q, k, v,
-		y, lse, rest, mask, bias, sample);
-	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS, shared + facts, dk, dv, ts, dy, q, k,
-		v, lse, rest, mask, bias, sample);
+	PD_LAUNCH(device::NAME::rows, HEADS * device::NAME::TILESQ * device::NAME::PARTSQ, device::NAME::THREADS, shared,
+		dq, ts, dy, q, k, v, y, lse, rest, mask, bias, sample);
+	PD_LAUNCH(device::NAME::keys, HEADS * device::NAME::TILESK * device::NAME::PARTS, device::NAME::THREADS,
+		shared + facts, dk, dv, ts, dy, q, k, v, lse, rest, mask, bias, sample);
 }

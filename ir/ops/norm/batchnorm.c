@@ -1,7 +1,8 @@
 /* BatchNormalization in training mode, by the statistics of the microbatch, and its gradients:
  *     %y, %mean, %var = BatchNorm(%x, %scale, %bias[, %running_mean, %running_var])     var: of the population
  *     %dx, %dscale, %dbias = BatchNormGrad(%dy, %x, %scale, %mean, %var)
- * x may be of 16-bit floats: so is y then, all else stays f32. Running statistics are a matter of the update phase (Stack, RunningStat); as operands they are taken in evaluation. cpu: the library; ref: plain loops. */
+ * x may be of 16-bit floats: so is y then, all else stays f32. Running statistics are a matter of the update phase
+ * (Stack, RunningStat); as operands they are taken in evaluation. cpu: the library; ref: plain loops. */
 #include "../common/common.h"
 
 struct batchnorm { double epsilon; };
