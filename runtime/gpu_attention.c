@@ -277,6 +277,7 @@ static Desc first_plan(graph *g, Desc all, cudnnBackendHeurMode_t mode, size_t *
 		}
 		destroy(config[i]);
 	}
+	destroy(heuristic);
 	return plan;
 }
 

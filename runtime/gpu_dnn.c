@@ -10,7 +10,9 @@ void dnn_check(cudnnStatus_t s, const char *what)
 {
 	if (s == CUDNN_STATUS_SUCCESS || rt_capture_refused("cuDNN", what))
 		return;
-	if (s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED || s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+	if (s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
+		rt_fail(RT_MEMORY, "R501", "%s: no memory of the host for cuDNN: %s", pd_device_name(), what);
+	if (s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
 		rt_gpu_lacks("cuDNN");
 	rt_fail(RT_ERROR, "R523", "%s: cuDNN: %s: %s", pd_device_name(), what, cudnnGetErrorString(s));
 }

@@ -30,8 +30,8 @@ static void note(const char *what, size_t bytes)
 	while (i < memory.parts && strcmp(memory.part[i].what, what))
 		i++;
 	if (i == PARTS) {
-		memory.part[PARTS - 1].what = "other pieces";
 		i--;
+		what = "other pieces";
 	}
 	memory.parts = i == memory.parts ? i + 1 : memory.parts;
 	memory.part[i].what = what;

@@ -562,5 +562,7 @@ void rt_gpu_announce(void)
 
 	if (rt_program->world > 1)
 		printf("messages between GPUs: %s\n", way.how);
+	if (rt_virtual)         /* there is no GPU */
+		return;
 	printf("memory of %s: %zu bytes (%s)\n", pd_device_name(), all, parts);
 }

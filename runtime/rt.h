@@ -34,7 +34,7 @@ bool   rt_last_step(void);              /* none is trained on behind the running
 double rt_now(void);                    /* seconds, monotonic */
 
 /* ---- where tensors lie ----
- * The host's arena holds all that files hold. A GPU program has another one on the device (gpu_device.c). */
+ * The host's arena holds all that files hold. A GPU program has another one on the device (gpu_memory.c). */
 #if defined RT_GPU
 size_t rt_host_arena(const pd_program *p);              /* bytes */
 void   rt_gpu_settings(void);                           /* before anything calls the driver */
