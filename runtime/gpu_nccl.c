@@ -550,7 +550,8 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 	rt_host_rooms(direct);
 	rt_streams_open();
 	rt_gpu_library();
-	rt_first_runs();
+	if (!o->dry_run)        /* --check makes the libraries' objects, and runs nothing */
+		rt_first_runs();
 	if (direct)
 		open_all();
 }
