@@ -2,8 +2,8 @@
 #ifndef PDCC_CODEGEN_EMIT_H
 #define PDCC_CODEGEN_EMIT_H
 
-#include "../ir/cluster.h"
-#include "../ir/ir.h"
+#include "ir/cluster.h"
+#include "ir/ir.h"
 
 /* Writes the build folder (README.md lists it); the module has been through memplan. Same input, same bytes; no path
  * of this machine gets in. False after a diagnostic (E07xx). */

@@ -414,7 +414,7 @@ int value_parts(const Value *v, OpKind op)
 
 bool updates_rows(const Node *n, OpKind op)
 {
-	enum { MOST = 64 };         /* parts that pd_collect_rows (runtime/serve.c) joins */
+	enum { MOST = 64 };         /* parts that pd_collect_rows (runtime/servers/serve.c) joins */
 
 	if (n->op != OP_SGD || n->nin != optab[OP_SGD]->minin || attr_float(n, "weight_decay") != 0)
 		return false;

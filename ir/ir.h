@@ -154,7 +154,7 @@ struct Graph {
 };
 
 /* A server is a stage without forward and backward, behind the others: its update graph has the very nodes that would stand
- * in the stage whose parameters it holds (passes/servers.c). */
+ * in the stage whose parameters it holds (passes/comm/servers.c). */
 struct Stage {
 	int      id;
 	bool     server;
@@ -216,7 +216,7 @@ struct Module {
 	double      step_time;      /* predicted seconds per step, when the plan was chosen; 0: not known */
 	struct Schedule *schedule;
 	const char *schedule_name;  /* what partition chose for --schedule auto; NULL: what was asked for */
-	unsigned    has;            /* P_TYPES, P_LOSS ...: what passes have established (passes/pass.h) */
+	unsigned    has;            /* P_TYPES, P_LOSS ...: what passes have established (passes/common/pass.h) */
 };
 
 /* Stages that are no servers. */

@@ -136,7 +136,7 @@ bool    product_even(const Node *n);            /* a Gemm or MatMul: its matrice
 /* A node of a recurrent layer as cuDNN takes it (ops/recurrent/layer.c), of a node that does the layer's steps; bias: how many it has. */
 Node   *recurrent_make(Builder *b, OpKind op, const Node *of, int bias, int nin, Value *const *in);
 
-/* A rounded copy of a weight that is made once per step, behind its update (passes/amp.c); it lies with the optimizer's state. */
+/* A rounded copy of a weight that is made once per step, behind its update (passes/graph/amp.c); it lies with the optimizer's state. */
 static inline bool cast_once(const Node *n)
 {
 	return n->op == OP_Cast && attr_int(n, "once");

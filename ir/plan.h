@@ -29,7 +29,7 @@ typedef struct GivenPlan {
 	int         *replicas;
 	int          ndevice, *device;      /* by rank: index into Cluster.device */
 	int64_t      micro;         /* microbatches per step; 0: not said */
-	int          order;         /* of the nodes that it cuts: index into order_name (passes/plan.h); 0: the file's */
+	int          order;         /* of the nodes that it cuts: index into order_name (passes/common/plan.h); 0: the file's */
 	const char  *by;            /* what proposed it; NULL: it is the user's */
 } GivenPlan;
 

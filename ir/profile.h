@@ -14,7 +14,7 @@ typedef struct ProfileNode {
 	int         threads;
 	const char *device;
 	int64_t     activation, weight;         /* bytes of its results; of the weights that it reads */
-	double      mean, typical, p50, p99, cov;       /* typical: what planners take (runtime/profile.c); cov: standard deviation by mean */
+	double      mean, typical, p50, p99, cov;       /* typical: what planners take (runtime/run/profile.c); cov: standard deviation by mean */
 	int64_t     n;                          /* steps that were measured */
 } ProfileNode;
 
@@ -41,7 +41,7 @@ Profile *profile_expected(Arena *a, const Module *m, const Node ***node);
 void profile_index(Arena *a, Profile *p);       /* fills .of; the first of several equal records counts */
 /* NULL: no record of that phase, op and value. */
 const ProfileNode *profile_find(const Profile *p, Phase phase, const char *op, const char *value);
-void profile_print(struct Buf *b, const Profile *p);    /* profile.json; the runtime writes the same (runtime/profile.c) */
+void profile_print(struct Buf *b, const Profile *p);    /* profile.json; the runtime writes the same (runtime/run/profile.c) */
 
 extern const char *const profile_phase[3];         /* "forward", "backward", "update" */
 

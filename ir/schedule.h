@@ -94,7 +94,7 @@ static inline bool act_of_micro(const Action *x) { return x->mb >= 0 && x->kind 
 int schedule_grains(const Schedule *s, int stage);
 int schedule_mine(const Schedule *s, int rank, int stage, int *grain);
 /* Sums that are held when the grains `mine` of `grains` come in that order and whole subtrees of the fixed tree
- * (runtime/tree.c) are added at once: gives how many in the end; most: at one time. */
+ * (runtime/comm/tree.c) are added at once: gives how many in the end; most: at one time. */
 int schedule_subtrees(Arena *a, int grains, const int *mine, int n, int *most);
 bool schedule_has(const Schedule *s, ActKind k);       /* some device does that */
 /* Servers update as gradients come: their devices have no UPDATE. */

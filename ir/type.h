@@ -60,7 +60,7 @@ int64_t type_numel(const Type *t);                  /* product of dim */
 int64_t type_bytes(const Type *t);                  /* dense: numel * size; row-sparse: rows * (row bytes + 8) */
 void    type_strides(const Type *t, int64_t *stride);   /* in elements, by logical axis, layout respected */
 /* Rows along the first axis that a sum over all elements adds together, so that there are at most 256 such blocks. A table is
- * cut between them alone (passes/tables.c): its pieces have the sums of the whole. 0: it has no two rows. */
+ * cut between them alone (passes/comm/tables.c): its pieces have the sums of the whole. 0: it has no two rows. */
 int64_t type_block_rows(const Type *t);
 const char *str_type(Arena *a, const Type *t);      /* "f32[32,784]", "i64[]", "f32[50000,64] rows<=32", "f32[8,3,4,4]nhwc" */
 const char *str_shape(Arena *a, const Type *t);     /* "[32,784]" */

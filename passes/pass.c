@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include "changes.h"
-#include "diff.h"
-#include "pass.h"
+#include "passes/report/changes.h"
+#include "passes/report/diff.h"
+#include "passes/common/pass.h"
 
 const Pass pass_table[] = {
 #define PASS(name, needs, gives, help) { #name, needs, gives, help, pass_##name },

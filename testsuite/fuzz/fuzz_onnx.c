@@ -1,6 +1,6 @@
 /* The ONNX importer: any bytes give a module or a diagnostic. Weights are small, so external data is never found. */
 #include "fuzz.h"
-#include "../../frontend/onnx.h"
+#include "frontend/onnx/onnx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -1,7 +1,7 @@
 /* The cluster.yaml and train.yaml readers. The first byte chooses which. */
 #include "fuzz.h"
-#include "../../frontend/cluster.h"
-#include "../../frontend/train.h"
+#include "frontend/settings/cluster.h"
+#include "frontend/settings/train.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -166,7 +166,7 @@ class GpuDevice(Device):
         objects = [f'obj/{o}' for o in objects]
         for f in [f'{here}/emulate.c', f'{here}/emulate_gpu.c', f'{self.dir}/stage0/stage0.c', *device]:
             objects.append(f'em_{os.path.basename(f)}.o')
-            T.check('cc', *T.run([*T.cc().split(), *FLAGS, *opt.split(), '-DRT_GPU', f'-I{here}/../../runtime', '-isystem', f'{cuda}/include', '-c', f, '-o', objects[-1]], cwd=self.dir))
+            T.check('cc', *T.run([*T.cc().split(), *FLAGS, *opt.split(), '-DRT_GPU', *(f'-I{here}/../../runtime/{d}' for d in ('.', 'run', 'comm', 'cpu', 'data', 'gpu', 'servers', 'state')), '-isystem', f'{cuda}/include', '-c', f, '-o', objects[-1]], cwd=self.dir))
         shutil.copy(f'{cuda}/lib64/libcudart.so', f'{self.dir}/em_cuda.so')      # each program has a GPU of its own
         T.check('cc', *T.run(['g++', '-shared', '-Wl,-Bsymbolic', '-o', 'em.so', *objects, f'{self.dir}/em_cuda.so', '-fopenmp', '-lm'], cwd=self.dir))
         return f'{self.dir}/em.so'
@@ -200,7 +200,7 @@ class GpuDevice(Device):
         return {n: g.copy() for n, g in self.made.items()}
 
 
-# ---- optimizers: the order of operations of frontend/OPS.md, in the type of the weights ----
+# ---- optimizers: the order of operations of frontend/onnx/OPS.md, in the type of the weights ----
 
 class Optimizer:
     def __init__(self, kind, lr=0.01, mu=0.9, betas=(0.9, 0.999), eps=1e-8, clip=None):

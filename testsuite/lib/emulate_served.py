@@ -1,6 +1,6 @@
 """What asynchronous servers compute, one after another: a run is told in the order of arrival that --arrivals recorded.
 
-Lines of a server's record (runtime/serve.c):
+Lines of a server's record (runtime/servers/serve.c):
 
     pull PARAMETER RANK STEP VERSION [ROWS ...]     the device reads what VERSION updates made, all of it or these rows
     push PARAMETER RANK STEP VERSION                its gradient of that step is update VERSION of the parameter

@@ -1,6 +1,6 @@
 /* compress.c: codecs against oracles of their own, on one process. `compress bench` prints their speed. */
 #include "test.h"
-#include "../../runtime/rt.h"
+#include "runtime/rt.h"
 #include <time.h>
 
 enum { N = 70001 };

@@ -1,4 +1,4 @@
-/* standin_dnn.c: cuDNN's convolutions as emitted programs use them, by oneDNN (runtime/cpu_conv.c). What it names first takes more
+/* standin_dnn.c: cuDNN's convolutions as emitted programs use them, by oneDNN (runtime/cpu/cpu_conv.c). What it names first takes more
  * workspace than one should give it, or does not always add in one order: some results differ in last bits. */
 #include <math.h>
 #include <stdlib.h>

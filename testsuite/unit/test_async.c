@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../ir/diag.h"
-#include "../../passes/sched.h"
-#include "../../passes/simulate.h"
+#include "ir/diag.h"
+#include "passes/schedule/sched.h"
+#include "passes/simulate/simulate.h"
 
 enum { MOST = 8 };
 

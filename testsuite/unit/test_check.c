@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "../../codegen/emit.h"
-#include "../../ir/buf.h"
+#include "codegen/emit.h"
+#include "ir/buf.h"
 
 static const char *tree = ".", *pdcc = "pdcc";
 static char dir[] = "/tmp/pdcc-check-XXXXXX";

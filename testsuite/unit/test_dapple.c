@@ -6,7 +6,7 @@
 #include <string.h>
 #include <math.h>
 #include <cmocka.h>
-#include "../../passes/planner/dapple.h"
+#include "passes/planner/dapple.h"
 
 static unsigned seed = 7;
 

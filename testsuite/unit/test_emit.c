@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../codegen/build.h"
+#include "codegen/write/build.h"
 
 static Arena *arena;
 

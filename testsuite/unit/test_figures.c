@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../passes/sched.h"
-#include "../../passes/simulate.h"
+#include "passes/schedule/sched.h"
+#include "passes/simulate/simulate.h"
 
 enum { STAGES = 8, WIDE = 128, LINES = 16 };
 

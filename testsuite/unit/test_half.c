@@ -5,8 +5,8 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "../../ir/ops/common/common.h"
-#include "../../runtime/pd.h"
+#include "ir/ops/common/common.h"
+#include "runtime/pd.h"
 
 static uint16_t compiler(DType t, float x)
 {

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "../../ir/buf.h"
-#include "../../ir/ops/common/common.h"
+#include "ir/buf.h"
+#include "ir/ops/common/common.h"
 
 static const char *compiler = "cc -fopenmp", *tree = ".";
 static Arena *arena;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../ir/ops/common/common.h"
+#include "ir/ops/common/common.h"
 
 static Arena *arena;
 static Diag diag;

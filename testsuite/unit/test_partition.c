@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../passes/plansearch.h"
+#include "passes/plan/plansearch.h"
 
 enum { LAYERS = 8, DEVICES = 16 };
 

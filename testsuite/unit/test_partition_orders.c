@@ -1,5 +1,5 @@
 /* partition on graphs with branches: random DAGs of Gemm, Add and Relu with two inputs, against every plan there is: every
- * chain of down-sets of the segments, every number of replicas. Orders of nodes (passes/order.c) keep operands in front. */
+ * chain of down-sets of the segments, every number of replicas. Orders of nodes (passes/plan/order.c) keep operands in front. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../passes/plansearch.h"
-#include "../../passes/stages.h"
+#include "passes/plan/plansearch.h"
+#include "passes/plan/stages.h"
 
 enum { LAYERS = 7, MOST = 9, CASES = 300 };
 

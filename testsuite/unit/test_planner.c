@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../ir/buf.h"
-#include "../../passes/planner/pipedream.h"
+#include "ir/buf.h"
+#include "passes/planner/pipedream.h"
 
 enum { CHAINS = 6000, DAGS = 6000, LARGE = 300, LAYERS = 8, MACHINES = 6, STATES = 10 };
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "../../runtime/pd.h"
+#include "runtime/pd.h"
 
 enum { N = 4096, BINS = 16 };
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 #include <cmocka.h>
-#include "../../passes/sched.h"
-#include "../../passes/simulate.h"
+#include "passes/schedule/sched.h"
+#include "passes/simulate/simulate.h"
 
 enum { PICTURE = 64 };
 

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "../../passes/servers.h"
-#include "../../passes/tables.h"
+#include "passes/comm/servers.h"
+#include "passes/comm/tables.h"
 
 /* Samples of T(p) = b / p + a (p - 1) + c with up to `noise` of each on top; the fit, and its best p. */
 static int best_of(double b, double a, double c, double noise, double fit[3])

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "../../codegen/tmpl.h"
+#include "codegen/write/tmpl.h"
 
 static const char *tree = ".", *compiler = "cc -fopenmp";
 

@@ -5,10 +5,10 @@
  *     AllReduce(%a, %b, ...) {over=replicas}  sums over the stage's replicas, in place
  *     AllReduce(%a, ...) {over=rows}          the same, where foreign rows are zero
  *     AllGatherv(%ids, %rows)                 rows of all replicas (from Stack), each id once: the sum over the microbatches
- * by: the algorithm, auto, ring, doubling, halving, pairwise, hosts (runtime/rounds.c) or vendor.
+ * by: the algorithm, auto, ring, doubling, halving, pairwise, hosts (runtime/comm/rounds.c) or vendor.
  * bucket: the sum begins in the last backward of a step, behind the node that makes its last operand, as the how manieth of
  * the stage; -1: in SYNC.
- * owner: which replica has the sum of each operand, updates with it and sends the parameter to the others (passes/owners.c).
+ * owner: which replica has the sum of each operand, updates with it and sends the parameter to the others (passes/comm/owners.c).
  * codec: how the messages of a sum are packed: none, trunc16, bf16, q8 with a step per `block` elements. feedback: what packing
  * takes away from %g.w stays in the parameter w:residual of each replica and is added to its gradient of the next step. guard: the first
  * steps show whether packing pays. */

@@ -1,4 +1,4 @@
-/* What travels between the devices that train and the servers that hold parameters (Parallax section 3). passes/servers.c
+/* What travels between the devices that train and the servers that hold parameters (Parallax section 3). passes/comm/servers.c
  * makes these nodes.
  *
  *     Pull(@w, %ids) {key}        forward: the rows of @w that %ids name, from their servers, before they are read; a row
@@ -14,7 +14,7 @@
  *     Return(%c) {key}            what they made of it, from the first replica
  *     %c = Take(@w) {key, from}   update of the server. opau.c removes these four where it can
  * key: the same number on both sides for one parameter; part: which of its gradients, where it is used several times. row: of a
- * table that is partitioned by rows (passes/tables.c) the first row of the piece that this server has. */
+ * table that is partitioned by rows (passes/comm/tables.c) the first row of the piece that this server has. */
 #include "../common/common.h"
 
 struct held { int64_t key, part, from, cut, ncut, row; const char *cast, *wire; };

@@ -1,6 +1,6 @@
 /* Convolution over one to three spatial axes, and its gradients by the data and by the weights and bias.
  *     %y = Conv(%x, %w[, %b])      %dx = ConvGradData(%dy, %w) {dims=shape of x}
- *     %y = ConvRelu(%x, %w, %b)    max(0, Conv), of GPUs (passes/products.c)
+ *     %y = ConvRelu(%x, %w, %b)    max(0, Conv), of GPUs (passes/gpu/products.c)
  *     %dw, %db = ConvGradWeights(%x, %dy) {dims=shape of w}      %db only with bias=1
  * Activations may be channels-last; weights are plain on CPUs, on GPUs they lie as the activations (ConvGradWeights.layout says how
  * dw does). cpu: oneDNN; ref: plain loops. */

@@ -2,7 +2,7 @@
  * node (id), global sample and element, so they are the same for every plan; the first axis is the batch. The mask
  * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. Elements are counted in plain
  * order, also where they lie channels-last.
- * On GPUs, made by passes/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. */
+ * On GPUs, made by passes/gpu/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. */
 #include "../common/common.h"
 
 struct dropout { double ratio; int64_t id, seed, evaluates, to; };

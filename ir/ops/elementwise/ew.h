@@ -17,7 +17,7 @@ typedef struct EwRow {
 	int64_t   (*i)(int64_t a, int64_t b, int64_t c);
 } EwRow;
 
-/* Of Cast: ONNX number of the dtype; of Mod; of Cast: passes/amp.c; of Cast: the result's order in memory, "": the operand's. */
+/* Of Cast: ONNX number of the dtype; of Mod; of Cast: passes/graph/amp.c; of Cast: the result's order in memory, "": the operand's. */
 struct ew_attr { int64_t to, fmod, once; const char *layout; };
 struct fused_attr { const char *code; Ints outs; };
 

@@ -6,7 +6,7 @@
  *     %dx = SoftmaxCrossEntropyLossGrad(%dloss, %logp, %labels[, %weights])
  *     %dx = NegativeLogLikelihoodLossGrad(%dloss, %labels[, %weights]) {classes=C}
  *     %n = CountHits(%x, %labels)          f32[2]: labels that have the greatest score; labels that count
- * On GPUs, made by passes/products.c of SoftmaxCrossEntropyLoss over rows of scores and its gradient, so that scores are read once and
+ * On GPUs, made by passes/gpu/products.c of SoftmaxCrossEntropyLoss over rows of scores and its gradient, so that scores are read once and
  * their logarithms never written; scores may be of 16 bits, and their rows longer than the classes are many:
  *     %loss, %sums = ScoreLoss(%x, %labels[, %weights]) {classes=C}       sums: f32[rows], log of the sum of exp(x)
  *     %dx = ScoreLossGrad(%dloss, %x, %sums, %labels[, %weights]) {classes=C, dtype=...} */

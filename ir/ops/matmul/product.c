@@ -1,5 +1,5 @@
 /* Product: a product of matrices as the GPU's library takes it, cuBLASLt, with what the library does to the result before it
- * is written (its epilogue) or to an operand while it is read. Made by passes/products.c of MatMul or Gemm and what lies
+ * is written (its epilogue) or to an operand while it is read. Made by passes/gpu/products.c of MatMul or Gemm and what lies
  * around them.
  *     %y[, %also] = Product(%a, %b[, %bias[, %kept]]) {transA, transB, to, end, keep, sum}
  * y = end(op(a) op(b) + bias), bias a row of n numbers.

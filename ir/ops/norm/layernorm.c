@@ -4,7 +4,7 @@
  *     %y, %mean, %inv = LayerNormalization(%x[, %scale[, %bias]])     %y, %inv = RMSNormalization(%x[, %scale])
  *     %dx[, %dscale, %dbias] = LayerNormGrad(%dy, %x, %mean, %inv[, %scale])
  *     %dx[, %dscale] = RMSNormGrad(%dy, %x, %inv[, %scale])
- * GPUs: %more, of dx's shape, behind the scale of a gradient is added to dx, and dy may be of 16 bits (passes/products_between.c). */
+ * GPUs: %more, of dx's shape, behind the scale of a gradient is added to dx, and dy may be of 16 bits (passes/gpu/products_between.c). */
 #include "../common/common.h"
 
 struct layernorm { int64_t axis; double epsilon; int64_t to; };

@@ -1,5 +1,5 @@
 /* A recurrent layer in one direction as cuDNN takes it: the input's product, the steps and the products of the weights'
- * gradients belong to the library. Made by passes/recurrent.c, for GPUs, of an LSTM, GRU or RNN and what lies around it.
+ * gradients belong to the library. Made by passes/gpu/recurrent.c, for GPUs, of an LSTM, GRU or RNN and what lies around it.
  *     %y, %h, %reserve[, %c] = Recurrent(%x, %W, %R, %b, %rb, %h0, %c0, %lens) {cell, activation, steps, reverse}
  *     %dx, %dh0[, %dc0] = RecurrentGradData(%reserve, %y, %W, %R, %b, %rb, %dy, %dh, %dc, %h0, %c0, %lens)
  *     %dW, %dR[, %db[, %drb]] = RecurrentGradWeights(%reserve, %dh0, %x, %y, %h0, %lens) {bias}
@@ -39,7 +39,7 @@ static Sizes sizes(const Node *n)
 }
 
 /* What the formulas have a backward remember: the gates, cells and their tanh, of every step. Where the library wants more
- * it gets it before step 0 (runtime/gpu_recurrent.c). */
+ * it gets it before step 0 (runtime/gpu/gpu_recurrent.c). */
 static int64_t reserved(const Node *n, Sizes s)
 {
 	return s.steps * s.batch * s.hidden * (gates(n) + 2) + 1024;
@@ -164,7 +164,7 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, units * gates(n) * (2.0 * (double)s.hidden + 2.0 * (double)s.input + 15));
 }
 
-/* What a call works on beside its operands (runtime/gpu_recurrent.c): the weights in the library's order, matrix by matrix, and sequences
+/* What a call works on beside its operands (runtime/gpu/gpu_recurrent.c): the weights in the library's order, matrix by matrix, and sequences
  * turned round; each begins at a multiple of 256 bytes. */
 static void scratch(const Node *n, Lib *l)
 {

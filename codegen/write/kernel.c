@@ -1,0 +1,260 @@
+/* Kernels and statements; see kernel.h. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kernel.h"
+
+void kernels_init(Kernels *k, Arena *a, Diag *d, bool cuda)
+{
+	memset(k, 0, sizeof *k);
+	k->a = a;
+	k->d = d;
+	k->cuda = cuda;
+	map_init(&k->name_of, a, true);
+	map_init(&k->used, a, true);
+	map_init(&k->of, a, false);
+	map_init(&k->heads, a, true);
+}
+
+static bool has_f64(const Node *n)
+{
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && n->in[i]->type.dtype == DT_f64)
+			return true;
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i] && n->out[i]->type.dtype == DT_f64)
+			return true;
+	return false;
+}
+
+/* Holes that every template may use where the op binds none: the element type and its functions of math.h. */
+static Holes *standard_holes(Arena *a, bool f64)
+{
+	static const char *const math[] = {
+		"exp", "tanh", "log", "log1p", "expm1", "sqrt", "erf", "pow", "fabs", "fmax", "fmin", "fmod", "cos", "sin", "tan",
+		"floor", "ceil", "round", "rint",
+	};
+	Holes *h = NEW(a, Holes);
+
+	h->arena = a;
+	hole_text(h, "T", f64 ? "double" : "float");
+	for (size_t i = 0; i < sizeof math / sizeof *math; i++) {
+		char *upper = arena_str(a, math[i]);
+		for (char *p = upper; *p; p++)
+			*p = (char)toupper((unsigned char)*p);
+		hole_text(h, upper, "%s%s", math[i], f64 ? "" : "f");
+	}
+	hole_int(h, "PAR", 0);
+	return h;
+}
+
+static const char *hole_string(Arena *a, const Holes *h, const char *name, size_t n)
+{
+	for (int i = 0; i < h->n; i++)
+		if (!strncmp(h->h[i].name, name, n) && !h->h[i].name[n])
+			return h->h[i].is_int ? arena_printf(a, "%lld", (long long)h->h[i].i) : h->h[i].s;
+	return NULL;
+}
+
+/* GPU: what a kernel is launched with, the names in PARAMS. */
+static void bind_args(Holes *h)
+{
+	const char *params = hole_string(h->arena, h, "PARAMS", 6), *args = "";
+
+	if (!params || hole_string(h->arena, h, "ARGS", 4))
+		return;
+	for (const char *s = params; *s;) {
+		const char *end = s + strcspn(s, ","), *word = end;
+		while (word > s && (isalnum((unsigned char)word[-1]) || word[-1] == '_'))
+			word--;
+		args = arena_printf(h->arena, "%s%s%.*s", args, *args ? ", " : "", (int)(end - word), word);
+		s = *end ? end + 1 : end;
+	}
+	hole_text(h, "ARGS", "%s", args);
+}
+
+/* GPU: the head of the function that the host calls, as a declaration. */
+static void declare(Kernels *k, const char *text)
+{
+	const char *head = strstr(text, "PD_HOST "), *end = head ? strstr(head, "\n{") : NULL;
+
+	if (!end)
+		bug("a GPU template without PD_HOST");
+	head += strlen("PD_HOST ");
+	for (; head < end; head++) {            /* on one line */
+		const bool space = isspace((unsigned char)*head);
+		if (space && (isspace((unsigned char)head[1]) || head[1] == ',' || head[1] == ')'))
+			continue;
+		buf_putc(&k->heads_of, space ? ' ' : *head);
+	}
+	buf_puts(&k->heads_of, ";\n");
+}
+
+/* The function under the name the op gave it; another when that means something else here already. */
+static const char *add_function(Kernels *k, const char *file, const char *text, Holes *h, bool f64)
+{
+	const Holes *more = standard_holes(k->a, f64);
+	const char *wish = h->name ? names_legal(k->a, h->name) : "kernel", *name;
+	const size_t head = tmpl_head(text);
+	Buf b = { 0 };
+
+	if (k->cuda)
+		bind_args(h);
+	if (k->cuda && k->suffix)
+		wish = arena_printf(k->a, "%s%s", wish, k->suffix);
+	name = wish;
+	h->name = "NAME";                       /* the same text whatever the name: that is what is compared */
+	if (!tmpl_fill(&b, file, text, h, more, k->d))
+		return buf_free(&b), NULL;
+	const char *known = map_get(&k->name_of, buf_str(&b));
+
+	if (!known) {
+		for (int i = 2; map_has(&k->used, name); i++)
+			name = arena_printf(k->a, "%s_%d", wish, i);
+		map_put(&k->used, name, k);
+		known = arena_str(k->a, name);
+		map_put(&k->name_of, buf_str(&b), (void *)(uintptr_t)known);
+		buf_clear(&b);
+		h->name = known;
+		buf_puts(&b, "\n");
+		if (!map_has(&k->heads, file))
+			buf_add(&b, text, head);
+		map_put(&k->heads, file, k);
+		tmpl_fill(&b, file, text + head, h, more, k->d);
+		buf_puts(&k->out, buf_str(&b));
+		if (k->cuda)
+			declare(k, buf_str(&b));
+	}
+	h->name = known;
+	buf_free(&b);
+	return known;
+}
+
+const NodeKernel *kernel_of(Kernels *k, const Node *n)
+{
+	NodeKernel *nk = map_get(&k->of, n);
+
+	if (nk)
+		return nk;
+	const OpDef *op = optab[n->op];
+	const bool f64 = has_f64(n);
+	nk = NEW(k->a, NodeKernel);
+	const bool vendor = k->cuda && op->by_vendor && op->by_vendor(n);
+	if (k->cuda)
+		nk->k = vendor ? &op->vendor : &op->cuda;
+	else
+		nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref : &op->cpu;
+	nk->h = NEW(k->a, Holes);
+	nk->h->arena = k->a;
+	if (k->cuda && (f64 || (!nk->k->file && !nk->k->call))) {
+		diag_error(k->d, n->loc, 702, "%s has no kernel for GPUs%s", op->name, f64 ? " in f64" : "");
+		return NULL;
+	}
+	if (op->holes)
+		op->holes(n, nk->h);
+	nk->call = k->cuda ? hole_string(k->a, nk->h, "CUDA_CALL", 9) : NULL;
+	if (!nk->call && !vendor)
+		nk->call = hole_string(k->a, nk->h, "CALL", 4);
+	if (!nk->call)
+		nk->call = nk->k->call;
+	if (!nk->call) {
+		diag_error(k->d, n->loc, 702, "%s has no kernel%s", op->name, f64 ? " for f64" : "");
+		return NULL;
+	}
+	nk->object = nk->k->object && strstr(nk->call, "$o") ? nk->k->object : NULL;
+	if (nk->k->file) {
+		const char *text = tmpl_text(k->a, nk->k->file);
+		if (!text) {
+			diag_error(k->d, n->loc, 702, "%s: there is no template '%s'", op->name, nk->k->file);
+			return NULL;
+		}
+		nk->name = add_function(k, nk->k->file, text, nk->h, f64);
+		if (!nk->name)
+			return NULL;
+	}
+	map_put(&k->of, n, nk);
+	return nk;
+}
+
+int64_t kernel_room(const Kernels *k, const Node *n)
+{
+	const NodeKernel *nk = map_get(&k->of, n);
+	const char *room = nk ? hole_string(k->a, nk->h, "ROOM", 4) : NULL;
+
+	return room ? strtoll(room, NULL, 10) : 0;
+}
+
+/* A vector version may round otherwise than the scalar one that does the rest of a loop, and how nodes are fused into loops
+ * hangs on the plan. */
+void kernels_head(const Kernels *k, Buf *out, bool reproducible)
+{
+	const char *text = embedded_text("codegen/frames/math.h.in");
+
+	if (k->cuda) {
+		buf_puts(out, "#include \"gpu.h\"\n");
+		return;
+	}
+	if (!text)
+		bug("math.h.in is not embedded");
+	buf_puts(out, "#include \"pd.h\"\n");
+	if (!reproducible)
+		buf_printf(out, "\n%s", text);
+}
+
+/* ---- statements ---- */
+
+static const char *operand(const Place *p, const Value *v)
+{
+	return v ? p->value(p->cx, v) : "NULL";
+}
+
+/* One $ name at s (behind the $); *used gets its length. */
+static const char *dollar(Kernels *k, const NodeKernel *nk, const Node *n, const char *s, const Place *p, size_t *used)
+{
+	size_t len = 0;
+	long i = 0;
+
+	if (*s == '=' || isdigit((unsigned char)*s)) {
+		const bool out = *s == '=';
+		char *end = (char *)(uintptr_t)(s + out);
+		if (isdigit((unsigned char)*end))
+			i = strtol(end, &end, 10);
+		*used = (size_t)(end - s);
+		if (out)
+			return operand(p, i < n->nout ? n->out[i] : NULL);
+		return operand(p, i < n->nin ? n->in[i] : NULL);
+	}
+	while (isalnum((unsigned char)s[len]) || s[len] == '_')
+		len++;
+	*used = len;
+	if (len == 1 && *s == 'k')
+		return nk->name;
+	if (len == 1 && *s == 'o')
+		return p->object(p->cx, n);
+	if (len == 7 && !strncmp(s, "scratch", len))
+		return p->scratch;
+	if (len == 2 && !strncmp(s, "mb", len))
+		return p->mb;
+	return hole_string(k->a, nk->h, s, len);
+}
+
+const char *statement(Kernels *k, const NodeKernel *nk, const Node *n, const char *pattern, const Place *p)
+{
+	Buf b = { 0 };
+
+	for (const char *s = pattern; *s; s++) {
+		size_t used;
+		if (*s != '$') {
+			buf_putc(&b, *s);
+			continue;
+		}
+		const char *text = dollar(k, nk, n, s + 1, p, &used);
+		if (!text)
+			bug("%s: no meaning for '%.*s' in '%s'", optab[n->op]->name, (int)used + 1, s, pattern);
+		buf_puts(&b, text);
+		s += used;
+	}
+	const char *text = arena_str(k->a, buf_str(&b));
+	buf_free(&b);
+	return text;
+}

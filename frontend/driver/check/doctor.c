@@ -1,0 +1,239 @@
+/* pdcc doctor: what programs need and whether it is here; the machines of a cluster file; with --measure how fast messages
+ * are over each kind of its links, by a program of two devices that uses the runtime as emitted programs do: three runs, of which
+ * each size's median counts. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "codegen/emit.h"
+#include "runtime/pd.h"
+#include "frontend/settings/cluster.h"
+#include "doctor.h"
+#include "frontend/driver/compile/tools.h"
+
+/* ---- tools ---- */
+
+typedef struct Tool {
+	const char *what, *ask;     /* ask: a command whose first line names the version; it fails where the tool is missing */
+	const char *without;        /* what cannot be done without it; NULL: nothing that pdcc needs */
+} Tool;
+
+#define HEADER(h) "printf '#include <" h ">\\n' | ${CC:-cc} -E - 2>/dev/null"
+static const Tool tools[] = {
+	{ "C compiler", "${CC:-cc} --version", "compile emitted programs" },
+	{ "make", "make --version", "build emitted programs" },
+	{ "MPI compiler", "mpicc --version", "compile programs for several devices" },
+	{ "MPI launcher", "mpirun --version", "start programs of several devices" },
+	{ "oneDNN", "v=$(" HEADER("dnnl_version.h") " -dM | awk '/define DNNL_VERSION_(MAJOR|MINOR|PATCH) / {v[$2] = $3} END "
+		"{if (NR) print v[\"DNNL_VERSION_MAJOR\"] \".\" v[\"DNNL_VERSION_MINOR\"] \".\" v[\"DNNL_VERSION_PATCH\"]}'); "
+		"[ -n \"$v\" ] && echo \"$v\"", "compile emitted programs" },
+	{ "CUDA", "nvcc --version | tail -n 2", NULL },
+	{ "NVIDIA driver", "nvidia-smi --query-gpu=name --format=csv,noheader", NULL },
+	{ "NCCL", HEADER("nccl.h") " >/dev/null && echo found", NULL },
+	{ "ssh", "command -v ssh", NULL },
+};
+
+/* How many that are needed are missing. */
+static int check_tools(const Compile *c)
+{
+	int missing = 0;
+
+	for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
+		const char *said = first_line(c->a, tools[i].ask);
+		const bool found = said && *said;
+		printf("%-14s %s\n", tools[i].what, found ? said : "not found");
+		if (found || !tools[i].without)
+			continue;
+		missing++;
+		diag_error(c->d, NOLOC, 801, "no %s was found (%s); without it nobody can %s", tools[i].what,
+			strncmp(tools[i].ask, "${CC", 4) ? tools[i].what : "$CC or cc", tools[i].without);
+	}
+	return missing;
+}
+
+/* ---- machines ---- */
+
+static void show_machine(const Compile *c)
+{
+	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	printf("%-14s %s, %ld cores, %s of memory\n", "this machine", pd_device_name(), sysconf(_SC_NPROCESSORS_ONLN),
+		str_bytes(c->a, (int64_t)pages * page));
+}
+
+/* ---- links ---- */
+
+enum { POINTS = 64, TIMES = 3 };        /* TIMES: runs of the program, of which the median counts */
+typedef struct Fit { double latency, bandwidth, worst; int n, of; } Fit;  /* seconds, bytes/s; largest relative error */
+typedef struct Points { double size[POINTS], t[POINTS]; int n; } Points;
+
+/* t = latency + n / bandwidth, least squares of the relative errors; gives the point that fits worst, -1: no bandwidth. */
+static int fit_line(const Points *p, Fit *to)
+{
+	double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+	int worst = 0;
+
+	for (int i = 0; i < p->n; i++) {
+		const double k = 1 / (p->t[i] * p->t[i]);
+		w += k;
+		x += k * p->size[i];
+		y += k * p->t[i];
+		xx += k * p->size[i] * p->size[i];
+		xy += k * p->size[i] * p->t[i];
+	}
+	const double slope = p->n > 2 ? (w * xy - x * y) / (w * xx - x * x) : 0;
+	if (!(slope > 0))
+		return -1;
+	*to = (Fit){ fmax((y - slope * x) / w, 1e-9), 1 / slope, 0, p->n, to->of };
+	for (int i = 0; i < p->n; i++) {
+		const double off = fabs((to->latency + p->size[i] * slope) / p->t[i] - 1);
+		worst = off > to->worst ? i : worst;
+		to->worst = fmax(to->worst, off);
+	}
+	return worst;
+}
+
+/* Up to a third of the points may be off by more than AWAY: somebody else used the machine just then. */
+static bool fit_most(Points *p, Fit *to)
+{
+	static const double AWAY = 0.3;
+
+	to->of = p->n;
+	for (int spare = p->n / 3;; spare--) {
+		const int worst = fit_line(p, to);
+		if (worst < 0 && !spare)
+			return false;
+		if (worst >= 0 && (to->worst <= AWAY || !spare))
+			return true;
+		const int drop = worst < 0 ? 0 : worst;
+		p->n--;
+		p->size[drop] = p->size[p->n];
+		p->t[drop] = p->t[p->n];
+	}
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* What TIMES runs wrote, one behind the other: the median of each size. */
+static bool fit_file(FILE *f, Fit *to)
+{
+	Points all = { .n = 0 }, p = { .n = 0 };
+
+	while (all.n < POINTS && fscanf(f, "%lf %lf", &all.size[all.n], &all.t[all.n]) == 2)
+		all.n++;
+	const int sizes = all.n / TIMES;
+	for (int i = 0; i < sizes; i++) {
+		double t[TIMES];
+		for (int k = 0; k < TIMES; k++)
+			t[k] = all.t[i + k * sizes];
+		qsort(t, TIMES, sizeof *t, by_time);
+		p.size[p.n] = all.size[i];
+		p.t[p.n] = t[TIMES / 2];
+		p.n += p.t[p.n] > 0;
+	}
+	return fit_most(&p, to);
+}
+
+static bool measure_pair(const Compile *c, const char *dir, const char *where, Fit *to)
+{
+	const char *log = arena_printf(c->a, "%s/points.txt", dir);
+
+	if (!tool_run(c->d, "the ping-pong", arena_printf(c->a, "cd '%s' && flags=; mpirun --version | grep -q 'Open MPI' && { "
+		"flags='--oversubscribe --bind-to none'; [ \"$(id -u)\" = 0 ] && flags=\"$flags --allow-run-as-root\"; }; "
+		"rm -f points.txt; for i in %.*s; do mpirun $flags %s >>points.txt 2>err.txt || { tail -n 5 err.txt >&2; exit 1; }; done", dir,
+		2 * TIMES - 1, "1 2 3 4 5 6 7 8 9", where)))
+		return false;
+	FILE *f = fopen(log, "r");
+	const bool ok = f && fit_file(f, to);
+	if (f)
+		fclose(f);
+	return ok || diag_error(c->d, FILELOC(log), 803, "the ping-pong gave no times that grow with the size");
+}
+
+/* The link between two devices, once per line of the cluster file. */
+static bool measure_link(const Compile *c, const char *dir, int i, int j)
+{
+	const Cluster *k = &c->cluster;
+	const Host *a = &k->host[k->device[i].host], *b = &k->host[k->device[j].host];
+	const Link l = cluster_link(k, i, j);
+	const char *where = "-np 2 ./pingpong --quiet --out run";
+	Fit fit = { 0 };
+
+	if (!k->local && (!doctor_plain(doctor_address(a)) || !doctor_plain(doctor_address(b))))
+		return diag_error(c->d, FILELOC(k->file), 705, "'%s' is no name of a host that mpirun could be given", doctor_address(a));
+	if (!k->local)
+		where = arena_printf(c->a, "-np 1 -host %s:2 ./pingpong --quiet --out run : -np 1 -host %s:2 ./pingpong --quiet --out run",
+			doctor_address(a), doctor_address(b));
+	if (!measure_pair(c, dir, where, &fit))
+		return false;
+	const char *scope = a == b ? "within: node" : l.scope == LINK_BETWEEN ?
+		arena_printf(c->a, "between: [%s, %s]", a->name, b->name) : "default: true";
+	printf("  - {%s, kind: %s, bandwidth: %.4g GB/s, latency: %.4g us}    # fits %d of %d sizes within %.0f %%; the file %s %.4g GB/s, "
+		"%.4g us\n", scope, l.kind ? l.kind : "link", fit.bandwidth / 1e9, fit.latency * 1e6, fit.n, fit.of, 100 * fit.worst,
+		cluster_link_line(k, i, j) < k->nlink ? "says" : "leaves open:", l.bandwidth / 1e9, l.latency * 1e6);
+	return true;
+}
+
+static bool measure_links(const Compile *c, const char *dir)
+{
+	const Cluster *k = &c->cluster;
+	bool *done = NEWN(c->a, bool, k->nlink + 2);
+
+	memset(done, 0, (size_t)(k->nlink + 2) * sizeof *done);
+	if (!codegen_pingpong(dir, c->d) || !tool_run(c->d, "compiling the ping-pong", arena_printf(c->a,
+		"cd '%s' && mpicc -std=c11 -O2 -fopenmp -Iruntime -o pingpong pingpong.c runtime/*.c -ldnnl -lm -lpthread 2>err.txt || "
+		"{ tail -n 20 err.txt >&2; exit 1; }", dir)))
+		return false;
+	printf("links:\n");
+	for (int i = 0; i < k->ndevice; i++)
+		for (int j = i + 1; j < k->ndevice; j++) {
+			const int line = cluster_link_line(k, i, j);
+			if (done[line])
+				continue;
+			done[line] = true;
+			if (!measure_link(c, dir, i, j))
+				return false;
+		}
+	return true;
+}
+
+static bool measure(const Compile *c)
+{
+	const char *tmp = getenv("TMPDIR");
+	char *dir = arena_printf(c->a, "%s/pdcc-doctor-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+
+	if (c->cluster.ndevice < 2) {
+		diag_note(c->d, FILELOC(c->cluster.file), "one device has no links");
+		return true;
+	}
+	if (!mkdtemp(dir))
+		return diag_error(c->d, NOLOC, 8, "cannot make a temporary folder: %s", strerror(errno));
+	const bool ok = measure_links(c, dir);
+	if (!c->o->keep)
+		tool_run(c->d, "cleaning", arena_printf(c->a, "rm -rf '%s'", dir));
+	return ok;
+}
+
+int doctor_main(Compile *c)
+{
+	const int missing = check_tools(c);
+
+	show_machine(c);
+	if (c->o->cluster || c->o->measure) {
+		if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local:2", &c->cluster, c->d))
+			return EXIT_INPUT;
+		doctor_hosts(c);
+	}
+	fflush(stdout);
+	if (missing)
+		return EXIT_NO_TOOL;
+	if (c->d->errors)
+		return EXIT_INPUT;
+	return !c->o->measure || measure(c) ? 0 : EXIT_INPUT;
+}

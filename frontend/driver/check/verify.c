@@ -1,0 +1,214 @@
+/* pdcc verify: the distributed program against one device, on the same batches. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "runtime/state/safetensors.h"
+#include "frontend/settings/cluster.h"
+#include "frontend/driver/compile/compile.h"
+#include "frontend/driver/compile/tools.h"
+
+enum { LOOSE = 1000 };      /* parts per million of a tensor's largest value that fast sums may differ by */
+
+/* Emits, builds and runs one of the two programs in dir. The second compilation starts from the model again. */
+static bool build_and_run(Compile *c, const char *dir)
+{
+	int64_t steps = c->o->t.steps ? c->o->t.steps : 3;
+
+	if (!compile_write(c, dir))
+		return false;
+	return tool_run(c->d, "make", arena_printf(c->a, "make -s -C '%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }",
+			dir, dir, dir)) &&
+		tool_run(c->d, "the run", arena_printf(c->a, "cd '%s' && sh run.sh --steps %lld --out run --dump-grads run/grads.safetensors "
+			">run.log 2>&1 || { tail -n 20 run.log >&2; exit 1; }", dir, (long long)steps));
+}
+
+typedef struct Curve { double v[4096]; int n; } Curve;
+
+static bool read_losses(Compile *c, const char *dir, Curve *to)
+{
+	FILE *f = fopen(arena_printf(c->a, "%s/run/losses.txt", dir), "r");
+	long step;
+
+	to->n = 0;
+	if (!f)
+		return diag_error(c->d, NOLOC, 803, "%s/run/losses.txt is missing", dir);
+	while (to->n < 4096 && fscanf(f, "%ld %lf", &step, &to->v[to->n]) == 2)
+		to->n++;
+	fclose(f);
+	return true;
+}
+
+/* Largest difference and largest value of two float tensors. */
+static void measure(const st_tensor *x, const st_tensor *y, double *diff, double *top)
+{
+	bool wide = strcmp(x->dtype, "F64") == 0;
+
+	*diff = *top = 0;
+	for (size_t i = 0; i < x->bytes / (wide ? 8 : 4); i++) {
+		double a, b;
+		float f;
+
+		if (wide) {
+			memcpy(&a, x->data + 8 * i, 8);
+			memcpy(&b, y->data + 8 * i, 8);
+		} else {
+			memcpy(&f, x->data + 4 * i, 4);
+			a = f;
+			memcpy(&f, y->data + 4 * i, 4);
+			b = f;
+		}
+		double e = fabs(a - b);
+		*diff = e > *diff || isnan(e) ? e : *diff;
+		*top = fabs(b) > *top ? fabs(b) : *top;
+	}
+}
+
+static bool trained(const Module *m, const char *name)
+{
+	for (int i = 0; i < m->nparam; i++) {
+		const Param *p = m->param[i]->param;
+
+		if (p->onnx_name && strcmp(p->onnx_name, name) == 0)
+			return p->kind == PARAM_WEIGHT && !p->frozen;
+	}
+	return false;
+}
+
+static bool all_zero(const st_tensor *x)
+{
+	double diff, top;
+
+	measure(x, x, &diff, &top);
+	return diff == 0 && top == 0;       /* NaN differs from itself */
+}
+
+/* Did every trained parameter move whose gradient in the first step is not exactly zero? Compared with the initial weights
+ * in the build folder. */
+static bool all_moved(Compile *c, const char *dir, const st_file *after)
+{
+	bool ok = true;
+	st_file grads;
+	const char *why;
+
+	if (!st_open(&grads, arena_printf(c->a, "%s/run/grads.safetensors", dir), &why))
+		return diag_error(c->d, NOLOC, 803, "gradients of the distributed run: %s", why);
+	for (int i = 0; i < c->m->nstage; i++) {
+		st_file before;
+		bool first = true;          /* a file has the weights of all stages of a device */
+
+		for (int t = 0; t < i; t++)
+			first &= c->m->stage[t]->rank != c->m->stage[i]->rank;
+		if (!first)
+			continue;
+		if (!st_open(&before, arena_printf(c->a, "%s/weights/stage%d.safetensors", dir, i), &why))
+			return diag_error(c->d, NOLOC, 803, "initial weights of stage %d: %s", i, why);
+		for (int k = 0; k < before.n; k++) {
+			const st_tensor *x = &before.tensor[k], *y = st_find(after, x->name), *g = st_find(&grads, x->name);
+
+			if (y && trained(c->m, x->name) && !(g && all_zero(g)) && x->bytes == y->bytes &&
+			    memcmp(x->data, y->data, x->bytes) == 0)
+				ok = diag_error(c->d, NOLOC, 804, "parameter '%s' is trained but did not move", x->name);
+		}
+		st_close(&before);
+	}
+	st_close(&grads);
+	return ok;
+}
+
+static bool compare(Compile *c, const char *many, const char *one)
+{
+	st_file x, y;
+	const char *why;
+	bool exact = c->o->t.reproducible, ok = true;
+	Curve *a = NEW(c->a, Curve), *b = NEW(c->a, Curve);
+
+	if (!read_losses(c, many, a) || !read_losses(c, one, b))
+		return false;
+	for (int i = 0; i < a->n && i < b->n && ok; i++)
+		if (exact ? a->v[i] != b->v[i] : !(fabs(a->v[i] - b->v[i]) <= 1e-4 * fmax(1, fabs(b->v[i]))))
+			ok = diag_error(c->d, NOLOC, 805, "loss of step %d is %.9g distributed, %.9g on one device", i, a->v[i], b->v[i]);
+	if (a->n != b->n || !a->n)
+		ok = diag_error(c->d, NOLOC, 805, "%d losses distributed, %d on one device", a->n, b->n);
+	if (!st_open(&x, arena_printf(c->a, "%s/run/trained.safetensors", many), &why))
+		return diag_error(c->d, NOLOC, 803, "weights of the distributed run: %s", why);
+	if (!st_open(&y, arena_printf(c->a, "%s/run/trained.safetensors", one), &why))
+		return diag_error(c->d, NOLOC, 803, "weights of the one-device run: %s", why);
+	double worst = 0;
+	for (int i = 0; i < y.n; i++) {
+		const st_tensor *q = &y.tensor[i], *p = st_find(&x, q->name);
+		double diff, top;
+
+		if (!p || p->bytes != q->bytes) {
+			ok = diag_error(c->d, NOLOC, 805, "tensor '%s' is missing from the distributed run", q->name);
+			break;
+		}
+		measure(p, q, &diff, &top);
+		double rel = top > 0 ? diff / top : diff;
+		worst = rel > worst ? rel : worst;
+		if (exact ? memcmp(p->data, q->data, p->bytes) != 0 : !(rel <= LOOSE * 1e-6)) {
+			ok = diag_error(c->d, NOLOC, 805, "tensor '%s' differs first: by %.3g, its largest value is %.3g", q->name, diff, top);
+			break;
+		}
+	}
+	ok &= all_moved(c, many, &x);
+	if (ok)
+		printf("verify: %d losses and %d tensors agree (%s; largest difference %.2g of a tensor's largest value)\n", a->n, y.n,
+			exact ? "every bit" : arena_printf(c->a, "tolerance %g", LOOSE * 1e-6), worst);
+	st_close(&x);
+	st_close(&y);
+	return ok;
+}
+
+/* The same microbatches on one device. */
+static bool single(Compile *c, const char *dir, int64_t microbatches, int threads)
+{
+	Compile s = *c;
+	Options o = *c->o;
+
+	o.cluster = "local:1";
+	o.t.plan = "1";
+	o.t.given = NULL;
+	o.t.comm = NULL;
+	o.t.micro = c->m->batch;
+	o.t.global = c->m->batch * microbatches;
+	o.t.threads = threads;
+	s.o = &o;
+	s.plan = (Plan){ 0 };
+	return compile_read(&s) && compile_plan(&s, NULL) && build_and_run(&s, dir);
+}
+
+int verify_main(Compile *c)
+{
+	const char *base = c->o->out;
+	char made[] = "/tmp/pdcc-verify-XXXXXX";
+
+	if (!c->o->cluster)
+		return diag_error(c->d, NOLOC, 1, "--cluster FILE is missing"), EXIT_USAGE;
+	if (!tool_needed(c->d, "make") || !tool_needed(c->d, "mpicc") || !tool_needed(c->d, "mpirun"))
+		return EXIT_NO_TOOL;
+	if (!base && !(base = mkdtemp(made)))
+		return diag_error(c->d, NOLOC, 8, "cannot make a temporary folder: %s", strerror(errno)), EXIT_INPUT;
+	if (c->o->t.schedule && !strcmp(c->o->t.schedule, "pipedream"))
+		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, which updates before every minibatch; schedule "
+			"pipedream does not: its formula is in plan.txt"), EXIT_USAGE;
+	if (served_async(&c->o->t))
+		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, whose updates have one order; with --sync async "
+			"they have that in which gradients arrive"), EXIT_USAGE;
+	if (c->o->t.sum_dense || c->o->t.sum_sparse)
+		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, which is one worker; with --average-%s 0 an "
+			"update grows with the number of workers", c->o->t.sum_dense ? "dense" : "sparse"), EXIT_USAGE;
+	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
+	int status = 0;
+	if (!compile_read(c) || !compile_plan(c, NULL) || !build_and_run(c, many) ||
+	    !single(c, one, c->m->microbatches, c->o->t.threads))
+		status = compile_status(c) == EXIT_USAGE ? EXIT_INPUT : compile_status(c);
+	else if (!compare(c, many, one))
+		status = EXIT_DIFFERS;
+	if (!c->o->out && !c->o->keep)
+		tool_run(c->d, "cleaning", arena_printf(c->a, "rm -rf '%s'", base));
+	else
+		printf("verify: the folders are %s and %s\n", many, one);
+	return status;
+}

@@ -1,0 +1,554 @@
+/* From model and settings to a build folder. */
+#include "compile.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "codegen/emit.h"
+#include "ir/profile.h"
+#include "passes/common/plan.h"
+#include "frontend/settings/cluster.h"
+#include "frontend/settings/cluster_run.h"
+#include "depfile.h"
+#include "frontend/onnx/onnx.h"
+#include "planfile.h"
+#include "profile.h"
+
+/* ---- settings that hang on the model and on the machine ---- */
+
+/* Cores divided by the devices of the host, at least one: part of the plan, since results and speed hang on it. */
+static void choose_threads(Compile *c)
+{
+	Training *t = &c->o->t;
+	int most = 1;
+
+	if (t->threads)
+		return;
+	for (int h = 0; h < c->cluster.nhost; h++) {
+		int n = 0;
+
+		for (int i = 0; i < c->cluster.ndevice; i++)
+			n += c->cluster.device[i].host == h;
+		most = n > most ? n : most;
+	}
+	long cores = c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : sysconf(_SC_NPROCESSORS_ONLN);
+	if (c->cluster.device[0].cores)
+		t->threads = c->cluster.device[0].cores;
+	else
+		t->threads = cores / most > 1 ? (int)(cores / most) : 1;
+}
+
+/* The largest divisor of the global batch that leaves four microbatches to each device, 32 at the most. */
+static int64_t micro_of_global(int64_t global, int devices)
+{
+	int64_t most = global / (4 * (int64_t)devices);
+
+	most = most < 1 ? 1 : most > 32 ? 32 : most;
+	while (global % most)
+		most--;
+	return most;
+}
+
+static const char *choose_micro(Compile *c)
+{
+	Training *t = &c->o->t;
+
+	c->micro_open = !t->micro && t->global;
+	if (t->micro)
+		return "as asked";
+	if (t->global && one_per_step(t)) {
+		t->micro = t->global;
+		return "the global batch: a step is one microbatch";
+	}
+	if (t->global) {
+		int devices = 0;
+
+		for (const char *p = t->plan ? t->plan : ""; *p; p++)
+			devices += *p >= '1' && *p <= '9' ? *p - '0' : 0;
+		t->micro = micro_of_global(t->global, devices ? devices : cluster_workers(&c->cluster));
+		return "from the global batch";
+	}
+	return "from the model";
+}
+
+static bool reread_weights(Module *to, const Module *from, Diag *d)
+{
+	for (int i = 0; i < to->nparam; i++) {
+		const Value *v = map_get(&from->names, to->param[i]->name);
+
+		const Value *whole = to->param[i]->param->whole;
+		if (to->param[i]->param->kind == PARAM_STATE)
+			continue;
+		if (whole) {                    /* it is listed before its pieces */
+			const int64_t row = type_bytes(&whole->type) / whole->type.dim[0];
+			to->param[i]->param->data = whole->param->data ? (const char *)whole->param->data + to->param[i]->param->row * row : NULL;
+			continue;
+		}
+		if (!v || v->kind != VAL_PARAM || !shape_eq(&v->type, &to->param[i]->type))
+			return diag_error(d, NOLOC, 210, "the model has no parameter '%s' of %s", to->param[i]->name,
+				str_type(d->scratch, &to->param[i]->type));
+		to->param[i]->param->data = v->param->data;
+		to->param[i]->param->mapped = v->param->mapped;
+	}
+	for (int i = 0; i < to->nkonst; i++) {
+		const Value *v = map_get(&from->names, to->konst[i]->name);
+
+		if (!to->konst[i]->data && v && v->kind == VAL_CONST && type_eq(&v->type, &to->konst[i]->type))
+			to->konst[i]->data = v->data;
+	}
+	return true;
+}
+
+/* What the user says of an optimizer without choosing one. */
+static Optimizer with_own(const Optimizer *told, const Optimizer *said)
+{
+	Optimizer o = *told;
+
+	o.clip_norm = said->clip_norm;
+	if (said->given[OPT_EMA])
+		opt_put(&o, OPT_EMA, said->value[OPT_EMA]);
+	return o;
+}
+
+/* What files and flags leave open is as the model's training_info says. */
+static void take_training_info(Compile *c, const TrainingTold *told)
+{
+	Training *t = &c->o->t;
+
+	if (!t->opt.chosen)
+		t->opt = with_own(&told->opt, &t->opt);
+	if (!t->nloss) {
+		t->loss = NEW(c->a, LossTerm);
+		*t->loss = (LossTerm){ told->loss, "output", NULL, 1, INT64_MIN };
+		t->nloss = 1;
+	}
+	if (!t->ntrainable) {
+		t->trainable = told->trained;
+		t->ntrainable = told->ntrained;
+	}
+	if (!c->o->quiet)
+		diag_note(c->d, FILELOC(c->model), "training_info: %s on '%s', %d parameters", opt_kind_name[opt_kind(&t->opt)],
+			told->loss, told->ntrained);
+}
+
+static ImportOpt import_opt(const Compile *c, int64_t micro)
+{
+	const Training *t = &c->o->t;
+
+	return (ImportOpt){ .bind = t->bind, .nbind = t->nbind, .batch_axis = t->batch_axis, .nbatch_axis = t->nbatch_axis,
+		.micro = micro, .init_random = t->init_random, .frozen_bn = strcmp(t->batchnorm, "frozen") == 0, .f64 = t->f64,
+		.keep_eval = c->eval };
+}
+
+Module *compile_import(Compile *c, int64_t micro)
+{
+	const ImportOpt io = import_opt(c, micro);
+	const bool quiet = c->d->quiet;
+
+	c->d->quiet = true;             /* notes were made of it when it was read first */
+	Module *m = onnx_import(c->a, c->model, &io, c->d);
+	c->d->quiet = quiet;
+	if (m && !m->batch)
+		m->batch = 1;
+	return m;
+}
+
+/* auto: GPUs where the cluster has nothing else. What is local, or a host without kinds of devices, is what the target says. */
+static bool choose_target(Compile *c)
+{
+	Training *t = &c->o->t;
+	bool gpus = true;
+
+	for (int i = 0; i < c->cluster.ndevice; i++)
+		gpus &= c->cluster.device[i].cuda;
+	if (!strcmp(t->target, "auto"))
+		t->target = gpus ? "cuda" : "c";
+	for (int i = 0; target_cuda(t) && i < c->cluster.ndevice; i++) {
+		Device *dev = &c->cluster.device[i];
+		if (!dev->cuda && !c->cluster.local && !c->cluster.untyped)
+			return diag_error(c->d, FILELOC(c->cluster.file), 108, "--target cuda: %s is no GPU; name GPUs as `gpus: N` of their host, "
+				"or say --target c", dev->name);
+		dev->cuda = true;
+	}
+	return true;
+}
+
+bool compile_machine(Compile *c, const char **why)
+{
+	const Options *o = c->o;
+
+	if (!cluster_read(c->a, o->cluster ? o->cluster : "local", &c->cluster, c->d))
+		return false;
+	compile_left_out(c);
+	if (!c->cluster.ndevice)
+		return diag_error(c->d, FILELOC(c->cluster.file), 423, "nothing is left of the cluster without '%s'", c->without);
+	if (!cluster_workers(&c->cluster))
+		return diag_error(c->d, FILELOC(c->cluster.file), 403, "no host of the cluster has the role worker (nodes: roles)");
+	if (o->memory_limit)
+		for (int i = 0; i < c->cluster.ndevice; i++)
+			c->cluster.device[i].memory = o->memory_limit;
+	if (!choose_target(c) || (plan_is_file(o->t.plan) && !plan_load(c)))
+		return false;
+	choose_threads(c);
+	*why = choose_micro(c);
+	return true;
+}
+
+bool compile_read(Compile *c)
+{
+	Options *o = c->o;
+	const char *why;
+	TrainingTold told = { 0 };
+
+	if (!compile_machine(c, &why))
+		return false;
+	if (o->t.choose_micro && !o->t.global)
+		return diag_error(c->d, NOLOC, 1, "--micro-batch auto: what is divided is not said; --global-batch N does");
+	if (!profile_choose(c))
+		return false;
+	ImportOpt io = import_opt(c, o->t.micro);
+	io.told = o->t.opt.chosen && o->t.nloss ? NULL : &told;
+	if (!io.micro && !o->t.nbind)
+		io.default_micro = 16;
+	c->m = onnx_import(c->a, c->model, &io, c->d);
+	if (!c->m)
+		return false;
+	cluster_pins_idle(&c->cluster, c->m, c->d);
+	c->ninput = c->m->graph->nin;
+	c->input = NEWN(c->a, const char *, c->ninput);
+	for (int i = 0; i < c->ninput; i++)
+		c->input[i] = c->m->graph->in[i]->name;
+	if (told.present)
+		take_training_info(c, &told);
+	if (!o->t.micro && !c->m->export_batch)
+		why = "default, --micro-batch N changes it";
+	if (!c->m->batch)
+		c->m->batch = 1;
+	if (o->start_from) {
+		size_t n;
+		char *text = file_read(o->start_from, &n);
+
+		if (!text)
+			return diag_error(c->d, FILELOC(o->start_from), 201, "cannot read the file: %s", strerror(errno));
+		if (strlen(text) != n)
+			return diag_error(c->d, FILELOC(o->start_from), 201, "not a text file");
+		Module *m = module_parse(c->a, o->start_from, text, c->d);
+		if (!m || !module_verify(m, c->d) || !reread_weights(m, c->m, c->d))
+			return false;
+		m->file = c->m->file;
+		c->m = m;
+	}
+	if (o->t.global % c->m->batch)
+		return diag_error(c->d, o->t.given ? FILELOC(o->t.given->file) : NOLOC, 403, "the global batch %lld is no multiple of the microbatch %lld",
+			(long long)o->t.global, (long long)c->m->batch);
+	if (!o->quiet && o->verbose)
+		diag_note(c->d, NOLOC, "microbatch %lld (%s), %d thread%s per device", (long long)c->m->batch, why, o->t.threads,
+			o->t.threads > 1 ? "s" : "");
+	return true;
+}
+
+/* The pass behind the last one that left its mark. What stands between two marks (simplify, fuse ...) may run again: it
+ * finds nothing left to do. */
+static int first_pass_of(const Module *m)
+{
+	int first = 0;
+
+	for (int i = 0; i < npasses; i++)
+		if (pass_table[i].gives && (m->has & pass_table[i].gives) == pass_table[i].gives)
+			first = i + 1;
+	return first;
+}
+
+bool compile_passes(Compile *c, const char *dump)
+{
+	const Options *o = c->o;
+	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &o->t, .plan = &c->plan,
+		.explain = o->explain ? &c->explain : NULL, .profile = c->profile, .measured = &c->measured,
+		.estimated = &c->estimated, .memory_scale = c->memory_scale,
+		.sized = c->sized, .quick = c->quick };
+	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
+		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
+		.time_report = o->time_report, .elide = (int)o->elide, .form = o->ir_form, .changes = c->changes };
+
+	measure_sparsity(c);
+	if (o->start_from) {
+		const char *names[64];
+		int n = 0;
+
+		for (int i = first_pass_of(c->m); i < npasses; i++)
+			names[n++] = pass_table[i].name;
+		return run_passes(c->m, &cx, &po, names, n);
+	}
+	return run_passes(c->m, &cx, &po, NULL, 0);
+}
+
+/* ---- the folder ---- */
+
+static bool exists(const char *dir, const char *file)
+{
+	Buf b = { 0 };
+	struct stat st;
+
+	buf_printf(&b, "%s/%s", dir, file);
+	bool yes = stat(buf_str(&b), &st) == 0;
+	buf_free(&b);
+	return yes;
+}
+
+/* A folder that pdcc made or began, an empty one, or none yet; another only with --force. */
+static bool folder_ok(Compile *c, const char *dir)
+{
+	DIR *d = opendir(dir);
+	bool empty = true, dumps = false;
+
+	if (!d) {
+		if (errno == ENOENT)
+			return true;
+		return diag_error(c->d, NOLOC, 8, "-o %s: %s", dir, strerror(errno));
+	}
+	for (const struct dirent *e; (e = readdir(d));) {
+		const bool ir = strcmp(e->d_name, "ir") == 0;
+		dumps |= ir;
+		empty &= ir || strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+	}
+	closedir(d);
+	if (empty && dumps)             /* a compile that was refused left them */
+		empty = exists(dir, "ir/00-import.pdir");
+	if (empty || c->o->force || exists(dir, "manifest.json"))
+		return true;
+	return diag_error(c->d, NOLOC, 8, "-o %s: the folder holds other things; --force writes into it", dir);
+}
+
+bool compile_folder(Compile *c, const char *dir)
+{
+	char *s = arena_str(c->a, dir);
+
+	for (char *p = s + 1;; p++) {
+		if (*p && *p != '/')
+			continue;
+		char was = *p;
+
+		*p = 0;
+		if (mkdir(s, 0777) && errno != EEXIST)
+			return diag_error(c->d, NOLOC, 8, "cannot make %s: %s", s, strerror(errno));
+		*p = was;
+		if (!was)
+			return true;
+	}
+}
+
+/* The parameters of all stages of s's devices, each once; NULL where an earlier stage of the same devices gave them. */
+static Value **device_params(Compile *c, const Stage *s, int *n)
+{
+	Value **all = NULL;
+	int cap = 0;
+
+	*n = 0;
+	for (int t = 0; t < c->m->nstage; t++) {
+		const Stage *o = c->m->stage[t];
+		if (o->rank != s->rank)
+			continue;
+		if (t < s->id)
+			return NULL;
+		for (int i = 0; i < o->nparam; i++) {
+			bool have = false;
+			for (int k = 0; k < *n; k++)
+				have |= all[k] == o->param[i];
+			if (!have)
+				PUSH(c->a, all, *n, cap) = o->param[i];
+		}
+	}
+	return all ? all : NEWN(c->a, Value *, 1);
+}
+
+static bool write_weights(Compile *c, const char *dir)
+{
+	const char *w = arena_printf(c->a, "%s/weights", dir);
+
+	if (!compile_folder(c, w))
+		return false;
+	for (int i = 0; i < c->m->nstage; i++) {
+		const Stage *s = c->m->stage[i];
+		int n;
+		Value **param = device_params(c, s, &n);
+
+		if (param && !weights_write(arena_printf(c->a, "%s/stage%d.safetensors", w, s->id), param, n, c->d))
+			return false;
+	}
+	return onnx_write_trained(c->model, c->m, "trained.safetensors", arena_printf(c->a, "%s/model.onnx", w), c->d);
+}
+
+bool compile_write(Compile *c, const char *dir)
+{
+	if (!write_weights(c, dir) || !codegen_build(c->m, &c->cluster, &c->o->t, dir, c->d))
+		return false;
+	return !c->o->check || check_emitted(dir, c->d);
+}
+
+/* No plan fits (E04xx, E06xx) is told apart from faults of the input. */
+int compile_status(const Compile *c)
+{
+	const int code = c->d->last_code, kind = code == 402 ? 0 : code / 100;      /* 402: a --plan that cannot be read */
+
+	if ((code >= 407 && code <= 409) || code == 411 || code == 420)     /* a plan file, a profile */
+		return EXIT_INPUT;
+	return kind == 4 || kind == 6 ? EXIT_NO_PLAN : kind == 0 ? EXIT_USAGE : EXIT_INPUT;
+}
+
+/* ---- what is printed ---- */
+
+const char *str_bytes(Arena *a, int64_t bytes)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double x = (double)bytes;
+	int k = 0;
+
+	while (x >= 1024 && k < 4) {
+		x /= 1024;
+		k++;
+	}
+	return arena_printf(a, k ? "%.2f %s" : "%.0f %s", x, unit[k]);
+}
+
+const char *compile_times(const Compile *c)
+{
+	if (!c->profile)
+		return "static estimate";
+	const char *grown = c->profile->micro > 0 && c->m && c->m->batch != c->profile->micro && c->measured ?
+		arena_printf(c->a, " at microbatch %lld, scaled by the cost model", (long long)c->profile->micro) : "";
+	return arena_printf(c->a, "%d of %d nodes measured%s%s", c->measured, c->measured + c->estimated, grown,
+		c->estimated ? ", the others estimated" : "");
+}
+
+static void summary_model(const Compile *c)
+{
+	const Module *m = c->m;
+	int64_t elements = 0;
+	int weights = 0, frozen = 0, rows = 0, mixed = 0;
+
+	for (int i = 0; i < m->nparam; i++) {
+		const Param *p = m->param[i]->param;
+
+		if (p->kind != PARAM_WEIGHT || p->whole)
+			continue;
+		weights++;
+		frozen += p->frozen;
+		rows += p->rows;
+		mixed += p->mixed && !p->rows;
+		elements += type_numel(&m->param[i]->type);
+	}
+	fprintf(c->d->out, "pdcc %s  %s: %d parameters (%lld), %d frozen, %d with row-sparse gradients, opset %d\n", PDCC_VERSION,
+		m->name, weights, (long long)elements, frozen, rows, m->opset);
+	for (int i = 0; mixed && i < m->nparam; i++)
+		if (m->param[i]->param->mixed && !m->param[i]->param->rows)
+			fprintf(c->d->out, "  mixed: %s is looked up and used whole; its gradient is part rows, part dense\n",
+				m->param[i]->name);
+	fprintf(c->d->out, "  trained:");
+	int shown = 0;
+	for (int i = 0; i < m->nparam; i++) {
+		const Param *p = m->param[i]->param;
+
+		if (p->kind != PARAM_WEIGHT || p->frozen || p->whole)
+			continue;
+		if (++shown <= 12 || c->o->verbose)
+			fprintf(c->d->out, " %s", m->param[i]->name);
+	}
+	fprintf(c->d->out, shown > 12 && !c->o->verbose ? " ... and %d more (-v lists all)\n" : "\n", shown - 12);
+	for (int i = 0; i < m->nstage; i++)
+		for (int k = 0; k < m->stage[i]->forward->nin; k++) {
+			const Value *v = m->stage[i]->forward->in[k];
+
+			fprintf(c->d->out, "  input %s %s, batch axis %d, read by stage %d\n", v->name, str_type(c->a, &v->type),
+				v->batch_axis, i);
+		}
+	const char *sliced = m->grains ? arena_printf(c->a, " in %lld grains, sliced over replicas", (long long)m->grains) : "";
+	const int64_t grains = m->grains ? m->grains : 1;
+	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s%s\n",
+		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains), (long long)(m->batch * m->microbatches),
+		c->o->t.ndata ? "from files" : "synthetic (no --data)", c->o->t.eval.on ? ", and an evaluation set" : "");
+}
+
+const char *plan_name(const Compile *c)
+{
+	const char *s = "";
+
+	for (int t = 0; t < module_stages(c->m); t++)
+		s = arena_printf(c->a, "%s%s%d", s, t ? "-" : "", c->m->stage[t]->replicas);
+	return s;
+}
+
+void compile_summary(const Compile *c, const char *dir)
+{
+	const Module *m = c->m;
+
+	if (c->o->quiet)
+		return;
+	summary_model(c);
+	if (!m->schedule)
+		return;
+	const char *again = c->o->t.recompute && strcmp(c->o->t.recompute, "none") ? c->o->t.recompute : NULL;
+	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", plan_name(c), m->schedule->name,
+		again ? ", recompute " : "", again ? again : "", c->o->t.threads, c->o->t.threads > 1 ? "s" : "");
+	for (int i = 0; i < m->nstage && i < 12; i++) {
+		const Stage *s = m->stage[i];
+		const PlanStage *p = i < c->plan.nstage ? &c->plan.stage[i] : NULL;
+
+		fprintf(c->d->out, "  %s %d  x%d", s->server ? "server" : "stage", i, s->replicas);
+		if (p)
+			fprintf(c->d->out, "  fwd %.3g ms bwd %.3g ms  %s..%s", p->fwd * 1e3, p->bwd * 1e3, p->first ? p->first : "",
+				p->last ? p->last : "");
+		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", str_bytes(c->a, s->bytes[REGION_PARAMS]), s->inflight,
+			str_bytes(c->a, s->arena));
+	}
+	if (c->plan.step_time > 0)
+		fprintf(c->d->out, "  predicted step %.3g ms (one device %.3g ms; %s)\n", c->plan.step_time * 1e3,
+			c->plan.one_time * 1e3, compile_times(c));
+	if (c->o->explain)
+		fputs(buf_str(&c->explain), c->d->out);
+	if (dir)
+		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir, module_stages(m),
+			module_stages(m) > 1 ? "s" : "", m->schedule->ndevice, m->schedule->ndevice > 1 ? "s" : "", dir, dir);
+}
+
+/* ---- one compilation, whole ---- */
+
+int compile_main(Compile *c)
+{
+	Options *o = c->o;
+	const char *dump = NULL;
+
+	if (!o->stop_after && !o->out)
+		return diag_error(c->d, NOLOC, 1, "-o DIR is missing: where the program is written"), EXIT_USAGE;
+	if (!o->cluster)
+		return diag_error(c->d, NOLOC, 1, "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
+			"devices here"), EXIT_USAGE;
+	if (o->out && !folder_ok(c, o->out))
+		return EXIT_USAGE;
+	if (!compile_read(c))
+		return compile_status(c);
+	if (o->out && !compile_folder(c, o->out))
+		return EXIT_INPUT;
+	if (o->dump)
+		dump = o->dump_ir ? o->dump_ir : o->out ? arena_printf(c->a, "%s/ir", o->out) : "ir";
+	else if (o->out && !o->stop_after)
+		dump = arena_printf(c->a, "%s/ir", o->out);
+	if (!compile_plan(c, dump))
+		return compile_status(c);
+	if (o->save_plan && c->m->schedule && !plan_save(c, o->save_plan))
+		return EXIT_USAGE;
+	if (!o->stop_after) {
+		if (!compile_data(c, o->out))
+			return EXIT_INPUT;
+		compile_tolerated(c);
+		if (!compile_write(c, o->out))
+			return EXIT_INPUT;
+	}
+	if (o->deps && o->out && !depfile_write(c, o->out))
+		return EXIT_USAGE;
+	compile_summary(c, o->stop_after ? NULL : o->out);
+	if (!o->stop_after && !compile_tolerant(c, o->out))
+		return compile_status(c);
+	return c->d->errors ? EXIT_INPUT : 0;
+}

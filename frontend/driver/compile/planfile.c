@@ -1,0 +1,333 @@
+/* Plan files. A plan is stages in order, each with the last call that belongs to it and its devices:
+ *
+ *     version: 1
+ *     model: {name: mlp, hash: 6d2f0c1b9a3e4f58}
+ *     cluster: {name: lab, hash: 0f1e2d3c4b5a6978}
+ *     schedule: 1f1b
+ *     microbatch: 16
+ *     microbatches: 12
+ *     stages:
+ *       - {until: fc2, devices: ["gpu01[0]", "gpu01[1]"]}
+ *       - {devices: ["gpu02[0]"]}
+ *
+ * `until` is the name of a node as `pdcc inspect` lists cuts; of several nodes of one name NAME#2 is the second. The
+ * last stage goes to the end. `order: NAME`: the cuts are prefixes of the nodes in that order (passes/plan/order.c), not in the
+ * file's. Hashes guard against a plan for something else: take them out to use it all the same.
+ * */
+#include "planfile.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include "passes/common/plan.h"
+#include "frontend/onnx/onnx.h"
+#include "frontend/settings/train.h"
+#include "frontend/settings/yaml.h"
+
+enum { E_DEVICES = 407, E_STALE = 409 };
+
+/* ---- hashes: FNV-1a of 64 bits ---- */
+
+static uint64_t fnv(uint64_t h, const void *p, size_t n)
+{
+	for (const unsigned char *c = p; n--; c++)
+		h = (h ^ *c) * UINT64_C(1099511628211);
+	return h;
+}
+
+static const uint64_t FNV = UINT64_C(14695981039346656037);
+
+const char *model_hash(const Compile *c)
+{
+	size_t n = 0;
+	const void *bytes = onnx_bytes(c->model, &n);
+
+	return arena_printf(c->a, "%016" PRIx64, fnv(FNV, bytes, bytes ? n : 0));
+}
+
+const char *cluster_hash(const Compile *c)
+{
+	const Cluster *k = &c->cluster;
+	Buf b = { 0 };
+
+	for (int i = 0; i < k->ndevice; i++) {
+		const Device *d = &k->device[i];
+		buf_printf(&b, "%s %d %d %d %d %" PRId64 " %.17g %.17g\n", d->name, d->host, d->index, d->cuda, d->cores,
+			c->o->memory_limit ? 0 : d->memory, d->flops, d->mem_bandwidth);
+	}
+	for (int i = 0; i < k->nlink; i++) {
+		const Link *l = &k->link[i];
+		buf_printf(&b, "%d %d %d %.17g %.17g\n", (int)l->scope, l->host_a, l->host_b, l->bandwidth, l->latency);
+	}
+	const char *s = arena_printf(c->a, "%016" PRIx64, fnv(FNV, buf_str(&b), b.n));
+	buf_free(&b);
+	return s;
+}
+
+/* ---- reading ---- */
+
+bool plan_is_file(const char *plan)
+{
+	static const char *const ends[] = { ".yaml", ".yml", ".json" };
+	const size_t n = plan ? strlen(plan) : 0;
+
+	for (int i = 0; i < 3; i++)
+		if (n > strlen(ends[i]) && !strcmp(plan + n - strlen(ends[i]), ends[i]))
+			return true;
+	return false;
+}
+
+typedef struct Reader {
+	Compile    *c;
+	GivenPlan  *g;
+	int         stage, cap_device, line, col;
+	const char *schedule, *recompute;
+	int64_t     micro;
+	bool       *taken;          /* by device of the cluster */
+} Reader;
+
+static void r_version(Yaml *y, const YNode *v, void *to)
+{
+	(void)to;
+	yaml_int(y, v, "version", 1, 1);
+}
+
+static bool stale(Yaml *y, const YNode *v, const char *what, const char *now)
+{
+	const char *was = yaml_text(y, v, "hash");
+
+	if (!was || !strcmp(was, now))
+		return was;
+	y->ok = false;
+	return diag_error(y->d, TEXTLOC(y->file, (int)v->start_mark.line + 1, (int)v->start_mark.column + 1), E_STALE,
+		"the plan was made for another %s: its hash is %s, that of this one %s; plan again, or take the hash out", what,
+		was, now);
+}
+
+static void r_any(Yaml *y, const YNode *v, void *to) { (void)to; yaml_text(y, v, "name"); }
+static void r_model_hash(Yaml *y, const YNode *v, void *to) { stale(y, v, "model", model_hash(((Reader *)to)->c)); }
+static void r_cluster_hash(Yaml *y, const YNode *v, void *to)
+{
+	stale(y, v, "cluster", cluster_hash(((Reader *)to)->c));
+}
+
+static void r_model(Yaml *y, const YNode *v, void *to)
+{
+	static const YKey keys[] = { { "name", r_any }, { "hash", r_model_hash } };
+
+	yaml_map(y, v, "model", keys, 2, to);
+}
+
+static void r_cluster(Yaml *y, const YNode *v, void *to)
+{
+	static const YKey keys[] = { { "name", r_any }, { "hash", r_cluster_hash } };
+
+	yaml_map(y, v, "cluster", keys, 2, to);
+}
+
+static void r_schedule(Yaml *y, const YNode *v, void *to)
+{
+	const char *s = yaml_text(y, v, "schedule"), *lacks;
+	Training any;
+
+	if (s && !training_schedule(&any, s, &lacks))
+		yaml_error(y, v, lacks ? "schedule %s" : "there is no schedule '%s'; pdcc --help Schedule lists them", lacks ? lacks : s);
+	else
+		((Reader *)to)->schedule = s;
+}
+
+static void r_micro(Yaml *y, const YNode *v, void *to)
+{
+	((Reader *)to)->micro = yaml_int(y, v, "microbatch", 1, (int64_t)1 << 32);
+}
+
+static void r_recompute(Yaml *y, const YNode *v, void *to)
+{
+	static const char *const words[] = { "none", "stage", "auto" };
+
+	((Reader *)to)->recompute = words[yaml_choice(y, v, "recompute", words, 3)];
+}
+
+static void r_count(Yaml *y, const YNode *v, void *to)
+{
+	((Reader *)to)->g->micro = yaml_int(y, v, "microbatches", 1, (int64_t)1 << 24);
+}
+
+static void r_order(Yaml *y, const YNode *v, void *to)
+{
+	const int i = yaml_choice(y, v, "order", order_name, ORDERS);
+
+	((Reader *)to)->g->order = i > 0 ? i : 0;
+}
+
+static void r_until(Yaml *y, const YNode *v, void *to)
+{
+	const Reader *r = to;
+
+	r->g->until[r->stage] = yaml_text(y, v, "until");
+}
+
+static bool device_error(Yaml *y, const YNode *at, const char *name, const char *why, const char *near)
+{
+	y->ok = false;
+	return diag_error(y->d, TEXTLOC(y->file, (int)at->start_mark.line + 1, (int)at->start_mark.column + 1), E_DEVICES,
+		"device '%s' %s%s%s%s", name, why, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static void r_devices(Yaml *y, const YNode *v, void *to)
+{
+	Reader *r = to;
+	const Cluster *k = &r->c->cluster;
+	const char **names = NEWN(y->a, const char *, k->ndevice);
+	int n;
+	const YNode **item = yaml_items(y, v, "devices", &n);
+
+	const char *schedule = r->schedule ? r->schedule : r->c->o->t.schedule;
+	const bool chunks = schedule_chunks(schedule) > 1;      /* several stages on a device; stands before `stages` */
+
+	for (int d = 0; d < k->ndevice; d++)
+		names[d] = k->device[d].name;
+	for (int i = 0; i < n; i++) {
+		const char *name = yaml_text(y, item[i], "device");
+		int d = 0;
+		while (name && d < k->ndevice && strcmp(names[d], name) != 0)
+			d++;
+		if (!name)
+			continue;
+		if (d == k->ndevice) {
+			device_error(y, item[i], name, "is not in the cluster", diag_nearest(name, names, k->ndevice));
+		} else if (r->taken[d] && !chunks) {
+			device_error(y, item[i], name, "is used twice", NULL);
+		} else {
+			r->taken[d] = true;
+			PUSH(y->a, r->g->device, r->g->ndevice, r->cap_device) = d;
+			r->g->replicas[r->stage]++;
+		}
+	}
+}
+
+static void r_stages(Yaml *y, const YNode *v, void *to)
+{
+	static const YKey keys[] = { { "until", r_until }, { "devices", r_devices } };
+	Reader *r = to;
+	int n;
+	const YNode **item = yaml_items(y, v, "stages", &n);
+
+	r->g->n = n;
+	r->g->until = NEWN(y->a, const char *, n);
+	r->g->replicas = NEWN(y->a, int, n);
+	r->g->line = NEWN(y->a, int, n);
+	for (r->stage = 0; r->stage < n; r->stage++) {
+		const YNode *at = item[r->stage];
+		r->g->line[r->stage] = (int)at->start_mark.line + 1;
+		yaml_map(y, at, "stages", keys, 2, r);
+		if (y->ok && !r->g->replicas[r->stage])
+			yaml_error(y, at, "stage %d has no devices", r->stage);
+		if (y->ok && !r->g->until[r->stage] && r->stage + 1 < n)
+			yaml_error(y, at, "stage %d has no 'until': the last call that belongs to it", r->stage);
+	}
+}
+
+bool plan_load(Compile *c)
+{
+	static const YKey keys[] = { { "version", r_version }, { "model", r_model }, { "cluster", r_cluster },
+		{ "schedule", r_schedule }, { "recompute", r_recompute }, { "microbatch", r_micro }, { "microbatches", r_count },
+		{ "order", r_order }, { "stages", r_stages } };
+	Training *t = &c->o->t;
+	GivenPlan *g = NEW(c->a, GivenPlan);
+	Reader r = { .c = c, .g = g, .taken = NEWN(c->a, bool, c->cluster.ndevice) };
+	Yaml y;
+
+	g->file = t->plan;
+	if (!yaml_open(&y, c->a, t->plan, c->d))
+		return false;
+	const YNode *root = yaml_document_get_root_node(&y.doc);
+	yaml_map(&y, root, "the plan", keys, (int)(sizeof keys / sizeof *keys), &r);
+	if (y.ok && !g->n)
+		yaml_error(&y, root, "the plan has no stages");
+	yaml_close(&y);
+	if (!y.ok)
+		return false;
+	t->given = g;
+	t->micro = t->micro ? t->micro : r.micro;
+	if (r.schedule && !strcmp(t->schedule, "auto"))
+		t->schedule = r.schedule;
+	if (r.recompute && !strcmp(t->recompute, "none"))
+		t->recompute = r.recompute;
+	return true;
+}
+
+/* ---- writing ---- */
+
+/* JSON's strings are YAML's. */
+static void quote(Buf *b, const char *s)
+{
+	buf_puts(b, "\"");
+	for (; *s; s++)
+		buf_printf(b, *s == '"' || *s == '\\' ? "\\%c" : (unsigned char)*s < ' ' ? "\\u%04x" : "%c", *s);
+	buf_puts(b, "\"");
+}
+
+static void write_stages(Buf *b, const Compile *c, bool json)
+{
+	const int stages = module_stages(c->m);
+
+	for (int t = 0; t < stages; t++) {
+		const Stage *s = c->m->stage[t];
+		buf_puts(b, json ? "    {" : "  - {");
+		if (t + 1 < stages && c->plan.stage[t].until) {
+			buf_puts(b, json ? "\"until\": " : "until: ");
+			quote(b, c->plan.stage[t].until);
+			buf_puts(b, ", ");
+		}
+		buf_puts(b, json ? "\"devices\": [" : "devices: [");
+		for (int k = 0; k < s->replicas; k++) {
+			buf_puts(b, k ? ", " : "");
+			quote(b, c->cluster.device[s->device[k]].name);
+		}
+		buf_printf(b, "]}%s\n", json && t + 1 < stages ? "," : "");
+	}
+}
+
+static void write_owner(Buf *b, bool json, const char *key, const char *name, const char *hash)
+{
+	buf_printf(b, json ? "  \"%s\": {\"name\": " : "%s: {name: ", key);
+	quote(b, name);
+	buf_printf(b, json ? ", \"hash\": \"%s\"},\n" : ", hash: \"%s\"}\n", hash);
+}
+
+/* As --schedule takes it: a schedule of a file is named by it, Pipe-SGD is a flag of its own. */
+static const char *schedule_word_of(const Compile *c)
+{
+	const char *name = c->m->schedule->name;
+
+	return c->m->schedule->late ? "1f1b" : !strcmp(name, "csv") ? c->o->t.schedule : name;
+}
+
+bool plan_save(const Compile *c, const char *file)
+{
+	const char *end = strrchr(file, '.');
+	const bool json = end && !strcmp(end, ".json");
+	const char *name = c->cluster.name ? c->cluster.name : c->o->cluster ? c->o->cluster : "local";
+	Buf b = { 0 };
+
+	buf_puts(&b, json ? "{\n  \"version\": 1,\n" : "version: 1\n");
+	write_owner(&b, json, "model", c->m->name, model_hash(c));
+	write_owner(&b, json, "cluster", name, cluster_hash(c));
+	const int64_t slices = c->m->grains ? c->m->grains : 1;      /* of what the user calls a microbatch */
+	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
+	if (json || !strncmp(schedule_word_of(c), "csv:", 4))
+		quote(&b, schedule_word_of(c));
+	else
+		buf_puts(&b, schedule_word_of(c));
+	buf_printf(&b, json ? ",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64 ",\n  \"microbatches\": %" PRId64
+		",\n" : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\n",
+		c->o->t.recompute ? c->o->t.recompute : "none", c->m->batch * slices, c->m->microbatches / slices);
+	if (c->plan.order)
+		buf_printf(&b, json ? "  \"order\": \"%s\",\n" : "order: %s\n", order_name[c->plan.order]);
+	buf_puts(&b, json ? "  \"stages\": [\n" : "stages:\n");
+	write_stages(&b, c, json);
+	buf_puts(&b, json ? "  ]\n}\n" : "");
+	const bool ok = file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
+	buf_free(&b);
+	return ok;
+}

@@ -1,0 +1,97 @@
+/* pdcc-opt: passes on the text form. `pdcc-opt FILE.pdir --passes=split,schedule [options of pdcc]` prints the module. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "passes/repro.h"
+#include "frontend/settings/cluster.h"
+#include "frontend/driver/compile/compile.h"
+
+static char *read_text(const char *path)
+{
+	Buf b = { 0 };
+	char chunk[4096];
+	size_t n;
+
+	if (strcmp(path, "-"))
+		return file_read(path, NULL);
+	while ((n = fread(chunk, 1, sizeof chunk, stdin)) > 0)
+		buf_add(&b, chunk, n);
+	buf_add(&b, "", 0);
+	return b.s;
+}
+
+/* "a,b" -> names */
+static int split_names(Arena *a, const char *s, const char **names, int most)
+{
+	int n = 0;
+
+	for (char *p = arena_str(a, s); p && *p && n < most;) {
+		char *comma = strchr(p, ',');
+
+		if (comma)
+			*comma = 0;
+		names[n++] = p;
+		p = comma ? comma + 1 : NULL;
+	}
+	return n;
+}
+
+static int run(Compile *c)
+{
+	const char *names[64];
+	char *text = read_text(c->model);
+	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &c->o->t, .plan = &c->plan,
+		.explain = c->o->explain ? &c->explain : NULL };
+	PassOpt po = { .print_before = c->o->print_before, .print_after = c->o->print_after, .dump_dir = c->o->dump_ir,
+		.print_after_all = c->o->print_after_all, .print_after_change = c->o->print_after_change,
+		.stop_after = c->o->stop_after, .time_report = c->o->time_report, .form = c->o->ir_form };
+
+	if (!text)
+		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)), EXIT_INPUT;
+	if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local", &c->cluster, c->d))
+		return EXIT_INPUT;
+	if (!c->o->t.threads)
+		c->o->t.threads = 1;
+	c->m = module_parse(c->a, strcmp(c->model, "-") ? c->model : "stdin", text, c->d);
+	free(text);
+	if (!c->m || !module_verify(c->m, c->d))
+		return EXIT_INPUT;
+	int n = split_names(c->a, c->o->passes ? c->o->passes : "", names, 64);
+	if (!run_passes(c->m, &cx, &po, names, n))
+		return compile_status(c);
+	Buf b = { 0 };
+	PrintOpt p = { .elide = (int)c->o->elide };
+	if (c->o->ir_form)
+		(c->o->ir_form == FORM_JSON ? module_json : module_dot)(&b, c->m);
+	else
+		module_print(&b, c->m, &p);
+	fputs(buf_str(&b), stdout);
+	buf_free(&b);
+	if (c->o->explain)
+		fputs(buf_str(&c->explain), stderr);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	Arena *a = arena_new(), *scratch = arena_new(), *words = arena_new();
+	Diag d;
+	Options o;
+	bool input_error;
+
+	repro_watch(argc, argv);
+	diag_init(&d, stderr, words);
+	if (!options_read(a, &o, argc, argv, 1, &d, &input_error))
+		return input_error ? EXIT_INPUT : EXIT_USAGE;
+	if (o.help) {
+		if (!options_help(stdout, "pdcc-opt", o.help_group, &d))
+			return EXIT_USAGE;
+		return 0;
+	}
+	if (o.nargs != 1) {
+		diag_error(&d, NOLOC, 1, "pdcc-opt wants one .pdir file, or - for standard input");
+		return EXIT_USAGE;
+	}
+	Compile c = { .a = a, .scratch = scratch, .d = &d, .o = &o, .model = o.args[0] };
+	return run(&c);
+}

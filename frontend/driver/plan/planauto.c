@@ -1,0 +1,202 @@
+/* pdcc plan-profile --planner auto: a layer profile and machines to the plan that the simulator plays fastest, beside what
+ * each planner alone comes to (--compare). Layers' gradients are summed once per step of --microbatches, as comm does: in buckets, each by the fastest algorithm. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "passes/planner/profile.h"
+#include "passes/plan/plansearch.h"
+#include "frontend/driver/compile/compile.h"
+#include "planauto.h"
+
+typedef struct Ask {
+	Arena *a;
+	Diag  *d;
+	const char *file, *schedule, *without;
+	double each, machines, within, between, latency, memory, microbatches;
+	bool   compare, exhaustive, local, compress, json, help;
+} Ask;
+
+static const char help[] =
+	"usage: pdcc plan-profile FILE --planner auto [options]\n"
+	"  --workers N[,M]          devices; or devices of a machine, machines\n"
+	"  --bandwidth B[,B]        bytes per second inside a machine, between machines\n"
+	"  --latency S              seconds of every link (0)\n"
+	"  --microbatches N         per step, over all replicas (4 per device)\n"
+	"  --memory BYTES           per device\n"
+	"  --schedule S             1f1b (default), gpipe, dapple\n"
+	"  --without LAYER, --compress      as for the other planners\n"
+	"  --compare                what each planner alone comes to as well\n"
+	"  --exhaustive             the best of all plans as well, for small cases\n"
+	"  --local                  the search alone, also where all plans could be tried\n"
+	"  --json                   one object on standard output\n";
+
+static bool numbers(Ask *q, const char *flag, const char *s, double *v, double *w)
+{
+	char *end;
+
+	*v = strtod(s, &end);
+	if (w && *end == ',' && end > s)
+		*w = strtod(end + 1, &end);
+	if (end == s || *end || !isfinite(*v) || *v < 0 || (w && (!isfinite(*w) || *w < 0)))
+		return diag_error(q->d, NOLOC, 1, "%s: '%s' is not a number above 0", flag, s);
+	return true;
+}
+
+static bool value(Ask *q, const char *flag, const char *s)
+{
+	if (!strcmp(flag, "--planner"))
+		return true;
+	if (!strcmp(flag, "--schedule"))
+		return q->schedule = s, true;
+	if (!strcmp(flag, "--without"))
+		return q->without = s, true;
+	if (!strcmp(flag, "--workers"))
+		return numbers(q, flag, s, &q->each, &q->machines);
+	if (!strcmp(flag, "--bandwidth"))
+		return numbers(q, flag, s, &q->within, &q->between);
+	if (!strcmp(flag, "--latency"))
+		return numbers(q, flag, s, &q->latency, NULL);
+	if (!strcmp(flag, "--memory"))
+		return numbers(q, flag, s, &q->memory, NULL);
+	if (!strcmp(flag, "--microbatches"))
+		return numbers(q, flag, s, &q->microbatches, NULL);
+	return diag_error(q->d, NOLOC, 1, "unknown flag '%s'; --help lists them", flag);
+}
+
+static bool read_flags(Ask *q, int argc, char **argv)
+{
+	const struct { const char *name; bool *to; } sign[] = { { "--compare", &q->compare }, { "--exhaustive", &q->exhaustive },
+		{ "--local", &q->local }, { "--compress", &q->compress }, { "--json", &q->json }, { "--help", &q->help } };
+
+	for (int i = 0; i < argc; i++) {
+		bool *to = NULL;
+		for (size_t k = 0; k < sizeof sign / sizeof *sign; k++)
+			to = strcmp(argv[i], sign[k].name) ? to : sign[k].to;
+		if (to)
+			*to = true;
+		else if (argv[i][0] != '-')
+			q->file = argv[i];
+		else if (i + 1 >= argc)
+			return diag_error(q->d, NOLOC, 1, "%s takes a value", argv[i]);
+		else if (!value(q, argv[i], argv[i + 1]))
+			return false;
+		else
+			i++;
+	}
+	if (q->help)
+		return true;
+	if (!q->file)
+		return diag_error(q->d, NOLOC, 1, "no profile is named; --help shows how");
+	if (q->each < 1 || q->each * q->machines > 4096 || floor(q->each) < q->each || floor(q->machines) < q->machines)
+		return diag_error(q->d, NOLOC, 1, "--workers wants whole numbers, 1 to 4096 devices together");
+	if (q->within <= 0)
+		return diag_error(q->d, NOLOC, 1, "--bandwidth B is missing");
+	return true;
+}
+
+static Cluster *cluster_of(const Ask *q)
+{
+	Cluster *c = NEW(q->a, Cluster);
+	const int each = (int)q->each;
+
+	c->nhost = (int)q->machines;
+	c->ndevice = each * c->nhost;
+	c->host = NEWN(q->a, Host, c->nhost);
+	c->device = NEWN(q->a, Device, c->ndevice);
+	c->link = NEWN(q->a, Link, 2);
+	c->nlink = 2;
+	c->link[0] = (Link){ .scope = LINK_WITHIN, .bandwidth = q->within, .latency = q->latency };
+	c->link[1] = (Link){ .scope = LINK_DEFAULT, .bandwidth = q->between > 0 ? q->between : q->within, .latency = q->latency };
+	for (int h = 0; h < c->nhost; h++)
+		c->host[h].name = arena_printf(q->a, "m%d", h);
+	for (int d = 0; d < c->ndevice; d++)
+		c->device[d] = (Device){ .name = arena_printf(q->a, "m%d[%d]", d / each, d % each), .host = d / each,
+			.index = d % each, .memory = (int64_t)q->memory };
+	return c;
+}
+
+/* ---- what is said ---- */
+
+static void print_plan(const Ask *q, const char *name, const Trial *t, bool first)
+{
+	if (!q->json) {
+		printf("  %-26s %12.6g s  %6.1f %% peak %.4g bytes  %s (%s)\n", name, t->step, 100 * t->work / t->step, t->peak,
+			trial_str(q->a, t), t->by);
+		return;
+	}
+	printf("%s\"%s\": {\"plan\": \"%s\", \"step_s\": %.17g, \"peak\": %.17g, \"by\": \"%s\", \"ends\": [", first ? "" : ", ", name,
+		trial_str(q->a, t), isfinite(t->step) ? t->step : -1, t->peak, t->by);
+	for (int s = 0; s < t->n; s++)
+		printf("%s%d", s ? ", " : "", t->end[s] + 1);
+	printf("], \"devices\": [");
+	for (int r = 0; r < t->ndevice; r++)
+		printf("%s%d", r ? ", " : "", t->device[r]);
+	printf("]}");
+}
+
+static void one(const Ask *q, const PlanModel *p, PlannerKind kind, DpCost cost, const char *name)
+{
+	Diag silent = { .out = stderr, .errors = 1, .scratch = q->a };
+	PlanSearch s;
+
+	search_start(&s, q->a, p);
+	if (kind == PLANNER_EXHAUSTIVE)
+		s.budget = INFINITY;
+	if (plan_search(&s, kind, cost, &silent))
+		print_plan(q, name, s.best, false);
+}
+
+static int run(Ask *q)
+{
+	static const char *const dp[] = { "pipedream measured", "pipedream seed", "pipedream sosp", "pipedream code" };
+	Profile f;
+	States st;
+	PlanSearch s;
+
+	if (!profile_read(q->a, q->file, &f, q->d) || (q->without && !profile_without(q->a, &f, q->without, q->d)))
+		return EXIT_INPUT;
+	if (q->compress)
+		profile_compress(q->a, &f);
+	profile_trim(q->a, &f);
+	if (!states_build(q->a, &f, true, 8192, &st, q->d))
+		return EXIT_INPUT;
+	const Cluster *c = cluster_of(q);
+	PlanModel *p = plan_model_of(q->a, &st, c);
+	p->schedule = q->schedule;
+	p->global = q->microbatches > 0 ? (int64_t)q->microbatches : 4 * (int64_t)c->ndevice;
+	search_start(&s, q->a, p);
+	s.no_exhaustive = q->local;
+	if (!plan_search(&s, PLANNER_AUTO, DP_MEASURED, q->d))
+		return EXIT_NO_PLAN;
+	if (q->json)
+		printf("{\"states\": %d, \"microbatches\": %lld, \"tried\": %d, \"simulated\": %ld, ", st.n, (long long)p->global, s.n,
+			s.played);
+	else
+		printf("%d places to cut, %lld microbatches; %d plans tried, %ld simulated\n", st.n, (long long)p->global, s.n, s.played);
+	print_plan(q, "auto", s.best, true);
+	for (int k = DP_MEASURED; k <= DP_CODE && q->compare; k++)
+		one(q, p, PLANNER_PIPEDREAM, (DpCost)k, dp[k]);
+	if (q->compare) {
+		one(q, p, PLANNER_DAPPLE, DP_MEASURED, "dapple");
+		one(q, p, PLANNER_BLOCKS, DP_MEASURED, "blocks");
+	}
+	if (q->exhaustive)
+		one(q, p, PLANNER_EXHAUSTIVE, DP_MEASURED, "exhaustive");
+	printf(q->json ? "}\n" : "");
+	return s.best->over > 1 ? EXIT_NO_PLAN : 0;
+}
+
+int plan_auto_main(int argc, char **argv)
+{
+	Arena *a = arena_new(), *words = arena_new();
+	Diag d;
+	Ask q = { .a = a, .d = &d, .machines = 1 };
+	int status = EXIT_USAGE;
+
+	diag_init(&d, stderr, words);
+	if (read_flags(&q, argc, argv))
+		status = q.help ? fputs(help, stdout) < 0 : run(&q);
+	arena_free(words);
+	arena_free(a);
+	return status;
+}

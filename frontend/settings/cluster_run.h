@@ -1,0 +1,17 @@
+/* Parts of cluster.yaml that say how programs are started; each reads the value of its key into the Cluster. */
+#ifndef PDCC_FRONTEND_CLUSTER_RUN_H
+#define PDCC_FRONTEND_CLUSTER_RUN_H
+
+#include "ir/cluster.h"
+#include "ir/ir.h"
+#include "yaml.h"
+
+void cluster_launch(Yaml *y, const YNode *v, Cluster *c);
+void cluster_ports(Yaml *y, const YNode *v, Cluster *c);
+void cluster_placement(Yaml *y, const YNode *v, Cluster *c);
+void cluster_defaults(Yaml *y, const YNode *v, Cluster *c);
+
+/* Warns of placement.pin whose pattern no parameter of the model has. */
+void cluster_pins_idle(const Cluster *c, const Module *m, Diag *d);
+
+#endif

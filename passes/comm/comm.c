@@ -1,0 +1,272 @@
+/* comm: joins what the replicas of a stage have. Reads Stage.replicas; writes Param.sync and, in the update graph of
+ * each stage with several replicas, behind the last Accumulate or Stack:
+ *     AllReduce(%g.w2, %g.b2, ...) {over=replicas, bucket=0}     sums in place
+ *     AllReduce(%stack, ...) {over=rows}               rows of other replicas are zero before: the sum joins them
+ *     AllGatherv(%ids.w, %rows.w)                      rows of looked-up tables (sparse); --reproducible: also of one device,
+ *                                                      where it adds them up in the order of the tree
+ * --compress packs the messages of the first kind; rows stay exact. With error feedback the stage gets a parameter
+ * %w2:residual per gradient %g.w2 of a packed sum, which every replica has for itself: one after another as the gradients.
+ *
+ * Buckets. Gradients are taken in the order in which the backward makes them; a bucket is closed once it has --bucket bytes
+ * (auto: as the timing model of sumcost.h says that all sums end first, one where nothing is gained), and its sum begins
+ * behind the node that makes its last gradient, in the device's last backward of the step (bucket_node). So sums go on
+ * while the rest of the backward is computed. Without bucket (-1) there is one sum, in SYNC: asynchronous schedules, whose
+ * sums overlap whole steps; --reproducible, whose sums are trees; f64.
+ * What replicas of different stages share (tied weights) split has arranged already, as Broadcast; those follow. */
+#include <stdlib.h>
+#include <string.h>
+#include "passes/common/plan.h"
+#include "servers.h"
+#include "passes/simulate/simulate.h"
+#include "passes/cost/sumcost.h"
+
+typedef struct Ready { Value *sum; int at; SumReady r; struct Ready *next; /* made by the same node */ } Ready;
+
+static int by_place(const void *a, const void *b)
+{
+	const Ready *x = a, *y = b;
+
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Where the graph that makes the gradients makes each, and after how many seconds; false: one is made elsewhere. */
+static bool find_ready(const Graph *g, Value *const *sum, int n, const Speed *on, Ready *r, Arena *a)
+{
+	Map made;
+	int at = 0, found = 0;
+	double seconds = 0;
+
+	map_init(&made, a, false);
+	for (int i = 0; i < n; i++) {
+		const Node *by = sum[i]->def->in[0]->def;
+		if (!by)
+			return false;
+		r[i] = (Ready){ .sum = sum[i], .r = { 0, (double)((value_bytes(sum[i]) + 63) / 64 * 64) }, .next = map_get(&made, by) };
+		map_put(&made, by, &r[i]);
+	}
+	for (const Node *k = g->first; k && found < n; k = k->next) {
+		at++;
+		seconds += node_seconds(k, on, on);
+		for (Ready *x = map_get(&made, k); x; x = x->next, found++) {
+			x->at = at;
+			x->r.ready = seconds;
+		}
+	}
+	return found == n;
+}
+
+static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Training *t)
+{
+	Node *sum = build(b, OP_AllReduce, NULL, n, in, NULL);
+
+	attr_set_str(sum, "over", over);
+	attr_set_int(sum, "bucket", -1);
+	if (t && t->compress && !strcmp(over, "replicas")) {
+		attr_set_str(sum, "codec", t->compress);
+		attr_set_int(sum, "block", t->compress_block);
+		attr_set_int(sum, "feedback", t->compress_feedback);
+		attr_set_int(sum, "guard", t->compress_if);
+	}
+	return sum;
+}
+
+/* Packing that does not pay is left out: --compress auto:CODEC. */
+static void unpack(Node *sum, const Stage *s, const SumModel *model, double bytes, PassCx *cx)
+{
+	const double wire = (double)sum_wire(attr_str(sum, "codec"), attr_int(sum, "block"), (int64_t)bytes);
+	const double packed = sum_packed_seconds(model, bytes, wire);
+	const double exact = sum_seconds(model, sum_named(cx->train->allreduce), bytes);
+
+	if (cx->explain)
+		buf_printf(cx->explain, "stage %d: a sum of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n", s->id, bytes,
+			s->replicas, packed, cx->train->compress, exact);
+	if (packed < exact)
+		return;
+	diag_note(cx->d, NOLOC, "stage %d: a sum of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)", s->id,
+		bytes, exact, packed, cx->train->compress);
+	attr_set_str(sum, "codec", "none");
+	attr_set_int(sum, "block", 0);
+	attr_set_int(sum, "feedback", 0);
+	attr_set_int(sum, "guard", 0);
+}
+
+/* The algorithm: as told, else what the timing model predicts for its bytes. The runtime's own choice (auto) is the ring for
+ * all but the smallest sums. Compressed sums go by the ring, reproducible ones by the tree. */
+static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
+{
+	const Training *t = cx->train;
+	double bytes = 0;
+
+	if (t && t->allreduce)
+		attr_set_str(sum, "by", t->allreduce);
+	for (int i = 0; i < sum->nin; i++)
+		bytes += (double)((value_bytes(sum->in[i]) + 63) / 64 * 64);
+	if (model && t && t->compress_if && strcmp(attr_str(sum, "codec"), "none"))
+		unpack(sum, s, model, bytes, cx);
+	if (!model || !t || t->allreduce || strcmp(attr_str(sum, "codec"), "none") || t->reproducible || t->f64)
+		return;
+	const SumBy by = sum_best(model, bytes);
+	if (by != (sum_is_small(model, bytes) ? SUM_EVERYONE : SUM_RING))
+		attr_set_str(sum, "by", sum_name(by));
+	if (cx->explain)
+		buf_printf(cx->explain, "stage %d: a sum of %.0f bytes over %d by %s: %.3g s, by the ring %.3g s\n", s->id, bytes,
+			s->replicas, by == SUM_EVERYONE ? "everyone to everyone" : sum_name(by), sum_seconds(model, by, bytes),
+			sum_seconds(model, SUM_RING, bytes));
+}
+
+/* The least bytes of a bucket; 0: there is one only. */
+static double bucket_limit(const Stage *s, const Ready *g, int n, const SumModel *model, const SumRule *rule, PassCx *cx)
+{
+	SumReady *r = NEWN(cx->scratch, SumReady, n);
+	double all = 0;
+
+	for (int i = 0; i < n; i++) {
+		r[i] = g[i].r;
+		all += r[i].bytes;
+	}
+	const double limit = sum_limit(model, rule, r, n);
+	if (cx->explain && model && n > 1 && rule->bucket <= 0)
+		buf_printf(cx->explain, "stage %d: gradients of %.0f bytes in %.0f buckets: the last sum ends %.3g s after the last backward "
+			"began, with one bucket %.3g s\n", s->id, all, limit > 0 ? all / limit : 1,
+			sum_end(model, rule->by, r, n, limit > 0 ? limit : all), sum_end(model, rule->by, r, n, all));
+	return limit;
+}
+
+bool sums_in_order(Arena *a, const Schedule *s, int kind)
+{
+	for (int r = 0; r < s->ndevice; r++) {
+		const DeviceSchedule *d = &s->dev[r];
+		bool *seen = NEWN(a, bool, s->nstage);
+		int top = -1;
+
+		for (int i = d->n - 1; i >= 0; i--) {
+			const int stage = d->act[i].stage;
+			if ((int)d->act[i].kind != kind || seen[stage])
+				continue;
+			if (stage < top)
+				return false;
+			seen[top = stage] = true;
+		}
+	}
+	return true;
+}
+
+/* Sums of gradients as buckets; false: they cannot begin before SYNC. */
+static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in, int n, const SumModel *model, PassCx *cx)
+{
+	const SumRule rule = sum_rule(cx->train);
+	const Graph *g = s->weight ? s->weight : s->backward;
+	Ready *r = NEWN(cx->scratch, Ready, n);
+	Value **v = NEWN(cx->scratch, Value *, n);
+	double bytes = 0;
+	int held = 0, bucket = 0;
+
+	if (!cx->train || !rule.early || m->schedule->async ||
+	    !sums_in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
+		return false;
+	const Speed on = cx->cluster ? device_speed(cx->cluster, s->device[0]) : (Speed){ 0 };
+	if (!find_ready(g, in, n, &on, r, cx->scratch))
+		return false;
+	qsort(r, (size_t)n, sizeof *r, by_place);       /* places differ, or the node makes both */
+	const double limit = bucket_limit(s, r, n, model, &rule, cx);
+	if (limit <= 0)
+		return false;
+	for (int i = 0; i < n; i++) {
+		v[held++] = r[i].sum;
+		bytes += r[i].r.bytes;
+		if (bytes < limit && i < n - 1)
+			continue;
+		Node *sum = add_sum(b, v, held, "replicas", cx->train);
+		attr_set_int(sum, "bucket", bucket++);
+		choose(sum, s, model, cx);
+		held = 0;
+		bytes = 0;
+	}
+	return true;
+}
+
+/* Rows of looked-up tables: each pair of Stacks that an SGDRows reads. */
+static void join_rows(Module *m, Stage *s, PassCx *cx)
+{
+	for (Node *u = s->update->first; u; u = u->next) {
+		if (u->op != OP_SGDRows || u->in[1]->def->op != OP_Stack)
+			continue;
+		Node *last = u->in[2]->def;
+		while (last->next && (last->next->op == OP_Accumulate || last->next->op == OP_Stack || last->next->op == OP_AllReduce ||
+		                      last->next->op == OP_AllGatherv))
+			last = last->next;
+		Builder b = { .m = m, .g = s->update, .before = last->next, .loc = u->loc, .phase = PHASE_UPDATE, .stage = s->id,
+			.d = cx->d };
+		build(&b, OP_AllGatherv, NULL, 2, u->in + 1, NULL);
+		u->in[0]->param->sync = SYNC_ALLGATHERV;
+	}
+}
+
+static bool join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
+{
+	Graph *g = s->update;
+	Value **in = NULL;
+	Node *last = NULL, *before = g->first;
+	int n = 0, cap = 0;
+
+	for (Node *k = g->first; k; k = k->next) {
+		if (k->op == what && !value_feeds(k->out[0], OP_Push) && !value_feeds(k->out[0], OP_SGDRows))
+			PUSH(cx->scratch, in, n, cap) = k->out[0];
+		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_Push || k->op == OP_AllReduce || k->op == OP_AllGatherv)
+			last = k;
+	}
+	if (!n)
+		return true;
+	if (last)
+		before = last->next;
+	Builder b = { .m = m, .g = g, .before = before, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id,
+		.d = cx->d };
+	const SumModel model = cx->cluster ? sum_model(cx->scratch, cx->cluster, s->device, s->replicas) : (SumModel){ .n = 0 };
+	const SumModel *known = cx->cluster ? &model : NULL;
+	if (what == OP_Accumulate && join_buckets(&b, m, s, in, n, known, cx))
+		return true;
+	Node *sum = add_sum(&b, in, n, over, cx->train);
+	if (what == OP_Accumulate)
+		choose(sum, s, known, cx);
+	return what != OP_Accumulate || !stage_servers(m, cx->train) || choose_owners(sum, s, cx);
+}
+
+/* What packing takes away from each gradient is kept for the next step (error feedback). */
+static void add_residuals(Module *m, Stage *s)
+{
+	for (const Node *n = s->update->first; n; n = n->next)
+		for (int i = 0; i < n->nin && n->op == OP_AllReduce && attr_int(n, "feedback"); i++) {
+			Value *v = module_param(m, residual_name(m->arena, n->in[i]), n->in[i]->type, PARAM_STATE);
+			v->param->own = true;
+			PUSH(m->arena, s->param, s->nparam, s->capparam) = v;
+		}
+}
+
+bool pass_comm(Module *m, PassCx *cx)
+{
+	if (cx->train && cx->train->compress && cx->train->allreduce && strcmp(cx->train->allreduce, "ring"))
+		return diag_error(cx->d, NOLOC, 406, "--compress %s goes by the ring; --allreduce is %s", cx->train->compress,
+			cx->train->allreduce);
+	if (cx->train && cx->train->compress && (cx->train->reproducible || cx->train->f64))
+		return diag_error(cx->d, NOLOC, 406, "--compress %s rounds gradients on their way; %s wants exact sums",
+			cx->train->compress, cx->train->reproducible ? "--reproducible" : "--f64");
+	for (int i = 0; i < m->nstage; i++) {
+		Stage *s = m->stage[i];
+		for (const Node *n = s->update->first; n; n = n->next)
+			if (n->op == OP_AllReduce || n->op == OP_AllGatherv)
+				return diag_error(cx->d, n->loc, 410, "comm has run on this module");
+		if (s->replicas > 1) {
+			if (!join(m, s, OP_Accumulate, "replicas", cx))
+				return false;
+			join(m, s, OP_Stack, "rows", cx);
+			add_residuals(m, s);
+		}
+		for (int k = 0; k < s->nparam && s->replicas > 1; k++)
+			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen &&
+			    s->param[k]->param->sync != SYNC_PS)
+				s->param[k]->param->sync = SYNC_ALLREDUCE;
+		if (s->replicas > 1 || (cx->train && cx->train->reproducible))
+			join_rows(m, s, cx);
+	}
+	return true;
+}

@@ -1,0 +1,417 @@
+/* partition: how many stages, where the cuts lie, how many replicas each stage has, on which devices.
+ *
+ * The forward graph is a row of segments (segment.c), and a plan is a grouping of segments. `--plan 2-1-1` fixes the
+ * replica counts: the cuts are then those with the least slowest stage (plancut.c). Else the planner that --planner
+ * names looks for a plan (plansearch.h); auto asks all of them, searches from there, and takes what the simulator
+ * plays fastest within memory. Reads Node.time; writes Node.stage, the plan (ir/plan.h), Module.microbatches. */
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include "passes/schedule/csv.h"
+#include "plansearch.h"
+#include "stages.h"
+
+/* ---- choosing ---- */
+
+static int largest(const int *v, int n)
+{
+	int r = 0;
+
+	for (int i = 0; i < n; i++)
+		r = v[i] > r ? v[i] : r;
+	return r;
+}
+
+static bool check_batch(const Segments *g)
+{
+	const Training *t = g->cx->train;
+	const int64_t batch = g->m->batch > 0 ? g->m->batch : 1;
+
+	if (t && t->global > 0 && t->global % batch)
+		return diag_error(g->cx->d, FILELOC(t->file), 405,
+			"the global batch of %lld samples is no multiple of the microbatch of %lld", (long long)t->global,
+			(long long)batch);
+	if (one_per_step(t) && ((t->global > 0 && t->global != batch) || t->microbatches > 1))
+		return diag_error(g->cx->d, FILELOC(t->file), 405,
+			"schedule %s updates after every microbatch: a step is one microbatch of %lld samples, not %lld", t->schedule,
+			(long long)batch, t->global > 0 ? (long long)t->global : (long long)(t->microbatches * batch));
+	return true;
+}
+
+static bool check_forced(const Segments *g, int n, int sum)
+{
+	const Cluster *c = g->cx->cluster;
+
+	if (c && sum > cluster_workers(c))
+		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d devices; the cluster has %d%s",
+			g->cx->train->plan, sum, cluster_workers(c), cluster_workers(c) < c->ndevice ? " with the role worker" : "");
+	if (n > g->n)
+		return diag_error(g->cx->d, FILELOC(g->m->file), 404,
+			"plan %s has %d stages; the model has only %d nodes to cut behind",
+			g->cx->train->plan, n, g->n);
+	return true;
+}
+
+/* A plan of these replicas on the devices in the order of the cluster file, not cut yet. */
+static Trial *new_plan(PlanSearch *s, const int *replicas, int n, const Placement *at, const char *by)
+{
+	int sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += replicas[i];
+	Trial *t = trial_new(s->a, n, sum, by);
+	memcpy(t->replicas, replicas, sizeof *replicas * (size_t)n);
+	for (int i = 0, k = 0; i < n; i++)
+		for (int r = 0; r < replicas[i]; r++)
+			t->device[k++] = at->rank[i] + r;
+	return t;
+}
+
+static bool enough(const Segments *g, const Trial *t)
+{
+	const Training *x = g->cx->train;
+	const int most = largest(t->replicas, t->n);
+
+	return t->micro >= most ||
+		diag_error(g->cx->d, FILELOC(x && x->given && !x->given->by ? x->given->file : x ? x->file : NULL), 405, "%lld microbatches per step cannot feed %d replicas; make the "
+			"microbatch smaller or the global batch larger", (long long)t->micro, most);
+}
+
+/* The same on devices as the cluster file's policies give them, cut anew: the fastest. */
+static Trial *placed_plan(PlanSearch *s, const Trial *t)
+{
+	Trial *best = NULL;
+
+	for (int y = PLACE_FRESH; y <= PLACE_SCATTER; y++) {
+		if (!policy_allowed(s->p->c, y))
+			continue;
+		Trial *x = trial_new(s->a, t->n, t->ndevice, t->by);
+		x->micro = t->micro;
+		memcpy(x->replicas, t->replicas, sizeof *t->replicas * (size_t)t->n);
+		place_trial(s->p, x, (PlacePolicy)y);
+		cut_best(s, x);
+		trial_judge(s->p, x);
+		trial_play(s->p, x);
+		best = trial_better(x, best) ? x : best;
+	}
+	return best;
+}
+
+/* The cuts of a plan whose replicas are given; NULL after a diagnostic. */
+static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas, int n)
+{
+	Placement at;
+
+	if (!plan_place(s->a, schedule_name(g->m, g->cx), n, replicas, &at, g->cx->d) || !check_forced(g, n, at.ndevice))
+		return NULL;
+	Trial *t = new_plan(s, replicas, n, &at, "as asked");
+	t->micro = trial_micro(s->p, n, replicas);
+	if (!enough(g, t))
+		return NULL;
+	s->cut_budget = INFINITY;
+	cut_best(s, t);
+	if (at.ngroup == n && !policy_allowed(s->p->c, PLACE_ORDER))
+		t = placed_plan(s, t);
+	trial_judge(s->p, t);
+	if (t->over > 1 && t->n > 1 && at.ngroup == n) {    /* estimates of cut_best are rough: look closer */
+		search_cuts(s, t);
+		t = s->best ? s->best : t;
+		t->by = "as asked";
+	}
+	trial_play(s->p, t);
+	return t;
+}
+
+const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bool silent)
+{
+	const int chunks = schedule_chunks(name), ndev = s->p->c->ndevice;
+	const Trial *best = NULL;
+	bool left_out = false;
+
+	s->cut_budget = INFINITY;
+	for (int n = chunks; n <= ndev * chunks && n <= g->n; n += chunks) {
+		int *replicas = NEWN(s->a, int, n);
+		Placement at;
+		for (int i = 0; i < n; i++)
+			replicas[i] = ndev * chunks / n;
+		if (!plan_allowed(s->p, n, replicas)) {
+			left_out = true;
+			continue;
+		}
+		if (!plan_place(s->a, name, n, replicas, &at, g->cx->d))
+			return NULL;
+		Trial *t = new_plan(s, replicas, n, &at, "chunks");
+		t->micro = trial_micro(s->p, n, replicas);
+		if (t->micro < replicas[0])
+			continue;
+		cut_best(s, t);
+		trial_play(s->p, t);
+		if (!best || t->score < best->score)
+			best = t;
+	}
+	if (!best && !silent && left_out)
+		diag_error(g->cx->d, FILELOC(g->m->file), 473, "--max-stages, --no-pipeline and --no-dp leave no plan for schedule %s, which has "
+			"%d or more stages on every device", name, chunks);
+	else if (!best && !silent)
+		diag_error(g->cx->d, FILELOC(g->m->file), 404, "schedule %s needs %d stages; the model has only %d nodes to cut "
+			"behind", name, chunks, g->n);
+	return best;
+}
+
+static bool is_place(const Segments *g, const char *name)
+{
+	for (int i = 0; i < g->n; i++)
+		if (!strcmp(until_name(g, i), name))
+			return true;
+	return false;
+}
+
+/* The places where plans may be cut: behind library calls; behind every node where there are more stages than those, where memory
+ * was short and there are more devices, or where the given plan says so. */
+static void find_places(Segments *g, int stages, const GivenPlan *given)
+{
+	const PassCx *cx = g->cx;
+	bool known = true;
+
+	segments_find(g, stages);
+	if (!stages && cx->memory_scale > 1 && cx->cluster && cluster_workers(cx->cluster) > g->n)
+		segments_find(g, cluster_workers(cx->cluster));
+	for (int i = 0; given && i < given->n; i++)
+		known &= !given->until[i] || is_place(g, given->until[i]);
+	if (!known)
+		segments_find(g, INT_MAX);
+	for (int i = 0; !known && i < given->n; i++)        /* the error names a place among the usual ones */
+		if (given->until[i] && !is_place(g, given->until[i])) {
+			segments_find(g, stages);
+			return;
+		}
+}
+
+/* The segment that a plan file calls so; -1 after a diagnostic. */
+static int find_until(const Segments *g, const GivenPlan *given, int s)
+{
+	const char **names = NEWN(g->cx->scratch, const char *, g->n);
+
+	for (int i = 0; i < g->n; i++) {
+		names[i] = until_name(g, i);
+		if (!strcmp(names[i], given->until[s]))
+			return i;
+	}
+	const char *near = diag_nearest(given->until[s], names, g->n);
+	diag_error(g->cx->d, TEXTLOC(given->file, given->line[s], 1), 408, "stage %d ends with '%s': there is no place to cut "
+		"behind such a node%s%s%s", s, given->until[s], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	return -1;
+}
+
+/* A plan of a file; NULL after a diagnostic. */
+static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *given)
+{
+	Trial *t = trial_new(s->a, given->n, given->ndevice, given->by ? given->by : "plan file");
+
+	for (int i = 0; i < given->n; i++) {
+		t->end[i] = given->until[i] ? find_until(g, given, i) : g->n - 1;
+		t->replicas[i] = given->replicas[i];
+		if (t->end[i] < 0)
+			return NULL;
+		if (i && t->end[i] <= t->end[i - 1]) {
+			diag_error(g->cx->d, TEXTLOC(given->file, given->line[i], 1), 411, "stage %d ends with '%s', which is not behind "
+				"'%s', the end of the stage before it", i, until_name(g, t->end[i]), until_name(g, t->end[i - 1]));
+			return NULL;
+		}
+	}
+	if (t->end[given->n - 1] != g->n - 1) {
+		diag_error(g->cx->d, TEXTLOC(given->file, given->line[given->n - 1], 1), 411, "the last stage ends with '%s'; the "
+			"model goes on to '%s'", until_name(g, t->end[given->n - 1]), until_name(g, g->n - 1));
+		return NULL;
+	}
+	memcpy(t->device, given->device, sizeof *t->device * (size_t)t->ndevice);
+	for (int r = 0; r < t->ndevice; r++)
+		if (given->device[r] >= s->p->c->ndevice) {
+			const Cluster *c = g->cx->cluster;
+			diag_error(g->cx->d, TEXTLOC(given->file, given->line[0], 1), 403, "rank %d is to train on %s, whose host has the "
+				"role server alone (%s)", r, c->device[given->device[r]].name, c->file);
+			return NULL;
+		}
+	t->micro = s->p->global || !given->micro || one_per_step(g->cx->train) ? trial_micro(s->p, t->n, t->replicas) : given->micro;
+	if (!enough(g, t))
+		return NULL;
+	trial_judge(s->p, t);
+	trial_play(s->p, t);
+	return t;
+}
+
+static PlannerKind planner_kind(const Training *t)
+{
+	static const char *const name[] = { "auto", "pipedream", "dapple", "blocks", "exhaustive" };
+
+	for (int i = 0; t && t->planner && i < 5; i++)
+		if (!strcmp(t->planner, name[i]))
+			return (PlannerKind)i;
+	return PLANNER_AUTO;
+}
+
+static DpCost dp_cost(const Training *t)
+{
+	static const char *const name[] = { "measured", "seed", "sosp", "code" };
+
+	for (int i = 0; t && t->dp_cost && i < 4; i++)
+		if (!strcmp(t->dp_cost, name[i]))
+			return (DpCost)i;
+	return DP_MEASURED;
+}
+
+/* ---- orders of the nodes (order.c) ---- */
+
+typedef struct Ask { const GivenPlan *given; int n, *replicas; int64_t micro; const Cluster *workers; } Ask;
+
+/* What one order comes to. t: its plan; NULL after a diagnostic. */
+typedef struct Look { PassCx cx; Segments g; PlanModel *p; PlanSearch s; const Trial *t; } Look;
+
+static const Trial *find_plan(Look *l, const Ask *q)
+{
+	const char *schedule = schedule_name(l->g.m, &l->cx);
+
+	if (q->given)
+		return given_plan(&l->s, &l->g, q->given);
+	if (q->n)
+		return forced_plan(&l->s, &l->g, q->replicas, q->n);
+	if (schedule_chunks(schedule) > 1)
+		return chunked_plan(&l->s, &l->g, schedule, false);
+	return plan_search(&l->s, planner_kind(l->cx.train), dp_cost(l->cx.train), l->cx.d) ? l->s.best : NULL;
+}
+
+static int stages_asked(const Look *l, const Ask *q)
+{
+	const int chunks = schedule_chunks(schedule_name(l->g.m, &l->cx));
+
+	return q->n ? q->n : chunks > 1 ? chunks : 0;
+}
+
+static Look *look_at(Module *m, const PassCx *cx, const Ask *q, Order order, Diag *d, bool quick)
+{
+	Look *l = NEW(cx->scratch, Look);
+
+	l->cx = *cx;
+	l->cx.d = d;
+	l->g = (Segments){ .m = m, .cx = &l->cx, .order = order };
+	find_places(&l->g, stages_asked(l, q), q->given);
+	l->p = plan_model(cx->scratch, &l->g);
+	if (q->micro && !l->p->global && l->p->per_replica <= 0)
+		l->p->global = q->micro;
+	l->p->c = q->workers;
+	search_start(&l->s, cx->scratch, l->p);
+	if ((l->s.quick = quick)) {
+		l->s.budget /= 10;
+		l->s.cut_budget /= 10;
+	}
+	l->t = find_plan(l, q);
+	return l;
+}
+
+/* The segment of every main node, in program order. */
+static int *grouping(Module *m, const PassCx *cx, const Ask *q, Order order, int *n)
+{
+	Look l = { .cx = *cx, .g = { .m = m, .cx = &l.cx, .order = order } };
+	Node **node;
+
+	find_places(&l.g, stages_asked(&l, q), NULL);
+	for (int s = 0; s < l.g.n; s++)
+		for (int i = l.g.seg[s].first; i < l.g.seg[s].end; i++)
+			l.g.node[i]->stage = s;
+	*n = main_nodes(m, cx->scratch, &node);
+	int *of = NEWN(cx->scratch, int, *n);
+	for (int i = 0; i < *n; i++)
+		of[i] = node[i]->stage;
+	segments_clear(&l.g);
+	return of;
+}
+
+/* Whether x is the better plan by more than what is not worth another order. */
+static bool worth(const Trial *x, const Trial *y)
+{
+	const double gain = 1 - 1e-3;
+
+	if (!x || x->over > 1 || y->over > 1)
+		return x && (y->over > 1 && x->over <= 1 ? true : x->over < gain * y->over && y->over > 1);
+	return x->score < gain * y->score;
+}
+
+/* The order with the best plan, by the rule of trial_better; the file's where no other gains a thousandth. Orders that cut the
+ * graph alike are looked at once. Where a search is long the others have a tenth of it first, and the best of them all of
+ * it if it gains so. *tried, *played: of all. */
+static Look *best_order(Module *m, PassCx *cx, const Ask *q, long *tried, long *played, double *file)
+{
+	const bool slow = planner_kind(cx->train) == PLANNER_DAPPLE;    /* its first look leaves out clusters of many devices */
+	const int devices = q->given ? 1 : q->n ? q->n : q->workers->ndevice;
+	Diag silent = { .out = cx->d->out, .errors = 1, .scratch = cx->d->scratch };
+	Look *best = look_at(m, cx, q, q->given ? (Order)q->given->order : ORDER_FILE, cx->d, cx->quick && !slow);
+	const bool single = devices < 2 && schedule_chunks(schedule_name(m, cx)) < 2;
+	const bool quick = slow || best->s.work + best->s.beside > best->s.budget / 8;
+	int *seen[ORDERS] = { NULL }, nseen = 1, n;
+
+	*tried = best->s.n;
+	*played = best->s.played;
+	*file = best->t ? best->t->score : 0;
+	if (!best->t || single || q->given || cx->quick)
+		return best;
+	seen[0] = grouping(m, cx, q, ORDER_FILE, &n);
+	for (Order o = ORDER_FILE + 1; o < ORDERS; o++) {
+		bool known = false;
+		seen[nseen] = grouping(m, cx, q, o, &n);
+		for (int i = 0; i < nseen; i++)
+			known |= !memcmp(seen[i], seen[nseen], sizeof **seen * (size_t)n);
+		if (known)
+			continue;
+		nseen++;
+		Look *l = look_at(m, cx, q, o, &silent, quick);
+		*tried += l->s.n;
+		*played += l->s.played;
+		best = worth(l->t, best->t) ? l : best;
+	}
+	if (!best->g.order || !quick)
+		return best;
+	Look *whole = look_at(m, cx, q, best->g.order, &silent, false);
+	*tried += whole->s.n;
+	*played += whole->s.played;
+	return worth(whole->t, best->t) ? whole : best;
+}
+
+bool pass_partition(Module *m, PassCx *cx)
+{
+	Cluster one = { .ndevice = 1, .device = &(Device){ .name = "device" } };
+	const Cluster *c = cx->cluster;
+	Cluster workers = c ? *c : one;
+	Ask q = { .given = cx->train ? cx->train->given : NULL };
+	const Segments whole = { .m = m, .cx = cx };
+	long tried, played;
+	double file;
+	Csv csv;
+
+	if (!m->graph)
+		return diag_error(cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
+	if (!plan_parse(cx->scratch, cx->train && !q.given ? cx->train->plan : NULL, &q.replicas, &q.n, cx->d) || !check_batch(&whole))
+		return false;
+	q.n = q.given ? q.given->n : q.n;
+	if (schedule_file(schedule_name(m, cx))) {
+		if (!csv_read(cx->scratch, schedule_file(schedule_name(m, cx)), &csv, cx->d))
+			return false;
+		q.replicas = q.n ? q.replicas : csv.replicas;
+		q.n = q.n ? q.n : csv.nstage;
+		q.micro = csv.nmicro;
+	}
+	workers.ndevice = cluster_workers(&workers);    /* those that only serve are seen by servers.c alone */
+	if (c && c->ndevice && !workers.ndevice)
+		return diag_error(cx->d, FILELOC(c->file), 403, "no host of the cluster has the role worker (nodes: roles)");
+	q.workers = workers.ndevice ? &workers : &one;
+	Look *l = best_order(m, cx, &q, &tried, &played, &file);
+	l->cx.d = cx->d;
+	if (l->t && cx->train && cx->train->choose_schedule)
+		l->t = choose_schedule(&l->s, &l->g, l->p, l->t, q.n > 0);
+	if (!l->t || !plan_keeps_pins(l->p, l->t, cx->d) || !plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))
+		return false;
+	cx->plan = l->cx.plan;
+	cx->plan->tried = tried;
+	cx->plan->played = played;
+	cx->plan->file_order = q.given || !isfinite(file) ? 0 : file * (double)cx->plan->microbatches;
+	return true;
+}

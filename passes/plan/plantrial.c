@@ -1,0 +1,492 @@
+/* A plan that is tried (planmodel.h): costs of its stages, memory, a bound on its step, and the step as the simulator
+ * plays it, from the planning model alone. */
+#include <math.h>
+#include <string.h>
+#include "planmodel.h"
+#include "passes/schedule/sched.h"
+
+Trial *trial_new(Arena *a, int n, int ndevice, const char *by)
+{
+	Trial *t = NEW(a, Trial);
+
+	*t = (Trial){ .n = n, .end = NEWN(a, int, n), .replicas = NEWN(a, int, n), .ndevice = ndevice,
+		.device = NEWN(a, int, ndevice), .by = by, .step = INFINITY, .score = INFINITY };
+	return t;
+}
+
+const char *trial_str(Arena *a, const Trial *t)
+{
+	Buf b = { 0 };
+
+	for (int s = 0; s < t->n; s++)
+		buf_printf(&b, "%s%d", s ? "-" : "", t->replicas[s]);
+	const char *text = arena_str(a, buf_str(&b));
+	buf_free(&b);
+	return text;
+}
+
+static int largest(const int *v, int n)
+{
+	int r = 0;
+
+	for (int i = 0; i < n; i++)
+		r = v[i] > r ? v[i] : r;
+	return r;
+}
+
+/* As asked for, or enough to keep a pipeline busy. */
+int64_t trial_micro(const PlanModel *p, int n, const int *replicas)
+{
+	const int most = largest(replicas, n);
+
+	if (p->global)
+		return p->global;
+	return p->per_replica > 0 ? p->per_replica * most : (int64_t)most * (n > 1 ? 2 * n : 1);
+}
+
+int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t)
+{
+	int *stage = NEWN(a, int, p->nlayer);
+
+	for (int i = 0; i < p->nlayer; i++) {
+		const uint64_t *column = p->st->under + i / 64;
+		int s = 0;
+		while (s < t->n - 1 && !(column[(size_t)t->end[s] * (size_t)p->st->layer_words] >> (i % 64) & 1))
+			s++;
+		stage[i] = s;
+	}
+	return stage;
+}
+
+/* ---- messages ---- */
+
+/* Calls of `tell` say from which stage to which how many bytes go. */
+typedef struct Flow {
+	int     n;
+	double *fwd, *bwd;          /* [from * n + to] */
+	double *sent_only;          /* by stage: bytes sent that are not kept */
+	double *sent_kept;          /* by stage: bytes sent that are */
+} Flow;
+
+static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *seen, int stamp)
+{
+	const int s = stage[t->from];
+	int first = t->kind == PLAN_BOTH ? f->n : s;
+
+	for (int k = 0; k < t->nto; k++)
+		first = stage[t->to[k]] < first ? stage[t->to[k]] : first;
+	for (int k = 0; k < t->nto; k++) {
+		const int to = stage[t->to[k]];
+		if (seen[to] == stamp)
+			continue;
+		seen[to] = stamp;
+		if (t->kind != PLAN_BACKWARD && to != s)
+			f->fwd[s * f->n + to] += t->bytes;
+		if (t->kind == PLAN_BACKWARD && to != s)
+			f->bwd[s * f->n + to] += t->bytes;
+		if (t->kind == PLAN_BOTH && to != first)
+			f->bwd[to * f->n + first] += t->bytes;
+	}
+	bool sent = false;
+	for (int k = 0; k < t->nto && t->kind != PLAN_BACKWARD; k++)
+		sent |= stage[t->to[k]] != s;
+	if (sent)
+		(t->kept ? f->sent_kept : f->sent_only)[s] += t->bytes;
+	if (t->kind == PLAN_BOTH && first != s)
+		f->bwd[first * f->n + s] += t->bytes;
+}
+
+static Flow flow_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage)
+{
+	Flow f = { t->n, NEWN(a, double, t->n * t->n), NEWN(a, double, t->n * t->n), NEWN(a, double, t->n),
+		NEWN(a, double, t->n) };
+	int *seen = NEWN(a, int, t->n);
+
+	for (int i = 0; i < p->ntensor; i++)
+		flow_tensor(&f, &p->tensor[i], stage, seen, i + 1);
+	return f;
+}
+
+/* ---- stages ---- */
+
+static void add_layers(const PlanModel *p, TrialStage *s, const int *stage)
+{
+	for (int i = 0; i < p->nlayer; i++) {
+		TrialStage *x = &s[stage[i]];
+		for (int c = 0; c < p->nclass; c++) {
+			x->fwd[c] += p->fwd[c][i];
+			x->bwd[c] += p->bwd[c][i];
+			x->update[c] += p->update[c][i];
+		}
+		x->slot += p->kept[i];
+		x->tmp = fmax(x->tmp, p->tmp[i]);
+		x->only = fmax(x->only, x->slot - p->kept[i] + p->most[i]);
+	}
+}
+
+static void add_weights(const PlanModel *p, TrialStage *s, const int *stage, int n, int *seen)
+{
+	for (int t = 0; t < n; t++)
+		seen[t] = 0;
+	for (int i = 0; i < p->nweight; i++) {
+		const PlanWeight *w = &p->weight[i];
+		const double bytes = 64 * ceil(w->bytes / 64);
+		for (int k = 0; k < w->n; k++) {
+			TrialStage *x = &s[stage[w->layer[k]]];
+			if (seen[stage[w->layer[k]]] == i + 1)
+				continue;
+			seen[stage[w->layer[k]]] = i + 1;
+			x->weights += bytes;
+			x->trained += w->trained ? bytes : 0;
+			x->grads = w->trained ? fmax(x->grads, bytes) : x->grads;
+		}
+	}
+}
+
+/* Microbatches in flight. 1f1b: the devices from here on by the replicas, rounded up, PipeDream's NOAM; dapple: K_i
+ * by policy A; gpipe: all there are. */
+static int in_flight(const PlanModel *p, const Trial *t, int s)
+{
+	const int grains = (int)((t->micro + t->replicas[s] - 1) / t->replicas[s]);
+	const char *name = p->schedule ? p->schedule : "auto";
+	int later = 0;
+
+	if (!strcmp(name, "gpipe"))
+		return grains;
+	if (!strncmp(name, "dapple", 6))
+		return dapple_depth('A', s, t->n, grains);
+	if (!strcmp(name, "zb-h1"))
+		return t->n < grains ? t->n : grains;
+	for (int i = s; i < t->n; i++)
+		later += t->replicas[i];
+	const int most = (later + t->replicas[s] - 1) / t->replicas[s];
+	return most < grains ? most : grains;
+}
+
+static bool crosses_cut(const PlanModel *p, const PlanAgain *v, const int *stage)
+{
+	const PlanTensor *x = v->tensor < 0 ? NULL : &p->tensor[v->tensor];
+
+	for (int i = 0; x && i < x->nto; i++)
+		if (stage[x->to[i]] != stage[v->layer])
+			return true;
+	return false;
+}
+
+/* Memory of the smallest of a stage's devices, the first of which is r. */
+static double limit_of(const PlanModel *p, const Trial *t, int at, int r)
+{
+	double limit = INFINITY;
+
+	for (int k = r; k < r + t->replicas[at]; k++)
+		if (p->c->device[t->device[k]].memory > 0)
+			limit = fmin(limit, (double)p->c->device[t->device[k]].memory);
+	return limit;
+}
+
+/* Computes values of stage `at`, on devices r.., again where that is asked for: all, or as recompute chooses them, until the
+ * rest fits. One microbatch's values are there while one backward runs. */
+static void again(const PlanModel *p, const Trial *t, TrialStage *s, int at, int r, const int *stage)
+{
+	const int64_t grains = (t->micro + t->replicas[at] - 1) / t->replicas[at];
+	const bool all = p->recompute == PLAN_AGAIN;
+	const double limit = limit_of(p, t, at, r);
+
+	if (p->recompute == PLAN_KEEP || (!all && s->inflight < 2))
+		return;
+	for (int i = 0; i < p->nagain && (all || stage_memory(p, s, grains) > limit); i++) {
+		const PlanAgain *v = &p->again[i];
+		if (stage[v->layer] != at || crosses_cut(p, v, stage))
+			continue;
+		s->again = true;
+		s->slot -= v->bytes;
+		s->tmp += v->bytes;
+		for (int c = 0; c < p->nclass; c++)
+			s->bwd[c] += v->time[c];
+	}
+}
+
+static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage, const Flow *f)
+{
+	TrialStage *s = NEWN(a, TrialStage, t->n);
+
+	for (int i = 0; i < t->n; i++) {
+		s[i].fwd = NEWN(a, double, p->nclass);
+		s[i].bwd = NEWN(a, double, p->nclass);
+		s[i].update = NEWN(a, double, p->nclass);
+		s[i].inflight = in_flight(p, t, i);
+	}
+	add_layers(p, s, stage);
+	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));
+	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
+		s[i].kept = s[i].slot - f->sent_kept[i];
+		s[i].only += f->sent_only[i];
+		s[i].slot += f->sent_only[i];
+		for (int k = 0; k < t->n; k++) {
+			s[i].in += f->fwd[k * t->n + i] + f->bwd[k * t->n + i];
+			s[i].out += f->fwd[i * t->n + k] + f->bwd[i * t->n + k];
+			const double wire = f->fwd[k * t->n + i] + f->bwd[k * t->n + i] + f->bwd[i * t->n + k];
+			s[i].slot += wire;
+			s[i].only += wire;
+		}
+		again(p, t, &s[i], i, r, stage);
+		const int64_t grains = (t->micro + t->replicas[i] - 1) / t->replicas[i];
+		const double limit = limit_of(p, t, i, r);
+		while (p->schedule && !strncmp(p->schedule, "dapple", 6) && s[i].inflight > 1 && stage_memory(p, &s[i], grains) > limit)
+			s[i].inflight--;        /* K_i falls to what fits */
+	}
+	return s;
+}
+
+TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
+{
+	const int *stage = trial_stage_of(a, p, t);
+	const Flow f = flow_of(a, p, t, stage);
+
+	return stages_of(a, p, t, stage, &f);
+}
+
+double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
+{
+	const double leaf = grains > 1 ? s->grads : 0, all = s->inflight * s->slot + s->tmp;
+	const bool over = s->inflight == 1 && !s->again && !(p->schedule && !strncmp(p->schedule, "zb", 2));
+
+	return p->memory_scale * (s->weights + (1 + p->state) * s->trained + leaf + (over ? fmin(s->only, all) : all));
+}
+
+/* ---- bounds ---- */
+
+/* When a stage's first forward begins at least: behind those of what it reads. */
+static void starts(const PlanModel *p, const Trial *t, const TrialStage *s, const Flow *f, double *start)
+{
+	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
+		double least = INFINITY;
+
+		for (int k = r; k < r + t->replicas[i]; k++)
+			least = fmin(least, s[i].fwd[p->class_of[t->device[k]]]);
+		for (int to = i + 1; to < t->n; to++)
+			if (f->fwd[i * t->n + to] > 0)
+				start[to] = fmax(start[to], start[i] + least);
+	}
+}
+
+/* Microbatches of replica k. */
+static double share(const Trial *t, int stage, int k)
+{
+	const int64_t n = t->replicas[stage];
+
+	return (double)((t->micro * (k + 1) + n - 1) / n - (t->micro * k + n - 1) / n);
+}
+
+/* When the sums of a stage whose devices begin with r are made at least: a device does its sums one after another, a bucket's
+ * not before the last backward has made it. */
+static double sums_end(const PlanModel *p, Trial *t, const TrialStage *s, int i, int r, double start, const int *stage)
+{
+	const StageSums *sums = trial_sums(p, t, i, t->device + r, stage, true);
+	double end = 0;
+
+	t->sums += (double)sums->n * t->replicas[i];
+	for (int q = 0; q < (sums->n ? sums->n : 1); q++) {
+		double ready = 0;
+		for (int k = 0; k < t->replicas[i]; k++) {
+			const int c = p->class_of[t->device[r + k]];
+			const double left = sums->buckets ? 1 - sums->sum[q].join.ready : 0;
+			ready = fmax(ready, start + share(t, i, k) * (s[i].fwd[c] + s[i].bwd[c]) - left * s[i].bwd[c]);
+		}
+		end = fmax(end, ready) + (sums->n ? sums->sum[q].least : 0);
+	}
+	return end;
+}
+
+/* A device is at work for its share of microbatches and takes part in its sums; then all tell the first of their losses, and
+ * update. Whatever else they wait for comes on top. */
+void trial_judge(const PlanModel *p, Trial *t)
+{
+	Arena *a = arena_new();
+	const int *stage = trial_stage_of(a, p, t);
+	const Flow f = flow_of(a, p, t, stage);
+	const TrialStage *s = stages_of(a, p, t, stage, &f);
+	double *start = NEWN(a, double, t->n), update = 0;
+
+	t->bound = t->peak = t->over = 0;
+	t->sums = p->servers ? (double)p->nweight * t->ndevice : 0;
+	starts(p, t, s, &f, start);
+	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
+		const double need = stage_memory(p, &s[i], (t->micro + t->replicas[i] - 1) / t->replicas[i]);
+		t->bound = fmax(t->bound, sums_end(p, t, s, i, r, start[i], stage));
+		for (int k = r; k < r + t->replicas[i]; k++) {
+			const double limit = (double)p->c->device[t->device[k]].memory;
+			update = fmax(update, s[i].update[p->class_of[t->device[k]]]);
+			if (limit > 0)
+				t->over = fmax(t->over, need / limit);
+			if (need > t->peak) {
+				t->peak = need;
+				t->peak_rank = k;
+			}
+		}
+	}
+	t->bound += update;
+	arena_free(a);
+}
+
+/* ---- the simulator's operands ---- */
+
+static void sim_messages(Arena *a, SimModel *x, const Flow *f, StageEdge **edge, int *nedge)
+{
+	int cap = 0, capedge = 0;
+
+	for (int s = 0; s < f->n; s++)
+		for (int t = 0; t < f->n; t++) {
+			const double fwd = f->fwd[s * f->n + t], bwd = f->bwd[t * f->n + s];
+			if (fwd > 0 || bwd > 0)
+				PUSH(a, *edge, *nedge, capedge) = (StageEdge){ s, t, fwd > 0, bwd > 0 };
+			if (fwd > 0)
+				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ s, t, (int64_t)fwd, true };
+			if (bwd > 0)
+				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ t, s, (int64_t)bwd, false };
+		}
+}
+
+/* Sums over replicas, in the order of simulate_model: those of buckets first, from the last stage on. */
+static void sim_sums(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
+{
+	const ActKind when = schedule_has(x->s, ACT_W) ? ACT_W : ACT_B;
+	const bool early = !x->s->async && sums_in_order(a, x->s, when);
+
+	for (int i = 0; i < 2 * t->n; i++) {
+		const int s = i < t->n ? t->n - 1 - i : i - t->n;
+		int *device = NEWN(a, int, t->replicas[s]);
+		for (int k = 0; k < t->replicas[s]; k++)
+			device[k] = x->device[x->s->device[s][k]];
+		const StageSums *sums = trial_sums(p, t, s, device, stage, early);
+		for (int k = 0; k < sums->n && sums->buckets == (i < t->n); k++) {
+			SimJoin *j = &PUSH(a, x->join, x->njoin, *cap);
+			*j = sums->sum[k].join;
+			j->rank = x->s->device[s];
+			j->stage = s;
+			j->when = when;
+		}
+	}
+}
+
+static void add_rank(int *list, int *n, int rank)
+{
+	for (int i = 0; i < *n; i++)
+		if (list[i] == rank)
+			return;
+	list[(*n)++] = rank;
+}
+
+/* Gradients of a weight that several stages read are copied from the first replica of each to all replicas of all of them,
+ * its own too, as comm's Broadcasts do. */
+static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap)
+{
+	for (int i = 0; i < p->nweight; i++) {
+		const PlanWeight *w = &p->weight[i];
+		int *at = NEWN(a, int, w->n), n = 0;
+		for (int k = 0; k < w->n && w->trained; k++) {
+			int o = 0;
+			while (o < n && at[o] != stage[w->layer[k]])
+				o++;
+			at[n] = stage[w->layer[k]];
+			n += o == n;
+		}
+		for (int r = 0; n > 1 && r < n; r++) {
+			SimJoin j = { .kind = SIM_COPY, .bytes = (int64_t)w->bytes };
+			int *list = NEWN(a, int, t->ndevice);
+			list[j.n++] = x->s->device[at[r]][0];
+			for (int k = 0; k < n; k++)
+				for (int q = 0; q < t->replicas[at[k]]; q++)
+					add_rank(list, &j.n, x->s->device[at[k]][q]);
+			j.rank = list;
+			if (j.n > 1)
+				PUSH(a, x->join, x->njoin, *cap) = j;
+		}
+	}
+}
+
+SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
+{
+	enum { REPORT = 40 };       /* bytes: what a device reports of a microbatch; what it is told */
+	const int *stage = trial_stage_of(a, p, t);
+	const Flow f = flow_of(a, p, t, stage);
+	const TrialStage *s = stages_of(a, p, t, stage, &f);
+	SimModel *x = NEW(a, SimModel);
+	StageEdge *edge = NULL;
+	int nedge = 0, cap = 0;
+
+	*x = (SimModel){ .c = p->c, .time = NEWN(a, SimTimes, t->ndevice * t->n),
+		.totals = (t->micro + 2) * REPORT };
+	sim_messages(a, x, &f, &edge, &nedge);
+	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
+	x->s = schedule_make(a, p->schedule, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
+	if (!x->s)              /* none that is played here: its plan is chosen as for 1f1b */
+		x->s = schedule_make(a, "1f1b", t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
+	int *device = NEWN(a, int, x->s->ndevice);
+	const bool split = schedule_has(x->s, ACT_W);       /* about half of a backward is for the weights */
+	x->device = device;
+	for (int i = 0, r = 0; i < t->n; i++) {
+		for (int k = 0; k < t->replicas[i]; k++, r++) {
+			const int c = p->class_of[t->device[r]], rank = x->s->device[i][k];
+			double *time = x->time[rank * t->n + i];
+			device[rank] = t->device[r];
+			time[ACT_F] = s[i].fwd[c];
+			time[ACT_B] = s[i].bwd[c] / (split ? 2 : 1);
+			time[ACT_W] = split ? s[i].bwd[c] / 2 : 0;
+			time[ACT_UPDATE] = s[i].update[c];
+		}
+	}
+	sim_sums(a, p, t, x, stage, &cap);
+	for (int i = 0; i < p->nrow; i++) {
+		const int at = stage[p->row[i].layer];
+		if (t->replicas[at] > 1)
+			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ .kind = SIM_RING, .bytes = (int64_t)p->row[i].bytes * t->micro,
+				.n = t->replicas[at], .rank = x->s->device[at] };
+	}
+	shared_weights(a, p, t, x, stage, &cap);
+	trial_servers(a, p, t, x, stage, &cap);
+	for (int i = 0; i < p->nweight; i++)
+		x->weights += p->weight[i].trained ? (int64_t)p->weight[i].bytes : 0;
+	return x;
+}
+
+static void terms(Trial *t, const Sim *sim)
+{
+	const Schedule *s = sim->model->s;
+	int slow = 0;
+	double most = -1;
+
+	for (int k = 0; k < s->ndevice; k++) {
+		const double work = sim->spent[k][ACT_F] + sim->spent[k][ACT_B] + sim->spent[k][ACT_W];
+		if (work > most * (1 + 1e-9)) {
+			most = work;
+			slow = k;
+		}
+	}
+	t->work = most;
+	t->sum = sim->spent[slow][ACT_SYNC];
+	t->update = sim->spent[slow][ACT_UPDATE];
+	t->wait = sim_rest(t->step, t->work + t->sum + t->update);
+	for (int i = t->n - 1; i >= 0; i--)
+		for (int k = 0; k < t->replicas[i]; k++)
+			t->slow_stage = s->device[i][k] == slow ? i : t->slow_stage;
+	t->busiest_line = -1;
+	for (int i = 0; i < sim->nload; i++)
+		if (sim->load[i].busy / t->step > t->busiest) {
+			t->busiest = sim->load[i].busy / t->step;
+			t->busiest_line = sim->load[i].line;
+		}
+}
+
+void trial_play(const PlanModel *p, Trial *t)
+{
+	Arena *a = arena_new();
+	Diag d = { .out = stderr, .errors = 1, .scratch = a };     /* beyond the limit of 0: nothing is printed */
+	Sim sim;
+
+	t->step = simulate(a, trial_sim(a, p, t), &sim, &d) ? sim.step : INFINITY;
+	t->score = t->step / (double)t->micro;
+	if (isfinite(t->step))
+		terms(t, &sim);
+	arena_free(a);
+}

@@ -1,0 +1,70 @@
+/* What the schedule families share. A family is one file with one function that fills Schedule.dev. */
+#ifndef PDCC_PASSES_SCHED_H
+#define PDCC_PASSES_SCHED_H
+
+#include "passes/common/plan.h"
+
+typedef struct Sched {
+	Arena    *a;
+	Schedule *s;
+	StageEdge *edge; int nedge;
+	int       grains;           /* Module.grains */
+	int      *stage;            /* by rank; the first of its chunks */
+	int     **chunk, *nchunk;   /* by rank: its stages, ascending */
+	int     **grain;            /* by rank: its microbatches in the order in which it does them */
+	int      *ngrain;           /* by rank */
+	VersionRule rule;           /* of pipedream */
+	const int *most;            /* by stage: what DAPPLE's K_i may reach; 0: anything; NULL: anything everywhere */
+	const int *ahead;           /* by stage: receives posted beyond its slots, at most; NULL: RECEIVE_AHEAD everywhere */
+	int       late;             /* pipe-sgd: K */
+} Sched;
+
+/* Whether a stage sends or receives in that direction; true for what is no message. */
+bool sched_exchanges(const Sched *c, int stage, ActKind k);
+
+/* Buffers at the entry of a stage: one per slot, and those ahead where it receives and does more microbatches. The slots
+ * of all stages are known. */
+void sched_entries(Sched *c);
+
+/* Schedules of one stage per device. With the k-th microbatch of a rank: forward and its sends; backward, its sends, and
+ * the receive of the microbatch that takes over its place at the entry. The first receives are posted by sched_begin. */
+void sched_begin(Sched *c, int rank);
+void sched_forward(Sched *c, int rank, int k);
+void sched_backward(Sched *c, int rank, int k);
+void sched_end(Sched *c, int rank);         /* SYNC, UPDATE: of all its chunks */
+
+/* Everything else from the order of computations alone (F, B and, where backwards are split, W; slots are not read): depths,
+ * slots, receives and sends, SYNC and UPDATE. A receive of a forward is posted as soon as its buffer is free, that of
+ * a backward behind the forward. work: by rank. */
+void sched_from_work(Sched *c, const DeviceSchedule *work);
+
+/* The schedule of that name (NULL: auto) for stages of so many replicas that exchange data over the edges, on
+ * the ranks that plan_place gives. NULL after a diagnostic. Not verified. */
+Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
+	Diag *d);
+
+/* An edge goes from stage to stage (-1: any), with tensors forward, or with gradients back. */
+bool sched_edge(const Sched *c, int from, int to, bool forward);
+
+void schedule_pipedream(Sched *c, const char *name);   /* and mp, always-forward[:N], always-backward */
+bool schedule_2bw(Sched *c, Diag *d);
+void schedule_pipe_sgd(Sched *c, int k);
+/* E0520 for flags and plans that this schedule gives no meaning; cx->train may be NULL. */
+bool async_check(const Module *m, const PassCx *cx, const char *name);
+void schedule_gpipe(Sched *c);
+void schedule_1f1b(Sched *c);
+void schedule_zb(Sched *c, bool v);                   /* zb-h1, or zbv */
+bool schedule_interleaved(Sched *c, Diag *d);       /* false after E0512 */
+
+/* ---- DAPPLE (schedule_dapple.c) ---- */
+int  dapple_depth(char policy, int stage, int stages, int most);        /* K_i; stage from 0 */
+void schedule_dapple(Sched *c, char policy);
+/* By stage: how many microbatches the smallest of its devices can hold, by the memory plan; 0: nothing is said of its
+ * memory. Module.schedule is set. NULL after a diagnostic. */
+int *dapple_memory(Module *m, PassCx *cx);
+/* The simulated step, without sums over replicas where comm has not run; below 0 after a diagnostic. */
+double schedule_seconds(Module *m, PassCx *cx, Schedule *s);
+/* K_i and D of each stage, the ratio of messages to work at each cut (ACR), the simulated steps with A and B (0: not tried). */
+void dapple_explain(const Module *m, PassCx *cx, const Schedule *s, const int *most, double a, double b);
+
+#endif

@@ -1,0 +1,363 @@
+/* schedule: the order of actions on every device. Reads the stages' replicas and their Send nodes (which stages
+ * exchange data); writes Module.schedule, Stage.inflight and
+ * Stage.entries.
+ *
+ * Microbatch g of M belongs to replica g * R / M of a stage with R replicas. All devices do their microbatches in one
+ * global order, by (g mod n, g / n) with n = ceil(M / largest R): the first of every block, then the second of every
+ * block ... Where a microbatch is sliced over replicas (Module.grains), so it is with the grains of each, one microbatch
+ * after the other. Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
+#include <string.h>
+#include "passes/common/plan.h"
+#include "csv.h"
+#include "sched.h"
+
+bool sched_edge(const Sched *c, int from, int to, bool forward)
+{
+	for (int i = 0; i < c->nedge; i++)
+		if ((from < 0 || c->edge[i].from == from) && (to < 0 || c->edge[i].to == to) &&
+		    (forward ? c->edge[i].forward : c->edge[i].backward))
+			return true;
+	return false;
+}
+
+static void act(Sched *c, int rank, ActKind kind, int k)
+{
+	const int s = c->stage[rank];
+	const Action a = { .kind = kind, .stage = s, .mb = c->grain[rank][k], .slot = kind == ACT_RECV_F ? 0 : k % c->s->inflight[s],
+		.entry = k % c->s->entries[s] };
+
+	schedule_push(c->a, c->s, rank, a);
+}
+
+static void post_receive(Sched *c, int rank, int k)
+{
+	if (k < c->ngrain[rank] && sched_edge(c, -1, c->stage[rank], true))
+		act(c, rank, ACT_RECV_F, k);
+}
+
+void sched_entries(Sched *c)
+{
+	Schedule *s = c->s;
+	int *does = NEWN(c->a, int, s->ndevice);
+
+	for (int t = 0; t < s->nstage; t++) {
+		const int most = s->inflight[t] + (c->ahead ? c->ahead[t] : RECEIVE_AHEAD);
+		const int micro = sched_edge(c, -1, t, true) ? s->nmicro : 0;
+
+		s->entries[t] = s->inflight[t];
+		for (int r = 0; r < s->replicas[t]; r++)
+			does[s->device[t][r]] = 0;
+		for (int g = 0; g < micro; g++) {
+			const int n = ++does[s->device[t][s->replica_of[t][g]]];
+			if (n > s->entries[t] && n <= most)
+				s->entries[t] = n;
+		}
+	}
+}
+
+void sched_begin(Sched *c, int rank)
+{
+	for (int k = 0; k < c->s->entries[c->stage[rank]]; k++)
+		post_receive(c, rank, k);
+}
+
+void sched_forward(Sched *c, int rank, int k)
+{
+	act(c, rank, ACT_F, k);
+	if (sched_edge(c, c->stage[rank], -1, true))
+		act(c, rank, ACT_SEND_F, k);
+	if (sched_edge(c, c->stage[rank], -1, false))
+		act(c, rank, ACT_RECV_B, k);
+}
+
+void sched_backward(Sched *c, int rank, int k)
+{
+	act(c, rank, ACT_B, k);
+	if (sched_edge(c, -1, c->stage[rank], false))
+		act(c, rank, ACT_SEND_B, k);
+	post_receive(c, rank, k + c->s->entries[c->stage[rank]]);
+}
+
+void sched_end(Sched *c, int rank)
+{
+	for (int k = 0; k < 2 * c->nchunk[rank]; k++)
+		schedule_push(c->a, c->s, rank, (Action){ .kind = k < c->nchunk[rank] ? ACT_SYNC : ACT_UPDATE,
+			.stage = c->chunk[rank][k % c->nchunk[rank]], .mb = -1 });
+}
+
+bool sched_exchanges(const Sched *c, int stage, ActKind k)
+{
+	switch (k) {
+	case ACT_RECV_F: return sched_edge(c, -1, stage, true);
+	case ACT_SEND_F: return sched_edge(c, stage, -1, true);
+	case ACT_RECV_B: return sched_edge(c, stage, -1, false);
+	case ACT_SEND_B: return sched_edge(c, -1, stage, false);
+	default:         return true;
+	}
+}
+
+/* ---- edges ---- */
+
+/* Edge s -> t: tensors forward; backward says that gradients come back from t to s. */
+static StageEdge *edge_between(Sched *c, Arena *a, int from, int to, int *cap)
+{
+	for (int i = 0; i < c->nedge; i++)
+		if (c->edge[i].from == from && c->edge[i].to == to)
+			return &c->edge[i];
+	PUSH(a, c->edge, c->nedge, *cap) = (StageEdge){ from, to, false, false };
+	return &c->edge[c->nedge - 1];
+}
+
+static void find_edges(Sched *c, const Module *m)
+{
+	int cap = 0;
+
+	for (int s = 0; s < m->nstage; s++) {
+		for (const Node *n = m->stage[s]->forward->first; n; n = n->next)
+			if (n->op == OP_Send)
+				edge_between(c, c->a, s, (int)attr_int(n, "to"), &cap)->forward = true;
+		for (const Node *n = m->stage[s]->backward->first; n; n = n->next)
+			if (n->op == OP_Send)
+				edge_between(c, c->a, (int)attr_int(n, "to"), s, &cap)->backward = true;
+	}
+}
+
+/* ---- who does what ---- */
+
+/* A rank's microbatches in [from, from + many). */
+static void add_grains(Sched *c, int rank, int replica, int from, int many, int rmax)
+{
+	const int *of = c->s->replica_of[c->stage[rank]], n = (many + rmax - 1) / rmax;
+
+	for (int i = 0; i < n; i++)
+		for (int g = i; g < many; g += n)
+			if (of[from + g] == replica)
+				c->grain[rank][c->ngrain[rank]++] = from + g;
+}
+
+static void give_grains(Sched *c, const int *first_rank, int micro)
+{
+	Schedule *s = c->s;
+	int rmax = 1;
+	const int block = c->grains ? c->grains : micro;
+
+	for (int t = 0; t < s->nstage; t++)
+		rmax = s->replicas[t] > rmax ? s->replicas[t] : rmax;
+	for (int t = 0; t < s->nstage; t++) {
+		s->device[t] = NEWN(c->a, int, s->replicas[t]);
+		s->replica_of[t] = NEWN(c->a, int, micro);
+		for (int g = 0; g < micro; g++)
+			s->replica_of[t][g] = plan_replica_of(g, s->replicas[t], micro, c->grains);
+		for (int r = 0; r < s->replicas[t]; r++) {
+			const int rank = s->device[t][r] = first_rank[t] + r;
+			c->chunk[rank][c->nchunk[rank]++] = t;
+			if (c->nchunk[rank] > 1)        /* the same grains as the device's first stage */
+				continue;
+			c->stage[rank] = t;
+			c->grain[rank] = NEWN(c->a, int, micro);
+			for (int from = 0; from < micro; from += block)
+				add_grains(c, rank, r, from, block, rmax);
+		}
+	}
+}
+
+static void start(Sched *c, const char *name, int nstage, const int *replicas, int micro, const Placement *at)
+{
+	Arena *a = c->a;
+	Schedule *s = c->s = NEW(a, Schedule);
+
+	s->name = name;
+	s->nstage = nstage;
+	s->nmicro = micro;
+	s->replicas = NEWN(a, int, nstage);
+	s->device = NEWN(a, int *, nstage);
+	s->replica_of = NEWN(a, int *, nstage);
+	s->inflight = NEWN(a, int, nstage);
+	s->entries = NEWN(a, int, nstage);
+	for (int t = 0; t < nstage; t++)
+		s->replicas[t] = replicas[t];
+	s->ndevice = at->ndevice;
+	s->dev = NEWN(a, DeviceSchedule, s->ndevice);
+	c->stage = NEWN(a, int, s->ndevice);
+	c->grain = NEWN(a, int *, s->ndevice);
+	c->ngrain = NEWN(a, int, s->ndevice);
+	c->nchunk = NEWN(a, int, s->ndevice);
+	c->chunk = NEWN(a, int *, s->ndevice);
+	for (int r = 0; r < s->ndevice; r++)
+		c->chunk[r] = NEWN(a, int, nstage);
+	give_grains(c, at->rank, micro);
+}
+
+/* Fills c->s. False after E0501 (no such name), or what the schedule has against these stages or microbatches. */
+static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, Diag *d)
+{
+	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, ALWAYS_B, TWO_BW, ZB_H1, ZB_V, INTERLEAVED, CSV,
+		ALWAYS_F, ALL };
+	static const char *const names[ALL] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "pipedream", "mp", "always-backward", "2bw",
+		"zb-h1", "zbv", "interleaved:", "csv:", "always-forward" };
+	Placement at;
+	Csv x;
+	int k = 0;
+
+	while (k < ALL && (k < INTERLEAVED ? strcmp(names[k], name) : strncmp(names[k], name, strlen(names[k]))))
+		k++;
+	if (k == ALL)
+		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple, interleaved:V, zb-h1, zbv, "
+			"csv:FILE, pipedream, mp, 2bw, always-forward or always-backward", name);
+	if (!plan_place(c->a, name, nstage, replicas, &at, d))
+		return false;
+	start(c, k < INTERLEAVED ? names[k] : k == CSV ? "csv" : name, nstage, replicas, micro, &at);
+	if (c->late > 1) {
+		c->s->name = "pipe-sgd";
+		schedule_pipe_sgd(c, c->late);
+		return true;
+	}
+	switch (k) {
+	case GPIPE:       schedule_gpipe(c); return true;
+	case DAPPLE_A:    case DAPPLE_B: schedule_dapple(c, k == DAPPLE_A ? 'A' : 'B'); return true;
+	case PIPEDREAM:   case ONE: case ALWAYS_B: case ALWAYS_F: schedule_pipedream(c, name); return true;
+	case TWO_BW:      return schedule_2bw(c, d);
+	case ZB_H1:       case ZB_V: schedule_zb(c, k == ZB_V); return true;
+	case INTERLEAVED: return schedule_interleaved(c, d);
+	case CSV:         return csv_read(c->a, name + 4, &x, d) && csv_fill(c, &x, d);
+	default:          schedule_1f1b(c); return true;
+	}
+}
+
+Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
+	Diag *d)
+{
+	Sched c = { .a = a, .edge = edge, .nedge = nedge, .rule = VERSION_STASH };
+
+	if (!name || !strcmp(name, "auto"))
+		name = "1f1b";
+	return make(&c, !strcmp(name, "dapple") ? "dapple-A" : name, nstage, replicas, micro, d) ? c.s : NULL;
+}
+
+/* Of one name, for the module as it is. */
+static bool make_for(Sched *c, Module *m, PassCx *cx, const char *name)
+{
+	int *replicas = NEWN(cx->scratch, int, m->nstage);
+
+	for (int t = 0; t < m->nstage; t++)
+		replicas[t] = m->stage[t]->replicas;
+	if (!make(c, name, m->nstage, replicas, (int)m->microbatches, cx->d))
+		return false;
+	m->schedule = c->s;
+	for (int t = 0; t < m->nstage; t++) {
+		m->stage[t]->inflight = c->s->inflight[t];
+		m->stage[t]->entries = c->s->entries[t];
+	}
+	return true;
+}
+
+/* "dapple-A" or "dapple-B": the one that was asked for, or the faster one; what was weighed goes to --explain. NULL after a
+ * diagnostic. */
+static const char *choose_policy(Sched *c, Module *m, PassCx *cx, bool limited)
+{
+	const char *policy = cx->train && cx->train->warmup_policy ? cx->train->warmup_policy : "auto";
+	double a = 0, b = 0;
+
+	make_for(c, m, cx, "dapple-A");
+	if (limited && !(c->most = dapple_memory(m, cx)))
+		return NULL;
+	if (!strcmp(policy, "auto") && cx->cluster) {
+		Sched ca = *c, cb = *c;
+		make_for(&ca, m, cx, "dapple-A");
+		make_for(&cb, m, cx, "dapple-B");
+		if ((a = schedule_seconds(m, cx, ca.s)) < 0 || (b = schedule_seconds(m, cx, cb.s)) < 0)
+			return NULL;
+	}
+	const char *name = !strcmp(policy, "B") || (!strcmp(policy, "auto") && b < 0.99 * a) ? "dapple-B" : "dapple-A";
+	make_for(c, m, cx, name);
+	if (cx->explain && limited)
+		dapple_explain(m, cx, c->s, c->most, a, b);
+	return name;
+}
+
+/* Takes a receive from the stages of each device that has no memory for it. False: nothing had to be taken. */
+static bool fewer_ahead(Module *m, PassCx *cx, int *ahead)
+{
+	bool fewer = false;
+
+	for (int t = 0; t < m->nstage; t++) {
+		const Stage *s = m->stage[t];
+		const int64_t limit = memory_of(s, cx->cluster);
+		bool more = false;
+
+		for (int k = 0; k < m->nstage; k++)
+			more |= m->stage[k]->rank == s->rank && m->stage[k]->entries > m->stage[k]->inflight;
+		if (!more || !limit || memplan_device(m, cx, s) <= limit)
+			continue;
+		fewer = true;
+		for (int k = 0; k < m->nstage; k++)
+			if (m->stage[k]->rank == s->rank) {
+				Stage *of = m->stage[k];
+				ahead[k] = of->entries > of->inflight ? of->entries - of->inflight - 1 : 0;
+				of->entries = of->inflight + ahead[k];
+			}
+	}
+	return fewer;
+}
+
+/* Receives are posted ahead where memory is left. */
+static bool make_room(Sched *c, Module *m, PassCx *cx, const char *name, int *ahead)
+{
+	bool limited = false;
+
+	for (int t = 0; t < m->nstage; t++)
+		limited |= m->stage[t]->entries > m->stage[t]->inflight && memory_of(m->stage[t], cx->cluster) > 0;
+	if (!limited)
+		return true;
+	if (!pass_library(m, cx))
+		return false;
+	while (fewer_ahead(m, cx, ahead))
+		if (!make_for(c, m, cx, name))
+			return false;
+	return true;
+}
+
+static VersionRule rule_of(const Training *t)
+{
+	if (t && t->vertical_sync)
+		return VERSION_VERTICAL;
+	return t && t->stash && !strcmp(t->stash, "none") ? VERSION_NEWEST : VERSION_STASH;
+}
+
+bool schedule_module(Module *m, PassCx *cx, bool limited)
+{
+	const char *name = schedule_name(m, cx) ? schedule_name(m, cx) : "auto";
+	Sched c = { .a = m->arena, .grains = (int)m->grains, .rule = rule_of(cx->train),
+		.late = cx->train ? (int)cx->train->pipe_sgd : 0 };
+	int *ahead = NEWN(m->arena, int, m->nstage + 1);
+
+	if (!m->nstage)
+		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");
+	if (m->microbatches < 1)
+		m->microbatches = 1;
+	if (!async_check(m, cx, name))
+		return false;
+	find_edges(&c, m);
+	for (int t = 0; t < m->nstage; t++)
+		ahead[t] = limited ? RECEIVE_AHEAD : 0;
+	c.ahead = ahead;
+	if (!strcmp(name, "auto"))
+		name = "1f1b";
+	if (strcmp(name, "dapple") ? !make_for(&c, m, cx, name) : !(name = choose_policy(&c, m, cx, limited)))
+		return false;
+	if (limited && !make_room(&c, m, cx, name, ahead))
+		return false;
+	if (c.s->async && !m->stage[m->nstage - 1]->backward->first)      /* who counts the labels tells the others so in a backward */
+		return diag_error(cx->d, NOLOC, 501, "schedule %s: of the plan's %d stages the last computes nothing but the value of "
+			"the loss and has no backward; use fewer stages (--plan)", c.s->name, m->nstage);
+	for (int t = 0; t < m->nstage; t++)
+		for (Node *n = m->stage[t]->update->first; n && c.s->robin; n = n->next)
+			if (n->op == OP_Stack)      /* rows of a round */
+				optab[OP_Stack]->shape(n, cx->d);
+	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
+}
+
+bool pass_schedule(Module *m, PassCx *cx)
+{
+	return schedule_module(m, cx, true);
+}

@@ -1,0 +1,134 @@
+/* Bytes from device to device in a step, as the runtime counts them: the volumes of runtime/comm/mpi.c, allreduce.c, totals.c
+ * and norm.c, from the plan alone. */
+#include <stdlib.h>
+#include "simulate.h"
+
+enum { SMALL = 4096, WINDOW = 8, FLOAT = 4, SLICE = WINDOW * 32768 };    /* as in runtime/comm/allreduce.c: elements, members */
+enum { TOLD = 40, NORM = 8 };       /* bytes that device 0 tells everyone: totals.c, norm.c */
+
+typedef struct Pairs { Arena *a; SimPair *pair; size_t n, cap; size_t *place; size_t places; } Pairs;
+
+static size_t probe(const Pairs *p, int from, int to)
+{
+	size_t i = ((size_t)from * 0x9E3779B97F4A7C15u ^ (size_t)to * 0xC2B2AE3D27D4EB4Fu) >> 20 & (p->places - 1);
+
+	while (p->place[i] && (p->pair[p->place[i] - 1].from != from || p->pair[p->place[i] - 1].to != to))
+		i = (i + 1) & (p->places - 1);
+	return i;
+}
+
+static SimPair *pair(Pairs *p, int from, int to)
+{
+	if (2 * (p->n + 1) > p->places) {
+		p->places = p->places ? 2 * p->places : 64;
+		p->place = NEWN(p->a, size_t, p->places);
+		for (size_t i = 0; i < p->n; i++)
+			p->place[probe(p, p->pair[i].from, p->pair[i].to)] = i + 1;
+	}
+	const size_t i = probe(p, from, to);
+	if (!p->place[i]) {
+		PUSH(p->a, p->pair, p->n, p->cap) = (SimPair){ .from = from, .to = to };
+		p->place[i] = p->n;
+	}
+	return &p->pair[p->place[i] - 1];
+}
+
+bool sim_small_sum(const SimJoin *j)
+{
+	return j->bytes <= SMALL * FLOAT && j->n - 1 <= WINDOW && !j->always;
+}
+
+static int64_t chunk(int64_t bytes, int n, int i)
+{
+	const int64_t count = bytes / FLOAT;
+
+	return FLOAT * (count * (i + 1) / n - count * i / n);
+}
+
+/* In round k of 2n-2 member r sends chunk r-k: all chunks twice but for the two that would come next. */
+static void add_ring(Pairs *p, const SimJoin *x)
+{
+	for (int r = 0; r < x->n && x->n > 1; r++) {
+		if (!sim_small_sum(x)) {
+			pair(p, x->rank[r], x->rank[(r + 1) % x->n])->joins += 2 * (x->bytes / FLOAT * FLOAT) -
+				chunk(x->bytes, x->n, (r + 1) % x->n) - chunk(x->bytes, x->n, (r + 2) % x->n);
+			continue;
+		}
+		for (int o = 0; o < x->n; o++)
+			if (o != r)
+				pair(p, x->rank[r], x->rank[o])->joins += x->bytes;
+	}
+}
+
+/* Slice by slice. */
+static void add_rounds(Pairs *p, const SimJoin *j)
+{
+	const int64_t count = j->bytes / FLOAT;
+
+	for (int64_t at = 0; at < count; at += SLICE) {
+		const size_t n = (size_t)(count - at < SLICE ? count - at : SLICE);
+		bool going = true;
+		for (int k = 0; going; k++)
+			for (int i = 0; i < j->n; i++) {
+				rounds_step x;
+				going = rounds_step_of(sim_rounds(j->kind), j->n, j->hosts, i, k, n, &x);
+				if (going && x.to >= 0)
+					pair(p, j->rank[i], j->rank[x.to])->joins += FLOAT * (int64_t)x.send_n;
+			}
+	}
+}
+
+static int by_ranks(const void *x, const void *y)
+{
+	const SimPair *a = x, *b = y;
+
+	return a->from != b->from ? (a->from > b->from) - (a->from < b->from) : (a->to > b->to) - (a->to < b->to);
+}
+
+SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
+{
+	const Schedule *s = m->s;
+	Pairs p = { .a = a };
+
+	for (int i = 0; i < m->nmsg; i++)
+		for (int mb = 0; mb < s->nmicro; mb++) {
+			const SimMessage *x = &m->msg[i];
+			const int from = s->device[x->from][s->replica_of[x->from][mb]], to = s->device[x->to][s->replica_of[x->to][mb]];
+			if (from != to)
+				pair(&p, from, to)->messages += x->bytes;
+		}
+	for (int j = 0; j < m->njoin; j++) {
+		const SimJoin *x = &m->join[j];
+		if (x->kind == SIM_RING && !x->vendor)
+			add_ring(&p, x);
+		if (x->kind >= SIM_ROUNDS)
+			add_rounds(&p, x);
+		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
+			if (sim_told(x, i / x->n, i % x->n))
+				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins += sim_told(x, i / x->n, i % x->n);
+	}
+	for (int i = 0; i < m->nserve; i++) {
+		const SimServe *x = &m->serve[i];
+		const int64_t times = m->each ? EACH_STEPS : 1;
+		SimPair *up = pair(&p, x->worker, x->server);
+		up->values += times * (int64_t)(x->up + 0.5);
+		up->ids += times * (int64_t)(x->ids + 0.5);
+		up->heads += times * (int64_t)(x->heads + 0.5);
+		SimPair *down = pair(&p, x->server, x->worker);
+		down->values += times * (int64_t)(x->down + 0.5);
+		down->ids += times * (int64_t)(x->back_ids + 0.5);
+		down->heads += times * (int64_t)(x->back_heads + 0.5);
+	}
+	for (int r = 1; r < s->ndevice && m->totals; r++) {
+		pair(&p, r, 0)->totals += m->totals - TOLD;
+		pair(&p, 0, r)->totals += TOLD;
+	}
+	for (int r = 0; r < s->ndevice && m->totals && m->norm; r++)
+		if (r != m->norm_at) {
+			pair(&p, r, m->norm_at)->totals += m->norm;
+			pair(&p, m->norm_at, r)->totals += NORM;
+		}
+	qsort(p.pair, p.n, sizeof *p.pair, by_ranks);
+	*n = (int)p.n;
+	return p.pair;
+}

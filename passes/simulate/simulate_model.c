@@ -1,0 +1,310 @@
+/* What the simulator is given, from a planned module; and the bytes that move over each kind of link. */
+#include <string.h>
+#include "simulate.h"
+#include "passes/cost/sumcost.h"
+
+/* Seconds on a device of speed `on` of a node whose Node.time is for one of speed `first`. */
+double node_seconds(const Node *n, const Speed *first, const Speed *on)
+{
+	if (optab[n->op]->flags & (OP_VIEW | OP_COMM))
+		return 0;
+	const double here = node_time(n, on), there = node_time(n, first);
+	return n->time > 0 && there > 0 ? n->time * (here / there) : here;
+}
+
+static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
+{
+	double t = 0;
+
+	for (const Node *n = g->first; n; n = n->next)
+		t += node_seconds(n, first, on);
+	return t;
+}
+
+static bool same_speed(Speed x, Speed y)
+{
+	return !(x.flops < y.flops || x.flops > y.flops || x.bandwidth < y.bandwidth || x.bandwidth > y.bandwidth ||
+		x.launch < y.launch || x.launch > y.launch || x.half < y.half || x.half > y.half);
+}
+
+static void stage_times(SimModel *x, const Module *m)
+{
+	const Speed first = device_speed(x->c, 0);
+
+	for (int t = 0; t < m->nstage; t++) {
+		Speed was = { 0 };
+		for (int k = 0; k < m->stage[t]->replicas; k++) {
+			const int r = x->s->device[t][k];
+			SimTimes *to = &x->time[r * m->nstage + t];
+			const Speed on = device_speed(x->c, x->device[r]);
+			if (k && same_speed(on, was)) {
+				memcpy(to, &x->time[x->s->device[t][k - 1] * m->nstage + t], sizeof *to);
+				continue;
+			}
+			was = on;
+			(*to)[ACT_F] = graph_seconds(m->stage[t]->forward, &first, &on);
+			(*to)[ACT_B] = graph_seconds(m->stage[t]->backward, &first, &on);
+			(*to)[ACT_W] = m->stage[t]->weight ? graph_seconds(m->stage[t]->weight, &first, &on) : 0;
+			(*to)[ACT_UPDATE] = graph_seconds(m->stage[t]->update, &first, &on);
+		}
+	}
+}
+
+static void stage_messages(Arena *a, SimModel *x, const Stage *s, int *cap)
+{
+	for (int pass = 0; pass < 2; pass++)
+		for (const Node *n = (pass ? s->backward : s->forward)->first; n; n = n->next)
+			if (n->op == OP_Send)
+				PUSH(a, x->msg, x->nmsg, *cap) = (SimMessage){ s->id, (int)attr_int(n, "to"), value_bytes(n->in[0]), !pass };
+}
+
+/* ---- sums: those of replicas stage by stage, then what stages copy to each other ---- */
+
+enum { ALIGN = 64 };        /* of the members of a stage's gradients, which are summed as one */
+
+/* On the wire, of so many bytes of f32 (runtime/comm/compress.c). */
+static int64_t packed_bytes(const Node *sum, int64_t bytes)
+{
+	return sum_wire(attr_str(sum, "codec"), attr_int(sum, "block"), bytes);
+}
+
+static SimJoinKind join_kind(const char *by)
+{
+	static const char *const name[] = { [ROUNDS_DOUBLING] = "doubling", [ROUNDS_HALVING] = "halving", [ROUNDS_PAIRWISE] = "pairwise",
+		[ROUNDS_HOSTS] = "hosts" };
+
+	for (int i = 0; i < 4; i++)
+		if (strcmp(by, name[i]) == 0)
+			return (SimJoinKind)(SIM_ROUNDS + i);
+	return SIM_RING;
+}
+
+static const rounds_hosts *hosts_of(Arena *a, const SimModel *x, const SimJoin *j)
+{
+	int *host = NEWN(a, int, j->n);
+
+	for (int i = 0; i < j->n; i++)
+		host[i] = x->c->device[x->device[j->rank[i]]].host;
+	rounds_hosts *h = NEW(a, rounds_hosts);
+	rounds_number(j->n, host, NEWN(a, int, ROUNDS_SPACE * j->n + 1), h);
+	return h;
+}
+
+/* The share of the time of the graph that makes the gradients until this node is done. */
+static double share_until(const SimModel *x, const Stage *s, const Node *last)
+{
+	const Speed on = device_speed(x->c, 0);
+	double t = 0, all = 0;
+	bool behind = false;
+
+	for (const Node *n = (s->weight ? s->weight : s->backward)->first; n; n = n->next) {
+		all += node_seconds(n, &on, &on);
+		t = behind ? t : all;
+		behind |= n == last;
+	}
+	return all > 0 ? t / all : 1;
+}
+
+/* Sums of buckets, or all others. */
+static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int *cap)
+{
+	SimJoin all = { .kind = SIM_RING, .n = s->replicas, .rank = x->s->device[s->id], .stage = s->id,
+		.when = s->weight ? ACT_W : ACT_B };
+
+	for (const Node *n = s->update->first; n; n = n->next) {
+		if (n->op != OP_AllReduce || (attr_int(n, "bucket") >= 0) != buckets)
+			continue;
+		const bool rows = !strcmp(attr_str(n, "over"), "rows");
+		if (attr_ints(n, "owner").n) {
+			sim_add_owned(a, x, s, n, cap);
+			continue;
+		}
+		for (int i = 0; i < n->nin; i++) {
+			const int64_t bytes = value_bytes(n->in[i]);
+			if (!rows) {
+				all.bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+				continue;
+			}
+			PUSH(a, x->join, x->njoin, *cap) = all;
+			x->join[x->njoin - 1].bytes = bytes;
+		}
+		if (!rows) {
+			all.bytes = packed_bytes(n, all.bytes);
+			PUSH(a, x->join, x->njoin, *cap) = all;
+			SimJoin *j = &x->join[x->njoin - 1];
+			j->kind = join_kind(attr_str(n, "by"));
+			j->always = !strcmp(attr_str(n, "by"), "ring");
+			j->vendor = !strcmp(attr_str(n, "by"), "vendor");
+			j->hosts = j->kind == SIM_HOSTS ? hosts_of(a, x, j) : NULL;
+			j->bucket = attr_int(n, "bucket") >= 0;
+			j->ready = j->bucket ? share_until(x, s, bucket_node(s, n)) : 0;
+			all.bytes = 0;
+		}
+	}
+}
+
+/* Rows of tables, at most: no id twice in a microbatch. bytes: of a member to each other one. */
+static void stage_rows(Arena *a, SimModel *x, const Stage *s, int *cap)
+{
+	const int grains = schedule_grains(x->s, s->id), own = (grains + s->replicas - 1) / s->replicas;
+
+	for (const Node *n = s->update->first; n && s->replicas > 1; n = n->next)
+		if (n->op == OP_AllGatherv)
+			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_GATHER, .n = s->replicas, .rank = x->s->device[s->id],
+				.bytes = (value_bytes(n->in[0]) + value_bytes(n->in[1])) / grains * own + 4 * grains };
+}
+
+static bool in_earlier_stage(const Module *m, const Stage *s, const Node *copy)
+{
+	for (int t = 0; t < s->id; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_Broadcast && attr_int(n, "number") == attr_int(copy, "number"))
+				return true;
+	return false;
+}
+
+/* A Broadcast is in the graphs of all stages that take part; it is listed by the first of them. */
+static void stage_copies(Arena *a, SimModel *x, const Module *m, const Stage *s, int *cap)
+{
+	for (const Node *n = s->update->first; n; n = n->next) {
+		if (n->op != OP_Broadcast)
+			continue;
+		const Ints ranks = attr_ints(n, "ranks");
+		int *list = NEWN(a, int, ranks.n);
+		for (int i = 0; i < ranks.n; i++)
+			list[i] = (int)ranks.v[i];
+		if (ranks.n > 1 && !in_earlier_stage(m, s, n))
+			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_COPY, .bytes = value_bytes(n->out[0]),
+				.n = ranks.n, .rank = list, .root = (int)attr_int(n, "root") };
+	}
+}
+
+/* Numbers whose squares are told, where something clips by their norm, and to which device: parameters, and blocks of those
+ * that lie at several servers. */
+static int64_t squares(const Module *m, int *at)
+{
+	int64_t blocks = 0;
+
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_SquareSum)
+				blocks += square_blocks(n);
+	for (int t = 0; t < m->nstage; t++)
+		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
+			if (n->op == OP_ClipNorm) {
+				*at = m->stage[attr_int(n, "at")]->rank;
+				return attr_int(n, "of") + blocks;
+			}
+	return 0;
+}
+
+SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Training *training)
+{
+	enum { SQUARE = 16, REPORT = 40 };       /* bytes: what a device reports of a microbatch; what it is told */
+	SimModel *x = NEW(a, SimModel);
+	int cap = 0, *device = NEWN(a, int, m->schedule->ndevice);
+
+	const bool each = schedule_each(m);
+
+	*x = (SimModel){ .s = each ? sim_repeated(a, m) : m->schedule, .each = each, .staleness = training ? training->staleness : -1, .c = c, .device = device, .time = NEWN(a, SimTimes, m->schedule->ndevice * m->nstage),
+		.fixed = NEWN(a, int64_t, m->nstage), .slot = NEWN(a, int64_t, m->nstage),
+		.totals = m->schedule->async || each ? 0 : (m->microbatches + 2) * REPORT };
+	for (int t = 0; t < m->nstage; t++) {
+		for (int k = 0; k < m->stage[t]->replicas; k++)
+			device[m->schedule->device[t][k]] = m->stage[t]->device[k];
+		x->slot[t] = m->stage[t]->slot_bytes;
+		x->fixed[t] = m->stage[t]->arena;
+		for (int k = 0; k < m->nstage; k++)
+			if (m->stage[k]->rank == m->stage[t]->rank)
+				x->fixed[t] -= m->stage[k]->bytes[REGION_SLOT];
+		stage_messages(a, x, m->stage[t], &cap);
+	}
+	cap = 0;
+	for (int t = m->nstage - 1; t >= 0; t--)        /* the later a stage, the earlier its last backward */
+		stage_sums(a, x, m->stage[t], true, &cap);
+	for (int t = 0; t < m->nstage; t++)
+		stage_sums(a, x, m->stage[t], false, &cap);
+	for (int t = 0; t < m->nstage; t++)
+		stage_rows(a, x, m->stage[t], &cap);
+	for (int t = 0; t < m->nstage; t++)
+		stage_copies(a, x, m, m->stage[t], &cap);
+	sim_add_servers(a, x, m, training, &cap);
+	stage_times(x, m);
+	x->norm = SQUARE * squares(m, &x->norm_at);
+	for (int i = 0; i < m->nparam; i++)
+		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen && !m->param[i]->param->whole)
+			x->weights += value_bytes(m->param[i]);
+	return x;
+}
+
+/* ---- bytes ---- */
+
+static int line_between(const SimModel *m, int from, int to)
+{
+	return cluster_link_line(m->c, m->device[from], m->device[to]);
+}
+
+/* rank NULL: all devices. */
+static void ring_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
+{
+	const int n = j->n, *rank = j->rank;
+	const int64_t bytes = j->bytes;
+	const int64_t all = 2 * (n - 1) * bytes;        /* over all members; an n-th of it over every edge */
+
+	if (sim_small_sum(j) && n > 1) {
+		for (int i = 0; i < n * n; i++)
+			if (i / n != i % n)
+				to[line_between(m, rank ? rank[i / n] : i / n, rank ? rank[i % n] : i % n)] += bytes;
+		return;
+	}
+	for (int i = 0; i < n && n > 1; i++)
+		to[line_between(m, rank ? rank[i] : i, rank ? rank[(i + 1) % n] : (i + 1) % n)] += all / n + (i < all % n);
+}
+
+static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
+{
+	bool going = true;
+
+	for (int k = 0; going; k++)
+		for (int i = 0; i < j->n; i++) {
+			rounds_step x;
+
+			going = rounds_step_of(sim_rounds(j->kind), j->n, j->hosts, i, k, (size_t)j->bytes / 4, &x);
+			if (going && x.to >= 0)
+				to[line_between(m, j->rank[i], j->rank[x.to])] += 4 * (int64_t)x.send_n;
+		}
+}
+
+void sim_count_bytes(Arena *a, Sim *out, const double *busy)
+{
+	const SimModel *m = out->model;
+	const int lines = m->c->nlink + 2;
+	SimLoad *load = NEWN(a, SimLoad, lines);
+	int64_t *joins = NEWN(a, int64_t, lines), *parallel = NEWN(a, int64_t, lines);
+
+	for (int i = 0; i < m->nmsg; i++)
+		for (int mb = 0; mb < m->s->nmicro; mb++) {
+			const SimMessage *x = &m->msg[i];
+			const int from = m->s->device[x->from][m->s->replica_of[x->from][mb]];
+			const int to = m->s->device[x->to][m->s->replica_of[x->to][mb]];
+			if (from != to)
+				load[line_between(m, from, to)].messages += x->bytes;
+		}
+	for (int j = 0; j < m->njoin; j++) {
+		const SimJoin *x = &m->join[j];
+		if (x->kind == SIM_RING)
+			ring_bytes(m, joins, x);
+		if (x->kind >= SIM_ROUNDS)
+			rounds_bytes(m, joins, x);
+		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
+			if (sim_told(x, i / x->n, i % x->n))
+				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] += sim_told(x, i / x->n, i % x->n);
+	}
+	for (int i = 0; i < m->nserve; i++)
+		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (m->each ? EACH_STEPS : 1) * (int64_t)(serve_bytes(&m->serve[i]) + 0.5);
+	ring_bytes(m, parallel, &(SimJoin){ .n = m->s->ndevice - m->nserver, .bytes = out->steps * m->weights });
+	out->load = load;
+	for (int i = 0; i < lines; i++)
+		if (load[i].messages || joins[i] || parallel[i])
+			load[out->nload++] = (SimLoad){ i, load[i].messages, joins[i], parallel[i], busy[i] };
+}

@@ -1,0 +1,499 @@
+/* train: what is minimised and what is trained.
+ *
+ * Reads Training.loss, .freeze, .trainable, .padding, .dropout; writes Module.loss and .count, a Report node, and
+ * Param.frozen. The unit is the microbatch: the graph's loss becomes a SUM over counted labels, `count` says over how
+ * many, and only the update divides, once, by the count of the whole global batch. So microbatches and replicas with
+ * different numbers of ignored labels weigh right. A loss of another kind (already a mean, or user made) has count 1
+ * per microbatch: the update then takes the mean over microbatches.
+ *
+ * Several weighted terms share one count when all are cross-entropies over the same labels; else each term keeps its
+ * mean over the microbatch and the count is 1. */
+#include <fnmatch.h>
+#include <string.h>
+#include "evaluate.h"
+#include "passes/common/plan.h"
+
+typedef struct Term {
+	Value *v;                   /* scalar */
+	Node  *ce;                  /* the cross-entropy node it comes from, or NULL */
+	double weight;
+	double mean;                /* added mse: v is a sum over this many elements; else 0 */
+	Value *there;               /* added mse: samples that are there; NULL: all */
+} Term;
+
+static bool is_scalar(const Value *v)
+{
+	return dtype_float(v->type.dtype) && type_numel(&v->type) == 1 && v->type.rank <= 1;
+}
+
+static bool is_ce(OpKind op)
+{
+	return op == OP_SoftmaxCrossEntropyLoss || op == OP_NegativeLogLikelihoodLoss;
+}
+
+/* Through what changes only the shape. */
+static Value *view_root(Value *v)
+{
+	while (v->def && (optab[v->def->op]->flags & OP_VIEW))
+		v = v->def->in[0];
+	return v;
+}
+
+static const char *output_names(const Graph *g, Arena *a)
+{
+	const char *all = "";
+
+	for (int i = 0; i < g->nout && i < 8; i++)
+		all = arena_printf(a, "%s%s%s", all, i ? ", " : "", g->out[i]->name);
+	return g->nout > 8 ? arena_printf(a, "%s ...", all) : all;
+}
+
+static Value *find_output(Graph *g, const char *name, PassCx *cx)
+{
+	const char *words[64];
+	int n = 0;
+
+	for (int i = 0; i < g->nout; i++) {
+		if (!strcmp(g->out[i]->name, name))
+			return g->out[i];
+		if (n < 64)
+			words[n++] = g->out[i]->name;
+	}
+	const char *near = diag_nearest(name, words, n), *all = output_names(g, cx->scratch);
+	if (near)
+		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; did you mean '%s'?", name, near);
+	else
+		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; it has %s", name, all);
+	return NULL;
+}
+
+static Value *find_input(Graph *g, const char *name)
+{
+	for (int i = 0; i < g->nin; i++)
+		if (!strcmp(g->in[i]->name, name))
+			return g->in[i];
+	return NULL;
+}
+
+/* The input `name` of type t: one that the graph has, or a new one. NULL after a diagnostic. */
+static Value *target_input(Graph *g, const char *name, Type t, PassCx *cx)
+{
+	Value *v = find_input(g, name);
+
+	if (v && !shape_eq(&v->type, &t)) {
+		diag_error(cx->d, FILELOC(g->module->file), 310, "input '%s' is %s, but the loss needs %s", name,
+			str_type(cx->scratch, &v->type), str_type(cx->scratch, &t));
+		return NULL;
+	}
+	if (!v) {
+		v = graph_input(g, name, t);
+		v->batch_axis = -1;
+	}
+	v->is_label = true;
+	v->ignore_index = INT64_MIN;
+	return v;
+}
+
+/* The batch axis of a target like `out` (below `rank`): the output's own, else the first of the batch's size. */
+static int batch_axis(const Module *m, const Value *out, int rank)
+{
+	if (out->batch_axis >= 0)
+		return out->batch_axis < rank ? out->batch_axis : -1;
+	for (int i = 0; i < rank; i++)
+		if (m->batch > 1 && out->type.dim[i] == m->batch)
+			return i;
+	return -1;
+}
+
+/* ---- the terms ---- */
+
+/* Softmax cross-entropy over the last axis: logits to [rows, C], labels to [rows]. */
+static bool add_softmax_ce(Builder *b, const LossTerm *lt, Value *logits, Term *out, PassCx *cx)
+{
+	const Type *t = &logits->type;
+
+	if (!dtype_float(t->dtype) || t->rank < 2)
+		return diag_error(cx->d, FILELOC(b->m->file), 310,
+			"softmax_ce needs logits of at least two axes, class axis last; output '%s' is %s",
+			logits->name, str_type(cx->scratch, t));
+	const int64_t classes = t->dim[t->rank - 1], rows = type_numel(t) / classes;
+	const Type lab_t = type_make(DT_i64, t->rank - 1, t->dim);
+	Value *lab = target_input(b->g, lt->labels ? lt->labels : "labels", lab_t, cx);
+	if (!lab)
+		return false;
+	if (lab->batch_axis < 0)
+		lab->batch_axis = batch_axis(b->m, logits, t->rank - 1);
+	lab->index_range = classes;
+	const Type flat = type_make(t->dtype, 2, (int64_t[]){ rows, classes });
+	const Type flat_lab = type_make(lab->type.dtype, 1, &rows);
+	Value *in[2] = { mk_reshape(b, logits, &flat), mk_reshape(b, lab, &flat_lab) };
+	Node *n = build(b, OP_SoftmaxCrossEntropyLoss, NULL, 2, in, "loss");
+	attr_set_str(n, "reduction", "mean");
+	if (lt->ignore_index != INT64_MIN) {
+		attr_set_int(n, "ignore_index", lt->ignore_index);
+		attr_set_int(n, "has_ignore", 1);
+	}
+	lab->ignore_index = lt->ignore_index;
+	*out = (Term){ n->out[0], n, lt->weight, 0, NULL };
+	return !b->failed;
+}
+
+static bool add_mse(Builder *b, const LossTerm *lt, Value *y, Term *out, PassCx *cx)
+{
+	Value *t = target_input(b->g, lt->labels ? lt->labels : "labels", y->type, cx);
+
+	if (!t)
+		return false;
+	if (t->batch_axis < 0)
+		t->batch_axis = batch_axis(b->m, y, y->type.rank);
+	Value *d = mk_binary(b, OP_Sub, y, t);
+	Value *sq = mk_binary(b, OP_Mul, d, d), *there = NULL;
+	const int axis = batch_axis(b->m, y, y->type.rank);
+	if (samples_may_lack(cx->train)) {
+		there = presence(b, y, axis);
+		sq = mk_binary(b, OP_Mul, sq, there);
+	}
+	const Type scalar = type_scalar(y->type.dtype);
+	*out = (Term){ reduce_to(b, sq, &scalar), NULL, lt->weight, (double)type_numel(&y->type), there };
+	return !b->failed;
+}
+
+static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
+{
+	Value *v = find_output(b->g, lt->output, cx);
+
+	if (!v)
+		return false;
+	if (!strcmp(lt->kind, "softmax_ce"))
+		return add_softmax_ce(b, lt, v, out, cx);
+	if (!strcmp(lt->kind, "mse"))
+		return add_mse(b, lt, v, out, cx);
+	if (!is_scalar(v))
+		return diag_error(cx->d, FILELOC(b->m->file), 310,
+			"output '%s' is %s; a loss is one float (to train on logits, say --loss softmax_ce)",
+			v->name, str_type(cx->scratch, &v->type));
+	Value *root = view_root(v);
+	*out = (Term){ v, root->def && is_ce(root->def->op) ? root->def : NULL, lt->weight, 0, NULL };
+	return true;
+}
+
+/* With nothing said: the output called loss, the only scalar output, or softmax_ce on the only output. */
+static bool default_term(const Graph *g, LossTerm *lt, PassCx *cx)
+{
+	const Value *only = NULL;
+	int n = 0;
+
+	*lt = (LossTerm){ NULL, "output", NULL, 1, INT64_MIN };
+	for (int i = 0; i < g->nout; i++) {
+		if (!is_scalar(g->out[i]))
+			continue;
+		n++;
+		only = g->out[i];
+		if (!strcmp(only->name, "loss")) {
+			n = 1;
+			break;
+		}
+	}
+	if (n > 1)
+		return diag_error(cx->d, FILELOC(g->module->file), 310,
+			"%d outputs are scalars and none is called 'loss'; name one with --loss", n);
+	if (n == 1) {
+		lt->output = only->name;
+		return true;
+	}
+	if (g->nout != 1)
+		return diag_error(cx->d, FILELOC(g->module->file), 310,
+			"no output is a scalar loss and there are %d outputs (%s); name the logits in train.yaml: "
+			"loss: {type: softmax_ce, logits: NAME}", g->nout, output_names(g, cx->scratch));
+	lt->output = g->out[0]->name;
+	lt->kind = "softmax_ce";
+	return true;
+}
+
+/* ---- joining the terms ---- */
+
+static bool mean_reduced(const Node *ce)
+{
+	return !strcmp(attr_str(ce, "reduction"), "mean");
+}
+
+static int64_t ignored(const Node *ce)
+{
+	return attr_int(ce, "has_ignore") ? attr_int(ce, "ignore_index") : INT64_MIN;
+}
+
+static bool same_count(const Node *x, const Node *y)
+{
+	return view_root(x->in[1]) == view_root(y->in[1]) &&
+		ignored(x) == ignored(y) &&
+		(x->nin > 2 ? x->in[2] : NULL) == (y->nin > 2 ? y->in[2] : NULL);
+}
+
+static bool sums_share_count(const Term *t, int n)
+{
+	if (n == 1)
+		return t->mean > 0 || (t->ce && mean_reduced(t->ce));
+	for (int i = 0; i < n; i++)
+		if (!t[i].ce || !mean_reduced(t[i].ce) || !same_count(t[i].ce, t[0].ce))
+			return false;
+	return true;
+}
+
+static Value *count_value(Builder *b, const Term *t)
+{
+	if (t->there) {         /* each of them counts for as many elements */
+		const Type scalar = type_scalar(t->v->type.dtype);
+		return mk_binary(b, OP_Mul, reduce_to(b, t->there, &scalar),
+			mk_scalar(b, scalar.dtype, t->mean / (double)type_numel(&t->there->type)));
+	}
+	if (!t->ce)
+		return mk_scalar(b, t->v->type.dtype, t->mean);
+	Value *in[2] = { t->ce->in[1], t->ce->nin > 2 ? t->ce->in[2] : NULL };
+	Node *n = build(b, OP_CountLabels, NULL, in[1] ? 2 : 1, in, "count");
+	attr_set_int(n, "ignore_index", attr_int(t->ce, "ignore_index"));
+	attr_set_int(n, "has_ignore", attr_int(t->ce, "has_ignore"));
+	return n->out[0];
+}
+
+/* What the labels may hold: fills in the input that a cross-entropy reads, when it is a graph input. */
+static void mark_labels(const Term *t)
+{
+	if (!t->ce)
+		return;
+	Value *lab = view_root(t->ce->in[1]);
+	if (lab->kind != VAL_INPUT)
+		return;
+	lab->is_label = true;
+	lab->ignore_index = ignored(t->ce);
+	if (!lab->index_range && t->ce->in[0]->type.rank > 1)
+		lab->index_range = t->ce->in[0]->type.dim[1];
+}
+
+/* Samples that lack: their labels are ignored, or they are left out already; else microbatches count as a whole. */
+static bool lack_is_masked(const Term *t, int n, bool sums)
+{
+	bool masked = sums;
+
+	for (int i = 0; i < n; i++)
+		masked = masked && (t[i].there || (t[i].ce && mask_labels(t[i].ce)));
+	return masked;
+}
+
+/* The loss, and of the first cross-entropy how many labels were found. */
+static void report(Builder *b, const Term *t, int n, bool hits)
+{
+	Value *in[2] = { b->m->loss, b->m->count };
+
+	build(b, OP_Report, NULL, 2, in, NULL);
+	for (int i = 0; i < n && hits; i++)
+		if (t[i].ce) {
+			in[0] = count_hits(b, t[i].ce);
+			build(b, OP_ReportHits, NULL, 1, in, NULL);
+			hits = false;
+		}
+}
+
+static void join_terms(Builder *b, Term *t, int n, const Training *train)
+{
+	const bool sums = sums_share_count(t, n), masked = !samples_may_lack(train) || lack_is_masked(t, n, sums);
+	const Type scalar = type_scalar(t->v->type.dtype);
+	Value *loss = NULL;
+
+	for (int i = 0; i < n; i++) {
+		double w = t[i].weight;
+		if (sums && t[i].ce)
+			attr_set_str(t[i].ce, "reduction", "sum");
+		if (!sums && t[i].mean > 0)
+			w /= t[i].mean;
+		Value *v = mk_reshape(b, t[i].v, &scalar);
+		if (w != 1)
+			v = mk_binary(b, OP_Mul, v, mk_scalar(b, scalar.dtype, w));
+		loss = loss ? mk_binary(b, OP_Add, loss, v) : v;
+		mark_labels(&t[i]);
+	}
+	b->m->count = sums ? count_value(b, &t[0]) : mk_scalar(b, scalar.dtype, 1);
+	if (!masked) {
+		Value *there = presence(b, loss, -1);
+		loss = mk_binary(b, OP_Mul, loss, there);
+		b->m->count = mk_binary(b, OP_Mul, b->m->count, there);
+	}
+	b->m->loss = loss;
+	report(b, t, n, train && train->eval.on);
+	b->g->nout = 0;     /* what is trained has one output; what only fed the others dies in simplify */
+	graph_output(b->g, loss);
+}
+
+static bool attach_loss(Module *m, PassCx *cx)
+{
+	const Training *t = cx->train;
+	Builder b = { .m = m, .g = m->graph, .loc = FILELOC(m->file), .phase = PHASE_FWD, .stage = -1, .d = cx->d };
+	LossTerm made;
+	const LossTerm *lt = t ? t->loss : NULL;
+	int n = t ? t->nloss : 0;
+
+	if (!n) {
+		if (!default_term(m->graph, &made, cx))
+			return false;
+		lt = &made;
+		n = 1;
+	}
+	Term *term = NEWN(cx->scratch, Term, n);
+	for (int i = 0; i < n; i++) {
+		LossTerm one = lt[i];
+		if (!one.output) {      /* softmax_ce or mse on the only output */
+			if (m->graph->nout != 1)
+				return diag_error(cx->d, FILELOC(m->file), 310,
+					"loss %s: the model has %d outputs; say which one", one.kind, m->graph->nout);
+			one.output = m->graph->out[0]->name;
+		}
+		if (!add_term(&b, &one, &term[i], cx))
+			return false;
+	}
+	join_terms(&b, term, n, t);
+	return !b.failed;
+}
+
+/* ---- what is trained ---- */
+
+static bool glob_matches(const char *glob, const Value *p)
+{
+	return !fnmatch(glob, p->name, 0) || (p->param->onnx_name && !fnmatch(glob, p->param->onnx_name, 0));
+}
+
+static bool any_matches(const char *const *globs, int n, const Value *p)
+{
+	for (int i = 0; i < n; i++)
+		if (glob_matches(globs[i], p))
+			return true;
+	return false;
+}
+
+static bool globs_match_something(const Module *m, const char *key, const char *const *globs, int n, PassCx *cx)
+{
+	bool ok = true;
+
+	for (int i = 0; i < n; i++) {
+		int hits = 0;
+		for (int j = 0; j < m->nparam; j++)
+			hits += glob_matches(globs[i], m->param[j]);
+		if (!hits)
+			ok = diag_error(cx->d, FILELOC(m->file), 313, "%s: no parameter matches '%s'", key, globs[i]);
+	}
+	return ok;
+}
+
+/* Sets mark on every value through which the gradient of the loss runs. */
+static void mark_paths(Module *m)
+{
+	m->loss->mark = 1;
+	for (Node *n = m->graph->last; n; n = n->prev) {
+		bool hit = false;
+		for (int i = 0; i < n->nout; i++)
+			hit |= n->out[i] && n->out[i]->mark;
+		for (int i = 0; hit && i < n->nin; i++)
+			if (n->in[i] && grad_flows(n, i))
+				n->in[i]->mark = 1;
+	}
+}
+
+static void clear_marks(Module *m)
+{
+	for (Node *n = m->graph->first; n; n = n->next) {
+		for (int i = 0; i < n->nin; i++)
+			if (n->in[i])
+				n->in[i]->mark = 0;
+		for (int i = 0; i < n->nout; i++)
+			if (n->out[i])
+				n->out[i]->mark = 0;
+	}
+	m->loss->mark = 0;
+}
+
+static bool choose_trained(Module *m, PassCx *cx)
+{
+	const Training *t = cx->train;
+	int trained = 0;
+
+	if (t && (!globs_match_something(m, "freeze", t->freeze, t->nfreeze, cx) ||
+	          !globs_match_something(m, "trainable", t->trainable, t->ntrainable, cx)))
+		return false;
+	mark_paths(m);
+	for (int i = 0; i < m->nparam; i++) {
+		Value *v = m->param[i];
+		Param *p = v->param;
+		p->frozen |= p->kind != PARAM_WEIGHT || !dtype_float(v->type.dtype) || !v->mark;
+		if (t && any_matches(t->freeze, t->nfreeze, v))
+			p->frozen = true;
+		if (t && t->ntrainable && !any_matches(t->trainable, t->ntrainable, v))
+			p->frozen = true;
+		trained += !p->frozen;
+	}
+	clear_marks(m);
+	if (!trained)
+		return diag_error(cx->d, FILELOC(m->file), 313,
+			"nothing to train: no float parameter has a differentiable path to the loss and is not frozen");
+	return true;
+}
+
+/* ---- switches of the forward graph ---- */
+
+static void dropout_off(Graph *g)
+{
+	for (Node *n = g->first, *next; n; n = next) {
+		next = n->next;
+		if (n->op != OP_Dropout || (n->nout > 1 && n->out[1] && !value_dead(n->out[1])))
+			continue;
+		value_replace(n->out[0], n->in[0]);
+		node_remove(n);
+	}
+}
+
+static void seed_dropout(Graph *g, uint64_t seed)
+{
+	for (Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Dropout)
+			attr_set_int(n, "seed", (int64_t)seed);
+}
+
+void find_loss(Module *m, const Graph *g)
+{
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Report) {
+			m->loss = n->in[0];
+			m->count = n->in[1];
+		}
+}
+
+/* What torch's Embedding(padding_idx) does and no ONNX file tells: looking up that row gives it no gradient. */
+static bool set_padding(Module *m, const Training *t, PassCx *cx)
+{
+	for (int i = 0; t && i < t->npadding; i++) {
+		int hits = 0;
+		for (Node *n = m->graph->first; n; n = n->next) {
+			if (n->op != OP_Gather || n->in[0]->kind != VAL_PARAM || !glob_matches(t->padding[i].name, n->in[0]))
+				continue;
+			attr_set_int(n, "padding", t->padding[i].value);
+			if (!optab[OP_Gather]->shape(n, cx->d))
+				return false;
+			hits++;
+		}
+		if (!hits)
+			return diag_error(cx->d, FILELOC(m->file), 313, "padding_idx: no Gather reads a parameter that matches '%s'",
+				t->padding[i].name);
+	}
+	return true;
+}
+
+bool pass_train(Module *m, PassCx *cx)
+{
+	if (!m->graph)
+		return diag_error(cx->d, FILELOC(m->file), 410, "train runs before split; this module has stages already");
+	for (const Node *n = m->graph->first; n; n = n->next)
+		if (n->op == OP_Report)
+			return diag_error(cx->d, n->loc, 310, "the graph reports a loss already");
+	if (cx->train && cx->train->dropout && !strcmp(cx->train->dropout, "off"))
+		dropout_off(m->graph);
+	if (cx->train)
+		seed_dropout(m->graph, cx->train->seed);
+	return set_padding(m, cx->train, cx) && attach_loss(m, cx) && evaluation_modes(m, cx) && choose_trained(m, cx);
+}
