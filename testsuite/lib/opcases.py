@@ -348,7 +348,7 @@ def reduce(c, op):
 @gen('ReduceProd')
 def reduce_prod(c, op):
     """Factors of zero among others: one in the first product, two in the second, where there are two."""
-    s = c.shape(lo=2)
+    s = c.shape(lo=3)
     axes = [int(a) for a in c.rng.permutation(len(s))[:int(c.rng.integers(1, max(2, len(s))))]]
     x = c.param(s, 0.3, 2)
     kept = [i for i in range(len(s)) if i not in axes]
