@@ -12,6 +12,9 @@ GENERATORS = {}
 THROUGH = {'BatchNorm': 'BatchNormalization', 'SliceGrad': 'Slice', 'GatherGrad': 'Gather', 'Reorder': 'Conv', 'ConvGradData': 'ConvTranspose',
            'ResizeAxisGrad': 'ResizeAxis'}
 
+# operators that are newer than the opset that cases have
+SINCE = {'Mish': 18, 'Gelu': 20, 'RMSNormalization': 23, 'Swish': 24}
+
 
 class Case:
     def __init__(self, rng):
@@ -40,6 +43,7 @@ class Case:
         return name
 
     def add(self, op, inputs, nout=1, **attr):
+        self.opset = max(self.opset, SINCE.get(op, 0))
         outs = [f'n{len(self.nodes)}_{i}' for i in range(nout)]
         self.nodes.append(helper.make_node(op, inputs, outs, name=f'n{len(self.nodes)}', **attr))
         return outs[0] if nout == 1 else outs
