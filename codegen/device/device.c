@@ -492,7 +492,7 @@ static void write_program(Build *b, Cw *w, int rank)
 		cw_line(w, ".ckpt = { .dir = %s, .every = %" PRId64 ", .keep = %" PRId64 " },", quoted(b->a, b->t->ckpt_dir),
 			b->t->ckpt_every, b->t->ckpt_keep);
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
-		b->t->steps > 0 ? b->t->steps : 10, b->c && b->c->timeout > 0 ? b->c->timeout : 60.0);
+		b->t->steps > 0 ? b->t->steps : 10, timeout_of(b));
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");
 	write_flow_fields(b, w, rank);
 	cw_close(w, ";");

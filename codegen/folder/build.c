@@ -161,6 +161,11 @@ int threads_of(const Build *b, int rank)
 	return b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].cores > 0 ? b->c->device[d].cores : 1;
 }
 
+double timeout_of(const Build *b)
+{
+	return b->c && b->c->timeout > 0 ? b->c->timeout : 60;
+}
+
 static void count_channels(Build *b, const Graph *g)
 {
 	for (const Node *n = g->first; n; n = n->next)

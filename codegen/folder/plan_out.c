@@ -265,8 +265,8 @@ static bool write_json(Build *b)
 	cw_brace(&w);
 	cw_line(&w, "\"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",", quoted(b->a, m->name),
 		plan_text(b), m->schedule->name, b->hash);
-	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"world\": %d, \"channels\": %d,%s", m->batch,
-		m->microbatches, m->schedule->ndevice, b->channels, m->schedule->async ? arena_printf(b->a,
+	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"world\": %d, \"channels\": %d, \"timeout\": %.17g,%s",
+		m->batch, m->microbatches, m->schedule->ndevice, b->channels, timeout_of(b), m->schedule->async ? arena_printf(b->a,
 		" \"flow\": %d, \"stash\": \"%s\",", m->schedule->lag + 1, stash_word(m->schedule->rule)) : "");
 	cw_line(&w, "\"stages\": [");
 	w.indent++;

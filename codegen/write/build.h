@@ -59,6 +59,7 @@ int owning_replica(const Stage *s, const Value *v);
 int  owner_of(const Build *b, const Value *v);      /* the first rank that holds parameter v: it writes v to files */
 /* Threads of a device: as asked for, or as many as its cluster file says it has cores; at least one. */
 int  threads_of(const Build *b, int rank);
+double timeout_of(const Build *b);                  /* seconds that a rank waits for another one */
 const char *plan_text(const Build *b);              /* "2-1-1" */
 const char *size_text(Arena *a, int64_t bytes);     /* "12.3 KiB" */
 void plan_ways(const Build *b, Buf *out, const Stage *s);       /* how the gradients of a stage travel, lines of plan.txt */

@@ -21,29 +21,19 @@ static struct {
 	size_t n[STREAMS];
 } logs = { .file = -1 };
 
-/* stage1.r0@host, as the program's source says it; a server, or where there is no source: rank2@host. */
+/* stage1.r0@host, as plan.json has it; where it has no such rank: rank2@host. */
 static void find_name(const char *program, int rank)
 {
-	char  path[PATH + 32], text[256], host[64] = "", *at;
-	int   stage = -1, replica = -1;
-	FILE *f;
+	char dir[PATH], host[64] = "", name[64], *at;
 
 	gethostname(host, sizeof host - 1);
-	snprintf(path, sizeof path, "%.*s", PATH - 1, program);
-	if ((at = strrchr(path, '/')))  /* DIR/bin/dN */
-		*at = 0;
-	if ((at = strrchr(path, '/')))
-		snprintf(at, sizeof path - (size_t)(at - path), "/device%d.c", rank);
-	f = fopen(path, "r");
-	while (f && stage < 0 && fgets(text, sizeof text, f))
-		if ((at = strstr(text, ".stage = ")) && sscanf(at, ".stage = %d, .stages = %*d, .replica = %d", &stage, &replica) != 2)
-			stage = -1;
-	if (f)
-		fclose(f);
-	if (stage >= 0)
-		snprintf(logs.name, sizeof logs.name, "stage%d.r%d@%s", stage, replica, host);
-	else
-		snprintf(logs.name, sizeof logs.name, "rank%d@%s", rank, host);
+	snprintf(dir, sizeof dir, "%s", program);
+	for (int up = 0; up < 2; up++)          /* DIR/bin/dN */
+		if ((at = strrchr(dir, '/')))
+			*at = 0;
+	if (!plan_name(dir, rank, name, sizeof name))
+		snprintf(name, sizeof name, "rank%d", rank);
+	snprintf(logs.name, sizeof logs.name, "%s@%s", name, host);
 }
 
 static void put(int fd, const char *s, size_t n)
@@ -99,6 +89,29 @@ static bool take(int s)
 	return true;
 }
 
+/* A pipe for each of the rank's streams; false: none is left open. */
+static bool open_pipes(void)
+{
+	for (int s = 0; s < STREAMS; s++) {
+		int ends[2];
+
+		if (pipe2(ends, O_CLOEXEC) == 0) {
+			logs.from[s] = ends[0];
+			logs.to[s] = ends[1];
+			continue;
+		}
+		const int why = errno;
+
+		while (s-- > 0) {
+			close(logs.from[s]);
+			close(logs.to[s]);
+		}
+		errno = why;
+		return false;
+	}
+	return true;
+}
+
 bool logs_open(const char *dir, int rank, const char *program)
 {
 	char path[PATH + 32];
@@ -109,18 +122,18 @@ bool logs_open(const char *dir, int rank, const char *program)
 		return false;
 	}
 	logs.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	for (int s = 0; logs.file >= 0 && s < STREAMS; s++) {
-		int ends[2];
-
-		if (pipe2(ends, O_CLOEXEC))
-			logs.file = -1;
-		logs.from[s] = ends[0];
-		logs.to[s] = ends[1];
-	}
-	if (logs.file < 0)
+	if (logs.file < 0) {
 		fprintf(stderr, "pdrun: %s: %s\n", path, strerror(errno));
+		return false;
+	}
+	if (!open_pipes()) {
+		fprintf(stderr, "pdrun: a pipe for what rank %d prints: %s\n", rank, strerror(errno));
+		close(logs.file);
+		logs.file = -1;
+		return false;
+	}
 	find_name(program, rank);
-	return logs.file >= 0;
+	return true;
 }
 
 void logs_child(void)

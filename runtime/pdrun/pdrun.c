@@ -89,22 +89,6 @@ static bool built(const char *dir, int world)
 	return true;
 }
 
-/* The timeout that the plan has; in static memory. */
-static const char *timeout_of(const char *dir)
-{
-	static char text[256];
-	char        path[PATH + 32], *at = NULL;
-
-	snprintf(path, sizeof path, "%s/device0.c", dir);
-	FILE *f = fopen(path, "r");
-
-	while (f && !at && fgets(text, sizeof text, f))
-		at = strstr(text, ".timeout = ");
-	if (f)
-		fclose(f);
-	return at ? at + 11 : "60";
-}
-
 /* What runs as the parent of each rank: the build folder's pdrun, which is on every host, else this one. */
 static void find_self(job *j)
 {
@@ -340,6 +324,8 @@ int main(int argc, char **argv)
 
 	if (argc > 2 && !strcmp(argv[1], "--exec"))
 		return exec_main(argc - 2, argv + 2);
+	char planned[32];
+
 	read_args(&j, argc, argv);
 	snprintf(j.plan, sizeof j.plan, "%s", j.dir);
 	j.world = count_programs(j.dir);
@@ -351,7 +337,8 @@ int main(int argc, char **argv)
 		return USAGE;
 	find_self(&j);
 	make_folders(&j);
-	const char *wait = told_of(&j, "--timeout", "PD_TIMEOUT", timeout_of(j.dir));
+	snprintf(planned, sizeof planned, "%.17g", plan_timeout(j.dir));
+	const char *wait = told_of(&j, "--timeout", "PD_TIMEOUT", planned);
 
 	j.timeout = atof(wait) > 0 ? atof(wait) : 60;
 	setenv("PD_FR", j.fr, 1);

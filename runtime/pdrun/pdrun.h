@@ -52,6 +52,10 @@ void logs_wait(int ms);
 void logs_close(void);
 void logs_tail(const char *dir, int rank, int lines);
 
+/* plan.c: what DIR/plan.json says: "stage1.r0", "server2.r0", false: it has no such rank; seconds that a rank waits for another. */
+bool   plan_name(const char *dir, int rank, char *name, size_t room);
+double plan_timeout(const char *dir);
+
 /* launcher.c: run.sh as a child: until it has ended, and nobody is left whom it started. */
 launch launcher_run(const job *j, int attempt);
 void   clean_records(const job *j);     /* what a start left in the folder of flight recorders */
