@@ -18,9 +18,9 @@ bool codegen_cases(Module *const *m, const char *const *name, int n, const Train
 /* DIR gets the runtime and pingpong.c, which measures messages between two devices. False after E0703. */
 bool codegen_pingpong(const char *dir, Diag *d);
 
-/* libclang reads every .c file of the folder: no diagnostics, and the rules of check.c. Without libclang it says that
- * nothing was checked and gives true. */
-bool check_emitted(const char *dir, Diag *d);
+/* libclang reads every .c file of the folder that was written of m: no diagnostics, and the rules of check.c. Without libclang it
+ * says that nothing was checked and gives true. */
+bool check_emitted(const Module *m, const char *dir, Diag *d);
 
 /* --templates=DIR */
 void tmpl_dir(const char *dir);

@@ -2,9 +2,9 @@
  *
  *     no diagnostics under -std=c11 -Wall -Wextra
  *     calls go to functions of pd.h, to functions that the emitted files define, to math.h, and to memcpy and memset
- *     a stage's structs have the sizes of plan.json
- *     a stage's pd_isend and pd_irecv have the channels and sizes of plan.json, each once
- *     a device's table of actions is its line of schedule.csv
+ *     a stage's structs have the sizes of the plan
+ *     a stage's pd_isend and pd_irecv have the channels and sizes of the plan, each once
+ *     a device's table of actions is its line of the schedule
  *     kernels for GPUs are CUDA without diagnostics
  *
  * What differs is reported as E0710. */
@@ -17,8 +17,9 @@
 
 #ifndef HAVE_LIBCLANG
 
-bool check_emitted(const char *dir, Diag *d)
+bool check_emitted(const Module *m, const char *dir, Diag *d)
 {
+	(void)m;
 	diag_note(d, FILELOC(dir), "emitted code was not checked: pdcc was built without libclang");
 	return true;
 }
@@ -85,71 +86,38 @@ static const char *take(Check *c, CXString s)
 	return copy;
 }
 
-/* ---- plan.json, as plan_out.c writes it: one fact per line ---- */
+/* ---- the plan ---- */
 
-static int64_t number_after(const char *line, const char *key, int64_t none)
+static PlanStageSizes sizes_of(const Module *m, const Stage *s)
 {
-	const char *p = strstr(line, key);
+	PlanStageSizes z = { .inflight = s->inflight, .entries = s->entries };
 
-	return p ? strtoll(p + strlen(key), NULL, 10) : none;
+	memcpy(z.bytes, s->bytes, sizeof z.bytes);
+	if (m->schedule->async) {
+		z.versions = s->versions;
+		z.weights = s->version_bytes;
+		z.copies = (int)s->row_copies;
+		z.late = m->schedule->late;
+	}
+	return z;
 }
 
-/* A line with a type is a parameter, whatever its name. */
-static void read_plan_line(Check *c, const char *line)
+static void read_plan(Check *c, const Module *m)
 {
-	static const struct { Region r; const char *key; } region[] = {
-		{ REGION_PARAMS, "\"params\": { \"offset\"" }, { REGION_STATE, "\"state\": { \"offset\"" },
-		{ REGION_STACK, "\"stack\": { \"offset\"" }, { REGION_SLOT, "\"slots\": { \"offset\"" },
-		{ REGION_ENTRY, "\"entries\": { \"offset\"" },
-		{ REGION_GRADS, "\"grads\": { \"offset\"" },
-	};
+	const Build b = { .m = m };
 
-	if (strstr(line, "\"type\": "))
-		return;
-	if (strstr(line, "\"world\": "))
-		c->world = (int)number_after(line, "\"world\": ", 0);
-	if (strstr(line, "\"stage\": ") && strstr(line, "\"inflight\": ")) {
-		PlanStageSizes *s = &PUSH(c->a, c->size, c->nstage, c->capstage);
-		s->inflight = (int)number_after(line, "\"inflight\": ", 1);
-		s->entries = (int)number_after(line, "\"entries\": ", 1);
+	c->world = m->schedule->ndevice;
+	c->flows = m->schedule->async;
+	for (int t = 0; t < m->nstage; t++) {
+		const Graph *g[2] = { m->stage[t]->forward, m->stage[t]->backward };
+
+		PUSH(c->a, c->size, c->nstage, c->capstage) = sizes_of(m, m->stage[t]);
+		for (int k = 0; k < 2; k++)
+			for (const Node *n = g[k]->first; n; n = n->next)
+				if (n->op == OP_Send)
+					PUSH(c->a, c->msg, c->nmsg, c->capmsg) = (Message){ (int)attr_int(n, "channel"), t,
+						(int)attr_int(n, "to"), message_bytes(&b, n->in[0]), 0, 0 };
 	}
-	if (strstr(line, "\"world\": ") && strstr(line, "\"flow\": "))
-		c->flows = true;
-	if (strstr(line, "\"version_bytes\": ") && c->nstage) {
-		PlanStageSizes *s = &c->size[c->nstage - 1];
-		s->versions = (int)number_after(line, "\"versions\": ", 0);
-		s->weights = number_after(line, "\"version_bytes\": ", 0);
-		s->copies = (int)number_after(line, "\"row_copies\": ", 1);
-		s->late = (int)number_after(line, "\"late\": ", 0);
-	}
-	for (size_t i = 0; c->nstage && i < sizeof region / sizeof *region; i++)
-		if (strstr(line, region[i].key))
-			c->size[c->nstage - 1].bytes[region[i].r] = number_after(line, "\"bytes\": ", 0);
-	if (strstr(line, "\"channel\": "))
-		PUSH(c->a, c->msg, c->nmsg, c->capmsg) = (Message){ (int)number_after(line, "\"channel\": ", -1), c->nstage - 1,
-			(int)number_after(line, "\"to\": ", -1), number_after(line, "\"bytes\": ", -1), 0, 0 };
-}
-
-static char *read_text(Check *c, const char *name)
-{
-	size_t n;
-	char *text = file_read(arena_printf(c->a, "%s/%s", c->dir, name), &n), *copy = text ? arena_str(c->a, text) : NULL;
-
-	free(text);
-	if (!copy) {
-		c->file = name;
-		wrong(c, clang.getNullCursor(), "cannot read this file of the build folder");
-	}
-	return copy;
-}
-
-static bool read_plan(Check *c)
-{
-	char *text = read_text(c, "plan.json");
-
-	for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
-		read_plan_line(c, line);
-	return text != NULL;
 }
 
 /* ---- rules on the tree ---- */
@@ -212,12 +180,12 @@ static void check_message(Check *c, CXCursor call, bool send)
 		if (m->channel != channel || (send ? m->stage : m->to) != c->stage)
 			continue;
 		if (m->bytes != bytes)
-			wrong(c, call, "channel %" PRId64 " carries %" PRId64 " bytes here, %" PRId64 " in plan.json", channel, bytes,
+			wrong(c, call, "channel %" PRId64 " carries %" PRId64 " bytes here, %" PRId64 " in the plan", channel, bytes,
 				m->bytes);
 		++*(send ? &m->sent : &m->received);
 		return;
 	}
-	wrong(c, call, "stage %d has no channel %" PRId64 " to %s in plan.json", c->stage, channel,
+	wrong(c, call, "stage %d has no channel %" PRId64 " to %s in the plan", c->stage, channel,
 		send ? "send on" : "receive from");
 }
 
@@ -258,7 +226,7 @@ static void check_struct(Check *c, CXCursor at)
 		if (strcmp(tag, tags[i].tag) != 0 || (tags[i].r == REGION_GRADS && !want))
 			continue;
 		if (size != want)
-			wrong(c, at, "struct %s has %" PRId64 " bytes, %" PRId64 " in plan.json", tag, size, want);
+			wrong(c, at, "struct %s has %" PRId64 " bytes, %" PRId64 " in the plan", tag, size, want);
 	}
 }
 
@@ -380,42 +348,47 @@ static void check_kernels(Check *c, CXIndex index, const char *file)
 
 static void check_channels(Check *c)
 {
-	c->file = "plan.json";
 	for (int i = 0; i < c->nmsg; i++) {
 		const Message *m = &c->msg[i];
+		c->file = arena_printf(c->a, "stage%d/stage%d.c", m->stage, m->stage);
 		if (m->sent != 1 || m->received != 1)
 			wrong(c, clang.getNullCursor(), "channel %d from stage %d to stage %d: %d pd_isend, %d pd_irecv", m->channel,
 				m->stage, m->to, m->sent, m->received);
 	}
 }
 
-static int stage_of_device(Check *c, int rank)
+/* The first stage that a device runs. */
+static int stage_of_device(const Module *m, int rank)
 {
-	char *text = read_text(c, arena_printf(c->a, "device%d.c", rank));
-	const char *at = text ? strstr(text, "#include \"stage") : NULL;
+	int t = 0;
 
-	return at ? atoi(at + strlen("#include \"stage")) : 0;
+	while (rank < m->stage[t]->rank || rank >= m->stage[t]->rank + m->stage[t]->replicas)
+		t++;
+	return t;
 }
 
-static void check_devices(Check *c, CXIndex index)
+static void check_devices(Check *c, const Module *m, CXIndex index)
 {
-	char *csv = read_text(c, "schedule.csv");
+	Buf csv = { 0 };
 
-	for (int r = 0; csv && r < c->world; r++) {
-		char *end = strchr(csv, '\n');
+	schedule_print_csv(&csv, m->schedule);
+	char *line = arena_str(c->a, buf_str(&csv));
+	for (int r = 0; r < c->world; r++) {
+		char *end = strchr(line, '\n');
 		if (end)
 			*end = 0;
-		c->csv = csv;
-		c->stage = stage_of_device(c, r);
+		c->csv = line;
+		c->stage = stage_of_device(m, r);
 		check_file(c, index, arena_printf(c->a, "device%d.c", r));
-		if (!c->flows && strcmp(buf_str(&c->actions), csv) != 0)
-			wrong(c, clang.getNullCursor(), "its table of actions differs from line %d of schedule.csv", r + 1);
+		if (!c->flows && strcmp(buf_str(&c->actions), line) != 0)
+			wrong(c, clang.getNullCursor(), "its table of actions differs from line %d of the schedule (schedule.csv)", r + 1);
 		buf_clear(&c->actions);
-		csv = end ? end + 1 : csv + strlen(csv);
+		line = end ? end + 1 : line + strlen(line);
 	}
+	buf_free(&csv);
 }
 
-bool check_emitted(const char *dir, Diag *d)
+bool check_emitted(const Module *m, const char *dir, Diag *d)
 {
 	const char *why = clang.visitChildren ? NULL : clang_load();
 
@@ -426,14 +399,13 @@ bool check_emitted(const char *dir, Diag *d)
 	Check c = { .d = d, .a = arena_new(), .dir = dir, .ok = true };
 	CXIndex index = clang.createIndex(0, 0);
 
-	if (read_plan(&c)) {
-		for (c.stage = 0; c.stage < c.nstage; c.stage++) {
-			check_file(&c, index, arena_printf(c.a, "stage%d/stage%d.c", c.stage, c.stage));
-			check_kernels(&c, index, arena_printf(c.a, "stage%d/kernels.cu", c.stage));
-		}
-		check_channels(&c);
-		check_devices(&c, index);
+	read_plan(&c, m);
+	for (c.stage = 0; c.stage < c.nstage; c.stage++) {
+		check_file(&c, index, arena_printf(c.a, "stage%d/stage%d.c", c.stage, c.stage));
+		check_kernels(&c, index, arena_printf(c.a, "stage%d/kernels.cu", c.stage));
 	}
+	check_channels(&c);
+	check_devices(&c, m, index);
 	clang.disposeIndex(index);
 	buf_free(&c.actions);
 	arena_free(c.a);

@@ -9,11 +9,28 @@
 #include <cmocka.h>
 #include "codegen/emit.h"
 #include "ir/buf.h"
+#include "ir/ir.h"
 
 static const char *tree = ".", *pdcc = "pdcc";
 static char dir[] = "/tmp/pdcc-check-XXXXXX";
 static Arena *arena;
+static Module *plan;            /* that the folder was written of */
 static bool have_libclang;
+
+/* The module behind the last pass, as the folder's ir/ has it. */
+static Module *read_plan(void)
+{
+	const char *path = arena_printf(arena, "%s/ir/30-memplan.pdir", dir);
+	char *text = file_read(path, NULL);
+	Diag d;
+
+	assert_non_null(text);
+	diag_init(&d, stderr, arena);
+	Module *m = module_parse(arena, path, text, &d);
+	assert_non_null(m);
+	free(text);
+	return m;
+}
 
 /* What check_emitted says of the folder; *ok: what it gives. */
 static char *verdict(bool *ok)
@@ -24,7 +41,7 @@ static char *verdict(bool *ok)
 	FILE *f = open_memstream(&said, &n);
 
 	diag_init(&d, f, arena);
-	*ok = check_emitted(dir, &d);
+	*ok = check_emitted(plan, dir, &d);
 	fclose(f);
 	return said;
 }
@@ -38,6 +55,7 @@ static int emit(void **state)
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(system(arena_printf(arena, "%s %s/testsuite/codegen/skip.onnx --cluster local:3 --plan 1-1-1 "
 		"--microbatches 3 -q -o %s", pdcc, tree, dir)), 0);
+	plan = read_plan();
 	char *said = verdict(&ok);
 	have_libclang = !strstr(said, "was not checked");
 	if (!ok)
@@ -86,14 +104,14 @@ static void found(void **state)
 		"int *leak(void) { return malloc(4); }", "a call to 'malloc'");
 	fault("stage0/stage0.c", "struct kept {", "struct kept {\n\tint64_t more[8];", "sizeof");
 	fault("stage0/stage0.c", "pd_isend(0, slot, 1, mb, k->h, 8 * sizeof(float));", "pd_isend(0, slot, 1, mb, k->h, 7 * sizeof(float));",
-		"channel 0 carries 28 bytes here, 32 in plan.json");
+		"channel 0 carries 28 bytes here, 32 in the plan");
 	fault("stage0/stage0.c", "pd_isend(0, slot, 1, mb, k->h, 8 * sizeof(float));", "", "0 pd_isend, 1 pd_irecv");
 	fault("stage0/stage0.c", "pd_isend(0,", "pd_isend(mb,", "must be constants");
 	fault("stage1/stage1.c", "pd_irecv(0,", "pd_irecv(9,", "stage 1 has no channel 9");
-	fault("device1.c", "{ F, 0, 0, 0 },", "{ F, 0, 0, 1 },", "differs from line 2 of schedule.csv");
-	fault("device1.c", "{ SYNC, 0, 0, -1 },", "", "differs from line 2 of schedule.csv");
-	fault("plan.json", "\"params\": { \"offset\": 0, \"bytes\": 64 }", "\"params\": { \"offset\": 0, \"bytes\": 128 }",
-		"struct params has 64 bytes, 128 in plan.json");
+	fault("device1.c", "{ F, 0, 0, 0 },", "{ F, 0, 0, 1 },", "differs from line 2 of the schedule");
+	fault("device1.c", "{ SYNC, 0, 0, -1 },", "", "differs from line 2 of the schedule");
+	fault("stage1/stage1.c", "} *P;\n_Static_assert(sizeof(struct params) == 64, \"as planned\");", "\t_Alignas(64) char more[64];\n} *P;",
+		"struct params has 128 bytes, 64 in the plan");
 }
 
 int main(int argc, char **argv)

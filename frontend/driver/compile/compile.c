@@ -384,7 +384,7 @@ bool compile_write(Compile *c, const char *dir)
 {
 	if (!write_weights(c, dir) || !codegen_build(c->m, &c->cluster, &c->o->t, dir, c->d))
 		return false;
-	return !c->o->check || check_emitted(dir, c->d);
+	return !c->o->check || check_emitted(c->m, dir, c->d);
 }
 
 /* No plan fits (E04xx, E06xx) is told apart from faults of the input. */
