@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "canon.h"
+#include "contract.h"
 #include "frontend/onnx/torch.h"
 
 /* ---- reductions: those that have no op of their own are written with others ---- */
@@ -282,11 +283,15 @@ bool canon_batch_norm(Import *im, const OnnxNode *n)
 		n->n_output > 1;
 	training = training || torch_bn_training(im->a, n);
 	double momentum = onnx_float(n, "momentum", 0.9F), eps = onnx_float(n, "epsilon", 1e-5F);
+	const char *mode = contract_mode(im->a, im->contract, n);
 
 	if (!canon_need(im, n, 5))
 		return false;
+	if (mode && training != (strcmp(mode, "train") == 0))
+		return diag_error(im->d, im->b.loc, 214, "the contract (pdcc.modes) says that the module of '%s' is in mode %s; the node is in mode "
+			"%s", n->input[3], mode, training ? "train" : "eval");
 	bool computed = onnx_in(im, n, 3)->kind == VAL_NODE && onnx_in(im, n, 4)->kind == VAL_NODE;      /* of the batch, beside it */
-	if (!training && !computed && !im->o->keep_eval && !im->o->frozen_bn) {
+	if (!training && !computed && !mode && !im->o->keep_eval && !im->o->frozen_bn) {
 		diag_error(im->d, im->b.loc, 208, "BatchNormalization with fixed statistics: this is an inference export");
 		diag_note(im->d, im->b.loc, "export with %s, or train with batchnorm: frozen", im->torch ? "model.train() and "
 			"optimize=False" : "training=torch.onnx.TrainingMode.TRAINING and do_constant_folding=False");

@@ -1,5 +1,6 @@
 /* ModelProto -> Module: initializers and inputs, the batch axis, the nodes in order, the outputs. */
 #include <string.h>
+#include "contract.h"
 #include "ir/buf.h"
 #include "frontend/onnx/onnx_file.h"
 #include "frontend/onnx/torch.h"
@@ -82,7 +83,9 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 	if (!onnx_tensor(im->a, im->path, t, im->o->init_random != 0, &x, loc, im->d))
 		return false;
 	Value *v;
-	bool param = im->torch ? torch_is_param(im->torch, t->name) || onnx_running_stat(im, g, t->name) : x.type.rank > 0;
+	const Role role = im->contract ? contract_role(im->contract, t->name) : ROLE_NONE;
+	bool param = im->contract ? role == ROLE_PARAMETER || role == ROLE_FROZEN || onnx_running_stat(im, g, t->name) :
+		im->torch ? torch_is_param(im->torch, t->name) || onnx_running_stat(im, g, t->name) : x.type.rank > 0;
 	if (!dtype_float(x.type.dtype) || !param || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
 		if (!x.data)
 			make_up(im, t->name, &x);
@@ -95,6 +98,7 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 		v->param->data = x.data;
 		v->param->mapped = onnx_external(t) && !wider;
 		v->param->onnx_name = v->name;
+		v->param->frozen = role == ROLE_FROZEN;
 		if (im->o->init_random) {
 			v->param->random = im->o->init_random;
 			v->param->data = NULL;
@@ -170,6 +174,12 @@ static int batch_axis_of(const Import *im, const Onnx__ValueInfoProto *v)
 	for (int i = 0; i < im->o->nbatch_axis; i++)
 		if (strcmp(im->o->batch_axis[i].name, v->name) == 0)
 			return im->o->batch_axis[i].axis < (int)rank ? im->o->batch_axis[i].axis : -1;
+	if (im->contract && im->contract->says_batch) {
+		for (int i = 0; i < im->contract->nbatch; i++)
+			if (strcmp(im->contract->batch[i].name, v->name) == 0)
+				return im->contract->batch[i].axis;
+		return -1;
+	}
 	const int named = named_batch(v);
 	if (named >= 0)
 		return named;
@@ -376,6 +386,7 @@ bool onnx_node(Import *im, const OnnxNode *n, size_t i)
 			return diag_error(im->d, im->b.loc, 204, "output '%s' is defined twice", n->output[k]);
 	if (!canon_node(im, n) || im->b.failed)
 		return false;
+	contract_stop(im, n);
 	rebind_note(im, n);
 	for (size_t k = 0; k < n->n_output; k++) {
 		Value *v = *n->output[k] ? map_get(&im->env, n->output[k]) : NULL;
@@ -413,12 +424,12 @@ static bool refuse_inference(Import *im, const OnnxGraph *g)
 	for (size_t i = 0; i < g->n_initializer && !folded; i++) {
 		const char *s = g->initializer[i]->name;
 
-		folded = s && (strncmp(s, "onnx::Conv_", 11) == 0 || strncmp(s, "onnx::MatMul_", 13) == 0 ||
+		folded = s && !im->contract && (strncmp(s, "onnx::Conv_", 11) == 0 || strncmp(s, "onnx::MatMul_", 13) == 0 ||
 			(!im->torch && folded_name(g->initializer[i])));
 		if (folded)
 			mark = s;
 	}
-	if (!folded && (norm || !alias))
+	if (!folded && (norm || !alias || im->contract))
 		return true;
 	diag_error(im->d, FILELOC(im->path), 208, "this is an inference export: %s '%s'", folded ?
 		"weights were folded into" : "equal weights were merged through Identity of", folded ? mark : alias);
@@ -493,7 +504,7 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	base = base ? base + 1 : strcmp(path, "-") ? path : "stdin";
 	dot = strrchr(base, '.');
 	*im = (Import){ .a = a, .d = d, .path = arena_str(a, path), .o = o, .shapes = shapes,
-		.top = g, .origin = im->origin };
+		.top = g, .origin = im->origin, .contract = im->contract };
 	im->m = module_new(a, arena_strn(a, base, dot && dot != base ? (size_t)(dot - base) : strlen(base)));
 	im->m->file = strcmp(path, "-") ? im->path : "stdin.onnx";
 	im->m->graph = graph_new(im->m, im->m->name);
@@ -526,7 +537,7 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 		if (!onnx_node(im, g->node[i], i))
 			return NULL;
 	}
-	if (!import_outputs(im, g) || d->errors > errors)
+	if (!contract_padding(im) || !import_outputs(im, g) || d->errors > errors)
 		return NULL;
 	im->opset = im->m->opset;
 	if (p->n_training_info && o->told && !onnx_training_info(im, p))
@@ -559,6 +570,8 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 	if (!o->keep_eval && !torch_unfold(a, p, path, o->init_random != 0, &origin, d))
 		return NULL;
 	im = (Import){ .a = a, .o = o, .path = path, .origin = &origin, .top = p->graph };
+	if (!o->keep_eval && !contract_read(a, p, path, &im.contract, d))
+		return NULL;
 	find_batch(&im, p->graph);
 	if (!o->keep_eval && im.from && im.to && im.from != im.to) {   /* shapes at the export's batch say what hangs on it */
 		ImportOpt as_is = *o;

@@ -30,7 +30,7 @@ bool grad_flows(const Node *n, int i)
 {
 	bool to_float = false;
 
-	if (!n->in[i] || !dtype_float(n->in[i]->type.dtype))
+	if (!n->in[i] || !dtype_float(n->in[i]->type.dtype) || (n->op == OP_Identity && attr_int(n, "detached")))
 		return false;
 	for (int k = 0; k < n->nout; k++)
 		to_float |= n->out[k] && dtype_float(n->out[k]->type.dtype);

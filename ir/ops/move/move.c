@@ -69,6 +69,9 @@ static bool identity_shape(Node *n, Diag *d)
 	return true;
 }
 
+/* detached: a value through which no gradient runs back (torch's detach, what was computed under no_grad). */
+struct identity { int64_t detached; };
+
 static void identity_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 {
 	(void)b, (void)n;
@@ -82,8 +85,10 @@ static bool view_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
+static const AttrDef identity_attrs[] = { AT_INT(struct identity, detached, 0), AT_END };
 const OpDef op_Identity = {
 	.name = "Identity", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_VIEW | OP_NHWC,
+	.attrs = identity_attrs, .attrsize = sizeof(struct identity),
 	.shape = identity_shape, .grad = identity_grad, .dgrad = { DENSE }, .eval = view_eval,
 };
 
