@@ -62,6 +62,7 @@ typedef struct Kernel {
 	const char *call;           /* "$k($=, $0);" */
 	const char *object;         /* type of a library object made once before step 0, e.g. "pd_conv"; NULL: none */
 	const char *init;           /* "pd_conv_init(&$o, ...);" run before step 0 */
+	bool        products;       /* GPU: its template calls pd_gemm or its like, which init opens */
 } Kernel;
 
 /* What a node asks of the vendor library, in plain numbers (pd.h: pd_conv_desc, pd_bn_desc); the library pass asks for

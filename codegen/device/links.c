@@ -114,32 +114,38 @@ static void write_table(const Build *b, Cw *w, int rank)
 	cw_close(w, ";");
 }
 
-/* Adds a group to initialisers, each once. */
-static const char *with_group(const Build *b, const char *text, Ints ranks, int *n)
-{
-	const char *group = arena_printf(b->a, "{ %d, (const int[]){ %s } }", ranks.n, ranks_text(b->a, ranks));
+typedef struct Groups { Ints *v; int n, cap; } Groups;
 
-	if (ranks.n < 2 || strstr(text, group))
-		return text;
-	return arena_printf(b->a, "%s%s%s", text, (*n)++ ? ", " : "", group);
+/* Adds a group of several, each once. */
+static void add_group(const Build *b, Groups *groups, Ints ranks)
+{
+	bool known = ranks.n < 2;
+
+	for (int i = 0; i < groups->n; i++)
+		known |= groups->v[i].n == ranks.n && !memcmp(groups->v[i].v, ranks.v, (size_t)ranks.n * sizeof *ranks.v);
+	if (!known)
+		PUSH(b->a, groups->v, groups->n, groups->cap) = ranks;
 }
 
-/* The groups that the stages of a rank sum or share in. */
+/* The groups that the stages of a rank sum or share in, as initialisers; how many. */
 static const char *groups_text(const Build *b, int rank, int *n)
 {
+	Groups groups = { 0 };
 	const char *text = "";
 
-	*n = 0;
 	for (int t = stage_of_rank(b, rank); t >= 0; t = next_chunk(b, t)) {
 		const Stage *s = b->m->stage[t];
 		int64_t *replicas = NEWN(b->a, int64_t, s->replicas);
 		for (int r = 0; r < s->replicas; r++)
 			replicas[r] = b->first_rank[t] + r;
-		text = with_group(b, text, (Ints){ .v = replicas, .n = s->replicas }, n);
+		add_group(b, &groups, (Ints){ .v = replicas, .n = s->replicas });
 		for (const Node *k = s->update->first; k; k = k->next)
 			if (k->op == OP_Broadcast)
-				text = with_group(b, text, attr_ints(k, "ranks"), n);
+				add_group(b, &groups, attr_ints(k, "ranks"));
 	}
+	for (*n = 0; *n < groups.n; ++*n)
+		text = arena_printf(b->a, "%s%s{ %d, (const int[]){ %s } }", text, *n ? ", " : "", groups.v[*n].n,
+			ranks_text(b->a, groups.v[*n]));
 	return text;
 }
 

@@ -30,6 +30,7 @@ typedef struct CaseFile {
 	Map     at;                     /* Value -> 1 + offset in memory */
 	Map     root;                   /* view -> what it views */
 	const Value **used; int nused, capused;
+	bool    scratch, any_scratch;   /* its statements name the scratchpad; those of some case of the file do */
 } CaseFile;
 
 static int64_t bytes_of(const Value *v)
@@ -145,10 +146,24 @@ static void take_kernels(CaseFile *f, Case *c)
 
 /* ---- a case's function ---- */
 
+static const char *case_scratch(void *cx)
+{
+	CaseFile *f = cx;
+
+	f->scratch = f->any_scratch = true;
+	return "scratch";
+}
+
+static const char *case_microbatch(void *cx)
+{
+	(void)cx;
+	return "0";
+}
+
 static void write_body(CaseFile *f, Cw *w, Cw *objects)
 {
 	const Case *c = f->c;
-	const Place place = { f, case_value, case_object, "scratch", "0" };
+	const Place place = { f, case_value, case_object, case_scratch, case_microbatch };
 
 	for (const Node *n = c->m->graph->first; n; n = n->next) {
 		if (!runs(n) || (optab[n->op]->flags & (OP_VIEW | OP_COMM)))
@@ -213,7 +228,7 @@ static void write_case(CaseFile *f, Cw *w)
 	cw_func(w, "void %s(const void *const *in, void *const *out)", f->c->function);
 	if (f->c->memory)
 		cw_line(w, "char *memory = case_memory(%" PRId64 ");", f->c->memory);
-	if (f->gpu && strstr(buf_str(&body), "scratch"))
+	if (f->gpu && f->scratch)
 		cw_line(w, "char *scratch = tensor(case_scratch(%d), %d);", CASES_SCRATCH, CASES_SCRATCH);
 	declare(f, w);
 	buf_puts(w->out, buf_str(&objects));
@@ -230,7 +245,7 @@ static void write_case(CaseFile *f, Cw *w)
 }
 
 /* What stands in front of the cases of a file. GPU: kernels are in a file of their own. */
-static bool write_top(CaseFile *f, Cw *w, const char *body, int number)
+static bool write_top(CaseFile *f, Cw *w, int number)
 {
 	Build *b = &f->b;
 	const char *file = arena_printf(b->a, "cases_%d", number), *kernels = buf_str(&f->kernels.out);
@@ -242,7 +257,7 @@ static bool write_top(CaseFile *f, Cw *w, const char *body, int number)
 		cw_line(w, "#include \"pd.h\"");
 	cw_line(w, "#include \"cases.h\"");
 	cw_blank(w);
-	if (!f->gpu && strstr(body, "scratch"))
+	if (!f->gpu && f->any_scratch)
 		cw_line(w, "static _Alignas(64) char scratch[%d];", CASES_SCRATCH);
 	if (!f->gpu) {
 		buf_puts(w->out, kernels);
@@ -265,6 +280,7 @@ static bool write_file(Build *b, Case *c, int n, int number)
 	for (int i = 0; i < n; i++) {
 		f.c = &c[i];
 		f.nused = 0;
+		f.scratch = false;
 		names_init(&f.names, b->a);
 		for (const char *const *r = (const char *const[]){ "memory", "case_memory", "case_scratch", "tensor", "from_device", NULL }; *r; r++)
 			names_reserve(&f.names, *r);
@@ -276,7 +292,7 @@ static bool write_file(Build *b, Case *c, int n, int number)
 			continue;
 		write_case(&f, &w);
 	}
-	const bool ok = write_top(&f, &wt, buf_str(&body), number);
+	const bool ok = write_top(&f, &wt, number);
 	buf_puts(&top, buf_str(&body));
 	buf_free(&f.kernels.out);
 	buf_free(&body);

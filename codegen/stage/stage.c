@@ -1,25 +1,7 @@
 /* One stage: stageN/stageN.c with its data and functions, stageN.h for the devices that run it, kernels.h. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 #include "stage.h"
-
-/* Is the word in the code? Comments do not count: they hold names of the model. */
-bool word_in(const char *text, const char *word)
-{
-	const size_t n = strlen(word);
-	char before = ' ';
-
-	for (const char *p = text; *p; before = *p++) {
-		const char *end = !strncmp(p, "/*", 2) ? strstr(p + 2, "*/") : NULL;
-		if (end)
-			p = end + 1;
-		else if (!isalnum((unsigned char)before) && before != '_' && !strncmp(p, word, n) &&
-		         !isalnum((unsigned char)p[n]) && p[n] != '_')
-			return true;
-	}
-	return false;
-}
 
 static void head(const StageCx *x, Cw *w, const char *what)
 {
@@ -34,13 +16,13 @@ static void head(const StageCx *x, Cw *w, const char *what)
 }
 
 /* Where a stage has several replicas, a function says which of them does a microbatch. */
-static void write_ranks(const StageCx *x, Cw *w, const char *body)
+static void write_ranks(StageCx *x, Cw *w)
 {
 	const Build *b = x->b;
 
 	for (int t = 0; t < b->m->nstage; t++) {
 		const int r = b->m->stage[t]->replicas;
-		if (r == 1 || !strstr(body, arena_printf(b->a, "stage%d(mb)", t)))
+		if (!x->asked[t])
 			continue;
 		cw_blank(w);
 		cw_comment(w, "the rank that does microbatch mb of stage %d", t);
@@ -56,7 +38,7 @@ static void write_ranks(const StageCx *x, Cw *w, const char *body)
 	}
 }
 
-static void write_globals(StageCx *x, Cw *w, const char *body)
+static void write_globals(StageCx *x, Cw *w)
 {
 	static const Region order[] = { REGION_PARAMS, REGION_STATE, REGION_GRADS, REGION_STACK, REGION_ENTRY, REGION_SLOT };
 	const Stage *s = x->s;
@@ -77,12 +59,12 @@ static void write_globals(StageCx *x, Cw *w, const char *body)
 	if (s->bytes[REGION_SCRATCH])
 		cw_stmt(w, arena_printf(a, "of library calls, %" PRId64 " bytes", s->bytes[REGION_SCRATCH]),
 			"static char *scratch;");
-	if (strstr(body, "pd_tree"))
+	if (x->layout[REGION_GRADS].n && reproducible(x))
 		cw_stmt(w, "sums of gradients in a fixed order", "static pd_tree *tree;");
 	declare_rows(x, w);
-	if (needs_replica(x, body))
+	if (needs_replica(x))
 		cw_stmt(w, "which of the stage's replicas this is", "static int replica;");
-	if (strstr(body, "&replicas")) {
+	if (x->group) {
 		const char *list = "";
 		for (int r = 0; r < s->replicas; r++)
 			list = arena_printf(a, "%s%s%d", list, r ? ", " : "", x->b->first_rank[s->id] + r);
@@ -221,6 +203,7 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	Buf body = { 0 };
 	Cw w = { .out = top }, wb = { .out = &body };
 
+	x->asked = NEWN(b->a, bool, b->m->nstage);
 	names_init(&x->names, b->a);
 	for (int t = 0; t < b->m->nstage; t++)
 		names_reserve(&x->names, arena_printf(b->a, "stage%d", t));
@@ -243,10 +226,10 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	cw_line(&w, "enum { STAGE = %d, REPLICAS = %d, MICROBATCHES = %d, SLOTS = %d%s };", s->id, s->replicas,
 		schedule_grains(b->m->schedule, s->id), s->inflight, s->versions ? arena_printf(b->a, ", VERSIONS = %d", s->versions) :
 		"");
-	write_globals(x, &w, buf_str(&body));
+	write_globals(x, &w);
 	write_consts(x, &w);
-	write_row(x, &w, buf_str(&body));
-	write_ranks(x, &w, buf_str(&body));
+	write_row(x, &w);
+	write_ranks(x, &w);
 	write_held(x, &w);
 	write_owned_table(x, &w);
 	write_shares_table(x, &w);

@@ -21,6 +21,19 @@ typedef struct Struct {
 	Member     *m; int n, cap;
 } Struct;
 
+/* Names that a function may use: its parameters, and pointers that it declares where its statements use them. */
+typedef enum Name {
+	NAME_SLOT, NAME_ENTRY, NAME_MB, NAME_COPY, NAME_ARENA, NAME_WHICH, NAME_MINE, NAME_NMINE,    /* parameters */
+	NAME_V, NAME_E, NAME_K, NAME_R, NAME_G,                                     /* struct weights, entry, kept, rows, grads */
+	NAMES
+} Name;
+
+/* How a function is called, and what it declares. */
+typedef enum FunctionKind {
+	FUNCTION_PLAIN, FUNCTION_COPY,                                  /* once a step; of several copies of the gradients */
+	FUNCTION_MICRO, FUNCTION_FORWARD, FUNCTION_BACKWARD             /* for a microbatch */
+} FunctionKind;
+
 enum { LAYOUT_VERSIONS = REGION_COUNT, TAG_BYTES = 24 /* of a pd_tag */ };
 
 typedef struct StageCx {
@@ -32,6 +45,9 @@ typedef struct StageCx {
 	const Value **konst; int nkonst, capkonst;      /* constants that some statement names */
 	const Node  **object; int nobject, capobject;
 	const Value **local; int nlocal, caplocal;      /* temporaries of the function being written */
+	bool         used[NAMES];   /* in its body */
+	bool         group, row, clears;    /* the file names its group of replicas, row(mb), clear_rows */
+	bool        *asked;         /* by stage: the file asks for the rank that does a microbatch of it */
 	bool         clocks;        /* the program that times its statements: profile/stageN.c */
 	const Node  **clock; int nclock, capclock;      /* timed nodes; NULL: an input, its value in clock_in */
 	const Value **clock_in; int nclock_in, capclock_in;
@@ -55,6 +71,10 @@ const char *table_name(const Build *b, const Stage *s, const char *what);       
 
 bool rounds(const Stage *s);            /* some weights have copies in 16 bits (cast_once) */
 const char *value_text(void *stage_cx, const Value *v);         /* for struct Place */
+const char *member_text(StageCx *x, const Value *v);            /* of a value in a struct: the member's name */
+const char *use(StageCx *x, Name n);                            /* the name, for the text of the function being written */
+const char *group_text(StageCx *x);                             /* "&replicas" */
+const char *peer_text(StageCx *x, int64_t t);                   /* the rank that does microbatch mb of stage t */
 const char *object_text(void *stage_cx, const Node *n);
 
 void write_init(StageCx *x, Cw *w);
@@ -82,7 +102,8 @@ const char *copy_name(const StageCx *x);        /* "memcpy", or what takes its p
 const char *fill_name(const StageCx *x);
 bool        on_gpu(const StageCx *x);   /* the structs lie in device memory, where the host only forms addresses */
 const char *function_head(const StageCx *x, const char *head, const char *name) __attribute__((format(printf, 2, 0)));
-void        write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots);
+Cw          function_body(StageCx *x, Buf *body);               /* to write a body with, which write_function takes */
+void        write_function(StageCx *x, Cw *w, const char *head, Buf *body, FunctionKind kind);
 const char *comment_of(const StageCx *x, const Node *n);    /* the value, its type, the node of the model it stems from */
 const char *micro_args(const StageCx *x);                    /* of functions that do something for a microbatch */
 const char *bytes_text(Arena *a, const Value *v);
@@ -99,23 +120,24 @@ const struct NodeKernel *row_kernel(StageCx *x, const Node *n);
 /* ---- stage_async.c; in a synchronous program most write nothing ---- */
 bool flows(const StageCx *x);           /* asynchronous */
 bool round_robin(const StageCx *x);
-const char *row_text(const StageCx *x); /* the place of microbatch mb among those of its update */
+const char *row_text(StageCx *x); /* the place of microbatch mb among those of its update */
 void declare_flow(const StageCx *x, Cw *w);
 bool has_tag(const StageCx *x, const Value *root);
 const char *tag_text(StageCx *x, const Value *v);
 const char *message_text(const StageCx *x, const Value *v);
-const char *meet_text(const StageCx *x);
+const char *meet_text(StageCx *x);
 void write_tags(StageCx *x, Cw *w, const Graph *g);
 bool is_versioned(const Stage *s, const Value *v);
 void write_meet(StageCx *x, Cw *w);
 void write_struct_copy(const StageCx *x, Cw *w, const char *to, const char *from);  /* pointers; from may be "&v" */
-void write_version(const StageCx *x, Cw *w, const char *version);
+void write_version(StageCx *x, Cw *w, const char *version);
 void write_next(StageCx *x, Cw *w);
 void write_settle(StageCx *x, Cw *w);
 void write_absent(StageCx *x, Cw *w);
 int  late(const StageCx *x);            /* steps between a gradient and its update: copies of the gradients, less one */
-void write_copy(StageCx *x, Cw *w, const char *step);
-void write_row(StageCx *x, Cw *w, const char *body);
+bool has_copies(const StageCx *x);
+void write_copy(const StageCx *x, Cw *w, const char *step);
+void write_row(const StageCx *x, Cw *w);
 
 /* stage_clock.c: what profile/stageN.c has beyond stageN/stageN.c; without StageCx.clocks these do nothing. */
 void clock_node(StageCx *x, Cw *w, const Node *n);          /* before the statements of n */
@@ -144,9 +166,8 @@ void sum_owned(StageCx *x, Cw *w);
 bool owned_update(StageCx *x, Cw *w, const Node *n);        /* opens a block for its owner; to be ended */
 void send_owned(StageCx *x, Cw *w);                         /* behind the updates */
 
-bool word_in(const char *text, const char *word);
 bool stage_has(const Graph *g, OpKind op);
-bool needs_replica(const StageCx *x, const char *body);     /* the code asks which of the replicas it runs on */
+bool needs_replica(const StageCx *x);     /* the code asks which of the replicas it runs on */
 bool leaf_apart(const StageCx *x);      /* a microbatch's gradients have memory of their own */
 bool leaf_added(const StageCx *x);      /* and each is added to its sum once it is made: no tree */
 

@@ -17,11 +17,14 @@ bool round_robin(const StageCx *x)
 	return flows(x) && x->b->m->schedule->robin;
 }
 
-const char *row_text(const StageCx *x)
+const char *row_text(StageCx *x)
 {
 	if (!flows(x))
-		return "mb";
-	return !round_robin(x) ? "row(mb)" : x->s->replicas > 1 ? "replica" : "0";
+		return use(x, NAME_MB);
+	if (round_robin(x))
+		return x->s->replicas > 1 ? "replica" : "0";
+	x->row = true;
+	return arena_printf(x->b->a, "row(%s)", use(x, NAME_MB));
 }
 
 void declare_flow(const StageCx *x, Cw *w)
@@ -75,6 +78,11 @@ const char *message_text(const StageCx *x, const Value *v)
 	return arena_printf(x->b->a, "%" PRId64 " + sizeof(pd_tag)", message_bytes(x->b, v) - TAG_BYTES);
 }
 
+static const char *met_text(StageCx *x)
+{
+	return arena_printf(x->b->a, "met[%s]", use(x, NAME_SLOT));
+}
+
 /* Before the sends of a graph: every tensor's tag, once. */
 void write_tags(StageCx *x, Cw *w, const Graph *g)
 {
@@ -83,7 +91,7 @@ void write_tags(StageCx *x, Cw *w, const Graph *g)
 		for (const Node *k = g->first; k != n; k = k->next)
 			again |= k->op == OP_Send && n->op == OP_Send && root_of(k->in[0]) == root_of(n->in[0]);
 		if (!again)
-			cw_line(w, "pd_tag_write(&%s, mb, %s);", tag_text(x, n->in[0]), flows(x) ? "met[slot]" : "0");
+			cw_line(w, "pd_tag_write(&%s, %s, %s);", tag_text(x, n->in[0]), use(x, NAME_MB), flows(x) ? met_text(x) : "0");
 	}
 }
 
@@ -104,9 +112,12 @@ static const Node *told_version(const StageCx *x)
 	return x->b->m->schedule->rule == VERSION_VERTICAL ? n : NULL;
 }
 
-const char *meet_text(const StageCx *x)
+const char *meet_text(StageCx *x)
 {
-	return told_version(x) ? "meet(slot, entry, mb)" : "meet(slot)";
+	const char *slot = use(x, NAME_SLOT);
+
+	return told_version(x) ? arena_printf(x->b->a, "meet(%s, %s, %s)", slot, use(x, NAME_ENTRY), use(x, NAME_MB)) :
+		arena_printf(x->b->a, "meet(%s)", slot);
 }
 
 /* The version that a microbatch meets: at its forward, or at once with what it reads of its message. */
@@ -123,7 +134,7 @@ void write_meet(StageCx *x, Cw *w)
 	cw_func(w, "static int64_t meet(%s)", n ? micro_args(x) : "int slot");
 	if (n) {
 		cw_line(w, "pd_wait_recv(%" PRId64 ", entry);", attr_int(n, "channel"));
-		version = arena_printf(x->b->a, "pd_tag_read(&E[entry].%s, mb)", strstr(tag_text(x, n->out[0]), "->") + 2);
+		version = arena_printf(x->b->a, "pd_tag_read(&E[entry].%s_tag, mb)", member_text(x, n->out[0]));
 	}
 	if (x->b->m->schedule->rule == VERSION_PREVIOUS)
 		version = "pd_flow() ? pd_flow() - 1 : 0";
@@ -143,10 +154,10 @@ void write_struct_copy(const StageCx *x, Cw *w, const char *to, const char *from
 }
 
 /* What the running action reads, or makes, for traces; NULL: what the slot's microbatch met. */
-void write_version(const StageCx *x, Cw *w, const char *version)
+void write_version(StageCx *x, Cw *w, const char *version)
 {
 	if (flows(x))
-		cw_line(w, "pd_version(%s);", version ? version : x->s->versions ? "met[slot]" : "newest");
+		cw_line(w, "pd_version(%s);", version ? version : x->s->versions ? met_text(x) : "newest");
 }
 
 /* Before an update: the new version, which begins as a copy of the newest. */
@@ -201,8 +212,8 @@ void write_absent(StageCx *x, Cw *w)
 	push_owned(x, w, NULL);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Stack)
-			cw_line(w, "%s(R[copy].%s, 0, sizeof R[copy].%s);", fill_name(x), strstr(value_text(x, n->out[0]), "->") + 2,
-				strstr(value_text(x, n->out[0]), "->") + 2);
+			cw_line(w, "%s(R[copy].%s, 0, sizeof R[copy].%s);", fill_name(x), member_text(x, n->out[0]),
+				member_text(x, n->out[0]));
 	cw_end(w);
 }
 
@@ -213,20 +224,25 @@ int late(const StageCx *x)
 	return flows(x) ? x->b->m->schedule->late : 0;
 }
 
-/* Which of the gradients' copies is meant; step: of the flow. */
-void write_copy(StageCx *x, Cw *w, const char *step)
+bool has_copies(const StageCx *x)
 {
-	if (late(x) && x->layout[REGION_GRADS].n)
+	return late(x) && x->layout[REGION_GRADS].n;
+}
+
+/* Which of the gradients' copies is meant; step: of the flow. */
+void write_copy(const StageCx *x, Cw *w, const char *step)
+{
+	if (has_copies(x))
 		cw_line(w, "G = sums + %s;", step);
 }
 
 /* Where a step has several microbatches, and something asks which of them one is. */
-void write_row(StageCx *x, Cw *w, const char *body)
+void write_row(const StageCx *x, Cw *w)
 {
-	bool asked = strstr(body, "row(mb)") != NULL;
+	bool asked = x->row;
 
 	for (int t = 0; t < x->b->m->nstage && !round_robin(x); t++)
-		asked |= x->b->m->stage[t]->replicas > 1 && strstr(body, arena_printf(x->b->a, "stage%d(mb)", t));
+		asked |= x->asked[t];
 	if (!flows(x) || !asked)
 		return;
 	cw_blank(w);

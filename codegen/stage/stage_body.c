@@ -55,9 +55,9 @@ bool leaf_added(const StageCx *x)
 
 /* ---- small pieces ---- */
 
-bool needs_replica(const StageCx *x, const char *body)
+bool needs_replica(const StageCx *x)
 {
-	return strstr(body, "clear_rows") || (round_robin(x) && x->s->replicas > 1);
+	return x->clears || (round_robin(x) && x->s->replicas > 1);
 }
 
 const char *function_head(const StageCx *x, const char *head, const char *name)
@@ -75,10 +75,26 @@ static const char *micro_head(const StageCx *x, const char *name)
 	return arena_printf(x->b->a, "void %s(%s)", stage_name(x->b, x->s->id, name), micro_args(x));
 }
 
-/* The copy that a message uses. */
-static const char *copy_of(const Value *v)
+const char *use(StageCx *x, Name n)
 {
-	return v->region == REGION_ENTRY ? "entry" : "slot";
+	static const char *const name[NAMES] = {
+		"slot", "entry", "mb", "copy", "arena", "which", "mine", "nmine", "v", "e", "k", "r", "g"
+	};
+
+	x->used[n] = true;
+	return name[n];
+}
+
+const char *group_text(StageCx *x)
+{
+	x->group = true;
+	return "&replicas";
+}
+
+/* The copy that a message uses. */
+static const char *copy_of(StageCx *x, const Value *v)
+{
+	return use(x, v->region == REGION_ENTRY ? NAME_ENTRY : NAME_SLOT);
 }
 
 const char *bytes_text(Arena *a, const Value *v)
@@ -109,21 +125,34 @@ const char *comment_of(const StageCx *x, const Node *n)
 	return what;
 }
 
-/* The rank that does microbatch mb of stage t. */
-static const char *peer_text(const StageCx *x, int64_t t)
+const char *peer_text(StageCx *x, int64_t t)
 {
 	const Build *b = x->b;
 
 	if (b->m->stage[t]->replicas == 1)
 		return arena_printf(b->a, "%d", b->first_rank[t]);
-	return arena_printf(b->a, "stage%d(mb)", (int)t);
+	x->asked[t] = true;
+	return arena_printf(b->a, "stage%d(%s)", (int)t, use(x, NAME_MB));
 }
 
 /* ---- nodes ---- */
 
-static Place place_of(StageCx *x, const char *mb)
+static const char *scratch_text(void *stage_cx)
 {
-	return (Place){ x, value_text, object_text, x->s->bytes[REGION_SCRATCH] ? "scratch" : "NULL", mb };
+	const StageCx *x = stage_cx;
+
+	return x->s->bytes[REGION_SCRATCH] ? "scratch" : "NULL";
+}
+
+static const char *microbatch_text(void *stage_cx)
+{
+	return use(stage_cx, NAME_MB);
+}
+
+static const char *no_microbatch(void *stage_cx)
+{
+	(void)stage_cx;
+	return "0";
 }
 
 /* The gradient that an update node takes, for --dump-grads. Rows add to what an update of the same parameter told before. */
@@ -145,7 +174,7 @@ static void write_gradient(StageCx *x, Cw *w, const Node *n)
 
 static void write_kernel_node(StageCx *x, Cw *w, const Node *n)
 {
-	const Place here = place_of(x, "mb");
+	const Place here = { x, value_text, object_text, scratch_text, microbatch_text };
 	const NodeKernel *nk = kernel_of(&x->kernels, n);
 
 	if (!nk) {
@@ -195,11 +224,9 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 		write_pull(x, w, n);
 		return;
 	case OP_Recv:
-		value_text(x, n->out[0]);
-		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", %s);", attr_int(n, "channel"),
-			copy_of(n->out[0]));
+		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", %s);", attr_int(n, "channel"), copy_of(x, n->out[0]));
 		if (schedule_tagged(x->b->m))
-			cw_line(w, "pd_tag_read(&%s, mb);", tag_text(x, n->out[0]));
+			cw_line(w, "pd_tag_read(&%s, %s);", tag_text(x, n->out[0]), use(x, NAME_MB));
 		return;
 	default:
 		if ((optab[n->op]->flags & OP_VIEW) && n->out[0]->alias)
@@ -269,40 +296,44 @@ void write_some_nodes(StageCx *x, Cw *w, const Graph *g, const bool *wanted)
 			write_nodes(x, w, n, n->next);
 }
 
-/* A function whose body was written already: the declarations that the body turned out to need come first. */
-void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
+Cw function_body(StageCx *x, Buf *body)
 {
-	const char *text = buf_str(body);
-	bool data = false;
+	memset(x->used, 0, sizeof x->used);
+	x->nlocal = 0;
+	return (Cw){ .out = body, .indent = 1 };
+}
 
-	cw_blank(w);
-	cw_func(w, "%s", head);
-	if (slots && strstr(head, "backward("))
-		write_copy(x, w, arena_printf(x->b->a, "pd_flow() %% %d", late(x) + 1));
-	if (slots && x->s->versions && word_in(text, "v")) {
-		cw_line(w, "struct weights *v = &V[%s %% VERSIONS];", strstr(head, " forward(") ? meet_text(x) : "met[slot]");
-		data = true;
-	}
-	if (slots && word_in(text, "e")) {
+/* The struct of rows that the function works on. */
+static const char *rows_text(const StageCx *x, bool micro)
+{
+	if (!micro)
+		return "copy";
+	return round_robin(x) ? "slot" : arena_printf(x->b->a, "(pd_flow() * MICROBATCHES + mb) / MICROBATCHES %% %" PRId64,
+		x->s->row_copies);
+}
+
+/* The pointers to structs that the body uses; true: there are some. */
+static bool write_structs(StageCx *x, Cw *w, FunctionKind kind, const bool *used)
+{
+	const bool micro = kind >= FUNCTION_MICRO, v = micro && used[NAME_V], r = used[NAME_R];
+
+	if (v)
+		cw_line(w, "struct weights *v = &V[%s %% VERSIONS];", kind == FUNCTION_FORWARD ? meet_text(x) : "met[slot]");
+	if (used[NAME_E])
 		cw_line(w, "struct entry *e = &E[entry];");
-		data = true;
-	}
-	if (slots && word_in(text, "k")) {
+	if (used[NAME_K])
 		cw_line(w, "struct kept *k = &K[slot];");
-		data = true;
-	}
-	if (word_in(text, "r") && flows(x)) {
-		cw_line(w, "struct rows *r = &R[%s];", !slots ? "copy" : round_robin(x) ? "slot" :
-			arena_printf(x->b->a, "(pd_flow() * MICROBATCHES + mb) / MICROBATCHES %% %" PRId64, x->s->row_copies));
-		data = true;
-	}
-	if (slots && word_in(text, "g")) {
-		if (reproducible(x))
-			cw_line(w, "struct grads *g = (void *)pd_tree_leaf(tree, %s);", row_text(x));
-		else
-			cw_line(w, "struct grads *g = G;");
-		data = true;
-	}
+	if (r)
+		cw_line(w, "struct rows *r = &R[%s];", rows_text(x, micro));
+	if (used[NAME_G] && reproducible(x))
+		cw_line(w, "struct grads *g = (void *)pd_tree_leaf(tree, %s);", row_text(x));
+	else if (used[NAME_G])
+		cw_line(w, "struct grads *g = G;");
+	return v || r || used[NAME_E] || used[NAME_K] || used[NAME_G];
+}
+
+static void write_locals(StageCx *x, Cw *w)
+{
 	for (int i = 0; i < x->nlocal; i++) {
 		const Value *v = x->local[i];
 		const bool leaf = v->region == REGION_LEAF;
@@ -310,25 +341,45 @@ void write_function(StageCx *x, Cw *w, const char *head, Buf *body, bool slots)
 		if (leaf)
 			at = arena_printf(x->b->a, "done ? %s : %s", at, value_text(x, sum_of(x, v)));
 		cw_stmt(w, str_type(x->b->a, &v->type), "%s *%s = %s;", dtype_c(v->type.dtype), names_get(&x->names, v, v->name), at);
-		data = true;
 	}
-	if (data)
-		cw_blank(w);
-	if (slots && !word_in(text, "slot") && !word_in(text, "k"))
+}
+
+/* Parameters that the body does not use. */
+static void write_unused(const StageCx *x, Cw *w, FunctionKind kind, const bool *used)
+{
+	const bool micro = kind >= FUNCTION_MICRO;
+
+	if (micro && !used[NAME_SLOT] && !used[NAME_K])
 		cw_line(w, "(void)slot;");
-	if (slots && stage_enters(x->s) && !word_in(text, "entry") && !word_in(text, "e"))
+	if (micro && stage_enters(x->s) && !used[NAME_ENTRY] && !used[NAME_E])
 		cw_line(w, "(void)entry;");
-	if (!slots && flows(x) && strstr(head, "copy") && !word_in(text, "copy") && !word_in(text, "r"))
+	if (kind == FUNCTION_COPY && flows(x) && !used[NAME_COPY] && !used[NAME_R])
 		cw_line(w, "(void)copy;");
-	if (slots && !word_in(text, "mb") && !(word_in(text, "g") && reproducible(x) && !round_robin(x)))
+	if (micro && !used[NAME_MB] && !(used[NAME_G] && reproducible(x) && !round_robin(x)))
 		cw_line(w, "(void)mb;");
+}
+
+/* A function whose body was written already: the declarations of what it uses come first. */
+void write_function(StageCx *x, Cw *w, const char *head, Buf *body, FunctionKind kind)
+{
+	bool used[NAMES];
+
+	memcpy(used, x->used, sizeof used);     /* declarations have names too */
+	cw_blank(w);
+	cw_func(w, "%s", head);
+	if (kind == FUNCTION_BACKWARD)
+		write_copy(x, w, arena_printf(x->b->a, "pd_flow() %% %d", late(x) + 1));
+	const bool structs = write_structs(x, w, kind, used);
+	write_locals(x, w);
+	if (structs || x->nlocal)
+		cw_blank(w);
+	write_unused(x, w, kind, used);
 	if (w->pending && body->n)
 		buf_putc(w->out, '\n');
 	w->pending = 0;
-	buf_puts(w->out, text);
+	buf_puts(w->out, buf_str(body));
 	cw_end(w);
 	buf_free(body);
-	x->nlocal = 0;
 }
 
 /* The graph whose functions write what a node sends, and whether its receives do. */
@@ -341,7 +392,7 @@ static const Graph *writer_of(const StageCx *x, const Node *send, bool *receives
 }
 
 /* Buffers are about to be written again: what was sent from them must be gone. */
-static void write_send_waits(const StageCx *x, Cw *w, const Graph *g, bool receives)
+static void write_send_waits(StageCx *x, Cw *w, const Graph *g, bool receives)
 {
 	const Graph *of[] = { x->s->forward, x->s->backward };
 	bool received;
@@ -349,38 +400,45 @@ static void write_send_waits(const StageCx *x, Cw *w, const Graph *g, bool recei
 	for (int k = 0; k < 2; k++)
 		for (const Node *n = of[k]->first; n; n = n->next)
 			if (n->op == OP_Send && writer_of(x, n, &received) == g && received == receives)
-				cw_line(w, "pd_wait_send(%" PRId64 ", %s);", attr_int(n, "channel"), copy_of(n->in[0]));
+				cw_line(w, "pd_wait_send(%" PRId64 ", %s);", attr_int(n, "channel"), copy_of(x, n->in[0]));
+}
+
+/* Of the functions that do something for a microbatch of graph g. */
+static FunctionKind kind_of(const StageCx *x, const Graph *g)
+{
+	return g == x->s->backward ? FUNCTION_BACKWARD : FUNCTION_MICRO;
 }
 
 void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name)
 {
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 
 	if (!stage_has(g, OP_Recv))
 		return;
 	write_send_waits(x, &in, g, true);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Recv)
-			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", %s, %s, mb, %s, %s);", attr_int(n, "channel"),
-				copy_of(n->out[0]), peer_text(x, attr_int(n, "from")), value_text(x, n->out[0]), message_text(x, n->out[0]));
-	write_function(x, w, micro_head(x, arena_printf(x->b->a, "recv_%s", name)), &body, true);
+			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", %s, %s, %s, %s, %s);", attr_int(n, "channel"),
+				copy_of(x, n->out[0]), peer_text(x, attr_int(n, "from")), use(x, NAME_MB), value_text(x, n->out[0]),
+				message_text(x, n->out[0]));
+	write_function(x, w, micro_head(x, arena_printf(x->b->a, "recv_%s", name)), &body, kind_of(x, g));
 }
 
 void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
 {
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 
 	if (!stage_has(g, OP_Send))
 		return;
 	write_tags(x, &in, g);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Send)
-			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name), "pd_isend(%" PRId64 ", %s, %s, mb, %s, %s);",
-				attr_int(n, "channel"), copy_of(n->in[0]), peer_text(x, attr_int(n, "to")), value_text(x, n->in[0]),
-				message_text(x, n->in[0]));
-	write_function(x, w, micro_head(x, arena_printf(x->b->a, "send_%s", name)), &body, true);
+			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name), "pd_isend(%" PRId64 ", %s, %s, %s, %s, %s);",
+				attr_int(n, "channel"), copy_of(x, n->in[0]), peer_text(x, attr_int(n, "to")), use(x, NAME_MB),
+				value_text(x, n->in[0]), message_text(x, n->in[0]));
+	write_function(x, w, micro_head(x, arena_printf(x->b->a, "send_%s", name)), &body, kind_of(x, g));
 }
 
 bool rounds(const Stage *s)
@@ -412,9 +470,9 @@ void write_forward(StageCx *x, Cw *w)
 {
 	const Graph *g = x->s->forward;
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
 
 	write_rounding(x, w);
+	Cw in = function_body(x, &body);
 	if (rounds(x->s)) {
 		cw_line(&in, "if (!rounded)");
 		cw_line(&in, "\tround_weights();");
@@ -423,14 +481,14 @@ void write_forward(StageCx *x, Cw *w)
 	for (int i = 0; i < g->nin; i++) {
 		clock_input(x, &in, g->in[i]);
 		cw_stmt(&in, arena_printf(x->b->a, "%%%s %s", g->in[i]->name, str_type(x->b->a, &g->in[i]->type)),
-			"pd_input(%d, mb, %s);", table_base(x->b, x->s->id, false) + i, value_text(x, g->in[i]));
+			"pd_input(%d, %s, %s);", table_base(x->b, x->s->id, false) + i, use(x, NAME_MB), value_text(x, g->in[i]));
 		clock_end(x, &in);
 	}
 	write_nodes(x, &in, g->first, NULL);
-	if (flows(x) && !word_in(buf_str(&body), "v"))
+	if (flows(x) && !x->used[NAME_V])
 		cw_line(&in, "%s;", meet_text(x));
 	write_version(x, &in, NULL);
-	write_function(x, w, micro_head(x, "forward"), &body, true);
+	write_function(x, w, micro_head(x, "forward"), &body, FUNCTION_FORWARD);
 }
 
 /* The type of a stage's gradients: that of its weights. */
@@ -476,7 +534,7 @@ void write_backward(StageCx *x, Cw *w)
 {
 	const Graph *g = x->s->backward;
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 
 	write_send_waits(x, &in, g, false);
 	if (x->s->weight) {
@@ -487,30 +545,31 @@ void write_backward(StageCx *x, Cw *w)
 		write_gradients(x, &in, g);
 	}
 	write_version(x, &in, NULL);
-	write_function(x, w, micro_head(x, "backward"), &body, true);
+	write_function(x, w, micro_head(x, "backward"), &body, FUNCTION_BACKWARD);
 }
 
 void write_weight_part(StageCx *x, Cw *w)
 {
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 
 	if (!x->s->weight)
 		return;
 	write_adding(x, w);
 	write_gradients(x, &in, x->s->weight);
-	write_function(x, w, micro_head(x, "weight_gradients"), &body, true);
+	write_function(x, w, micro_head(x, "weight_gradients"), &body, FUNCTION_MICRO);
 }
 
 void write_update(StageCx *x, Cw *w)
 {
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 
 	write_next(x, &in);
 	if (late(x) && x->s->replicas > 1)
 		cw_line(&in, "pd_allreduce_wait();");
-	write_copy(x, &in, "copy");
+	if (has_copies(x))
+		write_copy(x, &in, use(x, NAME_COPY));
 	const Node *n = x->s->update->first;
 
 	if (x->b->chunks && stage_has(x->s->update, OP_ClipNorm)) {     /* its share of the norm, before any stage clips */
@@ -519,14 +578,14 @@ void write_update(StageCx *x, Cw *w)
 			clip = clip->next;
 		write_nodes(x, &in, n, clip);
 		n = clip;
-		write_function(x, w, function_head(x, "void %s(void)", "squares"), &body, false);
-		in = (Cw){ .out = &body, .indent = 1 };
+		write_function(x, w, function_head(x, "void %s(void)", "squares"), &body, FUNCTION_PLAIN);
+		in = function_body(x, &body);
 	}
 	write_nodes(x, &in, n, NULL);
 	if (rounds(x->s))
 		cw_line(&in, "round_weights();");
 	send_owned(x, &in);
-	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, false);
+	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, FUNCTION_COPY);
 }
 
 /* ---- before step 0 ---- */
@@ -538,20 +597,20 @@ static void write_pointers(StageCx *x, Cw *w)
 
 	for (size_t i = 0; i < sizeof order / sizeof *order; i++)
 		if (x->layout[order[i]].n)
-			cw_line(w, "%s = (void *)(arena + %" PRId64 ");", x->layout[order[i]].pointer, s->at[order[i]]);
+			cw_line(w, "%s = (void *)(%s + %" PRId64 ");", x->layout[order[i]].pointer, use(x, NAME_ARENA), s->at[order[i]]);
 	if (s->versions)
-		cw_line(w, "V = (void *)(arena + %" PRId64 ");", s->at[REGION_PARAMS] + s->versions_at);
+		cw_line(w, "V = (void *)(%s + %" PRId64 ");", use(x, NAME_ARENA), s->at[REGION_PARAMS] + s->versions_at);
 	if (x->layout[REGION_GRADS].n && late(x))
-		cw_line(w, "sums = (void *)(arena + %" PRId64 ");", s->at[REGION_GRADS]);
+		cw_line(w, "sums = (void *)(%s + %" PRId64 ");", use(x, NAME_ARENA), s->at[REGION_GRADS]);
 	if (x->layout[REGION_GRADS].n && !reproducible(x)) {
-		cw_line(w, "G = (void *)(arena + %" PRId64 ");", s->at[REGION_GRADS]);
+		cw_line(w, "G = (void *)(%s + %" PRId64 ");", use(x, NAME_ARENA), s->at[REGION_GRADS]);
 		if (leaf_apart(x))
-			cw_line(w, "L = arena + %" PRId64 ";", s->at[REGION_LEAF]);
+			cw_line(w, "L = %s + %" PRId64 ";", use(x, NAME_ARENA), s->at[REGION_LEAF]);
 	}
 	if (s->bytes[REGION_TMP])
-		cw_line(w, "tmp = arena + %" PRId64 ";", s->at[REGION_TMP]);
+		cw_line(w, "tmp = %s + %" PRId64 ";", use(x, NAME_ARENA), s->at[REGION_TMP]);
 	if (s->bytes[REGION_SCRATCH])
-		cw_line(w, "scratch = arena + %" PRId64 ";", s->at[REGION_SCRATCH]);
+		cw_line(w, "scratch = %s + %" PRId64 ";", use(x, NAME_ARENA), s->at[REGION_SCRATCH]);
 }
 
 void write_init(StageCx *x, Cw *w)
@@ -560,40 +619,40 @@ void write_init(StageCx *x, Cw *w)
 	const bool tree = x->layout[REGION_GRADS].n && reproducible(x);
 	const int64_t floats = x->layout[REGION_GRADS].bytes / 4;
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 
 	write_pointers(x, &in);
 	if (tree) {
 		cw_line(&in, "pd_check_scratch(\"the tree of gradients\", pd_tree_bytes(MICROBATCHES, %" PRId64
-			", mine, nmine), %" PRId64 ");", floats, s->bytes[REGION_LEAF]);
-		cw_line(&in, "tree = pd_tree_new(MICROBATCHES, %" PRId64 ", mine, nmine, arena + %" PRId64 ");", floats,
-			s->at[REGION_LEAF]);
+			", %s, %s), %" PRId64 ");", floats, use(x, NAME_MINE), use(x, NAME_NMINE), s->bytes[REGION_LEAF]);
+		cw_line(&in, "tree = pd_tree_new(MICROBATCHES, %" PRId64 ", mine, nmine, %s + %" PRId64 ");", floats,
+			use(x, NAME_ARENA), s->at[REGION_LEAF]);
 	}
-	if (needs_replica(x, buf_str(w->out)))
-		cw_line(&in, "replica = which;");
+	if (needs_replica(x))
+		cw_line(&in, "replica = %s;", use(x, NAME_WHICH));
 	if (has_buckets(x) && leaf_added(x))
-		cw_line(&in, "of_step = nmine;");
+		cw_line(&in, "of_step = %s;", use(x, NAME_NMINE));
 	if (leaf_added(x) && on_gpu(x) && !flows(x) && !served_async(x->b->t))
 		cw_line(&in, "pd_counted(&done);");
 	open_servers(x, &in);
 	open_owned(x, &in);
 	if (sums_by(x, "vendor"))
-		cw_line(&in, "pd_group_open(&replicas);");
+		cw_line(&in, "pd_group_open(%s);", group_text(x));
 	init_rows(x, &in);
 	fill_consts(x, &in);
 	if (x->clocks)
 		cw_line(&in, "clock0 = pd_records(records, %d);", x->nclock);
 	if (x->clocks && s->pace)
-		cw_line(&in, "pd_pace(clock0, pace[which]);");
+		cw_line(&in, "pd_pace(clock0, pace[%s]);", use(x, NAME_WHICH));
 	open_memory(x, &in);
 	for (int i = 0; i < x->nobject; i++) {
 		const NodeKernel *nk = kernel_of(&x->kernels, x->object[i]);
-		const Place place = place_of(x, "0");
+		const Place place = { x, value_text, object_text, scratch_text, no_microbatch };
 		cw_stmts(&in, comment_of(x, x->object[i]), statement(&x->kernels, nk, x->object[i], nk->k->init, &place));
 	}
-	static const char *const arg[] = { "arena", "which", "mine", "nmine" };
-	for (size_t i = 0; i < sizeof arg / sizeof *arg; i++)
-		if (!word_in(buf_str(&body), arg[i]))
-			cw_line(&in, "(void)%s;", arg[i]);
-	write_function(x, w, function_head(x, "void %s(char *arena, int which, const int *mine, int nmine)", "init"), &body, false);
+	static const Name parameter[] = { NAME_ARENA, NAME_WHICH, NAME_MINE, NAME_NMINE };
+	for (size_t i = 0; i < sizeof parameter / sizeof *parameter; i++)
+		if (!x->used[parameter[i]])
+			cw_line(&in, "(void)%s;", use(x, parameter[i]));
+	write_function(x, w, function_head(x, "void %s(char *arena, int which, const int *mine, int nmine)", "init"), &body, FUNCTION_PLAIN);
 }

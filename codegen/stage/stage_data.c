@@ -306,13 +306,19 @@ static bool listed(const Value **list, int n, const Value *v)
 	return false;
 }
 
-static const char *in_struct(StageCx *x, Region r, const char *pointer, const Value *v)
+const char *member_text(StageCx *x, const Value *v)
 {
-	const Member *m = member_at(&x->layout[r == REGION_LEAF ? REGION_GRADS : r], v->offset);
+	v = root_of(v);
+	const Member *m = member_at(&x->layout[v->region == REGION_LEAF ? REGION_GRADS : v->region], v->offset);
 
 	if (!m)
-		bug("%s has no member in region %d of stage %d", v->name, (int)r, x->s->id);
-	return arena_printf(x->b->a, "%s->%s", pointer, m->name);
+		bug("%s has no member in region %d of stage %d", v->name, v->region, x->s->id);
+	return m->name;
+}
+
+static const char *in_struct(StageCx *x, const char *pointer, const Value *v)
+{
+	return arena_printf(x->b->a, "%s->%s", pointer, member_text(x, v));
 }
 
 const char *value_text(void *stage_cx, const Value *v)
@@ -327,7 +333,7 @@ const char *value_text(void *stage_cx, const Value *v)
 		const char *name = map_get(&l->names.of, v);
 		if (!name)
 			bug("parameter %s is not of stage %d", v->name, x->s->id);
-		return arena_printf(a, "%s->%s", is_versioned(x->s, v) ? "v" : l->pointer, name);
+		return arena_printf(a, "%s->%s", is_versioned(x->s, v) ? use(x, NAME_V) : l->pointer, name);
 	}
 	if (v->kind == VAL_CONST) {
 		if (!listed(x->konst, x->nkonst, v))
@@ -335,14 +341,14 @@ const char *value_text(void *stage_cx, const Value *v)
 		return names_get(&x->names, v, strncmp(v->name, "c.", 2) ? arena_printf(a, "c_%s", v->name) : v->name);
 	}
 	switch ((Region)v->region) {
-	case REGION_GRADS: return in_struct(x, REGION_GRADS, "G", v);
-	case REGION_STATE: return in_struct(x, REGION_STATE, "S", v);
-	case REGION_STACK: return in_struct(x, REGION_STACK, flows(x) ? "r" : "R", v);
-	case REGION_ENTRY: return in_struct(x, REGION_ENTRY, "e", v);
-	case REGION_SLOT:  return in_struct(x, REGION_SLOT, "k", v);
+	case REGION_GRADS: return in_struct(x, "G", v);
+	case REGION_STATE: return in_struct(x, "S", v);
+	case REGION_STACK: return in_struct(x, flows(x) ? use(x, NAME_R) : "R", v);
+	case REGION_ENTRY: return in_struct(x, use(x, NAME_E), v);
+	case REGION_SLOT:  return in_struct(x, use(x, NAME_K), v);
 	case REGION_LEAF: case REGION_TMP:
 		if (v->region == REGION_LEAF && !leaf_added(x))
-			return in_struct(x, REGION_LEAF, "g", v);
+			return in_struct(x, use(x, NAME_G), v);
 		if (!listed(x->local, x->nlocal, v))
 			PUSH(a, x->local, x->nlocal, x->caplocal) = v;
 		return names_get(&x->names, v, v->name);

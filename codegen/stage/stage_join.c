@@ -23,8 +23,9 @@ static void write_rows(StageCx *x, Cw *w, const Node *n)
 	for (int i = 0; i < n->nin; i++) {
 		const Value *v = n->in[i];
 		const int64_t row = type_numel(&v->type) / schedule_grains(x->b->m->schedule, x->s->id);
+		x->clears = true;
 		cw_line(w, "clear_rows(%s, %" PRId64 ");", value_text(x, v), row);
-		cw_line(w, "%s(&replicas, %s, %" PRId64 ");", sum_name(v->type.dtype), value_text(x, v), type_numel(&v->type));
+		cw_line(w, "%s(%s, %s, %" PRId64 ");", sum_name(v->type.dtype), group_text(x), value_text(x, v), type_numel(&v->type));
 	}
 }
 
@@ -37,12 +38,12 @@ static void write_broadcast(StageCx *x, Cw *w, const Node *n)
 }
 
 /* Rows of microbatches that other replicas did are zero, so that the sum over the replicas joins all rows. */
-static void write_clear_rows(const StageCx *x, Cw *w, DType t)
+static void write_clear_rows(StageCx *x, Cw *w, DType t)
 {
 	cw_blank(w);
 	cw_func(w, "static void clear_rows(%s *rows, size_t n)", dtype_c(t));
 	cw_line(w, "for (int mb = 0; mb < MICROBATCHES; mb++)");
-	cw_line(w, "\tif (stage%d(mb) != %d + replica)", x->s->id, x->b->first_rank[x->s->id]);
+	cw_line(w, "\tif (%s != %d + replica)", peer_text(x, x->s->id), x->b->first_rank[x->s->id]);
 	cw_line(w, "\t\t%s(rows + (size_t)mb * n, 0, n * sizeof *rows);", fill_name(x));
 	cw_end(w);
 }
@@ -141,8 +142,8 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 			first == last ? "" : last->name);
 		if (leaf_added(x))
 			cw_line(w, "if (done + 1 == of_step)");
-		cw_line(w, "%spd_allreduce_start(&replicas, (float *)G + %" PRId64 ", %" PRId64 ", %s);", leaf_added(x) ? "\t" : "",
-			first->offset / 4, bucket_floats(k), how_text(x, k));
+		cw_line(w, "%spd_allreduce_start(%s, (float *)G + %" PRId64 ", %" PRId64 ", %s);", leaf_added(x) ? "\t" : "",
+			group_text(x), first->offset / 4, bucket_floats(k), how_text(x, k));
 	}
 }
 
@@ -167,9 +168,9 @@ static void write_sum(StageCx *x, Cw *w, const Node *n)
 	const char *how = how_text(x, n), *count = sum_floats(x);
 
 	if (starts(x, how))
-		cw_line(w, "pd_allreduce_start(&replicas, (float *)G, %s, %s);", count, how);
+		cw_line(w, "pd_allreduce_start(%s, (float *)G, %s, %s);", group_text(x), count, how);
 	else
-		cw_line(w, "%s(&replicas, (%s *)G, %s);", sum_name(t), dtype_c(t), count);
+		cw_line(w, "%s(%s, (%s *)G, %s);", sum_name(t), group_text(x), dtype_c(t), count);
 	if (t != DT_f64 && !late(x) && strcmp(how, "NULL"))
 		cw_line(w, "pd_allreduce_wait();");
 }
@@ -207,26 +208,27 @@ void init_rows(StageCx *x, Cw *w)
 		if (n->op != OP_AllGatherv)
 			continue;
 		const int64_t rows = type_numel(&n->in[0]->type), all = type_numel(&n->in[1]->type);
-		cw_line(w, "%s = pd_gatherv_new(MICROBATCHES, %" PRId64 ", %" PRId64 ", mine, nmine, REPLICAS);",
-			rows_name(x, n), rows / grains, rows ? all / rows : 0);
+		cw_line(w, "%s = pd_gatherv_new(MICROBATCHES, %" PRId64 ", %" PRId64 ", %s, %s, REPLICAS);",
+			rows_name(x, n), rows / grains, rows ? all / rows : 0, use(x, NAME_MINE), use(x, NAME_NMINE));
 	}
 }
 
 void write_sync(StageCx *x, Cw *w)
 {
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 	DType rows = DT_NONE;
 
-	write_copy(x, &in, "copy");
+	if (has_copies(x))
+		write_copy(x, &in, use(x, NAME_COPY));
 	write_pushes(x, &in);
 	if (has_buckets(x))
 		cw_line(&in, "pd_allreduce_wait();");
 	if (x->layout[REGION_GRADS].n && reproducible(x) && pulls(x->s))
-		cw_line(&in, "G = (void *)pd_tree_join(tree, &replicas, %s);", kept_floats(x));
+		cw_line(&in, "G = (void *)pd_tree_join(tree, %s, %s);", group_text(x), kept_floats(x));
 	else if (x->layout[REGION_GRADS].n && reproducible(x))
-		late(x) ? write_struct_copy(x, &in, "G", "(struct grads *)pd_tree_root(tree, &replicas)") :
-			cw_line(&in, "G = (void *)pd_tree_root(tree, &replicas);");
+		late(x) ? write_struct_copy(x, &in, "G", arena_printf(x->b->a, "(struct grads *)pd_tree_root(tree, %s)", group_text(x))) :
+			cw_line(&in, "G = (void *)pd_tree_root(tree, %s);", group_text(x));
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const bool sums = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "replicas");
 		if (n->op == OP_AllReduce && !sums) {
@@ -238,7 +240,7 @@ void write_sync(StageCx *x, Cw *w)
 			write_sum(x, &in, n);
 		} else if (n->op == OP_AllGatherv) {
 			cw_stmt(&in, arena_printf(x->b->a, "@%s", table_of(n)->name), "pd_gatherv_join(%s, %s, (int32_t *)%s, (float *)%s);",
-				rows_name(x, n), x->s->replicas > 1 ? "&replicas" : "NULL", value_text(x, n->in[0]),
+				rows_name(x, n), x->s->replicas > 1 ? group_text(x) : "NULL", value_text(x, n->in[0]),
 				value_text(x, n->in[1]));
 		} else if (n->op == OP_Broadcast && !x->b->chunks) {
 			write_broadcast(x, &in, n);
@@ -249,8 +251,8 @@ void write_sync(StageCx *x, Cw *w)
 	if (rows != DT_NONE)
 		write_clear_rows(x, w, rows);
 	if (flows(x))
-		cw_line(&in, "pd_count_join(%s, %s);", x->s->replicas > 1 ? "&replicas" : "NULL", late(x) ? "true" : "false");
-	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, false);
+		cw_line(&in, "pd_count_join(%s, %s);", x->s->replicas > 1 ? group_text(x) : "NULL", late(x) ? "true" : "false");
+	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, FUNCTION_COPY);
 }
 
 const char *share_name(const Build *b, const Stage *s, const Node *broadcast)
@@ -268,7 +270,7 @@ void write_shares(StageCx *x, Cw *w)
 {
 	for (const Node *n = x->s->update->first; n && x->b->chunks; n = n->next) {
 		Buf body = { 0 };
-		Cw in = { .out = &body, .indent = 1 };
+		Cw in = function_body(x, &body);
 
 		if (n->op != OP_Broadcast)
 			continue;
@@ -282,7 +284,7 @@ void write_shares(StageCx *x, Cw *w)
 			in.indent--;
 		}
 		cw_line(&in, "return %s;", at);
-		write_function(x, w, share_head(x->b, x->s, n), &body, false);
+		write_function(x, w, share_head(x->b, x->s, n), &body, FUNCTION_PLAIN);
 	}
 }
 
@@ -353,7 +355,7 @@ void open_memory(StageCx *x, Cw *w)
 		c.group = most(c.group, x->s->param[i]);
 	if (room)
 		cw_line(w, "pd_room_open(%" PRId64 ");", room);
-	if (on_gpu(x) && strstr(buf_str(&x->kernels.out), "pd_gemm"))       /* pd_gemm_half and pd_gemm_batch too */
+	if (on_gpu(x) && x->kernels.products)
 		cw_line(w, "pd_gemm_open();");
 	open_calls(w, &c);
 }

@@ -67,7 +67,7 @@ void write_owned_table(StageCx *x, Cw *w)
 void open_owned(StageCx *x, Cw *w)
 {
 	if (owned_sums(x->s))
-		cw_line(w, "pd_owned_open(&replicas, which, owned, sizeof owned / sizeof *owned);");
+		cw_line(w, "pd_owned_open(%s, %s, owned, sizeof owned / sizeof *owned);", group_text(x), use(x, NAME_WHICH));
 }
 
 void begin_owned(StageCx *x, Cw *w)
@@ -110,6 +110,6 @@ void send_owned(StageCx *x, Cw *w)
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const int owner = updates(n) && n->op != OP_SquareSum ? owner_of_update(x->s, n) : -1;
 		if (owner >= 0)
-			cw_line(w, "pd_broadcast(&replicas, %d, %s, %s);", owner, value_text(x, n->in[0]), bytes_text(x->b->a, n->in[0]));
+			cw_line(w, "pd_broadcast(%s, %d, %s, %s);", group_text(x), owner, value_text(x, n->in[0]), bytes_text(x->b->a, n->in[0]));
 	}
 }

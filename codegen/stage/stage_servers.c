@@ -271,12 +271,11 @@ void write_pushes(StageCx *x, Cw *w)
 		if (n->op != OP_Push)
 			continue;
 		const int k = place_of_pull(x->s, first_pull(x->s, attr_int(n, "key")));
-		const char *at = value_text(x, n->in[0]);
 		if (reproducible(x))
 			cw_line(w, "pd_push_tree(%d, %d, tree, offsetof(struct grads, %s) / sizeof(float));", k, (int)attr_int(n, "part"),
-				strchr(at, '>') + 1);
+				member_text(x, n->in[0]));
 		else
-			cw_line(w, "pd_push(%d, %d, %s);", k, (int)attr_int(n, "part"), at);
+			cw_line(w, "pd_push(%d, %d, %s);", k, (int)attr_int(n, "part"), value_text(x, n->in[0]));
 	}
 	if (pulls(x->s))
 		cw_line(w, "pd_push_end();");
@@ -287,7 +286,7 @@ const char *kept_floats(StageCx *x)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate && value_feeds(n->out[0], OP_Push))
-			return arena_printf(x->b->a, "offsetof(struct grads, %s) / sizeof(float)", strchr(value_text(x, n->out[0]), '>') + 1);
+			return arena_printf(x->b->a, "offsetof(struct grads, %s) / sizeof(float)", member_text(x, n->out[0]));
 	return NULL;
 }
 
@@ -473,7 +472,7 @@ static void write_one_update(StageCx *x, Cw *w, const Value *v, const char *name
 	const Graph *g = x->s->update;
 	int n = 0, i = 0;
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 
 	for (const Node *k = g->first; k; k = k->next)
 		n++;
@@ -496,14 +495,13 @@ static void write_one_update(StageCx *x, Cw *w, const Value *v, const char *name
 	write_some_nodes(x, &in, g, wanted);
 	if (rows)
 		write_row_update(x, &in, rows);
-	write_function(x, w, arena_printf(x->b->a, "static void %s(void)", name), &body, false);
+	write_function(x, w, arena_printf(x->b->a, "static void %s(void)", name), &body, FUNCTION_PLAIN);
 }
 
 static void write_serving_each(StageCx *x, Cw *w)
 {
 	const char *table = "";
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
 
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		if (n->op != OP_Collect || attr_int(n, "part"))
@@ -513,9 +511,10 @@ static void write_serving_each(StageCx *x, Cw *w)
 		write_one_update(x, w, v, name);
 		table = arena_printf(x->b->a, "%s%s%s", table, *table ? ", " : "", name);
 	}
+	Cw in = function_body(x, &body);
 	cw_stmt(&in, "as its gradient comes from a device", "static void (*const updates[])(void) = { %s };", table);
 	cw_line(&in, "pd_serve_each(updates);");
-	write_function(x, w, function_head(x, "void %s(void)", "serve"), &body, false);
+	write_function(x, w, function_head(x, "void %s(void)", "serve"), &body, FUNCTION_PLAIN);
 }
 
 void write_serving(StageCx *x, Cw *w)
@@ -525,7 +524,7 @@ void write_serving(StageCx *x, Cw *w)
 		return;
 	}
 	Buf body = { 0 };
-	Cw in = { .out = &body, .indent = 1 };
+	Cw in = function_body(x, &body);
 
 	cw_line(&in, "pd_serve();");
 	cw_line(&in, "if (!train)");
@@ -533,13 +532,13 @@ void write_serving(StageCx *x, Cw *w)
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_Collect)
 			write_collect(x, &in, n);
-	write_function(x, w, function_head(x, "void %s(bool train)", "serve"), &body, false);
+	write_function(x, w, function_head(x, "void %s(bool train)", "serve"), &body, FUNCTION_PLAIN);
 }
 
 void open_servers(StageCx *x, Cw *w)
 {
 	if (pulls(x->s))
-		cw_line(w, "pd_held_open(held, sizeof held / sizeof *held, arena, which, chief, REPLICAS);");
+		cw_line(w, "pd_held_open(held, sizeof held / sizeof *held, %s, %s, chief, REPLICAS);", use(x, NAME_ARENA), use(x, NAME_WHICH));
 	if (x->s->server)
-		cw_line(w, "pd_shares_open(shares, sizeof shares / sizeof *shares, arena);");
+		cw_line(w, "pd_shares_open(shares, sizeof shares / sizeof *shares, %s);", use(x, NAME_ARENA));
 }

@@ -74,20 +74,18 @@ static void bind_args(Holes *h)
 }
 
 /* GPU: the head of the function that the host calls, as a declaration. */
-static void declare(Kernels *k, const char *text)
+static void declare(Kernels *k, Buf *host)
 {
-	const char *head = strstr(text, "PD_HOST "), *end = head ? strstr(head, "\n{") : NULL;
-
-	if (!end)
+	if (!host->n)
 		bug("a GPU template without PD_HOST");
-	head += strlen("PD_HOST ");
-	for (; head < end; head++) {            /* on one line */
-		const bool space = isspace((unsigned char)*head);
-		if (space && (isspace((unsigned char)head[1]) || head[1] == ',' || head[1] == ')'))
+	for (size_t i = 0; i < host->n - 1; i++) {      /* on one line, without the last line's end */
+		const char c = host->s[i], next = i + 2 < host->n ? host->s[i + 1] : 0;
+		if (isspace((unsigned char)c) && (isspace((unsigned char)next) || next == ',' || next == ')'))
 			continue;
-		buf_putc(&k->heads_of, space ? ' ' : *head);
+		buf_putc(&k->heads_of, isspace((unsigned char)c) ? ' ' : c);
 	}
 	buf_puts(&k->heads_of, ";\n");
+	buf_free(host);
 }
 
 /* The function under the name the op gave it; another when that means something else here already. */
@@ -96,7 +94,7 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 	const Holes *more = standard_holes(k->a, f64);
 	const char *wish = h->name ? names_legal(k->a, h->name) : "kernel", *name;
 	const size_t head = tmpl_head(text);
-	Buf b = { 0 };
+	Buf b = { 0 }, host = { 0 };
 
 	if (k->cuda)
 		bind_args(h);
@@ -104,7 +102,7 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 		wish = arena_printf(k->a, "%s%s", wish, k->suffix);
 	name = wish;
 	h->name = "NAME";                       /* the same text whatever the name: that is what is compared */
-	if (!tmpl_fill(&b, file, text, h, more, k->d))
+	if (!tmpl_fill(&b, NULL, file, text, h, more, k->d))
 		return buf_free(&b), NULL;
 	const char *known = map_get(&k->name_of, buf_str(&b));
 
@@ -120,10 +118,11 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 		if (!map_has(&k->heads, file))
 			buf_add(&b, text, head);
 		map_put(&k->heads, file, k);
-		tmpl_fill(&b, file, text + head, h, more, k->d);
+		tmpl_fill(&b, &host, file, text + head, h, more, k->d);
 		buf_puts(&k->out, buf_str(&b));
 		if (k->cuda)
-			declare(k, buf_str(&b));
+			declare(k, &host);
+		buf_free(&host);
 	}
 	h->name = known;
 	buf_free(&b);
@@ -171,6 +170,7 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 		nk->name = add_function(k, nk->k->file, text, nk->h, f64);
 		if (!nk->name)
 			return NULL;
+		k->products |= nk->k->products;
 	}
 	map_put(&k->of, n, nk);
 	return nk;
@@ -232,9 +232,9 @@ static const char *dollar(Kernels *k, const NodeKernel *nk, const Node *n, const
 	if (len == 1 && *s == 'o')
 		return p->object(p->cx, n);
 	if (len == 7 && !strncmp(s, "scratch", len))
-		return p->scratch;
+		return p->scratch(p->cx);
 	if (len == 2 && !strncmp(s, "mb", len))
-		return p->mb;
+		return p->microbatch(p->cx);
 	return hole_string(k->a, nk->h, s, len);
 }
 

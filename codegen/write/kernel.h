@@ -24,6 +24,7 @@ typedef struct Kernels {
 	Buf         out;        /* the functions, in order of first use */
 	Buf         heads_of;   /* GPU: the functions' declarations */
 	bool        cuda;
+	bool        products;   /* GPU: some kernel calls pd_gemm or its like */
 	const char *suffix;     /* GPU, of names: several files of kernels go into one program; NULL: one does */
 	Diag       *d;
 } Kernels;
@@ -41,8 +42,8 @@ typedef struct Place {
 	void       *cx;
 	const char *(*value)(void *cx, const Value *v);
 	const char *(*object)(void *cx, const Node *n);     /* the node's library object */
-	const char *scratch;
-	const char *mb;                                     /* the microbatch */
+	const char *(*scratch)(void *cx);
+	const char *(*microbatch)(void *cx);
 } Place;
 
 /* The pattern with all $ names replaced, in the kernels' arena. */

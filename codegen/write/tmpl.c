@@ -341,11 +341,24 @@ static void fill_text(Fill *f, const char *s, const char *end)
 	}
 }
 
-bool tmpl_fill(Buf *out, const char *file, const char *text, const Holes *h, const Holes *more, Diag *d)
+/* A line that was filled, in out from `from` on, where it is of the head of what the host calls; *inside: it has begun. */
+static void take_head(Buf *host, const char *line, const Buf *out, size_t from, bool *inside)
+{
+	static const char mark[] = "PD_HOST ";
+	const bool begins = !strncmp(line, mark, strlen(mark));
+
+	*inside = (*inside && *line != '{') || begins;
+	if (*inside)
+		buf_add(host, out->s + from + (begins ? strlen(mark) : 0), out->n - from - (begins ? strlen(mark) : 0));
+}
+
+bool tmpl_fill(Buf *out, Buf *host, const char *file, const char *text, const Holes *h, const Holes *more, Diag *d)
 {
 	Fill f = { .out = out, .file = file, .scope = { h, more }, .d = d };
 	/* NAME is a hole like any other */
 	Holes *first = NEW(h->arena, Holes);
+
+	bool inside = false;
 
 	*first = *h;
 	hole_text(first, "NAME", "%s", h->name);
@@ -357,8 +370,11 @@ bool tmpl_fill(Buf *out, const char *file, const char *text, const Holes *h, con
 			continue;
 		if (!active(&f))
 			continue;
+		const size_t from = out->n;
 		fill_text(&f, s, end);
 		buf_putc(out, '\n');
+		if (host)
+			take_head(host, s, out, from, &inside);
 	}
 	if (f.n)
 		fault(&f, "no #endif for #if, at the end of", file, strlen(file));

@@ -26,9 +26,9 @@ void tmpl_dir(const char *dir);
 /* Text of the template called `file` ("softmax.cpu.c"), in arena or static memory; NULL: there is none. */
 const char *tmpl_text(Arena *a, const char *file);
 
-/* Adds the filled template to out. NAME is h->name; holes that h lacks are taken from more (may be NULL). Faults of
- * the template (E0701) are reported with its line. */
-bool tmpl_fill(Buf *out, const char *file, const char *text, const Holes *h, const Holes *more, Diag *d);
+/* Adds the filled template to out, and to host (may be NULL) the head of the function behind PD_HOST. NAME is h->name; holes that
+ * h lacks are taken from more (may be NULL). Faults of the template (E0701) are reported with its line. */
+bool tmpl_fill(Buf *out, Buf *host, const char *file, const char *text, const Holes *h, const Holes *more, Diag *d);
 /* Length of the comment a template begins with, up to and with the end of its line; 0: none. */
 size_t tmpl_head(const char *text);
 

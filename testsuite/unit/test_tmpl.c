@@ -111,7 +111,7 @@ static void compare(Arena *a, const char *file, const char *text, Holes *h)
 
 	diag_init(&d, stderr, a);
 	h->name = "the_kernel";
-	assert_true(tmpl_fill(&out, file, text, h, NULL, &d));
+	assert_true(tmpl_fill(&out, NULL, file, text, h, NULL, &d));
 	same_tokens(file, through_cpp(a, buf_str(&out), NULL), through_cpp(a, text, h));
 	buf_free(&out);
 }
@@ -175,7 +175,7 @@ static void refused(const char *text, const char *want)
 	h->name = "k";
 	hole_int(h, "M", 1);
 	hole_text(h, "T", "float");
-	assert_false(tmpl_fill(&out, "x.cpu.c", text, h, NULL, &d));
+	assert_false(tmpl_fill(&out, NULL, "x.cpu.c", text, h, NULL, &d));
 	fclose(f);
 	if (!strstr(message, want))
 		fail_msg("'%s' is not in '%s'", want, message);

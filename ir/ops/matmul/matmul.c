@@ -309,12 +309,12 @@ const OpDef op_Gemm = {
 	.name = "Gemm", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
 	.attrsize = sizeof(struct gemm), .shape = shape, .grad = gemm_grad, .dgrad = { DENSE, DENSE, DENSE }, .cost = cost,
 	.holes = holes, .cpu = { .file = "gemm.cpu.c" }, .ref = { .file = "gemm.ref.c" },
-	.cuda = { .file = "gemm.cuda.cu" },
+	.cuda = { .file = "gemm.cuda.cu", .products = true },
 };
 
 const OpDef op_MatMul = {
 	.name = "MatMul", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
 	.attrsize = sizeof(struct gemm), .shape = shape, .grad = matmul_grad, .dgrad = { DENSE, DENSE }, .cost = cost,
 	.holes = holes, .cpu = { .file = "gemm.cpu.c" }, .ref = { .file = "gemm.ref.c" },
-	.cuda = { .file = "gemm.cuda.cu" },
+	.cuda = { .file = "gemm.cuda.cu", .products = true },
 };

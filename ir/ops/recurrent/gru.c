@@ -120,11 +120,11 @@ static Cost cost(const Node *n)
 const OpDef op_GRU = {
 	.name = "GRU", .minin = 2, .maxin = 5, .nout = 4, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE, DENSE },
-	.cost = cost, .holes = holes, .cpu = { .file = "gru.cpu.c" }, .cuda = { .file = "gru.cuda.cu" },
+	.cost = cost, .holes = holes, .cpu = { .file = "gru.cpu.c" }, .cuda = { .file = "gru.cuda.cu", .products = true },
 };
 
 const OpDef op_GRUGrad = {
 	.name = "GRUGrad", .minin = 4, .maxin = 8, .nout = 4, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "gru_grad.cpu.c" }, .cuda = { .file = "gru_grad.cuda.cu" },
+	.cpu = { .file = "gru_grad.cpu.c" }, .cuda = { .file = "gru_grad.cuda.cu", .products = true },
 };

@@ -104,11 +104,11 @@ static Cost cost(const Node *n)
 const OpDef op_LSTM = {
 	.name = "LSTM", .minin = 2, .maxin = 6, .nout = 5, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE, DENSE, DENSE },
-	.cost = cost, .holes = holes, .cpu = { .file = "lstm.cpu.c" }, .cuda = { .file = "lstm.cuda.cu" },
+	.cost = cost, .holes = holes, .cpu = { .file = "lstm.cpu.c" }, .cuda = { .file = "lstm.cuda.cu", .products = true },
 };
 
 const OpDef op_LSTMGrad = {
 	.name = "LSTMGrad", .minin = 4, .maxin = 11, .nout = 5, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "lstm_grad.cpu.c" }, .cuda = { .file = "lstm_grad.cuda.cu" },
+	.cpu = { .file = "lstm_grad.cpu.c" }, .cuda = { .file = "lstm_grad.cuda.cu", .products = true },
 };

@@ -89,11 +89,11 @@ static Cost cost(const Node *n)
 const OpDef op_RNN = {
 	.name = "RNN", .minin = 2, .maxin = 4, .nout = 2, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
-	.cost = cost, .holes = holes, .cpu = { .file = "rnn.cpu.c" }, .cuda = { .file = "rnn.cuda.cu" },
+	.cost = cost, .holes = holes, .cpu = { .file = "rnn.cpu.c" }, .cuda = { .file = "rnn.cuda.cu", .products = true },
 };
 
 const OpDef op_RNNGrad = {
 	.name = "RNNGrad", .minin = 2, .maxin = 6, .nout = 3, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "rnn.cpu.c" }, .cuda = { .file = "rnn.cuda.cu" },
+	.cpu = { .file = "rnn.cpu.c" }, .cuda = { .file = "rnn.cuda.cu", .products = true },
 };
