@@ -105,8 +105,8 @@ typedef struct Training {
 	int64_t     ckpt_every, ckpt_keep;      /* steps; how many stay, 0: all */
 	const char *plan;               /* "2-1-1", NULL: auto */
 	bool        choose_schedule;    /* --schedule auto was asked for: by simulation */
-	const char *schedule;           /* "auto", "1f1b" ...: frontend/settings/train_sched.c */
-	const char *warmup_policy;      /* of "dapple": "A", "B", "auto" */
+	ScheduleSpec schedule;
+	const char *warmup_policy;      /* "A", "B", "auto" */
 	const char *replica_split;      /* "round-robin", "slice", "auto" */
 	const char *stash;              /* pipedream: "auto", "on", "none"; NULL: auto */
 	bool        vertical_sync;

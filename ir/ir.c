@@ -109,7 +109,6 @@ Value *module_param(Module *m, const char *name, Type t, ParamKind kind)
 
 	v->param = NEW(m->arena, Param);
 	v->param->kind = kind;
-	v->param->versions = 1;
 	map_put(&m->names, v->name, v);
 	PUSH(m->arena, m->param, m->nparam, m->capparam) = v;
 	return v;

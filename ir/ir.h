@@ -13,6 +13,7 @@
 #include "arena.h"
 #include "diag.h"
 #include "map.h"
+#include "schedule_kind.h"
 #include "type.h"
 
 typedef struct Node Node;
@@ -64,7 +65,6 @@ typedef struct Param {
 	Value      *of;             /* PARAM_STATE: the weight it belongs to */
 	const char *onnx_name;      /* initializer name in the model; NULL for state */
 	SyncKind    sync;           /* set by comm */
-	int         versions;       /* set by stash; 1: updated in place */
 	const Touch *touch;         /* of a looked-up table; NULL: not measured */
 	bool        rows;           /* its gradient is row-sparse: it is only looked up */
 	bool        own;            /* every replica has one of its own (residuals of packed sums) */
@@ -215,7 +215,7 @@ struct Module {
 	                             * microbatch, and replicas have whole ones */
 	double      step_time;      /* predicted seconds per step, when the plan was chosen; 0: not known */
 	struct Schedule *schedule;
-	const char *schedule_name;  /* what partition chose for --schedule auto; NULL: what was asked for */
+	ScheduleSpec chosen;        /* what partition chose for --schedule auto; SCHEDULE_AUTO: nothing, what was asked for counts */
 	unsigned    has;            /* P_TYPES, P_LOSS ...: what passes have established (passes/common/pass.h) */
 };
 

@@ -444,8 +444,6 @@ static void param(Parser *s)
 	for (const char *k; (k = lex_key(s, &first));) {
 		if (strcmp(k, "sync") == 0)
 			p->sync = (SyncKind)lex_choice(s, sync_name, SYNC_KINDS);
-		else if (strcmp(k, "versions") == 0)
-			p->versions = (int)lex_int(s, 1, 1 << 20);
 		else if (strcmp(k, "frozen") == 0)
 			p->frozen = lex_int(s, 0, 1) != 0;
 		else if (strcmp(k, "rows") == 0)

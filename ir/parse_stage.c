@@ -198,7 +198,11 @@ void parse_schedule(Parser *s)
 {
 	Schedule *x = NEW(s->a, Schedule);
 
+	ScheduleSpec asked;
 	x->name = lex_word(s);
+	if (!schedule_parse_name(x->name, &asked))
+		fault(s, "there is no schedule '%s'", x->name);
+	x->kind = asked.kind;
 	lex_want(s, "stages");
 	x->nstage = (int)lex_int(s, 1, 4096);
 	lex_want(s, "microbatches");

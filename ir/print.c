@@ -380,8 +380,6 @@ static void param(Buf *b, const Value *v)
 	buf_printf(b, " %s", param_kind_name[p->kind]);
 	if (p->sync)
 		key_word(b, &first, "sync", sync_name[p->sync]);
-	if (p->versions != 1)
-		key_int(b, &first, "versions", p->versions);
 	if (p->frozen)
 		key_int(b, &first, "frozen", 1);
 	if (p->rows)

@@ -61,7 +61,8 @@ typedef enum VersionRule {
 typedef struct ActionPlace { ActKind kind; int stage, mb, line, col; } ActionPlace;
 
 typedef struct Schedule {
-	const char     *name;       /* "1f1b", "gpipe" */
+	ScheduleKind    kind;
+	const char     *name;       /* as the plan and the text form say it: a word of --schedule without the path of a file */
 	int             nstage, nmicro, ndevice;
 	int            *replicas;   /* by stage */
 	int           **device;     /* [stage][replica] -> rank */

@@ -69,9 +69,10 @@ static const char *predicted(const Build *b, const Stage *s)
 
 static const char *stash_word(VersionRule r)
 {
-	static const char *const word[VERSION_RULES] = { "flush", "stash", "none", "vertical", "2bw" };
+	static const char *const word[VERSION_RULES] = { [VERSION_FLUSH] = "flush", [VERSION_STASH] = "stash",
+		[VERSION_NEWEST] = "none", [VERSION_VERTICAL] = "vertical" };
 
-	return word[r];
+	return r == VERSION_PREVIOUS ? schedule_name(SCHEDULE_2BW) : word[r];
 }
 
 /* Asynchronous servers: what a device, or one of each stage, does, whatever the others do. */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "passes/common/plan.h"
 #include "passes/repro.h"
 #include "frontend/settings/cluster.h"
 #include "frontend/driver/compile/compile.h"
@@ -49,6 +50,8 @@ static int run(Compile *c)
 	if (!text)
 		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)), EXIT_INPUT;
 	if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local", &c->cluster, c->d))
+		return EXIT_INPUT;
+	if (!schedule_read(c->a, &c->o->t.schedule, c->d))
 		return EXIT_INPUT;
 	if (!c->o->t.threads)
 		c->o->t.threads = 1;

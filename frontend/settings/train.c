@@ -9,7 +9,7 @@
 
 void training_defaults(Training *t)
 {
-	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .schedule = "auto", .recompute = "none",
+	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .recompute = "none",
 		.warmup_policy = "auto", .replica_split = "auto", .target = "c", .arch = "sm_90", .optimize = "3",
 		.staleness = -1, .seed = 1, .ckpt_keep = CKPT_KEEP, .opt = { .kind = OPT_SGD } };
 }

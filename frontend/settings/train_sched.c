@@ -1,5 +1,4 @@
 /* The schedule and what goes with it, in train.yaml and as flags: the words that both take. */
-#include <stdlib.h>
 #include <string.h>
 #include "train.h"
 #include "train_opt.h"
@@ -11,43 +10,23 @@ static const char *const splits[] = { "round-robin", "slice", "auto" };
 static const char *const stashes[] = { "auto", "on", "none" };
 static const char *const syncs[] = { "sync", "async" };
 static const char *const recomputes[] = { "none", "stage", "auto" };
-static const char *const schedules[] = { "auto", "1f1b", "gpipe", "dapple", "pipedream", "mp", "2bw", "zb-h1", "zbv", "interleaved:V",
-	"csv:FILE", "always-forward", "always-forward:N", "always-backward" };
 
 #define WORDS(w) { w, COUNT(w) }
 const TrainWords train_words[TRAIN_WORDS] = {
-	[WORDS_SCHEDULE] = WORDS(schedules), [WORDS_WARMUP_POLICY] = WORDS(policies), [WORDS_REPLICA_SPLIT] = WORDS(splits),
+	[WORDS_WARMUP_POLICY] = WORDS(policies), [WORDS_REPLICA_SPLIT] = WORDS(splits),
 	[WORDS_STASH] = WORDS(stashes), [WORDS_RECOMPUTE] = WORDS(recomputes),
 	[WORDS_SYNC] = WORDS(syncs),
 };
 
-/* PREFIXn, 1 <= n <= 1024 */
-static bool counted(const char *v, const char *prefix)
-{
-	const size_t n = strlen(prefix);
-	char *end;
-
-	if (strncmp(v, prefix, n) || v[n] < '1' || v[n] > '9')
-		return false;
-	return strtol(v + n, &end, 10) <= 1024 && !*end;
-}
-
 bool training_schedule(Training *t, const char *v, const char **lacks)
 {
-	*lacks = !strcmp(v, "interleaved:V") ? "interleaved:V wants the number of stages per device for V: interleaved:2" :
-		!strcmp(v, "always-forward:N") ? "always-forward:N wants the number of minibatches in flight for N: always-forward:4" :
-		!strcmp(v, "csv:FILE") || !strcmp(v, "csv:") ? "csv:FILE wants the name of a file for FILE: csv:schedule.csv" : NULL;
-	if (*lacks)
+	ScheduleSpec s;
+
+	if (!schedule_parse(v, &s, lacks))
 		return false;
-	bool known = !strncmp(v, "csv:", 4) || counted(v, "interleaved:") ||
-		counted(v, "always-forward:");
-	for (int i = 0; i < COUNT(schedules); i++)
-		known |= !strcmp(v, schedules[i]);
-	if (known) {
-		t->schedule = v;
-		t->choose_schedule = !strcmp(v, "auto");
-	}
-	return known;
+	t->schedule = s;
+	t->choose_schedule = s.kind == SCHEDULE_AUTO;
+	return true;
 }
 
 /* ---- train.yaml ---- */
@@ -61,7 +40,7 @@ static void s_kind(Yaml *y, const YNode *v, void *to)
 	if (lacks)
 		yaml_error(y, v, "schedule %s", lacks);
 	else
-		yaml_choice(y, v, "schedule.kind", schedules, COUNT(schedules));
+		yaml_choice(y, v, "schedule.kind", schedule_choices, schedule_nchoice);
 }
 
 #define WORD(f, field, list) \

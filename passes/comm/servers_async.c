@@ -26,13 +26,16 @@ static bool pairs(const Module *m, const PassCx *cx)
 	return true;
 }
 
+/* Servers want every stage on devices of its own, and steps that end. */
+static bool served(const ScheduleRow *r) { return r->place == PLACED_OWN && !(r->flow & FLOW_ASYNC); }
+
 bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 {
 	const Training *o = cx->train;
 
 	if (schedule_async(o))
-		return diag_error(cx->d, NOLOC, 520, "--sync async: schedule %s delays updates by a rule of its own; choose 1f1b or gpipe",
-			m->schedule ? m->schedule->name : o->schedule);
+		return diag_error(cx->d, NOLOC, 520, "--sync async: schedule %s delays updates by a rule of its own; choose %s",
+			m->schedule ? m->schedule->name : schedule_str(cx->scratch, o->schedule), schedule_list(cx->scratch, served));
 	if (o->reproducible)
 		return refuse(cx, "updates have the order in which gradients arrive, and --reproducible promises the bits of one device");
 	if (!pairs(m, cx))

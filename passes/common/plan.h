@@ -9,23 +9,25 @@
 bool        plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d);
 const char *plan_str(Arena *a, const Plan *p);              /* "2-1-1" */
 
-/* The schedule of this module: chosen, else asked for; NULL: not said. */
-static inline const char *schedule_name(const Module *m, const PassCx *cx)
+/* The schedule of this module: chosen, else asked for. */
+static inline ScheduleSpec schedule_asked(const Module *m, const PassCx *cx)
 {
-	return m->schedule_name ? m->schedule_name : cx->train ? cx->train->schedule : NULL;
+	return m->chosen.kind || !cx->train ? m->chosen : cx->train->schedule;
 }
 
 /* ---- devices (placement.c) ---- */
 /* Groups of devices: all stages of a group lie on the same ones. group, rank (of replica 0): by stage. */
 typedef struct Placement { int ngroup, ndevice, *group, *rank; } Placement;
-/* By what the schedule asks for (NULL: a group per stage). False after E0510, E0511. */
-bool plan_place(Arena *a, const char *schedule, int nstage, const int *replicas, Placement *p, Diag *d);
-/* Stages that a device runs under this schedule: V of "interleaved:V", 2 of "zbv", else 1. */
-int  schedule_chunks(const char *schedule);
-/* The file of "csv:FILE"; NULL: none. */
-const char *schedule_file(const char *schedule);
-/* Whether its backwards come in two parts, B and W. False: a file that cannot be read, E05xx. */
-bool schedule_splits(Arena *a, const char *schedule, bool *splits, Diag *d);
+/* Reads the file of a schedule that has one, unless that was done; it lives as long as a. Whoever runs passes calls it before.
+ * False after E0513 to E0516. */
+bool schedule_read(Arena *a, ScheduleSpec *s, Diag *d);
+/* By what the schedule asks for. False after E0510, E0511, E0515. */
+bool plan_place(Arena *a, ScheduleSpec schedule, int nstage, const int *replicas, Placement *p, Diag *d);
+/* Whether its backwards come in two parts, B and W. */
+bool schedule_splits(ScheduleSpec schedule);
+/* The most microbatches that a device keeps of a stage, by the formula of the schedule's row (schedule_depth.c); grains:
+ * that it has in a step. What memory is planned with until there is a schedule. */
+int  schedule_depth(ScheduleSpec schedule, const int *replicas, int nstage, int stage, int grains);
 
 /* ---- time (cost.c) ---- */
 typedef struct Speed { double flops, bandwidth, launch, half; } Speed;  /* FLOP/s (half: of products of 16-bit floats), bytes/s,

@@ -33,7 +33,7 @@ static bool check_batch(const Segments *g)
 			(long long)batch);
 	if (one_per_step(t) && ((t->global > 0 && t->global != batch) || t->microbatches > 1))
 		return diag_error(g->cx->d, FILELOC(t->file), 405,
-			"schedule %s updates after every microbatch: a step is one microbatch of %lld samples, not %lld", t->schedule,
+			"schedule %s updates after every microbatch: a step is one microbatch of %lld samples, not %lld", schedule_str(g->cx->scratch, t->schedule),
 			(long long)batch, t->global > 0 ? (long long)t->global : (long long)(t->microbatches * batch));
 	return true;
 }
@@ -102,7 +102,7 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 {
 	Placement at;
 
-	if (!plan_place(s->a, schedule_name(g->m, g->cx), n, replicas, &at, g->cx->d) || !check_forced(g, n, at.ndevice))
+	if (!plan_place(s->a, schedule_asked(g->m, g->cx), n, replicas, &at, g->cx->d) || !check_forced(g, n, at.ndevice))
 		return NULL;
 	Trial *t = new_plan(s, replicas, n, &at, "as asked");
 	t->micro = trial_micro(s->p, n, replicas);
@@ -122,9 +122,10 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 	return t;
 }
 
-const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bool silent)
+const Trial *chunked_plan(PlanSearch *s, const Segments *g, ScheduleSpec schedule, bool silent)
 {
-	const int chunks = schedule_chunks(name), ndev = s->p->c->ndevice;
+	const char *name = schedule_str(g->cx->scratch, schedule);
+	const int chunks = schedule_chunks(schedule), ndev = s->p->c->ndevice;
 	const Trial *best = NULL;
 	bool left_out = false;
 
@@ -138,7 +139,7 @@ const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *name, bo
 			left_out = true;
 			continue;
 		}
-		if (!plan_place(s->a, name, n, replicas, &at, g->cx->d))
+		if (!plan_place(s->a, schedule, n, replicas, &at, g->cx->d))
 			return NULL;
 		Trial *t = new_plan(s, replicas, n, &at, "chunks");
 		t->micro = trial_micro(s->p, n, replicas);
@@ -269,7 +270,7 @@ typedef struct Look { PassCx cx; Segments g; PlanModel *p; PlanSearch s; const T
 
 static const Trial *find_plan(Look *l, const Ask *q)
 {
-	const char *schedule = schedule_name(l->g.m, &l->cx);
+	const ScheduleSpec schedule = schedule_asked(l->g.m, &l->cx);
 
 	if (q->given)
 		return given_plan(&l->s, &l->g, q->given);
@@ -282,7 +283,7 @@ static const Trial *find_plan(Look *l, const Ask *q)
 
 static int stages_asked(const Look *l, const Ask *q)
 {
-	const int chunks = schedule_chunks(schedule_name(l->g.m, &l->cx));
+	const int chunks = schedule_chunks(schedule_asked(l->g.m, &l->cx));
 
 	return q->n ? q->n : chunks > 1 ? chunks : 0;
 }
@@ -345,7 +346,7 @@ static Look *best_order(Module *m, PassCx *cx, const Ask *q, long *tried, long *
 	const int devices = q->given ? 1 : q->n ? q->n : q->workers->ndevice;
 	Diag silent = { .out = cx->d->out, .errors = 1, .scratch = cx->d->scratch };
 	Look *best = look_at(m, cx, q, q->given ? (Order)q->given->order : ORDER_FILE, cx->d, cx->quick && !slow);
-	const bool single = devices < 2 && schedule_chunks(schedule_name(m, cx)) < 2;
+	const bool single = devices < 2 && schedule_chunks(schedule_asked(m, cx)) < 2;
 	const bool quick = slow || best->s.work + best->s.beside > best->s.budget / 8;
 	int *seen[ORDERS] = { NULL }, nseen = 1, n;
 
@@ -385,19 +386,17 @@ bool pass_partition(Module *m, PassCx *cx)
 	const Segments whole = { .m = m, .cx = cx };
 	long tried, played;
 	double file;
-	Csv csv;
 
 	if (!m->graph)
 		return diag_error(cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
 	if (!plan_parse(cx->scratch, cx->train && !q.given ? cx->train->plan : NULL, &q.replicas, &q.n, cx->d) || !check_batch(&whole))
 		return false;
 	q.n = q.given ? q.given->n : q.n;
-	if (schedule_file(schedule_name(m, cx))) {
-		if (!csv_read(cx->scratch, schedule_file(schedule_name(m, cx)), &csv, cx->d))
-			return false;
-		q.replicas = q.n ? q.replicas : csv.replicas;
-		q.n = q.n ? q.n : csv.nstage;
-		q.micro = csv.nmicro;
+	if (schedule_row(schedule_asked(m, cx))->place == PLACED_LISTED) {
+		const Csv *listed = csv_of(schedule_asked(m, cx));
+		q.replicas = q.n ? q.replicas : listed->replicas;
+		q.n = q.n ? q.n : listed->nstage;
+		q.micro = listed->nmicro;
 	}
 	workers.ndevice = cluster_workers(&workers);    /* those that only serve are seen by servers.c alone */
 	if (c && c->ndevice && !workers.ndevice)

@@ -1,6 +1,6 @@
-/* --schedule auto: the schedule whose step the simulator finds shortest, among those that compute what one device would
- * (1f1b, dapple, gpipe, zb-h1 on the plan that was found; interleaved and zbv on their own best plan, where no plan was
- * asked for), and that fit into memory by the planning model. A later one must be faster by a hundredth. */
+/* --schedule auto: the schedule whose step the simulator finds shortest, among the candidates of schedules.def (those of one
+ * stage per device on the plan that was found; those of several on their own best plan, where no plan was asked for), and
+ * that fit into memory by the planning model. A later one must be faster by a hundredth. */
 #include <math.h>
 #include <string.h>
 #include "plansearch.h"
@@ -27,45 +27,51 @@ static double fullness(const PlanModel *p, const Trial *t, const SimModel *x)
 }
 
 /* Seconds per microbatch of the plan under that schedule; INFINITY where there is none, or no room for it. */
-static double played(PlanModel *p, const Trial *t, const char *name, double *step)
+static double played(PlanModel *p, const Trial *t, double *step)
 {
 	Arena *a = arena_new();
 	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
 	Sim sim;
 
-	p->schedule = name;
 	const SimModel *x = trial_sim(a, p, t);
 	*step = INFINITY;
-	if (!strncmp(x->s->name, name, strlen(name)) && fullness(p, t, x) <= 1 && simulate(a, x, &sim, &silent))
+	if (x->s->kind == p->schedule.kind && fullness(p, t, x) <= 1 && simulate(a, x, &sim, &silent))
 		*step = sim.step;
 	arena_free(a);
 	return *step / (double)t->micro;
 }
 
+typedef struct Choice { PlanSearch *s; Segments *g; PlanModel *p; const Trial *base, *best; bool asked; double least; } Choice;
+
+static void try_schedule(Choice *c, ScheduleSpec spec)
+{
+	const Module *m = c->g->m;
+	double step;
+
+	c->p->schedule = c->p->played = spec;
+	const Trial *t = schedule_chunks(spec) == 1 ? c->base : c->asked ? NULL : chunked_plan(c->s, c->g, spec, true);
+	const double score = t ? played(c->p, t, &step) : INFINITY;
+	if (c->g->cx->explain && t)
+		buf_printf(c->g->cx->explain, isfinite(score) ? "schedule %s: step %.4g ms\n" : "schedule %s: does not fit\n",
+			schedule_str(m->arena, spec), 1e3 * step);
+	if (score < 0.99 * c->least) {
+		c->least = score;
+		c->best = t;
+		c->g->m->chosen = spec;
+	}
+}
+
 const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Trial *base, bool asked)
 {
-	static const char *const name[] = { "1f1b", "dapple", "gpipe", "zb-h1", "interleaved:2", "interleaved:3", "interleaved:4",
-		"zbv" };
-	const Trial *best = base;
-	double least = INFINITY, step;
+	Choice c = { s, g, p, base, base, asked, INFINITY };
 
-	g->m->schedule_name = name[0];
-	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
-		p->schedule = name[i];
-		const Trial *t = schedule_chunks(name[i]) == 1 ? base : asked ? NULL : chunked_plan(s, g, name[i], true);
-		const double score = t ? played(p, t, name[i], &step) : INFINITY;
-		if (g->cx->explain && t)
-			buf_printf(g->cx->explain, isfinite(score) ? "schedule %s: step %.4g ms\n" : "schedule %s: does not fit\n", name[i],
-				1e3 * step);
-		if (score < 0.99 * least) {
-			least = score;
-			best = t;
-			g->m->schedule_name = name[i];
-		}
-	}
-	p->schedule = g->m->schedule_name;
-	if (best != base)
-		return best;
+	g->m->chosen = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
+	for (ScheduleKind k = SCHEDULE_PLAIN; k < SCHEDULES; k++)
+		for (int n = schedule_table[k].first; n && n <= schedule_table[k].last; n++)
+			try_schedule(&c, (ScheduleSpec){ .kind = k, .n = schedule_table[k].param == PARAM_COUNT ? n : 0 });
+	p->schedule = p->played = g->m->chosen;
+	if (c.best != base)
+		return c.best;
 	Trial *own = trial_new(s->a, base->n, base->ndevice, base->by);
 	memcpy(own->end, base->end, sizeof *base->end * (size_t)base->n);
 	memcpy(own->replicas, base->replicas, sizeof *base->replicas * (size_t)base->n);

@@ -489,12 +489,13 @@ PlanModel *plan_model(Arena *a, Segments *g)
 		p->no_replicas = t->no_dp;
 		p->equal_replicas = served_async(t);
 	}
+	p->schedule = p->played = t ? t->schedule : (ScheduleSpec){ .kind = SCHEDULE_AUTO };
 	if (schedule_async(t)) {
-		p->schedule = "1f1b";       /* whose plan is good for what never is flushed */
+		p->schedule.kind = t->pipe_sgd > 1 ? SCHEDULE_PIPE_SGD : p->schedule.kind;
+		p->played = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };        /* whose plan is good for what never is flushed */
 		p->global = one_per_step(t) ? 0 : t->global / (g->m->batch > 0 ? g->m->batch : 1);
 		p->per_replica = one_per_step(t) ? 0 : t->microbatches;
 	} else if (t) {
-		p->schedule = t->schedule;
 		p->recompute = !t->recompute || !strcmp(t->recompute, "none") ? PLAN_KEEP :
 			strcmp(t->recompute, "auto") ? PLAN_AGAIN : PLAN_AGAIN_AS_NEEDED;
 		p->global = t->global > 0 ? t->global / (g->m->batch > 0 ? g->m->batch : 1) : 0;

@@ -68,7 +68,7 @@ typedef struct PlanModel {
 	double         *sum_param, *sum_weight, *sum_kept;  /* by state: layers with weights; bytes */
 	double         *tmp_at;     /* by state: tmp of the layers that it adds */
 	int            *place, nplace;      /* the states where cut_best cuts: all, or some of many */
-	const char     *schedule;
+	ScheduleSpec    schedule, played;   /* that memory is planned for; that the simulator plays */
 	PlanRecompute   recompute;
 	int64_t         global;     /* microbatches per step as asked for; 0: any */
 	int64_t         per_replica;/* the same per replica of the widest stage; 0: any */

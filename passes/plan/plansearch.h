@@ -32,8 +32,8 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d);
 
 /* The best plan for a schedule of several stages per device (partition.c): all numbers of devices in the pipeline, with
  * as many equal replicas as there are devices for. NULL: the model has too few places to cut (E0404 unless silent). */
-const Trial *chunked_plan(PlanSearch *s, const Segments *g, const char *schedule, bool silent);
-/* --schedule auto (plan_auto.c). base: the plan for 1f1b; asked: it is the user's. Sets Module.schedule_name. */
+const Trial *chunked_plan(PlanSearch *s, const Segments *g, ScheduleSpec schedule, bool silent);
+/* --schedule auto (plan_auto.c). base: the plan for SCHEDULE_PLAIN; asked: it is the user's. Sets Module.chosen. */
 const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Trial *base, bool asked);
 
 /* ---- parts of it ---- */

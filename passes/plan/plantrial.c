@@ -143,24 +143,9 @@ static void add_weights(const PlanModel *p, TrialStage *s, const int *stage, int
 	}
 }
 
-/* Microbatches in flight. 1f1b: the devices from here on by the replicas, rounded up, PipeDream's NOAM; dapple: K_i
- * by policy A; gpipe: all there are. */
 static int in_flight(const PlanModel *p, const Trial *t, int s)
 {
-	const int grains = (int)((t->micro + t->replicas[s] - 1) / t->replicas[s]);
-	const char *name = p->schedule ? p->schedule : "auto";
-	int later = 0;
-
-	if (!strcmp(name, "gpipe"))
-		return grains;
-	if (!strncmp(name, "dapple", 6))
-		return dapple_depth('A', s, t->n, grains);
-	if (!strcmp(name, "zb-h1"))
-		return t->n < grains ? t->n : grains;
-	for (int i = s; i < t->n; i++)
-		later += t->replicas[i];
-	const int most = (later + t->replicas[s] - 1) / t->replicas[s];
-	return most < grains ? most : grains;
+	return schedule_depth(p->schedule, t->replicas, t->n, s, (int)((t->micro + t->replicas[s] - 1) / t->replicas[s]));
 }
 
 static bool crosses_cut(const PlanModel *p, const PlanAgain *v, const int *stage)
@@ -232,7 +217,7 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 		again(p, t, &s[i], i, r, stage);
 		const int64_t grains = (t->micro + t->replicas[i] - 1) / t->replicas[i];
 		const double limit = limit_of(p, t, i, r);
-		while (p->schedule && !strncmp(p->schedule, "dapple", 6) && s[i].inflight > 1 && stage_memory(p, &s[i], grains) > limit)
+		while (schedule_row(p->schedule)->flight == FLIGHT_WARMUP && s[i].inflight > 1 && stage_memory(p, &s[i], grains) > limit)
 			s[i].inflight--;        /* K_i falls to what fits */
 	}
 	return s;
@@ -249,7 +234,7 @@ TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 {
 	const double leaf = grains > 1 ? s->grads : 0, all = s->inflight * s->slot + s->tmp;
-	const bool over = s->inflight == 1 && !s->again && !(p->schedule && !strncmp(p->schedule, "zb", 2));
+	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
 
 	return p->memory_scale * (s->weights + (1 + p->state) * s->trained + leaf + (over ? fmin(s->only, all) : all));
 }
@@ -419,9 +404,9 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 		.totals = (t->micro + 2) * REPORT };
 	sim_messages(a, x, &f, &edge, &nedge);
 	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
-	x->s = schedule_make(a, p->schedule, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
-	if (!x->s)              /* none that is played here: its plan is chosen as for 1f1b */
-		x->s = schedule_make(a, "1f1b", t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
+	x->s = schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
+	if (!x->s)              /* none that is played here: its plan is chosen as if none were asked for */
+		x->s = schedule_make(a, (ScheduleSpec){ .kind = SCHEDULE_PLAIN }, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
 	int *device = NEWN(a, int, x->s->ndevice);
 	const bool split = schedule_has(x->s, ACT_W);       /* about half of a backward is for the weights */
 	x->device = device;

@@ -68,7 +68,7 @@ static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool f
 	int *cut = NEWN(g->cx->scratch, int, t->n);
 	Placement at;
 
-	if (!plan_place(a, schedule_name(g->m, g->cx), t->n, t->replicas, &at, g->cx->d))
+	if (!plan_place(a, schedule_asked(g->m, g->cx), t->n, t->replicas, &at, g->cx->d))
 		return false;
 
 	for (int s = 1; s < t->n; s++)

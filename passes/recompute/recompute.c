@@ -274,7 +274,7 @@ bool pass_recompute(Module *m, PassCx *cx)
 
 	if (!strcmp(how, "none"))
 		return true;
-	if (cx->train->schedule && !strcmp(cx->train->schedule, "pipedream") && cx->train->stash &&
+	if (schedule_row(cx->train->schedule)->flow & FLOW_VERSIONS && cx->train->stash &&
 	    !strcmp(cx->train->stash, "none") && !cx->train->vertical_sync)
 		return diag_error(cx->d, NOLOC, 520, "--recompute %s with --stash none: what is computed again would be made of newer "
 			"weights than what was sent on; keep the weights of the forward (--stash on) or its values", how);

@@ -66,9 +66,8 @@ static void keep_all_but(Again *x, Value *const *v, int n, int all)
 static int64_t device_bytes(Again *x)
 {
 	int64_t bytes = memplan_device(x->m, x->cx, x->s);
-	bool splits = false;
 
-	if (!schedule_splits(x->cx->scratch, x->cx->train->schedule, &splits, x->cx->d) || !splits)
+	if (!schedule_splits(schedule_asked(x->m, x->cx)))
 		return bytes;
 	for (int t = 0; t < x->m->nstage; t++)
 		if (x->m->stage[t]->rank == x->s->rank)

@@ -20,8 +20,6 @@ typedef struct Csv {
 /* Reads and checks all that can be said without the model: actions, stages and lines, every computation once. False after
  * E0513 (unreadable), E0514 (no action), E0515 (a stage on the wrong line), E0516 (missing or double). */
 bool csv_read(Arena *a, const char *file, Csv *x, Diag *d);
-/* The schedule. Messages that the file lacks are put in where it has none at all, or where both stages are on one device.
- * False after E0517 (no message where one is needed), E0518 (another number of microbatches). */
-bool csv_fill(Sched *c, const Csv *x, Diag *d);
+const Csv *csv_of(ScheduleSpec s);      /* of a schedule that was read (schedule_read) */
 
 #endif

@@ -160,8 +160,9 @@ static void give_places(Fill *f)
 	s->nplace = n;
 }
 
-bool csv_fill(Sched *c, const Csv *x, Diag *d)
+bool schedule_csv(Sched *c, Diag *d)
 {
+	const Csv *x = csv_of(c->spec);
 	Fill f = { c, x, d, NEWN(c->a, DeviceSchedule, c->s->ndevice) };
 
 	if (x->nmicro != c->s->nmicro)

@@ -270,3 +270,21 @@ bool csv_read(Arena *a, const char *file, Csv *x, Diag *d)
 	part_backwards(a, x);
 	return give_groups(a, x, d) && check_computations(a, x, d);
 }
+
+bool schedule_read(Arena *a, ScheduleSpec *s, Diag *d)
+{
+	if (schedule_row(*s)->param != PARAM_FILE || s->csv)
+		return true;
+	Csv *x = NEW(a, Csv);
+	if (!csv_read(a, s->file, x, d))
+		return false;
+	s->csv = x;
+	return true;
+}
+
+const Csv *csv_of(ScheduleSpec s)
+{
+	if (!s.csv)
+		bug("the schedule's file %s was not read", s.file ? s.file : "");
+	return s.csv;
+}

@@ -1,37 +1,22 @@
-/* Which stages lie on which devices. Most schedules give every stage devices of its own; a schedule of chunks lets a
- * device run several stages, which it is said to have chunks of the model:
- *     interleaved:V   stage s on group s mod S, S = stages / V (Megatron-LM: Narayanan et al. 2021, section 2.2)
- *     zbv             two chunks, down the devices and up again: stage s on group s, then 2S - 1 - s (Qi et al. 2023,
- *                     zero bubble, section 6)
- *     csv:FILE        what the file says
+/* Which stages lie on which devices, by the placement of the schedule's row (ir/schedules.def). Most schedules give every
+ * stage devices of its own; a schedule of chunks lets a device run several stages, which it is said to have chunks of the
+ * model, V of them:
+ *     PLACED_CYCLE    stage s on group s mod S, S = stages / V (Megatron-LM: Narayanan et al. 2021, section 2.2)
+ *     PLACED_VEE      down the devices and up again: stage s on group s, then 2S - 1 - s (Qi et al. 2023, zero bubble,
+ *                     section 6)
+ *     PLACED_LISTED   what the file says
+ * A plan of one stage has nothing to place: whatever the schedule, it is one chunk on devices of its own.
  * A group is R devices, replica by replica; ranks are group-major. All stages of a group have the same R. */
-#include <stdlib.h>
-#include <string.h>
 #include "csv.h"
 
-int schedule_chunks(const char *name)
+bool schedule_splits(ScheduleSpec s)
 {
-	if (name && !strncmp(name, "interleaved:", 12))
-		return atoi(name + 12);
-	return name && !strcmp(name, "zbv") ? 2 : 1;
-}
-
-const char *schedule_file(const char *name)
-{
-	return name && !strncmp(name, "csv:", 4) ? name + 4 : NULL;
-}
-
-bool schedule_splits(Arena *a, const char *name, bool *splits, Diag *d)
-{
-	Csv x;
-
-	*splits = name && (!strcmp(name, "zb-h1") || !strcmp(name, "zbv"));
-	if (!schedule_file(name))
-		return true;
-	if (!csv_read(a, schedule_file(name), &x, d))
-		return false;
-	*splits = x.split;
-	return true;
+	switch (schedule_row(s)->backward) {
+	case BACKWARD_WHOLE:  return false;
+	case BACKWARD_PARTS:  return true;
+	case BACKWARD_LISTED: return csv_of(s)->split;
+	}
+	return false;
 }
 
 /* Fills ranks from groups. */
@@ -55,34 +40,43 @@ static bool give_ranks(Arena *a, const char *name, int nstage, const int *replic
 	return true;
 }
 
-static bool place_file(Arena *a, const char *name, int nstage, const int *replicas, Placement *p, Diag *d)
+static bool place_listed(Arena *a, const char *name, const Csv *x, int nstage, const int *replicas, Placement *p, Diag *d)
 {
-	Csv x;
-
-	if (!csv_read(a, schedule_file(name), &x, d))
-		return false;
-	if (x.nstage != nstage)
-		return diag_error(d, FILELOC(x.file), 515, "the schedule has %d stages, the plan %d; leave --plan away or make it fit",
-			x.nstage, nstage);
+	if (x->nstage != nstage)
+		return diag_error(d, FILELOC(x->file), 515, "the schedule has %d stages, the plan %d; leave --plan away or make it fit",
+			x->nstage, nstage);
 	for (int t = 0; t < nstage; t++)
-		if (x.replicas[t] != replicas[t])
-			return diag_error(d, FILELOC(x.file), 515, "%d lines run stage %d, the plan has %d replicas of it; leave --plan away or "
-				"make it fit", x.replicas[t], t, replicas[t]);
-	*p = (Placement){ .ngroup = x.ngroup, .group = x.group, .rank = NEWN(a, int, nstage) };
+		if (x->replicas[t] != replicas[t])
+			return diag_error(d, FILELOC(x->file), 515, "%d lines run stage %d, the plan has %d replicas of it; leave --plan away or "
+				"make it fit", x->replicas[t], t, replicas[t]);
+	*p = (Placement){ .ngroup = x->ngroup, .group = x->group, .rank = NEWN(a, int, nstage) };
 	return give_ranks(a, name, nstage, replicas, p, d);
 }
 
-bool plan_place(Arena *a, const char *name, int nstage, const int *replicas, Placement *p, Diag *d)
+static int group_of(SchedulePlacement place, int s, int groups, int nstage)
 {
-	const int v = schedule_chunks(name), groups = nstage / v;
+	switch (place) {
+	case PLACED_OWN:    return s;
+	case PLACED_VEE:    return s < groups ? s : nstage - 1 - s;
+	case PLACED_CYCLE:  return s % groups;
+	case PLACED_LISTED: break;
+	}
+	bug("the groups of a file are what it lists");
+}
 
-	if (schedule_file(name))
-		return place_file(a, name, nstage, replicas, p, d);
+bool plan_place(Arena *a, ScheduleSpec schedule, int nstage, const int *replicas, Placement *p, Diag *d)
+{
+	const SchedulePlacement place = schedule_row(schedule)->place;
+	const char *name = schedule_str(a, schedule);
+	const int v = schedule_chunks_of(schedule, nstage), groups = nstage / v;
+
+	if (place == PLACED_LISTED)
+		return place_listed(a, name, csv_of(schedule), nstage, replicas, p, d);
 	*p = (Placement){ .ngroup = groups, .group = NEWN(a, int, nstage), .rank = NEWN(a, int, nstage) };
 	if (nstage % v)
 		return diag_error(d, NOLOC, 510, "schedule %s: %d stages do not divide into %d chunks per device; make it %d or "
 			"%d stages (--plan)", name, nstage, v, nstage < v ? v : nstage / v * v, (nstage / v + (nstage < v ? 2 : 1)) * v);
 	for (int s = 0; s < nstage; s++)
-		p->group[s] = v == 1 ? s : !strcmp(name, "zbv") && s >= groups ? nstage - 1 - s : s % groups;
+		p->group[s] = group_of(place, s, groups, nstage);
 	return give_ranks(a, name, nstage, replicas, p, d);
 }

@@ -8,7 +8,6 @@
  * after the other. Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
 #include <string.h>
 #include "passes/common/plan.h"
-#include "csv.h"
 #include "sched.h"
 
 bool sched_edge(const Sched *c, int from, int to, bool forward)
@@ -161,12 +160,13 @@ static void give_grains(Sched *c, const int *first_rank, int micro)
 	}
 }
 
-static void start(Sched *c, const char *name, int nstage, const int *replicas, int micro, const Placement *at)
+static void start(Sched *c, int nstage, const int *replicas, int micro, const Placement *at)
 {
 	Arena *a = c->a;
 	Schedule *s = c->s = NEW(a, Schedule);
 
-	s->name = name;
+	s->kind = c->spec.kind;
+	s->name = schedule_row(c->spec)->param == PARAM_FILE ? schedule_name(s->kind) : schedule_str(a, c->spec);
 	s->nstage = nstage;
 	s->nmicro = micro;
 	s->replicas = NEWN(a, int, nstage);
@@ -188,60 +188,45 @@ static void start(Sched *c, const char *name, int nstage, const int *replicas, i
 	give_grains(c, at->rank, micro);
 }
 
-/* Fills c->s. False after E0501 (no such name), or what the schedule has against these stages or microbatches. */
-static bool make(Sched *c, const char *name, int nstage, const int *replicas, int micro, Diag *d)
+/* Fills c->s. False after what the schedule has against these stages or microbatches. */
+static bool make(Sched *c, int nstage, const int *replicas, int micro, Diag *d)
 {
-	enum { FLUSH, GPIPE, DAPPLE_A, DAPPLE_B, PIPEDREAM, ONE, ALWAYS_B, TWO_BW, ZB_H1, ZB_V, INTERLEAVED, CSV,
-		ALWAYS_F, ALL };
-	static const char *const names[ALL] = { "1f1b", "gpipe", "dapple-A", "dapple-B", "pipedream", "mp", "always-backward", "2bw",
-		"zb-h1", "zbv", "interleaved:", "csv:", "always-forward" };
+	static bool (*const fills[SCHEDULES])(Sched *, Diag *) = {
+#define SCHEDULE(kind, name, param, letter, meaning, example, chunks, place, backward, flow, flight, first, last, fill, ...) \
+		[SCHEDULE_##kind] = fill,
+#include "ir/schedules.def"
+#undef SCHEDULE
+	};
 	Placement at;
-	Csv x;
-	int k = 0;
 
-	while (k < ALL && (k < INTERLEAVED ? strcmp(names[k], name) : strncmp(names[k], name, strlen(names[k]))))
-		k++;
-	if (k == ALL)
-		return diag_error(d, NOLOC, 501, "there is no schedule '%s'; use 1f1b, gpipe, dapple, interleaved:V, zb-h1, zbv, "
-			"csv:FILE, pipedream, mp, 2bw, always-forward or always-backward", name);
-	if (!plan_place(c->a, name, nstage, replicas, &at, d))
+	if (c->spec.kind == SCHEDULE_AUTO)
+		c->spec.kind = SCHEDULE_PLAIN;
+	if (c->late > 1)
+		c->spec = (ScheduleSpec){ .kind = SCHEDULE_PIPE_SGD, .n = c->late };
+	if (!plan_place(c->a, c->spec, nstage, replicas, &at, d))
 		return false;
-	start(c, k < INTERLEAVED ? names[k] : k == CSV ? "csv" : name, nstage, replicas, micro, &at);
-	if (c->late > 1) {
-		c->s->name = "pipe-sgd";
-		schedule_pipe_sgd(c, c->late);
-		return true;
-	}
-	switch (k) {
-	case GPIPE:       schedule_gpipe(c); return true;
-	case DAPPLE_A:    case DAPPLE_B: schedule_dapple(c, k == DAPPLE_A ? 'A' : 'B'); return true;
-	case PIPEDREAM:   case ONE: case ALWAYS_B: case ALWAYS_F: schedule_pipedream(c, name); return true;
-	case TWO_BW:      return schedule_2bw(c, d);
-	case ZB_H1:       case ZB_V: schedule_zb(c, k == ZB_V); return true;
-	case INTERLEAVED: return schedule_interleaved(c, d);
-	case CSV:         return csv_read(c->a, name + 4, &x, d) && csv_fill(c, &x, d);
-	default:          schedule_1f1b(c); return true;
-	}
+	start(c, nstage, replicas, micro, &at);
+	return fills[c->spec.kind](c, d);
 }
 
-Schedule *schedule_make(Arena *a, const char *name, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
+Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
 	Diag *d)
 {
-	Sched c = { .a = a, .edge = edge, .nedge = nedge, .rule = VERSION_STASH };
+	Sched c = { .a = a, .edge = edge, .nedge = nedge, .rule = VERSION_STASH, .spec = spec };
 
-	if (!name || !strcmp(name, "auto"))
-		name = "1f1b";
-	return make(&c, !strcmp(name, "dapple") ? "dapple-A" : name, nstage, replicas, micro, d) ? c.s : NULL;
+	if (spec.kind == SCHEDULE_DAPPLE && !spec.n)
+		c.spec.n = 'A';
+	return make(&c, nstage, replicas, micro, d) ? c.s : NULL;
 }
 
-/* Of one name, for the module as it is. */
-static bool make_for(Sched *c, Module *m, PassCx *cx, const char *name)
+/* For the module as it is. */
+static bool make_for(Sched *c, Module *m, PassCx *cx)
 {
 	int *replicas = NEWN(cx->scratch, int, m->nstage);
 
 	for (int t = 0; t < m->nstage; t++)
 		replicas[t] = m->stage[t]->replicas;
-	if (!make(c, name, m->nstage, replicas, (int)m->microbatches, cx->d))
+	if (!make(c, m->nstage, replicas, (int)m->microbatches, cx->d))
 		return false;
 	m->schedule = c->s;
 	for (int t = 0; t < m->nstage; t++) {
@@ -251,28 +236,44 @@ static bool make_for(Sched *c, Module *m, PassCx *cx, const char *name)
 	return true;
 }
 
-/* "dapple-A" or "dapple-B": the one that was asked for, or the faster one; what was weighed goes to --explain. NULL after a
- * diagnostic. */
-static const char *choose_policy(Sched *c, Module *m, PassCx *cx, bool limited)
+/* 'A' or 'B': the one that was asked for, here or by --warmup-policy; '*': the faster one. */
+static char policy_asked(const Sched *c, const PassCx *cx)
 {
-	const char *policy = cx->train && cx->train->warmup_policy ? cx->train->warmup_policy : "auto";
+	const char *policy = cx->train ? cx->train->warmup_policy : NULL;
+
+	if (c->spec.n)
+		return (char)c->spec.n;
+	return !policy || !strcmp(policy, "auto") ? '*' : *policy;
+}
+
+static bool make_policy(Sched *c, Module *m, PassCx *cx, char policy)
+{
+	c->spec.n = policy;
+	return make_for(c, m, cx);
+}
+
+/* Makes the schedule by one of DAPPLE's policies; what was weighed goes to --explain. */
+static bool choose_policy(Sched *c, Module *m, PassCx *cx, bool limited)
+{
+	char policy = policy_asked(c, cx);
 	double a = 0, b = 0;
 
-	make_for(c, m, cx, "dapple-A");
+	make_policy(c, m, cx, 'A');
 	if (limited && !(c->most = dapple_memory(m, cx)))
-		return NULL;
-	if (!strcmp(policy, "auto") && cx->cluster) {
+		return false;
+	if (policy == '*' && cx->cluster) {
 		Sched ca = *c, cb = *c;
-		make_for(&ca, m, cx, "dapple-A");
-		make_for(&cb, m, cx, "dapple-B");
+		make_policy(&ca, m, cx, 'A');
+		make_policy(&cb, m, cx, 'B');
 		if ((a = schedule_seconds(m, cx, ca.s)) < 0 || (b = schedule_seconds(m, cx, cb.s)) < 0)
-			return NULL;
+			return false;
 	}
-	const char *name = !strcmp(policy, "B") || (!strcmp(policy, "auto") && b < 0.99 * a) ? "dapple-B" : "dapple-A";
-	make_for(c, m, cx, name);
+	if (policy == '*')
+		policy = b < 0.99 * a ? 'B' : 'A';
+	make_policy(c, m, cx, policy);
 	if (cx->explain && limited)
 		dapple_explain(m, cx, c->s, c->most, a, b);
-	return name;
+	return true;
 }
 
 /* Takes a receive from the stages of each device that has no memory for it. False: nothing had to be taken. */
@@ -301,7 +302,7 @@ static bool fewer_ahead(Module *m, PassCx *cx, int *ahead)
 }
 
 /* Receives are posted ahead where memory is left. */
-static bool make_room(Sched *c, Module *m, PassCx *cx, const char *name, int *ahead)
+static bool make_room(Sched *c, Module *m, PassCx *cx, int *ahead)
 {
 	bool limited = false;
 
@@ -312,7 +313,7 @@ static bool make_room(Sched *c, Module *m, PassCx *cx, const char *name, int *ah
 	if (!pass_library(m, cx))
 		return false;
 	while (fewer_ahead(m, cx, ahead))
-		if (!make_for(c, m, cx, name))
+		if (!make_for(c, m, cx))
 			return false;
 	return true;
 }
@@ -326,8 +327,7 @@ static VersionRule rule_of(const Training *t)
 
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
-	const char *name = schedule_name(m, cx) ? schedule_name(m, cx) : "auto";
-	Sched c = { .a = m->arena, .grains = (int)m->grains, .rule = rule_of(cx->train),
+	Sched c = { .a = m->arena, .spec = schedule_asked(m, cx), .grains = (int)m->grains, .rule = rule_of(cx->train),
 		.late = cx->train ? (int)cx->train->pipe_sgd : 0 };
 	int *ahead = NEWN(m->arena, int, m->nstage + 1);
 
@@ -335,17 +335,15 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 		return diag_error(cx->d, FILELOC(m->file), 410, "schedule needs stages; run split first");
 	if (m->microbatches < 1)
 		m->microbatches = 1;
-	if (!async_check(m, cx, name))
+	if (!async_check(m, cx, c.spec))
 		return false;
 	find_edges(&c, m);
 	for (int t = 0; t < m->nstage; t++)
 		ahead[t] = limited ? RECEIVE_AHEAD : 0;
 	c.ahead = ahead;
-	if (!strcmp(name, "auto"))
-		name = "1f1b";
-	if (strcmp(name, "dapple") ? !make_for(&c, m, cx, name) : !(name = choose_policy(&c, m, cx, limited)))
+	if (!(c.spec.kind == SCHEDULE_DAPPLE ? choose_policy(&c, m, cx, limited) : make_for(&c, m, cx)))
 		return false;
-	if (limited && !make_room(&c, m, cx, name, ahead))
+	if (limited && !make_room(&c, m, cx, ahead))
 		return false;
 	if (c.s->async && !m->stage[m->nstage - 1]->backward->first)      /* who counts the labels tells the others so in a backward */
 		return diag_error(cx->d, NOLOC, 501, "schedule %s: of the plan's %d stages the last computes nothing but the value of "

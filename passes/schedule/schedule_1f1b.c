@@ -65,13 +65,14 @@ static void slots(Sched *c)
 	}
 }
 
-void schedule_1f1b(Sched *c)
+bool schedule_1f1b(Sched *c, Diag *d)
 {
 	const int ndev = c->s->ndevice;
 	Play p = { .c = c, .nf = NEWN(c->a, int, ndev), .nb = NEWN(c->a, int, ndev), .busy = NEWN(c->a, int, ndev),
 		.f_end = NEWN(c->a, int *, c->s->nstage), .b_end = NEWN(c->a, int *, c->s->nstage) };
 	int left = 0;
 
+	(void)d;
 	slots(c);
 	sched_entries(c);
 	for (int t = 0; t < c->s->nstage; t++) {
@@ -88,4 +89,5 @@ void schedule_1f1b(Sched *c)
 				left -= start_one(&p, r, now);
 	for (int r = 0; r < ndev; r++)
 		sched_end(c, r);
+	return true;
 }

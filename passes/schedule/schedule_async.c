@@ -23,19 +23,14 @@
 #include <string.h>
 #include "sched.h"
 
-static bool is_forward(const char *name) { return !strncmp(name, "always-forward", strlen("always-forward")); }
-static bool is_backward(const char *name) { return !strcmp(name, "always-backward"); }
-
 bool one_per_step(const Training *t)
 {
-	const char *s = t ? t->schedule : NULL;
-
-	return s && (!strcmp(s, "pipedream") || !strcmp(s, "mp") || is_forward(s) || is_backward(s));
+	return t && schedule_row(t->schedule)->flow & FLOW_EACH;
 }
 
 bool schedule_async(const Training *t)
 {
-	return one_per_step(t) || (t && t->pipe_sgd > 1) || (t && t->schedule && !strcmp(t->schedule, "2bw"));
+	return t && (t->pipe_sgd > 1 || schedule_is_async(t->schedule));
 }
 
 /* ---- what has no meaning ---- */
@@ -45,14 +40,18 @@ static bool refuse(const PassCx *cx, const char *why)
 	return diag_error(cx->d, FILELOC(cx->train->file), 520, "%s", why);
 }
 
-static bool meaningful_flags(const PassCx *cx, const char *name, int nstage, const int *replicas)
+static bool keeps_versions(const ScheduleRow *r) { return r->flow & FLOW_VERSIONS; }
+static bool one_update_each(const ScheduleRow *r) { return r->flow & FLOW_ONE_UPDATE || !(r->flow & FLOW_ASYNC); }
+
+static bool meaningful_flags(const PassCx *cx, ScheduleSpec spec, int nstage, const int *replicas)
 {
 	const Training *t = cx->train;
 	const bool none = t->stash && !strcmp(t->stash, "none");
 
-	if ((none || t->vertical_sync) && strcmp(name, "pipedream") != 0)
-		return refuse(cx, arena_printf(cx->scratch, "%s is of --schedule pipedream: schedule %s keeps no versions that it could "
-			"choose from", none ? "--stash none" : "--vertical-sync", name));
+	if ((none || t->vertical_sync) && !keeps_versions(schedule_row(spec)))
+		return refuse(cx, arena_printf(cx->scratch, "%s is of --schedule %s: schedule %s keeps no versions that it could "
+			"choose from", none ? "--stash none" : "--vertical-sync", schedule_list(cx->scratch, keeps_versions),
+			schedule_str(cx->scratch, spec)));
 	if (none && t->vertical_sync)
 		return refuse(cx, "--vertical-sync reads older weights in every stage; with --stash none there are none");
 	for (int s = 1; s < nstage && t->vertical_sync; s++)
@@ -72,28 +71,29 @@ static int depth_of(const int *replicas, int nstage, int stage)
 }
 
 /* What a bound in minibatches of an input replica wants of the other stages' replicas. */
-static bool policy_check(const PassCx *cx, const char *name, int nstage, const int *replicas)
+static bool policy_check(const PassCx *cx, ScheduleSpec spec, int nstage, const int *replicas)
 {
+	const char *name = schedule_str(cx->scratch, spec);
 	const int noam = depth_of(replicas, nstage, 0);
 
 	for (int s = 0; s < nstage; s++) {
-		if (is_forward(name) && replicas[s] != replicas[0])
+		if (spec.kind == SCHEDULE_ALWAYS_F && replicas[s] != replicas[0])
 			return refuse(cx, arena_printf(cx->scratch, "schedule %s bounds the minibatches in flight by replica: stage 0 has %d, "
 				"stage %d has %d; it needs as many replicas in every stage", name, replicas[0], s, replicas[s]));
-		if (is_backward(name) && noam * replicas[0] % replicas[s])
+		if (spec.kind == SCHEDULE_ALWAYS_B && noam * replicas[0] % replicas[s])
 			return refuse(cx, arena_printf(cx->scratch, "schedule %s: a round is %d minibatches, %d for each replica of stage 0; "
 				"they cannot be dealt evenly to the %d replicas of stage %d", name, noam * replicas[0], noam, replicas[s], s));
 	}
 	return true;
 }
 
-static bool pipe_sgd_check(const Module *m, const PassCx *cx, const char *name)
+static bool pipe_sgd_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 {
 	const int64_t k = cx->train->pipe_sgd;
 
-	if (k > 1 && strcmp(name, "auto") && strcmp(name, "1f1b"))
+	if (k > 1 && spec.kind != SCHEDULE_AUTO && spec.kind != SCHEDULE_PLAIN)
 		return refuse(cx, arena_printf(cx->scratch, "--pipe-sgd %lld delays the gradients of whole steps, schedule %s those of stages: "
-			"together they have no formula", (long long)k, name));
+			"together they have no formula", (long long)k, schedule_str(cx->scratch, spec)));
 	if (k > 1 && m->nstage > 1)
 		return refuse(cx, arena_printf(cx->scratch, "--pipe-sgd %lld is of data parallelism: the plan must have one stage, not %d",
 			(long long)k, m->nstage));
@@ -113,54 +113,52 @@ static int holders(const Module *m, const Value *v, int *last)
 	return n;
 }
 
-/* Whether all stages make one update of each step, so that a sum over them is of one step: then a weight that two stages hold
- * has one value, and the norm over all gradients is one norm. PipeDream's stages update on their own. */
-static bool one_update(const char *name, const Training *t)
+/* Where stages update on their own (FLOW_ONE_UPDATE is not set), a weight that two of them hold has no one value, and the norm
+ * over all gradients is not one norm: a sum over stages would be of several steps. */
+static bool across_stages(const Module *m, const PassCx *cx, ScheduleSpec spec)
 {
-	return t->pipe_sgd > 1 || !strcmp(name, "2bw") || !strcmp(name, "mp");
-}
-
-static bool across_stages(const Module *m, const PassCx *cx, const char *name)
-{
+	const char *name = schedule_str(cx->scratch, spec), *others = schedule_list(cx->scratch, one_update_each);
 	int last = 0;
 
 	for (int i = 0; i < m->nparam; i++)
 		if (holders(m, m->param[i], &last) > 1 && !m->param[i]->param->frozen)
 			return refuse(cx, arena_printf(cx->scratch, "schedule %s: parameter %s is trained in stage %d and in an earlier one, whose "
 				"updates are of different steps; choose a plan that keeps it in one stage, or a schedule with one update for all "
-				"stages (2bw, 1f1b)", name, m->param[i]->name, last));
+				"stages (%s)", name, m->param[i]->name, last, others));
 	for (int t = 0; t < m->nstage && m->nstage > 1; t++)
 		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
 			if (n->op == OP_ClipNorm)
 				return refuse(cx, arena_printf(cx->scratch, "schedule %s: the norm that %s is over the gradients of all stages, which "
-					"never have those of one step at one time; choose a schedule with one update for all stages (2bw, 1f1b)", name,
-					cx->train->opt.clip_norm > 0 ? "clipping limits" : "--gnorm tells"));
+					"never have those of one step at one time; choose a schedule with one update for all stages (%s)", name,
+					cx->train->opt.clip_norm > 0 ? "clipping limits" : "--gnorm tells", others));
 	return true;
 }
 
-bool async_check(const Module *m, const PassCx *cx, const char *name)
+bool async_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 {
+	const char *name = schedule_str(cx->scratch, spec);
 	int *replicas = NEWN(cx->scratch, int, m->nstage);
 
 	for (int t = 0; t < m->nstage; t++)
 		replicas[t] = m->stage[t]->replicas;
-	if (!cx->train || !meaningful_flags(cx, name, m->nstage, replicas))
+	if (!cx->train || !meaningful_flags(cx, spec, m->nstage, replicas))
 		return !cx->train;
-	if (!pipe_sgd_check(m, cx, name) || !policy_check(cx, name, m->nstage, replicas))
+	if (!pipe_sgd_check(m, cx, spec) || !policy_check(cx, spec, m->nstage, replicas))
 		return false;
 	if (!schedule_async(cx->train))
 		return (!cx->train->warmup_steps && !cx->train->warmup_epochs) ||
 			refuse(cx, arena_printf(cx->scratch, "--warmup-steps and --warmup-epochs are of asynchronous schedules; schedule %s is flushed in "
-				"every step", strcmp(name, "auto") ? name : "1f1b"));
+				"every step", spec.kind ? name : schedule_name(SCHEDULE_PLAIN)));
 	if (cx->train->amp && !strcmp(cx->train->amp, "fp16"))
 		return refuse(cx, arena_printf(cx->scratch, "schedule %s with --amp fp16: the scale of a step's loss is that of its update, "
-			"and updates of other steps lie between; choose bf16, or a schedule that is flushed (1f1b)", name));
-	if (!one_update(name, cx->train) && !across_stages(m, cx, name))
+			"and updates of other steps lie between; choose bf16, or a schedule that is flushed (%s)", name,
+			schedule_name(SCHEDULE_PLAIN)));
+	if (cx->train->pipe_sgd < 2 && !one_update_each(schedule_row(spec)) && !across_stages(m, cx, spec))
 		return false;
-	for (int t = 0; t < m->nstage && !strcmp(name, "mp"); t++)
+	for (int t = 0; t < m->nstage && spec.kind == SCHEDULE_MP; t++)
 		if (replicas[t] > 1)
-			return refuse(cx, arena_printf(cx->scratch, "schedule mp has one minibatch in flight: the %d replicas of stage %d would "
-				"wait for one another", replicas[t], t));
+			return refuse(cx, arena_printf(cx->scratch, "schedule %s has one minibatch in flight: the %d replicas of stage %d would "
+				"wait for one another", name, replicas[t], t));
 	return true;
 }
 
@@ -356,10 +354,12 @@ static void begin(Sched *c, VersionRule rule, int depth)
 
 /* Pipe-SGD (section 3.1): replicas of one stage, gradients summed in the background while the next steps compute. A turn
  * is a step on the newest weights, then the update with the gradients of the step K - 1 before. */
-void schedule_pipe_sgd(Sched *c, int k)
+bool schedule_pipe_sgd(Sched *c, Diag *d)
 {
 	Schedule *s = c->s;
+	const int k = c->spec.n;
 
+	(void)d;
 	begin(c, VERSION_STASH, 1);
 	s->robin = false;
 	s->late = k - 1;
@@ -373,22 +373,27 @@ void schedule_pipe_sgd(Sched *c, int k)
 	}
 	give(c, k + 2, false);
 	show(c, k + 2, false);
+	return true;
 }
 
-static int bound_of(const Sched *c, const char *name)
+/* Minibatches in flight at every stage; 0: NOAM of each. */
+static int bound_of(const Sched *c)
 {
-	const char *n = strchr(name, ':');
-
-	return !strcmp(name, "mp") ? 1 : !is_forward(name) ? 0 : n ? atoi(n + 1) : depth_of(c->s->replicas, c->s->nstage, 0);
+	switch (c->spec.kind) {
+	case SCHEDULE_MP:       return 1;
+	case SCHEDULE_ALWAYS_F: return c->spec.n ? c->spec.n : depth_of(c->s->replicas, c->s->nstage, 0);
+	default:                return 0;
+	}
 }
 
 /* A minibatch a step; each replica's turn has one. */
-void schedule_pipedream(Sched *c, const char *name)
+bool schedule_pipedream(Sched *c, Diag *d)
 {
 	Schedule *s = c->s;
 
-	begin(c, strcmp(name, "pipedream") ? VERSION_STASH : c->rule, bound_of(c, name));
-	if (is_backward(name)) {
+	(void)d;
+	begin(c, keeps_versions(schedule_row(c->spec)) ? c->rule : VERSION_STASH, bound_of(c));
+	if (c->spec.kind == SCHEDULE_ALWAYS_B) {
 		s->round = NEWN(c->a, int, s->nstage);
 		for (int t = 0; t < s->nstage; t++)
 			s->round[t] = s->depth[0] * s->replicas[0] / s->replicas[t];
@@ -401,6 +406,7 @@ void schedule_pipedream(Sched *c, const char *name)
 	const int steps = s->round ? 4 * s->round[0] * s->replicas[0] : steps_shown(s);
 	give(c, steps, true);
 	show(c, steps, true);
+	return true;
 }
 
 /* The place of a step's microbatch among those of its device in stage t. */
@@ -459,8 +465,8 @@ bool schedule_2bw(Sched *c, Diag *d)
 	begin(c, VERSION_PREVIOUS, 0);
 	for (int t = 0; t < c->s->nstage; t++)
 		if (c->s->per_step % c->s->replicas[t] || c->s->per_step / c->s->replicas[t] < c->s->depth[t])
-			return diag_error(d, NOLOC, 520, "schedule 2bw: the %d microbatches of a step must be a multiple of the %d replicas of "
-				"stage %d, and %d or more of each", c->s->per_step, c->s->replicas[t], t, c->s->depth[t]);
+			return diag_error(d, NOLOC, 520, "schedule %s: the %d microbatches of a step must be a multiple of the %d replicas of "
+				"stage %d, and %d or more of each", c->s->name, c->s->per_step, c->s->replicas[t], t, c->s->depth[t]);
 	limit_depths(c);
 	for (int r = 0; r < c->s->ndevice; r++)
 		fill_turn(c, r, 1);

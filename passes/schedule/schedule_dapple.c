@@ -73,14 +73,15 @@ static void depths(Sched *c, char policy)
 	}
 }
 
-void schedule_dapple(Sched *c, char policy)
+bool schedule_dapple(Sched *c, Diag *d)
 {
 	const Schedule *s = c->s;
 	Play p = { .c = c, .nf = NEWN(c->a, int, s->ndevice), .nb = NEWN(c->a, int, s->ndevice),
 		.f = NEWN(c->a, bool *, s->nstage), .b = NEWN(c->a, bool *, s->nstage) };
 	int left = 0;
 
-	depths(c, policy);
+	(void)d;
+	depths(c, c->spec.n ? (char)c->spec.n : 'A');
 	sched_entries(c);
 	for (int t = 0; t < s->nstage; t++) {
 		p.f[t] = NEWN(c->a, bool, s->nmicro);
@@ -101,6 +102,7 @@ void schedule_dapple(Sched *c, char policy)
 	}
 	for (int r = 0; r < s->ndevice; r++)
 		sched_end(c, r);
+	return true;
 }
 
 /* ---- what a module allows ---- */

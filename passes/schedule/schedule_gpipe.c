@@ -2,8 +2,9 @@
  * flight at once, so each has its own slot. Backwards run in the order of the forwards. */
 #include "sched.h"
 
-void schedule_gpipe(Sched *c)
+bool schedule_gpipe(Sched *c, Diag *d)
 {
+	(void)d;
 	for (int r = 0; r < c->s->ndevice; r++)
 		if (c->s->inflight[c->stage[r]] < c->ngrain[r])
 			c->s->inflight[c->stage[r]] = c->ngrain[r];
@@ -16,4 +17,5 @@ void schedule_gpipe(Sched *c)
 			sched_backward(c, r, k);
 		sched_end(c, r);
 	}
+	return true;
 }

@@ -10,7 +10,7 @@
 
 bool schedule_interleaved(Sched *c, Diag *d)
 {
-	const int v = schedule_chunks(c->s->name), groups = c->s->nstage / v;
+	const int v = schedule_chunks_of(c->spec, c->s->nstage), groups = c->s->nstage / v;
 	DeviceSchedule *work = NEWN(c->a, DeviceSchedule, c->s->ndevice);
 
 	for (int r = 0; r < c->s->ndevice; r++) {

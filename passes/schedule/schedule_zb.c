@@ -73,9 +73,9 @@ static void h1_played(const Zb *z, const DeviceSchedule *played, int p)
 }
 
 /* 1F1B's lists; c->s is as if there had been none. */
-static DeviceSchedule *play(Sched *c)
+static DeviceSchedule *play(Sched *c, Diag *d)
 {
-	schedule_1f1b(c);
+	schedule_1f1b(c, d);
 	DeviceSchedule *played = c->s->dev;
 	c->s->dev = NEWN(c->a, DeviceSchedule, c->s->ndevice);
 	for (int t = 0; t < c->s->nstage; t++)
@@ -125,10 +125,11 @@ static void vee(const Zb *z, int groups, int p)
 		put(z, ACT_W, 0, x.w++);
 }
 
-void schedule_zb(Sched *c, bool v)
+bool schedule_zb(Sched *c, Diag *d)
 {
+	const bool v = schedule_chunks_of(c->spec, c->s->nstage) == 2;
 	DeviceSchedule *work = NEWN(c->a, DeviceSchedule, c->s->ndevice);
-	const DeviceSchedule *played = !v && unequal(c->s) ? play(c) : NULL;
+	const DeviceSchedule *played = !v && unequal(c->s) ? play(c, d) : NULL;
 	const int groups = v ? c->s->nstage / 2 : c->s->nstage;
 
 	for (int r = 0; r < c->s->ndevice; r++) {
@@ -139,4 +140,5 @@ void schedule_zb(Sched *c, bool v)
 			(v ? vee : h1)(&z, groups, c->stage[r]);
 	}
 	sched_from_work(c, work);
+	return true;
 }

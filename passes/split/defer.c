@@ -1,4 +1,4 @@
-/* defer: splits backwards for schedules that do so (zb-h1, zbv, a file with W actions). B keeps what the gradients that
+/* defer: splits backwards for schedules that do so. B keeps what the gradients that
  * are sent to earlier stages need; everything else, above all the gradients of weights, becomes a graph of its own,
  * W, which runs when the schedule has time for it (Qi et al. 2023, "Zero bubble pipeline parallelism", section 2). The
  * first stage sends nothing back: its B waits for its messages, its W does the rest.
@@ -87,10 +87,8 @@ static void defer(Module *m, PassCx *cx, Stage *s)
 
 bool pass_defer(Module *m, PassCx *cx)
 {
-	bool splits = false;
+	const bool splits = schedule_splits(schedule_asked(m, cx));
 
-	if (!schedule_splits(cx->scratch, schedule_name(m, cx), &splits, cx->d))
-		return false;
 	for (int i = 0; i < m->nstage && splits; i++)
 		if (!m->stage[i]->weight)
 			defer(m, cx, m->stage[i]);

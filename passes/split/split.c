@@ -57,7 +57,7 @@ static bool make_stages(Splitter *sp)
 	int *replicas = NEWN(sp->cx->scratch, int, sp->n);
 	for (int i = 0; i < sp->n; i++)
 		replicas[i] = plan ? plan->stage[i].replicas : nasked == sp->n ? asked[i] : 1;
-	if (!plan_place(sp->cx->scratch, schedule_name(m, sp->cx), sp->n, replicas, &at, sp->cx->d))
+	if (!plan_place(sp->cx->scratch, schedule_asked(m, sp->cx), sp->n, replicas, &at, sp->cx->d))
 		return false;
 	sp->nrank = plan && plan->rank ? plan->ndevice : at.ndevice;
 	sp->first_rank = plan && plan->rank ? plan->rank : at.rank;

@@ -125,7 +125,7 @@ bool evaluation_modes(Module *m, PassCx *cx)
 		return true;
 	if (keep && schedule_async(t))
 		return diag_error(cx->d, FILELOC(m->file), 315, "data.last: keep trains on a short step, and asynchronous schedule '%s' "
-			"updates by microbatches, of which some would have no sample; say data.last: drop or wrap", t->schedule);
+			"updates by microbatches, of which some would have no sample; say data.last: drop or wrap", schedule_str(cx->scratch, t->schedule));
 	for (Node *n = m->graph->first, *next; n; n = next) {
 		next = n->next;
 		if (n->op == OP_BatchNorm && keep)

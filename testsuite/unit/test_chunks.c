@@ -12,6 +12,7 @@
 #include "ir/diag.h"
 #include "passes/schedule/sched.h"
 #include "passes/simulate/simulate.h"
+#include "spec.h"
 
 enum { ROW = 256 };
 
@@ -32,7 +33,7 @@ static void run_with(Case *c, const char *name, int nstage, const int *count, in
 	diag_init(&d, stderr, a);
 	for (int t = 0; t < nstage; t++)
 		edge[t] = (StageEdge){ t, t + 1, true, true };
-	c->s = schedule_make(a, name, nstage, count, micro, edge, nstage - 1, &d);
+	c->s = schedule_make(a, spec_of(name), nstage, count, micro, edge, nstage - 1, &d);
 	assert_non_null(c->s);
 	assert_true(schedule_verify(c->s, edge, nstage - 1, &d));
 

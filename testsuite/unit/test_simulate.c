@@ -139,7 +139,7 @@ static void test_gpipe(void **state)
 	chain(&c, 3, one_each, 4);
 	on_cluster(&c, 3, FREE, FREE);
 	times(&c, ones, twos, 100);
-	schedule_gpipe(&c.sched);
+	schedule_gpipe(&c.sched, NULL);
 	play(&c);
 	near(c.sim.step, 18);
 	picture(&c, 0, "0123......aabbccdd");
@@ -163,7 +163,7 @@ static void test_1f1b(void **state)
 	chain(&c, 3, one_each, 4);
 	on_cluster(&c, 3, FREE, FREE);
 	times(&c, ones, twos, 100);
-	schedule_1f1b(&c.sched);
+	schedule_1f1b(&c.sched, NULL);
 	play(&c);
 	near(c.sim.step, 18);
 	picture(&c, 0, "012....aa3bb.cc.dd");
@@ -187,7 +187,7 @@ static void test_bubble(void **state)
 				chain(&c, stages, one_each, micro);
 				on_cluster(&c, 4, FREE, FREE);
 				times(&c, ones, twos, 8);
-				(family ? schedule_1f1b : schedule_gpipe)(&c.sched);
+				(family ? schedule_1f1b : schedule_gpipe)(&c.sched, NULL);
 				play(&c);
 				near(c.sim.step, 3.0 * (micro + stages - 1));
 				near(c.sim.bubble, (double)(stages - 1) / (micro + stages - 1));
@@ -208,7 +208,7 @@ static void test_efficiency(void **state)
 			chain(&c, stages, one_each, micro);
 			on_cluster(&c, 1, FREE, (Link){ .bandwidth = 4, .latency = message - 2 / 4.0 });
 			times(&c, ones, twos, 2);
-			schedule_gpipe(&c.sched);
+			schedule_gpipe(&c.sched, NULL);
 			play(&c);
 			near(1 - c.sim.bubble, 1 / (1 + (1 + a) * (stages - 1) / micro));
 			arena_free(c.a);
@@ -223,7 +223,7 @@ static void test_unequal(void **state)
 	chain(&c, 2, one_each, 3);
 	on_cluster(&c, 2, FREE, FREE);
 	times(&c, (double[]){ 2, 1 }, (double[]){ 4, 2 }, 1);
-	schedule_gpipe(&c.sched);
+	schedule_gpipe(&c.sched, NULL);
 	play(&c);
 	near(c.sim.step, 21);
 	picture(&c, 0, "001122...aaaabbbbcccc");
@@ -233,7 +233,7 @@ static void test_unequal(void **state)
 	chain(&c, 2, one_each, 3);
 	on_cluster(&c, 2, FREE, FREE);
 	times(&c, (double[]){ 1, 2 }, (double[]){ 2, 4 }, 1);
-	schedule_1f1b(&c.sched);
+	schedule_1f1b(&c.sched, NULL);
 	play(&c);
 	near(c.sim.step, 21);
 	picture(&c, 0, "01.....aa2...bb....cc");
@@ -252,7 +252,7 @@ static void test_messages(void **state)
 	chain(&c, 2, one_each, 2);
 	on_cluster(&c, 1, FREE, slow);
 	times(&c, ones, twos, 1);
-	schedule_gpipe(&c.sched);
+	schedule_gpipe(&c.sched, NULL);
 	play(&c);
 	near(c.sim.step, 13);
 	picture(&c, 0, "01.......aabb");
@@ -267,7 +267,7 @@ static void test_messages(void **state)
 		c.sched.ahead = (int[]){ ahead, ahead };
 		on_cluster(&c, 1, FREE, slow);
 		times(&c, ones, twos, 1);
-		schedule_1f1b(&c.sched);
+		schedule_1f1b(&c.sched, NULL);
 		play(&c);
 		near(c.sim.step, ahead ? 13 : 15);
 		picture(&c, 0, ahead ? "01......aa.bb" : "01......aa...bb");
@@ -289,7 +289,7 @@ static void test_entry_sent(void **state)
 		on_cluster(&c, 1, FREE, (Link){ .bandwidth = 1 });
 		times(&c, ones, ones, 0);
 		c.model.msg[1].bytes = 5;
-		schedule_1f1b(&c.sched);
+		schedule_1f1b(&c.sched, NULL);
 		play(&c);
 		near(c.sim.step, ahead ? 14 : 15);
 		picture(&c, 0, ahead ? "01......a....b" : "01......a.....b");
@@ -315,7 +315,7 @@ static void test_replicas(void **state)
 	c.model.join = &ring;
 	c.model.njoin = 1;
 	c.model.weights = 4;
-	schedule_1f1b(&c.sched);
+	schedule_1f1b(&c.sched, NULL);
 	play(&c);
 	near(c.sim.step, 3 + (0.5 + 4 / 2.0) + 1);       /* small: to everyone at once */
 	assert_int_equal(c.sim.load[0].joins, 8);
@@ -368,7 +368,7 @@ static void test_contention(void **state)
 		chain(&c, 2, twice, 2);
 		on_cluster(&c, 4 / hosts, slow, slow);
 		times(&c, ones, ones, 2);
-		schedule_1f1b(&c.sched);
+		schedule_1f1b(&c.sched, NULL);
 		play(&c);
 		near(c.sim.step, hosts == 1 ? 8 : 10);
 		picture(&c, 0, hosts == 1 ? "0......a" : "0......a..");
@@ -396,7 +396,7 @@ static void test_sums_share(void **state)
 	c.model.device = device;
 	c.model.join = ring;
 	c.model.njoin = 2;
-	schedule_1f1b(&c.sched);
+	schedule_1f1b(&c.sched, NULL);
 	play(&c);
 	/* the last stage's begins at 3 and has 1 of its 2 s when the other begins; both at half from 4 to 6 */
 	near(c.sim.step, 7);
@@ -420,7 +420,7 @@ static void test_ring_order(void **state)
 		times(&c, ones, ones, 0);
 		c.model.join = &ring;
 		c.model.njoin = 1;
-		schedule_1f1b(&c.sched);
+		schedule_1f1b(&c.sched, NULL);
 		play(&c);
 		near(c.sim.step, 2 + 2 * 3 * (0.5 + 1 + k));
 		arena_free(c.a);
@@ -441,7 +441,7 @@ static double served(const SimServe *serve, int n)
 	c.model.njoin = 1;
 	c.model.serve = arena_dup(c.a, serve, sizeof *serve * (size_t)n);
 	c.model.nserve = n;
-	schedule_1f1b(&c.sched);
+	schedule_1f1b(&c.sched, NULL);
 	play(&c);
 	arena_free(c.a);
 	return c.sim.step - 2;
@@ -477,7 +477,7 @@ static void test_sum_beside_message(void **state)
 	times(&c, ones, ones, 2 << 20);
 	c.model.join = &ring;
 	c.model.njoin = 1;
-	schedule_1f1b(&c.sched);
+	schedule_1f1b(&c.sched, NULL);
 	play(&c);
 	/* forwards 0-1 and 3-4, a backward 4-5; what begins at 5 would take 2 s each, alone */
 	near(c.sim.spent[2][ACT_SYNC], 4);
@@ -525,7 +525,7 @@ static void test_same_twice(void **state)
 		chain(&c[i], 3, replicas, 12);
 		on_cluster(&c[i], 2, (Link){ .bandwidth = 7, .latency = 0.1 }, (Link){ .bandwidth = 3, .latency = 0.3 });
 		times(&c[i], (double[]){ 3, 2, 1 }, (double[]){ 5, 4, 3 }, 5);
-		schedule_1f1b(&c[i].sched);
+		schedule_1f1b(&c[i].sched, NULL);
 		play(&c[i]);
 	}
 	assert_int_equal(c[0].sim.nspan, c[1].sim.nspan);
@@ -558,7 +558,7 @@ static void test_4096(void **state)
 	chain(&c, SIDE, replicas, SIDE * ROUNDS);
 	on_cluster(&c, 8, (Link){ .bandwidth = 100e9, .latency = 2e-6 }, (Link){ .bandwidth = 12.5e9, .latency = 5e-6 });
 	times(&c, f, b, 1 << 20);
-	schedule_gpipe(&c.sched);
+	schedule_gpipe(&c.sched, NULL);
 	diag_init(&d, stderr, c.a);
 	const clock_t start = clock();
 	assert_true(simulate(c.a, &c.model, &c.sim, &d));

@@ -171,6 +171,9 @@ static bool single(Compile *c, const char *dir, int64_t microbatches, int thread
 	o.t.plan = "1";
 	o.t.given = NULL;
 	o.t.comm = NULL;
+	if (!schedule_is_async(o.t.schedule))       /* its order makes no difference to what is computed */
+		o.t.schedule = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
+	o.t.choose_schedule = false;
 	o.t.micro = c->m->batch;
 	o.t.global = c->m->batch * microbatches;
 	o.t.threads = threads;
@@ -190,9 +193,9 @@ int verify_main(Compile *c)
 		return EXIT_NO_TOOL;
 	if (!base && !(base = mkdtemp(made)))
 		return diag_error(c->d, NOLOC, 8, "cannot make a temporary folder: %s", strerror(errno)), EXIT_INPUT;
-	if (c->o->t.schedule && !strcmp(c->o->t.schedule, "pipedream"))
+	if (schedule_is_async(c->o->t.schedule) && !(schedule_row(c->o->t.schedule)->flow & FLOW_ONE_UPDATE))
 		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, which updates before every minibatch; schedule "
-			"pipedream does not: its formula is in plan.txt"), EXIT_USAGE;
+			"%s does not: its formula is in plan.txt", schedule_str(c->a, c->o->t.schedule)), EXIT_USAGE;
 	if (served_async(&c->o->t))
 		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, whose updates have one order; with --sync async "
 			"they have that in which gradients arrive"), EXIT_USAGE;

@@ -243,6 +243,8 @@ bool compile_read(Compile *c)
 	if (o->t.global % c->m->batch)
 		return diag_error(c->d, o->t.given ? FILELOC(o->t.given->file) : NOLOC, 403, "the global batch %lld is no multiple of the microbatch %lld",
 			(long long)o->t.global, (long long)c->m->batch);
+	if (!schedule_read(c->a, &o->t.schedule, c->d))
+		return false;
 	if (!o->quiet && o->verbose)
 		diag_note(c->d, NOLOC, "microbatch %lld (%s), %d thread%s per device", (long long)c->m->batch, why, o->t.threads,
 			o->t.threads > 1 ? "s" : "");

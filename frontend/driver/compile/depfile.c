@@ -71,7 +71,7 @@ bool depfile_write(Compile *c, const char *dir)
 	depends(&r, o->t.file);
 	depends(&r, o->t.given ? o->t.given->file : NULL);
 	depends(&r, c->profile ? c->profile->file : NULL);
-	depends(&r, o->t.schedule ? schedule_file(o->t.schedule) : NULL);
+	depends(&r, o->t.schedule.file);
 	depends(&r, o->start_from);
 	flags(&r, c);
 	data(&r, c->a, dir, o->t.data, o->t.ndata);

@@ -80,7 +80,8 @@ typedef struct Reader {
 	Compile    *c;
 	GivenPlan  *g;
 	int         stage, cap_device, line, col;
-	const char *schedule, *recompute;
+	ScheduleSpec schedule;      /* SCHEDULE_AUTO: it says none */
+	const char *recompute;
 	int64_t     micro;
 	bool       *taken;          /* by device of the cluster */
 } Reader;
@@ -127,12 +128,9 @@ static void r_cluster(Yaml *y, const YNode *v, void *to)
 static void r_schedule(Yaml *y, const YNode *v, void *to)
 {
 	const char *s = yaml_text(y, v, "schedule"), *lacks;
-	Training any;
 
-	if (s && !training_schedule(&any, s, &lacks))
+	if (s && !schedule_parse(s, &((Reader *)to)->schedule, &lacks))
 		yaml_error(y, v, lacks ? "schedule %s" : "there is no schedule '%s'; pdcc --help Schedule lists them", lacks ? lacks : s);
-	else
-		((Reader *)to)->schedule = s;
 }
 
 static void r_micro(Yaml *y, const YNode *v, void *to)
@@ -181,7 +179,7 @@ static void r_devices(Yaml *y, const YNode *v, void *to)
 	int n;
 	const YNode **item = yaml_items(y, v, "devices", &n);
 
-	const char *schedule = r->schedule ? r->schedule : r->c->o->t.schedule;
+	const ScheduleSpec schedule = r->schedule.kind ? r->schedule : r->c->o->t.schedule;
 	const bool chunks = schedule_chunks(schedule) > 1;      /* several stages on a device; stands before `stages` */
 
 	for (int d = 0; d < k->ndevice; d++)
@@ -249,7 +247,7 @@ bool plan_load(Compile *c)
 		return false;
 	t->given = g;
 	t->micro = t->micro ? t->micro : r.micro;
-	if (r.schedule && !strcmp(t->schedule, "auto"))
+	if (!t->schedule.kind)
 		t->schedule = r.schedule;
 	if (r.recompute && !strcmp(t->recompute, "none"))
 		t->recompute = r.recompute;
@@ -298,9 +296,10 @@ static void write_owner(Buf *b, bool json, const char *key, const char *name, co
 /* As --schedule takes it: a schedule of a file is named by it, Pipe-SGD is a flag of its own. */
 static const char *schedule_word_of(const Compile *c)
 {
-	const char *name = c->m->schedule->name;
+	const Schedule *s = c->m->schedule;
 
-	return c->m->schedule->late ? "1f1b" : !strcmp(name, "csv") ? c->o->t.schedule : name;
+	return s->kind == SCHEDULE_PIPE_SGD ? schedule_name(SCHEDULE_PLAIN) :
+		schedule_table[s->kind].param == PARAM_FILE ? schedule_str(c->a, c->o->t.schedule) : s->name;
 }
 
 bool plan_save(const Compile *c, const char *file)
@@ -315,7 +314,7 @@ bool plan_save(const Compile *c, const char *file)
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
 	const int64_t slices = c->m->grains ? c->m->grains : 1;      /* of what the user calls a microbatch */
 	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
-	if (json || !strncmp(schedule_word_of(c), "csv:", 4))
+	if (json || schedule_table[c->m->schedule->kind].param == PARAM_FILE)
 		quote(&b, schedule_word_of(c));
 	else
 		buf_puts(&b, schedule_word_of(c));

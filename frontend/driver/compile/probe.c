@@ -49,6 +49,6 @@ bool probe_plan(Probe *p, const Training *t, const Cluster *cluster, bool quick,
 		.profile = p->c.profile, .sized = p->c.sized, .memory_scale = p->c.memory_scale, .quick = quick };
 
 	*plan = (Plan){ 0 };
-	p->c.m->schedule_name = NULL;
+	p->c.m->chosen = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
 	return passes(p, &cx, "partition", "place");
 }

@@ -56,7 +56,7 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 		return false;
 	if (!o->t.plan || !of->command_profile) {
 		o->t.plan = "1";
-		o->t.schedule = "auto";
+		o->t.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
 		o->t.global = 0;
 	}
 	if (!o->t.global && !o->t.microbatches)

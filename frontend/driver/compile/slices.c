@@ -76,14 +76,15 @@ static void warn_of_statistics(const Compile *c)
 			}
 }
 
+static bool sums_several(const ScheduleRow *r) { return !(r->flow & FLOW_EACH); }
+
 static bool compile_sliced(Compile *c, const int *replicas, int n, const char *dump)
 {
 	const int64_t micro = c->m->batch, grains = grains_for(replicas, n, micro);
-	const char *s = c->o->t.schedule;
 
 	if (one_per_step(&c->o->t))
 		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s updates after every microbatch, which one "
-			"replica has whole; 2bw and the synchronous schedules sum several", s);
+			"replica has whole; other schedules sum several (%s)", schedule_str(c->a, c->o->t.schedule), schedule_list(c->a, sums_several));
 
 	if (!grains)
 		return diag_error(c->d, NOLOC, 405, "a microbatch of %lld samples cannot be sliced over the replicas of plan %s",
@@ -164,7 +165,8 @@ bool compile_plan(Compile *c, const char *dump)
 	if (c->o->start_from || !strcmp(how, "round-robin"))
 		return compile_fit(c, dump);
 	if (!strcmp(how, "slice") && schedule_async(&c->o->t))
-		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s gives whole microbatches to replicas", c->o->t.pipe_sgd > 1 ? "pipe-sgd" : c->o->t.schedule);
+		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s gives whole microbatches to replicas", c->o->t.pipe_sgd > 1 ?
+			schedule_name(SCHEDULE_PIPE_SGD) : schedule_str(c->a, c->o->t.schedule));
 	if (!strcmp(how, "slice"))
 		return find_replicas(c, &replicas, &n) && compile_sliced(c, replicas, n, dump);
 	return compile_fit(c, dump) && (!worth_slicing(c) || choose(c, dump));

@@ -34,7 +34,7 @@ static const Row rows[] = {
 };
 
 static const struct { const char *name; int which; } shared[] = {
-	{ "schedule", WORDS_SCHEDULE }, { "warmup-policy", WORDS_WARMUP_POLICY }, { "replica-split", WORDS_REPLICA_SPLIT },
+	{ "warmup-policy", WORDS_WARMUP_POLICY }, { "replica-split", WORDS_REPLICA_SPLIT },
 	{ "stash", WORDS_STASH }, { "recompute", WORDS_RECOMPUTE }, { "sync", WORDS_SYNC },
 };
 
@@ -42,6 +42,10 @@ bool choices_of(const char *name, Choices *c)
 {
 	if (!strcmp(name, "ir-format")) {
 		*c = (Choices){ ir_form_name, FORMS, NULL };
+		return true;
+	}
+	if (!strcmp(name, "schedule")) {
+		*c = (Choices){ schedule_choices, schedule_nchoice, NULL };
 		return true;
 	}
 	for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)

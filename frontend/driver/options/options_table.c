@@ -356,23 +356,21 @@ const Opt opt_table[] = {
 	{ "Plan", "profile", "P", "times of nodes: a profile.json, estimate, or run to measure now", TEXT, AT(profile), 0, 0, 0, 0 },
 	{ "Plan", "profile-cache", "DIR", "where measured times are kept; none: nowhere. Default: ~/.cache/pdcc", TEXT, AT(profile_cache), 0, 0, 0, 0 },
 	{ "Plan", "profile-seconds", "N", "at most so long for every stage, 10 when not said", INT, AT(profile_seconds), 0, 0, 1, 86400 },
-	{ "Schedule", "schedule", "S", "1f1b where nothing is said, gpipe, dapple, interleaved:V (V stages on every device), zb-h1, zbv (zero "
-		"bubble), csv:FILE (PyTorch's notation); auto: the fastest of these by simulation; asynchronous: pipedream, 2bw; mp: one "
-		"minibatch in flight; always-forward[:N], always-backward: what PipeDream's 1F1B is better than", CALL, 0, o_schedule, 0, 0, 0 },
-	{ "Schedule", "warmup-policy", "P", "of dapple: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
+	{ "Schedule", "schedule", "S", schedule_help, CALL, 0, o_schedule, 0, 0, 0 },
+	{ "Schedule", "warmup-policy", "P", "of early backwards: A, B: K_i = min(S-i, D) or min(2(S-i)-1, D) forwards first; auto: by simulation", CALL, 0,
 		o_warmup_policy, 0, 0, 0 },
 	{ "Schedule", "replica-split", "S", "slice: every replica has a slice of each microbatch; round-robin: one has all; auto", CALL, 0,
 		o_replica_split, 0, 0, 0 },
-	{ "Schedule", "stash", "S", "pipedream: auto, on; none: a backward reads the newest weights", CALL, 0, o_stash, 0, 0, 0 },
+	{ "Schedule", "stash", "S", "where stages keep versions of their weights: auto, on; none: a backward reads the newest weights", CALL, 0, o_stash, 0, 0, 0 },
 	{ "Schedule", "pipe-sgd", "K", "data parallelism: an update has the gradients of K - 1 steps before, which are summed meanwhile", INT,
 		TR(pipe_sgd), 0, 0, 1, 1024 },
 	{ "Schedule", "warmup-steps", "N", "asynchronous: the first N steps are flushed", INT, TR(warmup_steps), 0, 0, 0, INT64_MAX },
 	{ "Schedule", "warmup-epochs", "N", "the same of the steps that begin in the first N epochs", INT, TR(warmup_epochs), 0, 0, 0, 1 << 30 },
-	{ "Schedule", "vertical-sync", NULL, "pipedream: all stages use the weights that were the first stage's newest", FLAG,
+	{ "Schedule", "vertical-sync", NULL, "there too: all stages use the weights that were the first stage's newest", FLAG,
 		TR(vertical_sync), 0, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
-	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers (of pipedream: at the replicas of their stage); hybrid: each "
+	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers (where every stage updates on its own: at the replicas of their stage); hybrid: each "
 		"the way that moves fewer bytes of a device (Parallax, Table 3); auto: fewer through the busiest host; ps-sync, async: ps with --sync sync, async", CALL, 0, o_comm, 0, 0, 0 },
 	{ "Communication", "servers", "N", "processes that hold parameters, for ps, hybrid and auto; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
 	{ "Communication", "sync", "S", "sync; async: servers update with each device's gradient when it comes, for itself, and devices pull the "

@@ -11,7 +11,8 @@
 typedef struct Ask {
 	Arena *a;
 	Diag  *d;
-	const char *file, *schedule, *without;
+	const char *file, *without;
+	ScheduleSpec schedule;
 	double each, machines, within, between, latency, memory, microbatches;
 	bool   compare, exhaustive, local, compress, json, help;
 } Ask;
@@ -23,7 +24,7 @@ static const char help[] =
 	"  --latency S              seconds of every link (0)\n"
 	"  --microbatches N         per step, over all replicas (4 per device)\n"
 	"  --memory BYTES           per device\n"
-	"  --schedule S             1f1b (default), gpipe, dapple\n"
+	"  --schedule S             one of those with a stage per device and steps that end (pdcc --help Schedule)\n"
 	"  --without LAYER, --compress      as for the other planners\n"
 	"  --compare                what each planner alone comes to as well\n"
 	"  --exhaustive             the best of all plans as well, for small cases\n"
@@ -42,12 +43,22 @@ static bool numbers(Ask *q, const char *flag, const char *s, double *v, double *
 	return true;
 }
 
+static bool planned(const ScheduleRow *r) { return r->place == PLACED_OWN && !(r->flow & FLOW_ASYNC); }
+
+static bool schedule(Ask *q, const char *s)
+{
+	const char *lacks;
+
+	return (schedule_parse(s, &q->schedule, &lacks) && planned(schedule_row(q->schedule))) ||
+		diag_error(q->d, NOLOC, 1, "--schedule: '%s' is none of %s", s, schedule_list(q->a, planned));
+}
+
 static bool value(Ask *q, const char *flag, const char *s)
 {
 	if (!strcmp(flag, "--planner"))
 		return true;
 	if (!strcmp(flag, "--schedule"))
-		return q->schedule = s, true;
+		return schedule(q, s);
 	if (!strcmp(flag, "--without"))
 		return q->without = s, true;
 	if (!strcmp(flag, "--workers"))
@@ -162,7 +173,7 @@ static int run(Ask *q)
 		return EXIT_INPUT;
 	const Cluster *c = cluster_of(q);
 	PlanModel *p = plan_model_of(q->a, &st, c);
-	p->schedule = q->schedule;
+	p->schedule = p->played = q->schedule;
 	p->global = q->microbatches > 0 ? (int64_t)q->microbatches : 4 * (int64_t)c->ndevice;
 	search_start(&s, q->a, p);
 	s.no_exhaustive = q->local;
