@@ -91,6 +91,7 @@ typedef struct Training {
 	LossTerm   *loss; int nloss;    /* 0: found in the graph, or softmax cross-entropy on the only output */
 	Optimizer   opt;
 	const char **freeze; int nfreeze;       /* globs */
+	const char **parameters; int nparameters;       /* globs: parameters, whatever the reader would guess */
 	const char **trainable; int ntrainable; /* globs; empty: all */
 	Binding    *padding; int npadding;      /* embedding table (a glob) -> its row of padding, in value */
 	const char *dropout;            /* "as_exported" | "off" */

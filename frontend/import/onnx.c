@@ -1,6 +1,7 @@
 /* ModelProto -> Module: initializers and inputs, the batch axis, the nodes in order, the outputs. */
 #include <string.h>
 #include "contract.h"
+#include "guess.h"
 #include "ir/buf.h"
 #include "frontend/onnx/onnx_file.h"
 #include "frontend/onnx/torch.h"
@@ -71,6 +72,15 @@ static void make_up(Import *im, const char *name, Tensor *x)
 		square ? "a lower triangle is" : "ones are");
 }
 
+static bool is_param(Import *im, const char *name, Role role, const Tensor *x)
+{
+	if (im->contract)
+		return role == ROLE_PARAMETER || role == ROLE_FROZEN;
+	if (im->torch)
+		return torch_is_param(im->torch, name);
+	return im->guess ? guess_initializer(im->guess, name, x).param : x->type.rank > 0;
+}
+
 bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 {
 	Tensor x;
@@ -84,9 +94,8 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 		return false;
 	Value *v;
 	const Role role = im->contract ? contract_role(im->contract, t->name) : ROLE_NONE;
-	bool param = im->contract ? role == ROLE_PARAMETER || role == ROLE_FROZEN || onnx_running_stat(im, g, t->name) :
-		im->torch ? torch_is_param(im->torch, t->name) || onnx_running_stat(im, g, t->name) : x.type.rank > 0;
-	if (!dtype_float(x.type.dtype) || !param || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
+	const bool param = dtype_float(x.type.dtype) && (onnx_running_stat(im, g, t->name) || is_param(im, t->name, role, &x));
+	if (!param || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
 		if (!x.data)
 			make_up(im, t->name, &x);
 		x = onnx_widen(im, x);
@@ -504,7 +513,7 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	base = base ? base + 1 : strcmp(path, "-") ? path : "stdin";
 	dot = strrchr(base, '.');
 	*im = (Import){ .a = a, .d = d, .path = arena_str(a, path), .o = o, .shapes = shapes,
-		.top = g, .origin = im->origin, .contract = im->contract };
+		.top = g, .origin = im->origin, .contract = im->contract, .guess = im->guess };
 	im->m = module_new(a, arena_strn(a, base, dot && dot != base ? (size_t)(dot - base) : strlen(base)));
 	im->m->file = strcmp(path, "-") ? im->path : "stdin.onnx";
 	im->m->graph = graph_new(im->m, im->m->name);
@@ -572,6 +581,8 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 	im = (Import){ .a = a, .o = o, .path = path, .origin = &origin, .top = p->graph };
 	if (!o->keep_eval && !contract_read(a, p, path, &im.contract, d))
 		return NULL;
+	if (!o->keep_eval && !im.contract && !p->n_training_info)
+		im.guess = guess_new(a, p, o);
 	find_batch(&im, p->graph);
 	if (!o->keep_eval && im.from && im.to && im.from != im.to) {   /* shapes at the export's batch say what hangs on it */
 		ImportOpt as_is = *o;
@@ -591,6 +602,8 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 	} else {
 		m = import_at(a, p, path, o, NULL, &im, d);
 	}
+	if (m && im.guess && !guess_report(im.guess, im.path, d))
+		return NULL;
 	if (m && !o->keep_eval)
 		note_no_dropout(p->graph, im.path, d);
 	if (m && im.half && !o->keep_eval)

@@ -21,6 +21,10 @@ typedef struct ImportOpt {
 	int64_t default_micro;      /* for a symbolic batch that nothing binds; 0: that is an error */
 	int     init_random;        /* != 0: initial weights are drawn from this seed, data need not exist */
 	bool    frozen_bn;          /* BatchNormalization with training_mode 0 is accepted as it stands */
+	const char *const *parameters; int nparameters;         /* globs: initializers that are parameters whatever they look like */
+	const char *const *trainable; int ntrainable;           /* globs of what is trained, of what is not: no guess is worth a word there */
+	const char *const *freeze; int nfreeze;
+	bool    strict;             /* a guess that nothing supports is an error */
 	bool    keep_eval;          /* forward use (backend cases): no refusal of inference exports */
 	bool    f64;                /* every float is f64 */
 	TrainingTold *told;         /* filled; NULL: training_info is not read */

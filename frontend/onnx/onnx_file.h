@@ -32,6 +32,7 @@ typedef struct Import {
 	Map              env;
 	Map              seq;           /* sequences of a length that is known: name -> Sequence (canon_seq.c) */
 	const struct Contract *contract;        /* what the model's metadata say (contract.h); NULL: nothing */
+	struct Guesser  *guess;         /* what is a parameter where nothing says it (guess.h); NULL: not asked */
 	const Map       *torch;         /* signature that PyTorch's newer exporter wrote (torch.h); NULL: none */
 	const Map       *shapes;        /* NULL: this import is at the batch of the export */
 	Map              measured;      /* names of constants that were read off shapes (rebind.c) */

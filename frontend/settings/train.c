@@ -255,6 +255,10 @@ static void padding_idx(Yaml *y, const YNode *v, void *to)
 	for (int i = 0; i < t->npadding; i++)
 		t->padding[i] = (Binding){ name[i], 0, yaml_int(y, value[i], name[i], 0, INT32_MAX) };
 }
+static void parameters(Yaml *y, const YNode *v, void *to)
+{
+	train_globs(y, v, "parameters", &((Training *)to)->parameters, &((Training *)to)->nparameters);
+}
 static void trainable(Yaml *y, const YNode *v, void *to)
 {
 	train_globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
@@ -302,7 +306,7 @@ static void init(Yaml *y, const YNode *v, void *to)
 static const YKey top_keys[] = {
 	{ "data", train_data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
 	{ "schedule", train_schedule }, { "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "amp", amp }, { "freeze", freeze },
-	{ "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
+	{ "parameters", parameters }, { "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
 	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
 	{ "checkpoint", checkpoint }, { "metrics", metrics }, { "stop", stop },
 };

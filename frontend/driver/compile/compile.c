@@ -139,7 +139,8 @@ static ImportOpt import_opt(const Compile *c, int64_t micro)
 
 	return (ImportOpt){ .bind = t->bind, .nbind = t->nbind, .batch_axis = t->batch_axis, .nbatch_axis = t->nbatch_axis,
 		.micro = micro, .init_random = t->init_random, .frozen_bn = strcmp(t->batchnorm, "frozen") == 0, .f64 = t->f64,
-		.keep_eval = c->eval };
+		.parameters = t->parameters, .nparameters = t->nparameters, .trainable = t->trainable, .ntrainable = t->ntrainable,
+		.freeze = t->freeze, .nfreeze = t->nfreeze, .strict = c->o->strict, .keep_eval = c->eval };
 }
 
 Module *compile_import(Compile *c, int64_t micro)

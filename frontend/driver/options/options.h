@@ -24,7 +24,7 @@ typedef struct Options {
 	bool        measure;
 	int64_t     profile_seconds;                /* per stage; 0: as the programs do */
 	const char *timeline[4]; int ntimeline;     /* files for pdcc simulate */
-	bool        werror, color, no_color;
+	bool        werror, strict, color, no_color;
 	const char *wno[16]; int nwno;
 	int         error_limit;
 } Options;

@@ -18,6 +18,7 @@ static bool o_data(Cx *x, const char *v) { return training_data(x->a, &x->o->t, 
 static bool o_eval(Cx *x, const char *v) { return training_eval(x->a, &x->o->t, v, x->d); }
 static bool o_last(Cx *x, const char *v) { return training_last(&x->o->t, v, x->d); }
 static bool o_freeze(Cx *x, const char *v) { training_glob(x->a, &x->o->t.freeze, &x->o->t.nfreeze, v); return true; }
+static bool o_parameters(Cx *x, const char *v) { training_glob(x->a, &x->o->t.parameters, &x->o->t.nparameters, v); return true; }
 static bool o_trainable(Cx *x, const char *v) { training_glob(x->a, &x->o->t.trainable, &x->o->t.ntrainable, v); return true; }
 
 static bool o_lr(Cx *x, const char *v)
@@ -319,6 +320,7 @@ const Opt opt_table[] = {
 	{ "Input", "loss", "L", "auto, softmax_ce, mse, or a scalar output of the graph", CALL, 0, o_loss, 0, 0, 0 },
 	{ "Input", "labels", "NAME", "name of the labels input that is added", CALL, 0, o_labels, 0, 0, 0 },
 	{ "Input", "freeze", "GLOB", "parameters that are not trained", CALL, 0, o_freeze, 0, 0, 0 },
+	{ "Input", "parameters", "GLOB", "initializers that are parameters though they look like constants", CALL, 0, o_parameters, 0, 0, 0 },
 	{ "Input", "trainable", "GLOB", "train only these parameters", CALL, 0, o_trainable, 0, 0, 0 },
 	{ "Input", "init", "I", "initial weights: file, or random:SEED", CALL, 0, o_init, 0, 0, 0 },
 	{ "Input", "data", "INPUT=FILE", "a .npy, IDX or raw file of samples; FILE:tokens (16 bits), FILE:tokens32: windows of a row of "
@@ -446,6 +448,7 @@ const Opt opt_table[] = {
 	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },
 	{ "Doctor", "measure", NULL, "pdcc doctor measures latency and bandwidth of every kind of link", FLAG, AT(measure), 0, 0, 0, 0 },
 	{ "Messages", "verbose", NULL, "say more (-v)", FLAG, AT(verbose), 0, 0, 0, 0 },
+	{ "Messages", "strict", NULL, "a guess of what is a parameter that nothing supports is an error", FLAG, AT(strict), 0, 0, 0, 0 },
 	{ "Messages", "quiet", NULL, "errors only (-q)", FLAG, AT(quiet), 0, 0, 0, 0 },
 	{ "Messages", "color", "C", "auto, always, never", CALL, 0, o_color, 0, 0, 0 },
 	{ "Messages", "error-limit", "N", "so many errors are shown, 20 when not said", CALL, 0, o_error_limit, 0, 0, 0 },
