@@ -13,6 +13,24 @@ static void long_list(Parser *s, int n, int64_t *to)
 	}
 }
 
+/* "params=0 grads=64": numbers by name, in any order; those that are not named are 0. */
+static void labelled(Parser *s, int n, const char *const *name, int64_t *to)
+{
+	int i;
+
+	memset(to, 0, (size_t)n * sizeof *to);
+	do {
+		for (i = 0; i < n; i++) {
+			const size_t len = strlen(name[i]);
+			if (!lex_at(s, name[i]) || s->p[len] != '=')
+				continue;
+			s->p += len + 1;
+			to[i] = lex_int(s, INT64_MIN, INT64_MAX);
+			break;
+		}
+	} while (i < n);
+}
+
 void parse_stage(Parser *s)
 {
 	Stage *st = NEW(s->a, Stage);
@@ -49,20 +67,20 @@ void parse_stage(Parser *s)
 				PUSH(s->a, st->param, st->nparam, st->capparam) = parse_value(s, NULL);
 			while (lex_eat(s, ","));
 		} else if (lex_eat(s, "regions_at")) {
-			long_list(s, REGION_COUNT, st->at);
+			labelled(s, REGION_COUNT, region_name, st->at);
 		} else if (lex_eat(s, "regions_bytes")) {
-			long_list(s, REGION_COUNT, st->bytes);
+			labelled(s, REGION_COUNT, region_name, st->bytes);
 		} else if (lex_eat(s, "memory")) {
 			int64_t v[3];
 
-			long_list(s, 3, v);
+			labelled(s, 3, memory_name, v);
 			st->slot_bytes = v[0];
 			st->entry_bytes = v[1];
 			st->arena = v[2];
 		} else if (lex_eat(s, "versions")) {
 			int64_t v[3];
 
-			long_list(s, 3, v);
+			labelled(s, 3, versions_name, v);
 			st->versions = (int)v[0];
 			st->version_bytes = v[1];
 			st->versions_at = v[2];

@@ -22,6 +22,8 @@ const char *const phase_name[3] = { "fwd", "bwd", "update" };
 const char *const region_name[REGION_COUNT] = {
 	"none", "params", "state", "grads", "leaf", "stack", "entry", "slot", "tmp", "scratch"
 };
+const char *const memory_name[3] = { "slot", "entry", "arena" };
+const char *const versions_name[3] = { "count", "bytes", "at" };
 const char *const param_kind_name[3] = { "weight", "buffer", "state" };
 const char *const sync_name[SYNC_KINDS] = { "none", "allreduce", "ps", "allgatherv" };
 const char *const action_name[ACT_COUNT] = {
@@ -429,6 +431,16 @@ static void long_list(Buf *b, const char *name, int n, const int64_t *v)
 	buf_putc(b, '\n');
 }
 
+/* "params=0 grads=64"; all: those that are 0 too. */
+static void labelled(Buf *b, const char *what, int n, const char *const *name, const int64_t *v, bool all)
+{
+	buf_printf(b, "\t%s", what);
+	for (int i = 0; i < n; i++)
+		if (all || v[i])
+			buf_printf(b, " %s=%" PRId64, name[i], v[i]);
+	buf_putc(b, '\n');
+}
+
 static void value_list(Buf *b, const char *name, int n, Value *const *v)
 {
 	if (!n)
@@ -458,11 +470,11 @@ static void stage(Buf *b, const Stage *s, int rank)
 	value_list(b, "params", s->nparam, s->param);
 	if (s->param_at) {
 		long_list(b, "params_at", s->nparam, s->param_at);
-		long_list(b, "regions_at", REGION_COUNT, s->at);
-		long_list(b, "regions_bytes", REGION_COUNT, s->bytes);
-		long_list(b, "memory", 3, (int64_t[]){ s->slot_bytes, s->entry_bytes, s->arena });
+		labelled(b, "regions_at", REGION_COUNT - 1, region_name + 1, s->at + 1, true);
+		labelled(b, "regions_bytes", REGION_COUNT, region_name, s->bytes, false);
+		labelled(b, "memory", 3, memory_name, (int64_t[]){ s->slot_bytes, s->entry_bytes, s->arena }, true);
 		if (s->versions)
-			long_list(b, "versions", 3, (int64_t[]){ s->versions, s->version_bytes, s->versions_at });
+			labelled(b, "versions", 3, versions_name, (int64_t[]){ s->versions, s->version_bytes, s->versions_at }, true);
 	}
 	Graph *g[4];
 	const int n = stage_graphs(s, g);

@@ -8,6 +8,7 @@
 
 extern const char *const phase_name[3], *const region_name[REGION_COUNT], *const param_kind_name[3], *const sync_name[SYNC_KINDS],
 	*const action_name[ACT_COUNT], *const version_rule_name[VERSION_RULES];
+extern const char *const memory_name[3], *const versions_name[3];      /* numbers of a stage */
 
 bool text_bare(unsigned char c);            /* may stand in a name without quotes */
 void text_quoted(Buf *b, const char *s);
