@@ -56,7 +56,7 @@ void hole_name(Holes *h, const char *fmt, ...) __attribute__((format(printf, 2, 
  * $scratch its scratchpad, $name a hole. An absent optional operand prints as NULL.
  * A text hole named CALL, where the op binds one, takes the place of `call`: operands that the kernel holds as
  * literals (ew_literal) are left out there, and variadic ops list theirs. So only constants that some statement
- * names need memory. CUDA_CALL is the same for GPUs alone. A node has an object where its statement names $o. */
+ * names need memory. CUDA_CALL is the same for GPUs alone; DIRECT_CALL for CPUs alone, and no template is filled. A node has an object where its statement names $o. */
 typedef struct Kernel {
 	const char *file;           /* "softmax.cpu.c" */
 	const char *call;           /* "$k($=, $0);" */

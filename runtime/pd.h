@@ -533,8 +533,11 @@ void pd_check_scratch(const char *what, size_t asked, size_t planned);
 /* C[m,n] = op(A) op(B) + beta C, row-major, leading dimensions as given. */
 void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b,
              int ldb, float beta, float *c, int ldc);
+/* C[m,n] = op(A) op(B) + bias, which is one row. */
+void pd_gemm_bias(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, const float *bias,
+                  float *c);
 
-/* The same of 16-bit floats, `in` PD_BF16 or PD_F16; products are added in f32, C is of type `out`: `in` or PD_F32. */
+/* pd_gemm of 16-bit floats, `in` PD_BF16 or PD_F16; products are added in f32, C is of type `out`: `in` or PD_F32. */
 void pd_gemm_half(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const uint16_t *a, int lda,
                   const uint16_t *b, int ldb, float beta, void *c, int ldc);
 /* Room for n floats that kernels of the processor work on in place of 16-bit ones, `which` from 0 to 7; with what x holds; and

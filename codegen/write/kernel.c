@@ -151,7 +151,8 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	}
 	if (op->holes)
 		op->holes(n, nk->h);
-	nk->call = k->cuda ? hole_string(k->a, nk->h, "CUDA_CALL", 9) : NULL;
+	const char *direct = nk->k == &op->cpu ? hole_string(k->a, nk->h, "DIRECT_CALL", 11) : NULL;
+	nk->call = k->cuda ? hole_string(k->a, nk->h, "CUDA_CALL", 9) : direct;
 	if (!nk->call && !vendor)
 		nk->call = hole_string(k->a, nk->h, "CALL", 4);
 	if (!nk->call)
@@ -161,7 +162,7 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 		return NULL;
 	}
 	nk->object = nk->k->object && strstr(nk->call, "$o") ? nk->k->object : NULL;
-	if (nk->k->file) {
+	if (nk->k->file && !direct) {
 		const char *text = tmpl_text(k->a, nk->k->file);
 		if (!text) {
 			diag_error(k->d, n->loc, 702, "%s: there is no template '%s'", op->name, nk->k->file);

@@ -192,3 +192,11 @@ void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int ld
 	                 beta, c, ldc),
 	      "sgemm");
 }
+
+void pd_gemm_bias(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, const float *bias,
+                  float *c)
+{
+	for (int i = 0; i < m; i++)
+		memcpy(c + (size_t)i * (size_t)n, bias, (size_t)n * sizeof *c);
+	pd_gemm(transa, transb, m, n, k, a, lda, b, ldb, 1, c, n);
+}

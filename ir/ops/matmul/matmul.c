@@ -239,6 +239,10 @@ static void bias_holes(const Node *n, Holes *h, const Dims *p)
 	hole_int(h, "CONVERTS", c && *convert_text(c->type.dtype, n->out[0]->type.dtype));
 	hole_text(h, "AS", "%s", c ? convert_text(c->type.dtype, n->out[0]->type.dtype) : "");
 	hole_text(h, "CALL", c ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);");
+	if (p->batch == 1 && !c)
+		hole_text(h, "DIRECT_CALL", "$PRODUCT($HOW, $TB, $M, $N, $K, $0, $LDA, $1, $LDB, 0, $=, $N);");
+	else if (p->batch == 1 && row == 0 && col == 1 && c->type.dtype == DT_f32 && n->in[0]->type.dtype == DT_f32)
+		hole_text(h, "DIRECT_CALL", "pd_gemm_bias($TA, $TB, $M, $N, $K, $0, $LDA, $1, $LDB, $2, $=);");
 	hole_name(h, "%s_%s%lldx%lldx%lld%s%s%s%s%s", n->op == OP_Gemm ? "gemm" : "matmul",
 		p->batch > 1 ? arena_printf(h->arena, "%lld_", (long long)p->batch) : "", (long long)p->m, (long long)p->n,
 		(long long)p->k, ((const struct gemm *)n->attr)->transA ? "_ta" : "",

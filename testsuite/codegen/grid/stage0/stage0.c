@@ -77,7 +77,7 @@ void forward(int slot, int mb)
 
 	pd_wait_send(0, slot);
 	pd_input(0, mb, k->x);                                   /* %x f32[4,6] */
-	gemm_4x5x6_bias(k->h, k->x, P->w1, P->b1);               /* %h f32[4,5]  h */
+	pd_gemm_bias(0, 0, 4, 5, 6, k->x, 6, P->w1, 5, P->b1, k->h); /* %h f32[4,5]  h */
 	relu_20(k->h, k->h);                                     /* %a f32[4,5]  a */
 }
 
@@ -114,7 +114,7 @@ void backward(int slot, int mb)
 	(void)mb;
 	pd_wait_recv(1, slot);                                   /* %d.a f32[4,5]  logits */
 	relugrad_20(d_h, k->d_a, k->h);                          /* %d.h f32[4,5]  a */
-	gemm_6x5x4_ta(d_w1, k->x, d_h);                          /* %d.w1 f32[6,5]  h */
+	pd_gemm(1, 0, 6, 5, 4, k->x, 6, d_h, 5, 0, d_w1, 5);     /* %d.w1 f32[6,5]  h */
 	if (done)
 		add_gradient(G->w1, d_w1, 30);
 	reduce_sum_4x5_axes0(d_b1, d_h);                         /* %d.b1 f32[5]  h */

@@ -97,7 +97,7 @@ void forward(int slot, int entry, int mb)
 
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
 	pd_wait_recv(0, entry);                                  /* %a f32[4,5]  a */
-	gemm_4x3x5_bias(logits, e->a, P->w2, P->b2);             /* %logits f32[4,3]  logits */
+	pd_gemm_bias(0, 0, 4, 3, 5, e->a, 5, P->w2, 3, P->b2, logits); /* %logits f32[4,3]  logits */
 	cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
@@ -123,8 +123,8 @@ void backward(int slot, int entry, int mb)
 	(void)mb;
 	pd_wait_send(1, entry);
 	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
-	gemm_4x5x3_tb(e->d_a, d_logits, P->w2);                  /* %d.a f32[4,5]  logits */
-	gemm_5x3x4_ta(d_w2, e->a, d_logits);                     /* %d.w2 f32[5,3]  logits */
+	pd_gemm(0, 1, 4, 5, 3, d_logits, 3, P->w2, 3, 0, e->d_a, 5); /* %d.a f32[4,5]  logits */
+	pd_gemm(1, 0, 5, 3, 4, e->a, 5, d_logits, 3, 0, d_w2, 3); /* %d.w2 f32[5,3]  logits */
 	if (done)
 		add_gradient(G->w2, d_w2, 15);
 	reduce_sum_4x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */

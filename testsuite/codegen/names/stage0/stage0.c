@@ -52,7 +52,7 @@ void forward(int slot, int mb)
 
 	pd_wait_send(0, slot);
 	pd_input(0, mb, k->slot_2);                              /* %slot f32[4,4] */
-	gemm_4x4x4_bias(k->k_2, k->slot_2, P->mb_2, P->params_2); /* %k f32[4,4]  while */
+	pd_gemm_bias(0, 0, 4, 4, 4, k->slot_2, 4, P->mb_2, 4, P->params_2, k->k_2); /* %k f32[4,4]  while */
 	relu_16(k->k_2, k->k_2);                                 /* %g f32[4,4]  g */
 }
 
@@ -89,7 +89,7 @@ void backward(int slot, int mb)
 	(void)mb;
 	pd_wait_recv(1, slot);                                   /* %d.g f32[4,4]  +/ end +* */
 	relugrad_16(d_k, k->d_g, k->k_2);                        /* %d.k f32[4,4]  g */
-	gemm_4x4x4_ta(d_mb, k->slot_2, d_k);                     /* %d.mb f32[4,4]  while */
+	pd_gemm(1, 0, 4, 4, 4, k->slot_2, 4, d_k, 4, 0, d_mb, 4); /* %d.mb f32[4,4]  while */
 	if (done)
 		add_gradient(G->mb_2, d_mb, 16);
 	reduce_sum_4x4_axes0(d_params, d_k);                     /* %d.params f32[4]  while */

@@ -72,7 +72,7 @@ void forward(int slot, int entry, int mb)
 
 	pd_input(0, mb, k->while_2);                             /* %while i64[4] */
 	pd_wait_recv(0, entry);                                  /* %g f32[4,4]  g */
-	gemm_4x4x4_bias(k->expf, e->g_2, P->tmp_2, P->channel);  /* %expf f32[4,4]  +/ end +* */
+	pd_gemm_bias(0, 0, 4, 4, 4, e->g_2, 4, P->tmp_2, 4, P->channel, k->expf); /* %expf f32[4,4]  +/ end +* */
 	tanh_16(k->expf, k->expf);                               /* %P f32[4,4]  a"b */
 	cross_entropy_4x4_sum(loss, k->loss_1, k->expf, k->while_2); /* %loss %loss.1 f32[]  two lines */
 	count_labels_4(count, k->while_2);                       /* %count f32[] */
@@ -100,8 +100,8 @@ void backward(int slot, int entry, int mb)
 	pd_wait_send(1, entry);
 	cross_entropy_grad_4x4_sum(d_P, c_1, k->loss_1, k->while_2); /* %d.P f32[4,4]  two lines */
 	tanhgrad_16(d_P, d_P, k->expf);                          /* %d.expf f32[4,4]  a"b */
-	gemm_4x4x4_tb(e->d_g, d_P, P->tmp_2);                    /* %d.g f32[4,4]  +/ end +* */
-	gemm_4x4x4_ta(d_tmp, e->g_2, d_P);                       /* %d.tmp f32[4,4]  +/ end +* */
+	pd_gemm(0, 1, 4, 4, 4, d_P, 4, P->tmp_2, 4, 0, e->d_g, 4); /* %d.g f32[4,4]  +/ end +* */
+	pd_gemm(1, 0, 4, 4, 4, e->g_2, 4, d_P, 4, 0, d_tmp, 4);  /* %d.tmp f32[4,4]  +/ end +* */
 	if (done)
 		add_gradient(G->tmp_2, d_tmp, 16);
 	reduce_sum_4x4_axes0(d_channel, d_P);                    /* %d.channel f32[4]  +/ end +* */

@@ -19,17 +19,6 @@ PD_VECTOR extern float  expm1f(float);
 #endif
 #endif
 
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
-static void gemm_4x5x6_bias(float *restrict y, const float *restrict a, const float *restrict b
-	, const float *restrict c
-	)
-{
-	for (int i = 0; i < 4; i++)
-		for (int j = 0; j < 5; j++)
-			y[i * 5 + j] = c[i * 0 + j * 1];
-	pd_gemm(0, 0, 4, 5, 6, a, 6, b, 5, 1, y, 5);
-}
-
 /* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
  * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
  * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
@@ -41,16 +30,6 @@ static void relu_20(float *y, const float *a)
 	for (int i = 0; i < 20; i++) {
 		y[i] = a[i] < 0 ? 0 : a[i];
 	}
-}
-
-static void gemm_4x3x5_bias(float *restrict y, const float *restrict a, const float *restrict b
-	, const float *restrict c
-	)
-{
-	for (int i = 0; i < 4; i++)
-		for (int j = 0; j < 3; j++)
-			y[i * 3 + j] = c[i * 0 + j * 1];
-	pd_gemm(0, 0, 4, 3, 5, a, 5, b, 3, 1, y, 3);
 }
 
 /* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp.
@@ -125,18 +104,6 @@ static void cross_entropy_grad_4x3_sum(float *restrict dx, const float *restrict
 		}
 }
 
-static void gemm_4x5x3_tb(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(0, 1, 4, 5, 3, a, 3, b, 3, 0, y, 5);
-}
-
-static void gemm_5x3x4_ta(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(1, 0, 5, 3, 4, a, 5, b, 3, 0, y, 3);
-}
-
 /* y = a with some axes reduced. KEPT_LOOPS walk what stays, GONE_LOOPS what goes, the innermost loop is here. COLS: it
  * is a kept one, and BLOCK columns are summed at a time. */
 static void reduce_sum_4x3_axes0(float *restrict y, const float *restrict a)
@@ -166,12 +133,6 @@ static void relugrad_20(float *y, const float *a, const float *b)
 	for (int i = 0; i < 20; i++) {
 		y[i] = b[i] > 0 ? a[i] : 0;
 	}
-}
-
-static void gemm_6x5x4_ta(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(1, 0, 6, 5, 4, a, 6, b, 5, 0, y, 5);
 }
 
 static void reduce_sum_4x5_axes0(float *restrict y, const float *restrict a)

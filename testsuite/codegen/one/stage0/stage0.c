@@ -70,9 +70,9 @@ void forward(int slot, int mb)
 
 	pd_input(0, mb, k->x);                                   /* %x f32[4,6] */
 	pd_input(1, mb, k->labels);                              /* %labels i64[4] */
-	gemm_4x5x6_bias(k->h, k->x, P->w1, P->b1);               /* %h f32[4,5]  h */
+	pd_gemm_bias(0, 0, 4, 5, 6, k->x, 6, P->w1, 5, P->b1, k->h); /* %h f32[4,5]  h */
 	relu_20(k->h, k->h);                                     /* %a f32[4,5]  a */
-	gemm_4x3x5_bias(logits, k->h, P->w2, P->b2);             /* %logits f32[4,3]  logits */
+	pd_gemm_bias(0, 0, 4, 3, 5, k->h, 5, P->w2, 3, P->b2, logits); /* %logits f32[4,3]  logits */
 	cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
@@ -87,11 +87,11 @@ void backward(int slot, int mb)
 
 	(void)mb;
 	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
-	gemm_4x5x3_tb(d_a, d_logits, P->w2);                     /* %d.a f32[4,5]  logits */
-	gemm_5x3x4_ta(g->w2, k->h, d_logits);                    /* %d.w2 f32[5,3]  logits */
+	pd_gemm(0, 1, 4, 5, 3, d_logits, 3, P->w2, 3, 0, d_a, 5); /* %d.a f32[4,5]  logits */
+	pd_gemm(1, 0, 5, 3, 4, k->h, 5, d_logits, 3, 0, g->w2, 3); /* %d.w2 f32[5,3]  logits */
 	reduce_sum_4x3_axes0(g->b2, d_logits);                   /* %d.b2 f32[3]  logits */
 	relugrad_20(d_a, d_a, k->h);                             /* %d.h f32[4,5]  a */
-	gemm_6x5x4_ta(g->w1, k->x, d_a);                         /* %d.w1 f32[6,5]  h */
+	pd_gemm(1, 0, 6, 5, 4, k->x, 6, d_a, 5, 0, g->w1, 5);    /* %d.w1 f32[6,5]  h */
 	reduce_sum_4x5_axes0(g->b1, d_a);                        /* %d.b1 f32[5]  h */
 }
 

@@ -151,7 +151,7 @@ void forward(int slot, int mb)
 	relu_64(k->b, k->b);                                     /* %r f32[2,2,4,4]nhwc  r */
 	averagepool_2x2x4x4nhwc(p, k->b);                        /* %p f32[2,2,2,2]nhwc  p */
 	reorder_2x2x2x2nhwc_to_plain(k->p_1, p);                 /* %p.1 f32[2,2,2,2]  f */
-	gemm_2x3x8_bias(logits, k->p_1, P->w2, P->b2);           /* %logits f32[2,3]  logits */
+	pd_gemm_bias(0, 0, 2, 3, 8, k->p_1, 8, P->w2, 3, P->b2, logits); /* %logits f32[2,3]  logits */
 	cross_entropy_2x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
@@ -182,8 +182,8 @@ void backward(int slot, int mb)
 
 	(void)mb;
 	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,3]  loss */
-	gemm_2x8x3_tb(d_f, d_logits, P->w2);                     /* %d.f f32[2,8]  logits */
-	gemm_8x3x2_ta(d_w2, k->p_1, d_logits);                   /* %d.w2 f32[8,3]  logits */
+	pd_gemm(0, 1, 2, 8, 3, d_logits, 3, P->w2, 3, 0, d_f, 8); /* %d.f f32[2,8]  logits */
+	pd_gemm(1, 0, 8, 3, 2, k->p_1, 8, d_logits, 3, 0, d_w2, 3); /* %d.w2 f32[8,3]  logits */
 	if (done)
 		add_gradient(G->w2, d_w2, 24);
 	reduce_sum_2x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */

@@ -49,7 +49,7 @@ void forward(int slot, int mb)
 	pd_wait_send(0, slot);
 	pd_wait_send(1, slot);
 	pd_input(0, mb, k->x);                                   /* %x f32[2,4] */
-	gemm_2x4x4(k->h, k->x, P->w1);                           /* %h f32[2,4]  h */
+	pd_gemm(0, 0, 2, 4, 4, k->x, 4, P->w1, 4, 0, k->h, 4);   /* %h f32[2,4]  h */
 }
 
 void send_forward(int slot, int mb)
@@ -83,7 +83,7 @@ void backward(int slot, int mb)
 
 	(void)mb;
 	pd_wait_recv(3, slot);                                   /* %d.h.2 f32[2,4]  h */
-	gemm_4x4x2_ta(d_w1, k->x, k->d_h_2);                     /* %d.w1 f32[4,4]  h */
+	pd_gemm(1, 0, 4, 4, 2, k->x, 4, k->d_h_2, 4, 0, d_w1, 4); /* %d.w1 f32[4,4]  h */
 	if (done)
 		add_gradient(G->w1, d_w1, 16);
 	done++;

@@ -62,7 +62,7 @@ void forward(int slot, int entry, int mb)
 	(void)mb;
 	pd_wait_send(2, slot);
 	pd_wait_recv(0, entry);                                  /* %h f32[2,4]  h */
-	gemm_2x4x4(k->m, e->h, P->w2);                           /* %m f32[2,4]  m */
+	pd_gemm(0, 0, 2, 4, 4, e->h, 4, P->w2, 4, 0, k->m, 4);   /* %m f32[2,4]  m */
 	fused_tanh_add_8_9f383262(k->m, k->s, k->m, e->h);       /* %t %s f32[2,4]  s */
 }
 
@@ -105,8 +105,8 @@ void backward(int slot, int entry, int mb)
 	pd_wait_recv(4, slot);                                   /* %d.h f32[2,4]  logits */
 	pd_wait_recv(5, slot);                                   /* %d.s f32[2,4]  n */
 	tanhgrad_8(d_m, k->d_s, k->m);                           /* %d.m f32[2,4]  t */
-	gemm_2x4x4_tb(d_h_1, d_m, P->w2);                        /* %d.h.1 f32[2,4]  m */
-	gemm_4x4x2_ta(d_w2, e->h, d_m);                          /* %d.w2 f32[4,4]  m */
+	pd_gemm(0, 1, 2, 4, 4, d_m, 4, P->w2, 4, 0, d_h_1, 4);   /* %d.h.1 f32[2,4]  m */
+	pd_gemm(1, 0, 4, 4, 2, e->h, 4, d_m, 4, 0, d_w2, 4);     /* %d.w2 f32[4,4]  m */
 	if (done)
 		add_gradient(G->w2, d_w2, 16);
 	sum_8_of3(e->d_h_2, k->d_h, k->d_s, d_h_1);              /* %d.h.2 f32[2,4]  h */

@@ -73,7 +73,7 @@ void forward(int slot, int entry, int mb)
 	pd_input(0, mb, k->labels);                              /* %labels i64[2] */
 	pd_wait_recv(1, entry);                                  /* %h f32[2,4]  h */
 	pd_wait_recv(2, entry);                                  /* %s f32[2,4]  s */
-	gemm_2x4x4(k->n_2, e->s, P->w3);                         /* %n f32[2,4]  n */
+	pd_gemm(0, 0, 2, 4, 4, e->s, 4, P->w3, 4, 0, k->n_2, 4); /* %n f32[2,4]  n */
 	mul_8(logits, k->n_2, e->h);                             /* %logits f32[2,4]  logits */
 	cross_entropy_2x4_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
@@ -102,8 +102,8 @@ void backward(int slot, int entry, int mb)
 	cross_entropy_grad_2x4_sum(e->d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,4]  loss */
 	mul_8(d_n, e->d_logits, e->h);                           /* %d.n f32[2,4]  logits */
 	mul_8(e->d_logits, e->d_logits, k->n_2);                 /* %d.h f32[2,4]  logits */
-	gemm_2x4x4_tb(e->d_s, d_n, P->w3);                       /* %d.s f32[2,4]  n */
-	gemm_4x4x2_ta(d_w3, e->s, d_n);                          /* %d.w3 f32[4,4]  n */
+	pd_gemm(0, 1, 2, 4, 4, d_n, 4, P->w3, 4, 0, e->d_s, 4);  /* %d.s f32[2,4]  n */
+	pd_gemm(1, 0, 4, 4, 2, e->s, 4, d_n, 4, 0, d_w3, 4);     /* %d.w3 f32[4,4]  n */
 	if (done)
 		add_gradient(G->w3, d_w3, 16);
 	done++;

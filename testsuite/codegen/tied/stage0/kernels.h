@@ -12,13 +12,6 @@ static void gather_1x7x4_by_4(float *restrict y, const float *restrict a, const 
 	}
 }
 
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
-static void gemm_4x4x4(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(0, 0, 4, 4, 4, a, 4, b, 4, 0, y, 4);
-}
-
 /* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
  * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
  * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
@@ -38,18 +31,6 @@ static void tanhgrad_16(float *y, const float *a, const float *b)
 	for (int i = 0; i < 16; i++) {
 		y[i] = a[i] * (1 - b[i] * b[i]);
 	}
-}
-
-static void gemm_4x4x4_tb(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(0, 1, 4, 4, 4, a, 4, b, 4, 0, y, 4);
-}
-
-static void gemm_4x4x4_ta(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(1, 0, 4, 4, 4, a, 4, b, 4, 0, y, 4);
 }
 
 /* The gradient of a gather, written whole: zeros, then y[o][ids[k]] += dy[o][k] in the order of k, so that equal

@@ -56,7 +56,7 @@ void forward(int slot, int mb)
 	pd_wait_send(0, slot);
 	pd_input(0, mb, k->ids);                                 /* %ids i64[4] */
 	gather_1x7x4_by_4(k->e_2, P->table, k->ids);             /* %e f32[4,4]  e */
-	gemm_4x4x4(k->h, k->e_2, P->w1);                         /* %h f32[4,4]  h */
+	pd_gemm(0, 0, 4, 4, 4, k->e_2, 4, P->w1, 4, 0, k->h, 4); /* %h f32[4,4]  h */
 	tanh_16(k->h, k->h);                                     /* %t f32[4,4]  t */
 }
 
@@ -83,8 +83,8 @@ void backward(int slot, int mb)
 
 	pd_wait_recv(1, slot);                                   /* %d.t f32[4,4]  logits */
 	tanhgrad_16(d_h, k->d_t, k->h);                          /* %d.h f32[4,4]  t */
-	gemm_4x4x4_tb(d_e, d_h, P->w1);                          /* %d.e f32[4,4]  h */
-	gemm_4x4x4_ta(g->w1, k->e_2, d_h);                       /* %d.w1 f32[4,4]  h */
+	pd_gemm(0, 1, 4, 4, 4, d_h, 4, P->w1, 4, 0, d_e, 4);     /* %d.e f32[4,4]  h */
+	pd_gemm(1, 0, 4, 4, 4, k->e_2, 4, d_h, 4, 0, g->w1, 4);  /* %d.w1 f32[4,4]  h */
 	gather_grad_1x7x4_by_4(g->table_1, d_e, k->ids);         /* %d.table.1 f32[7,4] rows<=4  e */
 	pd_tree_done(tree, mb);
 }

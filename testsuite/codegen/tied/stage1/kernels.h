@@ -2,13 +2,6 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "pd.h"
 
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
-static void gemm_4x7x4_tb(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(0, 1, 4, 7, 4, a, 4, b, 4, 0, y, 7);
-}
-
 /* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp.
  * EACH: a loss per label; else their sum, in the order of labels; MEAN: divided by the weight of what counts. */
 static void cross_entropy_4x7_sum(float *restrict loss,
@@ -79,18 +72,6 @@ static void cross_entropy_grad_4x7_sum(float *restrict dx, const float *restrict
 			if (counts)
 				to[label * 1] -= w;
 		}
-}
-
-static void gemm_4x4x7(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(0, 0, 4, 4, 7, a, 7, b, 4, 0, y, 4);
-}
-
-static void gemm_7x4x4_ta(float *restrict y, const float *restrict a, const float *restrict b
-	)
-{
-	pd_gemm(1, 0, 7, 4, 4, a, 7, b, 4, 0, y, 4);
 }
 
 /* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are

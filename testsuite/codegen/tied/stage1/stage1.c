@@ -70,7 +70,7 @@ void forward(int slot, int entry, int mb)
 
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
 	pd_wait_recv(0, entry);                                  /* %t f32[4,4]  t */
-	gemm_4x7x4_tb(logits, e->t, P->table);                   /* %logits f32[4,7]  logits */
+	pd_gemm(0, 1, 4, 7, 4, e->t, 4, P->table, 4, 0, logits, 7); /* %logits f32[4,7]  logits */
 	cross_entropy_4x7_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
@@ -85,8 +85,8 @@ void backward(int slot, int entry, int mb)
 
 	pd_wait_send(1, entry);
 	cross_entropy_grad_4x7_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,7]  loss */
-	gemm_4x4x7(e->d_t, d_logits, P->table);                  /* %d.t f32[4,4]  logits */
-	gemm_7x4x4_ta(g->table, d_logits, e->t);                 /* %d.table f32[7,4]  logits */
+	pd_gemm(0, 0, 4, 4, 7, d_logits, 7, P->table, 4, 0, e->d_t, 4); /* %d.t f32[4,4]  logits */
+	pd_gemm(1, 0, 7, 4, 4, d_logits, 7, e->t, 4, 0, g->table, 4); /* %d.table f32[7,4]  logits */
 	pd_tree_done(tree, mb);
 }
 
