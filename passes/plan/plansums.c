@@ -198,12 +198,10 @@ static StageSums *make(const PlanModel *p, Group *g, const int *stage, int s, in
 {
 	SumReady *r = p->sums->ready;
 	StageSums *x = NEW(p->sums->a, StageSums);
-	double all = 0, bytes = 0;
+	double bytes = 0;
 	int n;
 
 	const double time = ready_of(p, stage, s, class, served, r, &n);
-	for (int i = 0; i < n; i++)
-		all += r[i].bytes;
 	const double limit = early ? sum_limit(&g->model, &p->rule, r, n) : 0;
 	*x = (StageSums){ .buckets = limit > 0, .sum = NEWN(p->sums->a, StageSum, limit > 0 ? n : 1) };
 	for (int i = 0; i < n; i++) {
