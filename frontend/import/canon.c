@@ -240,7 +240,23 @@ bool canon_supported(const char *op, const char *domain)
 	return find(op, domain) != NULL;
 }
 
+/* The opset that counts for n, the model's or that of the function whose body n stands in, has the operator. */
+static bool check_opset(Import *im, const CanonFact *f)
+{
+	const char *whose = im->opset == im->m->opset ? "model" : "function";
+
+	if (im->opset < f->since)
+		return diag_error(im->d, im->b.loc, 308, "%s is an operator of opset %d and later; the %s has opset %d", f->name, f->since,
+			whose, im->opset);
+	if (f->until && im->opset > f->until)
+		return diag_error(im->d, im->b.loc, 308, "%s is an operator of opsets up to %d; the %s has opset %d", f->name, f->until,
+			whose, im->opset);
+	return true;
+}
+
 bool canon_node(Import *im, const OnnxNode *n)
 {
-	return onnx_check_attributes(n, im->b.loc, im->d) && find(n->op_type, n->domain ? n->domain : "")->run(im, n);
+	const struct row *r = find(n->op_type, n->domain ? n->domain : "");
+
+	return onnx_check_attributes(n, im->b.loc, im->d) && check_opset(im, &r->fact) && r->run(im, n);
 }

@@ -4,7 +4,7 @@ from tiny import graph, node, weight
 FAR = 2 ** 63 - 1
 
 
-def model(op, *operands, x=(8, 4), y=(8, 4), k=1, **attributes):
+def model(op, *operands, x=(8, 4), y=(8, 4), k=1, opset=14, **attributes):
     """y = op(operands): 'x' is the input, a list becomes a constant of integers, ('w', shape) a parameter."""
     nodes, weights, names = [], [], []
     for i, o in enumerate(operands):
@@ -17,7 +17,7 @@ def model(op, *operands, x=(8, 4), y=(8, 4), k=1, **attributes):
         else:
             names.append(o)
     nodes.append(node(op, names, ['y'] + [f'y{i}' for i in range(1, k)], **attributes))
-    return graph(nodes, weights, x, y)
+    return graph(nodes, weights, x, y, opset)
 
 
 KINDS = {

@@ -141,6 +141,7 @@ KINDS = {
     'function-twice': lambda: model(call(), X, [function('F', ['x'], ['y'], NEG)] * 2),
     'function-missing': lambda: model(call(), X),
     'function-opset': lambda: model(call(), X, [function('F', ['x'], ['y'], NEG, opset=99)]),
+    'function-newer': lambda: model(call(), X, [function('F', ['x'], ['y'], [node('Celu', ['x'], ['y'])], opset=11)]),
     'function-node': lambda: model(call(), X, [function('F', ['x'], ['y'], [node('Softmax', ['x'], ['y'], 'soft', attributes=[
         attribute('axis', 7)])])]),
 }

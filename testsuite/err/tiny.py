@@ -57,11 +57,11 @@ def node(op, inputs, outputs, **attributes):
     return b + field(3, b'node') + field(4, op.encode()) + b''.join(field(5, attribute(k, v)) for k, v in attributes.items())
 
 
-def graph(nodes, weights, x, y, **more):
+def graph(nodes, weights, x, y, opset=14, **more):
     """A model of these NodeProtos and TensorProtos from input x (and more inputs) to output y, given by their shapes."""
     g = b''.join(field(1, n) for n in nodes) + field(2, b'tiny') + b''.join(field(5, w) for w in weights)
     g += b''.join(field(11, value_info(n, s)) for n, s in {'x': x, **more}.items()) + field(12, value_info('y', y))
-    return field(1, 8) + field(7, g) + field(8, field(1, b'') + field(2, 14))
+    return field(1, 8) + field(7, g) + field(8, field(1, b'') + field(2, opset))
 
 
 def model(op, x, w=None, y=(), location=None, **attributes):

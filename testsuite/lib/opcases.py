@@ -12,6 +12,9 @@ GENERATORS = {}
 THROUGH = {'BatchNorm': 'BatchNormalization', 'SliceGrad': 'Slice', 'GatherGrad': 'Gather', 'Reorder': 'Conv', 'ConvGradData': 'ConvTranspose',
            'ResizeAxisGrad': 'ResizeAxis'}
 
+# operators that are newer than the opset that cases have
+SINCE = {'Mish': 18, 'Gelu': 20, 'RMSNormalization': 23, 'Swish': 24}
+
 
 class Case:
     def __init__(self, rng):
@@ -40,6 +43,7 @@ class Case:
         return name
 
     def add(self, op, inputs, nout=1, **attr):
+        self.opset = max(self.opset, SINCE.get(op, 0))
         outs = [f'n{len(self.nodes)}_{i}' for i in range(nout)]
         self.nodes.append(helper.make_node(op, inputs, outs, name=f'n{len(self.nodes)}', **attr))
         return outs[0] if nout == 1 else outs
@@ -333,7 +337,7 @@ def gather(c, op):
     c.out = [c.add(op, [c.param(s), c.const(ids)], axis=ax)]
 
 
-@gen('ReduceSum', 'ReduceMean', 'ReduceL2', 'ReduceMax', 'ReduceMin', 'ReduceProd')
+@gen('ReduceSum', 'ReduceMean', 'ReduceL2', 'ReduceMax', 'ReduceMin')
 def reduce(c, op):
     s = c.shape()
     axes = [int(a) - (len(s) if c.chance() else 0) for a in c.rng.permutation(len(s))[:int(c.rng.integers(1, len(s) + 1))]]
@@ -343,6 +347,26 @@ def reduce(c, op):
         c.out = [c.add(op, [x] + ([c.const(np.array(axes, 'i8'))] if c.chance(0.8) else []), keepdims=keep)]
     else:
         c.out = [c.add(op, [x], keepdims=keep, **({'axes': axes} if c.chance(0.8) else {}))]
+
+
+@gen('ReduceProd')
+def reduce_prod(c, op):
+    """Factors of zero among others: one in the first product, two in the second, where there are two."""
+    s = c.shape(lo=3)
+    axes = [int(a) for a in c.rng.permutation(len(s))[:int(c.rng.integers(1, max(2, len(s))))]]
+    x = c.param(s, 0.3, 2)
+    kept = [i for i in range(len(s)) if i not in axes]
+    rows = np.moveaxis(c.params[x], kept, range(len(kept))).reshape(int(np.prod([s[i] for i in kept])), -1).copy()
+    for row, zeros in zip(rows, (1, 2)):
+        row[c.rng.permutation(len(row))[:zeros]] = 0
+    c.params[x] = np.moveaxis(rows.reshape([s[i] for i in kept] + [d for i, d in enumerate(s) if i in axes]),
+                              range(len(kept)), kept)
+    axes = [a - (len(s) if c.chance() else 0) for a in axes]
+    if len(s) > 2 and c.chance():       # behind a convolution that leaves all as it is: there the channels lie last
+        w = c.param((s[1], s[1]) + (1,) * (len(s) - 2))
+        c.params[w] = np.eye(s[1], dtype='f4').reshape(c.params[w].shape)
+        x = c.add('Conv', [x, w])
+    c.out = [c.add(op, [x], keepdims=int(c.chance()), axes=axes)]
 
 
 @gen('Gemm')

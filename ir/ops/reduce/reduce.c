@@ -104,6 +104,14 @@ static Cost cost(const Node *n)
 
 /* ---- gradients; g and y are seen with the reduced axes as 1, so that they broadcast over x ---- */
 
+static Value *product_grad(Builder *b, Value *x, Value *g, Ints axes)
+{
+	void *at = attr_new(b->m->arena, OP_ReduceProdGrad);
+
+	attr_put_ints(b->m->arena, OP_ReduceProdGrad, at, "axes", axes.n, axes.v);
+	return mk(b, OP_ReduceProdGrad, at, NULL, 2, x, g);
+}
+
 static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 {
 	Value *x = n->in[0], *g, *y, *hit;
@@ -132,8 +140,8 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		g = mk_binary(b, OP_Div, g, k ? mk_reduce(b, OP_ReduceSum, hit, (Ints){ k, axes }, 1) : hit);
 		dx[0] = mk_binary(b, OP_Mul, hit, g);
 		break;
-	case OP_ReduceProd:             /* not at x = 0 */
-		dx[0] = mk_binary(b, OP_Div, mk_binary(b, OP_Mul, g, y), x);
+	case OP_ReduceProd:
+		dx[0] = k ? product_grad(b, x, g, (Ints){ k, axes }) : g;
 		break;
 	case OP_ReduceL2:               /* 0 where all of x is 0, as in PyTorch */
 		g = mk_binary(b, OP_Div, g, mk_binary(b, OP_Max, y, mk_scalar(b, t, 1e-30)));
