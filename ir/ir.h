@@ -10,9 +10,9 @@
 #ifndef PDCC_IR_IR_H
 #define PDCC_IR_IR_H
 
-#include "arena.h"
-#include "diag.h"
-#include "map.h"
+#include "ir/base/arena.h"
+#include "ir/base/diag.h"
+#include "ir/base/map.h"
 #include "schedule_kind.h"
 #include "type.h"
 

@@ -2,7 +2,7 @@
 #include "schedule.h"
 #include <stdio.h>
 #include <string.h>
-#include "buf.h"
+#include "ir/base/buf.h"
 
 static const char *const act_name[ACT_COUNT] = {
 	[ACT_RECV_F] = "RECV_F", [ACT_F] = "F", [ACT_SEND_F] = "SEND_F", [ACT_RECV_B] = "RECV_B", [ACT_B] = "B",

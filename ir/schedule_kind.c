@@ -2,7 +2,7 @@
 #include "schedule_kind.h"
 #include <stdlib.h>
 #include <string.h>
-#include "buf.h"
+#include "ir/base/buf.h"
 
 #define WORD_NONE(name, letter) name
 #define WORD_COUNT(name, letter) name ":" letter

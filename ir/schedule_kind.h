@@ -3,7 +3,7 @@
 #define PDCC_IR_SCHEDULE_KIND_H
 
 #include <stdbool.h>
-#include "arena.h"
+#include "ir/base/arena.h"
 
 typedef enum ScheduleKind {
 	SCHEDULE_AUTO,      /* nothing was said, or `auto`: SCHEDULE_PLAIN, unless another is chosen with the plan */

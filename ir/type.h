@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "arena.h"
+#include "ir/base/arena.h"
 
 /*      name  C type     bytes  ONNX TensorProto.DataType */
 #define DTYPES(X) \

@@ -11,7 +11,7 @@
 
 const Pass pass_table[] = {
 #define PASS(name, needs, gives, help) { #name, needs, gives, help, pass_##name },
-#include "passes.def"
+#include "passes/common/passes.def"
 #undef PASS
 };
 const int npasses = (int)(sizeof pass_table / sizeof *pass_table);

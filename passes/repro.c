@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "ir/buf.h"
-#include "ir/diag.h"
+#include "ir/base/buf.h"
+#include "ir/base/diag.h"
 #include "repro.h"
 
 #define AGAIN "PDCC_REPRO"      /* in the environment of a command that runs for a reproducer */

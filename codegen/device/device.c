@@ -1,7 +1,7 @@
 /* One device's program: deviceN.c with its constants, the table of its actions in a step and one loop over it. */
 #include <inttypes.h>
 #include <string.h>
-#include "codegen/stage/stage.h"
+#include "device.h"
 
 /* The function that does an action: with a slot, a buffer at the entry and a microbatch, or (once per step) without. */
 static const struct { const char *call; bool once; } act_text[ACT_COUNT] = {

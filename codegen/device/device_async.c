@@ -1,7 +1,7 @@
 /* The device's program where nothing is flushed: a table of the actions of a turn, and what goes through it once a step.
  * See ir/schedule.h, struct Turn, and runtime/pd.h, "asynchronous pipelines". */
 #include <inttypes.h>
-#include "codegen/stage/stage.h"
+#include "device.h"
 
 /* Forwards first: they alone are done where nothing is trained. */
 static const struct { ActKind kind; const char *name, *call; } act_text[] = {

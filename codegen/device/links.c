@@ -3,7 +3,7 @@
  * of devices that sum or share something stand beside them. */
 #include <inttypes.h>
 #include <string.h>
-#include "codegen/stage/stage.h"
+#include "device.h"
 
 typedef struct Message { int channel, mb; } Message;
 typedef struct Messages { Message *v; int n, cap; } Messages;

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "codegen/write/build.h"
-#include "codegen/emit.h"
+#include "emit.h"
 
-enum { PER_FILE = 50, ALIGN = 64, MOST = 64 };
+enum { PER_FILE = 50, MOST = 64 };
 
 typedef struct Case {
 	const Module *m;

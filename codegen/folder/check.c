@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "codegen/write/build.h"
-#include "codegen/emit.h"
+#include "emit.h"
 
 #ifndef HAVE_LIBCLANG
 

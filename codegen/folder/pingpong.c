@@ -1,7 +1,7 @@
 /* The folder that pdcc doctor measures links with: the runtime and one program for two devices. */
 #include <string.h>
 #include "codegen/write/build.h"
-#include "codegen/emit.h"
+#include "emit.h"
 
 bool codegen_pingpong(const char *dir, Diag *d)
 {

@@ -7,29 +7,11 @@ static const char *const region_name[REGION_COUNT] = {
 	NULL, "params", "state", "grads", "leaf", "stack", "entries", "slots", "tmp", "scratch"
 };
 
-const char *plan_text(const Build *b)
-{
-	const char *s = "";
-
-	for (int t = 0; t < b->m->nstage && !b->m->stage[t]->server; t++)
-		s = arena_printf(b->a, "%s%s%d", s, t ? "-" : "", b->m->stage[t]->replicas);
-	return s;
-}
-
 static const char *device_name(const Build *b, int t, int replica)
 {
 	const int d = b->m->stage[t]->device[replica];
 
 	return b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].name ? b->c->device[d].name : "any";
-}
-
-const char *size_text(Arena *a, int64_t n)
-{
-	if (n < 10 * 1024)
-		return arena_printf(a, "%" PRId64 " B", n);
-	if (n < 10 * 1024 * 1024)
-		return arena_printf(a, "%.1f KiB", (double)n / 1024);
-	return arena_printf(a, "%.1f MiB", (double)n / (1024 * 1024));
 }
 
 /* First and last node of the model that a stage runs. */

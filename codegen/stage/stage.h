@@ -34,7 +34,7 @@ typedef enum FunctionKind {
 	FUNCTION_MICRO, FUNCTION_FORWARD, FUNCTION_BACKWARD             /* for a microbatch */
 } FunctionKind;
 
-enum { LAYOUT_VERSIONS = REGION_COUNT, TAG_BYTES = 24 /* of a pd_tag */ };
+enum { LAYOUT_VERSIONS = REGION_COUNT };
 
 typedef struct StageCx {
 	Build       *b;
@@ -55,10 +55,6 @@ typedef struct StageCx {
 	bool         failed;
 } StageCx;
 
-/* links.c: the tables and the members of a device's program that say with whom a GPU exchanges what. */
-void write_links(const Build *b, Cw *w, int rank);
-void write_link_members(const Build *b, Cw *w, int rank);
-const char *ranks_text(Arena *a, Ints v);           /* "0, 1" */
 
 void layout_stage(StageCx *x);                      /* finds all members */
 void write_layout(StageCx *x, Cw *w, int r);        /* the struct, its pointer, the check of its size */
@@ -147,7 +143,6 @@ void clock_stop(StageCx *x, Cw *w);                         /* at the end of a f
 void write_records(StageCx *x, Cw *w);                      /* the table of what is timed */
 
 /* stage_servers.c */
-bool pulls(const Stage *s);             /* servers hold some of its parameters */
 void write_held(StageCx *x, Cw *w);
 void write_shares_table(StageCx *x, Cw *w);
 void write_pull(StageCx *x, Cw *w, const Node *n);
@@ -166,7 +161,6 @@ void sum_owned(StageCx *x, Cw *w);
 bool owned_update(StageCx *x, Cw *w, const Node *n);        /* opens a block for its owner; to be ended */
 void send_owned(StageCx *x, Cw *w);                         /* behind the updates */
 
-bool stage_has(const Graph *g, OpKind op);
 bool needs_replica(const StageCx *x);     /* the code asks which of the replicas it runs on */
 bool leaf_apart(const StageCx *x);      /* a microbatch's gradients have memory of their own */
 bool leaf_added(const StageCx *x);      /* and each is added to its sum once it is made: no tree */

@@ -4,7 +4,6 @@
 #include <string.h>
 #include "stage.h"
 
-enum { ALIGN = 64 };
 
 bool flows(const StageCx *x)
 {
@@ -60,13 +59,6 @@ bool has_tag(const StageCx *x, const Value *root)
 const char *tag_text(StageCx *x, const Value *v)
 {
 	return arena_printf(x->b->a, "%s_tag", value_text(x, v));
-}
-
-int64_t message_bytes(const Build *b, const Value *v)
-{
-	const int64_t n = type_numel(&v->type) * dtype_bytes(v->type.dtype);
-
-	return schedule_tagged(b->m) ? (n + ALIGN - 1) / ALIGN * ALIGN + TAG_BYTES : n;
 }
 
 const char *message_text(const StageCx *x, const Value *v)

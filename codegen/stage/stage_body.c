@@ -15,14 +15,6 @@
 
 enum { PARALLEL = 32768 };      /* elements from which on threads pay */
 
-bool stage_has(const Graph *g, OpKind op)
-{
-	for (const Node *n = g->first; n; n = n->next)
-		if (n->op == op)
-			return true;
-	return false;
-}
-
 bool leaf_apart(const StageCx *x)
 {
 	return x->layout[REGION_GRADS].n && x->s->bytes[REGION_LEAF] > 0;

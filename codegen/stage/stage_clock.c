@@ -2,7 +2,7 @@
  * what K is. make profile runs it alone and measures; make virtual sleeps for the planned times instead of computing.
  * Not timed: messages and waits, the report of the loss, what only moves rows between microbatches. */
 #include <inttypes.h>
-#include "ir/profile.h"
+#include "ir/text/profile.h"
 #include "stage.h"
 
 static void open_clock(StageCx *x, Cw *w, const Node *n, const Value *input)

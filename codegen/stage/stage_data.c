@@ -3,7 +3,6 @@
 #include <string.h>
 #include "stage.h"
 
-enum { ALIGN = 64 };
 
 static const Value *root_of(const Value *v)
 {

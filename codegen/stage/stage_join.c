@@ -4,15 +4,6 @@
 #include <string.h>
 #include "stage.h"
 
-const char *ranks_text(Arena *a, Ints v)
-{
-	const char *text = "";
-
-	for (int i = 0; i < v.n; i++)
-		text = arena_printf(a, "%s%s%" PRId64, text, i ? ", " : "", v.v[i]);
-	return text;
-}
-
 static const char *sum_name(DType t)
 {
 	return t == DT_f64 ? "pd_allreduce_f64" : "pd_allreduce";
@@ -253,11 +244,6 @@ void write_sync(StageCx *x, Cw *w)
 	if (flows(x))
 		cw_line(&in, "pd_count_join(%s, %s);", x->s->replicas > 1 ? group_text(x) : "NULL", late(x) ? "true" : "false");
 	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, FUNCTION_COPY);
-}
-
-const char *share_name(const Build *b, const Stage *s, const Node *broadcast)
-{
-	return stage_name(b, s->id, arena_printf(b->a, "share%" PRId64, attr_int(broadcast, "number")));
 }
 
 const char *share_head(const Build *b, const Stage *s, const Node *n)

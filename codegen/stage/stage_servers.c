@@ -3,11 +3,6 @@
 #include <string.h>
 #include "stage.h"
 
-bool pulls(const Stage *s)
-{
-	return stage_has(s->forward, OP_Pull);
-}
-
 static const Node *first_pull(const Stage *s, int64_t key)
 {
 	for (const Node *n = s->forward->first; n; n = n->next)

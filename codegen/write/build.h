@@ -52,9 +52,11 @@ bool device_enters(const Build *b, int stage);      /* some stage of its devices
 const char *stage_name(const Build *b, int stage, const char *name);
 /* Where the parameters (else the inputs) of a stage begin in the table of its device. */
 int  table_base(const Build *b, int stage, bool params);
-/* PipeDream's server of a replicated stage (stage_owned.c): its AllReduce, whose operands have owners; NULL: none. Which replica
+/* PipeDream's server of a replicated stage (owned.c): its AllReduce, whose operands have owners; NULL: none. Which replica
  * updates parameter v, or the one that v is the state of; 0: each does. */
 const Node *owned_sums(const Stage *s);
+bool updates(const Node *n);                         /* a parameter */
+int owner_of_update(const Stage *s, const Node *update);
 int owning_replica(const Stage *s, const Value *v);
 int  owner_of(const Build *b, const Value *v);      /* the first rank that holds parameter v: it writes v to files */
 /* Threads of a device: as asked for, or as many as its cluster file says it has cores; at least one. */
@@ -64,12 +66,13 @@ const char *plan_text(const Build *b);              /* "2-1-1" */
 const char *size_text(Arena *a, int64_t bytes);     /* "12.3 KiB" */
 void plan_ways(const Build *b, Buf *out, const Stage *s);       /* how the gradients of a stage travel, lines of plan.txt */
 
+const char *ranks_text(Arena *a, Ints v);           /* "0, 1" */
+bool pulls(const Stage *s);             /* servers hold some of its parameters */
+bool stage_has(const Graph *g, OpKind op);
 const char *share_name(const Build *b, const Stage *s, const Node *broadcast);      /* "stage2_share0" */
-int64_t message_bytes(const Build *b, const Value *v);      /* what is sent of v, with its tag (stage_async.c) */
+enum { TAG_BYTES = 24 /* of a pd_tag */, ALIGN = 64 /* of members of structs */ };
+int64_t message_bytes(const Build *b, const Value *v);      /* what is sent of v, with its tag */
 
-/* device_async.c: the table of turns and what plays it; what pd_program says of steps that are not flushed. */
-void write_flow(Build *b, Cw *w, int rank);
-void write_flow_fields(const Build *b, Cw *w, int rank);
 /* Parameters whose norm is limited, of all stages; 0: none is. */
 int  squares_of(const Module *m);
 

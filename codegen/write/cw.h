@@ -3,7 +3,7 @@
 #ifndef PDCC_CODEGEN_CW_H
 #define PDCC_CODEGEN_CW_H
 
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 
 typedef struct Cw {
 	Buf *out;

@@ -8,7 +8,7 @@
 #ifndef PDCC_CODEGEN_TMPL_H
 #define PDCC_CODEGEN_TMPL_H
 
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "ir/op.h"
 
 /* Files that the build embeds: templates of the ops, sources of the runtime, frames of the build folder. */

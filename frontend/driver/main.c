@@ -1,13 +1,13 @@
 /* pdcc: command line to exit status. The only file, with opt_main.c and those it calls, that sees every folder. */
 #include <malloc.h>
 #include <string.h>
-#include "codegen/emit.h"
+#include "codegen/folder/emit.h"
 #include "codegen/write/tmpl.h"
 #include "passes/report/changes.h"
 #include "passes/repro.h"
 #include "frontend/driver/compile/compile.h"
 #include "frontend/driver/options/explain.h"
-#include "frontend/import/listops.h"
+#include "frontend/driver/options/listops.h"
 #include "frontend/driver/options/manual.h"
 #include "frontend/driver/plan/planprofile.h"
 #include "frontend/driver/plan/planreport.h"

@@ -6,6 +6,7 @@
 #include "passes/repro.h"
 #include "frontend/settings/cluster.h"
 #include "frontend/driver/compile/compile.h"
+#include "passes/schedule/placement.h"
 
 static char *read_text(const char *path)
 {

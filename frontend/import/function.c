@@ -2,7 +2,7 @@
  * its function. A value `inner` of a call `call` is named call/inner; attributes that refer to the function's are those
  * of the call, or the function's defaults (IR 9). */
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "inline.h"
 
 enum { MAXMADE = 1 << 18 };     /* nodes and calls that a model may grow to; long names count as more */

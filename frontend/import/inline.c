@@ -1,7 +1,7 @@
 /* Scopes of bodies, and If: a condition that is constant after folding picks the branch, whose nodes are then imported
  * in the place of If. Branches see the values around them. */
 #include <string.h>
-#include "canon.h"
+#include "frontend/canon/canon.h"
 #include "inline.h"
 
 /* ---- names ---- */

@@ -5,7 +5,7 @@
  * its initial value, states begin with zeros. */
 #include <math.h>
 #include <string.h>
-#include "canon.h"
+#include "frontend/canon/canon.h"
 
 typedef Onnx__TrainingInfoProto OnnxInfo;
 

@@ -1,6 +1,6 @@
 /* Operators that pdcc does not have: all of a graph at once, and what to do about them. */
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "frontend/onnx/onnx_file.h"
 
 /* What to do about operators that no graph of fixed shapes has. */

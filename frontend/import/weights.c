@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "runtime/state/safetensors.h"
 #include "inline.h"
 #include "frontend/onnx/torch.h"

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "onnx_file.h"
 
 /* The whole file, mapped and never unmapped: initial weights point into it. */

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "yaml.h"
 
 typedef struct List {

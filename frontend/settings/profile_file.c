@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "yaml.h"
 
 enum { MAX_TIME = 1000000 };    /* seconds that a node may take */

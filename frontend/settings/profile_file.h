@@ -2,8 +2,8 @@
 #ifndef PDCC_FRONTEND_PROFILE_FILE_H
 #define PDCC_FRONTEND_PROFILE_FILE_H
 
-#include "ir/diag.h"
-#include "ir/profile.h"
+#include "ir/base/diag.h"
+#include "ir/text/profile.h"
 
 /* NULL after E0420: no file, no profile, a record without a number or with a negative one; line and column are named. */
 Profile *profile_load(Arena *a, const char *path, Diag *d);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 
 bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...)
 {

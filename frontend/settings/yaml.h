@@ -4,8 +4,8 @@
 #define PDCC_FRONTEND_YAML_H
 
 #include <yaml.h>
-#include "ir/arena.h"
-#include "ir/diag.h"
+#include "ir/base/arena.h"
+#include "ir/base/diag.h"
 #include "ir/ir.h"
 
 typedef struct Yaml {

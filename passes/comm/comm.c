@@ -17,8 +17,10 @@
 #include <string.h>
 #include "passes/common/plan.h"
 #include "servers.h"
-#include "passes/simulate/simulate.h"
 #include "passes/cost/sumcost.h"
+#include "comm.h"
+#include "ir/analysis.h"
+#include "passes/cost/cost.h"
 
 typedef struct Ready { Value *sum; int at; SumReady r; struct Ready *next; /* made by the same node */ } Ready;
 

@@ -12,6 +12,7 @@
  * What a server cannot have (it lies in several stages, is no f32 ...) stays with AllReduce. */
 #include <string.h>
 #include "servers.h"
+#include "passes/schedule/schedule.h"
 
 bool travel_served(const Training *train, const Cluster *c, const Travel *t)
 {

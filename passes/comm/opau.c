@@ -17,6 +17,7 @@
  *
  * Reads and writes the update graphs; ClipNorm.at. */
 #include "servers.h"
+#include "ir/analysis.h"
 
 enum { ANYWHERE = -1, SHARED = -2, DEVICES = -3 };     /* else: the id of a server's stage */
 

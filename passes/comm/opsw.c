@@ -19,6 +19,7 @@
  * Reads the stages' graphs; writes Pull.cut and .ncut, .wire and .cast of Pull, Push and Collect, the graphs that make gradients, update graphs. */
 #include <string.h>
 #include "servers.h"
+#include "ir/analysis.h"
 
 typedef struct Border {
 	Module *m;

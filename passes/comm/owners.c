@@ -5,19 +5,7 @@
  * first to the replica that has least, so no replica has more than the mean and one parameter. Runtime: owned.c. */
 #include <string.h>
 #include "servers.h"
-
-const Value *gradient_of(const Value *sum)
-{
-	for (int i = 0; i < sum->nuses; i++) {
-		const Node *n = sum->uses[i].node;
-		if (optab[n->op]->flags & OP_UPDATE)
-			return n->in[0];
-		const Value *w = n->nout ? gradient_of(n->out[0]) : NULL;
-		if (w)
-			return w;
-	}
-	return NULL;
-}
+#include "ir/analysis.h"
 
 bool stage_servers(const Module *m, const Training *t)
 {

@@ -27,6 +27,7 @@
  * Reads Param.sync, the schedule; writes Module.stage, the schedule's devices, lists of parameters. */
 #include <string.h>
 #include "servers.h"
+#include "ir/analysis.h"
 
 /* A parameter on its way, or some rows of it. */
 typedef struct Piece {

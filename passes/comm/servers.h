@@ -58,12 +58,6 @@ void table_piece(const Value *w, int n, int i, int64_t *row, int64_t *rows);
 bool stage_servers(const Module *m, const Training *t);
 bool choose_owners(Node *sum, const Stage *s, PassCx *cx);      /* of an AllReduce over replicas */
 
-/* The parameter that a sum becomes the gradient of; NULL: none. */
-const Value *gradient_of(const Value *sum);
-
-/* Which operand of an update node is the gradient. */
-int gradient_operand(const Node *update);
-
 /* Hosts that may have a server, of those the plan uses; a device on each. Gives how many. */
 int server_hosts(const Module *m, const Cluster *c, int *device);
 

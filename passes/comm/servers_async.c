@@ -6,6 +6,7 @@
  * the others hear of them with the gradients (schedule_tagged). The program's side: runtime/servers/serve.c, pd_serve_each. */
 #include <string.h>
 #include "servers.h"
+#include "passes/schedule/schedule.h"
 
 static bool refuse(const PassCx *cx, const char *why)
 {

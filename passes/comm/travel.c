@@ -3,17 +3,13 @@
 #include <math.h>
 #include <string.h>
 #include "servers.h"
+#include "ir/analysis.h"
+#include "passes/graph/amp.h"
 
 /* Gather along the rows, in the forward or computed again: reads rows of w and nothing else. */
 static bool is_lookup(const Use *u)
 {
 	return u->node->op == OP_Gather && u->index == 0 && attr_int(u->node, "axis") == 0;
-}
-
-/* The operand of an update that is the gradient: SquareSum(@w, g), SGD(@w, g, n), Adam(@w, @m, @v, g, n). */
-int gradient_operand(const Node *update)
-{
-	return update->op == OP_SquareSum ? 1 : update->nin - 2;
 }
 
 bool update_reads(const Use *u)
@@ -147,23 +143,6 @@ bool slices_of(const Value *w, int64_t *lo, int64_t *hi)
 		*hi = to > *hi ? to : *hi;
 	}
 	return *lo < *hi;
-}
-
-/* k ids drawn evenly from V rows hit V (1 - (1 - 1/V)^k) different ones. Between measured points rows grow as a power of k;
- * behind the last one no more are known. */
-double rows_touched(const Value *w, double lookups)
-{
-	const double rows = w->type.rank ? (double)w->type.dim[0] : 1;
-	const Touch *t = w->param->touch;
-	int i = 1;
-
-	if (!t || t->n < 2)
-		return rows > 1 ? -expm1(lookups * log1p(-1 / rows)) : 1;
-	while (i < t->n - 1 && t->lookups[i] < lookups)
-		i++;
-	const double power = log(t->rows[i] / t->rows[i - 1]) / log(t->lookups[i] / t->lookups[i - 1]);
-	const double at = t->rows[i - 1] * pow((lookups < t->lookups[i] ? lookups : t->lookups[i]) / t->lookups[i - 1], power);
-	return (at < rows ? at : rows) / rows;
 }
 
 /* Does all that reads v, but updates, read it rounded to this type? */

@@ -2,9 +2,9 @@
 #ifndef PDCC_PASSES_PASS_H
 #define PDCC_PASSES_PASS_H
 
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "ir/cluster.h"
-#include "ir/forms.h"
+#include "ir/text/forms.h"
 #include "ir/ir.h"
 #include "ir/op.h"
 #include "ir/schedule.h"
@@ -21,7 +21,7 @@ typedef struct PassCx {
 	const Training *train;
 	Buf            *explain;        /* NULL unless --explain */
 	struct Plan    *plan;           /* filled by partition; plan.h */
-	const struct Profile *profile;  /* measured times (ir/profile.h); NULL: all are estimated */
+	const struct Profile *profile;  /* measured times (ir/text/profile.h); NULL: all are estimated */
 	int            *measured, *estimated;   /* nodes by where their time comes from; NULL: nobody asks */
 	double          memory_scale;   /* of the planner's estimates of memory; 0: 1 */
 	bool            quick;          /* partition takes a first look: whether a setting is worth more */
@@ -53,7 +53,7 @@ typedef struct PassOpt {
 bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *names, int n);
 
 #define PASS(name, needs, gives, help) bool pass_##name(Module *m, PassCx *cx);
-#include "passes/passes.def"
+#include "passes.def"
 #undef PASS
 
 #endif

@@ -10,8 +10,9 @@
  * the weights stay, arithmetic and activations go with the samples (PassCx.sized, cost_sizes). */
 #include <math.h>
 #include <string.h>
-#include "ir/profile.h"
-#include "passes/simulate/simulate.h"
+#include "ir/text/profile.h"
+#include "cost.h"
+#include "ir/analysis.h"
 
 /* Where the cluster file is silent: one modest CPU core, a mid-range GPU (f32). */
 static const double CPU_FLOPS_PER_CORE = 40e9, CPU_BANDWIDTH = 12e9, CPU_LAUNCH = 1e-6;
@@ -34,14 +35,6 @@ Speed device_speed(const Cluster *c, int device)
 		s.bandwidth = dev->mem_bandwidth;
 	s.half = dev->half_flops > 0 ? dev->half_flops : s.flops;
 	return s;
-}
-
-int64_t value_bytes(const Value *v)
-{
-	Type t = v->type;
-
-	t.rows = 0;
-	return type_bytes(&t);
 }
 
 static Cost node_cost(const Node *n)
@@ -272,4 +265,13 @@ void cost_again(Module *m, PassCx *cx)
 		*cx->measured = known;
 	if (cx->estimated)
 		*cx->estimated = guessed;
+}
+
+/* Seconds on a device of speed `on` of a node whose Node.time is for one of speed `first`. */
+double node_seconds(const Node *n, const Speed *first, const Speed *on)
+{
+	if (optab[n->op]->flags & (OP_VIEW | OP_COMM))
+		return 0;
+	const double here = node_time(n, on), there = node_time(n, first);
+	return n->time > 0 && there > 0 ? n->time * (here / there) : here;
 }

@@ -15,6 +15,7 @@
  * distances) stays MatMul or Gemm. Reads and writes the stages' graphs, Stage.keep. */
 #include <string.h>
 #include "products.h"
+#include "ir/analysis.h"
 
 bool prod_view(const Node *n)
 {

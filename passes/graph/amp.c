@@ -24,6 +24,8 @@
  * Reads and writes Type.dtype; adds Cast nodes. Not in f64 (checking mode). */
 #include <string.h>
 #include "passes/common/plan.h"
+#include "amp.h"
+#include "ir/analysis.h"
 
 typedef enum Way { F32, LOW, FOLLOW } Way;
 

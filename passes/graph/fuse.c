@@ -7,6 +7,8 @@
  *
  * What a value is called stays; Stage.keep and Module.loss are found again. Nothing to do: nothing done. */
 #include "passes/common/plan.h"
+#include "ir/analysis.h"
+#include "passes/cost/cost.h"
 
 enum { WINDOW = 32, GROUP = 24 };   /* nodes that are looked at behind a group's first; nodes of a group */
 

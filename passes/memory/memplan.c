@@ -11,6 +11,8 @@
  * what does not fit a device (memplan_device.c). */
 #include <limits.h>
 #include "passes/common/plan.h"
+#include "ir/analysis.h"
+#include "memory.h"
 
 enum { ALIGN = 64 };
 

@@ -1,6 +1,7 @@
 /* What memplan's stages make together: the arena of a device that runs several of them, and whether it fits. */
 #include <string.h>
-#include "passes/recompute/recompute.h"
+#include "again.h"
+#include "memory.h"
 
 int64_t memory_of(const Stage *s, const Cluster *c)
 {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "segment.h"
+#include "cuts.h"
+#include "ir/analysis.h"
 
 const char *const order_name[ORDERS] = { "file", "depth-first", "depth-last", "level", "late", "lean" };
 

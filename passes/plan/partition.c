@@ -10,6 +10,9 @@
 #include "passes/schedule/csv.h"
 #include "plansearch.h"
 #include "stages.h"
+#include "cuts.h"
+#include "passes/schedule/placement.h"
+#include "passes/schedule/schedule.h"
 
 /* ---- choosing ---- */
 

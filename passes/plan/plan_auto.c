@@ -5,6 +5,7 @@
 #include <string.h>
 #include "plansearch.h"
 #include "passes/schedule/sched.h"
+#include "passes/schedule/placement.h"
 
 /* Bytes of the fullest device beside its limit, with the depths of the schedule. */
 static double fullness(const PlanModel *p, const Trial *t, const SimModel *x)

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "planmodel.h"
+#include "ir/analysis.h"
+#include "passes/cost/cost.h"
+#include "passes/schedule/schedule.h"
 
 static bool same(Speed x, Speed y) { return memcmp(&x, &y, sizeof x) == 0; }
 

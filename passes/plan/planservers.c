@@ -7,6 +7,8 @@
 #include "passes/schedule/sched.h"
 #include "passes/comm/servers.h"
 #include "passes/simulate/simulate_servers.h"
+#include "passes/cost/cost.h"
+#include "passes/schedule/schedule.h"
 
 /* Of so many devices times parameters all that a device and a server tell each other is one; times servers, it is not played. */
 enum { APART = 1 << 10, PLAYED = 1 << 11, MOST_PARTS = 64 };

@@ -6,6 +6,10 @@
 #include "planmodel.h"
 #include "passes/comm/servers.h"
 #include "passes/simulate/simulate_ports.h"
+#include "ir/analysis.h"
+#include "passes/cost/cost.h"
+#include "passes/schedule/schedule.h"
+#include "passes/split/split.h"
 
 enum { LINE = 1 << 20 };        /* bytes at which what a sum takes is played */
 

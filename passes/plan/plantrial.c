@@ -4,6 +4,8 @@
 #include <string.h>
 #include "planmodel.h"
 #include "passes/schedule/sched.h"
+#include "passes/comm/comm.h"
+#include "passes/schedule/placement.h"
 
 Trial *trial_new(Arena *a, int n, int ndevice, const char *by)
 {

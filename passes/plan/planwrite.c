@@ -3,6 +3,9 @@
 #include <math.h>
 #include <string.h>
 #include "plansearch.h"
+#include "ir/analysis.h"
+#include "passes/schedule/placement.h"
+#include "passes/schedule/schedule.h"
 
 static bool used_in(const Value *param, int stage)
 {

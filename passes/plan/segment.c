@@ -7,6 +7,8 @@
  * follow. That leaves segments of one library call each, and a plan is a grouping of segments. */
 #include "segment.h"
 #include "stages.h"
+#include "cuts.h"
+#include "ir/analysis.h"
 
 bool reads_weight(const Node *n)
 {

@@ -4,6 +4,7 @@
 #define PDCC_PASSES_SEGMENT_H
 
 #include "passes/common/plan.h"
+#include "cuts.h"
 
 typedef struct Seg {
 	int     first, end;         /* main nodes [first, end) */

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ir/buf.h"
-#include "ir/map.h"
+#include "ir/base/buf.h"
+#include "ir/base/map.h"
 #include "profile.h"
 
 enum { E_READ = 460, E_FORM = 461, E_NAME = 462, E_CYCLE = 463, LAYERS_MAX = 100000, EDGES_MAX = 1000000 };

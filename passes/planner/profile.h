@@ -3,8 +3,8 @@
 #ifndef PDCC_PASSES_PLANNER_PROFILE_H
 #define PDCC_PASSES_PLANNER_PROFILE_H
 
-#include "ir/arena.h"
-#include "ir/diag.h"
+#include "ir/base/arena.h"
+#include "ir/base/diag.h"
 
 typedef struct Layer {
 	const char *id, *desc;

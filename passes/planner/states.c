@@ -2,7 +2,7 @@
  * exchanging one layer of a cut for one of its consumers, and numbers the states by a depth-first topological order. */
 #include <stdlib.h>
 #include <string.h>
-#include "ir/map.h"
+#include "ir/base/map.h"
 #include "states.h"
 
 enum { E_STATES = 464 };

@@ -6,6 +6,10 @@
  * is measured has not been through fuse, which only takes temporaries away. */
 #include <float.h>
 #include "recompute.h"
+#include "ir/analysis.h"
+#include "passes/memory/memory.h"
+#include "passes/schedule/placement.h"
+#include "passes/split/split.h"
 
 /* ---- the order ---- */
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include "ir/op.h"
 #include "diff.h"
-#include "passes/simulate/timeline.h"
 
 enum { CONTEXT = 2, MOST_ROWS = 3000, OPENED = 60, OPS_SHOWN = 12 };
 

@@ -3,7 +3,7 @@
 #define PDCC_PASSES_CHANGES_H
 
 #include "ir/ir.h"
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 
 typedef struct Changes {
 	Buf   table, parts;         /* rows of the table of passes; the differences */

@@ -4,9 +4,8 @@
  * between is looked at again. Where no anchor is left, lines that define the same name are anchors: a pass writes many lines
  * anew, with one more attribute. */
 #include <string.h>
-#include "ir/map.h"
+#include "ir/base/map.h"
 #include "diff.h"
-#include "passes/simulate/timeline.h"
 
 enum { LINES, NAMES, LEVELS };
 

@@ -3,8 +3,8 @@
 #define PDCC_PASSES_DIFF_H
 
 #include <stdbool.h>
-#include "ir/arena.h"
-#include "ir/buf.h"
+#include "ir/base/arena.h"
+#include "ir/base/buf.h"
 
 /* A line of either text or of both, in order. x, y: indices of lines, -1: it is on the other side only. Where both are there
  * and same is false the line became another: what it defines (the words before " = " or " : ") kept its name. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "csv.h"
+#include "placement.h"
 
 enum { MOST = 1 << 16 };        /* stages, microbatches */
 

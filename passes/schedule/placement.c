@@ -8,6 +8,7 @@
  * A plan of one stage has nothing to place: whatever the schedule, it is one chunk on devices of its own.
  * A group is R devices, replica by replica; ranks are group-major. All stages of a group have the same R. */
 #include "csv.h"
+#include "placement.h"
 
 bool schedule_splits(ScheduleSpec s)
 {

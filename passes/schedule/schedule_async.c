@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "sched.h"
+#include "schedule.h"
 
 bool one_per_step(const Training *t)
 {

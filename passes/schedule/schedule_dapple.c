@@ -10,6 +10,8 @@
  * can run goes first. `auto` takes the policy whose simulated step is shorter, A when B gains less than a hundredth. */
 #include "sched.h"
 #include "passes/simulate/simulate.h"
+#include "ir/analysis.h"
+#include "passes/memory/memory.h"
 
 int dapple_depth(char policy, int stage, int stages, int most)
 {

@@ -4,6 +4,7 @@
  * there is no other schedule's to fall back to. */
 #include "csv.h"
 #include "sched.h"
+#include "placement.h"
 
 /* PipeDream's NOAM at a stage: what keeps the later ones busy. */
 static int noam(const int *replicas, int nstage, int stage)

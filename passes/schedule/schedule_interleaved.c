@@ -7,6 +7,7 @@
  * left. Where there are S microbatches it does all forwards first. The bubble is 1/V of that of 1F1B. */
 #include "passes/common/plan.h"
 #include "sched.h"
+#include "placement.h"
 
 bool schedule_interleaved(Sched *c, Diag *d)
 {

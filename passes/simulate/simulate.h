@@ -30,6 +30,7 @@
 
 #include "runtime/comm/rounds.h"
 #include "passes/common/plan.h"
+#include "passes/cost/cost.h"
 
 /* One message per microbatch, from a stage to another. */
 typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
@@ -158,7 +159,6 @@ bool sim_small_sum(const SimJoin *j);
 void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int *cap);
 /* The module after memplan; times are Node.time, or the cost model's where a later pass made the node, scaled by what
  * the cost model makes of the device at hand (Node.time is for the first device). */
-double node_seconds(const Node *n, const Speed *first, const Speed *on);
 /* simulate_each.c: the schedule so many times; a server's seconds for what a device of the stage pushes in a step. */
 enum { EACH_STEPS = 8 };
 Schedule *sim_repeated(Arena *a, const Module *m);

@@ -7,6 +7,7 @@
  * update takes its seconds (simulate_ports.c). */
 #include <string.h>
 #include "simulate_play.h"
+#include "passes/cost/cost.h"
 
 /* ---- the schedule, repeated ---- */
 

@@ -2,15 +2,8 @@
 #include <string.h>
 #include "simulate.h"
 #include "passes/cost/sumcost.h"
-
-/* Seconds on a device of speed `on` of a node whose Node.time is for one of speed `first`. */
-double node_seconds(const Node *n, const Speed *first, const Speed *on)
-{
-	if (optab[n->op]->flags & (OP_VIEW | OP_COMM))
-		return 0;
-	const double here = node_time(n, on), there = node_time(n, first);
-	return n->time > 0 && there > 0 ? n->time * (here / there) : here;
-}
+#include "ir/analysis.h"
+#include "passes/cost/cost.h"
 
 static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
 {

@@ -7,8 +7,9 @@
  *     end = max over k ( made(k) + seconds of all from k on )
  * and the sum begins so long before that as the pushes take with nothing between them. */
 #include <stdlib.h>
-#include "passes/comm/servers.h"
 #include "simulate_ports.h"
+#include "ir/analysis.h"
+#include "passes/cost/cost.h"
 
 enum { POINTS = 16 };       /* gradients at which that is looked at, of which the first is one: the sum begins no sooner than that */
 

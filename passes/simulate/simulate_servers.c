@@ -2,6 +2,7 @@
  * Whole parameters are exact; of rows it is what evenly drawn ids touch (travel.c). Devices of a host that give their
  * sums to the first of them are listed as if that one were a server to them. */
 #include "simulate_servers.h"
+#include "ir/analysis.h"
 
 enum { HEAD = 48, ID = 4 };
 

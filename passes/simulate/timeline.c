@@ -12,18 +12,6 @@ const char *time_text(Arena *a, double seconds)
 	return arena_printf(a, "%.4g us", seconds * 1e6);
 }
 
-void buf_xml(Buf *b, const char *text)
-{
-	for (; *text; text++)
-		switch (*text) {
-		case '&': buf_puts(b, "&amp;"); break;
-		case '<': buf_puts(b, "&lt;"); break;
-		case '>': buf_puts(b, "&gt;"); break;
-		case '"': buf_puts(b, "&quot;"); break;
-		default: buf_putc(b, (unsigned char)*text < ' ' ? ' ' : *text);
-		}
-}
-
 const char *span_text(Arena *a, const Sim *s, const SimSpan *x)
 {
 	switch (x->kind) {

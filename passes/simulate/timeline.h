@@ -14,7 +14,6 @@ void timeline_part(Buf *b, const Sim *s, const char *title);
 void timeline_json(Buf *b, const Sim *s, const char *title);
 
 const char *time_text(Arena *a, double seconds);        /* "1.25 ms" */
-void buf_xml(Buf *b, const char *text);                 /* with &, <, > and quotes as entities */
 
 /* What a span is, in words: "forward of microbatch 3", "message of backward 3 to device 1". */
 const char *span_text(Arena *a, const Sim *s, const SimSpan *x);

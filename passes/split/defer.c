@@ -9,6 +9,9 @@
  * Reads the stages; writes Stage.weight, Stage.keep. */
 #include <string.h>
 #include "passes/common/plan.h"
+#include "ir/analysis.h"
+#include "passes/schedule/placement.h"
+#include "split.h"
 
 static void want(const Graph *g, const Node *n)
 {

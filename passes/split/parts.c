@@ -13,6 +13,8 @@
  * Reads Stage.replicas; writes backward and update graphs. */
 #include <string.h>
 #include "passes/common/plan.h"
+#include "ir/analysis.h"
+#include "split.h"
 
 static bool have_servers(const Training *t)
 {

@@ -15,6 +15,8 @@
 #include <fnmatch.h>
 #include <string.h>
 #include "passes/common/plan.h"
+#include "ir/analysis.h"
+#include "passes/schedule/schedule.h"
 
 /* The parts of a gradient: Accumulates below Add or Sum. False: something else is among them. */
 static bool parts_of(Value *v, Node **part, int *n, int most)

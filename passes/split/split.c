@@ -13,6 +13,9 @@
  * listed in Stage.keep. */
 #include <string.h>
 #include "passes/common/plan.h"
+#include "ir/analysis.h"
+#include "passes/schedule/placement.h"
+#include "split.h"
 
 typedef struct Splitter {
 	Module  *m;
@@ -320,32 +323,6 @@ static void list_params(Splitter *sp)
 				Stage *s = m->stage[t];
 				PUSH(m->arena, s->param, s->nparam, s->capparam) = m->param[i];
 			}
-}
-
-static bool read_by(const Value *v, const Graph *g)
-{
-	for (int i = 0; g && i < v->nuses; i++)
-		if (v->uses[i].node->graph == g)
-			return true;
-	return false;
-}
-
-static void keep_read(Module *m, Stage *s, const Graph *made, const Graph *reader)
-{
-	for (const Node *n = made->first; n; n = n->next)
-		for (int o = 0; o < n->nout; o++)
-			if (n->out[o] && (read_by(n->out[o], reader) || read_by(n->out[o], s->weight)))
-				PUSH(m->arena, s->keep, s->nkeep, s->capkeep) = n->out[o];
-}
-
-void list_kept(Module *m, Stage *s)
-{
-	s->nkeep = 0;
-	for (int i = 0; i < s->forward->nin; i++)
-		if (read_by(s->forward->in[i], s->backward) || read_by(s->forward->in[i], s->weight))
-			PUSH(m->arena, s->keep, s->nkeep, s->capkeep) = s->forward->in[i];
-	keep_read(m, s, s->forward, s->backward);
-	keep_read(m, s, s->backward, s->weight);
 }
 
 /* Nodes to their graphs: first what begins an update graph, so that sharing has one place to go. */

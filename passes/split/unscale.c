@@ -9,7 +9,8 @@
  * Called at the end of split; reads and writes update graphs. */
 #include <string.h>
 #include "passes/common/plan.h"
-#include "passes/comm/servers.h"
+#include "ir/analysis.h"
+#include "split.h"
 
 static const Value *sent_to(const Module *m, const Node *broadcast)
 {

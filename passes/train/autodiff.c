@@ -18,6 +18,9 @@
 #include <fnmatch.h>
 #include <string.h>
 #include "passes/common/plan.h"
+#include "ir/analysis.h"
+#include "passes/schedule/schedule.h"
+#include "train.h"
 
 /* ops with a float result whose derivative is zero wherever it exists */
 static bool flat(OpKind op)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "evaluate.h"
 #include "passes/common/plan.h"
+#include "passes/schedule/schedule.h"
 
 bool samples_may_lack(const Training *t)
 {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include "evaluate.h"
 #include "passes/common/plan.h"
+#include "train.h"
 
 typedef struct Term {
 	Value *v;                   /* scalar */
@@ -453,15 +454,6 @@ static void seed_dropout(Graph *g, uint64_t seed)
 	for (Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Dropout)
 			attr_set_int(n, "seed", (int64_t)seed);
-}
-
-void find_loss(Module *m, const Graph *g)
-{
-	for (const Node *n = g->first; n; n = n->next)
-		if (n->op == OP_Report) {
-			m->loss = n->in[0];
-			m->count = n->in[1];
-		}
 }
 
 /* What torch's Embedding(padding_idx) does and no ONNX file tells: looking up that row gives it no gradient. */

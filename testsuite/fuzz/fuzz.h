@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "ir/arena.h"
-#include "ir/diag.h"
+#include "ir/base/arena.h"
+#include "ir/base/diag.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

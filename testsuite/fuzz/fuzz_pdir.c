@@ -1,6 +1,6 @@
 /* The .pdir reader: whatever parses must verify without a crash, print, and print the same after a second parse. */
 #include "fuzz.h"
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "ir/ir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

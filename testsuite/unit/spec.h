@@ -2,7 +2,7 @@
 #ifndef PDCC_TESTSUITE_SPEC_H
 #define PDCC_TESTSUITE_SPEC_H
 
-#include "ir/diag.h"
+#include "ir/base/diag.h"
 #include "ir/schedule_kind.h"
 
 static inline ScheduleSpec spec_of(const char *word)

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "codegen/emit.h"
-#include "ir/buf.h"
+#include "codegen/folder/emit.h"
+#include "ir/base/buf.h"
 #include "ir/ir.h"
 
 static const char *tree = ".", *pdcc = "pdcc";

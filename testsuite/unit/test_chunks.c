@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
-#include "ir/diag.h"
+#include "ir/base/diag.h"
 #include "passes/schedule/sched.h"
 #include "passes/simulate/simulate.h"
 #include "spec.h"

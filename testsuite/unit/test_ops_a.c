@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "ir/ops/common/common.h"
 
 static const char *compiler = "cc -fopenmp", *tree = ".";

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include "passes/plan/plansearch.h"
 #include "passes/plan/stages.h"
+#include "passes/plan/cuts.h"
 
 enum { LAYERS = 7, MOST = 9, CASES = 300 };
 

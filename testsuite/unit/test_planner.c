@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "passes/planner/pipedream.h"
 
 enum { CHAINS = 6000, DAGS = 6000, LARGE = 300, LAYERS = 8, MACHINES = 6, STATES = 10 };

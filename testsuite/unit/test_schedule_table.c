@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include "passes/schedule/csv.h"
 #include "spec.h"
+#include "passes/schedule/placement.h"
 
 enum { MOST = 12, PARAMETERS = 3 };
 

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "codegen/emit.h"
+#include "codegen/folder/emit.h"
 #include "frontend/driver/compile/compile.h"
 #include "frontend/onnx/onnx.h"
 

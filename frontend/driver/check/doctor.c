@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "codegen/emit.h"
+#include "codegen/folder/emit.h"
 #include "runtime/pd.h"
 #include "frontend/settings/cluster.h"
 #include "doctor.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "codegen/emit.h"
-#include "ir/profile.h"
+#include "codegen/folder/emit.h"
+#include "ir/text/profile.h"
 #include "passes/common/plan.h"
 #include "frontend/settings/cluster.h"
 #include "frontend/settings/cluster_run.h"
@@ -15,6 +15,8 @@
 #include "frontend/onnx/onnx.h"
 #include "planfile.h"
 #include "profile.h"
+#include "passes/schedule/schedule.h"
+#include "passes/schedule/placement.h"
 
 /* ---- settings that hang on the model and on the machine ---- */
 

@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "ir/profile.h"
+#include "ir/text/profile.h"
 #include "passes/common/plan.h"
 #include "frontend/onnx/onnx.h"
+#include "passes/schedule/placement.h"
 
 typedef struct Rule { Buf b; Map seen; } Rule;
 

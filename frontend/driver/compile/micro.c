@@ -12,6 +12,8 @@
 #include <string.h>
 #include "probe.h"
 #include "profile.h"
+#include "passes/cost/cost.h"
+#include "passes/schedule/schedule.h"
 
 enum { UNKNOWN_MEMORY = 32, WORSE = 2, BETWEEN = 4, FINALISTS = 2 };
 static const double CLOSE = 1.05, SAME = 1e-9;

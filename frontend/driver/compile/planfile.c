@@ -22,6 +22,8 @@
 #include "frontend/onnx/onnx.h"
 #include "frontend/settings/train.h"
 #include "frontend/settings/yaml.h"
+#include "passes/plan/cuts.h"
+#include "passes/schedule/placement.h"
 
 enum { E_DEVICES = 407, E_STALE = 409 };
 

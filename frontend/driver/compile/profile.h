@@ -3,7 +3,7 @@
 #define PDCC_FRONTEND_PROFILE_H
 
 #include "compile.h"
-#include "ir/profile.h"
+#include "ir/text/profile.h"
 
 int profile_main(Compile *c);
 /* --profile FILE | run: Compile.profile; estimate and nothing: NULL. False after a diagnostic. */

@@ -9,10 +9,11 @@
  *                  slices shorter by a hundredth; never where it would change what is computed (BatchNormalization,
  *                  which averages over grains) or what --reproducible compares. */
 #include <string.h>
-#include "ir/profile.h"
+#include "ir/text/profile.h"
 #include "passes/common/plan.h"
 #include "passes/simulate/simulate.h"
 #include "probe.h"
+#include "passes/schedule/schedule.h"
 
 static int64_t gcd(int64_t x, int64_t y)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 
 bool tool_found(const char *name)
 {

@@ -2,7 +2,7 @@
 #ifndef PDCC_FRONTEND_TOOLS_H
 #define PDCC_FRONTEND_TOOLS_H
 
-#include "ir/diag.h"
+#include "ir/base/diag.h"
 
 bool tool_found(const char *name);                  /* in the PATH */
 bool tool_needed(Diag *d, const char *name);        /* false after E0801 */

@@ -8,6 +8,9 @@
 #include <string.h>
 #include "passes/common/plan.h"
 #include "inspect.h"
+#include "ir/analysis.h"
+#include "passes/cost/cost.h"
+#include "passes/plan/cuts.h"
 
 /* ---- parameters: who reads them ---- */
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "frontend/driver/compile/compile.h"
 #include "trace.h"
 

@@ -2,7 +2,7 @@
  * stand in train_sched.c. */
 #include "choices.h"
 #include <string.h>
-#include "ir/forms.h"
+#include "ir/text/forms.h"
 #include "frontend/settings/train.h"
 
 typedef struct Row { const char *name, *more, *word[8]; } Row;

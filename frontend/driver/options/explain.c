@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ir/diag.h"
+#include "ir/base/diag.h"
 
 typedef struct Entry { char letter; int number; const char *title, *text; } Entry;
 

@@ -2,7 +2,7 @@
 #ifndef PDCC_FRONTEND_EXPLAIN_H
 #define PDCC_FRONTEND_EXPLAIN_H
 
-#include "ir/diag.h"
+#include "ir/base/diag.h"
 
 /* The line of a code, NULL for one that is not in the table. letter: 'E' for pdcc, 'R' for emitted programs. */
 const char *explain_title(char letter, int number);

@@ -1,7 +1,7 @@
 /* --help, from the table of options. */
 #include <string.h>
 #include <strings.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "options.h"
 
 enum { LEFT = 29, WIDTH = 120 };

@@ -2,8 +2,8 @@
 #include "manual.h"
 #include <stdio.h>
 #include <string.h>
-#include "ir/buf.h"
-#include "ir/diag.h"
+#include "ir/base/buf.h"
+#include "ir/base/diag.h"
 #include "choices.h"
 #include "options.h"
 

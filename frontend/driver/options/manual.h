@@ -2,7 +2,7 @@
 #ifndef PDCC_FRONTEND_MANUAL_H
 #define PDCC_FRONTEND_MANUAL_H
 
-#include "ir/diag.h"
+#include "ir/base/diag.h"
 
 /* argv: what follows `pdcc completion`; command: the n subcommands. Returns the exit status. */
 int  completion_main(int argc, char **argv, const char *const *command, int n, Diag *d);

@@ -3,7 +3,7 @@
 #define PDCC_FRONTEND_OPTIONS_H
 
 #include "ir/cluster.h"
-#include "ir/forms.h"
+#include "ir/text/forms.h"
 
 typedef struct Options {
 	const char *args[16]; int nargs;        /* what is no flag, in order; the subcommand is taken off */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "choices.h"
 #include "frontend/settings/train.h"
 #include "frontend/settings/yaml.h"

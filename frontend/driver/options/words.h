@@ -2,7 +2,7 @@
 #ifndef PDCC_FRONTEND_WORDS_H
 #define PDCC_FRONTEND_WORDS_H
 
-#include "ir/diag.h"
+#include "ir/base/diag.h"
 
 typedef struct Words { const char **w; int n, cap; } Words;
 

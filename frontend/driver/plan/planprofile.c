@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "passes/planner/planner.h"
 #include "frontend/driver/compile/compile.h"
 #include "planauto.h"

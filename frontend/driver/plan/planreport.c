@@ -10,6 +10,8 @@
 #include "passes/simulate/timeline.h"
 #include "frontend/driver/compile/planfile.h"
 #include "frontend/driver/compile/probe.h"
+#include "ir/analysis.h"
+#include "passes/plan/cuts.h"
 
 enum { STAGES = 64 };
 

@@ -1,6 +1,6 @@
 /* Nodes and attributes by name, for gradients; the checks that shape rules share. */
 #include <string.h>
-#include "../../buf.h"
+#include "ir/base/buf.h"
 #include "common.h"
 
 /* ---- attributes ---- */

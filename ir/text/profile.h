@@ -4,7 +4,7 @@
 #ifndef PDCC_IR_PROFILE_H
 #define PDCC_IR_PROFILE_H
 
-#include "ir.h"
+#include "ir/ir.h"
 
 struct Buf;
 

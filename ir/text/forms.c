@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include "op.h"
+#include "ir/op.h"
 #include "text.h"
 
 const char *const ir_form_name[FORMS] = { "text", "json", "dot" };

@@ -27,4 +27,6 @@ void buf_clear(Buf *b);
 char *file_read(const char *path, size_t *n);
 bool  file_write(const char *path, const void *p, size_t n);
 
+void buf_xml(Buf *b, const char *text);                 /* with &, <, > and quotes as entities */
+
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "canon.h"
-#include "contract.h"
+#include "frontend/onnx/contract.h"
 #include "frontend/onnx/torch.h"
 
 /* ---- reductions: those that have no op of their own are written with others ---- */

@@ -1,7 +1,7 @@
 /* The contract of a model (contract.h): read, held against the graph, obeyed. */
 #include <stdlib.h>
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "contract.h"
 
 typedef struct Reading {

@@ -177,3 +177,15 @@ bool file_write(const char *path, const void *p, size_t n)
 	errno = err;
 	return ok;
 }
+
+void buf_xml(Buf *b, const char *text)
+{
+	for (; *text; text++)
+		switch (*text) {
+		case '&': buf_puts(b, "&amp;"); break;
+		case '<': buf_puts(b, "&lt;"); break;
+		case '>': buf_puts(b, "&gt;"); break;
+		case '"': buf_puts(b, "&quot;"); break;
+		default: buf_putc(b, (unsigned char)*text < ' ' ? ' ' : *text);
+		}
+}

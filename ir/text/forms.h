@@ -2,8 +2,8 @@
 #ifndef PDCC_IR_FORMS_H
 #define PDCC_IR_FORMS_H
 
-#include "buf.h"
-#include "ir.h"
+#include "ir/base/buf.h"
+#include "ir/ir.h"
 
 typedef enum IrForm { FORM_TEXT, FORM_JSON, FORM_DOT, FORMS } IrForm;
 

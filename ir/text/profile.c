@@ -1,7 +1,7 @@
 /* Measured times: names of nodes, lookup, the file's text. See profile.h. */
 #include <inttypes.h>
-#include "buf.h"
-#include "op.h"
+#include "ir/base/buf.h"
+#include "ir/op.h"
 #include "profile.h"
 
 const char *const profile_phase[3] = { "forward", "backward", "update" };

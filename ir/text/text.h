@@ -3,8 +3,8 @@
 #define PDCC_IR_TEXT_H
 
 #include <stdbool.h>
-#include "buf.h"
-#include "schedule.h"
+#include "ir/base/buf.h"
+#include "ir/schedule.h"
 
 extern const char *const phase_name[3], *const region_name[REGION_COUNT], *const param_kind_name[3], *const sync_name[SYNC_KINDS],
 	*const action_name[ACT_COUNT], *const version_rule_name[VERSION_RULES];

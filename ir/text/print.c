@@ -13,9 +13,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "buf.h"
-#include "op.h"
-#include "schedule.h"
+#include "ir/base/buf.h"
+#include "ir/op.h"
+#include "ir/schedule.h"
 #include "text.h"
 
 const char *const phase_name[3] = { "fwd", "bwd", "update" };

@@ -4,7 +4,7 @@
 #include "listops.h"
 #include <stdlib.h>
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "frontend/onnx/onnx.h"
 
 void list_ops(FILE *f)

@@ -6,7 +6,7 @@
  * larger one is dropped first, so that from there on a label has one size and an operand has it or does not. */
 #include <ctype.h>
 #include <string.h>
-#include "ir/buf.h"
+#include "ir/base/buf.h"
 #include "einsum.h"
 
 /* ---- labels ---- */

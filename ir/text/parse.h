@@ -3,8 +3,8 @@
 #define PDCC_IR_PARSE_H
 
 #include <setjmp.h>
-#include "op.h"
-#include "schedule.h"
+#include "ir/op.h"
+#include "ir/schedule.h"
 #include "text.h"
 
 enum { MOST_ITEMS = 1 << 20, MOST_DEVICES = 1 << 16 };

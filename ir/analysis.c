@@ -1,0 +1,85 @@
+/* Questions about a module that several passes ask: what a value takes, where its loss is, what its stages keep, whose gradient
+ * a value is. */
+#include <math.h>
+#include <string.h>
+#include "analysis.h"
+#include "op.h"
+
+int64_t value_bytes(const Value *v)
+{
+	Type t = v->type;
+
+	t.rows = 0;
+	return type_bytes(&t);
+}
+
+void find_loss(Module *m, const Graph *g)
+{
+	for (const Node *n = g->first; n; n = n->next)
+		if (n->op == OP_Report) {
+			m->loss = n->in[0];
+			m->count = n->in[1];
+		}
+}
+
+static bool read_by(const Value *v, const Graph *g)
+{
+	for (int i = 0; g && i < v->nuses; i++)
+		if (v->uses[i].node->graph == g)
+			return true;
+	return false;
+}
+
+static void keep_read(Module *m, Stage *s, const Graph *made, const Graph *reader)
+{
+	for (const Node *n = made->first; n; n = n->next)
+		for (int o = 0; o < n->nout; o++)
+			if (n->out[o] && (read_by(n->out[o], reader) || read_by(n->out[o], s->weight)))
+				PUSH(m->arena, s->keep, s->nkeep, s->capkeep) = n->out[o];
+}
+
+void list_kept(Module *m, Stage *s)
+{
+	s->nkeep = 0;
+	for (int i = 0; i < s->forward->nin; i++)
+		if (read_by(s->forward->in[i], s->backward) || read_by(s->forward->in[i], s->weight))
+			PUSH(m->arena, s->keep, s->nkeep, s->capkeep) = s->forward->in[i];
+	keep_read(m, s, s->forward, s->backward);
+	keep_read(m, s, s->backward, s->weight);
+}
+
+/* k ids drawn evenly from V rows hit V (1 - (1 - 1/V)^k) different ones. Between measured points rows grow as a power of k;
+ * behind the last one no more are known. */
+double rows_touched(const Value *w, double lookups)
+{
+	const double rows = w->type.rank ? (double)w->type.dim[0] : 1;
+	const Touch *t = w->param->touch;
+	int i = 1;
+
+	if (!t || t->n < 2)
+		return rows > 1 ? -expm1(lookups * log1p(-1 / rows)) : 1;
+	while (i < t->n - 1 && t->lookups[i] < lookups)
+		i++;
+	const double power = log(t->rows[i] / t->rows[i - 1]) / log(t->lookups[i] / t->lookups[i - 1]);
+	const double at = t->rows[i - 1] * pow((lookups < t->lookups[i] ? lookups : t->lookups[i]) / t->lookups[i - 1], power);
+	return (at < rows ? at : rows) / rows;
+}
+
+const Value *gradient_of(const Value *sum)
+{
+	for (int i = 0; i < sum->nuses; i++) {
+		const Node *n = sum->uses[i].node;
+		if (optab[n->op]->flags & OP_UPDATE)
+			return n->in[0];
+		const Value *w = n->nout ? gradient_of(n->out[0]) : NULL;
+		if (w)
+			return w;
+	}
+	return NULL;
+}
+
+/* The operand of an update that is the gradient: SquareSum(@w, g), SGD(@w, g, n), Adam(@w, @m, @v, g, n). */
+int gradient_operand(const Node *update)
+{
+	return update->op == OP_SquareSum ? 1 : update->nin - 2;
+}
