@@ -27,7 +27,7 @@ for f in "$@"; do
 	find "$here/found" -name "$f-*" -exec cp {} "$corpus" \;
 	case $f in
 	onnx) find "$root/samples" "$root/testsuite" -name '*.onnx' -size -64k -exec cp {} "$corpus" \;
-		python3 "$root/testsuite/err/run.py" --models "$corpus" ;;
+		python3 "$root/testsuite/tool/err/run.py" --models "$corpus" ;;
 	yaml) find "$root/samples" "$root/testsuite" -name '*.yaml' | while read -r y; do
 			{ printf 1; cat "$y"; } >"$corpus/c-$(echo "$y" | cksum | cut -d' ' -f1)"
 			{ printf 0; cat "$y"; } >"$corpus/t-$(echo "$y" | cksum | cut -d' ' -f1)"

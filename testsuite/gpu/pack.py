@@ -47,18 +47,18 @@ def suites(quick):
     models = {}
     for d in folders:
         models.setdefault(os.path.basename(d), d)
-    oracle = [f'{SUITES}/oracle', '--target', 'cuda', '--run', 'sgd', '--jobs', '1']
+    oracle = [T.suite('oracle'), '--target', 'cuda', '--run', 'sgd', '--jobs', '1']
     mlp = f'{SUITES}/models/mlp'
     if quick:
-        return [('ops', [f'{SUITES}/grad', '--target', 'cuda', '--cases', '1', 'Gemm', 'Softmax']),
+        return [('ops', [T.suite('grad'), '--target', 'cuda', '--cases', '1', 'Gemm', 'Softmax']),
                 ('models', [*oracle, '--only', '2-stages', mlp])]
     own = [m for m in models if not m.startswith('dyn_')]
     out = [(f'model {m}', [*oracle, '--only', 'one-train,2-stages' + ',4-' * (m in FOUR), models[m]]) for m in own]
     out += [(f'model {m}', [*oracle, '--only', 'one-train', models[m]]) for m in models if m not in own]       # other exports of networks that are there
-    out += [(f'amp {m}', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans', m]) for m in own]
-    out += [('amp fp16 mlp', [f'{SUITES}/amp', '--target', 'cuda', '--no-plans', '--amp', 'fp16', 'mlp'])]
-    out += [('amp attention', [f'{SUITES}/attention', '--amp', 'both'])]
-    out += [(f'bits {m}', [f'{SUITES}/reproducible', '--target', 'cuda', '--only', 'adam', '--plans', BITS, f'{SUITES}/models/{m}'])
+    out += [(f'amp {m}', [T.suite('amp'), '--target', 'cuda', '--no-plans', m]) for m in own]
+    out += [('amp fp16 mlp', [T.suite('amp'), '--target', 'cuda', '--no-plans', '--amp', 'fp16', 'mlp'])]
+    out += [('amp attention', [T.suite('attention'), '--amp', 'both'])]
+    out += [(f'bits {m}', [T.suite('reproducible'), '--target', 'cuda', '--only', 'adam', '--plans', BITS, f'{SUITES}/models/{m}'])
             for m in ('mlp', 'gpt2_mini')]
     return out + operators()
 
@@ -66,11 +66,11 @@ def suites(quick):
 def operators():
     import opcases
     ops = list(opcases.GENERATORS)
-    out = [(f'grad {k + 1}', [f'{SUITES}/grad', '--target', 'cuda', '--cases', '3', *ops[k::GRADS]]) for k in range(GRADS)]
-    out += [('indexing', [f'{SUITES}/indexing', '--target', 'cuda', '--cases', '6']), ('spatial', [f'{SUITES}/spatial', '--target', 'cuda']),
-            ('elementwise', [f'{SUITES}/elementwise', '--target', 'cuda']), ('patterns', [f'{SUITES}/patterns', '--target', 'cuda', '--cases', '2'])]
+    out = [(f'grad {k + 1}', [T.suite('grad'), '--target', 'cuda', '--cases', '3', *ops[k::GRADS]]) for k in range(GRADS)]
+    out += [('indexing', [T.suite('indexing'), '--target', 'cuda', '--cases', '6']), ('spatial', [T.suite('spatial'), '--target', 'cuda']),
+            ('elementwise', [T.suite('elementwise'), '--target', 'cuda']), ('patterns', [T.suite('patterns'), '--target', 'cuda', '--cases', '2'])]
     cases = {d: sorted(glob.glob(f'{BACKEND}/{d}/*')) for d in ('node', 'simple', 'pytorch-operator', 'pytorch-converted')}
-    return out + [(f'onnx {d} {k // 300 + 1}', [f'{SUITES}/onnx-backend', '--target', 'cuda', *c[k:k + 300]]) for d, c in cases.items()
+    return out + [(f'onnx {d} {k // 300 + 1}', [T.suite('onnx-backend'), '--target', 'cuda', *c[k:k + 300]]) for d, c in cases.items()
                   for k in range(0, len(c), 300)]
 
 
@@ -242,7 +242,7 @@ def main():
     os.makedirs(keep, exist_ok=True)
     os.environ['PDCC_CUDA'] = T.standin()[0].split('=', 1)[1]       # all suites, also where there is a GPU
     parts = [bench_part(name, a.quick) for name in ([] if a.no_bench else ['kernels'] if a.quick else BENCH)]
-    shared = [f'{SUITES}/lib', f'{SUITES}/standin', f'{SUITES}/oracle', __file__]       # amp and reproducible take the oracle's data
+    shared = [f'{SUITES}/lib', f'{SUITES}/standin', T.suite('oracle'), __file__]       # amp and reproducible take the oracle's data
     parts = [(label, run, key(a.quick, what, file, *shared)) for label, run, what, file in parts + [suite(*x) for x in suites(a.quick)] if a.only in label]
     failed, good, start = [], [], time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:

@@ -1,9 +1,15 @@
 """What the suites share: find pdcc, emit and build a program, run it, read what it wrote."""
-import atexit, functools, json, os, shutil, struct, subprocess, sys, tempfile, threading
+import glob, atexit, functools, json, os, shutil, struct, subprocess, sys, tempfile, threading
 import numpy as np
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(HERE)
+
+
+def suite(name):
+    """The path of the suite of that name, whatever its folder."""
+    return next((f for f in sorted(glob.glob(f'{HERE}/*/{name}')) if os.path.isfile(f)), f'{HERE}/{name}')
+
 CUDA_LOCK = threading.Lock()
 
 

@@ -38,7 +38,7 @@ def run(lines, only, env, found):
             print(f'skip {label}: no {" ".join(absent)} here', flush=True)
             count[2] += 1
             continue
-        rc, out = T.run([sys.executable, f'{T.HERE}/{name}', *args], timeout=3600, env=env)
+        rc, out = T.run([sys.executable, T.suite(name), *args], timeout=3600, env=env)
         said = found()
         for line in said + ([] if said or not rc else out.splitlines()[-12:]):
             print(f'    {line}')

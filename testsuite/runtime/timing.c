@@ -1,4 +1,4 @@
-/* timing.c: how long sums over all processes take, for testsuite/timing:
+/* timing.c: how long sums over all processes take, for testsuite/comm/timing:
  *
  *     timing ROUNDS CASE...      a CASE: BYTES:L:MICROSECONDS   L sums of BYTES / L each, begun at once (L 0: by MPI's own),
  *                                                               while this thread sleeps so long

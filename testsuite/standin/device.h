@@ -20,7 +20,7 @@
 #error "the stand-in for a GPU switches stacks of x86-64 only"
 #endif
 
-/* AddressSanitizer is told of every stack: testsuite/sanitize. Where accesses are watched (testsuite/races) those of this file are not. */
+/* AddressSanitizer is told of every stack: testsuite/gpu/sanitize. Where accesses are watched (testsuite/gpu/races) those of this file are not. */
 #if defined __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>

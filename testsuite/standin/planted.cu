@@ -1,4 +1,4 @@
-/* planted.cu: kernels with races, and such without that look like it; testsuite/races holds against the comments what is found. The two
+/* planted.cu: kernels with races, and such without that look like it; testsuite/gpu/races holds against the comments what is found. The two
  * accesses of a race have its name behind them. */
 #include <cstdio>
 #include <cstring>

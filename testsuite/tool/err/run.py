@@ -1,0 +1,127 @@
+#!/usr/bin/python3
+"""Bad input: every case names files, a command and the exact message with its exit status.
+
+    testsuite/tool/err/run.py PDCC [-u] [NAME...]      -u rewrites what is wanted from what is said; review the diff
+    testsuite/tool/err/run.py --models DIR             writes the small models only, as seeds for the fuzzer
+
+A case is a file cases/NAME.txt: lines `file NAME` followed by indented content, `model NAME KIND` (made by KINDS below),
+`link NAME TARGET`, one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error, where HERE is the
+folder that the case runs in.
+"""
+import glob, os, subprocess, sys, tempfile
+
+import activations, indexing, nested, tiny
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SAMPLE = os.path.join(HERE, '..', '..', '..', 'samples', 'mlp', 'model.onnx')
+MODELS = os.path.join(HERE, '..', '..', 'models')
+
+
+def copy(path):
+    return lambda: open(path, 'rb').read()
+
+
+def rename_op(old, new):
+    """The sample with an operator's name replaced by one of the same length."""
+    assert len(old) == len(new)
+    return lambda: open(SAMPLE, 'rb').read().replace(old, new)
+
+
+KINDS = {
+    'sample': copy(SAMPLE),
+    'truncated': lambda: open(SAMPLE, 'rb').read()[:200000],
+    'garbage': lambda: bytes((i * 7919) % 251 for i in range(4096)),
+    'empty': lambda: b'',
+    'unknown-op': rename_op(b'Relu', b'Rely'),
+    'inference': copy(os.path.join(MODELS, 'gpt2_mini', 'eval.onnx')),
+    'lookups': copy(os.path.join(MODELS, 'lm_sampled', 'train.onnx')),
+    'inference-bn': copy(os.path.join(MODELS, 'resnet18', 'eval.onnx')),
+    'fixed-bn': lambda: open(os.path.join(MODELS, 'resnet18', 'train.onnx'), 'rb').read().replace(b'training_mode', b'training_node'),
+    'batchnorm': copy(os.path.join(MODELS, 'resnet18', 'train.onnx')),
+    'optimized': copy(os.path.join(MODELS, 'dyn_cnn', 'optimized.onnx')),
+    'unsigned': lambda: open(os.path.join(MODELS, 'dyn_folded', 'train.onnx'), 'rb').read().replace(b'graph_signature', b'graph-signature'),
+    'gpt2': copy(os.path.join(MODELS, 'gpt2_mini', 'train.onnx')),
+    'external': copy(os.path.join(MODELS, 'lenet', 'train_loss.onnx')),
+    'two-batches': lambda: tiny.graph([tiny.node('MatMul', ['x', 'w'], ['h']), tiny.node('MatMul', ['t', 'h'], ['y'])],
+                                      [tiny.weight('w', (3, 4))], (7, 3), (5, 4), t=(5, 7)),
+    'conv-strides': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 1, 30), strides=[2**62, 1]),
+    'external-w': lambda: tiny.model('MatMul', (8, 4), (4, 4), (8, 4), location='w.bin'),
+    'attribute-kind': lambda: tiny.model('Softmax', (8, 10), None, (8, 10), axis=1.5),
+    'attribute-int': lambda: tiny.model('Gemm', (8, 10), (10, 4), (8, 4), alpha=2),
+    'attribute-list': lambda: tiny.model('Conv', (8, 3, 9), (4, 3, 3), (8, 4, 7), strides=1),
+    'attribute-string': lambda: tiny.model('Gemm', (8, 10), (10, 4), (8, 4), alpha='0.1'),
+    'pool-kernel': lambda: tiny.model('MaxPool', (8, 3, 32, 32), None, (8, 3, 1, 31), kernel_shape=[2**63 - 1, 2]),
+    'conv-pads': lambda: tiny.model('Conv', (8, 3, 32, 32), (16, 3, 3, 3), (8, 16, 30, 30), pads=[0, 0, 2**63 - 1, 0]),
+    **activations.KINDS,
+    **nested.KINDS,
+    **indexing.KINDS,
+}
+
+
+def parse(path):
+    c = {'files': {}, 'models': {}, 'links': {}, 'run': None, 'exit': None, 'want': []}
+    name = None
+    for line in open(path):
+        if c['exit'] is not None:
+            c['want'].append(line)
+        elif line.startswith('file '):
+            name = line.split()[1]
+            c['files'][name] = ''
+        elif line.startswith('\t'):
+            c['files'][name] += line[1:]
+        elif line.startswith('model '):
+            c['models'][line.split()[1]] = line.split()[2]
+        elif line.startswith('link '):
+            c['links'][line.split()[1]] = line.split()[2]
+        elif line.startswith('run '):
+            c['run'] = line.split()[1:]
+        elif line.startswith('exit '):
+            c['exit'] = int(line.split()[1])
+    c['want'] = ''.join(c['want'])
+    return c
+
+
+def write_models(folder):
+    for name, make in KINDS.items():
+        b = make()
+        if len(b) < 1 << 16:
+            open(os.path.join(folder, f'err-{name}.onnx'), 'wb').write(b)
+
+
+def main():
+    if sys.argv[1:2] == ['--models']:
+        return write_models(sys.argv[2])
+    args = [a for a in sys.argv[1:] if a != '-u']
+    pdcc, names, update = os.path.abspath(args[0]), args[1:], '-u' in sys.argv
+    ok = bad = 0
+    for path in sorted(glob.glob(os.path.join(HERE, 'cases', '*.txt'))):
+        case = os.path.basename(path)[:-4]
+        if names and case not in names:
+            continue
+        c = parse(path)
+        with tempfile.TemporaryDirectory() as tmp:
+            for f, text in c['files'].items():
+                os.makedirs(os.path.dirname(os.path.join(tmp, f)), exist_ok=True)
+                open(os.path.join(tmp, f), 'w').write(text)
+            for f, kind in c['models'].items():
+                os.makedirs(os.path.dirname(os.path.join(tmp, f)), exist_ok=True)
+                open(os.path.join(tmp, f), 'wb').write(KINDS[kind]())
+            for f, target in c['links'].items():
+                os.symlink(target, os.path.join(tmp, f))
+            p = subprocess.run([pdcc] + c['run'], cwd=tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                               stdin=subprocess.DEVNULL)
+        said = p.stderr.decode(errors='replace').replace(os.path.realpath(tmp), 'HERE')
+        if update:
+            head = open(path).read().split('\nexit ')[0]
+            open(path, 'w').write(f'{head}\nexit {p.returncode}\n{said}')
+        elif (p.returncode, said) == (c['exit'], c['want']):
+            ok += 1
+        else:
+            bad += 1
+            print(f'FAIL {case}: exit {p.returncode}, wanted {c["exit"]}\n--- wanted\n{c["want"]}--- said\n{said}')
+    print(f'{ok} passed, {bad} failed')
+    return 1 if bad or not (ok or update) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
