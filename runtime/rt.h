@@ -107,7 +107,7 @@ void rt_options_read(rt_options *o, int argc, char **argv);
 enum { RT_LOG_ERROR, RT_LOG_WARNING, RT_LOG_NOTE, RT_LOG_DEBUG };
 extern int rt_log;
 
-/* ---- places.c ---- */
+/* ---- run_paths.c ---- */
 
 void        rt_find_root(rt_options *o, const char *argv0);
 const char *rt_in_root(const rt_options *o, const char *path);  /* a file of the build folder; in static memory */
@@ -155,12 +155,12 @@ void rt_wait_sum(int64_t n);            /* until the n-th sum since the start is
 void rt_send(int peer, int tag, const void *buf, size_t bytes);
 void rt_recv(int peer, int tag, void *buf, size_t bytes);
 
-/* ---- nap.c ---- */
+/* ---- idle_wait.c ---- */
 void rt_crowd(const pd_program *p);     /* when the processes of all ranks are known: naps as long as their cores are crowded */
 void rt_nap(long us);
 void rt_rest(int idle);                 /* after so many polls in vain */
 
-/* ---- local.c: messages between stages of this device ---- */
+/* ---- device_local.c: messages between stages of this device ---- */
 void rt_local_setup(const pd_program *p);
 void rt_local(int channel, int slot, int mb, void *buf, size_t bytes, bool send);
 void rt_local_wait(int channel, int slot, bool send);   /* it must be done; else the program is wrong */
@@ -180,7 +180,7 @@ void   rt_codec_check(const rt_codec *c, size_t segment);
 bool   rt_encoded_bad(const rt_codec *c, const void *in, size_t n);
 void   rt_feedback_flush(float *x, float *residual, float scale, size_t n);     /* x += scale * residual, which is 0 then */
 
-/* ---- guard.c: whether packed sums stay packed ---- */
+/* ---- compress_guard.c: whether packed sums stay packed ---- */
 typedef struct rt_guard rt_guard;
 /* Before a sum of a group, by the main thread: whether it is packed; vote: two floats that the group has to add up first, NULL:
  * none. NULL: there are too many groups; packed. */
@@ -216,7 +216,7 @@ typedef struct rt_head {        /* of every message; ids (i32) and values (f32) 
 	int64_t row, rows;      /* the first row of the part that the server has; rows that follow, -1: whole */
 } rt_head;
 
-/* ---- wire.c ---- */
+/* ---- wire_casts.c ---- */
 size_t rt_wire_bytes(pd_wire w, int64_t n);     /* that n values are on their way */
 /* What is sent of x: itself, or 16-bit floats in `room`, which may be x. */
 const void *rt_wire_pack(pd_wire w, const float *x, void *room, int64_t n);
@@ -256,7 +256,7 @@ int    rt_tree_sums(const pd_tree *t);  /* subtrees that this device holds, by a
 int    rt_tree_leaves(const pd_tree *t);
 float *rt_tree_sum(const pd_tree *t, int k, int *lo, int *n);
 
-/* ---- totals.c ---- */
+/* ---- step_loss.c ---- */
 void   rt_totals_setup(int microbatches);
 void   rt_totals_begin(void);           /* of a step */
 bool   rt_totals_done(void);
@@ -307,7 +307,7 @@ void rt_traffic(int peer, int tag, bool channel, size_t bytes);     /* is sent; 
 int64_t rt_traffic_sent(void);          /* bytes that this device has sent so far */
 void rt_traffic_write(FILE *f);         /* all ranks; rank 0 writes members of an object, f of others is not used */
 
-/* ---- spent.c: seconds of the main thread ---- */
+/* ---- time_spent.c: seconds of the main thread ---- */
 void rt_spent_begin(void);              /* the loop begins */
 void rt_spent_wait(bool begins);
 void rt_spent_packed(double from);      /* a part was encoded or decoded; since when */
@@ -391,7 +391,7 @@ bool    rt_evaluate_due(int64_t step, bool last);
 /* Tells rt_watch_score what came of it, unless a signal came. */
 void    rt_evaluate(const pd_program *p, char *arena, void (*one_step)(const pd_program *p, bool update));
 
-/* ---- watch.c: on rank 0 it writes, everywhere it knows ---- */
+/* ---- metrics.c: on rank 0 it writes, everywhere it knows ---- */
 void rt_watch_open(const pd_program *p, const rt_options *o, int64_t last);
 void rt_watch(int64_t step);            /* rt_loss() is that step's */
 double rt_watch_average(void);          /* of the loss */
@@ -437,7 +437,7 @@ bool rt_verdict(int rank, const char *why);     /* false: another was first */
 /* Who is missing when `wanted` did not answer in time, by the first verdict or by one made here. */
 int  rt_missing(int wanted, char *why, size_t room);
 
-/* ---- hello.c: who the ranks are ---- */
+/* ---- handshake.c: who the ranks are ---- */
 const char *rt_name(int rank);          /* "stage1.r0 (rank 2)" */
 const rt_process *rt_process_of(int rank);      /* NULL: not known yet */
 bool rt_serves(int rank);               /* it trains nothing */
@@ -445,7 +445,7 @@ bool rt_serves(int rank);               /* it trains nothing */
 size_t rt_hello(const pd_program *p, void **mine, void **all);
 void   rt_met(const pd_program *p);     /* that room is filled: all are of one plan and one runtime, or the run ends */
 
-/* ---- reach.c ---- */
+/* ---- host_reach.c ---- */
 
 void rt_addresses(uint32_t ip[RT_ADDRESSES]);   /* IPv4, of this host; 0: no more */
 /* The first rank on another host that does not answer, `wanted` if it is on one; -1: none. How many other hosts there

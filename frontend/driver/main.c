@@ -9,8 +9,8 @@
 #include "frontend/driver/options/explain.h"
 #include "frontend/driver/options/listops.h"
 #include "frontend/driver/options/manual.h"
-#include "frontend/driver/plan/planprofile.h"
-#include "frontend/driver/plan/planreport.h"
+#include "frontend/driver/plan/profile_command.h"
+#include "frontend/driver/plan/why_report.h"
 #include "frontend/driver/compile/profile.h"
 #include "frontend/driver/inspect/trace.h"
 

@@ -1,10 +1,10 @@
-/* Bytes from device to device in a step, as the runtime counts them: the volumes of runtime/comm/mpi.c, allreduce.c, totals.c
+/* Bytes from device to device in a step, as the runtime counts them: the volumes of runtime/comm/mpi.c, allreduce.c, step_loss.c
  * and norm.c, from the plan alone. */
 #include <stdlib.h>
 #include "simulate.h"
 
 enum { SMALL = 4096, WINDOW = 8, FLOAT = 4, SLICE = WINDOW * 32768 };    /* as in runtime/comm/allreduce.c: elements, members */
-enum { TOLD = 40, NORM = 8 };       /* bytes that device 0 tells everyone: totals.c, norm.c */
+enum { TOLD = 40, NORM = 8 };       /* bytes that device 0 tells everyone: step_loss.c, norm.c */
 
 typedef struct Pairs { Arena *a; SimPair *pair; size_t n, cap; size_t *place; size_t places; } Pairs;
 

@@ -1,4 +1,4 @@
-/* input.h: a source of samples, shared by input.c and madeup.c. */
+/* input.h: a source of samples, shared by input.c and synthetic.c. */
 #ifndef INPUT_H
 #define INPUT_H
 

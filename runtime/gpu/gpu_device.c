@@ -25,7 +25,7 @@ void rt_gpu_check(cudaError_t e, const char *what)
 
 /* ---- the device ---- */
 
-/* The place of this rank among those of its host: devices that train first, then servers. All ranks have told where they are (hello.c), so
+/* The place of this rank among those of its host: devices that train first, then servers. All ranks have told where they are (handshake.c), so
  * that no launcher is asked, whose variables may be another's: those of a batch job around it. */
 static int local_rank(void)
 {

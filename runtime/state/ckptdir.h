@@ -27,7 +27,7 @@ typedef struct ck_manifest {
 	double   loss_scale;            /* of 16-bit gradients; 0: none */
 	int64_t  scale_good;            /* steps without overflow since it changed */
 	int64_t  skipped;               /* steps that had no update, for their gradients overflowed */
-	int64_t  packing;               /* which sums stay packed, as guard.c has it */
+	int64_t  packing;               /* which sums stay packed, as compress_guard.c has it */
 	char     model[128], model_hash[72], plan[64], plan_hash[72], optimizer[32];
 } ck_manifest;
 

@@ -25,7 +25,7 @@ typedef struct Compile {
 	bool     quick;             /* PassCx.quick */
 	const Map *sized;           /* PassCx.sized */
 	bool     micro_open;        /* the global batch is said, the size of a microbatch is not */
-	struct MicroChoice *micro; int nmicro;      /* sizes that were looked at, best first (micro.c) */
+	struct MicroChoice *micro; int nmicro;      /* sizes that were looked at, best first (auto_microbatch.c) */
 	struct Changes *changes;    /* what every pass changed, for --report; NULL: nobody asks */
 	bool     eval;              /* inference exports are read too; nothing is trained */
 	int      argc; char **argv; /* of the command, for --report */
@@ -42,9 +42,9 @@ Module *compile_import(Compile *c, int64_t micro);
 /* All passes up to --stop-after. dump: where the IR goes; NULL: nowhere. */
 bool compile_passes(Compile *c, const char *dump);
 void measure_sparsity(Compile *c);                      /* sparsity.c: Param.touch, from the data set */
-/* The same; where a plan was looked for and does not fit into memory, another is looked for (fit.c). False after E0401 too. */
+/* The same; where a plan was looked for and does not fit into memory, another is looked for (plan_fits.c). False after E0401 too. */
 bool compile_fit(Compile *c, const char *dump);
-/* The same, after it was decided what replicas share (--replica-split, slices.c). */
+/* The same, after it was decided what replicas share (--replica-split, replica_slices.c). */
 bool compile_plan(Compile *c, const char *dump);
 /* The build folder: weights and sources, checked where libclang is there. */
 bool compile_write(Compile *c, const char *dir);
@@ -52,7 +52,7 @@ bool compile_write(Compile *c, const char *dir);
 /* Every data file must belong to an input and, on this machine's own devices, be there; those named relative to the current
  * directory are named relative to the build folder `dir` from here on. False after E0211 or E0212. */
 bool compile_data(Compile *c, const char *dir);
-/* tolerate.c: takes c->without out of the cluster; which hosts the plan could lose; their plans, after the whole one. */
+/* without_hosts.c: takes c->without out of the cluster; which hosts the plan could lose; their plans, after the whole one. */
 void compile_left_out(Compile *c);
 void compile_tolerated(Compile *c);
 bool compile_tolerant(Compile *c, const char *dir);

@@ -26,7 +26,7 @@ typedef struct MicroChoice {
 	const char *plan;           /* "2-1-1" */
 } MicroChoice;
 
-/* Is the size of a microbatch to be decided with the plan (micro.c)? */
+/* Is the size of a microbatch to be decided with the plan (auto_microbatch.c)? */
 bool micro_is_open(const Compile *c);
 /* Looks at sizes, fills c->micro, best first: what fits, then the shortest step, then the larger. Sets c->m and the settings
  * to the best. False after a diagnostic. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "frontend/settings/train.h"
-#include "words.h"
+#include "command_words.h"
 
 bool options_flag(int i, Flag *f)
 {

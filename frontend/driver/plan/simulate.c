@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "passes/simulate/timeline.h"
-#include "planreport.h"
+#include "why_report.h"
 
 enum { BAR = 24, STAGES = 32 };
 

@@ -1,4 +1,4 @@
-/* totals.c: the loss of a step and the number of counted labels, joined over all ranks.
+/* step_loss.c: the loss of a step and the number of counted labels, joined over all ranks.
  *
  * Each microbatch has one report; rank 0 gathers them, adds them in microbatch order and tells
  * everyone the totals. So the loss of a plan has the bits of the loss of one device with the

@@ -1,5 +1,5 @@
 /* The words of a command: from files and the environment, and back to a file. */
-#include "words.h"
+#include "command_words.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

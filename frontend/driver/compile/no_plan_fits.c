@@ -1,4 +1,4 @@
-/* E0401: what is said where no plan fits into memory (fit.c). The smallest limit that would do is checked: plans are looked for
+/* E0401: what is said where no plan fits into memory (plan_fits.c). The smallest limit that would do is checked: plans are looked for
  * once more under a limit a KiB below it, and that is repeated with what is found. Then what would help at what cost, the
  * cheapest first: computing forwards again, smaller microbatches, more devices; two of these together where none does
  * alone, and all three where no two do. A cost is the simulated step beside the best one without limits. Of ways only those
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "fit.h"
+#include "plan_fits.h"
 #include "probe.h"
 
 enum { SIZES = 24, DEVICES = 128, AGAIN = 1, SMALLER = 2, LONGER = 4 };

@@ -1,4 +1,4 @@
-/* What pdcc plan --explain and --json say of a plan (planreport.c). */
+/* What pdcc plan --explain and --json say of a plan (why_report.c). */
 #ifndef PDCC_FRONTEND_PLANREPORT_H
 #define PDCC_FRONTEND_PLANREPORT_H
 
@@ -28,7 +28,7 @@ const double *stage_seconds(const Sim *s, int stage);   /* by ActKind, a microba
 typedef struct Classes { int64_t weights, stash, activations, optimizer, gradients, comm, other; } Classes;
 Classes stage_classes(const Stage *s);
 
-/* ---- report.c ---- */
+/* ---- html_report.c ---- */
 /* --report FILE: the compilation as one page for a browser. False after a diagnostic. */
 bool report_write(Compile *c, const char *file);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "passes/planner/dapple.h"
 #include "frontend/driver/compile/compile.h"
-#include "plandapple.h"
+#include "profile_dapple.h"
 
 typedef struct Ask {
 	Arena *a;

@@ -1,4 +1,4 @@
-/* reach.c: which hosts answer, when a message did not come.
+/* host_reach.c: which hosts answer, when a message did not come.
  *
  * A TCP connection to a port that nobody listens at is refused at once by a host that is there, and hangs when the host or the
  * link is gone; no process has to take part. So a rank that has waited in vain can tell a host that is cut off from one that

@@ -1,4 +1,4 @@
-/* spent.c: where this device's seconds went: computing, packing gradients for the wire, waiting for others (Pipe-SGD,
+/* time_spent.c: where this device's seconds went: computing, packing gradients for the wire, waiting for others (Pipe-SGD,
  * figure 4). The clock is read wherever a wait or packing begins or ends, and every interval between two readings counts
  * for one of the three, so their sum is the run's time at any load. In computing there may be time in which the main thread had no
  * core (the clock's time less the thread's processor time, less what --virtual sleeps): it is told apart. Packing that the

@@ -6,7 +6,7 @@
 #include "passes/planner/profile.h"
 #include "passes/plan/plansearch.h"
 #include "frontend/driver/compile/compile.h"
-#include "planauto.h"
+#include "profile_auto.h"
 
 typedef struct Ask {
 	Arena *a;

@@ -1,4 +1,4 @@
-/* watch.c: what a run tells while it goes on: progress lines, losses.txt, metrics as JSON lines, as CSV and as TensorBoard
+/* metrics.c: what a run tells while it goes on: progress lines, losses.txt, metrics as JSON lines, as CSV and as TensorBoard
  * events; and whether it has reached what was asked for. Files go on behind the steps that a resumed run has done. */
 #include "rt.h"
 #include <errno.h>

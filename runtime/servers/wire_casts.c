@@ -1,4 +1,4 @@
-/* wire.c: values between devices and servers as 16-bit floats (Parallax section 5.3.2: casts at their border, of mixed
+/* wire_casts.c: values between devices and servers as 16-bit floats (Parallax section 5.3.2: casts at their border, of mixed
  * precision). The master copy, what computes and sums are f32. A cast stands where values leave, or, where it was not
  * moved (--no-opsw), where they arrive: what is computed with them is the same. */
 #include "rt.h"

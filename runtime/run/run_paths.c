@@ -1,4 +1,4 @@
-/* places.c: where a run's files lie.
+/* run_paths.c: where a run's files lie.
  *
  * What the plan names (data, initial weights, the folder of results, checkpoints, metrics) lies in the build folder, wherever
  * the programs are started from; what an option names lies where they were started. PD_BASE=DIR puts what a run writes into

@@ -1,4 +1,4 @@
-/* local.c: messages between two stages of one device. They are copied as soon as both sides are
+/* device_local.c: messages between two stages of one device. They are copied as soon as both sides are
  * known: by the send where the receive was posted before, else by the receive. One thread, no MPI. */
 #include "rt.h"
 

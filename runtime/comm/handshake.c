@@ -1,4 +1,4 @@
-/* hello.c: who the ranks are. Each tells all others, before step 0, which plan and runtime it was built from, what it does and
+/* handshake.c: who the ranks are. Each tells all others, before step 0, which plan and runtime it was built from, what it does and
  * which process it is; names of ranks in messages come from there. */
 #include "rt.h"
 #include <stdio.h>

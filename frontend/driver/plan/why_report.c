@@ -1,7 +1,7 @@
 /* Why a plan is what it is: stages, the bottleneck, memory by class, bytes against data parallelism, what came next
  * and what it lost by. Times are those of the simulator over the compiled module; plans that were not chosen have
  * times of the planning model, which come within a few percent of it. */
-#include "planreport.h"
+#include "why_report.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

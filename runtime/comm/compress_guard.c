@@ -1,4 +1,4 @@
-/* guard.c: whether packed sums stay packed (Pipe-SGD section 3.2: packing has to cost less than it saves). Of each group:
+/* compress_guard.c: whether packed sums stay packed (Pipe-SGD section 3.2: packing has to cost less than it saves). Of each group:
  *
  *     steps 2 to 7 of a run     packed and as they are in turn, timed where this is asked for (pd_sum.guard)
  *     step 9                    the members add up the least times of both

@@ -1,4 +1,4 @@
-/* Plans within memory: what finding one (fit.c) and saying what would help (nofit.c) share. */
+/* Plans within memory: what finding one (plan_fits.c) and saying what would help (no_plan_fits.c) share. */
 #ifndef PDCC_FRONTEND_FIT_H
 #define PDCC_FRONTEND_FIT_H
 

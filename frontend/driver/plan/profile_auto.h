@@ -1,4 +1,4 @@
-/* pdcc plan-profile --planner auto (planauto.c). */
+/* pdcc plan-profile --planner auto (profile_auto.c). */
 #ifndef PDCC_FRONTEND_PLANAUTO_H
 #define PDCC_FRONTEND_PLANAUTO_H
 

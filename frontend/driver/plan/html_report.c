@@ -7,7 +7,7 @@
 #include <string.h>
 #include "passes/report/changes.h"
 #include "passes/simulate/timeline.h"
-#include "planreport.h"
+#include "why_report.h"
 
 enum { NODES = 30, PARAMS = 500, PAIRS = 200, CLASSES = 7 };
 

@@ -1,4 +1,4 @@
-/* nap.c: how those who wait leave the cores to those who compute. */
+/* idle_wait.c: how those who wait leave the cores to those who compute. */
 #include "rt.h"
 #include <sched.h>
 #include <sys/prctl.h>

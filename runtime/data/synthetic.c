@@ -1,4 +1,4 @@
-/* madeup.c: samples where there are no files.
+/* synthetic.c: samples where there are no files.
  *
  * They are a function of seed, input name and sample number. There are 16 kinds of sample: an input is its
  * kind's pattern with noise, a label is a function of the kind, so that a model can learn something. */

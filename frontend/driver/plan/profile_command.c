@@ -7,9 +7,9 @@
 #include "ir/base/buf.h"
 #include "passes/planner/planner.h"
 #include "frontend/driver/compile/compile.h"
-#include "planauto.h"
-#include "plandapple.h"
-#include "planprofile.h"
+#include "profile_auto.h"
+#include "profile_dapple.h"
+#include "profile_command.h"
 
 typedef struct Ask {
 	Arena *a;
