@@ -88,6 +88,24 @@ static void declare(Kernels *k, Buf *host)
 	buf_free(host);
 }
 
+/* The comments of a template's head that hold for these holes, each once in a file. */
+static void add_comments(Kernels *k, Buf *out, const char *file, const char *head, const Holes *h, const Holes *more)
+{
+	Buf b = { 0 };
+
+	tmpl_fill(&b, NULL, file, head, h, more, k->d);
+	for (const char *s = buf_str(&b); *s;) {
+		const char *comment = arena_strn(k->a, s, tmpl_head(s));
+		if (!*comment)
+			bug("the head of %s has more than comments", file);
+		if (!map_has(&k->heads, comment))
+			buf_puts(out, comment);
+		map_put(&k->heads, comment, k);
+		s += strlen(comment);
+	}
+	buf_free(&b);
+}
+
 /* The function under the name the op gave it; another when that means something else here already. */
 static const char *add_function(Kernels *k, const char *file, const char *text, Holes *h, bool f64)
 {
@@ -115,9 +133,7 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 		buf_clear(&b);
 		h->name = known;
 		buf_puts(&b, "\n");
-		if (!map_has(&k->heads, file))
-			buf_add(&b, text, head);
-		map_put(&k->heads, file, k);
+		add_comments(k, &b, file, arena_strn(k->a, text, head), h, more);
 		tmpl_fill(&b, &host, file, text + head, h, more, k->d);
 		buf_puts(&k->out, buf_str(&b));
 		if (k->cuda)

@@ -20,7 +20,7 @@ typedef struct Kernels {
 	Map         name_of;    /* text with NAME left out -> name */
 	Map         used;       /* names */
 	Map         of;         /* Node -> NodeKernel */
-	Map         heads;      /* template files whose head comment is out already */
+	Map         heads;      /* comments of templates' heads that are out already */
 	Buf         out;        /* the functions, in order of first use */
 	Buf         heads_of;   /* GPU: the functions' declarations */
 	bool        cuda;

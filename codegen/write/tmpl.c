@@ -381,7 +381,8 @@ bool tmpl_fill(Buf *out, Buf *host, const char *file, const char *text, const Ho
 	return !f.failed;
 }
 
-size_t tmpl_head(const char *text)
+/* Length of the comment at text with the end of its line; 0: there is none. */
+static size_t comment_length(const char *text)
 {
 	const char *end = !strncmp(text, "/*", 2) ? strstr(text, "*/") : NULL;
 
@@ -389,6 +390,42 @@ size_t tmpl_head(const char *text)
 		return 0;
 	end += 2;
 	return (size_t)(end - text) + (*end == '\n');
+}
+
+static size_t line_length(const char *text)
+{
+	const size_t n = strcspn(text, "\n");
+
+	return n + (text[n] == '\n');
+}
+
+/* Length of what stands from #if to #endif where that is comments alone; else 0. */
+static size_t conditional_length(const char *text)
+{
+	const char *p = text;
+	int depth = 0;
+
+	do {
+		const size_t comment = comment_length(p);
+
+		if (!comment && *p != '#')
+			return 0;
+		depth += !strncmp(p, "#if", 3);
+		depth -= !strncmp(p, "#endif", 6);
+		p += comment ? comment : line_length(p);
+	} while (depth > 0);
+	return (size_t)(p - text);
+}
+
+size_t tmpl_head(const char *text)
+{
+	size_t n = comment_length(text), more = n;
+
+	while (more && !strncmp(text + n, "#if", 3)) {
+		more = conditional_length(text + n);
+		n += more;
+	}
+	return n;
 }
 
 /* ---- where templates are ---- */

@@ -29,7 +29,8 @@ const char *tmpl_text(Arena *a, const char *file);
 /* Adds the filled template to out, and to host (may be NULL) the head of the function behind PD_HOST. NAME is h->name; holes that
  * h lacks are taken from more (may be NULL). Faults of the template (E0701) are reported with its line. */
 bool tmpl_fill(Buf *out, Buf *host, const char *file, const char *text, const Holes *h, const Holes *more, Diag *d);
-/* Length of the comment a template begins with, up to and with the end of its line; 0: none. */
+/* Length of the head of a template: the comment it begins with, and comments between #if and #endif behind it, which hold where
+ * their branch is taken; 0: none. */
 size_t tmpl_head(const char *text);
 
 #endif

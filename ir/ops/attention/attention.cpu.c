@@ -1,5 +1,7 @@
-/* y = dropout(softmax(scores)) v for HEADS matrices, ROWS rows of scores at a time; lse + rest = log sum exp of each row. FILLED:
- * the scores of later keys are looked at only where a row's own leave them any weight. */
+/* y = dropout(softmax(scores)) v for every head, some rows of scores at a time; lse + rest = log sum exp of each row. */
+#if FILLED
+/* The scores of later keys are looked at only where a row's own leave them any weight. */
+#endif
 #if HALF
 static void NAME(TS *restrict y_16, T *restrict lse, T *restrict rest, const TS *restrict q_16, const TS *restrict k_16, const TS *restrict v_16
 #else
@@ -25,9 +27,15 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 #if PAR
 #pragma omp parallel for
 #endif
+#if BLOCKS == 1
+	for (int64_t n = 0; n < HEADS; n++) {
+		const int64_t b = n / H, h = n % H;
+		const int first = 0, rows = TQ;
+#else
 	for (int64_t n = 0; n < (int64_t)HEADS * BLOCKS; n++) {
 		const int64_t b = n / BLOCKS / H, h = n / BLOCKS % H;
 		const int first = (int)(n % BLOCKS) * ROWS, rows = ROWS < TQ - first ? ROWS : TQ - first;
+#endif
 #if CAUSAL
 		int keys = first + rows < TK ? first + rows : TK;
 #else

@@ -1,4 +1,4 @@
-/* y = dropout(softmax(scores)) v for HEADS matrices, a row at a time; lse + rest = log sum exp of each row. */
+/* y = dropout(softmax(scores)) v for every head, a row at a time; lse + rest = log sum exp of each row. */
 static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *restrict q, const T *restrict k, const T *restrict v
 #if MASK
 	, const uint8_t *restrict mask

@@ -1,7 +1,11 @@
-/* The gradients of a head, ROWS rows of scores at a time: p again from lse + rest, d = dy v^T, then with t = dy y^T
- *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q
- * A dropped p is kept negative until dv has been added to. FILLED: later keys are looked at only where a row gives them
- * weight; no gradient reaches their products. */
+/* The gradients of a head, some rows of scores at a time: p again from lse + rest, d = dy v^T, then with t = dy y^T
+ *     dv += p^T dy        ds = p (d - t)        dq = ds k        dk += ds^T q */
+#if DROP
+/* A dropped p is kept negative until dv has been added to. */
+#endif
+#if FILLED
+/* Later keys are looked at only where a row gives them weight; no gradient reaches their products. */
+#endif
 #if HALF
 static void NAME(TS *restrict dq_16, TS *restrict dk_16, TS *restrict dv_16, const TS *restrict dy_16,
 	const TS *restrict q_16, const TS *restrict k_16, const TS *restrict v_16, const TS *restrict y_16,

@@ -2,9 +2,11 @@
  * with t = dy y of a row
  *     ds = p (d - t)        dq = ds k        (rows: a block has queries and goes over the keys)
  *     dv = p' dy            dk = ds' q       (keys: a block has keys and goes over the queries)
- * Each sum is one block's, in the order of the keys or queries. t goes to memory from the first kernel to the second.
- * FILLED: no gradient reaches the products of later keys, and the second kernel looks at queries before its keys only
+ * Each sum is one block's, in the order of the keys or queries. t goes to memory from the first kernel to the second. */
+#if FILLED
+/* No gradient reaches the products of later keys, and the second kernel looks at queries before its keys only
  * where one of them leaves them any weight. */
+#endif
 #include <gpu_tiles.h>
 
 namespace device::NAME {

@@ -1,8 +1,12 @@
-/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
- * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
- * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
- * independent. TILE: loop j is the one along which a lies in memory, so both go in blocks that
- * stay in the first cache. FILL: y is larger than the nest and gets VALUE where the nest does not write. */
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
+ * which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing is restrict; omp simd
+ * says that turns are independent. */
+#if TILE
+/* Loop j is the one along which a lies in memory, so both go in blocks that stay in the first cache. */
+#endif
+#if FILL
+/* y is larger than the nest and gets a value where the nest does not write. */
+#endif
 static void NAME(PARAMS)
 {
 #if FILL

@@ -1,4 +1,13 @@
-/* Convolution in plain loops, plain layout. WHAT 0: y from x, w, b; 1: dx from dy, w; 2: dw, db from x, dy. */
+/* Convolution in plain loops, plain layout. */
+#if WHAT == 0
+/* y from x, w, b. */
+#endif
+#if WHAT == 1
+/* dx from dy, w. */
+#endif
+#if WHAT == 2
+/* dw, db from x, dy. */
+#endif
 static void NAME(
 #if WHAT == 0
 	T *restrict y, const T *restrict x, const T *restrict w

@@ -1,5 +1,8 @@
-/* y = mask x / (1 - ratio), MORE: + more; the mask is drawn by global sample and element: late[0] is the step's first sample, the
- * operand's first comes of_step behind it. A thread per V elements of a sample. x and y may be of 16 bits. */
+/* y = mask x / (1 - ratio); the mask is drawn by global sample and element: late[0] is the step's first sample, the operand's first
+ * comes of_step behind it. A thread per few elements of a sample. x and y may be of 16 bits. */
+#if MORE
+/* y = that + more. */
+#endif
 namespace device::NAME {
 static __global__ void run(TY *y, uint8_t *mask, const TX *x, const TY *more, const double *late, int64_t of_step)
 {

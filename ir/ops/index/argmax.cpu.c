@@ -1,4 +1,4 @@
-/* Where along N the extreme of x [OUTER, N, INNER] stands, BLOCK columns at a time. NaN is more extreme than all. */
+/* Where along an axis the extreme of x stands, some columns at a time. NaN is more extreme than all. */
 static void NAME(int64_t *restrict y, const T *restrict x)
 {
 #if PAR

@@ -1,4 +1,4 @@
-/* Running sums of x [OUTER, N, INNER] along N, BLOCK columns at a time. */
+/* Running sums of x along an axis, some columns at a time. */
 static void NAME(T *restrict y, const T *restrict x)
 {
 #if PAR

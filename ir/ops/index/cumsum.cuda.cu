@@ -1,4 +1,4 @@
-/* Running sums of x [OUTER, N, INNER] along N, a thread per column, in the order of the axis. */
+/* Running sums of x along an axis, a thread per column, in the order of the axis. */
 namespace device::NAME {
 static __global__ void run(T *y, const T *x)
 {

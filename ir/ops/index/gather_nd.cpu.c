@@ -1,5 +1,7 @@
-/* y[o][k] = a[o][row], o = k / EACH: blocks of INNER elements; row is what Q coordinates of the indices name.
- * CHECK: nobody has looked at the indices; one that points nowhere gives MISSING and never touches other memory. */
+/* y[o][k] = a[o][row], blocks of elements; row is what the coordinates of the indices name. */
+#if CHECK
+/* Nobody has looked at the indices; one that points nowhere gives a value of its own and never touches other memory. */
+#endif
 static void NAME(T *restrict y, const T *restrict a, const TI *restrict ids)
 {
 	static const int64_t dim[Q] = { DIMS };

@@ -1,6 +1,7 @@
-/* y[o][k] = a[o][row], o = k / EACH: blocks of INNER elements, a thread per element; row is what Q coordinates of the
- * indices name. CHECK: nobody has looked at the indices; one that points nowhere gives MISSING and never touches other
- * memory. */
+/* y[o][k] = a[o][row], blocks of elements, a thread per element; row is what the coordinates of the indices name. */
+#if CHECK
+/* Nobody has looked at the indices; one that points nowhere gives a value of its own and never touches other memory. */
+#endif
 namespace device::NAME {
 static __global__ void run(T *y, const T *a, const TI *ids)
 {

@@ -1,4 +1,4 @@
-/* y [OUTER, DEPTH, INNER]: values[1] at the place along DEPTH that ids say, values[0] elsewhere. */
+/* y: values[1] at the place along the axis that ids say, values[0] elsewhere. */
 static void NAME(T *restrict y, const TI *restrict ids, const T *restrict values)
 {
 #if DEPTH > 0

@@ -1,4 +1,4 @@
-/* y [OUTER, DEPTH, INNER]: values[1] at the place along DEPTH that ids say, values[0] elsewhere; a thread per element. */
+/* y: values[1] at the place along the axis that ids say, values[0] elsewhere; a thread per element. */
 namespace device::NAME {
 static __global__ void run(T *y, const TI *ids, const T *values)
 {

@@ -1,7 +1,14 @@
-/* y is a (ZERO: zeros), then every update joins it at place ROW of the axis; BASE is place 0. LOOPS are all but the
- * innermost one. The loops before the axis run in threads; COLS: there are none, but columns of which threads take
- * blocks. What shares a place follows in one order. CHECK: nobody has looked at the indices; LOST: an update that goes
- * nowhere makes place 0 NaN. */
+/* Every update joins y at its place of the axis. The loops before the axis run in threads, or threads take blocks of columns. What
+ * shares a place follows in one order. */
+#if ZERO
+/* y begins as zeros. */
+#endif
+#if CHECK
+/* Nobody has looked at the indices: an update that goes nowhere is left out. */
+#endif
+#if LOST
+/* An update that goes nowhere makes place 0 NaN. */
+#endif
 static void NAME(T *restrict y, PARAMS)
 {
 #if ZERO

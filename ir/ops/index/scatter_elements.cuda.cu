@@ -1,6 +1,14 @@
-/* y is a (ZERO: zeros), then every update joins it at place ROW of the axis; BASE is place 0. What shares a column of the
- * table joins in the order of the axis: a column has WAYS threads, of which each has every WAYS-th row and looks at all
- * updates. CHECK: nobody has looked at the indices; LOST: an update that goes nowhere makes place 0 NaN. */
+/* Every update joins y at its place of the axis. What shares a column of the table joins in the order of the axis: a column has some
+ * threads, of which each has its rows and looks at all updates. */
+#if ZERO
+/* y begins as zeros. */
+#endif
+#if CHECK
+/* Nobody has looked at the indices: an update that goes nowhere is left out. */
+#endif
+#if LOST
+/* An update that goes nowhere makes place 0 NaN. */
+#endif
 namespace device::NAME {
 static __global__ void run(T *y, PARAMS)
 {

@@ -1,6 +1,14 @@
-/* y is a (ZERO: zeros), then every update, a block of INNER elements, joins the block that Q coordinates of the indices
- * name. Threads share the batches and BLOCK columns at a time; what shares an element joins in the order of the
- * indices. CHECK: nobody has looked at the indices; LOST: an update that goes nowhere makes row 0 NaN. */
+/* Every update, a block of elements, joins the block of y that the coordinates of the indices name. Threads share the batches and
+ * some columns at a time; what shares an element joins in the order of the indices. */
+#if ZERO
+/* y begins as zeros. */
+#endif
+#if CHECK
+/* Nobody has looked at the indices: an update that goes nowhere is left out. */
+#endif
+#if LOST
+/* An update that goes nowhere makes row 0 NaN. */
+#endif
 static void NAME(T *restrict y, PARAMS)
 {
 	static const int64_t dim[Q] = { DIMS };

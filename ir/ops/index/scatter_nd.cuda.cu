@@ -1,7 +1,14 @@
-/* y is a (ZERO: zeros), then every update, a block of INNER elements, joins the block that Q coordinates of the indices
- * name. What shares an element joins in the order of the indices: a column of a batch has WAYS threads, of which each has
- * every WAYS-th row and looks at all updates. CHECK: nobody has looked at the indices; LOST: an update that goes nowhere
- * makes row 0 NaN. */
+/* Every update, a block of elements, joins the block of y that the coordinates of the indices name. What shares an element joins in
+ * the order of the indices: a column of a batch has some threads, of which each has its rows and looks at all updates. */
+#if ZERO
+/* y begins as zeros. */
+#endif
+#if CHECK
+/* Nobody has looked at the indices: an update that goes nowhere is left out. */
+#endif
+#if LOST
+/* An update that goes nowhere makes row 0 NaN. */
+#endif
 namespace device::NAME {
 static __global__ void run(T *y, PARAMS)
 {

@@ -1,4 +1,4 @@
-/* The K best of every row along N, in order, and where they stood, by a heap. */
+/* The K best of every row along an axis, in order, and where they stood, by a heap. */
 static void NAME(T *restrict y, int64_t *restrict at, const T *restrict x)
 {
 #if K > 0 && ROWS > 0

@@ -1,4 +1,4 @@
-/* The K best of every row along N, in order, and where they stood, by a heap: a thread per row. */
+/* The K best of every row along an axis, in order, and where they stood, by a heap: a thread per row. */
 namespace device::NAME {
 #if K > 0 && ROWS > 0
 static __global__ void run(T *y, int64_t *at, const T *x)

@@ -1,4 +1,4 @@
-/* How many labels have the greatest score, the first of equals, and how many count, of x [OUTER, C, INNER]. */
+/* How many labels have the greatest score, the first of equals, and how many count, of x. */
 static void NAME(T *restrict y, const T *restrict x, const TL *restrict labels)
 {
 	int64_t hits = 0, all = 0;

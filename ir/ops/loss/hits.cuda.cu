@@ -1,4 +1,4 @@
-/* How many labels have the greatest score, the first of equals, and how many count, of x [OUTER, C, INNER], by one block. */
+/* How many labels have the greatest score, the first of equals, and how many count, of x, by one block. */
 namespace device::NAME {
 static __global__ void run(T *y, const T *x, const TL *labels)
 {

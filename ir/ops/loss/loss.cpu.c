@@ -1,5 +1,16 @@
-/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp.
- * EACH: a loss per label; else their sum, in the order of labels; MEAN: divided by the weight of what counts. */
+/* -w[label] log p[label] over the axis of classes. */
+#if CE
+/* x holds scores, and their log-softmax goes to logp. */
+#endif
+#if EACH
+/* A loss per label. */
+#endif
+#if !EACH
+/* The sum of the losses, in the order of labels. */
+#endif
+#if MEAN
+/* It is divided by the weight of what counts. */
+#endif
 static void NAME(T *restrict loss,
 #if CE
 	T *restrict logp,

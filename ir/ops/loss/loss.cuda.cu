@@ -1,6 +1,16 @@
-/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
- * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
- * what counts. */
+/* -w[label] log p[label] over the axis of classes. */
+#if CE
+/* x holds scores, and their log-softmax goes to logp, by a block per row. */
+#endif
+#if EACH
+/* A loss per label. */
+#endif
+#if !EACH
+/* The sum of the losses by one block, always in one order. */
+#endif
+#if MEAN
+/* It is divided by the weight of what counts. */
+#endif
 namespace device::NAME {
 #if CE
 static __global__ void rows(T *logp, const T *x)

@@ -1,4 +1,4 @@
-/* y = op(a) op(b) + c for BATCH matrices, by the library's product of two. */
+/* y = op(a) op(b) + c for several matrices, by the library's product of two. */
 static void NAME(TY *restrict y, const T *restrict a, const T *restrict b
 #if BIAS
 	, const TC *restrict c

@@ -1,4 +1,4 @@
-/* y = op(a) op(b) + c for BATCH matrices, in plain loops. */
+/* y = op(a) op(b) + c for several matrices, in plain loops. */
 static void NAME(T *restrict y, const T *restrict a, const T *restrict b
 #if BIAS
 	, const T *restrict c

@@ -1,4 +1,4 @@
-/* Concat and Split: on one side the tensors follow each other inside every one of ROWS rows. */
+/* Concat and Split: on one side the tensors follow each other inside every row. */
 static void NAME(PARAMS)
 {
 #if PAR

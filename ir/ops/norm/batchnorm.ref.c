@@ -1,4 +1,4 @@
-/* Batch normalisation of x [BATCH, C, INNER] in plain loops, plain layout. */
+/* Batch normalisation of x in plain loops, plain layout. */
 #if BACK
 static void NAME(T *restrict dx, T *restrict dscale, T *restrict dbias, const T *restrict dy, const T *restrict x,
 	const T *restrict scale, const T *restrict mean, const T *restrict var)

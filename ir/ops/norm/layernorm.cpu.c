@@ -1,4 +1,7 @@
-/* Rows of N elements are brought to mean 0 (MEAN) and to a mean square of 1, then scaled and shifted. */
+/* Rows are brought to a mean square of 1, then scaled and shifted. */
+#if MEAN
+/* Their mean is taken away before. */
+#endif
 static void NAME(T *restrict y,
 #if MEAN
 	T *restrict mean,

@@ -1,6 +1,13 @@
-/* Rows of N elements are brought to mean 0 (MEAN) and to a mean square of 1, then scaled and shifted. VECTORS: a row is read
- * once, four elements at a time, and stays in the registers of a warp, or of a block of 256 threads; else a block per row reads it
- * from memory for each of its sums. */
+/* Rows are brought to a mean square of 1, then scaled and shifted. */
+#if MEAN
+/* Their mean is taken away before. */
+#endif
+#if VECTORS
+/* A row is read once, four elements at a time, and stays in the registers of a warp, or of a block of 256 threads. */
+#endif
+#if !VECTORS
+/* A block per row reads it from memory for each of its sums. */
+#endif
 namespace device::NAME {
 #if VECTORS
 enum { GROUP = N <= 1024 ? 32 : 256, AT_ONCE = 256 / GROUP, EACH = (N / 4 + GROUP - 1) / GROUP };

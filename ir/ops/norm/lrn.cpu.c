@@ -1,5 +1,11 @@
-/* Local response normalisation of x [OUTER, CH, INNER]. What is summed over the window lies in q for a block of places,
- * with zeros before the first and behind the last channel: the squares of x, or, BACK, dy x s^(-BETA - 1). */
+/* Local response normalisation over channels. What is summed over the window lies in q for a block of places, with zeros before the
+ * first and behind the last channel. */
+#if BACK
+/* That is dy x s^(-beta - 1). */
+#endif
+#if !BACK
+/* That is the squares of x. */
+#endif
 static void NAME(
 #if BACK
 	T *restrict dx, const T *restrict dy, const T *restrict x, const T *restrict s

@@ -1,5 +1,10 @@
-/* Local response normalisation of x [OUTER, CH, INNER], a thread per element. What is summed over the window: the squares
- * of x, or, BACK, dy x s^(-BETA - 1). */
+/* Local response normalisation over channels, a thread per element. */
+#if BACK
+/* What is summed over the window: dy x s^(-beta - 1). */
+#endif
+#if !BACK
+/* What is summed over the window: the squares of x. */
+#endif
 namespace device::NAME {
 /* s^-BETA */
 static __device__ T power(T s)

@@ -1,4 +1,4 @@
-/* Places in a window as places in x [OUTER, ID, IH, IW]; a window without a winner (all NaN) names an element of x all
+/* Places in a window as places in x; a window without a winner (all NaN) names an element of x all
  * the same. */
 static void NAME(int64_t *restrict y, const TI *restrict place)
 {

@@ -1,4 +1,4 @@
-/* Places in a window as places in x [OUTER, ID, IH, IW], a thread per window; one without a winner (all NaN) names an
+/* Places in a window as places in x, a thread per window; one without a winner (all NaN) names an
  * element of x all the same. */
 namespace device::NAME {
 static __global__ void run(int64_t *y, const TI *place)

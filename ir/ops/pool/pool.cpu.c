@@ -1,6 +1,16 @@
-/* Pooling of x [OUTER, ID, IH, IW, CH] to y [OUTER, OD, OH, OW, CH]; BACK: x is the gradient that is made from that of
- * y. MAX: `place` says which element of the window won, the first of equals. Else the average over the window's
- * elements that lie inside, PADDED: or in the padding. HALF: images of 16-bit floats are widened, and narrowed again. */
+/* Pooling over windows of images. */
+#if BACK
+/* x is the gradient that is made from that of y. */
+#endif
+#if MAX
+/* `place` says which element of the window won, the first of equals. */
+#endif
+#if PADDED
+/* The average over the window's elements, those in the padding too. */
+#endif
+#if HALF
+/* Images of 16-bit floats are widened, and narrowed again. */
+#endif
 #if HALF
 static void NAME(
 #if BACK

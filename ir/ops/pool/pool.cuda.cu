@@ -1,7 +1,13 @@
-/* Pooling of x [OUTER, ID, IH, IW, CH] to y [OUTER, OD, OH, OW, CH], a thread per V channels of what is made. BACK: x is the
- * gradient that is made from that of y: each of its elements looks up the windows that it lies in, in their order. MAX:
- * `place` says which element of the window won, the first of equals. Else the average over the window's elements that lie
- * inside, PADDED: or in the padding. */
+/* Pooling over windows of images, a thread per few channels of what is made. */
+#if BACK
+/* x is the gradient that is made from that of y: each of its elements looks up the windows that it lies in, in their order. */
+#endif
+#if MAX
+/* `place` says which element of the window won, the first of equals. */
+#endif
+#if PADDED
+/* The average over the window's elements, those in the padding too. */
+#endif
 namespace device::NAME {
 template<class E> struct alignas(V * sizeof(E)) channels { E of[V]; };
 

@@ -1,6 +1,11 @@
-/* A GRU over STEPS steps of BATCH sequences with H units; gates z r n:
- *     z, r = sigmoid of gx + h R';  h = (1 - z) n + z h
- *     n = tanh(gx + r (h R' + rb)) when LINEAR, else tanh(gx + (r h) R') */
+/* A GRU over all steps of a batch of sequences; gates z r n:
+ *     z, r = sigmoid of gx + h R';  h = (1 - z) n + z h */
+#if LINEAR
+/* n = tanh(gx + r (h R' + rb)) */
+#endif
+#if !LINEAR
+/* n = tanh(gx + (r h) R') */
+#endif
 static void NAME(T *restrict y, T *restrict h, T *restrict gates, T *restrict hn, const T *restrict gx,
 	const T *restrict r, const T *rb, const T *h0, const int32_t *lens)
 {

@@ -1,7 +1,11 @@
-/* A GRU over STEPS steps of BATCH sequences with H units; gates z r n:
- *     z, r = sigmoid of gx + h R';  h = (1 - z) n + z h
- *     n = tanh(gx + r (h R' + rb)) when LINEAR, else tanh(gx + (r h) R')
- * A step is two products and a kernel with a thread per unit of a sequence; without LINEAR another between the products. */
+/* A GRU over all steps of a batch of sequences; gates z r n:
+ *     z, r = sigmoid of gx + h R';  h = (1 - z) n + z h */
+#if LINEAR
+/* n = tanh(gx + r (h R' + rb)). A step is two products and a kernel with a thread per unit of a sequence. */
+#endif
+#if !LINEAR
+/* n = tanh(gx + (r h) R'). A step is two products and a kernel with a thread per unit of a sequence, another between them. */
+#endif
 namespace device::NAME {
 #if !LINEAR
 static __global__ void reset(T *g, T *q, const T *h)

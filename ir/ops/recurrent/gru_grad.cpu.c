@@ -1,5 +1,11 @@
-/* Backward through time: dg, the gradients before the gates' functions; dq, those of h R' (LINEAR) or of r h; hprev, the h
- * each step began with; dh runs along and ends as that of the initial state. */
+/* Backward through time: dg, the gradients before the gates' functions; hprev, the h each step began with; dh runs along and ends as
+ * that of the initial state. */
+#if LINEAR
+/* dq: the gradients of h R'. */
+#endif
+#if !LINEAR
+/* dq: the gradients of r h. */
+#endif
 static void NAME(T *restrict dg, T *restrict dq, T *restrict hprev, T *restrict dh, const T *restrict r,
 	const T *restrict y, const T *restrict gates, const T *restrict hn, const T *dy, const T *dhn, const T *h0,
 	const int32_t *lens)

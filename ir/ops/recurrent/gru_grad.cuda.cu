@@ -1,6 +1,11 @@
-/* Backward through time: dg, the gradients before the gates' functions; dq, those of h R' (LINEAR) or of r h; hprev, the h
- * each step began with; dh runs along and ends as that of the initial state. A step is a kernel with a thread per unit of a
- * sequence and a product; without LINEAR two of each. */
+/* Backward through time: dg, the gradients before the gates' functions; hprev, the h each step began with; dh runs along and ends as
+ * that of the initial state. */
+#if LINEAR
+/* dq: the gradients of h R'. A step is a kernel with a thread per unit of a sequence and a product. */
+#endif
+#if !LINEAR
+/* dq: the gradients of r h. A step is two kernels with a thread per unit of a sequence and two products. */
+#endif
 namespace device::NAME {
 static __global__ void run(T *dg, T *dq, T *hprev, T *dh, const T *y, const T *gates, const T *hn, const T *dy, const T *h0,
 	const int32_t *lens, int64_t t, int64_t before, int first)

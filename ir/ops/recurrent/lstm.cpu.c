@@ -1,4 +1,4 @@
-/* An LSTM over STEPS steps of BATCH sequences with H units; gates i o f c:
+/* An LSTM over all steps of a batch of sequences; gates i o f c:
  *     i, o, f = sigmoid, g = tanh of gx + h R'  (peepholes: + p c, o's with the new c);  c = f c + i g;  h = o tanh(c) */
 static void NAME(T *restrict y, T *restrict h, T *restrict c, T *restrict gates, T *restrict cells,
 	const T *restrict gx, const T *restrict r, const T *h0, const T *c0, const T *p, const int32_t *lens)

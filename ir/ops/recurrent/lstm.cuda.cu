@@ -1,4 +1,4 @@
-/* An LSTM over STEPS steps of BATCH sequences with H units; gates i o f c:
+/* An LSTM over all steps of a batch of sequences; gates i o f c:
  *     i, o, f = sigmoid, g = tanh of gx + h R'  (peepholes: + p c, o's with the new c);  c = f c + i g;  h = o tanh(c)
  * A step is a product and a kernel with a thread per unit of a sequence. */
 namespace device::NAME {

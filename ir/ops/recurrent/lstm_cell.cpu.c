@@ -1,4 +1,4 @@
-/* s = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(s) for ROWS rows of gates. */
+/* s = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(s) for all rows of gates. */
 static void NAME(T *restrict h, T *restrict s, const T *restrict gates, const T *restrict c)
 {
 #if PAR

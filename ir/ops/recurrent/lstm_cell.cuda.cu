@@ -1,4 +1,4 @@
-/* s = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(s) for ROWS rows of gates, a thread per element. */
+/* s = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(s) for all rows of gates, a thread per element. */
 namespace device::NAME {
 static __global__ void run(T *h, T *s, const T *gates, const T *c)
 {

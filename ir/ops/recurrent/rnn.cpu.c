@@ -1,5 +1,5 @@
 #if !BACK
-/* h = tanh or relu of gx + h R', over STEPS steps of BATCH sequences with H units. */
+/* h = tanh or relu of gx + h R', over all steps of a batch of sequences. */
 static void NAME(T *restrict y, T *restrict h, const T *restrict gx, const T *restrict r, const T *h0,
 	const int32_t *lens)
 {

@@ -1,6 +1,11 @@
-/* h = tanh or relu of gx + h R', over STEPS steps of BATCH sequences with H units: a step is a product and a kernel with a
- * thread per unit of a sequence. BACK: backward through time: dg, the gradients before the function; hprev, the h each step
- * began with; dh runs along and ends as that of the initial state. */
+/* A recurrent layer over all steps of a batch of sequences: a step is a product and a kernel with a thread per unit of a sequence. */
+#if BACK
+/* Backward through time: dg, the gradients before the function; hprev, the h each step began with; dh runs along and ends as that of
+ * the initial state. */
+#endif
+#if !BACK
+/* h = f(gx + h R'). */
+#endif
 namespace device::NAME {
 #if !BACK
 static __global__ void run(T *g, T *h, const int32_t *lens, int64_t t)

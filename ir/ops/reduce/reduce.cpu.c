@@ -1,5 +1,7 @@
-/* y = a with some axes reduced. KEPT_LOOPS walk what stays, GONE_LOOPS what goes, the innermost loop is here. COLS: it
- * is a kept one, and BLOCK columns are summed at a time. */
+/* y = a with some axes reduced. The outer loops walk what stays, those within what goes. */
+#if COLS
+/* The innermost loop is of what stays: so many columns are summed at a time. */
+#endif
 static void NAME(T *restrict y, const T *restrict a)
 {
 #if PAR
@@ -12,10 +14,6 @@ static void NAME(T *restrict y, const T *restrict a)
 #if BLOCK < D0
 	for (IX block = 0; block < D0; block += BLOCK) {
 		const IX end = block + BLOCK < D0 ? block + BLOCK : D0;
-#else
-	{
-		const IX block = 0, end = D0;
-#endif
 		T sum[BLOCK];
 
 		for (IX i = block; i < end; i++)
@@ -33,6 +31,26 @@ static void NAME(T *restrict y, const T *restrict a)
 			TO = FINISH;
 		}
 	}
+#else
+	{
+		T sum[D0];
+
+		for (IX i = 0; i < D0; i++)
+			sum[i] = START;
+#if GONE > 0
+		GONE_LOOPS
+#endif
+#pragma omp simd
+			for (IX i = 0; i < D0; i++) {
+				const T s = sum[i], v = FROM;
+				sum[i] = JOIN;
+			}
+		for (IX i = 0; i < D0; i++) {
+			const T s = sum[i];
+			TO = FINISH;
+		}
+	}
+#endif
 #else
 	{
 		T s = START;

@@ -1,6 +1,11 @@
-/* y = a with some axes reduced. WIDE: a block per element of y, whose threads share what is reduced. TALL: neighbours in memory
- * belong to neighbours of y; a block of 8 warps takes 32 of these and one of SHARES of what is reduced, and a second kernel joins the
- * shares. Else a thread each. Always in one order. */
+/* y = a with some axes reduced, always in one order. */
+#if WIDE
+/* A block per element of y, whose threads share what is reduced. */
+#endif
+#if TALL
+/* Neighbours in memory belong to neighbours of y; a block of 8 warps takes 32 of these and a share of what is reduced, and a second
+ * kernel joins the shares. */
+#endif
 namespace device::NAME {
 #if TALL
 static __global__ void run(T *part, const T *a)

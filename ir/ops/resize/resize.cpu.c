@@ -1,5 +1,7 @@
-/* y [OUTER, OUT, INNER] from x [OUTER, IN, INNER]: row j of y is the sum of K rows of x that at names, by weights w;
- * BACK: y is the gradient that comes in, and every row of x collects what its uses got, a block of columns at a time. */
+/* Row j of y is the sum of the rows of x that `at` names, by weights w. */
+#if BACK
+/* y is the gradient that comes in, and every row of x collects what its uses got, a block of columns at a time. */
+#endif
 static void NAME(
 #if BACK
 	T *restrict x, const T *restrict y

@@ -1,5 +1,7 @@
-/* y [OUTER, OUT, INNER] from x [OUTER, IN, INNER]: row j of y is the sum of K rows of x that at names, by weights w, a thread
- * per element; BACK: y is the gradient that comes in, and every row of x collects what its uses got, a thread per column. */
+/* Row j of y is the sum of the rows of x that `at` names, by weights w, a thread per element. */
+#if BACK
+/* y is the gradient that comes in, and every row of x collects what its uses got, a thread per column. */
+#endif
 namespace device::NAME {
 #if BACK
 static __global__ void run(T *x, const T *y, const int32_t *at, const T *w)

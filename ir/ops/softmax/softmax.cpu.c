@@ -1,4 +1,7 @@
-/* Softmax of x [OUTER, C, INNER] along C; LOGS: its logarithm. y may be x. */
+/* Softmax of x along one axis. y may be x. */
+#if LOGS
+/* y is its logarithm. */
+#endif
 static void NAME(T *y, const T *x)
 {
 #if PAR

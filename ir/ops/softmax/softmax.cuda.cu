@@ -1,5 +1,13 @@
-/* Softmax of x [OUTER, C, INNER] along C; LOGS: its logarithm. y may be x. VECTORS: a row is read once, four elements at a time, and
- * stays in the registers of a warp, or of a block of 256 threads; else a block per row reads it three times. */
+/* Softmax of x along one axis. y may be x. */
+#if LOGS
+/* y is its logarithm. */
+#endif
+#if VECTORS
+/* A row is read once, four elements at a time, and stays in the registers of a warp, or of a block of 256 threads. */
+#endif
+#if !VECTORS
+/* A block per row reads it three times. */
+#endif
 namespace device::NAME {
 #if VECTORS
 enum { GROUP = C <= 1024 ? 32 : 256, AT_ONCE = 256 / GROUP, EACH = (C / 4 + GROUP - 1) / GROUP };

@@ -1,4 +1,4 @@
-/* dx from dy and the result y, all [OUTER, C, INNER]; dx may be dy. */
+/* dx from dy and the result y; dx may be dy. */
 static void NAME(T *dx, const T *dy, const T *y)
 {
 #if PAR

@@ -1,5 +1,16 @@
-/* dx = y (dy - sum(dy y)); LOGS: dx = dy - exp(y) sum(dy). [OUTER, C, INNER] along C; dx may be dy. VECTORS: both
- * are read once, four elements at a time, by a warp, or a block of 256 threads; else a block per row reads them twice. */
+/* The gradient of a softmax along one axis; dx may be dy. */
+#if LOGS
+/* dx = dy - exp(y) sum(dy). */
+#endif
+#if !LOGS
+/* dx = y (dy - sum(dy y)). */
+#endif
+#if VECTORS
+/* Both are read once, four elements at a time, by a warp, or a block of 256 threads. */
+#endif
+#if !VECTORS
+/* A block per row reads them twice. */
+#endif
 namespace device::NAME {
 #if VECTORS
 enum { GROUP = C <= 1024 ? 32 : 256, AT_ONCE = 256 / GROUP, EACH = (C / 4 + GROUP - 1) / GROUP };

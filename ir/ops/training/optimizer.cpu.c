@@ -1,4 +1,4 @@
-/* One step over N elements. g is a sum over the global batch, n[0] what it is divided by. */
+/* One step over all elements. g is a sum over the global batch, n[0] what it is divided by. */
 static void NAME(T *restrict w,
 #include "optimizer.state.part.h"
 	const T *restrict g, const T *restrict n)

@@ -2,10 +2,10 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
- * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
- * nest does not write. VECTORS: a thread does so many elements, which lie side by side in what is written and in what is read, or are
- * one; all are read before any is written. */
+/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
+ * the innermost, so neighbours in a warp are neighbours in y. */
+/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are read before any
+ * is written. */
 namespace device::relu_64 {
 static __global__ void run(float *y, const float *a)
 {
@@ -29,9 +29,8 @@ PD_HOST void relu_64(float *y, const float *a)
 	PD_LAUNCH(device::relu_64::run, pd_blocks(64 / 4, 256), 256, 0, y, a);
 }
 
-/* -w[label] log softmax(x)[label] of rows of C scores, W apart, f32 or 16 bits, by a block per row: each score is read once, and of a
- * row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order; MEAN:
- * divided by the weight of what counts. PER scores are read at once. */
+/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and of a row only
+ * the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order. */
 namespace device::score_loss_2x3 {
 static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 {
@@ -189,7 +188,7 @@ PD_HOST void running_4x2(float *r, const float *rows)
 	PD_LAUNCH(device::running_4x2::run, pd_blocks(2, 256), 256, 0, r, rows);
 }
 
-/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
  * step. */
 namespace device::momentum_18 {
 static __global__ void run(float *w,

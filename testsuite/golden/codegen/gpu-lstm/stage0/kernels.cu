@@ -2,10 +2,8 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
- * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
- * nest does not write. VECTORS: a thread does so many elements, which lie side by side in what is written and in what is read, or are
- * one; all are read before any is written. */
+/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
+ * the innermost, so neighbours in a warp are neighbours in y. */
 namespace device::transpose_2x4x3_to_1_0_2 {
 static __global__ void run(float *y, const float *a)
 {
@@ -59,6 +57,8 @@ PD_HOST void slice_16_to_8_at_8(float *y, const float *a)
 	PD_LAUNCH(device::slice_16_to_8_at_8::run, pd_blocks(8, 256), 256, 0, y, a);
 }
 
+/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are read before any
+ * is written. */
 namespace device::add_8 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
@@ -83,9 +83,8 @@ PD_HOST void add_8(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::add_8::run, pd_blocks(8 / 4, 256), 256, 0, y, a, b);
 }
 
-/* -w[label] log softmax(x)[label] of rows of C scores, W apart, f32 or 16 bits, by a block per row: each score is read once, and of a
- * row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order; MEAN:
- * divided by the weight of what counts. PER scores are read at once. */
+/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and of a row only
+ * the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order. */
 namespace device::score_loss_2x3 {
 static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 {
@@ -201,6 +200,7 @@ PD_HOST void score_loss_grad_2x3(float *dx, const float *dy, const float *x, con
 	PD_LAUNCH(device::score_loss_grad_2x3::run, 2, 32, 0, dx, dy, x, sums, labels, weights);
 }
 
+/* y is larger than the nest and gets a value where the nest does not write. */
 namespace device::slice_grad_8_to_16_at_8 {
 static __global__ void before(float *y, const float *a)
 {
@@ -277,7 +277,7 @@ PD_HOST void add_16(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::add_16::run, pd_blocks(16 / 4, 256), 256, 0, y, a, b);
 }
 
-/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
  * step. */
 namespace device::sgd_24 {
 static __global__ void run(float *w,

@@ -2,10 +2,10 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
- * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
- * nest does not write. VECTORS: a thread does so many elements, which lie side by side in what is written and in what is read, or are
- * one; all are read before any is written. */
+/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
+ * the innermost, so neighbours in a warp are neighbours in y. */
+/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are read before any
+ * is written. */
 namespace device::fused_tanh_add_8_9f383262 {
 static __global__ void run(float *y0, float *y1, const float *x0, const float *x1)
 {
@@ -61,9 +61,9 @@ PD_HOST void mul_8(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::mul_8::run, pd_blocks(8 / 4, 256), 256, 0, y, a, b);
 }
 
-/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp, by a
- * block per row. EACH: a loss per label; else their sum by one block, always in one order; MEAN: divided by the weight of
- * what counts. */
+/* -w[label] log p[label] over the axis of classes. */
+/* x holds scores, and their log-softmax goes to logp, by a block per row. */
+/* The sum of the losses by one block, always in one order. */
 namespace device::cross_entropy_2x4_sum {
 static __global__ void rows(float *logp, const float *x)
 {
@@ -223,7 +223,7 @@ PD_HOST void fused_mul_sum_8_4bbd5c7f(float *y, const float *x0, const float *x1
 	PD_LAUNCH(device::fused_mul_sum_8_4bbd5c7f::run, pd_blocks(8 / 4, 256), 256, 0, y, x0, x1, x2, x3);
 }
 
-/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
  * step. */
 namespace device::sgd_16 {
 static __global__ void run(float *w,

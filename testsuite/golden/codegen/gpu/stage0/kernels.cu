@@ -2,10 +2,10 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* A thread per element of a loop nest (nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
- * the innermost, so neighbours in a warp are neighbours in y. FILL: y is larger than the nest and gets VALUE where the
- * nest does not write. VECTORS: a thread does so many elements, which lie side by side in what is written and in what is read, or are
- * one; all are read before any is written. */
+/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
+ * the innermost, so neighbours in a warp are neighbours in y. */
+/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are read before any
+ * is written. */
 namespace device::relugrad_20 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
@@ -30,7 +30,7 @@ PD_HOST void relugrad_20(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::relugrad_20::run, pd_blocks(20 / 4, 256), 256, 0, y, a, b);
 }
 
-/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
  * step. */
 namespace device::adam_30 {
 static __global__ void run(float *w,

@@ -2,9 +2,8 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* -w[label] log softmax(x)[label] of rows of C scores, W apart, f32 or 16 bits, by a block per row: each score is read once, and of a
- * row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order; MEAN:
- * divided by the weight of what counts. PER scores are read at once. */
+/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and of a row only
+ * the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order. */
 namespace device::score_loss_4x3 {
 static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 {
@@ -120,7 +119,7 @@ PD_HOST void score_loss_grad_4x3(float *dx, const float *dy, const float *x, con
 	PD_LAUNCH(device::score_loss_grad_4x3::run, 4, 32, 0, dx, dy, x, sums, labels, weights);
 }
 
-/* One step over N elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
  * step. */
 namespace device::adam_15 {
 static __global__ void run(float *w,

@@ -19,11 +19,9 @@ PD_VECTOR extern float  expm1f(float);
 #endif
 #endif
 
-/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
- * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
- * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
- * independent. TILE: loop j is the one along which a lies in memory, so both go in blocks that
- * stay in the first cache. FILL: y is larger than the nest and gets VALUE where the nest does not write. */
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
+ * which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing is restrict; omp simd
+ * says that turns are independent. */
 static void relu_20(float *y, const float *a)
 {
 #pragma omp simd
@@ -32,8 +30,9 @@ static void relu_20(float *y, const float *a)
 	}
 }
 
-/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp.
- * EACH: a loss per label; else their sum, in the order of labels; MEAN: divided by the weight of what counts. */
+/* -w[label] log p[label] over the axis of classes. */
+/* x holds scores, and their log-softmax goes to logp. */
+/* The sum of the losses, in the order of labels. */
 static void cross_entropy_4x3_sum(float *restrict loss,
 	float *restrict logp,
 	const float *restrict x, const int64_t *restrict labels
@@ -104,24 +103,23 @@ static void cross_entropy_grad_4x3_sum(float *restrict dx, const float *restrict
 		}
 }
 
-/* y = a with some axes reduced. KEPT_LOOPS walk what stays, GONE_LOOPS what goes, the innermost loop is here. COLS: it
- * is a kept one, and BLOCK columns are summed at a time. */
+/* y = a with some axes reduced. The outer loops walk what stays, those within what goes. */
+/* The innermost loop is of what stays: so many columns are summed at a time. */
 static void reduce_sum_4x3_axes0(float *restrict y, const float *restrict a)
 {
 	{
-		const int block = 0, end = 3;
 		float sum[3];
 
-		for (int i = block; i < end; i++)
-			sum[i - block] = 0;
+		for (int i = 0; i < 3; i++)
+			sum[i] = 0;
 		for (int j = 0; j < 4; j++)
 #pragma omp simd
-			for (int i = block; i < end; i++) {
-				const float s = sum[i - block], v = a[j * 3 + i];
-				sum[i - block] = s + v;
+			for (int i = 0; i < 3; i++) {
+				const float s = sum[i], v = a[j * 3 + i];
+				sum[i] = s + v;
 			}
-		for (int i = block; i < end; i++) {
-			const float s = sum[i - block];
+		for (int i = 0; i < 3; i++) {
+			const float s = sum[i];
 			y[i] = s;
 		}
 	}
@@ -138,25 +136,24 @@ static void relugrad_20(float *y, const float *a, const float *b)
 static void reduce_sum_4x5_axes0(float *restrict y, const float *restrict a)
 {
 	{
-		const int block = 0, end = 5;
 		float sum[5];
 
-		for (int i = block; i < end; i++)
-			sum[i - block] = 0;
+		for (int i = 0; i < 5; i++)
+			sum[i] = 0;
 		for (int j = 0; j < 4; j++)
 #pragma omp simd
-			for (int i = block; i < end; i++) {
-				const float s = sum[i - block], v = a[j * 5 + i];
-				sum[i - block] = s + v;
+			for (int i = 0; i < 5; i++) {
+				const float s = sum[i], v = a[j * 5 + i];
+				sum[i] = s + v;
 			}
-		for (int i = block; i < end; i++) {
-			const float s = sum[i - block];
+		for (int i = 0; i < 5; i++) {
+			const float s = sum[i];
 			y[i] = s;
 		}
 	}
 }
 
-/* One step over N elements. g is a sum over the global batch, n[0] what it is divided by. */
+/* One step over all elements. g is a sum over the global batch, n[0] what it is divided by. */
 static void sgd_30(float *restrict w,
 	const float *restrict g, const float *restrict n)
 {

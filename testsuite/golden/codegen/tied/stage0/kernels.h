@@ -2,8 +2,7 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "pd.h"
 
-/* y[o][k] = a[o][ids[k]]: rows of INNER elements out of a table of DIM. CHECK: nobody has looked at the indices; one
- * that points nowhere gives MISSING (NaN, so that the loss shows it) and never touches other memory. */
+/* y[o][k] = a[o][ids[k]]: rows of a table. */
 static void gather_1x7x4_by_4(float *restrict y, const float *restrict a, const int64_t *restrict ids)
 {
 	for (int k = 0; k < 4; k++) {
@@ -12,11 +11,9 @@ static void gather_1x7x4_by_4(float *restrict y, const float *restrict a, const 
 	}
 }
 
-/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
- * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
- * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
- * independent. TILE: loop j is the one along which a lies in memory, so both go in blocks that
- * stay in the first cache. FILL: y is larger than the nest and gets VALUE where the nest does not write. */
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
+ * which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing is restrict; omp simd
+ * says that turns are independent. */
 static void tanh_16(float *y, const float *a)
 {
 #pragma omp simd
@@ -54,7 +51,7 @@ static void add_28(float *y, const float *a, const float *b)
 	}
 }
 
-/* One step over N elements. g is a sum over the global batch, n[0] what it is divided by. */
+/* One step over all elements. g is a sum over the global batch, n[0] what it is divided by. */
 static void sgd_28(float *restrict w,
 	const float *restrict g, const float *restrict n)
 {

@@ -2,8 +2,9 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "pd.h"
 
-/* -w[label] log p[label] over axis C of x [OUTER, C, INNER]; CE: x holds scores, and their log-softmax goes to logp.
- * EACH: a loss per label; else their sum, in the order of labels; MEAN: divided by the weight of what counts. */
+/* -w[label] log p[label] over the axis of classes. */
+/* x holds scores, and their log-softmax goes to logp. */
+/* The sum of the losses, in the order of labels. */
 static void cross_entropy_4x7_sum(float *restrict loss,
 	float *restrict logp,
 	const float *restrict x, const int64_t *restrict labels
@@ -74,11 +75,9 @@ static void cross_entropy_grad_4x7_sum(float *restrict dx, const float *restrict
 		}
 }
 
-/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. Loops of one turn are
- * gone and neighbours are joined (nest.c); the innermost loop is the one along which y lies in memory. y may be the
- * same memory as an operand that is read at the same index, so nothing is restrict; omp simd says that turns are
- * independent. TILE: loop j is the one along which a lies in memory, so both go in blocks that
- * stay in the first cache. FILL: y is larger than the nest and gets VALUE where the nest does not write. */
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
+ * which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing is restrict; omp simd
+ * says that turns are independent. */
 static void add_28(float *y, const float *a, const float *b)
 {
 #pragma omp simd
@@ -87,7 +86,7 @@ static void add_28(float *y, const float *a, const float *b)
 	}
 }
 
-/* One step over N elements. g is a sum over the global batch, n[0] what it is divided by. */
+/* One step over all elements. g is a sum over the global batch, n[0] what it is divided by. */
 static void sgd_28(float *restrict w,
 	const float *restrict g, const float *restrict n)
 {
