@@ -193,9 +193,18 @@ static void unlink_node(Node *n)
 	n->prev = n->next = NULL;
 }
 
-static const char *out_name(Graph *g, const char *base, int i)
+const char *output_word(Arena *a, OpKind op, int i)
 {
-	return unique_name(g, i ? arena_printf(g->module->arena, "%s.%d", base, i) : base);
+	const char *const *word = optab[op]->outputs;
+
+	return word && word[i] ? word[i] : arena_printf(a, "%d", i);
+}
+
+static const char *out_name(Graph *g, OpKind op, const char *base, int i)
+{
+	Arena *a = g->module->arena;
+
+	return unique_name(g, i ? arena_printf(a, "%s.%s", base, output_word(a, op, i)) : base);
 }
 
 bool node_infer(Node *n, Diag *d)
@@ -245,7 +254,7 @@ Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, 
 		b->failed = true;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i]) {
-			n->out[i]->name = out_name(b->g, name ? name : arena_printf(a, "%s", d->name), i);
+			n->out[i]->name = out_name(b->g, op, name ? name : arena_printf(a, "%s", d->name), i);
 			map_put(b->g->names, n->out[i]->name, n->out[i]);
 		}
 	return n;
@@ -292,7 +301,7 @@ bool node_complete(Node *n, Diag *d)
 		return false;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i] && !n->out[i]->name) {
-			n->out[i]->name = out_name(n->graph, base, i);
+			n->out[i]->name = out_name(n->graph, n->op, base, i);
 			map_put(n->graph->names, n->out[i]->name, n->out[i]);
 		}
 	return true;

@@ -239,6 +239,7 @@ Value *module_const(Module *m, const char *name, Type t, const void *data); /* d
 void module_sweep(Module *m);
 Value *const_scalar(Module *m, DType t, double x);                      /* shared per value */
 const char *unique_name(Graph *g, const char *base);    /* base, or base.1, base.2 ...; legal in the text form */
+const char *output_word(Arena *a, OpKind op, int i);     /* what output i > 0 of an op is called: "mean"; "1" where it has no name */
 
 /* ---- the six that change a graph ---- */
 

@@ -56,7 +56,9 @@ void hole_name(Holes *h, const char *fmt, ...) __attribute__((format(printf, 2, 
  * $scratch its scratchpad, $name a hole. An absent optional operand prints as NULL.
  * A text hole named CALL, where the op binds one, takes the place of `call`: operands that the kernel holds as
  * literals (ew_literal) are left out there, and variadic ops list theirs. So only constants that some statement
- * names need memory. CUDA_CALL is the same for GPUs alone; DIRECT_CALL for CPUs alone, and no template is filled. A node has an object where its statement names $o. */
+ * names need memory. CUDA_CALL is the same for GPUs alone; DIRECT_CALL for CPUs alone, and no template is filled.
+ * SHARED_NAME is what a kernel for CPUs is called that does for all sizes. A node has an object where its statement
+ * names $o. */
 typedef struct Kernel {
 	const char *file;           /* "softmax.cpu.c" */
 	const char *call;           /* "$k($=, $0);" */
@@ -83,6 +85,7 @@ typedef struct Tensor { Type type; void *data; } Tensor;
 typedef struct OpDef {
 	const char    *name;        /* as ONNX names it, where ONNX has it */
 	int            minin, maxin, nout, flags;       /* nout: the most outputs; shape rule may leave optional ones NULL */
+	const char *const *outputs;                     /* what they are called behind the first; NULL: 1, 2 ... */
 	const AttrDef *attrs;
 	size_t         attrsize;
 	unsigned       writes;      /* OP_UPDATE: bit i: operand i (a param) is written; of a node: node_writes */

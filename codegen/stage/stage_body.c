@@ -94,6 +94,19 @@ const char *bytes_text(Arena *a, const Value *v)
 	return arena_printf(a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(v->type.dtype));
 }
 
+/* The module of a node that its exporter called by modules, as PyTorch writes it: h.0.ln_1 of /h.0/ln_1/Add_1; else its name. */
+static const char *module_of(Arena *a, const char *node)
+{
+	const char *end = strrchr(node, '/');
+
+	if (*node != '/' || end == node)
+		return node;
+	char *path = arena_strn(a, node + 1, (size_t)(end - node - 1));
+	for (char *p = path; *p; p++)
+		*p = *p == '/' ? '.' : *p;
+	return path;
+}
+
 /* "%h f32[32,10]  fc1": the value, its type, the node of the model it stems from. */
 const char *comment_of(const StageCx *x, const Node *n)
 {
@@ -111,7 +124,7 @@ const char *comment_of(const StageCx *x, const Node *n)
 	else if (n->nin && n->in[0] && n->in[0]->kind == VAL_PARAM)
 		what = arena_printf(a, "@%s", n->in[0]->name);
 	if (n->loc.name && *n->loc.name)
-		return arena_printf(a, "%s  %s", what, n->loc.name);
+		return arena_printf(a, "%s  %s", what, module_of(a, n->loc.name));
 	if (n->loc.node >= 0)
 		return arena_printf(a, "%s  node %d", what, n->loc.node);
 	return what;
@@ -254,8 +267,9 @@ static void write_adds(StageCx *x, Cw *w, const Node *n)
 			const Node *u = n->out[o]->uses[i].node;
 			if (u->op != OP_Accumulate || u->graph != x->s->update)
 				continue;
-			cw_line(w, "if (done)");
-			cw_line(w, "\t%s(%s, %s, %" PRId64 ");", on_gpu(x) ? "pd_add" : "add_gradient", value_text(x, u->out[0]),
+			if (on_gpu(x))
+				cw_line(w, "if (done)");
+			cw_line(w, "%s(%s, %s, %" PRId64 ");", on_gpu(x) ? "\tpd_add" : "add_gradient", value_text(x, u->out[0]),
 				value_text(x, n->out[o]), type_numel(&n->out[o]->type));
 		}
 }
@@ -505,7 +519,10 @@ static void write_adding(StageCx *x, Cw *w)
 	if (on_gpu(x))
 		return;
 	cw_blank(w);
+	cw_comment(w, "the first microbatch of a step has written the sum itself");
 	cw_func(w, "static void add_gradient(%s *sum, const %s *one, int64_t n)", t, t);
+	cw_line(w, "if (!done)");
+	cw_line(w, "\treturn;");
 	cw_line(w, "#pragma omp parallel for simd if (parallel : n >= %d)", PARALLEL);
 	cw_line(w, "for (int64_t i = 0; i < n; i++)");
 	cw_line(w, "\tsum[i] += one[i];");

@@ -456,7 +456,8 @@ static void write_row_update(StageCx *x, Cw *w, const Node *n)
 		cw_line(w, "pd_put_collected(%d);", share_of(x->s, first_collect(n)));
 	} else {
 		cw_line(w, "for (int64_t i = 0; i < count; i++)");
-		cw_line(w, "\t%s(%s + ids[i]%s, rows + i%s, %s);", nk->name, value_text(x, n->in[0]), at, at, value_text(x, n->in[n->nin - 1]));
+		cw_line(w, "\t%s(%s + ids[i]%s, rows + i%s, %s, %" PRId64 ");", nk->name, value_text(x, n->in[0]), at, at,
+			value_text(x, n->in[n->nin - 1]), width);
 	}
 	clock_end(x, w);
 }

@@ -110,7 +110,8 @@ static void add_comments(Kernels *k, Buf *out, const char *file, const char *hea
 static const char *add_function(Kernels *k, const char *file, const char *text, Holes *h, bool f64)
 {
 	const Holes *more = standard_holes(k->a, f64);
-	const char *wish = h->name ? names_legal(k->a, h->name) : "kernel", *name;
+	const char *shared = k->cuda ? NULL : hole_string(k->a, h, "SHARED_NAME", 11), *name;
+	const char *wish = shared ? shared : h->name ? names_legal(k->a, h->name) : "kernel";
 	const size_t head = tmpl_head(text);
 	Buf b = { 0 }, host = { 0 };
 

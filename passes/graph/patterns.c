@@ -132,6 +132,14 @@ static void take_place(Match *p, Value *neu, Value *old)
 		p->m->loss = neu;
 }
 
+/* A further result is called by what it is, within the module of the first: /h.0/ln_1/Add_1_output_0 and /h.0/ln_1/mean. */
+static const char *beside(Arena *a, OpKind op, const char *first, int i)
+{
+	const char *slash = strrchr(first, '/'), *word = output_word(a, op, i);
+
+	return slash ? arena_printf(a, "%.*s/%s", (int)(slash - first), first, word) : arena_printf(a, "%s.%s", first, word);
+}
+
 Node *match_finish(Match *p, Value *last, Node *fused)
 {
 	const char *name = last->name, *also = p->also ? p->also->name : NULL;
@@ -150,7 +158,7 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 	for (int i = 0; i < fused->nout; i++)
 		if (fused->out[i])
 			value_rename(fused->graph, fused->out[i],
-				i == 0 ? name : i == 1 && also ? also : arena_printf(p->m->arena, "%s.%d", name, i));
+				i == 0 ? name : i == 1 && also ? also : beside(p->m->arena, fused->op, name, i));
 	return fused;
 }
 

@@ -452,7 +452,7 @@ static const AttrDef attrs[] = {
 	.cost = cost, .holes = holes
 
 const OpDef op_Attention = {
-	.name = "Attention", .minin = 3, .maxin = 5, .nout = 3, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
+	.name = "Attention", .outputs = (const char *const[]){ NULL, "lse", "rest" }, .minin = 3, .maxin = 5, .nout = 3, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
 	COMMON, .cpu = { .file = "attention.cpu.c" }, .ref = { .file = "attention.ref.c" },
 	.cuda = { .file = "attention.cuda.cu", .object = "pd_attention", .init = "pd_attention_init(&$o, &$DESC);" },
 };

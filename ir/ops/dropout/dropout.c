@@ -85,7 +85,7 @@ static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(st
 	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_INT(struct dropout, to, 0), AT_END };
 
 const OpDef op_Dropout = {
-	.name = "Dropout", .minin = 1, .maxin = 2, .nout = 2, .flags = OP_PURE | OP_RANDOM | OP_NHWC, .attrs = attrs,
+	.name = "Dropout", .outputs = (const char *const[]){ NULL, "mask" }, .minin = 1, .maxin = 2, .nout = 2, .flags = OP_PURE | OP_RANDOM | OP_NHWC, .attrs = attrs,
 	.attrsize = sizeof(struct dropout), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
 	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
 	.cuda = { .file = "dropout.cuda.cu" },

@@ -139,7 +139,7 @@ static const AttrDef topk_attrs[] = {
 };
 
 const OpDef op_TopK = {
-	.name = "TopK", .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE,
+	.name = "TopK", .outputs = (const char *const[]){ NULL, "indices" }, .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE,
 	.attrs = topk_attrs, .attrsize = sizeof(struct topk),
 	.shape = topk_shape, .grad = topk_grad, .dgrad = { DENSE }, .cost = topk_cost,
 	.holes = topk_holes, .eval = topk_eval,

@@ -338,7 +338,7 @@ static const AttrDef count_attrs[] = { AT_INT(struct loss, ignore_index, 0), AT_
 	AT_INT(struct loss, dtype, 1), AT_END };
 
 const OpDef op_SoftmaxCrossEntropyLoss = {
-	.name = "SoftmaxCrossEntropyLoss", .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = attrs,
+	.name = "SoftmaxCrossEntropyLoss", .outputs = (const char *const[]){ NULL, "log_probs" }, .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = attrs,
 	.attrsize = sizeof(struct loss), .shape = shape, .grad = ce_grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
 	.cpu = { .file = "loss.cpu.c" }, .cuda = { .file = "loss.cuda.cu" },
 };
@@ -350,7 +350,7 @@ const OpDef op_SoftmaxCrossEntropyLossGrad = {
 };
 
 const OpDef op_ScoreLoss = {
-	.name = "ScoreLoss", .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = score_attrs, .attrsize = sizeof(struct loss),
+	.name = "ScoreLoss", .outputs = (const char *const[]){ NULL, "lse" }, .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = score_attrs, .attrsize = sizeof(struct loss),
 	.shape = score_shape, .cost = score_cost, .holes = score_holes, .cuda = { .file = "score_loss.cuda.cu" },
 };
 

@@ -189,7 +189,7 @@ static const AttrDef attrs[] = {
 #define COMMON .flags = OP_PURE, .attrs = attrs, .attrsize = sizeof(struct layernorm), .cost = cost, .holes = holes
 
 const OpDef op_LayerNormalization = {
-	.name = "LayerNormalization", .minin = 1, .maxin = 3, .nout = 3, .shape = shape, .grad = grad,
+	.name = "LayerNormalization", .outputs = (const char *const[]){ NULL, "mean", "rstd" }, .minin = 1, .maxin = 3, .nout = 3, .shape = shape, .grad = grad,
 	.dgrad = { DENSE, DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" }, .cuda = { .file = "layernorm.cuda.cu" },
 };
 
@@ -199,7 +199,7 @@ const OpDef op_LayerNormGrad = {
 };
 
 const OpDef op_RMSNormalization = {
-	.name = "RMSNormalization", .minin = 1, .maxin = 2, .nout = 2, .shape = shape, .grad = grad,
+	.name = "RMSNormalization", .outputs = (const char *const[]){ NULL, "rstd" }, .minin = 1, .maxin = 2, .nout = 2, .shape = shape, .grad = grad,
 	.dgrad = { DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" }, .cuda = { .file = "layernorm.cuda.cu" },
 };
 

@@ -103,7 +103,7 @@ static const AttrDef attrs[] = {
 	.holes = holes, .cpu = { .file = "lrn.cpu.c" }, .cuda = { .file = "lrn.cuda.cu" }
 
 const OpDef op_LRN = {
-	.name = "LRN", .minin = 1, .maxin = 1, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE }, COMMON,
+	.name = "LRN", .outputs = (const char *const[]){ NULL, "scale" }, .minin = 1, .maxin = 1, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE }, COMMON,
 };
 
 const OpDef op_LRNGrad = { .name = "LRNGrad", .minin = 3, .maxin = 3, .nout = 1, .shape = grad_shape, COMMON };

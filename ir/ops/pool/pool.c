@@ -261,7 +261,7 @@ static const AttrDef no_attrs[] = { AT_END };
 	.vendor = { .object = "pd_pool", .init = "pd_pool_init(&$o, &$DESC);", .call = "pd_pool_" WAY "(&$o, $=, $0);" }
 
 const OpDef op_MaxPool = {
-	.name = "MaxPool", .minin = 1, .maxin = 1, .nout = 2, .attrs = attrs, .shape = shape, .grad = grad,
+	.name = "MaxPool", .outputs = (const char *const[]){ NULL, "place" }, .minin = 1, .maxin = 1, .nout = 2, .attrs = attrs, .shape = shape, .grad = grad,
 	.dgrad = { DENSE }, COMMON("forward"),
 };
 

@@ -118,7 +118,7 @@ static Cost cost(const Node *n)
 }
 
 const OpDef op_GRU = {
-	.name = "GRU", .minin = 2, .maxin = 5, .nout = 4, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
+	.name = "GRU", .outputs = (const char *const[]){ NULL, "h", "gates", "linear" }, .minin = 2, .maxin = 5, .nout = 4, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE, DENSE },
 	.cost = cost, .holes = holes, .cpu = { .file = "gru.cpu.c" }, .cuda = { .file = "gru.cuda.cu", .products = true },
 };

@@ -102,7 +102,7 @@ static Cost cost(const Node *n)
 }
 
 const OpDef op_LSTM = {
-	.name = "LSTM", .minin = 2, .maxin = 6, .nout = 5, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
+	.name = "LSTM", .outputs = (const char *const[]){ NULL, "h", "c", "gates", "cells" }, .minin = 2, .maxin = 6, .nout = 5, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE, DENSE, DENSE },
 	.cost = cost, .holes = holes, .cpu = { .file = "lstm.cpu.c" }, .cuda = { .file = "lstm.cuda.cu", .products = true },
 };

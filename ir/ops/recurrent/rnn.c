@@ -87,7 +87,7 @@ static Cost cost(const Node *n)
 }
 
 const OpDef op_RNN = {
-	.name = "RNN", .minin = 2, .maxin = 4, .nout = 2, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
+	.name = "RNN", .outputs = (const char *const[]){ NULL, "h" }, .minin = 2, .maxin = 4, .nout = 2, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
 	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
 	.cost = cost, .holes = holes, .cpu = { .file = "rnn.cpu.c" }, .cuda = { .file = "rnn.cuda.cu", .products = true },
 };

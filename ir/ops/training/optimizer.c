@@ -42,12 +42,14 @@ static bool shape(Node *n, Diag *d)
 	return true;
 }
 
+enum { PARALLEL = 32768 };      /* elements from which on threads pay */
+
 static void common_holes(const Node *n, Holes *h, int64_t count)
 {
 	hole_text(h, "T", "%s", dtype_c(n->in[0]->type.dtype));
 	hole_text(h, "IX", "%s", count < INT32_MAX ? "int" : "int64_t");
 	hole_int(h, "N", count);
-	hole_int(h, "PAR", count >= 32768);
+	hole_int(h, "PAR", count >= PARALLEL);
 }
 
 static const char *op_name(OpKind op)
@@ -93,17 +95,21 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "DECAY_POST", "%.17g", at->weight_decay_post);
 	hole_text(h, "LR_DECAY", "%.17g", at->lr_decay);
 	hole_text(h, "DECAY", "%.17g", at->weight_decay);
+	hole_text(h, "SHARED_NAME", "%s%s%s%s%s", op_name(n->op), count >= PARALLEL ? "_large" : "", at->weight_decay != 0 ? "_decay" : "",
+		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype));
 	hole_name(h, "%s_%lld%s%s%s", op_name(n->op), (long long)count, at->weight_decay != 0 ? "_decay" : "", n->nin > optab[n->op]->minin ? "_ema" : "",
 		dtype_suffix(n->in[0]->type.dtype));
 }
 
 static void average_call(const Node *n, Holes *h)
 {
-	static const char *const call[] = { "$k($0, $1, $2, $3);", "$k($0, $1, $2, $3, $4);", "$k($0, $1, $2, $3, $4, $5);" };
+	static const char *const call[] = { "$k($0, $1, $2, $3", "$k($0, $1, $2, $3, $4", "$k($0, $1, $2, $3, $4, $5" };
 
 	holes(n, h);
-	if (n->nin > optab[n->op]->minin)
-		hole_text(h, "CALL", "%s", call[n->nin - 4]);
+	if (n->nin > optab[n->op]->minin) {
+		hole_text(h, "CALL", "%s, $N);", call[n->nin - 4]);
+		hole_text(h, "CUDA_CALL", "%s);", call[n->nin - 4]);
+	}
 }
 
 static bool running_shape(Node *n, Diag *d)
@@ -150,17 +156,17 @@ static const AttrDef running_attrs[] = { AT_FLOAT(struct running, momentum, 0.9)
 	const OpDef op_##op = { \
 		.name = #op, .minin = operands, .maxin = operands + 1, .flags = OP_UPDATE, .attrs = table, \
 		.attrsize = sizeof(struct optim), .writes = mask, .shape = shape, .holes = average_call, \
-		.cpu = { .file = "optimizer.cpu.c", .call = statement }, \
-		.cuda = { .file = "optimizer.cuda.cu", .call = statement } \
+		.cpu = { .file = "optimizer.cpu.c", .call = statement ", $N);" }, \
+		.cuda = { .file = "optimizer.cuda.cu", .call = statement ");" } \
 	}
 
-OPTIMIZER(SGD, 3, 1, sgd_attrs, "$k($0, $1, $2);");
-OPTIMIZER(Momentum, 4, 3, momentum_attrs, "$k($0, $1, $2, $3);");
-OPTIMIZER(Adam, 5, 7, adam_attrs, "$k($0, $1, $2, $3, $4);");
-OPTIMIZER(AdamW, 5, 7, adamw_attrs, "$k($0, $1, $2, $3, $4);");
-OPTIMIZER(RMSProp, 4, 3, rmsprop_attrs, "$k($0, $1, $2, $3);");
-OPTIMIZER(RMSPropMomentum, 5, 7, smoothed_attrs, "$k($0, $1, $2, $3, $4);");
-OPTIMIZER(Adagrad, 4, 3, adagrad_attrs, "$k($0, $1, $2, $3);");
+OPTIMIZER(SGD, 3, 1, sgd_attrs, "$k($0, $1, $2");
+OPTIMIZER(Momentum, 4, 3, momentum_attrs, "$k($0, $1, $2, $3");
+OPTIMIZER(Adam, 5, 7, adam_attrs, "$k($0, $1, $2, $3, $4");
+OPTIMIZER(AdamW, 5, 7, adamw_attrs, "$k($0, $1, $2, $3, $4");
+OPTIMIZER(RMSProp, 4, 3, rmsprop_attrs, "$k($0, $1, $2, $3");
+OPTIMIZER(RMSPropMomentum, 5, 7, smoothed_attrs, "$k($0, $1, $2, $3, $4");
+OPTIMIZER(Adagrad, 4, 3, adagrad_attrs, "$k($0, $1, $2, $3");
 
 const OpDef op_RunningStat = {
 	.name = "RunningStat", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = running_attrs,

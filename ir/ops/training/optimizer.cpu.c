@@ -1,7 +1,7 @@
-/* One step over all elements. g is a sum over the global batch, n[0] what it is divided by. */
+/* One step over `count` elements. g is a sum over the global batch, n[0] what it is divided by. */
 static void NAME(T *restrict w,
 #include "optimizer.state.part.h"
-	const T *restrict g, const T *restrict n)
+	const T *restrict g, const T *restrict n, IX count)
 {
 	const T scale = 1 / n[0];
 #include "optimizer.rate.part.h"
@@ -10,7 +10,7 @@ static void NAME(T *restrict w,
 #else
 #pragma omp simd
 #endif
-	for (IX i = 0; i < N; i++) {
+	for (IX i = 0; i < count; i++) {
 #include "optimizer.part.h"
 	}
 }

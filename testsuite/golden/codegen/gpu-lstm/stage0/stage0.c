@@ -30,7 +30,7 @@ static struct kept {
 	_Alignas(64) float steps[4 * 2 * 3];                     /* f32[4,2,3] */
 	_Alignas(64) float Slice[8];                             /* f32[8] */
 	_Alignas(64) float Recurrent[4 * 2 * 2];                 /* f32[4,2,2] */
-	_Alignas(64) float y_1[2 * 2];                           /* f32[2,2] */
+	_Alignas(64) float y_h[2 * 2];                           /* f32[2,2] */
 	_Alignas(64) float Recurrent_2[1120];                    /* f32[1120] */
 	_Alignas(64) float logits[2 * 3];                        /* f32[2,3] */
 	_Alignas(64) float logits_sums[2];                       /* f32[2] */
@@ -89,10 +89,10 @@ void forward(int slot, int mb)
 	slice_16_to_8_at_0(k->Slice, P->B);                      /* %Slice f32[8]  y */
 	slice_16_to_8_at_8(Slice_1, P->B);                       /* %Slice.1 f32[8]  y */
 	add_8(k->Slice, k->Slice, Slice_1);                      /* %Add f32[8]  y */
-	/* %Recurrent %y.1 %Recurrent.2 %Recurrent.3 f32[4,2,2] y */
-	pd_recurrent_forward(&op_Recurrent, k->Recurrent, k->y_1, Recurrent_3, k->Recurrent_2, k->steps, P->W,
+	/* %Recurrent %y.h %Recurrent.2 %Recurrent.3 f32[4,2,2] y */
+	pd_recurrent_forward(&op_Recurrent, k->Recurrent, k->y_h, Recurrent_3, k->Recurrent_2, k->steps, P->W,
 		P->R_2, k->Slice, NULL, NULL, NULL, NULL, scratch);
-	pd_product_run(&op_logits, k->logits, NULL, k->y_1, P->w2, NULL, NULL, scratch); /* %logits f32[2,3]  logits */
+	pd_product_run(&op_logits, k->logits, NULL, k->y_h, P->w2, NULL, NULL, scratch); /* %logits f32[2,3]  logits */
 	score_loss_2x3(loss, k->logits_sums, k->logits, k->labels); /* %loss %logits.sums f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report_from(mb, loss, count);
@@ -118,7 +118,7 @@ void backward(int slot, int mb)
 	(void)mb;
 	score_loss_grad_2x3(d_logits, c_1, k->logits, k->logits_sums, k->labels); /* %d.logits f32[2,3]  loss */
 	pd_product_run(&op_d_last, d_last, NULL, d_logits, P->w2, NULL, NULL, scratch); /* %d.last f32[2,2]  logits */
-	pd_product_run(&op_d_w2, d_w2, NULL, k->y_1, d_logits, NULL, NULL, scratch); /* %d.w2 f32[2,3]  logits */
+	pd_product_run(&op_d_w2, d_w2, NULL, k->y_h, d_logits, NULL, NULL, scratch); /* %d.w2 f32[2,3]  logits */
 	if (done)
 		pd_add(G->w2, d_w2, 6);
 	/* %RecurrentGradData %RecurrentGradData.1 %RecurrentGradData.2 f32[8,3] y */
@@ -170,7 +170,7 @@ void init(char *arena, int which, const int *mine, int nmine)
 	scratch = arena + 5952;
 	pd_counted(&done);
 	c_1 = pd_constant(c_1_on_host, sizeof c_1_on_host);
-	/* %Recurrent %y.1 %Recurrent.2 %Recurrent.3 f32[4,2,2] y */
+	/* %Recurrent %y.h %Recurrent.2 %Recurrent.3 f32[4,2,2] y */
 	pd_recurrent_init(&op_Recurrent, &(pd_recurrent_desc){ .what = PD_FORWARD, .cell = PD_LSTM, .steps = 4,
 		.batch = 2, .input = 3, .hidden = 2, .reverse = 1, .lens = 0, .bias = 1, .reserve = 4480,
 		.slots = 1, .scratch = 4864 });

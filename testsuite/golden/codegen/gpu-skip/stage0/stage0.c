@@ -30,7 +30,7 @@ static struct kept {
 	_Alignas(64) float m[2 * 4];                             /* f32[2,4] */
 	_Alignas(64) float s[2 * 4];                             /* f32[2,4] */
 	_Alignas(64) float n_2[2 * 4];                           /* f32[2,4] */
-	_Alignas(64) float loss_1[2 * 4];                        /* f32[2,4] */
+	_Alignas(64) float loss_log_probs[2 * 4];                /* f32[2,4] */
 } *K;
 _Static_assert(sizeof(struct kept) == 448, "as planned");
 
@@ -87,7 +87,7 @@ void forward(int slot, int mb)
 	fused_tanh_add_8_9f383262(k->m, k->s, k->m, k->h);       /* %t %s f32[2,4]  s */
 	pd_product_run(&op_n, k->n_2, NULL, k->s, P->w3, NULL, NULL, scratch); /* %n f32[2,4]  n */
 	mul_8(logits, k->n_2, k->h);                             /* %logits f32[2,4]  logits */
-	cross_entropy_2x4_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	cross_entropy_2x4_sum(loss, k->loss_log_probs, logits, k->labels); /* %loss %loss.log_probs f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report_from(mb, loss, count);
 }
@@ -102,7 +102,7 @@ void backward(int slot, int mb)
 	float *d_m = (void *)(tmp + 64);                         /* f32[2,4] */
 	float *d_h_1 = (void *)(tmp + 192);                      /* f32[2,4] */
 
-	cross_entropy_grad_2x4_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,4]  loss */
+	cross_entropy_grad_2x4_sum(d_logits, c_1, k->loss_log_probs, k->labels); /* %d.logits f32[2,4]  loss */
 	mul_8(d_n, d_logits, k->h);                              /* %d.n f32[2,4]  logits */
 	pd_product_run(&op_d_s, d_s, NULL, d_n, P->w3, NULL, NULL, scratch); /* %d.s f32[2,4]  n */
 	pd_product_run(&op_d_w3, g->w3, NULL, k->s, d_n, NULL, NULL, scratch); /* %d.w3 f32[4,4]  n */

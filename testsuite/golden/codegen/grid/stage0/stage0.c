@@ -97,8 +97,11 @@ void recv_backward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
+/* the first microbatch of a step has written the sum itself */
 static void add_gradient(float *sum, const float *one, int64_t n)
 {
+	if (!done)
+		return;
 #pragma omp parallel for simd if (parallel : n >= 32768)
 	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
@@ -115,11 +118,9 @@ void backward(int slot, int mb)
 	pd_wait_recv(1, slot);                                   /* %d.a f32[4,5]  logits */
 	relugrad_20(d_h, k->d_a, k->h);                          /* %d.h f32[4,5]  a */
 	pd_gemm(1, 0, 6, 5, 4, k->x, 6, d_h, 5, 0, d_w1, 5);     /* %d.w1 f32[6,5]  h */
-	if (done)
-		add_gradient(G->w1, d_w1, 30);
+	add_gradient(G->w1, d_w1, 30);
 	reduce_sum_4x5_axes0(d_b1, d_h);                         /* %d.b1 f32[5]  h */
-	if (done)
-		add_gradient(G->b1, d_b1, 5);
+	add_gradient(G->b1, d_b1, 5);
 	done++;
 }
 
@@ -135,9 +136,9 @@ void update(void)
 
 	n_2[0] = (float)pd_total_count();                        /* %n f32[] */
 	pd_gradient(0, G->w1);
-	adamw_30(P->w1, S->w1_m, S->w1_v, G->w1, n_2);           /* @w1 */
+	adamw(P->w1, S->w1_m, S->w1_v, G->w1, n_2, 30);          /* @w1 */
 	pd_gradient(1, G->b1);
-	adamw_5(P->b1, S->b1_m, S->b1_v, G->b1, n_2);            /* @b1 */
+	adamw(P->b1, S->b1_m, S->b1_v, G->b1, n_2, 5);           /* @b1 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct entry) == 256, "as planned");
  * flight */
 static struct kept {
 	_Alignas(64) int64_t labels[4];                          /* i64[4] */
-	_Alignas(64) float loss_1[4 * 3];                        /* f32[4,3] */
+	_Alignas(64) float loss_log_probs[4 * 3];                /* f32[4,3] */
 } *K;
 _Static_assert(sizeof(struct kept) == 128, "as planned");
 
@@ -98,15 +98,18 @@ void forward(int slot, int entry, int mb)
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
 	pd_wait_recv(0, entry);                                  /* %a f32[4,5]  a */
 	pd_gemm_bias(0, 0, 4, 3, 5, e->a, 5, P->w2, 3, P->b2, logits); /* %logits f32[4,3]  logits */
-	cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	cross_entropy_4x3_sum(loss, k->loss_log_probs, logits, k->labels); /* %loss %loss.log_probs f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
 }
 
 static int done;                                                 /* microbatches of this step that are in G */
 
+/* the first microbatch of a step has written the sum itself */
 static void add_gradient(float *sum, const float *one, int64_t n)
 {
+	if (!done)
+		return;
 #pragma omp parallel for simd if (parallel : n >= 32768)
 	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
@@ -122,14 +125,12 @@ void backward(int slot, int entry, int mb)
 
 	(void)mb;
 	pd_wait_send(1, entry);
-	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
+	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_log_probs, k->labels); /* %d.logits f32[4,3]  loss */
 	pd_gemm(0, 1, 4, 5, 3, d_logits, 3, P->w2, 3, 0, e->d_a, 5); /* %d.a f32[4,5]  logits */
 	pd_gemm(1, 0, 5, 3, 4, e->a, 5, d_logits, 3, 0, d_w2, 3); /* %d.w2 f32[5,3]  logits */
-	if (done)
-		add_gradient(G->w2, d_w2, 15);
+	add_gradient(G->w2, d_w2, 15);
 	reduce_sum_4x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
-	if (done)
-		add_gradient(G->b2, d_b2, 3);
+	add_gradient(G->b2, d_b2, 3);
 	done++;
 }
 
@@ -153,9 +154,9 @@ void update(void)
 
 	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
 	pd_gradient(0, G->w2);
-	adamw_15(P->w2, S->w2_m, S->w2_v, G->w2, n_1);           /* @w2 */
+	adamw(P->w2, S->w2_m, S->w2_v, G->w2, n_1, 15);          /* @w2 */
 	pd_gradient(1, G->b2);
-	adamw_3(P->b2, S->b2_m, S->b2_v, G->b2, n_1);            /* @b2 */
+	adamw(P->b2, S->b2_m, S->b2_v, G->b2, n_1, 3);           /* @b2 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

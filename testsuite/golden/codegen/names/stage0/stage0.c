@@ -72,8 +72,11 @@ void recv_backward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
+/* the first microbatch of a step has written the sum itself */
 static void add_gradient(float *sum, const float *one, int64_t n)
 {
+	if (!done)
+		return;
 #pragma omp parallel for simd if (parallel : n >= 32768)
 	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
@@ -90,11 +93,9 @@ void backward(int slot, int mb)
 	pd_wait_recv(1, slot);                                   /* %d.g f32[4,4]  +/ end +* */
 	relugrad_16(d_k, k->d_g, k->k_2);                        /* %d.k f32[4,4]  g */
 	pd_gemm(1, 0, 4, 4, 4, k->slot_2, 4, d_k, 4, 0, d_mb, 4); /* %d.mb f32[4,4]  while */
-	if (done)
-		add_gradient(G->mb_2, d_mb, 16);
+	add_gradient(G->mb_2, d_mb, 16);
 	reduce_sum_4x4_axes0(d_params, d_k);                     /* %d.params f32[4]  while */
-	if (done)
-		add_gradient(G->params_2, d_params, 4);
+	add_gradient(G->params_2, d_params, 4);
 	done++;
 }
 
@@ -109,9 +110,9 @@ void update(void)
 
 	n_2[0] = (float)pd_total_count();                        /* %n f32[] */
 	pd_gradient(0, G->mb_2);
-	sgd_16(P->mb_2, G->mb_2, n_2);                           /* @mb */
+	sgd(P->mb_2, G->mb_2, n_2, 16);                          /* @mb */
 	pd_gradient(1, G->params_2);
-	sgd_4(P->params_2, G->params_2, n_2);                    /* @params */
+	sgd(P->params_2, G->params_2, n_2, 4);                   /* @params */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

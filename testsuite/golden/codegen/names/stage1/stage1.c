@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct entry) == 128, "as planned");
 static struct kept {
 	_Alignas(64) int64_t while_2[4];                         /* i64[4] */
 	_Alignas(64) float expf[4 * 4];                          /* f32[4,4] */
-	_Alignas(64) float loss_1[4 * 4];                        /* f32[4,4] */
+	_Alignas(64) float loss_log_probs[4 * 4];                /* f32[4,4] */
 } *K;
 _Static_assert(sizeof(struct kept) == 192, "as planned");
 
@@ -74,15 +74,18 @@ void forward(int slot, int entry, int mb)
 	pd_wait_recv(0, entry);                                  /* %g f32[4,4]  g */
 	pd_gemm_bias(0, 0, 4, 4, 4, e->g_2, 4, P->tmp_2, 4, P->channel, k->expf); /* %expf f32[4,4]  +/ end +* */
 	tanh_16(k->expf, k->expf);                               /* %P f32[4,4]  a"b */
-	cross_entropy_4x4_sum(loss, k->loss_1, k->expf, k->while_2); /* %loss %loss.1 f32[]  two lines */
+	cross_entropy_4x4_sum(loss, k->loss_log_probs, k->expf, k->while_2); /* %loss %loss.log_probs f32[]  two lines */
 	count_labels_4(count, k->while_2);                       /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
 }
 
 static int done;                                                 /* microbatches of this step that are in G */
 
+/* the first microbatch of a step has written the sum itself */
 static void add_gradient(float *sum, const float *one, int64_t n)
 {
+	if (!done)
+		return;
 #pragma omp parallel for simd if (parallel : n >= 32768)
 	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
@@ -98,15 +101,13 @@ void backward(int slot, int entry, int mb)
 
 	(void)mb;
 	pd_wait_send(1, entry);
-	cross_entropy_grad_4x4_sum(d_P, c_1, k->loss_1, k->while_2); /* %d.P f32[4,4]  two lines */
+	cross_entropy_grad_4x4_sum(d_P, c_1, k->loss_log_probs, k->while_2); /* %d.P f32[4,4]  two lines */
 	tanhgrad_16(d_P, d_P, k->expf);                          /* %d.expf f32[4,4]  a"b */
 	pd_gemm(0, 1, 4, 4, 4, d_P, 4, P->tmp_2, 4, 0, e->d_g, 4); /* %d.g f32[4,4]  +/ end +* */
 	pd_gemm(1, 0, 4, 4, 4, e->g_2, 4, d_P, 4, 0, d_tmp, 4);  /* %d.tmp f32[4,4]  +/ end +* */
-	if (done)
-		add_gradient(G->tmp_2, d_tmp, 16);
+	add_gradient(G->tmp_2, d_tmp, 16);
 	reduce_sum_4x4_axes0(d_channel, d_P);                    /* %d.channel f32[4]  +/ end +* */
-	if (done)
-		add_gradient(G->channel, d_channel, 4);
+	add_gradient(G->channel, d_channel, 4);
 	done++;
 }
 
@@ -129,9 +130,9 @@ void update(void)
 
 	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
 	pd_gradient(0, G->tmp_2);
-	sgd_16(P->tmp_2, G->tmp_2, n_1);                         /* @tmp */
+	sgd(P->tmp_2, G->tmp_2, n_1, 16);                        /* @tmp */
 	pd_gradient(1, G->channel);
-	sgd_4(P->channel, G->channel, n_1);                      /* @channel */
+	sgd(P->channel, G->channel, n_1, 4);                     /* @channel */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

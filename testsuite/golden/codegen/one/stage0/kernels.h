@@ -153,50 +153,14 @@ static void reduce_sum_4x5_axes0(float *restrict y, const float *restrict a)
 	}
 }
 
-/* One step over all elements. g is a sum over the global batch, n[0] what it is divided by. */
-static void sgd_30(float *restrict w,
-	const float *restrict g, const float *restrict n)
+/* One step over `count` elements. g is a sum over the global batch, n[0] what it is divided by. */
+static void sgd(float *restrict w,
+	const float *restrict g, const float *restrict n, int count)
 {
 	const float scale = 1 / n[0];
 	const double lr = 0.5;
 #pragma omp simd
-	for (int i = 0; i < 30; i++) {
-		const float d = g[i] * scale;
-		w[i] -= (float)lr * d;
-	}
-}
-
-static void sgd_5(float *restrict w,
-	const float *restrict g, const float *restrict n)
-{
-	const float scale = 1 / n[0];
-	const double lr = 0.5;
-#pragma omp simd
-	for (int i = 0; i < 5; i++) {
-		const float d = g[i] * scale;
-		w[i] -= (float)lr * d;
-	}
-}
-
-static void sgd_15(float *restrict w,
-	const float *restrict g, const float *restrict n)
-{
-	const float scale = 1 / n[0];
-	const double lr = 0.5;
-#pragma omp simd
-	for (int i = 0; i < 15; i++) {
-		const float d = g[i] * scale;
-		w[i] -= (float)lr * d;
-	}
-}
-
-static void sgd_3(float *restrict w,
-	const float *restrict g, const float *restrict n)
-{
-	const float scale = 1 / n[0];
-	const double lr = 0.5;
-#pragma omp simd
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < count; i++) {
 		const float d = g[i] * scale;
 		w[i] -= (float)lr * d;
 	}

@@ -29,7 +29,7 @@ static struct kept {
 	_Alignas(64) float x[4 * 6];                             /* f32[4,6] */
 	_Alignas(64) int64_t labels[4];                          /* i64[4] */
 	_Alignas(64) float h[4 * 5];                             /* f32[4,5] */
-	_Alignas(64) float loss_1[4 * 3];                        /* f32[4,3] */
+	_Alignas(64) float loss_log_probs[4 * 3];                /* f32[4,3] */
 } *K;
 _Static_assert(sizeof(struct kept) == 384, "as planned");
 
@@ -73,7 +73,7 @@ void forward(int slot, int mb)
 	pd_gemm_bias(0, 0, 4, 5, 6, k->x, 6, P->w1, 5, P->b1, k->h); /* %h f32[4,5]  h */
 	relu_20(k->h, k->h);                                     /* %a f32[4,5]  a */
 	pd_gemm_bias(0, 0, 4, 3, 5, k->h, 5, P->w2, 3, P->b2, logits); /* %logits f32[4,3]  logits */
-	cross_entropy_4x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	cross_entropy_4x3_sum(loss, k->loss_log_probs, logits, k->labels); /* %loss %loss.log_probs f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
 }
@@ -86,7 +86,7 @@ void backward(int slot, int mb)
 	float *d_a = (void *)(tmp + 320);                        /* f32[4,5] */
 
 	(void)mb;
-	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,3]  loss */
+	cross_entropy_grad_4x3_sum(d_logits, c_1, k->loss_log_probs, k->labels); /* %d.logits f32[4,3]  loss */
 	pd_gemm(0, 1, 4, 5, 3, d_logits, 3, P->w2, 3, 0, d_a, 5); /* %d.a f32[4,5]  logits */
 	pd_gemm(1, 0, 5, 3, 4, k->h, 5, d_logits, 3, 0, g->w2, 3); /* %d.w2 f32[5,3]  logits */
 	reduce_sum_4x3_axes0(g->b2, d_logits);                   /* %d.b2 f32[3]  logits */
@@ -105,13 +105,13 @@ void update(void)
 
 	n_2[0] = (float)pd_total_count();                        /* %n f32[] */
 	pd_gradient(0, G->w1);
-	sgd_30(P->w1, G->w1, n_2);                               /* @w1 */
+	sgd(P->w1, G->w1, n_2, 30);                              /* @w1 */
 	pd_gradient(1, G->b1);
-	sgd_5(P->b1, G->b1, n_2);                                /* @b1 */
+	sgd(P->b1, G->b1, n_2, 5);                               /* @b1 */
 	pd_gradient(2, G->w2);
-	sgd_15(P->w2, G->w2, n_2);                               /* @w2 */
+	sgd(P->w2, G->w2, n_2, 15);                              /* @w2 */
 	pd_gradient(3, G->b2);
-	sgd_3(P->b2, G->b2, n_2);                                /* @b2 */
+	sgd(P->b2, G->b2, n_2, 3);                               /* @b2 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

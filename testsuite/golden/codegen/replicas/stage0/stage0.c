@@ -59,7 +59,7 @@ static struct kept {
 	_Alignas(64) float b_1[2];                               /* f32[2] */
 	_Alignas(64) float b_2[2];                               /* f32[2] */
 	_Alignas(64) float p_1[2 * 2 * 2 * 2];                   /* f32[2,2,2,2] */
-	_Alignas(64) float loss_1[2 * 3];                        /* f32[2,3] */
+	_Alignas(64) float loss_log_probs[2 * 3];                /* f32[2,3] */
 } *K;
 _Static_assert(sizeof(struct kept) == 960, "as planned");
 
@@ -152,15 +152,18 @@ void forward(int slot, int mb)
 	averagepool_2x2x4x4nhwc(p, k->b);                        /* %p f32[2,2,2,2]nhwc  p */
 	reorder_2x2x2x2nhwc_to_plain(k->p_1, p);                 /* %p.1 f32[2,2,2,2]  f */
 	pd_gemm_bias(0, 0, 2, 3, 8, k->p_1, 8, P->w2, 3, P->b2, logits); /* %logits f32[2,3]  logits */
-	cross_entropy_2x3_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	cross_entropy_2x3_sum(loss, k->loss_log_probs, logits, k->labels); /* %loss %loss.log_probs f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
 }
 
 static int done;                                                 /* microbatches of this step that are in G */
 
+/* the first microbatch of a step has written the sum itself */
 static void add_gradient(float *sum, const float *one, int64_t n)
 {
+	if (!done)
+		return;
 #pragma omp parallel for simd if (parallel : n >= 32768)
 	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
@@ -181,26 +184,21 @@ void backward(int slot, int mb)
 	float *d_w1 = done ? (void *)(L + 0) : G->w1;            /* f32[2,1,3,3] */
 
 	(void)mb;
-	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,3]  loss */
+	cross_entropy_grad_2x3_sum(d_logits, c_1, k->loss_log_probs, k->labels); /* %d.logits f32[2,3]  loss */
 	pd_gemm(0, 1, 2, 8, 3, d_logits, 3, P->w2, 3, 0, d_f, 8); /* %d.f f32[2,8]  logits */
 	pd_gemm(1, 0, 8, 3, 2, k->p_1, 8, d_logits, 3, 0, d_w2, 3); /* %d.w2 f32[8,3]  logits */
-	if (done)
-		add_gradient(G->w2, d_w2, 24);
+	add_gradient(G->w2, d_w2, 24);
 	reduce_sum_2x3_axes0(d_b2, d_logits);                    /* %d.b2 f32[3]  logits */
-	if (done)
-		add_gradient(G->b2, d_b2, 3);
+	add_gradient(G->b2, d_b2, 3);
 	reorder_2x2x2x2_to_nhwc(d_p_1, d_f);                     /* %d.p.1 f32[2,2,2,2]nhwc  p */
 	averagepool_grad_2x2x4x4nhwc(d_r, d_p_1);                /* %d.r f32[2,2,4,4]nhwc  p */
 	relugrad_64(d_r, d_r, k->b);                             /* %d.b f32[2,2,4,4]nhwc  r */
 	/* %d.c %d.scale %d.bias f32[2,2,4,4]nhwc b */
 	pd_bn_backward(&op_d_c, d_c, d_scale, d_bias, d_r, k->c, k->b_1, k->b_2, P->scale, scratch);
-	if (done)
-		add_gradient(G->scale, d_scale, 2);
-	if (done)
-		add_gradient(G->bias, d_bias, 2);
+	add_gradient(G->scale, d_scale, 2);
+	add_gradient(G->bias, d_bias, 2);
 	pd_conv_backward_weights(&op_d_w1, d_w1, NULL, k->x_1, d_c, scratch); /* %d.w1 f32[2,1,3,3]  c */
-	if (done)
-		add_gradient(G->w1, d_w1, 18);
+	add_gradient(G->w1, d_w1, 18);
 	done++;
 }
 
@@ -229,15 +227,15 @@ void update(void)
 	running_4x2(P->mean, R->mean_rows);                      /* @mean  b */
 	running_4x2(P->var, R->var_rows);                        /* @var  b */
 	pd_gradient(0, G->w1);
-	adam_18(P->w1, S->w1_m, S->w1_v, G->w1, n_2);            /* @w1 */
+	adam(P->w1, S->w1_m, S->w1_v, G->w1, n_2, 18);           /* @w1 */
 	pd_gradient(1, G->scale);
-	adam_2(P->scale, S->scale_m, S->scale_v, G->scale, n_2); /* @scale */
+	adam(P->scale, S->scale_m, S->scale_v, G->scale, n_2, 2); /* @scale */
 	pd_gradient(2, G->bias);
-	adam_2(P->bias, S->bias_m, S->bias_v, G->bias, n_2);     /* @bias */
+	adam(P->bias, S->bias_m, S->bias_v, G->bias, n_2, 2);    /* @bias */
 	pd_gradient(5, G->w2);
-	adam_24(P->w2, S->w2_m, S->w2_v, G->w2, n_2);            /* @w2 */
+	adam(P->w2, S->w2_m, S->w2_v, G->w2, n_2, 24);           /* @w2 */
 	pd_gradient(6, G->b2);
-	adam_3(P->b2, S->b2_m, S->b2_v, G->b2, n_2);             /* @b2 */
+	adam(P->b2, S->b2_m, S->b2_v, G->b2, n_2, 3);            /* @b2 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

@@ -69,8 +69,11 @@ void recv_backward(int slot, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
+/* the first microbatch of a step has written the sum itself */
 static void add_gradient(float *sum, const float *one, int64_t n)
 {
+	if (!done)
+		return;
 #pragma omp parallel for simd if (parallel : n >= 32768)
 	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
@@ -84,8 +87,7 @@ void backward(int slot, int mb)
 	(void)mb;
 	pd_wait_recv(3, slot);                                   /* %d.h.2 f32[2,4]  h */
 	pd_gemm(1, 0, 4, 4, 2, k->x, 4, k->d_h_2, 4, 0, d_w1, 4); /* %d.w1 f32[4,4]  h */
-	if (done)
-		add_gradient(G->w1, d_w1, 16);
+	add_gradient(G->w1, d_w1, 16);
 	done++;
 }
 
@@ -100,7 +102,7 @@ void update(void)
 
 	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
 	pd_gradient(0, G->w1);
-	sgd_16(P->w1, G->w1, n_1);                               /* @w1 */
+	sgd(P->w1, G->w1, n_1, 16);                              /* @w1 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

@@ -85,8 +85,11 @@ void recv_backward(int slot, int entry, int mb)
 
 static int done;                                                 /* microbatches of this step that are in G */
 
+/* the first microbatch of a step has written the sum itself */
 static void add_gradient(float *sum, const float *one, int64_t n)
 {
+	if (!done)
+		return;
 #pragma omp parallel for simd if (parallel : n >= 32768)
 	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
@@ -107,8 +110,7 @@ void backward(int slot, int entry, int mb)
 	tanhgrad_8(d_m, k->d_s, k->m);                           /* %d.m f32[2,4]  t */
 	pd_gemm(0, 1, 2, 4, 4, d_m, 4, P->w2, 4, 0, d_h_1, 4);   /* %d.h.1 f32[2,4]  m */
 	pd_gemm(1, 0, 4, 4, 2, e->h, 4, d_m, 4, 0, d_w2, 4);     /* %d.w2 f32[4,4]  m */
-	if (done)
-		add_gradient(G->w2, d_w2, 16);
+	add_gradient(G->w2, d_w2, 16);
 	sum_8_of3(e->d_h_2, k->d_h, k->d_s, d_h_1);              /* %d.h.2 f32[2,4]  h */
 	done++;
 }
@@ -132,7 +134,7 @@ void update(void)
 
 	n_1_1[0] = (float)pd_total_count();                      /* %n.1.1 f32[] */
 	pd_gradient(0, G->w2);
-	sgd_16(P->w2, G->w2, n_1_1);                             /* @w2 */
+	sgd(P->w2, G->w2, n_1_1, 16);                            /* @w2 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

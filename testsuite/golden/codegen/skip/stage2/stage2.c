@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct entry) == 256, "as planned");
 static struct kept {
 	_Alignas(64) int64_t labels[2];                          /* i64[2] */
 	_Alignas(64) float n_2[2 * 4];                           /* f32[2,4] */
-	_Alignas(64) float loss_1[2 * 4];                        /* f32[2,4] */
+	_Alignas(64) float loss_log_probs[2 * 4];                /* f32[2,4] */
 } *K;
 _Static_assert(sizeof(struct kept) == 192, "as planned");
 
@@ -75,15 +75,18 @@ void forward(int slot, int entry, int mb)
 	pd_wait_recv(2, entry);                                  /* %s f32[2,4]  s */
 	pd_gemm(0, 0, 2, 4, 4, e->s, 4, P->w3, 4, 0, k->n_2, 4); /* %n f32[2,4]  n */
 	mul_8(logits, k->n_2, e->h);                             /* %logits f32[2,4]  logits */
-	cross_entropy_2x4_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	cross_entropy_2x4_sum(loss, k->loss_log_probs, logits, k->labels); /* %loss %loss.log_probs f32[]  loss */
 	count_labels_2(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
 }
 
 static int done;                                                 /* microbatches of this step that are in G */
 
+/* the first microbatch of a step has written the sum itself */
 static void add_gradient(float *sum, const float *one, int64_t n)
 {
+	if (!done)
+		return;
 #pragma omp parallel for simd if (parallel : n >= 32768)
 	for (int64_t i = 0; i < n; i++)
 		sum[i] += one[i];
@@ -99,13 +102,12 @@ void backward(int slot, int entry, int mb)
 	(void)mb;
 	pd_wait_send(4, entry);
 	pd_wait_send(5, entry);
-	cross_entropy_grad_2x4_sum(e->d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[2,4]  loss */
+	cross_entropy_grad_2x4_sum(e->d_logits, c_1, k->loss_log_probs, k->labels); /* %d.logits f32[2,4]  loss */
 	mul_8(d_n, e->d_logits, e->h);                           /* %d.n f32[2,4]  logits */
 	mul_8(e->d_logits, e->d_logits, k->n_2);                 /* %d.h f32[2,4]  logits */
 	pd_gemm(0, 1, 2, 4, 4, d_n, 4, P->w3, 4, 0, e->d_s, 4);  /* %d.s f32[2,4]  n */
 	pd_gemm(1, 0, 4, 4, 2, e->s, 4, d_n, 4, 0, d_w3, 4);     /* %d.w3 f32[4,4]  n */
-	if (done)
-		add_gradient(G->w3, d_w3, 16);
+	add_gradient(G->w3, d_w3, 16);
 	done++;
 }
 
@@ -129,7 +131,7 @@ void update(void)
 
 	n_1_2[0] = (float)pd_total_count();                      /* %n.1.2 f32[] */
 	pd_gradient(0, G->w3);
-	sgd_16(P->w3, G->w3, n_1_2);                             /* @w3 */
+	sgd(P->w3, G->w3, n_1_2, 16);                            /* @w3 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

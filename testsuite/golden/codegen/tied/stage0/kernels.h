@@ -51,26 +51,14 @@ static void add_28(float *y, const float *a, const float *b)
 	}
 }
 
-/* One step over all elements. g is a sum over the global batch, n[0] what it is divided by. */
-static void sgd_28(float *restrict w,
-	const float *restrict g, const float *restrict n)
+/* One step over `count` elements. g is a sum over the global batch, n[0] what it is divided by. */
+static void sgd(float *restrict w,
+	const float *restrict g, const float *restrict n, int count)
 {
 	const float scale = 1 / n[0];
 	const double lr = 0.5;
 #pragma omp simd
-	for (int i = 0; i < 28; i++) {
-		const float d = g[i] * scale;
-		w[i] -= (float)lr * d;
-	}
-}
-
-static void sgd_16(float *restrict w,
-	const float *restrict g, const float *restrict n)
-{
-	const float scale = 1 / n[0];
-	const double lr = 0.5;
-#pragma omp simd
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < count; i++) {
 		const float d = g[i] * scale;
 		w[i] -= (float)lr * d;
 	}

@@ -106,9 +106,9 @@ void update(void)
 	n_2[0] = (float)pd_total_count();                        /* %n f32[] */
 	add_28(g_table, g_table, G->table_1);                    /* %g.table.all f32[7,4] */
 	pd_gradient(0, g_table);
-	sgd_28(P->table, g_table, n_2);                          /* @table */
+	sgd(P->table, g_table, n_2, 28);                         /* @table */
 	pd_gradient(1, G->w1);
-	sgd_16(P->w1, G->w1, n_2);                               /* @w1 */
+	sgd(P->w1, G->w1, n_2, 16);                              /* @w1 */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)

@@ -28,7 +28,7 @@ _Static_assert(sizeof(struct entry) == 128, "as planned");
  * flight */
 static struct kept {
 	_Alignas(64) int64_t labels[4];                          /* i64[4] */
-	_Alignas(64) float loss_1[4 * 7];                        /* f32[4,7] */
+	_Alignas(64) float loss_log_probs[4 * 7];                /* f32[4,7] */
 } *K;
 _Static_assert(sizeof(struct kept) == 192, "as planned");
 
@@ -71,7 +71,7 @@ void forward(int slot, int entry, int mb)
 	pd_input(0, mb, k->labels);                              /* %labels i64[4] */
 	pd_wait_recv(0, entry);                                  /* %t f32[4,4]  t */
 	pd_gemm(0, 1, 4, 7, 4, e->t, 4, P->table, 4, 0, logits, 7); /* %logits f32[4,7]  logits */
-	cross_entropy_4x7_sum(loss, k->loss_1, logits, k->labels); /* %loss %loss.1 f32[]  loss */
+	cross_entropy_4x7_sum(loss, k->loss_log_probs, logits, k->labels); /* %loss %loss.log_probs f32[]  loss */
 	count_labels_4(count, k->labels);                        /* %count f32[] */
 	pd_report(mb, loss[0], count[0]);
 }
@@ -84,7 +84,7 @@ void backward(int slot, int entry, int mb)
 	float *d_logits = (void *)(tmp + 192);                   /* f32[4,7] */
 
 	pd_wait_send(1, entry);
-	cross_entropy_grad_4x7_sum(d_logits, c_1, k->loss_1, k->labels); /* %d.logits f32[4,7]  loss */
+	cross_entropy_grad_4x7_sum(d_logits, c_1, k->loss_log_probs, k->labels); /* %d.logits f32[4,7]  loss */
 	pd_gemm(0, 0, 4, 4, 7, d_logits, 7, P->table, 4, 0, e->d_t, 4); /* %d.t f32[4,4]  logits */
 	pd_gemm(1, 0, 7, 4, 4, d_logits, 7, e->t, 4, 0, g->table, 4); /* %d.table f32[7,4]  logits */
 	pd_tree_done(tree, mb);
@@ -116,7 +116,7 @@ void update(void)
 	n_1[0] = (float)pd_total_count();                        /* %n.1 f32[] */
 	add_28(g_table_all_1, G->table, g_table_1_1);            /* %g.table.all.1 f32[7,4] */
 	pd_gradient(0, g_table_all_1);
-	sgd_28(P->table, g_table_all_1, n_1);                    /* @table */
+	sgd(P->table, g_table_all_1, n_1, 28);                   /* @table */
 }
 
 void init(char *arena, int which, const int *mine, int nmine)
