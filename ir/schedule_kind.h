@@ -26,7 +26,7 @@ enum {
 	FLOW_VERSIONS = 8,          /* stages keep versions of their weights; --stash, --vertical-sync choose from them */
 };
 
-/* Microbatches in flight at stage s of n; R_s: its replicas; m: microbatches of a device (passes/schedule_depth.c). */
+/* Microbatches in flight at stage s of n; R_s: its replicas; m: microbatches of a device (passes/schedule/schedule_depth.c). */
 typedef enum ScheduleFlight {
 	FLIGHT_NOAM,        /* ceil((R_s + R_s+1 + ...) / R_s), PipeDream's */
 	FLIGHT_WARMUP,      /* K_s of DAPPLE's policies; falls to what memory holds */
@@ -64,7 +64,7 @@ typedef struct ScheduleSpec {
 	ScheduleKind      kind;
 	int               n;        /* the parameter: V, N (0: not said), K; a policy 'A' or 'B' (0: not chosen) */
 	const char       *file;     /* of PARAM_FILE */
-	const struct Csv *csv;      /* what stands in it, once it was read (passes/csv.h) */
+	const struct Csv *csv;      /* what stands in it, once it was read (passes/schedule/csv.h) */
 } ScheduleSpec;
 
 static inline const ScheduleRow *schedule_row(ScheduleSpec s)

@@ -6,6 +6,7 @@
 #include "passes/report/changes.h"
 #include "passes/repro.h"
 #include "frontend/driver/compile/compile.h"
+#include "frontend/driver/options/choices.h"
 #include "frontend/driver/options/explain.h"
 #include "frontend/driver/options/listops.h"
 #include "frontend/driver/options/manual.h"
@@ -160,6 +161,10 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 	}
 	if (o.list_ops || o.list_onnx) {
 		(o.list_ops ? list_ops : list_onnx)(stdout);
+		return 0;
+	}
+	if (o.list_schedules) {
+		list_schedules(stdout);
 		return 0;
 	}
 	if (o.templates)

@@ -1,7 +1,8 @@
 /* Interleaved and zero-bubble schedules: the published pictures, and their formulas in virtual time over a grid of sizes.
  * With F = B = W = 1 on S equal devices and M microbatches a step takes
  *     GPipe, flushed after every S (the memory of 1F1B)   M/S (3S + 3(S-1))       1F1B   3M + 3(S-1)
- *     ZB-H1   3M + (S-1)      ZBV   6M + (S-1), of two chunks per device           interleaved   3VM + 3(S-1), of V chunks */
+ *     ZB-H1   3M + (S-1)      ZBV   6M + (S-1), of two chunks per device           interleaved   3VM + 3(S-1), of V chunks
+ *     breadth-first   3VM + 3(S-1), with VM microbatches' worth in flight */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -130,10 +131,16 @@ static void test_pictures(void **state)
 		"...0123QAARBBSCCTDD4aa5bb6cc7ddUEEVFFWGGXHHeeffgghh......",
 	};
 
+	static const char *const breadth_first[] = {
+		"0123QRST...AABBCCDDaabbccdd",
+		".0123QRSTAABBCCDDaabbccdd..",
+	};
+
 	(void)state;
 	picture("zb-h1", 4, 8, h1);
 	picture("zbv", 8, 8, vee);
 	picture("interleaved:2", 8, 8, interleaved);
+	picture("breadth-first:2", 4, 4, breadth_first);
 }
 
 static void test_formulas(void **state)
@@ -156,28 +163,35 @@ static void test_formulas(void **state)
 			assert_int_equal(peak, 2 * s);
 			assert_int_equal((int)step_of("interleaved:2", 2 * s, m, &peak), (int)(6 * m + 3 * bubble));
 			assert_int_equal((int)step_of("interleaved:3", 3 * s, m, &peak), (int)(9 * m + 3 * bubble));
+			assert_int_equal((int)step_of("breadth-first:2", 2 * s, m, &peak), (int)(6 * m + 3 * bubble));
+			assert_int_equal(peak, 2 * m);
+			assert_int_equal((int)step_of("breadth-first:3", 3 * s, m, &peak), (int)(9 * m + 3 * bubble));
+			assert_int_equal(peak, 3 * m);
 		}
 }
 
-/* Few microbatches, replicas: whatever is asked for runs. */
+/* Few microbatches, replicas: every synchronous schedule of the table runs whatever is asked for, also one stage. */
 static void test_small(void **state)
 {
-	static const char *const name[] = { "zb-h1", "zbv", "interleaved:2" };
-
 	(void)state;
-	for (int k = 0; k < 3; k++)
-		for (int s = 2; s <= 8; s += 2)
+	for (ScheduleKind k = SCHEDULE_PLAIN; k < SCHEDULES; k++) {
+		const ScheduleRow *row = &schedule_table[k];
+		const ScheduleSpec spec = { .kind = k, .n = row->param == PARAM_COUNT ? 2 : 0 };
+		Arena *a = arena_new();
+		const char *name = schedule_str(a, spec);
+		for (int s = 1; s <= 8 && !(row->flow & FLOW_ASYNC) && row->param != PARAM_FILE; s += s < 2 ? 1 : 2)
 			for (int r = 1; r <= 3; r++)
 				for (int m = 1; m <= 9; m++) {
 					Case c;
-					const int groups = k ? s / 2 : s;
-					if (k == 2 && m % groups)
+					if (row->flight == FLIGHT_GROUPS && s > 1 && m % (s / spec.n))
 						continue;
-					run(&c, name[k], s, r, m * r);
+					run(&c, name, s, r, m * r);
 					for (int d = 0; d < c.s->ndevice; d++)
-						assert_true(c.sim.peak[d] <= 2 * m && c.s->dev[d].n > 0);
+						assert_true(c.sim.peak[d] <= schedule_chunks_of(spec, s) * m && c.s->dev[d].n > 0);
 					arena_free(c.a);
 				}
+		arena_free(a);
+	}
 }
 
 /* Every four stages of 1 to 3 replicas, and six of them: zb-h1 ends, and not after 1F1B, which it is with some work put off. */

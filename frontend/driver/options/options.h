@@ -9,7 +9,7 @@ typedef struct Options {
 	const char *args[16]; int nargs;        /* what is no flag, in order; the subcommand is taken off */
 	const char *cluster, *train, *out, *model;
 	Training    t;
-	bool        force, check, quiet, verbose, help, version, list_passes, list_ops, list_onnx, explain, keep;
+	bool        force, check, quiet, verbose, help, version, list_passes, list_ops, list_onnx, list_schedules, explain, keep;
 	const char *help_group, *save_config;
 	const char *dump_ir, *print_before, *print_after, *stop_after, *start_from, *passes, *templates;
 	bool        dump, print_after_all, print_after_change, time_report;

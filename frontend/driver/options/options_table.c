@@ -436,6 +436,7 @@ const Opt opt_table[] = {
 	{ "Inspect", "elide", "N", "the IR shows constants of at most N elements, 16 when not said; others by their hash", INT, AT(elide), 0, 0, 0, 1 << 30 },
 	{ "Inspect", "list-passes", NULL, "the passes, in order", FLAG, AT(list_passes), 0, 0, 0, 0 },
 	{ "Inspect", "list-ops", "onnx", "the operators after import, or those of ONNX: types, gradients, kernels", CALL, 0, o_list_ops, 1, 0, 0 },
+	{ "Inspect", "list-schedules", NULL, "the schedules: steps, stages of a device, microbatches in flight, papers", FLAG, AT(list_schedules), 0, 0, 0, 0 },
 	{ "Inspect", "passes", "A,B", "run just these (pdcc-opt)", TEXT, AT(passes), 0, 0, 0, 0 },
 	{ "Inspect", "stop-after", "P", "stop after a pass; no code is written", TEXT, AT(stop_after), 0, 0, 0, 0 },
 	{ "Inspect", "start-from", "FILE", "go on from a .pdir file; weights come from the model", TEXT, AT(start_from), 0, 0, 0, 0 },
