@@ -168,11 +168,13 @@ def content(pack, *of):
 
 
 def renew(pack, runtime):
-    """Files of another runtime/ in the place of those of every program: what was wrong in them is tried again without packing."""
+    """Files of another runtime/, of a build folder or of the sources, in the place of those of every program: what was wrong in them
+    is tried again without packing."""
     for f in glob.glob(f'{pack}/*/build/runtime/**', recursive=True):
-        new = os.path.join(runtime, f.split('/build/runtime/', 1)[1])
-        if os.path.isfile(f) and os.path.isfile(new) and not filecmp.cmp(f, new, shallow=False):
-            shutil.copyfile(new, f)
+        name = f.split('/build/runtime/', 1)[1]
+        for new in [os.path.join(runtime, name), *glob.glob(os.path.join(runtime, '*', name))][:2]:
+            if os.path.isfile(f) and os.path.isfile(new) and not filecmp.cmp(f, new, shallow=False):
+                shutil.copyfile(new, f)
 
 
 def jobs_of(pack):
