@@ -521,7 +521,7 @@ PD_ANYWHERE static inline uint16_t pd_to_f16(float x)
 /* ---- heavy ops: oneDNN behind a few calls (cpu*.c; they use nothing else of the runtime) ---- */
 
 /* Objects are made before step 0; calls allocate nothing. What runs and how much scratch it needs
- * hangs on the number of threads: set it first. A size of SIZE_MAX says that oneDNN has no such
+ * depends on the number of threads: set it first. A size of SIZE_MAX says that oneDNN has no such
  * operation. Scratch is 64-byte aligned. */
 
 void pd_threads(int n);             /* of OpenMP loops and of oneDNN */
@@ -595,7 +595,7 @@ void   pd_add(float *sum, const float *one, int64_t n);
 void   pd_set(float *to, double v);
 double pd_get(const float *from);
 /* Device memory that holds what make gives for the running step, n numbers, when what is started next runs: kernels take from there what
- * hangs on the step, so that a graph may start them again. make: always the same function, of the host. */
+ * depends on the step, so that a graph may start them again. make: always the same function, of the host. */
 const double *pd_late(void (*make)(double *numbers), int n);
 void   pd_set_count(float *to);         /* pd_set(to, pd_total_count()) */
 /* Action k of n of a step begins its kernels, of microbatch mb or -1. false: a graph does what it did before; else the kernels are to

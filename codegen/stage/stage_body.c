@@ -7,7 +7,7 @@
  *
  * Gradients of a microbatch, g, come to their sum, G, in one of three ways: there is only one microbatch, so g is G;
  * the first microbatch of a step writes G, and each gradient of later ones lies in L until it is added; reproducible
- * programs write leaves of a tree whose shape hangs on the microbatches alone, and G is its root. */
+ * programs write leaves of a tree whose shape depends on the microbatches alone, and G is its root. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>

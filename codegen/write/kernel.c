@@ -203,7 +203,7 @@ int64_t kernel_room(const Kernels *k, const Node *n)
 }
 
 /* A vector version may round otherwise than the scalar one that does the rest of a loop, and how nodes are fused into loops
- * hangs on the plan. */
+ * depends on the plan. */
 void kernels_head(const Kernels *k, Buf *out, bool reproducible)
 {
 	const char *text = embedded_text("codegen/frames/math.h.in");

@@ -543,7 +543,7 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 	if (!o->keep_eval && !im.contract && !p->n_training_info)
 		im.guess = guess_new(a, p, o);
 	find_batch(&im, p->graph);
-	if (!o->keep_eval && im.from && im.to && im.from != im.to) {   /* shapes at the export's batch say what hangs on it */
+	if (!o->keep_eval && im.from && im.to && im.from != im.to) {   /* shapes at the export's batch say what depends on it */
 		ImportOpt as_is = *o;
 		Map *shapes = NEW(a, Map);
 

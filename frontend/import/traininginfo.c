@@ -64,7 +64,7 @@ static bool fault(Import *im, const OnnxNode *n, const char *fmt, ...)
 
 /* ---- the loss ---- */
 
-/* Marks the nodes that value hangs on. */
+/* Marks the nodes that value depends on. */
 static void mark(const OnnxGraph *g, const char *value, bool *need)
 {
 	const int i = maker(g, value);
@@ -89,7 +89,7 @@ static bool import_loss(Import *im, const OnnxGraph *g, const OnnxNode *gradient
 			const OnnxTensor *t = initializer(g, g->node[i]->input[k]);
 
 			if (is_training_op(g->node[i]))
-				return fault(im, g->node[i], "the loss '%s' hangs on this node", y);
+				return fault(im, g->node[i], "the loss '%s' depends on this node", y);
 			if (t && !map_has(&im->env, t->name) && !onnx_initializer(im, g, t))
 				return false;
 		}

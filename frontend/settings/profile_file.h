@@ -8,7 +8,7 @@
 /* NULL after E0420: no file, no profile, a record without a number or with a negative one; line and column are named. */
 Profile *profile_load(Arena *a, const char *path, Diag *d);
 
-/* Times by what they hang on: kind of node, threads, copies beside each other, device. A text file, one line each, in a folder. */
+/* Times by what they depend on: kind of node, threads, copies beside each other, device. A text file, one line each, in a folder. */
 typedef struct TimeCache { Arena *a; const char *file; Map of; bool changed; } TimeCache;
 
 /* dir NULL: $XDG_CACHE_HOME/pdcc or ~/.cache/pdcc; "none": nothing is kept. */

@@ -82,11 +82,11 @@ static bool take_grad_comm(Training *t, Diag *d)
 	const bool one = t->bucket == INT64_MAX, sequential = t->grad_comm && !strcmp(t->grad_comm, "sequential");
 
 	if (sequential && t->bucket && !one)
-		return diag_error(d, NOLOC, 9, "--grad-comm sequential sums all gradients at once, and --bucket %lld says how large a sum is that begins "
+		return diag_error(d, NOLOC, 9, "--grad-comm sequential is one AllReduce of all gradients, and --bucket %lld the size of one that begins "
 			"during the backward", (long long)t->bucket);
 	if (t->grad_comm && !strcmp(t->grad_comm, "pipelined")) {
 		if (one)
-			return diag_error(d, NOLOC, 9, "--grad-comm pipelined sums gradients during the backward, and --bucket none all of them at once");
+			return diag_error(d, NOLOC, 9, "--grad-comm pipelined begins AllReduce during the backward, and --bucket none is one behind it");
 		t->bucket = t->bucket ? t->bucket : 1 << 20;
 	}
 	t->bucket = sequential ? INT64_MAX : t->bucket;

@@ -1,4 +1,4 @@
-/* Hash maps keyed by string or by pointer. Iteration is in insertion order, so output never hangs on addresses. */
+/* Hash maps keyed by string or by pointer. Iteration is in insertion order, so output never depends on addresses. */
 #ifndef PDCC_IR_MAP_H
 #define PDCC_IR_MAP_H
 

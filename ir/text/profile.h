@@ -30,7 +30,7 @@ typedef struct Profile {
 const Value *node_known_by(const Node *n);
 /* Has it a time of its own where it is emitted? Not messages, views, and what only moves rows between microbatches. */
 bool node_is_timed(const Node *n);
-/* Everything that its time hangs on but machine and threads: op, attributes, types of operands and results. */
+/* Everything that its time depends on but machine and threads: op, attributes, types of operands and results. */
 const char *node_kind_text(Arena *a, const Node *n);
 
 /* What is said of a node, or of an input (n NULL); no times. */

@@ -80,11 +80,11 @@ static void unpack(Node *sum, const Stage *s, const SumModel *model, double byte
 	const double exact = sum_seconds(model, sum_named(cx->train->allreduce), bytes);
 
 	if (cx->explain)
-		buf_printf(cx->explain, "stage %d: a sum of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n", s->id, bytes,
+		buf_printf(cx->explain, "stage %d: an AllReduce of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n", s->id, bytes,
 			s->replicas, packed, cx->train->compress, exact);
 	if (packed < exact)
 		return;
-	diag_note(cx->d, NOLOC, "stage %d: a sum of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)", s->id,
+	diag_note(cx->d, NOLOC, "stage %d: an AllReduce of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)", s->id,
 		bytes, exact, packed, cx->train->compress);
 	attr_set_str(sum, "codec", "none");
 	attr_set_int(sum, "block", 0);
@@ -111,7 +111,7 @@ static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
 	if (by != (sum_is_small(model, bytes) ? SUM_EVERYONE : SUM_RING))
 		attr_set_str(sum, "by", sum_name(by));
 	if (cx->explain)
-		buf_printf(cx->explain, "stage %d: a sum of %.0f bytes over %d by %s: %.3g s, by the ring %.3g s\n", s->id, bytes,
+		buf_printf(cx->explain, "stage %d: an AllReduce of %.0f bytes over %d by %s: %.3g s, by the ring %.3g s\n", s->id, bytes,
 			s->replicas, by == SUM_EVERYONE ? "everyone to everyone" : sum_name(by), sum_seconds(model, by, bytes),
 			sum_seconds(model, SUM_RING, bytes));
 }
@@ -128,7 +128,7 @@ static double bucket_limit(const Stage *s, const Ready *g, int n, const SumModel
 	}
 	const double limit = sum_limit(model, rule, r, n);
 	if (cx->explain && model && n > 1 && rule->bucket <= 0)
-		buf_printf(cx->explain, "stage %d: gradients of %.0f bytes in %.0f buckets: the last sum ends %.3g s after the last backward "
+		buf_printf(cx->explain, "stage %d: gradients of %.0f bytes in %.0f buckets: the last AllReduce ends %.3g s after the last backward "
 			"began, with one bucket %.3g s\n", s->id, all, limit > 0 ? all / limit : 1,
 			sum_end(model, rule->by, r, n, limit > 0 ? limit : all), sum_end(model, rule->by, r, n, all));
 	return limit;

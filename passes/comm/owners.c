@@ -19,7 +19,7 @@ bool choose_owners(Node *sum, const Stage *s, PassCx *cx)
 
 	if (strcmp(attr_str(sum, "codec"), "none"))
 		return diag_error(cx->d, NOLOC, 430, "--comm ps: gradients go to the replica that owns them as they are; --compress %s packs "
-			"those that AllReduce sums", attr_str(sum, "codec"));
+			"those that go by AllReduce", attr_str(sum, "codec"));
 	for (int i = 0; i < sum->nin; i++) {
 		w[i] = gradient_of(sum->in[i]);
 		owner[i] = -1;

@@ -178,7 +178,7 @@ static Node *fuse_at(Module *m, PassCx *cx, Node *n)
 	return NULL;
 }
 
-/* Value.mark: hangs on a trained parameter. */
+/* Value.mark: depends on a trained parameter. */
 static void mark_trained(Graph *g, bool clear)
 {
 	for (Node *n = g->first; n; n = n->next) {

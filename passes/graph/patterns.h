@@ -30,7 +30,7 @@ bool match_scalar(const Value *v, double *x);
 bool match_is(const Value *v, double want);         /* such a constant, within 1e-6 of its size */
 bool match_near(double x, double want);                   /* equal within 1e-6 of want's size */
 
-bool match_trained(const Value *v);                 /* hangs on a parameter that is trained */
+bool match_trained(const Value *v);                 /* depends on a parameter that is trained */
 
 bool match_covers(const Match *p, const Node *n);
 /* Nothing but covered nodes reads what lies inside; `last` is the result. */

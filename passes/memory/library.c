@@ -1,5 +1,5 @@
 /* library: how much scratch memory each library call of a stage will need. The library itself is asked (runtime/cpu*.c
- * are linked into pdcc), with the number of threads that the program will run with, since its answer hangs on it.
+ * are linked into pdcc), with the number of threads that the program will run with, since its answer depends on it.
  * Equal calls are asked once. Reads OpDef.lib and the plan's devices; writes Node.scratch. */
 #include <string.h>
 #include "runtime/pd.h"

@@ -16,7 +16,7 @@
 
 enum { ALIGN = 64 };
 
-/* What is known of a class, while it is planned; hangs on its root's aux. */
+/* What is known of a class, while it is planned; found through its root's aux. */
 typedef struct Class {
 	Value   *root;
 	Graph   *graph;             /* where it is made */

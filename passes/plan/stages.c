@@ -1,6 +1,6 @@
 /* Which stage every node belongs to, once partition has cut the forward graph. Called by partition only.
  *
- * Forward nodes that compute something from activations ("main" nodes) are cut as a sequence. What hangs only on
+ * Forward nodes that compute something from activations ("main" nodes) are cut as a sequence. What depends only on
  * inputs, parameters and constants (masks, embeddings, reshaped labels, transposed weights) is computed where it is
  * first needed, so it never crosses a cut without need.
  *

@@ -1,7 +1,7 @@
 /* All rows of the lowest level of PipeDream's planner on a chain (pipedream_rows.c), by where two curves cross.
  *
  * Behind k a last stage of r machines costs max(A, S, X), A = A(i, k, m - r), S = (T + gradients) / r of the states (k, j],
- * X the transfers at its borders. A does not hang on j, and S falls as k grows: but for X a k with A(k) >= A(k') for some
+ * X the transfers at its borders. A does not depend on j, and S falls as k grows: but for X a k with A(k) >= A(k') for some
  * k' > k is never needed. What is left is a stack for each m - r on which A rises and S falls, so that the least of both
  * is where they cross, near to where they crossed for the state before. With X the two k there are tried, and what else
  * lies between the curves below the best plan known. A limit of memory is a first k for the number of versions and j.

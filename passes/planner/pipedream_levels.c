@@ -44,7 +44,7 @@ static bool settings_fit(const States *st, const PdOpt *o, Diag *d)
 			name[o->cost]);
 	if (o->fewer && o->memory > 0)
 		return diag_error(d, NOLOC, E_SETTINGS, "fewer workers and a limit of memory do not go together: the versions that a "
-			"stage keeps hang on how many workers are behind it");
+			"stage keeps depend on how many workers are behind it");
 	if (o->cost == PD_OLD && !st->total)
 		return diag_error(d, FILELOC(st->p->file), E_SETTINGS, "the cost 'old' is for chains; this graph branches");
 	if (bytes + 8.0 * st->n * st->n * (o->nlevel - 1) > TABLE_BYTES)

@@ -51,7 +51,7 @@ static double recompute_stage(Module *m, Stage *s, PassCx *cx, bool choose)
 	return time;
 }
 
-/* The slowest stage was what a step hung on. */
+/* The slowest stage was what a step depended on. */
 static void add_time(Module *m, Plan *plan, const double *more)
 {
 	double was = 0, is = 0;

@@ -5,7 +5,7 @@
 /* ---- batch normalization ----
  *
  * Sums are taken in f32 over short runs and in f64 over the runs, so that statistics of many
- * elements are as exact as f32 inputs allow; runs and their order hang on shapes alone, so the
+ * elements are as exact as f32 inputs allow; runs and their order depend on shapes alone, so the
  * bits are the same for any number of threads. */
 
 enum { CHUNKS = 16, RUN = 32 };     /* channels-last: parts of the rows, rows of one f32 sum */

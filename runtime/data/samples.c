@@ -1,7 +1,7 @@
 /* samples.c: which sample stands where in a run.
  *
  * Places are counted from 0 through the whole run: step, microbatch, place in it. An epoch is a run of `span`
- * places; within it the samples come in their order, or in one that hangs on seed and epoch alone. Nothing is
+ * places; within it the samples come in their order, or in one that depends on seed and epoch alone. Nothing is
  * kept: any place of any epoch is computed, so that every plan, every number of replicas and every resumed run
  * sees the same samples. */
 #include "rt.h"

@@ -2,7 +2,7 @@
  * attention out (product, scale, mask, softmax with statistics, product), of which its engines make one kernel. The plan is
  * the first that can be made of what its heuristics name (A, B, then those that only have to work), once per form before step 0.
  * Where there is none, or the first run is refused, the program's own kernels do it, and one line says so, with the library's
- * first reason; and with --reproducible, as what the library chooses hangs on the batch. Its backward is not asked for: GPT-2's heads
+ * first reason; and with --reproducible, as what the library chooses depends on the batch. Its backward is not asked for: GPT-2's heads
  * have dropout, whose draws have to be ours, its sums have no fixed order, and what it saves (five products where ours make seven) is
  * not known before it was timed.
  *

@@ -1,5 +1,5 @@
 /* gpu_graph.c: CUDA graphs. The functions of a device's actions (a forward, a backward, an update) start the same kernels with the
- * same arguments in every step, once what hangs on the step is read from device memory (pd_late). So each is captured in the third
+ * same arguments in every step, once what depends on the step is read from device memory (pd_late). So each is captured in the third
  * step, called once more as it was, and from the next step on started as one graph. Graphs are made between the two: the driver asks for
  * memory and may wait for all of the device, where in the middle of a step a message from another rank may be waited for. The first two
  * steps run as they are, and the second one is watched: what a function has the host do before its kernels (inputs, waits for messages) is

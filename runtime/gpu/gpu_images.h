@@ -49,7 +49,7 @@ template<class F, int V> struct vector {
 
 /* Channels-last images as a matrix of `rows` points and c columns. A block of 256 threads has up to `wide` vectors of columns beside
  * each other and `tall` rows at a time, of one of the chunks of `per` rows; `groups` such blocks beside each other have all columns.
- * All of it hangs on the shape alone, and so does the order of sums. */
+ * All of it depends on the shape alone, and so does the order of sums. */
 struct columns { int64_t rows, per; int c, vectors, wide, tall, groups, chunks; };
 
 /* What a thread has of them: its first column, its rows from `first` on, every tall-th, before `end`. */

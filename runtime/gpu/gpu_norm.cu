@@ -1,5 +1,5 @@
 /* gpu_norm.cu: batch normalization in training mode where cuDNN does not do it (gpu_bn.c): images of any type, plain or
- * channels-last; scale, bias and statistics are f32. Sums are always added in one order, which hangs on the shape alone. And what
+ * channels-last; scale, bias and statistics are f32. Sums are always added in one order, which depends on the shape alone. And what
  * lies between the library's statistics and ours.
  *
  * Plain: a block per channel, sums in f64. Channels-last: a matrix of points and channels (gpu_images.h), of which every block adds

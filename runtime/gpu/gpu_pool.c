@@ -64,7 +64,7 @@ void pd_pool_forward(const pd_pool *p, float *y, const float *x)
 	dnn_check(cudnnPoolingForward(dnn_handle(), o->how, &one, o->x, x, &none, o->y, y), "cudnnPoolingForward");
 }
 
-/* The gradient of an average does not hang on x and y, for which the library wants an address all the same. */
+/* The gradient of an average does not depend on x and y, for which the library wants an address all the same. */
 void pd_pool_backward(const pd_pool *p, float *dx, const float *dy)
 {
 	const pool *o = p->impl;

@@ -281,7 +281,7 @@ def draw(seed):
     finish(g)
     if g.chance(0.15):
         g.unused = [g.param((g.whole(1, 4),), lo=-1.0, hi=1.0)]
-    read = set(g.outs)                      # what the outputs hang on
+    read = set(g.outs)                      # what the outputs depend on
     for n in reversed(g.nodes):
         if read & set(n.output) and n.op_type != 'Shape':
             read |= set(n.input)

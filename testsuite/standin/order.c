@@ -7,7 +7,7 @@
  * what was done before its call, and over when its request is.
  *
  * Of four bytes the last write and the last read are kept (of reads that know nothing of each other several). The stand-in does things
- * in an order that agrees with all of this, whatever else it could have been: so what is found hangs on what is told to wait for what,
+ * in an order that agrees with all of this, whatever else it could have been: so what is found depends on what is told to wait for what,
  * not on what came first. Bytes of one such cell count as one. Pageable memory of the host is not looked at: a copy from or to there is
  * over, for the host, when the call returns. */
 #include <stdint.h>

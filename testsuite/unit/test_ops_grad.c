@@ -32,7 +32,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* ---- operands: graph inputs whose value hangs on aux ---- */
+/* ---- operands: graph inputs whose value depends on aux ---- */
 
 static Value *tensor(DType t, int rank, const int64_t *dim, double (*f)(int64_t i))
 {

@@ -18,9 +18,9 @@
 #include "passes/schedule/schedule.h"
 #include "passes/schedule/placement.h"
 
-/* ---- settings that hang on the model and on the machine ---- */
+/* ---- settings that depend on the model and on the machine ---- */
 
-/* Cores divided by the devices of the host, at least one: part of the plan, since results and speed hang on it. */
+/* Cores divided by the devices of the host, at least one: part of the plan, since results and speed depend on it. */
 static void choose_threads(Compile *c)
 {
 	Training *t = &c->o->t;

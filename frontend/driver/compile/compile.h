@@ -35,7 +35,7 @@ typedef struct Compile {
 /* The cluster, and what is decided from it and the flags alone: threads, and the size of a microbatch where flags say it;
  * why: how the latter was found. compile_read does this first. */
 bool compile_machine(Compile *c, const char **why);
-/* The model and the cluster; settings that hang on both (microbatch size, threads) are decided here and printed. */
+/* The model and the cluster; settings that depend on both (microbatch size, threads) are decided here and printed. */
 bool compile_read(Compile *c);
 /* The model again, as compile_read read it, with so many samples in what is compiled; NULL after a diagnostic. */
 Module *compile_import(Compile *c, int64_t micro);

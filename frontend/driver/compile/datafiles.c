@@ -27,7 +27,7 @@ static bool unread_data(Compile *c, const char *name, const char **names, int n)
 
 	for (int i = 0; i < c->ninput; i++)
 		if (!strcmp(c->input[i], name)) {
-			diag_warn(c->d, NOLOC, "data-unread", "data for '%s': the loss does not hang on this input", name);
+			diag_warn(c->d, NOLOC, "data-unread", "data for '%s': the loss does not depend on this input", name);
 			return true;
 		}
 	for (int i = 0; i < n; i++)

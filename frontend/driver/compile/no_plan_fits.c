@@ -155,7 +155,7 @@ static Way limited(Arena *a, const Way *as_is, const Fit *f, int64_t bytes)
 	return w;
 }
 
-/* The search for plans hangs on limits, so a plan that needs less may be found under a smaller one. */
+/* The search for plans depends on limits, so a plan that needs less may be found under a smaller one. */
 static Fit smallest(const Compile *c, const Way *as_is, Fit f)
 {
 	enum { TIMES = 4 };

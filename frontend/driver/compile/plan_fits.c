@@ -1,7 +1,7 @@
 /* A plan that fits. Planners estimate memory (planmodel.h), memplan lays it out to the byte and refuses what does
  * not fit: then the planner is asked again with its estimate corrected, at last for the plans that need least; where the
  * size of a microbatch is open, the next size is tried. Where none of that fits, the plans that are expected to need least
- * (Plan.lean) are compiled one by one, of every size, and the fastest of those that fit is taken. They do not hang on how much
+ * (Plan.lean) are compiled one by one, of every size, and the fastest of those that fit is taken. They do not depend on how much
  * memory there is, so the least that one of them needs is the smallest limit that will do (no_plan_fits.c says it). Of a plan
  * whose replicas are said the cuts are looked for in the same way; where none do, E0601 is that of the cuts that lack least. */
 #define _POSIX_C_SOURCE 200809L        /* open_memstream */

@@ -390,11 +390,11 @@ const Opt opt_table[] = {
 		FLAG, TR(no_opsw), 0, 0, 0, 0 },
 	{ "Communication", "no-opau", NULL, "norms and clipping of what servers sum stay with the devices, who have the sums sent and give them back",
 		FLAG, TR(no_opau), 0, 0, 0, 0 },
-	{ "Communication", "allreduce", "A", "sums over replicas: auto (each by the timing model), ring, doubling, halving, pairwise, hosts (inside, then between), vendor (MPI's)", CALL, 0, o_allreduce, 0, 0, 0 },
+	{ "Communication", "allreduce", "A", "AllReduce over replicas: auto (each by the timing model), ring, doubling, halving, pairwise, hosts (inside, then between), vendor (MPI's)", CALL, 0, o_allreduce, 0, 0, 0 },
 	{ "Communication", "dense", "PATTERN", "tables whose gradients are summed whole, though a step touches few of their rows", TEXT, TR(dense), 0, 0, 0, 0 },
-	{ "Communication", "bucket", "BYTES", "sums of gradients begin during the backward, in parts of so many bytes (1M); auto; none: one sum behind it", CALL, 0,
+	{ "Communication", "bucket", "BYTES", "AllReduce of gradients begins during the backward, in buckets of so many bytes (1M); auto; none: one AllReduce behind it", CALL, 0,
 		o_bucket, 0, 0, 0 },
-	{ "Communication", "grad-comm", "G", "sequential: one sum behind the last backward, as --bucket none; pipelined: sums begin during it, in parts of 1M or what "
+	{ "Communication", "grad-comm", "G", "sequential: one AllReduce behind the last backward, as --bucket none; pipelined: AllReduce begins during it, in buckets of 1M or what "
 		"--bucket says; auto", CALL, 0, o_grad_comm, 0, 0, 0 },
 	{ "Communication", "compress", "C", "gradients between replicas: none, trunc16, bf16, q8 or q8:block=128; auto:q8: only where that is predicted, and measured in the first steps, to be faster; q8,ef: with error feedback", CALL, 0, o_compress, 0, 0, 0 },
 	{ "Train", "train", "FILE", "train.yaml; flags override it", TEXT, AT(train), 0, 0, 0, 0 },

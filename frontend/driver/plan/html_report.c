@@ -75,7 +75,7 @@ static void facts(Page *p)
 		fact(p, "one device", arena_printf(c->a, "%s, %.2f times as long", time_text(c->a, c->plan.one_time), c->plan.one_time / s->each));
 	fact(p, "bubble", arena_printf(c->a, "%.1f %%", 100 * s->bubble));
 	fact(p, "bottleneck", plan_bottleneck(c, s, &w));
-	fact(p, "where it goes", arena_printf(c->a, "work %s, sums %s, update %s, waiting %s (stage %d)", time_text(c->a, w.t.work),
+	fact(p, "where it goes", arena_printf(c->a, "work %s, AllReduce %s, update %s, idle %s (stage %d)", time_text(c->a, w.t.work),
 		time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), w.stage));
 	fact(p, "optimizer", opt_kind_name[opt_kind(&c->o->t.opt)]);
 	buf_puts(p->b, "<tr><td>command</td><td><code>");
@@ -160,7 +160,7 @@ static void links(Page *p)
 	if (!p->s->nload)
 		return;
 	HEAD(p, p->s->steps > 1 ? "Bytes between devices, of all steps that are shown" : "Bytes between devices in a step", "link", ">messages",
-		">sums", ">together", ">data parallelism", ">busiest port");
+		">AllReduce", ">together", ">data parallelism", ">busiest port");
 	for (int i = 0; i < p->s->nload; i++) {
 		const SimLoad *x = &p->s->load[i];
 		const Link l = cluster_link_of(&c->cluster, x->line);
@@ -175,7 +175,7 @@ static void links(Page *p)
 		buf_puts(p->b, "</tr>\n");
 	}
 	buf_printf(p->b, "</table>\n<details><summary>between every two devices (%d)</summary>\n", n);
-	HEAD(p, NULL, "from", "to", ">messages", ">sums", ">losses and counts");
+	HEAD(p, NULL, "from", "to", ">messages", ">AllReduce", ">losses and counts");
 	for (int i = 0; i < n && i < PAIRS; i++) {
 		buf_puts(p->b, "<tr>");
 		cell(p, NULL, arena_printf(c->a, "%d %s", pair[i].from, device_text(p->s, pair[i].from)));

@@ -103,7 +103,7 @@ void print_loads(const Compile *c, const Sim *s, FILE *f)
 {
 	if (!s->nload)
 		return;
-	fprintf(f, "  %-32s  %10s  %10s  %10s  %13s  busiest port\n", s->steps > 1 ? "bytes" : "bytes a step", "messages", "sums", "together",
+	fprintf(f, "  %-32s  %10s  %10s  %10s  %13s  busiest port\n", s->steps > 1 ? "bytes" : "bytes a step", "messages", "AllReduce", "together",
 		"data parallel");
 	for (int i = 0; i < s->nload; i++) {
 		const SimLoad *x = &s->load[i];
@@ -129,7 +129,7 @@ static void print_summary(const Compile *c, const Sim *s)
 	if (s->steps > 1)
 		printf("  %d steps from the first forward to the last update: %s; below is about all of them\n", s->steps,
 			time_text(c->a, s->step));
-	printf("  pipeline %s, bubble %.1f %%; sums and update %s\n", time_text(c->a, s->pipeline),
+	printf("  pipeline %s, bubble %.1f %%; AllReduce and update %s\n", time_text(c->a, s->pipeline),
 		100 * s->bubble, time_text(c->a, s->step - s->pipeline));
 	print_stages(c, s);
 	print_loads(c, s, stdout);

@@ -69,7 +69,7 @@ Where plan_where(const Sim *s)
 	return w;
 }
 
-const char *const plan_term_name[] = { "work", "sums", "update", "waiting" };
+const char *const plan_term_name[] = { "work", "AllReduce", "update", "idle" };
 
 /* The largest of four, or of the differences to four others. */
 int plan_largest_term(const PlanTerms *x, const PlanTerms *less)
@@ -103,7 +103,7 @@ const char *plan_bottleneck(const Compile *c, const Sim *s, const Where *w)
 	case 0:
 		return arena_printf(c->a, "stage %d computes for %.0f %% of the step", w->stage, 100 * w->t.work / step);
 	case 1:
-		return arena_printf(c->a, "stage %d sums gradients over its replicas for %.0f %% of the step", w->stage,
+		return arena_printf(c->a, "stage %d spends %.0f %% of the step on AllReduce over its replicas", w->stage,
 			100 * w->t.sum / step);
 	case 2:
 		return arena_printf(c->a, "stage %d updates its weights for %.0f %% of the step", w->stage, 100 * w->t.update / step);
@@ -283,7 +283,7 @@ static void print_sums(const Compile *c, const Sim *s, FILE *f)
 		const SumWay *way = m.between.beta > 0 ? &m.between : &m.within;
 
 		if (x->replicas > 1 && sums > 0)
-			fprintf(f, "  sums of stage %d: %s beside %s of computing, efficiency at best %.2f (alpha %s, beta %.3g ns/B, gamma %.3g ns/B, S %s)\n",
+			fprintf(f, "  AllReduce of stage %d: %s beside %s of computing, efficiency at best %.2f (alpha %s, beta %.3g ns/B, gamma %.3g ns/B, S %s)\n",
 				t, time_text(c->a, sums), time_text(c->a, work), work / (work > sums ? work : sums), time_text(c->a, way->alpha),
 				1e9 * way->beta, 1e9 * m.gamma, time_text(c->a, m.sync));
 	}
@@ -298,7 +298,7 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 		c->plan.by ? c->plan.by : "", c->plan.by ? ")" : "", c->m->schedule->name, c->m->microbatches,
 		c->m->microbatches == 1 ? "" : "es", c->m->batch, cluster_name(c));
 	print_stages(c, s, f);
-	fprintf(f, "  step %s (%.*f samples/s): work %s, sums %s, update %s, waiting %s; bubble %.1f %%\n",
+	fprintf(f, "  step %s (%.*f samples/s): work %s, AllReduce %s, update %s, idle %s; bubble %.1f %%\n",
 		time_text(c->a, s->each), s->each > 0 && samples / s->each < 100, s->each > 0 ? samples / s->each : 0, time_text(c->a, w.t.work),
 		time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), 100 * s->bubble);
 	fprintf(f, "  one device: %s, %.2f times as long\n", time_text(c->a, c->plan.one_time), s->each > 0 ?

@@ -7,7 +7,7 @@
  *                                    norm is only told (--gnorm)
  * Loss scaling (fp16): gradients are those of the loss times LossScale(), so with `scaled` m is n times that; a norm that is
  * no number is no fault then, but this step's update is left out on all devices.
- * Squares are added in f64, in blocks (of whole rows, where there are some) whose bounds hang on the shape alone, parameters in the module's order: every plan has
+ * Squares are added in f64, in blocks (of whole rows, where there are some) whose bounds depend on the shape alone, parameters in the module's order: every plan has
  * the same bits. SquareSum counts as an update of its parameter and writes nothing: each holder of a tied one has its own,
  * and all of them tell the same. */
 #include "../common/common.h"

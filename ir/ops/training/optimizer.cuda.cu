@@ -1,4 +1,4 @@
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
  * step. */
 namespace device::NAME {
 static __global__ void run(T *w,
@@ -27,7 +27,7 @@ static __global__ void run(T *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 #include "optimizer.rate.part.h"

@@ -74,7 +74,7 @@ def same_tree(a, b):
 
 
 def masked(name, path):
-    """Text of an emitted file; scratchpads of library calls, and what hangs on their size, are left out."""
+    """Text of an emitted file; scratchpads of library calls, and what depends on their size, are left out."""
     text = open(path).read()
     if name in LIBRARY:
         text = re.sub(r'(\.hash = |\.arena = |of library calls, |Arena of )"?[0-9a-f]+', r'\1...', text)

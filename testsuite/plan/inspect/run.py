@@ -5,7 +5,7 @@
 
 A case is a file cases/NAME.txt: lines `make ARGS` (of pdcc, what is looked at), a line `run ARGS` (MODELS is
 testsuite/models; commands run in an empty folder), a line `exit N`, then what is printed: standard output, then standard
-error. No line may be wider than 100 columns. Numbers hang on the model and on
+error. No line may be wider than 100 columns. Numbers depend on the model and on
 the cost model's numbers for a device that nothing is said of, not on this machine. Last line: `N passed, N failed`.
 """
 import argparse, difflib, glob, os, re, shlex, subprocess, sys, tempfile

@@ -188,7 +188,7 @@ PD_HOST void running_4x2(float *r, const float *rows)
 	PD_LAUNCH(device::running_4x2::run, pd_blocks(2, 256), 256, 0, r, rows);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
  * step. */
 namespace device::momentum_18 {
 static __global__ void run(float *w,
@@ -209,7 +209,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.01;
@@ -247,7 +247,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.01;
@@ -285,7 +285,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.01;
@@ -323,7 +323,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.01;

@@ -277,7 +277,7 @@ PD_HOST void add_16(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::add_16::run, pd_blocks(16 / 4, 256), 256, 0, y, a, b);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
  * step. */
 namespace device::sgd_24 {
 static __global__ void run(float *w,
@@ -296,7 +296,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.5;
@@ -330,7 +330,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.5;
@@ -364,7 +364,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.5;

@@ -223,7 +223,7 @@ PD_HOST void fused_mul_sum_8_4bbd5c7f(float *y, const float *x0, const float *x1
 	PD_LAUNCH(device::fused_mul_sum_8_4bbd5c7f::run, pd_blocks(8 / 4, 256), 256, 0, y, x0, x1, x2, x3);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
  * step. */
 namespace device::sgd_16 {
 static __global__ void run(float *w,
@@ -242,7 +242,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.5;

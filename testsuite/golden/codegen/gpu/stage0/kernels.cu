@@ -30,7 +30,7 @@ PD_HOST void relugrad_20(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::relugrad_20::run, pd_blocks(20 / 4, 256), 256, 0, y, a, b);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
  * step. */
 namespace device::adam_30 {
 static __global__ void run(float *w,
@@ -53,7 +53,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.01;
@@ -97,7 +97,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.01;

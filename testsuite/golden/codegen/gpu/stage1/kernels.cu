@@ -119,7 +119,7 @@ PD_HOST void score_loss_grad_4x3(float *dx, const float *dy, const float *x, con
 	PD_LAUNCH(device::score_loss_grad_4x3::run, 4, 32, 0, dx, dy, x, sums, labels, weights);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what hangs on the
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
  * step. */
 namespace device::adam_15 {
 static __global__ void run(float *w,
@@ -142,7 +142,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.01;
@@ -186,7 +186,7 @@ static __global__ void run(float *w,
 	}
 }
 
-/* What hangs on the step. */
+/* What depends on the step. */
 static void late(double *to)
 {
 	const double lr = 0.01;
