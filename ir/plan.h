@@ -9,10 +9,9 @@ typedef struct PlanStage {
 	int         replicas;
 	double      fwd, bwd;       /* predicted seconds per microbatch */
 	double      update;         /* predicted seconds per step: optimizer, and summing gradients over the replicas */
-	int64_t     weight_bytes;   /* weights that are used here */
 	int64_t     out_bytes;      /* per microbatch, to later stages; gradients come back in the same size */
-	int         nodes, heavy;   /* forward nodes; those with a library call */
-	const char *first, *last;   /* ONNX names of its first and last heavy node */
+	int         nodes;          /* of its forward */
+	const char *first, *last;   /* ONNX names of its first and last node with a library call */
 	const char *until;          /* the segment it ends with, as plan files name it; NULL: the end */
 } PlanStage;
 
@@ -56,8 +55,6 @@ typedef struct Plan {
 	const char *by;             /* what proposed it: a planner, "local search", "as asked" */
 	PlanTerms   terms;          /* of step_time */
 	int         slow_stage;     /* the stage whose devices compute most */
-	const char *link;           /* the busiest kind of link, for messages; NULL: there are none */
-	double      link_busy;      /* its share of the step */
 	PlanOther  *other; int nother;      /* what came next, best first */
 	long        tried, played;  /* plans that were looked at; those that were simulated */
 	double      peak;           /* estimated bytes of the fullest device */

@@ -113,8 +113,6 @@ typedef struct Trial {
 	 * else it waits for (other stages, messages, filling and draining). They add up to step. */
 	double      work, sum, update, wait;
 	int         slow_stage;     /* that device's */
-	double      busiest;        /* share of the step that the busiest link moves messages */
-	int         busiest_line;   /* of the cluster (cluster_link_of); -1: there are none */
 } Trial;
 
 /* Costs of a stage of a trial. */

@@ -457,12 +457,6 @@ static void terms(Trial *t, const Sim *sim)
 	for (int i = t->n - 1; i >= 0; i--)
 		for (int k = 0; k < t->replicas[i]; k++)
 			t->slow_stage = s->device[i][k] == slow ? i : t->slow_stage;
-	t->busiest_line = -1;
-	for (int i = 0; i < sim->nload; i++)
-		if (sim->load[i].busy / t->step > t->busiest) {
-			t->busiest = sim->load[i].busy / t->step;
-			t->busiest_line = sim->load[i].line;
-		}
 }
 
 void trial_play(const PlanModel *p, Trial *t)

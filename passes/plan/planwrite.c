@@ -28,7 +28,6 @@ static void describe(const Segments *p, Plan *plan)
 			continue;
 		s->nodes++;
 		if (optab[n->op]->flags & OP_HEAVY) {
-			s->heavy++;
 			s->last = node_label(n);
 			s->first = s->first ? s->first : s->last;
 		}
@@ -37,12 +36,7 @@ static void describe(const Segments *p, Plan *plan)
 				if (used_in(n->out[o], t))
 					s->out_bytes += value_bytes(n->out[o]);
 	}
-	for (int s = 0; s < plan->nstage; s++)
-		for (int i = 0; i < p->m->nparam; i++)
-			if (p->m->param[i]->param->kind == PARAM_WEIGHT && used_in(p->m->param[i], s))
-				plan->stage[s].weight_bytes += value_bytes(p->m->param[i]);
 }
-
 
 static double alone(const PlanModel *p, int64_t micro)
 {
@@ -197,15 +191,6 @@ static void list_lean(Segments *g, Plan *plan, const PlanSearch *s)
 	}
 }
 
-static const char *line_name(Arena *a, const Cluster *c, int line)
-{
-	const Link l = cluster_link_of(c, line);
-
-	if (l.scope == LINK_BETWEEN)
-		return arena_printf(a, "%s %s - %s", l.kind ? l.kind : "link", c->host[l.host_a].name, c->host[l.host_b].name);
-	return arena_printf(a, "%s %s", l.kind ? l.kind : "link", l.scope == LINK_WITHIN ? "within a host" : "between hosts");
-}
-
 static void write_reasons(Segments *g, const PlanSearch *s, const Trial *t)
 {
 	Arena *a = g->m->arena;
@@ -213,8 +198,6 @@ static void write_reasons(Segments *g, const PlanSearch *s, const Trial *t)
 
 	plan->terms = terms_of(t, (double)plan->microbatches);
 	plan->slow_stage = t->slow_stage;
-	plan->link = t->busiest_line >= 0 ? line_name(a, s->p->c, t->busiest_line) : NULL;
-	plan->link_busy = t->busiest;
 	plan->tried = s->n;
 	plan->played = s->played;
 	plan->peak = t->peak;
