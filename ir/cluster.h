@@ -66,19 +66,19 @@ Link cluster_link_of(const Cluster *c, int line);
 
 
 typedef struct Binding { const char *name; int axis; int64_t value; } Binding;   /* axis -1: a symbolic name */
-typedef struct DataInput { const char *input, *path, *kind; } DataInput;    /* kind NULL: the common one */
+typedef struct DataInput { const char *input, *path; DataKind kind; } DataInput;    /* DATA_UNSAID: the common one */
 
 typedef struct Training {
 	const char *file;
 	Binding    *bind; int nbind;
 	Binding    *batch_axis; int nbatch_axis;       /* input -> axis */
-	const char *data_kind;          /* "synthetic", "npy", "idx", "raw", "tokens", "tokens32" */
+	DataKind    data_kind;          /* of all inputs that say none; DATA_UNSAID: synthetic */
 	DataInput  *data; int ndata;
 	bool        shuffle;
-	const char *last;               /* samples that fill no step at the end of an epoch: "wrap", "keep", "drop"; NULL: wrap */
+	LastSamples last;               /* samples that fill no step at the end of an epoch */
 	struct {                        /* the evaluation set; in steps, or in epochs where that is 0, and at the end */
 		bool        on;
-		const char *kind;       /* NULL: data_kind */
+		DataKind    kind;       /* DATA_UNSAID: data_kind */
 		DataInput  *data; int ndata;
 		int64_t     every, epochs, samples;
 		bool        averages;   /* of the weights (optimizer setting ema), in their place */
@@ -94,8 +94,8 @@ typedef struct Training {
 	const char **parameters; int nparameters;       /* globs: parameters, whatever the reader would guess */
 	const char **trainable; int ntrainable; /* globs; empty: all */
 	Binding    *padding; int npadding;      /* embedding table (a glob) -> its row of padding, in value */
-	const char *dropout;            /* "as_exported" | "off" */
-	const char *batchnorm;          /* "micro" | "frozen" */
+	Dropout     dropout;
+	BatchNormBy batchnorm;
 	uint64_t    seed;
 	int         init_random;        /* 0: from the file; else seed */
 	bool        reproducible;
@@ -107,30 +107,32 @@ typedef struct Training {
 	const char *plan;               /* "2-1-1", NULL: auto */
 	bool        choose_schedule;    /* --schedule auto was asked for: by simulation */
 	ScheduleSpec schedule;
-	const char *warmup_policy;      /* "A", "B", "auto" */
-	const char *replica_split;      /* "round-robin", "slice", "auto" */
-	const char *stash;              /* pipedream: "auto", "on", "none"; NULL: auto */
+	WarmupPolicy warmup_policy;     /* WARMUP_UNSAID: auto */
+	ReplicaSplit replica_split;
+	Stash       stash;              /* pipedream */
 	bool        vertical_sync;
 	int64_t     pipe_sgd;           /* K: an update has the gradients of K - 1 steps before; 0, 1: its own */
 	int64_t     warmup_steps, warmup_epochs;        /* asynchronous: so many steps, and so many epochs, are flushed first */
-	const char *recompute;          /* "none", "stage", "auto" */
+	Recompute   recompute;
 	const struct GivenPlan *given;  /* --plan FILE, read (plan.h); else NULL */
-	const char *planner;            /* "auto", "pipedream", "dapple", "blocks", "exhaustive"; NULL: auto */
+	PlannerKind planner;
 	int64_t     max_stages;         /* of plans that are looked for; 0: any */
 	bool        no_pipeline, no_dp; /* those have one stage; no replicas */
-	const char *dp_cost;            /* of pipedream: "measured", "seed", "sosp", "code"; NULL: measured */
-	const char *target;             /* "c" | "cuda"; "auto" until the cluster is read */
+	DpCost      dp_cost;            /* of pipedream */
+	Target      target;             /* as asked */
+	Target      found;              /* what TARGET_AUTO came to with the first cluster that was read; TARGET_AUTO: none was */
 	const char *cc, *nvcc;          /* compilers of the emitted Makefile; NULL: gcc, the toolkit's nvcc */
-	const char *optimize;           /* "0" to "3": -O there */
+	OptLevel    optimize;           /* -O there; OPT_LEVEL_UNSAID: 3 */
 	bool        debug;              /* -g there */
 	const char *arch;               /* of GPUs, as nvcc calls it: "sm_90" */
 	int         threads;            /* per device; 0: from cluster or machine */
-	const char *allreduce;          /* "ring", "doubling", "halving", "pairwise", "hosts", "vendor"; NULL: auto */
+	AllReduceBy allreduce;
 	const char *dense;              /* name or pattern of tables whose gradients travel whole; NULL: none */
 	int64_t     bucket;             /* least bytes of a sum that begins during the backward; 0: auto, INT64_MAX: one sum */
-	const char *grad_comm;          /* "auto", "sequential", "pipelined" until all is read (training_complete): bucket then */
-	const char *comm;               /* "allreduce", "ps", "hybrid"; NULL: allreduce. "ps-sync", "async" until all is read: ps and sync */
-	const char *sync;               /* "sync"; "async": servers apply what a device pushes when it comes; NULL: sync */
+	GradComm    grad_comm;          /* as asked; training_complete chooses bucket by it */
+	Comm        comm;               /* COMM_UNSAID: allreduce */
+	ServerSync  comm_sync;          /* of the servers, as --comm ps-sync and async say with ps */
+	ServerSync  sync;               /* as --sync says; both unsaid: synchronous */
 	int64_t     staleness;          /* async: a device is at most so many steps ahead of the slowest; -1: any */
 	int64_t     servers;            /* processes that hold parameters; 0: one per host */
 	int64_t     partitions;         /* pieces of tables at servers, by rows; -1: searched by cost; 0: whole */
@@ -139,14 +141,18 @@ typedef struct Training {
 	bool        no_local_agg;       /* devices of a host push each for itself */
 	bool        no_opsw;            /* slices of parameters at servers and of their gradients stay with the devices */
 	bool        no_opau;            /* what is between sums at servers and updates stays with the devices */
-	const char *compress;           /* of gradients on the wire: "trunc16", "bf16", "q8"; NULL: not at all */
-	bool        compress_if;        /* only sums that are predicted to end earlier so */
-	int         compress_block;     /* elements that share a step of q8 */
-	bool        compress_feedback;  /* what packing takes away is added in the next step */
-	double      loss_scale;         /* of fp16, at first; 0: 65536 */
-	int64_t     scale_every;        /* so many steps without overflow double it; 0: 2000 */
+	struct {                        /* of gradients on the wire */
+		Codec codec;
+		bool  if_faster;        /* only sums that are predicted to end earlier so */
+		int   block;            /* elements that share a step of q8 */
+		bool  feedback;         /* what packing takes away is added in the next step */
+	} compress;
+	struct {                        /* mixed precision */
+		AmpKind kind;
+		double  scale;          /* of the loss with fp16, at first; 0: 65536 */
+		int64_t every;          /* so many steps without overflow double it; 0: 2000 */
+	} amp;
 	bool        gnorm;              /* the norm of the gradient goes into progress lines and metrics */
-	const char *amp;                /* mixed precision: "bf16", "fp16"; NULL: f32 alone */
 	bool        check_numerics;     /* the programs look for NaN in every tensor that they make */
 	bool        f64;                /* checking mode: every float is f64, plain loops */
 } Training;
@@ -154,19 +160,19 @@ typedef struct Training {
 /* Is the loss scaled, and a step whose gradients overflow without update (fp16)? */
 static inline bool amp_scaled(const Training *t)
 {
-	return t && t->amp && !strcmp(t->amp, "fp16") && !t->f64;
+	return t && t->amp.kind == AMP_FP16 && !t->f64;
 }
 
 /* Are programs written for GPUs? No training: no. */
 static inline bool target_cuda(const Training *t)
 {
-	return t && t->target && !strcmp(t->target, "cuda");
+	return t && (t->target == TARGET_AUTO ? t->found : t->target) == TARGET_CUDA;
 }
 
 /* Do servers apply every device's gradient when it comes? */
 static inline bool served_async(const Training *t)
 {
-	return t && t->sync && !strcmp(t->sync, "async");
+	return t && (t->sync == SERVERS_ASYNC || t->comm_sync == SERVERS_ASYNC);
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include "ir/base/diag.h"
 #include "ir/base/map.h"
 #include "schedule_kind.h"
+#include "settings.h"
 #include "type.h"
 
 typedef struct Node Node;
@@ -190,8 +191,8 @@ static inline bool stage_enters(const Stage *s) { return s->entry_bytes > 0; }
 
 /* How the model is trained; from train.yaml and flags, written into the IR by the train pass. */
 typedef struct LossTerm {
-	const char *output;         /* scalar output of the graph, or the logits when kind is not "output" */
-	const char *kind;           /* "output", "softmax_ce", "mse" */
+	const char *output;         /* scalar output of the graph, or the logits when kind is not LOSS_OUTPUT */
+	LossKind    kind;
 	const char *labels;         /* input to add; NULL: "labels" */
 	double      weight;
 	int64_t     ignore_index;   /* INT64_MIN: none */

@@ -403,7 +403,7 @@ static double peak_flops(const Build *b)
 	for (int t = 0; t < b->m->nstage; t++)
 		for (int r = 0; r < b->m->stage[t]->replicas; r++) {
 			const Device *d = &b->c->device[b->m->stage[t]->device[r]];
-			const double flops = b->t->amp ? d->half_flops : d->flops;
+			const double flops = b->t->amp.kind != AMP_OFF ? d->half_flops : d->flops;
 			if (b->m->stage[t]->server || next_chunk(b, t) >= 0)
 				continue;
 			if (!(flops > 0))
@@ -428,8 +428,8 @@ static void write_watch(const Build *b, Cw *w)
 		cw_line(w, ".metrics = { .every = %" PRId64 ", .jsonl = %s, .csv = %s, .tensorboard = %s },", t->metrics_every,
 			t->jsonl ? quoted(b->a, t->jsonl) : "NULL", t->csv ? quoted(b->a, t->csv) : "NULL",
 			t->tensorboard ? quoted(b->a, t->tensorboard) : "NULL");
-	if (t->last && strcmp(t->last, "wrap"))
-		cw_line(w, ".last = %s,", strcmp(t->last, "keep") ? "PD_LAST_DROP" : "PD_LAST_KEEP");
+	if (t->last != LAST_WRAP)
+		cw_line(w, ".last = %s,", t->last == LAST_KEEP ? "PD_LAST_KEEP" : "PD_LAST_DROP");
 	if (t->eval.on)
 		cw_line(w, ".eval = { .on = true, .accuracy = %s, .every = %" PRId64 ", .epochs = %" PRId64 ", .samples = %" PRId64 "%s },",
 			counts_hits(b->m) ? "true" : "false", t->eval.every, t->eval.epochs, t->eval.samples, t->eval.averages ? ", .averages = true" : "");
@@ -485,8 +485,8 @@ static void write_program(Build *b, Cw *w, int rank)
 	if (b->t->gnorm || b->t->opt.clip_norm > 0)
 		cw_line(w, ".gnorm = true,");
 	if (amp_scaled(b->t))
-		cw_line(w, ".loss_scale = %.17g, .scale_every = %" PRId64 ",", b->t->loss_scale > 0 ? b->t->loss_scale : 65536.0,
-			b->t->scale_every > 0 ? b->t->scale_every : 2000);
+		cw_line(w, ".loss_scale = %.17g, .scale_every = %" PRId64 ",", b->t->amp.scale > 0 ? b->t->amp.scale : 65536.0,
+			b->t->amp.every > 0 ? b->t->amp.every : 2000);
 	write_watch(b, w);
 	if (b->t->ckpt_dir)
 		cw_line(w, ".ckpt = { .dir = %s, .every = %" PRId64 ", .keep = %" PRId64 " },", quoted(b->a, b->t->ckpt_dir),

@@ -60,7 +60,7 @@ static bool write_makefile(Build *b)
 {
 	Arena *a = b->a;
 	const Training *train = b->t;
-	const char *level = train->optimize ? train->optimize : "3", *debug = train->debug ? " -g" : "";
+	const char *level = setting_word(SET_OF_OptLevel, (int)(train->optimize != OPT_LEVEL_UNSAID ? train->optimize : OPT_LEVEL_3)), *debug = train->debug ? " -g" : "";
 	Buf out = { 0 }, rules = { 0 }, settings = { 0 };
 	const int world = b->m->schedule->ndevice;
 	const char *first = "", *smaller = "", *after = b->gpu ? " | obj/toolkit" : "";

@@ -404,7 +404,7 @@ static bool write_frame(Build *b, int n)
 
 bool codegen_cases(Module *const *m, const char *const *name, int n, const Training *t, const char *dir, Diag *d)
 {
-	const Training plain = { .opt = { .kind = OPT_SGD }, .target = t->target, .arch = t->arch };
+	const Training plain = { .opt = { .kind = OPT_SGD }, .target = t->target, .found = t->found, .arch = t->arch };
 	Build b = { .t = &plain, .a = arena_new(), .d = d, .dir = dir, .gpu = target_cuda(t) };
 	Case *c = NEWN(b.a, Case, n);
 	Names functions;

@@ -225,12 +225,12 @@ void write_params(StageCx *x, Cw *w)
 }
 
 /* The file of an input among n, and its kind; false: it has none. */
-static bool input_source(const DataInput *data, int n, const char *name, const char **kind, const char **path)
+static bool input_source(const DataInput *data, int n, const char *name, DataKind *kind, const char **path)
 {
 	for (int i = 0; i < n; i++)
 		if (!strcmp(data[i].input, name)) {
 			*path = data[i].path ? data[i].path : "";
-			*kind = data[i].kind ? data[i].kind : *kind;
+			*kind = data[i].kind != DATA_UNSAID ? data[i].kind : *kind;
 			return true;
 		}
 	return false;
@@ -240,16 +240,16 @@ static void write_source(const StageCx *x, Cw *w, const Value *v)
 {
 	const Training *t = x->b->t;
 	Arena *a = x->b->a;
-	const char *kind = t && t->data_kind ? t->data_kind : "synthetic", *path = "", *eval = t && t->eval.kind ? t->eval.kind : kind;
+	DataKind kind = t && t->data_kind != DATA_UNSAID ? t->data_kind : DATA_SYNTHETIC;
+	DataKind eval = t && t->eval.kind != DATA_UNSAID ? t->eval.kind : kind;
+	const char *path = "";
 
-	if (v->presence)
-		kind = "presence";
-	else if (t)
+	if (t && !v->presence)
 		input_source(t->data, t->ndata, v->name, &kind, &path);
 	cw_line(w, ".batch_axis = %d, .range = %" PRId64 ", .kind = %s, .path = %s,", v->batch_axis, v->index_range,
-		quoted(a, kind), quoted(a, path));
+		quoted(a, v->presence ? "presence" : setting_word(SET_OF_DataKind, (int)kind)), quoted(a, path));
 	if (t && t->eval.on && input_source(t->eval.data, t->eval.ndata, v->name, &eval, &path))
-		cw_line(w, ".eval_kind = %s, .eval_path = %s,", quoted(a, eval), quoted(a, path));
+		cw_line(w, ".eval_kind = %s, .eval_path = %s,", quoted(a, setting_word(SET_OF_DataKind, (int)eval)), quoted(a, path));
 }
 
 void write_inputs(StageCx *x, Cw *w)

@@ -9,8 +9,7 @@
 
 void training_defaults(Training *t)
 {
-	*t = (Training){ .data_kind = NULL, .dropout = "as_exported", .batchnorm = "micro", .recompute = "none",
-		.warmup_policy = "auto", .replica_split = "auto", .target = "c", .arch = "sm_90", .optimize = "3",
+	*t = (Training){ .warmup_policy = WARMUP_AUTO, .replica_split = SPLIT_AUTO, .found = TARGET_AUTO, .arch = "sm_90",
 		.staleness = -1, .seed = 1, .ckpt_keep = CKPT_KEEP, .opt = { .kind = OPT_SGD } };
 }
 
@@ -36,12 +35,11 @@ bool training_loss(Arena *a, Training *t, const char *spec, Diag *d)
 		t->nloss = 0;
 		return true;
 	}
-	if (strcmp(spec, "softmax_ce") == 0 || strcmp(spec, "mse") == 0) {
-		l->kind = arena_str(a, spec);
-	} else {
-		l->kind = "output";
+	const int kind = setting_value(SET_OF_LossKind, spec);
+	if (kind > LOSS_OUTPUT)
+		l->kind = (LossKind)kind;
+	else
 		l->output = arena_str(a, spec);
-	}
 	t->loss = l;
 	t->nloss = 1;
 	return true;
@@ -131,9 +129,7 @@ static void batch_axis(Yaml *y, const YNode *v, void *to)
 
 static void lo_kind(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "output", "softmax_ce", "mse" };
-
-	((LossTerm *)to)->kind = words[yaml_choice(y, v, "loss.kind", words, 3)];
+	((LossTerm *)to)->kind = (LossKind)yaml_setting(y, v, "loss.kind", SET_OF_LossKind);
 }
 static void lo_output(Yaml *y, const YNode *v, void *to) { a_text(y, v, "loss.output", &((LossTerm *)to)->output); }
 static void lo_labels(Yaml *y, const YNode *v, void *to) { a_text(y, v, "loss.labels", &((LossTerm *)to)->labels); }
@@ -159,7 +155,7 @@ static void loss(Yaml *y, const YNode *v, void *to)
 	t->loss = NEWN(y->a, LossTerm, n);
 	t->nloss = n;
 	for (int i = 0; item && i < n; i++) {
-		t->loss[i] = (LossTerm){ .kind = "output", .weight = 1, .ignore_index = INT64_MIN };
+		t->loss[i] = (LossTerm){ .weight = 1, .ignore_index = INT64_MIN };
 		if (item[i]->type == YAML_SCALAR_NODE) {
 			Training one = { 0 };
 
@@ -281,16 +277,12 @@ static void seed(Yaml *y, const YNode *v, void *to) { ((Training *)to)->seed = (
 
 static void dropout(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "as_exported", "off" };
-
-	((Training *)to)->dropout = words[yaml_choice(y, v, "dropout", words, 2)];
+	((Training *)to)->dropout = (Dropout)yaml_setting(y, v, "dropout", SET_OF_Dropout);
 }
 
 static void batchnorm(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "micro", "frozen" };
-
-	((Training *)to)->batchnorm = words[yaml_choice(y, v, "batchnorm", words, 2)];
+	((Training *)to)->batchnorm = (BatchNormBy)yaml_setting(y, v, "batchnorm", SET_OF_BatchNormBy);
 }
 
 static void init(Yaml *y, const YNode *v, void *to)

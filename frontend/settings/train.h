@@ -21,12 +21,9 @@ bool training_last(Training *t, const char *word, Diag *d);
 bool training_complete(Training *t, Diag *d);           /* files and flags read: do they fit together? E0009, E0520 */
 /* A word of --schedule; false: it is none, or lacks what *lacks says (else NULL). */
 bool training_schedule(Training *t, const char *v, const char **lacks);
+void training_comm(Training *t, CommFlag flag);          /* --comm */
 void training_glob(Arena *a, const char ***list, int *n, const char *glob);
 
-/* What a flag and its key of train.yaml may be. */
-typedef struct TrainWords { const char *const *word; int n; } TrainWords;
 enum { CKPT_KEEP = 3 };         /* checkpoints that stay when nothing is said */
-enum { WORDS_WARMUP_POLICY, WORDS_REPLICA_SPLIT, WORDS_STASH, WORDS_RECOMPUTE, WORDS_SYNC, TRAIN_WORDS };
-extern const TrainWords train_words[TRAIN_WORDS];
 
 #endif

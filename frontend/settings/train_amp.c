@@ -15,9 +15,9 @@ static bool settings(Training *t, const char *s, Diag *d)
 		if (!end || end == s + 6 || (*end && *end != ',') || !(v >= 1 && v <= 0x1p60) || v != floor(v))
 			return diag_error(d, NOLOC, 7, "--amp fp16 takes scale=N and every=N, whole numbers from 1, not '%s'", s);
 		if (scale)
-			t->loss_scale = v;
+			t->amp.scale = v;
 		else
-			t->scale_every = (int64_t)v;
+			t->amp.every = (int64_t)v;
 		s = *end ? end + 1 : end;
 	}
 	return true;
@@ -26,12 +26,15 @@ static bool settings(Training *t, const char *s, Diag *d)
 bool training_amp(Arena *a, Training *t, const char *spec, Diag *d)
 {
 	(void)a;
-	t->loss_scale = 0;
-	t->scale_every = 0;
-	t->amp = strcmp(spec, "off") ? strncmp(spec, "fp16", 4) ? "bf16" : "fp16" : NULL;
-	if (!t->amp || !strcmp(spec, t->amp))
-		return true;
-	if (!strncmp(spec, "fp16:", 5))
+	t->amp.scale = 0;
+	t->amp.every = 0;
+	const bool more = !strncmp(spec, "fp16:", 5);
+	const int kind = more ? AMP_FP16 : setting_value(SET_OF_AmpKind, spec);
+
+	t->amp.kind = kind < 0 ? AMP_OFF : (AmpKind)kind;
+	if (more)
 		return settings(t, spec + 5, d);
+	if (kind >= 0)
+		return true;
 	return diag_error(d, NOLOC, 7, "--amp wants off, bf16 or fp16, not '%s'", spec);
 }

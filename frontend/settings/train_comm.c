@@ -12,24 +12,29 @@ bool training_compress(Arena *a, Training *t, const char *v, Diag *d)
 
 	if (comma && strcmp(comma, ",ef") == 0 && strncmp(v, "none", 4))
 		v = arena_printf(a, "%.*s", (int)(comma - v), v);
-	t->compress_feedback = comma != NULL;
-	t->compress_if = strncmp(v, "auto:", 5) == 0;
-	v += t->compress_if ? 5 : 0;
+	t->compress.feedback = comma != NULL;
+	t->compress.if_faster = strncmp(v, "auto:", 5) == 0;
+	v += t->compress.if_faster ? 5 : 0;
 	if (strncmp(v, "q8", 2) == 0 && (!v[2] || sscanf(v + 2, ":block=%d%c", &block, &rest) == 1)) {
 		if (block < 16 || block > 32768 || block & (block - 1))
 			return diag_error(d, NOLOC, 7, "--compress q8: the block is %d; it must be a power of two from 16 to 32768", block);
-		t->compress = "q8";
-		t->compress_block = block;
+		t->compress.codec = CODEC_Q8;
+		t->compress.block = block;
 		return true;
 	}
-	t->compress_block = 0;
-	if (strcmp(v, "none") == 0 && !t->compress_if) {
-		t->compress = NULL;
-		return true;
-	}
-	t->compress = strcmp(v, "trunc16") == 0 ? "trunc16" : "bf16";
-	return strcmp(v, t->compress) == 0 || diag_error(d, NOLOC, 7,
+	t->compress.block = 0;
+	const int codec = setting_value(SET_OF_Codec, v);
+	t->compress.codec = codec < 0 ? CODEC_NONE : (Codec)codec;
+	return (codec >= 0 && (codec != CODEC_NONE || !t->compress.if_faster)) || diag_error(d, NOLOC, 7,
 		"--compress wants none, trunc16, bf16, q8 or q8:block=N, behind auto: or not, with ,ef or not, not '%s'", v);
+}
+
+void training_comm(Training *t, CommFlag flag)
+{
+	const int comm = setting_value(SET_OF_Comm, setting_word(SET_OF_CommFlag, (int)flag));
+
+	t->comm = comm < 0 ? COMM_PS : (Comm)comm;
+	t->comm_sync = flag == COMM_FLAG_PS_SYNC ? SERVERS_SYNC : flag == COMM_FLAG_ASYNC ? SERVERS_ASYNC : SERVERS_UNSAID;
 }
 
 bool training_partitions(Arena *a, Training *t, const char *v, Diag *d)

@@ -5,10 +5,7 @@
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
-static const char *const kind_names[] = { "synthetic", "npy", "idx", "raw", "tokens", "tokens32" };
-static const char *const last_names[] = { "wrap", "keep", "drop" };
-
-static void put_data(Arena *a, DataInput **list, int *count, const char *input, const char *path, const char *kind)
+static void put_data(Arena *a, DataInput **list, int *count, const char *input, const char *path, DataKind kind)
 {
 	DataInput *v = NEWN(a, DataInput, *count + 1);
 	int n = 0;
@@ -21,26 +18,27 @@ static void put_data(Arena *a, DataInput **list, int *count, const char *input, 
 	*count = n;
 }
 
-/* What is said behind a colon ("corpus.bin:tokens", cut off here), or what name or extension tell; NULL: nothing. */
-static const char *kind_of(char *path)
+/* What is said behind a colon ("corpus.bin:tokens", cut off here), or what name or extension tell. */
+static DataKind kind_of(char *path)
 {
 	char *colon = strrchr(path, ':');
 
-	for (int i = 1; colon && i < COUNT(kind_names); i++)
-		if (strcmp(colon + 1, kind_names[i]) == 0) {
-			*colon = 0;
-			return kind_names[i];
-		}
+	const int said = colon ? setting_value(SET_OF_DataKind, colon + 1) : -1;
+
+	if (said > DATA_SYNTHETIC) {
+		*colon = 0;
+		return (DataKind)said;
+	}
 	const char *dot = strrchr(path, '.'), *base = strrchr(path, '/');
 
 	base = base ? base + 1 : path;
 	if (dot && strcmp(dot, ".npy") == 0)
-		return "npy";
+		return DATA_NPY;
 	if (strstr(base, "idx1") || strstr(base, "idx3") || (dot && strcmp(dot, ".idx") == 0))
-		return "idx";
+		return DATA_IDX;
 	if (dot && strcmp(dot, ".tokens") == 0)
-		return "tokens";
-	return dot && (strcmp(dot, ".bin") == 0 || strcmp(dot, ".raw") == 0) ? "raw" : NULL;
+		return DATA_TOKENS;
+	return dot && (strcmp(dot, ".bin") == 0 || strcmp(dot, ".raw") == 0) ? DATA_RAW : DATA_UNSAID;
 }
 
 static bool from_flag(Arena *a, DataInput **list, int *n, const char *flag, const char *spec, Diag *d)
@@ -50,7 +48,7 @@ static bool from_flag(Arena *a, DataInput **list, int *n, const char *flag, cons
 	if (!eq || eq == s || !eq[1])
 		return diag_error(d, NOLOC, 6, "%s '%s': write INPUT=FILE", flag, spec);
 	*eq = 0;
-	const char *kind = kind_of(eq + 1);
+	const DataKind kind = kind_of(eq + 1);
 	put_data(a, list, n, s, eq + 1, kind);
 	return true;
 }
@@ -68,23 +66,21 @@ bool training_eval(Arena *a, Training *t, const char *spec, Diag *d)
 
 bool training_last(Training *t, const char *word, Diag *d)
 {
-	for (int i = 0; i < COUNT(last_names); i++)
-		if (strcmp(word, last_names[i]) == 0) {
-			t->last = last_names[i];
-			return true;
-		}
-	return diag_error(d, NOLOC, 7, "--last '%s': there are wrap, keep and drop", word);
+	const int last = setting_value(SET_OF_LastSamples, word);
+
+	t->last = last < 0 ? LAST_WRAP : (LastSamples)last;
+	return last >= 0 || diag_error(d, NOLOC, 7, "--last '%s': there are wrap, keep and drop", word);
 }
 
 /* Pipe-SGD's two ways to sum gradients (section 3.1), as sizes of buckets. */
 static bool take_grad_comm(Training *t, Diag *d)
 {
-	const bool one = t->bucket == INT64_MAX, sequential = t->grad_comm && !strcmp(t->grad_comm, "sequential");
+	const bool one = t->bucket == INT64_MAX, sequential = t->grad_comm == GRAD_COMM_SEQUENTIAL;
 
 	if (sequential && t->bucket && !one)
 		return diag_error(d, NOLOC, 9, "--grad-comm sequential is one AllReduce of all gradients, and --bucket %lld the size of one that begins "
 			"during the backward", (long long)t->bucket);
-	if (t->grad_comm && !strcmp(t->grad_comm, "pipelined")) {
+	if (t->grad_comm == GRAD_COMM_PIPELINED) {
 		if (one)
 			return diag_error(d, NOLOC, 9, "--grad-comm pipelined begins AllReduce during the backward, and --bucket none is one behind it");
 		t->bucket = t->bucket ? t->bucket : 1 << 20;
@@ -94,29 +90,26 @@ static bool take_grad_comm(Training *t, Diag *d)
 }
 
 /* ps-sync and async are the names of the papers' baselines. */
-static bool take_comm(Training *t, Diag *d)
+static bool check_comm(const Training *t, Diag *d)
 {
-	const char *sync = !t->comm ? NULL : !strcmp(t->comm, "ps-sync") ? "sync" : !strcmp(t->comm, "async") ? "async" : NULL;
+	const bool sync = t->comm_sync == SERVERS_SYNC;
 
-	if (sync && t->sync && strcmp(t->sync, sync))
-		return diag_error(d, NOLOC, 9, "--comm %s has servers that are %s, and --sync says %s", t->comm,
-			*sync == 's' ? "synchronous" : "asynchronous", t->sync);
-	if (sync) {
-		t->comm = "ps";
-		t->sync = sync;
-	}
-	return true;
+	if (t->comm_sync == SERVERS_UNSAID || t->sync == SERVERS_UNSAID || t->sync == t->comm_sync)
+		return true;
+	return diag_error(d, NOLOC, 9, "--comm %s has servers that are %s, and --sync says %s",
+		setting_word(SET_OF_CommFlag, sync ? COMM_FLAG_PS_SYNC : COMM_FLAG_ASYNC), sync ? "synchronous" : "asynchronous",
+		setting_word(SET_OF_ServerSync, (int)t->sync));
 }
 
 bool training_complete(Training *t, Diag *d)
 {
-	if (!take_comm(t, d) || !take_grad_comm(t, d))
+	if (!check_comm(t, d) || !take_grad_comm(t, d))
 		return false;
 	if (t->staleness >= 0 && !served_async(t))
 		return diag_error(d, NOLOC, 520, "staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",
 			(long long)t->staleness);
-	if (served_async(t) && !t->comm)
-		t->comm = "ps";
+	if (served_async(t) && t->comm == COMM_UNSAID)
+		t->comm = COMM_PS;
 	if (t->eval.averages && !(opt_get(&t->opt, OPT_EMA) > 0))
 		return diag_error(d, NOLOC, 9, "--eval-averages: the optimizer keeps no moving averages; say --ema or optimizer.ema");
 	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples || t->eval.averages))
@@ -151,23 +144,23 @@ static void inputs(Yaml *y, const YNode *v, const char *what, DataInput **list, 
 
 		if (text) {
 			char *path = arena_str(y->a, text);
-			const char *kind = kind_of(path);
+			const DataKind kind = kind_of(path);
 			put_data(y->a, list, count, name[i], path, kind);
 		}
 	}
 }
 
 /* Rows of tokens have no name of their own: what is said of all files says it of each. */
-static void all_tokens(const char *kind, DataInput *list, int n)
+static void all_tokens(DataKind kind, DataInput *list, int n)
 {
-	for (int i = 0; kind && !strncmp(kind, "tokens", 6) && i < n; i++)
-		if (!list[i].kind || !strcmp(list[i].kind, "raw"))
+	for (int i = 0; (kind == DATA_TOKENS || kind == DATA_TOKENS32) && i < n; i++)
+		if (list[i].kind == DATA_UNSAID || list[i].kind == DATA_RAW)
 			list[i].kind = kind;
 }
 
 static void ev_kind(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->eval.kind = kind_names[yaml_choice(y, v, "data.eval.kind", kind_names, COUNT(kind_names))];
+	((Training *)to)->eval.kind = (DataKind)yaml_setting(y, v, "data.eval.kind", SET_OF_DataKind);
 }
 static void ev_inputs(Yaml *y, const YNode *v, void *to)
 {
@@ -202,7 +195,7 @@ static void da_eval(Yaml *y, const YNode *v, void *to)
 
 static void da_kind(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->data_kind = kind_names[yaml_choice(y, v, "data.kind", kind_names, COUNT(kind_names))];
+	((Training *)to)->data_kind = (DataKind)yaml_setting(y, v, "data.kind", SET_OF_DataKind);
 }
 static void da_inputs(Yaml *y, const YNode *v, void *to)
 {
@@ -211,7 +204,7 @@ static void da_inputs(Yaml *y, const YNode *v, void *to)
 static void da_shuffle(Yaml *y, const YNode *v, void *to) { ((Training *)to)->shuffle = yaml_bool(y, v, "data.shuffle"); }
 static void da_last(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->last = last_names[yaml_choice(y, v, "data.last", last_names, COUNT(last_names))];
+	((Training *)to)->last = (LastSamples)yaml_setting(y, v, "data.last", SET_OF_LastSamples);
 }
 
 static const YKey data_keys[] = { { "kind", da_kind }, { "inputs", da_inputs }, { "shuffle", da_shuffle }, { "last", da_last },
@@ -223,5 +216,5 @@ void train_data(Yaml *y, const YNode *v, void *to)
 
 	yaml_map(y, v, "data", data_keys, COUNT(data_keys), to);
 	all_tokens(t->data_kind, t->data, t->ndata);
-	all_tokens(t->eval.kind ? t->eval.kind : t->data_kind, t->eval.data, t->eval.ndata);
+	all_tokens(t->eval.kind != DATA_UNSAID ? t->eval.kind : t->data_kind, t->eval.data, t->eval.ndata);
 }

@@ -5,19 +5,6 @@
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
-static const char *const policies[] = { "A", "B", "auto" };
-static const char *const splits[] = { "round-robin", "slice", "auto" };
-static const char *const stashes[] = { "auto", "on", "none" };
-static const char *const syncs[] = { "sync", "async" };
-static const char *const recomputes[] = { "none", "stage", "auto" };
-
-#define WORDS(w) { w, COUNT(w) }
-const TrainWords train_words[TRAIN_WORDS] = {
-	[WORDS_WARMUP_POLICY] = WORDS(policies), [WORDS_REPLICA_SPLIT] = WORDS(splits),
-	[WORDS_STASH] = WORDS(stashes), [WORDS_RECOMPUTE] = WORDS(recomputes),
-	[WORDS_SYNC] = WORDS(syncs),
-};
-
 bool training_schedule(Training *t, const char *v, const char **lacks)
 {
 	ScheduleSpec s;
@@ -43,16 +30,16 @@ static void s_kind(Yaml *y, const YNode *v, void *to)
 		yaml_choice(y, v, "schedule.kind", schedule_choices, schedule_nchoice);
 }
 
-#define WORD(f, field, list) \
+#define SETTING(f, field, type) \
 	static void f(Yaml *y, const YNode *v, void *to) \
 	{ \
-		((Training *)to)->field = list[yaml_choice(y, v, "schedule." #field, list, COUNT(list))]; \
+		((Training *)to)->field = (type)yaml_setting(y, v, "schedule." #field, SET_OF_##type); \
 	}
-WORD(s_policy, warmup_policy, policies)
-WORD(s_split, replica_split, splits)
-WORD(s_stash, stash, stashes)
-WORD(s_recompute, recompute, recomputes)
-WORD(s_sync, sync, syncs)
+SETTING(s_policy, warmup_policy, WarmupPolicy)
+SETTING(s_split, replica_split, ReplicaSplit)
+SETTING(s_stash, stash, Stash)
+SETTING(s_recompute, recompute, Recompute)
+SETTING(s_sync, sync, ServerSync)
 
 static void s_vertical(Yaml *y, const YNode *v, void *to)
 {

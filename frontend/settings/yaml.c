@@ -281,6 +281,13 @@ int yaml_choice(Yaml *y, const YNode *n, const char *what, const char *const *wo
 	return 0;
 }
 
+int yaml_setting(Yaml *y, const YNode *n, const char *what, SettingSet set)
+{
+	const SettingWords w = setting_words(set);
+
+	return w.first + yaml_choice(y, n, what, w.word, w.n);
+}
+
 bool yaml_bool(Yaml *y, const YNode *n, const char *what)
 {
 	static const char *const words[] = { "false", "true", "no", "yes", "off", "on" };

@@ -47,6 +47,7 @@ double  yaml_real(Yaml *y, const YNode *n, const char *what, double lo, double h
 bool    yaml_bool(Yaml *y, const YNode *n, const char *what);
 /* One of the words; its index. */
 int     yaml_choice(Yaml *y, const YNode *n, const char *what, const char *const *words, int nwords);
+int     yaml_setting(Yaml *y, const YNode *n, const char *what, SettingSet set);        /* its enumerator */
 
 /* Quantities with mandatory units. */
 double  yaml_rate(Yaml *y, const YNode *n, const char *what);      /* "25 Gb/s", "450 GB/s" -> bytes/s */

@@ -63,11 +63,11 @@ static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Trai
 
 	attr_set_str(sum, "over", over);
 	attr_set_int(sum, "bucket", -1);
-	if (t && t->compress && !strcmp(over, "replicas")) {
-		attr_set_str(sum, "codec", t->compress);
-		attr_set_int(sum, "block", t->compress_block);
-		attr_set_int(sum, "feedback", t->compress_feedback);
-		attr_set_int(sum, "guard", t->compress_if);
+	if (t && t->compress.codec && !strcmp(over, "replicas")) {
+		attr_set_str(sum, "codec", setting_word(SET_OF_Codec, (int)t->compress.codec));
+		attr_set_int(sum, "block", t->compress.block);
+		attr_set_int(sum, "feedback", t->compress.feedback);
+		attr_set_int(sum, "guard", t->compress.if_faster);
 	}
 	return sum;
 }
@@ -77,15 +77,15 @@ static void unpack(Node *sum, const Stage *s, const SumModel *model, double byte
 {
 	const double wire = (double)sum_wire(attr_str(sum, "codec"), attr_int(sum, "block"), (int64_t)bytes);
 	const double packed = sum_packed_seconds(model, bytes, wire);
-	const double exact = sum_seconds(model, sum_named(cx->train->allreduce), bytes);
+	const double exact = sum_seconds(model, sum_asked(cx->train->allreduce), bytes);
 
 	if (cx->explain)
 		buf_printf(cx->explain, "stage %d: an AllReduce of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n", s->id, bytes,
-			s->replicas, packed, cx->train->compress, exact);
+			s->replicas, packed, setting_word(SET_OF_Codec, (int)cx->train->compress.codec), exact);
 	if (packed < exact)
 		return;
 	diag_note(cx->d, NOLOC, "stage %d: an AllReduce of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)", s->id,
-		bytes, exact, packed, cx->train->compress);
+		bytes, exact, packed, setting_word(SET_OF_Codec, (int)cx->train->compress.codec));
 	attr_set_str(sum, "codec", "none");
 	attr_set_int(sum, "block", 0);
 	attr_set_int(sum, "feedback", 0);
@@ -99,13 +99,13 @@ static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
 	const Training *t = cx->train;
 	double bytes = 0;
 
-	if (t && t->allreduce)
-		attr_set_str(sum, "by", t->allreduce);
+	if (t && t->allreduce != ALLREDUCE_AUTO)
+		attr_set_str(sum, "by", setting_word(SET_OF_AllReduceBy, (int)t->allreduce));
 	for (int i = 0; i < sum->nin; i++)
 		bytes += (double)((value_bytes(sum->in[i]) + 63) / 64 * 64);
-	if (model && t && t->compress_if && strcmp(attr_str(sum, "codec"), "none"))
+	if (model && t && t->compress.if_faster && strcmp(attr_str(sum, "codec"), "none"))
 		unpack(sum, s, model, bytes, cx);
-	if (!model || !t || t->allreduce || strcmp(attr_str(sum, "codec"), "none") || t->reproducible || t->f64)
+	if (!model || !t || t->allreduce != ALLREDUCE_AUTO || strcmp(attr_str(sum, "codec"), "none") || t->reproducible || t->f64)
 		return;
 	const SumBy by = sum_best(model, bytes);
 	if (by != (sum_is_small(model, bytes) ? SUM_EVERYONE : SUM_RING))
@@ -246,12 +246,12 @@ static void add_residuals(Module *m, Stage *s)
 
 bool pass_comm(Module *m, PassCx *cx)
 {
-	if (cx->train && cx->train->compress && cx->train->allreduce && strcmp(cx->train->allreduce, "ring"))
-		return diag_error(cx->d, NOLOC, 406, "--compress %s goes by the ring; --allreduce is %s", cx->train->compress,
-			cx->train->allreduce);
-	if (cx->train && cx->train->compress && (cx->train->reproducible || cx->train->f64))
+	if (cx->train && cx->train->compress.codec && cx->train->allreduce != ALLREDUCE_AUTO && cx->train->allreduce != ALLREDUCE_RING)
+		return diag_error(cx->d, NOLOC, 406, "--compress %s goes by the ring; --allreduce is %s",
+			setting_word(SET_OF_Codec, (int)cx->train->compress.codec), setting_word(SET_OF_AllReduceBy, (int)cx->train->allreduce));
+	if (cx->train && cx->train->compress.codec && (cx->train->reproducible || cx->train->f64))
 		return diag_error(cx->d, NOLOC, 406, "--compress %s rounds gradients on their way; %s wants exact sums",
-			cx->train->compress, cx->train->reproducible ? "--reproducible" : "--f64");
+			setting_word(SET_OF_Codec, (int)cx->train->compress.codec), cx->train->reproducible ? "--reproducible" : "--f64");
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		for (const Node *n = s->update->first; n; n = n->next)

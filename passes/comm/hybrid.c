@@ -16,22 +16,22 @@
 
 bool travel_served(const Training *train, const Cluster *c, const Travel *t)
 {
-	const char *comm = train ? train->comm : NULL;
+	const Comm comm = train ? train->comm : COMM_UNSAID;
 
-	if (t->why || !comm || !strcmp(comm, "allreduce"))
+	if (t->why || comm == COMM_UNSAID || comm == COMM_ALLREDUCE)
 		return false;
-	if (!strcmp(comm, "auto")) {
+	if (comm == COMM_AUTO) {
 		double ps, allreduce;
 		travel_hosts(t, c, train, &ps, &allreduce);
 		return t->s->replicas > 1 && ps < allreduce;
 	}
-	return !strcmp(comm, "ps") || travel_ps(t) < travel_allreduce(t);
+	return comm == COMM_PS || travel_ps(t) < travel_allreduce(t);
 }
 
 /* A table that is summed whole because the user said so. */
 static bool forced(const PassCx *cx, const Travel *t)
 {
-	return cx->train && cx->train->comm && !strcmp(cx->train->comm, "allreduce") && t->rows && !t->why &&
+	return cx->train && cx->train->comm == COMM_ALLREDUCE && t->rows && !t->why &&
 		travel_ps(t) < travel_allreduce(t);
 }
 
@@ -68,7 +68,7 @@ bool pass_hybrid(Module *m, PassCx *cx)
 		any |= server;
 		if (server)
 			t[i].w->param->sync = SYNC_PS;
-		else if (cx->train && cx->train->comm && !strcmp(cx->train->comm, "ps") && !owned && !told(t, i))
+		else if (cx->train && cx->train->comm == COMM_PS && !owned && !told(t, i))
 			diag_warn(cx->d, NOLOC, "comm", "--comm ps: '%s' goes by AllReduce (%.4g bytes of a device and step): %s", t[i].w->name,
 				travel_allreduce(&t[i]), t[i].why);
 		if (cx->train && cx->train->comm)
@@ -87,11 +87,11 @@ bool pass_hybrid(Module *m, PassCx *cx)
 			m->schedule->name);
 	if (any && schedule_async(cx->train))
 		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers answer synchronous schedules; %s is asynchronous",
-			cx->train->comm, m->schedule ? m->schedule->name : "this one");
+			setting_word(SET_OF_Comm, (int)cx->train->comm), m->schedule ? m->schedule->name : "this one");
 	for (int k = 0; any && k < m->nstage; k++)
 		for (int j = 0; j < k; j++)
 			if (m->stage[k]->rank == m->stage[j]->rank)
 				return diag_error(cx->d, NOLOC, 430, "--comm %s: schedule %s puts stages %d and %d on one device; with servers "
-					"every stage has its own", cx->train->comm, m->schedule->name, j, k);
+					"every stage has its own", setting_word(SET_OF_Comm, (int)cx->train->comm), m->schedule->name, j, k);
 	return true;
 }

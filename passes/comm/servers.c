@@ -526,7 +526,7 @@ static void say_idle(const Module *m, const PassCx *cx)
 			all = arena_printf(cx->scratch, "%s%s%s", all, n++ ? ", " : "", flag[i]);
 	if (n)
 		diag_warn(cx->d, NOLOC, "comm", "%s change%s nothing: there are no servers; %s", all, n == 1 ? "s" : "",
-			!t->comm || !strcmp(t->comm, "allreduce") ? "--comm ps, hybrid or auto has them" : stage_servers(m, t) ?
+			t->comm == COMM_UNSAID || t->comm == COMM_ALLREDUCE ? "--comm ps, hybrid or auto has them" : stage_servers(m, t) ?
 			"replicas own the parameters of their stage" : "no parameter goes to one");
 }
 

@@ -48,14 +48,14 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 		return refuse(cx, "--gnorm tells the norm over all parameters, whose gradients arrive one after another at several servers");
 	if (cx->train->opt.clip_norm > 0)
 		return refuse(cx, "--clip-norm limits the norm over all parameters, whose gradients arrive one after another at several servers");
-	if (o->amp && !strcmp(o->amp, "fp16"))
+	if (o->amp.kind == AMP_FP16)
 		return refuse(cx, "--amp fp16 leaves out a step in which any gradient overflows, and no step is common to all devices; choose bf16");
-	if (o->last && !strcmp(o->last, "keep"))
+	if (o->last == LAST_KEEP)
 		return refuse(cx, "data.last: keep trains on a short step, in which some devices have no sample; say drop or wrap");
 	for (int i = 0; i < n; i++)
 		if (t[i].w->param->sync != SYNC_PS)
 			return diag_error(cx->d, NOLOC, 520, "--sync async: '%s' would go by AllReduce, in which devices meet (--comm %s)%s%s; %s",
-				t[i].w->name, o->comm, t[i].why ? ": " : "", t[i].why ? t[i].why : "", !t[i].why ? "--comm ps gives all parameters to servers" :
+				t[i].w->name, setting_word(SET_OF_Comm, (int)o->comm), t[i].why ? ": " : "", t[i].why ? t[i].why : "", !t[i].why ? "--comm ps gives all parameters to servers" :
 				t[i].many ? "choose a plan that keeps it in one stage" : "choose a synchronous schedule (--sync)");
 	return true;
 }

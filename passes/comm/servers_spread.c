@@ -57,7 +57,7 @@ int *servers_spread(const Module *m, PassCx *cx, Held *held, int n, int *nserver
 
 	if (!hosts) {
 		diag_error(cx->d, FILELOC(c->file), 431, "--comm %s needs a server; no host of the plan has the role server (nodes: roles)",
-			cx->train->comm);
+			setting_word(SET_OF_Comm, (int)cx->train->comm));
 		return NULL;
 	}
 	const int most = asked ? asked : hosts, count = most > n ? n : most;

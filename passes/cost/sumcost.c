@@ -62,6 +62,11 @@ SumBy sum_named(const char *by)
 	return by && !strcmp(by, "vendor") ? SUM_RING : SUM_KINDS;
 }
 
+SumBy sum_asked(AllReduceBy by)
+{
+	return by == ALLREDUCE_AUTO ? SUM_KINDS : sum_named(setting_word(SET_OF_AllReduceBy, (int)by));
+}
+
 /* ---- what moves at one time ---- */
 
 typedef struct Moves { double out[HOSTS], in[HOSTS], near, added; bool far, some; } Moves;
@@ -258,9 +263,9 @@ SumRule sum_rule(const Training *t)
 {
 	if (!t)
 		return (SumRule){ .by = SUM_KINDS, .early = true };
-	return (SumRule){ .by = sum_named(t->allreduce), .plain = t->reproducible || t->f64, .bucket = (double)t->bucket,
-		.early = !t->reproducible && !t->f64, .codec = t->compress, .block = t->compress_block,
-		.packed_if = t->compress_if };
+	return (SumRule){ .by = sum_asked(t->allreduce), .plain = t->reproducible || t->f64, .bucket = (double)t->bucket,
+		.early = !t->reproducible && !t->f64, .codec = t->compress.codec ? setting_word(SET_OF_Codec, (int)t->compress.codec) : NULL, .block = t->compress.block,
+		.packed_if = t->compress.if_faster };
 }
 
 SumBy sum_choice(const SumModel *m, const SumRule *r, double bytes, double *wire)

@@ -49,7 +49,8 @@ SumRule sum_rule(const Training *t);    /* NULL: nothing is asked */
 /* How such a sum goes; *wire: its bytes, packed or not. m NULL: nothing is known of the links. */
 SumBy sum_choice(const SumModel *m, const SumRule *r, double bytes, double *wire);
 bool sum_is_small(const SumModel *m, double bytes);     /* PD_SUM_AUTO would go to everyone */
-SumBy sum_named(const char *by);        /* "ring" ...; "vendor" is taken for a ring; NULL, "auto": SUM_KINDS */
+SumBy sum_named(const char *by);        /* as in AllReduce {by}: "ring" ...; "vendor" is taken for a ring; NULL, "auto": SUM_KINDS */
+SumBy sum_asked(AllReduceBy by);        /* of --allreduce */
 const char *sum_name(SumBy by);         /* as in AllReduce {by} */
 
 /* Gradients that become ready one after another in a backward: gradient i, of bytes[i], at ready[i] seconds, in ascending

@@ -244,26 +244,6 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 	return t;
 }
 
-static PlannerKind planner_kind(const Training *t)
-{
-	static const char *const name[] = { "auto", "pipedream", "dapple", "blocks", "exhaustive" };
-
-	for (int i = 0; t && t->planner && i < 5; i++)
-		if (!strcmp(t->planner, name[i]))
-			return (PlannerKind)i;
-	return PLANNER_AUTO;
-}
-
-static DpCost dp_cost(const Training *t)
-{
-	static const char *const name[] = { "measured", "seed", "sosp", "code" };
-
-	for (int i = 0; t && t->dp_cost && i < 4; i++)
-		if (!strcmp(t->dp_cost, name[i]))
-			return (DpCost)i;
-	return DP_MEASURED;
-}
-
 /* ---- orders of the nodes (order.c) ---- */
 
 typedef struct Ask { const GivenPlan *given; int n, *replicas; int64_t micro; const Cluster *workers; } Ask;
@@ -281,7 +261,8 @@ static const Trial *find_plan(Look *l, const Ask *q)
 		return forced_plan(&l->s, &l->g, q->replicas, q->n);
 	if (schedule_chunks(schedule) > 1)
 		return chunked_plan(&l->s, &l->g, schedule, false);
-	return plan_search(&l->s, planner_kind(l->cx.train), dp_cost(l->cx.train), l->cx.d) ? l->s.best : NULL;
+	const Training *t = l->cx.train;
+	return plan_search(&l->s, t ? t->planner : PLANNER_AUTO, t ? t->dp_cost : DP_MEASURED, l->cx.d) ? l->s.best : NULL;
 }
 
 static int stages_asked(const Look *l, const Ask *q)
@@ -345,7 +326,7 @@ static bool worth(const Trial *x, const Trial *y)
  * it if it gains so. *tried, *played: of all. */
 static Look *best_order(Module *m, PassCx *cx, const Ask *q, long *tried, long *played, double *file)
 {
-	const bool slow = planner_kind(cx->train) == PLANNER_DAPPLE;    /* its first look leaves out clusters of many devices */
+	const bool slow = cx->train && cx->train->planner == PLANNER_DAPPLE;    /* its first look leaves out clusters of many devices */
 	const int devices = q->given ? 1 : q->n ? q->n : q->workers->ndevice;
 	Diag silent = { .out = cx->d->out, .errors = 1, .scratch = cx->d->scratch };
 	Look *best = look_at(m, cx, q, q->given ? (Order)q->given->order : ORDER_FILE, cx->d, cx->quick && !slow);

@@ -499,8 +499,8 @@ PlanModel *plan_model(Arena *a, Segments *g)
 		p->global = one_per_step(t) ? 0 : t->global / (g->m->batch > 0 ? g->m->batch : 1);
 		p->per_replica = one_per_step(t) ? 0 : t->microbatches;
 	} else if (t) {
-		p->recompute = !t->recompute || !strcmp(t->recompute, "none") ? PLAN_KEEP :
-			strcmp(t->recompute, "auto") ? PLAN_AGAIN : PLAN_AGAIN_AS_NEEDED;
+		p->recompute = t->recompute == RECOMPUTE_NONE ? PLAN_KEEP :
+			t->recompute == RECOMPUTE_STAGE ? PLAN_AGAIN : PLAN_AGAIN_AS_NEEDED;
 		p->global = t->global > 0 ? t->global / (g->m->batch > 0 ? g->m->batch : 1) : 0;
 		p->per_replica = t->microbatches;
 	}

@@ -4,11 +4,7 @@
 #define PDCC_PASSES_PLANSEARCH_H
 
 #include "planmodel.h"
-
-typedef enum PlannerKind {
-	PLANNER_AUTO, PLANNER_PIPEDREAM, PLANNER_DAPPLE, PLANNER_BLOCKS, PLANNER_EXHAUSTIVE
-} PlannerKind;
-typedef enum DpCost { DP_MEASURED, DP_SEED, DP_SOSP, DP_CODE } DpCost;
+#include "ir/settings.h"
 
 typedef struct PlanSearch {
 	Arena           *a;

@@ -38,7 +38,7 @@ static double *update_of(const PlanModel *p, const Value *w)
 
 void servers_start(PlanModel *p, const Training *t)
 {
-	if (!t || !t->comm || !strcmp(t->comm, "allreduce") || schedule_async(t))
+	if (!t || t->comm == COMM_UNSAID || t->comm == COMM_ALLREDUCE || schedule_async(t))
 		return;
 	struct PlanServers *x = p->servers = NEW(p->a, struct PlanServers);
 

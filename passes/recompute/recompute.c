@@ -69,20 +69,21 @@ static void add_time(Module *m, Plan *plan, const double *more)
 
 bool pass_recompute(Module *m, PassCx *cx)
 {
-	const char *how = cx->train && cx->train->recompute ? cx->train->recompute : "none";
-	const bool choose = !strcmp(how, "auto");
+	const Recompute how = cx->train ? cx->train->recompute : RECOMPUTE_NONE;
+	const char *word = setting_word(SET_OF_Recompute, (int)how);
+	const bool choose = how == RECOMPUTE_AUTO;
 	double *more = NEWN(cx->scratch, double, m->nstage);
 
-	if (!strcmp(how, "none"))
+	if (how == RECOMPUTE_NONE)
 		return true;
-	if (schedule_row(cx->train->schedule)->flow & FLOW_VERSIONS && cx->train->stash &&
-	    !strcmp(cx->train->stash, "none") && !cx->train->vertical_sync)
+	if (schedule_row(cx->train->schedule)->flow & FLOW_VERSIONS && cx->train->stash == STASH_NONE &&
+	    !cx->train->vertical_sync)
 		return diag_error(cx->d, NOLOC, 520, "--recompute %s with --stash none: what is computed again would be made of newer "
-			"weights than what was sent on; keep the weights of the forward (--stash on) or its values", how);
+			"weights than what was sent on; keep the weights of the forward (--stash on) or its values", word);
 	if (choose && !(schedule_module(m, cx, false) && pass_library(m, cx)))
 		return false;
 	if (cx->explain)
-		buf_printf(cx->explain, "recompute %s\n", how);
+		buf_printf(cx->explain, "recompute %s\n", word);
 	for (int t = 0; t < m->nstage; t++)
 		more[t] = recompute_stage(m, m->stage[t], cx, choose);
 	if (cx->plan && cx->plan->nstage == m->nstage)

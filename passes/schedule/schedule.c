@@ -155,11 +155,11 @@ static bool make_for(Sched *c, Module *m, PassCx *cx)
 /* 'A' or 'B': the one that was asked for, here or by --warmup-policy; '*': the faster one. */
 static char policy_asked(const Sched *c, const PassCx *cx)
 {
-	const char *policy = cx->train ? cx->train->warmup_policy : NULL;
+	const WarmupPolicy policy = cx->train ? cx->train->warmup_policy : WARMUP_AUTO;
 
 	if (c->spec.n)
 		return (char)c->spec.n;
-	return !policy || !strcmp(policy, "auto") ? '*' : *policy;
+	return policy == WARMUP_A ? 'A' : policy == WARMUP_B ? 'B' : '*';
 }
 
 static bool make_policy(Sched *c, Module *m, PassCx *cx, char policy)
@@ -238,7 +238,7 @@ static VersionRule rule_of(const Training *t)
 {
 	if (t && t->vertical_sync)
 		return VERSION_VERTICAL;
-	return t && t->stash && !strcmp(t->stash, "none") ? VERSION_NEWEST : VERSION_STASH;
+	return t && t->stash == STASH_NONE ? VERSION_NEWEST : VERSION_STASH;
 }
 
 bool schedule_module(Module *m, PassCx *cx, bool limited)

@@ -47,7 +47,7 @@ static bool one_update_each(const ScheduleRow *r) { return r->flow & FLOW_ONE_UP
 static bool meaningful_flags(const PassCx *cx, ScheduleSpec spec, int nstage, const int *replicas)
 {
 	const Training *t = cx->train;
-	const bool none = t->stash && !strcmp(t->stash, "none");
+	const bool none = t->stash == STASH_NONE;
 
 	if ((none || t->vertical_sync) && !keeps_versions(schedule_row(spec)))
 		return refuse(cx, arena_printf(cx->scratch, "%s is of --schedule %s: schedule %s keeps no versions that it could "
@@ -150,7 +150,7 @@ bool async_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 		return (!cx->train->warmup_steps && !cx->train->warmup_epochs) ||
 			refuse(cx, arena_printf(cx->scratch, "--warmup-steps and --warmup-epochs are of asynchronous schedules; schedule %s is flushed in "
 				"every step", spec.kind ? name : schedule_name(SCHEDULE_PLAIN)));
-	if (cx->train->amp && !strcmp(cx->train->amp, "fp16"))
+	if (cx->train->amp.kind == AMP_FP16)
 		return refuse(cx, arena_printf(cx->scratch, "schedule %s with --amp fp16: the scale of a step's loss is that of its update, "
 			"and updates of other steps lie between; choose bf16, or a schedule that is flushed (%s)", name,
 			schedule_name(SCHEDULE_PLAIN)));

@@ -18,7 +18,7 @@
 
 static bool have_servers(const Training *t)
 {
-	return t->comm && strcmp(t->comm, "allreduce");
+	return t->comm != COMM_UNSAID && t->comm != COMM_ALLREDUCE;
 }
 
 static bool is_sum_of_parts(const Node *n, bool served)

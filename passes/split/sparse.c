@@ -151,14 +151,14 @@ bool pass_sparse(Module *m, PassCx *cx)
 {
 	const Training *t = cx->train;
 
-	if (t && t->comm && !strcmp(t->comm, "ps"))     /* all tables, those of one replica too */
+	if (t && t->comm == COMM_PS)     /* all tables, those of one replica too */
 		return true;
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		const bool joined = s->replicas > 1 || (t && t->reproducible);
 
 		if (joined && t && (schedule_async(t) || t->f64 ||
-		                    (t->comm && strcmp(t->comm, "allreduce"))))     /* servers have rows of their own */
+		                    (t->comm != COMM_UNSAID && t->comm != COMM_ALLREDUCE)))     /* servers have rows of their own */
 			continue;
 		for (Node *n = s->update->first, *next; n; n = next) {
 			next = n->next;

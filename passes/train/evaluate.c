@@ -12,7 +12,7 @@
 
 bool samples_may_lack(const Training *t)
 {
-	return t && (t->eval.on || (t->last && !strcmp(t->last, "keep")));
+	return t && (t->eval.on || t->last == LAST_KEEP);
 }
 
 /* ---- labels ---- */
@@ -120,7 +120,7 @@ static bool by_running(Module *m, Node *n, PassCx *cx)
 bool evaluation_modes(Module *m, PassCx *cx)
 {
 	const Training *t = cx->train;
-	const bool keep = t && t->last && !strcmp(t->last, "keep");
+	const bool keep = t && t->last == LAST_KEEP;
 
 	if (!samples_may_lack(t))
 		return true;

@@ -165,9 +165,9 @@ static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 
 	if (!v)
 		return false;
-	if (!strcmp(lt->kind, "softmax_ce"))
+	if (lt->kind == LOSS_SOFTMAX_CE)
 		return add_softmax_ce(b, lt, v, out, cx);
-	if (!strcmp(lt->kind, "mse"))
+	if (lt->kind == LOSS_MSE)
 		return add_mse(b, lt, v, out, cx);
 	if (!is_scalar(v))
 		return diag_error(cx->d, FILELOC(b->m->file), 310,
@@ -184,7 +184,7 @@ static bool default_term(const Graph *g, LossTerm *lt, PassCx *cx)
 	const Value *only = NULL;
 	int n = 0;
 
-	*lt = (LossTerm){ NULL, "output", NULL, 1, INT64_MIN };
+	*lt = (LossTerm){ NULL, LOSS_OUTPUT, NULL, 1, INT64_MIN };
 	for (int i = 0; i < g->nout; i++) {
 		if (!is_scalar(g->out[i]))
 			continue;
@@ -207,7 +207,7 @@ static bool default_term(const Graph *g, LossTerm *lt, PassCx *cx)
 			"no output is a scalar loss and there are %d outputs (%s); name the logits in train.yaml: "
 			"loss: {type: softmax_ce, logits: NAME}", g->nout, output_names(g, cx->scratch));
 	lt->output = g->out[0]->name;
-	lt->kind = "softmax_ce";
+	lt->kind = LOSS_SOFTMAX_CE;
 	return true;
 }
 
@@ -344,7 +344,7 @@ static bool attach_loss(Module *m, PassCx *cx)
 		if (!one.output) {      /* softmax_ce or mse on the only output */
 			if (m->graph->nout != 1)
 				return diag_error(cx->d, FILELOC(m->file), 310,
-					"loss %s: the model has %d outputs; say which one", one.kind, m->graph->nout);
+					"loss %s: the model has %d outputs; say which one", setting_word(SET_OF_LossKind, (int)one.kind), m->graph->nout);
 			one.output = m->graph->out[0]->name;
 		}
 		if (!add_term(&b, &one, &term[i], cx))
@@ -483,7 +483,7 @@ bool pass_train(Module *m, PassCx *cx)
 	for (const Node *n = m->graph->first; n; n = n->next)
 		if (n->op == OP_Report)
 			return diag_error(cx->d, n->loc, 310, "the graph reports a loss already");
-	if (cx->train && cx->train->dropout && !strcmp(cx->train->dropout, "off"))
+	if (cx->train && cx->train->dropout == DROPOUT_OFF)
 		dropout_off(m->graph);
 	if (cx->train)
 		seed_dropout(m->graph, cx->train->seed);

@@ -170,7 +170,7 @@ static bool single(Compile *c, const char *dir, int64_t microbatches, int thread
 	o.cluster = "local:1";
 	o.t.plan = "1";
 	o.t.given = NULL;
-	o.t.comm = NULL;
+	o.t.comm = COMM_UNSAID;
 	if (!schedule_is_async(o.t.schedule))       /* its order makes no difference to what is computed */
 		o.t.schedule = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
 	o.t.choose_schedule = false;

@@ -123,7 +123,7 @@ static void take_training_info(Compile *c, const TrainingTold *told)
 		t->opt = with_own(&told->opt, &t->opt);
 	if (!t->nloss) {
 		t->loss = NEW(c->a, LossTerm);
-		*t->loss = (LossTerm){ told->loss, "output", NULL, 1, INT64_MIN };
+		*t->loss = (LossTerm){ told->loss, LOSS_OUTPUT, NULL, 1, INT64_MIN };
 		t->nloss = 1;
 	}
 	if (!t->ntrainable) {
@@ -140,7 +140,7 @@ static ImportOpt import_opt(const Compile *c, int64_t micro)
 	const Training *t = &c->o->t;
 
 	return (ImportOpt){ .bind = t->bind, .nbind = t->nbind, .batch_axis = t->batch_axis, .nbatch_axis = t->nbatch_axis,
-		.micro = micro, .init_random = t->init_random, .frozen_bn = strcmp(t->batchnorm, "frozen") == 0, .f64 = t->f64,
+		.micro = micro, .init_random = t->init_random, .frozen_bn = t->batchnorm == BATCHNORM_FROZEN, .f64 = t->f64,
 		.parameters = t->parameters, .nparameters = t->nparameters, .trainable = t->trainable, .ntrainable = t->ntrainable,
 		.freeze = t->freeze, .nfreeze = t->nfreeze, .strict = c->o->strict, .keep_eval = c->eval };
 }
@@ -166,8 +166,8 @@ static bool choose_target(Compile *c)
 
 	for (int i = 0; i < c->cluster.ndevice; i++)
 		gpus &= c->cluster.device[i].cuda;
-	if (!strcmp(t->target, "auto"))
-		t->target = gpus ? "cuda" : "c";
+	if (t->found == TARGET_AUTO)
+		t->found = gpus ? TARGET_CUDA : TARGET_C;
 	for (int i = 0; target_cuda(t) && i < c->cluster.ndevice; i++) {
 		Device *dev = &c->cluster.device[i];
 		if (!dev->cuda && !c->cluster.local && !c->cluster.untyped)
@@ -493,7 +493,7 @@ void compile_summary(const Compile *c, const char *dir)
 	summary_model(c);
 	if (!m->schedule)
 		return;
-	const char *again = c->o->t.recompute && strcmp(c->o->t.recompute, "none") ? c->o->t.recompute : NULL;
+	const char *again = c->o->t.recompute == RECOMPUTE_NONE ? NULL : setting_word(SET_OF_Recompute, (int)c->o->t.recompute);
 	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", plan_name(c), m->schedule->name,
 		again ? ", recompute " : "", again ? again : "", c->o->t.threads, c->o->t.threads > 1 ? "s" : "");
 	for (int i = 0; i < m->nstage && i < 12; i++) {

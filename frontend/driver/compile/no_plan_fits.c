@@ -56,7 +56,7 @@ static Way way_of(const Help *h, bool again, int size, int factor)
 
 	w.what = "";
 	if (again) {
-		w.o.t.recompute = "stage";
+		w.o.t.recompute = RECOMPUTE_STAGE;
 		w.what = "--recompute=stage";
 		with = " with ";
 	}
@@ -98,7 +98,7 @@ static bool kind_helps(Help *h, int kind)
 	const int first = kind & SMALLER ? 1 : 0, last = kind & SMALLER ? h->nsize - 1 : 0;
 	const int most = kind & LONGER ? h->nfactor : 0;
 
-	if ((again && h->as_is.o.t.recompute && strcmp(h->as_is.o.t.recompute, "none")) || first > last)
+	if ((again && h->as_is.o.t.recompute != RECOMPUTE_NONE) || first > last)
 		return false;
 	for (int factor = kind & LONGER ? 1 : 0; factor <= most; factor++) {
 		const Way smallest = way_of(h, again, last, factor);

@@ -83,7 +83,7 @@ typedef struct Reader {
 	GivenPlan  *g;
 	int         stage, cap_device, line, col;
 	ScheduleSpec schedule;      /* SCHEDULE_AUTO: it says none */
-	const char *recompute;
+	Recompute recompute;
 	int64_t     micro;
 	bool       *taken;          /* by device of the cluster */
 } Reader;
@@ -142,9 +142,7 @@ static void r_micro(Yaml *y, const YNode *v, void *to)
 
 static void r_recompute(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "none", "stage", "auto" };
-
-	((Reader *)to)->recompute = words[yaml_choice(y, v, "recompute", words, 3)];
+	((Reader *)to)->recompute = (Recompute)yaml_setting(y, v, "recompute", SET_OF_Recompute);
 }
 
 static void r_count(Yaml *y, const YNode *v, void *to)
@@ -251,7 +249,7 @@ bool plan_load(Compile *c)
 	t->micro = t->micro ? t->micro : r.micro;
 	if (!t->schedule.kind)
 		t->schedule = r.schedule;
-	if (r.recompute && !strcmp(t->recompute, "none"))
+	if (t->recompute == RECOMPUTE_NONE)
 		t->recompute = r.recompute;
 	return true;
 }
@@ -322,7 +320,7 @@ bool plan_save(const Compile *c, const char *file)
 		buf_puts(&b, schedule_word_of(c));
 	buf_printf(&b, json ? ",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64 ",\n  \"microbatches\": %" PRId64
 		",\n" : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\n",
-		c->o->t.recompute ? c->o->t.recompute : "none", c->m->batch * slices, c->m->microbatches / slices);
+		setting_word(SET_OF_Recompute, (int)c->o->t.recompute), c->m->batch * slices, c->m->microbatches / slices);
 	if (c->plan.order)
 		buf_printf(&b, json ? "  \"order\": \"%s\",\n" : "order: %s\n", order_name[c->plan.order]);
 	buf_puts(&b, json ? "  \"stages\": [\n" : "stages:\n");

@@ -156,19 +156,19 @@ static bool choose(Compile *c, const char *dump)
 
 bool compile_plan(Compile *c, const char *dump)
 {
-	const char *how = c->o->t.replica_split;
+	const ReplicaSplit how = c->o->t.replica_split;
 	int *replicas, n;
 
-	if (c->profile && (micro_is_open(c) || c->profile->micro != c->m->batch || strcmp(how, "round-robin")))
+	if (c->profile && (micro_is_open(c) || c->profile->micro != c->m->batch || how != SPLIT_ROUND_ROBIN))
 		micro_sized(c);
 	if (micro_is_open(c) && !micro_choose(c))
 		return false;
-	if (c->o->start_from || !strcmp(how, "round-robin"))
+	if (c->o->start_from || how == SPLIT_ROUND_ROBIN)
 		return compile_fit(c, dump);
-	if (!strcmp(how, "slice") && schedule_async(&c->o->t))
+	if (how == SPLIT_SLICE && schedule_async(&c->o->t))
 		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s gives whole microbatches to replicas", c->o->t.pipe_sgd > 1 ?
 			schedule_name(SCHEDULE_PIPE_SGD) : schedule_str(c->a, c->o->t.schedule));
-	if (!strcmp(how, "slice"))
+	if (how == SPLIT_SLICE)
 		return find_replicas(c, &replicas, &n) && compile_sliced(c, replicas, n, dump);
 	return compile_fit(c, dump) && (!worth_slicing(c) || choose(c, dump));
 }

@@ -54,7 +54,7 @@ static const char *path_of(const Training *t, const Value *ids)
 	while (ids->kind == VAL_NODE && (optab[ids->def->op]->flags & OP_VIEW || ids->def->op == OP_Cast))
 		ids = ids->def->in[0];
 	for (int i = 0; i < t->ndata && ids->kind == VAL_INPUT; i++)
-		if (!strcmp(t->data[i].input, ids->name) && t->data[i].kind && !strcmp(t->data[i].kind, "npy"))
+		if (!strcmp(t->data[i].input, ids->name) && t->data[i].kind == DATA_NPY)
 			return t->data[i].path;
 	return NULL;
 }

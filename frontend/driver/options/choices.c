@@ -1,5 +1,5 @@
-/* The words that flags take: options_table.c reads by this table, completion shows it (manual.c). Words that train.yaml has too
- * stand in train_sched.c. */
+/* The words that flags take: options_table.c reads by this table, completion shows it (manual.c). Those of settings stand in
+ * ir/settings.def. */
 #include "choices.h"
 #include <string.h>
 #include "ir/text/forms.h"
@@ -8,15 +8,6 @@
 typedef struct Row { const char *name, *more, *word[8]; } Row;
 
 static const Row rows[] = {
-	{ "target", NULL, { "c", "cuda", "auto" } },
-	{ "opt-level", NULL, { "0", "1", "2", "3" } },
-	{ "planner", NULL, { "auto", "pipedream", "dapple", "blocks", "exhaustive" } },
-	{ "dp-cost", NULL, { "measured", "seed", "sosp", "code" } },
-	{ "comm", NULL, { "allreduce", "ps", "hybrid", "auto", "ps-sync", "async" } },
-	{ "grad-comm", NULL, { "auto", "sequential", "pipelined" } },
-	{ "allreduce", NULL, { "auto", "ring", "doubling", "halving", "pairwise", "hosts", "vendor" } },
-	{ "dropout", NULL, { "as_exported", "off" } },
-	{ "batchnorm", NULL, { "micro", "frozen" } },
 	{ "color", NULL, { "auto", "always", "never" } },
 	{ "diagnostics", NULL, { "text", "json", "sarif" } },
 	/* values of other forms too, which their own parsers read */
@@ -25,17 +16,18 @@ static const Row rows[] = {
 	{ "bucket", "auto none", { NULL } },
 	{ "partitions", "auto", { NULL } },
 	{ "compress", "none trunc16 bf16 q8 q8,ef auto:trunc16 auto:bf16 auto:q8 auto:q8,ef", { NULL } },
-	{ "amp", "off bf16 fp16", { NULL } },
 	{ "profile", "estimate run", { NULL } },
 	{ "loss", "auto softmax_ce mse", { NULL } },
 	{ "optimizer", "sgd momentum adam adamw rmsprop adagrad", { NULL } },
 	{ "lr-schedule", "step exponential linear cosine", { NULL } },
-	{ "last", "wrap keep drop", { NULL } },
 };
 
-static const struct { const char *name; int which; } shared[] = {
-	{ "warmup-policy", WORDS_WARMUP_POLICY }, { "replica-split", WORDS_REPLICA_SPLIT },
-	{ "stash", WORDS_STASH }, { "recompute", WORDS_RECOMPUTE }, { "sync", WORDS_SYNC },
+static const struct { const char *name; SettingSet set; } settings[] = {
+	{ "target", SET_OF_Target }, { "opt-level", SET_OF_OptLevel }, { "planner", SET_OF_PlannerKind }, { "dp-cost", SET_OF_DpCost },
+	{ "comm", SET_OF_CommFlag }, { "grad-comm", SET_OF_GradComm }, { "allreduce", SET_OF_AllReduceBy }, { "dropout", SET_OF_Dropout },
+	{ "batchnorm", SET_OF_BatchNormBy }, { "warmup-policy", SET_OF_WarmupPolicy }, { "replica-split", SET_OF_ReplicaSplit },
+	{ "stash", SET_OF_Stash }, { "recompute", SET_OF_Recompute }, { "sync", SET_OF_ServerSync }, { "last", SET_OF_LastSamples },
+	{ "amp", SET_OF_AmpKind },
 };
 
 bool choices_of(const char *name, Choices *c)
@@ -48,9 +40,10 @@ bool choices_of(const char *name, Choices *c)
 		*c = (Choices){ schedule_choices, schedule_nchoice, NULL };
 		return true;
 	}
-	for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
-		if (!strcmp(name, shared[i].name)) {
-			*c = (Choices){ train_words[shared[i].which].word, train_words[shared[i].which].n, NULL };
+	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+		if (!strcmp(name, settings[i].name)) {
+			const SettingWords w = setting_words(settings[i].set);
+			*c = (Choices){ w.word, w.n, NULL };
 			return true;
 		}
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -114,16 +114,6 @@ static bool word_of(Cx *x, const char *flag, const char *v, const char **to)
 	return false;
 }
 
-static bool o_allreduce(Cx *x, const char *v)
-{
-	const char *w = NULL;
-
-	if (!word_of(x, "allreduce", v, &w))
-		return false;
-	x->o->t.allreduce = strcmp(w, "auto") ? w : NULL;
-	return true;
-}
-
 static bool o_bucket(Cx *x, const char *v)
 {
 	int64_t *n = &x->o->t.bucket;
@@ -146,24 +136,38 @@ static bool o_schedule(Cx *x, const char *v)
 	return lacks ? diag_error(x->d, NOLOC, 7, "--schedule %s", lacks) : word_of(x, "schedule", v, &none);
 }
 
-#define WORD(f, flag, field) \
+#define SETTING(f, flag, field, type) \
 	static bool f(Cx *x, const char *v) \
 	{ \
-		return word_of(x, flag, v, &x->o->t.field); \
+		const char *word; \
+		if (!word_of(x, flag, v, &word)) \
+			return false; \
+		x->o->t.field = (type)setting_value(SET_OF_##type, word); \
+		return true; \
 	}
-WORD(o_warmup_policy, "warmup-policy", warmup_policy)
-WORD(o_replica_split, "replica-split", replica_split)
-WORD(o_stash, "stash", stash)
-WORD(o_recompute, "recompute", recompute)
-WORD(o_sync, "sync", sync)
-WORD(o_comm, "comm", comm)
-WORD(o_grad_comm, "grad-comm", grad_comm)
-WORD(o_dp_cost, "dp-cost", dp_cost)
-WORD(o_planner, "planner", planner)
-WORD(o_batchnorm, "batchnorm", batchnorm)
-WORD(o_dropout, "dropout", dropout)
-WORD(o_opt_level, "opt-level", optimize)
-WORD(o_target, "target", target)
+SETTING(o_warmup_policy, "warmup-policy", warmup_policy, WarmupPolicy)
+SETTING(o_replica_split, "replica-split", replica_split, ReplicaSplit)
+SETTING(o_stash, "stash", stash, Stash)
+SETTING(o_recompute, "recompute", recompute, Recompute)
+SETTING(o_sync, "sync", sync, ServerSync)
+SETTING(o_grad_comm, "grad-comm", grad_comm, GradComm)
+SETTING(o_allreduce, "allreduce", allreduce, AllReduceBy)
+SETTING(o_dp_cost, "dp-cost", dp_cost, DpCost)
+SETTING(o_planner, "planner", planner, PlannerKind)
+SETTING(o_batchnorm, "batchnorm", batchnorm, BatchNormBy)
+SETTING(o_dropout, "dropout", dropout, Dropout)
+SETTING(o_opt_level, "opt-level", optimize, OptLevel)
+SETTING(o_target, "target", target, Target)
+
+static bool o_comm(Cx *x, const char *v)
+{
+	const char *word;
+
+	if (!word_of(x, "comm", v, &word))
+		return false;
+	training_comm(&x->o->t, (CommFlag)setting_value(SET_OF_CommFlag, word));
+	return true;
+}
 
 /* What a Makefile says as it stands, also between single quotes in its shell. */
 static bool command_word(Cx *x, const char *flag, const char *v, const char **to)

@@ -218,7 +218,7 @@ static void read_manifest(Compile *c)
 	t->no_local_agg |= text && strstr(text, "\"local_aggregation\": false");
 	const char *far = text ? strstr(text, "\"staleness\": ") : NULL;
 	if (text && strstr(text, "\"sync\": \"async\""))
-		t->sync = "async";
+		t->sync = SERVERS_ASYNC;
 	if (far)
 		t->staleness = strtoll(strchr(far, ':') + 1, NULL, 10);
 	free(text);
