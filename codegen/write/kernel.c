@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include "fold.h"
 #include "kernel.h"
 
 void kernels_init(Kernels *k, Arena *a, Diag *d, bool cuda)
@@ -135,7 +136,11 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 		h->name = known;
 		buf_puts(&b, "\n");
 		add_comments(k, &b, file, arena_strn(k->a, text, head), h, more);
+		buf_puts(&k->out, buf_str(&b));
+		buf_clear(&b);
 		tmpl_fill(&b, &host, file, text + head, h, more, k->d);
+		if (!k->cuda)
+			fold_constants(&b);
 		buf_puts(&k->out, buf_str(&b));
 		if (k->cuda)
 			declare(k, &host);
@@ -206,17 +211,13 @@ int64_t kernel_room(const Kernels *k, const Node *n)
  * depends on the plan. */
 void kernels_head(const Kernels *k, Buf *out, bool reproducible)
 {
-	const char *text = embedded_text("codegen/frames/math.h.in");
-
 	if (k->cuda) {
 		buf_puts(out, "#include \"gpu.h\"\n");
 		return;
 	}
-	if (!text)
-		bug("math.h.in is not embedded");
 	buf_puts(out, "#include \"pd.h\"\n");
 	if (!reproducible)
-		buf_printf(out, "\n%s", text);
+		buf_puts(out, "#include \"cpu_math.h\"\n");
 }
 
 /* ---- statements ---- */

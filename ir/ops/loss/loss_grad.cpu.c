@@ -1,4 +1,9 @@
-/* The gradient of loss.cpu.c. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. */
+/* The gradient of loss.cpu.c. */
+#if CE
+/* dx = w (softmax - one at the label) dy. */
+#else
+/* dx = -w dy at the label. */
+#endif
 static void NAME(T *restrict dx, const T *restrict dy,
 #if CE
 	const T *restrict logp,

@@ -1,4 +1,9 @@
-/* The gradient of loss.cuda.cu. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. A block per row. */
+/* The gradient of loss.cuda.cu. A block per row. */
+#if CE
+/* dx = w (softmax - one at the label) dy. */
+#else
+/* dx = -w dy at the label. */
+#endif
 namespace device::NAME {
 static __global__ void run(T *dx, const T *dy, const T *logp, const TL *labels, const T *weights)
 {

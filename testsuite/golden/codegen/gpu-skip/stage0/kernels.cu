@@ -135,7 +135,8 @@ PD_HOST void count_labels_2(float *y, const int64_t *labels
 	PD_LAUNCH(device::count_labels_2::run, 1, 2 <= 128 ? 128 : 1024, 0, y, labels, (const float *)nullptr);
 }
 
-/* The gradient of loss.cuda.cu. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. A block per row. */
+/* The gradient of loss.cuda.cu. A block per row. */
+/* dx = w (softmax - one at the label) dy. */
 namespace device::cross_entropy_grad_2x4_sum {
 static __global__ void run(float *dx, const float *dy, const float *logp, const int64_t *labels, const float *weights)
 {

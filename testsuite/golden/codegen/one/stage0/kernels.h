@@ -1,23 +1,7 @@
 /* mlp, stage 0 of 1: the kernels of its functions, one per op and shape. Written by pdcc 0.1, edits are
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "pd.h"
-
-/* glibc has vector versions of these functions, which gcc uses in simd loops once they are declared so. Their error is
- * at most 4 ulp; infinities and NaN keep their meaning. */
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && defined __GLIBC_PREREQ
-#if __GLIBC_PREREQ(2, 35)
-#define PD_VECTOR __attribute__((simd("notinbranch")))
-PD_VECTOR extern float  expf(float);
-PD_VECTOR extern float  logf(float);
-PD_VECTOR extern float  powf(float, float);
-PD_VECTOR extern float  sinf(float);
-PD_VECTOR extern float  cosf(float);
-PD_VECTOR extern float  tanhf(float);
-PD_VECTOR extern float  erff(float);
-PD_VECTOR extern float  log1pf(float);
-PD_VECTOR extern float  expm1f(float);
-#endif
-#endif
+#include "cpu_math.h"
 
 /* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
  * which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing is restrict; omp simd
@@ -33,42 +17,37 @@ static void relu_20(float *y, const float *a)
 /* -w[label] log p[label] over the axis of classes. */
 /* x holds scores, and their log-softmax goes to logp. */
 /* The sum of the losses, in the order of labels. */
-static void cross_entropy_4x3_sum(float *restrict loss,
-	float *restrict logp,
-	const float *restrict x, const int64_t *restrict labels
-	)
+static void cross_entropy_4x3_sum(float *restrict loss, float *restrict logp, const float *restrict x,
+	const int64_t *restrict labels)
 {
 	const float *score = logp;
 	float sum = 0;
-	for (int o = 0; o < 4; o++)
-		for (int i = 0; i < 1; i++) {
-			const float *restrict from = x + (int64_t)o * 3 * 1 + i;
-			float *restrict to = logp + (int64_t)o * 3 * 1 + i;
-			float top = from[0], s = 0;
+	for (int o = 0; o < 4; o++) {
+		const float *restrict from = x + (int64_t)o * 3;
+		float *restrict to = logp + (int64_t)o * 3;
+		float top = from[0], s = 0;
 
-			for (int c = 1; c < 3; c++)
-				top = fmaxf(top, from[c * 1]);
+		for (int c = 1; c < 3; c++)
+			top = fmaxf(top, from[c]);
 #pragma omp simd reduction(+ : s)
-			for (int c = 0; c < 3; c++)
-				s += expf(from[c * 1] - top);
-			top += logf(s);
-			for (int c = 0; c < 3; c++)
-				to[c * 1] = from[c * 1] - top;
-		}
-	for (int o = 0; o < 4; o++)
-		for (int i = 0; i < 1; i++) {
-			const int64_t label = labels[o * 1 + i];
-			float w = 1;
+		for (int c = 0; c < 3; c++)
+			s += expf(from[c] - top);
+		top += logf(s);
+		for (int c = 0; c < 3; c++)
+			to[c] = from[c] - top;
+	}
+	for (int o = 0; o < 4; o++) {
+		const int64_t label = labels[o];
+		float w = 1;
 
-			if (w != 0)
-				sum -= w * score[((int64_t)o * 3 + label) * 1 + i];
-		}
+		if (w != 0)
+			sum -= w * score[((int64_t)o * 3 + label)];
+	}
 	loss[0] = sum;
 }
 
 /* How many labels count, or the sum of their class weights. */
-static void count_labels_4(float *restrict y, const int64_t *restrict labels
-	)
+static void count_labels_4(float *restrict y, const int64_t *restrict labels)
 {
 	float sum = 0;
 
@@ -79,28 +58,26 @@ static void count_labels_4(float *restrict y, const int64_t *restrict labels
 	y[0] = sum;
 }
 
-/* The gradient of loss.cpu.c. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. */
-static void cross_entropy_grad_4x3_sum(float *restrict dx, const float *restrict dy,
-	const float *restrict logp,
-	const int64_t *restrict labels
-	)
+/* The gradient of loss.cpu.c. */
+/* dx = w (softmax - one at the label) dy. */
+static void cross_entropy_grad_4x3_sum(float *restrict dx, const float *restrict dy, const float *restrict logp,
+	const int64_t *restrict labels)
 {
-	for (int o = 0; o < 4; o++)
-		for (int i = 0; i < 1; i++) {
-			const int64_t label = labels[o * 1 + i];
-			float *restrict to = dx + (int64_t)o * 3 * 1 + i;
-			float w = dy[0];
-			bool counts = true;
+	for (int o = 0; o < 4; o++) {
+		const int64_t label = labels[o];
+		float *restrict to = dx + (int64_t)o * 3;
+		float w = dy[0];
+		bool counts = true;
 
-			if (!counts)
-				w = 0;
-			const float *restrict from = logp + (int64_t)o * 3 * 1 + i;
+		if (!counts)
+			w = 0;
+		const float *restrict from = logp + (int64_t)o * 3;
 #pragma omp simd
-			for (int c = 0; c < 3; c++)
-				to[c * 1] = w * expf(from[c * 1]);
-			if (counts)
-				to[label * 1] -= w;
-		}
+		for (int c = 0; c < 3; c++)
+			to[c] = w * expf(from[c]);
+		if (counts)
+			to[label] -= w;
+	}
 }
 
 /* y = a with some axes reduced. The outer loops walk what stays, those within what goes. */
@@ -154,8 +131,7 @@ static void reduce_sum_4x5_axes0(float *restrict y, const float *restrict a)
 }
 
 /* One step over `count` elements. g is a sum over the global batch, n[0] what it is divided by. */
-static void sgd(float *restrict w,
-	const float *restrict g, const float *restrict n, int count)
+static void sgd(float *restrict w, const float *restrict g, const float *restrict n, int count)
 {
 	const float scale = 1 / n[0];
 	const double lr = 0.5;

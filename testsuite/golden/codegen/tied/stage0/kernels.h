@@ -52,8 +52,7 @@ static void add_28(float *y, const float *a, const float *b)
 }
 
 /* One step over `count` elements. g is a sum over the global batch, n[0] what it is divided by. */
-static void sgd(float *restrict w,
-	const float *restrict g, const float *restrict n, int count)
+static void sgd(float *restrict w, const float *restrict g, const float *restrict n, int count)
 {
 	const float scale = 1 / n[0];
 	const double lr = 0.5;

@@ -5,42 +5,37 @@
 /* -w[label] log p[label] over the axis of classes. */
 /* x holds scores, and their log-softmax goes to logp. */
 /* The sum of the losses, in the order of labels. */
-static void cross_entropy_4x7_sum(float *restrict loss,
-	float *restrict logp,
-	const float *restrict x, const int64_t *restrict labels
-	)
+static void cross_entropy_4x7_sum(float *restrict loss, float *restrict logp, const float *restrict x,
+	const int64_t *restrict labels)
 {
 	const float *score = logp;
 	float sum = 0;
-	for (int o = 0; o < 4; o++)
-		for (int i = 0; i < 1; i++) {
-			const float *restrict from = x + (int64_t)o * 7 * 1 + i;
-			float *restrict to = logp + (int64_t)o * 7 * 1 + i;
-			float top = from[0], s = 0;
+	for (int o = 0; o < 4; o++) {
+		const float *restrict from = x + (int64_t)o * 7;
+		float *restrict to = logp + (int64_t)o * 7;
+		float top = from[0], s = 0;
 
-			for (int c = 1; c < 7; c++)
-				top = fmaxf(top, from[c * 1]);
+		for (int c = 1; c < 7; c++)
+			top = fmaxf(top, from[c]);
 #pragma omp simd reduction(+ : s)
-			for (int c = 0; c < 7; c++)
-				s += expf(from[c * 1] - top);
-			top += logf(s);
-			for (int c = 0; c < 7; c++)
-				to[c * 1] = from[c * 1] - top;
-		}
-	for (int o = 0; o < 4; o++)
-		for (int i = 0; i < 1; i++) {
-			const int64_t label = labels[o * 1 + i];
-			float w = 1;
+		for (int c = 0; c < 7; c++)
+			s += expf(from[c] - top);
+		top += logf(s);
+		for (int c = 0; c < 7; c++)
+			to[c] = from[c] - top;
+	}
+	for (int o = 0; o < 4; o++) {
+		const int64_t label = labels[o];
+		float w = 1;
 
-			if (w != 0)
-				sum -= w * score[((int64_t)o * 7 + label) * 1 + i];
-		}
+		if (w != 0)
+			sum -= w * score[((int64_t)o * 7 + label)];
+	}
 	loss[0] = sum;
 }
 
 /* How many labels count, or the sum of their class weights. */
-static void count_labels_4(float *restrict y, const int64_t *restrict labels
-	)
+static void count_labels_4(float *restrict y, const int64_t *restrict labels)
 {
 	float sum = 0;
 
@@ -51,28 +46,26 @@ static void count_labels_4(float *restrict y, const int64_t *restrict labels
 	y[0] = sum;
 }
 
-/* The gradient of loss.cpu.c. CE: dx = w (softmax - one at the label) dy; else dx = -w dy at the label. */
-static void cross_entropy_grad_4x7_sum(float *restrict dx, const float *restrict dy,
-	const float *restrict logp,
-	const int64_t *restrict labels
-	)
+/* The gradient of loss.cpu.c. */
+/* dx = w (softmax - one at the label) dy. */
+static void cross_entropy_grad_4x7_sum(float *restrict dx, const float *restrict dy, const float *restrict logp,
+	const int64_t *restrict labels)
 {
-	for (int o = 0; o < 4; o++)
-		for (int i = 0; i < 1; i++) {
-			const int64_t label = labels[o * 1 + i];
-			float *restrict to = dx + (int64_t)o * 7 * 1 + i;
-			float w = dy[0];
-			bool counts = true;
+	for (int o = 0; o < 4; o++) {
+		const int64_t label = labels[o];
+		float *restrict to = dx + (int64_t)o * 7;
+		float w = dy[0];
+		bool counts = true;
 
-			if (!counts)
-				w = 0;
-			const float *restrict from = logp + (int64_t)o * 7 * 1 + i;
+		if (!counts)
+			w = 0;
+		const float *restrict from = logp + (int64_t)o * 7;
 #pragma omp simd
-			for (int c = 0; c < 7; c++)
-				to[c * 1] = w * expf(from[c * 1]);
-			if (counts)
-				to[label * 1] -= w;
-		}
+		for (int c = 0; c < 7; c++)
+			to[c] = w * expf(from[c]);
+		if (counts)
+			to[label] -= w;
+	}
 }
 
 /* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
@@ -87,8 +80,7 @@ static void add_28(float *y, const float *a, const float *b)
 }
 
 /* One step over `count` elements. g is a sum over the global batch, n[0] what it is divided by. */
-static void sgd(float *restrict w,
-	const float *restrict g, const float *restrict n, int count)
+static void sgd(float *restrict w, const float *restrict g, const float *restrict n, int count)
 {
 	const float scale = 1 / n[0];
 	const double lr = 0.5;

@@ -1,3 +1,9 @@
+/* Math functions for the loops of emitted kernels. */
+#ifndef CPU_MATH_H
+#define CPU_MATH_H
+
+#include <math.h>
+
 /* glibc has vector versions of these functions, which gcc uses in simd loops once they are declared so. Their error is
  * at most 4 ulp; infinities and NaN keep their meaning. */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && defined __GLIBC_PREREQ
@@ -13,4 +19,6 @@ PD_VECTOR extern float  erff(float);
 PD_VECTOR extern float  log1pf(float);
 PD_VECTOR extern float  expm1f(float);
 #endif
+#endif
+
 #endif
