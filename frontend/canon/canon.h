@@ -117,4 +117,7 @@ bool canon_sign(Import *im, const OnnxNode *n);
 bool canon_extreme(Import *im, const OnnxNode *n);
 bool canon_einsum(Import *im, const OnnxNode *n);
 
+/* v is a constant, and all of it is x. */
+bool canon_all_of(const Value *v, double x);
+
 #endif

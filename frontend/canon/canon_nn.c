@@ -197,6 +197,8 @@ bool canon_conv(Import *im, const OnnxNode *n)
 			str_type(im->d->scratch, &in[0]->type), str_type(im->d->scratch, &in[1]->type));
 	if (!canon_window(im, n, OP_Conv, at, &in[0]->type, in[1]->type.dim + 2))
 		return false;
+	if (nin > 2 && in[2] && canon_all_of(in[2], 0))         /* PyTorch's exporter gives those of Conv3d a shape of their own */
+		nin = 2;
 	return canon_emit_bind(im, n, OP_Conv, at, nin > 3 ? 3 : nin, in);
 }
 

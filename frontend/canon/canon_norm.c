@@ -29,8 +29,7 @@ static Value *along_channels(Import *im, Value *v, const char *what, int64_t cou
 	return canon_reshape_to(im, v, rank - 1, dim, NULL);
 }
 
-/* v is a constant, and all of it is x. */
-static bool all_of(const Value *v, double x)
+bool canon_all_of(const Value *v, double x)
 {
 	bool all = v->kind == VAL_CONST && v->data && dtype_float(v->type.dtype);
 
@@ -49,8 +48,8 @@ static Value *scale_channels(Import *im, const OnnxNode *n, Value *y)
 
 	if (!bias)
 		return NULL;
-	y = all_of(scale, 1) ? y : canon_binary(im, OP_Mul, y, scale);
-	return all_of(bias, 0) ? y : canon_binary(im, OP_Add, y, bias);
+	y = canon_all_of(scale, 1) ? y : canon_binary(im, OP_Mul, y, scale);
+	return canon_all_of(bias, 0) ? y : canon_binary(im, OP_Add, y, bias);
 }
 
 /* ---- LayerNormalization and RMSNormalization ---- */

@@ -1,0 +1,143 @@
+"""What PyTorch's exporter would lose, seen while the module is traced: where gradients stop, smoothed labels, bags of embeddings."""
+import contextlib
+import functools
+import inspect
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+
+class ExportError(Exception):
+    """A module that cannot be exported: PyTorch's own message, then what to change."""
+
+
+@torch.library.custom_op('pdcc::stop', mutates_args=())
+def stop(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@stop.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', label_smoothing=0.0):
+    """The smoothed loss in terms of what the exporter keeps: it drops label_smoothing without a word."""
+    axis = 1 if input.dim() > 1 else 0
+    classes, log = input.shape[axis], F.log_softmax(input, axis)
+    weighed = log if weight is None else log * weight.view([-1 if i == axis else 1 for i in range(input.dim())])
+    if target.is_floating_point():
+        each = -(weighed * (target * (1 - label_smoothing) + label_smoothing / classes)).sum(axis)
+        return each.sum() / max(each.numel(), 1) if reduction == 'mean' else each.sum() if reduction == 'sum' else each
+    there = (target != ignore_index).to(log.dtype)
+    each, count = -weighed.sum(axis) * there, there if weight is None else weight[target.clamp(min=0)] * there
+    nll = F.nll_loss(log, target, weight, ignore_index=ignore_index, reduction=reduction)
+    each = each.sum() / count.sum() if reduction == 'mean' else each.sum() if reduction == 'sum' else each
+    return (1 - label_smoothing) * nll + label_smoothing / classes * each
+
+
+def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode='mean', sparse=False,
+                  per_sample_weights=None, include_last_offset=False, padding_idx=None):
+    """Bags of one length, looked up and reduced; the exporter makes a loop of them."""
+    if input.dim() != 2 or offsets is not None or max_norm is not None or padding_idx is not None:
+        raise ExportError('embedding_bag with offsets, max_norm or padding_idx: give it bags of one length, as a matrix of indices')
+    rows = F.embedding(input, weight)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    return rows.sum(1) if mode == 'sum' else rows.mean(1) if mode == 'mean' else rows.amax(1)
+
+
+class Border(TorchFunctionMode):
+    """While it traces: a value that was made under no_grad or detached passes pdcc::stop where something with gradients reads it."""
+
+    def __init__(self):
+        super().__init__()
+        self.still = WeakIdKeyDictionary()      # tensor -> its stopped copy, or None as long as nothing reads it
+
+    def held(self, x):
+        if isinstance(x, torch.Tensor) and x in self.still:
+            if self.still[x] is None:
+                self.still[x] = torch.ops.pdcc.stop(x)
+            return self.still[x]
+        return type(x)(self.held(i) for i in x) if type(x) in (tuple, list) else x
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = getattr(func, '__name__', '')
+        if name in ('detach', 'detach_') or (name == '__get__' and getattr(func, '__self__', None) is torch.Tensor.data):
+            return torch.ops.pdcc.stop(args[0]) if args[0].is_floating_point() else args[0]
+        if name in ('__get__', '__set__', 'size', 'dim', 'stride', 'numel', '_set_grad_enabled'):
+            return func(*args, **kwargs)
+        if func is F.cross_entropy and (kwargs.get('label_smoothing') or (len(args) > 7 and args[7])):
+            return cross_entropy(*args, **kwargs)
+        if func is F.embedding_bag:
+            return embedding_bag(*args, **kwargs)
+        if torch.is_grad_enabled():
+            return func(*self.held(args), **{k: self.held(v) for k, v in kwargs.items()})
+        out = func(*args, **kwargs)
+        for t in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(t, torch.Tensor) and t.is_floating_point():
+                self.still[t] = None
+        return out
+
+
+class Steady(TorchFunctionMode):
+    """No dropout, for a step that is to be compared."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout):
+            return args[0]
+        return func(*args, **{k: 0.0 if k == 'dropout_p' else v for k, v in (kwargs or {}).items()})
+
+
+def loss_of(out):
+    """The loss among what a module returns."""
+    out = getattr(out, 'loss', out['loss'] if isinstance(out, dict) and 'loss' in out else out)
+    out = out[0] if isinstance(out, (tuple, list)) else out
+    if not isinstance(out, torch.Tensor) or out.numel() != 1:
+        raise ExportError(f'the module returns no scalar loss ({type(out).__name__}); give loss=, a function of its output and the last argument')
+    return out.reshape(())
+
+
+class Call:
+    """A module's forward, then its loss, over named tensors. args: a tuple, or a dict of keywords; with a loss the last is its target."""
+
+    def __init__(self, module, args, loss):
+        pos = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        args = (args,) if isinstance(args, torch.Tensor) else args
+        if not isinstance(args, dict):
+            names = (pos[:len(args) - 1] + ['labels']) if loss else pos[:len(args)]
+            if len(names) != len(args):
+                raise ExportError(f'{len(args)} arguments, but forward takes {", ".join(pos) or "none"}' + (' and the loss one' if loss else ''))
+            args = dict(zip(names, args))
+        self.module, self.loss, self.target = module, loss, list(args)[-1] if loss else None
+        self.tensors, self.fixed = ({k: v for k, v in args.items() if isinstance(v, torch.Tensor) is yes} for yes in (True, False))
+        self.batch = next((len(t) for t in self.tensors.values() if t.dim()), 0)
+        if loss is not None and list(getattr(loss, 'parameters', lambda: [])()):
+            raise ExportError('the loss has parameters; make it a part of the module')
+
+    def run(self, forward, tensors):
+        given = dict(self.fixed, **tensors)
+        target = given.pop(self.target) if self.loss else None
+        out = forward(**given)
+        return loss_of(self.loss(out, target) if self.loss else out)
+
+    @contextlib.contextmanager
+    def traced(self):
+        """The module with a forward of the tensors alone, which gives the loss and marks where gradients stop."""
+        whole, names = self.module.forward, list(self.tensors)
+
+        @functools.wraps(whole)
+        def forward(*args):
+            with Border():
+                return self.run(whole, dict(zip(names, args)))
+        forward.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
+        had = {k: v for k, v in self.module.__dict__.items() if k == 'forward'}
+        self.module.forward = forward
+        try:
+            yield self.module
+        finally:
+            del self.module.__dict__['forward']
+            self.module.__dict__.update(had)
