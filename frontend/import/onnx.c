@@ -376,6 +376,15 @@ static bool folded_name(const OnnxTensor *t)
 		dtype_float(dtype_from_onnx(t->data_type));
 }
 
+/* A weight, not a mask or table that an Identity passes on. */
+static bool is_weight(const Import *im, const OnnxGraph *g, const char *name)
+{
+	for (size_t i = 0; i < g->n_initializer; i++)
+		if (g->initializer[i]->name && strcmp(g->initializer[i]->name, name) == 0)
+			return im->torch ? torch_is_param(im->torch, name) : dtype_float(dtype_from_onnx(g->initializer[i]->data_type));
+	return false;
+}
+
 static bool refuse_inference(Import *im, const OnnxGraph *g)
 {
 	bool norm = false, folded = false;
@@ -385,7 +394,7 @@ static bool refuse_inference(Import *im, const OnnxGraph *g)
 		const OnnxNode *n = g->node[i];
 
 		norm |= strcmp(n->op_type, "BatchNormalization") == 0;
-		if (strcmp(n->op_type, "Identity") == 0 && n->n_input && is_initializer(g, n->input[0]))
+		if (strcmp(n->op_type, "Identity") == 0 && n->n_input && is_weight(im, g, n->input[0]))
 			alias = n->input[0];
 	}
 	const char *mark = NULL;

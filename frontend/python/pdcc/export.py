@@ -1,4 +1,4 @@
-"""A module as an ONNX file with its contract (frontend/import/contract.h says the keys), and one step of it held against PyTorch."""
+"""A module as an ONNX file with its contract (frontend/onnx/contract.h says the keys), and one step of it held against PyTorch."""
 import ast
 import copy
 import os
