@@ -3,12 +3,13 @@
 # as they lie in a build folder; sorted by name.
 file(GLOB list RELATIVE ${ROOT} ${ROOT}/ir/ops/*/*.cpu.c ${ROOT}/ir/ops/*/*.ref.c ${ROOT}/ir/ops/*/*.cuda.cu
 	${ROOT}/ir/ops/*/*.part.h
-	${ROOT}/runtime/*.[ch] ${ROOT}/runtime/*/*.[ch] ${ROOT}/runtime/gpu/*.cu ${ROOT}/runtime/README.md
+	${ROOT}/runtime/*.[ch] ${ROOT}/runtime/*/*.[ch] ${ROOT}/runtime/gpu/*.cu ${ROOT}/docs/runtime.md
 	${ROOT}/codegen/frames/*.in ${ROOT}/frontend/settings/*.schema.json)
 set(rows)
 foreach(path IN LISTS list)
 	string(REGEX REPLACE "^ir/" "" name "${path}")
 	string(REGEX REPLACE "^runtime/(comm|cpu|data|faults|gpu|run|servers|state)/" "runtime/" name "${name}")
+	string(REPLACE "docs/runtime.md" "runtime/README.md" name "${name}")
 	list(APPEND rows "${name} ${path}")
 endforeach()
 list(SORT rows)
