@@ -106,7 +106,9 @@ static void split(Fold *f, const char *s)
 
 		for (size_t i = 0; i < gap; i++)
 			start |= s[i] == '\n';
-		Token t = next_token(s + gap, start);
+		Token t = { .s = s + gap, .kind = TOKEN_OPAQUE };      /* blanks at the end: before no text */
+		if (s[gap])
+			t = next_token(s + gap, start);
 		t.gap = s;
 		t.ngap = gap;
 		PUSH(f->a, f->t, f->n, f->cap) = t;

@@ -12,7 +12,7 @@ static void becomes(const char *from, const char *want)
 
 	buf_puts(&b, from);
 	fold_constants(&b);
-	if (strcmp(buf_str(&b), want))
+	if (strcmp(buf_str(&b), want) || b.n != strlen(want))
 		fail_msg("'%s' became '%s', not '%s'", from, buf_str(&b), want);
 	buf_free(&b);
 }
@@ -25,6 +25,7 @@ static void arithmetic(void **state)
 	becomes("{ const int first = (int)(n % 1) * 16; }", "{ const int first = 0; }");
 	becomes("{ a = 16 < 16 ? b : c; d = (64 > 64 ? f(1, 2) : g); }", "{ a = c; d = (g); }");
 	becomes("{ f(0, !0, !1, (3)); }", "{ f(0, 1, 0, 3); }");
+	becomes("{ a = b * 1; }\n\n", "{ a = b; }\n\n");       /* nothing is read behind the blanks at the end */
 	becomes("{ const float *restrict p = x + (int64_t)o * 10 * 1 + 0; }", "{ const float *restrict p = x + (int64_t)o * 10; }");
 }
 
