@@ -106,7 +106,7 @@ launcher=$(command -v ccache || true)
 generator=$(command -v ninja >/dev/null && echo Ninja || echo "Unix Makefiles")
 for i in $(seq "$jobs"); do
 	mkdir "$work/tree$i"
-	(cd "$root" && git ls-files -z | xargs -0 cp --parents -t "$work/tree$i")
+	(cd "$root" && git ls-files -z | xargs -0 cp -P --parents -t "$work/tree$i")
 	cmake -G "$generator" -S "$work/tree$i" -B "$work/tree$i/build" -DPDCC_TESTS=ON \
 		-DCMAKE_C_COMPILER_LAUNCHER="$launcher" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 	worker "$i" "$@" &
