@@ -21,14 +21,17 @@ static __device__ __forceinline__ void add(pd_vec<T, EACH> &sum, const T *rows, 
 		sum.v[u] += by * (x.v[u] * scale);
 }
 
-/* Adds by * scale times column i of all rows [IDS][INNER] whose index means this row, when index k is the first; else false. */
-static __device__ __forceinline__ bool add_equal(pd_vec<T, EACH> &sum, const T *rows, T by, T scale, int64_t i, const TI *ids,
-                                                 int64_t k, int64_t row, int left)
+/* Adds by * scale times column i of all rows [IDS][INNER] whose index means this row to those of `start` (nullptr: zeros), when index
+ * k is the first; else false, and `start`, which the first one's block may be writing, is not read. */
+static __device__ __forceinline__ bool add_equal(pd_vec<T, EACH> &sum, const T *start, const T *rows, T by, T scale, int64_t i,
+                                                 const TI *ids, int64_t k, int64_t row, int left)
 {
 	__shared__ unsigned equal[THREADS / 32];
 
-	if (left == 1 && i < INNER)
+	if (left == 1 && i < INNER) {
+		sum = start ? pd_read<EACH>(start + i) : pd_vec<T, EACH>{};
 		add(sum, rows, k * INNER + i, by, scale);
+	}
 	for (int64_t from = 0, met = 0; left > 1 || (met && left); from += THREADS) {
 		const int64_t j = from + threadIdx.x;
 		const unsigned mine = j < IDS && row_of(ids[j]) == row, bits = pd_warp_sum(mine << threadIdx.x % 32);
@@ -41,8 +44,12 @@ static __device__ __forceinline__ bool add_equal(pd_vec<T, EACH> &sum, const T *
 			for (unsigned rest = equal[w]; rest; rest &= rest - 1, left--) {
 				const int64_t at = from + 32 * w + __ffs((int)rest) - 1;
 
-				if (!met++ && at != k)
-					return false;
+				if (!met++) {
+					if (at != k)
+						return false;
+					if (i < INNER)
+						sum = start ? pd_read<EACH>(start + i) : pd_vec<T, EACH>{};
+				}
 				if (i < INNER)
 					add(sum, rows, at * INNER + i, by, scale);
 			}

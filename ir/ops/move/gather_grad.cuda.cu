@@ -45,7 +45,7 @@ static __global__ void run(T *y, const T *dy, const TI *ids, const int *times)
 	const int64_t o = blockIdx.x / PIECES / IDS, row = row_of(ids[k]);
 	pd_vec<T, EACH> sum = {};
 
-	if (row >= 0 && add_equal(sum, dy + o * IDS * INNER, 1, 1, i, ids, k, row, times[row]) && i < INNER)
+	if (row >= 0 && add_equal(sum, nullptr, dy + o * IDS * INNER, 1, 1, i, ids, k, row, times[row]) && i < INNER)
 		pd_write(y + (o * DIM + row) * INNER + i, sum);
 }
 #endif

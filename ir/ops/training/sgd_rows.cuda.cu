@@ -31,9 +31,9 @@ static __global__ void run(T *w, const int32_t *ids, const T *rows, const T *n, 
 
 	if (row < 0)
 		return;
-	pd_vec<T, EACH> sum = i < INNER ? pd_read<EACH>(w + row * INNER + i) : pd_vec<T, EACH>{};
+	pd_vec<T, EACH> sum = {};
 
-	if (add_equal(sum, rows, -(T)late[0], 1 / n[0], i, ids, k, row, times[row]) && i < INNER)
+	if (add_equal(sum, w + row * INNER, rows, -(T)late[0], 1 / n[0], i, ids, k, row, times[row]) && i < INNER)
 		pd_write(w + row * INNER + i, sum);
 }
 #endif
