@@ -61,7 +61,8 @@ double rows_touched(const Value *w, double lookups)
 	while (i < t->n - 1 && t->lookups[i] < lookups)
 		i++;
 	const double power = log(t->rows[i] / t->rows[i - 1]) / log(t->lookups[i] / t->lookups[i - 1]);
-	const double at = t->rows[i - 1] * pow((lookups < t->lookups[i] ? lookups : t->lookups[i]) / t->lookups[i - 1], power);
+	const double at =
+		t->rows[i - 1] * pow((lookups < t->lookups[i] ? lookups : t->lookups[i]) / t->lookups[i - 1], power);
 	return (at < rows ? at : rows) / rows;
 }
 
@@ -79,7 +80,4 @@ const Value *gradient_of(const Value *sum)
 }
 
 /* The operand of an update that is the gradient: SquareSum(@w, g), SGD(@w, g, n), Adam(@w, @m, @v, g, n). */
-int gradient_operand(const Node *update)
-{
-	return update->op == OP_SquareSum ? 1 : update->nin - 2;
-}
+int gradient_operand(const Node *update) { return update->op == OP_SquareSum ? 1 : update->nin - 2; }

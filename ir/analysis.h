@@ -4,9 +4,9 @@
 
 #include "ir.h"
 
-int64_t value_bytes(const Value *v);                        /* in memory; row-sparse ones are kept dense */
-void find_loss(Module *m, const Graph *g);  /* Module.loss and .count anew, when g reports them */
-void list_kept(Module *m, Stage *s);        /* Stage.keep anew, after its graphs changed */
+int64_t value_bytes(const Value *v);       /* in memory; row-sparse ones are kept dense */
+void find_loss(Module *m, const Graph *g); /* Module.loss and .count anew, when g reports them */
+void list_kept(Module *m, Stage *s);       /* Stage.keep anew, after its graphs changed */
 double rows_touched(const Value *w, double lookups);
 /* The parameter that a sum becomes the gradient of; NULL: none. */
 const Value *gradient_of(const Value *sum);

@@ -8,8 +8,10 @@ int cluster_link_line(const Cluster *c, int a, int b)
 	for (int i = 0; i < c->nlink; i++) {
 		const Link *l = &c->link[i];
 
-		if (l->scope == LINK_DEFAULT ? ha != hb : l->scope == LINK_WITHIN ? ha == hb :
-		    (l->host_a == ha && l->host_b == hb) || (l->host_a == hb && l->host_b == ha))
+		if (l->scope == LINK_DEFAULT ? ha != hb
+			: l->scope == LINK_WITHIN
+				? ha == hb
+				: (l->host_a == ha && l->host_b == hb) || (l->host_a == hb && l->host_b == ha))
 			return i;
 	}
 	return ha == hb ? c->nlink : c->nlink + 1;
@@ -24,10 +26,7 @@ Link cluster_link_of(const Cluster *c, int line)
 	return (Link){ .scope = LINK_DEFAULT, .kind = "ethernet", .bandwidth = 1.25e9, .latency = 30e-6 };
 }
 
-Link cluster_link(const Cluster *c, int a, int b)
-{
-	return cluster_link_of(c, cluster_link_line(c, a, b));
-}
+Link cluster_link(const Cluster *c, int a, int b) { return cluster_link_of(c, cluster_link_line(c, a, b)); }
 
 bool cluster_same_host(const Cluster *c, int a, int b)
 {

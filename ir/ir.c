@@ -69,10 +69,7 @@ static const char *numbered(Arena *a, const Map *names, const char *base)
 	return name;
 }
 
-const char *unique_name(Graph *g, const char *base)
-{
-	return numbered(g->module->arena, g->names, *base ? base : "v");
-}
+const char *unique_name(Graph *g, const char *base) { return numbered(g->module->arena, g->names, *base ? base : "v"); }
 
 Value *graph_input(Graph *g, const char *name, Type t)
 {
@@ -84,10 +81,7 @@ Value *graph_input(Graph *g, const char *name, Type t)
 	return v;
 }
 
-void graph_output(Graph *g, Value *v)
-{
-	PUSH(g->module->arena, g->out, g->nout, g->capout) = v;
-}
+void graph_output(Graph *g, Value *v) { PUSH(g->module->arena, g->out, g->nout, g->capout) = v; }
 
 int module_stages(const Module *m)
 {
@@ -135,8 +129,11 @@ static void scalar_bytes(DType t, double x, unsigned char *p)
 	case DT_f32: memcpy(p, &f, sizeof f); break;
 	case DT_f64: memcpy(p, &x, sizeof x); break;
 	case DT_bool: p[0] = x != 0; break;
-	case DT_f16: case DT_bf16: case DT_NONE: case DT_COUNT: bug("no scalar constants of type %s", dtype_name(t));
-	default: memcpy(p, &i, (size_t)dtype_bytes(t)); break;     /* little-endian: the low bytes come first */
+	case DT_f16:
+	case DT_bf16:
+	case DT_NONE:
+	case DT_COUNT: bug("no scalar constants of type %s", dtype_name(t));
+	default: memcpy(p, &i, (size_t)dtype_bytes(t)); break; /* little-endian: the low bytes come first */
 	}
 }
 
@@ -218,11 +215,11 @@ bool node_infer(Node *n, Diag *d)
 
 		for (int k = 0; t && k < t->rank; k++)
 			if (t->dim[k] < 0)
-				return diag_error(d, n->loc, 305, "%s: the result is %s, axis %d is below 0", optab[n->op]->name,
-					str_type(d->scratch, t), k);
+				return diag_error(d, n->loc, 305, "%s: the result is %s, axis %d is below 0",
+					optab[n->op]->name, str_type(d->scratch, t), k);
 		if (t && type_bytes(t) > TENSOR_MOST)
-			return diag_error(d, n->loc, 305, "%s: the result is %s, more than 2^46 bytes", optab[n->op]->name,
-				str_type(d->scratch, t));
+			return diag_error(d, n->loc, 305, "%s: the result is %s, more than 2^46 bytes",
+				optab[n->op]->name, str_type(d->scratch, t));
 	}
 	return true;
 }
@@ -422,7 +419,7 @@ int value_parts(const Value *v, OpKind op)
 
 bool updates_rows(const Node *n, OpKind op)
 {
-	enum { MOST = 64 };         /* parts that pd_collect_rows (runtime/servers/serve.c) joins */
+	enum { MOST = 64 }; /* parts that pd_collect_rows (runtime/servers/serve.c) joins */
 
 	if (n->op != OP_SGD || n->nin != optab[OP_SGD]->minin || attr_float(n, "weight_decay") != 0)
 		return false;
@@ -448,10 +445,7 @@ bool value_is_output(const Value *v)
 	return false;
 }
 
-bool value_dead(const Value *v)
-{
-	return !v->nuses && !value_is_output(v);
-}
+bool value_dead(const Value *v) { return !v->nuses && !value_is_output(v); }
 
 Node *bucket_node(const Stage *s, const Node *sum)
 {

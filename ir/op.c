@@ -46,26 +46,20 @@ static void *field(const Node *n, const char *name, AttrKind kind)
 	return (char *)n->attr + d->offset;
 }
 
-int64_t     attr_int(const Node *n, const char *name)   { return *(int64_t *)field(n, name, A_INT); }
-double      attr_float(const Node *n, const char *name) { return *(double *)field(n, name, A_FLOAT); }
-DType       attr_dtype(const Node *n, const char *name)
+int64_t attr_int(const Node *n, const char *name) { return *(int64_t *)field(n, name, A_INT); }
+double attr_float(const Node *n, const char *name) { return *(double *)field(n, name, A_FLOAT); }
+DType attr_dtype(const Node *n, const char *name)
 {
 	const char *s = attr_str(n, name);
 
 	return s && *s ? dtype_from_name(s) : DT_f32;
 }
-const char *attr_str(const Node *n, const char *name)   { return *(const char **)field(n, name, A_STR); }
-Ints        attr_ints(const Node *n, const char *name)  { return *(Ints *)field(n, name, A_INTS); }
+const char *attr_str(const Node *n, const char *name) { return *(const char **)field(n, name, A_STR); }
+Ints attr_ints(const Node *n, const char *name) { return *(Ints *)field(n, name, A_INTS); }
 
-void attr_set_int(Node *n, const char *name, int64_t v)
-{
-	*(int64_t *)field(n, name, A_INT) = v;
-}
+void attr_set_int(Node *n, const char *name, int64_t v) { *(int64_t *)field(n, name, A_INT) = v; }
 
-void attr_set_float(Node *n, const char *name, double v)
-{
-	*(double *)field(n, name, A_FLOAT) = v;
-}
+void attr_set_float(Node *n, const char *name, double v) { *(double *)field(n, name, A_FLOAT) = v; }
 
 void attr_set_str(Node *n, const char *name, const char *v)
 {

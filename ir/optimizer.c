@@ -4,18 +4,27 @@
 
 const char *const opt_kind_name[OPT_COUNT] = { "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad" };
 const char *const opt_set_name[OPT_SETTINGS] = {
-	"lr", "momentum", "dampening", "nesterov", "beta1", "beta2", "alpha", "eps", "weight_decay", "weight_decay_post",
-	"lr_decay", "onnx", "t0", "ema",
+	"lr",
+	"momentum",
+	"dampening",
+	"nesterov",
+	"beta1",
+	"beta2",
+	"alpha",
+	"eps",
+	"weight_decay",
+	"weight_decay_post",
+	"lr_decay",
+	"onnx",
+	"t0",
+	"ema",
 };
 
 const char *const rate_name[RATE_COUNT] = { "constant", "step", "exponential", "linear", "cosine" };
 
 const char *const rate_set_name[RATE_SETTINGS] = { "warmup_steps", "steps", "every", "gamma", "min" };
 
-bool rate_varies(const Rate *r)
-{
-	return r->kind != RATE_CONSTANT || r->warmup > 0;
-}
+bool rate_varies(const Rate *r) { return r->kind != RATE_CONSTANT || r->warmup > 0; }
 
 #define KIND(k) (1U << OPT_##k)
 static const unsigned kinds[OPT_SETTINGS] = {
@@ -40,10 +49,7 @@ OptKind opt_kind(const Optimizer *o)
 	return o->kind == OPT_SGD && o->given[OPT_MU] && o->value[OPT_MU] != 0 ? OPT_MOMENTUM : o->kind;
 }
 
-bool opt_has(OptKind kind, OptSet s)
-{
-	return kinds[s] >> kind & 1;
-}
+bool opt_has(OptKind kind, OptSet s) { return kinds[s] >> kind & 1; }
 
 double opt_get(const Optimizer *o, OptSet s)
 {

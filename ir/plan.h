@@ -6,62 +6,66 @@
 #include "ir.h"
 
 typedef struct PlanStage {
-	int         replicas;
-	double      fwd, bwd;       /* predicted seconds per microbatch */
-	double      update;         /* predicted seconds per step: optimizer, and summing gradients over the replicas */
-	int64_t     out_bytes;      /* per microbatch, to later stages; gradients come back in the same size */
-	int         nodes;          /* of its forward */
-	const char *first, *last;   /* ONNX names of its first and last node with a library call */
-	const char *until;          /* the segment it ends with, as plan files name it; NULL: the end */
+	int replicas;
+	double fwd, bwd;          /* predicted seconds per microbatch */
+	double update;            /* predicted seconds per step: optimizer, and summing gradients over the replicas */
+	int64_t out_bytes;        /* per microbatch, to later stages; gradients come back in the same size */
+	int nodes;                /* of its forward */
+	const char *first, *last; /* ONNX names of its first and last node with a library call */
+	const char *until;        /* the segment it ends with, as plan files name it; NULL: the end */
 } PlanStage;
 
 /* Where a step goes on the device that computes most: forwards and backwards; sums of gradients over replicas; update;
  * everything else it waits for. Seconds per step. */
-typedef struct PlanTerms { double work, sum, update, wait; } PlanTerms;
+typedef struct PlanTerms {
+	double work, sum, update, wait;
+} PlanTerms;
 
 /* A plan as a file gives it. */
 typedef struct GivenPlan {
-	const char  *file;
-	int          n;             /* stages */
-	const char **until;         /* by stage: its last segment; NULL: the end */
-	int         *line;          /* by stage: where in the file */
-	int         *replicas;
-	int          ndevice, *device;      /* by rank: index into Cluster.device */
-	int64_t      micro;         /* microbatches per step; 0: not said */
-	int          order;         /* of the nodes that it cuts: index into order_name (passes/common/plan.h); 0: the file's */
-	const char  *by;            /* what proposed it; NULL: it is the user's */
+	const char *file;
+	int n;              /* stages */
+	const char **until; /* by stage: its last segment; NULL: the end */
+	int *line;          /* by stage: where in the file */
+	int *replicas;
+	int ndevice, *device; /* by rank: index into Cluster.device */
+	int64_t micro;        /* microbatches per step; 0: not said */
+	int order;      /* of the nodes that it cuts: index into order_name (passes/common/plan.h); 0: the file's */
+	const char *by; /* what proposed it; NULL: it is the user's */
 } GivenPlan;
 
 /* A plan that was not chosen; step and terms are those of as many microbatches as the chosen plan has. */
 typedef struct PlanOther {
-	const char *plan, *by;      /* "2-1-1" */
-	double      step;
-	PlanTerms   terms;
-	double      over;           /* as Plan.over */
+	const char *plan, *by; /* "2-1-1" */
+	double step;
+	PlanTerms terms;
+	double over; /* as Plan.over */
 } PlanOther;
 
 typedef struct Plan {
-	int         nstage;
-	int         order;          /* of the nodes that were cut, as in GivenPlan */
-	PlanStage  *stage;
-	int         ndevice;        /* ranks */
-	int        *rank;           /* by stage: of its replica 0; stage-major, where no device runs several stages */
-	int        *device;         /* by rank: index into Cluster.device; set by partition */
-	int64_t     microbatches;   /* per step, over all replicas */
-	double      step_time;      /* predicted seconds per step */
-	double      one_time;       /* the same step on one device */
-	bool        forced;         /* --plan said so */
-	double      file_order;     /* seconds per step of the best plan found in the order of the file */
-	const char *by;             /* what proposed it: a planner, "local search", "as asked" */
-	PlanTerms   terms;          /* of step_time */
-	int         slow_stage;     /* the stage whose devices compute most */
-	PlanOther  *other; int nother;      /* what came next, best first */
-	long        tried, played;  /* plans that were looked at; those that were simulated */
-	double      peak;           /* estimated bytes of the fullest device */
-	int         peak_rank;
-	struct GivenPlan *lean; int nlean;  /* where over > 1: the plans that were expected to need least, the first least */
-	double      over;           /* estimate: the largest share of its memory that a device needs; 0: no limits are known */
-	bool        recompute;      /* step_time counts what --recompute computes again */
+	int nstage;
+	int order; /* of the nodes that were cut, as in GivenPlan */
+	PlanStage *stage;
+	int ndevice;          /* ranks */
+	int *rank;            /* by stage: of its replica 0; stage-major, where no device runs several stages */
+	int *device;          /* by rank: index into Cluster.device; set by partition */
+	int64_t microbatches; /* per step, over all replicas */
+	double step_time;     /* predicted seconds per step */
+	double one_time;      /* the same step on one device */
+	bool forced;          /* --plan said so */
+	double file_order;    /* seconds per step of the best plan found in the order of the file */
+	const char *by;       /* what proposed it: a planner, "local search", "as asked" */
+	PlanTerms terms;      /* of step_time */
+	int slow_stage;       /* the stage whose devices compute most */
+	PlanOther *other;
+	int nother;         /* what came next, best first */
+	long tried, played; /* plans that were looked at; those that were simulated */
+	double peak;        /* estimated bytes of the fullest device */
+	int peak_rank;
+	struct GivenPlan *lean;
+	int nlean;      /* where over > 1: the plans that were expected to need least, the first least */
+	double over;    /* estimate: the largest share of its memory that a device needs; 0: no limits are known */
+	bool recompute; /* step_time counts what --recompute computes again */
 } Plan;
 
 /* The replica that does microbatch g of `micro`: blocks of a step, or of every `grains` where these are sliced (not 0). */

@@ -5,8 +5,15 @@
 #include "ir/base/buf.h"
 
 static const char *const act_name[ACT_COUNT] = {
-	[ACT_RECV_F] = "RECV_F", [ACT_F] = "F", [ACT_SEND_F] = "SEND_F", [ACT_RECV_B] = "RECV_B", [ACT_B] = "B",
-	[ACT_SEND_B] = "SEND_B", [ACT_W] = "W", [ACT_SYNC] = "SYNC", [ACT_UPDATE] = "UPDATE",
+	[ACT_RECV_F] = "RECV_F",
+	[ACT_F] = "F",
+	[ACT_SEND_F] = "SEND_F",
+	[ACT_RECV_B] = "RECV_B",
+	[ACT_B] = "B",
+	[ACT_SEND_B] = "SEND_B",
+	[ACT_W] = "W",
+	[ACT_SYNC] = "SYNC",
+	[ACT_UPDATE] = "UPDATE",
 };
 
 void schedule_push(Arena *a, Schedule *s, int rank, Action act)
@@ -130,15 +137,15 @@ void schedule_print_csv(Buf *b, const Schedule *s)
 /* ---- proof: every device runs its list; F and B wait for what others send ---- */
 
 typedef struct Proof {
-	const Schedule  *s;
+	const Schedule *s;
 	const StageEdge *edge;
-	int              nedge;
-	Diag            *d;
-	Arena           *a;
-	int             *synced;        /* async, by rank: sums of gradients it came to */
-	char            *done;          /* [kind][stage][mb] */
-	int             *holds[2];      /* [rank][stage][slot], [rank][stage][entry] -> mb + 1 that owns it */
-	int              most;          /* slots or entries of a stage */
+	int nedge;
+	Diag *d;
+	Arena *a;
+	int *synced;   /* async, by rank: sums of gradients it came to */
+	char *done;    /* [kind][stage][mb] */
+	int *holds[2]; /* [rank][stage][slot], [rank][stage][entry] -> mb + 1 that owns it */
+	int most;      /* slots or entries of a stage */
 } Proof;
 
 static char *done_at(const Proof *p, ActKind k, int stage, int mb)
@@ -167,8 +174,8 @@ static bool arrived(const Proof *p, int stage, int mb, bool forward)
 	for (int i = 0; i < p->nedge; i++) {
 		const StageEdge *e = &p->edge[i];
 
-		if (forward ? e->forward && e->to == stage && !*done_at(p, ACT_SEND_F, e->from, mb) :
-		    e->backward && e->from == stage && !*done_at(p, ACT_SEND_B, e->to, mb))
+		if (forward ? e->forward && e->to == stage && !*done_at(p, ACT_SEND_F, e->from, mb)
+			    : e->backward && e->from == stage && !*done_at(p, ACT_SEND_B, e->to, mb))
 			return false;
 	}
 	return true;
@@ -200,7 +207,11 @@ static bool fault(const Proof *p, int rank, const Action *x, const char *why)
 /* What must have come before x on the same device. */
 static bool in_order(const Proof *p, int rank, const Action *x)
 {
-	static const struct { ActKind kind, before; bool only_if_forward, recv; const char *why; } rule[] = {
+	static const struct {
+		ActKind kind, before;
+		bool only_if_forward, recv;
+		const char *why;
+	} rule[] = {
 		{ ACT_F, ACT_RECV_F, true, true, "its receive was not posted before" },
 		{ ACT_B, ACT_F, false, false, "there was no forward before" },
 		{ ACT_SEND_F, ACT_F, false, false, "nothing was computed yet" },
@@ -210,7 +221,7 @@ static bool in_order(const Proof *p, int rank, const Action *x)
 
 	for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
 		if (x->kind == rule[i].kind && !*done_at(p, rule[i].before, x->stage, x->mb) &&
-		    (!rule[i].only_if_forward || exchanges(p, x->stage, true, true)))
+			(!rule[i].only_if_forward || exchanges(p, x->stage, true, true)))
 			return fault(p, rank, x, rule[i].why);
 	if (x->kind == ACT_B && exchanges(p, x->stage, false, true) && !*done_at(p, ACT_RECV_B, x->stage, x->mb))
 		return fault(p, rank, x, "its receive was not posted before");
@@ -236,7 +247,8 @@ static bool owns(const Proof *p, int rank, const Action *x, int of, bool takes)
 		return fault(p, rank, x, arena_printf(p->a, "its %s is outside the depth of the stage", name[of]));
 	int *owner = owner_at(p, rank, x, of);
 	if (takes && *owner)
-		return fault(p, rank, x, arena_printf(p->a, "%s %d still belongs to microbatch %d", name[of], i, *owner - 1));
+		return fault(p, rank, x,
+			arena_printf(p->a, "%s %d still belongs to microbatch %d", name[of], i, *owner - 1));
 	if (takes)
 		*owner = x->mb + 1;
 	return *owner == x->mb + 1 || fault(p, rank, x, arena_printf(p->a, "%s %d does not belong to it", name[of], i));
@@ -248,7 +260,7 @@ static bool slot_rules(const Proof *p, int rank, const Action *x)
 	const bool receives = exchanges(p, x->stage, true, true);
 
 	return owns(p, rank, x, ENTRY, x->kind == (receives ? ACT_RECV_F : ACT_F)) &&
-		(x->kind == ACT_RECV_F || owns(p, rank, x, SLOT, x->kind == ACT_F));
+	       (x->kind == ACT_RECV_F || owns(p, rank, x, SLOT, x->kind == ACT_F));
 }
 
 static void release(const Proof *p, int rank, const Action *x)
@@ -296,7 +308,8 @@ static bool ends_step(const Proof *p, int rank, int at)
 	for (int i = 0; i < d->n; i++) {
 		synced |= i < at && d->act[i].stage == x->stage && d->act[i].kind == ACT_SYNC;
 		if (i > at && d->act[i].stage == x->stage && act_of_micro(&d->act[i]))
-			return fault(p, rank, x, arena_printf(p->a, "%s comes behind it", str_action(p->a, &d->act[i])));
+			return fault(
+				p, rank, x, arena_printf(p->a, "%s comes behind it", str_action(p->a, &d->act[i])));
 	}
 	return synced || fault(p, rank, x, "its gradients were not summed before");
 }
@@ -320,7 +333,8 @@ static Step step(const Proof *p, int rank, int at)
 		return fault(p, rank, x, "it is done twice"), STEP_FAULT;
 	if (!in_order(p, rank, x))
 		return STEP_FAULT;
-	if ((x->kind == ACT_F && !arrived(p, x->stage, x->mb, true)) || (x->kind == ACT_B && !arrived(p, x->stage, x->mb, false)))
+	if ((x->kind == ACT_F && !arrived(p, x->stage, x->mb, true)) ||
+		(x->kind == ACT_B && !arrived(p, x->stage, x->mb, false)))
 		return STEP_WAIT;
 	if (!slot_rules(p, rank, x))
 		return STEP_FAULT;
@@ -340,13 +354,15 @@ static const char *why_waits(const Proof *p, const Action *x, const int *at)
 		const bool forward = x->kind == ACT_F;
 		const int from = forward ? e->from : e->to;
 		if (!(forward ? e->forward : e->backward) || (forward ? e->to : e->from) != x->stage ||
-		    *done_at(p, forward ? ACT_SEND_F : ACT_SEND_B, from, x->mb))
+			*done_at(p, forward ? ACT_SEND_F : ACT_SEND_B, from, x->mb))
 			continue;
 		const int rank = s->device[from][s->replica_of[from][x->mb]];
 		const Action want = { .kind = forward ? ACT_SEND_F : ACT_SEND_B, .stage = from, .mb = x->mb };
-		return arena_printf(p->a, "waits for ever, a deadlock: device %d has %s behind %s, where it waits itself; one of the two "
-			"must come earlier", rank, str_action(p->a, &want), at[rank] < s->dev[rank].n ?
-			str_action(p->a, &s->dev[rank].act[at[rank]]) : "its end");
+		return arena_printf(p->a,
+			"waits for ever, a deadlock: device %d has %s behind %s, where it waits itself; one of the two "
+			"must come earlier",
+			rank, str_action(p->a, &want),
+			at[rank] < s->dev[rank].n ? str_action(p->a, &s->dev[rank].act[at[rank]]) : "its end");
 	}
 	return "waits for ever: deadlock";
 }
@@ -384,19 +400,26 @@ static bool complete(const Proof *p)
 
 	for (int st = 0; st < p->s->nstage; st++)
 		for (int mb = 0; mb < p->s->nmicro; mb++) {
-			static const struct { ActKind kind; bool always, forward, recv; } want[] = {
-				{ ACT_F, true, true, false }, { ACT_B, true, false, false },
-				{ ACT_SEND_F, false, true, false }, { ACT_RECV_F, false, true, true },
-				{ ACT_SEND_B, false, false, false }, { ACT_RECV_B, false, false, true },
+			static const struct {
+				ActKind kind;
+				bool always, forward, recv;
+			} want[] = {
+				{ ACT_F, true, true, false },
+				{ ACT_B, true, false, false },
+				{ ACT_SEND_F, false, true, false },
+				{ ACT_RECV_F, false, true, true },
+				{ ACT_SEND_B, false, false, false },
+				{ ACT_RECV_B, false, false, true },
 			};
 
 			if (split && !*done_at(p, ACT_W, st, mb))
-				return diag_error(p->d, NOLOC, 502, "schedule %s: %dW%d is missing", p->s->name, st, mb);
+				return diag_error(
+					p->d, NOLOC, 502, "schedule %s: %dW%d is missing", p->s->name, st, mb);
 			for (size_t i = 0; i < sizeof want / sizeof *want; i++)
 				if ((want[i].always || exchanges(p, st, want[i].forward, want[i].recv)) &&
-				    !*done_at(p, want[i].kind, st, mb))
-					return diag_error(p->d, NOLOC, 502, "schedule %s: %d%s%d is missing", p->s->name, st,
-						act_name[want[i].kind], mb);
+					!*done_at(p, want[i].kind, st, mb))
+					return diag_error(p->d, NOLOC, 502, "schedule %s: %d%s%d is missing",
+						p->s->name, st, act_name[want[i].kind], mb);
 		}
 	return true;
 }
@@ -414,18 +437,23 @@ static bool versions_of(const Proof *p, int rank, int *met)
 		int *m = &met[x->stage * s->nmicro + (x->mb < 0 ? 0 : x->mb)];
 
 		if (x->kind == ACT_UPDATE && x->version != ++newest)
-			return fault(p, rank, x, arena_printf(p->a, "it makes version %d, version %d is due", x->version, newest));
+			return fault(p, rank, x,
+				arena_printf(p->a, "it makes version %d, version %d is due", x->version, newest));
 		if (x->kind != ACT_F && x->kind != ACT_B)
 			continue;
 		if (x->version > newest)
-			return fault(p, rank, x, arena_printf(p->a, "it reads version %d, the newest is %d", x->version, newest));
+			return fault(p, rank, x,
+				arena_printf(p->a, "it reads version %d, the newest is %d", x->version, newest));
 		if (x->version <= newest - n)
-			return fault(p, rank, x, arena_printf(p->a, "it reads version %d, whose place version %d has taken (%d kept)",
-				x->version, x->version + n, n));
+			return fault(p, rank, x,
+				arena_printf(p->a, "it reads version %d, whose place version %d has taken (%d kept)",
+					x->version, x->version + n, n));
 		if (x->kind == ACT_B && s->rule != VERSION_NEWEST && x->version != *m)
-			return fault(p, rank, x, arena_printf(p->a, "it reads version %d, its forward read %d", x->version, *m));
+			return fault(p, rank, x,
+				arena_printf(p->a, "it reads version %d, its forward read %d", x->version, *m));
 		if (x->kind == ACT_F && s->rule >= VERSION_VERTICAL && x->stage > 0 && x->version != met[x->mb])
-			return fault(p, rank, x, arena_printf(p->a, "it reads version %d, the first stage %d", x->version, met[x->mb]));
+			return fault(p, rank, x,
+				arena_printf(p->a, "it reads version %d, the first stage %d", x->version, met[x->mb]));
 		*m = x->version;
 	}
 	return true;
@@ -451,8 +479,9 @@ static bool depth_holds(const Proof *p)
 			const Action *x = &s->dev[r].act[i];
 			live += (x->kind == ACT_F) - (x->kind == ACT_B);
 			if (live > s->depth[x->stage])
-				return fault(p, r, x, arena_printf(p->a, "%d microbatches are in flight, the depth is %d", live,
-					s->depth[x->stage]));
+				return fault(p, r, x,
+					arena_printf(p->a, "%d microbatches are in flight, the depth is %d", live,
+						s->depth[x->stage]));
 		}
 	return true;
 }
@@ -466,7 +495,12 @@ bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *
 		most = s->inflight[i] > most ? s->inflight[i] : most;
 		most = s->entries[i] > most ? s->entries[i] : most;
 	}
-	Proof p = { .s = s, .edge = edge, .nedge = nedge, .d = d, .a = a, .most = most,
+	Proof p = { .s = s,
+		.edge = edge,
+		.nedge = nedge,
+		.d = d,
+		.a = a,
+		.most = most,
 		.done = NEWN(a, char, ACT_COUNT * s->nstage * s->nmicro) };
 	for (int i = SLOT; i <= ENTRY; i++)
 		p.holds[i] = NEWN(a, int, s->ndevice * s->nstage * most);
@@ -482,10 +516,10 @@ enum { GRID_COLUMNS = 400, CELL = 8 };
 
 typedef struct Grid {
 	const Schedule *s;
-	char          (*cell)[GRID_COLUMNS][CELL];
-	int            *free_at, *end_f, *end_b, *chunk;
-	int             last;
-	bool            split, chunks;
+	char (*cell)[GRID_COLUMNS][CELL];
+	int *free_at, *end_f, *end_b, *chunk;
+	int last;
+	bool split, chunks;
 } Grid;
 
 /* When the computation can begin; -1: what it needs has not been drawn yet. */
@@ -523,9 +557,13 @@ static Grid *fill_grid(Arena *a, const Schedule *s)
 	Grid *g = NEW(a, Grid);
 	int *at = NEWN(a, int, s->ndevice);
 
-	*g = (Grid){ .s = s, .cell = arena_alloc(a, sizeof *g->cell * (size_t)s->ndevice), .split = schedule_has(s, ACT_W),
-		.free_at = NEWN(a, int, s->ndevice), .end_f = NEWN(a, int, s->nstage * s->nmicro),
-		.end_b = NEWN(a, int, s->nstage * s->nmicro), .chunk = NEWN(a, int, s->nstage) };
+	*g = (Grid){ .s = s,
+		.cell = arena_alloc(a, sizeof *g->cell * (size_t)s->ndevice),
+		.split = schedule_has(s, ACT_W),
+		.free_at = NEWN(a, int, s->ndevice),
+		.end_f = NEWN(a, int, s->nstage * s->nmicro),
+		.end_b = NEWN(a, int, s->nstage * s->nmicro),
+		.chunk = NEWN(a, int, s->nstage) };
 	for (int t = 0; t < s->nstage; t++) {
 		for (int u = 0; u < t; u++)
 			g->chunk[t] += s->device[u][0] == s->device[t][0];

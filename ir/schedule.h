@@ -12,25 +12,25 @@
 #include "ir.h"
 
 typedef enum ActKind {
-	ACT_RECV_F,     /* post the receives of everything forward mb reads from other stages */
-	ACT_F,          /* forward of mb */
-	ACT_SEND_F,     /* start the sends of what F(mb) made for other stages */
+	ACT_RECV_F, /* post the receives of everything forward mb reads from other stages */
+	ACT_F,      /* forward of mb */
+	ACT_SEND_F, /* start the sends of what F(mb) made for other stages */
 	ACT_RECV_B,
 	ACT_B,
 	ACT_SEND_B,
-	ACT_W,          /* weight-gradient part of a split backward */
-	ACT_SYNC,       /* reduce gradients over the replicas */
-	ACT_UPDATE,     /* optimizer */
+	ACT_W,      /* weight-gradient part of a split backward */
+	ACT_SYNC,   /* reduce gradients over the replicas */
+	ACT_UPDATE, /* optimizer */
 	ACT_COUNT
 } ActKind;
 
 typedef struct Action {
 	ActKind kind;
-	int     stage;
-	int     mb;         /* global microbatch index within the step; -1 for SYNC and UPDATE */
-	int     slot;
-	int     version;    /* weight version read: 0 in synchronous schedules; UPDATE: the one it makes */
-	int     entry;
+	int stage;
+	int mb; /* global microbatch index within the step; -1 for SYNC and UPDATE */
+	int slot;
+	int version; /* weight version read: 0 in synchronous schedules; UPDATE: the one it makes */
+	int entry;
 } Action;
 
 /* An action of a turn, in an asynchronous schedule. A turn takes a step of the flow forward: all of its microbatches,
@@ -38,55 +38,67 @@ typedef struct Action {
  * that belong to no step (before the first, behind the last) are left out: so a flow starts and drains. */
 typedef struct Turn {
 	ActKind kind;
-	int     mb;         /* within its step */
-	int     nth;        /* its place among the device's microbatches of a step */
-	int     lag;        /* in steps; -N: that much ahead */
-	bool    once;       /* only in the device's first turn of a flow */
-	int     from, to;   /* only in a round's turns from..to, where the schedule has rounds */
+	int mb;       /* within its step */
+	int nth;      /* its place among the device's microbatches of a step */
+	int lag;      /* in steps; -N: that much ahead */
+	bool once;    /* only in the device's first turn of a flow */
+	int from, to; /* only in a round's turns from..to, where the schedule has rounds */
 } Turn;
 
-typedef struct DeviceSchedule { Action *act; int n, cap; Turn *turn; int nturn, capturn; } DeviceSchedule;
+typedef struct DeviceSchedule {
+	Action *act;
+	int n, cap;
+	Turn *turn;
+	int nturn, capturn;
+} DeviceSchedule;
 
 /* Which weights a microbatch meets. Version v of a stage's weights is what its update v - 1 made; 0 is the first. */
 typedef enum VersionRule {
-	VERSION_FLUSH,      /* synchronous: one version */
-	VERSION_STASH,      /* forward: the newest; backward: that of its forward (PipeDream 3.4) */
-	VERSION_NEWEST,     /* both the newest: no stashing */
-	VERSION_VERTICAL,   /* every stage: the one that was the newest at the first stage */
-	VERSION_PREVIOUS,   /* step k: version k - 1 everywhere (PipeDream-2BW 3.1) */
+	VERSION_FLUSH,    /* synchronous: one version */
+	VERSION_STASH,    /* forward: the newest; backward: that of its forward (PipeDream 3.4) */
+	VERSION_NEWEST,   /* both the newest: no stashing */
+	VERSION_VERTICAL, /* every stage: the one that was the newest at the first stage */
+	VERSION_PREVIOUS, /* step k: version k - 1 everywhere (PipeDream-2BW 3.1) */
 	VERSION_RULES
 } VersionRule;
 
 /* Where an action stands in the file that a schedule was read from. */
-typedef struct ActionPlace { ActKind kind; int stage, mb, line, col; } ActionPlace;
+typedef struct ActionPlace {
+	ActKind kind;
+	int stage, mb, line, col;
+} ActionPlace;
 
 typedef struct Schedule {
-	ScheduleKind    kind;
-	const char     *name;       /* as the plan and the text form say it: a word of --schedule without the path of a file */
-	int             nstage, nmicro, ndevice;
-	int            *replicas;   /* by stage */
-	int           **device;     /* [stage][replica] -> rank */
-	int           **replica_of; /* [stage][mb] -> replica */
-	int            *inflight;   /* slots by stage */
-	int            *entries;    /* buffers of messages at its entry; as many as slots, or more */
+	ScheduleKind kind;
+	const char *name; /* as the plan and the text form say it: a word of --schedule without the path of a file */
+	int nstage, nmicro, ndevice;
+	int *replicas;    /* by stage */
+	int **device;     /* [stage][replica] -> rank */
+	int **replica_of; /* [stage][mb] -> replica */
+	int *inflight;    /* slots by stage */
+	int *entries;     /* buffers of messages at its entry; as many as slots, or more */
 	/* Asynchronous: no flush. act then shows the flow's first microbatches, numbered from 0 and drained at the end;
 	 * SYNC and UPDATE have the first microbatch of theirs. The program repeats turn. */
-	bool            async;
-	VersionRule     rule;
-	bool            robin;      /* a step is a minibatch: those of a round fall to a stage's replicas in turn */
-	int             late;       /* Pipe-SGD: an update has the gradients of so many steps before; else 0 */
-	int             per_step;   /* microbatches of a step; nmicro: of all that is shown */
-	int            *depth;      /* by stage: microbatches between forward and backward on a device, at most */
-	int            *versions;   /* by stage: how many are kept where several are wanted */
-	int            *round;      /* by stage: turns of a device until the pipeline runs empty; NULL: it never does */
-	int             lag;        /* the largest of any turn */
-	DeviceSchedule *dev;        /* by rank */
-	const char     *file;       /* NULL: it was made here */
-	ActionPlace    *place; int nplace;
+	bool async;
+	VersionRule rule;
+	bool robin;          /* a step is a minibatch: those of a round fall to a stage's replicas in turn */
+	int late;            /* Pipe-SGD: an update has the gradients of so many steps before; else 0 */
+	int per_step;        /* microbatches of a step; nmicro: of all that is shown */
+	int *depth;          /* by stage: microbatches between forward and backward on a device, at most */
+	int *versions;       /* by stage: how many are kept where several are wanted */
+	int *round;          /* by stage: turns of a device until the pipeline runs empty; NULL: it never does */
+	int lag;             /* the largest of any turn */
+	DeviceSchedule *dev; /* by rank */
+	const char *file;    /* NULL: it was made here */
+	ActionPlace *place;
+	int nplace;
 } Schedule;
 
 /* Which stages exchange data, for verification: edge s -> t carries tensors in forward (and gradients back). */
-typedef struct StageEdge { int from, to; bool forward, backward; } StageEdge;
+typedef struct StageEdge {
+	int from, to;
+	bool forward, backward;
+} StageEdge;
 
 /* Of a microbatch; SYNC and UPDATE are of a step. */
 static inline bool act_of_micro(const Action *x) { return x->mb >= 0 && x->kind < ACT_SYNC; }
@@ -97,22 +109,19 @@ int schedule_mine(const Schedule *s, int rank, int stage, int *grain);
 /* Sums that are held when the grains `mine` of `grains` come in that order and whole subtrees of the fixed tree
  * (runtime/comm/tree.c) are added at once: gives how many in the end; most: at one time. */
 int schedule_subtrees(Arena *a, int grains, const int *mine, int n, int *most);
-bool schedule_has(const Schedule *s, ActKind k);       /* some device does that */
+bool schedule_has(const Schedule *s, ActKind k); /* some device does that */
 /* Servers update as gradients come: their devices have no UPDATE. */
 bool schedule_each(const Module *m);
 /* Messages between stages bring how many labels count: the updates of a step do not wait until all devices have met. */
-static inline bool schedule_tagged(const Module *m)
-{
-	return m->schedule && (m->schedule->async || schedule_each(m));
-}
+static inline bool schedule_tagged(const Module *m) { return m->schedule && (m->schedule->async || schedule_each(m)); }
 void schedule_push(Arena *a, Schedule *s, int rank, Action act);
-const char *str_action(Arena *a, const Action *x);      /* "0F3": stage, kind, microbatch; B also where it is only a part */
+const char *str_action(Arena *a, const Action *x); /* "0F3": stage, kind, microbatch; B also where it is only a part */
 /* Order, matching of sends and receives, slots, depth, deadlock; names the actions on a fault. */
 bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *d);
 struct Buf;
-void schedule_print_csv(struct Buf *b, const Schedule *s);      /* one line per rank: 0F0,0SEND_F0,... */
+void schedule_print_csv(struct Buf *b, const Schedule *s); /* one line per rank: 0F0,0SEND_F0,... */
 /* What an action is called there: B is I (input gradients) where the schedule has W. */
 const char *schedule_word(const Schedule *s, ActKind k);
-void schedule_print_grid(struct Buf *b, const Schedule *s);     /* time x rank; F takes 1, B 2, or 1 each with W */
+void schedule_print_grid(struct Buf *b, const Schedule *s); /* time x rank; F takes 1, B 2, or 1 each with W */
 
 #endif

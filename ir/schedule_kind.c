@@ -19,9 +19,21 @@
 #define LACKS_POLICY(...) NULL
 #define LACKS_FLAG(...) NULL
 
-#define ROW(n, par, let, mean, ex, ch, pl, back, fl, fli, lo, hi, he, pa) { .name = n, .word = WORD_##par(n, let), \
-	.param = PARAM_##par, .letter = let, .lacks = LACKS_##par(n, let, mean, ex), .chunks = ch, .place = PLACED_##pl, \
-	.backward = BACKWARD_##back, .flow = fl, .flight = FLIGHT_##fli, .first = lo, .last = hi, .help = he, .paper = pa }
+#define ROW(n, par, let, mean, ex, ch, pl, back, fl, fli, lo, hi, he, pa) \
+	{ .name = n, \
+		.word = WORD_##par(n, let), \
+		.param = PARAM_##par, \
+		.letter = let, \
+		.lacks = LACKS_##par(n, let, mean, ex), \
+		.chunks = ch, \
+		.place = PLACED_##pl, \
+		.backward = BACKWARD_##back, \
+		.flow = fl, \
+		.flight = FLIGHT_##fli, \
+		.first = lo, \
+		.last = hi, \
+		.help = he, \
+		.paper = pa }
 
 const ScheduleRow schedule_table[SCHEDULES] = {
 #define SCHEDULE(kind, n, par, let, mean, ex, ch, pl, back, fl, fli, lo, hi, fill, he, pa) \
@@ -37,7 +49,8 @@ const ScheduleRow schedule_table[SCHEDULES] = {
 #define CHOICE_POLICY(name, letter) name,
 #define CHOICE_FLAG(name, letter)
 
-const char *const schedule_choices[] = { "auto",
+const char *const schedule_choices[] = {
+	"auto",
 #define SCHEDULE(kind, n, par, let, ...) CHOICE_##par(n, let)
 #include "schedules.def"
 #undef SCHEDULE
@@ -51,11 +64,13 @@ const int schedule_nchoice = sizeof schedule_choices / sizeof *schedule_choices;
 #define HELP_POLICY(word, help) "; " word ": " help
 #define HELP_FLAG(word, help)
 
-const char schedule_help[] = "the first of these where nothing is said; auto: the fastest that is not asynchronous, by simulation"
-#define SCHEDULE(kind, n, par, let, mean, ex, ch, pl, back, fl, fli, lo, hi, fill, he, pa) HELP_##par(WORD_##par(n, let), he)
+const char schedule_help[] =
+	"the first of these where nothing is said; auto: the fastest that is not asynchronous, by simulation"
+#define SCHEDULE(kind, n, par, let, mean, ex, ch, pl, back, fl, fli, lo, hi, fill, he, pa) \
+	HELP_##par(WORD_##par(n, let), he)
 #include "schedules.def"
 #undef SCHEDULE
-;
+	;
 
 /* ---- words ---- */
 
@@ -82,14 +97,14 @@ static bool parse_rest(ScheduleKind k, const char *rest, ScheduleSpec *to, const
 		return false;
 	}
 	switch (row->param) {
-	case PARAM_NONE:     return !*rest;
-	case PARAM_COUNT:    return counted(rest, &to->n);
+	case PARAM_NONE: return !*rest;
+	case PARAM_COUNT: return counted(rest, &to->n);
 	case PARAM_OPTIONAL: return !*rest || counted(rest, &to->n);
-	case PARAM_FILE:     to->file = rest + 1; return *rest == ':';
+	case PARAM_FILE: to->file = rest + 1; return *rest == ':';
 	case PARAM_POLICY:
 		to->n = *rest ? rest[1] : 0;
 		return !*rest || (*rest == '-' && rest[1] && strchr(row->letter, rest[1]) && !rest[2]);
-	case PARAM_FLAG:     return false;
+	case PARAM_FLAG: return false;
 	}
 	return false;
 }
@@ -128,11 +143,11 @@ const char *schedule_str(Arena *a, ScheduleSpec s)
 		return "auto";
 	const ScheduleRow *row = schedule_row(s);
 	switch (row->param) {
-	case PARAM_COUNT:    return arena_printf(a, "%s:%d", row->name, s.n);
+	case PARAM_COUNT: return arena_printf(a, "%s:%d", row->name, s.n);
 	case PARAM_OPTIONAL: return s.n ? arena_printf(a, "%s:%d", row->name, s.n) : row->name;
-	case PARAM_FILE:     return arena_printf(a, "%s:%s", row->name, s.file);
-	case PARAM_POLICY:   return s.n ? arena_printf(a, "%s-%c", row->name, s.n) : row->name;
-	default:             return row->name;
+	case PARAM_FILE: return arena_printf(a, "%s:%s", row->name, s.file);
+	case PARAM_POLICY: return s.n ? arena_printf(a, "%s-%c", row->name, s.n) : row->name;
+	default: return row->name;
 	}
 }
 
@@ -162,7 +177,4 @@ int schedule_chunks(ScheduleSpec s)
 	return n ? n : s.n;
 }
 
-int schedule_chunks_of(ScheduleSpec s, int nstage)
-{
-	return nstage == 1 ? 1 : schedule_chunks(s);
-}
+int schedule_chunks_of(ScheduleSpec s, int nstage) { return nstage == 1 ? 1 : schedule_chunks(s); }

@@ -4,10 +4,15 @@
 
 #define SET(type) static const char *const of_##type[] = {
 #define WORD(value, word) [value] = word,
-#define END(type) };
+#define END(type) \
+	} \
+	;
 #include "ir/settings.def"
 
-static const struct { const char *const *word; int n; } table[SETTING_SETS] = {
+static const struct {
+	const char *const *word;
+	int n;
+} table[SETTING_SETS] = {
 #define SET(type) [SET_OF_##type] = { of_##type, (int)(sizeof of_##type / sizeof *of_##type) },
 #define WORD(value, word)
 #define END(type)

@@ -4,7 +4,9 @@
 
 #define SET(type) typedef enum type {
 #define WORD(value, word) value,
-#define END(type) } type;
+#define END(type) \
+	} \
+	type;
 #include "ir/settings.def"
 
 /* The sets by name: SET_OF_Comm ... */
@@ -17,12 +19,12 @@ typedef enum SettingSet {
 } SettingSet;
 
 typedef struct SettingWords {
-	const char *const *word;        /* what may be said */
-	int                n, first;    /* word[0] is the enumerator `first` */
+	const char *const *word; /* what may be said */
+	int n, first;            /* word[0] is the enumerator `first` */
 } SettingWords;
 
 SettingWords setting_words(SettingSet set);
-const char  *setting_word(SettingSet set, int value);           /* NULL: nothing said */
-int          setting_value(SettingSet set, const char *word);   /* -1: none of them */
+const char *setting_word(SettingSet set, int value); /* NULL: nothing said */
+int setting_value(SettingSet set, const char *word); /* -1: none of them */
 
 #endif

@@ -3,17 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct { const char *name, *c; int bytes, onnx; } info[DT_COUNT] = {
-	[DT_NONE] = { "none", "void", 0, 0 },
+static const struct {
+	const char *name, *c;
+	int bytes, onnx;
+} info[DT_COUNT] = { [DT_NONE] = { "none", "void", 0, 0 },
 #define X(n, ctype, size, id) [DT_##n] = { #n, #ctype, size, id },
 	DTYPES(X)
 #undef X
 };
 
 const char *dtype_name(DType t) { return info[t].name; }
-const char *dtype_c(DType t)    { return info[t].c; }
-int         dtype_bytes(DType t){ return info[t].bytes; }
-int         dtype_onnx(DType t) { return info[t].onnx; }
+const char *dtype_c(DType t) { return info[t].c; }
+int dtype_bytes(DType t) { return info[t].bytes; }
+int dtype_onnx(DType t) { return info[t].onnx; }
 
 DType dtype_from_name(const char *s)
 {
@@ -31,25 +33,13 @@ DType dtype_from_onnx(int onnx)
 	return DT_NONE;
 }
 
-bool dtype_float(DType t)
-{
-	return t == DT_f32 || t == DT_f64 || t == DT_f16 || t == DT_bf16;
-}
+bool dtype_float(DType t) { return t == DT_f32 || t == DT_f64 || t == DT_f16 || t == DT_bf16; }
 
-bool dtype_half(DType t)
-{
-	return t == DT_f16 || t == DT_bf16;
-}
+bool dtype_half(DType t) { return t == DT_f16 || t == DT_bf16; }
 
-DType dtype_math(DType t)
-{
-	return dtype_half(t) ? DT_f32 : t;
-}
+DType dtype_math(DType t) { return dtype_half(t) ? DT_f32 : t; }
 
-bool dtype_signed(DType t)
-{
-	return dtype_float(t) || t == DT_i8 || t == DT_i16 || t == DT_i32 || t == DT_i64;
-}
+bool dtype_signed(DType t) { return dtype_float(t) || t == DT_i8 || t == DT_i16 || t == DT_i32 || t == DT_i64; }
 
 Type type_make(DType t, int rank, const int64_t *dim)
 {
@@ -60,10 +50,7 @@ Type type_make(DType t, int rank, const int64_t *dim)
 	return r;
 }
 
-Type type_scalar(DType t)
-{
-	return type_make(t, 0, NULL);
-}
+Type type_scalar(DType t) { return type_make(t, 0, NULL); }
 
 bool shape_eq(const Type *a, const Type *b)
 {
@@ -90,10 +77,7 @@ int64_t type_numel(const Type *t)
 	return n;
 }
 
-int64_t type_block_rows(const Type *t)
-{
-	return t->rank > 1 && t->dim[0] > 1 ? (t->dim[0] + 255) / 256 : 0;
-}
+int64_t type_block_rows(const Type *t) { return t->rank > 1 && t->dim[0] > 1 ? (t->dim[0] + 255) / 256 : 0; }
 
 int64_t type_bytes(const Type *t)
 {
@@ -142,7 +126,8 @@ const char *str_type(Arena *a, const Type *t)
 	const char *layout = t->layout == LAYOUT_NHWC ? "nhwc" : "";
 
 	if (t->rows)
-		return arena_printf(a, "%s%s%s rows<=%lld", dtype_name(t->dtype), str_shape(a, t), layout, (long long)t->rows);
+		return arena_printf(
+			a, "%s%s%s rows<=%lld", dtype_name(t->dtype), str_shape(a, t), layout, (long long)t->rows);
 	return arena_printf(a, "%s%s%s", dtype_name(t->dtype), str_shape(a, t), layout);
 }
 

@@ -4,15 +4,15 @@
 
 typedef struct Check {
 	const Module *m;
-	Diag         *d;
-	bool          ok;
+	Diag *d;
+	bool ok;
 } Check;
 
 static bool breach(Check *c, const Node *n, const char *what, const char *name)
 {
 	c->ok = false;
-	return diag_error(c->d, n ? n->loc : NOLOC, 901, "%s%s%s: %s", n ? optab[n->op]->name : "module", name ? " " : "",
-		name ? name : "", what);
+	return diag_error(c->d, n ? n->loc : NOLOC, 901, "%s%s%s: %s", n ? optab[n->op]->name : "module",
+		name ? " " : "", name ? name : "", what);
 }
 
 /* ---- use lists and links ---- */
@@ -66,8 +66,10 @@ static void check_phase(Check *c, const Node *n)
 			continue;
 		if (v->def->phase > n->phase)
 			breach(c, n, "reads what a later phase makes", v->name);
-		if (n->phase == PHASE_UPDATE && v->def->phase != PHASE_UPDATE && n->op != OP_Accumulate && n->op != OP_Stack)
-			breach(c, n, "the update reads a value of one microbatch; only Accumulate and Stack may", v->name);
+		if (n->phase == PHASE_UPDATE && v->def->phase != PHASE_UPDATE && n->op != OP_Accumulate &&
+			n->op != OP_Stack)
+			breach(c, n, "the update reads a value of one microbatch; only Accumulate and Stack may",
+				v->name);
 	}
 	if (optab[n->op]->writes && n->phase != PHASE_UPDATE)
 		breach(c, n, "params are written in the update phase only", NULL);
@@ -78,8 +80,8 @@ static void check_stage_order(Check *c, const Node *n)
 	for (int i = 0; i < n->nin; i++) {
 		const Value *v = n->in[i];
 
-		if (v && v->kind == VAL_NODE && n->phase == PHASE_FWD && v->def->phase == PHASE_FWD && v->def->stage > n->stage &&
-		    n->stage >= 0)
+		if (v && v->kind == VAL_NODE && n->phase == PHASE_FWD && v->def->phase == PHASE_FWD &&
+			v->def->stage > n->stage && n->stage >= 0)
 			breach(c, n, "reads forward from a later stage", v->name);
 	}
 }
@@ -123,8 +125,10 @@ static void check_type(Check *c, Node *n)
 	}
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i] && !type_eq(&was[i], &n->out[i]->type)) {
-			breach(c, n, arena_printf(c->d->scratch, "is %s, the rule of the op gives %s", str_type(c->d->scratch, &was[i]),
-				str_type(c->d->scratch, &n->out[i]->type)), n->out[i]->name);
+			breach(c, n,
+				arena_printf(c->d->scratch, "is %s, the rule of the op gives %s",
+					str_type(c->d->scratch, &was[i]), str_type(c->d->scratch, &n->out[i]->type)),
+				n->out[i]->name);
 			n->out[i]->type = was[i];
 		}
 }
@@ -181,8 +185,9 @@ static void check_kept(Check *c, const Stage *s)
 			for (int i = 0; i < n->nin; i++) {
 				const Value *v = n->in[i];
 
-				if (v && v->mark != 2 && ((v->kind == VAL_NODE && v->def->graph != g) ||
-				    (v->kind == VAL_INPUT && !kept(s, v))))
+				if (v && v->mark != 2 &&
+					((v->kind == VAL_NODE && v->def->graph != g) ||
+						(v->kind == VAL_INPUT && !kept(s, v))))
 					breach(c, n, "a backward reads it, but its stage does not keep it", v->name);
 			}
 	}
@@ -195,7 +200,8 @@ static const Node *partner(const Module *m, const Node *send, int64_t channel)
 
 		for (int k = 0; k < 2; k++)
 			for (const Node *n = g[k] ? g[k]->first : NULL; n; n = n->next)
-				if (n->op == (send->op == OP_Send ? OP_Recv : OP_Send) && attr_int(n, "channel") == channel)
+				if (n->op == (send->op == OP_Send ? OP_Recv : OP_Send) &&
+					attr_int(n, "channel") == channel)
 					return n;
 	}
 	return NULL;
@@ -222,7 +228,8 @@ static const Node *counterpart(const Module *m, const Node *n)
 
 	for (int t = 0; t < m->nstage; t++)
 		for (const Node *k = m->stage[t]->update->first; k; k = k->next)
-			if (k->op == want && attr_int(k, "key") == attr_int(n, "key") && attr_int(k, "part") == attr_int(n, "part"))
+			if (k->op == want && attr_int(k, "key") == attr_int(n, "key") &&
+				attr_int(k, "part") == attr_int(n, "part"))
 				return k;
 	return NULL;
 }
@@ -235,12 +242,13 @@ static void check_servers(Check *c, const Stage *s)
 			breach(c, n, "no server collects it", n->in[0]->name);
 		if (n->op == OP_Collect && !counterpart(c->m, n))
 			breach(c, n, "no stage pushes it", n->out[0]->name);
-		if (optab[n->op]->writes && !s->server && n->in[0] && n->in[0]->param && n->in[0]->param->sync == SYNC_PS &&
-		    c->m->stage[c->m->nstage - 1]->server)
+		if (optab[n->op]->writes && !s->server && n->in[0] && n->in[0]->param &&
+			n->in[0]->param->sync == SYNC_PS && c->m->stage[c->m->nstage - 1]->server)
 			breach(c, n, "a server holds it, but a stage updates it", n->in[0]->name);
 	}
 	if (s->server && (s->forward->first || s->backward->first))
-		breach(c, s->forward->first ? s->forward->first : s->backward->first, "a server computes no microbatches", NULL);
+		breach(c, s->forward->first ? s->forward->first : s->backward->first,
+			"a server computes no microbatches", NULL);
 }
 
 bool module_verify(const Module *m, Diag *d)

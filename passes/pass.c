@@ -33,8 +33,8 @@ static bool known(const char *name, Diag *d)
 	for (int i = 0; i < npasses; i++)
 		names[i] = pass_table[i].name;
 	const char *near = diag_nearest(name, names, npasses);
-	return diag_error(d, NOLOC, 3, "no pass is called '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
-		near ? "'?" : "; --list-passes shows them");
+	return diag_error(d, NOLOC, 3, "no pass is called '%s'%s%s%s", name, near ? "; did you mean '" : "",
+		near ? near : "", near ? "'?" : "; --list-passes shows them");
 }
 
 static const char *text_of(const Module *m, Buf *b, const PassOpt *po)
@@ -52,15 +52,12 @@ static bool dump_as(const char *dir, int number, const char *name, const char *e
 
 	buf_printf(&path, "%s/%02d-%s.%s", dir, number, name, end);
 	const bool ok = file_write(buf_str(&path), text, strlen(text)) ||
-		diag_error(d, NOLOC, 8, "cannot write %s: %s", buf_str(&path), strerror(errno));
+	                diag_error(d, NOLOC, 8, "cannot write %s: %s", buf_str(&path), strerror(errno));
 	buf_free(&path);
 	return ok;
 }
 
-static void form_of(Buf *b, const Module *m, IrForm form)
-{
-	(form == FORM_JSON ? module_json : module_dot)(b, m);
-}
+static void form_of(Buf *b, const Module *m, IrForm form) { (form == FORM_JSON ? module_json : module_dot)(b, m); }
 
 static bool dump(const PassOpt *o, int number, const char *name, const Module *m, const char *text, Diag *d)
 {
@@ -69,7 +66,7 @@ static bool dump(const PassOpt *o, int number, const char *name, const Module *m
 	if (o->form)
 		form_of(&other, m, o->form);
 	const bool ok = dump_as(o->dump_dir, number, name, "pdir", text, d) &&
-		(!o->form || dump_as(o->dump_dir, number, name, ir_form_name[o->form], buf_str(&other), d));
+	                (!o->form || dump_as(o->dump_dir, number, name, ir_form_name[o->form], buf_str(&other), d));
 	buf_free(&other);
 	return ok;
 }
@@ -84,7 +81,7 @@ static void print_form(const char *when, const char *pass, const Module *m, cons
 	if (form != FORM_JSON)
 		printf("%s %s %s\n", form ? "//" : "#", when, pass);
 	fputs(form ? buf_str(&b) : text, stdout);
-	fflush(stdout);         /* the pass may end us */
+	fflush(stdout); /* the pass may end us */
 	buf_free(&b);
 }
 
@@ -109,7 +106,7 @@ static bool write_index(const char *dir, const Changes *c, const Module *m, Diag
 	buf_printf(&title, "%s: what every pass changed", m->name);
 	changes_page(&page, c, buf_str(&title));
 	const bool ok = file_write(buf_str(&path), page.s, page.n) ||
-		diag_error(d, NOLOC, 8, "cannot write %s: %s", buf_str(&path), strerror(errno));
+	                diag_error(d, NOLOC, 8, "cannot write %s: %s", buf_str(&path), strerror(errno));
 	buf_free(&path);
 	buf_free(&title);
 	buf_free(&page);
@@ -132,13 +129,15 @@ static bool ready(const Module *m, const Pass *p, Diag *d)
 
 	for (int i = 0; lacks && i < npasses; i++)
 		if (pass_table[i].gives & lacks)
-			return diag_error(d, NOLOC, 4, "pass '%s' needs '%s' to have run before", p->name, pass_table[i].name);
+			return diag_error(
+				d, NOLOC, 4, "pass '%s' needs '%s' to have run before", p->name, pass_table[i].name);
 	return true;
 }
 
 static bool wants_text(const PassOpt *o, const Pass *p)
 {
-	return o->dump_dir || o->changes || o->print_after_all || o->print_after_change || (o->print_after && strcmp(o->print_after, p->name) == 0);
+	return o->dump_dir || o->changes || o->print_after_all || o->print_after_change ||
+	       (o->print_after && strcmp(o->print_after, p->name) == 0);
 }
 
 static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *before, Buf *after, Changes *log)
@@ -152,7 +151,7 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 	if (o->print_after_change)
 		text_of(m, before, o);
 	bug_context = p->name;
-	const char *ours = getenv("PDCC_BUG_IN");       /* tests fail here: PASS or PASS:SIGNAL */
+	const char *ours = getenv("PDCC_BUG_IN"); /* tests fail here: PASS or PASS:SIGNAL */
 	const size_t n = ours ? strcspn(ours, ":") : 0;
 	double start = now();
 	if (n && strlen(p->name) == n && strncmp(ours, p->name, n) == 0) {

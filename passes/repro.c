@@ -1,7 +1,7 @@
 /* The reproducer of an internal error (repro.h). Nothing is kept for it while all goes well: the command runs again, up to the
  * pass that failed. After a signal the process may be in any state, so its handler asks nothing of it: it replaces
  * the process by a fresh one of the same command, which finds the signal and the pass in its environment and writes. */
-#define _XOPEN_SOURCE 700         /* sigaltstack */
+#define _XOPEN_SOURCE 700 /* sigaltstack */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,14 +14,14 @@
 #include "ir/base/diag.h"
 #include "repro.h"
 
-#define AGAIN "PDCC_REPRO"      /* in the environment of a command that runs for a reproducer */
-#define CRASH "PDCC_CRASH"      /* in that of one that has been replaced: SIGNAL:PASS */
+#define AGAIN "PDCC_REPRO" /* in the environment of a command that runs for a reproducer */
+#define CRASH "PDCC_CRASH" /* in that of one that has been replaced: SIGNAL:PASS */
 enum { WORDS = 4096, STACK = 64 << 10 };
 
 static struct {
-	int    argc;
+	int argc;
 	char **argv, *env[WORDS + 2], crash[64];
-	char   stack[STACK];    /* the handler's: the fault may be that there is no more of the other */
+	char stack[STACK]; /* the handler's: the fault may be that there is no more of the other */
 } repro;
 
 /* The same command once more, this time with the IR before the failing pass on its standard output, which goes to path. */
@@ -37,7 +37,7 @@ static void command_again(const char *path)
 		snprintf(option, sizeof option, "--print-ir-before=%s", bug_context);
 		memcpy(argv, repro.argv, (size_t)n * sizeof *argv);
 		argv[n] = option;
-		argv[n + 1] = force;    /* into the folder that the first one has begun */
+		argv[n + 1] = force; /* into the folder that the first one has begun */
 		if (setenv(AGAIN, "1", 1) == 0 && freopen(path, "w", stdout) && freopen("/dev/null", "w", stderr))
 			execv("/proc/self/exe", argv);
 		_exit(127);

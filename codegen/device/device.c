@@ -4,22 +4,22 @@
 #include "device.h"
 
 /* The function that does an action: with a slot, a buffer at the entry and a microbatch, or (once per step) without. */
-static const struct { const char *call; bool once; } act_text[ACT_COUNT] = {
+static const struct {
+	const char *call;
+	bool once;
+} act_text[ACT_COUNT] = {
 	[ACT_RECV_F] = { "recv_forward", false },
-	[ACT_F]      = { "forward", false },
+	[ACT_F] = { "forward", false },
 	[ACT_SEND_F] = { "send_forward", false },
 	[ACT_RECV_B] = { "recv_backward", false },
-	[ACT_B]      = { "backward", false },
+	[ACT_B] = { "backward", false },
 	[ACT_SEND_B] = { "send_backward", false },
-	[ACT_W]      = { "weight_gradients", false },
-	[ACT_SYNC]   = { "sync", true },
+	[ACT_W] = { "weight_gradients", false },
+	[ACT_SYNC] = { "sync", true },
 	[ACT_UPDATE] = { "update", true },
 };
 
-static const char *word(const Build *b, ActKind k)
-{
-	return schedule_word(b->m->schedule, k);
-}
+static const char *word(const Build *b, ActKind k) { return schedule_word(b->m->schedule, k); }
 
 static bool has(const DeviceSchedule *s, ActKind k)
 {
@@ -40,7 +40,8 @@ static bool stage_does(const DeviceSchedule *s, int stage, ActKind k)
 /* A loss without training needs the forwards alone. */
 static bool trains(ActKind k, bool server)
 {
-	return (k == ACT_SYNC && !server) || k == ACT_RECV_B || k == ACT_B || k == ACT_SEND_B || k == ACT_W || k == ACT_UPDATE;
+	return (k == ACT_SYNC && !server) || k == ACT_RECV_B || k == ACT_B || k == ACT_SEND_B || k == ACT_W ||
+	       k == ACT_UPDATE;
 }
 
 /* What messages call the kinds of actions. */
@@ -63,7 +64,7 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s, bool server)
 	const bool enters = device_enters(b, s->act[0].stage);
 	CwItems items = { .w = w };
 
-	for (int k = 0; k < ACT_COUNT; k++)         /* forwards before TRAINS */
+	for (int k = 0; k < ACT_COUNT; k++) /* forwards before TRAINS */
 		if (has(s, (ActKind)k) && !trains((ActKind)k, server))
 			names = arena_printf(a, "%s%s, ", names, word(b, (ActKind)k));
 	for (int k = 0, first = 1; k < ACT_COUNT; k++)
@@ -72,16 +73,19 @@ static void write_actions(Build *b, Cw *w, const DeviceSchedule *s, bool server)
 			first = 0;
 		}
 	cw_blank(w);
-	cw_comment(w, "A step: what is done, %sin which slot, %swith which microbatch. Forwards come first in the list of kinds: "
-		"they alone are done where nothing is trained.", b->chunks ? "for which stage, " : "",
-		enters ? "with which buffer at the entry, " : "");
+	cw_comment(w,
+		"A step: what is done, %sin which slot, %swith which microbatch. Forwards come first in the list of kinds: "
+		"they alone are done where nothing is trained.",
+		b->chunks ? "for which stage, " : "", enters ? "with which buffer at the entry, " : "");
 	cw_line(w, "enum { %s };", names);
 	write_names(b, w, s);
-	cw_open(w, "static const struct action { short kind, %sslot%s; int mb; } actions[] =", b->chunks ? "stage, " : "",
+	cw_open(w,
+		"static const struct action { short kind, %sslot%s; int mb; } actions[] =", b->chunks ? "stage, " : "",
 		enters ? ", entry" : "");
 	for (int i = 0; i < s->n; i++) {
 		const Action *x = &s->act[i];
-		cw_item(&items, "{ %s, %s%d, %s%d }", word(b, x->kind), b->chunks ? arena_printf(a, "%d, ", x->stage) : "", x->slot,
+		cw_item(&items, "{ %s, %s%d, %s%d }", word(b, x->kind),
+			b->chunks ? arena_printf(a, "%d, ", x->stage) : "", x->slot,
 			enters ? arena_printf(a, "%d, ", x->entry) : "", x->mb);
 	}
 	cw_items_end(&items);
@@ -126,7 +130,8 @@ static const char *parted_text(const Build *b)
 				}
 		seen = blocks > 0;
 		if (seen)
-			text = arena_printf(b->a, "%s%s{ %" PRId64 ", %" PRId64 ", %" PRId64 " }", text, n ? ", " : "", i, at, blocks);
+			text = arena_printf(b->a, "%s%s{ %" PRId64 ", %" PRId64 ", %" PRId64 " }", text, n ? ", " : "",
+				i, at, blocks);
 	}
 	return n ? arena_printf(b->a, " .nparted = %d, .parted = (const pd_parted[]){ %s },", n, text) : "";
 }
@@ -135,7 +140,7 @@ static const char *parted_text(const Build *b)
 static void write_chunk_call(const Build *b, Cw *w, const DeviceSchedule *s, int first, ActKind k)
 {
 	int last = -1;
-	bool enters = act_text[k].once || !device_enters(b, first);     /* or some function takes `entry` */
+	bool enters = act_text[k].once || !device_enters(b, first); /* or some function takes `entry` */
 
 	for (int t = first; t >= 0; t = next_chunk(b, t)) {
 		last = stage_does(s, t, k) ? t : last;
@@ -144,16 +149,20 @@ static void write_chunk_call(const Build *b, Cw *w, const DeviceSchedule *s, int
 	if (last < 0)
 		return;
 	cw_blank(w);
-	cw_func(w, "static void %s(int stage%s)", act_text[k].call, act_text[k].once ? "" : device_enters(b, first) ?
-		", int slot, int entry, int mb" : ", int slot, int mb");
+	cw_func(w, "static void %s(int stage%s)", act_text[k].call,
+		act_text[k].once          ? ""
+		: device_enters(b, first) ? ", int slot, int entry, int mb"
+					  : ", int slot, int mb");
 	if (!enters)
 		cw_line(w, "(void)entry;");
 	cw_open(w, "switch (stage)");
 	for (int t = first; t >= 0; t = next_chunk(b, t))
 		if (stage_does(s, t, k)) {
 			cw_label(w, "case %d", t);
-			cw_line(w, "%s(%s);", stage_name(b, t, act_text[k].call), act_text[k].once ? "" :
-				stage_enters(b->m->stage[t]) ? "slot, entry, mb" : "slot, mb");
+			cw_line(w, "%s(%s);", stage_name(b, t, act_text[k].call),
+				act_text[k].once               ? ""
+				: stage_enters(b->m->stage[t]) ? "slot, entry, mb"
+							       : "slot, mb");
 			cw_line(w, "break;");
 		}
 	cw_end(w);
@@ -192,8 +201,10 @@ static bool write_share(const Build *b, Cw *w, int first)
 			if (n && (from < 0 || n->nin))
 				from = t;
 		}
-		const char *call = from < 0 ? NULL : arena_printf(b->a, "%s(NULL)", share_name(b, b->m->stage[from],
-			broadcast_of(b->m->stage[from], k)));
+		const char *call =
+			from < 0 ? NULL
+				 : arena_printf(b->a, "%s(NULL)",
+					   share_name(b, b->m->stage[from], broadcast_of(b->m->stage[from], k)));
 		for (int t = first; t >= 0; t = next_chunk(b, t)) {
 			const Node *n = broadcast_of(b->m->stage[t], k);
 			if (n && t != from)
@@ -223,8 +234,11 @@ static int first_update(const DeviceSchedule *s)
 
 static const char *call_text(const Build *b, const DeviceSchedule *s, ActKind k)
 {
-	return arena_printf(b->a, "%s(%s%s);", act_text[k].call, b->chunks ? act_text[k].once ? "a->stage" : "a->stage, " : "",
-		act_text[k].once ? "" : device_enters(b, s->act[0].stage) ? "a->slot, a->entry, a->mb" : "a->slot, a->mb");
+	return arena_printf(b->a, "%s(%s%s);", act_text[k].call,
+		b->chunks ? act_text[k].once ? "a->stage" : "a->stage, " : "",
+		act_text[k].once                    ? ""
+		: device_enters(b, s->act[0].stage) ? "a->slot, a->entry, a->mb"
+						    : "a->slot, a->mb");
 }
 
 /* Before the first update all stages of the device have their sums. */
@@ -271,13 +285,16 @@ static void write_step(const Build *b, Cw *w, const DeviceSchedule *s, bool shar
 		cw_label(w, "case %s", word(b, (ActKind)k));
 		if (k == ACT_UPDATE && !served_async(b->t))
 			write_before_update(b, w, s, shares);
-		const bool section = b->gpu && !served_async(b->t) && (k == ACT_F || k == ACT_B || k == ACT_W || k == ACT_UPDATE);
+		const bool section =
+			b->gpu && !served_async(b->t) && (k == ACT_F || k == ACT_B || k == ACT_W || k == ACT_UPDATE);
 		if (section)
 			cw_open(w, "if (pd_section(train, (int)(a - actions), (int)(end - actions), a->mb))");
 		if (section)
 			cw_line(w, "do");
-		cw_line(w, "%s%s", section ? "\t" : "", !server || k != ACT_SYNC ? call_text(b, s, (ActKind)k) :
-			served_async(b->t) ? "serve();" : "serve(train);");
+		cw_line(w, "%s%s", section ? "\t" : "",
+			!server || k != ACT_SYNC ? call_text(b, s, (ActKind)k)
+			: served_async(b->t)     ? "serve();"
+						 : "serve(train);");
 		if (section) {
 			cw_line(w, "while (pd_section_end());");
 			cw_end(w);
@@ -303,8 +320,10 @@ static int write_mine(const Build *b, Cw *w, const DeviceSchedule *s, int stage)
 	int n = 0;
 
 	cw_blank(w);
-	cw_comment(w, b->chunks ? "microbatches of a step that stage %d does, in the order in which they are done" :
-		"its microbatches of a step, in the order in which they are done", stage);
+	cw_comment(w,
+		b->chunks ? "microbatches of a step that stage %d does, in the order in which they are done"
+			  : "its microbatches of a step, in the order in which they are done",
+		stage);
 	cw_open(w, "static const int %s[] =", b->chunks ? arena_printf(b->a, "mine%d", stage) : "mine");
 	if (b->m->schedule->async) {
 		int *mine = NEWN(b->a, int, b->m->schedule->nmicro);
@@ -328,9 +347,10 @@ static void write_rate(const Build *b, Cw *w, const Rate *r)
 {
 	const double lr = opt_get(&b->t->opt, OPT_LR);
 
-	cw_line(w, ".rate = { .kind = %d, .warmup = %" PRId64 ", .every = %" PRId64 ", .steps = %" PRId64
-		", .gamma = %.17g, .last = %.17g },", r->kind, r->warmup, r->every, r->steps,
-		r->gamma, lr > 0 ? r->min / lr : 0);
+	cw_line(w,
+		".rate = { .kind = %d, .warmup = %" PRId64 ", .every = %" PRId64 ", .steps = %" PRId64
+		", .gamma = %.17g, .last = %.17g },",
+		r->kind, r->warmup, r->every, r->steps, r->gamma, lr > 0 ? r->min / lr : 0);
 }
 
 static bool compresses(const Module *m)
@@ -350,7 +370,8 @@ static void write_channels(Build *b, Cw *w)
 
 	for (int t = 0; t < b->m->nstage; t++)
 		for (int pass = 0; pass < 2; pass++)
-			for (const Node *n = (pass ? b->m->stage[t]->backward : b->m->stage[t]->forward)->first; n; n = n->next) {
+			for (const Node *n = (pass ? b->m->stage[t]->backward : b->m->stage[t]->forward)->first; n;
+				n = n->next) {
 				if (n->op == OP_Send)
 					text[attr_int(n, "channel")] = origin_text(b, n->in[0], n);
 			}
@@ -387,7 +408,8 @@ static double model_flops(const Module *m)
 
 		for (int i = 0; i < k; i++)
 			for (const Node *n = g[i]->first; n && g[i] != m->stage[t]->update; n = n->next) {
-				const bool again = g[i] == m->stage[t]->backward && n->nout && n->out[0] && !strncmp(n->out[0]->name, "re.", 3);
+				const bool again = g[i] == m->stage[t]->backward && n->nout && n->out[0] &&
+				                   !strncmp(n->out[0]->name, "re.", 3);
 				if (optab[n->op]->cost && !again)
 					flops += optab[n->op]->cost(n).flops;
 			}
@@ -425,14 +447,17 @@ static void write_watch(const Build *b, Cw *w)
 	if (peak > 0)
 		cw_line(w, ".flops = %.6g, .peak = %.6g,", model_flops(b->m) * (double)b->m->microbatches, peak);
 	if (t->jsonl || t->csv || t->tensorboard || t->metrics_every)
-		cw_line(w, ".metrics = { .every = %" PRId64 ", .jsonl = %s, .csv = %s, .tensorboard = %s },", t->metrics_every,
-			t->jsonl ? quoted(b->a, t->jsonl) : "NULL", t->csv ? quoted(b->a, t->csv) : "NULL",
-			t->tensorboard ? quoted(b->a, t->tensorboard) : "NULL");
+		cw_line(w, ".metrics = { .every = %" PRId64 ", .jsonl = %s, .csv = %s, .tensorboard = %s },",
+			t->metrics_every, t->jsonl ? quoted(b->a, t->jsonl) : "NULL",
+			t->csv ? quoted(b->a, t->csv) : "NULL", t->tensorboard ? quoted(b->a, t->tensorboard) : "NULL");
 	if (t->last != LAST_WRAP)
 		cw_line(w, ".last = %s,", t->last == LAST_KEEP ? "PD_LAST_KEEP" : "PD_LAST_DROP");
 	if (t->eval.on)
-		cw_line(w, ".eval = { .on = true, .accuracy = %s, .every = %" PRId64 ", .epochs = %" PRId64 ", .samples = %" PRId64 "%s },",
-			counts_hits(b->m) ? "true" : "false", t->eval.every, t->eval.epochs, t->eval.samples, t->eval.averages ? ", .averages = true" : "");
+		cw_line(w,
+			".eval = { .on = true, .accuracy = %s, .every = %" PRId64 ", .epochs = %" PRId64
+			", .samples = %" PRId64 "%s },",
+			counts_hits(b->m) ? "true" : "false", t->eval.every, t->eval.epochs, t->eval.samples,
+			t->eval.averages ? ", .averages = true" : "");
 	if (t->stop)
 		cw_line(w, ".stop = \"%s\",", t->stop);
 }
@@ -456,19 +481,23 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_blank(w);
 	cw_open(w, "static const pd_program program =");
 	cw_line(w, ".abi = PD_ABI, .model = %s, .plan = \"%s\", .schedule = \"%s%s\",",
-		quoted(b->a, base ? base + 1 : m->file ? m->file : m->name), plan_text(b), m->schedule->name,
-		served_async(b->t) ? ", asynchronous servers" : "");
+		quoted(b->a, base      ? base + 1
+			     : m->file ? m->file
+				       : m->name),
+		plan_text(b), m->schedule->name, served_async(b->t) ? ", asynchronous servers" : "");
 	cw_line(w, ".hash = \"%s\", .model_hash = \"%s\", .optimizer = \"%s\",", b->hash, b->model_hash,
 		opt_kind_name[opt_kind(&b->t->opt)]);
 	cw_line(w, ".rank = %d, .world = %d, .stage = %d, .stages = %d, .replica = %d, .replicas = %d,", rank,
 		m->schedule->ndevice, t, module_stages(m), replica, s->replicas);
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),
 		b->t->reproducible ? "true" : "false", b->t->shuffle ? "true" : "false", b->t->seed);
-	cw_line(w, ".micro = %" PRId64 ", .microbatches = %" PRId64 ",%s .channels = %d, .slots = %d, .arena = %" PRId64 ",",
-		m->batch, m->microbatches, m->grains ? arena_printf(b->a, " .grains = %" PRId64 ",", m->grains) : "", b->channels,
-		slots, s->arena);
-	cw_line(w, ".nparams = PARAMS, .params = %s, .ninputs = INPUTS, .inputs = %s,", b->chunks ? "params" : "stage_params",
-		b->chunks ? "inputs" : "stage_inputs");
+	cw_line(w,
+		".micro = %" PRId64 ", .microbatches = %" PRId64 ",%s .channels = %d, .slots = %d, .arena = %" PRId64
+		",",
+		m->batch, m->microbatches, m->grains ? arena_printf(b->a, " .grains = %" PRId64 ",", m->grains) : "",
+		b->channels, slots, s->arena);
+	cw_line(w, ".nparams = PARAMS, .params = %s, .ninputs = INPUTS, .inputs = %s,",
+		b->chunks ? "params" : "stage_params", b->chunks ? "inputs" : "stage_inputs");
 	if (s->server)
 		cw_line(w, ".server = true,");
 	if (owned_sums(s))
@@ -485,12 +514,12 @@ static void write_program(Build *b, Cw *w, int rank)
 	if (b->t->gnorm || b->t->opt.clip_norm > 0)
 		cw_line(w, ".gnorm = true,");
 	if (amp_scaled(b->t))
-		cw_line(w, ".loss_scale = %.17g, .scale_every = %" PRId64 ",", b->t->amp.scale > 0 ? b->t->amp.scale : 65536.0,
-			b->t->amp.every > 0 ? b->t->amp.every : 2000);
+		cw_line(w, ".loss_scale = %.17g, .scale_every = %" PRId64 ",",
+			b->t->amp.scale > 0 ? b->t->amp.scale : 65536.0, b->t->amp.every > 0 ? b->t->amp.every : 2000);
 	write_watch(b, w);
 	if (b->t->ckpt_dir)
-		cw_line(w, ".ckpt = { .dir = %s, .every = %" PRId64 ", .keep = %" PRId64 " },", quoted(b->a, b->t->ckpt_dir),
-			b->t->ckpt_every, b->t->ckpt_keep);
+		cw_line(w, ".ckpt = { .dir = %s, .every = %" PRId64 ", .keep = %" PRId64 " },",
+			quoted(b->a, b->t->ckpt_dir), b->t->ckpt_every, b->t->ckpt_keep);
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
 		b->t->steps > 0 ? b->t->steps : 10, timeout_of(b));
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");
@@ -559,12 +588,15 @@ bool emit_device(Build *b, int rank)
 	bool shares = false;
 
 	if (m->stage[first]->server)
-		cw_comment(&w, "%s, rank %d of %d: server %d of parameters. Written by pdcc %s, edits are lost.", m->name, rank,
-			m->schedule->ndevice, first, PDCC_VERSION);
+		cw_comment(&w, "%s, rank %d of %d: server %d of parameters. Written by pdcc %s, edits are lost.",
+			m->name, rank, m->schedule->ndevice, first, PDCC_VERSION);
 	else
-		cw_comment(&w, "%s, device %d of %d (%s): replica %d of %d of stage%s %s. Written by pdcc %s, edits are lost.", m->name,
-		rank, m->schedule->ndevice, b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].name ? b->c->device[d].name :
-		"any", replica, m->stage[first]->replicas, next_chunk(b, first) < 0 ? "" : "s", stages_text(b, first), PDCC_VERSION);
+		cw_comment(&w,
+			"%s, device %d of %d (%s): replica %d of %d of stage%s %s. Written by pdcc %s, edits are lost.",
+			m->name, rank, m->schedule->ndevice,
+			b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].name ? b->c->device[d].name : "any",
+			replica, m->stage[first]->replicas, next_chunk(b, first) < 0 ? "" : "s", stages_text(b, first),
+			PDCC_VERSION);
 	for (int t = first; t >= 0; t = next_chunk(b, t))
 		cw_line(&w, "#include \"stage%d/stage%d.h\"", t, t);
 	for (int t = first; t >= 0; t = next_chunk(b, t))

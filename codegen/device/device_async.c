@@ -4,14 +4,17 @@
 #include "device.h"
 
 /* Forwards first: they alone are done where nothing is trained. */
-static const struct { ActKind kind; const char *name, *call; } act_text[] = {
+static const struct {
+	ActKind kind;
+	const char *name, *call;
+} act_text[] = {
 	{ ACT_RECV_F, "RECV_F", "recv_forward" },
-	{ ACT_F,      "F",      "forward" },
+	{ ACT_F, "F", "forward" },
 	{ ACT_SEND_F, "SEND_F", "send_forward" },
 	{ ACT_RECV_B, "RECV_B", "recv_backward" },
-	{ ACT_B,      "B",      "backward" },
+	{ ACT_B, "B", "backward" },
 	{ ACT_SEND_B, "SEND_B", "send_backward" },
-	{ ACT_SYNC,   "SYNC",   "sync" },
+	{ ACT_SYNC, "SYNC", "sync" },
 	{ ACT_UPDATE, "UPDATE", "update" },
 };
 
@@ -44,7 +47,8 @@ static void write_turns(Build *b, Cw *w, const DeviceSchedule *s, bool rounds)
 		if (turns_have(s, act_text[k].kind))
 			names = arena_printf(a, "%s%s%s", names, *names ? ", " : "", act_text[k].name);
 	cw_blank(w);
-	cw_comment(w, "A turn: what is done, the microbatch in its step and among this device's, how many steps ago that step was, and "
+	cw_comment(w,
+		"A turn: what is done, the microbatch in its step and among this device's, how many steps ago that step was, and "
 		"whether only the first turn of a flow does it. What belongs to no step of the flow is left out: so it starts and "
 		"drains.");
 	cw_line(w, "enum { %s };", names);
@@ -57,20 +61,22 @@ static void write_turns(Build *b, Cw *w, const DeviceSchedule *s, bool rounds)
 	cw_close(w, ";");
 	if (rounds)
 		cw_comment(w, "The pipeline runs empty after ROUND turns: an action is of those from..to of them.");
-	cw_open(w, "static const struct action { short kind, mb, nth, lag, once%s; } turn[] =", rounds ? ", from, to" : "");
+	cw_open(w, "static const struct action { short kind, mb, nth, lag, once%s; } turn[] =",
+		rounds ? ", from, to" : "");
 	for (int i = 0; i < s->nturn; i++)
-		cw_item(&items, "{ %s, %d, %d, %d, %d%s }", name_of(s->turn[i].kind), s->turn[i].mb, s->turn[i].nth, s->turn[i].lag,
-			s->turn[i].once, rounds ? arena_printf(a, ", %d, %d", s->turn[i].from, s->turn[i].to) : "");
+		cw_item(&items, "{ %s, %d, %d, %d, %d%s }", name_of(s->turn[i].kind), s->turn[i].mb, s->turn[i].nth,
+			s->turn[i].lag, s->turn[i].once,
+			rounds ? arena_printf(a, ", %d, %d", s->turn[i].from, s->turn[i].to) : "");
 	cw_items_end(&items);
 	cw_close(w, ";");
 }
 
 typedef struct FlowText {
-	int  every;         /* one step in so many is this device's */
-	bool joined;        /* a round's gradients come from several replicas */
-	bool rounds;        /* the pipeline runs empty from time to time */
-	bool norm;          /* a norm is over all stages, and no part of it comes from this one */
-	bool enters;        /* the stage's functions are told which buffer at the entry */
+	int every;   /* one step in so many is this device's */
+	bool joined; /* a round's gradients come from several replicas */
+	bool rounds; /* the pipeline runs empty from time to time */
+	bool norm;   /* a norm is over all stages, and no part of it comes from this one */
+	bool enters; /* the stage's functions are told which buffer at the entry */
 } FlowText;
 
 static void write_turn_case(Cw *w, int k, const FlowText *x)
@@ -82,8 +88,10 @@ static void write_turn_case(Cw *w, int k, const FlowText *x)
 	}
 	if (act_text[k].kind == ACT_UPDATE)
 		cw_line(w, "pd_update_of(a->lag, EVERY);");
-	cw_line(w, "%s(%s);", act_text[k].call, act_text[k].kind >= ACT_SYNC ? "COPY(step)" : x->enters ? "slot, entry, mb" :
-		"slot, mb");
+	cw_line(w, "%s(%s);", act_text[k].call,
+		act_text[k].kind >= ACT_SYNC ? "COPY(step)"
+		: x->enters                  ? "slot, entry, mb"
+					     : "slot, mb");
 	if (act_text[k].kind == ACT_UPDATE && x->norm)
 		cw_line(w, "pd_norm_end();");
 	if (act_text[k].kind == ACT_B)
@@ -114,13 +122,15 @@ static void write_turn(Cw *w, const DeviceSchedule *s, const FlowText *x)
 	cw_line(w, "const int slot = (int)(nth %% SLOTS), %smb = a->mb - a->lag * MICROBATCHES;",
 		x->enters ? "entry = (int)(nth % ENTRIES), " : "");
 	cw_blank(w);
-	cw_line(w, "if (!pd_flows(step) || (a->once && now >= EVERY) || (!train && a->kind >= %s))", act_text[first].name);
+	cw_line(w, "if (!pd_flows(step) || (a->once && now >= EVERY) || (!train && a->kind >= %s))",
+		act_text[first].name);
 	cw_line(w, "\tcontinue;");
 	if (x->rounds) {
 		cw_line(w, "if (place < a->from || place > a->to)");
 		cw_line(w, "\tcontinue;");
 	}
-	cw_line(w, "pd_action_of(names[a->kind], a->lag, %s);", turns_have(s, ACT_SYNC) ? "a->kind < SYNC ? a->mb : -1" : "a->mb");
+	cw_line(w, "pd_action_of(names[a->kind], a->lag, %s);",
+		turns_have(s, ACT_SYNC) ? "a->kind < SYNC ? a->mb : -1" : "a->mb");
 	cw_open(w, "switch (a->kind)");
 	for (int k = 0; k < KINDS; k++)
 		if (turns_have(s, act_text[k].kind))
@@ -144,13 +154,19 @@ void write_flow(Build *b, Cw *w, int rank)
 	write_turns(b, w, d, s->round != NULL);
 	cw_blank(w);
 	cw_comment(w, "One step in EVERY is this device's, with OWN microbatches.");
-	cw_line(w, "enum { EVERY = %d, REPLICA = %d, OWN = %d, SLOTS = %d, %sMICROBATCHES = %" PRId64 " };", every, replica,
-		own, s->inflight[stage], enters ? arena_printf(b->a, "ENTRIES = %d, ", s->entries[stage]) : "", b->m->microbatches);
+	cw_line(w, "enum { EVERY = %d, REPLICA = %d, OWN = %d, SLOTS = %d, %sMICROBATCHES = %" PRId64 " };", every,
+		replica, own, s->inflight[stage], enters ? arena_printf(b->a, "ENTRIES = %d, ", s->entries[stage]) : "",
+		b->m->microbatches);
 	if (s->round)
 		cw_line(w, "enum { ROUND = %d };", s->round[stage]);
-	cw_line(w, "#define COPY(step) (int)((step) %s)", robin ? "/ EVERY % SLOTS" : arena_printf(b->a, "%% %d", s->late ? s->late + 1 : 2));
-	write_turn(w, d, &(FlowText){ .every = every, .joined = robin && every > 1, .rounds = s->round != NULL,
-		.norm = squares_of(b->m) && !stage_has(b->m->stage[stage]->update, OP_ClipNorm), .enters = enters });
+	cw_line(w, "#define COPY(step) (int)((step) %s)",
+		robin ? "/ EVERY % SLOTS" : arena_printf(b->a, "%% %d", s->late ? s->late + 1 : 2));
+	write_turn(w, d,
+		&(FlowText){ .every = every,
+			.joined = robin && every > 1,
+			.rounds = s->round != NULL,
+			.norm = squares_of(b->m) && !stage_has(b->m->stage[stage]->update, OP_ClipNorm),
+			.enters = enters });
 }
 
 /* Steps until a device is done with the flow's last one. */

@@ -5,14 +5,16 @@
 #include <string.h>
 #include "device.h"
 
-typedef struct Message { int channel, mb; } Message;
-typedef struct Messages { Message *v; int n, cap; } Messages;
+typedef struct Message {
+	int channel, mb;
+} Message;
+typedef struct Messages {
+	Message *v;
+	int n, cap;
+} Messages;
 
 /* The rank that does microbatch mb of a stage. */
-static int rank_of(const Schedule *s, int64_t stage, int mb)
-{
-	return s->device[stage][s->replica_of[stage][mb]];
-}
+static int rank_of(const Schedule *s, int64_t stage, int mb) { return s->device[stage][s->replica_of[stage][mb]]; }
 
 /* What `rank` sends to `peer`, or takes from there, in the order of its actions. */
 static Messages messages(const Build *b, int rank, int peer, bool sends)
@@ -27,7 +29,8 @@ static Messages messages(const Build *b, int rank, int peer, bool sends)
 			continue;
 		const Graph *g = forward ? b->m->stage[x->stage]->forward : b->m->stage[x->stage]->backward;
 		for (const Node *n = g->first; n; n = n->next)
-			if (n->op == (sends ? OP_Send : OP_Recv) && rank_of(s, attr_int(n, sends ? "to" : "from"), x->mb) == peer)
+			if (n->op == (sends ? OP_Send : OP_Recv) &&
+				rank_of(s, attr_int(n, sends ? "to" : "from"), x->mb) == peer)
 				PUSH(b->a, out.v, out.n, out.cap) = (Message){ (int)attr_int(n, "channel"), x->mb };
 	}
 	return out;
@@ -78,7 +81,8 @@ static const Stage *stage_with(const Build *b, int rank, int channel, bool sends
 {
 	for (int t = stage_of_rank(b, rank); t >= 0; t = next_chunk(b, t))
 		for (int k = 0; k < 2; k++)
-			for (const Node *n = (k ? b->m->stage[t]->backward : b->m->stage[t]->forward)->first; n; n = n->next)
+			for (const Node *n = (k ? b->m->stage[t]->backward : b->m->stage[t]->forward)->first; n;
+				n = n->next)
 				if (n->op == (sends ? OP_Send : OP_Recv) && attr_int(n, "channel") == channel) {
 					*v = sends ? n->in[0] : n->out[0];
 					return b->m->stage[t];
@@ -100,7 +104,8 @@ static void write_table(const Build *b, Cw *w, int rank)
 	CwItems items = { .w = w };
 
 	cw_blank(w);
-	cw_comment(w, "what it sends (true) and receives: channel, the other device, lane, slots, bytes; both sides come to the messages of a "
+	cw_comment(w,
+		"what it sends (true) and receives: channel, the other device, lane, slots, bytes; both sides come to the messages of a "
 		"lane in one order");
 	cw_open(w, "static const pd_link links[] =");
 	for (int peer = 0; peer < b->m->schedule->ndevice; peer++)
@@ -114,7 +119,10 @@ static void write_table(const Build *b, Cw *w, int rank)
 	cw_close(w, ";");
 }
 
-typedef struct Groups { Ints *v; int n, cap; } Groups;
+typedef struct Groups {
+	Ints *v;
+	int n, cap;
+} Groups;
 
 /* Adds a group of several, each once. */
 static void add_group(const Build *b, Groups *groups, Ints ranks)
@@ -122,7 +130,8 @@ static void add_group(const Build *b, Groups *groups, Ints ranks)
 	bool known = ranks.n < 2;
 
 	for (int i = 0; i < groups->n; i++)
-		known |= groups->v[i].n == ranks.n && !memcmp(groups->v[i].v, ranks.v, (size_t)ranks.n * sizeof *ranks.v);
+		known |= groups->v[i].n == ranks.n &&
+		         !memcmp(groups->v[i].v, ranks.v, (size_t)ranks.n * sizeof *ranks.v);
 	if (!known)
 		PUSH(b->a, groups->v, groups->n, groups->cap) = ranks;
 }

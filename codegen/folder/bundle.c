@@ -23,19 +23,21 @@ static const char *model_file(const Build *b)
 	return name;
 }
 
-const char build_gpu_libraries[] = "-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublasLt -lcublas -lcudnn -lcudart -lstdc++ -lm "
+const char build_gpu_libraries[] =
+	"-fopenmp -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lcublasLt -lcublas -lcudnn -lcudart -lstdc++ -lm "
 	"-lpthread";
 
 bool runtime_file(const char *name, bool gpu)
 {
 	return !strncmp(name, "runtime/", 8) && strncmp(name, gpu ? "runtime/cpu" : "runtime/gpu", 11) != 0 &&
-		strcmp(name, "runtime/gpu_alone.h") != 0;
+	       strcmp(name, "runtime/gpu_alone.h") != 0;
 }
 
 static bool copy_runtime(Build *b)
 {
 	for (int i = 0; i < nembedded; i++)
-		if (runtime_file(embedded[i].name, b->gpu) && !build_write(b, embedded[i].name, embedded[i].text, strlen(embedded[i].text)))
+		if (runtime_file(embedded[i].name, b->gpu) &&
+			!build_write(b, embedded[i].name, embedded[i].text, strlen(embedded[i].text)))
 			return false;
 	return true;
 }
@@ -60,21 +62,27 @@ static bool write_makefile(Build *b)
 {
 	Arena *a = b->a;
 	const Training *train = b->t;
-	const char *level = setting_word(SET_OF_OptLevel, (int)(train->optimize != OPT_LEVEL_UNSAID ? train->optimize : OPT_LEVEL_3)), *debug = train->debug ? " -g" : "";
+	const char *level = setting_word(
+			   SET_OF_OptLevel, (int)(train->optimize != OPT_LEVEL_UNSAID ? train->optimize : OPT_LEVEL_3)),
+		   *debug = train->debug ? " -g" : "";
 	Buf out = { 0 }, rules = { 0 }, settings = { 0 };
 	const int world = b->m->schedule->ndevice;
 	const char *first = "", *smaller = "", *after = b->gpu ? " | obj/toolkit" : "";
 
 	if (b->gpu) {
-		build_frame(&settings, "gpu_flags.mk.in", (const char *const[]){ "ARCH", train->arch, "NVCC", train->nvcc ? made_word(a, train->nvcc) :
-			"$(CUDA)/bin/nvcc", NULL });
-		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "CONTRACT", train->reproducible ? " -fmad=false" : "", "LEVEL", level,
-			"DEBUG", debug, NULL });
+		build_frame(&settings, "gpu_flags.mk.in",
+			(const char *const[]){ "ARCH", train->arch, "NVCC",
+				train->nvcc ? made_word(a, train->nvcc) : "$(CUDA)/bin/nvcc", NULL });
+		build_frame(&rules, "gpu_rules.mk.in",
+			(const char *const[]){ "CONTRACT", train->reproducible ? " -fmad=false" : "", "LEVEL", level,
+				"DEBUG", debug, NULL });
 	}
 	for (int i = 0; b->c && i < b->c->nwithout; i++)
 		smaller = arena_printf(a, "%s without-%s", smaller, b->c->without[i]);
 	for (int t = 0; t < b->m->nstage; t++)
-		buf_printf(&rules, "obj/stage%d/stage%d.o obj/profile/stage%d.o: stage%d/stage%d.h stage%d/kernels.h%s\n", t, t, t, t, t, t, after);
+		buf_printf(&rules,
+			"obj/stage%d/stage%d.o obj/profile/stage%d.o: stage%d/stage%d.h stage%d/kernels.h%s\n", t, t, t,
+			t, t, t, after);
 	for (int r = 0; r < world; r++) {
 		buf_printf(&rules, "obj/device%d.o:", r);
 		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
@@ -90,16 +98,19 @@ static bool write_makefile(Build *b)
 	for (int r = 0; r < world; r++)
 		if (r == b->first_rank[stage_of_rank(b, r)])
 			first = arena_printf(a, "%s%s%d", first, r ? " " : "", r);
-	build_frame(&out, "Makefile.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
-		join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "SMALLER", smaller, "CONTRACT",
-		train->reproducible ? " -ffp-contract=off" : "", "CC",
-		train->cc ? made_word(a, train->cc) : "gcc", "LEVEL", level, "DEBUG", debug, "RULES",
-		buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" :
-		"oneDNN 2", "LIBRARIES", b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings), "RUNTIME", b->gpu ?
-		" obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o obj/runtime/gpu_ends.cu.o"
-		" obj/runtime/gpu_turns.cu.o" : "", "HOST",
-		b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
-		b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
+	build_frame(&out, "Makefile.in",
+		(const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
+			join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "SMALLER",
+			smaller, "CONTRACT", train->reproducible ? " -ffp-contract=off" : "", "CC",
+			train->cc ? made_word(a, train->cc) : "gcc", "LEVEL", level, "DEBUG", debug, "RULES",
+			buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" : "oneDNN 2", "LIBRARIES",
+			b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings),
+			"RUNTIME",
+			b->gpu ? " obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o obj/runtime/gpu_ends.cu.o"
+				 " obj/runtime/gpu_turns.cu.o"
+			       : "",
+			"HOST", b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
+			b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
 	buf_free(&rules);
 	buf_free(&settings);
 	return build_text(b, "Makefile", &out);
@@ -112,17 +123,20 @@ static bool write_readme(Build *b)
 	Arena *a = b->a;
 	Buf out = { 0 };
 
-	build_frame(&out, "README.txt.in", (const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "WORLD",
-		arena_printf(a, "%d", b->m->schedule->ndevice), "STAGES", arena_printf(a, "%d", module_stages(b->m)), "PLAN", plan_text(b),
-		"SCHEDULE", b->m->schedule->name, NULL });
+	build_frame(&out, "README.txt.in",
+		(const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "WORLD",
+			arena_printf(a, "%d", b->m->schedule->ndevice), "STAGES",
+			arena_printf(a, "%d", module_stages(b->m)), "PLAN", plan_text(b), "SCHEDULE",
+			b->m->schedule->name, NULL });
 	return build_text(b, "README.txt", &out);
 }
 
 static void command(Build *b, Buf *out, const char *file)
 {
-	buf_printf(out, "%s\t%s \"directory\": \".\", \"file\": %s, \"arguments\": [\"cc\", \"-std=c11\", \"-Wall\", "
-		"\"-Wextra\", \"-fopenmp\", \"-I.\", \"-Iruntime\", \"-c\", %s] %s", out->n > 2 ? ",\n" : "", "{",
-		quoted(b->a, file), quoted(b->a, file), "}");
+	buf_printf(out,
+		"%s\t%s \"directory\": \".\", \"file\": %s, \"arguments\": [\"cc\", \"-std=c11\", \"-Wall\", "
+		"\"-Wextra\", \"-fopenmp\", \"-I.\", \"-Iruntime\", \"-c\", %s] %s",
+		out->n > 2 ? ",\n" : "", "{", quoted(b->a, file), quoted(b->a, file), "}");
 }
 
 static bool write_commands(Build *b)
@@ -152,11 +166,14 @@ static const char *optimizer_text(Arena *a, const Optimizer *o)
 
 	for (int i = 0; i < OPT_SETTINGS; i++)
 		if (opt_has(opt_kind(o), (OptSet)i))
-			s = arena_printf(a, "%s%s\"%s\": %.17g,", s, *s ? " " : "", opt_set_name[i], opt_get(o, (OptSet)i));
+			s = arena_printf(
+				a, "%s%s\"%s\": %.17g,", s, *s ? " " : "", opt_set_name[i], opt_get(o, (OptSet)i));
 	if (rate_varies(&o->rate))
-		s = arena_printf(a, "%s \"lr_schedule\": { \"kind\": \"%s\", \"warmup\": %" PRId64 ", \"every\": %" PRId64 ", \"steps\": %"
-			PRId64 ", \"gamma\": %.17g, \"min\": %.17g },", s, rate_name[o->rate.kind], o->rate.warmup, o->rate.every,
-			o->rate.steps, o->rate.gamma, o->rate.min);
+		s = arena_printf(a,
+			"%s \"lr_schedule\": { \"kind\": \"%s\", \"warmup\": %" PRId64 ", \"every\": %" PRId64
+			", \"steps\": %" PRId64 ", \"gamma\": %.17g, \"min\": %.17g },",
+			s, rate_name[o->rate.kind], o->rate.warmup, o->rate.every, o->rate.steps, o->rate.gamma,
+			o->rate.min);
 	if (o->clip_norm > 0)
 		s = arena_printf(a, "%s \"clip_norm\": %.17g,", s, o->clip_norm);
 	return s;
@@ -186,23 +203,27 @@ static bool write_manifest(Build *b)
 	Cw w = { .out = &out };
 
 	cw_brace(&w);
-	cw_line(&w, "\"kind\": \"pdcc build folder\", \"version\": \"%s\", \"plan_hash\": \"%s\",", PDCC_VERSION, b->hash);
+	cw_line(&w, "\"kind\": \"pdcc build folder\", \"version\": \"%s\", \"plan_hash\": \"%s\",", PDCC_VERSION,
+		b->hash);
 	cw_line(&w, "\"model\": %s,", quoted(b->a, model_file(b)));
 	cw_open(&w, "\"settings\":");
-	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
+	cw_line(&w,
+		"\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
 		b->m->batch, b->m->microbatches, t->steps, t->seed);
 	cw_line(&w, "\"optimizer\": \"%s\", %s", opt_kind_name[opt_kind(&t->opt)], optimizer_text(b->a, &t->opt));
-	cw_line(&w, "\"sync\": \"%s\",%s \"local_aggregation\": %s,", served_async(t) ? "async" : "sync", t->staleness < 0 ? "" :
-		arena_printf(b->a, " \"staleness\": %lld,", (long long)t->staleness), t->no_local_agg ? "false" : "true");
+	cw_line(&w, "\"sync\": \"%s\",%s \"local_aggregation\": %s,", served_async(t) ? "async" : "sync",
+		t->staleness < 0 ? "" : arena_printf(b->a, " \"staleness\": %lld,", (long long)t->staleness),
+		t->no_local_agg ? "false" : "true");
 	cw_line(&w, "\"schedule\": \"%s\", \"reproducible\": %s, \"shuffle\": %s", b->m->schedule->name,
 		t->reproducible ? "true" : "false", t->shuffle ? "true" : "false");
 	cw_close(&w, ",");
-	cw_open(&w, "\"initial_weights\":");      /* written beside the code; remove_stale knows them again by this list */
+	cw_open(&w, "\"initial_weights\":"); /* written beside the code; remove_stale knows them again by this list */
 	write_weight_files(b, &w);
 	cw_close(&w, ",");
 	cw_open(&w, "\"sha256\":");
 	for (int i = 0; i < b->nfile; i++)
-		cw_line(&w, "%s: \"%s\"%s", quoted(b->a, b->file[i].path), b->file[i].sha256, i + 1 < b->nfile ? "," : "");
+		cw_line(&w, "%s: \"%s\"%s", quoted(b->a, b->file[i].path), b->file[i].sha256,
+			i + 1 < b->nfile ? "," : "");
 	cw_end(&w);
 	cw_end(&w);
 	return build_text(b, "manifest.json", &out);
@@ -211,5 +232,5 @@ static bool write_manifest(Build *b)
 bool emit_bundle(Build *b)
 {
 	return copy_runtime(b) && write_makefile(b) && emit_launch(b) && write_readme(b) && write_commands(b) &&
-		write_manifest(b);
+	       write_manifest(b);
 }

@@ -13,30 +13,28 @@ enum { PER_FILE = 50, MOST = 64 };
 
 typedef struct Case {
 	const Module *m;
-	const char   *name, *function;
-	const char   *skip;             /* why there is no code; NULL */
-	const Value  *in[MOST], *out[MOST];
-	int           nin, nout;
-	int64_t       memory;
+	const char *name, *function;
+	const char *skip; /* why there is no code; NULL */
+	const Value *in[MOST], *out[MOST];
+	int nin, nout;
+	int64_t memory;
 } Case;
 
 typedef struct CaseFile {
-	Build   b;
+	Build b;
 	Kernels kernels;
-	bool    gpu;
+	bool gpu;
 	/* of the case being written */
-	Names   names;
-	Case   *c;
-	Map     at;                     /* Value -> 1 + offset in memory */
-	Map     root;                   /* view -> what it views */
-	const Value **used; int nused, capused;
-	bool    scratch, any_scratch;   /* its statements name the scratchpad; those of some case of the file do */
+	Names names;
+	Case *c;
+	Map at;   /* Value -> 1 + offset in memory */
+	Map root; /* view -> what it views */
+	const Value **used;
+	int nused, capused;
+	bool scratch, any_scratch; /* its statements name the scratchpad; those of some case of the file do */
 } CaseFile;
 
-static int64_t bytes_of(const Value *v)
-{
-	return type_numel(&v->type) * dtype_bytes(v->type.dtype);
-}
+static int64_t bytes_of(const Value *v) { return type_numel(&v->type) * dtype_bytes(v->type.dtype); }
 
 static const Value *root_of(CaseFile *f, const Value *v)
 {
@@ -73,10 +71,7 @@ static const char *case_object(void *cx, const Node *n)
 	return names_get(&f->names, n, arena_printf(f->b.a, "op_%s", optab[n->op]->name));
 }
 
-static bool runs(const Node *n)
-{
-	return n->phase != PHASE_UPDATE && n->op != OP_Report && n->op != OP_ReportHits;
-}
+static bool runs(const Node *n) { return n->phase != PHASE_UPDATE && n->op != OP_Report && n->op != OP_ReportHits; }
 
 /* ---- what a case consists of ---- */
 
@@ -178,8 +173,8 @@ static void write_body(CaseFile *f, Cw *w, Cw *objects)
 	}
 	for (int i = 0; i < c->nout; i++)
 		if (bytes_of(c->out[i]))
-			cw_line(w, "%s(out[%d], %s, %" PRId64 ");", f->gpu ? "from_device" : "memcpy", i, case_value(f, c->out[i]),
-				bytes_of(c->out[i]));
+			cw_line(w, "%s(out[%d], %s, %" PRId64 ");", f->gpu ? "from_device" : "memcpy", i,
+				case_value(f, c->out[i]), bytes_of(c->out[i]));
 }
 
 static void declare(CaseFile *f, Cw *w)
@@ -198,7 +193,8 @@ static void declare(CaseFile *f, Cw *w)
 		} else if (v->kind == VAL_CONST) {
 			const_write(w, v, name, f->gpu);
 		} else if (at) {
-			cw_line(w, "%s *%s = tensor(memory + %" PRIuPTR ", %" PRId64 ");", type, name, at - 1, bytes_of(v));
+			cw_line(w, "%s *%s = tensor(memory + %" PRIuPTR ", %" PRId64 ");", type, name, at - 1,
+				bytes_of(v));
 		} else {
 			bug("case %s: %s comes from nowhere", c->name, v->name);
 		}
@@ -282,7 +278,9 @@ static bool write_file(Build *b, Case *c, int n, int number)
 		f.nused = 0;
 		f.scratch = false;
 		names_init(&f.names, b->a);
-		for (const char *const *r = (const char *const[]){ "memory", "case_memory", "case_scratch", "tensor", "from_device", NULL }; *r; r++)
+		for (const char *const *r = (const char *const[]){ "memory", "case_memory", "case_scratch", "tensor",
+			     "from_device", NULL };
+			*r; r++)
 			names_reserve(&f.names, *r);
 		map_init(&f.at, b->a, false);
 		map_init(&f.root, b->a, false);
@@ -361,9 +359,10 @@ static bool write_table(Build *b, const Case *c, int n)
 /* Is the embedded file one of the runtime's that cases need? */
 static bool case_file(const char *name, bool gpu)
 {
-	static const char *const device[] = { "gpu.h", "gpu_tiles.h", "gpu_images.h", "gpu_rt.h", "gpu_alone.h", "rt.h", "gpu_device.c",
-		"gpu_memory.c", "gpu_streams.c", "gpu_library.c", "gpu_products.c", "gpu_dnn.h", "gpu_dnn.c", "gpu_conv.c", "gpu_bn.c",
-		"gpu_pool.c", "gpu_recurrent.c", "gpu_attention.c", "gpu_kernels.cu", "gpu_ends.cu", "gpu_norm.cu", "gpu_turns.cu" };
+	static const char *const device[] = { "gpu.h", "gpu_tiles.h", "gpu_images.h", "gpu_rt.h", "gpu_alone.h", "rt.h",
+		"gpu_device.c", "gpu_memory.c", "gpu_streams.c", "gpu_library.c", "gpu_products.c", "gpu_dnn.h",
+		"gpu_dnn.c", "gpu_conv.c", "gpu_bn.c", "gpu_pool.c", "gpu_recurrent.c", "gpu_attention.c",
+		"gpu_kernels.cu", "gpu_ends.cu", "gpu_norm.cu", "gpu_turns.cu" };
 
 	if (strncmp(name, "runtime/", 8))
 		return false;
@@ -381,13 +380,16 @@ static bool write_frame(Build *b, int n)
 	Buf main = { 0 }, make = { 0 }, flags = { 0 }, rules = { 0 };
 
 	if (b->gpu) {
-		build_frame(&flags, "gpu_flags.mk.in", (const char *const[]){ "ARCH", b->t->arch, "NVCC", "$(CUDA)/bin/nvcc", NULL });
+		build_frame(&flags, "gpu_flags.mk.in",
+			(const char *const[]){ "ARCH", b->t->arch, "NVCC", "$(CUDA)/bin/nvcc", NULL });
 		buf_puts(&flags, "FLAGS += -DRT_GPU\n");
-		build_frame(&rules, "gpu_rules.mk.in", (const char *const[]){ "CONTRACT", "", "LEVEL", "3", "DEBUG", "", NULL });
+		build_frame(&rules, "gpu_rules.mk.in",
+			(const char *const[]){ "CONTRACT", "", "LEVEL", "3", "DEBUG", "", NULL });
 	}
-	const char *const pair[] = { "COUNT", arena_printf(b->a, "%d", n), "VERSION", PDCC_VERSION, "SETTINGS", buf_str(&flags),
-		"RULES", buf_str(&rules), "KERNELS", b->gpu ? "$(patsubst %.cu,obj/%.cu.o,$(wildcard *.cu runtime/*.cu))" : "",
-		"LIBRARIES", b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", NULL };
+	const char *const pair[] = { "COUNT", arena_printf(b->a, "%d", n), "VERSION", PDCC_VERSION, "SETTINGS",
+		buf_str(&flags), "RULES", buf_str(&rules), "KERNELS",
+		b->gpu ? "$(patsubst %.cu,obj/%.cu.o,$(wildcard *.cu runtime/*.cu))" : "", "LIBRARIES",
+		b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", NULL };
 
 	build_frame(&main, "cases_main.c.in", pair);
 	build_frame(&make, "cases.mk.in", pair);

@@ -8,7 +8,7 @@
  *     kernels for GPUs are CUDA without diagnostics
  *
  * What differs is reported as E0710. */
-#define _XOPEN_SOURCE 700      /* realpath */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ bool check_emitted(const Module *m, const char *dir, Diag *d)
 #include <dlfcn.h>
 #include "clang.h"
 
-static Clang clang;              /* filled once; the rules are callbacks of libclang */
+static Clang clang; /* filled once; the rules are callbacks of libclang */
 
 /* NULL, or why libclang cannot be used. It is looked for by its name (LIBCLANG_NAME), then where the build found it. */
 static const char *clang_load(void)
@@ -39,28 +39,40 @@ static const char *clang_load(void)
 		lib = dlopen(LIBCLANG_PATH, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
 		return dlerror();
-#define X(name) *(void **)&clang.name = dlsym(lib, "clang_" #name); if (!clang.name) return dlerror();
+#define X(name) \
+	*(void **)&clang.name = dlsym(lib, "clang_" #name); \
+	if (!clang.name) \
+		return dlerror();
 	CLANG_FUNCTIONS(X)
 #undef X
 	return NULL;
 }
 
-typedef struct Message { int channel, stage, to; int64_t bytes; int sent, received; } Message;
-typedef struct PlanStageSizes { int64_t bytes[REGION_COUNT], weights; int inflight, entries, versions, copies, late; } PlanStageSizes;
+typedef struct Message {
+	int channel, stage, to;
+	int64_t bytes;
+	int sent, received;
+} Message;
+typedef struct PlanStageSizes {
+	int64_t bytes[REGION_COUNT], weights;
+	int inflight, entries, versions, copies, late;
+} PlanStageSizes;
 
 typedef struct Check {
-	Diag          *d;
-	Arena         *a;
-	const char    *dir, *file;          /* file: the one being read, relative to dir */
-	int            stage;               /* that it belongs to */
-	Message       *msg; int nmsg, capmsg;
-	PlanStageSizes *size; int nstage, capstage;
-	int            world;
-	const char    *csv;                 /* the line of this device; NULL for a stage */
-	bool           flows;               /* asynchronous: turns, which no line of schedule.csv lists */
-	bool           staged;              /* rows of actions name a stage */
-	Buf            actions;             /* what the device's table says, as CSV */
-	bool           ok;
+	Diag *d;
+	Arena *a;
+	const char *dir, *file; /* file: the one being read, relative to dir */
+	int stage;              /* that it belongs to */
+	Message *msg;
+	int nmsg, capmsg;
+	PlanStageSizes *size;
+	int nstage, capstage;
+	int world;
+	const char *csv; /* the line of this device; NULL for a stage */
+	bool flows;      /* asynchronous: turns, which no line of schedule.csv lists */
+	bool staged;     /* rows of actions name a stage */
+	Buf actions;     /* what the device's table says, as CSV */
+	bool ok;
 } Check;
 
 static void wrong(Check *c, CXCursor at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -115,8 +127,8 @@ static void read_plan(Check *c, const Module *m)
 		for (int k = 0; k < 2; k++)
 			for (const Node *n = g[k]->first; n; n = n->next)
 				if (n->op == OP_Send)
-					PUSH(c->a, c->msg, c->nmsg, c->capmsg) = (Message){ (int)attr_int(n, "channel"), t,
-						(int)attr_int(n, "to"), message_bytes(&b, n->in[0]), 0, 0 };
+					PUSH(c->a, c->msg, c->nmsg, c->capmsg) = (Message){ (int)attr_int(n, "channel"),
+						t, (int)attr_int(n, "to"), message_bytes(&b, n->in[0]), 0, 0 };
 	}
 }
 
@@ -146,10 +158,44 @@ static const char *file_of(Check *c, CXCursor at)
 static bool is_math(const char *name)
 {
 	static const char *const list[] = {
-		"exp", "log", "log1p", "expm1", "sqrt", "pow", "erf", "tanh", "sin", "cos", "tan", "asin", "acos", "atan",
-		"sinh", "cosh", "asinh", "acosh", "atanh", "floor", "ceil", "round", "rint",
-		"nearbyint", "trunc", "fabs", "fmax", "fmin", "fmod", "isnan", "isinf", "copysign", "memcpy", "memset", "memmove",
-		"abs", "llabs", "labs",
+		"exp",
+		"log",
+		"log1p",
+		"expm1",
+		"sqrt",
+		"pow",
+		"erf",
+		"tanh",
+		"sin",
+		"cos",
+		"tan",
+		"asin",
+		"acos",
+		"atan",
+		"sinh",
+		"cosh",
+		"asinh",
+		"acosh",
+		"atanh",
+		"floor",
+		"ceil",
+		"round",
+		"rint",
+		"nearbyint",
+		"trunc",
+		"fabs",
+		"fmax",
+		"fmin",
+		"fmod",
+		"isnan",
+		"isinf",
+		"copysign",
+		"memcpy",
+		"memset",
+		"memmove",
+		"abs",
+		"llabs",
+		"labs",
 	};
 
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -171,7 +217,8 @@ static void check_message(Check *c, CXCursor call, bool send)
 {
 	int64_t channel = -1, bytes = -1;
 
-	if (!literal(clang.Cursor_getArgument(call, 0), &channel) || !literal(clang.Cursor_getArgument(call, 5), &bytes)) {
+	if (!literal(clang.Cursor_getArgument(call, 0), &channel) ||
+		!literal(clang.Cursor_getArgument(call, 5), &bytes)) {
 		wrong(c, call, "channel and size of a message must be constants");
 		return;
 	}
@@ -180,8 +227,8 @@ static void check_message(Check *c, CXCursor call, bool send)
 		if (m->channel != channel || (send ? m->stage : m->to) != c->stage)
 			continue;
 		if (m->bytes != bytes)
-			wrong(c, call, "channel %" PRId64 " carries %" PRId64 " bytes here, %" PRId64 " in the plan", channel, bytes,
-				m->bytes);
+			wrong(c, call, "channel %" PRId64 " carries %" PRId64 " bytes here, %" PRId64 " in the plan",
+				channel, bytes, m->bytes);
 		++*(send ? &m->sent : &m->received);
 		return;
 	}
@@ -209,8 +256,14 @@ static void check_call(Check *c, CXCursor call)
 
 static void check_struct(Check *c, CXCursor at)
 {
-	static const struct { Region r; const char *tag; } tags[] = {
-		{ REGION_PARAMS, "params" }, { REGION_STATE, "state" }, { REGION_STACK, "rows" }, { REGION_SLOT, "kept" },
+	static const struct {
+		Region r;
+		const char *tag;
+	} tags[] = {
+		{ REGION_PARAMS, "params" },
+		{ REGION_STATE, "state" },
+		{ REGION_STACK, "rows" },
+		{ REGION_SLOT, "kept" },
 		{ REGION_ENTRY, "entry" },
 		{ REGION_GRADS, "grads" },
 	};
@@ -219,7 +272,9 @@ static void check_struct(Check *c, CXCursor at)
 
 	for (size_t i = 0; c->stage < c->nstage && i < sizeof tags / sizeof *tags; i++) {
 		const PlanStageSizes *s = &c->size[c->stage];
-		int64_t want = s->bytes[tags[i].r] / (tags[i].r == REGION_SLOT ? s->inflight : tags[i].r == REGION_ENTRY ? s->entries : 1);
+		int64_t want = s->bytes[tags[i].r] / (tags[i].r == REGION_SLOT           ? s->inflight
+							     : tags[i].r == REGION_ENTRY ? s->entries
+											 : 1);
 		want = tags[i].r == REGION_PARAMS ? want - s->versions * s->weights : want;
 		want = tags[i].r == REGION_GRADS && s->late ? want / (s->late + 1) : want;
 		want = tags[i].r == REGION_STACK && s->copies ? want / s->copies : want;
@@ -251,7 +306,8 @@ static void add_action(Check *c, CXCursor row)
 	}
 	clang.disposeTokens(tu, token, n);
 	const bool once = !strcmp(kind, "SYNC") || !strcmp(kind, "UPDATE");
-	buf_printf(&c->actions, "%s%d%s%s", c->actions.n ? "," : "", c->staged ? stage : c->stage, kind, once ? "" : mb);
+	buf_printf(
+		&c->actions, "%s%d%s%s", c->actions.n ? "," : "", c->staged ? stage : c->stage, kind, once ? "" : mb);
 }
 
 static enum CXChildVisitResult visit_actions(CXCursor at, CXCursor parent, CXClientData data)
@@ -271,22 +327,17 @@ static enum CXChildVisitResult visit(CXCursor at, CXCursor parent, CXClientData 
 	if (clang.getCursorKind(parent) == CXCursor_TranslationUnit && !emitted(c, file_of(c, at)))
 		return CXChildVisit_Continue;
 	switch (clang.getCursorKind(at)) {
-	case CXCursor_CallExpr:
-		check_call(c, at);
-		break;
-	case CXCursor_StructDecl:
-		check_struct(c, at);
-		break;
+	case CXCursor_CallExpr: check_call(c, at); break;
+	case CXCursor_StructDecl: check_struct(c, at); break;
 	case CXCursor_FieldDecl:
 		c->staged |= !strcmp(take(c, clang.getCursorSpelling(at)), "stage") &&
-			!strcmp(take(c, clang.getCursorSpelling(parent)), "action");
+		             !strcmp(take(c, clang.getCursorSpelling(parent)), "action");
 		break;
 	case CXCursor_VarDecl:
 		if (c->csv && !strcmp(take(c, clang.getCursorSpelling(at)), "actions"))
 			clang.visitChildren(at, visit_actions, c);
 		break;
-	default:
-		break;
+	default: break;
 	}
 	return CXChildVisit_Recurse;
 }
@@ -294,23 +345,23 @@ static enum CXChildVisitResult visit(CXCursor at, CXCursor parent, CXClientData 
 /* ---- files ---- */
 
 /* Reads a file; what the compiler says of it is wrong, then comes the tree. */
-static void read_file(Check *c, CXIndex index, const char *file, const char *const *args, int nargs, struct CXUnsavedFile *more,
-	CXCursorVisitor rules)
+static void read_file(Check *c, CXIndex index, const char *file, const char *const *args, int nargs,
+	struct CXUnsavedFile *more, CXCursorVisitor rules)
 {
 	CXTranslationUnit tu = NULL;
 
 	c->file = file;
 	c->staged = false;
-	if (clang.parseTranslationUnit2(index, arena_printf(c->a, "%s/%s", c->dir, file), args, nargs, more, more != NULL,
-	                                CXTranslationUnit_None, &tu) != CXError_Success) {
+	if (clang.parseTranslationUnit2(index, arena_printf(c->a, "%s/%s", c->dir, file), args, nargs, more,
+		    more != NULL, CXTranslationUnit_None, &tu) != CXError_Success) {
 		wrong(c, clang.getNullCursor(), "libclang cannot read this file");
 		return;
 	}
 	for (unsigned i = 0; i < clang.getNumDiagnostics(tu) && i < 10; i++) {
 		CXDiagnostic diag = clang.getDiagnostic(tu, i);
 		if (clang.getDiagnosticSeverity(diag) >= CXDiagnostic_Warning)
-			wrong(c, clang.getNullCursor(), "%s", take(c, clang.formatDiagnostic(diag,
-				clang.defaultDiagnosticDisplayOptions())));
+			wrong(c, clang.getNullCursor(), "%s",
+				take(c, clang.formatDiagnostic(diag, clang.defaultDiagnosticDisplayOptions())));
 		clang.disposeDiagnostic(diag);
 	}
 	if (rules)
@@ -331,12 +382,12 @@ static void check_file(Check *c, CXIndex index, const char *file)
 static void check_kernels(Check *c, CXIndex index, const char *file)
 {
 	const char *text = embedded_text("codegen/frames/gpu_prelude.h.in");
-	char *dir = realpath(c->dir, NULL);     /* a file that is only in memory is found by its whole path */
+	char *dir = realpath(c->dir, NULL); /* a file that is only in memory is found by its whole path */
 	const char *include = arena_printf(c->a, "-I%s/runtime", dir ? dir : c->dir);
 	const char *prelude = arena_printf(c->a, "%s/cuda_runtime.h", include + 2);
-	const char *const args[] = { "-x", "cuda", "--cuda-host-only", "--cuda-gpu-arch=sm_90", "-nocudainc", "-nocudalib",
-		"-Wno-unknown-cuda-version", "-std=c++17", "-Wall", "-Wextra", "-Wno-unused-parameter", "-include", prelude,
-		include };
+	const char *const args[] = { "-x", "cuda", "--cuda-host-only", "--cuda-gpu-arch=sm_90", "-nocudainc",
+		"-nocudalib", "-Wno-unknown-cuda-version", "-std=c++17", "-Wall", "-Wextra", "-Wno-unused-parameter",
+		"-include", prelude, include };
 	struct CXUnsavedFile more = { prelude, text, strlen(text) };
 	char *there = file_read(arena_printf(c->a, "%s/%s", c->dir, file), NULL);
 
@@ -352,8 +403,9 @@ static void check_channels(Check *c)
 		const Message *m = &c->msg[i];
 		c->file = arena_printf(c->a, "stage%d/stage%d.c", m->stage, m->stage);
 		if (m->sent != 1 || m->received != 1)
-			wrong(c, clang.getNullCursor(), "channel %d from stage %d to stage %d: %d pd_isend, %d pd_irecv", m->channel,
-				m->stage, m->to, m->sent, m->received);
+			wrong(c, clang.getNullCursor(),
+				"channel %d from stage %d to stage %d: %d pd_isend, %d pd_irecv", m->channel, m->stage,
+				m->to, m->sent, m->received);
 	}
 }
 
@@ -381,7 +433,8 @@ static void check_devices(Check *c, const Module *m, CXIndex index)
 		c->stage = stage_of_device(m, r);
 		check_file(c, index, arena_printf(c->a, "device%d.c", r));
 		if (!c->flows && strcmp(buf_str(&c->actions), line) != 0)
-			wrong(c, clang.getNullCursor(), "its table of actions differs from line %d of the schedule (schedule.csv)", r + 1);
+			wrong(c, clang.getNullCursor(),
+				"its table of actions differs from line %d of the schedule (schedule.csv)", r + 1);
 		buf_clear(&c->actions);
 		line = end ? end + 1 : line + strlen(line);
 	}
@@ -393,7 +446,8 @@ bool check_emitted(const Module *m, const char *dir, Diag *d)
 	const char *why = clang.visitChildren ? NULL : clang_load();
 
 	if (why) {
-		diag_note(d, FILELOC(dir), "emitted code was not checked: libclang cannot be loaded (Debian: libclang1-19): %s", why);
+		diag_note(d, FILELOC(dir),
+			"emitted code was not checked: libclang cannot be loaded (Debian: libclang1-19): %s", why);
 		return true;
 	}
 	Check c = { .d = d, .a = arena_new(), .dir = dir, .ok = true };

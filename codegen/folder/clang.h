@@ -4,6 +4,7 @@
 #define PD_CLANG_H
 #include <clang-c/Index.h>
 
+/* clang-format off */
 #define CLANG_FUNCTIONS(X) \
 	X(Cursor_Evaluate) X(Cursor_getArgument) X(Cursor_getTranslationUnit) X(Cursor_isNull) X(EvalResult_dispose) \
 	X(EvalResult_getAsLongLong) X(EvalResult_getKind) X(Type_getSizeOf) X(createIndex) X(defaultDiagnosticDisplayOptions) \
@@ -12,6 +13,7 @@
 	X(getCursorType) X(getDiagnostic) X(getDiagnosticSeverity) X(getExpansionLocation) X(getFileName) X(getNullCursor) \
 	X(getNumDiagnostics) X(getTokenKind) X(getTokenSpelling) X(getTranslationUnitCursor) X(parseTranslationUnit2) \
 	X(tokenize) X(visitChildren)
+/* clang-format on */
 
 typedef struct Clang {
 #define X(name) __typeof__(clang_##name) *name;

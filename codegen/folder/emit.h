@@ -12,7 +12,7 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 /* Many small graphs that were not split (Module.graph; gradients may be appended) in one program, for tests: DIR gets
  * the sources and a Makefile; the program reads inputs from a file and writes outputs (cases.c says how). A case whose
  * graph has no kernel is left out with a note. */
-enum { CASES_SCRATCH = 64 << 20 };    /* bytes: what a node of a case may have as Node.scratch */
+enum { CASES_SCRATCH = 64 << 20 }; /* bytes: what a node of a case may have as Node.scratch */
 bool codegen_cases(Module *const *m, const char *const *name, int n, const Training *t, const char *dir, Diag *d);
 
 /* DIR gets the runtime and pingpong.c, which measures messages between two devices. False after E0703. */

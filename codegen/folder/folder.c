@@ -31,10 +31,7 @@ static void hash_plan(Build *b)
 	buf_free(&all);
 }
 
-static int by_text(const void *x, const void *y)
-{
-	return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
+static int by_text(const void *x, const void *y) { return strcmp(*(const char *const *)x, *(const char *const *)y); }
 
 /* What a checkpoint belongs to. Tied weights lie in several stages and count once. */
 static void hash_model(Build *b)
@@ -47,8 +44,8 @@ static void hash_model(Build *b)
 	for (int s = 0; s < b->m->nstage; s++)
 		for (int i = 0; i < b->m->stage[s]->nparam; i++) {
 			const Value *v = b->m->stage[s]->param[i];
-			const char *text = arena_printf(b->a, "%s %d", v->param->onnx_name ? v->param->onnx_name : v->name,
-				dtype_onnx(v->type.dtype));
+			const char *text = arena_printf(b->a, "%s %d",
+				v->param->onnx_name ? v->param->onnx_name : v->name, dtype_onnx(v->type.dtype));
 
 			for (int k = 0; k < v->type.rank; k++)
 				text = arena_printf(b->a, "%s %" PRId64, text, v->type.dim[k]);
@@ -88,15 +85,15 @@ static void remove_stale(const Build *b, const char *manifest)
 
 		if (weights)
 			remove(weights);
-		if (weights || sscanf(line, " \"%4095[^\"]\": \"%64[0-9a-f]\"", path, sum) != 2 || strlen(sum) != 64 || *path == '/' ||
-		    strstr(path, ".."))
+		if (weights || sscanf(line, " \"%4095[^\"]\": \"%64[0-9a-f]\"", path, sum) != 2 || strlen(sum) != 64 ||
+			*path == '/' || strstr(path, ".."))
 			continue;
 		for (int i = 0; i < b->nfile; i++)
 			again |= !strcmp(b->file[i].path, path);
 		if (again)
 			continue;
 		remove(arena_printf(b->a, "%s/%s", b->dir, path));
-		if (strchr(path, '/')) {            /* and its folder, once that is empty */
+		if (strchr(path, '/')) { /* and its folder, once that is empty */
 			*strrchr(path, '/') = 0;
 			remove(arena_printf(b->a, "%s/%s", b->dir, path));
 		}
@@ -112,7 +109,8 @@ static bool fits_arch(const Build *b, const Graph *g)
 		return true;
 	for (const Node *n = g->first; n; n = n->next)
 		if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && dtype_half(n->out[0]->type.dtype))
-			return diag_error(b->d, n->loc, 712, "%s is in %s, which takes a GPU of sm_80 or newer, and --arch is %s; leave --amp out for this one",
+			return diag_error(b->d, n->loc, 712,
+				"%s is in %s, which takes a GPU of sm_80 or newer, and --arch is %s; leave --amp out for this one",
 				optab[n->op]->name, dtype_name(n->out[0]->type.dtype), b->t->arch);
 	return true;
 }
@@ -131,7 +129,8 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 	b.gpu = target_cuda(b.t);
 	if (b.gpu && b.t->f64) {
 		arena_free(b.a);
-		return diag_error(d, FILELOC(m->file), 711, "programs in f64 for GPUs are not written yet; --target c has them");
+		return diag_error(
+			d, FILELOC(m->file), 711, "programs in f64 for GPUs are not written yet; --target c has them");
 	}
 	before = file_read(arena_printf(b.a, "%s/manifest.json", dir), NULL);
 	b.first_rank = NEWN(b.a, int, m->nstage);

@@ -92,8 +92,9 @@ static const char *mpirun_line(Build *b, bool hosts)
 	buf_printf(&out, launch_head, names);
 	for (int r = 0; r < world; r++) {
 		const char *host = host_of(b, r);
-		buf_printf(&out, "%s \\\n\t-np 1%s%s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"", r ? " :" : "",
-			host ? " -host " : "", host ? host : "", r, r);
+		buf_printf(&out,
+			"%s \\\n\t-np 1%s%s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"",
+			r ? " :" : "", host ? " -host " : "", host ? host : "", r, r);
 	}
 	const char *text = arena_str(b->a, buf_str(&out));
 	buf_free(&out);
@@ -142,13 +143,17 @@ bool emit_launch(Build *b)
 	for (int r = 0; r < world; r++) {
 		const char *host = host_of(b, r);
 		if (host && host[strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")])
-			return diag_error(b->d, FILELOC(b->c->file), 705, "'%s' is no name of a host that mpirun could be given", host);
+			return diag_error(b->d, FILELOC(b->c->file), 705,
+				"'%s' is no name of a host that mpirun could be given", host);
 		if (host)
-			places = arena_printf(b->a, "%s%s%s", places, *places ? "," : " --distribution=arbitrary --nodelist=", host);
+			places = arena_printf(
+				b->a, "%s%s%s", places, *places ? "," : " --distribution=arbitrary --nodelist=", host);
 	}
-	build_frame(&out, "run.sh.in", (const char *const[]){ "WORLD", arena_printf(b->a, "%d", world), "VERSION", PDCC_VERSION,
-		"THREADS", arena_printf(b->a, "%d", threads_of(b, 0)), "HOSTS", *places ?
-		"# This folder has to be on every host under the same path.\n" : "", "ENV", environment(b), "KIND", kind, "DEFAULT", said,
-		"PLACES", places, "LAUNCH", mpirun_line(b, *places), NULL });
+	build_frame(&out, "run.sh.in",
+		(const char *const[]){ "WORLD", arena_printf(b->a, "%d", world), "VERSION", PDCC_VERSION, "THREADS",
+			arena_printf(b->a, "%d", threads_of(b, 0)), "HOSTS",
+			*places ? "# This folder has to be on every host under the same path.\n" : "", "ENV",
+			environment(b), "KIND", kind, "DEFAULT", said, "PLACES", places, "LAUNCH",
+			mpirun_line(b, *places), NULL });
 	return build_text(b, "run.sh", &out) && emit_tolerated(b);
 }

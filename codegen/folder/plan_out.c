@@ -3,9 +3,8 @@
 #include <string.h>
 #include "codegen/write/build.h"
 
-static const char *const region_name[REGION_COUNT] = {
-	NULL, "params", "state", "grads", "leaf", "stack", "entries", "slots", "tmp", "scratch"
-};
+static const char *const region_name[REGION_COUNT] = { NULL, "params", "state", "grads", "leaf", "stack", "entries",
+	"slots", "tmp", "scratch" };
 
 static const char *device_name(const Build *b, int t, int replica)
 {
@@ -41,18 +40,25 @@ static double seconds(const Graph *g)
 /* What the cost pass makes of the stage's nodes; nothing where it did not run. */
 static const char *predicted(const Build *b, const Stage *s)
 {
-	const double f = seconds(s->forward), r = seconds(s->backward) + (s->weight ? seconds(s->weight) : 0), u = seconds(s->update);
+	const double f = seconds(s->forward), r = seconds(s->backward) + (s->weight ? seconds(s->weight) : 0),
+		     u = seconds(s->update);
 
-	return f + r + u > 0 ? arena_printf(b->a, "    predicted  forward %.3g ms, backward %.3g ms a microbatch, update %.3g ms a "
-		"step\n", f * 1e3, r * 1e3, u * 1e3) : "";
+	return f + r + u > 0
+	               ? arena_printf(b->a,
+				 "    predicted  forward %.3g ms, backward %.3g ms a microbatch, update %.3g ms a "
+				 "step\n",
+				 f * 1e3, r * 1e3, u * 1e3)
+	               : "";
 }
 
 /* ---- what an asynchronous plan means ---- */
 
 static const char *stash_word(VersionRule r)
 {
-	static const char *const word[VERSION_RULES] = { [VERSION_FLUSH] = "flush", [VERSION_STASH] = "stash",
-		[VERSION_NEWEST] = "none", [VERSION_VERTICAL] = "vertical" };
+	static const char *const word[VERSION_RULES] = { [VERSION_FLUSH] = "flush",
+		[VERSION_STASH] = "stash",
+		[VERSION_NEWEST] = "none",
+		[VERSION_VERTICAL] = "vertical" };
 
 	return r == VERSION_PREVIOUS ? schedule_name(SCHEDULE_2BW) : word[r];
 }
@@ -62,22 +68,28 @@ static void served_rule(const Build *b, Buf *out)
 {
 	const int stages = module_stages(b->m);
 
-	buf_printf(out, "This plan is ASYNCHRONOUS: every %s trains by itself, on its microbatches of a step. A parameter's server\n"
-		"updates it with each gradient that arrives, in the order of arrival:\n", stages > 1 ? "replica" : "device");
+	buf_printf(out,
+		"This plan is ASYNCHRONOUS: every %s trains by itself, on its microbatches of a step. A parameter's server\n"
+		"updates it with each gradient that arrives, in the order of arrival:\n",
+		stages > 1 ? "replica" : "device");
 	if (stages == 1) {
-		buf_puts(out, "    w(u+1) = w(u) - rate * gradient_r / n_r     device r's sum over its n_r labels, at what it had pulled\n");
+		buf_puts(out,
+			"    w(u+1) = w(u) - rate * gradient_r / n_r     device r's sum over its n_r labels, at what it had pulled\n");
 	} else {
 		buf_puts(out, "    w(u+1) = w(u) - rate * gradient_r(");
 		for (int t = 0; t < stages; t++)
 			buf_printf(out, "%sw_%d,r", t ? ", " : "", t);
-		buf_puts(out, ") / n_r     replica r's sum over its n_r labels\n"
+		buf_puts(out,
+			") / n_r     replica r's sum over its n_r labels\n"
 			"w_s,r is what device r of stage s pulled in that step: each parameter once (of tables each row), for all forwards and\n"
 			"backwards of the step, behind its own push of the step before. Parameters may be of different versions u. The\n"
 			"replica's pipeline is flushed in every step; other replicas push meanwhile.\n");
 	}
-	buf_puts(out, "A pull gives what is there then. No two runs need be alike; --arrivals DIR records the order.\n");
+	buf_puts(
+		out, "A pull gives what is there then. No two runs need be alike; --arrivals DIR records the order.\n");
 	if (b->t->staleness >= 0)
-		buf_printf(out, "No device is more than %" PRId64 " step%s ahead of the slowest.\n", b->t->staleness, b->t->staleness == 1 ? "" : "s");
+		buf_printf(out, "No device is more than %" PRId64 " step%s ahead of the slowest.\n", b->t->staleness,
+			b->t->staleness == 1 ? "" : "s");
 	buf_puts(out, "\n");
 }
 
@@ -90,15 +102,19 @@ static void async_rule(const Build *b, Buf *out)
 		served_rule(b, out);
 	if (!s->async)
 		return;
-	buf_puts(out, "This plan is ASYNCHRONOUS: no step waits for the update of the one before. Stage s, with w_s(t) for its\n"
+	buf_puts(out,
+		"This plan is ASYNCHRONOUS: no step waits for the update of the one before. Stage s, with w_s(t) for its\n"
 		"weights after t updates, is updated by\n");
 	if (s->late)
-		buf_printf(out, "    w(t+1) = w(t) - rate * gradient of step t-%d, at w(t-%d)     Pipe-SGD, K = %d; 0 for steps before the first\n",
+		buf_printf(out,
+			"    w(t+1) = w(t) - rate * gradient of step t-%d, at w(t-%d)     Pipe-SGD, K = %d; 0 for steps before the first\n",
 			s->late, s->late, s->late + 1);
 	else if (s->rule == VERSION_PREVIOUS)
-		buf_puts(out, "    w_s(t+1) = w_s(t) - rate * gradient(w_0(t-1), w_1(t-1), ...)     2BW: all stages one step late\n");
+		buf_puts(out,
+			"    w_s(t+1) = w_s(t) - rate * gradient(w_0(t-1), w_1(t-1), ...)     2BW: all stages one step late\n");
 	else if (s->rule == VERSION_NEWEST)
-		buf_puts(out, "    no gradient of the loss at any weights: a backward reads newer ones than its forward (--stash none)\n");
+		buf_puts(out,
+			"    no gradient of the loss at any weights: a backward reads newer ones than its forward (--stash none)\n");
 	else {
 		buf_puts(out, "    w_s(t+1) = w_s(t) - rate * gradient(");
 		for (int t = 0; t < s->nstage; t++) {
@@ -108,13 +124,15 @@ static void async_rule(const Build *b, Buf *out)
 			else
 				buf_printf(out, late ? "%sw_%d(t-%d)" : "%sw_%d(t)", t ? ", " : "", t, late);
 		}
-		buf_printf(out, ")\n    weights of t < 0 are the first ones; %s\n", s->rule == VERSION_VERTICAL ?
-			"vertical sync: one version of all stages for a minibatch" :
-			"weight stashing: forward and backward of a minibatch read one version");
+		buf_printf(out, ")\n    weights of t < 0 are the first ones; %s\n",
+			s->rule == VERSION_VERTICAL
+				? "vertical sync: one version of all stages for a minibatch"
+				: "weight stashing: forward and backward of a minibatch read one version");
 	}
 	for (int t = 0; t < s->nstage; t++)
 		if (s->replicas[t] > 1 && s->robin) {
-			buf_puts(out, "Minibatch i is done by replica i mod R of a stage with R replicas. They add the gradients of a round of R\n"
+			buf_puts(out,
+				"Minibatch i is done by replica i mod R of a stage with R replicas. They add the gradients of a round of R\n"
 				"minibatches and update once: there t counts rounds.\n");
 			break;
 		}
@@ -145,7 +163,8 @@ static void holds(const Build *b, Buf *out, const Stage *s)
 			continue;
 		buf_printf(out, " %s (", v->param->whole ? v->param->whole->name : v->name);
 		if (v->param->whole)
-			buf_printf(out, "rows %" PRId64 " to %" PRId64 ", ", v->param->row, v->param->row + v->type.dim[0] - 1);
+			buf_printf(out, "rows %" PRId64 " to %" PRId64 ", ", v->param->row,
+				v->param->row + v->type.dim[0] - 1);
 		buf_printf(out, "%s)", size_text(b->a, type_bytes(&v->type)));
 	}
 	buf_puts(out, "\n");
@@ -157,29 +176,34 @@ static bool write_text(Build *b)
 	Arena *a = b->a;
 	Buf out = { 0 };
 
-	buf_printf(&out, "%s: plan %s, schedule %s, %" PRId64 " microbatches of %" PRId64 " samples a step\n\n", m->name,
-		plan_text(b), m->schedule->name, m->microbatches, m->batch);
+	buf_printf(&out, "%s: plan %s, schedule %s, %" PRId64 " microbatches of %" PRId64 " samples a step\n\n",
+		m->name, plan_text(b), m->schedule->name, m->microbatches, m->batch);
 	async_rule(b, &out);
 	for (int t = 0; t < m->nstage; t++) {
 		const Stage *s = m->stage[t];
-		buf_printf(&out, s->server ? "server %d%s\n    device     " : "stage %d  %s\n    devices    ", t, span(b, s));
+		buf_printf(&out, s->server ? "server %d%s\n    device     " : "stage %d  %s\n    devices    ", t,
+			span(b, s));
 		for (int r = 0; r < s->replicas; r++)
 			buf_printf(&out, "%s%d (%s)", r ? ", " : "", b->first_rank[t] + r, device_name(b, t, r));
 		if (s->server)
 			holds(b, &out, s);
 		else
-			buf_printf(&out, "\n%s    in flight  %d\n", predicted(b, s), m->schedule->async ? m->schedule->depth[t] : s->inflight);
+			buf_printf(&out, "\n%s    in flight  %d\n", predicted(b, s),
+				m->schedule->async ? m->schedule->depth[t] : s->inflight);
 		async_stage(b, &out, s);
 		plan_ways(b, &out, s);
 		buf_printf(&out, "    memory     %s =", size_text(a, s->arena));
 		for (int r = REGION_PARAMS, any = 0; r < REGION_COUNT; r++)
 			if (s->bytes[r])
-				buf_printf(&out, "%s %s %s", any++ ? " +" : "", region_name[r], size_text(a, s->bytes[r]));
+				buf_printf(
+					&out, "%s %s %s", any++ ? " +" : "", region_name[r], size_text(a, s->bytes[r]));
 		buf_puts(&out, "\n");
 		for (int pass = 0; pass < 2; pass++)
 			for (const Node *n = (pass ? s->backward : s->forward)->first; n; n = n->next)
 				if (n->op == OP_Send)
-					buf_printf(&out, "    sends      %%%s %s to stage %" PRId64 ", %s a microbatch (channel %" PRId64 ")\n",
+					buf_printf(&out,
+						"    sends      %%%s %s to stage %" PRId64
+						", %s a microbatch (channel %" PRId64 ")\n",
 						n->in[0]->name, str_type(a, &n->in[0]->type), attr_int(n, "to"),
 						size_text(a, type_bytes(&n->in[0]->type)), attr_int(n, "channel"));
 	}
@@ -200,8 +224,11 @@ static void json_messages(Build *b, Cw *w, const Stage *s)
 		for (const Node *n = (pass ? s->backward : s->forward)->first; n; n = n->next) {
 			if (n->op != OP_Send)
 				continue;
-			cw_line(w, "%s{ \"channel\": %" PRId64 ", \"value\": %s, \"to\": %" PRId64 ", \"bytes\": %" PRId64 " }", comma,
-				attr_int(n, "channel"), quoted(b->a, n->in[0]->name), attr_int(n, "to"), message_bytes(b, n->in[0]));
+			cw_line(w,
+				"%s{ \"channel\": %" PRId64 ", \"value\": %s, \"to\": %" PRId64 ", \"bytes\": %" PRId64
+				" }",
+				comma, attr_int(n, "channel"), quoted(b->a, n->in[0]->name), attr_int(n, "to"),
+				message_bytes(b, n->in[0]));
 			comma = ", ";
 		}
 	w->indent--;
@@ -213,28 +240,30 @@ static void json_stage(Build *b, Cw *w, int t)
 	const Stage *s = b->m->stage[t];
 	const char *comma = "";
 
-	cw_line(w, "\"stage\": %d,%s \"replicas\": %d, \"inflight\": %d, \"entries\": %d, \"arena\": %" PRId64 ",", t, s->server ?
-		" \"server\": true," : "", s->replicas, s->inflight, s->entries, s->arena);
+	cw_line(w, "\"stage\": %d,%s \"replicas\": %d, \"inflight\": %d, \"entries\": %d, \"arena\": %" PRId64 ",", t,
+		s->server ? " \"server\": true," : "", s->replicas, s->inflight, s->entries, s->arena);
 	if (b->m->schedule->async)
-		cw_line(w, "\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64 ", \"late\": %d,",
+		cw_line(w,
+			"\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64
+			", \"late\": %d,",
 			b->m->schedule->depth[t], s->versions, s->version_bytes, s->row_copies, b->m->schedule->late);
 	cw_line(w, "\"devices\": [");
 	w->indent++;
 	for (int r = 0; r < s->replicas; r++)
-		cw_line(w, "{ \"rank\": %d, \"device\": %s }%s", b->first_rank[t] + r, quoted(b->a, device_name(b, t, r)),
-			r + 1 < s->replicas ? "," : "");
+		cw_line(w, "{ \"rank\": %d, \"device\": %s }%s", b->first_rank[t] + r,
+			quoted(b->a, device_name(b, t, r)), r + 1 < s->replicas ? "," : "");
 	w->indent--;
 	cw_line(w, "],");
 	cw_open(w, "\"regions\":");
 	for (int r = REGION_PARAMS; r < REGION_COUNT; r++)
-		cw_line(w, "\"%s\": { \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }%s", region_name[r], s->at[r], s->bytes[r],
-			r + 1 < REGION_COUNT ? "," : "");
+		cw_line(w, "\"%s\": { \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }%s", region_name[r], s->at[r],
+			s->bytes[r], r + 1 < REGION_COUNT ? "," : "");
 	cw_close(w, ",");
 	cw_open(w, "\"params\":");
 	for (int i = 0; i < s->nparam; i++, comma = ", ")
 		cw_line(w, "%s%s: { \"offset\": %" PRId64 ", \"type\": %s, \"owner\": %d }", comma,
-			quoted(b->a, s->param[i]->name), s->param_at[i], quoted(b->a, str_type(b->a, &s->param[i]->type)),
-			owner_of(b, s->param[i]));
+			quoted(b->a, s->param[i]->name), s->param_at[i],
+			quoted(b->a, str_type(b->a, &s->param[i]->type)), owner_of(b, s->param[i]));
 	cw_close(w, ",");
 	json_messages(b, w, s);
 }
@@ -248,9 +277,13 @@ static bool write_json(Build *b)
 	cw_brace(&w);
 	cw_line(&w, "\"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",", quoted(b->a, m->name),
 		plan_text(b), m->schedule->name, b->hash);
-	cw_line(&w, "\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"world\": %d, \"channels\": %d, \"timeout\": %.17g,%s",
-		m->batch, m->microbatches, m->schedule->ndevice, b->channels, timeout_of(b), m->schedule->async ? arena_printf(b->a,
-		" \"flow\": %d, \"stash\": \"%s\",", m->schedule->lag + 1, stash_word(m->schedule->rule)) : "");
+	cw_line(&w,
+		"\"micro\": %" PRId64 ", \"microbatches\": %" PRId64
+		", \"world\": %d, \"channels\": %d, \"timeout\": %.17g,%s",
+		m->batch, m->microbatches, m->schedule->ndevice, b->channels, timeout_of(b),
+		m->schedule->async ? arena_printf(b->a, " \"flow\": %d, \"stash\": \"%s\",", m->schedule->lag + 1,
+					     stash_word(m->schedule->rule))
+				   : "");
 	cw_line(&w, "\"stages\": [");
 	w.indent++;
 	for (int t = 0; t < m->nstage; t++) {

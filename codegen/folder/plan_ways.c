@@ -22,9 +22,12 @@ static const char *algorithm(const Build *b, const Node *n)
 	if (b->t && b->t->reproducible)
 		return "the tree of --reproducible";
 	if (strcmp(codec, "none"))
-		return arena_printf(b->a, "ring, packed by %s%s%s; small sums as they are", codec, attr_int(n, "feedback") ? " with error feedback" : "",
+		return arena_printf(b->a, "ring, packed by %s%s%s; small sums as they are", codec,
+			attr_int(n, "feedback") ? " with error feedback" : "",
 			attr_int(n, "guard") ? " where the first steps are faster so" : "");
-	return !strcmp(by, "auto") ? "ring, of small sums everyone to everyone" : !strcmp(by, "hosts") ? "ring within hosts, then between them" : by;
+	return !strcmp(by, "auto")    ? "ring, of small sums everyone to everyone"
+	       : !strcmp(by, "hosts") ? "ring within hosts, then between them"
+	                              : by;
 }
 
 /* Sums of one algorithm as a line. */
@@ -39,22 +42,30 @@ static void sums(const Build *b, Buf *out, const Stage *s)
 		int64_t bytes = 0;
 		int k = 0, early = 0, same = 0;
 		for (const Node *x = s->update->first; x != n; x = x->next)
-			same |= x->op == OP_AllReduce && !strcmp(attr_str(x, "over"), "replicas") && !strcmp(algorithm(b, x), by);
+			same |= x->op == OP_AllReduce && !strcmp(attr_str(x, "over"), "replicas") &&
+			        !strcmp(algorithm(b, x), by);
 		if (same)
 			continue;
 		told = told ? "               " : "    gradients  ";
 		for (const Node *x = n; x; x = x->next)
-			if (x->op == OP_AllReduce && !strcmp(attr_str(x, "over"), "replicas") && !strcmp(algorithm(b, x), by)) {
+			if (x->op == OP_AllReduce && !strcmp(attr_str(x, "over"), "replicas") &&
+				!strcmp(algorithm(b, x), by)) {
 				bytes += sum_bytes(x);
 				early += attr_int(x, "bucket") >= 0;
 				k++;
 			}
 		if (owned_sums(s))
-			buf_printf(out, "%s%s, each pushed to the one of %d replicas that owns its parameter when the last backward has made it; the owner "
-				"adds and updates, and sends the parameter to the others\n", told, size_text(b->a, bytes), s->replicas);
+			buf_printf(out,
+				"%s%s, each pushed to the one of %d replicas that owns its parameter when the last backward has made it; the owner "
+				"adds and updates, and sends the parameter to the others\n",
+				told, size_text(b->a, bytes), s->replicas);
 		else
-			buf_printf(out, "%s%s summed over %d replicas, %s; algorithm: %s\n", told, size_text(b->a, bytes), s->replicas,
-				!early || k == 1 ? "when all are made" : arena_printf(b->a, "in %d parts, each when it is made in the last backward", k), by);
+			buf_printf(out, "%s%s summed over %d replicas, %s; algorithm: %s\n", told,
+				size_text(b->a, bytes), s->replicas,
+				!early || k == 1 ? "when all are made"
+						 : arena_printf(b->a,
+							   "in %d parts, each when it is made in the last backward", k),
+				by);
 	}
 }
 
@@ -110,7 +121,8 @@ static void servers(const Build *b, Buf *out, const Stage *s)
 	if (*slices)
 		buf_printf(out, "%s the slice of %s", *tables ? ";" : "", slices);
 	if (whole)
-		buf_printf(out, "%s %d parameter%s whole (%s)", *tables || *slices ? ";" : "", whole, whole == 1 ? "" : "s", size_text(b->a, bytes));
+		buf_printf(out, "%s %d parameter%s whole (%s)", *tables || *slices ? ";" : "", whole,
+			whole == 1 ? "" : "s", size_text(b->a, bytes));
 	buf_printf(out, ": pulled and pushed in every step%s%s\n", *wire ? ", as " : "", wire);
 }
 

@@ -8,11 +8,14 @@ static void head(const StageCx *x, Cw *w, const char *what)
 	const Build *b = x->b;
 
 	if (x->s->server)
-		cw_comment(w, "%s, server %d: the parameters that it holds, and their updates. Written by pdcc %s, edits are lost.",
+		cw_comment(w,
+			"%s, server %d: the parameters that it holds, and their updates. Written by pdcc %s, edits are lost.",
 			b->m->name, x->s->id, PDCC_VERSION);
 	else
-		cw_comment(w, "%s, stage %d of %d: %s Written by pdcc %s, edits are lost. Comments name the value as in ir/, its type "
-		"and the node of the model.", b->m->name, x->s->id, module_stages(b->m), what, PDCC_VERSION);
+		cw_comment(w,
+			"%s, stage %d of %d: %s Written by pdcc %s, edits are lost. Comments name the value as in ir/, its type "
+			"and the node of the model.",
+			b->m->name, x->s->id, module_stages(b->m), what, PDCC_VERSION);
 }
 
 /* Where a stage has several replicas, a function says which of them does a microbatch. */
@@ -30,8 +33,8 @@ static void write_ranks(StageCx *x, Cw *w)
 		if (round_robin(x))
 			cw_line(w, "return %d + (int)((pd_flow() + mb) %% %d);", b->first_rank[t], r);
 		else if (b->m->grains)
-			cw_line(w, "return %d + %s %% %" PRId64 " * %d / %" PRId64 ";", b->first_rank[t], row_text(x), b->m->grains, r,
-				b->m->grains);
+			cw_line(w, "return %d + %s %% %" PRId64 " * %d / %" PRId64 ";", b->first_rank[t], row_text(x),
+				b->m->grains, r, b->m->grains);
 		else
 			cw_line(w, "return %d + %s * %d / MICROBATCHES;", b->first_rank[t], row_text(x), r);
 		cw_end(w);
@@ -40,7 +43,8 @@ static void write_ranks(StageCx *x, Cw *w)
 
 static void write_globals(StageCx *x, Cw *w)
 {
-	static const Region order[] = { REGION_PARAMS, REGION_STATE, REGION_GRADS, REGION_STACK, REGION_ENTRY, REGION_SLOT };
+	static const Region order[] = { REGION_PARAMS, REGION_STATE, REGION_GRADS, REGION_STACK, REGION_ENTRY,
+		REGION_SLOT };
 	const Stage *s = x->s;
 	Arena *a = x->b->a;
 
@@ -106,7 +110,8 @@ static void write_header(StageCx *x, Cw *w)
 	cw_line(w, "extern const pd_param %s[];", table_name(b, s, "params"));
 	cw_line(w, "extern const pd_input_desc %s[];", table_name(b, s, "inputs"));
 	cw_blank(w);
-	cw_comment(w, "Arena of %" PRId64 " bytes, aligned to 64; which replica of the stage; its microbatches in order.",
+	cw_comment(w,
+		"Arena of %" PRId64 " bytes, aligned to 64; which replica of the stage; its microbatches in order.",
 		s->arena);
 	cw_line(w, "void %s(char *arena, int which, const int *mine, int nmine);", stage_name(b, s->id, "init"));
 	if (s->server) {
@@ -148,8 +153,10 @@ static void collect_kernels(StageCx *x)
 
 	for (int k = 0; k < ngraph; k++)
 		for (const Node *n = g[k]->first; n; n = n->next)
-			if (!(optab[n->op]->flags & (OP_COMM | OP_VIEW)) && n->op != OP_Accumulate && n->op != OP_Stack &&
-			    !(of_rows(x, n) ? n->op != OP_SGD || row_kernel(x, n) : kernel_of(&x->kernels, n) != NULL))
+			if (!(optab[n->op]->flags & (OP_COMM | OP_VIEW)) && n->op != OP_Accumulate &&
+				n->op != OP_Stack &&
+				!(of_rows(x, n) ? n->op != OP_SGD || row_kernel(x, n)
+						: kernel_of(&x->kernels, n) != NULL))
 				x->failed = true;
 	for (size_t i = 0; i < x->kernels.used.n; i++)
 		names_reserve(&x->names, x->kernels.used.slot[i].key);
@@ -224,8 +231,8 @@ static bool stage_text(StageCx *x, Buf *top, const char *what, const char *dir)
 	cw_line(&w, "#include \"%skernels.h\"", dir);
 	cw_blank(&w);
 	cw_line(&w, "enum { STAGE = %d, REPLICAS = %d, MICROBATCHES = %d, SLOTS = %d%s };", s->id, s->replicas,
-		schedule_grains(b->m->schedule, s->id), s->inflight, s->versions ? arena_printf(b->a, ", VERSIONS = %d", s->versions) :
-		"");
+		schedule_grains(b->m->schedule, s->id), s->inflight,
+		s->versions ? arena_printf(b->a, ", VERSIONS = %d", s->versions) : "");
 	write_globals(x, &w);
 	write_consts(x, &w);
 	write_row(x, &w);
@@ -273,9 +280,9 @@ bool emit_stage(Build *b, const Stage *s)
 	buf_free(&x.kernels.out);
 	if (ok)
 		return build_text(b, arena_printf(b->a, "%s/%s.c", dir, dir), &top) &&
-			build_text(b, arena_printf(b->a, "%s/%s.h", dir, dir), &header) &&
-			build_text(b, arena_printf(b->a, "%s/kernels.%s", dir, on_gpu(&x) ? "cu" : "h"), &kernels) &&
-			(!on_gpu(&x) || write_declarations(&x, dir));
+		       build_text(b, arena_printf(b->a, "%s/%s.h", dir, dir), &header) &&
+		       build_text(b, arena_printf(b->a, "%s/kernels.%s", dir, on_gpu(&x) ? "cu" : "h"), &kernels) &&
+		       (!on_gpu(&x) || write_declarations(&x, dir));
 	buf_free(&top);
 	buf_free(&header);
 	buf_free(&kernels);

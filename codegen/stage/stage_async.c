@@ -4,17 +4,10 @@
 #include <string.h>
 #include "stage.h"
 
-
-bool flows(const StageCx *x)
-{
-	return x->b->m->schedule && x->b->m->schedule->async;
-}
+bool flows(const StageCx *x) { return x->b->m->schedule && x->b->m->schedule->async; }
 
 /* A minibatch a step, spread over the replicas in turn. */
-bool round_robin(const StageCx *x)
-{
-	return flows(x) && x->b->m->schedule->robin;
-}
+bool round_robin(const StageCx *x) { return flows(x) && x->b->m->schedule->robin; }
 
 const char *row_text(StageCx *x)
 {
@@ -29,16 +22,14 @@ const char *row_text(StageCx *x)
 void declare_flow(const StageCx *x, Cw *w)
 {
 	if (round_robin(x) && x->s->replicas > 1)
-		cw_stmt(w, "in place of a microbatch, where a round has none for this replica", "void absent(int copy);");
+		cw_stmt(w, "in place of a microbatch, where a round has none for this replica",
+			"void absent(int copy);");
 	cw_stmt(w, "when the pipeline is drained", "void settle(void);");
 }
 
 /* ---- messages ---- */
 
-static const Value *root_of(const Value *v)
-{
-	return v->alias ? v->alias : v;
-}
+static const Value *root_of(const Value *v) { return v->alias ? v->alias : v; }
 
 static bool message(const Node *n, const Value *root)
 {
@@ -56,10 +47,7 @@ bool has_tag(const StageCx *x, const Value *root)
 	return false;
 }
 
-const char *tag_text(StageCx *x, const Value *v)
-{
-	return arena_printf(x->b->a, "%s_tag", value_text(x, v));
-}
+const char *tag_text(StageCx *x, const Value *v) { return arena_printf(x->b->a, "%s_tag", value_text(x, v)); }
 
 const char *message_text(const StageCx *x, const Value *v)
 {
@@ -70,10 +58,7 @@ const char *message_text(const StageCx *x, const Value *v)
 	return arena_printf(x->b->a, "%" PRId64 " + sizeof(pd_tag)", message_bytes(x->b, v) - TAG_BYTES);
 }
 
-static const char *met_text(StageCx *x)
-{
-	return arena_printf(x->b->a, "met[%s]", use(x, NAME_SLOT));
-}
+static const char *met_text(StageCx *x) { return arena_printf(x->b->a, "met[%s]", use(x, NAME_SLOT)); }
 
 /* Before the sends of a graph: every tensor's tag, once. */
 void write_tags(StageCx *x, Cw *w, const Graph *g)
@@ -83,16 +68,14 @@ void write_tags(StageCx *x, Cw *w, const Graph *g)
 		for (const Node *k = g->first; k != n; k = k->next)
 			again |= k->op == OP_Send && n->op == OP_Send && root_of(k->in[0]) == root_of(n->in[0]);
 		if (!again)
-			cw_line(w, "pd_tag_write(&%s, %s, %s);", tag_text(x, n->in[0]), use(x, NAME_MB), flows(x) ? met_text(x) : "0");
+			cw_line(w, "pd_tag_write(&%s, %s, %s);", tag_text(x, n->in[0]), use(x, NAME_MB),
+				flows(x) ? met_text(x) : "0");
 	}
 }
 
 /* ---- versions ---- */
 
-bool is_versioned(const Stage *s, const Value *v)
-{
-	return s->versions && s->versioned[param_index(s, v)];
-}
+bool is_versioned(const Stage *s, const Value *v) { return s->versions && s->versioned[param_index(s, v)]; }
 
 /* The message that tells a forward which version to read; NULL: the stage knows. */
 static const Node *told_version(const StageCx *x)
@@ -108,8 +91,8 @@ const char *meet_text(StageCx *x)
 {
 	const char *slot = use(x, NAME_SLOT);
 
-	return told_version(x) ? arena_printf(x->b->a, "meet(%s, %s, %s)", slot, use(x, NAME_ENTRY), use(x, NAME_MB)) :
-		arena_printf(x->b->a, "meet(%s)", slot);
+	return told_version(x) ? arena_printf(x->b->a, "meet(%s, %s, %s)", slot, use(x, NAME_ENTRY), use(x, NAME_MB))
+	                       : arena_printf(x->b->a, "meet(%s)", slot);
 }
 
 /* The version that a microbatch meets: at its forward, or at once with what it reads of its message. */
@@ -211,15 +194,9 @@ void write_absent(StageCx *x, Cw *w)
 
 /* ---- Pipe-SGD: gradients of several steps ---- */
 
-int late(const StageCx *x)
-{
-	return flows(x) ? x->b->m->schedule->late : 0;
-}
+int late(const StageCx *x) { return flows(x) ? x->b->m->schedule->late : 0; }
 
-bool has_copies(const StageCx *x)
-{
-	return late(x) && x->layout[REGION_GRADS].n;
-}
+bool has_copies(const StageCx *x) { return late(x) && x->layout[REGION_GRADS].n; }
 
 /* Which of the gradients' copies is meant; step: of the flow. */
 void write_copy(const StageCx *x, Cw *w, const char *step)

@@ -13,44 +13,26 @@
 #include <string.h>
 #include "stage.h"
 
-enum { PARALLEL = 32768 };      /* elements from which on threads pay */
+enum { PARALLEL = 32768 }; /* elements from which on threads pay */
 
-bool leaf_apart(const StageCx *x)
-{
-	return x->layout[REGION_GRADS].n && x->s->bytes[REGION_LEAF] > 0;
-}
+bool leaf_apart(const StageCx *x) { return x->layout[REGION_GRADS].n && x->s->bytes[REGION_LEAF] > 0; }
 
 bool reproducible(const StageCx *x)
 {
-	return x->b->t && x->b->t->reproducible && !x->s->server;    /* a server adds what it is given in one way only */
+	return x->b->t && x->b->t->reproducible && !x->s->server; /* a server adds what it is given in one way only */
 }
 
-bool on_gpu(const StageCx *x)
-{
-	return x->b->gpu;
-}
+bool on_gpu(const StageCx *x) { return x->b->gpu; }
 
-const char *copy_name(const StageCx *x)
-{
-	return on_gpu(x) ? "pd_copy" : "memcpy";
-}
+const char *copy_name(const StageCx *x) { return on_gpu(x) ? "pd_copy" : "memcpy"; }
 
-const char *fill_name(const StageCx *x)
-{
-	return on_gpu(x) ? "pd_fill" : "memset";
-}
+const char *fill_name(const StageCx *x) { return on_gpu(x) ? "pd_fill" : "memset"; }
 
-bool leaf_added(const StageCx *x)
-{
-	return leaf_apart(x) && !reproducible(x);
-}
+bool leaf_added(const StageCx *x) { return leaf_apart(x) && !reproducible(x); }
 
 /* ---- small pieces ---- */
 
-bool needs_replica(const StageCx *x)
-{
-	return x->clears || (round_robin(x) && x->s->replicas > 1);
-}
+bool needs_replica(const StageCx *x) { return x->clears || (round_robin(x) && x->s->replicas > 1); }
 
 const char *function_head(const StageCx *x, const char *head, const char *name)
 {
@@ -69,9 +51,8 @@ static const char *micro_head(const StageCx *x, const char *name)
 
 const char *use(StageCx *x, Name n)
 {
-	static const char *const name[NAMES] = {
-		"slot", "entry", "mb", "copy", "arena", "which", "mine", "nmine", "v", "e", "k", "r", "g"
-	};
+	static const char *const name[NAMES] = { "slot", "entry", "mb", "copy", "arena", "which", "mine", "nmine", "v",
+		"e", "k", "r", "g" };
 
 	x->used[n] = true;
 	return name[n];
@@ -149,10 +130,7 @@ static const char *scratch_text(void *stage_cx)
 	return x->s->bytes[REGION_SCRATCH] ? "scratch" : "NULL";
 }
 
-static const char *microbatch_text(void *stage_cx)
-{
-	return use(stage_cx, NAME_MB);
-}
+static const char *microbatch_text(void *stage_cx) { return use(stage_cx, NAME_MB); }
 
 static const char *no_microbatch(void *stage_cx)
 {
@@ -200,8 +178,8 @@ static void write_stack_rows(StageCx *x, Cw *w, const Value *v)
 		const Node *u = v->uses[i].node;
 		if (u->op != OP_Stack || u->graph != x->s->update)
 			continue;
-		cw_line(w, "%s(%s + %s * %" PRId64 ", %s, %s);", copy_name(x), value_text(x, u->out[0]), row_text(x), type_numel(&v->type),
-			value_text(x, v), bytes_text(x->b->a, v));
+		cw_line(w, "%s(%s + %s * %" PRId64 ", %s, %s);", copy_name(x), value_text(x, u->out[0]), row_text(x),
+			type_numel(&v->type), value_text(x, v), bytes_text(x->b->a, v));
 	}
 }
 
@@ -219,17 +197,22 @@ static void write_checks(StageCx *x, Cw *w, const Node *n)
 static void write_node(StageCx *x, Cw *w, const Node *n)
 {
 	switch (n->op) {
-	case OP_Send: case OP_Accumulate: case OP_Stack: case OP_AllReduce: case OP_AllGatherv:
-	case OP_Broadcast: case OP_Push: case OP_Collect:
-		return;
-	case OP_Give: case OP_Fetch: case OP_Return: case OP_Take:
-		write_way(x, w, n);
-		return;
-	case OP_Pull:
-		write_pull(x, w, n);
-		return;
+	case OP_Send:
+	case OP_Accumulate:
+	case OP_Stack:
+	case OP_AllReduce:
+	case OP_AllGatherv:
+	case OP_Broadcast:
+	case OP_Push:
+	case OP_Collect: return;
+	case OP_Give:
+	case OP_Fetch:
+	case OP_Return:
+	case OP_Take: write_way(x, w, n); return;
+	case OP_Pull: write_pull(x, w, n); return;
 	case OP_Recv:
-		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", %s);", attr_int(n, "channel"), copy_of(x, n->out[0]));
+		cw_stmt(w, comment_of(x, n), "pd_wait_recv(%" PRId64 ", %s);", attr_int(n, "channel"),
+			copy_of(x, n->out[0]));
 		if (schedule_tagged(x->b->m))
 			cw_line(w, "pd_tag_read(&%s, %s);", tag_text(x, n->out[0]), use(x, NAME_MB));
 		return;
@@ -269,8 +252,8 @@ static void write_adds(StageCx *x, Cw *w, const Node *n)
 				continue;
 			if (on_gpu(x))
 				cw_line(w, "if (done)");
-			cw_line(w, "%s(%s, %s, %" PRId64 ");", on_gpu(x) ? "\tpd_add" : "add_gradient", value_text(x, u->out[0]),
-				value_text(x, n->out[o]), type_numel(&n->out[o]->type));
+			cw_line(w, "%s(%s, %s, %" PRId64 ");", on_gpu(x) ? "\tpd_add" : "add_gradient",
+				value_text(x, u->out[0]), value_text(x, n->out[o]), type_numel(&n->out[o]->type));
 		}
 }
 
@@ -314,8 +297,9 @@ static const char *rows_text(const StageCx *x, bool micro)
 {
 	if (!micro)
 		return "copy";
-	return round_robin(x) ? "slot" : arena_printf(x->b->a, "(pd_flow() * MICROBATCHES + mb) / MICROBATCHES %% %" PRId64,
-		x->s->row_copies);
+	return round_robin(x) ? "slot"
+	                      : arena_printf(x->b->a, "(pd_flow() * MICROBATCHES + mb) / MICROBATCHES %% %" PRId64,
+					x->s->row_copies);
 }
 
 /* The pointers to structs that the body uses; true: there are some. */
@@ -324,7 +308,8 @@ static bool write_structs(StageCx *x, Cw *w, FunctionKind kind, const bool *used
 	const bool micro = kind >= FUNCTION_MICRO, v = micro && used[NAME_V], r = used[NAME_R];
 
 	if (v)
-		cw_line(w, "struct weights *v = &V[%s %% VERSIONS];", kind == FUNCTION_FORWARD ? meet_text(x) : "met[slot]");
+		cw_line(w, "struct weights *v = &V[%s %% VERSIONS];",
+			kind == FUNCTION_FORWARD ? meet_text(x) : "met[slot]");
 	if (used[NAME_E])
 		cw_line(w, "struct entry *e = &E[entry];");
 	if (used[NAME_K])
@@ -346,7 +331,8 @@ static void write_locals(StageCx *x, Cw *w)
 		const char *at = arena_printf(x->b->a, "(void *)(%s + %" PRId64 ")", leaf ? "L" : "tmp", v->offset);
 		if (leaf)
 			at = arena_printf(x->b->a, "done ? %s : %s", at, value_text(x, sum_of(x, v)));
-		cw_stmt(w, str_type(x->b->a, &v->type), "%s *%s = %s;", dtype_c(v->type.dtype), names_get(&x->names, v, v->name), at);
+		cw_stmt(w, str_type(x->b->a, &v->type), "%s *%s = %s;", dtype_c(v->type.dtype),
+			names_get(&x->names, v, v->name), at);
 	}
 }
 
@@ -370,7 +356,7 @@ void write_function(StageCx *x, Cw *w, const char *head, Buf *body, FunctionKind
 {
 	bool used[NAMES];
 
-	memcpy(used, x->used, sizeof used);     /* declarations have names too */
+	memcpy(used, x->used, sizeof used); /* declarations have names too */
 	cw_blank(w);
 	cw_func(w, "%s", head);
 	if (kind == FUNCTION_BACKWARD)
@@ -406,7 +392,8 @@ static void write_send_waits(StageCx *x, Cw *w, const Graph *g, bool receives)
 	for (int k = 0; k < 2; k++)
 		for (const Node *n = of[k]->first; n; n = n->next)
 			if (n->op == OP_Send && writer_of(x, n, &received) == g && received == receives)
-				cw_line(w, "pd_wait_send(%" PRId64 ", %s);", attr_int(n, "channel"), copy_of(x, n->in[0]));
+				cw_line(w, "pd_wait_send(%" PRId64 ", %s);", attr_int(n, "channel"),
+					copy_of(x, n->in[0]));
 }
 
 /* Of the functions that do something for a microbatch of graph g. */
@@ -425,9 +412,9 @@ void write_receives(StageCx *x, Cw *w, const Graph *g, const char *name)
 	write_send_waits(x, &in, g, true);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Recv)
-			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", %s, %s, %s, %s, %s);", attr_int(n, "channel"),
-				copy_of(x, n->out[0]), peer_text(x, attr_int(n, "from")), use(x, NAME_MB), value_text(x, n->out[0]),
-				message_text(x, n->out[0]));
+			cw_stmt(&in, comment_of(x, n), "pd_irecv(%" PRId64 ", %s, %s, %s, %s, %s);",
+				attr_int(n, "channel"), copy_of(x, n->out[0]), peer_text(x, attr_int(n, "from")),
+				use(x, NAME_MB), value_text(x, n->out[0]), message_text(x, n->out[0]));
 	write_function(x, w, micro_head(x, arena_printf(x->b->a, "recv_%s", name)), &body, kind_of(x, g));
 }
 
@@ -441,8 +428,9 @@ void write_sends(StageCx *x, Cw *w, const Graph *g, const char *name)
 	write_tags(x, &in, g);
 	for (const Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Send)
-			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name), "pd_isend(%" PRId64 ", %s, %s, %s, %s, %s);",
-				attr_int(n, "channel"), copy_of(x, n->in[0]), peer_text(x, attr_int(n, "to")), use(x, NAME_MB),
+			cw_stmt(&in, arena_printf(x->b->a, "%%%s", n->in[0]->name),
+				"pd_isend(%" PRId64 ", %s, %s, %s, %s, %s);", attr_int(n, "channel"),
+				copy_of(x, n->in[0]), peer_text(x, attr_int(n, "to")), use(x, NAME_MB),
 				value_text(x, n->in[0]), message_text(x, n->in[0]));
 	write_function(x, w, micro_head(x, arena_printf(x->b->a, "send_%s", name)), &body, kind_of(x, g));
 }
@@ -487,7 +475,8 @@ void write_forward(StageCx *x, Cw *w)
 	for (int i = 0; i < g->nin; i++) {
 		clock_input(x, &in, g->in[i]);
 		cw_stmt(&in, arena_printf(x->b->a, "%%%s %s", g->in[i]->name, str_type(x->b->a, &g->in[i]->type)),
-			"pd_input(%d, %s, %s);", table_base(x->b, x->s->id, false) + i, use(x, NAME_MB), value_text(x, g->in[i]));
+			"pd_input(%d, %s, %s);", table_base(x->b, x->s->id, false) + i, use(x, NAME_MB),
+			value_text(x, g->in[i]));
 		clock_end(x, &in);
 	}
 	write_nodes(x, &in, g->first, NULL);
@@ -581,7 +570,7 @@ void write_update(StageCx *x, Cw *w)
 		write_copy(x, &in, use(x, NAME_COPY));
 	const Node *n = x->s->update->first;
 
-	if (x->b->chunks && stage_has(x->s->update, OP_ClipNorm)) {     /* its share of the norm, before any stage clips */
+	if (x->b->chunks && stage_has(x->s->update, OP_ClipNorm)) { /* its share of the norm, before any stage clips */
 		const Node *clip = n;
 		while (clip->op != OP_ClipNorm)
 			clip = clip->next;
@@ -594,7 +583,8 @@ void write_update(StageCx *x, Cw *w)
 	if (rounds(x->s))
 		cw_line(&in, "round_weights();");
 	send_owned(x, &in);
-	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body, FUNCTION_COPY);
+	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "update"), &body,
+		FUNCTION_COPY);
 }
 
 /* ---- before step 0 ---- */
@@ -606,9 +596,11 @@ static void write_pointers(StageCx *x, Cw *w)
 
 	for (size_t i = 0; i < sizeof order / sizeof *order; i++)
 		if (x->layout[order[i]].n)
-			cw_line(w, "%s = (void *)(%s + %" PRId64 ");", x->layout[order[i]].pointer, use(x, NAME_ARENA), s->at[order[i]]);
+			cw_line(w, "%s = (void *)(%s + %" PRId64 ");", x->layout[order[i]].pointer, use(x, NAME_ARENA),
+				s->at[order[i]]);
 	if (s->versions)
-		cw_line(w, "V = (void *)(%s + %" PRId64 ");", use(x, NAME_ARENA), s->at[REGION_PARAMS] + s->versions_at);
+		cw_line(w, "V = (void *)(%s + %" PRId64 ");", use(x, NAME_ARENA),
+			s->at[REGION_PARAMS] + s->versions_at);
 	if (x->layout[REGION_GRADS].n && late(x))
 		cw_line(w, "sums = (void *)(%s + %" PRId64 ");", use(x, NAME_ARENA), s->at[REGION_GRADS]);
 	if (x->layout[REGION_GRADS].n && !reproducible(x)) {
@@ -632,8 +624,10 @@ void write_init(StageCx *x, Cw *w)
 
 	write_pointers(x, &in);
 	if (tree) {
-		cw_line(&in, "pd_check_scratch(\"the tree of gradients\", pd_tree_bytes(MICROBATCHES, %" PRId64
-			", %s, %s), %" PRId64 ");", floats, use(x, NAME_MINE), use(x, NAME_NMINE), s->bytes[REGION_LEAF]);
+		cw_line(&in,
+			"pd_check_scratch(\"the tree of gradients\", pd_tree_bytes(MICROBATCHES, %" PRId64
+			", %s, %s), %" PRId64 ");",
+			floats, use(x, NAME_MINE), use(x, NAME_NMINE), s->bytes[REGION_LEAF]);
 		cw_line(&in, "tree = pd_tree_new(MICROBATCHES, %" PRId64 ", mine, nmine, %s + %" PRId64 ");", floats,
 			use(x, NAME_ARENA), s->at[REGION_LEAF]);
 	}
@@ -657,11 +651,13 @@ void write_init(StageCx *x, Cw *w)
 	for (int i = 0; i < x->nobject; i++) {
 		const NodeKernel *nk = kernel_of(&x->kernels, x->object[i]);
 		const Place place = { x, value_text, object_text, scratch_text, no_microbatch };
-		cw_stmts(&in, comment_of(x, x->object[i]), statement(&x->kernels, nk, x->object[i], nk->k->init, &place));
+		cw_stmts(&in, comment_of(x, x->object[i]),
+			statement(&x->kernels, nk, x->object[i], nk->k->init, &place));
 	}
 	static const Name parameter[] = { NAME_ARENA, NAME_WHICH, NAME_MINE, NAME_NMINE };
 	for (size_t i = 0; i < sizeof parameter / sizeof *parameter; i++)
 		if (!x->used[parameter[i]])
 			cw_line(&in, "(void)%s;", use(x, parameter[i]));
-	write_function(x, w, function_head(x, "void %s(char *arena, int which, const int *mine, int nmine)", "init"), &body, FUNCTION_PLAIN);
+	write_function(x, w, function_head(x, "void %s(char *arena, int which, const int *mine, int nmine)", "init"),
+		&body, FUNCTION_PLAIN);
 }

@@ -47,13 +47,15 @@ void write_records(StageCx *x, Cw *w)
 	if (!x->clocks)
 		return;
 	cw_blank(w);
-	cw_comment(w, "what is timed: phase, op, value, node of the model, type, bytes of results and of weights, planned seconds");
+	cw_comment(w,
+		"what is timed: phase, op, value, node of the model, type, bytes of results and of weights, planned seconds");
 	cw_open(w, "static const pd_record records[] =");
 	for (int i = 0; i < x->nclock; i++) {
 		const Node *n = x->clock[i];
 		const ProfileNode r = profile_record(x->b->a, n, x->clock_in[i]);
-		cw_line(w, "{ \"%s\", \"%s\", %s, %s, \"%s\", %" PRId64 ", %" PRId64 ", %.9g },", profile_phase[r.phase], r.op,
-			quoted(x->b->a, r.value), quoted(x->b->a, r.node), r.type, r.activation, r.weight, n ? n->time : 0.0);
+		cw_line(w, "{ \"%s\", \"%s\", %s, %s, \"%s\", %" PRId64 ", %" PRId64 ", %.9g },",
+			profile_phase[r.phase], r.op, quoted(x->b->a, r.value), quoted(x->b->a, r.node), r.type,
+			r.activation, r.weight, n ? n->time : 0.0);
 	}
 	if (!x->nclock)
 		cw_line(w, "{ 0 },");

@@ -3,11 +3,7 @@
 #include <string.h>
 #include "stage.h"
 
-
-static const Value *root_of(const Value *v)
-{
-	return v->alias ? v->alias : v;
-}
+static const Value *root_of(const Value *v) { return v->alias ? v->alias : v; }
 
 /* ---- members ---- */
 
@@ -58,11 +54,11 @@ static void add_gradients(StageCx *x)
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const Value *v = n->nout ? n->out[0] : NULL;
 		if (n->op == OP_Collect)
-			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name, v->offset,
-				type_numel(&v->type));
+			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name,
+				v->offset, type_numel(&v->type));
 		if (n->op == OP_Accumulate)
-			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name, v->offset,
-				type_numel(&n->in[0]->type));
+			add_member(x, &x->layout[REGION_GRADS], v, !strncmp(v->name, "g.", 2) ? v->name + 2 : v->name,
+				v->offset, type_numel(&n->in[0]->type));
 		if (n->op == OP_Stack)
 			add_member(x, &x->layout[REGION_STACK], v, v->name, v->offset, type_numel(&v->type));
 	}
@@ -81,15 +77,21 @@ void layout_stage(StageCx *x)
 
 	layout_begin(x, REGION_PARAMS, "params", "P", s->bytes[REGION_PARAMS] - s->versions * s->version_bytes,
 		"weights and running statistics");
-	layout_begin(x, LAYOUT_VERSIONS, "weights", "V", s->version_bytes, "weights of which VERSIONS versions are kept: "
+	layout_begin(x, LAYOUT_VERSIONS, "weights", "V", s->version_bytes,
+		"weights of which VERSIONS versions are kept: "
 		"what a microbatch met is there until its backward");
-	layout_begin(x, REGION_STATE, "state", "S", s->bytes[REGION_STATE], x->s->forward && rounds(x->s) ? "what the optimizer remembers, and "
-		"copies of weights in 16 bits" : "what the optimizer remembers");
-	layout_begin(x, REGION_ENTRY, "entry", "E", s->entry_bytes, "what forwards receive and backwards send: one per microbatch "
+	layout_begin(x, REGION_STATE, "state", "S", s->bytes[REGION_STATE],
+		x->s->forward && rounds(x->s) ? "what the optimizer remembers, and "
+						"copies of weights in 16 bits"
+					      : "what the optimizer remembers");
+	layout_begin(x, REGION_ENTRY, "entry", "E", s->entry_bytes,
+		"what forwards receive and backwards send: one per microbatch "
 		"in flight and per receive ahead of those");
-	layout_begin(x, REGION_SLOT, "kept", "K", s->slot_bytes, "what lives from a forward to its backward, what backwards receive "
+	layout_begin(x, REGION_SLOT, "kept", "K", s->slot_bytes,
+		"what lives from a forward to its backward, what backwards receive "
 		"and forwards send: one per microbatch in flight");
-	layout_begin(x, REGION_STACK, "rows", "R", s->row_copies ? s->bytes[REGION_STACK] / s->row_copies : s->bytes[REGION_STACK],
+	layout_begin(x, REGION_STACK, "rows", "R",
+		s->row_copies ? s->bytes[REGION_STACK] / s->row_copies : s->bytes[REGION_STACK],
 		"what each microbatch of the step leaves: batch statistics, touched rows");
 	for (int i = 0; i < s->nparam; i++) {
 		const Region r = s->param[i]->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS;
@@ -99,10 +101,12 @@ void layout_stage(StageCx *x)
 	}
 	for (const Node *n = s->forward->first; n; n = n->next)
 		if (cast_once(n))
-			add_member(x, &x->layout[REGION_STATE], n->out[0], n->out[0]->name, n->out[0]->offset, type_numel(&n->out[0]->type));
+			add_member(x, &x->layout[REGION_STATE], n->out[0], n->out[0]->name, n->out[0]->offset,
+				type_numel(&n->out[0]->type));
 	for (const Node *n = s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate || n->op == OP_Collect)
-			grads += (type_numel(&n->out[0]->type) * dtype_bytes(n->out[0]->type.dtype) + ALIGN - 1) / ALIGN * ALIGN;
+			grads += (type_numel(&n->out[0]->type) * dtype_bytes(n->out[0]->type.dtype) + ALIGN - 1) /
+			         ALIGN * ALIGN;
 	layout_begin(x, REGION_GRADS, "grads", "G", grads, "gradients, summed over the microbatches of a step");
 	add_slots(x, s->forward);
 	add_slots(x, s->backward);
@@ -138,8 +142,10 @@ void write_layout(StageCx *x, Cw *w, int r)
 		const Member *m = &l->m[i];
 		const DType t = m->v->type.dtype;
 		if (m->offset != top)
-			bug("struct %s: %s lies at %" PRId64 ", the struct puts it at %" PRId64, l->tag, m->name, m->offset, top);
-		cw_stmt(w, str_type(a, &m->v->type), "_Alignas(%d) %s %s[%s];", ALIGN, dtype_c(t), m->name, dims_text(a, m));
+			bug("struct %s: %s lies at %" PRId64 ", the struct puts it at %" PRId64, l->tag, m->name,
+				m->offset, top);
+		cw_stmt(w, str_type(a, &m->v->type), "_Alignas(%d) %s %s[%s];", ALIGN, dtype_c(t), m->name,
+			dims_text(a, m));
 		top += (m->count * dtype_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
 		if (m->tag)
 			cw_line(w, "_Alignas(%d) pd_tag %s_tag;", ALIGN, m->name);
@@ -208,16 +214,21 @@ void write_params(StageCx *x, Cw *w)
 		const bool several = is_versioned(s, v);
 		const Struct *l = &x->layout[state ? REGION_STATE : several ? LAYOUT_VERSIONS : (int)REGION_PARAMS];
 		const Names *names = &l->names;
-		const char *fill = v->param->random || v->param->fill == 0 ? "" :
-			arena_printf(a, " .fill = %.17g,", v->param->fill);
-		cw_line(w, "{ .name = %s, .kind = %s, .dtype = %s, .rank = %d, .dim = { %s }, .offset = %" PRId64
+		const char *fill = v->param->random || v->param->fill == 0
+		                           ? ""
+		                           : arena_printf(a, " .fill = %.17g,", v->param->fill);
+		cw_line(w,
+			"{ .name = %s, .kind = %s, .dtype = %s, .rank = %d, .dim = { %s }, .offset = %" PRId64
 			" + offsetof(struct %s, %s),%s .trained = %s, .owner = %d%s },",
-			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name), v->param->own ? "PD_OWN" : kind_name[v->param->kind],
-			dtype_pd(a, v->type.dtype), v->type.rank, dims_list(a, &v->type),
-			s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0),
-			l->tag, (const char *)map_get(&names->of, v), fill,
-			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v), v->param->whole ? arena_printf(a, ", .row = %" PRId64 ", .of = %" PRId64,
-			v->param->row, v->param->whole->type.dim[0]) : "");
+			quoted(a, v->param->onnx_name ? v->param->onnx_name : v->name),
+			v->param->own ? "PD_OWN" : kind_name[v->param->kind], dtype_pd(a, v->type.dtype), v->type.rank,
+			dims_list(a, &v->type),
+			s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0), l->tag,
+			(const char *)map_get(&names->of, v), fill,
+			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v),
+			v->param->whole ? arena_printf(a, ", .row = %" PRId64 ", .of = %" PRId64, v->param->row,
+						  v->param->whole->type.dim[0])
+					: "");
 	}
 	if (!s->nparam)
 		cw_line(w, "{ .name = NULL },");
@@ -249,7 +260,8 @@ static void write_source(const StageCx *x, Cw *w, const Value *v)
 	cw_line(w, ".batch_axis = %d, .range = %" PRId64 ", .kind = %s, .path = %s,", v->batch_axis, v->index_range,
 		quoted(a, v->presence ? "presence" : setting_word(SET_OF_DataKind, (int)kind)), quoted(a, path));
 	if (t && t->eval.on && input_source(t->eval.data, t->eval.ndata, v->name, &eval, &path))
-		cw_line(w, ".eval_kind = %s, .eval_path = %s,", quoted(a, setting_word(SET_OF_DataKind, (int)eval)), quoted(a, path));
+		cw_line(w, ".eval_kind = %s, .eval_path = %s,", quoted(a, setting_word(SET_OF_DataKind, (int)eval)),
+			quoted(a, path));
 }
 
 void write_inputs(StageCx *x, Cw *w)
@@ -268,7 +280,8 @@ void write_inputs(StageCx *x, Cw *w)
 		if (v->masked)
 			cw_line(w, ".masked = true,");
 		if ((v->is_label || v->masked) && v->ignore_index != INT64_MIN)
-			cw_line(w, ".is_label = %s, .ignore_index = %" PRId64 ",", v->is_label ? "true" : "false", v->ignore_index);
+			cw_line(w, ".is_label = %s, .ignore_index = %" PRId64 ",", v->is_label ? "true" : "false",
+				v->ignore_index);
 		else
 			cw_line(w, ".is_label = %s, .ignore_index = INT64_MIN,", v->is_label ? "true" : "false");
 		cw_close(w, ",");
@@ -327,8 +340,9 @@ const char *value_text(void *stage_cx, const Value *v)
 
 	v = root_of(v);
 	if (v->kind == VAL_PARAM) {
-		const Struct *l = &x->layout[v->param->kind == PARAM_STATE ? REGION_STATE : is_versioned(x->s, v) ? LAYOUT_VERSIONS :
-			(int)REGION_PARAMS];
+		const Struct *l = &x->layout[v->param->kind == PARAM_STATE ? REGION_STATE
+					     : is_versioned(x->s, v)       ? LAYOUT_VERSIONS
+									   : (int)REGION_PARAMS];
 		const char *name = map_get(&l->names.of, v);
 		if (!name)
 			bug("parameter %s is not of stage %d", v->name, x->s->id);
@@ -344,15 +358,15 @@ const char *value_text(void *stage_cx, const Value *v)
 	case REGION_STATE: return in_struct(x, "S", v);
 	case REGION_STACK: return in_struct(x, flows(x) ? use(x, NAME_R) : "R", v);
 	case REGION_ENTRY: return in_struct(x, use(x, NAME_E), v);
-	case REGION_SLOT:  return in_struct(x, use(x, NAME_K), v);
-	case REGION_LEAF: case REGION_TMP:
+	case REGION_SLOT: return in_struct(x, use(x, NAME_K), v);
+	case REGION_LEAF:
+	case REGION_TMP:
 		if (v->region == REGION_LEAF && !leaf_added(x))
 			return in_struct(x, use(x, NAME_G), v);
 		if (!listed(x->local, x->nlocal, v))
 			PUSH(a, x->local, x->nlocal, x->caplocal) = v;
 		return names_get(&x->names, v, v->name);
-	default:
-		bug("%s of stage %d has no place in memory", v->name, x->s->id);
+	default: bug("%s of stage %d has no place in memory", v->name, x->s->id);
 	}
 }
 

@@ -4,10 +4,7 @@
 #include <string.h>
 #include "stage.h"
 
-static const char *sum_name(DType t)
-{
-	return t == DT_f64 ? "pd_allreduce_f64" : "pd_allreduce";
-}
+static const char *sum_name(DType t) { return t == DT_f64 ? "pd_allreduce_f64" : "pd_allreduce"; }
 
 static void write_rows(StageCx *x, Cw *w, const Node *n)
 {
@@ -16,7 +13,8 @@ static void write_rows(StageCx *x, Cw *w, const Node *n)
 		const int64_t row = type_numel(&v->type) / schedule_grains(x->b->m->schedule, x->s->id);
 		x->clears = true;
 		cw_line(w, "clear_rows(%s, %" PRId64 ");", value_text(x, v), row);
-		cw_line(w, "%s(%s, %s, %" PRId64 ");", sum_name(v->type.dtype), group_text(x), value_text(x, v), type_numel(&v->type));
+		cw_line(w, "%s(%s, %s, %" PRId64 ");", sum_name(v->type.dtype), group_text(x), value_text(x, v),
+			type_numel(&v->type));
 	}
 }
 
@@ -24,8 +22,9 @@ static void write_broadcast(StageCx *x, Cw *w, const Node *n)
 {
 	const Ints ranks = attr_ints(n, "ranks");
 
-	cw_stmt(w, comment_of(x, n), "pd_broadcast(&(pd_group){ %d, (const int[]){ %s } }, %" PRId64 ", %s, %s);", ranks.n,
-		ranks_text(x->b->a, ranks), attr_int(n, "root"), value_text(x, n->out[0]), bytes_text(x->b->a, n->out[0]));
+	cw_stmt(w, comment_of(x, n), "pd_broadcast(&(pd_group){ %d, (const int[]){ %s } }, %" PRId64 ", %s, %s);",
+		ranks.n, ranks_text(x->b->a, ranks), attr_int(n, "root"), value_text(x, n->out[0]),
+		bytes_text(x->b->a, n->out[0]));
 }
 
 /* Rows of microbatches that other replicas did are zero, so that the sum over the replicas joins all rows. */
@@ -67,7 +66,7 @@ static const char *residual_text(StageCx *x, const Node *n)
 
 	for (int i = 1; i < n->nin; i++)
 		if (x->s->param_at[param_index(x->s, residual_of(x, n->in[i]))] - x->s->param_at[at] !=
-		    n->in[i]->offset - n->in[0]->offset)
+			n->in[i]->offset - n->in[0]->offset)
 			bug("the residual of %s does not lie as the gradient does", n->in[i]->name);
 	return value_text(x, first);
 }
@@ -78,8 +77,8 @@ static const char *how_text(StageCx *x, const Node *n)
 	const char *codec = attr_str(n, "codec"), *by = attr_str(n, "by");
 
 	if (strcmp(codec, "none"))
-		return arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s, .codec = PD_CODEC_%s, .block = %d%s%s }", upper(x->b->a, by),
-			upper(x->b->a, codec), (int)attr_int(n, "block"),
+		return arena_printf(x->b->a, "&(pd_sum){ .by = PD_SUM_%s, .codec = PD_CODEC_%s, .block = %d%s%s }",
+			upper(x->b->a, by), upper(x->b->a, codec), (int)attr_int(n, "block"),
 			attr_int(n, "feedback") ? arena_printf(x->b->a, ", .residual = %s", residual_text(x, n)) : "",
 			attr_int(n, "guard") ? ", .guard = true" : "");
 	if (!strcmp(by, "hosts"))
@@ -129,12 +128,12 @@ void write_buckets(StageCx *x, Cw *w, const Node *n)
 		if (k->op != OP_AllReduce || bucket_node(x->s, k) != n)
 			continue;
 		const Value *first = k->in[0], *last = k->in[k->nin - 1];
-		cw_comment(w, "bucket %" PRId64 ": %%%s%s%s", attr_int(k, "bucket"), first->name, first == last ? "" : " to %",
-			first == last ? "" : last->name);
+		cw_comment(w, "bucket %" PRId64 ": %%%s%s%s", attr_int(k, "bucket"), first->name,
+			first == last ? "" : " to %", first == last ? "" : last->name);
 		if (leaf_added(x))
 			cw_line(w, "if (done + 1 == of_step)");
-		cw_line(w, "%spd_allreduce_start(%s, (float *)G + %" PRId64 ", %" PRId64 ", %s);", leaf_added(x) ? "\t" : "",
-			group_text(x), first->offset / 4, bucket_floats(k), how_text(x, k));
+		cw_line(w, "%spd_allreduce_start(%s, (float *)G + %" PRId64 ", %" PRId64 ", %s);",
+			leaf_added(x) ? "\t" : "", group_text(x), first->offset / 4, bucket_floats(k), how_text(x, k));
 	}
 }
 
@@ -188,7 +187,8 @@ void declare_rows(StageCx *x, Cw *w)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_AllGatherv)
-			cw_stmt(w, arena_printf(x->b->a, "of @%s", table_of(n)->name), "static pd_gatherv *%s;", rows_name(x, n));
+			cw_stmt(w, arena_printf(x->b->a, "of @%s", table_of(n)->name), "static pd_gatherv *%s;",
+				rows_name(x, n));
 }
 
 void init_rows(StageCx *x, Cw *w)
@@ -218,8 +218,9 @@ void write_sync(StageCx *x, Cw *w)
 	if (x->layout[REGION_GRADS].n && reproducible(x) && pulls(x->s))
 		cw_line(&in, "G = (void *)pd_tree_join(tree, %s, %s);", group_text(x), kept_floats(x));
 	else if (x->layout[REGION_GRADS].n && reproducible(x))
-		late(x) ? write_struct_copy(x, &in, "G", arena_printf(x->b->a, "(struct grads *)pd_tree_root(tree, %s)", group_text(x))) :
-			cw_line(&in, "G = (void *)pd_tree_root(tree, %s);", group_text(x));
+		late(x) ? write_struct_copy(x, &in, "G",
+				  arena_printf(x->b->a, "(struct grads *)pd_tree_root(tree, %s)", group_text(x)))
+			: cw_line(&in, "G = (void *)pd_tree_root(tree, %s);", group_text(x));
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const bool sums = n->op == OP_AllReduce && !strcmp(attr_str(n, "over"), "replicas");
 		if (n->op == OP_AllReduce && !sums) {
@@ -230,8 +231,9 @@ void write_sync(StageCx *x, Cw *w)
 		} else if (sums && !reproducible(x) && attr_int(n, "bucket") < 0) {
 			write_sum(x, &in, n);
 		} else if (n->op == OP_AllGatherv) {
-			cw_stmt(&in, arena_printf(x->b->a, "@%s", table_of(n)->name), "pd_gatherv_join(%s, %s, (int32_t *)%s, (float *)%s);",
-				rows_name(x, n), x->s->replicas > 1 ? group_text(x) : "NULL", value_text(x, n->in[0]),
+			cw_stmt(&in, arena_printf(x->b->a, "@%s", table_of(n)->name),
+				"pd_gatherv_join(%s, %s, (int32_t *)%s, (float *)%s);", rows_name(x, n),
+				x->s->replicas > 1 ? group_text(x) : "NULL", value_text(x, n->in[0]),
 				value_text(x, n->in[1]));
 		} else if (n->op == OP_Broadcast && !x->b->chunks) {
 			write_broadcast(x, &in, n);
@@ -242,8 +244,10 @@ void write_sync(StageCx *x, Cw *w)
 	if (rows != DT_NONE)
 		write_clear_rows(x, w, rows);
 	if (flows(x))
-		cw_line(&in, "pd_count_join(%s, %s);", x->s->replicas > 1 ? group_text(x) : "NULL", late(x) ? "true" : "false");
-	write_function(x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, FUNCTION_COPY);
+		cw_line(&in, "pd_count_join(%s, %s);", x->s->replicas > 1 ? group_text(x) : "NULL",
+			late(x) ? "true" : "false");
+	write_function(
+		x, w, function_head(x, flows(x) ? "void %s(int copy)" : "void %s(void)", "sync"), &body, FUNCTION_COPY);
 }
 
 const char *share_head(const Build *b, const Stage *s, const Node *n)
@@ -277,7 +281,9 @@ void write_shares(StageCx *x, Cw *w)
 /* ---- memory that a GPU program needs beside the arena, before step 0 ---- */
 
 /* The largest tensors of a call of each kind. */
-typedef struct Calls { int64_t group, check, rows, ids; } Calls;
+typedef struct Calls {
+	int64_t group, check, rows, ids;
+} Calls;
 
 static int64_t most(int64_t a, const Value *v)
 {

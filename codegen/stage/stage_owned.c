@@ -21,7 +21,8 @@ void write_owned_table(StageCx *x, Cw *w)
 void open_owned(StageCx *x, Cw *w)
 {
 	if (owned_sums(x->s))
-		cw_line(w, "pd_owned_open(%s, %s, owned, sizeof owned / sizeof *owned);", group_text(x), use(x, NAME_WHICH));
+		cw_line(w, "pd_owned_open(%s, %s, owned, sizeof owned / sizeof *owned);", group_text(x),
+			use(x, NAME_WHICH));
 }
 
 void begin_owned(StageCx *x, Cw *w)
@@ -38,7 +39,8 @@ void push_owned(StageCx *x, Cw *w, const Node *n)
 		const Value *made = sums->in[i]->def->in[0];
 		if (n && made->def != n)
 			continue;
-		cw_stmt(w, arena_printf(x->b->a, "%%%s", sums->in[i]->name), "pd_owned_push(%d, %s);", i, value_text(x, n ? made : sums->in[i]));
+		cw_stmt(w, arena_printf(x->b->a, "%%%s", sums->in[i]->name), "pd_owned_push(%d, %s);", i,
+			value_text(x, n ? made : sums->in[i]));
 	}
 }
 
@@ -64,6 +66,7 @@ void send_owned(StageCx *x, Cw *w)
 	for (const Node *n = x->s->update->first; n; n = n->next) {
 		const int owner = updates(n) && n->op != OP_SquareSum ? owner_of_update(x->s, n) : -1;
 		if (owner >= 0)
-			cw_line(w, "pd_broadcast(%s, %d, %s, %s);", group_text(x), owner, value_text(x, n->in[0]), bytes_text(x->b->a, n->in[0]));
+			cw_line(w, "pd_broadcast(%s, %d, %s, %s);", group_text(x), owner, value_text(x, n->in[0]),
+				bytes_text(x->b->a, n->in[0]));
 	}
 }

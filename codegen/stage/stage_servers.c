@@ -27,10 +27,7 @@ static int place_of_pull(const Stage *s, const Node *n)
 
 /* ---- what a device has of servers ---- */
 
-static int64_t rows_of(const Value *v, bool whole)
-{
-	return whole ? 1 : v->type.dim[0];
-}
+static int64_t rows_of(const Value *v, bool whole) { return whole ? 1 : v->type.dim[0]; }
 
 static int64_t width_of(const Value *v, bool whole)
 {
@@ -69,7 +66,9 @@ static int chief_of(const StageCx *x, const Stage *s, int r)
 }
 
 /* What is pushed together at most: by one replica, or by the replicas of one host. */
-typedef struct Volume { int teams, grains, sums; } Volume;
+typedef struct Volume {
+	int teams, grains, sums;
+} Volume;
 
 static Volume volume_of(const StageCx *x, const Stage *s, bool together)
 {
@@ -85,7 +84,8 @@ static Volume volume_of(const StageCx *x, const Stage *s, bool together)
 				n += schedule_mine(sched, sched->device[s->id][r], s->id, mine + n);
 		if (together && chief_of(x, s, chief) != chief)
 			continue;
-		const int sums = tree ? schedule_subtrees(x->b->a, schedule_grains(sched, s->id), mine, n, &at_once) : 1;
+		const int sums =
+			tree ? schedule_subtrees(x->b->a, schedule_grains(sched, s->id), mine, n, &at_once) : 1;
 		v.teams++;
 		v.grains = n > v.grains ? n : v.grains;
 		v.sums = sums > v.sums ? sums : v.sums;
@@ -127,7 +127,8 @@ static const char *pieces_text(const StageCx *x, const Value *w, int64_t rows, i
 	for (int64_t row = 0, here; row < rows; row += here, ++*n) {
 		const int server = server_of(x, w, row, &piece);
 		here = piece == w ? rows : piece->type.dim[0];
-		text = arena_printf(x->b->a, "%s%s{ %d, %" PRId64 ", %" PRId64 " }", text, *n ? ", " : "", server, row, here);
+		text = arena_printf(
+			x->b->a, "%s%s{ %d, %" PRId64 ", %" PRId64 " }", text, *n ? ", " : "", server, row, here);
 	}
 	return arena_printf(x->b->a, "(const pd_rows[]){ %s }", text);
 }
@@ -138,12 +139,13 @@ static const char *part_widths(Arena *a, const Stage *s, int64_t key, int *parts
 	const char *text = "";
 	const Node *n = s->update->first;
 
-	for (*parts = 0; n; ) {
+	for (*parts = 0; n;) {
 		for (n = s->update->first; n; n = n->next)
 			if (n->op == OP_Push && attr_int(n, "key") == key && attr_int(n, "part") == *parts)
 				break;
 		if (n)
-			text = arena_printf(a, "%s%s%" PRId64, text, (*parts)++ ? ", " : "", type_numel(&n->in[0]->type));
+			text = arena_printf(
+				a, "%s%s%" PRId64, text, (*parts)++ ? ", " : "", type_numel(&n->in[0]->type));
 	}
 	return arena_printf(a, "(const int64_t[]){ %s }", text);
 }
@@ -190,7 +192,8 @@ void write_held(StageCx *x, Cw *w)
 	if (!pulls(s))
 		return;
 	cw_blank(w);
-	cw_comment(w, "parameters that servers hold: key, whole or rows, the copy here, rows and floats of one; rows that are pulled at "
+	cw_comment(w,
+		"parameters that servers hold: key, whole or rows, the copy here, rows and floats of one; rows that are pulled at "
 		"most, pushed at most, sums; parts of the gradient, and which rank has which rows; the floats that are pulled, those of each "
 		"part; how they travel; rows of a pull at most");
 	cw_open(w, "static const pd_held held[] =");
@@ -203,13 +206,17 @@ void write_held(StageCx *x, Cw *w)
 		const char *widths = part_widths(x->b->a, s, attr_int(n, "key"), &parts);
 		const Volume one = volume_of(x, s, false);
 		int npieces;
-		const int64_t key = attr_int(n, "key"), rows = rows_of(v, whole), room = room_of(s, key, rows, whole, one);
+		const int64_t key = attr_int(n, "key"), rows = rows_of(v, whole),
+			      room = room_of(s, key, rows, whole, one);
 		const char *pieces = pieces_text(x, v, rows, &npieces);
-		cw_line(w, "{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %" PRId64 ", %d, %d, %d, %s, %s, %s, %s, %" PRId64 " },", quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false",
-			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows,
-			width_of(v, whole), whole || lookups_of(s, key) * one.grains > rows ? rows : lookups_of(s, key) * one.grains, room,
-			one.sums, parts, npieces, pieces, cut_text(x->b->a, n), widths, wires_text(x, s, n), longest_lookup(s, key));
+		cw_line(w,
+			"{ %s, %" PRId64 ", %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64
+			", %" PRId64 ", %" PRId64 ", %d, %d, %d, %s, %s, %s, %s, %" PRId64 " },",
+			quoted(x->b->a, v->name), attr_int(n, "key"), whole ? "true" : "false", s->at[REGION_PARAMS],
+			(const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), rows, width_of(v, whole),
+			whole || lookups_of(s, key) * one.grains > rows ? rows : lookups_of(s, key) * one.grains, room,
+			one.sums, parts, npieces, pieces, cut_text(x->b->a, n), widths, wires_text(x, s, n),
+			longest_lookup(s, key));
 	}
 	cw_close(w, ";");
 	const char *chiefs = "";
@@ -225,8 +232,9 @@ void write_pull(StageCx *x, Cw *w, const Node *n)
 	if (n->nin == 1)
 		cw_stmt(w, arena_printf(x->b->a, "@%s", n->in[0]->name), "pd_pull(%d);", k);
 	else
-		cw_stmt(w, arena_printf(x->b->a, "rows of @%s", n->in[0]->name), "pd_pull_rows(%d, %s, %" PRId64 ", %d);", k,
-			value_text(x, n->in[1]), type_numel(&n->in[1]->type), dtype_bytes(n->in[1]->type.dtype));
+		cw_stmt(w, arena_printf(x->b->a, "rows of @%s", n->in[0]->name),
+			"pd_pull_rows(%d, %s, %" PRId64 ", %d);", k, value_text(x, n->in[1]),
+			type_numel(&n->in[1]->type), dtype_bytes(n->in[1]->type.dtype));
 }
 
 /* Give, Fetch, Return, Take: what is between a sum and its update is done by devices. */
@@ -246,12 +254,15 @@ void write_way(StageCx *x, Cw *w, const Node *n)
 	const bool whole = pull->nin == 1, served = x->s->server;
 	const int64_t width = width_of(param, whole);
 
-	for (int64_t row = served ? attr_int(n, "row") : 0, end = served ? row + 1 : rows_of(param, whole), here; row < end; row += here) {
+	for (int64_t row = served ? attr_int(n, "row") : 0, end = served ? row + 1 : rows_of(param, whole), here;
+		row < end; row += here) {
 		const int server = server_of(x, param, row, &piece);
 		here = rows_of(piece, whole);
-		cw_stmt(w, comment_of(x, n), "pd_%s(&(pd_way){ %" PRId64 ", %d, %d, %d, %s, %" PRId64 ", %" PRId64 " }, %s%s);",
-			call[n->op - OP_Give], key, server, x->b->first_rank[from->id], from->replicas, whole ? "true" : "false", here, width,
-			value_text(x, v), row && !served ? arena_printf(x->b->a, " + %" PRId64, row * width) : "");
+		cw_stmt(w, comment_of(x, n),
+			"pd_%s(&(pd_way){ %" PRId64 ", %d, %d, %d, %s, %" PRId64 ", %" PRId64 " }, %s%s);",
+			call[n->op - OP_Give], key, server, x->b->first_rank[from->id], from->replicas,
+			whole ? "true" : "false", here, width, value_text(x, v),
+			row && !served ? arena_printf(x->b->a, " + %" PRId64, row * width) : "");
 	}
 	if (n->op == OP_Take && amp_scaled(x->b->t)) {
 		cw_line(w, "if (pd_overflow())");
@@ -267,8 +278,8 @@ void write_pushes(StageCx *x, Cw *w)
 			continue;
 		const int k = place_of_pull(x->s, first_pull(x->s, attr_int(n, "key")));
 		if (reproducible(x))
-			cw_line(w, "pd_push_tree(%d, %d, tree, offsetof(struct grads, %s) / sizeof(float));", k, (int)attr_int(n, "part"),
-				member_text(x, n->in[0]));
+			cw_line(w, "pd_push_tree(%d, %d, tree, offsetof(struct grads, %s) / sizeof(float));", k,
+				(int)attr_int(n, "part"), member_text(x, n->in[0]));
 		else
 			cw_line(w, "pd_push(%d, %d, %s);", k, (int)attr_int(n, "part"), value_text(x, n->in[0]));
 	}
@@ -281,7 +292,8 @@ const char *kept_floats(StageCx *x)
 {
 	for (const Node *n = x->s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate && value_feeds(n->out[0], OP_Push))
-			return arena_printf(x->b->a, "offsetof(struct grads, %s) / sizeof(float)", member_text(x, n->out[0]));
+			return arena_printf(
+				x->b->a, "offsetof(struct grads, %s) / sizeof(float)", member_text(x, n->out[0]));
 	return NULL;
 }
 
@@ -292,7 +304,8 @@ static const Value *param_of(const StageCx *x, const Node *collect)
 {
 	const Value *piece;
 
-	server_of(x, first_pull(x->b->m->stage[attr_int(collect, "from")], attr_int(collect, "key"))->in[0], attr_int(collect, "row"), &piece);
+	server_of(x, first_pull(x->b->m->stage[attr_int(collect, "from")], attr_int(collect, "key"))->in[0],
+		attr_int(collect, "row"), &piece);
 	return piece;
 }
 
@@ -330,10 +343,7 @@ static void want(const Graph *g, const Node *n, bool *wanted)
 			want(g, n->in[k]->def, wanted);
 }
 
-static bool updates_param(const Node *n, const Value *v)
-{
-	return optab[n->op]->flags & OP_UPDATE && n->in[0] == v;
-}
+static bool updates_param(const Node *n, const Value *v) { return optab[n->op]->flags & OP_UPDATE && n->in[0] == v; }
 
 static const Node *first_collect(const Node *n)
 {
@@ -365,7 +375,8 @@ void write_shares_table(StageCx *x, Cw *w)
 	if (!s->server)
 		return;
 	cw_blank(w);
-	cw_comment(w, "what this server holds: key, parts of the gradient, whole or rows, where, which rows and floats of one; who pulls, "
+	cw_comment(w,
+		"what this server holds: key, parts of the gradient, whole or rows, where, which rows and floats of one; who pulls, "
 		"leaves of the sum, how many push, rows and sums of one at most; the floats that are pulled, those of each part; how they travel; whether rows "
 		"alone are updated");
 	cw_open(w, "static const pd_share shares[] =");
@@ -379,12 +390,15 @@ void write_shares_table(StageCx *x, Cw *w)
 		const Volume team = volume_of(x, from, true);
 		int parts;
 		const char *widths = part_widths(x->b->a, from, key, &parts);
-		cw_line(w, "{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64 ", %" PRId64
-			", %d, %d, %d, %d, %" PRId64 ", %d, %s, %s, %s, %s },", quoted(x->b->a, v->name), key, parts, whole ? "true" : "false",
-			s->at[REGION_PARAMS], (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), v->param->row,
-			rows_of(v, whole), width_of(v, whole), x->b->first_rank[from->id], from->replicas, x->b->t->reproducible ?
-			schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams, room_of(from, key, rows_of(v, whole), whole, team),
-			team.sums, cut_text(x->b->a, first_pull(from, key)), widths, wires_text(x, from, first_pull(from, key)),
+		cw_line(w,
+			"{ %s, %" PRId64 ", %d, %s, %" PRId64 " + offsetof(struct params, %s), %" PRId64 ", %" PRId64
+			", %" PRId64 ", %d, %d, %d, %d, %" PRId64 ", %d, %s, %s, %s, %s },",
+			quoted(x->b->a, v->name), key, parts, whole ? "true" : "false", s->at[REGION_PARAMS],
+			(const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), v->param->row, rows_of(v, whole),
+			width_of(v, whole), x->b->first_rank[from->id], from->replicas,
+			x->b->t->reproducible ? schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams,
+			room_of(from, key, rows_of(v, whole), whole, team), team.sums,
+			cut_text(x->b->a, first_pull(from, key)), widths, wires_text(x, from, first_pull(from, key)),
 			updated_by_rows(x, v) ? "true" : "false");
 	}
 	cw_close(w, ";");
@@ -434,10 +448,7 @@ static const Node *row_update(const StageCx *x, const Node *n)
 	return one;
 }
 
-const NodeKernel *row_kernel(StageCx *x, const Node *n)
-{
-	return kernel_of(&x->kernels, row_update(x, n));
-}
+const NodeKernel *row_kernel(StageCx *x, const Node *n) { return kernel_of(&x->kernels, row_update(x, n)); }
 
 /* Every row that was pushed, as a parameter of its own. */
 static void write_row_update(StageCx *x, Cw *w, const Node *n)
@@ -449,15 +460,16 @@ static void write_row_update(StageCx *x, Cw *w, const Node *n)
 	if (!nk)
 		return;
 	cw_line(w, "const int64_t count = pd_collect_rows(%d, &ids, &rows);", share_of(x->s, first_collect(n)));
-	cw_line(w, "pd_gradient_rows(%d, ids, rows, count, %" PRId64 ", 0);", table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]), width);
+	cw_line(w, "pd_gradient_rows(%d, ids, rows, count, %" PRId64 ", 0);",
+		table_base(x->b, x->s->id, true) + param_index(x->s, n->in[0]), width);
 	clock_node(x, w, n);
 	if (on_gpu(x)) {
 		cw_line(w, "%s(pd_collected(), rows, %s);", nk->name, value_text(x, n->in[n->nin - 1]));
 		cw_line(w, "pd_put_collected(%d);", share_of(x->s, first_collect(n)));
 	} else {
 		cw_line(w, "for (int64_t i = 0; i < count; i++)");
-		cw_line(w, "\t%s(%s + ids[i]%s, rows + i%s, %s, %" PRId64 ");", nk->name, value_text(x, n->in[0]), at, at,
-			value_text(x, n->in[n->nin - 1]), width);
+		cw_line(w, "\t%s(%s + ids[i]%s, rows + i%s, %s, %" PRId64 ");", nk->name, value_text(x, n->in[0]), at,
+			at, value_text(x, n->in[n->nin - 1]), width);
 	}
 	clock_end(x, w);
 }
@@ -503,7 +515,8 @@ static void write_serving_each(StageCx *x, Cw *w)
 		if (n->op != OP_Collect || attr_int(n, "part"))
 			continue;
 		const Value *v = param_of(x, n);
-		const char *name = arena_printf(x->b->a, "update_%s", (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v));
+		const char *name = arena_printf(
+			x->b->a, "update_%s", (const char *)map_get(&x->layout[REGION_PARAMS].names.of, v));
 		write_one_update(x, w, v, name);
 		table = arena_printf(x->b->a, "%s%s%s", table, *table ? ", " : "", name);
 	}
@@ -534,7 +547,8 @@ void write_serving(StageCx *x, Cw *w)
 void open_servers(StageCx *x, Cw *w)
 {
 	if (pulls(x->s))
-		cw_line(w, "pd_held_open(held, sizeof held / sizeof *held, %s, %s, chief, REPLICAS);", use(x, NAME_ARENA), use(x, NAME_WHICH));
+		cw_line(w, "pd_held_open(held, sizeof held / sizeof *held, %s, %s, chief, REPLICAS);",
+			use(x, NAME_ARENA), use(x, NAME_WHICH));
 	if (x->s->server)
 		cw_line(w, "pd_shares_open(shares, sizeof shares / sizeof *shares, %s);", use(x, NAME_ARENA));
 }

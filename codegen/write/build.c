@@ -91,8 +91,9 @@ const char *origin_text(const Build *b, const Value *v, const Node *n)
 {
 	const Loc *l = v->def ? &v->def->loc : &n->loc;
 
-	return l->node < 0 ? v->name : arena_printf(b->a, "%s, node #%d '%s'%s%s", v->name, l->node, l->name ? l->name : "",
-		l->op ? " " : "", l->op ? l->op : "");
+	return l->node < 0 ? v->name
+	                   : arena_printf(b->a, "%s, node #%d '%s'%s%s", v->name, l->node, l->name ? l->name : "",
+				     l->op ? " " : "", l->op ? l->op : "");
 }
 
 int stage_of_rank(const Build *b, int rank)
@@ -204,12 +205,6 @@ bool stage_has(const Graph *g, OpKind op)
 	return false;
 }
 
-bool pulls(const Stage *s)
-{
-	return stage_has(s->forward, OP_Pull);
-}
+bool pulls(const Stage *s) { return stage_has(s->forward, OP_Pull); }
 
-double timeout_of(const Build *b)
-{
-	return b->c && b->c->timeout > 0 ? b->c->timeout : 60;
-}
+double timeout_of(const Build *b) { return b->c && b->c->timeout > 0 ? b->c->timeout : 60; }

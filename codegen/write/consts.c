@@ -14,11 +14,14 @@ static double float_at(const Value *v, int64_t i)
 static int64_t int_at(const Value *v, int64_t i)
 {
 	switch (v->type.dtype) {
-	case DT_i64: case DT_u64: return ((const int64_t *)v->data)[i];
+	case DT_i64:
+	case DT_u64: return ((const int64_t *)v->data)[i];
 	case DT_i32: return ((const int32_t *)v->data)[i];
 	case DT_u32: return ((const uint32_t *)v->data)[i];
 	case DT_i16: return ((const int16_t *)v->data)[i];
-	case DT_u16: case DT_f16: case DT_bf16: return ((const uint16_t *)v->data)[i];
+	case DT_u16:
+	case DT_f16:
+	case DT_bf16: return ((const uint16_t *)v->data)[i];
 	case DT_i8: return ((const int8_t *)v->data)[i];
 	default: return ((const uint8_t *)v->data)[i];
 	}

@@ -66,10 +66,7 @@ static void put_broken(Cw *w, const char *s)
 	w->indent = indent;
 }
 
-void cw_blank(Cw *w)
-{
-	w->pending = 1;
-}
+void cw_blank(Cw *w) { w->pending = 1; }
 
 static void line(Cw *w, const char *end, const char *fmt, va_list ap)
 {
@@ -77,7 +74,7 @@ static void line(Cw *w, const char *end, const char *fmt, va_list ap)
 
 	buf_vprintf(&b, fmt, ap);
 	buf_puts(&b, end);
-	if (b.n && b.s[0] == '#') {             /* directives stand at the left */
+	if (b.n && b.s[0] == '#') { /* directives stand at the left */
 		const int indent = w->indent;
 		w->indent = 0;
 		start(w);
@@ -181,10 +178,7 @@ void cw_brace(Cw *w)
 	w->indent++;
 }
 
-void cw_end(Cw *w)
-{
-	cw_close(w, "%s", "");
-}
+void cw_end(Cw *w) { cw_close(w, "%s", ""); }
 
 void cw_open(Cw *w, const char *fmt, ...)
 {

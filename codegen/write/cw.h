@@ -7,9 +7,9 @@
 
 typedef struct Cw {
 	Buf *out;
-	int  indent;
-	int  pending;           /* a blank line is due before the next line */
-	bool whole;             /* lines are never broken */
+	int indent;
+	int pending; /* a blank line is due before the next line */
+	bool whole;  /* lines are never broken */
 } Cw;
 
 void cw_line(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -17,16 +17,19 @@ void cw_line(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void cw_stmt(Cw *w, const char *comment, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Statements, one per line of text; the comment goes with the first. */
 void cw_stmts(Cw *w, const char *comment, const char *text);
-void cw_blank(Cw *w);       /* at most one in a row, none before a closing brace */
-void cw_comment(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));     /* wrapped at the margin */
-void cw_func(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));        /* brace on a line of its own */
-void cw_brace(Cw *w);       /* an opening brace alone */
-void cw_end(Cw *w);         /* a closing brace alone */
-void cw_open(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));        /* brace at the end of the line */
-void cw_close(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));       /* what follows the brace */
-void cw_label(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));       /* one step to the left */
+void cw_blank(Cw *w); /* at most one in a row, none before a closing brace */
+void cw_comment(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* wrapped at the margin */
+void cw_func(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));    /* brace on a line of its own */
+void cw_brace(Cw *w);                                                               /* an opening brace alone */
+void cw_end(Cw *w);                                                                 /* a closing brace alone */
+void cw_open(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));    /* brace at the end of the line */
+void cw_close(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));   /* what follows the brace */
+void cw_label(Cw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));   /* one step to the left */
 /* Items of a braced list, packed into lines: begin with cw_open, one call per item, cw_items_end, then cw_close. */
-typedef struct CwItems { Cw *w; Buf line; } CwItems;
+typedef struct CwItems {
+	Cw *w;
+	Buf line;
+} CwItems;
 void cw_item(CwItems *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void cw_items_end(CwItems *l);
 

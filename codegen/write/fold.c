@@ -10,22 +10,23 @@ typedef enum TokenKind { TOKEN_WORD, TOKEN_INT, TOKEN_NUMBER, TOKEN_OP, TOKEN_OP
 /* Text with the blanks before it. OPAQUE: a comment, a string, a line of the preprocessor. */
 typedef struct Token {
 	const char *gap, *s;
-	size_t      ngap, n;
-	TokenKind   kind;
-	bool        result;     /* of a comparison */
+	size_t ngap, n;
+	TokenKind kind;
+	bool result; /* of a comparison */
 } Token;
 
-typedef struct Fold { Arena *a; Token *t; int n, cap; } Fold;
+typedef struct Fold {
+	Arena *a;
+	Token *t;
+	int n, cap;
+} Fold;
 
-static bool word_char(char c)
-{
-	return isalnum((unsigned char)c) || c == '_';
-}
+static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 static bool is(const Fold *f, int i, const char *s)
 {
 	return i >= 0 && i < f->n && f->t[i].kind != TOKEN_OPAQUE && strlen(s) == f->t[i].n &&
-		!strncmp(f->t[i].s, s, f->t[i].n);
+	       !strncmp(f->t[i].s, s, f->t[i].n);
 }
 
 static bool one_of(const Fold *f, int i, const char *const *list)
@@ -52,15 +53,15 @@ static size_t number_length(const char *s)
 	size_t n = 0;
 
 	while (word_char(s[n]) || s[n] == '.' ||
-	       ((s[n] == '+' || s[n] == '-') && n && tolower((unsigned char)s[n - 1]) == 'e'))
+		((s[n] == '+' || s[n] == '-') && n && tolower((unsigned char)s[n - 1]) == 'e'))
 		n++;
 	return n;
 }
 
 static size_t operator_length(const char *s)
 {
-	static const char *const two[] = { "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=",
-		"/=", "%=", "&=", "|=", "^=", "::" };
+	static const char *const two[] = { "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",
+		"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "::" };
 
 	for (size_t i = 0; i < sizeof two / sizeof *two; i++)
 		if (!strncmp(s, two[i], 2))
@@ -106,7 +107,7 @@ static void split(Fold *f, const char *s)
 
 		for (size_t i = 0; i < gap; i++)
 			start |= s[i] == '\n';
-		Token t = { .s = s + gap, .kind = TOKEN_OPAQUE };      /* blanks at the end: before no text */
+		Token t = { .s = s + gap, .kind = TOKEN_OPAQUE }; /* blanks at the end: before no text */
 		if (s[gap])
 			t = next_token(s + gap, start);
 		t.gap = s;
@@ -146,7 +147,7 @@ static bool ends_operand(const Fold *f, int i)
 	if (i < 0 || one_of(f, i, keywords))
 		return false;
 	return f->t[i].kind == TOKEN_WORD || f->t[i].kind == TOKEN_INT || f->t[i].kind == TOKEN_NUMBER ||
-		is(f, i, ")") || is(f, i, "]");
+	       is(f, i, ")") || is(f, i, "]");
 }
 
 /* The bracket that belongs to the one at i; step: 1 or -1; -1: there is none. */
@@ -177,7 +178,7 @@ static int product_start(const Fold *f, int i)
 		if (i < 0)
 			return -1;
 		if (is(f, i - 1, ")") && one_of(f, i - 2, int_types) && is(f, i - 3, "("))
-			i -= 3;         /* a cast */
+			i -= 3; /* a cast */
 		if (!one_of(f, i - 1, product_ops) || !ends_operand(f, i - 2))
 			return is(f, i - 1, ".") || is(f, i - 1, "->") ? -1 : i;
 		i -= 2;
@@ -199,7 +200,7 @@ static bool of_integers(const Fold *f, int i)
 	int depth = 0, k = i;
 
 	if (int_word(f, i - 1) || (f->t[i].kind == TOKEN_INT && int_word(f, i + 2)) ||
-	    (f->t[i - 1].kind == TOKEN_INT && !one_of(f, i - 2, product_ops)))
+		(f->t[i - 1].kind == TOKEN_INT && !one_of(f, i - 2, product_ops)))
 		return true;
 
 	for (; k >= 0 && f->t[k].kind != TOKEN_OPAQUE; k--) {
@@ -209,7 +210,7 @@ static bool of_integers(const Fold *f, int i)
 		depth -= is(f, k, "(") || is(f, k, "[");
 		if (depth < 0 && is(f, k, "["))
 			return true;
-		if (depth < 0 && k > 0 && f->t[k - 1].kind == TOKEN_WORD)      /* a call, or the head of a statement */
+		if (depth < 0 && k > 0 && f->t[k - 1].kind == TOKEN_WORD) /* a call, or the head of a statement */
 			return is(f, k - 1, "for") && one_of(f, k + 1, int_types);
 		depth = depth < 0 ? 0 : depth;
 	}
@@ -230,8 +231,8 @@ static bool by_one(Fold *f, int i)
 		drop(f, i, 2);
 		return true;
 	}
-	if (int_at(f, i, &v) && v == 1 && is(f, i + 1, "*") && !ends_operand(f, i - 1) && !one_of(f, i - 1, product_ops) &&
-	    !is(f, i - 1, "-")) {
+	if (int_at(f, i, &v) && v == 1 && is(f, i + 1, "*") && !ends_operand(f, i - 1) &&
+		!one_of(f, i - 1, product_ops) && !is(f, i - 1, "-")) {
 		f->t[i + 2].gap = f->t[i].gap;
 		f->t[i + 2].ngap = f->t[i].ngap;
 		drop(f, i, 2);
@@ -245,7 +246,8 @@ static bool to_zero(Fold *f, int i)
 {
 	long v;
 	const bool rest = is(f, i, "%") && int_at(f, i + 1, &v) && v == 1;
-	const bool zero = is(f, i, "*") && ends_operand(f, i - 1) && int_at(f, i + 1, &v) && v == 0 && of_integers(f, i);
+	const bool zero =
+		is(f, i, "*") && ends_operand(f, i - 1) && int_at(f, i + 1, &v) && v == 0 && of_integers(f, i);
 	const int from = rest || zero ? product_start(f, i - 1) : -1;
 
 	if (from < 0)
@@ -261,12 +263,12 @@ static bool plus_zero(Fold *f, int i)
 	long v;
 
 	if ((is(f, i, "+") || is(f, i, "-")) && ends_operand(f, i - 1) && int_at(f, i + 1, &v) && v == 0 &&
-	    !one_of(f, i + 2, product_ops) && of_integers(f, i)) {
+		!one_of(f, i + 2, product_ops) && of_integers(f, i)) {
 		drop(f, i, 2);
 		return true;
 	}
 	if (int_at(f, i, &v) && v == 0 && is(f, i + 1, "+") && one_of(f, i - 1, before) &&
-	    (f->t[i + 2].kind == TOKEN_INT || of_integers(f, i))) {
+		(f->t[i + 2].kind == TOKEN_INT || of_integers(f, i))) {
 		f->t[i + 2].gap = f->t[i].gap;
 		f->t[i + 2].ngap = f->t[i].ngap;
 		drop(f, i, 2);
@@ -297,7 +299,7 @@ static bool compared(Fold *f, int i)
 
 	if (!less && !more && !atmost && !atleast)
 		return false;
-	f->t[i].result = true;  /* a constant that the model has chooses nothing: what it leaves out would not be used */
+	f->t[i].result = true; /* a constant that the model has chooses nothing: what it leaves out would not be used */
 	put_int(f, i, less ? v < w : more ? v > w : atmost ? v <= w : v >= w);
 	drop(f, i + 1, 2);
 	return true;
@@ -306,7 +308,8 @@ static bool compared(Fold *f, int i)
 /* The first token from i on that ends an expression, at its depth; or what `stop` is. */
 static int expression_end(const Fold *f, int i, const char *stop)
 {
-	static const char *const open[] = { "(", "[", "{", NULL }, *const end[] = { ")", "]", "}", ",", ";", ":", NULL };
+	static const char *const open[] = { "(", "[", "{", NULL }, *const end[] = { ")", "]", "}", ",", ";", ":",
+		NULL };
 
 	for (int nested = 0; i < f->n; i++) {
 		if (one_of(f, i, open))
@@ -354,7 +357,7 @@ static bool bare(Fold *f, int i)
 		return true;
 	}
 	if (is(f, i, "(") && int_at(f, i + 1, &v) && is(f, i + 2, ")") && f->t[i - 1].kind == TOKEN_OP &&
-	    (cast || !ends_operand(f, i - 1))) {
+		(cast || !ends_operand(f, i - 1))) {
 		put_int(f, i, v);
 		drop(f, i + 1, 2);
 		return true;
@@ -399,8 +402,7 @@ static bool changed(const Fold *f, int from, int to, const char *name)
 		if ((is(f, i, "continue") || is(f, i, "break")) && !inner(f, from, i))
 			return true;
 		else if (is(f, i, name) && (one_of(f, i + 1, writes) || is(f, i - 1, "++") || is(f, i - 1, "--") ||
-		                            is(f, i - 1, "&") ||
-		                       is(f, i - 1, ".") || is(f, i - 1, "->")))
+						   is(f, i - 1, "&") || is(f, i - 1, ".") || is(f, i - 1, "->")))
 			return true;
 	return false;
 }
@@ -410,7 +412,7 @@ static bool collides(const Fold *f, int from, int to)
 {
 	for (int i = from + 1; i < to; i++) {
 		if (f->t[i].kind != TOKEN_WORD ||
-		    !(is(f, i + 1, "=") || is(f, i + 1, "[") || is(f, i + 1, ",") || is(f, i + 1, ";")))
+			!(is(f, i + 1, "=") || is(f, i + 1, "[") || is(f, i + 1, ",") || is(f, i + 1, ";")))
 			continue;
 		const bool declared = f->t[i - 1].kind == TOKEN_WORD || is(f, i - 1, "*") || is(f, i - 1, ",");
 		const char *name = arena_strn(f->a, f->t[i].s, f->t[i].n);
@@ -456,7 +458,7 @@ static int turn_body(const Fold *f, int i, long *from)
 	long to, step = 1;
 
 	if (!is(f, i, "for") || !one_of(f, i + 2, int_types) || !is(f, i + 4, "=") || !int_at(f, i + 5, from) ||
-	    !is(f, i + 6, ";") || !is(f, i + 8, "<") || !int_at(f, i + 9, &to) || !is(f, i + 10, ";"))
+		!is(f, i + 6, ";") || !is(f, i + 8, "<") || !int_at(f, i + 9, &to) || !is(f, i + 10, ";"))
 		return -1;
 	const bool single = is(f, i + 12, "++") && is(f, i + 13, ")");
 
@@ -537,7 +539,7 @@ static bool fold_once(Fold *f, bool loops)
 {
 	for (int i = 1; i < f->n; i++)
 		if (by_one(f, i) || to_zero(f, i) || plus_zero(f, i) || compared(f, i) || chosen(f, i) || bare(f, i) ||
-		    (loops && one_turn(f, i)))
+			(loops && one_turn(f, i)))
 			return true;
 	return false;
 }
@@ -549,7 +551,7 @@ void fold_constants(Buf *text)
 
 	split(&f, copy);
 	join_head(&f);
-	const bool loops = !strstr(copy, "collapse(");  /* of which each counts */
+	const bool loops = !strstr(copy, "collapse("); /* of which each counts */
 	while (fold_once(&f, loops))
 		;
 	buf_clear(text);

@@ -32,8 +32,25 @@ static bool has_f64(const Node *n)
 static Holes *standard_holes(Arena *a, bool f64)
 {
 	static const char *const math[] = {
-		"exp", "tanh", "log", "log1p", "expm1", "sqrt", "erf", "pow", "fabs", "fmax", "fmin", "fmod", "cos", "sin", "tan",
-		"floor", "ceil", "round", "rint",
+		"exp",
+		"tanh",
+		"log",
+		"log1p",
+		"expm1",
+		"sqrt",
+		"erf",
+		"pow",
+		"fabs",
+		"fmax",
+		"fmin",
+		"fmod",
+		"cos",
+		"sin",
+		"tan",
+		"floor",
+		"ceil",
+		"round",
+		"rint",
 	};
 	Holes *h = NEW(a, Holes);
 
@@ -79,7 +96,7 @@ static void declare(Kernels *k, Buf *host)
 {
 	if (!host->n)
 		bug("a GPU template without PD_HOST");
-	for (size_t i = 0; i < host->n - 1; i++) {      /* on one line, without the last line's end */
+	for (size_t i = 0; i < host->n - 1; i++) { /* on one line, without the last line's end */
 		const char c = host->s[i], next = i + 2 < host->n ? host->s[i + 1] : 0;
 		if (isspace((unsigned char)c) && (isspace((unsigned char)next) || next == ',' || next == ')'))
 			continue;
@@ -121,7 +138,7 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 	if (k->cuda && k->suffix)
 		wish = arena_printf(k->a, "%s%s", wish, k->suffix);
 	name = wish;
-	h->name = "NAME";                       /* the same text whatever the name: that is what is compared */
+	h->name = "NAME"; /* the same text whatever the name: that is what is compared */
 	if (!tmpl_fill(&b, NULL, file, text, h, more, k->d))
 		return buf_free(&b), NULL;
 	const char *known = map_get(&k->name_of, buf_str(&b));
@@ -164,7 +181,8 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	if (k->cuda)
 		nk->k = vendor ? &op->vendor : &op->cuda;
 	else
-		nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref : &op->cpu;
+		nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref
+		                                                                                   : &op->cpu;
 	nk->h = NEW(k->a, Holes);
 	nk->h->arena = k->a;
 	if (k->cuda && (f64 || (!nk->k->file && !nk->k->call))) {
@@ -222,10 +240,7 @@ void kernels_head(const Kernels *k, Buf *out, bool reproducible)
 
 /* ---- statements ---- */
 
-static const char *operand(const Place *p, const Value *v)
-{
-	return v ? p->value(p->cx, v) : "NULL";
-}
+static const char *operand(const Place *p, const Value *v) { return v ? p->value(p->cx, v) : "NULL"; }
 
 /* One $ name at s (behind the $); *used gets its length. */
 static const char *dollar(Kernels *k, const NodeKernel *nk, const Node *n, const char *s, const Place *p, size_t *used)

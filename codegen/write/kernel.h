@@ -9,24 +9,24 @@
 /* What is known of one node's kernel. */
 typedef struct NodeKernel {
 	const Kernel *k;
-	Holes        *h;
-	const char   *name;     /* of the C function; NULL when there is no template */
-	const char   *call;     /* pattern of the statement */
-	const char   *object;   /* type of the library object that the statement names; NULL: it names none */
+	Holes *h;
+	const char *name;   /* of the C function; NULL when there is no template */
+	const char *call;   /* pattern of the statement */
+	const char *object; /* type of the library object that the statement names; NULL: it names none */
 } NodeKernel;
 
 typedef struct Kernels {
-	Arena      *a;
-	Map         name_of;    /* text with NAME left out -> name */
-	Map         used;       /* names */
-	Map         of;         /* Node -> NodeKernel */
-	Map         heads;      /* comments of templates' heads that are out already */
-	Buf         out;        /* the functions, in order of first use */
-	Buf         heads_of;   /* GPU: the functions' declarations */
-	bool        cuda;
-	bool        products;   /* GPU: some kernel calls pd_gemm or its like */
-	const char *suffix;     /* GPU, of names: several files of kernels go into one program; NULL: one does */
-	Diag       *d;
+	Arena *a;
+	Map name_of;  /* text with NAME left out -> name */
+	Map used;     /* names */
+	Map of;       /* Node -> NodeKernel */
+	Map heads;    /* comments of templates' heads that are out already */
+	Buf out;      /* the functions, in order of first use */
+	Buf heads_of; /* GPU: the functions' declarations */
+	bool cuda;
+	bool products;      /* GPU: some kernel calls pd_gemm or its like */
+	const char *suffix; /* GPU, of names: several files of kernels go into one program; NULL: one does */
+	Diag *d;
 } Kernels;
 
 void kernels_init(Kernels *k, Arena *a, Diag *d, bool cuda);
@@ -39,9 +39,9 @@ void kernels_head(const Kernels *k, Buf *out, bool reproducible);
 
 /* How the values of a node are called at the place of a statement. */
 typedef struct Place {
-	void       *cx;
+	void *cx;
 	const char *(*value)(void *cx, const Value *v);
-	const char *(*object)(void *cx, const Node *n);     /* the node's library object */
+	const char *(*object)(void *cx, const Node *n); /* the node's library object */
 	const char *(*scratch)(void *cx);
 	const char *(*microbatch)(void *cx);
 } Place;

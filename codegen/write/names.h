@@ -7,8 +7,8 @@
 
 typedef struct Names {
 	Arena *arena;
-	Map    used;            /* C name -> itself */
-	Map    of;              /* Value, Node ... -> C name */
+	Map used; /* C name -> itself */
+	Map of;   /* Value, Node ... -> C name */
 } Names;
 
 /* Names that the emitted file itself uses are taken from the start. */

@@ -32,10 +32,7 @@ int owner_of_update(const Stage *s, const Node *update)
 	return -1;
 }
 
-bool updates(const Node *n)
-{
-	return (optab[n->op]->flags & OP_UPDATE) && n->in[0]->kind == VAL_PARAM;
-}
+bool updates(const Node *n) { return (optab[n->op]->flags & OP_UPDATE) && n->in[0]->kind == VAL_PARAM; }
 
 int owning_replica(const Stage *s, const Value *v)
 {

@@ -7,17 +7,19 @@
 enum { MAXNEST = 32, MAXDEPTH = 8 };
 
 typedef struct Fill {
-	Buf         *out;
-	const char  *file;
-	int          line;
+	Buf *out;
+	const char *file;
+	int line;
 	const Holes *scope[2];
-	Diag        *d;
-	bool         failed;
-	bool         comment;               /* inside of a block comment that began on an earlier line */
-	const Hole  *open[MAXDEPTH];        /* holes being replaced: they do not stand for themselves again */
-	int          nopen;
-	struct { bool outer, taken, active; } nest[MAXNEST];
-	int          n;
+	Diag *d;
+	bool failed;
+	bool comment;               /* inside of a block comment that began on an earlier line */
+	const Hole *open[MAXDEPTH]; /* holes being replaced: they do not stand for themselves again */
+	int nopen;
+	struct {
+		bool outer, taken, active;
+	} nest[MAXNEST];
+	int n;
 } Fill;
 
 static void fault(Fill *f, const char *what, const char *at, size_t n)
@@ -27,10 +29,7 @@ static void fault(Fill *f, const char *what, const char *at, size_t n)
 	f->failed = true;
 }
 
-static bool is_word(char c)
-{
-	return isalnum((unsigned char)c) || c == '_';
-}
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 static size_t word_length(const char *s)
 {
@@ -54,7 +53,10 @@ static const Hole *find(const Fill *f, const char *s, size_t n)
 
 /* ---- #if: integer expressions, C's precedence ---- */
 
-typedef struct Expr { Fill *f; const char *p, *end; } Expr;
+typedef struct Expr {
+	Fill *f;
+	const char *p, *end;
+} Expr;
 
 static int64_t expr_or(Expr *e);
 
@@ -90,7 +92,7 @@ static int64_t expr_defined(Expr *e)
 
 static int64_t expr_primary(Expr *e)
 {
-	if (accept(e, "("))  {
+	if (accept(e, "(")) {
 		const int64_t v = expr_or(e);
 		if (!accept(e, ")"))
 			fault(e->f, "no ) at", e->p, (size_t)(e->end - e->p));
@@ -215,10 +217,7 @@ static bool condition(Fill *f, const char *s, const char *end)
 
 /* ---- lines ---- */
 
-static bool active(const Fill *f)
-{
-	return f->n == 0 || f->nest[f->n - 1].active;
-}
+static bool active(const Fill *f) { return f->n == 0 || f->nest[f->n - 1].active; }
 
 static void begin_if(Fill *f, const char *s, const char *end)
 {
@@ -294,8 +293,7 @@ static size_t literal_length(Fill *f, const char *s, const char *end)
 		return (size_t)(p - s) + (p < end);
 	}
 	if (isdigit((unsigned char)*s) || (*s == '.' && s + 1 < end && isdigit((unsigned char)s[1]))) {
-		while (p < end && (is_word(*p) || *p == '.' ||
-		       ((*p == '+' || *p == '-') && strchr("eEpP", p[-1]))))
+		while (p < end && (is_word(*p) || *p == '.' || ((*p == '+' || *p == '-') && strchr("eEpP", p[-1]))))
 			p++;
 		return (size_t)(p - s);
 	}
@@ -440,10 +438,7 @@ const char *embedded_text(const char *name)
 	return NULL;
 }
 
-void tmpl_dir(const char *dir)
-{
-	dir_of_templates = dir;
-}
+void tmpl_dir(const char *dir) { dir_of_templates = dir; }
 
 static const char *template_file(Arena *a, const char *file)
 {
@@ -494,8 +489,8 @@ const char *tmpl_text(Arena *a, const char *file)
 			line--;
 		if (!part || (line > text && line[-1] != '\n'))
 			return NULL;
-		text = arena_printf(a, "%.*s%s%s", (int)(line - text), text, indented(a, part + tmpl_head(part), (int)(at - line)),
-		                    end + 1 + (end[1] == '\n'));
+		text = arena_printf(a, "%.*s%s%s", (int)(line - text), text,
+			indented(a, part + tmpl_head(part), (int)(at - line)), end + 1 + (end[1] == '\n'));
 	}
 	return text;
 }

@@ -13,13 +13,13 @@
 
 /* Files that the build embeds: templates of the ops, sources of the runtime, frames of the build folder. */
 typedef struct Embedded {
-	const char *name;           /* "ops/reduce/reduce.cpu.c", "runtime/pd.h", "codegen/frames/Makefile.in" */
+	const char *name; /* "ops/reduce/reduce.cpu.c", "runtime/pd.h", "codegen/frames/Makefile.in" */
 	const char *text;
 } Embedded;
 extern const Embedded embedded[];
 extern const int nembedded;
 
-const char *embedded_text(const char *name);        /* NULL: no such file */
+const char *embedded_text(const char *name); /* NULL: no such file */
 
 /* --templates=DIR: read templates from DIR (as ir/ops: DIR/family/file) instead; NULL: embedded ones. */
 void tmpl_dir(const char *dir);

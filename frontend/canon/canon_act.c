@@ -7,16 +7,10 @@
 
 /* ---- building ---- */
 
-static Value *un(Import *im, OpKind op, Value *x)
-{
-	return canon_emit1(im, op, NULL, x, NULL, NULL);
-}
+static Value *un(Import *im, OpKind op, Value *x) { return canon_emit1(im, op, NULL, x, NULL, NULL); }
 
 /* c, a scalar of x's type */
-static Value *like(Import *im, const Value *x, double c)
-{
-	return canon_scalar(im, x->type.dtype, c);
-}
+static Value *like(Import *im, const Value *x, double c) { return canon_scalar(im, x->type.dtype, c); }
 
 static Value *tri(Import *im, OpKind op, Value *x, Value *y, Value *z)
 {
@@ -26,10 +20,7 @@ static Value *tri(Import *im, OpKind op, Value *x, Value *y, Value *z)
 	return out[0];
 }
 
-static Value *pick(Import *im, Value *cond, Value *yes, Value *no)
-{
-	return tri(im, OP_Where, cond, yes, no);
-}
+static Value *pick(Import *im, Value *cond, Value *yes, Value *no) { return tri(im, OP_Where, cond, yes, no); }
 
 /* y is output 0 of n and is called so. */
 static bool result(Import *im, const OnnxNode *n, Value *y)
@@ -85,10 +76,11 @@ bool canon_prelu(Import *im, const OnnxNode *n)
 		slope = canon_reshape_to(im, slope, x->type.rank - 1, dim, NULL);
 	}
 	if (!shape_broadcast(&x->type, &slope->type, &sum) || !shape_eq(&sum, &x->type))
-		return diag_error(im->d, im->b.loc, 304, "PRelu: the slope must broadcast to X: X is %s, the slope is %s",
+		return diag_error(im->d, im->b.loc, 304,
+			"PRelu: the slope must broadcast to X: X is %s, the slope is %s",
 			str_shape(im->d->scratch, &x->type), str_shape(im->d->scratch, &slope->type));
 	if (!dtype_float(x->type.dtype) && !dtype_signed(x->type.dtype) && x->type.dtype != DT_bool)
-		return result(im, n, x);        /* never below zero */
+		return result(im, n, x); /* never below zero */
 	return result(im, n, canon_binary(im, OP_PRelu, x, slope));
 }
 
@@ -106,7 +98,8 @@ bool canon_selu(Import *im, const OnnxNode *n)
 	if (!x)
 		return false;
 	Value *alpha = like(im, x, onnx_float(n, "alpha", 1.67326319217681884765625));
-	return result(im, n, tri(im, OP_Selu, x, alpha, like(im, x, onnx_float(n, "gamma", 1.05070102214813232421875))));
+	return result(
+		im, n, tri(im, OP_Selu, x, alpha, like(im, x, onnx_float(n, "gamma", 1.05070102214813232421875))));
 }
 
 /* max(0, x) + min(0, alpha (exp(x / alpha) - 1)) */
@@ -118,7 +111,8 @@ bool canon_celu(Import *im, const OnnxNode *n)
 	if (!x)
 		return false;
 	if (!(fabs(alpha) >= FLT_MIN && fabs(alpha) <= FLT_MAX))
-		return diag_error(im->d, im->b.loc, 302, "Celu: alpha is %g, it divides and must be finite and not 0", alpha);
+		return diag_error(
+			im->d, im->b.loc, 302, "Celu: alpha is %g, it divides and must be finite and not 0", alpha);
 	return result(im, n, canon_binary(im, OP_Celu, x, like(im, x, alpha)));
 }
 
@@ -194,8 +188,8 @@ bool canon_hardmax(Import *im, const OnnxNode *n)
 	const bool matrix = im->opset < 13;
 	int64_t axis = onnx_int(n, "axis", matrix ? 1 : -1), dim[MAXRANK] = { 1, 1 };
 	if (axis < -rank || axis >= rank + matrix)
-		return diag_error(im->d, im->b.loc, 302, "Hardmax: axis %lld is outside [%d, %d), X has rank %d", (long long)axis,
-			-rank, rank + matrix, rank);
+		return diag_error(im->d, im->b.loc, 302, "Hardmax: axis %lld is outside [%d, %d), X has rank %d",
+			(long long)axis, -rank, rank + matrix, rank);
 	axis += axis < 0 ? rank : 0;
 	if (matrix) {
 		for (int i = 0; i < rank; i++)
@@ -205,7 +199,8 @@ bool canon_hardmax(Import *im, const OnnxNode *n)
 	}
 	const int64_t size = x->type.dim[axis];
 	if (size > 1 << 24)
-		return diag_error(im->d, im->b.loc, 302, "Hardmax over %lld elements, the most is %d", (long long)size, 1 << 24);
+		return diag_error(
+			im->d, im->b.loc, 302, "Hardmax over %lld elements, the most is %d", (long long)size, 1 << 24);
 
 	Type t = { .dtype = DT_i64, .rank = x->type.rank };
 	int64_t *place = NEWN(im->a, int64_t, size);
@@ -233,7 +228,7 @@ bool canon_is_inf(Import *im, const OnnxNode *n)
 	if (!x)
 		return false;
 	if (!up && !down)
-		return result(im, n, canon_binary(im, OP_Less, x, x));   /* never */
+		return result(im, n, canon_binary(im, OP_Less, x, x)); /* never */
 	if (up && down)
 		return result(im, n, canon_binary(im, OP_Equal, un(im, OP_Abs, x), like(im, x, HUGE_VAL)));
 	return result(im, n, canon_binary(im, OP_Equal, x, like(im, x, up ? HUGE_VAL : -HUGE_VAL)));
@@ -248,7 +243,8 @@ bool canon_bit_shift(Import *im, const OnnxNode *n)
 		return false;
 	if (!left && strcmp(way, "RIGHT"))
 		return diag_error(im->d, im->b.loc, 302, "BitShift: direction is '%s', it must be LEFT or RIGHT", way);
-	return result(im, n, canon_binary(im, left ? OP_ShiftLeft : OP_ShiftRight, onnx_in(im, n, 0), onnx_in(im, n, 1)));
+	return result(
+		im, n, canon_binary(im, left ? OP_ShiftLeft : OP_ShiftRight, onnx_in(im, n, 0), onnx_in(im, n, 1)));
 }
 
 bool canon_cast_like(Import *im, const OnnxNode *n)

@@ -7,11 +7,11 @@
 #include "canon.h"
 
 typedef struct Attn {
-	int64_t batch, qheads, heads, qlen, len, past;  /* len: keys, the cached ones included */
-	DType   t;
+	int64_t batch, qheads, heads, qlen, len, past; /* len: keys, the cached ones included */
+	DType t;
 } Attn;
 
-static Value *op1(Import *im, OpKind op, Value *x)           { return canon_emit1(im, op, NULL, x, NULL, NULL); }
+static Value *op1(Import *im, OpKind op, Value *x) { return canon_emit1(im, op, NULL, x, NULL, NULL); }
 static Value *op2(Import *im, OpKind op, Value *x, Value *y) { return canon_emit1(im, op, NULL, x, y, NULL); }
 
 static Value *op3(Import *im, OpKind op, Value *x, Value *y, Value *z)
@@ -37,8 +37,10 @@ static Value *by_head(Import *im, const OnnxNode *n, size_t i, const char *heads
 	if (t->rank == 4)
 		return x;
 	if (t->rank != 3 || h < 1 || t->dim[2] % h) {
-		diag_error(im->d, im->b.loc, 303, "operand %zu is %s with %s %lld: it must have rank 4, or rank 3 with a last "
-			"dimension that the heads divide", i, str_type(im->d->scratch, t), heads, (long long)h);
+		diag_error(im->d, im->b.loc, 303,
+			"operand %zu is %s with %s %lld: it must have rank 4, or rank 3 with a last "
+			"dimension that the heads divide",
+			i, str_type(im->d->scratch, t), heads, (long long)h);
 		return NULL;
 	}
 	return canon_swap(im, shaped(im, x, t->dim[0], t->dim[1], h, t->dim[2] / h), 1, 2);
@@ -77,10 +79,7 @@ static Value *barred(Import *im, const Attn *s, Value *allowed)
 	return op3(im, OP_Where, allowed, canon_scalar(im, s->t, 0), canon_scalar(im, s->t, -HUGE_VAL));
 }
 
-static Value *plus(Import *im, Value *bias, Value *x)
-{
-	return bias ? op2(im, OP_Add, bias, x) : x;
-}
+static Value *plus(Import *im, Value *bias, Value *x) { return bias ? op2(im, OP_Add, bias, x) : x; }
 
 /* 0, 1, ... n-1 as i64[shape] */
 static Value *counting(Import *im, int64_t n, const char *name, int64_t rows, int64_t columns)
@@ -99,7 +98,7 @@ static Value *mask_bias(Import *im, const Attn *s, Value *mask)
 
 	if (last < 0 || mask->type.dim[last] >= s->len || mask->type.dim[last] == 1)
 		return x;
-	void *at = canon_attr_of(im, OP_Pad);       /* keys beyond the mask are barred */
+	void *at = canon_attr_of(im, OP_Pad); /* keys beyond the mask are barred */
 	int64_t *pads = NEWN(im->a, int64_t, 2 * mask->type.rank);
 	pads[2 * last + 1] = s->len - mask->type.dim[last];
 	canon_put_ints(OP_Pad, at, "pads", (Ints){ 2 * mask->type.rank, pads });
@@ -119,21 +118,26 @@ static void biases(Import *im, const OnnxNode *n, const Attn *s, Value *mask, Va
 		valid = shaped(im, valid, s->batch, 1, 1, 1);
 	if (causal || left >= 0 || right >= 0) {
 		Value *i = counting(im, s->qlen, "queries", s->qlen, 1), *j = counting(im, s->len, "keys", 1, s->len);
-		Value *first = valid && !s->past ? op2(im, OP_Sub, valid, canon_scalar(im, DT_i64, (double)s->qlen)) :
-			canon_scalar(im, DT_i64, (double)s->past);
+		Value *first = valid && !s->past ? op2(im, OP_Sub, valid, canon_scalar(im, DT_i64, (double)s->qlen))
+		                                 : canon_scalar(im, DT_i64, (double)s->past);
 
 		i = op2(im, OP_Add, i, first);
 		if (causal)
 			*bias = plus(im, *bias, barred(im, s, op2(im, OP_LessOrEqual, j, i)));
 		if (left >= 0)
-			*bias = plus(im, *bias, barred(im, s, op2(im, OP_GreaterOrEqual, j,
-				op2(im, OP_Sub, i, canon_scalar(im, DT_i64, (double)left)))));
+			*bias = plus(im, *bias,
+				barred(im, s,
+					op2(im, OP_GreaterOrEqual, j,
+						op2(im, OP_Sub, i, canon_scalar(im, DT_i64, (double)left)))));
 		if (right >= 0)
-			*bias = plus(im, *bias, barred(im, s, op2(im, OP_LessOrEqual, j,
-				op2(im, OP_Add, i, canon_scalar(im, DT_i64, (double)right)))));
+			*bias = plus(im, *bias,
+				barred(im, s,
+					op2(im, OP_LessOrEqual, j,
+						op2(im, OP_Add, i, canon_scalar(im, DT_i64, (double)right)))));
 	}
 	if (valid)
-		*bias = plus(im, *bias, barred(im, s, op2(im, OP_Less, counting(im, s->len, "keys", 1, s->len), valid)));
+		*bias = plus(
+			im, *bias, barred(im, s, op2(im, OP_Less, counting(im, s->len, "keys", 1, s->len), valid)));
 }
 
 /* Which rows of the bias leave any key; NULL when all do and that is known. */
@@ -173,7 +177,7 @@ static Value *weights(Import *im, const OnnxNode *n, Value *score, Value *bias)
 		if (mode == 2)
 			onnx_bind(im, n, 3, op2(im, OP_Add, score, bias));
 		open = open_rows(im, bias);
-		if (open)       /* no row may be -inf all over: the softmax of it is no number, and so is its gradient */
+		if (open) /* no row may be -inf all over: the softmax of it is no number, and so is its gradient */
 			bias = op2(im, OP_Max, bias, canon_scalar(im, bias->type.dtype, -FLT_MAX / 2));
 		score = op2(im, OP_Add, score, bias);
 	} else if (mode == 2) {
@@ -194,12 +198,14 @@ static bool fits(Import *im, const Attn *s, const Value *q, const Value *k, cons
 	const int64_t *a = q->type.dim, *b = k->type.dim, *c = v->type.dim;
 
 	if (a[0] == b[0] && b[0] == c[0] && b[1] == c[1] && b[2] == c[2] && a[3] == b[3] && s->heads > 0 &&
-	    s->qheads % s->heads == 0 && q->type.dtype == k->type.dtype && k->type.dtype == v->type.dtype &&
-	    dtype_float(q->type.dtype))
+		s->qheads % s->heads == 0 && q->type.dtype == k->type.dtype && k->type.dtype == v->type.dtype &&
+		dtype_float(q->type.dtype))
 		return true;
-	return diag_error(im->d, im->b.loc, 303, "Q is %s, K is %s, V is %s ([batch, heads, length, size], caches included): "
+	return diag_error(im->d, im->b.loc, 303,
+		"Q is %s, K is %s, V is %s ([batch, heads, length, size], caches included): "
 		"batch, the heads and lengths of K and V, and the sizes of Q and K must be equal, and key heads must divide query heads",
-		str_type(im->d->scratch, &q->type), str_type(im->d->scratch, &k->type), str_type(im->d->scratch, &v->type));
+		str_type(im->d->scratch, &q->type), str_type(im->d->scratch, &k->type),
+		str_type(im->d->scratch, &v->type));
 }
 
 bool canon_attention(Import *im, const OnnxNode *n)
@@ -236,8 +242,8 @@ bool canon_attention(Import *im, const OnnxNode *n)
 		return false;
 	y = canon_emit1(im, OP_MatMul, NULL, y, v, flat ? NULL : canon_out_name(n));
 	if (flat && !im->b.failed)
-		y = canon_reshape_to(im, canon_swap(im, y, 1, 2), 3, (int64_t[]){ s.batch, s.qlen, s.qheads * y->type.dim[3] },
-			canon_out_name(n));
+		y = canon_reshape_to(im, canon_swap(im, y, 1, 2), 3,
+			(int64_t[]){ s.batch, s.qlen, s.qheads * y->type.dim[3] }, canon_out_name(n));
 	onnx_bind(im, n, 0, y);
 	return !im->b.failed;
 }

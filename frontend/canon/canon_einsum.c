@@ -11,10 +11,7 @@
 
 /* ---- labels ---- */
 
-static int letter(char c)
-{
-	return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? 26 + c - 'a' : -1;
-}
+static int letter(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? 26 + c - 'a' : -1; }
 
 static const char *label_name(const Ein *e, int l)
 {
@@ -56,11 +53,13 @@ static bool parse_term(Ein *e, const char *s, int len, int ell, Term *t, int *le
 			for (int k = 0; k < ell && t->n < LABELS; k++)
 				t->label[t->n++] = LETTERS + MAXRANK - ell + k;
 		} else {
-			const char *what = arena_printf(e->im->a, isprint((unsigned char)s[i]) ? "'%c'" : "byte 0x%02x",
-				(unsigned char)s[i]);
+			const char *what = arena_printf(
+				e->im->a, isprint((unsigned char)s[i]) ? "'%c'" : "byte 0x%02x", (unsigned char)s[i]);
 
-			return ein_refuse(e, arena_printf(e->im->a, "%s is no label: letters, one '...' in a term, ',' and '->' "
-				"are read", what));
+			return ein_refuse(e, arena_printf(e->im->a,
+						     "%s is no label: letters, one '...' in a term, ',' and '->' "
+						     "are read",
+						     what));
 		}
 		if (*letters > LABELS)
 			return ein_refuse(e, arena_printf(e->im->a, "a term of more than %d labels", LABELS));
@@ -81,8 +80,9 @@ static bool take_sizes(Ein *e, int i)
 			e->dim[l] = d;
 			e->owner[l] = i;
 		} else if (e->dim[l] != d && (l < LETTERS || d != 1)) {
-			return ein_refuse(e, arena_printf(e->im->a, "%s is %lld in operand %d and %lld in operand %d",
-				label_name(e, l), (long long)e->dim[l], e->owner[l], (long long)d, i));
+			return ein_refuse(
+				e, arena_printf(e->im->a, "%s is %lld in operand %d and %lld in operand %d",
+					   label_name(e, l), (long long)e->dim[l], e->owner[l], (long long)d, i));
 		}
 		e->count[l]++;
 	}
@@ -99,9 +99,10 @@ static bool parse_operand(Ein *e, int i)
 	if (!parse_term(e, e->text[i], e->len[i], -1, t, &letters, &dots))
 		return false;
 	if (dots ? letters > x->rank : letters != x->rank)
-		return ein_refuse(e, arena_printf(e->im->a, "term %d '%.*s' has %d label%s%s, operand %d is %s of rank %d", i,
-			e->len[i], e->text[i], letters, letters == 1 ? "" : "s", dots ? " and an ellipsis" : "", i,
-			str_type(e->im->d->scratch, x), x->rank));
+		return ein_refuse(
+			e, arena_printf(e->im->a, "term %d '%.*s' has %d label%s%s, operand %d is %s of rank %d", i,
+				   e->len[i], e->text[i], letters, letters == 1 ? "" : "s",
+				   dots ? " and an ellipsis" : "", i, str_type(e->im->d->scratch, x), x->rank));
 	if (dots && x->rank - letters > e->ell)
 		e->ell = x->rank - letters;
 	return parse_term(e, e->text[i], e->len[i], x->rank - letters, t, &letters, &dots) && take_sizes(e, i);
@@ -135,7 +136,8 @@ static bool parse_output(Ein *e, const char *s)
 			return ein_refuse(e, arena_printf(e->im->a, "the output has %s twice", label_name(e, l)));
 	}
 	if (e->out.n > MAXRANK)
-		return ein_refuse(e, arena_printf(e->im->a, "the output has rank %d, the most is %d", e->out.n, MAXRANK));
+		return ein_refuse(
+			e, arena_printf(e->im->a, "the output has rank %d, the most is %d", e->out.n, MAXRANK));
 	return true;
 }
 
@@ -168,8 +170,8 @@ static bool parse(Ein *e, const OnnxNode *n)
 		s = stop;
 	}
 	if (terms != e->nin)
-		return ein_refuse(e, arena_printf(e->im->a, "%d term%s, the node has %d operand%s", terms, terms == 1 ? "" : "s",
-			e->nin, e->nin == 1 ? "" : "s"));
+		return ein_refuse(e, arena_printf(e->im->a, "%d term%s, the node has %d operand%s", terms,
+					     terms == 1 ? "" : "s", e->nin, e->nin == 1 ? "" : "s"));
 	for (int i = 0; i < e->nin; i++)
 		if (!parse_operand(e, i))
 			return false;
@@ -281,7 +283,8 @@ static void diagonal(Ein *e, Term *t, int i, int j)
 		at[k] = k * (d + 1);
 	void *attr = canon_attr_of(e->im, OP_Gather);
 	canon_put_int(OP_Gather, attr, "axis", i);
-	t->v = canon_emit1(e->im, OP_Gather, attr, t->v, module_const(e->im->m, NULL, type_make(DT_i64, 1, &d), at), NULL);
+	t->v = canon_emit1(
+		e->im, OP_Gather, attr, t->v, module_const(e->im->m, NULL, type_make(DT_i64, 1, &d), at), NULL);
 }
 
 /* Drops axes of 1 that meet larger ones of the ellipsis, takes diagonals. */
@@ -325,7 +328,8 @@ bool canon_einsum(Import *im, const OnnxNode *n)
 
 		e.in[i].v = onnx_in(im, n, (size_t)i);
 		if (t->dtype == DT_bool || t->dtype != t0->dtype)
-			return diag_error(im->d, im->b.loc, 302, "takes numbers of one type: operand 0 is %s, operand %d is %s",
+			return diag_error(im->d, im->b.loc, 302,
+				"takes numbers of one type: operand 0 is %s, operand %d is %s",
 				str_type(im->d->scratch, t0), i, str_type(im->d->scratch, t));
 	}
 	if (!parse(&e, n))

@@ -7,9 +7,12 @@
 
 static bool batch_fault(Import *im, const char *operand, int64_t was, int64_t is)
 {
-	diag_error(im->d, im->b.loc, 209, "%s was exported at batch %lld: it cannot be told what it is where an axis of %lld "
-		"becomes one of %lld", operand, (long long)im->from, (long long)was, (long long)is);
-	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
+	diag_error(im->d, im->b.loc, 209,
+		"%s was exported at batch %lld: it cannot be told what it is where an axis of %lld "
+		"becomes one of %lld",
+		operand, (long long)im->from, (long long)was, (long long)is);
+	diag_note(im->d, im->b.loc,
+		"export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
 		"--micro-batch %lld",
 		(long long)im->from);
 	return false;
@@ -50,7 +53,8 @@ static bool follow_batch(Import *im, const OnnxNode *n, Value **in, int k, int64
 			const int64_t was = old[i]->dim[a], is = in[i]->type.dim[a];
 
 			for (int j = a == axis; was != is && j < k; j++)
-				if (old[j]->dim[a] == was && in[j]->type.dim[a] == was && !stretch(im, n, &in[j], (size_t)j, a, is))
+				if (old[j]->dim[a] == was && in[j]->type.dim[a] == was &&
+					!stretch(im, n, &in[j], (size_t)j, a, is))
 					return false;
 		}
 	return true;
@@ -61,7 +65,7 @@ bool canon_gather_elements(Import *im, const OnnxNode *n)
 	Value *in[2] = { onnx_in(im, n, 0), onnx_in(im, n, 1) };
 
 	return canon_need(im, n, 2) && follow_batch(im, n, in, 2, onnx_int(n, "axis", 0)) &&
-		canon_emit_bind(im, n, OP_GatherElements, canon_attrs_by_name(im, n, OP_GatherElements), 2, in);
+	       canon_emit_bind(im, n, OP_GatherElements, canon_attrs_by_name(im, n, OP_GatherElements), 2, in);
 }
 
 /* ---- operators ---- */
@@ -74,8 +78,8 @@ bool canon_scatter(Import *im, const OnnxNode *n)
 
 	if (!canon_need(im, n, 3))
 		return false;
-	if (in[0]->type.rank && !in[2]->type.rank && (op == OP_ScatterElements || in[1]->type.rank != 1 ||
-	    in[0]->type.rank != in[1]->type.dim[0]))
+	if (in[0]->type.rank && !in[2]->type.rank &&
+		(op == OP_ScatterElements || in[1]->type.rank != 1 || in[0]->type.rank != in[1]->type.dim[0]))
 		return diag_error(im->d, im->b.loc, 304, "%s: updates %s are a scalar, indices %s are %s", n->op_type,
 			in[2]->name, in[1]->name, str_type(im->d->scratch, &in[1]->type));
 	if (op == OP_ScatterElements && !follow_batch(im, n, in, 3, onnx_int(n, "axis", 0)))
@@ -171,7 +175,7 @@ bool canon_nonzero(Import *im, const OnnxNode *n)
 	const int rank = x->type.rank ? x->type.rank : 1;
 	for (int64_t i = 0; i < type_numel(&x->type); i++)
 		count += nonzero(x, i);
-	int64_t *v = NEWN(im->a, int64_t, rank * count + 1);
+	int64_t *v = NEWN(im->a, int64_t, rank *count + 1);
 	for (int64_t i = 0; i < type_numel(&x->type); i++) {
 		if (!nonzero(x, i))
 			continue;
@@ -180,7 +184,8 @@ bool canon_nonzero(Import *im, const OnnxNode *n)
 			v[d * count + k] = rest % x->type.dim[d];
 		k++;
 	}
-	onnx_bind(im, n, 0, module_const(im->m, canon_out_name(n), type_make(DT_i64, 2, (int64_t[]){ rank, count }), v));
+	onnx_bind(
+		im, n, 0, module_const(im->m, canon_out_name(n), type_make(DT_i64, 2, (int64_t[]){ rank, count }), v));
 	return true;
 }
 
@@ -201,7 +206,8 @@ bool canon_compress(Import *im, const OnnxNode *n)
 		x = canon_reshape_to(im, x, 1, (int64_t[]){ type_numel(&x->type) }, NULL);
 	const int64_t ax = axis + (axis < 0 ? x->type.rank : 0), len = type_numel(&take->type);
 	if (ax < 0 || ax >= x->type.rank)
-		return diag_error(im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, &x->type));
+		return diag_error(
+			im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, &x->type));
 	if (len > x->type.dim[ax])
 		return diag_error(im->d, im->b.loc, 302, "the condition has %lld elements, axis %lld of %s has %lld",
 			(long long)len, (long long)ax, x->name, (long long)x->type.dim[ax]);
@@ -223,7 +229,8 @@ bool canon_eye_like(Import *im, const OnnxNode *n)
 		return false;
 	Type t = x->type;
 	if (t.rank != 2)
-		return diag_error(im->d, im->b.loc, 302, "%s is %s, rank 2 is needed", x->name, str_type(im->d->scratch, &t));
+		return diag_error(
+			im->d, im->b.loc, 302, "%s is %s, rank 2 is needed", x->name, str_type(im->d->scratch, &t));
 	if (onnx_attr(n, "dtype")) {
 		const int64_t number = onnx_int(n, "dtype", 0);
 		t.dtype = number < 0 || number > INT32_MAX ? DT_NONE : dtype_from_onnx((int)number);
@@ -233,7 +240,8 @@ bool canon_eye_like(Import *im, const OnnxNode *n)
 		return diag_error(im->d, im->b.loc, 302, "dtype %lld is no element type for EyeLike",
 			(long long)onnx_int(n, "dtype", dtype_onnx(t.dtype)));
 	if (type_bytes(&t) > (int64_t)1 << 30)
-		return diag_error(im->d, im->b.loc, 305, "EyeLike of %s is larger than 1 GiB", str_type(im->d->scratch, &x->type));
+		return diag_error(im->d, im->b.loc, 305, "EyeLike of %s is larger than 1 GiB",
+			str_type(im->d->scratch, &x->type));
 	const int64_t k = onnx_int(n, "k", 0), size = dtype_bytes(t.dtype);
 	char *data = arena_alloc(im->a, (size_t)type_bytes(&t) + 1);
 	for (int64_t i = 0; i < t.dim[0]; i++) {
@@ -246,7 +254,7 @@ bool canon_eye_like(Import *im, const OnnxNode *n)
 		else if (t.dtype == DT_f64)
 			*(double *)(void *)p = 1;
 		else
-			p[0] = 1;           /* little endian, as all of the IR's constants are */
+			p[0] = 1; /* little endian, as all of the IR's constants are */
 	}
 	t.rows = 0;
 	t.layout = LAYOUT_PLAIN;
@@ -286,8 +294,8 @@ bool canon_depth_to_space(Import *im, const OnnxNode *n)
 	if (strcmp(mode, "DCR") && strcmp(mode, "CRD"))
 		return diag_error(im->d, im->b.loc, 302, "mode '%s' is neither DCR nor CRD", mode);
 	if (to_depth)
-		return exchange(im, n, (int64_t[]){ d[0], d[1], d[2] / b, b, d[3] / b, b }, (int64_t[]){ 0, 3, 5, 1, 2, 4 },
-			(int64_t[]){ d[0], d[1] * b * b, d[2] / b, d[3] / b });
+		return exchange(im, n, (int64_t[]){ d[0], d[1], d[2] / b, b, d[3] / b, b },
+			(int64_t[]){ 0, 3, 5, 1, 2, 4 }, (int64_t[]){ d[0], d[1] * b * b, d[2] / b, d[3] / b });
 	const int64_t c = d[1] / (b * b), out[4] = { d[0], c, d[2] * b, d[3] * b };
 	if (!strcmp(mode, "DCR"))
 		return exchange(im, n, (int64_t[]){ d[0], b, b, c, d[2], d[3] }, (int64_t[]){ 0, 3, 4, 1, 5, 2 }, out);

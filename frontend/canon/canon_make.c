@@ -1,10 +1,7 @@
 /* Nodes that many translators build: casts, slices, joins and exchanges of axes. */
 #include "canon.h"
 
-Value *canon_binary(Import *im, OpKind op, Value *x, Value *y)
-{
-	return canon_emit1(im, op, NULL, x, y, NULL);
-}
+Value *canon_binary(Import *im, OpKind op, Value *x, Value *y) { return canon_emit1(im, op, NULL, x, y, NULL); }
 
 Value *canon_cast_to(Import *im, Value *x, DType t)
 {

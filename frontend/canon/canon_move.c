@@ -26,7 +26,8 @@ bool canon_constant_node(Import *im, const OnnxNode *n)
 	} else if (onnx_ints(im->a, n, "value_ints", &v)) {
 		t = (Tensor){ type_make(DT_i64, 1, (int64_t[]){ v.n }), (void *)(uintptr_t)v.v };
 	} else if ((x = onnx_attr(n, "value_floats"))) {
-		t = (Tensor){ type_make(DT_f32, 1, (int64_t[]){ (int64_t)x->n_floats }), arena_dup(im->a, x->floats, 4 * x->n_floats) };
+		t = (Tensor){ type_make(DT_f32, 1, (int64_t[]){ (int64_t)x->n_floats }),
+			arena_dup(im->a, x->floats, 4 * x->n_floats) };
 	} else {
 		return canon_refuse(im, "Constant without a tensor value");
 	}
@@ -59,8 +60,10 @@ bool canon_constant_of_shape(Import *im, const OnnxNode *n)
 		int64_t bits = 0;
 		memcpy(&bits, t.data, (size_t)dtype_bytes(t.type.dtype));
 		int shift = 64 - 8 * dtype_bytes(t.type.dtype);
-		double f = t.type.dtype == DT_f32 ? (double)*(float *)t.data : t.type.dtype == DT_f64 ? *(double *)t.data :
-			dtype_signed(t.type.dtype) ? (double)((int64_t)((uint64_t)bits << shift) >> shift) : (double)bits;
+		double f = t.type.dtype == DT_f32       ? (double)*(float *)t.data
+		           : t.type.dtype == DT_f64     ? *(double *)t.data
+		           : dtype_signed(t.type.dtype) ? (double)((int64_t)((uint64_t)bits << shift) >> shift)
+		                                        : (double)bits;
 		canon_put_float(OP_ConstantOfShape, at, "value", f);
 		canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(t.type.dtype));
 	}
@@ -102,7 +105,8 @@ bool canon_flatten(Import *im, const OnnxNode *n)
 	int64_t axis = onnx_int(n, "axis", 1), dim[2] = { 1, 1 };
 	axis += axis < 0 ? x->type.rank : 0;
 	if (axis < 0 || axis > x->type.rank)
-		return diag_error(im->d, im->b.loc, 302, "axis %lld of a tensor of rank %d", (long long)axis, x->type.rank);
+		return diag_error(
+			im->d, im->b.loc, 302, "axis %lld of a tensor of rank %d", (long long)axis, x->type.rank);
 	for (int i = 0; i < x->type.rank; i++)
 		dim[i >= axis] *= x->type.dim[i];
 	onnx_bind(im, n, 0, canon_reshape_to(im, x, 2, dim, canon_out_name(n)));
@@ -132,8 +136,8 @@ bool canon_squeeze(Import *im, const OnnxNode *n)
 		int64_t ax = axes.v[i] + (axes.v[i] < 0 ? x->type.rank : 0);
 
 		if (ax < 0 || ax >= x->type.rank || x->type.dim[ax] != 1)
-			return diag_error(im->d, im->b.loc, 302, "axis %lld of %s is not a dimension of 1", (long long)axes.v[i],
-				str_type(im->d->scratch, &x->type));
+			return diag_error(im->d, im->b.loc, 302, "axis %lld of %s is not a dimension of 1",
+				(long long)axes.v[i], str_type(im->d->scratch, &x->type));
 		drop[ax] = true;
 	}
 	for (int i = 0; i < x->type.rank; i++)
@@ -230,12 +234,14 @@ bool canon_split(Import *im, const OnnxNode *n)
 	int64_t axis = onnx_int(n, "axis", 0);
 	int64_t ax = axis + (axis < 0 ? x->type.rank : 0), k = (int64_t)n->n_output;
 	if (ax < 0 || ax >= x->type.rank)
-		return diag_error(im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, &x->type));
+		return diag_error(
+			im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, &x->type));
 	if (!onnx_ints(im->a, n, "split", &sizes)) {
 		if (!onnx_const_ints(im, n, 1, &sizes))
 			return canon_refuse(im, "split sizes are not constant");
-		if (!sizes.n) {     /* equal parts, the last one smaller */
-			int64_t *v = NEWN(im->a, int64_t, k), part = (x->type.dim[ax] + k - 1) / k, left = x->type.dim[ax];
+		if (!sizes.n) { /* equal parts, the last one smaller */
+			int64_t *v = NEWN(im->a, int64_t, k), part = (x->type.dim[ax] + k - 1) / k,
+				left = x->type.dim[ax];
 
 			for (int64_t i = 0; i < k; i++, left -= v[i - 1])
 				v[i] = left < part ? left : part;
@@ -256,14 +262,17 @@ bool canon_pad(Import *im, const OnnxNode *n)
 
 	if (!canon_need(im, n, 1))
 		return false;
-	if (!onnx_ints(im->a, n, "pads", &pads) && !onnx_ints(im->a, n, "paddings", &pads) && !onnx_const_ints(im, n, 1, &pads))
+	if (!onnx_ints(im->a, n, "pads", &pads) && !onnx_ints(im->a, n, "paddings", &pads) &&
+		!onnx_const_ints(im, n, 1, &pads))
 		return canon_refuse(im, "pads are not constant");
 	if (value) {
 		if (value->kind != VAL_CONST || !value->data || type_numel(&value->type) != 1)
 			return canon_refuse(im, "the padding value is not a constant scalar");
-		v = value->type.dtype == DT_f32 ? (double)*(const float *)value->data : value->type.dtype == DT_f64 ?
-			*(const double *)value->data : value->type.dtype == DT_i64 ? (double)*(const int64_t *)value->data :
-			value->type.dtype == DT_i32 ? (double)*(const int32_t *)value->data : 0;
+		v = value->type.dtype == DT_f32   ? (double)*(const float *)value->data
+		    : value->type.dtype == DT_f64 ? *(const double *)value->data
+		    : value->type.dtype == DT_i64 ? (double)*(const int64_t *)value->data
+		    : value->type.dtype == DT_i32 ? (double)*(const int32_t *)value->data
+		                                  : 0;
 	}
 	if (!onnx_const_ints(im, n, 3, &axes))
 		return canon_refuse(im, "axes are not constant");

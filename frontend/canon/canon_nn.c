@@ -41,7 +41,11 @@ static Value *of_none(Import *im, OpKind op, const Type *x, const Ints *axes, bo
 	}
 	canon_put_ints(OP_ConstantOfShape, at, "shape", (Ints){ rank, dim });
 	canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(x->dtype));
-	canon_put_float(OP_ConstantOfShape, at, "value", !max ? top : dtype_float(x->dtype) ? -top : is_signed ? -top - 1 : 0);
+	canon_put_float(OP_ConstantOfShape, at, "value",
+		!max                    ? top
+		: dtype_float(x->dtype) ? -top
+		: is_signed             ? -top - 1
+					: 0);
 	Value *out[MAXIN];
 	canon_emit(im, OP_ConstantOfShape, at, 0, NULL, NULL, out);
 	return out[0];
@@ -98,8 +102,9 @@ bool canon_reduce(Import *im, const OnnxNode *n)
 			top = canon_reshape_to(im, top, y->type.rank, y->type.dim, NULL);
 		y = canon_emit1(im, OP_Add, NULL, y, top, NULL);
 	} else {
-		Value *f = strcmp(kind, "L1") == 0 ? canon_emit1(im, OP_Abs, NULL, x, NULL, NULL) :
-			strcmp(kind, "SumSquare") == 0 ? canon_emit1(im, OP_Mul, NULL, x, x, NULL) : x;
+		Value *f = strcmp(kind, "L1") == 0          ? canon_emit1(im, OP_Abs, NULL, x, NULL, NULL)
+		           : strcmp(kind, "SumSquare") == 0 ? canon_emit1(im, OP_Mul, NULL, x, x, NULL)
+		                                            : x;
 
 		y = reduce_by(im, n, OP_ReduceSum, f, &ok);
 		if (strcmp(kind, "LogSum") == 0)
@@ -117,7 +122,9 @@ bool canon_mean(Import *im, const OnnxNode *n)
 	if (!nin)
 		return canon_need(im, n, 1);
 	canon_emit(im, OP_Sum, NULL, nin, in, NULL, out);
-	onnx_bind(im, n, 0, canon_emit1(im, OP_Mul, NULL, out[0], canon_scalar(im, in[0]->type.dtype, 1.0 / nin), canon_out_name(n)));
+	onnx_bind(im, n, 0,
+		canon_emit1(
+			im, OP_Mul, NULL, out[0], canon_scalar(im, in[0]->type.dtype, 1.0 / nin), canon_out_name(n)));
 	return true;
 }
 
@@ -144,26 +151,32 @@ bool canon_window(Import *im, const OnnxNode *n, OpKind op, void *at, const Type
 	int nd = x->rank - 2;
 	Ints k, s, p, l;
 	const char *mode = onnx_str(im->a, n, "auto_pad", "NOTSET");
-	int64_t *stride = NEWN(im->a, int64_t, nd), *dil = NEWN(im->a, int64_t, nd), *pads = NEWN(im->a, int64_t, 2 * nd),
-		*size = NEWN(im->a, int64_t, nd);
+	int64_t *stride = NEWN(im->a, int64_t, nd), *dil = NEWN(im->a, int64_t, nd),
+		*pads = NEWN(im->a, int64_t, 2 * nd), *size = NEWN(im->a, int64_t, nd);
 
 	if (nd < 1)
 		return diag_error(im->d, im->b.loc, 302, "%s has no spatial axes", str_type(im->d->scratch, x));
 	if (strcmp(mode, "NOTSET") && strcmp(mode, "VALID") && strcmp(mode, "SAME_UPPER") && strcmp(mode, "SAME_LOWER"))
-		return diag_error(im->d, im->b.loc, 302, "auto_pad '%s' is not NOTSET, VALID, SAME_UPPER or SAME_LOWER", mode);
+		return diag_error(
+			im->d, im->b.loc, 302, "auto_pad '%s' is not NOTSET, VALID, SAME_UPPER or SAME_LOWER", mode);
 	onnx_ints(im->a, n, "kernel_shape", &k);
 	onnx_ints(im->a, n, "strides", &s);
 	onnx_ints(im->a, n, "dilations", &l);
 	onnx_ints(im->a, n, "pads", &p);
-	if ((k.n && k.n != nd) || (s.n && s.n != nd) || (l.n && l.n != nd) || (p.n && p.n != 2 * nd) || (!k.n && !kernel))
-		return diag_error(im->d, im->b.loc, 302, "%d spatial axes, but kernel_shape has %d entries, strides %d, dilations %d, "
-			"pads %d", nd, k.n, s.n, l.n, p.n);
+	if ((k.n && k.n != nd) || (s.n && s.n != nd) || (l.n && l.n != nd) || (p.n && p.n != 2 * nd) ||
+		(!k.n && !kernel))
+		return diag_error(im->d, im->b.loc, 302,
+			"%d spatial axes, but kernel_shape has %d entries, strides %d, dilations %d, "
+			"pads %d",
+			nd, k.n, s.n, l.n, p.n);
 	for (int i = 0; i < nd; i++) {
 		size[i] = k.n ? k.v[i] : kernel[i];
 		stride[i] = s.n ? s.v[i] : 1;
 		dil[i] = l.n ? l.v[i] : 1;
-		if (size[i] < 1 || stride[i] < 1 || dil[i] < 1 || size[i] > 1 << 20 || stride[i] > 1 << 20 || dil[i] > 1 << 20)
-			return diag_error(im->d, im->b.loc, 302, "kernel %lld, stride %lld, dilation %lld: each must lie in 1..1048576",
+		if (size[i] < 1 || stride[i] < 1 || dil[i] < 1 || size[i] > 1 << 20 || stride[i] > 1 << 20 ||
+			dil[i] > 1 << 20)
+			return diag_error(im->d, im->b.loc, 302,
+				"kernel %lld, stride %lld, dilation %lld: each must lie in 1..1048576",
 				(long long)size[i], (long long)stride[i], (long long)dil[i]);
 		if (strncmp(mode, "SAME", 4) == 0) {
 			int64_t in = x->dim[2 + i], out = (in + stride[i] - 1) / stride[i];
@@ -197,7 +210,8 @@ bool canon_conv(Import *im, const OnnxNode *n)
 			str_type(im->d->scratch, &in[0]->type), str_type(im->d->scratch, &in[1]->type));
 	if (!canon_window(im, n, OP_Conv, at, &in[0]->type, in[1]->type.dim + 2))
 		return false;
-	if (nin > 2 && in[2] && canon_all_of(in[2], 0))         /* PyTorch's exporter gives those of Conv3d a shape of their own */
+	if (nin > 2 && in[2] &&
+		canon_all_of(in[2], 0)) /* PyTorch's exporter gives those of Conv3d a shape of their own */
 		nin = 2;
 	return canon_emit_bind(im, n, OP_Conv, at, nin > 3 ? 3 : nin, in);
 }
@@ -212,7 +226,7 @@ bool canon_pool(Import *im, const OnnxNode *n)
 		return false;
 	const DType t = x->type.dtype;
 	Value *out[MAXIN] = { 0 };
-	if (op == OP_MaxPool && (t == DT_i8 || t == DT_u8))     /* bytes are exact in f32 */
+	if (op == OP_MaxPool && (t == DT_i8 || t == DT_u8)) /* bytes are exact in f32 */
 		x = canon_cast_to(im, x, DT_f32);
 	canon_emit(im, op, at, 1, &x, canon_out_name(n), out);
 	onnx_bind(im, n, 0, t == x->type.dtype ? out[0] : canon_cast_to(im, out[0], t));
@@ -255,10 +269,12 @@ static bool bn_inference(Import *im, const OnnxNode *n, double eps)
 	for (size_t i = 0; i < 4; i++) {
 		p[i] = onnx_in(im, n, i + 1);
 		if (rank < 2 || p[i]->type.rank != 1 || p[i]->type.dim[0] != x->type.dim[1])
-			return diag_error(im->d, im->b.loc, 303, "X is %s, operand %zu is %s: it must have one value per channel",
+			return diag_error(im->d, im->b.loc, 303,
+				"X is %s, operand %zu is %s: it must have one value per channel",
 				str_type(im->d->scratch, &x->type), i + 1, str_type(im->d->scratch, &p[i]->type));
 	}
-	Value *sd = canon_emit1(im, OP_Sqrt, NULL, canon_emit1(im, OP_Add, NULL, p[3], canon_scalar(im, p[3]->type.dtype, eps), NULL), NULL, NULL);
+	Value *sd = canon_emit1(im, OP_Sqrt, NULL,
+		canon_emit1(im, OP_Add, NULL, p[3], canon_scalar(im, p[3]->type.dtype, eps), NULL), NULL, NULL);
 	Value *k = canon_emit1(im, OP_Div, NULL, p[0], sd, NULL);
 	Value *y = canon_emit1(im, OP_Sub, NULL, x, per_channel(im, p[2], rank), NULL);
 	y = canon_emit1(im, OP_Mul, NULL, y, per_channel(im, k, rank), NULL);
@@ -281,8 +297,9 @@ static void running(Import *im, Value *param, Value *batch, double momentum)
 
 bool canon_batch_norm(Import *im, const OnnxNode *n)
 {
-	bool training = im->opset >= 14 ? onnx_int(n, "training_mode", 0) != 0 : im->opset < 7 ? !onnx_int(n, "is_test", 0) :
-		n->n_output > 1;
+	bool training = im->opset >= 14 ? onnx_int(n, "training_mode", 0) != 0
+	                : im->opset < 7 ? !onnx_int(n, "is_test", 0)
+	                                : n->n_output > 1;
 	training = training || torch_bn_training(im->a, n);
 	double momentum = onnx_float(n, "momentum", 0.9F), eps = onnx_float(n, "epsilon", 1e-5F);
 	const char *mode = contract_mode(im->a, im->contract, n);
@@ -290,13 +307,19 @@ bool canon_batch_norm(Import *im, const OnnxNode *n)
 	if (!canon_need(im, n, 5))
 		return false;
 	if (mode && training != (strcmp(mode, "train") == 0))
-		return diag_error(im->d, im->b.loc, 214, "the contract (pdcc.modes) says that the module of '%s' is in mode %s; the node is in mode "
-			"%s", n->input[3], mode, training ? "train" : "eval");
-	bool computed = onnx_in(im, n, 3)->kind == VAL_NODE && onnx_in(im, n, 4)->kind == VAL_NODE;      /* of the batch, beside it */
+		return diag_error(im->d, im->b.loc, 214,
+			"the contract (pdcc.modes) says that the module of '%s' is in mode %s; the node is in mode "
+			"%s",
+			n->input[3], mode, training ? "train" : "eval");
+	bool computed = onnx_in(im, n, 3)->kind == VAL_NODE &&
+	                onnx_in(im, n, 4)->kind == VAL_NODE; /* of the batch, beside it */
 	if (!training && !computed && !mode && !im->o->keep_eval && !im->o->frozen_bn) {
-		diag_error(im->d, im->b.loc, 208, "BatchNormalization with fixed statistics: this is an inference export");
-		diag_note(im->d, im->b.loc, "export with %s, or train with batchnorm: frozen", im->torch ? "model.train() and "
-			"optimize=False" : "training=torch.onnx.TrainingMode.TRAINING and do_constant_folding=False");
+		diag_error(
+			im->d, im->b.loc, 208, "BatchNormalization with fixed statistics: this is an inference export");
+		diag_note(im->d, im->b.loc, "export with %s, or train with batchnorm: frozen",
+			im->torch ? "model.train() and "
+				    "optimize=False"
+				  : "training=torch.onnx.TrainingMode.TRAINING and do_constant_folding=False");
 		return false;
 	}
 	if (!training || (im->opset < 7 && im->o->keep_eval))
@@ -314,8 +337,10 @@ bool canon_batch_norm(Import *im, const OnnxNode *n)
 		if (old->kind == VAL_PARAM && !im->o->keep_eval)
 			running(im, old, batch, momentum);
 		if (1 + i < n->n_output && *n->output[1 + i]) {
-			Value *a = canon_emit1(im, OP_Mul, NULL, old, canon_scalar(im, old->type.dtype, momentum), NULL);
-			Value *b = canon_emit1(im, OP_Mul, NULL, batch, canon_scalar(im, old->type.dtype, 1 - momentum), NULL);
+			Value *a =
+				canon_emit1(im, OP_Mul, NULL, old, canon_scalar(im, old->type.dtype, momentum), NULL);
+			Value *b = canon_emit1(
+				im, OP_Mul, NULL, batch, canon_scalar(im, old->type.dtype, 1 - momentum), NULL);
 
 			onnx_bind(im, n, 1 + i, canon_emit1(im, OP_Add, NULL, a, b, n->output[1 + i]));
 		}
@@ -372,7 +397,9 @@ bool canon_dropout(Import *im, const OnnxNode *n)
 	if ((r && (r->kind != VAL_CONST || !r->data)) || (mode && (mode->kind != VAL_CONST || !mode->data)))
 		return canon_refuse(im, "ratio and training_mode must be constant");
 	if (r)
-		ratio = r->type.dtype == DT_f64 ? *(const double *)r->data : r->type.dtype == DT_f32 ? (double)*(const float *)r->data : 0.5;
+		ratio = r->type.dtype == DT_f64   ? *(const double *)r->data
+		        : r->type.dtype == DT_f32 ? (double)*(const float *)r->data
+		                                  : 0.5;
 	if (mode)
 		training = *(const uint8_t *)mode->data != 0;
 	Value *x = onnx_in(im, n, 0);
@@ -382,7 +409,8 @@ bool canon_dropout(Import *im, const OnnxNode *n)
 			void *at = canon_attr_of(im, OP_ConstantOfShape);
 			Value *out[MAXIN];
 
-			canon_put_ints(OP_ConstantOfShape, at, "shape", (Ints){ x->type.rank, arena_dup(im->a, x->type.dim, sizeof x->type.dim) });
+			canon_put_ints(OP_ConstantOfShape, at, "shape",
+				(Ints){ x->type.rank, arena_dup(im->a, x->type.dim, sizeof x->type.dim) });
 			canon_put_float(OP_ConstantOfShape, at, "value", 1);
 			canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(DT_bool));
 			canon_emit(im, OP_ConstantOfShape, at, 0, NULL, n->output[1], out);

@@ -20,8 +20,8 @@ static Value *along_channels(Import *im, Value *v, const char *what, int64_t cou
 	int64_t dim[MAXRANK] = { count };
 
 	if (v->type.rank != 1 || v->type.dim[0] != count) {
-		diag_error(im->d, im->b.loc, 304, "%s is %s, %lld values are needed", what, str_type(im->d->scratch, &v->type),
-			(long long)count);
+		diag_error(im->d, im->b.loc, 304, "%s is %s, %lld values are needed", what,
+			str_type(im->d->scratch, &v->type), (long long)count);
 		return NULL;
 	}
 	for (int i = 1; i < rank - 1; i++)
@@ -34,8 +34,8 @@ bool canon_all_of(const Value *v, double x)
 	bool all = v->kind == VAL_CONST && v->data && dtype_float(v->type.dtype);
 
 	for (int64_t i = 0; all && i < type_numel(&v->type); i++)
-		all = v->type.dtype == DT_f32 ? (double)((const float *)v->data)[i] == x : v->type.dtype == DT_f64 &&
-			((const double *)v->data)[i] == x;
+		all = v->type.dtype == DT_f32 ? (double)((const float *)v->data)[i] == x
+		                              : v->type.dtype == DT_f64 && ((const double *)v->data)[i] == x;
 	return all;
 }
 
@@ -68,7 +68,8 @@ static void statistics(Import *im, const OnnxNode *n, Value *x, int axis)
 	onnx_bind(im, n, 1, mean);
 	d = reduce(im, OP_ReduceMean, canon_binary(im, OP_Mul, d, d), (Ints){ k, axes });
 	d = canon_binary(im, OP_Add, d, canon_scalar(im, x->type.dtype, onnx_float(n, "epsilon", 1e-5F)));
-	onnx_bind(im, n, 2, canon_emit1(im, OP_Reciprocal, NULL, canon_emit1(im, OP_Sqrt, NULL, d, NULL, NULL), NULL, NULL));
+	onnx_bind(im, n, 2,
+		canon_emit1(im, OP_Reciprocal, NULL, canon_emit1(im, OP_Sqrt, NULL, d, NULL, NULL), NULL, NULL));
 }
 
 /* The op takes a scale of the normalised shape and a bias like it; what broadcasts is a product or a sum behind it. */
@@ -87,8 +88,8 @@ bool canon_layer_norm(Import *im, const OnnxNode *n)
 	axis += axis < 0 ? x->rank : 0;
 	for (int i = 0; i < axis && i < x->rank; i++)
 		rows *= x->dim[i];
-	const bool whole = axis >= 0 && axis < x->rank && rows > 0 && type_numel(&in[1]->type) == type_numel(x) / rows &&
-		in[1]->type.rank <= x->rank - axis;
+	const bool whole = axis >= 0 && axis < x->rank && rows > 0 &&
+	                   type_numel(&in[1]->type) == type_numel(x) / rows && in[1]->type.rank <= x->rank - axis;
 	if (whole && (!in[2] || shape_eq(&in[1]->type, &in[2]->type))) {
 		canon_emit(im, op, at, in[2] ? 3 : 2, in, canon_out_name(n), out);
 		onnx_bind(im, n, 0, out[0]);
@@ -100,8 +101,9 @@ bool canon_layer_norm(Import *im, const OnnxNode *n)
 		Type t;
 
 		if (in[i] && (!shape_broadcast(x, &in[i]->type, &t) || !shape_eq(x, &t)))
-			return diag_error(im->d, im->b.loc, 304, "%s is %s: it does not broadcast to X, which is %s", i == 1 ? "scale" :
-				"bias", str_type(im->d->scratch, &in[i]->type), str_type(im->d->scratch, x));
+			return diag_error(im->d, im->b.loc, 304, "%s is %s: it does not broadcast to X, which is %s",
+				i == 1 ? "scale" : "bias", str_type(im->d->scratch, &in[i]->type),
+				str_type(im->d->scratch, x));
 	}
 	canon_emit(im, op, at, 1, in, NULL, out);
 	if (im->b.failed)
@@ -118,8 +120,8 @@ bool canon_layer_norm(Import *im, const OnnxNode *n)
 /* x seen as [N, groups, rest], each row brought to mean 0 and variance 1. */
 static Value *normal_groups(Import *im, const OnnxNode *n, Value *x, int64_t groups)
 {
-	const int64_t dim[3] = { x->type.dim[0], groups, x->type.dim[0] && groups ?
-		type_numel(&x->type) / x->type.dim[0] / groups : 0 };
+	const int64_t dim[3] = { x->type.dim[0], groups,
+		x->type.dim[0] && groups ? type_numel(&x->type) / x->type.dim[0] / groups : 0 };
 	void *at = canon_attr_of(im, OP_LayerNormalization);
 	Value *out[MAXIN] = { 0 };
 
@@ -215,9 +217,9 @@ bool canon_lp_norm(Import *im, const OnnxNode *n)
 	if (p != 1 && p != 2)
 		return diag_error(im->d, im->b.loc, 302, "p is %lld; LpNormalization takes 1 and 2", (long long)p);
 	Value *x = onnx_in(im, n, 0), *norm;
-	norm = p == 2 ? reduce(im, OP_ReduceL2, x, (Ints){ 1, &axis }) :
-		reduce(im, OP_ReduceSum, canon_emit1(im, OP_Abs, NULL, x, NULL, NULL), (Ints){ 1, &axis });
-	norm = canon_binary(im, OP_Max, norm, canon_scalar(im, x->type.dtype, 1e-30));    /* zeros stay zeros */
+	norm = p == 2 ? reduce(im, OP_ReduceL2, x, (Ints){ 1, &axis })
+	              : reduce(im, OP_ReduceSum, canon_emit1(im, OP_Abs, NULL, x, NULL, NULL), (Ints){ 1, &axis });
+	norm = canon_binary(im, OP_Max, norm, canon_scalar(im, x->type.dtype, 1e-30)); /* zeros stay zeros */
 	onnx_bind(im, n, 0, canon_binary(im, OP_Div, x, norm));
 	return true;
 }
@@ -246,8 +248,8 @@ static Value *root(Import *im, Value *x, int64_t p)
 	if (p == 1)
 		return x;
 	x = canon_binary(im, OP_Max, x, canon_scalar(im, x->type.dtype, 1e-37));
-	return p == 2 ? canon_emit1(im, OP_Sqrt, NULL, x, NULL, NULL) :
-		canon_binary(im, OP_Pow, x, canon_scalar(im, x->type.dtype, 1 / (double)p));
+	return p == 2 ? canon_emit1(im, OP_Sqrt, NULL, x, NULL, NULL)
+	              : canon_binary(im, OP_Pow, x, canon_scalar(im, x->type.dtype, 1 / (double)p));
 }
 
 /* Sums are averages times the window's size: padding counts, and ceil_mode becomes more of it. */
@@ -262,19 +264,24 @@ bool canon_lp_pool(Import *im, const OnnxNode *n)
 	Value *x = onnx_in(im, n, 0), *y;
 	if (!need_channels(im, &x->type) || !canon_window(im, n, OP_AveragePool, at, &x->type, NULL))
 		return false;
-	const struct Window { Ints kernel, strides, dilations, pads; } w = {
-		canon_get_ints(OP_AveragePool, at, "kernel_shape"), canon_get_ints(OP_AveragePool, at, "strides"),
+	const struct Window {
+		Ints kernel, strides, dilations, pads;
+	} w = { canon_get_ints(OP_AveragePool, at, "kernel_shape"), canon_get_ints(OP_AveragePool, at, "strides"),
 		canon_get_ints(OP_AveragePool, at, "dilations"), canon_get_ints(OP_AveragePool, at, "pads") };
 	const int nd = w.kernel.n;
 	int64_t *pads = arena_dup(im->a, w.pads.v, sizeof *pads * (size_t)w.pads.n);
 	for (int i = 0; i < nd; i++) {
 		if (pads[i] < 0 || pads[i] > 1 << 20 || pads[nd + i] < 0 || pads[nd + i] > 1 << 20)
-			return diag_error(im->d, im->b.loc, 302, "pads of spatial axis %d are %lld and %lld; they must lie in "
-				"0..1048576", i, (long long)pads[i], (long long)pads[nd + i]);
-		const int64_t room = x->type.dim[2 + i] + pads[i] + pads[nd + i] - (w.kernel.v[i] - 1) * w.dilations.v[i] - 1;
+			return diag_error(im->d, im->b.loc, 302,
+				"pads of spatial axis %d are %lld and %lld; they must lie in "
+				"0..1048576",
+				i, (long long)pads[i], (long long)pads[nd + i]);
+		const int64_t room =
+			x->type.dim[2 + i] + pads[i] + pads[nd + i] - (w.kernel.v[i] - 1) * w.dilations.v[i] - 1;
 
 		if (onnx_int(n, "ceil_mode", 0) && room > 0 && room % w.strides.v[i] &&
-		    (room / w.strides.v[i] + 1) * w.strides.v[i] < x->type.dim[2 + i] + pads[i])    /* it begins inside */
+			(room / w.strides.v[i] + 1) * w.strides.v[i] <
+				x->type.dim[2 + i] + pads[i]) /* it begins inside */
 			pads[nd + i] += w.strides.v[i] - room % w.strides.v[i];
 		count *= (double)w.kernel.v[i];
 	}

@@ -2,10 +2,7 @@
 #include <string.h>
 #include "canon.h"
 
-bool canon_refuse(Import *im, const char *what)
-{
-	return diag_error(im->d, im->b.loc, 302, "%s", what);
-}
+bool canon_refuse(Import *im, const char *what) { return diag_error(im->d, im->b.loc, 302, "%s", what); }
 
 /* Replaces n's outputs by constants where all it reads is constant. */
 static void fold(Import *im, Node *n, Value **out)
@@ -38,10 +35,7 @@ static void fold(Import *im, Node *n, Value **out)
 	node_remove(n);
 }
 
-void *canon_attr_of(Import *im, OpKind op)
-{
-	return attr_new(im->a, op);
-}
+void *canon_attr_of(Import *im, OpKind op) { return attr_new(im->a, op); }
 
 static void *slot(OpKind op, void *attr, const char *name)
 {
@@ -52,10 +46,10 @@ static void *slot(OpKind op, void *attr, const char *name)
 	return (char *)attr + x->offset;
 }
 
-void canon_put_int(OpKind op, void *attr, const char *name, int64_t v)    { *(int64_t *)slot(op, attr, name) = v; }
-void canon_put_float(OpKind op, void *attr, const char *name, double v)   { *(double *)slot(op, attr, name) = v; }
-void canon_put_str(OpKind op, void *attr, const char *name, const char *v){ *(const char **)slot(op, attr, name) = v; }
-void canon_put_ints(OpKind op, void *attr, const char *name, Ints v)      { *(Ints *)slot(op, attr, name) = v; }
+void canon_put_int(OpKind op, void *attr, const char *name, int64_t v) { *(int64_t *)slot(op, attr, name) = v; }
+void canon_put_float(OpKind op, void *attr, const char *name, double v) { *(double *)slot(op, attr, name) = v; }
+void canon_put_str(OpKind op, void *attr, const char *name, const char *v) { *(const char **)slot(op, attr, name) = v; }
+void canon_put_ints(OpKind op, void *attr, const char *name, Ints v) { *(Ints *)slot(op, attr, name) = v; }
 int64_t canon_get_int(OpKind op, const void *attr, const char *name)
 {
 	return *(const int64_t *)slot(op, (void *)(uintptr_t)attr, name);
@@ -102,10 +96,7 @@ Value *canon_emit1(Import *im, OpKind op, const void *attr, Value *x, Value *y, 
 	return out[0];
 }
 
-const char *canon_out_name(const OnnxNode *n)
-{
-	return n->n_output && *n->output[0] ? n->output[0] : n->op_type;
-}
+const char *canon_out_name(const OnnxNode *n) { return n->n_output && *n->output[0] ? n->output[0] : n->op_type; }
 
 bool canon_emit_bind(Import *im, const OnnxNode *n, OpKind op, const void *attr, int nin, Value *const *in)
 {
@@ -158,9 +149,6 @@ bool canon_need(Import *im, const OnnxNode *n, size_t k)
 	return true;
 }
 
-Value *canon_scalar(Import *im, DType t, double x)
-{
-	return const_scalar(im->m, t, x);
-}
+Value *canon_scalar(Import *im, DType t, double x) { return const_scalar(im->m, t, x); }
 
 /* ---- as it is ---- */

@@ -8,20 +8,17 @@ enum { IN_X, IN_W, IN_R, IN_B, IN_LENS, IN_H0, IN_C0, IN_P };
 enum { MAXGATES = 4 };
 
 typedef struct Rec {
-	Import         *im;
+	Import *im;
 	const OnnxNode *n;
-	OpKind          op;
-	int             gates, dirs;
-	bool            reverse, batch_first, linear;
-	int64_t         steps, batch, input, hidden;
-	const char     *activation;
-	Value          *x, *lens;
+	OpKind op;
+	int gates, dirs;
+	bool reverse, batch_first, linear;
+	int64_t steps, batch, input, hidden;
+	const char *activation;
+	Value *x, *lens;
 } Rec;
 
-static Value *opt(const Rec *r, size_t i)
-{
-	return i < r->n->n_input ? onnx_in(r->im, r->n, i) : NULL;
-}
+static Value *opt(const Rec *r, size_t i) { return i < r->n->n_input ? onnx_in(r->im, r->n, i) : NULL; }
 
 static Value *reshape(const Rec *r, Value *x, int rank, int64_t a, int64_t b, int64_t c, int64_t e)
 {
@@ -38,8 +35,8 @@ static Value *of_direction(const Rec *r, size_t i, int d)
 	if (!v)
 		return NULL;
 	v = canon_slice_axis(r->im, v, 0, d, d + 1, 1);
-	return v->type.rank == 2 ? reshape(r, v, 1, v->type.dim[1], 0, 0, 0) :
-		reshape(r, v, 2, v->type.dim[1], v->type.dim[2], 0, 0);
+	return v->type.rank == 2 ? reshape(r, v, 1, v->type.dim[1], 0, 0, 0)
+	                         : reshape(r, v, 2, v->type.dim[1], v->type.dim[2], 0, 0);
 }
 
 /* Zeros, at whatever batch they were exported. */
@@ -68,10 +65,12 @@ static bool want_shape(const Rec *r, size_t i, const char *name, int rank, int64
 	const Value *v = opt(r, i);
 	const Type want = type_make(r->x->type.dtype, rank, (int64_t[]){ a, b, c });
 
-	if (!v || (v->type.dtype == want.dtype && shape_eq(&v->type, &want)) || ((i == IN_H0 || i == IN_C0) && is_zero(v)))
+	if (!v || (v->type.dtype == want.dtype && shape_eq(&v->type, &want)) ||
+		((i == IN_H0 || i == IN_C0) && is_zero(v)))
 		return true;
-	return diag_error(r->im->d, r->im->b.loc, 304, "%s is %s; for %lld hidden units, %d direction%s and X %s it must be %s",
-		name, str_type(r->im->d->scratch, &v->type), (long long)r->hidden, r->dirs, r->dirs > 1 ? "s" : "",
+	return diag_error(r->im->d, r->im->b.loc, 304,
+		"%s is %s; for %lld hidden units, %d direction%s and X %s it must be %s", name,
+		str_type(r->im->d->scratch, &v->type), (long long)r->hidden, r->dirs, r->dirs > 1 ? "s" : "",
 		str_shape(r->im->d->scratch, &r->x->type), str_type(r->im->d->scratch, &want));
 }
 
@@ -83,18 +82,20 @@ static bool strings_are(Rec *r, const OnnxAttr *a)
 	const int per = r->op == OP_LSTM ? 3 : r->op == OP_GRU ? 2 : 1;
 
 	if (a->n_strings != (size_t)(per * r->dirs))
-		return diag_error(r->im->d, r->im->b.loc, 302, "activations has %zu entries, %d direction%s need%s %d", a->n_strings,
-			r->dirs, r->dirs > 1 ? "s" : "", r->dirs > 1 ? "" : "s", per * r->dirs);
+		return diag_error(r->im->d, r->im->b.loc, 302, "activations has %zu entries, %d direction%s need%s %d",
+			a->n_strings, r->dirs, r->dirs > 1 ? "s" : "", r->dirs > 1 ? "" : "s", per * r->dirs);
 	for (size_t i = 0; i < a->n_strings; i++) {
 		const char *s = arena_strn(r->im->a, (const char *)a->strings[i].data, a->strings[i].len);
 
 		if (r->op == OP_RNN && i == 0)
 			r->activation = s;
-		if (r->op == OP_RNN ? strcmp(s, r->activation) || (strcmp(s, "Tanh") && strcmp(s, "Relu")) :
-		    strcmp(s, def[(int)i % per]))
-			return diag_error(r->im->d, r->im->b.loc, 302, "activation %s at place %zu; supported are %s", s, i,
-				r->op == OP_LSTM ? "Sigmoid, Tanh, Tanh" : r->op == OP_GRU ? "Sigmoid, Tanh" :
-				"Tanh or Relu, the same in both directions");
+		if (r->op == OP_RNN ? strcmp(s, r->activation) || (strcmp(s, "Tanh") && strcmp(s, "Relu"))
+				    : strcmp(s, def[(int)i % per]))
+			return diag_error(r->im->d, r->im->b.loc, 302, "activation %s at place %zu; supported are %s",
+				s, i,
+				r->op == OP_LSTM  ? "Sigmoid, Tanh, Tanh"
+				: r->op == OP_GRU ? "Sigmoid, Tanh"
+						  : "Tanh or Relu, the same in both directions");
 	}
 	return true;
 }
@@ -108,7 +109,8 @@ static bool attributes(Rec *r)
 	r->dirs = strcmp(dir, "bidirectional") == 0 ? 2 : 1;
 	r->reverse = strcmp(dir, "reverse") == 0;
 	if (r->dirs == 1 && !r->reverse && strcmp(dir, "forward"))
-		return diag_error(im->d, im->b.loc, 302, "direction is '%s'; it may be forward, reverse or bidirectional", dir);
+		return diag_error(
+			im->d, im->b.loc, 302, "direction is '%s'; it may be forward, reverse or bidirectional", dir);
 	r->batch_first = onnx_int(r->n, "layout", 0) != 0;
 	r->linear = onnx_int(r->n, "linear_before_reset", 0) != 0;
 	r->activation = "Tanh";
@@ -126,8 +128,10 @@ static bool sizes(Rec *r)
 	const Type *x = &r->x->type;
 
 	if (x->rank != 3 || w->type.rank != 3 || rec->type.rank != 3 || !dtype_float(x->dtype))
-		return diag_error(im->d, im->b.loc, 304, "X is %s, W is %s, R is %s: each must have three axes, and X floats",
-			str_type(im->d->scratch, x), str_type(im->d->scratch, &w->type), str_type(im->d->scratch, &rec->type));
+		return diag_error(im->d, im->b.loc, 304,
+			"X is %s, W is %s, R is %s: each must have three axes, and X floats",
+			str_type(im->d->scratch, x), str_type(im->d->scratch, &w->type),
+			str_type(im->d->scratch, &rec->type));
 	r->steps = x->dim[r->batch_first];
 	r->batch = x->dim[!r->batch_first];
 	r->input = x->dim[2];
@@ -138,9 +142,11 @@ static bool sizes(Rec *r)
 			str_shape(im->d->scratch, &rec->type));
 	const int64_t gh = r->gates * r->hidden;
 	const int64_t s0 = r->batch_first ? r->batch : r->dirs, s1 = r->batch_first ? r->dirs : r->batch;
-	return want_shape(r, IN_W, "W", 3, r->dirs, gh, r->input) && want_shape(r, IN_R, "R", 3, r->dirs, gh, r->hidden) &&
-		want_shape(r, IN_B, "B", 2, r->dirs, 2 * gh, 0) && want_shape(r, IN_H0, "initial_h", 3, s0, s1, r->hidden) &&
-		want_shape(r, IN_C0, "initial_c", 3, s0, s1, r->hidden) && want_shape(r, IN_P, "P", 2, r->dirs, 3 * r->hidden, 0);
+	return want_shape(r, IN_W, "W", 3, r->dirs, gh, r->input) &&
+	       want_shape(r, IN_R, "R", 3, r->dirs, gh, r->hidden) && want_shape(r, IN_B, "B", 2, r->dirs, 2 * gh, 0) &&
+	       want_shape(r, IN_H0, "initial_h", 3, s0, s1, r->hidden) &&
+	       want_shape(r, IN_C0, "initial_c", 3, s0, s1, r->hidden) &&
+	       want_shape(r, IN_P, "P", 2, r->dirs, 3 * r->hidden, 0);
 }
 
 /* ---- one direction ---- */
@@ -176,7 +182,8 @@ static void direction(const Rec *r, int d, Value **out)
 	int nin = 0;
 
 	canon_put_int(OP_Gemm, at, "transB", 1);
-	Value *product[3] = { reshape(r, r->x, 2, r->steps * r->batch, r->input, 0, 0), of_direction(r, IN_W, d), bias(r, d, &rb) };
+	Value *product[3] = { reshape(r, r->x, 2, r->steps * r->batch, r->input, 0, 0), of_direction(r, IN_W, d),
+		bias(r, d, &rb) };
 	canon_emit(im, OP_Gemm, at, product[2] ? 3 : 2, product, NULL, made);
 	in[nin++] = reshape(r, made[0], 3, r->steps, r->batch, r->gates * r->hidden, 0);
 	in[nin++] = of_direction(r, IN_R, d);
@@ -205,8 +212,8 @@ static Value *join(const Rec *r, Value *const *of, bool sequence, const char *na
 	Value *wide[2], *v;
 
 	for (int d = 0; d < r->dirs; d++)
-		wide[d] = sequence ? reshape(r, of[d], 4, r->steps, 1, r->batch, r->hidden) :
-			reshape(r, of[d], 3, 1, r->batch, r->hidden, 0);
+		wide[d] = sequence ? reshape(r, of[d], 4, r->steps, 1, r->batch, r->hidden)
+		                   : reshape(r, of[d], 3, 1, r->batch, r->hidden, 0);
 	v = r->dirs == 2 ? canon_join(r->im, wide[0], wide[1], axis, r->batch_first ? NULL : name) : wide[0];
 	if (r->batch_first) {
 		void *at = canon_attr_of(r->im, OP_Transpose);

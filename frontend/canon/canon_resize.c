@@ -4,10 +4,17 @@
 #include <string.h>
 #include "canon.h"
 
-enum { EXTENT = 1 << 30, TABLE = 1 << 22 };     /* the most elements along an axis, and in a table */
+enum { EXTENT = 1 << 30, TABLE = 1 << 22 }; /* the most elements along an axis, and in a table */
 
 typedef enum Coord {
-	HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, TF_HALF_PIXEL, TF_CROP, COORDS
+	HALF_PIXEL,
+	HALF_PIXEL_SYMMETRIC,
+	PYTORCH_HALF_PIXEL,
+	ALIGN_CORNERS,
+	ASYMMETRIC,
+	TF_HALF_PIXEL,
+	TF_CROP,
+	COORDS
 } Coord;
 typedef enum Kind { NEAREST, LINEAR, CUBIC, KINDS } Kind;
 typedef enum Round { PREFER_FLOOR, PREFER_CEIL, FLOOR, CEIL, ROUNDS } Round;
@@ -18,22 +25,22 @@ static const char *const kind_name[] = { "nearest", "linear", "cubic" };
 static const char *const round_name[] = { "round_prefer_floor", "round_prefer_ceil", "floor", "ceil" };
 
 typedef struct Resize {
-	Kind   kind;
-	Coord  coord;
-	Round  round;
-	bool   antialias, exclude;
-	double a, fill;                     /* cubic_coeff_a, extrapolation_value */
-	int    rank;
-	double scale[MAXRANK], begin[MAXRANK], end[MAXRANK];       /* begin, end: the roi */
+	Kind kind;
+	Coord coord;
+	Round round;
+	bool antialias, exclude;
+	double a, fill; /* cubic_coeff_a, extrapolation_value */
+	int rank;
+	double scale[MAXRANK], begin[MAXRANK], end[MAXRANK]; /* begin, end: the roi */
 	int64_t out[MAXRANK];
 } Resize;
 
 /* One axis: result j is the sum over k of w[j, k] x[at[j, k]]; outside[j]: it is extrapolation_value instead. */
 typedef struct Table {
-	int64_t  out, k;
+	int64_t out, k;
 	int32_t *at;
-	double  *w;
-	bool    *outside, any_outside;
+	double *w;
+	bool *outside, any_outside;
 } Table;
 
 /* ---- attributes and operands ---- */
@@ -59,11 +66,13 @@ static bool numbers(Import *im, const OnnxNode *n, size_t i, const char *what, F
 	if (!v || type_numel(&v->type) == 0)
 		return true;
 	if (v->kind != VAL_CONST || !v->data || !dtype_float(v->type.dtype) || type_numel(&v->type) > 2 * MAXRANK)
-		return diag_error(im->d, im->b.loc, 302, "%s not constant: a list of floats that the graph holds is needed", what);
+		return diag_error(im->d, im->b.loc, 302,
+			"%s not constant: a list of floats that the graph holds is needed", what);
 	double *p = NEWN(im->a, double, type_numel(&v->type));
 	for (int k = 0; k < (int)type_numel(&v->type); k++)
-		p[k] = v->type.dtype == DT_f64 ? ((const double *)v->data)[k] : v->type.dtype == DT_f32 ?
-			(double)((const float *)v->data)[k] : NAN;
+		p[k] = v->type.dtype == DT_f64   ? ((const double *)v->data)[k]
+		       : v->type.dtype == DT_f32 ? (double)((const float *)v->data)[k]
+		                                 : NAN;
 	*out = (Floats){ (int)type_numel(&v->type), p };
 	return true;
 }
@@ -83,8 +92,10 @@ static bool set_scale(Import *im, Resize *r, const Type *x, int axis, double sca
 	const double out = floor(scale * (double)x->dim[axis]);
 
 	if (!(scale > 0) || !(out >= 1) || out > EXTENT)
-		return diag_error(im->d, im->b.loc, 302, "the scale of axis %d is %g, X is %s: the result must have 1..%d elements "
-			"there", axis, scale, str_type(im->d->scratch, x), EXTENT);
+		return diag_error(im->d, im->b.loc, 302,
+			"the scale of axis %d is %g, X is %s: the result must have 1..%d elements "
+			"there",
+			axis, scale, str_type(im->d->scratch, x), EXTENT);
 	r->scale[axis] = scale;
 	r->out[axis] = (int64_t)out;
 	return true;
@@ -98,9 +109,11 @@ bool canon_rebound(Import *im, const OnnxNode *n, const Type *x, int axis, int64
 	if (!old || old->rank != x->rank || old->dim[axis] == x->dim[axis])
 		return true;
 	if (*size != old->dim[axis])
-		return diag_error(im->d, im->b.loc, 209, "axis %d, which is %lld at the export's batch %lld and %lld at batch %lld, "
-			"gets %lld elements: it cannot be told how they follow the batch", axis, (long long)old->dim[axis],
-			(long long)im->from, (long long)x->dim[axis], (long long)im->to, (long long)*size);
+		return diag_error(im->d, im->b.loc, 209,
+			"axis %d, which is %lld at the export's batch %lld and %lld at batch %lld, "
+			"gets %lld elements: it cannot be told how they follow the batch",
+			axis, (long long)old->dim[axis], (long long)im->from, (long long)x->dim[axis],
+			(long long)im->to, (long long)*size);
 	*size = x->dim[axis];
 	return true;
 }
@@ -120,8 +133,8 @@ static bool set_sizes(Import *im, const OnnxNode *n, Resize *r, const Type *x, I
 			return false;
 		const double scale = (double)size / (double)x->dim[axis[i]];
 		if (size < 1 || size > EXTENT)
-			return diag_error(im->d, im->b.loc, 302, "the size of axis %d is %lld; it must lie in 1..%d", axis[i],
-				(long long)size, EXTENT);
+			return diag_error(im->d, im->b.loc, 302, "the size of axis %d is %lld; it must lie in 1..%d",
+				axis[i], (long long)size, EXTENT);
 		r->out[axis[i]] = size;
 		r->scale[axis[i]] = scale;
 		one = i == 0 || (larger ? scale > one : scale < one) ? scale : one;
@@ -152,8 +165,9 @@ static bool listed_axes(Import *im, const OnnxNode *n, int rank, int *axis, int 
 		const int64_t ax = axes.v[i] + (axes.v[i] < 0 ? rank : 0);
 
 		if (axes.v[i] < -rank || ax < 0 || ax >= rank || seen[ax])
-			return diag_error(im->d, im->b.loc, 302, "axes[%d] is %lld; X has rank %d, and an axis is named once", i,
-				(long long)axes.v[i], rank);
+			return diag_error(im->d, im->b.loc, 302,
+				"axes[%d] is %lld; X has rank %d, and an axis is named once", i, (long long)axes.v[i],
+				rank);
 		seen[ax] = true;
 		axis[i] = (int)ax;
 	}
@@ -180,14 +194,17 @@ static bool targets(Import *im, const OnnxNode *n, Resize *r, const Type *x)
 	if (!listed_axes(im, n, x->rank, axis, &count))
 		return false;
 	if (!scales.n == !sizes.n || (scales.n && scales.n != count) || (sizes.n && sizes.n != count) ||
-	    (roi.n && roi.n != 2 * count))
-		return diag_error(im->d, im->b.loc, 302, "%d axes, but %d scales, %d sizes and %d numbers in roi: a scale or a "
-			"size for each is needed, and two numbers of roi", count, scales.n, sizes.n, roi.n);
+		(roi.n && roi.n != 2 * count))
+		return diag_error(im->d, im->b.loc, 302,
+			"%d axes, but %d scales, %d sizes and %d numbers in roi: a scale or a "
+			"size for each is needed, and two numbers of roi",
+			count, scales.n, sizes.n, roi.n);
 	for (int i = 0; i < count && roi.n; i++) {
 		r->begin[axis[i]] = roi.v[i];
 		r->end[axis[i]] = roi.v[count + i];
 		if (!(fabs(roi.v[i]) < 1e6 && fabs(roi.v[count + i]) < 1e6))
-			return diag_error(im->d, im->b.loc, 302, "roi of axis %d is %g to %g", axis[i], roi.v[i], roi.v[count + i]);
+			return diag_error(im->d, im->b.loc, 302, "roi of axis %d is %g to %g", axis[i], roi.v[i],
+				roi.v[count + i]);
 	}
 	if (sizes.n)
 		return set_sizes(im, n, r, x, sizes, axis);
@@ -205,11 +222,16 @@ static bool settings(Import *im, const OnnxNode *n, Resize *r, const Type *x)
 	if (!word(im, n, "mode", kind_name, KINDS, &kind))
 		return false;
 	if (!old && (!word(im, n, "coordinate_transformation_mode", coord_name, COORDS, &coord) ||
-	    !word(im, n, "nearest_mode", round_name, ROUNDS, &round)))
+			    !word(im, n, "nearest_mode", round_name, ROUNDS, &round)))
 		return false;
-	*r = (Resize){ .kind = (Kind)kind, .coord = (Coord)coord, .round = (Round)round, .rank = x->rank,
-		.antialias = onnx_int(n, "antialias", 0) != 0, .exclude = onnx_int(n, "exclude_outside", 0) != 0,
-		.a = onnx_float(n, "cubic_coeff_a", -0.75), .fill = onnx_float(n, "extrapolation_value", 0) };
+	*r = (Resize){ .kind = (Kind)kind,
+		.coord = (Coord)coord,
+		.round = (Round)round,
+		.rank = x->rank,
+		.antialias = onnx_int(n, "antialias", 0) != 0,
+		.exclude = onnx_int(n, "exclude_outside", 0) != 0,
+		.a = onnx_float(n, "cubic_coeff_a", -0.75),
+		.fill = onnx_float(n, "extrapolation_value", 0) };
 	for (int i = 0; i < x->rank; i++) {
 		r->scale[i] = r->end[i] = 1;
 		r->out[i] = x->dim[i];
@@ -228,20 +250,15 @@ static double origin(const Resize *r, int axis, int64_t in, int64_t j)
 	const double scale = r->scale[axis], x = (double)j, last = (double)(in - 1), width = scale * (double)in;
 
 	switch (r->coord) {
-	case ALIGN_CORNERS:
-		return width == 1 ? 0 : x * last / (width - 1);
-	case ASYMMETRIC:
-		return x / scale;
-	case TF_HALF_PIXEL:
-		return (x + 0.5) / scale;
+	case ALIGN_CORNERS: return width == 1 ? 0 : x * last / (width - 1);
+	case ASYMMETRIC: return x / scale;
+	case TF_HALF_PIXEL: return (x + 0.5) / scale;
 	case TF_CROP:
-		return r->begin[axis] * last + (r->end[axis] - r->begin[axis]) * last * (width == 1 ? 0.5 : x / (width - 1));
-	case PYTORCH_HALF_PIXEL:
-		return width == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
-	case HALF_PIXEL_SYMMETRIC:
-		return (double)in / 2 * (1 - (double)r->out[axis] / width) + (x + 0.5) / scale - 0.5;
-	default:
-		return (x + 0.5) / scale - 0.5;
+		return r->begin[axis] * last +
+		       (r->end[axis] - r->begin[axis]) * last * (width == 1 ? 0.5 : x / (width - 1));
+	case PYTORCH_HALF_PIXEL: return width == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
+	case HALF_PIXEL_SYMMETRIC: return (double)in / 2 * (1 - (double)r->out[axis] / width) + (x + 0.5) / scale - 0.5;
+	default: return (x + 0.5) / scale - 0.5;
 	}
 }
 
@@ -258,13 +275,13 @@ static double weight(const Resize *r, double x)
 
 static double nearest(Round round, double x)
 {
-	return round == FLOOR ? floor(x) : round == CEIL ? ceil(x) : round == PREFER_CEIL ? floor(x + 0.5) : ceil(x - 0.5);
+	return round == FLOOR         ? floor(x)
+	       : round == CEIL        ? ceil(x)
+	       : round == PREFER_CEIL ? floor(x + 0.5)
+	                              : ceil(x - 0.5);
 }
 
-static int32_t inside(double x, int64_t in)
-{
-	return x < 0 ? 0 : x > (double)(in - 1) ? (int32_t)(in - 1) : (int32_t)x;
-}
+static int32_t inside(double x, int64_t in) { return x<0 ? 0 : x>(double)(in - 1) ? (int32_t)(in - 1) : (int32_t)x; }
 
 /* Result j from the k elements round x; antialiasing spreads the weights when the axis shrinks. */
 static void weigh(const Resize *r, Table *t, int64_t in, int64_t j, double x, double spread)
@@ -305,7 +322,7 @@ static bool make_table(Import *im, const Resize *r, int axis, int64_t in, Table 
 		t->outside[j] = r->coord == TF_CROP && (x < 0 || x > (double)(in - 1));
 		t->any_outside |= t->outside[j];
 		if (t->outside[j])
-			continue;           /* weights of 0 */
+			continue; /* weights of 0 */
 		if (r->kind == NEAREST) {
 			t->at[j] = inside(nearest(r->round, x), in);
 			t->w[j] = 1;
@@ -399,22 +416,23 @@ bool canon_resize(Import *im, const OnnxNode *n)
 	if (!settings(im, n, &r, &x->type))
 		return false;
 	if (!dtype_float(x->type.dtype) && (r.kind != NEAREST || r.coord == TF_CROP))
-		return diag_error(im->d, im->b.loc, 302, "X is %s; mode %s with %s takes floats", str_type(im->d->scratch, &x->type),
-			kind_name[r.kind], coord_name[r.coord]);
+		return diag_error(im->d, im->b.loc, 302, "X is %s; mode %s with %s takes floats",
+			str_type(im->d->scratch, &x->type), kind_name[r.kind], coord_name[r.coord]);
 	for (int i = 0; i < r.rank; i++) {
 		t[i].any_outside = false;
-		done[i] = r.out[i] == x->type.dim[i] && r.scale[i] == 1 && r.coord != TF_CROP && r.coord != TF_HALF_PIXEL;
-		if (done[i])            /* every element is itself */
+		done[i] =
+			r.out[i] == x->type.dim[i] && r.scale[i] == 1 && r.coord != TF_CROP && r.coord != TF_HALF_PIXEL;
+		if (done[i]) /* every element is itself */
 			continue;
 		if (!make_table(im, &r, i, x->type.dim[i], &t[i]))
 			return false;
 		trim(&t[i]);
 	}
-	for (int best = 0; best >= 0 && !im->b.failed;) {       /* the axis that shrinks most comes first */
+	for (int best = 0; best >= 0 && !im->b.failed;) { /* the axis that shrinks most comes first */
 		best = -1;
 		for (int i = 0; i < r.rank; i++)
 			if (!done[i] && (best < 0 || (double)r.out[i] * (double)x->type.dim[best] <
-			    (double)r.out[best] * (double)x->type.dim[i]))
+							     (double)r.out[best] * (double)x->type.dim[i]))
 				best = i;
 		if (best < 0)
 			break;

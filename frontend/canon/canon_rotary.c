@@ -3,9 +3,9 @@
 #include "canon.h"
 
 typedef struct Rotary {
-	Value  *x, *cos, *sin;          /* caches: [N, S, half] or [1, S, half], seen to broadcast over the heads */
-	int64_t dim, half;              /* of the last axis: all of it, half of the part that turns */
-	bool    interleaved;
+	Value *x, *cos, *sin; /* caches: [N, S, half] or [1, S, half], seen to broadcast over the heads */
+	int64_t dim, half;    /* of the last axis: all of it, half of the part that turns */
+	bool interleaved;
 } Rotary;
 
 /* Elements from..to of the last axis, every step-th. */
@@ -31,18 +31,19 @@ static Value *angles(Import *im, const OnnxNode *n, size_t i, const Type *x, int
 	const char *name = i == 1 ? "cos_cache" : "sin_cache";
 
 	if (cache->kind == VAL_PARAM)
-		cache->param->frozen = true;    /* a table, nothing that is learnt */
+		cache->param->frozen = true; /* a table, nothing that is learnt */
 	if (t->rank != (ids ? 2 : 3) || t->dtype != x->dtype || t->dim[t->rank - 1] < half) {
 		diag_error(im->d, im->b.loc, 304, "%s is %s; %s %s with a last axis of %lld is needed", name,
-			str_type(im->d->scratch, t), dtype_name(x->dtype), ids ? "[positions, half]" : "[batch, sequence, half]",
-			(long long)half);
+			str_type(im->d->scratch, t), dtype_name(x->dtype),
+			ids ? "[positions, half]" : "[batch, sequence, half]", (long long)half);
 		return NULL;
 	}
 	if (ids) {
 		void *at = canon_attr_of(im, OP_Gather);
 
 		if (ids->type.rank != 2) {
-			diag_error(im->d, im->b.loc, 304, "position_ids are %s; rank 2 is needed", str_type(im->d->scratch, &ids->type));
+			diag_error(im->d, im->b.loc, 304, "position_ids are %s; rank 2 is needed",
+				str_type(im->d->scratch, &ids->type));
 			return NULL;
 		}
 		canon_put_int(OP_Gather, at, "axis", 0);
@@ -63,8 +64,10 @@ static Value *turned(Import *im, const Rotary *r)
 	const int64_t half = r->half, all = 2 * half;
 	Value *a = r->interleaved ? slice(im, r->x, 0, all, 2) : slice(im, r->x, 0, half, 1);
 	Value *b = r->interleaved ? slice(im, r->x, 1, all, 2) : slice(im, r->x, half, all, 1);
-	Value *real = canon_binary(im, OP_Sub, canon_binary(im, OP_Mul, a, r->cos), canon_binary(im, OP_Mul, b, r->sin));
-	Value *imag = canon_binary(im, OP_Add, canon_binary(im, OP_Mul, a, r->sin), canon_binary(im, OP_Mul, b, r->cos));
+	Value *real =
+		canon_binary(im, OP_Sub, canon_binary(im, OP_Mul, a, r->cos), canon_binary(im, OP_Mul, b, r->sin));
+	Value *imag =
+		canon_binary(im, OP_Add, canon_binary(im, OP_Mul, a, r->sin), canon_binary(im, OP_Mul, b, r->cos));
 	int64_t dim[5];
 
 	if (!r->interleaved || im->b.failed)
@@ -72,7 +75,8 @@ static Value *turned(Import *im, const Rotary *r)
 	for (int i = 0; i < 4; i++)
 		dim[i] = real->type.dim[i];
 	dim[4] = 1;
-	Value *y = canon_join(im, canon_reshape_to(im, real, 5, dim, NULL), canon_reshape_to(im, imag, 5, dim, NULL), 4, NULL);
+	Value *y = canon_join(
+		im, canon_reshape_to(im, real, 5, dim, NULL), canon_reshape_to(im, imag, 5, dim, NULL), 4, NULL);
 	dim[3] = all;
 	return canon_reshape_to(im, y, 4, dim, NULL);
 }
@@ -88,14 +92,17 @@ bool canon_rotary(Import *im, const OnnxNode *n)
 	const Type *t = &x->type;
 	const bool flat = t->rank == 3;
 	if ((!flat && t->rank != 4) || !dtype_float(t->dtype))
-		return diag_error(im->d, im->b.loc, 304, "X is %s; floats of rank 3 or 4 are needed", str_type(im->d->scratch, t));
+		return diag_error(im->d, im->b.loc, 304, "X is %s; floats of rank 3 or 4 are needed",
+			str_type(im->d->scratch, t));
 	if (flat && (heads < 1 || t->dim[2] % heads))
 		return diag_error(im->d, im->b.loc, 304, "num_heads is %lld, X is %s: it must divide the last axis",
 			(long long)heads, str_type(im->d->scratch, t));
 	r.dim = flat ? t->dim[2] / heads : t->dim[3];
 	if (part < 0 || part > r.dim || (part ? part : r.dim) % 2)
-		return diag_error(im->d, im->b.loc, 304, "rotary_embedding_dim is %lld, a head has %lld elements: an even number of "
-			"them turns", (long long)part, (long long)r.dim);
+		return diag_error(im->d, im->b.loc, 304,
+			"rotary_embedding_dim is %lld, a head has %lld elements: an even number of "
+			"them turns",
+			(long long)part, (long long)r.dim);
 	r.half = (part ? part : r.dim) / 2;
 	const int64_t seq = flat ? t->dim[1] : t->dim[2], split[4] = { t->dim[0], t->dim[1], heads, r.dim };
 	r.cos = angles(im, n, 1, t, seq, r.half);

@@ -3,7 +3,10 @@
 #include <string.h>
 #include "canon.h"
 
-typedef struct Sequence { int n; Value **v; } Sequence;
+typedef struct Sequence {
+	int n;
+	Value **v;
+} Sequence;
 
 static Sequence *sequence(Import *im, int n)
 {
@@ -74,7 +77,8 @@ bool canon_split_to_sequence(Import *im, const OnnxNode *n)
 	Value *x = onnx_in(im, n, 0), *split = onnx_in(im, n, 1);
 	int64_t ax = axis + (axis < 0 ? x->type.rank : 0);
 	if (ax < 0 || ax >= x->type.rank)
-		return diag_error(im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, &x->type));
+		return diag_error(
+			im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, &x->type));
 	if (!onnx_const_ints(im, n, 1, &given))
 		return canon_refuse(im, "split is not constant");
 	if (!split_sizes(im, x->type.dim[ax], split, given, &sizes))
@@ -94,7 +98,8 @@ bool canon_split_to_sequence(Import *im, const OnnxNode *n)
 		for (int k = 0; k < t->rank; k++)
 			if (k != ax)
 				dim[rank++] = t->dim[k];
-		s->v[i] = split || onnx_int(n, "keepdims", 1) ? y->out[i] : canon_reshape_to(im, y->out[i], rank, dim, NULL);
+		s->v[i] = split || onnx_int(n, "keepdims", 1) ? y->out[i]
+		                                              : canon_reshape_to(im, y->out[i], rank, dim, NULL);
 	}
 	return bind(im, n, s);
 }
@@ -142,7 +147,8 @@ bool canon_concat_from_sequence(Import *im, const OnnxNode *n)
 		int64_t ax = axis + (axis < 0 ? rank : 0), dim[MAXRANK + 1];
 
 		if (ax < 0 || ax >= rank || rank > MAXRANK)
-			return diag_error(im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, t));
+			return diag_error(
+				im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, t));
 		for (int k = 0; k < rank; k++)
 			dim[k] = !fresh || k < ax ? t->dim[k] : k == ax ? 1 : t->dim[k - 1];
 		in[i] = fresh ? canon_reshape_to(im, s->v[i], rank, dim, NULL) : s->v[i];

@@ -3,11 +3,13 @@
 #include <string.h>
 #include "canon.h"
 
-enum { STEP = 1 << 20, EXTENT = 1 << 30 };      /* the most of a pad, of an extent */
+enum { STEP = 1 << 20, EXTENT = 1 << 30 }; /* the most of a pad, of an extent */
 
 /* One spatial axis of a transposed convolution: `full` is what the kernels cover, of which `begin` and `end` are cut
  * off; extra zeros may follow. */
-typedef struct Axis { int64_t full, begin, end, extra, stride; } Axis;
+typedef struct Axis {
+	int64_t full, begin, end, extra, stride;
+} Axis;
 
 /* Sets begin and end so that the result has `out` elements; the odd one lies at the end, with SAME_LOWER before. */
 static void fit(Axis *a, int64_t out, bool upper)
@@ -25,12 +27,15 @@ static bool lists(Import *im, const OnnxNode *n, int nd, Ints *extra, Ints *shap
 	if (shape->n == nd + 2)
 		*shape = (Ints){ nd, shape->v + 2 };
 	if ((extra->n && extra->n != nd) || (shape->n && shape->n != nd))
-		return diag_error(im->d, im->b.loc, 302, "%d spatial axes, but output_padding has %d entries, output_shape %d", nd,
-			extra->n, shape->n);
+		return diag_error(im->d, im->b.loc, 302,
+			"%d spatial axes, but output_padding has %d entries, output_shape %d", nd, extra->n, shape->n);
 	for (int i = 0; i < nd; i++)
-		if ((extra->n && (extra->v[i] < 0 || extra->v[i] > STEP)) || (shape->n && (shape->v[i] < 1 || shape->v[i] > EXTENT)))
-			return diag_error(im->d, im->b.loc, 302, "output_padding %lld, output_shape %lld of spatial axis %d: they must lie "
-				"in 0..%d and 1..%d", extra->n ? (long long)extra->v[i] : 0, shape->n ? (long long)shape->v[i] : 1, i, STEP,
+		if ((extra->n && (extra->v[i] < 0 || extra->v[i] > STEP)) ||
+			(shape->n && (shape->v[i] < 1 || shape->v[i] > EXTENT)))
+			return diag_error(im->d, im->b.loc, 302,
+				"output_padding %lld, output_shape %lld of spatial axis %d: they must lie "
+				"in 0..%d and 1..%d",
+				extra->n ? (long long)extra->v[i] : 0, shape->n ? (long long)shape->v[i] : 1, i, STEP,
 				EXTENT);
 	return true;
 }
@@ -51,9 +56,10 @@ static bool axes_of(Import *im, const OnnxNode *n, const void *at, const Type *x
 		Axis *a = &axis[i];
 
 		if (x->dim[2 + i] < 1 || x->dim[2 + i] > EXTENT)
-			return diag_error(im->d, im->b.loc, 304, "X is %s: spatial axes must lie in 1..%d", str_type(im->d->scratch, x),
-				EXTENT);
-		*a = (Axis){ .extra = extra.n ? extra.v[i] : 0, .stride = stride.v[i],
+			return diag_error(im->d, im->b.loc, 304, "X is %s: spatial axes must lie in 1..%d",
+				str_type(im->d->scratch, x), EXTENT);
+		*a = (Axis){ .extra = extra.n ? extra.v[i] : 0,
+			.stride = stride.v[i],
 			.full = stride.v[i] * (x->dim[2 + i] - 1) + (kernel.v[i] - 1) * dil.v[i] + 1 };
 		if (shape.n) {
 			fit(a, shape.v[i], strcmp(mode, "SAME_LOWER") != 0);
@@ -63,13 +69,16 @@ static bool axes_of(Import *im, const OnnxNode *n, const void *at, const Type *x
 			a->begin = pads.v[i];
 			a->end = pads.v[nd + i];
 			if (a->begin < -STEP || a->begin > STEP || a->end < -STEP || a->end > STEP)
-				return diag_error(im->d, im->b.loc, 302, "pads of spatial axis %d are %lld and %lld: they must lie in "
-					"-%d..%d", i, (long long)a->begin, (long long)a->end, STEP, STEP);
+				return diag_error(im->d, im->b.loc, 302,
+					"pads of spatial axis %d are %lld and %lld: they must lie in "
+					"-%d..%d",
+					i, (long long)a->begin, (long long)a->end, STEP, STEP);
 		}
 		const int64_t out = a->full + a->extra - a->begin - a->end;
 		if (out < 1 || out > EXTENT || a->begin < -EXTENT || a->end < -EXTENT)
-			return diag_error(im->d, im->b.loc, 304, "spatial axis %d of the result has %lld elements; X is %s", i,
-				(long long)out, str_type(im->d->scratch, x));
+			return diag_error(im->d, im->b.loc, 304,
+				"spatial axis %d of the result has %lld elements; X is %s", i, (long long)out,
+				str_type(im->d->scratch, x));
 	}
 	return true;
 }
@@ -86,7 +95,7 @@ static Value *transposed(Import *im, void *at, Value *x, Value *w, const Axis *a
 
 	for (int i = 0; i < nd; i++)
 		direct &= axis[i].begin >= 0 && axis[i].begin <= STEP && axis[i].end >= 0 && axis[i].end <= STEP &&
-			axis[i].extra < axis[i].stride;
+		          axis[i].extra < axis[i].stride;
 	for (int i = 0; i < nd; i++) {
 		pads[i] = direct ? axis[i].begin : 0;
 		pads[nd + i] = direct ? axis[i].end : 0;
@@ -117,8 +126,8 @@ bool canon_conv_transpose(Import *im, const OnnxNode *n)
 		return diag_error(im->d, im->b.loc, 304, "X is %s, W is %s: equal ranks of 3 to 5 are needed",
 			str_type(im->d->scratch, &x->type), str_type(im->d->scratch, &w->type));
 	if (group < 1 || x->type.dim[1] != w->type.dim[0] || w->type.dim[0] % group)
-		return diag_error(im->d, im->b.loc, 304, "X has %lld channels, W is %s, group is %lld", (long long)x->type.dim[1],
-			str_type(im->d->scratch, &w->type), (long long)group);
+		return diag_error(im->d, im->b.loc, 304, "X has %lld channels, W is %s, group is %lld",
+			(long long)x->type.dim[1], str_type(im->d->scratch, &w->type), (long long)group);
 	canon_put_int(OP_ConvGradData, at, "group", group);
 	if (!canon_window(im, n, OP_ConvGradData, at, &x->type, w->type.dim + 2) || !axes_of(im, n, at, &x->type, axis))
 		return false;
@@ -164,7 +173,8 @@ static bool unpooled(Import *im, const OnnxNode *n, const Type *x, Type *y, int6
 		return canon_refuse(im, "output_shape is not constant");
 	if (!canon_window(im, n, OP_MaxPool, at, x, NULL))
 		return false;
-	const Ints kernel = canon_get_ints(OP_MaxPool, at, "kernel_shape"), stride = canon_get_ints(OP_MaxPool, at, "strides");
+	const Ints kernel = canon_get_ints(OP_MaxPool, at, "kernel_shape"),
+		   stride = canon_get_ints(OP_MaxPool, at, "strides");
 	const Ints pads = canon_get_ints(OP_MaxPool, at, "pads");
 	const int nd = x->rank - 2;
 	*y = *x;
@@ -172,12 +182,15 @@ static bool unpooled(Import *im, const OnnxNode *n, const Type *x, Type *y, int6
 		const int64_t begin = pads.v[i], end = pads.v[nd + i];
 
 		if (begin < 0 || begin > STEP || end < 0 || end > STEP || x->dim[2 + i] < 1 || x->dim[2 + i] > EXTENT)
-			return diag_error(im->d, im->b.loc, 304, "spatial axis %d has %lld elements, pads are %lld and %lld: they must lie "
-				"in 1..%d and 0..%d", i, (long long)x->dim[2 + i], (long long)begin, (long long)end, EXTENT, STEP);
+			return diag_error(im->d, im->b.loc, 304,
+				"spatial axis %d has %lld elements, pads are %lld and %lld: they must lie "
+				"in 1..%d and 0..%d",
+				i, (long long)x->dim[2 + i], (long long)begin, (long long)end, EXTENT, STEP);
 		y->dim[2 + i] = (x->dim[2 + i] - 1) * stride.v[i] + kernel.v[i] - begin - end;
 		if (y->dim[2 + i] < 1 || y->dim[2 + i] > EXTENT)
-			return diag_error(im->d, im->b.loc, 304, "spatial axis %d of the result has %lld elements; X is %s", i,
-				(long long)y->dim[2 + i], str_type(im->d->scratch, x));
+			return diag_error(im->d, im->b.loc, 304,
+				"spatial axis %d of the result has %lld elements; X is %s", i, (long long)y->dim[2 + i],
+				str_type(im->d->scratch, x));
 	}
 	if (shape.n && shape.n != x->rank)
 		return diag_error(im->d, im->b.loc, 302, "output_shape has %d entries, X is %s", shape.n,
@@ -188,8 +201,9 @@ static bool unpooled(Import *im, const OnnxNode *n, const Type *x, Type *y, int6
 		if (i == 0 && !canon_rebound(im, n, x, i, &size))
 			return false;
 		if (size < y->dim[i] || size > EXTENT || (i < 2 && size != x->dim[i]))
-			return diag_error(im->d, im->b.loc, 304, "output_shape[%d] is %lld, the pooled tensor has %lld there", i,
-				(long long)size, (long long)y->dim[i]);
+			return diag_error(im->d, im->b.loc, 304,
+				"output_shape[%d] is %lld, the pooled tensor has %lld there", i, (long long)size,
+				(long long)y->dim[i]);
 		pad[x->rank + i] = i < 2 ? 0 : size - y->dim[i];
 	}
 	return true;
@@ -207,7 +221,8 @@ bool canon_max_unpool(Import *im, const OnnxNode *n)
 		return false;
 	Value *x = onnx_in(im, n, 0), *ids = onnx_in(im, n, 1), *out[MAXIN] = { 0 };
 	if (x->type.rank < 3 || x->type.rank > 5 || !shape_eq(&x->type, &ids->type))
-		return diag_error(im->d, im->b.loc, 304, "X is %s, I is %s: one shape with one to three spatial axes is needed",
+		return diag_error(im->d, im->b.loc, 304,
+			"X is %s, I is %s: one shape with one to three spatial axes is needed",
 			str_type(im->d->scratch, &x->type), str_type(im->d->scratch, &ids->type));
 	if (!unpooled(im, n, &x->type, &y, pad))
 		return false;

@@ -31,7 +31,7 @@ static bool by_mul(Ein *e, Term *x, const Term *y, const Term *want, const bool 
 	int best = 0;
 	double least = -1;
 
-	for (int k = 0; k < 3; k++) {   /* in the order of x, of y, or of what is wanted */
+	for (int k = 0; k < 3; k++) { /* in the order of x, of y, or of what is wanted */
 		const Term *rest[2] = { k == 1 ? y : x, k == 1 ? x : y };
 		double cost;
 
@@ -56,7 +56,7 @@ static bool by_mul(Ein *e, Term *x, const Term *y, const Term *want, const bool 
 		ein_permute(e, &in[k], &all);
 		for (int i = 0; i < all.n; i++)
 			dim[i] = ein_find(&in[k], all.label[i]) >= 0 ? e->dim[all.label[i]] : 1;
-		int lead = in[k].n ? ein_find(&all, in[k].label[0]) : all.n;  /* numpy adds axes on the left */
+		int lead = in[k].n ? ein_find(&all, in[k].label[0]) : all.n; /* numpy adds axes on the left */
 		in[k].v = ein_reshape(e, in[k].v, all.n - lead, dim + lead);
 	}
 	if (e->im->b.failed)
@@ -72,11 +72,11 @@ static bool by_mul(Ein *e, Term *x, const Term *y, const Term *want, const bool 
 /* One way to see a product as [batch, m, k] x [batch, k, n]. */
 typedef struct Plan {
 	const Term *x, *y;
-	Term        b, m, n, k;     /* labels of each group, in order */
-	Term        lx, ly, lz;     /* axes of the operands and of the result */
-	bool        tx, ty;         /* the operand lies as [k, m], [n, k] */
-	bool        spread;         /* a batch label is in one operand only: the other is broadcast */
-	double      cost;
+	Term b, m, n, k; /* labels of each group, in order */
+	Term lx, ly, lz; /* axes of the operands and of the result */
+	bool tx, ty;     /* the operand lies as [k, m], [n, k] */
+	bool spread;     /* a batch label is in one operand only: the other is broadcast */
+	double cost;
 } Plan;
 
 static void append(Term *t, const Term *more)
@@ -94,8 +94,8 @@ static void concat(Term *t, const Term *a, const Term *b, const Term *c)
 }
 
 /* [b, rows, cols], or [b, cols, rows] where that copies less. */
-static double lay(const Ein *e, const Term *x, const Term *b, const Term *rows, const Term *cols, Term *out,
-	bool *turned)
+static double lay(
+	const Ein *e, const Term *x, const Term *b, const Term *rows, const Term *cols, Term *out, bool *turned)
 {
 	Term other;
 
@@ -150,15 +150,15 @@ static bool make_plan(const Ein *e, const Term *x, const Term *y, const Term *wa
 	if (p->spread && (!p->m.n || !p->n.n || p->b.n + 2 > MAXRANK))
 		return false;
 	p->cost = wide + lay(e, p->x, &p->b, &p->m, &p->k, &p->lx, &p->tx) +
-		lay(e, p->y, &p->b, &p->k, &p->n, &p->ly, &p->ty);
+	          lay(e, p->y, &p->b, &p->k, &p->n, &p->ly, &p->ty);
 	concat(&p->lz, &p->b, &p->m, &p->n);
 	p->cost += copied(e, &p->lz, want);
 	return true;
 }
 
 /* An operand as the matrix stack that the plan sees: groups of labels become one axis each. */
-static Value *stack(Ein *e, const Plan *p, const Term *x, const Term *layout, const Term *rows, const Term *cols,
-	bool turned)
+static Value *stack(
+	Ein *e, const Plan *p, const Term *x, const Term *layout, const Term *rows, const Term *cols, bool turned)
 {
 	Term t = *x;
 	int64_t dim[MAXRANK];
@@ -189,7 +189,8 @@ static bool by_matmul(Ein *e, Term *x, const Term *y, const Term *want, const bo
 		any = true;
 	}
 	if (best.lz.n > MAXRANK)
-		return ein_refuse(e, arena_printf(e->im->a, "a product of %d axes, the most is %d", best.lz.n, MAXRANK));
+		return ein_refuse(
+			e, arena_printf(e->im->a, "a product of %d axes, the most is %d", best.lz.n, MAXRANK));
 	Value *a = stack(e, &best, best.x, &best.lx, &best.m, &best.k, best.tx);
 	Value *b = stack(e, &best, best.y, &best.ly, &best.k, &best.n, best.ty);
 	if (e->im->b.failed)
@@ -226,10 +227,10 @@ bool ein_join(Ein *e, Term *x, Term *y, const bool *keep)
 		m |= inx && !iny;
 		n |= iny && !inx;
 	}
-	bool fixed = x->v->kind == VAL_CONST && y->v->kind == VAL_CONST &&      /* products fold, matrix products do not */
-		(double)numel(e, x) * (double)numel(e, y) < 1 << 24;
+	bool fixed = x->v->kind == VAL_CONST && y->v->kind == VAL_CONST && /* products fold, matrix products do not */
+	             (double)numel(e, x) * (double)numel(e, y) < 1 << 24;
 	if (e->im->b.failed)
 		return false;
-	return !k || !(m || n) || fixed || !dtype_float(x->v->type.dtype) ? by_mul(e, x, y, &want, keep) :
-		by_matmul(e, x, y, &want, keep);
+	return !k || !(m || n) || fixed || !dtype_float(x->v->type.dtype) ? by_mul(e, x, y, &want, keep)
+	                                                                  : by_matmul(e, x, y, &want, keep);
 }

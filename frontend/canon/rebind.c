@@ -3,10 +3,7 @@
 #include <string.h>
 #include "canon.h"
 
-static const Type *old_type(const Import *im, const char *name)
-{
-	return map_get(im->shapes, name);
-}
+static const Type *old_type(const Import *im, const char *name) { return map_get(im->shapes, name); }
 
 /* ---- constants that were read off shapes hold the batch that is wanted already ---- */
 
@@ -32,10 +29,7 @@ static bool may_hold_batch(const Import *im, const Value *v)
 	return false;
 }
 
-static bool measured(const Import *im, const char *name)
-{
-	return map_has(&im->measured, name);
-}
+static bool measured(const Import *im, const char *name) { return map_has(&im->measured, name); }
 
 void rebind_note(Import *im, const OnnxNode *n)
 {
@@ -66,9 +60,12 @@ void rebind_note(Import *im, const OnnxNode *n)
 /* The target in full: 0 and -1 as they came out at the export's batch. */
 static bool ambiguous(Import *im, const char *what, const Type *old)
 {
-	diag_error(im->d, im->b.loc, 209, "%s %s was exported at batch %lld: it cannot be told which of its dimensions is the "
-		"batch", what, str_shape(im->d->scratch, old), (long long)im->from);
-	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
+	diag_error(im->d, im->b.loc, 209,
+		"%s %s was exported at batch %lld: it cannot be told which of its dimensions is the "
+		"batch",
+		what, str_shape(im->d->scratch, old), (long long)im->from);
+	diag_note(im->d, im->b.loc,
+		"export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
 		"--micro-batch %lld",
 		(long long)im->from);
 	return false;
@@ -86,7 +83,7 @@ static int batch_dim(const Import *im, const Type *out, int j0, int j1, int64_t 
 			if (before == outer && out->dim[j] % im->from == 0)
 				return j;
 			if (before < outer && outer % before == 0 && before * out->dim[j] >= outer * im->from &&
-			    out->dim[j] % (outer / before * im->from) == 0)
+				out->dim[j] % (outer / before * im->from) == 0)
 				return j;
 		} else if (out->dim[j] == im->from) {
 			if (exact >= 0)
@@ -109,7 +106,7 @@ bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *sha
 
 	if (!in || !out || shape_eq(in, in_new) || (n->n_input > 1 && measured(im, n->input[1])))
 		return true;
-	for (int k = 0; k < shape->n; k++)      /* a target that was computed from shapes fits already */
+	for (int k = 0; k < shape->n; k++) /* a target that was computed from shapes fits already */
 		if (shape->v[k] > 0 && (k >= out->rank || shape->v[k] != out->dim[k]))
 			return true;
 	t = *out;
@@ -163,14 +160,14 @@ static bool own_size(const Value *x, const Ints *shape, int i)
 bool rebind_dims(Import *im, const OnnxNode *n, const Value *x, Ints *shape)
 {
 	const Type *out = old_type(im, n->output[0]);
-	const char *from = n->input[n->n_input > 1];       /* the shape: operand 1 of Expand, 0 of ConstantOfShape */
+	const char *from = n->input[n->n_input > 1]; /* the shape: operand 1 of Expand, 0 of ConstantOfShape */
 	int at = -1;
 
 	if (!out || shape->n != out->rank || measured(im, from))
 		return true;
 	for (int i = 0; i < shape->n; i++)
 		if (shape->v[i] != out->dim[i] && shape->v[i] != 1 && shape->v[i] != -1)
-			return true;        /* computed from shapes: it fits already */
+			return true; /* computed from shapes: it fits already */
 	for (int i = 0; i < shape->n; i++) {
 		if (shape->v[i] != im->from || im->from == 1 || own_size(x, shape, i))
 			continue;
@@ -220,10 +217,13 @@ static bool follow(Import *im, const OnnxNode *n, Value **x, size_t j, const Typ
 		if (k < 0 || old->dim[k] == now->dim[k] || (*x)->type.dim[i] != old->dim[k] || old->dim[k] == 1)
 			continue;
 		if (!uniform(*x, i)) {
-			diag_error(im->d, im->b.loc, 209, "constant %s is %s and meets axis %d, which follows the batch from %lld to %lld; "
-				"its rows differ", (*x)->name, str_type(im->d->scratch, &(*x)->type), k, (long long)old->dim[k],
+			diag_error(im->d, im->b.loc, 209,
+				"constant %s is %s and meets axis %d, which follows the batch from %lld to %lld; "
+				"its rows differ",
+				(*x)->name, str_type(im->d->scratch, &(*x)->type), k, (long long)old->dim[k],
 				(long long)now->dim[k]);
-			diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
+			diag_note(im->d, im->b.loc,
+				"export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
 				(long long)im->from);
 			return false;
 		}
@@ -280,10 +280,13 @@ static int64_t taken(int64_t start, int64_t end, int64_t step, int64_t dim)
 
 static bool slice_fault(Import *im, int64_t axis, int64_t start, int64_t end, int64_t step, int64_t was, int64_t is)
 {
-	diag_error(im->d, im->b.loc, 209, "Slice %lld:%lld:%lld of axis %lld, which is %lld at the export's batch %lld and %lld "
-		"at batch %lld: it cannot be told how its bounds follow the batch", (long long)start, (long long)end,
-		(long long)step, (long long)axis, (long long)was, (long long)im->from, (long long)is, (long long)im->to);
-	diag_note(im->d, im->b.loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
+	diag_error(im->d, im->b.loc, 209,
+		"Slice %lld:%lld:%lld of axis %lld, which is %lld at the export's batch %lld and %lld "
+		"at batch %lld: it cannot be told how its bounds follow the batch",
+		(long long)start, (long long)end, (long long)step, (long long)axis, (long long)was, (long long)im->from,
+		(long long)is, (long long)im->to);
+	diag_note(im->d, im->b.loc,
+		"export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
 		"--micro-batch %lld",
 		(long long)im->from);
 	return false;
@@ -298,7 +301,7 @@ bool rebind_slice(Import *im, const OnnxNode *n, const Type *in_new, const Ints 
 	int64_t *v = NULL;
 
 	if (!in || !out || starts->n != ends->n || in->rank != in_new->rank)
-		return true;            /* the shape rule says what is wrong */
+		return true; /* the shape rule says what is wrong */
 	for (int i = 0; i < ends->n; i++) {
 		int64_t ax = i < axes->n ? axes->v[i] : i, step = i < steps->n ? steps->v[i] : 1;
 

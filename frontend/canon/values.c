@@ -20,7 +20,8 @@ bool onnx_const_ints(Import *im, const OnnxNode *n, size_t i, Ints *out)
 	*out = (Ints){ 0, NULL };
 	if (!v)
 		return true;
-	if (v->kind != VAL_CONST || !v->data || v->type.rank > 1 || (v->type.dtype != DT_i64 && v->type.dtype != DT_i32))
+	if (v->kind != VAL_CONST || !v->data || v->type.rank > 1 ||
+		(v->type.dtype != DT_i64 && v->type.dtype != DT_i32))
 		return false;
 	int64_t k = type_numel(&v->type), *p = NEWN(im->a, int64_t, k);
 	for (int64_t j = 0; j < k; j++)

@@ -21,12 +21,22 @@ static void list_passes(void)
 		printf("%2d  %-10s %s\n", i + 1, pass_table[i].name, pass_table[i].help);
 }
 
-typedef struct Command { const char *name; int (*run)(Compile *); bool reports; } Command;    /* reports: takes --report */
+typedef struct Command {
+	const char *name;
+	int (*run)(Compile *);
+	bool reports;
+} Command; /* reports: takes --report */
 
 static const Command commands[] = {
-	{ "compile", compile_main, true }, { "verify", verify_main, false }, { "inspect", inspect_main, false }, { "plan", plan_main, true },
-	{ "simulate", simulate_main, true }, { "cases", cases_main, false }, { "export", export_main, false },
-	{ "profile", profile_main, false }, { "doctor", doctor_main, false },
+	{ "compile", compile_main, true },
+	{ "verify", verify_main, false },
+	{ "inspect", inspect_main, false },
+	{ "plan", plan_main, true },
+	{ "simulate", simulate_main, true },
+	{ "cases", cases_main, false },
+	{ "export", export_main, false },
+	{ "profile", profile_main, false },
+	{ "doctor", doctor_main, false },
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands + 6 };
@@ -61,7 +71,8 @@ static const char *schedule_words(Arena *a, bool patterns)
 		const bool alone = r->param == PARAM_NONE || r->param == PARAM_POLICY || r->param == PARAM_OPTIONAL;
 		const bool more = r->param == PARAM_COUNT || r->param == PARAM_FILE || r->param == PARAM_OPTIONAL;
 		if (patterns && more)
-			text = arena_printf(a, "%s%s%s:%s", text, *text ? "|" : "", r->name, r->param == PARAM_FILE ? ".+" : "[1-9][0-9]*");
+			text = arena_printf(a, "%s%s%s:%s", text, *text ? "|" : "", r->name,
+				r->param == PARAM_FILE ? ".+" : "[1-9][0-9]*");
 		if (!patterns && alone)
 			text = arena_printf(a, "%s, \"%s\"", text, r->name);
 	}
@@ -71,10 +82,12 @@ static const char *schedule_words(Arena *a, bool patterns)
 /* pdcc schema: what a cluster file or train.yaml may hold, as JSON Schema for editors. */
 static int schema_main(int argc, char **argv, Diag *d)
 {
-	const char *text = argc == 1 ? embedded_text(arena_printf(d->scratch, "frontend/settings/%s.schema.json", argv[0])) : NULL;
+	const char *text =
+		argc == 1 ? embedded_text(arena_printf(d->scratch, "frontend/settings/%s.schema.json", argv[0])) : NULL;
 
 	if (!text) {
-		diag_error(d, NOLOC, 1, "schema wants cluster or train%s%s%s", argc ? ", not '" : "", argc ? argv[argc - 1] : "", argc ? "'" : "");
+		diag_error(d, NOLOC, 1, "schema wants cluster or train%s%s%s", argc ? ", not '" : "",
+			argc ? argv[argc - 1] : "", argc ? "'" : "");
 		return EXIT_USAGE;
 	}
 	text = fill(d->scratch, text, "\"@SCHEDULES@\"", schedule_words(d->scratch, false));
@@ -112,12 +125,16 @@ static int run_command(Compile *c, const Command *command)
 	Changes changes = { 0 };
 
 	if (c->o->report && (!command->reports || c->o->stop_after)) {
-		diag_error(c->d, NOLOC, 1, command->reports ? "--report wants the whole plan; --stop-after %s ends before it" :
-			"--report: pdcc %s writes none; compile, plan and simulate do", command->reports ? c->o->stop_after : command->name);
+		diag_error(c->d, NOLOC, 1,
+			command->reports ? "--report wants the whole plan; --stop-after %s ends before it"
+					 : "--report: pdcc %s writes none; compile, plan and simulate do",
+			command->reports ? c->o->stop_after : command->name);
 		return EXIT_USAGE;
 	}
-	const char *runs = command->run == verify_main || command->run == profile_main ? arena_printf(c->a, "pdcc %s", command->name) :
-		c->o->profile && strcmp(c->o->profile, "run") == 0 ? "--profile run" : NULL;
+	const char *runs = command->run == verify_main || command->run == profile_main
+	                           ? arena_printf(c->a, "pdcc %s", command->name)
+	                   : c->o->profile && strcmp(c->o->profile, "run") == 0 ? "--profile run"
+	                                                                        : NULL;
 	if (c->o->emit_only && runs) {
 		diag_error(c->d, NOLOC, 1, "--emit-only: %s compiles and runs programs", runs);
 		return EXIT_USAGE;
@@ -176,12 +193,13 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 	if (o.nargs > 1 && command->run == compile_main && first == 1 && !strpbrk(o.args[0], "./")) {
 		const char *names[COMMANDS], *near = diag_nearest(o.args[0], names, all_commands(names));
 
-		diag_error(d, NOLOC, 1, "there is no command '%s'%s%s%s", o.args[0], near ? "; did you mean '" : "; --help lists them",
-			near ? near : "", near ? "'?" : "");
+		diag_error(d, NOLOC, 1, "there is no command '%s'%s%s%s", o.args[0],
+			near ? "; did you mean '" : "; --help lists them", near ? near : "", near ? "'?" : "");
 		return EXIT_USAGE;
 	}
 	if (o.nargs != 1 && command->run != doctor_main) {
-		diag_error(d, NOLOC, 1, o.nargs ? "one model at a time, not %d: '%s' and '%s'" : "no model is named; --help shows how",
+		diag_error(d, NOLOC, 1,
+			o.nargs ? "one model at a time, not %d: '%s' and '%s'" : "no model is named; --help shows how",
 			o.nargs, o.nargs ? o.args[0] : "", o.nargs > 1 ? o.args[1] : "");
 		return EXIT_USAGE;
 	}

@@ -42,14 +42,24 @@ static int run(Compile *c)
 {
 	const char *names[64];
 	char *text = read_text(c->model);
-	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &c->o->t, .plan = &c->plan,
+	PassCx cx = { .scratch = c->scratch,
+		.d = c->d,
+		.cluster = &c->cluster,
+		.train = &c->o->t,
+		.plan = &c->plan,
 		.explain = c->o->explain ? &c->explain : NULL };
-	PassOpt po = { .print_before = c->o->print_before, .print_after = c->o->print_after, .dump_dir = c->o->dump_ir,
-		.print_after_all = c->o->print_after_all, .print_after_change = c->o->print_after_change,
-		.stop_after = c->o->stop_after, .time_report = c->o->time_report, .form = c->o->ir_form };
+	PassOpt po = { .print_before = c->o->print_before,
+		.print_after = c->o->print_after,
+		.dump_dir = c->o->dump_ir,
+		.print_after_all = c->o->print_after_all,
+		.print_after_change = c->o->print_after_change,
+		.stop_after = c->o->stop_after,
+		.time_report = c->o->time_report,
+		.form = c->o->ir_form };
 
 	if (!text)
-		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)), EXIT_INPUT;
+		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)),
+		       EXIT_INPUT;
 	if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local", &c->cluster, c->d))
 		return EXIT_INPUT;
 	if (!schedule_read(c->a, &c->o->t.schedule, c->d))

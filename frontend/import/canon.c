@@ -51,16 +51,16 @@ static bool identity(Import *im, const OnnxNode *n)
 
 /* ---- the table ---- */
 
-static const struct row { bool (*run)(Import *, const OnnxNode *); CanonFact fact; } table[] = {
+static const struct row {
+	bool (*run)(Import *, const OnnxNode *);
+	CanonFact fact;
+} table[] = {
 #define ONNX(op, run, since, until, becomes) { run, { #op, since, until, becomes } },
 #include "onnx_ops.def"
 #undef ONNX
 };
 
-const CanonFact *canon_fact(int i)
-{
-	return i >= 0 && i < (int)(sizeof table / sizeof *table) ? &table[i].fact : NULL;
-}
+const CanonFact *canon_fact(int i) { return i >= 0 && i < (int)(sizeof table / sizeof *table) ? &table[i].fact : NULL; }
 
 static const struct row *find(const char *op, const char *domain)
 {
@@ -72,10 +72,7 @@ static const struct row *find(const char *op, const char *domain)
 	return NULL;
 }
 
-bool canon_supported(const char *op, const char *domain)
-{
-	return find(op, domain) != NULL;
-}
+bool canon_supported(const char *op, const char *domain) { return find(op, domain) != NULL; }
 
 /* The opset that counts for n, the model's or that of the function whose body n stands in, has the operator. */
 static bool check_opset(Import *im, const CanonFact *f)
@@ -83,11 +80,11 @@ static bool check_opset(Import *im, const CanonFact *f)
 	const char *whose = im->opset == im->m->opset ? "model" : "function";
 
 	if (im->opset < f->since)
-		return diag_error(im->d, im->b.loc, 308, "%s is an operator of opset %d and later; the %s has opset %d", f->name, f->since,
-			whose, im->opset);
+		return diag_error(im->d, im->b.loc, 308, "%s is an operator of opset %d and later; the %s has opset %d",
+			f->name, f->since, whose, im->opset);
 	if (f->until && im->opset > f->until)
-		return diag_error(im->d, im->b.loc, 308, "%s is an operator of opsets up to %d; the %s has opset %d", f->name, f->until,
-			whose, im->opset);
+		return diag_error(im->d, im->b.loc, 308, "%s is an operator of opsets up to %d; the %s has opset %d",
+			f->name, f->until, whose, im->opset);
 	return true;
 }
 

@@ -5,28 +5,25 @@
 #include "ir/base/buf.h"
 #include "inline.h"
 
-enum { MAXMADE = 1 << 18 };     /* nodes and calls that a model may grow to; long names count as more */
+enum { MAXMADE = 1 << 18 }; /* nodes and calls that a model may grow to; long names count as more */
 
 typedef struct Nodes {
 	OnnxNode **v;
-	size_t     n, cap;
+	size_t n, cap;
 } Nodes;
 
 typedef struct Expand {
-	Arena              *a;
-	Diag               *d;
-	const char         *path;
-	Map                *origin, taken, fun, size;
+	Arena *a;
+	Diag *d;
+	const char *path;
+	Map *origin, taken, fun, size;
 	const OnnxFunction *chain[MAXNEST];
-	int                 depth, index;       /* calls that are open; the node of the graph at work */
-	size_t              made;
-	const OnnxNode     *at;
+	int depth, index; /* calls that are open; the node of the graph at work */
+	size_t made;
+	const OnnxNode *at;
 } Expand;
 
-static const char *text(const char *s)
-{
-	return s ? s : "";
-}
+static const char *text(const char *s) { return s ? s : ""; }
 
 static Loc here(const Expand *x)
 {
@@ -64,10 +61,7 @@ static const char *string_field(Arena *a, const ProtobufCMessage *m, uint32_t ta
 	return p ? arena_strn(a, (const char *)p, len) : "";
 }
 
-static const char *node_overload(Arena *a, const OnnxNode *n)
-{
-	return string_field(a, &n->base, 8);
-}
+static const char *node_overload(Arena *a, const OnnxNode *n) { return string_field(a, &n->base, 8); }
 
 const OnnxAttr *function_default(Arena *a, const OnnxFunction *fun, const char *name)
 {
@@ -121,8 +115,10 @@ static bool collect(Expand *x, const OnnxModel *p)
 		if (map_has(&x->fun, name))
 			return diag_error(x->d, FILELOC(x->path), 213, "function %s is there twice", name);
 		if (!inline_depth_ok(f->node, f->n_node, 0))
-			return diag_error(x->d, FILELOC(x->path), 213, "function %s: graphs in attributes are nested more than %d "
-				"deep", name, MAXNEST);
+			return diag_error(x->d, FILELOC(x->path), 213,
+				"function %s: graphs in attributes are nested more than %d "
+				"deep",
+				name, MAXNEST);
 		map_put(&x->fun, name, f);
 	}
 	return true;
@@ -168,8 +164,8 @@ static int opset_of(Expand *x, const OnnxFunction *f, int outer)
 			continue;
 		if (v >= OPSET_LEAST && v <= OPSET_MOST)
 			return (int)v;
-		diag_error(x->d, here(x), 202, "function %s: opset %lld of the default domain; %d to %d are read", full_name(x, f),
-			(long long)v, OPSET_LEAST, OPSET_MOST);
+		diag_error(x->d, here(x), 202, "function %s: opset %lld of the default domain; %d to %d are read",
+			full_name(x, f), (long long)v, OPSET_LEAST, OPSET_MOST);
 		return 0;
 	}
 	return outer;
@@ -194,7 +190,8 @@ static bool open_call(Expand *x, const OnnxFunction *f)
 			continue;
 		for (int k = i; k < x->depth; k++)
 			buf_printf(&b, "%s -> ", full_name(x, x->chain[k]));
-		diag_error(x->d, here(x), 213, "function %s calls itself: %s%s", full_name(x, f), buf_str(&b), full_name(x, f));
+		diag_error(x->d, here(x), 213, "function %s calls itself: %s%s", full_name(x, f), buf_str(&b),
+			full_name(x, f));
 		buf_free(&b);
 		return false;
 	}
@@ -288,8 +285,8 @@ static bool expand_call(Expand *x, OnnxNode *call, const OnnxFunction *f, int ou
 	for (size_t i = 0; i < call->n_output; i++) {
 		later[i] = map_has(&s.names, f->output[i]);
 		if (!later[i] && !makes(f, f->output[i]))
-			return diag_error(x->d, here(x), 213, "function %s: output %zu, '%s', is made by no node", full_name(x, f), i,
-				f->output[i]);
+			return diag_error(x->d, here(x), 213, "function %s: output %zu, '%s', is made by no node",
+				full_name(x, f), i, f->output[i]);
 		if (!later[i] && *call->output[i])
 			map_put(&s.names, f->output[i], call->output[i]);
 	}
@@ -300,7 +297,8 @@ static bool expand_call(Expand *x, OnnxNode *call, const OnnxFunction *f, int ou
 		if (!expand_node(x, scope_node(&s, f->node[i]), opset, to))
 			return false;
 	for (size_t i = 0; i < call->n_output; i++)
-		if (later[i] && *call->output[i] && !pass_on(x, scope_use(&s, f->output[i]), call->output[i], opset, to))
+		if (later[i] && *call->output[i] &&
+			!pass_on(x, scope_use(&s, f->output[i]), call->output[i], opset, to))
 			return false;
 	x->depth--;
 	return true;
@@ -337,7 +335,8 @@ bool inline_functions(Arena *a, OnnxModel *p, const char *path, Map *origin, Dia
 
 	map_init(origin, a, false);
 	if (!inline_depth_ok(p->graph->node, p->graph->n_node, 0))
-		return diag_error(d, FILELOC(x.path), 206, "graphs in attributes are nested more than %d deep", MAXNEST);
+		return diag_error(
+			d, FILELOC(x.path), 206, "graphs in attributes are nested more than %d deep", MAXNEST);
 	if (!p->n_functions)
 		return true;
 	map_init(&x.fun, a, true);

@@ -12,17 +12,21 @@
 
 enum { READ_WEIGHT = 1, READ_TRIG = 2, READ_FLAT = 4, READ_INPUT = 8, READ_OTHER = 16 };
 
-typedef struct Reader { const OnnxNode *node; size_t index; struct Reader *next; } Reader;
+typedef struct Reader {
+	const OnnxNode *node;
+	size_t index;
+	struct Reader *next;
+} Reader;
 
 struct Guesser {
-	Arena           *a;
+	Arena *a;
 	const OnnxGraph *g;
 	const ImportOpt *o;
-	bool             torch;         /* made by PyTorch, whose initializers are parameters and buffers; constants are nodes */
-	Map              readers;       /* value -> Reader */
-	Map              input;         /* inputs of the graph */
-	Map              told;          /* initializer -> Guess, those that are worth a word */
-	Map              seen;          /* values of the walk that is going on */
+	bool torch;  /* made by PyTorch, whose initializers are parameters and buffers; constants are nodes */
+	Map readers; /* value -> Reader */
+	Map input;   /* inputs of the graph */
+	Map told;    /* initializer -> Guess, those that are worth a word */
+	Map seen;    /* values of the walk that is going on */
 };
 
 static bool any_word(const char *s, const char *const *list)
@@ -45,7 +49,9 @@ Guesser *guess_new(Arena *a, const OnnxModel *p, const ImportOpt *o)
 {
 	Guesser *s = NEW(a, Guesser);
 
-	*s = (Guesser){ .a = a, .g = p->graph, .o = o, .torch = p->producer_name && strcmp(p->producer_name, "pytorch") == 0 };
+	*s = (Guesser){
+		.a = a, .g = p->graph, .o = o, .torch = p->producer_name && strcmp(p->producer_name, "pytorch") == 0
+	};
 	map_init(&s->readers, a, true);
 	map_init(&s->input, a, true);
 	map_init(&s->told, a, true);
@@ -63,10 +69,26 @@ Guesser *guess_new(Arena *a, const OnnxModel *p, const ImportOpt *o)
 /* A layer reads its operand i as a weight or bias. */
 static bool reads_weight(const OnnxNode *n, size_t i)
 {
-	static const struct { const char *op; unsigned operands; } layers[] = {
-		{ "MatMul", ~0u }, { "Gemm", ~0u }, { "Einsum", ~0u }, { "Gather", 1 }, { "Conv", 6 }, { "ConvTranspose", 6 }, { "PRelu", 2 },
-		{ "LSTM", ~1u }, { "GRU", ~1u }, { "RNN", ~1u }, { "LayerNormalization", 6 }, { "RMSNormalization", 2 },
-		{ "GroupNormalization", 6 }, { "InstanceNormalization", 6 }, { "BatchNormalization", 30 }, { "Attention", ~0u },
+	static const struct {
+		const char *op;
+		unsigned operands;
+	} layers[] = {
+		{ "MatMul", ~0u },
+		{ "Gemm", ~0u },
+		{ "Einsum", ~0u },
+		{ "Gather", 1 },
+		{ "Conv", 6 },
+		{ "ConvTranspose", 6 },
+		{ "PRelu", 2 },
+		{ "LSTM", ~1u },
+		{ "GRU", ~1u },
+		{ "RNN", ~1u },
+		{ "LayerNormalization", 6 },
+		{ "RMSNormalization", 2 },
+		{ "GroupNormalization", 6 },
+		{ "InstanceNormalization", 6 },
+		{ "BatchNormalization", 30 },
+		{ "Attention", ~0u },
 	};
 
 	for (size_t k = 0; k < sizeof layers / sizeof *layers; k++)
@@ -80,11 +102,11 @@ static unsigned walk(Guesser *s, const char *name, bool through, int depth);
 /* One reader; `through`: products and sums are followed too, to see where all of it ends. */
 static unsigned reader_says(Guesser *s, const OnnxNode *n, size_t i, bool through, int depth)
 {
-	static const char *const moves[] = { "Identity", "Cast", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Expand", "Slice", "Concat",
-		"Tile", "Flatten", "Split", NULL };
+	static const char *const moves[] = { "Identity", "Cast", "Reshape", "Transpose", "Unsqueeze", "Squeeze",
+		"Expand", "Slice", "Concat", "Tile", "Flatten", "Split", NULL };
 	static const char *const reckons[] = { "MatMul", "Mul", "Einsum", "Div", "Gather", NULL };
-	static const char *const flat[] = { "Shape", "Size", "ConstantOfShape", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal",
-		"ArgMax", "ArgMin", "Not", "Range", "OneHot", "Resize", NULL };
+	static const char *const flat[] = { "Shape", "Size", "ConstantOfShape", "Greater", "Less", "GreaterOrEqual",
+		"LessOrEqual", "Equal", "ArgMax", "ArgMin", "Not", "Range", "OneHot", "Resize", NULL };
 	const bool trig = strcmp(n->op_type, "Cos") == 0 || strcmp(n->op_type, "Sin") == 0;
 
 	if (trig || any_word(n->op_type, flat))
@@ -93,7 +115,7 @@ static unsigned reader_says(Guesser *s, const OnnxNode *n, size_t i, bool throug
 		unsigned all = 0;
 
 		if (i && strcmp(n->op_type, "Concat") && !through)
-			return READ_FLAT;       /* a shape, axes */
+			return READ_FLAT; /* a shape, axes */
 		for (size_t k = 0; k < n->n_output; k++)
 			all |= walk(s, n->output[k], through, depth + 1);
 		return all;
@@ -136,7 +158,8 @@ static const char *last_part(const char *name)
 /* Exporters name constants so that they lifted out of the program or folded. */
 static bool name_is_made(const char *name)
 {
-	static const char *const marks[] = { "onnx::", "_tensor_constant", "lifted_tensor", "/Constant", "_constant_", NULL };
+	static const char *const marks[] = { "onnx::", "_tensor_constant", "lifted_tensor", "/Constant", "_constant_",
+		NULL };
 
 	for (int i = 0; marks[i]; i++)
 		if (strstr(name, marks[i]))
@@ -146,8 +169,8 @@ static bool name_is_made(const char *name)
 
 static bool name_is_weight(const char *name)
 {
-	static const char *const words[] = { "weight", "bias", "kernel", "gamma", "beta", "embed", "token", "alpha", "param", "proj", "query",
-		"scale", "filter", "matrix", "slope", "theta", NULL };
+	static const char *const words[] = { "weight", "bias", "kernel", "gamma", "beta", "embed", "token", "alpha",
+		"param", "proj", "query", "scale", "filter", "matrix", "slope", "theta", NULL };
 	const char *last = last_part(name);
 	char low[64] = "";
 
@@ -166,10 +189,7 @@ static double at(const Tensor *t, int64_t i)
 	return t->type.dtype == DT_f64 ? ((const double *)t->data)[i] : (double)((const float *)t->data)[i];
 }
 
-static bool one_near(double x)
-{
-	return fabs(x - 1) < 1e-4;
-}
+static bool one_near(double x) { return fabs(x - 1) < 1e-4; }
 
 /* Each is the one before times the same factor, as frequencies of rotary embeddings are. */
 static bool geometric(const Tensor *t)
@@ -195,7 +215,8 @@ static bool sinusoids(const Tensor *t)
 		return false;
 	for (int64_t i = 0; i < n && (beside || halves); i += row)
 		for (int64_t k = 0; k < half && (beside || halves); k++) {
-			const double a = at(t, i + 2 * k), b = at(t, i + 2 * k + 1), c = at(t, i + k), d = at(t, i + half + k);
+			const double a = at(t, i + 2 * k), b = at(t, i + 2 * k + 1), c = at(t, i + k),
+				     d = at(t, i + half + k);
 
 			beside &= one_near(a * a + b * b);
 			halves &= one_near(c * c + d * d);
@@ -282,7 +303,7 @@ static Guess guess(Guesser *s, const char *name, const Tensor *t)
 	const char *last = last_part(name);
 
 	if (!(readers & ~(unsigned)READ_FLAT))
-		return (Guess){ .param = t->type.rank > 0 };        /* has no gradient either way */
+		return (Guess){ .param = t->type.rank > 0 }; /* has no gradient either way */
 	if (!t->type.rank)
 		return (Guess){ false, s->torch && !name_is_made(name), s->torch && !name_is_made(name), "a scalar" };
 	if (name_is_made(name) && !weight)
@@ -345,8 +366,9 @@ bool guess_report(Guesser *s, const char *path, Diag *d)
 
 		if (said_before(s, i))
 			continue;
-		const char *text = arena_printf(s->a, "taken as %s, not as %s (%s): %s; %s NAME overrules it", g->param ? "a parameter" :
-			"a constant", g->param ? "a constant" : "a parameter", g->why, names_of(s, g, i), flag);
+		const char *text = arena_printf(s->a, "taken as %s, not as %s (%s): %s; %s NAME overrules it",
+			g->param ? "a parameter" : "a constant", g->param ? "a constant" : "a parameter", g->why,
+			names_of(s, g, i), flag);
 		if (!g->doubt)
 			diag_note(d, FILELOC(path), "%s", text);
 		else if (s->o->strict)

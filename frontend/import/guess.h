@@ -6,9 +6,9 @@
 #include "frontend/onnx/onnx_file.h"
 
 typedef struct Guess {
-	bool        param;
-	bool        said;       /* it is worth a word: somebody could have expected otherwise */
-	bool        doubt;      /* nothing supports it, and it changes what is trained */
+	bool param;
+	bool said;  /* it is worth a word: somebody could have expected otherwise */
+	bool doubt; /* nothing supports it, and it changes what is trained */
 	const char *why;
 } Guess;
 

@@ -6,10 +6,7 @@
 
 /* ---- names ---- */
 
-static const char *text(const char *s)
-{
-	return s ? s : "";
-}
+static const char *text(const char *s) { return s ? s : ""; }
 
 void inline_names(Map *taken, const OnnxGraph *g)
 {
@@ -96,10 +93,7 @@ const char *scope_use(const Scope *s, const char *name)
 
 /* ---- copies ---- */
 
-static char *own(const char *s)         /* protobuf-c has its strings without const */
-{
-	return (char *)(uintptr_t)s;
-}
+static char *own(const char *s) /* protobuf-c has its strings without const */ { return (char *)(uintptr_t)s; }
 
 static char **renamed(const Scope *s, char *const *name, size_t n)
 {
@@ -178,7 +172,7 @@ static OnnxAttr *scope_attr(const Scope *s, const OnnxAttr *x)
 	if (*text(x->ref_attr_name) && f) {
 		const OnnxAttr *given = find_attr(f->call, x->ref_attr_name);
 
-		const bool as_is = given != NULL;       /* a graph among the call's attributes has its names already */
+		const bool as_is = given != NULL; /* a graph among the call's attributes has its names already */
 
 		given = given ? given : function_default(s->a, f->fun, x->ref_attr_name);
 		if (!given)
@@ -230,9 +224,12 @@ static bool condition(Import *im, const OnnxNode *n, bool *then)
 		return diag_error(im->d, im->b.loc, 302, "the condition '%s' is %s, one bool is wanted", n->input[0],
 			str_type(im->d->scratch, &c->type));
 	if (c->kind != VAL_CONST || !c->data) {
-		diag_error(im->d, im->b.loc, 302, "the condition '%s' is not constant: a branch is taken when the model is read, "
-			"by what shapes and constants say", n->input[0]);
-		diag_note(im->d, im->b.loc, "export the model with the branch that training takes (a traced export follows one), "
+		diag_error(im->d, im->b.loc, 302,
+			"the condition '%s' is not constant: a branch is taken when the model is read, "
+			"by what shapes and constants say",
+			n->input[0]);
+		diag_note(im->d, im->b.loc,
+			"export the model with the branch that training takes (a traced export follows one), "
 			"or choose between two results with Where");
 		return false;
 	}
@@ -252,9 +249,12 @@ static bool branch_nodes(Import *im, const OnnxGraph *g)
 		const OnnxNode *n = g->node[i];
 
 		if (i == 0 && im->shapes && n->n_output && *n->output[0] && !map_has(im->shapes, n->output[0])) {
-			diag_error(im->d, loc, 209, "the condition takes another branch at the export's batch %lld than at batch "
-				"%lld", (long long)im->from, (long long)im->to);
-			diag_note(im->d, loc, "export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
+			diag_error(im->d, loc, 209,
+				"the condition takes another branch at the export's batch %lld than at batch "
+				"%lld",
+				(long long)im->from, (long long)im->to);
+			diag_note(im->d, loc,
+				"export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
 				"--micro-batch %lld",
 				(long long)im->from);
 			return false;
@@ -280,8 +280,8 @@ static bool branch_outputs(Import *im, const OnnxNode *n, const OnnxAttr *x, con
 			continue;
 		}
 		if (!v)
-			return diag_error(im->d, im->b.loc, 204, "output %zu of %s, '%s', is defined nowhere", i, x->name,
-				text(x->g->output[i]->name));
+			return diag_error(im->d, im->b.loc, 204, "output %zu of %s, '%s', is defined nowhere", i,
+				x->name, text(x->g->output[i]->name));
 		bool own_name = strcmp(v->name, name) == 0 && strncmp(name, prefix, strlen(prefix)) == 0;
 		if (v->kind == VAL_NODE && *n->output[i] && own_name)
 			value_rename(im->b.g, v, n->output[i]);
@@ -299,14 +299,14 @@ bool inline_if(Import *im, const OnnxNode *n)
 		return false;
 	const OnnxAttr *x = onnx_attr(n, then ? "then_branch" : "else_branch");
 	if (!x || !x->g)
-		return diag_error(im->d, im->b.loc, 302, "attribute %s is missing",
-			then ? "then_branch" : "else_branch");
+		return diag_error(
+			im->d, im->b.loc, 302, "attribute %s is missing", then ? "then_branch" : "else_branch");
 	if (x->g->n_output < n->n_output)
-		return diag_error(im->d, im->b.loc, 302, "%s gives %zu value%s, the node has %zu outputs", x->name, x->g->n_output,
-			x->g->n_output == 1 ? "" : "s", n->n_output);
+		return diag_error(im->d, im->b.loc, 302, "%s gives %zu value%s, the node has %zu outputs", x->name,
+			x->g->n_output, x->g->n_output == 1 ? "" : "s", n->n_output);
 	if (x->g->n_input || x->g->n_sparse_initializer)
-		return diag_error(im->d, im->b.loc, 302, "%s has %s", x->name,
-			x->g->n_input ? "inputs" : "sparse initializers");
+		return diag_error(
+			im->d, im->b.loc, 302, "%s has %s", x->name, x->g->n_input ? "inputs" : "sparse initializers");
 	if (!im->taken.arena) {
 		map_init(&im->taken, im->a, true);
 		inline_names(&im->taken, im->top);

@@ -7,27 +7,27 @@
 
 typedef Onnx__FunctionProto OnnxFunction;
 
-enum { MAXNEST = 32 };          /* graphs in attributes, calls in functions */
+enum { MAXNEST = 32 }; /* graphs in attributes, calls in functions */
 
 /* Names of a body: as it stands there -> as it is in the graph. Names that a body does not define are looked up in the
  * scope around it; where that ends they are the graph's (If captures), or `closed` ones (a function sees nothing outside). */
 typedef struct Scope {
-	Arena              *a;
+	Arena *a;
 	const struct Scope *up;
-	Map                *taken;      /* every name there is */
-	Map                *origin;     /* of nodes; may be NULL */
-	const char         *prefix;
-	const OnnxNode     *node;       /* the If of a branch: see inline_inner; else NULL */
-	bool                closed;
-	const OnnxNode     *call;       /* a function's body: where ref_attr_name looks, */
-	const OnnxFunction *fun;        /* and then */
-	Map                 names;
+	Map *taken;  /* every name there is */
+	Map *origin; /* of nodes; may be NULL */
+	const char *prefix;
+	const OnnxNode *node; /* the If of a branch: see inline_inner; else NULL */
+	bool closed;
+	const OnnxNode *call;    /* a function's body: where ref_attr_name looks, */
+	const OnnxFunction *fun; /* and then */
+	Map names;
 } Scope;
 
-void scope_open(Scope *s, const Scope *up, const char *prefix);        /* a, taken and the like come from `up` */
-const char *scope_define(Scope *s, const char *name);                  /* prefix/name, or with .1 .2 ... when taken */
+void scope_open(Scope *s, const Scope *up, const char *prefix); /* a, taken and the like come from `up` */
+const char *scope_define(Scope *s, const char *name);           /* prefix/name, or with .1 .2 ... when taken */
 const char *scope_use(const Scope *s, const char *name);
-OnnxNode *scope_node(const Scope *s, const OnnxNode *n);               /* n with the names and attributes of the scope */
+OnnxNode *scope_node(const Scope *s, const OnnxNode *n); /* n with the names and attributes of the scope */
 
 /* All names of values in g and in the graphs of its nodes. */
 void inline_names(Map *taken, const OnnxGraph *g);

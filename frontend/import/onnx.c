@@ -67,7 +67,8 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 		return false;
 	Value *v;
 	const Role role = im->contract ? contract_role(im->contract, t->name) : ROLE_NONE;
-	const bool param = dtype_float(x.type.dtype) && (onnx_running_stat(im, g, t->name) || is_param(im, t->name, role, &x));
+	const bool param =
+		dtype_float(x.type.dtype) && (onnx_running_stat(im, g, t->name) || is_param(im, t->name, role, &x));
 	if (!param || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
 		if (!x.data)
 			make_up(im, t->name, &x);
@@ -117,8 +118,8 @@ static bool is_batch_name(const char *s)
 
 static const OnnxDim *dim_of(const Onnx__ValueInfoProto *v, size_t *rank, size_t i)
 {
-	const Onnx__TypeProto__Tensor *t = v->type && v->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ?
-		v->type->tensor_type : NULL;
+	const Onnx__TypeProto__Tensor *t =
+		v->type && v->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ? v->type->tensor_type : NULL;
 
 	*rank = t && t->shape ? t->shape->n_dim : 0;
 	return i < *rank ? t->shape->dim[i] : NULL;
@@ -128,7 +129,8 @@ static const char *dim_symbol(const OnnxDim *x)
 {
 	if (x->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
 		return NULL;
-	return x->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && x->dim_param ? x->dim_param : "";
+	return x->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && x->dim_param ? x->dim_param
+	                                                                                             : "";
 }
 
 static int named_batch(const Onnx__ValueInfoProto *v)
@@ -180,7 +182,8 @@ static int64_t bound_value(const Import *im, const char *input, int axis, const 
 	for (int i = 0; i < im->o->nbind; i++) {
 		const Binding *b = &im->o->bind[i];
 
-		if (b->axis >= 0 ? strcmp(b->name, input) == 0 && b->axis == axis : symbol && strcmp(b->name, symbol) == 0)
+		if (b->axis >= 0 ? strcmp(b->name, input) == 0 && b->axis == axis
+				 : symbol && strcmp(b->name, symbol) == 0)
 			found = b->value;
 	}
 	return found;
@@ -230,22 +233,25 @@ static bool input_dim(Import *im, const Onnx__ValueInfoProto *v, const OnnxDim *
 		return true;
 	}
 	if (batch && im->to != im->from && !im->o->keep_eval && !s) {
-		if (im->from && x->dim_value % im->from == 0) {         /* several rows per sample */
+		if (im->from && x->dim_value % im->from == 0) { /* several rows per sample */
 			*out = x->dim_value / im->from * im->to;
 			return true;
 		}
-		diag_error(im->d, loc, 205, "input '%s' has %lld elements on axis %d, the first input says that the batch is %lld",
-			v->name, (long long)x->dim_value, axis, (long long)im->from);
+		diag_error(im->d, loc, 205,
+			"input '%s' has %lld elements on axis %d, the first input says that the batch is %lld", v->name,
+			(long long)x->dim_value, axis, (long long)im->from);
 		diag_note(im->d, loc, "name the axes in train.yaml: batch_axis: {%s: N}", v->name);
 		return false;
 	}
 	if (!s) {
 		*out = x->dim_value;
 		if (*out < 0 || *out > (int64_t)1 << 40)
-			return diag_error(im->d, loc, 205, "input '%s': dimension %d is %lld", v->name, axis, (long long)*out);
+			return diag_error(
+				im->d, loc, 205, "input '%s': dimension %d is %lld", v->name, axis, (long long)*out);
 		if (bound && bound != *out)
-			return diag_error(im->d, loc, 205, "input '%s': axis %d is %lld in the model, --dim binds it to %lld", v->name,
-				axis, (long long)*out, (long long)bound);
+			return diag_error(im->d, loc, 205,
+				"input '%s': axis %d is %lld in the model, --dim binds it to %lld", v->name, axis,
+				(long long)*out, (long long)bound);
 		return true;
 	}
 	*out = bound;
@@ -255,9 +261,11 @@ static bool input_dim(Import *im, const Onnx__ValueInfoProto *v, const OnnxDim *
 		return true;
 	diag_error(im->d, loc, 205, "input '%s': axis %d (%s) is not bound", v->name, axis, *s ? s : "without a name");
 	if (batch)
-		diag_note(im->d, loc, "it is the batch: --micro-batch N, or --dim %s%s=N", *s ? "" : v->name, *s ? s : ":0");
+		diag_note(im->d, loc, "it is the batch: --micro-batch N, or --dim %s%s=N", *s ? "" : v->name,
+			*s ? s : ":0");
 	else
-		diag_note(im->d, loc, *s ? "bind it with --dim %s=N" : "bind it with --dim %s:AXIS=N", *s ? s : v->name);
+		diag_note(
+			im->d, loc, *s ? "bind it with --dim %s=N" : "bind it with --dim %s:AXIS=N", *s ? s : v->name);
 	return false;
 }
 
@@ -289,7 +297,8 @@ bool onnx_input(Import *im, const Onnx__ValueInfoProto *v)
 	if (!ok)
 		return false;
 	if (type_bytes(&t) > (int64_t)1 << 46)
-		return diag_error(im->d, loc, 205, "input '%s' is too large: %s", v->name, str_type(im->d->scratch, &t));
+		return diag_error(
+			im->d, loc, 205, "input '%s' is too large: %s", v->name, str_type(im->d->scratch, &t));
 	Value *x = graph_input(im->m->graph, v->name, t);
 	x->batch_axis = axis;
 	map_put(&im->env, v->name, x);
@@ -313,12 +322,13 @@ static bool check_binding(Import *im, const OnnxGraph *g, const Binding *b)
 		dim_of(v, &rank, 0);
 		for (size_t k = 0; k < rank; k++) {
 			const char *s = dim_symbol(dim_of(v, &rank, k));
-			const bool hit = b->axis >= 0 ? strcmp(b->name, v->name) == 0 && (size_t)b->axis == k :
-				s && strcmp(b->name, s) == 0;
+			const bool hit = b->axis >= 0 ? strcmp(b->name, v->name) == 0 && (size_t)b->axis == k
+			                              : s && strcmp(b->name, s) == 0;
 
 			if (hit && (int)k == batch_axis_of(im, v) && s && im->to && im->to != b->value)
-				return diag_error(im->d, NOLOC, 205, "--dim binds the batch to %lld, --micro-batch to %lld",
-					(long long)b->value, (long long)im->to);
+				return diag_error(im->d, NOLOC, 205,
+					"--dim binds the batch to %lld, --micro-batch to %lld", (long long)b->value,
+					(long long)im->to);
 			if (hit)
 				return true;
 			if (s && *s && n < 64)
@@ -326,8 +336,9 @@ static bool check_binding(Import *im, const OnnxGraph *g, const Binding *b)
 		}
 	}
 	if (b->axis >= 0 && known)
-		return diag_error(im->d, NOLOC, 205, "--dim %s:%d=%lld: the input has no such axis", b->name, b->axis, (long long)b->value);
-	if (b->axis >= 0) {             /* labels are an input only where a loss is added */
+		return diag_error(im->d, NOLOC, 205, "--dim %s:%d=%lld: the input has no such axis", b->name, b->axis,
+			(long long)b->value);
+	if (b->axis >= 0) { /* labels are an input only where a loss is added */
 		diag_warn(im->d, NOLOC, "dim-unread", "--dim %s:%d=%lld: the model has no such input", b->name, b->axis,
 			(long long)b->value);
 		return true;
@@ -336,8 +347,12 @@ static bool check_binding(Import *im, const OnnxGraph *g, const Binding *b)
 	for (int i = 0; i < n && !near; i++)
 		if (!strstr(all, symbol[i]))
 			all = arena_printf(im->a, "%s%s%s", all, *all ? ", " : "", symbol[i]);
-	return diag_error(im->d, NOLOC, 205, "--dim %s=%lld: no axis of the inputs is called so%s%s%s", b->name, (long long)b->value,
-		near ? "; did you mean '" : *all ? "; there are " : "", near ? near : all, near ? "'?" : "");
+	return diag_error(im->d, NOLOC, 205, "--dim %s=%lld: no axis of the inputs is called so%s%s%s", b->name,
+		(long long)b->value,
+		near   ? "; did you mean '"
+		: *all ? "; there are "
+		       : "",
+		near ? near : all, near ? "'?" : "");
 }
 
 /* ---- nodes ---- */
@@ -348,7 +363,8 @@ bool onnx_node(Import *im, const OnnxNode *n, size_t i)
 		arena_str(im->a, n->op_type) };
 	for (size_t k = 0; k < n->n_input; k++)
 		if (*n->input[k] && !map_get(&im->env, n->input[k]) && !map_get(&im->seq, n->input[k]))
-			return diag_error(im->d, im->b.loc, 204, "operand %zu '%s' is defined nowhere before this node", k, n->input[k]);
+			return diag_error(im->d, im->b.loc, 204, "operand %zu '%s' is defined nowhere before this node",
+				k, n->input[k]);
 	for (size_t k = 0; k < n->n_output; k++)
 		if (*n->output[k] && (map_get(&im->env, n->output[k]) || map_get(&im->seq, n->output[k])))
 			return diag_error(im->d, im->b.loc, 204, "output '%s' is defined twice", n->output[k]);
@@ -372,8 +388,8 @@ bool onnx_node(Import *im, const OnnxNode *n, size_t i)
  * one cannot tell which. */
 static bool folded_name(const OnnxTensor *t)
 {
-	return strncmp(t->name, "val_", 4) == 0 && t->name[4] && !t->name[4 + strspn(t->name + 4, "0123456789")] && t->n_dims &&
-		dtype_float(dtype_from_onnx(t->data_type));
+	return strncmp(t->name, "val_", 4) == 0 && t->name[4] && !t->name[4 + strspn(t->name + 4, "0123456789")] &&
+	       t->n_dims && dtype_float(dtype_from_onnx(t->data_type));
 }
 
 /* A weight, not a mask or table that an Identity passes on. */
@@ -381,7 +397,8 @@ static bool is_weight(const Import *im, const OnnxGraph *g, const char *name)
 {
 	for (size_t i = 0; i < g->n_initializer; i++)
 		if (g->initializer[i]->name && strcmp(g->initializer[i]->name, name) == 0)
-			return im->torch ? torch_is_param(im->torch, name) : dtype_float(dtype_from_onnx(g->initializer[i]->data_type));
+			return im->torch ? torch_is_param(im->torch, name)
+			                 : dtype_float(dtype_from_onnx(g->initializer[i]->data_type));
 	return false;
 }
 
@@ -401,18 +418,21 @@ static bool refuse_inference(Import *im, const OnnxGraph *g)
 	for (size_t i = 0; i < g->n_initializer && !folded; i++) {
 		const char *s = g->initializer[i]->name;
 
-		folded = s && !im->contract && (strncmp(s, "onnx::Conv_", 11) == 0 || strncmp(s, "onnx::MatMul_", 13) == 0 ||
-			(!im->torch && folded_name(g->initializer[i])));
+		folded = s && !im->contract &&
+		         (strncmp(s, "onnx::Conv_", 11) == 0 || strncmp(s, "onnx::MatMul_", 13) == 0 ||
+				 (!im->torch && folded_name(g->initializer[i])));
 		if (folded)
 			mark = s;
 	}
 	if (!folded && (norm || !alias || im->contract))
 		return true;
-	diag_error(im->d, FILELOC(im->path), 208, "this is an inference export: %s '%s'", folded ?
-		"weights were folded into" : "equal weights were merged through Identity of", folded ? mark : alias);
-	diag_note(im->d, FILELOC(im->path), "export for training: torch.onnx.export(%s)", mark && strncmp(mark, "val_", 4) == 0 ?
-		"model.train(), args, path, dynamo=True, optimize=False" :
-		"model, args, path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False");
+	diag_error(im->d, FILELOC(im->path), 208, "this is an inference export: %s '%s'",
+		folded ? "weights were folded into" : "equal weights were merged through Identity of",
+		folded ? mark : alias);
+	diag_note(im->d, FILELOC(im->path), "export for training: torch.onnx.export(%s)",
+		mark && strncmp(mark, "val_", 4) == 0
+			? "model.train(), args, path, dynamo=True, optimize=False"
+			: "model, args, path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False");
 	return false;
 }
 
@@ -432,8 +452,9 @@ static bool check_versions(Import *im, const OnnxModel *p)
 			im->opset = (int)p->opset_import[i]->version;
 	}
 	if (im->opset < OPSET_LEAST || im->opset > OPSET_MOST)
-		return diag_error(im->d, loc, 202, "opset %d of the default domain; %d to %d are read, 13 to 18 promised", im->opset,
-			OPSET_LEAST, OPSET_MOST);
+		return diag_error(im->d, loc, 202,
+			"opset %d of the default domain; %d to %d are read, 13 to 18 promised", im->opset, OPSET_LEAST,
+			OPSET_MOST);
 	return true;
 }
 
@@ -456,11 +477,12 @@ static bool import_outputs(Import *im, const OnnxGraph *g)
 		Value *v = name ? map_get(&im->env, name) : NULL;
 
 		if (!v)
-			return diag_error(im->d, FILELOC(im->path), 204, "output '%s' is defined nowhere", name ? name : "");
+			return diag_error(
+				im->d, FILELOC(im->path), 204, "output '%s' is defined nowhere", name ? name : "");
 		bool again = false;
 		for (int k = 0; k < im->m->graph->nout; k++)
 			again |= im->m->graph->out[k] == v;
-		if (v->kind != VAL_NODE || again) {     /* an output is made by a node of its own */
+		if (v->kind != VAL_NODE || again) { /* an output is made by a node of its own */
 			im->b.loc = FILELOC(im->path);
 			v = mk(&im->b, OP_Identity, NULL, name, 1, v);
 		} else if (strcmp(v->name, name)) {
@@ -472,7 +494,8 @@ static bool import_outputs(Import *im, const OnnxGraph *g)
 }
 
 /* One pass over the model at one batch; shapes NULL: at the batch of the export. */
-static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const ImportOpt *o, const Map *shapes, Import *im, Diag *d)
+static Module *import_at(
+	Arena *a, const OnnxModel *p, const char *path, const ImportOpt *o, const Map *shapes, Import *im, Diag *d)
 {
 	const OnnxGraph *g = p->graph;
 	const char *base = strrchr(path, '/'), *dot;
@@ -480,8 +503,15 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 
 	base = base ? base + 1 : strcmp(path, "-") ? path : "stdin";
 	dot = strrchr(base, '.');
-	*im = (Import){ .a = a, .d = d, .path = arena_str(a, path), .o = o, .shapes = shapes,
-		.top = g, .origin = im->origin, .contract = im->contract, .guess = im->guess };
+	*im = (Import){ .a = a,
+		.d = d,
+		.path = arena_str(a, path),
+		.o = o,
+		.shapes = shapes,
+		.top = g,
+		.origin = im->origin,
+		.contract = im->contract,
+		.guess = im->guess };
 	im->m = module_new(a, arena_strn(a, base, dot && dot != base ? (size_t)(dot - base) : strlen(base)));
 	im->m->file = strcmp(path, "-") ? im->path : "stdin.onnx";
 	im->m->graph = graph_new(im->m, im->m->name);
@@ -489,7 +519,9 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 	map_init(&im->seq, a, true);
 	map_init(&im->measured, a, true);
 	im->torch = torch_signature(a, g);
-	im->b = (Builder){ .m = im->m, .g = im->m->graph, .loc = FILELOC(im->path), .phase = PHASE_FWD, .stage = -1, .d = d };
+	im->b = (Builder){
+		.m = im->m, .g = im->m->graph, .loc = FILELOC(im->path), .phase = PHASE_FWD, .stage = -1, .d = d
+	};
 	if (!check_versions(im, p))
 		return NULL;
 	im->m->opset = im->opset;
@@ -521,7 +553,7 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 		return NULL;
 	im->m->export_batch = im->from;
 	im->m->batch = im->to ? im->to : im->from;
-	if (!o->keep_eval)              /* ONNX allows negative indices as data; a run checks its data against the range */
+	if (!o->keep_eval) /* ONNX allows negative indices as data; a run checks its data against the range */
 		mark_index_ranges(im->m);
 	return im->m;
 }
@@ -530,7 +562,8 @@ static Module *import_at(Arena *a, const OnnxModel *p, const char *path, const I
 static void note_no_dropout(const OnnxGraph *g, const char *path, Diag *d)
 {
 	for (size_t i = 0; i < g->n_node; i++)
-		if (strcmp(g->node[i]->op_type, "Dropout") == 0 || strcmp(g->node[i]->op_type, "BatchNormalization") == 0)
+		if (strcmp(g->node[i]->op_type, "Dropout") == 0 ||
+			strcmp(g->node[i]->op_type, "BatchNormalization") == 0)
 			return;
 	diag_note(d, FILELOC(path), "the graph has no Dropout; if the model has, it was exported for inference");
 }
@@ -552,7 +585,8 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 	if (!o->keep_eval && !im.contract && !p->n_training_info)
 		im.guess = guess_new(a, p, o);
 	find_batch(&im, p->graph);
-	if (!o->keep_eval && im.from && im.to && im.from != im.to) {   /* shapes at the export's batch say what depends on it */
+	if (!o->keep_eval && im.from && im.to &&
+		im.from != im.to) { /* shapes at the export's batch say what depends on it */
 		ImportOpt as_is = *o;
 		Map *shapes = NEW(a, Map);
 
@@ -575,7 +609,8 @@ Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
 	if (m && !o->keep_eval)
 		note_no_dropout(p->graph, im.path, d);
 	if (m && im.half && !o->keep_eval)
-		diag_note(d, FILELOC(im.path), "the model is stored in half precision; it is computed with and trained in %s",
+		diag_note(d, FILELOC(im.path),
+			"the model is stored in half precision; it is computed with and trained in %s",
 			o->f64 ? "f64" : "f32");
 	return m;
 }

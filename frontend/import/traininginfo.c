@@ -11,15 +11,12 @@ typedef Onnx__TrainingInfoProto OnnxInfo;
 
 static const char domain[] = "ai.onnx.preview.training";
 
-static bool is_training_op(const OnnxNode *n)
-{
-	return n->domain && strcmp(n->domain, domain) == 0;
-}
+static bool is_training_op(const OnnxNode *n) { return n->domain && strcmp(n->domain, domain) == 0; }
 
 static bool is_optimizer(const OnnxNode *n)
 {
 	return is_training_op(n) && (strcmp(n->op_type, "Momentum") == 0 || strcmp(n->op_type, "Adam") == 0 ||
-		strcmp(n->op_type, "Adagrad") == 0);
+					    strcmp(n->op_type, "Adagrad") == 0);
 }
 
 static int maker(const OnnxGraph *g, const char *value)
@@ -119,8 +116,10 @@ static double scalar(Import *im, const OnnxInfo *t, const OnnxGraph *main, const
 	x = x ? x : initializer(main, name);
 	if (!x || !onnx_tensor(im->a, im->path, x, false, &v, FILELOC(im->path), im->d) || type_numel(&v.type) != 1)
 		return NAN;
-	return v.type.dtype == DT_f32 ? (double)*(const float *)v.data : v.type.dtype == DT_f64 ? *(const double *)v.data :
-		v.type.dtype == DT_i64 ? (double)*(const int64_t *)v.data : NAN;
+	return v.type.dtype == DT_f32   ? (double)*(const float *)v.data
+	       : v.type.dtype == DT_f64 ? *(const double *)v.data
+	       : v.type.dtype == DT_i64 ? (double)*(const int64_t *)v.data
+	                                : NAN;
 }
 
 static bool begins_with_zeros(Import *im, const OnnxInfo *t, const OnnxGraph *main, const char *name)
@@ -168,18 +167,19 @@ static bool settings(Import *im, const OnnxNode *n, double rate, double t0, Opti
 }
 
 /* R, T, then X of all, G of all, one or two states of all; the outputs are the new X and states in that order. */
-static bool read_optimizer(Import *im, const OnnxInfo *t, const OnnxGraph *main, const OnnxNode *n, const OnnxNode *gradient,
-	Optimizer *o)
+static bool read_optimizer(
+	Import *im, const OnnxInfo *t, const OnnxGraph *main, const OnnxNode *n, const OnnxNode *gradient, Optimizer *o)
 {
 	const size_t states = strcmp(n->op_type, "Adam") == 0 ? 2 : 1, per = 2 + states, k = (n->n_input - 2) / per;
 	const OnnxAttr *xs = onnx_attr(gradient, "xs");
 
 	if (n->n_input < 2 + per || (n->n_input - 2) % per || n->n_output != k * (1 + states))
-		return fault(im, n, "%zu operands and %zu results; R, T and %zu operands per parameter are needed", n->n_input,
-			n->n_output, per);
+		return fault(im, n, "%zu operands and %zu results; R, T and %zu operands per parameter are needed",
+			n->n_input, n->n_output, per);
 	const double rate = scalar(im, t, main, n->input[0]), t0 = scalar(im, t, main, n->input[1]);
 	if (!isfinite(rate) || !isfinite(t0) || t0 < 0)
-		return fault(im, n, "the learning rate '%s' and the count '%s' must be scalar initializers", n->input[0], n->input[1]);
+		return fault(im, n, "the learning rate '%s' and the count '%s' must be scalar initializers",
+			n->input[0], n->input[1]);
 	const char *next = bound_to(t, n->input[1]);
 	const int add = next ? maker(t->algorithm, next) : -1;
 	if (add < 0 || strcmp(t->algorithm->node[add]->op_type, "Add"))
@@ -190,8 +190,10 @@ static bool read_optimizer(Import *im, const OnnxInfo *t, const OnnxGraph *main,
 
 		while (j < gradient->n_output && strcmp(gradient->output[j], g))
 			j++;
-		if (!xs || j >= xs->n_strings || xs->strings[j].len != strlen(x) || memcmp(xs->strings[j].data, x, strlen(x)))
-			return fault(im, n, "the gradient of '%s' must come straight from Gradient, '%s' does not", x, g);
+		if (!xs || j >= xs->n_strings || xs->strings[j].len != strlen(x) ||
+			memcmp(xs->strings[j].data, x, strlen(x)))
+			return fault(
+				im, n, "the gradient of '%s' must come straight from Gradient, '%s' does not", x, g);
 		for (size_t s = 0; s <= states; s++) {
 			const char *was = s ? n->input[2 + (1 + s) * k + i] : x, *is = bound_to(t, was);
 
@@ -238,7 +240,8 @@ bool onnx_training_info(Import *im, const OnnxModel *p)
 			continue;
 		if (!read_optimizer(im, t, p->graph, g->node[i], gradient, &o))
 			return false;
-		if (found++ && (o.kind != im->o->told->opt.kind || memcmp(o.value, im->o->told->opt.value, sizeof o.value)))
+		if (found++ &&
+			(o.kind != im->o->told->opt.kind || memcmp(o.value, im->o->told->opt.value, sizeof o.value)))
 			return fault(im, g->node[i], "optimizers with different settings");
 		im->o->told->opt = o;
 	}

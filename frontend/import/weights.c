@@ -32,7 +32,8 @@ static st_tensor *entries(Arena *a, Value *const *param, int n, int *count)
 		st_tensor *x = &t[(*count)++];
 		x->name = arena_str(a, v->param->onnx_name ? v->param->onnx_name : v->name);
 		if (v->param->whole)
-			x->name = arena_printf(a, "%s" ST_PIECE, x->name, v->param->row, v->param->row + v->type.dim[0]);
+			x->name =
+				arena_printf(a, "%s" ST_PIECE, x->name, v->param->row, v->param->row + v->type.dim[0]);
 		strncpy(x->dtype, st_dtype(dtype_onnx(v->type.dtype)), sizeof x->dtype - 1);
 		x->rank = v->type.rank;
 		for (int k = 0; k < x->rank; k++)
@@ -71,14 +72,19 @@ static bool write_filled(FILE *f, const Value *v)
 	const double r = v->param->random && fan > 0 ? 1 / sqrt((double)fan) : v->param->fill;
 	const uint64_t key = key_of(v->param->whole ? v->param->whole->name : v->name);
 	const uint64_t first = v->param->whole ? (uint64_t)(v->param->row * (n / t->dim[0])) : 0;
-	union { float f[2048]; double d[2048]; } block;
+	union {
+		float f[2048];
+		double d[2048];
+	} block;
 	const size_t size = t->dtype == DT_f64 ? sizeof(double) : sizeof(float);
 
 	for (int64_t at = 0; at < n; at += 2048) {
 		const size_t k = n - at < 2048 ? (size_t)(n - at) : 2048;
 
 		for (size_t i = 0; i < k; i++) {
-			const double x = v->param->random ? r * uniform((uint64_t)v->param->random, key, first + (uint64_t)at + i) : r;
+			const double x = v->param->random ? r * uniform((uint64_t)v->param->random, key,
+									first + (uint64_t)at + i)
+			                                  : r;
 
 			if (t->dtype == DT_f64)
 				block.d[i] = x;
@@ -115,8 +121,8 @@ static bool write_tensors(FILE *f, const char *start, size_t head, const st_tens
 	for (int i = 0; i < count && ok; i++) {
 		const Value *v = (const Value *)(const void *)t[i].data;
 
-		ok = fseeko(f, (off_t)(head + t[i].offset), SEEK_SET) == 0 && (v->param->data ?
-			write_data(f, v->param, t[i].bytes) : write_filled(f, v));
+		ok = fseeko(f, (off_t)(head + t[i].offset), SEEK_SET) == 0 &&
+		     (v->param->data ? write_data(f, v->param, t[i].bytes) : write_filled(f, v));
 	}
 	return ok;
 }
@@ -196,13 +202,13 @@ static void store_wide(Arena *a, OnnxGraph *g, OnnxTensor *t)
 static bool is_half(const OnnxTensor *t)
 {
 	return t->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16 ||
-		t->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16;
+	       t->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16;
 }
 
 /* Points the initializers of g at the file; then those of branches, which inline.c named. node: the If that g is a branch
  * of, NULL for the model's graph. */
-static void place(Arena *a, OnnxGraph *g, const OnnxNode *node, const char *prefix, const char *file, size_t head,
-	Map *weights)
+static void place(
+	Arena *a, OnnxGraph *g, const OnnxNode *node, const char *prefix, const char *file, size_t head, Map *weights)
 {
 	for (size_t k = 0; k < g->n_initializer; k++) {
 		const char *name = g->initializer[k]->name ? g->initializer[k]->name : "";
@@ -223,7 +229,8 @@ static void place(Arena *a, OnnxGraph *g, const OnnxNode *node, const char *pref
 			const OnnxAttr *x = n->attribute[k];
 
 			if (x->g && x->name)
-				place(a, x->g, n, inline_branch(a, n, prefix, strcmp(x->name, "then_branch") == 0), file, head, weights);
+				place(a, x->g, n, inline_branch(a, n, prefix, strcmp(x->name, "then_branch") == 0),
+					file, head, weights);
 		}
 	}
 }
@@ -247,13 +254,15 @@ bool onnx_write_trained(const char *model, const Module *m, const char *data, co
 		place(a, p->graph, NULL, "", data, head, &weights);
 		for (size_t i = 0; i < weights.n; i++)
 			if (weights.slot[i].val)
-				diag_warn(d, FILELOC(model), "weight-no-place", "the trained '%s' has no initializer of its own in the model: it "
-					"is not in the trained copy", (const char *)weights.slot[i].key);
+				diag_warn(d, FILELOC(model), "weight-no-place",
+					"the trained '%s' has no initializer of its own in the model: it "
+					"is not in the trained copy",
+					(const char *)weights.slot[i].key);
 		free(start);
 		size_t n = onnx__model_proto__get_packed_size(p);
 		uint8_t *bytes = arena_alloc(a, n);
 		ok = file_write(out, bytes, onnx__model_proto__pack(p, bytes)) ||
-			diag_error(d, FILELOC(out), 705, "cannot write the model");
+		     diag_error(d, FILELOC(out), 705, "cannot write the model");
 	}
 	arena_free(a);
 	return ok;

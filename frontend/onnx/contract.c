@@ -5,14 +5,14 @@
 #include "contract.h"
 
 typedef struct Reading {
-	Arena           *a;
-	Contract        *c;
+	Arena *a;
+	Contract *c;
 	const OnnxGraph *g;
-	const char      *key;
-	Loc              loc;
-	Diag            *d;
-	Map              initializer;   /* name -> OnnxTensor */
-	Map              made;          /* what inputs and nodes define -> the OnnxNode; inputs: themselves */
+	const char *key;
+	Loc loc;
+	Diag *d;
+	Map initializer; /* name -> OnnxTensor */
+	Map made;        /* what inputs and nodes define -> the OnnxNode; inputs: themselves */
 } Reading;
 
 static bool refuse(Reading *r, const char *says, const char *graph)
@@ -22,7 +22,8 @@ static bool refuse(Reading *r, const char *says, const char *graph)
 
 /* ---- one line of each key: name, and what stands behind the tab ("" where nothing does) ---- */
 
-static const char *const role_name[] = { "nothing", "a parameter", "a frozen parameter", "a buffer", "a running statistic" };
+static const char *const role_name[] = { "nothing", "a parameter", "a frozen parameter", "a buffer",
+	"a running statistic" };
 
 static bool put_role(Reading *r, const char *name, Role role)
 {
@@ -35,14 +36,28 @@ static bool put_role(Reading *r, const char *name, Role role)
 	if (!t)
 		return refuse(r, says, "the graph has no initializer of that name");
 	if (role != ROLE_BUFFER && !dtype_float(dtype_from_onnx(t->data_type)))
-		return refuse(r, says, arena_printf(r->a, "in the graph its elements are %s", dtype_name(dtype_from_onnx(t->data_type))));
+		return refuse(r, says,
+			arena_printf(
+				r->a, "in the graph its elements are %s", dtype_name(dtype_from_onnx(t->data_type))));
 	map_put(&r->c->role, name, (void *)(intptr_t)role);
 	return true;
 }
 
-static bool l_parameter(Reading *r, const char *name, const char *more) { (void)more; return put_role(r, name, ROLE_PARAMETER); }
-static bool l_frozen(Reading *r, const char *name, const char *more) { (void)more; return put_role(r, name, ROLE_FROZEN); }
-static bool l_buffer(Reading *r, const char *name, const char *more) { (void)more; return put_role(r, name, ROLE_BUFFER); }
+static bool l_parameter(Reading *r, const char *name, const char *more)
+{
+	(void)more;
+	return put_role(r, name, ROLE_PARAMETER);
+}
+static bool l_frozen(Reading *r, const char *name, const char *more)
+{
+	(void)more;
+	return put_role(r, name, ROLE_FROZEN);
+}
+static bool l_buffer(Reading *r, const char *name, const char *more)
+{
+	(void)more;
+	return put_role(r, name, ROLE_BUFFER);
+}
 static bool l_statistic(Reading *r, const char *name, const char *more)
 {
 	(void)more;
@@ -56,9 +71,10 @@ static bool number(Reading *r, const char *name, const char *more, int64_t most,
 
 	*to = strtoll(more, &end, 10);
 	if (end == more || *end || *to < 0)
-		return refuse(r, arena_printf(r->a, "'%s' of '%s'", more, name), "it must be a number that is not negative");
+		return refuse(
+			r, arena_printf(r->a, "'%s' of '%s'", more, name), "it must be a number that is not negative");
 	return *to < most || refuse(r, arena_printf(r->a, "%s %lld of '%s'", what, (long long)*to, name),
-		arena_printf(r->a, "in the graph there are %lld", (long long)most));
+				     arena_printf(r->a, "in the graph there are %lld", (long long)most));
 }
 
 static void add(Arena *a, Binding **list, int *n, Binding x)
@@ -77,7 +93,8 @@ static bool l_padding(Reading *r, const char *name, const char *more)
 	int64_t row;
 
 	if (!t)
-		return refuse(r, arena_printf(r->a, "that '%s' has a row of padding", name), "the graph has no initializer of that name");
+		return refuse(r, arena_printf(r->a, "that '%s' has a row of padding", name),
+			"the graph has no initializer of that name");
 	if (!number(r, name, more, t->n_dims ? t->dims[0] : 0, "row", &row))
 		return false;
 	add(r->a, &r->c->padding, &r->c->npadding, (Binding){ arena_str(r->a, name), 0, row });
@@ -90,7 +107,8 @@ static bool l_batch(Reading *r, const char *name, const char *more)
 
 	for (size_t i = 0; i < r->g->n_input; i++) {
 		const Onnx__ValueInfoProto *v = r->g->input[i];
-		const bool tensor = v->type && v->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && v->type->tensor_type->shape;
+		const bool tensor = v->type && v->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
+		                    v->type->tensor_type->shape;
 
 		if (!v->name || strcmp(v->name, name))
 			continue;
@@ -99,14 +117,16 @@ static bool l_batch(Reading *r, const char *name, const char *more)
 		add(r->a, &r->c->batch, &r->c->nbatch, (Binding){ v->name, (int)axis, 0 });
 		return true;
 	}
-	return refuse(r, arena_printf(r->a, "that axis %s of input '%s' is the batch", more, name), "the graph has no input of that name");
+	return refuse(r, arena_printf(r->a, "that axis %s of input '%s' is the batch", more, name),
+		"the graph has no input of that name");
 }
 
 static bool l_stop(Reading *r, const char *name, const char *more)
 {
 	(void)more;
 	if (!map_has(&r->made, name))
-		return refuse(r, arena_printf(r->a, "that gradients stop at '%s'", name), "no node of the graph makes it");
+		return refuse(
+			r, arena_printf(r->a, "that gradients stop at '%s'", name), "no node of the graph makes it");
 	map_put(&r->c->stop, name, r->c);
 	return true;
 }
@@ -123,7 +143,8 @@ static bool l_tie(Reading *r, const char *other, const char *name)
 static bool l_mode(Reading *r, const char *module, const char *mode)
 {
 	if (strcmp(mode, "train") && strcmp(mode, "eval"))
-		return refuse(r, arena_printf(r->a, "that '%s' is in mode '%s'", module, mode), "there are train and eval");
+		return refuse(
+			r, arena_printf(r->a, "that '%s' is in mode '%s'", module, mode), "there are train and eval");
 	map_put(&r->c->mode, module, arena_str(r->a, mode));
 	return true;
 }
@@ -131,13 +152,24 @@ static bool l_mode(Reading *r, const char *module, const char *mode)
 static bool l_version(Reading *r, const char *version, const char *more)
 {
 	(void)more;
-	return strcmp(version, "1") == 0 || refuse(r, arena_printf(r->a, "version %s", version), "this pdcc reads version 1");
+	return strcmp(version, "1") == 0 ||
+	       refuse(r, arena_printf(r->a, "version %s", version), "this pdcc reads version 1");
 }
 
-static const struct { const char *key; bool (*line)(Reading *, const char *, const char *); } keys[] = {
-	{ "pdcc.version", l_version }, { "pdcc.parameters", l_parameter }, { "pdcc.frozen", l_frozen },
-	{ "pdcc.buffers", l_buffer }, { "pdcc.statistics", l_statistic }, { "pdcc.padding", l_padding },
-	{ "pdcc.stops", l_stop }, { "pdcc.ties", l_tie }, { "pdcc.modes", l_mode }, { "pdcc.batch", l_batch },
+static const struct {
+	const char *key;
+	bool (*line)(Reading *, const char *, const char *);
+} keys[] = {
+	{ "pdcc.version", l_version },
+	{ "pdcc.parameters", l_parameter },
+	{ "pdcc.frozen", l_frozen },
+	{ "pdcc.buffers", l_buffer },
+	{ "pdcc.statistics", l_statistic },
+	{ "pdcc.padding", l_padding },
+	{ "pdcc.stops", l_stop },
+	{ "pdcc.ties", l_tie },
+	{ "pdcc.modes", l_mode },
+	{ "pdcc.batch", l_batch },
 };
 
 /* ---- the whole ---- */
@@ -182,7 +214,9 @@ static bool check_statistics(Reading *r)
 			r->key = "pdcc.parameters";
 			if (role == ROLE_PARAMETER || role == ROLE_FROZEN)
 				ok = refuse(r, arena_printf(r->a, "that '%s' is %s", n->input[k], role_name[role]),
-					arena_printf(r->a, "node '%s' (BatchNormalization) reads it as a running statistic", n->name ? n->name : ""));
+					arena_printf(r->a,
+						"node '%s' (BatchNormalization) reads it as a running statistic",
+						n->name ? n->name : ""));
 		}
 	}
 	r->key = "pdcc.statistics";
@@ -190,7 +224,8 @@ static bool check_statistics(Reading *r)
 		const char *name = r->c->role.slot[i].key;
 
 		if (contract_role(r->c, name) == ROLE_STATISTIC && !map_has(&read, name))
-			ok = refuse(r, arena_printf(r->a, "that '%s' is a running statistic", name), "no BatchNormalization reads it as one");
+			ok = refuse(r, arena_printf(r->a, "that '%s' is a running statistic", name),
+				"no BatchNormalization reads it as one");
 	}
 	return ok;
 }
@@ -226,10 +261,7 @@ bool contract_read(Arena *a, const OnnxModel *p, const char *path, const Contrac
 	return ok && check_statistics(&r);
 }
 
-Role contract_role(const Contract *c, const char *name)
-{
-	return (Role)(intptr_t)map_get(&c->role, name);
-}
+Role contract_role(const Contract *c, const char *name) { return (Role)(intptr_t)map_get(&c->role, name); }
 
 const char *contract_mode(Arena *a, const Contract *c, const OnnxNode *n)
 {
@@ -269,8 +301,10 @@ bool contract_padding(Import *im)
 			hits++;
 		}
 		if (!hits)
-			ok = diag_error(im->d, FILELOC(im->path), 214, "the contract (pdcc.padding) says that row %lld of '%s' is padding; no Gather "
-				"reads that initializer", (long long)b->value, b->name);
+			ok = diag_error(im->d, FILELOC(im->path), 214,
+				"the contract (pdcc.padding) says that row %lld of '%s' is padding; no Gather "
+				"reads that initializer",
+				(long long)b->value, b->name);
 	}
 	return ok;
 }

@@ -19,12 +19,14 @@
 typedef enum Role { ROLE_NONE, ROLE_PARAMETER, ROLE_FROZEN, ROLE_BUFFER, ROLE_STATISTIC } Role;
 
 typedef struct Contract {
-	Map      role;          /* initializer -> Role */
-	Map      stop;          /* value */
-	Map      mode;          /* module -> its mode */
-	Binding *padding; int npadding;     /* table -> row, in value */
-	Binding *batch; int nbatch;
-	bool     says_batch;
+	Map role; /* initializer -> Role */
+	Map stop; /* value */
+	Map mode; /* module -> its mode */
+	Binding *padding;
+	int npadding; /* table -> row, in value */
+	Binding *batch;
+	int nbatch;
+	bool says_batch;
 } Contract;
 
 /* *out NULL: the model has none. False after a diagnostic; g is the model's graph with its functions expanded. */

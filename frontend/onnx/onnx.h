@@ -8,26 +8,32 @@
 
 /* What a model's training_info says; pdcc derives gradient and update itself. */
 typedef struct TrainingTold {
-	bool         present;
-	Optimizer    opt;
-	const char  *loss;          /* output of the module */
-	const char **trained; int ntrained;     /* parameters */
+	bool present;
+	Optimizer opt;
+	const char *loss; /* output of the module */
+	const char **trained;
+	int ntrained; /* parameters */
 } TrainingTold;
 
 typedef struct ImportOpt {
-	const Binding *bind; int nbind;         /* --dim; axis -1: a symbolic name */
-	const Binding *batch_axis; int nbatch_axis;     /* input name -> axis */
-	int64_t micro;              /* size of a microbatch; 0: as bound, else as in the file */
-	int64_t default_micro;      /* for a symbolic batch that nothing binds; 0: that is an error */
-	int     init_random;        /* != 0: initial weights are drawn from this seed, data need not exist */
-	bool    frozen_bn;          /* BatchNormalization with training_mode 0 is accepted as it stands */
-	const char *const *parameters; int nparameters;         /* globs: initializers that are parameters whatever they look like */
-	const char *const *trainable; int ntrainable;           /* globs of what is trained, of what is not: no guess is worth a word there */
-	const char *const *freeze; int nfreeze;
-	bool    strict;             /* a guess that nothing supports is an error */
-	bool    keep_eval;          /* forward use (backend cases): no refusal of inference exports */
-	bool    f64;                /* every float is f64 */
-	TrainingTold *told;         /* filled; NULL: training_info is not read */
+	const Binding *bind;
+	int nbind; /* --dim; axis -1: a symbolic name */
+	const Binding *batch_axis;
+	int nbatch_axis;       /* input name -> axis */
+	int64_t micro;         /* size of a microbatch; 0: as bound, else as in the file */
+	int64_t default_micro; /* for a symbolic batch that nothing binds; 0: that is an error */
+	int init_random;       /* != 0: initial weights are drawn from this seed, data need not exist */
+	bool frozen_bn;        /* BatchNormalization with training_mode 0 is accepted as it stands */
+	const char *const *parameters;
+	int nparameters; /* globs: initializers that are parameters whatever they look like */
+	const char *const *trainable;
+	int ntrainable; /* globs of what is trained, of what is not: no guess is worth a word there */
+	const char *const *freeze;
+	int nfreeze;
+	bool strict;        /* a guess that nothing supports is an error */
+	bool keep_eval;     /* forward use (backend cases): no refusal of inference exports */
+	bool f64;           /* every float is f64 */
+	TrainingTold *told; /* filled; NULL: training_info is not read */
 } ImportOpt;
 
 /* NULL after diagnostics (E02xx the file, E03xx its operators and shapes). */
@@ -43,7 +49,11 @@ int onnx_external_files(Arena *a, const char *path, const char ***files, Diag *d
 bool onnx_write_trained(const char *model, const Module *m, const char *data, const char *out, Diag *d);
 
 /* What is known of the ONNX operators that are read: rows of onnx_ops.def. NULL behind the last. */
-typedef struct CanonFact { const char *name; int since, until; const char *becomes; } CanonFact;
+typedef struct CanonFact {
+	const char *name;
+	int since, until;
+	const char *becomes;
+} CanonFact;
 const CanonFact *canon_fact(int i);
 enum { OPSET_LEAST = 6, OPSET_MOST = 27 };
 

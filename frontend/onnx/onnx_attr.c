@@ -7,19 +7,26 @@
 
 /* ---- kinds: an attribute's name says its kind; where operators differ, the row with the operator comes first ---- */
 
-static const struct kind { int kind; const char *op, *names; } kinds[] = {
+static const struct kind {
+	int kind;
+	const char *op, *names;
+} kinds[] = {
 	{ KIND(FLOAT), "Pad", " value " },
 	{ KIND(TENSOR), NULL, " value " },
-	{ KIND(INT), NULL, " align_corners allowzero axis batch_axis batch_dims blocksize broadcast ceil_mode count_include_pad "
+	{ KIND(INT), NULL,
+		" align_corners allowzero axis batch_axis batch_dims blocksize broadcast ceil_mode count_include_pad "
 		"detect_negative detect_positive dtype end exclusive fmod group hidden_size ignore_index input_forget inverse "
 		"is_test k keepdims largest layout linear_before_reset new_axis noop_with_empty_axes num_groups num_outputs p "
 		"periodic q_num_heads kv_num_heads reverse select_last_index sorted spatial start stash_type storage_order time_axis "
 		"to training_mode transA transB upper value_int " },
-	{ KIND(FLOAT), NULL, " alpha beta bias clip cubic_coeff_a epsilon extrapolation_value gamma high lambd low max mean min "
+	{ KIND(FLOAT), NULL,
+		" alpha beta bias clip cubic_coeff_a epsilon extrapolation_value gamma high lambd low max mean min "
 		"momentum ratio scale value_float " },
-	{ KIND(STRING), NULL, " approximate auto_pad coordinate_transformation_mode direction equation mode nearest_mode "
+	{ KIND(STRING), NULL,
+		" approximate auto_pad coordinate_transformation_mode direction equation mode nearest_mode "
 		"padding_mode reduction value_string " },
-	{ KIND(INTS), NULL, " axes dilations ends kernel_shape output_padding output_shape paddings pads perm shape split "
+	{ KIND(INTS), NULL,
+		" axes dilations ends kernel_shape output_padding output_shape paddings pads perm shape split "
 		"starts strides value_ints " },
 	{ KIND(FLOATS), NULL, " activation_alpha activation_beta scales value_floats " },
 	{ KIND(STRINGS), NULL, " activations value_strings " },
@@ -28,10 +35,20 @@ static const struct kind { int kind; const char *op, *names; } kinds[] = {
 static const char *kind_name(int kind)
 {
 	static const char *const name[] = {
-		[KIND(UNDEFINED)] = "of no kind", [KIND(FLOAT)] = "FLOAT", [KIND(INT)] = "INT", [KIND(STRING)] = "STRING",
-		[KIND(TENSOR)] = "TENSOR", [KIND(GRAPH)] = "GRAPH", [KIND(SPARSE_TENSOR)] = "SPARSE_TENSOR",
-		[KIND(TYPE_PROTO)] = "TYPE_PROTO", [KIND(FLOATS)] = "FLOATS", [KIND(INTS)] = "INTS", [KIND(STRINGS)] = "STRINGS",
-		[KIND(TENSORS)] = "TENSORS", [KIND(GRAPHS)] = "GRAPHS", [KIND(SPARSE_TENSORS)] = "SPARSE_TENSORS",
+		[KIND(UNDEFINED)] = "of no kind",
+		[KIND(FLOAT)] = "FLOAT",
+		[KIND(INT)] = "INT",
+		[KIND(STRING)] = "STRING",
+		[KIND(TENSOR)] = "TENSOR",
+		[KIND(GRAPH)] = "GRAPH",
+		[KIND(SPARSE_TENSOR)] = "SPARSE_TENSOR",
+		[KIND(TYPE_PROTO)] = "TYPE_PROTO",
+		[KIND(FLOATS)] = "FLOATS",
+		[KIND(INTS)] = "INTS",
+		[KIND(STRINGS)] = "STRINGS",
+		[KIND(TENSORS)] = "TENSORS",
+		[KIND(GRAPHS)] = "GRAPHS",
+		[KIND(SPARSE_TENSORS)] = "SPARSE_TENSORS",
 		[KIND(TYPE_PROTOS)] = "TYPE_PROTOS",
 	};
 
@@ -55,8 +72,15 @@ static int wanted(const OnnxNode *n, const char *name)
 /* Old files may leave the kind out: then the field that is there says it. */
 static int given(const OnnxAttr *x)
 {
-	return x->type ? (int)x->type : x->has_f ? KIND(FLOAT) : x->has_i ? KIND(INT) : x->has_s ? KIND(STRING) : x->t ?
-		KIND(TENSOR) : x->n_floats ? KIND(FLOATS) : x->n_ints ? KIND(INTS) : x->n_strings ? KIND(STRINGS) : KIND(UNDEFINED);
+	return x->type        ? (int)x->type
+	       : x->has_f     ? KIND(FLOAT)
+	       : x->has_i     ? KIND(INT)
+	       : x->has_s     ? KIND(STRING)
+	       : x->t         ? KIND(TENSOR)
+	       : x->n_floats  ? KIND(FLOATS)
+	       : x->n_ints    ? KIND(INTS)
+	       : x->n_strings ? KIND(STRINGS)
+	                      : KIND(UNDEFINED);
 }
 
 bool onnx_check_attributes(const OnnxNode *n, Loc loc, Diag *d)
@@ -64,10 +88,12 @@ bool onnx_check_attributes(const OnnxNode *n, Loc loc, Diag *d)
 	for (size_t i = 0; i < n->n_attribute; i++) {
 		const OnnxAttr *x = n->attribute[i];
 		const int want = x->name ? wanted(n, x->name) : KIND(UNDEFINED), is = given(x);
-		const bool empty = is == KIND(UNDEFINED) && (want == KIND(INTS) || want == KIND(FLOATS) || want == KIND(STRINGS));
+		const bool empty =
+			is == KIND(UNDEFINED) && (want == KIND(INTS) || want == KIND(FLOATS) || want == KIND(STRINGS));
 
 		if (want != KIND(UNDEFINED) && want != is && !empty && !(want == KIND(FLOAT) && is == KIND(INT)))
-			return diag_error(d, loc, 305, "attribute '%s' is %s, it must be %s", x->name, kind_name(is), kind_name(want));
+			return diag_error(d, loc, 305, "attribute '%s' is %s, it must be %s", x->name, kind_name(is),
+				kind_name(want));
 	}
 	return true;
 }
@@ -110,6 +136,7 @@ bool onnx_ints(Arena *a, const OnnxNode *n, const char *name, Ints *out)
 	*out = (Ints){ 0, NULL };
 	if (!x)
 		return false;
-	*out = (Ints){ (int)(x->n_ints > 1 << 20 ? 1 << 20 : x->n_ints), arena_dup(a, x->ints, x->n_ints * sizeof(int64_t)) };
+	*out = (Ints){ (int)(x->n_ints > 1 << 20 ? 1 << 20 : x->n_ints),
+		arena_dup(a, x->ints, x->n_ints * sizeof(int64_t)) };
 	return true;
 }

@@ -1,5 +1,5 @@
 /* Model files: mapping, unpacking, tensors, external data. */
-#define _XOPEN_SOURCE 700      /* realpath */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -47,15 +47,9 @@ const void *onnx_bytes(const char *path, size_t *n)
 }
 
 /* Strings that are no strings (a 0 byte inside), empty names, bytes of another format are caught here or by the parser. */
-static void *pb_alloc(void *arena, size_t n)
-{
-	return n > (size_t)1 << 40 ? NULL : arena_alloc(arena, n);
-}
+static void *pb_alloc(void *arena, size_t n) { return n > (size_t)1 << 40 ? NULL : arena_alloc(arena, n); }
 
-static void pb_free(void *arena, void *p)
-{
-	(void)arena, (void)p;
-}
+static void pb_free(void *arena, void *p) { (void)arena, (void)p; }
 
 OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
 {
@@ -97,7 +91,8 @@ static bool tensor_type(const OnnxTensor *t, Type *out, Loc loc, Diag *d)
 	DType dt = dtype_from_onnx(t->has_data_type ? t->data_type : 0);
 
 	if (dt == DT_NONE)
-		return diag_error(d, loc, 202, "tensor '%s' has element type %d, which is not supported", name, t->data_type);
+		return diag_error(
+			d, loc, 202, "tensor '%s' has element type %d, which is not supported", name, t->data_type);
 	if (t->n_dims > MAXRANK)
 		return diag_error(d, loc, 202, "tensor '%s' has rank %zu, the most is %d", name, t->n_dims, MAXRANK);
 	*out = (Type){ .dtype = dt, .rank = (int)t->n_dims };
@@ -105,7 +100,8 @@ static bool tensor_type(const OnnxTensor *t, Type *out, Loc loc, Diag *d)
 	for (size_t i = 0; i < t->n_dims; i++) {
 		out->dim[i] = t->dims[i];
 		if (t->dims[i] < 0 || __builtin_mul_overflow(bytes, t->dims[i], &bytes) || bytes > TENSOR_MOST)
-			return diag_error(d, loc, 202, "tensor '%s': dimension %zu is %lld", name, i, (long long)t->dims[i]);
+			return diag_error(
+				d, loc, 202, "tensor '%s': dimension %zu is %lld", name, i, (long long)t->dims[i]);
 	}
 	return true;
 }
@@ -131,7 +127,10 @@ static bool number(const char *s, int64_t *out)
 static const char *folder_of(Arena *a, const char *path)
 {
 	const char *slash = strrchr(path, '/');
-	char *real = realpath(slash == path ? "/" : slash ? arena_printf(a, "%.*s", (int)(slash - path), path) : ".", NULL);
+	char *real = realpath(slash == path ? "/"
+			      : slash       ? arena_printf(a, "%.*s", (int)(slash - path), path)
+					    : ".",
+		NULL);
 	const char *folder = real ? arena_str(a, real) : NULL;
 
 	free(real);
@@ -152,7 +151,8 @@ static const char *resolve(Arena *a, const char *model, const OnnxTensor *t, con
 	char *real = realpath(path, NULL), *real_model;
 
 	if (!real) {
-		diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, strerror(errno));
+		diag_error(
+			d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, strerror(errno));
 		return NULL;
 	}
 	const char *file = arena_str(a, real), *folder = folder_of(a, model);
@@ -161,13 +161,15 @@ static const char *resolve(Arena *a, const char *model, const OnnxTensor *t, con
 	const bool fits = inside(folder, file) || (real_model && inside(folder_of(a, real_model), file));
 	free(real_model);
 	if (!fits)
-		diag_error(d, loc, 203, "tensor '%s': external data '%s' lies at '%s', outside of the model's folder '%s'", t->name,
+		diag_error(d, loc, 203,
+			"tensor '%s': external data '%s' lies at '%s', outside of the model's folder '%s'", t->name,
 			path, file, folder ? folder : "");
 	return fits ? file : NULL;
 }
 
 /* External data lies in a file beside the model; neither the path nor a link may leave its folder. */
-static bool tensor_external(Arena *a, const char *model, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d)
+static bool tensor_external(
+	Arena *a, const char *model, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d)
 {
 	const char *where = external(t, "location"), *slash = strrchr(model, '/');
 	int64_t offset, length, want = type_bytes(&out->type);
@@ -176,14 +178,15 @@ static bool tensor_external(Arena *a, const char *model, const OnnxTensor *t, bo
 	if (!where || !*where)
 		return diag_error(d, loc, 203, "tensor '%s' is external but names no location", t->name);
 	if (*where == '/' || strcmp(where, "..") == 0 || strncmp(where, "../", 3) == 0 || strstr(where, "/../"))
-		return diag_error(d, loc, 203, "tensor '%s': external data '%s' leaves the model's folder", t->name, where);
+		return diag_error(
+			d, loc, 203, "tensor '%s': external data '%s' leaves the model's folder", t->name, where);
 	if (!number(external(t, "offset"), &offset) || !number(external(t, "length"), &length))
 		return diag_error(d, loc, 203, "tensor '%s': external offset or length is not a number", t->name);
 	if (types_only)
 		return true;
 	if (external(t, "length") && length != want)
-		return diag_error(d, loc, 203, "tensor '%s' needs %lld bytes, its external data has length %lld", t->name,
-			(long long)want, (long long)length);
+		return diag_error(d, loc, 203, "tensor '%s' needs %lld bytes, its external data has length %lld",
+			t->name, (long long)want, (long long)length);
 	const char *path = slash ? arena_printf(a, "%.*s/%s", (int)(slash - model), model, where) : where;
 	const char *real = resolve(a, model, t, path, loc, d);
 	if (!real)
@@ -206,8 +209,11 @@ static bool tensor_typed(Arena *a, const OnnxTensor *t, Tensor *out, Loc loc, Di
 {
 	DType dt = out->type.dtype;
 	int64_t want = type_numel(&out->type);
-	size_t have = dt == DT_f32 ? t->n_float_data : dt == DT_f64 ? t->n_double_data : dt == DT_i64 ? t->n_int64_data
-		: dt == DT_u32 || dt == DT_u64 ? t->n_uint64_data : t->n_int32_data;
+	size_t have = dt == DT_f32                   ? t->n_float_data
+	              : dt == DT_f64                 ? t->n_double_data
+	              : dt == DT_i64                 ? t->n_int64_data
+	              : dt == DT_u32 || dt == DT_u64 ? t->n_uint64_data
+	                                             : t->n_int32_data;
 
 	if ((int64_t)have != want)
 		return diag_error(d, loc, 202, "tensor '%s' is %s, %lld elements, but holds %zu", t->name,
@@ -227,7 +233,7 @@ static bool tensor_typed(Arena *a, const OnnxTensor *t, Tensor *out, Loc loc, Di
 		for (int64_t i = 0; i < want; i++) {
 			int64_t v = dt == DT_u32 ? (int64_t)t->uint64_data[i] : t->int32_data[i];
 
-			memcpy(p + i * size, &v, (size_t)size);     /* little-endian */
+			memcpy(p + i * size, &v, (size_t)size); /* little-endian */
 		}
 		out->data = p;
 	}
@@ -290,7 +296,7 @@ static void find_stats(Map *stats, const OnnxGraph *g)
 			for (size_t k = 3; k < 5 && k < n->n_input; k++)
 				if (!map_has(stats, n->input[k]))
 					map_put(stats, n->input[k], (void *)(intptr_t)k);
-		for (size_t k = 0; k < n->n_attribute; k++)     /* branches see the initializers around them */
+		for (size_t k = 0; k < n->n_attribute; k++) /* branches see the initializers around them */
 			if (n->attribute[k]->g)
 				find_stats(stats, n->attribute[k]->g);
 	}

@@ -22,31 +22,33 @@ bool onnx_tensor(Arena *a, const char *model_path, const OnnxTensor *t, bool typ
 
 /* One import. env maps an ONNX value name to its Value; shapes maps it to its Type at the batch of the export. */
 typedef struct Import {
-	Arena           *a;
-	Diag            *d;
-	const char      *path;
+	Arena *a;
+	Diag *d;
+	const char *path;
 	const ImportOpt *o;
-	Module          *m;
-	Builder          b;
-	int              opset;
-	Map              env;
-	Map              seq;           /* sequences of a length that is known: name -> Sequence (canon_seq.c) */
-	const struct Contract *contract;        /* what the model's metadata say (contract.h); NULL: nothing */
-	struct Guesser  *guess;         /* what is a parameter where nothing says it (guess.h); NULL: not asked */
-	const Map       *torch;         /* signature that PyTorch's newer exporter wrote (torch.h); NULL: none */
-	const Map       *shapes;        /* NULL: this import is at the batch of the export */
-	Map              measured;      /* names of constants that were read off shapes (rebind.c) */
-	int64_t          from, to;      /* batch of the export, batch wanted */
-	bool             half;          /* the model stores half precision */
-	const OnnxGraph *top;           /* the model's graph */
-	Map              taken;         /* every ONNX name, once a branch was inlined */
-	Map             *origin;        /* node -> OnnxOrigin, where functions were expanded */
-	const OnnxGraph *stats_of;      /* the graph of .. */
-	Map              stats;         /* its running means and variances: name -> 3, 4 */
+	Module *m;
+	Builder b;
+	int opset;
+	Map env;
+	Map seq;                         /* sequences of a length that is known: name -> Sequence (canon_seq.c) */
+	const struct Contract *contract; /* what the model's metadata say (contract.h); NULL: nothing */
+	struct Guesser *guess;           /* what is a parameter where nothing says it (guess.h); NULL: not asked */
+	const Map *torch;                /* signature that PyTorch's newer exporter wrote (torch.h); NULL: none */
+	const Map *shapes;               /* NULL: this import is at the batch of the export */
+	Map measured;                    /* names of constants that were read off shapes (rebind.c) */
+	int64_t from, to;                /* batch of the export, batch wanted */
+	bool half;                       /* the model stores half precision */
+	const OnnxGraph *top;            /* the model's graph */
+	Map taken;                       /* every ONNX name, once a branch was inlined */
+	Map *origin;                     /* node -> OnnxOrigin, where functions were expanded */
+	const OnnxGraph *stats_of;       /* the graph of .. */
+	Map stats;                       /* its running means and variances: name -> 3, 4 */
 } Import;
 
 /* Where an expanded node comes from: the node of the model's graph, the opset of its body (0: the model's). */
-typedef struct OnnxOrigin { int index, opset; } OnnxOrigin;
+typedef struct OnnxOrigin {
+	int index, opset;
+} OnnxOrigin;
 
 /* onnx_attr.c: every attribute is of the kind that its name stands for in ONNX (an INT may stand for a FLOAT), else E0305.
  * The reads below rely on it. */
@@ -59,23 +61,23 @@ Tensor onnx_widen(Import *im, Tensor t);
 /* Reads of a node under translation. */
 const OnnxAttr *onnx_attr(const OnnxNode *n, const char *name);
 int64_t onnx_int(const OnnxNode *n, const char *name, int64_t def);
-double  onnx_float(const OnnxNode *n, const char *name, double def);
+double onnx_float(const OnnxNode *n, const char *name, double def);
 const char *onnx_str(Arena *a, const OnnxNode *n, const char *name, const char *def);
-bool    onnx_ints(Arena *a, const OnnxNode *n, const char *name, Ints *out);     /* false: absent */
-Value  *onnx_in(Import *im, const OnnxNode *n, size_t i);       /* NULL: absent */
+bool onnx_ints(Arena *a, const OnnxNode *n, const char *name, Ints *out); /* false: absent */
+Value *onnx_in(Import *im, const OnnxNode *n, size_t i);                  /* NULL: absent */
 /* Whether BatchNormalization reads the initializer as running mean (3) or variance (4); 0: it does not. The first that reads it counts. */
-int     onnx_running_stat(Import *im, const OnnxGraph *g, const char *name);
+int onnx_running_stat(Import *im, const OnnxGraph *g, const char *name);
 /* Operand i as constant ints. false: not constant (no diagnostic) or absent (*out empty, true). */
-bool    onnx_const_ints(Import *im, const OnnxNode *n, size_t i, Ints *out);
-void    onnx_bind(Import *im, const OnnxNode *n, size_t i, Value *v);   /* output i of n is v */
-OnnxAttr *onnx_attr_unpack(Arena *a, const void *bytes, size_t n);      /* NULL: no attribute */
+bool onnx_const_ints(Import *im, const OnnxNode *n, size_t i, Ints *out);
+void onnx_bind(Import *im, const OnnxNode *n, size_t i, Value *v); /* output i of n is v */
+OnnxAttr *onnx_attr_unpack(Arena *a, const void *bytes, size_t n); /* NULL: no attribute */
 
 /* onnx.c: parts of a graph, for the bodies that are inlined. `g` says which initializers are statistics. */
 bool onnx_node(Import *im, const OnnxNode *n, size_t i);
 bool onnx_input(Import *im, const Onnx__ValueInfoProto *v);
 bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t);
-int  onnx_opset(const Import *im, const OnnxNode *n, int outer);
-int  onnx_index(const Import *im, const OnnxNode *n, size_t i);         /* in the model's graph */
+int onnx_opset(const Import *im, const OnnxNode *n, int outer);
+int onnx_index(const Import *im, const OnnxNode *n, size_t i); /* in the model's graph */
 /* unknown.c: false after a diagnostic that names every operator of g that is not supported. */
 bool onnx_operators(Import *im, const OnnxGraph *g);
 /* function.c: calls of local functions become nodes of the graph; fills *origin. inline.c: If. */
@@ -91,7 +93,7 @@ bool canon_supported(const char *op, const char *domain);
 /* rebind.c: target shape `shape` of a node that was exported at another batch, at the batch wanted. */
 bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
 bool rebind_dims(Import *im, const OnnxNode *n, const Value *x, Ints *shape);
-void rebind_note(Import *im, const OnnxNode *n);        /* after n is translated */
+void rebind_note(Import *im, const OnnxNode *n); /* after n is translated */
 /* A constant that holds the export's batch and is alike along that axis, cut to one there so that it broadcasts. */
 Value *rebind_constant(Import *im, Value *x, const Ints *shape);
 /* Operands of an elementwise node: constants that hold the export's batch where another operand follows it are cut to one

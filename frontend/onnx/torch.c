@@ -42,7 +42,7 @@ static const char *unknown_entry(Arena *a, const ProtobufCMessageUnknownField *f
 	size_t n, kn = 0, vn = 0;
 	unsigned number;
 
-	while (p < end && *p++ & 128)   /* the length of the entry */
+	while (p < end && *p++ & 128) /* the length of the entry */
 		continue;
 	while (next_field(&p, end, &number, &s, &n)) {
 		if (number == 1)
@@ -92,10 +92,7 @@ const char *torch_call(Arena *a, const OnnxNode *n)
 /* ---- the signature: lines  PLACE: PARAMETER target='NAME',  PLACE: BUFFER target='NAME' ...; before PyTorch 2.7
  * (kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='PLACE'), target='NAME') ... ---- */
 
-static bool word_char(char c)
-{
-	return isalnum((unsigned char)c) || c == '_';
-}
+static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 static bool word_at(const char *s, const char *start, const char *word)
 {
@@ -121,7 +118,8 @@ static const char *place_of(Arena *a, const char *at, const char *start)
 	while (p > start && strncmp(p, name, sizeof name - 1))
 		p--;
 	p += sizeof name - 1;
-	return p < at && strncmp(p - (sizeof name - 1), name, sizeof name - 1) == 0 ? arena_strn(a, p, strcspn(p, "'")) : NULL;
+	return p < at && strncmp(p - (sizeof name - 1), name, sizeof name - 1) == 0 ? arena_strn(a, p, strcspn(p, "'"))
+	                                                                            : NULL;
 }
 
 Map *torch_signature(Arena *a, const OnnxGraph *g)
@@ -147,7 +145,7 @@ Map *torch_signature(Arena *a, const OnnxGraph *g)
 			break;
 		TorchTarget t = { param, place_of(a, p, last) };
 		const char *key = arena_strn(a, name, (size_t)(end - name));
-		if (known && !map_has(sig, key))        /* outputs name their targets again */
+		if (known && !map_has(sig, key)) /* outputs name their targets again */
 			map_put(sig, key, arena_dup(a, &t, sizeof t));
 		known = false;
 		last = p = end;
@@ -155,7 +153,7 @@ Map *torch_signature(Arena *a, const OnnxGraph *g)
 	for (size_t i = 0; i < g->n_initializer; i++)
 		if (g->initializer[i]->name && map_has(sig, g->initializer[i]->name))
 			return sig;
-	return NULL;    /* everything was renamed since */
+	return NULL; /* everything was renamed since */
 }
 
 bool torch_is_param(const Map *sig, const char *name)

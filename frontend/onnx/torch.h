@@ -11,8 +11,8 @@ const char *torch_call(Arena *a, const OnnxNode *n);
 /* The signature of the exported program: name of a parameter or buffer -> what it was. NULL: none, or none of the
  * names is among the initializers. */
 typedef struct TorchTarget {
-	bool        param;
-	const char *place;      /* what calls name it, without the %; NULL: not told */
+	bool param;
+	const char *place; /* what calls name it, without the %; NULL: not told */
 } TorchTarget;
 
 Map *torch_signature(Arena *a, const OnnxGraph *g);

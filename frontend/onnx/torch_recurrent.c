@@ -5,13 +5,13 @@
 
 typedef struct Net {
 	const char *op, *call;
-	int gates, order[4];    /* ONNX's gates as PyTorch counts them */
+	int gates, order[4]; /* ONNX's gates as PyTorch counts them */
 } Net;
 
 static const Net nets[] = {
-	{ "LSTM", "aten.lstm", 4, { 0, 3, 1, 2 } },     /* i o f c of i f c o */
-	{ "GRU",  "aten.gru",  3, { 1, 0, 2 } },        /* z r h of r z h */
-	{ "RNN",  "aten.rnn",  1, { 0 } },
+	{ "LSTM", "aten.lstm", 4, { 0, 3, 1, 2 } }, /* i o f c of i f c o */
+	{ "GRU", "aten.gru", 3, { 1, 0, 2 } },      /* z r h of r z h */
+	{ "RNN", "aten.rnn", 1, { 0 } },
 };
 
 /* What reads the value, as W, R or B, and only that; NULL: something else does. */
@@ -93,7 +93,7 @@ bool unfold_recurrent(Unfold *u, OnnxTensor *t, const char **param, int n, bool 
 	int64_t rows = t->dims[1] / (operand == 3 ? 2 : 1), inner = operand == 3 ? 1 : t->dims[2];
 	if (rows < 1 || rows % net->gates)
 		return true;
-	for (int i = 0; i < n; i++) {   /* the call names them layer by layer, one direction after the other */
+	for (int i = 0; i < n; i++) { /* the call names them layer by layer, one direction after the other */
 		const char *p = param[i];
 		int k = i;
 

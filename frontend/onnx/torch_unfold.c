@@ -8,10 +8,7 @@
 
 /* ---- text ---- */
 
-static bool word_char(char c)
-{
-	return isalnum((unsigned char)c) || c == '_';
-}
+static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 /* Does the call name this parameter? */
 bool unfold_reads(const Unfold *u, const char *call, const char *param)
@@ -31,7 +28,8 @@ const char *unfold_place(const Unfold *u, const char *call, const char *param)
 	const TorchTarget *t = map_get(u->sig, param);
 	const char *p = call;
 
-	while ((p = strchr(p, '%')) && (strncmp(p + 1, t->place, strlen(t->place)) || word_char(p[1 + strlen(t->place)])))
+	while ((p = strchr(p, '%')) &&
+		(strncmp(p + 1, t->place, strlen(t->place)) || word_char(p[1 + strlen(t->place)])))
 		p++;
 	return p;
 }
@@ -50,7 +48,8 @@ static bool listed(const char *list, const char *name)
 
 static bool is_float(const OnnxTensor *t)
 {
-	return t->has_data_type && dtype_from_onnx(t->data_type) != DT_NONE && dtype_float(dtype_from_onnx(t->data_type));
+	return t->has_data_type && dtype_from_onnx(t->data_type) != DT_NONE &&
+	       dtype_float(dtype_from_onnx(t->data_type));
 }
 
 static bool is_array(const OnnxTensor *t)
@@ -133,7 +132,7 @@ static void unmerge(Unfold *u, OnnxNode *n)
 		k++;
 	}
 	if (k != count)
-		return;         /* what is still missing is an error at the end */
+		return; /* what is still missing is an error at the end */
 	for (size_t i = 0; i < count; i++) {
 		OnnxTensor *t = arena_dup(u->a, map_get(&u->have, n->input[operand[i]]), sizeof *t);
 
@@ -186,7 +185,7 @@ static void undrop(Unfold *u, OnnxNode *n)
 	int64_t *dim = NEW(u->a, int64_t);
 
 	if ((!gemm && !turned && strcmp(n->op_type, "Conv")) || !call || !w || w->n_dims < 2 || !is_float(w) ||
-	    (n->n_input > 2 && *n->input[2]) || (!strstr(call, "aten.linear.") && !strstr(call, "conv")))
+		(n->n_input > 2 && *n->input[2]) || (!strstr(call, "aten.linear.") && !strstr(call, "conv")))
 		return;
 	for (size_t i = 0; i < u->sig->n; i++) {
 		const char *name = u->sig->slot[i].key;
@@ -198,7 +197,7 @@ static void undrop(Unfold *u, OnnxNode *n)
 		bias = name;
 	}
 	if (!bias || (unfold_reads(u, call, n->input[1]) &&
-	    unfold_place(u, call, n->input[1]) > unfold_place(u, call, bias)))
+			     unfold_place(u, call, n->input[1]) > unfold_place(u, call, bias)))
 		return;
 	int64_t group = turned ? onnx_int(n, "group", 1) : 1;
 	*dim = w->dims[gemm ? !onnx_int(n, "transB", 0) : turned];
@@ -244,15 +243,16 @@ static bool linear_weights(const Unfold *u, const char *value, const char *param
 			const char *call = torch_call(u->a, n);
 			bool product = strcmp(n->op_type, "MatMul") == 0 || strcmp(n->op_type, "Gemm") == 0;
 
-			if (k != 1 || !product || !call || !strstr(call, "aten.linear.") || !unfold_reads(u, call, param))
+			if (k != 1 || !product || !call || !strstr(call, "aten.linear.") ||
+				!unfold_reads(u, call, param))
 				return false;
 		}
 	}
 	return true;
 }
 
-OnnxTensor *unfold_param(Unfold *u, const OnnxTensor *t, const char *param, const int64_t *dim, size_t ndim,
-	char **data)
+OnnxTensor *unfold_param(
+	Unfold *u, const OnnxTensor *t, const char *param, const int64_t *dim, size_t ndim, char **data)
 {
 	OnnxTensor *p = arena_dup(u->a, t, sizeof *p);
 	int64_t bytes = dtype_bytes(dtype_from_onnx(t->data_type));
@@ -299,7 +299,7 @@ static bool same_transposed(Unfold *u, const OnnxTensor *t, const OnnxTensor *pa
 	if (u->types_only)
 		return true;
 	if (!onnx_tensor(u->a, u->path, t, false, &x, FILELOC(u->path), u->d) ||
-	    !onnx_tensor(u->a, u->path, param, false, &y, FILELOC(u->path), u->d) || x.type.dtype != y.type.dtype)
+		!onnx_tensor(u->a, u->path, param, false, &y, FILELOC(u->path), u->d) || x.type.dtype != y.type.dtype)
 		return false;
 	char *z = arena_alloc(u->a, (size_t)type_bytes(&x.type) + 1);
 	transpose_bytes(x.data, z, t->dims[0], t->dims[1], (size_t)dtype_bytes(x.type.dtype));
@@ -382,7 +382,8 @@ static bool distinct_rows(Unfold *u, const OnnxTensor *t)
 static void renamed(Unfold *u, OnnxTensor *t, const char *param)
 {
 	if (u->told)
-		diag_note(u->d, FILELOC(u->path), "parameter '%s' is trained as the exporter folded it, '%s'", param, t->name);
+		diag_note(u->d, FILELOC(u->path), "parameter '%s' is trained as the exporter folded it, '%s'", param,
+			t->name);
 	for (size_t i = 0; i < u->g->n_node; i++)
 		for (size_t k = 0; k < u->g->node[i]->n_input; k++)
 			if (strcmp(u->g->node[i]->input[k], t->name) == 0)
@@ -396,9 +397,12 @@ static void renamed(Unfold *u, OnnxTensor *t, const char *param)
 
 static bool refuse(Unfold *u, const char *param, const char *into)
 {
-	diag_error(u->d, FILELOC(u->path), 208, into ? "this is an optimized export: parameter '%s' was folded into '%s'" :
-		"this is an optimized export: '%s' was folded or merged away", param, into);
-	diag_note(u->d, FILELOC(u->path), "export for training: torch.onnx.export(model.train(), args, path, dynamo=True, "
+	diag_error(u->d, FILELOC(u->path), 208,
+		into ? "this is an optimized export: parameter '%s' was folded into '%s'"
+		     : "this is an optimized export: '%s' was folded or merged away",
+		param, into);
+	diag_note(u->d, FILELOC(u->path),
+		"export for training: torch.onnx.export(model.train(), args, path, dynamo=True, "
 		"optimize=False)");
 	return false;
 }
@@ -422,7 +426,7 @@ static bool unfold(Unfold *u, OnnxTensor *t)
 	bool done = false;
 	int count = 0;
 
-	u->blind |= !list && is_float(t) && is_array(t);        /* PyTorch 2.8 and older do not tell */
+	u->blind |= !list && is_float(t) && is_array(t); /* PyTorch 2.8 and older do not tell */
 	for (size_t i = 0; list && i < u->sig->n; i++)
 		if (torch_is_param(u->sig, u->sig->slot[i].key) && listed(list, u->sig->slot[i].key)) {
 			param = param ? param : u->sig->slot[i].key;
@@ -431,7 +435,7 @@ static bool unfold(Unfold *u, OnnxTensor *t)
 			count++;
 		}
 	if (!count || !is_float(t))
-		return true;    /* a constant */
+		return true; /* a constant */
 	const OnnxTensor *there = map_get(&u->have, param);
 	char *name = t->name;
 	if (count == 1 && there && same_transposed(u, t, there)) {
@@ -450,7 +454,7 @@ static bool unfold(Unfold *u, OnnxTensor *t)
 		return false;
 	if (!done && count == 1 && distinct_rows(u, t)) {
 		renamed(u, t, param);
-		map_put(&u->from, param, (void *)(uintptr_t)list);      /* what is left of it is accounted for */
+		map_put(&u->from, param, (void *)(uintptr_t)list); /* what is left of it is accounted for */
 		done = true;
 	}
 	return done || refuse(u, param, name);
@@ -544,8 +548,13 @@ static void write_back(Unfold *u, Map *origin)
 bool torch_unfold(Arena *a, OnnxModel *p, const char *path, bool types_only, Map *origin, Diag *d)
 {
 	OnnxGraph *g = p->graph;
-	Unfold u = { .a = a, .d = d, .path = arena_str(a, path), .g = g, .sig = torch_signature(a, g),
-		.types_only = types_only, .told = origin != NULL };
+	Unfold u = { .a = a,
+		.d = d,
+		.path = arena_str(a, path),
+		.g = g,
+		.sig = torch_signature(a, g),
+		.types_only = types_only,
+		.told = origin != NULL };
 	bool changed = false;
 
 	if (!u.sig)
@@ -554,7 +563,7 @@ bool torch_unfold(Arena *a, OnnxModel *p, const char *path, bool types_only, Map
 	map_init(&u.from, a, true);
 	for (size_t i = 0; i < g->n_node; i++)
 		if (!g->node[i]->op_type)
-			return true;    /* the import says what is wrong */
+			return true; /* the import says what is wrong */
 	u.init = NEWN(a, OnnxTensor *, 2 * g->n_initializer + u.sig->n);
 	for (size_t i = 0; i < g->n_initializer; i++) {
 		if (!g->initializer[i]->name || !*g->initializer[i]->name || map_has(&u.have, g->initializer[i]->name))
@@ -562,7 +571,8 @@ bool torch_unfold(Arena *a, OnnxModel *p, const char *path, bool types_only, Map
 		unfold_add(&u, g->initializer[i]);
 		changed |= !map_has(u.sig, g->initializer[i]->name);
 	}
-	for (size_t i = 0; i < u.sig->n; i++)   /* biases of zeros are dropped and normalisations folded without a trace */
+	for (size_t i = 0; i < u.sig->n;
+		i++) /* biases of zeros are dropped and normalisations folded without a trace */
 		changed |= !map_get(&u.have, u.sig->slot[i].key);
 	if (!changed)
 		return true;

@@ -22,7 +22,10 @@ static double half(uint16_t h)
 
 static double brain(uint16_t h)
 {
-	const union { uint32_t i; float f; } u = { (uint32_t)h << 16 };
+	const union {
+		uint32_t i;
+		float f;
+	} u = { (uint32_t)h << 16 };
 
 	return (double)u.f;
 }

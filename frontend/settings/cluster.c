@@ -9,10 +9,10 @@
 /* A device type as the file or the built-in table describes it. */
 typedef struct DeviceType {
 	const char *name;
-	bool        cuda;
-	int         cores;
-	int64_t     memory;
-	double      flops, mem_bandwidth, half;
+	bool cuda;
+	int cores;
+	int64_t memory;
+	double flops, mem_bandwidth, half;
 } DeviceType;
 
 static const DeviceType builtin[] = {
@@ -25,22 +25,26 @@ static const DeviceType builtin[] = {
 };
 
 typedef struct Read {
-	Yaml       *y;
-	Cluster    *c;
-	DeviceType *type; int ntype, captype;
-	int         capdev, caphost, caplink;
-	const YNode *links, *placement;     /* read last: they name hosts */
+	Yaml *y;
+	Cluster *c;
+	DeviceType *type;
+	int ntype, captype;
+	int capdev, caphost, caplink;
+	const YNode *links, *placement; /* read last: they name hosts */
 	/* the host being read */
-	const char **names; int nnames;
-	const char **addresses; int naddresses;
-	int64_t     reserve, memory;
-	int         cores, first_device, added;
-	bool        worker, server;
+	const char **names;
+	int nnames;
+	const char **addresses;
+	int naddresses;
+	int64_t reserve, memory;
+	int cores, first_device, added;
+	bool worker, server;
 	const char *rack;
 	/* the device entry being read */
 	const DeviceType *kind;
-	const char **ids; int nids;
-	bool        disabled;
+	const char **ids;
+	int nids;
+	bool disabled;
 } Read;
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
@@ -54,15 +58,26 @@ static void t_backend(Yaml *y, const YNode *v, void *to)
 
 	((DeviceType *)to)->cuda = yaml_choice(y, v, "backend", words, 3) == 2;
 }
-static void t_cores(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->cores = (int)yaml_int(y, v, "cores", 1, 4096); }
+static void t_cores(Yaml *y, const YNode *v, void *to)
+{
+	((DeviceType *)to)->cores = (int)yaml_int(y, v, "cores", 1, 4096);
+}
 static void t_memory(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->memory = yaml_bytes(y, v, "memory"); }
 static void t_fp32(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->flops = yaml_flops(y, v, "fp32"); }
 static void t_half(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->half = yaml_flops(y, v, "bf16"); }
-static void t_band(Yaml *y, const YNode *v, void *to) { ((DeviceType *)to)->mem_bandwidth = yaml_rate(y, v, "mem_bandwidth"); }
+static void t_band(Yaml *y, const YNode *v, void *to)
+{
+	((DeviceType *)to)->mem_bandwidth = yaml_rate(y, v, "mem_bandwidth");
+}
 
 static const YKey type_keys[] = {
-	{ "backend", t_backend }, { "arch", yaml_ignore }, { "cores", t_cores }, { "memory", t_memory }, { "fp32", t_fp32 },
-	{ "bf16", t_half }, { "mem_bandwidth", t_band },
+	{ "backend", t_backend },
+	{ "arch", yaml_ignore },
+	{ "cores", t_cores },
+	{ "memory", t_memory },
+	{ "fp32", t_fp32 },
+	{ "bf16", t_half },
+	{ "mem_bandwidth", t_band },
 };
 
 static void device_types(Yaml *y, const YNode *v, void *to)
@@ -124,7 +139,9 @@ static void d_ids(Yaml *y, const YNode *v, void *to)
 	r->nids = 0;
 	for (int i = 0; i < n; i++) {
 		const char **one, *s = yaml_text(y, item[i], "a device id");
-		int k = s ? expand_brackets(y->a, strchr(s, '-') && !strchr(s, '[') ? arena_printf(y->a, "[%s]", s) : s, &one) : 0;
+		int k = s ? expand_brackets(
+				    y->a, strchr(s, '-') && !strchr(s, '[') ? arena_printf(y->a, "[%s]", s) : s, &one)
+		          : 0;
 
 		if (s && !k)
 			yaml_error(y, item[i], "'%s' is not a device id; write 0, or 0-3", s);
@@ -156,7 +173,11 @@ static void d_reserve(Yaml *y, const YNode *v, void *to) { ((Read *)to)->reserve
 static void d_disabled(Yaml *y, const YNode *v, void *to) { ((Read *)to)->disabled = yaml_bool(y, v, "disabled"); }
 
 static const YKey device_keys[] = {
-	{ "type", d_type }, { "ids", d_ids }, { "count", d_count }, { "reserve", d_reserve }, { "disabled", d_disabled },
+	{ "type", d_type },
+	{ "ids", d_ids },
+	{ "count", d_count },
+	{ "reserve", d_reserve },
+	{ "disabled", d_disabled },
 };
 
 static void add_devices(Read *r, const YNode *at)
@@ -165,8 +186,13 @@ static void add_devices(Read *r, const YNode *at)
 	Yaml *y = r->y;
 
 	for (int i = 0; i < r->nids && !r->disabled; i++) {
-		Device dev = { .host = c->nhost, .index = atoi(r->ids[i]), .cuda = r->kind->cuda, .cores = r->kind->cores,
-			.memory = r->kind->memory, .flops = r->kind->flops, .half_flops = r->kind->half,
+		Device dev = { .host = c->nhost,
+			.index = atoi(r->ids[i]),
+			.cuda = r->kind->cuda,
+			.cores = r->kind->cores,
+			.memory = r->kind->memory,
+			.flops = r->kind->flops,
+			.half_flops = r->kind->half,
 			.mem_bandwidth = r->kind->mem_bandwidth };
 
 		for (int k = r->first_device; k < c->ndevice; k++)
@@ -205,7 +231,7 @@ static void h_devices(Yaml *y, const YNode *v, void *to)
 	int n;
 
 	if (v->type == YAML_SEQUENCE_NODE && v->data.sequence.items.start < v->data.sequence.items.top &&
-	    yaml_document_get_node(&y->doc, *v->data.sequence.items.start)->type == YAML_MAPPING_NODE) {
+		yaml_document_get_node(&y->doc, *v->data.sequence.items.start)->type == YAML_MAPPING_NODE) {
 		const YNode **item = yaml_items(y, v, "devices", &n);
 
 		for (int i = 0; i < n; i++)
@@ -223,10 +249,7 @@ static void h_devices(Yaml *y, const YNode *v, void *to)
 
 static void h_gpus(Yaml *y, const YNode *v, void *to) { one_entry(to, y, v, "gpu"); }
 
-static void h_cpus(Yaml *y, const YNode *v, void *to)
-{
-	h_devices(y, v, to);
-}
+static void h_cpus(Yaml *y, const YNode *v, void *to) { h_devices(y, v, to); }
 
 /* ---- hosts ---- */
 
@@ -264,8 +287,15 @@ static void h_roles(Yaml *y, const YNode *v, void *to)
 }
 
 static const YKey host_keys[] = {
-	{ "host", h_host }, { "address", h_address }, { "cores", h_cores }, { "memory", h_memory }, { "roles", h_roles },
-	{ "rack", h_rack }, { "devices", h_devices }, { "gpus", h_gpus }, { "cpus", h_cpus },
+	{ "host", h_host },
+	{ "address", h_address },
+	{ "cores", h_cores },
+	{ "memory", h_memory },
+	{ "roles", h_roles },
+	{ "rack", h_rack },
+	{ "devices", h_devices },
+	{ "gpus", h_gpus },
+	{ "cpus", h_cpus },
 };
 
 static void add_host(Read *r, const YNode *at, int i)
@@ -275,8 +305,13 @@ static void add_host(Read *r, const YNode *at, int i)
 	for (int k = 0; k < c->nhost; k++)
 		if (strcmp(c->host[k].name, r->names[i]) == 0)
 			yaml_error(r->y, at, "host '%s' is there twice", r->names[i]);
-	Host h = { .name = r->names[i], .address = i < r->naddresses ? r->addresses[i] : r->names[i], .rack = r->rack,
-		.cores = r->cores, .memory = r->memory, .worker = r->worker, .server = r->server };
+	Host h = { .name = r->names[i],
+		.address = i < r->naddresses ? r->addresses[i] : r->names[i],
+		.rack = r->rack,
+		.cores = r->cores,
+		.memory = r->memory,
+		.worker = r->worker,
+		.server = r->server };
 	PUSH(r->y->a, c->host, c->nhost, r->caphost) = h;
 }
 
@@ -317,7 +352,7 @@ static void nodes(Yaml *y, const YNode *v, void *to)
 			yaml_error(y, item[i], "%d hosts, but %d addresses", r->nnames, r->naddresses);
 		if (!r->added && y->ok)
 			yaml_error(y, item[i], "node '%s' has no devices", r->names[0]);
-		for (int k = 0; k < r->nnames && y->ok; k++) {     /* a range of hosts repeats the devices of the first */
+		for (int k = 0; k < r->nnames && y->ok; k++) { /* a range of hosts repeats the devices of the first */
 			for (int j = 0; k && j < r->added; j++) {
 				Device dev = r->c->device[first + j];
 
@@ -333,7 +368,11 @@ static void nodes(Yaml *y, const YNode *v, void *to)
 
 /* ---- links ---- */
 
-typedef struct LinkRead { Link l; bool scoped; const Cluster *c; } LinkRead;
+typedef struct LinkRead {
+	Link l;
+	bool scoped;
+	const Cluster *c;
+} LinkRead;
 
 static void l_within(Yaml *y, const YNode *v, void *to)
 {
@@ -367,8 +406,8 @@ static void l_between(Yaml *y, const YNode *v, void *to)
 		if (s && k == x->c->nhost) {
 			const char *near = diag_nearest(s, names, x->c->nhost);
 
-			yaml_error(y, item[i], "no host is called '%s'%s%s%s", s, near ? "; did you mean '" : "", near ? near : "",
-				near ? "'?" : "");
+			yaml_error(y, item[i], "no host is called '%s'%s%s%s", s, near ? "; did you mean '" : "",
+				near ? near : "", near ? "'?" : "");
 			return;
 		}
 		at[i] = k;
@@ -393,8 +432,12 @@ static void l_band(Yaml *y, const YNode *v, void *to) { ((LinkRead *)to)->l.band
 static void l_lat(Yaml *y, const YNode *v, void *to) { ((LinkRead *)to)->l.latency = yaml_seconds(y, v, "latency"); }
 
 static const YKey link_keys[] = {
-	{ "within", l_within }, { "between", l_between }, { "default", l_default }, { "kind", l_kind },
-	{ "bandwidth", l_band }, { "latency", l_lat },
+	{ "within", l_within },
+	{ "between", l_between },
+	{ "default", l_default },
+	{ "kind", l_kind },
+	{ "bandwidth", l_band },
+	{ "latency", l_lat },
 };
 
 static void links(Read *r, const YNode *v)
@@ -426,7 +469,9 @@ static void keep_links(Yaml *y, const YNode *v, void *to)
 static void n_band(Yaml *y, const YNode *v, void *to)
 {
 	Read *r = to;
-	Link l = { .scope = LINK_DEFAULT, .kind = "ethernet", .bandwidth = yaml_rate(y, v, "bandwidth"), .latency = 20e-6 };
+	Link l = {
+		.scope = LINK_DEFAULT, .kind = "ethernet", .bandwidth = yaml_rate(y, v, "bandwidth"), .latency = 20e-6
+	};
 
 	PUSH(y->a, r->c->link, r->c->nlink, r->caplink) = l;
 }
@@ -443,11 +488,19 @@ static void n_ports(Yaml *y, const YNode *v, void *to) { cluster_ports(y, v, ((R
 static void n_timeout(Yaml *y, const YNode *v, void *to) { ((Read *)to)->c->timeout = yaml_seconds(y, v, "timeout"); }
 
 static const YKey network_keys[] = {
-	{ "bandwidth", n_band }, { "latency", n_lat }, { "interface", n_if }, { "ports", n_ports }, { "timeout", n_timeout },
-	{ "transport", yaml_ignore }, { "secret", yaml_ignore },
+	{ "bandwidth", n_band },
+	{ "latency", n_lat },
+	{ "interface", n_if },
+	{ "ports", n_ports },
+	{ "timeout", n_timeout },
+	{ "transport", yaml_ignore },
+	{ "secret", yaml_ignore },
 };
 
-static void network(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "network", network_keys, COUNT(network_keys), to); }
+static void network(Yaml *y, const YNode *v, void *to)
+{
+	yaml_map(y, v, "network", network_keys, COUNT(network_keys), to);
+}
 
 static void launch(Yaml *y, const YNode *v, void *to) { cluster_launch(y, v, ((Read *)to)->c); }
 static void placement(Yaml *y, const YNode *v, void *to)
@@ -470,19 +523,23 @@ static void add_local(Read *r, Arena *a, int n)
 
 	for (int i = 0; i < n; i++)
 		PUSH(a, c->device, c->ndevice, r->capdev) = ((Device){ .host = 0, .index = i });
-	PUSH(a, c->host, c->nhost, r->caphost) = ((Host){ .name = "localhost", .address = "localhost", .worker = true,
-		.server = true });
+	PUSH(a, c->host, c->nhost, r->caphost) =
+		((Host){ .name = "localhost", .address = "localhost", .worker = true, .server = true });
 	c->local = true;
 }
 
-static void devices(Yaml *y, const YNode *v, void *to)
-{
-	add_local(to, y->a, (int)yaml_int(y, v, "devices", 1, 4096));
-}
+static void devices(Yaml *y, const YNode *v, void *to) { add_local(to, y->a, (int)yaml_int(y, v, "devices", 1, 4096)); }
 
 static const YKey top_keys[] = {
-	{ "version", version }, { "name", name }, { "defaults", defaults }, { "device_types", device_types },
-	{ "devices", devices }, { "nodes", nodes }, { "links", keep_links }, { "network", network }, { "launch", launch },
+	{ "version", version },
+	{ "name", name },
+	{ "defaults", defaults },
+	{ "device_types", device_types },
+	{ "devices", devices },
+	{ "nodes", nodes },
+	{ "links", keep_links },
+	{ "network", network },
+	{ "launch", launch },
 	{ "placement", placement },
 };
 
@@ -492,7 +549,7 @@ static void read_top(Read *r, Yaml *y)
 	const YNode *root = yaml_document_get_root_node(&y->doc);
 
 	for (const yaml_node_pair_t *p = root->type == YAML_MAPPING_NODE ? root->data.mapping.pairs.start : NULL;
-	     p && p < root->data.mapping.pairs.top; p++) {
+		p && p < root->data.mapping.pairs.top; p++) {
 		const YNode *k = yaml_document_get_node(&y->doc, p->key);
 
 		if (k->type == YAML_SCALAR_NODE && strcmp((const char *)k->data.scalar.value, "device_types") == 0)
@@ -519,8 +576,10 @@ static void name_devices(Arena *a, Cluster *c)
 	for (int i = 0; i < c->nhost; i++)
 		c->local &= is_local(c->host[i].address);
 	for (int i = 0; i < c->ndevice; i++)
-		c->device[i].name = c->local && c->nhost == 1 ? arena_printf(a, "d%d", i) :
-			arena_printf(a, "%s[%d]", c->host[c->device[i].host].name, c->device[i].index);
+		c->device[i].name =
+			c->local && c->nhost == 1
+				? arena_printf(a, "d%d", i)
+				: arena_printf(a, "%s[%d]", c->host[c->device[i].host].name, c->device[i].index);
 }
 
 /* A file that lists links between hosts lists one for every pair: what it leaves out is not there. */
@@ -538,11 +597,14 @@ static bool links_connect(const Cluster *c, Diag *d)
 			bool joined = false;
 			for (int i = 0; i < c->nlink && !joined; i++) {
 				const Link *l = &c->link[i];
-				joined = l->scope == LINK_BETWEEN && ((l->host_a == x && l->host_b == y) || (l->host_a == y && l->host_b == x));
+				joined = l->scope == LINK_BETWEEN &&
+				         ((l->host_a == x && l->host_b == y) || (l->host_a == y && l->host_b == x));
 			}
 			if (!joined)
-				return diag_error(d, FILELOC(c->file), 107, "hosts '%s' and '%s' are not connected: no entry of `links` is "
-					"between them; add one, or {default: true, ...} for all the rest", c->host[x].name, c->host[y].name);
+				return diag_error(d, FILELOC(c->file), 107,
+					"hosts '%s' and '%s' are not connected: no entry of `links` is "
+					"between them; add one, or {default: true, ...} for all the rest",
+					c->host[x].name, c->host[y].name);
 		}
 	return true;
 }
@@ -558,7 +620,8 @@ bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d)
 		long n = path[5] ? strtol(path + 6, &end, 10) : 1;
 
 		if (path[5] && (*end || end == path + 6 || n < 1 || n > 4096))
-			return diag_error(d, NOLOC, 105, "'%s': after local: comes a number of devices, 1 to 4096", path);
+			return diag_error(
+				d, NOLOC, 105, "'%s': after local: comes a number of devices, 1 to 4096", path);
 		add_local(&r, a, (int)n);
 		name_devices(a, c);
 		return true;

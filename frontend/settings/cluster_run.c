@@ -32,7 +32,7 @@ void cluster_ports(Yaml *y, const YNode *v, Cluster *c)
 	int end = 0;
 
 	if (s && (sscanf(s, "%d-%d%n", &c->port[0], &c->port[1], &end) != 2 || s[end] || c->port[0] < 1 ||
-		c->port[1] < c->port[0] || c->port[1] > 65535))
+			 c->port[1] < c->port[0] || c->port[1] > 65535))
 		yaml_error(y, v, "network.ports is FIRST-LAST, 1 to 65535, not '%s'", s);
 }
 
@@ -43,7 +43,7 @@ static void p_tolerate(Yaml *y, const YNode *v, void *to)
 	((Cluster *)to)->tolerate = (int)yaml_int(y, v, "placement.tolerate", 0, 1);
 }
 
-enum { STAGES = 1 << 20 };      /* of a plan, at most (--max-stages) */
+enum { STAGES = 1 << 20 }; /* of a plan, at most (--max-stages) */
 
 /* N of stageN; -1: it is none. */
 static int stage_number(const char *s)
@@ -61,13 +61,18 @@ static int stage_number(const char *s)
 static void pin(Yaml *y, const char *pattern, const YNode *v, Cluster *c)
 {
 	const char *s = yaml_text(y, v, pattern), *host = s && strncmp(s, "server@", 7) == 0 ? s + 7 : NULL, **known;
-	Pin p = { .pattern = pattern, .host = -1, .stage = -1, .line = (int)v->start_mark.line + 1, .col = (int)v->start_mark.column + 1 };
+	Pin p = { .pattern = pattern,
+		.host = -1,
+		.stage = -1,
+		.line = (int)v->start_mark.line + 1,
+		.col = (int)v->start_mark.column + 1 };
 
 	if (s && !host) {
 		p.stage = stage_number(s);
 		if (p.stage < 0)
-			yaml_error(y, v, "placement.pin: '%s' is server@HOST or stageN (the stages of a plan are 0, 1 ... %d), not '%s'", pattern,
-				STAGES - 1, s);
+			yaml_error(y, v,
+				"placement.pin: '%s' is server@HOST or stageN (the stages of a plan are 0, 1 ... %d), not '%s'",
+				pattern, STAGES - 1, s);
 		else
 			c->pin[c->npin++] = p;
 		return;
@@ -80,8 +85,8 @@ static void pin(Yaml *y, const char *pattern, const YNode *v, Cluster *c)
 	}
 	const char *near = s && p.host < 0 ? diag_nearest(host, known, c->nhost) : NULL;
 	if (s && p.host < 0)
-		yaml_error(y, v, "placement.pin: no host is called '%s'%s%s%s", host, near ? "; did you mean '" : "", near ? near : "",
-			near ? "'?" : "");
+		yaml_error(y, v, "placement.pin: no host is called '%s'%s%s%s", host, near ? "; did you mean '" : "",
+			near ? near : "", near ? "'?" : "");
 	else if (s && !c->host[p.host].server)
 		yaml_error(y, v, "placement.pin: host '%s' has not the role server (nodes: roles)", host);
 	c->pin[c->npin++] = p;
@@ -106,7 +111,8 @@ static void p_policies(Yaml *y, const YNode *v, void *to)
 	const YNode **item = yaml_items(y, v, "placement.policies", &n);
 
 	if (item && !n)
-		yaml_error(y, v, "placement.policies is empty; it names what is allowed: %s, %s, %s", words[0], words[1], words[2]);
+		yaml_error(y, v, "placement.policies is empty; it names what is allowed: %s, %s, %s", words[0],
+			words[1], words[2]);
 	for (int i = 0; i < n; i++)
 		((Cluster *)to)->policies |= 1u << yaml_choice(y, item[i], "placement.policies", words, 3);
 }
@@ -125,10 +131,12 @@ void cluster_pins_idle(const Cluster *c, const Module *m, Diag *d)
 		bool any = false;
 
 		for (int i = 0; i < m->nparam && !any; i++)
-			any = !fnmatch(p->pattern, m->param[i]->param->onnx_name ? m->param[i]->param->onnx_name : m->param[i]->name, 0);
+			any = !fnmatch(p->pattern,
+				m->param[i]->param->onnx_name ? m->param[i]->param->onnx_name : m->param[i]->name, 0);
 		if (!any)
-			diag_warn(d, TEXTLOC(c->file, p->line, p->col), "pin", "placement.pin: no parameter of %s is called '%s'; nothing is pinned",
-				m->file, p->pattern);
+			diag_warn(d, TEXTLOC(c->file, p->line, p->col), "pin",
+				"placement.pin: no parameter of %s is called '%s'; nothing is pinned", m->file,
+				p->pattern);
 	}
 }
 
@@ -146,7 +154,10 @@ static const char *one_word(Yaml *y, const YNode *v, const char *what)
 
 static void s_user(Yaml *y, const YNode *v, void *to) { ((Cluster *)to)->ssh_user = one_word(y, v, "ssh.user"); }
 static void s_key(Yaml *y, const YNode *v, void *to) { ((Cluster *)to)->ssh_key = one_word(y, v, "ssh.key"); }
-static void s_port(Yaml *y, const YNode *v, void *to) { ((Cluster *)to)->ssh_port = (int)yaml_int(y, v, "ssh.port", 1, 65535); }
+static void s_port(Yaml *y, const YNode *v, void *to)
+{
+	((Cluster *)to)->ssh_port = (int)yaml_int(y, v, "ssh.port", 1, 65535);
+}
 static const YKey ssh_keys[] = { { "user", s_user }, { "key", s_key }, { "port", s_port } };
 static void d_ssh(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "defaults.ssh", ssh_keys, COUNT(ssh_keys), to); }
 

@@ -10,11 +10,11 @@
 #include "yaml.h"
 
 typedef struct List {
-	Arena   *a;
+	Arena *a;
 	Cluster *c;
-	Diag    *d;
-	int      capdev, caphost, line;
-	bool     cuda, ok;
+	Diag *d;
+	int capdev, caphost, line;
+	bool cuda, ok;
 } List;
 
 enum { DEVICES_MOST = 65536 };
@@ -35,7 +35,8 @@ static bool host_add(List *l, const char *name)
 	for (int i = 0; i < c->nhost; i++)
 		if (strcmp(c->host[i].name, name) == 0)
 			return fault(l, "the host is there twice", name);
-	PUSH(l->a, c->host, c->nhost, l->caphost) = (Host){ .name = name, .address = name, .worker = true, .server = true };
+	PUSH(l->a, c->host, c->nhost, l->caphost) =
+		(Host){ .name = name, .address = name, .worker = true, .server = true };
 	return true;
 }
 
@@ -45,7 +46,8 @@ static bool device_add(List *l, int index)
 
 	if (c->ndevice == DEVICES_MOST)
 		return fault(l, "more than 65536 devices", c->host[c->nhost - 1].name);
-	PUSH(l->a, c->device, c->ndevice, l->capdev) = (Device){ .host = c->nhost - 1, .index = index, .cuda = l->cuda };
+	PUSH(l->a, c->device, c->ndevice, l->capdev) =
+		(Device){ .host = c->nhost - 1, .index = index, .cuda = l->cuda };
 	return true;
 }
 
@@ -109,7 +111,8 @@ static bool host_line(List *l, const char *s)
 				return fault(l, "slots wants a number from 1", s);
 		} else if (strncmp(s, "max_slots=", 10) == 0 || strncmp(s, "max-slots=", 10) == 0) {
 			s += strcspn(s, " \t");
-			diag_note(l->d, TEXTLOC(l->c->file, l->line, 1), "max_slots says nothing about devices and is left out");
+			diag_note(l->d, TEXTLOC(l->c->file, l->line, 1),
+				"max_slots says nothing about devices and is left out");
 		} else if (*s) {
 			return fault(l, "a line is HOST or HOST slots=N; found", s);
 		}
@@ -228,7 +231,8 @@ static bool torchrun(List *l, const char *s)
 /* SLURM_JOB_NODELIST and SLURM_NTASKS_PER_NODE or SLURM_GPUS_ON_NODE. */
 static bool slurm(List *l)
 {
-	const char *nodes = getenv("SLURM_JOB_NODELIST"), *gpus = getenv("SLURM_GPUS_ON_NODE"), *tasks = getenv("SLURM_NTASKS_PER_NODE");
+	const char *nodes = getenv("SLURM_JOB_NODELIST"), *gpus = getenv("SLURM_GPUS_ON_NODE"),
+		   *tasks = getenv("SLURM_NTASKS_PER_NODE");
 	const char *s = gpus ? gpus : tasks ? tasks : "1", **name;
 	const char *was = s;
 	const int slots = number(&s, 1);
@@ -236,9 +240,11 @@ static bool slurm(List *l)
 	if (!nodes)
 		return fault(l, "slurm: SLURM_JOB_NODELIST is not set; run inside of an allocation", "slurm");
 	if (slots < 0 || (*s && *s != '('))
-		return fault(l, "slurm: devices of a node, from SLURM_GPUS_ON_NODE or SLURM_NTASKS_PER_NODE, are no number", was);
+		return fault(l,
+			"slurm: devices of a node, from SLURM_GPUS_ON_NODE or SLURM_NTASKS_PER_NODE, are no number",
+			was);
 	l->cuda = l->cuda || gpus;
-	while (*nodes) {                        /* a comma inside of brackets parts no names */
+	while (*nodes) { /* a comma inside of brackets parts no names */
 		size_t n = 0;
 
 		for (int depth = 0; nodes[n] && (depth || nodes[n] != ','); n++)
@@ -268,11 +274,14 @@ int hosts_read(Arena *a, const char *path, Cluster *c, Diag *d)
 	if (strncmp(path, "hosts:", 6) == 0)
 		return host_list(&l, path + 6);
 	const size_t n = strlen(path);
-	if ((n > 5 && !strcmp(path + n - 5, ".yaml")) || (n > 4 && !strcmp(path + n - 4, ".yml")) || (n > 5 && !strcmp(path + n - 5, ".json")))
+	if ((n > 5 && !strcmp(path + n - 5, ".yaml")) || (n > 4 && !strcmp(path + n - 4, ".yml")) ||
+		(n > 5 && !strcmp(path + n - 5, ".json")))
 		return -1;
 	char *text = file_read(path, NULL);
 	if (!text)
-		return colon && colon[1] && !strpbrk(path, "/ ") && isdigit((unsigned char)colon[1]) ? host_list(&l, path) : -1;
+		return colon && colon[1] && !strpbrk(path, "/ ") && isdigit((unsigned char)colon[1])
+		               ? host_list(&l, path)
+		               : -1;
 	int ok = -1;
 	if (all_lines(a, text, like_resource))
 		ok = each_line(&l, text, resource_line);

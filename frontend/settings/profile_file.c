@@ -9,7 +9,7 @@
 #include "ir/base/buf.h"
 #include "yaml.h"
 
-enum { MAX_TIME = 1000000 };    /* seconds that a node may take */
+enum { MAX_TIME = 1000000 }; /* seconds that a node may take */
 
 /* ---- the file ---- */
 
@@ -22,7 +22,8 @@ static bool wrong(Yaml *y, const YNode *at, const char *fmt, ...)
 	const char *text = arena_vprintf(y->a, fmt, ap);
 	va_end(ap);
 	y->ok = false;
-	return diag_error(y->d, TEXTLOC(y->file, (int)at->start_mark.line + 1, (int)at->start_mark.column + 1), 420, "%s", text);
+	return diag_error(
+		y->d, TEXTLOC(y->file, (int)at->start_mark.line + 1, (int)at->start_mark.column + 1), 420, "%s", text);
 }
 
 static const char *text_of(Yaml *y, const YNode *n, const char *what, const char *key)
@@ -65,8 +66,11 @@ static int64_t whole_of(Yaml *y, const YNode *n, const char *what, const char *k
 static ProfileNode read_record(Yaml *y, const YNode *n, int i)
 {
 	const char *where = arena_printf(y->a, "nodes[%d]", i);
-	ProfileNode r = { .op = text_of(y, n, where, "op"), .value = text_of(y, n, where, "value"),
-		.node = text_of(y, n, where, "node"), .type = text_of(y, n, where, "type"), .device = text_of(y, n, where, "device") };
+	ProfileNode r = { .op = text_of(y, n, where, "op"),
+		.value = text_of(y, n, where, "value"),
+		.node = text_of(y, n, where, "node"),
+		.type = text_of(y, n, where, "type"),
+		.device = text_of(y, n, where, "device") };
 	const char *phase = text_of(y, n, where, "phase");
 	int k = 0;
 
@@ -108,8 +112,10 @@ Profile *profile_load(Arena *a, const char *path, Diag *d)
 	else if (!nodes || nodes->type != YAML_SEQUENCE_NODE)
 		wrong(&y, top, "the profile has no list 'nodes'");
 	if (y.ok) {
-		*p = (Profile){ .file = path, .model = text_of(&y, top, "the profile", "model"),
-			.device = text_of(&y, top, "the profile", "device"), .threads = (int)whole_of(&y, top, "the profile", "threads", 65536),
+		*p = (Profile){ .file = path,
+			.model = text_of(&y, top, "the profile", "model"),
+			.device = text_of(&y, top, "the profile", "device"),
+			.threads = (int)whole_of(&y, top, "the profile", "threads", 65536),
 			.micro = whole_of(&y, top, "the profile", "micro", 1e15) };
 		const yaml_node_item_t *first = nodes->data.sequence.items.start, *end = nodes->data.sequence.items.top;
 		for (const yaml_node_item_t *i = first; i < end && d->errors < d->limit; i++) {
@@ -124,7 +130,10 @@ Profile *profile_load(Arena *a, const char *path, Diag *d)
 
 /* ---- what was measured before ---- */
 
-typedef struct Kept { ProfileNode r; int put; } Kept;      /* put: how often since opening */
+typedef struct Kept {
+	ProfileNode r;
+	int put;
+} Kept; /* put: how often since opening */
 
 static const char *cache_key(Arena *a, const char *kind, const Profile *of)
 {
@@ -141,8 +150,9 @@ static void cache_line(TimeCache *t, const char *line, size_t n)
 
 	*k = (Kept){ 0 };
 	line = arena_strn(t->a, line, n);
-	if (sscanf(line, "%lf %lf %lf %lf %lf %" SCNd64 "%n", &k->r.mean, &k->r.typical, &k->r.p50, &k->r.p99, &k->r.cov, &k->r.n, &at) == 6 &&
-	    line[at] == '\t')
+	if (sscanf(line, "%lf %lf %lf %lf %lf %" SCNd64 "%n", &k->r.mean, &k->r.typical, &k->r.p50, &k->r.p99,
+		    &k->r.cov, &k->r.n, &at) == 6 &&
+		line[at] == '\t')
 		map_put(&t->of, line + at + 1, k);
 }
 
@@ -211,8 +221,8 @@ bool cache_close(TimeCache *t, Diag *d)
 	make_folders(arena_str(t->a, t->file));
 	for (size_t i = 0; i < t->of.n; i++) {
 		const ProfileNode *r = &((const Kept *)t->of.slot[i].val)->r;
-		buf_printf(&b, "%.9g %.9g %.9g %.9g %.6g %" PRId64 "\t%s\n", r->mean, r->typical, r->p50, r->p99, r->cov, r->n,
-			(const char *)t->of.slot[i].key);
+		buf_printf(&b, "%.9g %.9g %.9g %.9g %.6g %" PRId64 "\t%s\n", r->mean, r->typical, r->p50, r->p99,
+			r->cov, r->n, (const char *)t->of.slot[i].key);
 	}
 	const bool ok = file_write(t->file, buf_str(&b), b.n);
 	if (!ok)

@@ -9,7 +9,12 @@
 Profile *profile_load(Arena *a, const char *path, Diag *d);
 
 /* Times by what they depend on: kind of node, threads, copies beside each other, device. A text file, one line each, in a folder. */
-typedef struct TimeCache { Arena *a; const char *file; Map of; bool changed; } TimeCache;
+typedef struct TimeCache {
+	Arena *a;
+	const char *file;
+	Map of;
+	bool changed;
+} TimeCache;
 
 /* dir NULL: $XDG_CACHE_HOME/pdcc or ~/.cache/pdcc; "none": nothing is kept. */
 void cache_open(TimeCache *t, Arena *a, const char *dir);
@@ -17,6 +22,6 @@ void cache_open(TimeCache *t, Arena *a, const char *dir);
 const ProfileNode *cache_get(const TimeCache *t, const char *kind, const Profile *of);
 /* The mean of this and what was put before since opening. */
 void cache_put(TimeCache *t, const char *kind, const Profile *of, const ProfileNode *r);
-bool cache_close(TimeCache *t, Diag *d);            /* writes what was put; a warning where that fails */
+bool cache_close(TimeCache *t, Diag *d); /* writes what was put; a warning where that fails */
 
 #endif

@@ -9,8 +9,14 @@
 
 void training_defaults(Training *t)
 {
-	*t = (Training){ .warmup_policy = WARMUP_AUTO, .replica_split = SPLIT_AUTO, .found = TARGET_AUTO, .arch = "sm_90",
-		.staleness = -1, .seed = 1, .ckpt_keep = CKPT_KEEP, .opt = { .kind = OPT_SGD } };
+	*t = (Training){ .warmup_policy = WARMUP_AUTO,
+		.replica_split = SPLIT_AUTO,
+		.found = TARGET_AUTO,
+		.arch = "sm_90",
+		.staleness = -1,
+		.seed = 1,
+		.ckpt_keep = CKPT_KEEP,
+		.opt = { .kind = OPT_SGD } };
 }
 
 /* ---- what flags and file share ---- */
@@ -142,8 +148,14 @@ static void lo_ignore(Yaml *y, const YNode *v, void *to)
 	((LossTerm *)to)->ignore_index = yaml_int(y, v, "loss.ignore_index", -((int64_t)1 << 40), (int64_t)1 << 40);
 }
 static const YKey loss_keys[] = {
-	{ "kind", lo_kind }, { "type", lo_kind }, { "output", lo_output }, { "logits", lo_output }, { "label", lo_labels }, { "labels", lo_labels },
-	{ "weight", lo_weight }, { "ignore_index", lo_ignore },
+	{ "kind", lo_kind },
+	{ "type", lo_kind },
+	{ "output", lo_output },
+	{ "logits", lo_output },
+	{ "label", lo_labels },
+	{ "labels", lo_labels },
+	{ "weight", lo_weight },
+	{ "ignore_index", lo_ignore },
 };
 
 static void loss(Yaml *y, const YNode *v, void *to)
@@ -208,20 +220,30 @@ static void me_tensorboard(Yaml *y, const YNode *v, void *to)
 }
 static void me_gnorm(Yaml *y, const YNode *v, void *to) { ((Training *)to)->gnorm = yaml_bool(y, v, "metrics.gnorm"); }
 static const YKey metrics_keys[] = {
-	{ "every", me_every }, { "jsonl", me_jsonl }, { "csv", me_csv }, { "tensorboard", me_tensorboard }, { "gnorm", me_gnorm },
+	{ "every", me_every },
+	{ "jsonl", me_jsonl },
+	{ "csv", me_csv },
+	{ "tensorboard", me_tensorboard },
+	{ "gnorm", me_gnorm },
 };
 static void metrics(Yaml *y, const YNode *v, void *to)
 {
 	yaml_map(y, v, "metrics", metrics_keys, COUNT(metrics_keys), to);
 }
 
-typedef struct Stop { const char *metric; double reach; } Stop;
+typedef struct Stop {
+	const char *metric;
+	double reach;
+} Stop;
 
 static void st_metric(Yaml *y, const YNode *v, void *to)
 {
 	((Stop *)to)->metric = stop_metrics[yaml_choice(y, v, "stop.metric", stop_metrics, COUNT(stop_metrics))];
 }
-static void st_reach(Yaml *y, const YNode *v, void *to) { ((Stop *)to)->reach = yaml_real(y, v, "stop.reach", 0, 1e30); }
+static void st_reach(Yaml *y, const YNode *v, void *to)
+{
+	((Stop *)to)->reach = yaml_real(y, v, "stop.reach", 0, 1e30);
+}
 static const YKey stop_keys[] = { { "metric", st_metric }, { "reach", st_reach } };
 static void stop(Yaml *y, const YNode *v, void *to)
 {
@@ -259,7 +281,10 @@ static void trainable(Yaml *y, const YNode *v, void *to)
 {
 	train_globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
 }
-static void steps(Yaml *y, const YNode *v, void *to) { ((Training *)to)->steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40); }
+static void steps(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40);
+}
 static void clip_norm(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->opt.clip_norm = yaml_real(y, v, "clip_norm", 1e-30, 1e30);
@@ -273,7 +298,10 @@ static void amp(Yaml *y, const YNode *v, void *to)
 		y->ok &= training_amp(y->a, to, s, y->d);
 }
 
-static void seed(Yaml *y, const YNode *v, void *to) { ((Training *)to)->seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX); }
+static void seed(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX);
+}
 
 static void dropout(Yaml *y, const YNode *v, void *to)
 {
@@ -296,11 +324,28 @@ static void init(Yaml *y, const YNode *v, void *to)
 }
 
 static const YKey top_keys[] = {
-	{ "data", train_data }, { "batch", batch }, { "bind", bind }, { "batch_axis", batch_axis }, { "loss", loss },
-	{ "schedule", train_schedule }, { "optimizer", train_optimizer }, { "lr_schedule", train_lr_schedule }, { "clip_norm", clip_norm }, { "amp", amp }, { "freeze", freeze },
-	{ "parameters", parameters }, { "trainable", trainable }, { "padding_idx", padding_idx }, { "steps", steps },
-	{ "seed", seed }, { "dropout", dropout }, { "batchnorm", batchnorm }, { "init", init },
-	{ "checkpoint", checkpoint }, { "metrics", metrics }, { "stop", stop },
+	{ "data", train_data },
+	{ "batch", batch },
+	{ "bind", bind },
+	{ "batch_axis", batch_axis },
+	{ "loss", loss },
+	{ "schedule", train_schedule },
+	{ "optimizer", train_optimizer },
+	{ "lr_schedule", train_lr_schedule },
+	{ "clip_norm", clip_norm },
+	{ "amp", amp },
+	{ "freeze", freeze },
+	{ "parameters", parameters },
+	{ "trainable", trainable },
+	{ "padding_idx", padding_idx },
+	{ "steps", steps },
+	{ "seed", seed },
+	{ "dropout", dropout },
+	{ "batchnorm", batchnorm },
+	{ "init", init },
+	{ "checkpoint", checkpoint },
+	{ "metrics", metrics },
+	{ "stop", stop },
 };
 
 bool train_read(Arena *a, const char *path, Training *t, Diag *d)

@@ -4,26 +4,26 @@
 
 #include "ir/cluster.h"
 
-void training_defaults(Training *t);        /* SGD 0.01, synthetic data */
+void training_defaults(Training *t); /* SGD 0.01, synthetic data */
 bool train_read(Arena *a, const char *path, Training *t, Diag *d);
 
 /* Shared with the flags: they give the same words. false after a diagnostic. */
-bool training_compress(Arena *a, Training *t, const char *spec, Diag *d);   /* "q8:block=128,ef", "auto:bf16" */
-bool training_partitions(Arena *a, Training *t, const char *spec, Diag *d); /* "4", "auto", "emb*=4" */
-bool training_amp(Arena *a, Training *t, const char *spec, Diag *d);       /* "off", "bf16", "fp16:scale=65536" */
-bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d);      /* "adam:lr=1e-3,eps=1e-8" */
-bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d);    /* "cosine:steps=1000,min=1e-5" */
-bool training_loss(Arena *a, Training *t, const char *spec, Diag *d);           /* "softmax_ce", "mse", an output */
-bool training_bind(Arena *a, Training *t, const char *spec, Diag *d);           /* "batch=32", "x:0=32" */
-bool training_data(Arena *a, Training *t, const char *spec, Diag *d);           /* "x=FILE", "x=FILE:tokens" */
-bool training_eval(Arena *a, Training *t, const char *spec, Diag *d);           /* the same of the evaluation set */
+bool training_compress(Arena *a, Training *t, const char *spec, Diag *d);    /* "q8:block=128,ef", "auto:bf16" */
+bool training_partitions(Arena *a, Training *t, const char *spec, Diag *d);  /* "4", "auto", "emb*=4" */
+bool training_amp(Arena *a, Training *t, const char *spec, Diag *d);         /* "off", "bf16", "fp16:scale=65536" */
+bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d);   /* "adam:lr=1e-3,eps=1e-8" */
+bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d); /* "cosine:steps=1000,min=1e-5" */
+bool training_loss(Arena *a, Training *t, const char *spec, Diag *d);        /* "softmax_ce", "mse", an output */
+bool training_bind(Arena *a, Training *t, const char *spec, Diag *d);        /* "batch=32", "x:0=32" */
+bool training_data(Arena *a, Training *t, const char *spec, Diag *d);        /* "x=FILE", "x=FILE:tokens" */
+bool training_eval(Arena *a, Training *t, const char *spec, Diag *d);        /* the same of the evaluation set */
 bool training_last(Training *t, const char *word, Diag *d);
-bool training_complete(Training *t, Diag *d);           /* files and flags read: do they fit together? E0009, E0520 */
+bool training_complete(Training *t, Diag *d); /* files and flags read: do they fit together? E0009, E0520 */
 /* A word of --schedule; false: it is none, or lacks what *lacks says (else NULL). */
 bool training_schedule(Training *t, const char *v, const char **lacks);
-void training_comm(Training *t, CommFlag flag);          /* --comm */
+void training_comm(Training *t, CommFlag flag); /* --comm */
 void training_glob(Arena *a, const char ***list, int *n, const char *glob);
 
-enum { CKPT_KEEP = 3 };         /* checkpoints that stay when nothing is said */
+enum { CKPT_KEEP = 3 }; /* checkpoints that stay when nothing is said */
 
 #endif

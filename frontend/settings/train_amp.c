@@ -13,7 +13,8 @@ static bool settings(Training *t, const char *s, Diag *d)
 		const double v = scale || every ? strtod(s + 6, &end) : 0;
 
 		if (!end || end == s + 6 || (*end && *end != ',') || !(v >= 1 && v <= 0x1p60) || v != floor(v))
-			return diag_error(d, NOLOC, 7, "--amp fp16 takes scale=N and every=N, whole numbers from 1, not '%s'", s);
+			return diag_error(
+				d, NOLOC, 7, "--amp fp16 takes scale=N and every=N, whole numbers from 1, not '%s'", s);
 		if (scale)
 			t->amp.scale = v;
 		else

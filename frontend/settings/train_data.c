@@ -78,11 +78,14 @@ static bool take_grad_comm(Training *t, Diag *d)
 	const bool one = t->bucket == INT64_MAX, sequential = t->grad_comm == GRAD_COMM_SEQUENTIAL;
 
 	if (sequential && t->bucket && !one)
-		return diag_error(d, NOLOC, 9, "--grad-comm sequential is one AllReduce of all gradients, and --bucket %lld the size of one that begins "
-			"during the backward", (long long)t->bucket);
+		return diag_error(d, NOLOC, 9,
+			"--grad-comm sequential is one AllReduce of all gradients, and --bucket %lld the size of one that begins "
+			"during the backward",
+			(long long)t->bucket);
 	if (t->grad_comm == GRAD_COMM_PIPELINED) {
 		if (one)
-			return diag_error(d, NOLOC, 9, "--grad-comm pipelined begins AllReduce during the backward, and --bucket none is one behind it");
+			return diag_error(d, NOLOC, 9,
+				"--grad-comm pipelined begins AllReduce during the backward, and --bucket none is one behind it");
 		t->bucket = t->bucket ? t->bucket : 1 << 20;
 	}
 	t->bucket = sequential ? INT64_MAX : t->bucket;
@@ -97,8 +100,8 @@ static bool check_comm(const Training *t, Diag *d)
 	if (t->comm_sync == SERVERS_UNSAID || t->sync == SERVERS_UNSAID || t->sync == t->comm_sync)
 		return true;
 	return diag_error(d, NOLOC, 9, "--comm %s has servers that are %s, and --sync says %s",
-		setting_word(SET_OF_CommFlag, sync ? COMM_FLAG_PS_SYNC : COMM_FLAG_ASYNC), sync ? "synchronous" : "asynchronous",
-		setting_word(SET_OF_ServerSync, (int)t->sync));
+		setting_word(SET_OF_CommFlag, sync ? COMM_FLAG_PS_SYNC : COMM_FLAG_ASYNC),
+		sync ? "synchronous" : "asynchronous", setting_word(SET_OF_ServerSync, (int)t->sync));
 }
 
 bool training_complete(Training *t, Diag *d)
@@ -106,14 +109,17 @@ bool training_complete(Training *t, Diag *d)
 	if (!check_comm(t, d) || !take_grad_comm(t, d))
 		return false;
 	if (t->staleness >= 0 && !served_async(t))
-		return diag_error(d, NOLOC, 520, "staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",
+		return diag_error(d, NOLOC, 520,
+			"staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",
 			(long long)t->staleness);
 	if (served_async(t) && t->comm == COMM_UNSAID)
 		t->comm = COMM_PS;
 	if (t->eval.averages && !(opt_get(&t->opt, OPT_EMA) > 0))
-		return diag_error(d, NOLOC, 9, "--eval-averages: the optimizer keeps no moving averages; say --ema or optimizer.ema");
+		return diag_error(d, NOLOC, 9,
+			"--eval-averages: the optimizer keeps no moving averages; say --ema or optimizer.ema");
 	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples || t->eval.averages))
-		return diag_error(d, NOLOC, 9, "there is no evaluation set; name its files with --eval INPUT=FILE or data.eval.inputs");
+		return diag_error(d, NOLOC, 9,
+			"there is no evaluation set; name its files with --eval INPUT=FILE or data.eval.inputs");
 	if (!t->ckpt_dir && (t->ckpt_every || t->ckpt_keep != CKPT_KEEP))
 		return diag_error(d, NOLOC, 9, "no folder for checkpoints is named; say --ckpt DIR beside --ckpt-%s",
 			t->ckpt_every ? "every" : "keep");
@@ -122,7 +128,8 @@ bool training_complete(Training *t, Diag *d)
 		for (int k = 0; k < t->eval.ndata; k++)
 			there |= !strcmp(t->data[i].input, t->eval.data[k].input);
 		if (!there)
-			return diag_error(d, NOLOC, 9, "input '%s' has a file to train on (%s) and none for the evaluation; say --eval %s=FILE",
+			return diag_error(d, NOLOC, 9,
+				"input '%s' has a file to train on (%s) and none for the evaluation; say --eval %s=FILE",
 				t->data[i].input, t->data[i].path, t->data[i].input);
 	}
 	if (t->stop && strncmp(t->stop, "loss=", 5) && !t->eval.on)
@@ -201,14 +208,17 @@ static void da_inputs(Yaml *y, const YNode *v, void *to)
 {
 	inputs(y, v, "data.inputs", &((Training *)to)->data, &((Training *)to)->ndata);
 }
-static void da_shuffle(Yaml *y, const YNode *v, void *to) { ((Training *)to)->shuffle = yaml_bool(y, v, "data.shuffle"); }
+static void da_shuffle(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->shuffle = yaml_bool(y, v, "data.shuffle");
+}
 static void da_last(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->last = (LastSamples)yaml_setting(y, v, "data.last", SET_OF_LastSamples);
 }
 
-static const YKey data_keys[] = { { "kind", da_kind }, { "inputs", da_inputs }, { "shuffle", da_shuffle }, { "last", da_last },
-	{ "eval", da_eval } };
+static const YKey data_keys[] = { { "kind", da_kind }, { "inputs", da_inputs }, { "shuffle", da_shuffle },
+	{ "last", da_last }, { "eval", da_eval } };
 
 void train_data(Yaml *y, const YNode *v, void *to)
 {

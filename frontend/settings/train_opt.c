@@ -37,18 +37,23 @@ static bool each_setting(char *rest, const char *what, PutSetting *put, void *to
 		if (end == eq + 1 || *end || !isfinite(v))
 			return diag_error(d, NOLOC, 5, "%s setting %s is '%s', not a number", what, rest, eq + 1);
 		if (v < 0)
-			return diag_error(d, NOLOC, 5, "%s setting %s is %s; it must not be negative", what, rest, eq + 1);
-		if (v > 1 && (strncmp(rest, "beta", 4) == 0 || strcmp(rest, "momentum") == 0 || strcmp(rest, "alpha") == 0))
+			return diag_error(
+				d, NOLOC, 5, "%s setting %s is %s; it must not be negative", what, rest, eq + 1);
+		if (v > 1 &&
+			(strncmp(rest, "beta", 4) == 0 || strcmp(rest, "momentum") == 0 || strcmp(rest, "alpha") == 0))
 			return diag_error(d, NOLOC, 5, "%s setting %s is %s; it must be at most 1", what, rest, eq + 1);
 		if (v >= 1 && strcmp(rest, "ema") == 0)
 			return diag_error(d, NOLOC, 5, "%s setting ema is %s; it must be below 1", what, eq + 1);
 		if (!put(to, rest, v)) {
 			const bool rate = strcmp(what, "optimizer") != 0;
-			const char *near = diag_nearest(rest, rate ? rate_set_name : opt_set_name, rate ? RATE_SETTINGS : OPT_SETTINGS);
+			const char *near = diag_nearest(
+				rest, rate ? rate_set_name : opt_set_name, rate ? RATE_SETTINGS : OPT_SETTINGS);
 
-			return diag_error(d, NOLOC, 5, "%s has no setting '%s'%s%s%s", what, rest, near ? "; did you mean '" : rate ?
-				"; there are warmup_steps, steps, every, gamma, min" :
-				"; there are lr, momentum, beta1, beta2, alpha, eps, weight_decay ...", near ? near : "", near ? "'?" : "");
+			return diag_error(d, NOLOC, 5, "%s has no setting '%s'%s%s%s", what, rest,
+				near   ? "; did you mean '"
+				: rate ? "; there are warmup_steps, steps, every, gamma, min"
+				       : "; there are lr, momentum, beta1, beta2, alpha, eps, weight_decay ...",
+				near ? near : "", near ? "'?" : "");
 		}
 		rest = comma ? comma + 1 : NULL;
 	}
@@ -76,8 +81,11 @@ bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
 	if (k == OPT_COUNT) {
 		const char *near = diag_nearest(s, opt_kind_name, OPT_COUNT);
 
-		return diag_error(d, NOLOC, 5, "no optimizer is called '%s'%s%s%s", s, near ? "; did you mean '" : "; there are sgd, "
-			"momentum, adam, adamw, rmsprop, adagrad", near ? near : "", near ? "'?" : "");
+		return diag_error(d, NOLOC, 5, "no optimizer is called '%s'%s%s%s", s,
+			near ? "; did you mean '"
+			     : "; there are sgd, "
+			       "momentum, adam, adamw, rmsprop, adagrad",
+			near ? near : "", near ? "'?" : "");
 	}
 	t->opt.kind = (OptKind)k;
 	t->opt.chosen = true;
@@ -131,9 +139,20 @@ static void o_nodecay(Yaml *y, const YNode *v, void *to)
 }
 
 static const YKey opt_keys[] = {
-	{ "kind", o_kind }, { "type", o_kind }, { "lr", o_lr }, { "momentum", o_mu }, { "dampening", o_dampening },
-	{ "nesterov", o_nesterov }, { "betas", o_betas }, { "beta1", o_beta1 }, { "beta2", o_beta2 }, { "alpha", o_alpha },
-	{ "eps", o_eps }, { "weight_decay", o_wd }, { "lr_decay", o_lr_decay }, { "no_decay", o_nodecay },
+	{ "kind", o_kind },
+	{ "type", o_kind },
+	{ "lr", o_lr },
+	{ "momentum", o_mu },
+	{ "dampening", o_dampening },
+	{ "nesterov", o_nesterov },
+	{ "betas", o_betas },
+	{ "beta1", o_beta1 },
+	{ "beta2", o_beta2 },
+	{ "alpha", o_alpha },
+	{ "eps", o_eps },
+	{ "weight_decay", o_wd },
+	{ "lr_decay", o_lr_decay },
+	{ "no_decay", o_nodecay },
 	{ "ema", o_ema },
 };
 void train_optimizer(Yaml *y, const YNode *v, void *to)
@@ -184,8 +203,9 @@ bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d)
 	if (k == RATE_COUNT) {
 		const char *near = diag_nearest(s, rate_name, RATE_COUNT);
 
-		return diag_error(d, NOLOC, 5, "no learning-rate schedule is called '%s'%s%s%s", s, near ? "; did you mean '" :
-			"; there are constant, step, exponential, linear, cosine", near ? near : "", near ? "'?" : "");
+		return diag_error(d, NOLOC, 5, "no learning-rate schedule is called '%s'%s%s%s", s,
+			near ? "; did you mean '" : "; there are constant, step, exponential, linear, cosine",
+			near ? near : "", near ? "'?" : "");
 	}
 	*r = (Rate){ .kind = (RateKind)k, .every = 1, .gamma = 1 };
 	if (!each_setting(rest, "lr-schedule", put_rate, r, d))
@@ -208,12 +228,20 @@ COUNTED(s_warmup, warmup, 0)
 COUNTED(s_steps, steps, 1)
 COUNTED(s_every, every, 1)
 
-static void s_gamma(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->gamma = yaml_real(y, v, "lr_schedule.gamma", 0, 1e6); }
+static void s_gamma(Yaml *y, const YNode *v, void *to)
+{
+	((Rate *)to)->gamma = yaml_real(y, v, "lr_schedule.gamma", 0, 1e6);
+}
 static void s_min(Yaml *y, const YNode *v, void *to) { ((Rate *)to)->min = yaml_real(y, v, "lr_schedule.min", 0, 1e9); }
 
 static const YKey rate_keys[] = {
-	{ "kind", s_kind }, { "type", s_kind }, { "warmup_steps", s_warmup }, { "steps", s_steps }, { "every", s_every },
-	{ "gamma", s_gamma }, { "min", s_min },
+	{ "kind", s_kind },
+	{ "type", s_kind },
+	{ "warmup_steps", s_warmup },
+	{ "steps", s_steps },
+	{ "every", s_every },
+	{ "gamma", s_gamma },
+	{ "min", s_min },
 };
 
 void train_lr_schedule(Yaml *y, const YNode *v, void *to)

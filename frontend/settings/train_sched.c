@@ -63,9 +63,17 @@ static void s_warmup_epochs(Yaml *y, const YNode *v, void *to)
 }
 
 static const YKey keys[] = {
-	{ "kind", s_kind }, { "warmup_policy", s_policy }, { "replica_split", s_split }, { "stash", s_stash },
-	{ "recompute", s_recompute }, { "vertical_sync", s_vertical }, { "pipe_sgd", s_pipe_sgd }, { "warmup_steps", s_warmup_steps },
-	{ "warmup_epochs", s_warmup_epochs }, { "sync", s_sync }, { "staleness", s_staleness },
+	{ "kind", s_kind },
+	{ "warmup_policy", s_policy },
+	{ "replica_split", s_split },
+	{ "stash", s_stash },
+	{ "recompute", s_recompute },
+	{ "vertical_sync", s_vertical },
+	{ "pipe_sgd", s_pipe_sgd },
+	{ "warmup_steps", s_warmup_steps },
+	{ "warmup_epochs", s_warmup_epochs },
+	{ "sync", s_sync },
+	{ "staleness", s_staleness },
 };
 
 void train_schedule(Yaml *y, const YNode *v, void *to)

@@ -15,7 +15,8 @@ bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...)
 	const char *s = arena_vprintf(y->a, fmt, ap);
 	va_end(ap);
 	y->ok = false;
-	return diag_error(y->d, TEXTLOC(y->file, at ? (int)at->start_mark.line + 1 : 1, at ? (int)at->start_mark.column + 1 : 1), 104,
+	return diag_error(y->d,
+		TEXTLOC(y->file, at ? (int)at->start_mark.line + 1 : 1, at ? (int)at->start_mark.column + 1 : 1), 104,
 		"%s", s);
 }
 
@@ -40,11 +41,14 @@ static bool tokens_ok(Yaml *y, const char *text, size_t n)
 		}
 		loc = TEXTLOC(y->file, (int)e.start_mark.line + 1, (int)e.start_mark.column + 1);
 		bool opens = e.type == YAML_MAPPING_START_EVENT || e.type == YAML_SEQUENCE_START_EVENT;
-		const unsigned char *tag = e.type == YAML_SCALAR_EVENT ? e.data.scalar.tag : e.type == YAML_MAPPING_START_EVENT ?
-			e.data.mapping_start.tag : e.type == YAML_SEQUENCE_START_EVENT ? e.data.sequence_start.tag : NULL;
+		const unsigned char *tag = e.type == YAML_SCALAR_EVENT           ? e.data.scalar.tag
+		                           : e.type == YAML_MAPPING_START_EVENT  ? e.data.mapping_start.tag
+		                           : e.type == YAML_SEQUENCE_START_EVENT ? e.data.sequence_start.tag
+		                                                                 : NULL;
 		depth += opens - (e.type == YAML_MAPPING_END_EVENT || e.type == YAML_SEQUENCE_END_EVENT);
 		if (e.type == YAML_ALIAS_EVENT)
-			y->ok = diag_error(y->d, loc, 102, "aliases (*%s) are not supported", (const char *)e.data.alias.anchor);
+			y->ok = diag_error(
+				y->d, loc, 102, "aliases (*%s) are not supported", (const char *)e.data.alias.anchor);
 		else if (tag)
 			y->ok = diag_error(y->d, loc, 102, "tags (%s) are not supported", (const char *)tag);
 		else if (e.type == YAML_DOCUMENT_START_EVENT && ++documents > 1)
@@ -74,8 +78,8 @@ bool yaml_open(Yaml *y, Arena *a, const char *path, Diag *d)
 	yaml_parser_initialize(&p);
 	yaml_parser_set_input_string(&p, (const unsigned char *)text, n);
 	if (!yaml_parser_load(&p, &y->doc))
-		y->ok = diag_error(d, TEXTLOC(y->file, (int)p.problem_mark.line + 1, (int)p.problem_mark.column + 1), 102, "%s",
-			p.problem ? p.problem : "not YAML");
+		y->ok = diag_error(d, TEXTLOC(y->file, (int)p.problem_mark.line + 1, (int)p.problem_mark.column + 1),
+			102, "%s", p.problem ? p.problem : "not YAML");
 	else if (!yaml_document_get_root_node(&y->doc)) {
 		yaml_document_delete(&y->doc);
 		y->ok = diag_error(d, FILELOC(y->file), 102, "the file holds nothing");
@@ -85,10 +89,7 @@ bool yaml_open(Yaml *y, Arena *a, const char *path, Diag *d)
 	return y->ok;
 }
 
-void yaml_close(Yaml *y)
-{
-	yaml_document_delete(&y->doc);
-}
+void yaml_close(Yaml *y) { yaml_document_delete(&y->doc); }
 
 /* ---- structure ---- */
 
@@ -124,7 +125,8 @@ static bool repeated(Yaml *y, const YNode *n, const yaml_node_pair_t *at)
 		const YNode *o = yaml_document_get_node(&y->doc, p->key);
 
 		if (scalar(o) && strcmp(scalar(o), scalar(k)) == 0) {
-			yaml_error(y, k, "key '%s' is there twice; first on line %d", scalar(k), (int)o->start_mark.line + 1);
+			yaml_error(y, k, "key '%s' is there twice; first on line %d", scalar(k),
+				(int)o->start_mark.line + 1);
 			return true;
 		}
 	}
@@ -138,7 +140,8 @@ void yaml_map(Yaml *y, const YNode *n, const char *what, const YKey *keys, int n
 		return;
 	}
 	for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
-		const YNode *k = yaml_document_get_node(&y->doc, p->key), *v = yaml_document_get_node(&y->doc, p->value);
+		const YNode *k = yaml_document_get_node(&y->doc, p->key),
+			    *v = yaml_document_get_node(&y->doc, p->value);
 		int i = 0;
 
 		if (!scalar(k)) {
@@ -203,7 +206,8 @@ int yaml_pairs(Yaml *y, const YNode *n, const char *what, const char ***key, con
 void yaml_ignore(Yaml *y, const YNode *v, void *to)
 {
 	(void)to;
-	diag_note(y->d, TEXTLOC(y->file, (int)v->start_mark.line + 1, (int)v->start_mark.column + 1), "this setting has no effect yet");
+	diag_note(y->d, TEXTLOC(y->file, (int)v->start_mark.line + 1, (int)v->start_mark.column + 1),
+		"this setting has no effect yet");
 }
 
 /* ---- scalars ---- */
@@ -297,19 +301,44 @@ bool yaml_bool(Yaml *y, const YNode *n, const char *what)
 
 /* ---- quantities ---- */
 
-typedef struct Unit { const char *name; double factor; } Unit;
+typedef struct Unit {
+	const char *name;
+	double factor;
+} Unit;
 
 static const Unit rates[] = {
-	{ "b/s", 0.125 }, { "kb/s", 125 }, { "Kb/s", 125 }, { "Mb/s", 125e3 }, { "Gb/s", 125e6 }, { "Tb/s", 125e9 },
-	{ "B/s", 1 }, { "kB/s", 1e3 }, { "KB/s", 1e3 }, { "MB/s", 1e6 }, { "GB/s", 1e9 }, { "TB/s", 1e12 },
-	{ "KiB/s", 1024 }, { "MiB/s", 1048576 }, { "GiB/s", 1073741824 }, { "TiB/s", 1099511627776 },
+	{ "b/s", 0.125 },
+	{ "kb/s", 125 },
+	{ "Kb/s", 125 },
+	{ "Mb/s", 125e3 },
+	{ "Gb/s", 125e6 },
+	{ "Tb/s", 125e9 },
+	{ "B/s", 1 },
+	{ "kB/s", 1e3 },
+	{ "KB/s", 1e3 },
+	{ "MB/s", 1e6 },
+	{ "GB/s", 1e9 },
+	{ "TB/s", 1e12 },
+	{ "KiB/s", 1024 },
+	{ "MiB/s", 1048576 },
+	{ "GiB/s", 1073741824 },
+	{ "TiB/s", 1099511627776 },
 };
 static const Unit flops[] = { { "MFLOP/s", 1e6 }, { "GFLOP/s", 1e9 }, { "TFLOP/s", 1e12 }, { "PFLOP/s", 1e15 } };
 static const Unit sizes[] = {
-	{ "B", 1 }, { "kB", 1e3 }, { "KB", 1e3 }, { "MB", 1e6 }, { "GB", 1e9 }, { "TB", 1e12 },
-	{ "KiB", 1024 }, { "MiB", 1048576 }, { "GiB", 1073741824 }, { "TiB", 1099511627776 },
+	{ "B", 1 },
+	{ "kB", 1e3 },
+	{ "KB", 1e3 },
+	{ "MB", 1e6 },
+	{ "GB", 1e9 },
+	{ "TB", 1e12 },
+	{ "KiB", 1024 },
+	{ "MiB", 1048576 },
+	{ "GiB", 1073741824 },
+	{ "TiB", 1099511627776 },
 };
-static const Unit times[] = { { "ns", 1e-9 }, { "us", 1e-6 }, { "ms", 1e-3 }, { "s", 1 }, { "min", 60 }, { "h", 3600 } };
+static const Unit times[] = { { "ns", 1e-9 }, { "us", 1e-6 }, { "ms", 1e-3 }, { "s", 1 }, { "min", 60 },
+	{ "h", 3600 } };
 
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 

@@ -9,11 +9,11 @@
 #include "ir/ir.h"
 
 typedef struct Yaml {
-	Arena          *a;
-	Diag           *d;
-	const char     *file;
+	Arena *a;
+	Diag *d;
+	const char *file;
 	yaml_document_t doc;
-	bool            ok;         /* false once anything was wrong */
+	bool ok; /* false once anything was wrong */
 } Yaml;
 
 typedef yaml_node_t YNode;
@@ -24,7 +24,7 @@ void yaml_close(Yaml *y);
 
 typedef struct YKey {
 	const char *name;
-	void      (*read)(Yaml *y, const YNode *v, void *to);
+	void (*read)(Yaml *y, const YNode *v, void *to);
 } YKey;
 
 /* Calls the reader of each key of mapping n; `what` names the mapping in messages. */
@@ -41,22 +41,22 @@ const YNode *yaml_get(Yaml *y, const YNode *n, const char *key);
 void yaml_ignore(Yaml *y, const YNode *v, void *to);
 
 bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-const char *yaml_text(Yaml *y, const YNode *n, const char *what);      /* NULL after a diagnostic */
+const char *yaml_text(Yaml *y, const YNode *n, const char *what); /* NULL after a diagnostic */
 int64_t yaml_int(Yaml *y, const YNode *n, const char *what, int64_t lo, int64_t hi);
-double  yaml_real(Yaml *y, const YNode *n, const char *what, double lo, double hi);
-bool    yaml_bool(Yaml *y, const YNode *n, const char *what);
+double yaml_real(Yaml *y, const YNode *n, const char *what, double lo, double hi);
+bool yaml_bool(Yaml *y, const YNode *n, const char *what);
 /* One of the words; its index. */
-int     yaml_choice(Yaml *y, const YNode *n, const char *what, const char *const *words, int nwords);
-int     yaml_setting(Yaml *y, const YNode *n, const char *what, SettingSet set);        /* its enumerator */
+int yaml_choice(Yaml *y, const YNode *n, const char *what, const char *const *words, int nwords);
+int yaml_setting(Yaml *y, const YNode *n, const char *what, SettingSet set); /* its enumerator */
 
 /* Quantities with mandatory units. */
-double  yaml_rate(Yaml *y, const YNode *n, const char *what);      /* "25 Gb/s", "450 GB/s" -> bytes/s */
-double  yaml_flops(Yaml *y, const YNode *n, const char *what);     /* "67 TFLOP/s" */
-int64_t yaml_bytes(Yaml *y, const YNode *n, const char *what);     /* "15 GiB", "141 GB" */
-double  yaml_seconds(Yaml *y, const YNode *n, const char *what);   /* "20 us", "60 s" */
+double yaml_rate(Yaml *y, const YNode *n, const char *what);    /* "25 Gb/s", "450 GB/s" -> bytes/s */
+double yaml_flops(Yaml *y, const YNode *n, const char *what);   /* "67 TFLOP/s" */
+int64_t yaml_bytes(Yaml *y, const YNode *n, const char *what);  /* "15 GiB", "141 GB" */
+double yaml_seconds(Yaml *y, const YNode *n, const char *what); /* "20 us", "60 s" */
 
 /* "3", "[0-3]", "gpu[01-02]" -> words; at most 4096. */
-int     expand_brackets(Arena *a, const char *s, const char ***out);
-bool    parse_bytes(const char *s, int64_t *out);
+int expand_brackets(Arena *a, const char *s, const char ***out);
+bool parse_bytes(const char *s, int64_t *out);
 
 #endif

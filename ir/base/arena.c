@@ -7,7 +7,7 @@
 
 typedef struct Block {
 	struct Block *next;
-	size_t        used, size;
+	size_t used, size;
 	_Alignas(16) unsigned char mem[];
 } Block;
 
@@ -91,10 +91,7 @@ static void *take(Arena *a, size_t bytes)
 	return p;
 }
 
-void *arena_alloc(Arena *a, size_t bytes)
-{
-	return memset(take(a, bytes ? bytes : 1), 0, bytes ? bytes : 1);
-}
+void *arena_alloc(Arena *a, size_t bytes) { return memset(take(a, bytes ? bytes : 1), 0, bytes ? bytes : 1); }
 
 void *arena_dup(Arena *a, const void *p, size_t bytes)
 {
@@ -115,10 +112,7 @@ char *arena_strn(Arena *a, const char *s, size_t n)
 	return q;
 }
 
-char *arena_str(Arena *a, const char *s)
-{
-	return arena_strn(a, s, strlen(s));
-}
+char *arena_str(Arena *a, const char *s) { return arena_strn(a, s, strlen(s)); }
 
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap)
 {

@@ -47,15 +47,9 @@ void buf_int(Buf *b, int64_t n)
 	buf_add(b, digit + k, sizeof digit - (size_t)k);
 }
 
-void buf_puts(Buf *b, const char *s)
-{
-	buf_add(b, s, strlen(s));
-}
+void buf_puts(Buf *b, const char *s) { buf_add(b, s, strlen(s)); }
 
-void buf_putc(Buf *b, char c)
-{
-	buf_add(b, &c, 1);
-}
+void buf_putc(Buf *b, char c) { buf_add(b, &c, 1); }
 
 void buf_vprintf(Buf *b, const char *fmt, va_list ap)
 {
@@ -86,10 +80,7 @@ void buf_printf(Buf *b, const char *fmt, ...)
 	va_end(ap);
 }
 
-const char *buf_str(const Buf *b)
-{
-	return b->s ? b->s : "";
-}
+const char *buf_str(const Buf *b) { return b->s ? b->s : ""; }
 
 void buf_free(Buf *b)
 {

@@ -8,25 +8,25 @@
 #include <stdint.h>
 
 typedef struct Buf {
-	char  *s;               /* always terminated once something was added; NULL before */
+	char *s; /* always terminated once something was added; NULL before */
 	size_t n, cap;
 } Buf;
 
 void buf_printf(Buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(Buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
-void buf_int(Buf *b, int64_t n);                    /* in decimal */
+void buf_int(Buf *b, int64_t n); /* in decimal */
 void buf_puts(Buf *b, const char *s);
 void buf_putc(Buf *b, char c);
 void buf_add(Buf *b, const void *p, size_t n);
-const char *buf_str(const Buf *b);                  /* "" when empty */
+const char *buf_str(const Buf *b); /* "" when empty */
 void buf_free(Buf *b);
 void buf_clear(Buf *b);
 
 /* Whole files. file_read returns heap memory with a terminating 0 byte, NULL with errno set; file_write replaces
  * the file only when all bytes were written (temporary name, then rename). */
 char *file_read(const char *path, size_t *n);
-bool  file_write(const char *path, const void *p, size_t n);
+bool file_write(const char *path, const void *p, size_t n);
 
-void buf_xml(Buf *b, const char *text);                 /* with &, <, > and quotes as entities */
+void buf_xml(Buf *b, const char *text); /* with &, <, > and quotes as entities */
 
 #endif

@@ -65,7 +65,7 @@ static int plain_char(const unsigned char *s)
 static const char *plain(Arena *a, const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s;
-	size_t               n = 0, bad = 0;
+	size_t n = 0, bad = 0;
 
 	for (int k; s && p[n]; n += (size_t)(k ? k : 1))
 		bad += !(k = plain_char(p + n));
@@ -88,7 +88,7 @@ static const char *plain(Arena *a, const char *s)
 static void report(Diag *d, const Loc *l, const char *severity, const char *code, const char *fmt, va_list ap)
 {
 	const char *text = plain(d->scratch, arena_vprintf(d->scratch, fmt, ap));
-	Loc         at = *l;
+	Loc at = *l;
 
 	at.file = d->format == DIAG_SARIF ? l->file : plain(d->scratch, l->file);
 	at.name = plain(d->scratch, l->name);

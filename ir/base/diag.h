@@ -13,11 +13,11 @@
 
 /* Where something comes from. A text place has line > 0; a model place has node >= 0; else only the file. */
 typedef struct Loc {
-	const char *file;       /* as the user named it; NULL: no place */
-	int         line, col;
-	int         node;       /* ONNX node index, -1: none */
-	const char *name;       /* ONNX node name, may be NULL or "" */
-	const char *op;         /* ONNX op type */
+	const char *file; /* as the user named it; NULL: no place */
+	int line, col;
+	int node;         /* ONNX node index, -1: none */
+	const char *name; /* ONNX node name, may be NULL or "" */
+	const char *op;   /* ONNX op type */
 } Loc;
 
 #define NOLOC ((Loc){ .node = -1 })
@@ -28,17 +28,17 @@ typedef struct Loc {
 typedef enum DiagFormat { DIAG_TEXT, DIAG_JSON, DIAG_SARIF } DiagFormat;
 
 typedef struct Diag {
-	FILE       *out;        /* stderr, or a test's memory stream */
-	DiagFormat  format;
-	int         shown;      /* messages written as JSON or SARIF */
-	bool        quiet;      /* no notes and warnings */
-	bool        werror;
-	bool        color;
-	int         errors, warnings, limit;
-	int         last_code;  /* of the last error */
-	const char *disabled[16];   /* -Wno-x */
-	int         ndisabled;
-	Arena      *scratch;    /* str_type() and friends print here */
+	FILE *out; /* stderr, or a test's memory stream */
+	DiagFormat format;
+	int shown;  /* messages written as JSON or SARIF */
+	bool quiet; /* no notes and warnings */
+	bool werror;
+	bool color;
+	int errors, warnings, limit;
+	int last_code;            /* of the last error */
+	const char *disabled[16]; /* -Wno-x */
+	int ndisabled;
+	Arena *scratch; /* str_type() and friends print here */
 } Diag;
 
 void diag_init(Diag *d, FILE *out, Arena *scratch);
@@ -60,6 +60,6 @@ const char *diag_nearest(const char *word, const char *const *words, int n);
 #define bug(...) bug_at(__FILE__, __LINE__, __VA_ARGS__)
 _Noreturn void bug_at(const char *file, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 extern const char *bug_context;
-extern void (*bug_hook)(void);      /* writes the reproducer; may be NULL */
+extern void (*bug_hook)(void); /* writes the reproducer; may be NULL */
 
 #endif

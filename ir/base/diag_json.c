@@ -62,7 +62,8 @@ static void print_line(const Diag *d, const Loc *l, const char *severity, const 
 static void sarif_head(Diag *d)
 {
 	fputs("{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\",\"runs\":[{\"tool\":{\"driver\":"
-		"{\"name\":\"pdcc\"}},\"results\":[", d->out);
+	      "{\"name\":\"pdcc\"}},\"results\":[",
+		d->out);
 }
 
 /* A file without a line is a location of its own; a node is a logical location. */
@@ -83,7 +84,8 @@ static void sarif_result(Diag *d, const Loc *l, const char *severity, const char
 		print_uri(f, l->file);
 		fputs("}", f);
 		if (l->line > 0)
-			fprintf(f, ",\"region\":{\"startLine\":%d,\"startColumn\":%d}", l->line, l->col > 0 ? l->col : 1);
+			fprintf(f, ",\"region\":{\"startLine\":%d,\"startColumn\":%d}", l->line,
+				l->col > 0 ? l->col : 1);
 		fputs("}", f);
 		if (l->line <= 0 && l->node >= 0) {
 			fputs(",\"logicalLocations\":[{\"name\":", f);

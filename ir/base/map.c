@@ -3,10 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-void map_init(Map *m, Arena *a, bool by_name)
-{
-	*m = (Map){ .arena = a, .by_name = by_name };
-}
+void map_init(Map *m, Arena *a, bool by_name) { *m = (Map){ .arena = a, .by_name = by_name }; }
 
 static size_t hash_of(const Map *m, const void *key)
 {
@@ -21,10 +18,7 @@ static size_t hash_of(const Map *m, const void *key)
 	return (size_t)(h ^ (h >> 29));
 }
 
-static bool same(const Map *m, const void *a, const void *b)
-{
-	return m->by_name ? strcmp(a, b) == 0 : a == b;
-}
+static bool same(const Map *m, const void *a, const void *b) { return m->by_name ? strcmp(a, b) == 0 : a == b; }
 
 /* The place of key in the index table: where it is, or where it would go. */
 static size_t probe(const Map *m, const void *key, size_t sum)
@@ -51,10 +45,7 @@ void *map_get(const Map *m, const void *key)
 	return s ? s->val : NULL;
 }
 
-bool map_has(const Map *m, const void *key)
-{
-	return find(m, key) != NULL;
-}
+bool map_has(const Map *m, const void *key) { return find(m, key) != NULL; }
 
 static void rehash(Map *m, size_t nhash)
 {

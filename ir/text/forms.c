@@ -70,7 +70,9 @@ static void attributes(Buf *b, const Node *n)
 	for (const AttrDef *d = optab[n->op]->attrs; d && d->name; d++) {
 		const void *p = (const char *)n->attr + d->offset;
 		const char *s = d->kind == A_STR ? *(const char *const *)p : NULL;
-		const int many = d->kind == A_INTS ? ((const Ints *)p)->n : d->kind == A_FLOATS ? ((const Floats *)p)->n : -1;
+		const int many = d->kind == A_INTS     ? ((const Ints *)p)->n
+		                 : d->kind == A_FLOATS ? ((const Floats *)p)->n
+		                                       : -1;
 
 		buf_printf(b, "%s\"%s\": %s", first ? "" : ", ", d->name, many >= 0 ? "[" : "");
 		first = false;
@@ -164,7 +166,8 @@ static void params(Buf *b, const Module *m)
 
 		buf_puts(b, i ? ",\n  " : "\n  ");
 		value(b, m->param[i]);
-		buf_printf(b, ", \"kind\": \"%s\", \"frozen\": %s", param_kind_name[p->kind], p->frozen ? "true" : "false");
+		buf_printf(b, ", \"kind\": \"%s\", \"frozen\": %s", param_kind_name[p->kind],
+			p->frozen ? "true" : "false");
 		if (p->of)
 			key_string(b, "of", p->of->name);
 		buf_putc(b, '}');
@@ -185,14 +188,17 @@ void module_json(Buf *b, const Module *m)
 
 	buf_puts(b, "{\"kind\": \"pdcc ir\", \"version\": 1, \"module\": ");
 	string(b, m->name);
-	buf_printf(b, ", \"opset\": %d, \"batch\": %" PRId64 ", \"microbatches\": %" PRId64, m->opset, m->batch, m->microbatches);
+	buf_printf(b, ", \"opset\": %d, \"batch\": %" PRId64 ", \"microbatches\": %" PRId64, m->opset, m->batch,
+		m->microbatches);
 	params(b, m);
 	buf_puts(b, ",\n \"stages\": [");
 	for (int i = 0; i < m->nstage; i++) {
 		const Stage *s = m->stage[i];
 
-		buf_printf(b, "%s\n  {\"id\": %d, \"server\": %s, \"replicas\": %d, \"rank\": %d, \"arena_bytes\": %" PRId64 "}", i ? "," : "",
-			s->id, s->server ? "true" : "false", s->replicas, s->rank, s->arena);
+		buf_printf(b,
+			"%s\n  {\"id\": %d, \"server\": %s, \"replicas\": %d, \"rank\": %d, \"arena_bytes\": %" PRId64
+			"}",
+			i ? "," : "", s->id, s->server ? "true" : "false", s->replicas, s->rank, s->arena);
 	}
 	buf_puts(b, "],\n \"graphs\": [");
 	if (m->graph)

@@ -7,7 +7,7 @@
 
 typedef enum IrForm { FORM_TEXT, FORM_JSON, FORM_DOT, FORMS } IrForm;
 
-extern const char *const ir_form_name[FORMS];   /* "text", "json", "dot": also the ends of files' names, but for text's */
+extern const char *const ir_form_name[FORMS]; /* "text", "json", "dot": also the ends of files' names, but for text's */
 
 /* One object: module, params, constants (without their elements), stages, graphs with their nodes in program order. README.md
  * lists the keys. */

@@ -4,10 +4,7 @@
 #include <string.h>
 #include "parse.h"
 
-Loc parse_here(const Parser *s)
-{
-	return TEXTLOC(s->file, s->line, (int)(s->p - s->line_start) + 1);
-}
+Loc parse_here(const Parser *s) { return TEXTLOC(s->file, s->line, (int)(s->p - s->line_start) + 1); }
 
 /* ---- words ---- */
 
@@ -178,7 +175,4 @@ const char *lex_key(Parser *s, bool *first)
 	return k;
 }
 
-void lex_unknown_key(Parser *s, const char *k)
-{
-	fault(s, "unknown key '%s'", k);
-}
+void lex_unknown_key(Parser *s, const char *k) { fault(s, "unknown key '%s'", k); }

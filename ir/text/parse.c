@@ -111,7 +111,10 @@ static void place(Parser *s, Graph *g, Value *v)
 
 /* ---- nodes ---- */
 
-typedef struct Outs { const char *name[MAXIN * 4]; int n; } Outs;
+typedef struct Outs {
+	const char *name[MAXIN * 4];
+	int n;
+} Outs;
 
 static void location(Parser *s, Loc *l)
 {
@@ -141,7 +144,8 @@ static void found_out(Parser *s, Graph *g, Node *n)
 			n->time = lex_real(s);
 		else if (strcmp(k, "scratch") == 0)
 			n->scratch = lex_int(s, 0, INT64_MAX);
-		else if (strncmp(k, "mem", 3) == 0 && k[3] >= '0' && k[3] <= '9' && atoi(k + 3) < n->nout && n->out[atoi(k + 3)])
+		else if (strncmp(k, "mem", 3) == 0 && k[3] >= '0' && k[3] <= '9' && atoi(k + 3) < n->nout &&
+			 n->out[atoi(k + 3)])
 			place(s, g, n->out[atoi(k + 3)]);
 		else
 			lex_unknown_key(s, k);
@@ -209,7 +213,8 @@ static void operands(Parser *s, Graph *g, Node *n)
 	}
 	const OpDef *d = optab[n->op];
 	if (count < d->minin || (d->maxin >= 0 && count > d->maxin))
-		fault(s, "%s takes %d to %d operands, not %d", d->name, d->minin, d->maxin < 0 ? MOST_ITEMS : d->maxin, count);
+		fault(s, "%s takes %d to %d operands, not %d", d->name, d->minin, d->maxin < 0 ? MOST_ITEMS : d->maxin,
+			count);
 	for (int i = 0; i < count && i < d->minin; i++)
 		if (!in[i])
 			fault(s, "operand %d of %s is missing", i, d->name);
@@ -365,9 +370,10 @@ static void element(Parser *s, DType t, char *to)
 	} else {
 		int bits = 8 * dtype_bytes(t);
 
-		i = t == DT_i64 ? lex_int(s, INT64_MIN, INT64_MAX) : dtype_signed(t) && !dtype_float(t) ?
-			lex_int(s, -((int64_t)1 << (bits - 1)), ((int64_t)1 << (bits - 1)) - 1) :
-			lex_int(s, 0, t == DT_bool ? 1 : ((int64_t)1 << bits) - 1);
+		i = t == DT_i64 ? lex_int(s, INT64_MIN, INT64_MAX)
+		    : dtype_signed(t) && !dtype_float(t)
+		            ? lex_int(s, -((int64_t)1 << (bits - 1)), ((int64_t)1 << (bits - 1)) - 1)
+		            : lex_int(s, 0, t == DT_bool ? 1 : ((int64_t)1 << bits) - 1);
 	}
 	memcpy(to, &i, (size_t)dtype_bytes(t));
 }
@@ -419,8 +425,8 @@ static void piece(Parser *s, const Value *v)
 {
 	const Param *p = v->param;
 	const Type *t = &v->type, *all = p->whole ? &p->whole->type : NULL;
-	bool fits = all && p->whole->kind == VAL_PARAM && all->rank >= 1 && all->rank == t->rank && all->dtype == t->dtype &&
-		p->row <= all->dim[0] - t->dim[0];
+	bool fits = all && p->whole->kind == VAL_PARAM && all->rank >= 1 && all->rank == t->rank &&
+	            all->dtype == t->dtype && p->row <= all->dim[0] - t->dim[0];
 
 	for (int i = 1; fits && i < t->rank; i++)
 		fits = t->dim[i] == all->dim[i];

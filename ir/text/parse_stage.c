@@ -137,7 +137,7 @@ static ActKind action_kind(Parser *s)
 
 	for (int i = 0; i < ACT_COUNT; i++)
 		if (strncmp(s->p, action_name[i], strlen(action_name[i])) == 0 &&
-		    (best < 0 || strlen(action_name[i]) > strlen(action_name[best])))
+			(best < 0 || strlen(action_name[i]) > strlen(action_name[best])))
 			best = i;
 	if (best < 0)
 		fault(s, "an action is expected here");
@@ -241,7 +241,8 @@ void parse_schedule(Parser *s)
 		x->replica_of[i] = int_list(s, "replica_of", x->nmicro, MOST_DEVICES);
 		for (int k = 0; k < x->nmicro; k++)
 			if (x->replica_of[i][k] >= x->replicas[i])
-				fault(s, "microbatch %d of stage %d belongs to replica %d of %d", k, i, x->replica_of[i][k], x->replicas[i]);
+				fault(s, "microbatch %d of stage %d belongs to replica %d of %d", k, i,
+					x->replica_of[i][k], x->replicas[i]);
 	}
 	x->dev = NEWN(s->a, DeviceSchedule, x->ndevice);
 	for (int r = 0; r < x->ndevice; r++) {

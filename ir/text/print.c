@@ -19,16 +19,13 @@
 #include "text.h"
 
 const char *const phase_name[3] = { "fwd", "bwd", "update" };
-const char *const region_name[REGION_COUNT] = {
-	"none", "params", "state", "grads", "leaf", "stack", "entry", "slot", "tmp", "scratch"
-};
+const char *const region_name[REGION_COUNT] = { "none", "params", "state", "grads", "leaf", "stack", "entry", "slot",
+	"tmp", "scratch" };
 const char *const memory_name[3] = { "slot", "entry", "arena" };
 const char *const versions_name[3] = { "count", "bytes", "at" };
 const char *const param_kind_name[3] = { "weight", "buffer", "state" };
 const char *const sync_name[SYNC_KINDS] = { "none", "allreduce", "ps", "allgatherv" };
-const char *const action_name[ACT_COUNT] = {
-	"RECV_F", "F", "SEND_F", "RECV_B", "B", "SEND_B", "W", "SYNC", "UPDATE"
-};
+const char *const action_name[ACT_COUNT] = { "RECV_F", "F", "SEND_F", "RECV_B", "B", "SEND_B", "W", "SYNC", "UPDATE" };
 const char *const version_rule_name[VERSION_RULES] = { "flush", "stash", "newest", "vertical", "previous" };
 
 /* ---- words ---- */
@@ -337,15 +334,19 @@ static void element(Buf *b, DType t, const void *data, int64_t i)
 	switch (t) {
 	case DT_f32: text_real(b, (double)((const float *)data)[i]); break;
 	case DT_f64: text_real(b, ((const double *)data)[i]); break;
-	case DT_i8:  buf_printf(b, "%d", ((const int8_t *)data)[i]); break;
+	case DT_i8: buf_printf(b, "%d", ((const int8_t *)data)[i]); break;
 	case DT_i16: buf_printf(b, "%d", ((const int16_t *)data)[i]); break;
 	case DT_i32: buf_printf(b, "%" PRId32, ((const int32_t *)data)[i]); break;
 	case DT_i64: buf_printf(b, "%" PRId64, ((const int64_t *)data)[i]); break;
-	case DT_u8: case DT_bool: buf_printf(b, "%u", ((const uint8_t *)data)[i]); break;
-	case DT_u16: case DT_f16: case DT_bf16: buf_printf(b, "%u", ((const uint16_t *)data)[i]); break;
+	case DT_u8:
+	case DT_bool: buf_printf(b, "%u", ((const uint8_t *)data)[i]); break;
+	case DT_u16:
+	case DT_f16:
+	case DT_bf16: buf_printf(b, "%u", ((const uint16_t *)data)[i]); break;
 	case DT_u32: buf_printf(b, "%" PRIu32, ((const uint32_t *)data)[i]); break;
 	case DT_u64: buf_printf(b, "%" PRIu64, ((const uint64_t *)data)[i]); break;
-	case DT_NONE: case DT_COUNT: break;
+	case DT_NONE:
+	case DT_COUNT: break;
 	}
 }
 
@@ -359,7 +360,8 @@ static void constant(Buf *b, const Value *v, const PrintOpt *o)
 	type(b, &v->type);
 	buf_puts(b, " = ");
 	if (!v->data || n > (o ? o->elide : 16)) {
-		buf_printf(b, "elided %016" PRIx64 "\n", v->data ? hash_bytes(v->data, (size_t)type_bytes(&v->type)) : v->hash);
+		buf_printf(b, "elided %016" PRIx64 "\n",
+			v->data ? hash_bytes(v->data, (size_t)type_bytes(&v->type)) : v->hash);
 		return;
 	}
 	buf_putc(b, '[');
@@ -474,7 +476,8 @@ static void stage(Buf *b, const Stage *s, int rank)
 		labelled(b, "regions_bytes", REGION_COUNT, region_name, s->bytes, false);
 		labelled(b, "memory", 3, memory_name, (int64_t[]){ s->slot_bytes, s->entry_bytes, s->arena }, true);
 		if (s->versions)
-			labelled(b, "versions", 3, versions_name, (int64_t[]){ s->versions, s->version_bytes, s->versions_at }, true);
+			labelled(b, "versions", 3, versions_name,
+				(int64_t[]){ s->versions, s->version_bytes, s->versions_at }, true);
 	}
 	Graph *g[4];
 	const int n = stage_graphs(s, g);
@@ -505,13 +508,14 @@ static void turns(Buf *b, const DeviceSchedule *d)
 
 static void schedule(Buf *b, const Schedule *s)
 {
-	buf_printf(b, "schedule %s stages %d microbatches %d devices %d {\n", s->name, s->nstage, s->nmicro, s->ndevice);
+	buf_printf(
+		b, "schedule %s stages %d microbatches %d devices %d {\n", s->name, s->nstage, s->nmicro, s->ndevice);
 	int_list(b, "replicas", s->nstage, s->replicas);
 	int_list(b, "inflight", s->nstage, s->inflight);
 	int_list(b, "entries", s->nstage, s->entries);
 	if (s->async) {
-		buf_printf(b, "\tasync %s%s per_step %d late %d lag %d\n", version_rule_name[s->rule], s->robin ? " robin" : "", s->per_step,
-			s->late, s->lag);
+		buf_printf(b, "\tasync %s%s per_step %d late %d lag %d\n", version_rule_name[s->rule],
+			s->robin ? " robin" : "", s->per_step, s->late, s->lag);
 		int_list(b, "depth", s->nstage, s->depth);
 		int_list(b, "versions", s->nstage, s->versions);
 	}
@@ -547,7 +551,7 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 
 	buf_puts(b, "module ");
 	word(b, m->name);
-	if (m->file)            /* without its folder: the text is the same wherever the model lies */
+	if (m->file) /* without its folder: the text is the same wherever the model lies */
 		key_word(b, &first, "file", strrchr(m->file, '/') ? strrchr(m->file, '/') + 1 : m->file);
 	if (m->opset)
 		key_int(b, &first, "opset", m->opset);
@@ -559,7 +563,7 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 		key_int(b, &first, "microbatches", m->microbatches);
 	if (m->grains)
 		key_int(b, &first, "grains", m->grains);
-	if (m->step_time > 0) {         /* an estimate: as many digits as the programs print */
+	if (m->step_time > 0) { /* an estimate: as many digits as the programs print */
 		key(b, &first, "step_time");
 		buf_printf(b, "%.3g", m->step_time);
 	}

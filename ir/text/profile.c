@@ -16,7 +16,8 @@ const Value *node_known_by(const Node *n)
 
 bool node_is_timed(const Node *n)
 {
-	if (n->op == OP_Accumulate || n->op == OP_Stack || n->op == OP_Report || n->op == OP_ReportHits || (optab[n->op]->flags & OP_COMM))
+	if (n->op == OP_Accumulate || n->op == OP_Stack || n->op == OP_Report || n->op == OP_ReportHits ||
+		(optab[n->op]->flags & OP_COMM))
 		return false;
 	return !((optab[n->op]->flags & OP_VIEW) && n->out[0]->alias);
 }
@@ -32,8 +33,11 @@ static int64_t dense_bytes(const Value *v)
 ProfileNode profile_record(Arena *a, const Node *n, const Value *input)
 {
 	const Value *v = input ? input : node_known_by(n);
-	ProfileNode r = { .phase = n ? n->phase : PHASE_FWD, .op = n ? optab[n->op]->name : "Input", .value = v ? v->name : "",
-		.node = n && n->loc.name ? n->loc.name : "", .type = v ? str_type(a, &v->type) : "",
+	ProfileNode r = { .phase = n ? n->phase : PHASE_FWD,
+		.op = n ? optab[n->op]->name : "Input",
+		.value = v ? v->name : "",
+		.node = n && n->loc.name ? n->loc.name : "",
+		.type = v ? str_type(a, &v->type) : "",
 		.activation = input ? dense_bytes(input) : 0 };
 
 	for (int i = 0; n && i < n->nout; i++)
@@ -134,7 +138,8 @@ void profile_print(Buf *b, const Profile *p)
 	buf_puts(b, "{\n");
 	word(b, "kind", "pdcc profile");
 	word(b, "model", p->model);
-	buf_printf(b, "\"micro\": %" PRId64 ", \"threads\": %d, \"copies\": %d, ", p->micro, p->threads, p->copies > 1 ? p->copies : 1);
+	buf_printf(b, "\"micro\": %" PRId64 ", \"threads\": %d, \"copies\": %d, ", p->micro, p->threads,
+		p->copies > 1 ? p->copies : 1);
 	buf_puts(b, "\"device\": ");
 	quote(b, p->device ? p->device : "");
 	buf_puts(b, ",\n\"nodes\": [");
@@ -149,7 +154,9 @@ void profile_print(Buf *b, const Profile *p)
 		buf_printf(b, "\"threads\": %d, ", r->threads);
 		word(b, "device", r->device);
 		buf_printf(b, "\"activation\": %" PRId64 ", \"weight\": %" PRId64 ", ", r->activation, r->weight);
-		buf_printf(b, "\"mean\": %.9g, \"typical\": %.9g, \"p50\": %.9g, \"p99\": %.9g, \"cov\": %.6g, \"n\": %" PRId64 " }",
+		buf_printf(b,
+			"\"mean\": %.9g, \"typical\": %.9g, \"p50\": %.9g, \"p99\": %.9g, \"cov\": %.6g, \"n\": %" PRId64
+			" }",
 			r->mean, r->typical, r->p50, r->p99, r->cov, r->n);
 	}
 	buf_puts(b, "\n]\n}\n");

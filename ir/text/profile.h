@@ -9,21 +9,23 @@
 struct Buf;
 
 typedef struct ProfileNode {
-	Phase       phase;
-	const char *op, *value, *node, *type;   /* "Input" has no node: reading one microbatch of an input */
-	int         threads;
+	Phase phase;
+	const char *op, *value, *node, *type; /* "Input" has no node: reading one microbatch of an input */
+	int threads;
 	const char *device;
-	int64_t     activation, weight;         /* bytes of its results; of the weights that it reads */
-	double      mean, typical, p50, p99, cov;       /* typical: what planners take (runtime/run/profile.c); cov: standard deviation by mean */
-	int64_t     n;                          /* steps that were measured */
+	int64_t activation, weight; /* bytes of its results; of the weights that it reads */
+	double mean, typical, p50, p99,
+		cov; /* typical: what planners take (runtime/run/profile.c); cov: standard deviation by mean */
+	int64_t n;   /* steps that were measured */
 } ProfileNode;
 
 typedef struct Profile {
-	const char  *file, *model, *device;
-	int          threads, copies;       /* copies that computed beside each other; 0, 1: one */
-	int64_t      micro;         /* samples of a microbatch */
-	ProfileNode *node; int nnode, capnode;
-	Map          of;            /* "PHASE OP VALUE" -> ProfileNode */
+	const char *file, *model, *device;
+	int threads, copies; /* copies that computed beside each other; 0, 1: one */
+	int64_t micro;       /* samples of a microbatch */
+	ProfileNode *node;
+	int nnode, capnode;
+	Map of; /* "PHASE OP VALUE" -> ProfileNode */
 } Profile;
 
 /* The value that a node is known by: its first result, or of an update the parameter. NULL: it has neither. */
@@ -38,11 +40,12 @@ ProfileNode profile_record(Arena *a, const Node *n, const Value *input);
 /* The records that the programs of a planned module will write, in their order, without times. node: by record, NULL for
  * inputs. */
 Profile *profile_expected(Arena *a, const Module *m, const Node ***node);
-void profile_index(Arena *a, Profile *p);       /* fills .of; the first of several equal records counts */
+void profile_index(Arena *a, Profile *p); /* fills .of; the first of several equal records counts */
 /* NULL: no record of that phase, op and value. */
 const ProfileNode *profile_find(const Profile *p, Phase phase, const char *op, const char *value);
-void profile_print(struct Buf *b, const Profile *p);    /* profile.json; the runtime writes the same (runtime/run/profile.c) */
+void profile_print(
+	struct Buf *b, const Profile *p); /* profile.json; the runtime writes the same (runtime/run/profile.c) */
 
-extern const char *const profile_phase[3];         /* "forward", "backward", "update" */
+extern const char *const profile_phase[3]; /* "forward", "backward", "update" */
 
 #endif

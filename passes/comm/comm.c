@@ -22,7 +22,12 @@
 #include "ir/analysis.h"
 #include "passes/cost/cost.h"
 
-typedef struct Ready { Value *sum; int at; SumReady r; struct Ready *next; /* made by the same node */ } Ready;
+typedef struct Ready {
+	Value *sum;
+	int at;
+	SumReady r;
+	struct Ready *next; /* made by the same node */
+} Ready;
 
 static int by_place(const void *a, const void *b)
 {
@@ -43,7 +48,9 @@ static bool find_ready(const Graph *g, Value *const *sum, int n, const Speed *on
 		const Node *by = sum[i]->def->in[0]->def;
 		if (!by)
 			return false;
-		r[i] = (Ready){ .sum = sum[i], .r = { 0, (double)((value_bytes(sum[i]) + 63) / 64 * 64) }, .next = map_get(&made, by) };
+		r[i] = (Ready){ .sum = sum[i],
+			.r = { 0, (double)((value_bytes(sum[i]) + 63) / 64 * 64) },
+			.next = map_get(&made, by) };
 		map_put(&made, by, &r[i]);
 	}
 	for (const Node *k = g->first; k && found < n; k = k->next) {
@@ -80,12 +87,15 @@ static void unpack(Node *sum, const Stage *s, const SumModel *model, double byte
 	const double exact = sum_seconds(model, sum_asked(cx->train->allreduce), bytes);
 
 	if (cx->explain)
-		buf_printf(cx->explain, "stage %d: an AllReduce of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n", s->id, bytes,
-			s->replicas, packed, setting_word(SET_OF_Codec, (int)cx->train->compress.codec), exact);
+		buf_printf(cx->explain,
+			"stage %d: an AllReduce of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n",
+			s->id, bytes, s->replicas, packed, setting_word(SET_OF_Codec, (int)cx->train->compress.codec),
+			exact);
 	if (packed < exact)
 		return;
-	diag_note(cx->d, NOLOC, "stage %d: an AllReduce of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)", s->id,
-		bytes, exact, packed, setting_word(SET_OF_Codec, (int)cx->train->compress.codec));
+	diag_note(cx->d, NOLOC,
+		"stage %d: an AllReduce of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)",
+		s->id, bytes, exact, packed, setting_word(SET_OF_Codec, (int)cx->train->compress.codec));
 	attr_set_str(sum, "codec", "none");
 	attr_set_int(sum, "block", 0);
 	attr_set_int(sum, "feedback", 0);
@@ -105,19 +115,22 @@ static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
 		bytes += (double)((value_bytes(sum->in[i]) + 63) / 64 * 64);
 	if (model && t && t->compress.if_faster && strcmp(attr_str(sum, "codec"), "none"))
 		unpack(sum, s, model, bytes, cx);
-	if (!model || !t || t->allreduce != ALLREDUCE_AUTO || strcmp(attr_str(sum, "codec"), "none") || t->reproducible || t->f64)
+	if (!model || !t || t->allreduce != ALLREDUCE_AUTO || strcmp(attr_str(sum, "codec"), "none") ||
+		t->reproducible || t->f64)
 		return;
 	const SumBy by = sum_best(model, bytes);
 	if (by != (sum_is_small(model, bytes) ? SUM_EVERYONE : SUM_RING))
 		attr_set_str(sum, "by", sum_name(by));
 	if (cx->explain)
-		buf_printf(cx->explain, "stage %d: an AllReduce of %.0f bytes over %d by %s: %.3g s, by the ring %.3g s\n", s->id, bytes,
-			s->replicas, by == SUM_EVERYONE ? "everyone to everyone" : sum_name(by), sum_seconds(model, by, bytes),
-			sum_seconds(model, SUM_RING, bytes));
+		buf_printf(cx->explain,
+			"stage %d: an AllReduce of %.0f bytes over %d by %s: %.3g s, by the ring %.3g s\n", s->id,
+			bytes, s->replicas, by == SUM_EVERYONE ? "everyone to everyone" : sum_name(by),
+			sum_seconds(model, by, bytes), sum_seconds(model, SUM_RING, bytes));
 }
 
 /* The least bytes of a bucket; 0: there is one only. */
-static double bucket_limit(const Stage *s, const Ready *g, int n, const SumModel *model, const SumRule *rule, PassCx *cx)
+static double bucket_limit(
+	const Stage *s, const Ready *g, int n, const SumModel *model, const SumRule *rule, PassCx *cx)
 {
 	SumReady *r = NEWN(cx->scratch, SumReady, n);
 	double all = 0;
@@ -128,8 +141,10 @@ static double bucket_limit(const Stage *s, const Ready *g, int n, const SumModel
 	}
 	const double limit = sum_limit(model, rule, r, n);
 	if (cx->explain && model && n > 1 && rule->bucket <= 0)
-		buf_printf(cx->explain, "stage %d: gradients of %.0f bytes in %.0f buckets: the last AllReduce ends %.3g s after the last backward "
-			"began, with one bucket %.3g s\n", s->id, all, limit > 0 ? all / limit : 1,
+		buf_printf(cx->explain,
+			"stage %d: gradients of %.0f bytes in %.0f buckets: the last AllReduce ends %.3g s after the last backward "
+			"began, with one bucket %.3g s\n",
+			s->id, all, limit > 0 ? all / limit : 1,
 			sum_end(model, rule->by, r, n, limit > 0 ? limit : all), sum_end(model, rule->by, r, n, all));
 	return limit;
 }
@@ -154,7 +169,8 @@ bool sums_in_order(Arena *a, const Schedule *s, int kind)
 }
 
 /* Sums of gradients as buckets; false: they cannot begin before SYNC. */
-static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in, int n, const SumModel *model, PassCx *cx)
+static bool join_buckets(
+	Builder *b, const Module *m, const Stage *s, Value **in, int n, const SumModel *model, PassCx *cx)
 {
 	const SumRule rule = sum_rule(cx->train);
 	const Graph *g = s->weight ? s->weight : s->backward;
@@ -164,12 +180,12 @@ static bool join_buckets(Builder *b, const Module *m, const Stage *s, Value **in
 	int held = 0, bucket = 0;
 
 	if (!cx->train || !rule.early || m->schedule->async ||
-	    !sums_in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
+		!sums_in_order(cx->scratch, m->schedule, schedule_has(m->schedule, ACT_W) ? ACT_W : ACT_B))
 		return false;
 	const Speed on = cx->cluster ? device_speed(cx->cluster, s->device[0]) : (Speed){ 0 };
 	if (!find_ready(g, in, n, &on, r, cx->scratch))
 		return false;
-	qsort(r, (size_t)n, sizeof *r, by_place);       /* places differ, or the node makes both */
+	qsort(r, (size_t)n, sizeof *r, by_place); /* places differ, or the node makes both */
 	const double limit = bucket_limit(s, r, n, model, &rule, cx);
 	if (limit <= 0)
 		return false;
@@ -194,10 +210,15 @@ static void join_rows(Module *m, Stage *s, PassCx *cx)
 		if (u->op != OP_SGDRows || u->in[1]->def->op != OP_Stack)
 			continue;
 		Node *last = u->in[2]->def;
-		while (last->next && (last->next->op == OP_Accumulate || last->next->op == OP_Stack || last->next->op == OP_AllReduce ||
-		                      last->next->op == OP_AllGatherv))
+		while (last->next && (last->next->op == OP_Accumulate || last->next->op == OP_Stack ||
+					     last->next->op == OP_AllReduce || last->next->op == OP_AllGatherv))
 			last = last->next;
-		Builder b = { .m = m, .g = s->update, .before = last->next, .loc = u->loc, .phase = PHASE_UPDATE, .stage = s->id,
+		Builder b = { .m = m,
+			.g = s->update,
+			.before = last->next,
+			.loc = u->loc,
+			.phase = PHASE_UPDATE,
+			.stage = s->id,
 			.d = cx->d };
 		build(&b, OP_AllGatherv, NULL, 2, u->in + 1, NULL);
 		u->in[0]->param->sync = SYNC_ALLGATHERV;
@@ -214,16 +235,23 @@ static bool join(Module *m, Stage *s, OpKind what, const char *over, PassCx *cx)
 	for (Node *k = g->first; k; k = k->next) {
 		if (k->op == what && !value_feeds(k->out[0], OP_Push) && !value_feeds(k->out[0], OP_SGDRows))
 			PUSH(cx->scratch, in, n, cap) = k->out[0];
-		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_Push || k->op == OP_AllReduce || k->op == OP_AllGatherv)
+		if (k->op == OP_Accumulate || k->op == OP_Stack || k->op == OP_Push || k->op == OP_AllReduce ||
+			k->op == OP_AllGatherv)
 			last = k;
 	}
 	if (!n)
 		return true;
 	if (last)
 		before = last->next;
-	Builder b = { .m = m, .g = g, .before = before, .loc = FILELOC(m->file), .phase = PHASE_UPDATE, .stage = s->id,
+	Builder b = { .m = m,
+		.g = g,
+		.before = before,
+		.loc = FILELOC(m->file),
+		.phase = PHASE_UPDATE,
+		.stage = s->id,
 		.d = cx->d };
-	const SumModel model = cx->cluster ? sum_model(cx->scratch, cx->cluster, s->device, s->replicas) : (SumModel){ .n = 0 };
+	const SumModel model =
+		cx->cluster ? sum_model(cx->scratch, cx->cluster, s->device, s->replicas) : (SumModel){ .n = 0 };
 	const SumModel *known = cx->cluster ? &model : NULL;
 	if (what == OP_Accumulate && join_buckets(&b, m, s, in, n, known, cx))
 		return true;
@@ -246,12 +274,15 @@ static void add_residuals(Module *m, Stage *s)
 
 bool pass_comm(Module *m, PassCx *cx)
 {
-	if (cx->train && cx->train->compress.codec && cx->train->allreduce != ALLREDUCE_AUTO && cx->train->allreduce != ALLREDUCE_RING)
+	if (cx->train && cx->train->compress.codec && cx->train->allreduce != ALLREDUCE_AUTO &&
+		cx->train->allreduce != ALLREDUCE_RING)
 		return diag_error(cx->d, NOLOC, 406, "--compress %s goes by the ring; --allreduce is %s",
-			setting_word(SET_OF_Codec, (int)cx->train->compress.codec), setting_word(SET_OF_AllReduceBy, (int)cx->train->allreduce));
+			setting_word(SET_OF_Codec, (int)cx->train->compress.codec),
+			setting_word(SET_OF_AllReduceBy, (int)cx->train->allreduce));
 	if (cx->train && cx->train->compress.codec && (cx->train->reproducible || cx->train->f64))
 		return diag_error(cx->d, NOLOC, 406, "--compress %s rounds gradients on their way; %s wants exact sums",
-			setting_word(SET_OF_Codec, (int)cx->train->compress.codec), cx->train->reproducible ? "--reproducible" : "--f64");
+			setting_word(SET_OF_Codec, (int)cx->train->compress.codec),
+			cx->train->reproducible ? "--reproducible" : "--f64");
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		for (const Node *n = s->update->first; n; n = n->next)
@@ -265,7 +296,7 @@ bool pass_comm(Module *m, PassCx *cx)
 		}
 		for (int k = 0; k < s->nparam && s->replicas > 1; k++)
 			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen &&
-			    s->param[k]->param->sync != SYNC_PS)
+				s->param[k]->param->sync != SYNC_PS)
 				s->param[k]->param->sync = SYNC_ALLREDUCE;
 		if (s->replicas > 1 || (cx->train && cx->train->reproducible))
 			join_rows(m, s, cx);

@@ -32,16 +32,23 @@ bool travel_served(const Training *train, const Cluster *c, const Travel *t)
 static bool forced(const PassCx *cx, const Travel *t)
 {
 	return cx->train && cx->train->comm == COMM_ALLREDUCE && t->rows && !t->why &&
-		travel_ps(t) < travel_allreduce(t);
+	       travel_ps(t) < travel_allreduce(t);
 }
 
 static void explain(const PassCx *cx, const Travel *t, bool server)
 {
 	if (!cx->explain)
 		return;
-	buf_printf(cx->explain, "  %-24s %12lld B  touches %5.1f %%%-12s  server %7.0f B, AllReduce over %d: %7.0f B  -> %s", t->w->name,
-		(long long)t->bytes, 100 * t->alpha, !t->rows ? "" : t->w->param->touch ? " (data)" : " (even ids)", travel_ps(t), t->s->replicas, travel_allreduce(t),
-		server ? t->rows ? "rows at a server" : "at a server" : t->s->replicas > 1 ? "AllReduce" : "its device");
+	buf_printf(cx->explain,
+		"  %-24s %12lld B  touches %5.1f %%%-12s  server %7.0f B, AllReduce over %d: %7.0f B  -> %s",
+		t->w->name, (long long)t->bytes, 100 * t->alpha,
+		!t->rows             ? ""
+		: t->w->param->touch ? " (data)"
+				     : " (even ids)",
+		travel_ps(t), t->s->replicas, travel_allreduce(t),
+		server               ? t->rows ? "rows at a server" : "at a server"
+		: t->s->replicas > 1 ? "AllReduce"
+				     : "its device");
 	buf_printf(cx->explain, t->why && cx->train && cx->train->comm ? ": %s\n" : "\n", t->why);
 }
 
@@ -58,7 +65,7 @@ bool pass_hybrid(Module *m, PassCx *cx)
 {
 	int n;
 	Travel *t = travel_list(m, cx, &n);
-	const bool owned = stage_servers(m, cx->train);         /* by replicas of the stage: owners.c */
+	const bool owned = stage_servers(m, cx->train); /* by replicas of the stage: owners.c */
 	bool any = false;
 
 	if (cx->explain && cx->train && cx->train->comm)
@@ -69,29 +76,38 @@ bool pass_hybrid(Module *m, PassCx *cx)
 		if (server)
 			t[i].w->param->sync = SYNC_PS;
 		else if (cx->train && cx->train->comm == COMM_PS && !owned && !told(t, i))
-			diag_warn(cx->d, NOLOC, "comm", "--comm ps: '%s' goes by AllReduce (%.4g bytes of a device and step): %s", t[i].w->name,
+			diag_warn(cx->d, NOLOC, "comm",
+				"--comm ps: '%s' goes by AllReduce (%.4g bytes of a device and step): %s", t[i].w->name,
 				travel_allreduce(&t[i]), t[i].why);
 		if (cx->train && cx->train->comm)
 			explain(cx, &t[i], server);
 		if (forced(cx, &t[i]))
-			diag_warn(cx->d, NOLOC, "comm", "--comm allreduce: '%s' is only looked up, %.3g %% of it in a step; summed whole it is %.4g "
-				"bytes of a device and step, at a server %.4g", t[i].w->name, 100 * t[i].alpha, travel_allreduce(&t[i]), travel_ps(&t[i]));
+			diag_warn(cx->d, NOLOC, "comm",
+				"--comm allreduce: '%s' is only looked up, %.3g %% of it in a step; summed whole it is %.4g "
+				"bytes of a device and step, at a server %.4g",
+				t[i].w->name, 100 * t[i].alpha, travel_allreduce(&t[i]), travel_ps(&t[i]));
 	}
 	if (served_async(cx->train) && !async_servers(m, cx, t, n))
 		return false;
 	if (owned && cx->train->reproducible)
-		return diag_error(cx->d, NOLOC, 430, "--comm ps: replicas of %s add the gradients that they own in one order, and "
-			"--reproducible adds all of them by a tree at each; say --comm allreduce", m->schedule->name);
+		return diag_error(cx->d, NOLOC, 430,
+			"--comm ps: replicas of %s add the gradients that they own in one order, and "
+			"--reproducible adds all of them by a tree at each; say --comm allreduce",
+			m->schedule->name);
 	if (owned && target_cuda(cx->train))
-		return diag_error(cx->d, NOLOC, 430, "--comm ps: replicas of %s own parameters in programs for CPUs; say --comm allreduce",
+		return diag_error(cx->d, NOLOC, 430,
+			"--comm ps: replicas of %s own parameters in programs for CPUs; say --comm allreduce",
 			m->schedule->name);
 	if (any && schedule_async(cx->train))
-		return diag_error(cx->d, NOLOC, 430, "--comm %s: servers answer synchronous schedules; %s is asynchronous",
+		return diag_error(cx->d, NOLOC, 430,
+			"--comm %s: servers answer synchronous schedules; %s is asynchronous",
 			setting_word(SET_OF_Comm, (int)cx->train->comm), m->schedule ? m->schedule->name : "this one");
 	for (int k = 0; any && k < m->nstage; k++)
 		for (int j = 0; j < k; j++)
 			if (m->stage[k]->rank == m->stage[j]->rank)
-				return diag_error(cx->d, NOLOC, 430, "--comm %s: schedule %s puts stages %d and %d on one device; with servers "
-					"every stage has its own", setting_word(SET_OF_Comm, (int)cx->train->comm), m->schedule->name, j, k);
+				return diag_error(cx->d, NOLOC, 430,
+					"--comm %s: schedule %s puts stages %d and %d on one device; with servers "
+					"every stage has its own",
+					setting_word(SET_OF_Comm, (int)cx->train->comm), m->schedule->name, j, k);
 	return true;
 }

@@ -19,22 +19,23 @@
 #include "servers.h"
 #include "ir/analysis.h"
 
-enum { ANYWHERE = -1, SHARED = -2, DEVICES = -3 };     /* else: the id of a server's stage */
+enum { ANYWHERE = -1, SHARED = -2, DEVICES = -3 }; /* else: the id of a server's stage */
 
-typedef struct Way {    /* of a gradient to the devices and back */
-	Node  *give, *fetch, *back, *take;
+typedef struct Way { /* of a gradient to the devices and back */
+	Node *give, *fetch, *back, *take;
 	Stage *s, *server;
-	bool   stays, last;     /* last: of the pieces of a table, which have one Fetch and one Return */
-	Map    rows;            /* of a piece: what values of the table's shape are there */
+	bool stays, last; /* last: of the pieces of a table, which have one Fetch and one Return */
+	Map rows;         /* of a piece: what values of the table's shape are there */
 } Way;
 
 typedef struct Placing {
 	Module *m;
 	PassCx *cx;
-	Way    *way; int nway, capway;
-	Map     at;             /* Value -> its place */
-	Map    *there;          /* by stage: what a value of a device's update graph is at that server */
-	Stage  *first;          /* server */
+	Way *way;
+	int nway, capway;
+	Map at;       /* Value -> its place */
+	Map *there;   /* by stage: what a value of a device's update graph is at that server */
+	Stage *first; /* server */
 } Placing;
 
 /* row: -1 where the node has none. */
@@ -57,8 +58,12 @@ static void find_ways(Placing *x)
 				continue;
 			Stage *s = x->m->stage[attr_int(n, "from")];
 			const int64_t key = attr_int(n, "key");
-			Way w = { .give = n, .s = s, .server = v, .last = true,
-				.fetch = keyed(s->update, OP_Fetch, key, -1), .back = keyed(s->update, OP_Return, key, -1),
+			Way w = { .give = n,
+				.s = s,
+				.server = v,
+				.last = true,
+				.fetch = keyed(s->update, OP_Fetch, key, -1),
+				.back = keyed(s->update, OP_Return, key, -1),
 				.take = keyed(v->update, OP_Take, key, attr_int(n, "row")) };
 			for (int i = 0; i < x->nway; i++)
 				x->way[i].last &= x->way[i].fetch != w.fetch;
@@ -68,10 +73,7 @@ static void find_ways(Placing *x)
 	}
 }
 
-static bool in_pieces(const Way *w)
-{
-	return w->fetch->in[0]->param->pieces > 0;
-}
+static bool in_pieces(const Way *w) { return w->fetch->in[0]->param->pieces > 0; }
 
 /* ---- whose is what ---- */
 
@@ -140,7 +142,8 @@ static bool row_by_row(const Node *n, const Value *v)
 	if (n->op == OP_SquareSum || n->op == OP_Return)
 		return true;
 	for (int i = 0; i < n->nin; i++)
-		if (n->in[i] && type_numel(&n->in[i]->type) != 1 && (n->in[i]->kind == VAL_CONST || !shape_eq(&n->in[i]->type, &v->type)))
+		if (n->in[i] && type_numel(&n->in[i]->type) != 1 &&
+			(n->in[i]->kind == VAL_CONST || !shape_eq(&n->in[i]->type, &v->type)))
 			return false;
 	return optab[n->op]->flags & OP_EW && n->nout == 1 && shape_eq(&n->out[0]->type, &v->type);
 }
@@ -159,7 +162,7 @@ static int place_node(const Placing *x, const Node *n)
 		if (at == SHARED)
 			shared = true;
 		else if (at != ANYWHERE && local != ANYWHERE && at != local)
-			return DEVICES;                 /* of several processes, and not a norm */
+			return DEVICES; /* of several processes, and not a norm */
 		else if (at >= x->m->nstage && !row_by_row(n, n->in[i]))
 			return DEVICES;
 		else if (at != ANYWHERE)
@@ -202,8 +205,13 @@ static Node *copy_there(Placing *x, Way *w, const Node *n, Node *before)
 
 	for (int i = 0; i < n->nin; i++)
 		in[i] = n->in[i] ? there(x, w, n->in[i]) : NULL;
-	Builder b = { .m = x->m, .g = w->server->update, .before = before, .loc = n->loc, .phase = PHASE_UPDATE,
-		.stage = w->server->id, .d = x->cx->d };
+	Builder b = { .m = x->m,
+		.g = w->server->update,
+		.before = before,
+		.loc = n->loc,
+		.phase = PHASE_UPDATE,
+		.stage = w->server->id,
+		.d = x->cx->d };
 	return build(&b, n->op, n->attr, n->nin, in, n->nout ? n->out[0]->name : NULL);
 }
 
@@ -211,7 +219,8 @@ static Node *copy_there(Placing *x, Way *w, const Node *n, Node *before)
 static Value *piece_of(const Way *w, Value *v)
 {
 	for (int i = 0; i < w->server->nparam; i++)
-		if (w->server->param[i]->param->whole == v && w->server->param[i]->param->row == attr_int(w->give, "row"))
+		if (w->server->param[i]->param->whole == v &&
+			w->server->param[i]->param->row == attr_int(w->give, "row"))
 			return w->server->param[i];
 	bug("server %d has no piece of %s", w->server->id, v->name);
 }
@@ -251,7 +260,8 @@ static void number_blocks(const Placing *x, const Way *w, Node *square)
 	for (const Node *n = w->s->update->first; n; n = n->next)
 		at += n->op == OP_ClipNorm ? attr_int(n, "of") : 0;
 	for (int i = 0; i < x->nway; i++)
-		if (x->way[i].last && !x->way[i].stays && in_pieces(&x->way[i]) && attr_int(x->way[i].fetch, "key") < attr_int(w->fetch, "key"))
+		if (x->way[i].last && !x->way[i].stays && in_pieces(&x->way[i]) &&
+			attr_int(x->way[i].fetch, "key") < attr_int(w->fetch, "key"))
 			at += table_pieces(x->way[i].fetch->in[0]);
 	attr_set_int(square, "block", rows * (type_numel(t) / t->dim[0]));
 	attr_set_int(square, "at", at);
@@ -322,12 +332,15 @@ static void explain(const Placing *x)
 		before += bytes_of(x, &x->way[i]);
 		after += x->way[i].stays ? bytes_of(x, &x->way[i]) : 0;
 		if (x->cx->explain)
-			buf_printf(x->cx->explain, "opau: what is between the sum and the update of %s %s\n", x->way[i].take->in[0]->name,
-				x->way[i].stays ? "stays with the devices" : arena_printf(x->cx->scratch, "goes to server %d",
-				x->way[i].server->id));
+			buf_printf(x->cx->explain, "opau: what is between the sum and the update of %s %s\n",
+				x->way[i].take->in[0]->name,
+				x->way[i].stays
+					? "stays with the devices"
+					: arena_printf(x->cx->scratch, "goes to server %d", x->way[i].server->id));
 	}
 	if (x->cx->explain)
-		buf_printf(x->cx->explain, "opau: sums to devices and back, bytes of a step: %.0f before, %.0f after\n", before, after);
+		buf_printf(x->cx->explain, "opau: sums to devices and back, bytes of a step: %.0f before, %.0f after\n",
+			before, after);
 }
 
 bool pass_opau(Module *m, PassCx *cx)

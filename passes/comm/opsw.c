@@ -24,7 +24,7 @@
 typedef struct Border {
 	Module *m;
 	PassCx *cx;
-	double  before, after;  /* bytes of a device and step */
+	double before, after; /* bytes of a device and step */
 } Border;
 
 static void explain(Border *x, const char *what, const Value *w, const char *where, double before, double after)
@@ -32,7 +32,8 @@ static void explain(Border *x, const char *what, const Value *w, const char *whe
 	x->before += before;
 	x->after += after;
 	if (x->cx->explain)
-		buf_printf(x->cx->explain, "opsw: %s of %s goes to its %s: %.0f bytes of a device and step before, %.0f after\n", what,
+		buf_printf(x->cx->explain,
+			"opsw: %s of %s goes to its %s: %.0f bytes of a device and step before, %.0f after\n", what,
 			w->name, where, before, after);
 }
 
@@ -51,7 +52,8 @@ static void pull_slices(Border *x, const Stage *s, Node *pull)
 		return;
 	attr_set_int(pull, "cut", lo);
 	attr_set_int(pull, "ncut", hi - lo);
-	explain(x, "the slice", w, "server", (double)value_bytes(w), (double)value_bytes(w) / (double)all * (double)(hi - lo));
+	explain(x, "the slice", w, "server", (double)value_bytes(w),
+		(double)value_bytes(w) / (double)all * (double)(hi - lo));
 }
 
 /* ---- gradients of slices ---- */
@@ -61,7 +63,7 @@ static Node *collect_of(const Module *m, const Node *push)
 	for (int t = 0; t < m->nstage; t++)
 		for (Node *n = m->stage[t]->update->first; n && m->stage[t]->server; n = n->next)
 			if (n->op == OP_Collect && attr_int(n, "key") == attr_int(push, "key") &&
-			    attr_int(n, "part") == attr_int(push, "part"))
+				attr_int(n, "part") == attr_int(push, "part"))
 				return n;
 	bug("nobody collects what is pushed of %s", push->in[0]->name);
 }
@@ -80,19 +82,29 @@ static void push_slice(Border *x, Stage *s, Node *push)
 	Node *acc = push->in[0]->def, *grad = acc->in[0]->kind == VAL_NODE ? acc->in[0]->def : NULL;
 
 	if (!grad || grad->op != OP_SliceGrad || grad->out[0]->nuses != 1 || acc->out[0]->nuses != 1 ||
-	    value_bytes(grad->in[0]) >= value_bytes(grad->out[0]))
+		value_bytes(grad->in[0]) >= value_bytes(grad->out[0]))
 		return;
 	Node *collect = collect_of(x->m, push);
 	Value *part = collect->out[0];
 	Stage *server = x->m->stage[collect->stage];
 	const double before = (double)value_bytes(grad->out[0]);
 	/* the sum's operand must be its own: a copy */
-	Builder b = { .m = x->m, .g = grad->graph, .before = grad, .loc = grad->loc, .phase = PHASE_BWD, .stage = s->id,
+	Builder b = { .m = x->m,
+		.g = grad->graph,
+		.before = grad,
+		.loc = grad->loc,
+		.phase = PHASE_BWD,
+		.stage = s->id,
 		.d = x->cx->d };
 	Node *copy = build(&b, OP_Sum, NULL, 1, grad->in, grad->out[0]->name);
 	copy->fwd = grad->fwd;
-	b = (Builder){ .m = x->m, .g = server->update, .before = collect->next, .loc = grad->loc, .phase = PHASE_UPDATE,
-		.stage = server->id, .d = x->cx->d };
+	b = (Builder){ .m = x->m,
+		.g = server->update,
+		.before = collect->next,
+		.loc = grad->loc,
+		.phase = PHASE_UPDATE,
+		.stage = server->id,
+		.d = x->cx->d };
 	part->type = acc->out[0]->type = copy->out[0]->type;
 	Node *wide = build(&b, OP_SliceGrad, grad->attr, 1, (Value *const[]){ part }, part->name);
 	for (int i = part->nuses - 1; i >= 0; i--) {
@@ -149,12 +161,12 @@ static void push_narrow(Border *x, const Stage *s, Node *push)
 
 	for (int t = 0; t < x->m->nstage; t++)
 		for (Node *n = x->m->stage[t]->update->first; n && x->m->stage[t]->server; n = n->next) {
-			if (n->op != OP_Collect || attr_int(n, "key") != attr_int(push, "key") || attr_int(n, "part") != attr_int(push, "part") ||
-			    attr_dtype(n, "cast") == DT_f32)
+			if (n->op != OP_Collect || attr_int(n, "key") != attr_int(push, "key") ||
+				attr_int(n, "part") != attr_int(push, "part") || attr_dtype(n, "cast") == DT_f32)
 				continue;
 			attr_set_str(push, "wire", attr_str(n, "cast"));
 			attr_set_str(n, "cast", "");
-			casts = true;           /* every piece of a table has its own */
+			casts = true; /* every piece of a table has its own */
 		}
 	if (!casts)
 		return;
@@ -183,7 +195,8 @@ bool pass_opsw(Module *m, PassCx *cx)
 			}
 	}
 	if (cx->explain && x.before > 0)
-		buf_printf(cx->explain, "opsw: bytes of a device and step that moved operations change: %.0f before, %.0f after\n", x.before,
-			x.after);
+		buf_printf(cx->explain,
+			"opsw: bytes of a device and step that moved operations change: %.0f before, %.0f after\n",
+			x.before, x.after);
 	return true;
 }

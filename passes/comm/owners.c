@@ -18,14 +18,16 @@ bool choose_owners(Node *sum, const Stage *s, PassCx *cx)
 	int64_t *load = NEWN(cx->scratch, int64_t, s->replicas), *owner = NEWN(cx->scratch, int64_t, sum->nin);
 
 	if (strcmp(attr_str(sum, "codec"), "none"))
-		return diag_error(cx->d, NOLOC, 430, "--comm ps: gradients go to the replica that owns them as they are; --compress %s packs "
-			"those that go by AllReduce", attr_str(sum, "codec"));
+		return diag_error(cx->d, NOLOC, 430,
+			"--comm ps: gradients go to the replica that owns them as they are; --compress %s packs "
+			"those that go by AllReduce",
+			attr_str(sum, "codec"));
 	for (int i = 0; i < sum->nin; i++) {
 		w[i] = gradient_of(sum->in[i]);
 		owner[i] = -1;
 		if (!w[i] || sum->in[i]->type.dtype != DT_f32)
-			return diag_error(cx->d, NOLOC, 430, "--comm ps: the gradient of '%s' is %s; servers add f32", w[i] ? w[i]->name :
-				sum->in[i]->name, dtype_name(sum->in[i]->type.dtype));
+			return diag_error(cx->d, NOLOC, 430, "--comm ps: the gradient of '%s' is %s; servers add f32",
+				w[i] ? w[i]->name : sum->in[i]->name, dtype_name(sum->in[i]->type.dtype));
 	}
 	for (int left = sum->nin; left > 0;) {
 		const Value *next = NULL;
@@ -36,7 +38,7 @@ bool choose_owners(Node *sum, const Stage *s, PassCx *cx)
 		for (int r = 1; r < s->replicas; r++)
 			to = load[r] < load[to] ? r : to;
 		load[to] += type_numel(&next->type);
-		for (int i = 0; i < sum->nin; i++)      /* all parts of its gradient */
+		for (int i = 0; i < sum->nin; i++) /* all parts of its gradient */
 			if (w[i] == next) {
 				owner[i] = to;
 				left--;

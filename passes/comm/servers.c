@@ -32,27 +32,25 @@
 /* A parameter on its way, or some rows of it. */
 typedef struct Piece {
 	const Travel *t;
-	int      key, server;   /* server: among the servers */
-	int64_t  row, rows;     /* 0 rows: all */
-	int      more;          /* pieces of the same table behind this one */
-	Map      moved;         /* what its gradient is there; of a table in pieces, what its parameters are */
+	int key, server;   /* server: among the servers */
+	int64_t row, rows; /* 0 rows: all */
+	int more;          /* pieces of the same table behind this one */
+	Map moved;         /* what its gradient is there; of a table in pieces, what its parameters are */
 } Piece;
 
 typedef struct Moving {
 	Module *m;
 	PassCx *cx;
-	Piece  *piece; int npiece, cappiece;
-	int     nserver;
+	Piece *piece;
+	int npiece, cappiece;
+	int nserver;
 	Stage **server;
-	Map    *moved;          /* by server: what the count and the norm of a stage are there */
+	Map *moved; /* by server: what the count and the norm of a stage are there */
 } Moving;
 
 /* ---- where ---- */
 
-static int64_t bytes_of(const Piece *p)
-{
-	return p->rows ? p->t->bytes / p->t->w->type.dim[0] * p->rows : p->t->bytes;
-}
+static int64_t bytes_of(const Piece *p) { return p->rows ? p->t->bytes / p->t->w->type.dim[0] * p->rows : p->t->bytes; }
 
 /* Each piece's server; devices of the servers, NULL after a diagnostic. */
 static int *spread(Moving *x)
@@ -68,10 +66,7 @@ static int *spread(Moving *x)
 }
 
 /* Of the parameter, and of the time that its update takes. */
-static double share_of(const Piece *p)
-{
-	return p->rows ? (double)p->rows / (double)p->t->w->type.dim[0] : 1;
-}
+static double share_of(const Piece *p) { return p->rows ? (double)p->rows / (double)p->t->w->type.dim[0] : 1; }
 
 static void list_pieces(Moving *x, const Travel *t, int key)
 {
@@ -103,7 +98,11 @@ static bool make_servers(Moving *x)
 	x->moved = NEWN(x->cx->scratch, Map, x->nserver);
 	for (int i = 0; i < x->nserver; i++) {
 		Stage *v = x->server[i] = NEW(m->arena, Stage);
-		*v = (Stage){ .id = m->nstage + i, .server = true, .replicas = 1, .rank = s->ndevice + i, .inflight = 1,
+		*v = (Stage){ .id = m->nstage + i,
+			.server = true,
+			.replicas = 1,
+			.rank = s->ndevice + i,
+			.inflight = 1,
 			.entries = 1 };
 		v->device = NEWN(m->arena, int, 1);
 		v->device[0] = device[i];
@@ -230,10 +229,7 @@ static Value *there(Moving *x, Piece *p, Value *v)
 	return got;
 }
 
-static bool updates(const Node *n, const Value *w)
-{
-	return optab[n->op]->flags & OP_UPDATE && n->in[0] == w;
-}
+static bool updates(const Node *n, const Value *w) { return optab[n->op]->flags & OP_UPDATE && n->in[0] == w; }
 
 /* The sum that v is made of. */
 static Value *aggregate_of(Value *v)
@@ -277,10 +273,7 @@ static void list_param(Moving *x, Stage *s, Value *v)
 
 /* ---- the stage, here ---- */
 
-static bool is_sum(const Node *n)
-{
-	return n->op == OP_Accumulate || n->op == OP_Stack;
-}
+static bool is_sum(const Node *n) { return n->op == OP_Accumulate || n->op == OP_Stack; }
 
 /* Behind the last sum, and what is done with it. */
 static Node *after_sums(const Stage *s)
@@ -295,8 +288,13 @@ static Node *after_sums(const Stage *s)
 
 static Builder at_stage(const Moving *x, const Travel *t, Node *before)
 {
-	return (Builder){ .m = x->m, .g = t->s->update, .before = before, .loc = FILELOC(x->m->file), .phase = PHASE_UPDATE,
-		.stage = t->s->id, .d = x->cx->d };
+	return (Builder){ .m = x->m,
+		.g = t->s->update,
+		.before = before,
+		.loc = FILELOC(x->m->file),
+		.phase = PHASE_UPDATE,
+		.stage = t->s->id,
+		.d = x->cx->d };
 }
 
 static void push(Moving *x, const Travel *t, int key)
@@ -320,7 +318,12 @@ static void say_pull(Node *n, const Travel *t, int key)
 static void pull(Moving *x, const Travel *t, int key)
 {
 	Stage *s = t->s;
-	Builder b = { .m = x->m, .g = s->forward, .before = s->forward->first, .phase = PHASE_FWD, .stage = s->id, .d = x->cx->d };
+	Builder b = { .m = x->m,
+		.g = s->forward,
+		.before = s->forward->first,
+		.phase = PHASE_FWD,
+		.stage = s->id,
+		.d = x->cx->d };
 
 	b.loc = FILELOC(x->m->file);
 	if (!t->rows)
@@ -378,7 +381,8 @@ static bool between(const Node *update, const Value *sum)
 
 	for (int i = 0; i < sum->nuses; i++)
 		read += sum->uses[i].node->op != OP_Push;
-	return read > 1 || update->in[gradient_operand(update)] != sum || update->in[update->nin - 1]->def->op != OP_Total;
+	return read > 1 || update->in[gradient_operand(update)] != sum ||
+	       update->in[update->nin - 1]->def->op != OP_Total;
 }
 
 /* 1 / n: with a product it is how an update divides, to the bit. */
@@ -461,16 +465,14 @@ static void move_update(Moving *x, Piece *p, Node *update, bool returned)
 	} else {
 		in[update->nin - 1] = mk_scalar(&b, n->type.dtype, 1);
 	}
-	build(&b, update->op, update->attr, update->nin, in, NULL)->time = update->time * share_of(p) * touched(x, p, update);
+	build(&b, update->op, update->attr, update->nin, in, NULL)->time =
+		update->time * share_of(p) * touched(x, p, update);
 	for (int i = 0; i < update->nin; i++)
 		if (in[i]->kind == VAL_PARAM)
 			list_param(x, x->server[p->server], in[i]);
 }
 
-static Value *sum_of(const Node *update)
-{
-	return aggregate_of(update->in[gradient_operand(update)]);
-}
+static Value *sum_of(const Node *update) { return aggregate_of(update->in[gradient_operand(update)]); }
 
 /* Aggregation at the server; the stage pulls and pushes. */
 static void move_sum(Moving *x, Piece *p)
@@ -517,7 +519,8 @@ static void say_idle(const Module *m, const PassCx *cx)
 {
 	const Training *t = cx->train;
 	const char *const flag[] = { t->servers ? "--servers" : NULL, t->partitions ? "--partitions" : NULL,
-		t->no_local_agg ? "--no-local-agg" : NULL, t->no_opau ? "--no-opau" : NULL, t->no_opsw ? "--no-opsw" : NULL };
+		t->no_local_agg ? "--no-local-agg" : NULL, t->no_opau ? "--no-opau" : NULL,
+		t->no_opsw ? "--no-opsw" : NULL };
 	const char *all = "";
 	int n = 0;
 
@@ -526,8 +529,9 @@ static void say_idle(const Module *m, const PassCx *cx)
 			all = arena_printf(cx->scratch, "%s%s%s", all, n++ ? ", " : "", flag[i]);
 	if (n)
 		diag_warn(cx->d, NOLOC, "comm", "%s change%s nothing: there are no servers; %s", all, n == 1 ? "s" : "",
-			t->comm == COMM_UNSAID || t->comm == COMM_ALLREDUCE ? "--comm ps, hybrid or auto has them" : stage_servers(m, t) ?
-			"replicas own the parameters of their stage" : "no parameter goes to one");
+			t->comm == COMM_UNSAID || t->comm == COMM_ALLREDUCE ? "--comm ps, hybrid or auto has them"
+			: stage_servers(m, t) ? "replicas own the parameters of their stage"
+					      : "no parameter goes to one");
 }
 
 bool pass_servers(Module *m, PassCx *cx)
@@ -545,8 +549,9 @@ bool pass_servers(Module *m, PassCx *cx)
 		return true;
 	}
 	if (!m->schedule || (m->stage[m->nstage - 1]->server))
-		return diag_error(cx->d, FILELOC(m->file), 410, m->schedule ? "servers has run on this module" :
-			"servers needs a schedule; run schedule first");
+		return diag_error(cx->d, FILELOC(m->file), 410,
+			m->schedule ? "servers has run on this module"
+				    : "servers needs a schedule; run schedule first");
 	if (!make_servers(&x))
 		return false;
 	extend_schedule(&x);

@@ -56,7 +56,8 @@ int *servers_spread(const Module *m, PassCx *cx, Held *held, int n, int *nserver
 	const int hosts = server_hosts(m, c, host), asked = cx->train ? (int)cx->train->servers : 0;
 
 	if (!hosts) {
-		diag_error(cx->d, FILELOC(c->file), 431, "--comm %s needs a server; no host of the plan has the role server (nodes: roles)",
+		diag_error(cx->d, FILELOC(c->file), 431,
+			"--comm %s needs a server; no host of the plan has the role server (nodes: roles)",
 			setting_word(SET_OF_Comm, (int)cx->train->comm));
 		return NULL;
 	}
@@ -77,8 +78,10 @@ int *servers_spread(const Module *m, PassCx *cx, Held *held, int n, int *nserver
 		const Pin *pin = pin_of(c, next->w);
 		const int to = emptiest(c, device, load, count, pin);
 		if (to < 0) {
-			diag_error(cx->d, TEXTLOC(c->file, pin->line, pin->col), 433, "placement.pin: '%s' is to be at host '%s', where none of the "
-				"%d server%s is; --servers N says how many there are", next->w->name, c->host[pin->host].name, count, count == 1 ? "" : "s");
+			diag_error(cx->d, TEXTLOC(c->file, pin->line, pin->col), 433,
+				"placement.pin: '%s' is to be at host '%s', where none of the "
+				"%d server%s is; --servers N says how many there are",
+				next->w->name, c->host[pin->host].name, count, count == 1 ? "" : "s");
 			return NULL;
 		}
 		next->server = to;

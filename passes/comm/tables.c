@@ -25,10 +25,7 @@ static int64_t blocks_of(const Value *w)
 	return rows ? (w->type.dim[0] + rows - 1) / rows : 1;
 }
 
-int table_pieces(const Value *w)
-{
-	return (int)blocks_of(w);
-}
+int table_pieces(const Value *w) { return (int)blocks_of(w); }
 
 void table_piece(const Value *w, int n, int i, int64_t *row, int64_t *rows)
 {
@@ -41,10 +38,7 @@ void table_piece(const Value *w, int n, int i, int64_t *row, int64_t *rows)
 
 /* ---- how many ---- */
 
-static double share_of(int p, int servers)
-{
-	return (double)((p + servers - 1) / servers) / p;
-}
+static double share_of(int p, int servers) { return (double)((p + servers - 1) / servers) / p; }
 
 bool table_fit(const int *p, const double *t, int n, int servers, double fit[3])
 {
@@ -56,7 +50,7 @@ bool table_fit(const int *p, const double *t, int n, int servers, double fit[3])
 			for (int j = 0; j < 4; j++)
 				m[i][j] += x[i] * x[j];
 	}
-	for (int i = 0; i < 3; i++) {           /* Gauss and Jordan; the matrix is symmetric and positive where p are three */
+	for (int i = 0; i < 3; i++) { /* Gauss and Jordan; the matrix is symmetric and positive where p are three */
 		if (fabs(m[i][i]) < 1e-12)
 			return false;
 		for (int r = 0; r < 3; r++) {
@@ -85,7 +79,8 @@ static double seconds(const Travel *t, const Cluster *c, int servers, int p)
 		const Link k = cluster_link(c, t->s->device[0], t->s->device[r]);
 		l = k.bandwidth < l.bandwidth || r == 1 ? k : l;
 	}
-	return share_of(p, servers) * (t->s->replicas * travel_ps(t) / l.bandwidth + 4 * (double)t->bytes / 10e9) + 2 * l.latency * p;
+	return share_of(p, servers) * (t->s->replicas * travel_ps(t) / l.bandwidth + 4 * (double)t->bytes / 10e9) +
+	       2 * l.latency * p;
 }
 
 static int search(PassCx *cx, const Travel *t, int servers)
@@ -104,8 +99,9 @@ static int search(PassCx *cx, const Travel *t, int servers)
 	for (int k = 0; k < n; k++)
 		best = table_time(fit, servers, p[k]) < table_time(fit, servers, best) ? p[k] : best;
 	if (cx->explain) {
-		buf_printf(cx->explain, "tables: %s by rows over %d servers, ms of a step: T(p) = %.4g s + %.4g (p - 1) + %.4g", t->w->name,
-			servers, 1e3 * fit[0], 1e3 * fit[1], 1e3 * fit[2]);
+		buf_printf(cx->explain,
+			"tables: %s by rows over %d servers, ms of a step: T(p) = %.4g s + %.4g (p - 1) + %.4g",
+			t->w->name, servers, 1e3 * fit[0], 1e3 * fit[1], 1e3 * fit[2]);
 		for (int k = 0; k < n; k++)
 			buf_printf(cx->explain, "%s %d: %.4g", k ? "," : "; sampled", p[k], 1e3 * at[k]);
 		buf_printf(cx->explain, " -> %d\n", best);
@@ -147,15 +143,19 @@ bool pass_tables(Module *m, PassCx *cx)
 			continue;
 		tables++;
 		if (want > table_pieces(w))
-			return diag_error(cx->d, FILELOC(m->file), 432, "--partitions %lld: '%s' has %lld rows, cut in blocks of %lld: at most %d "
-				"pieces", (long long)want, w->name, (long long)w->type.dim[0], (long long)type_block_rows(&w->type),
-				table_pieces(w));
+			return diag_error(cx->d, FILELOC(m->file), 432,
+				"--partitions %lld: '%s' has %lld rows, cut in blocks of %lld: at most %d "
+				"pieces",
+				(long long)want, w->name, (long long)w->type.dim[0],
+				(long long)type_block_rows(&w->type), table_pieces(w));
 		const int pieces = table_cut(cx, &t[i], servers);
 		w->param->pieces = pieces > 1 ? pieces : 0;
 	}
 	if (!tables && want > 0)
-		return diag_error(cx->d, FILELOC(m->file), 432, "--partitions %lld: no table%s%s%s is only looked up and lies at a server (--comm "
-			"ps, hybrid or auto)", (long long)want, train->partitions_of ? " '" : "", train->partitions_of ? train->partitions_of : "",
-			train->partitions_of ? "'" : "");
+		return diag_error(cx->d, FILELOC(m->file), 432,
+			"--partitions %lld: no table%s%s%s is only looked up and lies at a server (--comm "
+			"ps, hybrid or auto)",
+			(long long)want, train->partitions_of ? " '" : "",
+			train->partitions_of ? train->partitions_of : "", train->partitions_of ? "'" : "");
 	return true;
 }

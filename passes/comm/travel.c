@@ -64,10 +64,7 @@ static bool read_behind(const Value *w, bool opau)
 	return read && !moves;
 }
 
-static bool trained(const Value *v)
-{
-	return v->param->kind == PARAM_WEIGHT && !v->param->frozen;
-}
+static bool trained(const Value *v) { return v->param->kind == PARAM_WEIGHT && !v->param->frozen; }
 
 static int holders(const Module *m, const Value *w)
 {
@@ -115,11 +112,11 @@ static bool cut_of(const Node *n, int64_t *from, int64_t *to)
 	if (n->op != OP_Slice)
 		return false;
 	const Ints starts = attr_ints(n, "starts"), ends = attr_ints(n, "ends"), axes = attr_ints(n, "axes"),
-		steps = attr_ints(n, "steps");
+		   steps = attr_ints(n, "steps");
 	const Type *t = &n->in[0]->type;
 
-	if (starts.n != 1 || (axes.n && axes.v[0] != 0 && axes.v[0] != -t->rank) ||
-	    (steps.n && steps.v[0] != 1) || t->dim[0] < 1)
+	if (starts.n != 1 || (axes.n && axes.v[0] != 0 && axes.v[0] != -t->rank) || (steps.n && steps.v[0] != 1) ||
+		t->dim[0] < 1)
 		return false;
 	const int64_t row = type_numel(t) / t->dim[0], s = starts.v[0], e = ends.v[0];
 	*from = (s < 0 ? s + t->dim[0] : s) * row;
@@ -152,7 +149,8 @@ static bool read_as(const Value *v, DType low)
 		const Use *u = &v->uses[i];
 		if (u->node->phase == PHASE_UPDATE || u->node->op == OP_Pull)
 			continue;
-		if (!(is_lookup(u) ? read_as(u->node->out[0], low) : u->node->op == OP_Cast && u->node->out[0]->type.dtype == low))
+		if (!(is_lookup(u) ? read_as(u->node->out[0], low)
+				   : u->node->op == OP_Cast && u->node->out[0]->type.dtype == low))
 			return false;
 	}
 	return true;
@@ -222,10 +220,7 @@ Travel *travel_list(Module *m, PassCx *cx, int *n)
 	return all;
 }
 
-double travel_ps(const Travel *t)
-{
-	return (t->down + t->up) * t->alpha * (double)t->bytes;
-}
+double travel_ps(const Travel *t) { return (t->down + t->up) * t->alpha * (double)t->bytes; }
 
 double travel_allreduce(const Travel *t)
 {
@@ -260,10 +255,12 @@ void travel_hosts(const Travel *t, const Cluster *c, const Training *train, doub
 	const int near = crowd(t->s, c, &hosts);
 	const bool joined = !(train && train->no_local_agg);
 	const double b = (double)t->bytes, away = (hosts - 1.0) / hosts;
-	const double pulled = near * t->alpha, pushed = !joined ? pulled : t->rows ? rows_touched(t->w, (double)t->lookups * near) : t->alpha;
+	const double pulled = near * t->alpha, pushed = !joined   ? pulled
+	                                                : t->rows ? rows_touched(t->w, (double)t->lookups * near)
+	                                                          : t->alpha;
 
 	*ps = 2 * away * (pulled * t->down + pushed * t->up) * b;
-	*allreduce = 2 * travel_allreduce(t);       /* sent and received */
+	*allreduce = 2 * travel_allreduce(t); /* sent and received */
 	if (hosts == 1) {
 		*ps = travel_ps(t);
 		*allreduce = travel_allreduce(t);
@@ -296,7 +293,8 @@ int server_hosts(const Module *m, const Cluster *c, int *device)
 		}
 	for (int d = 0; c && d < c->ndevice; d++) {
 		const Host *h = &c->host[c->device[d].host];
-		if (h->server && !h->worker && (d == 0 || c->device[d - 1].host != c->device[d].host) && !in_plan(m, c, c->device[d].host))
+		if (h->server && !h->worker && (d == 0 || c->device[d - 1].host != c->device[d].host) &&
+			!in_plan(m, c, c->device[d].host))
 			device[n++] = d;
 	}
 	return n;

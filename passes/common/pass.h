@@ -10,43 +10,52 @@
 #include "ir/schedule.h"
 
 enum {
-	P_TYPES = 1, P_LOSS = 2, P_GRADS = 4, P_COSTS = 8, P_STAGES = 16, P_PLACED = 32, P_SPLIT = 64,
-	P_SCHEDULED = 128, P_SYNCED = 512, P_PLANNED = 1024, P_LAYOUT = 2048
+	P_TYPES = 1,
+	P_LOSS = 2,
+	P_GRADS = 4,
+	P_COSTS = 8,
+	P_STAGES = 16,
+	P_PLACED = 32,
+	P_SPLIT = 64,
+	P_SCHEDULED = 128,
+	P_SYNCED = 512,
+	P_PLANNED = 1024,
+	P_LAYOUT = 2048
 };
 
 typedef struct PassCx {
-	Arena          *scratch;        /* reset after every pass */
-	Diag           *d;
-	const Cluster  *cluster;
+	Arena *scratch; /* reset after every pass */
+	Diag *d;
+	const Cluster *cluster;
 	const Training *train;
-	Buf            *explain;        /* NULL unless --explain */
-	struct Plan    *plan;           /* filled by partition; plan.h */
-	const struct Profile *profile;  /* measured times (ir/text/profile.h); NULL: all are estimated */
-	int            *measured, *estimated;   /* nodes by where their time comes from; NULL: nobody asks */
-	double          memory_scale;   /* of the planner's estimates of memory; 0: 1 */
-	bool            quick;          /* partition takes a first look: whether a setting is worth more */
-	const Map      *sized;          /* where the profile is of another size of microbatch: cost_sizes (plan.h); else NULL */
+	Buf *explain;                  /* NULL unless --explain */
+	struct Plan *plan;             /* filled by partition; plan.h */
+	const struct Profile *profile; /* measured times (ir/text/profile.h); NULL: all are estimated */
+	int *measured, *estimated;     /* nodes by where their time comes from; NULL: nobody asks */
+	double memory_scale;           /* of the planner's estimates of memory; 0: 1 */
+	bool quick;                    /* partition takes a first look: whether a setting is worth more */
+	const Map *sized; /* where the profile is of another size of microbatch: cost_sizes (plan.h); else NULL */
 } PassCx;
 
 typedef struct Pass {
 	const char *name;
-	unsigned    needs, gives;
+	unsigned needs, gives;
 	const char *help;
-	bool      (*run)(Module *m, PassCx *cx);    /* false after a diagnostic */
+	bool (*run)(Module *m, PassCx *cx); /* false after a diagnostic */
 } Pass;
 
 extern const Pass pass_table[];
-extern const int  npasses;
+extern const int npasses;
 
 typedef struct PassOpt {
-	const char  *dump_dir;          /* --dump-ir: DIR/NN-pass.pdir after each pass, DIR/index.html */
-	const char  *print_before, *print_after;
-	bool         print_after_all, print_after_change;
-	const char  *stop_after;
-	bool         time_report;
-	int          elide;             /* constants of more elements are elided from what is printed and dumped */
-	IrForm       form;              /* of what is printed; dumps are text, with another form beside it */
-	struct Changes *changes;        /* what every pass changes is kept there for a report (changes.h); NULL: nowhere */
+	const char *dump_dir; /* --dump-ir: DIR/NN-pass.pdir after each pass, DIR/index.html */
+	const char *print_before, *print_after;
+	bool print_after_all, print_after_change;
+	const char *stop_after;
+	bool time_report;
+	int elide;               /* constants of more elements are elided from what is printed and dumped */
+	IrForm form;             /* of what is printed; dumps are text, with another form beside it */
+	struct Changes *changes; /* what every pass changes is kept there for a report (changes.h); NULL: nowhere */
 } PassOpt;
 
 /* Runs the named passes (NULL: all of the table) on m: checks needs, runs, verifies, dumps, times. */

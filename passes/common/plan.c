@@ -16,18 +16,19 @@ bool plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d)
 	for (const char *s = text;; s++) {
 		int r = 0;
 		if (!isdigit((unsigned char)*s))
-			return diag_error(d, NOLOC, 402, "plan '%s': expected the number of replicas of stage %d, as in 2-1-1",
-				text, *n);
+			return diag_error(d, NOLOC, 402,
+				"plan '%s': expected the number of replicas of stage %d, as in 2-1-1", text, *n);
 		while (isdigit((unsigned char)*s) && r <= MAXREPLICAS)
 			r = 10 * r + (*s++ - '0');
 		if (r < 1 || r > MAXREPLICAS)
-			return diag_error(d, NOLOC, 402, "plan '%s': stage %d needs 1 to %d replicas", text, *n, MAXREPLICAS);
+			return diag_error(
+				d, NOLOC, 402, "plan '%s': stage %d needs 1 to %d replicas", text, *n, MAXREPLICAS);
 		PUSH(a, *replicas, *n, cap) = r;
 		if (!*s)
 			return true;
 		if (*s != '-')
-			return diag_error(d, NOLOC, 402, "plan '%s': unexpected '%c' after stage %d; write 2-1-1", text, *s,
-				*n - 1);
+			return diag_error(d, NOLOC, 402, "plan '%s': unexpected '%c' after stage %d; write 2-1-1", text,
+				*s, *n - 1);
 	}
 }
 

@@ -6,8 +6,8 @@
 #include "pass.h"
 
 /* "2-1-1" or "2:1:1" -> replicas per stage. False after E0402 when it is not that. "auto" and NULL give *n = 0. */
-bool        plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d);
-const char *plan_str(Arena *a, const Plan *p);              /* "2-1-1" */
+bool plan_parse(Arena *a, const char *text, int **replicas, int *n, Diag *d);
+const char *plan_str(Arena *a, const Plan *p); /* "2-1-1" */
 
 /* The schedule of this module: chosen, else asked for. */
 static inline ScheduleSpec schedule_asked(const Module *m, const PassCx *cx)

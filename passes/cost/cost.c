@@ -57,7 +57,8 @@ double node_time(const Node *n, const Speed *s)
 	if (optab[n->op]->flags & OP_VIEW)
 		return 0;
 	const Cost c = node_cost(n);
-	const bool half = (optab[n->op]->flags & OP_HEAVY) && n->nin && n->in[0] && dtype_half(n->in[0]->type.dtype) && s->half > 0;
+	const bool half = (optab[n->op]->flags & OP_HEAVY) && n->nin && n->in[0] && dtype_half(n->in[0]->type.dtype) &&
+	                  s->half > 0;
 	const double arith = c.flops / (half ? s->half : s->flops), mem = c.bytes / s->bandwidth;
 	return (arith > mem ? arith : mem) + s->launch;
 }
@@ -65,7 +66,10 @@ double node_time(const Node *n, const Speed *s)
 /* ---- measured times ---- */
 
 /* What the cost model says of a node at the size that was measured. */
-typedef struct SizedTime { double time; const char *type; } SizedTime;
+typedef struct SizedTime {
+	double time;
+	const char *type;
+} SizedTime;
 
 static const char *size_key(Arena *a, Phase phase, const Value *v)
 {
@@ -116,7 +120,7 @@ static const ProfileNode *measured(const Module *m, const PassCx *cx, const Node
 static bool same_loop(const Node *x, const Node *y)
 {
 	return (optab[y->op]->flags & OP_EW) && y->phase == x->phase && y->nout == 1 && y->out[0] && !y->mark &&
-		shape_eq(&x->out[0]->type, &y->out[0]->type);
+	       shape_eq(&x->out[0]->type, &y->out[0]->type);
 }
 
 /* Elementwise nodes that were measured as one loop, known by what it makes: all that hang together with n and have no
@@ -159,8 +163,9 @@ static void take_measured(const Module *m, PassCx *cx, const Speed *s)
 		}
 	}
 	for (Node *n = m->graph->first; n; n = n->next) {
-		const ProfileNode *r = (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0] && !n->mark ?
-			measured(m, cx, n, "Fused", &grown) : NULL;
+		const ProfileNode *r = (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0] && !n->mark
+		                               ? measured(m, cx, n, "Fused", &grown)
+		                               : NULL;
 		if (r)
 			share_time(n, r->typical * grown, s, cx->scratch);
 	}
@@ -178,7 +183,7 @@ static void add_inputs(const Module *m, Graph *g, const PassCx *cx)
 		const ProfileNode *r = profile_find(cx->profile, PHASE_FWD, "Input", v->name);
 		Node *n = g->first;
 		if (!r || (same ? strcmp(r->type, str_type(cx->scratch, &v->type)) != 0 : !cx->sized) ||
-		    (cx->train && r->threads != cx->train->threads))
+			(cx->train && r->threads != cx->train->threads))
 			continue;
 		while (n && ((optab[n->op]->flags & (OP_VIEW | OP_COMM)) || n->phase != PHASE_FWD))
 			n = n->next;
@@ -192,7 +197,8 @@ bool pass_cost(Module *m, PassCx *cx)
 	const Speed s = device_speed(cx->cluster, 0);
 
 	if (!m->graph)
-		return diag_error(cx->d, FILELOC(m->file), 410, "cost runs before split; this module has stages already");
+		return diag_error(
+			cx->d, FILELOC(m->file), 410, "cost runs before split; this module has stages already");
 	for (Node *n = m->graph->first; n; n = n->next)
 		n->time = node_time(n, &s);
 	if (cx->profile) {
@@ -203,10 +209,7 @@ bool pass_cost(Module *m, PassCx *cx)
 }
 
 /* Moving rows between microbatches is part of the nodes around it, where those were measured. */
-static bool counted_elsewhere(const Node *n)
-{
-	return n->op == OP_Accumulate || n->op == OP_Stack;
-}
+static bool counted_elsewhere(const Node *n) { return n->op == OP_Accumulate || n->op == OP_Stack; }
 
 /* For virtual compute on devices of several kinds. */
 static void set_pace(Module *m, Stage *s, const Cluster *c)
@@ -236,7 +239,7 @@ static void set_pace(Module *m, Stage *s, const Cluster *c)
 
 void cost_again(Module *m, PassCx *cx)
 {
-	static const double nothing = 1e-12;    /* seconds; 0 stands for not known */
+	static const double nothing = 1e-12; /* seconds; 0 stands for not known */
 	const Speed s = device_speed(cx->cluster, 0);
 	int known = 0, guessed = 0;
 	double grown;
@@ -247,7 +250,7 @@ void cost_again(Module *m, PassCx *cx)
 			for (Node *n = g[k]->first; n; n = n->next) {
 				const ProfileNode *r = measured(m, cx, n, optab[n->op]->name, &grown);
 				const bool timed = node_is_timed(n) && !(optab[n->op]->flags & OP_VIEW);
-				if (!r || !same_size(m, cx))    /* of a loop of another size its parts were scaled */
+				if (!r || !same_size(m, cx)) /* of a loop of another size its parts were scaled */
 					n->time = n->time > 0 ? n->time : node_time(n, &s);
 				else
 					n->time = r->typical;

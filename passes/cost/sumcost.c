@@ -8,12 +8,18 @@ enum { SMALL = 4096 * 4, WINDOW = 8, SLICE = 1 << 20, MOST = 64, HOSTS = 64, ROU
 
 /* What the runtime adds to a link: a poll of its progress thread per message, a pass over memory per byte that is added,
  * and the wake of that thread per sum. */
-static const SumModel software = { .within = { .alpha = 15e-6 }, .between = { .alpha = 15e-6 }, .gamma = 0.15e-9, .sync = 60e-6 };
+static const SumModel software = {
+	.within = { .alpha = 15e-6 }, .between = { .alpha = 15e-6 }, .gamma = 0.15e-9, .sync = 60e-6
+};
 
-static const double PACKED = 2.5e9;     /* bytes of f32 that a core packs and unpacks in a second, at least */
+static const double PACKED = 2.5e9; /* bytes of f32 that a core packs and unpacks in a second, at least */
 
-static const char *const name[] = { [SUM_RING] = "ring", [SUM_DOUBLING] = "doubling", [SUM_HALVING] = "halving",
-	[SUM_PAIRWISE] = "pairwise", [SUM_HOSTS] = "hosts", [SUM_EVERYONE] = "auto" };
+static const char *const name[] = { [SUM_RING] = "ring",
+	[SUM_DOUBLING] = "doubling",
+	[SUM_HALVING] = "halving",
+	[SUM_PAIRWISE] = "pairwise",
+	[SUM_HOSTS] = "hosts",
+	[SUM_EVERYONE] = "auto" };
 
 static void slower(SumWay *w, Link l)
 {
@@ -33,7 +39,7 @@ SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n)
 		bool first = true;
 
 		host[i] = c->device[device[i]].host;
-		for (int k = 0; k < nseen; k++) {       /* links are alike between hosts, and within one */
+		for (int k = 0; k < nseen; k++) { /* links are alike between hosts, and within one */
 			if (host[i] == host[seen[k]])
 				first = false;
 			slower(&slow[host[i] == host[seen[k]]], cluster_link(c, device[seen[k]], device[i]));
@@ -47,8 +53,8 @@ SumModel sum_model(Arena *a, const Cluster *c, const int *device, int n)
 	m.within.beta = slow[1].beta;
 	m.n = n;
 	m.host = host;
-	rounds_number(n, host, NEWN(a, int, ROUNDS_SPACE * n + 1), &m.hosts);
-	m.line = (double (*)[2])NEWN(a, double, 2 * SUM_KINDS);
+	rounds_number(n, host, NEWN(a, int, ROUNDS_SPACE *n + 1), &m.hosts);
+	m.line = (double(*)[2])NEWN(a, double, 2 * SUM_KINDS);
 	return m;
 }
 
@@ -69,7 +75,10 @@ SumBy sum_asked(AllReduceBy by)
 
 /* ---- what moves at one time ---- */
 
-typedef struct Moves { double out[HOSTS], in[HOSTS], near, added; bool far, some; } Moves;
+typedef struct Moves {
+	double out[HOSTS], in[HOSTS], near, added;
+	bool far, some;
+} Moves;
 
 static int host_of(const SumModel *m, int i) { return (m->host ? m->host[i] : i) % HOSTS; }
 
@@ -144,11 +153,14 @@ static double everyone_seconds(const SumModel *m, double bytes)
 /* Of a sum, or of a slice of one in rounds, without what begins it. */
 static double counted_out(const SumModel *m, SumBy by, double bytes)
 {
-	static const rounds_kind kind[] = { [SUM_DOUBLING] = ROUNDS_DOUBLING, [SUM_HALVING] = ROUNDS_HALVING,
-		[SUM_PAIRWISE] = ROUNDS_PAIRWISE, [SUM_HOSTS] = ROUNDS_HOSTS };
+	static const rounds_kind kind[] = { [SUM_DOUBLING] = ROUNDS_DOUBLING,
+		[SUM_HALVING] = ROUNDS_HALVING,
+		[SUM_PAIRWISE] = ROUNDS_PAIRWISE,
+		[SUM_HOSTS] = ROUNDS_HOSTS };
 
-	return by == SUM_RING ? ring_seconds(m, bytes) : by == SUM_EVERYONE ? everyone_seconds(m, bytes) :
-		slice_seconds(m, kind[by], bytes);
+	return by == SUM_RING       ? ring_seconds(m, bytes)
+	       : by == SUM_EVERYONE ? everyone_seconds(m, bytes)
+	                            : slice_seconds(m, kind[by], bytes);
 }
 
 /* Parts have the same shares of a sum whatever its size, so the time of a round is its latency and what goes with the bytes:
@@ -263,8 +275,12 @@ SumRule sum_rule(const Training *t)
 {
 	if (!t)
 		return (SumRule){ .by = SUM_KINDS, .early = true };
-	return (SumRule){ .by = sum_asked(t->allreduce), .plain = t->reproducible || t->f64, .bucket = (double)t->bucket,
-		.early = !t->reproducible && !t->f64, .codec = t->compress.codec ? setting_word(SET_OF_Codec, (int)t->compress.codec) : NULL, .block = t->compress.block,
+	return (SumRule){ .by = sum_asked(t->allreduce),
+		.plain = t->reproducible || t->f64,
+		.bucket = (double)t->bucket,
+		.early = !t->reproducible && !t->f64,
+		.codec = t->compress.codec ? setting_word(SET_OF_Codec, (int)t->compress.codec) : NULL,
+		.block = t->compress.block,
 		.packed_if = t->compress.if_faster };
 }
 

@@ -17,10 +17,7 @@
 #include "products.h"
 #include "ir/analysis.h"
 
-bool prod_view(const Node *n)
-{
-	return n && n->op == OP_Reshape;
-}
+bool prod_view(const Node *n) { return n && n->op == OP_Reshape; }
 
 /* v, or the view that is all that reads it. */
 Value *prod_seen(Value *v)
@@ -39,7 +36,13 @@ Node *prod_user(Value *v)
 
 Builder prod_at(Products *p, Node *n)
 {
-	return (Builder){ .m = p->m, .g = n->graph, .before = n, .loc = n->loc, .phase = n->phase, .stage = n->stage, .d = p->cx->d };
+	return (Builder){ .m = p->m,
+		.g = n->graph,
+		.before = n,
+		.loc = n->loc,
+		.phase = n->phase,
+		.stage = n->stage,
+		.d = p->cx->d };
 }
 
 Node *prod_make(Products *p, const ProductForm *f, Node *before, const Node *old)
@@ -83,17 +86,14 @@ static bool is_row(const Value *c, int64_t n)
 	return c->type.rank > 0 && c->type.dim[c->type.rank - 1] == n && type_numel(&c->type) == n;
 }
 
-int64_t prod_width(const Value *v)
-{
-	return v->type.dim[v->type.rank - 1];
-}
+int64_t prod_width(const Value *v) { return v->type.dim[v->type.rank - 1]; }
 
 static bool has_form(const Node *n)
 {
 	const Value *c = node_input(n, 2), *y = n->out[0];
 
-	if (n->in[0]->type.rank < 2 || n->in[1]->type.rank < 2 || n->in[0]->type.dtype == DT_f64 || !type_numel(&y->type) ||
-	    !type_numel(&n->in[0]->type))
+	if (n->in[0]->type.rank < 2 || n->in[1]->type.rank < 2 || n->in[0]->type.dtype == DT_f64 ||
+		!type_numel(&y->type) || !type_numel(&n->in[0]->type))
 		return false;
 	return (!c || is_row(c, prod_width(y))) && product_even(n);
 }
@@ -117,7 +117,7 @@ static void convert(Products *p, Node *n)
 	const DType t = n->out[0]->type.dtype;
 
 	if (r.in[2])
-		r.in[2] = prod_cast(p, n, r.in[2], t);          /* the library adds a bias of the result's type */
+		r.in[2] = prod_cast(p, n, r.in[2], t); /* the library adds a bias of the result's type */
 	prod_becomes(p, n->out[0], prod_make(p, &r, n, n)->out[0]);
 }
 
@@ -126,7 +126,8 @@ static void convert(Products *p, Node *n)
 /* One matrix, or rows of all in one, of no longer rows. */
 bool prod_plain(const Node *n)
 {
-	return n && n->op == OP_Product && !*attr_str(n, "end") && !attr_int(n, "sum") && !attr_int(n, "wide") && product_rows(n) > 0;
+	return n && n->op == OP_Product && !*attr_str(n, "end") && !attr_int(n, "sum") && !attr_int(n, "wide") &&
+	       product_rows(n) > 0;
 }
 
 static void add_bias(Products *p, Node *n)
@@ -138,7 +139,7 @@ static void add_bias(Products *p, Node *n)
 		return;
 	Value *bias = add->in[0] == seen ? add->in[1] : add->in[0];
 	if (bias == seen || !is_row(bias, prod_width(n->out[0])) || bias->type.dtype != n->out[0]->type.dtype ||
-	    prod_width(seen) != prod_width(n->out[0]) || !shape_eq(&seen->type, &add->out[0]->type))
+		prod_width(seen) != prod_width(n->out[0]) || !shape_eq(&seen->type, &add->out[0]->type))
 		return;
 	ProductForm r = product_form(n);
 	r.in[2] = bias;
@@ -180,7 +181,7 @@ static void add_gelu(Products *p, Node *n)
 	Node *act = prod_plain(n) ? reader(seen, OP_GeluTanh, true) : NULL;
 	const bool keep = seen->nuses > 1;
 
-	if (!act || (keep && prod_width(n->out[0]) % 8))     /* rows of what is kept begin at multiples of 8 numbers */
+	if (!act || (keep && prod_width(n->out[0]) % 8)) /* rows of what is kept begin at multiples of 8 numbers */
 		return;
 	ProductForm r = product_form(n);
 	r.end = "gelu";
@@ -241,8 +242,8 @@ static void relu_gradient(Products *p, Node *n)
 	Value *y = value_root(n->in[1]);
 	Node *made = y->kind == VAL_NODE ? y->def : NULL;
 
-	if (!product || product->graph != n->graph || !made || made->op != OP_Product || strcmp(attr_str(made, "end"), "relu") ||
-	    !same_rows(product, made))
+	if (!product || product->graph != n->graph || !made || made->op != OP_Product ||
+		strcmp(attr_str(made, "end"), "relu") || !same_rows(product, made))
 		return;
 	if (!attr_int(made, "keep")) {
 		ProductForm r = product_form(made);
@@ -292,8 +293,9 @@ static void gelu_gradient(Products *p, Node *n)
 	Node *product = d ? product_behind(d, 2) : NULL;
 	Value *kept = product ? value_root(x) : NULL;
 
-	if (!product || product->graph != n->graph || kept->kind != VAL_NODE || kept->def->op != OP_Product || kept->index != 1 ||
-	    strcmp(attr_str(kept->def, "end"), "gelu") || !same_rows(product, kept->def) || kept->type.dtype != n->out[0]->type.dtype)
+	if (!product || product->graph != n->graph || kept->kind != VAL_NODE || kept->def->op != OP_Product ||
+		kept->index != 1 || strcmp(attr_str(kept->def, "end"), "gelu") || !same_rows(product, kept->def) ||
+		kept->type.dtype != n->out[0]->type.dtype)
 		return;
 	gradient_end(p, product, n, "gelu_grad", kept);
 }
@@ -303,8 +305,8 @@ static Value *summed(const Node *n)
 {
 	Value *v = value_root(n->in[0]);
 
-	if (v->kind == VAL_NODE && v->def->op == OP_Cast && v->type.dtype == DT_f32 && dtype_half(v->def->in[0]->type.dtype) &&
-	    v->def->in[0]->type.layout == v->type.layout)
+	if (v->kind == VAL_NODE && v->def->op == OP_Cast && v->type.dtype == DT_f32 &&
+		dtype_half(v->def->in[0]->type.dtype) && v->def->in[0]->type.layout == v->type.layout)
 		v = value_root(v->def->in[0]);
 	return v;
 }
@@ -351,9 +353,12 @@ static Node *reads_too(const Node *sum, const Value *v, int *side)
 		Node *n = v->uses[i].node;
 		if (prod_view(n) && n->graph == sum->graph)
 			found = reads_too(sum, n->out[0], side);
-		if (found || !prod_plain(n) || n->graph != sum->graph || node_input(n, 2) || n->out[0]->type.dtype != sum->out[0]->type.dtype)
+		if (found || !prod_plain(n) || n->graph != sum->graph || node_input(n, 2) ||
+			n->out[0]->type.dtype != sum->out[0]->type.dtype)
 			continue;
-		*side = v->uses[i].index == 0 && attr_int(n, "transA") ? 1 : v->uses[i].index == 1 && !attr_int(n, "transB") ? 2 : 0;
+		*side = v->uses[i].index == 0 && attr_int(n, "transA")    ? 1
+		        : v->uses[i].index == 1 && !attr_int(n, "transB") ? 2
+		                                                          : 0;
 		const int64_t count = *side == 1 ? product_rows(n) : prod_width(n->out[0]);
 		if (*side && type_numel(&sum->out[0]->type) == count && prod_read_behind(sum->out[0], n))
 			found = n;
@@ -387,7 +392,7 @@ static void each(Products *p, Graph *g, OpKind a, OpKind b, void (*step)(Product
 		if (k->op == a || k->op == b)
 			all[n++] = k;
 	for (int i = 0; i < n; i++)
-		if (all[i]->in[0])              /* still there */
+		if (all[i]->in[0]) /* still there */
 			step(p, all[i]);
 }
 

@@ -9,24 +9,24 @@ typedef struct Products {
 	PassCx *cx;
 } Products;
 
-bool    prod_view(const Node *n);
-Value  *prod_seen(Value *v);                    /* v, or the view that is all that reads it */
-Node   *prod_user(Value *v);                    /* the only node that reads v or its view */
+bool prod_view(const Node *n);
+Value *prod_seen(Value *v); /* v, or the view that is all that reads it */
+Node *prod_user(Value *v);  /* the only node that reads v or its view */
 int64_t prod_width(const Value *v);
-bool    prod_plain(const Node *n);              /* a Product of one matrix, or rows of all in one, without end, sum and wide */
-bool    prod_read_behind(const Value *v, const Node *n);        /* whoever reads v in n's graph comes behind n */
+bool prod_plain(const Node *n); /* a Product of one matrix, or rows of all in one, without end, sum and wide */
+bool prod_read_behind(const Value *v, const Node *n); /* whoever reads v in n's graph comes behind n */
 Builder prod_at(Products *p, Node *n);
-Node   *prod_make(Products *p, const ProductForm *f, Node *before, const Node *old);
-void    prod_named(Value *v, const char *name);        /* v is called so, where nothing else is */
-void    prod_becomes(Products *p, Value *v, Value *y);          /* v is y, seen in v's shape, from now on */
-Value  *prod_cast(Products *p, Node *n, Value *v, DType t);     /* v in this type, for n */
+Node *prod_make(Products *p, const ProductForm *f, Node *before, const Node *old);
+void prod_named(Value *v, const char *name);               /* v is called so, where nothing else is */
+void prod_becomes(Products *p, Value *v, Value *y);        /* v is y, seen in v's shape, from now on */
+Value *prod_cast(Products *p, Node *n, Value *v, DType t); /* v in this type, for n */
 
 /* products_between.c, of nodes that are SoftmaxCrossEntropyLoss, LayerNormalization or RMSNormalization, Dropout, DropoutGrad,
  * LayerNormGrad or RMSNormGrad. */
-void    prod_score_loss(Products *p, Node *n);
-void    prod_norm_in_half(Products *p, Node *n);
-void    prod_dropout_ends(Products *p, Node *n);
-void    prod_dropout_in_half(Products *p, Node *n);
-void    prod_norm_gradient(Products *p, Node *n);
+void prod_score_loss(Products *p, Node *n);
+void prod_norm_in_half(Products *p, Node *n);
+void prod_dropout_ends(Products *p, Node *n);
+void prod_dropout_in_half(Products *p, Node *n);
+void prod_norm_gradient(Products *p, Node *n);
 
 #endif

@@ -20,10 +20,7 @@ static bool read_by(const Value *v, OpKind op)
 }
 
 /* A Cast that leaves what it reads in its order (passes/graph/layout.c has some turn it as well). */
-static bool in_order(const Node *n)
-{
-	return n->op == OP_Cast && n->out[0]->type.layout == n->in[0]->type.layout;
-}
+static bool in_order(const Node *n) { return n->op == OP_Cast && n->out[0]->type.layout == n->in[0]->type.layout; }
 
 /* Whether all that reads v, or views of it, are casts to t, t being DT_f32 until one is met; `sums`: or sums of its rows. */
 static bool only_cast(const Value *v, DType *t, bool sums)
@@ -83,7 +80,10 @@ static void instead_of_casts(Products *p, Value *v, Value *y)
 	}
 }
 
-typedef struct Reader { Node *n; int side; } Reader;
+typedef struct Reader {
+	Node *n;
+	int side;
+} Reader;
 enum { READERS = 8 };
 
 /* The Products of one matrix that read v, of rows of n elements, views or casts of it, and nothing else does; -1: something else does. */
@@ -105,7 +105,9 @@ static int products_of(const Value *v, int64_t n, Reader *list, int count)
 /* Of x, which one node reads, the Product of 16-bit operands that gives it, in f32 or rounded; NULL: there is none. */
 static Node *rounded_product(Value *x)
 {
-	for (Value *v = x; v->nuses == 1 && !value_is_output(v) && v->kind == VAL_NODE && prod_width(v) == prod_width(x); v = v->def->in[0]) {
+	for (Value *v = x;
+		v->nuses == 1 && !value_is_output(v) && v->kind == VAL_NODE && prod_width(v) == prod_width(x);
+		v = v->def->in[0]) {
 		if (prod_view(v->def) || (in_order(v->def) && dtype_half(v->def->in[0]->type.dtype)))
 			continue;
 		return prod_plain(v->def) && dtype_half(v->def->in[0]->type.dtype) ? v->def : NULL;
@@ -172,7 +174,7 @@ static void score_gradient(Products *p, Node *g, Node *loss, int64_t classes)
 		instead_of_casts(p, g->out[0], made->out[0]);
 	else
 		prod_becomes(p, g->out[0], made->out[0]);
-	if (g->in[0])                   /* still there: nothing read it */
+	if (g->in[0]) /* still there: nothing read it */
 		node_drop(g);
 }
 
@@ -191,11 +193,12 @@ static bool may_widen(const Value *logp, int64_t n)
 
 void prod_score_loss(Products *p, Node *n)
 {
-	enum { EACH = 8 };              /* elements of 16 bits in 16 bytes */
+	enum { EACH = 8 }; /* elements of 16 bits in 16 bytes */
 	Value *x = n->in[0], *logp = n->out[1];
 	const int64_t classes = x->type.rank == 2 ? x->type.dim[1] : 0, wide = (classes + EACH - 1) / EACH * EACH;
 
-	if (!classes || x->type.dtype != DT_f32 || !strcmp(attr_str(n, "reduction"), "none") || !read_by(logp, OP_SoftmaxCrossEntropyLossGrad))
+	if (!classes || x->type.dtype != DT_f32 || !strcmp(attr_str(n, "reduction"), "none") ||
+		!read_by(logp, OP_SoftmaxCrossEntropyLossGrad))
 		return;
 	Node *from = rounded_product(x);
 	Value *in[3] = { x, n->in[1], node_input(n, 2) };
@@ -239,8 +242,11 @@ static Node *added(Value *v, Value **other)
 	if (!add || add->op != OP_Add || add->graph != v->def->graph)
 		return NULL;
 	*other = add->in[0] == seen ? add->in[1] : add->in[0];
-	return type_numel(&(*other)->type) == count && type_numel(&add->out[0]->type) == count && (*other)->type.dtype == v->type.dtype &&
-		(*other)->type.layout == v->type.layout && add->out[0]->type.layout == v->type.layout ? add : NULL;
+	return type_numel(&(*other)->type) == count && type_numel(&add->out[0]->type) == count &&
+	                       (*other)->type.dtype == v->type.dtype && (*other)->type.layout == v->type.layout &&
+	                       add->out[0]->type.layout == v->type.layout
+	               ? add
+	               : NULL;
 }
 
 void prod_dropout_ends(Products *p, Node *n)
@@ -281,10 +287,11 @@ void prod_dropout_in_half(Products *p, Node *n)
 
 void prod_norm_gradient(Products *p, Node *n)
 {
-	const int scaled = n->op == OP_LayerNormGrad ? 5 : 4;      /* operands up to the scale */
+	const int scaled = n->op == OP_LayerNormGrad ? 5 : 4; /* operands up to the scale */
 	Value *other = NULL, *in[6], *dy = n->in[0];
 
-	if (dy->nuses == 1 && !value_is_output(dy) && dy->kind == VAL_NODE && in_order(dy->def) && dtype_half(dy->def->in[0]->type.dtype)) {
+	if (dy->nuses == 1 && !value_is_output(dy) && dy->kind == VAL_NODE && in_order(dy->def) &&
+		dtype_half(dy->def->in[0]->type.dtype)) {
 		node_set_input(n, 0, dy->def->in[0]);
 		node_remove(dy->def);
 	}
@@ -307,7 +314,7 @@ void prod_norm_gradient(Products *p, Node *n)
 	const char *name[3] = { NULL };
 	for (int i = 1; i < n->nout; i++)
 		name[i] = n->out[i]->name;
-	prod_becomes(p, add->out[0], made->out[0]);             /* n is gone, and its results' names are free */
+	prod_becomes(p, add->out[0], made->out[0]); /* n is gone, and its results' names are free */
 	for (int i = 1; i < made->nout; i++)
 		prod_named(made->out[i], name[i]);
 }

@@ -17,10 +17,10 @@
 /* Places of operands and results; -1: there is none. */
 typedef struct Form {
 	OpKind op, grad;
-	int    rb, h0, c0, p, lens;     /* of the forward */
-	int    inner;                   /* its first result that is nobody's but the gradient's */
-	int    dy, dh, dc;              /* operands of the gradient */
-	int    hprev, by_r, dh0, dc0;   /* its results; by_r: what multiplies hprev for the gradient by R */
+	int rb, h0, c0, p, lens;   /* of the forward */
+	int inner;                 /* its first result that is nobody's but the gradient's */
+	int dy, dh, dc;            /* operands of the gradient */
+	int hprev, by_r, dh0, dc0; /* its results; by_r: what multiplies hprev for the gradient by R */
 } Form;
 
 static const Form forms[] = {
@@ -30,12 +30,12 @@ static const Form forms[] = {
 };
 
 typedef struct Layer {
-	Module     *m;
-	PassCx     *cx;
+	Module *m;
+	PassCx *cx;
 	const Form *k;
-	Node       *f, *g, *product;            /* forward, gradient, the input's product */
-	Value      *x, *w, *r, *b;
-	Value      *dx, *dw, *dr, *db, *drb;    /* as they are; NULL: nobody asked */
+	Node *f, *g, *product; /* forward, gradient, the input's product */
+	Value *x, *w, *r, *b;
+	Value *dx, *dw, *dr, *db, *drb; /* as they are; NULL: nobody asked */
 } Layer;
 
 /* ---- what a layer is made of ---- */
@@ -49,7 +49,7 @@ static bool find_product(Layer *l)
 		v = v->def->in[0];
 	Node *n = v->kind == VAL_NODE && v->nuses == 1 && !value_is_output(v) ? v->def : NULL;
 	if (!n || n->op != OP_Gemm || attr_int(n, "transA") || !attr_int(n, "transB") || v->type.dtype != DT_f32 ||
-	    n->in[0]->type.dtype != DT_f32 || n->in[0]->type.rank != 2 || n->in[1]->type.rank != 2)
+		n->in[0]->type.dtype != DT_f32 || n->in[0]->type.rank != 2 || n->in[1]->type.rank != 2)
 		return false;
 	l->product = n;
 	l->x = n->in[0];
@@ -106,12 +106,14 @@ static bool sums_columns(const Node *n)
 /* The part of a GRU's recurrent bias: columns 2H to 3H, added up. */
 static bool sums_part(Layer *l, const Node *n)
 {
-	const Ints from = attr_ints(n, "starts"), to = attr_ints(n, "ends"), axes = attr_ints(n, "axes"), steps = attr_ints(n, "steps");
+	const Ints from = attr_ints(n, "starts"), to = attr_ints(n, "ends"), axes = attr_ints(n, "axes"),
+		   steps = attr_ints(n, "steps");
 	const int64_t h = l->r->type.dim[1];
 	Value *v = n->out[0];
 
-	return from.n == 1 && axes.n == 1 && axes.v[0] == 1 && from.v[0] == 2 * h && to.v[0] == 3 * h && (!steps.n || steps.v[0] == 1) &&
-		v->nuses == 1 && !value_is_output(v) && sums_columns(v->uses[0].node) && is_the(&l->drb, v->uses[0].node->out[0]);
+	return from.n == 1 && axes.n == 1 && axes.v[0] == 1 && from.v[0] == 2 * h && to.v[0] == 3 * h &&
+	       (!steps.n || steps.v[0] == 1) && v->nuses == 1 && !value_is_output(v) && sums_columns(v->uses[0].node) &&
+	       is_the(&l->drb, v->uses[0].node->out[0]);
 }
 
 /* A product of the gradient by the gates (left) and x, W or hprev. */
@@ -170,15 +172,20 @@ static bool gradients(Layer *l)
 	const Form *k = l->k;
 	Node *g = l->g;
 
-	return known_readers(l, g->out[0], true, k->by_r == 0) && (k->by_r == 0 || known_readers(l, g->out[k->by_r], false, true)) &&
-		only_by_r(l, g->out[k->hprev]);
+	return known_readers(l, g->out[0], true, k->by_r == 0) &&
+	       (k->by_r == 0 || known_readers(l, g->out[k->by_r], false, true)) && only_by_r(l, g->out[k->hprev]);
 }
 
 /* ---- the nodes of the library ---- */
 
 static Node *make(Layer *l, OpKind op, const Node *old, Node *before, int nin, Value *const *in)
 {
-	Builder b = { .m = l->m, .g = old->graph, .before = before, .loc = old->loc, .phase = old->phase, .stage = old->stage,
+	Builder b = { .m = l->m,
+		.g = old->graph,
+		.before = before,
+		.loc = old->loc,
+		.phase = old->phase,
+		.stage = old->stage,
 		.d = l->cx->d };
 
 	return recurrent_make(&b, op, l->f, node_input(l->f, l->k->rb) ? 2 : l->b != NULL, nin, in);
@@ -191,7 +198,12 @@ static void becomes(Layer *l, Value *v, Value *y, Node *before)
 		return;
 	Node *was = v->def;
 	const char *name = v->name;
-	Builder b = { .m = l->m, .g = was->graph, .before = before, .loc = was->loc, .phase = was->phase, .stage = was->stage,
+	Builder b = { .m = l->m,
+		.g = was->graph,
+		.before = before,
+		.loc = was->loc,
+		.phase = was->phase,
+		.stage = was->stage,
 		.d = l->cx->d };
 	Value *view = mk_reshape(&b, y, &v->type);
 	if (view != y)
@@ -214,11 +226,13 @@ static void replace(Layer *l)
 {
 	const Form *k = l->k;
 	Node *f = l->f, *g = l->g;
-	Value *h0 = node_input(f, k->h0), *c0 = node_input(f, k->c0), *lens = node_input(f, k->lens), *rb = node_input(f, k->rb);
+	Value *h0 = node_input(f, k->h0), *c0 = node_input(f, k->c0), *lens = node_input(f, k->lens),
+	      *rb = node_input(f, k->rb);
 	Value *in[] = { l->x, l->w, l->r, l->b, rb, h0, c0, lens };
 	Node *made = make(l, OP_Recurrent, f, f, 8, in);
 	Value *reserve = made->out[2];
-	Value *of[] = { reserve, made->out[0], l->w, l->r, l->b, rb, node_input(g, k->dy), node_input(g, k->dh), node_input(g, k->dc), h0, c0, lens };
+	Value *of[] = { reserve, made->out[0], l->w, l->r, l->b, rb, node_input(g, k->dy), node_input(g, k->dh),
+		node_input(g, k->dc), h0, c0, lens };
 	Node *data = make(l, OP_RecurrentGradData, g, g, 12, of);
 	Value *by[] = { reserve, data->out[1], l->x, made->out[0], h0, lens };
 	Node *weights = l->dw || l->dr || l->db || l->drb ? make(l, OP_RecurrentGradWeights, g, g, 6, by) : NULL;
@@ -256,7 +270,8 @@ static const Form *form_of(const Node *n)
 bool pass_recurrent(Module *m, PassCx *cx)
 {
 	if (!m->graph)
-		return diag_error(cx->d, FILELOC(m->file), 410, "recurrent runs before split; this module has stages already");
+		return diag_error(
+			cx->d, FILELOC(m->file), 410, "recurrent runs before split; this module has stages already");
 	if (!target_cuda(cx->train) || cx->train->reproducible)
 		return true;
 	Node **all = NEWN(cx->scratch, Node *, m->graph->nnodes + 1);

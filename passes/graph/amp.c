@@ -32,26 +32,45 @@ typedef enum Way { F32, LOW, FOLLOW } Way;
 typedef struct Amp {
 	Module *m;
 	PassCx *cx;
-	DType   low;
-	Map     made;               /* key -> value: "p32 name.group" */
+	DType low;
+	Map made; /* key -> value: "p32 name.group" */
 } Amp;
 
 static Way way_of(const Node *n)
 {
 	switch (n->op) {
-	case OP_Gemm: case OP_MatMul: case OP_Attention: case OP_AttentionGrad: case OP_Conv: case OP_ConvGradData:
-	case OP_ConvGradWeights:
-		return LOW;
-	case OP_Exp: case OP_Log: case OP_Pow: case OP_Reciprocal: case OP_Sqrt: case OP_Softplus: case OP_Cast:
-		return F32;         /* small differences, or large results */
-	case OP_Identity: case OP_Reshape: case OP_Transpose: case OP_Slice: case OP_Concat: case OP_Split:
-	case OP_Expand: case OP_Reorder: case OP_BatchNorm: case OP_BatchNormGrad: case OP_MaxPool: case OP_MaxPoolGrad:
-	case OP_AveragePool: case OP_AveragePoolGrad: case OP_GlobalAveragePool:
-		return FOLLOW;
-	case OP_SliceGrad:          /* of a weight: its gradient is f32, and may go to a server slice by slice (opsw) */
+	case OP_Gemm:
+	case OP_MatMul:
+	case OP_Attention:
+	case OP_AttentionGrad:
+	case OP_Conv:
+	case OP_ConvGradData:
+	case OP_ConvGradWeights: return LOW;
+	case OP_Exp:
+	case OP_Log:
+	case OP_Pow:
+	case OP_Reciprocal:
+	case OP_Sqrt:
+	case OP_Softplus:
+	case OP_Cast: return F32; /* small differences, or large results */
+	case OP_Identity:
+	case OP_Reshape:
+	case OP_Transpose:
+	case OP_Slice:
+	case OP_Concat:
+	case OP_Split:
+	case OP_Expand:
+	case OP_Reorder:
+	case OP_BatchNorm:
+	case OP_BatchNormGrad:
+	case OP_MaxPool:
+	case OP_MaxPoolGrad:
+	case OP_AveragePool:
+	case OP_AveragePoolGrad:
+	case OP_GlobalAveragePool: return FOLLOW;
+	case OP_SliceGrad: /* of a weight: its gradient is f32, and may go to a server slice by slice (opsw) */
 		return n->fwd && n->fwd->in[0]->kind == VAL_PARAM ? F32 : FOLLOW;
-	default:
-		return n->phase != PHASE_UPDATE && (optab[n->op]->flags & OP_EW) ? FOLLOW : F32;
+	default: return n->phase != PHASE_UPDATE && (optab[n->op]->flags & OP_EW) ? FOLLOW : F32;
 	}
 }
 
@@ -70,21 +89,12 @@ static bool typed(const Node *n, int i)
 	return !(n->op == OP_Gemm && i == 2);
 }
 
-static bool is_data(const Value *v)
-{
-	return v->kind == VAL_NODE || v->kind == VAL_INPUT;
-}
+static bool is_data(const Value *v) { return v->kind == VAL_NODE || v->kind == VAL_INPUT; }
 
-static bool literal(const Node *n, int i)
-{
-	return (optab[n->op]->flags & OP_EW) && ew_literal(n, i);
-}
+static bool literal(const Node *n, int i) { return (optab[n->op]->flags & OP_EW) && ew_literal(n, i); }
 
 /* The forward node that n belongs to. */
-static const Node *group_of(const Node *n)
-{
-	return n->fwd ? n->fwd : n;
-}
+static const Node *group_of(const Node *n) { return n->fwd ? n->fwd : n; }
 
 /* Where a Cast of v for n goes: behind v where the backward made v, else before n; the update has none. */
 static Node *cast_for(Amp *a, Node *n, Value *v, DType t)
@@ -93,7 +103,12 @@ static Node *cast_for(Amp *a, Node *n, Value *v, DType t)
 
 	while (n->phase == PHASE_UPDATE && before->prev && before->prev->phase == PHASE_UPDATE)
 		before = before->prev;
-	Builder b = { .m = a->m, .g = n->graph, .before = before, .loc = n->loc, .stage = n->stage, .d = a->cx->d,
+	Builder b = { .m = a->m,
+		.g = n->graph,
+		.before = before,
+		.loc = n->loc,
+		.stage = n->stage,
+		.d = a->cx->d,
 		.phase = n->phase == PHASE_UPDATE ? PHASE_BWD : n->phase };
 	Node *c = build(&b, OP_Cast, NULL, 1, &v, arena_printf(a->cx->scratch, "%s.%s", v->name, dtype_name(t)));
 
@@ -127,7 +142,7 @@ static Value *as(Amp *a, Node *n, Value *v, DType t)
 	if (v->type.dtype == t)
 		return v;
 	if (v->def && v->def->op == OP_Cast && v->def->in[0]->type.dtype == t && dtype_half(v->type.dtype) == 0)
-		return v->def->in[0];           /* the f32 of what was t before */
+		return v->def->in[0]; /* the f32 of what was t before */
 	/* of what the backward made, and of activations in the forward, one copy serves all */
 	const bool one = shared || (is_data(v) && n->phase == PHASE_FWD);
 	const char *all = arena_printf(a->cx->scratch, "%s %s", v->name, dtype_name(t));
@@ -193,7 +208,7 @@ static bool give_f32(Amp *a, Node *n)
 	attr_set_int(n, "to", dtype_onnx(DT_f32));
 	if (!optab[n->op]->shape(n, a->cx->d))
 		return false;
-	for (int k = y->nuses; k > 0; k--) {    /* whoever read a Cast comes behind the Casts */
+	for (int k = y->nuses; k > 0; k--) { /* whoever read a Cast comes behind the Casts */
 		Node *c = y->uses[0].node;
 		value_replace(c->out[0], y);
 		node_remove(c);
@@ -214,7 +229,8 @@ bool pass_amp(Module *m, PassCx *cx)
 	bool ok = true;
 
 	if (!m->graph)
-		return diag_error(cx->d, FILELOC(m->file), 410, "amp runs before split; this module has stages already");
+		return diag_error(
+			cx->d, FILELOC(m->file), 410, "amp runs before split; this module has stages already");
 	if (a.low == DT_f32)
 		return true;
 	map_init(&a.made, cx->scratch, true);
@@ -230,16 +246,16 @@ bool pass_amp(Module *m, PassCx *cx)
 typedef struct Copies {
 	Module *m;
 	PassCx *cx;
-	Stage  *s;
-	Map     made;               /* "type layout name" -> value */
+	Stage *s;
+	Map made; /* "type layout name" -> value */
 } Copies;
 
 static bool rounds_weight(const Node *n)
 {
 	const Value *w = n->op == OP_Cast && n->nin ? n->in[0] : NULL;
 
-	return w && w->kind == VAL_PARAM && w->param->kind == PARAM_WEIGHT && w->param->sync != SYNC_PS && w->type.dtype == DT_f32 &&
-		dtype_half(n->out[0]->type.dtype);
+	return w && w->kind == VAL_PARAM && w->param->kind == PARAM_WEIGHT && w->param->sync != SYNC_PS &&
+	       w->type.dtype == DT_f32 && dtype_half(n->out[0]->type.dtype);
 }
 
 static void copy_once(Copies *c, Node *n)
@@ -251,8 +267,13 @@ static void copy_once(Copies *c, Node *n)
 	Value *copy = map_get(&c->made, key);
 
 	if (!copy) {
-		Builder b = { .m = c->m, .g = c->s->forward, .before = c->s->forward->first, .loc = n->loc, .stage = n->stage,
-			.d = c->cx->d, .phase = PHASE_FWD };
+		Builder b = { .m = c->m,
+			.g = c->s->forward,
+			.before = c->s->forward->first,
+			.loc = n->loc,
+			.stage = n->stage,
+			.d = c->cx->d,
+			.phase = PHASE_FWD };
 		Node *k = build(&b, OP_Cast, NULL, 1, &w, name);
 		attr_set_int(k, "to", dtype_onnx(t));
 		attr_set_int(k, "once", 1);
@@ -270,7 +291,8 @@ static void copy_once(Copies *c, Node *n)
 
 bool pass_copies(Module *m, PassCx *cx)
 {
-	if (!cx->train || cx->train->amp.kind == AMP_OFF || cx->train->f64 || cx->train->eval.averages || !m->schedule || m->schedule->async)
+	if (!cx->train || cx->train->amp.kind == AMP_OFF || cx->train->f64 || cx->train->eval.averages ||
+		!m->schedule || m->schedule->async)
 		return true;
 	for (int i = 0; i < m->nstage; i++) {
 		Copies c = { .m = m, .cx = cx, .s = m->stage[i] };

@@ -4,6 +4,6 @@
 
 #include "passes/common/pass.h"
 
-DType amp_dtype(const Training *t);                     /* of --amp; f32: in what they have */
+DType amp_dtype(const Training *t); /* of --amp; f32: in what they have */
 
 #endif

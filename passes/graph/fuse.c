@@ -10,17 +10,14 @@
 #include "ir/analysis.h"
 #include "passes/cost/cost.h"
 
-enum { WINDOW = 32, GROUP = 24 };   /* nodes that are looked at behind a group's first; nodes of a group */
+enum { WINDOW = 32, GROUP = 24 }; /* nodes that are looked at behind a group's first; nodes of a group */
 
 typedef struct Group {
 	Node *node[GROUP];
-	int   n;
+	int n;
 } Group;
 
-static bool elementwise(const Node *n)
-{
-	return (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0];
-}
+static bool elementwise(const Node *n) { return (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0]; }
 
 static bool same_loop(const Node *x, const Node *y)
 {
@@ -59,10 +56,15 @@ static Node *fuse_from(Module *m, PassCx *cx, Node *first, int *made)
 	collect(first, &g);
 	for (; g.n > 1; g.n--) {
 		Node *last = g.node[g.n - 1];
-		Builder b = { .m = m, .g = first->graph, .before = last->next, .loc = last->loc, .phase = first->phase,
-			.stage = first->stage, .d = cx->d };
+		Builder b = { .m = m,
+			.g = first->graph,
+			.before = last->next,
+			.loc = last->loc,
+			.phase = first->phase,
+			.stage = first->stage,
+			.d = cx->d };
 		Node *next = first->next;
-		while (next) {          /* the first node behind `first` that will still be there */
+		while (next) { /* the first node behind `first` that will still be there */
 			bool inside = false;
 			for (int i = 0; i < g.n; i++)
 				inside |= g.node[i] == next;
@@ -76,7 +78,7 @@ static Node *fuse_from(Module *m, PassCx *cx, Node *first, int *made)
 		Node *f = ew_fuse(&b, g.node, g.n);
 		if (!f)
 			continue;
-		f->time = cx->profile ? time : 0;       /* one loop costs less than its parts: cost_again estimates it */
+		f->time = cx->profile ? time : 0; /* one loop costs less than its parts: cost_again estimates it */
 		(*made)++;
 		return next && next->graph == f->graph && next != b.before ? next : f->next;
 	}

@@ -18,14 +18,11 @@
 typedef struct Layouts {
 	Module *m;
 	PassCx *cx;
-	bool    gpu;
-	Map     other;              /* value -> the same in the other layout */
+	bool gpu;
+	Map other; /* value -> the same in the other layout */
 } Layouts;
 
-static bool is_conv(OpKind op)
-{
-	return op == OP_Conv || op == OP_ConvGradData || op == OP_ConvGradWeights;
-}
+static bool is_conv(OpKind op) { return op == OP_Conv || op == OP_ConvGradData || op == OP_ConvGradWeights; }
 
 /* Asks for NHWC by itself. The gradient of an average is larger than what it is made from: turn the small one; GPUs: where its
  * neighbours lie so, as what was averaged does. The library has filters of two axes in that order, not of three. */
@@ -38,10 +35,7 @@ static bool asks(const Layouts *l, const Node *n)
 	return n->op == OP_AveragePoolGrad || (is_conv(n->op) && (!l->gpu || dtype_half(n->in[0]->type.dtype)));
 }
 
-static bool is_filter(const Node *n, int i)
-{
-	return (n->op == OP_Conv || n->op == OP_ConvGradData) && i == 1;
-}
+static bool is_filter(const Node *n, int i) { return (n->op == OP_Conv || n->op == OP_ConvGradData) && i == 1; }
 
 /* Operand i is an image with channels on axis 1, or lies as one. What is the same in every microbatch stays plain where
  * nodes read any order; a Concat with zeros, or a pooled parameter, needs it in the order of the others. */
@@ -88,7 +82,12 @@ static Value *in_layout(Layouts *l, Node *n, Value *v, Layout layout)
 	Node *before = n;
 	while (n->phase == PHASE_UPDATE && before->prev && before->prev->phase == PHASE_UPDATE)
 		before = before->prev;
-	Builder b = { .m = l->m, .g = n->graph, .before = before, .loc = n->loc, .stage = n->stage, .d = l->cx->d,
+	Builder b = { .m = l->m,
+		.g = n->graph,
+		.before = before,
+		.loc = n->loc,
+		.stage = n->stage,
+		.d = l->cx->d,
 		.phase = n->phase == PHASE_UPDATE ? PHASE_BWD : n->phase };
 	Node *r = build(&b, OP_Reorder, NULL, 1, &v, v->name);
 	r->fwd = n->fwd;
@@ -151,7 +150,8 @@ bool pass_layout(Module *m, PassCx *cx)
 	bool any = false, ok = true;
 
 	if (!m->graph)
-		return diag_error(cx->d, FILELOC(m->file), 410, "layout runs before split; this module has stages already");
+		return diag_error(
+			cx->d, FILELOC(m->file), 410, "layout runs before split; this module has stages already");
 	for (const Node *n = m->graph->first; n; n = n->next)
 		any |= is_conv(n->op) && asks(&l, n);
 	if (!any || (cx->train && cx->train->f64))

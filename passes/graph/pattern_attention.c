@@ -9,15 +9,15 @@
 #include <string.h>
 #include "patterns.h"
 
-enum { KEYS_MOST = 1 << 17 };       /* what the op takes */
+enum { KEYS_MOST = 1 << 17 }; /* what the op takes */
 
 typedef struct Att {
 	Value *q, *k, *v, *mask, *bias;
-	bool   hides;               /* mask tells what is hidden, not what is seen */
-	bool   transK, causal;
+	bool hides; /* mask tells what is hidden, not what is seen */
+	bool transK, causal;
 	double scale, fill, ratio;
 	int64_t heads, id, seed, evaluates;
-	Type   scores;
+	Type scores;
 } Att;
 
 static bool perm_is(const Node *n, int a, int b, int c, int d)
@@ -117,8 +117,8 @@ static bool hides_future(const Value *v, const Type *scores, double seen)
 	const int64_t rows = scores->dim[scores->rank - 2], cols = scores->dim[scores->rank - 1];
 	const Type *x = &v->type;
 
-	if (v->kind != VAL_CONST || !v->data || x->rank < 2 || type_numel(x) != rows * cols || x->dim[x->rank - 1] != cols ||
-		x->dim[x->rank - 2] != rows)
+	if (v->kind != VAL_CONST || !v->data || x->rank < 2 || type_numel(x) != rows * cols ||
+		x->dim[x->rank - 1] != cols || x->dim[x->rank - 2] != rows)
 		return false;
 	for (int64_t i = 0; i < rows; i++)
 		for (int64_t j = 0; j < cols; j++) {
@@ -128,7 +128,8 @@ static bool hides_future(const Value *v, const Type *scores, double seen)
 					return false;
 				continue;
 			}
-			const double f = x->dtype == DT_f32 ? ((const float *)v->data)[at] : ((const double *)v->data)[at];
+			const double f =
+				x->dtype == DT_f32 ? ((const float *)v->data)[at] : ((const double *)v->data)[at];
 			if (j <= i ? f != 0 : !(f <= -1e9))
 				return false;
 		}
@@ -157,7 +158,7 @@ static bool fits(const Att *t)
 		if (t->q->type.dim[i] != t->k->type.dim[i] || t->q->type.dim[i] != t->v->type.dim[i])
 			return false;
 	return type_numel(&t->q->type) && type_numel(&t->v->type) && t->scores.dim[rank - 1] <= KEYS_MOST &&
-		(t->q->type.dtype == DT_f32 || t->q->type.dtype == DT_f64) && !(t->ratio > 0 && rank == 2);
+	       (t->q->type.dtype == DT_f32 || t->q->type.dtype == DT_f64) && !(t->ratio > 0 && rank == 2);
 }
 
 /* ---- [B, T, H D] instead of [B, H, T, D] ---- */
@@ -285,8 +286,8 @@ Node *pattern_attention(Match *p, Node *n)
 		return NULL;
 	find_causal(&t);
 	Builder b = match_builder(p, last);
-	Value *in[5] = { rows ? rows_of(p, &b, t.q) : t.q, rows ? rows_of(p, &b, t.k) : t.k, rows ? rows_of(p, &b, t.v) : t.v,
-		t.mask && t.hides ? mk_unary(&b, OP_Not, t.mask) : t.mask, t.bias };
+	Value *in[5] = { rows ? rows_of(p, &b, t.q) : t.q, rows ? rows_of(p, &b, t.k) : t.k,
+		rows ? rows_of(p, &b, t.v) : t.v, t.mask && t.hides ? mk_unary(&b, OP_Not, t.mask) : t.mask, t.bias };
 	const int nin = t.bias ? 5 : t.mask ? 4 : 3;
 	return match_finish(p, last, build(&b, OP_Attention, attributes(p, &t), nin, in, last->name));
 }

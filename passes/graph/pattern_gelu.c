@@ -6,7 +6,9 @@
 
 enum { DEGREE = 3, DEPTH = 8, FACTORS = 3, CANDIDATES = 3 * FACTORS };
 
-typedef struct Poly { double c[DEGREE + 1]; } Poly;
+typedef struct Poly {
+	double c[DEGREE + 1];
+} Poly;
 
 static bool times(Poly *r, const Poly *a, const Poly *b)
 {
@@ -161,7 +163,8 @@ Node *pattern_gelu(Match *p, Node *n)
 		if (!last || !type_eq(&last->type, &x[i]->type) || !match_closed(p, last))
 			continue;
 		Builder b = match_builder(p, last);
-		return match_finish(p, last, build(&b, n->op == OP_Erf ? OP_Gelu : OP_GeluTanh, NULL, 1, &x[i], last->name));
+		return match_finish(
+			p, last, build(&b, n->op == OP_Erf ? OP_Gelu : OP_GeluTanh, NULL, 1, &x[i], last->name));
 	}
 	return NULL;
 }

@@ -8,9 +8,9 @@
 #include "patterns.h"
 
 typedef struct Norm {
-	bool   rms;                 /* no mean is taken off */
+	bool rms; /* no mean is taken off */
 	Value *x, *scale, *bias;
-	int    axis;                /* first of the trailing axes */
+	int axis; /* first of the trailing axes */
 	double epsilon;
 } Norm;
 
@@ -110,8 +110,8 @@ static bool normalised(Match *p, const Node *n, bool rms, Norm *t)
 	for (int k = 0; k < 2; k++) {
 		*t = (Norm){ .rms = rms };
 		p->n = before;
-		if (n->op == OP_Mul ? inverse(p, n->in[1 - k], t) && centred(p, n->in[k], t) :
-			k == 0 && deviation(p, n->in[1], t) && centred(p, n->in[0], t))
+		if (n->op == OP_Mul ? inverse(p, n->in[1 - k], t) && centred(p, n->in[k], t)
+				    : k == 0 && deviation(p, n->in[1], t) && centred(p, n->in[0], t))
 			return true;
 	}
 	p->n = before;

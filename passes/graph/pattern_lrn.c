@@ -7,10 +7,10 @@
 
 typedef struct Lrn {
 	const Value *x;
-	double  alpha, bias, beta;
-	int64_t size, lo, hi;       /* window; zeros before the first channel and behind the last */
-	Type    seen;               /* the square as it goes into the pool, without the zeros */
-	int     axis;               /* its axis of channels */
+	double alpha, bias, beta;
+	int64_t size, lo, hi; /* window; zeros before the first channel and behind the last */
+	Type seen;            /* the square as it goes into the pool, without the zeros */
+	int axis;             /* its axis of channels */
 } Lrn;
 
 static const Value *behind_reshapes(Match *p, const Value *v)
@@ -22,10 +22,7 @@ static const Value *behind_reshapes(Match *p, const Value *v)
 	return v;
 }
 
-static int64_t at(Ints v, int i, int64_t otherwise)
-{
-	return i < v.n ? v.v[i] : otherwise;
-}
+static int64_t at(Ints v, int i, int64_t otherwise) { return i < v.n ? v.v[i] : otherwise; }
 
 /* The pool's one window axis becomes t->axis; its own padding must count. */
 static bool pool(const Node *n, Lrn *t)
@@ -94,7 +91,7 @@ static bool channels(const Lrn *t)
 		return false;
 	before.rank = t->axis;
 	return type_numel(&before) == x->dim[0] && type_numel(&t->seen) == type_numel(x) &&
-		t->lo == (t->size - 1) / 2 && t->hi == t->size / 2;
+	       t->lo == (t->size - 1) / 2 && t->hi == t->size / 2;
 }
 
 /* v = alpha m + bias */

@@ -6,9 +6,9 @@
 enum { I, F, G, O, GATES };
 
 typedef struct Cell {
-	Value  *gates, *c;
+	Value *gates, *c;
 	int64_t slot[GATES];
-	double  bias;               /* of the forget gate */
+	double bias; /* of the forget gate */
 } Cell;
 
 /* v is a quarter of the gates' last axis. */
@@ -29,7 +29,8 @@ static bool quarter(Match *p, const Value *v, int which, Cell *t)
 	int64_t at = v->index;
 	if (n->op == OP_Slice) {
 		const Ints starts = attr_ints(n, "starts"), axes = attr_ints(n, "axes"), steps = attr_ints(n, "steps");
-		if (starts.n != 1 || axes.n != 1 || (axes.v[0] != last && axes.v[0] != -1) || (steps.n && steps.v[0] != 1))
+		if (starts.n != 1 || axes.n != 1 || (axes.v[0] != last && axes.v[0] != -1) ||
+			(steps.n && steps.v[0] != 1))
 			return false;
 		at = starts.v[0] < 0 ? starts.v[0] + x->type.dim[last] : starts.v[0];
 		if (at % v->type.dim[last])

@@ -93,7 +93,8 @@ Node *pattern_swish(Match *p, Node *n)
 	switch (n->op) {
 	case OP_Sigmoid: return swish(p, n);
 	case OP_Tanh: return mish(p, n);
-	case OP_HardSigmoid: case OP_Clip: return hard_swish(p, n);
+	case OP_HardSigmoid:
+	case OP_Clip: return hard_swish(p, n);
 	default: return NULL;
 	}
 }

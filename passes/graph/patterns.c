@@ -50,10 +50,7 @@ Value *match_other(const Node *n, const Value *v)
 	return n->in[0] == v ? n->in[1] : n->in[1] == v ? n->in[0] : NULL;
 }
 
-bool match_near(double x, double want)
-{
-	return fabs(x - want) <= 1e-6 * fabs(want);
-}
+bool match_near(double x, double want) { return fabs(x - want) <= 1e-6 * fabs(want); }
 
 bool match_scalar(const Value *v, double *x)
 {
@@ -119,7 +116,12 @@ Builder match_builder(const Match *p, const Value *last)
 {
 	const Node *n = last->def;
 
-	return (Builder){ .m = p->m, .g = n->graph, .before = last->def, .loc = n->loc, .phase = n->phase, .stage = n->stage,
+	return (Builder){ .m = p->m,
+		.g = n->graph,
+		.before = last->def,
+		.loc = n->loc,
+		.phase = n->phase,
+		.stage = n->stage,
 		.d = p->cx->d };
 }
 
@@ -137,7 +139,8 @@ static const char *beside(Arena *a, OpKind op, const char *first, int i)
 {
 	const char *slash = strrchr(first, '/'), *word = output_word(a, op, i);
 
-	return slash ? arena_printf(a, "%.*s/%s", (int)(slash - first), first, word) : arena_printf(a, "%s.%s", first, word);
+	return slash ? arena_printf(a, "%.*s/%s", (int)(slash - first), first, word)
+	             : arena_printf(a, "%s.%s", first, word);
 }
 
 Node *match_finish(Match *p, Value *last, Node *fused)
@@ -148,7 +151,7 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 	take_place(p, fused->out[0], last);
 	if (p->also)
 		take_place(p, fused->out[1], p->also);
-	for (Node *n = last->def, *prev; left; n = prev) {      /* readers go before what they read */
+	for (Node *n = last->def, *prev; left; n = prev) { /* readers go before what they read */
 		prev = n->prev;
 		if (match_covers(p, n)) {
 			node_remove(n);
@@ -158,7 +161,9 @@ Node *match_finish(Match *p, Value *last, Node *fused)
 	for (int i = 0; i < fused->nout; i++)
 		if (fused->out[i])
 			value_rename(fused->graph, fused->out[i],
-				i == 0 ? name : i == 1 && also ? also : beside(p->m->arena, fused->op, name, i));
+				i == 0           ? name
+				: i == 1 && also ? also
+						 : beside(p->m->arena, fused->op, name, i));
 	return fused;
 }
 

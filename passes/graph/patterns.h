@@ -12,12 +12,12 @@ enum { MATCH_NODES = 64 };
 typedef struct Match {
 	Module *m;
 	PassCx *cx;
-	Node   *node[MATCH_NODES];      /* what is covered, each once */
-	int     n;
-	Value  *also;                   /* a second result, which may be read from outside; NULL: none */
+	Node *node[MATCH_NODES]; /* what is covered, each once */
+	int n;
+	Value *also; /* a second result, which may be read from outside; NULL: none */
 } Match;
 
-bool match_cover(Match *p, Node *n);                /* joins n; false: too many nodes */
+bool match_cover(Match *p, Node *n); /* joins n; false: too many nodes */
 /* The node that computes v, joined to the match; NULL unless v is the first result of a forward node of that op. */
 Node *match_def(Match *p, const Value *v, OpKind op);
 /* The only reader of v, joined to the match; NULL when it is of another op, or v is read twice or a graph output. */
@@ -27,10 +27,10 @@ Value *match_other(const Node *n, const Value *v);
 
 /* A constant of one element. */
 bool match_scalar(const Value *v, double *x);
-bool match_is(const Value *v, double want);         /* such a constant, within 1e-6 of its size */
-bool match_near(double x, double want);                   /* equal within 1e-6 of want's size */
+bool match_is(const Value *v, double want); /* such a constant, within 1e-6 of its size */
+bool match_near(double x, double want);     /* equal within 1e-6 of want's size */
 
-bool match_trained(const Value *v);                 /* depends on a parameter that is trained */
+bool match_trained(const Value *v); /* depends on a parameter that is trained */
 
 bool match_covers(const Match *p, const Node *n);
 /* Nothing but covered nodes reads what lies inside; `last` is the result. */

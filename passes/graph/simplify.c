@@ -33,7 +33,7 @@ static void drop_dead(Graph *g)
 
 /* ---- folding ---- */
 
-enum { FOLD_LIMIT = 1 << 24 };      /* bytes; larger results stay computed */
+enum { FOLD_LIMIT = 1 << 24 }; /* bytes; larger results stay computed */
 
 static bool foldable(const Node *n)
 {
@@ -51,7 +51,7 @@ static bool foldable(const Node *n)
 	for (int k = 0; k < g->nout; k++)
 		for (int i = 0; i < n->nout; i++)
 			if (g->out[k] == n->out[i])
-				return false;       /* an output is a node's */
+				return false; /* an output is a node's */
 	return true;
 }
 
@@ -81,8 +81,14 @@ static bool same_attrs(const Node *a, const Node *b)
 		const char *s, *t;
 
 		switch (d->kind) {
-		case A_INT:   if (memcmp(p, q, sizeof(int64_t))) return false; break;
-		case A_FLOAT: if (memcmp(p, q, sizeof(double))) return false; break;
+		case A_INT:
+			if (memcmp(p, q, sizeof(int64_t)))
+				return false;
+			break;
+		case A_FLOAT:
+			if (memcmp(p, q, sizeof(double)))
+				return false;
+			break;
 		case A_STR:
 			s = *(const char *const *)(const void *)p;
 			t = *(const char *const *)(const void *)q;
@@ -144,7 +150,7 @@ static void merge_equal(Graph *g)
 		Node *o = twin(n);
 
 		next = n->next;
-		n->mark = 1;            /* seen: comes before what follows */
+		n->mark = 1; /* seen: comes before what follows */
 		if (!o || is_output(n))
 			continue;
 		for (int i = 0; i < n->nout; i++)

@@ -14,8 +14,8 @@ static bool sent(const Value *v)
 {
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *u = v->uses[i].node;
-		if (u->phase == PHASE_FWD && (u->op == OP_Send ||
-		    ((optab[u->op]->flags & OP_VIEW) && v->uses[i].index == 0 && sent(u->out[0]))))
+		if (u->phase == PHASE_FWD && (u->op == OP_Send || ((optab[u->op]->flags & OP_VIEW) &&
+									  v->uses[i].index == 0 && sent(u->out[0]))))
 			return true;
 	}
 	return false;
@@ -115,7 +115,12 @@ static Value *copy_of(const Again *x, Value *v)
 static void copy_node(Again *x, Node *n, Node *before)
 {
 	Value **in = NEWN(x->cx->scratch, Value *, n->nin);
-	Builder b = { .m = x->m, .g = x->s->backward, .before = before, .loc = n->loc, .phase = PHASE_BWD, .stage = x->s->id,
+	Builder b = { .m = x->m,
+		.g = x->s->backward,
+		.before = before,
+		.loc = n->loc,
+		.phase = PHASE_BWD,
+		.stage = x->s->id,
 		.d = x->cx->d };
 
 	for (int i = 0; i < n->nin; i++)

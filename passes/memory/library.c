@@ -6,15 +6,15 @@
 #include "passes/common/plan.h"
 
 typedef struct Answer {
-	Lib     lib;
-	int     threads;
+	Lib lib;
+	int threads;
 	int64_t scratch;
 } Answer;
 
 typedef struct Asked {
-	Arena  *a;
+	Arena *a;
 	Answer *v;
-	int     n, cap;
+	int n, cap;
 } Asked;
 
 static int threads_of(const Stage *s, const PassCx *cx)
@@ -23,14 +23,21 @@ static int threads_of(const Stage *s, const PassCx *cx)
 
 	if (cx->train && cx->train->threads > 0)
 		return cx->train->threads;
-	return cx->cluster && d >= 0 && d < cx->cluster->ndevice && cx->cluster->device[d].cores > 0 ?
-		cx->cluster->device[d].cores : 1;
+	return cx->cluster && d >= 0 && d < cx->cluster->ndevice && cx->cluster->device[d].cores > 0
+	               ? cx->cluster->device[d].cores
+	               : 1;
 }
 
 static size_t conv_scratch(const Lib *l)
 {
-	pd_conv_desc d = { .what = l->what, .nd = l->nd, .n = l->n, .c = l->c, .oc = l->oc, .groups = l->groups,
-		.nhwc = l->nhwc, .bias = l->bias };
+	pd_conv_desc d = { .what = l->what,
+		.nd = l->nd,
+		.n = l->n,
+		.c = l->c,
+		.oc = l->oc,
+		.groups = l->groups,
+		.nhwc = l->nhwc,
+		.bias = l->bias };
 
 	for (int i = 0; i < l->nd; i++) {
 		d.in[i] = l->in[i];
@@ -83,10 +90,7 @@ static void give(Node *n)
 		n->scratch = l.bytes;
 }
 
-static bool is_f64(const Node *n)
-{
-	return n->in[0]->type.dtype == DT_f64;
-}
+static bool is_f64(const Node *n) { return n->in[0]->type.dtype == DT_f64; }
 
 bool pass_library(Module *m, PassCx *cx)
 {

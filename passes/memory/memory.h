@@ -4,16 +4,13 @@
 
 #include "passes/common/pass.h"
 
-int64_t memory_of(const Stage *s, const Cluster *c);      /* of the smallest of its devices; 0: nothing is said of it */
+int64_t memory_of(const Stage *s, const Cluster *c); /* of the smallest of its devices; 0: nothing is said of it */
 /* Stages that were planned as if each had its device for itself move into the arenas of their devices. False after
  * E0601: a device has less memory. */
 bool share_devices(Module *m, PassCx *cx);
 /* Whether a stage's temporaries lie over what is dead of its only slot. */
-static inline bool tmp_over_slot(const Stage *s)
-{
-	return s->inflight == 1 && !s->weight;
-}
-int64_t memplan_stage(Module *m, PassCx *cx, Stage *s);    /* bytes of the arena of a stage; the schedule is known */
-int64_t memplan_device(Module *m, PassCx *cx, const Stage *of);    /* of all stages of its device, planned anew */
+static inline bool tmp_over_slot(const Stage *s) { return s->inflight == 1 && !s->weight; }
+int64_t memplan_stage(Module *m, PassCx *cx, Stage *s); /* bytes of the arena of a stage; the schedule is known */
+int64_t memplan_device(Module *m, PassCx *cx, const Stage *of); /* of all stages of its device, planned anew */
 
 #endif

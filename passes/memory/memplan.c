@@ -18,37 +18,29 @@ enum { ALIGN = 64 };
 
 /* What is known of a class, while it is planned; found through its root's aux. */
 typedef struct Class {
-	Value   *root;
-	Graph   *graph;             /* where it is made */
-	int64_t  bytes, offset;
-	int      born, dies;        /* positions in graph */
-	int      read;              /* kept: position of its last reader in the backward */
-	bool     slot, leaf, fixed; /* fixed: no other value may be computed into it */
-	bool     wire;              /* sent or received */
-	bool     entry;             /* by a forward received, or by a backward sent that made it */
+	Value *root;
+	Graph *graph; /* where it is made */
+	int64_t bytes, offset;
+	int born, dies;         /* positions in graph */
+	int read;               /* kept: position of its last reader in the backward */
+	bool slot, leaf, fixed; /* fixed: no other value may be computed into it */
+	bool wire;              /* sent or received */
+	bool entry;             /* by a forward received, or by a backward sent that made it */
 } Class;
 
 typedef struct Planner {
 	Module *m;
 	PassCx *cx;
-	Stage  *s;
-	Class **all; int nall, capall;      /* in order of birth */
+	Stage *s;
+	Class **all;
+	int nall, capall; /* in order of birth */
 } Planner;
 
-static int64_t round_up(int64_t n)
-{
-	return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
+static int64_t round_up(int64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 
-static Value *root_of(Value *v)
-{
-	return v->alias ? v->alias : v;
-}
+static Value *root_of(Value *v) { return v->alias ? v->alias : v; }
 
-static Class *class_of(Value *v)
-{
-	return root_of(v)->aux;
-}
+static Class *class_of(Value *v) { return root_of(v)->aux; }
 
 /* ---- classes ---- */
 
@@ -91,7 +83,7 @@ static bool may_overwrite(const Node *n, int at)
 	if (!(optab[n->op]->flags & OP_INPLACE) || !c || !y || c->graph != n->graph)
 		return false;
 	if (c->slot || c->leaf || c->fixed || c->dies > at || value_bytes(x) != value_bytes(y) ||
-	    x->type.dtype != y->type.dtype || x->type.layout != y->type.layout)
+		x->type.dtype != y->type.dtype || x->type.layout != y->type.layout)
 		return false;
 	for (int i = 1; i < n->nin; i++)
 		if (n->in[i] && n->in[i] != x && class_of(n->in[i]) == c)
@@ -136,7 +128,7 @@ static void demand(const Planner *p, Class *c, const Value *v)
 		}
 		if (u->op == OP_Accumulate && u->graph->stage == p->s)
 			c->leaf = true;
-		if (u->op == OP_Stack)      /* copied when the forward ends */
+		if (u->op == OP_Stack) /* copied when the forward ends */
 			c->fixed = true;
 	}
 }
@@ -258,7 +250,7 @@ static void place_leaves(Planner *p)
 	for (const Node *n = p->s->update->first; n; n = n->next)
 		for (int i = 0; n->op == OP_AllReduce && attr_int(n, "bucket") >= 0 && i < n->nin; i++)
 			place_leaf(p, n->in[i]->def);
-	for (const Node *n = p->s->update->first; n; n = n->next)       /* in no bucket: those that servers add */
+	for (const Node *n = p->s->update->first; n; n = n->next) /* in no bucket: those that servers add */
 		if (n->op == OP_Accumulate && (!class_of(n->in[0]) || class_of(n->in[0])->root->region != REGION_LEAF))
 			place_leaf(p, n);
 }
@@ -269,10 +261,11 @@ static void place_slots(Planner *p)
 		Class *c = p->all[i];
 		if (!c->slot)
 			continue;
-		if (c->wire && schedule_tagged(p->m))       /* a tag goes with it */
+		if (c->wire && schedule_tagged(p->m)) /* a tag goes with it */
 			c->bytes += ALIGN;
 		put(c, c->entry ? REGION_ENTRY : REGION_SLOT, c->entry ? &p->s->entry_bytes : &p->s->slot_bytes);
-		*(c->wire ? &p->s->bytes_comm : &p->s->bytes_kept) += c->bytes * (c->entry ? p->s->entries : p->s->inflight);
+		*(c->wire ? &p->s->bytes_comm : &p->s->bytes_kept) +=
+			c->bytes * (c->entry ? p->s->entries : p->s->inflight);
 	}
 	p->s->bytes[REGION_ENTRY] = p->s->entry_bytes * p->s->entries;
 	p->s->bytes[REGION_SLOT] = p->s->slot_bytes * p->s->inflight;
@@ -354,7 +347,7 @@ static int64_t pack(Planner *p, const Graph *g, Region r)
 		Class *c = v[i];
 		int64_t at = 0;
 		int k = 0;
-		for (; k < np; k++) {       /* by ascending offset */
+		for (; k < np; k++) { /* by ascending offset */
 			const Class *o = placed[k];
 			if (o->dies < c->born || c->dies < o->born)
 				continue;
@@ -398,7 +391,7 @@ static int64_t tree_bytes(const Planner *p, int rank, int64_t grads)
 	const int mine = schedule_mine(s, rank, p->s->id, grain);
 
 	schedule_subtrees(p->cx->scratch, grains, grain, mine, &most);
-	return most * grads + round_up(1024 + 32 * (int64_t)mine);     /* and the tree's own lists */
+	return most * grads + round_up(1024 + 32 * (int64_t)mine); /* and the tree's own lists */
 }
 
 /* A microbatch's gradients: each lives until it was added to its sum, right behind the node that makes it. Where they
@@ -414,7 +407,7 @@ static void size_leaves(Planner *p)
 	if (!p->cx->train || !p->cx->train->reproducible || !grads) {
 		if (p->m->microbatches > s->replicas)
 			s->bytes[REGION_LEAF] = pack(p, s->weight ? s->weight : s->backward, REGION_LEAF);
-		s->bytes[REGION_GRADS] *= sched->late + 1;      /* Pipe-SGD: sums of earlier steps are under way */
+		s->bytes[REGION_GRADS] *= sched->late + 1; /* Pipe-SGD: sums of earlier steps are under way */
 		return;
 	}
 	for (int r = 0; r < s->replicas; r++) {
@@ -515,15 +508,17 @@ static void plan_stage(Planner *p)
 	find_readers(p);
 	for (int k = 0; k < ngraph; k++) {
 		const int64_t n = pack(p, g[k], REGION_TMP), over = n && tmp_over_slot(s) ? s->slot_bytes : 0;
-		const int64_t more = n - over > ALIGN || !n ? n - over : ALIGN;     /* a region that is used is not empty */
+		const int64_t more = n - over > ALIGN || !n ? n - over : ALIGN; /* a region that is used is not empty */
 		s->bytes[REGION_TMP] = more > s->bytes[REGION_TMP] ? more : s->bytes[REGION_TMP];
 		for (const Node *x = g[k]->first; x; x = x->next)
 			if (x->scratch > s->bytes[REGION_SCRATCH])
 				s->bytes[REGION_SCRATCH] = round_up(x->scratch);
 	}
 	size_leaves(p);
-	s->row_copies = !p->m->schedule->async ? 1 : p->m->schedule->rule == VERSION_PREVIOUS ? 2 :
-		p->m->schedule->late ? p->m->schedule->late + 1 : s->inflight;
+	s->row_copies = !p->m->schedule->async                     ? 1
+	                : p->m->schedule->rule == VERSION_PREVIOUS ? 2
+	                : p->m->schedule->late                     ? p->m->schedule->late + 1
+	                                                           : s->inflight;
 	s->bytes[REGION_STACK] *= s->row_copies;
 	for (int k = 0; k < ngraph; k++)
 		settle(g[k]);

@@ -43,7 +43,7 @@ static void share_device(const Module *m, Stage *first)
 	for (int i = 0; i < m->nstage; i++)
 		n += m->stage[i]->rank == first->rank && i <= first->id ? 1 : 0;
 	if (n > 1)
-		return;                         /* done with the first stage of the device */
+		return; /* done with the first stage of the device */
 	for (int i = first->id; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		if (s->rank != first->rank)
@@ -88,26 +88,28 @@ static void hint(Module *m, PassCx *cx, const Stage *s, int64_t memory)
 {
 	double time, more;
 
-	if (cx->memory_scale > 0 && !(cx->plan && cx->plan->forced))    /* another plan will be tried */
+	if (cx->memory_scale > 0 && !(cx->plan && cx->plan->forced)) /* another plan will be tried */
 		return;
 	if (cx->train && cx->train->recompute != RECOMPUTE_NONE)
 		return;
 	const int64_t bytes = recompute_need(m, cx, s, &time, &more);
 	if (bytes <= memory && time > 0)
-		diag_note(cx->d, NOLOC, "--recompute stage needs %lld bytes there (+%.0f %% of its time), --recompute auto as little time "
-			"as fits", (long long)bytes, 100 * more / time);
+		diag_note(cx->d, NOLOC,
+			"--recompute stage needs %lld bytes there (+%.0f %% of its time), --recompute auto as little time "
+			"as fits",
+			(long long)bytes, 100 * more / time);
 }
 
 static bool fits(Module *m, PassCx *cx, const Stage *of)
 {
 	const Cluster *c = cx->cluster;
-	const Stage was = *of, *s = &was;       /* a hint plans anew */
+	const Stage was = *of, *s = &was; /* a hint plans anew */
 	const char *also = "";
 	bool ok = true;
 
 	for (int i = 0; i < m->nstage; i++) {
 		if (m->stage[i]->rank == s->rank && i < s->id)
-			return true;                /* its device was checked with its first stage */
+			return true; /* its device was checked with its first stage */
 		if (m->stage[i]->rank == s->rank && i > s->id)
 			also = arena_printf(cx->scratch, "%s and %d", also, i);
 	}
@@ -119,18 +121,21 @@ static bool fits(Module *m, PassCx *cx, const Stage *of)
 		if (d->memory <= 0 || s->arena <= d->memory)
 			continue;
 		if (*also) {
-			ok = diag_error(cx->d, FILELOC(c->file), 601, "stages %d%s together need %lld bytes, device %s has %lld", s->id,
-				also, (long long)s->arena, d->name, (long long)d->memory);
+			ok = diag_error(cx->d, FILELOC(c->file), 601,
+				"stages %d%s together need %lld bytes, device %s has %lld", s->id, also,
+				(long long)s->arena, d->name, (long long)d->memory);
 			hint(m, cx, s, d->memory);
 			continue;
 		}
 		ok = diag_error(cx->d, FILELOC(c->file), 601,
 			"stage %d needs %lld bytes, device %s has %lld (parameters %lld, optimizer %lld, gradients %lld, "
-			"%d x %lld between forward and backward%s, temporaries %lld, scratch %lld)", s->id, (long long)s->arena,
-			d->name, (long long)d->memory, (long long)s->bytes_params, (long long)s->bytes_state,
-			(long long)s->bytes_grads, s->inflight, (long long)s->slot_bytes, stage_enters(s) ? arena_printf(cx->scratch,
-			", %d x %lld received and sent back", s->entries, (long long)s->entry_bytes) : "", (long long)s->bytes_tmp,
-			(long long)s->bytes_scratch);
+			"%d x %lld between forward and backward%s, temporaries %lld, scratch %lld)",
+			s->id, (long long)s->arena, d->name, (long long)d->memory, (long long)s->bytes_params,
+			(long long)s->bytes_state, (long long)s->bytes_grads, s->inflight, (long long)s->slot_bytes,
+			stage_enters(s) ? arena_printf(cx->scratch, ", %d x %lld received and sent back", s->entries,
+						  (long long)s->entry_bytes)
+					: "",
+			(long long)s->bytes_tmp, (long long)s->bytes_scratch);
 		hint(m, cx, s, d->memory);
 	}
 	return ok;

@@ -22,7 +22,14 @@ static bool main_user(const Use *u) { return u->node->phase == PHASE_FWD && u->n
 
 /* ---- branch after branch: operands before their users, from every node that has no user, without recursion ---- */
 
-typedef struct Depth { Node **to; int n; bool last; bool *done; Node **stack; int *at, top; } Depth;
+typedef struct Depth {
+	Node **to;
+	int n;
+	bool last;
+	bool *done;
+	Node **stack;
+	int *at, top;
+} Depth;
 
 static void visit(Depth *d, Node *from)
 {
@@ -71,7 +78,11 @@ static void by_depth(Arena *a, Node **node, int n, bool last)
 
 /* ---- all branches at one pace: by the longest way of seconds from the front, or to the end ---- */
 
-typedef struct Paced { double time; Node *node; int at; } Paced;
+typedef struct Paced {
+	double time;
+	Node *node;
+	int at;
+} Paced;
 
 static int sooner(const void *x, const void *y)
 {
@@ -108,7 +119,11 @@ static void by_pace(Arena *a, Node **node, int n, bool late)
 
 /* ---- the fewest bytes alive next; among equals what became ready last, so that branches are followed ---- */
 
-typedef struct Lean { int *operands, *users; Node **ready; int nready; } Lean;
+typedef struct Lean {
+	int *operands, *users;
+	Node **ready;
+	int nready;
+} Lean;
 
 /* What x adds to the bytes alive: its results, less the operands that it is the last to read. */
 static int64_t adds(const Lean *l, const Node *x)

@@ -32,12 +32,13 @@ static bool check_batch(const Segments *g)
 
 	if (t && t->global > 0 && t->global % batch)
 		return diag_error(g->cx->d, FILELOC(t->file), 405,
-			"the global batch of %lld samples is no multiple of the microbatch of %lld", (long long)t->global,
-			(long long)batch);
+			"the global batch of %lld samples is no multiple of the microbatch of %lld",
+			(long long)t->global, (long long)batch);
 	if (one_per_step(t) && ((t->global > 0 && t->global != batch) || t->microbatches > 1))
 		return diag_error(g->cx->d, FILELOC(t->file), 405,
-			"schedule %s updates after every microbatch: a step is one microbatch of %lld samples, not %lld", schedule_str(g->cx->scratch, t->schedule),
-			(long long)batch, t->global > 0 ? (long long)t->global : (long long)(t->microbatches * batch));
+			"schedule %s updates after every microbatch: a step is one microbatch of %lld samples, not %lld",
+			schedule_str(g->cx->scratch, t->schedule), (long long)batch,
+			t->global > 0 ? (long long)t->global : (long long)(t->microbatches * batch));
 	return true;
 }
 
@@ -47,11 +48,12 @@ static bool check_forced(const Segments *g, int n, int sum)
 
 	if (c && sum > cluster_workers(c))
 		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d devices; the cluster has %d%s",
-			g->cx->train->plan, sum, cluster_workers(c), cluster_workers(c) < c->ndevice ? " with the role worker" : "");
+			g->cx->train->plan, sum, cluster_workers(c),
+			cluster_workers(c) < c->ndevice ? " with the role worker" : "");
 	if (n > g->n)
 		return diag_error(g->cx->d, FILELOC(g->m->file), 404,
-			"plan %s has %d stages; the model has only %d nodes to cut behind",
-			g->cx->train->plan, n, g->n);
+			"plan %s has %d stages; the model has only %d nodes to cut behind", g->cx->train->plan, n,
+			g->n);
 	return true;
 }
 
@@ -75,9 +77,14 @@ static bool enough(const Segments *g, const Trial *t)
 	const Training *x = g->cx->train;
 	const int most = largest(t->replicas, t->n);
 
-	return t->micro >= most ||
-		diag_error(g->cx->d, FILELOC(x && x->given && !x->given->by ? x->given->file : x ? x->file : NULL), 405, "%lld microbatches per step cannot feed %d replicas; make the "
-			"microbatch smaller or the global batch larger", (long long)t->micro, most);
+	return t->micro >= most || diag_error(g->cx->d,
+					   FILELOC(x && x->given && !x->given->by ? x->given->file
+						   : x                            ? x->file
+										  : NULL),
+					   405,
+					   "%lld microbatches per step cannot feed %d replicas; make the "
+					   "microbatch smaller or the global batch larger",
+					   (long long)t->micro, most);
 }
 
 /* The same on devices as the cluster file's policies give them, cut anew: the fastest. */
@@ -105,7 +112,8 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 {
 	Placement at;
 
-	if (!plan_place(s->a, schedule_asked(g->m, g->cx), n, replicas, &at, g->cx->d) || !check_forced(g, n, at.ndevice))
+	if (!plan_place(s->a, schedule_asked(g->m, g->cx), n, replicas, &at, g->cx->d) ||
+		!check_forced(g, n, at.ndevice))
 		return NULL;
 	Trial *t = new_plan(s, replicas, n, &at, "as asked");
 	t->micro = trial_micro(s->p, n, replicas);
@@ -116,7 +124,7 @@ static Trial *forced_plan(PlanSearch *s, const Segments *g, const int *replicas,
 	if (at.ngroup == n && !policy_allowed(s->p->c, PLACE_ORDER))
 		t = placed_plan(s, t);
 	trial_judge(s->p, t);
-	if (t->over > 1 && t->n > 1 && at.ngroup == n) {    /* estimates of cut_best are rough: look closer */
+	if (t->over > 1 && t->n > 1 && at.ngroup == n) { /* estimates of cut_best are rough: look closer */
 		search_cuts(s, t);
 		t = s->best ? s->best : t;
 		t->by = "as asked";
@@ -154,11 +162,15 @@ const Trial *chunked_plan(PlanSearch *s, const Segments *g, ScheduleSpec schedul
 			best = t;
 	}
 	if (!best && !silent && left_out)
-		diag_error(g->cx->d, FILELOC(g->m->file), 473, "--max-stages, --no-pipeline and --no-dp leave no plan for schedule %s, which has "
-			"%d or more stages on every device", name, chunks);
+		diag_error(g->cx->d, FILELOC(g->m->file), 473,
+			"--max-stages, --no-pipeline and --no-dp leave no plan for schedule %s, which has "
+			"%d or more stages on every device",
+			name, chunks);
 	else if (!best && !silent)
-		diag_error(g->cx->d, FILELOC(g->m->file), 404, "schedule %s needs %d stages; the model has only %d nodes to cut "
-			"behind", name, chunks, g->n);
+		diag_error(g->cx->d, FILELOC(g->m->file), 404,
+			"schedule %s needs %d stages; the model has only %d nodes to cut "
+			"behind",
+			name, chunks, g->n);
 	return best;
 }
 
@@ -184,7 +196,7 @@ static void find_places(Segments *g, int stages, const GivenPlan *given)
 		known &= !given->until[i] || is_place(g, given->until[i]);
 	if (!known)
 		segments_find(g, INT_MAX);
-	for (int i = 0; !known && i < given->n; i++)        /* the error names a place among the usual ones */
+	for (int i = 0; !known && i < given->n; i++) /* the error names a place among the usual ones */
 		if (given->until[i] && !is_place(g, given->until[i])) {
 			segments_find(g, stages);
 			return;
@@ -202,8 +214,10 @@ static int find_until(const Segments *g, const GivenPlan *given, int s)
 			return i;
 	}
 	const char *near = diag_nearest(given->until[s], names, g->n);
-	diag_error(g->cx->d, TEXTLOC(given->file, given->line[s], 1), 408, "stage %d ends with '%s': there is no place to cut "
-		"behind such a node%s%s%s", s, given->until[s], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	diag_error(g->cx->d, TEXTLOC(given->file, given->line[s], 1), 408,
+		"stage %d ends with '%s': there is no place to cut "
+		"behind such a node%s%s%s",
+		s, given->until[s], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 	return -1;
 }
 
@@ -218,25 +232,32 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 		if (t->end[i] < 0)
 			return NULL;
 		if (i && t->end[i] <= t->end[i - 1]) {
-			diag_error(g->cx->d, TEXTLOC(given->file, given->line[i], 1), 411, "stage %d ends with '%s', which is not behind "
-				"'%s', the end of the stage before it", i, until_name(g, t->end[i]), until_name(g, t->end[i - 1]));
+			diag_error(g->cx->d, TEXTLOC(given->file, given->line[i], 1), 411,
+				"stage %d ends with '%s', which is not behind "
+				"'%s', the end of the stage before it",
+				i, until_name(g, t->end[i]), until_name(g, t->end[i - 1]));
 			return NULL;
 		}
 	}
 	if (t->end[given->n - 1] != g->n - 1) {
-		diag_error(g->cx->d, TEXTLOC(given->file, given->line[given->n - 1], 1), 411, "the last stage ends with '%s'; the "
-			"model goes on to '%s'", until_name(g, t->end[given->n - 1]), until_name(g, g->n - 1));
+		diag_error(g->cx->d, TEXTLOC(given->file, given->line[given->n - 1], 1), 411,
+			"the last stage ends with '%s'; the "
+			"model goes on to '%s'",
+			until_name(g, t->end[given->n - 1]), until_name(g, g->n - 1));
 		return NULL;
 	}
 	memcpy(t->device, given->device, sizeof *t->device * (size_t)t->ndevice);
 	for (int r = 0; r < t->ndevice; r++)
 		if (given->device[r] >= s->p->c->ndevice) {
 			const Cluster *c = g->cx->cluster;
-			diag_error(g->cx->d, TEXTLOC(given->file, given->line[0], 1), 403, "rank %d is to train on %s, whose host has the "
-				"role server alone (%s)", r, c->device[given->device[r]].name, c->file);
+			diag_error(g->cx->d, TEXTLOC(given->file, given->line[0], 1), 403,
+				"rank %d is to train on %s, whose host has the "
+				"role server alone (%s)",
+				r, c->device[given->device[r]].name, c->file);
 			return NULL;
 		}
-	t->micro = s->p->global || !given->micro || one_per_step(g->cx->train) ? trial_micro(s->p, t->n, t->replicas) : given->micro;
+	t->micro = s->p->global || !given->micro || one_per_step(g->cx->train) ? trial_micro(s->p, t->n, t->replicas)
+	                                                                       : given->micro;
 	if (!enough(g, t))
 		return NULL;
 	trial_judge(s->p, t);
@@ -246,10 +267,21 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 
 /* ---- orders of the nodes (order.c) ---- */
 
-typedef struct Ask { const GivenPlan *given; int n, *replicas; int64_t micro; const Cluster *workers; } Ask;
+typedef struct Ask {
+	const GivenPlan *given;
+	int n, *replicas;
+	int64_t micro;
+	const Cluster *workers;
+} Ask;
 
 /* What one order comes to. t: its plan; NULL after a diagnostic. */
-typedef struct Look { PassCx cx; Segments g; PlanModel *p; PlanSearch s; const Trial *t; } Look;
+typedef struct Look {
+	PassCx cx;
+	Segments g;
+	PlanModel *p;
+	PlanSearch s;
+	const Trial *t;
+} Look;
 
 static const Trial *find_plan(Look *l, const Ask *q)
 {
@@ -262,7 +294,8 @@ static const Trial *find_plan(Look *l, const Ask *q)
 	if (schedule_chunks(schedule) > 1)
 		return chunked_plan(&l->s, &l->g, schedule, false);
 	const Training *t = l->cx.train;
-	return plan_search(&l->s, t ? t->planner : PLANNER_AUTO, t ? t->dp_cost : DP_MEASURED, l->cx.d) ? l->s.best : NULL;
+	return plan_search(&l->s, t ? t->planner : PLANNER_AUTO, t ? t->dp_cost : DP_MEASURED, l->cx.d) ? l->s.best
+	                                                                                                : NULL;
 }
 
 static int stages_asked(const Look *l, const Ask *q)
@@ -326,7 +359,8 @@ static bool worth(const Trial *x, const Trial *y)
  * it if it gains so. *tried, *played: of all. */
 static Look *best_order(Module *m, PassCx *cx, const Ask *q, long *tried, long *played, double *file)
 {
-	const bool slow = cx->train && cx->train->planner == PLANNER_DAPPLE;    /* its first look leaves out clusters of many devices */
+	const bool slow = cx->train &&
+	                  cx->train->planner == PLANNER_DAPPLE; /* its first look leaves out clusters of many devices */
 	const int devices = q->given ? 1 : q->n ? q->n : q->workers->ndevice;
 	Diag silent = { .out = cx->d->out, .errors = 1, .scratch = cx->d->scratch };
 	Look *best = look_at(m, cx, q, q->given ? (Order)q->given->order : ORDER_FILE, cx->d, cx->quick && !slow);
@@ -372,8 +406,10 @@ bool pass_partition(Module *m, PassCx *cx)
 	double file;
 
 	if (!m->graph)
-		return diag_error(cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
-	if (!plan_parse(cx->scratch, cx->train && !q.given ? cx->train->plan : NULL, &q.replicas, &q.n, cx->d) || !check_batch(&whole))
+		return diag_error(
+			cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
+	if (!plan_parse(cx->scratch, cx->train && !q.given ? cx->train->plan : NULL, &q.replicas, &q.n, cx->d) ||
+		!check_batch(&whole))
 		return false;
 	q.n = q.given ? q.given->n : q.n;
 	if (schedule_row(schedule_asked(m, cx))->place == PLACED_LISTED) {
@@ -382,15 +418,17 @@ bool pass_partition(Module *m, PassCx *cx)
 		q.n = q.n ? q.n : listed->nstage;
 		q.micro = listed->nmicro;
 	}
-	workers.ndevice = cluster_workers(&workers);    /* those that only serve are seen by servers.c alone */
+	workers.ndevice = cluster_workers(&workers); /* those that only serve are seen by servers.c alone */
 	if (c && c->ndevice && !workers.ndevice)
-		return diag_error(cx->d, FILELOC(c->file), 403, "no host of the cluster has the role worker (nodes: roles)");
+		return diag_error(
+			cx->d, FILELOC(c->file), 403, "no host of the cluster has the role worker (nodes: roles)");
 	q.workers = workers.ndevice ? &workers : &one;
 	Look *l = best_order(m, cx, &q, &tried, &played, &file);
 	l->cx.d = cx->d;
 	if (l->t && cx->train && cx->train->choose_schedule)
 		l->t = choose_schedule(&l->s, &l->g, l->p, l->t, q.n > 0);
-	if (!l->t || !plan_keeps_pins(l->p, l->t, cx->d) || !plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))
+	if (!l->t || !plan_keeps_pins(l->p, l->t, cx->d) ||
+		!plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))
 		return false;
 	cx->plan = l->cx.plan;
 	cx->plan->tried = tried;

@@ -17,7 +17,8 @@ static double fullness(const PlanModel *p, const Trial *t, const SimModel *x)
 	for (int i = 0; i < t->n; i++) {
 		s[i].inflight = x->s->inflight[i];
 		for (int r = 0; r < t->replicas[i]; r++)
-			need[x->s->device[i][r]] += stage_memory(p, &s[i], (t->micro + t->replicas[i] - 1) / t->replicas[i]);
+			need[x->s->device[i][r]] +=
+				stage_memory(p, &s[i], (t->micro + t->replicas[i] - 1) / t->replicas[i]);
 	}
 	for (int r = 0; r < x->s->ndevice; r++) {
 		const double limit = (double)p->c->device[x->device[r]].memory;
@@ -42,7 +43,14 @@ static double played(PlanModel *p, const Trial *t, double *step)
 	return *step / (double)t->micro;
 }
 
-typedef struct Choice { PlanSearch *s; Segments *g; PlanModel *p; const Trial *base, *best; bool asked; double least; } Choice;
+typedef struct Choice {
+	PlanSearch *s;
+	Segments *g;
+	PlanModel *p;
+	const Trial *base, *best;
+	bool asked;
+	double least;
+} Choice;
 
 static void try_schedule(Choice *c, ScheduleSpec spec)
 {
@@ -53,7 +61,8 @@ static void try_schedule(Choice *c, ScheduleSpec spec)
 	const Trial *t = schedule_chunks(spec) == 1 ? c->base : c->asked ? NULL : chunked_plan(c->s, c->g, spec, true);
 	const double score = t ? played(c->p, t, &step) : INFINITY;
 	if (c->g->cx->explain && t)
-		buf_printf(c->g->cx->explain, isfinite(score) ? "schedule %s: step %.4g ms\n" : "schedule %s: does not fit\n",
+		buf_printf(c->g->cx->explain,
+			isfinite(score) ? "schedule %s: step %.4g ms\n" : "schedule %s: does not fit\n",
 			schedule_str(m->arena, spec), 1e3 * step);
 	if (score < 0.99 * c->least) {
 		c->least = score;
@@ -69,7 +78,8 @@ const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Tri
 	g->m->chosen = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
 	for (ScheduleKind k = SCHEDULE_PLAIN; k < SCHEDULES; k++)
 		for (int n = schedule_table[k].first; n && n <= schedule_table[k].last; n++)
-			try_schedule(&c, (ScheduleSpec){ .kind = k, .n = schedule_table[k].param == PARAM_COUNT ? n : 0 });
+			try_schedule(
+				&c, (ScheduleSpec){ .kind = k, .n = schedule_table[k].param == PARAM_COUNT ? n : 0 });
 	p->schedule = p->played = g->m->chosen;
 	if (c.best != base)
 		return c.best;

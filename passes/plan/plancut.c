@@ -2,22 +2,22 @@
 #include <math.h>
 #include "plansearch.h"
 
-static const double NO_PARAM = 1e6, TOO_BIG = 1e9, PINNED = 1e15;       /* seconds: more than any real stage takes */
+static const double NO_PARAM = 1e6, TOO_BIG = 1e9, PINNED = 1e15; /* seconds: more than any real stage takes */
 
 /* One stage of the plan at hand. */
 typedef struct Slot {
-	const bool *on;             /* by class: one of its devices is of it */
-	int    stage;
-	double replicas, senders;   /* senders: the lesser of both sides of the cut in front */
-	double bandwidth, latency;  /* of the slowest link over that cut */
+	const bool *on; /* by class: one of its devices is of it */
+	int stage;
+	double replicas, senders;  /* senders: the lesser of both sides of the cut in front */
+	double bandwidth, latency; /* of the slowest link over that cut */
 	double limit, inflight;
 } Slot;
 
 typedef struct Cutter {
 	const PlanModel *p;
-	const Trial     *t;
-	Slot            *slot;
-	double           work;
+	const Trial *t;
+	Slot *slot;
+	double work;
 } Cutter;
 
 /* The slowest link between the devices of neighbouring stages; of large stages a few devices are looked at. */
@@ -50,7 +50,8 @@ static Slot *slots(Arena *a, const PlanModel *p, const Trial *t)
 			s[i].limit = memory > 0 ? fmin(s[i].limit, memory) : s[i].limit;
 		}
 		if (i) {
-			link_between(p, t->device + r - t->replicas[i - 1], t->replicas[i - 1], t->device + r, n, &s[i]);
+			link_between(
+				p, t->device + r - t->replicas[i - 1], t->replicas[i - 1], t->device + r, n, &s[i]);
 			s[i].senders = fmin(n, t->replicas[i - 1]);
 		}
 		s[i].inflight = fmin((later + n - 1) / n, grains);
@@ -85,7 +86,7 @@ static double fine(const PlanModel *p, const Slot *s, int k, int j)
 	if (isfinite(s->limit)) {
 		const double borders = (k < 0 ? 0 : 2 * p->st->s[k].cut) + p->st->s[j].cut;
 		const double need = p->memory_scale * ((2 + p->state) * span(p->sum_weight, k, j) +
-			s->inflight * (span(p->sum_kept, k, j) + borders));
+							      s->inflight * (span(p->sum_kept, k, j) + borders));
 		f += need > s->limit ? TOO_BIG * need / s->limit : 0;
 	}
 	return f;
@@ -104,7 +105,7 @@ static int best_cut(Cutter *c, const Slot *s, const double *f, int j, double *le
 		c->work++;
 		const double t = work_time(c->p, s, at[k], at[j]);
 		if (st->total && t >= *least)
-			break;                          /* it only grows from here on */
+			break; /* it only grows from here on */
 		if (!isfinite(f[k]) || t >= *least || f[k] >= *least)
 			continue;
 		const double worst = fmax(fmax(f[k], t + fine(c->p, s, at[k], at[j])), cut_time(c->p, s, at[k]));
@@ -137,11 +138,11 @@ double cut_best(PlanSearch *x, Trial *t)
 	Arena *a = arena_new();
 	Cutter c = { .p = p, .t = t, .slot = slots(a, p, t) };
 	double *f = NEWN(a, double, n), *g = NEWN(a, double, n);
-	int *from = NEWN(a, int, (size_t)t->n * (size_t)n);
+	int *from = NEWN(a, int, (size_t)t->n *(size_t)n);
 	bool found = t->n <= n && x->cut_work < x->cut_budget;
 
 	for (int s = 0; s < t->n && found; s++) {
-		const int last = s + 1 < t->n ? 0 : n - 1;      /* the last stage ends with the last state */
+		const int last = s + 1 < t->n ? 0 : n - 1; /* the last stage ends with the last state */
 		for (int j = last; j < n; j++) {
 			double least = s ? INFINITY : work_time(p, c.slot, -1, at[j]) + fine(p, c.slot, -1, at[j]);
 			from[s * n + j] = s ? best_cut(&c, &c.slot[s], f, j, &least) : -1;
@@ -162,12 +163,11 @@ double cut_best(PlanSearch *x, Trial *t)
 
 /* ---- devices ---- */
 
-typedef struct Hosts { int *used, *free, *first, n; } Hosts;
+typedef struct Hosts {
+	int *used, *free, *first, n;
+} Hosts;
 
-static double speed_of(const PlanModel *p, int device)
-{
-	return p->sum[p->class_of[device]][p->st->n - 1];
-}
+static double speed_of(const PlanModel *p, int device) { return p->sum[p->class_of[device]][p->st->n - 1]; }
 
 /* The host that gives the next device to a stage; -1: none of that kind. Fresh: nothing of it is in use, the largest
  * first; append: the one in use with the fewest devices left; scatter: the one that has given the stage least. */
@@ -179,8 +179,10 @@ static int next_host(const Hosts *h, PlacePolicy policy, const int *given)
 		const int own = given[i], before = h->used[i] - own;
 		if (!h->free[i] || (policy == PLACE_FRESH && before) || (policy == PLACE_APPEND && !h->used[i]))
 			continue;
-		if (best < 0 || (policy == PLACE_APPEND ? h->free[i] < h->free[best] : policy == PLACE_SCATTER ? own < given[best] :
-		    (own > 0) != (given[best] > 0) ? own > 0 : h->free[i] > h->free[best]))
+		if (best < 0 || (policy == PLACE_APPEND                  ? h->free[i] < h->free[best]
+					: policy == PLACE_SCATTER        ? own < given[best]
+					: (own > 0) != (given[best] > 0) ? own > 0
+									 : h->free[i] > h->free[best]))
 			best = i;
 	}
 	return best;
@@ -227,7 +229,7 @@ void place_trial(const PlanModel *p, Trial *t, PlacePolicy policy)
 	order = NEWN(a, int, p->c->ndevice);
 	for (int d = 0; d < p->c->ndevice; d++) {
 		int k = d;
-		for (; k > 0 && policy != PLACE_ORDER; k--) {       /* stable: among equals in the order of the file */
+		for (; k > 0 && policy != PLACE_ORDER; k--) { /* stable: among equals in the order of the file */
 			const double x = speed_of(p, d), y = speed_of(p, order[k - 1]);
 			if (policy == PLACE_FAST ? x >= y : x <= y)
 				break;
@@ -235,7 +237,7 @@ void place_trial(const PlanModel *p, Trial *t, PlacePolicy policy)
 		}
 		order[k] = d;
 	}
-	for (int r = 0; r < t->ndevice; r++)        /* a plan of few devices takes the fast ones, whatever their order */
+	for (int r = 0; r < t->ndevice; r++) /* a plan of few devices takes the fast ones, whatever their order */
 		t->device[r] = policy == PLACE_SLOW ? order[p->c->ndevice - t->ndevice + r] : order[r];
 	arena_free(a);
 }

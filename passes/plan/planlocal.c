@@ -6,9 +6,15 @@
 #include "plansearch.h"
 
 /* A plan while it is changed: devices say which stage they belong to. */
-typedef struct Draft { int n, nd, *end, *device, *owner; } Draft;
+typedef struct Draft {
+	int n, nd, *end, *device, *owner;
+} Draft;
 
-typedef struct Local { PlanSearch *s; Arena *a; const Trial *from; } Local;
+typedef struct Local {
+	PlanSearch *s;
+	Arena *a;
+	const Trial *from;
+} Local;
 
 static Draft draft_of(const Local *l)
 {
@@ -75,10 +81,12 @@ static void move_devices(Local *l)
 			const int last = r + t->replicas[s] - 1;
 			if (!pair(l, s, to))
 				continue;
-			for (int i = r; i <= last; i++) {       /* each kind of device once, the last of it */
+			for (int i = r; i <= last; i++) { /* each kind of device once, the last of it */
 				Draft d = draft_of(l);
-				if (i < last && l->s->p->class_of[t->device[i]] == l->s->p->class_of[t->device[i + 1]] &&
-				    l->s->p->c->device[t->device[i]].host == l->s->p->c->device[t->device[i + 1]].host)
+				if (i < last &&
+					l->s->p->class_of[t->device[i]] == l->s->p->class_of[t->device[i + 1]] &&
+					l->s->p->c->device[t->device[i]].host ==
+						l->s->p->c->device[t->device[i + 1]].host)
 					continue;
 				d.owner[i] = to;
 				try_draft(l, &d, true);
@@ -129,7 +137,8 @@ static void swap_devices(Local *l)
 		for (int k = i + 1; k < t->ndevice && !over(l); k++) {
 			const int x = t->device[i], y = t->device[k];
 			if (!pair(l, at.owner[i], at.owner[k]) || (l->s->p->class_of[x] == l->s->p->class_of[y] &&
-			    c->device[x].host == c->device[y].host && c->device[x].memory == c->device[y].memory))
+									  c->device[x].host == c->device[y].host &&
+									  c->device[x].memory == c->device[y].memory))
 				continue;
 			Draft d = draft_of(l);
 			d.device[i] = y;
@@ -161,7 +170,8 @@ static void split_stages(Local *l)
 		for (int front = 1; front < t->replicas[s] && !over(l); front++) {
 			Draft d = draft_of(l);
 			const int before = s ? d.end[s - 1] : -1;
-			if (t->replicas[s] > 8 && front != 1 && front != t->replicas[s] / 2 && front != t->replicas[s] - 1)
+			if (t->replicas[s] > 8 && front != 1 && front != t->replicas[s] / 2 &&
+				front != t->replicas[s] - 1)
 				continue;
 			memmove(d.end + s + 1, d.end + s, sizeof *d.end * (size_t)(d.n - s));
 			d.end[s] = before + 1 < d.end[s + 1] ? (before + 1 + d.end[s + 1]) / 2 : before + 1;
@@ -187,7 +197,10 @@ static void neighbours(PlanSearch *s, const Trial *from)
 
 /* ---- cuts alone ---- */
 
-typedef struct Cuts { PlanSearch *s; Trial *t; } Cuts;
+typedef struct Cuts {
+	PlanSearch *s;
+	Trial *t;
+} Cuts;
 
 static void all_cuts(Cuts *x, int stage, int from)
 {
@@ -249,7 +262,7 @@ static int next_start(const PlanSearch *s, const bool *done, int ndone)
 
 void search_locally(PlanSearch *s)
 {
-	enum { STARTS = 8 };        /* others than the best, as long as that finds nothing */
+	enum { STARTS = 8 }; /* others than the best, as long as that finds nothing */
 	bool *done = NULL;
 	int ndone = 0, idle = 0;
 

@@ -49,7 +49,9 @@ static void layer_times(PlanModel *p, const Graph *g)
 	p->update = table(p->a, p->nclass, p->nlayer);
 	for (const Node *n = g->first; n; n = n->next)
 		for (int c = 0; c < p->nclass; c++)
-			(n->phase == PHASE_FWD ? p->fwd : n->phase == PHASE_BWD ? p->bwd : p->update)[c][n->stage] +=
+			(n->phase == PHASE_FWD          ? p->fwd
+				: n->phase == PHASE_BWD ? p->bwd
+							: p->update)[c][n->stage] +=
 				node_seconds(n, &speed[0], &speed[c]);
 }
 
@@ -83,9 +85,10 @@ static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch, Map *sent
 			if (k && n->phase == PHASE_FWD)
 				map_put(sent, value_root(v), (void *)((intptr_t)p->ntensor + 1));
 			if (k)
-				PUSH(p->a, p->tensor, p->ntensor, cap) = (PlanTensor){ n->phase == PHASE_FWD ? PLAN_FORWARD : PLAN_BACKWARD,
-					n->stage, arena_dup(p->a, to, sizeof *to * (size_t)k), k, (double)value_bytes(v),
-					n->phase == PHASE_FWD && read_backward(v) };
+				PUSH(p->a, p->tensor, p->ntensor, cap) =
+					(PlanTensor){ n->phase == PHASE_FWD ? PLAN_FORWARD : PLAN_BACKWARD, n->stage,
+						arena_dup(p->a, to, sizeof *to * (size_t)k), k, (double)value_bytes(v),
+						n->phase == PHASE_FWD && read_backward(v) };
 		}
 }
 
@@ -94,13 +97,16 @@ static void find_tensors(PlanModel *p, const Graph *g, Arena *scratch, Map *sent
 /* As memplan lays values out. */
 static double room(const Value *v) { return (double)((value_bytes(v) + 63) / 64 * 64); }
 
-enum { KEPT = 2 };     /* Value.mark */
+enum { KEPT = 2 }; /* Value.mark */
 
-typedef struct Kept { const Value **v; int n, cap; } Kept;
+typedef struct Kept {
+	const Value **v;
+	int n, cap;
+} Kept;
 
 static void keep(PlanModel *p, Kept *k, const Value *v, int layer)
 {
-	Value *r = value_root(v);     /* the mark is ours while this runs */
+	Value *r = value_root(v); /* the mark is ours while this runs */
 
 	if (r->mark || r->kind == VAL_PARAM || r->kind == VAL_CONST)
 		return;
@@ -117,7 +123,9 @@ static void find_kept(PlanModel *p, const Graph *g, Kept *k)
 		for (int i = 0; i < n->nin && n->phase == PHASE_BWD; i++) {
 			const Value *v = n->in[i];
 			if (v && (!v->def || v->def->phase == PHASE_FWD))
-				keep(p, k, v, v->def ? value_root(v)->def ? value_root(v)->def->stage : v->def->stage : n->stage);
+				keep(p, k, v,
+					v->def ? value_root(v)->def ? value_root(v)->def->stage : v->def->stage
+					       : n->stage);
 		}
 }
 
@@ -150,7 +158,8 @@ static int fewer_seconds(const void *x, const void *y)
 		return (s > t) - (s < t);
 	if (a->layer != b->layer)
 		return (a->layer > b->layer) - (a->layer < b->layer);
-	return a->tensor != b->tensor ? (a->tensor > b->tensor) - (a->tensor < b->tensor) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+	return a->tensor != b->tensor ? (a->tensor > b->tensor) - (a->tensor < b->tensor)
+	                              : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
 /* What may be forgotten; marks say what is kept. */
@@ -192,8 +201,10 @@ static double overwritten(const Node *n, Phase phase)
 {
 	const Value *x = n->nin ? n->in[0] : NULL, *y = n->nout ? n->out[0] : NULL;
 
-	return x && y && (optab[n->op]->flags & OP_INPLACE) && x->def && x->def->phase == phase && x->mark == -1 && !y->mark &&
-		value_bytes(x) == value_bytes(y) ? room(x) : 0;
+	return x && y && (optab[n->op]->flags & OP_INPLACE) && x->def && x->def->phase == phase && x->mark == -1 &&
+	                       !y->mark && value_bytes(x) == value_bytes(y)
+	               ? room(x)
+	               : 0;
 }
 
 /* The nodes of a phase layer after layer, in the backward from the last on: of the layers in front of a cut nothing runs
@@ -241,7 +252,7 @@ static void find_temporaries(PlanModel *p, const Graph *g, Phase phase, Arena *s
 				continue;
 			for (int u = 0; u < v->nuses; u++)
 				v->mark += v->uses[u].node->phase == phase;
-			v->mark = -v->mark;             /* below 0: so many readers to come */
+			v->mark = -v->mark; /* below 0: so many readers to come */
 			now += v->mark ? room(v) : 0;
 		}
 		double *here = &alive[n->stage];
@@ -297,8 +308,9 @@ static void find_weights(PlanModel *p, const Module *m, Arena *scratch)
 			continue;
 		const bool learns = v->param->kind == PARAM_WEIGHT && !v->param->frozen;
 		trained += learns ? (double)value_bytes(v) : 0;
-		PUSH(p->a, p->weight, p->nweight, cap) = (PlanWeight){ arena_dup(p->a, layer, sizeof *layer * (size_t)n), n,
-			(double)value_bytes(v), learns, v };
+		PUSH(p->a, p->weight, p->nweight, cap) =
+			(PlanWeight){ arena_dup(p->a, layer, sizeof *layer * (size_t)n), n, (double)value_bytes(v),
+				learns, v };
 	}
 	p->state = trained > 0 ? state / trained : 0;
 }
@@ -324,8 +336,12 @@ static Profile *profile_of(PlanModel *p, const Module *m)
 	f->file = m->file;
 	f->layer = NEWN(p->a, Layer, p->nlayer + p->ntensor);
 	for (int i = 0; i < p->nlayer; i++)
-		f->layer[i] = (Layer){ .id = p->name[i], .desc = p->name[i], .forward = p->fwd[0][i], .backward = p->bwd[0][i],
-			.activation = p->kept[i], .stage = -1 };
+		f->layer[i] = (Layer){ .id = p->name[i],
+			.desc = p->name[i],
+			.forward = p->fwd[0][i],
+			.backward = p->bwd[0][i],
+			.activation = p->kept[i],
+			.stage = -1 };
 	f->n = p->nlayer;
 	for (int i = 0; i < p->nweight; i++)
 		f->layer[p->weight[i].layer[0]].parameters += p->weight[i].bytes;
@@ -334,9 +350,10 @@ static Profile *profile_of(PlanModel *p, const Module *m)
 		if (t->kind == PLAN_BACKWARD)
 			continue;
 		own[t->from] += t->kept ? t->bytes : 0;
-		f->layer[f->n++] = (Layer){ .id = p->name[t->from], .desc = "tensor", .activation = t->bytes, .stage = -1 };
+		f->layer[f->n++] =
+			(Layer){ .id = p->name[t->from], .desc = "tensor", .activation = t->bytes, .stage = -1 };
 	}
-	for (int i = 0; i < p->nlayer; i++)     /* a tensor that is kept counts once */
+	for (int i = 0; i < p->nlayer; i++) /* a tensor that is kept counts once */
 		f->layer[i].activation = fmax(0, f->layer[i].activation - own[i]);
 	return f;
 }
@@ -384,11 +401,12 @@ static States *chain_states(PlanModel *p, const Module *m)
 	const Profile *f = profile_of(p, m);
 	States *st = NEW(p->a, States);
 
-	*st = (States){ .p = f, .n = p->nlayer, .words = (p->nlayer + 63) / 64, .layer_words = (f->n + 63) / 64,
-		.total = true };
+	*st = (States){
+		.p = f, .n = p->nlayer, .words = (p->nlayer + 63) / 64, .layer_words = (f->n + 63) / 64, .total = true
+	};
 	st->s = NEWN(p->a, State, st->n);
-	st->before = NEWN(p->a, uint64_t, (size_t)st->n * (size_t)st->words);
-	st->under = NEWN(p->a, uint64_t, (size_t)st->n * (size_t)st->layer_words);
+	st->before = NEWN(p->a, uint64_t, (size_t)st->n *(size_t)st->words);
+	st->under = NEWN(p->a, uint64_t, (size_t)st->n *(size_t)st->layer_words);
 	link_consumers(p, st, f);
 	for (int k = 0; k < st->n; k++) {
 		State *s = &st->s[k];
@@ -460,7 +478,7 @@ int *plan_places(Arena *a, const States *st, int most, int *n)
 		else if (best[w] < 0 || st->s[i].cut <= st->s[best[w]].cut)
 			best[w] = i;
 	}
-	for (int w = 0; w < most - 1 && st->n > most; w++)      /* the last window is the last state's */
+	for (int w = 0; w < most - 1 && st->n > most; w++) /* the last window is the last state's */
 		if (best[w] >= 0)
 			at[best[w]] = 1;
 	at[st->n - 1] = 1;
@@ -471,10 +489,7 @@ int *plan_places(Arena *a, const States *st, int most, int *n)
 	return at;
 }
 
-static void find_places(PlanModel *p)
-{
-	p->place = plan_places(p->a, p->st, p->st->total ? 512 : 160, &p->nplace);
-}
+static void find_places(PlanModel *p) { p->place = plan_places(p->a, p->st, p->st->total ? 512 : 160, &p->nplace); }
 
 PlanModel *plan_model(Arena *a, Segments *g)
 {
@@ -484,9 +499,15 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	Kept kept = { 0 };
 	Map sent;
 
-	*p = (PlanModel){ .a = a, .c = g->cx->cluster, .nlayer = g->n,
-		.memory_scale = g->cx->memory_scale > 0 ? g->cx->memory_scale : 1, .name = NEWN(a, const char *, g->n),
-		.kept = NEWN(a, double, g->n), .tmp = NEWN(a, double, g->n), .most = NEWN(a, double, g->n), .param = NEWN(a, bool, g->n) };
+	*p = (PlanModel){ .a = a,
+		.c = g->cx->cluster,
+		.nlayer = g->n,
+		.memory_scale = g->cx->memory_scale > 0 ? g->cx->memory_scale : 1,
+		.name = NEWN(a, const char *, g->n),
+		.kept = NEWN(a, double, g->n),
+		.tmp = NEWN(a, double, g->n),
+		.most = NEWN(a, double, g->n),
+		.param = NEWN(a, bool, g->n) };
 	if (t) {
 		p->most_stages = t->no_pipeline ? 1 : t->max_stages;
 		p->no_replicas = t->no_dp;
@@ -495,12 +516,13 @@ PlanModel *plan_model(Arena *a, Segments *g)
 	p->schedule = p->played = t ? t->schedule : (ScheduleSpec){ .kind = SCHEDULE_AUTO };
 	if (schedule_async(t)) {
 		p->schedule.kind = t->pipe_sgd > 1 ? SCHEDULE_PIPE_SGD : p->schedule.kind;
-		p->played = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };        /* whose plan is good for what never is flushed */
+		p->played = (ScheduleSpec){ .kind = SCHEDULE_PLAIN }; /* whose plan is good for what never is flushed */
 		p->global = one_per_step(t) ? 0 : t->global / (g->m->batch > 0 ? g->m->batch : 1);
 		p->per_replica = one_per_step(t) ? 0 : t->microbatches;
 	} else if (t) {
-		p->recompute = t->recompute == RECOMPUTE_NONE ? PLAN_KEEP :
-			t->recompute == RECOMPUTE_STAGE ? PLAN_AGAIN : PLAN_AGAIN_AS_NEEDED;
+		p->recompute = t->recompute == RECOMPUTE_NONE    ? PLAN_KEEP
+		               : t->recompute == RECOMPUTE_STAGE ? PLAN_AGAIN
+		                                                 : PLAN_AGAIN_AS_NEEDED;
 		p->global = t->global > 0 ? t->global / (g->m->batch > 0 ? g->m->batch : 1) : 0;
 		p->per_replica = t->microbatches;
 	}
@@ -549,9 +571,18 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 	const int n = st->p->n;
 	int cap = 0;
 
-	*p = (PlanModel){ .a = a, .c = c, .nclass = 1, .class_of = NEWN(a, int, c->ndevice), .nlayer = n, .memory_scale = 1,
-		.name = NEWN(a, const char *, n), .kept = NEWN(a, double, n), .tmp = NEWN(a, double, n), .most = NEWN(a, double, n),
-		.param = NEWN(a, bool, n), .st = st };
+	*p = (PlanModel){ .a = a,
+		.c = c,
+		.nclass = 1,
+		.class_of = NEWN(a, int, c->ndevice),
+		.nlayer = n,
+		.memory_scale = 1,
+		.name = NEWN(a, const char *, n),
+		.kept = NEWN(a, double, n),
+		.tmp = NEWN(a, double, n),
+		.most = NEWN(a, double, n),
+		.param = NEWN(a, bool, n),
+		.st = st };
 	p->fwd = table(a, 1, n);
 	p->bwd = table(a, 1, n);
 	p->update = table(a, 1, n);
@@ -570,7 +601,8 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 	}
 	p->grad = NEWN(a, PlanGrad, n);
 	for (int i = n - 1; i >= 0; i--)
-		p->grad[p->ngrad++] = (PlanGrad){ i, &p->bwd[0][i], 64 * ceil(st->p->layer[i].parameters / 64), -1, false };
+		p->grad[p->ngrad++] =
+			(PlanGrad){ i, &p->bwd[0][i], 64 * ceil(st->p->layer[i].parameters / 64), -1, false };
 	sums_start(p, NULL);
 	profile_tensors(p, st);
 	sum_states(p);

@@ -16,65 +16,91 @@
 typedef enum PlanTensorKind { PLAN_FORWARD, PLAN_BACKWARD, PLAN_BOTH } PlanTensorKind;
 
 typedef struct PlanTensor {
-	PlanTensorKind kind;        /* BOTH: forwards, and a gradient of the same size backwards */
-	int     from, *to, nto;     /* layers */
-	double  bytes;
-	bool    kept;               /* counted in PlanModel.kept of its maker */
+	PlanTensorKind kind; /* BOTH: forwards, and a gradient of the same size backwards */
+	int from, *to, nto;  /* layers */
+	double bytes;
+	bool kept; /* counted in PlanModel.kept of its maker */
 } PlanTensor;
 
 /* n layers read it; value NULL: of a profile. */
-typedef struct PlanWeight { int *layer, n; double bytes; bool trained; const Value *value; } PlanWeight;
+typedef struct PlanWeight {
+	int *layer, n;
+	double bytes;
+	bool trained;
+	const Value *value;
+} PlanWeight;
 
 /* Stages may keep what their backward reads, or compute it again: never, always, where memory is short. */
 typedef enum PlanRecompute { PLAN_KEEP, PLAN_AGAIN, PLAN_AGAIN_AS_NEEDED } PlanRecompute;
 
 /* A kept value of a layer that may be computed again instead: seconds on every kind of device of its node and of those in
  * front of it that nothing keeps. tensor: it must not cross a cut then; -1: it never does. */
-typedef struct PlanAgain { int layer, tensor; double bytes, *time; } PlanAgain;
+typedef struct PlanAgain {
+	int layer, tensor;
+	double bytes, *time;
+} PlanAgain;
 
 /* Rows that the replicas of a stage join in every step, one per microbatch. */
-typedef struct PlanRow { int layer; double bytes; } PlanRow;
+typedef struct PlanRow {
+	int layer;
+	double bytes;
+} PlanRow;
 
 /* A piece of the backward, in its order: so many seconds of a layer, on every kind of device, and then a gradient of so many
  * bytes is there (0: none). joined: it is added to a later one of its weight where a stage of several replicas has them all. */
-typedef struct PlanGrad { int layer; double *time, bytes; int weight; bool joined; } PlanGrad;
+typedef struct PlanGrad {
+	int layer;
+	double *time, bytes;
+	int weight;
+	bool joined;
+} PlanGrad;
 
 /* A layer that the cluster file has in a stage: it reads the parameter of that name (planpins.c). */
-typedef struct PlanPin { int layer, stage; const char *name; const Pin *from; } PlanPin;
+typedef struct PlanPin {
+	int layer, stage;
+	const char *name;
+	const Pin *from;
+} PlanPin;
 
 typedef struct PlanModel {
-	Arena          *a;
-	const Cluster  *c;
-	int             nclass, *class_of;  /* kinds of devices by speed; by device of the cluster */
-	int             nlayer;
-	const char    **name;       /* by layer */
-	double        **fwd, **bwd, **update;   /* [class][layer]; update: per step */
-	double         *kept;       /* by layer: bytes from a forward to its backward */
-	double         *tmp;        /* by layer: the most that is alive besides */
-	double         *most;       /* by layer: the most of its kept and other values that is alive at once */
-	bool           *param;      /* by layer: reads a weight */
-	PlanTensor     *tensor; int ntensor;
-	PlanWeight     *weight; int nweight;
-	PlanRow        *row; int nrow;
-	PlanPin        *pin; int npin;
-	PlanGrad       *grad; int ngrad;
-	SumRule         rule;
-	struct SumCache *sums;      /* plansums.c */
-	struct PlanServers *servers;        /* planservers.c; NULL: no server holds anything */
-	PlanAgain      *again; int nagain;  /* in the order in which they are forgotten: the fewest seconds per byte first */
-	double          state;      /* optimizer bytes per byte of a trained weight */
-	const States   *st;
-	double        **sum;        /* [class][state]: seconds, forward and backward, of all layers up to it */
-	double         *sum_param, *sum_weight, *sum_kept;  /* by state: layers with weights; bytes */
-	double         *tmp_at;     /* by state: tmp of the layers that it adds */
-	int            *place, nplace;      /* the states where cut_best cuts: all, or some of many */
-	ScheduleSpec    schedule, played;   /* that memory is planned for; that the simulator plays */
-	PlanRecompute   recompute;
-	int64_t         global;     /* microbatches per step as asked for; 0: any */
-	int64_t         per_replica;/* the same per replica of the widest stage; 0: any */
-	int64_t         most_stages;    /* of a plan; 0: any */
-	bool            no_replicas, equal_replicas;    /* none at all; every stage has as many (asynchronous servers) */
-	double          memory_scale;   /* what the estimate of memory is multiplied with */
+	Arena *a;
+	const Cluster *c;
+	int nclass, *class_of; /* kinds of devices by speed; by device of the cluster */
+	int nlayer;
+	const char **name;             /* by layer */
+	double **fwd, **bwd, **update; /* [class][layer]; update: per step */
+	double *kept;                  /* by layer: bytes from a forward to its backward */
+	double *tmp;                   /* by layer: the most that is alive besides */
+	double *most;                  /* by layer: the most of its kept and other values that is alive at once */
+	bool *param;                   /* by layer: reads a weight */
+	PlanTensor *tensor;
+	int ntensor;
+	PlanWeight *weight;
+	int nweight;
+	PlanRow *row;
+	int nrow;
+	PlanPin *pin;
+	int npin;
+	PlanGrad *grad;
+	int ngrad;
+	SumRule rule;
+	struct SumCache *sums;       /* plansums.c */
+	struct PlanServers *servers; /* planservers.c; NULL: no server holds anything */
+	PlanAgain *again;
+	int nagain;   /* in the order in which they are forgotten: the fewest seconds per byte first */
+	double state; /* optimizer bytes per byte of a trained weight */
+	const States *st;
+	double **sum; /* [class][state]: seconds, forward and backward, of all layers up to it */
+	double *sum_param, *sum_weight, *sum_kept; /* by state: layers with weights; bytes */
+	double *tmp_at;                            /* by state: tmp of the layers that it adds */
+	int *place, nplace;                        /* the states where cut_best cuts: all, or some of many */
+	ScheduleSpec schedule, played;             /* that memory is planned for; that the simulator plays */
+	PlanRecompute recompute;
+	int64_t global;                   /* microbatches per step as asked for; 0: any */
+	int64_t per_replica;              /* the same per replica of the widest stage; 0: any */
+	int64_t most_stages;              /* of a plan; 0: any */
+	bool no_replicas, equal_replicas; /* none at all; every stage has as many (asynchronous servers) */
+	double memory_scale;              /* what the estimate of memory is multiplied with */
 } PlanModel;
 
 /* Of a module behind cost, cut into segments. */
@@ -89,65 +115,72 @@ void find_grads(PlanModel *p, const Graph *g, const Training *t, Arena *scratch)
 void sums_start(PlanModel *p, const Training *t);
 
 /* ---- what the cluster file asks (planpins.c) ---- */
-void    find_pins(PlanModel *p, const Module *m);
-int     pins_broken(const PlanModel *p, int stage, int k, int j);       /* how many pins a stage of the states (k, j] breaks */
+void find_pins(PlanModel *p, const Module *m);
+int pins_broken(const PlanModel *p, int stage, int k, int j); /* how many pins a stage of the states (k, j] breaks */
 
 void servers_start(PlanModel *p, const Training *t);
 
 /* ---- plans ---- */
 typedef struct Trial {
-	int         n;              /* stages */
-	int        *end;            /* their last states */
-	int        *replicas;
-	int         ndevice, *device;   /* by rank, stage-major: index into Cluster.device */
-	int64_t     micro;          /* microbatches per step, over all replicas */
-	const char *by;             /* the planner that proposed it */
-	double      bound;          /* seconds per step that it takes at least */
-	double      sums;           /* that are to be played: members of all of them */
-	double      step;           /* seconds per step; INFINITY: not simulated */
-	double      score;          /* step / micro */
-	double      peak;           /* bytes of the fullest device, in relation to its limit where there is one */
-	int         peak_rank;
-	double      over;           /* largest share of its limit that a device needs; 0: no limits */
+	int n;    /* stages */
+	int *end; /* their last states */
+	int *replicas;
+	int ndevice, *device; /* by rank, stage-major: index into Cluster.device */
+	int64_t micro;        /* microbatches per step, over all replicas */
+	const char *by;       /* the planner that proposed it */
+	double bound;         /* seconds per step that it takes at least */
+	double sums;          /* that are to be played: members of all of them */
+	double step;          /* seconds per step; INFINITY: not simulated */
+	double score;         /* step / micro */
+	double peak;          /* bytes of the fullest device, in relation to its limit where there is one */
+	int peak_rank;
+	double over; /* largest share of its limit that a device needs; 0: no limits */
 	/* Where the step goes on the device that computes most: forwards and backwards, sums over replicas, update, and what
 	 * else it waits for (other stages, messages, filling and draining). They add up to step. */
-	double      work, sum, update, wait;
-	int         slow_stage;     /* that device's */
+	double work, sum, update, wait;
+	int slow_stage; /* that device's */
 } Trial;
 
 /* Costs of a stage of a trial. */
 typedef struct TrialStage {
-	double *fwd, *bwd, *update; /* by class */
-	double  weights, trained, grads, slot, tmp;   /* bytes on a device; slot: per microbatch in flight */
-	double  kept;               /* bytes of slot that computing all again would spare */
-	double  only;               /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
-	bool    again;              /* some of its forward is computed again in the backward; bwd, slot, tmp say so */
-	double  in, out;            /* bytes per microbatch that come from and go to other stages, gradients included */
-	int     inflight;
+	double *fwd, *bwd, *update;                /* by class */
+	double weights, trained, grads, slot, tmp; /* bytes on a device; slot: per microbatch in flight */
+	double kept;                               /* bytes of slot that computing all again would spare */
+	double only;    /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
+	bool again;     /* some of its forward is computed again in the backward; bwd, slot, tmp say so */
+	double in, out; /* bytes per microbatch that come from and go to other stages, gradients included */
+	int inflight;
 } TrialStage;
 
 /* Sums of a stage's replicas in their order. join: without ranks and stage; least: seconds that it takes if nothing else moves. */
-typedef struct StageSum { SimJoin join; double least; } StageSum;
-typedef struct StageSums { int n; bool buckets; StageSum *sum; } StageSums;
+typedef struct StageSum {
+	SimJoin join;
+	double least;
+} StageSum;
+typedef struct StageSums {
+	int n;
+	bool buckets;
+	StageSum *sum;
+} StageSums;
 
 /* Servers of a trial (planservers.c): which weights of stage s go to them, NULL: none; what they are told, in its model. */
 const bool *trial_served(Arena *a, const PlanModel *p, const Trial *t, int s, const int *device, const int *stage);
 void trial_servers(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap);
 /* The only stage that reads a weight, stages by layer; -1: there are several. */
-int     plan_stage_with(const PlanWeight *w, const int *stage);
+int plan_stage_with(const PlanWeight *w, const int *stage);
 int64_t trial_micro(const PlanModel *p, int n, const int *replicas);
-int    *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t);       /* by layer */
+int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t); /* by layer */
 TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t);
 /* Of stage s, whose devices stand at `device`. stage: trial_stage_of; early: sums may begin before SYNC. */
 const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int *device, const int *stage, bool early);
-double  stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains);
+double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains);
 /* Fills bound, peak, over. */
-void    trial_judge(const PlanModel *p, Trial *t);
+void trial_judge(const PlanModel *p, Trial *t);
 /* The operands of the simulator for it; *s: its schedule. */
 SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t);
 /* Plays it: fills step and score. */
-void    trial_play(const PlanModel *p, Trial *t);
-Trial  *trial_new(Arena *a, int n, int ndevice, const char *by);
-const char *trial_str(Arena *a, const Trial *t);        /* "2-1-1" */
+void trial_play(const PlanModel *p, Trial *t);
+Trial *trial_new(Arena *a, int n, int ndevice, const char *by);
+const char *trial_str(Arena *a, const Trial *t); /* "2-1-1" */
 
 #endif

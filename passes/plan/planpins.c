@@ -19,13 +19,15 @@ void find_pins(PlanModel *p, const Module *m)
 			continue;
 		for (int u = 0; u < v->nuses; u++)
 			if (v->uses[u].node->phase == PHASE_FWD)
-				PUSH(p->a, p->pin, p->npin, cap) = (PlanPin){ v->uses[u].node->stage, p->c->pin[k].stage, name, &p->c->pin[k] };
+				PUSH(p->a, p->pin, p->npin, cap) =
+					(PlanPin){ v->uses[u].node->stage, p->c->pin[k].stage, name, &p->c->pin[k] };
 	}
 }
 
 static bool under(const States *st, int state, int layer)
 {
-	return state >= 0 && st->under[(size_t)state * (size_t)st->layer_words + (size_t)(layer / 64)] >> (layer % 64) & 1;
+	return state >= 0 &&
+	       st->under[(size_t)state * (size_t)st->layer_words + (size_t)(layer / 64)] >> (layer % 64) & 1;
 }
 
 int pins_broken(const PlanModel *p, int stage, int k, int j)
@@ -33,7 +35,8 @@ int pins_broken(const PlanModel *p, int stage, int k, int j)
 	int n = 0;
 
 	for (int i = 0; i < p->npin; i++)
-		n += (under(p->st, j, p->pin[i].layer) && !under(p->st, k, p->pin[i].layer)) != (p->pin[i].stage == stage);
+		n += (under(p->st, j, p->pin[i].layer) && !under(p->st, k, p->pin[i].layer)) !=
+		     (p->pin[i].stage == stage);
 	return n;
 }
 
@@ -57,17 +60,22 @@ bool plan_keeps_pins(const PlanModel *p, const Trial *t, Diag *d)
 	for (int i = 0; i < p->npin; i++) {
 		const PlanPin *x = &p->pin[i];
 		if (x->stage >= t->n)
-			return diag_error(d, TEXTLOC(p->c->file, x->from->line, x->from->col), 474, "placement.pin: '%s' is to be in stage %d; plan "
-				"%s has the stages 0 to %d", x->name, x->stage, trial_str(p->a, t), t->n - 1);
+			return diag_error(d, TEXTLOC(p->c->file, x->from->line, x->from->col), 474,
+				"placement.pin: '%s' is to be in stage %d; plan "
+				"%s has the stages 0 to %d",
+				x->name, x->stage, trial_str(p->a, t), t->n - 1);
 		if (stage[x->layer] != x->stage)
-			return diag_error(d, TEXTLOC(p->c->file, x->from->line, x->from->col), 474, "placement.pin: '%s' is to be in stage %d; plan "
-				"%s has it in stage %d%s", x->name, x->stage, trial_str(p->a, t), stage[x->layer], p->st->n > t->n ? "" :
-				", and can be cut nowhere else");
+			return diag_error(d, TEXTLOC(p->c->file, x->from->line, x->from->col), 474,
+				"placement.pin: '%s' is to be in stage %d; plan "
+				"%s has it in stage %d%s",
+				x->name, x->stage, trial_str(p->a, t), stage[x->layer],
+				p->st->n > t->n ? "" : ", and can be cut nowhere else");
 	}
 	return true;
 }
 
 bool policy_allowed(const Cluster *c, int policy)
 {
-	return !c || !c->policies || (policy >= PLACE_FRESH && policy <= PLACE_SCATTER && c->policies >> (policy - PLACE_FRESH) & 1);
+	return !c || !c->policies ||
+	       (policy >= PLACE_FRESH && policy <= PLACE_SCATTER && c->policies >> (policy - PLACE_FRESH) & 1);
 }

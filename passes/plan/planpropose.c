@@ -8,7 +8,11 @@
 
 /* ---- the cluster as the planners see it: links inside a host, links between hosts ---- */
 
-typedef struct Wires { Link within, between, slowest; bool uniform; int hosts, each; } Wires;
+typedef struct Wires {
+	Link within, between, slowest;
+	bool uniform;
+	int hosts, each;
+} Wires;
 
 static void worse(Link *to, Link l)
 {
@@ -69,12 +73,13 @@ static const States *coarse(Arena *a, const States *st, int most, int **at)
 		return st;
 	x->s = NEWN(a, State, x->n);
 	x->words = (x->n + 63) / 64;
-	x->before = NEWN(a, uint64_t, (size_t)x->n * (size_t)x->words);
-	x->under = NEWN(a, uint64_t, (size_t)x->n * (size_t)x->layer_words);
+	x->before = NEWN(a, uint64_t, (size_t)x->n *(size_t)x->words);
+	x->under = NEWN(a, uint64_t, (size_t)x->n *(size_t)x->layer_words);
 	x->total = true;
 	for (int i = 0; i < x->n; i++) {
 		x->s[i] = st->s[(*at)[i]];
-		memcpy(x->under + (size_t)i * (size_t)x->layer_words, st->under + (size_t)(*at)[i] * (size_t)x->layer_words,
+		memcpy(x->under + (size_t)i * (size_t)x->layer_words,
+			st->under + (size_t)(*at)[i] * (size_t)x->layer_words,
 			sizeof *x->under * (size_t)x->layer_words);
 		for (int k = 0; k < i; k++)
 			if (state_before(st, (*at)[k], (*at)[i]))
@@ -101,12 +106,15 @@ static Trial *of_pipedream(PlanSearch *s, const PdPlan *plan, const int *at, con
 	Trial *t = trial_new(s->a, s->p->st->n, 1, by);
 
 	for (int g = 0; g < plan->ngroup; g++)
-		for (int k = 0; k < plan->group[g].n && plan->group[g].level == plan->group[plan->ngroup - 1].level; k++) {
+		for (int k = 0; k < plan->group[g].n && plan->group[g].level == plan->group[plan->ngroup - 1].level;
+			k++) {
 			const PdStage *x = &plan->group[g].stage[k];
 			int copies = x->replicas;
 			for (int h = 0; h < g; h++)
-				for (int i = 0; i < plan->group[h].n && plan->group[h].level != plan->group[g].level; i++)
-					if (plan->group[h].stage[i].start <= x->start && x->end <= plan->group[h].stage[i].end)
+				for (int i = 0; i < plan->group[h].n && plan->group[h].level != plan->group[g].level;
+					i++)
+					if (plan->group[h].stage[i].start <= x->start &&
+						x->end <= plan->group[h].stage[i].end)
 						copies *= plan->group[h].stage[i].replicas;
 			t->end[n] = at[x->end - 1];
 			t->replicas[n++] = copies;
@@ -133,8 +141,12 @@ void propose_pipedream(PlanSearch *s, DpCost cost, Diag *d)
 	const int G = s->p->c->ndevice;
 	const Wires w = wires(s->p);
 	int *at, most = s->p->st->n;
-	PdOpt o = { .cost = cost_for(cost), .nlevel = 1, .machines = { G }, .bandwidth = { w.slowest.bandwidth },
-		.latency = w.slowest.latency, .compression = 1 };
+	PdOpt o = { .cost = cost_for(cost),
+		.nlevel = 1,
+		.machines = { G },
+		.bandwidth = { w.slowest.bandwidth },
+		.latency = w.slowest.latency,
+		.compression = 1 };
 	const int replicas[] = { 1, 1 };
 
 	o.micro = (double)trial_micro(s->p, 2, replicas);
@@ -176,7 +188,8 @@ static void of_dapple(PlanSearch *s, const DapplePlan *plan, const int *at, cons
 }
 
 /* Over at most so many places to cut: the published program's candidates, and what the equations find. */
-static void dapple_over(PlanSearch *s, int most, const DappleCluster *c, const DappleOptions *o, bool equations, Diag *d)
+static void dapple_over(
+	PlanSearch *s, int most, const DappleCluster *c, const DappleOptions *o, bool equations, Diag *d)
 {
 	Arena *a = arena_new();
 	long explored = 0;
@@ -199,10 +212,15 @@ void propose_dapple(PlanSearch *s, bool thorough, Diag *d)
 	enum { ALL = 96, FEW = 24, FEW_DEVICES = 16 };
 	const int G = s->p->c->ndevice, few = s->p->st->n < FEW ? s->p->st->n : FEW;
 	const Wires w = wires(s->p);
-	DappleCluster c = { .servers = w.uniform ? w.hosts : 0, .p2p = w.between.bandwidth, .nccl = w.between.bandwidth,
+	DappleCluster c = { .servers = w.uniform ? w.hosts : 0,
+		.p2p = w.between.bandwidth,
+		.nccl = w.between.bandwidth,
 		.nvlink = w.within.bandwidth };
-	DappleOptions o = { .profiled = 1, .least = 1, .batch = (double)(s->p->global ? s->p->global : 4 * (int64_t)G),
-		.policies = true, .width = thorough ? 0 : 1 };
+	DappleOptions o = { .profiled = 1,
+		.least = 1,
+		.batch = (double)(s->p->global ? s->p->global : 4 * (int64_t)G),
+		.policies = true,
+		.width = thorough ? 0 : 1 };
 
 	if (G < 2 || G > DAPPLE_DEVICES)
 		return;
@@ -285,7 +303,7 @@ static double few_plans(const PlanSearch *s)
 
 bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 {
-	Diag silent = { .out = d->out, .errors = 1, .scratch = d->scratch };    /* limit 0: a proposal may fail */
+	Diag silent = { .out = d->out, .errors = 1, .scratch = d->scratch }; /* limit 0: a proposal may fail */
 
 	if (kind == PLANNER_PIPEDREAM)
 		propose_pipedream(s, cost, d);
@@ -295,8 +313,10 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 		for (int n = 1; n <= s->p->c->ndevice; n++)
 			propose_blocks(s, n);
 	if (kind == PLANNER_EXHAUSTIVE && !propose_all(s, 2e6))
-		return diag_error(d, NOLOC, 472, "there are more than 2,000,000 plans of %d segments on %d devices; --planner auto "
-			"searches among them", s->p->st->n, s->p->c->ndevice);
+		return diag_error(d, NOLOC, 472,
+			"there are more than 2,000,000 plans of %d segments on %d devices; --planner auto "
+			"searches among them",
+			s->p->st->n, s->p->c->ndevice);
 	if (kind == PLANNER_AUTO) {
 		propose_equal(s);
 		for (int c = DP_MEASURED; c <= DP_CODE && !s->quick; c++)
@@ -307,12 +327,14 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 		if (s->no_exhaustive || !propose_all(s, few_plans(s)))
 			search_locally(s);
 	}
-	if (s->best && !isfinite(s->best->score))       /* what lacks memory was not played */
+	if (s->best && !isfinite(s->best->score)) /* what lacks memory was not played */
 		trial_play(s->p, s->best);
 	if (!s->best && d->errors == 0)
 		return diag_error(d, NOLOC, 473, "the planner has no plan for %d segments on %d devices%s", s->p->st->n,
-			s->p->c->ndevice, s->p->most_stages || s->p->no_replicas ?
-			" that --max-stages, --no-pipeline and --no-dp leave; --planner auto looks at all of those" : s->p->npin ?
-			" that has all parameters in the stages of placement.pin" : "");
+			s->p->c->ndevice,
+			s->p->most_stages || s->p->no_replicas
+				? " that --max-stages, --no-pipeline and --no-dp leave; --planner auto looks at all of those"
+			: s->p->npin ? " that has all parameters in the stages of placement.pin"
+				     : "");
 	return s->best;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "plansearch.h"
 
-static const double SAME = 1e-9;        /* scores that differ by less of their size are equal */
+static const double SAME = 1e-9; /* scores that differ by less of their size are equal */
 
 void search_start(PlanSearch *s, Arena *a, const PlanModel *p)
 {
@@ -80,7 +80,8 @@ static bool possible(const PlanModel *p, const Trial *t)
 	if (!plan_allowed(p, t->n, t->replicas))
 		return false;
 	for (int s = 0; s < t->n; s++)
-		if (t->replicas[s] < 1 || t->replicas[s] > t->micro || (s && !state_before(st, t->end[s - 1], t->end[s])))
+		if (t->replicas[s] < 1 || t->replicas[s] > t->micro ||
+			(s && !state_before(st, t->end[s - 1], t->end[s])))
 			return false;
 	return t->n > 0 && t->end[t->n - 1] == st->n - 1 && plan_keeps_pins(p, t, NULL);
 }
@@ -124,7 +125,7 @@ static bool hopeless(const PlanSearch *s, const Trial *t)
 	if (!b)
 		return false;
 	if (t->over > 1)
-		return true;            /* how much it lacks is all that counts */
+		return true; /* how much it lacks is all that counts */
 	return b->over <= 1 && isfinite(b->score) && t->bound / (double)t->micro > b->score * (1 + SAME);
 }
 
@@ -145,7 +146,7 @@ static Trial *try_there(PlanSearch *s, const Trial *t)
 		s->work += search_effort(x);
 		s->played++;
 	}
-	s->work += 300;         /* to judge is work as well */
+	s->work += 300; /* to judge is work as well */
 	if (trial_better(x, s->best))
 		s->best = x;
 	return x;
@@ -174,17 +175,19 @@ Trial *search_try(PlanSearch *s, const Trial *t)
 /* ---- all plans ---- */
 
 /* Devices that nothing tells apart are one kind. */
-typedef struct Kinds { int n, *count, **device; } Kinds;
+typedef struct Kinds {
+	int n, *count, **device;
+} Kinds;
 
 typedef struct All {
 	PlanSearch *s;
-	Kinds       kind;
-	int        *left;           /* by kind: how many are not in use */
-	Trial      *t;
-	int         used;
-	double      count, most;    /* plans; how many are too many */
-	double      steps;          /* of the recursion: where most ends lead to no plan there are too many as well */
-	bool        counting;
+	Kinds kind;
+	int *left; /* by kind: how many are not in use */
+	Trial *t;
+	int used;
+	double count, most; /* plans; how many are too many */
+	double steps;       /* of the recursion: where most ends lead to no plan there are too many as well */
+	bool counting;
 } All;
 
 static Kinds find_kinds(Arena *a, const PlanModel *p)
@@ -197,7 +200,7 @@ static Kinds find_kinds(Arena *a, const PlanModel *p)
 		for (; i < k.n; i++) {
 			const int e = k.device[i][0];
 			if (p->class_of[d] == p->class_of[e] && c->device[d].host == c->device[e].host &&
-			    c->device[d].memory == c->device[e].memory)
+				c->device[d].memory == c->device[e].memory)
 				break;
 		}
 		if (i == k.n)
@@ -265,7 +268,8 @@ bool propose_all(PlanSearch *s, double most)
 	const double budget = s->budget;
 	const int deepest = s->p->st->n < s->p->c->ndevice ? s->p->st->n : s->p->c->ndevice;
 
-	if (deepest > 1 && (double)x.kind.n * deepest > 2e4) {  /* far more than anyone asks for; the recursion is so deep */
+	if (deepest > 1 &&
+		(double)x.kind.n * deepest > 2e4) { /* far more than anyone asks for; the recursion is so deep */
 		arena_free(a);
 		return false;
 	}

@@ -7,17 +7,18 @@
 #include "ir/settings.h"
 
 typedef struct PlanSearch {
-	Arena           *a;
+	Arena *a;
 	const PlanModel *p;
-	Map              seen;      /* stages, replicas and devices as text -> Trial */
-	Trial          **trial; int n, cap;     /* all that were looked at, in that order */
-	Trial           *best;      /* NULL: none yet */
-	double           work, budget;      /* of the simulator: actions */
-	double           beside;            /* of the published planners, in the same unit, but not of the budget */
-	double           cut_work, cut_budget;  /* of the search for cuts: pairs of states */
-	bool             no_exhaustive;     /* local search also where all plans could be tried */
-	bool             quick;     /* a first look: a tenth of the budget, fewer proposals */
-	long             played;
+	Map seen; /* stages, replicas and devices as text -> Trial */
+	Trial **trial;
+	int n, cap;                  /* all that were looked at, in that order */
+	Trial *best;                 /* NULL: none yet */
+	double work, budget;         /* of the simulator: actions */
+	double beside;               /* of the published planners, in the same unit, but not of the budget */
+	double cut_work, cut_budget; /* of the search for cuts: pairs of states */
+	bool no_exhaustive;          /* local search also where all plans could be tried */
+	bool quick;                  /* a first look: a tenth of the budget, fewer proposals */
+	long played;
 } PlanSearch;
 
 /* The plan of one planner, or of all and local search behind them. Fills s->best and s->trial; s->best may need more
@@ -33,13 +34,13 @@ const Trial *chunked_plan(PlanSearch *s, const Segments *g, ScheduleSpec schedul
 const Trial *choose_schedule(PlanSearch *s, Segments *g, PlanModel *p, const Trial *base, bool asked);
 
 /* ---- parts of it ---- */
-void  search_start(PlanSearch *s, Arena *a, const PlanModel *p);
+void search_start(PlanSearch *s, Arena *a, const PlanModel *p);
 /* Looks at a plan (a copy is kept): judges, plays it unless its bound says that it cannot be best. */
 Trial *search_try(PlanSearch *s, const Trial *t);
 /* What --max-stages, --no-pipeline and --no-dp leave, and asynchronous servers. */
-bool  plan_allowed(const PlanModel *p, int n, const int *replicas);
-double search_effort(const Trial *t);       /* of playing it, as PlanSearch.work counts */
-bool  trial_better(const Trial *x, const Trial *y);
+bool plan_allowed(const PlanModel *p, int n, const int *replicas);
+double search_effort(const Trial *t); /* of playing it, as PlanSearch.work counts */
+bool trial_better(const Trial *x, const Trial *y);
 /* The cuts with the least slowest stage for given replicas and devices, by dynamic programming over the states:
  *     f(s, j) = min over k of  max( f(s-1, k),  transfer over the cut k,  time of (k, j] on its slowest device / R_s
  * ) A stage without a parameter, or one that does not fit into memory, costs a fortune. Fills t->end; the answer is
@@ -49,25 +50,32 @@ double cut_best(PlanSearch *s, Trial *t);
 double slowest_stage(const PlanModel *p, const Trial *t);
 /* Devices for the ranks of a trial. */
 typedef enum PlacePolicy {
-	PLACE_ORDER, PLACE_FRESH, PLACE_APPEND, PLACE_SCATTER, PLACE_FAST, PLACE_SLOW, PLACE_COUNT
+	PLACE_ORDER,
+	PLACE_FRESH,
+	PLACE_APPEND,
+	PLACE_SCATTER,
+	PLACE_FAST,
+	PLACE_SLOW,
+	PLACE_COUNT
 } PlacePolicy;
-void  place_trial(const PlanModel *p, Trial *t, PlacePolicy policy);
+void place_trial(const PlanModel *p, Trial *t, PlacePolicy policy);
 /* What the cluster file asks (planpins.c): whether a plan has parameters where they are pinned, E0474 unless d is NULL; whether it
  * lets stages be given devices so. */
-bool  plan_keeps_pins(const PlanModel *p, const Trial *t, Diag *d);
-bool  policy_allowed(const Cluster *c, int policy);
+bool plan_keeps_pins(const PlanModel *p, const Trial *t, Diag *d);
+bool policy_allowed(const Cluster *c, int policy);
 
-void  propose_pipedream(PlanSearch *s, DpCost cost, Diag *d);
-void  propose_dapple(PlanSearch *s, bool thorough, Diag *d);
-void  propose_blocks(PlanSearch *s, int parts);
-void  propose_equal(PlanSearch *s);
-bool  propose_all(PlanSearch *s, double most);      /* every plan; false: more than `most` of them */
-void  search_locally(PlanSearch *s);
-void  search_cuts(PlanSearch *s, const Trial *t);   /* the same replicas on the same devices: every cut where there are few */
+void propose_pipedream(PlanSearch *s, DpCost cost, Diag *d);
+void propose_dapple(PlanSearch *s, bool thorough, Diag *d);
+void propose_blocks(PlanSearch *s, int parts);
+void propose_equal(PlanSearch *s);
+bool propose_all(PlanSearch *s, double most); /* every plan; false: more than `most` of them */
+void search_locally(PlanSearch *s);
+void search_cuts(
+	PlanSearch *s, const Trial *t); /* the same replicas on the same devices: every cut where there are few */
 
 /* ---- what is done with the answer (planwrite.c) ---- */
 /* Stages of all nodes, PassCx.plan, Module.microbatches. False after a diagnostic. */
-bool  plan_write(Segments *g, const PlanSearch *s, const Trial *t, bool forced);
+bool plan_write(Segments *g, const PlanSearch *s, const Trial *t, bool forced);
 /* A segment's name; of several of one name NAME#2 is the second. */
 const char *until_name(const Segments *g, int at);
 

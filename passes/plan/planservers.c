@@ -15,8 +15,15 @@ enum { APART = 1 << 10, PLAYED = 1 << 11, MOST_PARTS = 64 };
 
 /* By weight; Travel.w NULL: never at a server. update: seconds by kind of device; parts: of its gradient, where its stage
  * has several replicas and where it has one; pulls: of a table by a microbatch. */
-typedef struct Parts { int joined, all, pulls; } Parts;
-struct PlanServers { const Training *train; Travel *travel; double **update; Parts *parts; };
+typedef struct Parts {
+	int joined, all, pulls;
+} Parts;
+struct PlanServers {
+	const Training *train;
+	Travel *travel;
+	double **update;
+	Parts *parts;
+};
 
 /* Seconds of what makes a weight new, on every kind of device. */
 static double *update_of(const PlanModel *p, const Value *w)
@@ -50,7 +57,7 @@ void servers_start(PlanModel *p, const Training *t)
 			x->parts[p->grad[i].weight].joined += !p->grad[i].joined;
 		}
 	for (int i = 0; i < p->nweight; i++) {
-		Value *w = (Value *)(uintptr_t)p->weight[i].value;      /* read only */
+		Value *w = (Value *)(uintptr_t)p->weight[i].value; /* read only */
 		if (!w || !p->weight[i].trained || travel_reason(w))
 			continue;
 		x->travel[i].w = w;
@@ -127,9 +134,15 @@ static void add_ranks(Arena *a, SimModel *x, const int *server, int n)
 }
 
 /* All parameters at servers, tables in pieces; of which stage. */
-typedef struct Kept { Held held; Travel travel; int weight; int64_t rows; } Kept;
+typedef struct Kept {
+	Held held;
+	Travel travel;
+	int weight;
+	int64_t rows;
+} Kept;
 
-static Kept *list(Arena *a, const PlanModel *p, const Trial *t, Stage *const *s, const int *stage, PassCx *cx, int hosts, int *n)
+static Kept *list(
+	Arena *a, const PlanModel *p, const Trial *t, Stage *const *s, const int *stage, PassCx *cx, int hosts, int *n)
 {
 	const int servers = p->servers->train->servers ? (int)p->servers->train->servers : hosts;
 	Kept *all = NULL;
@@ -146,7 +159,8 @@ static Kept *list(Arena *a, const PlanModel *p, const Trial *t, Stage *const *s,
 			int64_t row = 0, rows = 0;
 			if (pieces > 1)
 				table_piece(x.w, pieces, k, &row, &rows);
-			PUSH(a, all, *n, cap) = (Kept){ { x.w, rows ? x.bytes / x.w->type.dim[0] * rows : x.bytes, -1 }, x, i, rows };
+			PUSH(a, all, *n, cap) =
+				(Kept){ { x.w, rows ? x.bytes / x.w->type.dim[0] * rows : x.bytes, -1 }, x, i, rows };
 		}
 	}
 	return all;
@@ -157,17 +171,29 @@ static Dealing dealing(const PlanModel *p, const Kept *k, int part)
 {
 	const Travel *t = &k->travel, *one = &p->servers->travel[k->weight];
 	const double dim = (double)t->w->type.dim[0], b = (double)t->bytes;
-	const Rows rows = { .whole = !t->rows, .row = t->rows ? b / dim : b, .all = !t->rows ? 1 : k->rows ? (double)k->rows : dim,
-		.cut = t->alpha * b, .down = t->down, .up = t->up, .lookups = one->lookups, .pulls = p->servers->parts[k->weight].pulls };
+	const Rows rows = { .whole = !t->rows,
+		.row = t->rows ? b / dim : b,
+		.all = !t->rows  ? 1
+		       : k->rows ? (double)k->rows
+		                 : dim,
+		.cut = t->alpha * b,
+		.down = t->down,
+		.up = t->up,
+		.lookups = one->lookups,
+		.pulls = p->servers->parts[k->weight].pulls };
 
-	return (Dealing){ .pull = !part, .rows = rows, .w = t->w, .first = t->rows ? p->nweight + k->weight : p->nweight - k->weight,
+	return (Dealing){ .pull = !part,
+		.rows = rows,
+		.w = t->w,
+		.first = t->rows ? p->nweight + k->weight : p->nweight - k->weight,
 		.then = k->weight * MOST_PARTS + part };
 }
 
 /* The update is made at the server, and not by any device. */
 static void move_update(const PlanModel *p, SimModel *x, const Kept *k, int rank)
 {
-	const double *t = p->servers->update[k->weight], share = k->rows ? (double)k->rows / (double)k->travel.w->type.dim[0] : 1;
+	const double *t = p->servers->update[k->weight],
+		     share = k->rows ? (double)k->rows / (double)k->travel.w->type.dim[0] : 1;
 	const int n = x->s->nstage, s = k->travel.s->id;
 
 	x->time[rank * n][ACT_UPDATE] += share * t[p->class_of[x->device[rank]]];
@@ -179,7 +205,8 @@ static void move_update(const PlanModel *p, SimModel *x, const Kept *k, int rank
 }
 
 /* All replicas of a stage and a server. */
-static void deal(ServeList *l, const PlanModel *p, const Stage *s, const Teams *team, const Kept *kept, int n, int server, int rank)
+static void deal(ServeList *l, const PlanModel *p, const Stage *s, const Teams *team, const Kept *kept, int n,
+	int server, int rank)
 {
 	Dealing *deal = NULL;
 	int many = 0, cap = 0;

@@ -11,17 +11,22 @@
 #include "passes/schedule/schedule.h"
 #include "passes/split/split.h"
 
-enum { LINE = 1 << 20 };        /* bytes at which what a sum takes is played */
+enum { LINE = 1 << 20 }; /* bytes at which what a sum takes is played */
 
 /* least: by algorithm, seconds that a sum of no bytes takes at least, and per byte, as the simulator has it; 0: not known. */
-typedef struct Group { SumModel model; int number; const int *device; double least[SUM_KINDS][2]; } Group;
+typedef struct Group {
+	SumModel model;
+	int number;
+	const int *device;
+	double least[SUM_KINDS][2];
+} Group;
 
 struct SumCache {
 	Arena *a;
-	Map    group;           /* hosts of the members as text -> Group */
-	Map    stage;           /* places, group, kind of device as text -> StageSums */
-	bool   alike;           /* links between hosts are all one */
-	int   *number, *stamp, stamps;      /* by host, of the group at hand */
+	Map group;                   /* hosts of the members as text -> Group */
+	Map stage;                   /* places, group, kind of device as text -> StageSums */
+	bool alike;                  /* links between hosts are all one */
+	int *number, *stamp, stamps; /* by host, of the group at hand */
 	SumReady *ready;
 };
 
@@ -32,7 +37,10 @@ void sums_start(PlanModel *p, const Training *t)
 
 	p->rule = sum_rule(t);
 	p->rule.early &= !schedule_async(t);
-	*x = (struct SumCache){ .a = p->a, .alike = true, .number = NEWN(p->a, int, hosts), .stamp = NEWN(p->a, int, hosts),
+	*x = (struct SumCache){ .a = p->a,
+		.alike = true,
+		.number = NEWN(p->a, int, hosts),
+		.stamp = NEWN(p->a, int, hosts),
 		.ready = NEWN(p->a, SumReady, p->ngrad + 1) };
 	map_init(&x->group, p->a, true);
 	map_init(&x->stage, p->a, true);
@@ -43,7 +51,11 @@ void sums_start(PlanModel *p, const Training *t)
 /* ---- gradients, in the order in which the backward makes them ---- */
 
 /* The gradients that a node makes, as autodiff met them. left: how many of those that are added to it (parts.c) are to come. */
-typedef struct Made { const Value *sum; int *left; struct Made *next; } Made;
+typedef struct Made {
+	const Value *sum;
+	int *left;
+	struct Made *next;
+} Made;
 
 static PlanGrad *piece(PlanModel *p, int layer, int *cap)
 {
@@ -143,7 +155,8 @@ static Group *group_of(const PlanModel *p, const int *device, int n)
 	Group *g = map_get(&x->group, buf_str(&b));
 	if (!g) {
 		g = NEW(x->a, Group);
-		*g = (Group){ sum_model(x->a, p->c, device, n), (int)x->group.n, arena_dup(x->a, device, sizeof *device * (size_t)n), { { 0 } } };
+		*g = (Group){ sum_model(x->a, p->c, device, n), (int)x->group.n,
+			arena_dup(x->a, device, sizeof *device * (size_t)n), { { 0 } } };
 		map_put(&x->group, buf_str(&b), g);
 	}
 	buf_free(&b);
@@ -152,10 +165,17 @@ static Group *group_of(const PlanModel *p, const int *device, int n)
 
 static SimJoin join_of(const Group *g, SumBy by, double bytes)
 {
-	static const SimJoinKind kind[] = { [SUM_RING] = SIM_RING, [SUM_DOUBLING] = SIM_DOUBLING, [SUM_HALVING] = SIM_HALVING,
-		[SUM_PAIRWISE] = SIM_PAIRWISE, [SUM_HOSTS] = SIM_HOSTS, [SUM_EVERYONE] = SIM_RING };
+	static const SimJoinKind kind[] = { [SUM_RING] = SIM_RING,
+		[SUM_DOUBLING] = SIM_DOUBLING,
+		[SUM_HALVING] = SIM_HALVING,
+		[SUM_PAIRWISE] = SIM_PAIRWISE,
+		[SUM_HOSTS] = SIM_HOSTS,
+		[SUM_EVERYONE] = SIM_RING };
 
-	return (SimJoin){ .kind = kind[by], .bytes = (int64_t)bytes, .n = g->model.n, .always = by == SUM_RING,
+	return (SimJoin){ .kind = kind[by],
+		.bytes = (int64_t)bytes,
+		.n = g->model.n,
+		.always = by == SUM_RING,
 		.hosts = by == SUM_HOSTS ? &g->model.hosts : NULL };
 }
 
@@ -168,7 +188,7 @@ static double least_of(const PlanModel *p, Group *g, SumBy by, double bytes)
 		double t[2];
 		for (int i = 0; i < 2; i++) {
 			SimJoin j = join_of(g, by, LINE * (i + 1.0));
-			j.kind = by == SUM_EVERYONE ? SIM_GATHER : j.kind;      /* to all at once, whatever its size */
+			j.kind = by == SUM_EVERYONE ? SIM_GATHER : j.kind; /* to all at once, whatever its size */
 			t[i] = ports_alone(p->c, g->device, j);
 		}
 		line[1] = (t[1] - t[0]) / LINE;
@@ -233,8 +253,8 @@ const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int
 		return &none;
 	Group *g = group_of(p, device, t->replicas[s]);
 	early &= p->rule.early;
-	snprintf(key, sizeof key, "%d:%d %d %d %d %lld", s ? t->end[s - 1] : -1, t->end[s], g->number, p->class_of[device[0]], early,
-		p->servers ? (long long)t->micro : 0);
+	snprintf(key, sizeof key, "%d:%d %d %d %d %lld", s ? t->end[s - 1] : -1, t->end[s], g->number,
+		p->class_of[device[0]], early, p->servers ? (long long)t->micro : 0);
 	StageSums *known = map_get(&x->stage, key);
 	if (!known) {
 		Arena *a = arena_new();

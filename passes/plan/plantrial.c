@@ -11,8 +11,14 @@ Trial *trial_new(Arena *a, int n, int ndevice, const char *by)
 {
 	Trial *t = NEW(a, Trial);
 
-	*t = (Trial){ .n = n, .end = NEWN(a, int, n), .replicas = NEWN(a, int, n), .ndevice = ndevice,
-		.device = NEWN(a, int, ndevice), .by = by, .step = INFINITY, .score = INFINITY };
+	*t = (Trial){ .n = n,
+		.end = NEWN(a, int, n),
+		.replicas = NEWN(a, int, n),
+		.ndevice = ndevice,
+		.device = NEWN(a, int, ndevice),
+		.by = by,
+		.step = INFINITY,
+		.score = INFINITY };
 	return t;
 }
 
@@ -64,10 +70,10 @@ int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t)
 
 /* Calls of `tell` say from which stage to which how many bytes go. */
 typedef struct Flow {
-	int     n;
-	double *fwd, *bwd;          /* [from * n + to] */
-	double *sent_only;          /* by stage: bytes sent that are not kept */
-	double *sent_kept;          /* by stage: bytes sent that are */
+	int n;
+	double *fwd, *bwd; /* [from * n + to] */
+	double *sent_only; /* by stage: bytes sent that are not kept */
+	double *sent_kept; /* by stage: bytes sent that are */
 } Flow;
 
 static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *seen, int stamp)
@@ -147,7 +153,8 @@ static void add_weights(const PlanModel *p, TrialStage *s, const int *stage, int
 
 static int in_flight(const PlanModel *p, const Trial *t, int s)
 {
-	return schedule_depth(p->schedule, t->replicas, t->n, s, (int)((t->micro + t->replicas[s] - 1) / t->replicas[s]));
+	return schedule_depth(
+		p->schedule, t->replicas, t->n, s, (int)((t->micro + t->replicas[s] - 1) / t->replicas[s]));
 }
 
 static bool crosses_cut(const PlanModel *p, const PlanAgain *v, const int *stage)
@@ -219,8 +226,9 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 		again(p, t, &s[i], i, r, stage);
 		const int64_t grains = (t->micro + t->replicas[i] - 1) / t->replicas[i];
 		const double limit = limit_of(p, t, i, r);
-		while (schedule_row(p->schedule)->flight == FLIGHT_WARMUP && s[i].inflight > 1 && stage_memory(p, &s[i], grains) > limit)
-			s[i].inflight--;        /* K_i falls to what fits */
+		while (schedule_row(p->schedule)->flight == FLIGHT_WARMUP && s[i].inflight > 1 &&
+			stage_memory(p, &s[i], grains) > limit)
+			s[i].inflight--; /* K_i falls to what fits */
 	}
 	return s;
 }
@@ -394,7 +402,7 @@ static void shared_weights(Arena *a, const PlanModel *p, const Trial *t, SimMode
 
 SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 {
-	enum { REPORT = 40 };       /* bytes: what a device reports of a microbatch; what it is told */
+	enum { REPORT = 40 }; /* bytes: what a device reports of a microbatch; what it is told */
 	const int *stage = trial_stage_of(a, p, t);
 	const Flow f = flow_of(a, p, t, stage);
 	const TrialStage *s = stages_of(a, p, t, stage, &f);
@@ -402,15 +410,15 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	StageEdge *edge = NULL;
 	int nedge = 0, cap = 0;
 
-	*x = (SimModel){ .c = p->c, .time = NEWN(a, SimTimes, t->ndevice * t->n),
-		.totals = (t->micro + 2) * REPORT };
+	*x = (SimModel){ .c = p->c, .time = NEWN(a, SimTimes, t->ndevice * t->n), .totals = (t->micro + 2) * REPORT };
 	sim_messages(a, x, &f, &edge, &nedge);
 	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
 	x->s = schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
-	if (!x->s)              /* none that is played here: its plan is chosen as if none were asked for */
-		x->s = schedule_make(a, (ScheduleSpec){ .kind = SCHEDULE_PLAIN }, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
+	if (!x->s) /* none that is played here: its plan is chosen as if none were asked for */
+		x->s = schedule_make(a, (ScheduleSpec){ .kind = SCHEDULE_PLAIN }, t->n, t->replicas, (int)t->micro,
+			edge, nedge, &silent);
 	int *device = NEWN(a, int, x->s->ndevice);
-	const bool split = schedule_has(x->s, ACT_W);       /* about half of a backward is for the weights */
+	const bool split = schedule_has(x->s, ACT_W); /* about half of a backward is for the weights */
 	x->device = device;
 	for (int i = 0, r = 0; i < t->n; i++) {
 		for (int k = 0; k < t->replicas[i]; k++, r++) {
@@ -427,8 +435,10 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	for (int i = 0; i < p->nrow; i++) {
 		const int at = stage[p->row[i].layer];
 		if (t->replicas[at] > 1)
-			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ .kind = SIM_RING, .bytes = (int64_t)p->row[i].bytes * t->micro,
-				.n = t->replicas[at], .rank = x->s->device[at] };
+			PUSH(a, x->join, x->njoin, cap) = (SimJoin){ .kind = SIM_RING,
+				.bytes = (int64_t)p->row[i].bytes * t->micro,
+				.n = t->replicas[at],
+				.rank = x->s->device[at] };
 	}
 	shared_weights(a, p, t, x, stage, &cap);
 	trial_servers(a, p, t, x, stage, &cap);
@@ -462,7 +472,7 @@ static void terms(Trial *t, const Sim *sim)
 void trial_play(const PlanModel *p, Trial *t)
 {
 	Arena *a = arena_new();
-	Diag d = { .out = stderr, .errors = 1, .scratch = a };     /* beyond the limit of 0: nothing is printed */
+	Diag d = { .out = stderr, .errors = 1, .scratch = a }; /* beyond the limit of 0: nothing is printed */
 	Sim sim;
 
 	t->step = simulate(a, trial_sim(a, p, t), &sim, &d) ? sim.step : INFINITY;

@@ -74,8 +74,14 @@ static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool f
 	if (!g->cx->plan)
 		g->cx->plan = NEW(a, Plan);
 	Plan *plan = g->cx->plan;
-	*plan = (Plan){ .nstage = t->n, .stage = NEWN(a, PlanStage, t->n), .ndevice = at.ndevice, .rank = at.rank,
-		.step_time = t->step, .forced = forced, .by = t->by, .order = (int)g->order };
+	*plan = (Plan){ .nstage = t->n,
+		.stage = NEWN(a, PlanStage, t->n),
+		.ndevice = at.ndevice,
+		.rank = at.rank,
+		.step_time = t->step,
+		.forced = forced,
+		.by = t->by,
+		.order = (int)g->order };
 	plan->device = NEWN(a, int, at.ndevice);
 	for (int s = 0, i = 0; s < t->n; s++) {
 		plan->stage[s].replicas = t->replicas[s];
@@ -84,7 +90,7 @@ static bool write_stages(Segments *g, const PlanModel *p, const Trial *t, bool f
 	}
 	plan->microbatches = g->m->microbatches = one_per_step(g->cx->train) ? 1 : t->micro;
 	g->m->step_time = plan->step_time *= (double)plan->microbatches / (double)t->micro;
-	for (Node *k = g->m->graph->first; k; k = k->next)      /* a Stack has a row per microbatch of the step */
+	for (Node *k = g->m->graph->first; k; k = k->next) /* a Stack has a row per microbatch of the step */
 		if (k->op == OP_Stack)
 			optab[OP_Stack]->shape(k, g->cx->d);
 	for (int s = 0; s + 1 < t->n; s++)
@@ -108,9 +114,10 @@ static bool same_replicas(const Trial *x, const Trial *y)
 {
 	int left = 0;
 
-	if (x->n != y->n || x->ndevice != y->ndevice || !memcmp(x->replicas, y->replicas, sizeof *x->replicas * (size_t)x->n))
+	if (x->n != y->n || x->ndevice != y->ndevice ||
+		!memcmp(x->replicas, y->replicas, sizeof *x->replicas * (size_t)x->n))
 		return x->n == y->n && x->ndevice == y->ndevice;
-	for (int i = 0; i < x->n; i++) {        /* as many stages of so many replicas */
+	for (int i = 0; i < x->n; i++) { /* as many stages of so many replicas */
 		left = 0;
 		for (int k = 0; k < x->n; k++)
 			left += (x->replicas[k] == x->replicas[i]) - (y->replicas[k] == x->replicas[i]);
@@ -144,14 +151,15 @@ static void list_others(Arena *a, Plan *plan, const PlanSearch *s, const Trial *
 	}
 	plan->other = NEWN(a, PlanOther, n);
 	for (int i = 0; i < n; i++)
-		plan->other[plan->nother++] = (PlanOther){ trial_str(a, other[i]), other[i]->by,
-			other[i]->score * (double)plan->microbatches, terms_of(other[i], (double)plan->microbatches), other[i]->over };
+		plan->other[plan->nother++] =
+			(PlanOther){ trial_str(a, other[i]), other[i]->by, other[i]->score * (double)plan->microbatches,
+				terms_of(other[i], (double)plan->microbatches), other[i]->over };
 }
 
 static bool same_cuts(const Trial *x, const Trial *y)
 {
 	return x->n == y->n && !memcmp(x->replicas, y->replicas, sizeof *x->replicas * (size_t)x->n) &&
-		!memcmp(x->end, y->end, sizeof *x->end * (size_t)x->n);
+	       !memcmp(x->end, y->end, sizeof *x->end * (size_t)x->n);
 }
 
 /* The plans that lack least, each of its own cuts and replicas; of each notation some, since estimates stray. */
@@ -183,9 +191,15 @@ static void list_lean(Segments *g, Plan *plan, const PlanSearch *s)
 	for (plan->nlean = 0; plan->nlean < n; plan->nlean++) {
 		const Trial *t = lean[plan->nlean];
 		GivenPlan *x = &plan->lean[plan->nlean];
-		*x = (GivenPlan){ .n = t->n, .until = NEWN(g->m->arena, const char *, t->n), .line = NEWN(g->m->arena, int, t->n),
-			.replicas = arena_dup(g->m->arena, t->replicas, sizeof *t->replicas * (size_t)t->n), .ndevice = t->ndevice,
-			.device = arena_dup(g->m->arena, t->device, sizeof *t->device * (size_t)t->ndevice), .micro = t->micro, .by = t->by, .order = (int)g->order };
+		*x = (GivenPlan){ .n = t->n,
+			.until = NEWN(g->m->arena, const char *, t->n),
+			.line = NEWN(g->m->arena, int, t->n),
+			.replicas = arena_dup(g->m->arena, t->replicas, sizeof *t->replicas * (size_t)t->n),
+			.ndevice = t->ndevice,
+			.device = arena_dup(g->m->arena, t->device, sizeof *t->device * (size_t)t->ndevice),
+			.micro = t->micro,
+			.by = t->by,
+			.order = (int)g->order };
 		for (int i = 0; i + 1 < t->n; i++)
 			x->until[i] = arena_str(g->m->arena, until_name(g, t->end[i]));
 	}

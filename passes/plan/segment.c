@@ -15,7 +15,7 @@ bool reads_weight(const Node *n)
 	for (int i = 0; i < n->nin; i++) {
 		const Value *v = n->in[i];
 		while (v && v->kind == VAL_NODE && v->def->nin && v->def->mark == 0)
-			v = v->def->in[0];      /* a transposed or reshaped weight */
+			v = v->def->in[0]; /* a transposed or reshaped weight */
 		if (v && v->kind == VAL_PARAM && v->param->kind == PARAM_WEIGHT)
 			return true;
 	}
@@ -33,7 +33,7 @@ static int64_t *live_bytes(Segments *g)
 	int64_t *diff = NEWN(g->cx->scratch, int64_t, g->nnode + 2);
 
 	for (int i = 0; i < g->nnode; i++)
-		g->node[i]->stage = i;          /* position, for the time being */
+		g->node[i]->stage = i; /* position, for the time being */
 	for (int i = 0; i < g->nnode; i++)
 		for (int o = 0; o < g->node[i]->nout; o++) {
 			const Value *v = g->node[i]->out[o];
@@ -62,7 +62,7 @@ static int find_anchors(const Segments *g, int wanted, int *anchor)
 	for (int i = 0; i < g->nnode; i++)
 		if (optab[g->node[i]->op]->flags & OP_HEAVY)
 			anchor[n++] = i;
-	for (int i = 0; n < 2 && i < g->nnode; i++) {           /* no library calls to speak of: what has weights */
+	for (int i = 0; n < 2 && i < g->nnode; i++) { /* no library calls to speak of: what has weights */
 		if (i == 0)
 			n = 0;
 		if (reads_weight(g->node[i]))
@@ -111,7 +111,7 @@ void segments_assign(Segments *g, const int *cut, int n)
 {
 	Node **all;
 
-	main_nodes(g->m, g->cx->scratch, &all);         /* sets the marks again */
+	main_nodes(g->m, g->cx->scratch, &all); /* sets the marks again */
 	for (int s = 0; s < n; s++) {
 		const int end = s + 1 < n ? cut[s + 1] : g->n;
 		for (int i = g->seg[cut[s]].first; i < g->seg[end - 1].end; i++)

@@ -7,17 +7,19 @@
 #include "cuts.h"
 
 typedef struct Seg {
-	int     first, end;         /* main nodes [first, end) */
-	int64_t live;               /* bytes that cross the cut before this segment */
-	const char *name;           /* of its library call, or of its first node */
+	int first, end;   /* main nodes [first, end) */
+	int64_t live;     /* bytes that cross the cut before this segment */
+	const char *name; /* of its library call, or of its first node */
 } Seg;
 
 typedef struct Segments {
-	Module  *m;
-	PassCx  *cx;
-	Order    order;             /* of node; the graph keeps the file's */
-	Node   **node; int nnode;   /* the main nodes (stages.h) */
-	Seg     *seg;  int n;
+	Module *m;
+	PassCx *cx;
+	Order order; /* of node; the graph keeps the file's */
+	Node **node;
+	int nnode; /* the main nodes (stages.h) */
+	Seg *seg;
+	int n;
 } Segments;
 
 /* wanted: stages that a plan asks for. When there are fewer library calls than that, every node is a place to cut. */
@@ -29,7 +31,7 @@ void segments_clear(const Segments *g);
 void segments_assign(Segments *g, const int *cut, int n);
 /* Puts main nodes, which come in program order, in that order. */
 void order_nodes(Arena *a, Node **node, int n, Order order);
-bool reads_weight(const Node *n);       /* also one that is transposed or reshaped; main nodes are marked */
+bool reads_weight(const Node *n); /* also one that is transposed or reshaped; main nodes are marked */
 const char *node_label(const Node *n);
 
 #endif

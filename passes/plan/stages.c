@@ -9,10 +9,7 @@
  * the backward phase: a node that merging of equal nodes left in too early a stage moves to the later one. */
 #include "stages.h"
 
-static bool activation(const Value *v)
-{
-	return v && v->def && v->def->phase == PHASE_FWD && v->def->mark;
-}
+static bool activation(const Value *v) { return v && v->def && v->def->phase == PHASE_FWD && v->def->mark; }
 
 int main_nodes(Module *m, Arena *a, Node ***list)
 {
@@ -112,7 +109,7 @@ static void place_backward(Graph *g)
 			continue;
 		const int dy = first_operand(n, PHASE_BWD);
 		n->stage = n->fwd ? n->fwd->stage : -1;
-		if (n->stage < 0)       /* from text, or its forward node was merged with an equal one */
+		if (n->stage < 0) /* from text, or its forward node was merged with an equal one */
 			n->stage = stage_by_location(n);
 		if (n->stage < 0)
 			n->stage = dy >= 0 ? dy : last_operand(n, PHASE_FWD);
@@ -120,7 +117,7 @@ static void place_backward(Graph *g)
 			n->stage = dy;
 		n->stage = max(n->stage, 0);
 	}
-	for (Node *n = g->first; n; n = n->next)        /* forward work that only a backward wants */
+	for (Node *n = g->first; n; n = n->next) /* forward work that only a backward wants */
 		if (n->phase == PHASE_FWD && n->stage < 0)
 			n->stage = max(max(first_user(n, PHASE_BWD), last_operand(n, PHASE_FWD)), 0);
 	for (Node *n = g->last; n; n = n->prev)

@@ -6,9 +6,9 @@
 
 /* The forward nodes that depend on an activation or are a library call, in program order; mark is set on them until
  * spread_stages. */
-int  main_nodes(Module *m, Arena *a, Node ***list);
+int main_nodes(Module *m, Arena *a, Node ***list);
 /* Main nodes have their stage; gives all others theirs. */
 void spread_stages(Module *m);
-int  first_holder(const Value *param);      /* the first stage with a forward or backward use */
+int first_holder(const Value *param); /* the first stage with a forward or backward use */
 
 #endif

@@ -51,12 +51,12 @@ double blocks_published(Arena *a, const double *cost, int n, int parts, int *siz
 		low = fmin(low, cost[i]);
 		high = fmax(high, cost[i]);
 	}
-	for (int i = 0; i < n; i++)         /* the scale of the published code: the range is at most 1 */
+	for (int i = 0; i < n; i++) /* the scale of the published code: the range is at most 1 */
 		v[i] = high > low ? (cost[i] - low) / (high - low) : 0;
 	for (int i = 0; i < parts; i++)
 		end[i] = i == parts - 1 ? n : n / parts * (i + 1);
 	/* Every move lessens the spread; rounding could make two of them undo each other, so they are counted. */
-	for (int64_t moves = 4 * (int64_t)n * n * parts; moves > 0; ) {
+	for (int64_t moves = 4 * (int64_t)n * n * parts; moves > 0;) {
 		double most, least;
 		const int p = extreme(v, end, parts, 1, &most);
 		int next = -1;
@@ -67,7 +67,8 @@ double blocks_published(Arena *a, const double *cost, int n, int parts, int *siz
 			if (most <= least + 1)
 				return blocks_answer(cost, end, parts, size);
 			next = p < q ? q - 1 : q + 1;
-			while (end[next] == (next ? end[next - 1] : 0)) {    /* nothing to give: it is a smallest block as well */
+			while (end[next] ==
+				(next ? end[next - 1] : 0)) { /* nothing to give: it is a smallest block as well */
 				q = next;
 				next = p < q ? q - 1 : q + 1;
 			}
@@ -83,8 +84,8 @@ double blocks_published(Arena *a, const double *cost, int n, int parts, int *siz
 double blocks_optimal(Arena *a, const double *cost, int n, int parts, int *size)
 {
 	const size_t row = (size_t)n + 1;
-	double *best = NEWN(a, double, row * (size_t)(parts + 1)), *upto = NEWN(a, double, row);
-	int *from = NEWN(a, int, row * (size_t)(parts + 1)), *end = NEWN(a, int, parts);
+	double *best = NEWN(a, double, row *(size_t)(parts + 1)), *upto = NEWN(a, double, row);
+	int *from = NEWN(a, int, row *(size_t)(parts + 1)), *end = NEWN(a, int, parts);
 
 	for (int i = 0; i < n; i++)
 		upto[i + 1] = upto[i] + cost[i];

@@ -6,27 +6,34 @@
 
 /* The best way to have the states up to j on m + 1 groups that occupy one set of devices. */
 typedef struct Cell {
-	double    block;        /* INFINITY: none */
-	DappleSet last;         /* devices of the last stage */
-	int       from, groups, in;     /* state in front of the last stage (-1: none), its groups - 1, its set's index */
+	double block;         /* INFINITY: none */
+	DappleSet last;       /* devices of the last stage */
+	int from, groups, in; /* state in front of the last stage (-1: none), its groups - 1, its set's index */
 } Cell;
 
-typedef struct Next { int groups, set; DappleSet devices; } Next;
+typedef struct Next {
+	int groups, set;
+	DappleSet devices;
+} Next;
 
 /* A set of devices in use, as groups are given out, and where it can go. */
-typedef struct Use { DappleSet used; Next *next; int nnext, cap; } Use;
+typedef struct Use {
+	DappleSet used;
+	Next *next;
+	int nnext, cap;
+} Use;
 
 typedef struct Search {
-	Arena               *a;
+	Arena *a;
 	const DappleProfile *p;
 	const DappleCluster *c;
-	int     groups, copies;     /* groups of `copies` devices */
-	bool    straight;           /* one group per stage */
-	double  factor;
-	Use    *use[DAPPLE_DEVICES];    /* per number of groups - 1 */
-	int     nuse[DAPPLE_DEVICES], cap[DAPPLE_DEVICES];
-	Cell   *cell[DAPPLE_DEVICES];   /* [state][set]; the row's last is the best of the row */
-	long    explored;
+	int groups, copies; /* groups of `copies` devices */
+	bool straight;      /* one group per stage */
+	double factor;
+	Use *use[DAPPLE_DEVICES]; /* per number of groups - 1 */
+	int nuse[DAPPLE_DEVICES], cap[DAPPLE_DEVICES];
+	Cell *cell[DAPPLE_DEVICES]; /* [state][set]; the row's last is the best of the row */
+	long explored;
 } Search;
 
 static const DapplePolicy policies[] = { DAPPLE_FRESH, DAPPLE_APPEND, DAPPLE_SCATTER };
@@ -55,7 +62,8 @@ static int placements(Search *s, DappleSet used, int need, DappleSet **result)
 		cap = 0;
 		for (int i = 0; i < n; i++)
 			for (size_t y = 0; y < sizeof policies / sizeof *policies; y++) {
-				const DappleSet given = dapple_place(s->c, now[i], need, policies[y]), sum = now[i] | given;
+				const DappleSet given = dapple_place(s->c, now[i], need, policies[y]),
+						sum = now[i] | given;
 				bool known = !given;
 				for (int x = 0; x < k && !known; x++)
 					known = then[x] == sum;
@@ -101,7 +109,9 @@ static void first_stages(Search *s)
 			if (m && s->straight)
 				continue;
 			const DappleSet first = s->use[m][0].used;
-			r[0] = r[s->nuse[m]] = (Cell){ .block = s->p->time[j] * s->factor / (m + 1) / s->copies, .last = first, .from = -1 };
+			r[0] = r[s->nuse[m]] = (Cell){
+				.block = s->p->time[j] * s->factor / (m + 1) / s->copies, .last = first, .from = -1
+			};
 		}
 	}
 }
@@ -120,7 +130,8 @@ static void put_stage(Search *s, int m, int j, int k, int g, double *worst)
 {
 	Cell *to = row(s, m, j);
 	const Cell *from = row(s, m - g, k);
-	const double work = (s->p->time[j] - s->p->time[k]) * s->factor / (g * s->copies), cut = 2 * s->p->cut[k] * s->factor;
+	const double work = (s->p->time[j] - s->p->time[k]) * s->factor / (g * s->copies),
+		     cut = 2 * s->p->cut[k] * s->factor;
 	bool changed = false;
 
 	if (fmax(work, from[s->nuse[m - g]].block) >= *worst)
@@ -135,7 +146,9 @@ static void put_stage(Search *s, int m, int j, int k, int g, double *worst)
 			if (next->groups != g)
 				continue;
 			const double block = fmax(base, dapple_transfer(s->c, from[i].last, next->devices, cut));
-			const Cell cell = { .block = block, .last = next->devices, .from = k, .groups = m - g, .in = i };
+			const Cell cell = {
+				.block = block, .last = next->devices, .from = k, .groups = m - g, .in = i
+			};
 			s->explored++;
 			if (block < to[s->nuse[m]].block)
 				to[s->nuse[m]] = cell;
@@ -177,7 +190,9 @@ static bool trace(const Search *s, DapplePlan *plan)
 	plan->copies = s->copies;
 	plan->block = last->block;
 	for (const Cell *x = last; n-- > 0; x = &row(s, x->groups, x->from)[x->in]) {
-		plan->stage[n] = (DappleStage){ .begin = x->from + 1, .end = end, .devices = x->last,
+		plan->stage[n] = (DappleStage){ .begin = x->from + 1,
+			.end = end,
+			.devices = x->last,
 			.replicas = __builtin_popcountll(x->last) / s->copies };
 		end = x->from + 1;
 		if (x->from < 0)
@@ -187,14 +202,19 @@ static bool trace(const Search *s, DapplePlan *plan)
 }
 
 static bool plan_for(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, int groups,
-                     bool straight, DapplePlan *plan, long *explored)
+	bool straight, DapplePlan *plan, long *explored)
 {
 	const int copies = dapple_devices(c) / groups;
-	Search s = { .a = arena_new(), .p = p, .c = c, .groups = groups, .copies = copies, .straight = straight,
+	Search s = { .a = arena_new(),
+		.p = p,
+		.c = c,
+		.groups = groups,
+		.copies = copies,
+		.straight = straight,
 		.factor = o->batch / o->profiled };
 	bool found = true;
 
-	if (groups * copies < dapple_devices(c)) {     /* the published program cuts only where no device is left over */
+	if (groups * copies < dapple_devices(c)) { /* the published program cuts only where no device is left over */
 		const DappleSet all = dapple_place(c, 0, groups * copies, DAPPLE_FRESH);
 		*plan = (DapplePlan){ .n = 1, .copies = copies, .stage = NEW(a, DappleStage) };
 		*plan->stage = (DappleStage){ .end = p->n, .devices = all, .replicas = groups };
@@ -216,7 +236,7 @@ static bool plan_for(Arena *a, const DappleProfile *p, const DappleCluster *c, c
 
 /* All pairs of stages over all devices; a block counts a cut once here. Ties: the last cut, as in the published program. */
 static bool pairs(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, DapplePlan *best,
-                  long *explored)
+	long *explored)
 {
 	const int n = dapple_devices(c);
 	const double factor = o->batch / o->profiled, total = p->time[p->n - 1];
@@ -231,10 +251,11 @@ static bool pairs(Arena *a, const DappleProfile *p, const DappleCluster *c, cons
 				if (!two)
 					continue;
 				stage[0] = (DappleStage){ .begin = 0, .end = k + 1, .devices = one, .replicas = g };
-				stage[1] = (DappleStage){ .begin = k + 1, .end = p->n, .devices = two, .replicas = n - g };
+				stage[1] =
+					(DappleStage){ .begin = k + 1, .end = p->n, .devices = two, .replicas = n - g };
 				DapplePlan plan = { .n = 2, .copies = 1, .stage = stage };
 				plan.block = fmax(fmax(p->time[k] / g, (total - p->time[k]) / (n - g)) * factor,
-				                  dapple_transfer(c, one, two, p->cut[k] * factor));
+					dapple_transfer(c, one, two, p->cut[k] * factor));
 				dapple_score(p, c, o, &plan);
 				*explored += 1;
 				if (plan.speedup >= best->speedup) {
@@ -248,12 +269,15 @@ static bool pairs(Arena *a, const DappleProfile *p, const DappleCluster *c, cons
 static bool options_ok(const DappleOptions *o, Diag *d)
 {
 	if (!(o->profiled > 0) || !(o->least >= 1) || !(o->batch >= o->least) || o->batch > 1e9)
-		return diag_error(d, NOLOC, 441, "batch sizes: profiled %g, global %g, least per device %g; they are positive, the global "
-		                  "one is at least the least and at most 1e9", o->profiled, o->batch, o->least);
+		return diag_error(d, NOLOC, 441,
+			"batch sizes: profiled %g, global %g, least per device %g; they are positive, the global "
+			"one is at least the least and at most 1e9",
+			o->profiled, o->batch, o->least);
 	return true;
 }
 
-DapplePublished *dapple_published(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, Diag *d)
+DapplePublished *dapple_published(
+	Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, Diag *d)
 {
 	DapplePublished *r = NEW(a, DapplePublished);
 	int cap = 0;

@@ -9,7 +9,7 @@ double dapple_latency(int n, const double *fwd, const double *bwd, const double 
 	int q = n - 1;
 	double between = 0, warm = 0, end = -INFINITY, b = 0;
 
-	for (int s = n - 2; s >= 0; s--) {      /* between: of the stages behind s and in front of q */
+	for (int s = n - 2; s >= 0; s--) { /* between: of the stages behind s and in front of q */
 		if ((m - 1) * (fwd[s] + bwd[s]) > (m - 1) * (fwd[q] + bwd[q]) + between) {
 			q = s;
 			between = 0;
@@ -47,7 +47,10 @@ void job_set(Job *j, int m)
 	j->scaling = j->o->scaling > 0 ? j->o->scaling : 1;
 }
 
-static double weight_bytes(const Job *j, const DappleStage *s) { return j->scaling * behind(j->p->params, s->begin, s->end); }
+static double weight_bytes(const Job *j, const DappleStage *s)
+{
+	return j->scaling * behind(j->p->params, s->begin, s->end);
+}
 
 static double slice_bytes(const Job *j, const DappleStage *s)
 {
@@ -62,7 +65,7 @@ DappleStage job_stage(const Job *j, int begin, int end, DappleSet devices)
 	s.fwd = behind(j->p->fwd, begin, end) * j->part / s.replicas;
 	s.bwd = fmax(time - s.fwd, 0);
 	s.allreduce = dapple_allreduce(j->c, devices, behind(j->p->params, begin, end));
-	s.memory = weight_bytes(j, &s) + slice_bytes(j, &s);        /* depth 1; job_finish() knows better */
+	s.memory = weight_bytes(j, &s) + slice_bytes(j, &s); /* depth 1; job_finish() knows better */
 	return s;
 }
 
@@ -179,21 +182,25 @@ bool job_usable(const DappleProfile *p, const DappleCluster *c, const DappleOpti
 		return false;
 	if (p->n < 1)
 		return diag_error(d, NOLOC, 441, "a profile without states");
-	if (!(o->profiled > 0) || !(o->least > 0) || !(o->batch >= o->least) || o->batch > 1e9 || o->microbatches > o->batch)
-		return diag_error(d, NOLOC, 441, "batch sizes: profiled %g, global %g, least per device %g, %d microbatches; they are "
-		                  "positive, the global one is the largest, at most 1e9", o->profiled, o->batch, o->least,
-		                  o->microbatches);
+	if (!(o->profiled > 0) || !(o->least > 0) || !(o->batch >= o->least) || o->batch > 1e9 ||
+		o->microbatches > o->batch)
+		return diag_error(d, NOLOC, 441,
+			"batch sizes: profiled %g, global %g, least per device %g, %d microbatches; they are "
+			"positive, the global one is the largest, at most 1e9",
+			o->profiled, o->batch, o->least, o->microbatches);
 	return true;
 }
 
 static void no_plan(const Job *j, Diag *d)
 {
 	if (isfinite(j->needed))
-		diag_error(d, NOLOC, 442, "no plan fits: %.6g bytes per device are the limit, the smallest peak of a plan is %.6g bytes",
-		           j->c->memory, j->needed);
+		diag_error(d, NOLOC, 442,
+			"no plan fits: %.6g bytes per device are the limit, the smallest peak of a plan is %.6g bytes",
+			j->c->memory, j->needed);
 	else
-		diag_error(d, NOLOC, 442, "no plan: %d microbatches of %g samples leave devices with fewer than %g samples",
-		           j->m, j->o->batch / j->m, j->o->least);
+		diag_error(d, NOLOC, 442,
+			"no plan: %d microbatches of %g samples leave devices with fewer than %g samples", j->m,
+			j->o->batch / j->m, j->o->least);
 }
 
 DapplePlan *job_result(Arena *a, Job *j, const DapplePlan *best, Diag *d)

@@ -4,10 +4,10 @@
 #include "dapple_job.h"
 
 typedef struct Every {
-	Job        j;
-	bool       published;
-	int        copies, most;    /* of the pipeline; replicas of a stage */
-	DappleSet  all;
+	Job j;
+	bool published;
+	int copies, most; /* of the pipeline; replicas of a stage */
+	DappleSet all;
 	DapplePlan best;
 } Every;
 
@@ -48,7 +48,7 @@ static void choose(Every *e, DappleStage *stage, int n, int k, DappleSet used, i
 
 	if (server < c->servers) {
 		DappleSet given = 0;
-		for (int i = server ? c->end[server - 1] : 0; ; i++) {
+		for (int i = server ? c->end[server - 1] : 0;; i++) {
 			choose(e, stage, n, k, used, server + 1, now | given);
 			while (i < c->end[server] && used >> i & 1)
 				i++;
@@ -70,8 +70,8 @@ static void choose(Every *e, DappleStage *stage, int n, int k, DappleSet used, i
 	}
 }
 
-DapplePlan *dapple_exhaustive(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o,
-                              bool published, Diag *d)
+DapplePlan *dapple_exhaustive(
+	Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, bool published, Diag *d)
 {
 	int m[DAPPLE_DEVICES + 1];
 	DappleStage stage[MOST + 1], kept[MOST + 1];
@@ -81,7 +81,8 @@ DapplePlan *dapple_exhaustive(Arena *a, const DappleProfile *p, const DappleClus
 		return NULL;
 	const int n = dapple_devices(c), nm = job_counts(c, o, m);
 	if (p->n > 12 || n > 8) {
-		diag_error(d, NOLOC, 441, "%d states on %d devices: every plan is tried for at most 12 states and 8 devices", p->n, n);
+		diag_error(d, NOLOC, 441,
+			"%d states on %d devices: every plan is tried for at most 12 states and 8 devices", p->n, n);
 		return NULL;
 	}
 	e.all = ((DappleSet)1 << n) - 1;

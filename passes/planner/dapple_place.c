@@ -6,14 +6,17 @@ int dapple_devices(const DappleCluster *c) { return c->servers ? c->end[c->serve
 bool dapple_cluster_check(const DappleCluster *c, Diag *d)
 {
 	if (c->servers < 1 || c->servers > DAPPLE_DEVICES)
-		return diag_error(d, NOLOC, 441, "a cluster has %d servers; 1 to %d can be planned", c->servers, DAPPLE_DEVICES);
+		return diag_error(
+			d, NOLOC, 441, "a cluster has %d servers; 1 to %d can be planned", c->servers, DAPPLE_DEVICES);
 	for (int s = 0, last = 0; s < c->servers; last = c->end[s++])
 		if (c->end[s] <= last || c->end[s] > DAPPLE_DEVICES)
-			return diag_error(d, NOLOC, 441, "server %d ends at device %d; ends rise from %d to at most %d", s, c->end[s],
-			                  last, DAPPLE_DEVICES);
+			return diag_error(d, NOLOC, 441, "server %d ends at device %d; ends rise from %d to at most %d",
+				s, c->end[s], last, DAPPLE_DEVICES);
 	if (!(c->p2p > 0 && c->nccl > 0 && c->nvlink > 0) || c->memory < 0)
-		return diag_error(d, NOLOC, 441, "bandwidths %g, %g, %g and memory %g: the first three must be positive, memory not "
-		                  "negative", c->p2p, c->nccl, c->nvlink, c->memory);
+		return diag_error(d, NOLOC, 441,
+			"bandwidths %g, %g, %g and memory %g: the first three must be positive, memory not "
+			"negative",
+			c->p2p, c->nccl, c->nvlink, c->memory);
 	return true;
 }
 

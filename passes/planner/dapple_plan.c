@@ -5,30 +5,33 @@
 #include <string.h>
 #include "dapple_job.h"
 
-enum { ALL_SETS = 256 };            /* sets of devices that are all looked at */
+enum { ALL_SETS = 256 }; /* sets of devices that are all looked at */
 
 /* ---- the search ---- */
 /* The states up to j as finished stages on the devices `used`; everything behind is one stage on the other devices. */
 typedef struct Prefix {
-	double      latency;    /* of the whole, the last stage included */
-	int         from, set, rank;    /* the prefix in front of its last stage */
+	double latency;      /* of the whole, the last stage included */
+	int from, set, rank; /* the prefix in front of its last stage */
 	DappleStage last;
 } Prefix;
 
-typedef struct Row { Prefix *prefix; int n; } Row;     /* best first, at most `width` */
+typedef struct Row {
+	Prefix *prefix;
+	int n;
+} Row; /* best first, at most `width` */
 
 typedef struct Search {
-	Job        j;
-	Arena     *a;
-	int        width, most;     /* replicas at most: more would leave a device less than `least` samples */
-	DappleSet  all, *set;
-	int        nset, cap, **next, *nnext;   /* per set those it can grow to */
-	double   **rate;            /* .. and bytes/s at most from the devices that are new there to others behind them */
-	Row       *row;             /* [state + 1][set] */
-	const DapplePublished *seed;            /* plans to begin with; NULL: none */
-	int       *by_time;             /* states in the order of their times */
+	Job j;
+	Arena *a;
+	int width, most; /* replicas at most: more would leave a device less than `least` samples */
+	DappleSet all, *set;
+	int nset, cap, **next, *nnext; /* per set those it can grow to */
+	double **rate; /* .. and bytes/s at most from the devices that are new there to others behind them */
+	Row *row;      /* [state + 1][set] */
+	const DapplePublished *seed; /* plans to begin with; NULL: none */
+	int *by_time;                /* states in the order of their times */
 	DapplePlan best;
-	long       explored;
+	long explored;
 } Search;
 
 static Row *row_of(const Search *s, int j, int set) { return &s->row[(size_t)(j + 1) * (size_t)s->nset + (size_t)set]; }
@@ -66,7 +69,7 @@ static bool all_sets(Search *s)
 		for (int k = 0, known = s->nset; k < known; k++)
 			for (DappleSet set = s->set[k], d = i ? c->end[i - 1] : 0; d < (DappleSet)c->end[i]; d++)
 				add_set(s, set |= (DappleSet)1 << d);
-	s->nset--;          /* the last one made is the full one */
+	s->nset--; /* the last one made is the full one */
 	return true;
 }
 
@@ -158,7 +161,7 @@ static int chain(const Search *s, int j, int set, int rank, DappleStage *stage)
 		stage[i] = stage[n - 1 - i];
 		stage[n - 1 - i] = t;
 	}
-	for (int i = 0; i + 1 < n; i++)         /* what a prefix was made with went to all devices that were left */
+	for (int i = 0; i + 1 < n; i++) /* what a prefix was made with went to all devices that were left */
 		job_link(&s->j, &stage[i], &stage[i + 1]);
 	return n;
 }
@@ -183,10 +186,10 @@ static void put_prefix(Search *s, int j, int set, const Prefix *new)
 
 /* The stages of a prefix with their transfers, as the choice of the pivot meets them. */
 typedef struct Front {
-	int    n;
-	double both[2 * MOST];  /* F + B */
-	double bwd;             /* all B */
-	double ar;              /* largest AR_s - sum of B in front of s */
+	int n;
+	double both[2 * MOST]; /* F + B */
+	double bwd;            /* all B */
+	double ar;             /* largest AR_s - sum of B in front of s */
 } Front;
 
 static void add_front(Front *f, double fwd, double bwd, double ar)
@@ -268,7 +271,8 @@ static void extend_to(Search *s, DappleStage *stage, int n, const Prefix *from, 
 	const DappleProfile *p = s->j.p;
 	const int k = from->from, to = s->next[from->set][i], nfront = f->n;
 	const DappleStage own = { .devices = s->set[to] & ~s->set[from->set] };
-	const double part = s->j.part, nown = __builtin_popcountll(own.devices), left = __builtin_popcountll(s->all & ~s->set[to]);
+	const double part = s->j.part, nown = __builtin_popcountll(own.devices),
+		     left = __builtin_popcountll(s->all & ~s->set[to]);
 	const double before = k < 0 ? 0 : p->time[k], bytes = k < 0 ? 0 : p->params[k], all = p->time[p->n - 1];
 	const double ar = dapple_allreduce(s->j.c, own.devices, 1), link = 2 * part / s->rate[from->set][i];
 	const double share = (s->best.latency * (1 + 1e-9) - f->ar) / s->j.m / part;
@@ -283,8 +287,8 @@ static void extend_to(Search *s, DappleStage *stage, int n, const Prefix *from, 
 	for (int x = first_with(s, low); x < p->n && p->time[s->by_time[x]] <= high; x++) {
 		const int j = s->by_time[x];
 		if (j > k && j + 1 < p->n && dapple_before(p, k, j) &&
-		    !hopeless(s, least_latency(s, f, (all - p->time[j]) * part / left, p->cut[j] * link,
-		                               (p->time[j] - before) * part / nown, ar * (p->params[j] - bytes))))
+			!hopeless(s, least_latency(s, f, (all - p->time[j]) * part / left, p->cut[j] * link,
+					     (p->time[j] - before) * part / nown, ar * (p->params[j] - bytes))))
 			extend(s, stage, n, from, j, to);
 	}
 	f->n = nfront;
@@ -296,7 +300,8 @@ static void extend_all(Search *s, int k, int set)
 	const DappleProfile *p = s->j.p;
 	DappleStage stage[MOST + 1];
 	const int ranks = k < 0 ? 1 : row_of(s, k, set)->n, have = __builtin_popcountll(s->set[set]);
-	const double rest = (p->time[p->n - 1] - (k < 0 ? 0 : p->time[k])) * s->j.part / __builtin_popcountll(s->all & ~s->set[set]);
+	const double rest = (p->time[p->n - 1] - (k < 0 ? 0 : p->time[k])) * s->j.part /
+	                    __builtin_popcountll(s->all & ~s->set[set]);
 
 	for (int rank = 0; rank < ranks; rank++) {
 		const Prefix from = { .from = k, .set = set, .rank = rank };
@@ -321,7 +326,7 @@ static void sort_states(Search *s)
 	const double *time = s->j.p->time;
 
 	s->by_time = NEWN(s->a, int, s->j.p->n);
-	for (int i = 0; i < s->j.p->n; i++) {       /* states are nearly in this order */
+	for (int i = 0; i < s->j.p->n; i++) { /* states are nearly in this order */
 		int at = i;
 		for (; at && time[s->by_time[at - 1]] > time[i]; at--)
 			s->by_time[at] = s->by_time[at - 1];
@@ -359,14 +364,14 @@ static void search(Search *s, int m)
 		job_keep(&s->j, &s->best, &one, 1, job_latency(&s->j, &one, 1, NULL));
 	for (int i = 0; s->seed && i < s->seed->n; i++)
 		try_seed(s, &s->seed->candidate[i]);
-	for (int k = -1; k + 2 < s->j.p->n; k++)        /* a state follows those in front of it, a set those within it */
+	for (int k = -1; k + 2 < s->j.p->n; k++) /* a state follows those in front of it, a set those within it */
 		for (int set = 0; set < s->nset; set++)
 			if (k < 0 ? !s->set[set] : row_of(s, k, set)->n > 0)
 				extend_all(s, k, set);
 }
 
-DapplePlan *dapple_plan(Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, long *explored,
-                        Diag *d)
+DapplePlan *dapple_plan(
+	Arena *a, const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, long *explored, Diag *d)
 {
 	int m[DAPPLE_DEVICES + 1];
 	Search s = { .j = { .p = p, .c = c, .o = o, .needed = INFINITY }, .width = o->width > 0 ? o->width : 4 };

@@ -12,7 +12,7 @@ static DappleProfile *empty(Arena *a, int n)
 	p->act = NEWN(a, double, n);
 	p->params = NEWN(a, double, n);
 	p->cut = NEWN(a, double, n);
-	p->before = NEWN(a, uint64_t, (size_t)n * (size_t)p->words);
+	p->before = NEWN(a, uint64_t, (size_t)n *(size_t)p->words);
 	return p;
 }
 
@@ -36,7 +36,8 @@ DappleProfile *dapple_profile(Arena *a, const States *st)
 	return p;
 }
 
-DappleProfile *dapple_chain(Arena *a, int n, const double *fwd, const double *bwd, const double *act, const double *params)
+DappleProfile *dapple_chain(
+	Arena *a, int n, const double *fwd, const double *bwd, const double *act, const double *params)
 {
 	DappleProfile *p = empty(a, n);
 

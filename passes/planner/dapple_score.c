@@ -17,8 +17,8 @@ static int last_state(const DappleProfile *p, const DapplePlan *plan, int s)
 
 static int count(const DappleOptions *o, int copies) { return (int)((int64_t)o->batch / copies / (int64_t)o->least); }
 
-double dapple_block(const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, const DapplePlan *plan,
-                    double times)
+double dapple_block(
+	const DappleProfile *p, const DappleCluster *c, const DappleOptions *o, const DapplePlan *plan, double times)
 {
 	double block = 0;
 
@@ -26,7 +26,8 @@ double dapple_block(const DappleProfile *p, const DappleCluster *c, const Dapple
 		const DappleStage *g = &plan->stage[s];
 		block = fmax(block, span(p->time, g->begin, g->end - 1) * factor(o) / __builtin_popcountll(g->devices));
 		if (s + 1 < plan->n)
-			block = fmax(block, dapple_transfer(c, g->devices, g[1].devices, times * p->cut[g->end - 1] * factor(o)));
+			block = fmax(block,
+				dapple_transfer(c, g->devices, g[1].devices, times * p->cut[g->end - 1] * factor(o)));
 	}
 	return block;
 }
@@ -46,9 +47,10 @@ void dapple_score(const DappleProfile *p, const DappleCluster *c, const DappleOp
 	for (int s = 0; s < plan->n; s++) {
 		const DappleStage *g = &plan->stage[s];
 		if (s + 1 < plan->n)
-			plan->latency += dapple_transfer(c, g->devices, g[1].devices,
-			                                 p->cut[g->end - 1] * factor(o) / plan->copies / m);
-		late = fmax(late, dapple_allreduce(c, g->devices, span(p->params, g->begin, last_state(p, plan, s))) - s * b);
+			plan->latency += dapple_transfer(
+				c, g->devices, g[1].devices, p->cut[g->end - 1] * factor(o) / plan->copies / m);
+		late = fmax(late,
+			dapple_allreduce(c, g->devices, span(p->params, g->begin, last_state(p, plan, s))) - s * b);
 	}
 	plan->latency += late;
 	plan->speedup = total / plan->latency;
@@ -57,7 +59,11 @@ void dapple_score(const DappleProfile *p, const DappleCluster *c, const DappleOp
 /* Stage x of the pipeline with transfers: forward of microbatch i begins behind its forward in stage x-1, the forward of
  * i-1 here and the backward of i-n+x here; backward behind its backward in x+1 and the forward of i+n-x-1 here. What lies
  * outside of 0..m-1 takes no time. */
-typedef struct Events { int n, m; const double *t; double *f, *b; } Events;
+typedef struct Events {
+	int n, m;
+	const double *t;
+	double *f, *b;
+} Events;
 
 static double backward_end(const Events *e, int i, int x);
 
@@ -67,7 +73,9 @@ static double forward_end(const Events *e, int i, int x)
 		return 0;
 	double *end = &e->f[i * e->n + x];
 	if (isnan(*end))
-		*end = fmax(backward_end(e, i - e->n + x, x), fmax(forward_end(e, i - 1, x), forward_end(e, i, x - 1))) + e->t[x];
+		*end = fmax(backward_end(e, i - e->n + x, x),
+			       fmax(forward_end(e, i - 1, x), forward_end(e, i, x - 1))) +
+		       e->t[x];
 	return *end;
 }
 
@@ -101,7 +109,7 @@ double dapple_recursion(const DappleProfile *p, const DappleCluster *c, const Da
 		if (s + 1 < plan->n)
 			t[2 * s + 1] = dapple_transfer(c, g->devices, g[1].devices, p->cut[g->end - 1] * factor(o) / m);
 	}
-	for (int i = 0; i < m; i++)     /* in an order that keeps the recursion shallow */
+	for (int i = 0; i < m; i++) /* in an order that keeps the recursion shallow */
 		for (int x = n - 1; x >= 0; x--)
 			backward_end(&e, i, x);
 	for (int x = 0; x < n; x++) {

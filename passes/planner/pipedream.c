@@ -32,14 +32,12 @@ double stage_cost(const PdOpt *o, double t, double w, double bandwidth, int inne
 	const double sync = 4 * (r - 1) * w / (bandwidth * r);
 
 	switch (o->cost) {
-	case PD_SOSP:
-		return sosp_cost(t, w, bandwidth, inner, r);
-	case PD_TEXT:
-		return fmax(t, 2 * (r - 1) * w / bandwidth) / r;
-	case PD_RING:
-		return t / r + 2 * (r - 1) * (o->latency + w / (bandwidth * r)) / fmax(o->micro, 1);
-	case PD_PAPER: case PD_OLD: case PD_ONCE:
-		break;
+	case PD_SOSP: return sosp_cost(t, w, bandwidth, inner, r);
+	case PD_TEXT: return fmax(t, 2 * (r - 1) * w / bandwidth) / r;
+	case PD_RING: return t / r + 2 * (r - 1) * (o->latency + w / (bandwidth * r)) / fmax(o->micro, 1);
+	case PD_PAPER:
+	case PD_OLD:
+	case PD_ONCE: break;
 	}
 	return (t > sync ? t : sync) / r;
 }
@@ -64,10 +62,10 @@ double transfer(const Level *l, int k, int j)
 		const double in = k ? st->s[k].activation - st->s[k - 1].activation : st->s[0].activation;
 		return 2 * fmax(in, last ? 0 : out) / l->B;
 	}
-	case PD_PAPER: case PD_TEXT:
-		return 2 * st->s[k].cut / l->B;
-	case PD_ONCE: case PD_RING:
-		break;
+	case PD_PAPER:
+	case PD_TEXT: return 2 * st->s[k].cut / l->B;
+	case PD_ONCE:
+	case PD_RING: break;
 	}
 	return 2 * (states_input(st, k, j) / l->B + l->o->latency);
 }
@@ -78,7 +76,7 @@ double *transfers(Arena *a, const Level *l)
 
 	if (n > 4096)
 		return NULL;
-	double *x = NEWN(a, double, (size_t)n * (size_t)n);
+	double *x = NEWN(a, double, (size_t)n *(size_t)n);
 	for (int k = 0; k < n; k++)
 		for (int j = k + 1; j < n; j++)
 			x[(size_t)k * (size_t)n + (size_t)j] = state_before(l->st, k, j) ? transfer(l, k, j) : 0;
@@ -108,12 +106,12 @@ void last_costs(const Level *l, int k, int j, int most, double *c)
 }
 
 /* Tries the stages (k, j] behind all plans a that end with k; best is replaced by what is strictly better. */
-static void try_split(const Level *l, int k, int j, const double *c, const double *a, double *best, From *from,
-		double *worst)
+static void try_split(
+	const Level *l, int k, int j, const double *c, const double *a, double *best, From *from, double *worst)
 {
 	const int most = l->o->straight ? 1 : l->M - 1;
 
-	worst[l->M + 1] = 0;                            /* the largest entry from m on: what c must be below to help */
+	worst[l->M + 1] = 0; /* the largest entry from m on: what c must be below to help */
 	for (int m = l->M; m > 1; m--)
 		worst[m] = fmax(best[m], worst[m + 1]);
 	for (int r = 1, hi = l->M; r <= most; r++) {
@@ -153,16 +151,19 @@ void solve_row(const Level *l, int i, int end, double *best, From *from)
 		}
 		double one[M + 1];
 		memcpy(one, b, sizeof one);
-		for (int k = j - 1; k >= i; k--) {        /* the tie rule: the latest cut, the fewest replicas */
-			if (!state_before(l->st, k, j) || (i && state_before(l->st, k, i - 1)) || isinf(span_time(l, k + 1, j)))
+		for (int k = j - 1; k >= i; k--) { /* the tie rule: the latest cut, the fewest replicas */
+			if (!state_before(l->st, k, j) || (i && state_before(l->st, k, i - 1)) ||
+				isinf(span_time(l, k + 1, j)))
 				continue;
 			if (l->o->cost == PD_ONCE && i && !state_before(l->st, i - 1, k))
 				continue;
 			if (!l->costs)
 				last_costs(l, k, j, l->o->straight ? 1 : M - 1, c);
-			try_split(l, k, j, l->costs ? l->costs + ((size_t)j * (size_t)n + (size_t)k) * (size_t)M : c, best + (size_t)k * row, b, f, worst);
+			try_split(l, k, j, l->costs ? l->costs + ((size_t)j * (size_t)n + (size_t)k) * (size_t)M : c,
+				best + (size_t)k * row, b, f, worst);
 		}
-		for (int m = 2; l->o->fewer && m <= M; m++)     /* as the published code: fewer before splits, singles first */
+		for (int m = 2; l->o->fewer && m <= M;
+			m++) /* as the published code: fewer before splits, singles first */
 			if (b[m - 1] < one[m] && b[m - 1] <= b[m]) {
 				b[m] = b[m - 1];
 				f[m] = f[m - 1];

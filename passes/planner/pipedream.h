@@ -7,23 +7,25 @@
 /* One level: M machines joined by bandwidth B, each made of `inner` of the level below. */
 typedef struct Level {
 	const States *st;
-	const PdOpt  *o;
-	int     M, inner;
-	double  B;
+	const PdOpt *o;
+	int M, inner;
+	double B;
 	/* (n + 1) x n: seconds of a stage that begins at state i and ends with j, on a whole machine; INFINITY: no plan
 	 * fits. NULL on the lowest level, where it is the compute time. */
 	const double *time;
-	const double *costs;        /* max(S, X) of every (k, j] on r machines: costs[(j n + k) M + r]; NULL: not kept */
+	const double *costs; /* max(S, X) of every (k, j] on r machines: costs[(j n + k) M + r]; NULL: not kept */
 } Level;
 
 /* The last stage of a plan is (k, j] on r machines; `left` machines are what the stages before it use. k < 0: it is the
  * only one. */
-typedef struct From { int k, r, left; } From;
+typedef struct From {
+	int k, r, left;
+} From;
 
 /* Sums over the stage that begins at state i and ends with j. */
 double span_time(const Level *l, int i, int j);
 double span_parameters(const Level *l, int i, int j);
-bool   span_fits(const Level *l, int i, int j, int replicas, int behind);
+bool span_fits(const Level *l, int i, int j, int replicas, int behind);
 
 /* A stage of t seconds and w bytes of parameters on r machines, by the cost asked for (planner.h); inner: the g of SOSP. */
 double stage_cost(const PdOpt *o, double t, double w, double bandwidth, int inner, int r);
@@ -34,7 +36,7 @@ static inline double sosp_cost(double t, double w, double bandwidth, int inner, 
 double single_cost(const Level *l, int i, int j, int m);
 /* Seconds of activations and their gradients at the borders of the stage (k, j] on one machine. */
 double transfer(const Level *l, int k, int j);
-double *transfers(Arena *a, const Level *l);    /* of all pairs, n x n, where that fits into memory; else NULL */
+double *transfers(Arena *a, const Level *l); /* of all pairs, n x n, where that fits into memory; else NULL */
 static inline double transfer_of(const double *x, const Level *l, int k, int j)
 {
 	return x ? x[(size_t)k * (size_t)l->st->n + (size_t)j] : transfer(l, k, j);
@@ -43,7 +45,7 @@ static inline double transfer_of(const double *x, const Level *l, int k, int j)
 double last_cost(const Level *l, int k, int j, int r, double x);
 
 /* The same for 1..most machines: c[1..most]. */
-void   last_costs(const Level *l, int k, int j, int most, double *c);
+void last_costs(const Level *l, int k, int j, int most, double *c);
 
 /* All plans of the states i..j, i <= j < end: best[j * (M + 1) + m], INFINITY where none fits, and their last stages. */
 void solve_row(const Level *l, int i, int end, double *best, From *from);

@@ -24,26 +24,26 @@ enum { TABLE_BYTES = 300000000 };
 
 typedef struct Cross {
 	const Level *l;
-	int     M, n, most;         /* machines, states, replicas of a last stage at most */
-	size_t  row;                /* M + 1 */
-	double *x;                  /* [r][k]: seconds of the transfers behind k */
-	double *out;                /* [k][r]: the same */
-	double *time, *parameters;  /* [j]: up to it */
-	double *sync;               /* [r]: of gradients, per byte */
-	double *grown;              /* [j][r]: time + sync * parameters, divided by r: what S grows by, but for rounding */
-	double *best;               /* [m][j]: of the row at hand */
-	double *last;               /* [M - m]: .. of the last state */
-	double *low;                /* [m][r]: bound of V as it was found */
-	double *right, *left;       /* [m][r]: bounds of A on the right of the crossing, of S - grown[j][r] on its left */
-	double *bound;              /* [r]: the bounds that these give */
-	int    *won;                /* [m]: r of the plan of the state before */
-	int    *at;                 /* [m][r]: where the curves crossed last */
-	int    *height, *k;         /* [m - r]: entries of its stack; their states, n each */
-	double *a;                  /* .. and their A */
-	int    *first;              /* [v][j]: the first k of (k, j] that fits v times; NULL without a limit */
+	int M, n, most;            /* machines, states, replicas of a last stage at most */
+	size_t row;                /* M + 1 */
+	double *x;                 /* [r][k]: seconds of the transfers behind k */
+	double *out;               /* [k][r]: the same */
+	double *time, *parameters; /* [j]: up to it */
+	double *sync;              /* [r]: of gradients, per byte */
+	double *grown;        /* [j][r]: time + sync * parameters, divided by r: what S grows by, but for rounding */
+	double *best;         /* [m][j]: of the row at hand */
+	double *last;         /* [M - m]: .. of the last state */
+	double *low;          /* [m][r]: bound of V as it was found */
+	double *right, *left; /* [m][r]: bounds of A on the right of the crossing, of S - grown[j][r] on its left */
+	double *bound;        /* [r]: the bounds that these give */
+	int *won;             /* [m]: r of the plan of the state before */
+	int *at;              /* [m][r]: where the curves crossed last */
+	int *height, *k;      /* [m - r]: entries of its stack; their states, n each */
+	double *a;            /* .. and their A */
+	int *first;           /* [v][j]: the first k of (k, j] that fits v times; NULL without a limit */
 } Cross;
 
-static const double SLACK = 1 + 1e-9;       /* bounds are not rounded as the costs are */
+static const double SLACK = 1 + 1e-9; /* bounds are not rounded as the costs are */
 
 static inline double larger(double a, double b) { return a > b ? a : b; }
 static inline double smaller(double a, double b) { return a < b ? a : b; }
@@ -91,7 +91,7 @@ static double between(const Cross *w, int first, int j, int m, int r, int p, dou
 	for (int q = p > 0 ? p - 1 : 0; q <= p && q < n; q++)
 		if (at[q] >= first)
 			best = smaller(best, larger(larger(a[q], x[at[q]]), cost(w, at[q], j, r)));
-	for (p = p > 0 ? p - 1 : 0; p + 1 < n && a[p + 1] < best; )
+	for (p = p > 0 ? p - 1 : 0; p + 1 < n && a[p + 1] < best;)
 		p++;
 	for (int k = at[p]; k >= first && nearly(w, k, j, r) < best * r * SLACK; k--) {
 		const double f = larger(all[k], x[k]);
@@ -111,7 +111,7 @@ static double crossing(const Cross *w, int i, int j, int m, int r, double best)
 	int p = w->at[pair] < n ? w->at[pair] : n - 1, first = i;
 	double left = INFINITY, right = INFINITY;
 
-	if (!n)                                             /* all of it is above the limit */
+	if (!n) /* all of it is above the limit */
 		return best;
 	if (w->first && w->first[(size_t)((w->M - m + r - 1) / r) * (size_t)w->n + (size_t)j] > i)
 		first = w->first[(size_t)((w->M - m + r - 1) / r) * (size_t)w->n + (size_t)j];
@@ -125,7 +125,8 @@ static double crossing(const Cross *w, int i, int j, int m, int r, double best)
 	if (p && k[p - 1] >= first)
 		left = nearly(w, k[p - 1], j, r) / r / SLACK;
 	w->right[pair] = right;
-	w->left[pair] = left - w->grown[(size_t)j * w->row + (size_t)r] - w->grown[(size_t)(w->n - 1) * w->row + (size_t)r] * 1e-12;
+	w->left[pair] = left - w->grown[(size_t)j * w->row + (size_t)r] -
+	                w->grown[(size_t)(w->n - 1) * w->row + (size_t)r] * 1e-12;
 	w->low[pair] = smaller(left, right);
 	if (w->low[pair] >= best)
 		return best;
@@ -188,7 +189,8 @@ static void state(const Cross *w, int i, int j, int least)
 			*b = several(w, i, j, m, *b);
 	}
 	for (int m = least + 1; w->l->o->fewer && m <= M; m++)
-		w->best[(size_t)m * n + (size_t)j] = smaller(w->best[(size_t)m * n + (size_t)j], w->best[(size_t)(m - 1) * n + (size_t)j]);
+		w->best[(size_t)m * n + (size_t)j] =
+			smaller(w->best[(size_t)m * n + (size_t)j], w->best[(size_t)(m - 1) * n + (size_t)j]);
 	for (int m = 1; m <= M; m++) {
 		w->last[M - m] = w->best[(size_t)m * n + (size_t)j];
 		if (m >= least)
@@ -228,7 +230,7 @@ static void first_fits(Cross *w, Arena *a)
 
 	if (l->o->memory <= 0)
 		return;
-	w->first = NEWN(a, int, (size_t)w->M * (size_t)n);
+	w->first = NEWN(a, int, (size_t)w->M *(size_t)n);
 	for (int v = 0; v < w->M; v++)
 		for (int j = 1, k = 0; j < n; j++) {
 			while (k < j && !span_fits(l, k + 1, j, 1, v))
@@ -245,10 +247,10 @@ static bool start(Cross *w, Arena *a, const Level *l)
 	*w = (Cross){ .l = l, .M = M, .n = n, .most = l->o->straight ? 1 : M - 1, .row = row };
 	if (l->time || (double)row * (3.0 * (double)row + 6 * n) * sizeof(double) > TABLE_BYTES)
 		return false;
-	w->x = NEWN(a, double, (size_t)n * row);
-	w->out = NEWN(a, double, (size_t)n * row);
+	w->x = NEWN(a, double, (size_t)n *row);
+	w->out = NEWN(a, double, (size_t)n *row);
 	w->sync = NEWN(a, double, row);
-	w->grown = NEWN(a, double, (size_t)n * row);
+	w->grown = NEWN(a, double, (size_t)n *row);
 	w->time = NEWN(a, double, n);
 	w->parameters = NEWN(a, double, n);
 	for (int k = 0; k < n; k++) {
@@ -263,17 +265,17 @@ static bool start(Cross *w, Arena *a, const Level *l)
 			w->x[(size_t)r * (size_t)n + (size_t)k] = w->out[(size_t)k * row + (size_t)r] =
 				2 * l->st->s[k].cut / (l->B * l->o->compression) / r;
 	}
-	w->best = NEWN(a, double, (size_t)n * row);
+	w->best = NEWN(a, double, (size_t)n *row);
 	w->last = NEWN(a, double, row);
-	w->low = NEWN(a, double, row * row);
-	w->right = NEWN(a, double, row * row);
-	w->left = NEWN(a, double, row * row);
+	w->low = NEWN(a, double, row *row);
+	w->right = NEWN(a, double, row *row);
+	w->left = NEWN(a, double, row *row);
 	w->bound = NEWN(a, double, row);
 	w->won = NEWN(a, int, row);
-	w->at = NEWN(a, int, row * row);
+	w->at = NEWN(a, int, row *row);
 	w->height = NEWN(a, int, row);
-	w->k = NEWN(a, int, row * (size_t)n);
-	w->a = NEWN(a, double, row * (size_t)n);
+	w->k = NEWN(a, int, row *(size_t)n);
+	w->a = NEWN(a, double, row *(size_t)n);
 	first_fits(w, a);
 	return true;
 }

@@ -12,15 +12,15 @@ enum { E_NO_PLAN = 465, E_SETTINGS = 466, E_BIG = 467, MACHINES_MAX = 4096 };
 static const double TABLE_BYTES = 6e8, COSTS_BYTES = 3e8;
 
 typedef struct Planner {
-	Arena   *a;
-	Level    level[PD_LEVELS];
-	int      nlevel;
-	double  *best;              /* one row of the level with the most machines */
-	From    *from;
-	PdPlan  *plan;
-	int      cap;
-	bool     wide;              /* the highest level has too many machines for a table */
-	PdGroup  top;               /* its plan then */
+	Arena *a;
+	Level level[PD_LEVELS];
+	int nlevel;
+	double *best; /* one row of the level with the most machines */
+	From *from;
+	PdPlan *plan;
+	int cap;
+	bool wide;   /* the highest level has too many machines for a table */
+	PdGroup top; /* its plan then */
 } Planner;
 
 static bool settings_fit(const States *st, const PdOpt *o, Diag *d)
@@ -30,27 +30,31 @@ static bool settings_fit(const States *st, const PdOpt *o, Diag *d)
 
 	for (int i = 0; i < o->nlevel; i++) {
 		if (o->machines[i] < 1 || o->machines[i] > MACHINES_MAX)
-			return diag_error(d, NOLOC, E_SETTINGS, "level %d has %d machines: 1 to %d are possible", i + 1, o->machines[i],
-				MACHINES_MAX);
+			return diag_error(d, NOLOC, E_SETTINGS, "level %d has %d machines: 1 to %d are possible", i + 1,
+				o->machines[i], MACHINES_MAX);
 		if (!(o->bandwidth[i] > 0) || isinf(o->bandwidth[i]))
-			return diag_error(d, NOLOC, E_SETTINGS, "level %d has a bandwidth of %g bytes/s: it must be above 0", i + 1,
-				o->bandwidth[i]);
+			return diag_error(d, NOLOC, E_SETTINGS,
+				"level %d has a bandwidth of %g bytes/s: it must be above 0", i + 1, o->bandwidth[i]);
 		bytes = fmax(bytes, 20.0 * st->n * (o->machines[i] + 1));
 	}
 	if (o->nlevel < 1 || o->nlevel > PD_LEVELS)
-		return diag_error(d, NOLOC, E_SETTINGS, "%d levels of machines: 1 to %d are possible", o->nlevel, PD_LEVELS);
+		return diag_error(
+			d, NOLOC, E_SETTINGS, "%d levels of machines: 1 to %d are possible", o->nlevel, PD_LEVELS);
 	if (o->nlevel > 1 && o->cost != PD_SOSP)
-		return diag_error(d, NOLOC, E_SETTINGS, "%d levels of machines with the cost '%s': only 'sosp' has levels", o->nlevel,
-			name[o->cost]);
+		return diag_error(d, NOLOC, E_SETTINGS,
+			"%d levels of machines with the cost '%s': only 'sosp' has levels", o->nlevel, name[o->cost]);
 	if (o->fewer && o->memory > 0)
-		return diag_error(d, NOLOC, E_SETTINGS, "fewer workers and a limit of memory do not go together: the versions that a "
+		return diag_error(d, NOLOC, E_SETTINGS,
+			"fewer workers and a limit of memory do not go together: the versions that a "
 			"stage keeps depend on how many workers are behind it");
 	if (o->cost == PD_OLD && !st->total)
-		return diag_error(d, FILELOC(st->p->file), E_SETTINGS, "the cost 'old' is for chains; this graph branches");
+		return diag_error(
+			d, FILELOC(st->p->file), E_SETTINGS, "the cost 'old' is for chains; this graph branches");
 	if (bytes + 8.0 * st->n * st->n * (o->nlevel - 1) > TABLE_BYTES)
-		return diag_error(d, FILELOC(st->p->file), E_BIG, "the tables for %d states on %d levels need %.1f GB, %.1f GB "
-			"are the limit; fewer states (--compress) need less", st->n, o->nlevel,
-			(bytes + 8.0 * st->n * st->n * (o->nlevel - 1)) / 1e9, TABLE_BYTES / 1e9);
+		return diag_error(d, FILELOC(st->p->file), E_BIG,
+			"the tables for %d states on %d levels need %.1f GB, %.1f GB "
+			"are the limit; fewer states (--compress) need less",
+			st->n, o->nlevel, (bytes + 8.0 * st->n * st->n * (o->nlevel - 1)) / 1e9, TABLE_BYTES / 1e9);
 	return true;
 }
 
@@ -61,7 +65,7 @@ static double *all_costs(Arena *a, const Level *l)
 
 	if ((double)n * (double)n * (double)M * sizeof(double) > COSTS_BYTES)
 		return NULL;
-	double *c = NEWN(a, double, n * n * M);
+	double *c = NEWN(a, double, n *n *M);
 	for (int j = 1; j < l->st->n; j++)
 		for (int k = 0; k < j; k++)
 			if (state_before(l->st, k, j))
@@ -87,7 +91,8 @@ static void solve_all_rows(Planner *p, Level *l, double *time)
 		if (i < n)
 			solve_row(l, i, n, p->best, p->from);
 		for (int j = 0; j < n; j++)
-			time[(size_t)i * (size_t)n + (size_t)j] = j < i ? INFINITY : p->best[(size_t)j * (size_t)(l->M + 1) + (size_t)l->M];
+			time[(size_t)i * (size_t)n + (size_t)j] =
+				j < i ? INFINITY : p->best[(size_t)j * (size_t)(l->M + 1) + (size_t)l->M];
 	}
 	l->costs = NULL;
 	arena_free(scratch);
@@ -117,7 +122,7 @@ static PdGroup read_back(Planner *p, const Level *l, int start, int end, int *un
 	}
 	solve_row(l, start, end, p->best, p->from);
 	g.stage = NEWN(p->a, PdStage, l->M);
-	for (;;) {                                          /* from the last stage on */
+	for (;;) { /* from the last stage on */
 		const From f = p->from[(size_t)j * row + (size_t)m];
 		const int from = f.k < 0 ? start : f.k + 1;
 
@@ -175,8 +180,10 @@ static bool no_plan(Planner *p, const PdOpt *o, double *const time[], Diag *d)
 		p->level[i].o = &try;
 	try.memory = high;
 	if (isinf(solve_levels(p, time)))
-		return diag_error(d, FILELOC(p->level[0].st->p->file), E_NO_PLAN, "no plan uses exactly these machines: %d places "
-			"to cut, %d machines", p->level[0].st->n, p->level[p->nlevel - 1].M);
+		return diag_error(d, FILELOC(p->level[0].st->p->file), E_NO_PLAN,
+			"no plan uses exactly these machines: %d places "
+			"to cut, %d machines",
+			p->level[0].st->n, p->level[p->nlevel - 1].M);
 	while (high - low > 1) {
 		try.memory = floor(low + (high - low) / 2);
 		if (isinf(solve_levels(p, time)))
@@ -184,8 +191,10 @@ static bool no_plan(Planner *p, const PdOpt *o, double *const time[], Diag *d)
 		else
 			high = try.memory;
 	}
-	return diag_error(d, FILELOC(p->level[0].st->p->file), E_NO_PLAN, "no plan fits into %.0f bytes per device; %.0f "
-		"would do", o->memory, high);
+	return diag_error(d, FILELOC(p->level[0].st->p->file), E_NO_PLAN,
+		"no plan fits into %.0f bytes per device; %.0f "
+		"would do",
+		o->memory, high);
 }
 
 /* Reads the plan of every level from the highest on: the stages of a level are the groups of the next lower. */
@@ -231,8 +240,8 @@ bool pipedream_plan(Arena *a, const States *st, const PdOpt *o, PdPlan *plan, Di
 	}
 	*plan = (PdPlan){ .single = st->s[st->n - 1].time, .data_parallel = data_parallel(&p) };
 	const double pairs = (double)st->n * p.level[o->nlevel - 1].M;
-	p.wide = pairs * pairs / 4 > WIDE_STEPS && o->cost <= PD_ONCE;     /* bisection knows only these */
-	p.best = NEWN(a, double, (size_t)st->n * (size_t)(most + 1));
+	p.wide = pairs * pairs / 4 > WIDE_STEPS && o->cost <= PD_ONCE; /* bisection knows only these */
+	p.best = NEWN(a, double, (size_t)st->n *(size_t)(most + 1));
 	p.from = NEWN(a, From, (size_t)st->n * (size_t)(most + 1));
 	plan->seconds = solve_levels(&p, time);
 	if (isinf(plan->seconds))
@@ -252,7 +261,7 @@ double pipedream_cost(const States *st, const PdOpt *o, const PdStage *stage, in
 
 		used += r;
 		if (r < 1 || used > l.M || (o->straight && r > 1) || !span_fits(&l, k + 1, j, r, l.M - used) ||
-		    (i && !state_before(st, k, j)))
+			(i && !state_before(st, k, j)))
 			return INFINITY;
 		worst = fmax(worst, i ? last_cost(&l, k, j, r, transfer(&l, k, j)) : single_cost(&l, 0, j, r));
 	}

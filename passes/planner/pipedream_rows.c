@@ -12,16 +12,16 @@
 
 typedef struct Rows {
 	const Level *l;
-	int     M, n, most;         /* machines, states, replicas of a last stage at most */
-	double *sum;                /* sum[j + 1]: lower bound of the seconds of the states up to j on one machine; sum[0] = 0 */
-	double *x;                  /* [r][k]: seconds of the transfers behind k */
-	double *sync;               /* [r]: of gradients, per byte */
-	double *best;               /* [m][j]: of the row at hand */
-	int    *at;                 /* [m][r]: where the last window ended */
-	int    *k, *r;              /* [m]: the last stage of the plan of the state before */
+	int M, n, most; /* machines, states, replicas of a last stage at most */
+	double *sum;    /* sum[j + 1]: lower bound of the seconds of the states up to j on one machine; sum[0] = 0 */
+	double *x;      /* [r][k]: seconds of the transfers behind k */
+	double *sync;   /* [r]: of gradients, per byte */
+	double *best;   /* [m][j]: of the row at hand */
+	int *at;        /* [m][r]: where the last window ended */
+	int *k, *r;     /* [m]: the last stage of the plan of the state before */
 } Rows;
 
-static const double SLACK = 1 + 1e-9;       /* bounds are not rounded as the costs are */
+static const double SLACK = 1 + 1e-9; /* bounds are not rounded as the costs are */
 
 static inline double larger(double a, double b) { return a > b ? a : b; }
 static inline double smaller(double a, double b) { return a < b ? a : b; }
@@ -80,7 +80,7 @@ static void search_all(const Rows *w, int i, int j)
 		const bool fits = (m == 1 || !l->o->straight) && span_fits(l, i, j, m, w->M - m);
 		double best = fits ? single_cost(l, i, j, m) : INFINITY;
 
-		if (w->r[m] && j > i)                            /* the last stage of the state before, one state longer */
+		if (w->r[m] && j > i) /* the last stage of the state before, one state longer */
 			offer(w, w->k[m], j, m, w->r[m], of(w, m - w->r[m])[w->k[m]], &best);
 		for (int r = 1; j > i && r < m && r <= w->most; r++)
 			window(w, i, j, m, r, &best);

@@ -12,18 +12,15 @@
 
 typedef struct Wide {
 	const Level *l;
-	double    limit;            /* the threshold under test */
-	int       words;
-	uint64_t *count;            /* n x words: bit m of row j: m machines can do the states up to j */
-	int      *least;            /* the lowest such m; M + 1: none */
-	int      *all, *via;        /* every m from all[j] on can, with the last stage behind via[j]; -1: a single stage */
-	double   *x;                /* n x n transfers, or NULL */
+	double limit; /* the threshold under test */
+	int words;
+	uint64_t *count; /* n x words: bit m of row j: m machines can do the states up to j */
+	int *least;      /* the lowest such m; M + 1: none */
+	int *all, *via;  /* every m from all[j] on can, with the last stage behind via[j]; -1: a single stage */
+	double *x;       /* n x n transfers, or NULL */
 } Wide;
 
-static uint64_t *counts(const Wide *w, int j)
-{
-	return w->count + (size_t)j * (size_t)w->words;
-}
+static uint64_t *counts(const Wide *w, int j) { return w->count + (size_t)j * (size_t)w->words; }
 
 static bool stage_fits(const Wide *w, int k, int j, int r, int used)
 {
@@ -37,7 +34,7 @@ static bool stage_fits(const Wide *w, int k, int j, int r, int used)
 /* The fewest replicas from 2 on that do, `most` doing; behind k, where `used` machines are in use. */
 static int fewest(const Wide *w, int k, int j, int used, int most)
 {
-	int low = 1;                                        /* does not, or is looked at elsewhere */
+	int low = 1; /* does not, or is looked at elsewhere */
 
 	while (most - low > 1) {
 		const int r = low + (most - low) / 2;
@@ -55,7 +52,7 @@ static void add_single(const Wide *w, int k, int j)
 {
 	const uint64_t *from = counts(w, k);
 	uint64_t *to = counts(w, j);
-	int first = 1;                                      /* the lowest count that leaves few enough behind it */
+	int first = 1; /* the lowest count that leaves few enough behind it */
 
 	if (!stage_fits(w, k, j, 1, w->l->M))
 		return;
@@ -118,7 +115,7 @@ static double read_plan(const Wide *w, PdStage *stage, int *n)
 	int j = l->st->n - 1, m = l->o->fewer ? w->least[j] : l->M;
 	double worst = 0;
 
-	for (*n = 0; j >= 0; ) {
+	for (*n = 0; j >= 0;) {
 		int k = -1, left = 0;
 
 		if (m >= w->all[j]) {
@@ -127,7 +124,8 @@ static double read_plan(const Wide *w, PdStage *stage, int *n)
 		} else if (!(m == 1 && stage_fits(w, -1, j, 1, 1))) {
 			left = m - 1;
 			for (k = j - 1; k > 0; k--)
-				if (state_before(l->st, k, j) && counts(w, k)[left / 64] >> (left % 64) & 1 && stage_fits(w, k, j, 1, m))
+				if (state_before(l->st, k, j) && counts(w, k)[left / 64] >> (left % 64) & 1 &&
+					stage_fits(w, k, j, 1, m))
 					break;
 		}
 		const int r = m - left;
@@ -156,7 +154,7 @@ double solve_wide(Arena *a, const Level *l, PdStage **stage, int *n)
 	Wide w = { .l = l, .words = l->M / 64 + 1 };
 	double low = 0, high;
 
-	w.count = NEWN(a, uint64_t, (size_t)N * (size_t)w.words);
+	w.count = NEWN(a, uint64_t, (size_t)N *(size_t)w.words);
 	w.least = NEWN(a, int, N);
 	w.all = NEWN(a, int, N);
 	w.via = NEWN(a, int, N);

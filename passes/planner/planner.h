@@ -30,30 +30,37 @@ enum { PD_LEVELS = 4 };
 
 typedef struct PdOpt {
 	PdCost cost;
-	int    nlevel;              /* 1: flat. Several levels, lowest first: SOSP only */
-	int    machines[PD_LEVELS]; /* devices of a machine, machines of a group, .. */
+	int nlevel;              /* 1: flat. Several levels, lowest first: SOSP only */
+	int machines[PD_LEVELS]; /* devices of a machine, machines of a group, .. */
 	double bandwidth[PD_LEVELS];
-	double latency, micro;      /* RING: seconds of a link; microbatches per step */
-	double compression;         /* c; 0: transfers are not counted (SOSP) */
-	bool   straight;            /* one replica each, as many stages as devices */
-	bool   fewer;               /* devices may be left unused */
+	double latency, micro; /* RING: seconds of a link; microbatches per step */
+	double compression;    /* c; 0: transfers are not counted (SOSP) */
+	bool straight;         /* one replica each, as many stages as devices */
+	bool fewer;            /* devices may be left unused */
 	/* Bytes per device; 0: no limit. A stage on r devices with D devices behind it, counted on its level, keeps
 	 * v (activations + parameters), v = ceil(D/r): SOSP and PAPER; v activations + parameters: OLD;
 	 * (v + 1)(activations + parameters), the resident copy too: ONCE. */
 	double memory;
 } PdOpt;
 
-typedef struct PdStage { int start, end, replicas; double compute; } PdStage;
+typedef struct PdStage {
+	int start, end, replicas;
+	double compute;
+} PdStage;
 
 /* The stages of one group of a level: they split what one stage of the level above has. */
-typedef struct PdGroup { PdStage *stage; int n, level; } PdGroup;
+typedef struct PdGroup {
+	PdStage *stage;
+	int n, level;
+} PdGroup;
 
 typedef struct PdPlan {
-	double seconds;             /* per minibatch, in the steady state */
-	double single;              /* all layers on one device */
-	double data_parallel;       /* one stage on all devices, by the same cost */
-	PdGroup *group; int ngroup;   /* highest level first */
-	int    unused;              /* devices of the highest level; others only with `fewer` */
+	double seconds;       /* per minibatch, in the steady state */
+	double single;        /* all layers on one device */
+	double data_parallel; /* one stage on all devices, by the same cost */
+	PdGroup *group;
+	int ngroup; /* highest level first */
+	int unused; /* devices of the highest level; others only with `fewer` */
 } PdPlan;
 
 /* False after an error: E0465 no plan fits (the least memory that would is named), E0466 settings that do not go

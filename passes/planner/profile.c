@@ -11,17 +11,14 @@
 enum { E_READ = 460, E_FORM = 461, E_NAME = 462, E_CYCLE = 463, LAYERS_MAX = 100000, EDGES_MAX = 1000000 };
 
 typedef struct Reader {
-	Arena  *a;
-	Diag   *d;
+	Arena *a;
+	Diag *d;
 	Profile *p;
-	Map     id;             /* name -> Layer number + 1 */
-	int     cap, edge_cap, line;
+	Map id; /* name -> Layer number + 1 */
+	int cap, edge_cap, line;
 } Reader;
 
-static Loc here(const Reader *r)
-{
-	return TEXTLOC(r->p->file, r->line, 1);
-}
+static Loc here(const Reader *r) { return TEXTLOC(r->p->file, r->line, 1); }
 
 /* Cuts s at the first sep: what lies in front stays in s, what follows is returned; NULL when there is none. */
 static char *cut(char *s, const char *sep)
@@ -78,15 +75,17 @@ static bool read_layer(Reader *r, char *s)
 	char *desc = cut(s, " -- "), *data = desc ? cut(desc, " -- ") : NULL, *stage = data ? cut(data, " -- ") : NULL;
 
 	if (!data)
-		return diag_error(r->d, here(r), E_FORM, "a layer is 'ID -- DESC -- forward_compute_time=..', found '%s'", s);
+		return diag_error(
+			r->d, here(r), E_FORM, "a layer is 'ID -- DESC -- forward_compute_time=..', found '%s'", s);
 	if (map_has(&r->id, s))
 		return diag_error(r->d, here(r), E_NAME, "layer '%s' is there twice", s);
 	if (p->n >= LAYERS_MAX)
 		return diag_error(r->d, here(r), E_FORM, "more than %d layers", LAYERS_MAX);
 	char *back = cut(data, ", "), *act = back ? cut(back, ", ") : NULL, *par = act ? cut(act, ", ") : NULL;
 	Layer l = { .id = arena_str(r->a, s), .desc = arena_str(r->a, desc), .stage = -1 };
-	if (!field(r, data, "forward_compute_time", &l.forward) || !field(r, back, "backward_compute_time", &l.backward) ||
-	    !field(r, act, "activation_size", &l.activation) || !field(r, par, "parameter_size", &l.parameters))
+	if (!field(r, data, "forward_compute_time", &l.forward) ||
+		!field(r, back, "backward_compute_time", &l.backward) ||
+		!field(r, act, "activation_size", &l.activation) || !field(r, par, "parameter_size", &l.parameters))
 		return false;
 	l.forward /= 1000;
 	l.backward /= 1000;
@@ -95,7 +94,8 @@ static bool read_layer(Reader *r, char *s)
 		if (!field(r, stage, "stage_id", &v))
 			return false;
 		if (v > LAYERS_MAX || v != floor(v))
-			return diag_error(r->d, here(r), E_FORM, "stage_id is %g: it must be a whole number, at most %d", v, LAYERS_MAX);
+			return diag_error(r->d, here(r), E_FORM,
+				"stage_id is %g: it must be a whole number, at most %d", v, LAYERS_MAX);
 		l.stage = (int)v;
 	}
 	PUSH(r->a, p->layer, p->n, r->cap) = l;
@@ -114,7 +114,8 @@ static bool read_edge(Reader *r, char *s)
 	for (int i = 0; i < 2; i++) {
 		at[i] = (int)(uintptr_t)map_get(&r->id, end[i]) - 1;
 		if (at[i] < 0)
-			return diag_error(r->d, here(r), E_NAME, "edge to or from '%s', which is no layer above", end[i]);
+			return diag_error(
+				r->d, here(r), E_NAME, "edge to or from '%s', which is no layer above", end[i]);
 	}
 	if (p->nedge >= EDGES_MAX)
 		return diag_error(r->d, here(r), E_FORM, "more than %d edges", EDGES_MAX);
@@ -128,7 +129,7 @@ bool profile_parse(Arena *a, const char *path, const char *text, Profile *p, Dia
 
 	*p = (Profile){ .file = path };
 	map_init(&r.id, a, true);
-	for (const char *s = text; *s; ) {
+	for (const char *s = text; *s;) {
 		size_t n = strcspn(s, "\n");
 		char *line = arena_strn(a, s, n);
 		const bool indented = *line == ' ' || *line == '\t';
@@ -204,7 +205,7 @@ void profile_trim(Arena *a, Profile *p)
 {
 	static const char *const word[2] = { "Input", "__getitem__" };
 
-	for (int side = 0; side < 2; side++) {      /* sources, then sinks of what is left */
+	for (int side = 0; side < 2; side++) { /* sources, then sinks of what is left */
 		bool *has = NEWN(a, bool, p->n), *gone = NEWN(a, bool, p->n);
 
 		for (int e = 0; e < p->nedge; e++)
@@ -226,7 +227,7 @@ bool profile_without(Arena *a, Profile *p, const char *id, Diag *d)
 		return diag_error(d, FILELOC(p->file), E_NAME, "there is no layer '%s' to leave out", id);
 	gone[at] = true;
 	profile_order(a, p, order);
-	for (int i = p->n - 1; i >= 0; i--) {       /* a layer goes when it has consumers and all of them go */
+	for (int i = p->n - 1; i >= 0; i--) { /* a layer goes when it has consumers and all of them go */
 		const int v = order[i];
 		bool some = false, all = true;
 
@@ -237,12 +238,14 @@ bool profile_without(Arena *a, Profile *p, const char *id, Diag *d)
 			}
 		gone[v] |= some && all;
 	}
-	for (int e = 0; e < p->nedge; e++)          /* what comes behind the layer cannot do without it */
+	for (int e = 0; e < p->nedge; e++) /* what comes behind the layer cannot do without it */
 		used[p->edge[e].to] |= gone[p->edge[e].from];
 	for (int i = 0; i < p->n; i++)
 		if (used[i] && !gone[i])
-			return diag_error(d, FILELOC(p->file), E_NAME, "layer '%s' is needed by '%s'; only a sink and what leads to it "
-				"alone can be left out", id, p->layer[i].id);
+			return diag_error(d, FILELOC(p->file), E_NAME,
+				"layer '%s' is needed by '%s'; only a sink and what leads to it "
+				"alone can be left out",
+				id, p->layer[i].id);
 	drop(a, p, gone);
 	return true;
 }
@@ -259,7 +262,7 @@ void profile_compress(Arena *a, Profile *p)
 		from[p->edge[e].to] = p->edge[e].from;
 	}
 	profile_order(a, p, order);
-	for (int i = 0; i < p->n; i++) {            /* a branch goes on with its producer or begins anew */
+	for (int i = 0; i < p->n; i++) { /* a branch goes on with its producer or begins anew */
 		const int v = order[i], u = from[v];
 
 		last[v] = v;
@@ -272,7 +275,7 @@ void profile_compress(Arena *a, Profile *p)
 		to->parameters += of->parameters;
 		gone[u] = true;
 	}
-	for (int i = p->n - 1; i >= 0; i--)         /* a layer that is gone lives on in its consumer */
+	for (int i = p->n - 1; i >= 0; i--) /* a layer that is gone lives on in its consumer */
 		for (int e = 0; gone[order[i]] && e < p->nedge; e++)
 			if (p->edge[e].from == order[i])
 				last[order[i]] = last[p->edge[e].to];

@@ -8,18 +8,22 @@
 
 typedef struct Layer {
 	const char *id, *desc;
-	double forward, backward;   /* seconds */
-	double activation;          /* bytes of the output; several outputs are added up */
-	double parameters;          /* bytes of the parameters, no optimizer state */
-	int    stage;               /* of a file that is partitioned already; -1: not said */
+	double forward, backward; /* seconds */
+	double activation;        /* bytes of the output; several outputs are added up */
+	double parameters;        /* bytes of the parameters, no optimizer state */
+	int stage;                /* of a file that is partitioned already; -1: not said */
 } Layer;
 
-typedef struct Edge { int from, to; } Edge;     /* `to` consumes what `from` makes */
+typedef struct Edge {
+	int from, to;
+} Edge; /* `to` consumes what `from` makes */
 
 typedef struct Profile {
 	const char *file;
-	Layer *layer; int n;
-	Edge  *edge;  int nedge;    /* in the order of the file */
+	Layer *layer;
+	int n;
+	Edge *edge;
+	int nedge; /* in the order of the file */
 } Profile;
 
 /* The text form of PipeDream's profiler, which DAPPLE's tables have too. A line is either a layer,

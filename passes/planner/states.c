@@ -9,32 +9,30 @@ enum { E_STATES = 464 };
 
 /* One antichain while the search runs. */
 typedef struct Anti {
-	int *layer; int n;          /* sorted: the key */
-	int *cut; int ncut;         /* augmented: extra layers first */
-	int *next; int nnext, cap;
+	int *layer;
+	int n; /* sorted: the key */
+	int *cut;
+	int ncut; /* augmented: extra layers first */
+	int *next;
+	int nnext, cap;
 	bool done;
 } Anti;
 
 typedef struct Search {
-	Arena    *a;
+	Arena *a;
 	const Profile *p;
-	int       words;
-	uint64_t *above;            /* n x words: bit u of row v: u leads to v */
-	int      *first, *to;       /* consumers of u: to[first[u] .. first[u + 1]) */
-	Anti     *anti; int n, cap;
-	Map       at;               /* key -> number + 1 */
-	int       source;
+	int words;
+	uint64_t *above; /* n x words: bit u of row v: u leads to v */
+	int *first, *to; /* consumers of u: to[first[u] .. first[u + 1]) */
+	Anti *anti;
+	int n, cap;
+	Map at; /* key -> number + 1 */
+	int source;
 } Search;
 
-static bool bit(const uint64_t *row, int i)
-{
-	return row[i / 64] >> (i % 64) & 1;
-}
+static bool bit(const uint64_t *row, int i) { return row[i / 64] >> (i % 64) & 1; }
 
-static const uint64_t *above(const Search *s, int v)
-{
-	return s->above + (size_t)v * (size_t)s->words;
-}
+static const uint64_t *above(const Search *s, int v) { return s->above + (size_t)v * (size_t)s->words; }
 
 static void link_layers(Search *s)
 {
@@ -43,7 +41,7 @@ static void link_layers(Search *s)
 	bool *fed = NEWN(s->a, bool, p->n);
 
 	s->words = (p->n + 63) / 64;
-	s->above = NEWN(s->a, uint64_t, (size_t)p->n * (size_t)s->words);
+	s->above = NEWN(s->a, uint64_t, (size_t)p->n *(size_t)s->words);
 	s->first = NEWN(s->a, int, p->n + 1);
 	s->to = NEWN(s->a, int, p->nedge);
 	for (int e = 0; e < p->nedge; e++) {
@@ -92,10 +90,7 @@ static void augment(Search *s, Anti *t)
 			t->cut[t->ncut++] = t->layer[i];
 }
 
-static int by_number(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* The number of the antichain of these layers; a new one gets its cut. */
 static int find(Search *s, const int *layer, int n)
@@ -104,13 +99,13 @@ static int find(Search *s, const int *layer, int n)
 	char *key = arena_alloc(s->a, (size_t)n * 8 + 1), *end = key;
 
 	qsort(t.layer, (size_t)n, sizeof *t.layer, by_number);
-	for (int i = 0; i < n; i++)                     /* digits of base 64 that are never 0 */
+	for (int i = 0; i < n; i++) /* digits of base 64 that are never 0 */
 		for (unsigned v = (unsigned)t.layer[i], k = 0; k < 4; k++, v /= 64)
 			*end++ = (char)(' ' + v % 64);
 	const size_t at = (size_t)map_get(&s->at, key);
 	if (at)
 		return (int)at - 1;
-	memcpy(t.layer, layer, (size_t)n * sizeof *layer);     /* the order in which it was met decides the numbering */
+	memcpy(t.layer, layer, (size_t)n * sizeof *layer); /* the order in which it was met decides the numbering */
 	augment(s, &t);
 	PUSH(s->a, s->anti, s->n, s->cap) = t;
 	map_put(&s->at, key, (void *)(size_t)s->n);
@@ -233,7 +228,7 @@ static void fill(const Search *s, States *st, int i, const Anti *t, const int *p
 			x->cut += s->p->layer[u].activation;
 		}
 	}
-	for (int e = 0; e < t->nnext; e++) {            /* all behind it hear of its predecessors when their turn comes */
+	for (int e = 0; e < t->nnext; e++) { /* all behind it hear of its predecessors when their turn comes */
 		uint64_t *row = st->before + (size_t)place[t->next[e]] * (size_t)st->words;
 
 		for (int w = 0; w < st->words; w++)
@@ -253,19 +248,26 @@ bool states_build(Arena *a, const Profile *p, bool live, int limit, States *st, 
 	find(&s, &s.source, 1);
 	for (int i = 0; i < s.n; i++) {
 		if (s.n > limit)
-			return diag_error(d, FILELOC(p->file), E_STATES, "the graph has more than %d places to cut; branches made short "
-				"(--compress) have fewer", limit);
+			return diag_error(d, FILELOC(p->file), E_STATES,
+				"the graph has more than %d places to cut; branches made short "
+				"(--compress) have fewer",
+				limit);
 		expand(&s, i);
 	}
 	int *order = NEWN(a, int, s.n), *place = NEWN(a, int, s.n);
 	number_states(&s, order);
 	for (int i = 0; i < s.n; i++)
 		place[order[i]] = i;
-	*st = (States){ .p = p, .n = s.n, .words = (s.n + 63) / 64, .layer_words = s.words, .first = s.first, .to = s.to,
+	*st = (States){ .p = p,
+		.n = s.n,
+		.words = (s.n + 63) / 64,
+		.layer_words = s.words,
+		.first = s.first,
+		.to = s.to,
 		.total = true };
 	st->s = NEWN(a, State, st->n);
-	st->before = NEWN(a, uint64_t, (size_t)st->n * (size_t)st->words);
-	st->under = NEWN(a, uint64_t, (size_t)st->n * (size_t)st->layer_words);
+	st->before = NEWN(a, uint64_t, (size_t)st->n *(size_t)st->words);
+	st->under = NEWN(a, uint64_t, (size_t)st->n *(size_t)st->layer_words);
 	for (int i = 0; i < st->n; i++)
 		fill(&s, st, i, &s.anti[order[i]], place, live);
 	for (int i = 1; i < st->n; i++)

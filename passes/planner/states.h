@@ -7,24 +7,26 @@
 
 /* One place to cut: what lies on or above its layers comes first. */
 typedef struct State {
-	int    *layer; int n;       /* the cut's layers: their outputs cross it */
-	double  time;               /* seconds, forward and backward, of all layers up to here */
-	double  activation;         /* bytes of all outputs up to here */
-	double  parameters;         /* bytes of all parameters up to here */
-	double  cut;                /* bytes that cross: the cut's layers' outputs */
+	int *layer;
+	int n;             /* the cut's layers: their outputs cross it */
+	double time;       /* seconds, forward and backward, of all layers up to here */
+	double activation; /* bytes of all outputs up to here */
+	double parameters; /* bytes of all parameters up to here */
+	double cut;        /* bytes that cross: the cut's layers' outputs */
 } State;
 
 /* The states in an order in which every state comes behind its predecessors. A number is a name, not a place: a cut
  * behind k is legal for a stage that ends at j when k precedes j. */
 typedef struct States {
-	const Profile *p;           /* trimmed */
-	State    *s; int n;
-	int       words;            /* of 64 bits, per state, for n bits */
-	uint64_t *before;           /* n x words: bit k of row j: k precedes j */
-	int       layer_words;
-	uint64_t *under;            /* n x layer_words: the layers up to the state */
-	int      *first, *to;       /* consumers of layer u: to[first[u] .. first[u + 1]) */
-	bool      total;            /* every state precedes the next: a chain */
+	const Profile *p; /* trimmed */
+	State *s;
+	int n;
+	int words;        /* of 64 bits, per state, for n bits */
+	uint64_t *before; /* n x words: bit k of row j: k precedes j */
+	int layer_words;
+	uint64_t *under; /* n x layer_words: the layers up to the state */
+	int *first, *to; /* consumers of layer u: to[first[u] .. first[u + 1]) */
+	bool total;      /* every state precedes the next: a chain */
 } States;
 
 static inline bool state_before(const States *st, int k, int j)

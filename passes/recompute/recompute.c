@@ -47,7 +47,8 @@ static double recompute_stage(Module *m, Stage *s, PassCx *cx, bool choose)
 	drop_dead(s->forward);
 	list_kept(m, s);
 	if (cx->explain)
-		buf_printf(cx->explain, "  stage %d: %d nodes are computed again, %.3g ms per microbatch\n", s->id, x.ncopy, time * 1e3);
+		buf_printf(cx->explain, "  stage %d: %d nodes are computed again, %.3g ms per microbatch\n", s->id,
+			x.ncopy, time * 1e3);
 	return time;
 }
 
@@ -77,9 +78,11 @@ bool pass_recompute(Module *m, PassCx *cx)
 	if (how == RECOMPUTE_NONE)
 		return true;
 	if (schedule_row(cx->train->schedule)->flow & FLOW_VERSIONS && cx->train->stash == STASH_NONE &&
-	    !cx->train->vertical_sync)
-		return diag_error(cx->d, NOLOC, 520, "--recompute %s with --stash none: what is computed again would be made of newer "
-			"weights than what was sent on; keep the weights of the forward (--stash on) or its values", word);
+		!cx->train->vertical_sync)
+		return diag_error(cx->d, NOLOC, 520,
+			"--recompute %s with --stash none: what is computed again would be made of newer "
+			"weights than what was sent on; keep the weights of the forward (--stash on) or its values",
+			word);
 	if (choose && !(schedule_module(m, cx, false) && pass_library(m, cx)))
 		return false;
 	if (cx->explain)

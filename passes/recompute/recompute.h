@@ -13,7 +13,10 @@ int64_t again_choose(Again *x, int64_t limit);
  * that a microbatch keeps from its forward to its backward; those that it keeps where the stage is computed again, which
  * come from other stages or from the input; what is alive beyond them while one backward runs, at most; and the seconds
  * per microbatch that computing again takes. Views share the bytes of what they view. */
-typedef struct RecomputeEstimate { int64_t kept, kept_again, again; double time; } RecomputeEstimate;
+typedef struct RecomputeEstimate {
+	int64_t kept, kept_again, again;
+	double time;
+} RecomputeEstimate;
 RecomputeEstimate recompute_estimate(const Module *m, int stage);
 
 #endif

@@ -90,7 +90,7 @@ static int64_t try_first(Again *x, Value *const *v, int n, int all)
 
 int64_t again_choose(Again *x, int64_t limit)
 {
-	enum { LOOKS = 16 };        /* places that are looked at where nothing fits in between */
+	enum { LOOKS = 16 }; /* places that are looked at where nothing fits in between */
 	Value **v;
 	const int64_t whole = device_bytes(x);
 	int n, least = 0, low = 0;
@@ -133,7 +133,8 @@ static bool is_kept(const Value *v, int stage)
 		const Node *u = v->uses[i].node;
 		if (u->stage == stage && u->phase == PHASE_BWD)
 			return true;
-		if (u->phase == PHASE_FWD && v->uses[i].index == 0 && (optab[u->op]->flags & OP_VIEW) && is_kept(u->out[0], stage))
+		if (u->phase == PHASE_FWD && v->uses[i].index == 0 && (optab[u->op]->flags & OP_VIEW) &&
+			is_kept(u->out[0], stage))
 			return true;
 	}
 	return false;

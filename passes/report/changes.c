@@ -47,7 +47,8 @@ static void ops_text(Buf *b, const int *before, const int *after)
 		if (!more)
 			continue;
 		if (shown < OPS_SHOWN)
-			buf_printf(b, "%s<span class=\"%s\">%s %+d</span>", shown ? ", " : "", more > 0 ? "ins" : "del", optab[i]->name, more);
+			buf_printf(b, "%s<span class=\"%s\">%s %+d</span>", shown ? ", " : "", more > 0 ? "ins" : "del",
+				optab[i]->name, more);
 		else
 			rest++;
 		shown++;
@@ -80,7 +81,8 @@ void changes_free(Changes *c)
 	c->text = NULL;
 }
 
-static void table_row(Changes *c, int number, const char *name, const char *help, const Diff *d, const int *now, bool dumped)
+static void table_row(
+	Changes *c, int number, const char *name, const char *help, const Diff *d, const int *now, bool dumped)
 {
 	Buf *b = &c->table;
 	const bool same = !d->removed && !d->added;
@@ -104,8 +106,8 @@ static void table_row(Changes *c, int number, const char *name, const char *help
 	buf_puts(b, "</tr>\n");
 }
 
-void changes_add(Changes *c, int number, const char *name, const char *help, const Module *m, const char *text,
-	bool dumped)
+void changes_add(
+	Changes *c, int number, const char *name, const char *help, const Module *m, const char *text, bool dumped)
 {
 	Arena *a = arena_new();
 	const Diff d = diff_texts(a, c->text, text);
@@ -114,8 +116,10 @@ void changes_add(Changes *c, int number, const char *name, const char *help, con
 	count_nodes(m, now);
 	table_row(c, number, name, help, &d, now, dumped);
 	if (d.removed || d.added) {
-		buf_printf(&c->parts, "<details id=\"pass-%s\"%s><summary><b>%s</b> <span class=\"del\">&#8722;%d</span> <span class=\"ins\">+%d</span>"
-			"</summary>\n<table class=\"d\">\n", name, d.removed + d.added <= OPENED ? " open=\"open\"" : "", name, d.removed, d.added);
+		buf_printf(&c->parts,
+			"<details id=\"pass-%s\"%s><summary><b>%s</b> <span class=\"del\">&#8722;%d</span> <span class=\"ins\">+%d</span>"
+			"</summary>\n<table class=\"d\">\n",
+			name, d.removed + d.added <= OPENED ? " open=\"open\"" : "", name, d.removed, d.added);
 		diff_html(&c->parts, &d, CONTEXT, MOST_ROWS);
 		buf_puts(&c->parts, "</table></details>\n");
 	}
@@ -125,22 +129,25 @@ void changes_add(Changes *c, int number, const char *name, const char *help, con
 
 void changes_body(Buf *b, const Changes *c)
 {
-	buf_puts(b, "<table class=\"p\">\n<tr><th></th><th>pass</th><th></th><th colspan=\"2\">lines</th><th class=\"v\">nodes</th>"
+	buf_puts(b,
+		"<table class=\"p\">\n<tr><th></th><th>pass</th><th></th><th colspan=\"2\">lines</th><th class=\"v\">nodes</th>"
 		"<th>operators</th></tr>\n");
 	buf_puts(b, buf_str(&c->table));
 	buf_puts(b, "</table>\n");
 	buf_puts(b, buf_str(&c->parts));
 	/* a link into a closed part opens it */
 	buf_puts(b, "<script>\n//<![CDATA[\naddEventListener('hashchange', () => {\n"
-		"\tconst part = document.getElementById(location.hash.slice(1));\n"
-		"\tif (part) { part.open = true; part.scrollIntoView(); }\n});\n//]]>\n</script>\n");
+		    "\tconst part = document.getElementById(location.hash.slice(1));\n"
+		    "\tif (part) { part.open = true; part.scrollIntoView(); }\n});\n//]]>\n</script>\n");
 }
 
 void changes_page(Buf *b, const Changes *c, const char *title)
 {
-	buf_puts(b, "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>");
+	buf_puts(b,
+		"<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>");
 	buf_xml(b, title);
-	buf_printf(b, "</title>\n<style>body { margin: 16px; font: 13px sans-serif; color: #222 }\n%s</style>\n</head>\n<body>\n<h1>",
+	buf_printf(b,
+		"</title>\n<style>body { margin: 16px; font: 13px sans-serif; color: #222 }\n%s</style>\n</head>\n<body>\n<h1>",
 		changes_style);
 	buf_xml(b, title);
 	buf_puts(b, "</h1>\n");

@@ -11,12 +11,14 @@ enum { LINES, NAMES, LEVELS };
 
 typedef struct Match {
 	Arena *a;
-	int   *x[LEVELS], *y[LEVELS];       /* numbers of lines, and of the names that they define */
-	int   *to;                          /* by line of x: its line of y, -1: none */
-	int   *countx, *county, *at;        /* by number, 0 between calls; at: the line of y */
+	int *x[LEVELS], *y[LEVELS]; /* numbers of lines, and of the names that they define */
+	int *to;                    /* by line of x: its line of y, -1: none */
+	int *countx, *county, *at;  /* by number, 0 between calls; at: the line of y */
 } Match;
 
-typedef struct Span { int x0, x1, y0, y1; } Span;
+typedef struct Span {
+	int x0, x1, y0, y1;
+} Span;
 
 static const char **lines_of(Arena *a, const char *text, int *n)
 {
@@ -65,7 +67,8 @@ static int *numbers(Arena *a, Map *m, const char *const *line, int n, bool names
 static int anchors(Match *m, const Span *s, int level)
 {
 	const int *x = m->x[level], *y = m->y[level], most = s->x1 - s->x0;
-	int *px = NEWN(m->a, int, most), *tail = NEWN(m->a, int, most), *from = NEWN(m->a, int, most), n = 0, length = 0;
+	int *px = NEWN(m->a, int, most), *tail = NEWN(m->a, int, most), *from = NEWN(m->a, int, most), n = 0,
+	    length = 0;
 
 	for (int i = s->x0; i < s->x1; i++)
 		m->countx[x[i]]++;
@@ -76,7 +79,7 @@ static int anchors(Match *m, const Span *s, int level)
 	for (int i = s->x0; i < s->x1; i++)
 		if (m->countx[x[i]] == 1 && m->county[x[i]] == 1)
 			px[n++] = i;
-	for (int k = 0; k < n; k++) {       /* tail[l]: the pair with the least y that ends a sequence of l + 1 */
+	for (int k = 0; k < n; k++) { /* tail[l]: the pair with the least y that ends a sequence of l + 1 */
 		int lo = 0, hi = length;
 
 		while (lo < hi) {
@@ -252,7 +255,7 @@ void diff_html(Buf *b, const Diff *d, int context, int most)
 	int shown = 0, k = 0;
 
 	while (k < d->n && shown < most) {
-		int near = k, end = k;      /* the next change, and the end of what is shown round it */
+		int near = k, end = k; /* the next change, and the end of what is shown round it */
 
 		while (near < d->n && d->row[near].same)
 			near++;
@@ -260,7 +263,8 @@ void diff_html(Buf *b, const Diff *d, int context, int most)
 			break;
 		const int from = near - context > k ? near - context : k;
 		if (from > k)
-			buf_printf(b, "<tr class=\"s\"><td colspan=\"4\">%d equal line%s</td></tr>\n", from - k, from - k > 1 ? "s" : "");
+			buf_printf(b, "<tr class=\"s\"><td colspan=\"4\">%d equal line%s</td></tr>\n", from - k,
+				from - k > 1 ? "s" : "");
 		for (end = near; end < d->n && !d->row[end].same;)
 			end++;
 		end = end + context < d->n ? end + context : d->n;
@@ -273,6 +277,7 @@ void diff_html(Buf *b, const Diff *d, int context, int most)
 	for (; k < d->n; k++)
 		rest += !d->row[k].same;
 	if (rest)
-		buf_printf(b, "<tr class=\"s\"><td colspan=\"4\">%d more changed lines are not shown</td></tr>\n", rest);
+		buf_printf(
+			b, "<tr class=\"s\"><td colspan=\"4\">%d more changed lines are not shown</td></tr>\n", rest);
 	arena_free(words);
 }

@@ -6,20 +6,28 @@
 
 #include "sched.h"
 
-typedef struct CsvAction { ActKind kind; int stage, mb, col; bool part; } CsvAction;     /* part: I, not B */
-typedef struct CsvLine { CsvAction *act; int n, cap, number, group; } CsvLine;   /* number: in the file, from 1 */
+typedef struct CsvAction {
+	ActKind kind;
+	int stage, mb, col;
+	bool part;
+} CsvAction; /* part: I, not B */
+typedef struct CsvLine {
+	CsvAction *act;
+	int n, cap, number, group;
+} CsvLine; /* number: in the file, from 1 */
 
 typedef struct Csv {
 	const char *file;
-	CsvLine    *line;  int nline, capline;
-	int         nstage, nmicro, ngroup;
-	int        *group, *replicas;       /* by stage */
-	bool        messages, split;        /* the file has SEND or RECV; it has W (then B is read as I and W) */
+	CsvLine *line;
+	int nline, capline;
+	int nstage, nmicro, ngroup;
+	int *group, *replicas; /* by stage */
+	bool messages, split;  /* the file has SEND or RECV; it has W (then B is read as I and W) */
 } Csv;
 
 /* Reads and checks all that can be said without the model: actions, stages and lines, every computation once. False after
  * E0513 (unreadable), E0514 (no action), E0515 (a stage on the wrong line), E0516 (missing or double). */
 bool csv_read(Arena *a, const char *file, Csv *x, Diag *d);
-const Csv *csv_of(ScheduleSpec s);      /* of a schedule that was read (schedule_read) */
+const Csv *csv_of(ScheduleSpec s); /* of a schedule that was read (schedule_read) */
 
 #endif

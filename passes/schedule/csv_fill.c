@@ -3,10 +3,10 @@
 #include "csv.h"
 
 typedef struct Fill {
-	Sched     *c;
+	Sched *c;
 	const Csv *x;
-	Diag      *d;
-	DeviceSchedule *list;       /* by rank, with messages */
+	Diag *d;
+	DeviceSchedule *list; /* by rank, with messages */
 } Fill;
 
 /* All partners of the stage in that message are on the same device. */
@@ -18,7 +18,7 @@ static bool local(const Fill *f, int stage, ActKind k)
 		const StageEdge *e = &f->c->edge[i];
 		const int to = forward ? e->to : e->from, from = forward ? e->from : e->to;
 		if ((forward ? e->forward : e->backward) && (recv ? to : from) == stage &&
-		    f->x->group[recv ? from : to] != f->x->group[stage])
+			f->x->group[recv ? from : to] != f->x->group[stage])
 			return false;
 	}
 	return true;
@@ -26,7 +26,8 @@ static bool local(const Fill *f, int stage, ActKind k)
 
 static void put(Fill *f, int rank, ActKind k, int stage, int mb)
 {
-	PUSH(f->c->a, f->list[rank].act, f->list[rank].n, f->list[rank].cap) = (Action){ .kind = k, .stage = stage, .mb = mb };
+	PUSH(f->c->a, f->list[rank].act, f->list[rank].n, f->list[rank].cap) =
+		(Action){ .kind = k, .stage = stage, .mb = mb };
 }
 
 static int find(const CsvLine *l, ActKind k, int stage, int mb)
@@ -43,7 +44,10 @@ static bool message(Fill *f, int rank, int at, ActKind k)
 	const CsvLine *l = &f->x->line[rank];
 	const CsvAction *x = &l->act[at];
 	const bool recv = k == ACT_RECV_F || k == ACT_RECV_B;
-	const char *name = k == ACT_RECV_F ? "RECV_F" : k == ACT_RECV_B ? "RECV_B" : k == ACT_SEND_F ? "SEND_F" : "SEND_B";
+	const char *name = k == ACT_RECV_F   ? "RECV_F"
+	                   : k == ACT_RECV_B ? "RECV_B"
+	                   : k == ACT_SEND_F ? "SEND_F"
+	                                     : "SEND_B";
 	const char *what = x->kind == ACT_F ? "F" : f->x->split ? "I" : "B";
 	const int there = find(l, k, x->stage, x->mb);
 
@@ -54,10 +58,14 @@ static bool message(Fill *f, int rank, int at, ActKind k)
 		return true;
 	}
 	if (recv)
-		return diag_error(f->d, TEXTLOC(f->x->file, l->number, x->col), 517, "%d%s%d reads what other devices send, but no "
-			"%d%s%d stands in front of it; put it there", x->stage, what, x->mb, x->stage, name, x->mb);
-	return diag_error(f->d, TEXTLOC(f->x->file, l->number, x->col), 517, "other devices read what %d%s%d makes, but no %d%s%d "
-		"stands behind it; put it there", x->stage, what, x->mb, x->stage, name, x->mb);
+		return diag_error(f->d, TEXTLOC(f->x->file, l->number, x->col), 517,
+			"%d%s%d reads what other devices send, but no "
+			"%d%s%d stands in front of it; put it there",
+			x->stage, what, x->mb, x->stage, name, x->mb);
+	return diag_error(f->d, TEXTLOC(f->x->file, l->number, x->col), 517,
+		"other devices read what %d%s%d makes, but no %d%s%d "
+		"stands behind it; put it there",
+		x->stage, what, x->mb, x->stage, name, x->mb);
 }
 
 static bool fill_list(Fill *f, int rank)
@@ -68,11 +76,13 @@ static bool fill_list(Fill *f, int rank)
 		const CsvAction *x = &l->act[i];
 		if (x->mb < 0)
 			continue;
-		if ((x->kind == ACT_F && !message(f, rank, i, ACT_RECV_F)) || (x->kind == ACT_B && !message(f, rank, i, ACT_RECV_B)))
+		if ((x->kind == ACT_F && !message(f, rank, i, ACT_RECV_F)) ||
+			(x->kind == ACT_B && !message(f, rank, i, ACT_RECV_B)))
 			return false;
 		if (sched_exchanges(f->c, x->stage, x->kind))
 			put(f, rank, x->kind, x->stage, x->mb);
-		if ((x->kind == ACT_F && !message(f, rank, i, ACT_SEND_F)) || (x->kind == ACT_B && !message(f, rank, i, ACT_SEND_B)))
+		if ((x->kind == ACT_F && !message(f, rank, i, ACT_SEND_F)) ||
+			(x->kind == ACT_B && !message(f, rank, i, ACT_SEND_B)))
 			return false;
 	}
 	return true;
@@ -87,13 +97,16 @@ static bool is_last(const DeviceSchedule *l, int at)
 }
 
 /* Places of one kind, by stage: free ones wait in line. */
-typedef struct Places { int micro, *idle, *head, *tail, *used, *of; } Places;
+typedef struct Places {
+	int micro, *idle, *head, *tail, *used, *of;
+} Places;
 
 static Places places_new(const Sched *c)
 {
 	const int m = c->s->nmicro, n = c->s->nstage;
 
-	return (Places){ m, NEWN(c->a, int, n * m), NEWN(c->a, int, n), NEWN(c->a, int, n), NEWN(c->a, int, n), NEWN(c->a, int, n * m) };
+	return (Places){ m, NEWN(c->a, int, n *m), NEWN(c->a, int, n), NEWN(c->a, int, n), NEWN(c->a, int, n),
+		NEWN(c->a, int, n *m) };
 }
 
 /* The place of the action's microbatch: the one that has been free for longest, or a new one, when it has none yet. */
@@ -106,10 +119,7 @@ static int place_of(Places *p, const Action *x)
 	return *of - 1;
 }
 
-static void leave(Places *p, int stage, int place)
-{
-	p->idle[stage * p->micro + p->tail[stage]++] = place;
-}
+static void leave(Places *p, int stage, int place) { p->idle[stage * p->micro + p->tail[stage]++] = place; }
 
 /* A microbatch has a slot from its forward on, a buffer at the entry from the first of its actions. */
 static void give_slots(Fill *f, int rank)
@@ -155,7 +165,8 @@ static void give_places(Fill *f)
 	for (int r = 0; r < f->x->nline; r++)
 		for (int i = 0; i < f->x->line[r].n; i++) {
 			const CsvAction *x = &f->x->line[r].act[i];
-			PUSH(f->c->a, s->place, n, cap) = (ActionPlace){ x->kind, x->stage, x->mb, f->x->line[r].number, x->col };
+			PUSH(f->c->a, s->place, n, cap) =
+				(ActionPlace){ x->kind, x->stage, x->mb, f->x->line[r].number, x->col };
 		}
 	s->nplace = n;
 }
@@ -166,8 +177,10 @@ bool schedule_csv(Sched *c, Diag *d)
 	Fill f = { c, x, d, NEWN(c->a, DeviceSchedule, c->s->ndevice) };
 
 	if (x->nmicro != c->s->nmicro)
-		return diag_error(d, FILELOC(x->file), 518, "the schedule has %d microbatches, a step has %d; change --global-batch or "
-			"--microbatches", x->nmicro, c->s->nmicro);
+		return diag_error(d, FILELOC(x->file), 518,
+			"the schedule has %d microbatches, a step has %d; change --global-batch or "
+			"--microbatches",
+			x->nmicro, c->s->nmicro);
 	for (int r = 0; r < c->s->ndevice; r++) {
 		if (!x->messages)
 			computations(&f, r);

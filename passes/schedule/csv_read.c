@@ -6,11 +6,22 @@
 #include "csv.h"
 #include "placement.h"
 
-enum { MOST = 1 << 16 };        /* stages, microbatches */
+enum { MOST = 1 << 16 }; /* stages, microbatches */
 
-static const struct { const char *word; ActKind kind; } words[] = {
-	{ "F", ACT_F }, { "B", ACT_B }, { "I", ACT_B }, { "W", ACT_W }, { "SEND_F", ACT_SEND_F }, { "RECV_F", ACT_RECV_F },
-	{ "SEND_B", ACT_SEND_B }, { "RECV_B", ACT_RECV_B }, { "SYNC", ACT_SYNC }, { "UPDATE", ACT_UPDATE },
+static const struct {
+	const char *word;
+	ActKind kind;
+} words[] = {
+	{ "F", ACT_F },
+	{ "B", ACT_B },
+	{ "I", ACT_B },
+	{ "W", ACT_W },
+	{ "SEND_F", ACT_SEND_F },
+	{ "RECV_F", ACT_RECV_F },
+	{ "SEND_B", ACT_SEND_B },
+	{ "RECV_B", ACT_RECV_B },
+	{ "SYNC", ACT_SYNC },
+	{ "UPDATE", ACT_UPDATE },
 };
 
 static const char *word_of(ActKind k)
@@ -77,10 +88,13 @@ static bool parse_line(Arena *a, Csv *x, CsvLine *l, const char *text, size_t n,
 		CsvAction act = { .col = (int)from + 1 };
 		const char *cell = arena_strn(a, text + from, end - from);
 		if (!parse_cell(cell, &act))
-			return diag_error(d, TEXTLOC(x->file, l->number, act.col), 514, "'%.40s' is no action; write stage, kind and "
-				"microbatch, as 0F3, with one of F B I W SEND_F RECV_F SEND_B RECV_B", cell);
+			return diag_error(d, TEXTLOC(x->file, l->number, act.col), 514,
+				"'%.40s' is no action; write stage, kind and "
+				"microbatch, as 0F3, with one of F B I W SEND_F RECV_F SEND_B RECV_B",
+				cell);
 		x->split |= act.kind == ACT_W || act.part;
-		x->messages |= act.kind == ACT_SEND_F || act.kind == ACT_RECV_F || act.kind == ACT_SEND_B || act.kind == ACT_RECV_B;
+		x->messages |= act.kind == ACT_SEND_F || act.kind == ACT_RECV_F || act.kind == ACT_SEND_B ||
+		               act.kind == ACT_RECV_B;
 		x->nstage = act.stage >= x->nstage ? act.stage + 1 : x->nstage;
 		x->nmicro = act.mb >= x->nmicro ? act.mb + 1 : x->nmicro;
 		PUSH(a, l->act, l->n, l->cap) = act;
@@ -117,8 +131,8 @@ static bool same_stages(const Csv *x, const CsvLine *p, const CsvLine *q)
 
 static const char *str_cell(Arena *a, const CsvAction *x)
 {
-	return x->mb < 0 ? arena_printf(a, "%d%s", x->stage, word_of(x->kind)) :
-		arena_printf(a, "%d%s%d", x->stage, word_of(x->kind), x->mb);
+	return x->mb < 0 ? arena_printf(a, "%d%s", x->stage, word_of(x->kind))
+	                 : arena_printf(a, "%d%s%d", x->stage, word_of(x->kind), x->mb);
 }
 
 /* Stage t stands on a line that is no replica of the line where most of it is. */
@@ -130,15 +144,19 @@ static bool check_stage(const Csv *x, int t, Diag *d)
 		if (count(&x->line[i], t) > count(most, t))
 			most = &x->line[i];
 	if (!count(most, t))
-		return diag_error(d, TEXTLOC(x->file, 1, 1), 515, "no line runs stage %d of the %d stages; stages are numbered from 0 "
-			"without gaps", t, x->nstage);
+		return diag_error(d, TEXTLOC(x->file, 1, 1), 515,
+			"no line runs stage %d of the %d stages; stages are numbered from 0 "
+			"without gaps",
+			t, x->nstage);
 	for (int i = 0; i < x->nline; i++) {
 		const CsvLine *l = &x->line[i];
 		if (!count(l, t) || same_stages(x, l, most))
 			continue;
 		const CsvAction *act = first_of(l, t);
-		return diag_error(d, TEXTLOC(x->file, l->number, act->col), 515, "%s: stage %d is run by line %d, which has %d of its "
-			"actions; move this there", str_cell(d->scratch, act), t, most->number, count(most, t));
+		return diag_error(d, TEXTLOC(x->file, l->number, act->col), 515,
+			"%s: stage %d is run by line %d, which has %d of its "
+			"actions; move this there",
+			str_cell(d->scratch, act), t, most->number, count(most, t));
 	}
 	return true;
 }
@@ -157,8 +175,10 @@ static bool give_groups(Arena *a, Csv *x, Diag *d)
 		l->group = x->ngroup;
 		for (int k = 0; k + 1 < i; k++)
 			if (x->line[k].group != l->group && same_stages(x, &x->line[k], l))
-				return diag_error(d, TEXTLOC(x->file, l->number, 1), 515, "this line runs the stages of line %d; replicas of a "
-					"device stand on lines one behind the other", x->line[k].number);
+				return diag_error(d, TEXTLOC(x->file, l->number, 1), 515,
+					"this line runs the stages of line %d; replicas of a "
+					"device stand on lines one behind the other",
+					x->line[k].number);
 		for (int t = 0; t < x->nstage; t++)
 			if (count(l, t)) {
 				x->group[t] = l->group;
@@ -171,10 +191,7 @@ static bool give_groups(Arena *a, Csv *x, Diag *d)
 
 /* ---- every computation once, on the line of its replica ---- */
 
-static int replica_of(const Csv *x, int stage, int mb)
-{
-	return plan_replica_of(mb, x->replicas[stage], x->nmicro, 0);
-}
+static int replica_of(const Csv *x, int stage, int mb) { return plan_replica_of(mb, x->replicas[stage], x->nmicro, 0); }
 
 static bool check_action(const Csv *x, const CsvLine *l, const CsvAction *act, int *seen, Diag *d)
 {
@@ -185,12 +202,14 @@ static bool check_action(const Csv *x, const CsvLine *l, const CsvAction *act, i
 	for (int i = 0; i < x->nline && &x->line[i] != l; i++)
 		own += x->line[i].group == l->group;
 	if (own != replica)
-		return diag_error(d, TEXTLOC(x->file, l->number, act->col), 515, "%s: microbatch %d of %d belongs to replica %d of the %d of "
-			"stage %d; move it to line %d", str_cell(d->scratch, act), act->mb, x->nmicro, replica, x->replicas[act->stage],
-			act->stage, l->number + replica - own);
+		return diag_error(d, TEXTLOC(x->file, l->number, act->col), 515,
+			"%s: microbatch %d of %d belongs to replica %d of the %d of "
+			"stage %d; move it to line %d",
+			str_cell(d->scratch, act), act->mb, x->nmicro, replica, x->replicas[act->stage], act->stage,
+			l->number + replica - own);
 	if (*s)
-		return diag_error(d, TEXTLOC(x->file, l->number, act->col), 516, "%s stands here a second time; take one of them out",
-			str_cell(d->scratch, act));
+		return diag_error(d, TEXTLOC(x->file, l->number, act->col), 516,
+			"%s stands here a second time; take one of them out", str_cell(d->scratch, act));
 	*s = 1;
 	return true;
 }
@@ -206,8 +225,10 @@ static bool check_computations(Arena *a, const Csv *x, Diag *d)
 			if (act->mb >= 0 && !check_action(x, &x->line[i], act, seen, d))
 				return false;
 			if (act->mb >= 0 && k && x->line[i].act[k - 1].mb < 0)
-				return diag_error(d, TEXTLOC(x->file, x->line[i].number, act->col), 516, "%s stands behind %s; SYNC and UPDATE "
-					"end a line", str_cell(d->scratch, act), str_cell(d->scratch, act - 1));
+				return diag_error(d, TEXTLOC(x->file, x->line[i].number, act->col), 516,
+					"%s stands behind %s; SYNC and UPDATE "
+					"end a line",
+					str_cell(d->scratch, act), str_cell(d->scratch, act - 1));
 		}
 	for (int t = 0; t < x->nstage; t++)
 		for (int g = 0; g < x->nmicro; g++)
@@ -219,8 +240,10 @@ static bool check_computations(Arena *a, const Csv *x, Diag *d)
 					line++;
 				line += replica_of(x, t, g);
 				const CsvLine *l = &x->line[line];
-				return diag_error(d, TEXTLOC(x->file, l->number, l->n ? l->act[l->n - 1].col : 1), 516, "stage %d has no %s of "
-					"microbatch %d of %d; add %d%s%d to this line", t, k == 1 && x->split ? "I" : word_of(kinds[k]), g, x->nmicro, t,
+				return diag_error(d, TEXTLOC(x->file, l->number, l->n ? l->act[l->n - 1].col : 1), 516,
+					"stage %d has no %s of "
+					"microbatch %d of %d; add %d%s%d to this line",
+					t, k == 1 && x->split ? "I" : word_of(kinds[k]), g, x->nmicro, t,
 					k == 1 && x->split ? "I" : word_of(kinds[k]), g);
 			}
 	return true;
@@ -238,7 +261,8 @@ static void part_backwards(Arena *a, Csv *x)
 			bool w = act.kind != ACT_B || act.part;
 			PUSH(a, l->act, l->n, l->cap) = act;
 			for (int j = 0; !w && j < old.n; j++)
-				w = old.act[j].kind == ACT_W && old.act[j].stage == act.stage && old.act[j].mb == act.mb;
+				w = old.act[j].kind == ACT_W && old.act[j].stage == act.stage &&
+				    old.act[j].mb == act.mb;
 			act.kind = ACT_W;
 			if (!w)
 				PUSH(a, l->act, l->n, l->cap) = act;
@@ -265,7 +289,8 @@ bool csv_read(Arena *a, const char *file, Csv *x, Diag *d)
 	}
 	free(text);
 	if (ok && (!x->nline || !x->nmicro))
-		ok = diag_error(d, FILELOC(x->file), 513, "the schedule has no computations; a line per device, as 0F0,0B0");
+		ok = diag_error(
+			d, FILELOC(x->file), 513, "the schedule has no computations; a line per device, as 0F0,0B0");
 	if (!ok)
 		return false;
 	part_backwards(a, x);

@@ -13,8 +13,8 @@
 bool schedule_splits(ScheduleSpec s)
 {
 	switch (schedule_row(s)->backward) {
-	case BACKWARD_WHOLE:  return false;
-	case BACKWARD_PARTS:  return true;
+	case BACKWARD_WHOLE: return false;
+	case BACKWARD_PARTS: return true;
 	case BACKWARD_LISTED: return csv_of(s)->split;
 	}
 	return false;
@@ -28,8 +28,10 @@ static bool give_ranks(Arena *a, const char *name, int nstage, const int *replic
 	for (int s = 0; s < nstage; s++) {
 		const int was = of[p->group[s]];
 		if (was && was != replicas[s])
-			return diag_error(d, NOLOC, 511, "schedule %s: stage %d has %d replicas, but an earlier stage of the same "
-				"devices has %d; give all stages of a device the same number", name, s, replicas[s], was);
+			return diag_error(d, NOLOC, 511,
+				"schedule %s: stage %d has %d replicas, but an earlier stage of the same "
+				"devices has %d; give all stages of a device the same number",
+				name, s, replicas[s], was);
 		of[p->group[s]] = replicas[s];
 	}
 	for (int g = 0; g < p->ngroup; g++) {
@@ -41,15 +43,18 @@ static bool give_ranks(Arena *a, const char *name, int nstage, const int *replic
 	return true;
 }
 
-static bool place_listed(Arena *a, const char *name, const Csv *x, int nstage, const int *replicas, Placement *p, Diag *d)
+static bool place_listed(
+	Arena *a, const char *name, const Csv *x, int nstage, const int *replicas, Placement *p, Diag *d)
 {
 	if (x->nstage != nstage)
-		return diag_error(d, FILELOC(x->file), 515, "the schedule has %d stages, the plan %d; leave --plan away or make it fit",
-			x->nstage, nstage);
+		return diag_error(d, FILELOC(x->file), 515,
+			"the schedule has %d stages, the plan %d; leave --plan away or make it fit", x->nstage, nstage);
 	for (int t = 0; t < nstage; t++)
 		if (x->replicas[t] != replicas[t])
-			return diag_error(d, FILELOC(x->file), 515, "%d lines run stage %d, the plan has %d replicas of it; leave --plan away or "
-				"make it fit", x->replicas[t], t, replicas[t]);
+			return diag_error(d, FILELOC(x->file), 515,
+				"%d lines run stage %d, the plan has %d replicas of it; leave --plan away or "
+				"make it fit",
+				x->replicas[t], t, replicas[t]);
 	*p = (Placement){ .ngroup = x->ngroup, .group = x->group, .rank = NEWN(a, int, nstage) };
 	return give_ranks(a, name, nstage, replicas, p, d);
 }
@@ -57,9 +62,9 @@ static bool place_listed(Arena *a, const char *name, const Csv *x, int nstage, c
 static int group_of(SchedulePlacement place, int s, int groups, int nstage)
 {
 	switch (place) {
-	case PLACED_OWN:    return s;
-	case PLACED_VEE:    return s < groups ? s : nstage - 1 - s;
-	case PLACED_CYCLE:  return s % groups;
+	case PLACED_OWN: return s;
+	case PLACED_VEE: return s < groups ? s : nstage - 1 - s;
+	case PLACED_CYCLE: return s % groups;
 	case PLACED_LISTED: break;
 	}
 	bug("the groups of a file are what it lists");
@@ -75,8 +80,10 @@ bool plan_place(Arena *a, ScheduleSpec schedule, int nstage, const int *replicas
 		return place_listed(a, name, csv_of(schedule), nstage, replicas, p, d);
 	*p = (Placement){ .ngroup = groups, .group = NEWN(a, int, nstage), .rank = NEWN(a, int, nstage) };
 	if (nstage % v)
-		return diag_error(d, NOLOC, 510, "schedule %s: %d stages do not divide into %d chunks per device; make it %d or "
-			"%d stages (--plan)", name, nstage, v, nstage < v ? v : nstage / v * v, (nstage / v + (nstage < v ? 2 : 1)) * v);
+		return diag_error(d, NOLOC, 510,
+			"schedule %s: %d stages do not divide into %d chunks per device; make it %d or "
+			"%d stages (--plan)",
+			name, nstage, v, nstage < v ? v : nstage / v * v, (nstage / v + (nstage < v ? 2 : 1)) * v);
 	for (int s = 0; s < nstage; s++)
 		p->group[s] = group_of(place, s, groups, nstage);
 	return give_ranks(a, name, nstage, replicas, p, d);

@@ -5,7 +5,9 @@
 #include "passes/common/pass.h"
 
 /* Groups of devices: all stages of a group lie on the same ones. group, rank (of replica 0): by stage. */
-typedef struct Placement { int ngroup, ndevice, *group, *rank; } Placement;
+typedef struct Placement {
+	int ngroup, ndevice, *group, *rank;
+} Placement;
 /* Reads the file of a schedule that has one, unless that was done; it lives as long as a. Whoever runs passes calls it before.
  * False after E0513 to E0516. */
 bool schedule_read(Arena *a, ScheduleSpec *s, Diag *d);
@@ -15,6 +17,6 @@ bool plan_place(Arena *a, ScheduleSpec schedule, int nstage, const int *replicas
 bool schedule_splits(ScheduleSpec schedule);
 /* The most microbatches that a device keeps of a stage, by the formula of the schedule's row (schedule_depth.c); grains:
  * that it has in a step. What memory is planned with until there is a schedule. */
-int  schedule_depth(ScheduleSpec schedule, const int *replicas, int nstage, int stage, int grains);
+int schedule_depth(ScheduleSpec schedule, const int *replicas, int nstage, int stage, int grains);
 
 #endif

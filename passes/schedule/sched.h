@@ -5,19 +5,20 @@
 #include "passes/common/plan.h"
 
 typedef struct Sched {
-	Arena    *a;
+	Arena *a;
 	Schedule *s;
 	ScheduleSpec spec;
-	StageEdge *edge; int nedge;
-	int       grains;           /* Module.grains */
-	int      *stage;            /* by rank; the first of its chunks */
-	int     **chunk, *nchunk;   /* by rank: its stages, ascending */
-	int     **grain;            /* by rank: its microbatches in the order in which it does them */
-	int      *ngrain;           /* by rank */
-	VersionRule rule;           /* where stages keep versions */
-	const int *most;            /* by stage: what DAPPLE's K_i may reach; 0: anything; NULL: anything everywhere */
-	const int *ahead;           /* by stage: receives posted beyond its slots, at most; NULL: RECEIVE_AHEAD everywhere */
-	int       late;             /* Pipe-SGD: K, or 0 */
+	StageEdge *edge;
+	int nedge;
+	int grains;           /* Module.grains */
+	int *stage;           /* by rank; the first of its chunks */
+	int **chunk, *nchunk; /* by rank: its stages, ascending */
+	int **grain;          /* by rank: its microbatches in the order in which it does them */
+	int *ngrain;          /* by rank */
+	VersionRule rule;     /* where stages keep versions */
+	const int *most;      /* by stage: what DAPPLE's K_i may reach; 0: anything; NULL: anything everywhere */
+	const int *ahead;     /* by stage: receives posted beyond its slots, at most; NULL: RECEIVE_AHEAD everywhere */
+	int late;             /* Pipe-SGD: K, or 0 */
 } Sched;
 
 /* Whether a stage sends or receives in that direction; true for what is no message. */
@@ -32,7 +33,7 @@ void sched_entries(Sched *c);
 void sched_begin(Sched *c, int rank);
 void sched_forward(Sched *c, int rank, int k);
 void sched_backward(Sched *c, int rank, int k);
-void sched_end(Sched *c, int rank);         /* SYNC, UPDATE: of all its chunks */
+void sched_end(Sched *c, int rank); /* SYNC, UPDATE: of all its chunks */
 
 /* Everything else from the order of computations alone (F, B and, where backwards are split, W; slots are not read): depths,
  * slots, receives and sends, SYNC and UPDATE. A receive of a forward is posted as soon as its buffer is free, that of
@@ -41,8 +42,8 @@ void sched_from_work(Sched *c, const DeviceSchedule *work);
 
 /* The schedule that is asked for, for stages of so many replicas that exchange data over the edges, on
  * the ranks that plan_place gives. NULL after a diagnostic. Not verified. */
-Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
-	Diag *d);
+Schedule *schedule_make(
+	Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge, Diag *d);
 
 /* An edge goes from stage to stage (-1: any), with tensors forward, or with gradients back. */
 bool sched_edge(const Sched *c, int from, int to, bool forward);
@@ -50,7 +51,8 @@ bool sched_edge(const Sched *c, int from, int to, bool forward);
 /* A family orders the actions of c->spec. In csv_fill.c messages that the file lacks are put in where it has none at all, or
  * where both stages are on one device. False after E0512 (no whole groups of microbatches), E0517 (no message where one is
  * needed), E0518 (another number of microbatches), E0520. */
-#define SCHEDULE(kind, name, param, letter, meaning, example, chunks, place, backward, flow, flight, first, last, fill, ...) \
+#define SCHEDULE( \
+	kind, name, param, letter, meaning, example, chunks, place, backward, flow, flight, first, last, fill, ...) \
 	bool fill(Sched *c, Diag *d);
 #include "ir/schedules.def"
 #undef SCHEDULE
@@ -59,7 +61,7 @@ bool sched_edge(const Sched *c, int from, int to, bool forward);
 bool async_check(const Module *m, const PassCx *cx, ScheduleSpec spec);
 
 /* ---- DAPPLE (schedule_dapple.c) ---- */
-int  dapple_depth(char policy, int stage, int stages, int most);        /* K_i; stage from 0 */
+int dapple_depth(char policy, int stage, int stages, int most); /* K_i; stage from 0 */
 /* By stage: how many microbatches the smallest of its devices can hold, by the memory plan; 0: nothing is said of its
  * memory. Module.schedule is set. NULL after a diagnostic. */
 int *dapple_memory(Module *m, PassCx *cx);

@@ -66,7 +66,7 @@ static void give_grains(Sched *c, const int *first_rank, int micro)
 		for (int r = 0; r < s->replicas[t]; r++) {
 			const int rank = s->device[t][r] = first_rank[t] + r;
 			c->chunk[rank][c->nchunk[rank]++] = t;
-			if (c->nchunk[rank] > 1)        /* the same grains as the device's first stage */
+			if (c->nchunk[rank] > 1) /* the same grains as the device's first stage */
 				continue;
 			c->stage[rank] = t;
 			c->grain[rank] = NEWN(c->a, int, micro);
@@ -108,8 +108,9 @@ static void start(Sched *c, int nstage, const int *replicas, int micro, const Pl
 static bool make(Sched *c, int nstage, const int *replicas, int micro, Diag *d)
 {
 	static bool (*const fills[SCHEDULES])(Sched *, Diag *) = {
-#define SCHEDULE(kind, name, param, letter, meaning, example, chunks, place, backward, flow, flight, first, last, fill, ...) \
-		[SCHEDULE_##kind] = fill,
+#define SCHEDULE( \
+	kind, name, param, letter, meaning, example, chunks, place, backward, flow, flight, first, last, fill, ...) \
+	[SCHEDULE_##kind] = fill,
 #include "ir/schedules.def"
 #undef SCHEDULE
 	};
@@ -125,8 +126,8 @@ static bool make(Sched *c, int nstage, const int *replicas, int micro, Diag *d)
 	return fills[c->spec.kind](c, d);
 }
 
-Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge,
-	Diag *d)
+Schedule *schedule_make(
+	Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge, Diag *d)
 {
 	Sched c = { .a = a, .edge = edge, .nedge = nedge, .rule = VERSION_STASH, .spec = spec };
 
@@ -243,7 +244,10 @@ static VersionRule rule_of(const Training *t)
 
 bool schedule_module(Module *m, PassCx *cx, bool limited)
 {
-	Sched c = { .a = m->arena, .spec = schedule_asked(m, cx), .grains = (int)m->grains, .rule = rule_of(cx->train),
+	Sched c = { .a = m->arena,
+		.spec = schedule_asked(m, cx),
+		.grains = (int)m->grains,
+		.rule = rule_of(cx->train),
 		.late = cx->train ? (int)cx->train->pipe_sgd : 0 };
 	int *ahead = NEWN(m->arena, int, m->nstage + 1);
 
@@ -261,17 +265,17 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 		return false;
 	if (limited && !make_room(&c, m, cx, ahead))
 		return false;
-	if (c.s->async && !m->stage[m->nstage - 1]->backward->first)      /* who counts the labels tells the others so in a backward */
-		return diag_error(cx->d, NOLOC, 501, "schedule %s: of the plan's %d stages the last computes nothing but the value of "
-			"the loss and has no backward; use fewer stages (--plan)", c.s->name, m->nstage);
+	if (c.s->async &&
+		!m->stage[m->nstage - 1]->backward->first) /* who counts the labels tells the others so in a backward */
+		return diag_error(cx->d, NOLOC, 501,
+			"schedule %s: of the plan's %d stages the last computes nothing but the value of "
+			"the loss and has no backward; use fewer stages (--plan)",
+			c.s->name, m->nstage);
 	for (int t = 0; t < m->nstage; t++)
 		for (Node *n = m->stage[t]->update->first; n && c.s->robin; n = n->next)
-			if (n->op == OP_Stack)      /* rows of a round */
+			if (n->op == OP_Stack) /* rows of a round */
 				optab[OP_Stack]->shape(n, cx->d);
 	return schedule_verify(c.s, c.edge, c.nedge, cx->d);
 }
 
-bool pass_schedule(Module *m, PassCx *cx)
-{
-	return schedule_module(m, cx, true);
-}
+bool pass_schedule(Module *m, PassCx *cx) { return schedule_module(m, cx, true); }

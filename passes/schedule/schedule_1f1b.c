@@ -10,9 +10,9 @@
 
 typedef struct Play {
 	Sched *c;
-	int   *nf, *nb;             /* by rank: forwards and backwards started */
-	int   *busy;                /* by rank: until when */
-	int  **f_end, **b_end;      /* [stage][microbatch]: when it is done; 0: not yet */
+	int *nf, *nb;         /* by rank: forwards and backwards started */
+	int *busy;            /* by rank: until when */
+	int **f_end, **b_end; /* [stage][microbatch]: when it is done; 0: not yet */
 } Play;
 
 static bool arrived(const Play *p, int stage, int g, bool forward, int now)
@@ -68,8 +68,12 @@ static void slots(Sched *c)
 bool schedule_1f1b(Sched *c, Diag *d)
 {
 	const int ndev = c->s->ndevice;
-	Play p = { .c = c, .nf = NEWN(c->a, int, ndev), .nb = NEWN(c->a, int, ndev), .busy = NEWN(c->a, int, ndev),
-		.f_end = NEWN(c->a, int *, c->s->nstage), .b_end = NEWN(c->a, int *, c->s->nstage) };
+	Play p = { .c = c,
+		.nf = NEWN(c->a, int, ndev),
+		.nb = NEWN(c->a, int, ndev),
+		.busy = NEWN(c->a, int, ndev),
+		.f_end = NEWN(c->a, int *, c->s->nstage),
+		.b_end = NEWN(c->a, int *, c->s->nstage) };
 	int left = 0;
 
 	(void)d;

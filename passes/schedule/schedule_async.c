@@ -24,15 +24,9 @@
 #include "sched.h"
 #include "schedule.h"
 
-bool one_per_step(const Training *t)
-{
-	return t && schedule_row(t->schedule)->flow & FLOW_EACH;
-}
+bool one_per_step(const Training *t) { return t && schedule_row(t->schedule)->flow & FLOW_EACH; }
 
-bool schedule_async(const Training *t)
-{
-	return t && (t->pipe_sgd > 1 || schedule_is_async(t->schedule));
-}
+bool schedule_async(const Training *t) { return t && (t->pipe_sgd > 1 || schedule_is_async(t->schedule)); }
 
 /* ---- what has no meaning ---- */
 
@@ -50,15 +44,21 @@ static bool meaningful_flags(const PassCx *cx, ScheduleSpec spec, int nstage, co
 	const bool none = t->stash == STASH_NONE;
 
 	if ((none || t->vertical_sync) && !keeps_versions(schedule_row(spec)))
-		return refuse(cx, arena_printf(cx->scratch, "%s is of --schedule %s: schedule %s keeps no versions that it could "
-			"choose from", none ? "--stash none" : "--vertical-sync", schedule_list(cx->scratch, keeps_versions),
-			schedule_str(cx->scratch, spec)));
+		return refuse(cx, arena_printf(cx->scratch,
+					  "%s is of --schedule %s: schedule %s keeps no versions that it could "
+					  "choose from",
+					  none ? "--stash none" : "--vertical-sync",
+					  schedule_list(cx->scratch, keeps_versions), schedule_str(cx->scratch, spec)));
 	if (none && t->vertical_sync)
-		return refuse(cx, "--vertical-sync reads older weights in every stage; with --stash none there are none");
+		return refuse(
+			cx, "--vertical-sync reads older weights in every stage; with --stash none there are none");
 	for (int s = 1; s < nstage && t->vertical_sync; s++)
 		if (replicas[s] != replicas[0])
-			return refuse(cx, arena_printf(cx->scratch, "--vertical-sync: stage 0 makes a version of %d minibatches, stage %d of "
-				"%d; it needs as many replicas in every stage", replicas[0], s, replicas[s]));
+			return refuse(
+				cx, arena_printf(cx->scratch,
+					    "--vertical-sync: stage 0 makes a version of %d minibatches, stage %d of "
+					    "%d; it needs as many replicas in every stage",
+					    replicas[0], s, replicas[s]));
 	return true;
 }
 
@@ -79,11 +79,17 @@ static bool policy_check(const PassCx *cx, ScheduleSpec spec, int nstage, const 
 
 	for (int s = 0; s < nstage; s++) {
 		if (spec.kind == SCHEDULE_ALWAYS_F && replicas[s] != replicas[0])
-			return refuse(cx, arena_printf(cx->scratch, "schedule %s bounds the minibatches in flight by replica: stage 0 has %d, "
-				"stage %d has %d; it needs as many replicas in every stage", name, replicas[0], s, replicas[s]));
+			return refuse(
+				cx, arena_printf(cx->scratch,
+					    "schedule %s bounds the minibatches in flight by replica: stage 0 has %d, "
+					    "stage %d has %d; it needs as many replicas in every stage",
+					    name, replicas[0], s, replicas[s]));
 		if (spec.kind == SCHEDULE_ALWAYS_B && noam * replicas[0] % replicas[s])
-			return refuse(cx, arena_printf(cx->scratch, "schedule %s: a round is %d minibatches, %d for each replica of stage 0; "
-				"they cannot be dealt evenly to the %d replicas of stage %d", name, noam * replicas[0], noam, replicas[s], s));
+			return refuse(
+				cx, arena_printf(cx->scratch,
+					    "schedule %s: a round is %d minibatches, %d for each replica of stage 0; "
+					    "they cannot be dealt evenly to the %d replicas of stage %d",
+					    name, noam * replicas[0], noam, replicas[s], s));
 	}
 	return true;
 }
@@ -93,11 +99,16 @@ static bool pipe_sgd_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 	const int64_t k = cx->train->pipe_sgd;
 
 	if (k > 1 && spec.kind != SCHEDULE_AUTO && spec.kind != SCHEDULE_PLAIN)
-		return refuse(cx, arena_printf(cx->scratch, "--pipe-sgd %lld delays the gradients of whole steps, schedule %s those of stages: "
-			"together they have no formula", (long long)k, schedule_str(cx->scratch, spec)));
+		return refuse(
+			cx, arena_printf(cx->scratch,
+				    "--pipe-sgd %lld delays the gradients of whole steps, schedule %s those of stages: "
+				    "together they have no formula",
+				    (long long)k, schedule_str(cx->scratch, spec)));
 	if (k > 1 && m->nstage > 1)
-		return refuse(cx, arena_printf(cx->scratch, "--pipe-sgd %lld is of data parallelism: the plan must have one stage, not %d",
-			(long long)k, m->nstage));
+		return refuse(
+			cx, arena_printf(cx->scratch,
+				    "--pipe-sgd %lld is of data parallelism: the plan must have one stage, not %d",
+				    (long long)k, m->nstage));
 	return true;
 }
 
@@ -123,15 +134,22 @@ static bool across_stages(const Module *m, const PassCx *cx, ScheduleSpec spec)
 
 	for (int i = 0; i < m->nparam; i++)
 		if (holders(m, m->param[i], &last) > 1 && !m->param[i]->param->frozen)
-			return refuse(cx, arena_printf(cx->scratch, "schedule %s: parameter %s is trained in stage %d and in an earlier one, whose "
-				"updates are of different steps; choose a plan that keeps it in one stage, or a schedule with one update for all "
-				"stages (%s)", name, m->param[i]->name, last, others));
+			return refuse(cx,
+				arena_printf(cx->scratch,
+					"schedule %s: parameter %s is trained in stage %d and in an earlier one, whose "
+					"updates are of different steps; choose a plan that keeps it in one stage, or a schedule with one update for all "
+					"stages (%s)",
+					name, m->param[i]->name, last, others));
 	for (int t = 0; t < m->nstage && m->nstage > 1; t++)
 		for (const Node *n = m->stage[t]->update->first; n; n = n->next)
 			if (n->op == OP_ClipNorm)
-				return refuse(cx, arena_printf(cx->scratch, "schedule %s: the norm that %s is over the gradients of all stages, which "
-					"never have those of one step at one time; choose a schedule with one update for all stages (%s)", name,
-					cx->train->opt.clip_norm > 0 ? "clipping limits" : "--gnorm tells", others));
+				return refuse(cx,
+					arena_printf(cx->scratch,
+						"schedule %s: the norm that %s is over the gradients of all stages, which "
+						"never have those of one step at one time; choose a schedule with one update for all stages (%s)",
+						name,
+						cx->train->opt.clip_norm > 0 ? "clipping limits" : "--gnorm tells",
+						others));
 	return true;
 }
 
@@ -148,18 +166,26 @@ bool async_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 		return false;
 	if (!schedule_async(cx->train))
 		return (!cx->train->warmup_steps && !cx->train->warmup_epochs) ||
-			refuse(cx, arena_printf(cx->scratch, "--warmup-steps and --warmup-epochs are of asynchronous schedules; schedule %s is flushed in "
-				"every step", spec.kind ? name : schedule_name(SCHEDULE_PLAIN)));
+		       refuse(cx,
+			       arena_printf(cx->scratch,
+				       "--warmup-steps and --warmup-epochs are of asynchronous schedules; schedule %s is flushed in "
+				       "every step",
+				       spec.kind ? name : schedule_name(SCHEDULE_PLAIN)));
 	if (cx->train->amp.kind == AMP_FP16)
-		return refuse(cx, arena_printf(cx->scratch, "schedule %s with --amp fp16: the scale of a step's loss is that of its update, "
-			"and updates of other steps lie between; choose bf16, or a schedule that is flushed (%s)", name,
-			schedule_name(SCHEDULE_PLAIN)));
+		return refuse(cx,
+			arena_printf(cx->scratch,
+				"schedule %s with --amp fp16: the scale of a step's loss is that of its update, "
+				"and updates of other steps lie between; choose bf16, or a schedule that is flushed (%s)",
+				name, schedule_name(SCHEDULE_PLAIN)));
 	if (cx->train->pipe_sgd < 2 && !one_update_each(schedule_row(spec)) && !across_stages(m, cx, spec))
 		return false;
 	for (int t = 0; t < m->nstage && spec.kind == SCHEDULE_MP; t++)
 		if (replicas[t] > 1)
-			return refuse(cx, arena_printf(cx->scratch, "schedule %s has one minibatch in flight: the %d replicas of stage %d would "
-				"wait for one another", name, replicas[t], t));
+			return refuse(cx,
+				arena_printf(cx->scratch,
+					"schedule %s has one minibatch in flight: the %d replicas of stage %d would "
+					"wait for one another",
+					name, replicas[t], t));
 	return true;
 }
 
@@ -199,7 +225,7 @@ static void fill_backward(Sched *c, int rank, int k, int every, int from, int to
 	if (b.nth != c->ngrain[rank] - 1)
 		return;
 	if (c->s->robin)
-		b.lag += rank - c->s->device[s][0];         /* the round's first microbatch tells whether there is a round */
+		b.lag += rank - c->s->device[s][0]; /* the round's first microbatch tells whether there is a round */
 	b.kind = ACT_SYNC;
 	turn(c, rank, b);
 	b.kind = ACT_UPDATE;
@@ -210,7 +236,8 @@ static void fill_backward(Sched *c, int rank, int k, int every, int from, int to
 static void fill_turn(Sched *c, int rank, int every)
 {
 	const int s = c->stage[rank], n = c->ngrain[rank], d = c->s->depth[s] - 1;
-	const bool in = sched_edge(c, -1, s, true), out = sched_edge(c, s, -1, true), back_in = sched_edge(c, s, -1, false);
+	const bool in = sched_edge(c, -1, s, true), out = sched_edge(c, s, -1, true),
+		   back_in = sched_edge(c, s, -1, false);
 	const int ahead = c->s->entries[s] - c->s->inflight[s], last = c->s->round ? c->s->round[s] - 1 : 0;
 
 	for (int k = 0; k < n; k++) {
@@ -231,7 +258,7 @@ static void fill_turn(Sched *c, int rank, int every)
 		}
 		fill_backward(c, rank, k - d, every, last ? d : 0, last);
 	}
-	for (int k = 1 - d; k <= 0 && c->s->round; k++)     /* what is left of a round */
+	for (int k = 1 - d; k <= 0 && c->s->round; k++) /* what is left of a round */
 		fill_backward(c, rank, k, every, last, last);
 }
 
@@ -239,9 +266,9 @@ static void fill_turn(Sched *c, int rank, int every)
 
 typedef struct Flow {
 	Sched *c;
-	int    every, steps;        /* of a rank; of what is shown */
-	int    rank, made;          /* updates */
-	int   *met;                 /* by microbatch */
+	int every, steps; /* of a rank; of what is shown */
+	int rank, made;   /* updates */
+	int *met;         /* by microbatch */
 } Flow;
 
 /* The version that the forward of a microbatch reads; step: its own. */
@@ -268,7 +295,10 @@ static void play(Flow *f, const Turn *t, int now)
 	if (step < 0 || step >= f->steps || (t->once && now >= f->every) || place < t->from || place > t->to)
 		return;
 	const int k = t->kind < ACT_SYNC ? step / f->every * c->ngrain[f->rank] + t->nth : 0;
-	Action a = { .kind = t->kind, .stage = stage, .mb = mb, .slot = t->kind == ACT_RECV_F ? 0 : k % s->inflight[stage],
+	Action a = { .kind = t->kind,
+		.stage = stage,
+		.mb = mb,
+		.slot = t->kind == ACT_RECV_F ? 0 : k % s->inflight[stage],
 		.entry = k % s->entries[stage] };
 	if (t->kind == ACT_F)
 		a.version = f->met[mb] = version_of(f, step, stage);
@@ -285,7 +315,9 @@ static void show(Sched *c, int steps, bool robin)
 
 	for (int r = 0; r < s->ndevice; r++) {
 		const int replica = r - s->device[c->stage[r]][0], every = robin ? s->replicas[c->stage[r]] : 1;
-		Flow f = { .c = c, .every = every, .steps = steps, .rank = r, .met = NEWN(c->a, int, steps * s->per_step) };
+		Flow f = {
+			.c = c, .every = every, .steps = steps, .rank = r, .met = NEWN(c->a, int, steps * s->per_step)
+		};
 
 		for (int now = robin ? replica : 0; now < steps + s->lag + every; now += every)
 			for (int i = 0; i < s->dev[r].nturn; i++)
@@ -329,8 +361,10 @@ static int steps_shown(const Schedule *s)
 static void versions(Schedule *s)
 {
 	for (int t = 0; t < s->nstage; t++)
-		s->versions[t] = s->rule == VERSION_NEWEST ? 1 : s->rule == VERSION_PREVIOUS ? 2 :
-			s->rule == VERSION_VERTICAL ? s->depth[0] : s->depth[t];
+		s->versions[t] = s->rule == VERSION_NEWEST     ? 1
+		                 : s->rule == VERSION_PREVIOUS ? 2
+		                 : s->rule == VERSION_VERTICAL ? s->depth[0]
+		                                               : s->depth[t];
 }
 
 /* depth: of every stage; 0: by the formula above. */
@@ -381,9 +415,9 @@ bool schedule_pipe_sgd(Sched *c, Diag *d)
 static int bound_of(const Sched *c)
 {
 	switch (c->spec.kind) {
-	case SCHEDULE_MP:       return 1;
+	case SCHEDULE_MP: return 1;
 	case SCHEDULE_ALWAYS_F: return c->spec.n ? c->spec.n : depth_of(c->s->replicas, c->s->nstage, 0);
-	default:                return 0;
+	default: return 0;
 	}
 }
 
@@ -466,8 +500,10 @@ bool schedule_2bw(Sched *c, Diag *d)
 	begin(c, VERSION_PREVIOUS, 0);
 	for (int t = 0; t < c->s->nstage; t++)
 		if (c->s->per_step % c->s->replicas[t] || c->s->per_step / c->s->replicas[t] < c->s->depth[t])
-			return diag_error(d, NOLOC, 520, "schedule %s: the %d microbatches of a step must be a multiple of the %d replicas of "
-				"stage %d, and %d or more of each", c->s->name, c->s->per_step, c->s->replicas[t], t, c->s->depth[t]);
+			return diag_error(d, NOLOC, 520,
+				"schedule %s: the %d microbatches of a step must be a multiple of the %d replicas of "
+				"stage %d, and %d or more of each",
+				c->s->name, c->s->per_step, c->s->replicas[t], t, c->s->depth[t]);
 	limit_depths(c);
 	for (int r = 0; r < c->s->ndevice; r++)
 		fill_turn(c, r, 1);

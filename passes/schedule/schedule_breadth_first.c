@@ -14,8 +14,9 @@ bool schedule_breadth_first(Sched *c, Diag *d)
 		const int n = c->ngrain[r], all = n * c->nchunk[r];
 		for (int i = 0; i < 2 * all; i++) {
 			const int chunk = i < all ? i / n : c->nchunk[r] - 1 - (i - all) / n;
-			PUSH(c->a, work[r].act, work[r].n, work[r].cap) = (Action){ .kind = i < all ? ACT_F : ACT_B,
-				.stage = c->chunk[r][chunk], .mb = c->grain[r][i % n] };
+			PUSH(c->a, work[r].act, work[r].n, work[r].cap) = (Action){
+				.kind = i < all ? ACT_F : ACT_B, .stage = c->chunk[r][chunk], .mb = c->grain[r][i % n]
+			};
 		}
 	}
 	sched_from_work(c, work);

@@ -24,16 +24,16 @@ int dapple_depth(char policy, int stage, int stages, int most)
 
 typedef struct Play {
 	Sched *c;
-	int   *nf, *nb;             /* by rank: forwards and backwards done */
-	bool **f, **b;              /* [stage][microbatch]: done */
+	int *nf, *nb;  /* by rank: forwards and backwards done */
+	bool **f, **b; /* [stage][microbatch]: done */
 } Play;
 
 static bool ready(const Play *p, int stage, int g, bool forward)
 {
 	for (int i = 0; i < p->c->nedge; i++) {
 		const StageEdge *e = &p->c->edge[i];
-		if (forward ? e->forward && e->to == stage && !p->f[e->from][g] :
-		    e->backward && e->from == stage && !p->b[e->to][g])
+		if (forward ? e->forward && e->to == stage && !p->f[e->from][g]
+			    : e->backward && e->from == stage && !p->b[e->to][g])
 			return false;
 	}
 	return true;
@@ -60,13 +60,13 @@ static bool advance(Play *p, int rank, bool early)
 static void depths(Sched *c, char policy)
 {
 	const Schedule *s = c->s;
-	int *n = NEWN(c->a, int, s->nstage), before = s->nmicro;     /* microbatches that the stage before holds in all */
+	int *n = NEWN(c->a, int, s->nstage), before = s->nmicro; /* microbatches that the stage before holds in all */
 
 	for (int r = 0; r < s->ndevice; r++)
 		n[c->stage[r]] = c->ngrain[r] > n[c->stage[r]] ? c->ngrain[r] : n[c->stage[r]];
 	for (int t = 0, left = s->ndevice; t < s->nstage; left -= s->replicas[t++]) {
 		const int r = s->replicas[t], d = c->most && c->most[t] > 0 ? c->most[t] : s->nmicro,
-			lets = (before + r - 1) / r;
+			  lets = (before + r - 1) / r;
 		int k = dapple_depth(policy, 0, (left + r - 1) / r, d);
 		k = k < lets ? k : lets;
 		k = k < n[t] ? k : n[t];
@@ -78,8 +78,11 @@ static void depths(Sched *c, char policy)
 bool schedule_dapple(Sched *c, Diag *d)
 {
 	const Schedule *s = c->s;
-	Play p = { .c = c, .nf = NEWN(c->a, int, s->ndevice), .nb = NEWN(c->a, int, s->ndevice),
-		.f = NEWN(c->a, bool *, s->nstage), .b = NEWN(c->a, bool *, s->nstage) };
+	Play p = { .c = c,
+		.nf = NEWN(c->a, int, s->ndevice),
+		.nb = NEWN(c->a, int, s->ndevice),
+		.f = NEWN(c->a, bool *, s->nstage),
+		.b = NEWN(c->a, bool *, s->nstage) };
 	int left = 0;
 
 	(void)d;
@@ -183,7 +186,8 @@ void dapple_explain(const Module *m, PassCx *cx, const Schedule *s, const int *m
 		if (most && most[t])
 			buf_printf(cx->explain, ", memory holds %d", most[t]);
 		if (t + 1 < s->nstage && cx->cluster)
-			buf_printf(cx->explain, ", messages to the next take %.3g of the work", activation_ratio(m, cx, t));
+			buf_printf(cx->explain, ", messages to the next take %.3g of the work",
+				activation_ratio(m, cx, t));
 		buf_puts(cx->explain, "\n");
 	}
 }

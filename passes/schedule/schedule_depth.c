@@ -56,7 +56,8 @@ static int listed(const Csv *x, int stage)
 			most = live > most ? live : most;
 			for (int j = k + 1; j < x->line[i].n && last; j++) {
 				const CsvAction *next = &x->line[i].act[j];
-				last = next->stage != stage || next->mb != act->mb || (next->kind != ACT_B && next->kind != ACT_W);
+				last = next->stage != stage || next->mb != act->mb ||
+				       (next->kind != ACT_B && next->kind != ACT_W);
 			}
 			live -= last;
 		}
@@ -70,14 +71,14 @@ int schedule_depth(ScheduleSpec s, const int *replicas, int nstage, int stage, i
 	int most = 0;
 
 	switch (schedule_row(s)->flight) {
-	case FLIGHT_NOAM:   most = noam(replicas, nstage, stage); break;
+	case FLIGHT_NOAM: most = noam(replicas, nstage, stage); break;
 	case FLIGHT_WARMUP: most = dapple_depth(s.n ? (char)s.n : 'A', stage, nstage, grains); break;
-	case FLIGHT_ALL:    most = grains; break;
+	case FLIGHT_ALL: most = grains; break;
 	case FLIGHT_STAGES: most = nstage; break;
-	case FLIGHT_LATER:  most = nstage - stage; break;
+	case FLIGHT_LATER: most = nstage - stage; break;
 	case FLIGHT_GROUPS: most = interleaved(v, nstage, stage, grains); break;
-	case FLIGHT_ONE:    most = 1; break;
-	case FLIGHT_BOUND:  return s.n ? s.n : noam(replicas, nstage, 0);
+	case FLIGHT_ONE: most = 1; break;
+	case FLIGHT_BOUND: return s.n ? s.n : noam(replicas, nstage, 0);
 	case FLIGHT_LISTED: most = listed(csv_of(s), stage); break;
 	}
 	if (most < 1)

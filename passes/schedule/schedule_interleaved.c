@@ -17,17 +17,21 @@ bool schedule_interleaved(Sched *c, Diag *d)
 	for (int r = 0; r < c->s->ndevice; r++) {
 		const int p = c->stage[r], n = c->ngrain[r], all = n * v;
 		if (n % groups)
-			return diag_error(d, NOLOC, 512, "schedule %s: %d microbatches per device do not divide into groups of %d, "
-				"the number of devices in the pipeline; make it %d or %d microbatches", c->s->name, n, groups,
-				n / groups ? n / groups * groups : groups, (n / groups + (n / groups ? 1 : 2)) * groups);
+			return diag_error(d, NOLOC, 512,
+				"schedule %s: %d microbatches per device do not divide into groups of %d, "
+				"the number of devices in the pipeline; make it %d or %d microbatches",
+				c->s->name, n, groups, n / groups ? n / groups * groups : groups,
+				(n / groups + (n / groups ? 1 : 2)) * groups);
 		int warm = 2 * (groups - p - 1) + (v - 1) * groups;
 		if (n == groups || warm > all)
 			warm = all;
 		for (int f = 0, b = 0; b < all;) {
 			const bool forward = f < all && f < b + warm + 1;
-			const int i = forward ? f++ : b++, chunk = i / groups % v, mb = i / (groups * v) * groups + i % groups;
+			const int i = forward ? f++ : b++, chunk = i / groups % v,
+				  mb = i / (groups * v) * groups + i % groups;
 			PUSH(c->a, work[r].act, work[r].n, work[r].cap) = (Action){ .kind = forward ? ACT_F : ACT_B,
-				.stage = c->chunk[r][forward ? chunk : v - 1 - chunk], .mb = c->grain[r][mb] };
+				.stage = c->chunk[r][forward ? chunk : v - 1 - chunk],
+				.mb = c->grain[r][mb] };
 		}
 	}
 	sched_from_work(c, work);

@@ -7,7 +7,7 @@ bool sched_edge(const Sched *c, int from, int to, bool forward)
 {
 	for (int i = 0; i < c->nedge; i++)
 		if ((from < 0 || c->edge[i].from == from) && (to < 0 || c->edge[i].to == to) &&
-		    (forward ? c->edge[i].forward : c->edge[i].backward))
+			(forward ? c->edge[i].forward : c->edge[i].backward))
 			return true;
 	return false;
 }
@@ -15,7 +15,10 @@ bool sched_edge(const Sched *c, int from, int to, bool forward)
 static void act(Sched *c, int rank, ActKind kind, int k)
 {
 	const int s = c->stage[rank];
-	const Action a = { .kind = kind, .stage = s, .mb = c->grain[rank][k], .slot = kind == ACT_RECV_F ? 0 : k % c->s->inflight[s],
+	const Action a = { .kind = kind,
+		.stage = s,
+		.mb = c->grain[rank][k],
+		.slot = kind == ACT_RECV_F ? 0 : k % c->s->inflight[s],
 		.entry = k % c->s->entries[s] };
 
 	schedule_push(c->a, c->s, rank, a);
@@ -73,8 +76,10 @@ void sched_backward(Sched *c, int rank, int k)
 void sched_end(Sched *c, int rank)
 {
 	for (int k = 0; k < 2 * c->nchunk[rank]; k++)
-		schedule_push(c->a, c->s, rank, (Action){ .kind = k < c->nchunk[rank] ? ACT_SYNC : ACT_UPDATE,
-			.stage = c->chunk[rank][k % c->nchunk[rank]], .mb = -1 });
+		schedule_push(c->a, c->s, rank,
+			(Action){ .kind = k < c->nchunk[rank] ? ACT_SYNC : ACT_UPDATE,
+				.stage = c->chunk[rank][k % c->nchunk[rank]],
+				.mb = -1 });
 }
 
 bool sched_exchanges(const Sched *c, int stage, ActKind k)
@@ -84,7 +89,7 @@ bool sched_exchanges(const Sched *c, int stage, ActKind k)
 	case ACT_SEND_F: return sched_edge(c, stage, -1, true);
 	case ACT_RECV_B: return sched_edge(c, stage, -1, false);
 	case ACT_SEND_B: return sched_edge(c, -1, stage, false);
-	default:         return true;
+	default: return true;
 	}
 }
 

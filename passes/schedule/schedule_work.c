@@ -8,11 +8,11 @@
 
 /* One stage on one device. */
 typedef struct Chunk {
-	int  stage;
-	int *forward, nforward;     /* microbatches in the order of their forwards */
-	int  posted;                /* how many of those have a buffer at the entry */
-	int *slot, *entry;          /* by microbatch */
-	int *idle, head, tail;      /* slots that are free */
+	int stage;
+	int *forward, nforward; /* microbatches in the order of their forwards */
+	int posted;             /* how many of those have a buffer at the entry */
+	int *slot, *entry;      /* by microbatch */
+	int *idle, head, tail;  /* slots that are free */
 } Chunk;
 
 /* The position of the last computation of every (chunk, microbatch). */
@@ -40,8 +40,12 @@ static void count_depth(Sched *c, const DeviceSchedule *w, const bool *last)
 static void push(Sched *c, int rank, const Chunk *k, ActKind kind, int mb)
 {
 	if (sched_exchanges(c, k->stage, kind))
-		schedule_push(c->a, c->s, rank, (Action){ .kind = kind, .stage = k->stage, .mb = mb, .slot = k->slot[mb],
-			.entry = k->entry[mb] });
+		schedule_push(c->a, c->s, rank,
+			(Action){ .kind = kind,
+				.stage = k->stage,
+				.mb = mb,
+				.slot = k->slot[mb],
+				.entry = k->entry[mb] });
 }
 
 /* The next microbatch gets a buffer at the entry. */

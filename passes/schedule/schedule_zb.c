@@ -11,20 +11,22 @@
  *             device is idle only before its first forward and behind its last W: S-1 in all, with the peak of 1F1B. */
 #include "sched.h"
 
-typedef struct Counts { int f, b, w; } Counts;
+typedef struct Counts {
+	int f, b, w;
+} Counts;
 
 typedef struct Zb {
-	Sched          *c;
+	Sched *c;
 	DeviceSchedule *to;
-	int             rank;
+	int rank;
 } Zb;
 
 /* Microbatches past the last are left out: zbv's pattern is made for 2S - 1 of them at least. */
 static void put(const Zb *z, ActKind k, int chunk, int i)
 {
 	if (i < z->c->ngrain[z->rank])
-		PUSH(z->c->a, z->to->act, z->to->n, z->to->cap) = (Action){ .kind = k,
-		.stage = z->c->chunk[z->rank][chunk], .mb = z->c->grain[z->rank][i] };
+		PUSH(z->c->a, z->to->act, z->to->n, z->to->cap) =
+			(Action){ .kind = k, .stage = z->c->chunk[z->rank][chunk], .mb = z->c->grain[z->rank][i] };
 }
 
 /* groups: devices in the pipeline; p: which of them this is. */
@@ -92,7 +94,7 @@ static void both_parts(const Zb *z, int chunk, Counts *n)
 static void vee(const Zb *z, int groups, int p)
 {
 	const int m = z->c->ngrain[z->rank], all = m > 2 * groups - 1 ? m : 2 * groups - 1;
-	Counts x = { 0, 0, 0 }, y = { 0, 0, 0 };        /* first and second chunk */
+	Counts x = { 0, 0, 0 }, y = { 0, 0, 0 }; /* first and second chunk */
 
 	while (x.f < 2 * (groups - p) - 1)
 		put(z, ACT_F, 0, x.f++);

@@ -143,8 +143,8 @@ static bool depart(Player *p, int id)
 	}
 	const Action *x = &p->s->dev[from].act[p->of_action[id]];
 	p->span_of[id] = p->out->nspan;
-	PUSH(p->a, p->out->span, p->out->nspan, p->capspan) = (SimSpan){ p->now, p->now, from, p->of_action[id], x->kind, x->stage,
-		x->mb, to, p->m->msg[id / p->s->nmicro].bytes };
+	PUSH(p->a, p->out->span, p->out->nspan, p->capspan) = (SimSpan){ p->now, p->now, from, p->of_action[id],
+		x->kind, x->stage, x->mb, to, p->m->msg[id / p->s->nmicro].bytes };
 	ports_begin(&p->ports, id, took, p->now);
 	return true;
 }
@@ -154,7 +154,7 @@ static void ready(Player *p, int id, char what)
 	p->state[id] |= what;
 	if (p->state[id] != (POSTED | SENT))
 		return;
-	if (ports_sender(p->m, id) == ports_receiver(p->m, id)) {         /* copied */
+	if (ports_sender(p->m, id) == ports_receiver(p->m, id)) { /* copied */
 		const SimMessage *g = &p->m->msg[id / p->s->nmicro];
 		p->left[g->forward][of_mb(p, g->from, id % p->s->nmicro)]++;
 		p->here[g->forward][of_mb(p, g->to, id % p->s->nmicro)]++;
@@ -204,8 +204,7 @@ static void use(Player *p, int rank, int stage, int change)
 /* What was last sent from where this action's microbatch puts what it sends. */
 static int *sent_at(const Player *p, int rank, const Action *x, bool fwd)
 {
-	return &(fwd ? p->sent_f : p->sent_b)[rank][(x->stage - p->base[rank]) * p->depth +
-		(fwd ? x->slot : x->entry)];
+	return &(fwd ? p->sent_f : p->sent_b)[rank][(x->stage - p->base[rank]) * p->depth + (fwd ? x->slot : x->entry)];
 }
 
 /* Why a computation cannot begin; NULL: it can. */
@@ -261,15 +260,14 @@ void sim_advance(Player *p, int rank)
 		if (p->each ? sim_waits_for_server(p, rank, x) : sim_waits_for_sum(p, rank, x->kind))
 			return;
 		switch (x->kind) {
-		case ACT_RECV_F: case ACT_RECV_B:
-			messages(p, x, p->at[rank], false);
-			break;
-		case ACT_SEND_F: case ACT_SEND_B:
+		case ACT_RECV_F:
+		case ACT_RECV_B: messages(p, x, p->at[rank], false); break;
+		case ACT_SEND_F:
+		case ACT_SEND_B:
 			*sent_at(p, rank, x, x->kind == ACT_SEND_F) = x->mb + 1;
 			messages(p, x, p->at[rank], true);
 			break;
-		case ACT_SYNC:
-			break;
+		case ACT_SYNC: break;
 		default:
 			if (!blocked(p, rank, x))
 				compute(p, rank, x);
@@ -306,19 +304,13 @@ static void happen(Player *p, const Event *e)
 		finish(p, e->rank);
 		sim_advance(p, e->rank);
 		break;
-	case EV_LEFT:
-		message_left(p, e);
-		break;
+	case EV_LEFT: message_left(p, e); break;
 	case EV_HERE:
 		p->here[p->m->msg[e->id / p->s->nmicro].forward][of_mb(p, p->m->msg[e->id / p->s->nmicro].to, mb)]++;
 		sim_advance(p, e->rank);
 		break;
-	case EV_JOINED:
-		(p->each ? sim_served : sim_joined)(p, e);
-		break;
-	case EV_READY:
-		sim_join_ready(p, e);
-		break;
+	case EV_JOINED: (p->each ? sim_served : sim_joined)(p, e); break;
+	case EV_READY: sim_join_ready(p, e); break;
 	}
 }
 
@@ -328,7 +320,10 @@ static const char *reason(const Player *p, int rank, const Action *x)
 {
 	const char *why = blocked(p, rank, x);
 
-	return why ? why : x->kind == ACT_SYNC ? "its group's sum" : x->kind == ACT_UPDATE ? "the losses of all" : "its turn";
+	return why                     ? why
+	       : x->kind == ACT_SYNC   ? "its group's sum"
+	       : x->kind == ACT_UPDATE ? "the losses of all"
+	                               : "its turn";
 }
 
 static bool all_done(const Player *p)
@@ -342,7 +337,8 @@ static bool all_done(const Player *p)
 		const Action *x = &p->s->dev[r].act[p->at[r]];
 		if (++waiting > 8)
 			continue;
-		buf_printf(&b, "%s device %d at %s waits for %s", waiting > 1 ? ";" : "", r, str_action(p->a, x), reason(p, r, x));
+		buf_printf(&b, "%s device %d at %s waits for %s", waiting > 1 ? ";" : "", r, str_action(p->a, x),
+			reason(p, r, x));
 	}
 	if (waiting > 8)
 		buf_printf(&b, "; and %d more", waiting - 8);
@@ -390,8 +386,8 @@ static void prepare_ranks(Player *p)
 		}
 	}
 	for (int r = 0; r < 2 * s->ndevice; r++)
-		(r & 1 ? p->sent_f : p->sent_b)[r / 2] = NEWN(p->a, int,
-			last[r / 2] < 0 ? 0 : (last[r / 2] - p->base[r / 2] + 1) * p->depth);
+		(r & 1 ? p->sent_f : p->sent_b)[r / 2] =
+			NEWN(p->a, int, last[r / 2] < 0 ? 0 : (last[r / 2] - p->base[r / 2] + 1) * p->depth);
 	p->out->busy = NEWN(p->a, double, s->ndevice);
 	p->out->spent = NEWN(p->a, SimTimes, s->ndevice);
 	p->out->peak = NEWN(p->a, int, s->ndevice);
@@ -483,7 +479,8 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 
 	*out = (Sim){ .model = m };
 	if (m->nmsg && m->s->nmicro > INT_MAX / 2 / m->nmsg)
-		return diag_error(d, NOLOC, 503, "schedule %s: %d messages of each of %d microbatches are more than can be simulated",
+		return diag_error(d, NOLOC, 503,
+			"schedule %s: %d messages of each of %d microbatches are more than can be simulated",
 			m->s->name, m->nmsg, m->s->nmicro);
 	prepare_ranks(&p);
 	sim_prepare_joins(&p);

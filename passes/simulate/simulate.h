@@ -33,28 +33,45 @@
 #include "passes/cost/cost.h"
 
 /* One message per microbatch, from a stage to another. */
-typedef struct SimMessage { int from, to; int64_t bytes; bool forward; } SimMessage;
+typedef struct SimMessage {
+	int from, to;
+	int64_t bytes;
+	bool forward;
+} SimMessage;
 
 /* What several devices do together in SYNC. Those of a device are done in the order of the list. */
 /* PULL, PUSH: of one device with one server (simulate_each.c). OWNED: of replicas that own parameters (simulate_owned.c). */
-typedef enum SimJoinKind { SIM_RING, SIM_COPY, SIM_SERVE, SIM_GATHER, SIM_PULL, SIM_PUSH, SIM_OWNED,
-	SIM_ROUNDS, SIM_DOUBLING = SIM_ROUNDS, SIM_HALVING, SIM_PAIRWISE, SIM_HOSTS } SimJoinKind;
+typedef enum SimJoinKind {
+	SIM_RING,
+	SIM_COPY,
+	SIM_SERVE,
+	SIM_GATHER,
+	SIM_PULL,
+	SIM_PUSH,
+	SIM_OWNED,
+	SIM_ROUNDS,
+	SIM_DOUBLING = SIM_ROUNDS,
+	SIM_HALVING,
+	SIM_PAIRWISE,
+	SIM_HOSTS
+} SimJoinKind;
 typedef struct SimJoin {
 	SimJoinKind kind;
-	int64_t     bytes;
-	int         n;
-	const int  *rank;
-	const rounds_hosts *hosts;  /* of the members, for SIM_HOSTS */
-	int         root;
-	int         serve;          /* SIM_PULL, SIM_PUSH: which of SimModel.serve */
-	const int64_t *push, *newest;   /* SIM_OWNED: by member, bytes that each other one pushes to it; that it sends each of them */
-	bool        always;         /* SIM_RING, however small the sum is */
-	bool        beside;         /* of what goes to and from servers: a part of SIM_SERVE (simulate_exchange.c) */
-	bool        vendor;         /* by MPI, taken for a ring; its bytes are not counted */
-	bool        bucket;         /* begins in the last B, or W, of `stage`, behind that share of its time */
-	int         stage;
-	ActKind     when;
-	double      ready;
+	int64_t bytes;
+	int n;
+	const int *rank;
+	const rounds_hosts *hosts; /* of the members, for SIM_HOSTS */
+	int root;
+	int serve; /* SIM_PULL, SIM_PUSH: which of SimModel.serve */
+	const int64_t *push,
+		*newest; /* SIM_OWNED: by member, bytes that each other one pushes to it; that it sends each of them */
+	bool always;     /* SIM_RING, however small the sum is */
+	bool beside;     /* of what goes to and from servers: a part of SIM_SERVE (simulate_exchange.c) */
+	bool vendor;     /* by MPI, taken for a ring; its bytes are not counted */
+	bool bucket;     /* begins in the last B, or W, of `stage`, behind that share of its time */
+	int stage;
+	ActKind when;
+	double ready;
 } SimJoin;
 /* Of those where members tell each other all at once: bytes that one tells another. */
 static inline bool sim_tells(const SimJoin *j)
@@ -63,7 +80,9 @@ static inline bool sim_tells(const SimJoin *j)
 }
 static inline int64_t sim_told(const SimJoin *j, int from, int to)
 {
-	return from == to || (j->kind == SIM_COPY && from != j->root) ? 0 : j->kind == SIM_OWNED ? j->push[to] + j->newest[from] : j->bytes;
+	return from == to || (j->kind == SIM_COPY && from != j->root) ? 0
+	       : j->kind == SIM_OWNED                                 ? j->push[to] + j->newest[from]
+	                                                              : j->bytes;
 }
 
 /* Of sums in rounds (runtime/comm/rounds.h), which. */
@@ -75,83 +94,99 @@ static inline rounds_kind sim_rounds(SimJoinKind k) { return (rounds_kind)(k - S
  * servers have one of each device, with pulls, one after another, and seconds of the updates with what the device pushes. */
 typedef enum ServePhase { SERVE_PULL, SERVE_GIVE, SERVE_PUSH, SERVE_END, SERVE_FETCH, SERVE_RETURN } ServePhase;
 typedef struct SimServe {
-	int        worker, server, order;
+	int worker, server, order;
 	ServePhase phase;
-	double     up, down, ids, heads, back_ids, back_heads;
-	double     pulls, update;
+	double up, down, ids, heads, back_ids, back_heads;
+	double pulls, update;
 } SimServe;
 
 typedef double SimTimes[ACT_COUNT];
 
 typedef struct SimModel {
 	const Schedule *s;
-	const Cluster  *c;
-	const int      *device;     /* by rank: index into Cluster.device */
-	SimTimes       *time;       /* [rank * stages + stage]: seconds of F, B, W and UPDATE */
-	SimMessage     *msg;  int nmsg;
-	SimJoin        *join; int njoin;
-	SimServe       *serve; int nserve;
-	int             nserver;    /* the last devices */
-	int64_t         totals;     /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
-	int64_t        *fixed;      /* by stage: bytes of its device's memory that are always in use; NULL: not known */
-	int64_t        *slot;       /* by stage: bytes of a microbatch in flight */
-	int             norm_at;    /* the device that joins the norm */
-	int64_t         norm;       /* bytes that every device tells that one of its gradients' norm; 0: nothing is clipped */
-	bool            each;       /* servers are asynchronous: s is the schedule EACH_STEPS times */
-	bool            quick;      /* what servers are told is not played: the busiest port counts */
-	int64_t         staleness;  /* of those; -1: any */
-	int64_t         weights;    /* bytes of all trained parameters, what data parallelism would sum */
+	const Cluster *c;
+	const int *device; /* by rank: index into Cluster.device */
+	SimTimes *time;    /* [rank * stages + stage]: seconds of F, B, W and UPDATE */
+	SimMessage *msg;
+	int nmsg;
+	SimJoin *join;
+	int njoin;
+	SimServe *serve;
+	int nserve;
+	int nserver;       /* the last devices */
+	int64_t totals;    /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
+	int64_t *fixed;    /* by stage: bytes of its device's memory that are always in use; NULL: not known */
+	int64_t *slot;     /* by stage: bytes of a microbatch in flight */
+	int norm_at;       /* the device that joins the norm */
+	int64_t norm;      /* bytes that every device tells that one of its gradients' norm; 0: nothing is clipped */
+	bool each;         /* servers are asynchronous: s is the schedule EACH_STEPS times */
+	bool quick;        /* what servers are told is not played: the busiest port counts */
+	int64_t staleness; /* of those; -1: any */
+	int64_t weights;   /* bytes of all trained parameters, what data parallelism would sum */
 } SimModel;
 
 /* Something that took time: a computation, a message (on the sender's row), a sum. */
 typedef struct SimSpan {
-	double  begin, end;
-	int     rank, action;       /* action: index into the device's list */
-	ActKind kind;               /* SYNC also stands for the totals before UPDATE */
-	int     stage, mb;          /* mb -1: none */
-	int     peer;               /* message: the rank that gets it; else -1 */
-	int64_t bytes;              /* message: its own; SYNC: of the buffer */
+	double begin, end;
+	int rank, action; /* action: index into the device's list */
+	ActKind kind;     /* SYNC also stands for the totals before UPDATE */
+	int stage, mb;    /* mb -1: none */
+	int peer;         /* message: the rank that gets it; else -1 */
+	int64_t bytes;    /* message: its own; SYNC: of the buffer */
 } SimSpan;
 
-typedef struct SimLoad {        /* one kind of link: an entry of the cluster file, or a built-in one */
-	int     line;               /* cluster_link_of() */
-	int64_t messages, joins;    /* bytes per step */
-	int64_t parallel;           /* bytes that data parallelism over the same devices would move */
-	double  busy;               /* seconds that its busiest port is held by messages */
+typedef struct SimLoad {         /* one kind of link: an entry of the cluster file, or a built-in one */
+	int line;                /* cluster_link_of() */
+	int64_t messages, joins; /* bytes per step */
+	int64_t parallel;        /* bytes that data parallelism over the same devices would move */
+	double busy;             /* seconds that its busiest port is held by messages */
 } SimLoad;
 
 /* In use from then on: slots of all stages of the device, and their bytes (where bytes are not known: their number). */
-typedef struct SimUse { double time; int rank, slots; int64_t held; } SimUse;
+typedef struct SimUse {
+	double time;
+	int rank, slots;
+	int64_t held;
+} SimUse;
 
 typedef struct Sim {
 	const SimModel *model;
-	double   step;              /* seconds: of a step, or of all steps that an asynchronous schedule shows */
-	int      steps;             /* that are shown; 1 where each ends with a flush */
-	double   each;              /* seconds from update to update once the pipeline is full; step where steps is 1 */
-	double   pipeline;          /* until the last forward or backward has ended */
-	double   bubble;            /* share of devices x pipeline in which no forward or backward runs */
-	double  *busy;              /* by rank: seconds of F, B, W and UPDATE */
-	SimTimes *spent;            /* by rank: the same by kind; SYNC: from arrival to end */
-	SimSpan *span; int nspan;   /* in the order in which they begin */
-	SimUse  *use;  int nuse;    /* in order of time */
-	int     *peak;              /* by rank: most slots at once */
-	int64_t *most;              /* by rank: most of SimUse.held */
-	SimLoad *load; int nload;   /* only those that anything moves over */
-	double   sums[SIM_HOSTS + 1];   /* by SimJoinKind: seconds from when all members are there to the end, added */
+	double step;     /* seconds: of a step, or of all steps that an asynchronous schedule shows */
+	int steps;       /* that are shown; 1 where each ends with a flush */
+	double each;     /* seconds from update to update once the pipeline is full; step where steps is 1 */
+	double pipeline; /* until the last forward or backward has ended */
+	double bubble;   /* share of devices x pipeline in which no forward or backward runs */
+	double *busy;    /* by rank: seconds of F, B, W and UPDATE */
+	SimTimes *spent; /* by rank: the same by kind; SYNC: from arrival to end */
+	SimSpan *span;
+	int nspan; /* in the order in which they begin */
+	SimUse *use;
+	int nuse;      /* in order of time */
+	int *peak;     /* by rank: most slots at once */
+	int64_t *most; /* by rank: most of SimUse.held */
+	SimLoad *load;
+	int nload;                  /* only those that anything moves over */
+	double sums[SIM_HOSTS + 1]; /* by SimJoinKind: seconds from when all members are there to the end, added */
 } Sim;
 
 /* What is left of a whole; what rounding left is nothing. */
 static inline double sim_rest(double whole, double parts) { return whole - parts > 1e-9 * whole ? whole - parts : 0; }
 /* Plays it. False after E0503: a deadlock, with the actions that wait. */
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d);
-static inline double sim_link_seconds(const Link *l, double bytes) { return l->bandwidth > 0 ? bytes / l->bandwidth : 0; }
+static inline double sim_link_seconds(const Link *l, double bytes)
+{
+	return l->bandwidth > 0 ? bytes / l->bandwidth : 0;
+}
 /* Device 0 hears of all others, one after another, and tells them the sum. */
 double sim_totals_seconds(const SimModel *m);
 /* Sim.load from the model's messages and sums; busy: by link line, seconds of the busiest port. */
 void sim_count_bytes(Arena *a, Sim *out, const double *busy);
 /* Bytes per step from a rank to another, as the runtime counts them (runtime/run/traffic.c): messages, sums, totals. Exact but
  * for compressed sums and those of --reproducible, which are taken for rings. In order of from and to. */
-typedef struct SimPair { int from, to; int64_t messages, joins, totals, values, ids, heads; } SimPair;
+typedef struct SimPair {
+	int from, to;
+	int64_t messages, joins, totals, values, ids, heads;
+} SimPair;
 SimPair *sim_pairs(Arena *a, const SimModel *m, int *n);
 /* Does a sum go to everyone at once (runtime/comm/allreduce.c)? */
 bool sim_small_sum(const SimJoin *j);

@@ -3,10 +3,21 @@
 #include <stdlib.h>
 #include "simulate.h"
 
-enum { SMALL = 4096, WINDOW = 8, FLOAT = 4, SLICE = WINDOW * 32768 };    /* as in runtime/comm/allreduce.c: elements, members */
-enum { TOLD = 40, NORM = 8 };       /* bytes that device 0 tells everyone: step_loss.c, norm.c */
+enum {
+	SMALL = 4096,
+	WINDOW = 8,
+	FLOAT = 4,
+	SLICE = WINDOW * 32768
+}; /* as in runtime/comm/allreduce.c: elements, members */
+enum { TOLD = 40, NORM = 8 }; /* bytes that device 0 tells everyone: step_loss.c, norm.c */
 
-typedef struct Pairs { Arena *a; SimPair *pair; size_t n, cap; size_t *place; size_t places; } Pairs;
+typedef struct Pairs {
+	Arena *a;
+	SimPair *pair;
+	size_t n, cap;
+	size_t *place;
+	size_t places;
+} Pairs;
 
 static size_t probe(const Pairs *p, int from, int to)
 {
@@ -33,10 +44,7 @@ static SimPair *pair(Pairs *p, int from, int to)
 	return &p->pair[p->place[i] - 1];
 }
 
-bool sim_small_sum(const SimJoin *j)
-{
-	return j->bytes <= SMALL * FLOAT && j->n - 1 <= WINDOW && !j->always;
-}
+bool sim_small_sum(const SimJoin *j) { return j->bytes <= SMALL * FLOAT && j->n - 1 <= WINDOW && !j->always; }
 
 static int64_t chunk(int64_t bytes, int n, int i)
 {
@@ -51,7 +59,8 @@ static void add_ring(Pairs *p, const SimJoin *x)
 	for (int r = 0; r < x->n && x->n > 1; r++) {
 		if (!sim_small_sum(x)) {
 			pair(p, x->rank[r], x->rank[(r + 1) % x->n])->joins += 2 * (x->bytes / FLOAT * FLOAT) -
-				chunk(x->bytes, x->n, (r + 1) % x->n) - chunk(x->bytes, x->n, (r + 2) % x->n);
+			                                                       chunk(x->bytes, x->n, (r + 1) % x->n) -
+			                                                       chunk(x->bytes, x->n, (r + 2) % x->n);
 			continue;
 		}
 		for (int o = 0; o < x->n; o++)
@@ -93,7 +102,8 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 	for (int i = 0; i < m->nmsg; i++)
 		for (int mb = 0; mb < s->nmicro; mb++) {
 			const SimMessage *x = &m->msg[i];
-			const int from = s->device[x->from][s->replica_of[x->from][mb]], to = s->device[x->to][s->replica_of[x->to][mb]];
+			const int from = s->device[x->from][s->replica_of[x->from][mb]],
+				  to = s->device[x->to][s->replica_of[x->to][mb]];
 			if (from != to)
 				pair(&p, from, to)->messages += x->bytes;
 		}
@@ -105,7 +115,8 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 			add_rounds(&p, x);
 		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
 			if (sim_told(x, i / x->n, i % x->n))
-				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins += sim_told(x, i / x->n, i % x->n);
+				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins +=
+					sim_told(x, i / x->n, i % x->n);
 	}
 	for (int i = 0; i < m->nserve; i++) {
 		const SimServe *x = &m->serve[i];

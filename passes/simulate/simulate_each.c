@@ -35,7 +35,8 @@ Schedule *sim_repeated(Arena *a, const Module *m)
 	for (int t = 0; t < s->nstage; t++) {
 		s->replica_of[t] = NEWN(a, int, s->nmicro);
 		for (int k = 0; k < EACH_STEPS; k++)
-			memcpy(s->replica_of[t] + k * was->nmicro, was->replica_of[t], sizeof **s->replica_of * (size_t)was->nmicro);
+			memcpy(s->replica_of[t] + k * was->nmicro, was->replica_of[t],
+				sizeof **s->replica_of * (size_t)was->nmicro);
 		for (int r = 0; r < s->replicas[t] && !m->stage[t]->server; r++)
 			repeat_device(a, s, &was->dev[s->device[t][r]], s->device[t][r], was->nmicro);
 	}

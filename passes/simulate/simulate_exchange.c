@@ -16,32 +16,42 @@
 #include "simulate_ports.h"
 
 /* One direction of an exchange: seconds that are left if it were alone, its ports. */
-typedef struct Way { double left; int port[2]; } Way;
+typedef struct Way {
+	double left;
+	int port[2];
+} Way;
 
 /* What an actor does at one time. */
 typedef struct Group {
-	int  actor, stage, order;       /* stage 0: what is pulled and pushed, 1: what servers give and get back */
+	int actor, stage, order; /* stage 0: what is pulled and pushed, 1: what servers give and get back */
 	ServePhase phase;
-	int  first, n;                  /* ways */
-	int  going;                     /* of them under way */
-	int  needs;                     /* groups of others that come first */
-	int  frees;                     /* the group that needs this one; NONE: none */
-	bool twice;                     /* a question and its answer: its latency counts twice */
+	int first, n; /* ways */
+	int going;    /* of them under way */
+	int needs;    /* groups of others that come first */
+	int frees;    /* the group that needs this one; NONE: none */
+	bool twice;   /* a question and its answer: its latency counts twice */
 	double latency;
 } Group;
 
-typedef enum State { IDLE, MOVING, TOLD } State;        /* TOLD: the latency of what moved passes */
-typedef struct Actor { int next, end; State state; double until; } Actor;       /* groups [next, end) are to be done */
+typedef enum State { IDLE, MOVING, TOLD } State; /* TOLD: the latency of what moved passes */
+typedef struct Actor {
+	int next, end;
+	State state;
+	double until;
+} Actor; /* groups [next, end) are to be done */
 
 typedef struct Exchange {
-	Ports  *p;
-	Way    *way;   int nway, capway;
-	Group  *group; int ngroup, capgroup, nsorted;       /* the first are in_order */
-	Actor  *actor; int nactor;      /* devices and servers; what they compute; sums they are members of */
-	int    *moving, nmoving;        /* ways */
-	int    *of;                     /* by way: its group */
-	int    *users;                  /* by port */
-	double  now;
+	Ports *p;
+	Way *way;
+	int nway, capway;
+	Group *group;
+	int ngroup, capgroup, nsorted; /* the first are in_order */
+	Actor *actor;
+	int nactor;           /* devices and servers; what they compute; sums they are members of */
+	int *moving, nmoving; /* ways */
+	int *of;              /* by way: its group */
+	int *users;           /* by port */
+	double now;
 } Exchange;
 
 static int stage_of(ServePhase p) { return p == SERVE_FETCH || p == SERVE_RETURN; }
@@ -54,7 +64,8 @@ static int in_order(const void *a, const void *b)
 {
 	const SimServe *x = *(SimServe *const *)a, *y = *(SimServe *const *)b;
 	const int key[][2] = { { stage_of(x->phase), stage_of(y->phase) }, { actor_of(x), actor_of(y) },
-		{ rank_of(x->phase), rank_of(y->phase) }, { x->order, y->order }, { x->server, y->server }, { x->worker, y->worker } };
+		{ rank_of(x->phase), rank_of(y->phase) }, { x->order, y->order }, { x->server, y->server },
+		{ x->worker, y->worker } };
 
 	for (size_t i = 0; i < sizeof key / sizeof *key; i++)
 		if (key[i][0] != key[i][1])
@@ -107,15 +118,21 @@ static void make_groups(Exchange *e)
 	qsort(x, (size_t)m->nserve, sizeof *x, in_order);
 	for (int i = 0; i < m->nserve; i++) {
 		const int stage = stage_of(x[i]->phase), actor = actor_of(x[i]);
-		if (!g || g->stage != stage || g->actor != actor || g->phase != x[i]->phase || g->order != x[i]->order) {
+		if (!g || g->stage != stage || g->actor != actor || g->phase != x[i]->phase ||
+			g->order != x[i]->order) {
 			g = &PUSH(e->p->a, e->group, e->ngroup, e->capgroup);
-			*g = (Group){ .actor = actor, .stage = stage, .order = x[i]->order, .phase = x[i]->phase, .first = e->nway,
-				.frees = NONE, .twice = x[i]->phase == SERVE_PULL };
+			*g = (Group){ .actor = actor,
+				.stage = stage,
+				.order = x[i]->order,
+				.phase = x[i]->phase,
+				.first = e->nway,
+				.frees = NONE,
+				.twice = x[i]->phase == SERVE_PULL };
 		}
 		add_way(e, g, x[i], x[i]->worker, x[i]->server, x[i]->up + x[i]->ids + x[i]->heads);
 		add_way(e, g, x[i], x[i]->server, x[i]->worker, x[i]->down + x[i]->back_ids + x[i]->back_heads);
 		if (x[i]->phase == SERVE_GIVE || (x[i]->phase == SERVE_FETCH && returns[x[i]->worker]))
-			g->frees = x[i]->phase == SERVE_GIVE ? x[i]->server : x[i]->worker;     /* for now the rank */
+			g->frees = x[i]->phase == SERVE_GIVE ? x[i]->server : x[i]->worker; /* for now the rank */
 	}
 }
 
@@ -127,7 +144,8 @@ static int find(const Exchange *e, int stage, int actor, ServePhase phase, int o
 	while (lo < hi) {
 		const int k = (lo + hi) / 2;
 		const Group *g = &e->group[k];
-		const int is[] = { g->stage, g->actor, rank_of(g->phase), g->order }, want[] = { stage, actor, rank_of(phase), order };
+		const int is[] = { g->stage, g->actor, rank_of(g->phase), g->order },
+			  want[] = { stage, actor, rank_of(phase), order };
 		int i = 0;
 
 		while (i < 3 && is[i] == want[i])
@@ -152,7 +170,8 @@ static void match_groups(Exchange *e)
 		g->frees = NONE;
 		if (rank == NONE)
 			continue;
-		for (int k = find(e, stage_of(phase), rank, phase, order); k < e->nsorted && e->group[k].actor == rank; k++) {
+		for (int k = find(e, stage_of(phase), rank, phase, order); k < e->nsorted && e->group[k].actor == rank;
+			k++) {
 			Group *to = &e->group[k];
 			if (rank_of(to->phase) != (int)phase || (give && to->order != order))
 				break;
@@ -261,9 +280,10 @@ static void list_computing(Exchange *e, int rank, int *const *at)
 			add_group(e, m->s->ndevice + rank, at[j][i])->latency = ready > done ? ready - done : 0;
 			done = ready > done ? ready : done;
 		}
-	add_group(e, m->s->ndevice + rank, push < e->nsorted && e->group[push].actor == rank && !e->group[push].stage ? push : NONE)
+	add_group(e, m->s->ndevice + rank,
+		push < e->nsorted && e->group[push].actor == rank && !e->group[push].stage ? push : NONE)
 		->latency = all > done ? all - done : 0;
-	if (push > main) {              /* behind the last pull */
+	if (push > main) { /* behind the last pull */
 		e->group[push - 1].frees = begin;
 		e->group[begin].needs++;
 	}

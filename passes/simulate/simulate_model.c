@@ -17,7 +17,7 @@ static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
 static bool same_speed(Speed x, Speed y)
 {
 	return !(x.flops < y.flops || x.flops > y.flops || x.bandwidth < y.bandwidth || x.bandwidth > y.bandwidth ||
-		x.launch < y.launch || x.launch > y.launch || x.half < y.half || x.half > y.half);
+		 x.launch < y.launch || x.launch > y.launch || x.half < y.half || x.half > y.half);
 }
 
 static void stage_times(SimModel *x, const Module *m)
@@ -48,12 +48,13 @@ static void stage_messages(Arena *a, SimModel *x, const Stage *s, int *cap)
 	for (int pass = 0; pass < 2; pass++)
 		for (const Node *n = (pass ? s->backward : s->forward)->first; n; n = n->next)
 			if (n->op == OP_Send)
-				PUSH(a, x->msg, x->nmsg, *cap) = (SimMessage){ s->id, (int)attr_int(n, "to"), value_bytes(n->in[0]), !pass };
+				PUSH(a, x->msg, x->nmsg, *cap) =
+					(SimMessage){ s->id, (int)attr_int(n, "to"), value_bytes(n->in[0]), !pass };
 }
 
 /* ---- sums: those of replicas stage by stage, then what stages copy to each other ---- */
 
-enum { ALIGN = 64 };        /* of the members of a stage's gradients, which are summed as one */
+enum { ALIGN = 64 }; /* of the members of a stage's gradients, which are summed as one */
 
 /* On the wire, of so many bytes of f32 (runtime/comm/compress.c). */
 static int64_t packed_bytes(const Node *sum, int64_t bytes)
@@ -63,7 +64,9 @@ static int64_t packed_bytes(const Node *sum, int64_t bytes)
 
 static SimJoinKind join_kind(const char *by)
 {
-	static const char *const name[] = { [ROUNDS_DOUBLING] = "doubling", [ROUNDS_HALVING] = "halving", [ROUNDS_PAIRWISE] = "pairwise",
+	static const char *const name[] = { [ROUNDS_DOUBLING] = "doubling",
+		[ROUNDS_HALVING] = "halving",
+		[ROUNDS_PAIRWISE] = "pairwise",
 		[ROUNDS_HOSTS] = "hosts" };
 
 	for (int i = 0; i < 4; i++)
@@ -101,7 +104,10 @@ static double share_until(const SimModel *x, const Stage *s, const Node *last)
 /* Sums of buckets, or all others. */
 static void stage_sums(Arena *a, SimModel *x, const Stage *s, bool buckets, int *cap)
 {
-	SimJoin all = { .kind = SIM_RING, .n = s->replicas, .rank = x->s->device[s->id], .stage = s->id,
+	SimJoin all = { .kind = SIM_RING,
+		.n = s->replicas,
+		.rank = x->s->device[s->id],
+		.stage = s->id,
 		.when = s->weight ? ACT_W : ACT_B };
 
 	for (const Node *n = s->update->first; n; n = n->next) {
@@ -143,7 +149,9 @@ static void stage_rows(Arena *a, SimModel *x, const Stage *s, int *cap)
 
 	for (const Node *n = s->update->first; n && s->replicas > 1; n = n->next)
 		if (n->op == OP_AllGatherv)
-			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_GATHER, .n = s->replicas, .rank = x->s->device[s->id],
+			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_GATHER,
+				.n = s->replicas,
+				.rank = x->s->device[s->id],
 				.bytes = (value_bytes(n->in[0]) + value_bytes(n->in[1])) / grains * own + 4 * grains };
 }
 
@@ -167,8 +175,11 @@ static void stage_copies(Arena *a, SimModel *x, const Module *m, const Stage *s,
 		for (int i = 0; i < ranks.n; i++)
 			list[i] = (int)ranks.v[i];
 		if (ranks.n > 1 && !in_earlier_stage(m, s, n))
-			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_COPY, .bytes = value_bytes(n->out[0]),
-				.n = ranks.n, .rank = list, .root = (int)attr_int(n, "root") };
+			PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_COPY,
+				.bytes = value_bytes(n->out[0]),
+				.n = ranks.n,
+				.rank = list,
+				.root = (int)attr_int(n, "root") };
 	}
 }
 
@@ -193,14 +204,20 @@ static int64_t squares(const Module *m, int *at)
 
 SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Training *training)
 {
-	enum { SQUARE = 16, REPORT = 40 };       /* bytes: what a device reports of a microbatch; what it is told */
+	enum { SQUARE = 16, REPORT = 40 }; /* bytes: what a device reports of a microbatch; what it is told */
 	SimModel *x = NEW(a, SimModel);
 	int cap = 0, *device = NEWN(a, int, m->schedule->ndevice);
 
 	const bool each = schedule_each(m);
 
-	*x = (SimModel){ .s = each ? sim_repeated(a, m) : m->schedule, .each = each, .staleness = training ? training->staleness : -1, .c = c, .device = device, .time = NEWN(a, SimTimes, m->schedule->ndevice * m->nstage),
-		.fixed = NEWN(a, int64_t, m->nstage), .slot = NEWN(a, int64_t, m->nstage),
+	*x = (SimModel){ .s = each ? sim_repeated(a, m) : m->schedule,
+		.each = each,
+		.staleness = training ? training->staleness : -1,
+		.c = c,
+		.device = device,
+		.time = NEWN(a, SimTimes, m->schedule->ndevice * m->nstage),
+		.fixed = NEWN(a, int64_t, m->nstage),
+		.slot = NEWN(a, int64_t, m->nstage),
 		.totals = m->schedule->async || each ? 0 : (m->microbatches + 2) * REPORT };
 	for (int t = 0; t < m->nstage; t++) {
 		for (int k = 0; k < m->stage[t]->replicas; k++)
@@ -213,7 +230,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 		stage_messages(a, x, m->stage[t], &cap);
 	}
 	cap = 0;
-	for (int t = m->nstage - 1; t >= 0; t--)        /* the later a stage, the earlier its last backward */
+	for (int t = m->nstage - 1; t >= 0; t--) /* the later a stage, the earlier its last backward */
 		stage_sums(a, x, m->stage[t], true, &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_sums(a, x, m->stage[t], false, &cap);
@@ -225,7 +242,8 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 	stage_times(x, m);
 	x->norm = SQUARE * squares(m, &x->norm_at);
 	for (int i = 0; i < m->nparam; i++)
-		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen && !m->param[i]->param->whole)
+		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen &&
+			!m->param[i]->param->whole)
 			x->weights += value_bytes(m->param[i]);
 	return x;
 }
@@ -242,7 +260,7 @@ static void ring_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
 {
 	const int n = j->n, *rank = j->rank;
 	const int64_t bytes = j->bytes;
-	const int64_t all = 2 * (n - 1) * bytes;        /* over all members; an n-th of it over every edge */
+	const int64_t all = 2 * (n - 1) * bytes; /* over all members; an n-th of it over every edge */
 
 	if (sim_small_sum(j) && n > 1) {
 		for (int i = 0; i < n * n; i++)
@@ -251,7 +269,8 @@ static void ring_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
 		return;
 	}
 	for (int i = 0; i < n && n > 1; i++)
-		to[line_between(m, rank ? rank[i] : i, rank ? rank[(i + 1) % n] : (i + 1) % n)] += all / n + (i < all % n);
+		to[line_between(m, rank ? rank[i] : i, rank ? rank[(i + 1) % n] : (i + 1) % n)] +=
+			all / n + (i < all % n);
 }
 
 static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
@@ -291,10 +310,12 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 			rounds_bytes(m, joins, x);
 		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
 			if (sim_told(x, i / x->n, i % x->n))
-				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] += sim_told(x, i / x->n, i % x->n);
+				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] +=
+					sim_told(x, i / x->n, i % x->n);
 	}
 	for (int i = 0; i < m->nserve; i++)
-		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] += (m->each ? EACH_STEPS : 1) * (int64_t)(serve_bytes(&m->serve[i]) + 0.5);
+		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] +=
+			(m->each ? EACH_STEPS : 1) * (int64_t)(serve_bytes(&m->serve[i]) + 0.5);
 	ring_bytes(m, parallel, &(SimJoin){ .n = m->s->ndevice - m->nserver, .bytes = out->steps * m->weights });
 	out->load = load;
 	for (int i = 0; i < lines; i++)

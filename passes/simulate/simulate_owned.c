@@ -11,10 +11,16 @@
 #include "ir/analysis.h"
 #include "passes/cost/cost.h"
 
-enum { POINTS = 16 };       /* gradients at which that is looked at, of which the first is one: the sum begins no sooner than that */
+enum {
+	POINTS = 16
+}; /* gradients at which that is looked at, of which the first is one: the sum begins no sooner than that */
 
 /* Bytes of a gradient, who owns its parameter, when the backward has made it, in seconds. */
-typedef struct Pushed { double made; int64_t bytes; int owner, number; } Pushed;
+typedef struct Pushed {
+	double made;
+	int64_t bytes;
+	int owner, number;
+} Pushed;
 
 static int by_time(const void *x, const void *y)
 {
@@ -71,8 +77,13 @@ static int64_t *newest(Arena *a, const Stage *s, const Node *sums)
 void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int *cap)
 {
 	int64_t *push = NEWN(a, int64_t, s->replicas);
-	SimJoin j = { .kind = SIM_OWNED, .n = s->replicas, .rank = x->s->device[s->id], .push = push, .bucket = true,
-		.stage = s->id, .when = ACT_B };
+	SimJoin j = { .kind = SIM_OWNED,
+		.n = s->replicas,
+		.rank = x->s->device[s->id],
+		.push = push,
+		.bucket = true,
+		.stage = s->id,
+		.when = ACT_B };
 	double all, end = 0, seconds = 0;
 	const Pushed *g = pushed(a, x, s, sums, &all);
 
@@ -81,7 +92,7 @@ void sim_add_owned(Arena *a, SimModel *x, const Stage *s, const Node *sums, int 
 		j.bytes += g[i].bytes;
 		if (i % ((sums->nin + POINTS - 1) / POINTS))
 			continue;
-		seconds = ports_alone(x->c, s->device, j);      /* of all from here on */
+		seconds = ports_alone(x->c, s->device, j); /* of all from here on */
 		end = g[i].made + seconds > end ? g[i].made + seconds : end;
 	}
 	end -= seconds;

@@ -27,7 +27,10 @@ int ports_of(const SimModel *m, int id, int way)
 }
 
 /* Behind those of links one for each rank: what an asynchronous server does. */
-static int server_port(const SimModel *m, int rank) { return 2 * (m->c->ndevice + (m->c->nlink + 2) * m->c->nhost) + rank; }
+static int server_port(const SimModel *m, int rank)
+{
+	return 2 * (m->c->ndevice + (m->c->nlink + 2) * m->c->nhost) + rank;
+}
 static int nport(const SimModel *m) { return server_port(m, m->each ? m->s->ndevice : 0); }
 
 void ports_init(Ports *p, Arena *a, const SimModel *m)
@@ -126,10 +129,13 @@ static double load_exchange(Ports *p, const SimJoin *j)
 {
 	const SimModel *m = p->m;
 	const SimServe *x = &m->serve[j->serve];
-	const bool pull = j->kind == SIM_PULL, near = m->c->device[m->device[x->worker]].host == m->c->device[m->device[x->server]].host;
-	const int from = pull ? x->server : x->worker, to = pull ? x->worker : x->server, port = server_port(m, x->server);
+	const bool pull = j->kind == SIM_PULL,
+		   near = m->c->device[m->device[x->worker]].host == m->c->device[m->device[x->server]].host;
+	const int from = pull ? x->server : x->worker, to = pull ? x->worker : x->server,
+		  port = server_port(m, x->server);
 	const Link l = cluster_link_of(m->c, ports_line(m, from, to));
-	const double latency = (pull ? 2 * x->pulls : 1) * l.latency, served = sim_link_seconds(&l, (double)j->bytes) + (pull ? 0 : x->update);
+	const double latency = (pull ? 2 * x->pulls : 1) * l.latency,
+		     served = sim_link_seconds(&l, (double)j->bytes) + (pull ? 0 : x->update);
 
 	load_one(p, from, to, (double)j->bytes, near ? x->worker : NONE);
 	load_round(&p->load, 1);
@@ -149,7 +155,8 @@ static double load_owned(Ports *p, const SimJoin *j)
 			break;
 		for (int i = 0; i < j->n * j->n; i++)
 			if (i / j->n != i % j->n && (back ? j->newest[i / j->n] : j->push[i % j->n]) > 0)
-				load(p, j->rank[i / j->n], j->rank[i % j->n], (double)(back ? j->newest[i / j->n] : j->push[i % j->n]));
+				load(p, j->rank[i / j->n], j->rank[i % j->n],
+					(double)(back ? j->newest[i / j->n] : j->push[i % j->n]));
 		all += load_round(&p->load, 1);
 	}
 	return all;
@@ -208,7 +215,8 @@ double ports_alone(const Cluster *c, const int *device, SimJoin j)
 	for (int i = 0; i < j.n; i++)
 		rank[i] = i;
 	j.rank = rank;
-	ports_init(&p, a, &(SimModel){ .s = &(Schedule){ .nmicro = 0 }, .c = c, .device = device, .join = &j, .njoin = 1 });
+	ports_init(&p, a,
+		&(SimModel){ .s = &(Schedule){ .nmicro = 0 }, .c = c, .device = device, .join = &j, .njoin = 1 });
 	const double alone = ports_sum(&p, 0);
 	arena_free(a);
 	return alone;

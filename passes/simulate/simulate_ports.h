@@ -6,32 +6,54 @@
 
 enum { OUT, IN, NONE = -1 };
 
-typedef struct User { int flow; double share; } User;
+typedef struct User {
+	int flow;
+	double share;
+} User;
 /* Messages wait in its queue; one at a time is taken, and sums take part of it beside that one. */
-typedef struct Port { int first, last; bool taken, marked, full; double busy; int line; User *user; int nuser, cap; double asked; } Port;
+typedef struct Port {
+	int first, last;
+	bool taken, marked, full;
+	double busy;
+	int line;
+	User *user;
+	int nuser, cap;
+	double asked;
+} Port;
 
 /* What a sum needs of a port, as a share of the time that it takes alone. */
-typedef struct Need { int port; double share; } Need;
+typedef struct Need {
+	int port;
+	double share;
+} Need;
 
 /* A message under way or a sum: `left` seconds if it were alone, at `now`; `rate` of them pass in a second. */
-typedef struct Flow { double left, now, rate; int seen; } Flow;
+typedef struct Flow {
+	double left, now, rate;
+	int seen;
+} Flow;
 
 /* Scratch, by port: what a round of a sum, and what all of them move. */
-typedef struct Load { double *now, *all; int *touched, n; double latency; } Load;
+typedef struct Load {
+	double *now, *all;
+	int *touched, n;
+	double latency;
+} Load;
 
 typedef struct Ports {
-	Arena          *a;
+	Arena *a;
 	const SimModel *m;
 	Port *port;
-	int   nmsg;                 /* flows: messages first (message kind x microbatch), then sums */
+	int nmsg; /* flows: messages first (message kind x microbatch), then sums */
 	Flow *flow;
-	Need **need; int *nneed;    /* by sum: made when it first begins */
-	double *alone;              /* by sum: seconds */
-	Load  load;
-	int   seen;
-	int  *marked, nmarked, capmarked;       /* ports at which somebody began or ended at this moment; who began */
-	int  *begun, nbegun, capbegun;
-	void (*timed)(void *to, int flow, double end);     /* told whenever the end of a flow is another */
+	Need **need;
+	int *nneed;    /* by sum: made when it first begins */
+	double *alone; /* by sum: seconds */
+	Load load;
+	int seen;
+	int *marked, nmarked, capmarked; /* ports at which somebody began or ended at this moment; who began */
+	int *begun, nbegun, capbegun;
+	void (*timed)(void *to, int flow, double end); /* told whenever the end of a flow is another */
 	void *to;
 } Ports;
 

@@ -12,7 +12,8 @@ static Team team_of(Arena *a, const Schedule *x, const Cluster *c, const Stage *
 	Team team = { .chief = r, .sums = 1 };
 
 	for (int k = 0; k < s->replicas; k++)
-		if (k == r || (!alone && !(t && t->no_local_agg) && !served_async(t) && cluster_same_host(c, s->device[k], s->device[r]))) {
+		if (k == r || (!alone && !(t && t->no_local_agg) && !served_async(t) &&
+				      cluster_same_host(c, s->device[k], s->device[r]))) {
 			team.chief = k < team.chief ? k : team.chief;
 			team.n++;
 			n += schedule_mine(x, x->device[s->id][k], s->id, mine + n);
@@ -23,10 +24,7 @@ static Team team_of(Arena *a, const Schedule *x, const Cluster *c, const Stage *
 	return team;
 }
 
-static double share(const Node *n)
-{
-	return (double)dtype_bytes(attr_dtype(n, "wire")) / 4;
-}
+static double share(const Node *n) { return (double)dtype_bytes(attr_dtype(n, "wire")) / 4; }
 
 /* Of what a Collect is the gradient: bytes of a row, rows here, what a microbatch looks up. */
 static Rows rows_of(const Stage *s, const Node *collect, const Type *t, const Value **w)
@@ -40,7 +38,8 @@ static Rows rows_of(const Stage *s, const Node *collect, const Type *t, const Va
 		if (n->op == OP_Pull && attr_int(n, "key") == attr_int(collect, "key")) {
 			*w = n->in[0];
 			x.whole = n->nin == 1;
-			x.cut = attr_int(n, "ncut") ? 4.0 * (double)attr_int(n, "ncut") : (double)type_bytes(&n->in[0]->type);
+			x.cut = attr_int(n, "ncut") ? 4.0 * (double)attr_int(n, "ncut")
+			                            : (double)type_bytes(&n->in[0]->type);
 			x.lookups += n->nin > 1 ? type_numel(&n->in[1]->type) : 0;
 			x.pulls++;
 			x.down = share(n);
@@ -84,14 +83,15 @@ static int order_of(const Graph *g, int op, const Node *collect)
 
 	for (const Node *n = g->first; n; n = n->next, k++)
 		if ((int)n->op == op && attr_int(n, "key") == attr_int(collect, "key") &&
-		    (op != OP_Push || attr_int(n, "part") == attr_int(collect, "part")))
+			(op != OP_Push || attr_int(n, "part") == attr_int(collect, "part")))
 			return k;
 	return k;
 }
 
 static SimServe *entry(ServeList *l, int worker, int server, ServePhase phase, int order)
 {
-	for (int i = l->x->nserve - 1; i >= 0 && l->joined && l->x->serve[i].worker == worker && i > l->x->nserve - SERVE_RETURN - 2; i--)
+	for (int i = l->x->nserve - 1;
+		i >= 0 && l->joined && l->x->serve[i].worker == worker && i > l->x->nserve - SERVE_RETURN - 2; i--)
 		if (l->x->serve[i].server == server && l->x->serve[i].phase == phase)
 			return &l->x->serve[i];
 	SimServe *e = &PUSH(l->a, l->x->serve, l->x->nserve, l->cap);
@@ -137,7 +137,8 @@ static void add_way(ServeList *l, int worker, const Stage *s, int server, const 
 	}
 }
 
-void sim_deal(ServeList *l, const int *device, const Stage *s, int r, int server, const Dealing *x, int n, const Teams *team)
+void sim_deal(
+	ServeList *l, const int *device, const Stage *s, int r, int server, const Dealing *x, int n, const Teams *team)
 {
 	const Teams *t = &team[r];
 	const int worker = device[t->one.chief], chief = device[t->all.chief];
@@ -157,10 +158,7 @@ void sim_deal(ServeList *l, const int *device, const Stage *s, int r, int server
 	entry(l, worker, server, SERVE_END, 0)->heads = HEAD;
 }
 
-double serve_bytes(const SimServe *x)
-{
-	return x->up + x->down + x->ids + x->heads + x->back_ids + x->back_heads;
-}
+double serve_bytes(const SimServe *x) { return x->up + x->down + x->ids + x->heads + x->back_ids + x->back_heads; }
 
 /* Asynchronous servers: the device exchanges with each alone. */
 static void add_exchanges(Arena *a, SimModel *x, int serve, int *capjoin)
@@ -170,7 +168,10 @@ static void add_exchanges(Arena *a, SimModel *x, int serve, int *capjoin)
 
 	*rank = s->worker;
 	for (int pull = 0; pull < 2; pull++)
-		PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = pull ? SIM_PULL : SIM_PUSH, .n = 1, .rank = rank, .serve = serve,
+		PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = pull ? SIM_PULL : SIM_PUSH,
+			.n = 1,
+			.rank = rank,
+			.serve = serve,
 			.bytes = (int64_t)(pull ? s->down + s->back_ids + s->back_heads : s->up + s->ids + s->heads) };
 }
 
@@ -213,7 +214,8 @@ Teams *sim_teams(Arena *a, const Schedule *x, const Cluster *c, const Stage *s, 
 }
 
 /* All replicas of a stage and a server. */
-static void add_stage(ServeList *l, const Module *m, const Stage *s, const Stage *server, const Teams *team, int *capjoin)
+static void add_stage(
+	ServeList *l, const Module *m, const Stage *s, const Stage *server, const Teams *team, int *capjoin)
 {
 	SimModel *x = l->x;
 	const int *device = m->schedule->device[s->id];
@@ -239,7 +241,8 @@ static void beside(SimModel *x, const bool *in)
 	for (int pass = 0; pass < 2 && groups < GROUPS; pass++)
 		for (int i = 0; i < x->njoin; i++) {
 			SimJoin *j = &x->join[i];
-			bool all = j->n > 1 && !j->vendor && (j->kind >= SIM_ROUNDS || (j->kind == SIM_RING && !sim_small_sum(j)));
+			bool all = j->n > 1 && !j->vendor &&
+			           (j->kind >= SIM_ROUNDS || (j->kind == SIM_RING && !sim_small_sum(j)));
 			for (int k = 0; k < j->n && all; k++)
 				all = in[j->rank[k]];
 			if (all)
@@ -263,8 +266,8 @@ void sim_join_servers(Arena *a, SimModel *x, int *capjoin)
 		return;
 	if (!x->s->async)
 		beside(x, in);
-	PUSH(a, x->join, x->njoin, *capjoin) = (SimJoin){ .kind = SIM_SERVE, .bytes = most_bytes(a, x), .n = n, .rank = rank,
-		.root = n - 1 };
+	PUSH(a, x->join, x->njoin, *capjoin) =
+		(SimJoin){ .kind = SIM_SERVE, .bytes = most_bytes(a, x), .n = n, .rank = rank, .root = n - 1 };
 }
 
 void sim_add_servers(Arena *a, SimModel *x, const Module *m, const Training *training, int *capjoin)

@@ -28,7 +28,8 @@ static bool another(const DeviceSchedule *d, int i, int step, bool stage)
 {
 	int k = i + step;
 
-	while (k >= 0 && k < d->n && (d->act[k].kind != d->act[i].kind || (stage && d->act[k].stage != d->act[i].stage)))
+	while (k >= 0 && k < d->n &&
+		(d->act[k].kind != d->act[i].kind || (stage && d->act[k].stage != d->act[i].stage)))
 		k += step;
 	return k >= 0 && k < d->n;
 }
@@ -50,7 +51,7 @@ static void arrive(Player *p, int rank, int join)
 	p->summing[rank] = true;
 	if (++p->present[join] < members(p, join))
 		return;
-	p->present[join] = 0;       /* asynchronous devices meet here again */
+	p->present[join] = 0; /* asynchronous devices meet here again */
 	const bool last = join == p->m->njoin;
 	const double alone = last ? sim_totals_seconds(p->m) : ports_sum(&p->ports, join);
 	if (!last)
@@ -103,8 +104,8 @@ bool sim_waits_for_sum(Player *p, int rank, ActKind kind)
 		p->since[rank] = p->now;
 	if (p->s->late)
 		return kind == ACT_SYNC && begins_late(p, rank);
-	if (kind == ACT_UPDATE && (another(&p->s->dev[rank], p->at[rank], -1, false) || p->m->totals <= 0 || p->s->ndevice < 2 ||
-	                           p->joined[rank]))
+	if (kind == ACT_UPDATE && (another(&p->s->dev[rank], p->at[rank], -1, false) || p->m->totals <= 0 ||
+					  p->s->ndevice < 2 || p->joined[rank]))
 		return false;
 	if (kind == ACT_SYNC && (!at_sums(p, rank) || p->joined[rank] >= p->njoin_of[rank]))
 		return false;
@@ -134,7 +135,8 @@ void sim_buckets(Player *p, int rank, const Action *x, double t)
 		const SimJoin *j = &p->m->join[p->join_of[rank][i]];
 		if (!j->bucket || j->stage != x->stage)
 			continue;
-		if (x->kind != j->when || (j->kind == SIM_OWNED ? !last_in_front(d, p->at[rank]) : another(d, p->at[rank], 1, true)))
+		if (x->kind != j->when ||
+			(j->kind == SIM_OWNED ? !last_in_front(d, p->at[rank]) : another(d, p->at[rank], 1, true)))
 			return;
 		sim_push(p, (Event){ p->now + t * j->ready, rank, p->at[rank], EV_READY, i });
 	}

@@ -4,7 +4,10 @@
 
 const char *time_text(Arena *a, double seconds)
 {
-	static const struct { double least, unit; const char *name; } scale[] = { { 1, 1, "s" }, { 1e-3, 1e-3, "ms" } };
+	static const struct {
+		double least, unit;
+		const char *name;
+	} scale[] = { { 1, 1, "s" }, { 1e-3, 1e-3, "ms" } };
 
 	for (size_t i = 0; i < sizeof scale / sizeof *scale; i++)
 		if (seconds >= scale[i].least)
@@ -31,7 +34,11 @@ const char *span_text(Arena *a, const Sim *s, const SimSpan *x)
 
 const char *span_class(const SimSpan *x)
 {
-	return x->kind == ACT_F ? "f" : x->kind == ACT_B ? "b" : x->kind == ACT_W ? "w" : x->kind == ACT_UPDATE ? "u" : "c";
+	return x->kind == ACT_F        ? "f"
+	       : x->kind == ACT_B      ? "b"
+	       : x->kind == ACT_W      ? "w"
+	       : x->kind == ACT_UPDATE ? "u"
+	                               : "c";
 }
 
 const char *device_text(const Sim *s, int rank)
@@ -46,7 +53,7 @@ int64_t bytes_in_use(const Sim *s, int rank, int64_t held)
 	const SimModel *m = s->model;
 
 	if (m->fixed)
-		for (int t = 0; t < m->s->nstage; t++)      /* of a device of several, the first: their bytes are in it */
+		for (int t = 0; t < m->s->nstage; t++) /* of a device of several, the first: their bytes are in it */
 			for (int k = 0; k < m->s->replicas[t]; k++)
 				if (m->s->device[t][k] == rank)
 					return m->fixed[t] + held;

@@ -13,12 +13,12 @@ void timeline_part(Buf *b, const Sim *s, const char *title);
 /* Trace Event Format: a process per device, messages as asynchronous slices, memory as a counter. */
 void timeline_json(Buf *b, const Sim *s, const char *title);
 
-const char *time_text(Arena *a, double seconds);        /* "1.25 ms" */
+const char *time_text(Arena *a, double seconds); /* "1.25 ms" */
 
 /* What a span is, in words: "forward of microbatch 3", "message of backward 3 to device 1". */
 const char *span_text(Arena *a, const Sim *s, const SimSpan *x);
-const char *span_class(const SimSpan *x);               /* "f", "b", "w", "c" (communication), "u" */
-const char *device_text(const Sim *s, int rank);        /* its name in the cluster file */
+const char *span_class(const SimSpan *x);        /* "f", "b", "w", "c" (communication), "u" */
+const char *device_text(const Sim *s, int rank); /* its name in the cluster file */
 int64_t bytes_in_use(const Sim *s, int rank, int64_t held);
 
 #endif

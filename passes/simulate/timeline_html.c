@@ -73,19 +73,20 @@ static const char script[] =
 void timeline_part(Buf *b, const Sim *s, const char *title)
 {
 	svg_picture(b, s, title, true);
-	buf_puts(b, "<p>Wheel: zoom. Drag: move. Double click: everything. Thin bars are messages, on the row of the sender."
+	buf_puts(b,
+		"<p>Wheel: zoom. Drag: move. Double click: everything. Thin bars are messages, on the row of the sender."
 		"</p>\n");
-	buf_printf(b, "<script>\n//<![CDATA[\nconst LEFT = %d, WIDTH = %d, STEP = %.17g;\n%s//]]>\n</script>\n", SVG_LEFT, SVG_WIDTH, s->step,
-		script);
+	buf_printf(b, "<script>\n//<![CDATA[\nconst LEFT = %d, WIDTH = %d, STEP = %.17g;\n%s//]]>\n</script>\n",
+		SVG_LEFT, SVG_WIDTH, s->step, script);
 }
 
 void timeline_html(Buf *b, const Sim *s, const char *title)
 {
 	buf_puts(b, "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
-		"<meta charset=\"utf-8\"/>\n<title>");
+		    "<meta charset=\"utf-8\"/>\n<title>");
 	buf_xml(b, title);
 	buf_puts(b, "</title>\n<style>body { margin: 12px; font: 13px sans-serif; color: #333 } "
-		"svg { max-width: 100%; height: auto; user-select: none }</style>\n</head>\n<body>\n");
+		    "svg { max-width: 100%; height: auto; user-select: none }</style>\n</head>\n<body>\n");
 	timeline_part(b, s, title);
 	buf_puts(b, "</body>\n</html>\n");
 }

@@ -18,8 +18,11 @@ static void put_string(Buf *b, const char *text)
 
 static const char *category(const SimSpan *x)
 {
-	static const char *const name[ACT_COUNT] = { [ACT_F] = "forward", [ACT_B] = "backward", [ACT_W] = "weights",
-		[ACT_SYNC] = "communication", [ACT_UPDATE] = "update" };
+	static const char *const name[ACT_COUNT] = { [ACT_F] = "forward",
+		[ACT_B] = "backward",
+		[ACT_W] = "weights",
+		[ACT_SYNC] = "communication",
+		[ACT_UPDATE] = "update" };
 
 	return name[x->kind] ? name[x->kind] : "message";
 }
@@ -39,10 +42,11 @@ static void put_span(Buf *b, Arena *a, const Sim *s, int i)
 		buf_printf(b, ", \"ph\": \"X\", \"dur\": %.3f", (x->end - x->begin) * 1e6);
 	buf_printf(b, ", \"args\": {\"stage\": %d", x->stage);
 	if (s->steps > 1 && x->mb >= 0)
-		buf_printf(b, ", \"step\": %d, \"microbatch\": %d", x->mb / s->model->s->per_step, x->mb % s->model->s->per_step);
+		buf_printf(b, ", \"step\": %d, \"microbatch\": %d", x->mb / s->model->s->per_step,
+			x->mb % s->model->s->per_step);
 	else if (x->mb >= 0)
 		buf_printf(b, ", \"microbatch\": %d", x->mb);
-	else if (s->model->each && s->model->s->dev[x->rank].n)     /* the same actions in every step */
+	else if (s->model->each && s->model->s->dev[x->rank].n) /* the same actions in every step */
 		buf_printf(b, ", \"step\": %d", x->action / (s->model->s->dev[x->rank].n / s->steps));
 	if (message)
 		buf_printf(b, ", \"bytes\": %" PRId64 ", \"to\": %d", x->bytes, x->peer);
@@ -51,8 +55,8 @@ static void put_span(Buf *b, Arena *a, const Sim *s, int i)
 		return;
 	buf_puts(b, ",\n{\"name\": ");
 	put_string(b, span_text(a, s, x));
-	buf_printf(b, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"ph\": \"e\", \"id\": %d}", category(x),
-		x->rank, x->end * 1e6, i);
+	buf_printf(b, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"ph\": \"e\", \"id\": %d}",
+		category(x), x->rank, x->end * 1e6, i);
 }
 
 void timeline_json(Buf *b, const Sim *s, const char *title)
@@ -62,20 +66,24 @@ void timeline_json(Buf *b, const Sim *s, const char *title)
 
 	buf_puts(b, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"title\": ");
 	put_string(b, title);
-	buf_printf(b, ", \"step_seconds\": %.9g, \"steps\": %d, \"bubble\": %.9g}, \"traceEvents\": [", s->each, s->steps, s->bubble);
+	buf_printf(b, ", \"step_seconds\": %.9g, \"steps\": %d, \"bubble\": %.9g}, \"traceEvents\": [", s->each,
+		s->steps, s->bubble);
 	for (int t = 0, any = 0; t < plan->nstage; t++)
 		for (int k = 0; k < plan->replicas[t]; k++, any = 1) {
 			const int r = plan->device[t][k];
-			bool named = false;             /* a device is listed with its first stage */
+			bool named = false; /* a device is listed with its first stage */
 			for (int u = 0; u < t; u++)
 				named |= plan->device[u][0] == plan->device[t][0];
 			if (named)
 				continue;
-			buf_printf(b, "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": ",
+			buf_printf(b,
+				"%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": ",
 				any ? "," : "", r);
 			put_string(b, arena_printf(a, "device %d (%s), stage %d", r, device_text(s, r), t));
-			buf_printf(b, "}},\n{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": %d, "
-				"\"args\": {\"sort_index\": %d}}", r, r);
+			buf_printf(b,
+				"}},\n{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\": %d, "
+				"\"args\": {\"sort_index\": %d}}",
+				r, r);
 		}
 	for (int i = 0; i < s->nspan; i++) {
 		put_span(b, a, s, i);
@@ -83,7 +91,9 @@ void timeline_json(Buf *b, const Sim *s, const char *title)
 			arena_reset(a);
 	}
 	for (int i = 0; i < s->nuse; i++)
-		buf_printf(b, ",\n{\"name\": \"%s\", \"ph\": \"C\", \"pid\": %d, \"ts\": %.3f, \"args\": {\"in use\": %" PRId64 "}}",
+		buf_printf(b,
+			",\n{\"name\": \"%s\", \"ph\": \"C\", \"pid\": %d, \"ts\": %.3f, \"args\": {\"in use\": %" PRId64
+			"}}",
 			s->model->fixed ? "memory" : "slots", s->use[i].rank, s->use[i].time * 1e6,
 			bytes_in_use(s, s->use[i].rank, s->use[i].held));
 	buf_puts(b, "\n]}\n");

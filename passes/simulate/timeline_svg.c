@@ -9,35 +9,33 @@
 enum { MAX_ROWS = 64, MAX_CURVES = 8, CURVES_HEIGHT = 130, LANE = 4, GAP = 3, EDGED = 3 };
 static const double LEFT = SVG_LEFT, WIDTH = SVG_WIDTH, TOP = 78;
 
-static const char style[] =
-	"text { font: 11px sans-serif; fill: #333 }\n"
-	".h { font-size: 15px; font-weight: bold }\n"
-	".n { fill: #fff; font-size: 10px; text-anchor: middle; pointer-events: none }\n"
-	".r, .y { text-anchor: end }\n"
-	".x { text-anchor: middle }\n"
-	".g { stroke: #ddd; stroke-width: 1 }\n"
-	".k { fill: #f4f4f4 }\n"
-	".f { fill: #3b75b5 }\n"
-	".b { fill: #3f9454 }\n"
-	".w { fill: #8cc17c }\n"
-	".c { fill: #e8842a }\n"
-	".u { fill: #9a5fa3 }\n"
-	".o { stroke: #fff; stroke-width: .7 }\n"
-	".m { fill: none; stroke-width: 1.5; vector-effect: non-scaling-stroke }\n";
+static const char style[] = "text { font: 11px sans-serif; fill: #333 }\n"
+			    ".h { font-size: 15px; font-weight: bold }\n"
+			    ".n { fill: #fff; font-size: 10px; text-anchor: middle; pointer-events: none }\n"
+			    ".r, .y { text-anchor: end }\n"
+			    ".x { text-anchor: middle }\n"
+			    ".g { stroke: #ddd; stroke-width: 1 }\n"
+			    ".k { fill: #f4f4f4 }\n"
+			    ".f { fill: #3b75b5 }\n"
+			    ".b { fill: #3f9454 }\n"
+			    ".w { fill: #8cc17c }\n"
+			    ".c { fill: #e8842a }\n"
+			    ".u { fill: #9a5fa3 }\n"
+			    ".o { stroke: #fff; stroke-width: .7 }\n"
+			    ".m { fill: none; stroke-width: 1.5; vector-effect: non-scaling-stroke }\n";
 
-static const char *const curve_colour[MAX_CURVES] = {
-	"#1f5fa8", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#008b8b", "#8b4513", "#555555"
-};
+static const char *const curve_colour[MAX_CURVES] = { "#1f5fa8", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#008b8b",
+	"#8b4513", "#555555" };
 
 typedef struct Drawing {
-	Arena      *a;
-	Buf        *b;
-	const Sim  *s;
-	bool        page;           /* for timeline_html: numbers are the script's */
-	int        *row, nrow;      /* ranks that are shown */
-	int        *head, *next;    /* spans by rank */
-	double      height;         /* of a row */
-	double      scale;          /* pixels per second */
+	Arena *a;
+	Buf *b;
+	const Sim *s;
+	bool page;        /* for timeline_html: numbers are the script's */
+	int *row, nrow;   /* ranks that are shown */
+	int *head, *next; /* spans by rank */
+	double height;    /* of a row */
+	double scale;     /* pixels per second */
 } Drawing;
 
 /* All devices, or one of each stage, or one of some stages. */
@@ -93,12 +91,16 @@ static void axis(Drawing *d, double top, double bottom)
 	const double unit = step >= 1 ? 1 : step >= 1e-3 ? 1e-3 : 1e-6;
 
 	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n<g id=\"axis\">\n", LEFT - 12, top - 6,
-		step >= 1 ? "time, s" : step >= 1e-3 ? "time, ms" : "time, us");
+		step >= 1      ? "time, s"
+		: step >= 1e-3 ? "time, ms"
+			       : "time, us");
 	const double each = step > 0 ? tick_step(step) : 1;
 	for (int i = 0; i * each <= step * (1 + 1e-9); i++) {
 		const double x = LEFT + i * each * d->scale;
-		buf_printf(d->b, "<line class=\"g\" x1=\"%.2f\" x2=\"%.2f\" y1=\"%g\" y2=\"%g\"/>"
-			"<text class=\"x\" x=\"%.2f\" y=\"%g\">%.6g</text>\n", x, x, top, bottom, x, top - 6, i * each / unit);
+		buf_printf(d->b,
+			"<line class=\"g\" x1=\"%.2f\" x2=\"%.2f\" y1=\"%g\" y2=\"%g\"/>"
+			"<text class=\"x\" x=\"%.2f\" y=\"%g\">%.6g</text>\n",
+			x, x, top, bottom, x, top - 6, i * each / unit);
 	}
 	buf_puts(d->b, "</g>\n");
 }
@@ -121,7 +123,8 @@ static void rectangle(Drawing *d, const SimSpan *x, double y)
 	buf_printf(d->b, " to %s: %s</title></rect>", time_text(d->a, x->end), time_text(d->a, x->end - x->begin));
 	const int digits = x->mb > 99 ? 3 : x->mb > 9 ? 2 : 1;
 	if (!d->page && x->mb >= 0 && !message && wide >= 6 * digits + 4 && tall >= 10)
-		buf_printf(d->b, "<text class=\"n\" x=\"%.2f\" y=\"%.2f\">%d</text>", at + wide / 2, top + tall / 2 + 3.5, x->mb);
+		buf_printf(d->b, "<text class=\"n\" x=\"%.2f\" y=\"%.2f\">%d</text>", at + wide / 2,
+			top + tall / 2 + 3.5, x->mb);
 	buf_putc(d->b, '\n');
 	arena_reset(d->a);
 }
@@ -130,7 +133,7 @@ static void rectangle(Drawing *d, const SimSpan *x, double y)
 static void row_spans(Drawing *d, int rank, double y)
 {
 	const double hair = d->scale > 0 ? 0.3 / d->scale : 0;
-	SimSpan held[2] = { { .rank = -1 }, { .rank = -1 } };       /* computations, messages */
+	SimSpan held[2] = { { .rank = -1 }, { .rank = -1 } }; /* computations, messages */
 
 	for (int i = d->head[rank]; i >= 0; i = d->next[i]) {
 		const SimSpan *x = &d->s->span[i];
@@ -139,7 +142,8 @@ static void row_spans(Drawing *d, int rank, double y)
 
 		if (x->end <= x->begin)
 			continue;
-		if (h->rank >= 0 && thin && h->kind == x->kind && x->begin - h->end < hair && h->end - h->begin < 10 * hair) {
+		if (h->rank >= 0 && thin && h->kind == x->kind && x->begin - h->end < hair &&
+			h->end - h->begin < 10 * hair) {
 			h->end = x->end > h->end ? x->end : h->end;
 			continue;
 		}
@@ -159,8 +163,8 @@ static void rows(Drawing *d)
 	for (int i = 0; i < d->nrow; i++) {
 		const double y = TOP + i * d->height;
 		const int r = d->row[i], stage = p->dev[r].n ? p->dev[r].act[0].stage : 0;
-		buf_printf(d->b, "<rect class=\"k\" x=\"%g\" y=\"%.2f\" width=\"%g\" height=\"%.2f\"/>\n", LEFT, y, WIDTH,
-			d->height - GAP);
+		buf_printf(d->b, "<rect class=\"k\" x=\"%g\" y=\"%.2f\" width=\"%g\" height=\"%.2f\"/>\n", LEFT, y,
+			WIDTH, d->height - GAP);
 		buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%.2f\">stage %d  device %d<title>", LEFT - 6,
 			y + (d->height - GAP) / 2 + 4, stage, r);
 		buf_xml(d->b, device_text(d->s, r));
@@ -215,19 +219,22 @@ static void curves(Drawing *d, double top)
 		d->s->model->fixed ? "memory" : "in flight");
 	for (int k = 0; k <= 2; k++) {
 		const double y = bottom - k * CURVES_HEIGHT / 2.0;
-		buf_printf(d->b, "<line class=\"g\" x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\"/>", LEFT, LEFT + WIDTH, y, y);
+		buf_printf(
+			d->b, "<line class=\"g\" x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\"/>", LEFT, LEFT + WIDTH, y, y);
 		buf_printf(d->b, "<text class=\"y\" x=\"%g\" y=\"%g\">%s</text>\n", LEFT - 6, y + 4,
 			amount(d->a, d->s, most * k / 2));
 	}
 	for (int k = 0; k < n; k++) {
 		const double x = LEFT + k * 100;
-		buf_printf(d->b, "<line x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\" stroke=\"%s\" stroke-width=\"2\"/>", x, x + 18,
-			top - 12, top - 12, curve_colour[k]);
-		buf_printf(d->b, "<text x=\"%g\" y=\"%g\">stage %d</text>\n", x + 23, top - 8, (int)((int64_t)k * p->nstage / n));
+		buf_printf(d->b, "<line x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\" stroke=\"%s\" stroke-width=\"2\"/>", x,
+			x + 18, top - 12, top - 12, curve_colour[k]);
+		buf_printf(d->b, "<text x=\"%g\" y=\"%g\">stage %d</text>\n", x + 23, top - 8,
+			(int)((int64_t)k * p->nstage / n));
 	}
 	buf_puts(d->b, "<g id=\"curves\" clip-path=\"url(#plot)\">\n");
 	for (int k = 0; k < n; k++)
-		curve(d, p->device[(int64_t)k * p->nstage / n][0], curve_colour[k], bottom, CURVES_HEIGHT / (double)most);
+		curve(d, p->device[(int64_t)k * p->nstage / n][0], curve_colour[k], bottom,
+			CURVES_HEIGHT / (double)most);
 	buf_puts(d->b, "</g>\n");
 }
 
@@ -235,13 +242,15 @@ static void curves(Drawing *d, double top)
 
 static void legend(Drawing *d)
 {
-	static const struct { const char *class, *text; } item[] = {
-		{ "f", "forward" }, { "b", "backward" }, { "c", "communication" }, { "u", "update" }
-	};
+	static const struct {
+		const char *class, *text;
+	} item[] = { { "f", "forward" }, { "b", "backward" }, { "c", "communication" }, { "u", "update" } };
 
 	for (int i = 0; i < 4; i++)
-		buf_printf(d->b, "<rect class=\"%s\" x=\"%g\" y=\"36\" width=\"12\" height=\"12\"/>"
-			"<text x=\"%g\" y=\"46\">%s</text>\n", item[i].class, LEFT + i * 120, LEFT + i * 120 + 17, item[i].text);
+		buf_printf(d->b,
+			"<rect class=\"%s\" x=\"%g\" y=\"36\" width=\"12\" height=\"12\"/>"
+			"<text x=\"%g\" y=\"46\">%s</text>\n",
+			item[i].class, LEFT + i * 120, LEFT + i * 120 + 17, item[i].text);
 }
 
 static void heading(Drawing *d, const char *title)
@@ -250,8 +259,8 @@ static void heading(Drawing *d, const char *title)
 
 	buf_printf(d->b, "<text class=\"h\" x=\"%g\" y=\"22\">", LEFT);
 	buf_xml(d->b, title);
-	buf_printf(d->b, "</text>\n<text x=\"%g\" y=\"46\">step %s, bubble %.1f %%", LEFT + 490, time_text(d->a, d->s->step),
-		100 * d->s->bubble);
+	buf_printf(d->b, "</text>\n<text x=\"%g\" y=\"46\">step %s, bubble %.1f %%", LEFT + 490,
+		time_text(d->a, d->s->step), 100 * d->s->bubble);
 	if (d->nrow < p->ndevice)
 		buf_printf(d->b, "; %d of %d devices are shown", d->nrow, p->ndevice);
 	buf_puts(d->b, "</text>\n");
@@ -266,7 +275,8 @@ void svg_picture(Buf *b, const Sim *s, const char *title, bool page)
 	sort_spans(&d);
 	d.a = words;
 	d.height = d.nrow <= 8 ? 30 : d.nrow <= 24 ? 22 : 16;
-	const double rows_end = TOP + d.nrow * d.height, curves_top = rows_end + 40, all = curves_top + CURVES_HEIGHT + 16;
+	const double rows_end = TOP + d.nrow * d.height, curves_top = rows_end + 40,
+		     all = curves_top + CURVES_HEIGHT + 16;
 	buf_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n",
 		LEFT + WIDTH + SVG_RIGHT, all, LEFT + WIDTH + SVG_RIGHT, all);
 	buf_printf(b, "<style>\n%s</style>\n", style);
@@ -282,7 +292,4 @@ void svg_picture(Buf *b, const Sim *s, const char *title, bool page)
 	arena_free(keep);
 }
 
-void timeline_svg(Buf *b, const Sim *s, const char *title)
-{
-	svg_picture(b, s, title, false);
-}
+void timeline_svg(Buf *b, const Sim *s, const char *title) { svg_picture(b, s, title, false); }

@@ -4,7 +4,7 @@
 
 #include "timeline.h"
 
-enum { SVG_LEFT = 130, SVG_WIDTH = 1040, SVG_RIGHT = 30 };      /* pixels; the time axis is WIDTH long */
+enum { SVG_LEFT = 130, SVG_WIDTH = 1040, SVG_RIGHT = 30 }; /* pixels; the time axis is WIDTH long */
 
 /* page: microbatches stand in data-n of the rectangles and are written by the page's script. */
 void svg_picture(Buf *b, const Sim *s, const char *title, bool page);

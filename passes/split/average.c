@@ -10,7 +10,8 @@
 
 static bool is_update(const Node *n)
 {
-	return optab[n->op]->flags & OP_UPDATE && n->op != OP_SquareSum && n->nin >= 3 && n->in[0]->param->kind == PARAM_WEIGHT;
+	return optab[n->op]->flags & OP_UPDATE && n->op != OP_SquareSum && n->nin >= 3 &&
+	       n->in[0]->param->kind == PARAM_WEIGHT;
 }
 
 static void add_workers(Module *m, Stage *s, const Training *t)
@@ -19,12 +20,15 @@ static void add_workers(Module *m, Stage *s, const Training *t)
 		if (!is_update(n) || !(n->in[0]->param->rows ? t->sum_sparse : t->sum_dense))
 			continue;
 		Value *by = n->in[n->nin - 1];
-		Builder b = { .m = m, .g = s->update, .before = n, .loc = n->loc, .phase = PHASE_UPDATE, .stage = s->id };
+		Builder b = {
+			.m = m, .g = s->update, .before = n, .loc = n->loc, .phase = PHASE_UPDATE, .stage = s->id
+		};
 		Node *div = NULL;
-		for (int i = 0; i < by->nuses; i++)     /* one for all updates behind it */
+		for (int i = 0; i < by->nuses; i++) /* one for all updates behind it */
 			div = by->uses[i].node->op == OP_Div && by->uses[i].index == 0 ? by->uses[i].node : div;
 		if (!div)
-			div = build(&b, OP_Div, NULL, 2, (Value *[]){ by, mk_scalar(&b, by->type.dtype, s->replicas) }, "n.sum");
+			div = build(&b, OP_Div, NULL, 2, (Value *[]){ by, mk_scalar(&b, by->type.dtype, s->replicas) },
+				"n.sum");
 		node_set_input(n, n->nin - 1, div->out[0]);
 	}
 }
@@ -35,8 +39,10 @@ bool pass_average(Module *m, PassCx *cx)
 		return true;
 	for (int i = 1; i < m->nstage; i++)
 		if (m->stage[i]->replicas != m->stage[0]->replicas)
-			return diag_error(cx->d, NOLOC, 520, "--average-%s 0 adds the means of workers: stages with different numbers of them, %d and "
-				"%d, would train at different rates", cx->train->sum_dense ? "dense" : "sparse", m->stage[0]->replicas,
+			return diag_error(cx->d, NOLOC, 520,
+				"--average-%s 0 adds the means of workers: stages with different numbers of them, %d and "
+				"%d, would train at different rates",
+				cx->train->sum_dense ? "dense" : "sparse", m->stage[0]->replicas,
 				m->stage[i]->replicas);
 	for (int i = 0; i < m->nstage; i++)
 		if (m->stage[i]->replicas > 1)

@@ -65,7 +65,8 @@ int64_t deferred_bytes(const Stage *s)
 	mark_first_part(s->backward);
 	for (const Node *n = s->backward->first; n; n = n->next)
 		for (int i = 0; i < n->nout; i++)
-			if (n->mark && n->op != OP_Recv && n->out[i] && !(optab[n->op]->flags & OP_VIEW) && read_later(n->out[i]))
+			if (n->mark && n->op != OP_Recv && n->out[i] && !(optab[n->op]->flags & OP_VIEW) &&
+				read_later(n->out[i]))
 				bytes += (value_bytes(n->out[i]) + 63) / 64 * 64;
 	for (Node *n = s->backward->first; n; n = n->next)
 		n->mark = 0;

@@ -16,10 +16,7 @@
 #include "ir/analysis.h"
 #include "split.h"
 
-static bool have_servers(const Training *t)
-{
-	return t->comm != COMM_UNSAID && t->comm != COMM_ALLREDUCE;
-}
+static bool have_servers(const Training *t) { return t->comm != COMM_UNSAID && t->comm != COMM_ALLREDUCE; }
 
 static bool is_sum_of_parts(const Node *n, bool served)
 {
@@ -29,11 +26,13 @@ static bool is_sum_of_parts(const Node *n, bool served)
 		return false;
 	for (int i = 0; i < n->nin; i++) {
 		const Value *v = n->in[i];
-		if (v->kind != VAL_NODE || v->def->op != OP_Accumulate || v->nuses != 1 || !shape_eq(&v->type, &n->out[0]->type))
+		if (v->kind != VAL_NODE || v->def->op != OP_Accumulate || v->nuses != 1 ||
+			!shape_eq(&v->type, &n->out[0]->type))
 			return false;
 		const Value *d = v->def->in[0];
-		if (d->kind != VAL_NODE || d->nuses != 1 || d->def->phase != PHASE_BWD || d->def->graph != n->in[0]->def->in[0]->def->graph ||
-		    d->type.dtype != v->type.dtype || !shape_eq(&d->type, &v->type))
+		if (d->kind != VAL_NODE || d->nuses != 1 || d->def->phase != PHASE_BWD ||
+			d->def->graph != n->in[0]->def->in[0]->def->graph || d->type.dtype != v->type.dtype ||
+			!shape_eq(&d->type, &v->type))
 			return false;
 		sparse &= d->def->op == OP_GatherGrad;
 	}
@@ -68,7 +67,12 @@ static void join(Module *m, Stage *s, Node *sum, Arena *scratch)
 	for (int i = 1; i < sum->nin; i++) {
 		Value *d = sum->in[i]->def->in[0];
 		Node *behind = d->def->mark > all->def->mark ? d->def : all->def;
-		Builder b = { .m = m, .g = behind->graph, .before = behind->next, .loc = d->def->loc, .phase = PHASE_BWD, .stage = s->id };
+		Builder b = { .m = m,
+			.g = behind->graph,
+			.before = behind->next,
+			.loc = d->def->loc,
+			.phase = PHASE_BWD,
+			.stage = s->id };
 		Node *add = build(&b, OP_Add, NULL, 2, (Value *[]){ all, d }, d->name);
 		add->fwd = d->def->fwd;
 		add->mark = behind->mark;

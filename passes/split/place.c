@@ -10,8 +10,9 @@ bool pass_place(Module *m, PassCx *cx)
 	if (!p)
 		return diag_error(cx->d, FILELOC(m->file), 410, "place needs a plan; run partition first");
 	if (cx->cluster && p->ndevice > cluster_workers(cx->cluster))
-		return diag_error(cx->d, FILELOC(cx->cluster->file), 403, "plan %s needs %d devices; the cluster has %d%s",
-			plan_str(cx->scratch, p), p->ndevice, cluster_workers(cx->cluster),
+		return diag_error(cx->d, FILELOC(cx->cluster->file), 403,
+			"plan %s needs %d devices; the cluster has %d%s", plan_str(cx->scratch, p), p->ndevice,
+			cluster_workers(cx->cluster),
 			cluster_workers(cx->cluster) < cx->cluster->ndevice ? " with the role worker" : "");
 	if (p->device)
 		return true;

@@ -43,13 +43,19 @@ static Node *lookup(const Module *m, const Node *part)
 
 	if (!g || g->op != OP_GatherGrad || d->nuses != 1 || attr_int(g, "axis") != 0)
 		return NULL;
-	const double touched = (double)type_numel(&g->in[0]->type) * (double)m->microbatches, all = (double)type_numel(&d->type);
+	const double touched = (double)type_numel(&g->in[0]->type) * (double)m->microbatches,
+		     all = (double)type_numel(&d->type);
 	return d->type.dim[0] <= INT32_MAX && 4 * touched < 3 * all ? g : NULL;
 }
 
 static void split_off(Module *m, Stage *s, Node *sgd, Node *part, Node *gather, PassCx *cx)
 {
-	Builder b = { .m = m, .g = gather->graph, .before = gather, .loc = gather->loc, .phase = PHASE_BWD, .stage = s->id,
+	Builder b = { .m = m,
+		.g = gather->graph,
+		.before = gather,
+		.loc = gather->loc,
+		.phase = PHASE_BWD,
+		.stage = s->id,
 		.d = cx->d };
 	const char *name = sgd->in[0]->name;
 
@@ -82,9 +88,17 @@ static Value *dense_rest(Module *m, Stage *s, Node *sgd, Node **part, Node **gat
 	for (int i = 0; i < n; i++)
 		if (!gather[i])
 			v[k++] = part[i]->out[0];
-	Builder b = { .m = m, .g = s->update, .before = sgd, .loc = sgd->loc, .phase = PHASE_UPDATE, .stage = s->id, .d = cx->d };
-	return k == 0 ? NULL : k == 1 ? v[0] : k == 2 ? mk_binary(&b, OP_Add, v[0], v[1]) :
-		build(&b, OP_Sum, NULL, k, v, NULL)->out[0];
+	Builder b = { .m = m,
+		.g = s->update,
+		.before = sgd,
+		.loc = sgd->loc,
+		.phase = PHASE_UPDATE,
+		.stage = s->id,
+		.d = cx->d };
+	return k == 0   ? NULL
+	       : k == 1 ? v[0]
+	       : k == 2 ? mk_binary(&b, OP_Add, v[0], v[1])
+	                : build(&b, OP_Sum, NULL, k, v, NULL)->out[0];
 }
 
 /* What nothing reads any more, of the parts. */
@@ -112,9 +126,10 @@ static void warn_dense(const Module *m, const Stage *s, const Value *w, Node **g
 	for (int i = 0; i < n; i++)
 		if (gather[i])
 			rows += (double)(value_bytes(gather[i]->in[0]) + 4 * type_numel(&gather[i]->in[1]->type));
-	diag_warn(cx->d, FILELOC(m->file), "dense", "gradient of '%s' travels whole by --dense: %.0f bytes a device and step over %d "
-		"replicas; its rows are %.0f bytes at most", w->name, 2 * (r - 1) / r * table, s->replicas,
-		(r - 1) / r * rows * (double)m->microbatches);
+	diag_warn(cx->d, FILELOC(m->file), "dense",
+		"gradient of '%s' travels whole by --dense: %.0f bytes a device and step over %d "
+		"replicas; its rows are %.0f bytes at most",
+		w->name, 2 * (r - 1) / r * table, s->replicas, (r - 1) / r * rows * (double)m->microbatches);
 }
 
 static void rewrite(Module *m, Stage *s, Node *sgd, PassCx *cx)
@@ -151,18 +166,20 @@ bool pass_sparse(Module *m, PassCx *cx)
 {
 	const Training *t = cx->train;
 
-	if (t && t->comm == COMM_PS)     /* all tables, those of one replica too */
+	if (t && t->comm == COMM_PS) /* all tables, those of one replica too */
 		return true;
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		const bool joined = s->replicas > 1 || (t && t->reproducible);
 
-		if (joined && t && (schedule_async(t) || t->f64 ||
-		                    (t->comm != COMM_UNSAID && t->comm != COMM_ALLREDUCE)))     /* servers have rows of their own */
+		if (joined && t &&
+			(schedule_async(t) || t->f64 ||
+				(t->comm != COMM_UNSAID &&
+					t->comm != COMM_ALLREDUCE))) /* servers have rows of their own */
 			continue;
 		for (Node *n = s->update->first, *next; n; n = next) {
 			next = n->next;
-			if (n->op == OP_SGD && n->nin == optab[OP_SGD]->minin)  /* a moving average is of all rows */
+			if (n->op == OP_SGD && n->nin == optab[OP_SGD]->minin) /* a moving average is of all rows */
 				rewrite(m, s, n, cx);
 		}
 	}

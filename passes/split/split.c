@@ -18,20 +18,21 @@
 #include "split.h"
 
 typedef struct Splitter {
-	Module  *m;
-	PassCx  *cx;
-	int      n;                 /* stages */
-	int      channel;           /* next free number */
-	int      nrank;
-	int      shared;            /* broadcasts so far */
-	int     *first_rank;        /* by stage: rank of its replica 0 */
-	Map     *repeated;          /* by stage: update values that have a copy there */
+	Module *m;
+	PassCx *cx;
+	int n;       /* stages */
+	int channel; /* next free number */
+	int nrank;
+	int shared;      /* broadcasts so far */
+	int *first_rank; /* by stage: rank of its replica 0 */
+	Map *repeated;   /* by stage: update values that have a copy there */
 } Splitter;
 
 static Builder builder(Splitter *sp, Graph *g, Node *before, Phase phase, int stage, Loc loc)
 {
-	return (Builder){ .m = sp->m, .g = g, .before = before, .loc = loc, .phase = phase, .stage = stage,
-		.d = sp->cx->d };
+	return (Builder){
+		.m = sp->m, .g = g, .before = before, .loc = loc, .phase = phase, .stage = stage, .d = sp->cx->d
+	};
 }
 
 static Graph *graph_of(const Stage *s, Phase p)
@@ -53,7 +54,8 @@ static bool make_stages(Splitter *sp)
 		sp->n = n->stage >= sp->n ? n->stage + 1 : sp->n;
 	if (plan && plan->nstage > sp->n)
 		sp->n = plan->nstage;
-	if (!plan && !plan_parse(sp->cx->scratch, sp->cx->train ? sp->cx->train->plan : NULL, &asked, &nasked, sp->cx->d))
+	if (!plan &&
+		!plan_parse(sp->cx->scratch, sp->cx->train ? sp->cx->train->plan : NULL, &asked, &nasked, sp->cx->d))
 		return false;
 	m->nstage = sp->n;
 	m->stage = NEWN(m->arena, Stage *, sp->n);
@@ -71,7 +73,8 @@ static bool make_stages(Splitter *sp)
 		s->rank = sp->first_rank[i];
 		s->device = NEWN(m->arena, int, s->replicas);
 		for (int r = 0; r < s->replicas; r++)
-			s->device[r] = plan && plan->device ? plan->device[sp->first_rank[i] + r] : sp->first_rank[i] + r;
+			s->device[r] =
+				plan && plan->device ? plan->device[sp->first_rank[i] + r] : sp->first_rank[i] + r;
 		s->inflight = s->entries = 1;
 		s->forward = stage_graph_new(m, s, "forward");
 		s->backward = stage_graph_new(m, s, "backward");
@@ -125,7 +128,7 @@ static void cross(Splitter *sp, Value *v, Node *maker, int t)
 	Builder bs = builder(sp, graph_of(from, phase), NULL, phase, from->id, maker->loc);
 	Node *at = graph_of(to, phase)->first;
 
-	while (at && at->op == OP_Recv)     /* receives stand first, in the order of their channels */
+	while (at && at->op == OP_Recv) /* receives stand first, in the order of their channels */
 		at = at->next;
 	Builder br = builder(sp, graph_of(to, phase), at, phase, t, maker->loc);
 	Node *s = build(&bs, OP_Send, NULL, 1, &v, NULL);
@@ -220,7 +223,7 @@ static void repeat_updates(Splitter *sp)
 static bool begins_update(const Node *n)
 {
 	return n->op == OP_Accumulate || n->op == OP_Stack || n->op == OP_Total || n->op == OP_AllReduce ||
-		n->op == OP_Broadcast;
+	       n->op == OP_Broadcast;
 }
 
 static Node *broadcast(Splitter *sp, Value *v, int owner, int t, Ints ranks)
@@ -288,7 +291,8 @@ static void own_operand(Splitter *sp, Node *acc)
 		if (v == root)
 			break;
 	}
-	if (root->kind == VAL_NODE && root->def->phase == PHASE_BWD && root->def->op != OP_Recv && !root->mark && !shared) {
+	if (root->kind == VAL_NODE && root->def->phase == PHASE_BWD && root->def->op != OP_Recv && !root->mark &&
+		!shared) {
 		root->mark = 1;
 		return;
 	}
@@ -353,7 +357,8 @@ bool pass_split(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 410, "this module is split already");
 	for (const Node *n = m->graph->first; n; n = n->next)
 		if (n->stage < 0)
-			return diag_error(cx->d, n->loc, 410, "split needs a stage for every node; run partition first");
+			return diag_error(
+				cx->d, n->loc, 410, "split needs a stage for every node; run partition first");
 	find_loss(m, m->graph);
 	if (!make_stages(&sp))
 		return false;

@@ -4,7 +4,7 @@
 
 #include "passes/common/pass.h"
 
-void unscale(Module *m, const Training *t);         /* operations of a user behind the sums see true gradients (unscale.c) */
+void unscale(Module *m, const Training *t); /* operations of a user behind the sums see true gradients (unscale.c) */
 /* Backwards in two parts (defer.c): bytes of a microbatch that its W will read of its B, where the stage is split. */
 int64_t deferred_bytes(const Stage *s);
 /* Gradients of several uses (parts.c): whether a sum of them in the update, behind their Accumulates, becomes one in front of a

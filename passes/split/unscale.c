@@ -21,10 +21,7 @@ static const Value *sent_to(const Module *m, const Node *broadcast)
 	bug("nobody sends broadcast %d", (int)attr_int(broadcast, "number"));
 }
 
-static bool is_scale(const Value *v)
-{
-	return v->kind == VAL_NODE && v->def->op == OP_LossScale;
-}
+static bool is_scale(const Value *v) { return v->kind == VAL_NODE && v->def->op == OP_LossScale; }
 
 /* Is v the scale times what it would be without? */
 static bool is_scaled(const Module *m, const Value *v)
@@ -32,8 +29,9 @@ static bool is_scaled(const Module *m, const Value *v)
 	const Node *n = v->kind == VAL_NODE ? v->def : NULL;
 
 	if (!n || (n->op != OP_Add && n->op != OP_Sum))
-		return n && (n->op == OP_Accumulate || (n->op == OP_ClipNorm && attr_int(n, "scaled")) || (n->op == OP_Mul && is_scale(n->in[1])) ||
-			(n->op == OP_Broadcast && is_scaled(m, n->nin ? n->in[0] : sent_to(m, n))));
+		return n && (n->op == OP_Accumulate || (n->op == OP_ClipNorm && attr_int(n, "scaled")) ||
+				    (n->op == OP_Mul && is_scale(n->in[1])) ||
+				    (n->op == OP_Broadcast && is_scaled(m, n->nin ? n->in[0] : sent_to(m, n))));
 	for (int i = 0; i < n->nin; i++)
 		if (!is_scaled(m, n->in[i]))
 			return false;
@@ -47,13 +45,16 @@ static Value *changed(Module *m, Stage *s, Node *n, Value *v, OpKind op)
 	Value *scale = NULL;
 
 	for (int i = 0; i < v->nuses; i++)
-		if (v->uses[i].node->op == op && v->uses[i].node->graph == s->update && v->uses[i].index == 0 && is_scale(v->uses[i].node->in[1]))
+		if (v->uses[i].node->op == op && v->uses[i].node->graph == s->update && v->uses[i].index == 0 &&
+			is_scale(v->uses[i].node->in[1]))
 			return v->uses[i].node->out[0];
 	for (Node *k = s->update->first; k != n && !scale; k = k->next)
 		scale = k->op == OP_LossScale ? k->out[0] : NULL;
 	if (!scale)
 		scale = build(&b, OP_LossScale, NULL, 0, NULL, "scale")->out[0];
-	return build(&b, op, NULL, 2, (Value *[]){ v, scale }, arena_printf(m->arena, "%s.%s", v->name, op == OP_Div ? "true" : "scaled"))->out[0];
+	return build(&b, op, NULL, 2, (Value *[]){ v, scale },
+		arena_printf(m->arena, "%s.%s", v->name, op == OP_Div ? "true" : "scaled"))
+	        ->out[0];
 }
 
 static void want(Module *m, Stage *s, Node *n, int i, bool scaled)
@@ -70,10 +71,13 @@ void unscale(Module *m, const Training *t)
 		return;
 	for (int k = 0; k < m->nstage; k++)
 		for (Node *n = m->stage[k]->update->first; n; n = n->next) {
-			const bool update = optab[n->op]->flags & OP_UPDATE, own = n->op == OP_ClipNorm || n->op == OP_Broadcast ||
-				(n->op == OP_Div && is_scale(n->in[1])) || (n->nout && is_scaled(m, n->out[0]));
+			const bool update = optab[n->op]->flags & OP_UPDATE,
+				   own = n->op == OP_ClipNorm || n->op == OP_Broadcast ||
+			                 (n->op == OP_Div && is_scale(n->in[1])) ||
+			                 (n->nout && is_scaled(m, n->out[0]));
 			if (update && n->in[gradient_operand(n)]->kind == VAL_NODE)
-				want(m, m->stage[k], n, gradient_operand(n), n->op == OP_SquareSum || is_scaled(m, n->in[n->nin - 1]));
+				want(m, m->stage[k], n, gradient_operand(n),
+					n->op == OP_SquareSum || is_scaled(m, n->in[n->nin - 1]));
 			for (int i = 0; i < n->nin && !update && !own; i++)
 				if (n->in[i])
 					want(m, m->stage[k], n, i, false);

@@ -26,7 +26,7 @@
 static bool flat(OpKind op)
 {
 	return op == OP_Sign || op == OP_Floor || op == OP_Ceil || op == OP_Round || op == OP_ConstantOfShape ||
-		op == OP_Range;
+	       op == OP_Range;
 }
 
 bool grad_flows(const Node *n, int i)
@@ -44,13 +44,13 @@ bool grad_flows(const Node *n, int i)
 
 typedef struct Contribs {
 	Value **v;
-	int     n, cap;
+	int n, cap;
 } Contribs;
 
 typedef struct Ad {
-	Module  *m;
-	PassCx  *cx;
-	Builder  b;
+	Module *m;
+	PassCx *cx;
+	Builder b;
 } Ad;
 
 static Contribs *contribs(Ad *ad, Value *v)
@@ -115,8 +115,9 @@ static bool node_gradient(Ad *ad, Node *n)
 	if (!reached || wanted < 0)
 		return true;
 	if (!op->grad)
-		return diag_error(ad->cx->d, n->loc, 312, "%s has no gradient; it lies between parameter '%s' and the loss",
-			op->name, param_behind(n->in[wanted])->name);
+		return diag_error(ad->cx->d, n->loc, 312,
+			"%s has no gradient; it lies between parameter '%s' and the loss", op->name,
+			param_behind(n->in[wanted])->name);
 	if (!node_complete(n, ad->cx->d))
 		return false;
 	b->loc = n->loc;
@@ -132,7 +133,7 @@ static bool node_gradient(Ad *ad, Node *n)
 	for (int i = 0; i < n->nin; i++) {
 		if (!dx[i] || !grad_flows(n, i) || !n->in[i]->mark)
 			continue;
-		for (int j = i + 1; j < n->nin; j++)        /* one use of x is all that a node makes of it: Mul(x, x) */
+		for (int j = i + 1; j < n->nin; j++) /* one use of x is all that a node makes of it: Mul(x, x) */
 			if (n->in[j] == n->in[i] && dx[j] && grad_flows(n, j)) {
 				dx[i] = mk_binary(b, OP_Add, dx[i], dx[j]);
 				dx[j] = NULL;
@@ -179,18 +180,18 @@ static void clear(Module *m)
 /* ---- the update ---- */
 
 typedef struct Rule {
-	OpKind      op;
-	int         nstate;
+	OpKind op;
+	int nstate;
 	const char *state[2];
 } Rule;
 
 static const Rule rules[OPT_COUNT] = {
-	[OPT_SGD]      = { OP_SGD, 0, { NULL, NULL } },
+	[OPT_SGD] = { OP_SGD, 0, { NULL, NULL } },
 	[OPT_MOMENTUM] = { OP_Momentum, 1, { "mom", NULL } },
-	[OPT_ADAM]     = { OP_Adam, 2, { "m", "v" } },
-	[OPT_ADAMW]    = { OP_AdamW, 2, { "m", "v" } },
-	[OPT_RMSPROP]  = { OP_RMSProp, 1, { "v", NULL } },
-	[OPT_ADAGRAD]  = { OP_Adagrad, 1, { "sum", NULL } },
+	[OPT_ADAM] = { OP_Adam, 2, { "m", "v" } },
+	[OPT_ADAMW] = { OP_AdamW, 2, { "m", "v" } },
+	[OPT_RMSPROP] = { OP_RMSProp, 1, { "v", NULL } },
+	[OPT_ADAGRAD] = { OP_Adagrad, 1, { "sum", NULL } },
 };
 static const Rule rmsprop_momentum = { OP_RMSPropMomentum, 2, { "v", "mom" } };
 
@@ -211,7 +212,7 @@ static bool no_decay(const Optimizer *o, const Value *p)
 {
 	for (int i = 0; i < o->nno_decay; i++)
 		if (!fnmatch(o->no_decay[i], p->name, 0) ||
-		    (p->param->onnx_name && !fnmatch(o->no_decay[i], p->param->onnx_name, 0)))
+			(p->param->onnx_name && !fnmatch(o->no_decay[i], p->param->onnx_name, 0)))
 			return true;
 	return false;
 }
@@ -245,7 +246,8 @@ static bool update_param(Ad *ad, Value *p, Value *sum, const Optimizer *o, const
 	in[nin++] = p;
 	for (int i = 0; i < rule->nstate + average; i++) {
 		const char *name = i < rule->nstate ? rule->state[i] : "ema";
-		Value *st = module_param(ad->m, arena_printf(ad->cx->scratch, "%s:%s", p->name, name), p->type, PARAM_STATE);
+		Value *st = module_param(
+			ad->m, arena_printf(ad->cx->scratch, "%s:%s", p->name, name), p->type, PARAM_STATE);
 		st->param->of = p;
 		if (i == rule->nstate && p->param->onnx_name && strcmp(p->param->onnx_name, p->name))
 			st->param->onnx_name = arena_printf(ad->m->arena, "%s:ema", p->param->onnx_name);
@@ -293,17 +295,21 @@ static bool append_updates(Ad *ad)
 {
 	static const Optimizer sgd = { .kind = OPT_SGD };
 	const Optimizer *o = ad->cx->train ? &ad->cx->train->opt : &sgd;
-	const int nparam = ad->m->nparam;       /* states are appended behind these */
+	const int nparam = ad->m->nparam; /* states are appended behind these */
 	const OptKind kind = opt_kind(o);
 	const Rule rule = kind == OPT_RMSPROP && opt_get(o, OPT_MU) != 0 ? rmsprop_momentum : rules[kind];
 	const int stray = opt_stray(o);
 	Value **sum = NEWN(ad->cx->scratch, Value *, nparam);
 
 	if (stray >= 0)
-		return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s", opt_kind_name[kind], opt_set_name[stray]);
-	if (ad->cx->train && ad->cx->train->eval.averages && (schedule_async(ad->cx->train) || target_cuda(ad->cx->train)))
-		return diag_error(ad->cx->d, NOLOC, 520, "--eval-averages changes weights and averages between two steps, where %s",
-			target_cuda(ad->cx->train) ? "programs for GPUs keep both on the device; evaluate an export" : "nothing is flushed");
+		return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s", opt_kind_name[kind],
+			opt_set_name[stray]);
+	if (ad->cx->train && ad->cx->train->eval.averages &&
+		(schedule_async(ad->cx->train) || target_cuda(ad->cx->train)))
+		return diag_error(ad->cx->d, NOLOC, 520,
+			"--eval-averages changes weights and averages between two steps, where %s",
+			target_cuda(ad->cx->train) ? "programs for GPUs keep both on the device; evaluate an export"
+						   : "nothing is flushed");
 	ad->b.phase = PHASE_UPDATE;
 	ad->b.loc = FILELOC(ad->m->file);
 	Node *n = build(&ad->b, OP_Total, NULL, 0, NULL, "n");
@@ -316,7 +322,7 @@ static bool append_updates(Ad *ad)
 		if (p->param->kind != PARAM_WEIGHT || p->param->frozen)
 			continue;
 		if (!p->aux)
-			p->param->frozen = true;        /* an op on its only path gives no gradient to it after all */
+			p->param->frozen = true; /* an op on its only path gives no gradient to it after all */
 		else if (!update_param(ad, p, sum[i] ? sum[i] : gradient_sum(ad, p), o, &rule, total))
 			return false;
 	}
@@ -331,7 +337,8 @@ bool pass_autodiff(Module *m, PassCx *cx)
 	if (m->graph)
 		find_loss(m, m->graph);
 	if (!m->graph || !m->loss)
-		return diag_error(cx->d, FILELOC(m->file), 410, "autodiff needs one graph with a loss; run train first");
+		return diag_error(
+			cx->d, FILELOC(m->file), 410, "autodiff needs one graph with a loss; run train first");
 	ad.b = (Builder){ .m = m, .g = m->graph, .loc = NOLOC, .phase = PHASE_BWD, .stage = -1, .d = cx->d };
 	Node *last = m->graph->last;
 	mark_needed(&ad);

@@ -10,10 +10,7 @@
 #include "passes/common/plan.h"
 #include "passes/schedule/schedule.h"
 
-bool samples_may_lack(const Training *t)
-{
-	return t && (t->eval.on || t->last == LAST_KEEP);
-}
+bool samples_may_lack(const Training *t) { return t && (t->eval.on || t->last == LAST_KEEP); }
 
 /* ---- labels ---- */
 
@@ -28,8 +25,9 @@ static bool feeds_labels_only(const Value *v)
 	for (int i = 0; i < v->nuses; i++) {
 		const Node *n = v->uses[i].node;
 		const bool loss = n->op == OP_SoftmaxCrossEntropyLoss || n->op == OP_NegativeLogLikelihoodLoss ||
-			n->op == OP_CountLabels || n->op == OP_CountHits;
-		if (!(loss && n->in[0] != v) && n->op != OP_CountLabels && !(moves(n->op) && feeds_labels_only(n->out[0])))
+		                  n->op == OP_CountLabels || n->op == OP_CountHits;
+		if (!(loss && n->in[0] != v) && n->op != OP_CountLabels &&
+			!(moves(n->op) && feeds_labels_only(n->out[0])))
 			return false;
 	}
 	return true;
@@ -103,10 +101,13 @@ static Value *running(const Value *v)
 static bool by_running(Module *m, Node *n, PassCx *cx)
 {
 	Value *mean = running(n->out[1]), *var = running(n->out[2]);
-	Builder b = { .m = m, .g = m->graph, .loc = n->loc, .phase = n->phase, .stage = n->stage, .before = n, .d = cx->d };
+	Builder b = {
+		.m = m, .g = m->graph, .loc = n->loc, .phase = n->phase, .stage = n->stage, .before = n, .d = cx->d
+	};
 
 	if (!mean || !var)
-		return diag_error(cx->d, n->loc, 315, "this BatchNormalization keeps no running statistics, so it cannot evaluate");
+		return diag_error(cx->d, n->loc, 315,
+			"this BatchNormalization keeps no running statistics, so it cannot evaluate");
 	Value *in[5] = { n->in[0], n->in[1], n->in[2], mean, var };
 	const char *name = n->out[0]->name;
 	Node *both = build(&b, OP_BatchNorm, n->attr, 5, in, NULL);
@@ -125,12 +126,15 @@ bool evaluation_modes(Module *m, PassCx *cx)
 	if (!samples_may_lack(t))
 		return true;
 	if (keep && schedule_async(t))
-		return diag_error(cx->d, FILELOC(m->file), 315, "data.last: keep trains on a short step, and asynchronous schedule '%s' "
-			"updates by microbatches, of which some would have no sample; say data.last: drop or wrap", schedule_str(cx->scratch, t->schedule));
+		return diag_error(cx->d, FILELOC(m->file), 315,
+			"data.last: keep trains on a short step, and asynchronous schedule '%s' "
+			"updates by microbatches, of which some would have no sample; say data.last: drop or wrap",
+			schedule_str(cx->scratch, t->schedule));
 	for (Node *n = m->graph->first, *next; n; n = next) {
 		next = n->next;
 		if (n->op == OP_BatchNorm && keep)
-			return diag_error(cx->d, n->loc, 315, "data.last: keep trains on a short step, and statistics of this "
+			return diag_error(cx->d, n->loc, 315,
+				"data.last: keep trains on a short step, and statistics of this "
 				"BatchNormalization would count places that have no sample; say data.last: drop or wrap");
 		if (n->op == OP_BatchNorm && t->eval.on && !by_running(m, n, cx))
 			return false;

@@ -15,11 +15,11 @@
 #include "train.h"
 
 typedef struct Term {
-	Value *v;                   /* scalar */
-	Node  *ce;                  /* the cross-entropy node it comes from, or NULL */
+	Value *v; /* scalar */
+	Node *ce; /* the cross-entropy node it comes from, or NULL */
 	double weight;
-	double mean;                /* added mse: v is a sum over this many elements; else 0 */
-	Value *there;               /* added mse: samples that are there; NULL: all */
+	double mean;  /* added mse: v is a sum over this many elements; else 0 */
+	Value *there; /* added mse: samples that are there; NULL: all */
 } Term;
 
 static bool is_scalar(const Value *v)
@@ -27,10 +27,7 @@ static bool is_scalar(const Value *v)
 	return dtype_float(v->type.dtype) && type_numel(&v->type) == 1 && v->type.rank <= 1;
 }
 
-static bool is_ce(OpKind op)
-{
-	return op == OP_SoftmaxCrossEntropyLoss || op == OP_NegativeLogLikelihoodLoss;
-}
+static bool is_ce(OpKind op) { return op == OP_SoftmaxCrossEntropyLoss || op == OP_NegativeLogLikelihoodLoss; }
 
 /* Through what changes only the shape. */
 static Value *view_root(Value *v)
@@ -62,9 +59,11 @@ static Value *find_output(Graph *g, const char *name, PassCx *cx)
 	}
 	const char *near = diag_nearest(name, words, n), *all = output_names(g, cx->scratch);
 	if (near)
-		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; did you mean '%s'?", name, near);
+		diag_error(cx->d, FILELOC(g->module->file), 310,
+			"the model has no output called '%s'; did you mean '%s'?", name, near);
 	else
-		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; it has %s", name, all);
+		diag_error(cx->d, FILELOC(g->module->file), 310, "the model has no output called '%s'; it has %s", name,
+			all);
 	return NULL;
 }
 
@@ -171,8 +170,8 @@ static bool add_term(Builder *b, const LossTerm *lt, Term *out, PassCx *cx)
 		return add_mse(b, lt, v, out, cx);
 	if (!is_scalar(v))
 		return diag_error(cx->d, FILELOC(b->m->file), 310,
-			"output '%s' is %s; a loss is one float (to train on logits, say --loss softmax_ce)",
-			v->name, str_type(cx->scratch, &v->type));
+			"output '%s' is %s; a loss is one float (to train on logits, say --loss softmax_ce)", v->name,
+			str_type(cx->scratch, &v->type));
 	Value *root = view_root(v);
 	*out = (Term){ v, root->def && is_ce(root->def->op) ? root->def : NULL, lt->weight, 0, NULL };
 	return true;
@@ -205,7 +204,8 @@ static bool default_term(const Graph *g, LossTerm *lt, PassCx *cx)
 	if (g->nout != 1)
 		return diag_error(cx->d, FILELOC(g->module->file), 310,
 			"no output is a scalar loss and there are %d outputs (%s); name the logits in train.yaml: "
-			"loss: {type: softmax_ce, logits: NAME}", g->nout, output_names(g, cx->scratch));
+			"loss: {type: softmax_ce, logits: NAME}",
+			g->nout, output_names(g, cx->scratch));
 	lt->output = g->out[0]->name;
 	lt->kind = LOSS_SOFTMAX_CE;
 	return true;
@@ -213,21 +213,14 @@ static bool default_term(const Graph *g, LossTerm *lt, PassCx *cx)
 
 /* ---- joining the terms ---- */
 
-static bool mean_reduced(const Node *ce)
-{
-	return !strcmp(attr_str(ce, "reduction"), "mean");
-}
+static bool mean_reduced(const Node *ce) { return !strcmp(attr_str(ce, "reduction"), "mean"); }
 
-static int64_t ignored(const Node *ce)
-{
-	return attr_int(ce, "has_ignore") ? attr_int(ce, "ignore_index") : INT64_MIN;
-}
+static int64_t ignored(const Node *ce) { return attr_int(ce, "has_ignore") ? attr_int(ce, "ignore_index") : INT64_MIN; }
 
 static bool same_count(const Node *x, const Node *y)
 {
-	return view_root(x->in[1]) == view_root(y->in[1]) &&
-		ignored(x) == ignored(y) &&
-		(x->nin > 2 ? x->in[2] : NULL) == (y->nin > 2 ? y->in[2] : NULL);
+	return view_root(x->in[1]) == view_root(y->in[1]) && ignored(x) == ignored(y) &&
+	       (x->nin > 2 ? x->in[2] : NULL) == (y->nin > 2 ? y->in[2] : NULL);
 }
 
 static bool sums_share_count(const Term *t, int n)
@@ -242,7 +235,7 @@ static bool sums_share_count(const Term *t, int n)
 
 static Value *count_value(Builder *b, const Term *t)
 {
-	if (t->there) {         /* each of them counts for as many elements */
+	if (t->there) { /* each of them counts for as many elements */
 		const Type scalar = type_scalar(t->v->type.dtype);
 		return mk_binary(b, OP_Mul, reduce_to(b, t->there, &scalar),
 			mk_scalar(b, scalar.dtype, t->mean / (double)type_numel(&t->there->type)));
@@ -320,7 +313,7 @@ static void join_terms(Builder *b, Term *t, int n, const Training *train)
 	}
 	b->m->loss = loss;
 	report(b, t, n, train && train->eval.on);
-	b->g->nout = 0;     /* what is trained has one output; what only fed the others dies in simplify */
+	b->g->nout = 0; /* what is trained has one output; what only fed the others dies in simplify */
 	graph_output(b->g, loss);
 }
 
@@ -341,10 +334,11 @@ static bool attach_loss(Module *m, PassCx *cx)
 	Term *term = NEWN(cx->scratch, Term, n);
 	for (int i = 0; i < n; i++) {
 		LossTerm one = lt[i];
-		if (!one.output) {      /* softmax_ce or mse on the only output */
+		if (!one.output) { /* softmax_ce or mse on the only output */
 			if (m->graph->nout != 1)
 				return diag_error(cx->d, FILELOC(m->file), 310,
-					"loss %s: the model has %d outputs; say which one", setting_word(SET_OF_LossKind, (int)one.kind), m->graph->nout);
+					"loss %s: the model has %d outputs; say which one",
+					setting_word(SET_OF_LossKind, (int)one.kind), m->graph->nout);
 			one.output = m->graph->out[0]->name;
 		}
 		if (!add_term(&b, &one, &term[i], cx))
@@ -416,7 +410,7 @@ static bool choose_trained(Module *m, PassCx *cx)
 	int trained = 0;
 
 	if (t && (!globs_match_something(m, "freeze", t->freeze, t->nfreeze, cx) ||
-	          !globs_match_something(m, "trainable", t->trainable, t->ntrainable, cx)))
+			 !globs_match_something(m, "trainable", t->trainable, t->ntrainable, cx)))
 		return false;
 	mark_paths(m);
 	for (int i = 0; i < m->nparam; i++) {
@@ -462,7 +456,8 @@ static bool set_padding(Module *m, const Training *t, PassCx *cx)
 	for (int i = 0; t && i < t->npadding; i++) {
 		int hits = 0;
 		for (Node *n = m->graph->first; n; n = n->next) {
-			if (n->op != OP_Gather || n->in[0]->kind != VAL_PARAM || !glob_matches(t->padding[i].name, n->in[0]))
+			if (n->op != OP_Gather || n->in[0]->kind != VAL_PARAM ||
+				!glob_matches(t->padding[i].name, n->in[0]))
 				continue;
 			attr_set_int(n, "padding", t->padding[i].value);
 			if (!optab[OP_Gather]->shape(n, cx->d))
@@ -470,8 +465,8 @@ static bool set_padding(Module *m, const Training *t, PassCx *cx)
 			hits++;
 		}
 		if (!hits)
-			return diag_error(cx->d, FILELOC(m->file), 313, "padding_idx: no Gather reads a parameter that matches '%s'",
-				t->padding[i].name);
+			return diag_error(cx->d, FILELOC(m->file), 313,
+				"padding_idx: no Gather reads a parameter that matches '%s'", t->padding[i].name);
 	}
 	return true;
 }
@@ -479,7 +474,8 @@ static bool set_padding(Module *m, const Training *t, PassCx *cx)
 bool pass_train(Module *m, PassCx *cx)
 {
 	if (!m->graph)
-		return diag_error(cx->d, FILELOC(m->file), 410, "train runs before split; this module has stages already");
+		return diag_error(
+			cx->d, FILELOC(m->file), 410, "train runs before split; this module has stages already");
 	for (const Node *n = m->graph->first; n; n = n->next)
 		if (n->op == OP_Report)
 			return diag_error(cx->d, n->loc, 310, "the graph reports a loss already");

@@ -40,30 +40,30 @@ enum {
 
 typedef struct job {
 	const pd_group *group;
-	float          *buf;
-	size_t          count;
-	rt_codec        codec;
-	pd_algorithm    by;
-	const int      *host;   /* of each member, for PD_SUM_HOSTS */
-	float          *residual;       /* of packed sums; NULL: without error feedback */
-	float           scale;  /* of the gradients */
-	rt_guard       *guard;  /* of sums that are packed, or might be */
-	int             round;  /* of the guard */
-	double          began;
-	bool            bad;    /* the result is no number */
+	float *buf;
+	size_t count;
+	rt_codec codec;
+	pd_algorithm by;
+	const int *host; /* of each member, for PD_SUM_HOSTS */
+	float *residual; /* of packed sums; NULL: without error feedback */
+	float scale;     /* of the gradients */
+	rt_guard *guard; /* of sums that are packed, or might be */
+	int round;       /* of the guard */
+	double began;
+	bool bad; /* the result is no number */
 } job;
 
-static job  queue[QUEUE];
-static int  head, queued; /* queue[head] is running when running is set */
-static int64_t over;      /* since the start */
+static job queue[QUEUE];
+static int head, queued; /* queue[head] is running when running is set */
+static int64_t over;     /* since the start */
 static bool running, small;
-static int    round_at;   /* of rounds.c, in the slice that begins at slice_at */
+static int round_at; /* of rounds.c, in the slice that begins at slice_at */
 static size_t slice_at;
-static rounds_hosts hosts;        /* of the running job, for PD_SUM_HOSTS */
-static int         *host_space;
+static rounds_hosts hosts; /* of the running job, for PD_SUM_HOSTS */
+static int *host_space;
 static float (*incoming)[SEGMENT]; /* WINDOW of them */
 static float (*outgoing)[SEGMENT]; /* the same, of encoded parts */
-static int     self;               /* place in the running job's group */
+static int self;                   /* place in the running job's group */
 static int64_t segments, total;    /* per chunk; transfers each way */
 static int64_t sent, send_done, received, receive_done;
 
@@ -96,8 +96,7 @@ static int place(const pd_group *g)
 	for (int i = 0; i < g->n; i++)
 		if (g->rank[i] == rt_program->rank)
 			return i;
-	rt_fail(RT_ERROR, "R111", "rank %d sums over a group of %d that it is not in",
-	        rt_program->rank, g->n);
+	rt_fail(RT_ERROR, "R111", "rank %d sums over a group of %d that it is not in", rt_program->rank, g->n);
 }
 
 static void add(float *restrict a, const float *restrict b, size_t n)
@@ -109,8 +108,8 @@ static void add(float *restrict a, const float *restrict b, size_t n)
 /* The part of the buffer that transfer k moves, for the member that sends it in that round. */
 static float *part(int64_t k, int sender, size_t *n)
 {
-	const job   *j = &queue[head];
-	const int    members = j->group->n, round = (int)(k / segments);
+	const job *j = &queue[head];
+	const int members = j->group->n, round = (int)(k / segments);
 	const size_t chunk = (size_t)(((sender - round) % members + members) % members);
 	const size_t grain = rt_codec_grain(&j->codec), grains = (j->count + grain - 1) / grain;
 	const size_t lo = grains * chunk / (size_t)members * grain;
@@ -123,7 +122,7 @@ static float *part(int64_t k, int sender, size_t *n)
 
 static void begin(void)
 {
-	job      *j = &queue[head];
+	job *j = &queue[head];
 	const int n = j->group->n;
 
 	j->began = rt_now();
@@ -152,10 +151,9 @@ static void begin(void)
 	}
 	for (int i = 0, k = 0; i < n; i++)
 		if (i != self) {
-			rt_post_recv(rt_ring(WINDOW + k), j->group->rank[i], RT_TAG_SMALL,
-			             incoming[k], j->count * sizeof(float));
-			rt_post_send(rt_ring(k++), j->group->rank[i], RT_TAG_SMALL, j->buf,
-			             j->count * sizeof(float));
+			rt_post_recv(rt_ring(WINDOW + k), j->group->rank[i], RT_TAG_SMALL, incoming[k],
+				j->count * sizeof(float));
+			rt_post_send(rt_ring(k++), j->group->rank[i], RT_TAG_SMALL, j->buf, j->count * sizeof(float));
 		}
 }
 
@@ -173,7 +171,7 @@ static void end(void)
 static bool small_advance(void)
 {
 	const job *j = &queue[head];
-	const int  n = j->group->n;
+	const int n = j->group->n;
 
 	for (int k = 0; k < n - 1; k++)
 		if (!rt_idle(rt_ring(k)) || !rt_idle(rt_ring(WINDOW + k)))
@@ -193,11 +191,11 @@ static bool small_advance(void)
 /* What arrived with transfer k: added to the own part, or, of a finished sum, put in its place. */
 static void take(int64_t k)
 {
-	job       *j = &queue[head];
-	const int  n = j->group->n;
+	job *j = &queue[head];
+	const int n = j->group->n;
 	const bool sum = k < total / 2;
-	size_t     count;
-	float     *at = part(k, (self + n - 1) % n, &count);
+	size_t count;
+	float *at = part(k, (self + n - 1) % n, &count);
 
 	if (j->codec.kind != PD_CODEC_EXACT) {
 		const double from = rt_now();
@@ -211,7 +209,7 @@ static void take(int64_t k)
 /* What transfer k sends. A chunk whose sum is finished here is rounded here as everywhere else. */
 static const void *packed(int64_t k, size_t *bytes)
 {
-	job   *j = &queue[head];
+	job *j = &queue[head];
 	size_t n;
 	float *at = part(k, self, &n);
 
@@ -233,25 +231,23 @@ static const void *packed(int64_t k, size_t *bytes)
 
 static void post_ready(bool *moved)
 {
-	const job      *j = &queue[head];
+	const job *j = &queue[head];
 	const pd_group *g = j->group;
-	const bool      exact = j->codec.kind == PD_CODEC_EXACT;
-	const int       before = (self + g->n - 1) % g->n, after = (self + 1) % g->n;
-	size_t          n;
+	const bool exact = j->codec.kind == PD_CODEC_EXACT;
+	const int before = (self + g->n - 1) % g->n, after = (self + 1) % g->n;
+	size_t n;
 
 	/* A finished sum may land on a chunk only after what was sent from there has left. */
 	while (received < total && received - receive_done < WINDOW &&
-	       (received < total / 2 || send_done > received - total / 2)) {
+		(received < total / 2 || send_done > received - total / 2)) {
 		float *at = part(received, before, &n);
 
-		rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before],
-		             RT_TAG_RING, !exact || received < total / 2 ? incoming[received % WINDOW] : at,
-		             rt_encoded(&j->codec, n));
+		rt_post_recv(rt_ring(WINDOW + (int)(received % WINDOW)), g->rank[before], RT_TAG_RING,
+			!exact || received < total / 2 ? incoming[received % WINDOW] : at, rt_encoded(&j->codec, n));
 		received++;
 		*moved = true;
 	}
-	while (sent < total && sent - send_done < WINDOW &&
-	       (sent < segments || receive_done > sent - segments)) {
+	while (sent < total && sent - send_done < WINDOW && (sent < segments || receive_done > sent - segments)) {
 		const void *what = packed(sent, &n);
 
 		rt_post_send(rt_ring((int)(sent % WINDOW)), g->rank[after], RT_TAG_RING, what, n);
@@ -284,9 +280,11 @@ static bool ring_advance(void)
 
 static bool round_of(int k, rounds_step *x)
 {
-	static const rounds_kind kind[] = { [PD_SUM_DOUBLING] = ROUNDS_DOUBLING, [PD_SUM_HALVING] = ROUNDS_HALVING,
-		                            [PD_SUM_PAIRWISE] = ROUNDS_PAIRWISE, [PD_SUM_HOSTS] = ROUNDS_HOSTS };
-	const job   *j = &queue[head];
+	static const rounds_kind kind[] = { [PD_SUM_DOUBLING] = ROUNDS_DOUBLING,
+		[PD_SUM_HALVING] = ROUNDS_HALVING,
+		[PD_SUM_PAIRWISE] = ROUNDS_PAIRWISE,
+		[PD_SUM_HOSTS] = ROUNDS_HOSTS };
+	const job *j = &queue[head];
 	const size_t left = j->count - slice_at, most = (size_t)WINDOW * SEGMENT;
 
 	return rounds_step_of(kind[j->by], j->group->n, &hosts, self, k, left < most ? left : most, x);
@@ -296,8 +294,8 @@ static bool round_of(int k, rounds_step *x)
  * never overlaps it, but for doubling, whose parts are staged. */
 static bool rounds_advance(void)
 {
-	const job  *j = &queue[head];
-	float      *at = j->buf + slice_at, *staged = incoming[0];
+	const job *j = &queue[head];
+	float *at = j->buf + slice_at, *staged = incoming[0];
 	rounds_step x;
 
 	if (!rt_idle(rt_ring(0)) || !rt_idle(rt_ring(WINDOW)))
@@ -313,16 +311,13 @@ static bool rounds_advance(void)
 	}
 	if (x.from >= 0)
 		rt_post_recv(rt_ring(WINDOW), j->group->rank[x.from], RT_TAG_RING, x.add ? staged : at + x.recv_at,
-		             x.recv_n * sizeof(float));
+			x.recv_n * sizeof(float));
 	if (x.to >= 0)
 		rt_post_send(rt_ring(0), j->group->rank[x.to], RT_TAG_RING, at + x.send_at, x.send_n * sizeof(float));
 	return true;
 }
 
-bool rt_ring_idle(void)
-{
-	return queued == 0;
-}
+bool rt_ring_idle(void) { return queued == 0; }
 
 int64_t rt_ring_begun(void)
 {
@@ -332,10 +327,7 @@ int64_t rt_ring_begun(void)
 	return n;
 }
 
-bool rt_ring_has(int64_t n)
-{
-	return over >= n;
-}
+bool rt_ring_has(int64_t n) { return over >= n; }
 
 int64_t rt_ring_over(void)
 {
@@ -381,7 +373,7 @@ static void enqueue(const job *j)
 /* A sum that would be packed: whether it is, as the members have agreed. */
 static void ask_guard(job *j, bool timed)
 {
-	bool   packs;
+	bool packs;
 	float *vote;
 
 	j->guard = rt_guard_start(j->group, timed, &packs, &vote);
@@ -399,10 +391,10 @@ static void ask_guard(job *j, bool timed)
 void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how)
 {
 	static int64_t step = -1;
-	job            j = { .group = g, .buf = buf, .count = count };
+	job j = { .group = g, .buf = buf, .count = count };
 
 	if (how && how->residual && step != rt_step) {
-		pd_allreduce_wait();    /* sums of earlier steps have left what their residuals are */
+		pd_allreduce_wait(); /* sums of earlier steps have left what their residuals are */
 		step = rt_step;
 	}
 	if (how) {
@@ -442,7 +434,7 @@ void pd_allreduce_f64(const pd_group *g, double *buf, size_t count)
 	if (g->n == 1)
 		return;
 	pd_allreduce_wait(); /* its memory is free then */
-	double      *all = (double *)(void *)incoming;
+	double *all = (double *)(void *)incoming;
 	const size_t room = WINDOW * sizeof *incoming / sizeof *all / (size_t)g->n;
 
 	for (size_t at = 0, n; at < count; at += n) {
@@ -464,10 +456,9 @@ void pd_allgather(const pd_group *g, const void *in, void *out, size_t bytes)
 	rt_lock();
 	for (int i = 0; i < g->n; i++)
 		if (i != me) {
-			rt_post_recv(rt_peer(i), g->rank[i], RT_TAG_GATHER,
-			             (char *)out + (size_t)i * bytes, bytes);
-			rt_post_send(rt_peer(i) + 1, g->rank[i], RT_TAG_GATHER,
-			             (char *)out + (size_t)me * bytes, bytes);
+			rt_post_recv(rt_peer(i), g->rank[i], RT_TAG_GATHER, (char *)out + (size_t)i * bytes, bytes);
+			rt_post_send(
+				rt_peer(i) + 1, g->rank[i], RT_TAG_GATHER, (char *)out + (size_t)me * bytes, bytes);
 		}
 	rt_unlock();
 	rt_wait(rt_peer(0), 2 * g->n);

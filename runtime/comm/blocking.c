@@ -4,7 +4,7 @@
 static void blocking(int peer, int tag, char *buf, size_t bytes, bool recv)
 {
 	const size_t most = (size_t)1 << 30;
-	const int    i = rt_peer(0);
+	const int i = rt_peer(0);
 
 	if (rt_alone)
 		return;
@@ -28,10 +28,7 @@ void rt_send(int peer, int tag, const void *buf, size_t bytes)
 	blocking(peer, tag, (char *)(uintptr_t)buf, bytes, false);
 }
 
-void rt_recv(int peer, int tag, void *buf, size_t bytes)
-{
-	blocking(peer, tag, buf, bytes, true);
-}
+void rt_recv(int peer, int tag, void *buf, size_t bytes) { blocking(peer, tag, buf, bytes, true); }
 
 /* All to rank 0 and back: it is for start and end, where the timeout matters more than speed. */
 void rt_barrier(void)

@@ -12,10 +12,7 @@
 
 enum { Q8_LEAST = 16 };
 
-static size_t q8_blocks(const rt_codec *c, size_t n)
-{
-	return (n + (size_t)c->block - 1) / (size_t)c->block;
-}
+static size_t q8_blocks(const rt_codec *c, size_t n) { return (n + (size_t)c->block - 1) / (size_t)c->block; }
 
 size_t rt_encoded(const rt_codec *c, size_t n)
 {
@@ -27,10 +24,7 @@ size_t rt_encoded(const rt_codec *c, size_t n)
 	}
 }
 
-size_t rt_codec_grain(const rt_codec *c)
-{
-	return c->kind == PD_CODEC_Q8 ? (size_t)c->block : 1;
-}
+size_t rt_codec_grain(const rt_codec *c) { return c->kind == PD_CODEC_Q8 ? (size_t)c->block : 1; }
 
 static uint32_t bits_of(float x)
 {
@@ -58,7 +52,7 @@ static void encode_bf16(const float *restrict x, uint16_t *restrict out, size_t 
 {
 	for (size_t i = 0; i < n; i++) {
 		const uint32_t u = bits_of(x[i]), up = u + 0x7FFF + ((u >> 16) & 1);
-		const bool     nan = (u & 0x7FFFFFFF) > 0x7F800000;
+		const bool nan = (u & 0x7FFFFFFF) > 0x7F800000;
 
 		out[i] = (uint16_t)(nan ? (u >> 16) | 0x40 : up >> 16);
 	}
@@ -68,7 +62,7 @@ static void encode_bf16(const float *restrict x, uint16_t *restrict out, size_t 
 static float step_of(float m)
 {
 	const uint32_t cut = 0x7F;
-	const float    s = m / 127;
+	const float s = m / 127;
 
 	return float_of((bits_of(s) + cut) & ~cut);
 }
@@ -82,7 +76,7 @@ static void encode_q8(const float *restrict x, float *restrict step, int8_t *res
 
 		top = a > top ? a : top;
 	}
-	const bool  bad = top >= 0x7F800000;
+	const bool bad = top >= 0x7F800000;
 	const float most = float_of(top);
 	/* below 2^-110 a step of 17 bits would not be exact any more: such blocks are 0 */
 	*step = bad ? NAN : most < 0x1p-110f ? 0 : step_of(most);
@@ -105,10 +99,7 @@ static void add_scaled(float *restrict x, const float *restrict r, float scale, 
 		x[i] += scale * r[i];
 }
 
-static bool is_number(float x)
-{
-	return (bits_of(x) & 0x7FFFFFFF) < 0x7F800000;
-}
+static bool is_number(float x) { return (bits_of(x) & 0x7FFFFFFF) < 0x7F800000; }
 
 /* r = (x - decoded) / scale, where that is a number. */
 static void lost_16(const float *restrict x, const uint16_t *restrict in, float *restrict r, float inverse, size_t n)
@@ -120,7 +111,8 @@ static void lost_16(const float *restrict x, const uint16_t *restrict in, float 
 	}
 }
 
-static void lost_q8(const float *restrict x, float step, const int8_t *restrict q, float *restrict r, float inverse, size_t n)
+static void lost_q8(
+	const float *restrict x, float step, const int8_t *restrict q, float *restrict r, float inverse, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		const float d = (x[i] - step * (float)q[i]) * inverse;
@@ -138,8 +130,8 @@ void rt_encode_feedback(const rt_codec *c, float *x, float *residual, float scal
 	if (c->kind == PD_CODEC_TRUNC16 || c->kind == PD_CODEC_BF16)
 		lost_16(x, out, residual, inverse, n);
 	for (size_t at = 0, b = 0; at < n && c->kind == PD_CODEC_Q8; at += (size_t)c->block, b++)
-		lost_q8(x + at, ((float *)out)[b], (int8_t *)((float *)out + q8_blocks(c, n)) + at, residual + at, inverse,
-		        n - at < (size_t)c->block ? n - at : (size_t)c->block);
+		lost_q8(x + at, ((float *)out)[b], (int8_t *)((float *)out + q8_blocks(c, n)) + at, residual + at,
+			inverse, n - at < (size_t)c->block ? n - at : (size_t)c->block);
 }
 
 void rt_encode(const rt_codec *c, const float *x, size_t n, void *out)
@@ -151,7 +143,7 @@ void rt_encode(const rt_codec *c, const float *x, size_t n, void *out)
 	else if (c->kind == PD_CODEC_Q8)
 		for (size_t at = 0, b = 0; at < n; at += (size_t)c->block, b++)
 			encode_q8(x + at, (float *)out + b, (int8_t *)((float *)out + q8_blocks(c, n)) + at,
-			          n - at < (size_t)c->block ? n - at : (size_t)c->block);
+				n - at < (size_t)c->block ? n - at : (size_t)c->block);
 	else
 		memcpy(out, x, n * sizeof *x);
 }
@@ -184,7 +176,7 @@ void rt_decode(const rt_codec *c, const void *in, size_t n, float *y, bool add)
 	else if (c->kind == PD_CODEC_Q8)
 		for (size_t at = 0, b = 0; at < n; at += (size_t)c->block, b++)
 			decode_q8(((const float *)in)[b], (const int8_t *)((const float *)in + q8_blocks(c, n)) + at,
-			          y + at, n - at < (size_t)c->block ? n - at : (size_t)c->block, add);
+				y + at, n - at < (size_t)c->block ? n - at : (size_t)c->block, add);
 	else
 		for (size_t i = 0; i < n; i++)
 			y[i] = (add ? y[i] : 0) + ((const float *)in)[i];

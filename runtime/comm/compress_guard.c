@@ -16,15 +16,15 @@ enum { OPEN, ON, OFF };
 struct rt_guard {
 	const pd_group *g;
 	int64_t step;
-	int     round, bad;     /* steps so far; in which a result was no number, -1: in none */
-	int     state;
-	double  took[TIMED + 1];        /* seconds of the sums of a step */
-	float   least[2];       /* packed, as they are; then summed over the members */
+	int round, bad; /* steps so far; in which a result was no number, -1: in none */
+	int state;
+	double took[TIMED + 1]; /* seconds of the sums of a step */
+	float least[2];         /* packed, as they are; then summed over the members */
 };
 
 static rt_guard guard[GROUPS];
-static int      nguard;
-static int64_t  before;         /* of a checkpoint */
+static int nguard;
+static int64_t before; /* of a checkpoint */
 
 static rt_guard *of_group(const pd_group *g)
 {
@@ -33,15 +33,16 @@ static rt_guard *of_group(const pd_group *g)
 			return &guard[i];
 	if (nguard == GROUPS)
 		return NULL;
-	guard[nguard] = (rt_guard){ .g = g, .step = -1, .round = -1, .bad = -1, .state = (int)(before >> 2 * nguard & 3) };
+	guard[nguard] =
+		(rt_guard){ .g = g, .step = -1, .round = -1, .bad = -1, .state = (int)(before >> 2 * nguard & 3) };
 	return &guard[nguard++];
 }
 
 static void tell(const rt_guard *x, const char *why)
 {
 	if (x->g->rank[0] == rt_program->rank && rt_log >= RT_LOG_WARNING)
-		printf("sums over %d replicas %s from step %lld on: %s\n", x->g->n, x->state == OFF ? "travel uncompressed" : "stay compressed",
-		       (long long)rt_step + 1, why);
+		printf("sums over %d replicas %s from step %lld on: %s\n", x->g->n,
+			x->state == OFF ? "travel uncompressed" : "stay compressed", (long long)rt_step + 1, why);
 	fflush(stdout);
 }
 
@@ -51,7 +52,7 @@ static void decide(rt_guard *x)
 
 	x->state = x->least[0] < x->least[1] ? ON : OFF;
 	snprintf(why, sizeof why, "%.3g ms a step compressed, %.3g ms as they are", 1e3 * (double)x->least[0] / x->g->n,
-	         1e3 * (double)x->least[1] / x->g->n);
+		1e3 * (double)x->least[1] / x->g->n);
 	tell(x, why);
 }
 
@@ -92,10 +93,7 @@ rt_guard *rt_guard_start(const pd_group *g, bool timed, bool *packs, float **vot
 	return x;
 }
 
-int rt_guard_round(const rt_guard *x)
-{
-	return x ? x->round : 0;
-}
+int rt_guard_round(const rt_guard *x) { return x ? x->round : 0; }
 
 void rt_guard_end(rt_guard *x, int round, double seconds, bool bad)
 {
@@ -116,16 +114,13 @@ int64_t rt_guard_get(void)
 	return s;
 }
 
-void rt_guard_put(int64_t states)
-{
-	before = states;
-}
+void rt_guard_put(int64_t states) { before = states; }
 
 void rt_guard_write(FILE *f)
 {
 	static const char *const word[] = { "not decided", "on", "off" };
 
 	for (int i = 0; i < nguard; i++)
-		fprintf(f, "%s{\"replicas\": %d, \"state\": \"%s\"}%s", i ? ", " : " \"compression\": [", guard[i].g->n, word[guard[i].state],
-		        i + 1 == nguard ? "],\n" : "");
+		fprintf(f, "%s{\"replicas\": %d, \"state\": \"%s\"}%s", i ? ", " : " \"compression\": [", guard[i].g->n,
+			word[guard[i].state], i + 1 == nguard ? "],\n" : "");
 }

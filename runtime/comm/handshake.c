@@ -5,44 +5,45 @@
 #include <string.h>
 
 typedef struct hello {
-	unsigned   abi;
-	int        rank, world, stage, replica;
-	bool       server;
-	char       hash[72], model[64];
+	unsigned abi;
+	int rank, world, stage, replica;
+	bool server;
+	char hash[72], model[64];
 	rt_process process;
 } hello;
 
-static hello me, *told, *hellos;        /* hellos: told, once all have been heard and agree */
+static hello me, *told, *hellos; /* hellos: told, once all have been heard and agree */
 
 const char *rt_name(int rank)
 {
 	static char name[4][64];
-	static int  next;
-	char       *s = name[next++ & 3];
+	static int next;
+	char *s = name[next++ & 3];
 
 	if (hellos || rt_program)
-		snprintf(s, sizeof name[0], (hellos ? hellos[rank].server : rt_program->server) ? "server%d.r%d (rank %d)" :
-		         "stage%d.r%d (rank %d)", hellos ? hellos[rank].stage : rt_program->stage,
-		         hellos ? hellos[rank].replica : rt_program->replica, rank);
+		snprintf(s, sizeof name[0],
+			(hellos ? hellos[rank].server : rt_program->server) ? "server%d.r%d (rank %d)"
+									    : "stage%d.r%d (rank %d)",
+			hellos ? hellos[rank].stage : rt_program->stage,
+			hellos ? hellos[rank].replica : rt_program->replica, rank);
 	else
 		snprintf(s, sizeof name[0], "rank %d", rank);
 	return s;
 }
 
-const rt_process *rt_process_of(int rank)
-{
-	return hellos ? &hellos[rank].process : NULL;
-}
+const rt_process *rt_process_of(int rank) { return hellos ? &hellos[rank].process : NULL; }
 
-bool rt_serves(int rank)
-{
-	return hellos && hellos[rank].server;
-}
+bool rt_serves(int rank) { return hellos && hellos[rank].server; }
 
 size_t rt_hello(const pd_program *p, void **mine, void **all)
 {
-	me = (hello){ .abi = PD_ABI, .rank = p->rank, .world = p->world, .stage = p->stage, .replica = p->replica,
-		      .server = p->server, .process = rt_process_here() };
+	me = (hello){ .abi = PD_ABI,
+		.rank = p->rank,
+		.world = p->world,
+		.stage = p->stage,
+		.replica = p->replica,
+		.server = p->server,
+		.process = rt_process_here() };
 	snprintf(me.hash, sizeof me.hash, "%s", p->hash);
 	snprintf(me.model, sizeof me.model, "%s", p->model);
 	told = rt_alloc((size_t)p->world * sizeof *told);
@@ -56,12 +57,12 @@ void rt_met(const pd_program *p)
 	for (int r = 0; r < p->world; r++) {
 		if (strcmp(told[r].hash, me.hash))
 			rt_fail(RT_MISMATCH, "R101",
-			        "ranks are of different plans: %s (%s) here, %s (%s) on rank %d; run make again",
-			        me.hash, me.model, told[r].hash, told[r].model, r);
+				"ranks are of different plans: %s (%s) here, %s (%s) on rank %d; run make again",
+				me.hash, me.model, told[r].hash, told[r].model, r);
 		if (told[r].abi != me.abi || told[r].world != me.world || told[r].rank != r)
 			rt_fail(RT_MISMATCH, "R101",
-			        "rank %d of %d, runtime %u here; rank %d says it is rank %d of %d, runtime %u",
-			        me.rank, me.world, me.abi, r, told[r].rank, told[r].world, told[r].abi);
+				"rank %d of %d, runtime %u here; rank %d says it is rank %d of %d, runtime %u", me.rank,
+				me.world, me.abi, r, told[r].rank, told[r].world, told[r].abi);
 	}
 	hellos = told;
 	rt_crowd(p);

@@ -17,31 +17,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct label {             /* what a request is for, in words of the plan */
-	int     peer, channel, mb; /* channel -1: a collective */
+typedef struct label {         /* what a request is for, in words of the plan */
+	int peer, channel, mb; /* channel -1: a collective */
 	int64_t step;
-	size_t  bytes;
-	bool    recv;
+	size_t bytes;
+	bool recv;
 } label;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t  work = PTHREAD_COND_INITIALIZER;
-static pthread_t       thread;
-static bool            started, stopping, main_waits;
-static MPI_Comm        data, collective; /* own tag spaces for channels and for collectives */
-static MPI_Request    *request;
-static MPI_Status     *status;
-static int            *ready;
-static label          *labels;
-static int             nrequests, nactive, ring0, peer0, gather0, between0, owned0, sends0;
-static double          timeout_s = 60, moved_at; /* when anything last completed */
-static label           last_done = { .channel = -1 };    /* of the channels */
+static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static bool started, stopping, main_waits;
+static MPI_Comm data, collective; /* own tag spaces for channels and for collectives */
+static MPI_Request *request;
+static MPI_Status *status;
+static int *ready;
+static label *labels;
+static int nrequests, nactive, ring0, peer0, gather0, between0, owned0, sends0;
+static double timeout_s = 60, moved_at;     /* when anything last completed */
+static label last_done = { .channel = -1 }; /* of the channels */
 
 static void check(int rc, const char *call)
 {
 	if (rc != MPI_SUCCESS) {
 		char text[MPI_MAX_ERROR_STRING];
-		int  n;
+		int n;
 
 		MPI_Error_string(rc, text, &n);
 		rt_fail(RT_LOST, "R103", "%s: %s", call, text);
@@ -68,7 +68,8 @@ static void awaited(char *to, size_t room, const label *l)
 
 	rt_channel_text(text, sizeof text, l->channel);
 	if (l->channel >= 0)
-		snprintf(to, room, "microbatch %d of step %lld on channel %d%s", l->mb, (long long)l->step, l->channel, text);
+		snprintf(to, room, "microbatch %d of step %lld on channel %d%s", l->mb, (long long)l->step, l->channel,
+			text);
 	else
 		snprintf(to, room, "a part of a collective sum in step %lld", (long long)l->step);
 }
@@ -77,26 +78,26 @@ static void awaited(char *to, size_t room, const label *l)
 static _Noreturn void verdict(int i)
 {
 	const label *l = &labels[i], *d = &last_done;
-	char         what[400], last[96] = "nothing yet", doing[64], why[1200];
+	char what[400], last[96] = "nothing yet", doing[64], why[1200];
 
 	if (d->channel >= 0)
 		snprintf(last, sizeof last, "%s microbatch %d of step %lld on channel %d",
-		         d->recv ? "received" : "sent", d->mb, (long long)d->step, d->channel);
+			d->recv ? "received" : "sent", d->mb, (long long)d->step, d->channel);
 	awaited(what, sizeof what, l);
 	rt_doing(doing, sizeof doing);
 	const int rank = rt_missing(l->peer, why, sizeof why);
 
 	rt_fail(RT_LOST, "R102",
-	        l->recv ? "%s did not come from %s within %g s (in %s; last message done: %s); missing: %s %s"
-	                : "%s was not taken by %s within %g s (in %s; last message done: %s); missing: %s %s",
-	        what, rt_name(l->peer), timeout_s, doing, last, rt_name(rank), why);
+		l->recv ? "%s did not come from %s within %g s (in %s; last message done: %s); missing: %s %s"
+			: "%s was not taken by %s within %g s (in %s; last message done: %s); missing: %s %s",
+		what, rt_name(l->peer), timeout_s, doing, last, rt_name(rank), why);
 }
 
 /* A process of another rank has ended while request i was waited for; -1: none in particular. */
 static _Noreturn void gone(int i, int rank, char *why, size_t room)
 {
 	char what[400] = "", doing[64];
-	int  known;
+	int known;
 
 	if (rt_verdict_known(&known, why, room))
 		rank = known;
@@ -106,14 +107,20 @@ static _Noreturn void gone(int i, int rank, char *why, size_t room)
 		awaited(what, sizeof what, &labels[i]);
 	rt_doing(doing, sizeof doing);
 	rt_fail(RT_LOST, "R115", "%s %s; this rank was in %s%s%s%s%s", rt_name(rank), why, doing,
-	        i < 0 ? "" : labels[i].recv ? ", waiting for " : ", sending ", what, i < 0 ? "" : labels[i].recv ? " from " : " to ",
-	        i < 0 ? "" : rt_name(labels[i].peer));
+		i < 0            ? ""
+		: labels[i].recv ? ", waiting for "
+				 : ", sending ",
+		what,
+		i < 0            ? ""
+		: labels[i].recv ? " from "
+				 : " to ",
+		i < 0 ? "" : rt_name(labels[i].peer));
 }
 
 /* Looks at the other processes and for a verdict of theirs from time to time; the launcher has a moment to end this one first where it does so. */
 static void look_around(int pending, double *looked, double *missed)
 {
-	char         why[1200];
+	char why[1200];
 	const double now = rt_now();
 
 	if (now - *looked < 0.25)
@@ -132,7 +139,7 @@ static void look_around(int pending, double *looked, double *missed)
 void rt_look(void)
 {
 	static double missed;
-	double        looked = 0;
+	double looked = 0;
 
 	if (started)
 		look_around(-1, &looked, &missed);
@@ -148,9 +155,8 @@ static void completed(int i, const MPI_Status *st)
 
 		MPI_Get_count(st, MPI_BYTE, &n);
 		if ((size_t)n != l->bytes)
-			rt_fail(RT_LOST, "R104",
-			        "a message of %zu bytes was due from %s on channel %d, %d bytes came",
-			        l->bytes, rt_name(l->peer), l->channel, n);
+			rt_fail(RT_LOST, "R104", "a message of %zu bytes was due from %s on channel %d, %d bytes came",
+				l->bytes, rt_name(l->peer), l->channel, n);
 	}
 	if (l->channel >= 0)
 		last_done = *l;
@@ -170,9 +176,8 @@ static _Noreturn void broken(int n)
 
 	MPI_Error_class(code, &code);
 	if (code == MPI_ERR_TRUNCATE)
-		rt_fail(RT_LOST, "R104",
-		        "a message of %zu bytes was due from %s on channel %d, a longer one came",
-		        l->bytes, rt_name(l->peer), l->channel);
+		rt_fail(RT_LOST, "R104", "a message of %zu bytes was due from %s on channel %d, a longer one came",
+			l->bytes, rt_name(l->peer), l->channel);
 	check(code, l->recv ? "receiving" : "sending");
 	rt_fail(RT_LOST, "R103", "MPI_Testsome failed");
 }
@@ -200,50 +205,32 @@ static bool poll_all(void)
 	return moved;
 }
 
-bool rt_idle(int i)
-{
-	return request[i] == MPI_REQUEST_NULL;
-}
+bool rt_idle(int i) { return request[i] == MPI_REQUEST_NULL; }
 
-int rt_ring(int k)
-{
-	return ring0 + k;
-}
+int rt_ring(int k) { return ring0 + k; }
 
-int rt_peer(int k)
-{
-	return peer0 + 2 * k;
-}
+int rt_peer(int k) { return peer0 + 2 * k; }
 
-int rt_between(int rank, int j)
-{
-	return between0 + 4 * rank + j;
-}
+int rt_between(int rank, int j) { return between0 + 4 * rank + j; }
 
-int rt_owned(int k, int member)
-{
-	return owned0 + k * rt_program->replicas + member;
-}
+int rt_owned(int k, int member) { return owned0 + k * rt_program->replicas + member; }
 
 static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
 {
 	if (l.bytes > INT_MAX)
-		rt_fail(RT_ERROR, "R105",
-		        "a message of %zu bytes is over the 2 GiB that one message may have",
-		        l.bytes);
+		rt_fail(RT_ERROR, "R105", "a message of %zu bytes is over the 2 GiB that one message may have",
+			l.bytes);
 	if (request[i] != MPI_REQUEST_NULL)
 		rt_fail(RT_ERROR, "R106",
-		        "request of channel %d, microbatch %d was posted before microbatch %d was waited for",
-		        l.channel, l.mb, labels[i].mb);
+			"request of channel %d, microbatch %d was posted before microbatch %d was waited for",
+			l.channel, l.mb, labels[i].mb);
 	labels[i] = l;
 	if (!l.recv)
 		rt_traffic(l.peer, tag, l.channel >= 0, l.bytes);
 	if (l.recv)
-		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]),
-		      "MPI_Irecv");
+		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]), "MPI_Irecv");
 	else
-		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]),
-		      "MPI_Isend");
+		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]), "MPI_Isend");
 	if (nactive++ == 0)
 		rt_wake();
 }
@@ -251,29 +238,20 @@ static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
 void rt_post_send(int i, int peer, int tag, const void *buf, size_t bytes)
 {
 	post(i, collective, tag, (void *)(uintptr_t)buf,
-	     (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes });
+		(label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes });
 }
 
 void rt_post_recv(int i, int peer, int tag, void *buf, size_t bytes)
 {
 	post(i, collective, tag, buf,
-	     (label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes, .recv = true });
+		(label){ .peer = peer, .channel = -1, .step = rt_step, .bytes = bytes, .recv = true });
 }
 
-void rt_lock(void)
-{
-	pthread_mutex_lock(&lock);
-}
+void rt_lock(void) { pthread_mutex_lock(&lock); }
 
-void rt_unlock(void)
-{
-	pthread_mutex_unlock(&lock);
-}
+void rt_unlock(void) { pthread_mutex_unlock(&lock); }
 
-void rt_wake(void)
-{
-	pthread_cond_signal(&work);
-}
+void rt_wake(void) { pthread_cond_signal(&work); }
 
 /* ---- waiting ---- */
 
@@ -303,8 +281,8 @@ static bool ring_done(int first, int n, int *pending)
 void rt_wait_until(bool (*done)(int, int, int *), int first, int n)
 {
 	const double from = rt_now();
-	double       looked = from, missed = 0;
-	int          idle = 0, pending = -1;
+	double looked = from, missed = 0;
+	int idle = 0, pending = -1;
 
 	rt_lock();
 	main_waits = true;
@@ -342,10 +320,7 @@ void rt_wait_ring(void)
 
 static int64_t sum_wanted;
 
-static bool sum_done(int first, int n, int *pending)
-{
-	return rt_ring_has(sum_wanted) || ring_done(first, n, pending);
-}
+static bool sum_done(int first, int n, int *pending) { return rt_ring_has(sum_wanted) || ring_done(first, n, pending); }
 
 void rt_wait_sum(int64_t n)
 {
@@ -382,17 +357,16 @@ static void *progress(void *arg)
 
 static int slot_of(int channel, int slot)
 {
-	if (!started || channel < 0 || channel >= rt_program->channels || slot < 0 ||
-	    slot >= rt_program->slots)
+	if (!started || channel < 0 || channel >= rt_program->channels || slot < 0 || slot >= rt_program->slots)
 		rt_fail(RT_ERROR, "R107",
-		        "channel %d, slot %d is outside the %d channels of %d slots of this plan of %d devices",
-		        channel, slot, rt_program->channels, rt_program->slots, rt_program->world);
+			"channel %d, slot %d is outside the %d channels of %d slots of this plan of %d devices",
+			channel, slot, rt_program->channels, rt_program->slots, rt_program->world);
 	return channel * rt_program->slots + slot;
 }
 
 static int tag_of(int channel, int mb)
 {
-	const int n = rt_program->microbatches, k = mb % n;     /* of another step: n apart */
+	const int n = rt_program->microbatches, k = mb % n; /* of another step: n apart */
 
 	return channel * n + (k < 0 ? k + n : k);
 }
@@ -409,12 +383,7 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 
 	rt_lock();
 	post(i, data, tag_of(channel, mb), buf,
-	     (label){ .peer = peer,
-	              .channel = channel,
-	              .mb = mb,
-	              .step = rt_step,
-	              .bytes = bytes,
-	              .recv = true });
+		(label){ .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes, .recv = true });
 	rt_unlock();
 	rt_record("receive", mb, channel, peer);
 }
@@ -431,8 +400,7 @@ void pd_isend(int channel, int slot, int peer, int mb, const void *buf, size_t b
 
 	rt_lock();
 	post(i, data, tag_of(channel, mb), (void *)(uintptr_t)buf,
-	     (label){
-		     .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes });
+		(label){ .peer = peer, .channel = channel, .mb = mb, .step = rt_step, .bytes = bytes });
 	rt_unlock();
 	rt_record("send", mb, channel, peer);
 }
@@ -476,7 +444,7 @@ void rt_gather_start(const void *mine, void *all, size_t bytes)
 	}
 	rt_lock();
 	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, collective, &request[gather0]),
-	      "MPI_Iallgather");
+		"MPI_Iallgather");
 	rt_requested(gather0, 0, bytes);
 	rt_unlock();
 }
@@ -511,7 +479,7 @@ static void make_table(const pd_program *p)
 /* What every rank says of itself, to all. */
 static void meet(const pd_program *p)
 {
-	void     *mine, *all;
+	void *mine, *all;
 	const int n = (int)rt_hello(p, &mine, &all);
 
 	check(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
@@ -535,16 +503,16 @@ void rt_join(const pd_program *p, double timeout)
 	MPI_Comm_size(MPI_COMM_WORLD, &world);
 	if (world != p->world || rank != p->rank)
 		rt_fail(RT_MISMATCH, "R101",
-		        "this program is rank %d of %d of its plan, but was started as rank %d of %d; start all "
-		        "programs with one mpirun (make run)",
-		        p->rank, p->world, rank, world);
+			"this program is rank %d of %d of its plan, but was started as rank %d of %d; start all "
+			"programs with one mpirun (make run)",
+			p->rank, p->world, rank, world);
 	check(MPI_Comm_dup(MPI_COMM_WORLD, &data), "MPI_Comm_dup");
 	check(MPI_Comm_dup(MPI_COMM_WORLD, &collective), "MPI_Comm_dup");
 	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
 	if (flag && (double)p->channels * p->microbatches > *bound)
 		rt_fail(RT_USAGE, "R109",
-		        "%d channels of %d microbatches need more message tags than the %d of this MPI",
-		        p->channels, p->microbatches, *bound);
+			"%d channels of %d microbatches need more message tags than the %d of this MPI", p->channels,
+			p->microbatches, *bound);
 	meet(p);
 	rt_traffic_setup(p->world);
 	make_table(p);

@@ -14,10 +14,7 @@
  * x + y is y + x, and an element is added up by one member alone or by mates in step. */
 #include "rounds.h"
 
-static void idle(rounds_step *x)
-{
-	*x = (rounds_step){ .to = -1, .from = -1 };
-}
+static void idle(rounds_step *x) { *x = (rounds_step){ .to = -1, .from = -1 }; }
 
 static int power_below(int n)
 {
@@ -46,7 +43,7 @@ static void halves(int id, int p, int rounds, size_t count, size_t mine[2], size
 	other[0] = other[1] = 0;
 	for (int bit = p / 2; rounds-- > 0; bit /= 2) {
 		const size_t mid = lo + (hi - lo) / 2;
-		const bool   upper = (id & bit) != 0;
+		const bool upper = (id & bit) != 0;
 
 		other[0] = upper ? lo : mid;
 		other[1] = upper ? mid : hi;
@@ -68,7 +65,7 @@ static void exchange(rounds_kind kind, int id, int p, int k, int log, size_t cou
 		return;
 	}
 	const bool back = k >= log;
-	const int  depth = back ? 2 * log - k : k + 1;
+	const int depth = back ? 2 * log - k : k + 1;
 
 	*mate = id ^ p >> depth;
 	halves(id, p, depth, count, mine, other);
@@ -82,7 +79,7 @@ static void exchange(rounds_kind kind, int id, int p, int k, int log, size_t cou
 static bool pairwise(int n, int self, int k, size_t count, rounds_step *x)
 {
 	const bool back = k >= n - 1;
-	const int  step = (back ? k - (n - 1) : k) + 1;
+	const int step = (back ? k - (n - 1) : k) + 1;
 
 	if (k >= 2 * (n - 1))
 		return false;
@@ -100,7 +97,7 @@ static bool pairwise(int n, int self, int k, size_t count, rounds_step *x)
 void rounds_number(int n, const int *host, int *space, rounds_hosts *h)
 {
 	*h = (rounds_hosts){ .number = space, .at = space + n, .member = space + 2 * n, .begin = space + 3 * n };
-	for (int i = 0; i < n; i++) {       /* begin: a member of each host, then how many it has */
+	for (int i = 0; i < n; i++) { /* begin: a member of each host, then how many it has */
 		int c = i && host ? h->number[i - 1] : 0;
 
 		if (i == 0 || (host && host[i] != host[i - 1]))
@@ -125,7 +122,7 @@ void rounds_number(int n, const int *host, int *space, rounds_hosts *h)
 
 static bool hosts(const rounds_hosts *h, int self, int k, size_t count, rounds_step *x)
 {
-	const int  between = 2 * (h->n - 1), at = h->at[self], mine = h->number[self], first = h->begin[mine];
+	const int between = 2 * (h->n - 1), at = h->at[self], mine = h->number[self], first = h->begin[mine];
 	const bool back = k >= h->depth + between;
 
 	idle(x);
@@ -158,7 +155,7 @@ bool rounds_step_of(rounds_kind kind, int n, const rounds_hosts *h, int self, in
 	if (kind == ROUNDS_HOSTS)
 		return hosts(h, self, k, count, x);
 	const int p = power_below(n), folded = n - p;
-	int       log = 0, mate;
+	int log = 0, mate;
 
 	while (1 << log < p)
 		log++;

@@ -10,14 +10,14 @@
  * What is left has each id once. Lists are sorted by id in linear time; nothing is allocated behind pd_gatherv_new. */
 #include "rt.h"
 
-enum { MOST = 1024 };   /* members */
+enum { MOST = 1024 }; /* members */
 
 struct pd_gatherv {
-	int       grains, nmine;
-	int64_t   n, width;
-	bool     *mine;         /* by grain */
-	int32_t  *count;        /* by member and grain: rows that it sends */
-	uint64_t *key, *other;  /* id << 32 | place */
+	int grains, nmine;
+	int64_t n, width;
+	bool *mine;            /* by grain */
+	int32_t *count;        /* by member and grain: rows that it sends */
+	uint64_t *key, *other; /* id << 32 | place */
 };
 
 pd_gatherv *pd_gatherv_new(int grains, int64_t n, int64_t width, const int *mine, int nmine, int members)
@@ -25,8 +25,8 @@ pd_gatherv *pd_gatherv_new(int grains, int64_t n, int64_t width, const int *mine
 	pd_gatherv *r = rt_alloc(sizeof *r);
 
 	if (members > MOST || n > (int64_t)UINT32_MAX / grains)
-		rt_fail(RT_ERROR, "R501", "rows of %d members, %lld of each of %d grains, are more than can be joined", members,
-		        (long long)n, grains);
+		rt_fail(RT_ERROR, "R501", "rows of %d members, %lld of each of %d grains, are more than can be joined",
+			members, (long long)n, grains);
 	*r = (pd_gatherv){ .grains = grains, .nmine = nmine, .n = n, .width = width };
 	r->mine = rt_alloc((size_t)grains * sizeof *r->mine);
 	r->count = rt_alloc((size_t)grains * (size_t)members * sizeof *r->count);
@@ -61,7 +61,7 @@ static void sort(pd_gatherv *r, int64_t n)
 
 static void add_row(pd_gatherv *r, float *rows, uint32_t to, uint32_t from)
 {
-	float *restrict       a = rows + (size_t)to * (size_t)r->width;
+	float *restrict a = rows + (size_t)to * (size_t)r->width;
 	const float *restrict b = rows + (size_t)from * (size_t)r->width;
 
 	for (int64_t i = 0; i < r->width; i++)
@@ -84,7 +84,7 @@ static int64_t keys(pd_gatherv *r, const int32_t *ids, int64_t from, int64_t n)
 static int32_t merge(pd_gatherv *r, int32_t *ids, float *rows, int grain)
 {
 	const int64_t from = grain * r->n, n = keys(r, ids, from, r->n);
-	int32_t       left = 0;
+	int32_t left = 0;
 
 	for (int64_t i = 1, first = 0; i < n; i++) {
 		if (r->key[i] >> 32 != r->key[first] >> 32) {
@@ -99,7 +99,7 @@ static int32_t merge(pd_gatherv *r, int32_t *ids, float *rows, int grain)
 			continue;
 		if (i != from + left) {
 			memcpy(rows + (size_t)(from + left) * (size_t)r->width, rows + (size_t)i * (size_t)r->width,
-			       (size_t)r->width * sizeof *rows);
+				(size_t)r->width * sizeof *rows);
 			ids[from + left] = ids[i];
 			ids[i] = -1;
 		}
@@ -109,7 +109,8 @@ static int32_t merge(pd_gatherv *r, int32_t *ids, float *rows, int grain)
 }
 
 /* To and from all others: `own` bytes at mine, and from member i theirs[i] bytes to at[i]; what is empty is not sent. */
-static void exchange(const pd_group *g, int self, int tag, const void *mine, size_t own, void *const *at, const size_t *theirs)
+static void exchange(
+	const pd_group *g, int self, int tag, const void *mine, size_t own, void *const *at, const size_t *theirs)
 {
 	rt_lock();
 	for (int i = 0; i < g->n; i++) {
@@ -124,11 +125,10 @@ static void exchange(const pd_group *g, int self, int tag, const void *mine, siz
 	rt_wait(rt_peer(0), 2 * g->n);
 }
 
-
 /* The how manieth list of each member, of those that have so many. */
 static void gather_lists(pd_gatherv *r, const pd_group *g, int self, int which, int32_t *ids, float *rows)
 {
-	void  *at[2][MOST];
+	void *at[2][MOST];
 	size_t bytes[2][MOST] = { { 0 } };
 
 	for (int i = 0; i < g->n; i++) {
@@ -136,7 +136,8 @@ static void gather_lists(pd_gatherv *r, const pd_group *g, int self, int which, 
 
 		while (k < r->grains && (r->count[i * r->grains + k] < 0 || seen++ < which))
 			k++;
-		const size_t n = k < r->grains ? (size_t)r->count[i * r->grains + k] : 0, from = (size_t)k * (size_t)r->n;
+		const size_t n = k < r->grains ? (size_t)r->count[i * r->grains + k] : 0,
+			     from = (size_t)k * (size_t)r->n;
 		at[0][i] = ids + (n ? from : 0);
 		at[1][i] = rows + (n ? from : 0) * (size_t)r->width;
 		bytes[0][i] = n * sizeof *ids;
@@ -150,9 +151,9 @@ static void gather_lists(pd_gatherv *r, const pd_group *g, int self, int which, 
 static void gather(pd_gatherv *r, const pd_group *g, int self, int32_t *ids, float *rows)
 {
 	const size_t head = (size_t)r->grains * sizeof *r->count;
-	void        *at[MOST];
-	size_t       bytes[MOST];
-	int          most = 0;
+	void *at[MOST];
+	size_t bytes[MOST];
+	int most = 0;
 
 	for (int i = 0; i < g->n; i++) {
 		at[i] = r->count + i * r->grains;
@@ -178,7 +179,7 @@ static void gather(pd_gatherv *r, const pd_group *g, int self, int32_t *ids, flo
 /* The sum of the rows key[from..to) of one id, of grains lo .. lo + n - 1, into the first of them. */
 static void tree(pd_gatherv *r, int32_t *ids, float *rows, int64_t from, int64_t to, int lo, int n)
 {
-	int     p = 1;
+	int p = 1;
 	int64_t cut = from;
 
 	if (to - from < 2)

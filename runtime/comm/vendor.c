@@ -6,7 +6,10 @@
 
 enum { GROUPS = 256 };
 
-static struct { const pd_group *group; MPI_Comm comm; } opened[GROUPS];
+static struct {
+	const pd_group *group;
+	MPI_Comm comm;
+} opened[GROUPS];
 static int nopened;
 
 static void check(int rc, const char *call)
@@ -38,9 +41,11 @@ void rt_vendor_sum(const pd_group *g, float *buf, size_t count, int request, int
 	for (int i = 0; i < nopened; i++)
 		if (opened[i].group == g) {
 			if (count > INT_MAX)
-				rt_fail(RT_ERROR, "R105", "a sum of %zu elements is over what MPI takes at once", count);
-			check(MPI_Iallreduce(MPI_IN_PLACE, buf, (int)count, MPI_FLOAT, MPI_SUM, opened[i].comm, rt_request(request)),
-			      "MPI_Iallreduce");
+				rt_fail(RT_ERROR, "R105", "a sum of %zu elements is over what MPI takes at once",
+					count);
+			check(MPI_Iallreduce(MPI_IN_PLACE, buf, (int)count, MPI_FLOAT, MPI_SUM, opened[i].comm,
+				      rt_request(request)),
+				"MPI_Iallreduce");
 			rt_requested(request, peer, count * sizeof *buf);
 			return;
 		}

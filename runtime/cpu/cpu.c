@@ -59,7 +59,7 @@ void pd_threads(int n)
 const char *pd_device_name(void)
 {
 	static char line[256];
-	FILE       *f = fopen("/proc/cpuinfo", "r");
+	FILE *f = fopen("/proc/cpuinfo", "r");
 	const char *found = NULL;
 
 	while (f && !found && fgets(line, sizeof line, f))
@@ -76,8 +76,7 @@ const char *pd_device_name(void)
 void pd_check_scratch(const char *what, size_t asked, size_t planned)
 {
 	if (asked > planned)
-		cpu_fail(
-			78,
+		cpu_fail(78,
 			"R503: %s needs %zu bytes of scratch on this machine, the plan has %zu; compile the model here, or for this "
 			"processor and oneDNN",
 			what, asked, planned);
@@ -90,8 +89,7 @@ static dnnl_primitive_attr_t user_scratch(void)
 	dnnl_primitive_attr_t a;
 
 	check(dnnl_primitive_attr_create(&a), "attributes");
-	check(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user),
-	      "scratchpad mode");
+	check(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user), "scratchpad mode");
 	return a;
 }
 
@@ -115,8 +113,7 @@ bool cpu_ask_reorder(cpu_prim *p, const dnnl_memory_desc_t *from, const dnnl_mem
 	memset(p, 0, sizeof *p);
 	cpu_engine();
 	a = user_scratch();
-	const dnnl_status_t s =
-		dnnl_reorder_primitive_desc_create(&p->pd, from, engine, to, engine, a);
+	const dnnl_status_t s = dnnl_reorder_primitive_desc_create(&p->pd, from, engine, to, engine, a);
 
 	dnnl_primitive_attr_destroy(a);
 	return s == dnnl_success;
@@ -171,7 +168,7 @@ void cpu_drop(cpu_prim *p)
 void cpu_activation(dnnl_memory_desc_t *md, int n, int c, int nd, const int *sp, int nhwc)
 {
 	dnnl_dims_t dim = { n, c }, stride = { 0 };
-	int64_t     area = 1;
+	int64_t area = 1;
 
 	for (int i = nd - 1; i >= 0; i--) {
 		dim[2 + i] = sp[i];
@@ -185,16 +182,14 @@ void cpu_activation(dnnl_memory_desc_t *md, int n, int c, int nd, const int *sp,
 
 /* ---- matrix products ---- */
 
-void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b,
-             int ldb, float beta, float *c, int ldc)
+void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
+	float *c, int ldc)
 {
-	check(dnnl_sgemm(transa ? 'T' : 'N', transb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb,
-	                 beta, c, ldc),
-	      "sgemm");
+	check(dnnl_sgemm(transa ? 'T' : 'N', transb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc), "sgemm");
 }
 
-void pd_gemm_bias(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, const float *bias,
-                  float *c)
+void pd_gemm_bias(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
+	const float *bias, float *c)
 {
 	for (int i = 0; i < m; i++)
 		memcpy(c + (size_t)i * (size_t)n, bias, (size_t)n * sizeof *c);

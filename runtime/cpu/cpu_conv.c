@@ -9,17 +9,17 @@ enum { X, W, Y, BIAS }; /* the operands, or their gradients */
 typedef struct conv {
 	cpu_prim p;
 	cpu_prim reorder[3]; /* pd NULL: the operand is taken as it lies */
-	size_t   at[3];      /* of the reordered operand in scratch */
-	size_t   pad;        /* where the scratchpad begins; reorders and the primitive share it */
-	int      what, bias;
+	size_t at[3];        /* of the reordered operand in scratch */
+	size_t pad;          /* where the scratchpad begins; reorders and the primitive share it */
+	int what, bias;
 	pd_dtype type;
-	size_t   size[4];   /* elements of X, W, Y and the bias, where they are 16-bit floats */
+	size_t size[4]; /* elements of X, W, Y and the bias, where they are 16-bit floats */
 } conv;
 
 static void weights(dnnl_memory_desc_t *md, const pd_conv_desc *d, bool any)
 {
 	dnnl_dims_t dim = { 0 }, stride = { 0 };
-	int         n = 0;
+	int n = 0;
 
 	if (d->groups > 1)
 		dim[n++] = d->groups;
@@ -38,11 +38,11 @@ static void weights(dnnl_memory_desc_t *md, const pd_conv_desc *d, bool any)
 
 static bool ask(cpu_prim *p, const pd_conv_desc *d, int what, const_dnnl_primitive_desc_t hint)
 {
-	dnnl_memory_desc_t      x, w, b, y, *bias = d->bias && what != PD_BACKWARD_DATA ? &b : NULL;
+	dnnl_memory_desc_t x, w, b, y, *bias = d->bias && what != PD_BACKWARD_DATA ? &b : NULL;
 	dnnl_convolution_desc_t op;
-	dnnl_dims_t             stride = { 0 }, dilation = { 0 }, lo = { 0 }, hi = { 0 };
-	const dnnl_alg_kind_t   alg = dnnl_convolution_direct;
-	dnnl_status_t           s;
+	dnnl_dims_t stride = { 0 }, dilation = { 0 }, lo = { 0 }, hi = { 0 };
+	const dnnl_alg_kind_t alg = dnnl_convolution_direct;
+	dnnl_status_t s;
 
 	for (int i = 0; i < d->nd; i++) {
 		stride[i] = d->stride[i];
@@ -55,24 +55,19 @@ static bool ask(cpu_prim *p, const pd_conv_desc *d, int what, const_dnnl_primiti
 	weights(&w, d, true);
 	dnnl_memory_desc_init_by_tag(&b, 1, (dnnl_dims_t){ d->oc }, dnnl_f32, dnnl_a);
 	if (what == PD_FORWARD)
-		s = dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, alg, &x,
-		                                               &w, bias, &y, stride, dilation, lo,
-		                                               hi);
+		s = dnnl_dilated_convolution_forward_desc_init(
+			&op, dnnl_forward_training, alg, &x, &w, bias, &y, stride, dilation, lo, hi);
 	else if (what == PD_BACKWARD_DATA)
-		s = dnnl_dilated_convolution_backward_data_desc_init(&op, alg, &x, &w, &y, stride,
-		                                                     dilation, lo, hi);
+		s = dnnl_dilated_convolution_backward_data_desc_init(&op, alg, &x, &w, &y, stride, dilation, lo, hi);
 	else
-		s = dnnl_dilated_convolution_backward_weights_desc_init(&op, alg, &x, &w, bias, &y,
-		                                                        stride, dilation, lo, hi);
+		s = dnnl_dilated_convolution_backward_weights_desc_init(
+			&op, alg, &x, &w, bias, &y, stride, dilation, lo, hi);
 	memset(p, 0, sizeof *p);
 	return s == dnnl_success && cpu_ask(p, &op, hint);
 }
 
 /* The operand that direction `what` writes: forward Y, backward X or W. */
-static int written(int what)
-{
-	return what == PD_FORWARD ? Y : what == PD_BACKWARD_DATA ? X : W;
-}
+static int written(int what) { return what == PD_FORWARD ? Y : what == PD_BACKWARD_DATA ? X : W; }
 
 static int argument(int what, int operand)
 {
@@ -102,12 +97,11 @@ static bool arrange(conv *c, const pd_conv_desc *d)
 	weights(&given[W], d, false);
 	for (int i = 0; i < 3; i++) {
 		const dnnl_memory_desc_t *chosen = cpu_md(&c->p, argument(d->what, i));
-		const bool                out = i == written(d->what);
+		const bool out = i == written(d->what);
 
 		if (dnnl_memory_desc_equal(chosen, &given[i]))
 			continue;
-		if (!cpu_ask_reorder(&c->reorder[i], out ? chosen : &given[i],
-		                     out ? &given[i] : chosen))
+		if (!cpu_ask_reorder(&c->reorder[i], out ? chosen : &given[i], out ? &given[i] : chosen))
 			return false;
 		c->at[i] = c->pad;
 		c->pad += cpu_round(dnnl_memory_desc_get_size(chosen));
@@ -118,7 +112,7 @@ static bool arrange(conv *c, const pd_conv_desc *d)
 static bool build(conv *c, const pd_conv_desc *d)
 {
 	cpu_prim forward = { 0 };
-	bool     ok;
+	bool ok;
 
 	memset(c, 0, sizeof *c);
 	c->what = d->what;
@@ -177,15 +171,13 @@ void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 	conv *c = o->impl = cpu_alloc(sizeof *c);
 
 	if (!build(c, d))
-		cpu_fail(
-			1,
-			"R504: oneDNN has no convolution %d x %d -> %d in %d dimensions, direction %d",
-			d->n, d->c, d->oc, d->nd, d->what);
+		cpu_fail(1, "R504: oneDNN has no convolution %d x %d -> %d in %d dimensions, direction %d", d->n, d->c,
+			d->oc, d->nd, d->what);
 	count(c, d);
 	const int bias = d->what == PD_FORWARD ? DNNL_ARG_BIAS : DNNL_ARG_DIFF_BIAS;
 
-	cpu_make(&c->p, (const int[]){ argument(d->what, X), argument(d->what, W),
-	                               argument(d->what, Y), c->bias ? bias : 0, 0 });
+	cpu_make(&c->p, (const int[]){ argument(d->what, X), argument(d->what, W), argument(d->what, Y),
+				c->bias ? bias : 0, 0 });
 	for (int i = 0; i < 3; i++)
 		if (c->reorder[i].pd)
 			cpu_make(&c->reorder[i], (const int[]){ DNNL_ARG_FROM, DNNL_ARG_TO, 0 });
@@ -193,7 +185,7 @@ void pd_conv_init(pd_conv *o, const pd_conv_desc *d)
 
 static void run_f32(const conv *c, void *const *operand, void *bias, char *scratch)
 {
-	void     *pad = scratch + c->pad, *taken[3];
+	void *pad = scratch + c->pad, *taken[3];
 	const int out = written(c->what);
 
 	for (int i = 0; i < 3; i++) {
@@ -213,26 +205,23 @@ static void run_f32(const conv *c, void *const *operand, void *bias, char *scrat
 static void run(const conv *c, void *const *operand, void *bias, char *scratch)
 {
 	const int out = written(c->what);
-	const bool whole = c->what != PD_FORWARD;       /* the bias is written */
-	void      *given[4] = { operand[X], operand[W], operand[Y], bias }, *wide[4];
+	const bool whole = c->what != PD_FORWARD; /* the bias is written */
+	void *given[4] = { operand[X], operand[W], operand[Y], bias }, *wide[4];
 
 	if (c->type != PD_BF16 && c->type != PD_F16) {
 		run_f32(c, operand, bias, scratch);
 		return;
 	}
 	for (int i = 0; i < 4; i++)
-		wide[i] = i == out || (i == BIAS && whole) ? pd_room_f32(i, c->size[i]) :
-			pd_widen(i, c->type, given[i], c->size[i]);
+		wide[i] = i == out || (i == BIAS && whole) ? pd_room_f32(i, c->size[i])
+		                                           : pd_widen(i, c->type, given[i], c->size[i]);
 	run_f32(c, wide, wide[BIAS], scratch);
 	pd_narrow(c->type, given[out], wide[out], c->size[out]);
 	if (whole)
 		pd_narrow(c->type, bias, wide[BIAS], c->size[BIAS]);
 }
 
-static void *read_only(const void *p)
-{
-	return (void *)(uintptr_t)p;
-}
+static void *read_only(const void *p) { return (void *)(uintptr_t)p; }
 
 void pd_conv_forward(const pd_conv *o, void *y, const void *x, const void *w, const void *b, void *scratch)
 {

@@ -3,9 +3,12 @@
 #include "cpu.h"
 #include <stdlib.h>
 
-enum { A = 8, B, C, NROOM };       /* the first 8 are the callers' */
+enum { A = 8, B, C, NROOM }; /* the first 8 are the callers' */
 
-static _Thread_local struct { float *at; size_t n; } room[NROOM];
+static _Thread_local struct {
+	float *at;
+	size_t n;
+} room[NROOM];
 
 float *pd_room_f32(int which, size_t n)
 {
@@ -62,9 +65,9 @@ static const float *widened(int which, pd_dtype t, const uint16_t *x, int rows, 
 }
 
 void pd_gemm_half(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const uint16_t *a, int lda,
-                  const uint16_t *b, int ldb, float beta, void *c, int ldc)
+	const uint16_t *b, int ldb, float beta, void *c, int ldc)
 {
-	const int    wa = transa ? m : k, wb = transb ? k : n;
+	const int wa = transa ? m : k, wb = transb ? k : n;
 	const float *fa = widened(A, in, a, transa ? k : m, wa, lda);
 	const float *fb = widened(B, in, b, transb ? n : k, wb, ldb);
 
@@ -72,7 +75,7 @@ void pd_gemm_half(pd_dtype in, pd_dtype out, int transa, int transb, int m, int 
 		pd_gemm(transa, transb, m, n, k, fa, wa, fb, wb, beta, c, ldc);
 		return;
 	}
-	float    *fc = pd_room_f32(C, (size_t)m * (size_t)n);
+	float *fc = pd_room_f32(C, (size_t)m * (size_t)n);
 	uint16_t *h = c;
 
 	for (int i = 0; beta != 0 && i < m; i++)

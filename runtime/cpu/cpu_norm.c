@@ -8,12 +8,12 @@
  * elements are as exact as f32 inputs allow; runs and their order depend on shapes alone, so the
  * bits are the same for any number of threads. */
 
-enum { CHUNKS = 16, RUN = 32 };     /* channels-last: parts of the rows, rows of one f32 sum */
+enum { CHUNKS = 16, RUN = 32 }; /* channels-last: parts of the rows, rows of one f32 sum */
 
 typedef struct bn {
-	int      n, c, nhwc;
-	size_t   area;
-	float    eps;
+	int n, c, nhwc;
+	size_t area;
+	float eps;
 	pd_dtype type;
 } bn;
 
@@ -29,8 +29,7 @@ static bn bn_of(const pd_bn_desc *d)
 /* Two sums in f64 and two runs in f32, per chunk and channel. */
 size_t pd_bn_scratch(const pd_bn_desc *d)
 {
-	return d->nhwc ? cpu_round((size_t)CHUNKS * (size_t)d->c * 2 * (sizeof(double) + sizeof(float)))
-	               : 0;
+	return d->nhwc ? cpu_round((size_t)CHUNKS * (size_t)d->c * 2 * (sizeof(double) + sizeof(float))) : 0;
 }
 
 void pd_bn_init(pd_bn *o, const pd_bn_desc *d)
@@ -40,23 +39,20 @@ void pd_bn_init(pd_bn *o, const pd_bn_desc *d)
 	*b = bn_of(d);
 }
 
-static bool worth_threads(const bn *b)
-{
-	return (size_t)b->n * (size_t)b->c * b->area > 32768;
-}
+static bool worth_threads(const bn *b) { return (size_t)b->n * (size_t)b->c * b->area > 32768; }
 
 /* ---- plain: one channel is rows of `area` elements, one per sample, `step` apart ---- */
 
-static void forward_channel(const bn *b, int c, float *y, float *mean, float *var, const float *x,
-                            float scale, float bias)
+static void forward_channel(
+	const bn *b, int c, float *y, float *mean, float *var, const float *x, float scale, float bias)
 {
 	const size_t step = (size_t)b->c * b->area, at = (size_t)c * b->area, area = b->area;
 	const double count = (double)b->n * (double)area;
-	double       sum = 0, squares = 0;
+	double sum = 0, squares = 0;
 
 	for (int i = 0; i < b->n; i++) {
 		const float *row = x + at + (size_t)i * step;
-		float        s = 0;
+		float s = 0;
 
 #pragma omp simd reduction(+ : s)
 		for (size_t p = 0; p < area; p++)
@@ -67,7 +63,7 @@ static void forward_channel(const bn *b, int c, float *y, float *mean, float *va
 
 	for (int i = 0; i < b->n; i++) {
 		const float *row = x + at + (size_t)i * step;
-		float        s = 0;
+		float s = 0;
 
 #pragma omp simd reduction(+ : s)
 		for (size_t p = 0; p < area; p++)
@@ -80,7 +76,7 @@ static void forward_channel(const bn *b, int c, float *y, float *mean, float *va
 
 	for (int i = 0; i < b->n; i++) {
 		const float *row = x + at + (size_t)i * step;
-		float       *to = y + at + (size_t)i * step;
+		float *to = y + at + (size_t)i * step;
 
 #pragma omp simd
 		for (size_t p = 0; p < area; p++)
@@ -88,17 +84,16 @@ static void forward_channel(const bn *b, int c, float *y, float *mean, float *va
 	}
 }
 
-static void backward_channel(const bn *b, int c, float *dx, float *dscale, float *dbias,
-                             const float *dy, const float *x, float m, float var, float scale)
+static void backward_channel(const bn *b, int c, float *dx, float *dscale, float *dbias, const float *dy,
+	const float *x, float m, float var, float scale)
 {
 	const size_t step = (size_t)b->c * b->area, at = (size_t)c * b->area, area = b->area;
-	const double count = (double)b->n * (double)area,
-		     r = 1 / sqrt((double)var + (double)b->eps);
+	const double count = (double)b->n * (double)area, r = 1 / sqrt((double)var + (double)b->eps);
 	double along = 0, sum = 0;
 
 	for (int i = 0; i < b->n; i++) {
 		const float *row = x + at + (size_t)i * step, *d = dy + at + (size_t)i * step;
-		float        s = 0, t = 0;
+		float s = 0, t = 0;
 
 #pragma omp simd reduction(+ : s, t)
 		for (size_t p = 0; p < area; p++) {
@@ -110,12 +105,11 @@ static void backward_channel(const bn *b, int c, float *dx, float *dscale, float
 	}
 	*dscale = (float)(along * r);
 	*dbias = (float)sum;
-	const float a = (float)((double)scale * r), k = (float)(along * r * r / count),
-		    t = (float)(sum / count);
+	const float a = (float)((double)scale * r), k = (float)(along * r * r / count), t = (float)(sum / count);
 
 	for (int i = 0; i < b->n; i++) {
 		const float *row = x + at + (size_t)i * step, *d = dy + at + (size_t)i * step;
-		float       *to = dx + at + (size_t)i * step;
+		float *to = dx + at + (size_t)i * step;
 
 #pragma omp simd
 		for (size_t p = 0; p < area; p++)
@@ -125,16 +119,19 @@ static void backward_channel(const bn *b, int c, float *dx, float *dscale, float
 
 /* ---- channels-last: a row holds all channels ---- */
 
-typedef struct rows { size_t first, end; double *s, *t; float *u, *v; } rows;
+typedef struct rows {
+	size_t first, end;
+	double *s, *t;
+	float *u, *v;
+} rows;
 
 static rows rows_of(const bn *b, int chunk, void *scratch)
 {
 	const size_t all = (size_t)b->n * b->area, c = (size_t)b->c;
-	double      *d = (double *)scratch + (size_t)chunk * 2 * c;
-	float       *f = (float *)((double *)scratch + (size_t)CHUNKS * 2 * c) + (size_t)chunk * 2 * c;
+	double *d = (double *)scratch + (size_t)chunk * 2 * c;
+	float *f = (float *)((double *)scratch + (size_t)CHUNKS * 2 * c) + (size_t)chunk * 2 * c;
 
-	return (rows){ all * (size_t)chunk / CHUNKS, all * ((size_t)chunk + 1) / CHUNKS, d, d + c, f,
-	               f + c };
+	return (rows){ all * (size_t)chunk / CHUNKS, all * ((size_t)chunk + 1) / CHUNKS, d, d + c, f, f + c };
 }
 
 /* s: sum of x, or of (x - mean)^2 where mean is given */
@@ -147,7 +144,7 @@ static void sum_rows(const bn *b, rows r, const float *x, const float *mean)
 		memset(r.u, 0, c * sizeof *r.u);
 		for (size_t k = i; k < r.end && k < i + RUN; k++) {
 			const float *row = x + k * c;
-			float       *u = r.u;
+			float *u = r.u;
 
 			if (mean) {
 #pragma omp simd
@@ -167,21 +164,21 @@ static void sum_rows(const bn *b, rows r, const float *x, const float *mean)
 /* The chunks' sums of channel j, in order. */
 static double total(const bn *b, const void *scratch, size_t j, int second)
 {
-	const size_t  c = (size_t)b->c;
+	const size_t c = (size_t)b->c;
 	const double *d = (const double *)scratch + (second ? c : 0) + j;
-	double        s = 0;
+	double s = 0;
 
 	for (size_t k = 0; k < CHUNKS; k++)
 		s += d[k * 2 * c];
 	return s;
 }
 
-static void forward_rows(const bn *b, float *y, float *mean, float *var, const float *x,
-                         const float *scale, const float *bias, void *scratch)
+static void forward_rows(const bn *b, float *y, float *mean, float *var, const float *x, const float *scale,
+	const float *bias, void *scratch)
 {
 	const size_t c = (size_t)b->c;
 	const double count = (double)b->n * (double)b->area;
-	float       *a = rows_of(b, 0, scratch).u, *t = rows_of(b, 1, scratch).u;
+	float *a = rows_of(b, 0, scratch).u, *t = rows_of(b, 1, scratch).u;
 
 #pragma omp parallel for schedule(static) if (worth_threads(b))
 	for (int k = 0; k < CHUNKS; k++)
@@ -234,21 +231,19 @@ static void sum_gradients(const bn *b, rows r, const float *dy, const float *x, 
 	}
 }
 
-static void backward_rows(const bn *b, float *dx, float *dscale, float *dbias, const float *dy,
-                          const float *x, const float *mean, const float *var, const float *scale,
-                          void *scratch)
+static void backward_rows(const bn *b, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
+	const float *mean, const float *var, const float *scale, void *scratch)
 {
 	const size_t c = (size_t)b->c;
 	const double count = (double)b->n * (double)b->area;
-	float       *a = rows_of(b, 0, scratch).u, *q = rows_of(b, 1, scratch).u,
-		    *t = rows_of(b, 2, scratch).u;
+	float *a = rows_of(b, 0, scratch).u, *q = rows_of(b, 1, scratch).u, *t = rows_of(b, 2, scratch).u;
 
 #pragma omp parallel for schedule(static) if (worth_threads(b))
 	for (int k = 0; k < CHUNKS; k++)
 		sum_gradients(b, rows_of(b, k, scratch), dy, x, mean);
 	for (size_t j = 0; j < c; j++) {
-		const double r = 1 / sqrt((double)var[j] + (double)b->eps),
-			     along = total(b, scratch, j, 0), sum = total(b, scratch, j, 1);
+		const double r = 1 / sqrt((double)var[j] + (double)b->eps), along = total(b, scratch, j, 0),
+			     sum = total(b, scratch, j, 1);
 
 		dscale[j] = (float)(along * r);
 		dbias[j] = (float)sum;
@@ -269,7 +264,7 @@ static void backward_rows(const bn *b, float *dx, float *dscale, float *dbias, c
 }
 
 static void forward(const bn *b, float *y, float *mean, float *var, const float *x, const float *scale,
-                    const float *bias, void *scratch)
+	const float *bias, void *scratch)
 {
 	if (b->nhwc) {
 		forward_rows(b, y, mean, var, x, scale, bias, scratch);
@@ -280,15 +275,15 @@ static void forward(const bn *b, float *y, float *mean, float *var, const float 
 		forward_channel(b, c, y, &mean[c], &var[c], x, scale[c], bias[c]);
 }
 
-static void evaluate(const bn *b, float *y, const float *x, const float *scale, const float *bias,
-                     const float *mean, const float *var)
+static void evaluate(const bn *b, float *y, const float *x, const float *scale, const float *bias, const float *mean,
+	const float *var)
 {
 	const size_t c = (size_t)b->c, all = (size_t)b->n * (b->nhwc ? b->area : c), run = b->nhwc ? c : b->area;
 
 #pragma omp parallel for schedule(static) if (worth_threads(b))
 	for (size_t r = 0; r < all; r++) {
 		const float *from = x + r * run;
-		float       *to = y + r * run;
+		float *to = y + r * run;
 
 		if (b->nhwc) {
 #pragma omp simd
@@ -297,7 +292,7 @@ static void evaluate(const bn *b, float *y, const float *x, const float *scale, 
 			continue;
 		}
 		const size_t k = r % c;
-		const float  a = scale[k] / sqrtf(var[k] + b->eps);
+		const float a = scale[k] / sqrtf(var[k] + b->eps);
 
 #pragma omp simd
 		for (size_t i = 0; i < run; i++)
@@ -306,7 +301,7 @@ static void evaluate(const bn *b, float *y, const float *x, const float *scale, 
 }
 
 static void backward(const bn *b, float *dx, float *dscale, float *dbias, const float *dy, const float *x,
-                     const float *mean, const float *var, const float *scale, void *scratch)
+	const float *mean, const float *var, const float *scale, void *scratch)
 {
 	if (b->nhwc) {
 		backward_rows(b, dx, dscale, dbias, dy, x, mean, var, scale, scratch);
@@ -319,25 +314,16 @@ static void backward(const bn *b, float *dx, float *dscale, float *dbias, const 
 
 /* ---- images of 16-bit floats are computed on in f32 ---- */
 
-static bool narrow(const bn *b)
-{
-	return b->type == PD_BF16 || b->type == PD_F16;
-}
+static bool narrow(const bn *b) { return b->type == PD_BF16 || b->type == PD_F16; }
 
-static size_t elements(const bn *b)
-{
-	return (size_t)b->n * (size_t)b->c * b->area;
-}
+static size_t elements(const bn *b) { return (size_t)b->n * (size_t)b->c * b->area; }
 
 static const float *wide(const bn *b, int which, const void *x)
 {
 	return narrow(b) ? pd_widen(which, b->type, x, elements(b)) : x;
 }
 
-static float *room(const bn *b, void *y)
-{
-	return narrow(b) ? pd_room_f32(0, elements(b)) : y;
-}
+static float *room(const bn *b, void *y) { return narrow(b) ? pd_room_f32(0, elements(b)) : y; }
 
 static void give(const bn *b, void *y, const float *from)
 {
@@ -345,32 +331,31 @@ static void give(const bn *b, void *y, const float *from)
 		pd_narrow(b->type, y, from, elements(b));
 }
 
-void pd_bn_forward(const pd_bn *o, void *y, float *mean, float *var, const void *x,
-                   const float *scale, const float *bias, void *scratch)
+void pd_bn_forward(const pd_bn *o, void *y, float *mean, float *var, const void *x, const float *scale,
+	const float *bias, void *scratch)
 {
 	const bn *b = o->impl;
-	float    *to = room(b, y);
+	float *to = room(b, y);
 
 	forward(b, to, mean, var, wide(b, 1, x), scale, bias, scratch);
 	give(b, y, to);
 }
 
-void pd_bn_evaluate(const pd_bn *o, void *y, const void *x, const float *scale, const float *bias,
-                    const float *mean, const float *var)
+void pd_bn_evaluate(const pd_bn *o, void *y, const void *x, const float *scale, const float *bias, const float *mean,
+	const float *var)
 {
 	const bn *b = o->impl;
-	float    *to = room(b, y);
+	float *to = room(b, y);
 
 	evaluate(b, to, wide(b, 1, x), scale, bias, mean, var);
 	give(b, y, to);
 }
 
-void pd_bn_backward(const pd_bn *o, void *dx, float *dscale, float *dbias, const void *dy,
-                    const void *x, const float *mean, const float *var, const float *scale,
-                    void *scratch)
+void pd_bn_backward(const pd_bn *o, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
+	const float *mean, const float *var, const float *scale, void *scratch)
 {
 	const bn *b = o->impl;
-	float    *to = room(b, dx);
+	float *to = room(b, dx);
 
 	backward(b, to, dscale, dbias, wide(b, 1, dy), wide(b, 2, x), mean, var, scale, scratch);
 	give(b, dx, to);

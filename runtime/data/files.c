@@ -12,16 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static size_t size_of(pd_dtype t)
-{
-	return st_size(st_dtype((int)t));
-}
+static size_t size_of(pd_dtype t) { return st_size(st_dtype((int)t)); }
 
 /* The elements that dim asks for must be what lies behind data. */
 static bool check_size(const file_array *a, const char **error)
 {
 	const size_t have = (a->size - (size_t)(a->data - a->map)) / size_of(a->dtype);
-	size_t       want = 1;
+	size_t want = 1;
 
 	for (int i = 0; i < a->rank; i++) {
 		if (a->dim[i] < 0 || (a->dim[i] && want > SIZE_MAX / 2 / (size_t)a->dim[i])) {
@@ -55,12 +52,20 @@ static const char *behind(const char *text, const char *key)
 static bool npy_dtype(file_array *a, const char *p, const char **error)
 {
 	static const struct {
-		char     text[4];
+		char text[4];
 		pd_dtype t;
 	} known[] = {
-		{ "f4", PD_F32 }, { "f8", PD_F64 }, { "i1", PD_I8 },   { "i2", PD_I16 },
-		{ "i4", PD_I32 }, { "i8", PD_I64 }, { "u1", PD_U8 },   { "u2", PD_U16 },
-		{ "u4", PD_U32 }, { "u8", PD_U64 }, { "b1", PD_BOOL },
+		{ "f4", PD_F32 },
+		{ "f8", PD_F64 },
+		{ "i1", PD_I8 },
+		{ "i2", PD_I16 },
+		{ "i4", PD_I32 },
+		{ "i8", PD_I64 },
+		{ "u1", PD_U8 },
+		{ "u2", PD_U16 },
+		{ "u4", PD_U32 },
+		{ "u8", PD_U64 },
+		{ "b1", PD_BOOL },
 	};
 
 	*error = "its element type is none of f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1";
@@ -103,17 +108,16 @@ static bool npy_shape(file_array *a, const char *p, const char **error)
 
 static bool npy(file_array *a, const char **error)
 {
-	static char          text[65537];
+	static char text[65537];
 	const unsigned char *m = (const unsigned char *)a->map;
-	const char          *p;
+	const char *p;
 
 	*error = "it is no .npy file";
 	if (a->size < 12 || memcmp(m, "\x93NUMPY", 6))
 		return false;
 	const size_t at = m[6] == 1 ? 10 : 12;
-	const size_t n =
-		m[6] == 1 ? m[8] | (size_t)m[9] << 8
-			  : m[8] | (size_t)m[9] << 8 | (size_t)m[10] << 16 | (size_t)m[11] << 24;
+	const size_t n = m[6] == 1 ? m[8] | (size_t)m[9] << 8
+	                           : m[8] | (size_t)m[9] << 8 | (size_t)m[10] << 16 | (size_t)m[11] << 24;
 
 	if (m[6] < 1 || m[6] > 3) {
 		*error = "it is of a .npy version above 3";
@@ -133,8 +137,8 @@ static bool npy(file_array *a, const char **error)
 		*error = "it is in Fortran order; save it with numpy.ascontiguousarray";
 		return false;
 	}
-	return (p = behind(text, "'descr'")) && npy_dtype(a, p, error) &&
-	       (p = behind(text, "'shape'")) && npy_shape(a, p, error) && check_size(a, error);
+	return (p = behind(text, "'descr'")) && npy_dtype(a, p, error) && (p = behind(text, "'shape'")) &&
+	       npy_shape(a, p, error) && check_size(a, error);
 }
 
 /* ---- IDX: 0 0 type rank, big-endian dimensions, data ---- */
@@ -142,11 +146,15 @@ static bool npy(file_array *a, const char **error)
 static bool idx(file_array *a, const char **error)
 {
 	static const struct {
-		int      code;
+		int code;
 		pd_dtype t;
 	} known[] = {
-		{ 8, PD_U8 },   { 9, PD_I8 },   { 11, PD_I16 },
-		{ 12, PD_I32 }, { 13, PD_F32 }, { 14, PD_F64 },
+		{ 8, PD_U8 },
+		{ 9, PD_I8 },
+		{ 11, PD_I16 },
+		{ 12, PD_I32 },
+		{ 13, PD_F32 },
+		{ 14, PD_F64 },
 	};
 	const unsigned char *m = (const unsigned char *)a->map;
 
@@ -197,8 +205,8 @@ static bool tokens(file_array *a, pd_dtype t, const char **error)
 bool file_open(file_array *a, const char *path, const char *kind, pd_dtype t, const char **error)
 {
 	struct stat st;
-	const int   fd = open(path, O_RDONLY);
-	bool        ok = false;
+	const int fd = open(path, O_RDONLY);
+	bool ok = false;
 
 	memset(a, 0, sizeof *a);
 	*error = "unknown kind of file; there are npy, idx, raw, tokens and tokens32";
@@ -241,7 +249,7 @@ void file_close(file_array *a)
 static uint64_t bits_at(const file_array *a, size_t i, size_t n)
 {
 	const unsigned char *p = (const unsigned char *)a->data + i * n;
-	uint64_t             v = 0;
+	uint64_t v = 0;
 
 	for (size_t k = 0; k < n; k++)
 		v = v << 8 | p[a->swapped ? k : n - 1 - k];
@@ -250,10 +258,10 @@ static uint64_t bits_at(const file_array *a, size_t i, size_t n)
 
 static double real_at(const file_array *a, size_t i)
 {
-	const size_t   n = size_of(a->dtype);
+	const size_t n = size_of(a->dtype);
 	const uint64_t v = bits_at(a, i, n);
-	float          f;
-	double         d;
+	float f;
+	double d;
 
 	if (a->dtype == PD_F32) {
 		const uint32_t w = (uint32_t)v;
@@ -267,9 +275,9 @@ static double real_at(const file_array *a, size_t i)
 
 static int64_t whole_at(const file_array *a, size_t i)
 {
-	const size_t   n = size_of(a->dtype);
+	const size_t n = size_of(a->dtype);
 	const uint64_t v = bits_at(a, i, n);
-	const bool     sign = a->dtype == PD_I8 || a->dtype == PD_I16 || a->dtype == PD_I32;
+	const bool sign = a->dtype == PD_I8 || a->dtype == PD_I16 || a->dtype == PD_I32;
 
 	return sign && v >> (8 * n - 1) ? (int64_t)(v | ~(uint64_t)0 << 8 * n) : (int64_t)v;
 }
@@ -289,7 +297,7 @@ void file_put_whole(void *to, pd_dtype as, size_t i, int64_t v)
 	case PD_F64: file_put_real(to, as, i, (double)v); return;
 	case PD_I64:
 	case PD_U64: ((int64_t *)to)[i] = v; return;
-	case PD_I32:            /* what does not fit stays outside of any range */
+	case PD_I32: /* what does not fit stays outside of any range */
 		((int32_t *)to)[i] = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
 		return;
 	case PD_U32: ((uint32_t *)to)[i] = (uint32_t)v; return;
@@ -301,16 +309,17 @@ void file_put_whole(void *to, pd_dtype as, size_t i, int64_t v)
 }
 
 /* Pairs of types that samples have often, in loops of their own: values of `from`, stored as `as`. */
-#define CONVERT(FROM, AS)                                                                                              \
-	do {                                                                                                           \
-		const FROM *in = (const FROM *)(const void *)a->data + first;                                           \
-		AS         *out = to;                                                                                   \
-		_Pragma("omp simd") for (size_t i = 0; i < n; i++) {                                                    \
-			FROM v;                                                                                         \
-			memcpy(&v, in + i, sizeof v);                                                                   \
-			out[i] = (AS)v;                                                                                 \
-		}                                                                                                       \
-		return true;                                                                                            \
+#define CONVERT(FROM, AS) \
+	do { \
+		const FROM *in = (const FROM *)(const void *)a->data + first; \
+		AS *out = to; \
+		_Pragma("omp simd") for (size_t i = 0; i < n; i++) \
+		{ \
+			FROM v; \
+			memcpy(&v, in + i, sizeof v); \
+			out[i] = (AS)v; \
+		} \
+		return true; \
 	} while (0)
 
 static bool read_fast(const file_array *a, size_t first, size_t n, pd_dtype as, void *to)
@@ -332,8 +341,7 @@ static bool read_fast(const file_array *a, size_t first, size_t n, pd_dtype as, 
 
 void file_read(const file_array *a, size_t first, size_t n, pd_dtype as, void *to)
 {
-	const bool real = a->dtype == PD_F32 || a->dtype == PD_F64,
-		   to_real = as == PD_F32 || as == PD_F64;
+	const bool real = a->dtype == PD_F32 || a->dtype == PD_F64, to_real = as == PD_F32 || as == PD_F64;
 	const size_t size = size_of(as);
 
 	if (a->dtype == as && (!a->swapped || size == 1))
@@ -352,9 +360,8 @@ void file_read(const file_array *a, size_t first, size_t n, pd_dtype as, void *t
 	else
 		for (size_t i = 0; i < n; i++)
 			if (to_real)
-				file_put_real(to, as, i,
-				              (double)whole_at(a, first + i) *
-				                      (a->unit ? 1.0 / 255.0 : 1.0));
+				file_put_real(
+					to, as, i, (double)whole_at(a, first + i) * (a->unit ? 1.0 / 255.0 : 1.0));
 			else
 				file_put_whole(to, as, i, whole_at(a, first + i));
 }

@@ -5,14 +5,14 @@
 #include "pd.h"
 
 typedef struct file_array {
-	pd_dtype    dtype;
-	int         rank;
-	int64_t     dim[PD_MAXRANK];
+	pd_dtype dtype;
+	int rank;
+	int64_t dim[PD_MAXRANK];
 	const char *data;
-	bool        swapped;            /* big-endian */
-	bool        unit;               /* u8 pixels: reading as real numbers scales by 1/255 */
-	char       *map;
-	size_t      size;
+	bool swapped; /* big-endian */
+	bool unit;    /* u8 pixels: reading as real numbers scales by 1/255 */
+	char *map;
+	size_t size;
 } file_array;
 
 /* kind: "npy" (versions 1 to 3), "idx", "raw": elements of type `raw`, little-endian, of rank

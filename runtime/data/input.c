@@ -17,15 +17,19 @@
 enum { TRAIN, EVAL };
 
 static struct set {
-	source  *s;
-	int      n;
-	int64_t  samples;       /* of an epoch, on all ranks; 0: not known */
+	source *s;
+	int n;
+	int64_t samples; /* of an epoch, on all ranks; 0: not known */
 	rt_order order;
-	bool     synthetic;
+	bool synthetic;
 } sets[2];
-static bool evaluating;  /* rt_step counts steps of the evaluation set */
+static bool evaluating; /* rt_step counts steps of the evaluation set */
 /* The first value that was read and lies out of its input's range; s NULL: none. */
-static struct { const source *s; int64_t sample, value; size_t element; } outside;
+static struct {
+	const source *s;
+	int64_t sample, value;
+	size_t element;
+} outside;
 
 /* ---- opening ---- */
 
@@ -51,29 +55,28 @@ static void find_file(source *s, const char *path, const char *in, const rt_inpu
 	for (int i = 0; i < 3; i++) {
 		if (i == 2 && in)
 			break;
-		snprintf(s->path, sizeof s->path, "%s%s%s", dir[i] ? dir[i] : "", dir[i] ? "/" : "",
-		         name[i]);
+		snprintf(s->path, sizeof s->path, "%s%s%s", dir[i] ? dir[i] : "", dir[i] ? "/" : "", name[i]);
 		if (exists(s->path))
 			return;
 	}
 	rt_fail(RT_ERROR, "R201", "input '%s': no file '%s' %s%s", s->d->name, path,
-	        in ? "in " : "here or in the build folder; ",
-	        in ? in : s->eval ? "say --eval-data DIR" : "say --data DIR");
+		in ? "in " : "here or in the build folder; ",
+		in        ? in
+		: s->eval ? "say --eval-data DIR"
+			  : "say --data DIR");
 }
 
 /* In a folder, inputs that have no file in the plan are read from DIR/NAME.npy, .idx or .bin. */
 static const char *find_by_name(source *s, const char *in)
 {
-	static const char *const kinds[] = { "npy", "idx", "raw" }, *const ends[] = { "npy", "idx",
-		                                                                      "bin" };
+	static const char *const kinds[] = { "npy", "idx", "raw" }, *const ends[] = { "npy", "idx", "bin" };
 
 	for (int i = 0; i < 3; i++) {
 		snprintf(s->path, sizeof s->path, "%s/%s.%s", in, s->d->name, ends[i]);
 		if (exists(s->path))
 			return kinds[i];
 	}
-	rt_fail(RT_ERROR, "R201", "input '%s': no file %s.npy, .idx or .bin in %s", s->d->name,
-	        s->d->name, in);
+	rt_fail(RT_ERROR, "R201", "input '%s': no file %s.npy, .idx or .bin in %s", s->d->name, s->d->name, in);
 }
 
 static void geometry(source *s, int64_t micro)
@@ -90,46 +93,42 @@ static void geometry(source *s, int64_t micro)
 			s->each = d->dim[i] / micro;
 	if (d->batch_axis >= 0 && (s->each < 1 || d->dim[d->batch_axis] % micro))
 		rt_fail(RT_ERROR, "R204",
-		        "input '%s': axis %d has %lld elements, which is no multiple of the microbatch of %lld",
-		        d->name, d->batch_axis, (long long)d->dim[d->batch_axis], (long long)micro);
+			"input '%s': axis %d has %lld elements, which is no multiple of the microbatch of %lld",
+			d->name, d->batch_axis, (long long)d->dim[d->batch_axis], (long long)micro);
 	s->elements = (size_t)(s->before * s->each * s->after);
 	s->key = 14695981039346656037u;
 	for (const char *c = d->name; *c; c++)
 		s->key = (s->key ^ (unsigned char)*c) * 1099511628211u;
 }
 
-static bool whole(pd_dtype t)
-{
-	return t != PD_F32 && t != PD_F64;
-}
+static bool whole(pd_dtype t) { return t != PD_F32 && t != PD_F64; }
 
 static void check_file(source *s, const char *kind)
 {
 	const pd_input_desc *d = s->d;
-	const bool           windows = !strncmp(kind, "tokens", 6);
-	int64_t              total = 1;
+	const bool windows = !strncmp(kind, "tokens", 6);
+	int64_t total = 1;
 
 	for (int i = 0; i < s->a.rank; i++)
 		total *= s->a.dim[i];
 	if (whole(d->dtype) && !whole(s->a.dtype))
-		rt_fail(RT_ERROR, "R204", "%s holds real numbers; input '%s' wants whole ones",
-		        s->path, d->name);
-	if (windows) {  /* one more token than the windows hold: that which follows the last */
+		rt_fail(RT_ERROR, "R204", "%s holds real numbers; input '%s' wants whole ones", s->path, d->name);
+	if (windows) { /* one more token than the windows hold: that which follows the last */
 		s->samples = s->elements ? (total - 1) / (int64_t)s->elements : 0;
 		s->shift = d->is_label;
 		if (s->a.rank != 1 || s->samples < 1)
-			rt_fail(RT_ERROR, "R204", "%s: %lld tokens; input '%s' wants windows of %zu and one token behind them",
-			        s->path, (long long)total, d->name, s->elements);
+			rt_fail(RT_ERROR, "R204",
+				"%s: %lld tokens; input '%s' wants windows of %zu and one token behind them", s->path,
+				(long long)total, d->name, s->elements);
 		return;
 	}
 	s->samples = s->elements ? total / (int64_t)s->elements : 0;
 	if (s->samples == 0 || total % (int64_t)s->elements ||
-	    (s->each == 1 && s->a.rank > 0 && d->batch_axis >= 0 && strcmp(kind, "raw") && s->a.dim[0] != s->samples))
-		rt_fail(RT_ERROR, "R204",
-		        "%s: %lld samples of %lld elements; input '%s' wants %zu elements per sample",
-		        s->path, (long long)(s->a.rank ? s->a.dim[0] : 1),
-		        (long long)(s->a.rank && s->a.dim[0] ? total / s->a.dim[0] : total),
-		        d->name, s->elements);
+		(s->each == 1 && s->a.rank > 0 && d->batch_axis >= 0 && strcmp(kind, "raw") &&
+			s->a.dim[0] != s->samples))
+		rt_fail(RT_ERROR, "R204", "%s: %lld samples of %lld elements; input '%s' wants %zu elements per sample",
+			s->path, (long long)(s->a.rank ? s->a.dim[0] : 1),
+			(long long)(s->a.rank && s->a.dim[0] ? total / s->a.dim[0] : total), d->name, s->elements);
 }
 
 static void make_up(source *s, const pd_program *p)
@@ -146,9 +145,9 @@ static void make_up(source *s, const pd_program *p)
 static void open_source(source *s, const pd_program *p, const rt_input_options *o)
 {
 	const pd_input_desc *d = s->d;
-	const bool           other = s->eval && d->eval_kind;
-	const char          *kind = other ? d->eval_kind : d->kind ? d->kind : "synthetic", *why;
-	const char          *path = other ? d->eval_path : d->path, *in = s->eval && o->eval ? o->eval : o->dir;
+	const bool other = s->eval && d->eval_kind;
+	const char *kind = other ? d->eval_kind : d->kind ? d->kind : "synthetic", *why;
+	const char *path = other ? d->eval_path : d->path, *in = s->eval && o->eval ? o->eval : o->dir;
 
 	geometry(s, p->micro);
 	s->presence = !strcmp(kind, "presence");
@@ -175,21 +174,19 @@ static void check_outside(void)
 	const source *s = outside.s;
 
 	if (s)
-		rt_fail(RT_ERROR, "R203", "%s: sample %lld, element %zu is %lld; input '%s' takes 0 to %lld", s->synthetic ? "data" : s->path,
-		        (long long)outside.sample, outside.element, (long long)outside.value, s->d->name, (long long)s->d->range - 1);
+		rt_fail(RT_ERROR, "R203", "%s: sample %lld, element %zu is %lld; input '%s' takes 0 to %lld",
+			s->synthetic ? "data" : s->path, (long long)outside.sample, outside.element,
+			(long long)outside.value, s->d->name, (long long)s->d->range - 1);
 }
 
-static bool has_range(const source *s)
-{
-	return s->d->range > 0 && (s->d->dtype == PD_I64 || s->d->dtype == PD_I32);
-}
+static bool has_range(const source *s) { return s->d->range > 0 && (s->d->dtype == PD_I64 || s->d->dtype == PD_I32); }
 
 /* Whether some value is outside of [0, range), by one pass that branches nowhere. */
 static bool some_outside(pd_dtype t, const char *values, int64_t n, int64_t range)
 {
 	const int64_t *l = (const int64_t *)(const void *)values;
 	const int32_t *w = (const int32_t *)(const void *)values;
-	int            bad = 0;
+	int bad = 0;
 
 	if (t == PD_I64) {
 #pragma omp simd reduction(| : bad)
@@ -264,15 +261,14 @@ static void open_set(struct set *t, const pd_program *p, const rt_input_options 
 		if (s->d->batch_axis < 0 || s->presence)
 			continue;
 		if (first && s->samples != first->samples)
-			rt_fail(RT_ERROR, "R205",
-			        "input '%s' has %lld samples, input '%s' has %lld", first->d->name,
-			        (long long)first->samples, s->d->name, (long long)s->samples);
+			rt_fail(RT_ERROR, "R205", "input '%s' has %lld samples, input '%s' has %lld", first->d->name,
+				(long long)first->samples, s->d->name, (long long)s->samples);
 		first = s;
 	}
 	t->samples = first ? first->samples : 0;
 	if (first && limit > t->samples)
-		rt_fail(RT_ERROR, "R206", "--%ssamples %lld: there are only %lld", eval ? "eval-" : "", (long long)limit,
-		        (long long)t->samples);
+		rt_fail(RT_ERROR, "R206", "--%ssamples %lld: there are only %lld", eval ? "eval-" : "",
+			(long long)limit, (long long)t->samples);
 	for (int i = 0; i < t->n; i++)
 		check_all(&t->s[i], t->s[i].d->batch_axis < 0 ? 1 : limit ? limit : t->samples);
 }
@@ -280,9 +276,9 @@ static void open_set(struct set *t, const pd_program *p, const rt_input_options 
 /* All ranks know how many samples there are, also those that read none; whoever reads some has as many. */
 static void agree(const pd_program *p)
 {
-	int64_t  mine[2] = { sets[TRAIN].samples, sets[EVAL].samples }, all[2];
+	int64_t mine[2] = { sets[TRAIN].samples, sets[EVAL].samples }, all[2];
 	int64_t *of = rt_alloc((size_t)p->world * sizeof mine);
-	int      from[2] = { 0, 0 };
+	int from[2] = { 0, 0 };
 
 	if (rt_alone) {
 		memcpy(of, mine, sizeof mine);
@@ -301,8 +297,8 @@ static void agree(const pd_program *p)
 		for (int r = 0; r < p->world; r++)
 			if (of[2 * r + k] && of[2 * r + k] != all[k])
 				rt_fail(RT_ERROR, "R205", "the inputs of %s have %lld samples, those of %s have %lld%s",
-				        rt_name(from[k]), (long long)all[k], rt_name(r), (long long)of[2 * r + k],
-				        k ? " (evaluation)" : "");
+					rt_name(from[k]), (long long)all[k], rt_name(r), (long long)of[2 * r + k],
+					k ? " (evaluation)" : "");
 	sets[TRAIN].samples = all[TRAIN];
 	sets[EVAL].samples = all[EVAL];
 	free(of);
@@ -312,20 +308,20 @@ static void set_order(struct set *t, const pd_program *p, const rt_input_options
 {
 	const int64_t batch = p->micro * p->microbatches, limit = eval ? o->eval_samples : o->samples;
 	const pd_last last = eval ? PD_LAST_KEEP : p->last;
-	bool          whole = false;    /* no microbatch may be short */
+	bool whole = false; /* no microbatch may be short */
 
 	t->samples = limit ? limit : t->samples ? t->samples : 1;
 	if (last == PD_LAST_DROP && t->samples < batch)
 		rt_fail(RT_ERROR, "R206", "a step takes %lld samples, there are only %lld: every step would be dropped",
-		        (long long)batch, (long long)t->samples);
+			(long long)batch, (long long)t->samples);
 	for (int i = 0; i < t->n; i++)
 		whole |= t->s[i].presence && t->s[i].d->batch_axis < 0;
 	if (last == PD_LAST_KEEP && whole && t->samples % p->micro)
 		rt_fail(RT_ERROR, "R207",
-		        "%lld samples %s microbatches of %lld: the model computes its loss as a mean over the microbatch, so none may "
-		        "be short; %s",
-		        (long long)t->samples, eval ? "for evaluation are no whole" : "are no whole", (long long)p->micro,
-		        eval ? "say --eval-samples" : "say --samples, or data.last: drop");
+			"%lld samples %s microbatches of %lld: the model computes its loss as a mean over the microbatch, so none may "
+			"be short; %s",
+			(long long)t->samples, eval ? "for evaluation are no whole" : "are no whole",
+			(long long)p->micro, eval ? "say --eval-samples" : "say --samples, or data.last: drop");
 	t->order = rt_order_of(t->samples, batch, last, !eval && o->shuffle, p->seed);
 }
 
@@ -342,42 +338,21 @@ void rt_input_open(const pd_program *p, const rt_input_options *o)
 		set_order(&sets[EVAL], p, o, true);
 }
 
-int64_t rt_input_samples(void)
-{
-	return sets[TRAIN].samples;
-}
+int64_t rt_input_samples(void) { return sets[TRAIN].samples; }
 
-int64_t rt_input_span(void)
-{
-	return sets[TRAIN].order.span;
-}
+int64_t rt_input_span(void) { return sets[TRAIN].order.span; }
 
-int64_t rt_input_eval_samples(void)
-{
-	return sets[EVAL].samples;
-}
+int64_t rt_input_eval_samples(void) { return sets[EVAL].samples; }
 
-int64_t rt_input_eval_steps(void)
-{
-	return sets[EVAL].order.span / (rt_program->micro * rt_program->microbatches);
-}
+int64_t rt_input_eval_steps(void) { return sets[EVAL].order.span / (rt_program->micro * rt_program->microbatches); }
 
-bool rt_input_synthetic(void)
-{
-	return sets[TRAIN].synthetic;
-}
+bool rt_input_synthetic(void) { return sets[TRAIN].synthetic; }
 
 /* ---- reading ---- */
 
-void rt_input_evaluate(bool on)
-{
-	evaluating = on;
-}
+void rt_input_evaluate(bool on) { evaluating = on; }
 
-bool pd_evaluating(void)
-{
-	return evaluating;
-}
+bool pd_evaluating(void) { return evaluating; }
 
 static void put_presence(const source *s, bool absent, int64_t b, char *to)
 {
@@ -396,7 +371,7 @@ static void put_absent(const source *s, int64_t b, int64_t micro, char *to)
 
 static void read_place(const source *s, int64_t sample, bool absent, int64_t b, char *to)
 {
-	const size_t  size = st_size(st_dtype((int)s->d->dtype));
+	const size_t size = st_size(st_dtype((int)s->d->dtype));
 	const int64_t micro = rt_program->micro, run = s->each * s->after;
 
 	if (s->presence)
@@ -414,7 +389,7 @@ static void read_place(const source *s, int64_t sample, bool absent, int64_t b, 
 static void soon(const source *s, int64_t sample)
 {
 	const size_t size = s->a.map ? st_size(st_dtype((int)s->a.dtype)) : 0, bytes = s->elements * size;
-	const char  *at = s->a.data + (size_t)sample * bytes;
+	const char *at = s->a.data + (size_t)sample * bytes;
 
 	for (size_t i = 0; i < bytes && i < 4096; i += 64)
 		__builtin_prefetch(at + i);
@@ -424,10 +399,11 @@ static void soon(const source *s, int64_t sample)
 static void ask_ahead(struct set *t, const source *s, int64_t place)
 {
 	const size_t bytes = s->elements * st_size(st_dtype((int)s->a.dtype));
-	bool         absent;
+	bool absent;
 
 	for (int64_t b = 0; b < rt_program->micro; b++) {
-		const int64_t next = rt_order_at(&t->order, place + rt_program->micro * rt_program->microbatches + b, &absent);
+		const int64_t next =
+			rt_order_at(&t->order, place + rt_program->micro * rt_program->microbatches + b, &absent);
 
 		if (!absent)
 			rt_prefetch(s->a.data + (size_t)next * bytes, bytes);
@@ -437,12 +413,12 @@ static void ask_ahead(struct set *t, const source *s, int64_t place)
 
 static void read_input(int i, int64_t place, void *dst)
 {
-	struct set       *t = &sets[evaluating ? EVAL : TRAIN];
-	const source     *s = &t->s[i];
-	bool              absent;
+	struct set *t = &sets[evaluating ? EVAL : TRAIN];
+	const source *s = &t->s[i];
+	bool absent;
 
 	if (s->d->batch_axis < 0) {
-		if (s->presence) {      /* of the microbatch */
+		if (s->presence) { /* of the microbatch */
 			rt_order_at(&t->order, place, &absent);
 			file_put_real(dst, s->d->dtype, 0, absent ? 0 : 1);
 		} else if (s->a.data)
@@ -454,8 +430,9 @@ static void read_input(int i, int64_t place, void *dst)
 	int64_t sample = rt_order_at(&t->order, place, &absent);
 
 	for (int64_t b = 0; b < rt_program->micro; b++) {
-		bool          next_absent = false;
-		const int64_t next = b + 1 < rt_program->micro ? rt_order_at(&t->order, place + b + 1, &next_absent) : sample;
+		bool next_absent = false;
+		const int64_t next =
+			b + 1 < rt_program->micro ? rt_order_at(&t->order, place + b + 1, &next_absent) : sample;
 
 		soon(s, next);
 		read_place(s, sample, absent, b, dst);

@@ -20,12 +20,12 @@ enum { REQUESTS = 4096, PART = 4 << 20 };
 
 static struct {
 	const char *at;
-	size_t      bytes;
+	size_t bytes;
 } ring[REQUESTS];
-static _Atomic size_t head, tail;       /* taken up to head, put up to tail; one thread each */
-static sem_t          some;
-static bool           running, asked;
-static uintptr_t      page;
+static _Atomic size_t head, tail; /* taken up to head, put up to tail; one thread each */
+static sem_t some;
+static bool running, asked;
+static uintptr_t page;
 
 /* In parts, so that a request behind a file of gigabytes is not waited for longer than a disk must be. */
 static void bring(const char *at, size_t bytes)
@@ -35,7 +35,7 @@ static void bring(const char *at, size_t bytes)
 	for (uintptr_t p = first; p < end; p += PART) {
 		const size_t n = end - p < PART ? end - p : PART;
 
-		if (madvise((void *)p, n, MADV_POPULATE_READ))  /* Linux before 5.14 */
+		if (madvise((void *)p, n, MADV_POPULATE_READ)) /* Linux before 5.14 */
 			madvise((void *)p, n, MADV_WILLNEED);
 	}
 }
@@ -56,11 +56,12 @@ static bool start(void)
 {
 	static bool tried;
 	const char *off = getenv("PD_PREFETCH");
-	pthread_t   thread;
+	pthread_t thread;
 
 	if (!tried && !(off && !strcmp(off, "0"))) {
 		page = (uintptr_t)sysconf(_SC_PAGESIZE);
-		running = sem_init(&some, 0, 0) == 0 && pthread_create(&thread, NULL, work, NULL) == 0 && pthread_detach(thread) == 0;
+		running = sem_init(&some, 0, 0) == 0 && pthread_create(&thread, NULL, work, NULL) == 0 &&
+		          pthread_detach(thread) == 0;
 	}
 	tried = true;
 	return running;

@@ -15,9 +15,9 @@ static int64_t permuted(rt_order *o, int64_t epoch, int64_t i)
 
 	while (((int64_t)1 << bits) < n)
 		bits += 2;
-	const int      half = bits / 2;
+	const int half = bits / 2;
 	const uint64_t mask = ((uint64_t)1 << half) - 1;
-	uint64_t       x = (uint64_t)i;
+	uint64_t x = (uint64_t)i;
 
 	if (o->epoch != epoch)
 		for (int round = 0; round < 4; round++)
@@ -38,10 +38,13 @@ rt_order rt_order_of(int64_t samples, int64_t batch, pd_last last, bool shuffle,
 {
 	const int64_t left = batch > 0 ? samples % batch : 0;
 
-	return (rt_order){ .samples = samples, .shuffle = shuffle, .seed = seed, .epoch = -1,
-		           .span = last == PD_LAST_KEEP && left   ? samples - left + batch
-		                   : last == PD_LAST_DROP && left ? samples - left
-		                                                  : samples };
+	return (rt_order){ .samples = samples,
+		.shuffle = shuffle,
+		.seed = seed,
+		.epoch = -1,
+		.span = last == PD_LAST_KEEP && left   ? samples - left + batch
+		        : last == PD_LAST_DROP && left ? samples - left
+		                                       : samples };
 }
 
 int64_t rt_order_at(rt_order *o, int64_t place, bool *absent)

@@ -15,8 +15,7 @@ static double real_value(const source *s, uint64_t sample, uint64_t cluster, uin
 
 static int64_t whole_value(const source *s, uint64_t sample, uint64_t cluster, uint64_t e)
 {
-	const uint64_t seed = rt_program->seed,
-		       range = (uint64_t)(s->d->range > 0 ? s->d->range : 2);
+	const uint64_t seed = rt_program->seed, range = (uint64_t)(s->d->range > 0 ? s->d->range : 2);
 
 	if (!s->d->is_label && pd_random_bits(seed, s->key + 1, sample, e) % 4 == 0)
 		return (int64_t)(pd_random_bits(seed, s->key + 2, sample, e) % range);
@@ -60,7 +59,7 @@ void input_make_all(source *s)
 /* A batch axis that is not the first needs the sample whole. */
 void input_make_into(const source *s, int64_t sample, int64_t b, int64_t micro, char *to)
 {
-	const size_t   size = st_size(st_dtype((int)s->d->dtype)), run = (size_t)(s->each * s->after);
+	const size_t size = st_size(st_dtype((int)s->d->dtype)), run = (size_t)(s->each * s->after);
 	const uint64_t n = (uint64_t)(sample + s->first), cluster = cluster_of(s, n);
 
 	if (s->before == 1) {

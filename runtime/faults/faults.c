@@ -24,32 +24,35 @@ enum { EVENTS = 256, PATH = 4096 };
 
 typedef struct event {
 	int64_t step;
-	double  time;
-	int32_t mb, channel, peer;      /* -1: none */
-	char    what[12];
+	double time;
+	int32_t mb, channel, peer; /* -1: none */
+	char what[12];
 } event;
 
 typedef struct ring {
-	char    magic[8];
-	int64_t count;                  /* events ever recorded: the last EVENTS of them are here */
-	event   e[EVENTS];
+	char magic[8];
+	int64_t count; /* events ever recorded: the last EVENTS of them are here */
+	event e[EVENTS];
 } ring;
 
-static ring  own, *fr = &own;
-static char  folder[PATH];              /* OUT/fr, or PD_FR; "": none */
-static bool  launched;                  /* by pdrun: it ends the others */
-static char  action[12] = "start";      /* of the plan, running now */
-static int   action_mb = -1;
-static int64_t action_lag;              /* its step is so many back */
-static struct { int rank, n, mode; int64_t step; } point = { .rank = -1 };     /* mode: 0 kill, 1 ckpt, 2 stop, 3 term */
-static int   in_step, in_ckpt;
+static ring own, *fr = &own;
+static char folder[PATH];         /* OUT/fr, or PD_FR; "": none */
+static bool launched;             /* by pdrun: it ends the others */
+static char action[12] = "start"; /* of the plan, running now */
+static int action_mb = -1;
+static int64_t action_lag; /* its step is so many back */
+static struct {
+	int rank, n, mode;
+	int64_t step;
+} point = { .rank = -1 }; /* mode: 0 kill, 1 ckpt, 2 stop, 3 term */
+static int in_step, in_ckpt;
 
 /* ---- tests kill here ---- */
 
 static void read_point(void)
 {
 	const char *s = getenv("PD_KILL_AT"), *again = getenv("PD_ATTEMPT");
-	char        word[8] = "";
+	char word[8] = "";
 
 	for (int k = again ? atoi(again) : 0; s && k > 0; k--)
 		s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL;
@@ -87,10 +90,7 @@ static void record(int64_t step, const char *what, int mb, int channel, int peer
 	point_step(false);
 }
 
-void rt_record(const char *what, int mb, int channel, int peer)
-{
-	record(rt_step, what, mb, channel, peer);
-}
+void rt_record(const char *what, int mb, int channel, int peer) { record(rt_step, what, mb, channel, peer); }
 
 void rt_record_end(void)
 {
@@ -99,10 +99,7 @@ void rt_record_end(void)
 	point_step(true);
 }
 
-void pd_action(const char *what, int mb)
-{
-	pd_action_of(what, 0, mb);
-}
+void pd_action(const char *what, int mb) { pd_action_of(what, 0, mb); }
 
 void pd_action_of(const char *what, int64_t lag, int mb)
 {
@@ -117,7 +114,7 @@ void pd_action_of(const char *what, int64_t lag, int mb)
 void rt_faults_open(const pd_program *p, const rt_options *o)
 {
 	const char *dir = getenv("PD_FR");
-	char        path[PATH + 32];
+	char path[PATH + 32];
 
 	launched = dir && *dir;
 	if (launched)
@@ -143,17 +140,15 @@ void rt_faults_open(const pd_program *p, const rt_options *o)
 	close(fd);
 }
 
-bool rt_launched(void)
-{
-	return launched;
-}
+bool rt_launched(void) { return launched; }
 
 /* ---- texts ---- */
 
 void rt_channel_text(char *to, size_t room, int channel)
 {
 	const char *name = rt_program && rt_program->channel && channel >= 0 && channel < rt_program->channels
-	                           ? rt_program->channel[channel] : NULL;
+	                           ? rt_program->channel[channel]
+	                           : NULL;
 
 	*to = 0;
 	if (name)
@@ -187,7 +182,7 @@ void rt_doing(char *to, size_t room)
 static void last_seen(int rank, char *to, size_t room)
 {
 	static ring r;
-	char        path[PATH + 32];
+	char path[PATH + 32];
 
 	*to = 0;
 	snprintf(path, sizeof path, "%s/rank%d.ring", folder, rank);
@@ -205,7 +200,7 @@ static void last_seen(int rank, char *to, size_t room)
 
 void rt_dump(const char *why)
 {
-	char    path[PATH + 32], line[1024];
+	char path[PATH + 32], line[1024];
 	int64_t from = fr->count > EVENTS ? fr->count - EVENTS : 0;
 
 	if (!*folder || !rt_program || fr->count == 0) /* before the first step there is nothing to tell */
@@ -225,7 +220,7 @@ void rt_dump(const char *why)
 		return;
 	rt_doing(line, sizeof line);
 	fprintf(f, "%s\n%s, process %ld, in %s\nseconds before the end, what was done:\n", why,
-	        rt_name(rt_program->rank), (long)getpid(), line);
+		rt_name(rt_program->rank), (long)getpid(), line);
 	for (; from < fr->count; from++) {
 		const event *e = &fr->e[from % EVENTS];
 
@@ -240,9 +235,9 @@ void rt_dump(const char *why)
 /* State letter of a process and when it began, in ticks; 0: there is none. Allocates nothing. */
 static char state_of(int64_t pid, uint64_t *born)
 {
-	char               path[64], text[1024];
+	char path[64], text[1024];
 	unsigned long long start = 0;
-	char               state = 0;
+	char state = 0;
 
 	snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
 	const int fd = open(path, O_RDONLY);
@@ -255,8 +250,8 @@ static char state_of(int64_t pid, uint64_t *born)
 	text[n > 0 ? n : 0] = 0;
 	const char *s = strrchr(text, ')');
 
-	if (!s || sscanf(s + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
-	                 &start) != 2)
+	if (!s || sscanf(s + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+			  &state, &start) != 2)
 		return 0;
 	*born = start;
 	return state;
@@ -275,11 +270,11 @@ rt_process rt_process_here(void)
 int rt_lost(bool stopped, char *why, size_t room)
 {
 	const rt_process *me = rt_process_of(rt_program->rank);
-	char              seen[600];
+	char seen[600];
 
 	for (int r = 0; me && me->born && r < rt_program->world; r++) {
 		const rt_process *p = rt_process_of(r);
-		uint64_t          born = 0;
+		uint64_t born = 0;
 
 		if (r == rt_program->rank || strcmp(p->host, me->host) || !p->born)
 			continue;
@@ -288,9 +283,10 @@ int rt_lost(bool stopped, char *why, size_t room)
 		if (s && s != 'Z' && s != 'X' && born == p->born && !(stopped && (s == 'T' || s == 't')))
 			continue;
 		last_seen(r, seen, sizeof seen);
-		snprintf(why, room, s == 'T' || s == 't' ? "is stopped (process %" PRId64 ")%s"
-		                                         : "is gone (process %" PRId64 " has ended)%s",
-		         p->pid, seen);
+		snprintf(why, room,
+			s == 'T' || s == 't' ? "is stopped (process %" PRId64 ")%s"
+					     : "is gone (process %" PRId64 " has ended)%s",
+			p->pid, seen);
 		return r;
 	}
 	return -1;
@@ -304,7 +300,7 @@ bool rt_verdict_known(int *rank, char *why, size_t room)
 
 	snprintf(path, sizeof path, "%s/verdict.txt", folder);
 	FILE *f = launched ? fopen(path, "r") : NULL;
-	bool  ok = f && fscanf(f, "%d ", rank) == 1 && fgets(why, (int)room, f);
+	bool ok = f && fscanf(f, "%d ", rank) == 1 && fgets(why, (int)room, f);
 
 	if (f)
 		fclose(f);
@@ -329,7 +325,7 @@ bool rt_verdict(int rank, const char *why)
 	const bool whole = write(fd, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1) > 0;
 
 	close(fd);
-	const bool mine = whole && link(new, path) == 0;    /* the first one can */
+	const bool mine = whole && link(new, path) == 0; /* the first one can */
 
 	unlink(new);
 	return mine;
@@ -338,11 +334,11 @@ bool rt_verdict(int rank, const char *why)
 /* Nobody's process has ended or stands still: the network is asked. */
 static int silent_rank(int wanted, char *why, size_t room)
 {
-	int       others, silent, known;
-	char      seen[600];
+	int others, silent, known;
+	char seen[600];
 	const int rank = rt_unreached(wanted, &others, &silent);
 
-	if (others > 1 && silent == others) {   /* it is this host: one that reaches the others says so first */
+	if (others > 1 && silent == others) { /* it is this host: one that reaches the others says so first */
 		for (int k = 0; k < 20 && !rt_verdict_known(&known, why, room); k++)
 			nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
 		snprintf(why, room, "reaches none of the other hosts");
@@ -366,7 +362,7 @@ int rt_missing(int wanted, char *why, size_t room)
 	rank = rt_lost(true, why, room);
 	if (rank < 0)
 		rank = silent_rank(wanted, why, room);
-	if (!rt_verdict(rank, why)) {   /* another one was first */
+	if (!rt_verdict(rank, why)) { /* another one was first */
 		int known;
 
 		if (rt_verdict_known(&known, why, room))

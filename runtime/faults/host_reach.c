@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { DISCARD = 9 };   /* the port; whether anyone listens there does not matter */
+enum { DISCARD = 9 }; /* the port; whether anyone listens there does not matter */
 
 static bool is_bridge(const char *interface)
 {
@@ -30,7 +30,7 @@ static bool is_bridge(const char *interface)
 void rt_addresses(uint32_t ip[RT_ADDRESSES])
 {
 	struct ifaddrs *all = NULL;
-	int             n = 0;
+	int n = 0;
 
 	memset(ip, 0, RT_ADDRESSES * sizeof *ip);
 	if (getifaddrs(&all))
@@ -38,7 +38,7 @@ void rt_addresses(uint32_t ip[RT_ADDRESSES])
 	for (int bridge = 0; bridge < 2; bridge++)
 		for (struct ifaddrs *a = all; a && n < RT_ADDRESSES; a = a->ifa_next)
 			if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET && (a->ifa_flags & IFF_UP) &&
-			    !(a->ifa_flags & IFF_LOOPBACK) && is_bridge(a->ifa_name) == bridge) {
+				!(a->ifa_flags & IFF_LOOPBACK) && is_bridge(a->ifa_name) == bridge) {
 				struct sockaddr_in in;
 
 				memcpy(&in, a->ifa_addr, sizeof in);
@@ -69,7 +69,7 @@ static int others_of(uint32_t to[RT_ADDRESSES], const uint32_t theirs[RT_ADDRESS
 static int begin(uint32_t ip, bool *answered)
 {
 	const struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(DISCARD), .sin_addr = { ip } };
-	const int                fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -1;
@@ -83,7 +83,7 @@ static int begin(uint32_t ip, bool *answered)
 
 static bool refused(int fd)
 {
-	int       error = 0;
+	int error = 0;
 	socklen_t n = sizeof error;
 
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0 && (error == 0 || error == ECONNREFUSED);
@@ -93,9 +93,9 @@ static bool refused(int fd)
 static bool answers(const uint32_t ip[RT_ADDRESSES], double seconds)
 {
 	struct pollfd p[RT_ADDRESSES];
-	bool          yes = false;
-	nfds_t        n = 0;
-	const double  until = rt_now() + seconds;
+	bool yes = false;
+	nfds_t n = 0;
+	const double until = rt_now() + seconds;
 
 	for (int i = 0; i < RT_ADDRESSES && ip[i] && !yes; i++) {
 		const int fd = begin(ip[i], &yes);
@@ -122,17 +122,17 @@ static bool answers(const uint32_t ip[RT_ADDRESSES], double seconds)
 int rt_unreached(int wanted, int *others, int *silent)
 {
 	const rt_process *me = rt_process_of(rt_program->rank);
-	int               found = -1;
+	int found = -1;
 
 	*others = *silent = 0;
 	for (int r = 0; me && r < rt_program->world; r++) {
 		const rt_process *p = rt_process_of(r);
-		uint32_t          ip[RT_ADDRESSES];
-		bool              seen = !strcmp(p->host, me->host) || !others_of(ip, p->ip, me->ip);
+		uint32_t ip[RT_ADDRESSES];
+		bool seen = !strcmp(p->host, me->host) || !others_of(ip, p->ip, me->ip);
 
 		for (int q = 0; q < r && !seen; q++)
 			seen = !strcmp(rt_process_of(q)->host, p->host);
-		if (seen || (*silent > 4 && *silent == *others))        /* nobody: that is clear by now */
+		if (seen || (*silent > 4 && *silent == *others)) /* nobody: that is clear by now */
 			continue;
 		++*others;
 		if (answers(ip, *silent ? 0.1 : 0.5))

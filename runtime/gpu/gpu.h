@@ -5,7 +5,7 @@
 
 #include "pd.h"
 
-#define restrict __restrict__           /* C++ has no such word */
+#define restrict __restrict__ /* C++ has no such word */
 
 #if !defined PD_LAUNCH
 #include <cuda_runtime.h>
@@ -34,38 +34,43 @@
 #define PD_HOST extern "C"
 
 extern "C" cudaStream_t pd_stream(void);
-extern "C" void pd_launched(const char *kernel);        /* ends the program (R522) when it could not be started */
+extern "C" void pd_launched(const char *kernel); /* ends the program (R522) when it could not be started */
 /* Device memory for n numbers that a launch leaves for the host, and the first of them once all is done. */
 extern "C" double *pd_numbers(int n);
 extern "C" double pd_number(const double *number);
 
 /* y[q] = op(a[q]) op(b[q]) for `batch` matrices, row-major and without gaps; a matrix of a and the next are astep elements
  * apart, 0 for one and the same. y is [batch, m, n]; f32 is added up in f32. */
-extern "C" void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda,
-                              int64_t astep, const void *b, int ldb, int64_t bstep, void *y, int batch);
+extern "C" void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a,
+	int lda, int64_t astep, const void *b, int ldb, int64_t bstep, void *y, int batch);
 
 /* Device memory that one call may use; the next call's is the same. */
 extern "C" void *pd_room(size_t bytes);
 
 /* N elements that lie side by side, read and written by instructions of 16 bytes; they begin at a multiple of their bytes, or of 16. */
-template<class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pd_vec { T v[N]; };
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pd_vec {
+	T v[N];
+};
 
-template<int N, class T> static __device__ __forceinline__ pd_vec<T, N> pd_read(const T *from)
+template <int N, class T> static __device__ __forceinline__ pd_vec<T, N> pd_read(const T *from)
 {
 	return *(const pd_vec<T, N> *)(const void *)from;
 }
 
-template<class T, int N> static __device__ __forceinline__ void pd_write(T *to, const pd_vec<T, N> &x)
+template <class T, int N> static __device__ __forceinline__ void pd_write(T *to, const pd_vec<T, N> &x)
 {
 #if defined __CUDA_ARCH__
-	if constexpr (sizeof x % 16 == 0) {     /* of a struct the compiler may make a store for each element */
+	if constexpr (sizeof x % 16 == 0) { /* of a struct the compiler may make a store for each element */
 		PD_UNROLL
 		for (unsigned k = 0; k < sizeof x / 16; k++) {
 			uint32_t w[4];
 
 			memcpy(w, (const char *)&x + 16 * k, sizeof w);
 			asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
-				: : "l"(__cvta_generic_to_global((char *)to + 16 * k)), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+				:
+				: "l"(__cvta_generic_to_global((char *)to + 16 * k)), "r"(w[0]), "r"(w[1]), "r"(w[2]),
+				"r"(w[3])
+				: "memory");
 		}
 		return;
 	}
@@ -76,14 +81,14 @@ template<class T, int N> static __device__ __forceinline__ void pd_write(T *to, 
 static inline unsigned pd_blocks(int64_t n, int64_t per) { return (unsigned)((n + per - 1) / per); }
 
 /* Sums and maxima over a block of up to 1024 threads, the same order every time; all threads get them. */
-template<class T> static __device__ T pd_warp_sum(T v)
+template <class T> static __device__ T pd_warp_sum(T v)
 {
 	for (int d = 16; d > 0; d /= 2)
 		v += __shfl_xor_sync(0xffffffffu, v, d);
 	return v;
 }
 
-template<class T> static __device__ T pd_warp_max(T v)
+template <class T> static __device__ T pd_warp_max(T v)
 {
 	for (int d = 16; d > 0; d /= 2) {
 		const T w = __shfl_xor_sync(0xffffffffu, v, d);
@@ -92,7 +97,7 @@ template<class T> static __device__ T pd_warp_max(T v)
 	return v;
 }
 
-template<class T> static __device__ T pd_block_sum(T v)
+template <class T> static __device__ T pd_block_sum(T v)
 {
 	__shared__ T part[32];
 	const int warp = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
@@ -108,7 +113,7 @@ template<class T> static __device__ T pd_block_sum(T v)
 	return v;
 }
 
-template<class T> static __device__ T pd_block_max(T v)
+template <class T> static __device__ T pd_block_max(T v)
 {
 	__shared__ T part[32];
 	const int warp = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;

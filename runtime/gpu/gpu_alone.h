@@ -10,17 +10,43 @@ bool rt_nccl_may(void) { return false; }
 bool rt_capturing(void) { return false; }
 bool rt_gathers(void) { return false; }
 bool rt_graphs_made(void) { return false; }
-int  rt_log;
-void rt_nccl_look(void) { }
-const rt_process *rt_process_of(int rank) { (void)rank; return NULL; }
-bool rt_serves(int rank) { (void)rank; return false; }
-void rt_sums_return(void) { }
-bool rt_capture_refused(const char *what, const char *why) { (void)what; (void)why; return false; }
+int rt_log;
+void rt_nccl_look(void) {}
+const rt_process *rt_process_of(int rank)
+{
+	(void)rank;
+	return NULL;
+}
+bool rt_serves(int rank)
+{
+	(void)rank;
+	return false;
+}
+void rt_sums_return(void) {}
+bool rt_capture_refused(const char *what, const char *why)
+{
+	(void)what;
+	(void)why;
+	return false;
+}
 void rt_rest(int idle) { (void)idle; }
 void rt_section_spoil(const char *why) { (void)why; }
-void rt_section_note(int mb, bool hits) { (void)mb; (void)hits; }
-void pd_sum_open(size_t count, const pd_sum *how) { (void)count; (void)how; }
-void pd_call_open(pd_call of, size_t bytes, size_t more) { (void)of; (void)bytes; (void)more; }
+void rt_section_note(int mb, bool hits)
+{
+	(void)mb;
+	(void)hits;
+}
+void pd_sum_open(size_t count, const pd_sum *how)
+{
+	(void)count;
+	(void)how;
+}
+void pd_call_open(pd_call of, size_t bytes, size_t more)
+{
+	(void)of;
+	(void)bytes;
+	(void)more;
+}
 void pd_set_count(float *to) { pd_set(to, 1); }
 
 const double *pd_late(void (*make)(double *numbers), int n)

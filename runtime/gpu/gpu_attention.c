@@ -12,28 +12,28 @@
 #include <float.h>
 
 enum { NODES = 16, CONFIGS = 64, WORKSPACE = 512 << 20 };
-enum { Q = 1, K, V, Y, LSE, SCALE, HIDDEN, MADE };     /* numbers of tensors; from MADE on those that are never in memory */
+enum { Q = 1, K, V, Y, LSE, SCALE, HIDDEN, MADE }; /* numbers of tensors; from MADE on those that are never in memory */
 
 typedef struct form form;
 struct form {
-	form                    *next;
-	pd_attention_desc        d;
+	form *next;
+	pd_attention_desc d;
 	cudnnBackendDescriptor_t plan;
-	bool                     off, ran;
+	bool off, ran;
 };
 
 /* What is being built: nothing more happens after the first fault. */
 typedef struct graph {
 	const pd_attention_desc *d;
-	cudnnStatus_t            s;
+	cudnnStatus_t s;
 	cudnnBackendDescriptor_t op[NODES];
-	int                      n;
-	int64_t                  uid;
-	char                     why[256];      /* the library's words for it; "": there was none */
+	int n;
+	int64_t uid;
+	char why[256]; /* the library's words for it; "": there was none */
 } graph;
 
 typedef cudnnBackendDescriptor_t Desc;
-static form     *forms;
+static form *forms;
 static rt_piece workspace;
 
 static void fault(graph *g, cudnnStatus_t s)
@@ -64,14 +64,16 @@ static void destroy(Desc d)
 		cudnnBackendDestroyDescriptor(d);
 }
 
-static void set(graph *g, Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n, const void *to)
+static void set(
+	graph *g, Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n, const void *to)
 {
 	if (g->s == CUDNN_STATUS_SUCCESS)
 		fault(g, cudnnBackendSetAttribute(d, name, type, n, to));
 }
 
 /* n: how many there are, of which up to `most` go to `to` */
-static void get(graph *g, Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most, int64_t *n, void *to)
+static void get(graph *g, Desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most,
+	int64_t *n, void *to)
 {
 	if (g->s == CUDNN_STATUS_SUCCESS)
 		fault(g, cudnnBackendGetAttribute(d, name, type, most, n, to));
@@ -97,9 +99,9 @@ static void set_type(graph *g, Desc d, cudnnBackendAttributeName_t name, cudnnDa
 
 static Desc tensor(graph *g, int64_t uid, cudnnDataType_t type, const int64_t *dim, const int64_t *stride)
 {
-	const Desc    d = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+	const Desc d = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
 	const int64_t align = 16;
-	const bool    made = uid >= MADE, told = uid == SCALE || uid == HIDDEN;
+	const bool made = uid >= MADE, told = uid == SCALE || uid == HIDDEN;
 
 	set_type(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
 	set(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
@@ -112,10 +114,11 @@ static Desc tensor(graph *g, int64_t uid, cudnnDataType_t type, const int64_t *d
 	return d;
 }
 
-static Desc operand(graph *g, int64_t uid, int64_t rows, int64_t columns, const int64_t *stride, int64_t row, int64_t column)
+static Desc operand(
+	graph *g, int64_t uid, int64_t rows, int64_t columns, const int64_t *stride, int64_t row, int64_t column)
 {
-	return tensor(g, uid, dnn_type(g->d->type),
-	              (const int64_t[]){ g->d->b, g->d->h, rows, columns }, (const int64_t[]){ stride[0], stride[1], row, column });
+	return tensor(g, uid, dnn_type(g->d->type), (const int64_t[]){ g->d->b, g->d->h, rows, columns },
+		(const int64_t[]){ stride[0], stride[1], row, column });
 }
 
 /* [b, h, tq, columns] without gaps */
@@ -124,7 +127,7 @@ static Desc plain(graph *g, int64_t uid, cudnnDataType_t type, int64_t columns)
 	const pd_attention_desc *d = g->d;
 
 	return tensor(g, uid, type, (const int64_t[]){ d->b, d->h, d->tq, columns },
-	              (const int64_t[]){ d->h * d->tq * columns, d->tq * columns, columns, 1 });
+		(const int64_t[]){ d->h * d->tq * columns, d->tq * columns, columns, 1 });
 }
 
 static Desc number(graph *g, int64_t uid)
@@ -148,7 +151,8 @@ static Desc done(graph *g, Desc op, Desc y)
 
 static Desc product(graph *g, Desc a, Desc b, Desc y)
 {
-	const Desc how = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR), op = make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+	const Desc how = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR),
+		   op = make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
 
 	set_type(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
 	finish(g, how);
@@ -162,7 +166,8 @@ static Desc product(graph *g, Desc a, Desc b, Desc y)
 /* b, t: NULL where the operation has none. axis: of GEN_INDEX, else -1 */
 static Desc each(graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t in, int64_t axis, Desc x, Desc b, Desc t, Desc y)
 {
-	const Desc how = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), op = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+	const Desc how = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR),
+		   op = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 
 	set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
 	set_type(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, in);
@@ -186,7 +191,8 @@ static Desc math(graph *g, cudnnPointwiseMode_t mode, Desc x, Desc b, Desc y)
 
 static Desc reduce(graph *g, cudnnReduceTensorOp_t what, Desc x, Desc y)
 {
-	const Desc how = make(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR), op = make(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+	const Desc how = make(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR),
+		   op = make(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
 
 	set(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &what);
 	set_type(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
@@ -200,20 +206,24 @@ static Desc reduce(graph *g, cudnnReduceTensorOp_t what, Desc x, Desc y)
 /* x where the key does not come behind the query, else a number that no score outweighs */
 static Desc causal(graph *g, Desc x)
 {
-	const Desc row = each(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 2, x, NULL, NULL, scores(g, CUDNN_DATA_INT32));
-	const Desc key = each(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 3, x, NULL, NULL, scores(g, CUDNN_DATA_INT32));
-	const Desc seen = each(g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, row, key, NULL, scores(g, CUDNN_DATA_BOOLEAN));
+	const Desc row =
+		each(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 2, x, NULL, NULL, scores(g, CUDNN_DATA_INT32));
+	const Desc key =
+		each(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 3, x, NULL, NULL, scores(g, CUDNN_DATA_INT32));
+	const Desc seen =
+		each(g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, row, key, NULL, scores(g, CUDNN_DATA_BOOLEAN));
 
-	return each(g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, x, number(g, HIDDEN), seen, scores(g, CUDNN_DATA_FLOAT));
+	return each(g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, x, number(g, HIDDEN), seen,
+		scores(g, CUDNN_DATA_FLOAT));
 }
 
 static void attention(graph *g)
 {
 	const pd_attention_desc *d = g->d;
-	const cudnnDataType_t    low = dnn_type(d->type);
+	const cudnnDataType_t low = dnn_type(d->type);
 	const Desc q = operand(g, Q, d->tq, d->d, d->q, d->q[2], 1), k = operand(g, K, d->d, d->tk, d->k, 1, d->k[2]);
 	const Desc v = operand(g, V, d->tk, d->dv, d->v, d->v[2], 1), y = operand(g, Y, d->tq, d->dv, d->y, d->y[2], 1);
-	Desc       s = product(g, q, k, scores(g, CUDNN_DATA_FLOAT));
+	Desc s = product(g, q, k, scores(g, CUDNN_DATA_FLOAT));
 
 	s = math(g, CUDNN_POINTWISE_MUL, s, number(g, SCALE), scores(g, CUDNN_DATA_FLOAT));
 	if (d->causal)
@@ -234,8 +244,8 @@ static void attention(graph *g)
 static Desc planned(graph *g, Desc config, size_t *bytes)
 {
 	cudnnHandle_t h = dnn_handle();
-	const Desc    plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-	int64_t       size = 0, got = 0;
+	const Desc plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+	int64_t size = 0, got = 0;
 
 	set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &h);
 	set_desc(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
@@ -257,8 +267,8 @@ static Desc planned(graph *g, Desc config, size_t *bytes)
 static Desc first_plan(graph *g, Desc all, cudnnBackendHeurMode_t mode, size_t *bytes)
 {
 	const Desc heuristic = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-	Desc       config[CONFIGS] = { NULL }, plan = NULL;
-	int64_t    n = 0;
+	Desc config[CONFIGS] = { NULL }, plan = NULL;
+	int64_t n = 0;
 
 	set_desc(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all);
 	set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -273,7 +283,7 @@ static Desc first_plan(graph *g, Desc all, cudnnBackendHeurMode_t mode, size_t *
 		if (i < n && !plan) {
 			g->s = CUDNN_STATUS_SUCCESS;
 			if ((plan = planned(g, config[i], bytes)))
-				continue;               /* the plan keeps its configuration */
+				continue; /* the plan keeps its configuration */
 		}
 		destroy(config[i]);
 	}
@@ -283,9 +293,10 @@ static Desc first_plan(graph *g, Desc all, cudnnBackendHeurMode_t mode, size_t *
 
 static Desc choose(graph *g, size_t *bytes)
 {
-	static const cudnnBackendHeurMode_t modes[] = { CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK };
+	static const cudnnBackendHeurMode_t modes[] = { CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B,
+		CUDNN_HEUR_MODE_FALLBACK };
 	cudnnHandle_t h = dnn_handle();
-	Desc          plan = NULL;
+	Desc plan = NULL;
 
 	attention(g);
 	const Desc all = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -309,14 +320,14 @@ static void give_up(form *o, const char *why)
 	rt_refusal_taken();
 	if (rt_log >= RT_LOG_NOTE)
 		printf("attention of %lld x %lld heads, %lld queries, %lld keys of %lld: not by cuDNN (%s), by kernels of the program\n",
-		       (long long)d->b, (long long)d->h, (long long)d->tq, (long long)d->tk, (long long)d->d, why);
+			(long long)d->b, (long long)d->h, (long long)d->tq, (long long)d->tk, (long long)d->d, why);
 }
 
 static bool same(const pd_attention_desc *a, const pd_attention_desc *b)
 {
-	return a->type == b->type && a->causal == b->causal && a->scale == b->scale && a->b == b->b && a->h == b->h && a->tq == b->tq &&
-	       a->tk == b->tk && a->d == b->d && a->dv == b->dv && !memcmp(a->q, b->q, sizeof a->q) && !memcmp(a->k, b->k, sizeof a->k) &&
-	       !memcmp(a->v, b->v, sizeof a->v) && !memcmp(a->y, b->y, sizeof a->y);
+	return a->type == b->type && a->causal == b->causal && a->scale == b->scale && a->b == b->b && a->h == b->h &&
+	       a->tq == b->tq && a->tk == b->tk && a->d == b->d && a->dv == b->dv && !memcmp(a->q, b->q, sizeof a->q) &&
+	       !memcmp(a->k, b->k, sizeof a->k) && !memcmp(a->v, b->v, sizeof a->v) && !memcmp(a->y, b->y, sizeof a->y);
 }
 
 enum { PARTS = 6 };
@@ -325,13 +336,14 @@ enum { PARTS = 6 };
 static size_t parts(const form *o, size_t bytes[PARTS])
 {
 	const pd_attention_desc *d = &o->d;
-	const int64_t *const     of[PARTS] = { d->y, NULL, NULL, d->q, d->k, d->v };
-	const int64_t            t[PARTS] = { d->tq, 0, 0, d->tq, d->tk, d->tk }, wide[PARTS] = { d->dv, 0, 0, d->d, d->d, d->dv };
-	size_t                   all = 0;
+	const int64_t *const of[PARTS] = { d->y, NULL, NULL, d->q, d->k, d->v };
+	const int64_t t[PARTS] = { d->tq, 0, 0, d->tq, d->tk, d->tk }, wide[PARTS] = { d->dv, 0, 0, d->d, d->d, d->dv };
+	size_t all = 0;
 
 	for (int i = 0; i < PARTS; i++) {
-		bytes[i] = of[i] ? 2 * (size_t)((d->b - 1) * of[i][0] + (d->h - 1) * of[i][1] + (t[i] - 1) * of[i][2] + wide[i]) :
-			sizeof(float) * (size_t)(d->b * d->h * d->tq);
+		bytes[i] = of[i] ? 2 * (size_t)((d->b - 1) * of[i][0] + (d->h - 1) * of[i][1] + (t[i] - 1) * of[i][2] +
+						wide[i])
+		                 : sizeof(float) * (size_t)(d->b * d->h * d->tq);
 		all += rt_part_bytes(bytes[i]);
 	}
 	return all;
@@ -340,8 +352,8 @@ static size_t parts(const form *o, size_t bytes[PARTS])
 static void run_once(void *of, char *scrap)
 {
 	const pd_attention p = { of };
-	size_t             bytes[PARTS];
-	void              *at[PARTS];
+	size_t bytes[PARTS];
+	void *at[PARTS];
 
 	parts(of, bytes);
 	for (int i = 0; i < PARTS; i++)
@@ -351,17 +363,17 @@ static void run_once(void *of, char *scrap)
 
 static form *made(const pd_attention_desc *d)
 {
-	form        *o = rt_alloc(sizeof *o);
-	graph        g = { .d = &o->d, .uid = MADE };
+	form *o = rt_alloc(sizeof *o);
+	graph g = { .d = &o->d, .uid = MADE };
 	const size_t version = cudnnGetVersion();
-	size_t       bytes = 0;
+	size_t bytes = 0;
 
 	o->d = *d;
 	o->next = forms;
 	forms = o;
 	if (rt_program->reproducible)
 		o->off = true;
-	else if (version == 91000 || version == 91001)          /* its notes tell of wrong results */
+	else if (version == 91000 || version == 91001) /* its notes tell of wrong results */
 		give_up(o, "9.10.0 and 9.10.1 have faults there");
 	else if (!(o->plan = choose(&g, &bytes)))
 		give_up(o, *g.why ? g.why : "its heuristics name no engine");
@@ -384,14 +396,15 @@ void pd_attention_init(pd_attention *p, const pd_attention_desc *d)
 		p->impl = made(d);
 }
 
-int pd_attention_run(const pd_attention *p, void *y, float *lse, float *rest, const void *q, const void *k, const void *v)
+int pd_attention_run(
+	const pd_attention *p, void *y, float *lse, float *rest, const void *q, const void *k, const void *v)
 {
-	form         *o = p->impl;
-	graph         g = { .d = &o->d };
-	float         scale = o->d.scale, hidden = -FLT_MAX;
+	form *o = p->impl;
+	graph g = { .d = &o->d };
+	float scale = o->d.scale, hidden = -FLT_MAX;
 	const int64_t uid[] = { Q, K, V, Y, LSE, SCALE, HIDDEN };
-	const void   *at[] = { q, k, v, y, lse, &scale, &hidden };
-	const int     n = o->d.causal ? 7 : 6;
+	const void *at[] = { q, k, v, y, lse, &scale, &hidden };
+	const int n = o->d.causal ? 7 : 6;
 
 	if (o->off)
 		return 0;
@@ -408,7 +421,8 @@ int pd_attention_run(const pd_attention *p, void *y, float *lse, float *rest, co
 	else if (g.s != CUDNN_STATUS_SUCCESS)
 		give_up(o, g.why);
 	else if (rt_log >= RT_LOG_DEBUG)
-		printf("debug: attention of %lld queries, %lld keys: by cuDNN\n", (long long)o->d.tq, (long long)o->d.tk);
+		printf("debug: attention of %lld queries, %lld keys: by cuDNN\n", (long long)o->d.tq,
+			(long long)o->d.tk);
 	o->ran = true;
 	if (g.s != CUDNN_STATUS_SUCCESS)
 		return 0;

@@ -6,15 +6,15 @@
  * an epsilon or a number of images that the library does not take. */
 #include "gpu_dnn.h"
 
-enum { MOST_IMAGES = 65535 };   /* a dimension of a CUDA grid */
+enum { MOST_IMAGES = 65535 }; /* a dimension of a CUDA grid */
 
 typedef struct norm {
-	pd_bn_desc              d;
-	cudnnTensorDescriptor_t x, row;         /* NULL: kernels of ours */
+	pd_bn_desc d;
+	cudnnTensorDescriptor_t x, row; /* NULL: kernels of ours */
 } norm;
 
-static rt_piece inverse;       /* of the channels, for one backward at a time */
-static rt_piece sums;          /* of kernels of ours, for one call at a time */
+static rt_piece inverse; /* of the channels, for one backward at a time */
+static rt_piece sums;    /* of kernels of ours, for one call at a time */
 
 size_t pd_bn_scratch(const pd_bn_desc *d)
 {
@@ -25,7 +25,7 @@ size_t pd_bn_scratch(const pd_bn_desc *d)
 static bool by_library(const pd_bn_desc *d)
 {
 	return d->type != PD_BF16 && d->type != PD_F16 && !d->nhwc && !rt_program->reproducible &&
-		(double)d->eps >= CUDNN_BN_MIN_EPSILON && d->n <= MOST_IMAGES && dnn_takes(d->n, d->c, d->nd, d->sp);
+	       (double)d->eps >= CUDNN_BN_MIN_EPSILON && d->n <= MOST_IMAGES && dnn_takes(d->n, d->c, d->nd, d->sp);
 }
 
 static size_t numbers(const norm *o)
@@ -39,11 +39,12 @@ static size_t numbers(const norm *o)
 
 static void run_once(void *of, char *scrap)
 {
-	norm        *o = of;
-	const pd_bn  p = { o };
+	norm *o = of;
+	const pd_bn p = { o };
 	const size_t row = sizeof(float) * (size_t)o->d.c;
-	float       *x = rt_part(&scrap, numbers(o)), *y = rt_part(&scrap, numbers(o)), *dy = rt_part(&scrap, numbers(o));
-	float       *scale = rt_part(&scrap, row), *bias = rt_part(&scrap, row), *mean = rt_part(&scrap, row), *var = rt_part(&scrap, row);
+	float *x = rt_part(&scrap, numbers(o)), *y = rt_part(&scrap, numbers(o)), *dy = rt_part(&scrap, numbers(o));
+	float *scale = rt_part(&scrap, row), *bias = rt_part(&scrap, row), *mean = rt_part(&scrap, row),
+	      *var = rt_part(&scrap, row);
 
 	if (o->d.what == PD_BACKWARD_DATA) {
 		pd_bn_backward(&p, y, scale, bias, dy, x, mean, var, (float *)(void *)scrap, NULL);
@@ -62,7 +63,7 @@ void pd_bn_init(pd_bn *p, const pd_bn_desc *d)
 	if (rt_virtual)
 		return;
 	if (!by_library(d)) {
-		o->d.nhwc |= d->sp[0] * d->sp[1] * d->sp[2] == 1;       /* both orders at once: read as the faster one */
+		o->d.nhwc |= d->sp[0] * d->sp[1] * d->sp[2] == 1; /* both orders at once: read as the faster one */
 		rt_want(&sums, pd_norm_room(&o->d), "batch normalization");
 		return;
 	}
@@ -73,8 +74,8 @@ void pd_bn_init(pd_bn *p, const pd_bn_desc *d)
 	rt_first_run(run_once, o, 3 * rt_part_bytes(numbers(o)) + 5 * rt_part_bytes(sizeof(float) * (size_t)d->c));
 }
 
-void pd_bn_forward(const pd_bn *p, void *y, float *mean, float *var, const void *x, const float *scale, const float *bias,
-                   void *scratch)
+void pd_bn_forward(const pd_bn *p, void *y, float *mean, float *var, const void *x, const float *scale,
+	const float *bias, void *scratch)
 {
 	const norm *o = p->impl;
 	const float one = 1, none = 0;
@@ -84,14 +85,14 @@ void pd_bn_forward(const pd_bn *p, void *y, float *mean, float *var, const void 
 		pd_norm_forward(&o->d, y, mean, var, x, scale, bias, sums.at);
 		return;
 	}
-	dnn_check(cudnnBatchNormalizationForwardTraining(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, o->x, x, o->x, y, o->row,
-	                                                 scale, bias, 0, NULL, NULL, (double)o->d.eps, mean, var),
-	          "cudnnBatchNormalizationForwardTraining");
+	dnn_check(cudnnBatchNormalizationForwardTraining(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, o->x, x,
+			  o->x, y, o->row, scale, bias, 0, NULL, NULL, (double)o->d.eps, mean, var),
+		"cudnnBatchNormalizationForwardTraining");
 	pd_norm_variance(var, o->d.c, o->d.eps);
 }
 
 void pd_bn_evaluate(const pd_bn *p, void *y, const void *x, const float *scale, const float *bias, const float *mean,
-                    const float *var)
+	const float *var)
 {
 	const norm *o = p->impl;
 	const float one = 1, none = 0;
@@ -99,13 +100,13 @@ void pd_bn_evaluate(const pd_bn *p, void *y, const void *x, const float *scale, 
 	if (!o->x)
 		pd_norm_evaluate(&o->d, y, x, scale, bias, mean, var);
 	else
-		dnn_check(cudnnBatchNormalizationForwardInference(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, o->x, x, o->x, y,
-		                                                  o->row, scale, bias, mean, var, (double)o->d.eps),
-		          "cudnnBatchNormalizationForwardInference");
+		dnn_check(cudnnBatchNormalizationForwardInference(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none,
+				  o->x, x, o->x, y, o->row, scale, bias, mean, var, (double)o->d.eps),
+			"cudnnBatchNormalizationForwardInference");
 }
 
-void pd_bn_backward(const pd_bn *p, void *dx, float *dscale, float *dbias, const void *dy, const void *x, const float *mean,
-                    const float *var, const float *scale, void *scratch)
+void pd_bn_backward(const pd_bn *p, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
+	const float *mean, const float *var, const float *scale, void *scratch)
 {
 	const norm *o = p->impl;
 	const float one = 1, none = 0;
@@ -116,7 +117,7 @@ void pd_bn_backward(const pd_bn *p, void *dx, float *dscale, float *dbias, const
 		return;
 	}
 	pd_norm_inverse(inverse.at, var, o->d.c, o->d.eps);
-	dnn_check(cudnnBatchNormalizationBackward(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, &one, &none, o->x, x, o->x, dy,
-	                                          o->x, dx, o->row, scale, dscale, dbias, (double)o->d.eps, mean, inverse.at),
-	          "cudnnBatchNormalizationBackward");
+	dnn_check(cudnnBatchNormalizationBackward(dnn_handle(), CUDNN_BATCHNORM_SPATIAL, &one, &none, &one, &none, o->x,
+			  x, o->x, dy, o->x, dx, o->row, scale, dscale, dbias, (double)o->d.eps, mean, inverse.at),
+		"cudnnBatchNormalizationBackward");
 }

@@ -10,44 +10,38 @@ enum { MANY = 24, WORKSPACE = 512 << 20 };
 
 typedef struct conv conv;
 struct conv {
-	conv                        *next;
-	pd_conv_desc                 d;
-	cudnnTensorDescriptor_t      x, y, bias;
-	cudnnFilterDescriptor_t      w;
+	conv *next;
+	pd_conv_desc d;
+	cudnnTensorDescriptor_t x, y, bias;
+	cudnnFilterDescriptor_t w;
 	cudnnConvolutionDescriptor_t conv;
-	cudnnActivationDescriptor_t  end;
-	int                          algorithm;
-	size_t                       bytes;     /* of workspace */
-	bool                         last;      /* the library sees images and filters channels-last */
-	bool                         turned;    /* it does not, though they lie so */
-	bool                         uneven;    /* x is padded before the call */
-	bool                         joined;    /* the forward's call adds the bias, and applies the end */
-	bool                         own_bias, own_relu;        /* calls of their own are refused for this type: kernels of ours */
-	bool                         ran;
+	cudnnActivationDescriptor_t end;
+	int algorithm;
+	size_t bytes;            /* of workspace */
+	bool last;               /* the library sees images and filters channels-last */
+	bool turned;             /* it does not, though they lie so */
+	bool uneven;             /* x is padded before the call */
+	bool joined;             /* the forward's call adds the bias, and applies the end */
+	bool own_bias, own_relu; /* calls of their own are refused for this type: kernels of ours */
+	bool ran;
 };
 
-typedef enum part { X, Y, W, BIAS } part;       /* a form's tensors */
+typedef enum part { X, Y, W, BIAS } part; /* a form's tensors */
 
-static conv     *forms;
+static conv *forms;
 static rt_piece workspace, padded, plain[BIAS], sums;
 
-static size_t size_of(pd_dtype t)
-{
-	return t == PD_BF16 || t == PD_F16 ? 2 : 4;
-}
+static size_t size_of(pd_dtype t) { return t == PD_BF16 || t == PD_F16 ? 2 : 4; }
 
-static void math(conv *o, cudnnMathType_t type)
-{
-	dnn_check(cudnnSetConvolutionMathType(o->conv, type), "math type");
-}
+static void math(conv *o, cudnnMathType_t type) { dnn_check(cudnnSetConvolutionMathType(o->conv, type), "math type"); }
 
 /* false: the library has no filters in this order. */
 static bool describe(conv *o)
 {
 	const pd_conv_desc *d = &o->d;
-	const int           nd = d->nd < 2 ? 2 : d->nd, lead = nd - d->nd;
-	int                 w[5] = { d->oc, d->c / d->groups, 1, 1, 1 }, pad[3] = { 0 }, stride[3] = { 1, 1, 1 },
-		dilation[3] = { 1, 1, 1 }, extent[3] = { 1, 1, 1 };
+	const int nd = d->nd < 2 ? 2 : d->nd, lead = nd - d->nd;
+	int w[5] = { d->oc, d->c / d->groups, 1, 1, 1 }, pad[3] = { 0 }, stride[3] = { 1, 1, 1 },
+	    dilation[3] = { 1, 1, 1 }, extent[3] = { 1, 1, 1 };
 
 	for (int i = 0; i < d->nd; i++) {
 		w[2 + lead + i] = d->kernel[i];
@@ -60,36 +54,42 @@ static bool describe(conv *o)
 	o->y = dnn_tensor(d->type, d->n, d->oc, d->nd, d->out, o->last);
 	o->bias = dnn_tensor(d->type, 1, d->oc, d->nd, (const int[]){ 1, 1, 1 }, false);
 	dnn_check(cudnnCreateFilterDescriptor(&o->w), "filter");
-	const cudnnStatus_t s = cudnnSetFilterNdDescriptor(o->w, dnn_type(d->type), o->last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, 2 + nd, w);
+	const cudnnStatus_t s = cudnnSetFilterNdDescriptor(
+		o->w, dnn_type(d->type), o->last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, 2 + nd, w);
 	if (o->last && dnn_refused(s))
 		return false;
 	dnn_check(s, "filter");
 	dnn_check(cudnnCreateConvolutionDescriptor(&o->conv), "convolution");
-	dnn_check(cudnnSetConvolutionNdDescriptor(o->conv, nd, pad, stride, dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-	          "convolution");
+	dnn_check(cudnnSetConvolutionNdDescriptor(
+			  o->conv, nd, pad, stride, dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+		"convolution");
 	dnn_check(cudnnSetConvolutionGroupCount(o->conv, d->groups), "groups");
 	math(o, size_of(d->type) == 2 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH);
 	dnn_check(cudnnCreateActivationDescriptor(&o->end), "activation");
 	dnn_check(cudnnSetActivationDescriptor(o->end, d->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-	                                       CUDNN_NOT_PROPAGATE_NAN, 0), "activation");
+			  CUDNN_NOT_PROPAGATE_NAN, 0),
+		"activation");
 	return true;
 }
 
 /* ---- the algorithm ---- */
 
-typedef struct candidate { int algorithm; cudnnMathType_t math; } candidate;
+typedef struct candidate {
+	int algorithm;
+	cudnnMathType_t math;
+} candidate;
 
 /* What the library names, best first by its own estimate; of --reproducible programs what always adds in one order. */
 #define NAMED(PERF, GET, ...) \
 	PERF found[MANY]; \
-	int  n = 0, kept = 0; \
+	int n = 0, kept = 0; \
 	const cudnnStatus_t s = GET(dnn_handle(), __VA_ARGS__, MANY, &n, found); \
 	if (dnn_refused(s)) \
 		return 0; \
 	dnn_check(s, "choice of an algorithm"); \
 	for (int i = 0; i < n; i++) \
 		if (found[i].status == CUDNN_STATUS_SUCCESS && \
-		    (!rt_program->reproducible || found[i].determinism == CUDNN_DETERMINISTIC)) \
+			(!rt_program->reproducible || found[i].determinism == CUDNN_DETERMINISTIC)) \
 			of[kept++] = (candidate){ (int)found[i].algo, found[i].mathType }; \
 	return kept
 
@@ -98,20 +98,23 @@ static int candidates(const conv *o, candidate *of)
 	if (o->d.what == PD_FORWARD) {
 		NAMED(cudnnConvolutionFwdAlgoPerf_t, cudnnGetConvolutionForwardAlgorithm_v7, o->x, o->w, o->conv, o->y);
 	} else if (o->d.what == PD_BACKWARD_DATA) {
-		NAMED(cudnnConvolutionBwdDataAlgoPerf_t, cudnnGetConvolutionBackwardDataAlgorithm_v7, o->w, o->y, o->conv, o->x);
+		NAMED(cudnnConvolutionBwdDataAlgoPerf_t, cudnnGetConvolutionBackwardDataAlgorithm_v7, o->w, o->y,
+			o->conv, o->x);
 	} else {
-		NAMED(cudnnConvolutionBwdFilterAlgoPerf_t, cudnnGetConvolutionBackwardFilterAlgorithm_v7, o->x, o->y, o->conv, o->w);
+		NAMED(cudnnConvolutionBwdFilterAlgoPerf_t, cudnnGetConvolutionBackwardFilterAlgorithm_v7, o->x, o->y,
+			o->conv, o->w);
 	}
 }
 
 static cudnnStatus_t needs(const conv *o, int algorithm, size_t *bytes)
 {
-	return o->d.what == PD_FORWARD ? cudnnGetConvolutionForwardWorkspaceSize(dnn_handle(), o->x, o->w, o->conv, o->y,
-	                                                                         (cudnnConvolutionFwdAlgo_t)algorithm, bytes) :
-		o->d.what == PD_BACKWARD_DATA ? cudnnGetConvolutionBackwardDataWorkspaceSize(dnn_handle(), o->w, o->y, o->conv, o->x,
-			(cudnnConvolutionBwdDataAlgo_t)algorithm, bytes) :
-		cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn_handle(), o->x, o->y, o->conv, o->w,
-			(cudnnConvolutionBwdFilterAlgo_t)algorithm, bytes);
+	return o->d.what == PD_FORWARD ? cudnnGetConvolutionForwardWorkspaceSize(dnn_handle(), o->x, o->w, o->conv,
+						 o->y, (cudnnConvolutionFwdAlgo_t)algorithm, bytes)
+	       : o->d.what == PD_BACKWARD_DATA
+	               ? cudnnGetConvolutionBackwardDataWorkspaceSize(dnn_handle(), o->w, o->y, o->conv, o->x,
+				 (cudnnConvolutionBwdDataAlgo_t)algorithm, bytes)
+	               : cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn_handle(), o->x, o->y, o->conv, o->w,
+				 (cudnnConvolutionBwdFilterAlgo_t)algorithm, bytes);
 }
 
 /* f32 is multiplied as f32 whatever the estimate was made for: on newer GPUs the library would take 10 bits of mantissas (TF32). */
@@ -125,12 +128,12 @@ static bool choose(conv *o)
 {
 	candidate of[MANY];
 	const int n = candidates(o, of);
-	int       best = -1;
-	size_t    bytes;
+	int best = -1;
+	size_t bytes;
 
 	for (int i = 0; i < n && (best < 0 || o->bytes > WORKSPACE); i++) {
 		math(o, math_of(o, &of[i]));
-		rt_refusal_taken();     /* what one before left that has no such form */
+		rt_refusal_taken(); /* what one before left that has no such form */
 		if (needs(o, of[i].algorithm, &bytes) == CUDNN_STATUS_SUCCESS && (best < 0 || bytes < o->bytes)) {
 			best = i;
 			o->bytes = bytes;
@@ -142,7 +145,7 @@ static bool choose(conv *o)
 	o->algorithm = of[best].algorithm;
 	/* the library adds a bias alone in the call of one of its algorithms */
 	o->joined = o->d.what == PD_FORWARD && o->d.bias &&
-		(o->d.relu || o->algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
+	            (o->d.relu || o->algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
 	return true;
 }
 
@@ -151,7 +154,8 @@ static bool choose(conv *o)
 static bool uneven(const pd_conv_desc *d)
 {
 	for (int i = 0; i < d->nd; i++)
-		if (d->out[i] != (d->in[i] + 2 * d->pad_begin[i] - d->dilation[i] * (d->kernel[i] - 1) - 1) / d->stride[i] + 1)
+		if (d->out[i] !=
+			(d->in[i] + 2 * d->pad_begin[i] - d->dilation[i] * (d->kernel[i] - 1) - 1) / d->stride[i] + 1)
 			return true;
 	return false;
 }
@@ -161,7 +165,7 @@ static bool uneven(const pd_conv_desc *d)
 static size_t extents(const conv *o, int *in, int *front, int *out, int64_t *planes)
 {
 	const pd_conv_desc *d = &o->d;
-	size_t              n;
+	size_t n;
 
 	for (int i = 0; i < 3; i++) {
 		const int k = i - (3 - d->nd);
@@ -181,7 +185,7 @@ static size_t extents(const conv *o, int *in, int *front, int *out, int64_t *pla
 
 static const void *pad(const conv *o, const void *x)
 {
-	int     in[3], front[3], out[3];
+	int in[3], front[3], out[3];
 	int64_t planes;
 
 	if (!o->uneven)
@@ -200,7 +204,7 @@ size_t pd_conv_scratch(const pd_conv_desc *d)
 static int64_t points_of(const conv *o, part which)
 {
 	const pd_conv_desc *d = &o->d;
-	int64_t             n = 1;
+	int64_t n = 1;
 
 	for (int i = 0; i < d->nd && which != BIAS; i++)
 		n *= which == X ? d->in[i] : which == Y ? d->out[i] : d->kernel[i];
@@ -211,8 +215,10 @@ static int64_t points_of(const conv *o, part which)
 static size_t bytes_of(const conv *o, part which)
 {
 	const pd_conv_desc *d = &o->d;
-	const size_t        n = size_of(d->type) * (size_t)(which == X ? (int64_t)d->n * d->c : which == Y ? (int64_t)d->n * d->oc :
-	                                                    which == W ? (int64_t)d->oc * d->c / d->groups : d->oc);
+	const size_t n = size_of(d->type) * (size_t)(which == X   ? (int64_t)d->n * d->c
+						     : which == Y ? (int64_t)d->n * d->oc
+						     : which == W ? (int64_t)d->oc * d->c / d->groups
+								  : d->oc);
 
 	return rt_part_bytes(n * (size_t)points_of(o, which));
 }
@@ -223,8 +229,11 @@ static void turn(const conv *o, part which, void *to, const void *from, bool to_
 {
 	const pd_conv_desc *d = &o->d;
 
-	pd_turn_images(to, from, size_of(d->type), which == W ? d->oc : d->n, which == W ? d->c / d->groups : which == X ? d->c : d->oc,
-	               points_of(o, which), to_plain);
+	pd_turn_images(to, from, size_of(d->type), which == W ? d->oc : d->n,
+		which == W   ? d->c / d->groups
+		: which == X ? d->c
+			     : d->oc,
+		points_of(o, which), to_plain);
 }
 
 /* What a call reads, and where it writes. */
@@ -236,10 +245,7 @@ static const void *taken(const conv *o, part which, const void *given)
 	return plain[which].at;
 }
 
-static void *place(const conv *o, part which, void *wanted)
-{
-	return o->turned ? plain[which].at : wanted;
-}
+static void *place(const conv *o, part which, void *wanted) { return o->turned ? plain[which].at : wanted; }
 
 static void give(const conv *o, part which, void *to)
 {
@@ -251,9 +257,10 @@ static void give(const conv *o, part which, void *to)
 
 static void run_once(void *of, char *scrap)
 {
-	conv         *o = of;
+	conv *o = of;
 	const pd_conv p = { o };
-	void         *x = rt_part(&scrap, bytes_of(o, X)), *y = rt_part(&scrap, bytes_of(o, Y)), *w = rt_part(&scrap, bytes_of(o, W));
+	void *x = rt_part(&scrap, bytes_of(o, X)), *y = rt_part(&scrap, bytes_of(o, Y)),
+	     *w = rt_part(&scrap, bytes_of(o, W));
 
 	if (o->d.what == PD_FORWARD)
 		pd_conv_forward(&p, y, x, w, scrap, NULL);
@@ -273,18 +280,19 @@ static void settle(conv *o)
 	o->last = false;
 	rt_refusal_taken();
 	if (!o->turned || !describe(o) || !choose(o))
-		rt_fail(RT_ERROR, "R523", "%s: cuDNN has no algorithm for a convolution of %d images", pd_device_name(), o->d.n);
+		rt_fail(RT_ERROR, "R523", "%s: cuDNN has no algorithm for a convolution of %d images", pd_device_name(),
+			o->d.n);
 	if (rt_log >= RT_LOG_DEBUG)
-		printf("debug: cuDNN has no channels-last convolution of %d x %d channels in %d groups: it gets plain copies\n", o->d.c, o->d.oc,
-		       o->d.groups);
+		printf("debug: cuDNN has no channels-last convolution of %d x %d channels in %d groups: it gets plain copies\n",
+			o->d.c, o->d.oc, o->d.groups);
 	for (part p = X; p < BIAS; p++)
 		rt_want(&plain[p], bytes_of(o, p), "plain images");
 }
 
 static conv *made(const pd_conv_desc *d)
 {
-	conv   *o = rt_alloc(sizeof *o);
-	int     in[3], front[3], out[3];
+	conv *o = rt_alloc(sizeof *o);
+	int in[3], front[3], out[3];
 	int64_t planes;
 
 	o->d = *d;
@@ -307,7 +315,7 @@ void pd_conv_init(pd_conv *p, const pd_conv_desc *d)
 
 	if (rt_virtual)
 		return;
-	while (o && memcmp(&o->d, d, sizeof *d))        /* numbers without gaps */
+	while (o && memcmp(&o->d, d, sizeof *d)) /* numbers without gaps */
 		o = o->next;
 	p->impl = o ? o : made(d);
 }
@@ -318,8 +326,8 @@ static cudnnStatus_t joined(const conv *o, void *y, const void *x, const void *w
 	const float one = 1, none = 0;
 
 	return cudnnConvolutionBiasActivationForward(dnn_handle(), &one, o->x, x, o->w, w, o->conv,
-	                                             (cudnnConvolutionFwdAlgo_t)o->algorithm, workspace.at, o->bytes, &none, o->y, y,
-	                                             o->bias, b, o->end, o->y, y);
+		(cudnnConvolutionFwdAlgo_t)o->algorithm, workspace.at, o->bytes, &none, o->y, y, o->bias, b, o->end,
+		o->y, y);
 }
 
 /* false: the form's first run is refused. */
@@ -330,7 +338,8 @@ static bool done(const conv *o, cudnnStatus_t s, const char *what)
 		return true;
 	}
 	if (rt_log >= RT_LOG_DEBUG)
-		printf("debug: cuDNN refuses %s of %d channels (%s): kernels of the runtime do it\n", what, o->d.oc, cudnnGetErrorString(s));
+		printf("debug: cuDNN refuses %s of %d channels (%s): kernels of the runtime do it\n", what, o->d.oc,
+			cudnnGetErrorString(s));
 	rt_refusal_taken();
 	return false;
 }
@@ -339,23 +348,25 @@ static void apart(conv *o, void *y, const void *x, const void *w, const void *b)
 {
 	const float one = 1, none = 0;
 
-	dnn_check(cudnnConvolutionForward(dnn_handle(), &one, o->x, x, o->w, w, o->conv, (cudnnConvolutionFwdAlgo_t)o->algorithm,
-	                                  workspace.at, o->bytes, &none, o->y, y), "cudnnConvolutionForward");
+	dnn_check(cudnnConvolutionForward(dnn_handle(), &one, o->x, x, o->w, w, o->conv,
+			  (cudnnConvolutionFwdAlgo_t)o->algorithm, workspace.at, o->bytes, &none, o->y, y),
+		"cudnnConvolutionForward");
 	if (o->d.bias && !o->own_bias)
 		o->own_bias = !done(o, cudnnAddTensor(dnn_handle(), &one, o->bias, b, &one, o->y, y), "cudnnAddTensor");
 	if (o->d.bias && o->own_bias)
 		pd_end_of_images(o->d.type, y, b, 0, o->d.n, o->d.oc, points_of(o, Y), o->last);
 	if (o->d.relu && !o->own_relu)
-		o->own_relu = !done(o, cudnnActivationForward(dnn_handle(), o->end, &one, o->y, y, &none, o->y, y), "cudnnActivationForward");
+		o->own_relu = !done(o, cudnnActivationForward(dnn_handle(), o->end, &one, o->y, y, &none, o->y, y),
+			"cudnnActivationForward");
 	if (o->d.relu && o->own_relu)
 		pd_end_of_images(o->d.type, y, NULL, 1, o->d.n, o->d.oc, points_of(o, Y), o->last);
 }
 
 void pd_conv_forward(const pd_conv *p, void *y, const void *x, const void *w, const void *b, void *scratch)
 {
-	conv       *o = p->impl;
+	conv *o = p->impl;
 	const void *images = pad(o, taken(o, X, x)), *filters = taken(o, W, w);
-	void       *to = place(o, Y, y);
+	void *to = place(o, Y, y);
 
 	(void)scratch;
 	if (o->joined) {
@@ -364,13 +375,14 @@ void pd_conv_forward(const pd_conv *p, void *y, const void *x, const void *w, co
 		if (o->ran || !dnn_refused(s)) {
 			dnn_check(s, "cudnnConvolutionBiasActivationForward");
 			if (!o->ran && rt_log >= RT_LOG_DEBUG)
-				printf("debug: cuDNN joins a convolution of %d x %d channels with its bias\n", o->d.c, o->d.oc);
+				printf("debug: cuDNN joins a convolution of %d x %d channels with its bias\n", o->d.c,
+					o->d.oc);
 		} else {
 			o->joined = false;
 			rt_refusal_taken();
 			if (rt_log >= RT_LOG_DEBUG)
 				printf("debug: cuDNN does not join a convolution of %d x %d channels with its bias%s: calls of their own do it\n",
-				       o->d.c, o->d.oc, o->d.relu ? " and Relu" : "");
+					o->d.c, o->d.oc, o->d.relu ? " and Relu" : "");
 		}
 	}
 	if (!o->joined)
@@ -383,14 +395,15 @@ void pd_conv_backward_data(const pd_conv *p, void *dx, const void *dy, const voi
 {
 	const conv *o = p->impl;
 	const float one = 1, none = 0;
-	void       *to = place(o, X, dx);
+	void *to = place(o, X, dx);
 
 	(void)scratch;
 	dnn_check(cudnnConvolutionBackwardData(dnn_handle(), &one, o->w, taken(o, W, w), o->y, taken(o, Y, dy), o->conv,
-	                                       (cudnnConvolutionBwdDataAlgo_t)o->algorithm, workspace.at, o->bytes, &none, o->x,
-	                                       o->uneven ? padded.at : to), "cudnnConvolutionBackwardData");
+			  (cudnnConvolutionBwdDataAlgo_t)o->algorithm, workspace.at, o->bytes, &none, o->x,
+			  o->uneven ? padded.at : to),
+		"cudnnConvolutionBackwardData");
 	if (o->uneven) {
-		int     in[3], front[3], out[3];
+		int in[3], front[3], out[3];
 		int64_t planes;
 
 		extents(o, in, front, out, &planes);
@@ -401,17 +414,19 @@ void pd_conv_backward_data(const pd_conv *p, void *dx, const void *dy, const voi
 
 void pd_conv_backward_weights(const pd_conv *p, void *dw, void *db, const void *x, const void *dy, void *scratch)
 {
-	conv       *o = p->impl;
+	conv *o = p->impl;
 	const float one = 1, none = 0;
 	const void *images = pad(o, taken(o, X, x)), *from = taken(o, Y, dy);
 
 	(void)scratch;
 	dnn_check(cudnnConvolutionBackwardFilter(dnn_handle(), &one, o->x, images, o->y, from, o->conv,
-	                                         (cudnnConvolutionBwdFilterAlgo_t)o->algorithm, workspace.at, o->bytes, &none,
-	                                         o->w, place(o, W, dw)), "cudnnConvolutionBackwardFilter");
+			  (cudnnConvolutionBwdFilterAlgo_t)o->algorithm, workspace.at, o->bytes, &none, o->w,
+			  place(o, W, dw)),
+		"cudnnConvolutionBackwardFilter");
 	give(o, W, dw);
 	if (o->d.bias && !o->own_bias)
-		o->own_bias = !done(o, cudnnConvolutionBackwardBias(dnn_handle(), &one, o->y, from, &none, o->bias, db), "cudnnConvolutionBackwardBias");
+		o->own_bias = !done(o, cudnnConvolutionBackwardBias(dnn_handle(), &one, o->y, from, &none, o->bias, db),
+			"cudnnConvolutionBackwardBias");
 	if (o->d.bias && o->own_bias)
 		pd_sum_images(o->d.type, db, from, o->d.n, o->d.oc, points_of(o, Y), o->last, sums.at);
 	o->ran = true;

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 
 #ifndef PD_ARCH
-#define PD_ARCH "native"        /* make says it (gpu_rules.mk) */
+#define PD_ARCH "native" /* make says it (gpu_rules.mk) */
 #endif
 
 static struct {
 	cudaStream_t stream;
-	char         name[300], uuid[16];
-	int          number, arch;
-	rt_piece     numbers, room;     /* on the device */
+	char name[300], uuid[16];
+	int number, arch;
+	rt_piece numbers, room; /* on the device */
 } gpu;
 
 void rt_gpu_check(cudaError_t e, const char *what)
@@ -30,7 +30,7 @@ void rt_gpu_check(cudaError_t e, const char *what)
 static int local_rank(void)
 {
 	const rt_process *me = rt_program ? rt_process_of(rt_program->rank) : NULL;
-	int               before = 0;
+	int before = 0;
 
 	for (int r = 0; me && r < rt_program->world; r++)
 		if (r != rt_program->rank && !strcmp(rt_process_of(r)->host, me->host))
@@ -42,36 +42,41 @@ static int local_rank(void)
  * translates them anew, sm_90a on 9.0 alone, sm_100f on 10.x. */
 static void check_architecture(void)
 {
-	int  kind = 0, have = gpu.arch;
+	int kind = 0, have = gpu.arch;
 	char last = 0;
 
 	if (sscanf(PD_ARCH, "sm_%d%c", &kind, &last) < 1)
-		return;         /* "native", "all": nvcc's own words */
+		return; /* "native", "all": nvcc's own words */
 	if (last == 'a' ? have == kind : last == 'f' ? have >= kind && have / 10 == kind / 10 : have >= kind)
 		return;
-	rt_fail(RT_USAGE, "R524", "%s is of architecture sm_%d; the kernels of this program are compiled for " PD_ARCH
-	        "; make ARCH=sm_%d compiles them for it", gpu.name, have, have);
+	rt_fail(RT_USAGE, "R524",
+		"%s is of architecture sm_%d; the kernels of this program are compiled for " PD_ARCH
+		"; make ARCH=sm_%d compiles them for it",
+		gpu.name, have, have);
 }
 
 void rt_gpu_settings(void)
 {
 	if (rt_nccl_may())
-		setenv("CUDA_MODULE_LOADING", "EAGER", 0);      /* a kernel loaded later would wait for a message under way */
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);         /* streams of messages wait behind no other one */
+		setenv("CUDA_MODULE_LOADING", "EAGER",
+			0);                             /* a kernel loaded later would wait for a message under way */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* streams of messages wait behind no other one */
 }
 
 static void open_device(void)
 {
 	struct cudaDeviceProp p;
-	int                   n = 0;
+	int n = 0;
 
 	if (gpu.stream)
 		return;
 	const cudaError_t e = cudaGetDeviceCount(&n);
 
 	if (e != cudaSuccess || n < 1)
-		rt_fail(RT_USAGE, "R520", "no GPU: %s; this program was written for --target cuda, and pdcc --target c writes one that "
-		        "needs none", e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
+		rt_fail(RT_USAGE, "R520",
+			"no GPU: %s; this program was written for --target cuda, and pdcc --target c writes one that "
+			"needs none",
+			e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
 	const int d = local_rank() % n;
 
 	rt_gpu_check(cudaSetDevice(d), "cudaSetDevice");
@@ -96,20 +101,11 @@ int rt_gpu_major(void)
 	return gpu.arch / 10;
 }
 
-void rt_gpu_here(void)
-{
-	rt_gpu_check(cudaSetDevice(gpu.number), "cudaSetDevice");
-}
+void rt_gpu_here(void) { rt_gpu_check(cudaSetDevice(gpu.number), "cudaSetDevice"); }
 
-void pd_threads(int n)
-{
-	(void)n; /* the host computes nothing */
-}
+void pd_threads(int n) { (void)n; /* the host computes nothing */ }
 
-const char *pd_device_name(void)
-{
-	return gpu.name;
-}
+const char *pd_device_name(void) { return gpu.name; }
 
 void pd_check_scratch(const char *what, size_t asked, size_t planned)
 {
@@ -130,8 +126,11 @@ void pd_launched(const char *kernel)
 	const cudaError_t e = cudaGetLastError();
 
 	if (e == cudaErrorNoKernelImageForDevice)
-		rt_fail(RT_USAGE, "R524", "%s is of architecture sm_%d; kernel %s is compiled for " PD_ARCH " and not for it; make ARCH=sm_%d "
-		        "compiles all of them for it", gpu.name, gpu.arch, kernel, gpu.arch);
+		rt_fail(RT_USAGE, "R524",
+			"%s is of architecture sm_%d; kernel %s is compiled for " PD_ARCH
+			" and not for it; make ARCH=sm_%d "
+			"compiles all of them for it",
+			gpu.name, gpu.arch, kernel, gpu.arch);
 	if (e == cudaSuccess || rt_capture_refused(kernel, cudaGetErrorString(e)))
 		return;
 	if (e == cudaErrorMemoryAllocation)
@@ -153,7 +152,7 @@ void rt_gpu_get(void *host, const void *tensor, size_t bytes)
 		memcpy(host, tensor, bytes);
 		return;
 	}
-	rt_gpu_wait();                  /* a copy from there to memory that is not pinned waits inside the driver, and looks at nobody */
+	rt_gpu_wait(); /* a copy from there to memory that is not pinned waits inside the driver, and looks at nobody */
 	rt_gpu_check(cudaMemcpyAsync(host, tensor, bytes, cudaMemcpyDeviceToHost, pd_stream()), "copy to the host");
 	rt_gpu_wait();
 }
@@ -192,15 +191,17 @@ void pd_copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, 
 {
 	if (rt_virtual)
 		return;
-	const size_t most = INT32_MAX;  /* the largest distance of rows that the driver takes */
+	const size_t most = INT32_MAX; /* the largest distance of rows that the driver takes */
 
 	if ((size_t)to_row * size > most || (size_t)from_row * size > most) {
 		for (int64_t i = 0; i < rows; i++)
-			pd_copy((char *)to + (size_t)(i * to_row) * size, (const char *)from + (size_t)(i * from_row) * size, (size_t)n * size);
+			pd_copy((char *)to + (size_t)(i * to_row) * size,
+				(const char *)from + (size_t)(i * from_row) * size, (size_t)n * size);
 		return;
 	}
-	rt_gpu_check(cudaMemcpy2DAsync(to, (size_t)to_row * size, from, (size_t)from_row * size, (size_t)n * size, (size_t)rows,
-	                        cudaMemcpyDeviceToDevice, pd_stream()), "copy on the device");
+	rt_gpu_check(cudaMemcpy2DAsync(to, (size_t)to_row * size, from, (size_t)from_row * size, (size_t)n * size,
+			     (size_t)rows, cudaMemcpyDeviceToDevice, pd_stream()),
+		"copy on the device");
 }
 
 void pd_fill(void *to, int byte, size_t bytes)
@@ -220,10 +221,7 @@ double pd_get(const float *from)
 	return (double)v;
 }
 
-void pd_room_open(size_t bytes)
-{
-	rt_want(&gpu.room, bytes, "what kernels keep between launches");
-}
+void pd_room_open(size_t bytes) { rt_want(&gpu.room, bytes, "what kernels keep between launches"); }
 
 void *pd_room(size_t bytes)
 {
@@ -233,10 +231,7 @@ void *pd_room(size_t bytes)
 
 enum { NUMBERS = 128 }; /* of one kernel */
 
-static void numbers_room(int n)
-{
-	rt_want(&gpu.numbers, (size_t)n * sizeof(double), "numbers for the host");
-}
+static void numbers_room(int n) { rt_want(&gpu.numbers, (size_t)n * sizeof(double), "numbers for the host"); }
 
 double *pd_numbers(int n)
 {
@@ -254,23 +249,21 @@ double pd_number(const double *number)
 
 /* ---- losses: copied in the order of the stream, read when the step's totals are wanted ---- */
 
-typedef struct noted { int mb; bool hits; } noted;
-static struct { noted *v; float *numbers; int n, room; } notes;
+typedef struct noted {
+	int mb;
+	bool hits;
+} noted;
+static struct {
+	noted *v;
+	float *numbers;
+	int n, room;
+} notes;
 
-int rt_gpu_notes(void)
-{
-	return notes.n;
-}
+int rt_gpu_notes(void) { return notes.n; }
 
-void rt_gpu_noted(int mb, bool hits)
-{
-	notes.v[notes.n++] = (noted){ mb, hits };
-}
+void rt_gpu_noted(int mb, bool hits) { notes.v[notes.n++] = (noted){ mb, hits }; }
 
-void rt_gpu_unnote(int n)
-{
-	notes.n = n;
-}
+void rt_gpu_unnote(int n) { notes.n = n; }
 
 /* Room for a loss and a number of hits of every microbatch, and for the numbers of a kernel. */
 void rt_notes_room(void)
@@ -311,12 +304,6 @@ void rt_gpu_reports(void)
 	notes.n = 0;
 }
 
-void pd_report_from(int mb, const float *loss, const float *count)
-{
-	note(mb, false, loss, count);
-}
+void pd_report_from(int mb, const float *loss, const float *count) { note(mb, false, loss, count); }
 
-void pd_hits_from(int mb, const float *hits)
-{
-	note(mb, true, hits, hits + 1);
-}
+void pd_hits_from(int mb, const float *hits) { note(mb, true, hits, hits + 1); }

@@ -54,8 +54,10 @@ cudnnTensorDescriptor_t dnn_tensor(pd_dtype type, int n, int c, int nd, const in
 	int dim[5] = { n, c, 1, 1, 1 }, stride[5];
 
 	if (!dnn_takes(n, c, nd, sp))
-		rt_fail(RT_ERROR, "R523", "%s: cuDNN: a tensor of %d images of %d channels has more numbers than 2147483647; smaller microbatches "
-		        "have fewer", pd_device_name(), n, c);
+		rt_fail(RT_ERROR, "R523",
+			"%s: cuDNN: a tensor of %d images of %d channels has more numbers than 2147483647; smaller microbatches "
+			"have fewer",
+			pd_device_name(), n, c);
 	for (int i = 0; i < nd; i++)
 		dim[rank - nd + i] = sp[i];
 	stride[1] = 1;

@@ -2,7 +2,8 @@
  * derivative of one, in place; sums of rows. The same of images, by channels, where cuDNN does not take their type. */
 #include "gpu_images.h"
 
-namespace device {
+namespace device
+{
 
 /* x s(u) and its derivative, s the sigmoid, u = x (k + m x x): 0.5 x (1 + tanh(u / 2)) */
 static __device__ float gelu(float x, float *slope)
@@ -15,21 +16,22 @@ static __device__ float gelu(float x, float *slope)
 }
 
 /* Eight elements of a row: one byte of the bits that are kept. */
-template<class F> static __global__ void end_of(typename F::T *y, void *also, const typename F::T *bias, const void *kept, int m, int n,
-                                                int what, int keep)
+template <class F>
+static __global__ void end_of(
+	typename F::T *y, void *also, const typename F::T *bias, const void *kept, int m, int n, int what, int keep)
 {
-	const int     wide = (n + 127) / 128 * 16, all = keep && what == PD_RELU ? wide : (n + 7) / 8;
+	const int wide = (n + 127) / 128 * 16, all = keep && what == PD_RELU ? wide : (n + 7) / 8;
 	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	const int64_t row = e / all;
-	const int     byte = (int)(e % all);
-	unsigned      bits = what == PD_RELU_GRAD && row < m ? ((const uint8_t *)kept)[row * wide + byte] : 0;
+	const int byte = (int)(e % all);
+	unsigned bits = what == PD_RELU_GRAD && row < m ? ((const uint8_t *)kept)[row * wide + byte] : 0;
 
 	if (row >= m)
 		return;
 	for (int i = 0; i < 8 && byte * 8 + i < n; i++) {
-		const int     j = byte * 8 + i;
+		const int j = byte * 8 + i;
 		const int64_t at = row * n + j;
-		float         v = F::load(y + at) + (bias ? F::load(bias + j) : 0), slope;
+		float v = F::load(y + at) + (bias ? F::load(bias + j) : 0), slope;
 
 		if (what == PD_RELU_GRAD)
 			v = bits >> i & 1 ? v : 0;
@@ -53,11 +55,11 @@ template<class F> static __global__ void end_of(typename F::T *y, void *also, co
 }
 
 /* Sums of k rows of n, a block per 32 columns, whose warps share the rows. */
-template<class F, class G> static __global__ void sum_rows(typename G::T *sum, const typename F::T *x, int k, int n)
+template <class F, class G> static __global__ void sum_rows(typename G::T *sum, const typename F::T *x, int k, int n)
 {
 	__shared__ float part[32][32];
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, j = blockIdx.x * 32 + lane;
-	float     s = 0;
+	float s = 0;
 
 	for (int64_t i = warp; j < n && i < k; i += 32)
 		s += F::load(x + i * n + j);
@@ -71,10 +73,12 @@ template<class F, class G> static __global__ void sum_rows(typename G::T *sum, c
 }
 
 /* A block per 1024 points of a channel of an image. */
-template<class F> static __global__ void end_of_images(typename F::T *y, const typename F::T *bias, int relu, int c, int64_t points)
+template <class F>
+static __global__ void end_of_images(typename F::T *y, const typename F::T *bias, int relu, int c, int64_t points)
 {
-	const int64_t plane = (int64_t)blockIdx.x / ((points + 1023) / 1024), first = (int64_t)blockIdx.x % ((points + 1023) / 1024) * 1024;
-	const float   b = bias ? F::load(bias + plane % c) : 0;
+	const int64_t plane = (int64_t)blockIdx.x / ((points + 1023) / 1024),
+		      first = (int64_t)blockIdx.x % ((points + 1023) / 1024) * 1024;
+	const float b = bias ? F::load(bias + plane % c) : 0;
 
 	for (int64_t i = first + threadIdx.x; i < points && i < first + 1024; i += blockDim.x) {
 		const float v = F::load(y + plane * points + i) + b;
@@ -84,7 +88,8 @@ template<class F> static __global__ void end_of_images(typename F::T *y, const t
 }
 
 /* A block per channel. */
-template<class F> static __global__ void sum_images(typename F::T *sum, const typename F::T *y, int64_t n, int c, int64_t points)
+template <class F>
+static __global__ void sum_images(typename F::T *sum, const typename F::T *y, int64_t n, int c, int64_t points)
 {
 	float s = 0;
 
@@ -95,10 +100,11 @@ template<class F> static __global__ void sum_images(typename F::T *sum, const ty
 		F::store(sum + blockIdx.x, s);
 }
 
-template<class F, int V> static __global__ void end_of_points(typename F::T *y, const typename F::T *bias, int relu, const columns m)
+template <class F, int V>
+static __global__ void end_of_points(typename F::T *y, const typename F::T *bias, int relu, const columns m)
 {
 	const strip at(m, V);
-	float       b[V] = { 0 }, v[V];
+	float b[V] = { 0 }, v[V];
 
 	if (!at.inside)
 		return;
@@ -113,11 +119,11 @@ template<class F, int V> static __global__ void end_of_points(typename F::T *y, 
 }
 
 /* part [chunks, c] */
-template<class F, int V> static __global__ void sum_points(float *part, const typename F::T *y, const columns m)
+template <class F, int V> static __global__ void sum_points(float *part, const typename F::T *y, const columns m)
 {
 	__shared__ float sums[PD_COLUMN_THREADS * V];
-	const strip      at(m, V);
-	float            s[V] = { 0 }, v[V];
+	const strip at(m, V);
+	float s[V] = { 0 }, v[V];
 
 	for (int64_t r = at.first; at.inside && r < at.end; r += m.tall) {
 		vector<F, V>::load(v, y + r * m.c + at.column);
@@ -139,10 +145,10 @@ template<class F, int V> static __global__ void sum_points(float *part, const ty
 }
 
 /* A warp per channel. */
-template<class F> static __global__ void sum_chunks(typename F::T *sum, const float *part, int chunks, int c)
+template <class F> static __global__ void sum_chunks(typename F::T *sum, const float *part, int chunks, int c)
 {
 	const int k = (int)(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
-	float     s = 0;
+	float s = 0;
 
 	for (int i = (int)threadIdx.x % 32; k < c && i < chunks; i += 32)
 		s += part[(int64_t)i * c + k];
@@ -153,29 +159,30 @@ template<class F> static __global__ void sum_chunks(typename F::T *sum, const fl
 
 /* What the host starts of channels-last images. */
 struct points_end {
-	void       *y;
+	void *y;
 	const void *bias;
-	int         relu, c;
-	int64_t     rows;
+	int relu, c;
+	int64_t rows;
 
-	template<class F, int V> void run()
+	template <class F, int V> void run()
 	{
 		typedef typename F::T T;
 		const columns m = pd_columns(rows, c, V);
 
-		PD_LAUNCH((device::end_of_points<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)y, (const T *)bias, relu, m);
+		PD_LAUNCH((device::end_of_points<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)y,
+			(const T *)bias, relu, m);
 	}
 };
 
 struct points_sum {
-	void       *sum;
+	void *sum;
 	const void *y;
-	float      *part;
-	size_t     *room;       /* not NULL: only that is asked for */
-	int         c;
-	int64_t     rows;
+	float *part;
+	size_t *room; /* not NULL: only that is asked for */
+	int c;
+	int64_t rows;
 
-	template<class F, int V> void run()
+	template <class F, int V> void run()
 	{
 		typedef typename F::T T;
 		const columns m = pd_columns(rows, c, V);
@@ -189,16 +196,18 @@ struct points_sum {
 	}
 };
 
-}
+} // namespace device
 
-template<class F> static void start_images(void *y, const void *bias, int relu, int64_t n, int c, int64_t points)
+template <class F> static void start_images(void *y, const void *bias, int relu, int64_t n, int c, int64_t points)
 {
 	typedef typename F::T T;
 
-	PD_LAUNCH(device::end_of_images<F>, pd_blocks(n * c * ((points + 1023) / 1024), 1), 256, 0, (T *)y, (const T *)bias, relu, c, points);
+	PD_LAUNCH(device::end_of_images<F>, pd_blocks(n * c * ((points + 1023) / 1024), 1), 256, 0, (T *)y,
+		(const T *)bias, relu, c, points);
 }
 
-PD_HOST void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points, bool nhwc)
+PD_HOST void pd_end_of_images(
+	pd_dtype t, void *y, const void *bias, int relu, int64_t n, int c, int64_t points, bool nhwc)
 {
 	if (nhwc)
 		pd_for_type(t, c, device::points_end{ y, bias, relu, c, n * points });
@@ -210,7 +219,7 @@ PD_HOST void pd_end_of_images(pd_dtype t, void *y, const void *bias, int relu, i
 		start_images<device::f32>(y, bias, relu, n, c, points);
 }
 
-template<class F> static void start_sum_images(void *sum, const void *y, int64_t n, int c, int64_t points)
+template <class F> static void start_sum_images(void *sum, const void *y, int64_t n, int c, int64_t points)
 {
 	typedef typename F::T T;
 
@@ -226,7 +235,8 @@ PD_HOST size_t pd_sum_images_room(pd_dtype t, int64_t n, int c, int64_t points, 
 	return bytes;
 }
 
-PD_HOST void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points, bool nhwc, float *room)
+PD_HOST void pd_sum_images(
+	pd_dtype t, void *sum, const void *y, int64_t n, int c, int64_t points, bool nhwc, float *room)
 {
 	if (nhwc)
 		pd_for_type(t, c, device::points_sum{ sum, y, room, nullptr, c, n * points });
@@ -238,12 +248,14 @@ PD_HOST void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int 
 		start_sum_images<device::f32>(sum, y, n, c, points);
 }
 
-template<class F> static void start_end(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept)
+template <class F>
+static void start_end(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept)
 {
 	typedef typename F::T T;
 	const int64_t all = d->keep && d->end == PD_RELU ? (d->n + 127) / 128 * 16 : (d->n + 7) / 8;
 
-	PD_LAUNCH(device::end_of<F>, pd_blocks(d->m * all, 256), 256, 0, (T *)y, also, (const T *)bias, kept, d->m, d->n, (int)d->end, d->keep);
+	PD_LAUNCH(device::end_of<F>, pd_blocks(d->m * all, 256), 256, 0, (T *)y, also, (const T *)bias, kept, d->m,
+		d->n, (int)d->end, d->keep);
 }
 
 PD_HOST void pd_end_of(const pd_product_desc *d, void *y, void *also, const void *bias, const void *kept)
@@ -256,9 +268,10 @@ PD_HOST void pd_end_of(const pd_product_desc *d, void *y, void *also, const void
 		start_end<device::f32>(d, y, also, bias, kept);
 }
 
-template<class F, class G> static void start_sum(void *sum, const void *x, int k, int n)
+template <class F, class G> static void start_sum(void *sum, const void *x, int k, int n)
 {
-	PD_LAUNCH((device::sum_rows<F, G>), pd_blocks(n, 32), 1024, 0, (typename G::T *)sum, (const typename F::T *)x, k, n);
+	PD_LAUNCH((device::sum_rows<F, G>), pd_blocks(n, 32), 1024, 0, (typename G::T *)sum, (const typename F::T *)x,
+		k, n);
 }
 
 PD_HOST void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n)

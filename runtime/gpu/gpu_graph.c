@@ -11,42 +11,48 @@
 #include "gpu_rt.h"
 #include <stdlib.h>
 
-typedef struct todo { rt_todo what; int a, b; void *to; } todo;
-typedef struct noted { int mb; bool hits; } noted;
-typedef struct piece {                  /* a graph, and the sum that begins behind it; group NULL: none */
-	cudaGraph_t     captured;       /* until it is made */
+typedef struct todo {
+	rt_todo what;
+	int a, b;
+	void *to;
+} todo;
+typedef struct noted {
+	int mb;
+	bool hits;
+} noted;
+typedef struct piece {        /* a graph, and the sum that begins behind it; group NULL: none */
+	cudaGraph_t captured; /* until it is made */
 	cudaGraphExec_t graph;
 	const pd_group *group;
-	float          *buf;
-	size_t          count;
-	bool            plain;
-	pd_sum          how;
+	float *buf;
+	size_t count;
+	bool plain;
+	pd_sum how;
 } piece;
 typedef struct section {
-	int             visits, kind;
-	todo           *before;
-	noted          *notes;
-	piece          *pieces;
-	int             nbefore, nnotes, first_note, npieces;
-	bool            captured, whole;        /* all pieces are; and made */
+	int visits, kind;
+	todo *before;
+	noted *notes;
+	piece *pieces;
+	int nbefore, nnotes, first_note, npieces;
+	bool captured, whole; /* all pieces are; and made */
 } section;
 enum { WATCHED = 2, MICRO = 0, STEP = 1 };
 
-static section    *sections, *current;
-static int         nsections;
-static bool        capturing, again, wanted, must, making;
-static char        refused[300];        /* why what is being captured will be no graph */
+static section *sections, *current;
+static int nsections;
+static bool capturing, again, wanted, must, making;
+static char refused[300]; /* why what is being captured will be no graph */
 static const char *const of[] = { "forwards and backwards", "updates" };
-static const char *spoiled[2];          /* why functions of microbatches, of steps, cannot be captured */
+static const char *spoiled[2]; /* why functions of microbatches, of steps, cannot be captured */
 
 /* Numbers of the host that functions count in: where one is called once more they are what they were. */
-static struct { int *n, before; } *counted;
+static struct {
+	int *n, before;
+} *counted;
 static int ncounted;
 
-static bool off(void)
-{
-	return rt_alone || rt_virtual || !wanted;
-}
+static bool off(void) { return rt_alone || rt_virtual || !wanted; }
 
 void rt_graphs_open(const rt_options *o)
 {
@@ -62,7 +68,8 @@ void rt_graphs_open(const rt_options *o)
 
 void rt_section_spoil(const char *why)
 {
-	if (current && current->visits == WATCHED && !making && !spoiled[current->kind])        /* the first time memory is made */
+	if (current && current->visits == WATCHED && !making &&
+		!spoiled[current->kind]) /* the first time memory is made */
 		spoiled[current->kind] = why;
 }
 
@@ -85,7 +92,7 @@ bool rt_section_before(rt_todo what, int a, int b, void *to)
 	if (!s->before)
 		rt_fail(RT_MEMORY, "R501", "no memory for what comes before a graph");
 	s->before[s->nbefore] = (todo){ what, a, b, to };
-	current = NULL;         /* it is no part of the graph */
+	current = NULL; /* it is no part of the graph */
 	perform(&s->before[s->nbefore++]);
 	current = s;
 	return true;
@@ -108,11 +115,14 @@ void rt_section_note(int mb, bool hits)
 enum { ROWS = 1024, NUMBERS = 4 * ROWS };
 
 static struct {
-	double (*at)[NUMBERS];          /* two in the host's memory */
-	double  *here;                  /* on the device */
-	double   now[NUMBERS];
-	struct { void (*make)(double *numbers); int first, n; } row[ROWS];
-	int      rows, used, turn;
+	double (*at)[NUMBERS]; /* two in the host's memory */
+	double *here;          /* on the device */
+	double now[NUMBERS];
+	struct {
+		void (*make)(double *numbers);
+		int first, n;
+	} row[ROWS];
+	int rows, used, turn;
 	cudaEvent_t copied[2];
 } late;
 
@@ -152,21 +162,23 @@ void rt_late_room(void)
 const double *pd_late(void (*make)(double *numbers), int n)
 {
 	double now[NUMBERS];
-	int    i = 0;
+	int i = 0;
 
 	while (i < late.rows && late.row[i].make != make)
 		i++;
 	if (i == late.rows) {
 		rt_late_room();
 		if (capturing && !rt_capture_refused("numbers of the running step", "a kernel takes new ones"))
-			rt_fail(RT_ERROR, "R520", "%s: a kernel takes numbers of the step that it took in no step before", pd_device_name());
+			rt_fail(RT_ERROR, "R520",
+				"%s: a kernel takes numbers of the step that it took in no step before",
+				pd_device_name());
 		if (late.rows == ROWS || late.used + n > NUMBERS)
 			rt_fail(RT_ERROR, "R526", "more than %d kernels take numbers of the step", ROWS);
 		late.row[late.rows].make = make;
 		late.row[late.rows].n = n;
 		late.row[late.rows++].first = late.used;
 		for (int k = 0; k < n; k++)
-			late.now[late.used++] = NAN;    /* unlike what it will be */
+			late.now[late.used++] = NAN; /* unlike what it will be */
 	}
 	const int first = late.row[i].first;
 
@@ -178,15 +190,9 @@ const double *pd_late(void (*make)(double *numbers), int n)
 	return late.here + first;
 }
 
-static void count(double *to)
-{
-	*to = pd_total_count();
-}
+static void count(double *to) { *to = pd_total_count(); }
 
-void pd_set_count(float *to)
-{
-	rt_set_late(to, pd_late(count, 1));
-}
+void pd_set_count(float *to) { rt_set_late(to, pd_late(count, 1)); }
 
 /* ---- what a function starts ---- */
 
@@ -218,10 +224,7 @@ static bool begin_piece(section *s)
 	return worked(cudaStreamBeginCapture(pd_stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }
 
-bool rt_gathers(void)
-{
-	return true;
-}
+bool rt_gathers(void) { return true; }
 
 bool rt_graphs_made(void)
 {
@@ -231,10 +234,7 @@ bool rt_graphs_made(void)
 	return false;
 }
 
-bool rt_capturing(void)
-{
-	return capturing;
-}
+bool rt_capturing(void) { return capturing; }
 
 static void end_piece(section *s)
 {
@@ -248,7 +248,7 @@ static void end_piece(section *s)
 static bool make(section *s)
 {
 	for (int i = 0; i < s->npieces; i++) {
-		piece            *p = &s->pieces[i];
+		piece *p = &s->pieces[i];
 		const cudaError_t made = cudaGraphInstantiate(&p->graph, p->captured, 0);
 		const cudaError_t e = made ? made : cudaGraphUpload(p->graph, pd_stream());
 
@@ -280,12 +280,12 @@ static void give_up(const section *s)
 {
 	static char why[2][sizeof refused];
 
-	(void)cudaGetLastError();       /* what a library left of its refusal */
+	(void)cudaGetLastError(); /* what a library left of its refusal */
 	snprintf(why[s->kind], sizeof why[0], "%s", refused);
 	spoiled[s->kind] = why[s->kind];
 	if (rt_log >= RT_LOG_WARNING)
-		fprintf(stderr, "R526 %s: %s: no CUDA graphs of %s, their kernels are started one by one: %s\n", rt_name(rt_program->rank),
-		        pd_device_name(), of[s->kind], refused);
+		fprintf(stderr, "R526 %s: %s: no CUDA graphs of %s, their kernels are started one by one: %s\n",
+			rt_name(rt_program->rank), pd_device_name(), of[s->kind], refused);
 }
 
 bool rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *how)
@@ -304,10 +304,11 @@ bool rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *h
 	}
 	if (begin_piece(s))
 		return true;
-	capturing = false;      /* what there is of it is started, the rest runs as it is */
+	capturing = false; /* what there is of it is started, the rest runs as it is */
 	if (lost || !make(s))
-		rt_fail(RT_ERROR, "R520", "%s: neither ends a capture nor does another begin (--cuda-graphs off runs without): %s",
-		        pd_device_name(), refused);
+		rt_fail(RT_ERROR, "R520",
+			"%s: neither ends a capture nor does another begin (--cuda-graphs off runs without): %s",
+			pd_device_name(), refused);
 	again = true;
 	start(s);
 	give_up(s);
@@ -334,7 +335,8 @@ static void prepare(section *s)
 static void replay(section *s)
 {
 	if (rt_gpu_notes() != s->first_note && s->nnotes)
-		rt_fail(RT_ERROR, "R526", "a graph notes its losses from place %d, others took %d", s->first_note, rt_gpu_notes());
+		rt_fail(RT_ERROR, "R526", "a graph notes its losses from place %d, others took %d", s->first_note,
+			rt_gpu_notes());
 	start(s);
 	for (int i = 0; i < s->nnotes; i++)
 		rt_gpu_noted(s->notes[i].mb, s->notes[i].hits);
@@ -350,7 +352,7 @@ static void capture(section *s)
 	current = s;
 	if (begin_piece(s))
 		return;
-	capturing = false;      /* what comes before was done, and nothing else */
+	capturing = false; /* what comes before was done, and nothing else */
 	again = true;
 	give_up(s);
 }
@@ -366,7 +368,8 @@ bool pd_section(bool train, int k, int n, int mb)
 
 	s->kind = mb < 0 ? STEP : MICRO;
 	if (spoiled[s->kind] && must)
-		rt_fail(RT_USAGE, "R526", "--cuda-graphs on: there is no graph of %s: %s", of[s->kind], spoiled[s->kind]);
+		rt_fail(RT_USAGE, "R526", "--cuda-graphs on: there is no graph of %s: %s", of[s->kind],
+			spoiled[s->kind]);
 	if (spoiled[s->kind])
 		return true;
 	if (s->whole) {
@@ -403,7 +406,7 @@ bool pd_section_end(void)
 	for (int i = 0; i < ncounted; i++)
 		*counted[i].n = counted[i].before;
 	rt_gpu_unnote(s->first_note);
-	again = true;           /* what comes before it was done */
+	again = true; /* what comes before it was done */
 	return true;
 }
 
@@ -431,5 +434,6 @@ void rt_graphs_end(void)
 		printf("debug: %s has %d CUDA graphs\n", rt_name(rt_program->rank), graphs);
 	for (int k = 0; k < 2 && wanted && sections && rt_log >= RT_LOG_DEBUG; k++)
 		if (spoiled[k])
-			printf("debug: %s has no CUDA graphs of %s: %s\n", rt_name(rt_program->rank), of[k], spoiled[k]);
+			printf("debug: %s has no CUDA graphs of %s: %s\n", rt_name(rt_program->rank), of[k],
+				spoiled[k]);
 }

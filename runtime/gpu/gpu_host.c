@@ -7,39 +7,39 @@
 #include <stdlib.h>
 
 /* ---- the host's side, by the names of gpu_names.h ---- */
-void   host_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes);
-void   host_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes);
-void   host_wait_recv(int channel, int slot);
-void   host_wait_send(int channel, int slot);
-void   host_allreduce(const pd_group *g, float *buf, size_t count);
-void   host_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
-void   host_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how);
-void   host_allreduce_wait(void);
-void   host_tag_write(pd_tag *tag, int mb, int64_t version);
+void host_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes);
+void host_isend(int channel, int slot, int peer, int mb, const void *buf, size_t bytes);
+void host_wait_recv(int channel, int slot);
+void host_wait_send(int channel, int slot);
+void host_allreduce(const pd_group *g, float *buf, size_t count);
+void host_allreduce_as(const pd_group *g, float *buf, size_t count, const pd_sum *how);
+void host_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_sum *how);
+void host_allreduce_wait(void);
+void host_tag_write(pd_tag *tag, int mb, int64_t version);
 int64_t host_tag_read(const pd_tag *tag, int mb);
-void   host_count_join(const pd_group *g, bool later);
-void   host_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
-void   host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
+void host_count_join(const pd_group *g, bool later);
+void host_allgather(const pd_group *g, const void *in, void *out, size_t bytes);
+void host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 size_t host_tree_bytes(int grains, size_t count, const int *mine, int nmine);
 pd_tree *host_tree_new(int grains, size_t count, const int *mine, int nmine, void *mem);
 float *host_tree_leaf(pd_tree *t, int mb);
-void   host_tree_done(pd_tree *t, int mb);
+void host_tree_done(pd_tree *t, int mb);
 float *host_tree_root(pd_tree *t, const pd_group *g);
 float *host_tree_join(pd_tree *t, const pd_group *g, size_t count);
-void   host_gradient(int i, const void *sum);
-void   host_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add);
-void   host_check(const char *what, pd_dtype t, const void *v, int64_t n);
+void host_gradient(int i, const void *sum);
+void host_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add);
+void host_check(const char *what, pd_dtype t, const void *v, int64_t n);
 
 /* ---- staging ---- */
 
 typedef struct stage {
-	void       *host, *tensor;
-	size_t      bytes, room;
-	bool        open, queued;               /* received, not copied; sent, not posted */
-	cudaEvent_t ready, copied;              /* the tensor may be read or written; the copy is there */
-	int         channel, slot, peer, mb;
-	bool        direct, local;              /* from GPU to GPU: flight; to another stage of this device */
-	rt_flight   flight;
+	void *host, *tensor;
+	size_t bytes, room;
+	bool open, queued;         /* received, not copied; sent, not posted */
+	cudaEvent_t ready, copied; /* the tensor may be read or written; the copy is there */
+	int channel, slot, peer, mb;
+	bool direct, local; /* from GPU to GPU: flight; to another stage of this device */
+	rt_flight flight;
 } stage;
 
 static void make_room(stage *s, size_t bytes)
@@ -64,7 +64,9 @@ static void *begin(stage *s, const void *tensor, size_t bytes, bool read)
 	return s->host;
 }
 
-static struct { size_t whole, second; } calls[PD_CALLS];
+static struct {
+	size_t whole, second;
+} calls[PD_CALLS];
 
 void pd_call_open(pd_call of, size_t bytes, size_t more)
 {
@@ -120,7 +122,7 @@ void pd_irecv(int channel, int slot, int peer, int mb, void *buf, size_t bytes)
 		host_irecv(channel, slot, peer, mb, buf, bytes);
 		return;
 	}
-	rt_until(s->copied);            /* what came here before */
+	rt_until(s->copied); /* what came here before */
 	make_room(s, bytes);
 	s->tensor = buf;
 	s->bytes = bytes;
@@ -234,10 +236,16 @@ static rt_flight direct;
 
 /* Sums that are staged, in the order in which they were begun: n of a step so far, of which `begun` are the host's to make and `back`
  * on their way back. */
-typedef struct sum_of { stage sum, residual; const pd_group *group; pd_sum how; bool plain; int64_t number; } sum_of;
+typedef struct sum_of {
+	stage sum, residual;
+	const pd_group *group;
+	pd_sum how;
+	bool plain;
+	int64_t number;
+} sum_of;
 static struct {
 	sum_of **v;
-	int      n, begun, back, room;
+	int n, begun, back, room;
 } sums;
 
 /* What a step will begin, each with the rooms that it needs; which of them is which shows in the first step. */
@@ -252,7 +260,10 @@ static void more_sums(void)
 		sums.v[sums.room++] = rt_alloc(sizeof **sums.v);
 }
 
-static struct opened { size_t bytes; bool exact, residual; } *opened;
+static struct opened {
+	size_t bytes;
+	bool exact, residual;
+} *opened;
 static int nopened;
 
 void pd_sum_open(size_t count, const pd_sum *how)
@@ -260,7 +271,8 @@ void pd_sum_open(size_t count, const pd_sum *how)
 	opened = realloc(opened, (size_t)(nopened + 1) * sizeof *opened);
 	if (!opened)
 		rt_fail(RT_MEMORY, "R501", "no memory for %d sums", nopened + 1);
-	opened[nopened++] = (struct opened){ count * sizeof(float), !how || how->codec == PD_CODEC_EXACT, how && how->residual };
+	opened[nopened++] =
+		(struct opened){ count * sizeof(float), !how || how->codec == PD_CODEC_EXACT, how && how->residual };
 }
 
 static void sum_rooms(bool direct)
@@ -286,7 +298,8 @@ static sum_of *next_sum(size_t bytes, bool residual)
 		const sum_of *s = sums.v[k], *best = sums.v[found];
 
 		if (s->sum.room >= bytes && (!residual || s->residual.room >= bytes) &&
-		    (best->sum.room < bytes || (residual && best->residual.room < bytes) || s->sum.room < best->sum.room))
+			(best->sum.room < bytes || (residual && best->residual.room < bytes) ||
+				s->sum.room < best->sum.room))
 			found = k;
 	}
 	sum_of *s = sums.v[found];
@@ -342,7 +355,7 @@ void pd_allreduce_start(const pd_group *g, float *buf, size_t count, const pd_su
 	if ((!how || how->codec == PD_CODEC_EXACT) && rt_nccl_sum(&direct, g, buf, count))
 		return;
 	if (how && how->residual && step != rt_step) {
-		pd_allreduce_wait();    /* sums of earlier steps have left what their residuals are */
+		pd_allreduce_wait(); /* sums of earlier steps have left what their residuals are */
 		step = rt_step;
 	}
 	sum_of *s = next_sum(count * sizeof *buf, how && how->residual);
@@ -365,7 +378,7 @@ void pd_allreduce_wait(void)
 	rt_gpu_drain();
 	for (rt_sums_return(); sums.back < sums.n; rt_sums_return())
 		rt_wait_sum(sums.v[sums.back]->number);
-	host_allreduce_wait();  /* what the host sums for itself */
+	host_allreduce_wait(); /* what the host sums for itself */
 	for (int i = 0; i < sums.n; i++) {
 		rt_wait_on(RT_COMPUTE, sums.v[i]->sum.copied);
 		if (sums.v[i]->how.residual)
@@ -462,7 +475,11 @@ void pd_check(const char *what, pd_dtype t, const void *v, int64_t n)
 
 /* ---- reproducible sums: the tree is the host's, a leaf lies on the device while it is filled ---- */
 
-struct gpu_tree { pd_tree *host; float *leaf, *on_host; size_t bytes; };
+struct gpu_tree {
+	pd_tree *host;
+	float *leaf, *on_host;
+	size_t bytes;
+};
 
 size_t pd_tree_bytes(int grains, size_t count, const int *mine, int nmine)
 {
@@ -477,7 +494,7 @@ pd_tree *pd_tree_new(int grains, size_t count, const int *mine, int nmine, void 
 	struct gpu_tree *t = rt_alloc(sizeof *t);
 
 	const size_t bytes = host_tree_bytes(grains, count, mine, nmine);
-	void        *host = rt_pinned(NULL, bytes);
+	void *host = rt_pinned(NULL, bytes);
 
 	memset(host, 0, bytes);
 	t->host = host_tree_new(grains, count, mine, nmine, host);
@@ -521,15 +538,9 @@ float *pd_tree_join(pd_tree *tree, const pd_group *g, size_t count)
 	return t->leaf;
 }
 
-pd_tree *rt_gpu_tree(pd_tree *tree)
-{
-	return ((struct gpu_tree *)(void *)tree)->host;
-}
+pd_tree *rt_gpu_tree(pd_tree *tree) { return ((struct gpu_tree *)(void *)tree)->host; }
 
-void pd_clip_scaled(float *to, const float *count, double most)
-{
-	pd_set(to, rt_clip_scaled(pd_get(count), most));
-}
+void pd_clip_scaled(float *to, const float *count, double most) { pd_set(to, rt_clip_scaled(pd_get(count), most)); }
 
 void rt_host_rooms(bool direct)
 {

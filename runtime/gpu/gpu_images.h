@@ -5,7 +5,8 @@
 
 #include "gpu.h"
 
-namespace device {
+namespace device
+{
 
 /* How an element lies in memory, and to and from the f32 that is computed in. */
 struct f32 {
@@ -25,9 +26,11 @@ struct f16 {
 };
 
 /* V elements at once, which lie at a multiple of their size. */
-template<class F, int V> struct vector {
+template <class F, int V> struct vector {
 	typedef typename F::T T;
-	struct alignas(V * sizeof(T)) bits { T of[V]; };
+	struct alignas(V * sizeof(T)) bits {
+		T of[V];
+	};
 
 	static __device__ void load(float *to, const T *from)
 	{
@@ -50,18 +53,22 @@ template<class F, int V> struct vector {
 /* Channels-last images as a matrix of `rows` points and c columns. A block of 256 threads has up to `wide` vectors of columns beside
  * each other and `tall` rows at a time, of one of the chunks of `per` rows; `groups` such blocks beside each other have all columns.
  * All of it depends on the shape alone, and so does the order of sums. */
-struct columns { int64_t rows, per; int c, vectors, wide, tall, groups, chunks; };
+struct columns {
+	int64_t rows, per;
+	int c, vectors, wide, tall, groups, chunks;
+};
 
 /* What a thread has of them: its first column, its rows from `first` on, every tall-th, before `end`. */
 struct strip {
-	int     column, beside;         /* beside: its vector within the block */
-	int     below;                  /* its row within the block */
+	int column, beside; /* beside: its vector within the block */
+	int below;          /* its row within the block */
 	int64_t first, end;
-	bool    inside;
+	bool inside;
 
 	__device__ strip(const columns &m, int v)
 	{
-		const int chunk = (int)(blockIdx.x / m.groups), vector = (int)(blockIdx.x % m.groups) * m.wide + (int)threadIdx.x % m.wide;
+		const int chunk = (int)(blockIdx.x / m.groups),
+			  vector = (int)(blockIdx.x % m.groups) * m.wide + (int)threadIdx.x % m.wide;
 
 		beside = (int)threadIdx.x % m.wide;
 		below = (int)threadIdx.x / m.wide;
@@ -72,7 +79,7 @@ struct strip {
 	}
 };
 
-}
+} // namespace device
 
 enum { PD_COLUMN_THREADS = 256 };
 
@@ -96,7 +103,7 @@ static inline device::columns pd_columns(int64_t rows, int c, int v)
 }
 
 /* f.template run<F, V>() for images of type t whose c channels are read in vectors of V, 16 bytes where c allows it. */
-template<class G> static void pd_for_type(pd_dtype t, int c, G f)
+template <class G> static void pd_for_type(pd_dtype t, int c, G f)
 {
 	if (t == PD_BF16)
 		c % 8 ? f.template run<device::bf16, 1>() : f.template run<device::bf16, 8>();

@@ -3,20 +3,20 @@
 #include "gpu_rt.h"
 #include <stdio.h>
 
-void host_input(int i, int mb, void *dst);              /* the host's side (gpu_names.h) */
+void host_input(int i, int mb, void *dst); /* the host's side (gpu_names.h) */
 
 typedef struct place {
-	void       *host;
-	size_t      bytes;
+	void *host;
+	size_t bytes;
 	cudaEvent_t copied;
 } place;
 
 static struct {
-	place   place[2];
-	int     turn;           /* the place that was read last */
-	int     first;          /* the microbatch that was read first in `step` */
+	place place[2];
+	int turn;  /* the place that was read last */
+	int first; /* the microbatch that was read first in `step` */
 	int64_t step;
-	int64_t ahead;          /* the step whose first microbatch is in the other place; -1: none */
+	int64_t ahead; /* the step whose first microbatch is in the other place; -1: none */
 } *inputs;
 static int64_t read_ahead;
 
@@ -49,7 +49,8 @@ void rt_inputs_ahead(void)
 		if (inputs[i].step != rt_step)
 			continue;
 		rt_until(p->copied);
-		if (rt_input_read(i, rt_step + 1, inputs[i].first, p->host))    /* else that step reads it, and says what is wrong */
+		if (rt_input_read(i, rt_step + 1, inputs[i].first,
+			    p->host)) /* else that step reads it, and says what is wrong */
 			inputs[i].ahead = rt_step + 1;
 	}
 }
@@ -65,7 +66,7 @@ void pd_input(int i, int mb, void *dst)
 	if (rt_section_before(RT_TODO_INPUT, i, mb, dst))
 		return;
 	rt_input_rooms();
-	place     *p = &inputs[i].place[inputs[i].turn ^= 1];
+	place *p = &inputs[i].place[inputs[i].turn ^= 1];
 	const bool there = inputs[i].ahead == rt_step && inputs[i].first == mb && !pd_evaluating();
 
 	if (there) {

@@ -2,10 +2,10 @@
 #include "gpu_rt.h"
 #include <cublas_v2.h>
 
-enum { SMALL = 64 };    /* rows and columns of a first product */
+enum { SMALL = 64 }; /* rows and columns of a first product */
 
 static cublasHandle_t blas;
-static rt_piece       workspace;
+static rt_piece workspace;
 
 static void check_blas(cublasStatus_t s, const char *what)
 {
@@ -37,45 +37,45 @@ static cublasHandle_t products(void)
 
 /* Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'. */
 void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
-             float *c, int ldc)
+	float *c, int ldc)
 {
 	const float one = 1;
 
-	check_blas(cublasSgemm(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b,
-	                       ldb, a, lda, &beta, c, ldc), "cublasSgemm");
+	check_blas(cublasSgemm(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m,
+			   k, &one, b, ldb, a, lda, &beta, c, ldc),
+		"cublasSgemm");
 }
 
-static cudaDataType blas_type(pd_dtype t)
-{
-	return t == PD_BF16 ? CUDA_R_16BF : t == PD_F16 ? CUDA_R_16F : CUDA_R_32F;
-}
+static cudaDataType blas_type(pd_dtype t) { return t == PD_BF16 ? CUDA_R_16BF : t == PD_F16 ? CUDA_R_16F : CUDA_R_32F; }
 
 void pd_gemm_half(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const uint16_t *a, int lda,
-                  const uint16_t *b, int ldb, float beta, void *c, int ldc)
+	const uint16_t *b, int ldb, float beta, void *c, int ldc)
 {
 	const float one = 1;
 
-	check_blas(cublasGemmEx(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one,
-	                        b, blas_type(in), ldb, a, blas_type(in), lda, &beta, c, blas_type(out), ldc, CUBLAS_COMPUTE_32F,
-	                        CUBLAS_GEMM_DEFAULT), "cublasGemmEx");
+	check_blas(cublasGemmEx(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n,
+			   m, k, &one, b, blas_type(in), ldb, a, blas_type(in), lda, &beta, c, blas_type(out), ldc,
+			   CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+		"cublasGemmEx");
 }
 
-void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda, int64_t astep,
-                   const void *b, int ldb, int64_t bstep, void *y, int batch)
+void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda,
+	int64_t astep, const void *b, int ldb, int64_t bstep, void *y, int batch)
 {
 	const float one = 1, none = 0;
 
-	check_blas(cublasGemmStridedBatchedEx(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N, transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k,
-	                                      &one, b, blas_type(in), ldb, bstep, a, blas_type(in), lda, astep, &none, y,
-	                                      blas_type(out), n, (int64_t)m * n, batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-	           "cublasGemmStridedBatchedEx");
+	check_blas(cublasGemmStridedBatchedEx(products(), transb ? CUBLAS_OP_T : CUBLAS_OP_N,
+			   transa ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, blas_type(in), ldb, bstep, a,
+			   blas_type(in), lda, astep, &none, y, blas_type(out), n, (int64_t)m * n, batch,
+			   CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+		"cublasGemmStridedBatchedEx");
 }
 
 /* One product of each call and type. */
 static void run_once(void *unused, char *scrap)
 {
 	const int n = SMALL;
-	float    *a = rt_part(&scrap, sizeof(float) * SMALL * SMALL), *b = rt_part(&scrap, sizeof(float) * SMALL * SMALL);
+	float *a = rt_part(&scrap, sizeof(float) * SMALL * SMALL), *b = rt_part(&scrap, sizeof(float) * SMALL * SMALL);
 
 	(void)unused;
 	for (int t = 0; t < 4; t++)

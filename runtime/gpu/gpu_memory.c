@@ -7,18 +7,28 @@
 #include "gpu_rt.h"
 #include <stdlib.h>
 
-enum { PARTS = 32, LOADED = 64 << 20 };  /* LOADED: what the driver loads of libraries' kernels and makes of graphs; an allowance */
+enum {
+	PARTS = 32,
+	LOADED = 64 << 20
+}; /* LOADED: what the driver loads of libraries' kernels and makes of graphs; an allowance */
 
 typedef struct wish wish;
-struct wish { wish *next; rt_piece *piece; const char *what; };
+struct wish {
+	wish *next;
+	rt_piece *piece;
+	const char *what;
+};
 
 static struct {
-	size_t unused, total;                   /* when the device was opened */
-	struct { const char *what; size_t bytes; } part[PARTS];
-	int    parts;
-	wish  *wishes;
-	bool   made;
-	char  *arena;
+	size_t unused, total; /* when the device was opened */
+	struct {
+		const char *what;
+		size_t bytes;
+	} part[PARTS];
+	int parts;
+	wish *wishes;
+	bool made;
+	char *arena;
 } memory;
 
 /* ---- what is needed, and what is told of it ---- */
@@ -45,39 +55,39 @@ static size_t parts_text(char *text, size_t room)
 	for (int i = 0; i < memory.parts; i++) {
 		all += memory.part[i].bytes;
 		if (n < room)
-			n += (size_t)snprintf(text + n, room - n, "%s%s %zu", i ? ", " : "", memory.part[i].what, memory.part[i].bytes);
+			n += (size_t)snprintf(text + n, room - n, "%s%s %zu", i ? ", " : "", memory.part[i].what,
+				memory.part[i].bytes);
 	}
 	return all;
 }
 
 _Noreturn void rt_gpu_lacks(const char *what)
 {
-	char   text[1200] = "";
+	char text[1200] = "";
 	size_t unused = 0, total = 0;
 	const size_t all = parts_text(text, sizeof text);
 
 	rt_refusal_taken();
 	(void)cudaMemGetInfo(&unused, &total);
-	rt_fail(RT_MEMORY, "R521", "%s has too little memory for %s: this program needs %zu bytes (%s); of %zu bytes %zu were free at the start, "
-	        "%zu are now", pd_device_name(), what, all, text, total, memory.unused, unused);
+	rt_fail(RT_MEMORY, "R521",
+		"%s has too little memory for %s: this program needs %zu bytes (%s); of %zu bytes %zu were free at the start, "
+		"%zu are now",
+		pd_device_name(), what, all, text, total, memory.unused, unused);
 }
 
-size_t rt_gpu_told(char *text, size_t room)
-{
-	return parts_text(text, room);
-}
+size_t rt_gpu_told(char *text, size_t room) { return parts_text(text, room); }
 
 /* The arena, before anything else is done; what is beside it is known to rt_gpu_make. */
 void rt_gpu_fits(const pd_program *p)
 {
 	if (rt_virtual)
 		return;
-	pd_stream();            /* the device is chosen */
+	pd_stream(); /* the device is chosen */
 	rt_gpu_check(cudaMemGetInfo(&memory.unused, &memory.total), "cudaMemGetInfo");
 	note("the plan's arena", p->arena);
 	if (p->arena > memory.unused)
 		rt_gpu_lacks("the plan's arena");
-	memory.parts = 0;       /* it is noted where it is made */
+	memory.parts = 0; /* it is noted where it is made */
 }
 
 /* ---- device memory ---- */
@@ -121,12 +131,13 @@ bool rt_want(rt_piece *piece, size_t bytes, const char *what)
 	}
 	if (rt_capturing()) {
 		if (!rt_capture_refused(what, "more memory is asked for"))
-			rt_fail(RT_ERROR, "R520", "%s: %s: more memory is asked for while a graph is captured", pd_device_name(), what);
+			rt_fail(RT_ERROR, "R520", "%s: %s: more memory is asked for while a graph is captured",
+				pd_device_name(), what);
 		return false;
 	}
 	if (!rt_graphs_made())
 		rt_device_release(piece->at);
-	piece->at = rt_device_memory(bytes, what);      /* or the program ends */
+	piece->at = rt_device_memory(bytes, what); /* or the program ends */
 	piece->bytes = bytes;
 	return true;
 }
@@ -173,8 +184,8 @@ void *rt_pinned(void *before, size_t bytes)
 	const cudaError_t e = cudaMallocHost(&p, bytes);
 
 	if (e == cudaErrorMemoryAllocation)
-		rt_fail(RT_MEMORY, "R521", "%s: the host lacks %zu bytes of memory that the device can copy from: %s", pd_device_name(), bytes,
-		        cudaGetErrorString(e));
+		rt_fail(RT_MEMORY, "R521", "%s: the host lacks %zu bytes of memory that the device can copy from: %s",
+			pd_device_name(), bytes, cudaGetErrorString(e));
 	rt_gpu_check(e, "pinned memory");
 	return p;
 }
@@ -183,8 +194,19 @@ void *rt_pinned(void *before, size_t bytes)
 
 size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim)
 {
-	static const int8_t size[] = { [PD_F32] = 4, [PD_U8] = 1, [PD_I8] = 1, [PD_U16] = 2, [PD_I16] = 2, [PD_I32] = 4,
-		[PD_I64] = 8, [PD_BOOL] = 1, [PD_F16] = 2, [PD_F64] = 8, [PD_U32] = 4, [PD_U64] = 8, [PD_BF16] = 2 };
+	static const int8_t size[] = { [PD_F32] = 4,
+		[PD_U8] = 1,
+		[PD_I8] = 1,
+		[PD_U16] = 2,
+		[PD_I16] = 2,
+		[PD_I32] = 4,
+		[PD_I64] = 8,
+		[PD_BOOL] = 1,
+		[PD_F16] = 2,
+		[PD_F64] = 8,
+		[PD_U32] = 4,
+		[PD_U64] = 8,
+		[PD_BF16] = 2 };
 	size_t n = (size_t)size[t];
 
 	for (int i = 0; i < rank; i++)
@@ -192,10 +214,7 @@ size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim)
 	return n;
 }
 
-size_t rt_gpu_bytes(const pd_param *p)
-{
-	return rt_gpu_bytes_of(p->dtype, p->rank, p->dim);
-}
+size_t rt_gpu_bytes(const pd_param *p) { return rt_gpu_bytes_of(p->dtype, p->rank, p->dim); }
 
 size_t rt_host_arena(const pd_program *p)
 {
@@ -231,9 +250,14 @@ void rt_from_gpu(const pd_program *p, char *arena)
 /* ---- first runs ---- */
 
 typedef struct first_run first_run;
-struct first_run { first_run *next; void (*run)(void *of, char *scrap); void *of; size_t bytes; };
+struct first_run {
+	first_run *next;
+	void (*run)(void *of, char *scrap);
+	void *of;
+	size_t bytes;
+};
 static first_run *first_runs;
-static bool       first_running;
+static bool first_running;
 
 void rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes)
 {
@@ -247,7 +271,7 @@ void rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes)
 void rt_first_runs(void)
 {
 	size_t unused = 0, total = 0, most = 0;
-	void  *scrap = NULL;
+	void *scrap = NULL;
 
 	if (!first_runs)
 		return;
@@ -269,12 +293,6 @@ void rt_first_runs(void)
 	rt_device_release(scrap);
 }
 
-bool rt_first_running(void)
-{
-	return first_running;
-}
+bool rt_first_running(void) { return first_running; }
 
-void rt_refusal_taken(void)
-{
-	(void)cudaGetLastError();
-}
+void rt_refusal_taken(void) { (void)cudaGetLastError(); }

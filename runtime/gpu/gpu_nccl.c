@@ -13,15 +13,12 @@
 #include <stdlib.h>
 
 static struct {
-	bool   on;
-	char   how[440];        /* how messages go, for the line at the start */
+	bool on;
+	char how[440]; /* how messages go, for the line at the start */
 	double timeout;
 } way = { .how = "staged through the host" };
 
-bool rt_nccl_on(void)
-{
-	return way.on;
-}
+bool rt_nccl_on(void) { return way.on; }
 
 bool rt_nccl_may(void)
 {
@@ -34,34 +31,57 @@ bool rt_nccl_may(void)
 
 #if !defined RT_NCCL
 
-void rt_nccl_look(void) { }
-void rt_nccl_settle(void) { }
-void rt_gpu_leave(void) { }
+void rt_nccl_look(void) {}
+void rt_nccl_settle(void) {}
+void rt_gpu_leave(void) {}
 static bool built_with(void) { return false; }
-static size_t find_joints(const pd_program *p) { (void)p; return 0; }
-static void open_all(void) { }
+static size_t find_joints(const pd_program *p)
+{
+	(void)p;
+	return 0;
+}
+static void open_all(void) {}
 
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends)
 {
-	(void)f; (void)channel; (void)mb; (void)peer; (void)buf; (void)bytes; (void)sends;
+	(void)f;
+	(void)channel;
+	(void)mb;
+	(void)peer;
+	(void)buf;
+	(void)bytes;
+	(void)sends;
 	return false;
 }
 
 bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count)
 {
-	(void)f; (void)g; (void)buf; (void)count;
+	(void)f;
+	(void)g;
+	(void)buf;
+	(void)count;
 	return false;
 }
 
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes)
 {
-	(void)f; (void)g; (void)from; (void)buf; (void)bytes;
+	(void)f;
+	(void)g;
+	(void)from;
+	(void)buf;
+	(void)bytes;
 	return false;
 }
 
 bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width)
 {
-	(void)f; (void)g; (void)grains; (void)ids; (void)rows; (void)n; (void)width;
+	(void)f;
+	(void)g;
+	(void)grains;
+	(void)ids;
+	(void)rows;
+	(void)n;
+	(void)width;
 	return false;
 }
 
@@ -73,15 +93,15 @@ bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, flo
 
 void host_broadcast(const pd_group *g, int from, void *buf, size_t bytes);
 
-typedef struct joint {                  /* a communicator */
-	pd_group     of;                /* of a lane: from, to */
-	int          lane, self;        /* lane -1: sums; self: the place of this rank */
-	ncclComm_t   comm;
+typedef struct joint {  /* a communicator */
+	pd_group of;    /* of a lane: from, to */
+	int lane, self; /* lane -1: sums; self: the place of this rank */
+	ncclComm_t comm;
 	cudaStream_t stream;
 } joint;
 
 static joint *joints;
-static int    njoints, nlanes;
+static int njoints, nlanes;
 
 static bool built_with(void) { return true; }
 
@@ -92,8 +112,12 @@ static void members(const joint *j, char *text, size_t room)
 	size_t n = 0;
 
 	for (int i = 0; i < j->of.n && n < room; i++)
-		n += (size_t)snprintf(text + n, room - n, "%s%s", i == 0 ? "" : i + 1 < j->of.n ? ", " : j->lane < 0 ? " and " : " to ",
-		                      rt_name(j->of.rank[i]));
+		n += (size_t)snprintf(text + n, room - n, "%s%s",
+			i == 0            ? ""
+			: i + 1 < j->of.n ? ", "
+			: j->lane < 0     ? " and "
+					  : " to ",
+			rt_name(j->of.rank[i]));
 }
 
 /* A rank that is gone is the better reason: it may take a moment until that shows. Nothing is aborted before: that may wait for kernels
@@ -101,7 +125,7 @@ static void members(const joint *j, char *text, size_t room)
 static _Noreturn void broken(const joint *j, ncclResult_t r, const char *what)
 {
 	const bool other = r == ncclSystemError || r == ncclRemoteError;
-	char       who[600], last[600];
+	char who[600], last[600];
 
 	snprintf(last, sizeof last, "%s", ncclGetLastError(j->comm));
 	if (r == ncclUnhandledCudaError && strstr(last, "out of memory"))
@@ -112,7 +136,7 @@ static _Noreturn void broken(const joint *j, ncclResult_t r, const char *what)
 	}
 	members(j, who, sizeof who);
 	rt_fail(other ? RT_LOST : RT_ERROR, "R525", "NCCL on %s, %s %s: %s in step %lld: %s: %s", pd_device_name(),
-	        j->lane < 0 ? "sums of" : "messages from", who, what, (long long)rt_step, ncclGetErrorString(r), last);
+		j->lane < 0 ? "sums of" : "messages from", who, what, (long long)rt_step, ncclGetErrorString(r), last);
 }
 
 static void check(const joint *j, ncclResult_t r, const char *what)
@@ -123,10 +147,14 @@ static void check(const joint *j, ncclResult_t r, const char *what)
 
 enum { FLIGHTS = 4096 };
 /* What is under way. One that begins before the last of its place has ended leaves that one its events, and gets others. */
-static struct { rt_flight f, *of; } flights[FLIGHTS];   /* of: NULL where its place has another by now */
-static struct { cudaEvent_t ready, done; } spare[FLIGHTS];
-static int    nflights, nspare;
-static double moved;                    /* when one of them last came to its end */
+static struct {
+	rt_flight f, *of;
+} flights[FLIGHTS]; /* of: NULL where its place has another by now */
+static struct {
+	cudaEvent_t ready, done;
+} spare[FLIGHTS];
+static int nflights, nspare;
+static double moved; /* when one of them last came to its end */
 
 static void land(void)
 {
@@ -159,38 +187,42 @@ static bool any_ready(void)
 static _Noreturn void overdue(void)
 {
 	const rt_flight *f = &flights[0].f;
-	char             doing[64], why[1200], what[400], text[300];
+	char doing[64], why[1200], what[400], text[300];
 
-	for (int i = nflights - 1; i >= 0; i--)         /* what this rank lacks, rather than what others have not taken */
+	for (int i = nflights - 1; i >= 0; i--) /* what this rank lacks, rather than what others have not taken */
 		f = flights[i].f.sends ? f : &flights[i].f;
 	rt_channel_text(text, sizeof text, f->channel);
 	if (f->channel >= 0)
-		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d%s", f->mb, (long long)f->step, f->channel, text);
+		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d%s", f->mb, (long long)f->step,
+			f->channel, text);
 	else
 		snprintf(what, sizeof what, "a sum in step %lld", (long long)f->step);
 	rt_doing(doing, sizeof doing);
 	const int rank = rt_missing(f->peer, why, sizeof why);
 
 	rt_fail(RT_LOST, "R102", "%s %s %s by NCCL within %g s (%s, in %s); missing: %s %s", what,
-	        f->channel < 0 ? "did not come to its end with" : f->sends ? "was not taken by" : "did not come from",
-	        rt_name(f->peer), way.timeout, pd_device_name(), doing, rt_name(rank), why);
+		f->channel < 0 ? "did not come to its end with"
+		: f->sends     ? "was not taken by"
+			       : "did not come from",
+		rt_name(f->peer), way.timeout, pd_device_name(), doing, rt_name(rank), why);
 }
 
 void rt_nccl_look(void)
 {
 	static double asked, looked;
-	const double  now = rt_now();
+	const double now = rt_now();
 
 	if (!way.on || now - asked < 1e-3 || rt_capturing())
 		return;
-	if (now - asked > 1)            /* nobody looked meanwhile */
+	if (now - asked > 1) /* nobody looked meanwhile */
 		moved += now - asked;
 	asked = now;
 	land();
 	for (int i = 0; i < njoints; i++) {
 		ncclResult_t r = ncclSuccess;
 
-		if (!joints[i].comm || ncclCommGetAsyncError(joints[i].comm, &r) != ncclSuccess || r == ncclSuccess || r == ncclInProgress)
+		if (!joints[i].comm || ncclCommGetAsyncError(joints[i].comm, &r) != ncclSuccess || r == ncclSuccess ||
+			r == ncclInProgress)
 			continue;
 		broken(&joints[i], r, "it failed");
 	}
@@ -200,7 +232,8 @@ void rt_nccl_look(void)
 	rt_look();
 	if (!any_ready())
 		moved = now;
-	if (nflights && now - moved > 0.9 * way.timeout)        /* before those who wait for the host's messages, and know less */
+	if (nflights &&
+		now - moved > 0.9 * way.timeout) /* before those who wait for the host's messages, and know less */
 		overdue();
 }
 
@@ -209,7 +242,8 @@ void rt_nccl_look(void)
 static const joint *group_of(const pd_group *g)
 {
 	for (int i = 0; i < njoints && way.on; i++)
-		if (joints[i].lane < 0 && joints[i].of.n == g->n && !memcmp(joints[i].of.rank, g->rank, (size_t)g->n * sizeof *g->rank))
+		if (joints[i].lane < 0 && joints[i].of.n == g->n &&
+			!memcmp(joints[i].of.rank, g->rank, (size_t)g->n * sizeof *g->rank))
 			return &joints[i];
 	return NULL;
 }
@@ -252,7 +286,7 @@ static void begun(rt_flight *f, const joint *j)
 
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends)
 {
-	const int   me = rt_program->rank;
+	const int me = rt_program->rank;
 	const joint *j = NULL;
 
 	for (int i = 0; i < rt_program->nlinks && way.on; i++) {
@@ -264,8 +298,10 @@ bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, siz
 	if (!j)
 		return false;
 	begin(f, j);
-	check(j, sends ? ncclSend(buf, bytes, ncclUint8, 1, j->comm, j->stream) :
-		ncclRecv(buf, bytes, ncclUint8, 0, j->comm, j->stream), sends ? "ncclSend" : "ncclRecv");
+	check(j,
+		sends ? ncclSend(buf, bytes, ncclUint8, 1, j->comm, j->stream)
+		      : ncclRecv(buf, bytes, ncclUint8, 0, j->comm, j->stream),
+		sends ? "ncclSend" : "ncclRecv");
 	f->channel = channel;
 	f->mb = mb;
 	f->peer = peer;
@@ -309,7 +345,7 @@ bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, siz
 bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width)
 {
 	const joint *j = group_of(g);
-	const int    period = rt_program->grains ? rt_program->grains : grains;
+	const int period = rt_program->grains ? rt_program->grains : grains;
 
 	if (!j)
 		return false;
@@ -317,11 +353,12 @@ bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, flo
 	check(j, ncclGroupStart(), "ncclGroupStart");
 	for (int k = 0; k < grains; k++) {
 		const int owner = (int)((int64_t)(k % period) * g->n / period);
-		int32_t  *id = ids + k * n;
-		float    *row = rows + k * n * width;
+		int32_t *id = ids + k * n;
+		float *row = rows + k * n * width;
 
 		check(j, ncclBroadcast(id, id, (size_t)n, ncclInt32, owner, j->comm, j->stream), "ncclBroadcast");
-		check(j, ncclBroadcast(row, row, (size_t)(n * width), ncclFloat32, owner, j->comm, j->stream), "ncclBroadcast");
+		check(j, ncclBroadcast(row, row, (size_t)(n * width), ncclFloat32, owner, j->comm, j->stream),
+			"ncclBroadcast");
 	}
 	check(j, ncclGroupEnd(), "ncclGroupEnd");
 	of_group(f, j);
@@ -357,16 +394,18 @@ static void want(const int *rank, int n, int lane)
 }
 
 /* Receives that wait hold their part of the GPU: of its 132 multiprocessors and more 32 for all lanes. */
-static int lane_blocks(void)
-{
-	return 32 / nlanes < 2 ? 2 : 32 / nlanes > 16 ? 16 : 32 / nlanes;
-}
+static int lane_blocks(void) { return 32 / nlanes < 2 ? 2 : 32 / nlanes > 16 ? 16 : 32 / nlanes; }
 
-typedef struct birth { joint *j; ncclUniqueId id; ncclResult_t r; atomic_bool over; } birth;
+typedef struct birth {
+	joint *j;
+	ncclUniqueId id;
+	ncclResult_t r;
+	atomic_bool over;
+} birth;
 
 static void *make(void *what)
 {
-	birth       *b = what;
+	birth *b = what;
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
 	rt_gpu_here();
@@ -382,7 +421,7 @@ static void *make(void *what)
 static void connect(joint *j)
 {
 	static birth b;
-	pthread_t    thread;
+	pthread_t thread;
 	const double from = rt_now();
 
 	b.j = j;
@@ -399,7 +438,8 @@ static void connect(joint *j)
 			char who[600];
 
 			members(j, who, sizeof who);
-			rt_fail(RT_LOST, "R525", "NCCL on %s does not connect %s within %g s", pd_device_name(), who, way.timeout);
+			rt_fail(RT_LOST, "R525", "NCCL on %s does not connect %s within %g s", pd_device_name(), who,
+				way.timeout);
 		}
 	}
 	pthread_join(thread, NULL);
@@ -412,8 +452,10 @@ static void first_use(const joint *j, float *scrap)
 
 	begin(&f, j);
 	if (j->lane >= 0) {
-		check(j, j->self == 0 ? ncclSend(scrap, 1, ncclFloat32, 1, j->comm, j->stream) :
-			ncclRecv(scrap, 1, ncclFloat32, 0, j->comm, j->stream), "the first message");
+		check(j,
+			j->self == 0 ? ncclSend(scrap, 1, ncclFloat32, 1, j->comm, j->stream)
+				     : ncclRecv(scrap, 1, ncclFloat32, 0, j->comm, j->stream),
+			"the first message");
 	} else {
 		check(j, ncclAllReduce(scrap, scrap, 1, ncclFloat32, ncclSum, j->comm, j->stream), "the first sum");
 		check(j, ncclBroadcast(scrap, scrap, 1, ncclFloat32, 0, j->comm, j->stream), "the first broadcast");
@@ -427,7 +469,7 @@ static void first_use(const joint *j, float *scrap)
  * each block that works on messages, for sums of up to 32 of them. */
 static size_t find_joints(const pd_program *p)
 {
-	const char  *said = getenv("NCCL_BUFFSIZE");
+	const char *said = getenv("NCCL_BUFFSIZE");
 	const size_t buffer = said ? (size_t)strtoull(said, NULL, 10) : (size_t)4 << 20;
 
 	joints = rt_alloc((size_t)(p->nlinks + p->ngroups + 1) * sizeof *joints);
@@ -442,7 +484,8 @@ static size_t find_joints(const pd_program *p)
 	for (int i = 0; i < njoints; i++)
 		nlanes += joints[i].lane >= 0;
 	qsort(joints, (size_t)njoints, sizeof *joints, by_members);
-	return 2 * buffer * (nlanes ? (size_t)(nlanes * lane_blocks() + 32 * (njoints - nlanes)) : (size_t)(32 * njoints));
+	return 2 * buffer *
+	       (nlanes ? (size_t)(nlanes * lane_blocks() + 32 * (njoints - nlanes)) : (size_t)(32 * njoints));
 }
 
 /* From the first connection on nothing may ask for memory. */
@@ -456,7 +499,8 @@ static void open_all(void)
 		if (joints[i].lane < 0)
 			joints[i].stream = rt_stream(RT_SUMS);
 		else
-			rt_gpu_check(cudaStreamCreateWithFlags(&joints[i].stream, cudaStreamNonBlocking), "cudaStreamCreate");
+			rt_gpu_check(cudaStreamCreateWithFlags(&joints[i].stream, cudaStreamNonBlocking),
+				"cudaStreamCreate");
 	}
 	way.on = true;
 	for (int i = 0; i < njoints; i++) {
@@ -485,7 +529,10 @@ void rt_gpu_leave(void)
 
 /* ---- which way ---- */
 
-typedef struct found { char uuid[16]; bool trains, built; } found;
+typedef struct found {
+	char uuid[16];
+	bool trains, built;
+} found;
 
 /* Why NCCL cannot be taken; NULL: it can. */
 static const char *against(const pd_program *p, const found *all)
@@ -509,9 +556,9 @@ static const char *against(const pd_program *p, const found *all)
 /* Whether messages go by NCCL, as all ranks find alike. */
 static bool by_nccl(const pd_program *p, const rt_options *o)
 {
-	const bool  off = o->nccl && !strcmp(o->nccl, "off"), must = o->nccl && !strcmp(o->nccl, "on");
-	found       mine = { .trains = !p->server, .built = built_with() };
-	found      *all;
+	const bool off = o->nccl && !strcmp(o->nccl, "off"), must = o->nccl && !strcmp(o->nccl, "on");
+	found mine = { .trains = !p->server, .built = built_with() };
+	found *all;
 	const char *why;
 
 	if (o->nccl && !off && !must && strcmp(o->nccl, "auto"))
@@ -537,10 +584,10 @@ static bool by_nccl(const pd_program *p, const rt_options *o)
 
 void rt_gpu_connect(const pd_program *p, const rt_options *o)
 {
-	const bool   direct = by_nccl(p, o);
+	const bool direct = by_nccl(p, o);
 	const size_t buffers = direct ? find_joints(p) : 0;
 
-	if (rt_alone || rt_virtual) {   /* what is run is a part of it, or nothing */
+	if (rt_alone || rt_virtual) { /* what is run is a part of it, or nothing */
 		rt_gpu_make(0);
 		return;
 	}
@@ -550,7 +597,7 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 	rt_host_rooms(direct);
 	rt_streams_open();
 	rt_gpu_library();
-	if (!o->dry_run)        /* --check makes the libraries' objects, and runs nothing */
+	if (!o->dry_run) /* --check makes the libraries' objects, and runs nothing */
 		rt_first_runs();
 	if (direct)
 		open_all();
@@ -558,12 +605,12 @@ void rt_gpu_connect(const pd_program *p, const rt_options *o)
 
 void rt_gpu_announce(void)
 {
-	char         parts[1200] = "";
+	char parts[1200] = "";
 	const size_t all = rt_gpu_told(parts, sizeof parts);
 
 	if (rt_program->world > 1)
 		printf("messages between GPUs: %s\n", way.how);
-	if (rt_virtual)         /* there is no GPU */
+	if (rt_virtual) /* there is no GPU */
 		return;
 	printf("memory of %s: %zu bytes (%s)\n", pd_device_name(), all, parts);
 }

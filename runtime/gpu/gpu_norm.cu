@@ -7,12 +7,14 @@
  * sums become those of the channels, and one more pass makes the result. */
 #include "gpu_images.h"
 
-namespace device {
+namespace device
+{
 
-enum { RUN = 32 };      /* rows of one sum in f32 */
+enum { RUN = 32 }; /* rows of one sum in f32 */
 
-template<class F> static __global__ void forward(typename F::T *y, float *mean, float *var, const typename F::T *x, const float *scale,
-                                                 const float *bias, int n, int c, int inner, float eps)
+template <class F>
+static __global__ void forward(typename F::T *y, float *mean, float *var, const typename F::T *x, const float *scale,
+	const float *bias, int n, int c, int inner, float eps)
 {
 	const int k = blockIdx.x;
 	const double count = (double)n * inner;
@@ -38,8 +40,9 @@ template<class F> static __global__ void forward(typename F::T *y, float *mean, 
 	}
 }
 
-template<class F> static __global__ void evaluate(typename F::T *y, const typename F::T *x, const float *scale, const float *bias,
-                                                  const float *mean, const float *var, int n, int c, int inner, float eps)
+template <class F>
+static __global__ void evaluate(typename F::T *y, const typename F::T *x, const float *scale, const float *bias,
+	const float *mean, const float *var, int n, int c, int inner, float eps)
 {
 	const int k = blockIdx.x;
 	const float by = scale[k] / sqrtf(var[k] + eps);
@@ -50,9 +53,10 @@ template<class F> static __global__ void evaluate(typename F::T *y, const typena
 	}
 }
 
-template<class F> static __global__ void backward(typename F::T *dx, float *dscale, float *dbias, const typename F::T *dy,
-                                                  const typename F::T *x, const float *mean, const float *var, const float *scale,
-                                                  int n, int c, int inner, float eps)
+template <class F>
+static __global__ void backward(typename F::T *dx, float *dscale, float *dbias, const typename F::T *dy,
+	const typename F::T *x, const float *mean, const float *var, const float *scale, int n, int c, int inner,
+	float eps)
 {
 	const int k = blockIdx.x;
 	const float inv = 1 / sqrtf(var[k] + eps), m = mean[k];
@@ -96,14 +100,14 @@ static __device__ int64_t run_of(int64_t first, int64_t end, int tall, int64_t *
 }
 
 /* part [chunks, 2, c]: a chunk's mean of each channel, and its sum of squares of the distances from it. */
-template<class F, int V> static __global__ void statistics(double *part, const typename F::T *x, const columns m)
+template <class F, int V> static __global__ void statistics(double *part, const typename F::T *x, const columns m)
 {
 	__shared__ double means[PD_COLUMN_THREADS * V], squares[PD_COLUMN_THREADS * V];
-	const strip       at(m, V);
-	double            mean[V] = { 0 }, square[V] = { 0 }, n = 0;
+	const strip at(m, V);
+	double mean[V] = { 0 }, square[V] = { 0 }, n = 0;
 
 	for (int64_t r = at.first, stop; at.inside && r < at.end; r = stop) {
-		float        from[V], s[V] = { 0 }, q[V] = { 0 }, v[V];
+		float from[V], s[V] = { 0 }, q[V] = { 0 }, v[V];
 		const double k = (double)run_of(r, at.end, m.tall, &stop);
 
 		vector<F, V>::load(from, x + r * m.c + at.column);
@@ -115,7 +119,7 @@ template<class F, int V> static __global__ void statistics(double *part, const t
 				q[i] += d * d;
 			}
 		}
-		for (int i = 0; i < V; i++) {   /* two sets of numbers become one */
+		for (int i = 0; i < V; i++) { /* two sets of numbers become one */
 			const double own = (double)s[i] / k, d = (double)from[i] + own - mean[i];
 			mean[i] += d * k / (n + k);
 			square[i] += (double)q[i] - own * (double)s[i] + d * d * n * k / (n + k);
@@ -130,7 +134,7 @@ template<class F, int V> static __global__ void statistics(double *part, const t
 	if (at.below || !at.inside)
 		return;
 	const int64_t all = at.end - at.first;
-	double       *to = part + (int64_t)(blockIdx.x / m.groups) * 2 * m.c + at.column;
+	double *to = part + (int64_t)(blockIdx.x / m.groups) * 2 * m.c + at.column;
 
 	for (int i = 0; i < V; i++) {
 		double sum = 0, square_sum = 0;
@@ -140,7 +144,8 @@ template<class F, int V> static __global__ void statistics(double *part, const t
 		const double whole = sum / (double)all;
 		for (int k = 0; k < m.tall; k++) {
 			const double d = means[(k * m.wide + at.beside) * V + i] - whole;
-			square_sum += squares[(k * m.wide + at.beside) * V + i] + d * d * (double)count_of(at.first + k, at.end, m.tall);
+			square_sum += squares[(k * m.wide + at.beside) * V + i] +
+			              d * d * (double)count_of(at.first + k, at.end, m.tall);
 		}
 		to[i] = whole;
 		to[m.c + i] = square_sum;
@@ -151,7 +156,7 @@ template<class F, int V> static __global__ void statistics(double *part, const t
 static __device__ double sum_of_eight(double v)
 {
 	__shared__ double part[256];
-	double            s = 0;
+	double s = 0;
 
 	__syncthreads();
 	part[threadIdx.x] = v;
@@ -164,7 +169,7 @@ static __device__ double sum_of_eight(double v)
 static __global__ void settle_statistics(float *mean, float *var, const double *part, const columns m)
 {
 	const int c = (int)blockIdx.x * 32 + (int)threadIdx.x % 32, from = (int)threadIdx.x / 32;
-	double    s = 0, q = 0;
+	double s = 0, q = 0;
 
 	for (int64_t k = from; c < m.c && k < m.chunks; k += 8) {
 		const int64_t n = (k + 1) * m.per < m.rows ? m.per : m.rows - k * m.per;
@@ -173,7 +178,7 @@ static __global__ void settle_statistics(float *mean, float *var, const double *
 	const double whole = sum_of_eight(s) / (double)m.rows;
 	for (int64_t k = from; c < m.c && k < m.chunks; k += 8) {
 		const int64_t n = (k + 1) * m.per < m.rows ? m.per : m.rows - k * m.per;
-		const double  d = part[k * 2 * m.c + c] - whole;
+		const double d = part[k * 2 * m.c + c] - whole;
 		q += part[(k * 2 + 1) * m.c + c] + d * d * (double)n;
 	}
 	q = sum_of_eight(q) / (double)m.rows;
@@ -183,11 +188,12 @@ static __global__ void settle_statistics(float *mean, float *var, const double *
 	}
 }
 
-template<class F, int V> static __global__ void apply(typename F::T *restrict y, const typename F::T *restrict x, const float *scale,
-                                                      const float *bias, const float *mean, const float *var, const columns m, float eps)
+template <class F, int V>
+static __global__ void apply(typename F::T *restrict y, const typename F::T *restrict x, const float *scale,
+	const float *bias, const float *mean, const float *var, const columns m, float eps)
 {
 	const strip at(m, V);
-	float       by[V], from[V], plus[V], v[V];
+	float by[V], from[V], plus[V], v[V];
 
 	if (!at.inside)
 		return;
@@ -205,13 +211,14 @@ template<class F, int V> static __global__ void apply(typename F::T *restrict y,
 }
 
 /* part [chunks, 2, c]: a chunk's sums of dy (x - mean) / deviation, and of dy. */
-template<class F, int V> static __global__ void gradients(double *part, const typename F::T *dy, const typename F::T *x,
-                                                          const float *mean, const float *var, const columns m, float eps)
+template <class F, int V>
+static __global__ void gradients(double *part, const typename F::T *dy, const typename F::T *x, const float *mean,
+	const float *var, const columns m, float eps)
 {
 	__shared__ double products[PD_COLUMN_THREADS * V], sums[PD_COLUMN_THREADS * V];
-	const strip       at(m, V);
-	double            product[V] = { 0 }, sum[V] = { 0 };
-	float             from[V], inverse[V];
+	const strip at(m, V);
+	double product[V] = { 0 }, sum[V] = { 0 };
+	float from[V], inverse[V];
 
 	for (int i = 0; at.inside && i < V; i++) {
 		from[i] = mean[at.column + i];
@@ -258,7 +265,7 @@ template<class F, int V> static __global__ void gradients(double *part, const ty
 static __global__ void settle_gradients(float *dscale, float *dbias, const double *part, const columns m)
 {
 	const int c = (int)blockIdx.x * 32 + (int)threadIdx.x % 32, from = (int)threadIdx.x / 32;
-	double    p = 0, s = 0;
+	double p = 0, s = 0;
 
 	for (int64_t k = from; c < m.c && k < m.chunks; k += 8) {
 		p += part[k * 2 * m.c + c];
@@ -272,13 +279,13 @@ static __global__ void settle_gradients(float *dscale, float *dbias, const doubl
 	}
 }
 
-template<class F, int V> static __global__ void data_gradient(typename F::T *restrict dx, const float *dscale, const float *dbias,
-                                                              const typename F::T *restrict dy, const typename F::T *restrict x,
-                                                              const float *mean, const float *var, const float *scale, const columns m,
-                                                              float eps)
+template <class F, int V>
+static __global__ void data_gradient(typename F::T *restrict dx, const float *dscale, const float *dbias,
+	const typename F::T *restrict dy, const typename F::T *restrict x, const float *mean, const float *var,
+	const float *scale, const columns m, float eps)
 {
 	const strip at(m, V);
-	float       from[V], by[V], slope[V], shift[V], g[V], v[V];
+	float from[V], by[V], slope[V], shift[V], g[V], v[V];
 
 	if (!at.inside)
 		return;
@@ -320,77 +327,74 @@ static __global__ void inverse(float *to, const float *v, int c, float eps)
 /* What the host starts, with the operands of one call: of the type and vectors that pd_for_type found. */
 struct norm {
 	const pd_bn_desc *d;
-	void             *to;           /* y, dx */
-	const void       *x, *dy;
-	const float      *scale, *bias;
-	float            *mean, *var;   /* of a backward: read */
-	float            *dscale, *dbias;
-	double           *part;
+	void *to; /* y, dx */
+	const void *x, *dy;
+	const float *scale, *bias;
+	float *mean, *var; /* of a backward: read */
+	float *dscale, *dbias;
+	double *part;
 
-	int inner() const
-	{
-		return d->sp[0] * d->sp[1] * d->sp[2];
-	}
+	int inner() const { return d->sp[0] * d->sp[1] * d->sp[2]; }
 
-	columns matrix(int v) const
-	{
-		return pd_columns((int64_t)d->n * inner(), d->c, v);
-	}
+	columns matrix(int v) const { return pd_columns((int64_t)d->n * inner(), d->c, v); }
 };
 
 struct norm_forward : norm {
-	template<class F, int V> void run()
+	template <class F, int V> void run()
 	{
 		typedef typename F::T T;
 		const columns m = matrix(V);
 
 		if (!d->nhwc) {
-			PD_LAUNCH(device::forward<F>, (unsigned)d->c, 512, 0, (T *)to, mean, var, (const T *)x, scale, bias, d->n, d->c, inner(), d->eps);
+			PD_LAUNCH(device::forward<F>, (unsigned)d->c, 512, 0, (T *)to, mean, var, (const T *)x, scale,
+				bias, d->n, d->c, inner(), d->eps);
 			return;
 		}
 		PD_LAUNCH((device::statistics<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, part, (const T *)x, m);
 		PD_LAUNCH(device::settle_statistics, pd_blocks(m.c, 32), 256, 0, mean, var, part, m);
-		PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to, (const T *)x, scale, bias, mean, var, m, d->eps);
+		PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to, (const T *)x,
+			scale, bias, mean, var, m, d->eps);
 	}
 };
 
 struct norm_evaluate : norm {
-	template<class F, int V> void run()
+	template <class F, int V> void run()
 	{
 		typedef typename F::T T;
 		const columns m = matrix(V);
 
 		if (d->nhwc)
-			PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to, (const T *)x, scale, bias, mean, var, m,
-			          d->eps);
+			PD_LAUNCH((device::apply<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to,
+				(const T *)x, scale, bias, mean, var, m, d->eps);
 		else
-			PD_LAUNCH(device::evaluate<F>, (unsigned)d->c, 512, 0, (T *)to, (const T *)x, scale, bias, mean, var, d->n, d->c, inner(), d->eps);
+			PD_LAUNCH(device::evaluate<F>, (unsigned)d->c, 512, 0, (T *)to, (const T *)x, scale, bias, mean,
+				var, d->n, d->c, inner(), d->eps);
 	}
 };
 
 struct norm_backward : norm {
-	template<class F, int V> void run()
+	template <class F, int V> void run()
 	{
 		typedef typename F::T T;
 		const columns m = matrix(V);
 
 		if (!d->nhwc) {
-			PD_LAUNCH(device::backward<F>, (unsigned)d->c, 512, 0, (T *)to, dscale, dbias, (const T *)dy, (const T *)x, mean, var, scale,
-			          d->n, d->c, inner(), d->eps);
+			PD_LAUNCH(device::backward<F>, (unsigned)d->c, 512, 0, (T *)to, dscale, dbias, (const T *)dy,
+				(const T *)x, mean, var, scale, d->n, d->c, inner(), d->eps);
 			return;
 		}
-		PD_LAUNCH((device::gradients<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, part, (const T *)dy, (const T *)x, mean, var, m,
-		          d->eps);
+		PD_LAUNCH((device::gradients<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, part, (const T *)dy,
+			(const T *)x, mean, var, m, d->eps);
 		PD_LAUNCH(device::settle_gradients, pd_blocks(m.c, 32), 256, 0, dscale, dbias, part, m);
-		PD_LAUNCH((device::data_gradient<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to, dscale, dbias, (const T *)dy,
-		          (const T *)x, mean, var, scale, m, d->eps);
+		PD_LAUNCH((device::data_gradient<F, V>), m.groups * m.chunks, PD_COLUMN_THREADS, 0, (T *)to, dscale,
+			dbias, (const T *)dy, (const T *)x, mean, var, scale, m, d->eps);
 	}
 };
 
 struct norm_room : norm {
 	size_t *bytes;
 
-	template<class F, int V> void run()
+	template <class F, int V> void run()
 	{
 		const columns m = matrix(V);
 
@@ -398,11 +402,11 @@ struct norm_room : norm {
 	}
 };
 
-}
+} // namespace device
 
 PD_HOST size_t pd_norm_room(const pd_bn_desc *d)
 {
-	size_t            bytes = 0;
+	size_t bytes = 0;
 	device::norm_room o;
 
 	o.d = d;
@@ -411,8 +415,8 @@ PD_HOST size_t pd_norm_room(const pd_bn_desc *d)
 	return bytes;
 }
 
-PD_HOST void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *var, const void *x, const float *scale, const float *bias,
-                             double *room)
+PD_HOST void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *var, const void *x, const float *scale,
+	const float *bias, double *room)
 {
 	device::norm_forward o;
 
@@ -420,8 +424,8 @@ PD_HOST void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *v
 	pd_for_type(d->type, d->c, o);
 }
 
-PD_HOST void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const float *scale, const float *bias, const float *mean,
-                              const float *var)
+PD_HOST void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const float *scale, const float *bias,
+	const float *mean, const float *var)
 {
 	device::norm_evaluate o;
 
@@ -430,11 +434,12 @@ PD_HOST void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const
 }
 
 PD_HOST void pd_norm_backward(const pd_bn_desc *d, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
-                              const float *mean, const float *var, const float *scale, double *room)
+	const float *mean, const float *var, const float *scale, double *room)
 {
 	device::norm_backward o;
 
-	o.d = d, o.to = dx, o.dscale = dscale, o.dbias = dbias, o.dy = dy, o.x = x, o.mean = (float *)mean, o.var = (float *)var;
+	o.d = d, o.to = dx, o.dscale = dscale, o.dbias = dbias, o.dy = dy, o.x = x, o.mean = (float *)mean,
+	o.var = (float *)var;
 	o.scale = scale, o.part = room;
 	pd_for_type(d->type, d->c, o);
 }

@@ -3,15 +3,17 @@
 
 typedef struct pool {
 	cudnnPoolingDescriptor_t how;
-	cudnnTensorDescriptor_t  x, y;
-	pd_pool_desc             d;
+	cudnnTensorDescriptor_t x, y;
+	pd_pool_desc d;
 } pool;
 
 /* Of --reproducible programs maxima by the mode that always gives the same; averages have one. NaN loses, as in kernels of ours. */
 static cudnnPoolingMode_t mode(pd_pool_kind k)
 {
-	return k == PD_AVERAGE ? CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING : k == PD_AVERAGE_PADDED ?
-		CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING : rt_program->reproducible ? CUDNN_POOLING_MAX_DETERMINISTIC : CUDNN_POOLING_MAX;
+	return k == PD_AVERAGE            ? CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+	       : k == PD_AVERAGE_PADDED   ? CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
+	       : rt_program->reproducible ? CUDNN_POOLING_MAX_DETERMINISTIC
+	                                  : CUDNN_POOLING_MAX;
 }
 
 static size_t bytes(const pool *o, const int *sp)
@@ -25,9 +27,9 @@ static size_t bytes(const pool *o, const int *sp)
 
 static void run_once(void *of, char *scrap)
 {
-	const pool   *o = of;
+	const pool *o = of;
 	const pd_pool p = { of };
-	float        *x = rt_part(&scrap, bytes(o, o->d.in)), *y = (float *)(void *)scrap;
+	float *x = rt_part(&scrap, bytes(o, o->d.in)), *y = (float *)(void *)scrap;
 
 	pd_pool_forward(&p, y, x);
 	if (o->d.kind != PD_MAX)
@@ -37,8 +39,8 @@ static void run_once(void *of, char *scrap)
 void pd_pool_init(pd_pool *p, const pd_pool_desc *d)
 {
 	const int nd = d->nd < 2 ? 2 : d->nd, lead = nd - d->nd;
-	int       kernel[3] = { 1, 1, 1 }, stride[3] = { 1, 1, 1 }, pad[3] = { 0 };
-	pool     *o;
+	int kernel[3] = { 1, 1, 1 }, stride[3] = { 1, 1, 1 }, pad[3] = { 0 };
+	pool *o;
 
 	if (rt_virtual)
 		return;
@@ -52,7 +54,8 @@ void pd_pool_init(pd_pool *p, const pd_pool_desc *d)
 	o->x = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->in, false);
 	o->y = dnn_tensor(PD_F32, d->n, d->c, d->nd, d->out, false);
 	dnn_check(cudnnCreatePoolingDescriptor(&o->how), "pooling");
-	dnn_check(cudnnSetPoolingNdDescriptor(o->how, mode(d->kind), CUDNN_NOT_PROPAGATE_NAN, nd, kernel, pad, stride), "pooling");
+	dnn_check(cudnnSetPoolingNdDescriptor(o->how, mode(d->kind), CUDNN_NOT_PROPAGATE_NAN, nd, kernel, pad, stride),
+		"pooling");
 	rt_first_run(run_once, o, rt_part_bytes(bytes(o, d->in)) + rt_part_bytes(bytes(o, d->out)));
 }
 
@@ -71,5 +74,5 @@ void pd_pool_backward(const pd_pool *p, float *dx, const float *dy)
 	const float one = 1, none = 0;
 
 	dnn_check(cudnnPoolingBackward(dnn_handle(), o->how, &one, o->y, dy, o->y, dy, o->x, dx, &none, o->x, dx),
-	          "cudnnPoolingBackward");
+		"cudnnPoolingBackward");
 }

@@ -6,24 +6,27 @@
 #include "gpu_rt.h"
 #include <cublasLt.h>
 
-enum { VALUES = 64, WORKSPACE = 256 };   /* values, and with them scratch, begin at multiples of so many bytes; the library's workspace */
+enum {
+	VALUES = 64,
+	WORKSPACE = 256
+}; /* values, and with them scratch, begin at multiples of so many bytes; the library's workspace */
 
 typedef struct product product;
 struct product {
-	product               *next;
-	pd_product_desc        d;
-	cublasLtMatmulDesc_t   how;
+	product *next;
+	pd_product_desc d;
+	cublasLtMatmulDesc_t how;
 	cublasLtMatrixLayout_t a, b, y; /* as the library calls them: a is our b */
-	cublasLtMatmulAlgo_t   algorithm;
-	size_t                 bytes;   /* of workspace */
-	bool                   apart;   /* what is not the product is done by kernels of ours */
-	bool                   told;    /* that the library has it */
-	bool                   ran;     /* in a step: bits of a Relu may be kept as the library has them */
+	cublasLtMatmulAlgo_t algorithm;
+	size_t bytes; /* of workspace */
+	bool apart;   /* what is not the product is done by kernels of ours */
+	bool told;    /* that the library has it */
+	bool ran;     /* in a step: bits of a Relu may be kept as the library has them */
 };
 
 static cublasLtHandle_t lt;
-static product         *forms;
-static bool             own_bits;       /* of Relus: our kernels' */
+static product *forms;
+static bool own_bits; /* of Relus: our kernels' */
 
 static void check(cublasStatus_t s, const char *what)
 {
@@ -34,20 +37,20 @@ static void check(cublasStatus_t s, const char *what)
 	rt_fail(RT_ERROR, "R523", "%s: cuBLASLt: %s: status %d", pd_device_name(), what, (int)s);
 }
 
-static cudaDataType type_of(pd_dtype t)
-{
-	return t == PD_BF16 ? CUDA_R_16BF : t == PD_F16 ? CUDA_R_16F : CUDA_R_32F;
-}
+static cudaDataType type_of(pd_dtype t) { return t == PD_BF16 ? CUDA_R_16BF : t == PD_F16 ? CUDA_R_16F : CUDA_R_32F; }
 
 static cublasLtMatrixLayout_t layout(const pd_product_desc *d, pd_dtype t, int rows, int columns, int ld, int64_t step)
 {
 	cublasLtMatrixLayout_t l;
-	const int32_t          batch = d->batch;
+	const int32_t batch = d->batch;
 
 	check(cublasLtMatrixLayoutCreate(&l, type_of(t), (uint64_t)rows, (uint64_t)columns, ld ? ld : rows), "layout");
 	if (batch > 1) {
-		check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), "batch");
-		check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "batch");
+		check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch),
+			"batch");
+		check(cublasLtMatrixLayoutSetAttribute(
+			      l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+			"batch");
 	}
 	return l;
 }
@@ -63,39 +66,32 @@ static cublasLtEpilogue_t epilogue(const pd_product_desc *d)
 		return d->sum == 1 ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
 	switch (d->end) {
 	case PD_RELU:
-		return d->keep ? (d->bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX) :
-			d->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+		return d->keep   ? (d->bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX)
+		       : d->bias ? CUBLASLT_EPILOGUE_RELU_BIAS
+		                 : CUBLASLT_EPILOGUE_RELU;
 	case PD_GELU:
-		return d->keep ? (d->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX) :
-			d->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-	case PD_RELU_GRAD:
-		return CUBLASLT_EPILOGUE_DRELU;
-	case PD_GELU_GRAD:
-		return CUBLASLT_EPILOGUE_DGELU;
-	default:
-		return d->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+		return d->keep   ? (d->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX)
+		       : d->bias ? CUBLASLT_EPILOGUE_GELU_BIAS
+		                 : CUBLASLT_EPILOGUE_GELU;
+	case PD_RELU_GRAD: return CUBLASLT_EPILOGUE_DRELU;
+	case PD_GELU_GRAD: return CUBLASLT_EPILOGUE_DGELU;
+	default: return d->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 	}
 }
 
-static bool kept(const pd_product_desc *d)
-{
-	return d->keep || d->end == PD_RELU_GRAD || d->end == PD_GELU_GRAD;
-}
+static bool kept(const pd_product_desc *d) { return d->keep || d->end == PD_RELU_GRAD || d->end == PD_GELU_GRAD; }
 
-static bool keeps_bits(const pd_product_desc *d)
-{
-	return d->end == PD_RELU_GRAD || (d->keep && d->end == PD_RELU);
-}
+static bool keeps_bits(const pd_product_desc *d) { return d->end == PD_RELU_GRAD || (d->keep && d->end == PD_RELU); }
 
 /* Where bias and kept values lie is told at each run; the heuristic reads their alignment off the pointers. */
 static void describe(product *o, cublasLtEpilogue_t end)
 {
 	const pd_product_desc *d = &o->d;
-	const int32_t          ta = d->transb ? CUBLAS_OP_T : CUBLAS_OP_N, tb = d->transa ? CUBLAS_OP_T : CUBLAS_OP_N;
-	const uint32_t         epilogue = end;
-	const bool             bits = d->end == PD_RELU || d->end == PD_RELU_GRAD;
-	const int64_t          row = bits ? (d->n + 127) / 128 * 128 : d->n;
-	const void *const      aligned = (const void *)(uintptr_t)VALUES;
+	const int32_t ta = d->transb ? CUBLAS_OP_T : CUBLAS_OP_N, tb = d->transa ? CUBLAS_OP_T : CUBLAS_OP_N;
+	const uint32_t epilogue = end;
+	const bool bits = d->end == PD_RELU || d->end == PD_RELU_GRAD;
+	const int64_t row = bits ? (d->n + 127) / 128 * 128 : d->n;
+	const void *const aligned = (const void *)(uintptr_t)VALUES;
 
 	check(cublasLtMatmulDescCreate(&o->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
 	set(o, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
@@ -117,17 +113,19 @@ static bool choose(product *o)
 	static const cublasLtMatmulPreferenceAttributes_t aligned[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
-	const uint64_t                  room = o->d.scratch > WORKSPACE - VALUES ? o->d.scratch - (WORKSPACE - VALUES) : 0;
-	const uint32_t                  align = VALUES;
-	cublasLtMatmulPreference_t      want;
+	const uint64_t room = o->d.scratch > WORKSPACE - VALUES ? o->d.scratch - (WORKSPACE - VALUES) : 0;
+	const uint32_t align = VALUES;
+	cublasLtMatmulPreference_t want;
 	cublasLtMatmulHeuristicResult_t found;
-	int                             n = 0;
+	int n = 0;
 
 	check(cublasLtMatmulPreferenceCreate(&want), "preference");
-	check(cublasLtMatmulPreferenceSetAttribute(want, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room), "preference");
+	check(cublasLtMatmulPreferenceSetAttribute(want, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room),
+		"preference");
 	for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
 		check(cublasLtMatmulPreferenceSetAttribute(want, aligned[i], &align, sizeof align), "preference");
-	const cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(lt, o->how, o->a, o->b, o->y, o->y, want, 1, &found, &n);
+	const cublasStatus_t s =
+		cublasLtMatmulAlgoGetHeuristic(lt, o->how, o->a, o->b, o->y, o->y, want, 1, &found, &n);
 
 	check(cublasLtMatmulPreferenceDestroy(want), "preference");
 	if (s != CUBLAS_STATUS_SUCCESS || n < 1 || found.state != CUBLAS_STATUS_SUCCESS) {
@@ -141,10 +139,10 @@ static bool choose(product *o)
 
 static bool same(const pd_product_desc *a, const pd_product_desc *b)
 {
-	return a->in == b->in && a->out == b->out && a->transa == b->transa && a->transb == b->transb && a->m == b->m && a->n == b->n &&
-	       a->k == b->k && a->batch == b->batch && a->astep == b->astep && a->bstep == b->bstep && a->lda == b->lda && a->ldb == b->ldb &&
-	       a->ldy == b->ldy && a->end == b->end &&
-	       a->keep == b->keep && a->bias == b->bias && a->sum == b->sum && a->scratch == b->scratch;
+	return a->in == b->in && a->out == b->out && a->transa == b->transa && a->transb == b->transb && a->m == b->m &&
+	       a->n == b->n && a->k == b->k && a->batch == b->batch && a->astep == b->astep && a->bstep == b->bstep &&
+	       a->lda == b->lda && a->ldb == b->ldb && a->ldy == b->ldy && a->end == b->end && a->keep == b->keep &&
+	       a->bias == b->bias && a->sum == b->sum && a->scratch == b->scratch;
 }
 
 static void choose_bare(product *o)
@@ -155,17 +153,19 @@ static void choose_bare(product *o)
 	describe(o, CUBLASLT_EPILOGUE_DEFAULT);
 	o->apart = true;
 	if (!choose(o))
-		rt_fail(RT_ERROR, "R523", "%s: cuBLASLt has no algorithm for a product of %d x %d x %d", pd_device_name(), d->m, d->n, d->k);
+		rt_fail(RT_ERROR, "R523", "%s: cuBLASLt has no algorithm for a product of %d x %d x %d",
+			pd_device_name(), d->m, d->n, d->k);
 	if (rt_log >= RT_LOG_DEBUG)
 		printf("debug: cuBLASLt has no epilogue %d for a product of %d x %d x %d: kernels of the runtime do it\n",
-		       (int)epilogue(d), d->m, d->n, d->k);
+			(int)epilogue(d), d->m, d->n, d->k);
 	own_bits |= keeps_bits(d);
 	for (product *f = forms; f; f = f->next) {
 		if (f->apart || !keeps_bits(&f->d) || !own_bits)
 			continue;
 		if (f->ran)
-			rt_fail(RT_ERROR, "R523", "%s: cuBLASLt refuses epilogue %d of a Relu and did epilogue %d before", pd_device_name(),
-			        (int)epilogue(d), (int)epilogue(&f->d));
+			rt_fail(RT_ERROR, "R523",
+				"%s: cuBLASLt refuses epilogue %d of a Relu and did epilogue %d before",
+				pd_device_name(), (int)epilogue(d), (int)epilogue(&f->d));
 		choose_bare(f);
 	}
 }
@@ -173,25 +173,24 @@ static void choose_bare(product *o)
 enum { PARTS = 7 };
 
 /* Elements of a matrix. */
-static size_t matrix(int rows, int columns, int ld)
-{
-	return (size_t)rows * (size_t)(ld ? ld : columns);
-}
+static size_t matrix(int rows, int columns, int ld) { return (size_t)rows * (size_t)(ld ? ld : columns); }
 
 /* Bytes of y, also, a, b, bias, from, scratch of a run. */
 static size_t parts(const product *o, size_t bytes[PARTS])
 {
 	const pd_product_desc *d = &o->d;
-	const size_t           in = d->in == PD_F32 ? 4 : 2, more = d->batch > 1 ? (size_t)d->batch - 1 : 0;
-	const size_t           y = (more + 1) * matrix(d->m, d->n, d->ldy) * 4, wide = (size_t)d->m * (size_t)((d->n + 127) / 128 * 16);
-	const size_t           also = (y > wide ? y : wide) + 4 * (size_t)(d->m + d->n);
-	const size_t           a = d->transa ? matrix(d->k, d->m, d->lda) : matrix(d->m, d->k, d->lda);
-	const size_t           b = d->transb ? matrix(d->n, d->k, d->ldb) : matrix(d->k, d->n, d->ldb);
-	size_t                 all = 0;
+	const size_t in = d->in == PD_F32 ? 4 : 2, more = d->batch > 1 ? (size_t)d->batch - 1 : 0;
+	const size_t y = (more + 1) * matrix(d->m, d->n, d->ldy) * 4,
+		     wide = (size_t)d->m * (size_t)((d->n + 127) / 128 * 16);
+	const size_t also = (y > wide ? y : wide) + 4 * (size_t)(d->m + d->n);
+	const size_t a = d->transa ? matrix(d->k, d->m, d->lda) : matrix(d->m, d->k, d->lda);
+	const size_t b = d->transb ? matrix(d->n, d->k, d->ldb) : matrix(d->k, d->n, d->ldb);
+	size_t all = 0;
 
-	memcpy(bytes, (const size_t[PARTS]){ y, also, (more * (size_t)d->astep + a) * in,
-	                                     (more * (size_t)d->bstep + b) * in, 4 * (size_t)d->n, also,
-	                                     d->scratch + WORKSPACE }, PARTS * sizeof *bytes);
+	memcpy(bytes,
+		(const size_t[PARTS]){ y, also, (more * (size_t)d->astep + a) * in, (more * (size_t)d->bstep + b) * in,
+			4 * (size_t)d->n, also, d->scratch + WORKSPACE },
+		PARTS * sizeof *bytes);
 	for (int i = 0; i < PARTS; i++)
 		all += rt_part_bytes(bytes[i]);
 	return all;
@@ -200,8 +199,8 @@ static size_t parts(const product *o, size_t bytes[PARTS])
 static void run_once(void *of, char *scrap)
 {
 	const pd_product p = { of };
-	size_t           bytes[PARTS];
-	void            *at[PARTS];
+	size_t bytes[PARTS];
+	void *at[PARTS];
 
 	parts(of, bytes);
 	for (int i = 0; i < PARTS; i++)
@@ -238,24 +237,25 @@ void pd_product_init(pd_product *p, const pd_product_desc *d)
 	p->impl = o ? o : made(d);
 }
 
-static cublasStatus_t multiply(const product *o, void *y, const void *a, const void *b, const void *row, const void *aux,
-                               void *scratch)
+static cublasStatus_t multiply(
+	const product *o, void *y, const void *a, const void *b, const void *row, const void *aux, void *scratch)
 {
 	const float one = 1, none = 0;
-	void       *room = o->bytes ? (char *)scratch + (WORKSPACE - (uintptr_t)scratch % WORKSPACE) % WORKSPACE : NULL;
+	void *room = o->bytes ? (char *)scratch + (WORKSPACE - (uintptr_t)scratch % WORKSPACE) % WORKSPACE : NULL;
 
 	if (!o->apart && row)
 		set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof row);
 	if (!o->apart && kept(&o->d))
 		set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
-	return cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &none, y, o->y, y, o->y, &o->algorithm, room, o->bytes, pd_stream());
+	return cublasLtMatmul(lt, o->how, &one, b, o->a, a, o->b, &none, y, o->y, y, o->y, &o->algorithm, room,
+		o->bytes, pd_stream());
 }
 
-void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias, const void *from,
-                    void *scratch)
+void pd_product_run(const pd_product *p, void *y, void *also, const void *a, const void *b, const void *bias,
+	const void *from, void *scratch)
 {
-	product       *o = p->impl;
-	const void    *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
+	product *o = p->impl;
+	const void *row = o->d.sum ? also : bias, *aux = o->d.keep ? also : from;
 	cublasStatus_t s = multiply(o, y, a, b, row, aux, scratch);
 
 	if (!o->ran && !o->apart && (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE)) {
@@ -265,7 +265,8 @@ void pd_product_run(const pd_product *p, void *y, void *also, const void *a, con
 	}
 	check(s, "cublasLtMatmul");
 	if (!o->told && !o->apart && rt_log >= RT_LOG_DEBUG)
-		printf("debug: cuBLASLt has epilogue %d for a product of %d x %d x %d\n", (int)epilogue(&o->d), o->d.m, o->d.n, o->d.k);
+		printf("debug: cuBLASLt has epilogue %d for a product of %d x %d x %d\n", (int)epilogue(&o->d), o->d.m,
+			o->d.n, o->d.k);
 	o->told = true;
 	o->ran |= !rt_first_running();
 	if (o->apart && o->d.sum)

@@ -6,110 +6,123 @@
 #include <cuda_runtime_api.h>
 
 /* Ends the program: R521 (77) for memory that the device lacks, R520 else, with the device's name. */
-void   rt_gpu_check(cudaError_t e, const char *what);
-void   rt_gpu_get(void *host, const void *tensor, size_t bytes);        /* once the device has made it */
+void rt_gpu_check(cudaError_t e, const char *what);
+void rt_gpu_get(void *host, const void *tensor, size_t bytes); /* once the device has made it */
 /* From memory that is not pinned, which the host may use again at once; from pinned memory rt_copy_on. */
-void   rt_gpu_put(void *tensor, const void *host, size_t bytes);
-const char *rt_gpu_uuid(void);                          /* 16 bytes */
-int    rt_gpu_major(void);                              /* of its architecture */
-void   rt_gpu_library(void);    /* gpu_library.c: cuBLAS is opened, where pd_gemm_open was called: later it would wait for messages */
-void   rt_gpu_here(void);                               /* a thread's calls are for this device */
+void rt_gpu_put(void *tensor, const void *host, size_t bytes);
+const char *rt_gpu_uuid(void); /* 16 bytes */
+int rt_gpu_major(void);        /* of its architecture */
+void rt_gpu_library(
+	void); /* gpu_library.c: cuBLAS is opened, where pd_gemm_open was called: later it would wait for messages */
+void rt_gpu_here(void); /* a thread's calls are for this device */
 
 /* gpu_memory.c. Device memory, or R521 (77). */
-void  *rt_device_memory(size_t bytes, const char *what);
+void *rt_device_memory(size_t bytes, const char *what);
 /* R521: the device's name, `what` the memory is not there for, all that the program needs, part by part, and what was found. */
 _Noreturn void rt_gpu_lacks(const char *what);
-size_t rt_gpu_told(char *text, size_t room);            /* those parts; their sum */
+size_t rt_gpu_told(char *text, size_t room); /* those parts; their sum */
 /* Device memory for one call at a time, as large as the largest wants. Before step 0 of a program that gathers, what is wanted is made by
  * rt_gpu_make, `at` is NULL until then. Else at once: what was there before is given back while there are no graphs that may keep its
  * address; not inside a capture, which is refused then (false). */
-typedef struct rt_piece { void *at; size_t bytes; } rt_piece;
-bool   rt_want(rt_piece *piece, size_t bytes, const char *what);
-bool   rt_gathers(void);        /* gpu_graph.c: this program comes to rt_gpu_make */
-void   rt_gpu_make(size_t messages);    /* what was wanted; so many bytes are NCCL's */
+typedef struct rt_piece {
+	void *at;
+	size_t bytes;
+} rt_piece;
+bool rt_want(rt_piece *piece, size_t bytes, const char *what);
+bool rt_gathers(void);             /* gpu_graph.c: this program comes to rt_gpu_make */
+void rt_gpu_make(size_t messages); /* what was wanted; so many bytes are NCCL's */
 /* Gives it back; where GPUs exchange messages themselves it is kept to the end, and so is what rt_unpinned and rt_pinned get: the driver
  * would wait for kernels that wait for other ranks. */
-void   rt_device_release(void *p);
-void  *rt_pinned(void *before, size_t bytes);   /* host memory that the device copies fast, in place of `before` (may be NULL) */
-void   rt_unpinned(void *p);
+void rt_device_release(void *p);
+void *rt_pinned(
+	void *before, size_t bytes); /* host memory that the device copies fast, in place of `before` (may be NULL) */
+void rt_unpinned(void *p);
 size_t rt_gpu_bytes_of(pd_dtype t, int rank, const int64_t *dim);
 size_t rt_gpu_bytes(const pd_param *p);
 
 /* Before step 0 each form of a call of a library is run once, on zeros in memory that is given back: what the library refuses is known
  * before others have kept anything for it, and what it loads or makes at its first run waits for all that the device was told, later also
  * for messages by NCCL. `of` is run with that many bytes. */
-void   rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes);
-void   rt_first_runs(void);
-bool   rt_first_running(void);          /* what is run is no step */
+void rt_first_run(void (*run)(void *of, char *scrap), void *of, size_t bytes);
+void rt_first_runs(void);
+bool rt_first_running(void); /* what is run is no step */
 static inline size_t rt_part_bytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
-static inline void *rt_part(char **scrap, size_t bytes) { char *p = *scrap; *scrap += rt_part_bytes(bytes); return p; }
-void   rt_refusal_taken(void);  /* a library refused, and that is lived with: what it left is no error of the next kernel */
+static inline void *rt_part(char **scrap, size_t bytes)
+{
+	char *p = *scrap;
+	*scrap += rt_part_bytes(bytes);
+	return p;
+}
+void rt_refusal_taken(
+	void); /* a library refused, and that is lived with: what it left is no error of the next kernel */
 
 /* gpu_nccl.c: what crosses between GPUs without the host. It is started behind what the stream that computes was told so far and runs
  * on a stream of its own; `done` passes when it is over. false: it does not go that way, and nothing was begun. */
 typedef struct rt_flight {
 	cudaEvent_t ready, done;
-	int         channel, mb, peer;  /* channel -1: a sum; peer: any of its group */
-	int64_t     step;
-	bool        under_way, sends;
+	int channel, mb, peer; /* channel -1: a sum; peer: any of its group */
+	int64_t step;
+	bool under_way, sends;
 } rt_flight;
 bool rt_nccl_on(void);
-bool rt_nccl_may(void);         /* there are other ranks, and the program was built with it */
+bool rt_nccl_may(void); /* there are other ranks, and the program was built with it */
 bool rt_nccl_message(rt_flight *f, int channel, int mb, int peer, void *buf, size_t bytes, bool sends);
 bool rt_nccl_sum(rt_flight *f, const pd_group *g, float *buf, size_t count);
 bool rt_nccl_broadcast(rt_flight *f, const pd_group *g, int from, void *buf, size_t bytes);
 /* Rows of all grains: each member gives those of its own. */
 bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, float *rows, int64_t n, int64_t width);
-void rt_nccl_settle(void);              /* waits for all that was begun, between steps: the others began their part too */
-void rt_nccl_look(void);                /* whoever waits calls it: ends the run when something went wrong */
+void rt_nccl_settle(void); /* waits for all that was begun, between steps: the others began their part too */
+void rt_nccl_look(void);   /* whoever waits calls it: ends the run when something went wrong */
 
 /* gpu_streams.c. An event is made when it is first recorded. */
 typedef enum rt_stream_kind { RT_COMPUTE, RT_SENDS, RT_RECEIVES, RT_SUMS, RT_RETURNS, RT_STREAMS } rt_stream_kind;
 cudaStream_t rt_stream(rt_stream_kind k);
-void   rt_streams_open(void);   /* all of them: one that is made later may wait for messages */
-void   rt_record_on(cudaEvent_t *e, rt_stream_kind k);
-void   rt_record_at(cudaEvent_t *e, cudaStream_t s);
-void   rt_wait_on(rt_stream_kind k, cudaEvent_t e);     /* what is started there from now on waits for e */
-bool   rt_not_yet(cudaError_t e);                       /* of a query: what was asked for has not passed */
-void   rt_until(cudaEvent_t e);                         /* the host waits */
-void   rt_finish(cudaStream_t s);
-void   rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host);
-void   rt_then(cudaEvent_t after, void (*run)(void *what), void *what);     /* the host runs it once `after` has passed */
-void   rt_gpu_drain(void);                              /* waits for all of them */
-void   rt_sums_return(void);    /* gpu_host.c: those that are made begin their way back to the device */
+void rt_streams_open(void); /* all of them: one that is made later may wait for messages */
+void rt_record_on(cudaEvent_t *e, rt_stream_kind k);
+void rt_record_at(cudaEvent_t *e, cudaStream_t s);
+void rt_wait_on(rt_stream_kind k, cudaEvent_t e); /* what is started there from now on waits for e */
+bool rt_not_yet(cudaError_t e);                   /* of a query: what was asked for has not passed */
+void rt_until(cudaEvent_t e);                     /* the host waits */
+void rt_finish(cudaStream_t s);
+void rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host);
+void rt_then(cudaEvent_t after, void (*run)(void *what), void *what); /* the host runs it once `after` has passed */
+void rt_gpu_drain(void);                                              /* waits for all of them */
+void rt_sums_return(void); /* gpu_host.c: those that are made begin their way back to the device */
 
 /* gpu_graph.c: what a function has the host do before its kernels; true: it was done. A loss that it reports, which is to be noted. */
 typedef enum rt_todo { RT_TODO_INPUT, RT_TODO_RECEIVED, RT_TODO_SENT } rt_todo;
-bool   rt_section_before(rt_todo what, int a, int b, void *to);
-void   rt_section_note(int mb, bool hits);
-bool   rt_section_sum(const pd_group *g, float *buf, size_t count, const pd_sum *how);  /* true: it begins between two graphs */
+bool rt_section_before(rt_todo what, int a, int b, void *to);
+void rt_section_note(int mb, bool hits);
+bool rt_section_sum(
+	const pd_group *g, float *buf, size_t count, const pd_sum *how); /* true: it begins between two graphs */
 /* A call failed. true: in what is being captured, which will be called once more; the caller goes on. false: it is the caller's to tell. */
-bool   rt_capture_refused(const char *what, const char *why);
-bool   rt_capturing(void);              /* what is started now goes into a graph: the host may ask the device nothing */
-bool   rt_graphs_made(void);            /* there are graphs, which keep addresses */
+bool rt_capture_refused(const char *what, const char *why);
+bool rt_capturing(void);   /* what is started now goes into a graph: the host may ask the device nothing */
+bool rt_graphs_made(void); /* there are graphs, which keep addresses */
 /* Memory that a step needs, before messages may be waited for. gpu_host.c: for what crosses through the host (direct: NCCL takes the rest). */
-void   rt_host_rooms(bool direct);
-void   rt_input_rooms(void);            /* gpu_input.c: two places for each input; once */
-void   rt_late_room(void);              /* numbers of the step */
-void   rt_notes_room(void);             /* gpu_device.c: losses */
-int    rt_gpu_notes(void);              /* losses noted in this step */
-void   rt_gpu_noted(int mb, bool hits); /* one more, which the device copies by itself */
-void   rt_gpu_unnote(int n);            /* only the first n were */
-void   rt_set_late(float *to, const double *from);      /* gpu_kernels.cu: a number of the device as f32 */
+void rt_host_rooms(bool direct);
+void rt_input_rooms(void);                       /* gpu_input.c: two places for each input; once */
+void rt_late_room(void);                         /* numbers of the step */
+void rt_notes_room(void);                        /* gpu_device.c: losses */
+int rt_gpu_notes(void);                          /* losses noted in this step */
+void rt_gpu_noted(int mb, bool hits);            /* one more, which the device copies by itself */
+void rt_gpu_unnote(int n);                       /* only the first n were */
+void rt_set_late(float *to, const double *from); /* gpu_kernels.cu: a number of the device as f32 */
 
-pd_tree *rt_gpu_tree(pd_tree *t);       /* the host's tree behind that of a GPU program */
+pd_tree *rt_gpu_tree(pd_tree *t); /* the host's tree behind that of a GPU program */
 
 /* gpu_kernels.cu: rows[i] becomes row ids[i] of a table of so many rows; ids have so many bytes each, negative ones count from
  * the end, equal ones have equal rows. */
-void pd_place_rows(float *table, int64_t height, const void *ids, int bytes, const float *rows, int64_t n, int64_t width);
+void pd_place_rows(
+	float *table, int64_t height, const void *ids, int bytes, const float *rows, int64_t n, int64_t width);
 /* gpu_kernels.cu: images [planes, in] have their places in larger ones [planes, out] from `front` on; copied there, or back. */
-void pd_window(void *large, const void *small, size_t size, int64_t planes, const int *in, const int *front, const int *out,
-               int there);
+void pd_window(void *large, const void *small, size_t size, int64_t planes, const int *in, const int *front,
+	const int *out, int there);
 /* gpu_kernels.cu: images [n, c, points] from channels-last to plain order, or back. Elements of `size` bytes, 2 or 4. */
 void pd_turn_images(void *to, const void *from, size_t size, int64_t n, int c, int64_t points, bool plain);
 
 /* gpu_turns.cu, of recurrent layers: pieces of memory copied, all by one kernel; from NULL: zeros. */
-enum { RT_PIECES = 12 };        /* at most */
+enum { RT_PIECES = 12 }; /* at most */
 void rt_copy_pieces(int count, float *const *to, const float *const *from, const int64_t *n);
 /* to [steps, batch, k]: every sequence of `from` up to its length (NULL: steps), back to front where reverse; zeros behind. */
 void rt_turn(float *to, const float *from, int steps, int batch, int k, const int32_t *lens, int reverse);
@@ -120,14 +133,14 @@ void rt_last_back(float *dy, const float *dh, int batch, int k, const int32_t *l
 void rt_empty_back(float *dh0, const float *dh, int batch, int k, const int32_t *lens);
 
 /* gpu_norm.cu: batch normalization by kernels of ours; and 1 / sqrt(variance + eps), one per channel, from or into variances. */
-size_t pd_norm_room(const pd_bn_desc *d);       /* bytes of `room` */
-void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *var, const void *x, const float *scale, const float *bias,
-                     double *room);
-void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const float *scale, const float *bias, const float *mean,
-                      const float *var);
-void pd_norm_backward(const pd_bn_desc *d, void *dx, float *dscale, float *dbias, const void *dy, const void *x, const float *mean,
-                      const float *var, const float *scale, double *room);
-void pd_norm_variance(float *v, int c, float eps);      /* in place */
+size_t pd_norm_room(const pd_bn_desc *d); /* bytes of `room` */
+void pd_norm_forward(const pd_bn_desc *d, void *y, float *mean, float *var, const void *x, const float *scale,
+	const float *bias, double *room);
+void pd_norm_evaluate(const pd_bn_desc *d, void *y, const void *x, const float *scale, const float *bias,
+	const float *mean, const float *var);
+void pd_norm_backward(const pd_bn_desc *d, void *dx, float *dscale, float *dbias, const void *dy, const void *x,
+	const float *mean, const float *var, const float *scale, double *room);
+void pd_norm_variance(float *v, int c, float eps); /* in place */
 void pd_norm_inverse(float *to, const float *var, int c, float eps);
 
 /* gpu_ends.cu: what pd_product_run does behind a product that the library made bare: bias, end and what is kept, in place; the
@@ -141,12 +154,12 @@ void pd_sum_images(pd_dtype t, void *sum, const void *y, int64_t n, int c, int64
 void pd_sum_rows(pd_dtype in, pd_dtype out, void *sum, const void *x, int k, int n);
 
 /* What kernels call: gpu.h. */
-void    pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda, int64_t astep,
-                      const void *b, int ldb, int64_t bstep, void *y, int batch);
+void pd_gemm_batch(pd_dtype in, pd_dtype out, int transa, int transb, int m, int n, int k, const void *a, int lda,
+	int64_t astep, const void *b, int ldb, int64_t bstep, void *y, int batch);
 cudaStream_t pd_stream(void);
-void    pd_launched(const char *kernel);
-void   *pd_room(size_t bytes);
+void pd_launched(const char *kernel);
+void *pd_room(size_t bytes);
 double *pd_numbers(int n);
-double  pd_number(const double *number);
+double pd_number(const double *number);
 
 #endif

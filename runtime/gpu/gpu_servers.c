@@ -22,15 +22,15 @@ void host_take(const pd_way *w, float *made);
 pd_gatherv *host_gatherv_new(int grains, int64_t n, int64_t width, const int *mine, int nmine, int members);
 void host_gatherv_join(pd_gatherv *r, const pd_group *g, int32_t *ids, float *rows);
 
-static char *tensors, *copy;    /* the arena on the device, and the host's copy of the parameters in it, which is pinned */
+static char *tensors, *copy; /* the arena on the device, and the host's copy of the parameters in it, which is pinned */
 
-static void *zeroed(size_t bytes)
-{
-	return memset(rt_pinned(NULL, bytes), 0, bytes);
-}
+static void *zeroed(size_t bytes) { return memset(rt_pinned(NULL, bytes), 0, bytes); }
 
 /* Pinned memory for one call; as large as the largest needs before step 0. */
-typedef struct buffer { void *at; size_t bytes; } buffer;
+typedef struct buffer {
+	void *at;
+	size_t bytes;
+} buffer;
 static buffer first, second;
 
 static void *room(buffer *b, size_t bytes)
@@ -58,7 +58,7 @@ static void put(void *tensor, const void *host, size_t bytes)
 /* ---- a device that trains ---- */
 
 static const pd_held *held;
-static rt_piece       pulled;   /* rows, on the device */
+static rt_piece pulled; /* rows, on the device */
 
 void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *chief, int members)
 {
@@ -68,7 +68,8 @@ void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *c
 		if (h[k].at + (size_t)(h[k].rows * h[k].width) * sizeof(float) > end)
 			end = h[k].at + (size_t)(h[k].rows * h[k].width) * sizeof(float);
 	for (int k = 0; k < n; k++) {
-		const size_t all = (size_t)(h[k].rows * h[k].width) * sizeof(float), row = (size_t)h[k].width * sizeof(float);
+		const size_t all = (size_t)(h[k].rows * h[k].width) * sizeof(float),
+			     row = (size_t)h[k].width * sizeof(float);
 
 		room(&first, all > (size_t)h[k].lookup * sizeof(int64_t) ? all : (size_t)h[k].lookup * sizeof(int64_t));
 		room(&second, (size_t)h[k].lookup * row);
@@ -83,7 +84,7 @@ void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *c
 void pd_pull(int k)
 {
 	const pd_held *h = &held[k];
-	const size_t   at = h->at + (size_t)h->cut * sizeof(float);
+	const size_t at = h->at + (size_t)h->cut * sizeof(float);
 
 	if (rt_alone)
 		return;
@@ -94,16 +95,17 @@ void pd_pull(int k)
 void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 {
 	const pd_held *h = &held[k];
-	const size_t   row = (size_t)h->width * sizeof(float);
+	const size_t row = (size_t)h->width * sizeof(float);
 
 	if (rt_alone)
 		return;
 	const char *wanted = got(&first, ids, (size_t)(n * bytes));
-	char       *packed = room(&second, (size_t)n * row);
+	char *packed = room(&second, (size_t)n * row);
 
 	host_pull_rows(k, wanted, n, bytes);
 	for (int64_t i = 0; i < n; i++) {
-		const int64_t id = bytes == 8 ? ((const int64_t *)(const void *)wanted)[i] : ((const int32_t *)(const void *)wanted)[i];
+		const int64_t id = bytes == 8 ? ((const int64_t *)(const void *)wanted)[i]
+		                              : ((const int32_t *)(const void *)wanted)[i];
 
 		memcpy(packed + (size_t)i * row, copy + h->at + (size_t)(id < 0 ? id + h->rows : id) * row, row);
 	}
@@ -115,37 +117,28 @@ void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 void pd_push(int k, int part, const float *sum)
 {
 	const pd_held *h = &held[k];
-	const int64_t  n = h->whole ? h->part[part] : h->rows * h->width;
+	const int64_t n = h->whole ? h->part[part] : h->rows * h->width;
 
 	if (!rt_alone)
 		host_push(k, part, got(&first, sum, (size_t)n * sizeof *sum));
 }
 
-void pd_push_tree(int k, int part, pd_tree *t, size_t at)
-{
-	host_push_tree(k, part, rt_gpu_tree(t), at);
-}
+void pd_push_tree(int k, int part, pd_tree *t, size_t at) { host_push_tree(k, part, rt_gpu_tree(t), at); }
 
 /* ---- a server ---- */
 
 static const pd_share *shares;
-static int             nshares;
-static float         **sums;    /* by share and part: pd_collect knows what it wrote there before */
-static int             parts;
+static int nshares;
+static float **sums; /* by share and part: pd_collect knows what it wrote there before */
+static int parts;
 
-static size_t share_bytes(const pd_share *s)
-{
-	return (size_t)(s->rows * s->width) * sizeof(float);
-}
+static size_t share_bytes(const pd_share *s) { return (size_t)(s->rows * s->width) * sizeof(float); }
 
 /* Of asynchronous updates by rows, on the device: rows that are updated, sums of their gradient, their numbers. */
 static rt_piece of_rows[3];
-static int64_t  nrows;
+static int64_t nrows;
 
-static int64_t most_rows(const pd_share *s)
-{
-	return s->room * s->parts < s->rows ? s->room * s->parts : s->rows;
-}
+static int64_t most_rows(const pd_share *s) { return s->room * s->parts < s->rows ? s->room * s->parts : s->rows; }
 
 static void rows_rooms(const pd_share *s)
 {
@@ -173,7 +166,8 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 	sums = rt_alloc((size_t)(n * parts + 1) * sizeof *sums);
 	for (int k = 0; k < n; k++) {
 		for (int p = 0; p < s[k].parts && !s[k].by_rows; p++)
-			sums[k * parts + p] = zeroed(s[k].whole ? (size_t)s[k].part[p] * sizeof(float) : share_bytes(&s[k]));
+			sums[k * parts + p] =
+				zeroed(s[k].whole ? (size_t)s[k].part[p] * sizeof(float) : share_bytes(&s[k]));
 		if (s[k].by_rows)
 			rows_rooms(&s[k]);
 		if (rt_program->squares)
@@ -183,10 +177,7 @@ void pd_shares_open(const pd_share *s, int n, char *arena)
 }
 
 /* What answers are made from. */
-static void get_share(int k)
-{
-	rt_gpu_get(copy + shares[k].at, tensors + shares[k].at, share_bytes(&shares[k]));
-}
+static void get_share(int k) { rt_gpu_get(copy + shares[k].at, tensors + shares[k].at, share_bytes(&shares[k])); }
 
 void pd_serve(void)
 {
@@ -208,7 +199,7 @@ void pd_collect(int k, int part, float *to)
 /* ---- a server that is asynchronous ---- */
 
 static void (*const *emitted)(void);
-static bool by_rows;            /* this update has brought what it changed to the copy */
+static bool by_rows; /* this update has brought what it changed to the copy */
 
 static void update_share(int k)
 {
@@ -226,7 +217,7 @@ void pd_serve_each(void (*const update[])(void))
 	rt_serve_each(update_share);
 }
 
-static bool by_rows_cleared;    /* what is behind the rows of an update is updated too, and shall be numbers */
+static bool by_rows_cleared; /* what is behind the rows of an update is updated too, and shall be numbers */
 
 static void *to_device(int i, const void *host, size_t bytes)
 {
@@ -237,9 +228,9 @@ static void *to_device(int i, const void *host, size_t bytes)
 int64_t pd_collect_rows(int k, const int32_t **ids, const float **sum)
 {
 	const pd_share *s = &shares[k];
-	const size_t    row = (size_t)s->width * sizeof(float);
-	const int64_t   n = nrows = host_collect_rows(k, ids, sum);
-	char           *packed = room(&first, (size_t)n * row), *added = room(&second, (size_t)n * row);
+	const size_t row = (size_t)s->width * sizeof(float);
+	const int64_t n = nrows = host_collect_rows(k, ids, sum);
+	char *packed = room(&first, (size_t)n * row), *added = room(&second, (size_t)n * row);
 
 	for (int i = 0; i < 3 && !by_rows_cleared; i++)
 		pd_fill(of_rows[i].at, 0, of_rows[i].bytes);
@@ -254,19 +245,17 @@ int64_t pd_collect_rows(int k, const int32_t **ids, const float **sum)
 	return n;
 }
 
-float *pd_collected(void)
-{
-	return of_rows[0].at;
-}
+float *pd_collected(void) { return of_rows[0].at; }
 
 void pd_put_collected(int k)
 {
 	const pd_share *s = &shares[k];
-	const size_t    row = (size_t)s->width * sizeof(float);
-	const char     *made = got(&first, of_rows[0].at, (size_t)nrows * row);
-	const int32_t  *ids = got(&second, of_rows[2].at, (size_t)nrows * sizeof *ids);
+	const size_t row = (size_t)s->width * sizeof(float);
+	const char *made = got(&first, of_rows[0].at, (size_t)nrows * row);
+	const int32_t *ids = got(&second, of_rows[2].at, (size_t)nrows * sizeof *ids);
 
-	pd_place_rows((float *)(void *)(tensors + s->at), s->rows, of_rows[2].at, sizeof *ids, of_rows[0].at, nrows, s->width);
+	pd_place_rows((float *)(void *)(tensors + s->at), s->rows, of_rows[2].at, sizeof *ids, of_rows[0].at, nrows,
+		s->width);
 	for (int64_t i = 0; i < nrows; i++)
 		memcpy(copy + s->at + (size_t)ids[i] * row, made + (size_t)i * row, row);
 	by_rows = true;
@@ -274,15 +263,9 @@ void pd_put_collected(int k)
 
 /* ---- between a sum and its update ---- */
 
-static size_t way_bytes(const pd_way *w)
-{
-	return (size_t)(w->rows * w->width) * sizeof(float);
-}
+static size_t way_bytes(const pd_way *w) { return (size_t)(w->rows * w->width) * sizeof(float); }
 
-void pd_give(const pd_way *w, const float *sum)
-{
-	host_give(w, got(&first, sum, way_bytes(w)));
-}
+void pd_give(const pd_way *w, const float *sum) { host_give(w, got(&first, sum, way_bytes(w))); }
 
 void pd_fetch(const pd_way *w, float *sum)
 {
@@ -292,10 +275,7 @@ void pd_fetch(const pd_way *w, float *sum)
 	put(sum, first.at, way_bytes(w));
 }
 
-void pd_return(const pd_way *w, const float *made)
-{
-	host_return(w, got(&first, made, way_bytes(w)));
-}
+void pd_return(const pd_way *w, const float *made) { host_return(w, got(&first, made, way_bytes(w))); }
 
 void pd_take(const pd_way *w, float *made)
 {
@@ -308,10 +288,10 @@ void pd_take(const pd_way *w, float *made)
 /* ---- row-sparse gradients ---- */
 
 struct gpu_rows {
-	pd_gatherv *host, *all;         /* all: as if this device had done all grains */
-	int         grains;
-	int64_t     n, width;
-	size_t      ids, rows;          /* bytes of all grains */
+	pd_gatherv *host, *all; /* all: as if this device had done all grains */
+	int grains;
+	int64_t n, width;
+	size_t ids, rows; /* bytes of all grains */
 };
 
 pd_gatherv *pd_gatherv_new(int grains, int64_t n, int64_t width, const int *mine, int nmine, int members)
@@ -346,12 +326,12 @@ void pd_gatherv_join(pd_gatherv *rows_of, const pd_group *g, int32_t *ids, float
 {
 	static rt_flight f;
 	struct gpu_rows *r = (struct gpu_rows *)(void *)rows_of;
-	const bool       direct = g && rt_nccl_rows(&f, g, r->grains, ids, rows, r->n, r->width);
+	const bool direct = g && rt_nccl_rows(&f, g, r->grains, ids, rows, r->n, r->width);
 
 	if (direct)
 		rt_wait_on(RT_COMPUTE, f.done);
 	int32_t *i = got(&first, ids, r->ids);
-	float   *v = got(&second, rows, r->rows);
+	float *v = got(&second, rows, r->rows);
 
 	if (direct)
 		host_gatherv_join(all_grains(r), NULL, i, v);

@@ -12,7 +12,7 @@ cudaStream_t rt_stream(rt_stream_kind k)
 	if (k == RT_COMPUTE)
 		return pd_stream();
 	if (!streams[k]) {
-		pd_stream();            /* the device is chosen */
+		pd_stream(); /* the device is chosen */
 		rt_gpu_check(cudaStreamCreateWithFlags(&streams[k], cudaStreamNonBlocking), "cudaStreamCreate");
 	}
 	return streams[k];
@@ -49,7 +49,7 @@ bool rt_not_yet(cudaError_t e)
 {
 	if (e != cudaErrorNotReady)
 		return false;
-	(void)cudaGetLastError();       /* an answer, which pd_launched would take for an error of a kernel */
+	(void)cudaGetLastError(); /* an answer, which pd_launched would take for an error of a kernel */
 	return true;
 }
 
@@ -72,25 +72,27 @@ void rt_until(cudaEvent_t e)
 		wait_for(e, NULL);
 }
 
-void rt_finish(cudaStream_t s)
-{
-	wait_for(NULL, s);
-}
+void rt_finish(cudaStream_t s) { wait_for(NULL, s); }
 
 void rt_copy_on(rt_stream_kind k, void *to, const void *from, size_t bytes, bool to_host)
 {
 	if (rt_virtual)
 		memcpy(to, from, bytes);
 	else
-		rt_gpu_check(cudaMemcpyAsync(to, from, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, rt_stream(k)),
-		             "a copy between host and device");
+		rt_gpu_check(cudaMemcpyAsync(to, from, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+				     rt_stream(k)),
+			"a copy between host and device");
 }
 
 /* ---- what the host does once a copy is there ---- */
 
-enum { QUEUE = 4096 };  /* at most as many as there are slots of all channels, and sums of a step */
+enum { QUEUE = 4096 }; /* at most as many as there are slots of all channels, and sums of a step */
 
-static struct { cudaEvent_t after; void (*run)(void *what); void *what; } queue[QUEUE];
+static struct {
+	cudaEvent_t after;
+	void (*run)(void *what);
+	void *what;
+} queue[QUEUE];
 static unsigned first, past;
 
 static void run_first(void)
@@ -114,7 +116,7 @@ void rt_then(cudaEvent_t after, void (*run)(void *what), void *what)
 
 void rt_gpu_advance(void)
 {
-	static bool inside;     /* what runs may wait, and come here */
+	static bool inside; /* what runs may wait, and come here */
 
 	rt_nccl_look();
 	if (inside)

@@ -10,7 +10,9 @@
 
 #include "gpu.h"
 
-struct alignas(16) pd_16 { uint32_t w[4]; };           /* 16 bytes at once */
+struct alignas(16) pd_16 {
+	uint32_t w[4];
+}; /* 16 bytes at once */
 
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800
 #define PD_NEEDS_SM80(K) static_assert(!K::HALF, "attention in 16 bits is for sm_80 and newer")
@@ -22,17 +24,21 @@ struct alignas(16) pd_16 { uint32_t w[4]; };           /* 16 bytes at once */
 #if !defined PD_MMA
 /* r: of four 8 x 8 matrices the elements 2 (l % 4), + 1 of row l / 4, or, TRANSPOSED, of column l / 4. Lane l tells where row l % 8
  * of matrix l / 8 is. */
-template<int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uint32_t (&r)[4], const uint16_t *row)
+template <int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uint32_t (&r)[4], const uint16_t *row)
 {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
 	const unsigned at = (unsigned)__cvta_generic_to_shared(row);
 
 	if (TRANSPOSED)
 		asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-			: "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+			: "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+			: "r"(at)
+			: "memory");
 	else
 		asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-			: "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+			: "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+			: "r"(at)
+			: "memory");
 #else
 	(void)r, (void)row;
 #endif
@@ -45,10 +51,10 @@ template<int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uint
 
 /* Multiplication of 16 x 16 by 16 x 8 by tensor cores, and two f32 rounded into one register, the first below. */
 #define PD_TENSOR_CORES(TYPE) \
-	static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) \
+	static __device__ __forceinline__ void multiply(float(&c)[4], const uint32_t(&a)[4], uint32_t b0, uint32_t b1) \
 	{ \
 		asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 " \
-			"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+			     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
 			: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
 			: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)); \
 	} \
@@ -59,7 +65,7 @@ template<int TRANSPOSED> static __device__ __forceinline__ void pd_matrices(uint
 		return two; \
 	}
 #define PD_NO_TENSOR_CORES(NARROW) \
-	static __device__ void multiply(float (&)[4], const uint32_t (&)[4], uint32_t, uint32_t) {} \
+	static __device__ void multiply(float(&)[4], const uint32_t(&)[4], uint32_t, uint32_t) {} \
 	static __device__ uint32_t pair(float low, float high) { return (uint32_t)NARROW(high) << 16 | NARROW(low); }
 
 struct pd_halves {
@@ -90,7 +96,10 @@ struct pd_f32s {
 	typedef float T;
 	enum { HALF = 0, PAD = 4, BYTES = 4 };
 	static __device__ float exp(float x) { return expf(x); }
-	static __device__ int column(int n, int e) { return 16 * (n / 2) + 4 * (int)(threadIdx.x % 4) + 2 * (n % 2) + e % 2; }
+	static __device__ int column(int n, int e)
+	{
+		return 16 * (n / 2) + 4 * (int)(threadIdx.x % 4) + 2 * (n % 2) + e % 2;
+	}
 	static __device__ float load(float x) { return x; }
 	static __device__ float store(float x) { return x; }
 };
@@ -103,7 +112,9 @@ static __device__ __forceinline__ void pd_bring(void *to, const void *from, bool
 {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-		: : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+		:
+		: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0)
+		: "memory");
 #else
 	*(pd_16 *)to = there ? *(const pd_16 *)from : pd_16{};
 #endif
@@ -120,8 +131,9 @@ static __device__ __forceinline__ void pd_tiles_there()
 
 /* to[ROWS][COLS] = from; what is beyond `rows` and `cols` is 0. Element (r, c) is from[r across + c down]. VECTORS: rows are
  * of multiples of 16 bytes, begin at such, and down is 1. All THREADS of the block. */
-template<class K, int ROWS, int COLS, int VECTORS, int THREADS> static __device__ __forceinline__ void pd_tile_load(typename K::T *to,
-	const typename K::T *from, int64_t across, int64_t down, int rows, int cols)
+template <class K, int ROWS, int COLS, int VECTORS, int THREADS>
+static __device__ __forceinline__ void pd_tile_load(
+	typename K::T *to, const typename K::T *from, int64_t across, int64_t down, int rows, int cols)
 {
 	if constexpr (VECTORS) {
 		enum { EACH = 16 / sizeof(typename K::T), WIDTH = COLS / EACH };
@@ -137,7 +149,8 @@ template<class K, int ROWS, int COLS, int VECTORS, int THREADS> static __device_
 		for (int e = (int)threadIdx.x; e < ROWS * COLS; e += THREADS) {
 			const int r = down == 1 ? e / COLS : e % ROWS, c = down == 1 ? e % COLS : e / ROWS;
 
-			to[r * (COLS + K::PAD) + c] = r < rows && c < cols ? from[r * across + c * down] : (typename K::T)0;
+			to[r * (COLS + K::PAD) + c] =
+				r < rows && c < cols ? from[r * across + c * down] : (typename K::T)0;
 		}
 	}
 }
@@ -145,8 +158,8 @@ template<class K, int ROWS, int COLS, int VECTORS, int THREADS> static __device_
 /* ---- products ---- */
 
 /* c[16][8 N] += a[16][COLS] b[8 N][COLS]' */
-template<class K, int N, int COLS> static __device__ __forceinline__ void pd_tile_nt(float (&c)[N][4], const typename K::T *a,
-	const typename K::T *b)
+template <class K, int N, int COLS>
+static __device__ __forceinline__ void pd_tile_nt(float (&c)[N][4], const typename K::T *a, const typename K::T *b)
 {
 	const int lane = threadIdx.x % 32, pitch = COLS + K::PAD;
 
@@ -159,13 +172,16 @@ template<class K, int N, int COLS> static __device__ __forceinline__ void pd_til
 			PD_MATRICES(0, ra, a + lane % 16 * pitch + k + lane / 16 * 8);
 			PD_UNROLL
 			for (int n = 0; n < N; n += 2) {
-				PD_MATRICES(0, rb, b + (8 * n + lane % 8 + lane / 16 * 8) * pitch + k + lane / 8 % 2 * 8);
+				PD_MATRICES(
+					0, rb, b + (8 * n + lane % 8 + lane / 16 * 8) * pitch + k + lane / 8 % 2 * 8);
 				PD_MMA(K, c[n], ra, rb[0], rb[1]);
 				PD_MMA(K, c[n + 1], ra, rb[2], rb[3]);
 			}
 		}
 	} else {
-		struct alignas(16) four { float v[4]; };
+		struct alignas(16) four {
+			float v[4];
+		};
 
 		for (int k = 0; k < COLS; k += 4) {
 			const four above = *(const four *)(const void *)(a + lane / 4 * pitch + k);
@@ -173,7 +189,8 @@ template<class K, int N, int COLS> static __device__ __forceinline__ void pd_til
 
 			PD_UNROLL
 			for (int n = 0; n < 2 * N; n++) {
-				const four x = *(const four *)(const void *)(b + (n / 2 * 8 + lane % 4 * 2 + n % 2) * pitch + k);
+				const four x = *(
+					const four *)(const void *)(b + (n / 2 * 8 + lane % 4 * 2 + n % 2) * pitch + k);
 
 				PD_UNROLL
 				for (int m = 0; m < 4; m++) {
@@ -186,16 +203,16 @@ template<class K, int N, int COLS> static __device__ __forceinline__ void pd_til
 }
 
 /* c[16][8 N] += p[16][8 M] b[8 M][8 N], p in registers as the product of two others left it. */
-template<class K, int N, int M> static __device__ __forceinline__ void pd_tile_nn(float (&c)[N][4], const float (&p)[M][4],
-	const typename K::T *b)
+template <class K, int N, int M>
+static __device__ __forceinline__ void pd_tile_nn(float (&c)[N][4], const float (&p)[M][4], const typename K::T *b)
 {
 	const int lane = threadIdx.x % 32, pitch = 8 * N + K::PAD;
 
 	if constexpr (K::HALF) {
 		PD_UNROLL
 		for (int k = 0; k < M; k += 2) {
-			const uint32_t ra[4] = { K::pair(p[k][0], p[k][1]), K::pair(p[k][2], p[k][3]), K::pair(p[k + 1][0], p[k + 1][1]),
-				K::pair(p[k + 1][2], p[k + 1][3]) };
+			const uint32_t ra[4] = { K::pair(p[k][0], p[k][1]), K::pair(p[k][2], p[k][3]),
+				K::pair(p[k + 1][0], p[k + 1][1]), K::pair(p[k + 1][2], p[k + 1][3]) };
 			uint32_t rb[4];
 
 			PD_UNROLL
@@ -206,7 +223,9 @@ template<class K, int N, int M> static __device__ __forceinline__ void pd_tile_n
 			}
 		}
 	} else {
-		struct alignas(16) four { float v[4]; };
+		struct alignas(16) four {
+			float v[4];
+		};
 
 		PD_UNROLL
 		for (int k = 0; k < 8 * M; k++) {

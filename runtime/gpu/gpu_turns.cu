@@ -2,17 +2,23 @@
  * of one direction: they are turned round and cut off at their ends, weights copied between ONNX's order of gates and its own. */
 #include "gpu.h"
 
-namespace device {
+namespace device
+{
 
 enum { PIECES = 12 };
-struct pieces { const float *from[PIECES]; float *to[PIECES]; int64_t n[PIECES]; int count; };
+struct pieces {
+	const float *from[PIECES];
+	float *to[PIECES];
+	int64_t n[PIECES];
+	int count;
+};
 
 /* Blocks take the pieces in turn. */
 static __global__ void copy_pieces(pieces p)
 {
-	const int      k = blockIdx.x % p.count;
-	const float   *from = p.from[k];
-	const int64_t  step = (int64_t)(gridDim.x / p.count) * blockDim.x;
+	const int k = blockIdx.x % p.count;
+	const float *from = p.from[k];
+	const int64_t step = (int64_t)(gridDim.x / p.count) * blockDim.x;
 
 	for (int64_t i = (int64_t)(blockIdx.x / p.count) * blockDim.x + threadIdx.x; i < p.n[k]; i += step)
 		p.to[k][i] = from ? from[i] : 0;
@@ -53,13 +59,13 @@ static __global__ void empty_back(float *dh0, const float *dh, int batch, int k,
 		dh0[e] += dh[e];
 }
 
-}
+} // namespace device
 
 PD_HOST void rt_copy_pieces(int count, float *const *to, const float *const *from, const int64_t *n)
 {
-	enum { MOST = 256 };            /* blocks for a piece */
+	enum { MOST = 256 }; /* blocks for a piece */
 	device::pieces p = {};
-	int64_t        most = 0;
+	int64_t most = 0;
 
 	p.count = count;
 	for (int i = 0; i < count; i++) {
@@ -74,7 +80,8 @@ PD_HOST void rt_copy_pieces(int count, float *const *to, const float *const *fro
 
 PD_HOST void rt_turn(float *to, const float *from, int steps, int batch, int k, const int32_t *lens, int reverse)
 {
-	PD_LAUNCH(device::turn, pd_blocks((int64_t)steps * batch * k, 256), 256, 0, to, from, steps, batch, k, lens, reverse);
+	PD_LAUNCH(device::turn, pd_blocks((int64_t)steps * batch * k, 256), 256, 0, to, from, steps, batch, k, lens,
+		reverse);
 }
 
 PD_HOST void rt_last(float *h, const float *y, const float *h0, int batch, int k, const int32_t *lens)

@@ -21,7 +21,7 @@
 static bool end_orphans(double grace)
 {
 	const double from = now(CLOCK_MONOTONIC);
-	bool         killed = false;
+	bool killed = false;
 
 	for (;;) {
 		while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -38,14 +38,15 @@ static bool end_orphans(double grace)
 		DIR *d = opendir("/proc");
 
 		for (struct dirent *e; d && (e = readdir(d));) {
-			char      path[300], text[512] = "", *s;
+			char path[300], text[512] = "", *s;
 			const int pid = atoi(e->d_name);
-			int       parent = 0;
-			FILE     *f = NULL;
+			int parent = 0;
+			FILE *f = NULL;
 
 			snprintf(path, sizeof path, "/proc/%d/stat", pid);
-			if (pid > 1 && (f = fopen(path, "r")) && fgets(text, sizeof text, f) && (s = strrchr(text, ')')) &&
-			    sscanf(s + 1, " %*c %d", &parent) == 1 && parent == (int)getpid()) {
+			if (pid > 1 && (f = fopen(path, "r")) && fgets(text, sizeof text, f) &&
+				(s = strrchr(text, ')')) && sscanf(s + 1, " %*c %d", &parent) == 1 &&
+				parent == (int)getpid()) {
 				kill(pid, SIGKILL);
 				killed = true;
 			}
@@ -73,8 +74,8 @@ void clean_records(const job *j)
 
 static void begin(const job *j, int attempt)
 {
-	char        script[PATH + 8], number[16];
-	char       *argv[MOST + 3] = { (char *)(uintptr_t) "sh", script };
+	char script[PATH + 8], number[16];
+	char *argv[MOST + 3] = { (char *)(uintptr_t)"sh", script };
 	const pid_t me = getpid();
 
 	snprintf(script, sizeof script, "%s/run.sh", j->plan);
@@ -86,15 +87,15 @@ static void begin(const job *j, int attempt)
 	setenv("PD_WORLD", number, 1);
 	child = fork();
 	if (child) {
-		if (told)       /* before there was anyone to pass it on to */
+		if (told) /* before there was anyone to pass it on to */
 			kill(child, told);
 		return;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != me)
 		_exit(LOST);
-	setpgid(0, 0);  /* Ctrl-C goes to all of our group, and what is passed on would be a second one */
-	const int nothing = open("/dev/null", O_RDONLY);        /* another group may not read from the terminal */
+	setpgid(0, 0); /* Ctrl-C goes to all of our group, and what is passed on would be a second one */
+	const int nothing = open("/dev/null", O_RDONLY); /* another group may not read from the terminal */
 	if (nothing >= 0)
 		dup2(nothing, STDIN_FILENO);
 	execvp("sh", argv);
@@ -106,7 +107,7 @@ static void begin(const job *j, int attempt)
 static bool overdue(const job *j, double from, double failed[2], launch *l)
 {
 	const double t = now(CLOCK_MONOTONIC);
-	bool         begun = true, any = false, all = true;
+	bool begun = true, any = false, all = true;
 
 	for (int r = 0; r < j->world; r++) {
 		const end e = read_end(j->fr, r);
@@ -126,9 +127,9 @@ static bool overdue(const job *j, double from, double failed[2], launch *l)
 launch launcher_run(const job *j, int attempt)
 {
 	const double from = now(CLOCK_MONOTONIC);
-	double       failed[2] = { 0, 0 };
-	int          status = 0;
-	launch       l = { 0 };
+	double failed[2] = { 0, 0 };
+	int status = 0;
+	launch l = { 0 };
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	clean_records(j);
@@ -137,7 +138,7 @@ launch launcher_run(const job *j, int attempt)
 	for (int k = 0; waitpid(child, &status, WNOHANG) == 0; k++) {
 		nap(k < 20 ? 10 : 50);
 		if (k % 10 == 0 && !told && overdue(j, from, failed, &l)) {
-			kill(child, SIGKILL);   /* told to stop it would wait for hosts that do not answer */
+			kill(child, SIGKILL); /* told to stop it would wait for hosts that do not answer */
 			waitpid(child, &status, 0);
 			break;
 		}

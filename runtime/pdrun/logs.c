@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STREAMS = 2, LINE = 8192 };      /* longer lines are cut in two */
+enum { STREAMS = 2, LINE = 8192 }; /* longer lines are cut in two */
 
 static struct {
-	int    file, from[STREAMS], to[STREAMS];
-	char   line[STREAMS][LINE], name[160];
+	int file, from[STREAMS], to[STREAMS];
+	char line[STREAMS][LINE], name[160];
 	size_t n[STREAMS];
 } logs = { .file = -1 };
 
@@ -28,7 +28,7 @@ static void find_name(const char *program, int rank)
 
 	gethostname(host, sizeof host - 1);
 	snprintf(dir, sizeof dir, "%s", program);
-	for (int up = 0; up < 2; up++)          /* DIR/bin/dN */
+	for (int up = 0; up < 2; up++) /* DIR/bin/dN */
 		if ((at = strrchr(dir, '/')))
 			*at = 0;
 	if (!plan_name(dir, rank, name, sizeof name))
@@ -44,7 +44,7 @@ static void put(int fd, const char *s, size_t n)
 		if (k < 0 && errno == EINTR)
 			continue;
 		if (k <= 0)
-			return;         /* a full disk ends no run that could go on */
+			return; /* a full disk ends no run that could go on */
 		s += k;
 		n -= (size_t)k;
 	}
@@ -53,7 +53,7 @@ static void put(int fd, const char *s, size_t n)
 /* The first n bytes of a stream's buffer, as one write each, so that lines of several ranks do not mix. */
 static void put_line(int s, size_t n)
 {
-	char      out[LINE + sizeof logs.name + 8];
+	char out[LINE + sizeof logs.name + 8];
 	const int head = snprintf(out, sizeof out, "[%s] ", logs.name);
 
 	put(logs.file, logs.line[s], n);
@@ -66,7 +66,7 @@ static void put_line(int s, size_t n)
 /* What has come on a stream; false: nothing has. */
 static bool take(int s)
 {
-	char         *nl;
+	char *nl;
 	const ssize_t k = read(logs.from[s], logs.line[s] + logs.n[s], LINE - logs.n[s]);
 
 	if (k < 0 && (errno == EAGAIN || errno == EINTR))
@@ -145,7 +145,7 @@ void logs_child(void)
 void logs_parent(void)
 {
 	if (logs.file >= 0)
-		signal(SIGPIPE, SIG_IGN);       /* the launcher may be gone */
+		signal(SIGPIPE, SIG_IGN); /* the launcher may be gone */
 	for (int s = 0; logs.file >= 0 && s < STREAMS; s++) {
 		close(logs.to[s]);
 		fcntl(logs.from[s], F_SETFL, O_NONBLOCK);
@@ -182,16 +182,16 @@ void logs_close(void)
 
 void logs_tail(const char *dir, int rank, int lines)
 {
-	char  path[PATH + 32], text[4096];
+	char path[PATH + 32], text[4096];
 	FILE *f;
 
 	snprintf(path, sizeof path, "%s/rank%d.log", dir, rank);
 	if (!(f = fopen(path, "r")))
-		return;         /* on another host */
+		return; /* on another host */
 	if (fseek(f, -(long)sizeof text, SEEK_END))
 		rewind(f);
 	const size_t n = fread(text, 1, sizeof text, f);
-	size_t       from = n > 0 ? n - 1 : 0;
+	size_t from = n > 0 ? n - 1 : 0;
 
 	fclose(f);
 	while (from > 0 && (text[from - 1] != '\n' || --lines > 0))

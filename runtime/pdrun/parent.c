@@ -22,8 +22,8 @@
 end read_end(const char *fr, int rank)
 {
 	char path[PATH + 32], word[16] = "";
-	end  e = { 0 };
-	int  n = 0;
+	end e = { 0 };
+	int n = 0;
 
 	snprintf(path, sizeof path, "%s/rank%d.exit", fr, rank);
 	FILE *f = fopen(path, "r");
@@ -56,10 +56,7 @@ static void write_file(const char *fr, int rank, const char *kind, const char *w
 		rename(part, path);
 }
 
-void write_end(const char *fr, int rank, const char *word, int n)
-{
-	write_file(fr, rank, "exit", word, n);
-}
+void write_end(const char *fr, int rank, const char *word, int n) { write_file(fr, rank, "exit", word, n); }
 
 bool has_begun(const char *fr, int rank)
 {
@@ -71,9 +68,14 @@ bool has_begun(const char *fr, int rank)
 
 /* ---- waiting ---- */
 
-enum { LOOK = 50 };     /* ms from look to look */
+enum { LOOK = 50 }; /* ms from look to look */
 
-typedef struct family { const char *fr; int rank, world; double most; pid_t launcher; } family;
+typedef struct family {
+	const char *fr;
+	int rank, world;
+	double most;
+	pid_t launcher;
+} family;
 
 /* How many of the other ranks have ended, and whether any has failed. */
 static int others(const family *f, bool *failed)
@@ -98,7 +100,7 @@ static void put_down(int *status)
 /* State letter of the program; 0: not known. */
 static char state_of_child(void)
 {
-	char  path[64], text[512] = "", state = 0, *at;
+	char path[64], text[512] = "", state = 0, *at;
 
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
 	FILE *f = fopen(path, "r");
@@ -111,7 +113,9 @@ static char state_of_child(void)
 }
 
 /* Since all others had ended, one with a fault: for how long the program has stood still or slept. */
-typedef struct still { int stopped, asleep; } still;
+typedef struct still {
+	int stopped, asleep;
+} still;
 
 static bool hopeless(still *s)
 {
@@ -126,8 +130,8 @@ static bool hopeless(still *s)
 static bool wait_for(const family *f, int *status)
 {
 	double some = 0;
-	bool   last = false;
-	still  s = { 0 };
+	bool last = false;
+	still s = { 0 };
 
 	for (int k = 0; waitpid(child, status, WNOHANG) == 0; k++) {
 		bool failed = false;
@@ -135,13 +139,14 @@ static bool wait_for(const family *f, int *status)
 		logs_wait(LOOK);
 		if (getppid() != f->launcher) {
 			put_down(status);
-			_exit(LOST);    /* whoever started pdrun knows why */
+			_exit(LOST); /* whoever started pdrun knows why */
 		}
 		if (k % 4 == 0) {
 			last = others(f, &failed) == f->world - 1 && failed;
 			some = !failed ? 0 : some == 0 ? now(CLOCK_MONOTONIC) : some;
 		}
-		if (f->world > 1 && ((last && hopeless(&s)) || (some > 0 && now(CLOCK_MONOTONIC) - some > f->most + 1))) {
+		if (f->world > 1 &&
+			((last && hopeless(&s)) || (some > 0 && now(CLOCK_MONOTONIC) - some > f->most + 1))) {
 			put_down(status);
 			return true;
 		}
@@ -162,9 +167,9 @@ int exec_main(int argc, char **argv)
 {
 	const char *fr = getenv("PD_FR"), *w = getenv("PD_WORLD"), *t = getenv("PD_WAIT"), *logs = getenv("PD_LOGS");
 	const double most = t && atof(t) > 0 ? atof(t) : 60;
-	family       f = { fr, argc > 1 ? atoi(argv[0]) : -1, w ? atoi(w) : 0, most, getppid() };
-	int          status = 0;
-	bool         failed = false;
+	family f = { fr, argc > 1 ? atoi(argv[0]) : -1, w ? atoi(w) : 0, most, getppid() };
+	int status = 0;
+	bool failed = false;
 
 	if (!fr || f.rank < 0 || f.rank >= f.world) {
 		fprintf(stderr, "pdrun: --exec is for run.sh, under pdrun DIR\n");
@@ -179,7 +184,8 @@ int exec_main(int argc, char **argv)
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		setpgid(0, 0);  /* what the launcher sends to our group is passed on once, not twice: the second ends it at once */
+		setpgid(0,
+			0); /* what the launcher sends to our group is passed on once, not twice: the second ends it at once */
 		logs_child();
 		execv(argv[1], argv + 1);
 		fprintf(stderr, "pdrun: %s: %s\n", argv[1], strerror(errno));

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 volatile sig_atomic_t told;
-pid_t                 child;
+pid_t child;
 
 static void pass_on(int n)
 {
@@ -38,10 +38,7 @@ double now(clockid_t c)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void nap(int ms)
-{
-	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
-}
+void nap(int ms) { nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL); }
 
 /* ---- the folder ---- */
 
@@ -63,7 +60,7 @@ static _Noreturn void usage(void)
 static int count_programs(const char *dir)
 {
 	char path[PATH + 32];
-	int  n = 0;
+	int n = 0;
 
 	for (; n < MOST; n++) {
 		snprintf(path, sizeof path, "%s/device%d.c", dir, n);
@@ -77,7 +74,7 @@ static int count_programs(const char *dir)
 static bool built(const char *dir, int world)
 {
 	const char *p = getenv("PD_PROGRAM");
-	char        path[PATH + 64];
+	char path[PATH + 64];
 
 	for (int r = 0; r < world; r++) {
 		snprintf(path, sizeof path, "%s/bin/%s%d", dir, p && *p ? p : "d", r);
@@ -106,7 +103,7 @@ static void find_self(job *j)
 static const char *told_of(const job *j, const char *flag, const char *env, const char *otherwise)
 {
 	const size_t n = strlen(flag);
-	const char  *e = getenv(env);
+	const char *e = getenv(env);
 
 	otherwise = e && *e ? e : otherwise;
 	for (int i = 0; i < j->nargs; i++)
@@ -128,7 +125,7 @@ static _Noreturn void no_folder(const char *path)
 /* The folder of results: DIR/run, as for programs that are started without pdrun. */
 static void make_folders(job *j)
 {
-	char        path[PATH + 8], own[PATH + 8];
+	char path[PATH + 8], own[PATH + 8];
 	const char *out;
 
 	if (!realpath(j->dir, j->base))
@@ -149,10 +146,10 @@ static void make_folders(job *j)
 /* The rank that failed first: whom the verdict names, else the first one that ended with a fault of its own. */
 static int root_cause(const job *j, char *why, size_t room)
 {
-	char   path[PATH + 32];
-	int    rank = -1;
+	char path[PATH + 32];
+	int rank = -1;
 	double first = 0;
-	bool   own = false;
+	bool own = false;
 
 	*why = 0;
 	snprintf(path, sizeof path, "%s/verdict.txt", j->fr);
@@ -166,7 +163,7 @@ static int root_cause(const job *j, char *why, size_t room)
 		return rank;
 	rank = -1;
 	for (int r = 0; r < j->world; r++) {
-		const end  e = read_end(j->fr, r);
+		const end e = read_end(j->fr, r);
 		const bool its = e.failed && e.code != LOST && !e.ended;
 
 		if (e.failed && (rank < 0 || its > own || (its == own && e.time < first))) {
@@ -188,13 +185,16 @@ static int report_launcher(const job *j, const launch *l)
 			which = r;
 		}
 	if (l->signal)
-		fprintf(stderr, "pdrun: the launcher (process %d) was killed by signal %d (%s); the ranks that it had started were ended\n",
-		        (int)l->pid, l->signal, strsignal(l->signal));
+		fprintf(stderr,
+			"pdrun: the launcher (process %d) was killed by signal %d (%s); the ranks that it had started were ended\n",
+			(int)l->pid, l->signal, strsignal(l->signal));
 	else if (l->late)
-		fprintf(stderr, "pdrun: %d of %d ranks, first rank %d, did not begin within %g s; the launcher was ended\n", missing,
-		        j->world, which, j->timeout + 10);
+		fprintf(stderr,
+			"pdrun: %d of %d ranks, first rank %d, did not begin within %g s; the launcher was ended\n",
+			missing, j->world, which, j->timeout + 10);
 	else if (missing)
-		fprintf(stderr, "pdrun: the launcher ended with exit status %d before rank %d had begun\n", l->code, which);
+		fprintf(stderr, "pdrun: the launcher ended with exit status %d before rank %d had begun\n", l->code,
+			which);
 	return l->late ? LOST : l->code;
 }
 
@@ -214,12 +214,13 @@ static int report(const job *j, const launch *l, int *rank)
 	}
 	if (e.ended || !e.known)
 		fprintf(stderr, "pdrun: rank %d failed first: it %s; %s\n", *rank, *why ? why : "did not end",
-		        e.known ? "it was ended" : "nothing is known of its end");
+			e.known ? "it was ended" : "nothing is known of its end");
 	else if (e.signal)
-		fprintf(stderr, "pdrun: rank %d failed first: killed by signal %d (%s)%s%s\n", *rank, e.signal, strsignal(e.signal),
-		        *why ? "; it " : "", why);
+		fprintf(stderr, "pdrun: rank %d failed first: killed by signal %d (%s)%s%s\n", *rank, e.signal,
+			strsignal(e.signal), *why ? "; it " : "", why);
 	else
-		fprintf(stderr, "pdrun: rank %d failed first: exit status %d%s%s\n", *rank, e.code, *why ? "; it " : "", why);
+		fprintf(stderr, "pdrun: rank %d failed first: exit status %d%s%s\n", *rank, e.code, *why ? "; it " : "",
+			why);
 	if (*j->logs)
 		logs_tail(j->logs, *rank, 5);
 	fprintf(stderr, "pdrun: flight recorders of the ranks that were left: %s/rankN.txt\n", j->fr);
@@ -227,10 +228,7 @@ static int report(const job *j, const launch *l, int *rank)
 }
 
 /* A lost rank may come back; a fault of the data or the command line would not go away. */
-static bool worth_it(int code)
-{
-	return code == LOST || (code > 128 && code != 130 && code != 143);
-}
+static bool worth_it(int code) { return code == LOST || (code > 128 && code != 130 && code != 143); }
 
 /* Starts until it has ended well or starting again would not help. */
 static int run(job *j)
@@ -241,8 +239,8 @@ static int run(job *j)
 		if (!built(j->plan, j->world))
 			return USAGE;
 		const launch l = launcher_run(j, attempt);
-		const int    code = l.code || l.late ? report(j, &l, &lost) : 0;
-		const bool   nobody = code && lost < 0 && !l.signal;   /* nobody began: a host may be gone */
+		const int code = l.code || l.late ? report(j, &l, &lost) : 0;
+		const bool nobody = code && lost < 0 && !l.signal; /* nobody began: a host may be gone */
 
 		if (code == 0 || told || attempt >= j->restarts || (!worth_it(code) && !nobody))
 			return code;
@@ -250,7 +248,7 @@ static int run(job *j)
 			j->world = count_programs(j->plan), lost = -1;
 		else if (!worth_it(code))
 			return code;
-		if (told) {     /* while the hosts were asked */
+		if (told) { /* while the hosts were asked */
 			fprintf(stderr, "pdrun: stopped by signal %d\n", (int)told);
 			return 128 + told;
 		}
@@ -271,7 +269,7 @@ static const char *value_of(const char *name, int *i, int argc, char **argv)
 
 static void read_option(job *j, int *i, int argc, char **argv)
 {
-	char       *last;
+	char *last;
 	const char *v;
 
 	if (!strcmp(argv[*i], "--help") || !strcmp(argv[*i], "-h")) {
@@ -309,7 +307,8 @@ static void read_args(job *j, int argc, char **argv)
 		usage();
 	j->dir = argv[i++];
 	if (i < argc && strcmp(argv[i], "--")) {
-		fprintf(stderr, "pdrun: '%s': one build folder at a time; options of the programs come behind --\n", argv[i]);
+		fprintf(stderr, "pdrun: '%s': one build folder at a time; options of the programs come behind --\n",
+			argv[i]);
 		usage();
 	}
 	j->args = argv + i + (i < argc);

@@ -16,29 +16,38 @@
 enum { LOST = 75, USAGE = 2, MOST = 4096, PATH = PATH_MAX };
 
 /* How a rank ended; ended: by its parent, since all others had. */
-typedef struct end { bool known, failed; int signal, code; double time; bool ended; } end;
+typedef struct end {
+	bool known, failed;
+	int signal, code;
+	double time;
+	bool ended;
+} end;
 
 typedef struct job {
-	const char *dir;                /* the build folder that was asked for */
-	char        plan[PATH];         /* the one whose programs run: dir, or one for a smaller cluster in it */
-	char      **args;
-	int         nargs, world, restarts;
-	double      timeout;            /* seconds that a rank waits for another one */
-	char        out[PATH], fr[PATH], self[PATH], base[PATH], logs[PATH];    /* logs: empty without --log-dir */
+	const char *dir; /* the build folder that was asked for */
+	char plan[PATH]; /* the one whose programs run: dir, or one for a smaller cluster in it */
+	char **args;
+	int nargs, world, restarts;
+	double timeout;                                               /* seconds that a rank waits for another one */
+	char out[PATH], fr[PATH], self[PATH], base[PATH], logs[PATH]; /* logs: empty without --log-dir */
 } job;
 
 /* How the launcher ended; late, hung: it had to be ended; well: though all ranks had ended without a fault. */
-typedef struct launch { pid_t pid; int code, signal; bool late, hung, well; } launch;
+typedef struct launch {
+	pid_t pid;
+	int code, signal;
+	bool late, hung, well;
+} launch;
 
-extern volatile sig_atomic_t told;      /* a signal for all */
-extern pid_t                 child;     /* it is passed on to this one */
+extern volatile sig_atomic_t told; /* a signal for all */
+extern pid_t child;                /* it is passed on to this one */
 
-void   catch_signals(void);
+void catch_signals(void);
 double now(clockid_t c);
-void   nap(int ms);
-end    read_end(const char *fr, int rank);
-void   write_end(const char *fr, int rank, const char *word, int n);
-bool   has_begun(const char *fr, int rank);     /* its parent lives or lived */
+void nap(int ms);
+end read_end(const char *fr, int rank);
+void write_end(const char *fr, int rank, const char *word, int n);
+bool has_begun(const char *fr, int rank); /* its parent lives or lived */
 
 /* parent.c: `pdrun --exec N PROGRAM ARGS...`, the parent of rank N. */
 int exec_main(int argc, char **argv);
@@ -53,12 +62,12 @@ void logs_close(void);
 void logs_tail(const char *dir, int rank, int lines);
 
 /* plan.c: what DIR/plan.json says: "stage1.r0", "server2.r0", false: it has no such rank; seconds that a rank waits for another. */
-bool   plan_name(const char *dir, int rank, char *name, size_t room);
+bool plan_name(const char *dir, int rank, char *name, size_t room);
 double plan_timeout(const char *dir);
 
 /* launcher.c: run.sh as a child: until it has ended, and nobody is left whom it started. */
 launch launcher_run(const job *j, int attempt);
-void   clean_records(const job *j);     /* what a start left in the folder of flight recorders */
+void clean_records(const job *j); /* what a start left in the folder of flight recorders */
 
 /* smaller.c: plans for one host less. lost: the rank that failed first, -1: none; again: its host's did so twice in a row.
  * True: the job goes on with another plan from here. */

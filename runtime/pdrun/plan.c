@@ -77,15 +77,12 @@ static const char *item_after(const char *p, const char *last)
 	return p && *(p = skip_space(p)) == ',' ? skip_space(p + 1) : NULL;
 }
 
-static int int_at(const char *p, int none)
-{
-	return p && (isdigit((unsigned char)*p) || *p == '-') ? atoi(p) : none;
-}
+static int int_at(const char *p, int none) { return p && (isdigit((unsigned char)*p) || *p == '-') ? atoi(p) : none; }
 
 /* To be freed; NULL: it cannot be read. */
 static char *read_plan(const char *dir)
 {
-	char   path[PATH + 32], *text = NULL;
+	char path[PATH + 32], *text = NULL;
 	size_t n = 0, cap = 0, got = 1;
 
 	snprintf(path, sizeof path, "%.*s/plan.json", PATH - 1, dir);
@@ -110,9 +107,9 @@ static char *read_plan(const char *dir)
 
 bool plan_name(const char *dir, int rank, char *name, size_t room)
 {
-	char       *text = read_plan(dir);
+	char *text = read_plan(dir);
 	const char *stages = text ? member(skip_space(text), "stages") : NULL, *stage = NULL, *server;
-	bool        found = false;
+	bool found = false;
 
 	while (!found && (stage = item_after(stages, stage))) {
 		const char *devices = member(stage, "devices"), *device = NULL;
@@ -121,7 +118,7 @@ bool plan_name(const char *dir, int rank, char *name, size_t room)
 			server = member(stage, "server");
 			if (found)
 				snprintf(name, room, "%s%d.r%d", server && *server == 't' ? "server" : "stage",
-				         int_at(member(stage, "stage"), 0), r);
+					int_at(member(stage, "stage"), 0), r);
 		}
 	}
 	free(text);
@@ -130,8 +127,8 @@ bool plan_name(const char *dir, int rank, char *name, size_t room)
 
 double plan_timeout(const char *dir)
 {
-	char        *text = read_plan(dir);
-	const char  *at = text ? member(skip_space(text), "timeout") : NULL;
+	char *text = read_plan(dir);
+	const char *at = text ? member(skip_space(text), "timeout") : NULL;
 	const double seconds = at ? atof(at) : 0;
 
 	free(text);

@@ -12,19 +12,24 @@
 
 enum { HOSTS = 1024, NAME = 256 };
 
-typedef struct spare { char host[NAME], ranks[2 * PATH], folder[NAME]; pid_t probe; bool gone; } spare;
+typedef struct spare {
+	char host[NAME], ranks[2 * PATH], folder[NAME];
+	pid_t probe;
+	bool gone;
+} spare;
 
 static spare spares[HOSTS];
 
 static int read_spares(const char *dir)
 {
-	char  path[PATH + 16];
-	int   n = 0;
+	char path[PATH + 16];
+	int n = 0;
 	FILE *f;
 
 	snprintf(path, sizeof path, "%s/tolerate.txt", dir);
 	f = fopen(path, "r");
-	while (f && n < HOSTS && fscanf(f, "%255s %8191s %255s", spares[n].host, spares[n].ranks, spares[n].folder) == 3)
+	while (f && n < HOSTS &&
+		fscanf(f, "%255s %8191s %255s", spares[n].host, spares[n].ranks, spares[n].folder) == 3)
 		n++;
 	if (f)
 		fclose(f);
@@ -52,7 +57,7 @@ bool same_host(const job *j, int rank, int other)
 /* `true` on the host, by the launcher's own means. */
 static pid_t probe(const job *j, const char *host)
 {
-	char        script[PATH + 8];
+	char script[PATH + 8];
 	const pid_t p = fork();
 
 	if (p)
@@ -70,7 +75,7 @@ static pid_t probe(const job *j, const char *host)
 static int probe_all(const job *j, int n)
 {
 	const double from = now(CLOCK_MONOTONIC);
-	int          left = n, gone = 0, status;
+	int left = n, gone = 0, status;
 
 	for (int i = 0; i < n; i++)
 		spares[i].probe = probe(j, spares[i].host);
@@ -111,8 +116,8 @@ static bool take(job *j, const spare *s, const char *why)
 bool smaller_plan(job *j, int lost, bool again)
 {
 	const int n = strcmp(j->plan, j->dir) ? 0 : read_spares(j->dir);
-	int       gone = 0;
-	bool      hosts = false;
+	int gone = 0;
+	bool hosts = false;
 
 	if (n == 0)
 		return false;

@@ -6,10 +6,10 @@
  * samples that do not count. The loss is the sum over all counted labels divided by their number. */
 #include "rt.h"
 
-static int64_t  done = -1;      /* steps done at the last evaluation */
+static int64_t done = -1; /* steps done at the last evaluation */
 static rt_score score;
-static int64_t  every;          /* steps; 0: eval.epochs count */
-static int64_t  came;           /* steps of the set whose result is there */
+static int64_t every; /* steps; 0: eval.epochs count */
+static int64_t came;  /* steps of the set whose result is there */
 
 bool rt_evaluate_due(int64_t step, bool last)
 {
@@ -25,7 +25,7 @@ void rt_evaluate_open(int64_t steps)
 int64_t rt_evaluate_next(int64_t step)
 {
 	const pd_program *p = rt_program;
-	const int64_t     batch = p->micro * p->microbatches, epochs = p->eval.epochs * rt_input_span();
+	const int64_t batch = p->micro * p->microbatches, epochs = p->eval.epochs * rt_input_span();
 
 	if (!p->eval.on)
 		return INT64_MAX;
@@ -49,12 +49,13 @@ static bool averages(const pd_param *e, const pd_param *w)
 {
 	const size_t n = strlen(w->name);
 
-	return e->kind == PD_STATE && w->kind == PD_WEIGHT && e->row == w->row && !strncmp(e->name, w->name, n) && !strcmp(e->name + n, ":ema");
+	return e->kind == PD_STATE && w->kind == PD_WEIGHT && e->row == w->row && !strncmp(e->name, w->name, n) &&
+	       !strcmp(e->name + n, ":ema");
 }
 
 static void swap(char *a, char *b, size_t n)
 {
-	char   block[4096];
+	char block[4096];
 	size_t k;
 
 	for (; n; n -= k, a += k, b += k) {
@@ -71,15 +72,16 @@ static void swap_averages(const pd_program *p, char *arena)
 	for (int i = 0; p->eval.averages && i < p->nparams; i++)
 		for (int k = 0; k < p->nparams; k++)
 			if (averages(&p->params[i], &p->params[k]))
-				swap(arena + p->params[i].offset, arena + p->params[k].offset, rt_param_bytes(&p->params[i]));
+				swap(arena + p->params[i].offset, arena + p->params[k].offset,
+					rt_param_bytes(&p->params[i]));
 }
 
 void rt_evaluate(const pd_program *p, char *arena, void (*one_step)(const pd_program *p, bool update))
 {
-	const double  loss = rt_loss_sum(), count = rt_count(), hits = rt_hits(), labels = rt_labels(), begin = rt_now();
+	const double loss = rt_loss_sum(), count = rt_count(), hits = rt_hits(), labels = rt_labels(), begin = rt_now();
 	const int64_t at = rt_step, steps = rt_input_eval_steps();
-	int           busiest;
-	const double  waited = rt_totals_waited(&busiest), sent = rt_totals_sent();
+	int busiest;
+	const double waited = rt_totals_waited(&busiest), sent = rt_totals_sent();
 
 	score = (rt_score){ .step = at };
 	came = 0;
@@ -100,6 +102,6 @@ void rt_evaluate(const pd_program *p, char *arena, void (*one_step)(const pd_pro
 	score.seconds = rt_now() - begin;
 	score.waited = rt_totals_waited(&busiest) - waited;
 	score.sent = rt_totals_sent() - sent;
-	if (came == steps)      /* else a signal came */
+	if (came == steps) /* else a signal came */
 		rt_watch_score(&score);
 }

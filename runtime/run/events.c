@@ -10,17 +10,20 @@
 #include <time.h>
 #include <unistd.h>
 
-static FILE    *file;
-static char     path[4096];
+static FILE *file;
+static char path[4096];
 static uint32_t table[256];
 
-typedef struct bytes { unsigned char b[256]; size_t n; } bytes;
+typedef struct bytes {
+	unsigned char b[256];
+	size_t n;
+} bytes;
 
 /* Castagnoli's polynomial, reflected. */
 static uint32_t crc(const void *data, size_t n)
 {
 	const unsigned char *p = data;
-	uint32_t             c = 0xFFFFFFFFu;
+	uint32_t c = 0xFFFFFFFFu;
 
 	while (n--)
 		c = table[(c ^ *p++) & 255] ^ c >> 8;
@@ -71,7 +74,7 @@ static void real(bytes *to, int field, double v)
 
 static void put(const bytes *e)
 {
-	bytes          head = { 0 }, tail = { 0 };
+	bytes head = { 0 }, tail = { 0 };
 	const uint32_t c = crc(e->b, e->n);
 
 	little(&head, e->n, 8);
@@ -86,7 +89,7 @@ static void put(const bytes *e)
 
 static bytes event(int64_t step)
 {
-	bytes           e = { 0 };
+	bytes e = { 0 };
 	struct timespec t;
 
 	clock_gettime(CLOCK_REALTIME, &t);
@@ -100,24 +103,25 @@ static bytes event(int64_t step)
 
 bool rt_events_open(const char *dir, int64_t step)
 {
-	char       host[64] = "host";
+	char host[64] = "host";
 	const bool made = mkdir(dir, 0777) == 0;
 
 	make_table();
 	gethostname(host, sizeof host - 1);
 	if (!made && errno != EEXIST)
 		rt_fail(RT_ERROR, "R406", "%s: %s", dir, strerror(errno));
-	snprintf(path, sizeof path, "%s/events.out.tfevents.%lld.%s.%ld.0", dir, (long long)time(NULL), host, (long)getpid());
+	snprintf(path, sizeof path, "%s/events.out.tfevents.%lld.%s.%ld.0", dir, (long long)time(NULL), host,
+		(long)getpid());
 	file = fopen(path, "wb");
 	if (!file)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 	bytes e = event(0);
 
-	text(&e, 3, "brain.Event:2", 13);       /* file_version */
+	text(&e, 3, "brain.Event:2", 13); /* file_version */
 	put(&e);
 	if (step > 0) {
 		e = event(step + 1);
-		text(&e, 7, "\10\1", 2);        /* session_log: START */
+		text(&e, 7, "\10\1", 2); /* session_log: START */
 		put(&e);
 	}
 	return made;
@@ -125,15 +129,15 @@ bool rt_events_open(const char *dir, int64_t step)
 
 void rt_event(int64_t step, const char *tag, double v)
 {
-	bytes       e = event(step), value = { 0 }, summary = { 0 };
+	bytes e = event(step), value = { 0 }, summary = { 0 };
 	const float f = (float)v;
-	uint32_t    bits;
+	uint32_t bits;
 
 	if (!file)
 		return;
 	memcpy(&bits, &f, sizeof bits);
 	text(&value, 1, tag, strlen(tag));
-	varint(&value, 2 << 3 | 5);             /* simple_value */
+	varint(&value, 2 << 3 | 5); /* simple_value */
 	little(&value, bits, 4);
 	text(&summary, 1, value.b, value.n);
 	text(&e, 5, summary.b, summary.n);

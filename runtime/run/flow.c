@@ -14,60 +14,42 @@ typedef struct report {
 	double loss, count, hits, labels, seen;
 } report;
 
-int64_t         rt_update = -1, rt_update_step;
-static int64_t  flow, end;              /* the running step of the flow; behind its last */
-static report  *mine[2], *all;          /* of a block, and one more whose `seen` is a signal */
-static int      at;                     /* mine[at] is being filled */
-static int64_t  first, gathered;        /* steps at which this block and the one under way begin */
-static int64_t  block;                  /* steps */
-static int64_t  under_way;              /* how many steps of that one count; 0: there is none */
-static double  *counts;                 /* by microbatch, in a ring */
-static int64_t  ncounts;
-static double   sum;                    /* counted labels of the next update */
-static float   *joined, *taken;         /* of all replicas, by step where sums come later; this update's */
-static int64_t  njoined;
-static bool     by_step, whole;
+int64_t rt_update = -1, rt_update_step;
+static int64_t flow, end;       /* the running step of the flow; behind its last */
+static report *mine[2], *all;   /* of a block, and one more whose `seen` is a signal */
+static int at;                  /* mine[at] is being filled */
+static int64_t first, gathered; /* steps at which this block and the one under way begin */
+static int64_t block;           /* steps */
+static int64_t under_way;       /* how many steps of that one count; 0: there is none */
+static double *counts;          /* by microbatch, in a ring */
+static int64_t ncounts;
+static double sum;            /* counted labels of the next update */
+static float *joined, *taken; /* of all replicas, by step where sums come later; this update's */
+static int64_t njoined;
+static bool by_step, whole;
 
-int64_t pd_flow(void)
-{
-	return flow;
-}
+int64_t pd_flow(void) { return flow; }
 
-bool pd_flows(int64_t step)
-{
-	return step >= 0 && step < end;
-}
+bool pd_flows(int64_t step) { return step >= 0 && step < end; }
 
 /* ---- counted labels ---- */
 
-static int64_t global(int mb)
-{
-	return rt_step * rt_program->microbatches + mb;
-}
+static int64_t global(int mb) { return rt_step * rt_program->microbatches + mb; }
 
-static double *count_of(int mb)
-{
-	return &counts[global(mb) % ncounts];
-}
+static double *count_of(int mb) { return &counts[global(mb) % ncounts]; }
 
-void pd_tag_write(pd_tag *tag, int mb, int64_t version)
-{
-	*tag = (pd_tag){ global(mb), version, *count_of(mb) };
-}
+void pd_tag_write(pd_tag *tag, int mb, int64_t version) { *tag = (pd_tag){ global(mb), version, *count_of(mb) }; }
 
 int64_t pd_tag_read(const pd_tag *tag, int mb)
 {
 	if (tag->mb != global(mb))
-		rt_fail(RT_LOST, "R114", "microbatch %lld was due, microbatch %lld came",
-		        (long long)global(mb), (long long)tag->mb);
+		rt_fail(RT_LOST, "R114", "microbatch %lld was due, microbatch %lld came", (long long)global(mb),
+			(long long)tag->mb);
 	*count_of(mb) = tag->count;
 	return tag->version;
 }
 
-void pd_count(int mb)
-{
-	sum += *count_of(mb);
-}
+void pd_count(int mb) { sum += *count_of(mb); }
 
 void pd_count_join(const pd_group *g, bool later)
 {
@@ -83,24 +65,15 @@ void pd_count_join(const pd_group *g, bool later)
 	by_step = later;
 	if (!later && !(*n > 0))
 		rt_fail(RT_NUMERIC, "R304",
-		        "no label counts in the update after step %lld: all of them are the ignored index",
-		        (long long)rt_step);
+			"no label counts in the update after step %lld: all of them are the ignored index",
+			(long long)rt_step);
 }
 
-double rt_flow_count(void)
-{
-	return *taken;
-}
+double rt_flow_count(void) { return *taken; }
 
-double rt_flow_labels(void)
-{
-	return sum;
-}
+double rt_flow_labels(void) { return sum; }
 
-void rt_flow_next(void)
-{
-	sum = 0;
-}
+void rt_flow_next(void) { sum = 0; }
 
 void rt_flow_update(double count, int64_t updates, int64_t step)
 {
@@ -119,15 +92,9 @@ void pd_update_of(int lag, int every)
 
 /* ---- losses ---- */
 
-static size_t block_reports(void)
-{
-	return (size_t)block * (size_t)rt_program->microbatches + 1;
-}
+static size_t block_reports(void) { return (size_t)block * (size_t)rt_program->microbatches + 1; }
 
-int64_t rt_flow_block(const pd_program *p)
-{
-	return p->flow >= BLOCK ? p->flow + 1 : BLOCK;
-}
+int64_t rt_flow_block(const pd_program *p) { return p->flow >= BLOCK ? p->flow + 1 : BLOCK; }
 
 static void setup(const pd_program *p)
 {
@@ -151,8 +118,8 @@ void rt_flow_report(int mb, double loss, double count)
 	if (mb < 0 || mb >= rt_program->microbatches)
 		rt_fail(RT_ERROR, "R302", "loss reported for microbatch %d of %d", mb, rt_program->microbatches);
 	if (!isfinite(loss))
-		rt_fail(RT_NUMERIC, "R301", "the loss is %s in microbatch %d of step %lld", isnan(loss) ? "NaN" : "infinite",
-		        mb, (long long)rt_step);
+		rt_fail(RT_NUMERIC, "R301", "the loss is %s in microbatch %d of step %lld",
+			isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step);
 	r->loss += loss;
 	r->count += count;
 	r->seen = 1;
@@ -171,7 +138,7 @@ void rt_flow_hits(int mb, double hits, double of)
 static void add_up(int64_t k, double stop)
 {
 	const int n = rt_program->microbatches;
-	double    loss = 0, count = 0, hits = 0, labels = 0;
+	double loss = 0, count = 0, hits = 0, labels = 0;
 
 	for (int mb = 0; mb < n; mb++) {
 		report x = { 0, 0, 0, 0, 0 };
@@ -187,7 +154,7 @@ static void add_up(int64_t k, double stop)
 		}
 		if (!(x.seen > 0))
 			rt_fail(RT_ERROR, "R303", "no device reported the loss of microbatch %d in step %lld", mb,
-			        (long long)(gathered + k));
+				(long long)(gathered + k));
 		loss += x.loss;
 		count += x.count;
 		hits += x.hits;
@@ -195,7 +162,7 @@ static void add_up(int64_t k, double stop)
 	}
 	if (!(count > 0) && !pd_evaluating())
 		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld: all of them are the ignored index",
-		        (long long)(gathered + k));
+			(long long)(gathered + k));
 	rt_totals_put(loss, count, hits, labels, stop);
 }
 

@@ -5,13 +5,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static int crowd = 1;           /* threads that want to compute, by core of this host */
+static int crowd = 1; /* threads that want to compute, by core of this host */
 
 void rt_crowd(const pd_program *p)
 {
 	const long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	const char *host = rt_process_of(p->rank)->host;
-	int         here = 0;
+	int here = 0;
 
 	for (int r = 0; r < p->world; r++)
 		here += strcmp(rt_process_of(r)->host, host) == 0;
@@ -21,10 +21,7 @@ void rt_crowd(const pd_program *p)
 }
 
 /* Some 15 us longer than asked for: so long it takes to wake somebody. */
-void rt_nap(long us)
-{
-	nanosleep(&(struct timespec){ us / 1000000, us % 1000000 * 1000 }, NULL);
-}
+void rt_nap(long us) { nanosleep(&(struct timespec){ us / 1000000, us % 1000000 * 1000 }, NULL); }
 
 /* A few polls in a row first: the answer is often on its way. Then naps as short as those who compute on
  * the same cores can bear. */
@@ -32,7 +29,7 @@ void rt_rest(int idle)
 {
 	enum { ROW = 60, SOON = 600 };
 
-	if (idle < ROW || rt_alone)     /* what is measured is no nap */
+	if (idle < ROW || rt_alone) /* what is measured is no nap */
 		sched_yield();
 	else
 		rt_nap(idle < SOON ? 10 * crowd : 100 * crowd);

@@ -16,22 +16,19 @@ static const char *const metric_name[METRICS] = { "loss", "eval_loss", "accuracy
 static struct {
 	const pd_program *p;
 	const rt_options *o;
-	int64_t           first, last, steps;   /* steps since the last line */
-	double            begin, since;         /* of the run; of that line */
-	double            waited, sent;         /* by then: seconds, mean over the devices; bytes of all */
-	pd_metric         m;
-	FILE             *file[FILES];
-	char              path[FILES][4096];
-	bool              reached;
-	bool              told;         /* TensorBoard has the evaluation behind the steps that an earlier run did */
-	int               metric;       /* of --stop */
-	double            reach;
+	int64_t first, last, steps; /* steps since the last line */
+	double begin, since;        /* of the run; of that line */
+	double waited, sent;        /* by then: seconds, mean over the devices; bytes of all */
+	pd_metric m;
+	FILE *file[FILES];
+	char path[FILES][4096];
+	bool reached;
+	bool told;  /* TensorBoard has the evaluation behind the steps that an earlier run did */
+	int metric; /* of --stop */
+	double reach;
 } w;
 
-static _Noreturn void cannot(const char *path)
-{
-	rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
-}
+static _Noreturn void cannot(const char *path) { rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno)); }
 
 /* A line of metrics that tells an evaluation, not a step: JSON says so, CSV leaves the loss of the step empty. */
 static bool is_score(const char *line)
@@ -44,8 +41,8 @@ static bool is_score(const char *line)
 static FILE *journal(const char *path, int64_t from)
 {
 	FILE *f = rt_step ? fopen(path, "r+") : NULL;
-	long  end = 0;
-	char  line[512];
+	long end = 0;
+	char line[512];
 
 	while (f && fgets(line, sizeof line, f) && strchr(line, '\n')) {
 		const char *digit = strpbrk(line, "0123456789");
@@ -78,7 +75,8 @@ static void open_files(const rt_options *o)
 			w.file[i] = journal(w.path[i], i == LOSSES || i == SCORES ? rt_step : rt_step + 1);
 	if (w.file[CSV] && ftell(w.file[CSV]) == 0)
 		fprintf(w.file[CSV], "step,epoch,loss,loss_ema,lr,step_ms,samples_per_s,seconds%s%s%s\n",
-		        w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "", w.p->peak > 0 ? ",mfu" : "", w.p->gnorm ? ",gnorm" : "");
+			w.p->eval.on ? ",eval_loss,accuracy,perplexity" : "", w.p->peak > 0 ? ",mfu" : "",
+			w.p->gnorm ? ",gnorm" : "");
 	rt_checkpoint_journal(fileno(w.file[LOSSES]));
 	if (o->tensorboard && rt_events_open(o->tensorboard, rt_step))
 		w.told = false;
@@ -107,7 +105,7 @@ void rt_watch_flush(void)
 /* Of the steps since the last line. */
 static void measure(int64_t n)
 {
-	const double  s = (rt_now() - w.since) / (double)(w.steps ? w.steps : 1);
+	const double s = (rt_now() - w.since) / (double)(w.steps ? w.steps : 1);
 	const int64_t samples = rt_input_span(), each = w.p->micro * w.p->microbatches;
 
 	w.m.step = n;
@@ -119,7 +117,7 @@ static void measure(int64_t n)
 	w.m.idle = w.m.sent = NAN;
 	if (w.p->flow || w.p->world == 1)
 		return;
-	int          busiest;
+	int busiest;
 	const double waited = rt_totals_waited(&busiest), bytes = rt_totals_sent(), passed = s * (double)w.steps;
 
 	w.m.idle = passed > 0 ? fmin((waited - w.waited) / passed, 1) : 0;
@@ -129,7 +127,7 @@ static void measure(int64_t n)
 static void write_metrics(void)
 {
 	const pd_metric *m = &w.m;
-	char             mfu[40] = "", norm[40] = "", last[80] = "";
+	char mfu[40] = "", norm[40] = "", last[80] = "";
 
 	if (!isnan(m->mfu)) {
 		snprintf(mfu, sizeof mfu, ", \"mfu\": %.6g", m->mfu);
@@ -139,16 +137,18 @@ static void write_metrics(void)
 		snprintf(norm, sizeof norm, ", \"gnorm\": %.9g", m->gradient_norm);
 		snprintf(last + strlen(last), sizeof last - strlen(last), ",%.9g", m->gradient_norm);
 	} else if (w.p->gnorm) {
-		strcat(last, ",");          /* no update was made of this step's gradient */
+		strcat(last, ","); /* no update was made of this step's gradient */
 	}
 	if (w.file[JSONL])
 		fprintf(w.file[JSONL],
-		        "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"loss\": %.9g, \"loss_ema\": %.9g, \"lr\": %.9g, \"step_ms\": %.6g, "
-		        "\"samples_per_s\": %.6g, \"seconds\": %.3f%s%s}\n",
-		        m->step, m->epoch, m->loss, m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, mfu, norm);
+			"{\"step\": %" PRId64
+			", \"epoch\": %.6g, \"loss\": %.9g, \"loss_ema\": %.9g, \"lr\": %.9g, \"step_ms\": %.6g, "
+			"\"samples_per_s\": %.6g, \"seconds\": %.3f%s%s}\n",
+			m->step, m->epoch, m->loss, m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, mfu,
+			norm);
 	if (w.file[CSV])
 		fprintf(w.file[CSV], "%" PRId64 ",%.6g,%.9g,%.9g,%.9g,%.6g,%.6g,%.3f%s%s\n", m->step, m->epoch, m->loss,
-		        m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, w.p->eval.on ? ",,," : "", last);
+			m->loss_ema, m->lr, m->step_ms, m->samples_per_s, m->seconds, w.p->eval.on ? ",,," : "", last);
 	if (w.o->tensorboard) {
 		rt_event(m->step, "loss", m->loss);
 		rt_event(m->step, "loss_ema", m->loss_ema);
@@ -175,13 +175,14 @@ static void print_bytes(const char *what, double n)
 static void write_line(void)
 {
 	const pd_metric *m = &w.m;
-	const double     left = (double)(w.last - m->step) * m->step_ms / 1e3;
-	char             eta[32] = "";
+	const double left = (double)(w.last - m->step) * m->step_ms / 1e3;
+	char eta[32] = "";
 
 	if (m->step < w.last)
-		snprintf(eta, sizeof eta, left < 60 ? "  eta %.0fs" : "  eta %.0fm%02ds", left < 60 ? left : left / 60 - 0.5,
-		         (int)left % 60);
-	printf("step %6" PRId64 "/%" PRId64 "  ep %.2f  loss %.6g (ema %.6g)", m->step, w.last, m->epoch, m->loss, m->loss_ema);
+		snprintf(eta, sizeof eta, left < 60 ? "  eta %.0fs" : "  eta %.0fm%02ds",
+			left < 60 ? left : left / 60 - 0.5, (int)left % 60);
+	printf("step %6" PRId64 "/%" PRId64 "  ep %.2f  loss %.6g (ema %.6g)", m->step, w.last, m->epoch, m->loss,
+		m->loss_ema);
 	if (!isnan(m->step_accuracy))
 		printf("  acc %.3f", m->step_accuracy);
 	if (!isnan(m->gradient_norm))
@@ -206,25 +207,26 @@ static void look(int metric, double v, int64_t n)
 	w.reached = true;
 	if (w.p->rank == 0 && rt_log >= RT_LOG_NOTE)
 		printf("step %6" PRId64 ": the %s has reached %s after %.3f s\n", n, metric_name[metric],
-		       strchr(w.o->stop, '=') + 1, rt_now() - w.begin);
+			strchr(w.o->stop, '=') + 1, rt_now() - w.begin);
 }
 
 void rt_watch_check(const char *stop)
 {
 	const char *eq = stop ? strchr(stop, '=') : NULL;
-	char       *end = NULL;
+	char *end = NULL;
 
 	w.metric = METRICS;
 	for (int i = 0; eq && i < METRICS; i++)
-		if (strlen(metric_name[i]) == (size_t)(eq - stop) && !strncmp(metric_name[i], stop, (size_t)(eq - stop)))
+		if (strlen(metric_name[i]) == (size_t)(eq - stop) &&
+			!strncmp(metric_name[i], stop, (size_t)(eq - stop)))
 			w.metric = i;
 	w.reach = eq ? strtod(eq + 1, &end) : 0;
 	if (stop && (w.metric == METRICS || end == eq + 1 || *end || !(w.reach > 0 && w.reach < INFINITY)))
-		rt_fail(RT_USAGE, "R001", "--stop wants loss=VALUE, eval_loss=VALUE, accuracy=VALUE or perplexity=VALUE, not '%s'",
-		        stop);
+		rt_fail(RT_USAGE, "R001",
+			"--stop wants loss=VALUE, eval_loss=VALUE, accuracy=VALUE or perplexity=VALUE, not '%s'", stop);
 	if (stop && w.metric != LOSS && !rt_program->eval.on)
-		rt_fail(RT_USAGE, "R001", "--stop %s: this program has no evaluation set; give pdcc one (data.eval, --eval-data)",
-		        stop);
+		rt_fail(RT_USAGE, "R001",
+			"--stop %s: this program has no evaluation set; give pdcc one (data.eval, --eval-data)", stop);
 	if (stop && w.metric == ACCURACY && w.reach > 1)
 		rt_fail(RT_USAGE, "R001", "--stop %s: an accuracy is a share, 1 at most", stop);
 	if (stop && w.metric > EVAL_LOSS && !rt_program->eval.accuracy)
@@ -234,27 +236,33 @@ void rt_watch_check(const char *stop)
 static void write_scores(const rt_score *s)
 {
 	const pd_metric *m = &w.m;
-	const bool       classes = w.p->eval.accuracy;
-	const char      *last = &",,"[!(w.p->peak > 0) + !w.p->gnorm];  /* no mfu, no gnorm */
-	char             perplexity[32] = "null";       /* too large: JSON has no infinity */
+	const bool classes = w.p->eval.accuracy;
+	const char *last = &",,"[!(w.p->peak > 0) + !w.p->gnorm]; /* no mfu, no gnorm */
+	char perplexity[32] = "null";                             /* too large: JSON has no infinity */
 
 	if (isfinite(m->perplexity))
 		snprintf(perplexity, sizeof perplexity, "%.9g", m->perplexity);
 
-	fprintf(w.file[SCORES], "%" PRId64 " %.17g %.17g %.17g %.17g\n", s->step, m->eval_loss, s->count, s->hits, s->labels);
+	fprintf(w.file[SCORES], "%" PRId64 " %.17g %.17g %.17g %.17g\n", s->step, m->eval_loss, s->count, s->hits,
+		s->labels);
 	if (w.file[JSONL] && classes)
-		fprintf(w.file[JSONL], "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"eval_loss\": %.9g, \"accuracy\": %.9g, "
-		        "\"perplexity\": %s, \"eval_samples\": %" PRId64 ", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n", s->step,
-		        m->epoch, m->eval_loss, m->accuracy, perplexity, rt_input_eval_samples(), s->seconds, m->seconds);
+		fprintf(w.file[JSONL],
+			"{\"step\": %" PRId64 ", \"epoch\": %.6g, \"eval_loss\": %.9g, \"accuracy\": %.9g, "
+			"\"perplexity\": %s, \"eval_samples\": %" PRId64
+			", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n",
+			s->step, m->epoch, m->eval_loss, m->accuracy, perplexity, rt_input_eval_samples(), s->seconds,
+			m->seconds);
 	else if (w.file[JSONL])
-		fprintf(w.file[JSONL], "{\"step\": %" PRId64 ", \"epoch\": %.6g, \"eval_loss\": %.9g, \"eval_samples\": %" PRId64
-		        ", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n", s->step, m->epoch, m->eval_loss,
-		        rt_input_eval_samples(), s->seconds, m->seconds);
+		fprintf(w.file[JSONL],
+			"{\"step\": %" PRId64 ", \"epoch\": %.6g, \"eval_loss\": %.9g, \"eval_samples\": %" PRId64
+			", \"eval_seconds\": %.3f, \"seconds\": %.3f}\n",
+			s->step, m->epoch, m->eval_loss, rt_input_eval_samples(), s->seconds, m->seconds);
 	if (w.file[CSV] && classes)
-		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,%.9g,%.9g%s\n", s->step, m->epoch, m->seconds, m->eval_loss,
-		        m->accuracy, m->perplexity, last);
+		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,%.9g,%.9g%s\n", s->step, m->epoch, m->seconds,
+			m->eval_loss, m->accuracy, m->perplexity, last);
 	else if (w.file[CSV])
-		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,,%s\n", s->step, m->epoch, m->seconds, m->eval_loss, last);
+		fprintf(w.file[CSV], "%" PRId64 ",%.6g,,,,,,%.3f,%.9g,,%s\n", s->step, m->epoch, m->seconds,
+			m->eval_loss, last);
 	if (!w.o->tensorboard || (w.told && s->step == w.first))
 		return;
 	rt_event(s->step, "eval/loss", m->eval_loss);
@@ -266,14 +274,16 @@ static void write_scores(const rt_score *s)
 
 void rt_watch_score(const rt_score *s)
 {
-	pd_metric    *m = &w.m;
-	const double  n = s->count;
+	pd_metric *m = &w.m;
+	const double n = s->count;
 	const int64_t each = w.p->micro * w.p->microbatches;
 
 	if (!(n > 0))
-		rt_fail(RT_NUMERIC, "R304", "no label counts in the evaluation after step %" PRId64 ": all of them are the ignored "
-		        "index", s->step);
-	w.since += s->seconds;  /* no part of the steps' time */
+		rt_fail(RT_NUMERIC, "R304",
+			"no label counts in the evaluation after step %" PRId64 ": all of them are the ignored "
+			"index",
+			s->step);
+	w.since += s->seconds; /* no part of the steps' time */
 	w.waited += s->waited;
 	w.sent += s->sent;
 	m->eval_step = s->step;
@@ -293,7 +303,7 @@ void rt_watch_score(const rt_score *s)
 		if (w.p->eval.accuracy)
 			printf("  accuracy %.4f  perplexity %.6g", m->accuracy, m->perplexity);
 		printf("  %" PRId64 " samples in %.3g s%s\n", rt_input_eval_samples(), s->seconds,
-		       rt_input_synthetic() ? "  synthetic data" : "");
+			rt_input_synthetic() ? "  synthetic data" : "");
 	}
 	rt_watch_flush();
 }
@@ -301,7 +311,7 @@ void rt_watch_score(const rt_score *s)
 void rt_watch(int64_t step)
 {
 	const int64_t n = step + 1;
-	const bool    line = n % w.o->log_every == 0 || n == w.last, mark = n % w.o->metrics_every == 0 || n == w.last;
+	const bool line = n % w.o->log_every == 0 || n == w.last, mark = n % w.o->metrics_every == 0 || n == w.last;
 
 	w.steps++;
 	w.m.loss = rt_loss();
@@ -332,25 +342,13 @@ void rt_watch(int64_t step)
 	}
 }
 
-double rt_watch_average(void)
-{
-	return w.m.loss_ema;
-}
+double rt_watch_average(void) { return w.m.loss_ema; }
 
-void rt_watch_resume(double average)
-{
-	w.m.loss_ema = average;
-}
+void rt_watch_resume(double average) { w.m.loss_ema = average; }
 
-bool rt_watch_reached(void)
-{
-	return w.reached;
-}
+bool rt_watch_reached(void) { return w.reached; }
 
-void pd_metrics(pd_metric *m)
-{
-	*m = w.m;
-}
+void pd_metrics(pd_metric *m) { *m = w.m; }
 
 void rt_watch_then(void)
 {

@@ -12,21 +12,19 @@ typedef struct square {
 } square;
 
 static square *squares, *theirs;
-static int     n;
-static double  norm;
-static int64_t joined = -1;     /* the step that norm is of */
-static double *told;            /* norms, in a ring by step: where nothing is flushed they are asked for two blocks of steps later */
+static int n;
+static double norm;
+static int64_t joined = -1; /* the step that norm is of */
+static double
+	*told; /* norms, in a ring by step: where nothing is flushed they are asked for two blocks of steps later */
 static int64_t ntold;
-static double  scale, used;     /* of the loss: of the next step; of the step that norm is of */
-static int64_t good;            /* steps without overflow since the scale changed */
-static int64_t skipped;         /* steps without an update, for their gradients overflowed */
-static bool    overflow;
+static double scale, used; /* of the loss: of the next step; of the step that norm is of */
+static int64_t good;       /* steps without overflow since the scale changed */
+static int64_t skipped;    /* steps without an update, for their gradients overflowed */
+static bool overflow;
 
 /* The step whose gradient is under way. */
-static int64_t this_step(void)
-{
-	return rt_update < 0 ? rt_step : rt_update_step;
-}
+static int64_t this_step(void) { return rt_update < 0 ? rt_step : rt_update_step; }
 
 /* Behind the parameters are the blocks of those that lie at several servers in pieces. */
 void rt_norm_setup(const pd_program *p)
@@ -36,7 +34,7 @@ void rt_norm_setup(const pd_program *p)
 		n += p->parted[k].blocks;
 	if (!n)
 		return;
-	if (scale <= 0)             /* not resumed */
+	if (scale <= 0) /* not resumed */
 		scale = rt_program->loss_scale;
 	squares = rt_alloc((size_t)n * sizeof *squares);
 	theirs = rt_alloc((size_t)n * sizeof *theirs);
@@ -73,15 +71,15 @@ static double add_up(void)
 		add_blocks(&rt_program->parted[k]);
 	for (int i = 0; i < rt_program->squares; i++) {
 		if (squares[i].seen == 0 && !rt_alone && !rt_virtual)
-			rt_fail(RT_ERROR, "R305", "nobody told the square of parameter %d of %d in step %lld", i, rt_program->squares,
-			        (long long)this_step());
+			rt_fail(RT_ERROR, "R305", "nobody told the square of parameter %d of %d in step %lld", i,
+				rt_program->squares, (long long)this_step());
 		all += squares[i].sum;
 	}
 	if (!isfinite(all) && scale > 0)
 		return INFINITY;
 	if (!isfinite(all))
-		rt_fail(RT_NUMERIC, "R306", "the norm of the gradient is %s in step %lld", isnan(all) ? "NaN" : "infinite",
-		        (long long)this_step());
+		rt_fail(RT_NUMERIC, "R306", "the norm of the gradient is %s in step %lld",
+			isnan(all) ? "NaN" : "infinite", (long long)this_step());
 	return sqrt(all);
 }
 
@@ -99,13 +97,14 @@ static void next_scale(void)
 		good = 0;
 	}
 	if (scale < 0x1p-24)
-		rt_fail(RT_NUMERIC, "R308", "gradients overflow in step %lld though the loss is scaled by %g", (long long)this_step(), used);
+		rt_fail(RT_NUMERIC, "R308", "gradients overflow in step %lld though the loss is scaled by %g",
+			(long long)this_step(), used);
 }
 
 static void join(void)
 {
 	const size_t bytes = (size_t)n * sizeof *squares;
-	const int    at = rt_program->squares_at;
+	const int at = rt_program->squares_at;
 
 	if (rt_program->rank == at) {
 		for (int r = 0; r < rt_program->world; r++) {
@@ -144,10 +143,7 @@ double pd_clip(double count, double most)
 	return most > 0 && norm > count * most ? norm / most : count;
 }
 
-double rt_norm(int64_t step)
-{
-	return n && joined >= step && joined < step + ntold ? told[step % ntold] : -1;
-}
+double rt_norm(int64_t step) { return n && joined >= step && joined < step + ntold ? told[step % ntold] : -1; }
 
 double pd_loss_scale(void)
 {
@@ -155,10 +151,7 @@ double pd_loss_scale(void)
 	return rt_scale_of_step();
 }
 
-bool pd_overflow(void)
-{
-	return overflow;
-}
+bool pd_overflow(void) { return overflow; }
 
 double rt_clip_scaled(double count, double most)
 {
@@ -169,21 +162,12 @@ double rt_clip_scaled(double count, double most)
 }
 
 #if !defined RT_GPU
-void pd_clip_scaled(float *to, const float *count, double most)
-{
-	*to = (float)rt_clip_scaled((double)*count, most);
-}
+void pd_clip_scaled(float *to, const float *count, double most) { *to = (float)rt_clip_scaled((double)*count, most); }
 #endif
 
-double rt_scale_of_step(void)
-{
-	return scale <= 0 ? 1 : joined == this_step() ? used : scale;
-}
+double rt_scale_of_step(void) { return scale <= 0 ? 1 : joined == this_step() ? used : scale; }
 
-int64_t rt_skipped(void)
-{
-	return skipped;
-}
+int64_t rt_skipped(void) { return skipped; }
 
 void rt_scale_get(double *now, int64_t *steps, int64_t *left_out)
 {

@@ -48,23 +48,21 @@ static void set(kind k, void *to, const char *name, const char *value)
 	case COUNT:
 		*(int64_t *)to = strtoll(value, &end, 10);
 		if (errno || end == value || *end || *(int64_t *)to < 0)
-			rt_fail(RT_USAGE, "R001",
-			        "--%s wants a whole number that is not negative, not '%s'", name,
-			        value);
+			rt_fail(RT_USAGE, "R001", "--%s wants a whole number that is not negative, not '%s'", name,
+				value);
 		return;
 	case SECONDS:
 		*(double *)to = strtod(value, &end);
 		if (errno || end == value || *end || !(*(double *)to > 0))
-			rt_fail(RT_USAGE, "R001", "--%s wants seconds above 0, not '%s'", name,
-			        value);
+			rt_fail(RT_USAGE, "R001", "--%s wants seconds above 0, not '%s'", name, value);
 		return;
 	}
 }
 
 static void from_environment(kind k, void *to, const char *name)
 {
-	char        key[32] = "PD_";
-	size_t      n = 3;
+	char key[32] = "PD_";
+	size_t n = 3;
 	const char *s = name;
 
 	for (; *s && n + 1 < sizeof key; s++)
@@ -77,17 +75,17 @@ static void from_environment(kind k, void *to, const char *name)
 
 typedef struct option {
 	const char *name;
-	kind        kind;
-	void       *to;
+	kind kind;
+	void *to;
 } option;
 
 static void from_words(const option *table, int n, int argc, char **argv)
 {
 	for (int a = 1; a < argc; a++) {
-		const char  *arg = argv[a];
-		const char  *name = strncmp(arg, "--", 2) ? "" : arg + 2, *value = strchr(name, '=');
+		const char *arg = argv[a];
+		const char *name = strncmp(arg, "--", 2) ? "" : arg + 2, *value = strchr(name, '=');
 		const size_t length = value ? (size_t)(value++ - name) : strlen(name);
-		int          i = 0;
+		int i = 0;
 
 		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
 			printf(usage, argv[0]);
@@ -102,7 +100,7 @@ static void from_words(const option *table, int n, int argc, char **argv)
 		if (!value && table[i].kind == OPTIONAL && a + 1 < argc && argv[a + 1][0] != '-')
 			value = argv[++a];
 		if (!value && table[i].kind != FLAG && table[i].kind != QUIET && table[i].kind != OPTIONAL &&
-		    !(value = ++a < argc ? argv[a] : NULL))
+			!(value = ++a < argc ? argv[a] : NULL))
 			rt_fail(RT_USAGE, "R001", "--%s wants a value", table[i].name);
 		set(table[i].kind, table[i].to, table[i].name, value);
 	}
@@ -165,13 +163,19 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 	from_words(table, N, argc, argv);
 	rt_watch_check(o->stop);
 	if ((o->ckpt_every || o->ckpt_seconds > 0) && !o->ckpt)
-		rt_fail(RT_USAGE, "R001", "--ckpt-%s: no folder for checkpoints is named; say --ckpt DIR", o->ckpt_every ? "every" : "seconds");
+		rt_fail(RT_USAGE, "R001", "--ckpt-%s: no folder for checkpoints is named; say --ckpt DIR",
+			o->ckpt_every ? "every" : "seconds");
 	if (!o->trace && (o->trace_steps || o->trace_rank >= 0))
-		rt_fail(RT_USAGE, "R001", "--trace-%s: no folder for traces is named; say --trace DIR", o->trace_steps ? "steps" : "rank");
+		rt_fail(RT_USAGE, "R001", "--trace-%s: no folder for traces is named; say --trace DIR",
+			o->trace_steps ? "steps" : "rank");
 	if (o->ckpt_seconds > 0 && rt_program->flow)
-		rt_fail(RT_USAGE, "R001", "--ckpt-seconds: an asynchronous plan is drained for a checkpoint, at steps that all know before; "
-		        "say --ckpt-every N");
+		rt_fail(RT_USAGE, "R001",
+			"--ckpt-seconds: an asynchronous plan is drained for a checkpoint, at steps that all know before; "
+			"say --ckpt-every N");
 	if (!rt_program->eval.on && (o->eval_data || o->eval_every || o->eval_samples))
-		rt_fail(RT_USAGE, "R001", "--eval-%s: this program has no evaluation set; give pdcc one (--eval, data.eval)",
-		        o->eval_data ? "data" : o->eval_every ? "every" : "samples");
+		rt_fail(RT_USAGE, "R001",
+			"--eval-%s: this program has no evaluation set; give pdcc one (--eval, data.eval)",
+			o->eval_data    ? "data"
+			: o->eval_every ? "every"
+					: "samples");
 }

@@ -23,21 +23,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WARM = 3, LEAST = 30 };  /* steps that are not counted; fewest that are */
+enum { WARM = 3, LEAST = 30 }; /* steps that are not counted; fewest that are */
 
 bool rt_alone, rt_virtual;
 
-static const pd_record **records;       /* of all stages of this device */
-static double          *planned;       /* seconds on this device */
-static int              nrecords;
-static int              open_record = -1;
-static double           since;  /* when it began; virtual: when the sleep that is owed did */
-static double           owed;   /* virtual: seconds */
-static double          *spent;  /* in this step; NULL: not yet measuring */
-static int64_t         *calls;
-static float           *sample; /* [record][steps] */
-static double          *whole;  /* by step: seconds of all statements */
-static bool            *typical;        /* by step: it is one of the middle half */
+static const pd_record **records; /* of all stages of this device */
+static double *planned;           /* seconds on this device */
+static int nrecords;
+static int open_record = -1;
+static double since;  /* when it began; virtual: when the sleep that is owed did */
+static double owed;   /* virtual: seconds */
+static double *spent; /* in this step; NULL: not yet measuring */
+static int64_t *calls;
+static float *sample; /* [record][steps] */
+static double *whole; /* by step: seconds of all statements */
+static bool *typical; /* by step: it is one of the middle half */
 
 int pd_records(const pd_record *r, int n)
 {
@@ -64,19 +64,21 @@ void pd_pace(int first, const double *times)
 void rt_profile_check(const pd_program *p)
 {
 	if (rt_alone && p->flow)
-		rt_fail(RT_USAGE, "R001", "a device of an asynchronous plan cannot run alone; `pdcc profile` measures the model");
+		rt_fail(RT_USAGE, "R001",
+			"a device of an asynchronous plan cannot run alone; `pdcc profile` measures the model");
 	if (!records)
-		rt_fail(RT_USAGE, "R001", "this program has no clocks; make profile and make virtual build those that do");
+		rt_fail(RT_USAGE, "R001",
+			"this program has no clocks; make profile and make virtual build those that do");
 }
 
 /* Waking up takes a while: the last moment is waited for awake. */
 static void sleep_until(double t)
 {
 	static const double AWAKE = 60e-6;
-	const double        s = floor(t - AWAKE);
+	const double s = floor(t - AWAKE);
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME,
-	                       &(struct timespec){ (time_t)s, (long)((t - AWAKE - s) * 1e9) }, NULL) == EINTR)
+		       &(struct timespec){ (time_t)s, (long)((t - AWAKE - s) * 1e9) }, NULL) == EINTR)
 		;
 	while (rt_now() < t)
 		sched_yield();
@@ -85,7 +87,7 @@ static void sleep_until(double t)
 bool pd_timed(int k)
 {
 	if (rt_alone)
-		rt_gpu_wait();          /* what was started belongs to the statement that started it */
+		rt_gpu_wait(); /* what was started belongs to the statement that started it */
 	const double now = rt_alone || rt_virtual ? rt_now() : 0;
 
 	if (rt_virtual) {
@@ -123,8 +125,8 @@ void rt_pause(void)
 
 enum { COPIES = 64 };
 static pid_t copy[COPIES];
-static int   ncopies;           /* beside this one */
-static bool  beside;            /* this is one of them */
+static int ncopies; /* beside this one */
+static bool beside; /* this is one of them */
 
 /* Before there is anything that a child would share: threads, memory, objects of the library. */
 void rt_profile_copies(const rt_profile_options *o)
@@ -193,7 +195,7 @@ static double find_typical(int64_t n)
 static summary summarize(float *x, int64_t n)
 {
 	summary s = { 0 };
-	double  squares = 0;
+	double squares = 0;
 	int64_t k = 0;
 
 	for (int64_t i = 0; i < n; i++)
@@ -229,7 +231,7 @@ static void text(FILE *f, const char *key, const char *s, const char *end)
 static void write_record(FILE *f, int k, int64_t n, int64_t cap)
 {
 	const pd_record *r = records[k];
-	const summary    s = summarize(sample + k * cap, n);
+	const summary s = summarize(sample + k * cap, n);
 
 	fprintf(f, "{ ");
 	text(f, "phase", r->phase, ", ");
@@ -241,15 +243,15 @@ static void write_record(FILE *f, int k, int64_t n, int64_t cap)
 	text(f, "device", pd_device_name(), ", ");
 	fprintf(f, "\"activation\": %lld, \"weight\": %lld, ", (long long)r->activation, (long long)r->weight);
 	fprintf(f, "\"mean\": %.9g, \"typical\": %.9g, \"p50\": %.9g, \"p99\": %.9g, \"cov\": %.6g, \"n\": %lld }",
-	        s.mean, s.typical, s.p50, s.p99, s.mean > 0 ? s.deviation / s.mean : 0, (long long)n);
+		s.mean, s.typical, s.p50, s.p99, s.mean > 0 ? s.deviation / s.mean : 0, (long long)n);
 }
 
 /* Adds to a file that another device of the plan has begun: its end is taken off and written again. */
 static void write_file(const pd_program *p, const char *path, int64_t n, int64_t cap)
 {
 	static const char end[] = "\n]\n}\n";
-	FILE             *f = fopen(path, "r+");
-	const bool        first = !f;
+	FILE *f = fopen(path, "r+");
+	const bool first = !f;
 
 	if (first && errno == ENOENT)
 		f = fopen(path, "w");
@@ -259,7 +261,8 @@ static void write_file(const pd_program *p, const char *path, int64_t n, int64_t
 		fprintf(f, "{\n");
 		text(f, "kind", "pdcc profile", ", ");
 		text(f, "model", p->model, ", ");
-		fprintf(f, "\"micro\": %lld, \"threads\": %d, \"copies\": %d, ", (long long)p->micro, p->threads, ncopies + 1);
+		fprintf(f, "\"micro\": %lld, \"threads\": %d, \"copies\": %d, ", (long long)p->micro, p->threads,
+			ncopies + 1);
 		text(f, "device", pd_device_name(), ",\n\"nodes\": [");
 	}
 	for (int k = 0; k < nrecords; k++) {
@@ -293,11 +296,11 @@ static double collect(int64_t n, int64_t cap)
 void rt_profile_run(const pd_program *p, const rt_profile_options *o, void (*step)(const pd_program *, bool))
 {
 	const int64_t cap = o->steps > LEAST ? o->steps : LEAST;
-	const double  begin = rt_now();
-	double        mean = 0, squares = 0, half = INFINITY; /* of the steps; of the mean's confidence */
-	int64_t       n = 0;
+	const double begin = rt_now();
+	double mean = 0, squares = 0, half = INFINITY; /* of the steps; of the mean's confidence */
+	int64_t n = 0;
 
-	while (beside) {        /* until it is killed */
+	while (beside) { /* until it is killed */
 		step(p, true);
 		rt_step++;
 	}
@@ -326,10 +329,10 @@ void rt_profile_run(const pd_program *p, const rt_profile_options *o, void (*ste
 	end_copies();
 	write_file(p, o->file, n, cap);
 	printf("profile: stage %d of %d, %d statements, %lld steps of %.3g ms (median %.3g), mean known to +-%.1f %%%s\n",
-	       p->stage, p->stages, nrecords, (long long)n, 1e3 * mean, 1e3 * middle, mean > 0 ? 100 * half / mean : 0,
-	       cov > 0.1 ? "; warning: step times vary by more than 10 %" : "");
+		p->stage, p->stages, nrecords, (long long)n, 1e3 * mean, 1e3 * middle, mean > 0 ? 100 * half / mean : 0,
+		cov > 0.1 ? "; warning: step times vary by more than 10 %" : "");
 	if (cov > 0.1)
 		fprintf(stderr,
-		        "profile: the standard deviation of a step is %.0f %% of its mean; is the machine busy with other things?\n",
-		        100 * cov);
+			"profile: the standard deviation of a step is %.0f %% of its mean; is the machine busy with other things?\n",
+			100 * cov);
 }

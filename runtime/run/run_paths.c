@@ -13,7 +13,7 @@
 void rt_find_root(rt_options *o, const char *argv0)
 {
 	snprintf(o->root, sizeof o->root - 4, "%s", argv0);
-	char        *slash = strrchr(o->root, '/');
+	char *slash = strrchr(o->root, '/');
 	const size_t n = slash ? (size_t)(slash - o->root) : 0;
 
 	o->root[n] = 0;
@@ -50,7 +50,7 @@ const char *rt_result(const rt_options *o, const char *path)
 	if (!path || !*path || *path == '/' || here(base))
 		return path;
 	const size_t room = strlen(base) + strlen(path) + 2;
-	char        *at = rt_alloc(room);
+	char *at = rt_alloc(room);
 
 	snprintf(at, room, "%s/%s", base, path);
 	return at;

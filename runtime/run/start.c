@@ -13,17 +13,17 @@
 #include <unistd.h>
 
 const pd_program *rt_program;
-int64_t           rt_step;
-volatile int      rt_signal;
-static int64_t    last_step;      /* the run ends before it */
-static int64_t    flushed;        /* asynchronous: steps of the epochs that are drained one by one */
+int64_t rt_step;
+volatile int rt_signal;
+static int64_t last_step; /* the run ends before it */
+static int64_t flushed;   /* asynchronous: steps of the epochs that are drained one by one */
 
-static struct {                 /* of this process, from pd_init to pd_finalize */
+static struct { /* of this process, from pd_init to pd_finalize */
 	rt_options o;
-	char      *arena;
-	int64_t    first;       /* the step it began with */
-	double     begin;
-	bool       training, dumped, stop, signalled;
+	char *arena;
+	int64_t first; /* the step it began with */
+	double begin;
+	bool training, dumped, stop, signalled;
 } run;
 
 double rt_now(void)
@@ -36,7 +36,7 @@ double rt_now(void)
 
 _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 {
-	char    text[2048], said[2200];
+	char text[2048], said[2200];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -49,7 +49,7 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 		fprintf(stderr, "%s: %s\n", code, text);
 	if (rt_program) {
 		snprintf(said, sizeof said, "ended with %s: %s", code, text);
-		rt_verdict(rt_program->rank, said);     /* unless this rank only repeats one */
+		rt_verdict(rt_program->rank, said); /* unless this rank only repeats one */
 		snprintf(said, sizeof said, "%s: %s", code, text);
 		rt_dump(said);
 	}
@@ -71,25 +71,19 @@ int64_t pd_step_index(void)
 	return rt_update < 0 ? rt_step : rt_update;
 }
 
-int64_t pd_update_index(void)
-{
-	return pd_step_index() - rt_skipped();
-}
+int64_t pd_update_index(void) { return pd_step_index() - rt_skipped(); }
 
-bool rt_last_step(void)
-{
-	return rt_step + 1 >= last_step;
-}
+bool rt_last_step(void) { return rt_step + 1 >= last_step; }
 
 double rt_rate(int64_t t)
 {
 	const int64_t w = rt_program->rate.warmup, s = t - w;
-	const double  last = rt_program->rate.last, gamma = rt_program->rate.gamma;
+	const double last = rt_program->rate.last, gamma = rt_program->rate.gamma;
 
 	if (t < w)
 		return (double)(t + 1) / (double)w;
 	const int64_t steps = rt_program->rate.steps ? rt_program->rate.steps : last_step - w;
-	const double  p = s < steps ? (double)s / (double)steps : 1;
+	const double p = s < steps ? (double)s / (double)steps : 1;
 
 	switch (rt_program->rate.kind) {
 	case 1: return pow(gamma, (double)(s / rt_program->rate.every));
@@ -112,10 +106,7 @@ int64_t pd_sample(int mb)
 	return (rt_step * rt_program->microbatches + mb) * rt_program->micro;
 }
 
-int64_t pd_sample_of_step(int mb)
-{
-	return mb * rt_program->micro;
-}
+int64_t pd_sample_of_step(int mb) { return mb * rt_program->micro; }
 
 /* ---- memory ---- */
 
@@ -124,13 +115,12 @@ int64_t pd_sample_of_step(int mb)
 static char *make_arena(size_t bytes)
 {
 	const size_t huge = (size_t)2 << 20, room = bytes + huge;
-	char      *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
 	if (p == MAP_FAILED || (pages > 0 && bytes > (size_t)pages * (size_t)page))
-		rt_fail(RT_MEMORY, "R501",
-		        "the plan needs %zu bytes of memory for this device, this machine has %zu",
-		        bytes, (size_t)pages * (size_t)page);
+		rt_fail(RT_MEMORY, "R501", "the plan needs %zu bytes of memory for this device, this machine has %zu",
+			bytes, (size_t)pages * (size_t)page);
 	p += (huge - (uintptr_t)p % huge) % huge;
 	madvise(p, bytes, MADV_HUGEPAGE);
 	memset(p, 0, bytes);
@@ -152,25 +142,23 @@ static void introduce(const pd_program *p, double timeout)
 	char host[256] = "";
 
 	gethostname(host, sizeof host - 1);
-	printf("debug: %s is process %ld on %s: %d thread%s, arena of %llu bytes, waits %g s for others\n", rt_name(p->rank), (long)getpid(),
-	       host, p->threads, p->threads == 1 ? "" : "s", (unsigned long long)p->arena, timeout);
+	printf("debug: %s is process %ld on %s: %d thread%s, arena of %llu bytes, waits %g s for others\n",
+		rt_name(p->rank), (long)getpid(), host, p->threads, p->threads == 1 ? "" : "s",
+		(unsigned long long)p->arena, timeout);
 	fflush(stdout);
 }
 
 static void announce(const pd_program *p, const rt_options *o)
 {
-	const char *note = p->notes && *p->notes  ? p->notes
-	                   : rt_input_synthetic() ? "synthetic data"
-	                                          : "";
+	const char *note = p->notes && *p->notes ? p->notes : rt_input_synthetic() ? "synthetic data" : "";
 
 	if (rt_log >= RT_LOG_DEBUG)
 		introduce(p, o->timeout);
 	if (rt_log < RT_LOG_NOTE || p->rank != 0)
 		return;
-	printf("%s: %d stage%s on %d device%s (%s), %s, %d microbatch%s of %lld a step%s%s\n",
-	       p->model, p->stages, p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s",
-	       p->plan, p->schedule, p->microbatches, p->microbatches == 1 ? "" : "es",
-	       (long long)p->micro, *note ? "; " : "", note);
+	printf("%s: %d stage%s on %d device%s (%s), %s, %d microbatch%s of %lld a step%s%s\n", p->model, p->stages,
+		p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s", p->plan, p->schedule, p->microbatches,
+		p->microbatches == 1 ? "" : "es", (long long)p->micro, *note ? "; " : "", note);
 	rt_gpu_announce();
 	fflush(stdout);
 }
@@ -200,7 +188,7 @@ static int by_size(const void *a, const void *b)
 /* summary.json: what a run did, for scripts. */
 static void write_summary(const pd_program *p, const rt_options *o, int64_t steps, double seconds)
 {
-	char      path[4096];
+	char path[4096];
 	const int n = steps < TIMES ? (int)steps : TIMES;
 
 	if (n == 0)
@@ -216,10 +204,10 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 	if (!f)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
 	fprintf(f,
-	        "{\"steps\": %lld, \"seconds\": %.6f, \"samples_per_step\": %lld, \"threads\": %d,\n"
-	        " \"median_step_ms\": %.6f, \"p90_step_ms\": %.6f, \"least_step_ms\": %.6f, \"last_loss\": %.9g,\n",
-	        (long long)steps, seconds, (long long)p->micro * p->microbatches, p->threads, 1e3 * times[n / 2],
-	        1e3 * times[n * 9 / 10], 1e3 * times[0], rt_loss());
+		"{\"steps\": %lld, \"seconds\": %.6f, \"samples_per_step\": %lld, \"threads\": %d,\n"
+		" \"median_step_ms\": %.6f, \"p90_step_ms\": %.6f, \"least_step_ms\": %.6f, \"last_loss\": %.9g,\n",
+		(long long)steps, seconds, (long long)p->micro * p->microbatches, p->threads, 1e3 * times[n / 2],
+		1e3 * times[n * 9 / 10], 1e3 * times[0], rt_loss());
 	if (p->peak > 0)
 		fprintf(f, " \"mfu\": %.6g,\n", p->flops / (times[n / 2] * p->peak));
 	rt_spent_write(f);
@@ -240,9 +228,9 @@ static void tell(int64_t step, void *to)
 /* A step, or all that an asynchronous pipeline does until it is drained: at a checkpoint, at the end. */
 static void advance(const pd_program *p, const rt_options *o, int64_t first)
 {
-	const double  now = rt_now();
+	const double now = rt_now();
 	const int64_t from = rt_step, every = o->ckpt_every;
-	int64_t       n = last_step - from, due = rt_evaluate_next(from);
+	int64_t n = last_step - from, due = rt_evaluate_next(from);
 
 	if (p->flow) {
 		n = every && every - from % every < n ? every - from % every : n;
@@ -282,17 +270,18 @@ static void loss_only(const pd_program *p)
 static void tell_times(const pd_program *p, int64_t steps, double seconds)
 {
 	const double ms = 1e3 * times[(steps < TIMES ? steps : TIMES) / 2];
-	int          busiest;
+	int busiest;
 	const double waited = rt_totals_waited(&busiest);
 
 	printf("a step took %.3g ms (median)", ms);
 	if (p->predicted > 0)
-		printf(", the plan predicted %.3g ms (%+.0f %%)", 1e3 * p->predicted, 100 * (ms / (1e3 * p->predicted) - 1));
+		printf(", the plan predicted %.3g ms (%+.0f %%)", 1e3 * p->predicted,
+			100 * (ms / (1e3 * p->predicted) - 1));
 	if (p->peak > 0)
 		printf(", %.1f %% of the devices' FLOP/s", 100 * p->flops / (1e-3 * ms * p->peak));
 	if (p->world > 1 && !p->flow && busiest >= 0)
-		printf("; devices waited %.0f %% of the time, %s least: %.0f %%", 100 * waited / seconds, rt_name(busiest),
-		       100 * rt_totals_waited_of(busiest) / seconds);
+		printf("; devices waited %.0f %% of the time, %s least: %.0f %%", 100 * waited / seconds,
+			rt_name(busiest), 100 * rt_totals_waited_of(busiest) / seconds);
 	printf("\n");
 	if (run.o.ckpt)
 		printf("the last checkpoint is %s/step-%010lld\n", run.o.ckpt, (long long)rt_step);
@@ -305,7 +294,7 @@ static void farewell(const pd_program *p, const rt_options *o, bool signalled)
 	if (p->rank != 0 || rt_log < RT_LOG_NOTE || rt_step == run.first)
 		return;
 	printf("%lld steps in %.3f s, %.0f samples/s", (long long)(rt_step - run.first), s,
-	       (double)(rt_step - run.first) * (double)p->micro * p->microbatches / s);
+		(double)(rt_step - run.first) * (double)p->micro * p->microbatches / s);
 	if (o->then_loss && !signalled)
 		printf(", loss now %.6g", rt_loss());
 	printf("%s\n", signalled ? "; stopped by a signal" : "");
@@ -337,7 +326,8 @@ static void checkpoint(void)
 	rt_checkpoint(rt_step);
 	ask_again();
 	if (run.o.ckpt && rt_log >= RT_LOG_DEBUG)
-		printf("debug: %s has given its part of step %lld to %s\n", rt_name(rt_program->rank), (long long)rt_step, run.o.ckpt);
+		printf("debug: %s has given its part of step %lld to %s\n", rt_name(rt_program->rank),
+			(long long)rt_step, run.o.ckpt);
 }
 
 bool pd_step(void)
@@ -347,7 +337,7 @@ bool pd_step(void)
 	if (!run.training || run.stop || rt_step >= last_step)
 		return false;
 	if (rt_step == run.first && rt_step > 0)
-		evaluate(false);        /* a signal may have ended the run before it */
+		evaluate(false); /* a signal may have ended the run before it */
 	if (run.stop)
 		return false;
 	advance(rt_program, o, run.first);
@@ -369,7 +359,7 @@ bool pd_step(void)
  * one. */
 static void copy_model(const rt_options *o)
 {
-	char   from[8192], to[8192], block[1 << 14];
+	char from[8192], to[8192], block[1 << 14];
 	size_t n;
 
 	snprintf(from, sizeof from, "%s/weights/model.onnx", o->root);
@@ -416,22 +406,22 @@ static bool go_on(const pd_program *p, rt_options *o, char *arena)
 static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 {
 	*o = (rt_options){ .steps = p->steps,
-		           .timeout = p->timeout > 0 ? p->timeout : 60,
-		           .out = "run",
-		           .ckpt = p->ckpt.dir,
-		           .ckpt_every = p->ckpt.every,
-		           .ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
-		           .ckpt_settle = 0.5,
-		           .trace_rank = -1,
-		           .metrics_every = p->metrics.every,
-		           .jsonl = p->metrics.jsonl,
-		           .csv = p->metrics.csv,
-		           .tensorboard = p->metrics.tensorboard,
-		           .eval_every = p->eval.every,
-		           .eval_samples = p->eval.samples,
-		           .stop = p->stop,
-		           .shuffle = p->shuffle,
-		           .profile = { .steps = 1000, .seconds = 10, .bound = 0.02 } };
+		.timeout = p->timeout > 0 ? p->timeout : 60,
+		.out = "run",
+		.ckpt = p->ckpt.dir,
+		.ckpt_every = p->ckpt.every,
+		.ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
+		.ckpt_settle = 0.5,
+		.trace_rank = -1,
+		.metrics_every = p->metrics.every,
+		.jsonl = p->metrics.jsonl,
+		.csv = p->metrics.csv,
+		.tensorboard = p->metrics.tensorboard,
+		.eval_every = p->eval.every,
+		.eval_samples = p->eval.samples,
+		.stop = p->stop,
+		.shuffle = p->shuffle,
+		.profile = { .steps = 1000, .seconds = 10, .bound = 0.02 } };
 	rt_find_root(o, argv0);
 	o->out = rt_result(o, o->out);
 	o->ckpt = rt_result(o, o->ckpt);
@@ -455,11 +445,15 @@ static void prepare(const pd_program *p, rt_options *o)
 	run.arena = make_arena(rt_host_arena(p));
 	if (!go_on(p, o, run.arena))
 		rt_weights_load(p, run.arena, o->weights ? o->weights : rt_in_root(o, p->weights),
-		                o->weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
+			o->weights ? RT_NEED_WEIGHTS : RT_NEED_NOTHING);
 	rt_totals_setup(p->microbatches);
 	rt_norm_setup(p);
-	rt_input_open(p, &(rt_input_options){ .dir = o->data, .root = o->root, .samples = o->samples, .shuffle = o->shuffle,
-	                                       .eval = o->eval_data, .eval_samples = o->eval_samples });
+	rt_input_open(p, &(rt_input_options){ .dir = o->data,
+				 .root = o->root,
+				 .samples = o->samples,
+				 .shuffle = o->shuffle,
+				 .eval = o->eval_data,
+				 .eval_samples = o->eval_samples });
 	rt_evaluate_open(o->eval_every);
 	rt_arrivals_open(o->arrivals);
 	if (o->dump_grads)
@@ -486,14 +480,14 @@ static void prepare(const pd_program *p, rt_options *o)
 static const pd_program *with_own(const pd_program *p)
 {
 	static pd_program own;
-	pd_param         *table = rt_alloc((size_t)p->nparams * sizeof *table + 1);
+	pd_param *table = rt_alloc((size_t)p->nparams * sizeof *table + 1);
 
 	memcpy(table, p->params, (size_t)p->nparams * sizeof *table);
 	for (int i = 0; i < p->nparams; i++) {
 		if (table[i].kind != PD_OWN)
 			continue;
 		const size_t room = strlen(table[i].name) + 16;
-		char        *name = rt_alloc(room);
+		char *name = rt_alloc(room);
 
 		snprintf(name, room, "%s@%d", table[i].name, p->replica);
 		table[i].name = name;
@@ -513,8 +507,8 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	rt_options_read(o, argc, argv);
 	if (p->abi != PD_ABI)
 		rt_fail(RT_MISMATCH, "R101",
-		        "this program was written for runtime %u, this is runtime %u; compile the model again",
-		        p->abi, (unsigned)PD_ABI);
+			"this program was written for runtime %u, this is runtime %u; compile the model again", p->abi,
+			(unsigned)PD_ABI);
 	if (o->profile.file)
 		rt_profile_copies(&o->profile);
 	rt_faults_open(p, o);
@@ -555,7 +549,7 @@ int pd_finalize(void)
 		rt_trace_close(p);
 		write_summary(p, o, rt_step - run.first, rt_now() - run.begin);
 		if (!run.stop && rt_step < last_step)
-			checkpoint();   /* a caller's loop ended early */
+			checkpoint(); /* a caller's loop ended early */
 		rt_from_gpu(p, run.arena);
 		if (!run.signalled && rt_evaluate_due(rt_step, true))
 			rt_evaluate(p, run.arena, one_step);

@@ -14,12 +14,12 @@ typedef struct totals {
 
 static report *reports; /* microbatches of them, and one more: see last_report */
 static report *theirs;
-static totals  sum;
-static double *waited;  /* rank 0: seconds that each rank waited for others; -1: it is a server */
-static double  sent;    /* bytes, all ranks, up to the last step */
-static double  ask = INFINITY;          /* when the next checkpoint is due */
-static int     n;
-static bool    done;
+static totals sum;
+static double *waited;        /* rank 0: seconds that each rank waited for others; -1: it is a server */
+static double sent;           /* bytes, all ranks, up to the last step */
+static double ask = INFINITY; /* when the next checkpoint is due */
+static int n;
+static bool done;
 
 void rt_totals_setup(int microbatches)
 {
@@ -37,7 +37,7 @@ void rt_totals_begin(void)
 
 void pd_report(int mb, double loss, double count)
 {
-	if (rt_virtual) {       /* nothing was computed */
+	if (rt_virtual) { /* nothing was computed */
 		loss = 0;
 		count = 1;
 	}
@@ -68,10 +68,10 @@ static void guard(int mb, int rank)
 
 	if (!isfinite(loss))
 		rt_fail(RT_NUMERIC, "R301",
-		        "the loss is %s in microbatch %d of step %lld%s, reported by %s; parameters were last good after "
-		        "step %lld",
-		        isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step, pd_evaluating() ? " of the evaluation" : "",
-		        rt_name(rank), (long long)rt_step - 1);
+			"the loss is %s in microbatch %d of step %lld%s, reported by %s; parameters were last good after "
+			"step %lld",
+			isnan(loss) ? "NaN" : "infinite", mb, (long long)rt_step,
+			pd_evaluating() ? " of the evaluation" : "", rt_name(rank), (long long)rt_step - 1);
 }
 
 /* What goes beside the microbatches: `seen` is a signal, `loss` the time this rank waited, -1 of a server, `count` the bytes that
@@ -111,31 +111,29 @@ static void add_up(void)
 	sum = (totals){ .stop = reports[n].seen != 0 ? reports[n].seen : rt_now() >= ask ? -1 : 0 };
 	for (int mb = 0; mb < n; mb++) {
 		if (reports[mb].seen == 0)
-			rt_fail(RT_ERROR, "R303",
-			        "no device reported the loss of microbatch %d in step %lld", mb,
-			        (long long)rt_step);
+			rt_fail(RT_ERROR, "R303", "no device reported the loss of microbatch %d in step %lld", mb,
+				(long long)rt_step);
 		sum.loss += reports[mb].loss;
 		sum.count += reports[mb].count;
 		sum.hits += reports[mb].hits;
 		sum.labels += reports[mb].labels;
 	}
 	if (!(sum.count > 0) && !pd_evaluating())
-		rt_fail(RT_NUMERIC, "R304",
-		        "no label counts in step %lld: all of them are the ignored index",
-		        (long long)rt_step);
+		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld: all of them are the ignored index",
+			(long long)rt_step);
 }
 
 void pd_totals(void)
 {
 	const size_t bytes = (size_t)(n + 1) * sizeof *reports;
-	const int    world = rt_program->world;
+	const int world = rt_program->world;
 
 	rt_pause();
 	rt_inputs_ahead();
 	rt_gpu_reports();
 	rt_record("totals", -1, -1, -1);
 	done = true;
-	if (rt_alone) {         /* its own labels: weights shall stay such as training makes them */
+	if (rt_alone) { /* its own labels: weights shall stay such as training makes them */
 		sum = (totals){ .stop = rt_signal };
 		for (int mb = 0; mb < n; mb++)
 			sum.count += reports[mb].count;
@@ -170,11 +168,11 @@ void pd_check(const char *what, pd_dtype t, const void *v, int64_t count)
 	for (int64_t i = 0; i < count; i++) {
 		const double x = t == PD_F64 ? ((const double *)v)[i] : (double)((const float *)v)[i];
 
-		if (isfinite(x) || x == -INFINITY)       /* masks are made of -inf */
+		if (isfinite(x) || x == -INFINITY) /* masks are made of -inf */
 			continue;
 		rt_doing(doing, sizeof doing);
-		rt_fail(RT_NUMERIC, "R307", "%s: element %lld of %lld is %s, in %s", what, (long long)i, (long long)count,
-		        isnan(x) ? "NaN" : "infinite", doing);
+		rt_fail(RT_NUMERIC, "R307", "%s: element %lld of %lld is %s, in %s", what, (long long)i,
+			(long long)count, isnan(x) ? "NaN" : "infinite", doing);
 	}
 }
 
@@ -194,55 +192,28 @@ void rt_totals_put(double loss, double count, double hits, double labels, double
 		sum.stop = stop;
 }
 
-bool rt_totals_done(void)
-{
-	return done;
-}
+bool rt_totals_done(void) { return done; }
 
-double rt_loss_sum(void)
-{
-	return sum.loss;
-}
+double rt_loss_sum(void) { return sum.loss; }
 
-double rt_loss(void)
-{
-	return sum.loss / sum.count;
-}
+double rt_loss(void) { return sum.loss / sum.count; }
 
-double rt_hits(void)
-{
-	return sum.hits;
-}
+double rt_hits(void) { return sum.hits; }
 
-double rt_labels(void)
-{
-	return sum.labels;
-}
+double rt_labels(void) { return sum.labels; }
 
-double rt_count(void)
-{
-	return sum.count;
-}
+double rt_count(void) { return sum.count; }
 
-bool rt_stop(void)
-{
-	return sum.stop > 0;
-}
+bool rt_stop(void) { return sum.stop > 0; }
 
-void rt_totals_ask(double at)
-{
-	ask = at;
-}
+void rt_totals_ask(double at) { ask = at; }
 
-bool rt_totals_asked(void)
-{
-	return sum.stop < 0;
-}
+bool rt_totals_asked(void) { return sum.stop < 0; }
 
 double rt_totals_waited(int *least)
 {
 	double all = 0;
-	int    k = 0;
+	int k = 0;
 
 	*least = -1;
 	for (int r = 0; waited && r < rt_program->world; r++)
@@ -254,12 +225,6 @@ double rt_totals_waited(int *least)
 	return k ? all / k : 0;
 }
 
-double rt_totals_waited_of(int rank)
-{
-	return waited[rank];
-}
+double rt_totals_waited_of(int rank) { return waited[rank]; }
 
-double rt_totals_sent(void)
-{
-	return sent;
-}
+double rt_totals_sent(void) { return sent; }

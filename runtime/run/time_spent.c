@@ -6,10 +6,11 @@
 #include "rt.h"
 #include <time.h>
 
-static _Thread_local bool here;         /* the main thread */
-static bool   in_wait;
-static double waited, outside, since;   /* seconds in waits and outside of them; when this one, or the time outside, began */
-static double computed, mark;           /* processor seconds outside waits; when the time outside began */
+static _Thread_local bool here; /* the main thread */
+static bool in_wait;
+static double waited, outside,
+	since;                /* seconds in waits and outside of them; when this one, or the time outside, began */
+static double computed, mark; /* processor seconds outside waits; when the time outside began */
 static double packed, packed_waiting, packed_beside, slept;
 
 static double processor(void)
@@ -58,26 +59,25 @@ void rt_spent_packed(double from)
 		rt_trace_packed(from);
 }
 
-void rt_spent_slept(double seconds)
-{
-	slept += seconds;
-}
+void rt_spent_slept(double seconds) { slept += seconds; }
 
 double rt_spent_waited(void)
 {
 	static double before;
-	const double  s = waited - before;
+	const double s = waited - before;
 
 	before = waited;
-	return s > 0 ? s : 0;   /* the loop has begun since */
+	return s > 0 ? s : 0; /* the loop has begun since */
 }
 
 void rt_spent_write(FILE *f)
 {
-	const double now = rt_now() - since, working = outside + (in_wait ? 0 : now), waits = waited + (in_wait ? now : 0);
+	const double now = rt_now() - since, working = outside + (in_wait ? 0 : now),
+		     waits = waited + (in_wait ? now : 0);
 	const double idle = working - (computed + (in_wait ? 0 : processor() - mark)) - slept;
 
-	fprintf(f, " \"spent_s\": {\"compute\": %.6f, \"compress\": %.6f, \"communicate\": %.6f, \"compress_beside\": %.6f, "
-	        "\"without_core\": %.6f},\n", working - packed, packed + packed_waiting, waits - packed_waiting, packed_beside,
-	        idle > 0 ? idle : 0);
+	fprintf(f,
+		" \"spent_s\": {\"compute\": %.6f, \"compress\": %.6f, \"communicate\": %.6f, \"compress_beside\": %.6f, "
+		"\"without_core\": %.6f},\n",
+		working - packed, packed + packed_waiting, waits - packed_waiting, packed_beside, idle > 0 ? idle : 0);
 }

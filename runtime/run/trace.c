@@ -14,19 +14,19 @@
 enum { EVENTS = 1 << 16, NAME = 12 };
 
 typedef struct event {
-	double  begin, end;
-	int64_t step, version;  /* version -1: there is only one */
-	int     mb;             /* -1: none */
-	char    name[NAME];
+	double begin, end;
+	int64_t step, version; /* version -1: there is only one */
+	int mb;                /* -1: none */
+	char name[NAME];
 } event;
 
-static event   *events;     /* NULL: off */
-static int64_t  count;
-static int64_t  now = -1;   /* the action under way; -1: none */
-static double   zero, waiting;
+static event *events; /* NULL: off */
+static int64_t count;
+static int64_t now = -1; /* the action under way; -1: none */
+static double zero, waiting;
 static const char *folder;
-static int64_t  from, to = INT64_MAX;   /* steps that are recorded */
-static bool     only;       /* this rank is the only one */
+static int64_t from, to = INT64_MAX; /* steps that are recorded */
+static bool only;                    /* this rank is the only one */
 
 /* A step, or A:B; an end that is not said is that of the run. */
 static void read_steps(const char *s)
@@ -48,7 +48,8 @@ void rt_trace_open(const rt_options *o)
 	if (o->trace_steps)
 		read_steps(o->trace_steps);
 	if (o->trace_rank >= rt_program->world)
-		rt_fail(RT_USAGE, "R001", "--trace-rank %lld: the ranks are 0 to %d", (long long)o->trace_rank, rt_program->world - 1);
+		rt_fail(RT_USAGE, "R001", "--trace-rank %lld: the ranks are 0 to %d", (long long)o->trace_rank,
+			rt_program->world - 1);
 	if (!folder || !*folder)
 		return;
 	if (mkdir(folder, 0777) && errno != EEXIST)
@@ -62,10 +63,7 @@ void rt_trace_open(const rt_options *o)
 	zero = rt_now();
 }
 
-static bool wanted(int64_t step)
-{
-	return events && step >= from && step <= to;
-}
+static bool wanted(int64_t step) { return events && step >= from && step <= to; }
 
 static int64_t put(const char *name, int64_t step, int mb, double begin, double end)
 {
@@ -121,16 +119,20 @@ void rt_trace_close(const pd_program *p)
 
 	if (!f)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
-	fprintf(f, "{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"rank\": %d, \"devices\": %d, %s\"lost\": %lld},\n"
-	        "\"traceEvents\": [\n", p->rank, p->world, only ? "\"only\": true, " : "", count > EVENTS ? (long long)(count - EVENTS) : 0LL);
-	fprintf(f, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"device %d\"}}", p->rank,
-	        p->rank);
+	fprintf(f,
+		"{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"rank\": %d, \"devices\": %d, %s\"lost\": %lld},\n"
+		"\"traceEvents\": [\n",
+		p->rank, p->world, only ? "\"only\": true, " : "", count > EVENTS ? (long long)(count - EVENTS) : 0LL);
+	fprintf(f, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"device %d\"}}",
+		p->rank, p->rank);
 	for (int64_t i = count > EVENTS ? count - EVENTS : 0; i < count; i++) {
 		const event *e = &events[i % EVENTS];
 
-		fprintf(f, ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f, "
-		        "\"args\": {\"step\": %lld, \"microbatch\": %d", e->name, p->rank, 1e6 * (e->begin - zero),
-		        1e6 * (e->end - e->begin), (long long)e->step, e->mb);
+		fprintf(f,
+			",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f, "
+			"\"args\": {\"step\": %lld, \"microbatch\": %d",
+			e->name, p->rank, 1e6 * (e->begin - zero), 1e6 * (e->end - e->begin), (long long)e->step,
+			e->mb);
 		if (e->version >= 0)
 			fprintf(f, ", \"version\": %lld", (long long)e->version);
 		fputs("}}", f);

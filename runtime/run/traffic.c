@@ -5,11 +5,11 @@
 
 typedef struct traffic {
 	int64_t messages, sums, totals;
-	int64_t values, ids, heads;     /* between devices and servers */
+	int64_t values, ids, heads; /* between devices and servers */
 } traffic;
 
 static traffic *sent;   /* by rank; NULL: there is no other device */
-static traffic *theirs;    /* rank 0: what another one sent */
+static traffic *theirs; /* rank 0: what another one sent */
 static int64_t *arenas; /* rank 0: theirs */
 
 void rt_traffic_setup(int world)
@@ -58,10 +58,10 @@ static void write_row(FILE *f, int from, const traffic *row, bool *first)
 		if (!t->messages && !t->sums && !t->totals && !t->heads && !t->values)
 			continue;
 		fprintf(f, "%s\n  {\"from\": %d, \"to\": %d, \"messages\": %lld, \"sums\": %lld, \"totals\": %lld",
-		        *first ? "" : ",", from, to, (long long)t->messages, (long long)t->sums, (long long)t->totals);
+			*first ? "" : ",", from, to, (long long)t->messages, (long long)t->sums, (long long)t->totals);
 		if (t->heads || t->values)
-			fprintf(f, ", \"values\": %lld, \"ids\": %lld, \"heads\": %lld", (long long)t->values, (long long)t->ids,
-			        (long long)t->heads);
+			fprintf(f, ", \"values\": %lld, \"ids\": %lld, \"heads\": %lld", (long long)t->values,
+				(long long)t->ids, (long long)t->heads);
 		fprintf(f, "}");
 		*first = false;
 	}
@@ -69,10 +69,10 @@ static void write_row(FILE *f, int from, const traffic *row, bool *first)
 
 void rt_traffic_write(FILE *f)
 {
-	const int    world = rt_program->world;
+	const int world = rt_program->world;
 	const size_t bytes = (size_t)world * sizeof *sent;
-	int64_t      arena = (int64_t)rt_program->arena;
-	bool         first = true;
+	int64_t arena = (int64_t)rt_program->arena;
+	bool first = true;
 
 	if (rt_program->rank != 0) {
 		rt_send(0, RT_TAG_FILE, &arena, sizeof arena);

@@ -4,9 +4,9 @@
 #include "rt.h"
 #include <stdlib.h>
 
-static int32_t *ids;    /* on their way */
-static float   *rows;
-static size_t   nids, nrows;
+static int32_t *ids; /* on their way */
+static float *rows;
+static size_t nids, nrows;
 
 static void room(const pd_way *w)
 {
@@ -35,7 +35,7 @@ static bool is_zero(const float *v, int64_t n)
 /* The same to `n` ranks from `first` on. */
 static void send_all(const pd_way *w, int first, int n, const float *from)
 {
-	static rt_head head;    /* is read until it was waited for */
+	static rt_head head; /* is read until it was waited for */
 
 	room(w);
 	head = (rt_head){ .kind = RT_SUM, .key = w->key, .round = (int32_t)rt_step, .rows = w->whole ? -1 : 0 };
@@ -44,7 +44,7 @@ static void send_all(const pd_way *w, int first, int n, const float *from)
 			memcpy(rows + head.rows * w->width, from + i * w->width, (size_t)w->width * sizeof *rows);
 			ids[head.rows++] = (int32_t)i;
 		}
-	const size_t   m = w->whole ? 1 : (size_t)head.rows, bytes = m * (size_t)w->width * sizeof *rows;
+	const size_t m = w->whole ? 1 : (size_t)head.rows, bytes = m * (size_t)w->width * sizeof *rows;
 
 	rt_lock();
 	for (int r = first; r < first + n; r++) {
@@ -73,11 +73,13 @@ static void take(const pd_way *w, int rank, float *to)
 
 	room(w);
 	receive(rank, 0, RT_TAG_HEAD, &head, sizeof head);
-	if (head.kind != RT_SUM || head.key != w->key || head.round != (int32_t)rt_step || (head.rows < 0) != w->whole ||
-	    head.rows > w->rows)
-		rt_fail(RT_ERROR, "R123", "%s sends %lld rows of gradient %d of step %d; of gradient %d up to %lld are waited for in step "
-		        "%lld", rt_name(rank), (long long)head.rows, head.key, head.round, w->key, (long long)w->rows,
-		        (long long)rt_step);
+	if (head.kind != RT_SUM || head.key != w->key || head.round != (int32_t)rt_step ||
+		(head.rows < 0) != w->whole || head.rows > w->rows)
+		rt_fail(RT_ERROR, "R123",
+			"%s sends %lld rows of gradient %d of step %d; of gradient %d up to %lld are waited for in step "
+			"%lld",
+			rt_name(rank), (long long)head.rows, head.key, head.round, w->key, (long long)w->rows,
+			(long long)rt_step);
 	if (w->whole) {
 		receive(rank, 2, RT_TAG_VALUES, to, (size_t)w->width * sizeof *to);
 		return;
@@ -89,8 +91,8 @@ static void take(const pd_way *w, int rank, float *to)
 	receive(rank, 2, RT_TAG_VALUES, rows, (size_t)(head.rows * w->width) * sizeof *rows);
 	for (int64_t i = 0; i < head.rows; i++) {
 		if (ids[i] < 0 || ids[i] >= w->rows)
-			rt_fail(RT_ERROR, "R124", "%s sends row %d of gradient %d; it has %lld", rt_name(rank), ids[i], w->key,
-			        (long long)w->rows);
+			rt_fail(RT_ERROR, "R124", "%s sends row %d of gradient %d; it has %lld", rt_name(rank), ids[i],
+				w->key, (long long)w->rows);
 		memcpy(to + ids[i] * w->width, rows + i * w->width, (size_t)w->width * sizeof *to);
 	}
 }
@@ -125,9 +127,9 @@ void pd_take(const pd_way *w, float *made)
 {
 	if (rt_alone)
 		return;
-	pd_norm_end();          /* who gives it back waits for the norm, and the norm for all */
+	pd_norm_end(); /* who gives it back waits for the norm, and the norm for all */
 	if (pd_overflow())
-		return;             /* nobody updates in this step */
+		return; /* nobody updates in this step */
 	rt_pause();
 	take(w, w->first, made);
 }

@@ -6,13 +6,10 @@
 
 static const pd_owned *owned;
 static const pd_group *group;
-static rt_sums *boxes;          /* of what this replica owns */
-static int      nowned, self;
+static rt_sums *boxes; /* of what this replica owns */
+static int nowned, self;
 
-static bool mine(int k)
-{
-	return owned[k].owner == self;
-}
+static bool mine(int k) { return owned[k].owner == self; }
 
 void pd_owned_open(const pd_group *g, int replica, const pd_owned *o, int n)
 {
@@ -39,7 +36,8 @@ void pd_owned_begin(void)
 			rt_pushed *x = rt_sums_put(&boxes[k], r, 1, 1);
 
 			if (r != self)
-				rt_post_recv(rt_owned(k, r), group->rank[r], RT_TAG_OWNED + k, x->values, (size_t)owned[k].n * sizeof(float));
+				rt_post_recv(rt_owned(k, r), group->rank[r], RT_TAG_OWNED + k, x->values,
+					(size_t)owned[k].n * sizeof(float));
 		}
 	}
 	rt_unlock();
@@ -57,7 +55,8 @@ void pd_owned_push(int k, const float *gradient)
 		return;
 	}
 	rt_lock();
-	rt_post_send(rt_owned(k, self), group->rank[to], RT_TAG_OWNED + k, gradient, (size_t)owned[k].n * sizeof *gradient);
+	rt_post_send(
+		rt_owned(k, self), group->rank[to], RT_TAG_OWNED + k, gradient, (size_t)owned[k].n * sizeof *gradient);
 	rt_unlock();
 }
 
@@ -72,6 +71,7 @@ void pd_owned_sum(int k, float *sum)
 	if (!mine(k))
 		return;
 	if (!rt_sums_begin(&boxes[k], 0, group->n))
-		rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld is not whole", owned[k].name, (long long)rt_step);
+		rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld is not whole", owned[k].name,
+			(long long)rt_step);
 	memcpy(sum, rt_sums_next(&boxes[k], &row), (size_t)owned[k].n * sizeof *sum);
 }

@@ -9,24 +9,24 @@
 
 typedef struct held {
 	const pd_held *h;
-	float   *at;
+	float *at;
 	int32_t *round; /* by row: the round it was pulled in, from 1; of a whole parameter: [0] */
 	int32_t *ids;   /* rows of this round, ascending */
 	int32_t *fresh; /* those that are pulled now */
-	int64_t  n;
-	rt_sums *box;   /* chief of others: their sums of the part that is pushed now */
-	int32_t *ids_out;       /* rows that were added, on their way */
-	float   *out;
+	int64_t n;
+	rt_sums *box;     /* chief of others: their sums of the part that is pushed now */
+	int32_t *ids_out; /* rows that were added, on their way */
+	float *out;
 } held;
 
-static held   *all;
-static int     nheld;
-static int     team, place;     /* which team of one host this is; place in it; 0: the chief */
-static int    *mates, nmates;   /* ranks of the team, the chief first */
-static float   *rows;   /* on their way */
-static uint16_t *thin;  /* pushed as 16-bit floats, on their way */
-static rt_head *heads;  /* by rank */
-static int    *servers, nservers;
+static held *all;
+static int nheld;
+static int team, place;    /* which team of one host this is; place in it; 0: the chief */
+static int *mates, nmates; /* ranks of the team, the chief first */
+static float *rows;        /* on their way */
+static uint16_t *thin;     /* pushed as 16-bit floats, on their way */
+static rt_head *heads;     /* by rank */
+static int *servers, nservers;
 static int32_t *goes;   /* by rank: a server's step when it let this device go on */
 static int32_t now = 1; /* the round */
 
@@ -56,7 +56,7 @@ static void know_team(int member, const int *chief, int members)
 static void open_box(held *x)
 {
 	const pd_held *h = x->h;
-	const int64_t  room = nmates * h->room, most = h->whole || room < h->rows ? room : h->rows;
+	const int64_t room = nmates * h->room, most = h->whole || room < h->rows ? room : h->rows;
 
 	x->box = rt_alloc(sizeof *x->box);
 	rt_sums_open(x->box, nmates * h->sums, room, h->width, h->whole);
@@ -70,7 +70,7 @@ static void open_box(held *x)
 static size_t most_pushed(const held *x)
 {
 	const pd_held *h = x->h;
-	int64_t        most = h->whole ? 0 : h->most * h->width;
+	int64_t most = h->whole ? 0 : h->most * h->width;
 
 	for (int p = 0; p < h->parts && h->whole; p++)
 		most = h->part[p] > most ? h->part[p] : most;
@@ -109,10 +109,7 @@ void pd_held_open(const pd_held *h, int n, char *arena, int member, const int *c
 }
 
 /* Floats of a row of this part. */
-static int64_t part_width(const pd_held *h, int part)
-{
-	return h->whole ? h->part[part] : h->width;
-}
+static int64_t part_width(const pd_held *h, int part) { return h->whole ? h->part[part] : h->width; }
 
 /* Lock held. The head goes with a request of its own; the one before was waited for. */
 static void send_head(int server, rt_head x)
@@ -145,21 +142,21 @@ static int64_t range_of(const int32_t *ids, int64_t n, const pd_rows *piece, int
 
 void pd_pull(int k)
 {
-	const held    *x = &all[k];
+	const held *x = &all[k];
 	const pd_held *h = x->h;
 
 	if (rt_alone || x->round[0] == now)
 		return;
 	rt_pause();
 	rt_record("pull", -1, -1, h->piece[0].server);
-	for (int i = 0; i < h->npieces; i++) {      /* two pieces may lie at one server */
+	for (int i = 0; i < h->npieces; i++) { /* two pieces may lie at one server */
 		const pd_rows *p = &h->piece[i];
 
 		rt_wait(rt_between(p->server, 0), 4);
 		rt_lock();
 		send_head(p->server, (rt_head){ .kind = RT_PULL, .key = h->key, .row = p->row, .rows = -1 });
-		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES, rt_wire_place(h->pull, x->at + h->cut, h->ncut),
-		             rt_wire_bytes(h->pull, h->ncut));
+		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES,
+			rt_wire_place(h->pull, x->at + h->cut, h->ncut), rt_wire_bytes(h->pull, h->ncut));
 		rt_unlock();
 	}
 	wait_pieces(h);
@@ -184,8 +181,8 @@ static int64_t fresh_rows(held *x, const void *ids, int64_t n, int bytes)
 
 		id += id < 0 ? x->h->rows : 0;
 		if (id < 0 || id >= x->h->rows)
-			rt_fail(RT_ERROR, "R124", "row %lld of '%s' is looked up; it has %lld", (long long)id, x->h->name,
-			        (long long)x->h->rows);
+			rt_fail(RT_ERROR, "R124", "row %lld of '%s' is looked up; it has %lld", (long long)id,
+				x->h->name, (long long)x->h->rows);
 		if (x->round[id] == now)
 			continue;
 		x->round[id] = now;
@@ -206,9 +203,9 @@ static void merge_fresh(held *x, int64_t m)
 
 void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 {
-	held          *x = &all[k];
+	held *x = &all[k];
 	const pd_held *h = x->h;
-	const size_t   row = (size_t)h->width * sizeof(float);
+	const size_t row = (size_t)h->width * sizeof(float);
 
 	if (rt_alone)
 		return;
@@ -220,22 +217,24 @@ void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 	rt_record("pull", -1, -1, h->piece[0].server);
 	for (int i = 0; i < h->npieces; i++) {
 		const pd_rows *p = &h->piece[i];
-		int64_t        first;
-		const int64_t  some = range_of(x->fresh, m, p, &first);
+		int64_t first;
+		const int64_t some = range_of(x->fresh, m, p, &first);
 
 		if (!some)
 			continue;
 		rt_wait(rt_between(p->server, 0), 4);
 		rt_lock();
 		send_head(p->server, (rt_head){ .kind = RT_PULL, .key = h->key, .row = p->row, .rows = some });
-		rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, x->fresh + first, (size_t)some * sizeof(int32_t));
+		rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, x->fresh + first,
+			(size_t)some * sizeof(int32_t));
 		rt_post_recv(rt_between(p->server, 3), p->server, RT_TAG_VALUES,
-		             rt_wire_place(h->pull, rows + first * h->width, some * h->width), rt_wire_bytes(h->pull, some * h->width));
+			rt_wire_place(h->pull, rows + first * h->width, some * h->width),
+			rt_wire_bytes(h->pull, some * h->width));
 		rt_unlock();
 	}
 	wait_pieces(h);
 	for (int i = 0; i < h->npieces; i++) {
-		int64_t       first;
+		int64_t first;
 		const int64_t some = range_of(x->fresh, m, &h->piece[i], &first);
 
 		rt_wire_unpack(h->pull, rows + first * h->width, some * h->width);
@@ -260,7 +259,7 @@ static bool is_zero(const float *v, int64_t n)
 static int64_t gather(held *x, const float *sum, bool some)
 {
 	const int64_t width = x->h->width;
-	int64_t       m = 0;
+	int64_t m = 0;
 
 	for (int64_t i = 0; i < x->n; i++) {
 		const float *from = sum + x->ids[i] * width;
@@ -277,13 +276,13 @@ static int64_t gather(held *x, const float *sum, bool some)
 static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const float *values, int64_t m)
 {
 	const int64_t width = part_width(h, head.part);
-	const char   *out = rt_wire_pack(h->push, values, thin, (h->whole ? 1 : m) * width);
+	const char *out = rt_wire_pack(h->push, values, thin, (h->whole ? 1 : m) * width);
 
 	rt_record("push", -1, -1, h->piece[0].server);
 	for (int i = 0; i < h->npieces; i++) {
 		const pd_rows *p = &h->piece[i];
-		int64_t        first = p->row;
-		const int64_t  n = h->whole ? p->rows : range_of(ids, m, p, &first);
+		int64_t first = p->row;
+		const int64_t n = h->whole ? p->rows : range_of(ids, m, p, &first);
 
 		rt_wait(rt_between(p->server, 0), 4);
 		rt_lock();
@@ -291,10 +290,11 @@ static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const f
 		head.rows = h->whole ? -1 : n;
 		send_head(p->server, head);
 		if (!h->whole && n)
-			rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, ids + first, (size_t)n * sizeof(int32_t));
+			rt_post_send(rt_between(p->server, 1), p->server, RT_TAG_IDS, ids + first,
+				(size_t)n * sizeof(int32_t));
 		if (n)
-			rt_post_send(rt_between(p->server, 2), p->server, RT_TAG_VALUES, out + rt_wire_bytes(h->push, first * width),
-			             rt_wire_bytes(h->push, n * width));
+			rt_post_send(rt_between(p->server, 2), p->server, RT_TAG_VALUES,
+				out + rt_wire_bytes(h->push, first * width), rt_wire_bytes(h->push, n * width));
 		rt_unlock();
 	}
 	wait_pieces(h);
@@ -304,9 +304,9 @@ static void push_out(const pd_held *h, rt_head head, const int32_t *ids, const f
 
 static void give_chief(const pd_held *h, rt_head head, const int32_t *ids, const float *values, int64_t m)
 {
-	const int     chief = mates[0];
+	const int chief = mates[0];
 	const int64_t n = m * part_width(h, head.part);
-	const void   *out = rt_wire_pack(h->push, values, thin, n);
+	const void *out = rt_wire_pack(h->push, values, thin, n);
 
 	rt_record("give", -1, -1, chief);
 	rt_lock();
@@ -322,12 +322,14 @@ static void give_chief(const pd_held *h, rt_head head, const int32_t *ids, const
 
 static rt_pushed *room_for(const held *x, const rt_head *head, int64_t m, int rank)
 {
-	rt_pushed *to = rt_sums_twice(x->box, head->lo, head->leaves) ? NULL : rt_sums_put(x->box, head->lo, head->leaves, m);
+	rt_pushed *to =
+		rt_sums_twice(x->box, head->lo, head->leaves) ? NULL : rt_sums_put(x->box, head->lo, head->leaves, m);
 
 	if (!to || head->round != now || head->key != x->h->key)
-		rt_fail(RT_ERROR, "R123", "%s gives leaves %d to %d of '%s' in step %d of this run, which is step %d here: they are there "
-		        "already, or there is no room", rt_name(rank), head->lo, head->lo + head->leaves - 1, x->h->name,
-		        head->round - 1, now - 1);
+		rt_fail(RT_ERROR, "R123",
+			"%s gives leaves %d to %d of '%s' in step %d of this run, which is step %d here: they are there "
+			"already, or there is no room",
+			rt_name(rank), head->lo, head->lo + head->leaves - 1, x->h->name, head->round - 1, now - 1);
 	return to;
 }
 
@@ -347,15 +349,18 @@ static void take_from(held *x, int part, int rank)
 	do {
 		receive(rank, 0, RT_TAG_HEAD, &head, sizeof head);
 		if (head.part != part || (x->h->whole ? head.rows != -1 : head.rows < 0 || head.rows > x->h->rows))
-			rt_fail(RT_ERROR, "R123", "%s gives %lld rows of part %d of '%s', which has %lld; its turn is part %d",
-			        rt_name(rank), (long long)head.rows, head.part, x->h->name, (long long)x->h->rows, part);
+			rt_fail(RT_ERROR, "R123",
+				"%s gives %lld rows of part %d of '%s', which has %lld; its turn is part %d",
+				rt_name(rank), (long long)head.rows, head.part, x->h->name, (long long)x->h->rows,
+				part);
 		const int64_t m = head.rows < 0 ? 1 : head.rows, n = m * part_width(x->h, part);
-		rt_pushed    *to = room_for(x, &head, m, rank);
+		rt_pushed *to = room_for(x, &head, m, rank);
 
 		if (!x->h->whole && m)
 			receive(rank, 1, RT_TAG_IDS, to->ids, (size_t)m * sizeof *to->ids);
 		if (m)
-			receive(rank, 2, RT_TAG_VALUES, rt_wire_place(x->h->push, to->values, n), rt_wire_bytes(x->h->push, n));
+			receive(rank, 2, RT_TAG_VALUES, rt_wire_place(x->h->push, to->values, n),
+				rt_wire_bytes(x->h->push, n));
 		rt_wire_unpack(x->h->push, to->values, n);
 	} while (head.more > 0);
 }
@@ -363,10 +368,10 @@ static void take_from(held *x, int part, int rank)
 /* Pushes the largest subtrees that the host has whole; lone: as the one leaf of this team. */
 static void push_subtrees(held *x, rt_head head, int lo, int leaves, bool lone)
 {
-	int32_t      row;
-	int64_t      m = 0;
+	int32_t row;
+	int64_t m = 0;
 	const float *sum;
-	int          p = 1;
+	int p = 1;
 
 	if (rt_sums_begin(x->box, lo, leaves)) {
 		if (x->h->whole) {
@@ -393,8 +398,8 @@ static void push_subtrees(held *x, rt_head head, int lo, int leaves, bool lone)
 static void push(held *x, rt_head head, const float *sum, bool some)
 {
 	const pd_held *h = x->h;
-	const int64_t  m = h->whole ? 1 : gather(x, sum, some);
-	const float   *values = h->whole ? sum : rows;
+	const int64_t m = h->whole ? 1 : gather(x, sum, some);
+	const float *values = h->whole ? sum : rows;
 
 	head.key = h->key;
 	head.round = now;
@@ -432,13 +437,14 @@ void pd_push(int k, int part, const float *sum)
 	if (rt_alone)
 		return;
 	rt_pause();
-	push(x, (rt_head){ .kind = RT_PUSH, .part = part, .lo = nmates > 1 ? place : team, .leaves = 1 }, sum, x->h->parts > 1);
+	push(x, (rt_head){ .kind = RT_PUSH, .part = part, .lo = nmates > 1 ? place : team, .leaves = 1 }, sum,
+		x->h->parts > 1);
 	push_team(x, part, nmates, true);
 }
 
 void pd_push_tree(int k, int part, pd_tree *t, size_t at)
 {
-	held     *x = &all[k];
+	held *x = &all[k];
 	const int n = rt_tree_sums(t);
 
 	if (rt_alone)
@@ -446,7 +452,7 @@ void pd_push_tree(int k, int part, pd_tree *t, size_t at)
 	rt_pause();
 	for (int i = 0; i < n; i++) {
 		rt_head head = { .kind = RT_PUSH, .part = part, .more = n - 1 - i };
-		int     lo, leaves;
+		int lo, leaves;
 		const float *sum = rt_tree_sum(t, i, &lo, &leaves) + at;
 
 		head.lo = lo;
@@ -461,7 +467,7 @@ void pd_push_tree(int k, int part, pd_tree *t, size_t at)
 void pd_push_end(void)
 {
 	const int64_t most = rt_program->staleness;
-	const bool    last = !rt_program->flow || !pd_flows(pd_flow() + 1), ask = !last && most >= 0;
+	const bool last = !rt_program->flow || !pd_flows(pd_flow() + 1), ask = !last && most >= 0;
 
 	if (rt_alone)
 		return;
@@ -469,7 +475,8 @@ void pd_push_end(void)
 		rt_lock();
 		send_head(servers[i], (rt_head){ .kind = RT_END, .more = last ? -1 : ask ? (int32_t)most + 1 : 0 });
 		if (ask)
-			rt_post_recv(rt_between(servers[i], 3), servers[i], RT_TAG_HEAD, &goes[servers[i]], sizeof *goes);
+			rt_post_recv(
+				rt_between(servers[i], 3), servers[i], RT_TAG_HEAD, &goes[servers[i]], sizeof *goes);
 		rt_unlock();
 	}
 	for (int i = 0; i < nservers; i++)

@@ -14,35 +14,44 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct inbox {          /* of a part of a gradient, for one step */
-	rt_sums *s;             /* asynchronous: one for each member */
-	int32_t *written;       /* rows of the result that are not zero */
-	int64_t  nwritten;
-	bool     begun;
+typedef struct inbox {    /* of a part of a gradient, for one step */
+	rt_sums *s;       /* asynchronous: one for each member */
+	int32_t *written; /* rows of the result that are not zero */
+	int64_t nwritten;
+	bool begun;
 } inbox;
 
 static const pd_share *shares;
-static inbox   *boxes;          /* `widest` parts each */
-static int      nshares, widest;
-static char    *memory;         /* the arena */
-static rt_head *heads;          /* by client */
-static int     *clients, *open, nclients;
-static int32_t *asked;          /* row numbers of a pull */
-static int32_t *touched;        /* asynchronous: rows of a gradient, and their sums */
-static float   *touched_sum;
-static uint16_t **thin;         /* by share that is pulled whole: it as 16-bit floats */
-static bool    *thin_is_new;    /* by share: since its last update */
-enum { ANSWERS = 4 };           /* rows that leave at one time */
-static struct { float *rows; int to; } answer[ANSWERS];         /* to: whom, -1: nobody yet */
+static inbox *boxes; /* `widest` parts each */
+static int nshares, widest;
+static char *memory;   /* the arena */
+static rt_head *heads; /* by client */
+static int *clients, *open, nclients;
+static int32_t *asked;   /* row numbers of a pull */
+static int32_t *touched; /* asynchronous: rows of a gradient, and their sums */
+static float *touched_sum;
+static uint16_t **thin;   /* by share that is pulled whole: it as 16-bit floats */
+static bool *thin_is_new; /* by share: since its last update */
+enum { ANSWERS = 4 };     /* rows that leave at one time */
+static struct {
+	float *rows;
+	int to;
+} answer[ANSWERS]; /* to: whom, -1: nobody yet */
 /* By rank, a sum that comes: row numbers, and floats of its values. s NULL: none does. */
-static struct { const pd_share *s; const int32_t *ids; float *values; int64_t n, floats; } *coming;
-static int32_t  now = 1;
-static FILE    *arrivals;
-static int64_t **updates;       /* asynchronous, by share and member: how often its gradient has counted; behind the last
+static struct {
+	const pd_share *s;
+	const int32_t *ids;
+	float *values;
+	int64_t n, floats;
+} *coming;
+static int32_t now = 1;
+static FILE *arrivals;
+static int64_t **updates; /* asynchronous, by share and member: how often its gradient has counted; behind the last
 	                         * member all of them together */
-static int32_t *done_of;        /* by rank: steps since the start that it has ended */
-static int32_t *slack_of;       /* by rank that waits to be told to go on: steps it may be ahead, and 1; 0: it does not wait */
-static int      nopen, member;  /* clients that may say something; whose gradient is collected */
+static int32_t *done_of;  /* by rank: steps since the start that it has ended */
+static int32_t
+	*slack_of; /* by rank that waits to be told to go on: steps it may be ahead, and 1; 0: it does not wait */
+static int nopen, member; /* clients that may say something; whose gradient is collected */
 
 static void know_clients(const pd_share *s)
 {
@@ -59,7 +68,7 @@ static void know_clients(const pd_share *s)
 static void open_box(const pd_share *s, int part, inbox *b)
 {
 	const int64_t width = s->whole ? s->part[part] : s->width;
-	const bool    each = rt_program->flow > 0;
+	const bool each = rt_program->flow > 0;
 
 	b->s = rt_alloc((size_t)(each ? s->members : 1) * sizeof *b->s);
 	if (!each)
@@ -134,16 +143,16 @@ static int share_of(const rt_head *h, int rank)
 	for (int k = 0; k < nshares; k++)
 		if (shares[k].key == h->key && shares[k].row == h->row)
 			return k;
-	rt_fail(RT_ERROR, "R124", "%s asks for rows from %lld on of parameter %d, which this server does not hold", rt_name(rank),
-	        (long long)h->row, h->key);
+	rt_fail(RT_ERROR, "R124", "%s asks for rows from %lld on of parameter %d, which this server does not hold",
+		rt_name(rank), (long long)h->row, h->key);
 }
 
 static void check_rows(const pd_share *s, const int32_t *ids, int64_t n, int rank)
 {
 	for (int64_t i = 0; i < n; i++)
 		if (ids[i] < s->row || ids[i] >= s->row + s->rows || (i > 0 && ids[i] <= ids[i - 1]))
-			rt_fail(RT_ERROR, "R124", "%s names row %d of '%s'; here are %lld to %lld, in ascending order", rt_name(rank),
-			        ids[i], s->name, (long long)s->row, (long long)(s->row + s->rows - 1));
+			rt_fail(RT_ERROR, "R124", "%s names row %d of '%s'; here are %lld to %lld, in ascending order",
+				rt_name(rank), ids[i], s->name, (long long)s->row, (long long)(s->row + s->rows - 1));
 }
 
 /* All that this client was sent, or sends, is through. */
@@ -163,7 +172,7 @@ static void settle(int rank)
 static float *room_for(int rank)
 {
 	static int turn;
-	const int  i = turn = (turn + 1) % (nclients < ANSWERS ? nclients : ANSWERS);
+	const int i = turn = (turn + 1) % (nclients < ANSWERS ? nclients : ANSWERS);
 
 	if (answer[i].to >= 0)
 		rt_wait(rt_between(answer[i].to, 3), 1);
@@ -177,7 +186,7 @@ static void note(const char *what, const pd_share *s, int rank, int64_t rows)
 	if (!arrivals || pd_evaluating())
 		return;
 	fprintf(arrivals, "%s %s %d %lld %lld", what, s->name, rank, (long long)(rt_step + heads[rank].round - now),
-	        (long long)updates[s - shares][s->members]);
+		(long long)updates[s - shares][s->members]);
 	for (int64_t i = 0; i < rows; i++)
 		fprintf(arrivals, " %d", asked[i]);
 	fprintf(arrivals, "\n");
@@ -186,9 +195,9 @@ static void note(const char *what, const pd_share *s, int rank, int64_t rows)
 /* The cast is made once for all that pull between two updates. */
 static void answer_whole(const pd_share *s, int rank)
 {
-	const int    k = (int)(s - shares);
+	const int k = (int)(s - shares);
 	const float *w = (const float *)(const void *)(memory + s->at) + s->cut;
-	const void  *out = thin_is_new[k] ? thin[k] : rt_wire_pack(s->pull, w, thin[k], s->ncut);
+	const void *out = thin_is_new[k] ? thin[k] : rt_wire_pack(s->pull, w, thin[k], s->ncut);
 
 	thin_is_new[k] = thin[k] != NULL;
 	goes(rank, RT_TAG_VALUES, out, rt_wire_bytes(s->pull, s->ncut));
@@ -200,7 +209,7 @@ static void answer_pull(const rt_head *h, int rank)
 
 	if ((h->rows < 0) != s->whole || h->rows > s->room)
 		rt_fail(RT_ERROR, "R124", "%s asks for %lld rows of '%s', of which it may ask for %lld", rt_name(rank),
-		        (long long)h->rows, s->name, (long long)s->room);
+			(long long)h->rows, s->name, (long long)s->room);
 	if (h->rows < 0) {
 		note("pull", s, rank, 0);
 		answer_whole(s, rank);
@@ -209,7 +218,7 @@ static void answer_pull(const rt_head *h, int rank)
 	comes(rank, 1, RT_TAG_IDS, asked, (size_t)h->rows * sizeof *asked);
 	rt_wait(rt_between(rank, 1), 1);
 	const float *w = (const float *)(const void *)(memory + s->at);
-	float       *to = room_for(rank);
+	float *to = room_for(rank);
 
 	check_rows(s, asked, h->rows, rank);
 	note("pull", s, rank, h->rows);
@@ -222,23 +231,23 @@ static void answer_pull(const rt_head *h, int rank)
 static void take_push(const rt_head *h, int rank)
 {
 	const pd_share *s = &shares[share_of(h, rank)];
-	const int64_t   n = h->rows < 0 ? 1 : h->rows;
+	const int64_t n = h->rows < 0 ? 1 : h->rows;
 
 	if (h->part < 0 || h->part >= s->parts || h->lo < 0 || h->leaves < 1 || h->lo + h->leaves > s->leaves)
 		rt_fail(RT_ERROR, "R123", "%s pushes leaves %d to %d of part %d of '%s'; it has %d leaves and %d parts",
-		        rt_name(rank), h->lo, h->lo + h->leaves - 1, h->part, s->name, s->leaves, s->parts);
-	rt_sums         *b = &boxes[(s - shares) * widest + h->part].s[rt_program->flow ? rank - s->first : 0];
+			rt_name(rank), h->lo, h->lo + h->leaves - 1, h->part, s->name, s->leaves, s->parts);
+	rt_sums *b = &boxes[(s - shares) * widest + h->part].s[rt_program->flow ? rank - s->first : 0];
 	const rt_pushed *was = rt_sums_twice(b, h->lo, h->leaves);
 
 	if (was)
 		rt_fail(RT_ERROR, "R121", "%s pushes leaves %d to %d of '%s' in step %lld; %d to %d are there already",
-		        rt_name(rank), h->lo, h->lo + h->leaves - 1, s->name, (long long)rt_step, was->lo,
-		        was->lo + was->leaves - 1);
+			rt_name(rank), h->lo, h->lo + h->leaves - 1, s->name, (long long)rt_step, was->lo,
+			was->lo + was->leaves - 1);
 	rt_pushed *x = rt_sums_put(b, h->lo, h->leaves, n);
 
 	if (!x)
-		rt_fail(RT_ERROR, "R123", "%s pushes %lld rows of '%s'; there is room for %lld in all", rt_name(rank), (long long)n,
-		        s->name, (long long)b->room);
+		rt_fail(RT_ERROR, "R123", "%s pushes %lld rows of '%s'; there is room for %lld in all", rt_name(rank),
+			(long long)n, s->name, (long long)b->room);
 	coming[rank].s = s;
 	coming[rank].ids = x->ids;
 	coming[rank].values = x->values;
@@ -247,7 +256,8 @@ static void take_push(const rt_head *h, int rank)
 	if (!s->whole && n)
 		comes(rank, 1, RT_TAG_IDS, x->ids, (size_t)n * sizeof *x->ids);
 	if (n)
-		comes(rank, 2, RT_TAG_VALUES, rt_wire_place(s->push, x->values, n * b->width), rt_wire_bytes(s->push, n * b->width));
+		comes(rank, 2, RT_TAG_VALUES, rt_wire_place(s->push, x->values, n * b->width),
+			rt_wire_bytes(s->push, n * b->width));
 }
 
 /* A head has come from a client that is open: which, in `came`. */
@@ -255,7 +265,7 @@ static int came;
 
 static bool some_head(int first, int n, int *pending)
 {
-	static int turn;        /* no client waits for one that is quicker */
+	static int turn; /* no client waits for one that is quicker */
 
 	for (int i = first; i < n; i++)
 		if (rt_idle(rt_between(open[(i + turn) % n], 0))) {
@@ -290,7 +300,7 @@ static int hear(void)
 	rt_wait_until(some_head, 0, nopen);
 	rt_trace_wait(false);
 
-	const int      rank = open[came];
+	const int rank = open[came];
 	const rt_head *h = &heads[rank];
 
 	rt_record(h->kind == RT_PULL ? "answer" : h->kind == RT_PUSH ? "take" : "end", -1, -1, rank);
@@ -308,13 +318,13 @@ void pd_serve(void)
 	memset(thin_is_new, 0, (size_t)nshares * sizeof *thin_is_new);
 	begin();
 	while (nopen) {
-		const int      i = hear(), rank = open[i];
+		const int i = hear(), rank = open[i];
 		const rt_head *h = &heads[rank];
 
 		settle(rank);
 		if (h->round != now)
-			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s in step %d", h->round - 1, rt_name(rank),
-			        now - 1);
+			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s in step %d",
+				h->round - 1, rt_name(rank), now - 1);
 		if (h->kind == RT_PULL)
 			answer_pull(h, rank);
 		if (h->kind == RT_PUSH)
@@ -332,10 +342,10 @@ void pd_serve(void)
 /* A run that goes on keeps the lines of steps that lie in its checkpoint; those of later ones were not lost with the run before. */
 static void keep_lines(FILE *f)
 {
-	char     line[256];
+	char line[256];
 	long long step;
-	long     end = 0;
-	bool     kept = true, whole = true;     /* a line of rows may be longer: in pieces */
+	long end = 0;
+	bool kept = true, whole = true; /* a line of rows may be longer: in pieces */
 
 	while (kept && fgets(line, sizeof line, f)) {
 		if (whole)
@@ -366,19 +376,19 @@ void rt_arrivals_open(const char *dir)
 static void apply(const pd_share *s, int rank, void (*update)(int k))
 {
 	const rt_head *h = &heads[rank];
-	inbox         *b = &boxes[(s - shares) * widest];
-	int64_t       *of = updates[s - shares];
+	inbox *b = &boxes[(s - shares) * widest];
+	int64_t *of = updates[s - shares];
 
 	member = rank - s->first;
 	for (int part = 0; part < s->parts; part++)
 		if (!b[part].s[member].n)
 			return;
 	if (of[member] >= h->round)
-		rt_fail(RT_ERROR, "R121", "%s pushes the gradient of '%s' in step %lld a second time", rt_name(rank), s->name,
-		        (long long)(rt_step + h->round - now));
+		rt_fail(RT_ERROR, "R121", "%s pushes the gradient of '%s' in step %lld a second time", rt_name(rank),
+			s->name, (long long)(rt_step + h->round - now));
 	if (!(h->count > 0))
 		rt_fail(RT_NUMERIC, "R304", "no label counts in step %lld of %s: all of them are the ignored index",
-		        (long long)(rt_step + h->round - now), rt_name(rank));
+			(long long)(rt_step + h->round - now), rt_name(rank));
 	of[member] = h->round;
 	rt_flow_update((double)h->count, of[s->members]++, rt_step + h->round - now);
 	update((int)(s - shares));
@@ -426,16 +436,17 @@ void rt_serve_each(void (*update)(int k))
 	if (pd_flow() == 0) {
 		begin();
 		memset(thin_is_new, 0, (size_t)nshares * sizeof *thin_is_new);
-		for (int k = 0; k < nshares; k++)       /* drained: each device has pushed all steps before */
-			updates[k][shares[k].members] = pd_evaluating() ? updates[k][shares[k].members] : rt_step * shares[k].members;
+		for (int k = 0; k < nshares; k++) /* drained: each device has pushed all steps before */
+			updates[k][shares[k].members] =
+				pd_evaluating() ? updates[k][shares[k].members] : rt_step * shares[k].members;
 	}
 	while (slowest() < now) {
-		const int      i = hear(), rank = open[i];
+		const int i = hear(), rank = open[i];
 		const rt_head *h = &heads[rank];
 
 		if (h->round != done_of[rank] + 1)
-			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s, whose step %d it is", h->round - 1,
-			        rt_name(rank), done_of[rank]);
+			rt_fail(RT_ERROR, "R122", "a message of step %d of this run came from %s, whose step %d it is",
+				h->round - 1, rt_name(rank), done_of[rank]);
 		if (h->kind == RT_PULL) {
 			answer_pull(h, rank);
 			settle(rank);
@@ -457,10 +468,7 @@ void rt_serve_each(void (*update)(int k))
 
 static void (*const *emitted)(void);
 
-static void update_share(int k)
-{
-	emitted[k]();
-}
+static void update_share(int k) { emitted[k](); }
 
 void pd_serve_each(void (*const update[])(void))
 {
@@ -483,16 +491,17 @@ static void clear(const pd_share *s, inbox *b, float *to)
 void pd_collect(int k, int part, float *to)
 {
 	const pd_share *s = &shares[k];
-	inbox          *b = &boxes[k * widest + part];
-	rt_sums        *from = &b->s[rt_program->flow ? member : 0];
-	const size_t    row_bytes = (size_t)from->width * sizeof *to;
-	int32_t         row;
+	inbox *b = &boxes[k * widest + part];
+	rt_sums *from = &b->s[rt_program->flow ? member : 0];
+	const size_t row_bytes = (size_t)from->width * sizeof *to;
+	int32_t row;
 
 	if (rt_alone)
 		return;
 	if (!rt_sums_begin(from, rt_program->flow ? member : 0, rt_program->flow ? 1 : s->leaves))
-		rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld is not whole: %d sums came, they lack some of %d leaves",
-		        s->name, (long long)rt_step, from->n, s->leaves);
+		rt_fail(RT_ERROR, "R123",
+			"the gradient of '%s' in step %lld is not whole: %d sums came, they lack some of %d leaves",
+			s->name, (long long)rt_step, from->n, s->leaves);
 	if (s->whole) {
 		memcpy(to, rt_sums_next(from, &row), row_bytes);
 		return;
@@ -509,9 +518,9 @@ int64_t pd_collect_rows(int k, const int32_t **rows, const float **sum)
 {
 	enum { PARTS = 64 };
 	const pd_share *s = &shares[k];
-	const float    *x[PARTS];
-	int32_t         row[PARTS];
-	int64_t         n = 0;
+	const float *x[PARTS];
+	int32_t row[PARTS];
+	int64_t n = 0;
 
 	*rows = touched;
 	*sum = touched_sum;
@@ -523,7 +532,8 @@ int64_t pd_collect_rows(int k, const int32_t **rows, const float **sum)
 		rt_sums *b = &boxes[k * widest + part].s[member];
 
 		if (!rt_sums_begin(b, member, 1))
-			rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld is not whole", s->name, (long long)rt_step);
+			rt_fail(RT_ERROR, "R123", "the gradient of '%s' in step %lld is not whole", s->name,
+				(long long)rt_step);
 		x[part] = rt_sums_next(b, &row[part]);
 	}
 	for (int32_t at;; n++) {

@@ -36,8 +36,11 @@ rt_pushed *rt_sums_put(rt_sums *b, int lo, int leaves, int64_t n)
 		return NULL;
 	for (b->n++; i > 0 && b->sum[i - 1].lo > lo; i--)
 		b->sum[i] = b->sum[i - 1];
-	b->sum[i] = (rt_pushed){ .lo = lo, .leaves = leaves, .n = n, .values = b->values + b->rows * b->width,
-		                 .ids = b->ids ? b->ids + b->rows : NULL };
+	b->sum[i] = (rt_pushed){ .lo = lo,
+		.leaves = leaves,
+		.n = n,
+		.values = b->values + b->rows * b->width,
+		.ids = b->ids ? b->ids + b->rows : NULL };
 	b->rows += n;
 	return &b->sum[i];
 }
@@ -104,7 +107,7 @@ static int32_t next_row(const rt_sums *b)
 float *rt_sums_next(rt_sums *b, int32_t *row)
 {
 	float *stack[64];
-	int    n = 0;
+	int n = 0;
 
 	*row = b->ids ? next_row(b) : 0;
 	if (*row == INT32_MAX)

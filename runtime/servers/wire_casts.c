@@ -3,12 +3,9 @@
  * moved (--no-opsw), where they arrive: what is computed with them is the same. */
 #include "rt.h"
 
-enum { SOME = 512 };    /* values at a time: a buffer keeps source and result apart, so that loops are vectors */
+enum { SOME = 512 }; /* values at a time: a buffer keeps source and result apart, so that loops are vectors */
 
-static bool sixteen(pd_wire w)
-{
-	return w.type == PD_BF16 || w.type == PD_F16;
-}
+static bool sixteen(pd_wire w) { return w.type == PD_BF16 || w.type == PD_F16; }
 
 static void narrow(pd_dtype type, const float *restrict x, uint16_t *restrict to, int64_t n)
 {

@@ -29,37 +29,37 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FLIGHT = 4, GIVE_WAY = 10, LOOK_NS = 250000000 };        /* nice, which on Linux is of a thread */
+enum { FLIGHT = 4, GIVE_WAY = 10, LOOK_NS = 250000000 }; /* nice, which on Linux is of a thread */
 
-typedef struct old {    /* a checkpoint */
+typedef struct old { /* a checkpoint */
 	int64_t step;
-	int     world;          /* 0: damaged */
-	bool    asked;          /* the disk takes my part, or has it */
-	bool    counts, safe;   /* seen: all parts are there; the disk has them all */
+	int world;         /* 0: damaged */
+	bool asked;        /* the disk takes my part, or has it */
+	bool counts, safe; /* seen: all parts are there; the disk has them all */
 } old;
 
 static struct {
 	const pd_program *p;
-	const char       *dir, *arena;
-	st_tensor        *tensor;   /* mine, in the order of the file */
-	int               n;
-	char             *copy, *head, *step_at;   /* the file's data; its beginning; where that says the step */
-	size_t            bytes, head_bytes;
-	ck_manifest       m;        /* of the copy */
-	bool              ask;      /* the disk shall have it */
-	int64_t           keep;
-	old              *old;      /* in the order of steps */
-	int               nold, room;
-	int               journal;  /* file with the losses, which goes to the disk with the checkpoint; -1: none */
-	int64_t           taken, count;     /* the step of the last copy, -1: none; how many there were */
-	double            apart, gap, last; /* --ckpt-settle; seconds between two, an average; when the last was taken */
-	pthread_t         writer, settler;
-	pthread_mutex_t   lock;
-	pthread_cond_t    changed;
-	int64_t           flight[FLIGHT];   /* steps whose parts wait for the disk, in a ring */
-	int               oldest, flying;
-	bool              on, busy, quit, broken;   /* busy: the copy is in use; broken: error says why */
-	char              error[CK_PATH + 200];
+	const char *dir, *arena;
+	st_tensor *tensor; /* mine, in the order of the file */
+	int n;
+	char *copy, *head, *step_at; /* the file's data; its beginning; where that says the step */
+	size_t bytes, head_bytes;
+	ck_manifest m; /* of the copy */
+	bool ask;      /* the disk shall have it */
+	int64_t keep;
+	old *old; /* in the order of steps */
+	int nold, room;
+	int journal;             /* file with the losses, which goes to the disk with the checkpoint; -1: none */
+	int64_t taken, count;    /* the step of the last copy, -1: none; how many there were */
+	double apart, gap, last; /* --ckpt-settle; seconds between two, an average; when the last was taken */
+	pthread_t writer, settler;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int64_t flight[FLIGHT]; /* steps whose parts wait for the disk, in a ring */
+	int oldest, flying;
+	bool on, busy, quit, broken; /* busy: the copy is in use; broken: error says why */
+	char error[CK_PATH + 200];
 } ck = { .journal = -1, .taken = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 /* ---- writing ---- */
@@ -101,7 +101,7 @@ static bool write_file(const ck_manifest *m, const char *end, const char *a, siz
 	ck_part(path, ck.dir, m->step, m->rank, m->world, end);
 	snprintf(new, sizeof new, "%s.new", path);
 	const int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-	bool      ok = fd >= 0 && put(fd, a, na);
+	bool ok = fd >= 0 && put(fd, a, na);
 
 	rt_point_ckpt(m->step);
 	ok = ok && put(fd, b, nb);
@@ -117,7 +117,7 @@ static bool write_file(const ck_manifest *m, const char *end, const char *a, siz
 
 static bool write_part(ck_manifest *m)
 {
-	char    folder[CK_PATH], text[CK_TEXT];
+	char folder[CK_PATH], text[CK_TEXT];
 	ck_hash h;
 
 	ck_folder(folder, ck.dir, m->step);
@@ -170,7 +170,7 @@ static void forget(const old *o)
 static void prune(bool look)
 {
 	int64_t good = 0, safe = 0;
-	int     left = ck.nold;
+	int left = ck.nold;
 
 	for (int i = ck.nold - 1; i >= 0 && ck.keep > 0; i--) {
 		old *o = &ck.old[i];
@@ -273,8 +273,12 @@ static void *settle_parts(void *unused)
 
 static void describe(const pd_program *p, const rt_options *o)
 {
-	ck.m = (ck_manifest){ .rank = p->rank, .world = p->world, .seed = p->seed, .samples = o->samples,
-		.samples_per_step = p->micro * p->microbatches, .shuffle = o->shuffle };
+	ck.m = (ck_manifest){ .rank = p->rank,
+		.world = p->world,
+		.seed = p->seed,
+		.samples = o->samples,
+		.samples_per_step = p->micro * p->microbatches,
+		.shuffle = o->shuffle };
 	snprintf(ck.m.model, sizeof ck.m.model, "%s", p->model);
 	snprintf(ck.m.model_hash, sizeof ck.m.model_hash, "%s", p->model_hash ? p->model_hash : "");
 	snprintf(ck.m.plan, sizeof ck.m.plan, "%s", p->plan);
@@ -285,7 +289,7 @@ static void describe(const pd_program *p, const rt_options *o)
 static char *piece_name(const pd_param *q)
 {
 	const size_t room = strlen(q->name) + 48;
-	char        *name = rt_alloc(room);
+	char *name = rt_alloc(room);
 
 	snprintf(name, room, "%s" ST_PIECE, q->name, q->row, q->row + q->dim[0]);
 	return name;
@@ -296,7 +300,7 @@ static void make_tables(const pd_program *p)
 	ck.tensor = rt_alloc((size_t)p->nparams * sizeof *ck.tensor + 1);
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param *q = &p->params[i];
-		st_tensor      *t = &ck.tensor[ck.n];
+		st_tensor *t = &ck.tensor[ck.n];
 
 		if (q->owner != p->rank)
 			continue;
@@ -323,22 +327,23 @@ static void make_tables(const pd_program *p)
  * some that are not. */
 static void tidy(const int64_t *s, int n, int64_t step)
 {
-	char        why[CK_PATH + 200];
+	char why[CK_PATH + 200];
 	ck_manifest m;
-	int64_t     left = ck.keep > 0 ? ck.keep : FLIGHT;      /* to be settled: the others wait meanwhile */
+	int64_t left = ck.keep > 0 ? ck.keep : FLIGHT; /* to be settled: the others wait meanwhile */
 
 	for (int i = 0; i < n && s[i] > step; i++)
 		if (ck_look(ck.dir, s[i], false, &m, why, sizeof why) == CK_COMPLETE)
 			rt_fail(RT_ERROR, "R414",
-			        "%s has a checkpoint of step %" PRId64 ", and this run begins at step %" PRId64
-			        ": say --resume, or another --ckpt folder", ck.dir, s[i], step);
+				"%s has a checkpoint of step %" PRId64 ", and this run begins at step %" PRId64
+				": say --resume, or another --ckpt folder",
+				ck.dir, s[i], step);
 	for (int i = 0; i < n; i++) {
 		const ck_state state = ck_look(ck.dir, s[i], false, &m, why, sizeof why);
 
 		if (state == CK_PARTIAL || (state == CK_DAMAGED && s[i] > step))
 			ck_remove(ck.dir, s[i]);
 		if (state != CK_COMPLETE || left-- <= 0 || ck_counts(ck.dir, s[i], m.world, true) ||
-		    ck_look(ck.dir, s[i], true, &m, why, sizeof why) != CK_COMPLETE)
+			ck_look(ck.dir, s[i], true, &m, why, sizeof why) != CK_COMPLETE)
 			continue;
 		for (int r = 0; r < m.world; r++)
 			if (!ck_settle(ck.dir, s[i], r, m.world))
@@ -349,10 +354,10 @@ static void tidy(const int64_t *s, int n, int64_t step)
 /* What there is when the run begins. */
 static void find_old(void)
 {
-	int         n;
-	char        why[CK_PATH + 200];
+	int n;
+	char why[CK_PATH + 200];
 	ck_manifest m;
-	int64_t    *s = NULL;
+	int64_t *s = NULL;
 
 	if (rt_program->rank == 0) {
 		s = ck_steps(ck.dir, &n);
@@ -393,16 +398,14 @@ void rt_checkpoint_open(const pd_program *p, const rt_options *o, const char *ar
 	rt_barrier(); /* nobody looks while another one still resumes or tidies */
 	find_old();
 	rt_barrier();
-	if (pthread_create(&ck.writer, NULL, write_copies, NULL) || pthread_create(&ck.settler, NULL, settle_parts, NULL))
+	if (pthread_create(&ck.writer, NULL, write_copies, NULL) ||
+		pthread_create(&ck.settler, NULL, settle_parts, NULL))
 		rt_fail(RT_MEMORY, "R110", "no threads for checkpoints: %s", strerror(errno));
 	ck.last = rt_now();
 	ck.on = true;
 }
 
-void rt_checkpoint_journal(int fd)
-{
-	ck.journal = fd;
-}
+void rt_checkpoint_journal(int fd) { ck.journal = fd; }
 
 /* Until the copy is free and no more than `flying` parts wait for the disk. An error of the threads ends the run
  * here, in the main thread. */
@@ -419,7 +422,7 @@ static void wait_written(int flying)
 		if (pthread_cond_timedwait(&ck.changed, &ck.lock, &t) != ETIMEDOUT)
 			continue;
 		pthread_mutex_unlock(&ck.lock);
-		rt_look();      /* a rank may be gone meanwhile: a disk can stall for longer than its parent waits */
+		rt_look(); /* a rank may be gone meanwhile: a disk can stall for longer than its parent waits */
 		pthread_mutex_lock(&ck.lock);
 	}
 	const bool broken = ck.broken;
@@ -433,7 +436,7 @@ static void wait_written(int flying)
 static bool due(void)
 {
 	const double now = rt_now();
-	int64_t      stride = 1;
+	int64_t stride = 1;
 
 	ck.gap = ck.count++ ? (ck.gap + now - ck.last) / 2 : now - ck.last;
 	ck.last = now;
@@ -445,7 +448,7 @@ static bool due(void)
 void rt_checkpoint(int64_t step)
 {
 	size_t at = 0;
-	char   digits[24];
+	char digits[24];
 
 	if (!ck.on || ck.taken == step)
 		return;
@@ -483,7 +486,7 @@ void rt_checkpoint_close(void)
 	if (!ck.on)
 		return;
 	wait_written(0);
-	rt_barrier();   /* all parts of the last one are there */
+	rt_barrier(); /* all parts of the last one are there */
 	for (int64_t i = ck.nold - 1, good = 0; i >= 0 && good < (ck.keep > 0 ? ck.keep : INT64_MAX); i--) {
 		if (!counts(&ck.old[i]))
 			continue;
@@ -500,7 +503,7 @@ void rt_checkpoint_close(void)
 	pthread_mutex_unlock(&ck.lock);
 	pthread_join(ck.writer, NULL);
 	pthread_join(ck.settler, NULL);
-	rt_barrier();   /* and on the disk */
+	rt_barrier(); /* and on the disk */
 	prune(true);
 	ck.on = false;
 }

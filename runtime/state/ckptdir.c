@@ -43,19 +43,18 @@ static const char *plain(char to[128], const char *s)
 
 size_t ck_print(char to[CK_TEXT], const ck_manifest *m)
 {
-	char      a[128], b[128], c[128];
-	const int n = snprintf(
-		to, CK_TEXT,
+	char a[128], b[128], c[128];
+	const int n = snprintf(to, CK_TEXT,
 		"%s0, \"step\": %" PRId64 ", \"rank\": %d, \"world\": %d,\n"
 		" \"bytes\": %" PRId64 ", \"hash\": \"%016" PRIx64 "\",\n"
 		" \"model\": \"%s\", \"model_hash\": \"%s\", \"plan\": \"%s\", \"plan_hash\": \"%s\",\n"
 		" \"optimizer\": \"%s\", \"seed\": %" PRIu64 ", \"samples_per_step\": %" PRId64
-		", \"samples\": %" PRId64 ", \"shuffle\": %s, \"loss_ema\": %.17g, \"loss_scale\": %.17g, \"scale_good\": %" PRId64
+		", \"samples\": %" PRId64
+		", \"shuffle\": %s, \"loss_ema\": %.17g, \"loss_scale\": %.17g, \"scale_good\": %" PRId64
 		", \"skipped\": %" PRId64 ", \"packing\": %" PRId64 "}\n",
 		kind, m->step, m->rank, m->world, m->bytes, m->hash, plain(a, m->model), m->model_hash,
-		plain(b, m->plan), m->plan_hash, plain(c, m->optimizer), m->seed,
-		m->samples_per_step, m->samples, m->shuffle ? "true" : "false", m->loss_ema, m->loss_scale, m->scale_good, m->skipped,
-		m->packing);
+		plain(b, m->plan), m->plan_hash, plain(c, m->optimizer), m->seed, m->samples_per_step, m->samples,
+		m->shuffle ? "true" : "false", m->loss_ema, m->loss_scale, m->scale_good, m->skipped, m->packing);
 
 	return n < CK_TEXT ? (size_t)n : CK_TEXT - 1;
 }
@@ -74,7 +73,7 @@ static const char *after(const char *text, const char *key)
 static bool whole(const char *text, const char *key, int64_t least, int64_t *to)
 {
 	const char *s = after(text, key);
-	char       *end;
+	char *end;
 
 	if (!s)
 		return false;
@@ -85,7 +84,7 @@ static bool whole(const char *text, const char *key, int64_t least, int64_t *to)
 
 static bool word(const char *text, const char *key, char *to, size_t room)
 {
-	const char  *s = after(text, key), *end = s && *s == '"' ? strchr(s + 1, '"') : NULL;
+	const char *s = after(text, key), *end = s && *s == '"' ? strchr(s + 1, '"') : NULL;
 	const size_t n = end ? (size_t)(end - s - 1) : 0;
 
 	if (!end || n >= room)
@@ -97,9 +96,9 @@ static bool word(const char *text, const char *key, char *to, size_t room)
 
 bool ck_read(ck_manifest *m, const char *path, const char **why)
 {
-	char    text[CK_TEXT + 1], hash[32];
+	char text[CK_TEXT + 1], hash[32];
 	int64_t rank, world;
-	FILE   *f = fopen(path, "rb");
+	FILE *f = fopen(path, "rb");
 
 	*why = "its manifest is missing";
 	if (!f)
@@ -109,18 +108,20 @@ bool ck_read(ck_manifest *m, const char *path, const char **why)
 	*m = (ck_manifest){ 0 };
 	*why = "its manifest is broken";
 	if (!strchr(text, '}') || !whole(text, "step", 0, &m->step) || !whole(text, "rank", 0, &rank) ||
-	    !whole(text, "world", 1, &world) || rank >= world || world > 1 << 20 || !whole(text, "bytes", 0, &m->bytes) ||
-	    !word(text, "hash", hash, sizeof hash) || !word(text, "model", m->model, sizeof m->model) ||
-	    !word(text, "model_hash", m->model_hash, sizeof m->model_hash) ||
-	    !word(text, "plan", m->plan, sizeof m->plan) ||
-	    !word(text, "plan_hash", m->plan_hash, sizeof m->plan_hash) ||
-	    !word(text, "optimizer", m->optimizer, sizeof m->optimizer) || !after(text, "seed") ||
-	    !whole(text, "samples_per_step", 0, &m->samples_per_step) ||
-	    !whole(text, "samples", 0, &m->samples) || !after(text, "shuffle"))
+		!whole(text, "world", 1, &world) || rank >= world || world > 1 << 20 ||
+		!whole(text, "bytes", 0, &m->bytes) || !word(text, "hash", hash, sizeof hash) ||
+		!word(text, "model", m->model, sizeof m->model) ||
+		!word(text, "model_hash", m->model_hash, sizeof m->model_hash) ||
+		!word(text, "plan", m->plan, sizeof m->plan) ||
+		!word(text, "plan_hash", m->plan_hash, sizeof m->plan_hash) ||
+		!word(text, "optimizer", m->optimizer, sizeof m->optimizer) || !after(text, "seed") ||
+		!whole(text, "samples_per_step", 0, &m->samples_per_step) || !whole(text, "samples", 0, &m->samples) ||
+		!after(text, "shuffle"))
 		return false;
 	m->rank = (int)rank;
 	m->world = (int)world;
-	m->on_disk = !after(text, "on_disk") || *after(text, "on_disk") == '1'; /* runtimes that did not say it settled all */
+	m->on_disk = !after(text, "on_disk") ||
+	             *after(text, "on_disk") == '1'; /* runtimes that did not say it settled all */
 	m->hash = strtoull(hash, NULL, 16);
 	m->seed = strtoull(after(text, "seed"), NULL, 10);
 	m->loss_ema = after(text, "loss_ema") ? strtod(after(text, "loss_ema"), NULL) : 0;
@@ -139,10 +140,7 @@ bool ck_read(ck_manifest *m, const char *path, const char **why)
 
 static const uint64_t odd = 0x9E3779B97F4A7C15u;
 
-void ck_hash_begin(ck_hash *h)
-{
-	*h = (ck_hash){ { 1 * odd, 2 * odd, 3 * odd, 4 * odd }, 0 };
-}
+void ck_hash_begin(ck_hash *h) { *h = (ck_hash){ { 1 * odd, 2 * odd, 3 * odd, 4 * odd }, 0 }; }
 
 static uint64_t stir(uint64_t x, uint64_t w)
 {
@@ -153,7 +151,7 @@ static uint64_t stir(uint64_t x, uint64_t w)
 void ck_hash_add(ck_hash *h, const void *data, size_t n)
 {
 	const char *p = data;
-	uint64_t    w[4];
+	uint64_t w[4];
 
 	h->length += n;
 	for (; n >= sizeof w; p += sizeof w, n -= sizeof w) {
@@ -181,7 +179,7 @@ uint64_t ck_hash_end(const ck_hash *h)
 /* The hash of a whole file. false: it cannot be read. */
 static bool file_hash(const char *path, int64_t bytes, uint64_t *to)
 {
-	ck_hash   h;
+	ck_hash h;
 	const int fd = open(path, O_RDONLY);
 
 	if (fd < 0)
@@ -210,17 +208,16 @@ static int newest_first(const void *a, const void *b)
 
 int64_t *ck_steps(const char *dir, int *n)
 {
-	DIR           *d = opendir(dir);
+	DIR *d = opendir(dir);
 	struct dirent *e;
-	int64_t       *step = NULL;
+	int64_t *step = NULL;
 
 	*n = d ? 0 : -1;
 	while (d && (e = readdir(d))) {
 		int64_t s;
-		int     end = 0;
+		int end = 0;
 
-		if (sscanf(e->d_name, "step-%" SCNd64 "%n", &s, &end) != 1 || end < 15 ||
-		    e->d_name[end] || s < 0)
+		if (sscanf(e->d_name, "step-%" SCNd64 "%n", &s, &end) != 1 || end < 15 || e->d_name[end] || s < 0)
 			continue;
 		int64_t *more = realloc(step, (size_t)(*n + 1) * sizeof *step);
 
@@ -239,9 +236,9 @@ int64_t *ck_steps(const char *dir, int *n)
 /* For how many parts the folder has a part 0 with a manifest; 0: for none. */
 static int world_of(const char *folder)
 {
-	DIR           *d = opendir(folder);
+	DIR *d = opendir(folder);
 	struct dirent *e;
-	int            world = 0, w, end;
+	int world = 0, w, end;
 
 	while (d && (e = readdir(d))) {
 		end = 0;
@@ -253,13 +250,13 @@ static int world_of(const char *folder)
 	return world;
 }
 
-static ck_state look_part(const char *dir, int64_t step, int rank, int world, bool read,
-                          const ck_manifest *first, ck_manifest *m, char *why, size_t room)
+static ck_state look_part(const char *dir, int64_t step, int rank, int world, bool read, const ck_manifest *first,
+	ck_manifest *m, char *why, size_t room)
 {
-	char        path[CK_PATH];
+	char path[CK_PATH];
 	const char *what;
 	struct stat st;
-	uint64_t    hash = 0;
+	uint64_t hash = 0;
 
 	ck_part(path, dir, step, rank, world, ".json");
 	if (access(path, F_OK))
@@ -267,20 +264,22 @@ static ck_state look_part(const char *dir, int64_t step, int rank, int world, bo
 	if (!ck_read(m, path, &what))
 		return snprintf(why, room, "%s: %s", path, what), CK_DAMAGED;
 	if (m->step != step || m->rank != rank || m->world != world)
-		return snprintf(why, room, "%s says part %d of %d of step %" PRId64, path, m->rank,
-		                m->world, m->step), CK_DAMAGED;
+		return snprintf(why, room, "%s says part %d of %d of step %" PRId64, path, m->rank, m->world, m->step),
+		       CK_DAMAGED;
 	if (rank && strcmp(m->plan_hash, first->plan_hash))
-		return snprintf(why, room, "%s is of plan %s, part 0 of plan %s", path, m->plan_hash,
-		                first->plan_hash), CK_DAMAGED;
+		return snprintf(why, room, "%s is of plan %s, part 0 of plan %s", path, m->plan_hash, first->plan_hash),
+		       CK_DAMAGED;
 	ck_part(path, dir, step, rank, world, ".safetensors");
 	if (stat(path, &st))
 		return snprintf(why, room, "%s: %s", path, strerror(errno)), CK_DAMAGED;
 	if (st.st_size != m->bytes)
-		return snprintf(why, room, "%s has %" PRId64 " bytes, its manifest says %" PRId64
-		                           " (truncated?)", path, (int64_t)st.st_size, m->bytes), CK_DAMAGED;
+		return snprintf(why, room, "%s has %" PRId64 " bytes, its manifest says %" PRId64 " (truncated?)", path,
+			       (int64_t)st.st_size, m->bytes),
+		       CK_DAMAGED;
 	if (read && (!file_hash(path, m->bytes, &hash) || hash != m->hash))
-		return snprintf(why, room, "%s: its bytes have the hash %016" PRIx64 ", its manifest says %016"
-		                PRIx64, path, hash, m->hash), CK_DAMAGED;
+		return snprintf(why, room, "%s: its bytes have the hash %016" PRIx64 ", its manifest says %016" PRIx64,
+			       path, hash, m->hash),
+		       CK_DAMAGED;
 	return CK_COMPLETE;
 }
 
@@ -295,7 +294,7 @@ ck_state ck_look(const char *dir, int64_t step, bool read, ck_manifest *m, char 
 	if (world == 0)
 		return CK_PARTIAL;
 	for (int r = 0; r < world; r++) {
-		ck_manifest    other;
+		ck_manifest other;
 		const ck_state s = look_part(dir, step, r, world, read, m, r ? &other : m, why, room);
 
 		if (s != CK_COMPLETE)
@@ -309,9 +308,9 @@ ck_state ck_look(const char *dir, int64_t step, bool read, ck_manifest *m, char 
 /* Has the disk take a file or a folder; what is none (EINVAL) cannot be asked. */
 static bool settle_path(const char *path)
 {
-	const int  fd = open(path, O_RDONLY);
+	const int fd = open(path, O_RDONLY);
 	const bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-	const int  e = errno;
+	const int e = errno;
 
 	if (fd >= 0)
 		close(fd);
@@ -344,7 +343,7 @@ bool ck_settle(const char *dir, int64_t step, int rank, int world)
 
 bool ck_counts(const char *dir, int64_t step, int world, bool disk)
 {
-	char        path[CK_PATH];
+	char path[CK_PATH];
 	const char *why;
 	ck_manifest m;
 
@@ -358,7 +357,7 @@ bool ck_counts(const char *dir, int64_t step, int world, bool disk)
 
 void ck_remove(const char *dir, int64_t step)
 {
-	char           folder[CK_PATH], path[CK_PATH + 300];
+	char folder[CK_PATH], path[CK_PATH + 300];
 	struct dirent *e;
 
 	ck_folder(folder, dir, step);

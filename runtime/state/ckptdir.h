@@ -15,20 +15,20 @@
 #include <stdint.h>
 
 typedef struct ck_manifest {
-	int64_t  step;                  /* steps done */
-	int      rank, world;           /* part rank of world */
-	bool     on_disk;
-	int64_t  bytes;                 /* of the part's file */
-	uint64_t hash;                  /* ck_hash of all of them */
+	int64_t step;    /* steps done */
+	int rank, world; /* part rank of world */
+	bool on_disk;
+	int64_t bytes; /* of the part's file */
+	uint64_t hash; /* ck_hash of all of them */
 	uint64_t seed;
-	int64_t  samples_per_step, samples;     /* position in the data: step * samples_per_step; samples: --samples */
-	int      shuffle;
-	double   loss_ema;              /* the average that --stop looks at */
-	double   loss_scale;            /* of 16-bit gradients; 0: none */
-	int64_t  scale_good;            /* steps without overflow since it changed */
-	int64_t  skipped;               /* steps that had no update, for their gradients overflowed */
-	int64_t  packing;               /* which sums stay packed, as compress_guard.c has it */
-	char     model[128], model_hash[72], plan[64], plan_hash[72], optimizer[32];
+	int64_t samples_per_step, samples; /* position in the data: step * samples_per_step; samples: --samples */
+	int shuffle;
+	double loss_ema;    /* the average that --stop looks at */
+	double loss_scale;  /* of 16-bit gradients; 0: none */
+	int64_t scale_good; /* steps without overflow since it changed */
+	int64_t skipped;    /* steps that had no update, for their gradients overflowed */
+	int64_t packing;    /* which sums stay packed, as compress_guard.c has it */
+	char model[128], model_hash[72], plan[64], plan_hash[72], optimizer[32];
 } ck_manifest;
 
 enum { CK_PATH = 4096 };
@@ -44,9 +44,11 @@ size_t ck_print(char to[CK_TEXT], const ck_manifest *m);
 bool ck_read(ck_manifest *m, const char *path, const char **why);
 
 /* Hash of a file's bytes, in pieces: all but the last of a length divisible by 32. */
-typedef struct ck_hash { uint64_t lane[4], length; } ck_hash;
-void     ck_hash_begin(ck_hash *h);
-void     ck_hash_add(ck_hash *h, const void *data, size_t n);
+typedef struct ck_hash {
+	uint64_t lane[4], length;
+} ck_hash;
+void ck_hash_begin(ck_hash *h);
+void ck_hash_add(ck_hash *h, const void *data, size_t n);
 uint64_t ck_hash_end(const ck_hash *h);
 
 /* Steps of which dir has a folder, newest first, in memory the caller frees; *n of them. NULL with *n < 0: dir cannot

@@ -10,26 +10,29 @@
 #include <sys/stat.h>
 
 typedef struct choice {
-	int64_t step;                   /* -1: none */
-	int     world;
-	double  loss_ema, loss_scale;
+	int64_t step; /* -1: none */
+	int world;
+	double loss_ema, loss_scale;
 	int64_t scale_good, skipped;
-	char    dir[CK_PATH];
+	char dir[CK_PATH];
 } choice;
 
 /* The two values that a checkpoint and this run must have in common. */
 static void same_text(const char *folder, const char *what, const char *there, const char *here)
 {
 	if (*there && *here && strcmp(there, here))
-		rt_fail(RT_ERROR, "R413", "%s was written with %s %s, this run has %s; for its weights alone: --weights",
-		        folder, what, there, here);
+		rt_fail(RT_ERROR, "R413",
+			"%s was written with %s %s, this run has %s; for its weights alone: --weights", folder, what,
+			there, here);
 }
 
 static void same_number(const char *folder, const char *what, int64_t there, int64_t here)
 {
 	if (there != here)
-		rt_fail(RT_ERROR, "R413", "%s was written with %s %" PRId64 ", this run has %" PRId64
-		        "; for its weights alone: --weights", folder, what, there, here);
+		rt_fail(RT_ERROR, "R413",
+			"%s was written with %s %" PRId64 ", this run has %" PRId64
+			"; for its weights alone: --weights",
+			folder, what, there, here);
 }
 
 static void compare(const pd_program *p, const rt_options *o, const char *dir, const ck_manifest *m)
@@ -39,7 +42,7 @@ static void compare(const pd_program *p, const rt_options *o, const char *dir, c
 	ck_folder(folder, dir, m->step);
 	if (p->model_hash && strcmp(m->model_hash, p->model_hash))
 		rt_fail(RT_ERROR, "R413", "%s is of another model: %s (%s), this run trains %s (%s)", folder, m->model,
-		        m->model_hash, p->model, p->model_hash);
+			m->model_hash, p->model, p->model_hash);
 	same_text(folder, "the optimizer", m->optimizer, p->optimizer ? p->optimizer : "");
 	same_number(folder, "samples per step:", m->samples_per_step, p->micro * p->microbatches);
 	same_number(folder, "seed", (int64_t)m->seed, (int64_t)p->seed);
@@ -61,9 +64,9 @@ static void set_aside(const char *dir, int64_t step)
 /* The newest checkpoint of dir that is whole; what is damaged is said and passed over. */
 static int64_t newest(const char *dir, ck_manifest *m)
 {
-	int      n;
+	int n;
 	int64_t *step = ck_steps(dir, &n), found = -1;
-	char     why[CK_PATH + 300];
+	char why[CK_PATH + 300];
 
 	for (int i = 0; i < n && found < 0; i++) {
 		const ck_state s = ck_look(dir, step[i], true, m, why, sizeof why);
@@ -90,8 +93,8 @@ static bool is_folder(const char *path)
 /* DIR/step-0000000120: that one and no other. */
 static bool one_step(const char *path, choice *c, ck_manifest *m)
 {
-	char  why[CK_PATH + 300];
-	int   end = 0;
+	char why[CK_PATH + 300];
+	int end = 0;
 
 	snprintf(c->dir, sizeof c->dir, "%s", path);
 	for (char *e = c->dir + strlen(c->dir); e > c->dir && e[-1] == '/';)
@@ -119,8 +122,8 @@ static void choose(const pd_program *p, const rt_options *o, choice *c)
 		c->step = newest(path, &m);
 	}
 	if (c->step < 0 && *o->resume)
-		rt_fail(RT_ERROR, "R411", "%s: %s", path, is_folder(path) ?
-		        "there is no whole checkpoint in this folder" : strerror(errno));
+		rt_fail(RT_ERROR, "R411", "%s: %s", path,
+			is_folder(path) ? "there is no whole checkpoint in this folder" : strerror(errno));
 	if (c->step < 0)
 		return;
 	compare(p, o, c->dir, &m);
@@ -133,8 +136,8 @@ static void choose(const pd_program *p, const rt_options *o, choice *c)
 
 static void load(const pd_program *p, char *arena, const choice *c)
 {
-	st_file    *f = rt_alloc((size_t)c->world * sizeof *f);
-	char        path[CK_PATH];
+	st_file *f = rt_alloc((size_t)c->world * sizeof *f);
+	char path[CK_PATH];
 	const char *why;
 
 	for (int r = 0; r < c->world; r++) {
@@ -143,7 +146,7 @@ static void load(const pd_program *p, char *arena, const choice *c)
 			rt_fail(RT_ERROR, "R401", "%s: %s", path, why);
 		if (f[r].step != c->step)
 			rt_fail(RT_ERROR, "R412", "%s: the file is of step %lld, its name of step %" PRId64, path,
-			        f[r].step, c->step);
+				f[r].step, c->step);
 	}
 	ck_folder(path, c->dir, c->step);
 	rt_weights_from(p, arena, f, c->world, path, RT_NEED_ALL);
@@ -156,7 +159,7 @@ static void load(const pd_program *p, char *arena, const choice *c)
 static void load_packing(const pd_program *p, const choice *c)
 {
 	ck_manifest m;
-	char        path[CK_PATH];
+	char path[CK_PATH];
 	const char *why;
 
 	ck_part(path, c->dir, c->step, p->rank, c->world, ".json");
@@ -170,7 +173,8 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 
 	c.step = -1;
 	if (!*o->resume && (!o->ckpt || !*o->ckpt))
-		rt_fail(RT_USAGE, "R001", "--resume without a folder or file takes the newest of --ckpt, which is not said");
+		rt_fail(RT_USAGE, "R001",
+			"--resume without a folder or file takes the newest of --ckpt, which is not said");
 	if (*o->resume && !is_folder(o->resume)) {
 		rt_step = rt_weights_step(o->resume);
 		rt_weights_load(p, arena, o->resume, RT_NEED_WEIGHTS);

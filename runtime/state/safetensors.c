@@ -18,13 +18,23 @@
 #include <unistd.h>
 
 static const struct {
-	int         onnx;
+	int onnx;
 	const char *name;
-	size_t      size;
+	size_t size;
 } types[] = {
-	{ 1, "F32", 4 },  { 2, "U8", 1 },   { 3, "I8", 1 },    { 4, "U16", 2 },  { 5, "I16", 2 },
-	{ 6, "I32", 4 },  { 7, "I64", 8 },  { 9, "BOOL", 1 },  { 10, "F16", 2 }, { 11, "F64", 8 },
-	{ 12, "U32", 4 }, { 13, "U64", 8 }, { 16, "BF16", 2 },
+	{ 1, "F32", 4 },
+	{ 2, "U8", 1 },
+	{ 3, "I8", 1 },
+	{ 4, "U16", 2 },
+	{ 5, "I16", 2 },
+	{ 6, "I32", 4 },
+	{ 7, "I64", 8 },
+	{ 9, "BOOL", 1 },
+	{ 10, "F16", 2 },
+	{ 11, "F64", 8 },
+	{ 12, "U32", 4 },
+	{ 13, "U64", 8 },
+	{ 16, "BF16", 2 },
 };
 
 size_t st_size(const char *dtype)
@@ -81,11 +91,10 @@ static unsigned hex4(reader *r)
 	for (int i = 0; i < 4; i++) {
 		const char c = r->p < r->end ? *r->p++ : 0;
 
-		v = v * 16 + (c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-		              : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
-		              : c >= 'A' && c <= 'F'
-		                      ? (unsigned)(c - 'A' + 10)
-		                      : (r->error = "its header has a broken \\u escape", 0u));
+		v = v * 16 + (c >= '0' && c <= '9'          ? (unsigned)(c - '0')
+				     : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
+				     : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A' + 10)
+							    : (r->error = "its header has a broken \\u escape", 0u));
 	}
 	return v;
 }
@@ -140,8 +149,7 @@ static char *string(reader *r)
 		if (c == 'u') {
 			unsigned u = hex4(r);
 
-			if (u >= 0xD800 && u < 0xDC00 && r->end - r->p > 6 && r->p[0] == '\\' &&
-			    r->p[1] == 'u') {
+			if (u >= 0xD800 && u < 0xDC00 && r->end - r->p > 6 && r->p[0] == '\\' && r->p[1] == 'u') {
 				r->p += 2;
 				u = 0x10000 + ((u - 0xD800) << 10) + ((hex4(r) - 0xDC00) & 0x3FF);
 			}
@@ -150,7 +158,7 @@ static char *string(reader *r)
 				break;
 		} else {
 			static const char from[] = "bfnrt", as[] = "\b\f\n\r\t";
-			const char       *k = c ? strchr(from, c) : NULL;
+			const char *k = c ? strchr(from, c) : NULL;
 
 			*to++ = k ? as[k - from] : (char)c;
 		}
@@ -215,8 +223,8 @@ static void metadata(reader *r, st_file *f)
 static void tensor(reader *r, st_tensor *t, size_t room)
 {
 	int64_t at[ST_MAXRANK] = { 0 };
-	int     nat = 0;
-	bool    shape = false;
+	int nat = 0;
+	bool shape = false;
 
 	if (!expect(r, '{'))
 		return;
@@ -247,8 +255,7 @@ static void tensor(reader *r, st_tensor *t, size_t room)
 	uint64_t bytes = st_size(t->dtype);
 
 	if (!bytes || !shape || nat != 2) {
-		r->error =
-			"a tensor in its header lacks dtype, shape or data_offsets, or has an unknown dtype";
+		r->error = "a tensor in its header lacks dtype, shape or data_offsets, or has an unknown dtype";
 		return;
 	}
 	for (int i = 0; i < t->rank; i++)
@@ -281,8 +288,7 @@ static void header(reader *r, st_file *f, const char *data, size_t room)
 			continue;
 		}
 		if (f->n == space) {
-			st_tensor *more = realloc(
-				f->tensor, (size_t)(space = space ? 2 * space : 64) * sizeof *more);
+			st_tensor *more = realloc(f->tensor, (size_t)(space = space ? 2 * space : 64) * sizeof *more);
 
 			if (!more) {
 				free(name);
@@ -304,8 +310,8 @@ static void header(reader *r, st_file *f, const char *data, size_t room)
 bool st_open(st_file *f, const char *path, const char **error)
 {
 	struct stat st;
-	const int   fd = open(path, O_RDONLY);
-	uint64_t    n = 0;
+	const int fd = open(path, O_RDONLY);
+	uint64_t n = 0;
 
 	*f = (st_file){ .step = -1 };
 	if (fd < 0 || fstat(fd, &st)) {
@@ -319,15 +325,13 @@ bool st_open(st_file *f, const char *path, const char **error)
 	close(fd);
 	if (f->map == MAP_FAILED) {
 		f->map = NULL;
-		*error = f->size < 8 ? "it is shorter than a safetensors header"
-		                     : "it cannot be mapped";
+		*error = f->size < 8 ? "it is shorter than a safetensors header" : "it cannot be mapped";
 		return false;
 	}
 	for (int i = 7; i >= 0; i--)
 		n = n << 8 | (unsigned char)f->map[i];
 	if (n > f->size - 8) {
-		*error =
-			"its header is longer than the file (truncated, or not a safetensors file)";
+		*error = "its header is longer than the file (truncated, or not a safetensors file)";
 		st_close(f);
 		return false;
 	}
@@ -367,13 +371,14 @@ const st_tensor *st_find_rows(const st_file *f, int n, const char *name, int64_t
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < f[k].n; i++) {
 			const st_tensor *t = &f[k].tensor[i];
-			int64_t          from = 0, to = INT64_MAX;
-			int              end = 0;
+			int64_t from = 0, to = INT64_MAX;
+			int end = 0;
 
 			if (strncmp(t->name, name, length))
 				continue;
-			if (t->name[length] && (sscanf(t->name + length, ST_PIECE "%n", &from, &to, &end) != 2 || !end ||
-			                       t->name[length + (size_t)end] || t->rank < 1 || to - from != t->dim[0]))
+			if (t->name[length] &&
+				(sscanf(t->name + length, ST_PIECE "%n", &from, &to, &end) != 2 || !end ||
+					t->name[length + (size_t)end] || t->rank < 1 || to - from != t->dim[0]))
 				continue;
 			*first = from;
 			if (from <= row && row < to)
@@ -394,7 +399,7 @@ void st_release(const void *p, size_t bytes)
 static int by_size_and_name(const void *a, const void *b)
 {
 	const st_tensor *x = a, *y = b;
-	const size_t     sx = st_size(x->dtype), sy = st_size(y->dtype);
+	const size_t sx = st_size(x->dtype), sy = st_size(y->dtype);
 
 	return sx != sy ? (sx < sy) - (sx > sy) : strcmp(x->name, y->name);
 }
@@ -453,8 +458,7 @@ char *st_layout(st_tensor *t, int n, long long step, size_t *size)
 		to = print(to, ":{\"dtype\":\"%s\",\"shape\":[", t[i].dtype);
 		for (int d = 0; d < t[i].rank; d++)
 			to = print(to, "%s%lld", d ? "," : "", (long long)t[i].dim[d]);
-		to = print(to, "],\"data_offsets\":[%zu,%zu]}%s", t[i].offset, offset,
-		              i + 1 < n ? "," : "");
+		to = print(to, "],\"data_offsets\":[%zu,%zu]}%s", t[i].offset, offset, i + 1 < n ? "," : "");
 	}
 	*to++ = '}';
 	while ((to - text) % 64)

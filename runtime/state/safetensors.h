@@ -10,20 +10,20 @@
 enum { ST_MAXRANK = 8 };
 
 typedef struct st_tensor {
-	char       *name;               /* UTF-8 */
-	char        dtype[8];           /* "F32" ... */
-	int         rank;
-	int64_t     dim[ST_MAXRANK];
-	size_t      offset, bytes;      /* in the data part */
-	const char *data;               /* reading: in the mapped file */
+	char *name;    /* UTF-8 */
+	char dtype[8]; /* "F32" ... */
+	int rank;
+	int64_t dim[ST_MAXRANK];
+	size_t offset, bytes; /* in the data part */
+	const char *data;     /* reading: in the mapped file */
 } st_tensor;
 
 typedef struct st_file {
-	int        n;
+	int n;
 	st_tensor *tensor;
-	long long  step;                /* "step" of __metadata__; -1: none */
-	char      *map;
-	size_t     size;
+	long long step; /* "step" of __metadata__; -1: none */
+	char *map;
+	size_t size;
 } st_file;
 
 /* Maps a file. On failure false, and *error says why in static memory. */
@@ -37,7 +37,7 @@ const st_tensor *st_find_rows(const st_file *f, int n, const char *name, int64_t
 /* Bytes of a mapped file were read and will hardly be again: they need no memory until then. */
 void st_release(const void *p, size_t bytes);
 
-size_t st_size(const char *dtype);  /* bytes per element; 0: unknown */
+size_t st_size(const char *dtype); /* bytes per element; 0: unknown */
 /* ONNX TensorProto.DataType to a safetensors dtype; NULL: none. */
 const char *st_dtype(int onnx);
 

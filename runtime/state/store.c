@@ -14,7 +14,7 @@
 
 enum { BLOCK = 4 << 20 }; /* bytes copied from a mapped file before its memory is given back */
 
-static char   *gradients; /* copies of the sums, one after another in the order of params */
+static char *gradients; /* copies of the sums, one after another in the order of params */
 static size_t *gradient_at;
 
 static size_t elements(const pd_param *p)
@@ -26,10 +26,7 @@ static size_t elements(const pd_param *p)
 	return n;
 }
 
-size_t rt_param_bytes(const pd_param *p)
-{
-	return elements(p) * st_size(st_dtype((int)p->dtype));
-}
+size_t rt_param_bytes(const pd_param *p) { return elements(p) * st_size(st_dtype((int)p->dtype)); }
 
 /* ---- loading ---- */
 
@@ -53,7 +50,7 @@ static void fill(const pd_param *p, char *to)
 /* n elements of t, from element `at` on, in the type that p has. */
 static void convert(const char *path, const pd_param *p, const st_tensor *t, size_t at, char *to, size_t n)
 {
-	const char  *want = st_dtype((int)p->dtype), *from = t->data + at * st_size(t->dtype);
+	const char *want = st_dtype((int)p->dtype), *from = t->data + at * st_size(t->dtype);
 	const size_t bytes = n * st_size(t->dtype);
 
 	if (!strcmp(t->dtype, want)) {
@@ -77,8 +74,7 @@ static void convert(const char *path, const pd_param *p, const st_tensor *t, siz
 			((float *)(void *)to)[i] = (float)x;
 		}
 	} else {
-		rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is %s, the model has %s", path, p->name,
-		        t->dtype, want);
+		rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is %s, the model has %s", path, p->name, t->dtype, want);
 	}
 }
 
@@ -87,8 +83,8 @@ static void convert(const char *path, const pd_param *p, const st_tensor *t, siz
 static void load_own(const pd_program *p, const pd_param *q, const st_file *f, int n, const char *path, char *to)
 {
 	const size_t base = (size_t)(strrchr(q->name, '@') - q->name), count = elements(q);
-	char         name[4096];
-	float       *sum = (float *)(void *)to;
+	char name[4096];
+	float *sum = (float *)(void *)to;
 
 	memset(to, 0, rt_param_bytes(q));
 	for (int r = p->replica;; r += p->replicas) {
@@ -100,8 +96,8 @@ static void load_own(const pd_program *p, const pd_param *q, const st_file *f, i
 		if (!t)
 			return;
 		if (t->bytes != count * sizeof *sum)
-			rt_fail(RT_ERROR, "R403", "%s: tensor '%s' has %zu bytes, %zu are expected", path, name, t->bytes,
-			        count * sizeof *sum);
+			rt_fail(RT_ERROR, "R403", "%s: tensor '%s' has %zu bytes, %zu are expected", path, name,
+				t->bytes, count * sizeof *sum);
 		for (size_t i = 0; i < count; i++) {
 			float x;
 
@@ -114,28 +110,29 @@ static void load_own(const pd_program *p, const pd_param *q, const st_file *f, i
 /* What a tensor, which begins with row `first`, has of p from row `row` on: gives the row behind it. */
 static int64_t copy(const char *path, const pd_param *p, const st_tensor *t, int64_t first, int64_t row, char *arena)
 {
-	const size_t  all = elements(p), width = p->rank && p->dim[0] ? all / (size_t)p->dim[0] : all;
+	const size_t all = elements(p), width = p->rank && p->dim[0] ? all / (size_t)p->dim[0] : all;
 	const int64_t whole = p->of ? p->of : p->rank ? p->dim[0] : 1, has = t->rank ? t->dim[0] : 1;
 	const int64_t last = p->row + (p->rank ? p->dim[0] : 1), end = first + has < last ? first + has : last;
-	bool          same = t->rank == p->rank && (strcmp(t->name, p->name) || has == whole);
+	bool same = t->rank == p->rank && (strcmp(t->name, p->name) || has == whole);
 
 	for (int i = 1; same && i < p->rank; i++)
 		same = t->dim[i] == p->dim[i];
 	if (!same)
 		rt_fail(RT_ERROR, "R403",
-		        "%s: tensor '%s' has another shape than the model: %zu bytes of %s, %zu elements expected",
-		        path, t->name, t->bytes, t->dtype, p->of ? (size_t)p->of * width : all);
-	convert(path, p, t, (size_t)(row - first) * width, arena + p->offset + (size_t)(row - p->row) * width * st_size(st_dtype((int)p->dtype)),
-	        (size_t)(end - row) * width);
+			"%s: tensor '%s' has another shape than the model: %zu bytes of %s, %zu elements expected",
+			path, t->name, t->bytes, t->dtype, p->of ? (size_t)p->of * width : all);
+	convert(path, p, t, (size_t)(row - first) * width,
+		arena + p->offset + (size_t)(row - p->row) * width * st_size(st_dtype((int)p->dtype)),
+		(size_t)(end - row) * width);
 	return end;
 }
 
 /* The rows of q that the files have under its name: gives the row behind them. */
 static int64_t copy_rows(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
 {
-	const int64_t    end = q->row + (q->rank ? q->dim[0] : 1);
+	const int64_t end = q->row + (q->rank ? q->dim[0] : 1);
 	const st_tensor *t;
-	int64_t          row = q->row, first;
+	int64_t row = q->row, first;
 
 	while (row < end && (t = st_find_rows(f, n, q->name, row, &first)))
 		row = copy(path, q, t, first, row, arena);
@@ -146,9 +143,9 @@ static int64_t copy_rows(const char *path, const pd_param *q, const st_file *f, 
 static bool begin_average(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
 {
 	static const char suffix[] = ":ema";
-	char              name[4096];
-	const size_t      length = strlen(q->name), more = sizeof suffix - 1;
-	pd_param          w = *q;
+	char name[4096];
+	const size_t length = strlen(q->name), more = sizeof suffix - 1;
+	pd_param w = *q;
 
 	if (q->kind != PD_STATE || length <= more || length >= sizeof name || strcmp(q->name + length - more, suffix))
 		return false;
@@ -163,9 +160,8 @@ void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, 
 		const pd_param *q = &p->params[i];
 
 		if (q->offset > p->arena || rt_param_bytes(q) > p->arena - q->offset)
-			rt_fail(RT_ERROR, "R404",
-			        "parameter '%s' lies outside the arena of %zu bytes", q->name,
-			        p->arena);
+			rt_fail(RT_ERROR, "R404", "parameter '%s' lies outside the arena of %zu bytes", q->name,
+				p->arena);
 		if (q->kind == PD_OWN) {
 			load_own(p, q, f, n, path, arena + q->offset);
 			continue;
@@ -176,7 +172,7 @@ void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, 
 			continue;
 		if (row > q->row || need == RT_NEED_ALL || (need == RT_NEED_WEIGHTS && q->kind != PD_STATE))
 			rt_fail(RT_ERROR, "R402", "%s: no tensor '%s'%s, which the model needs", path, q->name,
-			        row > q->row ? " with all of its rows" : "");
+				row > q->row ? " with all of its rows" : "");
 		if (!begin_average(path, q, f, n, arena))
 			fill(q, arena + q->offset);
 	}
@@ -184,7 +180,7 @@ void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, 
 
 void rt_weights_load(const pd_program *p, char *arena, const char *path, rt_need need)
 {
-	st_file     f = { .step = -1 };
+	st_file f = { .step = -1 };
 	const char *why;
 
 	if (path && *path && !st_open(&f, path, &why))
@@ -195,7 +191,7 @@ void rt_weights_load(const pd_program *p, char *arena, const char *path, rt_need
 
 int64_t rt_weights_step(const char *path)
 {
-	st_file     f;
+	st_file f;
 	const char *why;
 
 	if (!st_open(&f, path, &why))
@@ -220,12 +216,9 @@ void rt_gradients_keep(const pd_program *p)
 	gradients = rt_alloc(n + 1);
 }
 
-bool rt_keeps_gradients(void)
-{
-	return gradients != NULL;
-}
+bool rt_keeps_gradients(void) { return gradients != NULL; }
 
-static double scaled = 1;        /* gradients of 16 bits are those of the loss times so much */
+static double scaled = 1; /* gradients of 16 bits are those of the loss times so much */
 
 void pd_gradient(int i, const void *sum)
 {
@@ -262,7 +255,7 @@ static void divide(const pd_program *p)
 
 	for (int i = 0; i < p->nparams; i++) {
 		const size_t n = p->params[i].trained ? elements(&p->params[i]) : 0;
-		char        *g = gradients + gradient_at[i];
+		char *g = gradients + gradient_at[i];
 
 		for (size_t e = 0; e < n; e++)
 			if (p->params[i].dtype == PD_F64)
@@ -275,15 +268,14 @@ static void divide(const pd_program *p)
 /* ---- saving ---- */
 
 typedef struct record {
-	int64_t name, rank, dim[PD_MAXRANK], row, of;   /* as in pd_param; name: its length */
-	char    dtype[8];
+	int64_t name, rank, dim[PD_MAXRANK], row, of; /* as in pd_param; name: its length */
+	char dtype[8];
 } record;
 
 static bool wanted(const pd_program *p, const pd_param *q, rt_what what)
 {
 	return q->owner == p->rank &&
-	       (what == RT_STATE || (what == RT_TRAINED && q->kind < PD_STATE) ||
-	        (what == RT_GRADIENTS && q->trained));
+	       (what == RT_STATE || (what == RT_TRAINED && q->kind < PD_STATE) || (what == RT_GRADIENTS && q->trained));
 }
 
 static const char *value(const pd_program *p, const char *arena, int i, rt_what what)
@@ -300,7 +292,7 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 	rt_send(0, RT_TAG_FILE, &n, sizeof n);
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param *q = &p->params[i];
-		record          r = { .name = (int64_t)strlen(q->name), .rank = q->rank, .row = q->row, .of = q->of };
+		record r = { .name = (int64_t)strlen(q->name), .rank = q->rank, .row = q->row, .of = q->of };
 
 		if (!wanted(p, q, what))
 			continue;
@@ -318,18 +310,18 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
  * order in which the ranks send. */
 typedef struct list {
 	st_tensor *tensor;
-	int        n, nfrom;
+	int n, nfrom;
 	struct from {
-		char   *name;
-		int     rank, index;
-		int64_t row, rows;      /* 0 rows: all of it */
-	} * from;
+		char *name;
+		int rank, index;
+		int64_t row, rows; /* 0 rows: all of it */
+	} *from;
 } list;
 
 static void push(list *l, const char *name, size_t length, const record *r, int rank, int index)
 {
 	char *copied = malloc(length + 1);
-	bool  known = false;
+	bool known = false;
 
 	l->tensor = realloc(l->tensor, (size_t)(l->n + 1) * sizeof *l->tensor);
 	l->from = realloc(l->from, (size_t)(l->nfrom + 1) * sizeof *l->from);
@@ -358,7 +350,7 @@ static void collect(list *l, const pd_program *p, rt_what what)
 {
 	for (int i = 0; i < p->nparams; i++) {
 		const pd_param *q = &p->params[i];
-		record          r = { .rank = q->rank, .row = q->row, .of = q->of };
+		record r = { .rank = q->rank, .row = q->row, .of = q->of };
 
 		if (!wanted(p, q, what))
 			continue;
@@ -377,8 +369,7 @@ static void collect(list *l, const pd_program *p, rt_what what)
 			char *name = malloc((size_t)r.name + 1);
 
 			if (!name)
-				rt_fail(RT_MEMORY, "R405",
-				        "no memory for the table of a weight file");
+				rt_fail(RT_MEMORY, "R405", "no memory for the table of a weight file");
 			rt_recv(rank, RT_TAG_FILE, name, (size_t)r.name);
 			push(l, name, (size_t)r.name, &r, rank, -1);
 			free(name);
@@ -403,8 +394,8 @@ static void put(int fd, const char *path, const char *data, size_t n, size_t at)
 
 static void write_file(const pd_program *p, const char *arena, const char *path, rt_what what)
 {
-	list   l = { 0 };
-	char   temporary[4096], *incoming = NULL;
+	list l = { 0 };
+	char temporary[4096], *incoming = NULL;
 	size_t head, most = 0;
 
 	collect(&l, p, what);
@@ -424,9 +415,10 @@ static void write_file(const pd_program *p, const char *arena, const char *path,
 
 	for (int i = 0; i < l.nfrom; i++) {
 		const struct from *x = &l.from[i];
-		const st_tensor   *t = st_find(&laid, x->name);
-		const size_t       row = x->rows ? t->bytes / (size_t)t->dim[0] : 0, n = x->rows ? (size_t)x->rows * row : t->bytes;
-		const char        *from = incoming;
+		const st_tensor *t = st_find(&laid, x->name);
+		const size_t row = x->rows ? t->bytes / (size_t)t->dim[0] : 0,
+			     n = x->rows ? (size_t)x->rows * row : t->bytes;
+		const char *from = incoming;
 
 		if (x->rank == 0)
 			from = value(p, arena, x->index, what);

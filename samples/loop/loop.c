@@ -14,9 +14,9 @@ enum { PATIENCE = 100 };
 int main(int argc, char **argv)
 {
 	const pd_program *p = pd_device();
-	double            best = INFINITY;
-	int64_t           at = 0;
-	pd_metric         m = { 0 };
+	double best = INFINITY;
+	int64_t at = 0;
+	pd_metric m = { 0 };
 
 	if (!pd_init(p, argc, argv))
 		return pd_finalize();
@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (p->rank == 0)
-		printf("my loop ended after %lld of %lld steps, best average loss %.4f at step %lld\n", (long long)m.step,
-		       (long long)m.steps, best, (long long)at);
+		printf("my loop ended after %lld of %lld steps, best average loss %.4f at step %lld\n",
+			(long long)m.step, (long long)m.steps, best, (long long)at);
 	return pd_finalize();
 }

@@ -5,11 +5,12 @@
 int main()
 {
 	const size_t bytes = (size_t)1 << 30;
-	float        best = 0;
-	void        *a, *b;
-	cudaEvent_t  from, to;
+	float best = 0;
+	void *a, *b;
+	cudaEvent_t from, to;
 
-	if (cudaMalloc(&a, bytes) || cudaMalloc(&b, bytes) || cudaMemset(a, 1, bytes) || cudaEventCreate(&from) || cudaEventCreate(&to)) {
+	if (cudaMalloc(&a, bytes) || cudaMalloc(&b, bytes) || cudaMemset(a, 1, bytes) || cudaEventCreate(&from) ||
+		cudaEventCreate(&to)) {
 		fprintf(stderr, "copy: %s\n", cudaGetErrorString(cudaGetLastError()));
 		return 1;
 	}

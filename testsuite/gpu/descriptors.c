@@ -13,7 +13,11 @@
 
 /* ---- a device ---- */
 
-cudaError_t cudaGetDeviceCount(int *n) { *n = 1; return cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int *n)
+{
+	*n = 1;
+	return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int d) { return d ? cudaErrorInvalidValue : cudaSuccess; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 
@@ -38,9 +42,21 @@ static cudaError_t memory(void **p, size_t bytes)
 
 cudaError_t cudaMalloc(void **p, size_t bytes) { return memory(p, bytes); }
 cudaError_t cudaMallocHost(void **p, size_t bytes) { return memory(p, bytes); }
-cudaError_t cudaFree(void *p) { free(p); return cudaSuccess; }
-cudaError_t cudaFreeHost(void *p) { free(p); return cudaSuccess; }
-cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) { (void)p, (void)bytes, (void)flags; return cudaErrorNotSupported; }
+cudaError_t cudaFree(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+	(void)p, (void)bytes, (void)flags;
+	return cudaErrorNotSupported;
+}
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
 {
@@ -56,8 +72,17 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
 	return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) { (void)flags; *s = calloc(1, 64); return cudaSuccess; }
-cudaError_t cudaStreamQuery(cudaStream_t s) { (void)s; return cudaSuccess; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+	(void)flags;
+	*s = calloc(1, 64);
+	return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+	(void)s;
+	return cudaSuccess;
+}
 
 /* ---- what the libraries look at the device for ---- */
 
@@ -70,13 +95,30 @@ static void *real(const char *name)
 	return f;
 }
 
-cublasStatus_t cublasCreate_v2(cublasHandle_t *h) { *h = calloc(1, 64); return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t s) { (void)h, (void)s; return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t h, void *p, size_t n) { (void)h, (void)p, (void)n; return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *h) { *h = calloc(1, 64); return CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasCreate_v2(cublasHandle_t *h)
+{
+	*h = calloc(1, 64);
+	return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t s)
+{
+	(void)h, (void)s;
+	return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t h, void *p, size_t n)
+{
+	(void)h, (void)p, (void)n;
+	return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
+{
+	*h = calloc(1, 64);
+	return CUBLAS_STATUS_SUCCESS;
+}
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-	cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p, int asked, cublasLtMatmulHeuristicResult_t found[], int *n)
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p,
+	int asked, cublasLtMatmulHeuristicResult_t found[], int *n)
 {
 	(void)h, (void)d, (void)a, (void)b, (void)c, (void)y, (void)p, (void)asked;
 	memset(found, 0, sizeof *found);
@@ -84,22 +126,31 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnCreate(cudnnHandle_t *h) { *h = calloc(1, 1 << 20); return CUDNN_STATUS_SUCCESS; }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s) { (void)h, (void)s; return CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnCreate(cudnnHandle_t *h)
+{
+	*h = calloc(1, 1 << 20);
+	return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s)
+{
+	(void)h, (void)s;
+	return CUDNN_STATUS_SUCCESS;
+}
 
 /* The sizes are there before it looks for a device. */
-cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t h, cudnnRNNDescriptor_t r, cudnnForwardMode_t mode, cudnnRNNDataDescriptor_t x, size_t *work,
-	size_t *reserve)
+cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t h, cudnnRNNDescriptor_t r, cudnnForwardMode_t mode,
+	cudnnRNNDataDescriptor_t x, size_t *work, size_t *reserve)
 {
-	cudnnStatus_t (*f)(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t, cudnnRNNDataDescriptor_t, size_t *, size_t *) =
-		real("cudnnGetRNNTempSpaceSizes");
+	cudnnStatus_t (*f)(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t, cudnnRNNDataDescriptor_t, size_t *,
+		size_t *) = real("cudnnGetRNNTempSpaceSizes");
 	const cudnnStatus_t s = f(h, r, mode, x, work, reserve);
 
 	return s == CUDNN_STATUS_EXECUTION_FAILED_CUDART ? CUDNN_STATUS_SUCCESS : s;
 }
 
 #define ALGORITHM(NAME, PERF, A, B, C, D) \
-	cudnnStatus_t NAME(cudnnHandle_t h, const A a, const B b, const C c, const D d, const int asked, int *n, PERF *found) \
+	cudnnStatus_t NAME( \
+		cudnnHandle_t h, const A a, const B b, const C c, const D d, const int asked, int *n, PERF *found) \
 	{ \
 		(void)h, (void)a, (void)b, (void)c, (void)d, (void)asked; \
 		memset(found, 0, sizeof *found); \
@@ -107,12 +158,12 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t h, cudnnRNNDescriptor_t r,
 		*n = 1; \
 		return CUDNN_STATUS_SUCCESS; \
 	}
-ALGORITHM(cudnnGetConvolutionForwardAlgorithm_v7, cudnnConvolutionFwdAlgoPerf_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
-          cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t)
-ALGORITHM(cudnnGetConvolutionBackwardDataAlgorithm_v7, cudnnConvolutionBwdDataAlgoPerf_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,
-          cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t)
-ALGORITHM(cudnnGetConvolutionBackwardFilterAlgorithm_v7, cudnnConvolutionBwdFilterAlgoPerf_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
-          cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t)
+ALGORITHM(cudnnGetConvolutionForwardAlgorithm_v7, cudnnConvolutionFwdAlgoPerf_t, cudnnTensorDescriptor_t,
+	cudnnFilterDescriptor_t, cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t)
+ALGORITHM(cudnnGetConvolutionBackwardDataAlgorithm_v7, cudnnConvolutionBwdDataAlgoPerf_t, cudnnFilterDescriptor_t,
+	cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t)
+ALGORITHM(cudnnGetConvolutionBackwardFilterAlgorithm_v7, cudnnConvolutionBwdFilterAlgoPerf_t, cudnnTensorDescriptor_t,
+	cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t)
 
 #define WORKSPACE(NAME, A, B, C, D, ALGO) \
 	cudnnStatus_t NAME(cudnnHandle_t h, const A a, const B b, const C c, const D d, ALGO algo, size_t *bytes) \
@@ -121,9 +172,9 @@ ALGORITHM(cudnnGetConvolutionBackwardFilterAlgorithm_v7, cudnnConvolutionBwdFilt
 		*bytes = 1 << 20; \
 		return CUDNN_STATUS_SUCCESS; \
 	}
-WORKSPACE(cudnnGetConvolutionForwardWorkspaceSize, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t, cudnnConvolutionDescriptor_t,
-          cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t)
-WORKSPACE(cudnnGetConvolutionBackwardDataWorkspaceSize, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
-          cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t)
-WORKSPACE(cudnnGetConvolutionBackwardFilterWorkspaceSize, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
-          cudnnFilterDescriptor_t, cudnnConvolutionBwdFilterAlgo_t)
+WORKSPACE(cudnnGetConvolutionForwardWorkspaceSize, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+	cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t)
+WORKSPACE(cudnnGetConvolutionBackwardDataWorkspaceSize, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,
+	cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t)
+WORKSPACE(cudnnGetConvolutionBackwardFilterWorkspaceSize, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
+	cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t, cudnnConvolutionBwdFilterAlgo_t)

@@ -10,7 +10,7 @@
 #include <time.h>
 
 static _Atomic uint64_t state;
-static long             most = -1;
+static long most = -1;
 
 static uint64_t next(void)
 {
@@ -23,8 +23,8 @@ static uint64_t next(void)
 
 static void setup(void)
 {
-	const char    *said = getenv("PD_DELAYS"), *rank = getenv("OMPI_COMM_WORLD_RANK");
-	unsigned long  seed = 0;
+	const char *said = getenv("PD_DELAYS"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+	unsigned long seed = 0;
 
 	most = 0;
 	if (said && sscanf(said, "%lu:%ld", &seed, &most) == 2)

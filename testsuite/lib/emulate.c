@@ -7,15 +7,15 @@
 enum { MOST = 256 };
 
 /* set before a call */
-const char *em_in[MOST];        /* one microbatch of each input */
-size_t      em_bytes[MOST];
-int64_t     em_step, em_sample;
-char       *em_leaf;            /* memory for one gradient of the stage */
-char       *em_gradient[MOST];  /* memory for that of params[i] */
-size_t      em_gradient_bytes[MOST];
+const char *em_in[MOST]; /* one microbatch of each input */
+size_t em_bytes[MOST];
+int64_t em_step, em_sample;
+char *em_leaf;           /* memory for one gradient of the stage */
+char *em_gradient[MOST]; /* memory for that of params[i] */
+size_t em_gradient_bytes[MOST];
 /* set by the calls */
-double      em_loss, em_count;
-size_t      em_leaf_bytes;
+double em_loss, em_count;
+size_t em_leaf_bytes;
 
 static _Noreturn void never(const char *what)
 {
@@ -24,7 +24,7 @@ static _Noreturn void never(const char *what)
 }
 
 #if defined RT_GPU
-void em_put(char *tensor, const char *host, size_t bytes);      /* emulate_gpu.c */
+void em_put(char *tensor, const char *host, size_t bytes); /* emulate_gpu.c */
 void em_get(char *host, const char *tensor, size_t bytes);
 #else
 static void em_put(char *tensor, const char *host, size_t bytes) { memcpy(tensor, host, bytes); }
@@ -33,14 +33,18 @@ static void em_get(char *host, const char *tensor, size_t bytes) { memcpy(host, 
 
 int64_t pd_step_index(void) { return em_step; }
 int64_t pd_update_index(void) { return em_step; }
-double  pd_rate(void) { return 1; }
+double pd_rate(void) { return 1; }
 int64_t pd_sample(int mb) { return em_sample + 0 * mb; }
-bool    pd_evaluating(void) { return false; }
-void    pd_hits(int mb, double hits, double of) { (void)mb, (void)hits, (void)of; }
-void    pd_totals(void) { }
-double  pd_total_count(void) { return 1; }
-void    pd_square(int index, double sum) { (void)index, (void)sum; }
-double  pd_clip(double n, double most) { (void)most; return n; }
+bool pd_evaluating(void) { return false; }
+void pd_hits(int mb, double hits, double of) { (void)mb, (void)hits, (void)of; }
+void pd_totals(void) {}
+double pd_total_count(void) { return 1; }
+void pd_square(int index, double sum) { (void)index, (void)sum; }
+double pd_clip(double n, double most)
+{
+	(void)most;
+	return n;
+}
 
 void pd_input(int i, int mb, void *dst)
 {
@@ -55,10 +59,7 @@ void pd_report(int mb, double loss, double count)
 	em_count += count;
 }
 
-void pd_gradient(int i, const void *sum)
-{
-	em_get(em_gradient[i], sum, em_gradient_bytes[i]);
-}
+void pd_gradient(int i, const void *sum) { em_get(em_gradient[i], sum, em_gradient_bytes[i]); }
 
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add)
 {
@@ -86,21 +87,31 @@ float *pd_tree_leaf(pd_tree *t, int mb)
 	return (float *)(void *)em_leaf;
 }
 
-void   pd_tree_done(pd_tree *t, int mb) { (void)t, (void)mb; }
+void pd_tree_done(pd_tree *t, int mb) { (void)t, (void)mb; }
 float *pd_tree_root(pd_tree *t, const pd_group *g)
 {
 	(void)t, (void)g;
 	return (float *)(void *)em_leaf;
 }
 
-void pd_allreduce(const pd_group *g, float *buf, size_t n) { (void)buf, (void)n; if (g->n > 1) never("pd_allreduce"); }
+void pd_allreduce(const pd_group *g, float *buf, size_t n)
+{
+	(void)buf, (void)n;
+	if (g->n > 1)
+		never("pd_allreduce");
+}
 void pd_allreduce_start(const pd_group *g, float *buf, size_t n, const pd_sum *how)
 {
 	(void)how;
 	pd_allreduce(g, buf, n);
 }
-void pd_allreduce_wait(void) { }
-void pd_broadcast(const pd_group *g, int from, void *buf, size_t n) { (void)from, (void)buf, (void)n; if (g->n > 1) never("pd_broadcast"); }
+void pd_allreduce_wait(void) {}
+void pd_broadcast(const pd_group *g, int from, void *buf, size_t n)
+{
+	(void)from, (void)buf, (void)n;
+	if (g->n > 1)
+		never("pd_broadcast");
+}
 void pd_allgather(const pd_group *g, const void *in, void *out, size_t n)
 {
 	if (g->n > 1)

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-static const pd_program program = { .flow = 1 };        /* losses are told as they are made */
+static const pd_program program = { .flow = 1 }; /* losses are told as they are made */
 const pd_program *rt_program = &program;
 bool rt_virtual;
 
@@ -21,10 +21,7 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 	exit(status);
 }
 
-void *rt_alloc(size_t bytes)
-{
-	return calloc(1, bytes);
-}
+void *rt_alloc(size_t bytes) { return calloc(1, bytes); }
 
 char *em_memory(size_t bytes)
 {
@@ -41,7 +38,4 @@ void em_put(char *tensor, const char *host, size_t bytes)
 	rt_gpu_wait();
 }
 
-void em_get(char *host, const char *tensor, size_t bytes)
-{
-	rt_gpu_get(host, tensor, bytes);
-}
+void em_get(char *host, const char *tensor, size_t bytes) { rt_gpu_get(host, tensor, bytes); }

@@ -6,17 +6,17 @@
 enum { CHANNELS = 4, SLOTS = 3, M = 7, BIG = 300000 };
 
 static pd_program program = { .abi = PD_ABI,
-	                      .model = "test",
-	                      .plan = "test",
-	                      .schedule = "none",
-	                      .hash = "one plan",
-	                      .stages = 1,
-	                      .threads = 1,
-	                      .micro = 1,
-	                      .microbatches = M,
-	                      .channels = CHANNELS,
-	                      .slots = SLOTS };
-static int        received[SLOTS][BIG], sent[SLOTS][BIG];
+	.model = "test",
+	.plan = "test",
+	.schedule = "none",
+	.hash = "one plan",
+	.stages = 1,
+	.threads = 1,
+	.micro = 1,
+	.microbatches = M,
+	.channels = CHANNELS,
+	.slots = SLOTS };
+static int received[SLOTS][BIG], sent[SLOTS][BIG];
 
 /* Everyone sends to the next and receives from the one before. The receiver posts in another
  * order than the sender sends: microbatches are matched by number. */
@@ -31,8 +31,7 @@ static void ring_of_messages(void)
 			const int n = M - k < SLOTS ? M - k : SLOTS;
 
 			for (int j = 0; j < n; j++)
-				pd_irecv(1, j, before, order[k + j], received[j],
-				         sizeof received[j]);
+				pd_irecv(1, j, before, order[k + j], received[j], sizeof received[j]);
 			for (int j = 0; j < n; j++) {
 				pd_wait_send(2, j);
 				for (int i = 0; i < BIG; i++)
@@ -44,11 +43,10 @@ static void ring_of_messages(void)
 
 				pd_wait_recv(1, j);
 				for (int i = 0; i < BIG && bad < 0; i++)
-					if (received[j][i] !=
-					    before * 1000 + order[k + j] + i + (int)rt_step)
+					if (received[j][i] != before * 1000 + order[k + j] + i + (int)rt_step)
 						bad = i;
 				CHECK(bad < 0, "microbatch %d: element %d is %d", order[k + j], bad,
-				      received[j][bad < 0 ? 0 : bad]);
+					received[j][bad < 0 ? 0 : bad]);
 			}
 			for (int j = 0; j < n; j++)
 				pd_wait_send(1, j);
@@ -58,7 +56,7 @@ static void ring_of_messages(void)
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
-	int         token = 0;
+	int token = 0;
 
 	place_me(&program);
 	program.stage = program.rank;
@@ -75,11 +73,10 @@ int main(int argc, char **argv)
 		if (!strcmp(mode, "slot"))
 			pd_irecv(3, SLOTS, 1, 5, &token, sizeof token);
 		if (!strcmp(mode, "busy"))
-			pd_irecv(3, 0, 1, 5, &token, sizeof token),
-				pd_irecv(3, 0, 1, 6, &token, sizeof token);
+			pd_irecv(3, 0, 1, 5, &token, sizeof token), pd_irecv(3, 0, 1, 6, &token, sizeof token);
 		if (!strcmp(mode, "sum")) {
 			static const int ranks[] = { 0, 1 };
-			float            x = 1;
+			float x = 1;
 
 			pd_allreduce(&(pd_group){ 2, ranks }, &x, 1);
 		}

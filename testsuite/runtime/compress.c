@@ -5,9 +5,9 @@
 
 enum { N = 70001 };
 static const rt_codec trunc16 = { PD_CODEC_TRUNC16, 0 }, bf16 = { PD_CODEC_BF16, 0 };
-static float          x[N], y[N], z[N];
-static unsigned char  wire[8 * N], again[8 * N];
-static uint64_t       state = 7;
+static float x[N], y[N], z[N];
+static unsigned char wire[8 * N], again[8 * N];
+static uint64_t state = 7;
 
 static uint32_t bits(float f)
 {
@@ -58,7 +58,7 @@ static void rounding(void)
 	rt_decode(&bf16, wire, N, y, false);
 	for (int i = 0; i < N; i++) {
 		const uint32_t lo = bits(x[i]) & 0xFFFF0000, hi = lo + 0x10000;
-		float          a, b;
+		float a, b;
 
 		memcpy(&a, &lo, sizeof a);
 		memcpy(&b, &hi, sizeof b);
@@ -67,7 +67,7 @@ static void rounding(void)
 			continue;
 		}
 		if (!isfinite(x[i]) || !isfinite(b))
-			continue;       /* at the end of the range: Inf is right from halfway on */
+			continue; /* at the end of the range: Inf is right from halfway on */
 		const double down = fabs((double)x[i] - (double)a), up = fabs((double)b - (double)x[i]);
 		const uint32_t want = down < up || (down == up && !(lo & 0x10000)) ? lo : hi;
 		bad += bits(y[i]) != want;
@@ -78,15 +78,15 @@ static void rounding(void)
 static void quantised(int block, float range)
 {
 	const rt_codec q8 = { PD_CODEC_Q8, block };
-	const size_t   bytes = rt_encoded(&q8, N);
-	double         worst = 0;
+	const size_t bytes = rt_encoded(&q8, N);
+	double worst = 0;
 
 	numbers(range);
 	rt_encode(&q8, x, N, wire);
 	rt_decode(&q8, wire, N, y, false);
 	for (int at = 0; at < N; at += block) {
 		const int end = at + block < N ? at + block : N;
-		double    most = 0;
+		double most = 0;
 
 		for (int i = at; i < end; i++)
 			most = fmax(most, fabs((double)x[i]));
@@ -127,7 +127,7 @@ static void special(void)
 static void with_feedback(const rt_codec *c, float scale)
 {
 	static float before[N], residual[N], v[N];
-	int          bad = 0, kept = 0;
+	int bad = 0, kept = 0;
 
 	numbers(1);
 	memcpy(before, x, sizeof x);
@@ -146,7 +146,8 @@ static void with_feedback(const rt_codec *c, float scale)
 		bad += number && fabsf(z[i] + scale * residual[i] - (before[i] + scale * y[i])) > 2e-7f;
 		bad += !number && residual[i] != y[i];
 	}
-	CHECK(bad == 0 && kept >= 1, "feedback of codec %d: %d of what was sent and stayed are wrong, %d kept", c->kind, bad, kept);
+	CHECK(bad == 0 && kept >= 1, "feedback of codec %d: %d of what was sent and stayed are wrong, %d kept", c->kind,
+		bad, kept);
 }
 
 static double now(void)
@@ -178,7 +179,7 @@ static void bench(const char *name, const rt_codec *c)
 		feedback = fmin(feedback, now() - t);
 	}
 	printf("%-8s encode %6.2f GB/s, with feedback %6.2f GB/s, decode and add %6.2f GB/s (of f32, one core)\n", name,
-	       4e-9 * N / encode, 4e-9 * N / feedback, 4e-9 * N / decode);
+		4e-9 * N / encode, 4e-9 * N / feedback, 4e-9 * N / decode);
 }
 
 int main(int argc, char **argv)

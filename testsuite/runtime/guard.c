@@ -12,18 +12,32 @@
 
 enum { N = 80000, STEPS = 16 };
 
-static pd_program program = { .abi = PD_ABI, .model = "test", .plan = "test", .schedule = "none", .hash = "guard", .stages = 1,
-	.threads = 1, .micro = 1, .microbatches = 1, .compressed = true, .channels = 1, .slots = 1, .steps = STEPS };
-static int         everyone[64];
-static pd_group    all;
+static pd_program program = { .abi = PD_ABI,
+	.model = "test",
+	.plan = "test",
+	.schedule = "none",
+	.hash = "guard",
+	.stages = 1,
+	.threads = 1,
+	.micro = 1,
+	.microbatches = 1,
+	.compressed = true,
+	.channels = 1,
+	.slots = 1,
+	.steps = STEPS };
+static int everyone[64];
+static pd_group all;
 static const char *mode = "";
-static float       a[N], residual[N], held[64 * N];
-static double      total[N];
-static int         exact[STEPS], last;
+static float a[N], residual[N], held[64 * N];
+static double total[N];
+static int exact[STEPS], last;
 
 int MPI_Isend(const void *buf, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *r)
 {
-	const long us = n < 4096 ? 0 : !strcmp(mode, "slow") || !strcmp(mode, "resumed") ? n / 2 : !strcmp(mode, "packed") && n <= 40000 ? 20000 : 0;
+	const long us = n < 4096                                            ? 0
+	                : !strcmp(mode, "slow") || !strcmp(mode, "resumed") ? n / 2
+	                : !strcmp(mode, "packed") && n <= 40000             ? 20000
+	                                                                    : 0;
 
 	if (us)
 		nanosleep(&(struct timespec){ 0, 1000 * us }, NULL);
@@ -42,14 +56,16 @@ static double want(int i)
 static void step(bool update)
 {
 	const int k = (int)pd_step_index();
-	double    worst = 0;
+	double worst = 0;
 
 	(void)update;
 	for (int i = 0; i < N; i++)
 		a[i] = number(program.rank, i);
 	if (!strcmp(mode, "nan") && k == 4 && program.rank == program.world - 1)
 		a[5] = NAN;
-	pd_allreduce_as(&all, a, N, &(pd_sum){ .codec = PD_CODEC_Q8, .block = 128, .residual = residual, .guard = strcmp(mode, "nan") != 0 });
+	pd_allreduce_as(&all, a, N,
+		&(pd_sum){
+			.codec = PD_CODEC_Q8, .block = 128, .residual = residual, .guard = strcmp(mode, "nan") != 0 });
 	for (int i = 0; i < N; i++) {
 		worst = fmax(worst, fabs((double)a[i] - want(i)));
 		total[i] += isnan(a[i]) ? want(i) : (double)a[i];
@@ -63,16 +79,18 @@ static void step(bool update)
 static void judge(void)
 {
 	double off = 0;
-	float  kept = 0;
+	float kept = 0;
 
-	CHECK(exact[last] == (strcmp(mode, "slow") != 0), "%s: the last sum is %s", mode, exact[last] ? "exact" : "packed");
+	CHECK(exact[last] == (strcmp(mode, "slow") != 0), "%s: the last sum is %s", mode,
+		exact[last] ? "exact" : "packed");
 	if (!strcmp(mode, "resumed"))
 		return;
 	for (int i = 0; i < N; i++)
 		kept = fmaxf(kept, fabsf(residual[i]));
-	CHECK(!strcmp(mode, "slow") || !(kept > 0), "%s: %g of a gradient is held back though packing has ended", mode, (double)kept);
+	CHECK(!strcmp(mode, "slow") || !(kept > 0), "%s: %g of a gradient is held back though packing has ended", mode,
+		(double)kept);
 	pd_allgather(&all, residual, held, sizeof residual);
-	for (int i = 128; i < N; i++) {         /* the first block was NaN once */
+	for (int i = 128; i < N; i++) { /* the first block was NaN once */
 		double left = 0;
 
 		for (int r = 0; r < all.n; r++)

@@ -9,15 +9,25 @@
 
 enum { MICRO = 3, M = 8, BATCH = MICRO * M, MOST = 200 };
 
-static pd_program  program = { .abi = PD_ABI, .model = "test", .plan = "test", .schedule = "none", .hash = "loader", .world = 1,
-	                       .stages = 1, .threads = 1, .micro = MICRO, .microbatches = M, .seed = 9, .slots = 1 };
+static pd_program program = { .abi = PD_ABI,
+	.model = "test",
+	.plan = "test",
+	.schedule = "none",
+	.hash = "loader",
+	.world = 1,
+	.stages = 1,
+	.threads = 1,
+	.micro = MICRO,
+	.microbatches = M,
+	.seed = 9,
+	.slots = 1 };
 static const char *dir;
-static char        path[4096];
+static char path[4096];
 
 static FILE *create(const char *name)
 {
 	snprintf(path, sizeof path, "%s/%s", dir, name);
-	remove(path);           /* a file that is mapped keeps what it has */
+	remove(path); /* a file that is mapped keeps what it has */
 	FILE *f = fopen(path, "wb");
 
 	if (!f)
@@ -46,7 +56,7 @@ static void use(const pd_input_desc *d, int n, bool shuffle)
 /* The samples of microbatch mb of a step, -1 for places without one. */
 static void samples_of(int64_t step, int mb, int64_t *to)
 {
-	float   there[MICRO];
+	float there[MICRO];
 	int64_t label[MICRO], id[MICRO];
 
 	rt_step = step;
@@ -64,8 +74,15 @@ static void one_set(int64_t n, bool shuffle, pd_last last)
 	static const pd_input_desc d[] = {
 		{ .name = "id", .dtype = PD_I64, .rank = 1, .dim = { MICRO }, .kind = "raw", .path = "id.bin" },
 		{ .name = "there", .dtype = PD_F32, .rank = 1, .dim = { MICRO }, .kind = "presence" },
-		{ .name = "label", .dtype = PD_I64, .rank = 1, .dim = { MICRO }, .kind = "raw", .path = "id.bin", .is_label = true,
-		  .masked = true, .ignore_index = -100 },
+		{ .name = "label",
+			.dtype = PD_I64,
+			.rank = 1,
+			.dim = { MICRO },
+			.kind = "raw",
+			.path = "id.bin",
+			.is_label = true,
+			.masked = true,
+			.ignore_index = -100 },
 	};
 	const int64_t steps = 3 * (last == PD_LAST_DROP ? n / BATCH : (n + BATCH - 1) / BATCH);
 	static int64_t first[64 * M][MICRO], now[MICRO];
@@ -75,7 +92,7 @@ static void one_set(int64_t n, bool shuffle, pd_last last)
 		int64_t seen[MOST] = { 0 }, places = 0;
 
 		use(d, 3, shuffle);
-		for (int w = workers - 1; w >= 0; w--)          /* a worker alone sees what it would see among others */
+		for (int w = workers - 1; w >= 0; w--) /* a worker alone sees what it would see among others */
 			for (int64_t s = 0; s < steps; s++)
 				for (int mb = 0; mb < M; mb++) {
 					if (mb * workers / M != w)
@@ -83,8 +100,8 @@ static void one_set(int64_t n, bool shuffle, pd_last last)
 					samples_of(s, mb, now);
 					if (workers == 1)
 						memcpy(first[s * M + mb], now, sizeof now);
-					CHECK(!memcmp(first[s * M + mb], now, sizeof now), "%d workers: step %d, microbatch %d", workers,
-					      (int)s, mb);
+					CHECK(!memcmp(first[s * M + mb], now, sizeof now),
+						"%d workers: step %d, microbatch %d", workers, (int)s, mb);
 					for (int b = 0; b < MICRO; b++)
 						if (now[b] >= 0) {
 							CHECK(now[b] < n, "sample %d of %d", (int)now[b], (int)n);
@@ -93,7 +110,7 @@ static void one_set(int64_t n, bool shuffle, pd_last last)
 						}
 				}
 		const int64_t want = last == PD_LAST_KEEP ? 3 * n : steps * BATCH;
-		int64_t       least = INT64_MAX, most = 0, distinct = 0;
+		int64_t least = INT64_MAX, most = 0, distinct = 0;
 
 		for (int64_t i = 0; i < n; i++) {
 			least = seen[i] < least ? seen[i] : least;
@@ -102,19 +119,23 @@ static void one_set(int64_t n, bool shuffle, pd_last last)
 		}
 		CHECK(places == want, "%d of %d places", (int)places, (int)want);
 		if (last == PD_LAST_KEEP)
-			CHECK(least == 3 && most == 3, "in 3 epochs a sample comes %d to %d times", (int)least, (int)most);
+			CHECK(least == 3 && most == 3, "in 3 epochs a sample comes %d to %d times", (int)least,
+				(int)most);
 		if (last == PD_LAST_WRAP)
-			CHECK(least == want / n && most <= want / n + 1, "a sample comes %d to %d times", (int)least, (int)most);
+			CHECK(least == want / n && most <= want / n + 1, "a sample comes %d to %d times", (int)least,
+				(int)most);
 		if (last == PD_LAST_DROP)
-			CHECK(most <= 3 && (shuffle || distinct == n / BATCH * BATCH), "a sample comes %d times; %d are used", (int)most,
-			      (int)distinct);
+			CHECK(most <= 3 && (shuffle || distinct == n / BATCH * BATCH),
+				"a sample comes %d times; %d are used", (int)most, (int)distinct);
 	}
 }
 
 /* Every epoch has each sample at most once, and its own order. */
 static void epochs(int64_t n)
 {
-	static const pd_input_desc d = { .name = "id", .dtype = PD_I64, .rank = 1, .dim = { MICRO }, .kind = "raw", .path = "id.bin" };
+	static const pd_input_desc d = {
+		.name = "id", .dtype = PD_I64, .rank = 1, .dim = { MICRO }, .kind = "raw", .path = "id.bin"
+	};
 	int64_t order[2][MOST], now[MICRO], same = 0;
 	const int64_t each = n / BATCH;
 
@@ -135,7 +156,8 @@ static void epochs(int64_t n)
 	}
 	for (int64_t i = 0; i < each * BATCH; i++)
 		same += order[0][i] == order[1][i];
-	CHECK(same < each * BATCH / 4, "%d of %d places have the same sample in both epochs", (int)same, (int)(each * BATCH));
+	CHECK(same < each * BATCH / 4, "%d of %d places have the same sample in both epochs", (int)same,
+		(int)(each * BATCH));
 }
 
 static void tokens(void)
@@ -143,8 +165,14 @@ static void tokens(void)
 	enum { T = 5, TOKENS = 500 };
 	static pd_input_desc d[] = {
 		{ .name = "x", .dtype = PD_I64, .rank = 2, .dim = { MICRO, T }, .path = "t.bin", .range = 70000 },
-		{ .name = "y", .dtype = PD_I32, .rank = 2, .dim = { MICRO, T }, .path = "t.bin", .range = 70000, .is_label = true,
-		  .ignore_index = INT64_MIN },
+		{ .name = "y",
+			.dtype = PD_I32,
+			.rank = 2,
+			.dim = { MICRO, T },
+			.path = "t.bin",
+			.range = 70000,
+			.is_label = true,
+			.ignore_index = INT64_MIN },
 	};
 	int64_t x[MICRO * T];
 	int32_t y[MICRO * T];
@@ -170,8 +198,8 @@ static void tokens(void)
 			for (int i = 0; i < MICRO * T; i++) {
 				const int64_t at = ((rt_step * M + 1) * MICRO + i / T) % ((TOKENS - 1) / T) * T + i % T;
 
-				CHECK(x[i] == (wide ? 65530 + at : at * 7) && y[i] == (wide ? 65531 + at : at * 7 + 7), "token %d: %d %d",
-				      (int)at, (int)x[i], (int)y[i]);
+				CHECK(x[i] == (wide ? 65530 + at : at * 7) && y[i] == (wide ? 65531 + at : at * 7 + 7),
+					"token %d: %d %d", (int)at, (int)x[i], (int)y[i]);
 			}
 		}
 	}
@@ -194,7 +222,7 @@ static double rate(const pd_input_desc *d, size_t file, bool shuffle, size_t wri
 	program.last = PD_LAST_DROP;
 	use(d, 1, shuffle);
 	const int64_t steps = rt_input_samples() / BATCH;
-	double        best = 0;
+	double best = 0;
 
 	for (int round = 0; round < 10; round++) {
 		const double begin = rt_now();
@@ -211,15 +239,45 @@ static double rate(const pd_input_desc *d, size_t file, bool shuffle, size_t wri
 
 static int throughput(size_t mib)
 {
-	static const struct { const char *what; pd_input_desc d; size_t size; bool shuffle; } kind[] = {
-		{ "f32 images, 600 KB each, in order", { .name = "x", .dtype = PD_F32, .rank = 4, .dim = { MICRO, 3, 224, 224 },
-		  .kind = "raw", .path = "big.bin" }, 4, false },
-		{ "f32 images, shuffled", { .name = "x", .dtype = PD_F32, .rank = 4, .dim = { MICRO, 3, 224, 224 }, .kind = "raw",
-		  .path = "big.bin" }, 4, true },
-		{ "f32 rows of 3 KB, shuffled", { .name = "x", .dtype = PD_F32, .rank = 2, .dim = { MICRO, 784 }, .kind = "raw",
-		  .path = "big.bin" }, 4, true },
-		{ "i64 windows of 1024 from 16-bit tokens", { .name = "x", .dtype = PD_I64, .rank = 2, .dim = { MICRO, 1024 },
-		  .kind = "tokens", .path = "big.bin", .range = 50257 }, 8, true },
+	static const struct {
+		const char *what;
+		pd_input_desc d;
+		size_t size;
+		bool shuffle;
+	} kind[] = {
+		{ "f32 images, 600 KB each, in order",
+			{ .name = "x",
+				.dtype = PD_F32,
+				.rank = 4,
+				.dim = { MICRO, 3, 224, 224 },
+				.kind = "raw",
+				.path = "big.bin" },
+			4, false },
+		{ "f32 images, shuffled",
+			{ .name = "x",
+				.dtype = PD_F32,
+				.rank = 4,
+				.dim = { MICRO, 3, 224, 224 },
+				.kind = "raw",
+				.path = "big.bin" },
+			4, true },
+		{ "f32 rows of 3 KB, shuffled",
+			{ .name = "x",
+				.dtype = PD_F32,
+				.rank = 2,
+				.dim = { MICRO, 784 },
+				.kind = "raw",
+				.path = "big.bin" },
+			4, true },
+		{ "i64 windows of 1024 from 16-bit tokens",
+			{ .name = "x",
+				.dtype = PD_I64,
+				.rank = 2,
+				.dim = { MICRO, 1024 },
+				.kind = "tokens",
+				.path = "big.bin",
+				.range = 50257 },
+			8, true },
 	};
 	double least = 1e9;
 

@@ -15,17 +15,17 @@ typedef struct params2 {
 typedef struct all {
 	params1 p1, g1;
 	params2 p2, g2;
-	float   x[M][B * IN], h[M][B * HID], dh[M][B * HID], logits[B * OUT], d[B * OUT];
+	float x[M][B * IN], h[M][B * HID], dh[M][B * HID], logits[B * OUT], d[B * OUT];
 	int64_t labels[B];
-	float   trees[1 << 16];
+	float trees[1 << 16];
 } all;
 
 static pd_program program;
-static all       *A;
-static pd_tree   *tree1, *tree2;
-static pd_group   peers;
-static int        stages, replicas, mine[M], nmine, ranks[M];
-static bool       first, last;
+static all *A;
+static pd_tree *tree1, *tree2;
+static pd_group peers;
+static int stages, replicas, mine[M], nmine, ranks[M];
+static bool first, last;
 
 static void init(char *arena)
 {
@@ -34,18 +34,17 @@ static void init(char *arena)
 
 	at += (64 - (uintptr_t)at % 64) % 64;
 	tree1 = pd_tree_new(M, sizeof A->g1 / 4, mine, nmine, at);
-	tree2 = pd_tree_new(M, sizeof A->g2 / 4, mine, nmine,
-	                    at + pd_tree_bytes(M, sizeof A->g1 / 4, mine, nmine));
+	tree2 = pd_tree_new(M, sizeof A->g2 / 4, mine, nmine, at + pd_tree_bytes(M, sizeof A->g1 / 4, mine, nmine));
 }
 
 /* Linked with --wrap: calls of the runtime and of this file, not those of MPI and oneDNN. */
 static long allocations;
-void       *__real_malloc(size_t n);
-void       *__real_calloc(size_t n, size_t m);
-void       *__real_realloc(void *p, size_t n);
-void       *__wrap_malloc(size_t n);
-void       *__wrap_calloc(size_t n, size_t m);
-void       *__wrap_realloc(void *p, size_t n);
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t m);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t m);
+void *__wrap_realloc(void *p, size_t n);
 
 void *__wrap_malloc(size_t n)
 {
@@ -65,10 +64,7 @@ void *__wrap_realloc(void *p, size_t n)
 	return __real_realloc(p, n);
 }
 
-static int other_stage(void)
-{
-	return first ? program.rank + replicas : program.rank - replicas;
-}
+static int other_stage(void) { return first ? program.rank + replicas : program.rank - replicas; }
 
 static void forward(int i)
 {
@@ -100,7 +96,7 @@ static void loss(int i)
 	pd_input(first ? 1 : 0, mine[i], A->labels);
 	for (int r = 0; r < B; r++) {
 		const float *z = A->logits + r * OUT;
-		float        total = 0;
+		float total = 0;
 
 		for (int c = 0; c < OUT; c++)
 			total += expf(z[c]);
@@ -168,8 +164,8 @@ static void step(bool update)
 {
 	static long before = -1;
 
-	CHECK(before < 0 || getenv("MLP_DUMPS") || allocations == before,
-	      "%ld allocations before step %d", allocations - before, (int)rt_step);
+	CHECK(before < 0 || getenv("MLP_DUMPS") || allocations == before, "%ld allocations before step %d",
+		allocations - before, (int)rt_step);
 	before = allocations;
 	memset(&A->g1, 0, sizeof A->g1);
 	memset(&A->g2, 0, sizeof A->g2);
@@ -188,8 +184,7 @@ static void step(bool update)
 		sgd(A->p1.w, A->g1.w, sizeof A->p1 / 4, 0, IN * HID, tree1);
 	if (last)
 		sgd(A->p2.w, A->g2.w, sizeof A->p2 / 4, first ? 2 : 0, HID * OUT, tree2);
-	CHECK(allocations == before, "%ld allocations in step %d", allocations - before,
-	      (int)rt_step);
+	CHECK(allocations == before, "%ld allocations in step %d", allocations - before, (int)rt_step);
 }
 
 /* The emitted program would have weights in a file; this one makes the same ones everywhere. */
@@ -209,13 +204,13 @@ int main(int argc, char **argv)
 	static const pd_input_desc inputs[2] = {
 		{ .name = "x", .dtype = PD_F32, .rank = 2, .dim = { B, IN }, .kind = "synthetic" },
 		{ .name = "labels",
-		  .dtype = PD_I64,
-		  .rank = 1,
-		  .dim = { B },
-		  .range = OUT,
-		  .kind = "synthetic",
-		  .is_label = true,
-		  .ignore_index = INT64_MIN },
+			.dtype = PD_I64,
+			.rank = 1,
+			.dim = { B },
+			.range = OUT,
+			.kind = "synthetic",
+			.is_label = true,
+			.ignore_index = INT64_MIN },
 	};
 	pd_param params[4];
 
@@ -232,47 +227,42 @@ int main(int argc, char **argv)
 	for (int r = 0; r < replicas; r++)
 		ranks[r] = stage * replicas + r;
 	peers = (pd_group){ replicas, ranks };
-	params[0] = (pd_param){ "fc1.w", PD_WEIGHT, PD_F32, 2, { IN, HID }, offsetof(all, p1.w),
-		                0,       true,      0, 0, 0 };
-	params[1] = (pd_param){ "fc1.b", PD_WEIGHT, PD_F32, 1, { HID }, offsetof(all, p1.b),
-		                0,       true,      0, 0, 0 };
-	params[2] = (pd_param){ "fc2.w", PD_WEIGHT,    PD_F32,
-		                2,       { HID, OUT }, offsetof(all, p2.w),
-		                0,       true,         (stages - 1) * replicas, 0, 0 };
-	params[3] = (pd_param){ "fc2.b", PD_WEIGHT, PD_F32,
-		                1,       { OUT },   offsetof(all, p2.b),
-		                0,       true,      (stages - 1) * replicas, 0, 0 };
+	params[0] = (pd_param){ "fc1.w", PD_WEIGHT, PD_F32, 2, { IN, HID }, offsetof(all, p1.w), 0, true, 0, 0, 0 };
+	params[1] = (pd_param){ "fc1.b", PD_WEIGHT, PD_F32, 1, { HID }, offsetof(all, p1.b), 0, true, 0, 0, 0 };
+	params[2] = (pd_param){ "fc2.w", PD_WEIGHT, PD_F32, 2, { HID, OUT }, offsetof(all, p2.w), 0, true,
+		(stages - 1) * replicas, 0, 0 };
+	params[3] = (pd_param){ "fc2.b", PD_WEIGHT, PD_F32, 1, { OUT }, offsetof(all, p2.b), 0, true,
+		(stages - 1) * replicas, 0, 0 };
 	program = (pd_program){ .abi = PD_ABI,
-		                .model = "mlp.onnx",
-		                .plan = stages == 2 ? "1-1" : "1",
-		                .schedule = "GPipe",
-		                .hash = "mlp",
-		                .rank = program.rank,
-		                .world = stages * replicas,
-		                .stage = stage,
-		                .stages = stages,
-		                .replica = replica,
-		                .replicas = replicas,
-		                .threads = 1,
-		                .reproducible = getenv("MLP_REPRODUCIBLE") != NULL,
-		                .seed = 1,
-		                .micro = B,
-		                .microbatches = M,
-		                .channels = 2,
-		                .slots = M,
-		                .arena = sizeof(all),
-		                .nparams = stages == 2 ? 2 : 4,
-		                .params = params + (first ? 0 : 2),
-		                .ninputs = stages == 2 ? 1 : 2,
-		                .inputs = inputs + (first ? 0 : 1),
-		                .steps = 10,
-		                .timeout = 20,
-		                .init = init_with_weights,
-		                .step = step,
-		                .notes = "" };
+		.model = "mlp.onnx",
+		.plan = stages == 2 ? "1-1" : "1",
+		.schedule = "GPipe",
+		.hash = "mlp",
+		.rank = program.rank,
+		.world = stages * replicas,
+		.stage = stage,
+		.stages = stages,
+		.replica = replica,
+		.replicas = replicas,
+		.threads = 1,
+		.reproducible = getenv("MLP_REPRODUCIBLE") != NULL,
+		.seed = 1,
+		.micro = B,
+		.microbatches = M,
+		.channels = 2,
+		.slots = M,
+		.arena = sizeof(all),
+		.nparams = stages == 2 ? 2 : 4,
+		.params = params + (first ? 0 : 2),
+		.ninputs = stages == 2 ? 1 : 2,
+		.inputs = inputs + (first ? 0 : 1),
+		.steps = 10,
+		.timeout = 20,
+		.init = init_with_weights,
+		.step = step,
+		.notes = "" };
 	argv[2 < argc ? 2 : 0] = argv[0];
-	const int status =
-		argc > 2 ? pd_main(&program, argc - 2, argv + 2) : pd_main(&program, 1, argv);
+	const int status = argc > 2 ? pd_main(&program, argc - 2, argv + 2) : pd_main(&program, 1, argv);
 
 	return status ? status : failures > 0;
 }

@@ -7,10 +7,7 @@ enum { MOST = 1 << 17 };
 static void *scratch;
 static size_t scratch_size;
 
-static float *floats(size_t n)
-{
-	return aligned_alloc(64, (n * sizeof(float) + 127) / 64 * 64);
-}
+static float *floats(size_t n) { return aligned_alloc(64, (n * sizeof(float) + 127) / 64 * 64); }
 
 static float *filled(size_t n, int seed)
 {
@@ -57,12 +54,13 @@ static size_t product(const int *a, int n)
 /* Place of (n, c, position) in an activation. */
 static size_t at(int n, int c, size_t pos, int channels, size_t area, int nhwc)
 {
-	return nhwc ? ((size_t)n * area + pos) * (size_t)channels + (size_t)c : ((size_t)n * (size_t)channels + (size_t)c) * area + pos;
+	return nhwc ? ((size_t)n * area + pos) * (size_t)channels + (size_t)c
+	            : ((size_t)n * (size_t)channels + (size_t)c) * area + pos;
 }
 
 /* Input position of kernel element k at output position o; false: in the padding. */
-static bool place(int nd, const int *in, const int *out, const int *kernel, const int *stride, const int *pad, const int *dilation,
-                  size_t o, size_t k, size_t *pos)
+static bool place(int nd, const int *in, const int *out, const int *kernel, const int *stride, const int *pad,
+	const int *dilation, size_t o, size_t k, size_t *pos)
 {
 	size_t unit = 1;
 
@@ -83,11 +81,11 @@ static bool place(int nd, const int *in, const int *out, const int *kernel, cons
 
 /* ---- convolution ---- */
 
-static void conv_loops(const pd_conv_desc *d, const float *x, const float *w, const float *b, const float *dy, double *y, double *dx,
-                       double *dw, double *db)
+static void conv_loops(const pd_conv_desc *d, const float *x, const float *w, const float *b, const float *dy,
+	double *y, double *dx, double *dw, double *db)
 {
 	const size_t ia = product(d->in, d->nd), oa = product(d->out, d->nd), ka = product(d->kernel, d->nd);
-	const int    og = d->oc / d->groups, cg = d->c / d->groups;
+	const int og = d->oc / d->groups, cg = d->c / d->groups;
 
 	for (int n = 0; n < d->n; n++)
 		for (int oc = 0; oc < d->oc; oc++)
@@ -98,7 +96,8 @@ static void conv_loops(const pd_conv_desc *d, const float *x, const float *w, co
 				db[oc] += (double)dy[yo];
 				for (int c = 0; c < cg; c++)
 					for (size_t k = 0, pos; k < ka; k++) {
-						if (!place(d->nd, d->in, d->out, d->kernel, d->stride, d->pad_begin, d->dilation, o, k, &pos))
+						if (!place(d->nd, d->in, d->out, d->kernel, d->stride, d->pad_begin,
+							    d->dilation, o, k, &pos))
 							continue;
 						const size_t xo = at(n, oc / og * cg + c, pos, d->c, ia, d->nhwc);
 						const size_t wo = ((size_t)oc * (size_t)cg + (size_t)c) * ka + k;
@@ -113,15 +112,18 @@ static void conv_loops(const pd_conv_desc *d, const float *x, const float *w, co
 static void conv(pd_conv_desc d, const char *name)
 {
 	static double y[MOST], dx[MOST], dw[MOST], db[4096];
-	char          text[128];
+	char text[128];
 
 	for (int i = 0; i < d.nd; i++)
-		d.out[i] = (d.in[i] + d.pad_begin[i] + d.pad_end[i] - d.dilation[i] * (d.kernel[i] - 1) - 1) / d.stride[i] + 1;
-	const size_t nx = (size_t)d.n * (size_t)d.c * product(d.in, d.nd), ny = (size_t)d.n * (size_t)d.oc * product(d.out, d.nd);
+		d.out[i] = (d.in[i] + d.pad_begin[i] + d.pad_end[i] - d.dilation[i] * (d.kernel[i] - 1) - 1) /
+		                   d.stride[i] +
+		           1;
+	const size_t nx = (size_t)d.n * (size_t)d.c * product(d.in, d.nd),
+		     ny = (size_t)d.n * (size_t)d.oc * product(d.out, d.nd);
 	const size_t nw = (size_t)d.oc * (size_t)(d.c / d.groups) * product(d.kernel, d.nd);
-	float       *x = filled(nx, 1), *w = filled(nw, 2), *b = filled((size_t)d.oc, 3), *dy = filled(ny, 4);
-	float       *gy = floats(ny), *gx = floats(nx), *gw = floats(nw), *gb = floats((size_t)d.oc);
-	pd_conv      o[3];
+	float *x = filled(nx, 1), *w = filled(nw, 2), *b = filled((size_t)d.oc, 3), *dy = filled(ny, 4);
+	float *gy = floats(ny), *gx = floats(nx), *gw = floats(nw), *gb = floats((size_t)d.oc);
+	pd_conv o[3];
 
 	for (int nhwc = 0; nhwc < 2; nhwc++) {
 		d.nhwc = nhwc;
@@ -134,7 +136,7 @@ static void conv(pd_conv_desc d, const char *name)
 			room(pd_conv_scratch(&d));
 			pd_conv_init(&o[d.what], &d);
 		}
-		for (int twice = 0; twice < 2; twice++) {       /* what one call leaves in scratch must not matter */
+		for (int twice = 0; twice < 2; twice++) { /* what one call leaves in scratch must not matter */
 			memset(scratch, 0xFF, scratch_size);
 			pd_conv_forward(&o[0], gy, x, w, b, scratch);
 			pd_conv_backward_data(&o[1], gx, dy, w, scratch);
@@ -152,22 +154,103 @@ static void conv(pd_conv_desc d, const char *name)
 
 static void convolutions(void)
 {
-	conv((pd_conv_desc){ .nd = 2, .n = 2, .c = 3, .oc = 8, .groups = 1, .in = { 9, 8 }, .kernel = { 3, 3 }, .stride = { 1, 1 },
-	                     .pad_begin = { 1, 1 }, .pad_end = { 1, 1 }, .dilation = { 1, 1 }, .bias = 1 }, "3x3");
-	conv((pd_conv_desc){ .nd = 2, .n = 2, .c = 1, .oc = 6, .groups = 1, .in = { 28, 28 }, .kernel = { 5, 5 }, .stride = { 1, 1 },
-	                     .dilation = { 1, 1 }, .bias = 1 }, "one channel");
-	conv((pd_conv_desc){ .nd = 2, .n = 3, .c = 17, .oc = 33, .groups = 1, .in = { 7, 7 }, .kernel = { 1, 1 }, .stride = { 2, 2 },
-	                     .dilation = { 1, 1 } }, "1x1 stride 2, odd channels");
-	conv((pd_conv_desc){ .nd = 2, .n = 2, .c = 16, .oc = 32, .groups = 4, .in = { 11, 10 }, .kernel = { 3, 2 }, .stride = { 2, 1 },
-	                     .pad_begin = { 1, 0 }, .pad_end = { 2, 1 }, .dilation = { 2, 3 }, .bias = 1 }, "groups, dilation, uneven pads");
-	conv((pd_conv_desc){ .nd = 2, .n = 2, .c = 16, .oc = 16, .groups = 16, .in = { 9, 9 }, .kernel = { 3, 3 }, .stride = { 1, 1 },
-	                     .pad_begin = { 1, 1 }, .pad_end = { 1, 1 }, .dilation = { 1, 1 } }, "depthwise");
-	conv((pd_conv_desc){ .nd = 2, .n = 1, .c = 16, .oc = 16, .groups = 1, .in = { 10, 9 }, .kernel = { 1, 7 }, .stride = { 1, 1 },
-	                     .pad_begin = { 0, 3 }, .pad_end = { 0, 3 }, .dilation = { 1, 1 } }, "1x7");
-	conv((pd_conv_desc){ .nd = 1, .n = 2, .c = 5, .oc = 7, .groups = 1, .in = { 19 }, .kernel = { 4 }, .stride = { 3 },
-	                     .pad_begin = { 2 }, .pad_end = { 0 }, .dilation = { 1 }, .bias = 1 }, "1 axis");
-	conv((pd_conv_desc){ .nd = 3, .n = 2, .c = 3, .oc = 4, .groups = 1, .in = { 5, 6, 7 }, .kernel = { 2, 3, 3 }, .stride = { 1, 2, 1 },
-	                     .pad_begin = { 0, 1, 1 }, .pad_end = { 1, 1, 0 }, .dilation = { 1, 1, 1 }, .bias = 1 }, "3 axes");
+	conv((pd_conv_desc){ .nd = 2,
+		     .n = 2,
+		     .c = 3,
+		     .oc = 8,
+		     .groups = 1,
+		     .in = { 9, 8 },
+		     .kernel = { 3, 3 },
+		     .stride = { 1, 1 },
+		     .pad_begin = { 1, 1 },
+		     .pad_end = { 1, 1 },
+		     .dilation = { 1, 1 },
+		     .bias = 1 },
+		"3x3");
+	conv((pd_conv_desc){ .nd = 2,
+		     .n = 2,
+		     .c = 1,
+		     .oc = 6,
+		     .groups = 1,
+		     .in = { 28, 28 },
+		     .kernel = { 5, 5 },
+		     .stride = { 1, 1 },
+		     .dilation = { 1, 1 },
+		     .bias = 1 },
+		"one channel");
+	conv((pd_conv_desc){ .nd = 2,
+		     .n = 3,
+		     .c = 17,
+		     .oc = 33,
+		     .groups = 1,
+		     .in = { 7, 7 },
+		     .kernel = { 1, 1 },
+		     .stride = { 2, 2 },
+		     .dilation = { 1, 1 } },
+		"1x1 stride 2, odd channels");
+	conv((pd_conv_desc){ .nd = 2,
+		     .n = 2,
+		     .c = 16,
+		     .oc = 32,
+		     .groups = 4,
+		     .in = { 11, 10 },
+		     .kernel = { 3, 2 },
+		     .stride = { 2, 1 },
+		     .pad_begin = { 1, 0 },
+		     .pad_end = { 2, 1 },
+		     .dilation = { 2, 3 },
+		     .bias = 1 },
+		"groups, dilation, uneven pads");
+	conv((pd_conv_desc){ .nd = 2,
+		     .n = 2,
+		     .c = 16,
+		     .oc = 16,
+		     .groups = 16,
+		     .in = { 9, 9 },
+		     .kernel = { 3, 3 },
+		     .stride = { 1, 1 },
+		     .pad_begin = { 1, 1 },
+		     .pad_end = { 1, 1 },
+		     .dilation = { 1, 1 } },
+		"depthwise");
+	conv((pd_conv_desc){ .nd = 2,
+		     .n = 1,
+		     .c = 16,
+		     .oc = 16,
+		     .groups = 1,
+		     .in = { 10, 9 },
+		     .kernel = { 1, 7 },
+		     .stride = { 1, 1 },
+		     .pad_begin = { 0, 3 },
+		     .pad_end = { 0, 3 },
+		     .dilation = { 1, 1 } },
+		"1x7");
+	conv((pd_conv_desc){ .nd = 1,
+		     .n = 2,
+		     .c = 5,
+		     .oc = 7,
+		     .groups = 1,
+		     .in = { 19 },
+		     .kernel = { 4 },
+		     .stride = { 3 },
+		     .pad_begin = { 2 },
+		     .pad_end = { 0 },
+		     .dilation = { 1 },
+		     .bias = 1 },
+		"1 axis");
+	conv((pd_conv_desc){ .nd = 3,
+		     .n = 2,
+		     .c = 3,
+		     .oc = 4,
+		     .groups = 1,
+		     .in = { 5, 6, 7 },
+		     .kernel = { 2, 3, 3 },
+		     .stride = { 1, 2, 1 },
+		     .pad_begin = { 0, 1, 1 },
+		     .pad_end = { 1, 1, 0 },
+		     .dilation = { 1, 1, 1 },
+		     .bias = 1 },
+		"3 axes");
 }
 
 /* ---- batch normalization ---- */
@@ -175,16 +258,19 @@ static void convolutions(void)
 static void bn(pd_bn_desc d)
 {
 	static double y[MOST], dx[MOST], dscale[256], dbias[256], mean[256], var[256];
-	const size_t  area = product(d.sp, d.nd), n = (size_t)d.n * (size_t)d.c * area, nc = (size_t)d.c;
-	const double  count = (double)d.n * (double)area;
-	float        *x = filled(n, 1), *dy = filled(n, 2), *scale = filled(nc, 3), *bias = filled(nc, 4), *gy = floats(n), *gx = floats(n);
-	float        *gm = floats(nc), *gv = floats(nc), *gs = floats(nc), *gb = floats(nc);
+	const size_t area = product(d.sp, d.nd), n = (size_t)d.n * (size_t)d.c * area, nc = (size_t)d.c;
+	const double count = (double)d.n * (double)area;
+	float *x = filled(n, 1), *dy = filled(n, 2), *scale = filled(nc, 3), *bias = filled(nc, 4), *gy = floats(n),
+	      *gx = floats(n);
+	float *gm = floats(nc), *gv = floats(nc), *gs = floats(nc), *gb = floats(nc);
 
 	for (int nhwc = 0; nhwc < 2; nhwc++) {
 		pd_bn f, b;
 
 		d.nhwc = nhwc;
-#define EACH for (int i = 0; i < d.n; i++) for (size_t p = 0, e; p < area && (e = at(i, c, p, d.c, area, nhwc), 1); p++)
+#define EACH \
+	for (int i = 0; i < d.n; i++) \
+		for (size_t p = 0, e; p < area && (e = at(i, c, p, d.c, area, nhwc), 1); p++)
 		for (int c = 0; c < d.c; c++) {
 			double m = 0, v = 0, s = 0, t = 0;
 
@@ -194,7 +280,8 @@ static void bn(pd_bn_desc d)
 
 			EACH y[e] = ((double)x[e] - m) * r * (double)scale[c] + (double)bias[c];
 			EACH s += (double)dy[e] * ((double)x[e] - m) * r, t += (double)dy[e];
-			EACH dx[e] = (double)scale[c] * r * ((double)dy[e] - t / count - ((double)x[e] - m) * r * s / count);
+			EACH dx[e] =
+				(double)scale[c] * r * ((double)dy[e] - t / count - ((double)x[e] - m) * r * s / count);
 			mean[c] = m, var[c] = v, dscale[c] = s, dbias[c] = t;
 		}
 #undef EACH
@@ -222,8 +309,8 @@ static void bn(pd_bn_desc d)
 static void product_of(int m, int n, int k, int ta, int tb)
 {
 	static double want[MOST];
-	const size_t  nc = (size_t)(m * n);
-	float        *a = filled((size_t)(m * k), 1), *b = filled((size_t)(k * n), 2), *c = floats(nc);
+	const size_t nc = (size_t)(m * n);
+	float *a = filled((size_t)(m * k), 1), *b = filled((size_t)(k * n), 2), *c = floats(nc);
 
 	for (int r = 0; r < m; r++)
 		for (int s = 0; s < n; s++) {

@@ -4,9 +4,18 @@
 
 enum { GRAINS = 12, N = 40, WIDTH = 5, TABLE = 30 };
 
-static pd_program program = { .abi = PD_ABI, .model = "test", .plan = "test", .schedule = "none", .hash = "rows", .stages = 1,
-	.threads = 1, .micro = 1, .microbatches = GRAINS, .channels = 1, .slots = 1 };
-static int      everyone[64];
+static pd_program program = { .abi = PD_ABI,
+	.model = "test",
+	.plan = "test",
+	.schedule = "none",
+	.hash = "rows",
+	.stages = 1,
+	.threads = 1,
+	.micro = 1,
+	.microbatches = GRAINS,
+	.channels = 1,
+	.slots = 1 };
+static int everyone[64];
 static pd_group all;
 
 /* Lookup k of grain g in a round; every third grain of some rounds has none. */
@@ -20,7 +29,7 @@ static int32_t id_of(int round, int g, int k)
 static int distinct(int round, int g)
 {
 	bool seen[TABLE] = { false };
-	int  n = 0;
+	int n = 0;
 
 	for (int k = 0; k < N; k++)
 		if (id_of(round, g, k) >= 0 && !seen[id_of(round, g, k)]) {
@@ -33,9 +42,9 @@ static int distinct(int round, int g)
 static void one_round(int round, pd_gatherv *r, pd_tree *t, const int *mine, int nmine)
 {
 	static int32_t ids[GRAINS * N];
-	static float   rows[GRAINS * N][WIDTH];
-	bool           seen[TABLE] = { false };
-	const float    nothing[WIDTH] = { 0 };
+	static float rows[GRAINS * N][WIDTH];
+	bool seen[TABLE] = { false };
+	const float nothing[WIDTH] = { 0 };
 
 	for (int i = 0; i < GRAINS * N; i++)
 		ids[i] = 77;
@@ -59,23 +68,25 @@ static void one_round(int round, pd_gatherv *r, pd_tree *t, const int *mine, int
 	for (int i = 0; i < GRAINS * N; i++) {
 		if (ids[i] < 0)
 			continue;
-		CHECK(ids[i] < TABLE && !seen[ids[i]], "round %d: id %d at %d: not in the table, or twice", round, ids[i], i);
+		CHECK(ids[i] < TABLE && !seen[ids[i]], "round %d: id %d at %d: not in the table, or twice", round,
+			ids[i], i);
 		if (ids[i] >= TABLE)
 			continue;
 		seen[ids[i]] = true;
-		CHECK(!memcmp(dense + ids[i] * WIDTH, rows[i], sizeof rows[i]), "round %d: row %d has not the bits of the dense sum",
-		      round, ids[i]);
+		CHECK(!memcmp(dense + ids[i] * WIDTH, rows[i], sizeof rows[i]),
+			"round %d: row %d has not the bits of the dense sum", round, ids[i]);
 	}
 	for (int i = 0; i < TABLE; i++)
-		CHECK(seen[i] || !memcmp(dense + i * WIDTH, nothing, sizeof nothing), "round %d: row %d is lost", round, i);
+		CHECK(seen[i] || !memcmp(dense + i * WIDTH, nothing, sizeof nothing), "round %d: row %d is lost", round,
+			i);
 }
 
 /* What rank 0 told the last rank, as it counted it. */
 static void count_bytes(int rounds, const int *mine, int nmine)
 {
-	char     *text = NULL, want[160];
-	size_t    n;
-	FILE     *f = open_memstream(&text, &n);
+	char *text = NULL, want[160];
+	size_t n;
+	FILE *f = open_memstream(&text, &n);
 	long long rows = 0;
 
 	for (int round = 0; round < rounds; round++)
@@ -84,7 +95,7 @@ static void count_bytes(int rounds, const int *mine, int nmine)
 	rt_traffic_write(f);
 	fclose(f);
 	snprintf(want, sizeof want, "\"values\": %lld, \"ids\": %lld, \"heads\": %lld", 4 * WIDTH * rows, 4 * rows,
-	         4LL * GRAINS * rounds);
+		4LL * GRAINS * rounds);
 	CHECK(program.rank || program.world == 1 || strstr(text, want), "bytes: %s; not %s", text, want);
 	free(text);
 }
@@ -105,7 +116,7 @@ int main(void)
 			mine[nmine++] = g;
 	pd_gatherv *r = pd_gatherv_new(GRAINS, N, WIDTH, mine, nmine, program.world);
 	const size_t bytes = pd_tree_bytes(GRAINS, TABLE * WIDTH, mine, nmine);
-	pd_tree     *t = pd_tree_new(GRAINS, TABLE * WIDTH, mine, nmine, aligned_alloc(64, (bytes + 63) / 64 * 64));
+	pd_tree *t = pd_tree_new(GRAINS, TABLE * WIDTH, mine, nmine, aligned_alloc(64, (bytes + 63) / 64 * 64));
 
 	for (int i = 0; i < ROUNDS; i++)
 		one_round(i, r, t, mine, nmine);

@@ -2,19 +2,19 @@
 #include "test.h"
 
 static pd_program program = { .abi = PD_ABI,
-	                      .model = "test",
-	                      .plan = "test",
-	                      .schedule = "none",
-	                      .hash = "sums",
-	                      .stages = 1,
-	                      .threads = 1,
-	                      .micro = 1,
-	                      .microbatches = 1,
-	                      .compressed = true,
-	                      .channels = 5,
-	                      .slots = 2 };
-static int        everyone[64];
-static pd_group   all;
+	.model = "test",
+	.plan = "test",
+	.schedule = "none",
+	.hash = "sums",
+	.stages = 1,
+	.threads = 1,
+	.micro = 1,
+	.microbatches = 1,
+	.compressed = true,
+	.channels = 5,
+	.slots = 2 };
+static int everyone[64];
+static pd_group all;
 
 static void fill(float *a, size_t n, int rank)
 {
@@ -33,10 +33,8 @@ static void allreduce(size_t n)
 	a[n] = 12345;
 	pd_allreduce(&all, a, n);
 	for (size_t i = 0; i < n; i++)
-		worst = fmax(worst, fabs((double)a[i] - (double)(i % 1000) * program.world *
-		                                                (program.world + 1) / 2));
-	CHECK(worst == 0 && a[n] == 12345, "allreduce of %zu floats over %d: off by %g", n, all.n,
-	      worst);
+		worst = fmax(worst, fabs((double)a[i] - (double)(i % 1000) * program.world * (program.world + 1) / 2));
+	CHECK(worst == 0 && a[n] == 12345, "allreduce of %zu floats over %d: off by %g", n, all.n, worst);
 	free(a);
 }
 
@@ -49,8 +47,7 @@ static void same_bits(size_t n)
 	pd_allreduce(&all, a, n);
 	pd_allgather(&all, a, b, n * sizeof *a);
 	for (int r = 0; r < all.n; r++)
-		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a),
-		      "allreduce of %zu: rank %d has other bits", n, r);
+		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "allreduce of %zu: rank %d has other bits", n, r);
 	free(a);
 	free(b);
 }
@@ -76,7 +73,8 @@ static void algorithm(pd_algorithm by, size_t n, int per_host)
 	pd_allreduce_as(&all, a, n, &how);
 	pd_allgather(&all, a, b, n * sizeof *a);
 	for (int r = 0; r < all.n; r++)
-		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "algorithm %d of %zu: rank %d has other bits", by, n, r);
+		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "algorithm %d of %zu: rank %d has other bits", by,
+			n, r);
 	free(a);
 	free(b);
 }
@@ -92,7 +90,8 @@ static void compressed(pd_codec codec, int block, double loss, size_t n)
 	pd_allreduce_as(&all, a, n, &(pd_sum){ .codec = codec, .block = block });
 	pd_allgather(&all, a, b, n * sizeof *a);
 	for (int r = 0; r < all.n; r++)
-		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "codec %d of %zu: rank %d has other bits", codec, n, r);
+		CHECK(!memcmp(a, b + (size_t)r * n, n * sizeof *a), "codec %d of %zu: rank %d has other bits", codec, n,
+			r);
 	for (size_t i = 0; i < n; i++) {
 		double want = 0;
 
@@ -101,7 +100,7 @@ static void compressed(pd_codec codec, int block, double loss, size_t n)
 		worst = fmax(worst, fabs((double)a[i] - want));
 	}
 	CHECK(worst <= loss * all.n * all.n && (all.n == 1 || worst > 0 || n <= 4096) && a[n] == 12345,
-	      "codec %d of %zu over %d: off by %g", codec, n, all.n, worst);
+		"codec %d of %zu over %d: off by %g", codec, n, all.n, worst);
 	free(a);
 	free(b);
 }
@@ -110,12 +109,14 @@ static void compressed(pd_codec codec, int block, double loss, size_t n)
 static void feedback(pd_codec codec, int block, double loss, size_t n)
 {
 	enum { ROUNDS = 20 };
-	float  *a = calloc(n, sizeof *a), *own = calloc(n, sizeof *own), *all_of = calloc(n * (size_t)all.n, sizeof *all_of);
+	float *a = calloc(n, sizeof *a), *own = calloc(n, sizeof *own),
+	      *all_of = calloc(n * (size_t)all.n, sizeof *all_of);
 	double *total = calloc(n, sizeof *total), worst = 0, off = 0;
 
 	for (int k = 0; k < ROUNDS; k++) {
 		fill(a, n, program.rank);
-		pd_allreduce_as(&all, a, n, &(pd_sum){ .by = PD_SUM_RING, .codec = codec, .block = block, .residual = own });
+		pd_allreduce_as(
+			&all, a, n, &(pd_sum){ .by = PD_SUM_RING, .codec = codec, .block = block, .residual = own });
 		for (size_t i = 0; i < n; i++)
 			total[i] += (double)a[i];
 	}
@@ -131,7 +132,8 @@ static void feedback(pd_codec codec, int block, double loss, size_t n)
 		off = fmax(off, fabs(total[i] - want) / ROUNDS);
 	}
 	CHECK(worst < 1e-4 * ROUNDS * all.n, "feedback of codec %d, %zu over %d: %g is lost", codec, n, all.n, worst);
-	CHECK(off <= 2 * loss * all.n * all.n / ROUNDS, "feedback of codec %d, %zu over %d: the mean is off by %g", codec, n, all.n, off);
+	CHECK(off <= 2 * loss * all.n * all.n / ROUNDS, "feedback of codec %d, %zu over %d: the mean is off by %g",
+		codec, n, all.n, off);
 	free(a);
 	free(own);
 	free(all_of);
@@ -143,7 +145,7 @@ static void background(void)
 {
 	enum { JOBS = 5, N = 100003 };
 	static float a[JOBS][N];
-	int          mine[3] = { program.rank, 10 * program.rank, 7 }, got[64][3];
+	int mine[3] = { program.rank, 10 * program.rank, 7 }, got[64][3];
 
 	for (int j = 0; j < JOBS; j++)
 		for (int i = 0; i < N; i++)
@@ -154,14 +156,13 @@ static void background(void)
 		pd_allgather(&all, mine, got, sizeof mine);
 		for (int r = 0; r < all.n; r++)
 			CHECK(got[r][0] == r && got[r][1] == 10 * r && got[r][2] == 7,
-			      "allgather: rank %d's part is wrong", r);
+				"allgather: rank %d's part is wrong", r);
 	}
 	pd_allreduce_wait();
 	for (int j = 0; j < JOBS; j++)
 		for (int i = 0; i < N; i++)
 			if (a[j][i] != (float)(program.world * (j + i % 17))) {
-				CHECK(false, "background job %d, element %d: %g", j, i,
-				      (double)a[j][i]);
+				CHECK(false, "background job %d, element %d: %g", j, i, (double)a[j][i]);
 				break;
 			}
 }
@@ -169,9 +170,9 @@ static void background(void)
 /* Disjoint groups at one time, and groups of one. */
 static void subgroups(void)
 {
-	int            pair[2] = { program.rank & ~1, program.rank | 1 };
+	int pair[2] = { program.rank & ~1, program.rank | 1 };
 	const pd_group two = { 2, pair }, one = { 1, &program.rank };
-	float          a[3] = { 1, 2, 3 };
+	float a[3] = { 1, 2, 3 };
 
 	pd_allreduce(&one, a, 3);
 	CHECK(a[2] == 3, "a group of one changes nothing");
@@ -233,9 +234,9 @@ static void tree(int grains, size_t count, bool backwards)
 		mine[n - 1 - i] = swap;
 	}
 	const size_t bytes = pd_tree_bytes(grains, count, mine, n);
-	char        *mem = aligned_alloc(64, bytes + 64);
-	float       *want = malloc(count * sizeof *want + 1);
-	pd_tree     *t;
+	char *mem = aligned_alloc(64, bytes + 64);
+	float *want = malloc(count * sizeof *want + 1);
+	pd_tree *t;
 
 	memset(mem + bytes, 77, 64);
 	t = pd_tree_new(grains, count, mine, n, mem);
@@ -251,21 +252,18 @@ static void tree(int grains, size_t count, bool backwards)
 		const float *root = pd_tree_root(t, &all);
 
 		CHECK(!memcmp(root, want, count * sizeof *want),
-		      "tree of %d grains, %zu floats, over %d: other bits, first %.9g for %.9g",
-		      grains, count, all.n, (double)root[0], (double)want[0]);
+			"tree of %d grains, %zu floats, over %d: other bits, first %.9g for %.9g", grains, count, all.n,
+			(double)root[0], (double)want[0]);
 	}
 	for (int i = 0; i < 64; i++)
-		CHECK(mem[bytes + (size_t)i] == 77, "tree of %d grains writes behind its memory",
-		      grains);
+		CHECK(mem[bytes + (size_t)i] == 77, "tree of %d grains writes behind its memory", grains);
 	free(mem);
 	free(want);
 }
 
 int main(void)
 {
-	static const size_t sizes[] = {
-		0, 1, 2, 3, 4, 5, 7, 100, 4096, 4097, 5000, 32768 * 5, 32768 * 5 + 3, 1000003
-	};
+	static const size_t sizes[] = { 0, 1, 2, 3, 4, 5, 7, 100, 4096, 4097, 5000, 32768 * 5, 32768 * 5 + 3, 1000003 };
 
 	place_me(&program);
 	rt_program = &program;

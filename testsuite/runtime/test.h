@@ -8,13 +8,13 @@
 
 __attribute__((unused)) static int failures;
 
-#define CHECK(cond, ...)                                                                                               \
-	do {                                                                                                           \
-		if (!(cond) && ++failures <= 20) {                                                                     \
-			fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                \
-			fprintf(stderr, __VA_ARGS__);                                                                  \
-			fputc('\n', stderr);                                                                           \
-		}                                                                                                      \
+#define CHECK(cond, ...) \
+	do { \
+		if (!(cond) && ++failures <= 20) { \
+			fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
+			fprintf(stderr, __VA_ARGS__); \
+			fputc('\n', stderr); \
+		} \
 	} while (0)
 
 static inline int env_int(const char *name, int otherwise)
@@ -32,9 +32,6 @@ static inline void place_me(pd_program *p)
 }
 
 /* Numbers that differ everywhere but are the same in every process. */
-static inline float number(int a, int b)
-{
-	return pd_random_unit(7, (uint64_t)a, (uint64_t)b, 3) * 2.0f - 1.0f;
-}
+static inline float number(int a, int b) { return pd_random_unit(7, (uint64_t)a, (uint64_t)b, 3) * 2.0f - 1.0f; }
 
 #endif

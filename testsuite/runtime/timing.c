@@ -7,21 +7,35 @@
 #include "test.h"
 #include <time.h>
 
-static pd_program program = { .abi = PD_ABI, .model = "timing", .plan = "timing", .schedule = "none", .hash = "timing", .stages = 1,
-	                      .threads = 1, .micro = 1, .microbatches = 1, .channels = 1, .slots = 1 };
-static int        everyone[64];
-static pd_group   all;
-static float     *buf;
+static pd_program program = { .abi = PD_ABI,
+	.model = "timing",
+	.plan = "timing",
+	.schedule = "none",
+	.hash = "timing",
+	.stages = 1,
+	.threads = 1,
+	.micro = 1,
+	.microbatches = 1,
+	.channels = 1,
+	.slots = 1 };
+static int everyone[64];
+static pd_group all;
+static float *buf;
 
 enum { ROUNDS = 64, CASES = 64, SMALL = 1 << 18, ROW = 1 << 16, OFTEN = 5 };
 
-typedef struct timed { size_t bytes; int cut; double us, s[ROUNDS * OFTEN]; int n; } timed;
+typedef struct timed {
+	size_t bytes;
+	int cut;
+	double us, s[ROUNDS * OFTEN];
+	int n;
+} timed;
 
 /* Small ones: many in a row, behind some that use up what a shaped link lets through for free after a pause. */
 static double row(size_t count)
 {
 	const int n = (1 << 16) / (int)(count * sizeof *buf) + 1;
-	double    from = 0;
+	double from = 0;
 
 	rt_barrier();
 	for (int i = -n / 2; i < n; i++) {
@@ -42,7 +56,8 @@ static double once(const timed *c)
 	const double from = rt_now();
 
 	for (int i = 0; i < (c->cut ? c->cut : 1); i++) {
-		const size_t n = (size_t)(c->cut ? c->cut : 1), lo = count * (size_t)i / n, hi = count * ((size_t)i + 1) / n;
+		const size_t n = (size_t)(c->cut ? c->cut : 1), lo = count * (size_t)i / n,
+			     hi = count * ((size_t)i + 1) / n;
 
 		pd_allreduce_start(&all, buf + lo, hi - lo, c->cut ? NULL : &vendor);
 	}
@@ -82,9 +97,9 @@ static double best_of(void (*what)(const void *), const void *arg)
 	return best;
 }
 
-enum { N = 1 << 16 };   /* floats: they stay in the cache, as segments do */
-static float   in[N], out[N], copy[N], residual[N];
-static char    packed[N * 4 + 4096];
+enum { N = 1 << 16 }; /* floats: they stay in the cache, as segments do */
+static float in[N], out[N], copy[N], residual[N];
+static char packed[N * 4 + 4096];
 
 static void add(const void *none)
 {
@@ -99,8 +114,11 @@ static void unpack(const void *codec) { rt_decode(codec, packed, N, out, true); 
 
 static void alone(void)
 {
-	static const struct { const char *name; rt_codec c; } codec[] = { { "trunc16", { PD_CODEC_TRUNC16, 0 } },
-		{ "bf16", { PD_CODEC_BF16, 0 } }, { "q8", { PD_CODEC_Q8, 128 } }, { "q8:block=4096", { PD_CODEC_Q8, 4096 } } };
+	static const struct {
+		const char *name;
+		rt_codec c;
+	} codec[] = { { "trunc16", { PD_CODEC_TRUNC16, 0 } }, { "bf16", { PD_CODEC_BF16, 0 } },
+		{ "q8", { PD_CODEC_Q8, 128 } }, { "q8:block=4096", { PD_CODEC_Q8, 4096 } } };
 
 	for (size_t i = 0; i < N; i++)
 		in[i] = number(1, (int)(i % 10007));
@@ -116,9 +134,9 @@ static void alone(void)
 int main(int argc, char **argv)
 {
 	static timed c[CASES];
-	const int    rounds = argc > 1 ? atoi(argv[1]) : 0;
-	size_t       most = 4;
-	int          n = 0;
+	const int rounds = argc > 1 ? atoi(argv[1]) : 0;
+	size_t most = 4;
+	int n = 0;
 
 	for (int i = 2; i < argc && n < CASES; i++, n++) {
 		if (sscanf(argv[i], "%zu:%d:%lf", &c[n].bytes, &c[n].cut, &c[n].us) != 3)

@@ -26,7 +26,7 @@
 #include <sanitizer/common_interface_defs.h>
 #define STANDIN_LEAVES(keep, to, bytes) __sanitizer_start_switch_fiber(keep, to, bytes)
 #define STANDIN_ARRIVES(kept, from, bytes) __sanitizer_finish_switch_fiber(kept, from, bytes)
-#define STANDIN_STACK (256 << 10)       /* of a thread; frames are larger then */
+#define STANDIN_STACK (256 << 10) /* of a thread; frames are larger then */
 #else
 #define STANDIN_LEAVES(keep, to, bytes) ((void)(keep))
 #define STANDIN_ARRIVES(kept, from, bytes) ((void)(kept))
@@ -45,34 +45,45 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static               /* one block at a time */
+#define __shared__ static /* one block at a time */
 #define __constant__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
 
-extern "C" void standin_device(int enters);      /* standin.c: device memory is open while a kernel runs */
+extern "C" void standin_device(int enters); /* standin.c: device memory is open while a kernel runs */
 enum standin_end { STANDIN_WAITS, STANDIN_DONE, STANDIN_LOST };
-extern "C" void standin_do(cudaStream_t s, standin_end (*run)(void *what), const void *what, size_t bytes);     /* standin_stream.c */
+extern "C" void standin_do(
+	cudaStream_t s, standin_end (*run)(void *what), const void *what, size_t bytes); /* standin_stream.c */
 
-extern "C" int standin_image(void);     /* the device can run kernels of this program */
+extern "C" int standin_image(void); /* the device can run kernels of this program */
 
-struct standin_index { unsigned x, y, z; };
+struct standin_index {
+	unsigned x, y, z;
+};
 inline standin_index threadIdx, blockIdx, blockDim, gridDim;
 
-namespace standin {
+namespace standin
+{
 
 enum state { RUNS, AT_SHUFFLE, AT_WARP, AT_BLOCK, DONE };
-struct fiber { void *sp; char *stack; state s; uint64_t box[2][3]; unsigned turn; int vote; };
+struct fiber {
+	void *sp;
+	char *stack;
+	state s;
+	uint64_t box[2][3];
+	unsigned turn;
+	int vote;
+};
 
 enum { MOST = 1024, STACK = STANDIN_STACK };
 inline fiber fibers[MOST];
 inline void *main_sp;
-inline const void *main_stack;  /* where it is, for AddressSanitizer */
+inline const void *main_stack; /* where it is, for AddressSanitizer */
 inline size_t main_bytes;
 inline unsigned current, threads;
 inline const char *kernel;
-inline char *shared;            /* PD_DYN_SHARED */
+inline char *shared; /* PD_DYN_SHARED */
 inline void (*body)(void *);
 inline void *argument;
 
@@ -201,9 +212,14 @@ STANDIN_UNSEEN inline void run_block()
 }
 
 /* What a launch starts: a kernel with its arguments as they were then, for a graph does it again. */
-template<class K> struct grid { const char *name; unsigned blocks, threads; size_t bytes; K k; };
+template <class K> struct grid {
+	const char *name;
+	unsigned blocks, threads;
+	size_t bytes;
+	K k;
+};
 
-template<class K> standin_end run_grid(void *what)
+template <class K> standin_end run_grid(void *what)
 {
 	grid<K> &g = *(grid<K> *)what;
 
@@ -233,13 +249,13 @@ template<class K> standin_end run_grid(void *what)
 	return STANDIN_DONE;
 }
 
-template<class K> void launch(const char *name, unsigned blocks, unsigned n, size_t bytes, K k)
+template <class K> void launch(const char *name, unsigned blocks, unsigned n, size_t bytes, K k)
 {
 	if (n < 1 || n > MOST) {
 		fprintf(stderr, "kernel %s: %u threads a block\n", name, n);
 		abort();
 	}
-	if (bytes > 48 << 10) {         /* what a launch may have without asking for more */
+	if (bytes > 48 << 10) { /* what a launch may have without asking for more */
 		fprintf(stderr, "kernel %s: %zu bytes of shared memory\n", name, bytes);
 		abort();
 	}
@@ -250,7 +266,7 @@ template<class K> void launch(const char *name, unsigned blocks, unsigned n, siz
 		standin_do(nullptr, run_grid<K>, &g, sizeof g);
 }
 
-template<class F, class... A> void start(const char *name, unsigned blocks, unsigned n, size_t bytes, F f, A... a)
+template <class F, class... A> void start(const char *name, unsigned blocks, unsigned n, size_t bytes, F f, A... a)
 {
 	launch(name, blocks, n, bytes, [=] { f(a...); });
 }
@@ -274,7 +290,7 @@ STANDIN_UNSEEN inline const void *told(unsigned turn, unsigned lane)
 }
 
 /* Whole warps alone: a mask names all threads that there are. */
-template<class T> STANDIN_UNSEEN T exchange(unsigned mask, T v, unsigned from)
+template <class T> STANDIN_UNSEEN T exchange(unsigned mask, T v, unsigned from)
 {
 	static_assert(sizeof v <= 8, "shuffles move 8 bytes");
 	const unsigned left = threads - current / 32 * 32;
@@ -295,7 +311,8 @@ STANDIN_UNSEEN inline void matrices(bool transposed, uint32_t (&r)[4], const uin
 
 	for (unsigned m = 0; m < 4; m++)
 		for (unsigned e = 0; e < 2; e++) {
-			const unsigned across = transposed ? lane % 4 * 2 + e : lane / 4, down = transposed ? lane / 4 : lane % 4 * 2 + e;
+			const unsigned across = transposed ? lane % 4 * 2 + e : lane / 4,
+				       down = transposed ? lane / 4 : lane % 4 * 2 + e;
 			const uint16_t *from;
 
 			memcpy(&from, told(turn, 8 * m + across), sizeof from);
@@ -306,7 +323,7 @@ STANDIN_UNSEEN inline void matrices(bool transposed, uint32_t (&r)[4], const uin
 
 /* mma .m16n8k16: c += a b. Lane l has rows l / 4 and + 8, columns 2 (l % 4) and + 1 of c, of a columns 2 (l % 4) and + 1, and
  * those 8 further, of b as many rows of column l / 4. */
-template<class K> STANDIN_UNSEEN void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template <class K> STANDIN_UNSEEN void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 	const uint32_t mine[6] = { a[0], a[1], a[2], a[3], b0, b1 };
 	const unsigned turn = tell(mine, sizeof mine), lane = current % 32;
@@ -325,7 +342,7 @@ template<class K> STANDIN_UNSEEN void multiply(float (&c)[4], const uint32_t (&a
 			c[e] += x[e / 2][k] * y[e % 2][k];
 }
 
-}
+} // namespace standin
 
 inline void __syncthreads() { standin::leave(standin::AT_BLOCK); }
 STANDIN_UNSEEN inline int __syncthreads_or(int v)
@@ -336,23 +353,26 @@ STANDIN_UNSEEN inline int __syncthreads_or(int v)
 	__syncthreads();
 	for (unsigned t = 0; t < standin::threads; t++)
 		any |= standin::fibers[t].vote;
-	__syncthreads();                /* all have seen them before the next one is asked */
+	__syncthreads(); /* all have seen them before the next one is asked */
 	return any != 0;
 }
 inline void __syncwarp(unsigned = ~0u) { standin::leave(standin::AT_WARP); }
 inline void __threadfence() { watch_fence(); }
-template<class T> STANDIN_UNSEEN T __shfl_xor_sync(unsigned who, T v, int mask, int = 32)
+template <class T> STANDIN_UNSEEN T __shfl_xor_sync(unsigned who, T v, int mask, int = 32)
 {
 	return standin::exchange(who, v, standin::current % 32 ^ (unsigned)mask);
 }
-template<class T> STANDIN_UNSEEN T __shfl_down_sync(unsigned who, T v, unsigned d, int = 32)
+template <class T> STANDIN_UNSEEN T __shfl_down_sync(unsigned who, T v, unsigned d, int = 32)
 {
 	const unsigned lane = standin::current % 32;
 
 	return standin::exchange(who, v, lane + d > 31 ? lane : lane + d);
 }
-template<class T> T __shfl_sync(unsigned who, T v, int lane, int = 32) { return standin::exchange(who, v, (unsigned)lane); }
-template<class T> STANDIN_UNSEEN T atomicAdd(T *p, T v)
+template <class T> T __shfl_sync(unsigned who, T v, int lane, int = 32)
+{
+	return standin::exchange(who, v, (unsigned)lane);
+}
+template <class T> STANDIN_UNSEEN T atomicAdd(T *p, T v)
 {
 	const T before = *p;
 
@@ -371,7 +391,9 @@ inline float __logf(float x) { return logf(x); }
 #define PD_DYN_SHARED(type, name) type *name = (type *)(void *)standin::shared
 #define PD_LAUNCH(k, blocks, n, dynamic, ...) \
 	do { \
-		standin::start(#k, (unsigned)(blocks), (unsigned)(n), (size_t)(dynamic), [](auto... a) { k(a...); }, __VA_ARGS__); \
+		standin::start( \
+			#k, (unsigned)(blocks), (unsigned)(n), (size_t)(dynamic), [](auto... a) { k(a...); }, \
+			__VA_ARGS__); \
 		pd_launched(#k); \
 	} while (0)
 

@@ -20,14 +20,31 @@
 #include "watch.h"
 
 enum { LINES = 200, CELL = 4, PAGE = 4096, CELLS = PAGE / CELL, TOLD = 64, PIECES = 4096 };
-typedef uint32_t moment;                /* line << 24 | deed; 0: none */
-typedef struct clock { uint32_t of[LINES]; } clock;
-struct order_point { clock seen; int line; order_point *next; };
+typedef uint32_t moment; /* line << 24 | deed; 0: none */
+typedef struct clock {
+	uint32_t of[LINES];
+} clock;
+struct order_point {
+	clock seen;
+	int line;
+	order_point *next;
+};
 
 typedef enum kind { STREAM, THREAD, MESSAGE } kind;
-typedef struct deed { const char *name; const void *code; } deed;       /* code: of the host, where it was */
+typedef struct deed {
+	const char *name;
+	const void *code;
+} deed; /* code: of the host, where it was */
 /* told: others know of its present deed, and what it does next is another one; request: of a message under way */
-static struct line { kind kind; int number; bool told; const void *request; clock seen; deed *deeds; size_t room; } lines[LINES];
+static struct line {
+	kind kind;
+	int number;
+	bool told;
+	const void *request;
+	clock seen;
+	deed *deeds;
+	size_t room;
+} lines[LINES];
 static int nlines = 1, nkind[3];
 
 static uint32_t deed_of(moment m) { return m & 0xffffff; }
@@ -43,10 +60,7 @@ static void enter(void)
 		usleep(0);
 }
 
-static void leave(void)
-{
-	__atomic_clear(&inside, __ATOMIC_RELEASE);
-}
+static void leave(void) { __atomic_clear(&inside, __ATOMIC_RELEASE); }
 
 static void *got(void *p)
 {
@@ -76,7 +90,7 @@ static int new_line(kind k)
 
 static void next_deed(int line)
 {
-	struct line   *l = &lines[line];
+	struct line *l = &lines[line];
 	const uint32_t n = ++l->seen.of[line];
 
 	if (n >> 24)
@@ -140,10 +154,7 @@ order_point *order_told(int line)
 	return p;
 }
 
-void order_begins(order_point *deed)
-{
-	doing = deed;
-}
+void order_begins(order_point *deed) { doing = deed; }
 
 void order_ends(order_point *deed, bool over)
 {
@@ -192,16 +203,26 @@ void order_idle(int line)
 
 /* ---- memory ---- */
 
-typedef struct cell { moment write, read; } cell;       /* read: line 255: place of several in crowds */
-typedef struct page { cell cells[CELLS]; } page;
+typedef struct cell {
+	moment write, read;
+} cell; /* read: line 255: place of several in crowds */
+typedef struct page {
+	cell cells[CELLS];
+} page;
 enum { CROWD = 8, MID = 1 << 18, TOP = 1 << 17 };
-typedef struct crowd { moment of[CROWD]; } crowd;
+typedef struct crowd {
+	moment of[CROWD];
+} crowd;
 
-static page **pages[TOP];       /* by bits 30 and 12 of the address; (page *)1: looked at, not yet touched */
-static page  *const UNTOUCHED = (page *)1;
+static page **pages[TOP]; /* by bits 30 and 12 of the address; (page *)1: looked at, not yet touched */
+static page *const UNTOUCHED = (page *)1;
 static crowd *crowds;
 static uint32_t ncrowds, crowds_room, *free_crowds, nfree;
-static struct piece { const char *at; size_t bytes; bool pinned; } pieces[PIECES];
+static struct piece {
+	const char *at;
+	size_t bytes;
+	bool pinned;
+} pieces[PIECES];
 static int npieces;
 
 static page **page_at(uintptr_t p, bool make)
@@ -233,10 +254,7 @@ static void piece(const void *p, size_t bytes, bool pinned)
 	leave();
 }
 
-void order_piece(const void *p, size_t bytes)
-{
-	piece(p, bytes, false);
-}
+void order_piece(const void *p, size_t bytes) { piece(p, bytes, false); }
 
 /* In pages of its own. */
 void *order_pinned(size_t bytes)
@@ -272,16 +290,17 @@ static bool found;
 static void describe(moment m, char *s, size_t room)
 {
 	const struct line *l = &lines[line_of(m)];
-	const deed        *d = &l->deeds[deed_of(m)];
-	const char        *name = d->name ? d->name : "an operation";
-	char               where[1][WATCH_WHERE] = { "" };
+	const deed *d = &l->deeds[deed_of(m)];
+	const char *name = d->name ? d->name : "an operation";
+	char where[1][WATCH_WHERE] = { "" };
 
 	if (l->kind == STREAM) {
 		const char *first = NULL;
 
 		for (uint32_t i = 1; i < l->room && !first; i++)
 			first = l->deeds[i].name;
-		snprintf(s, room, "%s (operation %u of stream %d, %s)", name, deed_of(m), l->number, l->number == 0 ? "which computes" : first);
+		snprintf(s, room, "%s (operation %u of stream %d, %s)", name, deed_of(m), l->number,
+			l->number == 0 ? "which computes" : first);
 	} else if (l->kind == THREAD) {
 		if (d->code)
 			watch_where(1, &d->code, where);
@@ -294,12 +313,12 @@ static void describe(moment m, char *s, size_t room)
 static void place(const void *p, size_t bytes, char *s, size_t room)
 {
 	const struct piece *q = piece_of(p);
-	int                 n = 0;
+	int n = 0;
 
 	for (const struct piece *i = pieces; i < q; i++)
 		n += i->pinned == q->pinned;
-	snprintf(s, room, "bytes %td to %td of piece %d of %s memory, of %zu", (const char *)p - q->at, (const char *)p - q->at + (ptrdiff_t)bytes - 1,
-	         n, q->pinned ? "pinned" : "device", q->bytes);
+	snprintf(s, room, "bytes %td to %td of piece %d of %s memory, of %zu", (const char *)p - q->at,
+		(const char *)p - q->at + (ptrdiff_t)bytes - 1, n, q->pinned ? "pinned" : "device", q->bytes);
 }
 
 static const char *name_of(moment m)
@@ -312,13 +331,17 @@ static const char *name_of(moment m)
 /* Two deeds of the same names on the same lines are told once. */
 static void tell(moment a, bool a_writes, moment b, bool b_writes, const void *p, size_t bytes)
 {
-	static struct { unsigned a, b; const char *a_name, *b_name; } told[TOLD];
+	static struct {
+		unsigned a, b;
+		const char *a_name, *b_name;
+	} told[TOLD];
 	static int ntold;
-	char       text[2][300], where[120];
+	char text[2][300], where[120];
 
 	found = true;
 	for (int i = 0; i < ntold; i++)
-		if (told[i].a == line_of(a) && told[i].b == line_of(b) && !strcmp(told[i].a_name, name_of(a)) && !strcmp(told[i].b_name, name_of(b)))
+		if (told[i].a == line_of(a) && told[i].b == line_of(b) && !strcmp(told[i].a_name, name_of(a)) &&
+			!strcmp(told[i].b_name, name_of(b)))
 			return;
 	if (ntold == TOLD)
 		return;
@@ -329,7 +352,8 @@ static void tell(moment a, bool a_writes, moment b, bool b_writes, const void *p
 	describe(a, text[0], sizeof text[0]);
 	describe(b, text[1], sizeof text[1]);
 	place(p, bytes, where, sizeof where);
-	watch_say("not ordered, %s: %s %s, %s %s\n", where, text[0], a_writes ? "writes" : "reads", text[1], b_writes ? "writes" : "reads");
+	watch_say("not ordered, %s: %s %s, %s %s\n", where, text[0], a_writes ? "writes" : "reads", text[1],
+		b_writes ? "writes" : "reads");
 }
 
 /* What was found ends the program with a failure: not before its end, for there may be more. */
@@ -343,10 +367,7 @@ __attribute__((destructor)) static void fail(void)
 
 /* ---- accesses ---- */
 
-static bool before(moment m, const clock *seen)
-{
-	return deed_of(m) <= seen->of[line_of(m)];
-}
+static bool before(moment m, const clock *seen) { return deed_of(m) <= seen->of[line_of(m)]; }
 
 enum { SEVERAL = 255 };
 
@@ -368,7 +389,7 @@ static uint32_t new_crowd(void)
 static void together(cell *c, moment now, const clock *seen)
 {
 	crowd k = { { 0 } };
-	int   n = 0;
+	int n = 0;
 
 	if (line_of(c->read) == SEVERAL) {
 		const crowd *old = &crowds[deed_of(c->read)];
@@ -404,7 +425,8 @@ static moment against(const cell *c, bool write, const clock *seen, bool *writes
 
 static void note(cell *c, bool write, moment now, const clock *seen)
 {
-	if (!write && (c->read == 0 || line_of(c->read) == line_of(now) || (line_of(c->read) != SEVERAL && before(c->read, seen)))) {
+	if (!write && (c->read == 0 || line_of(c->read) == line_of(now) ||
+			      (line_of(c->read) != SEVERAL && before(c->read, seen)))) {
 		c->read = now;
 	} else if (!write) {
 		together(c, now, seen);
@@ -430,9 +452,9 @@ static cell *cell_at(uintptr_t at)
 static void meet(int line, const clock *seen, const void *p, size_t bytes, bool write)
 {
 	const moment now = (moment)line << 24 | seen->of[line];
-	moment       other = 0, was;
-	uintptr_t    from = 0, end = (uintptr_t)p + bytes, at;
-	bool         writes = false, did = false;
+	moment other = 0, was;
+	uintptr_t from = 0, end = (uintptr_t)p + bytes, at;
+	bool writes = false, did = false;
 
 	for (at = (uintptr_t)p / CELL * CELL; at < end; at += CELL) {
 		cell *c = cell_at(at);
@@ -470,7 +492,7 @@ void order_touch(const char *who, order_use use, const void *p, size_t bytes)
 void watch_access(const void *p, size_t bytes, bool write, bool atomic)
 {
 	const char *kernel = watch_kernel();
-	page      **g = page_at((uintptr_t)p, false);
+	page **g = page_at((uintptr_t)p, false);
 
 	if (kernel && doing) {
 		if (g && *g)
@@ -484,7 +506,7 @@ void watch_access(const void *p, size_t bytes, bool write, bool atomic)
 	if (!g || !*g || doing || !watch_of_program(watch_caller()))
 		return;
 	enter();
-	struct line        *l = me();
+	struct line *l = me();
 	const struct piece *q = piece_of(p);
 
 	if (q && q->pinned) {
@@ -500,12 +522,16 @@ void watch_access(const void *p, size_t bytes, bool write, bool atomic)
 /* ---- threads of the host ---- */
 
 typedef struct known known;
-struct known { const void *lock; clock seen; known *next; };
+struct known {
+	const void *lock;
+	clock seen;
+	known *next;
+};
 
 static clock *known_of(const void *lock)
 {
 	static known *table[4096];
-	known       **k = &table[(uintptr_t)lock * UINT64_C(0x9e3779b97f4a7c15) >> 52];
+	known **k = &table[(uintptr_t)lock * UINT64_C(0x9e3779b97f4a7c15) >> 52];
 
 	while (*k && (*k)->lock != lock)
 		k = &(*k)->next;

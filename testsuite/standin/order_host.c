@@ -26,11 +26,14 @@ static void *next(const char *name, const char *version)
 #define NEXT(name, version) \
 	static __typeof__(&name) real; \
 	if (!real) \
-		real = (__typeof__(&name))next(#name, version)
+	real = (__typeof__(&name))next(#name, version)
 
 /* ---- threads ---- */
 
-typedef struct begun { void *(*run)(void *); void *arg, *left; } begun;
+typedef struct begun {
+	void *(*run)(void *);
+	void *arg, *left;
+} begun;
 
 static void *run(void *what)
 {
@@ -140,7 +143,7 @@ API int sem_wait(sem_t *s)
 
 /* ---- messages ---- */
 
-#pragma weak MPI_Type_size      /* not every program has MPI */
+#pragma weak MPI_Type_size /* not every program has MPI */
 #pragma weak MPI_Comm_size
 
 static size_t bytes_of(int count, MPI_Datatype type)
@@ -165,15 +168,17 @@ API int MPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MP
 	return real(buf, count, type, from, tag, comm, request);
 }
 
-API int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request *request)
+API int MPI_Iallreduce(
+	const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
 	NEXT(MPI_Iallreduce, NULL);
-	order_message(request, "MPI_Iallreduce", from == MPI_IN_PLACE ? NULL : from, bytes_of(count, type), to, bytes_of(count, type));
+	order_message(request, "MPI_Iallreduce", from == MPI_IN_PLACE ? NULL : from, bytes_of(count, type), to,
+		bytes_of(count, type));
 	return real(from, to, count, type, op, comm, request);
 }
 
-API int MPI_Iallgather(const void *from, int count, MPI_Datatype type, void *to, int each, MPI_Datatype kind, MPI_Comm comm,
-                       MPI_Request *request)
+API int MPI_Iallgather(const void *from, int count, MPI_Datatype type, void *to, int each, MPI_Datatype kind,
+	MPI_Comm comm, MPI_Request *request)
 {
 	int n = 0;
 

@@ -19,8 +19,8 @@ static __global__ void sum_without_barrier(float *y, const float *x)
 	__syncthreads();
 	for (int half = N / 2; half > 0; half /= 2)
 		if ((int)threadIdx.x < half) {
-			const float v = part[threadIdx.x + half];       // sum_without_barrier
-			part[threadIdx.x] += v;                         // sum_without_barrier
+			const float v = part[threadIdx.x + half]; // sum_without_barrier
+			part[threadIdx.x] += v;                   // sum_without_barrier
 		}
 	if (threadIdx.x == 0)
 		*y = part[0];
@@ -33,9 +33,9 @@ static __global__ void buffer_filled_too_early(float *y, const float *x)
 	float s = 0;
 
 	for (int i = 0; i < 2; i++) {
-		tile[threadIdx.x] = x[i * N + threadIdx.x];             // buffer_filled_too_early
+		tile[threadIdx.x] = x[i * N + threadIdx.x]; // buffer_filled_too_early
 		__syncthreads();
-		s += tile[N - 1 - threadIdx.x];                         // buffer_filled_too_early
+		s += tile[N - 1 - threadIdx.x]; // buffer_filled_too_early
 	}
 	y[threadIdx.x] = s;
 }
@@ -43,7 +43,7 @@ static __global__ void buffer_filled_too_early(float *y, const float *x)
 static __global__ void blocks_write_one_word(float *y, const float *x)
 {
 	if (threadIdx.x == 0)
-		*y = x[blockIdx.x];                                     // blocks_write_one_word
+		*y = x[blockIdx.x]; // blocks_write_one_word
 }
 
 /* Halves of one word are no race, and are found beside it. */
@@ -52,14 +52,14 @@ static __global__ void blocks_overlap_by_two_bytes(uint16_t *y, const float *)
 	uint16_t *mine = y + 3 * blockIdx.x;
 
 	if (threadIdx.x < 4)
-		mine[threadIdx.x] = 1;                                  // blocks_overlap_by_two_bytes
+		mine[threadIdx.x] = 1; // blocks_overlap_by_two_bytes
 }
 
 static __global__ void block_reads_its_neighbour(float *y, const float *)
 {
-	const float before = blockIdx.x ? y[(blockIdx.x - 1) * N + threadIdx.x] : 0;    // block_reads_its_neighbour
+	const float before = blockIdx.x ? y[(blockIdx.x - 1) * N + threadIdx.x] : 0; // block_reads_its_neighbour
 
-	y[blockIdx.x * N + threadIdx.x] = before + 1;                                   // block_reads_its_neighbour
+	y[blockIdx.x * N + threadIdx.x] = before + 1; // block_reads_its_neighbour
 }
 
 /* The last block counts itself last, but what the others wrote may not have arrived. */
@@ -68,28 +68,28 @@ static __global__ void last_block_without_fence(float *y, const float *x)
 	__shared__ bool last;
 
 	if (threadIdx.x == 0) {
-		y[1 + blockIdx.x] = x[blockIdx.x];                      // last_block_without_fence
+		y[1 + blockIdx.x] = x[blockIdx.x]; // last_block_without_fence
 		last = atomicAdd((unsigned *)y, 1u) == BLOCKS - 1;
 	}
 	__syncthreads();
 	if (last && threadIdx.x < BLOCKS)
-		y[1 + BLOCKS + threadIdx.x] = y[1 + threadIdx.x];       // last_block_without_fence
+		y[1 + BLOCKS + threadIdx.x] = y[1 + threadIdx.x]; // last_block_without_fence
 }
 
 static __global__ void counter_also_written(unsigned *y, const float *)
 {
 	if (threadIdx.x == 0 && blockIdx.x == 0)
-		*y = 0;                                                 // counter_also_written
+		*y = 0; // counter_also_written
 	if (threadIdx.x == 0 && blockIdx.x == 1)
-		atomicAdd(y, 1u);                                       // counter_also_written
+		atomicAdd(y, 1u); // counter_also_written
 }
 
 static __global__ void without_syncwarp(float *y, const float *x)
 {
 	__shared__ float part[32];
 
-	part[threadIdx.x] = x[threadIdx.x];                             // without_syncwarp
-	y[threadIdx.x] = part[31 - threadIdx.x];                        // without_syncwarp
+	part[threadIdx.x] = x[threadIdx.x];      // without_syncwarp
+	y[threadIdx.x] = part[31 - threadIdx.x]; // without_syncwarp
 }
 
 /* Shuffles order no memory. */
@@ -97,18 +97,18 @@ static __global__ void shuffle_for_syncwarp(float *y, const float *x)
 {
 	__shared__ float part[32];
 
-	part[threadIdx.x] = x[threadIdx.x];                             // shuffle_for_syncwarp
+	part[threadIdx.x] = x[threadIdx.x]; // shuffle_for_syncwarp
 	const float v = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 1);
-	y[threadIdx.x] = v + part[31 - threadIdx.x];                    // shuffle_for_syncwarp
+	y[threadIdx.x] = v + part[31 - threadIdx.x]; // shuffle_for_syncwarp
 }
 
 static __global__ void syncwarp_for_two_warps(float *y, const float *x)
 {
 	__shared__ float part[64];
 
-	part[threadIdx.x] = x[threadIdx.x];                             // syncwarp_for_two_warps
+	part[threadIdx.x] = x[threadIdx.x]; // syncwarp_for_two_warps
 	__syncwarp();
-	y[threadIdx.x] = part[63 - threadIdx.x];                        // syncwarp_for_two_warps
+	y[threadIdx.x] = part[63 - threadIdx.x]; // syncwarp_for_two_warps
 }
 
 static __global__ void matrix_without_syncwarp(uint32_t *y, const float *x)
@@ -117,8 +117,8 @@ static __global__ void matrix_without_syncwarp(uint32_t *y, const float *x)
 	uint32_t r[4];
 
 	for (int i = 0; i < 8; i++)
-		tile[threadIdx.x][i] = (uint16_t)x[i];                  // matrix_without_syncwarp
-	PD_MATRICES(0, r, tile[threadIdx.x]);                           // matrix_without_syncwarp
+		tile[threadIdx.x][i] = (uint16_t)x[i]; // matrix_without_syncwarp
+	PD_MATRICES(0, r, tile[threadIdx.x]);          // matrix_without_syncwarp
 	y[threadIdx.x] = r[0] + r[1] + r[2] + r[3];
 }
 
@@ -184,10 +184,7 @@ static __global__ void last_block_sums(float *y, const float *x)
 		*(unsigned *)y = 0;
 }
 
-static __global__ void all_count(unsigned *y, const float *)
-{
-	atomicAdd(y, 1u);
-}
+static __global__ void all_count(unsigned *y, const float *) { atomicAdd(y, 1u); }
 
 static __global__ void with_syncwarp(float *y, const float *x)
 {
@@ -233,13 +230,16 @@ static __global__ void arrays_of_threads(float *y, const float *x)
 /* Word by word into one that is read as 16 bytes, behind a barrier. */
 static __global__ void words_and_vectors(float *y, const float *x)
 {
-	struct alignas(16) four { float v[4]; };
+	struct alignas(16) four {
+		float v[4];
+	};
 	alignas(16) __shared__ float tile[N];
 
 	tile[threadIdx.x] = x[threadIdx.x];
 	__syncthreads();
 	if (threadIdx.x < N / 4)
-		*(four *)(void *)(y + blockIdx.x * N + 4 * threadIdx.x) = *(const four *)(const void *)(tile + 4 * threadIdx.x);
+		*(four *)(void *)(y + blockIdx.x * N + 4 * threadIdx.x) =
+			*(const four *)(const void *)(tile + 4 * threadIdx.x);
 }
 
 static __global__ void mask_of_half_a_warp(float *y, const float *x)
@@ -251,6 +251,7 @@ static __global__ void mask_of_half_a_warp(float *y, const float *x)
 
 static void *y, *x;
 
+/* clang-format off */
 #define KERNELS(K) \
 	K(sum_without_barrier, 1, N, 0) K(buffer_filled_too_early, 1, N, N * 4) K(blocks_write_one_word, BLOCKS, N, 0) \
 	K(blocks_overlap_by_two_bytes, 2, 32, 0) K(block_reads_its_neighbour, 2, N, 0) K(last_block_without_fence, BLOCKS, N, 0) \
@@ -259,8 +260,9 @@ static void *y, *x;
 	K(shared_memory_of_each_block, BLOCKS, N, 0) K(neighbouring_halves, BLOCKS, 3, 0) K(through_global_memory, BLOCKS, N, 0) \
 	K(last_block_sums, BLOCKS, N, 0) K(all_count, BLOCKS, N, 0) K(with_syncwarp, 1, 64, 0) K(matrix_with_syncwarp, 1, 32, 0) \
 	K(arrays_of_threads, BLOCKS, N, 0) K(words_and_vectors, BLOCKS, N, 0) K(mask_of_half_a_warp, 1, 32, 0)
+/* clang-format on */
 
-template<class Y> static void fresh(void (*)(Y *, const float *), Y **to)
+template <class Y> static void fresh(void (*)(Y *, const float *), Y **to)
 {
 	cudaMemsetAsync(y, 0, 64 << 10, nullptr);
 	cudaMemsetAsync(x, 0, 64 << 10, nullptr);
@@ -273,7 +275,7 @@ template<class Y> static void fresh(void (*)(Y *, const float *), Y **to)
 		fresh(name, &to); \
 		PD_LAUNCH(name, blocks, threads, bytes, to, (const float *)x); \
 	}
-template<class Y> static Y *first(void (*)(Y *, const float *));
+template <class Y> static Y *first(void (*)(Y *, const float *));
 #define NAME(name, ...) puts(#name);
 
 /* planted NAME: starts that kernel; planted: says the names. */

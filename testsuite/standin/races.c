@@ -18,26 +18,34 @@
 #include "watch.h"
 
 typedef struct access {
-	uint32_t    block;          /* stamp: blocks are counted since the start, 0: there is none */
-	uint32_t    epoch;          /* barriers of its block before */
-	uint32_t    warp_epoch;     /* barriers of its warp since */
-	uint16_t    thread;
-	uint16_t    fences;         /* of the thread, before */
+	uint32_t block;      /* stamp: blocks are counted since the start, 0: there is none */
+	uint32_t epoch;      /* barriers of its block before */
+	uint32_t warp_epoch; /* barriers of its warp since */
+	uint16_t thread;
+	uint16_t fences; /* of the thread, before */
 	const void *code;
 } access;
-typedef struct cell { access write, read[2], *atomic; } cell;
-typedef struct line { cell *cells; unsigned bytes; } line;      /* of a cell */
+typedef struct cell {
+	access write, read[2], *atomic;
+} cell;
+typedef struct line {
+	cell *cells;
+	unsigned bytes;
+} line; /* of a cell */
 enum { LINE = 64, LINES = 4096 / LINE };
-typedef struct page { uintptr_t number; line lines[LINES]; } page;
+typedef struct page {
+	uintptr_t number;
+	line lines[LINES];
+} page;
 
 enum { MOST = 1024, WARP = 32 };
 static const char *kernel;
-static unsigned    threads;
-static uint32_t    first_block, stamp;          /* of this launch; of this block */
-static access      now;                         /* the thread that runs */
-static uint32_t    epoch, warp_epochs[MOST / WARP];
-static uint16_t    fences[MOST];
-static access      fenced[MOST];                /* the last fence of each thread of this block */
+static unsigned threads;
+static uint32_t first_block, stamp; /* of this launch; of this block */
+static access now;                  /* the thread that runs */
+static uint32_t epoch, warp_epochs[MOST / WARP];
+static uint16_t fences[MOST];
+static access fenced[MOST]; /* the last fence of each thread of this block */
 
 static void *room(void *old, size_t bytes)
 {
@@ -69,7 +77,7 @@ static page *page_of(uintptr_t number)
 	if (last && last->number == number)
 		return last;
 	if (2 * used >= slots) {
-		page       **old = table;
+		page **old = table;
 		const size_t n = slots;
 
 		slots = n ? 2 * n : 1024;
@@ -92,10 +100,7 @@ static page *page_of(uintptr_t number)
 	return last = *p;
 }
 
-static unsigned lowest_bit(size_t x)
-{
-	return (unsigned)(x & -x);
-}
+static unsigned lowest_bit(size_t x) { return (unsigned)(x & -x); }
 
 /* Cells become as small as what is accessed begins and ends. */
 static void divide(line *l, unsigned bytes)
@@ -108,7 +113,8 @@ static void divide(line *l, unsigned bytes)
 	for (unsigned i = 0; old && i < LINE / bytes; i++) {
 		l->cells[i] = old[i * bytes / l->bytes];
 		if (l->cells[i].atomic)
-			l->cells[i].atomic = memcpy(room(NULL, 2 * sizeof(access)), l->cells[i].atomic, 2 * sizeof(access));
+			l->cells[i].atomic =
+				memcpy(room(NULL, 2 * sizeof(access)), l->cells[i].atomic, 2 * sizeof(access));
 	}
 	for (unsigned i = 0; old && i < LINE / l->bytes; i++)
 		free(old[i].atomic);
@@ -122,16 +128,27 @@ static void divide(line *l, unsigned bytes)
 static bool before(const access *a, const access *b)
 {
 	return a->thread == b->thread || a->epoch < b->epoch ||
-		(a->epoch == b->epoch && a->thread / WARP == b->thread / WARP && a->warp_epoch < b->warp_epoch);
+	       (a->epoch == b->epoch && a->thread / WARP == b->thread / WARP && a->warp_epoch < b->warp_epoch);
 }
 
 /* Words on which atomic operations took place, with the fences in front of them, in this launch. */
-typedef struct told { access fence; unsigned fences; } told;    /* of its thread until the operation */
-typedef struct word { const void *at; size_t bytes; told *v; size_t n, room; } word;
-static word  *words;
+typedef struct told {
+	access fence;
+	unsigned fences;
+} told; /* of its thread until the operation */
+typedef struct word {
+	const void *at;
+	size_t bytes;
+	told *v;
+	size_t n, room;
+} word;
+static word *words;
 static size_t nwords, words_room;
 /* What threads of this block have so read: the first n of a word. */
-static struct heard { access by; size_t word, n; } *heard;
+static struct heard {
+	access by;
+	size_t word, n;
+} *heard;
 static size_t nheard, heard_room;
 
 static size_t word_of(const void *p, size_t bytes)
@@ -148,7 +165,7 @@ static size_t word_of(const void *p, size_t bytes)
 static void tell_and_hear(const void *p, size_t bytes)
 {
 	const size_t k = word_of(p, bytes);
-	word        *w = &words[k];
+	word *w = &words[k];
 
 	if (nheard == heard_room)
 		heard = room(heard, (heard_room = 2 * heard_room + 16) * sizeof *heard);
@@ -169,7 +186,7 @@ static bool passed_on(const access *a, bool atomic, const void *p)
 		if (!before(&heard[i].by, &now))
 			continue;
 		if (atomic && (uintptr_t)p - (uintptr_t)w->at < w->bytes)
-			return true;    /* an operation on that very word */
+			return true; /* an operation on that very word */
 		for (size_t k = 0; k < heard[i].n; k++) {
 			const told *t = &w->v[k];
 
@@ -185,17 +202,25 @@ static bool passed_on(const access *a, bool atomic, const void *p)
 static bool ordered(const access *a, bool atomic, bool shared, const void *p)
 {
 	if (a->block < first_block || (shared && a->block != stamp))
-		return true;    /* of another launch, or block: there is none */
+		return true; /* of another launch, or block: there is none */
 	return a->block == stamp ? before(a, &now) : passed_on(a, atomic, p);
 }
 
 /* ---- what is found ---- */
 
-typedef struct race { access a, b; watch_how a_how, b_how; const void *p; size_t times; } race;
+typedef struct race {
+	access a, b;
+	watch_how a_how, b_how;
+	const void *p;
+	size_t times;
+} race;
 enum { RACES = 64 };
-static race   races[RACES];      /* of this launch */
+static race races[RACES]; /* of this launch */
 static size_t nraces;
-static struct { const char *kernel; const void *a, *b; } told_of[RACES];        /* since the start */
+static struct {
+	const char *kernel;
+	const void *a, *b;
+} told_of[RACES]; /* since the start */
 static size_t ntold;
 
 static void found(const access *a, watch_how a_how, watch_how b_how, const void *p)
@@ -224,8 +249,9 @@ static void say(const race *r)
 	told_of[ntold++].b = r->b.code;
 	watch_where(2, (const void *const[]){ r->a.code, r->b.code }, where);
 	watch_memory(r->p, memory, sizeof memory);
-	watch_say("race in kernel %s, %s, %zu times: block %u, thread %u %s (%s); block %u, thread %u %s (%s)\n", kernel, memory, r->times,
-	          r->a.block - first_block, r->a.thread, did[r->a_how], where[0], r->b.block - first_block, r->b.thread, did[r->b_how], where[1]);
+	watch_say("race in kernel %s, %s, %zu times: block %u, thread %u %s (%s); block %u, thread %u %s (%s)\n",
+		kernel, memory, r->times, r->a.block - first_block, r->a.thread, did[r->a_how], where[0],
+		r->b.block - first_block, r->b.thread, did[r->b_how], where[1]);
 }
 
 /* ---- what happens ---- */
@@ -242,7 +268,7 @@ static void keep(access v[2], bool atomic, bool shared, const void *p)
 		}
 	}
 	if (v[0].block == v[1].block && v[0].thread / WARP == v[1].thread / WARP &&
-	    (now.block != v[0].block || now.thread / WARP != v[0].thread / WARP))
+		(now.block != v[0].block || now.thread / WARP != v[0].thread / WARP))
 		v[1] = now;
 	else if (v[0].block == v[1].block && now.block != v[0].block)
 		v[1] = now;
@@ -281,9 +307,9 @@ void races_access(const void *p, size_t bytes, watch_how how, bool shared, const
 	if (how == WATCH_ATOMIC && !shared)
 		tell_and_hear(p, bytes);
 	for (uintptr_t at = (uintptr_t)p, end = at + bytes; at < end;) {
-		page          *g = page_of(at >> 12);
-		line          *l = &g->lines[at % 4096 / LINE];
-		const size_t   from = at % LINE, n = end - at < LINE - from ? end - at : LINE - from;
+		page *g = page_of(at >> 12);
+		line *l = &g->lines[at % 4096 / LINE];
+		const size_t from = at % LINE, n = end - at < LINE - from ? end - at : LINE - from;
 		const unsigned fits = lowest_bit(from | n | 16);
 
 		if (!l->cells || fits < l->bytes)
@@ -313,10 +339,7 @@ void races_block(unsigned block)
 	memset(fences, 0, threads * sizeof *fences);
 }
 
-void races_thread(unsigned t)
-{
-	now = (access){ stamp, epoch, warp_epochs[t / WARP], (uint16_t)t, fences[t], NULL };
-}
+void races_thread(unsigned t) { now = (access){ stamp, epoch, warp_epochs[t / WARP], (uint16_t)t, fences[t], NULL }; }
 
 void races_barrier(unsigned first, unsigned n)
 {
@@ -334,10 +357,7 @@ void races_fence(void)
 	fenced[now.thread] = now;
 }
 
-size_t races_found(void)
-{
-	return nraces;
-}
+size_t races_found(void) { return nraces; }
 
 void races_end(void)
 {

@@ -7,16 +7,19 @@
 #include "watch.h"
 
 enum { BLOCKS = 3, ACTORS = 4, EVENTS = 40, BYTES = 16 };
-static const unsigned thread_of[ACTORS] = { 0, 1, 32, 33 };     /* two of each of two warps */
+static const unsigned thread_of[ACTORS] = { 0, 1, 32, 33 }; /* two of each of two warps */
 
 /* Of every thread, how many of its events came before. */
-typedef struct clock { unsigned at[BLOCKS * ACTORS]; } clock;
-typedef struct event { unsigned block, actor, number; size_t from, bytes; watch_how how; } event;
+typedef struct clock {
+	unsigned at[BLOCKS * ACTORS];
+} clock;
+typedef struct event {
+	unsigned block, actor, number;
+	size_t from, bytes;
+	watch_how how;
+} event;
 
-void watch_say(const char *format, ...)
-{
-	(void)format;
-}
+void watch_say(const char *format, ...) { (void)format; }
 
 void watch_where(int n, const void *const *code, char (*where)[WATCH_WHERE])
 {
@@ -46,10 +49,11 @@ static void join(clock *to, const clock *from)
 		to->at[i] = to->at[i] < from->at[i] ? from->at[i] : to->at[i];
 }
 
-static clock  now[BLOCKS * ACTORS], fence[BLOCKS * ACTORS], word;       /* word: what came before the fences in front of its atomics */
-static int    fenced[BLOCKS * ACTORS];
-static int    counted[BLOCKS * ACTORS];      /* a thread knows of an operation of its block on the word */
-static event  seen[BLOCKS * EVENTS];
+static clock now[BLOCKS * ACTORS], fence[BLOCKS * ACTORS],
+	word; /* word: what came before the fences in front of its atomics */
+static int fenced[BLOCKS * ACTORS];
+static int counted[BLOCKS * ACTORS]; /* a thread knows of an operation of its block on the word */
+static event seen[BLOCKS * EVENTS];
 static size_t nseen;
 
 /* An atomic operation on the word at byte 0: the others' are ordered before what comes behind, and what they told. */
@@ -66,11 +70,12 @@ static int conflict(const event *e, const event *x, int shared)
 {
 	const unsigned other = e->block * ACTORS + e->actor, me = x->block * ACTORS + x->actor;
 
-	if (other == me || e->from >= x->from + x->bytes || x->from >= e->from + e->bytes || (shared && e->block != x->block))
+	if (other == me || e->from >= x->from + x->bytes || x->from >= e->from + e->bytes ||
+		(shared && e->block != x->block))
 		return 0;
 	if ((e->how == WATCH_READS && x->how == WATCH_READS) || (e->how == WATCH_ATOMIC && x->how == WATCH_ATOMIC))
 		return 0;
-	if (e->how == WATCH_ATOMIC && e->block != x->block && counted[me])      /* all there are, are on one word */
+	if (e->how == WATCH_ATOMIC && e->block != x->block && counted[me]) /* all there are, are on one word */
 		return 0;
 	return now[me].at[other] < e->number;
 }
@@ -118,7 +123,7 @@ static int act(unsigned block, unsigned actor, unsigned writes, int shared, cons
 	for (size_t i = 0; i < nseen; i++)
 		bad |= conflict(&seen[i], &x, shared);
 	seen[nseen++] = x;
-	races_access(memory + x.from, x.bytes, x.how, shared, memory + nseen);  /* every one in a line of its own */
+	races_access(memory + x.from, x.bytes, x.how, shared, memory + nseen); /* every one in a line of its own */
 	return bad;
 }
 
@@ -126,7 +131,8 @@ static int act(unsigned block, unsigned actor, unsigned writes, int shared, cons
 static int launch(const char *memory)
 {
 	const int shared = draw(2) == 0;
-	const unsigned calm = 2 + draw(8), writes = 3 + draw(40);       /* one event in so many is a barrier of the block; one access a write */
+	const unsigned calm = 2 + draw(8),
+		       writes = 3 + draw(40); /* one event in so many is a barrier of the block; one access a write */
 	int bad = 0, wrong = 0;
 
 	memset(now, 0, sizeof now);
@@ -164,7 +170,8 @@ int main(int argc, char **argv)
 		const int r = launch(memory);
 
 		if (r < 0) {
-			printf("launch %d: by the definition the last access of %zu is %s\n", i, nseen, races_found() ? "no race" : "one");
+			printf("launch %d: by the definition the last access of %zu is %s\n", i, nseen,
+				races_found() ? "no race" : "one");
 			return 1;
 		}
 		races += r;

@@ -28,7 +28,7 @@ API cudaError_t cudaGetDeviceCount(int *n)
 	return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 
-static _Thread_local int device;        /* as in CUDA: of each thread, the first one at the start */
+static _Thread_local int device; /* as in CUDA: of each thread, the first one at the start */
 
 API cudaError_t cudaSetDevice(int d)
 {
@@ -58,14 +58,17 @@ static int number_of(const char *name, int otherwise)
 /* A kernel is about to be started: whether it was compiled for a device like this one. */
 API int standin_image(void)
 {
-	return number_of("STANDIN_ARCH", 90) >= number_of("STANDIN_KERNELS", 0) || !standin_said(cudaErrorNoKernelImageForDevice);
+	return number_of("STANDIN_ARCH", 90) >= number_of("STANDIN_KERNELS", 0) ||
+	       !standin_said(cudaErrorNoKernelImageForDevice);
 }
 
 API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d)
 {
 	const int arch = number_of("STANDIN_ARCH", 90);
 
-	*p = (struct cudaDeviceProp){ .name = "stand-in for a GPU", .totalGlobalMem = memory(), .major = arch / 10, .minor = arch % 10 };
+	*p = (struct cudaDeviceProp){
+		.name = "stand-in for a GPU", .totalGlobalMem = memory(), .major = arch / 10, .minor = arch % 10
+	};
 	snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "stand-in %d", d);
 	return cudaSuccess;
 }
@@ -79,7 +82,11 @@ API cudaError_t cudaMemGetInfo(size_t *unused, size_t *total)
 
 /* ---- device memory: the host may touch it only through this library ---- */
 
-static struct { char *at; size_t bytes; int aside; } *blocks;
+static struct {
+	char *at;
+	size_t bytes;
+	int aside;
+} *blocks;
 static int nblocks, inside;
 
 /* A call or kernel begins or ends: between them every page is closed, so that a program which takes a tensor for host memory
@@ -90,7 +97,8 @@ API void standin_device(int enters)
 	if (inside != (enters != 0))
 		return;
 	for (int i = 0; i < nblocks; i++)
-		if (blocks[i].at && !blocks[i].aside && mprotect(blocks[i].at, blocks[i].bytes, enters ? PROT_READ | PROT_WRITE : PROT_NONE))
+		if (blocks[i].at && !blocks[i].aside &&
+			mprotect(blocks[i].at, blocks[i].bytes, enters ? PROT_READ | PROT_WRITE : PROT_NONE))
 			abort();
 }
 
@@ -103,7 +111,8 @@ void standin_touch(const char *who, order_use use, const void *p, size_t bytes)
 
 	if (!bad)
 		return;
-	fprintf(stderr, "SUMMARY: %s: byte %zu of %zu belongs to no tensor\n", who, (size_t)(bad - (const char *)p), bytes);
+	fprintf(stderr, "SUMMARY: %s: byte %zu of %zu belongs to no tensor\n", who, (size_t)(bad - (const char *)p),
+		bytes);
 	abort();
 #else
 	(void)who;
@@ -136,7 +145,7 @@ int standin_piece(const void *p, const void **start, size_t *bytes)
 int standin_within(const void *p, size_t bytes)
 {
 	const void *start;
-	size_t      all;
+	size_t all;
 
 	return standin_piece(p, &start, &all) >= 0 && bytes <= all - ((uintptr_t)p - (uintptr_t)start);
 }
@@ -145,8 +154,9 @@ int standin_within(const void *p, size_t bytes)
 API cudaError_t cudaMalloc(void **p, size_t bytes)
 {
 	const size_t room = (bytes + 4096) / 4096 * 4096;
-	void        *at = in_use + room > memory() ? MAP_FAILED :
-                mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *at = in_use + room > memory()
+	                   ? MAP_FAILED
+	                   : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	*p = NULL;
 	if (standin_forbidden())
@@ -188,7 +198,10 @@ API cudaError_t cudaFree(void *p)
 
 /* ---- pinned memory of the host ---- */
 
-static struct { const char *at; size_t bytes; } *pins;
+static struct {
+	const char *at;
+	size_t bytes;
+} *pins;
 static int npins;
 
 static cudaError_t pin(const void *p, size_t bytes)
@@ -241,7 +254,7 @@ API cudaError_t cudaFreeHost(void *p)
 
 /* ---- errors ---- */
 
-static _Thread_local cudaError_t last;  /* as in CUDA, answers of queries too */
+static _Thread_local cudaError_t last; /* as in CUDA, answers of queries too */
 
 cudaError_t standin_said(cudaError_t e)
 {
@@ -282,7 +295,10 @@ int standin_full(const char *what)
 	return s && !strcmp(s, what);
 }
 
-struct cublasContext { cudaStream_t s; int room; };
+struct cublasContext {
+	cudaStream_t s;
+	int room;
+};
 
 API cublasStatus_t cublasCreate(cublasHandle_t *h)
 {
@@ -310,18 +326,20 @@ API cublasStatus_t cublasSetWorkspace(cublasHandle_t h, void *workspace, size_t 
 	for (int i = 0; i < nblocks; i++)
 		if (blocks[i].at && blocks[i].at == workspace && blocks[i].bytes >= bytes) {
 			blocks[i].aside = 1;
-			return mprotect(workspace, blocks[i].bytes, PROT_NONE) || madvise(workspace, blocks[i].bytes, MADV_DONTNEED) ?
-				CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+			return mprotect(workspace, blocks[i].bytes, PROT_NONE) ||
+			                       madvise(workspace, blocks[i].bytes, MADV_DONTNEED)
+			               ? CUBLAS_STATUS_INVALID_VALUE
+			               : CUBLAS_STATUS_SUCCESS;
 		}
 	return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 typedef struct product {
-	pd_dtype    in, out;
-	int         ta, tb, m, n, k, lda, ldb, ldc;
+	pd_dtype in, out;
+	int ta, tb, m, n, k, lda, ldb, ldc;
 	const void *a, *b;
-	float       beta;
-	void       *c;
+	float beta;
+	void *c;
 } product;
 
 static standin_end multiply(void *what)
@@ -329,79 +347,75 @@ static standin_end multiply(void *what)
 	const product *p = what;
 
 	standin_device(1);
-	standin_touch_rows("cuBLAS's product", ORDER_READS, p->a, p->in != PD_F32, p->ta ? p->m : p->k, p->ta ? p->k : p->m, p->lda);
-	standin_touch_rows("cuBLAS's product", ORDER_READS, p->b, p->in != PD_F32, p->tb ? p->k : p->n, p->tb ? p->n : p->k, p->ldb);
+	standin_touch_rows("cuBLAS's product", ORDER_READS, p->a, p->in != PD_F32, p->ta ? p->m : p->k,
+		p->ta ? p->k : p->m, p->lda);
+	standin_touch_rows("cuBLAS's product", ORDER_READS, p->b, p->in != PD_F32, p->tb ? p->k : p->n,
+		p->tb ? p->n : p->k, p->ldb);
 	standin_touch_rows("cuBLAS's product", ORDER_WRITES, p->c, p->out != PD_F32, p->n, p->m, p->ldc);
 	if (p->in == PD_F32)
 		pd_gemm(p->tb, p->ta, p->n, p->m, p->k, p->b, p->ldb, p->a, p->lda, p->beta, p->c, p->ldc);
 	else
-		pd_gemm_half(p->in, p->out, p->tb, p->ta, p->n, p->m, p->k, p->b, p->ldb, p->a, p->lda, p->beta, p->c, p->ldc);
+		pd_gemm_half(p->in, p->out, p->tb, p->ta, p->n, p->m, p->k, p->b, p->ldb, p->a, p->lda, p->beta, p->c,
+			p->ldc);
 	standin_device(0);
 	return STANDIN_DONE;
 }
 
-static int at_least(int ld, int rows)
-{
-	return ld >= (rows > 1 ? rows : 1);
-}
+static int at_least(int ld, int rows) { return ld >= (rows > 1 ? rows : 1); }
 
 /* Where the header's rules are broken, or the library would make memory of its own, or work on the NULL stream. */
 static int wrong(cublasHandle_t h, const product *p)
 {
 	return !h || !h->s || !h->room || p->m < 0 || p->n < 0 || p->k < 0 || !at_least(p->lda, p->ta ? p->k : p->m) ||
-		!at_least(p->ldb, p->tb ? p->n : p->k) || !at_least(p->ldc, p->m);
+	       !at_least(p->ldb, p->tb ? p->n : p->k) || !at_least(p->ldc, p->m);
 }
 
 API cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
-                               const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta,
-                               float *c, int ldc)
+	const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc)
 {
-	const product p = { PD_F32, PD_F32, ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, lda, ldb, ldc, a, b, *beta, c };
+	const product p = { PD_F32, PD_F32, ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, lda, ldb, ldc, a, b, *beta,
+		c };
 
 	if (*alpha != 1 || wrong(h, &p))
-		return CUBLAS_STATUS_INVALID_VALUE;     /* an alpha is not asked for by what pdcc writes */
+		return CUBLAS_STATUS_INVALID_VALUE; /* an alpha is not asked for by what pdcc writes */
 	standin_do(standin_stream(h->s), multiply, &p, sizeof p);
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-static pd_dtype dtype(cudaDataType t)
-{
-	return t == CUDA_R_16BF ? PD_BF16 : t == CUDA_R_16F ? PD_F16 : PD_F32;
-}
+static pd_dtype dtype(cudaDataType t) { return t == CUDA_R_16BF ? PD_BF16 : t == CUDA_R_16F ? PD_F16 : PD_F32; }
 
 API cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
-                                const void *alpha, const void *a, cudaDataType ka, int lda, const void *b, cudaDataType kb,
-                                int ldb, const void *beta, void *c, cudaDataType kc, int ldc, cublasComputeType_t compute,
-                                cublasGemmAlgo_t algorithm)
+	const void *alpha, const void *a, cudaDataType ka, int lda, const void *b, cudaDataType kb, int ldb,
+	const void *beta, void *c, cudaDataType kc, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
 {
 	const product p = { dtype(ka), dtype(kc), ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, lda, ldb, ldc, a, b,
 		*(const float *)beta, c };
 
 	if (*(const float *)alpha != 1 || ka != kb || ka == CUDA_R_32F || (kc != ka && kc != CUDA_R_32F) ||
-	    compute != CUBLAS_COMPUTE_32F || algorithm != CUBLAS_GEMM_DEFAULT || wrong(h, &p))
+		compute != CUBLAS_COMPUTE_32F || algorithm != CUBLAS_GEMM_DEFAULT || wrong(h, &p))
 		return CUBLAS_STATUS_INVALID_VALUE;
 	standin_do(standin_stream(h->s), multiply, &p, sizeof p);
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-API cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
-                                              const void *alpha, const void *a, cudaDataType ka, int lda, long long sa,
-                                              const void *b, cudaDataType kb, int ldb, long long sb, const void *beta, void *c,
-                                              cudaDataType kc, int ldc, long long sc, int batch, cublasComputeType_t compute,
-                                              cublasGemmAlgo_t algorithm)
+API cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
+	int n, int k, const void *alpha, const void *a, cudaDataType ka, int lda, long long sa, const void *b,
+	cudaDataType kb, int ldb, long long sb, const void *beta, void *c, cudaDataType kc, int ldc, long long sc,
+	int batch, cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
 {
 	const long long wide = ka == CUDA_R_32F ? 4 : 2, result = kc == CUDA_R_32F ? 4 : 2;
-	cublasStatus_t  s = CUBLAS_STATUS_SUCCESS;
+	cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
 
 	if (ka != kb || compute != CUBLAS_COMPUTE_32F || batch < 1 || sc < (long long)m * n)
 		return CUBLAS_STATUS_INVALID_VALUE;
 	for (int q = 0; q < batch && s == CUBLAS_STATUS_SUCCESS; q++) {
 		const char *aq = (const char *)a + q * sa * wide, *bq = (const char *)b + q * sb * wide;
-		char       *cq = (char *)c + q * sc * result;
+		char *cq = (char *)c + q * sc * result;
 
-		s = ka == CUDA_R_32F ? cublasSgemm(h, ta, tb, m, n, k, alpha, (const void *)aq, lda, (const void *)bq, ldb, beta,
-		                                   (void *)cq, ldc) :
-			cublasGemmEx(h, ta, tb, m, n, k, alpha, aq, ka, lda, bq, kb, ldb, beta, cq, kc, ldc, compute, algorithm);
+		s = ka == CUDA_R_32F ? cublasSgemm(h, ta, tb, m, n, k, alpha, (const void *)aq, lda, (const void *)bq,
+					       ldb, beta, (void *)cq, ldc)
+		                     : cublasGemmEx(h, ta, tb, m, n, k, alpha, aq, ka, lda, bq, kb, ldb, beta, cq, kc,
+					       ldc, compute, algorithm);
 	}
 	return s;
 }

@@ -8,7 +8,10 @@
 
 API const char *cudnnGetErrorString(cudnnStatus_t s)
 {
-	return s == CUDNN_STATUS_SUCCESS ? "success" : s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? "no memory" : s == CUDNN_STATUS_BAD_PARAM ? "bad parameter" : "not supported";
+	return s == CUDNN_STATUS_SUCCESS                                   ? "success"
+	       : s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? "no memory"
+	       : s == CUDNN_STATUS_BAD_PARAM                               ? "bad parameter"
+	                                                                   : "not supported";
 }
 
 cudnnStatus_t standin_dnn_made(void *p)
@@ -33,8 +36,14 @@ API cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s)
 	return CUDNN_STATUS_SUCCESS;
 }
 
-API cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *t) { return standin_dnn_made(*t = calloc(1, sizeof **t)); }
-API cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *w) { return standin_dnn_made(*w = calloc(1, sizeof **w)); }
+API cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *t)
+{
+	return standin_dnn_made(*t = calloc(1, sizeof **t));
+}
+API cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *w)
+{
+	return standin_dnn_made(*w = calloc(1, sizeof **w));
+}
 API cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *c)
 {
 	return standin_dnn_made(*c = calloc(1, sizeof **c));
@@ -57,10 +66,10 @@ static bool lies(int rank, const int *dim, const int *stride, bool last)
 	return true;
 }
 
-API cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataType_t type, int rank, const int dim[],
-                                             const int stride[])
+API cudnnStatus_t cudnnSetTensorNdDescriptor(
+	cudnnTensorDescriptor_t t, cudnnDataType_t type, int rank, const int dim[], const int stride[])
 {
-	if (rank < 3 || rank > 5)       /* of images and filters no fewer than 4 are taken */
+	if (rank < 3 || rank > 5) /* of images and filters no fewer than 4 are taken */
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	const bool plain = lies(rank, dim, stride, false), last = lies(rank, dim, stride, true);
 
@@ -74,8 +83,8 @@ API cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDat
 	return CUDNN_STATUS_SUCCESS;
 }
 
-API cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t t, int asked, cudnnDataType_t *type, int *rank, int dim[],
-                                             int stride[])
+API cudnnStatus_t cudnnGetTensorNdDescriptor(
+	cudnnTensorDescriptor_t t, int asked, cudnnDataType_t *type, int *rank, int dim[], int stride[])
 {
 	*type = t->type;
 	*rank = t->rank;
@@ -100,8 +109,8 @@ static bool lacks_last(const char *what)
 	return s && !strcmp(s, what) && standin_said(cudaErrorInvalidValue) != cudaSuccess;
 }
 
-API cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataType_t type, cudnnTensorFormat_t format,
-                                             int rank, const int dim[])
+API cudnnStatus_t cudnnSetFilterNdDescriptor(
+	cudnnFilterDescriptor_t w, cudnnDataType_t type, cudnnTensorFormat_t format, int rank, const int dim[])
 {
 	if ((format == CUDNN_TENSOR_NHWC && (rank != 4 || lacks_last("filters"))) || rank < 4 || rank > 5)
 		return CUDNN_STATUS_NOT_SUPPORTED;
@@ -112,8 +121,8 @@ API cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDat
 	return CUDNN_STATUS_SUCCESS;
 }
 
-API cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c, int n, const int pad[], const int stride[],
-                                                  const int dilation[], cudnnConvolutionMode_t mode, cudnnDataType_t type)
+API cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c, int n, const int pad[],
+	const int stride[], const int dilation[], cudnnConvolutionMode_t mode, cudnnDataType_t type)
 {
 	if (type != CUDNN_DATA_FLOAT || mode != CUDNN_CROSS_CORRELATION || n < 2 || n > 3)
 		return CUDNN_STATUS_NOT_SUPPORTED;
@@ -141,14 +150,21 @@ API cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t c, 
 
 enum { ALGORITHMS = 3 };
 
-typedef struct algorithm { int number; size_t bytes; cudnnDeterminism_t determinism; } algorithm;
+typedef struct algorithm {
+	int number;
+	size_t bytes;
+	cudnnDeterminism_t determinism;
+} algorithm;
 
 static const algorithm forward[ALGORITHMS] = {
-	{ 4, (size_t)1 << 30, CUDNN_DETERMINISTIC }, { CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, 1024, CUDNN_DETERMINISTIC },
+	{ 4, (size_t)1 << 30, CUDNN_DETERMINISTIC },
+	{ CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, 1024, CUDNN_DETERMINISTIC },
 	{ 0, 0, CUDNN_DETERMINISTIC },
 };
 static const algorithm backward[ALGORITHMS] = {
-	{ 2, (size_t)1 << 30, CUDNN_DETERMINISTIC }, { 0, 512, CUDNN_NON_DETERMINISTIC }, { 1, 1024, CUDNN_DETERMINISTIC },
+	{ 2, (size_t)1 << 30, CUDNN_DETERMINISTIC },
+	{ 0, 512, CUDNN_NON_DETERMINISTIC },
+	{ 1, 1024, CUDNN_DETERMINISTIC },
 };
 
 static const algorithm *algorithm_of(int what, int number)
@@ -172,15 +188,22 @@ static cudnnStatus_t name(int what, const struct cudnnTensorStruct *x, int asked
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	*found = asked < ALGORITHMS ? asked : ALGORITHMS;
 	for (int i = 0; i < *found; i++)
-		perf[i] = (struct cudnnPerf){ .algo = of[i].number, .status = CUDNN_STATUS_SUCCESS, .memory = of[i].bytes,
-			.determinism = of[i].determinism, .mathType = x->type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH };
+		perf[i] = (struct cudnnPerf){ .algo = of[i].number,
+			.status = CUDNN_STATUS_SUCCESS,
+			.memory = of[i].bytes,
+			.determinism = of[i].determinism,
+			.mathType = x->type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH };
 	return CUDNN_STATUS_SUCCESS;
 }
 
-API cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t h, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-	cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int asked, int *found, cudnnConvolutionFwdAlgoPerf_t *perf)
+API cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t h, cudnnTensorDescriptor_t x,
+	cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int asked, int *found,
+	cudnnConvolutionFwdAlgoPerf_t *perf)
 {
-	(void)h; (void)w; (void)c; (void)y;
+	(void)h;
+	(void)w;
+	(void)c;
+	(void)y;
 	return name(PD_FORWARD, x, asked, found, perf);
 }
 
@@ -188,7 +211,10 @@ API cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t h, c
 	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t dx, int asked, int *found,
 	cudnnConvolutionBwdDataAlgoPerf_t *perf)
 {
-	(void)h; (void)w; (void)c; (void)dx;
+	(void)h;
+	(void)w;
+	(void)c;
+	(void)dx;
 	return name(PD_BACKWARD_DATA, dy, asked, found, perf);
 }
 
@@ -196,22 +222,29 @@ API cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t h,
 	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw, int asked, int *found,
 	cudnnConvolutionBwdFilterAlgoPerf_t *perf)
 {
-	(void)h; (void)dy; (void)c; (void)dw;
+	(void)h;
+	(void)dy;
+	(void)c;
+	(void)dw;
 	return name(PD_BACKWARD_WEIGHTS, x, asked, found, perf);
 }
 
 /* ---- convolutions ---- */
 
-typedef struct known { pd_conv_desc d; pd_conv conv; void *scratch; } known;
+typedef struct known {
+	pd_conv_desc d;
+	pd_conv conv;
+	void *scratch;
+} known;
 
 /* oneDNN's object for the convolution, made once. NULL: the descriptors do not fit each other. Filters lie as the images do;
  * channels-last ones are taken of 16-bit floats alone. */
 static const known *object(int what, const struct cudnnTensorStruct *x, const struct cudnnFilterStruct *w,
-                           const struct cudnnConvolutionStruct *c, const struct cudnnTensorStruct *y)
+	const struct cudnnConvolutionStruct *c, const struct cudnnTensorStruct *y)
 {
 	static known *table;
-	static int    n;
-	pd_conv_desc  d;
+	static int n;
+	pd_conv_desc d;
 
 	memset(&d, 0, sizeof d);
 	d.what = what;
@@ -220,13 +253,13 @@ static const known *object(int what, const struct cudnnTensorStruct *x, const st
 	d.c = x->dim[1];
 	d.oc = y->dim[1];
 	d.groups = c->groups;
-	if (x->type != w->type || x->type != y->type || (w->last && x->type == CUDNN_DATA_FLOAT) || (!x->either && x->last != w->last) ||
-	    (!y->either && y->last != w->last))
+	if (x->type != w->type || x->type != y->type || (w->last && x->type == CUDNN_DATA_FLOAT) ||
+		(!x->either && x->last != w->last) || (!y->either && y->last != w->last))
 		return NULL;
 	d.nhwc = w->last;
 	d.type = x->type == CUDNN_DATA_BFLOAT16 ? PD_BF16 : x->type == CUDNN_DATA_HALF ? PD_F16 : PD_F32;
 	if (x->rank != c->n + 2 || y->rank != x->rank || w->rank != x->rank || y->dim[0] != d.n || w->dim[0] != d.oc ||
-	    w->dim[1] * d.groups != d.c)
+		w->dim[1] * d.groups != d.c)
 		return NULL;
 	for (int i = 0; i < d.nd; i++) {
 		d.in[i] = x->dim[2 + i];
@@ -235,7 +268,8 @@ static const known *object(int what, const struct cudnnTensorStruct *x, const st
 		d.stride[i] = c->stride[i];
 		d.dilation[i] = c->dilation[i];
 		d.pad_begin[i] = c->pad[i];
-		d.pad_end[i] = (d.out[i] - 1) * d.stride[i] + d.dilation[i] * (d.kernel[i] - 1) + 1 - d.in[i] - c->pad[i];
+		d.pad_end[i] =
+			(d.out[i] - 1) * d.stride[i] + d.dilation[i] * (d.kernel[i] - 1) + 1 - d.in[i] - c->pad[i];
 		if (d.out[i] != (d.in[i] + 2 * c->pad[i] - d.dilation[i] * (d.kernel[i] - 1) - 1) / d.stride[i] + 1)
 			return NULL;
 	}
@@ -255,7 +289,7 @@ static const known *object(int what, const struct cudnnTensorStruct *x, const st
 /* ---- how much workspace ---- */
 
 static cudnnStatus_t room(int what, const struct cudnnTensorStruct *x, const struct cudnnFilterStruct *w,
-                          const struct cudnnConvolutionStruct *c, const struct cudnnTensorStruct *y, int number, size_t *bytes)
+	const struct cudnnConvolutionStruct *c, const struct cudnnTensorStruct *y, int number, size_t *bytes)
 {
 	const algorithm *a = algorithm_of(what, number);
 
@@ -265,24 +299,25 @@ static cudnnStatus_t room(int what, const struct cudnnTensorStruct *x, const str
 	return CUDNN_STATUS_SUCCESS;
 }
 
-API cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t h, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-	cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algo, size_t *bytes)
+API cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t h, cudnnTensorDescriptor_t x,
+	cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y,
+	cudnnConvolutionFwdAlgo_t algo, size_t *bytes)
 {
 	(void)h;
 	return room(PD_FORWARD, x, w, c, y, algo, bytes);
 }
 
 API cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t h, cudnnFilterDescriptor_t w,
-	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t dx, cudnnConvolutionBwdDataAlgo_t algo,
-	size_t *bytes)
+	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t dx,
+	cudnnConvolutionBwdDataAlgo_t algo, size_t *bytes)
 {
 	(void)h;
 	return room(PD_BACKWARD_DATA, dx, w, c, dy, algo, bytes);
 }
 
 API cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t h, cudnnTensorDescriptor_t x,
-	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw, cudnnConvolutionBwdFilterAlgo_t algo,
-	size_t *bytes)
+	cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw,
+	cudnnConvolutionBwdFilterAlgo_t algo, size_t *bytes)
 {
 	(void)h;
 	return room(PD_BACKWARD_WEIGHTS, x, dw, c, dy, algo, bytes);
@@ -291,12 +326,12 @@ API cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t h
 /* ---- running them ---- */
 
 typedef struct convolution {
-	known           k;
+	known k;
 	const algorithm *by;
-	void            *to, *workspace;
-	const void      *a, *b, *bias;
+	void *to, *workspace;
+	const void *a, *b, *bias;
 	struct cudnnTensorStruct y;
-	bool             relu;
+	bool relu;
 } convolution;
 
 static int64_t results(const pd_conv_desc *d)
@@ -312,7 +347,7 @@ static int64_t results(const pd_conv_desc *d)
 static void other_order(const pd_conv_desc *d, void *to)
 {
 	static unsigned turn;
-	const int64_t   n = turn++ % 5 < 2 && d->type == PD_F32 ? results(d) : 0;
+	const int64_t n = turn++ % 5 < 2 && d->type == PD_F32 ? results(d) : 0;
 
 	for (int64_t i = 0; i < n; i += 3)
 		((float *)to)[i] = nextafterf(((float *)to)[i], INFINITY);
@@ -321,13 +356,14 @@ static void other_order(const pd_conv_desc *d, void *to)
 /* The three tensors of a convolution belong to the program (standin_touch). */
 static void touch(const convolution *c)
 {
-	static const char *const names[] = { [PD_FORWARD] = "cuDNN's convolution", [PD_BACKWARD_DATA] = "cuDNN's gradient of images",
+	static const char *const names[] = { [PD_FORWARD] = "cuDNN's convolution",
+		[PD_BACKWARD_DATA] = "cuDNN's gradient of images",
 		[PD_BACKWARD_WEIGHTS] = "cuDNN's gradient of filters" };
-	const char         *who = names[c->k.d.what];
+	const char *who = names[c->k.d.what];
 	const pd_conv_desc *d = &c->k.d;
-	const size_t        wide = d->type == PD_F32 ? 4 : 2;
-	size_t              x = wide * (size_t)d->n * (size_t)d->c, y = wide * (size_t)d->n * (size_t)d->oc;
-	size_t              w = wide * (size_t)d->oc * (size_t)(d->c / d->groups);
+	const size_t wide = d->type == PD_F32 ? 4 : 2;
+	size_t x = wide * (size_t)d->n * (size_t)d->c, y = wide * (size_t)d->n * (size_t)d->oc;
+	size_t w = wide * (size_t)d->oc * (size_t)(d->c / d->groups);
 
 	for (int i = 0; i < d->nd; i++) {
 		x *= (size_t)d->in[i];
@@ -347,7 +383,7 @@ static void touch(const convolution *c)
 static void turn_filters(const pd_conv_desc *d, uint16_t *to, const uint16_t *from, bool to_plain)
 {
 	const int64_t c = d->c / d->groups;
-	int64_t       points = 1;
+	int64_t points = 1;
 
 	for (int i = 0; i < d->nd; i++)
 		points *= d->kernel[i];
@@ -363,18 +399,19 @@ static standin_end convolve(void *what)
 {
 	const convolution *c = what;
 	const pd_conv_desc *d = &c->k.d;
-	const int64_t      sp = standin_dnn_points(&c->y);
-	const bool         makes_filters = d->what == PD_BACKWARD_WEIGHTS;
-	void              *to = c->to;
-	const void        *filters = c->b;
-	uint16_t          *plain = NULL;
+	const int64_t sp = standin_dnn_points(&c->y);
+	const bool makes_filters = d->what == PD_BACKWARD_WEIGHTS;
+	void *to = c->to;
+	const void *filters = c->b;
+	uint16_t *plain = NULL;
 
 	standin_device(1);
 	touch(c);
 	if (c->by->bytes)
 		memset(c->workspace, 0xff, c->by->bytes);
 	if (d->nhwc) {
-		plain = malloc((size_t)d->oc * (size_t)(d->c / d->groups) * (size_t)d->kernel[0] * (size_t)d->kernel[1] * sizeof *plain);
+		plain = malloc((size_t)d->oc * (size_t)(d->c / d->groups) * (size_t)d->kernel[0] *
+			       (size_t)d->kernel[1] * sizeof *plain);
 		if (!plain)
 			abort();
 		if (makes_filters)
@@ -396,7 +433,7 @@ static standin_end convolve(void *what)
 		for (int k = 0; k < c->y.dim[1]; k++)
 			for (int64_t i = 0; i < sp; i++) {
 				const int64_t at = standin_dnn_at(&c->y, n, k, i);
-				const float   v = standin_dnn_get(&c->y, c->to, at) + standin_dnn_get(&c->y, c->bias, k);
+				const float v = standin_dnn_get(&c->y, c->to, at) + standin_dnn_get(&c->y, c->bias, k);
 				standin_dnn_put(&c->y, c->to, at, c->relu && !(v > 0) ? 0 : v);
 			}
 	standin_device(0);
@@ -409,7 +446,8 @@ bool standin_dnn_plain(const void *alpha, const void *beta)
 }
 
 /* c has what is read and written. f32 by products of fewer bits is asked for nowhere. */
-static cudnnStatus_t start(cudnnHandle_t h, convolution c, const known *k, const struct cudnnConvolutionStruct *d, int number, size_t bytes)
+static cudnnStatus_t start(cudnnHandle_t h, convolution c, const known *k, const struct cudnnConvolutionStruct *d,
+	int number, size_t bytes)
 {
 	c.by = k ? algorithm_of(k->d.what, number) : NULL;
 	if (!c.by || (k->d.type == PD_F32 && d->math != CUDNN_FMA_MATH))
@@ -422,63 +460,73 @@ static cudnnStatus_t start(cudnnHandle_t h, convolution c, const known *k, const
 }
 
 API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
-	cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algo, void *workspace,
-	size_t bytes, const void *beta, cudnnTensorDescriptor_t yd, void *y)
+	cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algo,
+	void *workspace, size_t bytes, const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	return start(h, (convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace }, object(PD_FORWARD, xd, wd, c, yd), c,
-		algo, bytes);
+	return start(h, (convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace },
+		object(PD_FORWARD, xd, wd, c, yd), c, algo, bytes);
 }
 
 /* A bias alone is added by one algorithm only. z has y's descriptor; times 0 it is not read. */
-API cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t h, const void *alpha1, cudnnTensorDescriptor_t xd, const void *x,
-	cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algo, void *workspace,
-	size_t bytes, const void *alpha2, cudnnTensorDescriptor_t zd, const void *z, cudnnTensorDescriptor_t bd, const void *bias,
-	cudnnActivationDescriptor_t act, cudnnTensorDescriptor_t yd, void *y)
+API cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t h, const void *alpha1, cudnnTensorDescriptor_t xd,
+	const void *x, cudnnFilterDescriptor_t wd, const void *w, cudnnConvolutionDescriptor_t c,
+	cudnnConvolutionFwdAlgo_t algo, void *workspace, size_t bytes, const void *alpha2, cudnnTensorDescriptor_t zd,
+	const void *z, cudnnTensorDescriptor_t bd, const void *bias, cudnnActivationDescriptor_t act,
+	cudnnTensorDescriptor_t yd, void *y)
 {
 	const char *epilogues = getenv("STANDIN_EPILOGUES");
 
 	if (!bias || !z || x == y || x == z || memcmp(zd, yd, sizeof *zd))
 		return CUDNN_STATUS_BAD_PARAM;
-	if ((epilogues && *epilogues && standin_said(cudaErrorInvalidValue) != cudaSuccess) || !standin_dnn_plain(alpha1, alpha2) || bd->type != yd->type || bd->dim[0] != 1 ||
-	    bd->dim[1] != yd->dim[1] || standin_dnn_points(bd) != 1 || act->nan != CUDNN_NOT_PROPAGATE_NAN ||
-	    (act->mode != CUDNN_ACTIVATION_RELU && (act->mode != CUDNN_ACTIVATION_IDENTITY ||
-	                                            algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)))
+	if ((epilogues && *epilogues && standin_said(cudaErrorInvalidValue) != cudaSuccess) ||
+		!standin_dnn_plain(alpha1, alpha2) || bd->type != yd->type || bd->dim[0] != 1 ||
+		bd->dim[1] != yd->dim[1] || standin_dnn_points(bd) != 1 || act->nan != CUDNN_NOT_PROPAGATE_NAN ||
+		(act->mode != CUDNN_ACTIVATION_RELU &&
+			(act->mode != CUDNN_ACTIVATION_IDENTITY ||
+				algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	return start(h, (convolution){ .to = y, .a = x, .b = w, .y = *yd, .workspace = workspace, .bias = bias,
-		.relu = act->mode == CUDNN_ACTIVATION_RELU }, object(PD_FORWARD, xd, wd, c, yd), c, algo, bytes);
+	return start(h,
+		(convolution){ .to = y,
+			.a = x,
+			.b = w,
+			.y = *yd,
+			.workspace = workspace,
+			.bias = bias,
+			.relu = act->mode == CUDNN_ACTIVATION_RELU },
+		object(PD_FORWARD, xd, wd, c, yd), c, algo, bytes);
 }
 
-API cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t wd, const void *w,
-	cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t algo,
-	void *workspace, size_t bytes, const void *beta, cudnnTensorDescriptor_t dxd, void *dx)
+API cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t wd,
+	const void *w, cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c,
+	cudnnConvolutionBwdDataAlgo_t algo, void *workspace, size_t bytes, const void *beta,
+	cudnnTensorDescriptor_t dxd, void *dx)
 {
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	return start(h, (convolution){ .to = dx, .a = dy, .b = w, .workspace = workspace }, object(PD_BACKWARD_DATA, dxd, wd, c, dyd), c,
-		algo, bytes);
+	return start(h, (convolution){ .to = dx, .a = dy, .b = w, .workspace = workspace },
+		object(PD_BACKWARD_DATA, dxd, wd, c, dyd), c, algo, bytes);
 }
 
-API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
-	cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdFilterAlgo_t algo,
-	void *workspace, size_t bytes, const void *beta, cudnnFilterDescriptor_t dwd, void *dw)
+API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd,
+	const void *x, cudnnTensorDescriptor_t dyd, const void *dy, cudnnConvolutionDescriptor_t c,
+	cudnnConvolutionBwdFilterAlgo_t algo, void *workspace, size_t bytes, const void *beta,
+	cudnnFilterDescriptor_t dwd, void *dw)
 {
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	return start(h, (convolution){ .to = dw, .a = x, .b = dy, .workspace = workspace }, object(PD_BACKWARD_WEIGHTS, xd, dwd, c, dyd), c,
-		algo, bytes);
+	return start(h, (convolution){ .to = dw, .a = x, .b = dy, .workspace = workspace },
+		object(PD_BACKWARD_WEIGHTS, xd, dwd, c, dyd), c, algo, bytes);
 }
 
-size_t standin_dnn_wide(const struct cudnnTensorStruct *t)
-{
-	return t->type == CUDNN_DATA_FLOAT ? 4 : 2;
-}
+size_t standin_dnn_wide(const struct cudnnTensorStruct *t) { return t->type == CUDNN_DATA_FLOAT ? 4 : 2; }
 
 float standin_dnn_get(const struct cudnnTensorStruct *t, const void *x, int64_t i)
 {
-	return t->type == CUDNN_DATA_BFLOAT16 ? pd_from_bf16(((const uint16_t *)x)[i]) :
-		t->type == CUDNN_DATA_HALF ? pd_from_f16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+	return t->type == CUDNN_DATA_BFLOAT16 ? pd_from_bf16(((const uint16_t *)x)[i])
+	       : t->type == CUDNN_DATA_HALF   ? pd_from_f16(((const uint16_t *)x)[i])
+	                                      : ((const float *)x)[i];
 }
 
 void standin_dnn_put(const struct cudnnTensorStruct *t, void *x, int64_t i, float v)
@@ -512,12 +560,17 @@ int standin_dnn_lacks_ends(void)
 	return s && !strcmp(s, "none") && standin_said(cudaErrorInvalidValue) != cudaSuccess;
 }
 
-typedef struct bias { struct cudnnTensorStruct large, small; const void *from; void *to; } bias;
+typedef struct bias {
+	struct cudnnTensorStruct large, small;
+	const void *from;
+	void *to;
+} bias;
 
 static void touch_bias(const char *who, const bias *x, bool sums)
 {
 	const size_t small = (size_t)x->small.dim[1] * standin_dnn_wide(&x->small);
-	const size_t large = (size_t)x->large.dim[0] * (size_t)x->large.dim[1] * (size_t)standin_dnn_points(&x->large) * standin_dnn_wide(&x->large);
+	const size_t large = (size_t)x->large.dim[0] * (size_t)x->large.dim[1] * (size_t)standin_dnn_points(&x->large) *
+	                     standin_dnn_wide(&x->large);
 
 	standin_touch(who, ORDER_READS, x->from, sums ? large : small);
 	standin_touch(who, ORDER_WRITES, x->to, sums ? small : large);
@@ -525,7 +578,7 @@ static void touch_bias(const char *who, const bias *x, bool sums)
 
 static standin_end sum_bias(void *what)
 {
-	const bias   *x = what;
+	const bias *x = what;
 	const int64_t sp = standin_dnn_points(&x->large);
 
 	standin_device(1);
@@ -544,7 +597,7 @@ static standin_end sum_bias(void *what)
 
 static standin_end add_bias(void *what)
 {
-	const bias   *x = what;
+	const bias *x = what;
 	const int64_t sp = standin_dnn_points(&x->large);
 
 	standin_device(1);
@@ -562,8 +615,8 @@ static standin_end add_bias(void *what)
 	return STANDIN_DONE;
 }
 
-API cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t dyd, const void *dy,
-	const void *beta, cudnnTensorDescriptor_t dbd, void *db)
+API cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t dyd,
+	const void *dy, const void *beta, cudnnTensorDescriptor_t dbd, void *db)
 {
 	if (!standin_dnn_plain(alpha, beta) || dbd->dim[1] != dyd->dim[1] || standin_dnn_lacks_ends())
 		return CUDNN_STATUS_NOT_SUPPORTED;
@@ -574,7 +627,8 @@ API cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void *alph
 API cudnnStatus_t cudnnAddTensor(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t bd, const void *b,
 	const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
-	if (standin_dnn_lacks_ends() || *(const float *)alpha != 1 || *(const float *)beta != 1 || bd->dim[1] != yd->dim[1] || bd->dim[0] != 1)
+	if (standin_dnn_lacks_ends() || *(const float *)alpha != 1 || *(const float *)beta != 1 ||
+		bd->dim[1] != yd->dim[1] || bd->dim[0] != 1)
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	standin_do(standin_stream(h->stream), add_bias, &(bias){ *yd, *bd, b, y }, sizeof(bias));
 	return CUDNN_STATUS_SUCCESS;

@@ -15,16 +15,36 @@
 enum { ATTRS = 8, OPS = 16, TENSORS = 40, WORKSPACE = 1024, NONE = -2, ANY = -1, REFUSES = 1, GREEDY = 2 };
 
 typedef struct desc desc;
-typedef struct attr { int name; int64_t n; union { int64_t i[OPS]; const void *p[OPS]; desc *d[OPS]; bool b[OPS]; int e[OPS]; } u; } attr;
-struct desc { int type, nattr, fault; bool finished; attr a[ATTRS]; };   /* fault of a configuration: REFUSES, GREEDY */
+typedef struct attr {
+	int name;
+	int64_t n;
+	union {
+		int64_t i[OPS];
+		const void *p[OPS];
+		desc *d[OPS];
+		bool b[OPS];
+		int e[OPS];
+	} u;
+} attr;
+struct desc {
+	int type, nattr, fault;
+	bool finished;
+	attr a[ATTRS];
+}; /* fault of a configuration: REFUSES, GREEDY */
 
 /* short names for the table */
-enum { PRODUCT = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, EACH = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
-	REDUCE = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, TENSOR = CUDNN_BACKEND_TENSOR_DESCRIPTOR,
-	PART = CUDNN_TYPE_BACKEND_DESCRIPTOR };
+enum {
+	PRODUCT = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+	EACH = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+	REDUCE = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+	TENSOR = CUDNN_BACKEND_TENSOR_DESCRIPTOR,
+	PART = CUDNN_TYPE_BACKEND_DESCRIPTOR
+};
 
 /* What descriptors have: attribute, its type, how many at least and at most (0 at least: it may be missing), of which descriptors */
-static const struct { int desc, name, type, least, most, of; } known[] = {
+static const struct {
+	int desc, name, type, least, most, of;
+} known[] = {
 	{ TENSOR, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, 1, NONE },
 	{ TENSOR, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, 4, NONE },
 	{ TENSOR, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, 4, NONE },
@@ -45,19 +65,23 @@ static const struct { int desc, name, type, least, most, of; } known[] = {
 	{ EACH, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, PART, 0, 1, TENSOR },
 	{ EACH, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, PART, 0, 1, TENSOR },
 	{ EACH, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, PART, 1, 1, TENSOR },
-	{ CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, 1, NONE },
+	{ CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, 1,
+		NONE },
 	{ CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, 1, NONE },
 	{ REDUCE, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, PART, 1, 1, TENSOR },
 	{ REDUCE, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, PART, 1, 1, TENSOR },
 	{ REDUCE, CUDNN_ATTR_OPERATION_REDUCTION_DESC, PART, 1, 1, CUDNN_BACKEND_REDUCTION_DESCRIPTOR },
 	{ CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, 1, NONE },
 	{ CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_ATTR_OPERATIONGRAPH_OPS, PART, 1, OPS, ANY },
-	{ CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, PART, 1, 1, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR },
+	{ CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, PART, 1, 1,
+		CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR },
 	{ CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, 1, NONE },
 	{ CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, 1, NONE },
-	{ CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, PART, 1, 1, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR },
+	{ CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, PART, 1, 1,
+		CUDNN_BACKEND_ENGINECFG_DESCRIPTOR },
 	{ CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 1, OPS, NONE },
-	{ CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 1, OPS, NONE },
+	{ CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 1, OPS,
+		NONE },
 	{ CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, 1, NONE },
 };
 enum { KNOWN = sizeof known / sizeof *known };
@@ -86,9 +110,17 @@ static const attr *attr_of(const desc *d, int name)
 	return NULL;
 }
 
-static desc *part(const desc *d, int name) { const attr *a = attr_of(d, name); return a ? a->u.d[0] : NULL; }
+static desc *part(const desc *d, int name)
+{
+	const attr *a = attr_of(d, name);
+	return a ? a->u.d[0] : NULL;
+}
 static int choice(const desc *d, int name) { return attr_of(d, name)->u.e[0]; }
-static bool on(const desc *d, int name) { const attr *a = attr_of(d, name); return a && a->u.b[0]; }
+static bool on(const desc *d, int name)
+{
+	const attr *a = attr_of(d, name);
+	return a && a->u.b[0];
+}
 static const int64_t *dims(const desc *t) { return attr_of(t, CUDNN_ATTR_TENSOR_DIMENSIONS)->u.i; }
 static const int64_t *strides(const desc *t) { return attr_of(t, CUDNN_ATTR_TENSOR_STRIDES)->u.i; }
 static int64_t uid_of(const desc *t) { return attr_of(t, CUDNN_ATTR_TENSOR_UNIQUE_ID)->u.i[0]; }
@@ -121,17 +153,21 @@ API cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t to, cudnnBac
 	cudnnBackendAttributeType_t type, int64_t n, const void *from)
 {
 	desc *d = to;
-	int   i = 0;
+	int i = 0;
 
 	while (i < KNOWN && (known[i].desc != d->type || known[i].name != (int)name))
 		i++;
 	if (i == KNOWN)
 		return bad("a descriptor has no such attribute", (int)name);
-	if (d->finished || attr_of(d, (int)name) || known[i].type != (int)type || n < known[i].least || n > known[i].most || !from)
+	if (d->finished || attr_of(d, (int)name) || known[i].type != (int)type || n < known[i].least ||
+		n > known[i].most || !from)
 		return bad("attribute: finished, set twice, of another type or count", (int)name);
 	attr *a = &d->a[d->nattr++];
-	const size_t each = type == CUDNN_TYPE_BOOLEAN ? sizeof(bool) : type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_HANDLE ||
-		type == CUDNN_TYPE_VOID_PTR || type == CUDNN_TYPE_BACKEND_DESCRIPTOR ? 8 : sizeof(int);
+	const size_t each = type == CUDNN_TYPE_BOOLEAN ? sizeof(bool)
+	                    : type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_HANDLE || type == CUDNN_TYPE_VOID_PTR ||
+	                                    type == CUDNN_TYPE_BACKEND_DESCRIPTOR
+	                            ? 8
+	                            : sizeof(int);
 
 	a->name = (int)name;
 	a->n = n;
@@ -163,11 +199,13 @@ static bool good_tensor(const desc *t)
 
 static bool good_product(const desc *o)
 {
-	const int64_t *a = dims(part(o, CUDNN_ATTR_OPERATION_MATMUL_ADESC)), *b = dims(part(o, CUDNN_ATTR_OPERATION_MATMUL_BDESC));
+	const int64_t *a = dims(part(o, CUDNN_ATTR_OPERATION_MATMUL_ADESC)),
+		      *b = dims(part(o, CUDNN_ATTR_OPERATION_MATMUL_BDESC));
 	const int64_t *c = dims(part(o, CUDNN_ATTR_OPERATION_MATMUL_CDESC));
 
-	return a[0] == b[0] && a[1] == b[1] && c[0] == a[0] && c[1] == a[1] && a[3] == b[2] && c[2] == a[2] && c[3] == b[3] &&
-		choice(part(o, CUDNN_ATTR_OPERATION_MATMUL_DESC), CUDNN_ATTR_MATMUL_COMP_TYPE) == CUDNN_DATA_FLOAT;
+	return a[0] == b[0] && a[1] == b[1] && c[0] == a[0] && c[1] == a[1] && a[3] == b[2] && c[2] == a[2] &&
+	       c[3] == b[3] &&
+	       choice(part(o, CUDNN_ATTR_OPERATION_MATMUL_DESC), CUDNN_ATTR_MATMUL_COMP_TYPE) == CUDNN_DATA_FLOAT;
 }
 
 static int mode_of(const desc *o)
@@ -177,33 +215,39 @@ static int mode_of(const desc *o)
 
 static bool good_pointwise(const desc *o)
 {
-	const desc *x = part(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC), *b = part(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
-	const desc *t = part(o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC), *y = part(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+	const desc *x = part(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
+		   *b = part(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+	const desc *t = part(o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC),
+		   *y = part(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
 	const desc *how = part(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
-	const int   mode = mode_of(o), y_type = type_of(y);
-	const bool  alone = mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG || mode == CUDNN_POINTWISE_GEN_INDEX;
+	const int mode = mode_of(o), y_type = type_of(y);
+	const bool alone =
+		mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG || mode == CUDNN_POINTWISE_GEN_INDEX;
 
 	if (!broadcasts(x, y) || (b && !broadcasts(b, y)) || (t && !broadcasts(t, y)) || alone != !b ||
 		(mode == CUDNN_POINTWISE_BINARY_SELECT) != (t != NULL) || (t && type_of(t) != CUDNN_DATA_BOOLEAN) ||
 		(mode == CUDNN_POINTWISE_GEN_INDEX) != (attr_of(how, CUDNN_ATTR_POINTWISE_AXIS) != NULL))
 		return false;
-	return mode == CUDNN_POINTWISE_GEN_INDEX ? y_type == CUDNN_DATA_INT32 : mode == CUDNN_POINTWISE_CMP_GE ?
-		y_type == CUDNN_DATA_BOOLEAN && choice(how, CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_BOOLEAN :
-		choice(how, CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_FLOAT && y_type != CUDNN_DATA_INT32;
+	return mode == CUDNN_POINTWISE_GEN_INDEX ? y_type == CUDNN_DATA_INT32
+	       : mode == CUDNN_POINTWISE_CMP_GE
+	               ? y_type == CUDNN_DATA_BOOLEAN &&
+	                         choice(how, CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_BOOLEAN
+	               : choice(how, CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_FLOAT && y_type != CUDNN_DATA_INT32;
 }
 
 static desc *result(const desc *o)
 {
-	return part(o, o->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR ? CUDNN_ATTR_OPERATION_MATMUL_CDESC :
-		o->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR ? CUDNN_ATTR_OPERATION_POINTWISE_YDESC :
-		CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
+	return part(o, o->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR ? CUDNN_ATTR_OPERATION_MATMUL_CDESC
+		       : o->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR
+			       ? CUDNN_ATTR_OPERATION_POINTWISE_YDESC
+			       : CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
 }
 
 static int operands(const desc *o, desc **in)
 {
 	static const int names[] = { CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC,
-		CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_TDESC,
-		CUDNN_ATTR_OPERATION_REDUCTION_XDESC };
+		CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+		CUDNN_ATTR_OPERATION_POINTWISE_TDESC, CUDNN_ATTR_OPERATION_REDUCTION_XDESC };
 	int n = 0;
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -217,7 +261,7 @@ static bool good_graph(const desc *g)
 {
 	const attr *ops = attr_of(g, CUDNN_ATTR_OPERATIONGRAPH_OPS);
 	const desc *seen[TENSORS];
-	int         n = 0;
+	int n = 0;
 
 	for (int64_t i = 0; i < ops->n; i++) {
 		desc *in[3], *y = result(ops->u.d[i]);
@@ -241,7 +285,7 @@ static bool good_graph(const desc *g)
 API cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t of)
 {
 	desc *d = of;
-	bool  good = !d->finished;
+	bool good = !d->finished;
 
 	for (int i = 0; i < KNOWN; i++)
 		if (known[i].desc == d->type && known[i].least && !attr_of(d, known[i].name))
@@ -255,11 +299,13 @@ API cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t of)
 		break;
 	case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: good = good && good_graph(d); break;
 	case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
-		good = good && attr_of(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)->n == attr_of(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)->n;
+		good = good && attr_of(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)->n ==
+		                       attr_of(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)->n;
 		break;
 	default: break;
 	}
-	if (good && d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->fault == REFUSES)
+	if (good && d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
+		part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->fault == REFUSES)
 		return refused("the stand-in's engine refuses:\nits configuration");
 	if (!good)
 		return bad("a descriptor is finished twice, or its parts do not fit", d->type);
@@ -275,8 +321,13 @@ static char letter(const desc *o)
 	if (o->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
 		return 'P';
 	if (o->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
-		return choice(part(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC), CUDNN_ATTR_REDUCTION_OPERATOR) == CUDNN_REDUCE_TENSOR_MAX ? 'm' :
-			choice(part(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC), CUDNN_ATTR_REDUCTION_OPERATOR) == CUDNN_REDUCE_TENSOR_ADD ? 's' : '?';
+		return choice(part(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC), CUDNN_ATTR_REDUCTION_OPERATOR) ==
+		                       CUDNN_REDUCE_TENSOR_MAX
+		               ? 'm'
+		       : choice(part(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC), CUDNN_ATTR_REDUCTION_OPERATOR) ==
+		                       CUDNN_REDUCE_TENSOR_ADD
+		               ? 's'
+		               : '?';
 	switch (mode_of(o)) {
 	case CUDNN_POINTWISE_ADD: return '+';
 	case CUDNN_POINTWISE_SUB: return '-';
@@ -296,8 +347,8 @@ static bool good_operand(const desc *t, int run)
 {
 	const int type = type_of(t);
 
-	return !hidden(t) && !told(t) && (type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16) && strides(t)[run] == 1 &&
-		dims(t)[run] % 8 == 0 && dims(t)[run] <= 128 && strides(t)[5 - run] % 8 == 0;
+	return !hidden(t) && !told(t) && (type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16) &&
+	       strides(t)[run] == 1 && dims(t)[run] % 8 == 0 && dims(t)[run] <= 128 && strides(t)[5 - run] % 8 == 0;
 }
 
 static bool mode_is(const char *what)
@@ -310,7 +361,7 @@ static bool mode_is(const char *what)
 static bool supported(const desc *g)
 {
 	const attr *ops = attr_of(g, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-	char        all[OPS + 1] = "";
+	char all[OPS + 1] = "";
 
 	for (int64_t i = 0; i < ops->n; i++)
 		all[i] = letter(ops->u.d[i]);
@@ -320,15 +371,16 @@ static bool supported(const desc *g)
 	operands(ops->u.d[0], first);
 	operands(ops->u.d[ops->n - 1], last);
 	return good_operand(first[0], 3) && good_operand(first[1], 2) && good_operand(last[1], 3) &&
-		good_operand(result(ops->u.d[ops->n - 1]), 3) && type_of(last[0]) == type_of(first[0]) && hidden(last[0]) &&
-		!hidden(sum) && type_of(sum) == CUDNN_DATA_FLOAT && strides(sum)[2] == 1 && strides(sum)[1] == dims(sum)[2];
+	       good_operand(result(ops->u.d[ops->n - 1]), 3) && type_of(last[0]) == type_of(first[0]) &&
+	       hidden(last[0]) && !hidden(sum) && type_of(sum) == CUDNN_DATA_FLOAT && strides(sum)[2] == 1 &&
+	       strides(sum)[1] == dims(sum)[2];
 }
 
 /* How many configurations a heuristic names for a graph, and what is wrong with each. */
 static int named(const desc *heuristic, const int **faults)
 {
 	static const int good[] = { 0 }, one[] = { REFUSES }, many[] = { REFUSES, GREEDY, REFUSES, GREEDY, 0 };
-	const int        mode = choice(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE);
+	const int mode = choice(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE);
 
 	*faults = good;
 	if (!supported(part(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)))
@@ -343,17 +395,19 @@ API cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of, cu
 	cudnnBackendAttributeType_t type, int64_t asked, int64_t *n, void *to)
 {
 	const desc *d = of;
-	const int  *faults;
+	const int *faults;
 
 	if (!d->finished || asked < 0)
 		return bad("asked of what is not finished", (int)name);
 	if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE &&
 		type == CUDNN_TYPE_INT64 && asked == 1) {
 		*n = 1;
-		*(int64_t *)to = part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->fault == GREEDY ? (int64_t)1 << 40 : WORKSPACE;
+		*(int64_t *)to = part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->fault == GREEDY ? (int64_t)1 << 40
+		                                                                                   : WORKSPACE;
 		return CUDNN_STATUS_SUCCESS;
 	}
-	if (d->type != CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR || name != CUDNN_ATTR_ENGINEHEUR_RESULTS || type != CUDNN_TYPE_BACKEND_DESCRIPTOR)
+	if (d->type != CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR || name != CUDNN_ATTR_ENGINEHEUR_RESULTS ||
+		type != CUDNN_TYPE_BACKEND_DESCRIPTOR)
 		return bad("asked for what there is not", (int)name);
 	*n = named(d, &faults);
 	for (int64_t i = 0; i < *n && i < asked; i++) {
@@ -369,8 +423,16 @@ API cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of, cu
 }
 
 /* A tensor while the graph runs: where it is, or the number that it is; those that are hidden have f32 here. */
-typedef struct place { const desc *t; void *at; float value; } place;
-typedef struct job { const desc *graph; int n; place p[TENSORS]; } job;
+typedef struct place {
+	const desc *t;
+	void *at;
+	float value;
+} place;
+typedef struct job {
+	const desc *graph;
+	int n;
+	place p[TENSORS];
+} job;
 
 static place *place_of(job *j, const desc *t)
 {
@@ -400,22 +462,23 @@ static void touch(const place *p, order_use use, int64_t at)
 
 static float get(job *j, const desc *t, const int64_t *i)
 {
-	const place  *p = place_of(j, t);
+	const place *p = place_of(j, t);
 	const int64_t at = offset(t, i);
 
 	if (told(t))
 		return p->value;
 	touch(p, ORDER_READS, at);
-	return hidden(t) || type_of(t) == CUDNN_DATA_FLOAT ? ((const float *)p->at)[at] :
-		type_of(t) == CUDNN_DATA_HALF ? pd_from_f16(((const uint16_t *)p->at)[at]) : pd_from_bf16(((const uint16_t *)p->at)[at]);
+	return hidden(t) || type_of(t) == CUDNN_DATA_FLOAT ? ((const float *)p->at)[at]
+	       : type_of(t) == CUDNN_DATA_HALF             ? pd_from_f16(((const uint16_t *)p->at)[at])
+	                                                   : pd_from_bf16(((const uint16_t *)p->at)[at]);
 }
 
 static void put(job *j, const desc *t, const int64_t *i, float v)
 {
-	const place  *p = place_of(j, t);
+	const place *p = place_of(j, t);
 	const int64_t at = offset(t, i);
-	const int     type = type_of(t);
-	const bool    low = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
+	const int type = type_of(t);
+	const bool low = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
 	const uint16_t bits = type == CUDNN_DATA_HALF ? pd_to_f16(v) : pd_to_bf16(v);
 
 	touch(p, ORDER_WRITES, at);
@@ -428,7 +491,7 @@ static void put(job *j, const desc *t, const int64_t *i, float v)
 static float along(job *j, const desc *o, desc **in, const int64_t *i, char what)
 {
 	int64_t at[4], other[4];
-	float   v = what == 'm' ? -INFINITY : 0;
+	float v = what == 'm' ? -INFINITY : 0;
 
 	memcpy(at, i, sizeof at);
 	memcpy(other, i, sizeof other);
@@ -448,7 +511,9 @@ static float value(job *j, const desc *o, desc **in, const int64_t *i)
 	if (c == 'P' || c == 'm' || c == 's')
 		return along(j, o, in, i, c);
 	if (c == 'i')
-		return (float)i[attr_of(part(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_ATTR_POINTWISE_AXIS)->u.i[0]];
+		return (float)
+			i[attr_of(part(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_ATTR_POINTWISE_AXIS)
+					->u.i[0]];
 	const float x = get(j, in[0], i), y = c == 'e' || c == 'l' ? 0 : get(j, in[1], i);
 	switch (c) {
 	case '+': return x + y;
@@ -464,15 +529,15 @@ static float value(job *j, const desc *o, desc **in, const int64_t *i)
 
 static standin_end run_graph(void *what)
 {
-	job        *j = what;
+	job *j = what;
 	const attr *ops = attr_of(j->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-	const int   known_before = j->n;
+	const int known_before = j->n;
 
 	standin_device(1);
 	for (int64_t k = 0; k < ops->n; k++) {
-		desc          *in[3], *y = result(ops->u.d[k]);
+		desc *in[3], *y = result(ops->u.d[k]);
 		const int64_t *n = dims(y);
-		int64_t        i[4];
+		int64_t i[4];
 
 		operands(ops->u.d[k], in);
 		if (hidden(y))
@@ -492,13 +557,15 @@ static standin_end run_graph(void *what)
 /* The pack's pointer for a tensor that is not hidden. */
 static bool find(job *j, const desc *pack, const desc *t)
 {
-	const attr *uid = attr_of(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS), *at = attr_of(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+	const attr *uid = attr_of(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS),
+		   *at = attr_of(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
 
 	if (hidden(t) || place_of(j, t))
 		return true;
 	for (int64_t i = 0; i < uid->n; i++)
 		if (uid->u.i[i] == uid_of(t) && at->u.p[i] && (told(t) || (uintptr_t)at->u.p[i] % 16 == 0)) {
-			j->p[j->n++] = (place){ t, (void *)(uintptr_t)at->u.p[i], told(t) ? *(const float *)at->u.p[i] : 0 };
+			j->p[j->n++] =
+				(place){ t, (void *)(uintptr_t)at->u.p[i], told(t) ? *(const float *)at->u.p[i] : 0 };
 			return true;
 		}
 	return false;
@@ -507,10 +574,11 @@ static bool find(job *j, const desc *pack, const desc *t)
 API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t of, cudnnBackendDescriptor_t with)
 {
 	const desc *plan = of, *pack = with;
-	job         j = { 0 };
+	job j = { 0 };
 
 	if (!h || !plan->finished || plan->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || !pack->finished ||
-		pack->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR || !attr_of(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)->u.p[0])
+		pack->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR ||
+		!attr_of(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)->u.p[0])
 		return bad("a run without a finished plan, a pack or a workspace", plan->type);
 	if (mode_is("late"))
 		return refused("the stand-in's engine refuses its run");
@@ -518,7 +586,7 @@ API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t 
 	const attr *ops = attr_of(j.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
 	for (int64_t i = 0; i < ops->n; i++) {
 		desc *in[3];
-		bool  there = find(&j, pack, result(ops->u.d[i]));
+		bool there = find(&j, pack, result(ops->u.d[i]));
 
 		for (int k = operands(ops->u.d[i], in) - 1; k >= 0; k--)
 			there = there && find(&j, pack, in[k]);

@@ -6,12 +6,14 @@
 
 static bool same(const struct cudnnTensorStruct *a, const struct cudnnTensorStruct *b)
 {
-	return a->rank == b->rank && a->type == b->type && (a->last == b->last || a->either || b->either) && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+	return a->rank == b->rank && a->type == b->type && (a->last == b->last || a->either || b->either) &&
+	       !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
 }
 
 static size_t bytes_of(const struct cudnnTensorStruct *t)
 {
-	return (size_t)t->dim[0] * (size_t)t->dim[1] * (size_t)standin_dnn_points(t) * (t->type == CUDNN_DATA_FLOAT ? 4 : 2);
+	return (size_t)t->dim[0] * (size_t)t->dim[1] * (size_t)standin_dnn_points(t) *
+	       (t->type == CUDNN_DATA_FLOAT ? 4 : 2);
 }
 
 /* ---- activations ---- */
@@ -21,8 +23,8 @@ API cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t *a
 	return standin_dnn_made(*a = calloc(1, sizeof **a));
 }
 
-API cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t a, cudnnActivationMode_t mode, cudnnNanPropagation_t nan,
-                                               double coef)
+API cudnnStatus_t cudnnSetActivationDescriptor(
+	cudnnActivationDescriptor_t a, cudnnActivationMode_t mode, cudnnNanPropagation_t nan, double coef)
 {
 	if (coef != 0)
 		return CUDNN_STATUS_NOT_SUPPORTED;
@@ -30,12 +32,16 @@ API cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t a, cu
 	return CUDNN_STATUS_SUCCESS;
 }
 
-typedef struct activation { struct cudnnTensorStruct t; const void *x; void *y; } activation;
+typedef struct activation {
+	struct cudnnTensorStruct t;
+	const void *x;
+	void *y;
+} activation;
 
 static standin_end relu(void *what)
 {
 	const activation *a = what;
-	const int64_t     n = (int64_t)a->t.dim[0] * a->t.dim[1] * standin_dnn_points(&a->t);
+	const int64_t n = (int64_t)a->t.dim[0] * a->t.dim[1] * standin_dnn_points(&a->t);
 
 	standin_device(1);
 	standin_touch("cuDNN's activation", ORDER_READS, a->x, bytes_of(&a->t));
@@ -48,12 +54,13 @@ static standin_end relu(void *what)
 	return STANDIN_DONE;
 }
 
-API cudnnStatus_t cudnnActivationForward(cudnnHandle_t h, cudnnActivationDescriptor_t a, const void *alpha, cudnnTensorDescriptor_t xd,
-	const void *x, const void *beta, cudnnTensorDescriptor_t yd, void *y)
+API cudnnStatus_t cudnnActivationForward(cudnnHandle_t h, cudnnActivationDescriptor_t a, const void *alpha,
+	cudnnTensorDescriptor_t xd, const void *x, const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
 	if (!same(xd, yd))
 		return CUDNN_STATUS_BAD_PARAM;
-	if (standin_dnn_lacks_ends() || a->mode != CUDNN_ACTIVATION_RELU || a->nan != CUDNN_NOT_PROPAGATE_NAN || !standin_dnn_plain(alpha, beta))
+	if (standin_dnn_lacks_ends() || a->mode != CUDNN_ACTIVATION_RELU || a->nan != CUDNN_NOT_PROPAGATE_NAN ||
+		!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	standin_do(standin_stream(h->stream), relu, &(activation){ *xd, x, y }, sizeof(activation));
 	return CUDNN_STATUS_SUCCESS;
@@ -63,17 +70,18 @@ API cudnnStatus_t cudnnActivationForward(cudnnHandle_t h, cudnnActivationDescrip
 
 typedef struct norm {
 	struct cudnnTensorStruct t;
-	const float *x, *dy, *scale, *bias, *mean, *inverse;    /* in; of evaluation: the running mean and variance */
-	float *to, *first, *second;                             /* y, mean, inverse; dx, dscale, dbias */
+	const float *x, *dy, *scale, *bias, *mean, *inverse; /* in; of evaluation: the running mean and variance */
+	float *to, *first, *second;                          /* y, mean, inverse; dx, dscale, dbias */
 	float *running_mean, *running_var;
 	double factor, epsilon;
 } norm;
 
 /* f of all elements of channel c, added up. */
-static double sum(const norm *o, int c, double (*f)(const norm *o, int64_t at, double m, double inverse), double m, double inverse)
+static double sum(const norm *o, int c, double (*f)(const norm *o, int64_t at, double m, double inverse), double m,
+	double inverse)
 {
 	const int64_t sp = standin_dnn_points(&o->t);
-	double        s = 0;
+	double s = 0;
 
 	for (int n = 0; n < o->t.dim[0]; n++)
 		for (int64_t i = 0; i < sp; i++)
@@ -83,8 +91,9 @@ static double sum(const norm *o, int c, double (*f)(const norm *o, int64_t at, d
 
 static void touch(const norm *o)
 {
-	const char       *who = o->dy ? "cuDNN's gradient of normalization" : "cuDNN's normalization";
-	const void *const row[] = { o->scale, o->bias, o->mean, o->inverse, o->first, o->second, o->running_mean, o->running_var };
+	const char *who = o->dy ? "cuDNN's gradient of normalization" : "cuDNN's normalization";
+	const void *const row[] = { o->scale, o->bias, o->mean, o->inverse, o->first, o->second, o->running_mean,
+		o->running_var };
 
 	standin_device(1);
 	standin_touch(who, ORDER_READS, o->x, bytes_of(&o->t));
@@ -93,13 +102,11 @@ static void touch(const norm *o)
 		standin_touch(who, ORDER_READS, o->dy, bytes_of(&o->t));
 	for (int i = 0; i < 8; i++)
 		if (row[i])
-			standin_touch(who, i < 4 ? ORDER_READS : ORDER_WRITES, row[i], (size_t)o->t.dim[1] * sizeof(float));
+			standin_touch(
+				who, i < 4 ? ORDER_READS : ORDER_WRITES, row[i], (size_t)o->t.dim[1] * sizeof(float));
 }
 
-static double count(const norm *o)
-{
-	return (double)o->t.dim[0] * (double)standin_dnn_points(&o->t);
-}
+static double count(const norm *o) { return (double)o->t.dim[0] * (double)standin_dnn_points(&o->t); }
 
 static double value(const norm *o, int64_t at, double m, double inverse)
 {
@@ -138,12 +145,13 @@ static void write(const norm *o, int c, double m, double by, double plus)
 /* Running variances are of the sample, not of the population. */
 static standin_end train(void *what)
 {
-	const norm  *o = what;
+	const norm *o = what;
 	const double n = count(o);
 
 	touch(o);
 	for (int c = 0; c < o->t.dim[1]; c++) {
-		const double m = sum(o, c, value, 0, 0) / n, v = sum(o, c, square, m, 0) / n, inverse = 1 / sqrt(v + o->epsilon);
+		const double m = sum(o, c, value, 0, 0) / n, v = sum(o, c, square, m, 0) / n,
+			     inverse = 1 / sqrt(v + o->epsilon);
 
 		write(o, c, m, inverse * (double)o->scale[c], (double)o->bias[c]);
 		if (o->first) {
@@ -152,7 +160,8 @@ static standin_end train(void *what)
 		}
 		if (o->running_mean) {
 			o->running_mean[c] = (float)(m * o->factor + (double)o->running_mean[c] * (1 - o->factor));
-			o->running_var[c] = (float)(v * n / (n - 1) * o->factor + (double)o->running_var[c] * (1 - o->factor));
+			o->running_var[c] =
+				(float)(v * n / (n - 1) * o->factor + (double)o->running_var[c] * (1 - o->factor));
 		}
 	}
 	standin_device(0);
@@ -165,16 +174,17 @@ static standin_end evaluate(void *what)
 
 	touch(o);
 	for (int c = 0; c < o->t.dim[1]; c++)
-		write(o, c, (double)o->mean[c], (double)o->scale[c] / sqrt((double)o->inverse[c] + o->epsilon), (double)o->bias[c]);
+		write(o, c, (double)o->mean[c], (double)o->scale[c] / sqrt((double)o->inverse[c] + o->epsilon),
+			(double)o->bias[c]);
 	standin_device(0);
 	return STANDIN_DONE;
 }
 
 static standin_end back(void *what)
 {
-	const norm   *o = what;
+	const norm *o = what;
 	const int64_t sp = standin_dnn_points(&o->t);
-	const double  all = count(o);
+	const double all = count(o);
 
 	touch(o);
 	for (int c = 0; c < o->t.dim[1]; c++) {
@@ -185,7 +195,8 @@ static standin_end back(void *what)
 			for (int64_t i = 0; i < sp; i++) {
 				const int64_t at = ((int64_t)n * o->t.dim[1] + c) * sp + i;
 				o->to[at] = (float)((double)o->scale[c] * inverse *
-				                    ((double)o->dy[at] - s / all - ((double)o->x[at] - m) * inverse * p / all));
+						    ((double)o->dy[at] - s / all -
+							    ((double)o->x[at] - m) * inverse * p / all));
 			}
 		o->first[c] = (float)p;
 		o->second[c] = (float)s;
@@ -195,19 +206,21 @@ static standin_end back(void *what)
 }
 
 /* [1, C, 1, 1] of f32; images are f32 in plain order here, and per activation is asked for nowhere. */
-static cudnnStatus_t fits(cudnnBatchNormMode_t mode, const struct cudnnTensorStruct *x, const struct cudnnTensorStruct *y,
-                          const struct cudnnTensorStruct *row, double epsilon)
+static cudnnStatus_t fits(cudnnBatchNormMode_t mode, const struct cudnnTensorStruct *x,
+	const struct cudnnTensorStruct *y, const struct cudnnTensorStruct *row, double epsilon)
 {
-	if (!same(x, y) || row->type != CUDNN_DATA_FLOAT || row->rank != x->rank || row->dim[0] != 1 || row->dim[1] != x->dim[1] ||
-	    standin_dnn_points(row) != 1 || epsilon < CUDNN_BN_MIN_EPSILON)
+	if (!same(x, y) || row->type != CUDNN_DATA_FLOAT || row->rank != x->rank || row->dim[0] != 1 ||
+		row->dim[1] != x->dim[1] || standin_dnn_points(row) != 1 || epsilon < CUDNN_BN_MIN_EPSILON)
 		return CUDNN_STATUS_BAD_PARAM;
-	return mode == CUDNN_BATCHNORM_PER_ACTIVATION || x->type != CUDNN_DATA_FLOAT || x->last ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+	return mode == CUDNN_BATCHNORM_PER_ACTIVATION || x->type != CUDNN_DATA_FLOAT || x->last
+	               ? CUDNN_STATUS_NOT_SUPPORTED
+	               : CUDNN_STATUS_SUCCESS;
 }
 
-API cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-	cudnnTensorDescriptor_t xd, const void *x, cudnnTensorDescriptor_t yd, void *y, cudnnTensorDescriptor_t row,
-	const void *scale, const void *bias, double factor, void *running_mean, void *running_var, double epsilon, void *mean,
-	void *inverse)
+API cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha,
+	const void *beta, cudnnTensorDescriptor_t xd, const void *x, cudnnTensorDescriptor_t yd, void *y,
+	cudnnTensorDescriptor_t row, const void *scale, const void *bias, double factor, void *running_mean,
+	void *running_var, double epsilon, void *mean, void *inverse)
 {
 	const cudnnStatus_t s = fits(mode, xd, yd, row, epsilon);
 
@@ -217,14 +230,26 @@ API cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t h, cudnnB
 		return CUDNN_STATUS_BAD_PARAM;
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(standin_stream(h->stream), train, &(norm){ .t = *xd, .x = x, .scale = scale, .bias = bias, .to = y, .first = mean, .second = inverse,
-		.running_mean = running_mean, .running_var = running_var, .factor = factor, .epsilon = epsilon }, sizeof(norm));
+	standin_do(standin_stream(h->stream), train,
+		&(norm){ .t = *xd,
+			.x = x,
+			.scale = scale,
+			.bias = bias,
+			.to = y,
+			.first = mean,
+			.second = inverse,
+			.running_mean = running_mean,
+			.running_var = running_var,
+			.factor = factor,
+			.epsilon = epsilon },
+		sizeof(norm));
 	return CUDNN_STATUS_SUCCESS;
 }
 
-API cudnnStatus_t cudnnBatchNormalizationForwardInference(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-	cudnnTensorDescriptor_t xd, const void *x, cudnnTensorDescriptor_t yd, void *y, cudnnTensorDescriptor_t row,
-	const void *scale, const void *bias, const void *mean, const void *var, double epsilon)
+API cudnnStatus_t cudnnBatchNormalizationForwardInference(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha,
+	const void *beta, cudnnTensorDescriptor_t xd, const void *x, cudnnTensorDescriptor_t yd, void *y,
+	cudnnTensorDescriptor_t row, const void *scale, const void *bias, const void *mean, const void *var,
+	double epsilon)
 {
 	const cudnnStatus_t s = fits(mode, xd, yd, row, epsilon);
 
@@ -234,16 +259,25 @@ API cudnnStatus_t cudnnBatchNormalizationForwardInference(cudnnHandle_t h, cudnn
 		return CUDNN_STATUS_BAD_PARAM;
 	if (!standin_dnn_plain(alpha, beta))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(standin_stream(h->stream), evaluate, &(norm){ .t = *xd, .x = x, .scale = scale, .bias = bias, .mean = mean, .inverse = var, .to = y,
-		.epsilon = epsilon }, sizeof(norm));
+	standin_do(standin_stream(h->stream), evaluate,
+		&(norm){ .t = *xd,
+			.x = x,
+			.scale = scale,
+			.bias = bias,
+			.mean = mean,
+			.inverse = var,
+			.to = y,
+			.epsilon = epsilon },
+		sizeof(norm));
 	return CUDNN_STATUS_SUCCESS;
 }
 
 /* Without what the forward saved it would be computed again, which is asked for nowhere. */
 API cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t h, cudnnBatchNormMode_t mode, const void *alpha_data,
-	const void *beta_data, const void *alpha_param, const void *beta_param, cudnnTensorDescriptor_t xd, const void *x,
-	cudnnTensorDescriptor_t dyd, const void *dy, cudnnTensorDescriptor_t dxd, void *dx, cudnnTensorDescriptor_t row,
-	const void *scale, void *dscale, void *dbias, double epsilon, const void *mean, const void *inverse)
+	const void *beta_data, const void *alpha_param, const void *beta_param, cudnnTensorDescriptor_t xd,
+	const void *x, cudnnTensorDescriptor_t dyd, const void *dy, cudnnTensorDescriptor_t dxd, void *dx,
+	cudnnTensorDescriptor_t row, const void *scale, void *dscale, void *dbias, double epsilon, const void *mean,
+	const void *inverse)
 {
 	const cudnnStatus_t s = fits(mode, xd, dyd, row, epsilon);
 
@@ -253,7 +287,16 @@ API cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t h, cudnnBatchNor
 		return CUDNN_STATUS_BAD_PARAM;
 	if (!standin_dnn_plain(alpha_data, beta_data) || !standin_dnn_plain(alpha_param, beta_param) || !mean)
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	standin_do(standin_stream(h->stream), back, &(norm){ .t = *xd, .x = x, .dy = dy, .scale = scale, .mean = mean, .inverse = inverse, .to = dx,
-		.first = dscale, .second = dbias }, sizeof(norm));
+	standin_do(standin_stream(h->stream), back,
+		&(norm){ .t = *xd,
+			.x = x,
+			.dy = dy,
+			.scale = scale,
+			.mean = mean,
+			.inverse = inverse,
+			.to = dx,
+			.first = dscale,
+			.second = dbias },
+		sizeof(norm));
 	return CUDNN_STATUS_SUCCESS;
 }

@@ -12,9 +12,22 @@
 #define REFUSED CUBLAS_STATUS_INVALID_VALUE
 #define LACKING CUBLAS_STATUS_NOT_SUPPORTED
 
-struct standin_product { int32_t ta, tb; uint32_t end; void *bias, *aux; int64_t aux_ld; };
-struct standin_matrix { cudaDataType type; int rows, cols; int64_t ld, step; int32_t batch; };
-struct standin_wish { uint64_t room; uint32_t align[4]; };
+struct standin_product {
+	int32_t ta, tb;
+	uint32_t end;
+	void *bias, *aux;
+	int64_t aux_ld;
+};
+struct standin_matrix {
+	cudaDataType type;
+	int rows, cols;
+	int64_t ld, step;
+	int32_t batch;
+};
+struct standin_wish {
+	uint64_t room;
+	uint32_t align[4];
+};
 
 API cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
 {
@@ -48,8 +61,8 @@ static cublasStatus_t put(void *at, size_t want, const void *to, size_t bytes)
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const void *to,
-                                                  size_t bytes)
+API cublasStatus_t cublasLtMatmulDescSetAttribute(
+	cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const void *to, size_t bytes)
 {
 	switch (what) {
 	case CUBLASLT_MATMUL_DESC_TRANSA: return put(&d->ta, sizeof d->ta, to, bytes);
@@ -62,7 +75,8 @@ API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublas
 	}
 }
 
-API cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+API cublasStatus_t cublasLtMatrixLayoutCreate(
+	cublasLtMatrixLayout_t *l, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
 {
 	*l = malloc(sizeof **l);
 	if (!*l || !rows || !cols || ld < (int64_t)rows)
@@ -71,11 +85,12 @@ API cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l, cudaDat
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-API cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t what, const void *to,
-                                                    size_t bytes)
+API cublasStatus_t cublasLtMatrixLayoutSetAttribute(
+	cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t what, const void *to, size_t bytes)
 {
-	return what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? put(&l->batch, sizeof l->batch, to, bytes) :
-		what == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET ? put(&l->step, sizeof l->step, to, bytes) : REFUSED;
+	return what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT            ? put(&l->batch, sizeof l->batch, to, bytes)
+	       : what == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET ? put(&l->step, sizeof l->step, to, bytes)
+	                                                             : REFUSED;
 }
 
 API cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
@@ -93,8 +108,8 @@ API cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t what,
-                                                        const void *to, size_t bytes)
+API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+	cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t what, const void *to, size_t bytes)
 {
 	if (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
 		return put(&p->room, sizeof p->room, to, bytes);
@@ -103,19 +118,17 @@ API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference
 	return put(&p->align[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], sizeof *p->align, to, bytes);
 }
 
-static int relu(uint32_t end)
-{
-	return (end & 2) || end == CUBLASLT_EPILOGUE_DRELU;
-}
+static int relu(uint32_t end) { return (end & 2) || end == CUBLASLT_EPILOGUE_DRELU; }
 
 /* What the header says of sizes, types and rows that are kept. */
-static cublasStatus_t fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t y)
+static cublasStatus_t fits(
+	cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t y)
 {
 	const int m = d->ta == CUBLAS_OP_T ? a->cols : a->rows, k = d->ta == CUBLAS_OP_T ? a->rows : a->cols;
 	const int n = d->tb == CUBLAS_OP_T ? b->rows : b->cols, k2 = d->tb == CUBLAS_OP_T ? b->cols : b->rows;
 
-	if (k != k2 || y->rows != m || y->cols != n || a->type != b->type || (y->type != a->type && y->type != CUDA_R_32F) ||
-	    a->batch != b->batch || a->batch != y->batch)
+	if (k != k2 || y->rows != m || y->cols != n || a->type != b->type ||
+		(y->type != a->type && y->type != CUDA_R_32F) || a->batch != b->batch || a->batch != y->batch)
 		return REFUSED;
 	if ((d->end & 128) && (d->aux_ld < m || d->aux_ld % (relu(d->end) ? 128 : 8)))
 		return REFUSED;
@@ -125,19 +138,21 @@ static cublasStatus_t fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cub
 /* How bias and kept values lie is read off the pointers, which a heuristic asked too early does not have; a run has to keep to it. */
 static int placed(cublasLtMatmulDesc_t d)
 {
-	return (!(d->end & 772) || (d->bias && (uintptr_t)d->bias % 64 == 0)) && (!(d->end & 128) || (d->aux && (uintptr_t)d->aux % 64 == 0));
+	return (!(d->end & 772) || (d->bias && (uintptr_t)d->bias % 64 == 0)) &&
+	       (!(d->end & 128) || (d->aux && (uintptr_t)d->aux % 64 == 0));
 }
 
 static int lacks(uint32_t end, const char *when)
 {
 	const char *s = getenv("STANDIN_EPILOGUES");
 
-	return s && !strcmp(s, when) && (strncmp(s, "drelu", 5) ? end != CUBLASLT_EPILOGUE_DEFAULT : end == CUBLASLT_EPILOGUE_DRELU);
+	return s && !strcmp(s, when) &&
+	       (strncmp(s, "drelu", 5) ? end != CUBLASLT_EPILOGUE_DEFAULT : end == CUBLASLT_EPILOGUE_DRELU);
 }
 
 API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
-	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p, int asked,
-	cublasLtMatmulHeuristicResult_t found[], int *n)
+	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p,
+	int asked, cublasLtMatmulHeuristicResult_t found[], int *n)
 {
 	const cublasStatus_t ok = fits(d, a, b, y);
 
@@ -147,15 +162,18 @@ API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMa
 		return REFUSED;
 	if (ok != CUBLAS_STATUS_SUCCESS || !placed(d) || lacks(d->end, "0") || lacks(d->end, "drelu"))
 		return LACKING;
-	found[(*n)++] = (cublasLtMatmulHeuristicResult_t){ .algo = { { d->end, p->room / 2, p->align[0], p->align[1], p->align[3] } },
-		.workspaceSize = (size_t)p->room / 2 };
+	found[(*n)++] = (cublasLtMatmulHeuristicResult_t){
+		.algo = { { d->end, p->room / 2, p->align[0], p->align[1], p->align[3] } },
+		.workspaceSize = (size_t)p->room / 2
+	};
 	return CUBLAS_STATUS_SUCCESS;
 }
 
 static float load(cudaDataType t, const void *x, int64_t i)
 {
-	return t == CUDA_R_16BF ? pd_from_bf16(((const uint16_t *)x)[i]) : t == CUDA_R_16F ? pd_from_f16(((const uint16_t *)x)[i]) :
-		((const float *)x)[i];
+	return t == CUDA_R_16BF  ? pd_from_bf16(((const uint16_t *)x)[i])
+	       : t == CUDA_R_16F ? pd_from_f16(((const uint16_t *)x)[i])
+	                         : ((const float *)x)[i];
 }
 
 static void store(cudaDataType t, void *x, int64_t i, float v)
@@ -171,16 +189,17 @@ static float gelu(float x, float *slope)
 {
 	const double u = 0.7978845608028654 * (x + 0.044715 * (double)x * x * x), t = tanh(u);
 
-	*slope = (float)(0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * (double)x * x));
+	*slope = (float)(0.5 * (1 + t) +
+			 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * (double)x * x));
 	return (float)(0.5 * x * (1 + t));
 }
 
 /* Row i of column j. */
 static float ended(const struct standin_product *d, cudaDataType t, float v, int i, int64_t j)
 {
-	uint8_t  *bits = (uint8_t *)d->aux + j * d->aux_ld / 8 + i / 8;
+	uint8_t *bits = (uint8_t *)d->aux + j * d->aux_ld / 8 + i / 8;
 	const int bit = 7 - i % 8;
-	float     slope;
+	float slope;
 
 	if (d->end & 4)
 		v += load(t, d->bias, i);
@@ -200,7 +219,8 @@ static float ended(const struct standin_product *d, cudaDataType t, float v, int
 }
 
 /* Of A the sums of its rows, of B those of its columns, over k. */
-static void sums(const struct standin_product *d, const void *x, const struct standin_matrix *l, cudaDataType t, int n, int k)
+static void sums(
+	const struct standin_product *d, const void *x, const struct standin_matrix *l, cudaDataType t, int n, int k)
 {
 	const int by_rows = d->end == CUBLASLT_EPILOGUE_BGRADA ? d->ta == CUBLAS_OP_N : d->tb == CUBLAS_OP_T;
 
@@ -212,28 +232,26 @@ static void sums(const struct standin_product *d, const void *x, const struct st
 	}
 }
 
-static pd_dtype dtype(cudaDataType t)
-{
-	return t == CUDA_R_16BF ? PD_BF16 : t == CUDA_R_16F ? PD_F16 : PD_F32;
-}
+static pd_dtype dtype(cudaDataType t) { return t == CUDA_R_16BF ? PD_BF16 : t == CUDA_R_16F ? PD_F16 : PD_F32; }
 
 /* Bias or its gradient, what is kept of rows: bits of Relu, or values. */
 static void touch_ends(const struct standin_product *d, const struct standin_matrix *y)
 {
-	const bool   wide = y->type == CUDA_R_32F, sums = d->end == CUBLASLT_EPILOGUE_BGRADA || d->end == CUBLASLT_EPILOGUE_BGRADB;
-	const bool   back = d->end == CUBLASLT_EPILOGUE_DRELU || d->end == CUBLASLT_EPILOGUE_DGELU;
+	const bool wide = y->type == CUDA_R_32F,
+		   sums = d->end == CUBLASLT_EPILOGUE_BGRADA || d->end == CUBLASLT_EPILOGUE_BGRADB;
+	const bool back = d->end == CUBLASLT_EPILOGUE_DRELU || d->end == CUBLASLT_EPILOGUE_DGELU;
 	const size_t n = (size_t)(d->end == CUBLASLT_EPILOGUE_BGRADB ? y->cols : y->rows) * (wide ? 4 : 2);
 
 	if (d->end & 772)
 		standin_touch("cuBLASLt's product", sums ? ORDER_WRITES : ORDER_READS, d->bias, n);
 	for (int64_t j = 0; (d->end & 128) && j < y->cols; j++)
 		standin_touch("cuBLASLt's product", back ? ORDER_READS : ORDER_WRITES,
-		              (const char *)d->aux + (relu(d->end) ? j * d->aux_ld / 8 : j * d->aux_ld * (wide ? 4 : 2)),
-		              relu(d->end) ? (size_t)(y->rows + 7) / 8 : (size_t)y->rows * (wide ? 4 : 2));
+			(const char *)d->aux + (relu(d->end) ? j * d->aux_ld / 8 : j * d->aux_ld * (wide ? 4 : 2)),
+			relu(d->end) ? (size_t)(y->rows + 7) / 8 : (size_t)y->rows * (wide ? 4 : 2));
 }
 
-static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, void *y,
-                cublasLtMatrixLayout_t ly, float *room)
+static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la, const void *b,
+	cublasLtMatrixLayout_t lb, void *y, cublasLtMatrixLayout_t ly, float *room)
 {
 	const int ta = d->ta == CUBLAS_OP_T, tb = d->tb == CUBLAS_OP_T, k = ta ? la->rows : la->cols;
 
@@ -244,7 +262,8 @@ static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la
 	if (la->type == CUDA_R_32F)
 		pd_gemm(tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0, room, ly->rows);
 	else
-		pd_gemm_half(dtype(la->type), PD_F32, tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0, room, ly->rows);
+		pd_gemm_half(dtype(la->type), PD_F32, tb, ta, ly->cols, ly->rows, k, b, (int)lb->ld, a, (int)la->ld, 0,
+			room, ly->rows);
 	for (int64_t j = 0; j < ly->cols; j++)
 		for (int i = 0; i < ly->rows; i++)
 			store(ly->type, y, j * ly->ld + i, ended(d, ly->type, room[j * ly->rows + i], i, j));
@@ -256,27 +275,28 @@ static void one(cublasLtMatmulDesc_t d, const void *a, cublasLtMatrixLayout_t la
 
 typedef struct call {
 	struct standin_product d;
-	struct standin_matrix  la, lb, ly;
-	const void            *a, *b;
-	void                  *y, *workspace;
-	size_t                 bytes;
+	struct standin_matrix la, lb, ly;
+	const void *a, *b;
+	void *y, *workspace;
+	size_t bytes;
 } call;
 
 static standin_end multiply(void *what)
 {
-	call         *x = what;
+	call *x = what;
 	const int64_t wide = x->la.type == CUDA_R_32F ? 4 : 2, result = x->ly.type == CUDA_R_32F ? 4 : 2;
-	float        *room = malloc((size_t)x->ly.rows * (size_t)x->ly.cols * sizeof *room);
+	float *room = malloc((size_t)x->ly.rows * (size_t)x->ly.cols * sizeof *room);
 
 	if (!room)
 		abort();
 	standin_device(1);
 	standin_touch("cuBLASLt's product", ORDER_WRITES, x->workspace, x->bytes);
 	if (x->bytes)
-		memset(x->workspace, 0x7f, x->bytes);   /* the library writes there */
+		memset(x->workspace, 0x7f, x->bytes); /* the library writes there */
 	for (int q = 0; q < x->ly.batch; q++)
-		one(&x->d, (const char *)x->a + q * x->la.step * wide, &x->la, (const char *)x->b + q * x->lb.step * wide, &x->lb,
-		    (char *)x->y + q * x->ly.step * result, &x->ly, room);
+		one(&x->d, (const char *)x->a + q * x->la.step * wide, &x->la,
+			(const char *)x->b + q * x->lb.step * wide, &x->lb, (char *)x->y + q * x->ly.step * result,
+			&x->ly, room);
 	standin_device(0);
 	free(room);
 	return STANDIN_DONE;
@@ -284,13 +304,14 @@ static standin_end multiply(void *what)
 
 API cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha, const void *a,
 	cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta, const void *c,
-	cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t ly, const cublasLtMatmulAlgo_t *algo, void *workspace,
-	size_t bytes, cudaStream_t s)
+	cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t ly, const cublasLtMatmulAlgo_t *algo,
+	void *workspace, size_t bytes, cudaStream_t s)
 {
 	(void)h;
-	if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) || !placed(d) || !s ||
-	    !algo || algo->data[0] != d->end || algo->data[1] > bytes || (bytes && !standin_within(workspace, bytes)) ||
-	    (uintptr_t)workspace % 256 || (uintptr_t)a % algo->data[2] || (uintptr_t)b % algo->data[3] || (uintptr_t)y % algo->data[4])
+	if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c != y || lc != ly || fits(d, la, lb, ly) ||
+		!placed(d) || !s || !algo || algo->data[0] != d->end || algo->data[1] > bytes ||
+		(bytes && !standin_within(workspace, bytes)) || (uintptr_t)workspace % 256 ||
+		(uintptr_t)a % algo->data[2] || (uintptr_t)b % algo->data[3] || (uintptr_t)y % algo->data[4])
 		return REFUSED;
 	if (lacks(d->end, "late") || lacks(d->end, "drelu-late"))
 		return LACKING;

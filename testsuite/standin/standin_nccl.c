@@ -21,28 +21,32 @@
 enum { MOST = 64, OPERATIONS = 256 };
 
 struct ncclComm {
-	char         folder[128];
-	int          n, rank;
-	int          pid[MOST];
-	unsigned     sent[MOST], got[MOST];
+	char folder[128];
+	int n, rank;
+	int pid[MOST];
+	unsigned sent[MOST], got[MOST];
 	ncclResult_t error;
 };
 
 typedef enum kind { SEND, RECEIVE, SUM, SCATTER, GATHER, BROADCAST } kind;
 typedef struct op {
-	kind           what;
-	ncclComm_t     c;
-	const void    *from;
-	void          *to;
-	size_t         count, bytes;    /* of what one rank gives to one */
+	kind what;
+	ncclComm_t c;
+	const void *from;
+	void *to;
+	size_t count, bytes; /* of what one rank gives to one */
 	ncclDataType_t type;
-	int            peer;            /* root of a broadcast */
-	int            begun, hangs;
-	unsigned       first_sent[MOST], first_got[MOST];
+	int peer; /* root of a broadcast */
+	int begun, hangs;
+	unsigned first_sent[MOST], first_got[MOST];
 } op;
-typedef struct group { int n; op v[]; } group;
+typedef struct group {
+	int n;
+	op v[];
+} group;
 
-static const char *const names[] = { "ncclSend", "ncclRecv", "ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast" };
+static const char *const names[] = { "ncclSend", "ncclRecv", "ncclAllReduce", "ncclReduceScatter", "ncclAllGather",
+	"ncclBroadcast" };
 
 static char last_error[200];
 
@@ -85,8 +89,8 @@ static void *taken(struct ncclComm *c, int from, unsigned k, size_t bytes)
 		return NULL;
 	void *data = malloc(bytes ? bytes : 1);
 	if (!data || fstat(fileno(f), &st) || (size_t)st.st_size != bytes || fread(data, 1, bytes, f) != bytes) {
-		fprintf(stderr, "stand-in: rank %d of %d gives %zu bytes where rank %d wants %zu\n", from, c->n, (size_t)st.st_size, c->rank,
-		        bytes);
+		fprintf(stderr, "stand-in: rank %d of %d gives %zu bytes where rank %d wants %zu\n", from, c->n,
+			(size_t)st.st_size, c->rank, bytes);
 		abort();
 	}
 	fclose(f);
@@ -115,12 +119,16 @@ static void take_away(struct ncclComm *c, int from, unsigned k)
 static int gives(const op *o, int r, size_t *at)
 {
 	*at = o->what == SCATTER ? (size_t)r * o->bytes : 0;
-	return o->what == SEND ? r == o->peer : o->what == RECEIVE ? 0 : r != o->c->rank && (o->what != BROADCAST || o->c->rank == o->peer);
+	return o->what == SEND      ? r == o->peer
+	       : o->what == RECEIVE ? 0
+	                            : r != o->c->rank && (o->what != BROADCAST || o->c->rank == o->peer);
 }
 
 static int gets(const op *o, int r)
 {
-	return o->what == RECEIVE ? r == o->peer : o->what == SEND ? 0 : r != o->c->rank && (o->what != BROADCAST || r == o->peer);
+	return o->what == RECEIVE ? r == o->peer
+	       : o->what == SEND  ? 0
+	                          : r != o->c->rank && (o->what != BROADCAST || r == o->peer);
 }
 
 static void begin(op *o)
@@ -142,10 +150,7 @@ static void begin(op *o)
 	}
 }
 
-static int alive(int pid)
-{
-	return kill(pid, 0) == 0 || errno != ESRCH;
-}
+static int alive(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
 /* All that it needs has come, and all that it sends was taken. -1: a rank is gone. */
 static int ready(const op *o)
@@ -223,7 +228,7 @@ static void finish(const op *o)
 static standin_end run_group(void *what)
 {
 	group *g = what;
-	int    wait = 0;
+	int wait = 0;
 
 	for (int i = 0; i < g->n; i++)
 		if (!g->v[i].begun) {
@@ -250,9 +255,9 @@ static standin_end run_group(void *what)
 
 /* ---- groups ---- */
 
-static op           waiting[OPERATIONS];
+static op waiting[OPERATIONS];
 static cudaStream_t on[OPERATIONS];
-static int          nwaiting, depth;
+static int nwaiting, depth;
 
 static ncclResult_t failed(ncclResult_t r, const char *why)
 {
@@ -276,7 +281,7 @@ API ncclResult_t ncclGroupEnd(void)
 	while (nwaiting) {
 		const cudaStream_t s = on[0];
 		group *g = calloc(1, sizeof *g + (size_t)nwaiting * sizeof *g->v);
-		int    left = 0;
+		int left = 0;
 
 		if (!g)
 			abort();
@@ -298,10 +303,11 @@ static ncclResult_t planted(op *o)
 	static int nth;
 	const char *plan = getenv("STANDIN_NCCL_FAIL"), *rank = getenv("OMPI_COMM_WORLD_RANK");
 	char how[16] = "";
-	int  of, n;
+	int of, n;
 
 	nth++;
-	if (!plan || sscanf(plan, "%d:%d:%15s", &of, &n, how) != 3 || (of != -1 && of != atoi(rank ? rank : "0")) || n != nth)
+	if (!plan || sscanf(plan, "%d:%d:%15s", &of, &n, how) != 3 || (of != -1 && of != atoi(rank ? rank : "0")) ||
+		n != nth)
 		return ncclSuccess;
 	if (!strcmp(how, "die"))
 		_exit(9);
@@ -347,22 +353,22 @@ API ncclResult_t ncclRecv(void *buf, size_t count, ncclDataType_t t, int peer, n
 	return put((op){ .what = RECEIVE, .c = c, .to = buf, .count = count, .type = t, .peer = peer }, s);
 }
 
-static ncclResult_t added(kind what, const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by, ncclComm_t c,
-                          cudaStream_t s)
+static ncclResult_t added(kind what, const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by,
+	ncclComm_t c, cudaStream_t s)
 {
 	if (by != ncclSum || (t != ncclFloat32 && t != ncclFloat64))
 		return failed(ncclInvalidArgument, "the stand-in adds f32 and f64");
 	return put((op){ .what = what, .c = c, .from = from, .to = to, .count = count, .type = t }, s);
 }
 
-API ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by, ncclComm_t c,
-                               cudaStream_t s)
+API ncclResult_t ncclAllReduce(
+	const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by, ncclComm_t c, cudaStream_t s)
 {
 	return added(SUM, from, to, count, t, by, c, s);
 }
 
-API ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by, ncclComm_t c,
-                                   cudaStream_t s)
+API ncclResult_t ncclReduceScatter(
+	const void *from, void *to, size_t count, ncclDataType_t t, ncclRedOp_t by, ncclComm_t c, cudaStream_t s)
 {
 	return added(SCATTER, from, to, count, t, by, c, s);
 }
@@ -372,9 +378,11 @@ API ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDat
 	return put((op){ .what = GATHER, .c = c, .from = from, .to = to, .count = count, .type = t }, s);
 }
 
-API ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t s)
+API ncclResult_t ncclBroadcast(
+	const void *from, void *to, size_t count, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t s)
 {
-	return put((op){ .what = BROADCAST, .c = c, .from = from, .to = to, .count = count, .type = t, .peer = root }, s);
+	return put(
+		(op){ .what = BROADCAST, .c = c, .from = from, .to = to, .count = count, .type = t, .peer = root }, s);
 }
 
 /* ---- communicators ---- */
@@ -385,8 +393,11 @@ API ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 	const char *folder = getenv("TMPDIR");
 
 	memset(id, 0, sizeof *id);
-	snprintf(id->internal, sizeof id->internal, "%s/standin-nccl-%ld-%d", folder ? folder : access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm",
-	         (long)getpid(), n++);
+	snprintf(id->internal, sizeof id->internal, "%s/standin-nccl-%ld-%d",
+		folder                     ? folder
+		: access("/dev/shm", W_OK) ? "/tmp"
+					   : "/dev/shm",
+		(long)getpid(), n++);
 	return ncclSuccess;
 }
 
@@ -412,7 +423,8 @@ static void sign(const struct ncclComm *c, const char uuid[16])
 	snprintf(path, sizeof path, "%s/rank%d", c->folder, c->rank);
 	snprintf(part, sizeof part, "%s/part%d", c->folder, c->rank);
 	FILE *f = fopen(part, "wb");
-	if (!f || fwrite(&pid, sizeof pid, 1, f) != 1 || fwrite(uuid, 16, 1, f) != 1 || fclose(f) || rename(part, path)) {
+	if (!f || fwrite(&pid, sizeof pid, 1, f) != 1 || fwrite(uuid, 16, 1, f) != 1 || fclose(f) ||
+		rename(part, path)) {
 		perror(path);
 		abort();
 	}
@@ -450,7 +462,7 @@ API ncclResult_t ncclCommDestroy(ncclComm_t c)
 
 	snprintf(path, sizeof path, "%s/rank%d", c->folder, c->rank);
 	unlink(path);
-	rmdir(c->folder);       /* by the last one */
+	rmdir(c->folder); /* by the last one */
 	standin_joined(-1);
 	free(c);
 	return ncclSuccess;
@@ -465,8 +477,9 @@ API ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error)
 
 API const char *ncclGetErrorString(ncclResult_t r)
 {
-	static const char *const text[] = { "no error", "unhandled cuda error", "unhandled system error", "internal error", "invalid argument",
-		"invalid usage", "remote process exited or there was a network error", "operation in progress" };
+	static const char *const text[] = { "no error", "unhandled cuda error", "unhandled system error",
+		"internal error", "invalid argument", "invalid usage",
+		"remote process exited or there was a network error", "operation in progress" };
 
 	return text[r];
 }

@@ -9,8 +9,8 @@ API cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t *p)
 	return standin_dnn_made(*p = calloc(1, sizeof **p));
 }
 
-API cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t p, cudnnPoolingMode_t mode, cudnnNanPropagation_t nan, int n,
-                                              const int window[], const int pad[], const int stride[])
+API cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t p, cudnnPoolingMode_t mode,
+	cudnnNanPropagation_t nan, int n, const int window[], const int pad[], const int stride[])
 {
 	if (n < 2 || n > 3)
 		return CUDNN_STATUS_NOT_SUPPORTED;
@@ -27,18 +27,19 @@ API cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t p, cudnnP
 
 /* Three axes, those that are missing lead with extent 1. */
 typedef struct pool {
-	struct cudnnTensorStruct  t;
-	cudnnPoolingMode_t        mode;
-	int                       in[3], out[3], window[3], pad[3], stride[3];
-	const void               *from;
-	void                     *to;
+	struct cudnnTensorStruct t;
+	cudnnPoolingMode_t mode;
+	int in[3], out[3], window[3], pad[3], stride[3];
+	const void *from;
+	void *to;
 } pool;
 
 static cudnnStatus_t fits(pool *o, const struct cudnnPoolingStruct *p, const struct cudnnTensorStruct *x,
-                          const struct cudnnTensorStruct *y)
+	const struct cudnnTensorStruct *y)
 {
 	*o = (pool){ .t = *x, .mode = p->mode };
-	if (x->rank != p->n + 2 || y->rank != x->rank || x->type != y->type || x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1])
+	if (x->rank != p->n + 2 || y->rank != x->rank || x->type != y->type || x->dim[0] != y->dim[0] ||
+		x->dim[1] != y->dim[1])
 		return CUDNN_STATUS_BAD_PARAM;
 	for (int i = 0; i < 3; i++) {
 		const int k = i - (3 - p->n);
@@ -51,13 +52,11 @@ static cudnnStatus_t fits(pool *o, const struct cudnnPoolingStruct *p, const str
 		if (o->out[i] != 1 + (o->in[i] + 2 * o->pad[i] - o->window[i]) / o->stride[i])
 			return CUDNN_STATUS_BAD_PARAM;
 	}
-	return p->nan != CUDNN_NOT_PROPAGATE_NAN || x->last || y->last ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+	return p->nan != CUDNN_NOT_PROPAGATE_NAN || x->last || y->last ? CUDNN_STATUS_NOT_SUPPORTED
+	                                                               : CUDNN_STATUS_SUCCESS;
 }
 
-static bool is_max(const pool *o)
-{
-	return o->mode == CUDNN_POOLING_MAX || o->mode == CUDNN_POOLING_MAX_DETERMINISTIC;
-}
+static bool is_max(const pool *o) { return o->mode == CUDNN_POOLING_MAX || o->mode == CUDNN_POOLING_MAX_DETERMINISTIC; }
 
 /* Where the window of result `at` begins and ends inside the image; how many elements it counts. */
 static int window(const pool *o, int64_t at, int *from, int *to)
@@ -91,19 +90,20 @@ static void touch(const pool *o, int64_t from, int64_t to)
 
 static standin_end forward(void *what)
 {
-	const pool   *o = what;
+	const pool *o = what;
 	const int64_t planes = (int64_t)o->t.dim[0] * o->t.dim[1], small = (int64_t)o->out[0] * o->out[1] * o->out[2];
 	const int64_t large = (int64_t)o->in[0] * o->in[1] * o->in[2];
 
 	touch(o, planes * large, planes * small);
 	for (int64_t k = 0; k < planes; k++)
 		for (int64_t i = 0; i < small; i++) {
-			int          from[3], to[3];
-			const int    n = window(o, i, from, to);
-			double       sum = 0;
-			float        most = -INFINITY;
+			int from[3], to[3];
+			const int n = window(o, i, from, to);
+			double sum = 0;
+			float most = -INFINITY;
 
-			EACH(at) {
+			EACH(at)
+			{
 				const float v = standin_dnn_get(&o->t, o->from, k * large + at);
 				sum += (double)v;
 				most = v > most ? v : most;
@@ -116,10 +116,10 @@ static standin_end forward(void *what)
 
 static standin_end average_back(void *what)
 {
-	const pool   *o = what;
+	const pool *o = what;
 	const int64_t planes = (int64_t)o->t.dim[0] * o->t.dim[1], small = (int64_t)o->out[0] * o->out[1] * o->out[2];
 	const int64_t large = (int64_t)o->in[0] * o->in[1] * o->in[2];
-	double       *dx = malloc((size_t)large * sizeof *dx);
+	double *dx = malloc((size_t)large * sizeof *dx);
 
 	if (!dx)
 		abort();
@@ -127,10 +127,10 @@ static standin_end average_back(void *what)
 	for (int64_t k = 0; k < planes; k++) {
 		memset(dx, 0, (size_t)large * sizeof *dx);
 		for (int64_t i = 0; i < small; i++) {
-			int       from[3], to[3];
+			int from[3], to[3];
 			const int n = window(o, i, from, to);
 			EACH(at)
-				dx[at] += (double)standin_dnn_get(&o->t, o->from, k * small + i) / n;
+			dx[at] += (double)standin_dnn_get(&o->t, o->from, k * small + i) / n;
 		}
 		for (int64_t i = 0; i < large; i++)
 			standin_dnn_put(&o->t, o->to, k * large + i, (float)dx[i]);
@@ -140,10 +140,10 @@ static standin_end average_back(void *what)
 	return STANDIN_DONE;
 }
 
-API cudnnStatus_t cudnnPoolingForward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void *alpha, cudnnTensorDescriptor_t xd,
-	const void *x, const void *beta, cudnnTensorDescriptor_t yd, void *y)
+API cudnnStatus_t cudnnPoolingForward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void *alpha,
+	cudnnTensorDescriptor_t xd, const void *x, const void *beta, cudnnTensorDescriptor_t yd, void *y)
 {
-	pool                o;
+	pool o;
 	const cudnnStatus_t s = fits(&o, p, xd, yd);
 
 	if (s != CUDNN_STATUS_SUCCESS)
@@ -157,11 +157,11 @@ API cudnnStatus_t cudnnPoolingForward(cudnnHandle_t h, cudnnPoolingDescriptor_t 
 }
 
 /* Gradients of maxima, whose winners the library finds again in x and y, are asked for nowhere. */
-API cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void *alpha, cudnnTensorDescriptor_t yd,
-	const void *y, cudnnTensorDescriptor_t dyd, const void *dy, cudnnTensorDescriptor_t xd, const void *x, const void *beta,
-	cudnnTensorDescriptor_t dxd, void *dx)
+API cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t h, cudnnPoolingDescriptor_t p, const void *alpha,
+	cudnnTensorDescriptor_t yd, const void *y, cudnnTensorDescriptor_t dyd, const void *dy,
+	cudnnTensorDescriptor_t xd, const void *x, const void *beta, cudnnTensorDescriptor_t dxd, void *dx)
 {
-	pool                o;
+	pool o;
 	const cudnnStatus_t s = fits(&o, p, dxd, dyd);
 
 	if (s != CUDNN_STATUS_SUCCESS)

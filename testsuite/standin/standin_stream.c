@@ -11,19 +11,38 @@
 #include <time.h>
 #include "standin.h"
 
-typedef struct work { standin_run *run; void *what; int shared; order_point *deed; } work;
-struct CUstream_st { int lazy, stuck, line; work *todo; size_t base, done, n, room; };       /* base: number of todo[0]; done, n: since the start */
-struct CUevent_st { cudaStream_t on; size_t at; int asked, stuck; order_point *behind; };     /* stuck: the stream was, when it was told */
-struct CUgraph_st { work *v; size_t n, room; };
-struct CUgraphExec_st { struct CUgraph_st of; };
+typedef struct work {
+	standin_run *run;
+	void *what;
+	int shared;
+	order_point *deed;
+} work;
+struct CUstream_st {
+	int lazy, stuck, line;
+	work *todo;
+	size_t base, done, n, room;
+}; /* base: number of todo[0]; done, n: since the start */
+struct CUevent_st {
+	cudaStream_t on;
+	size_t at;
+	int asked, stuck;
+	order_point *behind;
+}; /* stuck: the stream was, when it was told */
+struct CUgraph_st {
+	work *v;
+	size_t n, room;
+};
+struct CUgraphExec_st {
+	struct CUgraph_st of;
+};
 
 enum { MOST = 256 };
 static cudaStream_t made[MOST];
-static int          nmade;
-static struct CUgraph_st *captured;     /* what the first stream is told goes there */
-static _Thread_local int  capturing;    /* this thread does so: it may not do what could make the device wait */
-static int                spoiled;      /* it did: there will be no graph */
-static int                captures, instantiated;       /* since the start */
+static int nmade;
+static struct CUgraph_st *captured; /* what the first stream is told goes there */
+static _Thread_local int capturing; /* this thread does so: it may not do what could make the device wait */
+static int spoiled;                 /* it did: there will be no graph */
+static int captures, instantiated;  /* since the start */
 
 /* Whether STANDIN_REFUSE means the n-th of these. */
 static int refuses(const char *what, int nth)
@@ -86,7 +105,7 @@ void standin_progress(void)
 {
 	for (int i = 0; i < nmade; i++) {
 		cudaStream_t s = made[i];
-		size_t       shared = s->done;
+		size_t shared = s->done;
 
 		for (size_t k = s->done; k < s->n; k++)
 			if (s->todo[k - s->base].shared)
@@ -153,24 +172,25 @@ static void idle(const char *call)
 	for (int i = 0; i < nmade; i++)
 		for (size_t k = made[i]->done; k < made[i]->n; k++)
 			if (made[i]->todo[k - made[i]->base].shared) {
-				fprintf(stderr, "stand-in: %s while a message or sum is under way: on a GPU it waits for other ranks\n", call);
+				fprintf(stderr,
+					"stand-in: %s while a message or sum is under way: on a GPU it waits for other ranks\n",
+					call);
 				abort();
 			}
 }
 
-static int joined;      /* communicators that there are */
+static int joined; /* communicators that there are */
 
-void standin_joined(int n)
-{
-	joined += n;
-}
+void standin_joined(int n) { joined += n; }
 
 /* Memory that is asked for or given back, and what makes some, may wait for all that the device was told, and so for other processes: on
  * a GPU they may wait for this one. While there are communicators a message may be under way at any time, whether one is just now or not. */
 void standin_asks(const char *call)
 {
 	if (joined > 0) {
-		fprintf(stderr, "stand-in: %s while messages and sums may be under way: on a GPU it waits for other ranks\n", call);
+		fprintf(stderr,
+			"stand-in: %s while messages and sums may be under way: on a GPU it waits for other ranks\n",
+			call);
 		abort();
 	}
 }
@@ -186,9 +206,15 @@ void standin_frees(const char *call)
 
 /* ---- copies ---- */
 
-typedef struct move { const char *name; void *to; const void *from; size_t bytes, to_pitch, from_pitch, rows; } move;
+typedef struct move {
+	const char *name;
+	void *to;
+	const void *from;
+	size_t bytes, to_pitch, from_pitch, rows;
+} move;
 
-static const char *const copies[] = { "a copy of the host", "a copy to the device", "a copy to the host", "a copy on the device", "a copy" };
+static const char *const copies[] = { "a copy of the host", "a copy to the device", "a copy to the host",
+	"a copy on the device", "a copy" };
 
 static standin_end copy(void *what)
 {
@@ -208,10 +234,12 @@ static standin_end copy(void *what)
 static void moves(const void *to, size_t written, const void *from, size_t read, enum cudaMemcpyKind kind)
 {
 	const char *t = to, *f = from;
-	const int   wrong = standin_within(t, written) != (kind != cudaMemcpyDeviceToHost) || standin_within(f, read) != (kind != cudaMemcpyHostToDevice);
+	const int wrong = standin_within(t, written) != (kind != cudaMemcpyDeviceToHost) ||
+	                  standin_within(f, read) != (kind != cudaMemcpyHostToDevice);
 
 	if (written && (wrong || (t != f && t < f + read && f < t + written))) {
-		fprintf(stderr, "stand-in: a copy of %zu bytes, kind %d: %s\n", written, (int)kind, wrong ? "its ends lie elsewhere" : "its ends overlap");
+		fprintf(stderr, "stand-in: a copy of %zu bytes, kind %d: %s\n", written, (int)kind,
+			wrong ? "its ends lie elsewhere" : "its ends overlap");
 		abort();
 	}
 }
@@ -222,7 +250,9 @@ static void at_once(const void *host, size_t bytes)
 	const char *most = getenv("STANDIN_PAGEABLE");
 
 	if (most && bytes > strtoull(most, NULL, 10) && !standin_pinned(host, bytes)) {
-		fprintf(stderr, "stand-in: %zu bytes are copied from or to memory that is not pinned: on a GPU the host waits for that\n", bytes);
+		fprintf(stderr,
+			"stand-in: %zu bytes are copied from or to memory that is not pinned: on a GPU the host waits for that\n",
+			bytes);
 		abort();
 	}
 }
@@ -236,17 +266,23 @@ API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum c
 	return cudaSuccess;
 }
 
-API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                                  enum cudaMemcpyKind kind, cudaStream_t s)
+API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+	size_t height, enum cudaMemcpyKind kind, cudaStream_t s)
 {
 	if (width > to_pitch || width > from_pitch || to_pitch > 2147483647 || from_pitch > 2147483647)
 		return standin_said(cudaErrorInvalidValue);
-	moves(to, height ? (height - 1) * to_pitch + width : 0, from, height ? (height - 1) * from_pitch + width : 0, kind);
-	standin_do(standin_stream(s), copy, &(move){ copies[kind], to, from, width, to_pitch, from_pitch, height }, sizeof(move));
+	moves(to, height ? (height - 1) * to_pitch + width : 0, from, height ? (height - 1) * from_pitch + width : 0,
+		kind);
+	standin_do(standin_stream(s), copy, &(move){ copies[kind], to, from, width, to_pitch, from_pitch, height },
+		sizeof(move));
 	return cudaSuccess;
 }
 
-typedef struct fill { void *to; int byte; size_t bytes; } fill;
+typedef struct fill {
+	void *to;
+	int byte;
+	size_t bytes;
+} fill;
 
 static standin_end set(void *what)
 {
@@ -282,7 +318,7 @@ static _Noreturn void hangs(const char *what)
 API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 {
 	if (flags != cudaStreamNonBlocking)
-		return standin_said(cudaErrorInvalidValue);     /* the NULL stream would wait for it, and it for that */
+		return standin_said(cudaErrorInvalidValue); /* the NULL stream would wait for it, and it for that */
 	standin_asks("cudaStreamCreate");
 	*s = nmade < MOST ? calloc(1, sizeof **s) : NULL;
 	if (!*s)
@@ -304,7 +340,7 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t s)
 	return cudaSuccess;
 }
 
-static double caught_up;        /* when the device has done what it was told */
+static double caught_up; /* when the device has done what it was told */
 
 static double seconds(void)
 {
@@ -314,15 +350,9 @@ static double seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void standin_behind(double s)
-{
-	caught_up = seconds() + s;
-}
+void standin_behind(double s) { caught_up = seconds() + s; }
 
-static int behind(void)
-{
-	return caught_up > 0 && seconds() < caught_up;
-}
+static int behind(void) { return caught_up > 0 && seconds() < caught_up; }
 
 API cudaError_t cudaStreamQuery(cudaStream_t s)
 {
@@ -345,17 +375,14 @@ API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
 	if (captured && !s->lazy)
-		return cudaErrorStreamCaptureUnsupported;       /* the runtime captures one stream alone */
+		return cudaErrorStreamCaptureUnsupported; /* the runtime captures one stream alone */
 	*e = (struct CUevent_st){ .on = s, .at = s->n, .stuck = s->stuck, .behind = e->behind };
 	order_recorded(&e->behind, s->line);
 	return cudaSuccess;
 }
 
 /* What it waits for will never be done: the first stream has done at once what came before it stood still. */
-static int never(cudaEvent_t e)
-{
-	return e->on && (e->on->lazy ? e->on->stuck : e->stuck);
-}
+static int never(cudaEvent_t e) { return e->on && (e->on->lazy ? e->on->stuck : e->stuck); }
 
 API cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {

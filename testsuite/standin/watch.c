@@ -10,17 +10,17 @@
 #include "standin.h"
 #include "watch.h"
 
-typedef struct range { uintptr_t at; size_t bytes; } range;
+typedef struct range {
+	uintptr_t at;
+	size_t bytes;
+} range;
 
-static bool in(range r, const void *p)
-{
-	return (uintptr_t)p - r.at < r.bytes;
-}
+static bool in(range r, const void *p) { return (uintptr_t)p - r.at < r.bytes; }
 
 /* ---- where is what ---- */
 
-static range     code, data, library;   /* of the program: what is only read, what is written; of the stand-in */
-static uintptr_t bias;                  /* where the program's addresses begin */
+static range code, data, library; /* of the program: what is only read, what is written; of the stand-in */
+static uintptr_t bias;            /* where the program's addresses begin */
 
 static int look_at(struct dl_phdr_info *o, size_t bytes, void *first)
 {
@@ -28,7 +28,7 @@ static int look_at(struct dl_phdr_info *o, size_t bytes, void *first)
 	bias = *(bool *)first ? o->dlpi_addr : bias;
 	for (int i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *h = &o->dlpi_phdr[i];
-		const range       r = { o->dlpi_addr + h->p_vaddr, h->p_memsz };
+		const range r = { o->dlpi_addr + h->p_vaddr, h->p_memsz };
 
 		if (h->p_type != PT_LOAD)
 			continue;
@@ -55,26 +55,17 @@ __attribute__((constructor)) static void look(void)
 enum { NOBODY = ~0u };
 static _Thread_local struct {
 	const char *kernel;
-	unsigned    thread, threads;
-	range       stack, shared;
+	unsigned thread, threads;
+	range stack, shared;
 	const void *caller;
-	bool        inside;     /* a hook is at work */
+	bool inside; /* a hook is at work */
 } now __attribute__((tls_model("initial-exec")));
 
-const char *watch_kernel(void)
-{
-	return now.kernel;
-}
+const char *watch_kernel(void) { return now.kernel; }
 
-bool watch_of_program(const void *address)
-{
-	return in(code, address);
-}
+bool watch_of_program(const void *address) { return in(code, address); }
 
-const void *watch_caller(void)
-{
-	return now.caller;
-}
+const void *watch_caller(void) { return now.caller; }
 
 void watch_begin(const char *kernel, unsigned threads, const void *shared, size_t bytes)
 {
@@ -85,10 +76,7 @@ void watch_begin(const char *kernel, unsigned threads, const void *shared, size_
 	races_begin(kernel, threads);
 }
 
-void watch_block(unsigned block)
-{
-	races_block(block);
-}
+void watch_block(unsigned block) { races_block(block); }
 
 void watch_thread(unsigned t, const void *stack, size_t bytes)
 {
@@ -97,20 +85,11 @@ void watch_thread(unsigned t, const void *stack, size_t bytes)
 	races_thread(t);
 }
 
-void watch_leaves(void)
-{
-	now.thread = NOBODY;
-}
+void watch_leaves(void) { now.thread = NOBODY; }
 
-void watch_barrier(unsigned first, unsigned n)
-{
-	races_barrier(first, n);
-}
+void watch_barrier(unsigned first, unsigned n) { races_barrier(first, n); }
 
-void watch_fence(void)
-{
-	races_fence();
-}
+void watch_fence(void) { races_fence(); }
 
 void watch_end(void)
 {
@@ -143,15 +122,9 @@ static void seen(const void *p, size_t bytes, watch_how how, const void *caller)
 
 #define CALLER __builtin_return_address(0)
 
-void watch_reads(const void *p, size_t bytes, const void *where)
-{
-	seen(p, bytes, WATCH_READS, where);
-}
+void watch_reads(const void *p, size_t bytes, const void *where) { seen(p, bytes, WATCH_READS, where); }
 
-void watch_atomic(const void *p, size_t bytes, const void *where)
-{
-	seen(p, bytes, WATCH_ATOMIC, where);
-}
+void watch_atomic(const void *p, size_t bytes, const void *where) { seen(p, bytes, WATCH_ATOMIC, where); }
 
 __attribute__((weak)) void watch_access(const void *p, size_t bytes, bool write, bool atomic)
 {
@@ -166,6 +139,7 @@ __attribute__((weak)) void watch_access(const void *p, size_t bytes, bool write,
 #define HOOK(name, bytes, how) \
 	API void __tsan_##name(const void *p); \
 	API void __tsan_##name(const void *p) { seen(p, bytes, how, CALLER); }
+/* clang-format off */
 #define HOOKS(bytes) \
 	HOOK(read##bytes, bytes, WATCH_READS) HOOK(write##bytes, bytes, WATCH_WRITES) \
 	HOOK(unaligned_read##bytes, bytes, WATCH_READS) HOOK(unaligned_write##bytes, bytes, WATCH_WRITES) \
@@ -177,6 +151,7 @@ HOOKS(4)
 HOOKS(8)
 HOOKS(16)
 HOOK(vptr_read, sizeof(void *), WATCH_READS)
+/* clang-format on */
 
 #define EMPTY(name, ...) \
 	API void __tsan_##name(__VA_ARGS__); \
@@ -184,7 +159,11 @@ HOOK(vptr_read, sizeof(void *), WATCH_READS)
 EMPTY(init, void) {}
 EMPTY(func_entry, void *p) { (void)p; }
 EMPTY(func_exit, void) {}
-EMPTY(vptr_update, void *p, void *v) { (void)v; seen(p, sizeof p, WATCH_WRITES, CALLER); }
+EMPTY(vptr_update, void *p, void *v)
+{
+	(void)v;
+	seen(p, sizeof p, WATCH_WRITES, CALLER);
+}
 EMPTY(read_range, const void *p, size_t bytes) { seen(p, bytes, WATCH_READS, CALLER); }
 EMPTY(write_range, const void *p, size_t bytes) { seen(p, bytes, WATCH_WRITES, CALLER); }
 
@@ -206,6 +185,7 @@ EMPTY(write_range, const void *p, size_t bytes) { seen(p, bytes, WATCH_WRITES, C
 		seen((const void *)p, sizeof *p, WATCH_ATOMIC, CALLER); \
 		return __atomic_compare_exchange_n(p, old, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
 	}
+/* clang-format off */
 #define ATOMICS(bits, T) \
 	API T __tsan_atomic##bits##_load(const volatile T *p, int order); \
 	API T __tsan_atomic##bits##_load(const volatile T *p, int order) \
@@ -234,8 +214,17 @@ ATOMICS(8, uint8_t)
 ATOMICS(16, uint16_t)
 ATOMICS(32, uint32_t)
 ATOMICS(64, uint64_t)
-EMPTY(atomic_thread_fence, int order) { (void)order; __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-EMPTY(atomic_signal_fence, int order) { (void)order; __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+/* clang-format on */
+EMPTY(atomic_thread_fence, int order)
+{
+	(void)order;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+EMPTY(atomic_signal_fence, int order)
+{
+	(void)order;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
 
 /* ---- libc's copies: of everybody but the stand-in, which tells what its libraries touch ---- */
 
@@ -285,9 +274,9 @@ API void *memset(void *to, int byte, size_t n)
 void watch_say(const char *format, ...)
 {
 	const char *prefix = getenv("STANDIN_WATCH_LOG");
-	char        path[4096];
-	FILE       *f = stderr;
-	va_list     v;
+	char path[4096];
+	FILE *f = stderr;
+	va_list v;
 
 	if (prefix && (size_t)snprintf(path, sizeof path, "%s.%d", prefix, (int)getpid()) < sizeof path) {
 		f = fopen(path, "a");
@@ -303,13 +292,15 @@ void watch_say(const char *format, ...)
 void watch_memory(const void *p, char *s, size_t bytes)
 {
 	const void *start = NULL;
-	size_t      all = 0;
-	const int   piece = standin_piece(p, &start, &all);
+	size_t all = 0;
+	const int piece = standin_piece(p, &start, &all);
 
 	if (piece >= 0)
-		snprintf(s, bytes, "byte %zu of piece %d of device memory, of %zu", (size_t)((const char *)p - (const char *)start), piece, all);
+		snprintf(s, bytes, "byte %zu of piece %d of device memory, of %zu",
+			(size_t)((const char *)p - (const char *)start), piece, all);
 	else if (in(now.shared, p))
-		snprintf(s, bytes, "byte %zu of dynamic shared memory, of %zu", (uintptr_t)p - now.shared.at, now.shared.bytes);
+		snprintf(s, bytes, "byte %zu of dynamic shared memory, of %zu", (uintptr_t)p - now.shared.at,
+			now.shared.bytes);
 	else if (in(data, p))
 		snprintf(s, bytes, "static shared memory, 0x%zx of the program", (uintptr_t)p - bias);
 	else
@@ -319,14 +310,15 @@ void watch_memory(const void *p, char *s, size_t bytes)
 /* addr2line says of each address the address, and then, line by line, where it is and into what that was inlined: kernels into device.h. */
 void watch_where(int n, const void *const *address, char (*where)[WATCH_WHERE])
 {
-	char   command[4096], line[512];
+	char command[4096], line[512];
 	size_t at = (size_t)snprintf(command, sizeof command, "addr2line -s -a -i -e /proc/%d/exe", (int)getpid());
-	int    k = -1;
+	int k = -1;
 
 	for (int i = 0; i < n; i++) {
 		where[i][0] = 0;
 		if (at + 24 < sizeof command)
-			at += (size_t)snprintf(command + at, sizeof command - at, " 0x%zx", (uintptr_t)address[i] - 1 - bias);
+			at += (size_t)snprintf(
+				command + at, sizeof command - at, " 0x%zx", (uintptr_t)address[i] - 1 - bias);
 	}
 	FILE *f = popen(command, "r");
 	while (f && fgets(line, sizeof line, f)) {
@@ -337,7 +329,8 @@ void watch_where(int n, const void *const *address, char (*where)[WATCH_WHERE])
 		}
 		const size_t used = k >= 0 && k < n ? strlen(where[k]) : WATCH_WHERE;
 		if (used + 5 < WATCH_WHERE && !(used && !strncmp(line, "device.h:", 9)))
-			snprintf(where[k] + used, WATCH_WHERE - used, "%s%.*s", used ? " in " : "", (int)(WATCH_WHERE - used) - 5, line);
+			snprintf(where[k] + used, WATCH_WHERE - used, "%s%.*s", used ? " in " : "",
+				(int)(WATCH_WHERE - used) - 5, line);
 	}
 	if (f)
 		pclose(f);

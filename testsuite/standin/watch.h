@@ -18,9 +18,9 @@ extern "C" {
  * the program: also where it calls memcpy, memmove and memset, or libraries of the host do. Any thread of the process. */
 void watch_access(const void *p, size_t bytes, bool write, bool atomic);
 
-const char *watch_kernel(void);         /* what runs in this thread; NULL: the host */
-bool watch_of_program(const void *code);        /* no library's */
-const void *watch_caller(void);         /* in watch_access: behind the instruction */
+const char *watch_kernel(void);          /* what runs in this thread; NULL: the host */
+bool watch_of_program(const void *code); /* no library's */
+const void *watch_caller(void);          /* in watch_access: behind the instruction */
 
 /* Where code addresses are in the source, innermost first: "gpu.h:70 in softmax.cu:12"; as many as fit. One call of addr2line. */
 enum { WATCH_WHERE = 160 };
@@ -51,7 +51,7 @@ void races_thread(unsigned t);
 void races_barrier(unsigned first, unsigned n);
 void races_fence(void);
 void races_access(const void *p, size_t bytes, watch_how how, bool shared, const void *code);
-size_t races_found(void);       /* pairs of places, in this launch */
+size_t races_found(void); /* pairs of places, in this launch */
 void races_end(void);
 #endif
 #endif
@@ -62,12 +62,13 @@ void races_end(void);
 #define WATCH_API __attribute__((visibility("default")))
 WATCH_API void watch_begin(const char *kernel, unsigned threads, const void *shared, size_t bytes);
 WATCH_API void watch_block(unsigned block);
-WATCH_API void watch_thread(unsigned t, const void *stack, size_t bytes);       /* t runs, on its stack */
-WATCH_API void watch_leaves(void);                                              /* none does */
+WATCH_API void watch_thread(unsigned t, const void *stack, size_t bytes); /* t runs, on its stack */
+WATCH_API void watch_leaves(void);                                        /* none does */
 /* All n threads from `first` on came to a barrier: the block or a warp of it. Shuffles order no memory and are none. */
 WATCH_API void watch_barrier(unsigned first, unsigned n);
-WATCH_API void watch_fence(void);                                               /* __threadfence of the thread that runs */
-WATCH_API void watch_reads(const void *p, size_t bytes, const void *code);      /* by device.h for it, which `code` has called */
+WATCH_API void watch_fence(void); /* __threadfence of the thread that runs */
+WATCH_API void watch_reads(
+	const void *p, size_t bytes, const void *code); /* by device.h for it, which `code` has called */
 WATCH_API void watch_atomic(const void *p, size_t bytes, const void *code);
 WATCH_API void watch_end(void);
 #else

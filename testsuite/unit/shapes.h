@@ -12,7 +12,7 @@
 
 static Arena *arena;
 static Diag diag;
-static char *said;              /* what diag printed */
+static char *said; /* what diag printed */
 static size_t nsaid;
 static Module *mod;
 static Builder at;
@@ -43,7 +43,8 @@ static Value *operand(DType t, int rank, const int64_t *dim)
 	return graph_input(mod->graph, unique_name(mod->graph, "x"), type_make(t, rank, dim));
 }
 
-#define DIMS(...) (int)(sizeof (int64_t[]){ __VA_ARGS__ } / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
+#define DIMS(...) \
+	(int)(sizeof(int64_t[]){ __VA_ARGS__ } / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 #define F32(...) operand(DT_f32, DIMS(__VA_ARGS__))
 
 static void gives(const Node *n, int i, const char *type)

@@ -107,10 +107,17 @@ static double played(Arena *a, Schedule *s)
 	Diag d;
 
 	diag_init(&d, stderr, a);
-	*k = (Cluster){ .device = NEWN(a, Device, s->ndevice), .ndevice = s->ndevice, .host = NEW(a, Host), .nhost = 1,
-		.link = NEW(a, Link), .nlink = 1 };
+	*k = (Cluster){ .device = NEWN(a, Device, s->ndevice),
+		.ndevice = s->ndevice,
+		.host = NEW(a, Host),
+		.nhost = 1,
+		.link = NEW(a, Link),
+		.nlink = 1 };
 	k->link->scope = LINK_WITHIN;
-	*m = (SimModel){ .s = s, .c = k, .device = device, .time = NEWN(a, SimTimes, s->ndevice * s->nstage),
+	*m = (SimModel){ .s = s,
+		.c = k,
+		.device = device,
+		.time = NEWN(a, SimTimes, s->ndevice * s->nstage),
 		.msg = NEWN(a, SimMessage, 2 * s->nstage) };
 	for (int r = 0; r < s->ndevice; r++)
 		device[r] = r;

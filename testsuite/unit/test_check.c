@@ -14,7 +14,7 @@
 static const char *tree = ".", *pdcc = "pdcc";
 static char dir[] = "/tmp/pdcc-check-XXXXXX";
 static Arena *arena;
-static Module *plan;            /* that the folder was written of */
+static Module *plan; /* that the folder was written of */
 static bool have_libclang;
 
 /* The module behind the last pass, as the folder's ir/ has it. */
@@ -53,8 +53,11 @@ static int emit(void **state)
 	arena = arena_new();
 	(void)state;
 	assert_non_null(mkdtemp(dir));
-	assert_int_equal(system(arena_printf(arena, "%s %s/testsuite/golden/codegen/skip.onnx --cluster local:3 --plan 1-1-1 "
-		"--microbatches 3 -q -o %s", pdcc, tree, dir)), 0);
+	assert_int_equal(system(arena_printf(arena,
+				 "%s %s/testsuite/golden/codegen/skip.onnx --cluster local:3 --plan 1-1-1 "
+				 "--microbatches 3 -q -o %s",
+				 pdcc, tree, dir)),
+		0);
 	plan = read_plan();
 	char *said = verdict(&ok);
 	have_libclang = !strstr(said, "was not checked");
@@ -100,18 +103,21 @@ static void found(void **state)
 		skip();
 	fault("stage1/stage1.c", "void update(void)\n{", "void update(void)\n{\n\tint unused;", "unused variable");
 	fault("stage0/stage0.c", "void update(void)\n{", "void update(void)\n{\n\tabort();", "call to undeclared");
-	fault("stage0/stage0.c", "#include \"kernels.h\"", "#include \"kernels.h\"\n#include <stdlib.h>\nint *leak(void);\n"
-		"int *leak(void) { return malloc(4); }", "a call to 'malloc'");
+	fault("stage0/stage0.c", "#include \"kernels.h\"",
+		"#include \"kernels.h\"\n#include <stdlib.h>\nint *leak(void);\n"
+		"int *leak(void) { return malloc(4); }",
+		"a call to 'malloc'");
 	fault("stage0/stage0.c", "struct kept {", "struct kept {\n\tint64_t more[8];", "sizeof");
-	fault("stage0/stage0.c", "pd_isend(0, slot, 1, mb, k->h, 8 * sizeof(float));", "pd_isend(0, slot, 1, mb, k->h, 7 * sizeof(float));",
+	fault("stage0/stage0.c", "pd_isend(0, slot, 1, mb, k->h, 8 * sizeof(float));",
+		"pd_isend(0, slot, 1, mb, k->h, 7 * sizeof(float));",
 		"channel 0 carries 28 bytes here, 32 in the plan");
 	fault("stage0/stage0.c", "pd_isend(0, slot, 1, mb, k->h, 8 * sizeof(float));", "", "0 pd_isend, 1 pd_irecv");
 	fault("stage0/stage0.c", "pd_isend(0,", "pd_isend(mb,", "must be constants");
 	fault("stage1/stage1.c", "pd_irecv(0,", "pd_irecv(9,", "stage 1 has no channel 9");
 	fault("device1.c", "{ F, 0, 0, 0 },", "{ F, 0, 0, 1 },", "differs from line 2 of the schedule");
 	fault("device1.c", "{ SYNC, 0, 0, -1 },", "", "differs from line 2 of the schedule");
-	fault("stage1/stage1.c", "} *P;\n_Static_assert(sizeof(struct params) == 64, \"as planned\");", "\t_Alignas(64) char more[64];\n} *P;",
-		"struct params has 128 bytes, 64 in the plan");
+	fault("stage1/stage1.c", "} *P;\n_Static_assert(sizeof(struct params) == 64, \"as planned\");",
+		"\t_Alignas(64) char more[64];\n} *P;", "struct params has 128 bytes, 64 in the plan");
 }
 
 int main(int argc, char **argv)

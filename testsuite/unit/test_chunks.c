@@ -18,10 +18,10 @@
 enum { ROW = 256 };
 
 typedef struct Case {
-	Arena    *a;
+	Arena *a;
 	Schedule *s;
-	Sim       sim;
-	char      row[ROW];
+	Sim sim;
+	char row[ROW];
 } Case;
 
 /* Made, verified and played; count: replicas by stage. */
@@ -42,9 +42,17 @@ static void run_with(Case *c, const char *name, int nstage, const int *count, in
 	Cluster *k = NEW(a, Cluster);
 	SimModel *m = NEW(a, SimModel);
 	int *device = NEWN(a, int, n);
-	*k = (Cluster){ .device = NEWN(a, Device, n), .ndevice = n, .host = NEW(a, Host), .nhost = 1, .link = NEW(a, Link), .nlink = 1 };
+	*k = (Cluster){ .device = NEWN(a, Device, n),
+		.ndevice = n,
+		.host = NEW(a, Host),
+		.nhost = 1,
+		.link = NEW(a, Link),
+		.nlink = 1 };
 	k->link->scope = LINK_WITHIN;
-	*m = (SimModel){ .s = c->s, .c = k, .device = device, .time = NEWN(a, SimTimes, n * nstage),
+	*m = (SimModel){ .s = c->s,
+		.c = k,
+		.device = device,
+		.time = NEWN(a, SimTimes, n * nstage),
 		.msg = NEWN(a, SimMessage, 2 * nstage) };
 	for (int r = 0; r < n; r++)
 		device[r] = r;
@@ -79,8 +87,10 @@ static const char *row(Case *c, int rank)
 		if (x->rank != rank || (x->kind != ACT_F && x->kind != ACT_B && x->kind != ACT_W))
 			continue;
 		for (int t = (int)x->begin; t < (int)x->end; t++)
-			c->row[t] = x->kind == ACT_W ? chunk ? '=' : '-' : (char)(x->mb + (x->kind == ACT_B ? chunk ? 'A' : 'a' :
-				chunk ? 'Q' : '0'));
+			c->row[t] = x->kind == ACT_W ? chunk ? '=' : '-'
+			                             : (char)(x->mb + (x->kind == ACT_B ? chunk ? 'A' : 'a'
+									      : chunk   ? 'Q'
+											: '0'));
 	}
 	c->row[(int)c->sim.step] = 0;
 	return c->row;
@@ -187,7 +197,8 @@ static void test_small(void **state)
 						continue;
 					run(&c, name, s, r, m * r);
 					for (int d = 0; d < c.s->ndevice; d++)
-						assert_true(c.sim.peak[d] <= schedule_chunks_of(spec, s) * m && c.s->dev[d].n > 0);
+						assert_true(c.sim.peak[d] <= schedule_chunks_of(spec, s) * m &&
+							    c.s->dev[d].n > 0);
 					arena_free(c.a);
 				}
 		arena_free(a);
@@ -200,7 +211,8 @@ static void test_unequal(void **state)
 	(void)state;
 	for (int k = 0; k < 82; k++)
 		for (int m = 3; m <= 15; m += 3) {
-			const int four[] = { 1 + k % 3, 1 + k / 3 % 3, 1 + k / 9 % 3, 1 + k / 27 }, six[] = { 2, 1, 3, 1, 2, 1 };
+			const int four[] = { 1 + k % 3, 1 + k / 3 % 3, 1 + k / 9 % 3, 1 + k / 27 },
+				  six[] = { 2, 1, 3, 1, 2, 1 };
 			Case zb, flush;
 			run_with(&zb, "zb-h1", k < 81 ? 4 : 6, k < 81 ? four : six, m);
 			run_with(&flush, "1f1b", k < 81 ? 4 : 6, k < 81 ? four : six, m);

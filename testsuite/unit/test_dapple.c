@@ -35,7 +35,7 @@ static void equation(void **state)
 	(void)state;
 
 	near(dapple_latency(1, (double[]){ 1 }, (double[]){ 2 }, zero, 4, false, &q), 12);
-	near(dapple_latency(1, (double[]){ 1 }, (double[]){ 2 }, zero, 4, true, &q), 8);     /* 1 + 9 - 2 */
+	near(dapple_latency(1, (double[]){ 1 }, (double[]){ 2 }, zero, 4, true, &q), 8); /* 1 + 9 - 2 */
 	near(dapple_latency(2, (double[]){ 3, 1 }, (double[]){ 6, 2 }, zero, 8, false, &q), 72);
 	assert_int_equal(q, 0);
 	near(dapple_latency(2, (double[]){ 3, 1 }, (double[]){ 6, 2 }, zero, 8, true, &q), 60);
@@ -44,22 +44,24 @@ static void equation(void **state)
 	assert_int_equal(q, 2);
 	/* AllReduce behind the pivot starts when its own backward ends, in front of it after the whole way back */
 	near(dapple_latency(2, (double[]){ 3, 1 }, (double[]){ 6, 2 }, (double[]){ 0, 20 }, 2, false, &q), 3 + 9 + 20);
-	near(dapple_latency(2, (double[]){ 3, 1 }, (double[]){ 6, 2 }, (double[]){ 0, 20 }, 2, true, &q), 3 + 9 + 20 - 8);
-	near(dapple_latency(2, (double[]){ 1, 3 }, (double[]){ 2, 6 }, (double[]){ 5, 0 }, 2, false, &q), 4 + 9 + 8 + 5);
+	near(dapple_latency(2, (double[]){ 3, 1 }, (double[]){ 6, 2 }, (double[]){ 0, 20 }, 2, true, &q),
+		3 + 9 + 20 - 8);
+	near(dapple_latency(2, (double[]){ 1, 3 }, (double[]){ 2, 6 }, (double[]){ 5, 0 }, 2, false, &q),
+		4 + 9 + 8 + 5);
 }
 
 static void placement(void **state)
 {
 	const DappleCluster c = { .servers = 3, .end = { 4, 8, 12 }, .p2p = 1, .nccl = 2, .nvlink = 8 };
-	const DappleSet used = 0x13;        /* 0, 1 of the first server, 4 of the second */
+	const DappleSet used = 0x13; /* 0, 1 of the first server, 4 of the second */
 	(void)state;
 
 	assert_int_equal(dapple_place(&c, 1, 6, DAPPLE_FRESH), 0x3f0);
-	assert_int_equal(dapple_place(&c, used, 6, DAPPLE_FRESH), 0);          /* one fresh server has four */
+	assert_int_equal(dapple_place(&c, used, 6, DAPPLE_FRESH), 0); /* one fresh server has four */
 	assert_int_equal(dapple_place(&c, used, 5, DAPPLE_APPEND), 0xec);
 	assert_int_equal(dapple_place(&c, used, 6, DAPPLE_APPEND), 0);
-	assert_int_equal(dapple_place(&c, used, 6, DAPPLE_SCATTER), 0x36c);    /* 2 5 8, 3 6 9 */
-	assert_int_equal(dapple_place(&c, used, 6, DAPPLE_SPREAD), 0x1ec);     /* 2 5, 3 6, 7, then a fresh one */
+	assert_int_equal(dapple_place(&c, used, 6, DAPPLE_SCATTER), 0x36c); /* 2 5 8, 3 6 9 */
+	assert_int_equal(dapple_place(&c, used, 6, DAPPLE_SPREAD), 0x1ec);  /* 2 5, 3 6, 7, then a fresh one */
 	assert_int_equal(dapple_place(&c, 0, 3, DAPPLE_SPREAD), 0x111);
 }
 
@@ -71,10 +73,10 @@ static void links(void **state)
 	near(dapple_allreduce(&c, 0x0f, 100), 2 * 100 * 0.75 / 8 / 2);
 	near(dapple_allreduce(&c, 0x33, 100), 2 * 100 * 0.75 / 2);
 	assert_true(dapple_allreduce(&c, 0x10, 100) == 0);
-	near(dapple_transfer(&c, 0x03, 0x0c, 16), 2);          /* all inside */
-	near(dapple_transfer(&c, 0x0f, 0x30, 16), 16);         /* all senders outside */
-	near(dapple_transfer(&c, 0x13, 0x0c, 18), 6);          /* one of three */
-	near(dapple_transfer(&c, 0x01, 0x18, 16), 8);          /* receivers in both */
+	near(dapple_transfer(&c, 0x03, 0x0c, 16), 2);  /* all inside */
+	near(dapple_transfer(&c, 0x0f, 0x30, 16), 16); /* all senders outside */
+	near(dapple_transfer(&c, 0x13, 0x0c, 18), 6);  /* one of three */
+	near(dapple_transfer(&c, 0x01, 0x18, 16), 8);  /* receivers in both */
 }
 
 /* Two layers of 2 s a sample on two devices, four samples: 16 s of work, blocks of 8 s, M = 4: 3 * 2 + 16 / 4. */
@@ -92,7 +94,7 @@ static void published(void **state)
 	const DapplePublished *r = dapple_published(a, p, &c, &o, &d);
 	assert_non_null(r);
 	assert_int_equal(r->n, 3);
-	assert_int_equal(r->candidate[0].n, 1);         /* cutting is not better than not cutting: one stage on both */
+	assert_int_equal(r->candidate[0].n, 1); /* cutting is not better than not cutting: one stage on both */
 	assert_int_equal(r->candidate[1].n, 2);
 	for (int i = 0; i < 3; i++)
 		near(r->candidate[i].latency, 10);
@@ -120,8 +122,12 @@ static void depths(void **state)
 	DappleStage stage[3] = { { .begin = 0, .end = 1, .devices = 1 }, { .begin = 1, .end = 2, .devices = 2 },
 		{ .begin = 2, .end = 3, .devices = 4 } };
 	DapplePlan plan = { .n = 3, .stage = stage, .microbatches = 8 };
-	const struct { char policy; double memory; int k[3]; } want[] = { { 'A', 0, { 3, 2, 1 } }, { 'B', 0, { 5, 3, 1 } },
-		{ 'B', 130, { 3, 3, 1 } }, { 'A', 115, { 1, 1, 1 } } };
+	const struct {
+		char policy;
+		double memory;
+		int k[3];
+	} want[] = { { 'A', 0, { 3, 2, 1 } }, { 'B', 0, { 5, 3, 1 } }, { 'B', 130, { 3, 3, 1 } },
+		{ 'A', 115, { 1, 1, 1 } } };
 	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
 		o.warmup = want[i].policy;
 		c.memory = want[i].memory;
@@ -137,7 +143,7 @@ static void depths(void **state)
 	assert_null(dapple_plan(a, p, &c, &o, NULL, &d));
 	assert_int_equal(d.last_code, 442);
 	fclose(d.out);
-	c.memory = 110;                 /* only three stages of one layer have room */
+	c.memory = 110; /* only three stages of one layer have room */
 	DapplePlan *best = dapple_plan(a, p, &c, &o, NULL, &d);
 	assert_non_null(best);
 	assert_int_equal(best->n, 3);
@@ -163,7 +169,8 @@ static void random_chains(void **state)
 		for (int k = 0; k < 4 * n; k++)
 			v[k / n][k % n] = draw(0.1, k / n < 2 ? 4 : 2);
 		const DappleProfile *p = dapple_chain(a, n, v[0], v[1], v[2], v[3]);
-		const DapplePlan *plan = dapple_plan(a, p, &c, &o, NULL, &d), *best = dapple_exhaustive(a, p, &c, &o, false, &d);
+		const DapplePlan *plan = dapple_plan(a, p, &c, &o, NULL, &d),
+				 *best = dapple_exhaustive(a, p, &c, &o, false, &d);
 		assert_non_null(plan);
 		assert_non_null(best);
 		assert_true(plan->latency >= best->latency * (1 - 1e-12));
@@ -189,8 +196,12 @@ static void random_chains(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(equation), cmocka_unit_test(placement), cmocka_unit_test(links), cmocka_unit_test(published),
-		cmocka_unit_test(depths), cmocka_unit_test(random_chains),
+		cmocka_unit_test(equation),
+		cmocka_unit_test(placement),
+		cmocka_unit_test(links),
+		cmocka_unit_test(published),
+		cmocka_unit_test(depths),
+		cmocka_unit_test(random_chains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,11 +60,13 @@ static void lines(void **state)
 	cw_blank(&w);
 	cw_close(&w, "%s", " else");
 	cw_end(&w);
-	assert_string_equal(buf_str(&b), "void f(void)\n{\n\tx();                                                     "
+	assert_string_equal(buf_str(&b),
+		"void f(void)\n{\n\tx();                                                     "
 		"/* ends +/ here or +* there */\n\n\tif (a) {\n#pragma omp simd\n\t\tb();\n\t\tc();\n\t} else\n}\n");
 	buf_clear(&b);
 	cw_line(&w, "function(%060d, \"a string, with a comma, %030d\", %020d);", 1, 2, 3);
-	assert_string_equal(buf_str(&b), "function(000000000000000000000000000000000000000000000000000000000001,\n"
+	assert_string_equal(buf_str(&b),
+		"function(000000000000000000000000000000000000000000000000000000000001,\n"
 		"\t\"a string, with a comma, 000000000000000000000000000002\", 00000000000000000003);\n");
 	buf_clear(&b);
 	w.whole = true;
@@ -98,8 +100,26 @@ static void same_floats(const char *text, const float *want, int n)
 static void constants(void **state)
 {
 	static const float f[20] = {
-		0, -0.0f, 1, -1, 0.1f, 1.0f / 3, FLT_MAX, -FLT_MAX, FLT_MIN, 1e-42f, INFINITY, -INFINITY, NAN, 16777215, 3e9f, 1e20f,
-		123456.789f, -7.25f, FLT_EPSILON, 2.5e-8f,
+		0,
+		-0.0f,
+		1,
+		-1,
+		0.1f,
+		1.0f / 3,
+		FLT_MAX,
+		-FLT_MAX,
+		FLT_MIN,
+		1e-42f,
+		INFINITY,
+		-INFINITY,
+		NAN,
+		16777215,
+		3e9f,
+		1e20f,
+		123456.789f,
+		-7.25f,
+		FLT_EPSILON,
+		2.5e-8f,
 	};
 	static const int64_t i[3] = { INT64_MIN, INT64_MAX, -5 };
 	Module *m = module_new(arena, "m");
@@ -120,7 +140,8 @@ static void constants(void **state)
 	v = module_const(m, "s", type_make(DT_f32, 2, (int64_t[]){ 10, 10 }), same);
 	const_write(&w, v, "s", false);
 	const_fill(&w, v, "s", false);
-	assert_string_equal(buf_str(&b), "static float s[100];                                             /* f32[10,10] */\n"
+	assert_string_equal(buf_str(&b),
+		"static float s[100];                                             /* f32[10,10] */\n"
 		"for (int64_t i = 0; i < 100; i++)\n\ts[i] = -0.5f;\n");
 	buf_free(&b);
 }
@@ -142,7 +163,8 @@ static void hashes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(names, set_up, tear_down), cmocka_unit_test_setup_teardown(lines, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(names, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(lines, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(constants, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(hashes, set_up, tear_down),
 	};

@@ -21,8 +21,8 @@ enum { STAGES = 8, WIDE = 128, LINES = 16 };
 static const char *root = ".";
 
 typedef struct Figure {
-	char   schedule[32], row[LINES][WIDE];
-	int    nstage, micro, nrow, replicas[STAGES];
+	char schedule[32], row[LINES][WIDE];
+	int nstage, micro, nrow, replicas[STAGES];
 	double forward[STAGES], backward[STAGES], message[STAGES], bubble;
 } Figure;
 
@@ -47,7 +47,7 @@ static void read_line(Figure *f, const char *line)
 	if (*line == '#' || !*line)
 		return;
 	if (sscanf(line, "schedule %31s", f->schedule) == 1 || sscanf(line, "microbatches %d", &f->micro) == 1 ||
-	    sscanf(line, "bubble %lf", &f->bubble) == 1)
+		sscanf(line, "bubble %lf", &f->bubble) == 1)
 		return;
 	if (strncmp(line, "replicas", 8) == 0) {
 		f->nstage = numbers(line + 8, v);
@@ -87,12 +87,19 @@ static SimModel *model_of(Arena *a, const Figure *f, const Schedule *s, Cluster 
 	SimModel *m = NEW(a, SimModel);
 	int *device = NEWN(a, int, s->ndevice);
 
-	*c = (Cluster){ .device = NEWN(a, Device, s->ndevice), .ndevice = s->ndevice, .nhost = 1, .host = NEWN(a, Host, 1),
-		.link = NEWN(a, Link, 1), .nlink = 1 };
+	*c = (Cluster){ .device = NEWN(a, Device, s->ndevice),
+		.ndevice = s->ndevice,
+		.nhost = 1,
+		.host = NEWN(a, Host, 1),
+		.link = NEWN(a, Link, 1),
+		.nlink = 1 };
 	c->link[0] = (Link){ .bandwidth = 1, .scope = LINK_WITHIN };
 	for (int i = 0; i < s->ndevice; i++)
 		device[i] = i;
-	*m = (SimModel){ .s = s, .c = c, .device = device, .time = NEWN(a, SimTimes, s->ndevice * s->nstage),
+	*m = (SimModel){ .s = s,
+		.c = c,
+		.device = device,
+		.time = NEWN(a, SimTimes, s->ndevice * s->nstage),
 		.msg = NEWN(a, SimMessage, 2 * f->nstage) };
 	for (int t = 0; t < s->nstage; t++) {
 		for (int r = 0; r < s->replicas[t]; r++) {
@@ -168,7 +175,12 @@ static double play(const char *name)
 	return end;
 }
 
-#define FIGURE(name) static void test_##name(void **state) { (void)state; play(#name); }
+#define FIGURE(name) \
+	static void test_##name(void **state) \
+	{ \
+		(void)state; \
+		play(#name); \
+	}
 FIGURE(pipedream_fig3)
 FIGURE(pipedream_fig4)
 FIGURE(pipedream_fig8)
@@ -221,13 +233,15 @@ static void test_efficiency(void **state)
 						f.message[t] = transfer;
 						edge[t] = (StageEdge){ t, t + 1, true, true };
 					}
-					Schedule *s = schedule_make(a, spec_of(name[i]), S, f.replicas, M, edge, S - 1, &d);
+					Schedule *s =
+						schedule_make(a, spec_of(name[i]), S, f.replicas, M, edge, S - 1, &d);
 					assert_true(s && simulate(a, model_of(a, &f, s, &c), &sim, &d));
 					const double alpha = 2 * transfer / 6.0, P = (1 + alpha) * (S - 1) / M;
 					const double got = 1 - sim.bubble, want = 1 / (1 + P);
 					if (fabs(got - want) > 1e-12)
-						fail_msg("%s, %d stages, %d microbatches, messages %d: efficiency %.17g, wanted %.17g", name[i], S,
-							M, transfer, got, want);
+						fail_msg(
+							"%s, %d stages, %d microbatches, messages %d: efficiency %.17g, wanted %.17g",
+							name[i], S, M, transfer, got, want);
 				}
 	arena_free(a);
 }
@@ -235,9 +249,14 @@ static void test_efficiency(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pipedream_fig3), cmocka_unit_test(test_pipedream_fig4), cmocka_unit_test(test_pipedream_fig8),
-		cmocka_unit_test(test_dapple_fig3), cmocka_unit_test(test_dapple_fig4), cmocka_unit_test(test_dapple_fig7),
-		cmocka_unit_test(test_dapple_fig8), cmocka_unit_test(test_efficiency),
+		cmocka_unit_test(test_pipedream_fig3),
+		cmocka_unit_test(test_pipedream_fig4),
+		cmocka_unit_test(test_pipedream_fig8),
+		cmocka_unit_test(test_dapple_fig3),
+		cmocka_unit_test(test_dapple_fig4),
+		cmocka_unit_test(test_dapple_fig7),
+		cmocka_unit_test(test_dapple_fig8),
+		cmocka_unit_test(test_efficiency),
 	};
 
 	if (argc > 1)

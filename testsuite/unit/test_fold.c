@@ -25,19 +25,27 @@ static void arithmetic(void **state)
 	becomes("{ const int first = (int)(n % 1) * 16; }", "{ const int first = 0; }");
 	becomes("{ a = 16 < 16 ? b : c; d = (64 > 64 ? f(1, 2) : g); }", "{ a = c; d = (g); }");
 	becomes("{ f(0, !0, !1, (3)); }", "{ f(0, 1, 0, 3); }");
-	becomes("{ a = b * 1; }\n\n", "{ a = b; }\n\n");       /* nothing is read behind the blanks at the end */
-	becomes("{ const float *restrict p = x + (int64_t)o * 10 * 1 + 0; }", "{ const float *restrict p = x + (int64_t)o * 10; }");
+	becomes("{ a = b * 1; }\n\n", "{ a = b; }\n\n"); /* nothing is read behind the blanks at the end */
+	becomes("{ const float *restrict p = x + (int64_t)o * 10 * 1 + 0; }",
+		"{ const float *restrict p = x + (int64_t)o * 10; }");
 }
 
 /* What only looks like it. */
 static void kept(void **state)
 {
 	static const char *const same[] = {
-		"{ y = x * 0; z = x + 0; }",                    /* x may be NaN, or -0 */
-		"{ y = x * 10 / 16 % 12; z = x * 1.0f; }", "{ y = f(i) % 12 * 0x1; }", "{ p->x = -1 * y; }",
-		"{ s = \"a * 1\"; } /* b * 1 */", "{ y = a / 2 * 3; }", "{ y[i - 1] = 1 - x; }", "{ a = 1 < n ? 1 : n; }",
-		"{ for (int i = 0; i < 2; i++) f(i); }", "{ for (int i = 0; i < 1; i++) i += g(); }",
-		"{ for (int i = 0; i < 1; i++) { if (x) continue; f(); } }", "{ y[i] = 1 ? a[i] : b[i]; }",
+		"{ y = x * 0; z = x + 0; }", /* x may be NaN, or -0 */
+		"{ y = x * 10 / 16 % 12; z = x * 1.0f; }",
+		"{ y = f(i) % 12 * 0x1; }",
+		"{ p->x = -1 * y; }",
+		"{ s = \"a * 1\"; } /* b * 1 */",
+		"{ y = a / 2 * 3; }",
+		"{ y[i - 1] = 1 - x; }",
+		"{ a = 1 < n ? 1 : n; }",
+		"{ for (int i = 0; i < 2; i++) f(i); }",
+		"{ for (int i = 0; i < 1; i++) i += g(); }",
+		"{ for (int i = 0; i < 1; i++) { if (x) continue; f(); } }",
+		"{ y[i] = 1 ? a[i] : b[i]; }",
 		"{\n#pragma omp parallel for collapse(2)\n\tfor (int i = 0; i < 1; i++)\n\t\tfor (int j = 0; j < 9; j++)\n\t\t\ty[j] = i;\n}",
 	};
 
@@ -69,8 +77,8 @@ static void heads(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(arithmetic), cmocka_unit_test(kept), cmocka_unit_test(loops),
-		cmocka_unit_test(heads) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(arithmetic), cmocka_unit_test(kept),
+		cmocka_unit_test(loops), cmocka_unit_test(heads) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

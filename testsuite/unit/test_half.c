@@ -17,15 +17,9 @@ static uint16_t compiler(DType t, float x)
 	return h;
 }
 
-static uint16_t program(DType t, float x)
-{
-	return t == DT_bf16 ? pd_to_bf16(x) : pd_to_f16(x);
-}
+static uint16_t program(DType t, float x) { return t == DT_bf16 ? pd_to_bf16(x) : pd_to_f16(x); }
 
-static float back(DType t, uint16_t h)
-{
-	return t == DT_bf16 ? pd_from_bf16(h) : pd_from_f16(h);
-}
+static float back(DType t, uint16_t h) { return t == DT_bf16 ? pd_from_bf16(h) : pd_from_f16(h); }
 
 static void check(DType t, float x)
 {
@@ -63,15 +57,15 @@ static void rounding(void **state)
 {
 	(void)state;
 	for (uint32_t h = 0; h < 65536; h += 1) {
-		const uint32_t middle[] = { h << 16 | 0x8000, h << 16 | 0x7fff, h << 16 | 0x8001, h << 16 | 0x1000, h << 16 | 0x2fff,
-			h << 16 | 0x3000, h << 16 | 0x3001, h * 0x9E3779B1u };
+		const uint32_t middle[] = { h << 16 | 0x8000, h << 16 | 0x7fff, h << 16 | 0x8001, h << 16 | 0x1000,
+			h << 16 | 0x2fff, h << 16 | 0x3000, h << 16 | 0x3001, h * 0x9E3779B1u };
 
 		for (size_t i = 0; i < sizeof middle / sizeof *middle; i++) {
 			check(DT_bf16, pd_float_of(middle[i]));
 			check(DT_f16, pd_float_of(middle[i]));
 		}
 	}
-	for (uint32_t m = 0; m < 4096; m++)     /* f16 below 2^-14: steps of 2^-24, and halves of them */
+	for (uint32_t m = 0; m < 4096; m++) /* f16 below 2^-14: steps of 2^-24, and halves of them */
 		for (int d = -1; d <= 1; d++)
 			check(DT_f16, pd_float_of(pd_bits_of((float)m * 0x1p-25f) + (uint32_t)(m ? d : 0)));
 }

@@ -16,11 +16,11 @@
 static const char *compiler = "cc -fopenmp", *tree = ".";
 static Arena *arena;
 static Diag diag;
-static char *said;              /* what diag printed */
+static char *said; /* what diag printed */
 static size_t nsaid;
 static Module *mod;
 static Builder build_at;
-static Buf code, body;          /* the program: kernels, main */
+static Buf code, body; /* the program: kernels, main */
 static int ncase;
 
 static int set_up(void **state)
@@ -63,7 +63,8 @@ static double nonzero(int64_t i) { return i % 2 ? -(double)(i % 5) - 1 : (double
 static double bits(int64_t i) { return i % 3 == 1; }
 static double index5(int64_t i) { return (double)(i * 3 % 5); }
 
-#define DIMS(...) (int)(sizeof (int64_t[]){ __VA_ARGS__ } / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
+#define DIMS(...) \
+	(int)(sizeof(int64_t[]){ __VA_ARGS__ } / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 #define F32(f, ...) filled(DT_f32, DIMS(__VA_ARGS__), f)
 #define OF(t, f, ...) filled(DT_##t, DIMS(__VA_ARGS__), f)
 static Value *scalar(double x) { return const_scalar(mod, DT_f32, x); }
@@ -112,7 +113,9 @@ static void print_kernel(const Node *n, int k)
 	Holes h = { .arena = arena };
 	const char *call = o->cpu.call, *family = "common";
 	static const char *const where[][2] = {
-		{ "blocks.cpu.c", "move" }, { "gather.cpu.c", "move" }, { "gather_grad.cpu.c", "move" },
+		{ "blocks.cpu.c", "move" },
+		{ "gather.cpu.c", "move" },
+		{ "gather_grad.cpu.c", "move" },
 		{ "reduce.cpu.c", "reduce" },
 	};
 
@@ -156,7 +159,7 @@ static void run_case(Node *n)
 	for (int i = 0; i < n->nin; i++) {
 		in[i] = const_tensor(n->in[i]);
 		print_data(&code, arena_printf(arena, "x%d_%d", k, i), &in[i], &n->in[i]->type);
-		layout[i] = n->in[i]->type.layout;      /* folding knows row-major constants only */
+		layout[i] = n->in[i]->type.layout; /* folding knows row-major constants only */
 		in[i].type.layout = n->in[i]->type.layout = LAYOUT_PLAIN;
 	}
 	assert_true(optab[n->op]->shape(n, &diag));
@@ -193,7 +196,7 @@ static void *ints(OpKind op, ...)
 	va_list ap;
 
 	va_start(ap, op);
-	for (const char *name; (name = va_arg(ap, const char *)); ) {
+	for (const char *name; (name = va_arg(ap, const char *));) {
 		const int n = va_arg(ap, int);
 		attr_put_ints(arena, op, at, name, n, va_arg(ap, const int64_t *));
 	}
@@ -211,8 +214,9 @@ static void *with(void *at, OpKind op, const char *name, int64_t v)
 
 static void elementwise_cases(void)
 {
-	static const OpKind any[] = { OP_Relu, OP_Sigmoid, OP_Tanh, OP_Erf, OP_Exp, OP_Neg, OP_Abs, OP_Sign, OP_Sin, OP_Cos,
-		OP_Floor, OP_Ceil, OP_Round }, pos[] = { OP_Log, OP_Sqrt, OP_Reciprocal };
+	static const OpKind any[] = { OP_Relu, OP_Sigmoid, OP_Tanh, OP_Erf, OP_Exp, OP_Neg, OP_Abs, OP_Sign, OP_Sin,
+		OP_Cos, OP_Floor, OP_Ceil, OP_Round },
+			    pos[] = { OP_Log, OP_Sqrt, OP_Reciprocal };
 	static const OpKind two[] = { OP_Add, OP_Sub, OP_Mul, OP_Div, OP_Max, OP_Min, OP_Equal, OP_Less, OP_LessOrEqual,
 		OP_Greater, OP_GreaterOrEqual, OP_ReluGrad, OP_SigmoidGrad, OP_TanhGrad };
 	static const double power[] = { 2, 3, 4, 0.5, -1, -2, -0.5, 1.5, 1, 0, 0.75 };
@@ -232,7 +236,8 @@ static void elementwise_cases(void)
 	run_case(node(OP_Pow, NULL, 2, F32(positive, 6), F32(mixed, 6)));
 	run_case(node(OP_Pow, NULL, 2, OF(i64, whole, 6), OF(i64, bits, 6)));
 	run_case(node(OP_Mod, NULL, 2, OF(i64, whole, 9), OF(i64, nonzero, 9)));
-	run_case(node(OP_Mod, with(attr_new(arena, OP_Mod), OP_Mod, "fmod", 1), 2, OF(i32, whole, 9), OF(i32, nonzero, 9)));
+	run_case(node(
+		OP_Mod, with(attr_new(arena, OP_Mod), OP_Mod, "fmod", 1), 2, OF(i32, whole, 9), OF(i32, nonzero, 9)));
 	run_case(node(OP_Mod, with(attr_new(arena, OP_Mod), OP_Mod, "fmod", 1), 2, F32(mixed, 9), F32(positive, 9)));
 	run_case(node(OP_Not, NULL, 1, OF(bool, bits, 5)));
 	run_case(node(OP_And, NULL, 2, OF(bool, bits, 2, 5), OF(bool, bits, 5)));
@@ -287,16 +292,21 @@ static void move_cases(void)
 	run_case(node(OP_Transpose, NULL, 1, F32(mixed, 3, 4)));
 	run_case(node(OP_Transpose, ints(OP_Transpose, "perm", DIMS(0, 2, 1, 3), NULL), 1, F32(mixed, 2, 3, 4, 5)));
 	run_case(node(OP_Transpose, ints(OP_Transpose, "perm", DIMS(2, 0, 1), NULL), 1, OF(i64, whole, 2, 3, 4)));
-	run_case(node(OP_Transpose, ints(OP_Transpose, "perm", DIMS(0, 2, 3, 1), NULL), 1, nhwc(F32(mixed, 2, 3, 4, 5))));
+	run_case(node(
+		OP_Transpose, ints(OP_Transpose, "perm", DIMS(0, 2, 3, 1), NULL), 1, nhwc(F32(mixed, 2, 3, 4, 5))));
 	run_case(node(OP_Expand, ints(OP_Expand, "shape", DIMS(2, 3, 4), NULL), 1, F32(mixed, 3, 1)));
 	run_case(node(OP_Tile, ints(OP_Tile, "repeats", DIMS(2, 1, 3), NULL), 1, F32(mixed, 2, 3, 4)));
 	run_case(node(OP_Slice, ints(OP_Slice, "starts", DIMS(1), "ends", DIMS(3), NULL), 1, F32(mixed, 4, 5)));
-	run_case(node(OP_Slice, ints(OP_Slice, "starts", DIMS(-1, 0), "ends", DIMS(-100, 1000), "axes", DIMS(1, 0), "steps",
-		DIMS(-2, 1), NULL), 1, F32(mixed, 4, 5)));
+	run_case(node(OP_Slice,
+		ints(OP_Slice, "starts", DIMS(-1, 0), "ends", DIMS(-100, 1000), "axes", DIMS(1, 0), "steps",
+			DIMS(-2, 1), NULL),
+		1, F32(mixed, 4, 5)));
 	run_case(node(OP_Slice, ints(OP_Slice, "starts", DIMS(1), "ends", DIMS(3), "axes", DIMS(1), NULL), 1,
 		nhwc(F32(mixed, 2, 4, 2, 3))));
-	run_case(node(OP_SliceGrad, ints(OP_SliceGrad, "starts", DIMS(4), "ends", DIMS(-100), "axes", DIMS(1), "steps",
-		DIMS(-2), "shape", DIMS(4, 5), NULL), 1, F32(mixed, 4, 3)));
+	run_case(node(OP_SliceGrad,
+		ints(OP_SliceGrad, "starts", DIMS(4), "ends", DIMS(-100), "axes", DIMS(1), "steps", DIMS(-2), "shape",
+			DIMS(4, 5), NULL),
+		1, F32(mixed, 4, 3)));
 	for (int axis = 0; axis < 4; axis++) {
 		const int64_t part[2] = { 1, (int64_t[]){ 1, 2, 3, 4 }[axis] };
 		int64_t dim[4] = { 2, 3, 4, 5 };
@@ -307,8 +317,10 @@ static void move_cases(void)
 			dim[axis] = part[0] + part[1];
 			if (last)
 				x = nhwc(x), y = nhwc(y);
-			run_case(node(OP_Concat, with(attr_new(arena, OP_Concat), OP_Concat, "axis", axis - 4), 2, x, y));
-			Node *s = node(OP_Split, with(ints(OP_Split, "split", 2, part, NULL), OP_Split, "axis", axis), 1, x);
+			run_case(node(
+				OP_Concat, with(attr_new(arena, OP_Concat), OP_Concat, "axis", axis - 4), 2, x, y));
+			Node *s = node(
+				OP_Split, with(ints(OP_Split, "split", 2, part, NULL), OP_Split, "axis", axis), 1, x);
 			assert_int_equal(s->nout, 2);
 			run_case(s);
 		}
@@ -316,7 +328,8 @@ static void move_cases(void)
 	run_case(node(OP_Pad, ints(OP_Pad, "pads", DIMS(0, 1, 2, 1), NULL), 1, F32(mixed, 3, 4)));
 	run_case(node(OP_Pad, ints(OP_Pad, "pads", DIMS(0, -1, 2, -1), NULL), 1, F32(mixed, 3, 4)));
 	run_case(node(OP_Pad, ints(OP_Pad, "pads", DIMS(0, -1, -2, -1), NULL), 1, F32(mixed, 3, 4)));
-	run_case(node(OP_Pad, ints(OP_Pad, "pads", DIMS(0, 0, 1, 1, 0, 0, 1, 1), NULL), 1, nhwc(F32(mixed, 2, 3, 4, 5))));
+	run_case(node(
+		OP_Pad, ints(OP_Pad, "pads", DIMS(0, 0, 1, 1, 0, 0, 1, 1), NULL), 1, nhwc(F32(mixed, 2, 3, 4, 5))));
 	Node *p = node(OP_Pad, ints(OP_Pad, "pads", DIMS(1, 2, 0, 3), NULL), 1, F32(mixed, 3, 4));
 	attr_set_float(p, "value", -1.5);
 	run_case(p);
@@ -337,7 +350,8 @@ static void move_cases(void)
 
 static void reduce_cases(void)
 {
-	static const OpKind op[] = { OP_ReduceSum, OP_ReduceMean, OP_ReduceMax, OP_ReduceMin, OP_ReduceProd, OP_ReduceL2 };
+	static const OpKind op[] = { OP_ReduceSum, OP_ReduceMean, OP_ReduceMax, OP_ReduceMin, OP_ReduceProd,
+		OP_ReduceL2 };
 
 	for (size_t i = 0; i < sizeof op / sizeof *op; i++) {
 		run_case(node(op[i], NULL, 1, F32(mixed, 3, 4)));
@@ -403,8 +417,9 @@ static void test_kernels(void **state)
 	const char *file = arena_printf(arena, "%s/k.c", dir);
 	assert_true(file_write(file, code.s, code.n));
 	const char *flags = "-std=c11 -O1 -fopenmp-simd -Wno-pass-failed -Wall -Wextra -Wpedantic -Wshadow -Werror "
-		"-Wno-unused-variable";     /* operands that became literals */
-	assert_int_equal(system(arena_printf(arena, "%s %s -o %s/k %s -lm && %s/k", compiler, flags, dir, file, dir)), 0);
+			    "-Wno-unused-variable"; /* operands that became literals */
+	assert_int_equal(
+		system(arena_printf(arena, "%s %s -o %s/k %s -lm && %s/k", compiler, flags, dir, file, dir)), 0);
 	assert_int_equal(system(arena_printf(arena, "rm -r %s", dir)), 0);
 }
 
@@ -435,7 +450,8 @@ static void test_refused(void **state)
 	refused(node(OP_Add, NULL, 2, x, i), "operands differ in element type: x is f32[3,4], i is i64[2]");
 	refused(node(OP_Tanh, NULL, 1, i), "Tanh takes floats, i is i64[2]");
 	refused(node(OP_Where, NULL, 3, x, x, x), "Where: the condition is f32[3,4], not bool");
-	refused(node(OP_Reshape, ints(OP_Reshape, "shape", DIMS(5, 2), NULL), 1, x), "12 elements, the new shape [5_2]");
+	refused(node(OP_Reshape, ints(OP_Reshape, "shape", DIMS(5, 2), NULL), 1, x),
+		"12 elements, the new shape [5_2]");
 	refused(node(OP_Reshape, ints(OP_Reshape, "shape", DIMS(-1, -1), NULL), 1, x), "the second -1");
 	refused(node(OP_Transpose, ints(OP_Transpose, "perm", DIMS(0, 0), NULL), 1, x), "perm names axis 0 twice");
 	refused(node(OP_Concat, NULL, 2, x, F32(mixed, 3, 5)), "operands differ off axis 0");
@@ -456,7 +472,9 @@ static void test_types(void **state)
 	Type t = node(OP_Gather, NULL, 2, x, ids)->out[0]->type;
 	assert_string_equal(str_type(arena, &t), "f32[2,2,4]");
 	Value *dy = graph_input(mod->graph, "dy", t);
-	t = node(OP_GatherGrad, with(attr_new(arena, OP_GatherGrad), OP_GatherGrad, "dim0", 100), 2, dy, ids)->out[0]->type;
+	t = node(OP_GatherGrad, with(attr_new(arena, OP_GatherGrad), OP_GatherGrad, "dim0", 100), 2, dy, ids)
+	            ->out[0]
+	            ->type;
 	assert_string_equal(str_type(arena, &t), "f32[100,4] rows<=4");
 	t = mk_reduce(&build_at, OP_ReduceSum, x, (Ints){ 1, &one }, 0)->type;
 	assert_string_equal(str_type(arena, &t), "f32[3]");
@@ -501,7 +519,7 @@ static void test_fold(void **state)
 	const Type half = type_scalar(DT_f16);
 	Tensor h;
 	tensor_alloc(&h, &half, arena);
-	elem_set_f(&h, 0, 2049);                /* a tie: to even */
+	elem_set_f(&h, 0, 2049); /* a tie: to even */
 	assert_float_equal(elem_f(&h, 0), 2048, 0);
 	elem_set_f(&h, 0, 65520);
 	assert_true(isinf(elem_f(&h, 0)));

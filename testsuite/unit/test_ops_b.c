@@ -23,7 +23,8 @@ static Node *make(OpKind op, int nin, Value *const *in)
 	return n;
 }
 
-#define MAKE(op, ...) make(OP_##op, (int)(sizeof (Value *[]){ __VA_ARGS__ } / sizeof(Value *)), (Value *[]){ __VA_ARGS__ })
+#define MAKE(op, ...) \
+	make(OP_##op, (int)(sizeof(Value *[]){ __VA_ARGS__ } / sizeof(Value *)), (Value *[]){ __VA_ARGS__ })
 
 /* ---- products ---- */
 
@@ -142,7 +143,7 @@ static void test_pool(void **state)
 	gives(n, 0, "f32[8,16,1,1]");
 	assert_true(optab[OP_MaxPool]->by_vendor(n));
 	window(OP_MaxPool, (const int64_t[]){ 5, 5 }, three, (const int64_t[]){ 0, 0, 2, 2 });
-	n = MAKE(MaxPool, F32(8, 16, 3, 3));    /* a whole window only with what is behind */
+	n = MAKE(MaxPool, F32(8, 16, 3, 3)); /* a whole window only with what is behind */
 	gives(n, 0, "f32[8,16,1,1]");
 	assert_false(optab[OP_MaxPool]->by_vendor(n));
 	window(OP_AveragePool, three, NULL, NULL);

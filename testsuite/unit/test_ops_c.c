@@ -2,13 +2,10 @@
  * What their kernels and gradients give is checked by whole programs (grad, spatial, onnx-backend, oracle). */
 #include "shapes.h"
 
-static Node *make(OpKind op, const void *attr, int nin, Value *const *in)
-{
-	return build(&at, op, attr, nin, in, "y");
-}
+static Node *make(OpKind op, const void *attr, int nin, Value *const *in) { return build(&at, op, attr, nin, in, "y"); }
 
-#define MAKE(op, attr, ...) make(OP_##op, attr, (int)(sizeof (Value *[]){ __VA_ARGS__ } / sizeof(Value *)), \
-	(Value *[]){ __VA_ARGS__ })
+#define MAKE(op, attr, ...) \
+	make(OP_##op, attr, (int)(sizeof(Value *[]){ __VA_ARGS__ } / sizeof(Value *)), (Value *[]){ __VA_ARGS__ })
 
 static void *with_int(OpKind op, const char *name, int64_t v)
 {
@@ -117,7 +114,8 @@ static void test_indices(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-	const struct CMUnitTest tests[] = { TEST(test_plain_norm), TEST(test_lrn), TEST(test_resize), TEST(test_indices) };
+	const struct CMUnitTest tests[] = { TEST(test_plain_norm), TEST(test_lrn), TEST(test_resize),
+		TEST(test_indices) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

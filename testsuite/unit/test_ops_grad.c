@@ -55,7 +55,8 @@ static double bits(int64_t i) { return i % 3 == 1; }
 static double index5(int64_t i) { return (double)(i * 3 % 5); }
 static double cotangent(int64_t i) { return (double)(i * 3 % 8) * 0.31 - 0.93; }
 
-#define DIMS(...) (int)(sizeof (int64_t[]){ __VA_ARGS__ } / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
+#define DIMS(...) \
+	(int)(sizeof(int64_t[]){ __VA_ARGS__ } / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 #define F(f, ...) tensor(DT_f64, DIMS(__VA_ARGS__), f)
 #define OF(t, f, ...) tensor(DT_##t, DIMS(__VA_ARGS__), f)
 
@@ -119,8 +120,8 @@ static void check(Node *n)
 			d = (d - objective(n)) / (2 * h);
 			elem_set_f(x, i, at);
 			if (!(fabs(d - elem_f(&g, i)) <= 1e-7 * (1 + fabs(d))))
-				fail_msg("%s: d x%d[%" PRId64 "] is %.10g, differences say %.10g", optab[n->op]->name, k, i,
-					elem_f(&g, i), d);
+				fail_msg("%s: d x%d[%" PRId64 "] is %.10g, differences say %.10g", optab[n->op]->name,
+					k, i, elem_f(&g, i), d);
 		}
 	}
 	assert_true(seen > 0);
@@ -144,7 +145,7 @@ static void *ints(OpKind op, ...)
 	va_list ap;
 
 	va_start(ap, op);
-	for (const char *name; (name = va_arg(ap, const char *)); ) {
+	for (const char *name; (name = va_arg(ap, const char *));) {
 		const int n = va_arg(ap, int);
 		attr_put_ints(arena, op, at, name, n, va_arg(ap, const int64_t *));
 	}
@@ -160,8 +161,9 @@ static void *with(void *at, OpKind op, const char *name, int64_t v)
 
 static void test_elementwise(void **state)
 {
-	static const OpKind any[] = { OP_Relu, OP_Sigmoid, OP_Tanh, OP_Erf, OP_Exp, OP_Neg, OP_Abs, OP_Sin, OP_Cos, OP_Sign,
-		OP_Floor, OP_Ceil, OP_Round }, pos[] = { OP_Log, OP_Sqrt, OP_Reciprocal };
+	static const OpKind any[] = { OP_Relu, OP_Sigmoid, OP_Tanh, OP_Erf, OP_Exp, OP_Neg, OP_Abs, OP_Sin, OP_Cos,
+		OP_Sign, OP_Floor, OP_Ceil, OP_Round },
+			    pos[] = { OP_Log, OP_Sqrt, OP_Reciprocal };
 	static const OpKind two[] = { OP_Add, OP_Sub, OP_Mul, OP_Div, OP_Pow, OP_Max, OP_Min, OP_Sum };
 	static const double power[] = { 2, 3, 0.5, -1, 1, 0.75 };
 
@@ -193,11 +195,14 @@ static void test_move(void **state)
 	check(node(OP_Transpose, ints(OP_Transpose, "perm", DIMS(2, 0, 1), NULL), 1, F(mixed, 2, 3, 4)));
 	check(node(OP_Expand, ints(OP_Expand, "shape", DIMS(2, 3, 4), NULL), 1, F(mixed, 3, 1)));
 	check(node(OP_Tile, ints(OP_Tile, "repeats", DIMS(2, 1, 3), NULL), 1, F(mixed, 2, 3, 4)));
-	check(node(OP_Slice, ints(OP_Slice, "starts", DIMS(-1, 0), "ends", DIMS(-100, 3), "axes", DIMS(1, 0), "steps",
-		DIMS(-2, 2), NULL), 1, F(mixed, 4, 5)));
+	check(node(OP_Slice,
+		ints(OP_Slice, "starts", DIMS(-1, 0), "ends", DIMS(-100, 3), "axes", DIMS(1, 0), "steps", DIMS(-2, 2),
+			NULL),
+		1, F(mixed, 4, 5)));
 	check(node(OP_SliceGrad, ints(OP_SliceGrad, "starts", DIMS(1), "ends", DIMS(3), "shape", DIMS(4, 3), NULL), 1,
 		F(mixed, 2, 3)));
-	check(node(OP_Concat, with(attr_new(arena, OP_Concat), OP_Concat, "axis", 1), 2, F(mixed, 2, 3), F(other, 2, 4)));
+	check(node(
+		OP_Concat, with(attr_new(arena, OP_Concat), OP_Concat, "axis", 1), 2, F(mixed, 2, 3), F(other, 2, 4)));
 	check(node(OP_Split, with(ints(OP_Split, "split", DIMS(1, 3), NULL), OP_Split, "axis", 1), 1, F(mixed, 2, 4)));
 	check(node(OP_Pad, ints(OP_Pad, "pads", DIMS(0, 1, 2, -1), NULL), 1, F(mixed, 3, 4)));
 	for (int k = 0; k < 2; k++) {
@@ -216,13 +221,15 @@ static void test_move(void **state)
 
 static void test_reduce(void **state)
 {
-	static const OpKind op[] = { OP_ReduceSum, OP_ReduceMean, OP_ReduceMax, OP_ReduceMin, OP_ReduceProd, OP_ReduceL2 };
+	static const OpKind op[] = { OP_ReduceSum, OP_ReduceMean, OP_ReduceMax, OP_ReduceMin, OP_ReduceProd,
+		OP_ReduceL2 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof op / sizeof *op; i++) {
 		check(node(op[i], NULL, 1, F(mixed, 3, 2)));
 		check(node(op[i], ints(op[i], "axes", DIMS(0, -1), NULL), 1, F(mixed, 2, 3, 2)));
-		check(node(op[i], with(ints(op[i], "axes", DIMS(1), NULL), op[i], "keepdims", 0), 1, F(mixed, 2, 3, 2)));
+		check(node(
+			op[i], with(ints(op[i], "axes", DIMS(1), NULL), op[i], "keepdims", 0), 1, F(mixed, 2, 3, 2)));
 		check(node(op[i], with(ints(op[i], NULL), op[i], "noop_with_empty_axes", 1), 1, F(positive, 3)));
 	}
 }

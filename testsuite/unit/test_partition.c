@@ -28,7 +28,8 @@ static Module *chain(Arena *a, Diag *d)
 	Value *x = graph_input(g, "x", type_make(DT_f32, 2, (int64_t[]){ 32, width }));
 	for (int i = 0; i < LAYERS; i++) {
 		const int64_t next = 16 + draw(400);
-		Value *w = module_param(m, arena_printf(a, "w%d", i), type_make(DT_f32, 2, (int64_t[]){ width, next }), PARAM_WEIGHT);
+		Value *w = module_param(
+			m, arena_printf(a, "w%d", i), type_make(DT_f32, 2, (int64_t[]){ width, next }), PARAM_WEIGHT);
 		b.loc = (Loc){ .node = i, .name = arena_printf(a, "fc%d", i), .op = "Gemm" };
 		x = mk_unary(&b, OP_Relu, mk_gemm(&b, x, w, NULL, 0, 0));
 		width = next;
@@ -143,12 +144,15 @@ static void test_notation(void **state)
 static void test_ties(void **state)
 {
 	enum { N = 7 };
-	static const struct { int n, end[3], replicas[3], device[4]; double peak, score; } plan[N] = {
-		{ 1, { 7 }, { 2 }, { 0, 1 }, 9e6, 1 },                              /* fewest devices */
-		{ 2, { 3, 7 }, { 2, 1 }, { 0, 1, 2 }, 4e6, 1 },                     /* fewest stages of three devices, least peak */
-		{ 2, { 2, 7 }, { 2, 1 }, { 0, 1, 2 }, 5e6, 1 },                     /* earliest cut */
-		{ 2, { 3, 7 }, { 2, 1 }, { 0, 1, 2 }, 5e6, 1 + 1e-12 },             /* most replicas in front */
-		{ 2, { 3, 7 }, { 1, 2 }, { 0, 1, 2 }, 5e6, 1 },                     /* order of devices */
+	static const struct {
+		int n, end[3], replicas[3], device[4];
+		double peak, score;
+	} plan[N] = {
+		{ 1, { 7 }, { 2 }, { 0, 1 }, 9e6, 1 },                  /* fewest devices */
+		{ 2, { 3, 7 }, { 2, 1 }, { 0, 1, 2 }, 4e6, 1 },         /* fewest stages of three devices, least peak */
+		{ 2, { 2, 7 }, { 2, 1 }, { 0, 1, 2 }, 5e6, 1 },         /* earliest cut */
+		{ 2, { 3, 7 }, { 2, 1 }, { 0, 1, 2 }, 5e6, 1 + 1e-12 }, /* most replicas in front */
+		{ 2, { 3, 7 }, { 1, 2 }, { 0, 1, 2 }, 5e6, 1 },         /* order of devices */
 		{ 2, { 3, 7 }, { 1, 2 }, { 1, 0, 2 }, 5e6, 1 },
 		{ 3, { 1, 2, 7 }, { 1, 1, 1 }, { 0, 1, 2 }, 1e6, 1 - 1e-12 },
 	};
@@ -170,7 +174,7 @@ static void test_ties(void **state)
 	for (int i = 0; i < N; i++)
 		for (int k = 0; k < N; k++)
 			assert_int_equal(trial_better(t[i], t[k]), i < k);
-	for (int round = 0; round < 200; round++) {     /* the best of the last ones, in any order */
+	for (int round = 0; round < 200; round++) { /* the best of the last ones, in any order */
 		const int from = draw(N);
 		const Trial *best = NULL;
 		for (int i = N - 1; i > from; i--) {
@@ -181,7 +185,7 @@ static void test_ties(void **state)
 		}
 		for (int i = from; i < N; i++)
 			best = trial_better(t[i], best) ? t[i] : best;
-		for (int i = from; i < N; i++)              /* back in their order */
+		for (int i = from; i < N; i++) /* back in their order */
 			for (int k = i; k > from && trial_better(t[k], t[k - 1]); k--) {
 				Trial *x = t[k];
 				t[k] = t[k - 1];

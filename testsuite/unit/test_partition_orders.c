@@ -46,14 +46,16 @@ static Module *branched(Arena *a, Diag *d)
 			from = mk_binary(&b, OP_Add, v[x], v[y]);
 		used[x] = true;
 		width[i] = wide[draw(2)];
-		Value *w = module_param(m, arena_printf(a, "w%d", i), type_make(DT_f32, 2, (int64_t[]){ width[x], width[i] }), PARAM_WEIGHT);
+		Value *w = module_param(m, arena_printf(a, "w%d", i),
+			type_make(DT_f32, 2, (int64_t[]){ width[x], width[i] }), PARAM_WEIGHT);
 		v[i] = mk_unary(&b, OP_Relu, mk_gemm(&b, from, w, NULL, 0, 0));
 	}
 	for (int i = 0; i < LAYERS + 2; i++) {
 		if (used[i] || i < 2)
 			continue;
 		b.loc = (Loc){ .node = 99 + i, .name = arena_printf(a, "out%d", i), .op = "Gemm" };
-		Value *w = module_param(m, arena_printf(a, "o%d", i), type_make(DT_f32, 2, (int64_t[]){ width[i], 16 }), PARAM_WEIGHT);
+		Value *w = module_param(
+			m, arena_printf(a, "o%d", i), type_make(DT_f32, 2, (int64_t[]){ width[i], 16 }), PARAM_WEIGHT);
 		Value *end = mk_gemm(&b, v[i], w, NULL, 0, 0);
 		sum = sum ? mk_binary(&b, OP_Add, sum, end) : end;
 	}
@@ -63,7 +65,11 @@ static Module *branched(Arena *a, Diag *d)
 
 /* ---- every plan ---- */
 
-typedef struct Every { Segments *g; int n, full, before[MOST], part[MOST]; double best; } Every;
+typedef struct Every {
+	Segments *g;
+	int n, full, before[MOST], part[MOST];
+	double best;
+} Every;
 
 /* Replicas for the stages from s on. */
 static void every_replicas(Every *e, PlanModel *p, Trial *t, int s, int left)
@@ -164,10 +170,11 @@ static void check_orders(Module *m, PassCx *cx)
 			own[i]->stage = i;
 		}
 		for (int i = 0; i < n; i++) {
-			assert_ptr_equal(own[node[i]->stage], node[i]);     /* every node, once */
+			assert_ptr_equal(own[node[i]->stage], node[i]); /* every node, once */
 			for (int k = 0; k < node[i]->nin; k++) {
 				const Node *from = node[i]->in[k]->def;
-				assert_true(!from || !from->mark || from->phase != PHASE_FWD || from->stage < node[i]->stage);
+				assert_true(!from || !from->mark || from->phase != PHASE_FWD ||
+					    from->stage < node[i]->stage);
 			}
 		}
 		for (int i = 0; i < n; i++)
@@ -230,8 +237,10 @@ static void test_branches(void **state)
 		others += order > 0;
 		worst = fmin(worst, share);
 	}
-	print_message("%d graphs: the best of all plans in %d, in the file's order in %d; another order %d times; the worst plan takes "
-		"%.3f times as long as the best\n", n, hits, file_hits, others, 1 / worst);
+	print_message(
+		"%d graphs: the best of all plans in %d, in the file's order in %d; another order %d times; the worst plan takes "
+		"%.3f times as long as the best\n",
+		n, hits, file_hits, others, 1 / worst);
 	assert_true(n > CASES / 5 && others > 0 && hits > file_hits && hits * 10 >= n * 9);
 }
 

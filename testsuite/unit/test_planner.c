@@ -49,7 +49,9 @@ static Profile random_profile(Arena *a, int n, bool chain)
 
 static PdOpt random_options(bool chain)
 {
-	PdOpt o = { .cost = (PdCost)draw(4), .nlevel = 1, .machines = { 1 + draw(MACHINES) },
+	PdOpt o = { .cost = (PdCost)draw(4),
+		.nlevel = 1,
+		.machines = { 1 + draw(MACHINES) },
 		.bandwidth = { 0.5 * (1 + draw(8)) } };
 
 	if (o.cost == PD_OLD && !chain)
@@ -126,7 +128,8 @@ static void against_exhaustive(void **state)
 	diag_init(&d, quiet, a);
 	for (int i = 0; i < CHAINS + DAGS; i++)
 		one_case(&d, i < CHAINS, &cases[i < CHAINS], &plans[i < CHAINS]);
-	print_message("%d chains, %d of them with a plan; %d DAGs, %d with a plan\n", cases[1], plans[1], cases[0], plans[0]);
+	print_message(
+		"%d chains, %d of them with a plan; %d DAGs, %d with a plan\n", cases[1], plans[1], cases[0], plans[0]);
 	assert_true(cases[0] + cases[1] >= 10000 && plans[1] > CHAINS / 2 && plans[0] > DAGS / 3);
 	fclose(quiet);
 	arena_free(a);
@@ -176,7 +179,10 @@ static void levels(void **state)
 	diag_init(&d, stderr, a);
 	for (int i = 0; i < 200; i++) {
 		Profile p = random_profile(a, 2 + draw(LAYERS - 1), true), fast = p;
-		PdOpt o = { .cost = PD_SOSP, .nlevel = 2, .machines = { 2, 2 + draw(3) }, .bandwidth = { 1e30, 2 },
+		PdOpt o = { .cost = PD_SOSP,
+			.nlevel = 2,
+			.machines = { 2, 2 + draw(3) },
+			.bandwidth = { 1e30, 2 },
 			.compression = 1 };
 		States st;
 		PdPlan two, one;
@@ -184,9 +190,14 @@ static void levels(void **state)
 		assert_true(states_build(a, &p, false, 100, &st, &d) && pipedream_plan(a, &st, &o, &two, &d));
 		fast.layer = arena_dup(a, p.layer, (size_t)p.n * sizeof *p.layer);
 		profile_scale(&fast, 0.5, 1, 1);
-		o = (PdOpt){ .cost = PD_SOSP, .nlevel = 1, .machines = { o.machines[1] }, .bandwidth = { 2 }, .compression = 1 };
+		o = (PdOpt){ .cost = PD_SOSP,
+			.nlevel = 1,
+			.machines = { o.machines[1] },
+			.bandwidth = { 2 },
+			.compression = 1 };
 		assert_true(states_build(a, &fast, false, 100, &st, &d) && pipedream_plan(a, &st, &o, &one, &d));
-		assert_true(two.seconds <= one.seconds * (1 + 1e-9));      /* and the gradients' share of one stage is less */
+		assert_true(
+			two.seconds <= one.seconds * (1 + 1e-9)); /* and the gradients' share of one stage is less */
 		assert_true(two.seconds >= one.single / o.machines[0] * (1 - 1e-9));
 	}
 	arena_free(a);
@@ -210,10 +221,10 @@ static void all_rows(void **state)
 		assert_true(states_build(a, &p, false, 200, &st, &d));
 		const int M = 1 + draw(9), n = st.n, inner = 1 + draw(4);
 		double *time = NEWN(a, double, (n + 1) * n), *below = NEWN(a, double, (n + 1) * n);
-		double *best = NEWN(a, double, n * (M + 1));
+		double *best = NEWN(a, double, n *(M + 1));
 		From *from = NEWN(a, From, n * (M + 1));
 		Level l = { &st, &o, inner, 1, o.bandwidth[0], NULL, NULL };
-		if (draw(2)) {                                  /* memory counts on this level too: whatever it says */
+		if (draw(2)) { /* memory counts on this level too: whatever it says */
 			solve_chain_rows(&l, 1, below);
 			l = (Level){ &st, &o, M, inner, o.bandwidth[0], below, NULL };
 		}
@@ -275,7 +286,8 @@ static void blocks(void **state)
 
 		for (int k = 0; k < n; k++)
 			c[k] = draw(30);
-		const double most = blocks_published(a, c, n, parts, size), least = blocks_optimal(a, c, n, parts, other);
+		const double most = blocks_published(a, c, n, parts, size),
+			     least = blocks_optimal(a, c, n, parts, other);
 		for (int k = 0; k < parts; k++) {
 			assert_true(size[k] >= 0 && other[k] >= 1);
 			sum[0] += size[k];
@@ -290,15 +302,30 @@ static void bad_profiles(void **state)
 {
 	static const char good[] =
 		"a -- x -- forward_compute_time=1, backward_compute_time=0, activation_size=8, parameter_size=0";
-	static const struct { const char *text; int code; } bad[] = {
-		{ "", 461 }, { "a", 461 }, { "a -- x", 461 }, { "a -- x -- forward_compute_time=1", 461 },
-		{ "a -- x -- forward_compute_time=-1, backward_compute_time=0, activation_size=8, parameter_size=0", 461 },
-		{ "a -- x -- forward_compute_time=nan, backward_compute_time=0, activation_size=8, parameter_size=0", 461 },
-		{ "a -- x -- forward_compute_time=1, backward_compute_time=inf, activation_size=8, parameter_size=0", 461 },
-		{ "a -- x -- forward_compute_time=1, backward_compute_time=0, activation_size=[8; , parameter_size=0", 461 },
-		{ "a -- x -- forward_compute_time=1, backward_compute_time=0, activation_size=[8, parameter_size=0", 461 },
-		{ "a -- x -- forward_compute_time=1, backward_compute_time=0, activation_size=8, parameter_size=0x", 461 },
-		{ "%s -- stage_id=1.5", 461 }, { "%s\n%s", 462 }, { "%s\n\ta -- b", 462 }, { "%s\n\ta", 461 },
+	static const struct {
+		const char *text;
+		int code;
+	} bad[] = {
+		{ "", 461 },
+		{ "a", 461 },
+		{ "a -- x", 461 },
+		{ "a -- x -- forward_compute_time=1", 461 },
+		{ "a -- x -- forward_compute_time=-1, backward_compute_time=0, activation_size=8, parameter_size=0",
+			461 },
+		{ "a -- x -- forward_compute_time=nan, backward_compute_time=0, activation_size=8, parameter_size=0",
+			461 },
+		{ "a -- x -- forward_compute_time=1, backward_compute_time=inf, activation_size=8, parameter_size=0",
+			461 },
+		{ "a -- x -- forward_compute_time=1, backward_compute_time=0, activation_size=[8; , parameter_size=0",
+			461 },
+		{ "a -- x -- forward_compute_time=1, backward_compute_time=0, activation_size=[8, parameter_size=0",
+			461 },
+		{ "a -- x -- forward_compute_time=1, backward_compute_time=0, activation_size=8, parameter_size=0x",
+			461 },
+		{ "%s -- stage_id=1.5", 461 },
+		{ "%s\n%s", 462 },
+		{ "%s\n\ta -- b", 462 },
+		{ "%s\n\ta", 461 },
 		{ "%s\n\ta -- a", 463 },
 	};
 	Arena *a = arena_new();
@@ -330,8 +357,13 @@ static void bad_profiles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(against_exhaustive), cmocka_unit_test(table_against_wide), cmocka_unit_test(levels), cmocka_unit_test(all_rows),
-		cmocka_unit_test(live_tensors), cmocka_unit_test(blocks), cmocka_unit_test(bad_profiles),
+		cmocka_unit_test(against_exhaustive),
+		cmocka_unit_test(table_against_wide),
+		cmocka_unit_test(levels),
+		cmocka_unit_test(all_rows),
+		cmocka_unit_test(live_tensors),
+		cmocka_unit_test(blocks),
+		cmocka_unit_test(bad_profiles),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void check_sequence(int along, uint64_t base)
 		fail_msg("along %d from %d: %d of %d are above one half", along, (int)base, ones, N);
 	if (fabs(alike - N / 2.0) > 5 * sqrt(N) / 2)
 		fail_msg("along %d from %d: %d of %d neighbours agree", along, (int)base, alike, N);
-	if (chi > 55)           /* 15 degrees of freedom: above 55 once in a million */
+	if (chi > 55) /* 15 degrees of freedom: above 55 once in a million */
 		fail_msg("along %d from %d: chi-square of %d bins is %g", along, (int)base, BINS, chi);
 }
 

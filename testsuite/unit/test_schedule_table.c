@@ -17,7 +17,7 @@ enum { MOST = 12, PARAMETERS = 3 };
 static Schedule *make(Arena *a, ScheduleSpec spec, int n, const int *replicas, int micro)
 {
 	StageEdge *edge = NEWN(a, StageEdge, n);
-	Diag d = { .out = stderr, .errors = 1, .scratch = a };      /* beyond the limit of 0: nothing is printed */
+	Diag d = { .out = stderr, .errors = 1, .scratch = a }; /* beyond the limit of 0: nothing is printed */
 
 	for (int t = 0; t < n; t++)
 		edge[t] = (StageEdge){ t, t + 1, true, true };
@@ -27,7 +27,10 @@ static Schedule *make(Arena *a, ScheduleSpec spec, int n, const int *replicas, i
 	return s;
 }
 
-static bool has_count(const ScheduleRow *r) { return r->param == PARAM_COUNT || r->param == PARAM_OPTIONAL || r->param == PARAM_FLAG; }
+static bool has_count(const ScheduleRow *r)
+{
+	return r->param == PARAM_COUNT || r->param == PARAM_OPTIONAL || r->param == PARAM_FLAG;
+}
 
 /* The formula of every row on equal replicas; micro: of a device. Gives how many were made. */
 static int formula(ScheduleSpec spec, int n, int replicas, int micro)
@@ -42,8 +45,9 @@ static int formula(ScheduleSpec spec, int n, int replicas, int micro)
 	for (int t = 0; s && t < n; t++) {
 		const int got = schedule_depth(spec, r, n, t, each ? MOST * MOST : micro);
 		if (got != s->inflight[t])
-			fail_msg("%s, %d stages of %d, %d microbatches, stage %d: the formula says %d in flight, the schedule has %d", s->name, n,
-				replicas, micro, t, got, s->inflight[t]);
+			fail_msg(
+				"%s, %d stages of %d, %d microbatches, stage %d: the formula says %d in flight, the schedule has %d",
+				s->name, n, replicas, micro, t, got, s->inflight[t]);
 		made++;
 	}
 	arena_free(a);
@@ -74,12 +78,15 @@ static void test_unequal(void **state)
 {
 	(void)state;
 	for (ScheduleKind k = SCHEDULE_PLAIN; k < SCHEDULES; k++)
-		for (int i = 0; i < 81 && schedule_table[k].flight == FLIGHT_NOAM && !(schedule_table[k].flow & FLOW_ASYNC); i++) {
+		for (int i = 0;
+			i < 81 && schedule_table[k].flight == FLIGHT_NOAM && !(schedule_table[k].flow & FLOW_ASYNC);
+			i++) {
 			Arena *a = arena_new();
 			const int r[] = { 1 + i % 3, 1 + i / 3 % 3, 1 + i / 9 % 3, 1 + i / 27 };
 			const Schedule *s = make(a, (ScheduleSpec){ .kind = k }, 4, r, 12);
 			for (int t = 0; t < 4; t++)
-				assert_int_equal(s->inflight[t], schedule_depth((ScheduleSpec){ .kind = k }, r, 4, t, (12 + r[t] - 1) / r[t]));
+				assert_int_equal(s->inflight[t],
+					schedule_depth((ScheduleSpec){ .kind = k }, r, 4, t, (12 + r[t] - 1) / r[t]));
 			arena_free(a);
 		}
 }
@@ -103,7 +110,7 @@ static void test_listed(void **state)
 	assert_true(schedule_read(a, &spec, &d));
 	const Csv *first = spec.csv;
 	remove(file);
-	assert_true(schedule_read(a, &spec, &d) && spec.csv == first);     /* it is not opened again */
+	assert_true(schedule_read(a, &spec, &d) && spec.csv == first); /* it is not opened again */
 	const Schedule *s = make(a, spec, 2, r, 4);
 	assert_non_null(s);
 	for (int t = 0; t < 2; t++)
@@ -122,18 +129,22 @@ static void test_words(void **state)
 	(void)state;
 	for (ScheduleKind k = SCHEDULE_PLAIN; k < SCHEDULES; k++) {
 		const ScheduleRow *r = &schedule_table[k];
-		const ScheduleSpec was = { .kind = k, .n = has_count(r) ? 7 : 0, .file = r->param == PARAM_FILE ? "a.csv" : NULL };
+		const ScheduleSpec was = {
+			.kind = k, .n = has_count(r) ? 7 : 0, .file = r->param == PARAM_FILE ? "a.csv" : NULL
+		};
 		const bool flag = r->param == PARAM_FLAG;
 		assert_true(schedule_parse(schedule_str(a, was), &s, &lacks) != flag);
 		assert_true(flag || (s.kind == k && s.n == was.n && !s.file == !was.file));
 		assert_true(schedule_parse_name(flag || s.file ? r->name : schedule_str(a, was), &s) && s.kind == k);
 		if (r->lacks)
-			assert_true(!schedule_parse(arena_printf(a, "%s:%s", r->name, r->letter), &s, &lacks) && lacks == r->lacks);
+			assert_true(!schedule_parse(arena_printf(a, "%s:%s", r->name, r->letter), &s, &lacks) &&
+				    lacks == r->lacks);
 		assert_true(!schedule_parse(arena_printf(a, "%s~", r->name), &s, &lacks));
 		assert_true(*r->help && *r->paper);
 	}
 	for (const char *p = schedule_table[SCHEDULE_DAPPLE].letter; *p; p++)
-		assert_true(schedule_parse(arena_printf(a, "%s-%c", schedule_name(SCHEDULE_DAPPLE), *p), &s, &lacks) && s.n == *p);
+		assert_true(schedule_parse(arena_printf(a, "%s-%c", schedule_name(SCHEDULE_DAPPLE), *p), &s, &lacks) &&
+			    s.n == *p);
 	arena_free(a);
 }
 

@@ -16,11 +16,11 @@
 enum { PICTURE = 64 };
 
 typedef struct Case {
-	Arena   *a;
-	Sched    sched;
-	Cluster  cluster;
+	Arena *a;
+	Sched sched;
+	Cluster cluster;
 	SimModel model;
-	Sim      sim;
+	Sim sim;
 } Case;
 
 /* A chain of stages; every device has its microbatches in one block. */
@@ -30,16 +30,26 @@ static void chain(Case *c, int nstage, const int *replicas, int micro)
 	Schedule *s = NEW(a, Schedule);
 	int rank = 0;
 
-	*s = (Schedule){ .name = "test", .nstage = nstage, .nmicro = micro,
-		.replicas = arena_dup(a, replicas, sizeof *replicas * (size_t)nstage), .device = NEWN(a, int *, nstage),
-		.replica_of = NEWN(a, int *, nstage), .inflight = NEWN(a, int, nstage),
+	*s = (Schedule){ .name = "test",
+		.nstage = nstage,
+		.nmicro = micro,
+		.replicas = arena_dup(a, replicas, sizeof *replicas * (size_t)nstage),
+		.device = NEWN(a, int *, nstage),
+		.replica_of = NEWN(a, int *, nstage),
+		.inflight = NEWN(a, int, nstage),
 		.entries = NEWN(a, int, nstage) };
 	for (int t = 0; t < nstage; t++)
 		s->ndevice += replicas[t];
 	s->dev = NEWN(a, DeviceSchedule, s->ndevice);
-	c->sched = (Sched){ .a = a, .s = s, .edge = NEWN(a, StageEdge, nstage), .nedge = nstage - 1,
-		.stage = NEWN(a, int, s->ndevice), .grain = NEWN(a, int *, s->ndevice), .ngrain = NEWN(a, int, s->ndevice),
-		.chunk = NEWN(a, int *, s->ndevice), .nchunk = NEWN(a, int, s->ndevice) };
+	c->sched = (Sched){ .a = a,
+		.s = s,
+		.edge = NEWN(a, StageEdge, nstage),
+		.nedge = nstage - 1,
+		.stage = NEWN(a, int, s->ndevice),
+		.grain = NEWN(a, int *, s->ndevice),
+		.ngrain = NEWN(a, int, s->ndevice),
+		.chunk = NEWN(a, int *, s->ndevice),
+		.nchunk = NEWN(a, int, s->ndevice) };
 	for (int t = 0; t < nstage; t++) {
 		c->sched.edge[t] = (StageEdge){ t, t + 1, true, true };
 		s->device[t] = NEWN(a, int, replicas[t]);
@@ -64,8 +74,11 @@ static void on_cluster(Case *c, int per_host, Link within, Link between)
 	const int n = c->sched.s->ndevice;
 	int *device = NEWN(c->a, int, n);
 
-	c->cluster = (Cluster){ .device = NEWN(c->a, Device, n), .ndevice = n, .nhost = (n + per_host - 1) / per_host,
-		.link = NEWN(c->a, Link, 2), .nlink = 2 };
+	c->cluster = (Cluster){ .device = NEWN(c->a, Device, n),
+		.ndevice = n,
+		.nhost = (n + per_host - 1) / per_host,
+		.link = NEWN(c->a, Link, 2),
+		.nlink = 2 };
 	c->cluster.host = NEWN(c->a, Host, c->cluster.nhost);
 	c->cluster.link[0] = within;
 	c->cluster.link[0].scope = LINK_WITHIN;
@@ -75,7 +88,10 @@ static void on_cluster(Case *c, int per_host, Link within, Link between)
 		c->cluster.device[i].host = i / per_host;
 		device[i] = i;
 	}
-	c->model = (SimModel){ .s = c->sched.s, .c = &c->cluster, .device = device, .time = NEWN(c->a, SimTimes, n * c->sched.s->nstage),
+	c->model = (SimModel){ .s = c->sched.s,
+		.c = &c->cluster,
+		.device = device,
+		.time = NEWN(c->a, SimTimes, n * c->sched.s->nstage),
 		.msg = NEWN(c->a, SimMessage, 2 * n) };
 }
 
@@ -317,7 +333,7 @@ static void test_replicas(void **state)
 	c.model.weights = 4;
 	schedule_1f1b(&c.sched, NULL);
 	play(&c);
-	near(c.sim.step, 3 + (0.5 + 4 / 2.0) + 1);       /* small: to everyone at once */
+	near(c.sim.step, 3 + (0.5 + 4 / 2.0) + 1); /* small: to everyone at once */
 	assert_int_equal(c.sim.load[0].joins, 8);
 	assert_int_equal(c.sim.load[0].parallel, 8);
 	near(c.sim.bubble, 0);
@@ -453,10 +469,12 @@ static void test_servers(void **state)
 	const SimServe pull[] = { { 0, 1, 0, SERVE_PULL, .down = 1 }, { 2, 1, 0, SERVE_PULL, .down = 1 },
 		{ 0, 3, 1, SERVE_PULL, .down = 1 }, { 2, 3, 1, SERVE_PULL, .down = 1 } };
 	/* 1 gives 0 its sum, 0 pushes both to 3; 3 gives what it has to both, 0 returns it */
-	const SimServe push[] = { { 1, 0, 5, SERVE_GIVE, .up = 1 }, { 0, 3, 5, SERVE_PUSH, .up = 1 }, { 0, 3, 0, SERVE_END, .up = 0 },
-		{ 1, 3, 0, SERVE_END, .up = 0 }, { 0, 3, 0, SERVE_FETCH, .down = 1 }, { 1, 3, 0, SERVE_FETCH, .down = 1 }, { 0, 3, 9, SERVE_RETURN, .up = 1 } };
+	const SimServe push[] = { { 1, 0, 5, SERVE_GIVE, .up = 1 }, { 0, 3, 5, SERVE_PUSH, .up = 1 },
+		{ 0, 3, 0, SERVE_END, .up = 0 }, { 1, 3, 0, SERVE_END, .up = 0 }, { 0, 3, 0, SERVE_FETCH, .down = 1 },
+		{ 1, 3, 0, SERVE_FETCH, .down = 1 }, { 0, 3, 9, SERVE_RETURN, .up = 1 } };
 	/* 1 pulls for 2 s before it gives */
-	const SimServe late[] = { { 1, 3, 0, SERVE_PULL, .down = 2 }, { 1, 0, 5, SERVE_GIVE, .up = 1 }, { 0, 3, 5, SERVE_PUSH, .up = 1 } };
+	const SimServe late[] = { { 1, 3, 0, SERVE_PULL, .down = 2 }, { 1, 0, 5, SERVE_GIVE, .up = 1 },
+		{ 0, 3, 5, SERVE_PUSH, .up = 1 } };
 
 	(void)state;
 	near(served(pull, 4), 1 + 2 * 0.25);
@@ -503,14 +521,15 @@ static void test_deadlock(void **state)
 	for (int i = 0; i < 5; i++)
 		schedule_push(c.a, c.sched.s, 0, (Action){ .kind = first[i], .mb = first[i] == ACT_UPDATE ? -1 : 0 });
 	for (int i = 0; i < 4; i++)
-		schedule_push(c.a, c.sched.s, 1, (Action){ .kind = second[i], .stage = 1, .mb = second[i] == ACT_UPDATE ? -1 : 0 });
+		schedule_push(c.a, c.sched.s, 1,
+			(Action){ .kind = second[i], .stage = 1, .mb = second[i] == ACT_UPDATE ? -1 : 0 });
 	c.model.totals = 1;
 	diag_init(&d, f, c.a);
 	assert_false(simulate(c.a, &c.model, &c.sim, &d));
 	fclose(f);
 	assert_int_equal(d.last_code, 503);
 	assert_non_null(strstr(text, "deadlock after 4 s: device 0 at 0B0 waits for a message; "
-		"device 1 at 1UPDATE waits for the losses of all"));
+				     "device 1 at 1UPDATE waits for the losses of all"));
 	free(text);
 	arena_free(c.a);
 }
@@ -523,7 +542,8 @@ static void test_same_twice(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++) {
 		chain(&c[i], 3, replicas, 12);
-		on_cluster(&c[i], 2, (Link){ .bandwidth = 7, .latency = 0.1 }, (Link){ .bandwidth = 3, .latency = 0.3 });
+		on_cluster(
+			&c[i], 2, (Link){ .bandwidth = 7, .latency = 0.1 }, (Link){ .bandwidth = 3, .latency = 0.3 });
 		times(&c[i], (double[]){ 3, 2, 1 }, (double[]){ 5, 4, 3 }, 5);
 		schedule_1f1b(&c[i].sched, NULL);
 		play(&c[i]);
@@ -556,7 +576,8 @@ static void test_4096(void **state)
 		b[i] = 2e-3;
 	}
 	chain(&c, SIDE, replicas, SIDE * ROUNDS);
-	on_cluster(&c, 8, (Link){ .bandwidth = 100e9, .latency = 2e-6 }, (Link){ .bandwidth = 12.5e9, .latency = 5e-6 });
+	on_cluster(
+		&c, 8, (Link){ .bandwidth = 100e9, .latency = 2e-6 }, (Link){ .bandwidth = 12.5e9, .latency = 5e-6 });
 	times(&c, f, b, 1 << 20);
 	schedule_gpipe(&c.sched, NULL);
 	diag_init(&d, stderr, c.a);
@@ -573,12 +594,22 @@ static void test_4096(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gpipe), cmocka_unit_test(test_1f1b), cmocka_unit_test(test_bubble),
+		cmocka_unit_test(test_gpipe),
+		cmocka_unit_test(test_1f1b),
+		cmocka_unit_test(test_bubble),
 		cmocka_unit_test(test_efficiency),
-		cmocka_unit_test(test_unequal), cmocka_unit_test(test_messages), cmocka_unit_test(test_entry_sent),
-		cmocka_unit_test(test_replicas), cmocka_unit_test(test_contention), cmocka_unit_test(test_deadlock),
-		cmocka_unit_test(test_sums_share), cmocka_unit_test(test_servers), cmocka_unit_test(test_ring_order), cmocka_unit_test(test_sum_beside_message),
-		cmocka_unit_test(test_same_twice), cmocka_unit_test(test_4096),
+		cmocka_unit_test(test_unequal),
+		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_entry_sent),
+		cmocka_unit_test(test_replicas),
+		cmocka_unit_test(test_contention),
+		cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_sums_share),
+		cmocka_unit_test(test_servers),
+		cmocka_unit_test(test_ring_order),
+		cmocka_unit_test(test_sum_beside_message),
+		cmocka_unit_test(test_same_twice),
+		cmocka_unit_test(test_4096),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

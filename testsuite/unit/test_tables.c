@@ -30,7 +30,7 @@ static void test_fit(void **state)
 	double fit[3];
 
 	(void)state;
-	assert_int_equal(best_of(8.5, 0.1, 2.0, 0, fit), 9);            /* sqrt(85) is 9.22 */
+	assert_int_equal(best_of(8.5, 0.1, 2.0, 0, fit), 9); /* sqrt(85) is 9.22 */
 	assert_true(fabs(fit[0] - 8.5) < 1e-9 && fabs(fit[1] - 0.1) < 1e-9 && fabs(fit[2] - 2) < 1e-9);
 	assert_int_equal(best_of(1e-3, 1e-2, 1e-4, 0, fit), 1);
 	const int near = best_of(8.5, 0.1, 2.0, 0.02, fit);
@@ -48,7 +48,8 @@ static void test_pieces(void **state)
 	for (int64_t rows = 2; rows < 3000; rows += 1 + rows / 7) {
 		const Value *w = module_param(m, "w", type_make(DT_f32, 2, (int64_t[]){ rows, 3 }), PARAM_WEIGHT);
 		const int64_t block = type_block_rows(&w->type);
-		assert_true(table_pieces(w) <= 256 && table_pieces(w) * block >= rows && (table_pieces(w) - 1) * block < rows);
+		assert_true(table_pieces(w) <= 256 && table_pieces(w) * block >= rows &&
+			    (table_pieces(w) - 1) * block < rows);
 		for (int n = 1; n <= table_pieces(w); n += 1 + n / 5) {
 			int64_t at = 0, row, some, least = rows, most = 0;
 			for (int i = 0; i < n; i++, at += some) {
@@ -58,7 +59,7 @@ static void test_pieces(void **state)
 				most = some > most ? some : most;
 			}
 			assert_int_equal(at, rows);
-			assert_true(most - least < 2 * block);      /* the last block may be cut */
+			assert_true(most - least < 2 * block); /* the last block may be cut */
 		}
 	}
 	arena_free(arena);

@@ -22,8 +22,8 @@ static bool read_by_if(const char *text, const char *word, size_t n)
 		if (strncmp(p, "#if", 3) != 0 && strncmp(p, "#elif", 5) != 0)
 			continue;
 		for (; p + n <= end; p++)
-			if (!strncmp(p, word, n) && !isalnum((unsigned char)p[n]) && p[n] != '_' && !isalnum((unsigned char)p[-1]) &&
-			    p[-1] != '_')
+			if (!strncmp(p, word, n) && !isalnum((unsigned char)p[n]) && p[n] != '_' &&
+				!isalnum((unsigned char)p[-1]) && p[-1] != '_')
 				return true;
 	}
 	return false;
@@ -154,7 +154,7 @@ static void corners(void **state)
 		h->arena = a;
 		hole_int(h, "M", m);
 		hole_int(h, "N", m + 1);
-		hole_text(h, "T", "T + N");             /* stands for itself once more, and for another hole */
+		hole_text(h, "T", "T + N"); /* stands for itself once more, and for another hole */
 		compare(a, "corners", text, h);
 	}
 	arena_free(a);
@@ -200,7 +200,9 @@ static void faults(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_templates), cmocka_unit_test(corners), cmocka_unit_test(faults),
+		cmocka_unit_test(all_templates),
+		cmocka_unit_test(corners),
+		cmocka_unit_test(faults),
 	};
 
 	if (argc > 1)

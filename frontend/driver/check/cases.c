@@ -12,7 +12,8 @@ static Module *one_case(Compile *c, const char *path, bool grad)
 	ImportOpt io = { .keep_eval = !grad, .f64 = c->o->t.f64, .bind = c->o->t.bind, .nbind = c->o->t.nbind };
 	Module *m = onnx_import(c->a, path, &io, c->d);
 	static const char *const fwd[] = { "shapes", "simplify", "patterns" };
-	static const char *const all[] = { "shapes", "train", "simplify", "patterns", "autodiff", "cleanup", "recurrent" };
+	static const char *const all[] = { "shapes", "train", "simplify", "patterns", "autodiff", "cleanup",
+		"recurrent" };
 	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &c->o->t, .plan = &c->plan };
 	PassOpt po = { 0 };
 
@@ -24,11 +25,20 @@ static Module *one_case(Compile *c, const char *path, bool grad)
 	for (Node *n = m->graph->first; n; n = n->next) {
 		if (optab[n->op]->lib)
 			n->scratch = CASES_SCRATCH;
-		if (grad && n->op == OP_Accumulate) {       /* what is summed up is the gradient: outputs grad.w, grad.w.1 .. */
-			Builder b = { .m = m, .g = m->graph, .before = n, .loc = n->loc, .phase = PHASE_BWD, .stage = -1, .d = c->d };
+		if (grad &&
+			n->op == OP_Accumulate) { /* what is summed up is the gradient: outputs grad.w, grad.w.1 .. */
+			Builder b = { .m = m,
+				.g = m->graph,
+				.before = n,
+				.loc = n->loc,
+				.phase = PHASE_BWD,
+				.stage = -1,
+				.d = c->d };
 
-			for (int i = n->out[0]->nuses; i > 0; i--)      /* equal parts are one node, used more than once */
-				graph_output(m->graph, mk(&b, OP_Identity, NULL, arena_printf(c->a, "grad.%s", n->out[0]->name + 2), 1, n->in[0]));
+			for (int i = n->out[0]->nuses; i > 0; i--) /* equal parts are one node, used more than once */
+				graph_output(m->graph,
+					mk(&b, OP_Identity, NULL, arena_printf(c->a, "grad.%s", n->out[0]->name + 2), 1,
+						n->in[0]));
 		}
 	}
 	return m;
@@ -45,7 +55,8 @@ int cases_main(Compile *c)
 	FILE *out = c->d->out;
 
 	if (!text)
-		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the list: %s", strerror(errno)), EXIT_INPUT;
+		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the list: %s", strerror(errno)),
+		       EXIT_INPUT;
 	if (!c->o->out)
 		return diag_error(c->d, NOLOC, 1, "-o DIR is missing"), EXIT_USAGE;
 	c->o->t.threads = 1;

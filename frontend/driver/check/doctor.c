@@ -15,8 +15,9 @@
 /* ---- tools ---- */
 
 typedef struct Tool {
-	const char *what, *ask;     /* ask: a command whose first line names the version; it fails where the tool is missing */
-	const char *without;        /* what cannot be done without it; NULL: nothing that pdcc needs */
+	const char *what,
+		*ask;        /* ask: a command whose first line names the version; it fails where the tool is missing */
+	const char *without; /* what cannot be done without it; NULL: nothing that pdcc needs */
 } Tool;
 
 #define HEADER(h) "printf '#include <" h ">\\n' | ${CC:-cc} -E - 2>/dev/null"
@@ -25,9 +26,12 @@ static const Tool tools[] = {
 	{ "make", "make --version", "build emitted programs" },
 	{ "MPI compiler", "mpicc --version", "compile programs for several devices" },
 	{ "MPI launcher", "mpirun --version", "start programs of several devices" },
-	{ "oneDNN", "v=$(" HEADER("dnnl_version.h") " -dM | awk '/define DNNL_VERSION_(MAJOR|MINOR|PATCH) / {v[$2] = $3} END "
-		"{if (NR) print v[\"DNNL_VERSION_MAJOR\"] \".\" v[\"DNNL_VERSION_MINOR\"] \".\" v[\"DNNL_VERSION_PATCH\"]}'); "
-		"[ -n \"$v\" ] && echo \"$v\"", "compile emitted programs" },
+	{ "oneDNN",
+		"v=$(" HEADER(
+			"dnnl_version.h") " -dM | awk '/define DNNL_VERSION_(MAJOR|MINOR|PATCH) / {v[$2] = $3} END "
+					  "{if (NR) print v[\"DNNL_VERSION_MAJOR\"] \".\" v[\"DNNL_VERSION_MINOR\"] \".\" v[\"DNNL_VERSION_PATCH\"]}'); "
+					  "[ -n \"$v\" ] && echo \"$v\"",
+		"compile emitted programs" },
 	{ "CUDA", "nvcc --version | tail -n 2", NULL },
 	{ "NVIDIA driver", "nvidia-smi --query-gpu=name --format=csv,noheader", NULL },
 	{ "NCCL", HEADER("nccl.h") " >/dev/null && echo found", NULL },
@@ -64,9 +68,15 @@ static void show_machine(const Compile *c)
 
 /* ---- links ---- */
 
-enum { POINTS = 64, TIMES = 3 };        /* TIMES: runs of the program, of which the median counts */
-typedef struct Fit { double latency, bandwidth, worst; int n, of; } Fit;  /* seconds, bytes/s; largest relative error */
-typedef struct Points { double size[POINTS], t[POINTS]; int n; } Points;
+enum { POINTS = 64, TIMES = 3 }; /* TIMES: runs of the program, of which the median counts */
+typedef struct Fit {
+	double latency, bandwidth, worst;
+	int n, of;
+} Fit; /* seconds, bytes/s; largest relative error */
+typedef struct Points {
+	double size[POINTS], t[POINTS];
+	int n;
+} Points;
 
 /* t = latency + n / bandwidth, least squares of the relative errors; gives the point that fits worst, -1: no bandwidth. */
 static int fit_line(const Points *p, Fit *to)
@@ -144,10 +154,12 @@ static bool measure_pair(const Compile *c, const char *dir, const char *where, F
 {
 	const char *log = arena_printf(c->a, "%s/points.txt", dir);
 
-	if (!tool_run(c->d, "the ping-pong", arena_printf(c->a, "cd '%s' && flags=; mpirun --version | grep -q 'Open MPI' && { "
-		"flags='--oversubscribe --bind-to none'; [ \"$(id -u)\" = 0 ] && flags=\"$flags --allow-run-as-root\"; }; "
-		"rm -f points.txt; for i in %.*s; do mpirun $flags %s >>points.txt 2>err.txt || { tail -n 5 err.txt >&2; exit 1; }; done", dir,
-		2 * TIMES - 1, "1 2 3 4 5 6 7 8 9", where)))
+	if (!tool_run(c->d, "the ping-pong",
+		    arena_printf(c->a,
+			    "cd '%s' && flags=; mpirun --version | grep -q 'Open MPI' && { "
+			    "flags='--oversubscribe --bind-to none'; [ \"$(id -u)\" = 0 ] && flags=\"$flags --allow-run-as-root\"; }; "
+			    "rm -f points.txt; for i in %.*s; do mpirun $flags %s >>points.txt 2>err.txt || { tail -n 5 err.txt >&2; exit 1; }; done",
+			    dir, 2 * TIMES - 1, "1 2 3 4 5 6 7 8 9", where)))
 		return false;
 	FILE *f = fopen(log, "r");
 	const bool ok = f && fit_file(f, to);
@@ -166,16 +178,20 @@ static bool measure_link(const Compile *c, const char *dir, int i, int j)
 	Fit fit = { 0 };
 
 	if (!k->local && (!doctor_plain(doctor_address(a)) || !doctor_plain(doctor_address(b))))
-		return diag_error(c->d, FILELOC(k->file), 705, "'%s' is no name of a host that mpirun could be given", doctor_address(a));
+		return diag_error(c->d, FILELOC(k->file), 705, "'%s' is no name of a host that mpirun could be given",
+			doctor_address(a));
 	if (!k->local)
-		where = arena_printf(c->a, "-np 1 -host %s:2 ./pingpong --quiet --out run : -np 1 -host %s:2 ./pingpong --quiet --out run",
+		where = arena_printf(c->a,
+			"-np 1 -host %s:2 ./pingpong --quiet --out run : -np 1 -host %s:2 ./pingpong --quiet --out run",
 			doctor_address(a), doctor_address(b));
 	if (!measure_pair(c, dir, where, &fit))
 		return false;
-	const char *scope = a == b ? "within: node" : l.scope == LINK_BETWEEN ?
-		arena_printf(c->a, "between: [%s, %s]", a->name, b->name) : "default: true";
+	const char *scope = a == b                    ? "within: node"
+	                    : l.scope == LINK_BETWEEN ? arena_printf(c->a, "between: [%s, %s]", a->name, b->name)
+	                                              : "default: true";
 	printf("  - {%s, kind: %s, bandwidth: %.4g GB/s, latency: %.4g us}    # fits %d of %d sizes within %.0f %%; the file %s %.4g GB/s, "
-		"%.4g us\n", scope, l.kind ? l.kind : "link", fit.bandwidth / 1e9, fit.latency * 1e6, fit.n, fit.of, 100 * fit.worst,
+	       "%.4g us\n",
+		scope, l.kind ? l.kind : "link", fit.bandwidth / 1e9, fit.latency * 1e6, fit.n, fit.of, 100 * fit.worst,
 		cluster_link_line(k, i, j) < k->nlink ? "says" : "leaves open:", l.bandwidth / 1e9, l.latency * 1e6);
 	return true;
 }
@@ -186,9 +202,12 @@ static bool measure_links(const Compile *c, const char *dir)
 	bool *done = NEWN(c->a, bool, k->nlink + 2);
 
 	memset(done, 0, (size_t)(k->nlink + 2) * sizeof *done);
-	if (!codegen_pingpong(dir, c->d) || !tool_run(c->d, "compiling the ping-pong", arena_printf(c->a,
-		"cd '%s' && mpicc -std=c11 -O2 -fopenmp -Iruntime -o pingpong pingpong.c runtime/*.c -ldnnl -lm -lpthread 2>err.txt || "
-		"{ tail -n 20 err.txt >&2; exit 1; }", dir)))
+	if (!codegen_pingpong(dir, c->d) ||
+		!tool_run(c->d, "compiling the ping-pong",
+			arena_printf(c->a,
+				"cd '%s' && mpicc -std=c11 -O2 -fopenmp -Iruntime -o pingpong pingpong.c runtime/*.c -ldnnl -lm -lpthread 2>err.txt || "
+				"{ tail -n 20 err.txt >&2; exit 1; }",
+				dir)))
 		return false;
 	printf("links:\n");
 	for (int i = 0; i < k->ndevice; i++)

@@ -16,18 +16,15 @@
 #include "frontend/driver/compile/tools.h"
 
 enum { E_HOST = 809, WAIT_MS = 2000 };
-static const double SKEW = 0.5;         /* seconds that clocks may differ: traces and metrics of ranks are put side by side */
+static const double SKEW = 0.5; /* seconds that clocks may differ: traces and metrics of ranks are put side by side */
 
 typedef struct Answer {
-	int    cores, gpus, taken;          /* taken: ports of the range on which somebody listens; -1: the host does not say */
-	double ahead, within;               /* its clock beside ours; half of the time that the question took */
-	char   mpi[128];
+	int cores, gpus, taken; /* taken: ports of the range on which somebody listens; -1: the host does not say */
+	double ahead, within;   /* its clock beside ours; half of the time that the question took */
+	char mpi[128];
 } Answer;
 
-const char *doctor_address(const Host *h)
-{
-	return h->address && *h->address ? h->address : h->name;
-}
+const char *doctor_address(const Host *h) { return h->address && *h->address ? h->address : h->name; }
 
 bool doctor_plain(const char *name)
 {
@@ -45,12 +42,18 @@ static double now(void)
 /* What is asked; a shell there answers in lines of KEY=VALUE. LISTEN is state 0A of /proc/net/tcp, ports are hexadecimal. */
 static const char *question(Arena *a, const Cluster *k)
 {
-	const char *ports = !k->port[0] ? "" : arena_printf(a, "; [ -r /proc/net/tcp ] && echo taken=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | "
-		"while read n l r s o; do [ \"$s\" = 0A ] && p=$((0x${l##*:})) && [ $p -ge %d ] && [ $p -le %d ] && echo $p; done | sort -u | wc -l)",
-		k->port[0], k->port[1]);
+	const char *ports =
+		!k->port[0]
+			? ""
+			: arena_printf(a,
+				  "; [ -r /proc/net/tcp ] && echo taken=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | "
+				  "while read n l r s o; do [ \"$s\" = 0A ] && p=$((0x${l##*:})) && [ $p -ge %d ] && [ $p -le %d ] && echo $p; done | sort -u | wc -l)",
+				  k->port[0], k->port[1]);
 
-	return arena_printf(a, "echo clock=$(date +%%s.%%N); echo cores=$(nproc); echo gpus=$(nvidia-smi -L 2>/dev/null | grep -c ^GPU); "
-		"echo mpi=$(mpirun --version 2>/dev/null | head -n 1)%s", ports);
+	return arena_printf(a,
+		"echo clock=$(date +%%s.%%N); echo cores=$(nproc); echo gpus=$(nvidia-smi -L 2>/dev/null | grep -c ^GPU); "
+		"echo mpi=$(mpirun --version 2>/dev/null | head -n 1)%s",
+		ports);
 }
 
 static const char *ssh(Arena *a, const Cluster *k, const char *to)
@@ -143,16 +146,21 @@ static void judge(const Compile *c, int h, const Answer *x, const char *mpi)
 	const Loc at = FILELOC(k->file);
 
 	if (fabs(x->ahead) - x->within > SKEW)
-		diag_warn(c->d, at, "clock-skew", "the clock of %s is %.1f s %s (within %.1f s); traces and metrics of its ranks are off by as "
-			"much", to, fabs(x->ahead), x->ahead > 0 ? "ahead" : "behind", x->within);
+		diag_warn(c->d, at, "clock-skew",
+			"the clock of %s is %.1f s %s (within %.1f s); traces and metrics of its ranks are off by as "
+			"much",
+			to, fabs(x->ahead), x->ahead > 0 ? "ahead" : "behind", x->within);
 	if (k->host[h].cores > x->cores)
-		diag_warn(c->d, at, "host-cores", "the file says %s has %d cores; it has %d", to, k->host[h].cores, x->cores);
+		diag_warn(c->d, at, "host-cores", "the file says %s has %d cores; it has %d", to, k->host[h].cores,
+			x->cores);
 	if (gpus && x->gpus < gpus)
-		diag_warn(c->d, at, "host-gpus", "the file says %s has %d GPUs; nvidia-smi there lists %d", to, gpus, x->gpus);
+		diag_warn(c->d, at, "host-gpus", "the file says %s has %d GPUs; nvidia-smi there lists %d", to, gpus,
+			x->gpus);
 	if (!*x->mpi)
 		diag_error(c->d, at, E_HOST, "no mpirun is in the PATH of %s for commands by ssh", to);
 	else if (mpi && strcmp(mpi, x->mpi))
-		diag_warn(c->d, at, "mpi-version", "%s has %s, this machine %s; MPI wants the same on all hosts", to, x->mpi, mpi);
+		diag_warn(c->d, at, "mpi-version", "%s has %s, this machine %s; MPI wants the same on all hosts", to,
+			x->mpi, mpi);
 	if (k->port[0] && x->taken >= range)
 		diag_error(c->d, at, E_HOST, "all ports %d-%d of %s are taken", k->port[0], k->port[1], to);
 }
@@ -165,7 +173,8 @@ static void show(const Compile *c, int h, const char *mpi)
 
 	if (!doctor_plain(to) || !ask(c->a, k, to, &x)) {
 		printf("  %-12s not reached by ssh\n", to);
-		diag_error(c->d, FILELOC(k->file), E_HOST, "%s is not reached: `ssh -o BatchMode=yes %s` fails within 3 s", to, to);
+		diag_error(c->d, FILELOC(k->file), E_HOST,
+			"%s is not reached: `ssh -o BatchMode=yes %s` fails within 3 s", to, to);
 		return;
 	}
 	printf("  %-12s reached by ssh, %d cores", to, x.cores);
@@ -178,7 +187,9 @@ static void show(const Compile *c, int h, const char *mpi)
 		if (x.taken > 0)
 			printf(", %d of %d ports taken", x.taken, k->port[1] - k->port[0] + 1);
 		if (!open)
-			diag_error(c->d, FILELOC(k->file), E_HOST, "port %d of %s does not answer (%s): a firewall between the hosts?", k->port[0], to, why);
+			diag_error(c->d, FILELOC(k->file), E_HOST,
+				"port %d of %s does not answer (%s): a firewall between the hosts?", k->port[0], to,
+				why);
 	}
 	putchar('\n');
 	fflush(stdout);
@@ -190,7 +201,8 @@ void doctor_hosts(const Compile *c)
 	const Cluster *k = &c->cluster;
 	const char *mpi = k->local ? NULL : first_line(c->a, "mpirun --version");
 
-	printf("%-14s %d device%s on %d host%s\n", "cluster", k->ndevice, k->ndevice > 1 ? "s" : "", k->nhost, k->nhost > 1 ? "s" : "");
+	printf("%-14s %d device%s on %d host%s\n", "cluster", k->ndevice, k->ndevice > 1 ? "s" : "", k->nhost,
+		k->nhost > 1 ? "s" : "");
 	for (int h = 0; h < k->nhost && !k->local; h++)
 		show(c, h, mpi);
 }

@@ -11,9 +11,9 @@
 
 typedef struct Ckpt {
 	const char *dir;
-	int64_t     step;
+	int64_t step;
 	ck_manifest m;
-	st_file    *part;
+	st_file *part;
 } Ckpt;
 
 static bool ends(const char *s, const char *end)
@@ -37,7 +37,7 @@ static bool choose(Compile *c, Ckpt *k)
 		base[-(slash != NULL)] = 0;
 		k->dir = slash ? dir : ".";
 		return ck_look(k->dir, k->step, true, &k->m, why, sizeof why) == CK_COMPLETE ||
-			diag_error(c->d, FILELOC(c->model), 806, "%s", why);
+		       diag_error(c->d, FILELOC(c->model), 806, "%s", why);
 	}
 	k->dir = dir;
 	int64_t *step = ck_steps(dir, &n);
@@ -107,7 +107,8 @@ static bool take(Compile *c, const Ckpt *k)
 
 	for (int i = 0; i < c->m->nparam; i++) {
 		const Value *v = c->m->param[i];
-		const char *name = v->param->onnx_name ? v->param->onnx_name : v->name, *want = st_dtype(dtype_onnx(v->type.dtype));
+		const char *name = v->param->onnx_name ? v->param->onnx_name : v->name,
+			   *want = st_dtype(dtype_onnx(v->type.dtype));
 		const char *average = arena_printf(c->a, "%s:ema", name);
 		const st_tensor *t = NULL;
 
@@ -118,19 +119,22 @@ static bool take(Compile *c, const Ckpt *k)
 		else
 			t = tensor_of(c, k, v, name);
 		if (!t) {
-			ok = diag_error(c->d, FILELOC(c->model), 807, "no tensor '%s', which the model %s needs", name, c->o->model);
+			ok = diag_error(c->d, FILELOC(c->model), 807, "no tensor '%s', which the model %s needs", name,
+				c->o->model);
 			continue;
 		}
 		bool same = t->rank == v->type.rank && strcmp(t->dtype, want) == 0;
 		for (int d = 0; same && d < t->rank; d++)
 			same = t->dim[d] == v->type.dim[d];
 		if (!same)
-			ok = diag_error(c->d, FILELOC(c->model), 807, "tensor '%s' has %zu bytes of %s, the model %s wants %s", name, t->bytes,
-				t->dtype, c->o->model, str_type(c->a, &v->type));
+			ok = diag_error(c->d, FILELOC(c->model), 807,
+				"tensor '%s' has %zu bytes of %s, the model %s wants %s", name, t->bytes, t->dtype,
+				c->o->model, str_type(c->a, &v->type));
 		v->param->data = t->data;
 	}
 	if (c->o->averages && !averages)
-		ok = diag_error(c->d, FILELOC(c->model), 807, "--averages: the checkpoint has no moving averages; training keeps them with --ema");
+		ok = diag_error(c->d, FILELOC(c->model), 807,
+			"--averages: the checkpoint has no moving averages; training keeps them with --ema");
 	return ok;
 }
 
@@ -143,7 +147,7 @@ static bool write_out(Compile *c)
 	const char *data = arena_printf(c->a, "%.*s.safetensors", (int)strlen(out) - 5, out);
 	const char *beside = slash ? data + (slash + 1 - out) : data;
 	return weights_write(data, c->m->param, c->m->nparam, c->d) &&
-		onnx_write_trained(c->model, c->m, beside, out, c->d);
+	       onnx_write_trained(c->model, c->m, beside, out, c->d);
 }
 
 int export_main(Compile *c)
@@ -165,7 +169,8 @@ int export_main(Compile *c)
 	c->model = o->model;
 	ok = ok && write_out(c);
 	if (ok && !o->quiet)
-		fprintf(stderr, "%s: the weights after step %" PRId64 " (%s, plan %s)\n", o->out, k.step, k.m.model, k.m.plan);
+		fprintf(stderr, "%s: the weights after step %" PRId64 " (%s, plan %s)\n", o->out, k.step, k.m.model,
+			k.m.plan);
 	for (int r = 0; k.part && r < k.m.world; r++)
 		st_close(&k.part[r]);
 	return ok ? 0 : EXIT_INPUT;

@@ -9,7 +9,7 @@
 #include "frontend/driver/compile/compile.h"
 #include "frontend/driver/compile/tools.h"
 
-enum { LOOSE = 1000 };      /* parts per million of a tensor's largest value that fast sums may differ by */
+enum { LOOSE = 1000 }; /* parts per million of a tensor's largest value that fast sums may differ by */
 
 /* Emits, builds and runs one of the two programs in dir. The second compilation starts from the model again. */
 static bool build_and_run(Compile *c, const char *dir)
@@ -18,13 +18,21 @@ static bool build_and_run(Compile *c, const char *dir)
 
 	if (!compile_write(c, dir))
 		return false;
-	return tool_run(c->d, "make", arena_printf(c->a, "make -s -C '%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }",
-			dir, dir, dir)) &&
-		tool_run(c->d, "the run", arena_printf(c->a, "cd '%s' && sh run.sh --steps %lld --out run --dump-grads run/grads.safetensors "
-			">run.log 2>&1 || { tail -n 20 run.log >&2; exit 1; }", dir, (long long)steps));
+	return tool_run(c->d, "make",
+		       arena_printf(c->a,
+			       "make -s -C '%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }", dir,
+			       dir, dir)) &&
+	       tool_run(c->d, "the run",
+		       arena_printf(c->a,
+			       "cd '%s' && sh run.sh --steps %lld --out run --dump-grads run/grads.safetensors "
+			       ">run.log 2>&1 || { tail -n 20 run.log >&2; exit 1; }",
+			       dir, (long long)steps));
 }
 
-typedef struct Curve { double v[4096]; int n; } Curve;
+typedef struct Curve {
+	double v[4096];
+	int n;
+} Curve;
 
 static bool read_losses(Compile *c, const char *dir, Curve *to)
 {
@@ -81,7 +89,7 @@ static bool all_zero(const st_tensor *x)
 	double diff, top;
 
 	measure(x, x, &diff, &top);
-	return diff == 0 && top == 0;       /* NaN differs from itself */
+	return diff == 0 && top == 0; /* NaN differs from itself */
 }
 
 /* Did every trained parameter move whose gradient in the first step is not exactly zero? Compared with the initial weights
@@ -96,7 +104,7 @@ static bool all_moved(Compile *c, const char *dir, const st_file *after)
 		return diag_error(c->d, NOLOC, 803, "gradients of the distributed run: %s", why);
 	for (int i = 0; i < c->m->nstage; i++) {
 		st_file before;
-		bool first = true;          /* a file has the weights of all stages of a device */
+		bool first = true; /* a file has the weights of all stages of a device */
 
 		for (int t = 0; t < i; t++)
 			first &= c->m->stage[t]->rank != c->m->stage[i]->rank;
@@ -105,11 +113,13 @@ static bool all_moved(Compile *c, const char *dir, const st_file *after)
 		if (!st_open(&before, arena_printf(c->a, "%s/weights/stage%d.safetensors", dir, i), &why))
 			return diag_error(c->d, NOLOC, 803, "initial weights of stage %d: %s", i, why);
 		for (int k = 0; k < before.n; k++) {
-			const st_tensor *x = &before.tensor[k], *y = st_find(after, x->name), *g = st_find(&grads, x->name);
+			const st_tensor *x = &before.tensor[k], *y = st_find(after, x->name),
+					*g = st_find(&grads, x->name);
 
 			if (y && trained(c->m, x->name) && !(g && all_zero(g)) && x->bytes == y->bytes &&
-			    memcmp(x->data, y->data, x->bytes) == 0)
-				ok = diag_error(c->d, NOLOC, 804, "parameter '%s' is trained but did not move", x->name);
+				memcmp(x->data, y->data, x->bytes) == 0)
+				ok = diag_error(
+					c->d, NOLOC, 804, "parameter '%s' is trained but did not move", x->name);
 		}
 		st_close(&before);
 	}
@@ -128,7 +138,8 @@ static bool compare(Compile *c, const char *many, const char *one)
 		return false;
 	for (int i = 0; i < a->n && i < b->n && ok; i++)
 		if (exact ? a->v[i] != b->v[i] : !(fabs(a->v[i] - b->v[i]) <= 1e-4 * fmax(1, fabs(b->v[i]))))
-			ok = diag_error(c->d, NOLOC, 805, "loss of step %d is %.9g distributed, %.9g on one device", i, a->v[i], b->v[i]);
+			ok = diag_error(c->d, NOLOC, 805, "loss of step %d is %.9g distributed, %.9g on one device", i,
+				a->v[i], b->v[i]);
 	if (a->n != b->n || !a->n)
 		ok = diag_error(c->d, NOLOC, 805, "%d losses distributed, %d on one device", a->n, b->n);
 	if (!st_open(&x, arena_printf(c->a, "%s/run/trained.safetensors", many), &why))
@@ -148,14 +159,15 @@ static bool compare(Compile *c, const char *many, const char *one)
 		double rel = top > 0 ? diff / top : diff;
 		worst = rel > worst ? rel : worst;
 		if (exact ? memcmp(p->data, q->data, p->bytes) != 0 : !(rel <= LOOSE * 1e-6)) {
-			ok = diag_error(c->d, NOLOC, 805, "tensor '%s' differs first: by %.3g, its largest value is %.3g", q->name, diff, top);
+			ok = diag_error(c->d, NOLOC, 805,
+				"tensor '%s' differs first: by %.3g, its largest value is %.3g", q->name, diff, top);
 			break;
 		}
 	}
 	ok &= all_moved(c, many, &x);
 	if (ok)
-		printf("verify: %d losses and %d tensors agree (%s; largest difference %.2g of a tensor's largest value)\n", a->n, y.n,
-			exact ? "every bit" : arena_printf(c->a, "tolerance %g", LOOSE * 1e-6), worst);
+		printf("verify: %d losses and %d tensors agree (%s; largest difference %.2g of a tensor's largest value)\n",
+			a->n, y.n, exact ? "every bit" : arena_printf(c->a, "tolerance %g", LOOSE * 1e-6), worst);
 	st_close(&x);
 	st_close(&y);
 	return ok;
@@ -171,7 +183,7 @@ static bool single(Compile *c, const char *dir, int64_t microbatches, int thread
 	o.t.plan = "1";
 	o.t.given = NULL;
 	o.t.comm = COMM_UNSAID;
-	if (!schedule_is_async(o.t.schedule))       /* its order makes no difference to what is computed */
+	if (!schedule_is_async(o.t.schedule)) /* its order makes no difference to what is computed */
 		o.t.schedule = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
 	o.t.choose_schedule = false;
 	o.t.micro = c->m->batch;
@@ -194,18 +206,26 @@ int verify_main(Compile *c)
 	if (!base && !(base = mkdtemp(made)))
 		return diag_error(c->d, NOLOC, 8, "cannot make a temporary folder: %s", strerror(errno)), EXIT_INPUT;
 	if (schedule_is_async(c->o->t.schedule) && !(schedule_row(c->o->t.schedule)->flow & FLOW_ONE_UPDATE))
-		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, which updates before every minibatch; schedule "
-			"%s does not: its formula is in plan.txt", schedule_str(c->a, c->o->t.schedule)), EXIT_USAGE;
+		return diag_error(c->d, NOLOC, 520,
+			       "pdcc verify compares with one device, which updates before every minibatch; schedule "
+			       "%s does not: its formula is in plan.txt",
+			       schedule_str(c->a, c->o->t.schedule)),
+		       EXIT_USAGE;
 	if (served_async(&c->o->t))
-		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, whose updates have one order; with --sync async "
-			"they have that in which gradients arrive"), EXIT_USAGE;
+		return diag_error(c->d, NOLOC, 520,
+			       "pdcc verify compares with one device, whose updates have one order; with --sync async "
+			       "they have that in which gradients arrive"),
+		       EXIT_USAGE;
 	if (c->o->t.sum_dense || c->o->t.sum_sparse)
-		return diag_error(c->d, NOLOC, 520, "pdcc verify compares with one device, which is one worker; with --average-%s 0 an "
-			"update grows with the number of workers", c->o->t.sum_dense ? "dense" : "sparse"), EXIT_USAGE;
+		return diag_error(c->d, NOLOC, 520,
+			       "pdcc verify compares with one device, which is one worker; with --average-%s 0 an "
+			       "update grows with the number of workers",
+			       c->o->t.sum_dense ? "dense" : "sparse"),
+		       EXIT_USAGE;
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
 	int status = 0;
 	if (!compile_read(c) || !compile_plan(c, NULL) || !build_and_run(c, many) ||
-	    !single(c, one, c->m->microbatches, c->o->t.threads))
+		!single(c, one, c->m->microbatches, c->o->t.threads))
 		status = compile_status(c) == EXIT_USAGE ? EXIT_INPUT : compile_status(c);
 	else if (!compare(c, many, one))
 		status = EXIT_DIFFERS;

@@ -19,15 +19,19 @@ enum { UNKNOWN_MEMORY = 32, WORSE = 2, BETWEEN = 4, FINALISTS = 2 };
 static const double CLOSE = 1.05, SAME = 1e-9;
 
 /* The divisors that may be looked at, rising. */
-typedef struct Sizes { Compile *c; int64_t *size; int n, cap_size, cap; } Sizes;
+typedef struct Sizes {
+	Compile *c;
+	int64_t *size;
+	int n, cap_size, cap;
+} Sizes;
 
 bool micro_is_open(const Compile *c)
 {
 	const Training *t = &c->o->t;
 	const bool searched = !t->given && (!t->plan || !strcmp(t->plan, "auto"));
 
-	return c->micro_open && (searched || t->choose_micro) && !one_per_step(t) && !c->o->start_from && !c->o->stop_after &&
-		!c->command_profile;
+	return c->micro_open && (searched || t->choose_micro) && !one_per_step(t) && !c->o->start_from &&
+	       !c->o->stop_after && !c->command_profile;
 }
 
 static bool better(const MicroChoice *x, const MicroChoice *y)
@@ -43,10 +47,7 @@ static bool better(const MicroChoice *x, const MicroChoice *y)
 	return x->micro > y->micro;
 }
 
-static int compare(const void *x, const void *y)
-{
-	return better(x, y) ? -1 : 1;
-}
+static int compare(const void *x, const void *y) { return better(x, y) ? -1 : 1; }
 
 static const MicroChoice *best_of(const Compile *c)
 {
@@ -128,8 +129,8 @@ static void look_between(Sizes *s)
 	for (int d = 1; from && d <= BETWEEN; d++) {
 		const int k[2] = { at + d, at - d };
 		for (int i = 0; i < 2; i++)
-			if (left && k[i] >= 0 && k[i] < s->n && 2 * s->size[k[i]] >= from && s->size[k[i]] <= 2 * from &&
-			    !known(s->c, s->size[k[i]])) {
+			if (left && k[i] >= 0 && k[i] < s->n && 2 * s->size[k[i]] >= from &&
+				s->size[k[i]] <= 2 * from && !known(s->c, s->size[k[i]])) {
 				look(s, s->size[k[i]]);
 				left--;
 			}
@@ -207,14 +208,16 @@ bool micro_choose(Compile *c)
 	walk(&s, rule, false);
 	look_between(&s);
 	if (!c->nmicro)
-		return true;            /* what is wrong is wrong at every size: the passes will say it */
+		return true; /* what is wrong is wrong at every size: the passes will say it */
 	qsort(c->micro, (size_t)c->nmicro, sizeof *c->micro, compare);
-	for (int i = 0; i < FINALISTS && c->nmicro > 1 && c->micro[1].over <= 1 && c->micro[1].step < CLOSE * c->micro[0].step; i++)
+	for (int i = 0;
+		i < FINALISTS && c->nmicro > 1 && c->micro[1].over <= 1 && c->micro[1].step < CLOSE * c->micro[0].step;
+		i++)
 		plan_of(c, c->micro[i].micro, false, &c->micro[i]);
 	qsort(c->micro, (size_t)c->nmicro, sizeof *c->micro, compare);
 	if (!micro_take(c, 0))
 		return false;
 	if (c->profile && c->micro[0].micro != rule && c->o->profile && !strcmp(c->o->profile, "run"))
-		return profile_choose(c);       /* what is trained is measured */
+		return profile_choose(c); /* what is trained is measured */
 	return true;
 }

@@ -35,7 +35,8 @@ static void choose_threads(Compile *c)
 			n += c->cluster.device[i].host == h;
 		most = n > most ? n : most;
 	}
-	long cores = c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : sysconf(_SC_NPROCESSORS_ONLN);
+	long cores =
+		c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : sysconf(_SC_NPROCESSORS_ONLN);
 	if (c->cluster.device[0].cores)
 		t->threads = c->cluster.device[0].cores;
 	else
@@ -83,9 +84,11 @@ static bool reread_weights(Module *to, const Module *from, Diag *d)
 		const Value *whole = to->param[i]->param->whole;
 		if (to->param[i]->param->kind == PARAM_STATE)
 			continue;
-		if (whole) {                    /* it is listed before its pieces */
+		if (whole) { /* it is listed before its pieces */
 			const int64_t row = type_bytes(&whole->type) / whole->type.dim[0];
-			to->param[i]->param->data = whole->param->data ? (const char *)whole->param->data + to->param[i]->param->row * row : NULL;
+			to->param[i]->param->data =
+				whole->param->data ? (const char *)whole->param->data + to->param[i]->param->row * row
+						   : NULL;
 			continue;
 		}
 		if (!v || v->kind != VAL_PARAM || !shape_eq(&v->type, &to->param[i]->type))
@@ -131,18 +134,30 @@ static void take_training_info(Compile *c, const TrainingTold *told)
 		t->ntrainable = told->ntrained;
 	}
 	if (!c->o->quiet)
-		diag_note(c->d, FILELOC(c->model), "training_info: %s on '%s', %d parameters", opt_kind_name[opt_kind(&t->opt)],
-			told->loss, told->ntrained);
+		diag_note(c->d, FILELOC(c->model), "training_info: %s on '%s', %d parameters",
+			opt_kind_name[opt_kind(&t->opt)], told->loss, told->ntrained);
 }
 
 static ImportOpt import_opt(const Compile *c, int64_t micro)
 {
 	const Training *t = &c->o->t;
 
-	return (ImportOpt){ .bind = t->bind, .nbind = t->nbind, .batch_axis = t->batch_axis, .nbatch_axis = t->nbatch_axis,
-		.micro = micro, .init_random = t->init_random, .frozen_bn = t->batchnorm == BATCHNORM_FROZEN, .f64 = t->f64,
-		.parameters = t->parameters, .nparameters = t->nparameters, .trainable = t->trainable, .ntrainable = t->ntrainable,
-		.freeze = t->freeze, .nfreeze = t->nfreeze, .strict = c->o->strict, .keep_eval = c->eval };
+	return (ImportOpt){ .bind = t->bind,
+		.nbind = t->nbind,
+		.batch_axis = t->batch_axis,
+		.nbatch_axis = t->nbatch_axis,
+		.micro = micro,
+		.init_random = t->init_random,
+		.frozen_bn = t->batchnorm == BATCHNORM_FROZEN,
+		.f64 = t->f64,
+		.parameters = t->parameters,
+		.nparameters = t->nparameters,
+		.trainable = t->trainable,
+		.ntrainable = t->ntrainable,
+		.freeze = t->freeze,
+		.nfreeze = t->nfreeze,
+		.strict = c->o->strict,
+		.keep_eval = c->eval };
 }
 
 Module *compile_import(Compile *c, int64_t micro)
@@ -150,7 +165,7 @@ Module *compile_import(Compile *c, int64_t micro)
 	const ImportOpt io = import_opt(c, micro);
 	const bool quiet = c->d->quiet;
 
-	c->d->quiet = true;             /* notes were made of it when it was read first */
+	c->d->quiet = true; /* notes were made of it when it was read first */
 	Module *m = onnx_import(c->a, c->model, &io, c->d);
 	c->d->quiet = quiet;
 	if (m && !m->batch)
@@ -171,8 +186,10 @@ static bool choose_target(Compile *c)
 	for (int i = 0; target_cuda(t) && i < c->cluster.ndevice; i++) {
 		Device *dev = &c->cluster.device[i];
 		if (!dev->cuda && !c->cluster.local && !c->cluster.untyped)
-			return diag_error(c->d, FILELOC(c->cluster.file), 108, "--target cuda: %s is no GPU; name GPUs as `gpus: N` of their host, "
-				"or say --target c", dev->name);
+			return diag_error(c->d, FILELOC(c->cluster.file), 108,
+				"--target cuda: %s is no GPU; name GPUs as `gpus: N` of their host, "
+				"or say --target c",
+				dev->name);
 		dev->cuda = true;
 	}
 	return true;
@@ -186,9 +203,11 @@ bool compile_machine(Compile *c, const char **why)
 		return false;
 	compile_left_out(c);
 	if (!c->cluster.ndevice)
-		return diag_error(c->d, FILELOC(c->cluster.file), 423, "nothing is left of the cluster without '%s'", c->without);
+		return diag_error(
+			c->d, FILELOC(c->cluster.file), 423, "nothing is left of the cluster without '%s'", c->without);
 	if (!cluster_workers(&c->cluster))
-		return diag_error(c->d, FILELOC(c->cluster.file), 403, "no host of the cluster has the role worker (nodes: roles)");
+		return diag_error(c->d, FILELOC(c->cluster.file), 403,
+			"no host of the cluster has the role worker (nodes: roles)");
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;
@@ -208,7 +227,8 @@ bool compile_read(Compile *c)
 	if (!compile_machine(c, &why))
 		return false;
 	if (o->t.choose_micro && !o->t.global)
-		return diag_error(c->d, NOLOC, 1, "--micro-batch auto: what is divided is not said; --global-batch N does");
+		return diag_error(
+			c->d, NOLOC, 1, "--micro-batch auto: what is divided is not said; --global-batch N does");
 	if (!profile_choose(c))
 		return false;
 	ImportOpt io = import_opt(c, o->t.micro);
@@ -234,7 +254,8 @@ bool compile_read(Compile *c)
 		char *text = file_read(o->start_from, &n);
 
 		if (!text)
-			return diag_error(c->d, FILELOC(o->start_from), 201, "cannot read the file: %s", strerror(errno));
+			return diag_error(
+				c->d, FILELOC(o->start_from), 201, "cannot read the file: %s", strerror(errno));
 		if (strlen(text) != n)
 			return diag_error(c->d, FILELOC(o->start_from), 201, "not a text file");
 		Module *m = module_parse(c->a, o->start_from, text, c->d);
@@ -244,13 +265,14 @@ bool compile_read(Compile *c)
 		c->m = m;
 	}
 	if (o->t.global % c->m->batch)
-		return diag_error(c->d, o->t.given ? FILELOC(o->t.given->file) : NOLOC, 403, "the global batch %lld is no multiple of the microbatch %lld",
-			(long long)o->t.global, (long long)c->m->batch);
+		return diag_error(c->d, o->t.given ? FILELOC(o->t.given->file) : NOLOC, 403,
+			"the global batch %lld is no multiple of the microbatch %lld", (long long)o->t.global,
+			(long long)c->m->batch);
 	if (!schedule_read(c->a, &o->t.schedule, c->d))
 		return false;
 	if (!o->quiet && o->verbose)
-		diag_note(c->d, NOLOC, "microbatch %lld (%s), %d thread%s per device", (long long)c->m->batch, why, o->t.threads,
-			o->t.threads > 1 ? "s" : "");
+		diag_note(c->d, NOLOC, "microbatch %lld (%s), %d thread%s per device", (long long)c->m->batch, why,
+			o->t.threads, o->t.threads > 1 ? "s" : "");
 	return true;
 }
 
@@ -269,13 +291,28 @@ static int first_pass_of(const Module *m)
 bool compile_passes(Compile *c, const char *dump)
 {
 	const Options *o = c->o;
-	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = &o->t, .plan = &c->plan,
-		.explain = o->explain ? &c->explain : NULL, .profile = c->profile, .measured = &c->measured,
-		.estimated = &c->estimated, .memory_scale = c->memory_scale,
-		.sized = c->sized, .quick = c->quick };
-	PassOpt po = { .dump_dir = dump, .print_before = o->print_before, .print_after = o->print_after,
-		.print_after_all = o->print_after_all, .print_after_change = o->print_after_change, .stop_after = o->stop_after,
-		.time_report = o->time_report, .elide = (int)o->elide, .form = o->ir_form, .changes = c->changes };
+	PassCx cx = { .scratch = c->scratch,
+		.d = c->d,
+		.cluster = &c->cluster,
+		.train = &o->t,
+		.plan = &c->plan,
+		.explain = o->explain ? &c->explain : NULL,
+		.profile = c->profile,
+		.measured = &c->measured,
+		.estimated = &c->estimated,
+		.memory_scale = c->memory_scale,
+		.sized = c->sized,
+		.quick = c->quick };
+	PassOpt po = { .dump_dir = dump,
+		.print_before = o->print_before,
+		.print_after = o->print_after,
+		.print_after_all = o->print_after_all,
+		.print_after_change = o->print_after_change,
+		.stop_after = o->stop_after,
+		.time_report = o->time_report,
+		.elide = (int)o->elide,
+		.form = o->ir_form,
+		.changes = c->changes };
 
 	measure_sparsity(c);
 	if (o->start_from) {
@@ -319,7 +356,7 @@ static bool folder_ok(Compile *c, const char *dir)
 		empty &= ir || strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
 	}
 	closedir(d);
-	if (empty && dumps)             /* a compile that was refused left them */
+	if (empty && dumps) /* a compile that was refused left them */
 		empty = exists(dir, "ir/00-import.pdir");
 	if (empty || c->o->force || exists(dir, "manifest.json"))
 		return true;
@@ -395,9 +432,9 @@ bool compile_write(Compile *c, const char *dir)
 /* No plan fits (E04xx, E06xx) is told apart from faults of the input. */
 int compile_status(const Compile *c)
 {
-	const int code = c->d->last_code, kind = code == 402 ? 0 : code / 100;      /* 402: a --plan that cannot be read */
+	const int code = c->d->last_code, kind = code == 402 ? 0 : code / 100; /* 402: a --plan that cannot be read */
 
-	if ((code >= 407 && code <= 409) || code == 411 || code == 420)     /* a plan file, a profile */
+	if ((code >= 407 && code <= 409) || code == 411 || code == 420) /* a plan file, a profile */
 		return EXIT_INPUT;
 	return kind == 4 || kind == 6 ? EXIT_NO_PLAN : kind == 0 ? EXIT_USAGE : EXIT_INPUT;
 }
@@ -421,8 +458,10 @@ const char *compile_times(const Compile *c)
 {
 	if (!c->profile)
 		return "static estimate";
-	const char *grown = c->profile->micro > 0 && c->m && c->m->batch != c->profile->micro && c->measured ?
-		arena_printf(c->a, " at microbatch %lld, scaled by the cost model", (long long)c->profile->micro) : "";
+	const char *grown = c->profile->micro > 0 && c->m && c->m->batch != c->profile->micro && c->measured
+	                            ? arena_printf(c->a, " at microbatch %lld, scaled by the cost model",
+					      (long long)c->profile->micro)
+	                            : "";
 	return arena_printf(c->a, "%d of %d nodes measured%s%s", c->measured, c->measured + c->estimated, grown,
 		c->estimated ? ", the others estimated" : "");
 }
@@ -444,11 +483,12 @@ static void summary_model(const Compile *c)
 		mixed += p->mixed && !p->rows;
 		elements += type_numel(&m->param[i]->type);
 	}
-	fprintf(c->d->out, "pdcc %s  %s: %d parameters (%lld), %d frozen, %d with row-sparse gradients, opset %d\n", PDCC_VERSION,
-		m->name, weights, (long long)elements, frozen, rows, m->opset);
+	fprintf(c->d->out, "pdcc %s  %s: %d parameters (%lld), %d frozen, %d with row-sparse gradients, opset %d\n",
+		PDCC_VERSION, m->name, weights, (long long)elements, frozen, rows, m->opset);
 	for (int i = 0; mixed && i < m->nparam; i++)
 		if (m->param[i]->param->mixed && !m->param[i]->param->rows)
-			fprintf(c->d->out, "  mixed: %s is looked up and used whole; its gradient is part rows, part dense\n",
+			fprintf(c->d->out,
+				"  mixed: %s is looked up and used whole; its gradient is part rows, part dense\n",
 				m->param[i]->name);
 	fprintf(c->d->out, "  trained:");
 	int shown = 0;
@@ -465,14 +505,16 @@ static void summary_model(const Compile *c)
 		for (int k = 0; k < m->stage[i]->forward->nin; k++) {
 			const Value *v = m->stage[i]->forward->in[k];
 
-			fprintf(c->d->out, "  input %s %s, batch axis %d, read by stage %d\n", v->name, str_type(c->a, &v->type),
-				v->batch_axis, i);
+			fprintf(c->d->out, "  input %s %s, batch axis %d, read by stage %d\n", v->name,
+				str_type(c->a, &v->type), v->batch_axis, i);
 		}
-	const char *sliced = m->grains ? arena_printf(c->a, " in %lld grains, sliced over replicas", (long long)m->grains) : "";
+	const char *sliced =
+		m->grains ? arena_printf(c->a, " in %lld grains, sliced over replicas", (long long)m->grains) : "";
 	const int64_t grains = m->grains ? m->grains : 1;
 	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s%s\n",
-		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains), (long long)(m->batch * m->microbatches),
-		c->o->t.ndata ? "from files" : "synthetic (no --data)", c->o->t.eval.on ? ", and an evaluation set" : "");
+		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains),
+		(long long)(m->batch * m->microbatches), c->o->t.ndata ? "from files" : "synthetic (no --data)",
+		c->o->t.eval.on ? ", and an evaluation set" : "");
 }
 
 const char *plan_name(const Compile *c)
@@ -493,7 +535,8 @@ void compile_summary(const Compile *c, const char *dir)
 	summary_model(c);
 	if (!m->schedule)
 		return;
-	const char *again = c->o->t.recompute == RECOMPUTE_NONE ? NULL : setting_word(SET_OF_Recompute, (int)c->o->t.recompute);
+	const char *again =
+		c->o->t.recompute == RECOMPUTE_NONE ? NULL : setting_word(SET_OF_Recompute, (int)c->o->t.recompute);
 	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", plan_name(c), m->schedule->name,
 		again ? ", recompute " : "", again ? again : "", c->o->t.threads, c->o->t.threads > 1 ? "s" : "");
 	for (int i = 0; i < m->nstage && i < 12; i++) {
@@ -502,10 +545,10 @@ void compile_summary(const Compile *c, const char *dir)
 
 		fprintf(c->d->out, "  %s %d  x%d", s->server ? "server" : "stage", i, s->replicas);
 		if (p)
-			fprintf(c->d->out, "  fwd %.3g ms bwd %.3g ms  %s..%s", p->fwd * 1e3, p->bwd * 1e3, p->first ? p->first : "",
-				p->last ? p->last : "");
-		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", str_bytes(c->a, s->bytes[REGION_PARAMS]), s->inflight,
-			str_bytes(c->a, s->arena));
+			fprintf(c->d->out, "  fwd %.3g ms bwd %.3g ms  %s..%s", p->fwd * 1e3, p->bwd * 1e3,
+				p->first ? p->first : "", p->last ? p->last : "");
+		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", str_bytes(c->a, s->bytes[REGION_PARAMS]),
+			s->inflight, str_bytes(c->a, s->arena));
 	}
 	if (c->plan.step_time > 0)
 		fprintf(c->d->out, "  predicted step %.3g ms (one device %.3g ms; %s)\n", c->plan.step_time * 1e3,
@@ -513,8 +556,9 @@ void compile_summary(const Compile *c, const char *dir)
 	if (c->o->explain)
 		fputs(buf_str(&c->explain), c->d->out);
 	if (dir)
-		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir, module_stages(m),
-			module_stages(m) > 1 ? "s" : "", m->schedule->ndevice, m->schedule->ndevice > 1 ? "s" : "", dir, dir);
+		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir,
+			module_stages(m), module_stages(m) > 1 ? "s" : "", m->schedule->ndevice,
+			m->schedule->ndevice > 1 ? "s" : "", dir, dir);
 }
 
 /* ---- one compilation, whole ---- */
@@ -527,8 +571,10 @@ int compile_main(Compile *c)
 	if (!o->stop_after && !o->out)
 		return diag_error(c->d, NOLOC, 1, "-o DIR is missing: where the program is written"), EXIT_USAGE;
 	if (!o->cluster)
-		return diag_error(c->d, NOLOC, 1, "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
-			"devices here"), EXIT_USAGE;
+		return diag_error(c->d, NOLOC, 1,
+			       "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
+			       "devices here"),
+		       EXIT_USAGE;
 	if (o->out && !folder_ok(c, o->out))
 		return EXIT_USAGE;
 	if (!compile_read(c))

@@ -9,27 +9,30 @@
 enum { EXIT_INPUT = 1, EXIT_USAGE = 2, EXIT_NO_PLAN = 3, EXIT_DIFFERS = 4, EXIT_NO_TOOL = 5, EXIT_OURS = 70 };
 
 typedef struct Compile {
-	Arena   *a, *scratch;
-	Diag    *d;
+	Arena *a, *scratch;
+	Diag *d;
 	Options *o;
 	const char *model;
-	Cluster  cluster;
-	Plan     plan;
-	Module  *m;
-	const char **input; int ninput;     /* the model's inputs, also those that nothing reads */
-	Buf      explain;
-	const struct Profile *profile;      /* measured times; NULL: none */
-	int      measured, estimated;       /* nodes whose time comes from the profile, and from the cost model */
-	bool     command_profile;   /* pdcc profile: --plan says what is measured */
-	double   memory_scale;      /* what the planner multiplies its estimates of memory with; 0: 1 */
-	bool     quick;             /* PassCx.quick */
-	const Map *sized;           /* PassCx.sized */
-	bool     micro_open;        /* the global batch is said, the size of a microbatch is not */
-	struct MicroChoice *micro; int nmicro;      /* sizes that were looked at, best first (auto_microbatch.c) */
-	struct Changes *changes;    /* what every pass changed, for --report; NULL: nobody asks */
-	bool     eval;              /* inference exports are read too; nothing is trained */
-	int      argc; char **argv; /* of the command, for --report */
-	const char *without;        /* the host (on one host: the device) of the cluster that is left out; NULL: none */
+	Cluster cluster;
+	Plan plan;
+	Module *m;
+	const char **input;
+	int ninput; /* the model's inputs, also those that nothing reads */
+	Buf explain;
+	const struct Profile *profile; /* measured times; NULL: none */
+	int measured, estimated;       /* nodes whose time comes from the profile, and from the cost model */
+	bool command_profile;          /* pdcc profile: --plan says what is measured */
+	double memory_scale;           /* what the planner multiplies its estimates of memory with; 0: 1 */
+	bool quick;                    /* PassCx.quick */
+	const Map *sized;              /* PassCx.sized */
+	bool micro_open;               /* the global batch is said, the size of a microbatch is not */
+	struct MicroChoice *micro;
+	int nmicro;              /* sizes that were looked at, best first (auto_microbatch.c) */
+	struct Changes *changes; /* what every pass changed, for --report; NULL: nobody asks */
+	bool eval;               /* inference exports are read too; nothing is trained */
+	int argc;
+	char **argv;         /* of the command, for --report */
+	const char *without; /* the host (on one host: the device) of the cluster that is left out; NULL: none */
 } Compile;
 
 /* The cluster, and what is decided from it and the flags alone: threads, and the size of a microbatch where flags say it;
@@ -41,7 +44,7 @@ bool compile_read(Compile *c);
 Module *compile_import(Compile *c, int64_t micro);
 /* All passes up to --stop-after. dump: where the IR goes; NULL: nowhere. */
 bool compile_passes(Compile *c, const char *dump);
-void measure_sparsity(Compile *c);                      /* sparsity.c: Param.touch, from the data set */
+void measure_sparsity(Compile *c); /* sparsity.c: Param.touch, from the data set */
 /* The same; where a plan was looked for and does not fit into memory, another is looked for (plan_fits.c). False after E0401 too. */
 bool compile_fit(Compile *c, const char *dump);
 /* The same, after it was decided what replicas share (--replica-split, replica_slices.c). */
@@ -56,18 +59,18 @@ bool compile_data(Compile *c, const char *dir);
 void compile_left_out(Compile *c);
 void compile_tolerated(Compile *c);
 bool compile_tolerant(Compile *c, const char *dir);
-bool compile_folder(Compile *c, const char *dir);       /* makes it and what it lies in */
-int  compile_status(const Compile *c);          /* exit status after a failure */
-const char *compile_times(const Compile *c);    /* where times come from: "static estimate" */
-const char *str_bytes(Arena *a, int64_t bytes);    /* "1.50 MiB" */
-const char *plan_name(const Compile *c);                /* "2-1": replicas of its stages */
+bool compile_folder(Compile *c, const char *dir); /* makes it and what it lies in */
+int compile_status(const Compile *c);             /* exit status after a failure */
+const char *compile_times(const Compile *c);      /* where times come from: "static estimate" */
+const char *str_bytes(Arena *a, int64_t bytes);   /* "1.50 MiB" */
+const char *plan_name(const Compile *c);          /* "2-1": replicas of its stages */
 void compile_summary(const Compile *c, const char *dir);
 
 int compile_main(Compile *c);
 int verify_main(Compile *c);
 int inspect_main(Compile *c);
 int simulate_main(Compile *c);
-int doctor_main(Compile *c);        /* doctor.c: takes no model */
+int doctor_main(Compile *c); /* doctor.c: takes no model */
 int cases_main(Compile *c);
 int export_main(Compile *c);
 

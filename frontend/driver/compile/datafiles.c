@@ -1,5 +1,5 @@
 /* The files that --data and --eval name: are they there, and does the model have such inputs. */
-#define _XOPEN_SOURCE 700      /* realpath */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "compile.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 static bool data_there(Compile *c, const DataInput *x)
 {
 	struct stat st;
-	const int   err = access(x->path, R_OK) || stat(x->path, &st) ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
+	const int err = access(x->path, R_OK) || stat(x->path, &st) ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
 
 	if (err || st.st_size == 0)
 		return diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input,
@@ -27,7 +27,8 @@ static bool unread_data(Compile *c, const char *name, const char **names, int n)
 
 	for (int i = 0; i < c->ninput; i++)
 		if (!strcmp(c->input[i], name)) {
-			diag_warn(c->d, NOLOC, "data-unread", "data for '%s': the loss does not depend on this input", name);
+			diag_warn(c->d, NOLOC, "data-unread", "data for '%s': the loss does not depend on this input",
+				name);
 			return true;
 		}
 	for (int i = 0; i < n; i++)

@@ -9,7 +9,10 @@
 #include "frontend/onnx/onnx.h"
 #include "passes/schedule/placement.h"
 
-typedef struct Rule { Buf b; Map seen; } Rule;
+typedef struct Rule {
+	Buf b;
+	Map seen;
+} Rule;
 
 /* A name as make reads it. */
 static void name(Rule *r, const char *path)
@@ -78,7 +81,8 @@ bool depfile_write(Compile *c, const char *dir)
 	data(&r, c->a, dir, o->t.data, o->t.ndata);
 	data(&r, c->a, dir, o->t.eval.data, o->t.eval.ndata);
 	buf_putc(&r.b, '\n');
-	const bool ok = file_write(file, r.b.s, r.b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
+	const bool ok = file_write(file, r.b.s, r.b.n) ||
+	                diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
 	buf_free(&r.b);
 	return ok;
 }

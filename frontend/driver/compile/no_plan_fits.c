@@ -12,19 +12,24 @@
 enum { SIZES = 24, DEVICES = 128, AGAIN = 1, SMALLER = 2, LONGER = 4 };
 
 /* A way that does. */
-typedef struct Found { const char *what; int64_t need; double step; } Found;
+typedef struct Found {
+	const char *what;
+	int64_t need;
+	double step;
+} Found;
 
 typedef struct Help {
 	const Compile *c;
-	Way     as_is;
-	int64_t size[SIZES];        /* of microbatches: as it is, then halves */
-	int     nsize, nfactor;     /* numbers of devices: 1, 2, 4, ... times as many */
-	Probe  *probe[SIZES];       /* by size; NULL: not opened yet */
-	bool    no[SIZES];          /* the model cannot have the size */
-	double  step;               /* seconds of the best step without limits */
-	Found  *found; int nfound, cap;
-	double  least;              /* bytes of the way that is expected to need least; 0: none was tried */
-	Way     way;
+	Way as_is;
+	int64_t size[SIZES]; /* of microbatches: as it is, then halves */
+	int nsize, nfactor;  /* numbers of devices: 1, 2, 4, ... times as many */
+	Probe *probe[SIZES]; /* by size; NULL: not opened yet */
+	bool no[SIZES];      /* the model cannot have the size */
+	double step;         /* seconds of the best step without limits */
+	Found *found;
+	int nfound, cap;
+	double least; /* bytes of the way that is expected to need least; 0: none was tried */
+	Way way;
 } Help;
 
 /* What the planner makes of it at a first look. */
@@ -150,7 +155,9 @@ static Way limited(Arena *a, const Way *as_is, const Fit *f, int64_t bytes)
 	w.cluster = times(a, &w.cluster, 1);
 	for (int i = 0; i < w.cluster.ndevice; i++) {
 		Device *d = &w.cluster.device[i];
-		d->memory = d->memory == f->limit ? bytes : d->memory > 0 ? (int64_t)ceil((double)d->memory * share) : 0;
+		d->memory = d->memory == f->limit ? bytes
+		            : d->memory > 0       ? (int64_t)ceil((double)d->memory * share)
+		                                  : 0;
 	}
 	return w;
 }
@@ -206,9 +213,9 @@ bool no_fit(Compile *c, const Fit *lacks)
 	}
 	if (!h.nfound && h.least > 0 && (fit_with(c, &h.way, false, &least) || least.need))
 		buf_printf(&said, "; even %s needs %s", h.way.what, str_bytes(c->a, least.need));
-	diag_error(c->d, FILELOC(c->cluster.file), 401, "no plan fits: smallest peak is %s (%lld bytes) on %s, limit %s%s",
-		str_bytes(c->a, f.need), (long long)f.need, c->cluster.device[f.device].name, str_bytes(c->a, f.limit),
-		buf_str(&said));
+	diag_error(c->d, FILELOC(c->cluster.file), 401,
+		"no plan fits: smallest peak is %s (%lld bytes) on %s, limit %s%s", str_bytes(c->a, f.need),
+		(long long)f.need, c->cluster.device[f.device].name, str_bytes(c->a, f.limit), buf_str(&said));
 	buf_free(&said);
 	for (int i = 0; i < h.nsize; i++)
 		if (h.probe[i])

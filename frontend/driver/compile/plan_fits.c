@@ -4,7 +4,7 @@
  * (Plan.lean) are compiled one by one, of every size, and the fastest of those that fit is taken. They do not depend on how much
  * memory there is, so the least that one of them needs is the smallest limit that will do (no_plan_fits.c says it). Of a plan
  * whose replicas are said the cuts are looked for in the same way; where none do, E0601 is that of the cuts that lack least. */
-#define _POSIX_C_SOURCE 200809L        /* open_memstream */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,9 @@
 #include "probe.h"
 
 enum { ROUNDS = 5 };
-static const double LEAST = 1e9;        /* no plan fits an estimate so much larger: the one that lacks least is taken */
-static const double FAR = 1.5;          /* a size of microbatch that is expected to need so much more than the least one is left out */
+static const double LEAST = 1e9; /* no plan fits an estimate so much larger: the one that lacks least is taken */
+static const double FAR =
+	1.5; /* a size of microbatch that is expected to need so much more than the least one is left out */
 
 static Fit fit_of(const Compile *c)
 {
@@ -86,7 +87,7 @@ static bool find_fit(Compile *c, const char *dump, Fit *f, bool *refused)
 			return !*refused && c->m->nstage;
 		}
 		*f = fit_of(c);
-		if (scale >= LEAST || c->plan.over > 1)     /* the plan that lacks least was compiled */
+		if (scale >= LEAST || c->plan.over > 1) /* the plan that lacks least was compiled */
 			return false;
 		const double more = c->plan.over > 0 ? f->over / c->plan.over : LEAST;
 		scale = round + 2 >= ROUNDS ? LEAST : scale * fmax(1.02, 1.001 * more);
@@ -109,7 +110,11 @@ static int lean_plans(const Compile *c)
 }
 
 /* A plan that is compiled as a file would give it. */
-typedef struct Lean { const GivenPlan *plan; int64_t micro; double score; } Lean;
+typedef struct Lean {
+	const GivenPlan *plan;
+	int64_t micro;
+	double score;
+} Lean;
 
 static bool compile_lean(Compile *c, const Lean *l, const char *dump, Fit *f, bool *refused)
 {
@@ -138,7 +143,7 @@ static bool try_lean(Compile *c, int64_t micro, Lean *best, Lean *leanest, Fit *
 	c->memory_scale = LEAST;
 	const int most = lean_plans(c);
 	quietly(c, NULL, &refused);
-	const GivenPlan *plan = c->plan.lean;       /* of the arena of the module, which stays */
+	const GivenPlan *plan = c->plan.lean; /* of the arena of the module, which stays */
 	const int n = c->plan.nlean < most ? c->plan.nlean : most;
 	for (int i = 0; i < n; i++) {
 		Lean l = { &plan[i], micro, INFINITY };

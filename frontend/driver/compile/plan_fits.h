@@ -6,14 +6,19 @@
 
 /* The device that lacks most, or is fullest, of what was compiled. */
 typedef struct Fit {
-	double  over;               /* bytes needed, in relation to what there is */
+	double over; /* bytes needed, in relation to what there is */
 	int64_t need, limit;
-	int     device;
-	double  step;               /* seconds */
+	int device;
+	double step; /* seconds */
 } Fit;
 
 /* Another setting. micro: samples in what is compiled. */
-typedef struct Way { Options o; Cluster cluster; int64_t micro; const char *what; } Way;
+typedef struct Way {
+	Options o;
+	Cluster cluster;
+	int64_t micro;
+	const char *what;
+} Way;
 
 /* What is estimated to need so much of the memory may fit all the same. */
 static const double HOPE = 1.25;

@@ -53,8 +53,8 @@ const char *cluster_hash(const Compile *c)
 
 	for (int i = 0; i < k->ndevice; i++) {
 		const Device *d = &k->device[i];
-		buf_printf(&b, "%s %d %d %d %d %" PRId64 " %.17g %.17g\n", d->name, d->host, d->index, d->cuda, d->cores,
-			c->o->memory_limit ? 0 : d->memory, d->flops, d->mem_bandwidth);
+		buf_printf(&b, "%s %d %d %d %d %" PRId64 " %.17g %.17g\n", d->name, d->host, d->index, d->cuda,
+			d->cores, c->o->memory_limit ? 0 : d->memory, d->flops, d->mem_bandwidth);
 	}
 	for (int i = 0; i < k->nlink; i++) {
 		const Link *l = &k->link[i];
@@ -79,13 +79,13 @@ bool plan_is_file(const char *plan)
 }
 
 typedef struct Reader {
-	Compile    *c;
-	GivenPlan  *g;
-	int         stage, cap_device, line, col;
-	ScheduleSpec schedule;      /* SCHEDULE_AUTO: it says none */
+	Compile *c;
+	GivenPlan *g;
+	int stage, cap_device, line, col;
+	ScheduleSpec schedule; /* SCHEDULE_AUTO: it says none */
 	Recompute recompute;
-	int64_t     micro;
-	bool       *taken;          /* by device of the cluster */
+	int64_t micro;
+	bool *taken; /* by device of the cluster */
 } Reader;
 
 static void r_version(Yaml *y, const YNode *v, void *to)
@@ -102,11 +102,15 @@ static bool stale(Yaml *y, const YNode *v, const char *what, const char *now)
 		return was;
 	y->ok = false;
 	return diag_error(y->d, TEXTLOC(y->file, (int)v->start_mark.line + 1, (int)v->start_mark.column + 1), E_STALE,
-		"the plan was made for another %s: its hash is %s, that of this one %s; plan again, or take the hash out", what,
-		was, now);
+		"the plan was made for another %s: its hash is %s, that of this one %s; plan again, or take the hash out",
+		what, was, now);
 }
 
-static void r_any(Yaml *y, const YNode *v, void *to) { (void)to; yaml_text(y, v, "name"); }
+static void r_any(Yaml *y, const YNode *v, void *to)
+{
+	(void)to;
+	yaml_text(y, v, "name");
+}
 static void r_model_hash(Yaml *y, const YNode *v, void *to) { stale(y, v, "model", model_hash(((Reader *)to)->c)); }
 static void r_cluster_hash(Yaml *y, const YNode *v, void *to)
 {
@@ -132,7 +136,8 @@ static void r_schedule(Yaml *y, const YNode *v, void *to)
 	const char *s = yaml_text(y, v, "schedule"), *lacks;
 
 	if (s && !schedule_parse(s, &((Reader *)to)->schedule, &lacks))
-		yaml_error(y, v, lacks ? "schedule %s" : "there is no schedule '%s'; pdcc --help Schedule lists them", lacks ? lacks : s);
+		yaml_error(y, v, lacks ? "schedule %s" : "there is no schedule '%s'; pdcc --help Schedule lists them",
+			lacks ? lacks : s);
 }
 
 static void r_micro(Yaml *y, const YNode *v, void *to)
@@ -167,8 +172,9 @@ static void r_until(Yaml *y, const YNode *v, void *to)
 static bool device_error(Yaml *y, const YNode *at, const char *name, const char *why, const char *near)
 {
 	y->ok = false;
-	return diag_error(y->d, TEXTLOC(y->file, (int)at->start_mark.line + 1, (int)at->start_mark.column + 1), E_DEVICES,
-		"device '%s' %s%s%s%s", name, why, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	return diag_error(y->d, TEXTLOC(y->file, (int)at->start_mark.line + 1, (int)at->start_mark.column + 1),
+		E_DEVICES, "device '%s' %s%s%s%s", name, why, near ? "; did you mean '" : "", near ? near : "",
+		near ? "'?" : "");
 }
 
 static void r_devices(Yaml *y, const YNode *v, void *to)
@@ -180,7 +186,7 @@ static void r_devices(Yaml *y, const YNode *v, void *to)
 	const YNode **item = yaml_items(y, v, "devices", &n);
 
 	const ScheduleSpec schedule = r->schedule.kind ? r->schedule : r->c->o->t.schedule;
-	const bool chunks = schedule_chunks(schedule) > 1;      /* several stages on a device; stands before `stages` */
+	const bool chunks = schedule_chunks(schedule) > 1; /* several stages on a device; stands before `stages` */
 
 	for (int d = 0; d < k->ndevice; d++)
 		names[d] = k->device[d].name;
@@ -228,8 +234,8 @@ static void r_stages(Yaml *y, const YNode *v, void *to)
 bool plan_load(Compile *c)
 {
 	static const YKey keys[] = { { "version", r_version }, { "model", r_model }, { "cluster", r_cluster },
-		{ "schedule", r_schedule }, { "recompute", r_recompute }, { "microbatch", r_micro }, { "microbatches", r_count },
-		{ "order", r_order }, { "stages", r_stages } };
+		{ "schedule", r_schedule }, { "recompute", r_recompute }, { "microbatch", r_micro },
+		{ "microbatches", r_count }, { "order", r_order }, { "stages", r_stages } };
 	Training *t = &c->o->t;
 	GivenPlan *g = NEW(c->a, GivenPlan);
 	Reader r = { .c = c, .g = g, .taken = NEWN(c->a, bool, c->cluster.ndevice) };
@@ -298,8 +304,9 @@ static const char *schedule_word_of(const Compile *c)
 {
 	const Schedule *s = c->m->schedule;
 
-	return s->kind == SCHEDULE_PIPE_SGD ? schedule_name(SCHEDULE_PLAIN) :
-		schedule_table[s->kind].param == PARAM_FILE ? schedule_str(c->a, c->o->t.schedule) : s->name;
+	return s->kind == SCHEDULE_PIPE_SGD                  ? schedule_name(SCHEDULE_PLAIN)
+	       : schedule_table[s->kind].param == PARAM_FILE ? schedule_str(c->a, c->o->t.schedule)
+	                                                     : s->name;
 }
 
 bool plan_save(const Compile *c, const char *file)
@@ -312,21 +319,24 @@ bool plan_save(const Compile *c, const char *file)
 	buf_puts(&b, json ? "{\n  \"version\": 1,\n" : "version: 1\n");
 	write_owner(&b, json, "model", c->m->name, model_hash(c));
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
-	const int64_t slices = c->m->grains ? c->m->grains : 1;      /* of what the user calls a microbatch */
+	const int64_t slices = c->m->grains ? c->m->grains : 1; /* of what the user calls a microbatch */
 	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
 	if (json || schedule_table[c->m->schedule->kind].param == PARAM_FILE)
 		quote(&b, schedule_word_of(c));
 	else
 		buf_puts(&b, schedule_word_of(c));
-	buf_printf(&b, json ? ",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64 ",\n  \"microbatches\": %" PRId64
-		",\n" : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\n",
-		setting_word(SET_OF_Recompute, (int)c->o->t.recompute), c->m->batch * slices, c->m->microbatches / slices);
+	buf_printf(&b,
+		json ? ",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64 ",\n  \"microbatches\": %" PRId64 ",\n"
+		     : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\n",
+		setting_word(SET_OF_Recompute, (int)c->o->t.recompute), c->m->batch * slices,
+		c->m->microbatches / slices);
 	if (c->plan.order)
 		buf_printf(&b, json ? "  \"order\": \"%s\",\n" : "order: %s\n", order_name[c->plan.order]);
 	buf_puts(&b, json ? "  \"stages\": [\n" : "stages:\n");
 	write_stages(&b, c, json);
 	buf_puts(&b, json ? "  ]\n}\n" : "");
-	const bool ok = file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
+	const bool ok =
+		file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
 	buf_free(&b);
 	return ok;
 }

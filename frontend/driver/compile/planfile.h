@@ -12,7 +12,7 @@ bool plan_load(Compile *c);
 /* YAML, or JSON where the name ends in .json. False after E0008. */
 bool plan_save(const Compile *c, const char *file);
 
-const char *model_hash(const Compile *c);       /* of the model file, 16 hexadecimal digits */
-const char *cluster_hash(const Compile *c);     /* of devices, hosts and links; --memory-limit does not count */
+const char *model_hash(const Compile *c);   /* of the model file, 16 hexadecimal digits */
+const char *cluster_hash(const Compile *c); /* of devices, hosts and links; --memory-limit does not count */
 
 #endif

@@ -32,8 +32,12 @@ bool probe_open(Probe *p, const Compile *c, int64_t micro)
 	p->c.o = &p->o;
 	p->c.plan = (Plan){ 0 };
 	p->c.explain = (Buf){ 0 };
-	const PassCx cx = { .scratch = c->scratch, .d = &p->mute, .cluster = &c->cluster, .train = &p->o.t,
-		.profile = c->profile, .sized = c->sized };
+	const PassCx cx = { .scratch = c->scratch,
+		.d = &p->mute,
+		.cluster = &c->cluster,
+		.train = &p->o.t,
+		.profile = c->profile,
+		.sized = c->sized };
 	return (p->c.m = compile_import(&p->c, micro)) && passes(p, &cx, NULL, "partition");
 }
 
@@ -45,8 +49,15 @@ void probe_close(Probe *p)
 
 bool probe_plan(Probe *p, const Training *t, const Cluster *cluster, bool quick, Plan *plan)
 {
-	const PassCx cx = { .scratch = p->c.scratch, .d = &p->mute, .cluster = cluster, .train = t, .plan = plan,
-		.profile = p->c.profile, .sized = p->c.sized, .memory_scale = p->c.memory_scale, .quick = quick };
+	const PassCx cx = { .scratch = p->c.scratch,
+		.d = &p->mute,
+		.cluster = cluster,
+		.train = t,
+		.plan = plan,
+		.profile = p->c.profile,
+		.sized = p->c.sized,
+		.memory_scale = p->c.memory_scale,
+		.quick = quick };
 
 	*plan = (Plan){ 0 };
 	p->c.m->chosen = (ScheduleSpec){ .kind = SCHEDULE_AUTO };

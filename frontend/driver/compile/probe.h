@@ -8,7 +8,7 @@
 
 typedef struct Probe {
 	Compile c;
-	Diag    mute;
+	Diag mute;
 	Options o;
 } Probe;
 
@@ -21,9 +21,9 @@ bool probe_plan(Probe *p, const Training *t, const Cluster *cluster, bool quick,
 
 /* A size of microbatch that was looked at, and the planner's estimates of the plan that it came with. */
 typedef struct MicroChoice {
-	int64_t     micro;
-	double      step, over;     /* seconds per step; largest share of its memory that a device needs */
-	const char *plan;           /* "2-1-1" */
+	int64_t micro;
+	double step, over; /* seconds per step; largest share of its memory that a device needs */
+	const char *plan;  /* "2-1-1" */
 } MicroChoice;
 
 /* Is the size of a microbatch to be decided with the plan (auto_microbatch.c)? */

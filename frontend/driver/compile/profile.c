@@ -14,14 +14,14 @@
 #include "frontend/settings/profile_file.h"
 #include "tools.h"
 
-enum { MICROBATCHES = 4 };      /* of a step, where nobody says: gradients are added up as they are in training */
+enum { MICROBATCHES = 4 }; /* of a step, where nobody says: gradients are added up as they are in training */
 
 typedef struct Job {
-	Compile     *c;             /* of the program that is measured */
-	Profile     *p;             /* what will be known */
-	const Node **node;          /* by record; NULL: an input */
-	TimeCache    cache;
-	int          hits;
+	Compile *c;        /* of the program that is measured */
+	Profile *p;        /* what will be known */
+	const Node **node; /* by record; NULL: an input */
+	TimeCache cache;
+	int hits;
 } Job;
 
 /* How many devices of the first one's host compute at once; 1 for GPUs. */
@@ -50,7 +50,12 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 	o->explain = false;
 	if (!o->cluster)
 		o->cluster = "local";
-	*c = (Compile){ .a = of->a, .scratch = of->scratch, .d = of->d, .o = o, .model = of->model, .argc = of->argc,
+	*c = (Compile){ .a = of->a,
+		.scratch = of->scratch,
+		.d = of->d,
+		.o = o,
+		.model = of->model,
+		.argc = of->argc,
 		.argv = of->argv };
 	if (!compile_machine(c, &why))
 		return false;
@@ -118,12 +123,15 @@ static void look_up(Job *j)
 static bool measure(Job *j, const char *dir)
 {
 	Compile *c = j->c;
-	const char *seconds = c->o->profile_seconds > 0 ?
-		arena_printf(c->a, " --profile-seconds %lld", (long long)c->o->profile_seconds) : "";
+	const char *seconds = c->o->profile_seconds > 0
+	                              ? arena_printf(c->a, " --profile-seconds %lld", (long long)c->o->profile_seconds)
+	                              : "";
 
-	if (!compile_write(c, dir) || !tool_run(c->d, "measuring", arena_printf(c->a,
-		"make -s -C '%s' profile ARGS='--profile-copies %d%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }",
-		dir, j->p->copies, seconds, dir, dir)))
+	if (!compile_write(c, dir) ||
+		!tool_run(c->d, "measuring",
+			arena_printf(c->a,
+				"make -s -C '%s' profile ARGS='--profile-copies %d%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }",
+				dir, j->p->copies, seconds, dir, dir)))
 		return false;
 	const Profile *m = profile_load(c->a, arena_printf(c->a, "%s/profile.json", dir), c->d);
 	if (!m)
@@ -180,12 +188,17 @@ static Profile *make_profile(const Compile *of)
 	profile_index(c->a, j.p);
 	if (of->o->quiet)
 		return j.p;
-	fprintf(of->d->out, "profile: cache hit %d/%d; %d thread%s of %s%s: forward %.3g ms, backward %.3g ms a microbatch of %lld, "
-		"update %.3g ms a step\n", j.hits, j.p->nnode, j.p->threads, j.p->threads > 1 ? "s" : "", j.p->device,
-		j.p->copies > 1 ? arena_printf(c->a, " (%d at once)", j.p->copies) : "", 1e3 * sum[0], 1e3 * sum[1], (long long)j.p->micro, 1e3 * sum[2]);
+	fprintf(of->d->out,
+		"profile: cache hit %d/%d; %d thread%s of %s%s: forward %.3g ms, backward %.3g ms a microbatch of %lld, "
+		"update %.3g ms a step\n",
+		j.hits, j.p->nnode, j.p->threads, j.p->threads > 1 ? "s" : "", j.p->device,
+		j.p->copies > 1 ? arena_printf(c->a, " (%d at once)", j.p->copies) : "", 1e3 * sum[0], 1e3 * sum[1],
+		(long long)j.p->micro, 1e3 * sum[2]);
 	if (noisy > 0.1 * (sum[0] + sum[1] + sum[2]))
-		diag_warn(of->d, NOLOC, "profile-noise", "nodes that take %.0f %% of the time vary by more than 10 %% from step to step; is "
-			"the machine busy with other things?", 100 * noisy / (sum[0] + sum[1] + sum[2]));
+		diag_warn(of->d, NOLOC, "profile-noise",
+			"nodes that take %.0f %% of the time vary by more than 10 %% from step to step; is "
+			"the machine busy with other things?",
+			100 * noisy / (sum[0] + sum[1] + sum[2]));
 	return j.p;
 }
 
@@ -199,7 +212,8 @@ int profile_main(Compile *c)
 	if (!p)
 		return c->d->last_code == 801 ? EXIT_NO_TOOL : compile_status(c);
 	profile_print(&b, p);
-	const bool ok = file_write(out, buf_str(&b), b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", out, strerror(errno));
+	const bool ok = file_write(out, buf_str(&b), b.n) ||
+	                diag_error(c->d, NOLOC, 8, "cannot write %s: %s", out, strerror(errno));
 	buf_free(&b);
 	if (ok && !c->o->quiet)
 		fprintf(c->d->out, "wrote %s: %d records\n", out, p->nnode);
@@ -214,7 +228,9 @@ bool profile_choose(Compile *c)
 		return true;
 	c->profile = strcmp(s, "run") ? profile_load(c->a, s, c->d) : make_profile(c);
 	if (c->profile && c->profile->threads != c->o->t.threads)
-		diag_warn(c->d, FILELOC(s), "profile-threads", "measured with %d thread%s, the devices of this plan have %d: nothing of it "
-			"counts", c->profile->threads, c->profile->threads > 1 ? "s" : "", c->o->t.threads);
+		diag_warn(c->d, FILELOC(s), "profile-threads",
+			"measured with %d thread%s, the devices of this plan have %d: nothing of it "
+			"counts",
+			c->profile->threads, c->profile->threads > 1 ? "s" : "", c->o->t.threads);
 	return c->profile != NULL;
 }

@@ -15,10 +15,7 @@
 #include "probe.h"
 #include "passes/schedule/schedule.h"
 
-static int64_t gcd(int64_t x, int64_t y)
-{
-	return y ? gcd(y, x % y) : x;
-}
+static int64_t gcd(int64_t x, int64_t y) { return y ? gcd(y, x % y) : x; }
 
 /* Grains of a microbatch of so many samples; 0: there are fewer samples than replicas. */
 static int64_t grains_for(const int *replicas, int n, int64_t micro)
@@ -71,8 +68,10 @@ static void warn_of_statistics(const Compile *c)
 	for (int t = 0; t < c->m->nstage; t++)
 		for (const Node *n = c->m->stage[t]->forward->first; n; n = n->next)
 			if (n->op == OP_BatchNorm) {
-				diag_warn(c->d, n->loc, "batch-stats", "statistics are those of %lld samples, a grain of the sliced "
-					"microbatch of %lld", (long long)c->m->batch, (long long)(c->m->batch * c->m->grains));
+				diag_warn(c->d, n->loc, "batch-stats",
+					"statistics are those of %lld samples, a grain of the sliced "
+					"microbatch of %lld",
+					(long long)c->m->batch, (long long)(c->m->batch * c->m->grains));
 				return;
 			}
 }
@@ -84,12 +83,15 @@ static bool compile_sliced(Compile *c, const int *replicas, int n, const char *d
 	const int64_t micro = c->m->batch, grains = grains_for(replicas, n, micro);
 
 	if (one_per_step(&c->o->t))
-		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s updates after every microbatch, which one "
-			"replica has whole; other schedules sum several (%s)", schedule_str(c->a, c->o->t.schedule), schedule_list(c->a, sums_several));
+		return diag_error(c->d, NOLOC, 520,
+			"--replica-split slice: schedule %s updates after every microbatch, which one "
+			"replica has whole; other schedules sum several (%s)",
+			schedule_str(c->a, c->o->t.schedule), schedule_list(c->a, sums_several));
 
 	if (!grains)
-		return diag_error(c->d, NOLOC, 405, "a microbatch of %lld samples cannot be sliced over the replicas of plan %s",
-			(long long)micro, c->o->t.plan);
+		return diag_error(c->d, NOLOC, 405,
+			"a microbatch of %lld samples cannot be sliced over the replicas of plan %s", (long long)micro,
+			c->o->t.plan);
 	c->plan = (Plan){ 0 };
 	if (grains > 1) {
 		if (!(c->m = compile_import(c, micro / grains)))
@@ -130,7 +132,7 @@ static bool choose(Compile *c, const char *dump)
 
 	for (int t = 0; t < c->m->nstage; t++)
 		replicas[t] = c->m->stage[t]->replicas;
-	mute.errors = mute.limit + 1;       /* nothing is said any more */
+	mute.errors = mute.limit + 1; /* nothing is said any more */
 	mute.quiet = true;
 	s.d = &mute;
 	s.explain = (Buf){ 0 };
@@ -142,11 +144,13 @@ static bool choose(Compile *c, const char *dump)
 		o.t.global = c->m->batch * c->m->microbatches;
 	s.o = &o;
 	if (!compile_sliced(&s, replicas, c->m->nstage, NULL) ||
-	    !simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &whole, &mute) ||
-	    !simulate(c->a, simulate_model(c->a, s.m, &c->cluster, &c->o->t), &sliced, &mute) || sliced.step > 0.99 * whole.step)
+		!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &whole, &mute) ||
+		!simulate(c->a, simulate_model(c->a, s.m, &c->cluster, &c->o->t), &sliced, &mute) ||
+		sliced.step > 0.99 * whole.step)
 		return true;
 	if (c->o->explain)
-		diag_note(c->d, NOLOC, "replicas get slices: the simulated step is %.4g ms, %.4g ms with whole microbatches",
+		diag_note(c->d, NOLOC,
+			"replicas get slices: the simulated step is %.4g ms, %.4g ms with whole microbatches",
 			sliced.step * 1e3, whole.step * 1e3);
 	c->o->t.plan = o.t.plan;
 	c->o->t.global = o.t.global;
@@ -166,8 +170,9 @@ bool compile_plan(Compile *c, const char *dump)
 	if (c->o->start_from || how == SPLIT_ROUND_ROBIN)
 		return compile_fit(c, dump);
 	if (how == SPLIT_SLICE && schedule_async(&c->o->t))
-		return diag_error(c->d, NOLOC, 520, "--replica-split slice: schedule %s gives whole microbatches to replicas", c->o->t.pipe_sgd > 1 ?
-			schedule_name(SCHEDULE_PIPE_SGD) : schedule_str(c->a, c->o->t.schedule));
+		return diag_error(c->d, NOLOC, 520,
+			"--replica-split slice: schedule %s gives whole microbatches to replicas",
+			c->o->t.pipe_sgd > 1 ? schedule_name(SCHEDULE_PIPE_SGD) : schedule_str(c->a, c->o->t.schedule));
 	if (how == SPLIT_SLICE)
 		return find_replicas(c, &replicas, &n) && compile_sliced(c, replicas, n, dump);
 	return compile_fit(c, dump) && (!worth_slicing(c) || choose(c, dump));

@@ -9,7 +9,11 @@
 enum { GROUPS = 64, SAMPLES = 1 << 16, SOURCES = 8, POINTS = 20 };
 
 /* Whole numbers, `width` of each sample. */
-typedef struct Ids { int bytes; int64_t samples, width; unsigned char *data; } Ids;
+typedef struct Ids {
+	int bytes;
+	int64_t samples, width;
+	unsigned char *data;
+} Ids;
 
 static int64_t number(const char *head, const char *key)
 {
@@ -60,9 +64,11 @@ static const char *path_of(const Training *t, const Value *ids)
 }
 
 /* Different rows that `group` samples name, on average over groups; of shuffled data the samples lie far apart. */
-static double distinct(const Ids *x, int n, int64_t samples, int64_t group, bool shuffle, int64_t rows, int *seen, int *now)
+static double distinct(
+	const Ids *x, int n, int64_t samples, int64_t group, bool shuffle, int64_t rows, int *seen, int *now)
 {
-	const int64_t groups = samples / group < GROUPS ? samples / group : GROUPS, step = shuffle ? samples / group : 1;
+	const int64_t groups = samples / group < GROUPS ? samples / group : GROUPS,
+		      step = shuffle ? samples / group : 1;
 	int64_t all = 0;
 
 	for (int64_t g = 0; g < groups; g++) {
@@ -124,7 +130,9 @@ void measure_sparsity(Compile *c)
 
 		for (int u = 0; u < w->nuses && known; u++) {
 			const Node *g = w->uses[u].node;
-			const char *file = g->op == OP_Gather && w->uses[u].index == 0 && attr_int(g, "axis") == 0 ? path_of(t, g->in[1]) : NULL;
+			const char *file = g->op == OP_Gather && w->uses[u].index == 0 && attr_int(g, "axis") == 0
+			                           ? path_of(t, g->in[1])
+			                           : NULL;
 			known = file && n < SOURCES;
 			if (known)
 				path[n++] = file;

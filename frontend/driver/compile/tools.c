@@ -19,7 +19,7 @@ bool tool_found(const char *name)
 bool tool_needed(Diag *d, const char *name)
 {
 	return tool_found(name) ||
-		diag_error(d, NOLOC, 801, "'%s' is not installed; it is needed to build and run the programs", name);
+	       diag_error(d, NOLOC, 801, "'%s' is not installed; it is needed to build and run the programs", name);
 }
 
 bool tool_run(Diag *d, const char *what, const char *command)

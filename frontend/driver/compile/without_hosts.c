@@ -38,7 +38,7 @@ static void leave_out(Compile *c, const char *name)
 		k->link[n++] = l;
 	}
 	k->nlink = n;
-	for (int i = 0; i < k->npin; i++)       /* what is pinned to the host that is gone goes to any server */
+	for (int i = 0; i < k->npin; i++) /* what is pinned to the host that is gone goes to any server */
 		k->pin[i].host = k->pin[i].host == gone ? -1 : k->pin[i].host - (k->pin[i].host > gone);
 }
 
@@ -76,8 +76,14 @@ static DataInput *deeper(Compile *c, const DataInput *from, int n)
 static bool one(const Compile *whole, const char *dir, const char *name)
 {
 	Options o = *whole->o;
-	Compile c = { .a = whole->a, .scratch = whole->scratch, .d = whole->d, .o = &o, .model = whole->model, .argc = whole->argc,
-		.argv = whole->argv, .without = name };
+	Compile c = { .a = whole->a,
+		.scratch = whole->scratch,
+		.d = whole->d,
+		.o = &o,
+		.model = whole->model,
+		.argc = whole->argc,
+		.argv = whole->argv,
+		.without = name };
 	const Module *m = whole->m;
 	const char *folder = arena_printf(c.a, "%s/without-%s", dir, name);
 
@@ -93,7 +99,8 @@ static bool one(const Compile *whole, const char *dir, const char *name)
 		return false;
 	o.t.data = deeper(&c, o.t.data, o.t.ndata);
 	o.t.eval.data = deeper(&c, o.t.eval.data, o.t.eval.ndata);
-	if (!compile_folder(&c, folder) || !compile_plan(&c, arena_printf(c.a, "%s/ir", folder)) || !compile_write(&c, folder))
+	if (!compile_folder(&c, folder) || !compile_plan(&c, arena_printf(c.a, "%s/ir", folder)) ||
+		!compile_write(&c, folder))
 		return false;
 	if (!whole->o->quiet)
 		fprintf(c.d->out, "  without %s: plan %s, %s\n", name, plan_name(&c), folder);
@@ -107,11 +114,12 @@ bool compile_tolerant(Compile *c, const char *dir)
 	bool ok = true;
 
 	for (int i = 0; i < k->nwithout && ok; i++) {
-		c->d->quiet = true;     /* all has been said once */
+		c->d->quiet = true; /* all has been said once */
 		ok = one(c, dir, k->without[i]);
 		c->d->quiet = quiet;
 		if (!ok)
-			return diag_error(c->d, FILELOC(k->file), 423, "placement.tolerate: there is no plan without '%s'", k->without[i]);
+			return diag_error(c->d, FILELOC(k->file), 423,
+				"placement.tolerate: there is no plan without '%s'", k->without[i]);
 	}
 	return true;
 }

@@ -3,7 +3,7 @@
  * The model is trained on paper: the passes that compile runs, on one device, up to the memory plan. Where that cannot
  * be (no loss to be found, an operator without gradient on its way, an inference export) the forward graph alone is
  * looked at, and what is missing is said. Times are those of the cost model. */
-#define _XOPEN_SOURCE 700      /* open_memstream */
+#define _XOPEN_SOURCE 700 /* open_memstream */
 #include <stdlib.h>
 #include <string.h>
 #include "passes/common/plan.h"
@@ -14,7 +14,13 @@
 
 /* ---- parameters: who reads them ---- */
 
-typedef struct Readers { Arena *a; Map seen, names; int rows, others; const char *text; const Node *first; } Readers;
+typedef struct Readers {
+	Arena *a;
+	Map seen, names;
+	int rows, others;
+	const char *text;
+	const Node *first;
+} Readers;
 
 /* The node of the model that n stems from. */
 static const char *label(const Node *n)
@@ -28,7 +34,7 @@ static const char *label(const Node *n)
 static bool lays_out(const Node *n)
 {
 	bool yes = optab[n->op]->flags & OP_VIEW || n->op == OP_Transpose || n->op == OP_Slice || n->op == OP_Split ||
-		n->op == OP_Concat;
+	           n->op == OP_Concat;
 
 	for (int i = 0; yes && i < n->nin; i++)
 		if (n->in[i] && n->in[i]->kind != VAL_PARAM && n->in[i]->kind != VAL_CONST)
@@ -60,7 +66,8 @@ static void readers(Readers *r, const Value *v, bool direct)
 			r->others++;
 		r->first = r->first ? r->first : n;
 		if (r->rows + r->others <= 3)
-			r->text = arena_printf(r->a, "%s%s%s '%s'", r->text, *r->text ? ", " : "", optab[n->op]->name, label(n));
+			r->text = arena_printf(
+				r->a, "%s%s%s '%s'", r->text, *r->text ? ", " : "", optab[n->op]->name, label(n));
 		else if (r->rows + r->others == 4)
 			r->text = arena_printf(r->a, "%s ...", r->text);
 	}
@@ -79,11 +86,19 @@ static void look_at_params(Look *l)
 		map_init(&r.seen, a, false);
 		map_init(&r.names, a, true);
 		readers(&r, v, true);
-		PUSH(a, l->param, l->nparam, l->capparam) = (ParamRow){
-			.name = v->name, .shape = str_type(a, &v->type), .readers = r.text, .home = r.first ? label(r.first) : NULL,
-			.elements = type_numel(&v->type), .bytes = value_bytes(v),
-			.kind = v->param->kind == PARAM_BUFFER ? "buffer" : !r.first ? "unused" : v->param->frozen ? "frozen" :
-				r.rows && r.others ? "mixed" : r.rows ? "row-sparse" : r.others > 1 ? "tied" : "dense" };
+		PUSH(a, l->param, l->nparam, l->capparam) = (ParamRow){ .name = v->name,
+			.shape = str_type(a, &v->type),
+			.readers = r.text,
+			.home = r.first ? label(r.first) : NULL,
+			.elements = type_numel(&v->type),
+			.bytes = value_bytes(v),
+			.kind = v->param->kind == PARAM_BUFFER ? "buffer"
+			        : !r.first                     ? "unused"
+			        : v->param->frozen             ? "frozen"
+			        : r.rows && r.others           ? "mixed"
+			        : r.rows                       ? "row-sparse"
+			        : r.others > 1                 ? "tied"
+			                                       : "dense" };
 	}
 }
 
@@ -96,8 +111,8 @@ static void look_at_values(Look *l)
 	for (int i = 0; i < g->nin + g->nout; i++) {
 		const Value *v = i < g->nin ? g->in[i] : g->out[i - g->nin];
 
-		PUSH(l->c->a, l->io, l->nio, l->capio) = (struct IoRow){ v->name, str_type(l->c->a, &v->type), v->batch_axis,
-			v->is_label, i >= g->nin };
+		PUSH(l->c->a, l->io, l->nio, l->capio) =
+			(struct IoRow){ v->name, str_type(l->c->a, &v->type), v->batch_axis, v->is_label, i >= g->nin };
 	}
 }
 
@@ -149,10 +164,7 @@ static void look_at_nodes(Look *l)
 
 /* ---- memory, once it is planned ---- */
 
-static const Value *root(const Value *v)
-{
-	return v->alias ? v->alias : v;
-}
+static const Value *root(const Value *v) { return v->alias ? v->alias : v; }
 
 static void look_at_memory(Look *l)
 {
@@ -177,8 +189,8 @@ static void look_at_memory(Look *l)
 	}
 	for (const Node *n = s->update->first; n; n = n->next)
 		if (n->op == OP_Accumulate && n->out[0]->region == REGION_GRADS && n->in[0]->def)
-			item_of(l, label(n->in[0]->def))->weights += value_bytes(n->out[0]) *
-				((s->bytes[REGION_GRADS] > 0) + (s->bytes[REGION_LEAF] > 0));
+			item_of(l, label(n->in[0]->def))->weights +=
+				value_bytes(n->out[0]) * ((s->bytes[REGION_GRADS] > 0) + (s->bytes[REGION_LEAF] > 0));
 }
 
 /* ---- the passes ---- */
@@ -268,7 +280,7 @@ static bool attempt(Look *l, int how, char **said)
 	d->errors = 0;
 	bool ok = compile_read(l->c);
 	l->m = l->c->m;
-	if (ok && how == EVAL && l->m->graph->nin && l->m->graph->in[0]->batch_axis >= 0)      /* the file's, when fixed */
+	if (ok && how == EVAL && l->m->graph->nin && l->m->graph->in[0]->batch_axis >= 0) /* the file's, when fixed */
 		l->m->batch = l->m->graph->in[0]->type.dim[l->m->graph->in[0]->batch_axis];
 	ok = ok && (how == TRAINED ? look_at_training(l) : look_at_forward(l));
 	fclose(d->out);
@@ -301,7 +313,8 @@ int inspect_main(Compile *c)
 		}
 		l.missing = why ? why : "training it is refused";
 		if (c->eval)
-			l.missing = arena_printf(c->a, "%s; symbolic axes that --dim does not bind are taken as 1", l.missing);
+			l.missing = arena_printf(
+				c->a, "%s; symbolic axes that --dim does not bind are taken as 1", l.missing);
 	} else {
 		fputs(said, c->d->out);
 	}

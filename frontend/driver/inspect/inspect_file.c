@@ -123,9 +123,10 @@ static int inspect_checkpoints(Compile *c, const char *dir, int64_t only)
 	ck_manifest m, of = { 0 };
 
 	if (n < 0)
-		return diag_error(c->d, FILELOC(dir), E_CKPT, "no folder of checkpoints: %s", strerror(errno)), EXIT_INPUT;
-	printf("%s: %d checkpoint%s, newest first\n\n  %-10s %5s %12s %14s %10s  %s\n", dir, n, n == 1 ? "" : "s", "step", "parts", "bytes",
-		"samples seen", "loss", "plan");
+		return diag_error(c->d, FILELOC(dir), E_CKPT, "no folder of checkpoints: %s", strerror(errno)),
+		       EXIT_INPUT;
+	printf("%s: %d checkpoint%s, newest first\n\n  %-10s %5s %12s %14s %10s  %s\n", dir, n, n == 1 ? "" : "s",
+		"step", "parts", "bytes", "samples seen", "loss", "plan");
 	for (int i = 0; i < n && (only >= 0 || newest < 0 || i < STEPS); i++)
 		if ((only < 0 || step[i] == only) && print_step(c, dir, step[i], &m) && newest < 0) {
 			newest = step[i];
@@ -135,9 +136,11 @@ static int inspect_checkpoints(Compile *c, const char *dir, int64_t only)
 		printf("  ... and %d more\n", n - STEPS);
 	free(step);
 	if (newest < 0)
-		return diag_error(c->d, FILELOC(dir), E_CKPT, "there is no whole checkpoint%s", only < 0 ? " in this folder" : ""), EXIT_INPUT;
-	printf("\nmodel %s (%s), plan %s (%s), optimizer %s, seed %" PRIu64 "%s\n", of.model, of.model_hash, of.plan, of.plan_hash,
-		of.optimizer, of.seed, of.shuffle ? ", samples shuffled" : "");
+		return diag_error(c->d, FILELOC(dir), E_CKPT, "there is no whole checkpoint%s",
+			       only < 0 ? " in this folder" : ""),
+		       EXIT_INPUT;
+	printf("\nmodel %s (%s), plan %s (%s), optimizer %s, seed %" PRIu64 "%s\n", of.model, of.model_hash, of.plan,
+		of.plan_hash, of.optimizer, of.seed, of.shuffle ? ", samples shuffled" : "");
 	return print_parts(c, dir, newest, &of) ? 0 : EXIT_INPUT;
 }
 
@@ -174,7 +177,8 @@ static int inspect_folder(Compile *c)
 	free(ck_steps(dir, &n));
 	if (n > 0)
 		return inspect_checkpoints(c, dir, -1);
-	diag_error(c->d, FILELOC(c->model), 201, "the folder is no build (manifest.json), no trace (rank0.json) and holds no checkpoint "
+	diag_error(c->d, FILELOC(c->model), 201,
+		"the folder is no build (manifest.json), no trace (rank0.json) and holds no checkpoint "
 		"(step-N)");
 	return EXIT_INPUT;
 }

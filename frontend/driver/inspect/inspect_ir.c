@@ -78,8 +78,8 @@ static void print_params(const Module *m, Arena *a)
 
 static void print_stages(const Module *m, Arena *a, int *of)
 {
-	printf("\n%-10s %-14s %5s %9s %9s %7s %11s %11s %12s\n", "stage", "devices", "nodes", "forward", "backward", "update", "in flight",
-		"weights", "memory");
+	printf("\n%-10s %-14s %5s %9s %9s %7s %11s %11s %12s\n", "stage", "devices", "nodes", "forward", "backward",
+		"update", "in flight", "weights", "memory");
 	for (int t = 0; t < m->nstage; t++) {
 		const Stage *s = m->stage[t];
 		double time[3] = { 0 };
@@ -95,9 +95,11 @@ static void print_stages(const Module *m, Arena *a, int *of)
 		for (int r = 0; r < s->replicas; r++)
 			devices = arena_printf(a, "%s%s%d", devices, r ? "," : "", s->device[r]);
 		if (t < STAGES)
-			printf("%-10s %-14.14s %5d %9s %9s %7s %11d %11s %12s\n", arena_printf(a, s->server ? "server %d" : "%d", t), devices, nodes(own),
+			printf("%-10s %-14.14s %5d %9s %9s %7s %11d %11s %12s\n",
+				arena_printf(a, s->server ? "server %d" : "%d", t), devices, nodes(own),
 				time_text(a, time[0]), time_text(a, time[1]), time_text(a, time[2]), s->inflight,
-				s->arena ? str_bytes(a, s->bytes[REGION_PARAMS]) : "-", s->arena ? str_bytes(a, s->arena) : "-");
+				s->arena ? str_bytes(a, s->bytes[REGION_PARAMS]) : "-",
+				s->arena ? str_bytes(a, s->arena) : "-");
 	}
 	if (m->nstage > STAGES)
 		printf("... and %d more\n", m->nstage - STAGES);
@@ -126,7 +128,8 @@ int inspect_ir(Compile *c)
 	double time = 0;
 
 	if (!text)
-		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)), EXIT_INPUT;
+		return diag_error(c->d, FILELOC(c->model), 201, "cannot read the file: %s", strerror(errno)),
+		       EXIT_INPUT;
 	if (strlen(text) != n)
 		return free(text), diag_error(c->d, FILELOC(c->model), 201, "not a text file"), EXIT_INPUT;
 	const Module *m = module_parse(c->a, c->model, text, c->d);

@@ -21,10 +21,14 @@ static int64_t whole(Yaml *y, const YNode *n, const char *key) { return strtoll(
 
 static int length(const YNode *n)
 {
-	return n && n->type == YAML_SEQUENCE_NODE ? (int)(n->data.sequence.items.top - n->data.sequence.items.start) : 0;
+	return n && n->type == YAML_SEQUENCE_NODE ? (int)(n->data.sequence.items.top - n->data.sequence.items.start)
+	                                          : 0;
 }
 
-static const YNode *item(Yaml *y, const YNode *n, int i) { return yaml_document_get_node(&y->doc, n->data.sequence.items.start[i]); }
+static const YNode *item(Yaml *y, const YNode *n, int i)
+{
+	return yaml_document_get_node(&y->doc, n->data.sequence.items.start[i]);
+}
 
 /* Names of devices: a list of words, or of mappings with "device". */
 static const char *devices(Yaml *y, const YNode *list)
@@ -33,7 +37,8 @@ static const char *devices(Yaml *y, const YNode *list)
 
 	for (int i = 0; i < length(list); i++) {
 		const YNode *x = item(y, list, i);
-		const char *name = x->type == YAML_SCALAR_NODE ? (const char *)x->data.scalar.value : text(y, x, "device");
+		const char *name =
+			x->type == YAML_SCALAR_NODE ? (const char *)x->data.scalar.value : text(y, x, "device");
 		s = arena_printf(y->a, "%s%s%s", s, i ? " " : "", name);
 		if (strlen(s) > 40 && i + 1 < length(list))
 			return arena_printf(y->a, "%s and %d more", s, length(list) - i - 1);
@@ -60,7 +65,8 @@ static void print_messages(Yaml *y, const YNode *stages)
 			if (!n)
 				printf("\nmessages, a microbatch\n  %-8s %-8s %12s  value\n", "from", "to", "bytes");
 			if (n < MESSAGES)
-				printf("  stage %-2d stage %-2s %12s  %s\n", t, text(y, x, "to"), str_bytes(y->a, whole(y, x, "bytes")),
+				printf("  stage %-2d stage %-2s %12s  %s\n", t, text(y, x, "to"),
+					str_bytes(y->a, whole(y, x, "bytes")),
 					inspect_name(y->a, text(y, x, "value"), 58));
 		}
 	}
@@ -70,18 +76,25 @@ static void print_messages(Yaml *y, const YNode *stages)
 
 static void print_build(Yaml *y, const YNode *root, const YNode *stages)
 {
-	printf("%s: model %s, plan %s, schedule %s (hash %s)\n", y->file, text(y, root, "model"), text(y, root, "plan"), text(y, root, "schedule"),
-		text(y, root, "hash"));
-	printf("  %s microbatches of %s samples a step, %s programs\n", text(y, root, "microbatches"), text(y, root, "micro"), text(y, root, "world"));
-	printf("\n%-6s %11s %11s %11s %11s %11s %11s  %s\n", "stage", "weights", "state", "gradients", "activations", "other", "together", "devices");
+	printf("%s: model %s, plan %s, schedule %s (hash %s)\n", y->file, text(y, root, "model"), text(y, root, "plan"),
+		text(y, root, "schedule"), text(y, root, "hash"));
+	printf("  %s microbatches of %s samples a step, %s programs\n", text(y, root, "microbatches"),
+		text(y, root, "micro"), text(y, root, "world"));
+	printf("\n%-6s %11s %11s %11s %11s %11s %11s  %s\n", "stage", "weights", "state", "gradients", "activations",
+		"other", "together", "devices");
 	for (int t = 0; t < length(stages); t++) {
 		const YNode *s = item(y, stages, t), *r = yaml_get(y, s, "regions");
-		const int64_t kept = whole(y, yaml_get(y, r, "slots"), "bytes") + whole(y, yaml_get(y, r, "entries"), "bytes");
-		const int64_t grads = whole(y, yaml_get(y, r, "grads"), "bytes") + whole(y, yaml_get(y, r, "leaf"), "bytes");
-		const int64_t other = whole(y, yaml_get(y, r, "stack"), "bytes") + whole(y, yaml_get(y, r, "tmp"), "bytes") + whole(y, yaml_get(y, r, "scratch"), "bytes");
+		const int64_t kept =
+			whole(y, yaml_get(y, r, "slots"), "bytes") + whole(y, yaml_get(y, r, "entries"), "bytes");
+		const int64_t grads =
+			whole(y, yaml_get(y, r, "grads"), "bytes") + whole(y, yaml_get(y, r, "leaf"), "bytes");
+		const int64_t other = whole(y, yaml_get(y, r, "stack"), "bytes") +
+		                      whole(y, yaml_get(y, r, "tmp"), "bytes") +
+		                      whole(y, yaml_get(y, r, "scratch"), "bytes");
 
-		printf("%-6d %11s %11s %11s %11s %11s %11s  %s\n", t, region(y, s, "params"), region(y, s, "state"), str_bytes(y->a, grads),
-			str_bytes(y->a, kept), str_bytes(y->a, other), str_bytes(y->a, whole(y, s, "arena")), devices(y, yaml_get(y, s, "devices")));
+		printf("%-6d %11s %11s %11s %11s %11s %11s  %s\n", t, region(y, s, "params"), region(y, s, "state"),
+			str_bytes(y->a, grads), str_bytes(y->a, kept), str_bytes(y->a, other),
+			str_bytes(y->a, whole(y, s, "arena")), devices(y, yaml_get(y, s, "devices")));
 	}
 	print_messages(y, stages);
 }
@@ -92,13 +105,15 @@ static void print_plan_file(Yaml *y, const YNode *root, const YNode *stages)
 {
 	const YNode *model = yaml_get(y, root, "model"), *cluster = yaml_get(y, root, "cluster");
 
-	printf("%s: a plan for %s on %s, schedule %s, %s microbatches of %s samples\n\n", y->file, text(y, model, "name"), text(y, cluster, "name"),
-		text(y, root, "schedule"), text(y, root, "microbatches"), text(y, root, "microbatch"));
+	printf("%s: a plan for %s on %s, schedule %s, %s microbatches of %s samples\n\n", y->file,
+		text(y, model, "name"), text(y, cluster, "name"), text(y, root, "schedule"),
+		text(y, root, "microbatches"), text(y, root, "microbatch"));
 	printf("%-6s %8s  %-44s %s\n", "stage", "replicas", "ends with", "devices");
 	for (int t = 0; t < length(stages); t++) {
 		const YNode *s = item(y, stages, t);
 		const bool last = !yaml_get(y, s, "until");
-		printf("%-6d %8d  %-44s %s\n", t, length(yaml_get(y, s, "devices")), last ? "(the end)" : inspect_name(y->a, text(y, s, "until"), 44),
+		printf("%-6d %8d  %-44s %s\n", t, length(yaml_get(y, s, "devices")),
+			last ? "(the end)" : inspect_name(y->a, text(y, s, "until"), 44),
 			devices(y, yaml_get(y, s, "devices")));
 	}
 }
@@ -109,23 +124,27 @@ static void print_search(Yaml *y, const YNode *root, const YNode *stages)
 {
 	const YNode *others = yaml_get(y, root, "others");
 
-	printf("%s: plan %s (%s) for %s on %s, %s, %s microbatches of %s samples\n", y->file, text(y, root, "plan"), text(y, root, "planner"),
-		text(y, root, "model"), text(y, root, "cluster"), text(y, root, "schedule"), text(y, root, "microbatches"), text(y, root, "microbatch"));
-	printf("  step %s, one device %s, bubble %.1f %%\n  bottleneck: %s\n\n", time_text(y->a, number(y, root, "step_s")),
-		time_text(y->a, number(y, root, "one_device_s")), 100 * number(y, root, "bubble"), text(y, root, "bottleneck"));
-	printf("%-6s %10s %10s %10s %9s %11s  %s\n", "stage", "forward", "backward", "update", "in flight", "memory", "devices");
+	printf("%s: plan %s (%s) for %s on %s, %s, %s microbatches of %s samples\n", y->file, text(y, root, "plan"),
+		text(y, root, "planner"), text(y, root, "model"), text(y, root, "cluster"), text(y, root, "schedule"),
+		text(y, root, "microbatches"), text(y, root, "microbatch"));
+	printf("  step %s, one device %s, bubble %.1f %%\n  bottleneck: %s\n\n",
+		time_text(y->a, number(y, root, "step_s")), time_text(y->a, number(y, root, "one_device_s")),
+		100 * number(y, root, "bubble"), text(y, root, "bottleneck"));
+	printf("%-6s %10s %10s %10s %9s %11s  %s\n", "stage", "forward", "backward", "update", "in flight", "memory",
+		"devices");
 	for (int t = 0; t < length(stages); t++) {
 		const YNode *s = item(y, stages, t);
-		printf("%-6d %10s %10s %10s %9s %11s  %s\n", t, time_text(y->a, number(y, s, "forward_s")), time_text(y->a, number(y, s, "backward_s")),
-			time_text(y->a, number(y, s, "update_s")), text(y, s, "in_flight"),
-			str_bytes(y->a, whole(y, yaml_get(y, s, "memory"), "together")), devices(y, yaml_get(y, s, "devices")));
+		printf("%-6d %10s %10s %10s %9s %11s  %s\n", t, time_text(y->a, number(y, s, "forward_s")),
+			time_text(y->a, number(y, s, "backward_s")), time_text(y->a, number(y, s, "update_s")),
+			text(y, s, "in_flight"), str_bytes(y->a, whole(y, yaml_get(y, s, "memory"), "together")),
+			devices(y, yaml_get(y, s, "devices")));
 	}
 	if (length(others))
 		printf("\nother plans\n");
 	for (int i = 0; i < length(others) && i < TOP; i++) {
 		const YNode *o = item(y, others, i);
-		printf("  %-24s %10s  lost by %-8s %s\n", text(y, o, "plan"), time_text(y->a, number(y, o, "step_s")), text(y, o, "lost_by"),
-			text(y, o, "planner"));
+		printf("  %-24s %10s  lost by %-8s %s\n", text(y, o, "plan"), time_text(y->a, number(y, o, "step_s")),
+			text(y, o, "lost_by"), text(y, o, "planner"));
 	}
 }
 
@@ -151,14 +170,20 @@ static int inspect_profile(Compile *c)
 		sum[p->node[i].phase] += p->node[i].typical;
 	}
 	qsort(order, (size_t)p->nnode, sizeof *order, by_time);
-	printf("%s: times of %s at microbatch %" PRId64 ", %d thread%s, %s\n", c->model, p->model ? p->model : "-", p->micro, p->threads,
-		p->threads == 1 ? "" : "s", p->device ? p->device : "-");
-	printf("  forward %s, backward %s a microbatch, update %s a step\n\n", time_text(c->a, sum[0]), time_text(c->a, sum[1]), time_text(c->a, sum[2]));
+	printf("%s: times of %s at microbatch %" PRId64 ", %d thread%s, %s\n", c->model, p->model ? p->model : "-",
+		p->micro, p->threads, p->threads == 1 ? "" : "s", p->device ? p->device : "-");
+	printf("  forward %s, backward %s a microbatch, update %s a step\n\n", time_text(c->a, sum[0]),
+		time_text(c->a, sum[1]), time_text(c->a, sum[2]));
 	printf("%-36s %-20s %-9s %10s %10s %6s\n", "node", "op", "phase", "time", "99 %", "cov");
 	for (int i = 0; i < p->nnode && i < TOP; i++) {
 		const ProfileNode *x = order[i];
-		printf("%-36s %-20.20s %-9s %10s %10s %6.2f\n", inspect_name(c->a, x->node && *x->node ? x->node : x->value ? x->value : "-", 36), x->op,
-			profile_phase[x->phase], time_text(c->a, x->typical), time_text(c->a, x->p99), x->cov);
+		printf("%-36s %-20.20s %-9s %10s %10s %6.2f\n",
+			inspect_name(c->a,
+				x->node && *x->node ? x->node
+				: x->value          ? x->value
+						    : "-",
+				36),
+			x->op, profile_phase[x->phase], time_text(c->a, x->typical), time_text(c->a, x->p99), x->cov);
 	}
 	if (p->nnode > TOP)
 		printf("... and %d more\n", p->nnode - TOP);
@@ -184,7 +209,8 @@ int inspect_json(Compile *c)
 	else if (stages && yaml_get(&y, root, "microbatch"))
 		print_plan_file(&y, root, stages);
 	else if (!profile) {
-		diag_error(c->d, FILELOC(c->model), 201, "neither a plan nor a profile: there are no keys 'stages' or 'nodes'");
+		diag_error(c->d, FILELOC(c->model), 201,
+			"neither a plan nor a profile: there are no keys 'stages' or 'nodes'");
 		status = EXIT_INPUT;
 	}
 	yaml_close(&y);

@@ -141,8 +141,8 @@ static void print_params(const Look *l)
 		hidden += !show[i];
 		if (!show[i])
 			continue;
-		printf("  %-41s %-10s %-20s %12lld %11s\n", inspect_name(a, p->name, 41), p->kind, p->shape, (long long)p->elements,
-			str_bytes(a, p->bytes));
+		printf("  %-41s %-10s %-20s %12lld %11s\n", inspect_name(a, p->name, 41), p->kind, p->shape,
+			(long long)p->elements, str_bytes(a, p->bytes));
 		if (strcmp(p->kind, "mixed") == 0 || strcmp(p->kind, "tied") == 0)
 			printf("    read by %.86s%s\n", p->readers, strlen(p->readers) > 86 ? ".." : "");
 	}
@@ -166,7 +166,10 @@ static void print_params(const Look *l)
 
 /* ---- operators ---- */
 
-typedef struct OpRow { int op, count; double flops; } OpRow;
+typedef struct OpRow {
+	int op, count;
+	double flops;
+} OpRow;
 
 static int by_flops(const void *x, const void *y)
 {
@@ -212,21 +215,24 @@ static void print_memory(const Look *l)
 
 	if (!s)
 		return;
-	const struct { const char *name; int64_t bytes; } row[] = {
-		{ "weights and buffers", s->bytes[REGION_PARAMS] },
-		{ arena_printf(a, "optimizer state (%s)", opt_kind_name[opt_kind(&l->c->o->t.opt)]), s->bytes[REGION_STATE] },
+	const struct {
+		const char *name;
+		int64_t bytes;
+	} row[] = { { "weights and buffers", s->bytes[REGION_PARAMS] },
+		{ arena_printf(a, "optimizer state (%s)", opt_kind_name[opt_kind(&l->c->o->t.opt)]),
+			s->bytes[REGION_STATE] },
 		{ "gradients", s->bytes[REGION_GRADS] + s->bytes[REGION_LEAF] },
 		{ arena_printf(a, "kept from forward to backward%s", s->inflight > 1 ? ", all in flight" : ""),
 			s->bytes[REGION_SLOT] + s->bytes[REGION_STACK] },
-		{ "temporaries", s->bytes[REGION_TMP] },
-		{ "scratch of the library", s->bytes[REGION_SCRATCH] } };
+		{ "temporaries", s->bytes[REGION_TMP] }, { "scratch of the library", s->bytes[REGION_SCRATCH] } };
 	int64_t rest = s->arena;
 
 	printf("\nmemory of one device that holds all, at microbatch %lld\n", (long long)l->m->batch);
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		rest -= row[i].bytes;
 		printf("  %-46s %12s %6.1f%%%s\n", row[i].name, str_bytes(a, row[i].bytes),
-			percent((double)row[i].bytes, (double)s->arena), bar(a, (double)row[i].bytes, (double)s->arena));
+			percent((double)row[i].bytes, (double)s->arena),
+			bar(a, (double)row[i].bytes, (double)s->arena));
 	}
 	if (rest > 0)
 		printf("  %-46s %12s %6.1f%%\n", "others", str_bytes(a, rest), percent((double)rest, (double)s->arena));
@@ -269,7 +275,8 @@ static void print_nodes(const Look *l)
 		printf("  %-42s %-24.24s %9s %9s %5.1f%%\n", inspect_name(a, order[i]->name, 42), op_name(order[i]),
 			str_time(a, order[i]->time[PHASE_FWD]), l->stage ? str_time(a, order[i]->time[PHASE_BWD]) : "-",
 			percent(time_of(order[i]), all));
-	printf("  %-67s %9s %9s\n", "all", str_time(a, l->time[PHASE_FWD]), l->stage ? str_time(a, l->time[PHASE_BWD]) : "-");
+	printf("  %-67s %9s %9s\n", "all", str_time(a, l->time[PHASE_FWD]),
+		l->stage ? str_time(a, l->time[PHASE_BWD]) : "-");
 	if (l->stage && l->time[PHASE_UPDATE] > 0)
 		printf("  %-67s %9s\n", "the update of a step", str_time(a, l->time[PHASE_UPDATE]));
 	if (!l->stage)
@@ -325,7 +332,7 @@ static void print_cuts(const Look *l)
 
 		most = x->bytes > most ? x->bytes : most;
 		if (x->before > 0.35 && x->before < 0.65 &&
-		    (!half || x->bytes < half->bytes || (x->bytes == half->bytes && off(x) < off(half))))
+			(!half || x->bytes < half->bytes || (x->bytes == half->bytes && off(x) < off(half))))
 			half = x;
 	}
 	printf("\nplaces to cut a pipeline: %d", l->ncut);

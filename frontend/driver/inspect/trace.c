@@ -16,23 +16,28 @@ enum { E_TRACE = 808, DEVICES = 4096, LEFT = 90, WIDTH = 1060, NUMBERED = 14 };
 typedef enum Kind { FORWARD, BACKWARD, UPDATE, TALK, WAIT, PACK, KINDS } Kind;
 
 typedef struct Event {
-	Kind    kind;
-	double  begin, end;         /* seconds */
-	int     rank, mb;
+	Kind kind;
+	double begin, end; /* seconds */
+	int rank, mb;
 	int64_t step;
 } Event;
 
 /* Of a prediction: how many steps it shows, and seconds of one in the middle; 0: what the file shows is one. */
-typedef struct Events { Event *e; int n, cap, devices, steps; double each; bool only; } Events;  /* only: of --trace-rank */
+typedef struct Events {
+	Event *e;
+	int n, cap, devices, steps;
+	double each;
+	bool only;
+} Events; /* only: of --trace-rank */
 
 typedef struct Ask {
 	Arena *a;
-	Diag  *d;
+	Diag *d;
 	const char *folder, *predicted, *timeline[8];
-	int     ntimeline;
-	int64_t step;               /* -1: the one of median length */
-	int     first, end;         /* devices whose files there are */
-	Events  measured, planned;
+	int ntimeline;
+	int64_t step;   /* -1: the one of median length */
+	int first, end; /* devices whose files there are */
+	Events measured, planned;
 } Ask;
 
 static const char help[] =
@@ -58,10 +63,20 @@ static bool number(const char *line, const char *key, double *v)
 /* Names of the runtime's actions, categories of the simulator's. */
 static Kind kind_of(const char *line)
 {
-	static const struct { const char *text; Kind kind; } word[] = {
-		{ "\"name\": \"F\"", FORWARD }, { "\"name\": \"B\"", BACKWARD }, { "\"name\": \"W\"", BACKWARD },
-		{ "\"name\": \"UPDATE\"", UPDATE }, { "\"name\": \"wait\"", WAIT }, { "\"name\": \"pack\"", PACK }, { "\"cat\": \"forward\"", FORWARD },
-		{ "\"cat\": \"backward\"", BACKWARD }, { "\"cat\": \"weights\"", BACKWARD }, { "\"cat\": \"update\"", UPDATE },
+	static const struct {
+		const char *text;
+		Kind kind;
+	} word[] = {
+		{ "\"name\": \"F\"", FORWARD },
+		{ "\"name\": \"B\"", BACKWARD },
+		{ "\"name\": \"W\"", BACKWARD },
+		{ "\"name\": \"UPDATE\"", UPDATE },
+		{ "\"name\": \"wait\"", WAIT },
+		{ "\"name\": \"pack\"", PACK },
+		{ "\"cat\": \"forward\"", FORWARD },
+		{ "\"cat\": \"backward\"", BACKWARD },
+		{ "\"cat\": \"weights\"", BACKWARD },
+		{ "\"cat\": \"update\"", UPDATE },
 	};
 
 	for (size_t i = 0; i < sizeof word / sizeof *word; i++)
@@ -84,7 +99,8 @@ static bool read_events(Ask *q, const char *path, Events *to)
 		if (number(s, "\"devices\": ", &pid) && pid >= 1 && pid <= DEVICES)
 			to->devices = (int)pid;
 		to->only |= strstr(s, "\"only\": true") != NULL;
-		if (number(s, "\"steps\": ", &step) && step >= 2 && step <= 1e9 && number(s, "\"step_seconds\": ", &ts) && ts > 0) {
+		if (number(s, "\"steps\": ", &step) && step >= 2 && step <= 1e9 &&
+			number(s, "\"step_seconds\": ", &ts) && ts > 0) {
 			to->steps = (int)step;
 			to->each = ts;
 		}
@@ -93,13 +109,14 @@ static bool read_events(Ask *q, const char *path, Events *to)
 		step = 0;
 		number(s, "\"step\": ", &step);
 		number(s, "\"microbatch\": ", &mb);
-		if (!number(s, "\"ts\": ", &ts) || !number(s, "\"dur\": ", &dur) || !number(s, "\"pid\": ", &pid) || dur < 0 ||
-		    pid < 0 || pid >= DEVICES || fabs(step) > 1e15 || fabs(mb) > 1e9) {
+		if (!number(s, "\"ts\": ", &ts) || !number(s, "\"dur\": ", &dur) || !number(s, "\"pid\": ", &pid) ||
+			dur < 0 || pid < 0 || pid >= DEVICES || fabs(step) > 1e15 || fabs(mb) > 1e9) {
 			free(text);
-			return diag_error(q->d, FILELOC(path), E_TRACE, "event %d of the file has no time, no device, or a wrong one", line);
+			return diag_error(q->d, FILELOC(path), E_TRACE,
+				"event %d of the file has no time, no device, or a wrong one", line);
 		}
-		PUSH(q->a, to->e, to->n, to->cap) = (Event){ kind_of(s), ts / 1e6, (ts + dur) / 1e6, (int)pid, (int)mb,
-			(int64_t)step };
+		PUSH(q->a, to->e, to->n, to->cap) =
+			(Event){ kind_of(s), ts / 1e6, (ts + dur) / 1e6, (int)pid, (int)mb, (int64_t)step };
 		if (pid >= to->devices)
 			to->devices = (int)pid + 1;
 	}
@@ -149,7 +166,8 @@ static void spent(const Ask *q, int rank, double *to, double *wall, int64_t *ste
 		begin = fmin(begin, e->begin);
 		end = fmax(end, e->end);
 		double own = e->end - e->begin;
-		for (int k = i; e->kind == WAIT && k > 0 && m->e[k - 1].kind == PACK && m->e[k - 1].begin >= e->begin; k--)
+		for (int k = i; e->kind == WAIT && k > 0 && m->e[k - 1].kind == PACK && m->e[k - 1].begin >= e->begin;
+			k--)
 			own -= m->e[k - 1].end - m->e[k - 1].begin;
 		to[e->kind] += own;
 		if (e->kind < WAIT)
@@ -169,10 +187,12 @@ static void table(const Ask *q)
 		int64_t steps;
 
 		spent(q, r, t, &wall, &steps);
-		const double work = t[FORWARD] + t[BACKWARD] + t[UPDATE], talk = t[TALK] + t[WAIT], idle = wall - work - talk - t[PACK];
+		const double work = t[FORWARD] + t[BACKWARD] + t[UPDATE], talk = t[TALK] + t[WAIT],
+			     idle = wall - work - talk - t[PACK];
 		const double ms = 1e3 / (double)(steps > 0 ? steps : 1), part = wall > 0 ? 100 / wall : 0;
-		printf("%6d %8.3f   %8.3f %5.1f %%  %8.3f %5.1f %%  %8.3f %5.1f %%  %8.3f %5.1f %%\n", r, wall * ms, work * ms, work * part,
-			t[PACK] * ms, t[PACK] * part, talk * ms, talk * part, idle * ms, idle * part);
+		printf("%6d %8.3f   %8.3f %5.1f %%  %8.3f %5.1f %%  %8.3f %5.1f %%  %8.3f %5.1f %%\n", r, wall * ms,
+			work * ms, work * part, t[PACK] * ms, t[PACK] * part, talk * ms, talk * part, idle * ms,
+			idle * part);
 	}
 	printf("compression: packing and unpacking gradients, but for what the progress thread does beside\n");
 	printf("communication: waiting for other devices, and sending; idle: between actions, such as reading samples\n");
@@ -203,14 +223,17 @@ static void table_of_both(const Ask *q)
 
 		for (int i = 0; i < q->planned.n; i++) {
 			const Event *e = &q->planned.e[i];
-			work += e->rank == r && (e->kind == FORWARD || e->kind == BACKWARD || e->kind == UPDATE) ? e->end - e->begin : 0;
+			work += e->rank == r && (e->kind == FORWARD || e->kind == BACKWARD || e->kind == UPDATE)
+			                ? e->end - e->begin
+			                : 0;
 		}
 		spent(q, r, t, &wall, &steps);
 		work /= q->planned.steps ? q->planned.steps : 1;
-		const double ms = 1e3 / (double)(steps > 0 ? steps : 1), busy = t[FORWARD] + t[BACKWARD] + t[UPDATE] + t[PACK];
+		const double ms = 1e3 / (double)(steps > 0 ? steps : 1),
+			     busy = t[FORWARD] + t[BACKWARD] + t[UPDATE] + t[PACK];
 		const double talk = t[TALK] + t[WAIT];
-		printf("%6d %19.3f %8.3f %14.3f %19.3f %8.3f %14.3f %5.3f\n", r, 1e3 * step, 1e3 * work, 1e3 * (step - work),
-			wall * ms, busy * ms, talk * ms, (wall - busy - talk) * ms);
+		printf("%6d %19.3f %8.3f %14.3f %19.3f %8.3f %14.3f %5.3f\n", r, 1e3 * step, 1e3 * work,
+			1e3 * (step - work), wall * ms, busy * ms, talk * ms, (wall - busy - talk) * ms);
 	}
 }
 
@@ -260,11 +283,12 @@ static int64_t median_step(const Ask *q)
 static void bar(Buf *b, const Event *e, double x0, double scale, double y, double height)
 {
 	static const char *const colour[KINDS] = { "#3b75b5", "#3f9454", "#9a5fa3", "#e8842a", "#fbe6cf", "#c2412d" };
-	static const char *const word[KINDS] = { "forward", "backward", "update", "communication", "wait", "compression" };
+	static const char *const word[KINDS] = { "forward", "backward", "update", "communication", "wait",
+		"compression" };
 	const double x = LEFT + (e->begin - x0) * scale, w = fmax((e->end - e->begin) * scale, 0.4);
 
-	buf_printf(b, "<rect fill=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"><title>%s", colour[e->kind], x,
-		y, w, height, word[e->kind]);
+	buf_printf(b, "<rect fill=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"><title>%s",
+		colour[e->kind], x, y, w, height, word[e->kind]);
 	if (e->mb >= 0)
 		buf_printf(b, " of microbatch %d", e->mb);
 	buf_printf(b, ", %.4g ms from %.4g ms on</title></rect>\n", (e->end - e->begin) * 1e3, (e->begin - x0) * 1e3);
@@ -281,8 +305,8 @@ static void label(Buf *b, const Events *m, int i, double x0, double scale, doubl
 	for (int k = i + 1; k < m->n && m->e[k].kind >= WAIT && m->e[k].rank == e->rank; k++)
 		from = m->e[k].end < e->end ? m->e[k].end : from;
 	if ((e->end - from) * scale >= NUMBERED)
-		buf_printf(b, "<text class=\"n\" x=\"%.2f\" y=\"%.1f\">%d</text>\n", LEFT + ((from + e->end) / 2 - x0) * scale,
-			y + height / 2 + 3.5, e->mb);
+		buf_printf(b, "<text class=\"n\" x=\"%.2f\" y=\"%.1f\">%d</text>\n",
+			LEFT + ((from + e->end) / 2 - x0) * scale, y + height / 2 + 3.5, e->mb);
 }
 
 /* Rows of devices from `top` on; where they end. step -1: every event. Waits and packing lie on what they interrupt. */
@@ -292,9 +316,10 @@ static double rows(Buf *b, const Events *m, int64_t step, double x0, double scal
 
 	buf_printf(b, "<text class=\"h\" x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, top - 6, title);
 	for (int r = 0; r < m->devices; r++)
-		buf_printf(b, "<rect fill=\"#f4f4f4\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\"/>"
-			"<text class=\"r\" x=\"%d\" y=\"%.1f\">device %d</text>\n", LEFT, top + r * height + 1, WIDTH, height - 2, LEFT - 8,
-			top + (r + 0.5) * height + 4, r);
+		buf_printf(b,
+			"<rect fill=\"#f4f4f4\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\"/>"
+			"<text class=\"r\" x=\"%d\" y=\"%.1f\">device %d</text>\n",
+			LEFT, top + r * height + 1, WIDTH, height - 2, LEFT - 8, top + (r + 0.5) * height + 4, r);
 	for (int pass = 0; pass < 4; pass++)
 		for (int i = 0; i < m->n; i++) {
 			const double y = top + m->e[i].rank * height + 1;
@@ -311,12 +336,15 @@ static double rows(Buf *b, const Events *m, int64_t step, double x0, double scal
 
 static void axis(Buf *b, double scale, double length, double top, double bottom)
 {
-	const double ten = pow(10, floor(log10(length / 5))), each = length / ten > 25 ? 5 * ten : length / ten > 10 ? 2 * ten : ten;
+	const double ten = pow(10, floor(log10(length / 5))), each = length / ten > 25   ? 5 * ten
+	                                                             : length / ten > 10 ? 2 * ten
+	                                                                                 : ten;
 
 	for (int i = 0; i * each <= length * 1.0001 && i < 100; i++)
-		buf_printf(b, "<path stroke=\"#bbb\" stroke-width=\".5\" d=\"M%.2f %.1fV%.1f\"/>"
-			"<text class=\"x\" x=\"%.2f\" y=\"%.1f\">%.6g ms</text>\n", LEFT + i * each * scale, top, bottom,
-			LEFT + i * each * scale, bottom + 14, i * each * 1e3);
+		buf_printf(b,
+			"<path stroke=\"#bbb\" stroke-width=\".5\" d=\"M%.2f %.1fV%.1f\"/>"
+			"<text class=\"x\" x=\"%.2f\" y=\"%.1f\">%.6g ms</text>\n",
+			LEFT + i * each * scale, top, bottom, LEFT + i * each * scale, bottom + 14, i * each * 1e3);
 }
 
 /* Of a prediction that shows several steps one in the middle is drawn, as one of the run's is: from its first forward to its last
@@ -335,19 +363,25 @@ static void picture(Ask *q, Buf *b)
 	from = middle < 0 ? 0 : from;
 	length = middle < 0 ? length : last - from;
 	const double all = fmax(fmax(length, end - begin), 1e-9), scale = WIDTH / all;
-	const char *several = middle >= 0 ? arena_printf(q->a, ", step %" PRId64 "; a step each %.4g ms", middle, p->each * 1e3) : "";
+	const char *several =
+		middle >= 0 ? arena_printf(q->a, ", step %" PRId64 "; a step each %.4g ms", middle, p->each * 1e3) : "";
 	if (p->n)
-		y = rows(&in, p, middle, from, scale, y, arena_printf(q->a, "predicted%s: %.4g ms", several, length * 1e3)) + 34;
-	y = rows(&in, m, step, begin, scale, y, arena_printf(q->a, "measured, step %" PRId64 ": %.4g ms", step,
-		(end - begin) * 1e3));
-	buf_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\">\n<style>text { font: 11px sans-serif; "
+		y = rows(&in, p, middle, from, scale, y,
+			    arena_printf(q->a, "predicted%s: %.4g ms", several, length * 1e3)) +
+		    34;
+	y = rows(&in, m, step, begin, scale, y,
+		arena_printf(q->a, "measured, step %" PRId64 ": %.4g ms", step, (end - begin) * 1e3));
+	buf_printf(b,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\">\n<style>text { font: 11px sans-serif; "
 		"fill: #333 } .h { font-weight: bold; font-size: 13px } .n { fill: #fff; font-size: 10px; text-anchor: middle } "
 		".r { text-anchor: end } .x { text-anchor: middle }</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
 		LEFT + WIDTH + 40, y + 30);
-	static const char *const name[][2] = { { "#3b75b5", "forward" }, { "#3f9454", "backward" }, { "#9a5fa3", "update" },
-		{ "#e8842a", "communication" }, { "#fbe6cf", "waiting" }, { "#c2412d", "compression" } };
+	static const char *const name[][2] = { { "#3b75b5", "forward" }, { "#3f9454", "backward" },
+		{ "#9a5fa3", "update" }, { "#e8842a", "communication" }, { "#fbe6cf", "waiting" },
+		{ "#c2412d", "compression" } };
 	for (int i = 0; i < 6; i++)
-		buf_printf(b, "<rect fill=\"%s\" x=\"%d\" y=\"18\" width=\"12\" height=\"12\"/><text x=\"%d\" y=\"28\">%s</text>\n",
+		buf_printf(b,
+			"<rect fill=\"%s\" x=\"%d\" y=\"18\" width=\"12\" height=\"12\"/><text x=\"%d\" y=\"28\">%s</text>\n",
 			name[i][0], LEFT + i * 120, LEFT + i * 120 + 17, name[i][1]);
 	axis(b, scale, all, 62, y + 4);
 	buf_puts(b, buf_str(&in));
@@ -383,14 +417,16 @@ static bool write_timeline(Ask *q, const char *path)
 	bool ok = true;
 
 	if (page)
-		buf_puts(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>pdcc trace</title></head>\n<body>\n");
+		buf_puts(&b,
+			"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>pdcc trace</title></head>\n<body>\n");
 	if (json)
 		ok = merge(q, &b);
 	else
 		picture(q, &b);
 	if (page)
 		buf_puts(&b, "</body></html>\n");
-	ok = ok && (file_write(path, b.s, b.n) || diag_error(q->d, NOLOC, 8, "cannot write %s: %s", path, strerror(errno)));
+	ok = ok &&
+	     (file_write(path, b.s, b.n) || diag_error(q->d, NOLOC, 8, "cannot write %s: %s", path, strerror(errno)));
 	if (ok)
 		printf("wrote %s\n", path);
 	buf_free(&b);
@@ -404,7 +440,8 @@ static bool timeline_flag(Ask *q, const char *path)
 	const char *end = strrchr(path, '.');
 
 	if (!end || (strcmp(end, ".json") && strcmp(end, ".svg") && strcmp(end, ".html")) || q->ntimeline == 8)
-		return diag_error(q->d, NOLOC, 1, "--timeline: '%s' is no .json, .svg or .html file, or the ninth", path);
+		return diag_error(
+			q->d, NOLOC, 1, "--timeline: '%s' is no .json, .svg or .html file, or the ninth", path);
 	q->timeline[q->ntimeline++] = path;
 	return true;
 }
@@ -419,7 +456,8 @@ static bool read_flags(Ask *q, int argc, char **argv, bool *asked)
 			return *asked = true;
 		if (flag[0] != '-') {
 			if (q->folder)
-				return diag_error(q->d, NOLOC, 1, "one folder at a time, not '%s' and '%s'", q->folder, flag);
+				return diag_error(
+					q->d, NOLOC, 1, "one folder at a time, not '%s' and '%s'", q->folder, flag);
 			q->folder = flag;
 			continue;
 		}

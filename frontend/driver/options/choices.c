@@ -5,7 +5,9 @@
 #include "ir/text/forms.h"
 #include "frontend/settings/train.h"
 
-typedef struct Row { const char *name, *more, *word[8]; } Row;
+typedef struct Row {
+	const char *name, *more, *word[8];
+} Row;
 
 static const Row rows[] = {
 	{ "color", NULL, { "auto", "always", "never" } },
@@ -22,11 +24,25 @@ static const Row rows[] = {
 	{ "lr-schedule", "step exponential linear cosine", { NULL } },
 };
 
-static const struct { const char *name; SettingSet set; } settings[] = {
-	{ "target", SET_OF_Target }, { "opt-level", SET_OF_OptLevel }, { "planner", SET_OF_PlannerKind }, { "dp-cost", SET_OF_DpCost },
-	{ "comm", SET_OF_CommFlag }, { "grad-comm", SET_OF_GradComm }, { "allreduce", SET_OF_AllReduceBy }, { "dropout", SET_OF_Dropout },
-	{ "batchnorm", SET_OF_BatchNormBy }, { "warmup-policy", SET_OF_WarmupPolicy }, { "replica-split", SET_OF_ReplicaSplit },
-	{ "stash", SET_OF_Stash }, { "recompute", SET_OF_Recompute }, { "sync", SET_OF_ServerSync }, { "last", SET_OF_LastSamples },
+static const struct {
+	const char *name;
+	SettingSet set;
+} settings[] = {
+	{ "target", SET_OF_Target },
+	{ "opt-level", SET_OF_OptLevel },
+	{ "planner", SET_OF_PlannerKind },
+	{ "dp-cost", SET_OF_DpCost },
+	{ "comm", SET_OF_CommFlag },
+	{ "grad-comm", SET_OF_GradComm },
+	{ "allreduce", SET_OF_AllReduceBy },
+	{ "dropout", SET_OF_Dropout },
+	{ "batchnorm", SET_OF_BatchNormBy },
+	{ "warmup-policy", SET_OF_WarmupPolicy },
+	{ "replica-split", SET_OF_ReplicaSplit },
+	{ "stash", SET_OF_Stash },
+	{ "recompute", SET_OF_Recompute },
+	{ "sync", SET_OF_ServerSync },
+	{ "last", SET_OF_LastSamples },
 	{ "amp", SET_OF_AmpKind },
 };
 

@@ -6,10 +6,14 @@
 #include <stdio.h>
 
 /* word: what its parser takes, n of them; more, after the word of n: other values worth completing. */
-typedef struct Choices { const char *const *word; int n; const char *more; } Choices;
+typedef struct Choices {
+	const char *const *word;
+	int n;
+	const char *more;
+} Choices;
 
 /* Of --NAME; false: its value is no word. */
 bool choices_of(const char *name, Choices *c);
-void list_schedules(FILE *f);       /* --list-schedules */
+void list_schedules(FILE *f); /* --list-schedules */
 
 #endif

@@ -64,7 +64,11 @@ bool words_save(const Words *w, const char *path, Diag *d)
 		const bool plain = *s && !strpbrk(s, " \t\n'\"#");
 		const bool value = i + 1 < w->n && s[0] == '-' && !strchr(s, '=') && w->w[i + 1][0] != '-';
 
-		fprintf(f, plain ? "%s%c" : quote == '"' ? "\"%s\"%c" : "'%s'%c", s, value && i + 1 < w->n ? ' ' : '\n');
+		fprintf(f,
+			plain          ? "%s%c"
+			: quote == '"' ? "\"%s\"%c"
+				       : "'%s'%c",
+			s, value && i + 1 < w->n ? ' ' : '\n');
 	}
 	if (fclose(f))
 		return diag_error(d, NOLOC, 8, "cannot write %s: %s", path, strerror(errno));

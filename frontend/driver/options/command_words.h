@@ -4,7 +4,10 @@
 
 #include "ir/base/diag.h"
 
-typedef struct Words { const char **w; int n, cap; } Words;
+typedef struct Words {
+	const char **w;
+	int n, cap;
+} Words;
 
 /* Words part at white space; '...' and "..." keep it; # begins a comment. */
 void words_split(Arena *a, Words *to, const char *s);

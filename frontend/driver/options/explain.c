@@ -5,7 +5,11 @@
 #include <string.h>
 #include "ir/base/diag.h"
 
-typedef struct Entry { char letter; int number; const char *title, *text; } Entry;
+typedef struct Entry {
+	char letter;
+	int number;
+	const char *title, *text;
+} Entry;
 
 static const Entry table[] = {
 #define DIAG(letter, number, title, text) { letter, number, title, text },
@@ -23,10 +27,7 @@ const char *explain_title(char letter, int number)
 	return NULL;
 }
 
-static void print_code(const Entry *e)
-{
-	printf(e->letter == 'E' ? "%c%04d" : "%c%03d", e->letter, e->number);
-}
+static void print_code(const Entry *e) { printf(e->letter == 'E' ? "%c%04d" : "%c%03d", e->letter, e->number); }
 
 static void list(void)
 {

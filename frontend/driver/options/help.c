@@ -8,7 +8,8 @@ enum { LEFT = 29, WIDTH = 120 };
 
 void options_usage(FILE *f, const char *program)
 {
-	fprintf(f, "usage: %s MODEL.onnx --cluster CLUSTER.yaml -o DIR [options]\n"
+	fprintf(f,
+		"usage: %s MODEL.onnx --cluster CLUSTER.yaml -o DIR [options]\n"
 		"       pdcc verify MODEL.onnx --cluster C.yaml   distributed and single device, compared\n"
 		"       pdcc plan MODEL.onnx --cluster C.yaml     the plan, no code\n"
 		"       pdcc simulate MODEL.onnx --cluster C.yaml the step played without running it: time, idle devices, bytes\n"
@@ -26,7 +27,8 @@ void options_usage(FILE *f, const char *program)
 		"       pdcc completion bash|zsh|fish             words for the shell's completion; pdcc manual: the man page\n"
 		"       pdcc-opt FILE.pdir --passes=A,B           passes on the text form\n"
 		"A model, a cluster file and a .pdir named - are read from standard input. @FILE stands for the words of FILE;\n"
-		"PDCC_FLAGS come before the command line; the last of equals counts.\n", program);
+		"PDCC_FLAGS come before the command line; the last of equals counts.\n",
+		program);
 }
 
 static bool known_group(const char *group, Diag *d)
@@ -88,8 +90,11 @@ bool options_help(FILE *f, const char *program, const char *group, Diag *d)
 		if (strcmp(t.name, "o") == 0)
 			snprintf(left, sizeof left, "-o %s", t.arg);
 		else
-			snprintf(left, sizeof left, "--%s%s%s%s", t.name, t.optional ? "[=" : t.arg ? " " : "", t.arg ? t.arg : "",
-				t.optional ? "]" : "");
+			snprintf(left, sizeof left, "--%s%s%s%s", t.name,
+				t.optional ? "[="
+				: t.arg    ? " "
+					   : "",
+				t.arg ? t.arg : "", t.optional ? "]" : "");
 		fprintf(f, "  %-*s", LEFT - 2, left);
 		wrapped(f, t.help);
 	}

@@ -17,7 +17,10 @@ void list_ops(FILE *f)
 
 /* Operands and attributes that a shape rule takes: `T:2,2` an operand of the type in question, `i64:2` of that one,
  * `#T:2` constant zeros; then attributes. Ops that are not listed take as many operands T:2,2 as they must have. */
-static const struct Probe { OpKind op; const char *operands, *attrs; } probes[] = {
+static const struct Probe {
+	OpKind op;
+	const char *operands, *attrs;
+} probes[] = {
 	{ OP_Where, "bool:2,2 T:2,2 T:2,2", "" },
 	{ OP_Cast, "T:2,2", "to=1" },
 	{ OP_Mod, "T:2 T:2", "fmod=1" },
@@ -38,7 +41,8 @@ static const struct Probe { OpKind op; const char *operands, *attrs; } probes[] 
 	{ OP_ReverseSequence, "T:2,2 i64:2", "" },
 	{ OP_ConstantOfShape, "", "shape=2 dtype=1" },
 	{ OP_Conv, "T:1,2,4,4 T:2,2,3,3", "kernel_shape=3,3 strides=1,1 dilations=1,1 pads=0,0,0,0" },
-	{ OP_ConvGradData, "T:1,2,2,2 T:2,2,3,3", "kernel_shape=3,3 strides=1,1 dilations=1,1 pads=0,0,0,0 dims=1,2,4,4" },
+	{ OP_ConvGradData, "T:1,2,2,2 T:2,2,3,3",
+		"kernel_shape=3,3 strides=1,1 dilations=1,1 pads=0,0,0,0 dims=1,2,4,4" },
 	{ OP_MaxPool, "T:1,2,4,4", "kernel_shape=2,2 strides=1,1 dilations=1,1 pads=0,0,0,0" },
 	{ OP_AveragePool, "T:1,2,4,4", "kernel_shape=2,2 strides=1,1 dilations=1,1 pads=0,0,0,0" },
 	{ OP_ResizeAxis, "T:2 #i32:2,1 #T:2,1", "axis=0" },
@@ -145,9 +149,9 @@ static bool takes(Arena *a, OpKind op, DType t)
 enum { MOSTOPS = 24 };
 typedef struct Becomes {
 	OpKind op[MOSTOPS];
-	int    n, main;             /* the first `main` are those that the data goes through */
-	const char *takes;          /* "floats", "numbers", "f32,i8"; NULL: what the ops take */
-	bool   passes;              /* no op, but operands go on as they are */
+	int n, main;       /* the first `main` are those that the data goes through */
+	const char *takes; /* "floats", "numbers", "f32,i8"; NULL: what the ops take */
+	bool passes;       /* no op, but operands go on as they are */
 } Becomes;
 
 static Becomes becomes_of(Arena *a, const CanonFact *f)
@@ -186,7 +190,7 @@ static bool listed(Arena *a, const char *list, DType t)
 		const char *word = arena_strn(a, list, n);
 
 		if (strcmp(word, dtype_name(t)) == 0 || (strcmp(word, "floats") == 0 && dtype_float(t)) ||
-		    (strcmp(word, "numbers") == 0 && t != DT_bool))
+			(strcmp(word, "numbers") == 0 && t != DT_bool))
 			return true;
 		list += n + (list[n] == ',');
 	}
@@ -213,8 +217,10 @@ static void types(Buf *out, Arena *a, const Becomes *b)
 		buf_puts(out, "any");
 		return;
 	}
-	static const struct { DType first, last; const char *name; } run[] = {
-		{ DT_f32, DT_f64, "f32 f64" }, { DT_i8, DT_i64, "i8..i64" }, { DT_u8, DT_u64, "u8..u64" },
+	static const struct {
+		DType first, last;
+		const char *name;
+	} run[] = { { DT_f32, DT_f64, "f32 f64" }, { DT_i8, DT_i64, "i8..i64" }, { DT_u8, DT_u64, "u8..u64" },
 		{ DT_bool, DT_bool, "bool" } };
 	for (size_t r = 0; r < sizeof run / sizeof *run; r++) {
 		bool whole = true;
@@ -259,10 +265,7 @@ static void gradient(Buf *out, const Becomes *b, const char *name)
 		}
 }
 
-static bool kernel(const Kernel *k)
-{
-	return k->file || k->call || k->object;
-}
+static bool kernel(const Kernel *k) { return k->file || k->call || k->object; }
 
 /* How the ops become code, each way once, the most telling first. */
 static void code(Buf *out, const Becomes *b, bool cuda)
@@ -280,7 +283,11 @@ static void code(Buf *out, const Becomes *b, bool cuda)
 			buf_puts(out, "not yet");
 			return;
 		}
-		seen[d->flags & OP_HEAVY || d->lib ? 0 : d->flags & OP_EW ? 2 : d->flags & OP_VIEW ? 3 : any ? 1 : 4] = true;
+		seen[d->flags & OP_HEAVY || d->lib ? 0
+			: d->flags & OP_EW         ? 2
+			: d->flags & OP_VIEW       ? 3
+			: any                      ? 1
+						   : 4] = true;
 	}
 	seen[3] |= b->passes;
 	seen[4] |= b->main == 0 && !b->passes;

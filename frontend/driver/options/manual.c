@@ -29,16 +29,17 @@ static void bash(const char *const *command, int n)
 	Buf b = { 0 };
 
 	printf("# completion of pdcc for bash\n_pdcc()\n{\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-		"\tcase $prev in\n");
+	       "\tcase $prev in\n");
 	for (int i = 0; options_flag(i, &f); i++)
 		if (words_of(&b, &f))
-			printf("\t--%s) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\")); return ;;\n", f.name, words_of(&b, &f));
+			printf("\t--%s) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\")); return ;;\n", f.name,
+				words_of(&b, &f));
 	printf("\tesac\n\tcase $cur in\n\t-*) COMPREPLY=($(compgen -W \"-o");
 	for (int i = 0; options_flag(i, &f); i++)
 		if (strcmp(f.name, "o"))
 			printf(" --%s", f.name);
 	printf("\" -- \"$cur\")) ;;\n\t*) COMPREPLY=($(compgen -f -- \"$cur\"))\n"
-		"\t\t[ \"$COMP_CWORD\" = 1 ] && COMPREPLY+=($(compgen -W \"");
+	       "\t\t[ \"$COMP_CWORD\" = 1 ] && COMPREPLY+=($(compgen -W \"");
 	for (int i = 0; i < n; i++)
 		printf("%s%s", i ? " " : "", command[i]);
 	printf("\" -- \"$cur\")) ;;\n\tesac\n}\ncomplete -o filenames -F _pdcc pdcc\n");
@@ -61,7 +62,8 @@ static void zsh(const char *const *command, int n)
 
 	printf("#compdef pdcc\n# completion of pdcc for zsh\n_arguments -s \\\n");
 	for (int i = 0; options_flag(i, &f); i++) {
-		printf("\t\"%s%s%s[", strcmp(f.name, "o") ? "--" : "-", f.name, f.arg && strcmp(f.name, "o") ? "=" : "");
+		printf("\t\"%s%s%s[", strcmp(f.name, "o") ? "--" : "-", f.name,
+			f.arg && strcmp(f.name, "o") ? "=" : "");
 		quoted(f.help, '"', "[]$`");
 		printf("]");
 		if (f.arg && words_of(&b, &f))
@@ -86,7 +88,8 @@ static void fish(const char *const *command, int n)
 	for (int i = 0; i < n; i++)
 		printf("complete -c pdcc -n __fish_use_subcommand -a %s\n", command[i]);
 	for (int i = 0; options_flag(i, &f); i++) {
-		printf("complete -c pdcc %s %s%s", strcmp(f.name, "o") ? "-l" : "-s", f.name, f.arg && !f.optional ? " -r" : "");
+		printf("complete -c pdcc %s %s%s", strcmp(f.name, "o") ? "-l" : "-s", f.name,
+			f.arg && !f.optional ? " -r" : "");
 		if (words_of(&b, &f))
 			printf(" -f -a '%s'", words_of(&b, &f));
 		printf(" -d '");
@@ -105,7 +108,8 @@ int completion_main(int argc, char **argv, const char *const *command, int n, Di
 	else if (argc == 1 && strcmp(argv[0], "fish") == 0)
 		fish(command, n);
 	else {
-		diag_error(d, NOLOC, 1, "completion wants one of bash, zsh, fish%s%s%s", argc ? ", not '" : "", argc ? argv[0] : "", argc ? "'" : "");
+		diag_error(d, NOLOC, 1, "completion wants one of bash, zsh, fish%s%s%s", argc ? ", not '" : "",
+			argc ? argv[0] : "", argc ? "'" : "");
 		return 2;
 	}
 	return 0;
@@ -129,11 +133,12 @@ void manual(const char *version)
 	Flag f;
 
 	printf(".TH PDCC 1 \"\" \"pdcc %s\"\n.SH NAME\npdcc \\- compile an ONNX graph to training programs for a cluster\n"
-		".SH SYNOPSIS\n.nf\n", version);
+	       ".SH SYNOPSIS\n.nf\n",
+		version);
 	options_usage(stdout, "pdcc");
 	printf(".fi\n.SH DESCRIPTION\nReads a single\\-device ONNX forward graph, derives loss, gradient and optimizer, cuts it into pipeline\n"
-		"stages with replicas for the machines of the cluster file, and writes one C program per device with a Makefile.\n"
-		"Run\n.B make\nand\n.B make run\nin the build folder.\n");
+	       "stages with replicas for the machines of the cluster file, and writes one C program per device with a Makefile.\n"
+	       "Run\n.B make\nand\n.B make run\nin the build folder.\n");
 	for (int i = 0; options_flag(i, &f); i++) {
 		if (strcmp(group, f.group))
 			printf(".SH OPTIONS: %s\n", f.group);
@@ -147,6 +152,6 @@ void manual(const char *version)
 		putchar('\n');
 	}
 	printf(".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe model, the cluster file or train.yaml is wrong\n.TP\n2\nthe command line is wrong\n"
-		".TP\n3\nno plan fits\n.TP\n4\nverify found a difference\n.TP\n5\na tool is missing\n.TP\n70\nan internal error; a reproducer was "
-		"written\n.SH FILES\nA cluster file says what machines there are, train.yaml how to train; README.md describes both.\n");
+	       ".TP\n3\nno plan fits\n.TP\n4\nverify found a difference\n.TP\n5\na tool is missing\n.TP\n70\nan internal error; a reproducer was "
+	       "written\n.SH FILES\nA cluster file says what machines there are, train.yaml how to train; README.md describes both.\n");
 }

@@ -5,7 +5,7 @@
 #include "ir/base/diag.h"
 
 /* argv: what follows `pdcc completion`; command: the n subcommands. Returns the exit status. */
-int  completion_main(int argc, char **argv, const char *const *command, int n, Diag *d);
-void manual(const char *version);           /* roff on stdout */
+int completion_main(int argc, char **argv, const char *const *command, int n, Diag *d);
+void manual(const char *version); /* roff on stdout */
 
 #endif

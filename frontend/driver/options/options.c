@@ -11,7 +11,8 @@ bool options_flag(int i, Flag *f)
 {
 	for (int k = 0; k < nopt; k++)
 		if (opt_table[k].group && i-- == 0) {
-			*f = (Flag){ opt_table[k].group, opt_table[k].name, opt_table[k].arg, opt_table[k].help, opt_table[k].optional };
+			*f = (Flag){ opt_table[k].group, opt_table[k].name, opt_table[k].arg, opt_table[k].help,
+				opt_table[k].optional };
 			return true;
 		}
 	return false;
@@ -31,8 +32,8 @@ static bool store(Cx *x, const Opt *t, const char *value)
 	errno = 0;
 	long long v = strtoll(value, &end, 10);
 	if (end == value || *end || errno || v < t->lo || v > t->hi)
-		return diag_error(x->d, NOLOC, 7, "--%s wants a whole number from %lld to %lld, not '%s'", t->name, (long long)t->lo,
-			(long long)t->hi, value);
+		return diag_error(x->d, NOLOC, 7, "--%s wants a whole number from %lld to %lld, not '%s'", t->name,
+			(long long)t->lo, (long long)t->hi, value);
 	*(int64_t *)at = v;
 	return true;
 }
@@ -52,8 +53,8 @@ static bool unknown(Cx *x, const char *name)
 	for (int i = 0; i < nopt; i++)
 		names[i] = opt_table[i].name;
 	const char *near = diag_nearest(name, names, nopt);
-	return diag_error(x->d, NOLOC, 1, "unknown option '--%s'%s%s%s", name, near ? "; did you mean '--" : "; --help lists them",
-		near ? near : "", near ? "'?" : "");
+	return diag_error(x->d, NOLOC, 1, "unknown option '--%s'%s%s%s", name,
+		near ? "; did you mean '--" : "; --help lists them", near ? near : "", near ? "'?" : "");
 }
 
 /* One option at argv[i]; gives how many words it took, 0 after a diagnostic. */

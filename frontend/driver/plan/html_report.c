@@ -20,7 +20,11 @@ static const char style[] =
 	".key i { display: inline-block; width: 11px; height: 11px; margin: 0 4px 0 12px }\n"
 	"code { background: #f4f4f4; padding: 2px 5px; overflow-wrap: anywhere } svg { max-width: 100%; height: auto; user-select: none }\n";
 
-typedef struct Page { Compile *c; const Sim *s; Buf *b; } Page;
+typedef struct Page {
+	Compile *c;
+	const Sim *s;
+	Buf *b;
+} Page;
 
 /* A cell; class "v" for numbers. */
 static void cell(Page *p, const char *class, const char *text)
@@ -36,12 +40,14 @@ static void head(Page *p, const char *title, const char *const *column, int n)
 		buf_printf(p->b, "<h2>%s</h2>\n", title);
 	buf_puts(p->b, "<table class=\"t\">\n<tr>");
 	for (int i = 0; i < n; i++)
-		buf_printf(p->b, "<th%s>%s</th>", *column[i] == '>' ? " class=\"v\"" : "", column[i] + (*column[i] == '>'));
+		buf_printf(p->b, "<th%s>%s</th>", *column[i] == '>' ? " class=\"v\"" : "",
+			column[i] + (*column[i] == '>'));
 	buf_puts(p->b, "</tr>\n");
 }
 
 #define HEAD(p, title, ...) \
-	head(p, title, (const char *const[]){ __VA_ARGS__ }, (int)(sizeof (const char *const[]){ __VA_ARGS__ } / sizeof(char *)))
+	head(p, title, (const char *const[]){ __VA_ARGS__ }, \
+		(int)(sizeof(const char *const[]){ __VA_ARGS__ } / sizeof(char *)))
 
 static const char *bytes(const Page *p, int64_t n) { return str_bytes(p->c->a, n); }
 
@@ -67,16 +73,24 @@ static void facts(Page *p)
 	for (int i = 0; i < c->argc; i++)
 		line = arena_printf(c->a, "%s%s%s", line, i ? " " : "", c->argv[i]);
 	buf_puts(p->b, "<table class=\"t\">\n");
-	fact(p, "plan", arena_printf(c->a, "%s%s%s%s", plan_name(c), c->plan.by ? " (" : "", c->plan.by ? c->plan.by : "", c->plan.by ? ")" : ""));
-	fact(p, "schedule", arena_printf(c->a, "%s, %" PRId64 " microbatches of %" PRId64 " samples", m->schedule->name, m->microbatches, m->batch));
-	fact(p, "step", arena_printf(c->a, "%s, %.*f samples/s (%s)", time_text(c->a, s->each), s->each > 0 && samples / s->each < 100,
-		s->each > 0 ? samples / s->each : 0, compile_times(c)));
+	fact(p, "plan",
+		arena_printf(c->a, "%s%s%s%s", plan_name(c), c->plan.by ? " (" : "", c->plan.by ? c->plan.by : "",
+			c->plan.by ? ")" : ""));
+	fact(p, "schedule",
+		arena_printf(c->a, "%s, %" PRId64 " microbatches of %" PRId64 " samples", m->schedule->name,
+			m->microbatches, m->batch));
+	fact(p, "step",
+		arena_printf(c->a, "%s, %.*f samples/s (%s)", time_text(c->a, s->each),
+			s->each > 0 && samples / s->each < 100, s->each > 0 ? samples / s->each : 0, compile_times(c)));
 	if (c->plan.one_time > 0 && s->each > 0)
-		fact(p, "one device", arena_printf(c->a, "%s, %.2f times as long", time_text(c->a, c->plan.one_time), c->plan.one_time / s->each));
+		fact(p, "one device",
+			arena_printf(c->a, "%s, %.2f times as long", time_text(c->a, c->plan.one_time),
+				c->plan.one_time / s->each));
 	fact(p, "bubble", arena_printf(c->a, "%.1f %%", 100 * s->bubble));
 	fact(p, "bottleneck", plan_bottleneck(c, s, &w));
-	fact(p, "where it goes", arena_printf(c->a, "work %s, AllReduce %s, update %s, idle %s (stage %d)", time_text(c->a, w.t.work),
-		time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), w.stage));
+	fact(p, "where it goes",
+		arena_printf(c->a, "work %s, AllReduce %s, update %s, idle %s (stage %d)", time_text(c->a, w.t.work),
+			time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), w.stage));
 	fact(p, "optimizer", opt_kind_name[opt_kind(&c->o->t.opt)]);
 	buf_puts(p->b, "<tr><td>command</td><td><code>");
 	buf_xml(p->b, line);
@@ -87,16 +101,20 @@ static void stages(Page *p)
 {
 	const Compile *c = p->c;
 
-	HEAD(p, "Stages", ">stage", "devices", ">replicas", "nodes", ">forward", ">backward", ">update", ">in flight", ">sends a microbatch");
+	HEAD(p, "Stages", ">stage", "devices", ">replicas", "nodes", ">forward", ">backward", ">update", ">in flight",
+		">sends a microbatch");
 	for (int t = 0; t < module_stages(c->m); t++) {
-		const PlanStage none = { .nodes = c->m->stage[t]->forward->nnodes }, *x = c->plan.stage ? &c->plan.stage[t] : &none;
+		const PlanStage none = { .nodes = c->m->stage[t]->forward->nnodes },
+				*x = c->plan.stage ? &c->plan.stage[t] : &none;
 		const double *time = stage_seconds(p->s, t);
 
 		buf_puts(p->b, "<tr>");
 		cell(p, "v", arena_printf(c->a, "%d", t));
 		cell(p, NULL, devices_text(c, c->m->stage[t], 60));
 		cell(p, "v", arena_printf(c->a, "%d", c->m->stage[t]->replicas));
-		cell(p, NULL, x->first ? arena_printf(c->a, "%d: %s ... %s", x->nodes, x->first, x->last) : arena_printf(c->a, "%d", x->nodes));
+		cell(p, NULL,
+			x->first ? arena_printf(c->a, "%d: %s ... %s", x->nodes, x->first, x->last)
+				 : arena_printf(c->a, "%d", x->nodes));
 		cell(p, "v", time_text(c->a, time[ACT_F]));
 		cell(p, "v", time_text(c->a, time[ACT_B] + time[ACT_W]));
 		cell(p, "v", time_text(c->a, time[ACT_UPDATE]));
@@ -109,9 +127,16 @@ static void stages(Page *p)
 
 /* ---- memory ---- */
 
-static const struct { const char *name, *colour; } class_of[CLASSES] = {
-	{ "weights", "#1f5fa8" }, { "versions", "#6aa5e0" }, { "activations", "#2e8b57" }, { "gradients", "#d1495b" },
-	{ "optimizer", "#b8860b" }, { "messages", "#e8842a" }, { "temporary", "#999" },
+static const struct {
+	const char *name, *colour;
+} class_of[CLASSES] = {
+	{ "weights", "#1f5fa8" },
+	{ "versions", "#6aa5e0" },
+	{ "activations", "#2e8b57" },
+	{ "gradients", "#d1495b" },
+	{ "optimizer", "#b8860b" },
+	{ "messages", "#e8842a" },
+	{ "temporary", "#999" },
 };
 
 static void memory(Page *p)
@@ -121,12 +146,13 @@ static void memory(Page *p)
 
 	for (int t = 0; t < c->m->nstage; t++)
 		most = c->m->stage[t]->arena > most ? c->m->stage[t]->arena : most;
-	HEAD(p, "Memory of a device", ">stage", "", ">weights", ">versions", ">activations", ">gradients", ">optimizer", ">messages",
-		">temporary", ">together", ">of");
+	HEAD(p, "Memory of a device", ">stage", "", ">weights", ">versions", ">activations", ">gradients", ">optimizer",
+		">messages", ">temporary", ">together", ">of");
 	for (int t = 0; t < c->m->nstage; t++) {
 		const Stage *s = c->m->stage[t];
 		const Classes k = stage_classes(s);
-		const int64_t n[CLASSES] = { k.weights, k.stash, k.activations, k.gradients, k.optimizer, k.comm, k.other };
+		const int64_t n[CLASSES] = { k.weights, k.stash, k.activations, k.gradients, k.optimizer, k.comm,
+			k.other };
 		const int64_t limit = c->cluster.device[s->device[0]].memory;
 
 		buf_puts(p->b, "<tr>");
@@ -134,8 +160,9 @@ static void memory(Page *p)
 		buf_puts(p->b, "<td><div class=\"bar\">");
 		for (int i = 0; i < CLASSES; i++)
 			if (n[i] > 0)
-				buf_printf(p->b, "<i style=\"width:%.2f%%;background:%s\" title=\"%s %s\"></i>", 100 * (double)n[i] / (double)most,
-					class_of[i].colour, class_of[i].name, bytes(p, n[i]));
+				buf_printf(p->b, "<i style=\"width:%.2f%%;background:%s\" title=\"%s %s\"></i>",
+					100 * (double)n[i] / (double)most, class_of[i].colour, class_of[i].name,
+					bytes(p, n[i]));
 		buf_puts(p->b, "</div></td>");
 		for (int i = 0; i < CLASSES; i++)
 			cell(p, "v", bytes(p, n[i]));
@@ -159,8 +186,10 @@ static void links(Page *p)
 
 	if (!p->s->nload)
 		return;
-	HEAD(p, p->s->steps > 1 ? "Bytes between devices, of all steps that are shown" : "Bytes between devices in a step", "link", ">messages",
-		">AllReduce", ">together", ">data parallelism", ">busiest port");
+	HEAD(p,
+		p->s->steps > 1 ? "Bytes between devices, of all steps that are shown"
+				: "Bytes between devices in a step",
+		"link", ">messages", ">AllReduce", ">together", ">data parallelism", ">busiest port");
 	for (int i = 0; i < p->s->nload; i++) {
 		const SimLoad *x = &p->s->load[i];
 		const Link l = cluster_link_of(&c->cluster, x->line);
@@ -236,7 +265,11 @@ static void parameters(Page *p)
 
 /* ---- nodes ---- */
 
-typedef struct Row { const Node *n; /* that takes most */ double fwd, bwd; int stage; } Row;
+typedef struct Row {
+	const Node *n; /* that takes most */
+	double fwd, bwd;
+	int stage;
+} Row;
 
 static int by_time(const void *a, const void *b)
 {
@@ -262,7 +295,8 @@ static void nodes(Page *p)
 
 		for (int j = 0; j < k; j++)
 			for (const Node *x = g[j]->first; x && g[j] != c->m->stage[t]->update; x = x->next) {
-				const char *key = arena_printf(c->a, "%d %d %s", t, x->loc.node, x->loc.name ? x->loc.name : optab[x->op]->name);
+				const char *key = arena_printf(c->a, "%d %d %s", t, x->loc.node,
+					x->loc.name ? x->loc.name : optab[x->op]->name);
 
 				if (!map_has(&at, key)) {
 					PUSH(c->a, row, n, cap) = (Row){ x, 0, 0, t };
@@ -277,7 +311,8 @@ static void nodes(Page *p)
 	if (!n)
 		return;
 	qsort(row, (size_t)n, sizeof *row, by_time);
-	HEAD(p, "Nodes that take most time, per microbatch", "node", "operator", ">stage", ">forward", ">backward", ">share");
+	HEAD(p, "Nodes that take most time, per microbatch", "node", "operator", ">stage", ">forward", ">backward",
+		">share");
 	for (int i = 0; i < n && i < NODES && row[i].fwd + row[i].bwd > 0; i++) {
 		const Loc *l = &row[i].n->loc;
 
@@ -308,7 +343,8 @@ static void others(Page *p)
 		buf_puts(p->b, "<tr>");
 		cell(p, NULL, o->plan);
 		cell(p, "v", time_text(p->c->a, o->step));
-		cell(p, "v", arena_printf(p->c->a, "%+.1f %%", x->step_time > 0 ? 100 * (o->step / x->step_time - 1) : 0));
+		cell(p, "v",
+			arena_printf(p->c->a, "%+.1f %%", x->step_time > 0 ? 100 * (o->step / x->step_time - 1) : 0));
 		cell(p, NULL, o->over > 1 ? "memory" : plan_term_name[plan_largest_term(&o->terms, &x->terms)]);
 		cell(p, NULL, o->by ? o->by : "");
 		buf_puts(p->b, "</tr>\n");
@@ -323,7 +359,8 @@ static void page(Page *p)
 	Buf *b = p->b;
 	const char *title = simulate_title(p->c);
 
-	buf_puts(b, "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>");
+	buf_puts(b,
+		"<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>");
 	buf_xml(b, title);
 	buf_printf(b, "</title>\n<style>%s%s</style>\n</head>\n<body>\n<h1>", style, changes_style);
 	buf_xml(b, title);
@@ -352,7 +389,8 @@ bool report_write(Compile *c, const char *file)
 	if (!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &s, c->d))
 		return false;
 	page(&(Page){ c, &s, &b });
-	const bool ok = file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
+	const bool ok =
+		file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
 	if (ok && !c->o->quiet)
 		fprintf(c->d->out, "wrote %s\n", file);
 	buf_free(&b);

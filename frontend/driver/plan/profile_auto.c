@@ -10,11 +10,11 @@
 
 typedef struct Ask {
 	Arena *a;
-	Diag  *d;
+	Diag *d;
 	const char *file, *without;
 	ScheduleSpec schedule;
 	double each, machines, within, between, latency, memory, microbatches;
-	bool   compare, exhaustive, local, compress, json, help;
+	bool compare, exhaustive, local, compress, json, help;
 } Ask;
 
 static const char help[] =
@@ -50,7 +50,7 @@ static bool schedule(Ask *q, const char *s)
 	const char *lacks;
 
 	return (schedule_parse(s, &q->schedule, &lacks) && planned(schedule_row(q->schedule))) ||
-		diag_error(q->d, NOLOC, 1, "--schedule: '%s' is none of %s", s, schedule_list(q->a, planned));
+	       diag_error(q->d, NOLOC, 1, "--schedule: '%s' is none of %s", s, schedule_list(q->a, planned));
 }
 
 static bool value(Ask *q, const char *flag, const char *s)
@@ -76,8 +76,11 @@ static bool value(Ask *q, const char *flag, const char *s)
 
 static bool read_flags(Ask *q, int argc, char **argv)
 {
-	const struct { const char *name; bool *to; } sign[] = { { "--compare", &q->compare }, { "--exhaustive", &q->exhaustive },
-		{ "--local", &q->local }, { "--compress", &q->compress }, { "--json", &q->json }, { "--help", &q->help } };
+	const struct {
+		const char *name;
+		bool *to;
+	} sign[] = { { "--compare", &q->compare }, { "--exhaustive", &q->exhaustive }, { "--local", &q->local },
+		{ "--compress", &q->compress }, { "--json", &q->json }, { "--help", &q->help } };
 
 	for (int i = 0; i < argc; i++) {
 		bool *to = NULL;
@@ -117,12 +120,16 @@ static Cluster *cluster_of(const Ask *q)
 	c->link = NEWN(q->a, Link, 2);
 	c->nlink = 2;
 	c->link[0] = (Link){ .scope = LINK_WITHIN, .bandwidth = q->within, .latency = q->latency };
-	c->link[1] = (Link){ .scope = LINK_DEFAULT, .bandwidth = q->between > 0 ? q->between : q->within, .latency = q->latency };
+	c->link[1] = (Link){
+		.scope = LINK_DEFAULT, .bandwidth = q->between > 0 ? q->between : q->within, .latency = q->latency
+	};
 	for (int h = 0; h < c->nhost; h++)
 		c->host[h].name = arena_printf(q->a, "m%d", h);
 	for (int d = 0; d < c->ndevice; d++)
-		c->device[d] = (Device){ .name = arena_printf(q->a, "m%d[%d]", d / each, d % each), .host = d / each,
-			.index = d % each, .memory = (int64_t)q->memory };
+		c->device[d] = (Device){ .name = arena_printf(q->a, "m%d[%d]", d / each, d % each),
+			.host = d / each,
+			.index = d % each,
+			.memory = (int64_t)q->memory };
 	return c;
 }
 
@@ -131,12 +138,12 @@ static Cluster *cluster_of(const Ask *q)
 static void print_plan(const Ask *q, const char *name, const Trial *t, bool first)
 {
 	if (!q->json) {
-		printf("  %-26s %12.6g s  %6.1f %% peak %.4g bytes  %s (%s)\n", name, t->step, 100 * t->work / t->step, t->peak,
-			trial_str(q->a, t), t->by);
+		printf("  %-26s %12.6g s  %6.1f %% peak %.4g bytes  %s (%s)\n", name, t->step, 100 * t->work / t->step,
+			t->peak, trial_str(q->a, t), t->by);
 		return;
 	}
-	printf("%s\"%s\": {\"plan\": \"%s\", \"step_s\": %.17g, \"peak\": %.17g, \"by\": \"%s\", \"ends\": [", first ? "" : ", ", name,
-		trial_str(q->a, t), isfinite(t->step) ? t->step : -1, t->peak, t->by);
+	printf("%s\"%s\": {\"plan\": \"%s\", \"step_s\": %.17g, \"peak\": %.17g, \"by\": \"%s\", \"ends\": [",
+		first ? "" : ", ", name, trial_str(q->a, t), isfinite(t->step) ? t->step : -1, t->peak, t->by);
 	for (int s = 0; s < t->n; s++)
 		printf("%s%d", s ? ", " : "", t->end[s] + 1);
 	printf("], \"devices\": [");
@@ -180,10 +187,11 @@ static int run(Ask *q)
 	if (!plan_search(&s, PLANNER_AUTO, DP_MEASURED, q->d))
 		return EXIT_NO_PLAN;
 	if (q->json)
-		printf("{\"states\": %d, \"microbatches\": %lld, \"tried\": %d, \"simulated\": %ld, ", st.n, (long long)p->global, s.n,
-			s.played);
+		printf("{\"states\": %d, \"microbatches\": %lld, \"tried\": %d, \"simulated\": %ld, ", st.n,
+			(long long)p->global, s.n, s.played);
 	else
-		printf("%d places to cut, %lld microbatches; %d plans tried, %ld simulated\n", st.n, (long long)p->global, s.n, s.played);
+		printf("%d places to cut, %lld microbatches; %d plans tried, %ld simulated\n", st.n,
+			(long long)p->global, s.n, s.played);
 	print_plan(q, "auto", s.best, true);
 	for (int k = DP_MEASURED; k <= DP_CODE && q->compare; k++)
 		one(q, p, PLANNER_PIPEDREAM, (DpCost)k, dp[k]);

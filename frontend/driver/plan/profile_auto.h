@@ -2,6 +2,6 @@
 #ifndef PDCC_FRONTEND_PLANAUTO_H
 #define PDCC_FRONTEND_PLANAUTO_H
 
-int  plan_auto_main(int argc, char **argv);     /* the words behind plan-profile; exit status */
+int plan_auto_main(int argc, char **argv); /* the words behind plan-profile; exit status */
 
 #endif

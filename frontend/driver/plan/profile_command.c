@@ -13,12 +13,12 @@
 
 typedef struct Ask {
 	Arena *a;
-	Diag  *d;
+	Diag *d;
 	const char *file, *planner, *without;
-	PdOpt  o;
-	int    nbandwidth;
-	double scale[3];            /* time, activations, parameters */
-	bool   compress, json, help;
+	PdOpt o;
+	int nbandwidth;
+	double scale[3]; /* time, activations, parameters */
+	bool compress, json, help;
 } Ask;
 
 static const char help[] =
@@ -50,7 +50,7 @@ static bool numbers(Ask *q, const char *flag, const char *s, double *v, int *n)
 {
 	char *end;
 
-	for (*n = 0; ; s = end + 1) {
+	for (*n = 0;; s = end + 1) {
 		if (*n == PD_LEVELS)
 			return diag_error(q->d, NOLOC, 1, "%s: more than %d numbers", flag, PD_LEVELS);
 		if (!one_number(q, flag, s, &end, &v[(*n)++]))
@@ -114,13 +114,16 @@ static bool with_value(Ask *q, const char *flag, const char *s, bool *known)
 	if (!to)
 		return true;
 	return one_number(q, flag, s, &end, to) &&
-		(!*end || diag_error(q->d, NOLOC, 1, "%s takes one number, not '%s'", flag, s));
+	       (!*end || diag_error(q->d, NOLOC, 1, "%s takes one number, not '%s'", flag, s));
 }
 
 static bool read_flags(Ask *q, int argc, char **argv)
 {
-	const struct { const char *name; bool *to; } sign[] = { { "--straight", &q->o.straight }, { "--fewer", &q->o.fewer },
-		{ "--compress", &q->compress }, { "--json", &q->json }, { "--help", &q->help } };
+	const struct {
+		const char *name;
+		bool *to;
+	} sign[] = { { "--straight", &q->o.straight }, { "--fewer", &q->o.fewer }, { "--compress", &q->compress },
+		{ "--json", &q->json }, { "--help", &q->help } };
 
 	for (int i = 0; i < argc; i++) {
 		bool *to = NULL, known;
@@ -132,7 +135,8 @@ static bool read_flags(Ask *q, int argc, char **argv)
 			*to = true;
 		} else if (argv[i][0] != '-') {
 			if (q->file)
-				return diag_error(q->d, NOLOC, 1, "one profile at a time, not '%s' and '%s'", q->file, argv[i]);
+				return diag_error(
+					q->d, NOLOC, 1, "one profile at a time, not '%s' and '%s'", q->file, argv[i]);
 			q->file = argv[i];
 		} else {
 			if (!with_value(q, argv[i], i + 1 < argc ? argv[i + 1] : "", &known))
@@ -150,8 +154,8 @@ static bool read_flags(Ask *q, int argc, char **argv)
 	if (!q->o.nlevel)
 		return diag_error(q->d, NOLOC, 1, "--workers N is missing");
 	if (strcmp(q->planner, "pipedream") == 0 && q->nbandwidth != q->o.nlevel)
-		return diag_error(q->d, NOLOC, 1, "--workers has %d levels, --bandwidth %d: one number for each", q->o.nlevel,
-			q->nbandwidth);
+		return diag_error(q->d, NOLOC, 1, "--workers has %d levels, --bandwidth %d: one number for each",
+			q->o.nlevel, q->nbandwidth);
 	return true;
 }
 
@@ -171,8 +175,9 @@ static void print_end(const States *st, int end, int before)
 static void print_json(const States *st, const PdPlan *p)
 {
 	printf("{\"states\": %d, \"single_s\": %.17g, \"pipeline_s\": %.17g, \"speedup\": %.17g, \"dp_s\": %.17g, "
-		"\"dp_speedup\": %.17g, \"unused\": %d, \"levels\": [", st->n, p->single, p->seconds, p->single / p->seconds,
-		p->data_parallel, p->single / p->data_parallel, p->unused);
+	       "\"dp_speedup\": %.17g, \"unused\": %d, \"levels\": [",
+		st->n, p->single, p->seconds, p->single / p->seconds, p->data_parallel, p->single / p->data_parallel,
+		p->unused);
 	for (int i = 0; i < p->ngroup; i++) {
 		const PdGroup *g = &p->group[i];
 		const bool first = !i || g->level != g[-1].level;
@@ -181,8 +186,8 @@ static void print_json(const States *st, const PdPlan *p)
 			printf("%s{\"level\": %d, \"groups\": [", i ? "]}, " : "", g->level);
 		printf("%s[", first ? "" : ", ");
 		for (int k = 0; k < g->n; k++)
-			printf("%s[%d, %d, %d, %.17g]", k ? ", " : "", g->stage[k].start, g->stage[k].end, g->stage[k].replicas,
-				g->stage[k].compute);
+			printf("%s[%d, %d, %d, %.17g]", k ? ", " : "", g->stage[k].start, g->stage[k].end,
+				g->stage[k].replicas, g->stage[k].compute);
 		printf("]");
 	}
 	printf("]}], \"ends\": {");
@@ -209,8 +214,8 @@ static void print_table(const States *st, const PdPlan *p)
 			char span[32];
 
 			snprintf(span, sizeof span, "[%d, %d)", s->start, s->end);
-			printf("%16s %9d %11.6f   %s %s\n", span, s->replicas, s->compute, st->p->layer[end->layer[end->n - 1]].id,
-				st->p->layer[end->layer[end->n - 1]].desc);
+			printf("%16s %9d %11.6f   %s %s\n", span, s->replicas, s->compute,
+				st->p->layer[end->layer[end->n - 1]].id, st->p->layer[end->layer[end->n - 1]].desc);
 		}
 	}
 }
@@ -244,8 +249,10 @@ static int blocks_main(Ask *q, const States *st)
 	int *size = NEWN(q->a, int, parts), *best = NEWN(q->a, int, parts);
 
 	if (parts > st->n || q->o.nlevel > 1) {
-		diag_error(q->d, FILELOC(q->file), 466, "%d blocks on %d levels of %d places to cut: one level, at most a block a "
-			"place", parts, q->o.nlevel, st->n);
+		diag_error(q->d, FILELOC(q->file), 466,
+			"%d blocks on %d levels of %d places to cut: one level, at most a block a "
+			"place",
+			parts, q->o.nlevel, st->n);
 		return EXIT_USAGE;
 	}
 	for (int i = 0; i < st->n; i++)
@@ -253,7 +260,8 @@ static int blocks_main(Ask *q, const States *st)
 	const double most = blocks_published(q->a, cost, st->n, parts, size);
 	const double least = blocks_optimal(q->a, cost, st->n, parts, best);
 	if (q->json) {
-		printf("{\"states\": %d, \"max_block_us\": %.17g, \"optimal_max_block_us\": %.17g, ", st->n, most, least);
+		printf("{\"states\": %d, \"max_block_us\": %.17g, \"optimal_max_block_us\": %.17g, ", st->n, most,
+			least);
 		print_sizes("balance", size, parts, ", ");
 		print_sizes("optimal_balance", best, parts, ", \"costs_us\": [");
 		for (int i = 0; i < st->n; i++)

@@ -9,13 +9,13 @@
 
 typedef struct Ask {
 	Arena *a;
-	Diag  *d;
+	Diag *d;
 	const char *file, *stages;
 	DappleOptions o;
 	DappleCluster c;
 	const States *st;
 	double scale[3], copies, microbatches, width;
-	bool   published, exhaustive, json, help, literal, warmup_b, policies;
+	bool published, exhaustive, json, help, literal, warmup_b, policies;
 } Ask;
 
 static const char help[] =
@@ -42,7 +42,8 @@ static bool servers(Ask *q, const char *s)
 	for (q->c.servers = 0;; s = end + 1) {
 		const long v = strtol(s, &end, 10);
 		if (end == s || (*end && *end != ',') || v < 1 || v > DAPPLE_DEVICES || q->c.servers == DAPPLE_DEVICES)
-			return diag_error(q->d, NOLOC, 1, "--servers: '%s' is no list of 1 to %d devices", s, DAPPLE_DEVICES);
+			return diag_error(
+				q->d, NOLOC, 1, "--servers: '%s' is no list of 1 to %d devices", s, DAPPLE_DEVICES);
 		q->c.end[q->c.servers++] = (int)v;
 		if (!*end)
 			return true;
@@ -51,11 +52,15 @@ static bool servers(Ask *q, const char *s)
 
 static bool value(Ask *q, const char *flag, const char *s)
 {
-	const struct { const char *name; double *to; } all[] = {
-		{ "--profiled", &q->o.profiled }, { "--batch", &q->o.batch }, { "--least", &q->o.least }, { "--p2p", &q->c.p2p },
-		{ "--nccl", &q->c.nccl }, { "--nvlink", &q->c.nvlink }, { "--memory", &q->c.memory }, { "--scaling", &q->o.scaling },
-		{ "--peak", &q->o.peak }, { "--microbatches", &q->microbatches }, { "--width", &q->width }, { "--copies", &q->copies },
-		{ "--scale-time", &q->scale[0] }, { "--scale-activations", &q->scale[1] }, { "--scale-parameters", &q->scale[2] } };
+	const struct {
+		const char *name;
+		double *to;
+	} all[] = { { "--profiled", &q->o.profiled }, { "--batch", &q->o.batch }, { "--least", &q->o.least },
+		{ "--p2p", &q->c.p2p }, { "--nccl", &q->c.nccl }, { "--nvlink", &q->c.nvlink },
+		{ "--memory", &q->c.memory }, { "--scaling", &q->o.scaling }, { "--peak", &q->o.peak },
+		{ "--microbatches", &q->microbatches }, { "--width", &q->width }, { "--copies", &q->copies },
+		{ "--scale-time", &q->scale[0] }, { "--scale-activations", &q->scale[1] },
+		{ "--scale-parameters", &q->scale[2] } };
 	char *end;
 
 	if (!strcmp(flag, "--planner"))
@@ -77,14 +82,19 @@ static bool value(Ask *q, const char *flag, const char *s)
 
 static bool whole(Ask *q, const char *flag, double v, double most)
 {
-	return v == floor(v) && v <= most ? true : diag_error(q->d, NOLOC, 1, "%s: %g is not a whole number up to %g", flag, v, most);
+	return v == floor(v) && v <= most
+	               ? true
+	               : diag_error(q->d, NOLOC, 1, "%s: %g is not a whole number up to %g", flag, v, most);
 }
 
 static bool read_flags(Ask *q, int argc, char **argv)
 {
-	const struct { const char *name; bool *to; } sign[] = { { "--published", &q->published }, { "--help", &q->help },
-		{ "--literal", &q->literal }, { "--warmup-b", &q->warmup_b }, { "--exhaustive", &q->exhaustive },
-		{ "--policies", &q->policies }, { "--json", &q->json } };
+	const struct {
+		const char *name;
+		bool *to;
+	} sign[] = { { "--published", &q->published }, { "--help", &q->help }, { "--literal", &q->literal },
+		{ "--warmup-b", &q->warmup_b }, { "--exhaustive", &q->exhaustive }, { "--policies", &q->policies },
+		{ "--json", &q->json } };
 
 	for (int i = 0; i < argc; i++) {
 		bool *to = NULL;
@@ -95,7 +105,8 @@ static bool read_flags(Ask *q, int argc, char **argv)
 			*to = true;
 		} else if (argv[i][0] != '-') {
 			if (q->file)
-				return diag_error(q->d, NOLOC, 1, "one profile at a time, not '%s' and '%s'", q->file, argv[i]);
+				return diag_error(
+					q->d, NOLOC, 1, "one profile at a time, not '%s' and '%s'", q->file, argv[i]);
 			q->file = argv[i];
 		} else if (i + 1 == argc) {
 			return diag_error(q->d, NOLOC, 1, "%s takes a value", argv[i]);
@@ -111,10 +122,11 @@ static bool read_flags(Ask *q, int argc, char **argv)
 	if (q->help)
 		return true;
 	if (!q->file || !q->c.servers)
-		return diag_error(q->d, NOLOC, 1, "%s; --help shows how", q->file ? "--servers is missing" : "no profile is named");
+		return diag_error(q->d, NOLOC, 1, "%s; --help shows how",
+			q->file ? "--servers is missing" : "no profile is named");
 	if (!whole(q, "--microbatches", q->microbatches, 1e6) || !whole(q, "--width", q->width, 1000) ||
-	    !whole(q, "--copies", q->copies, DAPPLE_DEVICES) || !whole(q, "--batch", q->o.batch, 1e9) ||
-	    (q->published && !whole(q, "--least", q->o.least, 1e9)))
+		!whole(q, "--copies", q->copies, DAPPLE_DEVICES) || !whole(q, "--batch", q->o.batch, 1e9) ||
+		(q->published && !whole(q, "--least", q->o.least, 1e9)))
 		return false;
 	q->o.microbatches = (int)q->microbatches;
 	q->o.width = (int)q->width;
@@ -130,12 +142,14 @@ static bool read_stages(Ask *q, const DappleProfile *p, DapplePlan *plan)
 	for (int used = 0;; s++) {
 		int begin, first, last, n = 0;
 		const int before = plan->n ? plan->stage[plan->n - 1].begin : -1;
-		if (plan->n == DAPPLE_DEVICES || sscanf(s, "%d:%d-%d%n", &begin, &first, &last, &n) != 3 || (s[n] && s[n] != ','))
+		if (plan->n == DAPPLE_DEVICES || sscanf(s, "%d:%d-%d%n", &begin, &first, &last, &n) != 3 ||
+			(s[n] && s[n] != ','))
 			return diag_error(q->d, NOLOC, 1, "--stages: '%.30s' is not STATE:FIRST-LAST", s);
 		if (begin <= before || begin >= p->n || (!plan->n && begin) || first < used || last < first ||
-		    last >= dapple_devices(&q->c))
-			return diag_error(q->d, NOLOC, 1, "--stages: '%.30s': states rise from 0 to at most %d, devices from %d to at most %d",
-			                  s, p->n - 1, used, dapple_devices(&q->c) - 1);
+			last >= dapple_devices(&q->c))
+			return diag_error(q->d, NOLOC, 1,
+				"--stages: '%.30s': states rise from 0 to at most %d, devices from %d to at most %d", s,
+				p->n - 1, used, dapple_devices(&q->c) - 1);
 		const int count = last - first + 1;
 		DappleStage *g = &plan->stage[plan->n++];
 		*g = (DappleStage){ .begin = begin, .end = p->n, .replicas = count };
@@ -176,7 +190,8 @@ static void print_cut(const States *st, int end)
 static void json_plan(const Ask *q, const DapplePlan *p)
 {
 	printf("{\"copies\": %d, \"microbatches\": %d, \"block\": %.17g, \"latency\": %.17g, \"speedup\": %.17g, \"pivot\": %d, "
-		"\"stages\": [", p->copies, p->microbatches, p->block, p->latency, p->speedup, p->pivot);
+	       "\"stages\": [",
+		p->copies, p->microbatches, p->block, p->latency, p->speedup, p->pivot);
 	for (int i = 0; i < p->n; i++) {
 		const DappleStage *s = &p->stage[i];
 		printf("%s{\"begin\": %d, \"end\": %d, \"devices\": ", i ? ", " : "", s->begin, s->end);
@@ -193,14 +208,16 @@ static void table(Ask *q, const char *name, const DapplePlan *p)
 	printf("%s %s", name, dapple_str(q->a, p));
 	if (p->copies > 1)
 		printf(", %d copies", p->copies);
-	printf(", %d microbatches: %.6g s per global batch, %.3fx one device\n", p->microbatches, p->latency, p->speedup);
+	printf(", %d microbatches: %.6g s per global batch, %.3fx one device\n", p->microbatches, p->latency,
+		p->speedup);
 	for (int i = 0; i < p->n; i++) {
 		const DappleStage *s = &p->stage[i];
 		printf("  stage %-2d [%d, %d) on ", i, s->begin, s->end);
 		print_set(s->devices);
 		if (s->depth)
-			printf("  forward %.4g s, backward %.4g s, transfer %.4g s, AllReduce %.4g s, K %d, %.4g MB%s", s->fwd, s->bwd,
-				s->transfer, s->allreduce, s->depth, s->memory / 1e6, p->pivot == 2 * i ? ", pivot" : "");
+			printf("  forward %.4g s, backward %.4g s, transfer %.4g s, AllReduce %.4g s, K %d, %.4g MB%s",
+				s->fwd, s->bwd, s->transfer, s->allreduce, s->depth, s->memory / 1e6,
+				p->pivot == 2 * i ? ", pivot" : "");
 		printf("\n");
 	}
 }
@@ -213,13 +230,15 @@ static int published(Ask *q, const DappleProfile *p)
 		return q->d->last_code == 442 ? EXIT_NO_PLAN : EXIT_USAGE;
 	const DappleDp dp = dapple_dp(p, &q->c, &q->o);
 	if (!q->json) {
-		printf("data parallel %.3fx, overlapped %.3fx, also with the next step %.3fx\n", dp.plain, dp.overlap, dp.inter);
+		printf("data parallel %.3fx, overlapped %.3fx, also with the next step %.3fx\n", dp.plain, dp.overlap,
+			dp.inter);
 		for (int i = 0; i < r->n; i++)
 			table(q, i == r->best ? "best" : "    ", &r->candidate[i]);
 		return 0;
 	}
 	printf("{\"states\": %d, \"single_s\": %.17g, \"dp\": [%.17g, %.17g, %.17g], \"explored\": %ld, \"best\": %d, "
-		"\"candidates\": [", p->n, p->time[p->n - 1] * q->o.batch / q->o.profiled, dp.plain, dp.overlap, dp.inter, r->explored,
+	       "\"candidates\": [",
+		p->n, p->time[p->n - 1] * q->o.batch / q->o.profiled, dp.plain, dp.overlap, dp.inter, r->explored,
 		r->best);
 	for (int i = 0; i < r->n; i++) {
 		printf(i ? ", " : "");
@@ -249,12 +268,14 @@ static int given(Ask *q, const DappleProfile *p)
 		plan.microbatches = 1;
 	const bool fits = dapple_evaluate(p, &q->c, &q->o, &plan);
 	if (!q->json) {
-		printf("published: %.3fx, its recursion %.3fx; %s memory\n", speedup[0], recursion, fits ? "within" : "beyond");
+		printf("published: %.3fx, its recursion %.3fx; %s memory\n", speedup[0], recursion,
+			fits ? "within" : "beyond");
 		table(q, "equations:", &plan);
 		return 0;
 	}
 	printf("{\"speedup\": %.17g, \"block\": %.17g, \"pair_speedup\": %.17g, \"pair_block\": %.17g, \"recursion\": %.17g, "
-		"\"fits\": %s, \"plan\": ", speedup[0], block[0], speedup[1], block[1], recursion, fits ? "true" : "false");
+	       "\"fits\": %s, \"plan\": ",
+		speedup[0], block[0], speedup[1], block[1], recursion, fits ? "true" : "false");
 	json_plan(q, &plan);
 	printf("}\n");
 	return 0;
@@ -279,7 +300,7 @@ static int run(Ask *q)
 	if (q->published && !q->exhaustive)
 		return published(q, p);
 	const DapplePlan *plan = q->exhaustive ? dapple_exhaustive(q->a, p, &q->c, &q->o, q->published, q->d)
-		: dapple_plan(q->a, p, &q->c, &q->o, &explored, q->d);
+	                                       : dapple_plan(q->a, p, &q->c, &q->o, &explored, q->d);
 	if (!plan)
 		return q->d->last_code == 442 ? EXIT_NO_PLAN : EXIT_USAGE;
 	if (q->json) {
@@ -296,7 +317,11 @@ int plan_dapple_main(int argc, char **argv)
 {
 	Arena *a = arena_new(), *words = arena_new();
 	Diag d;
-	Ask q = { .a = a, .d = &d, .scale = { 1, 1, 1 }, .copies = 1, .o = { .profiled = 1, .batch = 1, .least = 1 },
+	Ask q = { .a = a,
+		.d = &d,
+		.scale = { 1, 1, 1 },
+		.copies = 1,
+		.o = { .profiled = 1, .batch = 1, .least = 1 },
 		.c = { .p2p = 1e9, .nccl = 3e9, .nvlink = 25e9 } };
 	int status = EXIT_USAGE;
 

@@ -23,8 +23,9 @@ const char *simulate_title(const Compile *c)
 {
 	const int64_t n = c->m->microbatches, batch = c->m->batch;
 
-	return arena_printf(c->a, "%s: plan %s, %s, %" PRId64 " microbatch%s of %" PRId64 " sample%s, on %s", c->m->name,
-		plan_name(c), c->m->schedule->name, n, n == 1 ? "" : "es", batch, batch == 1 ? "" : "s", cluster_name(c));
+	return arena_printf(c->a, "%s: plan %s, %s, %" PRId64 " microbatch%s of %" PRId64 " sample%s, on %s",
+		c->m->name, plan_name(c), c->m->schedule->name, n, n == 1 ? "" : "es", batch, batch == 1 ? "" : "s",
+		cluster_name(c));
 }
 
 /* ---- where the devices' time goes ---- */
@@ -58,7 +59,7 @@ static void print_stages(const Compile *c, const Sim *s)
 		const char *name = c->m->stage[t]->server ? "server" : arena_printf(c->a, "%d", t);
 		bool chunk = false;
 
-		for (int k = 0; k < p->nstage; k++) {       /* stages of one device stand together */
+		for (int k = 0; k < p->nstage; k++) { /* stages of one device stand together */
 			chunk |= k < t && p->device[k][0] == p->device[t][0];
 			if (k <= t || p->device[k][0] != p->device[t][0])
 				continue;
@@ -80,9 +81,9 @@ static void print_stages(const Compile *c, const Sim *s)
 		}
 		bar(text, share, "FBSu", 4);
 		const int first = p->device[t][0], last = p->device[t][p->replicas[t] - 1];
-		printf("  %-6s %-9s %5.1f%%  %s  %4d of %-2d  %s\n", name, first == last ? arena_printf(c->a, "%d", first) :
-			arena_printf(c->a, "%d-%d", first, last), 100 * busy, text, peak, depth,
-			str_bytes(c->a, c->m->stage[t]->arena));
+		printf("  %-6s %-9s %5.1f%%  %s  %4d of %-2d  %s\n", name,
+			first == last ? arena_printf(c->a, "%d", first) : arena_printf(c->a, "%d-%d", first, last),
+			100 * busy, text, peak, depth, str_bytes(c->a, c->m->stage[t]->arena));
 	}
 	if (p->nstage > STAGES)
 		printf("  ... and %d more stages\n", p->nstage - STAGES);
@@ -103,14 +104,15 @@ void print_loads(const Compile *c, const Sim *s, FILE *f)
 {
 	if (!s->nload)
 		return;
-	fprintf(f, "  %-32s  %10s  %10s  %10s  %13s  busiest port\n", s->steps > 1 ? "bytes" : "bytes a step", "messages", "AllReduce", "together",
-		"data parallel");
+	fprintf(f, "  %-32s  %10s  %10s  %10s  %13s  busiest port\n", s->steps > 1 ? "bytes" : "bytes a step",
+		"messages", "AllReduce", "together", "data parallel");
 	for (int i = 0; i < s->nload; i++) {
 		const SimLoad *x = &s->load[i];
 		const Link l = cluster_link_of(&c->cluster, x->line);
 
-		fprintf(f, "  %-32.32s  %10s  %10s  %10s  %13s  %5.1f %%\n", link_name(c, &l), str_bytes(c->a, x->messages),
-			str_bytes(c->a, x->joins), str_bytes(c->a, x->messages + x->joins), str_bytes(c->a, x->parallel),
+		fprintf(f, "  %-32.32s  %10s  %10s  %10s  %13s  %5.1f %%\n", link_name(c, &l),
+			str_bytes(c->a, x->messages), str_bytes(c->a, x->joins),
+			str_bytes(c->a, x->messages + x->joins), str_bytes(c->a, x->parallel),
 			s->step > 0 ? 100 * x->busy / s->step : 0);
 	}
 }
@@ -124,11 +126,12 @@ static void print_summary(const Compile *c, const Sim *s)
 	if (s->each > 0)
 		printf(", %.*f samples/s", samples / s->each < 100, samples / s->each);
 	if (c->plan.one_time > 0 && s->each > 0)
-		printf("; one device %s, %.2f times as long", time_text(c->a, c->plan.one_time), c->plan.one_time / s->each);
+		printf("; one device %s, %.2f times as long", time_text(c->a, c->plan.one_time),
+			c->plan.one_time / s->each);
 	printf(" (%s)\n", compile_times(c));
 	if (s->steps > 1)
-		printf("  %d steps from the first forward to the last update: %s; below is about all of them\n", s->steps,
-			time_text(c->a, s->step));
+		printf("  %d steps from the first forward to the last update: %s; below is about all of them\n",
+			s->steps, time_text(c->a, s->step));
 	printf("  pipeline %s, bubble %.1f %%; AllReduce and update %s\n", time_text(c->a, s->pipeline),
 		100 * s->bubble, time_text(c->a, s->step - s->pipeline));
 	print_stages(c, s);
@@ -142,8 +145,11 @@ static bool write_timeline(const Compile *c, const Sim *s, const char *file)
 	const char *end = strrchr(file, '.');
 	Buf b = { 0 };
 
-	(strcmp(end, ".svg") == 0 ? timeline_svg : strcmp(end, ".html") == 0 ? timeline_html : timeline_json)(&b, s, simulate_title(c));
-	const bool ok = file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
+	(strcmp(end, ".svg") == 0           ? timeline_svg
+		: strcmp(end, ".html") == 0 ? timeline_html
+					    : timeline_json)(&b, s, simulate_title(c));
+	const bool ok =
+		file_write(file, b.s, b.n) || diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));
 	if (ok && !c->o->quiet)
 		printf("wrote %s\n", file);
 	buf_free(&b);
@@ -157,17 +163,23 @@ static void print_json(const Compile *c, const Sim *s)
 	int n;
 	const SimPair *pair = sim_pairs(c->a, s->model, &n);
 
-	printf("{\"step_s\": %.9g, \"steps\": %d, \"pipeline_s\": %.9g, \"bubble\": %.6g, \"microbatches\": %" PRId64 ",\n", s->each, s->steps, s->pipeline,
-		s->bubble, c->m->microbatches);
+	printf("{\"step_s\": %.9g, \"steps\": %d, \"pipeline_s\": %.9g, \"bubble\": %.6g, \"microbatches\": %" PRId64
+	       ",\n",
+		s->each, s->steps, s->pipeline, s->bubble, c->m->microbatches);
 	printf(" \"measured\": %d, \"estimated\": %d,\n \"sums_s\": {\"ring\": %.9g, \"copies\": %.9g, \"servers\": %.9g, \"rows\": %.9g, "
-		"\"rounds\": %.9g},\n \"sent_bytes\": [", c->measured, c->estimated, s->sums[SIM_RING], s->sums[SIM_COPY],
-		s->sums[SIM_SERVE] + s->sums[SIM_PULL] + s->sums[SIM_PUSH] + s->sums[SIM_OWNED],
-		s->sums[SIM_GATHER], s->sums[SIM_DOUBLING] + s->sums[SIM_HALVING] + s->sums[SIM_PAIRWISE] + s->sums[SIM_HOSTS]);
+	       "\"rounds\": %.9g},\n \"sent_bytes\": [",
+		c->measured, c->estimated, s->sums[SIM_RING], s->sums[SIM_COPY],
+		s->sums[SIM_SERVE] + s->sums[SIM_PULL] + s->sums[SIM_PUSH] + s->sums[SIM_OWNED], s->sums[SIM_GATHER],
+		s->sums[SIM_DOUBLING] + s->sums[SIM_HALVING] + s->sums[SIM_PAIRWISE] + s->sums[SIM_HOSTS]);
 	for (int i = 0; i < n; i++)
-		printf("%s\n  {\"from\": %d, \"to\": %d, \"messages\": %" PRId64 ", \"sums\": %" PRId64 ", \"totals\": %" PRId64 "%s}",
-			i ? "," : "", pair[i].from, pair[i].to, pair[i].messages, pair[i].joins, pair[i].totals, !pair[i].values &&
-			!pair[i].heads ? "" : arena_printf(c->a, ", \"values\": %" PRId64 ", \"ids\": %" PRId64 ", \"heads\": %" PRId64,
-			pair[i].values, pair[i].ids, pair[i].heads));
+		printf("%s\n  {\"from\": %d, \"to\": %d, \"messages\": %" PRId64 ", \"sums\": %" PRId64
+		       ", \"totals\": %" PRId64 "%s}",
+			i ? "," : "", pair[i].from, pair[i].to, pair[i].messages, pair[i].joins, pair[i].totals,
+			!pair[i].values && !pair[i].heads
+				? ""
+				: arena_printf(c->a,
+					  ", \"values\": %" PRId64 ", \"ids\": %" PRId64 ", \"heads\": %" PRId64,
+					  pair[i].values, pair[i].ids, pair[i].heads));
 	printf("],\n \"arena_bytes\": [");
 	for (int r = 0; r < p->ndevice; r++)
 		for (int t = 0; t < p->nstage; t++)
@@ -239,12 +251,14 @@ static bool read_planned(Compile *c, const char *file)
 		return false;
 	read_manifest(c);
 	if (!c->m->schedule || !c->m->nstage || !c->m->stage[0]->arena)
-		return diag_error(c->d, FILELOC(file), 4, "pdcc simulate needs schedule and memory plan; the dump behind the pass memplan has both");
+		return diag_error(c->d, FILELOC(file), 4,
+			"pdcc simulate needs schedule and memory plan; the dump behind the pass memplan has both");
 	for (int t = 0; t < c->m->nstage; t++)
 		for (int r = 0; r < c->m->stage[t]->replicas; r++)
 			devices = c->m->stage[t]->device[r] >= devices ? c->m->stage[t]->device[r] + 1 : devices;
 	if (devices > c->cluster.ndevice)
-		return diag_error(c->d, FILELOC(file), 407, "it was planned for %d devices, %s has %d", devices, cluster_name(c), c->cluster.ndevice);
+		return diag_error(c->d, FILELOC(file), 407, "it was planned for %d devices, %s has %d", devices,
+			cluster_name(c), c->cluster.ndevice);
 	return true;
 }
 
@@ -254,8 +268,10 @@ int simulate_main(Compile *c)
 	Sim s;
 
 	if (!c->o->cluster)
-		return diag_error(c->d, NOLOC, 1, "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
-			"devices here"), EXIT_USAGE;
+		return diag_error(c->d, NOLOC, 1,
+			       "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
+			       "devices here"),
+		       EXIT_USAGE;
 	if (c->o->stop_after)
 		return diag_error(c->d, NOLOC, 1, "--stop-after: pdcc simulate needs the whole plan"), EXIT_USAGE;
 	if (planned ? !read_planned(c, planned) : !compile_read(c) || !compile_plan(c, NULL))

@@ -28,7 +28,7 @@ const char *devices_text(const Compile *c, const Stage *s, size_t most)
 		const bool indexed = first->name && strchr(first->name, '[');
 		int n = 1;
 		while (indexed && i + n < s->replicas && k->device[s->device[i + n]].host == first->host &&
-		       k->device[s->device[i + n]].index == first->index + n)
+			k->device[s->device[i + n]].index == first->index + n)
 			n++;
 		if (b.n > most) {
 			buf_printf(&b, " and %d more", s->replicas - i);
@@ -38,7 +38,8 @@ const char *devices_text(const Compile *c, const Stage *s, size_t most)
 		if (!indexed)
 			buf_printf(&b, "%s%s", i ? " " : "", first->name ? first->name : host);
 		else
-			buf_printf(&b, n > 1 ? "%s%s[%d-%d]" : "%s%s[%d]", i ? " " : "", host, first->index, first->index + n - 1);
+			buf_printf(&b, n > 1 ? "%s%s[%d-%d]" : "%s%s[%d]", i ? " " : "", host, first->index,
+				first->index + n - 1);
 		i += n;
 	}
 	const char *text = arena_str(c->a, buf_str(&b));
@@ -75,7 +76,8 @@ const char *const plan_term_name[] = { "work", "AllReduce", "update", "idle" };
 int plan_largest_term(const PlanTerms *x, const PlanTerms *less)
 {
 	const double v[] = { x->work, x->sum, x->update, x->wait };
-	const double u[] = { less ? less->work : 0, less ? less->sum : 0, less ? less->update : 0, less ? less->wait : 0 };
+	const double u[] = { less ? less->work : 0, less ? less->sum : 0, less ? less->update : 0,
+		less ? less->wait : 0 };
 	int k = 0;
 
 	for (int i = 1; i < 4; i++)
@@ -96,26 +98,29 @@ static const SimLoad *busiest(const Sim *s)
 
 const char *plan_bottleneck(const Compile *c, const Sim *s, const Where *w)
 {
-	const double step = s->each > 0 ? s->each : 1, busy = busiest(s) && s->step > 0 ? busiest(s)->busy / s->step : 0;
+	const double step = s->each > 0 ? s->each : 1,
+		     busy = busiest(s) && s->step > 0 ? busiest(s)->busy / s->step : 0;
 	const SimLoad *l = busiest(s);
 
 	switch (plan_largest_term(&w->t, NULL)) {
 	case 0:
-		return arena_printf(c->a, "stage %d computes for %.0f %% of the step", w->stage, 100 * w->t.work / step);
+		return arena_printf(
+			c->a, "stage %d computes for %.0f %% of the step", w->stage, 100 * w->t.work / step);
 	case 1:
-		return arena_printf(c->a, "stage %d spends %.0f %% of the step on AllReduce over its replicas", w->stage,
-			100 * w->t.sum / step);
+		return arena_printf(c->a, "stage %d spends %.0f %% of the step on AllReduce over its replicas",
+			w->stage, 100 * w->t.sum / step);
 	case 2:
-		return arena_printf(c->a, "stage %d updates its weights for %.0f %% of the step", w->stage, 100 * w->t.update / step);
-	default:
-		break;
+		return arena_printf(c->a, "stage %d updates its weights for %.0f %% of the step", w->stage,
+			100 * w->t.update / step);
+	default: break;
 	}
 	if (busy > 0.6) {
 		const Link k = cluster_link_of(&c->cluster, l->line);
-		return arena_printf(c->a, "messages keep %s busy for %.0f %% of the step", link_name(c, &k), 100 * busy);
+		return arena_printf(
+			c->a, "messages keep %s busy for %.0f %% of the step", link_name(c, &k), 100 * busy);
 	}
-	return arena_printf(c->a, "stage %d waits for others for %.0f %% of the step: the pipeline fills and drains", w->stage,
-		100 * w->t.wait / step);
+	return arena_printf(c->a, "stage %d waits for others for %.0f %% of the step: the pipeline fills and drains",
+		w->stage, 100 * w->t.wait / step);
 }
 
 /* ---- text ---- */
@@ -154,8 +159,11 @@ static void print_stages(const Compile *c, const Sim *s, FILE *f)
 
 Classes stage_classes(const Stage *s)
 {
-	Classes k = { .weights = s->bytes[REGION_PARAMS], .optimizer = s->bytes[REGION_STATE], .gradients = s->bytes_grads,
-		.comm = s->bytes_comm, .activations = s->bytes_kept };
+	Classes k = { .weights = s->bytes[REGION_PARAMS],
+		.optimizer = s->bytes[REGION_STATE],
+		.gradients = s->bytes_grads,
+		.comm = s->bytes_comm,
+		.activations = s->bytes_kept };
 
 	k.other = s->arena - k.weights - k.optimizer - k.gradients - k.comm - k.activations;
 	return k;
@@ -177,7 +185,8 @@ static const char *brief(Arena *a, int64_t bytes)
 
 static void print_memory(const Compile *c, FILE *f)
 {
-	fprintf(f, "  bytes  weights   stash  activations  gradients  optimizer  messages  temporary  together       of\n");
+	fprintf(f,
+		"  bytes  weights   stash  activations  gradients  optimizer  messages  temporary  together       of\n");
 	for (int t = 0; t < c->m->nstage && t < STAGES; t++) {
 		const Stage *s = c->m->stage[t];
 		const Classes k = stage_classes(s);
@@ -187,9 +196,10 @@ static void print_memory(const Compile *c, FILE *f)
 			const int64_t has = c->cluster.device[s->device[r]].memory;
 			limit = has > 0 && (!limit || has < limit) ? has : limit;
 		}
-		fprintf(f, "  %-5d  %7s %7s %12s %10s %10s %9s %10s %9s %8s\n", t, brief(c->a, k.weights), brief(c->a, k.stash),
-			brief(c->a, k.activations), brief(c->a, k.gradients), brief(c->a, k.optimizer), brief(c->a, k.comm),
-			brief(c->a, k.other), brief(c->a, s->arena), limit > 0 ? brief(c->a, limit) : "-");
+		fprintf(f, "  %-5d  %7s %7s %12s %10s %10s %9s %10s %9s %8s\n", t, brief(c->a, k.weights),
+			brief(c->a, k.stash), brief(c->a, k.activations), brief(c->a, k.gradients),
+			brief(c->a, k.optimizer), brief(c->a, k.comm), brief(c->a, k.other), brief(c->a, s->arena),
+			limit > 0 ? brief(c->a, limit) : "-");
 	}
 }
 
@@ -211,13 +221,15 @@ static void print_others(const Compile *c, FILE *f)
 	const Plan *p = &c->plan;
 
 	if (p->nother)
-		fprintf(f, "  next best                step      more  lost by   planner (%ld plans tried, %ld simulated)\n",
+		fprintf(f,
+			"  next best                step      more  lost by   planner (%ld plans tried, %ld simulated)\n",
 			p->tried, p->played);
 	for (int i = 0; i < p->nother; i++) {
 		const PlanOther *o = &p->other[i];
 
-		fprintf(f, "    %-18s %9s  %+6.1f %%  %-8s  %s%s\n", plan_short(c->a, o->plan), time_text(c->a, o->step),
-			p->step_time > 0 ? 100 * (o->step / p->step_time - 1) : 0, plan_term_name[plan_largest_term(&o->terms, &p->terms)], o->by,
+		fprintf(f, "    %-18s %9s  %+6.1f %%  %-8s  %s%s\n", plan_short(c->a, o->plan),
+			time_text(c->a, o->step), p->step_time > 0 ? 100 * (o->step / p->step_time - 1) : 0,
+			plan_term_name[plan_largest_term(&o->terms, &p->terms)], o->by,
 			o->over > 1 ? "; needs more memory than there is" : "");
 	}
 }
@@ -232,8 +244,9 @@ static void print_sizes(const Compile *c, FILE *f)
 	for (int i = 0; i < c->nmicro; i++) {
 		const MicroChoice *x = &c->micro[i];
 		if (x->micro != c->m->batch * grains)
-			fprintf(f, "    %6" PRId64 " of %-6" PRId64 "   %9s  %+6.1f %%  %s%s\n", c->o->t.global / x->micro, x->micro,
-				time_text(c->a, x->step), c->plan.step_time > 0 ? 100 * (x->step / c->plan.step_time - 1) : 0,
+			fprintf(f, "    %6" PRId64 " of %-6" PRId64 "   %9s  %+6.1f %%  %s%s\n",
+				c->o->t.global / x->micro, x->micro, time_text(c->a, x->step),
+				c->plan.step_time > 0 ? 100 * (x->step / c->plan.step_time - 1) : 0,
 				plan_short(c->a, x->plan), x->over > 1 ? "; needs more memory than there is" : "");
 	}
 }
@@ -247,8 +260,8 @@ static void print_edges(const Compile *c, const Sim *s, FILE *f)
 		parallel += s->load[i].parallel;
 	}
 	if (s->nload)
-		fprintf(f, "  %s a step between devices; data parallelism over as many would move %s\n", str_bytes(c->a, ours / s->steps),
-			str_bytes(c->a, parallel / s->steps));
+		fprintf(f, "  %s a step between devices; data parallelism over as many would move %s\n",
+			str_bytes(c->a, ours / s->steps), str_bytes(c->a, parallel / s->steps));
 	print_loads(c, s, f);
 }
 
@@ -266,7 +279,8 @@ static double sums_alone(const SumModel *m, const Stage *x)
 			bytes += value_bytes(n->in[i]);
 		const double b = (double)bytes, wire = (double)sum_wire(codec, attr_int(n, "block"), bytes);
 		const SumBy by = sum_named(attr_str(n, "by"));
-		t += strcmp(codec, "none") ? sum_packed_seconds(m, b, wire) : sum_seconds(m, by == SUM_KINDS ? sum_best(m, b) : by, b);
+		t += strcmp(codec, "none") ? sum_packed_seconds(m, b, wire)
+		                           : sum_seconds(m, by == SUM_KINDS ? sum_best(m, b) : by, b);
 	}
 	return t;
 }
@@ -279,13 +293,15 @@ static void print_sums(const Compile *c, const Sim *s, FILE *f)
 		const Stage *x = c->m->stage[t];
 		const double *spent = s->spent[s->model->s->device[t][0]];
 		const SumModel m = sum_model(c->a, &c->cluster, x->device, x->replicas);
-		const double work = (spent[ACT_F] + spent[ACT_B] + spent[ACT_W] + spent[ACT_UPDATE]) / s->steps, sums = sums_alone(&m, x);
+		const double work = (spent[ACT_F] + spent[ACT_B] + spent[ACT_W] + spent[ACT_UPDATE]) / s->steps,
+			     sums = sums_alone(&m, x);
 		const SumWay *way = m.between.beta > 0 ? &m.between : &m.within;
 
 		if (x->replicas > 1 && sums > 0)
-			fprintf(f, "  AllReduce of stage %d: %s beside %s of computing, efficiency at best %.2f (alpha %s, beta %.3g ns/B, gamma %.3g ns/B, S %s)\n",
-				t, time_text(c->a, sums), time_text(c->a, work), work / (work > sums ? work : sums), time_text(c->a, way->alpha),
-				1e9 * way->beta, 1e9 * m.gamma, time_text(c->a, m.sync));
+			fprintf(f,
+				"  AllReduce of stage %d: %s beside %s of computing, efficiency at best %.2f (alpha %s, beta %.3g ns/B, gamma %.3g ns/B, S %s)\n",
+				t, time_text(c->a, sums), time_text(c->a, work), work / (work > sums ? work : sums),
+				time_text(c->a, way->alpha), 1e9 * way->beta, 1e9 * m.gamma, time_text(c->a, m.sync));
 	}
 }
 
@@ -294,15 +310,16 @@ void plan_report(const Compile *c, const Sim *s, FILE *f)
 	const Where w = plan_where(s);
 	const double samples = (double)(c->m->batch * c->m->microbatches);
 
-	fprintf(f, "plan %s%s%s%s, %s, %" PRId64 " microbatch%s of %" PRId64 ", on %s\n", plan_name(c), c->plan.by ? " (" : "",
-		c->plan.by ? c->plan.by : "", c->plan.by ? ")" : "", c->m->schedule->name, c->m->microbatches,
-		c->m->microbatches == 1 ? "" : "es", c->m->batch, cluster_name(c));
+	fprintf(f, "plan %s%s%s%s, %s, %" PRId64 " microbatch%s of %" PRId64 ", on %s\n", plan_name(c),
+		c->plan.by ? " (" : "", c->plan.by ? c->plan.by : "", c->plan.by ? ")" : "", c->m->schedule->name,
+		c->m->microbatches, c->m->microbatches == 1 ? "" : "es", c->m->batch, cluster_name(c));
 	print_stages(c, s, f);
 	fprintf(f, "  step %s (%.*f samples/s): work %s, AllReduce %s, update %s, idle %s; bubble %.1f %%\n",
-		time_text(c->a, s->each), s->each > 0 && samples / s->each < 100, s->each > 0 ? samples / s->each : 0, time_text(c->a, w.t.work),
-		time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), 100 * s->bubble);
-	fprintf(f, "  one device: %s, %.2f times as long\n", time_text(c->a, c->plan.one_time), s->each > 0 ?
-		c->plan.one_time / s->each : 1);
+		time_text(c->a, s->each), s->each > 0 && samples / s->each < 100, s->each > 0 ? samples / s->each : 0,
+		time_text(c->a, w.t.work), time_text(c->a, w.t.sum), time_text(c->a, w.t.update),
+		time_text(c->a, w.t.wait), 100 * s->bubble);
+	fprintf(f, "  one device: %s, %.2f times as long\n", time_text(c->a, c->plan.one_time),
+		s->each > 0 ? c->plan.one_time / s->each : 1);
 	if (c->plan.order && c->plan.file_order > 0)
 		fprintf(f, "  cut in the order %s; in the file's order a step is expected to take %.4g times as long\n",
 			order_name[c->plan.order], c->plan.file_order / c->plan.step_time);
@@ -333,17 +350,19 @@ static void quote(FILE *f, const char *s)
 
 static void json_terms(FILE *f, const PlanTerms *t)
 {
-	fprintf(f, "{\"work_s\": %.9g, \"sums_s\": %.9g, \"update_s\": %.9g, \"waiting_s\": %.9g}", t->work, t->sum, t->update,
-		t->wait);
+	fprintf(f, "{\"work_s\": %.9g, \"sums_s\": %.9g, \"update_s\": %.9g, \"waiting_s\": %.9g}", t->work, t->sum,
+		t->update, t->wait);
 }
 
 static void json_memory(const Compile *c, const Stage *x, FILE *f)
 {
 	const Classes k = stage_classes(x);
 
-	fprintf(f, "\"memory\": {\"weights\": %" PRId64 ", \"stash\": %" PRId64 ", \"activations\": %" PRId64 ", \"gradients\": %" PRId64
-		", \"optimizer\": %" PRId64 ", \"communication\": %" PRId64 ", \"temporary\": %" PRId64 ", \"together\": %" PRId64
-		", \"limit\": %" PRId64 "}}", k.weights, k.stash, k.activations, k.gradients, k.optimizer, k.comm, k.other, x->arena,
+	fprintf(f,
+		"\"memory\": {\"weights\": %" PRId64 ", \"stash\": %" PRId64 ", \"activations\": %" PRId64
+		", \"gradients\": %" PRId64 ", \"optimizer\": %" PRId64 ", \"communication\": %" PRId64
+		", \"temporary\": %" PRId64 ", \"together\": %" PRId64 ", \"limit\": %" PRId64 "}}",
+		k.weights, k.stash, k.activations, k.gradients, k.optimizer, k.comm, k.other, x->arena,
 		c->cluster.device[x->device[0]].memory);
 }
 
@@ -358,8 +377,10 @@ static void json_stage(const Compile *c, const Sim *s, int t, FILE *f)
 		fputs(r ? ", " : "", f);
 		quote(f, c->cluster.device[x->device[r]].name);
 	}
-	fprintf(f, "],\n     \"forward_s\": %.9g, \"backward_s\": %.9g, \"update_s\": %.9g, \"in_flight\": %d, \"nodes\": %d, "
-		"\"first\": ", time[ACT_F], time[ACT_B], time[ACT_UPDATE], x->inflight, p->nodes);
+	fprintf(f,
+		"],\n     \"forward_s\": %.9g, \"backward_s\": %.9g, \"update_s\": %.9g, \"in_flight\": %d, \"nodes\": %d, "
+		"\"first\": ",
+		time[ACT_F], time[ACT_B], time[ACT_UPDATE], x->inflight, p->nodes);
 	quote(f, p->first);
 	fputs(", \"last\": ", f);
 	quote(f, p->last);
@@ -394,8 +415,11 @@ static void json_loads(const Compile *c, const Sim *s, FILE *f)
 
 		fprintf(f, "%s\n    {\"link\": ", i ? "," : "");
 		quote(f, link_name(c, &l));
-		fprintf(f, ", \"messages_bytes\": %" PRId64 ", \"sums_bytes\": %" PRId64 ", \"data_parallel_bytes\": %" PRId64
-			", \"busiest_port\": %.6g}", x->messages / s->steps, x->joins / s->steps, x->parallel / s->steps, s->step > 0 ? x->busy / s->step : 0);
+		fprintf(f,
+			", \"messages_bytes\": %" PRId64 ", \"sums_bytes\": %" PRId64
+			", \"data_parallel_bytes\": %" PRId64 ", \"busiest_port\": %.6g}",
+			x->messages / s->steps, x->joins / s->steps, x->parallel / s->steps,
+			s->step > 0 ? x->busy / s->step : 0);
 	}
 }
 
@@ -421,16 +445,20 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 	quote(f, c->m->name);
 	fputs(", \"cluster\": ", f);
 	quote(f, cluster_name(c));
-	fprintf(f, ",\n \"model_hash\": \"%s\", \"cluster_hash\": \"%s\",\n \"plan\": \"%s\", \"planner\": ", model_hash(c),
-		cluster_hash(c), plan_name(c));
+	fprintf(f, ",\n \"model_hash\": \"%s\", \"cluster_hash\": \"%s\",\n \"plan\": \"%s\", \"planner\": ",
+		model_hash(c), cluster_hash(c), plan_name(c));
 	quote(f, c->plan.by);
-	fprintf(f, ", \"schedule\": \"%s\", \"microbatches\": %" PRId64 ", \"microbatch\": %" PRId64 ",\n \"step_s\": %.9g, "
+	fprintf(f,
+		", \"schedule\": \"%s\", \"microbatches\": %" PRId64 ", \"microbatch\": %" PRId64
+		",\n \"step_s\": %.9g, "
 		"\"estimate_s\": %.9g, \"estimate_peak_bytes\": %.0f, \"one_device_s\": %.9g, \"bubble\": %.6g, "
-		"\"terms\": ", c->m->schedule->name, c->m->microbatches, c->m->batch, s->each, c->plan.step_time,
-		c->plan.peak, c->plan.one_time, s->bubble);
+		"\"terms\": ",
+		c->m->schedule->name, c->m->microbatches, c->m->batch, s->each, c->plan.step_time, c->plan.peak,
+		c->plan.one_time, s->bubble);
 	json_terms(f, &w.t);
 	if (c->plan.order)
-		fprintf(f, ", \"order\": \"%s\", \"file_order_s\": %.9g", order_name[c->plan.order], c->plan.file_order);
+		fprintf(f, ", \"order\": \"%s\", \"file_order_s\": %.9g", order_name[c->plan.order],
+			c->plan.file_order);
 	fputs(", \"bottleneck\": ", f);
 	quote(f, plan_bottleneck(c, s, &w));
 	fputs(",\n \"stages\": [", f);
@@ -445,8 +473,8 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 	json_others(&c->plan, f);
 	fputs("],\n \"sizes\": [", f);
 	for (int i = 0; i < c->nmicro; i++)
-		fprintf(f, "%s{\"microbatch\": %" PRId64 ", \"plan\": \"%s\", \"step_s\": %.9g, \"over\": %.6g}", i ? ", " : "",
-			c->micro[i].micro, c->micro[i].plan, c->micro[i].step, c->micro[i].over);
+		fprintf(f, "%s{\"microbatch\": %" PRId64 ", \"plan\": \"%s\", \"step_s\": %.9g, \"over\": %.6g}",
+			i ? ", " : "", c->micro[i].micro, c->micro[i].plan, c->micro[i].step, c->micro[i].over);
 	fputs("]}\n", f);
 }
 

@@ -16,16 +16,21 @@ void plan_json(const Compile *c, const Sim *s, FILE *f);
 const char *devices_text(const Compile *c, const Stage *s, size_t most);
 
 /* ---- parts, for --report too ---- */
-typedef struct Where { PlanTerms t; int stage; } Where;     /* stage: of the device that computes most */
+typedef struct Where {
+	PlanTerms t;
+	int stage;
+} Where; /* stage: of the device that computes most */
 Where plan_where(const Sim *s);
 extern const char *const plan_term_name[4];
 /* The largest of four, or of the differences to four others. */
 int plan_largest_term(const PlanTerms *x, const PlanTerms *less);
-const char *plan_bottleneck(const Compile *c, const Sim *s, const Where *w);    /* a sentence */
-const double *stage_seconds(const Sim *s, int stage);   /* by ActKind, a microbatch or an update */
+const char *plan_bottleneck(const Compile *c, const Sim *s, const Where *w); /* a sentence */
+const double *stage_seconds(const Sim *s, int stage);                        /* by ActKind, a microbatch or an update */
 
 /* Bytes of a device by what they are for. */
-typedef struct Classes { int64_t weights, stash, activations, optimizer, gradients, comm, other; } Classes;
+typedef struct Classes {
+	int64_t weights, stash, activations, optimizer, gradients, comm, other;
+} Classes;
 Classes stage_classes(const Stage *s);
 
 /* ---- html_report.c ---- */
@@ -33,7 +38,7 @@ Classes stage_classes(const Stage *s);
 bool report_write(Compile *c, const char *file);
 
 /* ---- simulate.c ---- */
-const char *simulate_title(const Compile *c);           /* "NAME: plan 2-1, 1f1b, 8 microbatches of 4 samples, on lab" */
+const char *simulate_title(const Compile *c); /* "NAME: plan 2-1, 1f1b, 8 microbatches of 4 samples, on lab" */
 const char *cluster_name(const Compile *c);
 const char *link_name(const Compile *c, const Link *l);
 void print_loads(const Compile *c, const Sim *s, FILE *f);

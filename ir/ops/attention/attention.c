@@ -18,7 +18,11 @@
 #include <string.h>
 #include "../common/common.h"
 
-struct attention { int64_t heads, transK, causal; double scale, fill, ratio; int64_t id, seed, evaluates; };
+struct attention {
+	int64_t heads, transK, causal;
+	double scale, fill, ratio;
+	int64_t id, seed, evaluates;
+};
 
 /* on the stack: one or two blocks of so many scores; a row of them at least */
 enum { BLOCK = 1 << 15, ROWS_MOST = 64, KEYS_MOST = 1 << 17 };
@@ -29,25 +33,13 @@ typedef struct Geo {
 	int64_t q[3], k[3], v[3], y[3], mask[4], bias[4];
 } Geo;
 
-static bool is_grad(const Node *n)
-{
-	return n->op == OP_AttentionGrad;
-}
+static bool is_grad(const Node *n) { return n->op == OP_AttentionGrad; }
 
-static const Value *operand(const Node *n, int i)
-{
-	return i < n->nin ? n->in[i] : NULL;
-}
+static const Value *operand(const Node *n, int i) { return i < n->nin ? n->in[i] : NULL; }
 
-static const Value *mask_of(const Node *n)
-{
-	return operand(n, is_grad(n) ? 7 : 3);
-}
+static const Value *mask_of(const Node *n) { return operand(n, is_grad(n) ? 7 : 3); }
 
-static const Value *bias_of(const Node *n)
-{
-	return operand(n, is_grad(n) ? 8 : 4);
-}
+static const Value *bias_of(const Node *n) { return operand(n, is_grad(n) ? 8 : 4); }
 
 /* Later keys are hidden by a score that a row may reach. */
 static bool filled(const Node *n)
@@ -94,16 +86,13 @@ static void broadcast(const Type *x, int rank, int64_t *stride)
 	for (int i = x->rank - 1, k = 3; i >= 0; step *= x->dim[i--], k--)
 		of[k] = x->dim[i] == 1 ? 0 : step;
 	memcpy(stride, of, sizeof of);
-	if (rank == 3) {            /* [B, T, T]: there is no head */
+	if (rank == 3) { /* [B, T, T]: there is no head */
 		stride[0] = of[1];
 		stride[1] = 0;
 	}
 }
 
-static bool same_leads(const Geo *g, const int64_t *dim)
-{
-	return dim[0] == g->b && dim[1] == g->h;
-}
+static bool same_leads(const Geo *g, const int64_t *dim) { return dim[0] == g->b && dim[1] == g->h; }
 
 /* False after a diagnostic. */
 static bool geometry(const Node *n, Geo *g, Diag *d)
@@ -119,20 +108,22 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 			return diag_error(d, n->loc, 301, "%s: operand %d is missing", name, i);
 	const Type *tq = &in[0]->type, *tk = &in[1]->type, *tv = &in[2]->type;
 	if (!dtype_float(tq->dtype) || tk->dtype != tq->dtype || tv->dtype != tq->dtype)
-		return diag_error(d, n->loc, 302, "%s takes floats of one type: %s, %s, %s", name, str_type(d->scratch, tq),
-			str_type(d->scratch, tk), str_type(d->scratch, tv));
+		return diag_error(d, n->loc, 302, "%s takes floats of one type: %s, %s, %s", name,
+			str_type(d->scratch, tq), str_type(d->scratch, tk), str_type(d->scratch, tv));
 	if (at->heads ? tq->rank != 3 || at->heads < 0 || at->transK : tq->rank < 2 || tq->rank > 4)
 		return diag_error(d, n->loc, 304, "%s: %s is %s; with heads=%lld it takes %s", name, in[0]->name,
-			str_type(d->scratch, tq), (long long)at->heads, at->heads ? "[B, T, heads D], not transposed" : "rank 2 to 4");
+			str_type(d->scratch, tq), (long long)at->heads,
+			at->heads ? "[B, T, heads D], not transposed" : "rank 2 to 4");
 	if (tk->rank != tq->rank || tv->rank != tq->rank ||
 		(at->heads && (tq->dim[2] % at->heads || tk->dim[2] % at->heads || tv->dim[2] % at->heads)))
 		return diag_error(d, n->loc, 304, "%s: ranks or heads differ: %s, %s, %s, heads=%lld", name,
-			str_shape(d->scratch, tq), str_shape(d->scratch, tk), str_shape(d->scratch, tv), (long long)at->heads);
+			str_shape(d->scratch, tq), str_shape(d->scratch, tk), str_shape(d->scratch, tv),
+			(long long)at->heads);
 	for (int i = 0; i < 3; i++)
 		for (int ax = 0; ax < tq->rank; ax++)
 			if (in[i]->type.dim[ax] > EXTENT_MOST)
-				return diag_error(d, n->loc, 304, "%s: %s is %s; the largest size is %d", name, in[i]->name,
-					str_shape(d->scratch, &in[i]->type), EXTENT_MOST);
+				return diag_error(d, n->loc, 304, "%s: %s is %s; the largest size is %d", name,
+					in[i]->name, str_shape(d->scratch, &in[i]->type), EXTENT_MOST);
 	split(tq, at->heads, false, q, g->q);
 	split(tk, at->heads, at->transK, k, g->k);
 	split(tv, at->heads, false, v, g->v);
@@ -153,8 +144,8 @@ static bool geometry(const Node *n, Geo *g, Diag *d)
 }
 
 /* x broadcasts to the scores. */
-static bool check_score(const Node *n, const Value *x, DType t, const char *what, const Type *s, int64_t *stride,
-	Diag *d)
+static bool check_score(
+	const Node *n, const Value *x, DType t, const char *what, const Type *s, int64_t *stride, Diag *d)
 {
 	Type all;
 
@@ -180,7 +171,7 @@ static bool full_geometry(const Node *n, Geo *g, Diag *d)
 	if (!(at->ratio >= 0 && at->ratio < 1))
 		return diag_error(d, n->loc, 302, "ratio %g is outside [0, 1)", at->ratio);
 	return check_score(n, mask_of(n), DT_bool, "mask", &s, g->mask, d) &&
-		check_score(n, bias_of(n), s.dtype, "bias", &s, g->bias, d);
+	       check_score(n, bias_of(n), s.dtype, "bias", &s, g->bias, d);
 }
 
 static Type y_type(const Node *n, Geo *g)
@@ -223,8 +214,8 @@ static bool grad_shape(Node *n, Diag *d)
 	if (!full_geometry(n, &g, d))
 		return false;
 	const Type y = y_type(n, &g), lse = lse_type(n, &g);
-	if (!need_same_shape(n, d, n->in[0], &y) || !need_same_shape(n, d, n->in[4], &y) || !need_same_shape(n, d, n->in[5], &lse) ||
-		!need_same_shape(n, d, n->in[6], &lse))
+	if (!need_same_shape(n, d, n->in[0], &y) || !need_same_shape(n, d, n->in[4], &y) ||
+		!need_same_shape(n, d, n->in[5], &lse) || !need_same_shape(n, d, n->in[6], &lse))
 		return false;
 	for (int i = 0; i < 3; i++)
 		set_out(n, i, n->in[1 + i]->type);
@@ -285,7 +276,8 @@ static void score_holes(const Node *n, Holes *h, const Geo *g)
 	hole_text(h, "DSCORE", "%s", back);
 	hole_int(h, "FILLED", filled(n));
 	hole_text(h, "FILL", "%s", fill);
-	hole_text(h, "LEAST", "%s", t == DT_f64 ? "-746" : "-104");     /* exp of it is less than half of the least number */
+	hole_text(
+		h, "LEAST", "%s", t == DT_f64 ? "-746" : "-104"); /* exp of it is less than half of the least number */
 }
 
 /* GPUs: the library's forward, where it may have one: heads of 16 bits, in rows of whole multiples of 16 bytes, nothing but later
@@ -297,18 +289,20 @@ static void library_holes(const Node *n, Holes *h, const Geo *g, bool vectors)
 	const int64_t *s[] = { g->q, g->k, g->v, g->y };
 	const char *text = "";
 
-	if (is_grad(n) || !vectors || !dtype_half(n->in[0]->type.dtype) || mask_of(n) || bias_of(n) || at->ratio > 0 || at->transK ||
-		g->d > 128 || g->dv > 128 || g->b * g->h * g->tq < 1) {
+	if (is_grad(n) || !vectors || !dtype_half(n->in[0]->type.dtype) || mask_of(n) || bias_of(n) || at->ratio > 0 ||
+		at->transK || g->d > 128 || g->dv > 128 || g->b * g->h * g->tq < 1) {
 		hole_int(h, "LIBRARY", 0);
 		return;
 	}
 	for (int i = 0; i < 4; i++)
-		text = arena_printf(h->arena, "%s, .%c = { %lld, %lld, %lld }", text, "qkvy"[i], (long long)s[i][0], (long long)s[i][1],
-			(long long)s[i][2]);
-	hole_text(h, "DESC", "(pd_attention_desc){ .type = %s, .causal = %d, .scale = %s, .b = %lld, .h = %lld, .tq = %lld, .tk = %lld, "
-		".d = %lld, .dv = %lld%s }", n->in[0]->type.dtype == DT_f16 ? "PD_F16" : "PD_BF16", at->causal != 0,
-		c_literal(h->arena, DT_f32, at->scale, 0), (long long)g->b, (long long)g->h, (long long)g->tq, (long long)g->tk,
-		(long long)g->d, (long long)g->dv, text);
+		text = arena_printf(h->arena, "%s, .%c = { %lld, %lld, %lld }", text, "qkvy"[i], (long long)s[i][0],
+			(long long)s[i][1], (long long)s[i][2]);
+	hole_text(h, "DESC",
+		"(pd_attention_desc){ .type = %s, .causal = %d, .scale = %s, .b = %lld, .h = %lld, .tq = %lld, .tk = %lld, "
+		".d = %lld, .dv = %lld%s }",
+		n->in[0]->type.dtype == DT_f16 ? "PD_F16" : "PD_BF16", at->causal != 0,
+		c_literal(h->arena, DT_f32, at->scale, 0), (long long)g->b, (long long)g->h, (long long)g->tq,
+		(long long)g->tk, (long long)g->d, (long long)g->dv, text);
 	hole_int(h, "LIBRARY", 1);
 	hole_text(h, "CUDA_CALL", "$k($=, $=1, $=2, $0, $1, $2, pd_attention_run(&$o, $=, $=1, $=2, $0, $1, $2));");
 }
@@ -350,8 +344,10 @@ static void name_hole(const Node *n, Holes *h, const Geo *g)
 
 	hole_name(h, "attention%s_%lldx%lldx%lldx%lldx%lldx%lld%s%s%s%s", is_grad(n) ? "_grad" : "", (long long)g->b,
 		(long long)g->h, (long long)g->tq, (long long)g->tk, (long long)g->d, (long long)g->dv,
-		filled(n) ? "_filled" : at->causal ? "_causal" : "", mask_of(n) ? "_masked" : "", bias_of(n) ? "_biased" : "",
-		dtype_suffix(n->in[0]->type.dtype));
+		filled(n)    ? "_filled"
+		: at->causal ? "_causal"
+			     : "",
+		mask_of(n) ? "_masked" : "", bias_of(n) ? "_biased" : "", dtype_suffix(n->in[0]->type.dtype));
 }
 
 static void call_hole(const Node *n, Holes *h)
@@ -363,8 +359,10 @@ static void call_hole(const Node *n, Holes *h)
 	for (int i = first; i < n->nin; i++)
 		if (n->in[i])
 			args = arena_printf(h->arena, "%s, $%d", args, i);
-	hole_text(h, "CALL", "$k(%s%s);", args, at->ratio <= 0 ? "" : at->evaluates && !is_grad(n) ?
-		", pd_evaluating() ? -1 : pd_sample($mb)" : ", pd_sample($mb)");
+	hole_text(h, "CALL", "$k(%s%s);", args,
+		at->ratio <= 0                 ? ""
+		: at->evaluates && !is_grad(n) ? ", pd_evaluating() ? -1 : pd_sample($mb)"
+					       : ", pd_sample($mb)");
 }
 
 /* The least pd_random_bits of which pd_random_unit is not below the ratio. */
@@ -421,7 +419,7 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "ID", "%lldu", (long long)at->id);
 	hole_int(h, "PAR", heads * (is_grad(n) ? 1 : blocks) > 1 && heads * g.tq * g.tk * g.d >= 65536);
 	if (is_grad(n))
-		hole_int(h, "ROOM", heads * g.tq * (int64_t)sizeof(float));       /* from one kernel of a GPU to the other */
+		hole_int(h, "ROOM", heads * g.tq * (int64_t)sizeof(float)); /* from one kernel of a GPU to the other */
 	tile_holes(n, h, &g);
 	score_holes(n, h, &g);
 	call_hole(n, h);
@@ -441,24 +439,39 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, all * each * (((const struct attention *)n->attr)->causal ? 0.5 : 1));
 }
 
-static const AttrDef attrs[] = {
-	AT_INT(struct attention, heads, 0), AT_INT(struct attention, transK, 0), AT_INT(struct attention, causal, 0),
-	AT_FLOAT(struct attention, scale, 1), AT_FLOAT(struct attention, fill, -INFINITY),
-	AT_FLOAT(struct attention, ratio, 0), AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1),
-	AT_INT(struct attention, evaluates, 0), AT_END
-};
+static const AttrDef attrs[] = { AT_INT(struct attention, heads, 0), AT_INT(struct attention, transK, 0),
+	AT_INT(struct attention, causal, 0), AT_FLOAT(struct attention, scale, 1),
+	AT_FLOAT(struct attention, fill, -INFINITY), AT_FLOAT(struct attention, ratio, 0),
+	AT_INT(struct attention, id, 0), AT_INT(struct attention, seed, 1), AT_INT(struct attention, evaluates, 0),
+	AT_END };
 
-#define COMMON .flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), \
-	.cost = cost, .holes = holes
+#define COMMON \
+	.flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), .cost = cost, \
+	.holes = holes
 
 const OpDef op_Attention = {
-	.name = "Attention", .outputs = (const char *const[]){ NULL, "lse", "rest" }, .minin = 3, .maxin = 5, .nout = 3, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
-	COMMON, .cpu = { .file = "attention.cpu.c" }, .ref = { .file = "attention.ref.c" },
+	.name = "Attention",
+	.outputs = (const char *const[]){ NULL, "lse", "rest" },
+	.minin = 3,
+	.maxin = 5,
+	.nout = 3,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE },
+	COMMON,
+	.cpu = { .file = "attention.cpu.c" },
+	.ref = { .file = "attention.ref.c" },
 	.cuda = { .file = "attention.cuda.cu", .object = "pd_attention", .init = "pd_attention_init(&$o, &$DESC);" },
 };
 
 const OpDef op_AttentionGrad = {
-	.name = "AttentionGrad", .minin = 7, .maxin = 9, .nout = 3, .shape = grad_shape,
-	COMMON, .cpu = { .file = "attention_grad.cpu.c" }, .ref = { .file = "attention_grad.ref.c" },
+	.name = "AttentionGrad",
+	.minin = 7,
+	.maxin = 9,
+	.nout = 3,
+	.shape = grad_shape,
+	COMMON,
+	.cpu = { .file = "attention_grad.cpu.c" },
+	.ref = { .file = "attention_grad.ref.c" },
 	.cuda = { .file = "attention_grad.cuda.cu" },
 };

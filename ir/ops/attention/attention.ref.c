@@ -1,15 +1,19 @@
 /* y = dropout(softmax(scores)) v for every head, a row at a time; lse + rest = log sum exp of each row. */
-static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *restrict q, const T *restrict k, const T *restrict v
+static void NAME(
+	T *restrict y, T *restrict lse, T *restrict rest, const T *restrict q, const T *restrict k, const T *restrict v
 #if MASK
-	, const uint8_t *restrict mask
+	,
+	const uint8_t *restrict mask
 #endif
 #if BIAS
-	, const T *restrict bias
+	,
+	const T *restrict bias
 #endif
 #if DROP
-	, int64_t sample
+	,
+	int64_t sample
 #endif
-	)
+)
 {
 	for (int64_t n = 0; n < (int64_t)HEADS * TQ; n++) {
 		const int64_t b = n / TQ / H, h = n / TQ % H, i = n % TQ;
@@ -51,8 +55,10 @@ static void NAME(T *restrict y, T *restrict lse, T *restrict rest, const T *rest
 #if EVALUATES
 			if (sample >= 0)
 #endif
-			p[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ?
-				p[j] * KEEP : 0;
+				p[j] = pd_random_unit(SEED, ID, (uint64_t)(sample + b),
+					       (uint64_t)((h * TQ + i) * TK + j)) >= RATIO
+				               ? p[j] * KEEP
+				               : 0;
 #endif
 			for (int c = 0; c < DV; c++)
 				to[c] += p[j] * v[b * VB + h * VH + (int64_t)j * VR + c];

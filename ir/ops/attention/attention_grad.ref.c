@@ -3,15 +3,18 @@
 static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restrict dy, const T *restrict q,
 	const T *restrict k, const T *restrict v, const T *restrict y, const T *restrict lse, const T *restrict rest
 #if MASK
-	, const uint8_t *restrict mask
+	,
+	const uint8_t *restrict mask
 #endif
 #if BIAS
-	, const T *restrict bias
+	,
+	const T *restrict bias
 #endif
 #if DROP
-	, int64_t sample
+	,
+	int64_t sample
 #endif
-	)
+)
 {
 	memset(dk, 0, (size_t)HEADS * TK * D * sizeof *dk);
 	memset(dv, 0, (size_t)HEADS * TK * DV * sizeof *dv);
@@ -34,7 +37,10 @@ static void NAME(T *restrict dq, T *restrict dk, T *restrict dv, const T *restri
 		for (int j = 0; j < len; j++) {
 			T s = 0, keep = 1;
 #if DROP
-			keep = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >= RATIO ? KEEP : 0;
+			keep = pd_random_unit(SEED, ID, (uint64_t)(sample + b), (uint64_t)((h * TQ + i) * TK + j)) >=
+			                       RATIO
+			               ? KEEP
+			               : 0;
 #endif
 			for (int c = 0; c < D; c++)
 #if KT

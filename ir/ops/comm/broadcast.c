@@ -4,7 +4,10 @@
  * one broadcast; every device does its broadcasts in the order of their numbers. */
 #include "../common/common.h"
 
-struct broadcast { int64_t root, number; Ints ranks; };
+struct broadcast {
+	int64_t root, number;
+	Ints ranks;
+};
 
 static bool shape(Node *n, Diag *d)
 {
@@ -18,6 +21,12 @@ static const AttrDef attrs[] = { AT_INT(struct broadcast, root, 0), AT_INT(struc
 	AT_INTS(struct broadcast, ranks), AT_END };
 
 const OpDef op_Broadcast = {
-	.name = "Broadcast", .minin = 0, .maxin = 1, .nout = 1, .flags = OP_COMM,
-	.attrs = attrs, .attrsize = sizeof(struct broadcast), .shape = shape,
+	.name = "Broadcast",
+	.minin = 0,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_COMM,
+	.attrs = attrs,
+	.attrsize = sizeof(struct broadcast),
+	.shape = shape,
 };

@@ -14,31 +14,55 @@
  * steps show whether packing pays. */
 #include "../common/common.h"
 
-struct send { int64_t to, channel; };
-struct recv { int64_t from, channel; };
-struct allreduce { const char *over, *codec, *by; int64_t block, bucket, feedback, guard; Ints owner; };
+struct send {
+	int64_t to, channel;
+};
+struct recv {
+	int64_t from, channel;
+};
+struct allreduce {
+	const char *over, *codec, *by;
+	int64_t block, bucket, feedback, guard;
+	Ints owner;
+};
 
 static const AttrDef send_attrs[] = { AT_INT(struct send, to, 0), AT_INT(struct send, channel, 0), AT_END };
 static const AttrDef recv_attrs[] = { AT_INT(struct recv, from, 0), AT_INT(struct recv, channel, 0), AT_END };
 static const AttrDef allreduce_attrs[] = { AT_STR(struct allreduce, over, "replicas"),
-	AT_STR(struct allreduce, codec, "none"), AT_STR(struct allreduce, by, "auto"), AT_INT(struct allreduce, block, 0),
-	AT_INT(struct allreduce, bucket, -1), AT_INT(struct allreduce, feedback, 0), AT_INT(struct allreduce, guard, 0),
-	AT_INTS(struct allreduce, owner), AT_END };
+	AT_STR(struct allreduce, codec, "none"), AT_STR(struct allreduce, by, "auto"),
+	AT_INT(struct allreduce, block, 0), AT_INT(struct allreduce, bucket, -1), AT_INT(struct allreduce, feedback, 0),
+	AT_INT(struct allreduce, guard, 0), AT_INTS(struct allreduce, owner), AT_END };
 
 const OpDef op_Send = {
-	.name = "Send", .minin = 1, .maxin = 1, .flags = OP_COMM | OP_NHWC, .attrs = send_attrs,
+	.name = "Send",
+	.minin = 1,
+	.maxin = 1,
+	.flags = OP_COMM | OP_NHWC,
+	.attrs = send_attrs,
 	.attrsize = sizeof(struct send),
 };
 
-const OpDef op_Recv = {     /* no shape rule: the type comes from the one who builds the node, or from the text */
-	.name = "Recv", .nout = 1, .flags = OP_COMM | OP_NHWC, .attrs = recv_attrs, .attrsize = sizeof(struct recv),
+const OpDef op_Recv = {
+	/* no shape rule: the type comes from the one who builds the node, or from the text */
+	.name = "Recv",
+	.nout = 1,
+	.flags = OP_COMM | OP_NHWC,
+	.attrs = recv_attrs,
+	.attrsize = sizeof(struct recv),
 };
 
 const OpDef op_AllGatherv = {
-	.name = "AllGatherv", .minin = 2, .maxin = 2, .flags = OP_COMM,
+	.name = "AllGatherv",
+	.minin = 2,
+	.maxin = 2,
+	.flags = OP_COMM,
 };
 
 const OpDef op_AllReduce = {
-	.name = "AllReduce", .minin = 1, .maxin = -1, .flags = OP_COMM, .attrs = allreduce_attrs,
+	.name = "AllReduce",
+	.minin = 1,
+	.maxin = -1,
+	.flags = OP_COMM,
+	.attrs = allreduce_attrs,
 	.attrsize = sizeof(struct allreduce),
 };

@@ -17,12 +17,16 @@
  * table that is partitioned by rows (passes/comm/tables.c) the first row of the piece that this server has. */
 #include "../common/common.h"
 
-struct held { int64_t key, part, from, cut, ncut, row; const char *cast, *wire; };
+struct held {
+	int64_t key, part, from, cut, ncut, row;
+	const char *cast, *wire;
+};
 
-static const AttrDef pull_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, cut, 0), AT_INT(struct held, ncut, 0),
-	AT_STR(struct held, cast, ""), AT_STR(struct held, wire, ""), AT_END };
+static const AttrDef pull_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, cut, 0),
+	AT_INT(struct held, ncut, 0), AT_STR(struct held, cast, ""), AT_STR(struct held, wire, ""), AT_END };
 static const AttrDef way_attrs[] = { AT_INT(struct held, key, 0), AT_END };
-static const AttrDef push_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0), AT_STR(struct held, wire, ""), AT_END };
+static const AttrDef push_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0),
+	AT_STR(struct held, wire, ""), AT_END };
 static const AttrDef collect_attrs[] = { AT_INT(struct held, key, 0), AT_INT(struct held, part, 0),
 	AT_INT(struct held, from, 0), AT_INT(struct held, row, 0), AT_STR(struct held, cast, ""), AT_END };
 
@@ -38,16 +42,31 @@ static bool pull_shape(Node *n, Diag *d)
 }
 
 const OpDef op_Pull = {
-	.name = "Pull", .minin = 1, .maxin = 2, .flags = OP_COMM, .attrs = pull_attrs, .attrsize = sizeof(struct held),
+	.name = "Pull",
+	.minin = 1,
+	.maxin = 2,
+	.flags = OP_COMM,
+	.attrs = pull_attrs,
+	.attrsize = sizeof(struct held),
 	.shape = pull_shape,
 };
 
 const OpDef op_Push = {
-	.name = "Push", .minin = 1, .maxin = 1, .flags = OP_COMM, .attrs = push_attrs, .attrsize = sizeof(struct held),
+	.name = "Push",
+	.minin = 1,
+	.maxin = 1,
+	.flags = OP_COMM,
+	.attrs = push_attrs,
+	.attrsize = sizeof(struct held),
 };
 
 const OpDef op_Give = {
-	.name = "Give", .minin = 1, .maxin = 1, .flags = OP_COMM, .attrs = collect_attrs, .attrsize = sizeof(struct held),
+	.name = "Give",
+	.minin = 1,
+	.maxin = 1,
+	.flags = OP_COMM,
+	.attrs = collect_attrs,
+	.attrsize = sizeof(struct held),
 };
 
 static bool like_param(Node *n, Diag *d)
@@ -59,19 +78,41 @@ static bool like_param(Node *n, Diag *d)
 }
 
 const OpDef op_Fetch = {
-	.name = "Fetch", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_COMM, .attrs = way_attrs, .attrsize = sizeof(struct held),
+	.name = "Fetch",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_COMM,
+	.attrs = way_attrs,
+	.attrsize = sizeof(struct held),
 	.shape = like_param,
 };
 
 const OpDef op_Return = {
-	.name = "Return", .minin = 1, .maxin = 1, .flags = OP_COMM, .attrs = way_attrs, .attrsize = sizeof(struct held),
+	.name = "Return",
+	.minin = 1,
+	.maxin = 1,
+	.flags = OP_COMM,
+	.attrs = way_attrs,
+	.attrsize = sizeof(struct held),
 };
 
 const OpDef op_Take = {
-	.name = "Take", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_COMM, .attrs = collect_attrs, .attrsize = sizeof(struct held),
+	.name = "Take",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_COMM,
+	.attrs = collect_attrs,
+	.attrsize = sizeof(struct held),
 	.shape = like_param,
 };
 
-const OpDef op_Collect = {      /* no shape rule: the type comes from the one who builds the node, or from the text */
-	.name = "Collect", .nout = 1, .flags = OP_COMM, .attrs = collect_attrs, .attrsize = sizeof(struct held),
+const OpDef op_Collect = {
+	/* no shape rule: the type comes from the one who builds the node, or from the text */
+	.name = "Collect",
+	.nout = 1,
+	.flags = OP_COMM,
+	.attrs = collect_attrs,
+	.attrsize = sizeof(struct held),
 };

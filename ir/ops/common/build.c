@@ -10,7 +10,7 @@ void *attr_new(Arena *a, OpKind op)
 	char *attr = arena_alloc(a, optab[op]->attrsize + 1);
 
 	for (const AttrDef *d = optab[op]->attrs; d && d->name; d++) {
-		const int64_t i = d->kind == A_INT ? (int64_t)d->def : 0;      /* floats may default to infinity */
+		const int64_t i = d->kind == A_INT ? (int64_t)d->def : 0; /* floats may default to infinity */
 		if (d->kind == A_INT)
 			memcpy(attr + d->offset, &i, sizeof i);
 		else if (d->kind == A_FLOAT)
@@ -30,15 +30,9 @@ static void put(OpKind op, void *attr, const char *name, AttrKind kind, const vo
 	memcpy((char *)attr + d->offset, v, size);
 }
 
-void attr_put_int(OpKind op, void *attr, const char *name, int64_t v)
-{
-	put(op, attr, name, A_INT, &v, sizeof v);
-}
+void attr_put_int(OpKind op, void *attr, const char *name, int64_t v) { put(op, attr, name, A_INT, &v, sizeof v); }
 
-void attr_put_float(OpKind op, void *attr, const char *name, double v)
-{
-	put(op, attr, name, A_FLOAT, &v, sizeof v);
-}
+void attr_put_float(OpKind op, void *attr, const char *name, double v) { put(op, attr, name, A_FLOAT, &v, sizeof v); }
 
 void attr_put_str(Arena *a, OpKind op, void *attr, const char *name, const char *v)
 {
@@ -61,20 +55,11 @@ void attr_put_ints(Arena *a, OpKind op, void *attr, const char *name, int n, con
 
 /* ---- graphs ---- */
 
-Value *mk_unary(Builder *b, OpKind op, Value *x)
-{
-	return mk(b, op, NULL, NULL, 1, x);
-}
+Value *mk_unary(Builder *b, OpKind op, Value *x) { return mk(b, op, NULL, NULL, 1, x); }
 
-Value *mk_binary(Builder *b, OpKind op, Value *x, Value *y)
-{
-	return mk(b, op, NULL, NULL, 2, x, y);
-}
+Value *mk_binary(Builder *b, OpKind op, Value *x, Value *y) { return mk(b, op, NULL, NULL, 2, x, y); }
 
-Value *mk_scalar(Builder *b, DType t, double x)
-{
-	return const_scalar(b->m, t, x);
-}
+Value *mk_scalar(Builder *b, DType t, double x) { return const_scalar(b->m, t, x); }
 
 static Value *with_ints(Builder *b, OpKind op, Value *x, const char *name, int n, const int64_t *v)
 {
@@ -145,10 +130,7 @@ Value *reduce_to(Builder *b, Value *dy, const Type *t)
 
 /* ---- shape rules ---- */
 
-Arena *node_arena(const Node *n)
-{
-	return n->graph->module->arena;
-}
+Arena *node_arena(const Node *n) { return n->graph->module->arena; }
 
 bool same_dtype(const Node *n, int from, Diag *d)
 {
@@ -166,8 +148,8 @@ bool same_dtype(const Node *n, int from, Diag *d)
 bool norm_axis(const Node *n, Diag *d, const char *what, int64_t ax, int rank, int *out)
 {
 	if (ax < -rank || ax >= rank)
-		return diag_error(d, n->loc, 303, "%s: %s %lld is outside of [%d, %d) for rank %d",
-			optab[n->op]->name, what, (long long)ax, -rank, rank, rank);
+		return diag_error(d, n->loc, 303, "%s: %s %lld is outside of [%d, %d) for rank %d", optab[n->op]->name,
+			what, (long long)ax, -rank, rank, rank);
 	*out = (int)(ax < 0 ? ax + rank : ax);
 	return true;
 }

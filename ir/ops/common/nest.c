@@ -71,7 +71,7 @@ void nest_finish(Nest *s)
 		if (s->dim[i] != 1)
 			nest_move_dim(s, n++, i);
 	s->rank = n;
-	for (int i = 1; i < n; i++)             /* insertion sort: stable, descending stride of what is written */
+	for (int i = 1; i < n; i++) /* insertion sort: stable, descending stride of what is written */
 		for (int j = i; j > 0 && s->op[0].stride[j] > s->op[0].stride[j - 1]; j--)
 			nest_swap(s, j, j - 1);
 	for (int i = n - 2; i >= 0; i--) {
@@ -99,7 +99,7 @@ bool nest_tiled(Nest *s)
 
 const char *nest_ref(Arena *a, const Nest *s, int op)
 {
-	static const char loop[] = "ijklmnpq";          /* innermost first */
+	static const char loop[] = "ijklmnpq"; /* innermost first */
 	const NestOp *o = &s->op[op];
 	const char *e = "", *plus = "";
 
@@ -163,7 +163,8 @@ const char *nest_tag(Arena *a, const Nest *s, int op)
 		return "";
 	if (regular)
 		return mask;
-	return o->offset ? arena_printf(a, "s%s_at%lld", list + 1, (long long)o->offset) : arena_printf(a, "s%s", list + 1);
+	return o->offset ? arena_printf(a, "s%s_at%lld", list + 1, (long long)o->offset)
+	                 : arena_printf(a, "s%s", list + 1);
 }
 
 const char *nest_dims(Arena *a, const Nest *s)
@@ -206,7 +207,8 @@ void nest_holes(const Nest *s, Holes *h)
 	hole_int(h, "PAR", s->rank > 0 && numel >= 32768);
 	parallel_hole(h, s->rank == 1, s->rank - 1);
 	hole_int(h, "TILE", 0);
-	hole_text(h, "IX", "%s", reach < INT32_MAX - (1 << 16) ? "int" : "int64_t");      /* threads go beyond the last element */
+	hole_text(h, "IX", "%s",
+		reach < INT32_MAX - (1 << 16) ? "int" : "int64_t"); /* threads go beyond the last element */
 	hole_int(h, "FILL", 0);
 	hole_int(h, "NUMEL", numel);
 	hole_int(h, "COUNT", numel);

@@ -32,7 +32,7 @@ static uint16_t half_bits(double x)
 	if (x >= 65520)
 		return s | 0x7c00;
 	frexp(x, &e);
-	r = rint(ldexp(x, 11 - e));                 /* in [1024, 2048] */
+	r = rint(ldexp(x, 11 - e)); /* in [1024, 2048] */
 	return s | (uint16_t)((unsigned)(e + 14) * 1024 + (unsigned)r - 1024);
 }
 
@@ -75,7 +75,8 @@ int64_t elem_i(const Tensor *t, int64_t i)
 	case DT_i16: return ((const int16_t *)t->data)[i];
 	case DT_i32: return ((const int32_t *)t->data)[i];
 	case DT_i64: return ((const int64_t *)t->data)[i];
-	case DT_u8: case DT_bool: return ((const uint8_t *)t->data)[i];
+	case DT_u8:
+	case DT_bool: return ((const uint8_t *)t->data)[i];
 	case DT_u16: return ((const uint16_t *)t->data)[i];
 	case DT_u32: return ((const uint32_t *)t->data)[i];
 	case DT_u64: return (int64_t)((const uint64_t *)t->data)[i];
@@ -90,10 +91,14 @@ int64_t elem_i(const Tensor *t, int64_t i)
 void elem_set_i(Tensor *t, int64_t i, int64_t x)
 {
 	switch (t->type.dtype) {
-	case DT_i8: case DT_u8: ((uint8_t *)t->data)[i] = (uint8_t)x; break;
-	case DT_i16: case DT_u16: ((uint16_t *)t->data)[i] = (uint16_t)x; break;
-	case DT_i32: case DT_u32: ((uint32_t *)t->data)[i] = (uint32_t)x; break;
-	case DT_i64: case DT_u64: ((int64_t *)t->data)[i] = x; break;
+	case DT_i8:
+	case DT_u8: ((uint8_t *)t->data)[i] = (uint8_t)x; break;
+	case DT_i16:
+	case DT_u16: ((uint16_t *)t->data)[i] = (uint16_t)x; break;
+	case DT_i32:
+	case DT_u32: ((uint32_t *)t->data)[i] = (uint32_t)x; break;
+	case DT_i64:
+	case DT_u64: ((int64_t *)t->data)[i] = x; break;
 	case DT_bool: ((uint8_t *)t->data)[i] = x != 0; break;
 	default: elem_set_f(t, i, (double)x); break;
 	}
@@ -127,7 +132,7 @@ Tensor const_tensor(const Value *v)
 	Tensor t = { .type = v ? v->type : type_scalar(DT_f32) };
 
 	if (v && v->kind == VAL_CONST)
-		memcpy(&t.data, &v->data, sizeof t.data);       /* only read; Tensor serves both ways */
+		memcpy(&t.data, &v->data, sizeof t.data); /* only read; Tensor serves both ways */
 	return t;
 }
 

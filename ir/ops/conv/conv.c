@@ -6,32 +6,24 @@
  * dw does). cpu: oneDNN; ref: plain loops. */
 #include "../common/common.h"
 
-struct conv { Ints kernel_shape, strides, dilations, pads, dims; int64_t group, bias; const char *layout; };
+struct conv {
+	Ints kernel_shape, strides, dilations, pads, dims;
+	int64_t group, bias;
+	const char *layout;
+};
 
-static bool is_forward(const Node *n)
-{
-	return n->op == OP_Conv || n->op == OP_ConvRelu;
-}
+static bool is_forward(const Node *n) { return n->op == OP_Conv || n->op == OP_ConvRelu; }
 
-static const Type *x_of(const Node *n)
-{
-	return n->op == OP_ConvGradData ? &n->out[0]->type : &n->in[0]->type;
-}
+static const Type *x_of(const Node *n) { return n->op == OP_ConvGradData ? &n->out[0]->type : &n->in[0]->type; }
 
-static const Type *w_of(const Node *n)
-{
-	return n->op == OP_ConvGradWeights ? &n->out[0]->type : &n->in[1]->type;
-}
+static const Type *w_of(const Node *n) { return n->op == OP_ConvGradWeights ? &n->out[0]->type : &n->in[1]->type; }
 
 static const Type *y_of(const Node *n)
 {
 	return is_forward(n) ? &n->out[0]->type : n->op == OP_ConvGradData ? &n->in[0]->type : &n->in[1]->type;
 }
 
-static int64_t get(Ints v, int i, int64_t otherwise)
-{
-	return i < v.n ? v.v[i] : otherwise;
-}
+static int64_t get(Ints v, int i, int64_t otherwise) { return i < v.n ? v.v[i] : otherwise; }
 
 /* The result's extent along spatial axis i; 0 where the kernel does not fit. */
 static int64_t extent(const struct conv *at, const Type *x, const Type *w, int i)
@@ -49,8 +41,8 @@ static bool check(const Node *n, const Type *x, const Type *w, Diag *d)
 	const struct conv *at = n->attr;
 
 	if (x->rank < 3 || x->rank > 5 || w->rank != x->rank)
-		return diag_error(d, n->loc, 304, "%s takes one to three spatial axes: X is %s, W is %s", optab[n->op]->name,
-			str_type(d->scratch, x), str_type(d->scratch, w));
+		return diag_error(d, n->loc, 304, "%s takes one to three spatial axes: X is %s, W is %s",
+			optab[n->op]->name, str_type(d->scratch, x), str_type(d->scratch, w));
 	if (!dtype_float(x->dtype) || x->dtype != w->dtype)
 		return diag_error(d, n->loc, 302, "%s: X is %s, W is %s", optab[n->op]->name, str_type(d->scratch, x),
 			str_type(d->scratch, w));
@@ -61,10 +53,11 @@ static bool check(const Node *n, const Type *x, const Type *w, Diag *d)
 		return false;
 	for (int i = 0; i < x->rank - 2; i++)
 		if (get(at->kernel_shape, i, w->dim[2 + i]) != w->dim[2 + i])
-			return diag_error(d, n->loc, 304, "%s: kernel_shape[%d] is %lld, W is %s", optab[n->op]->name, i,
-				(long long)at->kernel_shape.v[i], str_type(d->scratch, w));
+			return diag_error(d, n->loc, 304, "%s: kernel_shape[%d] is %lld, W is %s", optab[n->op]->name,
+				i, (long long)at->kernel_shape.v[i], str_type(d->scratch, w));
 		else if (w->dim[2 + i] < 1 || w->dim[2 + i] > EXTENT_MOST || extent(at, x, w, i) < 1)
-			return diag_error(d, n->loc, 304, "%s: the kernel does not fit along spatial axis %d: X is %s, W is %s",
+			return diag_error(d, n->loc, 304,
+				"%s: the kernel does not fit along spatial axis %d: X is %s, W is %s",
 				optab[n->op]->name, i, str_type(d->scratch, x), str_type(d->scratch, w));
 	return true;
 }
@@ -86,10 +79,10 @@ static bool shape(Node *n, Diag *d)
 
 	if (!check(n, x, w, d))
 		return false;
-	if (n->nin > 2 && n->in[2] && (n->in[2]->type.rank != 1 || n->in[2]->type.dim[0] != w->dim[0] ||
-	    n->in[2]->type.dtype != w->dtype))
-		return diag_error(d, n->loc, 304, "Conv: bias is %s, W has %lld filters", str_type(d->scratch, &n->in[2]->type),
-			(long long)w->dim[0]);
+	if (n->nin > 2 && n->in[2] &&
+		(n->in[2]->type.rank != 1 || n->in[2]->type.dim[0] != w->dim[0] || n->in[2]->type.dtype != w->dtype))
+		return diag_error(d, n->loc, 304, "Conv: bias is %s, W has %lld filters",
+			str_type(d->scratch, &n->in[2]->type), (long long)w->dim[0]);
 	set_out(n, 0, result(n->attr, x, w));
 	return true;
 }
@@ -169,9 +162,17 @@ static void lib(const Node *n, Lib *l)
 	const struct conv *at = n->attr;
 	const Type *x = x_of(n), *w = w_of(n), *y = y_of(n);
 
-	*l = (Lib){ .kind = LIB_CONV, .what = is_forward(n) ? 0 : n->op == OP_ConvGradData ? 1 : 2, .nd = x->rank - 2,
-		.n = (int)x->dim[0], .c = (int)x->dim[1], .oc = (int)w->dim[0], .groups = (int)at->group,
-		.nhwc = x->layout == LAYOUT_NHWC, .krsc = w->layout == LAYOUT_NHWC,
+	*l = (Lib){ .kind = LIB_CONV,
+		.what = is_forward(n)              ? 0
+		        : n->op == OP_ConvGradData ? 1
+		                                   : 2,
+		.nd = x->rank - 2,
+		.n = (int)x->dim[0],
+		.c = (int)x->dim[1],
+		.oc = (int)w->dim[0],
+		.groups = (int)at->group,
+		.nhwc = x->layout == LAYOUT_NHWC,
+		.krsc = w->layout == LAYOUT_NHWC,
 		.bias = is_forward(n) ? n->nin > 2 && n->in[2] : n->op == OP_ConvGradWeights && at->bias };
 	for (int i = 0; i < l->nd; i++) {
 		l->in[i] = (int)x->dim[2 + i];
@@ -186,26 +187,32 @@ static void lib(const Node *n, Lib *l)
 
 static const char *three(Arena *a, int nd, const int *v)
 {
-	return nd == 1 ? arena_printf(a, "{ %d }", v[0]) : nd == 2 ? arena_printf(a, "{ %d, %d }", v[0], v[1]) :
-		arena_printf(a, "{ %d, %d, %d }", v[0], v[1], v[2]);
+	return nd == 1   ? arena_printf(a, "{ %d }", v[0])
+	       : nd == 2 ? arena_printf(a, "{ %d, %d }", v[0], v[1])
+	                 : arena_printf(a, "{ %d, %d, %d }", v[0], v[1], v[2]);
 }
 
 static const char *desc(Arena *a, const Lib *l, bool relu, DType t)
 {
 	static const char *const what[] = { "PD_FORWARD", "PD_BACKWARD_DATA", "PD_BACKWARD_WEIGHTS" };
 
-	return arena_printf(a, "(pd_conv_desc){ .what = %s, .nd = %d, .n = %d, .c = %d, .oc = %d, .groups = %d, "
+	return arena_printf(a,
+		"(pd_conv_desc){ .what = %s, .nd = %d, .n = %d, .c = %d, .oc = %d, .groups = %d, "
 		".in = %s, .out = %s, .kernel = %s, .stride = %s, .pad_begin = %s, .pad_end = %s, .dilation = %s, .nhwc = %d, "
-		".bias = %d%s%s%s }", what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in),
-		three(a, l->nd, l->out), three(a, l->nd, l->kernel), three(a, l->nd, l->stride), three(a, l->nd, l->pad_begin),
-		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias, l->krsc ? ", .krsc = 1" : "", relu ? ", .relu = 1" : "",
-		t == DT_bf16 ? ", .type = PD_BF16" : t == DT_f16 ? ", .type = PD_F16" : "");
+		".bias = %d%s%s%s }",
+		what[l->what], l->nd, l->n, l->c, l->oc, l->groups, three(a, l->nd, l->in), three(a, l->nd, l->out),
+		three(a, l->nd, l->kernel), three(a, l->nd, l->stride), three(a, l->nd, l->pad_begin),
+		three(a, l->nd, l->pad_end), three(a, l->nd, l->dilation), l->nhwc, l->bias,
+		l->krsc ? ", .krsc = 1" : "", relu ? ", .relu = 1" : "",
+		t == DT_bf16  ? ", .type = PD_BF16"
+		: t == DT_f16 ? ", .type = PD_F16"
+			      : "");
 }
 
 static void ref_holes(Holes *h, const Lib *l)
 {
 	static const char axis[] = "DHW";
-	const int skip = 3 - l->nd;         /* missing axes lead, with extent 1 */
+	const int skip = 3 - l->nd; /* missing axes lead, with extent 1 */
 
 	for (int i = 0; i < 3; i++) {
 		const int k = i - skip;
@@ -237,15 +244,19 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "PLANNED", n->scratch);
 	hole_text(h, "WHO", "%s of %s", name[l.what], dims_name(h->arena, x));
 	hole_name(h, "%s_%s_%d%s", name[l.what], dims_name(h->arena, x), l.oc, dtype_suffix(x->dtype));
-	if (x->dtype == DT_f64)     /* the plain loops are one function with its operands in this order */
-		hole_text(h, "CALL", l.what == 0 ? (l.bias ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);") : l.what == 1 ?
-			"$k($=, $0, $1);" : l.bias ? "$k($=0, $=1, $0, $1);" : "$k($=0, $0, $1);");
+	if (x->dtype == DT_f64) /* the plain loops are one function with its operands in this order */
+		hole_text(h, "CALL",
+			l.what == 0   ? (l.bias ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);")
+			: l.what == 1 ? "$k($=, $0, $1);"
+			: l.bias      ? "$k($=0, $=1, $0, $1);"
+				      : "$k($=0, $0, $1);");
 	else
-		hole_text(h, "CALL", l.what == 0 ? (l.bias ? "pd_conv_forward(&$o, $=, $0, $1, $2, $scratch);" :
-			"pd_conv_forward(&$o, $=, $0, $1, NULL, $scratch);") : l.what == 1 ?
-			"pd_conv_backward_data(&$o, $=, $0, $1, $scratch);" : l.bias ?
-			"pd_conv_backward_weights(&$o, $=0, $=1, $0, $1, $scratch);" :
-			"pd_conv_backward_weights(&$o, $=0, NULL, $0, $1, $scratch);");
+		hole_text(h, "CALL",
+			l.what == 0   ? (l.bias ? "pd_conv_forward(&$o, $=, $0, $1, $2, $scratch);"
+						: "pd_conv_forward(&$o, $=, $0, $1, NULL, $scratch);")
+			: l.what == 1 ? "pd_conv_backward_data(&$o, $=, $0, $1, $scratch);"
+			: l.bias      ? "pd_conv_backward_weights(&$o, $=0, $=1, $0, $1, $scratch);"
+				      : "pd_conv_backward_weights(&$o, $=0, NULL, $0, $1, $scratch);");
 }
 
 static Cost cost(const Node *n)
@@ -258,8 +269,9 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, flops);
 }
 
-#define WINDOW AT_INTS(struct conv, kernel_shape), AT_INTS(struct conv, strides), AT_INTS(struct conv, dilations), \
-	AT_INTS(struct conv, pads), AT_INT(struct conv, group, 1)
+#define WINDOW \
+	AT_INTS(struct conv, kernel_shape), AT_INTS(struct conv, strides), AT_INTS(struct conv, dilations), \
+		AT_INTS(struct conv, pads), AT_INT(struct conv, group, 1)
 
 static const AttrDef attrs[] = { WINDOW, AT_END };
 static const AttrDef data_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_END };
@@ -267,26 +279,56 @@ static const AttrDef weights_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_
 	AT_STR(struct conv, layout, "plain"), AT_END };
 
 #define INIT "pd_check_scratch(\"$WHO\", pd_conv_scratch(&$DESC), $PLANNED);\npd_conv_init(&$o, &$DESC);"
-#define COMMON .flags = OP_PURE | OP_HEAVY | OP_NHWC, .attrsize = sizeof(struct conv), .cost = cost, .holes = holes, \
+#define COMMON \
+	.flags = OP_PURE | OP_HEAVY | OP_NHWC, .attrsize = sizeof(struct conv), .cost = cost, .holes = holes, \
 	.lib = lib, .cpu = { .object = "pd_conv", .init = INIT, .call = "" }, .ref = { .file = "conv.ref.c" }, \
 	.cuda = { .object = "pd_conv", .init = INIT, .call = "" }
 
 const OpDef op_Conv = {
-	.name = "Conv", .minin = 2, .maxin = 3, .nout = 1, .attrs = attrs, .shape = shape, .grad = grad,
-	.dgrad = { DENSE, DENSE, DENSE }, COMMON,
+	.name = "Conv",
+	.minin = 2,
+	.maxin = 3,
+	.nout = 1,
+	.attrs = attrs,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE },
+	COMMON,
 };
 
 const OpDef op_ConvRelu = {
-	.name = "ConvRelu", .minin = 3, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_HEAVY | OP_NHWC, .attrs = attrs,
-	.attrsize = sizeof(struct conv), .shape = shape, .cost = cost, .holes = holes, .lib = lib,
+	.name = "ConvRelu",
+	.minin = 3,
+	.maxin = 3,
+	.nout = 1,
+	.flags = OP_PURE | OP_HEAVY | OP_NHWC,
+	.attrs = attrs,
+	.attrsize = sizeof(struct conv),
+	.shape = shape,
+	.cost = cost,
+	.holes = holes,
+	.lib = lib,
 	.cuda = { .object = "pd_conv", .init = INIT, .call = "" },
 };
 
 const OpDef op_ConvGradData = {
-	.name = "ConvGradData", .minin = 2, .maxin = 2, .nout = 1, .attrs = data_attrs, .shape = data_shape, .grad = data_grad,
-	.dgrad = { DENSE, DENSE }, COMMON,
+	.name = "ConvGradData",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.attrs = data_attrs,
+	.shape = data_shape,
+	.grad = data_grad,
+	.dgrad = { DENSE, DENSE },
+	COMMON,
 };
 
 const OpDef op_ConvGradWeights = {
-	.name = "ConvGradWeights", .minin = 2, .maxin = 2, .nout = 2, .attrs = weights_attrs, .shape = weights_shape, COMMON,
+	.name = "ConvGradWeights",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 2,
+	.attrs = weights_attrs,
+	.shape = weights_shape,
+	COMMON,
 };

@@ -12,7 +12,8 @@ static void NAME(
 #if WHAT == 0
 	T *restrict y, const T *restrict x, const T *restrict w
 #if BIAS
-	, const T *restrict b
+	,
+	const T *restrict b
 #endif
 #elif WHAT == 1
 	T *restrict x, const T *restrict y, const T *restrict w
@@ -23,7 +24,7 @@ static void NAME(
 #endif
 	const T *restrict x, const T *restrict y
 #endif
-	)
+)
 {
 #if WHAT == 1
 	memset(x, 0, sizeof *x * BATCH * GROUPS * CG * ID * IH * IW);
@@ -53,13 +54,25 @@ static void NAME(
 							for (int64_t i = 0; i < KD; i++)
 								for (int64_t j = 0; j < KH; j++)
 									for (int64_t k = 0; k < KW; k++) {
-										const int64_t p = d * SD - PD + i * LD, q = h * SH - PH + j * LH;
+										const int64_t p = d * SD - PD + i * LD,
+											      q = h * SH - PH + j * LH;
 										const int64_t r = l * SW - PW + k * LW;
 										const int64_t from =
-											(((n * GROUPS * CG + o / OG * CG + c) * ID + p) * IH + q) * IW + r;
-										const int64_t f = (((o * CG + c) * KD + i) * KH + j) * KW + k;
+											(((n * GROUPS * CG +
+												  o / OG * CG + c) *
+													 ID +
+												 p) * IH +
+												q) *
+												IW +
+											r;
+										const int64_t f =
+											(((o * CG + c) * KD + i) * KH +
+												j) *
+												KW +
+											k;
 
-										if (p < 0 || p >= ID || q < 0 || q >= IH || r < 0 || r >= IW)
+										if (p < 0 || p >= ID || q < 0 ||
+											q >= IH || r < 0 || r >= IW)
 											continue;
 #if WHAT == 0
 										s += x[from] * w[f];

@@ -5,7 +5,10 @@
  * On GPUs, made by passes/gpu/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. */
 #include "../common/common.h"
 
-struct dropout { double ratio; int64_t id, seed, evaluates, to; };
+struct dropout {
+	double ratio;
+	int64_t id, seed, evaluates, to;
+};
 
 static bool shape(Node *n, Diag *d)
 {
@@ -24,8 +27,8 @@ static bool shape(Node *n, Diag *d)
 	if (at->to)
 		t.dtype = dtype_from_onnx((int)at->to);
 	if (n->op == OP_Dropout && n->nin > 1 && (!shape_eq(&t, &n->in[1]->type) || n->in[1]->type.dtype != t.dtype))
-		return diag_error(d, n->loc, 304, "Dropout: %s is %s, what is added is %s", n->in[0]->name, str_type(d->scratch, &t),
-			str_type(d->scratch, &n->in[1]->type));
+		return diag_error(d, n->loc, 304, "Dropout: %s is %s, what is added is %s", n->in[0]->name,
+			str_type(d->scratch, &t), str_type(d->scratch, &n->in[1]->type));
 	set_out(n, 0, t);
 	t.dtype = DT_bool;
 	set_out(n, 1, t);
@@ -57,43 +60,61 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "MORE", more);
 	hole_int(h, "V", together % 8 == 0 ? 8 : together % 4 == 0 ? 4 : 1);
 	if (n->op == OP_Dropout)
-		hole_text(h, "CUDA_CALL", more ? "$k($=0, $=1, $0, $1, pd_sample_of_step($mb));" : "$k($=0, $=1, $0, pd_sample_of_step($mb));");
+		hole_text(h, "CUDA_CALL",
+			more ? "$k($=0, $=1, $0, $1, pd_sample_of_step($mb));"
+			     : "$k($=0, $=1, $0, pd_sample_of_step($mb));");
 	hole_int(h, "BATCH", batch);
 	hole_int(h, "EACH", count / batch);
 	hole_int(h, "N", count);
 	if (x->layout == LAYOUT_PLAIN)
 		hole_text(h, "ELEMENT", "i");
 	else
-		hole_text(h, "ELEMENT", "(i %% %lld * %lld + i / %lld)", (long long)x->dim[1], (long long)(count / batch / x->dim[1]),
-			(long long)x->dim[1]);
+		hole_text(h, "ELEMENT", "(i %% %lld * %lld + i / %lld)", (long long)x->dim[1],
+			(long long)(count / batch / x->dim[1]), (long long)x->dim[1]);
 	hole_text(h, "RATIO", "%.9ef", at->ratio);
 	hole_text(h, "SCALE", "%.17g", 1 / (1 - at->ratio));
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
 	hole_text(h, "ID", "%lldu", (long long)at->id);
 	hole_int(h, "PAR", count >= 16384);
 	hole_int(h, "EVALUATES", at->evaluates != 0);
-	hole_name(h, "dropout%s_%lld_%lld%s%s%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count, (long long)at->id,
-		dtype_suffix(in), in != out ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "", more ? "_more" : "");
+	hole_name(h, "dropout%s_%lld_%lld%s%s%s", n->op == OP_DropoutGrad ? "_grad" : "", (long long)count,
+		(long long)at->id, dtype_suffix(in), in != out ? arena_printf(h->arena, "_to_%s", dtype_name(out)) : "",
+		more ? "_more" : "");
 }
 
-static Cost cost(const Node *n)
-{
-	return cost_bytes(n, 15.0 * (double)type_numel(&n->in[0]->type));
-}
+static Cost cost(const Node *n) { return cost_bytes(n, 15.0 * (double)type_numel(&n->in[0]->type)); }
 
 static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(struct dropout, id, 0),
 	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_INT(struct dropout, to, 0), AT_END };
 
 const OpDef op_Dropout = {
-	.name = "Dropout", .outputs = (const char *const[]){ NULL, "mask" }, .minin = 1, .maxin = 2, .nout = 2, .flags = OP_PURE | OP_RANDOM | OP_NHWC, .attrs = attrs,
-	.attrsize = sizeof(struct dropout), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
+	.name = "Dropout",
+	.outputs = (const char *const[]){ NULL, "mask" },
+	.minin = 1,
+	.maxin = 2,
+	.nout = 2,
+	.flags = OP_PURE | OP_RANDOM | OP_NHWC,
+	.attrs = attrs,
+	.attrsize = sizeof(struct dropout),
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE },
+	.cost = cost,
+	.holes = holes,
 	.cpu = { .file = "dropout.cpu.c", .call = "$k($=0, $=1, $0, pd_sample($mb));" },
 	.cuda = { .file = "dropout.cuda.cu" },
 };
 
 const OpDef op_DropoutGrad = {
-	.name = "DropoutGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_INPLACE | OP_NHWC, .attrs = attrs,
-	.attrsize = sizeof(struct dropout), .shape = shape, .holes = holes,
+	.name = "DropoutGrad",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE | OP_INPLACE | OP_NHWC,
+	.attrs = attrs,
+	.attrsize = sizeof(struct dropout),
+	.shape = shape,
+	.holes = holes,
 	.cpu = { .file = "dropout_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "dropout_grad.cuda.cu", .call = "$k($=, $0, $1);" },
 };

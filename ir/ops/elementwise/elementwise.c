@@ -5,28 +5,28 @@
 
 /* ---- the rows, each expression also compiled for constant folding ---- */
 
-#define EXP(x)     exp((double)(x))
-#define TANH(x)    tanh((double)(x))
-#define ERF(x)     erf((double)(x))
-#define LOG(x)     log((double)(x))
-#define SQRT(x)    sqrt((double)(x))
-#define SIN(x)     sin((double)(x))
-#define COS(x)     cos((double)(x))
-#define FLOOR(x)   floor((double)(x))
-#define CEIL(x)    ceil((double)(x))
-#define RINT(x)    rint((double)(x))
-#define EXPM1(x)   expm1((double)(x))
-#define LOG1P(x)   log1p((double)(x))
-#define TAN(x)     tan((double)(x))
-#define ASIN(x)    asin((double)(x))
-#define ACOS(x)    acos((double)(x))
-#define ATAN(x)    atan((double)(x))
-#define SINH(x)    sinh((double)(x))
-#define COSH(x)    cosh((double)(x))
-#define ASINH(x)   asinh((double)(x))
-#define ACOSH(x)   acosh((double)(x))
-#define ATANH(x)   atanh((double)(x))
-#define POW(x, y)  pow((double)(x), (double)(y))
+#define EXP(x) exp((double)(x))
+#define TANH(x) tanh((double)(x))
+#define ERF(x) erf((double)(x))
+#define LOG(x) log((double)(x))
+#define SQRT(x) sqrt((double)(x))
+#define SIN(x) sin((double)(x))
+#define COS(x) cos((double)(x))
+#define FLOOR(x) floor((double)(x))
+#define CEIL(x) ceil((double)(x))
+#define RINT(x) rint((double)(x))
+#define EXPM1(x) expm1((double)(x))
+#define LOG1P(x) log1p((double)(x))
+#define TAN(x) tan((double)(x))
+#define ASIN(x) asin((double)(x))
+#define ACOS(x) acos((double)(x))
+#define ATAN(x) atan((double)(x))
+#define SINH(x) sinh((double)(x))
+#define COSH(x) cosh((double)(x))
+#define ASINH(x) asinh((double)(x))
+#define ACOSH(x) acosh((double)(x))
+#define ATANH(x) atanh((double)(x))
+#define POW(x, y) pow((double)(x), (double)(y))
 #define FMOD(x, y) fmod((double)(x), (double)(y))
 
 #define EWI(name, nin, types, result, flops, ...) \
@@ -84,10 +84,7 @@ static const EwRow rows[OP_COUNT] = {
 #undef EW
 };
 
-const EwRow *ew_row(OpKind op)
-{
-	return rows[op].expr ? &rows[op] : NULL;
-}
+const EwRow *ew_row(OpKind op) { return rows[op].expr ? &rows[op] : NULL; }
 
 /* ---- types and shapes ---- */
 
@@ -114,16 +111,17 @@ static bool one_type(const Node *n, int from, Diag *d)
 		if (n->in[i] && (!first || (dtype_half(n->in[i]->type.dtype) && !dtype_half(first->type.dtype))))
 			first = n->in[i];
 	for (int i = from; i < n->nin; i++)
-		if (!n->in[i] || (n->in[i]->type.dtype != first->type.dtype &&
-		    !(dtype_half(first->type.dtype) && n->in[i]->type.dtype == DT_f32 && ew_literal(n, i))))
+		if (!n->in[i] ||
+			(n->in[i]->type.dtype != first->type.dtype &&
+				!(dtype_half(first->type.dtype) && n->in[i]->type.dtype == DT_f32 && ew_literal(n, i))))
 			return same_dtype(n, from, d);
 	return true;
 }
 
 static bool check_types(const Node *n, Diag *d)
 {
-	static const char *const want[] = { "numbers", "signed numbers", "floats", "integers", "unsigned integers", "bools",
-		"any type" };
+	static const char *const want[] = { "numbers", "signed numbers", "floats", "integers", "unsigned integers",
+		"bools", "any type" };
 	const EwRow *r = &rows[n->op];
 	const bool where = n->op == OP_Where;
 
@@ -132,8 +130,8 @@ static bool check_types(const Node *n, Diag *d)
 	if (!one_type(n, n->op == OP_Pow ? n->nin : where, d))
 		return false;
 	if (where && n->in[0]->type.dtype != DT_bool)
-		return diag_error(d, n->loc, 302, "Where: the condition is %s, not bool",
-			str_type(d->scratch, &n->in[0]->type));
+		return diag_error(
+			d, n->loc, 302, "Where: the condition is %s, not bool", str_type(d->scratch, &n->in[0]->type));
 	for (int i = 0; i < n->nin; i++) {
 		if (!n->in[i])
 			return diag_error(d, n->loc, 301, "%s: operand %d is missing", optab[n->op]->name, i);
@@ -167,7 +165,8 @@ static bool cast_layout(const Node *n, Layout *l, Diag *d)
 	if (!want || !*want)
 		return true;
 	if (!layout_from_name(want, l) || (*l == LAYOUT_NHWC && n->in[0]->type.rank < 3))
-		return diag_error(d, n->loc, 305, "Cast: %s cannot be made in layout '%s'", str_type(d->scratch, &n->in[0]->type), want);
+		return diag_error(d, n->loc, 305, "Cast: %s cannot be made in layout '%s'",
+			str_type(d->scratch, &n->in[0]->type), want);
 	return true;
 }
 
@@ -219,8 +218,10 @@ static int64_t of_u64(const EwRow *r, OpKind op, const int64_t *x)
 	const uint64_t a = (uint64_t)x[0], b = (uint64_t)x[1];
 
 	switch (op) {
-	case OP_Less: case OP_LessOrEqual: case OP_Greater: case OP_GreaterOrEqual:
-		return r->i((int64_t)(a ^ (uint64_t)1 << 63), (int64_t)(b ^ (uint64_t)1 << 63), 0);
+	case OP_Less:
+	case OP_LessOrEqual:
+	case OP_Greater:
+	case OP_GreaterOrEqual: return r->i((int64_t)(a ^ (uint64_t)1 << 63), (int64_t)(b ^ (uint64_t)1 << 63), 0);
 	case OP_Max: return (int64_t)(a < b ? b : a);
 	case OP_Min: return (int64_t)(b < a ? b : a);
 	case OP_Div: return (int64_t)(a / b);
@@ -280,7 +281,7 @@ bool ew_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 {
 	const Type *t = &n->out[0]->type;
 	const int64_t numel = type_numel(t);
-	int64_t *at = NEWN(a, int64_t, n->nin), *stride = NEWN(a, int64_t, n->nin * MAXRANK);
+	int64_t *at = NEWN(a, int64_t, n->nin), *stride = NEWN(a, int64_t, n->nin *MAXRANK);
 
 	for (int i = 0; i < n->nin; i++) {
 		const Type *p = &in[i].type;
@@ -314,15 +315,25 @@ static const AttrDef attrs_Mod[] = { AT_INT(struct ew_attr, fmod, 0), AT_END };
 /* Where's condition has no gradient, nor have settings; column 0 counts for all operands of variadic ops. */
 #define ROW(NAME, NIN, GRAD, HAS) \
 	const OpDef op_##NAME = { \
-		.name = #NAME, .minin = NIN < 0 ? 1 : NIN, .maxin = NIN, .nout = 1, \
+		.name = #NAME, \
+		.minin = NIN < 0 ? 1 : NIN, \
+		.maxin = NIN, \
+		.nout = 1, \
 		.flags = OP_PURE | OP_EW | OP_INPLACE | OP_NHWC, \
-		.attrs = OP_##NAME == OP_Cast ? attrs_Cast : OP_##NAME == OP_Mod ? attrs_Mod : no_attrs, \
+		.attrs = OP_##NAME == OP_Cast  ? attrs_Cast \
+		         : OP_##NAME == OP_Mod ? attrs_Mod \
+		                               : no_attrs, \
 		.attrsize = sizeof(struct ew_attr), \
-		.shape = ew_shape, .grad = GRAD, \
-		.dgrad = { OP_##NAME == OP_Where ? NOGRAD : HAS, \
-			SETTINGS(OP_##NAME) ? NOGRAD : HAS, SETTINGS(OP_##NAME) ? NOGRAD : HAS }, \
-		.cost = ew_cost, .holes = ew_holes, .eval = ew_eval, \
-		.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" }, \
+		.shape = ew_shape, \
+		.grad = GRAD, \
+		.dgrad = { OP_##NAME == OP_Where ? NOGRAD : HAS, SETTINGS(OP_##NAME) ? NOGRAD : HAS, \
+			SETTINGS(OP_##NAME) ? NOGRAD : HAS }, \
+		.cost = ew_cost, \
+		.holes = ew_holes, \
+		.eval = ew_eval, \
+		.cpu = { .file = "nest.cpu.c" }, \
+		.ref = { .file = "nest.cpu.c" }, \
+		.cuda = { .file = "nest.cuda.cu" }, \
 	};
 #define EW(NAME, NIN, TYPES, RESULT, FLOPS, GRAD, ...) ROW(NAME, NIN, GRAD, DENSE)
 #define EW0(NAME, NIN, TYPES, RESULT, FLOPS, ...) ROW(NAME, NIN, NULL, NOGRAD)

@@ -15,8 +15,8 @@ enum { MAXSTEPS = 64 };
 
 /* The program spread out as nodes and values that are in no graph, so that the rules of elementwise.c hold for them. */
 typedef struct Prog {
-	int    nin, n;                  /* values 0..nin-1 are operands, nin + k is the result of step[k] */
-	Node   step[MAXSTEPS];
+	int nin, n; /* values 0..nin-1 are operands, nin + k is the result of step[k] */
+	Node step[MAXSTEPS];
 	Value *val[MAXIN + MAXSTEPS];
 } Prog;
 
@@ -98,8 +98,8 @@ static bool shape(Node *n, Diag *d)
 	if (!p)
 		return false;
 	if (!p->n || !at->outs.n || at->outs.n > n->nout)
-		return diag_error(d, n->loc, 310, "Fused: %d steps, %d results named in outs, %d results", p->n, at->outs.n,
-			n->nout);
+		return diag_error(d, n->loc, 310, "Fused: %d steps, %d results named in outs, %d results", p->n,
+			at->outs.n, n->nout);
 	trim_outs(n, at->outs.n);
 	const Type *loop = &p->val[p->nin + p->n - 1]->type;
 	for (int i = 0; i < n->nout; i++) {
@@ -108,8 +108,8 @@ static bool shape(Node *n, Diag *d)
 			return diag_error(d, n->loc, 310, "Fused: outs names %lld, which is no step", (long long)v);
 		const Type *t = &p->val[v]->type;
 		if (!shape_eq(t, loop) || t->layout != loop->layout)
-			return diag_error(d, n->loc, 310, "Fused: result %d is %s, the loop is %s", i, str_type(d->scratch, t),
-				str_type(d->scratch, loop));
+			return diag_error(d, n->loc, 310, "Fused: result %d is %s, the loop is %s", i,
+				str_type(d->scratch, t), str_type(d->scratch, loop));
 		set_out(n, i, *t);
 	}
 	return true;
@@ -151,7 +151,8 @@ static const char *step_text(Arena *a, const Prog *p, const Node *step)
 	return ew_text(a, step, operand);
 }
 
-static const char *body(const Node *n, Arena *a, const Nest *s, const Prog *p, const char *(*ref_of)(Arena *a, const Nest *s, int op))
+static const char *body(
+	const Node *n, Arena *a, const Nest *s, const Prog *p, const char *(*ref_of)(Arena *a, const Nest *s, int op))
 {
 	const struct fused_attr *at = n->attr;
 	const char *text = "";
@@ -159,9 +160,10 @@ static const char *body(const Node *n, Arena *a, const Nest *s, const Prog *p, c
 
 	for (int i = 0; i < p->nin; i++)
 		if (!ew_literal(n, i))
-			text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(dtype_math(n->in[i]->type.dtype)), i,
+			text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text,
+				dtype_c(dtype_math(n->in[i]->type.dtype)), i,
 				ew_load(a, n->in[i]->type.dtype, ref_of(a, s, op++)));
-	for (int k = 0; k < p->n; k++) {        /* rounded as it would be in memory: the same bits however nodes are fused */
+	for (int k = 0; k < p->n; k++) { /* rounded as it would be in memory: the same bits however nodes are fused */
 		const DType t = p->step[k].out[0]->type.dtype;
 		text = arena_printf(a, "%sconst %s v%d = %s;\n\t\t", text, dtype_c(dtype_math(t)), p->nin + k,
 			ew_load(a, t, ew_store(a, t, step_text(a, p, &p->step[k]))));
@@ -343,8 +345,18 @@ Node *ew_fuse(Builder *b, Node *const *node, int n)
 static const AttrDef attrs[] = { AT_STR(struct fused_attr, code, NULL), AT_INTS(struct fused_attr, outs), AT_END };
 
 const OpDef op_Fused = {
-	.name = "Fused", .minin = 0, .maxin = MAXIN, .nout = MAXIN, .flags = OP_PURE | OP_INPLACE | OP_NHWC,
-	.attrs = attrs, .attrsize = sizeof(struct fused_attr),
-	.shape = shape, .cost = cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "Fused",
+	.minin = 0,
+	.maxin = MAXIN,
+	.nout = MAXIN,
+	.flags = OP_PURE | OP_INPLACE | OP_NHWC,
+	.attrs = attrs,
+	.attrsize = sizeof(struct fused_attr),
+	.shape = shape,
+	.cost = cost,
+	.holes = holes,
+	.eval = eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };

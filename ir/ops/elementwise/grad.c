@@ -8,24 +8,29 @@
 #define K(x) mk_scalar(b, n->out[0]->type.dtype, x)
 #define TO(i, g) (dx[i] = reduce_to(b, g, &n->in[i]->type))
 
-static bool is_float(const Value *v)
-{
-	return dtype_float(v->type.dtype);
-}
+static bool is_float(const Value *v) { return dtype_float(v->type.dtype); }
 
-G(g_relu)    { dx[0] = BIN(ReluGrad, dy[0], n->out[0]); }
+G(g_relu) { dx[0] = BIN(ReluGrad, dy[0], n->out[0]); }
 G(g_sigmoid) { dx[0] = BIN(SigmoidGrad, dy[0], n->out[0]); }
-G(g_tanh)    { dx[0] = BIN(TanhGrad, dy[0], n->out[0]); }
-G(g_exp)     { dx[0] = BIN(Mul, dy[0], n->out[0]); }
-G(g_log)     { dx[0] = BIN(Div, dy[0], n->in[0]); }
-G(g_sqrt)    { dx[0] = BIN(Div, BIN(Mul, dy[0], K(0.5)), n->out[0]); }
-G(g_neg)     { dx[0] = UN(Neg, dy[0]); (void)n; }
-G(g_abs)     { dx[0] = BIN(Mul, dy[0], UN(Sign, n->in[0])); }
-G(g_zero)    { dx[0] = BIN(Mul, dy[0], K(0)); }        /* piecewise constant */
-G(g_recip)   { dx[0] = UN(Neg, BIN(Mul, dy[0], BIN(Mul, n->out[0], n->out[0]))); }
-G(g_sin)     { dx[0] = BIN(Mul, dy[0], UN(Cos, n->in[0])); }
-G(g_cos)     { dx[0] = UN(Neg, BIN(Mul, dy[0], UN(Sin, n->in[0]))); }
-G(g_cast)    { if (is_float(n->in[0]) && is_float(n->out[0])) dx[0] = mk_cast(b, dy[0], n->in[0]->type.dtype); }
+G(g_tanh) { dx[0] = BIN(TanhGrad, dy[0], n->out[0]); }
+G(g_exp) { dx[0] = BIN(Mul, dy[0], n->out[0]); }
+G(g_log) { dx[0] = BIN(Div, dy[0], n->in[0]); }
+G(g_sqrt) { dx[0] = BIN(Div, BIN(Mul, dy[0], K(0.5)), n->out[0]); }
+G(g_neg)
+{
+	dx[0] = UN(Neg, dy[0]);
+	(void)n;
+}
+G(g_abs) { dx[0] = BIN(Mul, dy[0], UN(Sign, n->in[0])); }
+G(g_zero) { dx[0] = BIN(Mul, dy[0], K(0)); } /* piecewise constant */
+G(g_recip) { dx[0] = UN(Neg, BIN(Mul, dy[0], BIN(Mul, n->out[0], n->out[0]))); }
+G(g_sin) { dx[0] = BIN(Mul, dy[0], UN(Cos, n->in[0])); }
+G(g_cos) { dx[0] = UN(Neg, BIN(Mul, dy[0], UN(Sin, n->in[0]))); }
+G(g_cast)
+{
+	if (is_float(n->in[0]) && is_float(n->out[0]))
+		dx[0] = mk_cast(b, dy[0], n->in[0]->type.dtype);
+}
 
 /* d erf(x) = 2 / sqrt(pi) exp(-x^2) */
 G(g_erf)
@@ -36,9 +41,21 @@ G(g_erf)
 	dx[0] = BIN(Mul, BIN(Mul, dy[0], K(2 / sqrt(acos(-1)))), e);
 }
 
-G(g_add) { TO(0, dy[0]); TO(1, dy[0]); }
-G(g_sub) { TO(0, dy[0]); TO(1, UN(Neg, reduce_to(b, dy[0], &n->in[1]->type))); }
-G(g_mul) { TO(0, BIN(Mul, dy[0], n->in[1])); TO(1, BIN(Mul, dy[0], n->in[0])); }
+G(g_add)
+{
+	TO(0, dy[0]);
+	TO(1, dy[0]);
+}
+G(g_sub)
+{
+	TO(0, dy[0]);
+	TO(1, UN(Neg, reduce_to(b, dy[0], &n->in[1]->type)));
+}
+G(g_mul)
+{
+	TO(0, BIN(Mul, dy[0], n->in[1]));
+	TO(1, BIN(Mul, dy[0], n->in[0]));
+}
 
 /* y = a / b: db = -dy y / b */
 G(g_div)
@@ -144,10 +161,7 @@ G(g_prelu)
 }
 
 /* dy k below zero, dy above */
-static Value *bent(Builder *b, Value *dy, Value *x, Value *k)
-{
-	return mk(b, OP_PReluGrad, NULL, NULL, 3, dy, x, k);
-}
+static Value *bent(Builder *b, Value *dy, Value *x, Value *k) { return mk(b, OP_PReluGrad, NULL, NULL, 3, dy, x, k); }
 
 /* Below zero dy/dx = alpha e^x = y + alpha. */
 G(g_elu)
@@ -192,7 +206,7 @@ G(g_swish)
 	TO(0, BIN(Add, BIN(Mul, dy[0], s), BIN(SigmoidGrad, BIN(Mul, dy[0], u), s)));
 }
 
-G(g_hsigm)  { TO(0, mk(b, OP_HardSigmoidGrad, NULL, NULL, 3, dy[0], n->out[0], n->in[1])); }
+G(g_hsigm) { TO(0, mk(b, OP_HardSigmoidGrad, NULL, NULL, 3, dy[0], n->out[0], n->in[1])); }
 G(g_hswish) { dx[0] = BIN(HardSwishGrad, dy[0], n->in[0]); }
 
 /* dy / (1 + |x|)^2 */
@@ -217,7 +231,7 @@ G(g_clip)
 }
 
 G(g_softplus) { dx[0] = BIN(Mul, dy[0], UN(Sigmoid, n->in[0])); }
-G(g_gelu)     { dx[0] = BIN(GeluGrad, dy[0], n->in[0]); }
+G(g_gelu) { dx[0] = BIN(GeluGrad, dy[0], n->in[0]); }
 
 /* y = x s(u), s the sigmoid, u = x (k + m x^2): dx = dy (s + x s (1 - s) u') */
 G(g_gelu_tanh)
@@ -240,10 +254,10 @@ G(g_mish)
 
 /* ---- trigonometry ---- */
 
-G(g_tan)   { dx[0] = BIN(Mul, dy[0], BIN(Add, BIN(Mul, n->out[0], n->out[0]), K(1))); }
-G(g_sinh)  { dx[0] = BIN(Mul, dy[0], UN(Cosh, n->in[0])); }
-G(g_cosh)  { dx[0] = BIN(Mul, dy[0], UN(Sinh, n->in[0])); }
-G(g_atan)  { dx[0] = BIN(Div, dy[0], BIN(Add, BIN(Mul, n->in[0], n->in[0]), K(1))); }
+G(g_tan) { dx[0] = BIN(Mul, dy[0], BIN(Add, BIN(Mul, n->out[0], n->out[0]), K(1))); }
+G(g_sinh) { dx[0] = BIN(Mul, dy[0], UN(Cosh, n->in[0])); }
+G(g_cosh) { dx[0] = BIN(Mul, dy[0], UN(Sinh, n->in[0])); }
+G(g_atan) { dx[0] = BIN(Div, dy[0], BIN(Add, BIN(Mul, n->in[0], n->in[0]), K(1))); }
 G(g_asinh) { dx[0] = BIN(Div, dy[0], UN(Sqrt, BIN(Add, BIN(Mul, n->in[0], n->in[0]), K(1)))); }
 
 /* (1 - x) (1 + x): near 1 nothing cancels, as it would in 1 - x^2. */

@@ -8,7 +8,8 @@ bool ew_literal(const Node *n, int i)
 {
 	const Value *v = n->in[i];
 
-	return (ew_row(n->op) || n->op == OP_Fused) && v && v->kind == VAL_CONST && v->data && type_numel(&v->type) == 1;
+	return (ew_row(n->op) || n->op == OP_Fused) && v && v->kind == VAL_CONST && v->data &&
+	       type_numel(&v->type) == 1;
 }
 
 const char *ew_literal_text(Arena *a, const Node *n, int i)
@@ -21,9 +22,19 @@ const char *ew_literal_text(Arena *a, const Node *n, int i)
 /* Powers that need no pow(). NULL: none of them. */
 static const char *pow_pattern(const Node *n)
 {
-	static const struct { double e; const char *pattern; } known[] = {
-		{ 2, "a * a" }, { 3, "a * a * a" }, { 1, "a" }, { 4, "a * a * (a * a)" }, { 0.5, "SQRT(a)" },
-		{ -1, "1 / a" }, { -2, "1 / (a * a)" }, { -0.5, "1 / SQRT(a)" }, { 1.5, "a * SQRT(a)" },
+	static const struct {
+		double e;
+		const char *pattern;
+	} known[] = {
+		{ 2, "a * a" },
+		{ 3, "a * a * a" },
+		{ 1, "a" },
+		{ 4, "a * a * (a * a)" },
+		{ 0.5, "SQRT(a)" },
+		{ -1, "1 / a" },
+		{ -2, "1 / (a * a)" },
+		{ -0.5, "1 / SQRT(a)" },
+		{ 1.5, "a * SQRT(a)" },
 	};
 	const Tensor t = const_tensor(n->in[1]);
 
@@ -143,7 +154,8 @@ const char *ew_text(Arena *a, const Node *n, const char *const *operand)
 	}
 	const bool min = n->op == OP_Min;
 	e = NULL;
-	for (int i = 0, joined = 0, last = 0; i < n->nin; i++) {   /* a turn repeats what came before: only for few operands */
+	for (int i = 0, joined = 0, last = 0; i < n->nin;
+		i++) { /* a turn repeats what came before: only for few operands */
 		const char *two[2] = { joined > 1 ? arena_printf(a, "(%s)", e) : e, operand[i] };
 		if (at_end(n, i, min) && (e || i + 1 < n->nin))
 			continue;
@@ -203,15 +215,16 @@ static void name_kernel(const Node *n, Holes *h, const Nest *s, const char *cons
 	const char *tail = "", *tag;
 
 	for (int i = 0, k = 1; i < n->nin; i++) {
-		tag = ew_literal(n, i) ? arena_printf(a, "_%s", name_of_literal(a, ew_literal_text(a, n, i))) :
-			nest_tag(a, s, k++);
+		tag = ew_literal(n, i) ? arena_printf(a, "_%s", name_of_literal(a, ew_literal_text(a, n, i)))
+		                       : nest_tag(a, s, k++);
 		if (*tag)
 			tail = arena_printf(a, "%s_%s%s", tail, var[1 + i], tag);
 	}
 	if (n->op == OP_Pow && !ew_literal(n, 1))
 		tail = arena_printf(a, "%s%s", tail, dtype_suffix(n->in[1]->type.dtype));
 	if (n->op == OP_Cast)
-		tail = arena_printf(a, "%s_%s_%s", tail, dtype_name(n->in[0]->type.dtype), dtype_name(n->out[0]->type.dtype));
+		tail = arena_printf(
+			a, "%s_%s_%s", tail, dtype_name(n->in[0]->type.dtype), dtype_name(n->out[0]->type.dtype));
 	else
 		tail = arena_printf(a, "%s%s", tail, dtype_suffix(n->in[n->op == OP_Where]->type.dtype));
 	if (n->op == OP_Mod && ((const struct ew_attr *)n->attr)->fmod)
@@ -263,10 +276,11 @@ int ew_vector_holes(const Nest *s, Holes *h, const DType *t, int nout)
 		const char *sep = *reads ? "\n\t" : "";
 		if (k < nout) {
 			reads = arena_printf(a, "%s%spd_vec<%s, %d> q%d;", reads, sep, dtype_c(t[k]), v, k);
-			writes = arena_printf(a, "%s%spd_write(&%s, q%d);", writes, *writes ? "\n\t" : "", nest_ref(a, s, k), k);
+			writes = arena_printf(
+				a, "%s%spd_write(&%s, q%d);", writes, *writes ? "\n\t" : "", nest_ref(a, s, k), k);
 		} else if (s->op[k].stride[s->rank - 1])
-			reads = arena_printf(a, "%s%sconst pd_vec<%s, %d> q%d = pd_read<%d>(&%s);", reads, sep, dtype_c(t[k]), v, k, v,
-				nest_ref(a, s, k));
+			reads = arena_printf(a, "%s%sconst pd_vec<%s, %d> q%d = pd_read<%d>(&%s);", reads, sep,
+				dtype_c(t[k]), v, k, v, nest_ref(a, s, k));
 	}
 	hole_int(h, "VECTORS", v);
 	hole_text(h, "READS", "%s", reads);
@@ -274,12 +288,14 @@ int ew_vector_holes(const Nest *s, Holes *h, const DType *t, int nout)
 	return v;
 }
 
-static const char *ew_body(Arena *a, const Node *n, const Nest *s, const char *(*ref_of)(Arena *a, const Nest *s, int op))
+static const char *ew_body(
+	Arena *a, const Node *n, const Nest *s, const char *(*ref_of)(Arena *a, const Nest *s, int op))
 {
 	const char **ref = NEWN(a, const char *, n->nin);
 
 	for (int i = 0, k = 1; i < n->nin; i++)
-		ref[i] = ew_literal(n, i) ? ew_literal_text(a, n, i) : ew_load(a, n->in[i]->type.dtype, ref_of(a, s, k++));
+		ref[i] = ew_literal(n, i) ? ew_literal_text(a, n, i)
+		                          : ew_load(a, n->in[i]->type.dtype, ref_of(a, s, k++));
 	return arena_printf(a, "%s = %s;", ref_of(a, s, 0), ew_store(a, n->out[0]->type.dtype, ew_text(a, n, ref)));
 }
 

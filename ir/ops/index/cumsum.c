@@ -1,7 +1,9 @@
 /* CumSum along an axis: y[k] is the sum of x[0] .. x[k]; exclusive leaves x[k] out, reverse sums from the end. */
 #include "index.h"
 
-struct cumsum { int64_t axis, exclusive, reverse; };
+struct cumsum {
+	int64_t axis, exclusive, reverse;
+};
 
 static bool shape(Node *n, Diag *d)
 {
@@ -33,10 +35,7 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	dx[0] = mk(b, OP_CumSum, back, NULL, 1, dy[0]);
 }
 
-static Cost cost(const Node *n)
-{
-	return cost_bytes(n, (double)type_numel(&n->out[0]->type));
-}
+static Cost cost(const Node *n) { return cost_bytes(n, (double)type_numel(&n->out[0]->type)); }
 
 static void holes(const Node *n, Holes *h)
 {
@@ -66,7 +65,8 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 		double sum = 0;
 		uint64_t whole = 0;
 		for (int64_t k = 0; k < s.dim; k++) {
-			const int64_t i = (r / s.inner * s.dim + (at->reverse ? s.dim - 1 - k : k)) * s.inner + r % s.inner;
+			const int64_t i =
+				(r / s.inner * s.dim + (at->reverse ? s.dim - 1 - k : k)) * s.inner + r % s.inner;
 			const double before = sum;
 			const uint64_t whole_before = whole;
 			if (dtype_float(in[0].type.dtype)) {
@@ -81,14 +81,24 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
-static const AttrDef attrs[] = {
-	AT_INT(struct cumsum, axis, 0), AT_INT(struct cumsum, exclusive, 0), AT_INT(struct cumsum, reverse, 0), AT_END
-};
+static const AttrDef attrs[] = { AT_INT(struct cumsum, axis, 0), AT_INT(struct cumsum, exclusive, 0),
+	AT_INT(struct cumsum, reverse, 0), AT_END };
 
 const OpDef op_CumSum = {
-	.name = "CumSum", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE,
-	.attrs = attrs, .attrsize = sizeof(struct cumsum),
-	.shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "cumsum.cpu.c", .call = "$k($=, $0);" }, .ref = { .file = "cumsum.cpu.c", .call = "$k($=, $0);" },
+	.name = "CumSum",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = attrs,
+	.attrsize = sizeof(struct cumsum),
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE },
+	.cost = cost,
+	.holes = holes,
+	.eval = eval,
+	.cpu = { .file = "cumsum.cpu.c", .call = "$k($=, $0);" },
+	.ref = { .file = "cumsum.cpu.c", .call = "$k($=, $0);" },
 	.cuda = { .file = "cumsum.cuda.cu", .call = "$k($=, $0);" },
 };

@@ -7,7 +7,11 @@
 #include <string.h>
 #include "index.h"
 
-struct elements { int64_t axis; Ints shape; const char *reduction; };
+struct elements {
+	int64_t axis;
+	Ints shape;
+	const char *reduction;
+};
 
 static bool table_type(const Node *n, Type *t, Diag *d)
 {
@@ -19,8 +23,8 @@ static bool table_type(const Node *n, Type *t, Diag *d)
 	if (n->op != OP_GatherElementsGrad)
 		return true;
 	if (at->shape.n != t->rank)
-		return diag_error(d, n->loc, 305, "%s: %s is %s, the shape has %d axes", optab[n->op]->name, n->in[0]->name,
-			str_type(d->scratch, t), at->shape.n);
+		return diag_error(d, n->loc, 305, "%s: %s is %s, the shape has %d axes", optab[n->op]->name,
+			n->in[0]->name, str_type(d->scratch, t), at->shape.n);
 	return need_type(n, d, "shape", at->shape, t->dtype, t);
 }
 
@@ -37,8 +41,8 @@ static bool check_ids(const Node *n, const Type *table, int *axis, Diag *d)
 	for (int i = 0; ok && i < ids->rank; i++)
 		ok = i == *axis || ids->dim[i] <= table->dim[i];
 	if (!ok)
-		return diag_error(d, n->loc, 304, "%s: indices %s are %s, which do not lie within %s", optab[n->op]->name,
-			v->name, str_type(d->scratch, ids), str_type(d->scratch, table));
+		return diag_error(d, n->loc, 304, "%s: indices %s are %s, which do not lie within %s",
+			optab[n->op]->name, v->name, str_type(d->scratch, ids), str_type(d->scratch, table));
 	for (int64_t i = 0; v->kind == VAL_CONST && v->data && i < type_numel(ids); i++)
 		if (!index_inside(n, v, i, table->dim[*axis], d))
 			return false;
@@ -64,11 +68,12 @@ static bool shape(Node *n, Diag *d)
 		return true;
 	const Value *u = n->in[with_ids], *ids = n->in[1];
 	if (u->type.dtype != y.dtype)
-		return diag_error(d, n->loc, 302, "%s: operands differ in element type: %s is %s, %s is %s", optab[n->op]->name,
-			n->in[0]->name, str_type(d->scratch, &y), u->name, str_type(d->scratch, &u->type));
+		return diag_error(d, n->loc, 302, "%s: operands differ in element type: %s is %s, %s is %s",
+			optab[n->op]->name, n->in[0]->name, str_type(d->scratch, &y), u->name,
+			str_type(d->scratch, &u->type));
 	if (!shape_eq(&u->type, &ids->type) && u->type.rank)
-		return diag_error(d, n->loc, 304, "%s: updates %s are %s, indices %s are %s", optab[n->op]->name, u->name,
-			str_type(d->scratch, &u->type), ids->name, str_type(d->scratch, &ids->type));
+		return diag_error(d, n->loc, 304, "%s: updates %s are %s, indices %s are %s", optab[n->op]->name,
+			u->name, str_type(d->scratch, &u->type), ids->name, str_type(d->scratch, &ids->type));
 	return n->op == OP_GatherElementsGrad || reduction_ok(n, at->reduction, d);
 }
 
@@ -121,8 +126,10 @@ static bool gather_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 
 	tensor_alloc(&out[0], &n->out[0]->type, a);
 	for (int64_t i = 0; i < type_numel(&in[1].type); i++)
-		memcpy((char *)out[0].data + i * size, (const char *)in[0].data +
-			place(&in[1].type, x, axis, i, row_of(&in[1], i, x->dim[axis])) * size, (size_t)size);
+		memcpy((char *)out[0].data + i * size,
+			(const char *)in[0].data +
+				place(&in[1].type, x, axis, i, row_of(&in[1], i, x->dim[axis])) * size,
+			(size_t)size);
 	return true;
 }
 
@@ -167,15 +174,18 @@ static Nest ids_nest(const Node *n, const Type *table, int axis, const char *nam
 
 static const char *row_text(Arena *a, const Node *n, const char *ref, int64_t dim)
 {
-	return index_negative(n->in[1]) ? arena_printf(a, "%s < 0 ? %s + %lld : %s", ref, ref, (long long)dim, ref) : ref;
+	return index_negative(n->in[1]) ? arena_printf(a, "%s < 0 ? %s + %lld : %s", ref, ref, (long long)dim, ref)
+	                                : ref;
 }
 
 static const char *ids_name(Arena *a, const Node *n)
 {
 	const Value *v = n->in[1];
 
-	return arena_printf(a, "%s%s", v->type.dtype == DT_i32 ? "_i32" : "", !index_checked(v) ? "_checked" :
-		index_negative(v) ? "_neg" : "");
+	return arena_printf(a, "%s%s", v->type.dtype == DT_i32 ? "_i32" : "",
+		!index_checked(v)   ? "_checked"
+		: index_negative(v) ? "_neg"
+				    : "");
 }
 
 static void gather_holes(const Node *n, Holes *h)
@@ -192,7 +202,8 @@ static void gather_holes(const Node *n, Holes *h)
 	hole_text(h, "PARAMS", "%s *y, const %s *a, const %s *ids", c, c, dtype_c(n->in[1]->type.dtype));
 	hole_text(h, "CALL", "$k($=, $0, $1);");
 	if (!index_checked(n->in[1]))
-		from = arena_printf(h->arena, "row < 0 || row >= %lld ? %s : %s", (long long)k.dim, index_missing(x->dtype), from);
+		from = arena_printf(
+			h->arena, "row < 0 || row >= %lld ? %s : %s", (long long)k.dim, index_missing(x->dtype), from);
 	if (k.dim)
 		hole_text(h, "BODY", "const int64_t row = %s;\n\t\t%s = %s;",
 			row_text(h->arena, n, nest_ref(h->arena, &s, 0), k.dim), to, from);
@@ -272,8 +283,10 @@ static void scatter_holes(const Node *n, Holes *h)
 	hole_int(h, "LOST", !back && k.dim > 0 && dtype_float(y->dtype));
 	hole_int(h, "DIM", k.dim);
 	hole_text(h, "BASE", "%s", base);
-	hole_text(h, "JOIN", "%s", reduction_text(h->arena, reduction, arena_printf(h->arena, "(&%s)[row * %lld]", base,
-		(long long)k.inner), nest_ref(h->arena, &s, 2)));
+	hole_text(h, "JOIN", "%s",
+		reduction_text(h->arena, reduction,
+			arena_printf(h->arena, "(&%s)[row * %lld]", base, (long long)k.inner),
+			nest_ref(h->arena, &s, 2)));
 	hole_name(h, "%s_%s_by_%s_axis%d%s%s%s%s%s", back ? "gather_elements_grad" : "scatter_elements",
 		dims_name(h->arena, y), dims_name(h->arena, ids), axis, back || !strcmp(reduction, "none") ? "" : "_",
 		back || !strcmp(reduction, "none") ? "" : reduction, one ? "_one" : "", ids_name(h->arena, n),
@@ -282,33 +295,61 @@ static void scatter_holes(const Node *n, Holes *h)
 
 static const AttrDef gather_attrs[] = { AT_INT(struct elements, axis, 0), AT_END };
 static const AttrDef grad_attrs[] = { AT_INT(struct elements, axis, 0), AT_INTS(struct elements, shape), AT_END };
-static const AttrDef scatter_attrs[] = {
-	AT_INT(struct elements, axis, 0), AT_STR(struct elements, reduction, "none"), AT_END
-};
+static const AttrDef scatter_attrs[] = { AT_INT(struct elements, axis, 0), AT_STR(struct elements, reduction, "none"),
+	AT_END };
 
 const OpDef op_GatherElements = {
-	.name = "GatherElements", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
-	.attrs = gather_attrs, .attrsize = sizeof(struct elements),
-	.shape = shape, .grad = gather_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost,
-	.holes = gather_holes, .eval = gather_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "GatherElements",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = gather_attrs,
+	.attrsize = sizeof(struct elements),
+	.shape = shape,
+	.grad = gather_grad,
+	.dgrad = { DENSE, NOGRAD },
+	.cost = move_cost,
+	.holes = gather_holes,
+	.eval = gather_eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };
 
 const OpDef op_GatherElementsGrad = {
-	.name = "GatherElementsGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
-	.attrs = grad_attrs, .attrsize = sizeof(struct elements),
-	.shape = shape, .grad = grad_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost,
-	.holes = scatter_holes, .eval = scatter_eval,
+	.name = "GatherElementsGrad",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = grad_attrs,
+	.attrsize = sizeof(struct elements),
+	.shape = shape,
+	.grad = grad_grad,
+	.dgrad = { DENSE, NOGRAD },
+	.cost = move_cost,
+	.holes = scatter_holes,
+	.eval = scatter_eval,
 	.cpu = { .file = "scatter_elements.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "scatter_elements.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "scatter_elements.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 const OpDef op_ScatterElements = {
-	.name = "ScatterElements", .minin = 3, .maxin = 3, .nout = 1, .flags = OP_PURE,
-	.attrs = scatter_attrs, .attrsize = sizeof(struct elements),
-	.shape = shape, .grad = scatter_grad, .dgrad = { DENSE, NOGRAD, DENSE }, .cost = move_cost,
-	.holes = scatter_holes, .eval = scatter_eval,
+	.name = "ScatterElements",
+	.minin = 3,
+	.maxin = 3,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = scatter_attrs,
+	.attrsize = sizeof(struct elements),
+	.shape = shape,
+	.grad = scatter_grad,
+	.dgrad = { DENSE, NOGRAD, DENSE },
+	.cost = move_cost,
+	.holes = scatter_holes,
+	.eval = scatter_eval,
 	.cpu = { .file = "scatter_elements.cpu.c", .call = "$k($=, $0, $2, $1);" },
 	.ref = { .file = "scatter_elements.cpu.c", .call = "$k($=, $0, $2, $1);" },
 	.cuda = { .file = "scatter_elements.cuda.cu", .call = "$k($=, $0, $2, $1);" },

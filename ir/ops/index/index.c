@@ -16,10 +16,7 @@ Blocks blocks_of(const Type *t, int axis)
 	return (Blocks){ dims_product(t, 0, axis), t->dim[axis], dims_product(t, axis + 1, t->rank) };
 }
 
-int axis_from(int64_t axis, int rank)
-{
-	return (int)(axis < 0 ? axis + rank : axis);
-}
+int axis_from(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
 /* ---- indices ---- */
 
@@ -28,8 +25,8 @@ bool index_dtype(const Node *n, int i, Diag *d)
 	const Value *ids = n->in[i];
 
 	if (ids->type.dtype != DT_i64 && ids->type.dtype != DT_i32)
-		return diag_error(d, n->loc, 302, "%s: indices %s are %s, not i32 or i64", optab[n->op]->name, ids->name,
-			str_type(d->scratch, &ids->type));
+		return diag_error(d, n->loc, 302, "%s: indices %s are %s, not i32 or i64", optab[n->op]->name,
+			ids->name, str_type(d->scratch, &ids->type));
 	return true;
 }
 
@@ -43,10 +40,7 @@ bool index_inside(const Node *n, const Value *v, int64_t at, int64_t dim, Diag *
 	return true;
 }
 
-bool index_checked(const Value *v)
-{
-	return const_tensor(v).data != NULL;
-}
+bool index_checked(const Value *v) { return const_tensor(v).data != NULL; }
 
 bool index_negative(const Value *v)
 {
@@ -58,10 +52,7 @@ bool index_negative(const Value *v)
 	return !t.data;
 }
 
-const char *index_missing(DType t)
-{
-	return t == DT_f32 || t == DT_f64 ? "NAN" : "0";
-}
+const char *index_missing(DType t) { return t == DT_f32 || t == DT_f64 ? "NAN" : "0"; }
 
 int scatter_ways(int64_t columns, int64_t updates)
 {
@@ -79,8 +70,8 @@ bool reduction_ok(const Node *n, const char *reduction, Diag *d)
 		if (strcmp(reduction, known[i]))
 			continue;
 		if (i && (t->dtype == DT_bool || t->dtype == DT_f16 || t->dtype == DT_bf16))
-			return diag_error(d, n->loc, 302, "%s: reduction %s does not compute on %s, which is %s", optab[n->op]->name,
-				reduction, n->in[0]->name, str_type(d->scratch, t));
+			return diag_error(d, n->loc, 302, "%s: reduction %s does not compute on %s, which is %s",
+				optab[n->op]->name, reduction, n->in[0]->name, str_type(d->scratch, t));
 		return true;
 	}
 	return diag_error(d, n->loc, 303, "%s: reduction '%s' is none of none, add, mul, max, min", optab[n->op]->name,
@@ -95,7 +86,8 @@ const char *reduction_text(Arena *a, const char *reduction, const char *to, cons
 		return arena_printf(a, "%s += %s;", to, from);
 	if (!strcmp(reduction, "mul"))
 		return arena_printf(a, "%s *= %s;", to, from);
-	return arena_printf(a, "%s = %s %s %s ? %s : %s;", to, to, strcmp(reduction, "max") ? ">" : "<", from, from, to);
+	return arena_printf(
+		a, "%s = %s %s %s ? %s : %s;", to, to, strcmp(reduction, "max") ? ">" : "<", from, from, to);
 }
 
 void reduction_eval(const char *reduction, Tensor *to, int64_t i, const Tensor *from, int64_t k)
@@ -173,6 +165,6 @@ void scatter_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		dx[0] = mk_binary(b, OP_Mul, keep, g);
 		dx[2] = mk_binary(b, OP_Mul, won, gathered(b, n, g));
 	}
-	if (u->type.rank == 0 && y->type.rank)      /* one update for all */
+	if (u->type.rank == 0 && y->type.rank) /* one update for all */
 		dx[2] = reduce_to(b, dx[2], &u->type);
 }

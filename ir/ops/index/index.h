@@ -9,10 +9,12 @@
 #include "../move/move.h"
 
 /* A tensor as [outer, dim, inner] round one axis. */
-typedef struct Blocks { int64_t outer, dim, inner; } Blocks;
-Blocks  blocks_of(const Type *t, int axis);
-int64_t dims_product(const Type *t, int from, int to);  /* of dim[from] .. dim[to - 1] */
-int     axis_from(int64_t axis, int rank);              /* an axis that the shape rule has seen, made non-negative */
+typedef struct Blocks {
+	int64_t outer, dim, inner;
+} Blocks;
+Blocks blocks_of(const Type *t, int axis);
+int64_t dims_product(const Type *t, int from, int to); /* of dim[from] .. dim[to - 1] */
+int axis_from(int64_t axis, int rank);                 /* an axis that the shape rule has seen, made non-negative */
 
 /* Operand i is i32 or i64. */
 bool index_dtype(const Node *n, int i, Diag *d);
@@ -21,7 +23,7 @@ bool index_inside(const Node *n, const Value *v, int64_t at, int64_t dim, Diag *
 /* What a kernel must do about the indices v: test the range (nobody has yet), add dim to negative ones. */
 bool index_checked(const Value *v);
 bool index_negative(const Value *v);
-const char *index_missing(DType t);                     /* "NAN", or "0" where there is none */
+const char *index_missing(DType t); /* "NAN", or "0" where there is none */
 
 /* GPU: threads that share a column of a table, each with every so manieth of its rows, where there are few columns and many
  * updates of each. */

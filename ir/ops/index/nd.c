@@ -7,23 +7,27 @@
 #include <string.h>
 #include "index.h"
 
-struct nd { int64_t batch_dims; Ints shape; const char *reduction; };
+struct nd {
+	int64_t batch_dims;
+	Ints shape;
+	const char *reduction;
+};
 
 /* What a node's tensors are to the kernel. */
-typedef struct Cut { int batch, q; int64_t outer, ids, table, inner; } Cut;
+typedef struct Cut {
+	int batch, q;
+	int64_t outer, ids, table, inner;
+} Cut;
 
-static int64_t batch_of(const Node *n)
-{
-	return n->op == OP_ScatterND ? 0 : ((const struct nd *)n->attr)->batch_dims;
-}
+static int64_t batch_of(const Node *n) { return n->op == OP_ScatterND ? 0 : ((const struct nd *)n->attr)->batch_dims; }
 
 static Cut cut(const Node *n, const Type *table)
 {
 	const Type *ids = &n->in[1]->type;
 	const int b = (int)batch_of(n), q = (int)ids->dim[ids->rank - 1];
 
-	return (Cut){ b, q, dims_product(table, 0, b), dims_product(ids, b, ids->rank - 1), dims_product(table, b, b + q),
-		dims_product(table, b + q, table->rank) };
+	return (Cut){ b, q, dims_product(table, 0, b), dims_product(ids, b, ids->rank - 1),
+		dims_product(table, b, b + q), dims_product(table, b + q, table->rank) };
 }
 
 static bool table_type(const Node *n, Type *t, Diag *d)
@@ -46,16 +50,17 @@ static bool check_ids(const Node *n, const Type *table, Type *dense, Diag *d)
 	if (!index_dtype(n, 1, d))
 		return false;
 	if (b < 0 || b >= ids->rank || b >= table->rank)
-		return diag_error(d, n->loc, 303, "%s: batch_dims is %lld, outside of [0, %d)", optab[n->op]->name, (long long)b,
-			ids->rank < table->rank ? ids->rank : table->rank);
+		return diag_error(d, n->loc, 303, "%s: batch_dims is %lld, outside of [0, %d)", optab[n->op]->name,
+			(long long)b, ids->rank < table->rank ? ids->rank : table->rank);
 	const int64_t q = ids->dim[ids->rank - 1];
 	if (q < 1 || q > table->rank - b)
-		return diag_error(d, n->loc, 305, "%s: indices %s are %s, %lld coordinates for %s", optab[n->op]->name, v->name,
-			str_type(d->scratch, ids), (long long)q, str_type(d->scratch, table));
+		return diag_error(d, n->loc, 305, "%s: indices %s are %s, %lld coordinates for %s", optab[n->op]->name,
+			v->name, str_type(d->scratch, ids), (long long)q, str_type(d->scratch, table));
 	for (int i = 0; i < b; i++)
 		if (ids->dim[i] != table->dim[i])
-			return diag_error(d, n->loc, 304, "%s: axis %d, one of batch_dims, is %lld in %s and %lld in %s",
-				optab[n->op]->name, i, (long long)ids->dim[i], v->name, (long long)table->dim[i], n->in[0]->name);
+			return diag_error(d, n->loc, 304,
+				"%s: axis %d, one of batch_dims, is %lld in %s and %lld in %s", optab[n->op]->name, i,
+				(long long)ids->dim[i], v->name, (long long)table->dim[i], n->in[0]->name);
 	if (ids->rank - 1 + table->rank - b - q > MAXRANK)
 		return diag_error(d, n->loc, 305, "%s: rank of the result %lld is above %d", optab[n->op]->name,
 			(long long)(ids->rank - 1 + table->rank - b - q), MAXRANK);
@@ -87,8 +92,9 @@ static bool shape(Node *n, Diag *d)
 		return true;
 	const Value *u = n->in[n->op == OP_GatherNDGrad ? 0 : 2];
 	if (u->type.dtype != table.dtype)
-		return diag_error(d, n->loc, 302, "%s: operands differ in element type: %s is %s, %s is %s", optab[n->op]->name,
-			n->in[0]->name, str_type(d->scratch, &table), u->name, str_type(d->scratch, &u->type));
+		return diag_error(d, n->loc, 302, "%s: operands differ in element type: %s is %s, %s is %s",
+			optab[n->op]->name, n->in[0]->name, str_type(d->scratch, &table), u->name,
+			str_type(d->scratch, &u->type));
 	if (u->type.rank && !need_same_shape(n, d, u, &dense))
 		return false;
 	return n->op == OP_GatherNDGrad || reduction_ok(n, at->reduction, d);
@@ -135,8 +141,9 @@ static bool gather_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 
 	tensor_alloc(&out[0], &n->out[0]->type, a);
 	for (int64_t k = 0; size && k < c.outer * c.ids; k++)
-		memcpy((char *)out[0].data + k * size, (const char *)in[0].data +
-			(k / c.ids * c.table + row_of(&in[1], &in[0].type, &c, k)) * size, (size_t)size);
+		memcpy((char *)out[0].data + k * size,
+			(const char *)in[0].data + (k / c.ids * c.table + row_of(&in[1], &in[0].type, &c, k)) * size,
+			(size_t)size);
 	return true;
 }
 
@@ -223,9 +230,9 @@ static void scatter_holes(const Node *n, Holes *h)
 	hole_text(h, "JOIN", "%s", reduction_text(h->arena, reduction, "to[i]", one ? "u[0]" : "from[i]"));
 	hole_int(h, "ONE", one);
 	hole_int(h, "WAYS", scatter_ways(c.outer * c.inner, c.ids));
-	hole_name(h, "%s%s_%s%s%s", back ? "gather_nd_grad" : "scatter_nd", back || !strcmp(reduction, "none") ? "" :
-		arena_printf(h->arena, "_%s", reduction), kernel_name(h->arena, n, y, &c), one ? "_one" : "",
-		dtype_suffix(y->dtype));
+	hole_name(h, "%s%s_%s%s%s", back ? "gather_nd_grad" : "scatter_nd",
+		back || !strcmp(reduction, "none") ? "" : arena_printf(h->arena, "_%s", reduction),
+		kernel_name(h->arena, n, y, &c), one ? "_one" : "", dtype_suffix(y->dtype));
 }
 
 static const AttrDef gather_attrs[] = { AT_INT(struct nd, batch_dims, 0), AT_END };
@@ -233,30 +240,57 @@ static const AttrDef grad_attrs[] = { AT_INT(struct nd, batch_dims, 0), AT_INTS(
 static const AttrDef scatter_attrs[] = { AT_STR(struct nd, reduction, "none"), AT_END };
 
 const OpDef op_GatherND = {
-	.name = "GatherND", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
-	.attrs = gather_attrs, .attrsize = sizeof(struct nd),
-	.shape = shape, .grad = gather_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost,
-	.holes = gather_holes, .eval = gather_eval,
+	.name = "GatherND",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = gather_attrs,
+	.attrsize = sizeof(struct nd),
+	.shape = shape,
+	.grad = gather_grad,
+	.dgrad = { DENSE, NOGRAD },
+	.cost = move_cost,
+	.holes = gather_holes,
+	.eval = gather_eval,
 	.cpu = { .file = "gather_nd.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather_nd.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "gather_nd.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 const OpDef op_GatherNDGrad = {
-	.name = "GatherNDGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
-	.attrs = grad_attrs, .attrsize = sizeof(struct nd),
-	.shape = shape, .grad = grad_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost,
-	.holes = scatter_holes, .eval = scatter_eval,
+	.name = "GatherNDGrad",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = grad_attrs,
+	.attrsize = sizeof(struct nd),
+	.shape = shape,
+	.grad = grad_grad,
+	.dgrad = { DENSE, NOGRAD },
+	.cost = move_cost,
+	.holes = scatter_holes,
+	.eval = scatter_eval,
 	.cpu = { .file = "scatter_nd.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "scatter_nd.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "scatter_nd.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 const OpDef op_ScatterND = {
-	.name = "ScatterND", .minin = 3, .maxin = 3, .nout = 1, .flags = OP_PURE,
-	.attrs = scatter_attrs, .attrsize = sizeof(struct nd),
-	.shape = shape, .grad = scatter_grad, .dgrad = { DENSE, NOGRAD, DENSE }, .cost = move_cost,
-	.holes = scatter_holes, .eval = scatter_eval,
+	.name = "ScatterND",
+	.minin = 3,
+	.maxin = 3,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = scatter_attrs,
+	.attrsize = sizeof(struct nd),
+	.shape = shape,
+	.grad = scatter_grad,
+	.dgrad = { DENSE, NOGRAD, DENSE },
+	.cost = move_cost,
+	.holes = scatter_holes,
+	.eval = scatter_eval,
 	.cpu = { .file = "scatter_nd.cpu.c", .call = "$k($=, $0, $2, $1);" },
 	.ref = { .file = "scatter_nd.cpu.c", .call = "$k($=, $0, $2, $1);" },
 	.cuda = { .file = "scatter_nd.cuda.cu", .call = "$k($=, $0, $2, $1);" },

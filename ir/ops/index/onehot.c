@@ -6,7 +6,9 @@
 
 /* ---- OneHot ---- */
 
-struct onehot { int64_t axis, depth; };
+struct onehot {
+	int64_t axis, depth;
+};
 
 static bool onehot_shape(Node *n, Diag *d)
 {
@@ -74,9 +76,17 @@ static bool onehot_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static const AttrDef onehot_attrs[] = { AT_INT(struct onehot, axis, -1), AT_INT(struct onehot, depth, 1), AT_END };
 
 const OpDef op_OneHot = {
-	.name = "OneHot", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
-	.attrs = onehot_attrs, .attrsize = sizeof(struct onehot),
-	.shape = onehot_shape, .cost = move_cost, .holes = onehot_holes, .eval = onehot_eval,
+	.name = "OneHot",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = onehot_attrs,
+	.attrsize = sizeof(struct onehot),
+	.shape = onehot_shape,
+	.cost = move_cost,
+	.holes = onehot_holes,
+	.eval = onehot_eval,
 	.cpu = { .file = "onehot.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "onehot.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "onehot.cuda.cu", .call = "$k($=, $0, $1);" },
@@ -84,7 +94,9 @@ const OpDef op_OneHot = {
 
 /* ---- ReverseSequence ---- */
 
-struct reverse { int64_t batch_axis, time_axis; };
+struct reverse {
+	int64_t batch_axis, time_axis;
+};
 
 static bool reverse_shape(Node *n, Diag *d)
 {
@@ -98,7 +110,8 @@ static bool reverse_shape(Node *n, Diag *d)
 		return diag_error(d, n->loc, 305, "ReverseSequence: %s is %s, rank 2 is needed", n->in[0]->name,
 			str_type(d->scratch, &t));
 	if (at->batch_axis < 0 || at->batch_axis > 1 || at->time_axis != 1 - at->batch_axis)
-		return diag_error(d, n->loc, 303, "ReverseSequence: batch_axis is %lld, time_axis %lld; they must be 0 and 1",
+		return diag_error(d, n->loc, 303,
+			"ReverseSequence: batch_axis is %lld, time_axis %lld; they must be 0 and 1",
 			(long long)at->batch_axis, (long long)at->time_axis);
 	if (lens->rank != 1 || lens->dim[0] != t.dim[at->batch_axis])
 		return diag_error(d, n->loc, 304, "ReverseSequence: lengths %s are %s, %s is %s", n->in[1]->name,
@@ -141,23 +154,32 @@ static bool reverse_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	tensor_alloc(&out[0], x, a);
 	for (int64_t b = 0; size && b < batch; b++)
 		for (int64_t t = 0; t < time; t++) {
-			const int64_t len = elem_i(&in[1], b) < time ? elem_i(&in[1], b) : time, s = t < len ? len - 1 - t : t;
-			const int64_t to = at->time_axis ? b * time + t : t * batch + b, from = at->time_axis ? b * time + s :
-				s * batch + b;
+			const int64_t len = elem_i(&in[1], b) < time ? elem_i(&in[1], b) : time,
+				      s = t < len ? len - 1 - t : t;
+			const int64_t to = at->time_axis ? b * time + t : t * batch + b,
+				      from = at->time_axis ? b * time + s : s * batch + b;
 			memcpy((char *)out[0].data + to * size, (const char *)in[0].data + from * size, (size_t)size);
 		}
 	return true;
 }
 
-static const AttrDef reverse_attrs[] = {
-	AT_INT(struct reverse, batch_axis, 1), AT_INT(struct reverse, time_axis, 0), AT_END
-};
+static const AttrDef reverse_attrs[] = { AT_INT(struct reverse, batch_axis, 1), AT_INT(struct reverse, time_axis, 0),
+	AT_END };
 
 const OpDef op_ReverseSequence = {
-	.name = "ReverseSequence", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
-	.attrs = reverse_attrs, .attrsize = sizeof(struct reverse),
-	.shape = reverse_shape, .grad = reverse_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost,
-	.holes = reverse_holes, .eval = reverse_eval,
+	.name = "ReverseSequence",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = reverse_attrs,
+	.attrsize = sizeof(struct reverse),
+	.shape = reverse_shape,
+	.grad = reverse_grad,
+	.dgrad = { DENSE, NOGRAD },
+	.cost = move_cost,
+	.holes = reverse_holes,
+	.eval = reverse_eval,
 	.cpu = { .file = "reverse.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "reverse.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "reverse.cuda.cu", .call = "$k($=, $0, $1);" },

@@ -4,16 +4,20 @@
 #include <math.h>
 #include "index.h"
 
-struct topk { int64_t k, axis, largest, sorted; };
-struct argmax { int64_t axis, keepdims, select_last_index; };
+struct topk {
+	int64_t k, axis, largest, sorted;
+};
+struct argmax {
+	int64_t axis, keepdims, select_last_index;
+};
 
 static bool comparable(const Node *n, Diag *d)
 {
 	const Type *x = &n->in[0]->type;
 
 	if (x->dtype == DT_bool || ((x->dtype == DT_f16 || x->dtype == DT_bf16) && n->in[0]->kind != VAL_CONST))
-		return diag_error(d, n->loc, 302, "%s does not compute on %s, which is %s", optab[n->op]->name, n->in[0]->name,
-			str_type(d->scratch, x));
+		return diag_error(d, n->loc, 302, "%s does not compute on %s, which is %s", optab[n->op]->name,
+			n->in[0]->name, str_type(d->scratch, x));
 	return true;
 }
 
@@ -53,20 +57,18 @@ static void topk_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	dx[0] = mk(b, OP_GatherElementsGrad, at, NULL, 2, dy[0], n->out[1]);
 }
 
-static Cost topk_cost(const Node *n)
-{
-	return cost_bytes(n, 4.0 * (double)type_numel(&n->in[0]->type));
-}
+static Cost topk_cost(const Node *n) { return cost_bytes(n, 4.0 * (double)type_numel(&n->in[0]->type)); }
 
 /* Element p at i comes before element q at j. */
-static void before_hole(Holes *h, const char *name, const char *p, const char *i, const char *q, const char *j,
-	bool largest, bool real)
+static void before_hole(
+	Holes *h, const char *name, const char *p, const char *i, const char *q, const char *j, bool largest, bool real)
 {
 	const char *less = largest ? ">" : "<", *nan = largest ? p : q, *number = largest ? q : p;
 
 	if (real)
-		hole_text(h, name, "%s %s %s || (%s != %s && %s == %s) || ((%s == %s || (%s != %s && %s != %s)) && %s < %s)",
-			p, less, q, nan, nan, number, number, p, q, p, p, q, q, i, j);
+		hole_text(h, name,
+			"%s %s %s || (%s != %s && %s == %s) || ((%s == %s || (%s != %s && %s != %s)) && %s < %s)", p,
+			less, q, nan, nan, number, number, p, q, p, p, q, q, i, j);
 	else
 		hole_text(h, name, "%s %s %s || (%s == %s && %s < %s)", p, less, q, p, q, i, j);
 }
@@ -113,11 +115,13 @@ static bool topk_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	tensor_alloc(&out[0], &n->out[0]->type, a);
 	tensor_alloc(&out[1], &n->out[1]->type, a);
 	for (int64_t r = 0; r < s.outer * s.inner; r++) {
-		const int64_t base = r / s.inner * s.dim * s.inner + r % s.inner, to = r / s.inner * at->k * s.inner + r % s.inner;
+		const int64_t base = r / s.inner * s.dim * s.inner + r % s.inner,
+			      to = r / s.inner * at->k * s.inner + r % s.inner;
 		int64_t count = 0;
 		for (int64_t i = 0; i < s.dim; i++) {
 			int64_t p = count;
-			for (; p > 0 && beats(&in[0], base + i * s.inner, base + best[p - 1] * s.inner, at->largest); p--)
+			for (; p > 0 && beats(&in[0], base + i * s.inner, base + best[p - 1] * s.inner, at->largest);
+				p--)
 				best[p] = best[p - 1];
 			best[p] = i;
 			count += count < at->k;
@@ -133,16 +137,24 @@ static bool topk_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
-static const AttrDef topk_attrs[] = {
-	AT_INT(struct topk, k, 1), AT_INT(struct topk, axis, -1), AT_INT(struct topk, largest, 1),
-	AT_INT(struct topk, sorted, 1), AT_END
-};
+static const AttrDef topk_attrs[] = { AT_INT(struct topk, k, 1), AT_INT(struct topk, axis, -1),
+	AT_INT(struct topk, largest, 1), AT_INT(struct topk, sorted, 1), AT_END };
 
 const OpDef op_TopK = {
-	.name = "TopK", .outputs = (const char *const[]){ NULL, "indices" }, .minin = 1, .maxin = 1, .nout = 2, .flags = OP_PURE,
-	.attrs = topk_attrs, .attrsize = sizeof(struct topk),
-	.shape = topk_shape, .grad = topk_grad, .dgrad = { DENSE }, .cost = topk_cost,
-	.holes = topk_holes, .eval = topk_eval,
+	.name = "TopK",
+	.outputs = (const char *const[]){ NULL, "indices" },
+	.minin = 1,
+	.maxin = 1,
+	.nout = 2,
+	.flags = OP_PURE,
+	.attrs = topk_attrs,
+	.attrsize = sizeof(struct topk),
+	.shape = topk_shape,
+	.grad = topk_grad,
+	.dgrad = { DENSE },
+	.cost = topk_cost,
+	.holes = topk_holes,
+	.eval = topk_eval,
 	.cpu = { .file = "topk.cpu.c", .call = "$k($=, $=1, $0);" },
 	.ref = { .file = "topk.cpu.c", .call = "$k($=, $=1, $0);" },
 	.cuda = { .file = "topk.cuda.cu", .call = "$k($=, $=1, $0);" },
@@ -161,8 +173,8 @@ static bool argmax_shape(Node *n, Diag *d)
 	if (!norm_axis(n, d, "axis", at->axis, t.rank, &axis))
 		return false;
 	if (!t.dim[axis])
-		return diag_error(d, n->loc, 305, "%s: axis %d of %s, which is %s, has no elements", optab[n->op]->name, axis,
-			n->in[0]->name, str_type(d->scratch, &t));
+		return diag_error(d, n->loc, 305, "%s: axis %d of %s, which is %s, has no elements", optab[n->op]->name,
+			axis, n->in[0]->name, str_type(d->scratch, &t));
 	t.dim[axis] = 1;
 	if (!at->keepdims) {
 		for (int i = axis; i + 1 < t.rank; i++)
@@ -189,11 +201,14 @@ static void argmax_holes(const Node *n, Holes *h)
 	hole_int(h, "INNER", s.inner);
 	hole_int(h, "BLOCK", s.inner < 64 ? s.inner ? s.inner : 1 : 64);
 	hole_int(h, "WIDE", s.dim >= 512 && s.outer * s.inner < 65536);
-	hole_text(h, "BEFORE", !dtype_float(x->dtype) ? "p %s%s q" : at->select_last_index ? "p %s%s q || p != p" :
-		"p %s%s q || (p != p && q == q)", more, last);
+	hole_text(h, "BEFORE",
+		!dtype_float(x->dtype)  ? "p %s%s q"
+		: at->select_last_index ? "p %s%s q || p != p"
+					: "p %s%s q || (p != p && q == q)",
+		more, last);
 	hole_int(h, "PAR", type_numel(x) >= 32768 && s.outer * (s.inner / 64 + 1) > 1);
-	hole_name(h, "arg%s_%lldx%lldx%lld%s%s", n->op == OP_ArgMax ? "max" : "min", (long long)s.outer, (long long)s.dim,
-		(long long)s.inner, at->select_last_index ? "_last" : "", dtype_suffix(x->dtype));
+	hole_name(h, "arg%s_%lldx%lldx%lld%s%s", n->op == OP_ArgMax ? "max" : "min", (long long)s.outer,
+		(long long)s.dim, (long long)s.inner, at->select_last_index ? "_last" : "", dtype_suffix(x->dtype));
 }
 
 /* Whether p takes the place of q, which stands earlier. */
@@ -217,23 +232,30 @@ static bool argmax_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 		const int64_t base = r / s.inner * s.dim * s.inner + r % s.inner;
 		int64_t best = 0;
 		for (int64_t i = 1; i < s.dim; i++)
-			if (wins(x, base + i * s.inner, base + best * s.inner, n->op == OP_ArgMax, at->select_last_index != 0))
+			if (wins(x, base + i * s.inner, base + best * s.inner, n->op == OP_ArgMax,
+				    at->select_last_index != 0))
 				best = i;
 		elem_set_i(&out[0], r, best);
 	}
 	return true;
 }
 
-static const AttrDef argmax_attrs[] = {
-	AT_INT(struct argmax, axis, 0), AT_INT(struct argmax, keepdims, 1), AT_INT(struct argmax, select_last_index, 0),
-	AT_END
-};
+static const AttrDef argmax_attrs[] = { AT_INT(struct argmax, axis, 0), AT_INT(struct argmax, keepdims, 1),
+	AT_INT(struct argmax, select_last_index, 0), AT_END };
 
 #define ARG(NAME) \
 	const OpDef op_##NAME = { \
-		.name = #NAME, .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE, \
-		.attrs = argmax_attrs, .attrsize = sizeof(struct argmax), \
-		.shape = argmax_shape, .cost = topk_cost, .holes = argmax_holes, .eval = argmax_eval, \
+		.name = #NAME, \
+		.minin = 1, \
+		.maxin = 1, \
+		.nout = 1, \
+		.flags = OP_PURE, \
+		.attrs = argmax_attrs, \
+		.attrsize = sizeof(struct argmax), \
+		.shape = argmax_shape, \
+		.cost = topk_cost, \
+		.holes = argmax_holes, \
+		.eval = argmax_eval, \
 		.cpu = { .file = "argmax.cpu.c", .call = "$k($=, $0);" }, \
 		.ref = { .file = "argmax.cpu.c", .call = "$k($=, $0);" }, \
 		.cuda = { .file = "argmax.cuda.cu", .call = "$k($=, $0);" }, \

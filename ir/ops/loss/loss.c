@@ -13,7 +13,10 @@
 #include <string.h>
 #include "../common/common.h"
 
-struct loss { const char *reduction; int64_t ignore_index, has_ignore, classes, dtype; };
+struct loss {
+	const char *reduction;
+	int64_t ignore_index, has_ignore, classes, dtype;
+};
 
 enum { MEAN, SUM, NONE };
 
@@ -40,21 +43,20 @@ static bool check_labels(const Node *n, const Type *x, const Value *labels, cons
 	for (int i = 1; i < want.rank; i++)
 		want.dim[i] = x->dim[i + 1];
 	if (!shape_eq(&want, &labels->type))
-		return diag_error(d, n->loc, 304, "%s: scores are %s, so labels must be %s; %s is %s", optab[n->op]->name,
-			str_shape(d->scratch, x), str_shape(d->scratch, &want), labels->name, str_shape(d->scratch, &labels->type));
+		return diag_error(d, n->loc, 304, "%s: scores are %s, so labels must be %s; %s is %s",
+			optab[n->op]->name, str_shape(d->scratch, x), str_shape(d->scratch, &want), labels->name,
+			str_shape(d->scratch, &labels->type));
 	if (labels->type.dtype != DT_i64 && labels->type.dtype != DT_i32)
-		return diag_error(d, n->loc, 302, "%s: labels %s are %s, not i64 or i32", optab[n->op]->name, labels->name,
-			dtype_name(labels->type.dtype));
-	if (weights && (weights->type.rank != 1 || weights->type.dim[0] != x->dim[1] || weights->type.dtype != x->dtype))
+		return diag_error(d, n->loc, 302, "%s: labels %s are %s, not i64 or i32", optab[n->op]->name,
+			labels->name, dtype_name(labels->type.dtype));
+	if (weights &&
+		(weights->type.rank != 1 || weights->type.dim[0] != x->dim[1] || weights->type.dtype != x->dtype))
 		return diag_error(d, n->loc, 304, "%s: weights are %s, there are %lld classes", optab[n->op]->name,
 			str_type(d->scratch, &weights->type), (long long)x->dim[1]);
 	return true;
 }
 
-static const Value *weights_of(const Node *n, int i)
-{
-	return n->nin > i ? n->in[i] : NULL;
-}
+static const Value *weights_of(const Node *n, int i) { return n->nin > i ? n->in[i] : NULL; }
 
 static bool shape(Node *n, Diag *d)
 {
@@ -106,7 +108,7 @@ static bool nll_grad_shape(Node *n, Diag *d)
 		dim[i + 1] = l->dim[i];
 	Type t;
 	if (!need_type(n, d, "classes", (Ints){ l->rank + 1, dim }, n->in[0]->type.dtype, &t) ||
-	    !check_labels(n, &t, n->in[1], weights_of(n, 2), d) || !check_dloss(n, &t, n->in[1], d))
+		!check_labels(n, &t, n->in[1], weights_of(n, 2), d) || !check_dloss(n, &t, n->in[1], d))
 		return false;
 	set_out(n, 0, t);
 	return true;
@@ -129,8 +131,9 @@ static bool check_scores(const Node *n, int first, Diag *d)
 	const Type *x = &n->in[first]->type;
 	const Value *labels = n->in[optab[n->op]->minin - 1], *w = weights_of(n, optab[n->op]->minin);
 
-	if (x->rank != 2 || !dtype_float(x->dtype) || at->classes < 1 || at->classes > x->dim[1] || reduction(n) == NONE ||
-	    type_numel(&labels->type) != x->dim[0] || (w && type_numel(&w->type) != at->classes))
+	if (x->rank != 2 || !dtype_float(x->dtype) || at->classes < 1 || at->classes > x->dim[1] ||
+		reduction(n) == NONE || type_numel(&labels->type) != x->dim[0] ||
+		(w && type_numel(&w->type) != at->classes))
 		return diag_error(d, n->loc, 304, "%s: scores are %s, classes %lld, labels %s", optab[n->op]->name,
 			str_type(d->scratch, x), (long long)at->classes, str_type(d->scratch, &labels->type));
 	return true;
@@ -186,8 +189,9 @@ static void ce_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 
 	if (dy[0]) {
 		Value *in[4] = { dy[0], n->out[1], n->in[1], w };
-		dx[0] = build(b, OP_SoftmaxCrossEntropyLossGrad, same_rule(b, n, OP_SoftmaxCrossEntropyLossGrad, 0), w ? 4 : 3,
-			in, NULL)->out[0];
+		dx[0] = build(b, OP_SoftmaxCrossEntropyLossGrad, same_rule(b, n, OP_SoftmaxCrossEntropyLossGrad, 0),
+			w ? 4 : 3, in, NULL)
+		                ->out[0];
 	}
 	if (dy[1]) {
 		void *at = attr_new(b->m->arena, OP_LogSoftmaxGrad);
@@ -205,7 +209,8 @@ static void nll_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		return;
 	Value *in[3] = { dy[0], n->in[1], w };
 	dx[0] = build(b, OP_NegativeLogLikelihoodLossGrad,
-		same_rule(b, n, OP_NegativeLogLikelihoodLossGrad, n->in[0]->type.dim[1]), w ? 3 : 2, in, NULL)->out[0];
+		same_rule(b, n, OP_NegativeLogLikelihoodLossGrad, n->in[0]->type.dim[1]), w ? 3 : 2, in, NULL)
+	                ->out[0];
 }
 
 Node *score_loss_make(Builder *b, OpKind op, const Node *of, int nin, Value *const *in, int64_t classes, DType t)
@@ -248,12 +253,18 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "EACH", reduction(n) == NONE);
 	hole_int(h, "CE", ce);
 	hole_int(h, "PAR", type_numel(x) >= 16384);
-	hole_text(h, "CALL", "%s", n->op == OP_SoftmaxCrossEntropyLoss ? (weights ? "$k($=0, $=1, $0, $1, $2);" :
-		"$k($=0, $=1, $0, $1);") : n->op == OP_SoftmaxCrossEntropyLossGrad ? (weights ? "$k($=, $0, $1, $2, $3);" :
-		"$k($=, $0, $1, $2);") : weights ? "$k($=, $0, $1, $2);" : "$k($=, $0, $1);");
+	hole_text(h, "CALL", "%s",
+		n->op == OP_SoftmaxCrossEntropyLoss ? (weights ? "$k($=0, $=1, $0, $1, $2);" : "$k($=0, $=1, $0, $1);")
+		: n->op == OP_SoftmaxCrossEntropyLossGrad
+			? (weights ? "$k($=, $0, $1, $2, $3);" : "$k($=, $0, $1, $2);")
+		: weights ? "$k($=, $0, $1, $2);"
+			  : "$k($=, $0, $1);");
 	hole_name(h, "%s%s_%lldx%lld%s%s%s", ce ? "cross_entropy" : "nll", back ? "_grad" : "",
-		(long long)(x->dim[0] * inner), (long long)x->dim[1], reduction(n) == MEAN ? "_mean" : reduction(n) == SUM ?
-		"_sum" : "", weights ? "_weighted" : "", dtype_suffix(x->dtype));
+		(long long)(x->dim[0] * inner), (long long)x->dim[1],
+		reduction(n) == MEAN  ? "_mean"
+		: reduction(n) == SUM ? "_sum"
+				      : "",
+		weights ? "_weighted" : "", dtype_suffix(x->dtype));
 }
 
 static void score_holes(const Node *n, Holes *h)
@@ -278,11 +289,13 @@ static void score_holes(const Node *n, Holes *h)
 	hole_int(h, "PER", x->dim[1] % per ? 1 : per);
 	hole_int(h, "THREADS", at->classes <= 256 ? 32 : at->classes <= 4096 ? 128 : 512);
 	hole_int(h, "MEAN", reduction(n) == MEAN);
-	hole_text(h, "CALL", back ? (weights ? "$k($=, $0, $1, $2, $3, $4);" : "$k($=, $0, $1, $2, $3);") :
-		weights ? "$k($=0, $=1, $0, $1, $2);" : "$k($=0, $=1, $0, $1);");
-	hole_name(h, "score_loss%s_%lldx%lld%s%s%s%s%s", back ? "_grad" : "", (long long)x->dim[0], (long long)at->classes,
-		wide, reduction(n) == MEAN ? "_mean" : "", weights ? "_weighted" : "", dtype_suffix(low),
-		back ? dtype_suffix(to) : "");
+	hole_text(h, "CALL",
+		back      ? (weights ? "$k($=, $0, $1, $2, $3, $4);" : "$k($=, $0, $1, $2, $3);")
+		: weights ? "$k($=0, $=1, $0, $1, $2);"
+			  : "$k($=0, $=1, $0, $1);");
+	hole_name(h, "score_loss%s_%lldx%lld%s%s%s%s%s", back ? "_grad" : "", (long long)x->dim[0],
+		(long long)at->classes, wide, reduction(n) == MEAN ? "_mean" : "", weights ? "_weighted" : "",
+		dtype_suffix(low), back ? dtype_suffix(to) : "");
 }
 
 static void count_holes(const Node *n, Holes *h)
@@ -310,26 +323,21 @@ static void hits_holes(const Node *n, Holes *h)
 	hole_int(h, "C", x->dim[1]);
 	hole_int(h, "INNER", inner);
 	hole_int(h, "PAR", type_numel(x) >= 16384);
-	hole_name(h, "count_hits_%lldx%lld%s", (long long)(x->dim[0] * inner), (long long)x->dim[1], dtype_suffix(x->dtype));
+	hole_name(h, "count_hits_%lldx%lld%s", (long long)(x->dim[0] * inner), (long long)x->dim[1],
+		dtype_suffix(x->dtype));
 }
 
-static Cost hits_cost(const Node *n)
-{
-	return cost_bytes(n, (double)type_numel(&n->in[0]->type));
-}
+static Cost hits_cost(const Node *n) { return cost_bytes(n, (double)type_numel(&n->in[0]->type)); }
 
-static Cost cost(const Node *n)
-{
-	return cost_bytes(n, 10.0 * (double)type_numel(&n->out[n->nout > 1 ? 1 : 0]->type));
-}
+static Cost cost(const Node *n) { return cost_bytes(n, 10.0 * (double)type_numel(&n->out[n->nout > 1 ? 1 : 0]->type)); }
 
 static Cost score_cost(const Node *n)
 {
 	return cost_bytes(n, 10.0 * (double)type_numel(&n->in[n->op == OP_ScoreLossGrad ? 1 : 0]->type));
 }
 
-#define RULE AT_STR(struct loss, reduction, "mean"), AT_INT(struct loss, ignore_index, 0), \
-	AT_INT(struct loss, has_ignore, 0)
+#define RULE \
+	AT_STR(struct loss, reduction, "mean"), AT_INT(struct loss, ignore_index, 0), AT_INT(struct loss, has_ignore, 0)
 
 static const AttrDef attrs[] = { RULE, AT_END };
 static const AttrDef grad_attrs[] = { RULE, AT_INT(struct loss, classes, 0), AT_END };
@@ -338,48 +346,124 @@ static const AttrDef count_attrs[] = { AT_INT(struct loss, ignore_index, 0), AT_
 	AT_INT(struct loss, dtype, 1), AT_END };
 
 const OpDef op_SoftmaxCrossEntropyLoss = {
-	.name = "SoftmaxCrossEntropyLoss", .outputs = (const char *const[]){ NULL, "log_probs" }, .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = attrs,
-	.attrsize = sizeof(struct loss), .shape = shape, .grad = ce_grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
-	.cpu = { .file = "loss.cpu.c" }, .cuda = { .file = "loss.cuda.cu" },
+	.name = "SoftmaxCrossEntropyLoss",
+	.outputs = (const char *const[]){ NULL, "log_probs" },
+	.minin = 2,
+	.maxin = 3,
+	.nout = 2,
+	.flags = OP_PURE,
+	.attrs = attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = shape,
+	.grad = ce_grad,
+	.dgrad = { DENSE },
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "loss.cpu.c" },
+	.cuda = { .file = "loss.cuda.cu" },
 };
 
 const OpDef op_SoftmaxCrossEntropyLossGrad = {
-	.name = "SoftmaxCrossEntropyLossGrad", .minin = 3, .maxin = 4, .nout = 1, .flags = OP_PURE, .attrs = attrs,
-	.attrsize = sizeof(struct loss), .shape = ce_grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "loss_grad.cpu.c" }, .cuda = { .file = "loss_grad.cuda.cu" },
+	.name = "SoftmaxCrossEntropyLossGrad",
+	.minin = 3,
+	.maxin = 4,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = ce_grad_shape,
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "loss_grad.cpu.c" },
+	.cuda = { .file = "loss_grad.cuda.cu" },
 };
 
 const OpDef op_ScoreLoss = {
-	.name = "ScoreLoss", .outputs = (const char *const[]){ NULL, "lse" }, .minin = 2, .maxin = 3, .nout = 2, .flags = OP_PURE, .attrs = score_attrs, .attrsize = sizeof(struct loss),
-	.shape = score_shape, .cost = score_cost, .holes = score_holes, .cuda = { .file = "score_loss.cuda.cu" },
+	.name = "ScoreLoss",
+	.outputs = (const char *const[]){ NULL, "lse" },
+	.minin = 2,
+	.maxin = 3,
+	.nout = 2,
+	.flags = OP_PURE,
+	.attrs = score_attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = score_shape,
+	.cost = score_cost,
+	.holes = score_holes,
+	.cuda = { .file = "score_loss.cuda.cu" },
 };
 
 const OpDef op_ScoreLossGrad = {
-	.name = "ScoreLossGrad", .minin = 4, .maxin = 5, .nout = 1, .flags = OP_PURE, .attrs = score_attrs,
-	.attrsize = sizeof(struct loss), .shape = score_grad_shape, .cost = score_cost, .holes = score_holes,
+	.name = "ScoreLossGrad",
+	.minin = 4,
+	.maxin = 5,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = score_attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = score_grad_shape,
+	.cost = score_cost,
+	.holes = score_holes,
 	.cuda = { .file = "score_loss_grad.cuda.cu" },
 };
 
 const OpDef op_NegativeLogLikelihoodLoss = {
-	.name = "NegativeLogLikelihoodLoss", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE, .attrs = attrs,
-	.attrsize = sizeof(struct loss), .shape = shape, .grad = nll_grad, .dgrad = { DENSE }, .cost = cost, .holes = holes,
-	.cpu = { .file = "loss.cpu.c" }, .cuda = { .file = "loss.cuda.cu" },
+	.name = "NegativeLogLikelihoodLoss",
+	.minin = 2,
+	.maxin = 3,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = shape,
+	.grad = nll_grad,
+	.dgrad = { DENSE },
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "loss.cpu.c" },
+	.cuda = { .file = "loss.cuda.cu" },
 };
 
 const OpDef op_NegativeLogLikelihoodLossGrad = {
-	.name = "NegativeLogLikelihoodLossGrad", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE, .attrs = grad_attrs,
-	.attrsize = sizeof(struct loss), .shape = nll_grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "loss_grad.cpu.c" }, .cuda = { .file = "loss_grad.cuda.cu" },
+	.name = "NegativeLogLikelihoodLossGrad",
+	.minin = 2,
+	.maxin = 3,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = grad_attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = nll_grad_shape,
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "loss_grad.cpu.c" },
+	.cuda = { .file = "loss_grad.cuda.cu" },
 };
 
 const OpDef op_CountLabels = {
-	.name = "CountLabels", .minin = 1, .maxin = 2, .nout = 1, .flags = OP_PURE, .attrs = count_attrs,
-	.attrsize = sizeof(struct loss), .shape = count_shape, .holes = count_holes, .cpu = { .file = "count.cpu.c" }, .cuda = { .file = "count.cuda.cu" },
+	.name = "CountLabels",
+	.minin = 1,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = count_attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = count_shape,
+	.holes = count_holes,
+	.cpu = { .file = "count.cpu.c" },
+	.cuda = { .file = "count.cuda.cu" },
 };
 
 const OpDef op_CountHits = {
-	.name = "CountHits", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE, .attrs = attrs, .attrsize = sizeof(struct loss),
-	.shape = hits_shape, .cost = hits_cost, .holes = hits_holes,
+	.name = "CountHits",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = attrs,
+	.attrsize = sizeof(struct loss),
+	.shape = hits_shape,
+	.cost = hits_cost,
+	.holes = hits_holes,
 	.cpu = { .file = "hits.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "hits.cuda.cu", .call = "$k($=, $0, $1);" },
 };

@@ -1,9 +1,10 @@
 /* y = op(a) op(b) + c for several matrices, in plain loops. */
 static void NAME(T *restrict y, const T *restrict a, const T *restrict b
 #if BIAS
-	, const T *restrict c
+	,
+	const T *restrict c
 #endif
-	)
+)
 {
 	for (int64_t q = 0; q < BATCH; q++)
 		for (int64_t i = 0; i < M; i++)

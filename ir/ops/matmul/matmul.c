@@ -4,7 +4,9 @@
  * another one (f32), and c may be f32 too. cpu: pd_gemm per matrix; ref: plain loops. */
 #include "matmul.h"
 
-struct gemm { int64_t transA, transB, to; };
+struct gemm {
+	int64_t transA, transB, to;
+};
 
 static DType result_dtype(const Node *n)
 {
@@ -48,8 +50,9 @@ bool product_dims(const Node *n, bool transa, bool transb, Dims *d)
 	bb.rank -= 2;
 	if (a.rank < 2 || b.rank < 2 || !shape_broadcast(&ba, &bb, &all))
 		return false;
-	*d = (Dims){ .m = ma[transa ? 1 : 0], .k = ma[transa ? 0 : 1], .n = mb[transb ? 0 : 1], .batch = 1,
-		.rank = all.rank };
+	*d = (Dims){
+		.m = ma[transa ? 1 : 0], .k = ma[transa ? 0 : 1], .n = mb[transb ? 0 : 1], .batch = 1, .rank = all.rank
+	};
 	for (int i = 0; i < all.rank; i++) {
 		d->dim[i] = all.dim[i];
 		d->batch *= all.dim[i];
@@ -74,7 +77,8 @@ static bool shape(Node *n, Diag *d)
 	const Value *bias = n->nin > 2 ? n->in[2] : NULL;
 	Dims p;
 
-	if (!(bias && dtype_half(a->dtype) && bias->type.dtype == DT_f32 && b->dtype == a->dtype) && !same_dtype(n, 0, d))
+	if (!(bias && dtype_half(a->dtype) && bias->type.dtype == DT_f32 && b->dtype == a->dtype) &&
+		!same_dtype(n, 0, d))
 		return false;
 	if (y.dtype != a->dtype && !(y.dtype == DT_f32 && dtype_half(a->dtype)))
 		return diag_error(d, n->loc, 302, "%s of %s cannot give %s", optab[n->op]->name, dtype_name(a->dtype),
@@ -150,7 +154,7 @@ static void matmul_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	td.dim[td.rank++] = p.m;
 	td.dim[td.rank++] = p.n;
 	Value *d = mk_reshape(b, dy[0], &td);
-	if (ty.rank == 2 && !ta && tx.rank > 2) {       /* one weight for all: rows of all matrices at once */
+	if (ty.rank == 2 && !ta && tx.rank > 2) { /* one weight for all: rows of all matrices at once */
 		Value *fx = flat(b, x), *fd = flat(b, d);
 		dx[0] = mk_reshape(b, mk_gemm(b, fd, y, NULL, 0, !tb), &n->in[0]->type);
 		dx[1] = tb ? mk_gemm(b, fd, fx, NULL, 1, 0) : mk_gemm(b, fx, fd, NULL, 1, 0);
@@ -218,7 +222,10 @@ static const char *convert_text(DType from, DType to)
 {
 	if (from == to || (!dtype_half(from) && !dtype_half(to)))
 		return "";
-	return to == DT_bf16 ? "pd_to_bf16" : to == DT_f16 ? "pd_to_f16" : from == DT_bf16 ? "pd_from_bf16" : "pd_from_f16";
+	return to == DT_bf16     ? "pd_to_bf16"
+	       : to == DT_f16    ? "pd_to_f16"
+	       : from == DT_bf16 ? "pd_from_bf16"
+	                         : "pd_from_f16";
 }
 
 static void bias_holes(const Node *n, Holes *h, const Dims *p)
@@ -228,7 +235,8 @@ static void bias_holes(const Node *n, Holes *h, const Dims *p)
 
 	if (c) {
 		const Type *t = &c->type;
-		const int64_t last = t->rank > 0 ? t->dim[t->rank - 1] : 1, first = t->rank > 1 ? t->dim[t->rank - 2] : 1;
+		const int64_t last = t->rank > 0 ? t->dim[t->rank - 1] : 1,
+			      first = t->rank > 1 ? t->dim[t->rank - 2] : 1;
 		col = last > 1 ? 1 : 0;
 		row = first > 1 ? last : 0;
 	}
@@ -244,17 +252,19 @@ static void bias_holes(const Node *n, Holes *h, const Dims *p)
 	else if (p->batch == 1 && row == 0 && col == 1 && c->type.dtype == DT_f32 && n->in[0]->type.dtype == DT_f32)
 		hole_text(h, "DIRECT_CALL", "pd_gemm_bias($TA, $TB, $M, $N, $K, $0, $LDA, $1, $LDB, $2, $=);");
 	hole_name(h, "%s_%s%lldx%lldx%lld%s%s%s%s%s", n->op == OP_Gemm ? "gemm" : "matmul",
-		p->batch > 1 ? arena_printf(h->arena, "%lld_", (long long)p->batch) : "", (long long)p->m, (long long)p->n,
-		(long long)p->k, ((const struct gemm *)n->attr)->transA ? "_ta" : "",
-		((const struct gemm *)n->attr)->transB ? "_tb" : "", c ? "_bias" : "", dtype_suffix(n->in[0]->type.dtype),
-		n->out[0]->type.dtype != n->in[0]->type.dtype ? "_f32" : "");
+		p->batch > 1 ? arena_printf(h->arena, "%lld_", (long long)p->batch) : "", (long long)p->m,
+		(long long)p->n, (long long)p->k, ((const struct gemm *)n->attr)->transA ? "_ta" : "",
+		((const struct gemm *)n->attr)->transB ? "_tb" : "", c ? "_bias" : "",
+		dtype_suffix(n->in[0]->type.dtype), n->out[0]->type.dtype != n->in[0]->type.dtype ? "_f32" : "");
 }
 
 /* The call of the library, up to the second operand. */
 static void product_holes(const Node *n, Holes *h)
 {
 	const DType in = n->in[0]->type.dtype, out = n->out[0]->type.dtype;
-	const char *const kind[] = { [DT_f32] = "PD_F32", [DT_f64] = "PD_F64", [DT_f16] = "PD_F16", [DT_bf16] = "PD_BF16" };
+	const char *const kind[] = {
+		[DT_f32] = "PD_F32", [DT_f64] = "PD_F64", [DT_f16] = "PD_F16", [DT_bf16] = "PD_BF16"
+	};
 	const int ta = (int)((const struct gemm *)n->attr)->transA;
 
 	hole_text(h, "PRODUCT", dtype_half(in) ? "pd_gemm_half" : "pd_gemm");
@@ -306,19 +316,41 @@ static void holes(const Node *n, Holes *h)
 	bias_holes(n, h, &p);
 }
 
-static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0), AT_INT(struct gemm, to, 0),
-	AT_END };
+static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0),
+	AT_INT(struct gemm, to, 0), AT_END };
 
 const OpDef op_Gemm = {
-	.name = "Gemm", .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
-	.attrsize = sizeof(struct gemm), .shape = shape, .grad = gemm_grad, .dgrad = { DENSE, DENSE, DENSE }, .cost = cost,
-	.holes = holes, .cpu = { .file = "gemm.cpu.c" }, .ref = { .file = "gemm.ref.c" },
+	.name = "Gemm",
+	.minin = 2,
+	.maxin = 3,
+	.nout = 1,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = attrs,
+	.attrsize = sizeof(struct gemm),
+	.shape = shape,
+	.grad = gemm_grad,
+	.dgrad = { DENSE, DENSE, DENSE },
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "gemm.cpu.c" },
+	.ref = { .file = "gemm.ref.c" },
 	.cuda = { .file = "gemm.cuda.cu", .products = true },
 };
 
 const OpDef op_MatMul = {
-	.name = "MatMul", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
-	.attrsize = sizeof(struct gemm), .shape = shape, .grad = matmul_grad, .dgrad = { DENSE, DENSE }, .cost = cost,
-	.holes = holes, .cpu = { .file = "gemm.cpu.c" }, .ref = { .file = "gemm.ref.c" },
+	.name = "MatMul",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = attrs,
+	.attrsize = sizeof(struct gemm),
+	.shape = shape,
+	.grad = matmul_grad,
+	.dgrad = { DENSE, DENSE },
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "gemm.cpu.c" },
+	.ref = { .file = "gemm.ref.c" },
 	.cuda = { .file = "gemm.cuda.cu", .products = true },
 };

@@ -7,7 +7,7 @@
 /* One problem: batch of [m,k] x [k,n]; strides of the operands per batch axis, 0 where broadcast. */
 typedef struct Dims {
 	int64_t m, n, k, batch;
-	int     rank;
+	int rank;
 	int64_t dim[MAXRANK], sa[MAXRANK], sb[MAXRANK];
 } Dims;
 

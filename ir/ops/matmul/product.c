@@ -15,12 +15,13 @@
 #include <string.h>
 #include "matmul.h"
 
-struct product { int64_t transA, transB, to; const char *end; int64_t keep, sum, wide, columns; };
+struct product {
+	int64_t transA, transB, to;
+	const char *end;
+	int64_t keep, sum, wide, columns;
+};
 
-static const Value *operand(const Node *n, int i)
-{
-	return i < n->nin ? n->in[i] : NULL;
-}
+static const Value *operand(const Node *n, int i) { return i < n->nin ? n->in[i] : NULL; }
 
 /* The problem, whose columns are those that count. */
 static bool dims(const Node *n, Dims *p)
@@ -54,10 +55,7 @@ static bool grad_end(const struct product *at)
 	return !strcmp(at->end, "relu_grad") || !strcmp(at->end, "gelu_grad");
 }
 
-static bool relu_end(const struct product *at)
-{
-	return !strncmp(at->end, "relu", 4);
-}
+static bool relu_end(const struct product *at) { return !strncmp(at->end, "relu", 4); }
 
 /* A bit per element of [m, n]. */
 static Type mask_type(const Dims *p)
@@ -74,24 +72,32 @@ static bool extras(const Node *n, const Dims *p, const Type *y, Diag *d)
 	const Type mask = mask_type(p);
 	const bool known = !*at->end || !strcmp(at->end, "relu") || !strcmp(at->end, "gelu") || grad_end(at);
 
-	if (!known || (at->keep && (!*at->end || grad_end(at))) || at->sum < 0 || at->sum > 2 || (at->sum && (at->keep || *at->end)))
-		return diag_error(d, n->loc, 302, "Product: end '%s' with keep %lld and sum %lld has no meaning", at->end,
-			(long long)at->keep, (long long)at->sum);
+	if (!known || (at->keep && (!*at->end || grad_end(at))) || at->sum < 0 || at->sum > 2 ||
+		(at->sum && (at->keep || *at->end)))
+		return diag_error(d, n->loc, 302, "Product: end '%s' with keep %lld and sum %lld has no meaning",
+			at->end, (long long)at->keep, (long long)at->sum);
 	if ((at->sum == 1 && !at->transA) || (at->sum == 2 && at->transB))
-		return diag_error(d, n->loc, 302, "Product: sum %lld adds up rows of an operand that lies the other way", (long long)at->sum);
+		return diag_error(d, n->loc, 302,
+			"Product: sum %lld adds up rows of an operand that lies the other way", (long long)at->sum);
 	if (p->batch > 1 && (bias || *at->end || at->sum))
 		return diag_error(d, n->loc, 304, "Product: %lld matrices have no epilogue", (long long)p->batch);
-	if (at->wide && (bias || *at->end || at->sum || p->batch > 1 ||
-	    (at->wide == 3 ? at->columns < p->n : at->columns > n->in[at->wide - 1]->type.dim[n->in[at->wide - 1]->type.rank - 1])))
-		return diag_error(d, n->loc, 304, "Product: %lld columns count of operand or result %lld", (long long)at->columns, (long long)at->wide);
+	if (at->wide &&
+		(bias || *at->end || at->sum || p->batch > 1 ||
+			(at->wide == 3 ? at->columns < p->n
+				       : at->columns >
+						 n->in[at->wide - 1]->type.dim[n->in[at->wide - 1]->type.rank - 1])))
+		return diag_error(d, n->loc, 304, "Product: %lld columns count of operand or result %lld",
+			(long long)at->columns, (long long)at->wide);
 	if (bias && (type_numel(&bias->type) != p->n || bias->type.dtype != y->dtype))
-		return diag_error(d, n->loc, 304, "Product: the bias is %s, rows are %lld of %s", str_type(d->scratch, &bias->type),
-			(long long)p->n, dtype_name(y->dtype));
+		return diag_error(d, n->loc, 304, "Product: the bias is %s, rows are %lld of %s",
+			str_type(d->scratch, &bias->type), (long long)p->n, dtype_name(y->dtype));
 	if (grad_end(at) != (kept != NULL))
-		return diag_error(d, n->loc, 301, "Product: end '%s' %s", at->end, kept ? "reads nothing kept" : "lacks what was kept");
-	if (kept && (relu_end(at) ? !shape_eq(&kept->type, &mask) : type_numel(&kept->type) != p->m * p->n || kept->type.dtype != y->dtype))
-		return diag_error(d, n->loc, 304, "Product: what was kept is %s, the result %s", str_type(d->scratch, &kept->type),
-			str_type(d->scratch, y));
+		return diag_error(d, n->loc, 301, "Product: end '%s' %s", at->end,
+			kept ? "reads nothing kept" : "lacks what was kept");
+	if (kept && (relu_end(at) ? !shape_eq(&kept->type, &mask)
+				  : type_numel(&kept->type) != p->m * p->n || kept->type.dtype != y->dtype))
+		return diag_error(d, n->loc, 304, "Product: what was kept is %s, the result %s",
+			str_type(d->scratch, &kept->type), str_type(d->scratch, y));
 	return true;
 }
 
@@ -102,11 +108,13 @@ static bool shape(Node *n, Diag *d)
 	Type y = type_scalar(at->to ? dtype_from_onnx((int)at->to) : a->dtype);
 	Dims p, all;
 
-	if (a->dtype != b->dtype || !dtype_float(a->dtype) || a->rank < 2 || b->rank < 2 ||
-	    a->layout != LAYOUT_PLAIN || b->layout != LAYOUT_PLAIN || at->wide < 0 || at->wide > 3 || !dims(n, &all))
-		return diag_error(d, n->loc, 304, "Product: %s by %s", str_type(d->scratch, a), str_type(d->scratch, b));
+	if (a->dtype != b->dtype || !dtype_float(a->dtype) || a->rank < 2 || b->rank < 2 || a->layout != LAYOUT_PLAIN ||
+		b->layout != LAYOUT_PLAIN || at->wide < 0 || at->wide > 3 || !dims(n, &all))
+		return diag_error(
+			d, n->loc, 304, "Product: %s by %s", str_type(d->scratch, a), str_type(d->scratch, b));
 	if (y.dtype != a->dtype && !(y.dtype == DT_f32 && dtype_half(a->dtype)))
-		return diag_error(d, n->loc, 302, "Product of %s cannot give %s", dtype_name(a->dtype), dtype_name(y.dtype));
+		return diag_error(
+			d, n->loc, 302, "Product of %s cannot give %s", dtype_name(a->dtype), dtype_name(y.dtype));
 	for (int i = 0; i < all.rank; i++)
 		y.dim[y.rank++] = all.dim[i];
 	y.dim[y.rank++] = all.m;
@@ -144,8 +152,11 @@ static void lib(const Node *n, Lib *l)
 
 static const char *end_name(const struct product *at)
 {
-	return !*at->end ? "PD_AS_IT_IS" : !strcmp(at->end, "relu") ? "PD_RELU" : !strcmp(at->end, "gelu") ? "PD_GELU" :
-		relu_end(at) ? "PD_RELU_GRAD" : "PD_GELU_GRAD";
+	return !*at->end                  ? "PD_AS_IT_IS"
+	       : !strcmp(at->end, "relu") ? "PD_RELU"
+	       : !strcmp(at->end, "gelu") ? "PD_GELU"
+	       : relu_end(at)             ? "PD_RELU_GRAD"
+	                                  : "PD_GELU_GRAD";
 }
 
 static void holes(const Node *n, Holes *h)
@@ -156,14 +167,21 @@ static void holes(const Node *n, Holes *h)
 	Dims p;
 
 	problem(n, &p);
-	const char *batch = p.batch < 2 ? "" : arena_printf(h->arena, ", .batch = %lld, .astep = %lld, .bstep = %lld",
-		(long long)p.batch, (long long)product_step(&p, p.sa), (long long)product_step(&p, p.sb));
+	const char *batch = p.batch < 2 ? ""
+	                                : arena_printf(h->arena, ", .batch = %lld, .astep = %lld, .bstep = %lld",
+						  (long long)p.batch, (long long)product_step(&p, p.sa),
+						  (long long)product_step(&p, p.sb));
 	const Type *rows = at->wide == 3 ? &n->out[0]->type : at->wide ? &n->in[at->wide - 1]->type : NULL;
-	const char *apart = !rows ? "" : arena_printf(h->arena, ", .ld%c = %lld", "aby"[at->wide - 1], (long long)rows->dim[rows->rank - 1]);
-	hole_text(h, "DESC", "(pd_product_desc){ .in = %s, .out = %s, .transa = %d, .transb = %d, .m = %lld, .n = %lld, .k = %lld%s%s, "
-		".end = %s%s%s%s, .scratch = %lld }", kind[n->in[0]->type.dtype], kind[n->out[0]->type.dtype], at->transA != 0,
-		at->transB != 0, (long long)p.m, (long long)p.n, (long long)p.k, batch, apart, end_name(at), at->keep ? ", .keep = 1" : "",
-		bias ? ", .bias = 1" : "", at->sum ? at->sum == 1 ? ", .sum = 1" : ", .sum = 2" : "", (long long)n->scratch);
+	const char *apart = !rows ? ""
+	                          : arena_printf(h->arena, ", .ld%c = %lld", "aby"[at->wide - 1],
+					    (long long)rows -> dim[rows->rank - 1]);
+	hole_text(h, "DESC",
+		"(pd_product_desc){ .in = %s, .out = %s, .transa = %d, .transb = %d, .m = %lld, .n = %lld, .k = %lld%s%s, "
+		".end = %s%s%s%s, .scratch = %lld }",
+		kind[n->in[0]->type.dtype], kind[n->out[0]->type.dtype], at->transA != 0, at->transB != 0,
+		(long long)p.m, (long long)p.n, (long long)p.k, batch, apart, end_name(at),
+		at->keep ? ", .keep = 1" : "", bias ? ", .bias = 1" : "",
+		at->sum ? at->sum == 1 ? ", .sum = 1" : ", .sum = 2" : "", (long long)n->scratch);
 	hole_text(h, "CALL", "pd_product_run(&$o, $=, %s, $0, $1, %s, %s, $scratch);", n->nout > 1 ? "$=1" : "NULL",
 		bias ? "$2" : "NULL", kept ? "$3" : "NULL");
 }
@@ -173,9 +191,14 @@ static void holes(const Node *n, Holes *h)
 ProductForm product_form(const Node *n)
 {
 	const bool made = n->op == OP_Product;
-	ProductForm f = { .transa = attr_int(n, "transA") != 0, .transb = attr_int(n, "transB") != 0, .to = (int)attr_int(n, "to"),
-		.keep = made && attr_int(n, "keep"), .sum = made ? (int)attr_int(n, "sum") : 0, .end = made ? attr_str(n, "end") : "",
-		.wide = made ? (int)attr_int(n, "wide") : 0, .columns = made ? attr_int(n, "columns") : 0 };
+	ProductForm f = { .transa = attr_int(n, "transA") != 0,
+		.transb = attr_int(n, "transB") != 0,
+		.to = (int)attr_int(n, "to"),
+		.keep = made && attr_int(n, "keep"),
+		.sum = made ? (int)attr_int(n, "sum") : 0,
+		.end = made ? attr_str(n, "end") : "",
+		.wide = made ? (int)attr_int(n, "wide") : 0,
+		.columns = made ? attr_int(n, "columns") : 0 };
 
 	for (int i = 0; i < n->nin; i++)
 		f.in[i] = n->in[i];
@@ -208,12 +231,21 @@ bool product_even(const Node *n)
 	return p.batch == 1 || (product_step(&p, p.sa) >= 0 && product_step(&p, p.sb) >= 0);
 }
 
-static const AttrDef attrs[] = { AT_INT(struct product, transA, 0), AT_INT(struct product, transB, 0), AT_INT(struct product, to, 0),
-	AT_STR(struct product, end, ""), AT_INT(struct product, keep, 0), AT_INT(struct product, sum, 0), AT_INT(struct product, wide, 0),
-	AT_INT(struct product, columns, 0), AT_END };
+static const AttrDef attrs[] = { AT_INT(struct product, transA, 0), AT_INT(struct product, transB, 0),
+	AT_INT(struct product, to, 0), AT_STR(struct product, end, ""), AT_INT(struct product, keep, 0),
+	AT_INT(struct product, sum, 0), AT_INT(struct product, wide, 0), AT_INT(struct product, columns, 0), AT_END };
 
 const OpDef op_Product = {
-	.name = "Product", .minin = 2, .maxin = 4, .nout = 2, .flags = OP_PURE | OP_HEAVY, .attrs = attrs,
-	.attrsize = sizeof(struct product), .shape = shape, .cost = cost, .holes = holes, .lib = lib,
+	.name = "Product",
+	.minin = 2,
+	.maxin = 4,
+	.nout = 2,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = attrs,
+	.attrsize = sizeof(struct product),
+	.shape = shape,
+	.cost = cost,
+	.holes = holes,
+	.lib = lib,
 	.cuda = { .object = "pd_product", .init = "pd_product_init(&$o, &$DESC);", .call = "" },
 };

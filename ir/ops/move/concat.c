@@ -3,12 +3,17 @@
 #include <string.h>
 #include "move.h"
 
-struct concat { int64_t axis; };
-struct split { int64_t axis; Ints split; };
+struct concat {
+	int64_t axis;
+};
+struct split {
+	int64_t axis;
+	Ints split;
+};
 
 static int axis_of(const Node *n)
 {
-	const struct concat *at = n->attr;      /* both structs begin with the axis */
+	const struct concat *at = n->attr; /* both structs begin with the axis */
 	const int rank = n->in[0]->type.rank;
 
 	return (int)(at->axis < 0 ? at->axis + rank : at->axis);
@@ -46,8 +51,9 @@ static bool concat_shape(Node *n, Diag *d)
 		for (int i = 0; ok && i < t.rank; i++)
 			ok = i == axis || x->dim[i] == t.dim[i];
 		if (!ok)
-			return diag_error(d, n->loc, 304, "Concat: operands differ off axis %d: %s is %s, %s is %s", axis,
-				n->in[0]->name, str_type(d->scratch, &n->in[0]->type), n->in[k]->name, str_type(d->scratch, x));
+			return diag_error(d, n->loc, 304, "Concat: operands differ off axis %d: %s is %s, %s is %s",
+				axis, n->in[0]->name, str_type(d->scratch, &n->in[0]->type), n->in[k]->name,
+				str_type(d->scratch, x));
 		t.dim[axis] += x->dim[axis];
 	}
 	t.rows = 0;
@@ -99,7 +105,8 @@ static bool split_shape(Node *n, Diag *d)
 	trim_outs(n, at->split.n);
 	if (sum != t.dim[axis])
 		return diag_error(d, n->loc, 305, "Split: %d parts [%s] of axis %d of %s, which is %s", at->split.n,
-			ints_name(d->scratch, at->split.n, at->split.v), axis, n->in[0]->name, str_type(d->scratch, &t));
+			ints_name(d->scratch, at->split.n, at->split.v), axis, n->in[0]->name,
+			str_type(d->scratch, &t));
 	t.rows = 0;
 	for (int i = 0; i < n->nout; i++) {
 		t.dim[axis] = at->split.v[i];
@@ -148,14 +155,21 @@ static void blocks(const Node *n, Holes *h, Value *const *part, int k, const Val
 		const int64_t size = joins ? part[i]->type.dim[axis] : sp->split.v[i], block = unit * size;
 		if (part[i]) {
 			const char *p = arena_printf(a, joins ? "x%d" : "y%d", i);
-			const char *in = block_at(a, joins ? "y" : "a", rows, row, at), *out = block_at(a, p, rows, block, 0);
-			params = arena_printf(a, "%s, %s%s *%s%s", params, joins ? "const " : "", c, joins ? "" : "restrict ", p);
+			const char *in = block_at(a, joins ? "y" : "a", rows, row, at),
+				   *out = block_at(a, p, rows, block, 0);
+			params = arena_printf(
+				a, "%s, %s%s *%s%s", params, joins ? "const " : "", c, joins ? "" : "restrict ", p);
 			args = arena_printf(a, joins ? "%s, $%d" : "%s, $=%d", args, i);
-			gpu = arena_printf(a, "%s%spd_copy_rows(%s%s, %lld, %s%s, %lld, %lld, ROWS, sizeof *%s);", gpu, *gpu ? "\n\t" : "",
-				joins ? "y" : p, joins ? arena_printf(a, " + %lld", (long long)at) : "", (long long)(joins ? row : block),
-				joins ? p : "a", joins ? "" : arena_printf(a, " + %lld", (long long)at), (long long)(joins ? block : row),
-				(long long)block, p);
-			body = arena_printf(a, "%s%smemcpy(%s, %s, %lld * sizeof *%s);", body, !*body ? "" : rows == 1 ? "\n\t" : "\n\t\t",
+			gpu = arena_printf(a, "%s%spd_copy_rows(%s%s, %lld, %s%s, %lld, %lld, ROWS, sizeof *%s);", gpu,
+				*gpu ? "\n\t" : "", joins ? "y" : p,
+				joins ? arena_printf(a, " + %lld", (long long)at) : "",
+				(long long)(joins ? row : block), joins ? p : "a",
+				joins ? "" : arena_printf(a, " + %lld", (long long)at),
+				(long long)(joins ? block : row), (long long)block, p);
+			body = arena_printf(a, "%s%smemcpy(%s, %s, %lld * sizeof *%s);", body,
+				!*body      ? ""
+				: rows == 1 ? "\n\t"
+					    : "\n\t\t",
 				joins ? in : out, joins ? out : in, (long long)block, p);
 		}
 		at += block;
@@ -172,15 +186,9 @@ static void blocks(const Node *n, Holes *h, Value *const *part, int k, const Val
 		dtype_suffix(whole->type.dtype));
 }
 
-static void concat_holes(const Node *n, Holes *h)
-{
-	blocks(n, h, n->in, n->nin, n->out[0], true);
-}
+static void concat_holes(const Node *n, Holes *h) { blocks(n, h, n->in, n->nin, n->out[0], true); }
 
-static void split_holes(const Node *n, Holes *h)
-{
-	blocks(n, h, n->out, n->nout, n->in[0], false);
-}
+static void split_holes(const Node *n, Holes *h) { blocks(n, h, n->out, n->nout, n->in[0], false); }
 
 /* Rows of `block` bytes: every `from` bytes there, every `to` bytes here. */
 static void copy_rows(int64_t rows, char *y, int64_t to, const char *x, int64_t from, int64_t block)
@@ -224,17 +232,39 @@ static const AttrDef concat_attrs[] = { AT_INT(struct concat, axis, 0), AT_END }
 static const AttrDef split_attrs[] = { AT_INT(struct split, axis, 0), AT_INTS(struct split, split), AT_END };
 
 const OpDef op_Concat = {
-	.name = "Concat", .minin = 1, .maxin = -1, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = concat_attrs, .attrsize = sizeof(struct concat),
-	.shape = concat_shape, .grad = concat_grad, .dgrad = { DENSE }, .cost = move_cost,
-	.holes = concat_holes, .eval = concat_eval,
-	.cpu = { .file = "blocks.cpu.c" }, .ref = { .file = "blocks.cpu.c" }, .cuda = { .file = "blocks.cuda.cu" },
+	.name = "Concat",
+	.minin = 1,
+	.maxin = -1,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = concat_attrs,
+	.attrsize = sizeof(struct concat),
+	.shape = concat_shape,
+	.grad = concat_grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = concat_holes,
+	.eval = concat_eval,
+	.cpu = { .file = "blocks.cpu.c" },
+	.ref = { .file = "blocks.cpu.c" },
+	.cuda = { .file = "blocks.cuda.cu" },
 };
 
 const OpDef op_Split = {
-	.name = "Split", .minin = 1, .maxin = 1, .nout = 64, .flags = OP_PURE | OP_NHWC,
-	.attrs = split_attrs, .attrsize = sizeof(struct split),
-	.shape = split_shape, .grad = split_grad, .dgrad = { DENSE }, .cost = move_cost,
-	.holes = split_holes, .eval = split_eval,
-	.cpu = { .file = "blocks.cpu.c" }, .ref = { .file = "blocks.cpu.c" }, .cuda = { .file = "blocks.cuda.cu" },
+	.name = "Split",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 64,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = split_attrs,
+	.attrsize = sizeof(struct split),
+	.shape = split_shape,
+	.grad = split_grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = split_holes,
+	.eval = split_eval,
+	.cpu = { .file = "blocks.cpu.c" },
+	.ref = { .file = "blocks.cpu.c" },
+	.cuda = { .file = "blocks.cuda.cu" },
 };

@@ -4,7 +4,9 @@
 #include <string.h>
 #include "move.h"
 
-struct gather { int64_t axis, padding, dim0; }; /* dim0: of GatherGrad, size of the axis that was gathered from */
+struct gather {
+	int64_t axis, padding, dim0;
+}; /* dim0: of GatherGrad, size of the axis that was gathered from */
 
 static int axis_of(const Node *n, int rank)
 {
@@ -19,12 +21,12 @@ static bool check_ids(const Node *n, int64_t dim, Diag *d)
 	const Tensor t = const_tensor(ids);
 
 	if (ids->type.dtype != DT_i64 && ids->type.dtype != DT_i32)
-		return diag_error(d, n->loc, 302, "%s: indices %s are %s, not i32 or i64", optab[n->op]->name, ids->name,
-			str_type(d->scratch, &ids->type));
+		return diag_error(d, n->loc, 302, "%s: indices %s are %s, not i32 or i64", optab[n->op]->name,
+			ids->name, str_type(d->scratch, &ids->type));
 	for (int64_t i = 0; t.data && i < type_numel(&ids->type); i++)
 		if (elem_i(&t, i) < -dim || elem_i(&t, i) >= dim)
-			return diag_error(d, n->loc, 306, "%s: index %lld of %s is outside of [0, %lld)", optab[n->op]->name,
-				(long long)elem_i(&t, i), ids->name, (long long)dim);
+			return diag_error(d, n->loc, 306, "%s: index %lld of %s is outside of [0, %lld)",
+				optab[n->op]->name, (long long)elem_i(&t, i), ids->name, (long long)dim);
 	return true;
 }
 
@@ -39,11 +41,11 @@ static bool gather_shape(Node *n, Diag *d)
 	if (!norm_axis(n, d, "axis", at->axis, x->rank, &axis) || !check_ids(n, x->dim[axis], d))
 		return false;
 	if (at->padding < -1 || at->padding >= x->dim[axis])
-		return diag_error(d, n->loc, 303, "Gather: padding %lld is outside of [0, %lld)", (long long)at->padding,
-			(long long)x->dim[axis]);
+		return diag_error(d, n->loc, 303, "Gather: padding %lld is outside of [0, %lld)",
+			(long long)at->padding, (long long)x->dim[axis]);
 	if (x->rank + ids->rank - 1 > MAXRANK)
-		return diag_error(d, n->loc, 305, "Gather: rank of the result %d is above %d", x->rank + ids->rank - 1,
-			MAXRANK);
+		return diag_error(
+			d, n->loc, 305, "Gather: rank of the result %d is above %d", x->rank + ids->rank - 1, MAXRANK);
 	Type t = type_scalar(x->dtype);
 	for (int i = 0; i < axis; i++)
 		t.dim[t.rank++] = x->dim[i];
@@ -121,7 +123,8 @@ static bool negative(const Value *ids, int64_t dim)
 static void holes(const Node *n, Holes *h)
 {
 	const bool back = n->op == OP_GatherGrad;
-	const Type *table = back ? &n->out[0]->type : &n->in[0]->type, *dense = back ? &n->in[0]->type : &n->out[0]->type;
+	const Type *table = back ? &n->out[0]->type : &n->in[0]->type,
+		   *dense = back ? &n->in[0]->type : &n->out[0]->type;
 	const Type *ids = &n->in[1]->type;
 	const int axis = axis_of(n, table->rank);
 	const int64_t dim = table->dim[axis];
@@ -155,10 +158,13 @@ static void holes(const Node *n, Holes *h)
 		hole_int(h, "ROOM", dim * (int64_t)sizeof(int));
 	hole_int(h, "PAR", type_numel(dense) >= 32768 && (!back || inner > 64));
 	parallel_hole(h, false, outer == 1 ? 1 : 2);
-	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s", back ? "_grad" : "", (long long)outer,
-		(long long)dim, (long long)inner, (long long)type_numel(ids),
+	hole_name(h, "gather%s_%lldx%lldx%lld_by_%lld%s%s%s%s", back ? "_grad" : "", (long long)outer, (long long)dim,
+		(long long)inner, (long long)type_numel(ids),
 		pad >= 0 ? arena_printf(h->arena, "_pad%lld", (long long)pad) : "", ids->dtype == DT_i32 ? "_i32" : "",
-		check ? "_checked" : neg ? "_neg" : "", dtype_suffix(table->dtype));
+		check ? "_checked"
+		: neg ? "_neg"
+		      : "",
+		dtype_suffix(table->dtype));
 }
 
 static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
@@ -176,7 +182,8 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	for (int64_t o = 0; o < outer; o++)
 		for (int64_t k = 0; k < ids; k++) {
 			const int64_t r = elem_i(&in[1], k), row = o * dim + (r < 0 ? r + dim : r);
-			memcpy((char *)out[0].data + (o * ids + k) * inner, (const char *)in[0].data + row * inner, (size_t)inner);
+			memcpy((char *)out[0].data + (o * ids + k) * inner, (const char *)in[0].data + row * inner,
+				(size_t)inner);
 		}
 	return true;
 }
@@ -205,20 +212,38 @@ static const AttrDef attrs[] = { COMMON, AT_END };
 static const AttrDef grad_attrs[] = { COMMON, AT_INT(struct gather, dim0, 0), AT_END };
 
 const OpDef op_Gather = {
-	.name = "Gather", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
-	.attrs = attrs, .attrsize = sizeof(struct gather),
-	.shape = gather_shape, .grad = gather_grad, .dgrad = { ROWS, NOGRAD }, .cost = move_cost,
-	.holes = holes, .eval = eval,
+	.name = "Gather",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = attrs,
+	.attrsize = sizeof(struct gather),
+	.shape = gather_shape,
+	.grad = gather_grad,
+	.dgrad = { ROWS, NOGRAD },
+	.cost = move_cost,
+	.holes = holes,
+	.eval = eval,
 	.cpu = { .file = "gather.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "gather.cuda.cu", .call = "$k($=, $0, $1);" },
 };
 
 const OpDef op_GatherGrad = {
-	.name = "GatherGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE,
-	.attrs = grad_attrs, .attrsize = sizeof(struct gather),
-	.shape = grad_shape, .grad = grad_grad, .dgrad = { DENSE, NOGRAD }, .cost = move_cost,
-	.holes = holes, .eval = grad_eval,
+	.name = "GatherGrad",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = grad_attrs,
+	.attrsize = sizeof(struct gather),
+	.shape = grad_shape,
+	.grad = grad_grad,
+	.dgrad = { DENSE, NOGRAD },
+	.cost = move_cost,
+	.holes = holes,
+	.eval = grad_eval,
 	.cpu = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "gather_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "gather_grad.cuda.cu", .call = "$k($=, $0, $1);" },

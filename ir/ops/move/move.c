@@ -13,7 +13,7 @@ void copy_holes(const Node *n, Holes *h, Nest *s, bool fill, const char *value)
 	nest_holes(s, h);
 	if (tiled) {
 		hole_int(h, "TILE", 1);
-		parallel_hole(h, false, s->rank);       /* loops over tiles count too */
+		parallel_hole(h, false, s->rank); /* loops over tiles count too */
 	}
 	if (fill) {
 		hole_int(h, "FILL", 1);
@@ -42,14 +42,12 @@ const char *ints_name(Arena *a, int n, const int64_t *v)
 	const char *s = "";
 
 	for (int i = 0; i < n; i++)
-		s = arena_printf(a, "%s%s%s%lld", s, i ? "_" : "", v[i] < 0 ? "m" : "", (long long)(v[i] < 0 ? -v[i] : v[i]));
+		s = arena_printf(
+			a, "%s%s%s%lld", s, i ? "_" : "", v[i] < 0 ? "m" : "", (long long)(v[i] < 0 ? -v[i] : v[i]));
 	return s;
 }
 
-Cost move_cost(const Node *n)
-{
-	return cost_bytes(n, 0);
-}
+Cost move_cost(const Node *n) { return cost_bytes(n, 0); }
 
 bool need_operands(const Node *n, Diag *d)
 {
@@ -70,7 +68,9 @@ static bool identity_shape(Node *n, Diag *d)
 }
 
 /* detached: a value through which no gradient runs back (torch's detach, what was computed under no_grad). */
-struct identity { int64_t detached; };
+struct identity {
+	int64_t detached;
+};
 
 static void identity_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 {
@@ -87,14 +87,25 @@ static bool view_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 
 static const AttrDef identity_attrs[] = { AT_INT(struct identity, detached, 0), AT_END };
 const OpDef op_Identity = {
-	.name = "Identity", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_VIEW | OP_NHWC,
-	.attrs = identity_attrs, .attrsize = sizeof(struct identity),
-	.shape = identity_shape, .grad = identity_grad, .dgrad = { DENSE }, .eval = view_eval,
+	.name = "Identity",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_VIEW | OP_NHWC,
+	.attrs = identity_attrs,
+	.attrsize = sizeof(struct identity),
+	.shape = identity_shape,
+	.grad = identity_grad,
+	.dgrad = { DENSE },
+	.eval = view_eval,
 };
 
 /* ---- Reshape: 0 keeps the dimension (unless allowzero), -1 takes what is left ---- */
 
-struct reshape { Ints shape; int64_t allowzero; };
+struct reshape {
+	Ints shape;
+	int64_t allowzero;
+};
 
 static bool reshape_shape(Node *n, Diag *d)
 {
@@ -115,8 +126,8 @@ static bool reshape_shape(Node *n, Diag *d)
 		t.dim[i] = at->shape.v[i];
 		if (t.dim[i] == 0 && !at->allowzero) {
 			if (i >= x->rank)
-				return diag_error(d, n->loc, 305, "Reshape: shape[%d] is 0, %s is %s", i, n->in[0]->name,
-					str_shape(d->scratch, x));
+				return diag_error(d, n->loc, 305, "Reshape: shape[%d] is 0, %s is %s", i,
+					n->in[0]->name, str_shape(d->scratch, x));
 			t.dim[i] = x->dim[i];
 		}
 		if (t.dim[i] < -1 || (t.dim[i] == -1 && infer >= 0))
@@ -131,8 +142,9 @@ static bool reshape_shape(Node *n, Diag *d)
 	if (infer >= 0)
 		t.dim[infer] = known ? type_numel(x) / known : 0;
 	if (type_numel(&t) != type_numel(x))
-		return diag_error(d, n->loc, 305, "Reshape: %s is %s, %lld elements, the new shape [%s] does not hold as many",
-			n->in[0]->name, str_type(d->scratch, x), (long long)type_numel(x),
+		return diag_error(d, n->loc, 305,
+			"Reshape: %s is %s, %lld elements, the new shape [%s] does not hold as many", n->in[0]->name,
+			str_type(d->scratch, x), (long long)type_numel(x),
 			ints_name(d->scratch, at->shape.n, at->shape.v));
 	set_out(n, 0, t);
 	return true;
@@ -143,19 +155,27 @@ static void reshape_grad(Builder *b, const Node *n, Value *const *dy, Value **dx
 	dx[0] = mk_reshape(b, dy[0], &n->in[0]->type);
 }
 
-static const AttrDef reshape_attrs[] = {
-	AT_INTS(struct reshape, shape), AT_INT(struct reshape, allowzero, 0), AT_END
-};
+static const AttrDef reshape_attrs[] = { AT_INTS(struct reshape, shape), AT_INT(struct reshape, allowzero, 0), AT_END };
 
 const OpDef op_Reshape = {
-	.name = "Reshape", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_VIEW,
-	.attrs = reshape_attrs, .attrsize = sizeof(struct reshape),
-	.shape = reshape_shape, .grad = reshape_grad, .dgrad = { DENSE }, .eval = view_eval,
+	.name = "Reshape",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_VIEW,
+	.attrs = reshape_attrs,
+	.attrsize = sizeof(struct reshape),
+	.shape = reshape_shape,
+	.grad = reshape_grad,
+	.dgrad = { DENSE },
+	.eval = view_eval,
 };
 
 /* ---- Transpose: y's axis i is x's axis perm[i]; no perm: all axes reversed ---- */
 
-struct transpose { Ints perm; };
+struct transpose {
+	Ints perm;
+};
 
 static int64_t perm_at(const Node *n, int i)
 {
@@ -235,16 +255,29 @@ static bool transpose_eval(const Node *n, const Tensor *in, Tensor *out, Arena *
 static const AttrDef transpose_attrs[] = { AT_INTS(struct transpose, perm), AT_END };
 
 const OpDef op_Transpose = {
-	.name = "Transpose", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = transpose_attrs, .attrsize = sizeof(struct transpose),
-	.shape = transpose_shape, .grad = transpose_grad, .dgrad = { DENSE }, .cost = move_cost,
-	.holes = transpose_holes, .eval = transpose_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "Transpose",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = transpose_attrs,
+	.attrsize = sizeof(struct transpose),
+	.shape = transpose_shape,
+	.grad = transpose_grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = transpose_holes,
+	.eval = transpose_eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };
 
 /* ---- Expand: broadcasting made real ---- */
 
-struct expand { Ints shape; };
+struct expand {
+	Ints shape;
+};
 
 static bool expand_shape(Node *n, Diag *d)
 {
@@ -302,16 +335,29 @@ static bool expand_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static const AttrDef expand_attrs[] = { AT_INTS(struct expand, shape), AT_END };
 
 const OpDef op_Expand = {
-	.name = "Expand", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = expand_attrs, .attrsize = sizeof(struct expand),
-	.shape = expand_shape, .grad = expand_grad, .dgrad = { DENSE }, .cost = move_cost,
-	.holes = expand_holes, .eval = expand_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "Expand",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = expand_attrs,
+	.attrsize = sizeof(struct expand),
+	.shape = expand_shape,
+	.grad = expand_grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = expand_holes,
+	.eval = expand_eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };
 
 /* ---- Tile: y is x repeated repeats[i] times along axis i ---- */
 
-struct tile { Ints repeats; };
+struct tile {
+	Ints repeats;
+};
 
 static bool tile_shape(Node *n, Diag *d)
 {
@@ -404,16 +450,29 @@ static bool tile_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static const AttrDef tile_attrs[] = { AT_INTS(struct tile, repeats), AT_END };
 
 const OpDef op_Tile = {
-	.name = "Tile", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = tile_attrs, .attrsize = sizeof(struct tile),
-	.shape = tile_shape, .grad = tile_grad, .dgrad = { DENSE }, .cost = move_cost,
-	.holes = tile_holes, .eval = tile_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "Tile",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = tile_attrs,
+	.attrsize = sizeof(struct tile),
+	.shape = tile_shape,
+	.grad = tile_grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = tile_holes,
+	.eval = tile_eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };
 
 /* ---- Reorder: the same tensor in another layout ---- */
 
-struct reorder { const char *layout; };
+struct reorder {
+	const char *layout;
+};
 
 static bool reorder_shape(Node *n, Diag *d)
 {
@@ -425,7 +484,8 @@ static bool reorder_shape(Node *n, Diag *d)
 	if (!layout_from_name(at->layout, &t.layout))
 		return diag_error(d, n->loc, 305, "Reorder: layout '%s' is neither plain nor nhwc", at->layout);
 	if (t.layout == LAYOUT_NHWC && t.rank < 3)
-		return diag_error(d, n->loc, 305, "Reorder: %s has rank %d, nhwc needs 3 or more", n->in[0]->name, t.rank);
+		return diag_error(
+			d, n->loc, 305, "Reorder: %s has rank %d, nhwc needs 3 or more", n->in[0]->name, t.rank);
 	t.rows = 0;
 	set_out(n, 0, t);
 	return true;
@@ -450,7 +510,7 @@ static void reorder_holes(const Node *n, Holes *h)
 
 static bool reorder_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 {
-	if (n->out[0]->type.layout != LAYOUT_PLAIN)     /* constants are row-major */
+	if (n->out[0]->type.layout != LAYOUT_PLAIN) /* constants are row-major */
 		return false;
 	return view_eval(n, in, out, a);
 }
@@ -458,9 +518,20 @@ static bool reorder_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static const AttrDef reorder_attrs[] = { AT_STR(struct reorder, layout, "plain"), AT_END };
 
 const OpDef op_Reorder = {
-	.name = "Reorder", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = reorder_attrs, .attrsize = sizeof(struct reorder),
-	.shape = reorder_shape, .grad = reorder_grad, .dgrad = { DENSE }, .cost = move_cost,
-	.holes = reorder_holes, .eval = reorder_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "Reorder",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = reorder_attrs,
+	.attrsize = sizeof(struct reorder),
+	.shape = reorder_shape,
+	.grad = reorder_grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = reorder_holes,
+	.eval = reorder_eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };

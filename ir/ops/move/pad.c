@@ -2,12 +2,13 @@
 #include <string.h>
 #include "move.h"
 
-struct pad { const char *mode; Ints pads; double value; };
+struct pad {
+	const char *mode;
+	Ints pads;
+	double value;
+};
 
-static bool is_mode(const Node *n, const char *mode)
-{
-	return !strcmp(((const struct pad *)n->attr)->mode, mode);
-}
+static bool is_mode(const Node *n, const char *mode) { return !strcmp(((const struct pad *)n->attr)->mode, mode); }
 
 static bool shape(Node *n, Diag *d)
 {
@@ -17,8 +18,8 @@ static bool shape(Node *n, Diag *d)
 		return false;
 	Type t = n->in[0]->type;
 	if (at->pads.n != 2 * t.rank)
-		return diag_error(d, n->loc, 305, "Pad: %d counts in pads, %s is %s: two per axis", at->pads.n, n->in[0]->name,
-			str_type(d->scratch, &t));
+		return diag_error(d, n->loc, 305, "Pad: %d counts in pads, %s is %s: two per axis", at->pads.n,
+			n->in[0]->name, str_type(d->scratch, &t));
 	if (!is_mode(n, "constant") && !is_mode(n, "reflect") && !is_mode(n, "edge"))
 		return diag_error(d, n->loc, 305, "Pad: mode '%s' is not constant, reflect or edge", at->mode);
 	for (int i = 0; i < t.rank; i++) {
@@ -28,8 +29,8 @@ static bool shape(Node *n, Diag *d)
 			return diag_error(d, n->loc, 305, "Pad: axis %d of %s cannot be padded by %lld and %lld", i,
 				str_shape(d->scratch, &n->in[0]->type), (long long)lo, (long long)hi);
 		if (!is_mode(n, "constant") && (lo < 0 || hi < 0 || lo > most || hi > most || dim == 0))
-			return diag_error(d, n->loc, 305, "Pad: mode %s cannot pad axis %d of %s by %lld and %lld", at->mode, i,
-				str_shape(d->scratch, &t), (long long)lo, (long long)hi);
+			return diag_error(d, n->loc, 305, "Pad: mode %s cannot pad axis %d of %s by %lld and %lld",
+				at->mode, i, str_shape(d->scratch, &t), (long long)lo, (long long)hi);
 		t.dim[i] += lo + hi;
 		if (t.dim[i] < 0 || lo < -dim || hi < -dim)
 			return diag_error(d, n->loc, 305, "Pad: axis %d of %s is cropped by %lld and %lld", i,
@@ -86,8 +87,8 @@ static Value *fold_axis(Builder *b, Value *g, int axis, int64_t lo, int64_t hi, 
 		if (reflect)
 			part = mk_place(b, part, axis, side ? dim - 1 - k : 1, dim, true);
 		else
-			part = mk_place(b, mk_reduce(b, OP_ReduceSum, part, (Ints){ 1, &ax }, 1), axis, side ? dim - 1 : 0, dim,
-				false);
+			part = mk_place(b, mk_reduce(b, OP_ReduceSum, part, (Ints){ 1, &ax }, 1), axis,
+				side ? dim - 1 : 0, dim, false);
 		core = mk_binary(b, OP_Add, core, part);
 	}
 	return core;
@@ -161,11 +162,14 @@ static void border_holes(const Node *n, Holes *h)
 		if (lo || at->pads.v[x->rank + i]) {
 			idx = arena_printf(a, "r%d", i);
 			if (is_mode(n, "edge"))
-				body = arena_printf(a, "%sconst IX r%d = %c < %lld ? 0 : %c - %lld > %lld ? %lld : %c - %lld;\n\t\t",
+				body = arena_printf(a,
+					"%sconst IX r%d = %c < %lld ? 0 : %c - %lld > %lld ? %lld : %c - %lld;\n\t\t",
 					body, i, v, lo, v, lo, last, last, v, lo);
 			else
-				body = arena_printf(a, "%sconst IX r%d = %c < %lld ? %lld - %c : %c - %lld > %lld ? %lld - %c : "
-					"%c - %lld;\n\t\t", body, i, v, lo, lo, v, v, lo, last, 2 * last + lo, v, v, lo);
+				body = arena_printf(a,
+					"%sconst IX r%d = %c < %lld ? %lld - %c : %c - %lld > %lld ? %lld - %c : "
+					"%c - %lld;\n\t\t",
+					body, i, v, lo, lo, v, v, lo, last, 2 * last + lo, v, v, lo);
 		}
 		from = arena_printf(a, "%s%s%s * %lld", from, i ? " + " : "", idx, (long long)xs[i]);
 	}
@@ -225,13 +229,24 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
-static const AttrDef attrs[] = {
-	AT_STR(struct pad, mode, "constant"), AT_INTS(struct pad, pads), AT_FLOAT(struct pad, value, 0), AT_END
-};
+static const AttrDef attrs[] = { AT_STR(struct pad, mode, "constant"), AT_INTS(struct pad, pads),
+	AT_FLOAT(struct pad, value, 0), AT_END };
 
 const OpDef op_Pad = {
-	.name = "Pad", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = attrs, .attrsize = sizeof(struct pad),
-	.shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = move_cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "Pad",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = attrs,
+	.attrsize = sizeof(struct pad),
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = holes,
+	.eval = eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };

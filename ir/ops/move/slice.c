@@ -2,15 +2,16 @@
 #include "move.h"
 
 /* Of SliceGrad, shape is the shape that was cut. axes empty: 0, 1, ...; steps empty: all 1. */
-struct slice { Ints starts, ends, axes, steps, shape; };
+struct slice {
+	Ints starts, ends, axes, steps, shape;
+};
 
 /* Per axis of x: the first index, the step and the number of indices. */
-typedef struct Cut { int64_t start[MAXRANK], step[MAXRANK], count[MAXRANK]; } Cut;
+typedef struct Cut {
+	int64_t start[MAXRANK], step[MAXRANK], count[MAXRANK];
+} Cut;
 
-static int64_t clamp(int64_t v, int64_t lo, int64_t hi)
-{
-	return v < lo ? lo : v > hi ? hi : v;
-}
+static int64_t clamp(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v > hi ? hi : v; }
 
 static bool resolve(const Node *n, const Type *x, Cut *c, Diag *d)
 {
@@ -18,9 +19,9 @@ static bool resolve(const Node *n, const Type *x, Cut *c, Diag *d)
 	bool seen[MAXRANK] = { false };
 
 	if (at->ends.n != at->starts.n || (at->axes.n && at->axes.n != at->starts.n) ||
-	    (at->steps.n && at->steps.n != at->starts.n) || at->starts.n > x->rank)
-		return diag_error(d, n->loc, 305, "%s: %d starts, %d ends, %d axes, %d steps for rank %d", optab[n->op]->name,
-			at->starts.n, at->ends.n, at->axes.n, at->steps.n, x->rank);
+		(at->steps.n && at->steps.n != at->starts.n) || at->starts.n > x->rank)
+		return diag_error(d, n->loc, 305, "%s: %d starts, %d ends, %d axes, %d steps for rank %d",
+			optab[n->op]->name, at->starts.n, at->ends.n, at->axes.n, at->steps.n, x->rank);
 	if (!norm_axes(n, d, "axes", at->axes, x->rank, seen))
 		return false;
 	for (int i = 0; i < x->rank; i++) {
@@ -30,7 +31,8 @@ static bool resolve(const Node *n, const Type *x, Cut *c, Diag *d)
 	}
 	for (int i = 0; i < at->starts.n; i++) {
 		const int64_t ax = at->axes.n ? at->axes.v[i] : i, k = ax < 0 ? ax + x->rank : ax, dim = x->dim[k];
-		const int64_t most = dim > 0 ? dim : 1;     /* a longer step takes the first element only, as this one does */
+		const int64_t most =
+			dim > 0 ? dim : 1; /* a longer step takes the first element only, as this one does */
 		const int64_t step = at->steps.n ? clamp(at->steps.v[i], -most, most) : 1;
 		int64_t s = at->starts.v[i], e = at->ends.v[i];
 		if (step == 0)
@@ -39,7 +41,8 @@ static bool resolve(const Node *n, const Type *x, Cut *c, Diag *d)
 		e = clamp(e < 0 ? (e < -dim ? -1 : e + dim) : e, step > 0 ? 0 : -1, dim);
 		c->start[k] = s;
 		c->step[k] = step;
-		c->count[k] = step > 0 ? (e > s ? (e - s + step - 1) / step : 0) : (s > e ? (s - e - step - 1) / -step : 0);
+		c->count[k] =
+			step > 0 ? (e > s ? (e - s + step - 1) / step : 0) : (s > e ? (s - e - step - 1) / -step : 0);
 		if (dim == 0)
 			c->count[k] = 0;
 	}
@@ -79,8 +82,8 @@ static bool grad_shape(Node *n, Diag *d)
 		return false;
 	for (int i = 0; i < t.rank; i++)
 		if (c.count[i] != dy->dim[i])
-			return diag_error(d, n->loc, 305, "SliceGrad: axis %d of %s is %lld, the cut has %lld", i, n->in[0]->name,
-				(long long)dy->dim[i], (long long)c.count[i]);
+			return diag_error(d, n->loc, 305, "SliceGrad: axis %d of %s is %lld, the cut has %lld", i,
+				n->in[0]->name, (long long)dy->dim[i], (long long)c.count[i]);
 	set_out(n, 0, t);
 	return true;
 }
@@ -161,25 +164,45 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return copy_eval(n, &s, in, out, a, 0);
 }
 
-static const AttrDef attrs[] = {
-	AT_INTS(struct slice, starts), AT_INTS(struct slice, ends), AT_INTS(struct slice, axes),
-	AT_INTS(struct slice, steps), AT_END
-};
-static const AttrDef grad_attrs[] = {
-	AT_INTS(struct slice, starts), AT_INTS(struct slice, ends), AT_INTS(struct slice, axes),
-	AT_INTS(struct slice, steps), AT_INTS(struct slice, shape), AT_END
-};
+static const AttrDef attrs[] = { AT_INTS(struct slice, starts), AT_INTS(struct slice, ends),
+	AT_INTS(struct slice, axes), AT_INTS(struct slice, steps), AT_END };
+static const AttrDef grad_attrs[] = { AT_INTS(struct slice, starts), AT_INTS(struct slice, ends),
+	AT_INTS(struct slice, axes), AT_INTS(struct slice, steps), AT_INTS(struct slice, shape), AT_END };
 
 const OpDef op_Slice = {
-	.name = "Slice", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = attrs, .attrsize = sizeof(struct slice),
-	.shape = slice_shape, .grad = slice_grad, .dgrad = { DENSE }, .cost = move_cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "Slice",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = attrs,
+	.attrsize = sizeof(struct slice),
+	.shape = slice_shape,
+	.grad = slice_grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = holes,
+	.eval = eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };
 
 const OpDef op_SliceGrad = {
-	.name = "SliceGrad", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = grad_attrs, .attrsize = sizeof(struct slice),
-	.shape = grad_shape, .grad = grad_grad, .dgrad = { DENSE }, .cost = move_cost, .holes = holes, .eval = eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "SliceGrad",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = grad_attrs,
+	.attrsize = sizeof(struct slice),
+	.shape = grad_shape,
+	.grad = grad_grad,
+	.dgrad = { DENSE },
+	.cost = move_cost,
+	.holes = holes,
+	.eval = eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };

@@ -5,17 +5,22 @@
  * (Stack, RunningStat); as operands they are taken in evaluation. cpu: the library; ref: plain loops. */
 #include "../common/common.h"
 
-struct batchnorm { double epsilon; };
+struct batchnorm {
+	double epsilon;
+};
 
 static bool check(const Node *n, const Type *x, int from, int to, Diag *d)
 {
 	if (x->rank < 2 || x->rank > 5 || !dtype_float(x->dtype))
-		return diag_error(d, n->loc, 304, "%s: X is %s; it takes floats with a channel axis and up to three more",
-			optab[n->op]->name, str_type(d->scratch, x));
+		return diag_error(d, n->loc, 304,
+			"%s: X is %s; it takes floats with a channel axis and up to three more", optab[n->op]->name,
+			str_type(d->scratch, x));
 	for (int i = from; i < to; i++)
-		if (n->in[i]->type.rank != 1 || n->in[i]->type.dim[0] != x->dim[1] || n->in[i]->type.dtype != dtype_math(x->dtype))
+		if (n->in[i]->type.rank != 1 || n->in[i]->type.dim[0] != x->dim[1] ||
+			n->in[i]->type.dtype != dtype_math(x->dtype))
 			return diag_error(d, n->loc, 304, "%s: %s is %s, X is %s: one value per channel is needed",
-				optab[n->op]->name, n->in[i]->name, str_type(d->scratch, &n->in[i]->type), str_type(d->scratch, x));
+				optab[n->op]->name, n->in[i]->name, str_type(d->scratch, &n->in[i]->type),
+				str_type(d->scratch, x));
 	return true;
 }
 
@@ -57,18 +62,20 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		dx[i] = g->out[i];
 }
 
-static const Type *x_of(const Node *n)
-{
-	return &n->in[n->op == OP_BatchNormGrad ? 1 : 0]->type;
-}
+static const Type *x_of(const Node *n) { return &n->in[n->op == OP_BatchNormGrad ? 1 : 0]->type; }
 
 static void lib(const Node *n, Lib *l)
 {
 	const struct batchnorm *at = n->attr;
 	const Type *x = x_of(n);
 
-	*l = (Lib){ .kind = LIB_BN, .what = n->op == OP_BatchNormGrad, .n = (int)x->dim[0], .c = (int)x->dim[1],
-		.nd = x->rank > 2 ? x->rank - 2 : 1, .nhwc = x->layout == LAYOUT_NHWC, .eps = (float)at->epsilon };
+	*l = (Lib){ .kind = LIB_BN,
+		.what = n->op == OP_BatchNormGrad,
+		.n = (int)x->dim[0],
+		.c = (int)x->dim[1],
+		.nd = x->rank > 2 ? x->rank - 2 : 1,
+		.nhwc = x->layout == LAYOUT_NHWC,
+		.eps = (float)at->epsilon };
 	for (int i = 0; i < 3; i++)
 		l->in[i] = i < x->rank - 2 ? (int)x->dim[2 + i] : 1;
 }
@@ -89,38 +96,50 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "INNER", inner);
 	hole_int(h, "BACK", back);
 	hole_text(h, "EPSILON", "%.17g", ((const struct batchnorm *)n->attr)->epsilon);
-	hole_text(h, "DESC", "(pd_bn_desc){ .what = %s, .n = %d, .c = %d, .nd = %d, .sp = { %d, %d, %d }, .nhwc = %d, "
-		".eps = %.9ef%s }", back ? "PD_BACKWARD_DATA" : "PD_FORWARD", l.n, l.c, l.nd, l.in[0], l.in[1], l.in[2], l.nhwc,
-		(double)l.eps, x->dtype == DT_bf16 ? ", .type = PD_BF16" : x->dtype == DT_f16 ? ", .type = PD_F16" : "");
+	hole_text(h, "DESC",
+		"(pd_bn_desc){ .what = %s, .n = %d, .c = %d, .nd = %d, .sp = { %d, %d, %d }, .nhwc = %d, "
+		".eps = %.9ef%s }",
+		back ? "PD_BACKWARD_DATA" : "PD_FORWARD", l.n, l.c, l.nd, l.in[0], l.in[1], l.in[2], l.nhwc,
+		(double)l.eps,
+		x->dtype == DT_bf16  ? ", .type = PD_BF16"
+		: x->dtype == DT_f16 ? ", .type = PD_F16"
+				     : "");
 	hole_int(h, "PLANNED", n->scratch);
 	hole_text(h, "WHO", "batchnorm%s of %s", back ? "_grad" : "", dims_name(h->arena, x));
 	const bool both = !back && n->nin > 3;
 	hole_int(h, "RUNNING", both);
 	hole_name(h, "batchnorm%s_%s%s", back ? "_grad" : "", dims_name(h->arena, x), dtype_suffix(x->dtype));
 	if (x->dtype == DT_f64)
-		hole_text(h, "CALL", back || both ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : "$k($=0, $=1, $=2, $0, $1, $2);");
+		hole_text(h, "CALL",
+			back || both ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : "$k($=0, $=1, $=2, $0, $1, $2);");
 	else if (both)
-		hole_text(h, "CALL", "pd_evaluating() ? pd_bn_evaluate(&$o, $=0, $0, $1, $2, $3, $4) : "
+		hole_text(h, "CALL",
+			"pd_evaluating() ? pd_bn_evaluate(&$o, $=0, $0, $1, $2, $3, $4) : "
 			"pd_bn_forward(&$o, $=0, $=1, $=2, $0, $1, $2, $scratch);");
 	else
-		hole_text(h, "CALL", back ? "pd_bn_backward(&$o, $=0, $=1, $=2, $0, $1, $3, $4, $2, $scratch);" :
-			"pd_bn_forward(&$o, $=0, $=1, $=2, $0, $1, $2, $scratch);");
+		hole_text(h, "CALL",
+			back ? "pd_bn_backward(&$o, $=0, $=1, $=2, $0, $1, $3, $4, $2, $scratch);"
+			     : "pd_bn_forward(&$o, $=0, $=1, $=2, $0, $1, $2, $scratch);");
 }
 
-static Cost cost(const Node *n)
-{
-	return cost_bytes(n, 10.0 * (double)type_numel(&n->out[0]->type));
-}
+static Cost cost(const Node *n) { return cost_bytes(n, 10.0 * (double)type_numel(&n->out[0]->type)); }
 
 static const AttrDef attrs[] = { AT_FLOAT(struct batchnorm, epsilon, 1e-5), AT_END };
 
 #define INIT "pd_check_scratch(\"$WHO\", pd_bn_scratch(&$DESC), $PLANNED);\npd_bn_init(&$o, &$DESC);"
-#define COMMON .nout = 3, .flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct batchnorm), .cost = cost, \
-	.holes = holes, .lib = lib, .cpu = { .object = "pd_bn", .init = INIT, .call = "" }, .ref = { .file = "batchnorm.ref.c" }, \
-	.cuda = { .object = "pd_bn", .init = INIT, .call = "" }
+#define COMMON \
+	.nout = 3, .flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct batchnorm), .cost = cost, \
+	.holes = holes, .lib = lib, .cpu = { .object = "pd_bn", .init = INIT, .call = "" }, \
+	.ref = { .file = "batchnorm.ref.c" }, .cuda = { .object = "pd_bn", .init = INIT, .call = "" }
 
 const OpDef op_BatchNorm = {
-	.name = "BatchNorm", .minin = 3, .maxin = 5, .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE }, COMMON,
+	.name = "BatchNorm",
+	.minin = 3,
+	.maxin = 5,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE },
+	COMMON,
 };
 
 const OpDef op_BatchNormGrad = { .name = "BatchNormGrad", .minin = 5, .maxin = 5, .shape = grad_shape, COMMON };

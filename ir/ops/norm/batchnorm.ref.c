@@ -26,9 +26,10 @@ static void NAME(T *restrict dx, T *restrict dscale, T *restrict dbias, const T 
 static void NAME(T *restrict y, T *restrict mean, T *restrict var, const T *restrict x, const T *restrict scale,
 	const T *restrict bias
 #if RUNNING
-	, const T *restrict running_mean, const T *restrict running_var
+	,
+	const T *restrict running_mean, const T *restrict running_var
 #endif
-	)
+)
 {
 	for (int64_t c = 0; c < C; c++) {
 		const T count = (T)(BATCH * INNER);

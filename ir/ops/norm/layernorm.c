@@ -7,17 +7,15 @@
  * GPUs: %more, of dx's shape, behind the scale of a gradient is added to dx, and dy may be of 16 bits (passes/gpu/products_between.c). */
 #include "../common/common.h"
 
-struct layernorm { int64_t axis; double epsilon; int64_t to; };
+struct layernorm {
+	int64_t axis;
+	double epsilon;
+	int64_t to;
+};
 
-static bool is_grad(const Node *n)
-{
-	return n->op == OP_LayerNormGrad || n->op == OP_RMSNormGrad;
-}
+static bool is_grad(const Node *n) { return n->op == OP_LayerNormGrad || n->op == OP_RMSNormGrad; }
 
-static bool has_mean(const Node *n)
-{
-	return n->op == OP_LayerNormalization || n->op == OP_LayerNormGrad;
-}
+static bool has_mean(const Node *n) { return n->op == OP_LayerNormalization || n->op == OP_LayerNormGrad; }
 
 static const Value *scale_of(const Node *n)
 {
@@ -47,7 +45,8 @@ static bool check(const Node *n, const Type *x, int *axis, Diag *d)
 	for (int i = 0; i < want.rank; i++)
 		want.dim[i] = x->dim[*axis + i];
 	if (!dtype_float(x->dtype))
-		return diag_error(d, n->loc, 302, "%s takes floats, X is %s", optab[n->op]->name, str_type(d->scratch, x));
+		return diag_error(
+			d, n->loc, 302, "%s takes floats, X is %s", optab[n->op]->name, str_type(d->scratch, x));
 	if (scale && !shape_eq(&want, &scale->type) && type_numel(&want) != type_numel(&scale->type))
 		return diag_error(d, n->loc, 304, "%s: scale is %s, the normalised axes are %s", optab[n->op]->name,
 			str_shape(d->scratch, &scale->type), str_shape(d->scratch, &want));
@@ -93,8 +92,8 @@ static bool grad_shape(Node *n, Diag *d)
 		return false;
 	for (int i = 0; i < n->nin; i++)
 		if (n->in[i]->type.layout != LAYOUT_PLAIN)
-			return diag_error(d, n->loc, 304, "%s: operand %d is %s, rows are wanted", optab[n->op]->name, i,
-				str_type(d->scratch, &n->in[i]->type));
+			return diag_error(d, n->loc, 304, "%s: operand %d is %s, rows are wanted", optab[n->op]->name,
+				i, str_type(d->scratch, &n->in[i]->type));
 	set_out(n, 0, n->in[1]->type);
 	if (!scale) {
 		trim_outs(n, 1);
@@ -125,7 +124,8 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 static void grid_holes(Holes *h, int64_t rows, int64_t width, bool scale)
 {
 	enum { MOST = 528 };
-	const int64_t group = width <= 768 ? 32 : 256, at_once = group == 32 ? 4 : 1, all = (rows + at_once - 1) / at_once;
+	const int64_t group = width <= 768 ? 32 : 256, at_once = group == 32 ? 4 : 1,
+		      all = (rows + at_once - 1) / at_once;
 	const int64_t blocks = all < MOST ? all : MOST;
 
 	hole_int(h, "GROUP", group);
@@ -138,7 +138,8 @@ static void grid_holes(Holes *h, int64_t rows, int64_t width, bool scale)
 static void holes(const Node *n, Holes *h)
 {
 	const struct layernorm *at = n->attr;
-	const bool back = is_grad(n), mean = has_mean(n), scale = scale_of(n) != NULL, half = dtype_half(n->out[0]->type.dtype);
+	const bool back = is_grad(n), mean = has_mean(n), scale = scale_of(n) != NULL,
+		   half = dtype_half(n->out[0]->type.dtype);
 	const Type *x = &n->in[back ? 1 : 0]->type;
 	const int axis = (int)(at->axis < 0 ? at->axis + x->rank : at->axis);
 	int64_t rows = 1;
@@ -160,50 +161,83 @@ static void holes(const Node *n, Holes *h)
 	if (vectors && back)
 		grid_holes(h, rows, width, scale);
 	hole_text(h, "TD", "%s", dtype_c(n->in[0]->type.dtype));
-	hole_text(h, "LOAD", "%s%s", dtype_half(n->in[0]->type.dtype) ? "pd_from_" : "", dtype_half(n->in[0]->type.dtype) ?
-		dtype_name(n->in[0]->type.dtype) : "");
+	hole_text(h, "LOAD", "%s%s", dtype_half(n->in[0]->type.dtype) ? "pd_from_" : "",
+		dtype_half(n->in[0]->type.dtype) ? dtype_name(n->in[0]->type.dtype) : "");
 	hole_text(h, "TY", "%s", dtype_c(n->out[0]->type.dtype));
 	hole_text(h, "AS", "%s%s", half ? "pd_to_" : "", half ? dtype_name(n->out[0]->type.dtype) : "");
 	if (back)
-		hole_text(h, "CALL", mean ? (scale ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : "$k($=0, $0, $1, $2, $3);") :
-			scale ? "$k($=0, $=1, $0, $1, $2, $3);" : "$k($=0, $0, $1, $2);");
+		hole_text(h, "CALL",
+			mean    ? (scale ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4);" : "$k($=0, $0, $1, $2, $3);")
+			: scale ? "$k($=0, $=1, $0, $1, $2, $3);"
+				: "$k($=0, $0, $1, $2);");
 	if (back && more_of(n))
-		hole_text(h, "CALL", mean ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4, $5);" : "$k($=0, $=1, $0, $1, $2, $3, $4);");
+		hole_text(h, "CALL",
+			mean ? "$k($=0, $=1, $=2, $0, $1, $2, $3, $4, $5);" : "$k($=0, $=1, $0, $1, $2, $3, $4);");
 	if (!back)
-		hole_text(h, "CALL", mean ? (n->nin > 2 ? "$k($=0, $=1, $=2, $0, $1, $2);" : scale ?
-			"$k($=0, $=1, $=2, $0, $1);" : "$k($=0, $=1, $=2, $0);") : scale ? "$k($=0, $=1, $0, $1);" :
-			"$k($=0, $=1, $0);");
-	hole_name(h, "%snorm%s%s%s_%lldx%lld%s", mean ? "layer" : "rms", back ? "_grad" : "", scale ? "" : "_plain", more_of(n) ? "_more" : "",
-		(long long)rows, (long long)width, dtype_suffix(half ? n->out[0]->type.dtype : n->in[0]->type.dtype));
+		hole_text(h, "CALL",
+			mean    ? (n->nin > 2     ? "$k($=0, $=1, $=2, $0, $1, $2);"
+					  : scale ? "$k($=0, $=1, $=2, $0, $1);"
+						  : "$k($=0, $=1, $=2, $0);")
+			: scale ? "$k($=0, $=1, $0, $1);"
+				: "$k($=0, $=1, $0);");
+	hole_name(h, "%snorm%s%s%s_%lldx%lld%s", mean ? "layer" : "rms", back ? "_grad" : "", scale ? "" : "_plain",
+		more_of(n) ? "_more" : "", (long long)rows, (long long)width,
+		dtype_suffix(half ? n->out[0]->type.dtype : n->in[0]->type.dtype));
 }
 
-static Cost cost(const Node *n)
-{
-	return cost_bytes(n, 12.0 * (double)type_numel(&n->out[0]->type));
-}
+static Cost cost(const Node *n) { return cost_bytes(n, 12.0 * (double)type_numel(&n->out[0]->type)); }
 
-static const AttrDef attrs[] = {
-	AT_INT(struct layernorm, axis, -1), AT_FLOAT(struct layernorm, epsilon, 1e-5), AT_INT(struct layernorm, to, 0), AT_END
-};
+static const AttrDef attrs[] = { AT_INT(struct layernorm, axis, -1), AT_FLOAT(struct layernorm, epsilon, 1e-5),
+	AT_INT(struct layernorm, to, 0), AT_END };
 
 #define COMMON .flags = OP_PURE, .attrs = attrs, .attrsize = sizeof(struct layernorm), .cost = cost, .holes = holes
 
 const OpDef op_LayerNormalization = {
-	.name = "LayerNormalization", .outputs = (const char *const[]){ NULL, "mean", "rstd" }, .minin = 1, .maxin = 3, .nout = 3, .shape = shape, .grad = grad,
-	.dgrad = { DENSE, DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" }, .cuda = { .file = "layernorm.cuda.cu" },
+	.name = "LayerNormalization",
+	.outputs = (const char *const[]){ NULL, "mean", "rstd" },
+	.minin = 1,
+	.maxin = 3,
+	.nout = 3,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE },
+	COMMON,
+	.cpu = { .file = "layernorm.cpu.c" },
+	.cuda = { .file = "layernorm.cuda.cu" },
 };
 
 const OpDef op_LayerNormGrad = {
-	.name = "LayerNormGrad", .minin = 4, .maxin = 6, .nout = 3, .shape = grad_shape, COMMON,
-	.cpu = { .file = "layernorm_grad.cpu.c" }, .cuda = { .file = "layernorm_grad.cuda.cu" },
+	.name = "LayerNormGrad",
+	.minin = 4,
+	.maxin = 6,
+	.nout = 3,
+	.shape = grad_shape,
+	COMMON,
+	.cpu = { .file = "layernorm_grad.cpu.c" },
+	.cuda = { .file = "layernorm_grad.cuda.cu" },
 };
 
 const OpDef op_RMSNormalization = {
-	.name = "RMSNormalization", .outputs = (const char *const[]){ NULL, "rstd" }, .minin = 1, .maxin = 2, .nout = 2, .shape = shape, .grad = grad,
-	.dgrad = { DENSE, DENSE }, COMMON, .cpu = { .file = "layernorm.cpu.c" }, .cuda = { .file = "layernorm.cuda.cu" },
+	.name = "RMSNormalization",
+	.outputs = (const char *const[]){ NULL, "rstd" },
+	.minin = 1,
+	.maxin = 2,
+	.nout = 2,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE },
+	COMMON,
+	.cpu = { .file = "layernorm.cpu.c" },
+	.cuda = { .file = "layernorm.cuda.cu" },
 };
 
 const OpDef op_RMSNormGrad = {
-	.name = "RMSNormGrad", .minin = 3, .maxin = 5, .nout = 2, .shape = grad_shape, COMMON,
-	.cpu = { .file = "layernorm_grad.cpu.c" }, .cuda = { .file = "layernorm_grad.cuda.cu" },
+	.name = "RMSNormGrad",
+	.minin = 3,
+	.maxin = 5,
+	.nout = 2,
+	.shape = grad_shape,
+	COMMON,
+	.cpu = { .file = "layernorm_grad.cpu.c" },
+	.cuda = { .file = "layernorm_grad.cuda.cu" },
 };

@@ -5,17 +5,20 @@
  * channels-last with INNER = 1. */
 #include "../common/common.h"
 
-struct lrn { double alpha, beta, bias; int64_t size; };
+struct lrn {
+	double alpha, beta, bias;
+	int64_t size;
+};
 
-enum { MOST_CHANNELS = 1 << 16, BUFFER = 1 << 13 };     /* a column of channels lies on the stack */
+enum { MOST_CHANNELS = 1 << 16, BUFFER = 1 << 13 }; /* a column of channels lies on the stack */
 
 static bool check(const Node *n, const Type *x, Diag *d)
 {
 	const struct lrn *at = n->attr;
 
 	if (x->rank < 2 || !dtype_float(x->dtype))
-		return diag_error(d, n->loc, 304, "%s: X is %s; it takes floats with a channel axis", optab[n->op]->name,
-			str_type(d->scratch, x));
+		return diag_error(d, n->loc, 304, "%s: X is %s; it takes floats with a channel axis",
+			optab[n->op]->name, str_type(d->scratch, x));
 	if (x->dim[1] > MOST_CHANNELS)
 		return diag_error(d, n->loc, 304, "%s: X is %s; the most channels are %d", optab[n->op]->name,
 			str_type(d->scratch, x), MOST_CHANNELS);
@@ -74,7 +77,7 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "CH", ch);
 	hole_int(h, "INNER", inner);
 	hole_int(h, "BLOCK", block);
-	hole_int(h, "WHOLE", inner % block == 0);       /* blocks are */
+	hole_int(h, "WHOLE", inner % block == 0); /* blocks are */
 	hole_int(h, "BEFORE", back ? high : low);
 	hole_int(h, "WINDOW", low + high + 1);
 	hole_text(h, "SHARE", "%.17g", at->alpha / (double)at->size);
@@ -94,16 +97,23 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, (15 + window) * (double)type_numel(&n->out[0]->type));
 }
 
-static const AttrDef attrs[] = {
-	AT_FLOAT(struct lrn, alpha, 1e-4), AT_FLOAT(struct lrn, beta, 0.75), AT_FLOAT(struct lrn, bias, 1),
-	AT_INT(struct lrn, size, 0), AT_END
-};
+static const AttrDef attrs[] = { AT_FLOAT(struct lrn, alpha, 1e-4), AT_FLOAT(struct lrn, beta, 0.75),
+	AT_FLOAT(struct lrn, bias, 1), AT_INT(struct lrn, size, 0), AT_END };
 
-#define COMMON .flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct lrn), .cost = cost, \
-	.holes = holes, .cpu = { .file = "lrn.cpu.c" }, .cuda = { .file = "lrn.cuda.cu" }
+#define COMMON \
+	.flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct lrn), .cost = cost, .holes = holes, \
+	.cpu = { .file = "lrn.cpu.c" }, .cuda = { .file = "lrn.cuda.cu" }
 
 const OpDef op_LRN = {
-	.name = "LRN", .outputs = (const char *const[]){ NULL, "scale" }, .minin = 1, .maxin = 1, .nout = 2, .shape = shape, .grad = grad, .dgrad = { DENSE }, COMMON,
+	.name = "LRN",
+	.outputs = (const char *const[]){ NULL, "scale" },
+	.minin = 1,
+	.maxin = 1,
+	.nout = 2,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE },
+	COMMON,
 };
 
 const OpDef op_LRNGrad = { .name = "LRNGrad", .minin = 3, .maxin = 3, .nout = 1, .shape = grad_shape, COMMON };

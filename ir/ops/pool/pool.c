@@ -8,22 +8,16 @@
 #include <stddef.h>
 #include "../common/common.h"
 
-struct pool { Ints kernel_shape, strides, dilations, pads, dims; int64_t ceil_mode, count_include_pad; };
+struct pool {
+	Ints kernel_shape, strides, dilations, pads, dims;
+	int64_t ceil_mode, count_include_pad;
+};
 
-static int64_t get(Ints v, int i, int64_t otherwise)
-{
-	return i < v.n ? v.v[i] : otherwise;
-}
+static int64_t get(Ints v, int i, int64_t otherwise) { return i < v.n ? v.v[i] : otherwise; }
 
-static bool is_grad(const Node *n)
-{
-	return n->op == OP_MaxPoolGrad || n->op == OP_AveragePoolGrad;
-}
+static bool is_grad(const Node *n) { return n->op == OP_MaxPoolGrad || n->op == OP_AveragePoolGrad; }
 
-static bool is_max(const Node *n)
-{
-	return n->op == OP_MaxPool || n->op == OP_MaxPoolGrad;
-}
+static bool is_max(const Node *n) { return n->op == OP_MaxPool || n->op == OP_MaxPoolGrad; }
 
 /* Extent of the result, 0 where the window does not fit; windows that begin behind the input and its leading pad do not
  * count. */
@@ -52,7 +46,7 @@ static bool window_shape(const Node *n, const Type *x, Type *y, Diag *d)
 		return diag_error(d, n->loc, 304, "%s: kernel_shape has %d entries, X is %s", optab[n->op]->name,
 			at->kernel_shape.n, str_type(d->scratch, x));
 	if (n->op != OP_GlobalAveragePool &&
-	    !need_window(n, d, x, at->kernel_shape, at->strides, at->dilations, at->pads))
+		!need_window(n, d, x, at->kernel_shape, at->strides, at->dilations, at->pads))
 		return false;
 	for (int i = 0; i < x->rank - 2; i++) {
 		y->dim[2 + i] = 1;
@@ -96,13 +90,13 @@ static bool grad_shape(Node *n, Diag *d)
 	Type x, y;
 
 	if (!need_type(n, d, "dims", at->dims, n->in[0]->type.dtype, &x) || !window_shape(n, &x, &y, d) ||
-	    !need_same_shape(n, d, n->in[0], &y))
+		!need_same_shape(n, d, n->in[0], &y))
 		return false;
 	if (is_max(n) && !need_same_shape(n, d, n->in[1], &y))
 		return false;
 	if (is_max(n) && n->in[1]->type.dtype != place_dtype(at))
-		return diag_error(d, n->loc, 302, "%s: %s is %s, places in this window are %s", optab[n->op]->name, n->in[1]->name,
-			dtype_name(n->in[1]->type.dtype), dtype_name(place_dtype(at)));
+		return diag_error(d, n->loc, 302, "%s: %s is %s, places in this window are %s", optab[n->op]->name,
+			n->in[1]->name, dtype_name(n->in[1]->type.dtype), dtype_name(place_dtype(at)));
 	x.layout = n->in[0]->type.layout;
 	set_out(n, 0, x);
 	return true;
@@ -126,7 +120,7 @@ static void axis_holes(const Node *n, Holes *h, const Type *x, const Type *y)
 {
 	static const char axis[] = "DHW";
 	const struct pool *at = n->attr;
-	const int nd = x->rank - 2, skip = 3 - nd;      /* missing axes lead, with extent 1 */
+	const int nd = x->rank - 2, skip = 3 - nd; /* missing axes lead, with extent 1 */
 	const bool global = n->op == OP_GlobalAveragePool;
 
 	for (int i = 0; i < 3; i++) {
@@ -134,23 +128,26 @@ static void axis_holes(const Node *n, Holes *h, const Type *x, const Type *y)
 		const char *format = "%s%c";
 		hole_int(h, arena_printf(h->arena, format, "I", axis[i]), k < 0 ? 1 : x->dim[2 + k]);
 		hole_int(h, arena_printf(h->arena, format, "O", axis[i]), k < 0 ? 1 : y->dim[2 + k]);
-		hole_int(h, arena_printf(h->arena, format, "K", axis[i]), k < 0 ? 1 : global ? x->dim[2 + k] :
-			at->kernel_shape.v[k]);
+		hole_int(h, arena_printf(h->arena, format, "K", axis[i]),
+			k < 0    ? 1
+			: global ? x->dim[2 + k]
+				 : at->kernel_shape.v[k]);
 		hole_int(h, arena_printf(h->arena, format, "S", axis[i]), k < 0 || global ? 1 : get(at->strides, k, 1));
 		hole_int(h, arena_printf(h->arena, format, "P", axis[i]), k < 0 || global ? 0 : get(at->pads, k, 0));
-		hole_int(h, arena_printf(h->arena, format, "E", axis[i]), k < 0 || global ? 0 : get(at->pads, nd + k, 0));
-		hole_int(h, arena_printf(h->arena, format, "L", axis[i]), k < 0 || global ? 1 : get(at->dilations, k, 1));
+		hole_int(h, arena_printf(h->arena, format, "E", axis[i]),
+			k < 0 || global ? 0 : get(at->pads, nd + k, 0));
+		hole_int(h, arena_printf(h->arena, format, "L", axis[i]),
+			k < 0 || global ? 1 : get(at->dilations, k, 1));
 	}
 }
 
 /* ---- by cuDNN ---- */
 
-typedef struct Axis { int64_t in, out, kernel, stride, begin, end, dilation; } Axis;
+typedef struct Axis {
+	int64_t in, out, kernel, stride, begin, end, dilation;
+} Axis;
 
-static const Type *large(const Node *n)
-{
-	return is_grad(n) ? &n->out[0]->type : &n->in[0]->type;
-}
+static const Type *large(const Node *n) { return is_grad(n) ? &n->out[0]->type : &n->in[0]->type; }
 
 static Axis axis_of(const Node *n, int i)
 {
@@ -171,12 +168,12 @@ static bool by_vendor(const Node *n)
 	const bool counts = n->op != OP_GlobalAveragePool && ((const struct pool *)n->attr)->count_include_pad;
 
 	if (x->dtype != DT_f32 || x->layout != LAYOUT_PLAIN || type_numel(x) < 1 || type_numel(x) > INT32_MAX ||
-	    n->op == OP_MaxPoolGrad || (n->op == OP_MaxPool && n->out[1] && !value_dead(n->out[1])))
+		n->op == OP_MaxPoolGrad || (n->op == OP_MaxPool && n->out[1] && !value_dead(n->out[1])))
 		return false;
 	for (int i = 0; i < x->rank - 2; i++) {
 		const Axis a = axis_of(n, i);
-		if (a.dilation != 1 || a.begin >= a.kernel || a.in + 2 * a.begin < a.kernel || (counts && a.begin != a.end) ||
-		    a.out != (a.in + 2 * a.begin - a.kernel) / a.stride + 1)
+		if (a.dilation != 1 || a.begin >= a.kernel || a.in + 2 * a.begin < a.kernel ||
+			(counts && a.begin != a.end) || a.out != (a.in + 2 * a.begin - a.kernel) / a.stride + 1)
 			return false;
 	}
 	return true;
@@ -184,8 +181,8 @@ static bool by_vendor(const Node *n)
 
 static void desc_hole(const Node *n, Holes *h)
 {
-	static const size_t part[] = { offsetof(Axis, in), offsetof(Axis, out), offsetof(Axis, kernel), offsetof(Axis, stride),
-		offsetof(Axis, begin) };
+	static const size_t part[] = { offsetof(Axis, in), offsetof(Axis, out), offsetof(Axis, kernel),
+		offsetof(Axis, stride), offsetof(Axis, begin) };
 	static const char *const name[] = { "in", "out", "kernel", "stride", "pad" };
 	const Type *x = large(n);
 	const bool counts = n->op != OP_GlobalAveragePool && ((const struct pool *)n->attr)->count_include_pad;
@@ -200,8 +197,11 @@ static void desc_hole(const Node *n, Holes *h)
 		}
 		text = arena_printf(h->arena, "%s }", text);
 	}
-	hole_text(h, "DESC", "(pd_pool_desc){ .kind = %s, .nd = %d, .n = %lld, .c = %lld%s }", is_max(n) ? "PD_MAX" : counts ?
-		"PD_AVERAGE_PADDED" : "PD_AVERAGE", x->rank - 2, (long long)x->dim[0], (long long)x->dim[1], text);
+	hole_text(h, "DESC", "(pd_pool_desc){ .kind = %s, .nd = %d, .n = %lld, .c = %lld%s }",
+		is_max(n) ? "PD_MAX"
+		: counts  ? "PD_AVERAGE_PADDED"
+			  : "PD_AVERAGE",
+		x->rank - 2, (long long)x->dim[0], (long long)x->dim[1], text);
 }
 
 /* Channels of 16 bytes, or fewer where there are no multiples of that. */
@@ -217,7 +217,8 @@ static int64_t vector_of(const Type *x)
 static void holes(const Node *n, Holes *h)
 {
 	const struct pool *at = n->attr;
-	const Type *x = is_grad(n) ? &n->out[0]->type : &n->in[0]->type, *y = is_grad(n) ? &n->in[0]->type : &n->out[0]->type;
+	const Type *x = is_grad(n) ? &n->out[0]->type : &n->in[0]->type,
+		   *y = is_grad(n) ? &n->in[0]->type : &n->out[0]->type;
 	const bool nhwc = x->layout == LAYOUT_NHWC;
 
 	axis_holes(n, h, x, y);
@@ -233,8 +234,10 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "BACK", is_grad(n));
 	hole_int(h, "PADDED", n->op != OP_GlobalAveragePool && at->count_include_pad != 0);
 	hole_int(h, "PAR", type_numel(x) >= 16384);
-	hole_text(h, "CALL", n->op == OP_MaxPool ? "$k($=0, $=1, $0);" : n->op == OP_MaxPoolGrad ? "$k($=, $0, $1);" :
-		"$k($=, $0);");
+	hole_text(h, "CALL",
+		n->op == OP_MaxPool       ? "$k($=0, $=1, $0);"
+		: n->op == OP_MaxPoolGrad ? "$k($=, $0, $1);"
+					  : "$k($=, $0);");
 	hole_name(h, "%spool%s_%s%s", is_max(n) ? "max" : "average", is_grad(n) ? "_grad" : "", dims_name(h->arena, x),
 		dtype_suffix(x->dtype));
 }
@@ -249,36 +252,75 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, k * (double)type_numel(is_grad(n) ? &n->in[0]->type : &n->out[0]->type));
 }
 
-#define WINDOW AT_INTS(struct pool, kernel_shape), AT_INTS(struct pool, strides), AT_INTS(struct pool, dilations), \
-	AT_INTS(struct pool, pads), AT_INT(struct pool, ceil_mode, 0), AT_INT(struct pool, count_include_pad, 0)
+#define WINDOW \
+	AT_INTS(struct pool, kernel_shape), AT_INTS(struct pool, strides), AT_INTS(struct pool, dilations), \
+		AT_INTS(struct pool, pads), AT_INT(struct pool, ceil_mode, 0), \
+		AT_INT(struct pool, count_include_pad, 0)
 
 static const AttrDef attrs[] = { WINDOW, AT_END };
 static const AttrDef grad_attrs[] = { WINDOW, AT_INTS(struct pool, dims), AT_END };
 static const AttrDef no_attrs[] = { AT_END };
 
-#define COMMON(WAY) .flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct pool), .cost = cost, .holes = holes, \
+#define COMMON(WAY) \
+	.flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct pool), .cost = cost, .holes = holes, \
 	.cpu = { .file = "pool.cpu.c" }, .cuda = { .file = "pool.cuda.cu" }, .by_vendor = by_vendor, \
-	.vendor = { .object = "pd_pool", .init = "pd_pool_init(&$o, &$DESC);", .call = "pd_pool_" WAY "(&$o, $=, $0);" }
+	.vendor = { \
+		.object = "pd_pool", .init = "pd_pool_init(&$o, &$DESC);", .call = "pd_pool_" WAY "(&$o, $=, $0);" \
+	}
 
 const OpDef op_MaxPool = {
-	.name = "MaxPool", .outputs = (const char *const[]){ NULL, "place" }, .minin = 1, .maxin = 1, .nout = 2, .attrs = attrs, .shape = shape, .grad = grad,
-	.dgrad = { DENSE }, COMMON("forward"),
+	.name = "MaxPool",
+	.outputs = (const char *const[]){ NULL, "place" },
+	.minin = 1,
+	.maxin = 1,
+	.nout = 2,
+	.attrs = attrs,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE },
+	COMMON("forward"),
 };
 
 const OpDef op_AveragePool = {
-	.name = "AveragePool", .minin = 1, .maxin = 1, .nout = 1, .attrs = attrs, .shape = shape, .grad = grad,
-	.dgrad = { DENSE }, COMMON("forward"),
+	.name = "AveragePool",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.attrs = attrs,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE },
+	COMMON("forward"),
 };
 
 const OpDef op_GlobalAveragePool = {
-	.name = "GlobalAveragePool", .minin = 1, .maxin = 1, .nout = 1, .attrs = no_attrs, .shape = shape, .grad = grad,
-	.dgrad = { DENSE }, COMMON("forward"),
+	.name = "GlobalAveragePool",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.attrs = no_attrs,
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE },
+	COMMON("forward"),
 };
 
 const OpDef op_MaxPoolGrad = {
-	.name = "MaxPoolGrad", .minin = 2, .maxin = 2, .nout = 1, .attrs = grad_attrs, .shape = grad_shape, COMMON("backward"),
+	.name = "MaxPoolGrad",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.attrs = grad_attrs,
+	.shape = grad_shape,
+	COMMON("backward"),
 };
 
 const OpDef op_AveragePoolGrad = {
-	.name = "AveragePoolGrad", .minin = 1, .maxin = 1, .nout = 1, .attrs = grad_attrs, .shape = grad_shape, COMMON("backward"),
+	.name = "AveragePoolGrad",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.attrs = grad_attrs,
+	.shape = grad_shape,
+	COMMON("backward"),
 };

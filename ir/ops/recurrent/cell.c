@@ -5,7 +5,10 @@
  * computed again in the backward. */
 #include "../common/common.h"
 
-struct cell { int64_t i, f, g, o; double forget_bias; };
+struct cell {
+	int64_t i, f, g, o;
+	double forget_bias;
+};
 
 static bool shape(Node *n, Diag *d)
 {
@@ -18,7 +21,8 @@ static bool shape(Node *n, Diag *d)
 	for (int i = 0; i < 4; i++)
 		seen |= slot[i] >= 0 && slot[i] < 4 ? 1 << slot[i] : 0;
 	if (seen != 15)
-		return diag_error(d, n->loc, 304, "%s: i, f, g, o are %lld, %lld, %lld, %lld; they must be 0 to 3, each once", name,
+		return diag_error(d, n->loc, 304,
+			"%s: i, f, g, o are %lld, %lld, %lld, %lld; they must be 0 to 3, each once", name,
 			(long long)at->i, (long long)at->f, (long long)at->g, (long long)at->o);
 	if (!n->in[0] || !n->in[1])
 		return diag_error(d, n->loc, 301, "%s: operand %d is missing", name, !n->in[0] ? 0 : 1);
@@ -30,8 +34,8 @@ static bool shape(Node *n, Diag *d)
 	if (c->rank > 0 && c->dim[c->rank - 1] <= EXTENT_MOST)
 		want.dim[c->rank - 1] *= 4;
 	if (c->rank < 1 || !shape_eq(&want, x))
-		return diag_error(d, n->loc, 304, "%s: the gates are %s, c is %s; they must be [.., 4 N] and [.., N]", name,
-			str_shape(d->scratch, x), str_shape(d->scratch, c));
+		return diag_error(d, n->loc, 304, "%s: the gates are %s, c is %s; they must be [.., 4 N] and [.., N]",
+			name, str_shape(d->scratch, x), str_shape(d->scratch, c));
 	for (int i = 2; i < n->nin; i++)
 		if (n->in[i] && !need_same_shape(n, d, n->in[i], c))
 			return false;
@@ -76,8 +80,11 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "DH", dh);
 	hole_int(h, "DS", ds);
 	hole_int(h, "PAR", type_numel(c) >= 4096);
-	hole_text(h, "CALL", !back ? "$k($=0, $=1, $0, $1);" : dh && ds ? "$k($=0, $=1, $0, $1, $2, $3);" :
-		dh ? "$k($=0, $=1, $0, $1, $2);" : "$k($=0, $=1, $0, $1, $3);");
+	hole_text(h, "CALL",
+		!back      ? "$k($=0, $=1, $0, $1);"
+		: dh && ds ? "$k($=0, $=1, $0, $1, $2, $3);"
+		: dh       ? "$k($=0, $=1, $0, $1, $2);"
+			   : "$k($=0, $=1, $0, $1, $3);");
 	hole_name(h, "lstm_cell%s_%lldx%lld%s%s%s", back ? "_grad" : "", (long long)rows, (long long)size,
 		back && !dh ? "_last" : "", back && !ds ? "_out" : "", dtype_suffix(c->dtype));
 }
@@ -87,19 +94,37 @@ static Cost cost(const Node *n)
 	return cost_bytes(n, (n->op == OP_LSTMCell ? 75.0 : 95.0) * (double)type_numel(&n->in[1]->type));
 }
 
-static const AttrDef attrs[] = {
-	AT_INT(struct cell, i, 0), AT_INT(struct cell, f, 1), AT_INT(struct cell, g, 2), AT_INT(struct cell, o, 3),
-	AT_FLOAT(struct cell, forget_bias, 0), AT_END
-};
+static const AttrDef attrs[] = { AT_INT(struct cell, i, 0), AT_INT(struct cell, f, 1), AT_INT(struct cell, g, 2),
+	AT_INT(struct cell, o, 3), AT_FLOAT(struct cell, forget_bias, 0), AT_END };
 
 const OpDef op_LSTMCell = {
-	.name = "LSTMCell", .minin = 2, .maxin = 2, .nout = 2, .flags = OP_PURE, .attrs = attrs,
-	.attrsize = sizeof(struct cell), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE }, .cost = cost, .holes = holes,
-	.cpu = { .file = "lstm_cell.cpu.c" }, .cuda = { .file = "lstm_cell.cuda.cu" },
+	.name = "LSTMCell",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 2,
+	.flags = OP_PURE,
+	.attrs = attrs,
+	.attrsize = sizeof(struct cell),
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE },
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "lstm_cell.cpu.c" },
+	.cuda = { .file = "lstm_cell.cuda.cu" },
 };
 
 const OpDef op_LSTMCellGrad = {
-	.name = "LSTMCellGrad", .minin = 2, .maxin = 4, .nout = 2, .flags = OP_PURE, .attrs = attrs,
-	.attrsize = sizeof(struct cell), .shape = shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "lstm_cell_grad.cpu.c" }, .cuda = { .file = "lstm_cell_grad.cuda.cu" },
+	.name = "LSTMCellGrad",
+	.minin = 2,
+	.maxin = 4,
+	.nout = 2,
+	.flags = OP_PURE,
+	.attrs = attrs,
+	.attrsize = sizeof(struct cell),
+	.shape = shape,
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "lstm_cell_grad.cpu.c" },
+	.cuda = { .file = "lstm_cell_grad.cuda.cu" },
 };

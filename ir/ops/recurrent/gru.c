@@ -9,19 +9,17 @@
 enum { GX, R, RB, H0, LENS };
 enum { BR, BY, BGATES, BHN, DY, DH, BH0, BLENS };
 
-static bool linear(const Node *n)
-{
-	return ((const struct recurrent *)n->attr)->linear_before_reset != 0;
-}
+static bool linear(const Node *n) { return ((const struct recurrent *)n->attr)->linear_before_reset != 0; }
 
 static bool check_state(const Node *n, RecSizes s, int rb, int h0, int lens, Diag *d)
 {
 	const int64_t state[2] = { s.batch, s.hidden };
 
 	if (rec_opt(n, rb) && !linear(n))
-		return diag_error(d, n->loc, 304, "%s: a recurrent bias of its own needs linear_before_reset", optab[n->op]->name);
-	return rec_check(n, rb, "the recurrent bias", 1, &s.hidden, d) && rec_check(n, h0, "the initial h", 2, state, d) &&
-		rec_check_lens(n, lens, s.batch, d);
+		return diag_error(d, n->loc, 304, "%s: a recurrent bias of its own needs linear_before_reset",
+			optab[n->op]->name);
+	return rec_check(n, rb, "the recurrent bias", 1, &s.hidden, d) &&
+	       rec_check(n, h0, "the initial h", 2, state, d) && rec_check_lens(n, lens, s.batch, d);
 }
 
 static bool shape(Node *n, Diag *d)
@@ -50,7 +48,8 @@ static bool grad_shape(Node *n, Diag *d)
 	const RecSizes s = rec_sizes(&n->in[BGATES]->type, 3);
 	const int64_t all[3] = { s.steps, s.batch, s.hidden };
 	if (!check_state(n, s, MAXIN, BH0, BLENS, d) || !rec_check(n, DY, "dy", 3, all, d) ||
-	    !rec_check(n, DH, "dh", 2, all + 1, d) || !rec_check(n, BY, "y", 3, all, d) || !rec_check(n, BHN, "hn", 3, all, d))
+		!rec_check(n, DH, "dh", 2, all + 1, d) || !rec_check(n, BY, "y", 3, all, d) ||
+		!rec_check(n, BHN, "hn", 3, all, d))
 		return false;
 	set_out(n, 0, rec_type(n, 3, s.steps, s.batch, 3 * s.hidden));
 	set_out(n, 1, rec_type(n, 3, s.steps, s.batch, (linear(n) ? 3 : 1) * s.hidden));
@@ -107,9 +106,11 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "HAS_DH", back && rec_opt(n, DH));
 	hole_text(h, "CALL", "$k($=0, $=1, $=2, $=3%s);", rec_args(n, h->arena, 0, back ? BLENS : LENS));
 	hole_name(h, "gru%s_%lldx%lldx%lld%s%s%s%s%s%s%s", back ? "_grad" : "", (long long)s.steps, (long long)s.batch,
-		(long long)s.hidden, linear(n) ? "_linear" : "", ((const struct recurrent *)n->attr)->reverse ? "_reverse" : "",
-		rb ? "_rb" : "", h0 ? "_h0" : "", lens ? "_lens" : "", back ? arena_printf(h->arena, "_d%s%s",
-		rec_opt(n, DY) ? "y" : "", rec_opt(n, DH) ? "h" : "") : "", dtype_suffix(rec_type(n, 0, 0, 0, 0).dtype));
+		(long long)s.hidden, linear(n) ? "_linear" : "",
+		((const struct recurrent *)n->attr)->reverse ? "_reverse" : "", rb ? "_rb" : "", h0 ? "_h0" : "",
+		lens ? "_lens" : "",
+		back ? arena_printf(h->arena, "_d%s%s", rec_opt(n, DY) ? "y" : "", rec_opt(n, DH) ? "h" : "") : "",
+		dtype_suffix(rec_type(n, 0, 0, 0, 0).dtype));
 }
 
 static Cost cost(const Node *n)
@@ -118,13 +119,34 @@ static Cost cost(const Node *n)
 }
 
 const OpDef op_GRU = {
-	.name = "GRU", .outputs = (const char *const[]){ NULL, "h", "gates", "linear" }, .minin = 2, .maxin = 5, .nout = 4, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
-	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE, DENSE },
-	.cost = cost, .holes = holes, .cpu = { .file = "gru.cpu.c" }, .cuda = { .file = "gru.cuda.cu", .products = true },
+	.name = "GRU",
+	.outputs = (const char *const[]){ NULL, "h", "gates", "linear" },
+	.minin = 2,
+	.maxin = 5,
+	.nout = 4,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = rec_attrs,
+	.attrsize = sizeof(struct recurrent),
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE, DENSE },
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "gru.cpu.c" },
+	.cuda = { .file = "gru.cuda.cu", .products = true },
 };
 
 const OpDef op_GRUGrad = {
-	.name = "GRUGrad", .minin = 4, .maxin = 8, .nout = 4, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
-	.attrsize = sizeof(struct recurrent), .shape = grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "gru_grad.cpu.c" }, .cuda = { .file = "gru_grad.cuda.cu", .products = true },
+	.name = "GRUGrad",
+	.minin = 4,
+	.maxin = 8,
+	.nout = 4,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = rec_attrs,
+	.attrsize = sizeof(struct recurrent),
+	.shape = grad_shape,
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "gru_grad.cpu.c" },
+	.cuda = { .file = "gru_grad.cuda.cu", .products = true },
 };

@@ -11,7 +11,10 @@
 #include <string.h>
 #include "recurrent.h"
 
-struct layer { const char *cell, *activation; int64_t steps, reverse, bias; };
+struct layer {
+	const char *cell, *activation;
+	int64_t steps, reverse, bias;
+};
 
 enum { X, W, R, B, RB, H0, C0, LENS };
 enum { DRESERVE, DY_, DW, DR, DB, DRB, DDY, DDH, DDC, DH0, DC0, DLENS };
@@ -24,7 +27,9 @@ static int gates(const Node *n)
 	return !strcmp(cell, "LSTM") ? 4 : !strcmp(cell, "GRU") ? 3 : 1;
 }
 
-typedef struct Sizes { int64_t steps, batch, input, hidden; } Sizes;
+typedef struct Sizes {
+	int64_t steps, batch, input, hidden;
+} Sizes;
 
 static Sizes sizes(const Node *n)
 {
@@ -34,16 +39,13 @@ static Sizes sizes(const Node *n)
 
 	if (d)
 		return (Sizes){ at->steps, n->in[DY_]->type.dim[1], n->in[DW]->type.dim[1], n->in[DR]->type.dim[1] };
-	return (Sizes){ at->steps, at->steps ? x->dim[0] / at->steps : 0, x->dim[1], w ? n->in[WY]->type.dim[2] :
-		n->in[R]->type.dim[1] };
+	return (Sizes){ at->steps, at->steps ? x->dim[0] / at->steps : 0, x->dim[1],
+		w ? n->in[WY]->type.dim[2] : n->in[R]->type.dim[1] };
 }
 
 /* What the formulas have a backward remember: the gates, cells and their tanh, of every step. Where the library wants more
  * it gets it before step 0 (runtime/gpu/gpu_recurrent.c). */
-static int64_t reserved(const Node *n, Sizes s)
-{
-	return s.steps * s.batch * s.hidden * (gates(n) + 2) + 1024;
-}
+static int64_t reserved(const Node *n, Sizes s) { return s.steps * s.batch * s.hidden * (gates(n) + 2) + 1024; }
 
 /* An operand that must have this shape, in f32. */
 static bool check(const Node *n, int i, const char *what, bool must, int rank, int64_t a, int64_t b, int64_t c, Diag *d)
@@ -63,9 +65,9 @@ static bool cell_known(const Node *n, Diag *d)
 	const bool rnn = !strcmp(at->cell, "RNN");
 
 	if ((!rnn && strcmp(at->cell, "LSTM") && strcmp(at->cell, "GRU")) || at->steps < 1 ||
-	    (rnn && strcmp(at->activation, "Tanh") && strcmp(at->activation, "Relu")))
-		return diag_error(d, n->loc, 302, "%s: cell %s, activation %s, %lld steps have no meaning", optab[n->op]->name,
-			at->cell, at->activation, (long long)at->steps);
+		(rnn && strcmp(at->activation, "Tanh") && strcmp(at->activation, "Relu")))
+		return diag_error(d, n->loc, 302, "%s: cell %s, activation %s, %lld steps have no meaning",
+			optab[n->op]->name, at->cell, at->activation, (long long)at->steps);
 	return true;
 }
 
@@ -74,12 +76,14 @@ static bool weights(const Node *n, Sizes s, int w, int b, int h0, int c0, int le
 	const int64_t gh = gates(n) * s.hidden;
 
 	if ((rec_opt(n, c0) && gates(n) != 4) || (rec_opt(n, b + 1) && gates(n) != 3))
-		return diag_error(d, n->loc, 304, "%s: %s has no %s", optab[n->op]->name, ((const struct layer *)n->attr)->cell,
+		return diag_error(d, n->loc, 304, "%s: %s has no %s", optab[n->op]->name,
+			((const struct layer *)n->attr)->cell,
 			rec_opt(n, c0) ? "initial c" : "recurrent bias of its own");
 	return check(n, w, "W", true, 2, gh, s.input, 0, d) && check(n, w + 1, "R", true, 2, gh, s.hidden, 0, d) &&
-		check(n, b, "the bias", false, 1, gh, 0, 0, d) && check(n, b + 1, "the recurrent bias", false, 1, s.hidden, 0, 0, d) &&
-		check(n, h0, "the initial h", false, 2, s.batch, s.hidden, 0, d) &&
-		check(n, c0, "the initial c", false, 2, s.batch, s.hidden, 0, d) && rec_check_lens(n, lens, s.batch, d);
+	       check(n, b, "the bias", false, 1, gh, 0, 0, d) &&
+	       check(n, b + 1, "the recurrent bias", false, 1, s.hidden, 0, 0, d) &&
+	       check(n, h0, "the initial h", false, 2, s.batch, s.hidden, 0, d) &&
+	       check(n, c0, "the initial c", false, 2, s.batch, s.hidden, 0, d) && rec_check_lens(n, lens, s.batch, d);
 }
 
 /* Operands `from` to `to` are there, with so many axes each. */
@@ -87,8 +91,9 @@ static bool ranks(const Node *n, int from, int to, const int *rank, Diag *d)
 {
 	for (int i = from; i <= to; i++)
 		if (!n->in[i] || n->in[i]->type.rank != rank[i - from])
-			return diag_error(d, n->loc, 304, "%s: operand %d is %s, it must have %d axes", optab[n->op]->name, i,
-				n->in[i] ? str_type(d->scratch, &n->in[i]->type) : "absent", rank[i - from]);
+			return diag_error(d, n->loc, 304, "%s: operand %d is %s, it must have %d axes",
+				optab[n->op]->name, i, n->in[i] ? str_type(d->scratch, &n->in[i]->type) : "absent",
+				rank[i - from]);
 	return true;
 }
 
@@ -117,10 +122,10 @@ static bool data_shape(Node *n, Diag *d)
 		return false;
 	const Sizes s = sizes(n);
 	if (!check(n, DRESERVE, "the reserve", true, 1, reserved(n, s), 0, 0, d) ||
-	    !check(n, DY_, "y", true, 3, s.steps, s.batch, s.hidden, d) ||
-	    !check(n, DDY, "dy", false, 3, s.steps, s.batch, s.hidden, d) ||
-	    !check(n, DDH, "dh", false, 2, s.batch, s.hidden, 0, d) || !check(n, DDC, "dc", false, 2, s.batch, s.hidden, 0, d) ||
-	    !weights(n, s, DW, DB, DH0, DC0, DLENS, d))
+		!check(n, DY_, "y", true, 3, s.steps, s.batch, s.hidden, d) ||
+		!check(n, DDY, "dy", false, 3, s.steps, s.batch, s.hidden, d) ||
+		!check(n, DDH, "dh", false, 2, s.batch, s.hidden, 0, d) ||
+		!check(n, DDC, "dc", false, 2, s.batch, s.hidden, 0, d) || !weights(n, s, DW, DB, DH0, DC0, DLENS, d))
 		return false;
 	const Type state = type_make(DT_f32, 2, (int64_t[]){ s.batch, s.hidden });
 	set_out(n, 0, type_make(DT_f32, 2, (int64_t[]){ s.steps * s.batch, s.input }));
@@ -141,9 +146,10 @@ static bool weights_shape(Node *n, Diag *d)
 	const Sizes s = sizes(n);
 	const int64_t gh = gates(n) * s.hidden;
 	if (!check(n, WRESERVE, "the reserve", true, 1, reserved(n, s), 0, 0, d) ||
-	    !check(n, WX, "x", true, 2, s.steps * s.batch, s.input, 0, d) ||
-	    !check(n, WY, "y", true, 3, s.steps, s.batch, s.hidden, d) ||
-	    !check(n, WH0, "the initial h", false, 2, s.batch, s.hidden, 0, d) || !rec_check_lens(n, WLENS, s.batch, d))
+		!check(n, WX, "x", true, 2, s.steps * s.batch, s.input, 0, d) ||
+		!check(n, WY, "y", true, 3, s.steps, s.batch, s.hidden, d) ||
+		!check(n, WH0, "the initial h", false, 2, s.batch, s.hidden, 0, d) ||
+		!rec_check_lens(n, WLENS, s.batch, d))
 		return false;
 	set_out(n, 0, type_make(DT_f32, 2, (int64_t[]){ gh, s.input }));
 	set_out(n, 1, type_make(DT_f32, 2, (int64_t[]){ gh, s.hidden }));
@@ -189,8 +195,9 @@ static int biases(const Node *n)
 {
 	const int b = n->op == OP_Recurrent ? B : DB;
 
-	return n->op == OP_RecurrentGradWeights ? (int)((const struct layer *)n->attr)->bias :
-		rec_opt(n, b + 1) ? 2 : rec_opt(n, b) != NULL;
+	return n->op == OP_RecurrentGradWeights ? (int)((const struct layer *)n->attr)->bias
+	       : rec_opt(n, b + 1)              ? 2
+	                                        : rec_opt(n, b) != NULL;
 }
 
 static void holes(const Node *n, Holes *h)
@@ -202,20 +209,25 @@ static void holes(const Node *n, Holes *h)
 	const Sizes s = sizes(n);
 	const Stage *stage = n->graph->stage;
 
-	hole_text(h, "DESC", "(pd_recurrent_desc){ .what = %s, .cell = PD_%s%s, .steps = %lld, .batch = %lld, .input = %lld, "
-		".hidden = %lld, .reverse = %d, .lens = %d, .bias = %d, .reserve = %lld, .slots = %d, .scratch = %lld }", what[k], at->cell,
-		gates(n) > 1 ? "" : strcmp(at->activation, "Relu") ? "_TANH" : "_RELU", (long long)s.steps, (long long)s.batch,
-		(long long)s.input, (long long)s.hidden, at->reverse != 0, rec_opt(n, lens) != NULL, biases(n),
-		(long long)reserved(n, s) * 4, stage && stage->inflight > 1 ? stage->inflight : 1, (long long)n->scratch);
+	hole_text(h, "DESC",
+		"(pd_recurrent_desc){ .what = %s, .cell = PD_%s%s, .steps = %lld, .batch = %lld, .input = %lld, "
+		".hidden = %lld, .reverse = %d, .lens = %d, .bias = %d, .reserve = %lld, .slots = %d, .scratch = %lld }",
+		what[k], at->cell,
+		gates(n) > 1                     ? ""
+		: strcmp(at->activation, "Relu") ? "_TANH"
+						 : "_RELU",
+		(long long)s.steps, (long long)s.batch, (long long)s.input, (long long)s.hidden, at->reverse != 0,
+		rec_opt(n, lens) != NULL, biases(n), (long long)reserved(n, s) * 4,
+		stage && stage->inflight > 1 ? stage->inflight : 1, (long long)n->scratch);
 	if (k == 0)
-		hole_text(h, "CALL", "pd_recurrent_forward(&$o, $=, $=1, %s, $=2%s, $scratch);", n->nout > 3 ? "$=3" : "NULL",
-			rec_args(n, h->arena, X, LENS));
+		hole_text(h, "CALL", "pd_recurrent_forward(&$o, $=, $=1, %s, $=2%s, $scratch);",
+			n->nout > 3 ? "$=3" : "NULL", rec_args(n, h->arena, X, LENS));
 	else if (k == 1)
-		hole_text(h, "CALL", "pd_recurrent_backward_data(&$o, $=, $=1, %s%s, $scratch);", n->nout > 2 ? "$=2" : "NULL",
-			rec_args(n, h->arena, DRESERVE, DLENS));
+		hole_text(h, "CALL", "pd_recurrent_backward_data(&$o, $=, $=1, %s%s, $scratch);",
+			n->nout > 2 ? "$=2" : "NULL", rec_args(n, h->arena, DRESERVE, DLENS));
 	else
-		hole_text(h, "CALL", "pd_recurrent_backward_weights(&$o, $=, $=1, %s, %s, $0%s, $scratch);", n->nout > 2 ? "$=2" : "NULL",
-			n->nout > 3 ? "$=3" : "NULL", rec_args(n, h->arena, WX, WLENS));
+		hole_text(h, "CALL", "pd_recurrent_backward_weights(&$o, $=, $=1, %s, %s, $0%s, $scratch);",
+			n->nout > 2 ? "$=2" : "NULL", n->nout > 3 ? "$=3" : "NULL", rec_args(n, h->arena, WX, WLENS));
 }
 
 static const AttrDef attrs[] = { AT_STR(struct layer, cell, "LSTM"), AT_STR(struct layer, activation, "Tanh"),
@@ -223,8 +235,17 @@ static const AttrDef attrs[] = { AT_STR(struct layer, cell, "LSTM"), AT_STR(stru
 
 #define LAYER(op, least, most, outs, rule) \
 	const OpDef op_##op = { \
-		.name = #op, .minin = least, .maxin = most, .nout = outs, .flags = OP_PURE | OP_HEAVY, .attrs = attrs, \
-		.attrsize = sizeof(struct layer), .shape = rule, .cost = cost, .holes = holes, .lib = scratch, \
+		.name = #op, \
+		.minin = least, \
+		.maxin = most, \
+		.nout = outs, \
+		.flags = OP_PURE | OP_HEAVY, \
+		.attrs = attrs, \
+		.attrsize = sizeof(struct layer), \
+		.shape = rule, \
+		.cost = cost, \
+		.holes = holes, \
+		.lib = scratch, \
 		.cuda = { .object = "pd_recurrent", .init = "pd_recurrent_init(&$o, &$DESC);", .call = "" }, \
 	}
 

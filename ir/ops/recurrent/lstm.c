@@ -13,7 +13,7 @@ static bool check_state(const Node *n, RecSizes s, int h0, int c0, int p, int le
 	const int64_t state[2] = { s.batch, s.hidden }, peep = 3 * s.hidden;
 
 	return rec_check(n, h0, "the initial h", 2, state, d) && rec_check(n, c0, "the initial c", 2, state, d) &&
-		rec_check(n, p, "the peephole weights", 1, &peep, d) && rec_check_lens(n, lens, s.batch, d);
+	       rec_check(n, p, "the peephole weights", 1, &peep, d) && rec_check_lens(n, lens, s.batch, d);
 }
 
 static bool shape(Node *n, Diag *d)
@@ -41,8 +41,8 @@ static bool grad_shape(Node *n, Diag *d)
 	const RecSizes s = rec_sizes(&n->in[BGATES]->type, 4);
 	const int64_t all[3] = { s.steps, s.batch, s.hidden }, state[2] = { s.batch, s.hidden };
 	if (!check_state(n, s, BH0, BC0, BP, BLENS, d) || !rec_check(n, DY, "dy", 3, all, d) ||
-	    !rec_check(n, DH, "dh", 2, state, d) || !rec_check(n, DC, "dc", 2, state, d) ||
-	    !rec_check(n, BY, "y", 3, all, d) || !rec_check(n, BCELLS, "cells", 3, all, d))
+		!rec_check(n, DH, "dh", 2, state, d) || !rec_check(n, DC, "dc", 2, state, d) ||
+		!rec_check(n, BY, "y", 3, all, d) || !rec_check(n, BCELLS, "cells", 3, all, d))
 		return false;
 	set_out(n, 0, rec_type(n, 3, s.steps, s.batch, 4 * s.hidden));
 	set_out(n, 1, rec_type(n, 3, s.steps, s.batch, s.hidden));
@@ -87,12 +87,14 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "HAS_DY", back && rec_opt(n, DY));
 	hole_int(h, "HAS_DH", back && rec_opt(n, DH));
 	hole_int(h, "HAS_DC", back && rec_opt(n, DC));
-	hole_text(h, "CALL", back ? "$k($=0, $=1, $=2, $=3%s%s);" : "$k($=0, $=1, $=2, $=3, $=4%s%s);", back && p ? ", $=4" : "",
-		rec_args(n, h->arena, 0, back ? BLENS : LENS));
+	hole_text(h, "CALL", back ? "$k($=0, $=1, $=2, $=3%s%s);" : "$k($=0, $=1, $=2, $=3, $=4%s%s);",
+		back && p ? ", $=4" : "", rec_args(n, h->arena, 0, back ? BLENS : LENS));
 	hole_name(h, "lstm%s_%lldx%lldx%lld%s%s%s%s%s%s%s", back ? "_grad" : "", (long long)s.steps, (long long)s.batch,
 		(long long)s.hidden, ((const struct recurrent *)n->attr)->reverse ? "_reverse" : "", h0 ? "_h0" : "",
-		c0 ? "_c0" : "", p ? "_p" : "", lens ? "_lens" : "", back ? arena_printf(h->arena, "_d%s%s%s",
-		rec_opt(n, DY) ? "y" : "", rec_opt(n, DH) ? "h" : "", rec_opt(n, DC) ? "c" : "") : "",
+		c0 ? "_c0" : "", p ? "_p" : "", lens ? "_lens" : "",
+		back ? arena_printf(h->arena, "_d%s%s%s", rec_opt(n, DY) ? "y" : "", rec_opt(n, DH) ? "h" : "",
+			       rec_opt(n, DC) ? "c" : "")
+		     : "",
 		dtype_suffix(rec_type(n, 0, 0, 0, 0).dtype));
 }
 
@@ -102,13 +104,34 @@ static Cost cost(const Node *n)
 }
 
 const OpDef op_LSTM = {
-	.name = "LSTM", .outputs = (const char *const[]){ NULL, "h", "c", "gates", "cells" }, .minin = 2, .maxin = 6, .nout = 5, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
-	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE, DENSE, DENSE },
-	.cost = cost, .holes = holes, .cpu = { .file = "lstm.cpu.c" }, .cuda = { .file = "lstm.cuda.cu", .products = true },
+	.name = "LSTM",
+	.outputs = (const char *const[]){ NULL, "h", "c", "gates", "cells" },
+	.minin = 2,
+	.maxin = 6,
+	.nout = 5,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = rec_attrs,
+	.attrsize = sizeof(struct recurrent),
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE, DENSE, DENSE },
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "lstm.cpu.c" },
+	.cuda = { .file = "lstm.cuda.cu", .products = true },
 };
 
 const OpDef op_LSTMGrad = {
-	.name = "LSTMGrad", .minin = 4, .maxin = 11, .nout = 5, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
-	.attrsize = sizeof(struct recurrent), .shape = grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "lstm_grad.cpu.c" }, .cuda = { .file = "lstm_grad.cuda.cu", .products = true },
+	.name = "LSTMGrad",
+	.minin = 4,
+	.maxin = 11,
+	.nout = 5,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = rec_attrs,
+	.attrsize = sizeof(struct recurrent),
+	.shape = grad_shape,
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "lstm_grad.cpu.c" },
+	.cuda = { .file = "lstm_grad.cuda.cu", .products = true },
 };

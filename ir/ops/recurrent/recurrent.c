@@ -1,27 +1,26 @@
 /* What LSTM, GRU and RNN share: checks, sizes, products. */
 #include "recurrent.h"
 
-const AttrDef rec_attrs[] = {
-	AT_INT(struct recurrent, reverse, 0), AT_INT(struct recurrent, linear_before_reset, 0),
-	AT_STR(struct recurrent, activation, "Tanh"), AT_END
-};
+const AttrDef rec_attrs[] = { AT_INT(struct recurrent, reverse, 0), AT_INT(struct recurrent, linear_before_reset, 0),
+	AT_STR(struct recurrent, activation, "Tanh"), AT_END };
 
-RecSizes rec_sizes(const Type *gx, int gates)
-{
-	return (RecSizes){ gx->dim[0], gx->dim[1], gx->dim[2] / gates };
-}
+RecSizes rec_sizes(const Type *gx, int gates) { return (RecSizes){ gx->dim[0], gx->dim[1], gx->dim[2] / gates }; }
 
 bool rec_check_gx(const Node *n, const Type *gx, const Value *r, int gates, Diag *d)
 {
 	const char *name = optab[n->op]->name;
 
 	if (!r || !dtype_float(gx->dtype) || gx->rank != 3 || gx->dim[2] % gates || r->type.dtype != gx->dtype)
-		return diag_error(d, n->loc, 304, "%s: the input's product is %s: it takes floats [steps, batch, %d * hidden] "
-			"and recurrent weights of the same type", name, str_type(d->scratch, gx), gates);
+		return diag_error(d, n->loc, 304,
+			"%s: the input's product is %s: it takes floats [steps, batch, %d * hidden] "
+			"and recurrent weights of the same type",
+			name, str_type(d->scratch, gx), gates);
 	const int64_t h = gx->dim[2] / gates;
 	if (r->type.rank != 2 || r->type.dim[0] != gx->dim[2] || r->type.dim[1] != h)
-		return diag_error(d, n->loc, 304, "%s: the recurrent weights are %s, for %lld hidden units they must be "
-			"[%lld,%lld]", name, str_shape(d->scratch, &r->type), (long long)h, (long long)gx->dim[2], (long long)h);
+		return diag_error(d, n->loc, 304,
+			"%s: the recurrent weights are %s, for %lld hidden units they must be "
+			"[%lld,%lld]",
+			name, str_shape(d->scratch, &r->type), (long long)h, (long long)gx->dim[2], (long long)h);
 	return true;
 }
 
@@ -45,8 +44,8 @@ bool rec_check_lens(const Node *n, int i, int64_t batch, Diag *d)
 	const Value *v = rec_opt(n, i);
 
 	if (v && (v->type.dtype != DT_i32 || v->type.rank != 1 || v->type.dim[0] != batch))
-		return diag_error(d, n->loc, 304, "%s: sequence lengths are %s, they must be i32[%lld]", optab[n->op]->name,
-			str_type(d->scratch, &v->type), (long long)batch);
+		return diag_error(d, n->loc, 304, "%s: sequence lengths are %s, they must be i32[%lld]",
+			optab[n->op]->name, str_type(d->scratch, &v->type), (long long)batch);
 	return true;
 }
 
@@ -60,10 +59,7 @@ Type rec_type(const Node *n, int rank, int64_t a, int64_t b, int64_t c)
 	return type_make(DT_f32, rank, dim);
 }
 
-Value *rec_opt(const Node *n, int i)
-{
-	return i < n->nin ? n->in[i] : NULL;
-}
+Value *rec_opt(const Node *n, int i) { return i < n->nin ? n->in[i] : NULL; }
 
 const char *rec_args(const Node *n, Arena *a, int from, int to)
 {
@@ -82,10 +78,7 @@ Value *rec_rows(Builder *b, Value *x)
 	return mk_reshape(b, x, &t);
 }
 
-Value *rec_product(Builder *b, Value *dg, Value *hprev)
-{
-	return mk_gemm(b, dg, hprev, NULL, 1, 0);
-}
+Value *rec_product(Builder *b, Value *dg, Value *hprev) { return mk_gemm(b, dg, hprev, NULL, 1, 0); }
 
 Value *rec_columns(Builder *b, Value *x, int64_t from, int64_t to)
 {

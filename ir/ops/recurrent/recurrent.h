@@ -9,10 +9,15 @@
 
 #include "../common/common.h"
 
-struct recurrent { int64_t reverse, linear_before_reset; const char *activation; };
+struct recurrent {
+	int64_t reverse, linear_before_reset;
+	const char *activation;
+};
 
 /* The sizes of a node, from gx (gates: G). False after a diagnostic. */
-typedef struct RecSizes { int64_t steps, batch, hidden; } RecSizes;
+typedef struct RecSizes {
+	int64_t steps, batch, hidden;
+} RecSizes;
 RecSizes rec_sizes(const Type *gx, int gates);
 bool rec_check_gx(const Node *n, const Type *gx, const Value *r, int gates, Diag *d);
 /* Operand i, where it is there, has this shape; `what` names it. */
@@ -20,12 +25,12 @@ bool rec_check(const Node *n, int i, const char *what, int rank, const int64_t *
 bool rec_check_lens(const Node *n, int i, int64_t batch, Diag *d);
 
 Type rec_type(const Node *n, int rank, int64_t a, int64_t b, int64_t c);
-Value *rec_opt(const Node *n, int i);           /* operand i or NULL */
+Value *rec_opt(const Node *n, int i); /* operand i or NULL */
 /* The operands from..to of the call, ", $3" or ", NULL". */
 const char *rec_args(const Node *n, Arena *a, int from, int to);
-Value *rec_rows(Builder *b, Value *x);          /* [T,B,K] -> [T*B,K] */
-Value *rec_product(Builder *b, Value *dg, Value *hprev);        /* dR = dg' hprev over all steps */
-Value *rec_columns(Builder *b, Value *x, int64_t from, int64_t to);     /* of a matrix */
+Value *rec_rows(Builder *b, Value *x);                              /* [T,B,K] -> [T*B,K] */
+Value *rec_product(Builder *b, Value *dg, Value *hprev);            /* dR = dg' hprev over all steps */
+Value *rec_columns(Builder *b, Value *x, int64_t from, int64_t to); /* of a matrix */
 
 /* Holes that all kernels share: T STEPS BATCH H REVERSE LENS PAR GEMM. */
 void rec_holes(const Node *n, Holes *h, RecSizes s, const Value *lens);

@@ -40,7 +40,8 @@ static bool grad_shape(Node *n, Diag *d)
 		return false;
 	const RecSizes s = rec_sizes(&n->in[BY]->type, 1);
 	const int64_t all[3] = { s.steps, s.batch, s.hidden };
-	if (!check_state(n, s, BH0, BLENS, d) || !rec_check(n, DY, "dy", 3, all, d) || !rec_check(n, DH, "dh", 2, all + 1, d))
+	if (!check_state(n, s, BH0, BLENS, d) || !rec_check(n, DY, "dy", 3, all, d) ||
+		!rec_check(n, DH, "dh", 2, all + 1, d))
 		return false;
 	set_out(n, 0, rec_type(n, 3, s.steps, s.batch, s.hidden));
 	set_out(n, 1, rec_type(n, 3, s.steps, s.batch, s.hidden));
@@ -74,26 +75,46 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "HAS_H0", h0 != NULL);
 	hole_int(h, "HAS_DY", back && rec_opt(n, DY));
 	hole_int(h, "HAS_DH", back && rec_opt(n, DH));
-	hole_text(h, "CALL", back ? "$k($=0, $=1, $=2%s);" : "$k($=0, $=1%s);", rec_args(n, h->arena, 0, back ? BLENS : LENS));
+	hole_text(h, "CALL", back ? "$k($=0, $=1, $=2%s);" : "$k($=0, $=1%s);",
+		rec_args(n, h->arena, 0, back ? BLENS : LENS));
 	hole_name(h, "rnn%s_%lldx%lldx%lld%s%s%s%s%s%s", back ? "_grad" : "", (long long)s.steps, (long long)s.batch,
-		(long long)s.hidden, relu ? "_relu" : "", at->reverse ? "_reverse" : "", h0 ? "_h0" : "", lens ? "_lens" : "",
+		(long long)s.hidden, relu ? "_relu" : "", at->reverse ? "_reverse" : "", h0 ? "_h0" : "",
+		lens ? "_lens" : "",
 		back ? arena_printf(h->arena, "_d%s%s", rec_opt(n, DY) ? "y" : "", rec_opt(n, DH) ? "h" : "") : "",
 		dtype_suffix(rec_type(n, 0, 0, 0, 0).dtype));
 }
 
-static Cost cost(const Node *n)
-{
-	return rec_cost(n, rec_sizes(&n->in[n->op == OP_RNNGrad ? BY : GX]->type, 1), 1);
-}
+static Cost cost(const Node *n) { return rec_cost(n, rec_sizes(&n->in[n->op == OP_RNNGrad ? BY : GX]->type, 1), 1); }
 
 const OpDef op_RNN = {
-	.name = "RNN", .outputs = (const char *const[]){ NULL, "h" }, .minin = 2, .maxin = 4, .nout = 2, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
-	.attrsize = sizeof(struct recurrent), .shape = shape, .grad = grad, .dgrad = { DENSE, DENSE, DENSE },
-	.cost = cost, .holes = holes, .cpu = { .file = "rnn.cpu.c" }, .cuda = { .file = "rnn.cuda.cu", .products = true },
+	.name = "RNN",
+	.outputs = (const char *const[]){ NULL, "h" },
+	.minin = 2,
+	.maxin = 4,
+	.nout = 2,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = rec_attrs,
+	.attrsize = sizeof(struct recurrent),
+	.shape = shape,
+	.grad = grad,
+	.dgrad = { DENSE, DENSE, DENSE },
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "rnn.cpu.c" },
+	.cuda = { .file = "rnn.cuda.cu", .products = true },
 };
 
 const OpDef op_RNNGrad = {
-	.name = "RNNGrad", .minin = 2, .maxin = 6, .nout = 3, .flags = OP_PURE | OP_HEAVY, .attrs = rec_attrs,
-	.attrsize = sizeof(struct recurrent), .shape = grad_shape, .cost = cost, .holes = holes,
-	.cpu = { .file = "rnn.cpu.c" }, .cuda = { .file = "rnn.cuda.cu", .products = true },
+	.name = "RNNGrad",
+	.minin = 2,
+	.maxin = 6,
+	.nout = 3,
+	.flags = OP_PURE | OP_HEAVY,
+	.attrs = rec_attrs,
+	.attrsize = sizeof(struct recurrent),
+	.shape = grad_shape,
+	.cost = cost,
+	.holes = holes,
+	.cpu = { .file = "rnn.cpu.c" },
+	.cuda = { .file = "rnn.cuda.cu", .products = true },
 };

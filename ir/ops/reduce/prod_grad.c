@@ -4,7 +4,9 @@
 #include <string.h>
 #include "../common/common.h"
 
-struct prod_grad { Ints axes; };
+struct prod_grad {
+	Ints axes;
+};
 
 static bool shape(Node *n, Diag *d)
 {
@@ -26,10 +28,7 @@ static bool shape(Node *n, Diag *d)
 	return true;
 }
 
-static Cost cost(const Node *n)
-{
-	return cost_bytes(n, 4.0 * (double)type_numel(&n->in[0]->type));
-}
+static Cost cost(const Node *n) { return cost_bytes(n, 4.0 * (double)type_numel(&n->in[0]->type)); }
 
 /* Op 0 is the result, op 1 x, op 2 g with strides of 0 along the reduced axes. */
 static Nest nest_of(const Node *n)
@@ -111,9 +110,17 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static const AttrDef attrs[] = { AT_INTS(struct prod_grad, axes), AT_END };
 
 const OpDef op_ReduceProdGrad = {
-	.name = "ReduceProdGrad", .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_NHWC,
-	.attrs = attrs, .attrsize = sizeof(struct prod_grad),
-	.shape = shape, .cost = cost, .holes = holes, .eval = eval,
+	.name = "ReduceProdGrad",
+	.minin = 2,
+	.maxin = 2,
+	.nout = 1,
+	.flags = OP_PURE | OP_NHWC,
+	.attrs = attrs,
+	.attrsize = sizeof(struct prod_grad),
+	.shape = shape,
+	.cost = cost,
+	.holes = holes,
+	.eval = eval,
 	.cpu = { .file = "prod_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.ref = { .file = "prod_grad.cpu.c", .call = "$k($=, $0, $1);" },
 	.cuda = { .file = "prod_grad.cuda.cu", .call = "$k($=, $0, $1);" },

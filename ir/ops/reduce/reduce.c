@@ -6,16 +6,23 @@
 #include <string.h>
 #include "../common/common.h"
 
-struct reduce { Ints axes; int64_t keepdims, noop_with_empty_axes; };
+struct reduce {
+	Ints axes;
+	int64_t keepdims, noop_with_empty_axes;
+};
 
 /* How one element joins (s is what there is, v the element), and what is written in the end. */
-static const struct Rule { OpKind op; const char *join, *simd; double flops; } rules[] = {
-	{ OP_ReduceSum,  "s + v",          "+:",   1 },
-	{ OP_ReduceMean, "s + v",          "+:",   1 },
-	{ OP_ReduceMax,  "s < v ? v : s",  "max:", 1 },
-	{ OP_ReduceMin,  "v < s ? v : s",  "min:", 1 },
-	{ OP_ReduceProd, "s * v",          "*:",   1 },
-	{ OP_ReduceL2,   "s + v * v",      "+:",   2 },
+static const struct Rule {
+	OpKind op;
+	const char *join, *simd;
+	double flops;
+} rules[] = {
+	{ OP_ReduceSum, "s + v", "+:", 1 },
+	{ OP_ReduceMean, "s + v", "+:", 1 },
+	{ OP_ReduceMax, "s < v ? v : s", "max:", 1 },
+	{ OP_ReduceMin, "v < s ? v : s", "min:", 1 },
+	{ OP_ReduceProd, "s * v", "*:", 1 },
+	{ OP_ReduceL2, "s + v * v", "+:", 2 },
 };
 
 static const struct Rule *rule(const Node *n)
@@ -78,9 +85,9 @@ static bool shape(Node *n, Diag *d)
 		return false;
 	const Type *x = &n->in[0]->type;
 	if (x->dtype == DT_bool || ((n->op == OP_ReduceL2 || n->op == OP_ReduceMean) && !dtype_float(x->dtype)) ||
-	    ((x->dtype == DT_f16 || x->dtype == DT_bf16) && n->in[0]->kind != VAL_CONST))
-		return diag_error(d, n->loc, 302, "%s does not compute on %s, which is %s", optab[n->op]->name, n->in[0]->name,
-			str_type(d->scratch, x));
+		((x->dtype == DT_f16 || x->dtype == DT_bf16) && n->in[0]->kind != VAL_CONST))
+		return diag_error(d, n->loc, 302, "%s does not compute on %s, which is %s", optab[n->op]->name,
+			n->in[0]->name, str_type(d->scratch, x));
 	if (count(n, gone) == 0 && (n->op == OP_ReduceMax || n->op == OP_ReduceMin || n->op == OP_ReduceMean))
 		return diag_error(d, n->loc, 305, "%s: %s is %s, nothing to reduce", optab[n->op]->name, n->in[0]->name,
 			str_type(d->scratch, x));
@@ -97,10 +104,7 @@ static bool shape(Node *n, Diag *d)
 	return true;
 }
 
-static Cost cost(const Node *n)
-{
-	return cost_bytes(n, rule(n)->flops * (double)type_numel(&n->in[0]->type));
-}
+static Cost cost(const Node *n) { return cost_bytes(n, rule(n)->flops * (double)type_numel(&n->in[0]->type)); }
 
 /* ---- gradients; g and y are seen with the reduced axes as 1, so that they broadcast over x ---- */
 
@@ -131,24 +135,19 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	case OP_ReduceMean:
 		g = mk_binary(b, OP_Mul, g, mk_scalar(b, t, 1 / (double)count(n, gone)));
 		/* fall through */
-	case OP_ReduceSum:
-		dx[0] = mk_expand(b, g, &x->type);
-		break;
-	case OP_ReduceMax:              /* shared among equals */
+	case OP_ReduceSum: dx[0] = mk_expand(b, g, &x->type); break;
+	case OP_ReduceMax: /* shared among equals */
 	case OP_ReduceMin:
 		hit = mk_cast(b, mk_binary(b, OP_Equal, x, y), t);
 		g = mk_binary(b, OP_Div, g, k ? mk_reduce(b, OP_ReduceSum, hit, (Ints){ k, axes }, 1) : hit);
 		dx[0] = mk_binary(b, OP_Mul, hit, g);
 		break;
-	case OP_ReduceProd:
-		dx[0] = k ? product_grad(b, x, g, (Ints){ k, axes }) : g;
-		break;
-	case OP_ReduceL2:               /* 0 where all of x is 0, as in PyTorch */
+	case OP_ReduceProd: dx[0] = k ? product_grad(b, x, g, (Ints){ k, axes }) : g; break;
+	case OP_ReduceL2: /* 0 where all of x is 0, as in PyTorch */
 		g = mk_binary(b, OP_Div, g, mk_binary(b, OP_Max, y, mk_scalar(b, t, 1e-30)));
 		dx[0] = mk_binary(b, OP_Mul, x, g);
 		break;
-	default:
-		bug("%s is no reduction", optab[n->op]->name);
+	default: bug("%s is no reduction", optab[n->op]->name);
 	}
 }
 
@@ -190,8 +189,10 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	}
 	tensor_alloc(&out[0], &n->out[0]->type, a);
 	for (int64_t o = 0; o < outs; o++)
-		elem_set_f(&out[0], o, n->op == OP_ReduceMean ? s[o] / (double)count(n, gone) : n->op == OP_ReduceL2 ?
-			sqrt(s[o]) : s[o]);
+		elem_set_f(&out[0], o,
+			n->op == OP_ReduceMean ? s[o] / (double)count(n, gone)
+			: n->op == OP_ReduceL2 ? sqrt(s[o])
+					       : s[o]);
 	return true;
 }
 
@@ -199,11 +200,19 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 
 static const char *start_text(const Node *n)
 {
-	static const struct { DType t; const char *lo, *hi; } ends[] = {
-		{ DT_f32, "-INFINITY", "INFINITY" }, { DT_f64, "-INFINITY", "INFINITY" }, { DT_i8, "INT8_MIN", "INT8_MAX" },
-		{ DT_i16, "INT16_MIN", "INT16_MAX" }, { DT_i32, "INT32_MIN", "INT32_MAX" },
+	static const struct {
+		DType t;
+		const char *lo, *hi;
+	} ends[] = {
+		{ DT_f32, "-INFINITY", "INFINITY" },
+		{ DT_f64, "-INFINITY", "INFINITY" },
+		{ DT_i8, "INT8_MIN", "INT8_MAX" },
+		{ DT_i16, "INT16_MIN", "INT16_MAX" },
+		{ DT_i32, "INT32_MIN", "INT32_MAX" },
 		{ DT_i64, "INT64_MIN", "INT64_MAX" },
-		{ DT_u8, "0", "UINT8_MAX" }, { DT_u16, "0", "UINT16_MAX" }, { DT_u32, "0", "UINT32_MAX" },
+		{ DT_u8, "0", "UINT8_MAX" },
+		{ DT_u16, "0", "UINT16_MAX" },
+		{ DT_u32, "0", "UINT32_MAX" },
 		{ DT_u64, "0", "UINT64_MAX" },
 	};
 
@@ -224,7 +233,7 @@ static Nest reduce_nest(const Node *n)
 
 	reduced_axes(n, gone);
 	Type y = kept_type(n, gone);
-	if (n->out[0]->type.rank != x->rank)            /* without keepdims y is plain, whatever x is */
+	if (n->out[0]->type.rank != x->rank) /* without keepdims y is plain, whatever x is */
 		y.layout = LAYOUT_PLAIN;
 	nest_begin(&s, node_arena(n), x->rank, x->dim);
 	nest_add_type(&s, "a", x);
@@ -242,7 +251,10 @@ static const char *loops(Arena *a, const Nest *s, bool kept, const char *ix)
 	for (int d = 0; d + 1 < s->rank; d++) {
 		const char v = loop[s->rank - 1 - d];
 		if ((s->op[1].stride[d] != 0) == kept)
-			text = arena_printf(a, "%s%sfor (%s %c = 0; %c < %lld; %c++)", text, !*text ? "" : kept ? "\n\t" : "\n\t\t",
+			text = arena_printf(a, "%s%sfor (%s %c = 0; %c < %lld; %c++)", text,
+				!*text ? ""
+				: kept ? "\n\t"
+				       : "\n\t\t",
 				ix, v, v, (long long)s->dim[d], v);
 	}
 	return text;
@@ -292,7 +304,8 @@ static void holes(const Node *n, Holes *h)
 	Arena *a = h->arena;
 	const Type *x = &n->in[0]->type;
 	const bool cols = s.rank > 0 && s.op[1].stride[s.rank - 1] != 0;
-	const char *ix = type_numel(x) < INT32_MAX ? "int" : "int64_t", *c = dtype_c(x->dtype), *finish = "s", *axes = "";
+	const char *ix = type_numel(x) < INT32_MAX ? "int" : "int64_t", *c = dtype_c(x->dtype), *finish = "s",
+		   *axes = "";
 	bool gone[MAXRANK];
 
 	reduced_axes(n, gone);
@@ -318,7 +331,7 @@ static void holes(const Node *n, Holes *h)
 	gpu_holes(n, h, &s, cols);
 	const int64_t d0 = s.rank ? s.dim[s.rank - 1] : 1;
 	const bool big = type_numel(x) >= 32768;
-	const int64_t most = big && d0 <= 1024 ? 64 : 256, block = d0 < most ? d0 : most;    /* threads share the blocks */
+	const int64_t most = big && d0 <= 1024 ? 64 : 256, block = d0 < most ? d0 : most; /* threads share the blocks */
 	const int par = loops_of(&s, true) + (cols && block < d0);
 	hole_int(h, "BLOCK", block);
 	hole_int(h, "PAR", big && par > 0);
@@ -326,21 +339,29 @@ static void holes(const Node *n, Holes *h)
 	for (int i = 0; i < x->rank; i++)
 		if (gone[i])
 			axes = arena_printf(a, "%s%d", axes, i);
-	hole_name(h, "reduce_%s_%s_axes%s%s%s", (const char *[]){ "sum", "mean", "max", "min", "prod", "l2" }[r - rules],
-		dims_name(a, x), axes, n->out[0]->type.rank != x->rank && x->layout != LAYOUT_PLAIN ? "_plain" : "",
-		dtype_suffix(x->dtype));
+	hole_name(h, "reduce_%s_%s_axes%s%s%s",
+		(const char *[]){ "sum", "mean", "max", "min", "prod", "l2" }[r - rules], dims_name(a, x), axes,
+		n->out[0]->type.rank != x->rank && x->layout != LAYOUT_PLAIN ? "_plain" : "", dtype_suffix(x->dtype));
 }
 
-static const AttrDef attrs[] = {
-	AT_INTS(struct reduce, axes), AT_INT(struct reduce, keepdims, 1),
-	AT_INT(struct reduce, noop_with_empty_axes, 0), AT_END
-};
+static const AttrDef attrs[] = { AT_INTS(struct reduce, axes), AT_INT(struct reduce, keepdims, 1),
+	AT_INT(struct reduce, noop_with_empty_axes, 0), AT_END };
 
 #define REDUCE(NAME) \
 	const OpDef op_##NAME = { \
-		.name = #NAME, .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_NHWC, \
-		.attrs = attrs, .attrsize = sizeof(struct reduce), \
-		.shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, .holes = holes, .eval = eval, \
+		.name = #NAME, \
+		.minin = 1, \
+		.maxin = 1, \
+		.nout = 1, \
+		.flags = OP_PURE | OP_NHWC, \
+		.attrs = attrs, \
+		.attrsize = sizeof(struct reduce), \
+		.shape = shape, \
+		.grad = grad, \
+		.dgrad = { DENSE }, \
+		.cost = cost, \
+		.holes = holes, \
+		.eval = eval, \
 		.cpu = { .file = "reduce.cpu.c", .call = "$k($=, $0);" }, \
 		.ref = { .file = "reduce.cpu.c", .call = "$k($=, $0);" }, \
 		.cuda = { .file = "reduce.cuda.cu", .call = "$k($=, $0);" }, \

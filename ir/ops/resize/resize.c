@@ -5,12 +5,11 @@
  * such op for each. Kernels see [OUTER, IN or OUT, INNER] in the order in which x lies in memory. */
 #include "../common/common.h"
 
-struct resize { int64_t axis, dim; };
+struct resize {
+	int64_t axis, dim;
+};
 
-static bool is_grad(const Node *n)
-{
-	return n->op == OP_ResizeAxisGrad;
-}
+static bool is_grad(const Node *n) { return n->op == OP_ResizeAxisGrad; }
 
 static int axis_of(const Node *n)
 {
@@ -26,15 +25,16 @@ static bool check_tables(const Node *n, int64_t out, int64_t dim, Diag *d)
 	const Tensor t = const_tensor(at);
 
 	if (at->kind != VAL_CONST || at->type.dtype != DT_i32 || at->type.rank != 2 || at->type.dim[0] != out)
-		return diag_error(d, n->loc, 304, "%s: %s is %s; a constant i32[%lld,K] is needed", optab[n->op]->name, at->name,
-			str_type(d->scratch, &at->type), (long long)out);
+		return diag_error(d, n->loc, 304, "%s: %s is %s; a constant i32[%lld,K] is needed", optab[n->op]->name,
+			at->name, str_type(d->scratch, &at->type), (long long)out);
 	if (w && (w->kind != VAL_CONST || w->type.dtype != n->in[0]->type.dtype || !shape_eq(&w->type, &at->type)))
-		return diag_error(d, n->loc, 304, "%s: %s is %s; a constant like %s, which is %s, is needed", optab[n->op]->name,
-			w->name, str_type(d->scratch, &w->type), at->name, str_shape(d->scratch, &at->type));
+		return diag_error(d, n->loc, 304, "%s: %s is %s; a constant like %s, which is %s, is needed",
+			optab[n->op]->name, w->name, str_type(d->scratch, &w->type), at->name,
+			str_shape(d->scratch, &at->type));
 	for (int64_t i = 0; t.data && i < type_numel(&at->type); i++)
 		if (elem_i(&t, i) < 0 || elem_i(&t, i) >= dim)
-			return diag_error(d, n->loc, 306, "%s: index %lld of %s is outside of [0, %lld)", optab[n->op]->name,
-				(long long)elem_i(&t, i), at->name, (long long)dim);
+			return diag_error(d, n->loc, 306, "%s: index %lld of %s is outside of [0, %lld)",
+				optab[n->op]->name, (long long)elem_i(&t, i), at->name, (long long)dim);
 	return true;
 }
 
@@ -45,13 +45,13 @@ static bool shape(Node *n, Diag *d)
 	int axis;
 
 	if (!dtype_float(t.dtype) && (n->nin > 2 || is_grad(n)))
-		return diag_error(d, n->loc, 302, "%s with weights takes floats, %s is %s", optab[n->op]->name, n->in[0]->name,
-			str_type(d->scratch, &t));
+		return diag_error(d, n->loc, 302, "%s with weights takes floats, %s is %s", optab[n->op]->name,
+			n->in[0]->name, str_type(d->scratch, &t));
 	if (!norm_axis(n, d, "axis", at->axis, t.rank, &axis))
 		return false;
 	if (is_grad(n) && (at->dim < 1 || at->dim > EXTENT_MOST))
-		return diag_error(d, n->loc, 305, "%s: dim is %lld, outside of 1..%d", optab[n->op]->name, (long long)at->dim,
-			EXTENT_MOST);
+		return diag_error(d, n->loc, 305, "%s: dim is %lld, outside of 1..%d", optab[n->op]->name,
+			(long long)at->dim, EXTENT_MOST);
 	if (!check_tables(n, is_grad(n) ? t.dim[axis] : n->in[1]->type.dim[0], is_grad(n) ? at->dim : t.dim[axis], d))
 		return false;
 	t.rows = 0;
@@ -109,7 +109,8 @@ static Cost cost(const Node *n)
 static const AttrDef attrs[] = { AT_INT(struct resize, axis, 0), AT_END };
 static const AttrDef grad_attrs[] = { AT_INT(struct resize, axis, 0), AT_INT(struct resize, dim, 0), AT_END };
 
-#define COMMON .minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct resize), \
+#define COMMON \
+	.minin = 2, .maxin = 3, .nout = 1, .flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct resize), \
 	.shape = shape, .grad = grad, .dgrad = { DENSE, NOGRAD, NOGRAD }, .cost = cost, .holes = holes, \
 	.cpu = { .file = "resize.cpu.c" }, .cuda = { .file = "resize.cuda.cu" }
 

@@ -5,7 +5,9 @@
 
 /* ---- Shape (axes start..end), Size ---- */
 
-struct shape_attr { int64_t start, end; };
+struct shape_attr {
+	int64_t start, end;
+};
 
 static int64_t bound(int64_t v, int rank)
 {
@@ -35,13 +37,19 @@ static bool shape_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
-static const AttrDef shape_attrs[] = {
-	AT_INT(struct shape_attr, start, 0), AT_INT(struct shape_attr, end, INT32_MAX), AT_END
-};
+static const AttrDef shape_attrs[] = { AT_INT(struct shape_attr, start, 0), AT_INT(struct shape_attr, end, INT32_MAX),
+	AT_END };
 
 const OpDef op_Shape = {
-	.name = "Shape", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE,
-	.attrs = shape_attrs, .attrsize = sizeof(struct shape_attr), .shape = shape_shape, .eval = shape_eval,
+	.name = "Shape",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = shape_attrs,
+	.attrsize = sizeof(struct shape_attr),
+	.shape = shape_shape,
+	.eval = shape_eval,
 };
 
 static bool size_shape(Node *n, Diag *d)
@@ -62,13 +70,23 @@ static bool size_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static const AttrDef no_attrs[] = { AT_END };
 
 const OpDef op_Size = {
-	.name = "Size", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE, .attrs = no_attrs,
-	.shape = size_shape, .eval = size_eval,
+	.name = "Size",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = no_attrs,
+	.shape = size_shape,
+	.eval = size_eval,
 };
 
 /* ---- ConstantOfShape: value everywhere; dtype is ONNX's number ---- */
 
-struct filled { Ints shape; double value; int64_t dtype; };
+struct filled {
+	Ints shape;
+	double value;
+	int64_t dtype;
+};
 
 static bool filled_shape(Node *n, Diag *d)
 {
@@ -76,12 +94,14 @@ static bool filled_shape(Node *n, Diag *d)
 	const DType t = dtype_from_onnx((int)at->dtype);
 
 	if (t == DT_NONE)
-		return diag_error(d, n->loc, 302, "ConstantOfShape: element type %lld is not known", (long long)at->dtype);
+		return diag_error(
+			d, n->loc, 302, "ConstantOfShape: element type %lld is not known", (long long)at->dtype);
 	if (at->shape.n > MAXRANK)
 		return diag_error(d, n->loc, 305, "ConstantOfShape: rank %d is above %d", at->shape.n, MAXRANK);
 	for (int i = 0; i < at->shape.n; i++)
 		if (at->shape.v[i] < 0)
-			return diag_error(d, n->loc, 305, "ConstantOfShape: dimension %d is %lld", i, (long long)at->shape.v[i]);
+			return diag_error(
+				d, n->loc, 305, "ConstantOfShape: dimension %d is %lld", i, (long long)at->shape.v[i]);
 	set_out(n, 0, type_make(t, at->shape.n, at->shape.v));
 	return true;
 }
@@ -97,13 +117,19 @@ static bool filled_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
-static const AttrDef filled_attrs[] = {
-	AT_INTS(struct filled, shape), AT_FLOAT(struct filled, value, 0), AT_INT(struct filled, dtype, 1), AT_END
-};
+static const AttrDef filled_attrs[] = { AT_INTS(struct filled, shape), AT_FLOAT(struct filled, value, 0),
+	AT_INT(struct filled, dtype, 1), AT_END };
 
 const OpDef op_ConstantOfShape = {
-	.name = "ConstantOfShape", .minin = 0, .maxin = 0, .nout = 1, .flags = OP_PURE,
-	.attrs = filled_attrs, .attrsize = sizeof(struct filled), .shape = filled_shape, .eval = filled_eval,
+	.name = "ConstantOfShape",
+	.minin = 0,
+	.maxin = 0,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = filled_attrs,
+	.attrsize = sizeof(struct filled),
+	.shape = filled_shape,
+	.eval = filled_eval,
 };
 
 /* ---- Range(start, limit, delta), all constant scalars ---- */
@@ -117,8 +143,8 @@ static bool range_shape(Node *n, Diag *d)
 	for (int i = 0; i < 3; i++) {
 		const Tensor t = const_tensor(n->in[i]);
 		if (!t.data || type_numel(&t.type) != 1)
-			return diag_error(d, n->loc, 307, "Range: %s is no constant scalar, so the result has no fixed size",
-				n->in[i]->name);
+			return diag_error(d, n->loc, 307,
+				"Range: %s is no constant scalar, so the result has no fixed size", n->in[i]->name);
 		v[i] = elem_f(&t, 0);
 	}
 	if (v[2] == 0)
@@ -143,13 +169,21 @@ static bool range_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 }
 
 const OpDef op_Range = {
-	.name = "Range", .minin = 3, .maxin = 3, .nout = 1, .flags = OP_PURE, .attrs = no_attrs,
-	.shape = range_shape, .eval = range_eval,
+	.name = "Range",
+	.minin = 3,
+	.maxin = 3,
+	.nout = 1,
+	.flags = OP_PURE,
+	.attrs = no_attrs,
+	.shape = range_shape,
+	.eval = range_eval,
 };
 
 /* ---- Trilu: upper (lower) triangle of the last two axes, moved by k diagonals; zeros elsewhere ---- */
 
-struct trilu { int64_t upper, k; };
+struct trilu {
+	int64_t upper, k;
+};
 
 static bool trilu_shape(Node *n, Diag *d)
 {
@@ -157,8 +191,8 @@ static bool trilu_shape(Node *n, Diag *d)
 		return false;
 	Type t = n->in[0]->type;
 	if (t.rank < 2)
-		return diag_error(d, n->loc, 305, "Trilu: %s is %s, rank 2 is needed", n->in[0]->name,
-			str_type(d->scratch, &t));
+		return diag_error(
+			d, n->loc, 305, "Trilu: %s is %s, rank 2 is needed", n->in[0]->name, str_type(d->scratch, &t));
 	t.rows = 0;
 	set_out(n, 0, t);
 	return true;
@@ -196,8 +230,8 @@ static void trilu_holes(const Node *n, Holes *h)
 	nest_holes(&s, h);
 	hole_text(h, "PARAMS", "%s *y, const %s *a", c, c);
 	hole_text(h, "CALL", "$k($=, $0);");
-	hole_text(h, "BODY", "%s = i - j %s %lld ? %s : 0;", nest_ref(h->arena, &s, 0), at->upper ? ">=" : "<=",
-		(long long)k, nest_ref(h->arena, &s, 1));
+	hole_text(h, "BODY", "%s = i - j %s %lld ? %s : 0;", nest_ref(h->arena, &s, 0),
+		at->upper ? ">=" : "<=", (long long)k, nest_ref(h->arena, &s, 1));
 	hole_name(h, "tri%s_%s_k%s%lld%s", at->upper ? "u" : "l", dims_name(h->arena, t), k < 0 ? "m" : "",
 		(long long)(k < 0 ? -k : k), dtype_suffix(t->dtype));
 }
@@ -224,8 +258,19 @@ static bool trilu_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static const AttrDef trilu_attrs[] = { AT_INT(struct trilu, upper, 1), AT_INT(struct trilu, k, 0), AT_END };
 
 const OpDef op_Trilu = {
-	.name = "Trilu", .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_INPLACE,
-	.attrs = trilu_attrs, .attrsize = sizeof(struct trilu),
-	.shape = trilu_shape, .grad = trilu_grad, .dgrad = { DENSE }, .holes = trilu_holes, .eval = trilu_eval,
-	.cpu = { .file = "nest.cpu.c" }, .ref = { .file = "nest.cpu.c" }, .cuda = { .file = "nest.cuda.cu" },
+	.name = "Trilu",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.flags = OP_PURE | OP_INPLACE,
+	.attrs = trilu_attrs,
+	.attrsize = sizeof(struct trilu),
+	.shape = trilu_shape,
+	.grad = trilu_grad,
+	.dgrad = { DENSE },
+	.holes = trilu_holes,
+	.eval = trilu_eval,
+	.cpu = { .file = "nest.cpu.c" },
+	.ref = { .file = "nest.cpu.c" },
+	.cuda = { .file = "nest.cuda.cu" },
 };

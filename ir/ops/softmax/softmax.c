@@ -3,7 +3,9 @@
  * Kernels see [OUTER, C, INNER]. */
 #include "../common/common.h"
 
-struct softmax { int64_t axis; };
+struct softmax {
+	int64_t axis;
+};
 
 static bool shape(Node *n, Diag *d)
 {
@@ -53,27 +55,44 @@ static void holes(const Node *n, Holes *h)
 	hole_int(h, "C", x->dim[axis]);
 	hole_int(h, "INNER", inner);
 	hole_int(h, "LOGS", logs);
-	hole_int(h, "VECTORS", x->dtype == DT_f32 && inner == 1 && x->dim[axis] % 4 == 0 && x->dim[axis] >= 32 && x->dim[axis] <= 8192);
+	hole_int(h, "VECTORS",
+		x->dtype == DT_f32 && inner == 1 && x->dim[axis] % 4 == 0 && x->dim[axis] >= 32 &&
+			x->dim[axis] <= 8192);
 	hole_int(h, "PAR", type_numel(x) >= 16384);
 	hole_name(h, "%ssoftmax%s_%lldx%lldx%lld%s", logs ? "log_" : "", back ? "_grad" : "", (long long)outer,
 		(long long)x->dim[axis], (long long)inner, dtype_suffix(x->dtype));
 }
 
-static Cost cost(const Node *n)
-{
-	return cost_bytes(n, 12.0 * (double)type_numel(&n->out[0]->type));
-}
+static Cost cost(const Node *n) { return cost_bytes(n, 12.0 * (double)type_numel(&n->out[0]->type)); }
 
 static const AttrDef attrs[] = { AT_INT(struct softmax, axis, -1), AT_END };
 
-#define FORWARD(op) const OpDef op_##op = { \
-		.name = #op, .minin = 1, .maxin = 1, .nout = 1, .flags = OP_PURE | OP_INPLACE, .attrs = attrs, \
-		.attrsize = sizeof(struct softmax), .shape = shape, .grad = grad, .dgrad = { DENSE }, .cost = cost, \
-		.holes = holes, .cpu = { .file = "softmax.cpu.c", .call = "$k($=, $0);" }, \
+#define FORWARD(op) \
+	const OpDef op_##op = { .name = #op, \
+		.minin = 1, \
+		.maxin = 1, \
+		.nout = 1, \
+		.flags = OP_PURE | OP_INPLACE, \
+		.attrs = attrs, \
+		.attrsize = sizeof(struct softmax), \
+		.shape = shape, \
+		.grad = grad, \
+		.dgrad = { DENSE }, \
+		.cost = cost, \
+		.holes = holes, \
+		.cpu = { .file = "softmax.cpu.c", .call = "$k($=, $0);" }, \
 		.cuda = { .file = "softmax.cuda.cu", .call = "$k($=, $0);" } }
-#define BACKWARD(op) const OpDef op_##op = { \
-		.name = #op, .minin = 2, .maxin = 2, .nout = 1, .flags = OP_PURE | OP_INPLACE, .attrs = attrs, \
-		.attrsize = sizeof(struct softmax), .shape = shape, .cost = cost, .holes = holes, \
+#define BACKWARD(op) \
+	const OpDef op_##op = { .name = #op, \
+		.minin = 2, \
+		.maxin = 2, \
+		.nout = 1, \
+		.flags = OP_PURE | OP_INPLACE, \
+		.attrs = attrs, \
+		.attrsize = sizeof(struct softmax), \
+		.shape = shape, \
+		.cost = cost, \
+		.holes = holes, \
 		.cpu = { .file = "softmax_grad.cpu.c", .call = "$k($=, $0, $1);" }, \
 		.cuda = { .file = "softmax_grad.cuda.cu", .call = "$k($=, $0, $1);" } }
 

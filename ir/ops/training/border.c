@@ -2,7 +2,9 @@
 #include "../../schedule.h"
 #include "../common/common.h"
 
-struct total { int64_t dtype; };
+struct total {
+	int64_t dtype;
+};
 
 /* The sum over the microbatches of a step; dense whatever the operand is. */
 static bool accumulate_shape(Node *n, Diag *d)
@@ -20,7 +22,7 @@ static bool stack_shape(Node *n, Diag *d)
 {
 	const Type *x = &n->in[0]->type;
 	const Schedule *s = n->graph->module->schedule;
-	const bool round = s && s->robin && n->graph->stage;    /* those that make an update of the stage */
+	const bool round = s && s->robin && n->graph->stage; /* those that make an update of the stage */
 	const int64_t m = round ? s->replicas[n->graph->stage->id] : n->graph->module->microbatches;
 	int64_t dim[MAXRANK] = { m > 0 ? m : 1 };
 
@@ -43,10 +45,7 @@ static bool total_shape(Node *n, Diag *d)
 	return true;
 }
 
-static void total_holes(const Node *n, Holes *h)
-{
-	hole_text(h, "T", "%s", dtype_c(n->out[0]->type.dtype));
-}
+static void total_holes(const Node *n, Holes *h) { hole_text(h, "T", "%s", dtype_c(n->out[0]->type.dtype)); }
 
 static const AttrDef total_attrs[] = { AT_INT(struct total, dtype, 1), AT_END };
 
@@ -54,18 +53,32 @@ const OpDef op_Accumulate = { .name = "Accumulate", .minin = 1, .maxin = 1, .nou
 
 const OpDef op_Stack = { .name = "Stack", .minin = 1, .maxin = 1, .nout = 1, .shape = stack_shape };
 
-const OpDef op_Report = {   /* the loss of a microbatch, as a sum, and what it will be divided by */
-	.name = "Report", .minin = 2, .maxin = 2, .cpu = { .call = "pd_report($mb, $0[0], $1[0]);" },
+const OpDef op_Report = {
+	/* the loss of a microbatch, as a sum, and what it will be divided by */
+	.name = "Report",
+	.minin = 2,
+	.maxin = 2,
+	.cpu = { .call = "pd_report($mb, $0[0], $1[0]);" },
 	.cuda = { .call = "pd_report_from($mb, $0, $1);" },
 };
 
-const OpDef op_ReportHits = {       /* a CountHits */
-	.name = "ReportHits", .minin = 1, .maxin = 1, .cpu = { .call = "pd_hits($mb, $0[0], $0[1]);" },
+const OpDef op_ReportHits = {
+	/* a CountHits */
+	.name = "ReportHits",
+	.minin = 1,
+	.maxin = 1,
+	.cpu = { .call = "pd_hits($mb, $0[0], $0[1]);" },
 	.cuda = { .call = "pd_hits_from($mb, $0);" },
 };
 
-const OpDef op_Total = {    /* what the losses of all microbatches are divided by; never 0 */
-	.name = "Total", .nout = 1, .attrs = total_attrs, .attrsize = sizeof(struct total), .shape = total_shape,
-	.holes = total_holes, .cpu = { .call = "$=[0] = ($T)pd_total_count();" },
+const OpDef op_Total = {
+	/* what the losses of all microbatches are divided by; never 0 */
+	.name = "Total",
+	.nout = 1,
+	.attrs = total_attrs,
+	.attrsize = sizeof(struct total),
+	.shape = total_shape,
+	.holes = total_holes,
+	.cpu = { .call = "$=[0] = ($T)pd_total_count();" },
 	.cuda = { .call = "pd_set_count($=);" },
 };

@@ -12,7 +12,10 @@
  * and all of them tell the same. */
 #include "../common/common.h"
 
-struct clip { double max; int64_t index, of, at, scaled, block; };
+struct clip {
+	double max;
+	int64_t index, of, at, scaled, block;
+};
 
 static bool square_shape(Node *n, Diag *d)
 {
@@ -20,10 +23,11 @@ static bool square_shape(Node *n, Diag *d)
 	const struct clip *at = n->attr;
 
 	if (!shape_eq(w, g) || w->dtype != g->dtype)
-		return diag_error(d, n->loc, 304, "SquareSum: %s is %s, %s is %s", n->in[0]->name, str_type(d->scratch, w),
-			n->in[1]->name, str_type(d->scratch, g));
+		return diag_error(d, n->loc, 304, "SquareSum: %s is %s, %s is %s", n->in[0]->name,
+			str_type(d->scratch, w), n->in[1]->name, str_type(d->scratch, g));
 	if (at->index < 0)
-		return diag_error(d, n->loc, 302, "SquareSum: index is %lld; it must not be negative", (long long)at->index);
+		return diag_error(
+			d, n->loc, 302, "SquareSum: index is %lld; it must not be negative", (long long)at->index);
 	return true;
 }
 
@@ -41,7 +45,8 @@ static void square_holes(const Node *n, Holes *h)
 	hole_int(h, "PIECE", at->block > 0);
 	hole_int(h, "INDEX", at->index);
 	hole_int(h, "AT", at->at);
-	hole_name(h, "square_sum_%lld_%lld%s%s", (long long)count, (long long)block, at->block ? "_piece" : "", dtype_suffix(t->dtype));
+	hole_name(h, "square_sum_%lld_%lld%s%s", (long long)count, (long long)block, at->block ? "_piece" : "",
+		dtype_suffix(t->dtype));
 	if (at->block)
 		hole_text(h, "CALL", "$k($AT, $1);");
 }
@@ -61,7 +66,8 @@ static bool clip_shape(Node *n, Diag *d)
 		return diag_error(d, n->loc, 304, "ClipNorm: %s is %s, not one float", n->in[0]->name,
 			str_type(d->scratch, &n->in[0]->type));
 	if (!(at->max >= 0) || at->of < 1)
-		return diag_error(d, n->loc, 302, "ClipNorm: max is %g over %lld parameters; it must be 0 or more, over 1 or more", at->max,
+		return diag_error(d, n->loc, 302,
+			"ClipNorm: max is %g over %lld parameters; it must be 0 or more, over 1 or more", at->max,
 			(long long)at->of);
 	set_out(n, 0, n->in[0]->type);
 	return true;
@@ -77,10 +83,10 @@ static void clip_holes(const Node *n, Holes *h)
 		hole_text(h, "CALL", "pd_clip_scaled($=, $0, $MAX); if (pd_overflow()) return;");
 }
 
-static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_INT(struct clip, at, 0), AT_INT(struct clip, block, 0),
-	AT_END };
-static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1), AT_INT(struct clip, at, 0),
-	AT_INT(struct clip, scaled, 0), AT_END };
+static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_INT(struct clip, at, 0),
+	AT_INT(struct clip, block, 0), AT_END };
+static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1),
+	AT_INT(struct clip, at, 0), AT_INT(struct clip, scaled, 0), AT_END };
 static const AttrDef no_attrs[] = { AT_END };
 
 static bool scale_shape(Node *n, Diag *d)
@@ -91,19 +97,37 @@ static bool scale_shape(Node *n, Diag *d)
 }
 
 const OpDef op_SquareSum = {
-	.name = "SquareSum", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = square_attrs, .attrsize = sizeof(struct clip),
-	.shape = square_shape, .holes = square_holes,
+	.name = "SquareSum",
+	.minin = 2,
+	.maxin = 2,
+	.flags = OP_UPDATE,
+	.attrs = square_attrs,
+	.attrsize = sizeof(struct clip),
+	.shape = square_shape,
+	.holes = square_holes,
 	.cpu = { .file = "square_sum.cpu.c", .call = "pd_square($INDEX, $k($1));" },
 	.cuda = { .file = "square_sum.cuda.cu", .call = "pd_square($INDEX, $k($1));" },
 };
 
 const OpDef op_ClipNorm = {
-	.name = "ClipNorm", .minin = 1, .maxin = 1, .nout = 1, .attrs = clip_attrs, .attrsize = sizeof(struct clip),
-	.shape = clip_shape, .holes = clip_holes, .cpu = { .call = "$=[0] = ($T)pd_clip($0[0], $MAX);" },
+	.name = "ClipNorm",
+	.minin = 1,
+	.maxin = 1,
+	.nout = 1,
+	.attrs = clip_attrs,
+	.attrsize = sizeof(struct clip),
+	.shape = clip_shape,
+	.holes = clip_holes,
+	.cpu = { .call = "$=[0] = ($T)pd_clip($0[0], $MAX);" },
 	.cuda = { .call = "pd_set($=, pd_clip(pd_get($0), $MAX));" },
 };
 
 const OpDef op_LossScale = {
-	.name = "LossScale", .nout = 1, .attrs = no_attrs, .attrsize = 1, .shape = scale_shape,
-	.cpu = { .call = "$=[0] = (float)pd_loss_scale();" }, .cuda = { .call = "pd_set($=, pd_loss_scale());" },
+	.name = "LossScale",
+	.nout = 1,
+	.attrs = no_attrs,
+	.attrsize = 1,
+	.shape = scale_shape,
+	.cpu = { .call = "$=[0] = (float)pd_loss_scale();" },
+	.cuda = { .call = "pd_set($=, pd_loss_scale());" },
 };

@@ -19,10 +19,12 @@
 #include "../common/common.h"
 
 struct optim {
-	double  lr, momentum, dampening, beta1, beta2, alpha, eps, weight_decay, weight_decay_post, lr_decay, ema;
+	double lr, momentum, dampening, beta1, beta2, alpha, eps, weight_decay, weight_decay_post, lr_decay, ema;
 	int64_t nesterov, onnx, t0, scheduled;
 };
-struct running { double momentum; };
+struct running {
+	double momentum;
+};
 
 /* Params and states of one shape, then the gradient of that shape, then a scalar. */
 static bool shape(Node *n, Diag *d)
@@ -35,14 +37,15 @@ static bool shape(Node *n, Diag *d)
 	for (int i = 0; i <= g; i++)
 		if (!shape_eq(&n->in[0]->type, &n->in[i]->type) || n->in[0]->type.dtype != n->in[i]->type.dtype)
 			return diag_error(d, n->loc, 304, "%s: %s is %s, %s is %s", optab[n->op]->name, n->in[0]->name,
-				str_type(d->scratch, &n->in[0]->type), n->in[i]->name, str_type(d->scratch, &n->in[i]->type));
+				str_type(d->scratch, &n->in[0]->type), n->in[i]->name,
+				str_type(d->scratch, &n->in[i]->type));
 	if (type_numel(&n->in[g + 1]->type) != 1 || n->in[g + 1]->type.dtype != n->in[0]->type.dtype)
 		return diag_error(d, n->loc, 304, "%s: %s is %s, not one %s", optab[n->op]->name, n->in[g + 1]->name,
 			str_type(d->scratch, &n->in[g + 1]->type), dtype_name(n->in[0]->type.dtype));
 	return true;
 }
 
-enum { PARALLEL = 32768 };      /* elements from which on threads pay */
+enum { PARALLEL = 32768 }; /* elements from which on threads pay */
 
 static void common_holes(const Node *n, Holes *h, int64_t count)
 {
@@ -95,10 +98,11 @@ static void holes(const Node *n, Holes *h)
 	hole_text(h, "DECAY_POST", "%.17g", at->weight_decay_post);
 	hole_text(h, "LR_DECAY", "%.17g", at->lr_decay);
 	hole_text(h, "DECAY", "%.17g", at->weight_decay);
-	hole_text(h, "SHARED_NAME", "%s%s%s%s%s", op_name(n->op), count >= PARALLEL ? "_large" : "", at->weight_decay != 0 ? "_decay" : "",
-		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype));
-	hole_name(h, "%s_%lld%s%s%s", op_name(n->op), (long long)count, at->weight_decay != 0 ? "_decay" : "", n->nin > optab[n->op]->minin ? "_ema" : "",
+	hole_text(h, "SHARED_NAME", "%s%s%s%s%s", op_name(n->op), count >= PARALLEL ? "_large" : "",
+		at->weight_decay != 0 ? "_decay" : "", n->nin > optab[n->op]->minin ? "_ema" : "",
 		dtype_suffix(n->in[0]->type.dtype));
+	hole_name(h, "%s_%lld%s%s%s", op_name(n->op), (long long)count, at->weight_decay != 0 ? "_decay" : "",
+		n->nin > optab[n->op]->minin ? "_ema" : "", dtype_suffix(n->in[0]->type.dtype));
 }
 
 static void average_call(const Node *n, Holes *h)
@@ -142,23 +146,29 @@ static void running_holes(const Node *n, Holes *h)
 #define BETAS AT_FLOAT(struct optim, beta1, 0.9), AT_FLOAT(struct optim, beta2, 0.999), EPS(1e-8)
 
 static const AttrDef sgd_attrs[] = { RATE, DECAY, AT_END };
-static const AttrDef momentum_attrs[] = { RATE, MOMENT, AT_FLOAT(struct optim, dampening, 0), AT_INT(struct optim, nesterov, 0),
-	DECAY, COUNTED, AT_END };
+static const AttrDef momentum_attrs[] = { RATE, MOMENT, AT_FLOAT(struct optim, dampening, 0),
+	AT_INT(struct optim, nesterov, 0), DECAY, COUNTED, AT_END };
 static const AttrDef adam_attrs[] = { RATE, BETAS, DECAY, AT_FLOAT(struct optim, weight_decay_post, 0),
 	AT_INT(struct optim, onnx, 0), COUNTED, AT_END };
 static const AttrDef adamw_attrs[] = { RATE, BETAS, DECAY, AT_END };
 static const AttrDef rmsprop_attrs[] = { RATE, AT_FLOAT(struct optim, alpha, 0.99), EPS(1e-8), DECAY, AT_END };
 static const AttrDef smoothed_attrs[] = { RATE, MOMENT, AT_FLOAT(struct optim, alpha, 0.99), EPS(1e-8), DECAY, AT_END };
-static const AttrDef adagrad_attrs[] = { RATE, AT_FLOAT(struct optim, lr_decay, 0), EPS(1e-10), DECAY, COUNTED, AT_END };
+static const AttrDef adagrad_attrs[] = { RATE, AT_FLOAT(struct optim, lr_decay, 0), EPS(1e-10), DECAY, COUNTED,
+	AT_END };
 static const AttrDef running_attrs[] = { AT_FLOAT(struct running, momentum, 0.9), AT_END };
 
 #define OPTIMIZER(op, operands, mask, table, statement) \
-	const OpDef op_##op = { \
-		.name = #op, .minin = operands, .maxin = operands + 1, .flags = OP_UPDATE, .attrs = table, \
-		.attrsize = sizeof(struct optim), .writes = mask, .shape = shape, .holes = average_call, \
+	const OpDef op_##op = { .name = #op, \
+		.minin = operands, \
+		.maxin = operands + 1, \
+		.flags = OP_UPDATE, \
+		.attrs = table, \
+		.attrsize = sizeof(struct optim), \
+		.writes = mask, \
+		.shape = shape, \
+		.holes = average_call, \
 		.cpu = { .file = "optimizer.cpu.c", .call = statement ", $N);" }, \
-		.cuda = { .file = "optimizer.cuda.cu", .call = statement ");" } \
-	}
+		.cuda = { .file = "optimizer.cuda.cu", .call = statement ");" } }
 
 OPTIMIZER(SGD, 3, 1, sgd_attrs, "$k($0, $1, $2");
 OPTIMIZER(Momentum, 4, 3, momentum_attrs, "$k($0, $1, $2, $3");
@@ -169,8 +179,15 @@ OPTIMIZER(RMSPropMomentum, 5, 7, smoothed_attrs, "$k($0, $1, $2, $3, $4");
 OPTIMIZER(Adagrad, 4, 3, adagrad_attrs, "$k($0, $1, $2, $3");
 
 const OpDef op_RunningStat = {
-	.name = "RunningStat", .minin = 2, .maxin = 2, .flags = OP_UPDATE, .attrs = running_attrs,
-	.attrsize = sizeof(struct running), .writes = 1, .shape = running_shape, .holes = running_holes,
+	.name = "RunningStat",
+	.minin = 2,
+	.maxin = 2,
+	.flags = OP_UPDATE,
+	.attrs = running_attrs,
+	.attrsize = sizeof(struct running),
+	.writes = 1,
+	.shape = running_shape,
+	.holes = running_holes,
 	.cpu = { .file = "running.cpu.c", .call = "$k($0, $1);" },
 	.cuda = { .file = "running.cuda.cu", .call = "$k($0, $1);" },
 };

@@ -14,33 +14,48 @@
 #include <unistd.h>
 #include "pipes.h"
 
-struct pdmpi_comm  { int id, n, me, turn; int *rank; };       /* id: of its messages; id + 1: of its collectives' */
-struct pdmpi_group { int n; int rank[]; };
+struct pdmpi_comm {
+	int id, n, me, turn;
+	int *rank;
+}; /* id: of its messages; id + 1: of its collectives' */
+struct pdmpi_group {
+	int n;
+	int rank[];
+};
 
-typedef struct head { int comm, tag; uint64_t bytes; } head;
+typedef struct head {
+	int comm, tag;
+	uint64_t bytes;
+} head;
 
 struct pdmpi_request {
-	head        h;
-	int         peer, error;
-	char       *buf;
-	uint64_t    moved;              /* a send: of header and bytes; a receive: of bytes */
-	bool        done, recv;
-	int         left;               /* a collective: messages that are to come */
+	head h;
+	int peer, error;
+	char *buf;
+	uint64_t moved; /* a send: of header and bytes; a receive: of bytes */
+	bool done, recv;
+	int left; /* a collective: messages that are to come */
 	MPI_Request parent, next;
-	float      *sum; char *parts; int n, members;   /* a sum, and what all members gave */
+	float *sum;
+	char *parts;
+	int n, members; /* a sum, and what all members gave */
 };
 
 static struct pdmpi_comm world;
 MPI_Comm pdmpi_world = &world;
-static struct { char *map; int me, n; bool on, off; } here;
+static struct {
+	char *map;
+	int me, n;
+	bool on, off;
+} here;
 static struct side {
-	MPI_Request first, *last;       /* sends that are under way to this rank */
-	head        h;                  /* what comes from it */
-	uint64_t    got;                /* of the header, then of header and bytes */
+	MPI_Request first, *last; /* sends that are under way to this rank */
+	head h;                   /* what comes from it */
+	uint64_t got;             /* of the header, then of header and bytes */
 	MPI_Request into;
 } *sides;
-static MPI_Request expected, *expected_end = &expected;        /* receives, in the order of their posting */
-static MPI_Request strays, *strays_end = &strays;              /* messages that came before their receives */
+static MPI_Request expected, *expected_end = &expected; /* receives, in the order of their posting */
+static MPI_Request strays, *strays_end = &strays;       /* messages that came before their receives */
 
 static void *room(size_t bytes)
 {
@@ -63,7 +78,7 @@ static struct pipe *pipe_of(int from, int to)
 static uint64_t fill(struct pipe *p, const void *from, uint64_t n)
 {
 	const uint64_t put = atomic_load_explicit(&p->written, memory_order_relaxed),
-		left = ROOM - (put - atomic_load_explicit(&p->read, memory_order_acquire)), at = put % ROOM;
+		       left = ROOM - (put - atomic_load_explicit(&p->read, memory_order_acquire)), at = put % ROOM;
 
 	n = n < left ? n : left;
 	const uint64_t one = n < ROOM - at ? n : ROOM - at;
@@ -77,7 +92,7 @@ static uint64_t fill(struct pipe *p, const void *from, uint64_t n)
 static uint64_t drain(struct pipe *p, void *to, uint64_t n)
 {
 	const uint64_t tail = atomic_load_explicit(&p->read, memory_order_relaxed),
-		there = atomic_load_explicit(&p->written, memory_order_acquire) - tail, at = tail % ROOM;
+		       there = atomic_load_explicit(&p->written, memory_order_acquire) - tail, at = tail % ROOM;
 
 	n = n < there ? n : there;
 	const uint64_t one = n < ROOM - at ? n : ROOM - at;
@@ -136,10 +151,10 @@ static void append(MPI_Request **end, MPI_Request r)
 static bool push(int to)
 {
 	struct side *s = &sides[to];
-	bool         moved = false;
+	bool moved = false;
 
 	while (s->first) {
-		MPI_Request  r = s->first;
+		MPI_Request r = s->first;
 		struct pipe *p = pipe_of(here.me, to);
 		const uint64_t before = r->moved;
 
@@ -167,7 +182,7 @@ static MPI_Request target(int from, const head *h)
 		r->h.bytes = h->bytes;
 		return r;
 	}
-	if (r) {                        /* longer than what was asked for: the bytes go nowhere */
+	if (r) { /* longer than what was asked for: the bytes go nowhere */
 		r->error = MPI_ERR_TRUNCATE;
 		r->buf = room(h->bytes);
 		r->h.bytes = h->bytes;
@@ -185,7 +200,7 @@ static bool pull(int from)
 {
 	struct side *s = &sides[from];
 	struct pipe *p = pipe_of(from, here.me);
-	bool         moved = false;
+	bool moved = false;
 
 	for (;;) {
 		const uint64_t before = s->got;
@@ -232,7 +247,7 @@ static MPI_Request send(const void *buf, uint64_t bytes, int peer, int comm, int
 
 static MPI_Request receive(void *buf, uint64_t bytes, int peer, int comm, int tag, MPI_Request parent)
 {
-	const head  h = { comm, tag, bytes };
+	const head h = { comm, tag, bytes };
 	MPI_Request r = room(sizeof *r), stray = NULL;
 
 	r->h = h;
@@ -272,7 +287,7 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 	here.n = size ? atoi(size) : 1;
 	here.me = rank ? atoi(rank) : 0;
 	const size_t bytes = (size_t)(here.n * here.n) * sizeof(struct pipe);
-	const int    fd = shared ? atoi(shared) : -1;
+	const int fd = shared ? atoi(shared) : -1;
 
 	here.map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
 	if (here.map == MAP_FAILED)
@@ -396,7 +411,9 @@ int MPI_Comm_create_group(MPI_Comm c, MPI_Group g, int tag, MPI_Comm *made)
 {
 	(void)c;
 	*made = room(sizeof **made);
-	**made = (struct pdmpi_comm){ .id = (1 << 20) + 2 * tag, .n = g->n, .me = -1, .rank = room((size_t)g->n * sizeof(int)) };
+	**made = (struct pdmpi_comm){
+		.id = (1 << 20) + 2 * tag, .n = g->n, .me = -1, .rank = room((size_t)g->n * sizeof(int))
+	};
 	for (int i = 0; i < g->n; i++) {
 		(*made)->rank[i] = g->rank[i];
 		if (g->rank[i] == here.me)
@@ -447,7 +464,7 @@ int MPI_Get_count(const MPI_Status *s, MPI_Datatype t, int *n)
 static MPI_Request gather(const void *mine, size_t bytes, char *all, MPI_Comm c)
 {
 	MPI_Request up = room(sizeof *up);
-	const int   tag = c->turn++;
+	const int tag = c->turn++;
 
 	memcpy(all + (size_t)c->me * bytes, mine, bytes);
 	up->left = 2 * c->n - 1;
@@ -469,7 +486,8 @@ static void begun(MPI_Request up)
 	progress();
 }
 
-int MPI_Iallgather(const void *mine, int n, MPI_Datatype t, void *all, int nall, MPI_Datatype tall, MPI_Comm c, MPI_Request *r)
+int MPI_Iallgather(
+	const void *mine, int n, MPI_Datatype t, void *all, int nall, MPI_Datatype tall, MPI_Comm c, MPI_Request *r)
 {
 	(void)nall;
 	(void)tall;

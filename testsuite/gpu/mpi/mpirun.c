@@ -16,7 +16,7 @@
 enum { MOST = 256 };
 
 static pid_t child[MOST];
-static int   n, shared;
+static int n, shared;
 
 static void end_all(int sig)
 {
@@ -31,8 +31,8 @@ static void end_all(int sig)
 static int room(off_t bytes)
 {
 	const char *dir = getenv("TMPDIR");
-	char        file[4096];
-	int         fd = memfd_create("pdmpi", 0), fault = fd < 0 ? errno : posix_fallocate(fd, 0, bytes);
+	char file[4096];
+	int fd = memfd_create("pdmpi", 0), fault = fd < 0 ? errno : posix_fallocate(fd, 0, bytes);
 
 	if (!fault)
 		return fd;
@@ -52,7 +52,7 @@ static int room(off_t bytes)
 static void start(int rank, char **argv)
 {
 	const pid_t me = getpid();
-	char        number[16];
+	char number[16];
 
 	child[rank] = fork();
 	if (child[rank])

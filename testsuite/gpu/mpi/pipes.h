@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { ROOM = 1 << 19 };        /* bytes that may be under way from one rank to another */
+enum { ROOM = 1 << 19 }; /* bytes that may be under way from one rank to another */
 
 struct pipe {
 	_Alignas(64) _Atomic uint64_t written;

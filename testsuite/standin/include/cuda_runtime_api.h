@@ -10,20 +10,43 @@
 extern "C" {
 #endif
 
-typedef enum cudaError { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100,
-	cudaErrorNoKernelImageForDevice = 209,	cudaErrorNotReady = 600, cudaErrorStreamCaptureUnsupported = 900,
-	cudaErrorStreamCaptureInvalidated = 901 } cudaError_t;
-typedef enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
-	cudaMemcpyDefault } cudaMemcpyKind;
+typedef enum cudaError {
+	cudaSuccess = 0,
+	cudaErrorInvalidValue = 1,
+	cudaErrorMemoryAllocation = 2,
+	cudaErrorNoDevice = 100,
+	cudaErrorNoKernelImageForDevice = 209,
+	cudaErrorNotReady = 600,
+	cudaErrorStreamCaptureUnsupported = 900,
+	cudaErrorStreamCaptureInvalidated = 901
+} cudaError_t;
+typedef enum cudaMemcpyKind {
+	cudaMemcpyHostToHost,
+	cudaMemcpyHostToDevice,
+	cudaMemcpyDeviceToHost,
+	cudaMemcpyDeviceToDevice,
+	cudaMemcpyDefault
+} cudaMemcpyKind;
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
 typedef struct CUgraph_st *cudaGraph_t;
 typedef struct CUgraphExec_st *cudaGraphExec_t;
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureMode {
+	cudaStreamCaptureModeGlobal,
+	cudaStreamCaptureModeThreadLocal,
+	cudaStreamCaptureModeRelaxed
+};
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 
-typedef struct cudaUUID_t { char bytes[16]; } cudaUUID_t;
-struct cudaDeviceProp { char name[256]; cudaUUID_t uuid; size_t totalGlobalMem; int major, minor; };
+typedef struct cudaUUID_t {
+	char bytes[16];
+} cudaUUID_t;
+struct cudaDeviceProp {
+	char name[256];
+	cudaUUID_t uuid;
+	size_t totalGlobalMem;
+	int major, minor;
+};
 
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int device);
@@ -35,8 +58,8 @@ cudaError_t cudaMallocHost(void **p, size_t bytes);
 cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s);
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                              enum cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+	size_t height, enum cudaMemcpyKind kind, cudaStream_t s);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
