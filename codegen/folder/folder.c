@@ -152,7 +152,7 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 		ok = emit_profile(&b, m->stage[s]);
 	for (int r = 0; ok && r < m->schedule->ndevice; r++)
 		ok = emit_device(&b, r);
-	ok = ok && emit_plan(&b) && emit_bundle(&b);
+	ok = ok && emit_plan(&b) && emit_certificate(&b) && emit_bundle(&b);
 	if (ok)
 		remove_stale(&b, before);
 	free(before);

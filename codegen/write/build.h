@@ -42,6 +42,7 @@ bool emit_device(Build *b, int rank);        /* deviceN.c */
 bool emit_bundle(Build *b);                  /* everything else */
 bool emit_launch(Build *b);                  /* run.sh */
 bool emit_plan(Build *b);                    /* plan.txt, plan.json, schedule.csv */
+bool emit_certificate(Build *b);             /* certificate.json */
 
 /* Is the embedded file one of the runtime that programs for CPUs (for GPUs) are built with? */
 bool runtime_file(const char *name, bool gpu);

@@ -1,0 +1,293 @@
+"""Proves a build folder's certificate.json from the facts that it lists (docs/certificate.md), knowing nothing else of the
+compiler: prove(certificate) raises Refused with what does not hold.
+
+Facts: the order of each device's actions, nodes with the values that they read and make, where values lie. Claims, each
+computed again: every microbatch is done once and in order; each send has its receive; nobody waits for ever; slots and entries
+are never used twice at once; intervals of values; no two values that are needed at one time share a byte; nothing lies outside
+its region or regions over one another; the peak; which versions of weights are met, and how many are alive."""
+import re
+
+ACTION = re.compile(r'(\d+)(RECV_F|SEND_F|RECV_B|SEND_B|SYNC|UPDATE|F|B|I|W)(\d*)/(\d+)/(\d+)/(\d+)$')
+MOMENT = re.compile(r'([FBWU])(\d+)$')
+EVER, NEVER = (9, 0), (-1, 0)
+
+
+class Refused(Exception):
+    pass
+
+
+def need(holds, what):
+    if not holds:
+        raise Refused(what)
+
+
+class Action:
+    def __init__(self, text, rank, place):
+        m = ACTION.match(text)
+        need(m, f'{text!r} is no action')
+        self.stage, self.kind, self.mb = int(m[1]), 'B' if m[2] == 'I' else m[2], int(m[3]) if m[3] else -1
+        self.slot, self.entry, self.version = int(m[4]), int(m[5]), int(m[6])
+        self.rank, self.place, self.text = rank, place, f'{text} of device {rank}'
+
+
+class Proof:
+    def __init__(self, c):
+        self.c, self.n = c, c['microbatches']
+        self.stages = {s['stage']: s for s in c['stages']}
+        self.order = [[Action(t, r, i) for i, t in enumerate(line.split())] for r, line in enumerate(c['order'])]
+        self.at = {}
+        for x in (x for line in self.order for x in line):
+            need(x.stage in self.stages and x.rank in self.ranks(x.stage), f'{x.text}: its stage is none of this device')
+            need(x.mb < self.n, f'{x.text}: there are {self.n} microbatches')
+            if x.kind not in ('SYNC', 'UPDATE'):
+                need((x.kind, x.stage, x.mb) not in self.at, f'{x.text}: done twice')
+                self.at[x.kind, x.stage, x.mb] = x
+        self.trained = [t for t, s in self.stages.items() if not s['server']]
+
+    def ranks(self, stage):
+        s = self.stages[stage]
+        return range(s['first_rank'], s['first_rank'] + s['replicas'])
+
+    # ---- order ----
+
+    def microbatches(self):
+        split = any(k[0] == 'W' for k in self.at)
+        for t in self.trained:
+            for mb in range(self.n):
+                chain = [self.at.get((k, t, mb)) for k in ('F', 'B', 'W')[:3 if split else 2]]
+                names = [f'{t}{k}{mb}' for k in 'FBW']
+                for x, name in zip(chain, names):
+                    need(x, f'{name} is done nowhere')
+                need(len({x.rank for x in chain}) == 1, f'{names[0]} and {names[1]} are done by two devices')
+                need([x.place for x in chain] == sorted(x.place for x in chain), f'{names[0]} stands behind {names[1]}')
+                for k, of, sign in (('RECV_F', chain[0], -1), ('SEND_F', chain[0], 1), ('RECV_B', chain[1], -1), ('SEND_B', chain[1], 1)):
+                    x = self.at.get((k, t, mb))
+                    need(not x or (x.rank == of.rank and (x.place - of.place) * sign > 0), f'{t}{k}{mb} stands on the wrong side of {of.text}')
+        for line in self.order:
+            for t in {x.stage for x in line} if self.c['flushed'] else ():
+                own = [x for x in line if x.stage == t]
+                ends = [x.kind for x in own if x.kind in ('SYNC', 'UPDATE')]
+                need(ends in (['SYNC', 'UPDATE'], ['SYNC']), f'stage {t} on device {own[0].rank}: {ends} in a step')
+                work = [x.place for x in own if x.kind in ('F', 'B', 'W')]
+                need(not work or max(work) < min(x.place for x in own if x.kind == 'SYNC'), f'stage {t}: work behind SYNC')
+
+    # ---- messages ----
+
+    def messages(self):
+        channel, seen, used = {}, set(), set()
+        for number, way, a, b, size, name in self.c['channels']:
+            need(number not in channel, f'channel {number} is listed twice')
+            need(a < b if way == 'F' else a > b, f'channel {number} leads from stage {a} to {b}')
+            own = [v for v in self.stages[a]['values'] if v[0] == name]
+            need(own and size - own[0][3] in (0, 24), f'channel {number}: {size} bytes of %{name}, which has {own and own[0][3]}')
+            channel[number] = way, a, b
+        for number, mb, r, i, q, k in (m for line in [self.c['matched']] for m in line):
+            need(number in channel and (number, mb) not in seen, f'message {mb} of channel {number} is matched twice or unknown')
+            seen.add((number, mb))
+            way, a, b = channel[number]
+            x, y = self.at.get(('SEND_' + way, a, mb)), self.at.get(('RECV_' + way, b, mb))
+            need(x and (x.rank, x.place) == (r, i), f'message {mb} of channel {number}: its send is not action {i} of device {r}')
+            need(y and (y.rank, y.place) == (q, k), f'message {mb} of channel {number}: its receive is not action {k} of device {q}')
+            used |= {x, y}
+        need(len(seen) == len(channel) * self.n, f'{len(seen)} messages are matched, {len(channel) * self.n} are sent')
+        for x in self.at.values():
+            need('_' not in x.kind or x in used, f'{x.text} has no other end')
+        self.channel = channel
+
+    def ends(self):
+        """Every device comes to the end of its list: F and B wait for what they read, SYNC for the other replicas, and whoever
+        writes a buffer again for the receive of what was sent from it."""
+        done, place, met, sent = set(), [0] * len(self.order), {}, {}
+        into = {(way, b): [] for way, a, b in self.channel.values()}
+        for way, a, b in self.channel.values():
+            into[way, b].append(a)
+
+        def ready(x):
+            if x.kind in ('F', 'B'):
+                for a in into.get((x.kind, x.stage), ()):
+                    if ('SEND_' + x.kind, a, x.mb) not in done or ('RECV_' + x.kind, x.stage, x.mb) not in done:
+                        return False
+                before = sent.get((x.rank, x.stage, x.kind, x.slot if x.kind == 'F' else x.entry))
+                return before is None or all(('RECV_' + x.kind, b, before) in done for w, a, b in self.channel.values()
+                                             if (w, a) == (x.kind, x.stage))
+            if x.kind == 'SYNC' and not self.stages[x.stage]['server'] and self.c['flushed']:
+                met.setdefault((x.stage, x.mb), set()).add(x.rank)
+                return len(met[x.stage, x.mb]) == self.stages[x.stage]['replicas']
+            return True
+
+        moved = True
+        while moved:
+            moved = False
+            for r, line in enumerate(self.order):
+                while place[r] < len(line) and ready(line[place[r]]):
+                    x = line[place[r]]
+                    done.add((x.kind, x.stage, x.mb))
+                    if x.kind.startswith('SEND'):
+                        sent[r, x.stage, x.kind[-1], x.slot if x.kind == 'SEND_F' else x.entry] = x.mb
+                    place[r] += 1
+                    moved = True
+        for r, line in enumerate(self.order):
+            need(place[r] == len(line), f'device {r} waits for ever: {line[min(place[r], len(line) - 1)].text}')
+
+    def copies(self):
+        split = any(k[0] == 'W' for k in self.at)
+        for line in self.order:
+            slot, entry = {}, {}
+            for x in line:
+                s = self.stages[x.stage]
+                if x.kind == 'F':
+                    need(x.slot < s['slots'] and slot.get((x.stage, x.slot)) is None, f'{x.text}: its slot is taken or none')
+                    slot[x.stage, x.slot] = x.mb
+                elif x.kind in ('B', 'W'):
+                    need(slot.get((x.stage, x.slot)) == x.mb, f'{x.text}: slot {x.slot} has another microbatch')
+                    if x.kind == 'W' or not split:
+                        slot[x.stage, x.slot] = None
+                if x.kind == 'RECV_F':
+                    was = entry.get((x.stage, x.entry))
+                    need(x.entry < s['entries'], f'{x.text}: there are {s["entries"]} entries')
+                    need(was is None or self.at['W' if split else 'B', x.stage, was].place < x.place, f'{x.text}: its entry is taken')
+                    entry[x.stage, x.entry] = x.mb
+                elif x.kind in ('F', 'B', 'SEND_B') and (x.stage, x.mb) in {(t, m) for (t, _), m in entry.items()}:
+                    need(entry.get((x.stage, x.entry)) == x.mb, f'{x.text}: entry {x.entry} has another microbatch')
+
+    def versions(self):
+        rule = self.c['rule']
+        for t in self.trained:
+            most, s = 1, self.stages[t]
+            for r in self.ranks(t):
+                own, newest = [x for x in self.order[r] if x.stage == t], 0
+                last = {x.version: i for i, x in enumerate(own) if x.kind in ('F', 'B', 'W')}
+                for i, x in enumerate(own):
+                    if x.kind == 'UPDATE':
+                        need(rule == 'flush' or x.version == newest + 1, f'{x.text} makes version {x.version} behind {newest}')
+                        newest = x.version if rule != 'flush' else 0
+                    elif x.kind in ('F', 'B', 'W'):
+                        need(x.version <= newest, f'{x.text} meets version {x.version}, the newest is {newest}')
+                        if x.kind != 'F' and rule != 'newest':
+                            need(x.version == self.at['F', t, x.mb].version, f'{x.text} meets another version than its forward')
+                        if rule == 'newest' or (x.kind == 'F' and rule == 'stash'):
+                            need(x.version == newest, f'{x.text} meets version {x.version}, not the newest, {newest}')
+                    most = max(most, 1 + sum(1 for v, at in last.items() if v < newest and at > i))
+            need(s['versions_alive'] == most, f'stage {t}: {most} versions are alive, not {s["versions_alive"]}')
+            need(not s['versions_kept'] or s['versions_kept'] >= most, f'stage {t} keeps {s["versions_kept"]} versions, {most} are alive')
+
+    # ---- memory ----
+
+    def stage_memory(self, s):
+        place = {g: i for i, g in enumerate('FBWU')}
+        values, first, last, group, maker, sent, got = s['values'], {}, {}, {}, {}, set(), set()
+
+        def root(i):
+            while group.get(i, i) != i:
+                i = group[i]
+            return i
+
+        for g in sorted(s['nodes'], key=place.get):
+            for k, text in enumerate(s['nodes'][g], 1):
+                m = re.match(r'(\w+)([=!]?) ([\d,]*)>([\d,]*)(?: (\d+))?$', text)
+                need(m, f'{text!r} is no node')
+                need(int(m[5] or 0) <= s['regions']['scratch'][1], f'{g}{k} {m[1]} needs {m[5]} bytes of scratch memory')
+                reads, makes = ([int(i) for i in m[n].split(',') if i] for n in (3, 4))
+                for i in reads:
+                    first.setdefault(i, (place[g], 0) if values[i][1] not in ('params', 'state') else NEVER)
+                    if m[1] == 'Send':
+                        sent.add(i)
+                    if m[1] == 'Accumulate':
+                        group[root(makes[0])] = root(i)
+                    elif m[1] == 'Stack':
+                        last[i] = (0, len(s['nodes']['F']) + 1) if first[i][0] == 0 else last[i]
+                    else:
+                        last[i] = max(last.get(i, NEVER), (place[g], k))
+                for i in makes:
+                    first[i] = (place[g], k)
+                    last[i] = max(last.get(i, NEVER), first[i])
+                    maker[place[g], k] = (m[2], reads)
+                    if m[1] == 'Recv':
+                        got.add(i)
+                    if m[2] == '=' and reads:
+                        group[root(i)] = root(reads[0])
+        self.intervals(s, values, first, last, place)
+        for i in sent:      # until the message is gone; what was posted may come any time before
+            last.update({j: EVER for j in range(len(values)) if root(j) == root(i) and j in first})
+        first.update({i: NEVER for i in got})
+        self.apart(s, self.spans(s, values, first, last), root, maker)
+
+    def intervals(self, s, values, first, last, place):
+        for i, (name, region, _, _, a, b) in enumerate(values):
+            if a == 'always':
+                need(region in ('params', 'state'), f'%{name} is no parameter')
+                continue
+            said = tuple((place[m[1]], int(m[2])) for m in (MOMENT.match(a), MOMENT.match(b)) if m)
+            is_input = said and said[0][1] == 0 and first.get(i, said[0])[1] == 0
+            need(len(said) == 2 and (is_input or said[0] == first.get(i)) and said[1] == last.get(i, said[0]),
+                 f'stage {s["stage"]}: %{name} is needed from {first.get(i)} to {last.get(i)}, not {a} to {b}')
+            first.setdefault(i, said[0])
+            last.setdefault(i, said[1])
+
+    def spans(self, s, values, first, last):
+        """(begin, end, value, from when, to when) of each value, in the device's memory."""
+        at = {k: v[0] for k, v in s['regions'].items()}
+        size = {k: v[1] for k, v in s['regions'].items()}
+        need(size['slot'] == s['slots'] * s['slot_bytes'] and size['entry'] == s['entries'] * s['entry_bytes'],
+             f'stage {s["stage"]}: {s["slots"]} slots or {s["entries"]} entries are not as large as their regions')
+        over = at['tmp'] == at['slot'] and s['slots'] == 1
+        room = dict(size, slot=s['slot_bytes'], entry=s['entry_bytes'], tmp=size['tmp'] + (s['slot_bytes'] if over else 0),
+                    leaf=size['leaf'] or size['grads'], grads=size['grads'] or size['leaf'])
+        found = []
+        for i, (name, region, offset, n, *_) in enumerate(values):
+            if region == 'none' or i not in first and region not in ('params', 'state'):
+                continue
+            need(0 <= offset and offset + n <= room[region], f'stage {s["stage"]}: %{name} lies outside of {region}')
+            ever = region in ('params', 'state', 'grads', 'stack') or (region == 'leaf' and self.c['reproducible'])
+            begin = at[region] + offset
+            found.append((begin, begin + n, i, NEVER if ever else first[i], EVER if ever else last[i]))
+            if region == 'tmp':
+                need(first[i][0] == last[i][0], f'stage {s["stage"]}: %{name} is temporary and outlives its function')
+        return found
+
+    def apart(self, s, spans, root, maker):
+        open_ = []
+        for x in sorted(spans):
+            open_ = [y for y in open_ if y[1] > x[0]]
+            for y in open_:
+                if root(x[2]) == root(y[2]) or x[3] > y[4] or y[3] > x[4]:
+                    continue
+                a, b = (x, y) if x[3] < y[3] else (y, x)        # b may be written over a, by the node that reads a last
+                how, reads = maker.get(b[3], ('', []))
+                if a[4] == b[3] and how == '!' and reads and root(reads[0]) == root(a[2]) and a[0] == b[0]:
+                    continue
+                names = [s['values'][i][0] for i in (a[2], b[2])]
+                raise Refused(f'stage {s["stage"]}: %{names[0]} and %{names[1]} share bytes {b[0]}.. while both are needed')
+            open_.append(x)
+
+    def devices(self):
+        by_rank = {}
+        for s in self.stages.values():
+            by_rank.setdefault(s['first_rank'], []).append(s)
+        for stages in by_rank.values():
+            held, end = [], 0
+            for s in stages:
+                over = s['regions']['tmp'][0] == s['regions']['slot'][0] and s['slots'] == 1
+                for name, (at, n) in s['regions'].items():
+                    n += s['slot_bytes'] if name == 'tmp' and over else 0
+                    end = max(end, at + n)
+                    shared = name == 'scratch' or (name == 'tmp' and not over)
+                    if n and not (name == 'slot' and over):
+                        held.append((at, at + n, f'{name} of stage {s["stage"]}', name if shared else ''))
+            for x in held:
+                for y in held:
+                    need(x is y or x[1] <= y[0] or y[1] <= x[0] or (x[3] and x[3] == y[3]), f'{x[2]} lies over {y[2]}')
+            for s in stages:
+                need(s['peak_bytes'] == end, f'stage {s["stage"]}: its device needs {end} bytes, not {s["peak_bytes"]}')
+
+
+def prove(c):
+    p = Proof(c)
+    p.microbatches()
+    p.messages()
+    p.ends()
+    p.copies()
+    p.versions()
+    for s in p.stages.values():
+        p.stage_memory(s)
+    p.devices()
