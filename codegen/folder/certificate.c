@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 #include "codegen/write/build.h"
-#include "ir/text/text.h"
 
 static const char graph_word[4] = { 'F', 'B', 'W', 'U' };
 
@@ -229,7 +228,7 @@ static void write_values(Listing *l, Buf *out)
 					l->s->at[v->param->kind == PARAM_STATE ? REGION_STATE : REGION_PARAMS],
 				type_bytes(&v->type));
 		else
-			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"%s\", \"%s\"]", region_name[v->region],
+			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"%s\", \"%s\"]", region_word[v->region],
 				v->offset, type_bytes(&v->type), moment_text(l, x->first), moment_text(l, x->last));
 	}
 	buf_puts(out, "]\n");
@@ -292,7 +291,7 @@ static void write_stage(const Build *b, Buf *out, const Stage *s)
 		s->slot_bytes, s->entry_bytes, s->arena, s->versions,
 		s->id < b->m->schedule->nstage ? alive(b, s->id) : 1, s->version_bytes);
 	for (int r = REGION_PARAMS; r < REGION_COUNT; r++)
-		buf_printf(out, "%s\"%s\": [%" PRId64 ", %" PRId64 "]", r > REGION_PARAMS ? ", " : "", region_name[r],
+		buf_printf(out, "%s\"%s\": [%" PRId64 ", %" PRId64 "]", r > REGION_PARAMS ? ", " : "", region_word[r],
 			s->at[r], s->bytes[r]);
 	buf_puts(out, "},\n  \"nodes\": {\n");
 	for (int k = 0; k < l.ngraph; k++)

@@ -3,8 +3,8 @@
 #include <string.h>
 #include "codegen/write/build.h"
 
-static const char *const region_name[REGION_COUNT] = { NULL, "params", "state", "grads", "leaf", "stack", "entries",
-	"slots", "tmp", "scratch" };
+const char *const region_word[REGION_COUNT] = { NULL, "params", "state", "grads", "leaf", "stack", "entries", "slots",
+	"tmp", "scratch" };
 
 static const char *device_name(const Build *b, int t, int replica)
 {
@@ -196,7 +196,7 @@ static bool write_text(Build *b)
 		for (int r = REGION_PARAMS, any = 0; r < REGION_COUNT; r++)
 			if (s->bytes[r])
 				buf_printf(
-					&out, "%s %s %s", any++ ? " +" : "", region_name[r], size_text(a, s->bytes[r]));
+					&out, "%s %s %s", any++ ? " +" : "", region_word[r], size_text(a, s->bytes[r]));
 		buf_puts(&out, "\n");
 		for (int pass = 0; pass < 2; pass++)
 			for (const Node *n = (pass ? s->backward : s->forward)->first; n; n = n->next)
@@ -256,7 +256,7 @@ static void json_stage(Build *b, Cw *w, int t)
 	cw_line(w, "],");
 	cw_open(w, "\"regions\":");
 	for (int r = REGION_PARAMS; r < REGION_COUNT; r++)
-		cw_line(w, "\"%s\": { \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }%s", region_name[r], s->at[r],
+		cw_line(w, "\"%s\": { \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }%s", region_word[r], s->at[r],
 			s->bytes[r], r + 1 < REGION_COUNT ? "," : "");
 	cw_close(w, ",");
 	cw_open(w, "\"params\":");

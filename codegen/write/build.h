@@ -36,13 +36,14 @@ bool build_text(Build *b, const char *path, Buf *text); /* and frees the text */
 /* The frame codegen/NAME.in with every @WORD@ replaced by the pair that has it (name, text, name, text ..., NULL). */
 void build_frame(Buf *out, const char *frame, const char *const *pair);
 
-bool emit_stage(Build *b, const Stage *s);   /* stageN/ */
-bool emit_profile(Build *b, const Stage *s); /* profile/stageN.c */
-bool emit_device(Build *b, int rank);        /* deviceN.c */
-bool emit_bundle(Build *b);                  /* everything else */
-bool emit_launch(Build *b);                  /* run.sh */
-bool emit_plan(Build *b);                    /* plan.txt, plan.json, schedule.csv */
-bool emit_certificate(Build *b);             /* certificate.json */
+bool emit_stage(Build *b, const Stage *s);          /* stageN/ */
+bool emit_profile(Build *b, const Stage *s);        /* profile/stageN.c */
+bool emit_device(Build *b, int rank);               /* deviceN.c */
+bool emit_bundle(Build *b);                         /* everything else */
+bool emit_launch(Build *b);                         /* run.sh */
+bool emit_plan(Build *b);                           /* plan.txt, plan.json, schedule.csv */
+extern const char *const region_word[REGION_COUNT]; /* for people and programs */
+bool emit_certificate(Build *b);                    /* certificate.json */
 
 /* Is the embedded file one of the runtime that programs for CPUs (for GPUs) are built with? */
 bool runtime_file(const char *name, bool gpu);

@@ -228,10 +228,10 @@ class Proof:
         """(begin, end, value, from when, to when) of each value, in the device's memory."""
         at = {k: v[0] for k, v in s['regions'].items()}
         size = {k: v[1] for k, v in s['regions'].items()}
-        need(size['slot'] == s['slots'] * s['slot_bytes'] and size['entry'] == s['entries'] * s['entry_bytes'],
+        need(size['slots'] == s['slots'] * s['slot_bytes'] and size['entries'] == s['entries'] * s['entry_bytes'],
              f'stage {s["stage"]}: {s["slots"]} slots or {s["entries"]} entries are not as large as their regions')
-        over = at['tmp'] == at['slot'] and s['slots'] == 1
-        room = dict(size, slot=s['slot_bytes'], entry=s['entry_bytes'], tmp=size['tmp'] + (s['slot_bytes'] if over else 0),
+        over = at['tmp'] == at['slots'] and s['slots'] == 1
+        room = dict(size, slots=s['slot_bytes'], entries=s['entry_bytes'], tmp=size['tmp'] + (s['slot_bytes'] if over else 0),
                     leaf=size['leaf'] or size['grads'], grads=size['grads'] or size['leaf'])
         found = []
         for i, (name, region, offset, n, *_) in enumerate(values):
@@ -267,12 +267,12 @@ class Proof:
         for stages in by_rank.values():
             held, end = [], 0
             for s in stages:
-                over = s['regions']['tmp'][0] == s['regions']['slot'][0] and s['slots'] == 1
+                over = s['regions']['tmp'][0] == s['regions']['slots'][0] and s['slots'] == 1
                 for name, (at, n) in s['regions'].items():
                     n += s['slot_bytes'] if name == 'tmp' and over else 0
                     end = max(end, at + n)
                     shared = name == 'scratch' or (name == 'tmp' and not over)
-                    if n and not (name == 'slot' and over):
+                    if n and not (name == 'slots' and over):
                         held.append((at, at + n, f'{name} of stage {s["stage"]}', name if shared else ''))
             for x in held:
                 for y in held:
