@@ -3,7 +3,7 @@
 #include <string.h>
 #include "codegen/write/build.h"
 
-const char *const region_word[REGION_COUNT] = { NULL, "params", "state", "grads", "leaf", "stack", "entries", "slots",
+const char *const region_word[REGION_COUNT] = { "none", "params", "state", "grads", "leaf", "stack", "entries", "slots",
 	"tmp", "scratch" };
 
 static const char *device_name(const Build *b, int t, int replica)
