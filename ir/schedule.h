@@ -115,6 +115,10 @@ bool schedule_each(const Module *m);
 /* Messages between stages bring how many labels count: the updates of a step do not wait until all devices have met. */
 static inline bool schedule_tagged(const Module *m) { return m->schedule && (m->schedule->async || schedule_each(m)); }
 void schedule_push(Arena *a, Schedule *s, int rank, Action act);
+/* Of an asynchronous schedule with all but act and, of all that is shown, nmicro and replica_of: fills these with so many steps of
+ * its turns (schedule_flow.c). Nothing of act is there yet; replica_of is that of a step. */
+void schedule_flow(Arena *a, Schedule *s, int steps);
+Schedule *schedule_longer(Arena *a, const Schedule *s, int times); /* the same with so many times as many steps */
 const char *str_action(Arena *a, const Action *x); /* "0F3": stage, kind, microbatch; B also where it is only a part */
 /* Order, matching of sends and receives, slots, depth, deadlock; names the actions on a fault. */
 bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *d);

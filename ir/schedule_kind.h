@@ -31,6 +31,8 @@ enum {
 	FLOW_EACH = 2,       /* every microbatch is a step of its own, with its update */
 	FLOW_ONE_UPDATE = 4, /* all stages make one update of each step, the same whatever the plan */
 	FLOW_VERSIONS = 8,   /* stages keep versions of their weights; --stash, --vertical-sync choose from them */
+	FLOW_BESIDE =
+		16, /* sums of a step go on beside the steps behind it, whose weights lack them: one version is kept */
 };
 
 /* Microbatches in flight at stage s of n; R_s: its replicas; m: microbatches of a device (passes/schedule/schedule_depth.c). */

@@ -77,14 +77,15 @@ static bool enough(const Segments *g, const Trial *t)
 	const Training *x = g->cx->train;
 	const int most = largest(t->replicas, t->n);
 
-	return t->micro >= most || diag_error(g->cx->d,
-					   FILELOC(x && x->given && !x->given->by ? x->given->file
-						   : x                            ? x->file
-										  : NULL),
-					   405,
-					   "%lld microbatches per step cannot feed %d replicas; make the "
-					   "microbatch smaller or the global batch larger",
-					   (long long)t->micro, most);
+	return t->micro >= most || one_per_step(x) ||
+	       diag_error(g->cx->d,
+		       FILELOC(x && x->given && !x->given->by ? x->given->file
+			       : x                            ? x->file
+							      : NULL),
+		       405,
+		       "%lld microbatches per step cannot feed %d replicas; make the "
+		       "microbatch smaller or the global batch larger",
+		       (long long)t->micro, most);
 }
 
 /* The same on devices as the cluster file's policies give them, cut anew: the fastest. */

@@ -17,8 +17,7 @@ static double fullness(const PlanModel *p, const Trial *t, const SimModel *x)
 	for (int i = 0; i < t->n; i++) {
 		s[i].inflight = x->s->inflight[i];
 		for (int r = 0; r < t->replicas[i]; r++)
-			need[x->s->device[i][r]] +=
-				stage_memory(p, &s[i], (t->micro + t->replicas[i] - 1) / t->replicas[i]);
+			need[x->s->device[i][r]] += stage_memory(p, &s[i], trial_share(p, t, i));
 	}
 	for (int r = 0; r < x->s->ndevice; r++) {
 		const double limit = (double)p->c->device[x->device[r]].memory;

@@ -10,7 +10,7 @@ typedef struct Slot {
 	int stage;
 	double replicas, senders;  /* senders: the lesser of both sides of the cut in front */
 	double bandwidth, latency; /* of the slowest link over that cut */
-	double limit, inflight;
+	double limit, inflight, versions;
 } Slot;
 
 typedef struct Cutter {
@@ -42,7 +42,7 @@ static Slot *slots(Arena *a, const PlanModel *p, const Trial *t)
 
 	for (int i = 0; i < t->n; i++) {
 		bool *on = NEWN(a, bool, p->nclass);
-		const int n = t->replicas[i], grains = (int)((t->micro + n - 1) / n);
+		const int n = t->replicas[i];
 		s[i] = (Slot){ .on = on, .stage = i, .replicas = n, .senders = n, .limit = INFINITY };
 		for (int k = r; k < r + n; k++) {
 			const double memory = (double)p->c->device[t->device[k]].memory;
@@ -54,7 +54,8 @@ static Slot *slots(Arena *a, const PlanModel *p, const Trial *t)
 				p, t->device + r - t->replicas[i - 1], t->replicas[i - 1], t->device + r, n, &s[i]);
 			s[i].senders = fmin(n, t->replicas[i - 1]);
 		}
-		s[i].inflight = fmin((later + n - 1) / n, grains);
+		s[i].inflight = fmin((later + n - 1) / n, trial_each(p) ? INFINITY : (double)trial_share(p, t, i));
+		s[i].versions = trial_versions(p, t, i);
 		later -= n;
 		r += n;
 	}
@@ -85,7 +86,7 @@ static double fine(const PlanModel *p, const Slot *s, int k, int j)
 
 	if (isfinite(s->limit)) {
 		const double borders = (k < 0 ? 0 : 2 * p->st->s[k].cut) + p->st->s[j].cut;
-		const double need = p->memory_scale * ((2 + p->state) * span(p->sum_weight, k, j) +
+		const double need = p->memory_scale * ((1 + s->versions + p->state) * span(p->sum_weight, k, j) +
 							      s->inflight * (span(p->sum_kept, k, j) + borders));
 		f += need > s->limit ? TOO_BIG * need / s->limit : 0;
 	}

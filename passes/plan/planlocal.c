@@ -241,7 +241,7 @@ void search_cuts(PlanSearch *s, const Trial *t)
 /* ---- the search ---- */
 
 /* Does the budget allow for playing its neighbours? */
-static bool affordable(const PlanSearch *s, const Trial *t) { return search_effort(t) < s->budget / 30; }
+static bool affordable(const PlanSearch *s, const Trial *t) { return search_effort(s->p, t) < s->budget / 30; }
 
 /* The best that has not been a starting point yet; those of very many actions only where there is no other. */
 static int next_start(const PlanSearch *s, const bool *done, int ndone)

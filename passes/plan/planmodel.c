@@ -290,6 +290,7 @@ static void find_weights(PlanModel *p, const Module *m, Arena *scratch)
 
 	for (int i = 0; i < m->nparam; i++) {
 		const Value *v = m->param[i];
+		bool again = false;
 		int n = 0;
 		if (v->param->kind == PARAM_STATE) {
 			state += (double)value_bytes(v);
@@ -297,6 +298,7 @@ static void find_weights(PlanModel *p, const Module *m, Arena *scratch)
 		}
 		for (int u = 0; u < v->nuses; u++) {
 			const Node *k = v->uses[u].node;
+			again |= k->phase == PHASE_BWD;
 			if (k->phase != PHASE_UPDATE && !seen[k->stage]) {
 				seen[k->stage] = true;
 				layer[n++] = k->stage;
@@ -310,7 +312,7 @@ static void find_weights(PlanModel *p, const Module *m, Arena *scratch)
 		trained += learns ? (double)value_bytes(v) : 0;
 		PUSH(p->a, p->weight, p->nweight, cap) =
 			(PlanWeight){ arena_dup(p->a, layer, sizeof *layer * (size_t)n), n, (double)value_bytes(v),
-				learns, v };
+				learns, again, v };
 	}
 	p->state = trained > 0 ? state / trained : 0;
 }
@@ -501,6 +503,7 @@ PlanModel *plan_model(Arena *a, Segments *g)
 
 	*p = (PlanModel){ .a = a,
 		.c = g->cx->cluster,
+		.train = t,
 		.nlayer = g->n,
 		.memory_scale = g->cx->memory_scale > 0 ? g->cx->memory_scale : 1,
 		.name = NEWN(a, const char *, g->n),
@@ -513,19 +516,18 @@ PlanModel *plan_model(Arena *a, Segments *g)
 		p->no_replicas = t->no_dp;
 		p->equal_replicas = served_async(t);
 	}
-	p->schedule = p->played = t ? t->schedule : (ScheduleSpec){ .kind = SCHEDULE_AUTO };
-	if (schedule_async(t)) {
-		p->schedule.kind = t->pipe_sgd > 1 ? SCHEDULE_PIPE_SGD : p->schedule.kind;
-		p->played = (ScheduleSpec){ .kind = SCHEDULE_PLAIN }; /* whose plan is good for what never is flushed */
-		p->global = one_per_step(t) ? 0 : t->global / (g->m->batch > 0 ? g->m->batch : 1);
-		p->per_replica = one_per_step(t) ? 0 : t->microbatches;
-	} else if (t) {
-		p->recompute = t->recompute == RECOMPUTE_NONE    ? PLAN_KEEP
-		               : t->recompute == RECOMPUTE_STAGE ? PLAN_AGAIN
-		                                                 : PLAN_AGAIN_AS_NEEDED;
+	p->schedule = p->played = t && t->pipe_sgd > 1
+	                                  ? (ScheduleSpec){ .kind = SCHEDULE_PIPE_SGD, .n = (int)t->pipe_sgd }
+	                          : t ? t->schedule
+	                              : (ScheduleSpec){ .kind = SCHEDULE_AUTO };
+	if (t) {
 		p->global = t->global > 0 ? t->global / (g->m->batch > 0 ? g->m->batch : 1) : 0;
 		p->per_replica = t->microbatches;
 	}
+	if (t && !schedule_async(t))
+		p->recompute = t->recompute == RECOMPUTE_NONE    ? PLAN_KEEP
+		               : t->recompute == RECOMPUTE_STAGE ? PLAN_AGAIN
+		                                                 : PLAN_AGAIN_AS_NEEDED;
 	for (int s = 0; s < g->n; s++) {
 		p->name[s] = g->seg[s].name;
 		for (int i = g->seg[s].first; i < g->seg[s].end; i++)
@@ -597,7 +599,7 @@ PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c)
 			continue;
 		int *layer = NEW(a, int);
 		*layer = i;
-		PUSH(a, p->weight, p->nweight, cap) = (PlanWeight){ layer, 1, l->parameters, true, NULL };
+		PUSH(a, p->weight, p->nweight, cap) = (PlanWeight){ layer, 1, l->parameters, true, true, NULL };
 	}
 	p->grad = NEWN(a, PlanGrad, n);
 	for (int i = n - 1; i >= 0; i--)

@@ -26,7 +26,7 @@ typedef struct PlanTensor {
 typedef struct PlanWeight {
 	int *layer, n;
 	double bytes;
-	bool trained;
+	bool trained, again; /* again: read in a backward, too, which may want an older version than the newest */
 	const Value *value;
 } PlanWeight;
 
@@ -65,6 +65,7 @@ typedef struct PlanPin {
 typedef struct PlanModel {
 	Arena *a;
 	const Cluster *c;
+	const Training *train; /* NULL: of a profile */
 	int nclass, *class_of; /* kinds of devices by speed; by device of the cluster */
 	int nlayer;
 	const char **name;             /* by layer */
@@ -130,11 +131,12 @@ typedef struct Trial {
 	const char *by;       /* the planner that proposed it */
 	double bound;         /* seconds per step that it takes at least */
 	double sums;          /* that are to be played: members of all of them */
-	double step;          /* seconds per step; INFINITY: not simulated */
-	double score;         /* step / micro */
-	double peak;          /* bytes of the fullest device, in relation to its limit where there is one */
+	double step; /* seconds per step, of an asynchronous schedule once the pipeline is full; INFINITY: not simulated */
+	double score; /* step / micro */
+	double peak;  /* bytes of the fullest device, in relation to its limit where there is one */
 	int peak_rank;
-	double over; /* largest share of its limit that a device needs; 0: no limits */
+	double over;  /* largest share of its limit that a device needs; 0: no limits */
+	bool refused; /* the schedule cannot have such stages */
 	/* Where the step goes on the device that computes most: forwards and backwards, sums over replicas, update, and what
 	 * else it waits for (other stages, messages, filling and draining). They add up to step. */
 	double work, sum, update, wait;
@@ -145,11 +147,12 @@ typedef struct Trial {
 typedef struct TrialStage {
 	double *fwd, *bwd, *update;                /* by class */
 	double weights, trained, grads, slot, tmp; /* bytes on a device; slot: per microbatch in flight */
+	double stashed;                            /* bytes of a version, where there are several */
 	double kept;                               /* bytes of slot that computing all again would spare */
 	double only;    /* bytes of the only microbatch in flight, with temporaries over what is dead of it */
 	bool again;     /* some of its forward is computed again in the backward; bwd, slot, tmp say so */
 	double in, out; /* bytes per microbatch that come from and go to other stages, gradients included */
-	int inflight;
+	int inflight, versions;
 } TrialStage;
 
 /* Sums of a stage's replicas in their order. join: without ranks and stage; least: seconds that it takes if nothing else moves. */
@@ -163,11 +166,24 @@ typedef struct StageSums {
 	StageSum *sum;
 } StageSums;
 
+/* ---- schedules that are not flushed, and what they share with all others (planasync.c) ---- */
+bool trial_each(const PlanModel *p); /* every microbatch is a step */
+int64_t trial_share(
+	const PlanModel *p, const Trial *t, int stage); /* microbatches that a device has before an update, at most */
+int trial_in_flight(const PlanModel *p, const Trial *t, int stage);
+int trial_versions(const PlanModel *p, const Trial *t, int stage);
+bool trial_older(const PlanModel *p, int stage); /* its forwards, too, read older versions than the newest */
+/* stage: by layer. Whether the schedule has no meaning for its weights, or its last stage. */
+bool trial_refused(const PlanModel *p, const Trial *t, const int *stage);
+/* Seconds that a step takes at least in the steady state. */
+double trial_steady(const PlanModel *p, const Trial *t, const TrialStage *s, const int *stage);
+
 /* Servers of a trial (planservers.c): which weights of stage s go to them, NULL: none; what they are told, in its model. */
 const bool *trial_served(Arena *a, const PlanModel *p, const Trial *t, int s, const int *device, const int *stage);
 void trial_servers(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap);
 /* The only stage that reads a weight, stages by layer; -1: there are several. */
 int plan_stage_with(const PlanWeight *w, const int *stage);
+/* Microbatches of a step, 1 where every one is a step of its own. */
 int64_t trial_micro(const PlanModel *p, int n, const int *replicas);
 int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t); /* by layer */
 TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t);
@@ -176,7 +192,7 @@ const StageSums *trial_sums(const PlanModel *p, const Trial *t, int s, const int
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains);
 /* Fills bound, peak, over. */
 void trial_judge(const PlanModel *p, Trial *t);
-/* The operands of the simulator for it; *s: its schedule. */
+/* The operands of the simulator for it; NULL: an asynchronous schedule that cannot have such stages. */
 SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t);
 /* Plays it: fills step and score. */
 void trial_play(const PlanModel *p, Trial *t);

@@ -288,6 +288,32 @@ void propose_equal(PlanSearch *s)
 			equal(s, n, k);
 }
 
+/* Bit i of `cuts`: a stage ends behind the device i of n. */
+static void division(PlanSearch *s, int n, unsigned cuts)
+{
+	Trial *t = trial_new(s->a, n, n, "division");
+
+	t->n = 0;
+	for (int i = 0; i < n; i++) {
+		t->device[i] = i;
+		t->replicas[t->n]++;
+		t->n += i + 1 == n || cuts >> i & 1;
+	}
+	t->micro = trial_micro(s->p, t->n, t->replicas);
+	if (t->n <= s->p->st->n && plan_allowed(s->p, t->n, t->replicas) && isfinite(cut_best(s, t)))
+		search_try(s, t);
+}
+
+void propose_divisions(PlanSearch *s)
+{
+	enum { FEW = 6 };
+	const int G = s->p->c->ndevice;
+
+	for (int n = 1; n <= G && G <= FEW; n++)
+		for (unsigned cuts = 0; cuts < 1u << (n - 1); cuts++)
+			division(s, n, cuts);
+}
+
 /* ---- all of them ---- */
 
 /* So many plans auto tries one by one before it searches: what takes about a tenth of a second, where to judge a plan goes
@@ -296,7 +322,8 @@ static double few_plans(const PlanSearch *s)
 {
 	const PlanModel *p = s->p;
 	const int deepest = p->c->ndevice < p->st->n ? p->c->ndevice : p->st->n, one = 1;
-	const double effort = 4.0 * p->nlayer + (double)trial_micro(p, 1, &one) * deepest;
+	const double micro = (double)trial_micro(p, 1, &one) * (trial_each(p) ? 2 * STEADY_TIMES * deepest : 1);
+	const double effort = 4.0 * p->nlayer + micro * deepest;
 
 	return s->quick ? 600 : fmin(25000, fmax(8000, 2.4e6 / effort));
 }
@@ -319,6 +346,9 @@ bool plan_search(PlanSearch *s, PlannerKind kind, DpCost cost, Diag *d)
 			s->p->st->n, s->p->c->ndevice);
 	if (kind == PLANNER_AUTO) {
 		propose_equal(s);
+		if (schedule_is_async(s->p->schedule) &&
+			!s->quick) /* the published planners' plans are of other steps */
+			propose_divisions(s);
 		for (int c = DP_MEASURED; c <= DP_CODE && !s->quick; c++)
 			propose_pipedream(s, (DpCost)c, &silent);
 		propose_blocks(s, s->p->c->ndevice < s->p->st->n ? s->p->c->ndevice : s->p->st->n);

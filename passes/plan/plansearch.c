@@ -2,6 +2,8 @@
  * search. */
 #include <math.h>
 #include <string.h>
+#include "passes/schedule/placement.h"
+#include "passes/schedule/schedule.h"
 #include "plansearch.h"
 
 static const double SAME = 1e-9; /* scores that differ by less of their size are equal */
@@ -66,7 +68,8 @@ static const char *key_of(Arena *a, const Trial *t)
 
 bool plan_allowed(const PlanModel *p, int n, const int *replicas)
 {
-	bool ok = !p->most_stages || n <= p->most_stages;
+	bool ok = (!p->most_stages || n <= p->most_stages) &&
+	          !(p->train && schedule_refuses(p->a, p->train, p->schedule, n, replicas));
 
 	for (int s = 0; s < n; s++)
 		ok &= (!p->no_replicas || replicas[s] == 1) && (!p->equal_replicas || replicas[s] == replicas[0]);
@@ -80,7 +83,7 @@ static bool possible(const PlanModel *p, const Trial *t)
 	if (!plan_allowed(p, t->n, t->replicas))
 		return false;
 	for (int s = 0; s < t->n; s++)
-		if (t->replicas[s] < 1 || t->replicas[s] > t->micro ||
+		if (t->replicas[s] < 1 || (t->replicas[s] > t->micro && !trial_each(p)) ||
 			(s && !state_before(st, t->end[s - 1], t->end[s])))
 			return false;
 	return t->n > 0 && t->end[t->n - 1] == st->n - 1 && plan_keeps_pins(p, t, NULL);
@@ -98,12 +101,14 @@ static void sort_devices(Trial *t)
 			}
 }
 
-double search_effort(const Trial *t)
+double search_effort(const PlanModel *p, const Trial *t)
 {
+	const int steps = schedule_steps(p->played, t->replicas, t->n);
+	const double micro = (double)t->micro * (steps > 1 ? STEADY_TIMES * steps : 1);
 	double n = 0;
 
 	for (int s = 0; s < t->n; s++)
-		n += (double)t->micro * (t->n > 1 ? 6 : 2) + 4 * t->replicas[s];
+		n += micro * (t->n > 1 ? 6 : 2) + 4 * t->replicas[s];
 	return n + t->sums;
 }
 
@@ -143,7 +148,7 @@ static Trial *try_there(PlanSearch *s, const Trial *t)
 	PUSH(s->a, s->trial, s->n, s->cap) = x;
 	if (!hopeless(s, x) && (!s->best || s->work < s->budget)) {
 		trial_play(s->p, x);
-		s->work += search_effort(x);
+		s->work += search_effort(s->p, x);
 		s->played++;
 	}
 	s->work += 300; /* to judge is work as well */

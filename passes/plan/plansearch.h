@@ -39,7 +39,7 @@ void search_start(PlanSearch *s, Arena *a, const PlanModel *p);
 Trial *search_try(PlanSearch *s, const Trial *t);
 /* What --max-stages, --no-pipeline and --no-dp leave, and asynchronous servers. */
 bool plan_allowed(const PlanModel *p, int n, const int *replicas);
-double search_effort(const Trial *t); /* of playing it, as PlanSearch.work counts */
+double search_effort(const PlanModel *p, const Trial *t); /* of playing it, as PlanSearch.work counts */
 bool trial_better(const Trial *x, const Trial *y);
 /* The cuts with the least slowest stage for given replicas and devices, by dynamic programming over the states:
  *     f(s, j) = min over k of  max( f(s-1, k),  transfer over the cut k,  time of (k, j] on its slowest device / R_s
@@ -68,6 +68,7 @@ void propose_pipedream(PlanSearch *s, DpCost cost, Diag *d);
 void propose_dapple(PlanSearch *s, bool thorough, Diag *d);
 void propose_blocks(PlanSearch *s, int parts);
 void propose_equal(PlanSearch *s);
+void propose_divisions(PlanSearch *s);        /* of few devices, each with its best cuts; of many none */
 bool propose_all(PlanSearch *s, double most); /* every plan; false: more than `most` of them */
 void search_locally(PlanSearch *s);
 void search_cuts(

@@ -47,6 +47,8 @@ int64_t trial_micro(const PlanModel *p, int n, const int *replicas)
 {
 	const int most = largest(replicas, n);
 
+	if (trial_each(p))
+		return 1;
 	if (p->global)
 		return p->global;
 	return p->per_replica > 0 ? p->per_replica * most : (int64_t)most * (n > 1 ? 2 * n : 1);
@@ -146,15 +148,10 @@ static void add_weights(const PlanModel *p, TrialStage *s, const int *stage, int
 			seen[stage[w->layer[k]]] = i + 1;
 			x->weights += bytes;
 			x->trained += w->trained ? bytes : 0;
+			x->stashed += w->trained && (w->again || trial_older(p, stage[w->layer[k]])) ? bytes : 0;
 			x->grads = w->trained ? fmax(x->grads, bytes) : x->grads;
 		}
 	}
-}
-
-static int in_flight(const PlanModel *p, const Trial *t, int s)
-{
-	return schedule_depth(
-		p->schedule, t->replicas, t->n, s, (int)((t->micro + t->replicas[s] - 1) / t->replicas[s]));
 }
 
 static bool crosses_cut(const PlanModel *p, const PlanAgain *v, const int *stage)
@@ -182,7 +179,7 @@ static double limit_of(const PlanModel *p, const Trial *t, int at, int r)
  * rest fits. One microbatch's values are there while one backward runs. */
 static void again(const PlanModel *p, const Trial *t, TrialStage *s, int at, int r, const int *stage)
 {
-	const int64_t grains = (t->micro + t->replicas[at] - 1) / t->replicas[at];
+	const int64_t grains = trial_share(p, t, at);
 	const bool all = p->recompute == PLAN_AGAIN;
 	const double limit = limit_of(p, t, at, r);
 
@@ -208,7 +205,8 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 		s[i].fwd = NEWN(a, double, p->nclass);
 		s[i].bwd = NEWN(a, double, p->nclass);
 		s[i].update = NEWN(a, double, p->nclass);
-		s[i].inflight = in_flight(p, t, i);
+		s[i].inflight = trial_in_flight(p, t, i);
+		s[i].versions = trial_versions(p, t, i);
 	}
 	add_layers(p, s, stage);
 	add_weights(p, s, stage, t->n, NEWN(a, int, t->n));
@@ -224,7 +222,7 @@ static TrialStage *stages_of(Arena *a, const PlanModel *p, const Trial *t, const
 			s[i].only += wire;
 		}
 		again(p, t, &s[i], i, r, stage);
-		const int64_t grains = (t->micro + t->replicas[i] - 1) / t->replicas[i];
+		const int64_t grains = trial_share(p, t, i);
 		const double limit = limit_of(p, t, i, r);
 		while (schedule_row(p->schedule)->flight == FLIGHT_WARMUP && s[i].inflight > 1 &&
 			stage_memory(p, &s[i], grains) > limit)
@@ -243,10 +241,13 @@ TrialStage *trial_stages(Arena *a, const PlanModel *p, const Trial *t)
 
 double stage_memory(const PlanModel *p, const TrialStage *s, int64_t grains)
 {
+	/* those of so many steps are under way, or are made */
+	const double sums = schedule_row(p->schedule)->flow & FLOW_BESIDE ? p->schedule.n : 1;
 	const double leaf = grains > 1 ? s->grads : 0, all = s->inflight * s->slot + s->tmp;
 	const bool over = s->inflight == 1 && !s->again && !schedule_splits(p->schedule);
 
-	return p->memory_scale * (s->weights + (1 + p->state) * s->trained + leaf + (over ? fmin(s->only, all) : all));
+	return p->memory_scale * (s->weights + (sums + p->state) * s->trained + (s->versions - 1) * s->stashed + leaf +
+					 (over ? fmin(s->only, all) : all));
 }
 
 /* ---- bounds ---- */
@@ -307,7 +308,7 @@ void trial_judge(const PlanModel *p, Trial *t)
 	t->sums = p->servers ? (double)p->nweight * t->ndevice : 0;
 	starts(p, t, s, &f, start);
 	for (int i = 0, r = 0; i < t->n; r += t->replicas[i++]) {
-		const double need = stage_memory(p, &s[i], (t->micro + t->replicas[i] - 1) / t->replicas[i]);
+		const double need = stage_memory(p, &s[i], trial_share(p, t, i));
 		t->bound = fmax(t->bound, sums_end(p, t, s, i, r, start[i], stage));
 		for (int k = r; k < r + t->replicas[i]; k++) {
 			const double limit = (double)p->c->device[t->device[k]].memory;
@@ -321,6 +322,9 @@ void trial_judge(const PlanModel *p, Trial *t)
 		}
 	}
 	t->bound += update;
+	if (schedule_is_async(p->schedule))
+		t->bound = trial_steady(p, t, s, stage);
+	t->refused = trial_refused(p, t, stage);
 	arena_free(a);
 }
 
@@ -414,9 +418,14 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	sim_messages(a, x, &f, &edge, &nedge);
 	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
 	x->s = schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
+	x->totals = schedule_is_async(p->played) ? 0 : x->totals;
+	if (!x->s && schedule_is_async(p->played))
+		return NULL;
 	if (!x->s) /* none that is played here: its plan is chosen as if none were asked for */
 		x->s = schedule_make(a, (ScheduleSpec){ .kind = SCHEDULE_PLAIN }, t->n, t->replicas, (int)t->micro,
 			edge, nedge, &silent);
+	x->longer = x->s->async;
+	x->s = x->longer ? schedule_longer(a, x->s, STEADY_TIMES) : x->s;
 	int *device = NEWN(a, int, x->s->ndevice);
 	const bool split = schedule_has(x->s, ACT_W); /* about half of a backward is for the weights */
 	x->device = device;
@@ -447,9 +456,11 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	return x;
 }
 
+/* Of a step; where several are shown, of the steady state, in which a device works as much as in any other step. */
 static void terms(Trial *t, const Sim *sim)
 {
 	const Schedule *s = sim->model->s;
+	const double steps = sim->steps;
 	int slow = 0;
 	double most = -1;
 
@@ -460,9 +471,9 @@ static void terms(Trial *t, const Sim *sim)
 			slow = k;
 		}
 	}
-	t->work = most;
-	t->sum = sim->spent[slow][ACT_SYNC];
-	t->update = sim->spent[slow][ACT_UPDATE];
+	t->work = most / steps;
+	t->update = sim->spent[slow][ACT_UPDATE] / steps;
+	t->sum = fmin(sim->spent[slow][ACT_SYNC] / steps, sim_rest(t->step, t->work + t->update));
 	t->wait = sim_rest(t->step, t->work + t->sum + t->update);
 	for (int i = t->n - 1; i >= 0; i--)
 		for (int k = 0; k < t->replicas[i]; k++)
@@ -475,7 +486,8 @@ void trial_play(const PlanModel *p, Trial *t)
 	Diag d = { .out = stderr, .errors = 1, .scratch = a }; /* beyond the limit of 0: nothing is printed */
 	Sim sim;
 
-	t->step = simulate(a, trial_sim(a, p, t), &sim, &d) ? sim.step : INFINITY;
+	const SimModel *x = t->refused ? NULL : trial_sim(a, p, t);
+	t->step = x && simulate(a, x, &sim, &d) ? sim.each : INFINITY;
 	t->score = t->step / (double)t->micro;
 	if (isfinite(t->step))
 		terms(t, &sim);

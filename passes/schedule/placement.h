@@ -18,5 +18,9 @@ bool schedule_splits(ScheduleSpec schedule);
 /* The most microbatches that a device keeps of a stage, by the formula of the schedule's row (schedule_depth.c); grains:
  * that it has in a step. What memory is planned with until there is a schedule. */
 int schedule_depth(ScheduleSpec schedule, const int *replicas, int nstage, int stage, int grains);
+/* How many versions of its weights a stage keeps, in the same way; rule: schedule_rule(). */
+int schedule_versions(ScheduleSpec schedule, VersionRule rule, const int *replicas, int nstage, int stage);
+/* Steps that are shown, proved and simulated: 1, or of an asynchronous schedule as many as show its start and its steady state. */
+int schedule_steps(ScheduleSpec schedule, const int *replicas, int nstage);
 
 #endif

@@ -235,7 +235,7 @@ static bool make_room(Sched *c, Module *m, PassCx *cx, int *ahead)
 	return true;
 }
 
-static VersionRule rule_of(const Training *t)
+VersionRule schedule_rule(const Training *t)
 {
 	if (t && t->vertical_sync)
 		return VERSION_VERTICAL;
@@ -247,7 +247,7 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 	Sched c = { .a = m->arena,
 		.spec = schedule_asked(m, cx),
 		.grains = (int)m->grains,
-		.rule = rule_of(cx->train),
+		.rule = schedule_rule(cx->train),
 		.late = cx->train ? (int)cx->train->pipe_sgd : 0 };
 	int *ahead = NEWN(m->arena, int, m->nstage + 1);
 

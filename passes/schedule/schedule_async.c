@@ -19,8 +19,10 @@
  *
  * What the first and the last turns leave out makes the start and the drain. The list of actions that is shown, proved
  * and simulated is the turns played as the program plays them. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include "placement.h"
 #include "sched.h"
 #include "schedule.h"
 
@@ -38,7 +40,7 @@ static bool refuse(const PassCx *cx, const char *why)
 static bool keeps_versions(const ScheduleRow *r) { return r->flow & FLOW_VERSIONS; }
 static bool one_update_each(const ScheduleRow *r) { return r->flow & FLOW_ONE_UPDATE || !(r->flow & FLOW_ASYNC); }
 
-static bool meaningful_flags(const PassCx *cx, ScheduleSpec spec, int nstage, const int *replicas)
+static bool meaningful_flags(const PassCx *cx, ScheduleSpec spec)
 {
 	const Training *t = cx->train;
 	const bool none = t->stash == STASH_NONE;
@@ -52,13 +54,6 @@ static bool meaningful_flags(const PassCx *cx, ScheduleSpec spec, int nstage, co
 	if (none && t->vertical_sync)
 		return refuse(
 			cx, "--vertical-sync reads older weights in every stage; with --stash none there are none");
-	for (int s = 1; s < nstage && t->vertical_sync; s++)
-		if (replicas[s] != replicas[0])
-			return refuse(
-				cx, arena_printf(cx->scratch,
-					    "--vertical-sync: stage 0 makes a version of %d minibatches, stage %d of "
-					    "%d; it needs as many replicas in every stage",
-					    replicas[0], s, replicas[s]));
 	return true;
 }
 
@@ -72,29 +67,47 @@ static int depth_of(const int *replicas, int nstage, int stage)
 }
 
 /* What a bound in minibatches of an input replica wants of the other stages' replicas. */
-static bool policy_check(const PassCx *cx, ScheduleSpec spec, int nstage, const int *replicas)
+static const char *policy_refuses(Arena *a, ScheduleSpec spec, int nstage, const int *replicas)
 {
-	const char *name = schedule_str(cx->scratch, spec);
+	const char *name = schedule_str(a, spec);
 	const int noam = depth_of(replicas, nstage, 0);
 
 	for (int s = 0; s < nstage; s++) {
 		if (spec.kind == SCHEDULE_ALWAYS_F && replicas[s] != replicas[0])
-			return refuse(
-				cx, arena_printf(cx->scratch,
-					    "schedule %s bounds the minibatches in flight by replica: stage 0 has %d, "
-					    "stage %d has %d; it needs as many replicas in every stage",
-					    name, replicas[0], s, replicas[s]));
+			return arena_printf(a,
+				"schedule %s bounds the minibatches in flight by replica: stage 0 has %d, "
+				"stage %d has %d; it needs as many replicas in every stage",
+				name, replicas[0], s, replicas[s]);
 		if (spec.kind == SCHEDULE_ALWAYS_B && noam * replicas[0] % replicas[s])
-			return refuse(
-				cx, arena_printf(cx->scratch,
-					    "schedule %s: a round is %d minibatches, %d for each replica of stage 0; "
-					    "they cannot be dealt evenly to the %d replicas of stage %d",
-					    name, noam * replicas[0], noam, replicas[s], s));
+			return arena_printf(a,
+				"schedule %s: a round is %d minibatches, %d for each replica of stage 0; "
+				"they cannot be dealt evenly to the %d replicas of stage %d",
+				name, noam * replicas[0], noam, replicas[s], s);
 	}
-	return true;
+	return NULL;
 }
 
-static bool pipe_sgd_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
+const char *schedule_refuses(Arena *a, const Training *t, ScheduleSpec spec, int nstage, const int *replicas)
+{
+	for (int s = 1; s < nstage && t->vertical_sync; s++)
+		if (replicas[s] != replicas[0])
+			return arena_printf(a,
+				"--vertical-sync: stage 0 makes a version of %d minibatches, stage %d of "
+				"%d; it needs as many replicas in every stage",
+				replicas[0], s, replicas[s]);
+	if (t->pipe_sgd > 1 && nstage > 1)
+		return arena_printf(a, "--pipe-sgd %lld is of data parallelism: the plan must have one stage, not %d",
+			(long long)t->pipe_sgd, nstage);
+	for (int s = 0; s < nstage && spec.kind == SCHEDULE_MP; s++)
+		if (replicas[s] > 1)
+			return arena_printf(a,
+				"schedule %s has one minibatch in flight: the %d replicas of stage %d would "
+				"wait for one another",
+				schedule_str(a, spec), replicas[s], s);
+	return policy_refuses(a, spec, nstage, replicas);
+}
+
+static bool pipe_sgd_check(const PassCx *cx, ScheduleSpec spec)
 {
 	const int64_t k = cx->train->pipe_sgd;
 
@@ -104,11 +117,6 @@ static bool pipe_sgd_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 				    "--pipe-sgd %lld delays the gradients of whole steps, schedule %s those of stages: "
 				    "together they have no formula",
 				    (long long)k, schedule_str(cx->scratch, spec)));
-	if (k > 1 && m->nstage > 1)
-		return refuse(
-			cx, arena_printf(cx->scratch,
-				    "--pipe-sgd %lld is of data parallelism: the plan must have one stage, not %d",
-				    (long long)k, m->nstage));
 	return true;
 }
 
@@ -160,10 +168,13 @@ bool async_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 
 	for (int t = 0; t < m->nstage; t++)
 		replicas[t] = m->stage[t]->replicas;
-	if (!cx->train || !meaningful_flags(cx, spec, m->nstage, replicas))
+	if (!cx->train || !meaningful_flags(cx, spec))
 		return !cx->train;
-	if (!pipe_sgd_check(m, cx, spec) || !policy_check(cx, spec, m->nstage, replicas))
+	if (!pipe_sgd_check(cx, spec))
 		return false;
+	const char *why = schedule_refuses(cx->scratch, cx->train, spec, m->nstage, replicas);
+	if (why)
+		return refuse(cx, why);
 	if (!schedule_async(cx->train))
 		return (!cx->train->warmup_steps && !cx->train->warmup_epochs) ||
 		       refuse(cx,
@@ -179,13 +190,6 @@ bool async_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 				name, schedule_name(SCHEDULE_PLAIN)));
 	if (cx->train->pipe_sgd < 2 && !one_update_each(schedule_row(spec)) && !across_stages(m, cx, spec))
 		return false;
-	for (int t = 0; t < m->nstage && spec.kind == SCHEDULE_MP; t++)
-		if (replicas[t] > 1)
-			return refuse(cx,
-				arena_printf(cx->scratch,
-					"schedule %s has one minibatch in flight: the %d replicas of stage %d would "
-					"wait for one another",
-					name, replicas[t], t));
 	return true;
 }
 
@@ -262,99 +266,29 @@ static void fill_turn(Sched *c, int rank, int every)
 		fill_backward(c, rank, k, every, last, last);
 }
 
-/* ---- the turns, played ---- */
-
-typedef struct Flow {
-	Sched *c;
-	int every, steps; /* of a rank; of what is shown */
-	int rank, made;   /* updates */
-	int *met;         /* by microbatch */
-} Flow;
-
-/* The version that the forward of a microbatch reads; step: its own. */
-static int version_of(const Flow *f, int step, int stage)
-{
-	const Schedule *s = f->c->s;
-	const int late = step / f->every - (s->depth[0] - 1);
-
-	switch (s->rule) {
-	case VERSION_VERTICAL: return stage == 0 ? f->made : late > 0 ? late : 0;
-	case VERSION_PREVIOUS: return step > 0 ? step - 1 : 0;
-	default: return f->made;
-	}
-}
-
-static void play(Flow *f, const Turn *t, int now)
-{
-	Sched *c = f->c;
-	Schedule *s = c->s;
-	const int stage = c->stage[f->rank], step = now - t->lag, mb = step * s->per_step + t->mb;
-
-	const int place = s->round ? now / f->every % s->round[stage] : 0;
-
-	if (step < 0 || step >= f->steps || (t->once && now >= f->every) || place < t->from || place > t->to)
-		return;
-	const int k = t->kind < ACT_SYNC ? step / f->every * c->ngrain[f->rank] + t->nth : 0;
-	Action a = { .kind = t->kind,
-		.stage = stage,
-		.mb = mb,
-		.slot = t->kind == ACT_RECV_F ? 0 : k % s->inflight[stage],
-		.entry = k % s->entries[stage] };
-	if (t->kind == ACT_F)
-		a.version = f->met[mb] = version_of(f, step, stage);
-	if (t->kind == ACT_B)
-		a.version = s->rule == VERSION_NEWEST ? f->made : f->met[mb];
-	if (t->kind == ACT_UPDATE)
-		a.version = ++f->made;
-	schedule_push(c->a, s, f->rank, a);
-}
-
-static void show(Sched *c, int steps, bool robin)
-{
-	Schedule *s = c->s;
-
-	for (int r = 0; r < s->ndevice; r++) {
-		const int replica = r - s->device[c->stage[r]][0], every = robin ? s->replicas[c->stage[r]] : 1;
-		Flow f = {
-			.c = c, .every = every, .steps = steps, .rank = r, .met = NEWN(c->a, int, steps * s->per_step)
-		};
-
-		for (int now = robin ? replica : 0; now < steps + s->lag + every; now += every)
-			for (int i = 0; i < s->dev[r].nturn; i++)
-				play(&f, &s->dev[r].turn[i], now);
-	}
-}
-
 /* ---- who does what ---- */
-
-/* Whose microbatch it is, of all that are shown. */
-static void give(Sched *c, int steps, bool robin)
-{
-	Schedule *s = c->s;
-
-	s->nmicro = steps * s->per_step;
-	for (int t = 0; t < s->nstage; t++) {
-		int *of = NEWN(c->a, int, s->nmicro);
-
-		for (int g = 0; g < s->nmicro; g++)
-			of[g] = robin ? g % s->replicas[t] : s->replica_of[t][g % s->per_step];
-		s->replica_of[t] = of;
-	}
-}
 
 static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
 
 /* Enough to see the start, and the steady state until it repeats. */
-static int steps_shown(const Schedule *s)
+int schedule_steps(ScheduleSpec spec, const int *replicas, int nstage)
 {
+	const ScheduleRow *row = schedule_row(spec);
 	int period = 1, most = 0;
 
-	for (int t = 0; t < s->nstage; t++) {
-		period = period / gcd(period, s->replicas[t]) * s->replicas[t];
-		most = s->depth[t] * s->replicas[t] > most ? s->depth[t] * s->replicas[t] : most;
+	if (!(row->flow & FLOW_ASYNC))
+		return 1;
+	if (!(row->flow & FLOW_EACH))
+		return row->flow & FLOW_BESIDE ? spec.n + 2 : 4;
+	for (int t = 0; t < nstage; t++) {
+		const int depth = schedule_depth(spec, replicas, nstage, t, INT_MAX);
+		period = period / gcd(period, replicas[t]) * replicas[t];
+		most = depth * replicas[t] > most ? depth * replicas[t] : most;
 		if (period > 240)
 			period = 240;
 	}
+	if (spec.kind == SCHEDULE_ALWAYS_B)
+		return 4 * depth_of(replicas, nstage, 0) * replicas[0];
 	return most + (2 * period > most ? 2 * period : most);
 }
 
@@ -406,8 +340,7 @@ bool schedule_pipe_sgd(Sched *c, Diag *d)
 		turn(c, r, (Turn){ .kind = ACT_UPDATE, .mb = c->grain[r][0], .nth = c->ngrain[r] - 1, .lag = k - 1 });
 		turn(c, r, (Turn){ .kind = ACT_SYNC, .mb = c->grain[r][0], .nth = c->ngrain[r] - 1 });
 	}
-	give(c, k + 2, false);
-	show(c, k + 2, false);
+	schedule_flow(c->a, s, schedule_steps(c->spec, s->replicas, s->nstage));
 	return true;
 }
 
@@ -438,9 +371,7 @@ bool schedule_pipedream(Sched *c, Diag *d)
 		c->ngrain[r] = 1;
 		fill_turn(c, r, s->replicas[c->stage[r]]);
 	}
-	const int steps = s->round ? 4 * s->round[0] * s->replicas[0] : steps_shown(s);
-	give(c, steps, true);
-	show(c, steps, true);
+	schedule_flow(c->a, s, schedule_steps(c->spec, s->replicas, s->nstage));
 	return true;
 }
 
@@ -507,7 +438,6 @@ bool schedule_2bw(Sched *c, Diag *d)
 	limit_depths(c);
 	for (int r = 0; r < c->s->ndevice; r++)
 		fill_turn(c, r, 1);
-	give(c, 4, false);
-	show(c, 4, false);
+	schedule_flow(c->a, c->s, schedule_steps(c->spec, c->s->replicas, c->s->nstage));
 	return true;
 }

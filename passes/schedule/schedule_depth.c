@@ -2,6 +2,7 @@
  * take memory by it. Exact where stages have equally many replicas (testsuite/unit/test_schedule_table.c holds every row
  * against the schedule that is made); where they have not, an estimate. A formula that is missing is a missing case here:
  * there is no other schedule's to fall back to. */
+#include <limits.h>
 #include "csv.h"
 #include "sched.h"
 #include "placement.h"
@@ -84,4 +85,19 @@ int schedule_depth(ScheduleSpec s, const int *replicas, int nstage, int stage, i
 	if (most < 1)
 		bug("schedule %s has no formula for what is in flight", schedule_row(s)->name);
 	return most < grains ? most : grains;
+}
+
+int schedule_versions(ScheduleSpec s, VersionRule rule, const int *replicas, int nstage, int stage)
+{
+	const int flow = schedule_row(s)->flow;
+
+	if (!(flow & FLOW_ASYNC))
+		return 1;
+	if (!(flow & FLOW_EACH)) /* a step's own, and the one that the step before makes meanwhile */
+		return flow & FLOW_BESIDE ? 1 : 2;
+	if (!(flow & FLOW_VERSIONS))
+		rule = VERSION_STASH;
+	return rule == VERSION_NEWEST
+	               ? 1
+	               : schedule_depth(s, replicas, nstage, rule == VERSION_VERTICAL ? 0 : stage, INT_MAX);
 }

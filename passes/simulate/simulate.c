@@ -2,7 +2,6 @@
  * microbatch); a heap holds what will happen, at most one event per device, per message under way and per sum. */
 #include "simulate_play.h"
 #include <limits.h>
-#include <math.h>
 
 static int of_mb(const Player *p, int stage, int mb) { return stage * p->s->nmicro + mb; }
 static bool is_forward(ActKind k) { return k == ACT_RECV_F || k == ACT_F || k == ACT_SEND_F; }
@@ -441,29 +440,6 @@ static void prepare_messages(Player *p)
 	p->ends = NEWN(p->a, int, n + m->njoin);
 }
 
-/* Of asynchronous schedules: the last stage, which does not fill, in the second half of what is shown. The last updates of
- * Pipe-SGD, and of a last stage with several microbatches in flight, come at once, when it drains. */
-static void steady(Sim *out)
-{
-	const Schedule *s = out->model->s;
-	const int rank = s->device[s->nstage - 1][0];
-	double middle = 0, last = 0;
-	int n = 0, k = 0;
-
-	out->steps = s->async && s->per_step > 0 ? s->nmicro / s->per_step : 1;
-	out->each = out->step / out->steps;
-	for (int i = 0; i < out->nspan; i++)
-		n += out->span[i].rank == rank && out->span[i].kind == ACT_UPDATE;
-	const int to = n - 1 - s->late - (s->async && !s->round ? s->depth[s->nstage - 1] - 1 : 0), from = to / 2;
-	for (int i = 0; i < out->nspan; i++)
-		if (out->span[i].rank == rank && out->span[i].kind == ACT_UPDATE) {
-			middle = k == from ? out->span[i].end : middle;
-			last = k++ == to ? out->span[i].end : last;
-		}
-	if (out->steps > 1 && to > from)
-		out->each = (last - middle) / (to - from) * n / out->steps;
-}
-
 /* Something happens still: before time goes on, all that begins or ends now has. */
 static bool comes(Player *p)
 {
@@ -502,8 +478,8 @@ bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d)
 		out->bubble = sim_rest(1, worked / (m->s->ndevice * out->pipeline));
 	if (m->each)
 		sim_each_steps(&p, out);
-	else
-		steady(out);
+	else if (!sim_steady(a, out, d))
+		return false;
 	sim_count_bytes(a, out, ports_busy(&p.ports));
 	return true;
 }

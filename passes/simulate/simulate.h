@@ -113,14 +113,15 @@ typedef struct SimModel {
 	int njoin;
 	SimServe *serve;
 	int nserve;
-	int nserver;       /* the last devices */
-	int64_t totals;    /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
-	int64_t *fixed;    /* by stage: bytes of its device's memory that are always in use; NULL: not known */
-	int64_t *slot;     /* by stage: bytes of a microbatch in flight */
-	int norm_at;       /* the device that joins the norm */
-	int64_t norm;      /* bytes that every device tells that one of its gradients' norm; 0: nothing is clipped */
-	bool each;         /* servers are asynchronous: s is the schedule EACH_STEPS times */
-	bool quick;        /* what servers are told is not played: the busiest port counts */
+	int nserver;    /* the last devices */
+	int64_t totals; /* bytes that every device sends to device 0 before UPDATE; 0: nobody waits */
+	int64_t *fixed; /* by stage: bytes of its device's memory that are always in use; NULL: not known */
+	int64_t *slot;  /* by stage: bytes of a microbatch in flight */
+	int norm_at;    /* the device that joins the norm */
+	int64_t norm;   /* bytes that every device tells that one of its gradients' norm; 0: nothing is clipped */
+	bool each;      /* servers are asynchronous: s is the schedule EACH_STEPS times */
+	bool quick;     /* what servers are told is not played: the busiest port counts */
+	bool longer; /* s is long enough for the steady state of an asynchronous schedule; else a longer one is played for it */
 	int64_t staleness; /* of those; -1: any */
 	int64_t weights;   /* bytes of all trained parameters, what data parallelism would sum */
 } SimModel;
@@ -153,7 +154,7 @@ typedef struct Sim {
 	const SimModel *model;
 	double step;     /* seconds: of a step, or of all steps that an asynchronous schedule shows */
 	int steps;       /* that are shown; 1 where each ends with a flush */
-	double each;     /* seconds from update to update once the pipeline is full; step where steps is 1 */
+	double each;     /* seconds of a step once the pipeline is full (simulate_steady.c); step where steps is 1 */
 	double pipeline; /* until the last forward or backward has ended */
 	double bubble;   /* share of devices x pipeline in which no forward or backward runs */
 	double *busy;    /* by rank: seconds of F, B, W and UPDATE */
@@ -179,6 +180,10 @@ static inline double sim_link_seconds(const Link *l, double bytes)
 }
 /* Device 0 hears of all others, one after another, and tells them the sum. */
 double sim_totals_seconds(const SimModel *m);
+/* How many times as many steps as are shown an asynchronous schedule is played for what a step takes in the steady state. */
+enum { STEADY_TIMES = 4 };
+/* Fills steps and each. False after E0503. */
+bool sim_steady(Arena *a, Sim *out, Diag *d);
 /* Sim.load from the model's messages and sums; busy: by link line, seconds of the busiest port. */
 void sim_count_bytes(Arena *a, Sim *out, const double *busy);
 /* Bytes per step from a rank to another, as the runtime counts them (runtime/run/traffic.c): messages, sums, totals. Exact but

@@ -42,12 +42,19 @@ static int formula(ScheduleSpec spec, int n, int replicas, int micro)
 	for (int t = 0; t < n; t++)
 		r[t] = replicas;
 	const Schedule *s = make(a, spec, n, r, each ? 1 : micro * replicas);
+	if (s && s->nmicro != s->per_step * schedule_steps(spec, r, n) && s->async)
+		fail_msg("%s, %d stages of %d: %d steps are shown", s->name, n, replicas, s->nmicro / s->per_step);
 	for (int t = 0; s && t < n; t++) {
 		const int got = schedule_depth(spec, r, n, t, each ? MOST * MOST : micro);
 		if (got != s->inflight[t])
 			fail_msg(
 				"%s, %d stages of %d, %d microbatches, stage %d: the formula says %d in flight, the schedule has %d",
 				s->name, n, replicas, micro, t, got, s->inflight[t]);
+		const int versions = schedule_versions(spec, VERSION_STASH, r, n, t),
+			  kept = s->async ? s->versions[t] : 1;
+		if (versions != kept)
+			fail_msg("%s, %d stages of %d, stage %d: the formula says %d versions, the schedule has %d",
+				s->name, n, replicas, t, versions, kept);
 		made++;
 	}
 	arena_free(a);
