@@ -26,7 +26,7 @@ _Noreturn void cpu_fail(int status, const char *fmt, ...)
 	exit(status);
 }
 
-static void check(dnnl_status_t s, const char *what)
+void cpu_check(dnnl_status_t s, const char *what)
 {
 	if (s != dnnl_success)
 		cpu_fail(1, "R502: oneDNN: %s: status %d", what, (int)s);
@@ -44,8 +44,8 @@ void *cpu_alloc(size_t n)
 dnnl_engine_t cpu_engine(void)
 {
 	if (!engine) {
-		check(dnnl_engine_create(&engine, dnnl_cpu, 0), "engine");
-		check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "stream");
+		cpu_check(dnnl_engine_create(&engine, dnnl_cpu, 0), "engine");
+		cpu_check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "stream");
 	}
 	return engine;
 }
@@ -88,25 +88,25 @@ static dnnl_primitive_attr_t user_scratch(void)
 {
 	dnnl_primitive_attr_t a;
 
-	check(dnnl_primitive_attr_create(&a), "attributes");
-	check(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user), "scratchpad mode");
+	cpu_check(dnnl_primitive_attr_create(&a), "attributes");
+	cpu_check(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user), "scratchpad mode");
 	return a;
 }
 
-bool cpu_ask(cpu_prim *p, const void *op_desc, const_dnnl_primitive_desc_t hint)
+bool cpu_ask(cpu_prim *p, const cpu_convolution *c, const_dnnl_primitive_desc_t hint)
 {
 	dnnl_primitive_attr_t a;
 
 	memset(p, 0, sizeof *p);
 	cpu_engine();
 	a = user_scratch();
-	const dnnl_status_t s = dnnl_primitive_desc_create(&p->pd, op_desc, a, engine, hint);
+	const dnnl_status_t s = cpu_conv_ask(&p->pd, c, hint, a);
 
 	dnnl_primitive_attr_destroy(a);
 	return s == dnnl_success;
 }
 
-bool cpu_ask_reorder(cpu_prim *p, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to)
+bool cpu_ask_reorder(cpu_prim *p, const cpu_layout *from, const cpu_layout *to)
 {
 	dnnl_primitive_attr_t a;
 
@@ -119,29 +119,29 @@ bool cpu_ask_reorder(cpu_prim *p, const dnnl_memory_desc_t *from, const dnnl_mem
 	return s == dnnl_success;
 }
 
-const dnnl_memory_desc_t *cpu_md(const cpu_prim *p, int arg)
+const cpu_layout *cpu_md(const cpu_prim *p, int arg)
 {
 	return dnnl_primitive_desc_query_md(p->pd, dnnl_query_exec_arg_md, arg);
 }
 
 size_t cpu_scratch(const cpu_prim *p)
 {
-	const dnnl_memory_desc_t *md = p->pd ? cpu_md(p, DNNL_ARG_SCRATCHPAD) : NULL;
+	const cpu_layout *md = p->pd ? cpu_md(p, DNNL_ARG_SCRATCHPAD) : NULL;
 
 	return md ? cpu_round(dnnl_memory_desc_get_size(md)) : 0;
 }
 
-static void add_arg(cpu_prim *p, int arg, const dnnl_memory_desc_t *md)
+static void add_arg(cpu_prim *p, int arg, const cpu_layout *md)
 {
 	dnnl_exec_arg_t *a = &p->arg[p->n++];
 
 	a->arg = arg;
-	check(dnnl_memory_create(&a->memory, md, engine, NULL), "memory");
+	cpu_check(dnnl_memory_create(&a->memory, md, engine, NULL), "memory");
 }
 
 void cpu_make(cpu_prim *p, const int *args)
 {
-	check(dnnl_primitive_create(&p->prim, p->pd), "primitive");
+	cpu_check(dnnl_primitive_create(&p->prim, p->pd), "primitive");
 	for (; *args; args++)
 		add_arg(p, *args, cpu_md(p, *args));
 	add_arg(p, DNNL_ARG_SCRATCHPAD, cpu_md(p, DNNL_ARG_SCRATCHPAD));
@@ -151,7 +151,7 @@ void cpu_run(const cpu_prim *p, void *const *pointer)
 {
 	for (int i = 0; i < p->n; i++)
 		dnnl_memory_set_data_handle(p->arg[i].memory, pointer[i]);
-	check(dnnl_primitive_execute(p->prim, stream, p->n, p->arg), "execution");
+	cpu_check(dnnl_primitive_execute(p->prim, stream, p->n, p->arg), "execution");
 }
 
 void cpu_drop(cpu_prim *p)
@@ -165,7 +165,7 @@ void cpu_drop(cpu_prim *p)
 	memset(p, 0, sizeof *p);
 }
 
-void cpu_activation(dnnl_memory_desc_t *md, int n, int c, int nd, const int *sp, int nhwc)
+cpu_layout *cpu_activation(int n, int c, int nd, const int *sp, int nhwc)
 {
 	dnnl_dims_t dim = { n, c }, stride = { 0 };
 	int64_t area = 1;
@@ -177,7 +177,7 @@ void cpu_activation(dnnl_memory_desc_t *md, int n, int c, int nd, const int *sp,
 	}
 	stride[1] = nhwc ? 1 : area;
 	stride[0] = area * c;
-	check(dnnl_memory_desc_init_by_strides(md, 2 + nd, dim, dnnl_f32, stride), "activation");
+	return cpu_layout_make(2 + nd, dim, stride);
 }
 
 /* ---- matrix products ---- */
@@ -185,7 +185,8 @@ void cpu_activation(dnnl_memory_desc_t *md, int n, int c, int nd, const int *sp,
 void pd_gemm(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
 	float *c, int ldc)
 {
-	check(dnnl_sgemm(transa ? 'T' : 'N', transb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc), "sgemm");
+	cpu_check(dnnl_sgemm(transa ? 'T' : 'N', transb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc),
+		"sgemm");
 }
 
 void pd_gemm_bias(int transa, int transb, int m, int n, int k, const float *a, int lda, const float *b, int ldb,

@@ -6,8 +6,13 @@
 #include "pd.h"
 #include <oneapi/dnnl/dnnl.h>
 
-#if DNNL_VERSION_MAJOR != 2
-#error "oneDNN 2 is needed (Debian 12: libdnnl-dev); version 3 has other descriptor calls"
+/* How an operand lies in memory; made and dropped by the two calls below, else the same of both versions. */
+#if DNNL_VERSION_MAJOR == 2
+typedef dnnl_memory_desc_t cpu_layout;
+#elif DNNL_VERSION_MAJOR == 3
+typedef struct dnnl_memory_desc cpu_layout;
+#else
+#error "oneDNN 2 or 3 is needed (Debian 12 and 13: libdnnl-dev)"
 #endif
 
 enum { CPU_ARGS = 8 };
@@ -22,10 +27,29 @@ typedef struct cpu_prim {
 } cpu_prim;
 
 dnnl_engine_t cpu_engine(void);
+void cpu_check(dnnl_status_t s, const char *what); /* ends the program where oneDNN failed */
+
+/* A convolution in direction `what`; x, w, b and y are gradients where it writes them. b NULL: no bias. */
+typedef struct cpu_convolution {
+	int what;
+	cpu_layout *x, *w, *b, *y;
+	dnnl_dims_t stride, dilation, lo, hi; /* dilation 0: none */
+} cpu_convolution;
+
+/* ---- cpu_onednn2.c and cpu_onednn3.c: the calls that the versions do not share ---- */
+
+/* Of f32; stride NULL: as oneDNN likes it. */
+cpu_layout *cpu_layout_make(int n, const dnnl_dims_t dim, const dnnl_dims_t stride);
+void cpu_layout_drop(cpu_layout *md);
+dnnl_status_t cpu_conv_ask(dnnl_primitive_desc_t *pd, const cpu_convolution *c, const_dnnl_primitive_desc_t hint,
+	const_dnnl_primitive_attr_t attr);
+
+/* ---- cpu.c ---- */
+
 /* Asks oneDNN for an implementation that takes its scratchpad from the caller. false: there is
  * none. */
-bool cpu_ask(cpu_prim *p, const void *op_desc, const_dnnl_primitive_desc_t hint);
-bool cpu_ask_reorder(cpu_prim *p, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to);
+bool cpu_ask(cpu_prim *p, const cpu_convolution *c, const_dnnl_primitive_desc_t hint);
+bool cpu_ask_reorder(cpu_prim *p, const cpu_layout *from, const cpu_layout *to);
 size_t cpu_scratch(const cpu_prim *p); /* rounded to 64 */
 /* Creates the primitive and memory objects for the given DNNL_ARG_* (ended by 0); the scratchpad
  * comes last. */
@@ -33,12 +57,12 @@ void cpu_make(cpu_prim *p, const int *args);
 /* Runs with one pointer per argument, in the order of cpu_make, the scratchpad last. */
 void cpu_run(const cpu_prim *p, void *const *data);
 void cpu_drop(cpu_prim *p);
-const dnnl_memory_desc_t *cpu_md(const cpu_prim *p, int arg);
+const cpu_layout *cpu_md(const cpu_prim *p, int arg);
 
 static inline size_t cpu_round(size_t n) { return (n + 63) / 64 * 64; }
 
 /* Activations n x c x nd spatial axes, plain or channels-last. */
-void cpu_activation(dnnl_memory_desc_t *md, int n, int c, int nd, const int *sp, int nhwc);
+cpu_layout *cpu_activation(int n, int c, int nd, const int *sp, int nhwc);
 _Noreturn void cpu_fail(int status, const char *fmt, ...);
 void *cpu_alloc(size_t n);
 

@@ -16,7 +16,7 @@ typedef struct conv {
 	size_t size[4]; /* elements of X, W, Y and the bias, where they are 16-bit floats */
 } conv;
 
-static void weights(dnnl_memory_desc_t *md, const pd_conv_desc *d, bool any)
+static cpu_layout *weights(const pd_conv_desc *d, bool any)
 {
 	dnnl_dims_t dim = { 0 }, stride = { 0 };
 	int n = 0;
@@ -30,40 +30,34 @@ static void weights(dnnl_memory_desc_t *md, const pd_conv_desc *d, bool any)
 	stride[n - 1] = 1;
 	for (int i = n - 2; i >= 0; i--)
 		stride[i] = stride[i + 1] * dim[i + 1];
-	if (any)
-		dnnl_memory_desc_init_by_tag(md, n, dim, dnnl_f32, dnnl_format_tag_any);
-	else
-		dnnl_memory_desc_init_by_strides(md, n, dim, dnnl_f32, stride);
+	return cpu_layout_make(n, dim, any ? NULL : stride);
 }
 
 static bool ask(cpu_prim *p, const pd_conv_desc *d, int what, const_dnnl_primitive_desc_t hint)
 {
-	dnnl_memory_desc_t x, w, b, y, *bias = d->bias && what != PD_BACKWARD_DATA ? &b : NULL;
-	dnnl_convolution_desc_t op;
-	dnnl_dims_t stride = { 0 }, dilation = { 0 }, lo = { 0 }, hi = { 0 };
-	const dnnl_alg_kind_t alg = dnnl_convolution_direct;
-	dnnl_status_t s;
+	cpu_convolution c = {
+		.what = what,
+		.x = cpu_activation(d->n, d->c, d->nd, d->in, 1),
+		.w = weights(d, true),
+		.b = d->bias && what != PD_BACKWARD_DATA
+		             ? cpu_layout_make(1, (dnnl_dims_t){ d->oc }, (dnnl_dims_t){ 1 })
+		             : NULL,
+		.y = cpu_activation(d->n, d->oc, d->nd, d->out, 1),
+	};
 
 	for (int i = 0; i < d->nd; i++) {
-		stride[i] = d->stride[i];
-		dilation[i] = d->dilation[i] - 1;
-		lo[i] = d->pad_begin[i];
-		hi[i] = d->pad_end[i];
+		c.stride[i] = d->stride[i];
+		c.dilation[i] = d->dilation[i] - 1;
+		c.lo[i] = d->pad_begin[i];
+		c.hi[i] = d->pad_end[i];
 	}
-	cpu_activation(&x, d->n, d->c, d->nd, d->in, 1);
-	cpu_activation(&y, d->n, d->oc, d->nd, d->out, 1);
-	weights(&w, d, true);
-	dnnl_memory_desc_init_by_tag(&b, 1, (dnnl_dims_t){ d->oc }, dnnl_f32, dnnl_a);
-	if (what == PD_FORWARD)
-		s = dnnl_dilated_convolution_forward_desc_init(
-			&op, dnnl_forward_training, alg, &x, &w, bias, &y, stride, dilation, lo, hi);
-	else if (what == PD_BACKWARD_DATA)
-		s = dnnl_dilated_convolution_backward_data_desc_init(&op, alg, &x, &w, &y, stride, dilation, lo, hi);
-	else
-		s = dnnl_dilated_convolution_backward_weights_desc_init(
-			&op, alg, &x, &w, bias, &y, stride, dilation, lo, hi);
-	memset(p, 0, sizeof *p);
-	return s == dnnl_success && cpu_ask(p, &op, hint);
+	const bool found = cpu_ask(p, &c, hint);
+
+	cpu_layout_drop(c.x);
+	cpu_layout_drop(c.w);
+	cpu_layout_drop(c.b);
+	cpu_layout_drop(c.y);
+	return found;
 }
 
 /* The operand that direction `what` writes: forward Y, backward X or W. */
@@ -87,26 +81,35 @@ static void drop(conv *c)
 		cpu_drop(&c->reorder[i]);
 }
 
-/* Decides for each operand whether it is reordered; lays out scratch. */
+/* Decides whether operand i, which lies as given, is reordered; lays it out in scratch then. */
+static bool arrange_one(conv *c, int i, const cpu_layout *given)
+{
+	const cpu_layout *chosen = cpu_md(&c->p, argument(c->what, i));
+	const bool out = i == written(c->what);
+
+	if (dnnl_memory_desc_equal(chosen, given))
+		return true;
+	if (!cpu_ask_reorder(&c->reorder[i], out ? chosen : given, out ? given : chosen))
+		return false;
+	c->at[i] = c->pad;
+	c->pad += cpu_round(dnnl_memory_desc_get_size(chosen));
+	return true;
+}
+
 static bool arrange(conv *c, const pd_conv_desc *d)
 {
-	dnnl_memory_desc_t given[3];
+	cpu_layout *given[3] = {
+		[X] = cpu_activation(d->n, d->c, d->nd, d->in, d->nhwc),
+		[W] = weights(d, false),
+		[Y] = cpu_activation(d->n, d->oc, d->nd, d->out, d->nhwc),
+	};
+	bool ok = true;
 
-	cpu_activation(&given[X], d->n, d->c, d->nd, d->in, d->nhwc);
-	cpu_activation(&given[Y], d->n, d->oc, d->nd, d->out, d->nhwc);
-	weights(&given[W], d, false);
 	for (int i = 0; i < 3; i++) {
-		const dnnl_memory_desc_t *chosen = cpu_md(&c->p, argument(d->what, i));
-		const bool out = i == written(d->what);
-
-		if (dnnl_memory_desc_equal(chosen, &given[i]))
-			continue;
-		if (!cpu_ask_reorder(&c->reorder[i], out ? chosen : &given[i], out ? &given[i] : chosen))
-			return false;
-		c->at[i] = c->pad;
-		c->pad += cpu_round(dnnl_memory_desc_get_size(chosen));
+		ok = ok && arrange_one(c, i, given[i]);
+		cpu_layout_drop(given[i]);
 	}
-	return true;
+	return ok;
 }
 
 static bool build(conv *c, const pd_conv_desc *d)
