@@ -565,7 +565,10 @@ PD_ANYWHERE static inline uint16_t pd_to_f16(float x)
  * depends on the number of threads: set it first. A size of SIZE_MAX says that oneDNN has no such
  * operation. Scratch is 64-byte aligned. */
 
-void pd_threads(int n);           /* of OpenMP loops and of oneDNN */
+void pd_threads(int n); /* of OpenMP loops and of oneDNN */
+/* The cores that this process may use, at least one: affinity, and limits of control groups (versions 1 and 2), rounded up.
+ * `root`: what stands in front of /proc and /sys, "" but in tests. PDCC_CORES=N in the environment says another number. */
+int pd_cores(const char *root);
 const char *pd_device_name(void); /* "Intel(R) Xeon(R) CPU @ 2.20GHz"; where unknown, "cpu" */
 /* At start: ends the program (exit 78, both sizes) when `asked` is more than the plan has room
  * for. */

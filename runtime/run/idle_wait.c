@@ -3,20 +3,19 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
-#include <unistd.h>
 
 static int crowd = 1; /* threads that want to compute, by core of this host */
 
 void rt_crowd(const pd_program *p)
 {
-	const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	const int cores = pd_cores("");
 	const char *host = rt_process_of(p->rank)->host;
 	int here = 0;
 
 	for (int r = 0; r < p->world; r++)
 		here += strcmp(rt_process_of(r)->host, host) == 0;
-	if (cores > 0 && !rt_virtual)
-		crowd = (int)((here * p->threads + cores - 1) / cores);
+	if (!rt_virtual)
+		crowd = (here * p->threads + cores - 1) / cores;
 	prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0); /* naps of 10 us shall not become 60 */
 }
 

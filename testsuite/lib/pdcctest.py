@@ -22,6 +22,11 @@ def pdcc_path(name='pdcc'):
     return path
 
 
+def cores():
+    """As pdcc counts them, but for limits of control groups."""
+    return int(os.environ.get('PDCC_CORES') or len(os.sched_getaffinity(0)))
+
+
 def run(cmd, timeout=300, cwd=None, env=None):
     """(exit code, stdout + stderr); 124 when the time is over."""
     session = tempfile.mkdtemp(prefix='pdmpi')     # Open MPI: jobs that share a session folder race when one ends

@@ -61,8 +61,9 @@ static int check_tools(const Compile *c)
 static void show_machine(const Compile *c)
 {
 	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	const int cores = pd_cores("");
 
-	printf("%-14s %s, %ld cores, %s of memory\n", "this machine", pd_device_name(), sysconf(_SC_NPROCESSORS_ONLN),
+	printf("%-14s %s, %d core%s, %s of memory\n", "this machine", pd_device_name(), cores, cores == 1 ? "" : "s",
 		str_bytes(c->a, (int64_t)pages * page));
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "codegen/folder/emit.h"
 #include "ir/text/profile.h"
+#include "runtime/pd.h"
 #include "passes/common/plan.h"
 #include "frontend/settings/cluster.h"
 #include "frontend/settings/cluster_run.h"
@@ -35,12 +36,11 @@ static void choose_threads(Compile *c)
 			n += c->cluster.device[i].host == h;
 		most = n > most ? n : most;
 	}
-	long cores =
-		c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : sysconf(_SC_NPROCESSORS_ONLN);
+	const int cores = c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : pd_cores("");
 	if (c->cluster.device[0].cores)
 		t->threads = c->cluster.device[0].cores;
 	else
-		t->threads = cores / most > 1 ? (int)(cores / most) : 1;
+		t->threads = cores / most > 1 ? cores / most : 1;
 }
 
 /* The largest divisor of the global batch that leaves four microbatches to each device, 32 at the most. */

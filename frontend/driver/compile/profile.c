@@ -28,12 +28,12 @@ typedef struct Job {
 static int copies_of(const Compile *c)
 {
 	const Cluster *k = &c->cluster;
-	const long cores = sysconf(_SC_NPROCESSORS_ONLN), room = cores / (c->o->t.threads > 0 ? c->o->t.threads : 1);
+	const int room = pd_cores("") / (c->o->t.threads > 0 ? c->o->t.threads : 1);
 	int n = 0;
 
 	for (int i = 0; i < k->ndevice; i++)
 		n += !k->device[i].cuda && k->device[i].host == k->device[0].host;
-	n = n < room ? n : (int)room;
+	n = n < room ? n : room;
 	return k->device[0].cuda || n < 1 ? 1 : n;
 }
 

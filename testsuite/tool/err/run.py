@@ -93,6 +93,7 @@ def main():
         return write_models(sys.argv[2])
     args = [a for a in sys.argv[1:] if a != '-u']
     pdcc, names, update = os.path.abspath(args[0]), args[1:], '-u' in sys.argv
+    os.environ['PDCC_CORES'] = '2'          # threads, and with them scratch, shall not depend on the machine
     ok = bad = 0
     for path in sorted(glob.glob(os.path.join(HERE, 'cases', '*.txt'))):
         case = os.path.basename(path)[:-4]
