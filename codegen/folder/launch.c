@@ -79,6 +79,13 @@ static const char launch_head[] =
 	"# shellcheck disable=SC2086\n"
 	"exec mpirun $flags $PD_MPIRUN_FLAGS";
 
+/* A command line with a part for each rank is what Open MPI 5 of Debian 13 dies of (open-mpi/ompi issue 13303); where all
+ * ranks are here it is not needed. */
+static const char launch_once[] =
+	"\n"
+	"[ -z \"$PD_STARTED\" ] || { echo \"run.sh: mpirun does not say which rank a task is\" >&2; exit 78; }\n"
+	"export PD_STARTED=1";
+
 static const char *mpirun_line(Build *b, bool hosts)
 {
 	const int world = b->m->schedule->ndevice;
@@ -89,13 +96,15 @@ static const char *mpirun_line(Build *b, bool hosts)
 		return "\nexec ${PD_WRAP:+\"$PD_WRAP\" --exec 0} \"$dir/bin/${PD_PROGRAM}0\" \"$@\"";
 	for (int i = 0; b->c && i < b->c->nenv; i++)
 		names = arena_printf(b->a, "%s %s", names, b->c->env[i].name);
+	if (!hosts)
+		buf_puts(&out, launch_once);
 	buf_printf(&out, launch_head, names);
-	for (int r = 0; r < world; r++) {
-		const char *host = host_of(b, r);
+	if (!hosts)
+		buf_printf(&out, " -np %d sh \"$0\" \"$@\"", world);
+	for (int r = 0; hosts && r < world; r++)
 		buf_printf(&out,
-			"%s \\\n\t-np 1%s%s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"",
-			r ? " :" : "", host ? " -host " : "", host ? host : "", r, r);
-	}
+			"%s \\\n\t-np 1 -host %s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"",
+			r ? " :" : "", host_of(b, r), r, r);
 	const char *text = arena_str(b->a, buf_str(&out));
 	buf_free(&out);
 	return text;

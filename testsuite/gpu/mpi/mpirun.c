@@ -1,4 +1,4 @@
-/* mpirun.c: mpirun [-np 1] PROGRAM ARGUMENTS : [-np 1] PROGRAM ARGUMENTS ...: starts one process per part, the k-th as rank
+/* mpirun.c: mpirun [-np N] PROGRAM ARGUMENTS : [-np N] PROGRAM ARGUMENTS ...: starts N processes (1) per part, the k-th as rank
  * k (mpi.c). When one ends with a fault the others have five seconds to say why; its exit status is that of the run. What they
  * share is memory without a name that all inherit, so that nothing is left when they are killed. */
 #include <errno.h>
@@ -62,8 +62,10 @@ static void start(int rank, char **argv)
 		_exit(71);
 	snprintf(number, sizeof number, "%d", rank);
 	setenv("PDMPI_RANK", number, 1);
+	setenv("PMI_RANK", number, 1);
 	snprintf(number, sizeof number, "%d", n);
 	setenv("PDMPI_SIZE", number, 1);
+	setenv("PMI_SIZE", number, 1);
 	snprintf(number, sizeof number, "%d", shared);
 	setenv("PDMPI_SHARED", number, 1);
 	execvp(argv[0], argv);
@@ -100,13 +102,16 @@ int main(int argc, char **argv)
 	char **part[MOST] = { 0 };
 
 	for (int i = 1; i < argc; i++) {
-		while (i < argc && !strcmp(argv[i], "-np"))
-			i += 2;
-		if (i >= argc || argv[i][0] == '-' || n == MOST) {
-			fprintf(stderr, "mpirun: parts are [-np 1] PROGRAM ARGUMENTS, with : between them\n");
+		int copies = 1;
+
+		for (; i + 1 < argc && !strcmp(argv[i], "-np"); i += 2)
+			copies = atoi(argv[i + 1]);
+		if (i >= argc || argv[i][0] == '-' || copies < 1 || n + copies > MOST) {
+			fprintf(stderr, "mpirun: parts are [-np N] PROGRAM ARGUMENTS, with : between them\n");
 			return 2;
 		}
-		part[n++] = &argv[i];
+		while (copies--)
+			part[n++] = &argv[i];
 		while (i < argc && strcmp(argv[i], ":"))
 			i++;
 		argv[i] = NULL;
