@@ -327,6 +327,7 @@ bool canon_einsum(Import *im, const OnnxNode *n)
 		const Type *t0 = &onnx_in(im, n, 0)->type, *t = &onnx_in(im, n, (size_t)i)->type;
 
 		e.in[i].v = onnx_in(im, n, (size_t)i);
+		rebind_state(im, n, (size_t)i, &e.in[i].v);
 		if (t->dtype == DT_bool || t->dtype != t0->dtype)
 			return diag_error(im->d, im->b.loc, 302,
 				"takes numbers of one type: operand 0 is %s, operand %d is %s",

@@ -7,15 +7,10 @@
 
 static bool batch_fault(Import *im, const char *operand, int64_t was, int64_t is)
 {
-	diag_error(im->d, im->b.loc, 209,
-		"%s was exported at batch %lld: it cannot be told what it is where an axis of %lld "
-		"becomes one of %lld",
-		operand, (long long)im->from, (long long)was, (long long)is);
-	diag_note(im->d, im->b.loc,
-		"export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
-		"--micro-batch %lld",
-		(long long)im->from);
-	return false;
+	return rebind_refuse(im,
+		arena_printf(im->a,
+			"%s was exported at batch %lld: it cannot be told what it is where an axis of %lld becomes one of %lld",
+			operand, (long long)im->from, (long long)was, (long long)is));
 }
 
 /* A constant whose elements along axis `a` are alike, with `dim` of them; another one is refused. */

@@ -45,8 +45,6 @@ bool canon_constant_of_shape(Import *im, const OnnxNode *n)
 		return false;
 	if (!onnx_const_ints(im, n, 0, &shape))
 		return canon_refuse(im, "the shape is not constant");
-	if (im->shapes && !rebind_dims(im, n, NULL, &shape))
-		return false;
 	canon_put_ints(OP_ConstantOfShape, at, "shape", shape);
 	canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(im->o->f64 ? DT_f64 : DT_f32));
 	if (x && x->t) {
@@ -200,6 +198,8 @@ bool canon_tile(Import *im, const OnnxNode *n)
 		return false;
 	if (!onnx_const_ints(im, n, 1, &repeats))
 		return canon_refuse(im, "repeats are not constant");
+	if (im->shapes && !rebind_repeats(im, n, x, &repeats))
+		return false;
 	canon_put_ints(OP_Tile, at, "repeats", repeats);
 	return canon_emit_bind(im, n, OP_Tile, at, 1, &x);
 }

@@ -105,12 +105,12 @@ bool canon_emit_bind(Import *im, const OnnxNode *n, OpKind op, const void *attr,
 
 	if (nin > 4096)
 		return canon_refuse(im, "more than 4096 operands");
-	if (im->shapes && nin > 1 && (optab[op]->flags & OP_EW) && (size_t)nin <= n->n_input) {
+	if (im->shapes && nin > 1) {
 		Value **followed = NEWN(im->a, Value *, nin);
 
 		for (int i = 0; i < nin; i++)
 			followed[i] = in[i];
-		if (!rebind_broadcast(im, n, nin, followed))
+		if (!rebind_operands(im, n, op, nin, followed))
 			return false;
 		in = followed;
 	}

@@ -108,12 +108,15 @@ bool canon_rebound(Import *im, const OnnxNode *n, const Type *x, int axis, int64
 
 	if (!old || old->rank != x->rank || old->dim[axis] == x->dim[axis])
 		return true;
+	if (*size == x->dim[axis]) /* read off the shape; nobody resizes samples */
+		return true;
 	if (*size != old->dim[axis])
-		return diag_error(im->d, im->b.loc, 209,
-			"axis %d, which is %lld at the export's batch %lld and %lld at batch %lld, "
-			"gets %lld elements: it cannot be told how they follow the batch",
-			axis, (long long)old->dim[axis], (long long)im->from, (long long)x->dim[axis],
-			(long long)im->to, (long long)*size);
+		return rebind_refuse(im,
+			arena_printf(im->a,
+				"axis %d, which is %lld at the export's batch %lld and %lld at batch %lld, gets %lld "
+				"elements: it cannot be told how they follow the batch",
+				axis, (long long)old->dim[axis], (long long)im->from, (long long)x->dim[axis],
+				(long long)im->to, (long long)*size));
 	*size = x->dim[axis];
 	return true;
 }

@@ -41,7 +41,11 @@ void rebind_note(Import *im, const OnnxNode *n)
 
 	if (!im->shapes)
 		return;
-	if (is_one_of(n->op_type, moves)) {
+	if (yes) { /* a constant's own shape is as old as the constant */
+		const Value *x = n->n_input ? onnx_in(im, n, 0) : NULL;
+
+		yes = !x || x->kind != VAL_CONST;
+	} else if (is_one_of(n->op_type, moves)) {
 		yes = n->n_input && measured(im, n->input[0]);
 	} else if (is_one_of(n->op_type, reckons)) {
 		for (size_t i = 0; i < n->n_input; i++)
@@ -60,15 +64,10 @@ void rebind_note(Import *im, const OnnxNode *n)
 /* The target in full: 0 and -1 as they came out at the export's batch. */
 static bool ambiguous(Import *im, const char *what, const Type *old)
 {
-	diag_error(im->d, im->b.loc, 209,
-		"%s %s was exported at batch %lld: it cannot be told which of its dimensions is the "
-		"batch",
-		what, str_shape(im->d->scratch, old), (long long)im->from);
-	diag_note(im->d, im->b.loc,
-		"export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
-		"--micro-batch %lld",
-		(long long)im->from);
-	return false;
+	return rebind_refuse(
+		im, arena_printf(im->a,
+			    "%s %s was exported at batch %lld: it cannot be told which of its dimensions is the batch",
+			    what, str_shape(im->d->scratch, old), (long long)im->from));
 }
 
 /* Which dimension of the group out[j0, j1) carries the batch, when `outer` elements of the group lie before it; -1: none.
@@ -95,6 +94,36 @@ static int batch_dim(const Import *im, const Type *out, int j0, int j1, int64_t 
 		before *= out->dim[j];
 	}
 	return exact >= 0 ? exact : divides >= 0 ? divides : -1;
+}
+
+/* Elements that lay before the batch when it was merged into a dimension of `size` (heads, steps); -1: not known. What one
+ * Reshape merges, a later one takes apart. */
+static int64_t split_outer(const Import *im, int64_t size)
+{
+	for (int i = 0; i < im->nmerged; i++)
+		if (im->merged[i].size == size)
+			return im->merged[i].outer;
+	return -1;
+}
+
+/* The batch lies in dimension `at` of the group out[j0 ..), behind `outer` elements of the group. */
+static void note_merged(Import *im, const Type *out, int j0, int at, int64_t outer)
+{
+	int64_t size = out->dim[at], before = 1;
+	int i = 0;
+
+	for (int j = j0; j < at; j++)
+		before *= out->dim[j];
+	if (size == im->from || outer % before)
+		return;
+	while (i < im->nmerged && im->merged[i].size != size)
+		i++;
+	if (i == (int)(sizeof im->merged / sizeof *im->merged))
+		return;
+	const int64_t within = outer / before;
+	im->merged[i].outer = i == im->nmerged || im->merged[i].outer == within ? within : -1;
+	im->merged[i].size = size;
+	im->nmerged += i == im->nmerged;
 }
 
 /* Dimensions of the operand and of the result fall into groups of equal product. In a group whose size changed with
@@ -137,50 +166,17 @@ bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *sha
 		if (changed < 0)
 			continue;
 		int64_t scaled = in_new->dim[changed], was = in->dim[changed];
-		int at = many > 1 ? -1 : batch_dim(im, out, j0, j, was == im->from ? outer : -1);
+		const int64_t within = was == im->from ? 1 : split_outer(im, was);
+		int at = many > 1 ? -1 : batch_dim(im, out, j0, j, within > 0 ? outer * within : -1);
 		if (at < 0 && j - j0 == 1)
 			at = j0;
 		if (at < 0 || out->dim[at] * scaled % was)
 			return ambiguous(im, "Reshape to", out);
 		t.dim[at] = out->dim[at] * scaled / was;
+		if (within > 0)
+			note_merged(im, out, j0, at, outer * within);
 	}
 	*shape = (Ints){ t.rank, arena_dup(im->a, t.dim, sizeof t.dim) };
-	return true;
-}
-
-/* Dimension i of `shape` is that of x, which has its size by itself. */
-static bool own_size(const Value *x, const Ints *shape, int i)
-{
-	const int j = x ? i - shape->n + x->type.rank : -1;
-
-	return j >= 0 && x->kind != VAL_CONST && x->type.dim[j] == shape->v[i];
-}
-
-/* Expand of x and ConstantOfShape (x: NULL): the one dimension that is as large as the batch follows it. */
-bool rebind_dims(Import *im, const OnnxNode *n, const Value *x, Ints *shape)
-{
-	const Type *out = old_type(im, n->output[0]);
-	const char *from = n->input[n->n_input > 1]; /* the shape: operand 1 of Expand, 0 of ConstantOfShape */
-	int at = -1;
-
-	if (!out || shape->n != out->rank || measured(im, from))
-		return true;
-	for (int i = 0; i < shape->n; i++)
-		if (shape->v[i] != out->dim[i] && shape->v[i] != 1 && shape->v[i] != -1)
-			return true; /* computed from shapes: it fits already */
-	for (int i = 0; i < shape->n; i++) {
-		if (shape->v[i] != im->from || im->from == 1 || own_size(x, shape, i))
-			continue;
-		if (at >= 0)
-			return ambiguous(im, "shape", out);
-		at = i;
-	}
-	if (at >= 0) {
-		int64_t *v = arena_dup(im->a, shape->v, sizeof *v * (size_t)shape->n);
-
-		v[at] = im->to;
-		shape->v = v;
-	}
 	return true;
 }
 
@@ -203,6 +199,85 @@ static bool uniform(const Value *x, int ax)
 	return true;
 }
 
+/* Dimension i of `shape` is that of x: it has the size of x, of the export's batch or of the one that is wanted. */
+static bool own_size(const Import *im, const OnnxNode *n, const Value *x, const Ints *shape, int i)
+{
+	const Type *old = old_type(im, n->input[0]);
+	const int j = i - shape->n + x->type.rank;
+
+	if (j < 0 || x->kind == VAL_CONST)
+		return false;
+	return x->type.dim[j] == shape->v[i] ||
+	       (old && old->rank == x->type.rank && old->dim[j] != 1 && old->dim[j] == shape->v[i]);
+}
+
+/* Sizes that x has by itself follow it. Does one of them hold the batch? */
+static bool follow_own(Import *im, const OnnxNode *n, const Value *x, Ints *shape)
+{
+	const Type *old = old_type(im, n->input[0]);
+	bool held = false;
+
+	if (!old || x->kind == VAL_CONST || old->rank != x->type.rank)
+		return false;
+	int64_t *v = arena_dup(im->a, shape->v, sizeof *v * (size_t)shape->n);
+	for (int j = 0; j < old->rank; j++) {
+		const int i = j + shape->n - old->rank;
+
+		if (i < 0 || old->dim[j] == x->type.dim[j] || old->dim[j] == 1)
+			continue;
+		held = true;
+		if (v[i] == old->dim[j])
+			v[i] = x->type.dim[j];
+	}
+	shape->v = v;
+	return held;
+}
+
+/* Expand of x: the one dimension that is as large as the batch follows it. An operand that
+ * has the batch brings it along. */
+bool rebind_dims(Import *im, const OnnxNode *n, const Value *x, Ints *shape)
+{
+	const Type *out = old_type(im, n->output[0]);
+	int at = -1;
+
+	if (!out || shape->n != out->rank || measured(im, n->input[1]) || (x->kind == VAL_CONST && x->data))
+		return true; /* what reads a constant says how it goes on */
+	for (int i = 0; i < shape->n; i++)
+		if (shape->v[i] != out->dim[i] && shape->v[i] != 1 && shape->v[i] != -1)
+			return true; /* computed from shapes: it fits already */
+	if (follow_own(im, n, x, shape))
+		return true;
+	for (int i = 0; i < shape->n; i++) {
+		if (shape->v[i] != im->from || im->from == 1 || own_size(im, n, x, shape, i))
+			continue;
+		if (at >= 0)
+			return ambiguous(im, "shape", out);
+		at = i;
+	}
+	if (at >= 0) {
+		int64_t *v = arena_dup(im->a, shape->v, sizeof *v * (size_t)shape->n);
+
+		v[at] = im->to;
+		shape->v = v;
+	}
+	return true;
+}
+
+/* Tile of what has no batch, once per sample. */
+bool rebind_repeats(Import *im, const OnnxNode *n, const Value *x, Ints *repeats)
+{
+	const Type *old = old_type(im, n->input[0]);
+
+	if (!old || !shape_eq(old, &x->type) || (x->kind == VAL_CONST && x->data) || measured(im, n->input[1]) ||
+		im->from == 1 || repeats->n != old->rank || !repeats->n || old->dim[0] != 1 ||
+		repeats->v[0] != im->from)
+		return true;
+	int64_t *v = arena_dup(im->a, repeats->v, sizeof *v * (size_t)repeats->n);
+	v[0] = im->to;
+	repeats->v = v;
+	return true;
+}
+
 /* Axes of constant *x on which operand j, aligned at the last axis, followed the batch. */
 static bool follow(Import *im, const OnnxNode *n, Value **x, size_t j, const Type *now)
 {
@@ -216,18 +291,19 @@ static bool follow(Import *im, const OnnxNode *n, Value **x, size_t j, const Typ
 
 		if (k < 0 || old->dim[k] == now->dim[k] || (*x)->type.dim[i] != old->dim[k] || old->dim[k] == 1)
 			continue;
-		if (!uniform(*x, i)) {
-			diag_error(im->d, im->b.loc, 209,
-				"constant %s is %s and meets axis %d, which follows the batch from %lld to %lld; "
-				"its rows differ",
-				(*x)->name, str_type(im->d->scratch, &(*x)->type), k, (long long)old->dim[k],
-				(long long)now->dim[k]);
-			diag_note(im->d, im->b.loc,
-				"export with a symbolic batch axis (dynamic_axes), or use --micro-batch %lld",
-				(long long)im->from);
-			return false;
+		if (uniform(*x, i)) {
+			*x = canon_slice_axis(im, *x, i, 0, 1, 1);
+			continue;
 		}
-		*x = canon_slice_axis(im, *x, i, 0, 1, 1);
+		Value *y = rebind_rows(im, *x, i, now->dim[k]);
+		if (!y)
+			return rebind_refuse(
+				im, arena_printf(im->a,
+					    "constant %s is %s and meets axis %d, which follows the batch from %lld to "
+					    "%lld; its rows differ",
+					    (*x)->name, str_type(im->d->scratch, &(*x)->type), k,
+					    (long long)old->dim[k], (long long)now->dim[k]));
+		*x = y;
 	}
 	return true;
 }
@@ -236,7 +312,8 @@ bool rebind_broadcast(Import *im, const OnnxNode *n, int nin, Value **in)
 {
 	for (int i = 0; i < nin; i++)
 		for (int j = 0; j < nin && in[i] && in[i]->kind == VAL_CONST && in[i]->data; j++)
-			if (in[j] && in[j]->kind != VAL_CONST && !follow(im, n, &in[i], (size_t)j, &in[j]->type))
+			if (in[j] && !rebind_stale(im, n, in[j], (size_t)j) &&
+				!follow(im, n, &in[i], (size_t)j, &in[j]->type))
 				return false;
 	return true;
 }
@@ -250,9 +327,10 @@ Value *rebind_constant(Import *im, Value *x, const Ints *shape)
 	for (int i = 0; i < x->type.rank; i++) {
 		const int64_t was = x->type.dim[i], is = shape->v[lead + i];
 
-		if (was == is || was == 1 || is < 2 || !uniform(x, i))
+		if (was == is || was == 1 || is < 2)
 			continue;
-		x = canon_slice_axis(im, x, i, 0, 1, 1);
+		Value *rows = uniform(x, i) ? canon_slice_axis(im, x, i, 0, 1, 1) : rebind_rows(im, x, i, is);
+		x = rows ? rows : x;
 	}
 	return x;
 }
@@ -280,16 +358,12 @@ static int64_t taken(int64_t start, int64_t end, int64_t step, int64_t dim)
 
 static bool slice_fault(Import *im, int64_t axis, int64_t start, int64_t end, int64_t step, int64_t was, int64_t is)
 {
-	diag_error(im->d, im->b.loc, 209,
-		"Slice %lld:%lld:%lld of axis %lld, which is %lld at the export's batch %lld and %lld "
-		"at batch %lld: it cannot be told how its bounds follow the batch",
-		(long long)start, (long long)end, (long long)step, (long long)axis, (long long)was, (long long)im->from,
-		(long long)is, (long long)im->to);
-	diag_note(im->d, im->b.loc,
-		"export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
-		"--micro-batch %lld",
-		(long long)im->from);
-	return false;
+	return rebind_refuse(im,
+		arena_printf(im->a,
+			"Slice %lld:%lld:%lld of axis %lld, which is %lld at the export's batch %lld and %lld at batch "
+			"%lld: it cannot be told how its bounds follow the batch",
+			(long long)start, (long long)end, (long long)step, (long long)axis, (long long)was,
+			(long long)im->from, (long long)is, (long long)im->to));
 }
 
 /* Slice on an axis that changed with the batch: one that took the whole axis still does; one that takes the same share

@@ -249,15 +249,11 @@ static bool branch_nodes(Import *im, const OnnxGraph *g)
 		const OnnxNode *n = g->node[i];
 
 		if (i == 0 && im->shapes && n->n_output && *n->output[0] && !map_has(im->shapes, n->output[0])) {
-			diag_error(im->d, loc, 209,
-				"the condition takes another branch at the export's batch %lld than at batch "
-				"%lld",
-				(long long)im->from, (long long)im->to);
-			diag_note(im->d, loc,
-				"export with a symbolic batch axis (dynamic_axes, dynamic_shapes), or use "
-				"--micro-batch %lld",
-				(long long)im->from);
-			return false;
+			im->b.loc = loc;
+			return rebind_refuse(im,
+				arena_printf(im->a,
+					"the condition takes another branch at the export's batch %lld than at batch %lld",
+					(long long)im->from, (long long)im->to));
 		}
 		im->opset = onnx_opset(im, n, opset);
 		if (!onnx_node(im, n, (size_t)loc.node))

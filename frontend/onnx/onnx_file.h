@@ -37,12 +37,16 @@ typedef struct Import {
 	const Map *shapes;               /* NULL: this import is at the batch of the export */
 	Map measured;                    /* names of constants that were read off shapes (rebind.c) */
 	int64_t from, to;                /* batch of the export, batch wanted */
-	bool half;                       /* the model stores half precision */
-	const OnnxGraph *top;            /* the model's graph */
-	Map taken;                       /* every ONNX name, once a branch was inlined */
-	Map *origin;                     /* node -> OnnxOrigin, where functions were expanded */
-	const OnnxGraph *stats_of;       /* the graph of .. */
-	Map stats;                       /* its running means and variances: name -> 3, 4 */
+	struct {
+		int64_t size, outer;
+	} merged[16]; /* dimensions that the batch was merged into (rebind.c) */
+	int nmerged;
+	bool half;                 /* the model stores half precision */
+	const OnnxGraph *top;      /* the model's graph */
+	Map taken;                 /* every ONNX name, once a branch was inlined */
+	Map *origin;               /* node -> OnnxOrigin, where functions were expanded */
+	const OnnxGraph *stats_of; /* the graph of .. */
+	Map stats;                 /* its running means and variances: name -> 3, 4 */
 } Import;
 
 /* Where an expanded node comes from: the node of the model's graph, the opset of its body (0: the model's). */
@@ -80,6 +84,12 @@ int onnx_opset(const Import *im, const OnnxNode *n, int outer);
 int onnx_index(const Import *im, const OnnxNode *n, size_t i); /* in the model's graph */
 /* unknown.c: false after a diagnostic that names every operator of g that is not supported. */
 bool onnx_operators(Import *im, const OnnxGraph *g);
+/* inputs.c: sets im->from (batch of the export, 0 symbolic) and im->to (batch wanted, 0 not known). */
+void onnx_find_batch(Import *im, const OnnxGraph *g);
+bool onnx_check_binding(Import *im, const OnnxGraph *g, const Binding *b);
+bool onnx_is_initializer(const OnnxGraph *g, const char *name);
+/* inference.c: false after E0208: weights of the export were folded or merged. */
+bool onnx_refuse_inference(Import *im, const OnnxGraph *g);
 /* function.c: calls of local functions become nodes of the graph; fills *origin. inline.c: If. */
 bool inline_functions(Arena *a, OnnxModel *p, const char *path, Map *origin, Diag *d);
 bool inline_if(Import *im, const OnnxNode *n);
@@ -93,11 +103,22 @@ bool canon_supported(const char *op, const char *domain);
 /* rebind.c: target shape `shape` of a node that was exported at another batch, at the batch wanted. */
 bool rebind_reshape(Import *im, const OnnxNode *n, const Type *in_new, Ints *shape);
 bool rebind_dims(Import *im, const OnnxNode *n, const Value *x, Ints *shape);
+bool rebind_repeats(Import *im, const OnnxNode *n, const Value *x, Ints *repeats);
 void rebind_note(Import *im, const OnnxNode *n); /* after n is translated */
 /* A constant that holds the export's batch and is alike along that axis, cut to one there so that it broadcasts. */
 Value *rebind_constant(Import *im, Value *x, const Ints *shape);
 /* Operands of an elementwise node: constants that hold the export's batch where another operand follows it are cut to one
  * there, so that they broadcast, or refused where their rows differ. */
+/* rebind_const.c: constant operands of a node of any op, at the batch that is wanted: what they hold per sample is known. */
+bool rebind_operands(Import *im, const OnnxNode *n, OpKind op, int nin, Value **in);
+/* A constant's rows along `axis`, of which there must be `is`: the same ones per sample, or the samples' numbers. NULL: neither. */
+Value *rebind_rows(Import *im, Value *x, int axis, int64_t is);
+/* Operand i, which is x, is a constant of the shape that it had at the export's batch. */
+bool rebind_stale(const Import *im, const OnnxNode *n, const Value *x, size_t i);
+/* A constant *x that is multiplied by weights, operand i, with a row per sample along one of its axes. */
+void rebind_state(Import *im, const OnnxNode *n, size_t i, Value **x);
+/* E0209 with what can be done about it; false. */
+bool rebind_refuse(Import *im, const char *what);
 bool rebind_broadcast(Import *im, const OnnxNode *n, int nin, Value **in);
 bool rebind_slice(Import *im, const OnnxNode *n, const Type *in_new, const Ints *starts, Ints *ends, const Ints *axes,
 	const Ints *steps);

@@ -93,6 +93,8 @@ static void report(Diag *d, const Loc *l, const char *severity, const char *code
 	at.file = d->format == DIAG_SARIF ? l->file : plain(d->scratch, l->file);
 	at.name = plain(d->scratch, l->name);
 	at.op = plain(d->scratch, l->op);
+	if (*severity == 'e')
+		d->last_text = text;
 	if (d->format == DIAG_TEXT)
 		print_text(d, &at, severity, code, text);
 	else

@@ -36,6 +36,7 @@ typedef struct Diag {
 	bool color;
 	int errors, warnings, limit;
 	int last_code;            /* of the last error */
+	const char *last_text;    /* its text, in scratch */
 	const char *disabled[16]; /* -Wno-x */
 	int ndisabled;
 	Arena *scratch; /* str_type() and friends print here */
