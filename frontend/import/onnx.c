@@ -277,9 +277,10 @@ static Map *types_of(Arena *a, const Import *im)
 	return shapes;
 }
 
-/* An import at another batch than the export's, which is fine: where it fails, it is the batch that cannot be rebound. */
-static Module *import_other(
-	Arena *a, const OnnxModel *p, const char *path, const ImportOpt *o, const Map *shapes, Import *im, Diag *d)
+/* An import at another batch than the export's, which is fine: where it fails, it is the batch that cannot be rebound. A trial
+ * that succeeds says nothing. */
+static Module *import_other(Arena *a, const OnnxModel *p, const char *path, const ImportOpt *o, const Map *shapes,
+	Import *im, bool trial, Diag *d)
 {
 	char *said = NULL;
 	size_t n = 0;
@@ -292,7 +293,7 @@ static Module *import_other(
 	fclose(aside.out);
 	aside.out = d->out;
 	const bool own = m || aside.last_code < 300 || aside.last_code >= 400; /* shapes and constants are 3xx */
-	if (own) {
+	if (own && !(m && trial)) {
 		fwrite(said, 1, n, d->out);
 		*d = aside;
 	}
@@ -316,17 +317,11 @@ static Module *import_rebound(Arena *a, const OnnxModel *p, const char *path, co
 		return NULL;
 	const Map *shapes = types_of(a, im);
 	if (o->micro == 1) {
-		Diag quiet = *d;
-
 		other.micro = im->from == 3 ? 5 : 3;
-		quiet.quiet = true;
-		if (!import_other(a, p, path, &other, shapes, im, &quiet)) {
-			quiet.quiet = d->quiet;
-			*d = quiet;
+		if (!import_other(a, p, path, &other, shapes, im, true, d))
 			return NULL;
-		}
 	}
-	return import_other(a, p, path, o, shapes, im, d);
+	return import_other(a, p, path, o, shapes, im, false, d);
 }
 
 Module *onnx_import(Arena *a, const char *path, const ImportOpt *o, Diag *d)
