@@ -136,7 +136,7 @@ static void command(Build *b, Buf *out, const char *file)
 	buf_printf(out,
 		"%s\t%s \"directory\": \".\", \"file\": %s, \"arguments\": [\"cc\", \"-std=c11\", \"-Wall\", "
 		"\"-Wextra\", \"-fopenmp\", \"-I.\", \"-Iruntime\", \"-c\", %s] %s",
-		out->n > 2 ? ",\n" : "", "{", quoted(b->a, file), quoted(b->a, file), "}");
+		out->n > 2 ? ",\n" : "", "{", quoted_json(b->a, file), quoted_json(b->a, file), "}");
 }
 
 static bool write_commands(Build *b)
@@ -205,7 +205,7 @@ static bool write_manifest(Build *b)
 	cw_brace(&w);
 	cw_line(&w, "\"kind\": \"pdcc build folder\", \"version\": \"%s\", \"plan_hash\": \"%s\",", PDCC_VERSION,
 		b->hash);
-	cw_line(&w, "\"model\": %s,", quoted(b->a, model_file(b)));
+	cw_line(&w, "\"model\": %s,", quoted_json(b->a, model_file(b)));
 	cw_open(&w, "\"settings\":");
 	cw_line(&w,
 		"\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
@@ -222,7 +222,7 @@ static bool write_manifest(Build *b)
 	cw_close(&w, ",");
 	cw_open(&w, "\"sha256\":");
 	for (int i = 0; i < b->nfile; i++)
-		cw_line(&w, "%s: \"%s\"%s", quoted(b->a, b->file[i].path), b->file[i].sha256,
+		cw_line(&w, "%s: \"%s\"%s", quoted_json(b->a, b->file[i].path), b->file[i].sha256,
 			i + 1 < b->nfile ? "," : "");
 	cw_end(&w);
 	cw_end(&w);

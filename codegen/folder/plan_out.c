@@ -227,7 +227,7 @@ static void json_messages(Build *b, Cw *w, const Stage *s)
 			cw_line(w,
 				"%s{ \"channel\": %" PRId64 ", \"value\": %s, \"to\": %" PRId64 ", \"bytes\": %" PRId64
 				" }",
-				comma, attr_int(n, "channel"), quoted(b->a, n->in[0]->name), attr_int(n, "to"),
+				comma, attr_int(n, "channel"), quoted_json(b->a, n->in[0]->name), attr_int(n, "to"),
 				message_bytes(b, n->in[0]));
 			comma = ", ";
 		}
@@ -251,7 +251,7 @@ static void json_stage(Build *b, Cw *w, int t)
 	w->indent++;
 	for (int r = 0; r < s->replicas; r++)
 		cw_line(w, "{ \"rank\": %d, \"device\": %s }%s", b->first_rank[t] + r,
-			quoted(b->a, device_name(b, t, r)), r + 1 < s->replicas ? "," : "");
+			quoted_json(b->a, device_name(b, t, r)), r + 1 < s->replicas ? "," : "");
 	w->indent--;
 	cw_line(w, "],");
 	cw_open(w, "\"regions\":");
@@ -262,8 +262,8 @@ static void json_stage(Build *b, Cw *w, int t)
 	cw_open(w, "\"params\":");
 	for (int i = 0; i < s->nparam; i++, comma = ", ")
 		cw_line(w, "%s%s: { \"offset\": %" PRId64 ", \"type\": %s, \"owner\": %d }", comma,
-			quoted(b->a, s->param[i]->name), s->param_at[i],
-			quoted(b->a, str_type(b->a, &s->param[i]->type)), owner_of(b, s->param[i]));
+			quoted_json(b->a, s->param[i]->name), s->param_at[i],
+			quoted_json(b->a, str_type(b->a, &s->param[i]->type)), owner_of(b, s->param[i]));
 	cw_close(w, ",");
 	json_messages(b, w, s);
 }
@@ -275,8 +275,8 @@ static bool write_json(Build *b)
 	Cw w = { .out = &out, .whole = true };
 
 	cw_brace(&w);
-	cw_line(&w, "\"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",", quoted(b->a, m->name),
-		plan_text(b), m->schedule->name, b->hash);
+	cw_line(&w, "\"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",",
+		quoted_json(b->a, m->name), plan_text(b), m->schedule->name, b->hash);
 	cw_line(&w,
 		"\"micro\": %" PRId64 ", \"microbatches\": %" PRId64
 		", \"world\": %d, \"channels\": %d, \"timeout\": %.17g,%s",

@@ -11,12 +11,41 @@
 const char *quoted(Arena *a, const char *s)
 {
 	char *q = arena_alloc(a, 4 * strlen(s) + 3), *p = q;
+	int escaped = 0; /* bytes that are still to be written as numbers */
+
+	*p++ = '"';
+	for (const char *from = s; *s; s++) {
+		if (cw_turns(s))
+			escaped = 3;
+		if (escaped || (unsigned char)*s < ' ' || *s == 0x7F) {
+			p += sprintf(p, "\\%03o", (unsigned)(unsigned char)*s);
+			escaped -= escaped > 0;
+			continue;
+		}
+		if (*s == '"' || *s == '\\' ||
+			(*s == '?' && s > from && s[-1] == '?')) /* ??/ is a trigraph, a backslash */
+			*p++ = '\\';
+		*p++ = *s;
+	}
+	*p = '"';
+	return q;
+}
+
+const char *quoted_json(Arena *a, const char *s)
+{
+	char *q = arena_alloc(a, 6 * strlen(s) + 3), *p = q;
 
 	*p++ = '"';
 	for (; *s; s++) {
-		if (*s == '"' || *s == '\\')
+		const unsigned char c = (unsigned char)*s;
+
+		if (c < ' ' || c == 0x7F) {
+			p += sprintf(p, "\\u%04x", c);
+			continue;
+		}
+		if (c == '"' || c == '\\')
 			*p++ = '\\';
-		*p++ = (unsigned char)*s < ' ' ? '?' : *s;
+		*p++ = (char)c;
 	}
 	*p = '"';
 	return q;

@@ -86,8 +86,9 @@ int squares_of(const Module *m);
 void const_write(Cw *w, const Value *v, const char *name, bool gpu);
 void const_fill(Cw *w, const Value *v, const char *name, bool gpu);
 
-/* A string in C (or JSON) quotes; bytes above 127 stay as they are. */
+/* A literal of C that holds exactly s, a string of JSON that does. */
 const char *quoted(Arena *a, const char *s);
+const char *quoted_json(Arena *a, const char *s);
 
 void sha256_hex(const void *p, size_t n, char hex[65]);
 

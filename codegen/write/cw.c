@@ -4,12 +4,28 @@
 
 enum { TAB = 8, MARGIN = 112, WIDEST = 128, COMMENT_COLUMN = 64 };
 
-/* Printable text without the characters that end a comment: names come from models. */
+bool cw_turns(const char *s)
+{
+	const unsigned char *c = (const unsigned char *)s;
+
+	return c[0] == 0xE2 && ((c[1] == 0x80 && (c[2] == 0x8E || c[2] == 0x8F || (c[2] >= 0xAA && c[2] <= 0xAE))) ||
+				       (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9));
+}
+
+/* Printable text without the characters that end a comment, or that make it look like another: names come from models. */
 static void put_safe(Buf *b, const char *s)
 {
 	for (; *s; s++) {
 		const char c = *s == '\n' || *s == '\t' ? ' ' : *s;
-		buf_putc(b, (c == '/' && s[1] == '*') || (c == '*' && s[1] == '/') ? '+' : c);
+
+		if (cw_turns(s)) {
+			buf_putc(b, '?');
+			s += 2;
+		} else if ((unsigned char)c < ' ' || c == 0x7F || (c == '?' && s[1] == '?')) {
+			buf_putc(b, '.');
+		} else {
+			buf_putc(b, (c == '/' && s[1] == '*') || (c == '*' && s[1] == '/') ? '+' : c);
+		}
 	}
 }
 

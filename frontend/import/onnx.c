@@ -75,6 +75,10 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 			make_up(im, t->name, &x);
 		x = onnx_widen(im, x);
 		v = module_const(im->m, t->name, x.type, x.data);
+	} else if (strcmp(t->name, "__metadata__") == 0) {
+		return diag_error(im->d, loc, 204,
+			"a parameter is called '__metadata__', a name that weight files (safetensors) keep for themselves; "
+			"call it otherwise");
 	} else {
 		const bool wider = onnx_dtype(im, x.type.dtype) != x.type.dtype;
 		x = onnx_widen(im, x);

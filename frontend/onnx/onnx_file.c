@@ -10,11 +10,12 @@
 #include "ir/base/buf.h"
 #include "onnx_file.h"
 
-/* The whole file, mapped and never unmapped: initial weights point into it. */
+/* The whole file, mapped and never unmapped: initial weights point into it. Of what is no file of bytes (a pipe, a device)
+ * nothing is read, and nobody waits for its other end. */
 static const void *map_file(const char *path, size_t *n)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY);
+	int fd = open(path, O_RDONLY | O_NONBLOCK);
 	const void *p = NULL;
 
 	if (fd < 0)
@@ -25,12 +26,17 @@ static const void *map_file(const char *path, size_t *n)
 		if (p == MAP_FAILED)
 			p = NULL;
 	} else if (!errno) {
-		errno = EISDIR;
+		errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
 	}
 	int err = errno;
 	close(fd);
 	errno = err;
 	return p;
+}
+
+static const char *why(int error)
+{
+	return error == EINVAL ? "it is no regular file" : strerror(error ? error : EISDIR);
 }
 
 const void *onnx_bytes(const char *path, size_t *n)
@@ -58,7 +64,7 @@ OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
 	errno = 0;
 	const void *bytes = onnx_bytes(path, &n);
 	if (!bytes) {
-		diag_error(d, FILELOC(path), 201, "cannot read the model: %s", strerror(errno ? errno : EISDIR));
+		diag_error(d, FILELOC(path), 201, "cannot read the model: %s", why(errno));
 		return NULL;
 	}
 	if (n == 0) {
@@ -151,8 +157,7 @@ static const char *resolve(Arena *a, const char *model, const OnnxTensor *t, con
 	char *real = realpath(path, NULL), *real_model;
 
 	if (!real) {
-		diag_error(
-			d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, strerror(errno));
+		diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, why(errno));
 		return NULL;
 	}
 	const char *file = arena_str(a, real), *folder = folder_of(a, model);
@@ -194,8 +199,8 @@ static bool tensor_external(
 	errno = 0;
 	const char *p = map_file(real, &n);
 	if (!p) {
-		return diag_error(d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path,
-			strerror(errno ? errno : EISDIR));
+		return diag_error(
+			d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, why(errno));
 	}
 	if (offset > (int64_t)n || want > (int64_t)n - offset)
 		return diag_error(d, loc, 203, "tensor '%s' lies at bytes %lld..%lld of '%s', which has %zu", t->name,

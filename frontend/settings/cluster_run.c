@@ -142,13 +142,14 @@ void cluster_pins_idle(const Cluster *c, const Module *m, Diag *d)
 
 /* ---- defaults ---- */
 
-/* Becomes part of an option that is divided at spaces. */
+/* Becomes a word of a command line: nothing that a shell reads as more than itself, and no option. */
 static const char *one_word(Yaml *y, const YNode *v, const char *what)
 {
+	static const char taken[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.@%+,:/=~-";
 	const char *s = yaml_text(y, v, what);
 
-	if (s && (!*s || strpbrk(s, " \t\r\n")))
-		yaml_error(y, v, "%s is one word, not '%s'", what, s);
+	if (s && (!*s || *s == '-' || s[strspn(s, taken)]))
+		yaml_error(y, v, "%s is one word of letters, digits and _.@%%+,:/=~-, not '%s'", what, s);
 	return s;
 }
 

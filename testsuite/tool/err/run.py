@@ -5,7 +5,7 @@
     testsuite/tool/err/run.py --models DIR             writes the small models only, as seeds for the fuzzer
 
 A case is a file cases/NAME.txt: lines `file NAME` followed by indented content, `model NAME KIND` (made by KINDS below),
-`link NAME TARGET`, one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error, where HERE is the
+`link NAME TARGET`, `fifo NAME`, one line `run ARGS` (pdcc's arguments), `exit N` and then the wanted standard error, where HERE is the
 folder that the case runs in.
 """
 import glob, os, subprocess, sys, tempfile
@@ -59,7 +59,7 @@ KINDS = {
 
 
 def parse(path):
-    c = {'files': {}, 'models': {}, 'links': {}, 'run': None, 'exit': None, 'want': []}
+    c = {'files': {}, 'models': {}, 'links': {}, 'fifos': [], 'run': None, 'exit': None, 'want': []}
     name = None
     for line in open(path):
         if c['exit'] is not None:
@@ -71,6 +71,8 @@ def parse(path):
             c['files'][name] += line[1:]
         elif line.startswith('model '):
             c['models'][line.split()[1]] = line.split()[2]
+        elif line.startswith('fifo '):
+            c['fifos'].append(line.split()[1])
         elif line.startswith('link '):
             c['links'][line.split()[1]] = line.split()[2]
         elif line.startswith('run '):
@@ -107,6 +109,8 @@ def main():
             for f, kind in c['models'].items():
                 os.makedirs(os.path.dirname(os.path.join(tmp, f)), exist_ok=True)
                 open(os.path.join(tmp, f), 'wb').write(KINDS[kind]())
+            for f in c['fifos']:
+                os.mkfifo(os.path.join(tmp, f))
             for f, target in c['links'].items():
                 os.symlink(target, os.path.join(tmp, f))
             p = subprocess.run([pdcc] + c['run'], cwd=tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
