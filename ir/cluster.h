@@ -187,7 +187,8 @@ typedef struct Training {
 	} amp;
 	bool gnorm;          /* the norm of the gradient goes into progress lines and metrics */
 	bool check_numerics; /* the programs look for NaN in every tensor that they make */
-	bool f64;            /* checking mode: every float is f64, plain loops */
+	const Map *told; /* by name: values that the programs tell of in their first step (pdcc verify); NULL: none */
+	bool f64;        /* checking mode: every float is f64, plain loops */
 } Training;
 
 /* Is the loss scaled, and a step whose gradients overflow without update (fp16)? */

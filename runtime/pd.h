@@ -276,6 +276,10 @@ void pd_gradient(int i, const void *sum);
  * come on top of what was told of params[i] before in this step. */
 void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, int64_t width, int add);
 
+/* n elements of PD_F32 or PD_F64 of microbatch mb, made by the running action or received by it; --first-step writes those of
+ * the first step. */
+void pd_value(const char *name, bool received, int mb, pd_dtype t, const void *v, int64_t n);
+
 /* Messages between stages. A channel is one tensor crossing one cut; its number is the same on
  * both sides. Each (channel, slot) has one request. The buffer stays untouched until the wait;
  * waits on an idle request return at once. Where the peer is this rank itself, another of its

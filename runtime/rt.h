@@ -97,7 +97,7 @@ typedef struct rt_profile_options {
 typedef struct rt_options {
 	int64_t steps, log_every, samples, ckpt_every, ckpt_keep, eval_every, eval_samples;
 	double timeout;
-	const char *data, *eval_data, *out, *weights, *dump_grads;
+	const char *data, *eval_data, *out, *weights, *dump_grads, *first_step;
 	const char *resume; /* NULL: no; "": the newest of --ckpt */
 	const char *jsonl, *csv, *tensorboard, *stop, *trace, *trace_steps, *arrivals; /* NULL: none */
 	int64_t trace_rank;                                                            /* -1: all */
@@ -383,6 +383,12 @@ bool rt_prefetch_file(const char *at, size_t bytes);
 void rt_prefetch(const char *at, size_t bytes); /* will be read soon */
 void rt_prefetch_go(void);                      /* behind some of these calls */
 
+/* ---- first_step.c ---- */
+void rt_first_open(const pd_program *p, const char *dir);
+void rt_first_loss(int mb, double loss, double count);
+void rt_first_norm(double norm);
+void rt_first_end(const pd_program *p, const char *arena); /* behind the first step */
+
 /* ---- store.c ---- */
 /* What a file has to hold; the rest gets its initial value. */
 typedef enum rt_need { RT_NEED_NOTHING, RT_NEED_WEIGHTS, RT_NEED_ALL } rt_need;
@@ -395,6 +401,7 @@ size_t rt_param_bytes(const pd_param *p);
 int64_t rt_weights_step(const char *path);
 void rt_gradients_keep(const pd_program *p);
 bool rt_keeps_gradients(void);
+const void *rt_gradient(int i); /* the sum that was told of params[i] here; NULL: none */
 /* Rank 0 writes the file; all ranks call it together. */
 typedef enum rt_what { RT_TRAINED, RT_STATE, RT_GRADIENTS } rt_what;
 void rt_weights_save(const pd_program *p, const char *arena, const char *path, rt_what what);
@@ -443,7 +450,8 @@ void rt_events_close(void);
 
 /* ---- faults.c ---- */
 void rt_faults_open(const pd_program *p, const rt_options *o);
-bool rt_launched(void); /* by pdrun, which ends the other ranks: nobody needs to */
+const char *rt_action(void); /* of the plan, running now */
+bool rt_launched(void);      /* by pdrun, which ends the other ranks: nobody needs to */
 /* What was done, for the flight recorder: at most 11 letters; -1 for what does not apply. */
 void rt_record(const char *what, int mb, int channel, int peer);
 void rt_record_end(void); /* of a step */

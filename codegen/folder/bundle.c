@@ -110,7 +110,10 @@ static bool write_makefile(Build *b)
 				 " obj/runtime/gpu_turns.cu.o"
 			       : "",
 			"HOST", b->gpu ? " -include runtime/gpu_names.h" : "", "WHERE",
-			b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", NULL });
+			b->gpu ? "CUDA=DIR of the toolkit NVCC ARCH=sm_90" : "DNNL=prefix of oneDNN", "CACHE",
+			b->gpu ? ""
+			       : "$(if $(XDG_CACHE_HOME)$(HOME),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pdcc/runtime)",
+			NULL });
 	buf_free(&rules);
 	buf_free(&settings);
 	return build_text(b, "Makefile", &out);

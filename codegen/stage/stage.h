@@ -132,6 +132,10 @@ void write_some_nodes(StageCx *x, Cw *w, const Graph *g, const bool *wanted);
 bool of_rows(const StageCx *x, const Node *n);
 const struct NodeKernel *row_kernel(StageCx *x, const Node *n);
 
+/* ---- stage_watch.c: behind a node ---- */
+void write_checks(StageCx *x, Cw *w, const Node *n);
+void write_told(StageCx *x, Cw *w, const Node *n);
+
 /* ---- stage_async.c; in a synchronous program most write nothing ---- */
 bool flows(const StageCx *x); /* asynchronous */
 bool round_robin(const StageCx *x);

@@ -183,17 +183,6 @@ static void write_stack_rows(StageCx *x, Cw *w, const Value *v)
 	}
 }
 
-/* --check-numerics: what came out holds no NaN and nothing infinite. */
-static void write_checks(StageCx *x, Cw *w, const Node *n)
-{
-	for (int i = 0; i < n->nout; i++) {
-		const Value *v = n->out[i];
-		if (v && (v->type.dtype == DT_f32 || v->type.dtype == DT_f64))
-			cw_line(w, "pd_check(%s, %s, %s, %" PRId64 ");", quoted(x->b->a, origin_text(x->b, v, n)),
-				v->type.dtype == DT_f32 ? "PD_F32" : "PD_F64", value_text(x, v), type_numel(&v->type));
-	}
-}
-
 static void write_node(StageCx *x, Cw *w, const Node *n)
 {
 	switch (n->op) {
@@ -215,6 +204,7 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 			copy_of(x, n->out[0]));
 		if (schedule_tagged(x->b->m))
 			cw_line(w, "pd_tag_read(&%s, %s);", tag_text(x, n->out[0]), use(x, NAME_MB));
+		write_told(x, w, n);
 		return;
 	default:
 		if ((optab[n->op]->flags & OP_VIEW) && n->out[0]->alias)
@@ -226,6 +216,7 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 		if (x->b->t->check_numerics)
 			write_checks(x, w, n);
 	}
+	write_told(x, w, n);
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i])
 			write_stack_rows(x, w, n->out[i]);

@@ -33,13 +33,20 @@ static bool reads_group(const Node *n, const Group *g)
 	return false;
 }
 
-static void collect(Node *first, Group *g)
+/* Programs tell of it: it must lie in memory. */
+static bool told(const PassCx *cx, const Node *n)
+{
+	return cx->train && cx->train->told && map_has(cx->train->told, n->out[0]->name);
+}
+
+static void collect(const PassCx *cx, Node *first, Group *g)
 {
 	int looked = 0;
 
 	g->n = 0;
 	g->node[g->n++] = first;
-	for (Node *n = first->next; n && looked < WINDOW && g->n < GROUP; n = n->next, looked++) {
+	for (Node *n = first->next; n && !told(cx, g->node[g->n - 1]) && looked < WINDOW && g->n < GROUP;
+		n = n->next, looked++) {
 		if (!reads_group(n, g))
 			continue;
 		if (!elementwise(n) || !same_loop(n, first))
@@ -53,7 +60,7 @@ static Node *fuse_from(Module *m, PassCx *cx, Node *first, int *made)
 {
 	Group g;
 
-	collect(first, &g);
+	collect(cx, first, &g);
 	for (; g.n > 1; g.n--) {
 		Node *last = g.node[g.n - 1];
 		Builder b = { .m = m,

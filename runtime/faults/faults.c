@@ -111,6 +111,8 @@ void pd_action_of(const char *what, int64_t lag, int mb)
 	rt_gpu_advance();
 }
 
+const char *rt_action(void) { return action; }
+
 void rt_faults_open(const pd_program *p, const rt_options *o)
 {
 	const char *dir = getenv("PD_FR");

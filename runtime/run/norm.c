@@ -123,6 +123,7 @@ static void join(void)
 		rt_send(at, RT_TAG_GATHER, squares, bytes);
 		rt_recv(at, RT_TAG_GATHER, &norm, sizeof norm);
 	}
+	rt_first_norm(norm);
 	memset(squares, 0, bytes);
 	joined = this_step();
 	if (scale > 0)

@@ -8,7 +8,7 @@
 static const char usage[] =
 	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-seconds S] [--ckpt-keep K] [--ckpt-settle S] [--state]\n"
-	"          [--then-loss] [--dump-grads FILE] [--trace DIR] [--trace-steps A:B] [--trace-rank R]\n"
+	"          [--then-loss] [--dump-grads FILE] [--first-step DIR] [--trace DIR] [--trace-steps A:B] [--trace-rank R]\n"
 	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--log-every N]\n"
 	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--stop METRIC=X]\n"
 	"          [--timeout S] [--arrivals DIR] [--check] [--quiet] [--log-level L] [--help]\n"
@@ -139,6 +139,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "then-loss", FLAG, &o->then_loss },
 		{ "final-loss", FLAG, &o->then_loss },
 		{ "dump-grads", TEXT, &o->dump_grads },
+		{ "first-step", TEXT, &o->first_step },
 		{ "log-every", COUNT, &o->log_every },
 		{ "timeout", SECONDS, &o->timeout },
 		{ "profile", TEXT, &o->profile.file },

@@ -235,7 +235,7 @@ static void advance(const pd_program *p, const rt_options *o, int64_t first)
 	if (p->flow) {
 		n = every && every - from % every < n ? every - from % every : n;
 		n = due - from < n ? due - from : n;
-		if (from < p->sync_steps || from < flushed)
+		if (from < p->sync_steps || from < flushed || (o->first_step && !run.dumped))
 			n = 1;
 		rt_flow_run(p, n, every || due == from + n ? RT_FLOW_WHOLE : RT_FLOW_TRAIN, tell, NULL);
 	} else {
@@ -341,6 +341,10 @@ bool pd_step(void)
 	if (run.stop)
 		return false;
 	advance(rt_program, o, run.first);
+	if (o->first_step && !run.dumped) {
+		rt_from_gpu(rt_program, run.arena);
+		rt_first_end(rt_program, run.arena);
+	}
 	if (o->dump_grads && !run.dumped)
 		rt_weights_save(rt_program, run.arena, o->dump_grads, RT_GRADIENTS);
 	run.dumped = true;
@@ -456,8 +460,10 @@ static void prepare(const pd_program *p, rt_options *o)
 				 .eval_samples = o->eval_samples });
 	rt_evaluate_open(o->eval_every);
 	rt_arrivals_open(o->arrivals);
-	if (o->dump_grads)
+	if (o->dump_grads || o->first_step)
 		rt_gradients_keep(p);
+	if (o->first_step)
+		rt_first_open(p, o->first_step);
 	if (p->init)
 		p->init(rt_to_gpu(p, run.arena));
 	rt_graphs_open(o);

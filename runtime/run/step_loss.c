@@ -41,6 +41,7 @@ void pd_report(int mb, double loss, double count)
 		loss = 0;
 		count = 1;
 	}
+	rt_first_loss(mb, loss, count);
 	if (rt_program->flow) {
 		rt_flow_report(mb, loss, count);
 		return;

@@ -16,6 +16,7 @@ enum { BLOCK = 4 << 20 }; /* bytes copied from a mapped file before its memory i
 
 static char *gradients; /* copies of the sums, one after another in the order of params */
 static size_t *gradient_at;
+static bool *gradient_told;
 
 static size_t elements(const pd_param *p)
 {
@@ -214,6 +215,7 @@ void rt_gradients_keep(const pd_program *p)
 		n += p->params[i].trained ? (rt_param_bytes(&p->params[i]) + 7) / 8 * 8 : 0;
 	}
 	gradients = rt_alloc(n + 1);
+	gradient_told = rt_alloc((size_t)p->nparams * sizeof *gradient_told + 1);
 }
 
 bool rt_keeps_gradients(void) { return gradients != NULL; }
@@ -225,6 +227,7 @@ void pd_gradient(int i, const void *sum)
 	if (!gradients)
 		return;
 	scaled = rt_scale_of_step();
+	gradient_told[i] = true;
 	memcpy(gradients + gradient_at[i], sum, rt_param_bytes(&rt_program->params[i]));
 }
 
@@ -234,6 +237,7 @@ void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, in
 		return;
 	char *to = gradients + gradient_at[i];
 
+	gradient_told[i] = true;
 	if (!add)
 		memset(to, 0, rt_param_bytes(&rt_program->params[i]));
 	for (int64_t e = 0; e < n * width; e++) {
@@ -247,6 +251,8 @@ void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, in
 			((float *)(void *)to)[at] += ((const float *)rows)[e];
 	}
 }
+
+const void *rt_gradient(int i) { return gradients && gradient_told[i] ? gradients + gradient_at[i] : NULL; }
 
 /* The means: kept sums over the count of the step. In place; called once. */
 static void divide(const pd_program *p)

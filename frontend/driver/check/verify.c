@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "runtime/state/safetensors.h"
 #include "frontend/settings/cluster.h"
-#include "frontend/driver/compile/compile.h"
+#include "frontend/driver/check/verify.h"
 #include "frontend/driver/compile/tools.h"
 
 enum { LOOSE = 1000 }; /* parts per million of a tensor's largest value that fast sums may differ by */
@@ -24,7 +24,7 @@ static bool build_and_run(Compile *c, const char *dir)
 			       dir, dir)) &&
 	       tool_run(c->d, "the run",
 		       arena_printf(c->a,
-			       "cd '%s' && sh run.sh --steps %lld --out run --dump-grads run/grads.safetensors "
+			       "cd '%s' && mkdir -p run && sh run.sh --steps %lld --out run --first-step run --dump-grads run/grads.safetensors "
 			       ">run.log 2>&1 || { tail -n 20 run.log >&2; exit 1; }",
 			       dir, (long long)steps));
 }
@@ -224,10 +224,10 @@ int verify_main(Compile *c)
 		       EXIT_USAGE;
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
 	int status = 0;
-	if (!compile_read(c) || !compile_plan(c, NULL) || !build_and_run(c, many) ||
+	if (!compile_read(c) || !compile_plan(c, NULL) || (verify_tell(c), !build_and_run(c, many)) ||
 		!single(c, one, c->m->microbatches, c->o->t.threads))
 		status = compile_status(c) == EXIT_USAGE ? EXIT_INPUT : compile_status(c);
-	else if (!compare(c, many, one))
+	else if (!verify_first_step(c, many, one, c->o->t.reproducible) || !compare(c, many, one))
 		status = EXIT_DIFFERS;
 	if (!c->o->out && !c->o->keep)
 		tool_run(c->d, "cleaning", arena_printf(c->a, "rm -rf '%s'", base));

@@ -1,0 +1,11 @@
+/* What the files of pdcc verify share. */
+#ifndef PDCC_CHECK_VERIFY_H
+#define PDCC_CHECK_VERIFY_H
+
+#include "frontend/driver/compile/compile.h"
+
+/* verify_first_step.c: which values both programs tell of, from the planned module; then those of the folders' runs compared. */
+void verify_tell(Compile *c);
+bool verify_first_step(Compile *c, const char *many, const char *one, bool exact);
+
+#endif

@@ -1,0 +1,305 @@
+/* The first step of the distributed program beside that of one device, tensor by tensor in the order in which the step makes
+ * them: what crosses stages and the gradients of microbatches as the one device makes them, then the sums of gradients from
+ * the last layer to the first, their norm, the updated parameters. The first that differs is named, with what made it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/state/first_step.h"
+#include "frontend/driver/check/verify.h"
+
+enum { MOST_GRADIENTS = 1 << 30 }; /* bytes of the gradients of microbatches; beyond, their sums alone are told */
+
+/* ---- what the programs tell ---- */
+
+static void tell(Compile *c, Map *told, const Graph *g, OpKind op)
+{
+	for (const Node *n = g ? g->first : NULL; n; n = n->next)
+		if (n->op == op && n->in[0]->kind == VAL_NODE)
+			map_put(told, n->in[0]->name, c);
+}
+
+void verify_tell(Compile *c)
+{
+	Map *told = NEW(c->a, Map);
+	int64_t bytes = 0;
+
+	map_init(told, c->a, true);
+	for (int i = 0; i < c->m->nparam; i++)
+		bytes += c->m->param[i]->param->kind == PARAM_WEIGHT ? type_bytes(&c->m->param[i]->type) : 0;
+	for (int i = 0; i < c->m->nstage; i++) {
+		const Stage *s = c->m->stage[i];
+		tell(c, told, s->forward, OP_Send);
+		tell(c, told, s->backward, OP_Send);
+		if (bytes * c->m->microbatches <= MOST_GRADIENTS)
+			tell(c, told, s->update, OP_Accumulate);
+	}
+	c->o->t.told = told;
+}
+
+/* ---- what they told ---- */
+
+typedef struct Told {
+	first_record r;
+	const char *name, *data;
+	int rank;
+	bool used;
+} Told;
+
+typedef struct Tells {
+	Told *v;
+	int n, cap;
+} Tells;
+
+static bool read_rank(Compile *c, Tells *to, const char *dir, int rank)
+{
+	const char *path = arena_printf(c->a, "%s/run/rank%d", dir, rank);
+	size_t size, at = 0;
+	const char *text = file_read(path, &size);
+
+	if (!text)
+		return diag_error(c->d, NOLOC, 803, "%s is missing", path);
+	while (at + sizeof(first_record) <= size) {
+		Told t = { .rank = rank };
+
+		memcpy(&t.r, text + at, sizeof t.r);
+		at += sizeof t.r;
+		t.name = arena_strn(c->a, text + at, (size_t)t.r.name);
+		t.data = text + at + t.r.name;
+		at += (size_t)t.r.name + (size_t)(t.r.n * t.r.size);
+		PUSH(c->a, to->v, to->n, to->cap) = t;
+	}
+	return at == size || diag_error(c->d, NOLOC, 803, "%s is cut short", path);
+}
+
+static double element(const Told *t, int64_t i)
+{
+	double wide;
+	float f;
+
+	if (t->r.size == 8)
+		return memcpy(&wide, t->data + 8 * i, 8), wide;
+	return memcpy(&f, t->data + 4 * i, 4), (double)f;
+}
+
+static double largest(const Told *t)
+{
+	double top = 0;
+
+	for (int64_t i = 0; i < t->r.n; i++)
+		top = fmax(top, fabs(element(t, i)));
+	return top;
+}
+
+/* ---- two of them ---- */
+
+typedef struct Wrong {
+	int64_t first, n; /* the first element that differs; how many do */
+	double far, ours, theirs;
+} Wrong;
+
+/* x of the distributed run lies within y of the one device. slack: what elements may differ by; negative: not a bit. */
+static Wrong differ(const Told *x, const Told *y, double slack)
+{
+	const int64_t from = x->r.at - y->r.at;
+	Wrong w = { 0 };
+
+	for (int64_t i = 0; i < x->r.n; i++) {
+		const double a = element(x, i), b = element(y, from + i);
+		const bool same =
+			slack < 0 ? memcmp(&a, &b, sizeof a) == 0 : fabs(a - b) <= slack || (isnan(a) && isnan(b));
+
+		if (same)
+			continue;
+		if (!w.n++)
+			w = (Wrong){ .first = x->r.at + i, .n = 1, .ours = a, .theirs = b };
+		w.far = fmax(w.far, fabs(a - b));
+	}
+	return w;
+}
+
+typedef struct Step {
+	Compile *c;
+	Tells many, one;
+	bool exact;
+	double gradient; /* the largest of any gradient of the one device */
+} Step;
+
+static bool gradient(const Told *t) { return t->r.kind == FIRST_GRADIENT || strncmp(t->name, "d.", 2) == 0; }
+
+/* Sums that are added in another order differ by roundings of what was added, which may be much more than what is left. */
+static double slack_of(const Step *s, const Told *y)
+{
+	if (s->exact)
+		return -1;
+	return fmax(1e-3 * largest(y), gradient(y) ? 1e-5 * s->gradient : 1e-6);
+}
+
+/* ---- names ---- */
+
+static const Stage *stage_of(const Module *m, int rank)
+{
+	const Stage *s = m->stage[0];
+
+	for (int i = 0; i < m->nstage; i++)
+		if (m->stage[i]->rank <= rank && rank < m->stage[i]->rank + m->stage[i]->replicas)
+			s = m->stage[i];
+	return s;
+}
+
+static const Value *value_of(const Module *m, const char *name)
+{
+	for (int i = 0; i < m->nstage; i++) {
+		Graph *g[4];
+		const int n = stage_graphs(m->stage[i], g);
+
+		for (int k = 0; k < n; k++)
+			for (const Node *x = g[k]->first; x; x = x->next)
+				for (int o = 0; x->op != OP_Recv && o < x->nout; o++)
+					if (x->out[o] && strcmp(x->out[o]->name, name) == 0)
+						return x->out[o];
+	}
+	return NULL;
+}
+
+static const Value *param_of(const Module *m, const char *name)
+{
+	for (int i = 0; i < m->nparam; i++) {
+		const char *onnx = m->param[i]->param->onnx_name;
+
+		if (strcmp(onnx ? onnx : m->param[i]->name, name) == 0)
+			return m->param[i];
+	}
+	return NULL;
+}
+
+/* "node #2 '/m/Relu' Relu": what made the tensor; of a parameter, what made its gradient. */
+static const char *origin(const Step *s, const Told *t)
+{
+	const Module *m = s->c->m;
+	const Value *v = t->r.kind == FIRST_LOSS      ? m->loss
+	                 : t->r.kind < FIRST_GRADIENT ? value_of(m, t->name)
+	                                              : param_of(m, t->name);
+
+	if (v && t->r.kind >= FIRST_GRADIENT)
+		v = value_of(m, arena_printf(s->c->a, "d.%s", v->name));
+	const Loc *l = v && v->def ? &v->def->loc : NULL;
+	if (!l || l->node < 0)
+		return "";
+	return arena_printf(
+		s->c->a, "node #%d '%s'%s%s, ", l->node, l->name ? l->name : "", l->op ? " " : "", l->op ? l->op : "");
+}
+
+/* What added the gradients of a parameter. */
+static const char *sum_of(const Step *s, const Told *t)
+{
+	const Value *v = param_of(s->c->m, t->name);
+	const Stage *stage = stage_of(s->c->m, t->rank);
+
+	if (stage->server)
+		return "summed by the server on";
+	if (v && v->param->sync == SYNC_ALLGATHERV)
+		return "summed by SYNC (AllGatherv) on";
+	return stage->replicas > 1 ? "summed by SYNC (AllReduce) on" : "added over the microbatches on";
+}
+
+static const char *action_of(const Step *s, const Told *t)
+{
+	switch (t->r.kind) {
+	case FIRST_RECEIVED: return arena_printf(s->c->a, "received by %s%d on", t->r.action, t->r.mb);
+	case FIRST_GRADIENT: return sum_of(s, t);
+	case FIRST_NORM: return "joined before UPDATE on";
+	case FIRST_UPDATED: return "written by UPDATE on";
+	default: return arena_printf(s->c->a, "made by %s%d on", t->r.action, t->r.mb);
+	}
+}
+
+static const char *called(const Step *s, const Told *t)
+{
+	Arena *a = s->c->a;
+
+	switch (t->r.kind) {
+	case FIRST_LOSS: return arena_printf(a, "the loss of microbatch %d", t->r.mb);
+	case FIRST_GRADIENT: return arena_printf(a, "the gradient of '%s'", t->name);
+	case FIRST_NORM: return "the norm of the gradient";
+	case FIRST_UPDATED: return arena_printf(a, "the updated '%s'", t->name);
+	default: return arena_printf(a, "'%s' of microbatch %d", t->name, t->r.mb);
+	}
+}
+
+static bool report(const Step *s, const Told *x, const Wrong *w)
+{
+	const Stage *stage = stage_of(s->c->m, x->rank);
+
+	return diag_error(s->c->d, NOLOC, 805,
+		"step 0: %s differs first: element %lld is %.9g, on one device %.9g; %lld of %lld differ, by %.3g at most; %s%s "
+		"device %d (%s %d)",
+		called(s, x), (long long)w->first, w->ours, w->theirs, (long long)w->n, (long long)x->r.n, w->far,
+		origin(s, x), action_of(s, x), x->rank, stage->server ? "server" : "stage", stage->id);
+}
+
+/* ---- in order ---- */
+
+static bool same_tensor(const Told *x, const Told *y)
+{
+	const int xk = x->r.kind == FIRST_RECEIVED ? FIRST_VALUE : x->r.kind;
+
+	return xk == (int)y->r.kind && x->r.mb == y->r.mb && x->r.size == y->r.size && strcmp(x->name, y->name) == 0 &&
+	       x->r.at >= y->r.at && x->r.at + x->r.n <= y->r.at + y->r.n;
+}
+
+/* All copies of tensor y, those that made it before those that got it. */
+static bool agrees(const Step *s, const Told *y)
+{
+	const double slack = slack_of(s, y);
+
+	for (int received = 0; received < 2; received++)
+		for (int i = 0; i < s->many.n; i++) {
+			Told *x = &s->many.v[i];
+			if (x->used || (x->r.kind == FIRST_RECEIVED) != received || !same_tensor(x, y))
+				continue;
+			const Wrong w = differ(x, y, slack);
+			x->used = true;
+			if (w.n)
+				return report(s, x, &w);
+			if (y->r.kind == FIRST_LOSS)
+				return true; /* a microbatch may have several */
+		}
+	return true;
+}
+
+static bool in_order(const Step *s)
+{
+	const Tells *one = &s->one;
+
+	for (int i = 0; i < one->n; i++)
+		if (one->v[i].r.kind <= FIRST_LOSS && !agrees(s, &one->v[i]))
+			return false;
+	for (int i = one->n - 1; i >= 0; i--)
+		if (one->v[i].r.kind == FIRST_GRADIENT && !agrees(s, &one->v[i]))
+			return false;
+	for (first_kind k = FIRST_NORM; k <= FIRST_UPDATED; k++)
+		for (int i = 0; i < one->n; i++)
+			if (one->v[i].r.kind == (int)k && !agrees(s, &one->v[i]))
+				return false;
+	return true;
+}
+
+bool verify_first_step(Compile *c, const char *many, const char *one, bool exact)
+{
+	Step s = { .c = c, .exact = exact };
+	int ranks = 0;
+
+	for (int i = 0; i < c->m->nstage; i++) {
+		const int end = c->m->stage[i]->rank + c->m->stage[i]->replicas;
+		ranks = end > ranks ? end : ranks;
+	}
+	for (int r = 0; r < ranks; r++)
+		if (!read_rank(c, &s.many, many, r))
+			return false;
+	if (!read_rank(c, &s.one, one, 0))
+		return false;
+	for (int i = 0; i < s.one.n; i++)
+		if (s.one.v[i].r.kind == FIRST_GRADIENT)
+			s.gradient = fmax(s.gradient, largest(&s.one.v[i]));
+	return in_order(&s);
+}

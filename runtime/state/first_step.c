@@ -1,0 +1,83 @@
+/* first_step.c: what a program tells of its first step, for pdcc verify: the values that the plan lists, losses, sums of
+ * gradients, the norm, parameters behind the update. */
+#include "rt.h"
+#include "first_step.h"
+#include <errno.h>
+#include <stdio.h>
+
+static FILE *file;
+
+void rt_first_open(const pd_program *p, const char *dir)
+{
+	char path[4096];
+
+	snprintf(path, sizeof path, "%s/rank%d", dir, p->rank);
+	file = fopen(path, "wb");
+	if (!file)
+		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
+}
+
+static void tell(first_record r, const char *name, const void *v)
+{
+	r.name = (int32_t)strlen(name);
+	snprintf(r.action, sizeof r.action, "%s", rt_action());
+	if (fwrite(&r, sizeof r, 1, file) != 1 || fwrite(name, 1, (size_t)r.name, file) != (size_t)r.name ||
+		fwrite(v, (size_t)r.size, (size_t)r.n, file) != (size_t)r.n)
+		rt_fail(RT_ERROR, "R406", "--first-step: %s", strerror(errno));
+}
+
+void pd_value(const char *name, bool received, int mb, pd_dtype t, const void *v, int64_t n)
+{
+	if (file)
+		tell((first_record){ .kind = received ? FIRST_RECEIVED : FIRST_VALUE,
+			     .mb = mb,
+			     .size = t == PD_F64 ? 8 : 4,
+			     .n = n },
+			name, v);
+}
+
+void rt_first_loss(int mb, double loss, double count)
+{
+	const double both[] = { loss, count };
+
+	if (file)
+		tell((first_record){ .kind = FIRST_LOSS, .mb = mb, .size = 8, .n = 2 }, "loss", both);
+}
+
+void rt_first_norm(double norm)
+{
+	if (file)
+		tell((first_record){ .kind = FIRST_NORM, .mb = -1, .size = 8, .n = 1 }, "norm", &norm);
+}
+
+static void tell_param(const pd_param *q, first_kind kind, const void *v)
+{
+	const int size = q->dtype == PD_F32 ? 4 : q->dtype == PD_F64 ? 8 : 0;
+	const int64_t n = size ? (int64_t)rt_param_bytes(q) / size : 0;
+
+	if (n > 0)
+		tell((first_record){ .kind = kind,
+			     .mb = -1,
+			     .size = size,
+			     .n = n,
+			     .at = q->of ? n / q->dim[0] * q->row : 0 },
+			q->name, v);
+}
+
+/* What a rank neither owns nor updates may be older. */
+void rt_first_end(const pd_program *p, const char *arena)
+{
+	if (!file)
+		return;
+	for (int i = 0; i < p->nparams; i++) {
+		const void *sum = rt_gradient(i);
+
+		if (sum)
+			tell_param(&p->params[i], FIRST_GRADIENT, sum);
+		if (sum || p->params[i].owner == p->rank)
+			tell_param(&p->params[i], FIRST_UPDATED, arena + p->params[i].offset);
+	}
+	if (fclose(file))
+		rt_fail(RT_ERROR, "R406", "--first-step: %s", strerror(errno));
+	file = NULL;
+}
