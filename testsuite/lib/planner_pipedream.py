@@ -119,8 +119,8 @@ def sosp(ctx, r):
     return wrong or plan_fault(ctx, r, got)
 
 
-def paper(ctx, r):
-    got = ctx.pdcc(*ctx.profile(r['profile']), *ctx.scale(), '--cost', 'paper', '--workers', str(r['M']), '--bandwidth',
+def paper(ctx, r, cost='paper'):
+    got = ctx.pdcc(*ctx.profile(r['profile']), *ctx.scale(), '--cost', cost, '--workers', str(r['M']), '--bandwidth',
                    repr(r['bandwidth_Bps'] * ctx.bandwidth), *(['--straight'] if r['straight'] else []))
     wrong = compare((('single_gpu_s', got['single_s'], r['single_gpu_s'] * ctx.time),
                      ('pipeline_s', got['pipeline_s'], r['pipeline_s'] * ctx.time)))
@@ -180,5 +180,6 @@ def blocks(ctx, r):
 
 SECTIONS = {
     'pipedream_flat': sosp, 'pipedream_hierarchical': sosp, 'pipedream_on_dapple_profiles_2x8': sosp,
-    'table1_variants': table1, 'paper2018_formula': paper, 'torchgpipe_blockpartition': blocks,
+    'table1_variants': table1, 'paper2018_formula': paper,
+    'sosp_text_formula': lambda ctx, r: paper(ctx, r, 'text'), 'torchgpipe_blockpartition': blocks,
 }

@@ -110,8 +110,8 @@ def stage_cost(st, cost, mode, k, j, r, left, only, B, inner, time):
     if mode == 'mem16_act1' and math.ceil(left / r) * (act + w) > 16e9:
         return None
     sync = 4 * (r - 1) * w / (B * r)
-    if cost == 'paper':
-        seconds = max(t, sync) / r
+    if cost in ('paper', 'text'):
+        seconds = max(t, sync if cost == 'paper' else 2 * (r - 1) * w / B) / r
         return seconds if only else max(seconds, 2 * st.sums(k)[2] / B)
     seconds = (t + (sync / inner if only else sync)) / r
     if not only and mode != 'default':
@@ -183,8 +183,8 @@ def two_levels(st, name, mode, m, B):
             'levels': [{'level': 2, 'groups': tell[:1]}, {'level': 1, 'groups': tell[1:]}]}
 
 
-def paper_record(st, name, straight, m, B):
-    seconds, plans = pipedream(st, 'paper', 'straight' if straight else 'default', m, B)
+def paper_record(st, name, straight, m, B, cost='paper'):
+    seconds, plans = pipedream(st, cost, 'straight' if straight else 'default', m, B)
     if not plans:
         return None
     return {'profile': name, 'M': m, 'bandwidth_Bps': B, 'straight': straight, 'num_states': st.n,
@@ -261,12 +261,12 @@ def dapple_record(st, name, servers, c, batch, m):
 
 def main():
     golden = {'about': {'what': 'best plans of small graphs, by trying all of them (make.py)'}, 'profiles': {},
-              'pipedream_flat': [], 'pipedream_hierarchical': [], 'paper2018_formula': {'runs': []},
+              'pipedream_flat': [], 'pipedream_hierarchical': [], 'paper2018_formula': {'runs': []}, 'sosp_text_formula': {'runs': []},
               'dapple_equations': []}
     for i in range(CHAINS + DAGS):
         dag = i >= CHAINS
         name = '%s%d' % ('dag' if dag else 'chain', i - CHAINS if dag else i)
-        r = random.Random(name)
+        r, s = random.Random(name), random.Random(name + ' text')
         layers, edges = profile(r, r.randint(4, 6), dag)
         write(os.path.join(HERE, name + '.txt'), layers, edges)
         st = States(layers, edges)
@@ -277,6 +277,8 @@ def main():
                 golden['pipedream_flat'].append(flat_record(st, name, mode, m, b))
         for straight in (False, True):
             golden['paper2018_formula']['runs'].append(paper_record(st, name, straight, 4, 10 ** r.uniform(10, 12)))
+        for m in (2, 3, 4):
+            golden['sosp_text_formula']['runs'].append(paper_record(st, name, False, m, 10 ** s.uniform(10, 12), 'text'))
         for m in ([2, 2], [3, 2], [2, 3]) if not dag else ():
             b = 10 ** r.uniform(10.5, 12)
             golden['pipedream_hierarchical'].append(two_levels(st, name, r.choice(['default', 'act1']), m, [b * 8, b]))
