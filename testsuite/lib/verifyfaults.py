@@ -34,6 +34,8 @@ FAULTS = {
                         r"'d.m.l.2.bias' of microbatch 0 differs first: element 9 is .*; 1 of 10 .*'/m/l.2/Gemm' Gemm, made by B0 on device 1"),
     'adding microbatches': (MLP, ['--plan', '1-1'], [('stage1/stage1.c', 'for (int64_t i = 0; i < n; i++)', 'for (int64_t i = 1; i < n; i++)')],
                             r"the gradient of 'm.l.2.bias' differs first: element 0 is .*; 1 of 10 .*'/m/l.2/Gemm' Gemm, added over the microbatches on device 1"),
+    'lost gradient': (MLP, TWO, [('stage1/stage1.c', '\tpd_gradient(3, ', '\tfor (int i = 0; i < 10; i++)\n\t\tG->m_l_2_bias[i] = 0;\n\tpd_gradient(3, ')],
+                      r"the gradient of 'm.l.2.bias' differs first: [^\0]*'m.l.2.bias' is trained but did not move \[E0804\]"),
     'update kernel': (MLP, TWO, [('stage0/stage0.c', 'pd_gradient(1, G->m_l_0_bias);', 'P->m_l_0_weight[9] += 1e-3f; pd_gradient(1, G->m_l_0_bias);')],
                       r"the updated 'm.l.0.weight' differs first: element 9 is .*; 1 of 100352 .*'/m/l.0/Gemm' Gemm, written by UPDATE on device 0 \(stage 0\)"),
     'one replica': (MLP, [*PAIR, '--reproducible'],
@@ -61,7 +63,7 @@ FAULTS = {
     'recompute': (DROP, AGAIN, [('stage0/stage0.c', 're_l_0_Gemm_output_0, pd_sample(mb))', 're_l_0_Gemm_output_0, pd_sample(mb) + 1)')],
                   r"'d.l.0.weight' of microbatch 0 differs first: .*'/l.0/Gemm' Gemm, made by B0 on device 0 \(stage 0\)"),
 }
-SHARE = ('message forward', 'backward kernel', 'tree', 'server', 'clip', 'recompute')     # what CTest takes
+SHARE = ('message forward', 'lost gradient', 'backward kernel', 'tree', 'server', 'clip', 'recompute')     # what CTest takes
 
 
 def plant(folder, edits):
