@@ -460,7 +460,8 @@ void rt_record_end(void); /* of a step */
 void rt_trace_open(const rt_options *o);
 void rt_trace_action(const char *name, int64_t step, int mb); /* NULL: none from now on */
 void rt_trace_wait(bool begins);
-void rt_trace_packed(double from); /* the main thread encoded or decoded a part; since when */
+void rt_trace_packed(double from);     /* the main thread encoded or decoded a part; since when */
+void rt_trace_evaluation(double from); /* which ends now, behind step rt_step - 1 */
 void rt_trace_close(const pd_program *p);
 void rt_point_ckpt(int64_t step);                         /* of writing a checkpoint: tests may kill the rank here */
 void rt_doing(char *to, size_t room);                     /* "B of microbatch 5 in step 812" */

@@ -97,6 +97,7 @@ void rt_evaluate(const pd_program *p, char *arena, void (*one_step)(const pd_pro
 	rt_input_evaluate(false);
 	rt_step = at;
 	swap_averages(p, arena);
+	rt_trace_evaluation(begin);
 	rt_totals_put(loss, count, hits, labels, 0);
 	done = at;
 	score.seconds = rt_now() - begin;

@@ -1,6 +1,6 @@
 /* trace.c: what a device did when, for pdcc trace, Perfetto and Chrome. --trace DIR turns
  * it on: at the end of the run every device writes DIR/rankN.json, the last EVENTS things it did,
- * one event a line, in an asynchronous pipeline with the version of the weights. An action lasts until the next one or the end of the step; waits for other
+ * one event a line, in an asynchronous pipeline with the version of the weights. An action lasts until the next one or the end of the step; an evaluation is one event, of no step; waits for other
  * devices, and gradients packed for the wire or unpacked, are events within it. Times are microseconds since all devices had joined. Memory is
  * taken before the first step; off, it costs one test per action. --trace-steps A:B: only of steps A to B; --trace-rank R: only
  * device R. */
@@ -63,7 +63,8 @@ void rt_trace_open(const rt_options *o)
 	zero = rt_now();
 }
 
-static bool wanted(int64_t step) { return events && step >= from && step <= to; }
+/* An evaluation is no step: rt_trace_evaluation() tells it whole. */
+static bool wanted(int64_t step) { return events && !pd_evaluating() && step >= from && step <= to; }
 
 static int64_t put(const char *name, int64_t step, int mb, double begin, double end)
 {
@@ -107,6 +108,12 @@ void rt_trace_packed(double since)
 		put("pack", rt_step, -1, since, rt_now());
 }
 
+void rt_trace_evaluation(double since)
+{
+	if (wanted(rt_step - 1))
+		put("evaluation", rt_step, -1, since, rt_now());
+}
+
 void rt_trace_close(const pd_program *p)
 {
 	char path[4096];
@@ -130,9 +137,12 @@ void rt_trace_close(const pd_program *p)
 
 		fprintf(f,
 			",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": 0, \"ts\": %.3f, \"dur\": %.3f, "
-			"\"args\": {\"step\": %lld, \"microbatch\": %d",
-			e->name, p->rank, 1e6 * (e->begin - zero), 1e6 * (e->end - e->begin), (long long)e->step,
-			e->mb);
+			"\"args\": {",
+			e->name, p->rank, 1e6 * (e->begin - zero), 1e6 * (e->end - e->begin));
+		if (strcmp(e->name, "evaluation") == 0)
+			fprintf(f, "\"steps_done\": %lld", (long long)e->step);
+		else
+			fprintf(f, "\"step\": %lld, \"microbatch\": %d", (long long)e->step, e->mb);
 		if (e->version >= 0)
 			fprintf(f, ", \"version\": %lld", (long long)e->version);
 		fputs("}}", f);

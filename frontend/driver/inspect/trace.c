@@ -13,13 +13,13 @@
 
 enum { E_TRACE = 808, DEVICES = 4096, LEFT = 90, WIDTH = 1060, NUMBERED = 14 };
 
-typedef enum Kind { FORWARD, BACKWARD, UPDATE, TALK, WAIT, PACK, KINDS } Kind;
+typedef enum Kind { FORWARD, BACKWARD, UPDATE, TALK, WAIT, PACK, EVALUATION, KINDS } Kind;
 
 typedef struct Event {
 	Kind kind;
 	double begin, end; /* seconds */
 	int rank, mb;
-	int64_t step;
+	int64_t step; /* -1: an evaluation, between steps */
 } Event;
 
 /* Of a prediction: how many steps it shows, and seconds of one in the middle; 0: what the file shows is one. */
@@ -73,6 +73,7 @@ static Kind kind_of(const char *line)
 		{ "\"name\": \"UPDATE\"", UPDATE },
 		{ "\"name\": \"wait\"", WAIT },
 		{ "\"name\": \"pack\"", PACK },
+		{ "\"name\": \"evaluation\"", EVALUATION },
 		{ "\"cat\": \"forward\"", FORWARD },
 		{ "\"cat\": \"backward\"", BACKWARD },
 		{ "\"cat\": \"weights\"", BACKWARD },
@@ -117,6 +118,8 @@ static bool read_events(Ask *q, const char *path, Events *to)
 		}
 		PUSH(q->a, to->e, to->n, to->cap) =
 			(Event){ kind_of(s), ts / 1e6, (ts + dur) / 1e6, (int)pid, (int)mb, (int64_t)step };
+		if (kind_of(s) == EVALUATION)
+			to->e[to->n - 1].step = -1;
 		if (pid >= to->devices)
 			to->devices = (int)pid + 1;
 	}
@@ -146,7 +149,7 @@ static bool read_all(Ask *q)
 /* ---- the table ---- */
 
 /* Seconds of each kind on a device, waits and packing taken out of what they interrupt (packing may lie in a wait, which
- * follows it in the list); step 0 is the warm-up, if there are others. */
+ * follows it in the list); step 0 is the warm-up, if there are others. Evaluations are no part of the steps' time. */
 static void spent(const Ask *q, int rank, double *to, double *wall, int64_t *steps)
 {
 	const Events *m = &q->measured;
@@ -160,7 +163,7 @@ static void spent(const Ask *q, int rank, double *to, double *wall, int64_t *ste
 	for (int i = 0; i < m->n; i++) {
 		const Event *e = &m->e[i];
 
-		if (e->rank != rank || (e->step == 0 && last > 0))
+		if (e->rank != rank || e->kind == EVALUATION || (e->step == 0 && last > 0))
 			continue;
 		first = e->step < first ? e->step : first;
 		begin = fmin(begin, e->begin);
@@ -175,8 +178,11 @@ static void spent(const Ask *q, int rank, double *to, double *wall, int64_t *ste
 		else if (within && e->end <= within->end)
 			to[within->kind] -= own;
 	}
-	*wall = end - begin;
-	*steps = last - first + 1;
+	*steps = first <= last ? last - first + 1 : 0;
+	*wall = *steps ? end - begin : 0;
+	for (int i = 0; i < m->n; i++)
+		if (m->e[i].rank == rank && m->e[i].kind == EVALUATION && m->e[i].begin >= begin && m->e[i].end <= end)
+			*wall -= m->e[i].end - m->e[i].begin;
 }
 
 static void table(const Ask *q)
