@@ -65,7 +65,7 @@ const int schedule_nchoice = sizeof schedule_choices / sizeof *schedule_choices;
 #define HELP_FLAG(word, help)
 
 const char schedule_help[] =
-	"the first of these where nothing is said; auto: the fastest that is not asynchronous, by simulation"
+	"order of work in a step (--list-schedules); the first of these where nothing is said; auto: the fastest that is not asynchronous, by simulation"
 #define SCHEDULE(kind, n, par, let, mean, ex, ch, pl, back, fl, fli, lo, hi, fill, he, pa) \
 	HELP_##par(WORD_##par(n, let), he)
 #include "schedules.def"

@@ -1,12 +1,15 @@
 /* pdcc: command line to exit status. The only file, with opt_main.c and those it calls, that sees every folder. */
 #include <malloc.h>
 #include <string.h>
+#include <unistd.h>
 #include "codegen/folder/emit.h"
 #include "codegen/write/tmpl.h"
 #include "passes/report/changes.h"
 #include "passes/repro.h"
 #include "frontend/driver/compile/compile.h"
+#include "frontend/driver/compile/run.h"
 #include "frontend/driver/options/choices.h"
+#include "frontend/driver/options/commands.h"
 #include "frontend/driver/options/explain.h"
 #include "frontend/driver/options/listops.h"
 #include "frontend/driver/options/manual.h"
@@ -38,20 +41,6 @@ static const Command commands[] = {
 	{ "profile", profile_main, false },
 	{ "doctor", doctor_main, false },
 };
-
-enum { COMMANDS = sizeof commands / sizeof *commands + 6 };
-
-static int all_commands(const char *names[COMMANDS])
-{
-	static const char *const others[] = { "plan-profile", "trace", "explain", "schema", "completion", "manual" };
-	int n = 0;
-
-	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-		names[n++] = commands[i].name;
-	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		names[n++] = others[i];
-	return n;
-}
 
 /* The rest of text, from its hole on replaced; text itself where it has none. */
 static const char *fill(Arena *a, const char *text, const char *hole, const char *with)
@@ -95,28 +84,76 @@ static int schema_main(int argc, char **argv, Diag *d)
 	return 0;
 }
 
-/* Commands that take no model: they read their own words. -1: none of them. */
-static int word_command(int argc, char **argv, Diag *d)
-{
-	const char *names[COMMANDS];
+typedef struct WordCommand {
+	const char *name;
+	int (*run)(int argc, char **argv, Diag *d);
+} WordCommand;
 
-	if (argc < 2)
-		return -1;
-	if (strcmp(argv[1], "plan-profile") == 0)
-		return plan_profile_main(argc - 2, argv + 2);
-	if (strcmp(argv[1], "trace") == 0)
-		return trace_main(argc - 2, argv + 2);
-	if (strcmp(argv[1], "explain") == 0)
-		return explain_main(argc - 2, argv + 2, d);
-	if (strcmp(argv[1], "schema") == 0)
-		return schema_main(argc - 2, argv + 2, d);
-	if (strcmp(argv[1], "manual") == 0) {
-		manual(PDCC_VERSION);
-		return 0;
+static int trace_command(int argc, char **argv, Diag *d) { return (void)d, trace_main(argc, argv); }
+static int plan_profile_command(int argc, char **argv, Diag *d) { return (void)d, plan_profile_main(argc, argv); }
+
+static int manual_command(int argc, char **argv, Diag *d)
+{
+	(void)argc;
+	(void)argv;
+	(void)d;
+	manual(PDCC_VERSION);
+	return 0;
+}
+
+static int completion_command(int argc, char **argv, Diag *d)
+{
+	const char *names[COMMANDS_MOST];
+
+	return completion_main(argc, argv, names, command_names(names), d);
+}
+
+/* Commands that take no model: they read their own words. */
+static const WordCommand word_commands[] = {
+	{ "run", run_main },
+	{ "trace", trace_command },
+	{ "explain", explain_main },
+	{ "schema", schema_main },
+	{ "completion", completion_command },
+	{ "manual", manual_command },
+	{ "plan-profile", plan_profile_command },
+};
+
+static const WordCommand *word_command(const char *name)
+{
+	for (size_t i = 0; i < sizeof word_commands / sizeof *word_commands; i++)
+		if (strcmp(name, word_commands[i].name) == 0)
+			return &word_commands[i];
+	return NULL;
+}
+
+/* pdcc help [COMMAND]; a command that has its own help is asked for it. */
+static int help_main(int argc, char **argv, Diag *d)
+{
+	const WordCommand *own = argc ? word_command(argv[0]) : NULL;
+	char *ask[] = { (char[]){ "--help" }, NULL };
+
+	if (argc == 0)
+		commands_help(stdout);
+	else if (!command_help(stdout, argv[0])) {
+		if (own)
+			return own->run(1, ask, d);
+		command_unknown(argv[0], d);
+		return EXIT_USAGE;
 	}
-	if (strcmp(argv[1], "completion") != 0)
-		return -1;
-	return completion_main(argc - 2, argv + 2, names, all_commands(names), d);
+	return 0;
+}
+
+/* Status; -1: none of these commands. */
+static int without_model(int argc, char **argv, Diag *d)
+{
+	const WordCommand *w = argc > 1 ? word_command(argv[1]) : NULL;
+
+	if (argc > 1 && strcmp(argv[1], "help") == 0)
+		return help_main(argc - 2, argv + 2, d);
+	if (w && argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")) && command_help(stdout, w->name))
+		return 0;
+	return w ? w->run(argc - 2, argv + 2, d) : -1;
 }
 
 /* The command, and what --report says of it. */
@@ -161,12 +198,16 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 		}
 	if (!options_read(a, &o, argc, argv, first, d, &input_error))
 		return input_error ? EXIT_INPUT : EXIT_USAGE;
-	if (o.help || argc == 1) {
+	if (argc == 1) {
+		commands_help(stdout);
+		return EXIT_USAGE;
+	}
+	if (o.help) {
 		if (!o.help_group && o.nargs == 1)
 			o.help_group = o.args[0];
-		if (!options_help(stdout, "pdcc", o.help_group, d))
-			return EXIT_USAGE;
-		return argc == 1 ? EXIT_USAGE : 0;
+		if (first == 2 && !o.help_group)
+			return !command_help(stdout, command->name);
+		return options_help(stdout, "pdcc", o.help_group, d) ? 0 : EXIT_USAGE;
 	}
 	if (o.version) {
 		printf("pdcc %s\n", PDCC_VERSION);
@@ -190,11 +231,8 @@ static int pdcc(int argc, char **argv, Arena *a, Arena *scratch, Diag *d)
 		diag_error(d, NOLOC, 1, "pdcc doctor takes no model: '%s'", o.args[0]);
 		return EXIT_USAGE;
 	}
-	if (o.nargs > 1 && command->run == compile_main && first == 1 && !strpbrk(o.args[0], "./")) {
-		const char *names[COMMANDS], *near = diag_nearest(o.args[0], names, all_commands(names));
-
-		diag_error(d, NOLOC, 1, "there is no command '%s'%s%s%s", o.args[0],
-			near ? "; did you mean '" : "; --help lists them", near ? near : "", near ? "'?" : "");
+	if (o.nargs && first == 1 && strcmp(o.args[0], "-") && !strpbrk(o.args[0], "./") && access(o.args[0], F_OK)) {
+		command_unknown(o.args[0], d);
 		return EXIT_USAGE;
 	}
 	if (o.nargs != 1 && command->run != doctor_main) {
@@ -224,7 +262,7 @@ int main(int argc, char **argv)
 	repro_watch(argc, argv);
 	keep_memory();
 	diag_init(&d, stderr, words);
-	int status = word_command(argc, argv, &d);
+	int status = without_model(argc, argv, &d);
 	if (status < 0)
 		status = pdcc(argc, argv, a, scratch, &d);
 	diag_finish(&d);

@@ -6,6 +6,7 @@
 #include "passes/repro.h"
 #include "frontend/settings/cluster.h"
 #include "frontend/driver/compile/compile.h"
+#include "frontend/driver/options/commands.h"
 #include "passes/schedule/placement.h"
 
 static char *read_text(const char *path)
@@ -98,9 +99,9 @@ int main(int argc, char **argv)
 	if (!options_read(a, &o, argc, argv, 1, &d, &input_error))
 		return input_error ? EXIT_INPUT : EXIT_USAGE;
 	if (o.help) {
-		if (!options_help(stdout, "pdcc-opt", o.help_group, &d))
-			return EXIT_USAGE;
-		return 0;
+		if (!o.help_group)
+			return !command_help(stdout, "pdcc-opt");
+		return options_help(stdout, "pdcc-opt", o.help_group, &d) ? 0 : EXIT_USAGE;
 	}
 	if (o.nargs != 1) {
 		diag_error(&d, NOLOC, 1, "pdcc-opt wants one .pdir file, or - for standard input");

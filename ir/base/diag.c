@@ -180,9 +180,34 @@ static int distance(const char *a, const char *b)
 	return row[n % 3][m];
 }
 
+/* What other frameworks call what pdcc calls otherwise. */
+static const char *const called[][2] = {
+	{ "batch-size", "global-batch" },
+	{ "batch_size", "global" },
+	{ "batch", "global-batch" },
+	{ "learning-rate", "lr" },
+	{ "learning_rate", "lr" },
+	{ "cross_entropy", "softmax_ce" },
+	{ "CrossEntropyLoss", "softmax_ce" },
+	{ "crossentropy", "softmax_ce" },
+	{ "mse_loss", "mse" },
+	{ "MSELoss", "mse" },
+	{ "epochs", "steps" },
+	{ "num_epochs", "steps" },
+	{ "scheduler", "lr-schedule" },
+	{ "grad-clip", "clip-norm" },
+	{ "max_grad_norm", "clip_norm" },
+	{ "max-grad-norm", "clip-norm" },
+};
+
 const char *diag_nearest(const char *word, const char *const *words, int n)
 {
 	const char *best = NULL;
+
+	for (size_t k = 0; k < sizeof called / sizeof *called; k++)
+		for (int i = 0; i < n && strcmp(called[k][0], word) == 0; i++)
+			if (strcmp(called[k][1], words[i]) == 0)
+				return words[i];
 	int least = (int)strlen(word) / 3 + 1;
 
 	for (int i = 0; i < n; i++) {

@@ -57,8 +57,13 @@ static Value *find_output(Graph *g, const char *name, PassCx *cx)
 		if (n < 64)
 			words[n++] = g->out[i]->name;
 	}
-	const char *near = diag_nearest(name, words, n), *all = output_names(g, cx->scratch);
-	if (near)
+	const SettingWords kinds = setting_words(SET_OF_LossKind);
+	const char *near = diag_nearest(name, words, n), *all = output_names(g, cx->scratch),
+		   *kind = diag_nearest(name, kinds.word, kinds.n);
+	if (!near && kind)
+		diag_error(cx->d, FILELOC(g->module->file), 310,
+			"there is no loss '%s', nor an output of this name; did you mean '%s'?", name, kind);
+	else if (near)
 		diag_error(cx->d, FILELOC(g->module->file), 310,
 			"the model has no output called '%s'; did you mean '%s'?", name, near);
 	else

@@ -40,11 +40,14 @@ typedef struct Ask {
 	Events measured, planned;
 } Ask;
 
-static const char help[] =
-	"usage: pdcc trace DIR [options]      what the devices of a run under PD_TRACE=DIR did, step 0 left out\n"
-	"  --timeline FILE          .json: all devices for Perfetto; .svg, .html: a picture of one step\n"
-	"  --predicted FILE.json    of pdcc simulate --timeline: beside the measured times, drawn above the measured step\n"
-	"  --step N                 the step to draw; the one of median length without it\n";
+static const char help[] = "usage: pdcc trace DIR [options]\n"
+			   "what the devices of a run with --trace DIR did; step 0 is left out\n"
+			   "  --timeline FILE          .json: all devices for Perfetto; .svg, .html: a\n"
+			   "                           picture of one step\n"
+			   "  --predicted FILE.json    of pdcc simulate --timeline: beside the measured\n"
+			   "                           times, drawn above the measured step\n"
+			   "  --step N                 the step to draw; the one of median length without it\n"
+			   "example: pdcc run out --steps 30 --trace tr && pdcc trace tr\n";
 
 /* ---- reading ---- */
 

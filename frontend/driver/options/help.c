@@ -22,6 +22,8 @@ void options_usage(FILE *f, const char *program)
 		"                                                 weights, checkpoint, trace\n"
 		"       pdcc export CKPT --model MODEL.onnx -o T  a checkpoint as T.onnx with its weights, or as T.safetensors\n"
 		"       pdcc cases LIST -o DIR                    many small models in one program, for tests\n"
+		"       pdcc run DIR [--steps N ...]              builds what is in a build folder and trains; options of the programs\n"
+		"       pdcc help [COMMAND]                       the commands, or the flags of one that matter most and an example\n"
 		"       pdcc explain E0203                        what an error code means and what helps\n"
 		"       pdcc schema cluster|train                 what cluster.yaml and train.yaml may hold, as JSON Schema for editors\n"
 		"       pdcc completion bash|zsh|fish             words for the shell's completion; pdcc manual: the man page\n"

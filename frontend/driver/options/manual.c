@@ -127,6 +127,20 @@ static void roff(const char *s)
 	}
 }
 
+static const char tail[] =
+	".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe model, the cluster file or train.yaml is wrong\n.TP\n2\nthe command line is wrong\n"
+	".TP\n3\nno plan fits\n.TP\n4\nverify found a difference\n.TP\n5\na tool is missing\n.TP\n70\nan internal error; a reproducer was "
+	"written\n.TP\nof a run\n0 done; 1 a fault of the run; 2 its command line; 75 a rank was lost, starting again may help; 76 NaN or "
+	"infinity; 77 no memory; 78 ranks of different plans; 130, 143 stopped, with a checkpoint where \\-\\-ckpt names a folder\n"
+	".SH FILES\n.TP\ncluster.yaml, train.yaml\nwhat machines there are, how to train; pdcc schema cluster and pdcc schema train say "
+	"what they may hold\n.TP\nDIR (of \\-o)\nthe build folder: README.txt says what lies there\n.TP\nDIR/run\nwhat a run leaves: losses.txt, "
+	"summary.json, trained.safetensors, model.onnx\n.TP\n~/.cache/pdcc\nmeasured times of nodes, objects of the runtime\n"
+	".SH ENVIRONMENT\n.TP\nPDCC_FLAGS\nflags that come before the command line\n.TP\nPD_STEPS, PD_DATA ...\nof a run: each of its options\n"
+	".TP\nPD_LAUNCH\nmpirun or srun: what starts the programs\n.TP\nPD_MPIRUN_FLAGS, PD_SRUN_FLAGS\nmore options of theirs\n"
+	".SH EXAMPLES\n.nf\npdcc model.onnx \\-\\-cluster local:4 \\-\\-plan 2\\-2 \\-o out\npdcc run out \\-\\-steps 100 \\-\\-ckpt ck\n"
+	"pdcc run out \\-\\-resume ck\npdcc export ck \\-\\-model model.onnx \\-o trained.onnx\npdcc plan model.onnx \\-\\-cluster cluster.yaml "
+	"\\-\\-explain\npdcc simulate model.onnx \\-\\-cluster local:4 \\-\\-timeline step.html\n.fi\n";
+
 void manual(const char *version)
 {
 	const char *group = "";
@@ -151,7 +165,5 @@ void manual(const char *version)
 		roff(f.help);
 		putchar('\n');
 	}
-	printf(".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe model, the cluster file or train.yaml is wrong\n.TP\n2\nthe command line is wrong\n"
-	       ".TP\n3\nno plan fits\n.TP\n4\nverify found a difference\n.TP\n5\na tool is missing\n.TP\n70\nan internal error; a reproducer was "
-	       "written\n.SH FILES\nA cluster file says what machines there are, train.yaml how to train; README.md describes both.\n");
+	fputs(tail, stdout);
 }

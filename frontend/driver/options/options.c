@@ -46,8 +46,15 @@ static const Opt *find(const char *name, size_t n)
 	return NULL;
 }
 
+/* Options that only the programs have. */
+static const char *const of_runs[] = { "epochs", "resume", "metrics", "csv", "jsonl", "tensorboard", "trace", "stop" };
+
 static bool unknown(Cx *x, const char *name)
 {
+	for (size_t i = 0; i < sizeof of_runs / sizeof *of_runs; i++)
+		if (strcmp(name, of_runs[i]) == 0)
+			return diag_error(
+				x->d, NOLOC, 1, "--%s is an option of the run: pdcc run DIR --%s ...", name, name);
 	const char **names = NEWN(x->a, const char *, nopt);
 
 	for (int i = 0; i < nopt; i++)

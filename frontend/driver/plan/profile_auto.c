@@ -17,19 +17,20 @@ typedef struct Ask {
 	bool compare, exhaustive, local, compress, json, help;
 } Ask;
 
-static const char help[] =
-	"usage: pdcc plan-profile FILE --planner auto [options]\n"
-	"  --workers N[,M]          devices; or devices of a machine, machines\n"
-	"  --bandwidth B[,B]        bytes per second inside a machine, between machines\n"
-	"  --latency S              seconds of every link (0)\n"
-	"  --microbatches N         per step, over all replicas (4 per device)\n"
-	"  --memory BYTES           per device\n"
-	"  --schedule S             one of those with a stage per device and steps that end (pdcc --help Schedule)\n"
-	"  --without LAYER, --compress      as for the other planners\n"
-	"  --compare                what each planner alone comes to as well\n"
-	"  --exhaustive             the best of all plans as well, for small cases\n"
-	"  --local                  the search alone, also where all plans could be tried\n"
-	"  --json                   one object on standard output\n";
+static const char help[] = "usage: pdcc plan-profile FILE --planner auto [options]\n"
+			   "  --workers N[,M]          devices; or devices of a machine, machines\n"
+			   "  --bandwidth B[,B]        bytes per second inside a machine, between machines\n"
+			   "  --latency S              seconds of every link (0)\n"
+			   "  --microbatches N         per step, over all replicas (4 per device)\n"
+			   "  --memory BYTES           per device\n"
+			   "  --schedule S             one with a stage per device and steps that end\n"
+			   "                           (pdcc --help Schedule)\n"
+			   "  --without LAYER, --compress      as for the other planners\n"
+			   "  --compare                what each planner alone comes to as well\n"
+			   "  --exhaustive             the best of all plans as well, for small cases\n"
+			   "  --local                  the search alone, also where all plans could be tried\n"
+			   "  --json                   one object on standard output\n"
+			   "example: pdcc plan-profile graph.txt --planner auto --workers 8\n";
 
 static bool numbers(Ask *q, const char *flag, const char *s, double *v, double *w)
 {

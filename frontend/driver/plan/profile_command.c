@@ -21,22 +21,25 @@ typedef struct Ask {
 	bool compress, json, help;
 } Ask;
 
-static const char help[] =
-	"usage: pdcc plan-profile FILE [options]      plans a layer profile as the published planners do\n"
-	"  --planner NAME           pipedream (default), blocks; dapple, auto (other options: --planner dapple --help)\n"
-	"  --cost NAME              of pipedream: sosp (published code, default), paper, old (optimizer.py), once (every\n"
-	"                           live tensor counted once per consumer stage), text (the SOSP paper's formula), ring (sums\n"
-	"                           by a ring once per minibatch)\n"
-	"  --workers N[,N..]        devices; several levels: devices of a machine first, then machines\n"
-	"  --bandwidth B[,B..]      bytes per second of the links of each level\n"
-	"  --compression C          of sosp: activations count, divided by C; without it they are free\n"
-	"  --straight               no replicas\n"
-	"  --fewer                  workers may be left unused\n"
-	"  --memory BYTES           per device\n"
-	"  --without LAYER          leave out a sink and what leads to it alone (an auxiliary head)\n"
-	"  --compress               layers in a row inside a branch are one\n"
-	"  --scale-time F, --scale-activations F, --scale-parameters F      another device, another batch\n"
-	"  --json                   one object on standard output\n";
+static const char help[] = "usage: pdcc plan-profile FILE [options]\n"
+			   "plans a layer profile as the published planners do\n"
+			   "  --planner NAME           pipedream (default), blocks; dapple, auto (other\n"
+			   "                           options: --planner dapple --help)\n"
+			   "  --cost NAME              of pipedream: sosp (published code, default), paper,\n"
+			   "                           old (optimizer.py), once (a tensor counted once per\n"
+			   "                           consumer stage), text (SOSP's formula), ring\n"
+			   "  --workers N[,N..]        devices; several levels: of a machine first\n"
+			   "  --bandwidth B[,B..]      bytes per second of the links of each level\n"
+			   "  --compression C          of sosp: activations count, divided by C\n"
+			   "  --straight               no replicas\n"
+			   "  --fewer                  workers may be left unused\n"
+			   "  --memory BYTES           per device\n"
+			   "  --without LAYER          leave out a sink and what leads to it alone\n"
+			   "  --compress               layers in a row inside a branch are one\n"
+			   "  --scale-time F, --scale-activations F, --scale-parameters F\n"
+			   "                           another device, another batch\n"
+			   "  --json                   one object on standard output\n"
+			   "example: pdcc plan-profile graph.txt --workers 8 --bandwidth 1e9\n";
 
 static bool one_number(Ask *q, const char *flag, const char *s, char **end, double *v)
 {
