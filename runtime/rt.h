@@ -96,6 +96,7 @@ typedef struct rt_profile_options {
 
 typedef struct rt_options {
 	int64_t steps, log_every, samples, ckpt_every, ckpt_keep, eval_every, eval_samples;
+	double log_seconds; /* a progress line at least so often */
 	double timeout;
 	const char *data, *eval_data, *out, *weights, *dump_grads, *first_step;
 	const char *resume; /* NULL: no; "": the newest of --ckpt */
@@ -441,6 +442,12 @@ void rt_watch_check(const char *stop); /* ends the run when it is no METRIC=VALU
 bool rt_watch_reached(void);           /* what --stop asks for; the same on all ranks */
 void rt_watch_flush(void);
 void rt_watch_close(void);
+/* progress.c */
+void rt_progress_open(void);
+bool rt_progress_drawn_over(void); /* on a terminal, each line in the place of the last */
+void rt_progress_line(const pd_metric *m, int64_t last, double memory);
+void rt_progress_end(void);                    /* what is printed next has a line of its own */
+const char *rt_seconds(char to[32], double s); /* "1.71 s", "0.528 ms" */
 
 /* ---- events.c: TensorBoard ---- */
 bool rt_events_open(const char *dir, int64_t step); /* steps done; true: the folder is new */

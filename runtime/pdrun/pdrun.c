@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -317,6 +318,19 @@ static void read_args(job *j, int argc, char **argv)
 		usage();
 }
 
+/* Progress is drawn in place on a terminal as wide as PD_COLUMNS; not where every line begins with a rank's name. */
+static void say_terminal(const job *j)
+{
+	struct winsize size;
+	char columns[16];
+
+	unsetenv("PD_COLUMNS");
+	if (*j->logs || !isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		return;
+	snprintf(columns, sizeof columns, "%d", size.ws_col ? size.ws_col : 80);
+	setenv("PD_COLUMNS", columns, 1);
+}
+
 int main(int argc, char **argv)
 {
 	static job j;
@@ -344,6 +358,7 @@ int main(int argc, char **argv)
 	setenv("PD_WAIT", wait, 1);
 	setenv("PD_WRAP", j.self, 1);
 	setenv("PD_LOGS", j.logs, 1);
+	say_terminal(&j);
 	catch_signals();
 	const int code = run(&j);
 

@@ -11,6 +11,7 @@
 
 enum { LOSSES, SCORES, JSONL, CSV, FILES };
 enum { LOSS, EVAL_LOSS, ACCURACY, PERPLEXITY, METRICS };
+#define REDRAWN 0.2 /* seconds: so often on a terminal */
 static const char *const metric_name[METRICS] = { "loss", "eval_loss", "accuracy", "perplexity" };
 
 static struct {
@@ -92,6 +93,7 @@ void rt_watch_open(const pd_program *p, const rt_options *o, int64_t last)
 	w.m = (pd_metric){ .steps = last, .loss_ema = w.m.loss_ema, .eval_step = -1 };
 	if (p->rank == 0)
 		open_files(o);
+	rt_progress_open();
 }
 
 void rt_watch_flush(void)
@@ -161,50 +163,14 @@ static void write_metrics(void)
 	}
 }
 
-/* 1536 -> "1.5 KiB"; four digits at most. */
-static void print_bytes(const char *what, double n)
-{
-	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	int k = 0;
-
-	for (; n >= 1000 && k < 4; k++)
-		n /= 1024;
-	printf("  %s %.3g %s", what, n, unit[k]);
-}
-
-static void write_line(void)
-{
-	const pd_metric *m = &w.m;
-	const double left = (double)(w.last - m->step) * m->step_ms / 1e3;
-	char eta[32] = "";
-
-	if (m->step < w.last)
-		snprintf(eta, sizeof eta, left < 60 ? "  eta %.0fs" : "  eta %.0fm%02ds",
-			left < 60 ? left : left / 60 - 0.5, (int)left % 60);
-	printf("step %6" PRId64 "/%" PRId64 "  ep %.2f  loss %.6g (ema %.6g)", m->step, w.last, m->epoch, m->loss,
-		m->loss_ema);
-	if (!isnan(m->step_accuracy))
-		printf("  acc %.3f", m->step_accuracy);
-	if (!isnan(m->gradient_norm))
-		printf("  gnorm %.3g", m->gradient_norm);
-	printf("  lr %.3g  %.3g ms  %.0f samples/s", m->lr, m->step_ms, m->samples_per_s);
-	if (!isnan(m->mfu))
-		printf("  mfu %.1f%%", 100 * m->mfu);
-	if (!isnan(m->idle)) {
-		printf("  idle %.0f%%", 100 * m->idle);
-		print_bytes("comm", m->sent);
-	}
-	print_bytes("mem", (double)w.p->arena);
-	printf("%s%s\n", eta, rt_input_synthetic() ? "  synthetic data" : "");
-	fflush(stdout);
-}
-
 /* Is this metric what --stop waits for? The accuracy has to come up to it, the others down. */
 static void look(int metric, double v, int64_t n)
 {
 	if (!w.o->stop || w.reached || w.metric != metric || !(metric == ACCURACY ? v >= w.reach : v <= w.reach))
 		return;
 	w.reached = true;
+	if (w.p->rank == 0)
+		rt_progress_end();
 	if (w.p->rank == 0 && rt_log >= RT_LOG_NOTE)
 		printf("step %6" PRId64 ": the %s has reached %s after %.3f s\n", n, metric_name[metric],
 			strchr(w.o->stop, '=') + 1, rt_now() - w.begin);
@@ -299,6 +265,7 @@ void rt_watch_score(const rt_score *s)
 		return;
 	write_scores(s);
 	if (rt_log >= RT_LOG_NOTE) {
+		rt_progress_end();
 		printf("eval %6" PRId64 "  ep %.2f  loss %.6g", s->step, m->epoch, m->eval_loss);
 		if (w.p->eval.accuracy)
 			printf("  accuracy %.4f  perplexity %.6g", m->accuracy, m->perplexity);
@@ -311,7 +278,10 @@ void rt_watch_score(const rt_score *s)
 void rt_watch(int64_t step)
 {
 	const int64_t n = step + 1;
-	const bool line = n % w.o->log_every == 0 || n == w.last, mark = n % w.o->metrics_every == 0 || n == w.last;
+	const double since = rt_now() - w.since;
+	const bool line = n % w.o->log_every == 0 || n == w.last || since >= w.o->log_seconds ||
+	                  (rt_progress_drawn_over() && since >= REDRAWN);
+	const bool mark = n % w.o->metrics_every == 0 || n == w.last;
 
 	w.steps++;
 	w.m.loss = rt_loss();
@@ -330,7 +300,7 @@ void rt_watch(int64_t step)
 	if (mark)
 		write_metrics();
 	if (line && rt_log >= RT_LOG_NOTE)
-		write_line();
+		rt_progress_line(&w.m, w.last, (double)w.p->arena);
 	if (line) {
 		int busiest;
 
@@ -364,4 +334,5 @@ void rt_watch_close(void)
 		w.file[i] = NULL;
 	}
 	rt_events_close();
+	rt_progress_end();
 }

@@ -11,7 +11,7 @@ static const char usage[] =
 	"          [--then-loss] [--dump-grads FILE] [--first-step DIR] [--trace DIR] [--trace-steps A:B] [--trace-rank R]\n"
 	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--log-every N]\n"
 	"          [--epochs N] [--eval-data DIR] [--eval-every N] [--eval-samples N] [--stop METRIC=X]\n"
-	"          [--timeout S] [--arrivals DIR] [--check] [--quiet] [--log-level L] [--help]\n"
+	"          [--log-seconds S] [--timeout S] [--arrivals DIR] [--check] [--quiet] [--log-level L] [--help]\n"
 	"          make profile: [--profile FILE] [--profile-steps N] [--profile-seconds S] [--profile-bound X] [--profile-copies N]\n"
 	"          make virtual: [--virtual]\n"
 #if defined RT_GPU
@@ -141,6 +141,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "dump-grads", TEXT, &o->dump_grads },
 		{ "first-step", TEXT, &o->first_step },
 		{ "log-every", COUNT, &o->log_every },
+		{ "log-seconds", SECONDS, &o->log_seconds },
 		{ "timeout", SECONDS, &o->timeout },
 		{ "profile", TEXT, &o->profile.file },
 		{ "profile-steps", COUNT, &o->profile.steps },

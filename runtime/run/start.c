@@ -42,6 +42,7 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
+	rt_progress_end();
 	fflush(stdout);
 	if (rt_program)
 		fprintf(stderr, "%s %s: %s\n", code, rt_name(rt_program->rank), text);
@@ -273,9 +274,12 @@ static void tell_times(const pd_program *p, int64_t steps, double seconds)
 	int busiest;
 	const double waited = rt_totals_waited(&busiest);
 
-	printf("a step took %.3g ms (median)", ms);
+	char text[32];
+
+	rt_progress_end();
+	printf("a step took %s (median)", rt_seconds(text, ms / 1e3));
 	if (p->predicted > 0)
-		printf(", the plan predicted %.3g ms (%+.0f %%)", 1e3 * p->predicted,
+		printf(", the plan predicted %s (%+.0f %%)", rt_seconds(text, p->predicted),
 			100 * (ms / (1e3 * p->predicted) - 1));
 	if (p->peak > 0)
 		printf(", %.1f %% of the devices' FLOP/s", 100 * p->flops / (1e-3 * ms * p->peak));
@@ -476,6 +480,8 @@ static void prepare(const pd_program *p, rt_options *o)
 		o->steps = steps_of(p, o->epochs);
 	last_step = o->steps;
 	flushed = steps_of(p, p->sync_epochs);
+	if (!(o->log_seconds > 0))
+		o->log_seconds = 10;
 	if (o->log_every == 0)
 		o->log_every = o->steps <= 20 || rt_log >= RT_LOG_DEBUG ? 1 : (o->steps + 19) / 20;
 	if (o->metrics_every == 0)
