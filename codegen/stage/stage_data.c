@@ -240,8 +240,10 @@ static bool input_source(const DataInput *data, int n, const char *name, DataKin
 {
 	for (int i = 0; i < n; i++)
 		if (!strcmp(data[i].input, name)) {
-			*path = data[i].path ? data[i].path : "";
-			*kind = data[i].kind != DATA_UNSAID ? data[i].kind : *kind;
+			if (data[i].kind == DATA_UNSAID)
+				bug("the data of input %s: nobody knows what %s is", name, data[i].path);
+			*path = data[i].path;
+			*kind = data[i].kind;
 			return true;
 		}
 	return false;

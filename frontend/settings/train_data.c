@@ -18,11 +18,16 @@ static void put_data(Arena *a, DataInput **list, int *count, const char *input, 
 	*count = n;
 }
 
-/* What is said behind a colon ("corpus.bin:tokens", cut off here), or what name or extension tell. */
+/* What is said behind a colon ("corpus.bin:tokens", cut off here), or what name or extension tell; "synthetic" is no file.
+ * Once the file is read its content decides (driver/compile/data_content.c). */
 static DataKind kind_of(char *path)
 {
 	char *colon = strrchr(path, ':');
 
+	if (!strcmp(path, setting_word(SET_OF_DataKind, DATA_SYNTHETIC))) {
+		*path = 0;
+		return DATA_SYNTHETIC;
+	}
 	const int said = colon ? setting_value(SET_OF_DataKind, colon + 1) : -1;
 
 	if (said > DATA_SYNTHETIC) {
@@ -127,7 +132,7 @@ bool training_complete(Training *t, Diag *d)
 		bool there = false;
 		for (int k = 0; k < t->eval.ndata; k++)
 			there |= !strcmp(t->data[i].input, t->eval.data[k].input);
-		if (!there)
+		if (!there && t->data[i].kind != DATA_SYNTHETIC)
 			return diag_error(d, NOLOC, 9,
 				"input '%s' has a file to train on (%s) and none for the evaluation; say --eval %s=FILE",
 				t->data[i].input, t->data[i].path, t->data[i].input);

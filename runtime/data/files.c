@@ -339,7 +339,7 @@ static bool read_fast(const file_array *a, size_t first, size_t n, pd_dtype as, 
 	return false;
 }
 
-void file_read(const file_array *a, size_t first, size_t n, pd_dtype as, void *to)
+void file_values(const file_array *a, size_t first, size_t n, pd_dtype as, void *to)
 {
 	const bool real = a->dtype == PD_F32 || a->dtype == PD_F64, to_real = as == PD_F32 || as == PD_F64;
 	const size_t size = size_of(as);

@@ -20,7 +20,7 @@ typedef struct file_array {
 bool file_open(file_array *a, const char *path, const char *kind, pd_dtype raw, const char **error);
 void file_close(file_array *a);
 /* n elements from element `first` on, converted to `as`. */
-void file_read(const file_array *a, size_t first, size_t n, pd_dtype as, void *to);
+void file_values(const file_array *a, size_t first, size_t n, pd_dtype as, void *to);
 
 void file_put_real(void *to, pd_dtype as, size_t i, double v);
 void file_put_whole(void *to, pd_dtype as, size_t i, int64_t v);

@@ -21,7 +21,7 @@ static struct set {
 	int n;
 	int64_t samples; /* of an epoch, on all ranks; 0: not known */
 	rt_order order;
-	bool synthetic;
+	bool synthetic, made; /* some input is made up; all are, and their number of samples with them */
 } sets[2];
 static bool evaluating; /* rt_step counts steps of the evaluation set */
 /* The first value that was read and lies out of its input's range; s NULL: none. */
@@ -222,7 +222,7 @@ static void note_outside(const source *s, int64_t sample, size_t first, const ch
 /* n elements of a sample from its element `first` on. */
 static void read_part(const source *s, int64_t sample, size_t first, int64_t n, char *to)
 {
-	file_read(&s->a, (size_t)sample * s->elements + first + s->shift, (size_t)n, s->d->dtype, to);
+	file_values(&s->a, (size_t)sample * s->elements + first + s->shift, (size_t)n, s->d->dtype, to);
 	if (has_range(s))
 		note_outside(s, sample, first, to, n);
 }
@@ -243,6 +243,13 @@ static void check_all(const source *s, int64_t samples)
 
 /* ---- the sets ---- */
 
+static void check_limit(const struct set *t, int64_t limit, bool eval)
+{
+	if (limit > t->samples)
+		rt_fail(RT_ERROR, "R206", "--%ssamples %lld: there are only %lld", eval ? "eval-" : "",
+			(long long)limit, (long long)t->samples);
+}
+
 static void open_set(struct set *t, const pd_program *p, const rt_input_options *o, bool eval)
 {
 	const int64_t limit = eval ? o->eval_samples : o->samples;
@@ -260,15 +267,17 @@ static void open_set(struct set *t, const pd_program *p, const rt_input_options 
 		t->synthetic |= s->synthetic;
 		if (s->d->batch_axis < 0 || s->presence)
 			continue;
-		if (first && s->samples != first->samples)
+		if (s->synthetic && first)
+			continue;
+		if (first && !first->synthetic && s->samples != first->samples)
 			rt_fail(RT_ERROR, "R205", "input '%s' has %lld samples, input '%s' has %lld", first->d->name,
 				(long long)first->samples, s->d->name, (long long)s->samples);
 		first = s;
 	}
 	t->samples = first ? first->samples : 0;
-	if (first && limit > t->samples)
-		rt_fail(RT_ERROR, "R206", "--%ssamples %lld: there are only %lld", eval ? "eval-" : "",
-			(long long)limit, (long long)t->samples);
+	t->made = first && first->synthetic;
+	if (first && !t->made)
+		check_limit(t, limit, eval);
 	for (int i = 0; i < t->n; i++)
 		check_all(&t->s[i], t->s[i].d->batch_axis < 0 ? 1 : limit ? limit : t->samples);
 }
@@ -276,7 +285,9 @@ static void open_set(struct set *t, const pd_program *p, const rt_input_options 
 /* All ranks know how many samples there are, also those that read none; whoever reads some has as many. */
 static void agree(const pd_program *p)
 {
-	int64_t mine[2] = { sets[TRAIN].samples, sets[EVAL].samples }, all[2];
+	int64_t mine[2] = { sets[TRAIN].made ? -sets[TRAIN].samples : sets[TRAIN].samples,
+		sets[EVAL].made ? -sets[EVAL].samples : sets[EVAL].samples };
+	int64_t all[2] = { 0, 0 };
 	int64_t *of = rt_alloc((size_t)p->world * sizeof mine);
 	int from[2] = { 0, 0 };
 
@@ -286,21 +297,20 @@ static void agree(const pd_program *p)
 		rt_gather_start(mine, of, sizeof mine);
 		rt_gather_wait();
 	}
-	memcpy(all, mine, sizeof all);
-	for (int k = 0; k < 2; k++)
+	for (int k = 0; k < 2; k++) /* made-up samples, which are negative here, are as many as those of files */
 		for (int r = p->world - 1; r >= 0; r--)
-			if (of[2 * r + k]) {
-				all[k] = of[2 * r + k];
+			if (of[2 * r + k] > 0 || all[k] <= 0) {
+				all[k] = of[2 * r + k] ? of[2 * r + k] : all[k];
 				from[k] = r;
 			}
 	for (int k = 0; k < 2; k++)
 		for (int r = 0; r < p->world; r++)
-			if (of[2 * r + k] && of[2 * r + k] != all[k])
+			if (of[2 * r + k] > 0 && of[2 * r + k] != all[k])
 				rt_fail(RT_ERROR, "R205", "the inputs of %s have %lld samples, those of %s have %lld%s",
 					rt_name(from[k]), (long long)all[k], rt_name(r), (long long)of[2 * r + k],
 					k ? " (evaluation)" : "");
-	sets[TRAIN].samples = all[TRAIN];
-	sets[EVAL].samples = all[EVAL];
+	for (int k = 0; k < 2; k++)
+		sets[k].samples = all[k] < 0 ? -all[k] : all[k];
 	free(of);
 }
 
@@ -310,6 +320,8 @@ static void set_order(struct set *t, const pd_program *p, const rt_input_options
 	const pd_last last = eval ? PD_LAST_KEEP : p->last;
 	bool whole = false; /* no microbatch may be short */
 
+	if (t->samples)
+		check_limit(t, limit, eval);
 	t->samples = limit ? limit : t->samples ? t->samples : 1;
 	if (last == PD_LAST_DROP && t->samples < batch)
 		rt_fail(RT_ERROR, "R206", "a step takes %lld samples, there are only %lld: every step would be dropped",
@@ -369,10 +381,18 @@ static void put_absent(const source *s, int64_t b, int64_t micro, char *to)
 			file_put_whole(to, s->d->dtype, (size_t)((k * micro + b) * run + e), s->d->ignore_index);
 }
 
-static void read_place(const source *s, int64_t sample, bool absent, int64_t b, char *to)
+static void read_sample(const source *s, int64_t sample, int64_t b, char *to)
 {
 	const size_t size = st_size(st_dtype((int)s->d->dtype));
 	const int64_t micro = rt_program->micro, run = s->each * s->after;
+
+	for (int64_t k = 0; k < s->before; k++)
+		read_part(s, sample, (size_t)(k * run), run, to + (size_t)((k * micro + b) * run) * size);
+}
+
+static void read_place(const source *s, int64_t sample, bool absent, int64_t b, char *to)
+{
+	const int64_t micro = rt_program->micro;
 
 	if (s->presence)
 		put_presence(s, absent, b, to);
@@ -380,9 +400,10 @@ static void read_place(const source *s, int64_t sample, bool absent, int64_t b, 
 		put_absent(s, b, micro, to);
 	else if (!s->a.data)
 		input_make_into(s, sample, b, micro, to);
+	else if (s->synthetic) /* there are fewer of them than of the files beside them */
+		read_sample(s, sample % s->samples, b, to);
 	else
-		for (int64_t k = 0; k < s->before; k++)
-			read_part(s, sample, (size_t)(k * run), run, to + (size_t)((k * micro + b) * run) * size);
+		read_sample(s, sample, b, to);
 }
 
 /* A sample that is read next: its first lines come from memory while the one before is copied. */

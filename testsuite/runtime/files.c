@@ -60,27 +60,27 @@ static void npy_files(void)
 			      "npy", 0, &why),
 			"version %d: %s", version, why);
 		CHECK(a.rank == 2 && a.dim[0] == 2 && a.dim[1] == 3 && a.dtype == PD_F32, "shape");
-		file_read(&a, 0, 6, PD_F32, g);
-		file_read(&a, 1, 5, PD_F64, d);
+		file_values(&a, 0, 6, PD_F32, g);
+		file_values(&a, 1, 5, PD_F64, d);
 		CHECK(!memcmp(f, g, sizeof f) && d[4] == 6.5, "values");
 		file_close(&a);
 	}
 	CHECK(file_open(&a, npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", l, sizeof l, 0), "npy", 0,
 		      &why),
 		"%s", why);
-	file_read(&a, 0, 3, PD_I64, k);
+	file_values(&a, 0, 3, PD_I64, k);
 	CHECK(!memcmp(l, k, sizeof l), "i8");
 	file_close(&a);
 	CHECK(file_open(
 		      &a, npy(1, "{'descr': '>i4', 'fortran_order': False, 'shape': (2,)}", big, 8, 0), "npy", 0, &why),
 		"%s", why);
-	file_read(&a, 0, 2, PD_I64, k);
+	file_values(&a, 0, 2, PD_I64, k);
 	CHECK(k[0] == -2 && k[1] == 256, "big-endian: %lld %lld", (long long)k[0], (long long)k[1]);
 	file_close(&a);
 	CHECK(file_open(
 		      &a, npy(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (8,)}", big, 8, 0), "npy", 0, &why),
 		"%s", why);
-	file_read(&a, 0, 2, PD_F32, g);
+	file_values(&a, 0, 2, PD_F32, g);
 	CHECK(g[0] == 255, "u1 of .npy is not scaled");
 	file_close(&a);
 
@@ -120,8 +120,8 @@ static void other_files(void)
 
 	CHECK(file_open(&a, put("a.idx", images, sizeof images), "idx", 0, &why), "%s", why);
 	CHECK(a.rank == 3 && a.dim[0] == 2 && a.dim[2] == 2, "shape");
-	file_read(&a, 0, 4, PD_F32, g);
-	file_read(&a, 0, 4, PD_I64, k);
+	file_values(&a, 0, 4, PD_F32, g);
+	file_values(&a, 0, 4, PD_I64, k);
 	CHECK(g[1] == 51 * (1.0f / 255) && g[2] == 1 && k[2] == 255, "pixels are scaled, labels are not");
 	file_close(&a);
 	for (size_t n = 0; n < sizeof images; n++)

@@ -314,6 +314,7 @@ bool compile_passes(Compile *c, const char *dump)
 		.form = o->ir_form,
 		.changes = c->changes };
 
+	data_kinds(c);
 	measure_sparsity(c);
 	if (o->start_from) {
 		const char *names[64];
@@ -513,7 +514,7 @@ static void summary_model(const Compile *c)
 	const int64_t grains = m->grains ? m->grains : 1;
 	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s%s\n",
 		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains),
-		(long long)(m->batch * m->microbatches), c->o->t.ndata ? "from files" : "synthetic (no --data)",
+		(long long)(m->batch * m->microbatches), data_said(c),
 		c->o->t.eval.on ? ", and an evaluation set" : "");
 }
 

@@ -52,9 +52,17 @@ bool compile_plan(Compile *c, const char *dump);
 /* The build folder: weights and sources, checked where libclang is there. */
 bool compile_write(Compile *c, const char *dir);
 
-/* Every data file must belong to an input and, on this machine's own devices, be there; those named relative to the current
- * directory are named relative to the build folder `dir` from here on. False after E0211 or E0212. */
+/* Every data file must belong to an input and, on this machine's own devices, be there and fit; those named relative to the
+ * current directory are named relative to the build folder `dir` from here on. False after a diagnostic. */
 bool compile_data(Compile *c, const char *dir);
+typedef struct DataCount {
+	const DataInput *x; /* the first file with as many samples */
+	int64_t n;
+} DataCount;
+/* data_fits.c: does x's file fit input v, with as many samples as those before it? */
+bool data_fits(Compile *c, const DataInput *x, const Value *v, DataCount *of);
+const char *data_said(const Compile *c); /* where the numbers come from */
+void data_kinds(Compile *c);             /* what each file is, by its content, else what was said of it or of all */
 /* without_hosts.c: takes c->without out of the cluster; which hosts the plan could lose; their plans, after the whole one. */
 void compile_left_out(Compile *c);
 void compile_tolerated(Compile *c);

@@ -1,4 +1,5 @@
-/* The files that --data and --eval name: are they there, and does the model have such inputs. */
+/* The files that --data and --eval name: are they there, and does the model have such inputs;
+ * does each input have data. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "compile.h"
 #include <errno.h>
@@ -7,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Programs that run on this machine find the data of an input; whether its content fits they say before step 0. */
+/* Programs that run on this machine find the data of an input. */
 static bool data_there(Compile *c, const DataInput *x)
 {
 	struct stat st;
@@ -41,16 +42,47 @@ static bool unread_data(Compile *c, const char *name, const char **names, int n)
 	return false;
 }
 
-/* Every --data must name an input; of those that some stage reads the file must be there, on this machine's own devices. */
-static bool check_data(Compile *c, const DataInput *data, int ndata)
+static const DataInput *data_of(const DataInput *data, int n, const char *name)
 {
+	for (int i = 0; i < n; i++)
+		if (!strcmp(data[i].input, name))
+			return &data[i];
+	return NULL;
+}
+
+/* Where some input is read from a file none may be made up but by its name. */
+static bool all_named(Compile *c, const Value **in, int n, const DataInput *data, int ndata, const char *flag)
+{
+	const DataInput *some = NULL;
+	bool ok = true;
+
+	for (int i = 0; i < ndata; i++)
+		if (data[i].kind != DATA_SYNTHETIC)
+			some = &data[i];
+	for (int i = 0; some && i < n; i++)
+		if (!in[i]->presence && !data_of(data, ndata, in[i]->name))
+			ok = diag_error(c->d, NOLOC, 218,
+				"input '%s' has no data, and '%s' is read from %s; say %s %s=FILE, or %s %s=synthetic for made-up "
+				"numbers",
+				in[i]->name, some->input, some->path, flag, in[i]->name, flag, in[i]->name);
+	return ok;
+}
+
+/* Every --data must name an input; of those that some stage reads the file must be there and fit, on this machine's own
+ * devices; elsewhere at least its kind must be known. */
+static bool check_data(Compile *c, const DataInput *data, int ndata, const char *flag)
+{
+	const Value **in = NULL;
 	const char **names = NULL;
-	int n = 0, cap = 0;
+	DataCount of = { 0 };
+	int n = 0, cap = 0, ncap = 0, nn = 0;
 	bool ok = true;
 
 	for (int i = 0; i < c->m->nstage; i++)
-		for (int k = 0; k < c->m->stage[i]->forward->nin; k++)
-			PUSH(c->a, names, n, cap) = c->m->stage[i]->forward->in[k]->name;
+		for (int k = 0; k < c->m->stage[i]->forward->nin; k++) {
+			PUSH(c->a, in, n, cap) = c->m->stage[i]->forward->in[k];
+			PUSH(c->a, names, nn, ncap) = in[n - 1]->name;
+		}
 	for (int i = 0; i < ndata; i++) {
 		const DataInput *x = &data[i];
 		int k = 0;
@@ -59,10 +91,17 @@ static bool check_data(Compile *c, const DataInput *data, int ndata)
 			k++;
 		if (k == n)
 			ok &= unread_data(c, x->input, names, n);
+		else if (x->kind == DATA_SYNTHETIC)
+			continue;
 		else if (c->cluster.local)
-			ok &= data_there(c, x);
+			ok &= data_there(c, x) && data_fits(c, x, in[k], &of);
+		else if (x->kind == DATA_UNSAID)
+			ok = diag_error(c->d, FILELOC(x->path), 217,
+				"the data of input '%s': the file is not here to tell what it is; say --data %s=%s:npy, :idx, :raw, "
+				":tokens or :tokens32",
+				x->input, x->input, x->path);
 	}
-	return ok;
+	return ok && all_named(c, in, n, data, ndata, flag);
 }
 
 /* Data files that are named relative to this directory are named relative to the build folder from here on: that is
@@ -72,7 +111,7 @@ static void rebase_data(Compile *c, const char *dir, DataInput *data, int ndata)
 	char *from = realpath(dir, NULL);
 
 	for (int i = 0; from && i < ndata; i++) {
-		char *to = *data[i].path == '/' ? NULL : realpath(data[i].path, NULL);
+		char *to = data[i].kind == DATA_SYNTHETIC || *data[i].path == '/' ? NULL : realpath(data[i].path, NULL);
 		size_t same = 0;
 		Buf b = { 0 };
 
@@ -99,9 +138,28 @@ bool compile_data(Compile *c, const char *dir)
 {
 	Training *t = &c->o->t;
 
-	if (!check_data(c, t->data, t->ndata) || !check_data(c, t->eval.data, t->eval.ndata))
+	if (!check_data(c, t->data, t->ndata, "--data") || !check_data(c, t->eval.data, t->eval.ndata, "--eval"))
 		return false;
 	rebase_data(c, dir, t->data, t->ndata);
 	rebase_data(c, dir, t->eval.data, t->eval.ndata);
 	return true;
+}
+
+/* Where the numbers come from, input by input where they come from both. */
+const char *data_said(const Compile *c)
+{
+	const Training *t = &c->o->t;
+	const char *made = "";
+	bool files = false;
+
+	for (int i = 0; i < t->ndata; i++)
+		if (t->data[i].kind != DATA_SYNTHETIC)
+			files = true;
+		else
+			made = arena_printf(c->a, "%s%s%s", made, *made ? ", " : "", t->data[i].input);
+	if (!t->ndata)
+		return "synthetic (no --data)";
+	if (!files)
+		return "synthetic (as asked)";
+	return *made ? arena_printf(c->a, "from files, but synthetic for %s", made) : "from files";
 }

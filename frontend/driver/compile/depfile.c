@@ -42,7 +42,8 @@ static void depends(Rule *r, const char *path)
 static void data(Rule *r, Arena *a, const char *dir, const DataInput *list, int n)
 {
 	for (int i = 0; i < n; i++)
-		depends(r, *list[i].path == '/' ? list[i].path : arena_printf(a, "%s/%s", dir, list[i].path));
+		if (list[i].kind != DATA_SYNTHETIC)
+			depends(r, *list[i].path == '/' ? list[i].path : arena_printf(a, "%s/%s", dir, list[i].path));
 }
 
 static void flags(Rule *r, const Compile *c)

@@ -67,7 +67,7 @@ static DataInput *deeper(Compile *c, const DataInput *from, int n)
 
 	for (int i = 0; i < n; i++) {
 		data[i] = from[i];
-		if (*data[i].path != '/')
+		if (data[i].kind != DATA_SYNTHETIC && *data[i].path != '/')
 			data[i].path = arena_printf(c->a, "../%s", data[i].path);
 	}
 	return data;

@@ -10,7 +10,7 @@ folder that the case runs in.
 """
 import glob, os, subprocess, sys, tempfile
 
-import activations, indexing, nested, tiny
+import activations, indexing, nested, samples, tiny
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAMPLE = os.path.join(HERE, '..', '..', '..', 'samples', 'mlp', 'model.onnx')
@@ -55,6 +55,7 @@ KINDS = {
     **activations.KINDS,
     **nested.KINDS,
     **indexing.KINDS,
+    **samples.KINDS,
 }
 
 

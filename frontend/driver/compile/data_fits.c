@@ -1,0 +1,185 @@
+/* Do the files of samples fit the inputs that they are for: type, shape, and as many samples in each. Headers are read, not
+ * the numbers: what lies outside of a range the programs say before step 0. */
+#include "compile.h"
+#include <string.h>
+#include "data_content.h"
+#include "ir/settings.h"
+#include "runtime/data/files.h"
+
+typedef struct Sample { /* of an input of the graph */
+	int rank;
+	int64_t dim[MAXRANK], elements;
+	bool plain; /* the batch axis counts samples, one by one */
+} Sample;
+
+static Sample sample_of(const Value *v, int64_t micro)
+{
+	const Type *t = &v->type;
+	Sample s = { .elements = type_numel(t), .plain = v->batch_axis >= 0 && t->dim[v->batch_axis] == micro };
+
+	if (v->batch_axis >= 0)
+		s.elements /= micro;
+	for (int i = 0; i < t->rank; i++)
+		if (i != v->batch_axis)
+			s.dim[s.rank++] = t->dim[i];
+	return s;
+}
+
+static const char *dims(Arena *a, int rank, const int64_t *dim)
+{
+	const char *s = "";
+
+	for (int i = 0; i < rank; i++)
+		s = arena_printf(a, "%s%s%lld", s, i ? "x" : "", (long long)dim[i]);
+	return rank ? s : "1";
+}
+
+static int squeezed(int rank, const int64_t *dim, int64_t *to)
+{
+	int n = 0;
+
+	for (int i = 0; i < rank; i++)
+		if (dim[i] != 1)
+			to[n++] = dim[i];
+	return n;
+}
+
+/* The same elements in the same order: equal but for axes of one element, or one of them is flat. */
+static bool same_order(const Sample *s, int rank, const int64_t *dim)
+{
+	int64_t x[MAXRANK], y[MAXRANK];
+	const int n = squeezed(s->rank, s->dim, x), m = squeezed(rank, dim, y);
+
+	return n <= 1 || m <= 1 || (n == m && !memcmp(x, y, (size_t)n * sizeof *x));
+}
+
+/* Channels last where the input has them first. */
+static bool channels_last(const Sample *s, int rank, const int64_t *dim)
+{
+	return rank == s->rank && rank >= 2 && dim[rank - 1] == s->dim[0] &&
+	       !memcmp(dim, s->dim + 1, (size_t)(rank - 1) * sizeof *dim);
+}
+
+static bool shape_fits(Compile *c, const DataInput *x, const file_array *f, const Sample *s)
+{
+	const int rank = f->rank - 1;
+	const char *has = dims(c->a, rank, f->dim + 1), *wants = dims(c->a, s->rank, s->dim);
+
+	if (rank == s->rank && !memcmp(f->dim + 1, s->dim, (size_t)rank * sizeof *s->dim))
+		return true;
+	if (same_order(s, rank, f->dim + 1)) {
+		diag_note(c->d, FILELOC(x->path), "samples of %s are read as the %s that input '%s' takes", has, wants,
+			x->input);
+		return true;
+	}
+	if (channels_last(s, rank, f->dim + 1))
+		return diag_error(c->d, FILELOC(x->path), 216,
+			"samples of %s have channels last (NHWC), input '%s' takes %s (NCHW); convert them: numpy.save('%s.npy', "
+			"numpy.ascontiguousarray(numpy.moveaxis(numpy.load('%s'), -1, 1)))",
+			has, x->input, wants, x->input, x->path);
+	return diag_error(c->d, FILELOC(x->path), 216, "samples are %s, input '%s' takes %s", has, x->input, wants);
+}
+
+static bool whole(pd_dtype t) { return t != PD_F32 && t != PD_F64; }
+
+/* The samples of an open file; 0 after a diagnostic. */
+static int64_t count(Compile *c, const DataInput *x, const Value *v, const file_array *f)
+{
+	const Sample s = sample_of(v, c->m->batch);
+	int64_t total = 1;
+
+	for (int i = 0; i < f->rank; i++)
+		total *= f->dim[i];
+	if (!dtype_float(v->type.dtype) && !whole(f->dtype)) {
+		diag_error(c->d, FILELOC(x->path), 216,
+			"the file has real numbers (%s), input '%s' takes whole ones (%s)",
+			dtype_name(dtype_from_onnx((int)f->dtype)), x->input, dtype_name(v->type.dtype));
+		return 0;
+	}
+	if (x->kind == DATA_TOKENS || x->kind == DATA_TOKENS32) {
+		if (total <= s.elements)
+			diag_error(c->d, FILELOC(x->path), 216,
+				"%lld tokens; input '%s' takes windows of %lld and one token behind them",
+				(long long)total, x->input, (long long)s.elements);
+		return (total - 1) / s.elements;
+	}
+	const bool shaped = s.plain && x->kind != DATA_RAW && f->rank > 0;
+
+	if (total < s.elements || total % s.elements || (shaped && total / s.elements != f->dim[0])) {
+		diag_error(c->d, FILELOC(x->path), 216,
+			"%s elements are no whole number of samples: input '%s' takes %s = %lld elements per sample%s",
+			dims(c->a, f->rank, f->dim), x->input, dims(c->a, s.rank, s.dim), (long long)s.elements,
+			shaped ? ", and the file's first axis counts samples" : "");
+		return 0;
+	}
+	return !shaped || shape_fits(c, x, f, &s) ? total / s.elements : 0;
+}
+
+static int64_t file_samples(Compile *c, const DataInput *x, const Value *v)
+{
+	const char *why;
+	file_array f;
+
+	if (!file_open(&f, x->path, setting_word(SET_OF_DataKind, (int)x->kind), (pd_dtype)dtype_onnx(v->type.dtype),
+		    &why)) {
+		diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input, why);
+		return 0;
+	}
+	const int64_t n = count(c, x, v, &f);
+
+	file_close(&f);
+	return n;
+}
+
+static bool known_kind(Compile *c, const DataInput *x)
+{
+	const char *what, *turn = "";
+
+	data_content(c->a, x, x->kind, &what, &turn);
+	if (what)
+		return diag_error(c->d, FILELOC(x->path), 217,
+			"the data of input '%s': this is %s, and pdcc reads .npy, IDX, raw numbers and tokens; convert it:\n%s",
+			x->input, what, turn);
+	if (x->kind == DATA_UNSAID)
+		return diag_error(c->d, FILELOC(x->path), 217,
+			"the data of input '%s': the content has no marks of .npy or IDX; say what it is: --data %s=%s:raw, :tokens "
+			"or :tokens32",
+			x->input, x->input, x->path);
+	return true;
+}
+
+bool data_fits(Compile *c, const DataInput *x, const Value *v, DataCount *of)
+{
+	if (!known_kind(c, x))
+		return false;
+	const int64_t n = file_samples(c, x, v);
+
+	if (n < 1 || v->batch_axis < 0)
+		return n > 0;
+	if (of->x && of->n != n)
+		return diag_error(c->d, FILELOC(x->path), 216, "input '%s' has %lld samples, input '%s' has %lld (%s)",
+			x->input, (long long)n, of->x->input, (long long)of->n, of->x->path);
+	*of = (DataCount){ x, n };
+	return true;
+}
+
+static void list_kinds(Compile *c, DataInput *data, int n, DataKind common)
+{
+	for (int i = 0; i < n; i++) {
+		const char *what, *turn;
+
+		if (data[i].kind == DATA_SYNTHETIC)
+			continue;
+		if (data[i].kind == DATA_UNSAID)
+			data[i].kind = common == DATA_SYNTHETIC ? DATA_UNSAID : common;
+		data[i].kind = data_content(c->a, &data[i], data[i].kind, &what, &turn);
+	}
+}
+
+void data_kinds(Compile *c)
+{
+	Training *t = &c->o->t;
+
+	list_kinds(c, t->data, t->ndata, t->data_kind);
+	list_kinds(c, t->eval.data, t->eval.ndata, t->eval.kind != DATA_UNSAID ? t->eval.kind : t->data_kind);
+}
