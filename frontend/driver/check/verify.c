@@ -19,7 +19,7 @@ static bool build_and_run(Compile *c, const char *dir)
 {
 	int64_t steps = c->o->t.steps ? c->o->t.steps : 3;
 
-	if (!compile_write(c, dir))
+	if (!data_known(c) || !compile_write(c, dir))
 		return false;
 	return tool_run(c->d, "make",
 		       arena_printf(c->a,

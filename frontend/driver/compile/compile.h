@@ -62,6 +62,7 @@ typedef struct DataCount {
 /* data_fits.c: does x's file fit input v, with as many samples as those before it? */
 bool data_fits(Compile *c, const DataInput *x, const Value *v, DataCount *of);
 const char *data_said(const Compile *c); /* where the numbers come from */
+bool data_known(Compile *c);             /* is it known how to read each file that is named? E0217 */
 void data_kinds(Compile *c);             /* what each file is, by its content, else what was said of it or of all */
 /* without_hosts.c: takes c->without out of the cluster; which hosts the plan could lose; their plans, after the whole one. */
 void compile_left_out(Compile *c);

@@ -148,6 +148,18 @@ static bool known_kind(Compile *c, const DataInput *x)
 	return true;
 }
 
+bool data_known(Compile *c)
+{
+	const Training *t = &c->o->t;
+	bool ok = true;
+
+	for (int i = 0; i < t->ndata; i++)
+		ok &= t->data[i].kind != DATA_UNSAID || known_kind(c, &t->data[i]);
+	for (int i = 0; i < t->eval.ndata; i++)
+		ok &= t->eval.data[i].kind != DATA_UNSAID || known_kind(c, &t->eval.data[i]);
+	return ok;
+}
+
 bool data_fits(Compile *c, const DataInput *x, const Value *v, DataCount *of)
 {
 	if (!known_kind(c, x))

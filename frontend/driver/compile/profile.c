@@ -127,7 +127,7 @@ static bool measure(Job *j, const char *dir)
 	                              ? arena_printf(c->a, " --profile-seconds %lld", (long long)c->o->profile_seconds)
 	                              : "";
 
-	if (!compile_write(c, dir) ||
+	if (!data_known(c) || !compile_write(c, dir) ||
 		!tool_run(c->d, "measuring",
 			arena_printf(c->a,
 				"make -s -C '%s' profile ARGS='--profile-copies %d%s' >'%s/make.log' 2>&1 || { tail -n 20 '%s/make.log' >&2; exit 1; }",
