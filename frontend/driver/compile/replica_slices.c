@@ -62,18 +62,40 @@ static bool find_replicas(Compile *c, int **replicas, int *n)
 	return c->m != NULL;
 }
 
-/* Operators that look at several samples see grains now. */
-static void warn_of_statistics(const Compile *c)
+/* A BatchNormalization that takes statistics of the samples it sees; NULL: none. */
+static const Node *takes_statistics(const Compile *c)
 {
 	for (int t = 0; t < c->m->nstage; t++)
 		for (const Node *n = c->m->stage[t]->forward->first; n; n = n->next)
-			if (n->op == OP_BatchNorm) {
-				diag_warn(c->d, n->loc, "batch-stats",
-					"statistics are those of %lld samples, a grain of the sliced "
-					"microbatch of %lld",
-					(long long)c->m->batch, (long long)(c->m->batch * c->m->grains));
-				return;
-			}
+			if (n->op == OP_BatchNorm)
+				return n;
+	return NULL;
+}
+
+/* Operators that look at several samples see grains now. */
+static void warn_of_statistics(const Compile *c)
+{
+	const Node *n = takes_statistics(c);
+
+	if (n)
+		diag_warn(c->d, n->loc, "batch-stats",
+			"statistics are those of %lld samples, a grain of the sliced microbatch of %lld",
+			(long long)c->m->batch, (long long)(c->m->batch * c->m->grains));
+}
+
+/* What is trained depends on a size that nobody asked for. */
+static void warn_of_micro(const Compile *c)
+{
+	const Node *n = c->micro_open && !c->o->start_from && !c->o->t.choose_micro && c->m->batch < c->o->t.global &&
+	                                c->m->batch != c->m->export_batch
+	                        ? takes_statistics(c)
+	                        : NULL;
+
+	if (n)
+		diag_warn(c->d, n->loc, "batch-stats",
+			"statistics are those of %lld samples, a microbatch that the global batch of %lld was divided "
+			"into; --micro-batch N says how many",
+			(long long)c->m->batch, (long long)c->o->t.global);
 }
 
 static bool sums_several(const ScheduleRow *r) { return !(r->flow & FLOW_EACH); }
@@ -112,13 +134,10 @@ static bool worth_slicing(const Compile *c)
 
 	if (c->o->t.reproducible || c->o->stop_after || !c->m->schedule || c->m->schedule->async || c->m->batch < 2)
 		return false;
-	for (int t = 0; t < c->m->nstage; t++) {
-		const Stage *s = c->m->stage[t];
-		tail |= c->m->microbatches % s->replicas != 0;
-		for (const Node *n = s->forward->first; n; n = n->next)
-			if (n->op == OP_BatchNorm)
-				return false;
-	}
+	if (takes_statistics(c))
+		return false;
+	for (int t = 0; t < c->m->nstage; t++)
+		tail |= c->m->microbatches % c->m->stage[t]->replicas != 0;
 	return tail;
 }
 
@@ -158,7 +177,7 @@ static bool choose(Compile *c, const char *dump)
 	return compile_sliced(c, replicas, c->m->nstage, dump);
 }
 
-bool compile_plan(Compile *c, const char *dump)
+static bool plan_and_split(Compile *c, const char *dump)
 {
 	const ReplicaSplit how = c->o->t.replica_split;
 	int *replicas, n;
@@ -176,4 +195,13 @@ bool compile_plan(Compile *c, const char *dump)
 	if (how == SPLIT_SLICE)
 		return find_replicas(c, &replicas, &n) && compile_sliced(c, replicas, n, dump);
 	return compile_fit(c, dump) && (!worth_slicing(c) || choose(c, dump));
+}
+
+bool compile_plan(Compile *c, const char *dump)
+{
+	if (!plan_and_split(c, dump))
+		return false;
+	if (c->m->grains <= 1)
+		warn_of_micro(c);
+	return true;
 }
