@@ -20,8 +20,8 @@ static const char *span(const Build *b, const Stage *s)
 
 	for (const Node *n = s->forward->first; n; n = n->next)
 		if (n->loc.name && *n->loc.name && (optab[n->op]->flags & OP_HEAVY)) {
-			first = first ? first : n->loc.name;
-			last = n->loc.name;
+			last = n->loc.module ? n->loc.module : n->loc.name;
+			first = first ? first : last;
 		}
 	if (!first)
 		return "";

@@ -75,19 +75,6 @@ const char *bytes_text(Arena *a, const Value *v)
 	return arena_printf(a, "%" PRId64 " * sizeof(%s)", type_numel(&v->type), dtype_c(v->type.dtype));
 }
 
-/* The module of a node that its exporter called by modules, as PyTorch writes it: h.0.ln_1 of /h.0/ln_1/Add_1; else its name. */
-static const char *module_of(Arena *a, const char *node)
-{
-	const char *end = strrchr(node, '/');
-
-	if (*node != '/' || end == node)
-		return node;
-	char *path = arena_strn(a, node + 1, (size_t)(end - node - 1));
-	for (char *p = path; *p; p++)
-		*p = *p == '/' ? '.' : *p;
-	return path;
-}
-
 /* "%h f32[32,10]  fc1": the value, its type, the node of the model it stems from. */
 const char *comment_of(const StageCx *x, const Node *n)
 {
@@ -104,8 +91,10 @@ const char *comment_of(const StageCx *x, const Node *n)
 		what = arena_printf(a, "%s %s", what, str_type(a, &v->type));
 	else if (n->nin && n->in[0] && n->in[0]->kind == VAL_PARAM)
 		what = arena_printf(a, "@%s", n->in[0]->name);
-	if (n->loc.name && *n->loc.name)
-		return arena_printf(a, "%s  %s", what, module_of(a, n->loc.name));
+	const char *module = loc_module(a, &n->loc), *from = module ? module : n->loc.name;
+
+	if (from && *from)
+		return arena_printf(a, "%s  %s", what, from);
 	if (n->loc.node >= 0)
 		return arena_printf(a, "%s  node %d", what, n->loc.node);
 	return what;
@@ -323,7 +312,7 @@ static void write_locals(StageCx *x, Cw *w)
 		if (leaf)
 			at = arena_printf(x->b->a, "done ? %s : %s", at, value_text(x, sum_of(x, v)));
 		cw_stmt(w, str_type(x->b->a, &v->type), "%s *%s = %s;", dtype_c(v->type.dtype),
-			names_get(&x->names, v, v->name), at);
+			names_get(&x->names, v, value_wish(x->b->a, v)), at);
 	}
 }
 

@@ -35,7 +35,7 @@ static void add_slot(StageCx *x, const Value *v)
 {
 	if (!v || v->alias || (v->region != REGION_SLOT && v->region != REGION_ENTRY))
 		return;
-	add_member(x, &x->layout[v->region], v, v->name, v->offset, type_numel(&v->type));
+	add_member(x, &x->layout[v->region], v, value_wish(x->b->a, v), v->offset, type_numel(&v->type));
 	if (has_tag(x, v))
 		member_at(&x->layout[v->region], v->offset)->tag = true;
 }
@@ -367,7 +367,7 @@ const char *value_text(void *stage_cx, const Value *v)
 			return in_struct(x, use(x, NAME_G), v);
 		if (!listed(x->local, x->nlocal, v))
 			PUSH(a, x->local, x->nlocal, x->caplocal) = v;
-		return names_get(&x->names, v, v->name);
+		return names_get(&x->names, v, value_wish(a, v));
 	default: bug("%s of stage %d has no place in memory", v->name, x->s->id);
 	}
 }

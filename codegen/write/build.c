@@ -121,8 +121,17 @@ const char *origin_text(const Build *b, const Value *v, const Node *n)
 	const Loc *l = v->def ? &v->def->loc : &n->loc;
 
 	return l->node < 0 ? v->name
-	                   : arena_printf(b->a, "%s, node #%d '%s'%s%s", v->name, l->node, l->name ? l->name : "",
-				     l->op ? " " : "", l->op ? l->op : "");
+	                   : arena_printf(b->a, "%s, node #%d '%s'%s%s%s%s", v->name, l->node, l->name ? l->name : "",
+				     l->op ? " " : "", l->op ? l->op : "", l->module ? " in " : "",
+				     l->module ? l->module : "");
+}
+
+const char *value_wish(Arena *a, const Value *v)
+{
+	const char *module = v->kind == VAL_NODE ? v->def->loc.module : NULL;
+	const size_t grad = strncmp(v->name, "d.", 2) ? 0 : 2;
+
+	return module ? arena_printf(a, "%.*s%s.%s", (int)grad, v->name, module, v->name + grad) : v->name;
 }
 
 int stage_of_rank(const Build *b, int rank)

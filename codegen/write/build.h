@@ -51,6 +51,8 @@ extern const char build_gpu_libraries[]; /* what GPU programs are linked with */
 
 /* A value and the ONNX node that it stems from, for messages of the program; n: taken where nothing defines it. */
 const char *origin_text(const Build *b, const Value *v, const Node *n);
+/* What the C name of v is made from: its name in the model, behind the module where the file tells that beside it. */
+const char *value_wish(Arena *a, const Value *v);
 int stage_of_rank(const Build *b, int rank);   /* the first of its stages */
 int next_chunk(const Build *b, int stage);     /* the next stage on the same devices, or -1 */
 bool device_enters(const Build *b, int stage); /* some stage of its devices has buffers at its entry */

@@ -3,6 +3,7 @@
  * of the call, or the function's defaults (IR 9). */
 #include <string.h>
 #include "ir/base/buf.h"
+#include "frontend/onnx/torch.h"
 #include "inline.h"
 
 enum { MAXMADE = 1 << 18 }; /* nodes and calls that a model may grow to; long names count as more */
@@ -27,7 +28,8 @@ static const char *text(const char *s) { return s ? s : ""; }
 
 static Loc here(const Expand *x)
 {
-	return (Loc){ x->path, 0, 0, x->index, x->at ? x->at->name : NULL, x->at ? x->at->op_type : NULL };
+	return (Loc){ x->path, 0, 0, x->index, x->at ? x->at->name : NULL, x->at ? x->at->op_type : NULL,
+		x->at ? torch_module(x->a, x->at) : NULL };
 }
 
 /* ---- fields that the generated schema may be too old for ---- */

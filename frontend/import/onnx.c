@@ -112,7 +112,7 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 bool onnx_node(Import *im, const OnnxNode *n, size_t i)
 {
 	im->b.loc = (Loc){ im->path, 0, 0, onnx_index(im, n, i), n->name && *n->name ? arena_str(im->a, n->name) : NULL,
-		arena_str(im->a, n->op_type) };
+		arena_str(im->a, n->op_type), torch_module(im->a, n) };
 	for (size_t k = 0; k < n->n_input; k++)
 		if (*n->input[k] && !map_get(&im->env, n->input[k]) && !map_get(&im->seq, n->input[k]))
 			return diag_error(im->d, im->b.loc, 204, "operand %zu '%s' is defined nowhere before this node",

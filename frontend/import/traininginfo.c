@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 #include "frontend/canon/canon.h"
+#include "frontend/onnx/torch.h"
 
 typedef Onnx__TrainingInfoProto OnnxInfo;
 
@@ -49,7 +50,8 @@ static bool fault(Import *im, const OnnxNode *n, const char *fmt, ...)
 {
 	va_list ap;
 	const char *text;
-	Loc loc = { im->path, 0, 0, -1, n && n->name && *n->name ? n->name : NULL, n ? n->op_type : NULL };
+	Loc loc = { im->path, 0, 0, -1, n && n->name && *n->name ? n->name : NULL, n ? n->op_type : NULL,
+		n ? torch_module(im->a, n) : NULL };
 
 	va_start(ap, fmt);
 	text = arena_vprintf(im->d->scratch, fmt, ap);

@@ -1,7 +1,7 @@
 /* Operators that pdcc does not have: all of a graph at once, and what to do about them. */
 #include <string.h>
 #include "ir/base/buf.h"
-#include "frontend/onnx/onnx_file.h"
+#include "frontend/onnx/torch.h"
 
 /* What to do about operators that no graph of fixed shapes has. */
 static const char *remedy(const char *op)
@@ -78,7 +78,9 @@ bool onnx_operators(Import *im, const OnnxGraph *g)
 		diag_error(im->d, FILELOC(im->path), 301, "%zu operator%s unsupported: %s", seen.n,
 			seen.n > 1 ? "s" : "", buf_str(&list));
 	for (Unknown *u = all; u; u = u->next)
-		diag_note(im->d, (Loc){ im->path, 0, 0, onnx_index(im, u->n, u->index), u->n->name, u->n->op_type },
+		diag_note(im->d,
+			(Loc){ im->path, 0, 0, onnx_index(im, u->n, u->index), u->n->name, u->n->op_type,
+				torch_module(im->a, u->n) },
 			"%s", remedy(u->n->op_type));
 	buf_free(&list);
 	return seen.n == 0;

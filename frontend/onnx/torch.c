@@ -89,6 +89,33 @@ const char *torch_call(Arena *a, const OnnxNode *n)
 	return metadata(a, &n->base, NODE_META, "pkg.torch.onnx.fx_node");
 }
 
+/* The string of Python at s, without its quotes; *end: behind it. */
+static const char *python_string(Arena *a, const char *s, const char **end)
+{
+	const char quote = *s++;
+	char *text = arena_strn(a, s, strlen(s)), *to = text;
+
+	for (; *s && *s != quote; s++) {
+		s += *s == '\\' && s[1];
+		*to++ = *s;
+	}
+	*to = 0;
+	*end = s + (*s == quote);
+	return text;
+}
+
+/* "['', 'blocks.3', 'blocks.3.down', 'linear_7']": the modules that are open, by their whole names, then the call. */
+const char *torch_module(Arena *a, const OnnxNode *n)
+{
+	const char *s = metadata(a, &n->base, NODE_META, "pkg.torch.onnx.name_scopes"), *last = "", *module = "";
+
+	while (s && (s = strpbrk(s, "'\"")) != NULL) {
+		module = last;
+		last = python_string(a, s, &s);
+	}
+	return *module && *module != '_' ? module : NULL; /* _empty_nn_module_stack...: a node of the exporter's own */
+}
+
 /* ---- the signature: lines  PLACE: PARAMETER target='NAME',  PLACE: BUFFER target='NAME' ...; before PyTorch 2.7
  * (kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='PLACE'), target='NAME') ... ---- */
 

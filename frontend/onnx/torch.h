@@ -8,6 +8,9 @@
 const char *torch_folded_from(Arena *a, const Onnx__ValueInfoProto *v);
 const char *torch_call(Arena *a, const OnnxNode *n);
 
+/* The module that called for the node, as PyTorch has it: blocks.3.down; NULL: not told, or the model itself. */
+const char *torch_module(Arena *a, const OnnxNode *n);
+
 /* The signature of the exported program: name of a parameter or buffer -> what it was. NULL: none, or none of the
  * names is among the initializers. */
 typedef struct TorchTarget {

@@ -12,6 +12,18 @@ void diag_init(Diag *d, FILE *out, Arena *scratch)
 	*d = (Diag){ .out = out, .limit = 20, .scratch = scratch, .color = isatty(fileno(out)) == 1 };
 }
 
+const char *loc_module(Arena *a, const Loc *l)
+{
+	const char *end = l->name ? strrchr(l->name, '/') : NULL;
+
+	if (l->module || !end || *l->name != '/' || end == l->name)
+		return l->module;
+	char *path = arena_strn(a, l->name + 1, (size_t)(end - l->name - 1));
+	for (char *p = path; *p; p++)
+		*p = *p == '/' ? '.' : *p;
+	return path;
+}
+
 /* `model.onnx: node #12 'layer1/If_3' (If): `, `cluster.yaml:14:7: `, or `pdcc: ` when there is no place. */
 static void print_place(const Diag *d, const Loc *l)
 {
@@ -24,7 +36,9 @@ static void print_place(const Diag *d, const Loc *l)
 	fprintf(d->out, "node #%d", l->node);
 	if (l->name && *l->name)
 		fprintf(d->out, " '%s'", l->name);
-	if (l->op)
+	if (l->op && l->module)
+		fprintf(d->out, " (%s in %s)", l->op, l->module);
+	else if (l->op)
 		fprintf(d->out, " (%s)", l->op);
 	fputs(": ", d->out);
 }
@@ -93,6 +107,7 @@ static void report(Diag *d, const Loc *l, const char *severity, const char *code
 	at.file = d->format == DIAG_SARIF ? l->file : plain(d->scratch, l->file);
 	at.name = plain(d->scratch, l->name);
 	at.op = plain(d->scratch, l->op);
+	at.module = plain(d->scratch, l->module);
 	if (*severity == 'e')
 		d->last_text = text;
 	if (d->format == DIAG_TEXT)

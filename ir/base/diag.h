@@ -18,11 +18,17 @@ typedef struct Loc {
 	int node;         /* ONNX node index, -1: none */
 	const char *name; /* ONNX node name, may be NULL or "" */
 	const char *op;   /* ONNX op type */
+	const char *
+		module; /* PyTorch's module, where the file tells it beside the name: blocks.3.down; NULL: see loc_module */
 } Loc;
 
 #define NOLOC ((Loc){ .node = -1 })
 #define FILELOC(f) ((Loc){ .file = (f), .node = -1 })
 #define TEXTLOC(f, l, c) ((Loc){ .file = (f), .line = (l), .col = (c), .node = -1 })
+
+/* The module that PyTorch has the node in, h.0.ln_1: told by the file, or by a name that its exporter made of modules,
+ * /h.0/ln_1/Add_1. NULL: not known, or the model itself. */
+const char *loc_module(Arena *a, const Loc *l);
 
 /* Text for people; one JSON object per line; one SARIF 2.1.0 document, closed by diag_finish. */
 typedef enum DiagFormat { DIAG_TEXT, DIAG_JSON, DIAG_SARIF } DiagFormat;

@@ -55,6 +55,8 @@ static void print_line(const Diag *d, const Loc *l, const char *severity, const 
 		print_key(d->out, "name", l->name);
 	if (l->op)
 		print_key(d->out, "op", l->op);
+	if (l->module)
+		print_key(d->out, "module", l->module);
 	print_key(d->out, "message", text);
 	fputs("}\n", d->out);
 }

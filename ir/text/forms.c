@@ -123,6 +123,8 @@ static void node(Buf *b, const Node *n)
 		key_string(b, "onnx_name", n->loc.name);
 	if (n->loc.op)
 		key_string(b, "onnx_op", n->loc.op);
+	if (n->loc.module)
+		key_string(b, "module", n->loc.module);
 	if (n->stage >= 0)
 		buf_printf(b, ", \"stage\": %d", n->stage);
 	if (n->time > 0) {

@@ -144,6 +144,8 @@ static void found_out(Parser *s, Graph *g, Node *n)
 			n->time = lex_real(s);
 		else if (strcmp(k, "scratch") == 0)
 			n->scratch = lex_int(s, 0, INT64_MAX);
+		else if (strcmp(k, "module") == 0)
+			n->loc.module = lex_word(s);
 		else if (strncmp(k, "mem", 3) == 0 && k[3] >= '0' && k[3] <= '9' && atoi(k + 3) < n->nout &&
 			 n->out[atoi(k + 3)])
 			place(s, g, n->out[atoi(k + 3)]);

@@ -227,6 +227,8 @@ static void found_out(Buf *b, const Node *n, bool phases)
 		key_real(b, &first, "time", n->time);
 	if (n->scratch)
 		key_int(b, &first, "scratch", n->scratch);
+	if (n->loc.module)
+		key_word(b, &first, "module", n->loc.module);
 	for (int i = 0; i < n->nout; i++)
 		place(b, &first, n->out[i], i);
 	close_keys(b, first);

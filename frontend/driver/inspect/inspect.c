@@ -22,12 +22,23 @@ typedef struct Readers {
 	const Node *first;
 } Readers;
 
-/* The node of the model that n stems from. */
+/* The node of the model that n stems from, and its module. */
 static const char *label(const Node *n)
 {
 	if (!(n->loc.name && *n->loc.name) && n->fwd)
 		n = n->fwd;
-	return n->loc.name && *n->loc.name ? n->loc.name : n->nout && n->out[0] ? n->out[0]->name : optab[n->op]->name;
+	if (n->loc.name && *n->loc.name)
+		return n->loc.module ? arena_printf(n->graph->module->arena, "%s (%s)", n->loc.name, n->loc.module)
+		                     : n->loc.name;
+	return n->nout && n->out[0] ? n->out[0]->name : optab[n->op]->name;
+}
+
+/* The same in a sentence. */
+static const char *quoted(Arena *a, const Node *n)
+{
+	const char *text = label(n), *module = strstr(text, " (");
+
+	return module ? arena_printf(a, "'%.*s'%s", (int)(module - text), text, module) : arena_printf(a, "'%s'", text);
 }
 
 /* n only lays out parameters and constants anew: exports cut weights into gates, turn them and put them together. */
@@ -67,7 +78,7 @@ static void readers(Readers *r, const Value *v, bool direct)
 		r->first = r->first ? r->first : n;
 		if (r->rows + r->others <= 3)
 			r->text = arena_printf(
-				r->a, "%s%s%s '%s'", r->text, *r->text ? ", " : "", optab[n->op]->name, label(n));
+				r->a, "%s%s%s %s", r->text, *r->text ? ", " : "", optab[n->op]->name, quoted(r->a, n));
 		else if (r->rows + r->others == 4)
 			r->text = arena_printf(r->a, "%s ...", r->text);
 	}

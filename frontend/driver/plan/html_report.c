@@ -317,7 +317,10 @@ static void nodes(Page *p)
 		const Loc *l = &row[i].n->loc;
 
 		buf_puts(p->b, "<tr>");
-		cell(p, NULL, l->name && *l->name ? l->name : "-");
+		cell(p, NULL,
+			!l->name || !*l->name ? "-"
+			: l->module           ? arena_printf(c->a, "%s (%s)", l->name, l->module)
+					      : l->name);
 		cell(p, NULL, optab[row[i].n->op]->name);
 		cell(p, "v", arena_printf(c->a, "%d", row[i].stage));
 		cell(p, "v", time_text(c->a, row[i].fwd));

@@ -1,10 +1,10 @@
 """ONNX models whose indices, axes and counts fit nothing."""
-from tiny import graph, node, weight
+from tiny import graph, in_module, node, weight
 
 FAR = 2 ** 63 - 1
 
 
-def model(op, *operands, x=(8, 4), y=(8, 4), k=1, opset=14, **attributes):
+def model(op, *operands, x=(8, 4), y=(8, 4), k=1, opset=14, scopes=None, **attributes):
     """y = op(operands): 'x' is the input, a list becomes a constant of integers, ('w', shape) a parameter."""
     nodes, weights, names = [], [], []
     for i, o in enumerate(operands):
@@ -16,7 +16,8 @@ def model(op, *operands, x=(8, 4), y=(8, 4), k=1, opset=14, **attributes):
             names.append(f'w{i}')
         else:
             names.append(o)
-    nodes.append(node(op, names, ['y'] + [f'y{i}' for i in range(1, k)], **attributes))
+    last = node(op, names, ['y'] + [f'y{i}' for i in range(1, k)], **attributes)
+    nodes.append(in_module(last, *scopes) if scopes else last)
     return graph(nodes, weights, x, y, opset)
 
 
@@ -27,6 +28,10 @@ KINDS = {
     'topk-open': lambda: model('TopK', 'x', 'x', k=2),
     'argmax-axis': lambda: model('ArgMax', 'x', axis=-FAR - 1),
     'cumsum-axis': lambda: model('CumSum', 'x', [FAR]),
+    'in-module': lambda: model('CumSum', 'x', [FAR], scopes=['', 'blocks', 'blocks.3', 'blocks.3.down', 'cumsum_7']),
+    'in-odd-module': lambda: model('CumSum', 'x', [FAR], scopes=['', "it's", 'cumsum']),
+    'in-root': lambda: model('CumSum', 'x', [FAR], scopes=['', 'cumsum']),
+    'in-no-module': lambda: model('CumSum', 'x', [FAR], scopes=['_empty_nn_module_stack_from_metadata_hook', 'cumsum']),
     'gather-elements-rank': lambda: model('GatherElements', 'x', [0, 1]),
     'gather-elements-float': lambda: model('GatherElements', 'x', 'x'),
     'gather-elements-range': lambda: model('GatherElements', 'x', [0, 4], x=(4,)),

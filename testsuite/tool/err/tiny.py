@@ -57,6 +57,11 @@ def node(op, inputs, outputs, **attributes):
     return b + field(3, b'node') + field(4, op.encode()) + b''.join(field(5, attribute(k, v)) for k, v in attributes.items())
 
 
+def in_module(node, *scopes):
+    """The node as PyTorch's newer exporter writes it: with the modules that were open, by their whole names, and the call."""
+    return node + field(9, field(1, b'pkg.torch.onnx.name_scopes') + field(2, repr(list(scopes)).encode()))
+
+
 def graph(nodes, weights, x, y, opset=14, **more):
     """A model of these NodeProtos and TensorProtos from input x (and more inputs) to output y, given by their shapes."""
     g = b''.join(field(1, n) for n in nodes) + field(2, b'tiny') + b''.join(field(5, w) for w in weights)
