@@ -345,7 +345,7 @@ static int write_mine(const Build *b, Cw *w, const DeviceSchedule *s, int stage)
 
 static void write_rate(const Build *b, Cw *w, const Rate *r)
 {
-	const double lr = opt_get(&b->t->opt, OPT_LR);
+	const double lr = opt_get(&b->t->model.opt, OPT_LR);
 
 	cw_line(w,
 		".rate = { .kind = %d, .warmup = %" PRId64 ", .every = %" PRId64 ", .steps = %" PRId64
@@ -425,7 +425,7 @@ static double peak_flops(const Build *b)
 	for (int t = 0; t < b->m->nstage; t++)
 		for (int r = 0; r < b->m->stage[t]->replicas; r++) {
 			const Device *d = &b->c->device[b->m->stage[t]->device[r]];
-			const double flops = b->t->amp.kind != AMP_OFF ? d->half_flops : d->flops;
+			const double flops = b->t->target.amp.kind != AMP_OFF ? d->half_flops : d->flops;
 			if (b->m->stage[t]->server || next_chunk(b, t) >= 0)
 				continue;
 			if (!(flops > 0))
@@ -441,25 +441,26 @@ static void write_watch(const Build *b, Cw *w)
 	const Training *t = b->t;
 	const double peak = peak_flops(b);
 
-	cw_line(w, ".lr = %.17g,", opt_get(&t->opt, OPT_LR));
+	cw_line(w, ".lr = %.17g,", opt_get(&t->model.opt, OPT_LR));
 	if (b->m->step_time > 0)
 		cw_line(w, ".predicted = %.3g,", b->m->step_time);
 	if (peak > 0)
 		cw_line(w, ".flops = %.6g, .peak = %.6g,", model_flops(b->m) * (double)b->m->microbatches, peak);
-	if (t->jsonl || t->csv || t->tensorboard || t->metrics_every)
+	if (t->loop.jsonl || t->loop.csv || t->loop.tensorboard || t->loop.metrics_every)
 		cw_line(w, ".metrics = { .every = %" PRId64 ", .jsonl = %s, .csv = %s, .tensorboard = %s },",
-			t->metrics_every, t->jsonl ? quoted(b->a, t->jsonl) : "NULL",
-			t->csv ? quoted(b->a, t->csv) : "NULL", t->tensorboard ? quoted(b->a, t->tensorboard) : "NULL");
-	if (t->last != LAST_WRAP)
-		cw_line(w, ".last = %s,", t->last == LAST_KEEP ? "PD_LAST_KEEP" : "PD_LAST_DROP");
-	if (t->eval.on)
+			t->loop.metrics_every, t->loop.jsonl ? quoted(b->a, t->loop.jsonl) : "NULL",
+			t->loop.csv ? quoted(b->a, t->loop.csv) : "NULL",
+			t->loop.tensorboard ? quoted(b->a, t->loop.tensorboard) : "NULL");
+	if (t->data.last != LAST_WRAP)
+		cw_line(w, ".last = %s,", t->data.last == LAST_KEEP ? "PD_LAST_KEEP" : "PD_LAST_DROP");
+	if (t->data.eval.on)
 		cw_line(w,
 			".eval = { .on = true, .accuracy = %s, .every = %" PRId64 ", .epochs = %" PRId64
 			", .samples = %" PRId64 "%s },",
-			counts_hits(b->m) ? "true" : "false", t->eval.every, t->eval.epochs, t->eval.samples,
-			t->eval.averages ? ", .averages = true" : "");
-	if (t->stop)
-		cw_line(w, ".stop = \"%s\",", t->stop);
+			counts_hits(b->m) ? "true" : "false", t->data.eval.every, t->data.eval.epochs,
+			t->data.eval.samples, t->data.eval.averages ? ", .averages = true" : "");
+	if (t->loop.stop)
+		cw_line(w, ".stop = \"%s\",", t->loop.stop);
 }
 
 static void write_program(Build *b, Cw *w, int rank)
@@ -468,7 +469,7 @@ static void write_program(Build *b, Cw *w, int rank)
 	const int t = stage_of_rank(b, rank), replica = rank - b->first_rank[t];
 	const Stage *s = m->stage[t];
 	const char *base = m->file ? strrchr(m->file, '/') : NULL;
-	const Rate *rate = &b->t->opt.rate;
+	const Rate *rate = &b->t->model.opt.rate;
 	int slots = 1;
 
 	for (int k = t; k >= 0; k = next_chunk(b, k)) {
@@ -486,11 +487,11 @@ static void write_program(Build *b, Cw *w, int rank)
 				       : m->name),
 		plan_text(b), m->schedule->name, served_async(b->t) ? ", asynchronous servers" : "");
 	cw_line(w, ".hash = \"%s\", .model_hash = \"%s\", .optimizer = \"%s\",", b->hash, b->model_hash,
-		opt_kind_name[opt_kind(&b->t->opt)]);
+		opt_kind_name[opt_kind(&b->t->model.opt)]);
 	cw_line(w, ".rank = %d, .world = %d, .stage = %d, .stages = %d, .replica = %d, .replicas = %d,", rank,
 		m->schedule->ndevice, t, module_stages(m), replica, s->replicas);
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),
-		b->t->reproducible ? "true" : "false", b->t->shuffle ? "true" : "false", b->t->seed);
+		b->t->loop.reproducible ? "true" : "false", b->t->data.shuffle ? "true" : "false", b->t->loop.seed);
 	cw_line(w,
 		".micro = %" PRId64 ", .microbatches = %" PRId64 ",%s .channels = %d, .slots = %d, .arena = %" PRId64
 		",",
@@ -511,17 +512,18 @@ static void write_program(Build *b, Cw *w, int rank)
 	write_link_members(b, w, rank);
 	if (squares_of(m))
 		cw_line(w, ".squares = %d, .squares_at = %d,%s", squares_of(m), squares_at(b), parted_text(b));
-	if (b->t->gnorm || b->t->opt.clip_norm > 0)
+	if (b->t->loop.gnorm || b->t->model.opt.clip_norm > 0)
 		cw_line(w, ".gnorm = true,");
 	if (amp_scaled(b->t))
 		cw_line(w, ".loss_scale = %.17g, .scale_every = %" PRId64 ",",
-			b->t->amp.scale > 0 ? b->t->amp.scale : 65536.0, b->t->amp.every > 0 ? b->t->amp.every : 2000);
+			b->t->target.amp.scale > 0 ? b->t->target.amp.scale : 65536.0,
+			b->t->target.amp.every > 0 ? b->t->target.amp.every : 2000);
 	write_watch(b, w);
-	if (b->t->ckpt_dir)
+	if (b->t->loop.ckpt_dir)
 		cw_line(w, ".ckpt = { .dir = %s, .every = %" PRId64 ", .keep = %" PRId64 " },",
-			quoted(b->a, b->t->ckpt_dir), b->t->ckpt_every, b->t->ckpt_keep);
+			quoted(b->a, b->t->loop.ckpt_dir), b->t->loop.ckpt_every, b->t->loop.ckpt_keep);
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
-		b->t->steps > 0 ? b->t->steps : 10, timeout_of(b));
+		b->t->loop.steps > 0 ? b->t->loop.steps : 10, timeout_of(b));
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");
 	write_flow_fields(b, w, rank);
 	cw_close(w, ";");

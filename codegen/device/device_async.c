@@ -185,9 +185,9 @@ void write_flow_fields(const Build *b, Cw *w, int rank)
 
 	if (s->async)
 		cw_line(w, ".flow = %d, .lag = %d, .settle = settle, .sync_steps = %" PRId64 ",", s->lag + 1,
-			lag_of(&s->dev[rank]), b->t->warmup_steps);
-	if (s->async && b->t->warmup_epochs)
-		cw_line(w, ".sync_epochs = %" PRId64 ",", b->t->warmup_epochs);
+			lag_of(&s->dev[rank]), b->t->plan.warmup_steps);
+	if (s->async && b->t->plan.warmup_epochs)
+		cw_line(w, ".sync_epochs = %" PRId64 ",", b->t->plan.warmup_epochs);
 	if (served_async(b->t))
-		cw_line(w, ".flow = 1, .staleness = %" PRId64 ",", b->t->staleness);
+		cw_line(w, ".flow = 1, .staleness = %" PRId64 ",", b->t->comm.staleness);
 }

@@ -62,20 +62,20 @@ static bool write_makefile(Build *b)
 {
 	Arena *a = b->a;
 	const Training *train = b->t;
-	const char *level = setting_word(
-			   SET_OF_OptLevel, (int)(train->optimize != OPT_LEVEL_UNSAID ? train->optimize : OPT_LEVEL_3)),
-		   *debug = train->debug ? " -g" : "";
+	const char *level = setting_word(SET_OF_OptLevel,
+			   (int)(train->target.optimize != OPT_LEVEL_UNSAID ? train->target.optimize : OPT_LEVEL_3)),
+		   *debug = train->target.debug ? " -g" : "";
 	Buf out = { 0 }, rules = { 0 }, settings = { 0 };
 	const int world = b->m->schedule->ndevice;
 	const char *first = "", *smaller = "", *after = b->gpu ? " | obj/toolkit" : "";
 
 	if (b->gpu) {
 		build_frame(&settings, "gpu_flags.mk.in",
-			(const char *const[]){ "ARCH", train->arch, "NVCC",
-				train->nvcc ? made_word(a, train->nvcc) : "$(CUDA)/bin/nvcc", NULL });
+			(const char *const[]){ "ARCH", train->target.arch, "NVCC",
+				train->target.nvcc ? made_word(a, train->target.nvcc) : "$(CUDA)/bin/nvcc", NULL });
 		build_frame(&rules, "gpu_rules.mk.in",
-			(const char *const[]){ "CONTRACT", train->reproducible ? " -fmad=false" : "", "LEVEL", level,
-				"DEBUG", debug, NULL });
+			(const char *const[]){ "CONTRACT", train->loop.reproducible ? " -fmad=false" : "", "LEVEL",
+				level, "DEBUG", debug, NULL });
 	}
 	for (int i = 0; b->c && i < b->c->nwithout; i++)
 		smaller = arena_printf(a, "%s without-%s", smaller, b->c->without[i]);
@@ -101,9 +101,9 @@ static bool write_makefile(Build *b)
 	build_frame(&out, "Makefile.in",
 		(const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
 			join_numbers(a, world), "STAGES", join_numbers(a, b->m->nstage), "FIRST", first, "SMALLER",
-			smaller, "CONTRACT", train->reproducible ? " -ffp-contract=off" : "", "CC",
-			train->cc ? made_word(a, train->cc) : "gcc", "LEVEL", level, "DEBUG", debug, "RULES",
-			buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" : "oneDNN 2", "LIBRARIES",
+			smaller, "CONTRACT", train->loop.reproducible ? " -ffp-contract=off" : "", "CC",
+			train->target.cc ? made_word(a, train->target.cc) : "gcc", "LEVEL", level, "DEBUG", debug,
+			"RULES", buf_str(&rules), "NEEDS", b->gpu ? "CUDA with cuDNN 9" : "oneDNN 2", "LIBRARIES",
 			b->gpu ? build_gpu_libraries : "-fopenmp -ldnnl -lm -lpthread", "SETTINGS", buf_str(&settings),
 			"RUNTIME",
 			b->gpu ? " obj/runtime/gpu_kernels.cu.o obj/runtime/gpu_norm.cu.o obj/runtime/gpu_ends.cu.o"
@@ -212,13 +212,14 @@ static bool write_manifest(Build *b)
 	cw_open(&w, "\"settings\":");
 	cw_line(&w,
 		"\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
-		b->m->batch, b->m->microbatches, t->steps, t->seed);
-	cw_line(&w, "\"optimizer\": \"%s\", %s", opt_kind_name[opt_kind(&t->opt)], optimizer_text(b->a, &t->opt));
+		b->m->batch, b->m->microbatches, t->loop.steps, t->loop.seed);
+	cw_line(&w, "\"optimizer\": \"%s\", %s", opt_kind_name[opt_kind(&t->model.opt)],
+		optimizer_text(b->a, &t->model.opt));
 	cw_line(&w, "\"sync\": \"%s\",%s \"local_aggregation\": %s,", served_async(t) ? "async" : "sync",
-		t->staleness < 0 ? "" : arena_printf(b->a, " \"staleness\": %lld,", (long long)t->staleness),
-		t->no_local_agg ? "false" : "true");
+		t->comm.staleness < 0 ? "" : arena_printf(b->a, " \"staleness\": %lld,", (long long)t->comm.staleness),
+		t->comm.no_local_agg ? "false" : "true");
 	cw_line(&w, "\"schedule\": \"%s\", \"reproducible\": %s, \"shuffle\": %s", b->m->schedule->name,
-		t->reproducible ? "true" : "false", t->shuffle ? "true" : "false");
+		t->loop.reproducible ? "true" : "false", t->data.shuffle ? "true" : "false");
 	cw_close(&w, ",");
 	cw_open(&w, "\"initial_weights\":"); /* written beside the code; remove_stale knows them again by this list */
 	write_weight_files(b, &w);

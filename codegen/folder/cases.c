@@ -381,7 +381,7 @@ static bool write_frame(Build *b, int n)
 
 	if (b->gpu) {
 		build_frame(&flags, "gpu_flags.mk.in",
-			(const char *const[]){ "ARCH", b->t->arch, "NVCC", "$(CUDA)/bin/nvcc", NULL });
+			(const char *const[]){ "ARCH", b->t->target.arch, "NVCC", "$(CUDA)/bin/nvcc", NULL });
 		buf_puts(&flags, "FLAGS += -DRT_GPU\n");
 		build_frame(&rules, "gpu_rules.mk.in",
 			(const char *const[]){ "CONTRACT", "", "LEVEL", "3", "DEBUG", "", NULL });
@@ -406,7 +406,10 @@ static bool write_frame(Build *b, int n)
 
 bool codegen_cases(Module *const *m, const char *const *name, int n, const Training *t, const char *dir, Diag *d)
 {
-	const Training plain = { .opt = { .kind = OPT_SGD }, .target = t->target, .found = t->found, .arch = t->arch };
+	const Training plain = { .model.opt = { .kind = OPT_SGD },
+		.target.kind = t->target.kind,
+		.target.found = t->target.found,
+		.target.arch = t->target.arch };
 	Build b = { .t = &plain, .a = arena_new(), .d = d, .dir = dir, .gpu = target_cuda(t) };
 	Case *c = NEWN(b.a, Case, n);
 	Names functions;

@@ -316,7 +316,7 @@ bool emit_certificate(Build *b)
 		"{\"certificate\": 1, \"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",\n"
 		"\"microbatches\": %d, \"flushed\": %s, \"rule\": \"%s\", \"late\": %d, \"reproducible\": %s,\n",
 		quoted(b->a, m->name), plan_text(b), s->name, b->hash, s->nmicro, s->async ? "false" : "true",
-		rule[s->rule], s->late, b->t && b->t->reproducible ? "true" : "false");
+		rule[s->rule], s->late, b->t && b->t->loop.reproducible ? "true" : "false");
 	write_order(b, &out);
 	write_messages(b, &out);
 	buf_puts(&out, "\"stages\": [\n");

@@ -3,6 +3,7 @@
 #define PDCC_CODEGEN_EMIT_H
 
 #include "ir/cluster.h"
+#include "ir/training.h"
 #include "ir/ir.h"
 
 /* Writes the build folder (README.md lists it); the module has been through memplan. Same input, same bytes; no path

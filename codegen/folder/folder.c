@@ -105,19 +105,19 @@ static bool fits_arch(const Build *b, const Graph *g)
 {
 	int sm = 0;
 
-	if (!b->gpu || sscanf(b->t->arch, "sm_%d", &sm) != 1 || sm >= 80)
+	if (!b->gpu || sscanf(b->t->target.arch, "sm_%d", &sm) != 1 || sm >= 80)
 		return true;
 	for (const Node *n = g->first; n; n = n->next)
 		if ((n->op == OP_Attention || n->op == OP_AttentionGrad) && dtype_half(n->out[0]->type.dtype))
 			return diag_error(b->d, n->loc, 712,
 				"%s is in %s, which takes a GPU of sm_80 or newer, and --arch is %s; leave --amp out for this one",
-				optab[n->op]->name, dtype_name(n->out[0]->type.dtype), b->t->arch);
+				optab[n->op]->name, dtype_name(n->out[0]->type.dtype), b->t->target.arch);
 	return true;
 }
 
 bool codegen_build(const Module *m, const Cluster *c, const Training *t, const char *dir, Diag *d)
 {
-	static const Training none = { .opt = { .kind = OPT_SGD } };
+	static const Training none = { .model.opt = { .kind = OPT_SGD } };
 	Build b = { .m = m, .c = c, .t = t ? t : &none, .a = arena_new(), .d = d, .dir = dir };
 	char *before;
 	bool ok = true;
@@ -127,7 +127,7 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 		return diag_error(d, FILELOC(m->file), 704, "code is made of a planned module; run memplan first");
 	}
 	b.gpu = target_cuda(b.t);
-	if (b.gpu && b.t->f64) {
+	if (b.gpu && b.t->target.f64) {
 		arena_free(b.a);
 		return diag_error(
 			d, FILELOC(m->file), 711, "programs in f64 for GPUs are not written yet; --target c has them");

@@ -87,9 +87,9 @@ static void served_rule(const Build *b, Buf *out)
 	}
 	buf_puts(
 		out, "A pull gives what is there then. No two runs need be alike; --arrivals DIR records the order.\n");
-	if (b->t->staleness >= 0)
-		buf_printf(out, "No device is more than %" PRId64 " step%s ahead of the slowest.\n", b->t->staleness,
-			b->t->staleness == 1 ? "" : "s");
+	if (b->t->comm.staleness >= 0)
+		buf_printf(out, "No device is more than %" PRId64 " step%s ahead of the slowest.\n",
+			b->t->comm.staleness, b->t->comm.staleness == 1 ? "" : "s");
 	buf_puts(out, "\n");
 }
 

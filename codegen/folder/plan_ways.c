@@ -19,7 +19,7 @@ static const char *algorithm(const Build *b, const Node *n)
 {
 	const char *by = attr_str(n, "by"), *codec = attr_str(n, "codec");
 
-	if (b->t && b->t->reproducible)
+	if (b->t && b->t->loop.reproducible)
 		return "the tree of --reproducible";
 	if (strcmp(codec, "none"))
 		return arena_printf(b->a, "ring, packed by %s%s%s; small sums as they are", codec,

@@ -275,7 +275,7 @@ bool emit_stage(Build *b, const Stage *s)
 
 	write_header(&x, &wh);
 	head(&x, &wk, "the kernels of its functions, one per op and shape.");
-	kernels_head(&x.kernels, &kernels, b->t && b->t->reproducible);
+	kernels_head(&x.kernels, &kernels, b->t && b->t->loop.reproducible);
 	buf_puts(&kernels, buf_str(&x.kernels.out));
 	buf_free(&x.kernels.out);
 	if (ok)

@@ -177,7 +177,7 @@ void write_absent(StageCx *x, Cw *w)
 	cw_blank(w);
 	cw_func(w, "void absent(int copy)");
 	cw_line(w, "(void)copy;");
-	if (x->layout[REGION_GRADS].n && x->b->t->reproducible) {
+	if (x->layout[REGION_GRADS].n && x->b->t->loop.reproducible) {
 		cw_line(w, "pd_tree_leaf(tree, replica);");
 		cw_line(w, "pd_tree_done(tree, replica);");
 	} else if (x->layout[REGION_GRADS].n) {

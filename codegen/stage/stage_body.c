@@ -19,7 +19,8 @@ bool leaf_apart(const StageCx *x) { return x->layout[REGION_GRADS].n && x->s->by
 
 bool reproducible(const StageCx *x)
 {
-	return x->b->t && x->b->t->reproducible && !x->s->server; /* a server adds what it is given in one way only */
+	return x->b->t && x->b->t->loop.reproducible &&
+	       !x->s->server; /* a server adds what it is given in one way only */
 }
 
 bool on_gpu(const StageCx *x) { return x->b->gpu; }
@@ -202,7 +203,7 @@ static void write_node(StageCx *x, Cw *w, const Node *n)
 		write_kernel_node(x, w, n);
 		if (block)
 			cw_end(w);
-		if (x->b->t->check_numerics)
+		if (x->b->t->loop.check_numerics)
 			write_checks(x, w, n);
 	}
 	write_told(x, w, n);

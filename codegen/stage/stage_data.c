@@ -253,15 +253,15 @@ static void write_source(const StageCx *x, Cw *w, const Value *v)
 {
 	const Training *t = x->b->t;
 	Arena *a = x->b->a;
-	DataKind kind = t && t->data_kind != DATA_UNSAID ? t->data_kind : DATA_SYNTHETIC;
-	DataKind eval = t && t->eval.kind != DATA_UNSAID ? t->eval.kind : kind;
+	DataKind kind = t && t->data.kind != DATA_UNSAID ? t->data.kind : DATA_SYNTHETIC;
+	DataKind eval = t && t->data.eval.kind != DATA_UNSAID ? t->data.eval.kind : kind;
 	const char *path = "";
 
 	if (t && !v->presence)
-		input_source(t->data, t->ndata, v->name, &kind, &path);
+		input_source(t->data.input, t->data.ninput, v->name, &kind, &path);
 	cw_line(w, ".batch_axis = %d, .range = %" PRId64 ", .kind = %s, .path = %s,", v->batch_axis, v->index_range,
 		quoted(a, v->presence ? "presence" : setting_word(SET_OF_DataKind, (int)kind)), quoted(a, path));
-	if (t && t->eval.on && input_source(t->eval.data, t->eval.ndata, v->name, &eval, &path))
+	if (t && t->data.eval.on && input_source(t->data.eval.data, t->data.eval.ndata, v->name, &eval, &path))
 		cw_line(w, ".eval_kind = %s, .eval_path = %s,", quoted(a, setting_word(SET_OF_DataKind, (int)eval)),
 			quoted(a, path));
 }

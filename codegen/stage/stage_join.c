@@ -338,7 +338,7 @@ void open_memory(StageCx *x, Cw *w)
 				c.ids = most(c.ids, n->in[1]);
 				c.rows = most(c.rows, n->in[2]);
 			}
-			for (int i = 0; i < n->nout && x->b->t->check_numerics; i++)
+			for (int i = 0; i < n->nout && x->b->t->loop.check_numerics; i++)
 				c.check = n->out[i] ? most(c.check, n->out[i]) : c.check;
 			const int64_t more = kernel_room(&x->kernels, n);
 			room = more > room ? more : room;

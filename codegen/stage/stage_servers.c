@@ -59,7 +59,7 @@ static int chief_of(const StageCx *x, const Stage *s, int r)
 {
 	const Cluster *c = x->b->c;
 
-	for (int k = 0; k < r && !x->b->t->no_local_agg && !served_async(x->b->t); k++)
+	for (int k = 0; k < r && !x->b->t->comm.no_local_agg && !served_async(x->b->t); k++)
 		if (cluster_same_host(c, s->device[k], s->device[r]))
 			return k;
 	return r;
@@ -73,7 +73,7 @@ typedef struct Volume {
 static Volume volume_of(const StageCx *x, const Stage *s, bool together)
 {
 	const Schedule *sched = x->b->m->schedule;
-	const bool tree = x->b->t->reproducible;
+	const bool tree = x->b->t->loop.reproducible;
 	int *mine = NEWN(x->b->a, int, sched->nmicro), at_once;
 	Volume v = { 0, 0, 1 };
 
@@ -396,8 +396,8 @@ void write_shares_table(StageCx *x, Cw *w)
 			quoted(x->b->a, v->name), key, parts, whole ? "true" : "false", s->at[REGION_PARAMS],
 			(const char *)map_get(&x->layout[REGION_PARAMS].names.of, v), v->param->row, rows_of(v, whole),
 			width_of(v, whole), x->b->first_rank[from->id], from->replicas,
-			x->b->t->reproducible ? schedule_grains(x->b->m->schedule, from->id) : team.teams, team.teams,
-			room_of(from, key, rows_of(v, whole), whole, team), team.sums,
+			x->b->t->loop.reproducible ? schedule_grains(x->b->m->schedule, from->id) : team.teams,
+			team.teams, room_of(from, key, rows_of(v, whole), whole, team), team.sums,
 			cut_text(x->b->a, first_pull(from, key)), widths, wires_text(x, from, first_pull(from, key)),
 			updated_by_rows(x, v) ? "true" : "false");
 	}

@@ -16,7 +16,7 @@ void write_checks(StageCx *x, Cw *w, const Node *n)
 /* What pdcc verify compares of the first step. */
 void write_told(StageCx *x, Cw *w, const Node *n)
 {
-	const Map *told = x->b->t ? x->b->t->told : NULL;
+	const Map *told = x->b->t ? x->b->t->target.told : NULL;
 
 	for (int i = 0; told && !on_gpu(x) && n->phase != PHASE_UPDATE && i < n->nout; i++) {
 		const Value *v = n->out[i];

@@ -191,8 +191,8 @@ int threads_of(const Build *b, int rank)
 {
 	const int t = stage_of_rank(b, rank), d = b->m->stage[t]->device[rank - b->first_rank[t]];
 
-	if (b->t->threads > 0)
-		return b->t->threads;
+	if (b->t->target.threads > 0)
+		return b->t->target.threads;
 	return b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].cores > 0 ? b->c->device[d].cores : 1;
 }
 

@@ -3,6 +3,7 @@
 #define PDCC_CODEGEN_BUILD_H
 
 #include "ir/cluster.h"
+#include "ir/training.h"
 #include "ir/plan.h"
 #include "ir/schedule.h"
 #include "cw.h"

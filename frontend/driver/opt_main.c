@@ -63,10 +63,10 @@ static int run(Compile *c)
 		       EXIT_INPUT;
 	if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local", &c->cluster, c->d))
 		return EXIT_INPUT;
-	if (!schedule_read(c->a, &c->o->t.schedule, c->d))
+	if (!schedule_read(c->a, &c->o->t.plan.schedule, c->d))
 		return EXIT_INPUT;
-	if (!c->o->t.threads)
-		c->o->t.threads = 1;
+	if (!c->o->t.target.threads)
+		c->o->t.target.threads = 1;
 	c->m = module_parse(c->a, strcmp(c->model, "-") ? c->model : "stdin", text, c->d);
 	free(text);
 	if (!c->m || !module_verify(c->m, c->d))

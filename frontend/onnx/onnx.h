@@ -3,7 +3,7 @@
 #ifndef PDCC_FRONTEND_ONNX_H
 #define PDCC_FRONTEND_ONNX_H
 
-#include "ir/cluster.h"
+#include "ir/training.h"
 #include "ir/op.h"
 
 /* What a model's training_info says; pdcc derives gradient and update itself. */

@@ -9,14 +9,14 @@
 
 void training_defaults(Training *t)
 {
-	*t = (Training){ .warmup_policy = WARMUP_AUTO,
-		.replica_split = SPLIT_AUTO,
-		.found = TARGET_AUTO,
-		.arch = "sm_90",
-		.staleness = -1,
-		.seed = 1,
-		.ckpt_keep = CKPT_KEEP,
-		.opt = { .kind = OPT_SGD } };
+	*t = (Training){ .plan.warmup_policy = WARMUP_AUTO,
+		.plan.replica_split = SPLIT_AUTO,
+		.target.found = TARGET_AUTO,
+		.target.arch = "sm_90",
+		.comm.staleness = -1,
+		.loop.seed = 1,
+		.loop.ckpt_keep = CKPT_KEEP,
+		.model.opt = { .kind = OPT_SGD } };
 }
 
 /* ---- what flags and file share ---- */
@@ -38,7 +38,7 @@ bool training_loss(Arena *a, Training *t, const char *spec, Diag *d)
 	(void)d;
 	*l = (LossTerm){ .weight = 1, .ignore_index = INT64_MIN };
 	if (strcmp(spec, "auto") == 0) {
-		t->nloss = 0;
+		t->model.nloss = 0;
 		return true;
 	}
 	const int kind = setting_value(SET_OF_LossKind, spec);
@@ -46,8 +46,8 @@ bool training_loss(Arena *a, Training *t, const char *spec, Diag *d)
 		l->kind = (LossKind)kind;
 	else
 		l->output = arena_str(a, spec);
-	t->loss = l;
-	t->nloss = 1;
+	t->model.loss = l;
+	t->model.nloss = 1;
 	return true;
 }
 
@@ -72,11 +72,11 @@ bool training_bind(Arena *a, Training *t, const char *spec, Diag *d)
 		}
 	}
 	b.name = s;
-	Binding *v = NEWN(a, Binding, t->nbind + 1);
-	if (t->nbind)
-		memcpy(v, t->bind, sizeof *v * (size_t)t->nbind);
-	v[t->nbind++] = b;
-	t->bind = v;
+	Binding *v = NEWN(a, Binding, t->data.nbind + 1);
+	if (t->data.nbind)
+		memcpy(v, t->data.bind, sizeof *v * (size_t)t->data.nbind);
+	v[t->data.nbind++] = b;
+	t->data.bind = v;
 	return true;
 }
 
@@ -92,14 +92,14 @@ static void a_text(Yaml *y, const YNode *v, const char *what, const char **to)
 
 static void b_global(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->global = yaml_int(y, v, "batch.global", 1, (int64_t)1 << 32);
+	((Training *)to)->loop.global = yaml_int(y, v, "batch.global", 1, (int64_t)1 << 32);
 }
 static void b_micro(Yaml *y, const YNode *v, void *to)
 {
 	Training *t = to;
 
-	t->choose_micro = v->type == YAML_SCALAR_NODE && !strcmp((const char *)v->data.scalar.value, "auto");
-	t->micro = t->choose_micro ? 0 : yaml_int(y, v, "batch.micro", 1, (int64_t)1 << 32);
+	t->loop.choose_micro = v->type == YAML_SCALAR_NODE && !strcmp((const char *)v->data.scalar.value, "auto");
+	t->loop.micro = t->loop.choose_micro ? 0 : yaml_int(y, v, "batch.micro", 1, (int64_t)1 << 32);
 }
 static const YKey batch_keys[] = { { "global", b_global }, { "micro", b_micro } };
 static void batch(Yaml *y, const YNode *v, void *to) { yaml_map(y, v, "batch", batch_keys, COUNT(batch_keys), to); }
@@ -125,10 +125,10 @@ static void batch_axis(Yaml *y, const YNode *v, void *to)
 	const YNode **value;
 	int n = yaml_pairs(y, v, "batch_axis", &name, &value);
 
-	t->batch_axis = NEWN(y->a, Binding, n);
-	t->nbatch_axis = n;
+	t->data.batch_axis = NEWN(y->a, Binding, n);
+	t->data.nbatch_axis = n;
 	for (int i = 0; i < n; i++)
-		t->batch_axis[i] = (Binding){ name[i], (int)yaml_int(y, value[i], name[i], 0, MAXRANK - 1), 0 };
+		t->data.batch_axis[i] = (Binding){ name[i], (int)yaml_int(y, value[i], name[i], 0, MAXRANK - 1), 0 };
 }
 
 /* ---- loss ---- */
@@ -164,34 +164,37 @@ static void loss(Yaml *y, const YNode *v, void *to)
 	int n = 1;
 	const YNode **item = v->type == YAML_SEQUENCE_NODE ? yaml_items(y, v, "loss", &n) : &v;
 
-	t->loss = NEWN(y->a, LossTerm, n);
-	t->nloss = n;
+	t->model.loss = NEWN(y->a, LossTerm, n);
+	t->model.nloss = n;
 	for (int i = 0; item && i < n; i++) {
-		t->loss[i] = (LossTerm){ .weight = 1, .ignore_index = INT64_MIN };
+		t->model.loss[i] = (LossTerm){ .weight = 1, .ignore_index = INT64_MIN };
 		if (item[i]->type == YAML_SCALAR_NODE) {
 			Training one = { 0 };
 
 			training_loss(y->a, &one, (const char *)item[i]->data.scalar.value, y->d);
-			if (one.nloss)
-				t->loss[i] = one.loss[0];
+			if (one.model.nloss)
+				t->model.loss[i] = one.model.loss[0];
 			else
-				t->nloss = 0;
+				t->model.nloss = 0;
 		} else {
-			yaml_map(y, item[i], "loss", loss_keys, COUNT(loss_keys), &t->loss[i]);
+			yaml_map(y, item[i], "loss", loss_keys, COUNT(loss_keys), &t->model.loss[i]);
 		}
 	}
 }
 
 /* ---- checkpoints ---- */
 
-static void ck_dir(Yaml *y, const YNode *v, void *to) { a_text(y, v, "checkpoint.dir", &((Training *)to)->ckpt_dir); }
+static void ck_dir(Yaml *y, const YNode *v, void *to)
+{
+	a_text(y, v, "checkpoint.dir", &((Training *)to)->loop.ckpt_dir);
+}
 static void ck_every(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->ckpt_every = yaml_int(y, v, "checkpoint.every_steps", 1, (int64_t)1 << 40);
+	((Training *)to)->loop.ckpt_every = yaml_int(y, v, "checkpoint.every_steps", 1, (int64_t)1 << 40);
 }
 static void ck_keep(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->ckpt_keep = yaml_int(y, v, "checkpoint.keep", 0, (int64_t)1 << 30);
+	((Training *)to)->loop.ckpt_keep = yaml_int(y, v, "checkpoint.keep", 0, (int64_t)1 << 30);
 }
 static const YKey ckpt_keys[] = { { "dir", ck_dir }, { "every_steps", ck_every }, { "keep", ck_keep } };
 
@@ -199,8 +202,8 @@ static void checkpoint(Yaml *y, const YNode *v, void *to)
 {
 	Training *t = to;
 
-	if (!t->ckpt_dir)
-		t->ckpt_dir = "ckpt";
+	if (!t->loop.ckpt_dir)
+		t->loop.ckpt_dir = "ckpt";
 	yaml_map(y, v, "checkpoint", ckpt_keys, COUNT(ckpt_keys), to);
 }
 
@@ -210,15 +213,21 @@ static const char *const stop_metrics[] = { "loss", "eval_loss", "accuracy", "pe
 
 static void me_every(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->metrics_every = yaml_int(y, v, "metrics.every", 1, (int64_t)1 << 40);
+	((Training *)to)->loop.metrics_every = yaml_int(y, v, "metrics.every", 1, (int64_t)1 << 40);
 }
-static void me_jsonl(Yaml *y, const YNode *v, void *to) { a_text(y, v, "metrics.jsonl", &((Training *)to)->jsonl); }
-static void me_csv(Yaml *y, const YNode *v, void *to) { a_text(y, v, "metrics.csv", &((Training *)to)->csv); }
+static void me_jsonl(Yaml *y, const YNode *v, void *to)
+{
+	a_text(y, v, "metrics.jsonl", &((Training *)to)->loop.jsonl);
+}
+static void me_csv(Yaml *y, const YNode *v, void *to) { a_text(y, v, "metrics.csv", &((Training *)to)->loop.csv); }
 static void me_tensorboard(Yaml *y, const YNode *v, void *to)
 {
-	a_text(y, v, "metrics.tensorboard", &((Training *)to)->tensorboard);
+	a_text(y, v, "metrics.tensorboard", &((Training *)to)->loop.tensorboard);
 }
-static void me_gnorm(Yaml *y, const YNode *v, void *to) { ((Training *)to)->gnorm = yaml_bool(y, v, "metrics.gnorm"); }
+static void me_gnorm(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->loop.gnorm = yaml_bool(y, v, "metrics.gnorm");
+}
 static const YKey metrics_keys[] = {
 	{ "every", me_every },
 	{ "jsonl", me_jsonl },
@@ -253,14 +262,14 @@ static void stop(Yaml *y, const YNode *v, void *to)
 	if (s.reach < 0)
 		yaml_error(y, v, "stop lacks `reach: VALUE`");
 	else
-		((Training *)to)->stop = arena_printf(y->a, "%s=%.17g", s.metric, s.reach);
+		((Training *)to)->loop.stop = arena_printf(y->a, "%s=%.17g", s.metric, s.reach);
 }
 
 /* ---- the rest ---- */
 
 static void freeze(Yaml *y, const YNode *v, void *to)
 {
-	train_globs(y, v, "freeze", &((Training *)to)->freeze, &((Training *)to)->nfreeze);
+	train_globs(y, v, "freeze", &((Training *)to)->model.freeze, &((Training *)to)->model.nfreeze);
 }
 static void padding_idx(Yaml *y, const YNode *v, void *to)
 {
@@ -268,26 +277,26 @@ static void padding_idx(Yaml *y, const YNode *v, void *to)
 	const char **name;
 	const YNode **value;
 
-	t->npadding = yaml_pairs(y, v, "padding_idx", &name, &value);
-	t->padding = NEWN(y->a, Binding, t->npadding);
-	for (int i = 0; i < t->npadding; i++)
-		t->padding[i] = (Binding){ name[i], 0, yaml_int(y, value[i], name[i], 0, INT32_MAX) };
+	t->model.npadding = yaml_pairs(y, v, "padding_idx", &name, &value);
+	t->model.padding = NEWN(y->a, Binding, t->model.npadding);
+	for (int i = 0; i < t->model.npadding; i++)
+		t->model.padding[i] = (Binding){ name[i], 0, yaml_int(y, value[i], name[i], 0, INT32_MAX) };
 }
 static void parameters(Yaml *y, const YNode *v, void *to)
 {
-	train_globs(y, v, "parameters", &((Training *)to)->parameters, &((Training *)to)->nparameters);
+	train_globs(y, v, "parameters", &((Training *)to)->model.parameters, &((Training *)to)->model.nparameters);
 }
 static void trainable(Yaml *y, const YNode *v, void *to)
 {
-	train_globs(y, v, "trainable", &((Training *)to)->trainable, &((Training *)to)->ntrainable);
+	train_globs(y, v, "trainable", &((Training *)to)->model.trainable, &((Training *)to)->model.ntrainable);
 }
 static void steps(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40);
+	((Training *)to)->loop.steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40);
 }
 static void clip_norm(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->opt.clip_norm = yaml_real(y, v, "clip_norm", 1e-30, 1e30);
+	((Training *)to)->model.opt.clip_norm = yaml_real(y, v, "clip_norm", 1e-30, 1e30);
 }
 
 static void amp(Yaml *y, const YNode *v, void *to)
@@ -300,17 +309,17 @@ static void amp(Yaml *y, const YNode *v, void *to)
 
 static void seed(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX);
+	((Training *)to)->loop.seed = (uint64_t)yaml_int(y, v, "seed", 0, INT64_MAX);
 }
 
 static void dropout(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->dropout = (Dropout)yaml_setting(y, v, "dropout", SET_OF_Dropout);
+	((Training *)to)->model.dropout = (Dropout)yaml_setting(y, v, "dropout", SET_OF_Dropout);
 }
 
 static void batchnorm(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->batchnorm = (BatchNormBy)yaml_setting(y, v, "batchnorm", SET_OF_BatchNormBy);
+	((Training *)to)->model.batchnorm = (BatchNormBy)yaml_setting(y, v, "batchnorm", SET_OF_BatchNormBy);
 }
 
 static void init(Yaml *y, const YNode *v, void *to)
@@ -320,7 +329,7 @@ static void init(Yaml *y, const YNode *v, void *to)
 
 	if (s && strcmp(s, "file") && sscanf(s, "random:%d", &k) != 1)
 		yaml_error(y, v, "init is '%s'; write file or random:SEED", s);
-	((Training *)to)->init_random = k;
+	((Training *)to)->model.init_random = k;
 }
 
 static const YKey top_keys[] = {

@@ -3,6 +3,7 @@
 #define PDCC_FRONTEND_TRAIN_H
 
 #include "ir/cluster.h"
+#include "ir/training.h"
 
 void training_defaults(Training *t); /* SGD 0.01, synthetic data */
 bool train_read(Arena *a, const char *path, Training *t, Diag *d);

@@ -16,9 +16,9 @@ static bool settings(Training *t, const char *s, Diag *d)
 			return diag_error(
 				d, NOLOC, 7, "--amp fp16 takes scale=N and every=N, whole numbers from 1, not '%s'", s);
 		if (scale)
-			t->amp.scale = v;
+			t->target.amp.scale = v;
 		else
-			t->amp.every = (int64_t)v;
+			t->target.amp.every = (int64_t)v;
 		s = *end ? end + 1 : end;
 	}
 	return true;
@@ -27,12 +27,12 @@ static bool settings(Training *t, const char *s, Diag *d)
 bool training_amp(Arena *a, Training *t, const char *spec, Diag *d)
 {
 	(void)a;
-	t->amp.scale = 0;
-	t->amp.every = 0;
+	t->target.amp.scale = 0;
+	t->target.amp.every = 0;
 	const bool more = !strncmp(spec, "fp16:", 5);
 	const int kind = more ? AMP_FP16 : setting_value(SET_OF_AmpKind, spec);
 
-	t->amp.kind = kind < 0 ? AMP_OFF : (AmpKind)kind;
+	t->target.amp.kind = kind < 0 ? AMP_OFF : (AmpKind)kind;
 	if (more)
 		return settings(t, spec + 5, d);
 	if (kind >= 0)

@@ -60,86 +60,87 @@ static bool from_flag(Arena *a, DataInput **list, int *n, const char *flag, cons
 
 bool training_data(Arena *a, Training *t, const char *spec, Diag *d)
 {
-	return from_flag(a, &t->data, &t->ndata, "--data", spec, d);
+	return from_flag(a, &t->data.input, &t->data.ninput, "--data", spec, d);
 }
 
 bool training_eval(Arena *a, Training *t, const char *spec, Diag *d)
 {
-	t->eval.on = true;
-	return from_flag(a, &t->eval.data, &t->eval.ndata, "--eval", spec, d);
+	t->data.eval.on = true;
+	return from_flag(a, &t->data.eval.data, &t->data.eval.ndata, "--eval", spec, d);
 }
 
 bool training_last(Training *t, const char *word, Diag *d)
 {
 	const int last = setting_value(SET_OF_LastSamples, word);
 
-	t->last = last < 0 ? LAST_WRAP : (LastSamples)last;
+	t->data.last = last < 0 ? LAST_WRAP : (LastSamples)last;
 	return last >= 0 || diag_error(d, NOLOC, 7, "--last '%s': there are wrap, keep and drop", word);
 }
 
 /* Pipe-SGD's two ways to sum gradients (section 3.1), as sizes of buckets. */
 static bool take_grad_comm(Training *t, Diag *d)
 {
-	const bool one = t->bucket == INT64_MAX, sequential = t->grad_comm == GRAD_COMM_SEQUENTIAL;
+	const bool one = t->comm.bucket == INT64_MAX, sequential = t->comm.grad == GRAD_COMM_SEQUENTIAL;
 
-	if (sequential && t->bucket && !one)
+	if (sequential && t->comm.bucket && !one)
 		return diag_error(d, NOLOC, 9,
 			"--grad-comm sequential is one AllReduce of all gradients, and --bucket %lld the size of one that begins "
 			"during the backward",
-			(long long)t->bucket);
-	if (t->grad_comm == GRAD_COMM_PIPELINED) {
+			(long long)t->comm.bucket);
+	if (t->comm.grad == GRAD_COMM_PIPELINED) {
 		if (one)
 			return diag_error(d, NOLOC, 9,
 				"--grad-comm pipelined begins AllReduce during the backward, and --bucket none is one behind it");
-		t->bucket = t->bucket ? t->bucket : 1 << 20;
+		t->comm.bucket = t->comm.bucket ? t->comm.bucket : 1 << 20;
 	}
-	t->bucket = sequential ? INT64_MAX : t->bucket;
+	t->comm.bucket = sequential ? INT64_MAX : t->comm.bucket;
 	return true;
 }
 
 /* ps-sync and async are the names of the papers' baselines. */
 static bool check_comm(const Training *t, Diag *d)
 {
-	const bool sync = t->comm_sync == SERVERS_SYNC;
+	const bool sync = t->comm.by_sync == SERVERS_SYNC;
 
-	if (t->comm_sync == SERVERS_UNSAID || t->sync == SERVERS_UNSAID || t->sync == t->comm_sync)
+	if (t->comm.by_sync == SERVERS_UNSAID || t->comm.sync == SERVERS_UNSAID || t->comm.sync == t->comm.by_sync)
 		return true;
 	return diag_error(d, NOLOC, 9, "--comm %s has servers that are %s, and --sync says %s",
 		setting_word(SET_OF_CommFlag, sync ? COMM_FLAG_PS_SYNC : COMM_FLAG_ASYNC),
-		sync ? "synchronous" : "asynchronous", setting_word(SET_OF_ServerSync, (int)t->sync));
+		sync ? "synchronous" : "asynchronous", setting_word(SET_OF_ServerSync, (int)t->comm.sync));
 }
 
 bool training_complete(Training *t, Diag *d)
 {
 	if (!check_comm(t, d) || !take_grad_comm(t, d))
 		return false;
-	if (t->staleness >= 0 && !served_async(t))
+	if (t->comm.staleness >= 0 && !served_async(t))
 		return diag_error(d, NOLOC, 520,
 			"staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",
-			(long long)t->staleness);
-	if (served_async(t) && t->comm == COMM_UNSAID)
-		t->comm = COMM_PS;
-	if (t->eval.averages && !(opt_get(&t->opt, OPT_EMA) > 0))
+			(long long)t->comm.staleness);
+	if (served_async(t) && t->comm.by == COMM_UNSAID)
+		t->comm.by = COMM_PS;
+	if (t->data.eval.averages && !(opt_get(&t->model.opt, OPT_EMA) > 0))
 		return diag_error(d, NOLOC, 9,
 			"--eval-averages: the optimizer keeps no moving averages; say --ema or optimizer.ema");
-	if (!t->eval.on && (t->eval.every || t->eval.epochs || t->eval.samples || t->eval.averages))
+	if (!t->data.eval.on &&
+		(t->data.eval.every || t->data.eval.epochs || t->data.eval.samples || t->data.eval.averages))
 		return diag_error(d, NOLOC, 9,
 			"there is no evaluation set; name its files with --eval INPUT=FILE or data.eval.inputs");
-	if (!t->ckpt_dir && (t->ckpt_every || t->ckpt_keep != CKPT_KEEP))
+	if (!t->loop.ckpt_dir && (t->loop.ckpt_every || t->loop.ckpt_keep != CKPT_KEEP))
 		return diag_error(d, NOLOC, 9, "no folder for checkpoints is named; say --ckpt DIR beside --ckpt-%s",
-			t->ckpt_every ? "every" : "keep");
-	for (int i = 0; t->eval.on && i < t->ndata; i++) {
+			t->loop.ckpt_every ? "every" : "keep");
+	for (int i = 0; t->data.eval.on && i < t->data.ninput; i++) {
 		bool there = false;
-		for (int k = 0; k < t->eval.ndata; k++)
-			there |= !strcmp(t->data[i].input, t->eval.data[k].input);
-		if (!there && t->data[i].kind != DATA_SYNTHETIC)
+		for (int k = 0; k < t->data.eval.ndata; k++)
+			there |= !strcmp(t->data.input[i].input, t->data.eval.data[k].input);
+		if (!there && t->data.input[i].kind != DATA_SYNTHETIC)
 			return diag_error(d, NOLOC, 9,
 				"input '%s' has a file to train on (%s) and none for the evaluation; say --eval %s=FILE",
-				t->data[i].input, t->data[i].path, t->data[i].input);
+				t->data.input[i].input, t->data.input[i].path, t->data.input[i].input);
 	}
-	if (t->stop && strncmp(t->stop, "loss=", 5) && !t->eval.on)
+	if (t->loop.stop && strncmp(t->loop.stop, "loss=", 5) && !t->data.eval.on)
 		return diag_error(d, NOLOC, 9, "stop: '%.*s' is a metric of the evaluation set, and there is none",
-			(int)strcspn(t->stop, "="), t->stop);
+			(int)strcspn(t->loop.stop, "="), t->loop.stop);
 	return true;
 }
 
@@ -172,27 +173,27 @@ static void all_tokens(DataKind kind, DataInput *list, int n)
 
 static void ev_kind(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->eval.kind = (DataKind)yaml_setting(y, v, "data.eval.kind", SET_OF_DataKind);
+	((Training *)to)->data.eval.kind = (DataKind)yaml_setting(y, v, "data.eval.kind", SET_OF_DataKind);
 }
 static void ev_inputs(Yaml *y, const YNode *v, void *to)
 {
-	inputs(y, v, "data.eval.inputs", &((Training *)to)->eval.data, &((Training *)to)->eval.ndata);
+	inputs(y, v, "data.eval.inputs", &((Training *)to)->data.eval.data, &((Training *)to)->data.eval.ndata);
 }
 static void ev_every(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->eval.every = yaml_int(y, v, "data.eval.every_steps", 1, (int64_t)1 << 40);
+	((Training *)to)->data.eval.every = yaml_int(y, v, "data.eval.every_steps", 1, (int64_t)1 << 40);
 }
 static void ev_epochs(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->eval.epochs = yaml_int(y, v, "data.eval.every_epochs", 1, (int64_t)1 << 30);
+	((Training *)to)->data.eval.epochs = yaml_int(y, v, "data.eval.every_epochs", 1, (int64_t)1 << 30);
 }
 static void ev_samples(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->eval.samples = yaml_int(y, v, "data.eval.samples", 1, (int64_t)1 << 40);
+	((Training *)to)->data.eval.samples = yaml_int(y, v, "data.eval.samples", 1, (int64_t)1 << 40);
 }
 static void ev_averages(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->eval.averages = yaml_bool(y, v, "data.eval.averages");
+	((Training *)to)->data.eval.averages = yaml_bool(y, v, "data.eval.averages");
 }
 static const YKey eval_keys[] = { { "kind", ev_kind }, { "inputs", ev_inputs }, { "every_steps", ev_every },
 	{ "every_epochs", ev_epochs }, { "samples", ev_samples }, { "averages", ev_averages } };
@@ -201,25 +202,25 @@ static void da_eval(Yaml *y, const YNode *v, void *to)
 {
 	Training *t = to;
 
-	t->eval.on = true;
+	t->data.eval.on = true;
 	yaml_map(y, v, "data.eval", eval_keys, COUNT(eval_keys), to);
 }
 
 static void da_kind(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->data_kind = (DataKind)yaml_setting(y, v, "data.kind", SET_OF_DataKind);
+	((Training *)to)->data.kind = (DataKind)yaml_setting(y, v, "data.kind", SET_OF_DataKind);
 }
 static void da_inputs(Yaml *y, const YNode *v, void *to)
 {
-	inputs(y, v, "data.inputs", &((Training *)to)->data, &((Training *)to)->ndata);
+	inputs(y, v, "data.inputs", &((Training *)to)->data.input, &((Training *)to)->data.ninput);
 }
 static void da_shuffle(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->shuffle = yaml_bool(y, v, "data.shuffle");
+	((Training *)to)->data.shuffle = yaml_bool(y, v, "data.shuffle");
 }
 static void da_last(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->last = (LastSamples)yaml_setting(y, v, "data.last", SET_OF_LastSamples);
+	((Training *)to)->data.last = (LastSamples)yaml_setting(y, v, "data.last", SET_OF_LastSamples);
 }
 
 static const YKey data_keys[] = { { "kind", da_kind }, { "inputs", da_inputs }, { "shuffle", da_shuffle },
@@ -230,6 +231,7 @@ void train_data(Yaml *y, const YNode *v, void *to)
 	Training *t = to;
 
 	yaml_map(y, v, "data", data_keys, COUNT(data_keys), to);
-	all_tokens(t->data_kind, t->data, t->ndata);
-	all_tokens(t->eval.kind != DATA_UNSAID ? t->eval.kind : t->data_kind, t->eval.data, t->eval.ndata);
+	all_tokens(t->data.kind, t->data.input, t->data.ninput);
+	all_tokens(t->data.eval.kind != DATA_UNSAID ? t->data.eval.kind : t->data.kind, t->data.eval.data,
+		t->data.eval.ndata);
 }

@@ -87,9 +87,9 @@ bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
 			       "momentum, adam, adamw, rmsprop, adagrad",
 			near ? near : "", near ? "'?" : "");
 	}
-	t->opt.kind = (OptKind)k;
-	t->opt.chosen = true;
-	return each_setting(rest, "optimizer", put_setting, &t->opt, d);
+	t->model.opt.kind = (OptKind)k;
+	t->model.opt.chosen = true;
+	return each_setting(rest, "optimizer", put_setting, &t->model.opt, d);
 }
 
 /* ---- train.yaml ---- */
@@ -157,8 +157,8 @@ static const YKey opt_keys[] = {
 };
 void train_optimizer(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->opt.chosen = true;
-	yaml_map(y, v, "optimizer", opt_keys, COUNT(opt_keys), &((Training *)to)->opt);
+	((Training *)to)->model.opt.chosen = true;
+	yaml_map(y, v, "optimizer", opt_keys, COUNT(opt_keys), &((Training *)to)->model.opt);
 }
 
 /* ---- the learning rate over the steps ---- */
@@ -193,7 +193,7 @@ static const char *rate_lacks(const Rate *r)
 bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d)
 {
 	char *s = arena_str(a, spec), *rest = strchr(s, ':');
-	Rate *r = &t->opt.rate;
+	Rate *r = &t->model.opt.rate;
 	int k = 0;
 
 	if (rest)
@@ -246,7 +246,7 @@ static const YKey rate_keys[] = {
 
 void train_lr_schedule(Yaml *y, const YNode *v, void *to)
 {
-	Rate *r = &((Training *)to)->opt.rate;
+	Rate *r = &((Training *)to)->model.opt.rate;
 
 	*r = (Rate){ .every = 1, .gamma = 1 };
 	yaml_map(y, v, "lr_schedule", rate_keys, COUNT(rate_keys), r);

@@ -11,8 +11,8 @@ bool training_schedule(Training *t, const char *v, const char **lacks)
 
 	if (!schedule_parse(v, &s, lacks))
 		return false;
-	t->schedule = s;
-	t->choose_schedule = s.kind == SCHEDULE_AUTO;
+	t->plan.schedule = s;
+	t->plan.choose_schedule = s.kind == SCHEDULE_AUTO;
 	return true;
 }
 
@@ -30,36 +30,36 @@ static void s_kind(Yaml *y, const YNode *v, void *to)
 		yaml_choice(y, v, "schedule.kind", schedule_choices, schedule_nchoice);
 }
 
-#define SETTING(f, field, type) \
+#define SETTING(f, part, field, type) \
 	static void f(Yaml *y, const YNode *v, void *to) \
 	{ \
-		((Training *)to)->field = (type)yaml_setting(y, v, "schedule." #field, SET_OF_##type); \
+		((Training *)to)->part.field = (type)yaml_setting(y, v, "schedule." #field, SET_OF_##type); \
 	}
-SETTING(s_policy, warmup_policy, WarmupPolicy)
-SETTING(s_split, replica_split, ReplicaSplit)
-SETTING(s_stash, stash, Stash)
-SETTING(s_recompute, recompute, Recompute)
-SETTING(s_sync, sync, ServerSync)
+SETTING(s_policy, plan, warmup_policy, WarmupPolicy)
+SETTING(s_split, plan, replica_split, ReplicaSplit)
+SETTING(s_stash, plan, stash, Stash)
+SETTING(s_recompute, plan, recompute, Recompute)
+SETTING(s_sync, comm, sync, ServerSync)
 
 static void s_vertical(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->vertical_sync = yaml_bool(y, v, "schedule.vertical_sync");
+	((Training *)to)->plan.vertical_sync = yaml_bool(y, v, "schedule.vertical_sync");
 }
 static void s_pipe_sgd(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->pipe_sgd = yaml_int(y, v, "schedule.pipe_sgd", 1, 1024);
+	((Training *)to)->plan.pipe_sgd = yaml_int(y, v, "schedule.pipe_sgd", 1, 1024);
 }
 static void s_staleness(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->staleness = yaml_int(y, v, "schedule.staleness", 0, 1 << 20);
+	((Training *)to)->comm.staleness = yaml_int(y, v, "schedule.staleness", 0, 1 << 20);
 }
 static void s_warmup_steps(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->warmup_steps = yaml_int(y, v, "schedule.warmup_steps", 0, INT64_MAX);
+	((Training *)to)->plan.warmup_steps = yaml_int(y, v, "schedule.warmup_steps", 0, INT64_MAX);
 }
 static void s_warmup_epochs(Yaml *y, const YNode *v, void *to)
 {
-	((Training *)to)->warmup_epochs = yaml_int(y, v, "schedule.warmup_epochs", 0, (int64_t)1 << 30);
+	((Training *)to)->plan.warmup_epochs = yaml_int(y, v, "schedule.warmup_epochs", 0, (int64_t)1 << 30);
 }
 
 static const YKey keys[] = {

@@ -70,11 +70,11 @@ static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Trai
 
 	attr_set_str(sum, "over", over);
 	attr_set_int(sum, "bucket", -1);
-	if (t && t->compress.codec && !strcmp(over, "replicas")) {
-		attr_set_str(sum, "codec", setting_word(SET_OF_Codec, (int)t->compress.codec));
-		attr_set_int(sum, "block", t->compress.block);
-		attr_set_int(sum, "feedback", t->compress.feedback);
-		attr_set_int(sum, "guard", t->compress.if_faster);
+	if (t && t->comm.compress.codec && !strcmp(over, "replicas")) {
+		attr_set_str(sum, "codec", setting_word(SET_OF_Codec, (int)t->comm.compress.codec));
+		attr_set_int(sum, "block", t->comm.compress.block);
+		attr_set_int(sum, "feedback", t->comm.compress.feedback);
+		attr_set_int(sum, "guard", t->comm.compress.if_faster);
 	}
 	return sum;
 }
@@ -84,18 +84,18 @@ static void unpack(Node *sum, const Stage *s, const SumModel *model, double byte
 {
 	const double wire = (double)sum_wire(attr_str(sum, "codec"), attr_int(sum, "block"), (int64_t)bytes);
 	const double packed = sum_packed_seconds(model, bytes, wire);
-	const double exact = sum_seconds(model, sum_asked(cx->train->allreduce), bytes);
+	const double exact = sum_seconds(model, sum_asked(cx->train->comm.allreduce), bytes);
 
 	if (cx->explain)
 		buf_printf(cx->explain,
 			"stage %d: an AllReduce of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n",
-			s->id, bytes, s->replicas, packed, setting_word(SET_OF_Codec, (int)cx->train->compress.codec),
-			exact);
+			s->id, bytes, s->replicas, packed,
+			setting_word(SET_OF_Codec, (int)cx->train->comm.compress.codec), exact);
 	if (packed < exact)
 		return;
 	diag_note(cx->d, NOLOC,
 		"stage %d: an AllReduce of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)",
-		s->id, bytes, exact, packed, setting_word(SET_OF_Codec, (int)cx->train->compress.codec));
+		s->id, bytes, exact, packed, setting_word(SET_OF_Codec, (int)cx->train->comm.compress.codec));
 	attr_set_str(sum, "codec", "none");
 	attr_set_int(sum, "block", 0);
 	attr_set_int(sum, "feedback", 0);
@@ -109,14 +109,14 @@ static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
 	const Training *t = cx->train;
 	double bytes = 0;
 
-	if (t && t->allreduce != ALLREDUCE_AUTO)
-		attr_set_str(sum, "by", setting_word(SET_OF_AllReduceBy, (int)t->allreduce));
+	if (t && t->comm.allreduce != ALLREDUCE_AUTO)
+		attr_set_str(sum, "by", setting_word(SET_OF_AllReduceBy, (int)t->comm.allreduce));
 	for (int i = 0; i < sum->nin; i++)
 		bytes += (double)((value_bytes(sum->in[i]) + 63) / 64 * 64);
-	if (model && t && t->compress.if_faster && strcmp(attr_str(sum, "codec"), "none"))
+	if (model && t && t->comm.compress.if_faster && strcmp(attr_str(sum, "codec"), "none"))
 		unpack(sum, s, model, bytes, cx);
-	if (!model || !t || t->allreduce != ALLREDUCE_AUTO || strcmp(attr_str(sum, "codec"), "none") ||
-		t->reproducible || t->f64)
+	if (!model || !t || t->comm.allreduce != ALLREDUCE_AUTO || strcmp(attr_str(sum, "codec"), "none") ||
+		t->loop.reproducible || t->target.f64)
 		return;
 	const SumBy by = sum_best(model, bytes);
 	if (by != (sum_is_small(model, bytes) ? SUM_EVERYONE : SUM_RING))
@@ -274,15 +274,15 @@ static void add_residuals(Module *m, Stage *s)
 
 bool pass_comm(Module *m, PassCx *cx)
 {
-	if (cx->train && cx->train->compress.codec && cx->train->allreduce != ALLREDUCE_AUTO &&
-		cx->train->allreduce != ALLREDUCE_RING)
+	if (cx->train && cx->train->comm.compress.codec && cx->train->comm.allreduce != ALLREDUCE_AUTO &&
+		cx->train->comm.allreduce != ALLREDUCE_RING)
 		return diag_error(cx->d, NOLOC, 406, "--compress %s goes by the ring; --allreduce is %s",
-			setting_word(SET_OF_Codec, (int)cx->train->compress.codec),
-			setting_word(SET_OF_AllReduceBy, (int)cx->train->allreduce));
-	if (cx->train && cx->train->compress.codec && (cx->train->reproducible || cx->train->f64))
+			setting_word(SET_OF_Codec, (int)cx->train->comm.compress.codec),
+			setting_word(SET_OF_AllReduceBy, (int)cx->train->comm.allreduce));
+	if (cx->train && cx->train->comm.compress.codec && (cx->train->loop.reproducible || cx->train->target.f64))
 		return diag_error(cx->d, NOLOC, 406, "--compress %s rounds gradients on their way; %s wants exact sums",
-			setting_word(SET_OF_Codec, (int)cx->train->compress.codec),
-			cx->train->reproducible ? "--reproducible" : "--f64");
+			setting_word(SET_OF_Codec, (int)cx->train->comm.compress.codec),
+			cx->train->loop.reproducible ? "--reproducible" : "--f64");
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
 		for (const Node *n = s->update->first; n; n = n->next)
@@ -298,7 +298,7 @@ bool pass_comm(Module *m, PassCx *cx)
 			if (s->param[k]->param->kind == PARAM_WEIGHT && !s->param[k]->param->frozen &&
 				s->param[k]->param->sync != SYNC_PS)
 				s->param[k]->param->sync = SYNC_ALLREDUCE;
-		if (s->replicas > 1 || (cx->train && cx->train->reproducible))
+		if (s->replicas > 1 || (cx->train && cx->train->loop.reproducible))
 			join_rows(m, s, cx);
 	}
 	return true;

@@ -16,7 +16,7 @@
 
 bool travel_served(const Training *train, const Cluster *c, const Travel *t)
 {
-	const Comm comm = train ? train->comm : COMM_UNSAID;
+	const Comm comm = train ? train->comm.by : COMM_UNSAID;
 
 	if (t->why || comm == COMM_UNSAID || comm == COMM_ALLREDUCE)
 		return false;
@@ -31,7 +31,7 @@ bool travel_served(const Training *train, const Cluster *c, const Travel *t)
 /* A table that is summed whole because the user said so. */
 static bool forced(const PassCx *cx, const Travel *t)
 {
-	return cx->train && cx->train->comm == COMM_ALLREDUCE && t->rows && !t->why &&
+	return cx->train && cx->train->comm.by == COMM_ALLREDUCE && t->rows && !t->why &&
 	       travel_ps(t) < travel_allreduce(t);
 }
 
@@ -49,7 +49,7 @@ static void explain(const PassCx *cx, const Travel *t, bool server)
 		server               ? t->rows ? "rows at a server" : "at a server"
 		: t->s->replicas > 1 ? "AllReduce"
 				     : "its device");
-	buf_printf(cx->explain, t->why && cx->train && cx->train->comm ? ": %s\n" : "\n", t->why);
+	buf_printf(cx->explain, t->why && cx->train && cx->train->comm.by ? ": %s\n" : "\n", t->why);
 }
 
 /* Of a parameter that several stages hold: was it before i? */
@@ -68,18 +68,18 @@ bool pass_hybrid(Module *m, PassCx *cx)
 	const bool owned = stage_servers(m, cx->train); /* by replicas of the stage: owners.c */
 	bool any = false;
 
-	if (cx->explain && cx->train && cx->train->comm)
+	if (cx->explain && cx->train && cx->train->comm.by)
 		buf_printf(cx->explain, "how gradients travel, bytes of a device and step:\n");
 	for (int i = 0; i < n; i++) {
 		const bool server = travel_served(cx->train, cx->cluster, &t[i]) && !owned;
 		any |= server;
 		if (server)
 			t[i].w->param->sync = SYNC_PS;
-		else if (cx->train && cx->train->comm == COMM_PS && !owned && !told(t, i))
+		else if (cx->train && cx->train->comm.by == COMM_PS && !owned && !told(t, i))
 			diag_warn(cx->d, NOLOC, "comm",
 				"--comm ps: '%s' goes by AllReduce (%.4g bytes of a device and step): %s", t[i].w->name,
 				travel_allreduce(&t[i]), t[i].why);
-		if (cx->train && cx->train->comm)
+		if (cx->train && cx->train->comm.by)
 			explain(cx, &t[i], server);
 		if (forced(cx, &t[i]))
 			diag_warn(cx->d, NOLOC, "comm",
@@ -89,7 +89,7 @@ bool pass_hybrid(Module *m, PassCx *cx)
 	}
 	if (served_async(cx->train) && !async_servers(m, cx, t, n))
 		return false;
-	if (owned && cx->train->reproducible)
+	if (owned && cx->train->loop.reproducible)
 		return diag_error(cx->d, NOLOC, 430,
 			"--comm ps: replicas of %s add the gradients that they own in one order, and "
 			"--reproducible adds all of them by a tree at each; say --comm allreduce",
@@ -101,13 +101,14 @@ bool pass_hybrid(Module *m, PassCx *cx)
 	if (any && schedule_async(cx->train))
 		return diag_error(cx->d, NOLOC, 430,
 			"--comm %s: servers answer synchronous schedules; %s is asynchronous",
-			setting_word(SET_OF_Comm, (int)cx->train->comm), m->schedule ? m->schedule->name : "this one");
+			setting_word(SET_OF_Comm, (int)cx->train->comm.by),
+			m->schedule ? m->schedule->name : "this one");
 	for (int k = 0; any && k < m->nstage; k++)
 		for (int j = 0; j < k; j++)
 			if (m->stage[k]->rank == m->stage[j]->rank)
 				return diag_error(cx->d, NOLOC, 430,
 					"--comm %s: schedule %s puts stages %d and %d on one device; with servers "
 					"every stage has its own",
-					setting_word(SET_OF_Comm, (int)cx->train->comm), m->schedule->name, j, k);
+					setting_word(SET_OF_Comm, (int)cx->train->comm.by), m->schedule->name, j, k);
 	return true;
 }

@@ -348,7 +348,7 @@ bool pass_opau(Module *m, PassCx *cx)
 	Placing x = { .m = m, .cx = cx };
 
 	find_ways(&x);
-	if (!x.nway || (cx->train && cx->train->no_opau))
+	if (!x.nway || (cx->train && cx->train->comm.no_opau))
 		return true;
 	map_init(&x.at, cx->scratch, false);
 	x.there = NEWN(cx->scratch, Map, m->nstage);

@@ -178,7 +178,7 @@ bool pass_opsw(Module *m, PassCx *cx)
 {
 	Border x = { .m = m, .cx = cx };
 
-	if (cx->train && cx->train->no_opsw)
+	if (cx->train && cx->train->comm.no_opsw)
 		return true;
 	for (int t = 0; t < m->nstage; t++) {
 		Stage *s = m->stage[t];

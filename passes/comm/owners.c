@@ -9,7 +9,7 @@
 
 bool stage_servers(const Module *m, const Training *t)
 {
-	return t && t->comm == COMM_PS && m->schedule && m->schedule->async && m->schedule->robin;
+	return t && t->comm.by == COMM_PS && m->schedule && m->schedule->async && m->schedule->robin;
 }
 
 bool choose_owners(Node *sum, const Stage *s, PassCx *cx)

@@ -518,9 +518,9 @@ static void move_all(Moving *x)
 static void say_idle(const Module *m, const PassCx *cx)
 {
 	const Training *t = cx->train;
-	const char *const flag[] = { t->servers ? "--servers" : NULL, t->partitions ? "--partitions" : NULL,
-		t->no_local_agg ? "--no-local-agg" : NULL, t->no_opau ? "--no-opau" : NULL,
-		t->no_opsw ? "--no-opsw" : NULL };
+	const char *const flag[] = { t->comm.servers ? "--servers" : NULL, t->comm.partitions ? "--partitions" : NULL,
+		t->comm.no_local_agg ? "--no-local-agg" : NULL, t->comm.no_opau ? "--no-opau" : NULL,
+		t->comm.no_opsw ? "--no-opsw" : NULL };
 	const char *all = "";
 	int n = 0;
 
@@ -529,7 +529,7 @@ static void say_idle(const Module *m, const PassCx *cx)
 			all = arena_printf(cx->scratch, "%s%s%s", all, n++ ? ", " : "", flag[i]);
 	if (n)
 		diag_warn(cx->d, NOLOC, "comm", "%s change%s nothing: there are no servers; %s", all, n == 1 ? "s" : "",
-			t->comm == COMM_UNSAID || t->comm == COMM_ALLREDUCE ? "--comm ps, hybrid or auto has them"
+			t->comm.by == COMM_UNSAID || t->comm.by == COMM_ALLREDUCE ? "--comm ps, hybrid or auto has them"
 			: stage_servers(m, t) ? "replicas own the parameters of their stage"
 					      : "no parameter goes to one");
 }

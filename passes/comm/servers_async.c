@@ -37,35 +37,35 @@ bool async_servers(const Module *m, const PassCx *cx, const Travel *t, int n)
 	if (schedule_async(o))
 		return diag_error(cx->d, NOLOC, 520,
 			"--sync async: schedule %s delays updates by a rule of its own; choose %s",
-			m->schedule ? m->schedule->name : schedule_str(cx->scratch, o->schedule),
+			m->schedule ? m->schedule->name : schedule_str(cx->scratch, o->plan.schedule),
 			schedule_list(cx->scratch, served));
-	if (o->reproducible)
+	if (o->loop.reproducible)
 		return refuse(cx,
 			"updates have the order in which gradients arrive, and --reproducible promises the bits of one device");
 	if (!pairs(m, cx))
 		return false;
-	if (o->sum_dense || o->sum_sparse)
+	if (o->comm.sum_dense || o->comm.sum_sparse)
 		return diag_error(cx->d, NOLOC, 520,
 			"--sync async: --average-%s 0 adds the means of all workers, whose gradients never meet: each "
 			"is an update of its own, with the mean over its samples",
-			o->sum_dense ? "dense" : "sparse");
-	if (o->gnorm && !(o->opt.clip_norm > 0))
+			o->comm.sum_dense ? "dense" : "sparse");
+	if (o->loop.gnorm && !(o->model.opt.clip_norm > 0))
 		return refuse(cx,
 			"--gnorm tells the norm over all parameters, whose gradients arrive one after another at several servers");
-	if (cx->train->opt.clip_norm > 0)
+	if (cx->train->model.opt.clip_norm > 0)
 		return refuse(cx,
 			"--clip-norm limits the norm over all parameters, whose gradients arrive one after another at several servers");
-	if (o->amp.kind == AMP_FP16)
+	if (o->target.amp.kind == AMP_FP16)
 		return refuse(cx,
 			"--amp fp16 leaves out a step in which any gradient overflows, and no step is common to all devices; choose bf16");
-	if (o->last == LAST_KEEP)
+	if (o->data.last == LAST_KEEP)
 		return refuse(cx,
 			"data.last: keep trains on a short step, in which some devices have no sample; say drop or wrap");
 	for (int i = 0; i < n; i++)
 		if (t[i].w->param->sync != SYNC_PS)
 			return diag_error(cx->d, NOLOC, 520,
 				"--sync async: '%s' would go by AllReduce, in which devices meet (--comm %s)%s%s; %s",
-				t[i].w->name, setting_word(SET_OF_Comm, (int)o->comm), t[i].why ? ": " : "",
+				t[i].w->name, setting_word(SET_OF_Comm, (int)o->comm.by), t[i].why ? ": " : "",
 				t[i].why ? t[i].why : "",
 				!t[i].why   ? "--comm ps gives all parameters to servers"
 				: t[i].many ? "choose a plan that keeps it in one stage"

@@ -53,12 +53,12 @@ int *servers_spread(const Module *m, PassCx *cx, Held *held, int n, int *nserver
 {
 	const Cluster *c = cx->cluster;
 	int *host = NEWN(cx->scratch, int, m->schedule->ndevice + (c ? c->ndevice : 0) + 1);
-	const int hosts = server_hosts(m, c, host), asked = cx->train ? (int)cx->train->servers : 0;
+	const int hosts = server_hosts(m, c, host), asked = cx->train ? (int)cx->train->comm.servers : 0;
 
 	if (!hosts) {
 		diag_error(cx->d, FILELOC(c->file), 431,
 			"--comm %s needs a server; no host of the plan has the role server (nodes: roles)",
-			setting_word(SET_OF_Comm, (int)cx->train->comm));
+			setting_word(SET_OF_Comm, (int)cx->train->comm.by));
 		return NULL;
 	}
 	const int most = asked ? asked : hosts, count = most > n ? n : most;

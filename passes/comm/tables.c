@@ -111,14 +111,14 @@ static int search(PassCx *cx, const Travel *t, int servers)
 
 static bool named(const Training *train, const Value *w)
 {
-	const char *of = train->partitions_of;
+	const char *of = train->comm.partitions_of;
 
 	return !of || !fnmatch(of, w->param->onnx_name ? w->param->onnx_name : w->name, 0);
 }
 
 int table_cut(PassCx *cx, const Travel *t, int servers)
 {
-	const int64_t want = cx->train ? cx->train->partitions : 0;
+	const int64_t want = cx->train ? cx->train->comm.partitions : 0;
 
 	if (!want || !t->rows || !named(cx->train, t->w))
 		return 1;
@@ -129,14 +129,14 @@ int table_cut(PassCx *cx, const Travel *t, int servers)
 bool pass_tables(Module *m, PassCx *cx)
 {
 	const Training *train = cx->train;
-	const int64_t want = train ? train->partitions : 0;
+	const int64_t want = train ? train->comm.partitions : 0;
 	int n, tables = 0;
 
 	if (!want)
 		return true;
 	Travel *t = travel_list(m, cx, &n);
 	int *host = NEWN(cx->scratch, int, m->schedule->ndevice + (cx->cluster ? cx->cluster->ndevice : 0) + 1);
-	const int servers = train->servers ? (int)train->servers : server_hosts(m, cx->cluster, host);
+	const int servers = train->comm.servers ? (int)train->comm.servers : server_hosts(m, cx->cluster, host);
 	for (int i = 0; i < n; i++) {
 		Value *w = t[i].w;
 		if (w->param->sync != SYNC_PS || !t[i].rows || !named(train, w))
@@ -155,7 +155,8 @@ bool pass_tables(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 432,
 			"--partitions %lld: no table%s%s%s is only looked up and lies at a server (--comm "
 			"ps, hybrid or auto)",
-			(long long)want, train->partitions_of ? " '" : "",
-			train->partitions_of ? train->partitions_of : "", train->partitions_of ? "'" : "");
+			(long long)want, train->comm.partitions_of ? " '" : "",
+			train->comm.partitions_of ? train->comm.partitions_of : "",
+			train->comm.partitions_of ? "'" : "");
 	return true;
 }

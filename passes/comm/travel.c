@@ -162,11 +162,11 @@ static bool read_as(const Value *v, DType low)
 static void measure_wire(const Training *train, Travel *t, bool behind)
 {
 	const DType low = amp_dtype(train);
-	const double half = train && train->no_opsw ? 1 : 0.5;
+	const double half = train && train->comm.no_opsw ? 1 : 0.5;
 
-	if (low != DT_f32 && !behind && (!train->reproducible || read_as(t->w, low)))
+	if (low != DT_f32 && !behind && (!train->loop.reproducible || read_as(t->w, low)))
 		t->pull = dtype_name(low);
-	if (low != DT_f32 && !train->reproducible)
+	if (low != DT_f32 && !train->loop.reproducible)
 		t->push = dtype_name(low);
 	t->down = t->pull ? half : 1;
 	t->up = t->push ? half : 1;
@@ -175,7 +175,7 @@ static void measure_wire(const Training *train, Travel *t, bool behind)
 void travel_measure(const Training *train, Travel *t)
 {
 	int64_t lo, hi;
-	const bool behind = read_behind(t->w, !(train && train->no_opau));
+	const bool behind = read_behind(t->w, !(train && train->comm.no_opau));
 
 	t->rows = t->w->type.rank > 1 && !behind;
 	for (int i = 0; i < t->w->nuses; i++) {
@@ -188,7 +188,7 @@ void travel_measure(const Training *train, Travel *t)
 	}
 	t->rows &= t->lookups > 0;
 	t->alpha = 1;
-	if (!t->rows && !behind && !(train && train->no_opsw) && slices_of(t->w, &lo, &hi))
+	if (!t->rows && !behind && !(train && train->comm.no_opsw) && slices_of(t->w, &lo, &hi))
 		t->alpha = (double)(hi - lo) / (double)type_numel(&t->w->type);
 	t->bytes = type_bytes(&t->w->type);
 	measure_wire(train, t, behind);
@@ -253,7 +253,7 @@ void travel_hosts(const Travel *t, const Cluster *c, const Training *train, doub
 {
 	int hosts;
 	const int near = crowd(t->s, c, &hosts);
-	const bool joined = !(train && train->no_local_agg);
+	const bool joined = !(train && train->comm.no_local_agg);
 	const double b = (double)t->bytes, away = (hosts - 1.0) / hosts;
 	const double pulled = near * t->alpha, pushed = !joined   ? pulled
 	                                                : t->rows ? rows_touched(t->w, (double)t->lookups * near)

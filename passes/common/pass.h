@@ -4,6 +4,7 @@
 
 #include "ir/base/buf.h"
 #include "ir/cluster.h"
+#include "ir/training.h"
 #include "ir/text/forms.h"
 #include "ir/ir.h"
 #include "ir/op.h"

@@ -12,7 +12,7 @@ const char *plan_str(Arena *a, const Plan *p); /* "2-1-1" */
 /* The schedule of this module: chosen, else asked for. */
 static inline ScheduleSpec schedule_asked(const Module *m, const PassCx *cx)
 {
-	return m->chosen.kind || !cx->train ? m->chosen : cx->train->schedule;
+	return m->chosen.kind || !cx->train ? m->chosen : cx->train->plan.schedule;
 }
 
 #endif

@@ -106,7 +106,7 @@ static const ProfileNode *measured(const Module *m, const PassCx *cx, const Node
 	const Speed s = device_speed(cx->cluster, 0);
 
 	*grown = 1;
-	if (!r || (cx->train && r->threads != cx->train->threads))
+	if (!r || (cx->train && r->threads != cx->train->target.threads))
 		return NULL;
 	if (same_size(m, cx))
 		return strcmp(r->type, str_type(cx->scratch, &v->type)) ? NULL : r;
@@ -183,7 +183,7 @@ static void add_inputs(const Module *m, Graph *g, const PassCx *cx)
 		const ProfileNode *r = profile_find(cx->profile, PHASE_FWD, "Input", v->name);
 		Node *n = g->first;
 		if (!r || (same ? strcmp(r->type, str_type(cx->scratch, &v->type)) != 0 : !cx->sized) ||
-			(cx->train && r->threads != cx->train->threads))
+			(cx->train && r->threads != cx->train->target.threads))
 			continue;
 		while (n && ((optab[n->op]->flags & (OP_VIEW | OP_COMM)) || n->phase != PHASE_FWD))
 			n = n->next;

@@ -275,13 +275,13 @@ SumRule sum_rule(const Training *t)
 {
 	if (!t)
 		return (SumRule){ .by = SUM_KINDS, .early = true };
-	return (SumRule){ .by = sum_asked(t->allreduce),
-		.plain = t->reproducible || t->f64,
-		.bucket = (double)t->bucket,
-		.early = !t->reproducible && !t->f64,
-		.codec = t->compress.codec ? setting_word(SET_OF_Codec, (int)t->compress.codec) : NULL,
-		.block = t->compress.block,
-		.packed_if = t->compress.if_faster };
+	return (SumRule){ .by = sum_asked(t->comm.allreduce),
+		.plain = t->loop.reproducible || t->target.f64,
+		.bucket = (double)t->comm.bucket,
+		.early = !t->loop.reproducible && !t->target.f64,
+		.codec = t->comm.compress.codec ? setting_word(SET_OF_Codec, (int)t->comm.compress.codec) : NULL,
+		.block = t->comm.compress.block,
+		.packed_if = t->comm.compress.if_faster };
 }
 
 SumBy sum_choice(const SumModel *m, const SumRule *r, double bytes, double *wire)

@@ -4,6 +4,7 @@
 #define PDCC_PASSES_SUMCOST_H
 
 #include "ir/cluster.h"
+#include "ir/training.h"
 #include "runtime/comm/rounds.h"
 
 /* SUM_EVERYONE: what PD_SUM_AUTO does with small sums of small groups. SUM_KINDS: the one that ends first. */

@@ -406,7 +406,7 @@ static void stage_products(Products *p, Stage *s)
 {
 	Graph *g[4];
 	const int n = stage_graphs(s, g);
-	const bool whole = !p->cx->train->reproducible;
+	const bool whole = !p->cx->train->loop.reproducible;
 
 	for (int i = 0; i < n; i++) {
 		if (g[i] == s->update)

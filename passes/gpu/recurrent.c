@@ -272,7 +272,7 @@ bool pass_recurrent(Module *m, PassCx *cx)
 	if (!m->graph)
 		return diag_error(
 			cx->d, FILELOC(m->file), 410, "recurrent runs before split; this module has stages already");
-	if (!target_cuda(cx->train) || cx->train->reproducible)
+	if (!target_cuda(cx->train) || cx->train->loop.reproducible)
 		return true;
 	Node **all = NEWN(cx->scratch, Node *, m->graph->nnodes + 1);
 	int count = 0;

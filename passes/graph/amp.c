@@ -218,7 +218,7 @@ static bool give_f32(Amp *a, Node *n)
 
 DType amp_dtype(const Training *t)
 {
-	if (!t || t->amp.kind == AMP_OFF || t->f64)
+	if (!t || t->target.amp.kind == AMP_OFF || t->target.f64)
 		return DT_f32;
 	return amp_scaled(t) ? DT_f16 : DT_bf16;
 }
@@ -291,8 +291,8 @@ static void copy_once(Copies *c, Node *n)
 
 bool pass_copies(Module *m, PassCx *cx)
 {
-	if (!cx->train || cx->train->amp.kind == AMP_OFF || cx->train->f64 || cx->train->eval.averages ||
-		!m->schedule || m->schedule->async)
+	if (!cx->train || cx->train->target.amp.kind == AMP_OFF || cx->train->target.f64 ||
+		cx->train->data.eval.averages || !m->schedule || m->schedule->async)
 		return true;
 	for (int i = 0; i < m->nstage; i++) {
 		Copies c = { .m = m, .cx = cx, .s = m->stage[i] };

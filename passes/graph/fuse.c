@@ -36,7 +36,7 @@ static bool reads_group(const Node *n, const Group *g)
 /* Programs tell of it: it must lie in memory. */
 static bool told(const PassCx *cx, const Node *n)
 {
-	return cx->train && cx->train->told && map_has(cx->train->told, n->out[0]->name);
+	return cx->train && cx->train->target.told && map_has(cx->train->target.told, n->out[0]->name);
 }
 
 static void collect(const PassCx *cx, Node *first, Group *g)

@@ -154,7 +154,7 @@ bool pass_layout(Module *m, PassCx *cx)
 			cx->d, FILELOC(m->file), 410, "layout runs before split; this module has stages already");
 	for (const Node *n = m->graph->first; n; n = n->next)
 		any |= is_conv(n->op) && asks(&l, n);
-	if (!any || (cx->train && cx->train->f64))
+	if (!any || (cx->train && cx->train->target.f64))
 		return true;
 	map_init(&l.other, cx->scratch, false);
 	for (Node *n = m->graph->first; ok && n; n = n->next)

@@ -21,8 +21,8 @@ static int threads_of(const Stage *s, const PassCx *cx)
 {
 	const int d = s->device[0];
 
-	if (cx->train && cx->train->threads > 0)
-		return cx->train->threads;
+	if (cx->train && cx->train->target.threads > 0)
+		return cx->train->target.threads;
 	return cx->cluster && d >= 0 && d < cx->cluster->ndevice && cx->cluster->device[d].cores > 0
 	               ? cx->cluster->device[d].cores
 	               : 1;

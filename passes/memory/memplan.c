@@ -404,7 +404,7 @@ static void size_leaves(Planner *p)
 
 	if (s->server)
 		return;
-	if (!p->cx->train || !p->cx->train->reproducible || !grads) {
+	if (!p->cx->train || !p->cx->train->loop.reproducible || !grads) {
 		if (p->m->microbatches > s->replicas)
 			s->bytes[REGION_LEAF] = pack(p, s->weight ? s->weight : s->backward, REGION_LEAF);
 		s->bytes[REGION_GRADS] *= sched->late + 1; /* Pipe-SGD: sums of earlier steps are under way */

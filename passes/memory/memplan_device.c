@@ -90,7 +90,7 @@ static void hint(Module *m, PassCx *cx, const Stage *s, int64_t memory)
 
 	if (cx->memory_scale > 0 && !(cx->plan && cx->plan->forced)) /* another plan will be tried */
 		return;
-	if (cx->train && cx->train->recompute != RECOMPUTE_NONE)
+	if (cx->train && cx->train->plan.recompute != RECOMPUTE_NONE)
 		return;
 	const int64_t bytes = recompute_need(m, cx, s, &time, &more);
 	if (bytes <= memory && time > 0)

@@ -30,15 +30,15 @@ static bool check_batch(const Segments *g)
 	const Training *t = g->cx->train;
 	const int64_t batch = g->m->batch > 0 ? g->m->batch : 1;
 
-	if (t && t->global > 0 && t->global % batch)
+	if (t && t->loop.global > 0 && t->loop.global % batch)
 		return diag_error(g->cx->d, FILELOC(t->file), 405,
 			"the global batch of %lld samples is no multiple of the microbatch of %lld",
-			(long long)t->global, (long long)batch);
-	if (one_per_step(t) && ((t->global > 0 && t->global != batch) || t->microbatches > 1))
+			(long long)t->loop.global, (long long)batch);
+	if (one_per_step(t) && ((t->loop.global > 0 && t->loop.global != batch) || t->loop.microbatches > 1))
 		return diag_error(g->cx->d, FILELOC(t->file), 405,
 			"schedule %s updates after every microbatch: a step is one microbatch of %lld samples, not %lld",
-			schedule_str(g->cx->scratch, t->schedule), (long long)batch,
-			t->global > 0 ? (long long)t->global : (long long)(t->microbatches * batch));
+			schedule_str(g->cx->scratch, t->plan.schedule), (long long)batch,
+			t->loop.global > 0 ? (long long)t->loop.global : (long long)(t->loop.microbatches * batch));
 	return true;
 }
 
@@ -48,12 +48,12 @@ static bool check_forced(const Segments *g, int n, int sum)
 
 	if (c && sum > cluster_workers(c))
 		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d devices; the cluster has %d%s",
-			g->cx->train->plan, sum, cluster_workers(c),
+			g->cx->train->plan.replicas, sum, cluster_workers(c),
 			cluster_workers(c) < c->ndevice ? " with the role worker" : "");
 	if (n > g->n)
 		return diag_error(g->cx->d, FILELOC(g->m->file), 404,
-			"plan %s has %d stages; the model has only %d nodes to cut behind", g->cx->train->plan, n,
-			g->n);
+			"plan %s has %d stages; the model has only %d nodes to cut behind", g->cx->train->plan.replicas,
+			n, g->n);
 	return true;
 }
 
@@ -79,9 +79,9 @@ static bool enough(const Segments *g, const Trial *t)
 
 	return t->micro >= most || one_per_step(x) ||
 	       diag_error(g->cx->d,
-		       FILELOC(x && x->given && !x->given->by ? x->given->file
-			       : x                            ? x->file
-							      : NULL),
+		       FILELOC(x && x->plan.given && !x->plan.given->by ? x->plan.given->file
+			       : x                                      ? x->file
+									: NULL),
 		       405,
 		       "%lld microbatches per step cannot feed %d replicas; make the "
 		       "microbatch smaller or the global batch larger",
@@ -295,8 +295,9 @@ static const Trial *find_plan(Look *l, const Ask *q)
 	if (schedule_chunks(schedule) > 1)
 		return chunked_plan(&l->s, &l->g, schedule, false);
 	const Training *t = l->cx.train;
-	return plan_search(&l->s, t ? t->planner : PLANNER_AUTO, t ? t->dp_cost : DP_MEASURED, l->cx.d) ? l->s.best
-	                                                                                                : NULL;
+	return plan_search(&l->s, t ? t->plan.planner : PLANNER_AUTO, t ? t->plan.dp_cost : DP_MEASURED, l->cx.d)
+	               ? l->s.best
+	               : NULL;
 }
 
 static int stages_asked(const Look *l, const Ask *q)
@@ -360,8 +361,8 @@ static bool worth(const Trial *x, const Trial *y)
  * it if it gains so. *tried, *played: of all. */
 static Look *best_order(Module *m, PassCx *cx, const Ask *q, long *tried, long *played, double *file)
 {
-	const bool slow = cx->train &&
-	                  cx->train->planner == PLANNER_DAPPLE; /* its first look leaves out clusters of many devices */
+	const bool slow = cx->train && cx->train->plan.planner ==
+	                                       PLANNER_DAPPLE; /* its first look leaves out clusters of many devices */
 	const int devices = q->given ? 1 : q->n ? q->n : q->workers->ndevice;
 	Diag silent = { .out = cx->d->out, .errors = 1, .scratch = cx->d->scratch };
 	Look *best = look_at(m, cx, q, q->given ? (Order)q->given->order : ORDER_FILE, cx->d, cx->quick && !slow);
@@ -401,7 +402,7 @@ bool pass_partition(Module *m, PassCx *cx)
 	Cluster one = { .ndevice = 1, .device = &(Device){ .name = "device" } };
 	const Cluster *c = cx->cluster;
 	Cluster workers = c ? *c : one;
-	Ask q = { .given = cx->train ? cx->train->given : NULL };
+	Ask q = { .given = cx->train ? cx->train->plan.given : NULL };
 	const Segments whole = { .m = m, .cx = cx };
 	long tried, played;
 	double file;
@@ -409,7 +410,8 @@ bool pass_partition(Module *m, PassCx *cx)
 	if (!m->graph)
 		return diag_error(
 			cx->d, FILELOC(m->file), 410, "partition runs before split; this module has stages already");
-	if (!plan_parse(cx->scratch, cx->train && !q.given ? cx->train->plan : NULL, &q.replicas, &q.n, cx->d) ||
+	if (!plan_parse(
+		    cx->scratch, cx->train && !q.given ? cx->train->plan.replicas : NULL, &q.replicas, &q.n, cx->d) ||
 		!check_batch(&whole))
 		return false;
 	q.n = q.given ? q.given->n : q.n;
@@ -426,7 +428,7 @@ bool pass_partition(Module *m, PassCx *cx)
 	q.workers = workers.ndevice ? &workers : &one;
 	Look *l = best_order(m, cx, &q, &tried, &played, &file);
 	l->cx.d = cx->d;
-	if (l->t && cx->train && cx->train->choose_schedule)
+	if (l->t && cx->train && cx->train->plan.choose_schedule)
 		l->t = choose_schedule(&l->s, &l->g, l->p, l->t, q.n > 0);
 	if (!l->t || !plan_keeps_pins(l->p, l->t, cx->d) ||
 		!plan_write(&l->g, &l->s, l->t, q.n > 0 && !(q.given && q.given->by)))

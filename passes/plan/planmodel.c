@@ -512,22 +512,22 @@ PlanModel *plan_model(Arena *a, Segments *g)
 		.most = NEWN(a, double, g->n),
 		.param = NEWN(a, bool, g->n) };
 	if (t) {
-		p->most_stages = t->no_pipeline ? 1 : t->max_stages;
-		p->no_replicas = t->no_dp;
+		p->most_stages = t->plan.no_pipeline ? 1 : t->plan.max_stages;
+		p->no_replicas = t->plan.no_dp;
 		p->equal_replicas = served_async(t);
 	}
-	p->schedule = p->played = t && t->pipe_sgd > 1
-	                                  ? (ScheduleSpec){ .kind = SCHEDULE_PIPE_SGD, .n = (int)t->pipe_sgd }
-	                          : t ? t->schedule
+	p->schedule = p->played = t && t->plan.pipe_sgd > 1
+	                                  ? (ScheduleSpec){ .kind = SCHEDULE_PIPE_SGD, .n = (int)t->plan.pipe_sgd }
+	                          : t ? t->plan.schedule
 	                              : (ScheduleSpec){ .kind = SCHEDULE_AUTO };
 	if (t) {
-		p->global = t->global > 0 ? t->global / (g->m->batch > 0 ? g->m->batch : 1) : 0;
-		p->per_replica = t->microbatches;
+		p->global = t->loop.global > 0 ? t->loop.global / (g->m->batch > 0 ? g->m->batch : 1) : 0;
+		p->per_replica = t->loop.microbatches;
 	}
 	if (t && !schedule_async(t))
-		p->recompute = t->recompute == RECOMPUTE_NONE    ? PLAN_KEEP
-		               : t->recompute == RECOMPUTE_STAGE ? PLAN_AGAIN
-		                                                 : PLAN_AGAIN_AS_NEEDED;
+		p->recompute = t->plan.recompute == RECOMPUTE_NONE    ? PLAN_KEEP
+		               : t->plan.recompute == RECOMPUTE_STAGE ? PLAN_AGAIN
+		                                                      : PLAN_AGAIN_AS_NEEDED;
 	for (int s = 0; s < g->n; s++) {
 		p->name[s] = g->seg[s].name;
 		for (int i = g->seg[s].first; i < g->seg[s].end; i++)

@@ -45,7 +45,7 @@ static double *update_of(const PlanModel *p, const Value *w)
 
 void servers_start(PlanModel *p, const Training *t)
 {
-	if (!t || t->comm == COMM_UNSAID || t->comm == COMM_ALLREDUCE || schedule_async(t))
+	if (!t || t->comm.by == COMM_UNSAID || t->comm.by == COMM_ALLREDUCE || schedule_async(t))
 		return;
 	struct PlanServers *x = p->servers = NEW(p->a, struct PlanServers);
 
@@ -144,7 +144,7 @@ typedef struct Kept {
 static Kept *list(
 	Arena *a, const PlanModel *p, const Trial *t, Stage *const *s, const int *stage, PassCx *cx, int hosts, int *n)
 {
-	const int servers = p->servers->train->servers ? (int)p->servers->train->servers : hosts;
+	const int servers = p->servers->train->comm.servers ? (int)p->servers->train->comm.servers : hosts;
 	Kept *all = NULL;
 	int cap = 0;
 

@@ -70,15 +70,15 @@ static void add_time(Module *m, Plan *plan, const double *more)
 
 bool pass_recompute(Module *m, PassCx *cx)
 {
-	const Recompute how = cx->train ? cx->train->recompute : RECOMPUTE_NONE;
+	const Recompute how = cx->train ? cx->train->plan.recompute : RECOMPUTE_NONE;
 	const char *word = setting_word(SET_OF_Recompute, (int)how);
 	const bool choose = how == RECOMPUTE_AUTO;
 	double *more = NEWN(cx->scratch, double, m->nstage);
 
 	if (how == RECOMPUTE_NONE)
 		return true;
-	if (schedule_row(cx->train->schedule)->flow & FLOW_VERSIONS && cx->train->stash == STASH_NONE &&
-		!cx->train->vertical_sync)
+	if (schedule_row(cx->train->plan.schedule)->flow & FLOW_VERSIONS && cx->train->plan.stash == STASH_NONE &&
+		!cx->train->plan.vertical_sync)
 		return diag_error(cx->d, NOLOC, 520,
 			"--recompute %s with --stash none: what is computed again would be made of newer "
 			"weights than what was sent on; keep the weights of the forward (--stash on) or its values",

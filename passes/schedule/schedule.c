@@ -156,7 +156,7 @@ static bool make_for(Sched *c, Module *m, PassCx *cx)
 /* 'A' or 'B': the one that was asked for, here or by --warmup-policy; '*': the faster one. */
 static char policy_asked(const Sched *c, const PassCx *cx)
 {
-	const WarmupPolicy policy = cx->train ? cx->train->warmup_policy : WARMUP_AUTO;
+	const WarmupPolicy policy = cx->train ? cx->train->plan.warmup_policy : WARMUP_AUTO;
 
 	if (c->spec.n)
 		return (char)c->spec.n;
@@ -237,9 +237,9 @@ static bool make_room(Sched *c, Module *m, PassCx *cx, int *ahead)
 
 VersionRule schedule_rule(const Training *t)
 {
-	if (t && t->vertical_sync)
+	if (t && t->plan.vertical_sync)
 		return VERSION_VERTICAL;
-	return t && t->stash == STASH_NONE ? VERSION_NEWEST : VERSION_STASH;
+	return t && t->plan.stash == STASH_NONE ? VERSION_NEWEST : VERSION_STASH;
 }
 
 bool schedule_module(Module *m, PassCx *cx, bool limited)
@@ -248,7 +248,7 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 		.spec = schedule_asked(m, cx),
 		.grains = (int)m->grains,
 		.rule = schedule_rule(cx->train),
-		.late = cx->train ? (int)cx->train->pipe_sgd : 0 };
+		.late = cx->train ? (int)cx->train->plan.pipe_sgd : 0 };
 	int *ahead = NEWN(m->arena, int, m->nstage + 1);
 
 	if (!m->nstage)

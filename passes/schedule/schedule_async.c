@@ -26,9 +26,9 @@
 #include "sched.h"
 #include "schedule.h"
 
-bool one_per_step(const Training *t) { return t && schedule_row(t->schedule)->flow & FLOW_EACH; }
+bool one_per_step(const Training *t) { return t && schedule_row(t->plan.schedule)->flow & FLOW_EACH; }
 
-bool schedule_async(const Training *t) { return t && (t->pipe_sgd > 1 || schedule_is_async(t->schedule)); }
+bool schedule_async(const Training *t) { return t && (t->plan.pipe_sgd > 1 || schedule_is_async(t->plan.schedule)); }
 
 /* ---- what has no meaning ---- */
 
@@ -43,15 +43,15 @@ static bool one_update_each(const ScheduleRow *r) { return r->flow & FLOW_ONE_UP
 static bool meaningful_flags(const PassCx *cx, ScheduleSpec spec)
 {
 	const Training *t = cx->train;
-	const bool none = t->stash == STASH_NONE;
+	const bool none = t->plan.stash == STASH_NONE;
 
-	if ((none || t->vertical_sync) && !keeps_versions(schedule_row(spec)))
+	if ((none || t->plan.vertical_sync) && !keeps_versions(schedule_row(spec)))
 		return refuse(cx, arena_printf(cx->scratch,
 					  "%s is of --schedule %s: schedule %s keeps no versions that it could "
 					  "choose from",
 					  none ? "--stash none" : "--vertical-sync",
 					  schedule_list(cx->scratch, keeps_versions), schedule_str(cx->scratch, spec)));
-	if (none && t->vertical_sync)
+	if (none && t->plan.vertical_sync)
 		return refuse(
 			cx, "--vertical-sync reads older weights in every stage; with --stash none there are none");
 	return true;
@@ -89,15 +89,15 @@ static const char *policy_refuses(Arena *a, ScheduleSpec spec, int nstage, const
 
 const char *schedule_refuses(Arena *a, const Training *t, ScheduleSpec spec, int nstage, const int *replicas)
 {
-	for (int s = 1; s < nstage && t->vertical_sync; s++)
+	for (int s = 1; s < nstage && t->plan.vertical_sync; s++)
 		if (replicas[s] != replicas[0])
 			return arena_printf(a,
 				"--vertical-sync: stage 0 makes a version of %d minibatches, stage %d of "
 				"%d; it needs as many replicas in every stage",
 				replicas[0], s, replicas[s]);
-	if (t->pipe_sgd > 1 && nstage > 1)
+	if (t->plan.pipe_sgd > 1 && nstage > 1)
 		return arena_printf(a, "--pipe-sgd %lld is of data parallelism: the plan must have one stage, not %d",
-			(long long)t->pipe_sgd, nstage);
+			(long long)t->plan.pipe_sgd, nstage);
 	for (int s = 0; s < nstage && spec.kind == SCHEDULE_MP; s++)
 		if (replicas[s] > 1)
 			return arena_printf(a,
@@ -109,7 +109,7 @@ const char *schedule_refuses(Arena *a, const Training *t, ScheduleSpec spec, int
 
 static bool pipe_sgd_check(const PassCx *cx, ScheduleSpec spec)
 {
-	const int64_t k = cx->train->pipe_sgd;
+	const int64_t k = cx->train->plan.pipe_sgd;
 
 	if (k > 1 && spec.kind != SCHEDULE_AUTO && spec.kind != SCHEDULE_PLAIN)
 		return refuse(
@@ -156,7 +156,8 @@ static bool across_stages(const Module *m, const PassCx *cx, ScheduleSpec spec)
 						"schedule %s: the norm that %s is over the gradients of all stages, which "
 						"never have those of one step at one time; choose a schedule with one update for all stages (%s)",
 						name,
-						cx->train->opt.clip_norm > 0 ? "clipping limits" : "--gnorm tells",
+						cx->train->model.opt.clip_norm > 0 ? "clipping limits"
+										   : "--gnorm tells",
 						others));
 	return true;
 }
@@ -176,19 +177,19 @@ bool async_check(const Module *m, const PassCx *cx, ScheduleSpec spec)
 	if (why)
 		return refuse(cx, why);
 	if (!schedule_async(cx->train))
-		return (!cx->train->warmup_steps && !cx->train->warmup_epochs) ||
+		return (!cx->train->plan.warmup_steps && !cx->train->plan.warmup_epochs) ||
 		       refuse(cx,
 			       arena_printf(cx->scratch,
 				       "--warmup-steps and --warmup-epochs are of asynchronous schedules; schedule %s is flushed in "
 				       "every step",
 				       spec.kind ? name : schedule_name(SCHEDULE_PLAIN)));
-	if (cx->train->amp.kind == AMP_FP16)
+	if (cx->train->target.amp.kind == AMP_FP16)
 		return refuse(cx,
 			arena_printf(cx->scratch,
 				"schedule %s with --amp fp16: the scale of a step's loss is that of its update, "
 				"and updates of other steps lie between; choose bf16, or a schedule that is flushed (%s)",
 				name, schedule_name(SCHEDULE_PLAIN)));
-	if (cx->train->pipe_sgd < 2 && !one_update_each(schedule_row(spec)) && !across_stages(m, cx, spec))
+	if (cx->train->plan.pipe_sgd < 2 && !one_update_each(schedule_row(spec)) && !across_stages(m, cx, spec))
 		return false;
 	return true;
 }

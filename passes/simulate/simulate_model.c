@@ -212,7 +212,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 
 	*x = (SimModel){ .s = each ? sim_repeated(a, m) : m->schedule,
 		.each = each,
-		.staleness = training ? training->staleness : -1,
+		.staleness = training ? training->comm.staleness : -1,
 		.c = c,
 		.device = device,
 		.time = NEWN(a, SimTimes, m->schedule->ndevice * m->nstage),

@@ -12,14 +12,14 @@ static Team team_of(Arena *a, const Schedule *x, const Cluster *c, const Stage *
 	Team team = { .chief = r, .sums = 1 };
 
 	for (int k = 0; k < s->replicas; k++)
-		if (k == r || (!alone && !(t && t->no_local_agg) && !served_async(t) &&
+		if (k == r || (!alone && !(t && t->comm.no_local_agg) && !served_async(t) &&
 				      cluster_same_host(c, s->device[k], s->device[r]))) {
 			team.chief = k < team.chief ? k : team.chief;
 			team.n++;
 			n += schedule_mine(x, x->device[s->id][k], s->id, mine + n);
 		}
 	team.grains = n;
-	if (t && t->reproducible)
+	if (t && t->loop.reproducible)
 		team.sums = schedule_subtrees(a, schedule_grains(x, s->id), mine, n, &most);
 	return team;
 }

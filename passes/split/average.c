@@ -17,7 +17,7 @@ static bool is_update(const Node *n)
 static void add_workers(Module *m, Stage *s, const Training *t)
 {
 	for (Node *n = s->update->first; n; n = n->next) {
-		if (!is_update(n) || !(n->in[0]->param->rows ? t->sum_sparse : t->sum_dense))
+		if (!is_update(n) || !(n->in[0]->param->rows ? t->comm.sum_sparse : t->comm.sum_dense))
 			continue;
 		Value *by = n->in[n->nin - 1];
 		Builder b = {
@@ -35,14 +35,14 @@ static void add_workers(Module *m, Stage *s, const Training *t)
 
 bool pass_average(Module *m, PassCx *cx)
 {
-	if (!cx->train || !(cx->train->sum_dense || cx->train->sum_sparse))
+	if (!cx->train || !(cx->train->comm.sum_dense || cx->train->comm.sum_sparse))
 		return true;
 	for (int i = 1; i < m->nstage; i++)
 		if (m->stage[i]->replicas != m->stage[0]->replicas)
 			return diag_error(cx->d, NOLOC, 520,
 				"--average-%s 0 adds the means of workers: stages with different numbers of them, %d and "
 				"%d, would train at different rates",
-				cx->train->sum_dense ? "dense" : "sparse", m->stage[0]->replicas,
+				cx->train->comm.sum_dense ? "dense" : "sparse", m->stage[0]->replicas,
 				m->stage[i]->replicas);
 	for (int i = 0; i < m->nstage; i++)
 		if (m->stage[i]->replicas > 1)

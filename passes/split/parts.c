@@ -16,7 +16,7 @@
 #include "ir/analysis.h"
 #include "split.h"
 
-static bool have_servers(const Training *t) { return t->comm != COMM_UNSAID && t->comm != COMM_ALLREDUCE; }
+static bool have_servers(const Training *t) { return t->comm.by != COMM_UNSAID && t->comm.by != COMM_ALLREDUCE; }
 
 static bool is_sum_of_parts(const Node *n, bool served)
 {
@@ -44,7 +44,7 @@ static bool better_apart(const Node *n, const Training *t)
 {
 	int64_t bytes = 0;
 
-	if (!have_servers(t) || t->no_opsw)
+	if (!have_servers(t) || t->comm.no_opsw)
 		return false;
 	for (int i = 0; i < n->nin; i++) {
 		const Node *d = n->in[i]->def->in[0]->def;
@@ -55,7 +55,8 @@ static bool better_apart(const Node *n, const Training *t)
 
 bool parts_joined(const Node *n, const Training *t)
 {
-	return t && !t->reproducible && !t->f64 && is_sum_of_parts(n, have_servers(t)) && !better_apart(n, t);
+	return t && !t->loop.reproducible && !t->target.f64 && is_sum_of_parts(n, have_servers(t)) &&
+	       !better_apart(n, t);
 }
 
 /* Node.mark of the backward says where it stands. */

@@ -145,9 +145,9 @@ static void rewrite(Module *m, Stage *s, Node *sgd, PassCx *cx)
 		gather[i] = lookup(m, part[i]);
 		sparse += gather[i] != NULL;
 	}
-	if (!sparse || (cx->train && cx->train->reproducible && n > 1))
+	if (!sparse || (cx->train && cx->train->loop.reproducible && n > 1))
 		return;
-	if (cx->train && cx->train->dense && fnmatch(cx->train->dense, sgd->in[0]->name, 0) == 0) {
+	if (cx->train && cx->train->comm.dense && fnmatch(cx->train->comm.dense, sgd->in[0]->name, 0) == 0) {
 		warn_dense(m, s, sgd->in[0], gather, n, cx);
 		return;
 	}
@@ -166,16 +166,16 @@ bool pass_sparse(Module *m, PassCx *cx)
 {
 	const Training *t = cx->train;
 
-	if (t && t->comm == COMM_PS) /* all tables, those of one replica too */
+	if (t && t->comm.by == COMM_PS) /* all tables, those of one replica too */
 		return true;
 	for (int i = 0; i < m->nstage; i++) {
 		Stage *s = m->stage[i];
-		const bool joined = s->replicas > 1 || (t && t->reproducible);
+		const bool joined = s->replicas > 1 || (t && t->loop.reproducible);
 
 		if (joined && t &&
-			(schedule_async(t) || t->f64 ||
-				(t->comm != COMM_UNSAID &&
-					t->comm != COMM_ALLREDUCE))) /* servers have rows of their own */
+			(schedule_async(t) || t->target.f64 ||
+				(t->comm.by != COMM_UNSAID &&
+					t->comm.by != COMM_ALLREDUCE))) /* servers have rows of their own */
 			continue;
 		for (Node *n = s->update->first, *next; n; n = next) {
 			next = n->next;

@@ -54,8 +54,8 @@ static bool make_stages(Splitter *sp)
 		sp->n = n->stage >= sp->n ? n->stage + 1 : sp->n;
 	if (plan && plan->nstage > sp->n)
 		sp->n = plan->nstage;
-	if (!plan &&
-		!plan_parse(sp->cx->scratch, sp->cx->train ? sp->cx->train->plan : NULL, &asked, &nasked, sp->cx->d))
+	if (!plan && !plan_parse(sp->cx->scratch, sp->cx->train ? sp->cx->train->plan.replicas : NULL, &asked, &nasked,
+			     sp->cx->d))
 		return false;
 	m->nstage = sp->n;
 	m->stage = NEWN(m->arena, Stage *, sp->n);

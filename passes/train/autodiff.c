@@ -294,7 +294,7 @@ static Value *clipped_total(Ad *ad, Value *total, Value **sum, int nparam, doubl
 static bool append_updates(Ad *ad)
 {
 	static const Optimizer sgd = { .kind = OPT_SGD };
-	const Optimizer *o = ad->cx->train ? &ad->cx->train->opt : &sgd;
+	const Optimizer *o = ad->cx->train ? &ad->cx->train->model.opt : &sgd;
 	const int nparam = ad->m->nparam; /* states are appended behind these */
 	const OptKind kind = opt_kind(o);
 	const Rule rule = kind == OPT_RMSPROP && opt_get(o, OPT_MU) != 0 ? rmsprop_momentum : rules[kind];
@@ -304,7 +304,7 @@ static bool append_updates(Ad *ad)
 	if (stray >= 0)
 		return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s", opt_kind_name[kind],
 			opt_set_name[stray]);
-	if (ad->cx->train && ad->cx->train->eval.averages &&
+	if (ad->cx->train && ad->cx->train->data.eval.averages &&
 		(schedule_async(ad->cx->train) || target_cuda(ad->cx->train)))
 		return diag_error(ad->cx->d, NOLOC, 520,
 			"--eval-averages changes weights and averages between two steps, where %s",
@@ -315,7 +315,7 @@ static bool append_updates(Ad *ad)
 	Node *n = build(&ad->b, OP_Total, NULL, 0, NULL, "n");
 	attr_set_int(n, "dtype", dtype_onnx(ad->m->loss->type.dtype));
 	optab[OP_Total]->shape(n, ad->cx->d);
-	const bool norm = o->clip_norm > 0 || amp_scaled(ad->cx->train) || (ad->cx->train && ad->cx->train->gnorm);
+	const bool norm = o->clip_norm > 0 || amp_scaled(ad->cx->train) || (ad->cx->train && ad->cx->train->loop.gnorm);
 	Value *total = norm ? clipped_total(ad, n->out[0], sum, nparam, o->clip_norm) : n->out[0];
 	for (int i = 0; i < nparam; i++) {
 		Value *p = ad->m->param[i];

@@ -10,7 +10,7 @@
 #include "passes/common/plan.h"
 #include "passes/schedule/schedule.h"
 
-bool samples_may_lack(const Training *t) { return t && (t->eval.on || t->last == LAST_KEEP); }
+bool samples_may_lack(const Training *t) { return t && (t->data.eval.on || t->data.last == LAST_KEEP); }
 
 /* ---- labels ---- */
 
@@ -121,7 +121,7 @@ static bool by_running(Module *m, Node *n, PassCx *cx)
 bool evaluation_modes(Module *m, PassCx *cx)
 {
 	const Training *t = cx->train;
-	const bool keep = t && t->last == LAST_KEEP;
+	const bool keep = t && t->data.last == LAST_KEEP;
 
 	if (!samples_may_lack(t))
 		return true;
@@ -129,16 +129,16 @@ bool evaluation_modes(Module *m, PassCx *cx)
 		return diag_error(cx->d, FILELOC(m->file), 315,
 			"data.last: keep trains on a short step, and asynchronous schedule '%s' "
 			"updates by microbatches, of which some would have no sample; say data.last: drop or wrap",
-			schedule_str(cx->scratch, t->schedule));
+			schedule_str(cx->scratch, t->plan.schedule));
 	for (Node *n = m->graph->first, *next; n; n = next) {
 		next = n->next;
 		if (n->op == OP_BatchNorm && keep)
 			return diag_error(cx->d, n->loc, 315,
 				"data.last: keep trains on a short step, and statistics of this "
 				"BatchNormalization would count places that have no sample; say data.last: drop or wrap");
-		if (n->op == OP_BatchNorm && t->eval.on && !by_running(m, n, cx))
+		if (n->op == OP_BatchNorm && t->data.eval.on && !by_running(m, n, cx))
 			return false;
-		if (t->eval.on && (n->op == OP_Dropout || n->op == OP_Attention))
+		if (t->data.eval.on && (n->op == OP_Dropout || n->op == OP_Attention))
 			attr_set_int(n, "evaluates", 1);
 	}
 	return true;

@@ -1,6 +1,6 @@
 /* train: what is minimised and what is trained.
  *
- * Reads Training.loss, .freeze, .trainable, .padding, .dropout; writes Module.loss and .count, a Report node, and
+ * Reads Training.model (loss, freeze, trainable, padding, dropout); writes Module.loss and .count, a Report node, and
  * Param.frozen. The unit is the microbatch: the graph's loss becomes a SUM over counted labels, `count` says over how
  * many, and only the update divides, once, by the count of the whole global batch. So microbatches and replicas with
  * different numbers of ignored labels weigh right. A loss of another kind (already a mean, or user made) has count 1
@@ -317,7 +317,7 @@ static void join_terms(Builder *b, Term *t, int n, const Training *train)
 		b->m->count = mk_binary(b, OP_Mul, b->m->count, there);
 	}
 	b->m->loss = loss;
-	report(b, t, n, train && train->eval.on);
+	report(b, t, n, train && train->data.eval.on);
 	b->g->nout = 0; /* what is trained has one output; what only fed the others dies in simplify */
 	graph_output(b->g, loss);
 }
@@ -327,8 +327,8 @@ static bool attach_loss(Module *m, PassCx *cx)
 	const Training *t = cx->train;
 	Builder b = { .m = m, .g = m->graph, .loc = FILELOC(m->file), .phase = PHASE_FWD, .stage = -1, .d = cx->d };
 	LossTerm made;
-	const LossTerm *lt = t ? t->loss : NULL;
-	int n = t ? t->nloss : 0;
+	const LossTerm *lt = t ? t->model.loss : NULL;
+	int n = t ? t->model.nloss : 0;
 
 	if (!n) {
 		if (!default_term(m->graph, &made, cx))
@@ -414,17 +414,17 @@ static bool choose_trained(Module *m, PassCx *cx)
 	const Training *t = cx->train;
 	int trained = 0;
 
-	if (t && (!globs_match_something(m, "freeze", t->freeze, t->nfreeze, cx) ||
-			 !globs_match_something(m, "trainable", t->trainable, t->ntrainable, cx)))
+	if (t && (!globs_match_something(m, "freeze", t->model.freeze, t->model.nfreeze, cx) ||
+			 !globs_match_something(m, "trainable", t->model.trainable, t->model.ntrainable, cx)))
 		return false;
 	mark_paths(m);
 	for (int i = 0; i < m->nparam; i++) {
 		Value *v = m->param[i];
 		Param *p = v->param;
 		p->frozen |= p->kind != PARAM_WEIGHT || !dtype_float(v->type.dtype) || !v->mark;
-		if (t && any_matches(t->freeze, t->nfreeze, v))
+		if (t && any_matches(t->model.freeze, t->model.nfreeze, v))
 			p->frozen = true;
-		if (t && t->ntrainable && !any_matches(t->trainable, t->ntrainable, v))
+		if (t && t->model.ntrainable && !any_matches(t->model.trainable, t->model.ntrainable, v))
 			p->frozen = true;
 		trained += !p->frozen;
 	}
@@ -458,20 +458,20 @@ static void seed_dropout(Graph *g, uint64_t seed)
 /* What torch's Embedding(padding_idx) does and no ONNX file tells: looking up that row gives it no gradient. */
 static bool set_padding(Module *m, const Training *t, PassCx *cx)
 {
-	for (int i = 0; t && i < t->npadding; i++) {
+	for (int i = 0; t && i < t->model.npadding; i++) {
 		int hits = 0;
 		for (Node *n = m->graph->first; n; n = n->next) {
 			if (n->op != OP_Gather || n->in[0]->kind != VAL_PARAM ||
-				!glob_matches(t->padding[i].name, n->in[0]))
+				!glob_matches(t->model.padding[i].name, n->in[0]))
 				continue;
-			attr_set_int(n, "padding", t->padding[i].value);
+			attr_set_int(n, "padding", t->model.padding[i].value);
 			if (!optab[OP_Gather]->shape(n, cx->d))
 				return false;
 			hits++;
 		}
 		if (!hits)
 			return diag_error(cx->d, FILELOC(m->file), 313,
-				"padding_idx: no Gather reads a parameter that matches '%s'", t->padding[i].name);
+				"padding_idx: no Gather reads a parameter that matches '%s'", t->model.padding[i].name);
 	}
 	return true;
 }
@@ -484,9 +484,9 @@ bool pass_train(Module *m, PassCx *cx)
 	for (const Node *n = m->graph->first; n; n = n->next)
 		if (n->op == OP_Report)
 			return diag_error(cx->d, n->loc, 310, "the graph reports a loss already");
-	if (cx->train && cx->train->dropout == DROPOUT_OFF)
+	if (cx->train && cx->train->model.dropout == DROPOUT_OFF)
 		dropout_off(m->graph);
 	if (cx->train)
-		seed_dropout(m->graph, cx->train->seed);
+		seed_dropout(m->graph, cx->train->loop.seed);
 	return set_padding(m, cx->train, cx) && attach_loss(m, cx) && evaluation_modes(m, cx) && choose_trained(m, cx);
 }

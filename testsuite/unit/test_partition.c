@@ -85,7 +85,7 @@ static void one(int n, const int *replicas)
 	Device device[DEVICES];
 	Link fast = { .scope = LINK_DEFAULT, .bandwidth = 1e18 };
 	Cluster c = { .device = device, .ndevice = DEVICES, .link = &fast, .nlink = 1 };
-	Training t = { .opt = { .kind = OPT_SGD }, .plan = "" };
+	Training t = { .model.opt = { .kind = OPT_SGD }, .plan.replicas = "" };
 	Diag d;
 	PassCx cx = { .scratch = scratch, .d = &d, .cluster = &c, .train = &t };
 	double time[LAYERS];
@@ -93,14 +93,14 @@ static void one(int n, const int *replicas)
 	memset(device, 0, sizeof device);
 	diag_init(&d, stderr, scratch);
 	for (int s = 0; s < n; s++)
-		t.plan = arena_printf(a, "%s%s%d", t.plan, s ? "-" : "", replicas[s]);
+		t.plan.replicas = arena_printf(a, "%s%s%d", t.plan.replicas, s ? "-" : "", replicas[s]);
 	Module *m = chain(a, &d);
 	assert_true(pass_train(m, &cx) && pass_autodiff(m, &cx) && pass_cleanup(m, &cx) && pass_cost(m, &cx));
 	assert_true(pass_partition(m, &cx));
 	layer_times(m, time);
 	const double best = brute(time, 0, replicas, n), got = slowest(cx.plan);
 	if (got > best * 1.0001 || got < best * 0.9999)
-		fail_msg("plan %s: slowest stage %g s, the best grouping has %g s", t.plan, got, best);
+		fail_msg("plan %s: slowest stage %g s, the best grouping has %g s", t.plan.replicas, got, best);
 	arena_free(a);
 	arena_free(scratch);
 }

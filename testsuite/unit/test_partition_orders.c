@@ -192,7 +192,7 @@ static double one(int devices, double *file, int *order)
 	Device *device = NEWN(a, Device, devices);
 	Link link = { .scope = LINK_DEFAULT, .bandwidth = pow(10, 7 + draw(150) / 100.0), .latency = 1e-6 };
 	Cluster c = { .device = device, .ndevice = devices, .link = &link, .nlink = 1 };
-	Training t = { .opt = { .kind = OPT_SGD }, .global = 32 * 4 };
+	Training t = { .model.opt = { .kind = OPT_SGD }, .loop.global = 32 * 4 };
 	Diag d;
 	PassCx cx = { .scratch = scratch, .d = &d, .cluster = &c, .train = &t };
 	Segments g = { .cx = &cx };

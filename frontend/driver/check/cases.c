@@ -9,7 +9,9 @@
 /* Runs the passes that a training graph needs when the case asks for gradients ("name model.onnx grad"). */
 static Module *one_case(Compile *c, const char *path, bool grad)
 {
-	ImportOpt io = { .keep_eval = !grad, .f64 = c->o->t.f64, .bind = c->o->t.bind, .nbind = c->o->t.nbind };
+	ImportOpt io = {
+		.keep_eval = !grad, .f64 = c->o->t.target.f64, .bind = c->o->t.data.bind, .nbind = c->o->t.data.nbind
+	};
 	Module *m = onnx_import(c->a, path, &io, c->d);
 	static const char *const fwd[] = { "shapes", "simplify", "patterns" };
 	static const char *const all[] = { "shapes", "train", "simplify", "patterns", "autodiff", "cleanup",
@@ -59,7 +61,7 @@ int cases_main(Compile *c)
 		       EXIT_INPUT;
 	if (!c->o->out)
 		return diag_error(c->d, NOLOC, 1, "-o DIR is missing"), EXIT_USAGE;
-	c->o->t.threads = 1;
+	c->o->t.target.threads = 1;
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
 		char id[256], path[4096], what[16] = "";
 		char *said = NULL;

@@ -17,7 +17,7 @@ enum {
 /* Emits, builds and runs one of the two programs in dir. The second compilation starts from the model again. */
 static bool build_and_run(Compile *c, const char *dir)
 {
-	int64_t steps = c->o->t.steps ? c->o->t.steps : 3;
+	int64_t steps = c->o->t.loop.steps ? c->o->t.loop.steps : 3;
 
 	if (!data_known(c) || !compile_write(c, dir))
 		return false;
@@ -177,7 +177,7 @@ static bool compare(Compile *c, const char *many, const char *one)
 {
 	st_file x, y;
 	const char *why;
-	bool exact = c->o->t.reproducible, ok = true;
+	bool exact = c->o->t.loop.reproducible, ok = true;
 	Curve *a = NEW(c->a, Curve), *b = NEW(c->a, Curve);
 
 	if (!read_losses(c, many, a) || !read_losses(c, one, b))
@@ -226,15 +226,15 @@ static bool single(Compile *c, const char *dir, int64_t microbatches, int thread
 	Options o = *c->o;
 
 	o.cluster = "local:1";
-	o.t.plan = "1";
-	o.t.given = NULL;
-	o.t.comm = COMM_UNSAID;
-	if (!schedule_is_async(o.t.schedule)) /* its order makes no difference to what is computed */
-		o.t.schedule = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
-	o.t.choose_schedule = false;
-	o.t.micro = c->m->batch;
-	o.t.global = c->m->batch * microbatches;
-	o.t.threads = threads;
+	o.t.plan.replicas = "1";
+	o.t.plan.given = NULL;
+	o.t.comm.by = COMM_UNSAID;
+	if (!schedule_is_async(o.t.plan.schedule)) /* its order makes no difference to what is computed */
+		o.t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
+	o.t.plan.choose_schedule = false;
+	o.t.loop.micro = c->m->batch;
+	o.t.loop.global = c->m->batch * microbatches;
+	o.t.target.threads = threads;
 	s.o = &o;
 	s.plan = (Plan){ 0 };
 	return compile_read(&s) && compile_plan(&s, NULL) && build_and_run(&s, dir);
@@ -251,29 +251,29 @@ int verify_main(Compile *c)
 		return EXIT_NO_TOOL;
 	if (!base && !(base = mkdtemp(made)))
 		return diag_error(c->d, NOLOC, 8, "cannot make a temporary folder: %s", strerror(errno)), EXIT_INPUT;
-	if (schedule_is_async(c->o->t.schedule) && !(schedule_row(c->o->t.schedule)->flow & FLOW_ONE_UPDATE))
+	if (schedule_is_async(c->o->t.plan.schedule) && !(schedule_row(c->o->t.plan.schedule)->flow & FLOW_ONE_UPDATE))
 		return diag_error(c->d, NOLOC, 520,
 			       "pdcc verify compares with one device, which updates before every minibatch; schedule "
 			       "%s does not: its formula is in plan.txt",
-			       schedule_str(c->a, c->o->t.schedule)),
+			       schedule_str(c->a, c->o->t.plan.schedule)),
 		       EXIT_USAGE;
 	if (served_async(&c->o->t))
 		return diag_error(c->d, NOLOC, 520,
 			       "pdcc verify compares with one device, whose updates have one order; with --sync async "
 			       "they have that in which gradients arrive"),
 		       EXIT_USAGE;
-	if (c->o->t.sum_dense || c->o->t.sum_sparse)
+	if (c->o->t.comm.sum_dense || c->o->t.comm.sum_sparse)
 		return diag_error(c->d, NOLOC, 520,
 			       "pdcc verify compares with one device, which is one worker; with --average-%s 0 an "
 			       "update grows with the number of workers",
-			       c->o->t.sum_dense ? "dense" : "sparse"),
+			       c->o->t.comm.sum_dense ? "dense" : "sparse"),
 		       EXIT_USAGE;
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
 	int status = 0;
 	if (!compile_read(c) || !compile_plan(c, NULL) || (verify_tell(c), !build_and_run(c, many)) ||
-		!single(c, one, c->m->microbatches, c->o->t.threads))
+		!single(c, one, c->m->microbatches, c->o->t.target.threads))
 		status = compile_status(c) == EXIT_USAGE ? EXIT_INPUT : compile_status(c);
-	else if (!verify_first_step(c, many, one, c->o->t.reproducible)) {
+	else if (!verify_first_step(c, many, one, c->o->t.loop.reproducible)) {
 		all_moved(c, many, one);
 		status = EXIT_DIFFERS;
 	} else if (!compare(c, many, one))

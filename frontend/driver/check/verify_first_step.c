@@ -33,7 +33,7 @@ void verify_tell(Compile *c)
 		if (bytes * c->m->microbatches <= MOST_GRADIENTS)
 			tell(c, told, s->update, OP_Accumulate);
 	}
-	c->o->t.told = told;
+	c->o->t.target.told = told;
 }
 
 /* ---- what they told ---- */

@@ -28,9 +28,9 @@ typedef struct Sizes {
 bool micro_is_open(const Compile *c)
 {
 	const Training *t = &c->o->t;
-	const bool searched = !t->given && (!t->plan || !strcmp(t->plan, "auto"));
+	const bool searched = !t->plan.given && (!t->plan.replicas || !strcmp(t->plan.replicas, "auto"));
 
-	return c->micro_open && (searched || t->choose_micro) && !one_per_step(t) && !c->o->start_from &&
+	return c->micro_open && (searched || t->loop.choose_micro) && !one_per_step(t) && !c->o->start_from &&
 	       !c->o->stop_after && !c->command_profile;
 }
 
@@ -140,7 +140,7 @@ static void look_between(Sizes *s)
 static void find_divisors(Sizes *s)
 {
 	const Compile *c = s->c;
-	const int64_t all = c->o->t.global;
+	const int64_t all = c->o->t.loop.global;
 	int64_t most = all;
 	int cap = 0, n = 0;
 	int64_t *high = NULL;
@@ -178,10 +178,10 @@ bool micro_take(Compile *c, int i)
 {
 	Training *t = &c->o->t;
 
-	t->micro = c->micro[i].micro;
-	if (c->m && c->m->batch == t->micro && !(c->m->has & P_STAGES))
+	t->loop.micro = c->micro[i].micro;
+	if (c->m && c->m->batch == t->loop.micro && !(c->m->has & P_STAGES))
 		return true;
-	c->m = compile_import(c, t->micro);
+	c->m = compile_import(c, t->loop.micro);
 	return c->m != NULL;
 }
 

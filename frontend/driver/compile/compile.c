@@ -27,7 +27,7 @@ static void choose_threads(Compile *c)
 	Training *t = &c->o->t;
 	int most = 1;
 
-	if (t->threads)
+	if (t->target.threads)
 		return;
 	for (int h = 0; h < c->cluster.nhost; h++) {
 		int n = 0;
@@ -38,9 +38,9 @@ static void choose_threads(Compile *c)
 	}
 	const int cores = c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : pd_cores("");
 	if (c->cluster.device[0].cores)
-		t->threads = c->cluster.device[0].cores;
+		t->target.threads = c->cluster.device[0].cores;
 	else
-		t->threads = cores / most > 1 ? cores / most : 1;
+		t->target.threads = cores / most > 1 ? cores / most : 1;
 }
 
 /* The largest divisor of the global batch that leaves four microbatches to each device, 32 at the most. */
@@ -58,19 +58,19 @@ static const char *choose_micro(Compile *c)
 {
 	Training *t = &c->o->t;
 
-	c->micro_open = !t->micro && t->global;
-	if (t->micro)
+	c->micro_open = !t->loop.micro && t->loop.global;
+	if (t->loop.micro)
 		return "as asked";
-	if (t->global && one_per_step(t)) {
-		t->micro = t->global;
+	if (t->loop.global && one_per_step(t)) {
+		t->loop.micro = t->loop.global;
 		return "the global batch: a step is one microbatch";
 	}
-	if (t->global) {
+	if (t->loop.global) {
 		int devices = 0;
 
-		for (const char *p = t->plan ? t->plan : ""; *p; p++)
+		for (const char *p = t->plan.replicas ? t->plan.replicas : ""; *p; p++)
 			devices += *p >= '1' && *p <= '9' ? *p - '0' : 0;
-		t->micro = micro_of_global(t->global, devices ? devices : cluster_workers(&c->cluster));
+		t->loop.micro = micro_of_global(t->loop.global, devices ? devices : cluster_workers(&c->cluster));
 		return "from the global batch";
 	}
 	return "from the model";
@@ -122,40 +122,40 @@ static void take_training_info(Compile *c, const TrainingTold *told)
 {
 	Training *t = &c->o->t;
 
-	if (!t->opt.chosen)
-		t->opt = with_own(&told->opt, &t->opt);
-	if (!t->nloss) {
-		t->loss = NEW(c->a, LossTerm);
-		*t->loss = (LossTerm){ told->loss, LOSS_OUTPUT, NULL, 1, INT64_MIN };
-		t->nloss = 1;
+	if (!t->model.opt.chosen)
+		t->model.opt = with_own(&told->opt, &t->model.opt);
+	if (!t->model.nloss) {
+		t->model.loss = NEW(c->a, LossTerm);
+		*t->model.loss = (LossTerm){ told->loss, LOSS_OUTPUT, NULL, 1, INT64_MIN };
+		t->model.nloss = 1;
 	}
-	if (!t->ntrainable) {
-		t->trainable = told->trained;
-		t->ntrainable = told->ntrained;
+	if (!t->model.ntrainable) {
+		t->model.trainable = told->trained;
+		t->model.ntrainable = told->ntrained;
 	}
 	if (!c->o->quiet)
 		diag_note(c->d, FILELOC(c->model), "training_info: %s on '%s', %d parameters",
-			opt_kind_name[opt_kind(&t->opt)], told->loss, told->ntrained);
+			opt_kind_name[opt_kind(&t->model.opt)], told->loss, told->ntrained);
 }
 
 static ImportOpt import_opt(const Compile *c, int64_t micro)
 {
 	const Training *t = &c->o->t;
 
-	return (ImportOpt){ .bind = t->bind,
-		.nbind = t->nbind,
-		.batch_axis = t->batch_axis,
-		.nbatch_axis = t->nbatch_axis,
+	return (ImportOpt){ .bind = t->data.bind,
+		.nbind = t->data.nbind,
+		.batch_axis = t->data.batch_axis,
+		.nbatch_axis = t->data.nbatch_axis,
 		.micro = micro,
-		.init_random = t->init_random,
-		.frozen_bn = t->batchnorm == BATCHNORM_FROZEN,
-		.f64 = t->f64,
-		.parameters = t->parameters,
-		.nparameters = t->nparameters,
-		.trainable = t->trainable,
-		.ntrainable = t->ntrainable,
-		.freeze = t->freeze,
-		.nfreeze = t->nfreeze,
+		.init_random = t->model.init_random,
+		.frozen_bn = t->model.batchnorm == BATCHNORM_FROZEN,
+		.f64 = t->target.f64,
+		.parameters = t->model.parameters,
+		.nparameters = t->model.nparameters,
+		.trainable = t->model.trainable,
+		.ntrainable = t->model.ntrainable,
+		.freeze = t->model.freeze,
+		.nfreeze = t->model.nfreeze,
 		.strict = c->o->strict,
 		.keep_eval = c->eval };
 }
@@ -181,8 +181,8 @@ static bool choose_target(Compile *c)
 
 	for (int i = 0; i < c->cluster.ndevice; i++)
 		gpus &= c->cluster.device[i].cuda;
-	if (t->found == TARGET_AUTO)
-		t->found = gpus ? TARGET_CUDA : TARGET_C;
+	if (t->target.found == TARGET_AUTO)
+		t->target.found = gpus ? TARGET_CUDA : TARGET_C;
 	for (int i = 0; target_cuda(t) && i < c->cluster.ndevice; i++) {
 		Device *dev = &c->cluster.device[i];
 		if (!dev->cuda && !c->cluster.local && !c->cluster.untyped)
@@ -211,7 +211,7 @@ bool compile_machine(Compile *c, const char **why)
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;
-	if (!choose_target(c) || (plan_is_file(o->t.plan) && !plan_load(c)))
+	if (!choose_target(c) || (plan_is_file(o->t.plan.replicas) && !plan_load(c)))
 		return false;
 	choose_threads(c);
 	*why = choose_micro(c);
@@ -226,14 +226,14 @@ bool compile_read(Compile *c)
 
 	if (!compile_machine(c, &why))
 		return false;
-	if (o->t.choose_micro && !o->t.global)
+	if (o->t.loop.choose_micro && !o->t.loop.global)
 		return diag_error(
 			c->d, NOLOC, 1, "--micro-batch auto: what is divided is not said; --global-batch N does");
 	if (!profile_choose(c))
 		return false;
-	ImportOpt io = import_opt(c, o->t.micro);
-	io.told = o->t.opt.chosen && o->t.nloss ? NULL : &told;
-	if (!io.micro && !o->t.nbind)
+	ImportOpt io = import_opt(c, o->t.loop.micro);
+	io.told = o->t.model.opt.chosen && o->t.model.nloss ? NULL : &told;
+	if (!io.micro && !o->t.data.nbind)
 		io.default_micro = 16;
 	c->m = onnx_import(c->a, c->model, &io, c->d);
 	if (!c->m)
@@ -245,7 +245,7 @@ bool compile_read(Compile *c)
 		c->input[i] = c->m->graph->in[i]->name;
 	if (told.present)
 		take_training_info(c, &told);
-	if (!o->t.micro && !c->m->export_batch)
+	if (!o->t.loop.micro && !c->m->export_batch)
 		why = "default, --micro-batch N changes it";
 	if (!c->m->batch)
 		c->m->batch = 1;
@@ -264,15 +264,15 @@ bool compile_read(Compile *c)
 		m->file = c->m->file;
 		c->m = m;
 	}
-	if (o->t.global % c->m->batch)
-		return diag_error(c->d, o->t.given ? FILELOC(o->t.given->file) : NOLOC, 403,
-			"the global batch %lld is no multiple of the microbatch %lld", (long long)o->t.global,
+	if (o->t.loop.global % c->m->batch)
+		return diag_error(c->d, o->t.plan.given ? FILELOC(o->t.plan.given->file) : NOLOC, 403,
+			"the global batch %lld is no multiple of the microbatch %lld", (long long)o->t.loop.global,
 			(long long)c->m->batch);
-	if (!schedule_read(c->a, &o->t.schedule, c->d))
+	if (!schedule_read(c->a, &o->t.plan.schedule, c->d))
 		return false;
 	if (!o->quiet && o->verbose)
 		diag_note(c->d, NOLOC, "microbatch %lld (%s), %d thread%s per device", (long long)c->m->batch, why,
-			o->t.threads, o->t.threads > 1 ? "s" : "");
+			o->t.target.threads, o->t.target.threads > 1 ? "s" : "");
 	return true;
 }
 
@@ -515,7 +515,7 @@ static void summary_model(const Compile *c)
 	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s%s\n",
 		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains),
 		(long long)(m->batch * m->microbatches), data_said(c),
-		c->o->t.eval.on ? ", and an evaluation set" : "");
+		c->o->t.data.eval.on ? ", and an evaluation set" : "");
 }
 
 const char *plan_name(const Compile *c)
@@ -536,10 +536,12 @@ void compile_summary(const Compile *c, const char *dir)
 	summary_model(c);
 	if (!m->schedule)
 		return;
-	const char *again =
-		c->o->t.recompute == RECOMPUTE_NONE ? NULL : setting_word(SET_OF_Recompute, (int)c->o->t.recompute);
+	const char *again = c->o->t.plan.recompute == RECOMPUTE_NONE
+	                            ? NULL
+	                            : setting_word(SET_OF_Recompute, (int)c->o->t.plan.recompute);
 	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", plan_name(c), m->schedule->name,
-		again ? ", recompute " : "", again ? again : "", c->o->t.threads, c->o->t.threads > 1 ? "s" : "");
+		again ? ", recompute " : "", again ? again : "", c->o->t.target.threads,
+		c->o->t.target.threads > 1 ? "s" : "");
 	for (int i = 0; i < m->nstage && i < 12; i++) {
 		const Stage *s = m->stage[i];
 		const PlanStage *p = i < c->plan.nstage ? &c->plan.stage[i] : NULL;

@@ -153,10 +153,10 @@ bool data_known(Compile *c)
 	const Training *t = &c->o->t;
 	bool ok = true;
 
-	for (int i = 0; i < t->ndata; i++)
-		ok &= t->data[i].kind != DATA_UNSAID || known_kind(c, &t->data[i]);
-	for (int i = 0; i < t->eval.ndata; i++)
-		ok &= t->eval.data[i].kind != DATA_UNSAID || known_kind(c, &t->eval.data[i]);
+	for (int i = 0; i < t->data.ninput; i++)
+		ok &= t->data.input[i].kind != DATA_UNSAID || known_kind(c, &t->data.input[i]);
+	for (int i = 0; i < t->data.eval.ndata; i++)
+		ok &= t->data.eval.data[i].kind != DATA_UNSAID || known_kind(c, &t->data.eval.data[i]);
 	return ok;
 }
 
@@ -192,6 +192,7 @@ void data_kinds(Compile *c)
 {
 	Training *t = &c->o->t;
 
-	list_kinds(c, t->data, t->ndata, t->data_kind);
-	list_kinds(c, t->eval.data, t->eval.ndata, t->eval.kind != DATA_UNSAID ? t->eval.kind : t->data_kind);
+	list_kinds(c, t->data.input, t->data.ninput, t->data.kind);
+	list_kinds(c, t->data.eval.data, t->data.eval.ndata,
+		t->data.eval.kind != DATA_UNSAID ? t->data.eval.kind : t->data.kind);
 }

@@ -138,10 +138,11 @@ bool compile_data(Compile *c, const char *dir)
 {
 	Training *t = &c->o->t;
 
-	if (!check_data(c, t->data, t->ndata, "--data") || !check_data(c, t->eval.data, t->eval.ndata, "--eval"))
+	if (!check_data(c, t->data.input, t->data.ninput, "--data") ||
+		!check_data(c, t->data.eval.data, t->data.eval.ndata, "--eval"))
 		return false;
-	rebase_data(c, dir, t->data, t->ndata);
-	rebase_data(c, dir, t->eval.data, t->eval.ndata);
+	rebase_data(c, dir, t->data.input, t->data.ninput);
+	rebase_data(c, dir, t->data.eval.data, t->data.eval.ndata);
 	return true;
 }
 
@@ -152,12 +153,12 @@ const char *data_said(const Compile *c)
 	const char *made = "";
 	bool files = false;
 
-	for (int i = 0; i < t->ndata; i++)
-		if (t->data[i].kind != DATA_SYNTHETIC)
+	for (int i = 0; i < t->data.ninput; i++)
+		if (t->data.input[i].kind != DATA_SYNTHETIC)
 			files = true;
 		else
-			made = arena_printf(c->a, "%s%s%s", made, *made ? ", " : "", t->data[i].input);
-	if (!t->ndata)
+			made = arena_printf(c->a, "%s%s%s", made, *made ? ", " : "", t->data.input[i].input);
+	if (!t->data.ninput)
 		return "synthetic (no --data)";
 	if (!files)
 		return "synthetic (as asked)";

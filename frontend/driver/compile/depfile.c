@@ -74,13 +74,13 @@ bool depfile_write(Compile *c, const char *dir)
 		depends(&r, beside[i]);
 	depends(&r, c->cluster.file);
 	depends(&r, o->t.file);
-	depends(&r, o->t.given ? o->t.given->file : NULL);
+	depends(&r, o->t.plan.given ? o->t.plan.given->file : NULL);
 	depends(&r, c->profile ? c->profile->file : NULL);
-	depends(&r, o->t.schedule.file);
+	depends(&r, o->t.plan.schedule.file);
 	depends(&r, o->start_from);
 	flags(&r, c);
-	data(&r, c->a, dir, o->t.data, o->t.ndata);
-	data(&r, c->a, dir, o->t.eval.data, o->t.eval.ndata);
+	data(&r, c->a, dir, o->t.data.input, o->t.data.ninput);
+	data(&r, c->a, dir, o->t.data.eval.data, o->t.data.eval.ndata);
 	buf_putc(&r.b, '\n');
 	const bool ok = file_write(file, r.b.s, r.b.n) ||
 	                diag_error(c->d, NOLOC, 8, "cannot write %s: %s", file, strerror(errno));

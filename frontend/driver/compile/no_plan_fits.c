@@ -61,7 +61,7 @@ static Way way_of(const Help *h, bool again, int size, int factor)
 
 	w.what = "";
 	if (again) {
-		w.o.t.recompute = RECOMPUTE_STAGE;
+		w.o.t.plan.recompute = RECOMPUTE_STAGE;
 		w.what = "--recompute=stage";
 		with = " with ";
 	}
@@ -103,7 +103,7 @@ static bool kind_helps(Help *h, int kind)
 	const int first = kind & SMALLER ? 1 : 0, last = kind & SMALLER ? h->nsize - 1 : 0;
 	const int most = kind & LONGER ? h->nfactor : 0;
 
-	if ((again && h->as_is.o.t.recompute != RECOMPUTE_NONE) || first > last)
+	if ((again && h->as_is.o.t.plan.recompute != RECOMPUTE_NONE) || first > last)
 		return false;
 	for (int factor = kind & LONGER ? 1 : 0; factor <= most; factor++) {
 		const Way smallest = way_of(h, again, last, factor);
@@ -199,8 +199,8 @@ bool no_fit(Compile *c, const Fit *lacks)
 	Fit least;
 
 	const Fit f = smallest(c, &h.as_is, *lacks);
-	if (!h.as_is.o.t.global)
-		h.as_is.o.t.global = h.as_is.micro * c->m->microbatches;
+	if (!h.as_is.o.t.loop.global)
+		h.as_is.o.t.loop.global = h.as_is.micro * c->m->microbatches;
 	list_sizes(&h);
 	h.step = free_step(&h);
 	find_ways(&h);

@@ -38,11 +38,11 @@ static bool searched(const Compile *c)
 
 	for (int i = 0; i < c->cluster.ndevice; i++)
 		limited |= c->cluster.device[i].memory > 0;
-	return limited && !t->given && !c->o->start_from && !c->o->stop_after;
+	return limited && !t->plan.given && !c->o->start_from && !c->o->stop_after;
 }
 
 /* Are the replicas of its stages said? */
-static bool fixed(const Compile *c) { return c->o->t.plan && strcmp(c->o->t.plan, "auto") != 0; }
+static bool fixed(const Compile *c) { return c->o->t.plan.replicas && strcmp(c->o->t.plan.replicas, "auto") != 0; }
 
 /* Passes, with what they say held back where memory is all that is wrong. True when they are through; *refused:
  * memory. */
@@ -118,15 +118,15 @@ typedef struct Lean {
 
 static bool compile_lean(Compile *c, const Lean *l, const char *dump, Fit *f, bool *refused)
 {
-	const GivenPlan *was = c->o->t.given;
+	const GivenPlan *was = c->o->t.plan.given;
 
 	*refused = false;
 	if (!again(c, l->micro))
 		return false;
 	c->memory_scale = 1;
-	c->o->t.given = l->plan;
+	c->o->t.plan.given = l->plan;
 	const bool ok = quietly(c, dump, refused);
-	c->o->t.given = was;
+	c->o->t.plan.given = was;
 	*f = fit_of(c);
 	return ok && c->m->nstage;
 }
@@ -162,14 +162,14 @@ static bool try_lean(Compile *c, int64_t micro, Lean *best, Lean *leanest, Fit *
 /* E0601 of the cuts that lack least. */
 static bool say_lean(Compile *c, const Lean *l)
 {
-	const GivenPlan *was = c->o->t.given;
+	const GivenPlan *was = c->o->t.plan.given;
 
 	if (!again(c, l->plan ? l->micro : c->m->batch))
 		return false;
 	c->memory_scale = 0;
-	c->o->t.given = l->plan;
+	c->o->t.plan.given = l->plan;
 	const bool ok = compile_passes(c, NULL);
-	c->o->t.given = was;
+	c->o->t.plan.given = was;
 	return ok;
 }
 
@@ -195,7 +195,7 @@ static bool fit_lean(Compile *c, const char *dump, Fit *least)
 	if (!best.plan)
 		return false;
 	if (c->nmicro)
-		c->o->t.micro = best.micro;
+		c->o->t.loop.micro = best.micro;
 	return compile_lean(c, &best, dump, &f, &refused);
 }
 
@@ -231,8 +231,8 @@ static bool fit(Compile *c, const char *dump, Fit *least, bool *refused)
 		if (!hopes(c, i, step) && best < 0)
 			return fit_lean(c, dump, least);
 		const int to = hopes(c, i, step) ? i + 1 : best;
-		c->o->t.micro = c->micro[to].micro;
-		if (!again(c, c->o->t.micro)) {
+		c->o->t.loop.micro = c->micro[to].micro;
+		if (!again(c, c->o->t.loop.micro)) {
 			*refused = false;
 			return false;
 		}
@@ -280,7 +280,7 @@ bool compile_fit(Compile *c, const char *dump)
 	Fit least = { 0 };
 	bool refused;
 
-	if (!searched(c) || (fixed(c) && !strpbrk(c->o->t.plan, "-:")))
+	if (!searched(c) || (fixed(c) && !strpbrk(c->o->t.plan.replicas, "-:")))
 		return compile_passes(c, dump);
 	const bool ok = fit(c, dump, &least, &refused);
 	return ok || (refused && !fixed(c) && no_fit(c, &least));

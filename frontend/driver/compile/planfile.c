@@ -185,7 +185,7 @@ static void r_devices(Yaml *y, const YNode *v, void *to)
 	int n;
 	const YNode **item = yaml_items(y, v, "devices", &n);
 
-	const ScheduleSpec schedule = r->schedule.kind ? r->schedule : r->c->o->t.schedule;
+	const ScheduleSpec schedule = r->schedule.kind ? r->schedule : r->c->o->t.plan.schedule;
 	const bool chunks = schedule_chunks(schedule) > 1; /* several stages on a device; stands before `stages` */
 
 	for (int d = 0; d < k->ndevice; d++)
@@ -241,8 +241,8 @@ bool plan_load(Compile *c)
 	Reader r = { .c = c, .g = g, .taken = NEWN(c->a, bool, c->cluster.ndevice) };
 	Yaml y;
 
-	g->file = t->plan;
-	if (!yaml_open(&y, c->a, t->plan, c->d))
+	g->file = t->plan.replicas;
+	if (!yaml_open(&y, c->a, t->plan.replicas, c->d))
 		return false;
 	const YNode *root = yaml_document_get_root_node(&y.doc);
 	yaml_map(&y, root, "the plan", keys, (int)(sizeof keys / sizeof *keys), &r);
@@ -251,12 +251,12 @@ bool plan_load(Compile *c)
 	yaml_close(&y);
 	if (!y.ok)
 		return false;
-	t->given = g;
-	t->micro = t->micro ? t->micro : r.micro;
-	if (!t->schedule.kind)
-		t->schedule = r.schedule;
-	if (t->recompute == RECOMPUTE_NONE)
-		t->recompute = r.recompute;
+	t->plan.given = g;
+	t->loop.micro = t->loop.micro ? t->loop.micro : r.micro;
+	if (!t->plan.schedule.kind)
+		t->plan.schedule = r.schedule;
+	if (t->plan.recompute == RECOMPUTE_NONE)
+		t->plan.recompute = r.recompute;
 	return true;
 }
 
@@ -305,7 +305,7 @@ static const char *schedule_word_of(const Compile *c)
 	const Schedule *s = c->m->schedule;
 
 	return s->kind == SCHEDULE_PIPE_SGD                  ? schedule_name(SCHEDULE_PLAIN)
-	       : schedule_table[s->kind].param == PARAM_FILE ? schedule_str(c->a, c->o->t.schedule)
+	       : schedule_table[s->kind].param == PARAM_FILE ? schedule_str(c->a, c->o->t.plan.schedule)
 	                                                     : s->name;
 }
 
@@ -328,7 +328,7 @@ bool plan_save(const Compile *c, const char *file)
 	buf_printf(&b,
 		json ? ",\n  \"recompute\": \"%s\",\n  \"microbatch\": %" PRId64 ",\n  \"microbatches\": %" PRId64 ",\n"
 		     : "\nrecompute: %s\nmicrobatch: %" PRId64 "\nmicrobatches: %" PRId64 "\n",
-		setting_word(SET_OF_Recompute, (int)c->o->t.recompute), c->m->batch * slices,
+		setting_word(SET_OF_Recompute, (int)c->o->t.plan.recompute), c->m->batch * slices,
 		c->m->microbatches / slices);
 	if (c->plan.order)
 		buf_printf(&b, json ? "  \"order\": \"%s\",\n" : "order: %s\n", order_name[c->plan.order]);

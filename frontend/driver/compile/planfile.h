@@ -6,7 +6,7 @@
 
 /* --plan names a file, not replicas: it ends in .yaml, .yml or .json. */
 bool plan_is_file(const char *plan);
-/* Reads it; needs the cluster. Sets Training.given, and what flags left open: microbatch, schedule, recompute. False
+/* Reads it; needs the cluster. Sets Training.plan.given, and what flags left open: microbatch, schedule, recompute. False
  * after E01xx (grammar), E0409 (another model or cluster), E0407 (devices). */
 bool plan_load(Compile *c);
 /* YAML, or JSON where the name ends in .json. False after E0008. */

@@ -28,7 +28,7 @@ typedef struct Job {
 static int copies_of(const Compile *c)
 {
 	const Cluster *k = &c->cluster;
-	const int room = pd_cores("") / (c->o->t.threads > 0 ? c->o->t.threads : 1);
+	const int room = pd_cores("") / (c->o->t.target.threads > 0 ? c->o->t.target.threads : 1);
 	int n = 0;
 
 	for (int i = 0; i < k->ndevice; i++)
@@ -59,13 +59,13 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 		.argv = of->argv };
 	if (!compile_machine(c, &why))
 		return false;
-	if (!o->t.plan || !of->command_profile) {
-		o->t.plan = "1";
-		o->t.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
-		o->t.global = 0;
+	if (!o->t.plan.replicas || !of->command_profile) {
+		o->t.plan.replicas = "1";
+		o->t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
+		o->t.loop.global = 0;
 	}
-	if (!o->t.global && !o->t.microbatches)
-		o->t.microbatches = MICROBATCHES;
+	if (!o->t.loop.global && !o->t.loop.microbatches)
+		o->t.loop.microbatches = MICROBATCHES;
 	c->plan = (Plan){ 0 };
 	return compile_read(c) && compile_plan(c, NULL);
 }
@@ -94,7 +94,7 @@ static const char *device_name(const Job *j)
 	if (!target_cuda(t))
 		return arena_str(j->c->a, pd_device_name());
 	gpu = first_line(j->c->a, "nvidia-smi --query-gpu=name --format=csv,noheader");
-	return gpu && *gpu ? gpu : arena_printf(j->c->a, "GPU of %s", t->arch);
+	return gpu && *gpu ? gpu : arena_printf(j->c->a, "GPU of %s", t->target.arch);
 }
 
 static void look_up(Job *j)
@@ -103,7 +103,7 @@ static void look_up(Job *j)
 	const char *slash = strrchr(j->c->model, '/');
 
 	p->model = slash ? slash + 1 : j->c->model;
-	p->threads = j->c->o->t.threads;
+	p->threads = j->c->o->t.target.threads;
 	p->copies = copies_of(j->c);
 	p->device = device_name(j);
 	for (int i = 0; i < p->nnode; i++) {
@@ -227,10 +227,10 @@ bool profile_choose(Compile *c)
 	if (!s || !strcmp(s, "estimate"))
 		return true;
 	c->profile = strcmp(s, "run") ? profile_load(c->a, s, c->d) : make_profile(c);
-	if (c->profile && c->profile->threads != c->o->t.threads)
+	if (c->profile && c->profile->threads != c->o->t.target.threads)
 		diag_warn(c->d, FILELOC(s), "profile-threads",
 			"measured with %d thread%s, the devices of this plan have %d: nothing of it "
 			"counts",
-			c->profile->threads, c->profile->threads > 1 ? "s" : "", c->o->t.threads);
+			c->profile->threads, c->profile->threads > 1 ? "s" : "", c->o->t.target.threads);
 	return c->profile != NULL;
 }

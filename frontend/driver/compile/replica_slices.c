@@ -41,9 +41,9 @@ static bool find_replicas(Compile *c, int **replicas, int *n)
 	const char *names[64];
 	int k = 0;
 
-	if (!plan_parse(c->a, t->plan, replicas, n, c->d))
+	if (!plan_parse(c->a, t->plan.replicas, replicas, n, c->d))
 		return false;
-	if (*n && t->global)
+	if (*n && t->loop.global)
 		return true;
 	PassCx cx = { .scratch = c->scratch, .d = c->d, .cluster = &c->cluster, .train = t, .plan = &c->plan };
 	PassOpt po = { 0 };
@@ -51,13 +51,13 @@ static bool find_replicas(Compile *c, int **replicas, int *n)
 		names[k++] = pass_table[i].name;
 	if (!run_passes(c->m, &cx, &po, names, k))
 		return false;
-	if (!t->global)
-		t->global = c->m->batch * c->plan.microbatches;
+	if (!t->loop.global)
+		t->loop.global = c->m->batch * c->plan.microbatches;
 	*n = c->plan.nstage;
 	*replicas = NEWN(c->a, int, *n);
 	for (int i = 0; i < *n; i++)
 		(*replicas)[i] = c->plan.stage[i].replicas;
-	t->plan = arena_str(c->a, plan_str(c->a, &c->plan));
+	t->plan.replicas = arena_str(c->a, plan_str(c->a, &c->plan));
 	c->m = compile_import(c, c->m->batch);
 	return c->m != NULL;
 }
@@ -86,8 +86,8 @@ static void warn_of_statistics(const Compile *c)
 /* What is trained depends on a size that nobody asked for. */
 static void warn_of_micro(const Compile *c)
 {
-	const Node *n = c->micro_open && !c->o->start_from && !c->o->t.choose_micro && c->m->batch < c->o->t.global &&
-	                                c->m->batch != c->m->export_batch
+	const Node *n = c->micro_open && !c->o->start_from && !c->o->t.loop.choose_micro &&
+	                                c->m->batch < c->o->t.loop.global && c->m->batch != c->m->export_batch
 	                        ? takes_statistics(c)
 	                        : NULL;
 
@@ -95,7 +95,7 @@ static void warn_of_micro(const Compile *c)
 		diag_warn(c->d, n->loc, "batch-stats",
 			"statistics are those of %lld samples, a microbatch that the global batch of %lld was divided "
 			"into; --micro-batch N says how many",
-			(long long)c->m->batch, (long long)c->o->t.global);
+			(long long)c->m->batch, (long long)c->o->t.loop.global);
 }
 
 static bool sums_several(const ScheduleRow *r) { return !(r->flow & FLOW_EACH); }
@@ -108,12 +108,12 @@ static bool compile_sliced(Compile *c, const int *replicas, int n, const char *d
 		return diag_error(c->d, NOLOC, 520,
 			"--replica-split slice: schedule %s updates after every microbatch, which one "
 			"replica has whole; other schedules sum several (%s)",
-			schedule_str(c->a, c->o->t.schedule), schedule_list(c->a, sums_several));
+			schedule_str(c->a, c->o->t.plan.schedule), schedule_list(c->a, sums_several));
 
 	if (!grains)
 		return diag_error(c->d, NOLOC, 405,
 			"a microbatch of %lld samples cannot be sliced over the replicas of plan %s", (long long)micro,
-			c->o->t.plan);
+			c->o->t.plan.replicas);
 	c->plan = (Plan){ 0 };
 	if (grains > 1) {
 		if (!(c->m = compile_import(c, micro / grains)))
@@ -132,7 +132,8 @@ static bool worth_slicing(const Compile *c)
 {
 	bool tail = false;
 
-	if (c->o->t.reproducible || c->o->stop_after || !c->m->schedule || c->m->schedule->async || c->m->batch < 2)
+	if (c->o->t.loop.reproducible || c->o->stop_after || !c->m->schedule || c->m->schedule->async ||
+		c->m->batch < 2)
 		return false;
 	if (takes_statistics(c))
 		return false;
@@ -158,9 +159,9 @@ static bool choose(Compile *c, const char *dump)
 	o.explain = o.time_report = o.print_after_all = o.print_after_change = false;
 	o.print_before = o.print_after = NULL;
 	s.changes = NULL;
-	o.t.plan = arena_str(c->a, plan_str(c->a, &c->plan));
-	if (!o.t.global)
-		o.t.global = c->m->batch * c->m->microbatches;
+	o.t.plan.replicas = arena_str(c->a, plan_str(c->a, &c->plan));
+	if (!o.t.loop.global)
+		o.t.loop.global = c->m->batch * c->m->microbatches;
 	s.o = &o;
 	if (!compile_sliced(&s, replicas, c->m->nstage, NULL) ||
 		!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &whole, &mute) ||
@@ -171,15 +172,15 @@ static bool choose(Compile *c, const char *dump)
 		diag_note(c->d, NOLOC,
 			"replicas get slices: the simulated step is %.4g ms, %.4g ms with whole microbatches",
 			sliced.step * 1e3, whole.step * 1e3);
-	c->o->t.plan = o.t.plan;
-	c->o->t.global = o.t.global;
+	c->o->t.plan.replicas = o.t.plan.replicas;
+	c->o->t.loop.global = o.t.loop.global;
 	buf_clear(&c->explain);
 	return compile_sliced(c, replicas, c->m->nstage, dump);
 }
 
 static bool plan_and_split(Compile *c, const char *dump)
 {
-	const ReplicaSplit how = c->o->t.replica_split;
+	const ReplicaSplit how = c->o->t.plan.replica_split;
 	int *replicas, n;
 
 	if (c->profile && (micro_is_open(c) || c->profile->micro != c->m->batch || how != SPLIT_ROUND_ROBIN))
@@ -191,7 +192,8 @@ static bool plan_and_split(Compile *c, const char *dump)
 	if (how == SPLIT_SLICE && schedule_async(&c->o->t))
 		return diag_error(c->d, NOLOC, 520,
 			"--replica-split slice: schedule %s gives whole microbatches to replicas",
-			c->o->t.pipe_sgd > 1 ? schedule_name(SCHEDULE_PIPE_SGD) : schedule_str(c->a, c->o->t.schedule));
+			c->o->t.plan.pipe_sgd > 1 ? schedule_name(SCHEDULE_PIPE_SGD)
+						  : schedule_str(c->a, c->o->t.plan.schedule));
 	if (how == SPLIT_SLICE)
 		return find_replicas(c, &replicas, &n) && compile_sliced(c, replicas, n, dump);
 	return compile_fit(c, dump) && (!worth_slicing(c) || choose(c, dump));

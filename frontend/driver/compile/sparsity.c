@@ -57,9 +57,9 @@ static const char *path_of(const Training *t, const Value *ids)
 {
 	while (ids->kind == VAL_NODE && (optab[ids->def->op]->flags & OP_VIEW || ids->def->op == OP_Cast))
 		ids = ids->def->in[0];
-	for (int i = 0; i < t->ndata && ids->kind == VAL_INPUT; i++)
-		if (!strcmp(t->data[i].input, ids->name) && t->data[i].kind == DATA_NPY)
-			return t->data[i].path;
+	for (int i = 0; i < t->data.ninput && ids->kind == VAL_INPUT; i++)
+		if (!strcmp(t->data.input[i].input, ids->name) && t->data.input[i].kind == DATA_NPY)
+			return t->data.input[i].path;
 	return NULL;
 }
 
@@ -111,7 +111,7 @@ static void measure(Compile *c, Value *w, const char *const *path, int n)
 	t->rows = NEWN(c->a, double, POINTS);
 	for (int64_t group = 1; group <= samples && t->n < POINTS; group *= 2) {
 		t->lookups[t->n] = (double)(lookups * group);
-		t->rows[t->n++] = distinct(x, n, samples, group, c->o->t.shuffle, w->type.dim[0], seen, &now);
+		t->rows[t->n++] = distinct(x, n, samples, group, c->o->t.data.shuffle, w->type.dim[0], seen, &now);
 	}
 	w->param->touch = t;
 }
@@ -120,7 +120,7 @@ void measure_sparsity(Compile *c)
 {
 	const Training *t = &c->o->t;
 
-	if (!c->m->graph || !t->comm || !t->ndata)
+	if (!c->m->graph || !t->comm.by || !t->data.ninput)
 		return;
 	for (int i = 0; i < c->m->nparam; i++) {
 		Value *w = c->m->param[i];

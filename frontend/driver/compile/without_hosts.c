@@ -87,18 +87,18 @@ static bool one(const Compile *whole, const char *dir, const char *name)
 	const Module *m = whole->m;
 	const char *folder = arena_printf(c.a, "%s/without-%s", dir, name);
 
-	o.t.micro = m->batch * (m->grains ? m->grains : 1);
-	o.t.global = m->batch * m->microbatches;
-	o.t.microbatches = 0;
-	o.t.plan = NULL;
-	o.t.given = NULL;
+	o.t.loop.micro = m->batch * (m->grains ? m->grains : 1);
+	o.t.loop.global = m->batch * m->microbatches;
+	o.t.loop.microbatches = 0;
+	o.t.plan.replicas = NULL;
+	o.t.plan.given = NULL;
 	o.explain = false;
 	o.quiet = true;
 	o.start_from = NULL;
 	if (!compile_read(&c))
 		return false;
-	o.t.data = deeper(&c, o.t.data, o.t.ndata);
-	o.t.eval.data = deeper(&c, o.t.eval.data, o.t.eval.ndata);
+	o.t.data.input = deeper(&c, o.t.data.input, o.t.data.ninput);
+	o.t.data.eval.data = deeper(&c, o.t.data.eval.data, o.t.data.eval.ndata);
 	if (!compile_folder(&c, folder) || !compile_plan(&c, arena_printf(c.a, "%s/ir", folder)) ||
 		!compile_write(&c, folder))
 		return false;

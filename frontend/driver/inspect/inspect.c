@@ -217,7 +217,7 @@ static PassCx context(Compile *c)
 	one->device->memory = 0;
 	one->ndevice = 1;
 	*t = c->o->t;
-	t->plan = "1";
+	t->plan.replicas = "1";
 	return (PassCx){ .scratch = c->scratch, .d = c->d, .cluster = one, .train = t, .plan = &c->plan };
 }
 

@@ -107,7 +107,7 @@ static int short_option(Cx *x, int argc, const char **argv, int i)
 	if (strcmp(s, "-h") == 0)
 		return x->o->help = true;
 	if (strcmp(s, "-g") == 0)
-		return x->o->t.debug = true;
+		return x->o->t.target.debug = true;
 	if (strncmp(s, "-O", 2) == 0)
 		return store(x, find("opt-level", 9), s + 2);
 	if (strcmp(s, "-q") == 0)

@@ -3,6 +3,7 @@
 #define PDCC_FRONTEND_OPTIONS_H
 
 #include "ir/cluster.h"
+#include "ir/training.h"
 #include "ir/text/forms.h"
 
 typedef struct Options {

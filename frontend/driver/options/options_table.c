@@ -17,9 +17,9 @@ static bool o_lr_schedule(Cx *x, const char *v) { return training_lr_schedule(x-
 static bool o_data(Cx *x, const char *v) { return training_data(x->a, &x->o->t, v, x->d); }
 static bool o_eval(Cx *x, const char *v) { return training_eval(x->a, &x->o->t, v, x->d); }
 static bool o_last(Cx *x, const char *v) { return training_last(&x->o->t, v, x->d); }
-static bool o_freeze(Cx *x, const char *v) { training_glob(x->a, &x->o->t.freeze, &x->o->t.nfreeze, v); return true; }
-static bool o_parameters(Cx *x, const char *v) { training_glob(x->a, &x->o->t.parameters, &x->o->t.nparameters, v); return true; }
-static bool o_trainable(Cx *x, const char *v) { training_glob(x->a, &x->o->t.trainable, &x->o->t.ntrainable, v); return true; }
+static bool o_freeze(Cx *x, const char *v) { training_glob(x->a, &x->o->t.model.freeze, &x->o->t.model.nfreeze, v); return true; }
+static bool o_parameters(Cx *x, const char *v) { training_glob(x->a, &x->o->t.model.parameters, &x->o->t.model.nparameters, v); return true; }
+static bool o_trainable(Cx *x, const char *v) { training_glob(x->a, &x->o->t.model.trainable, &x->o->t.model.ntrainable, v); return true; }
 
 static bool o_lr(Cx *x, const char *v)
 {
@@ -28,8 +28,8 @@ static bool o_lr(Cx *x, const char *v)
 
 	if (end == v || *end || !isfinite(lr) || lr < 0)
 		return diag_error(x->d, NOLOC, 7, "--lr wants a number that is not negative, not '%s'", v);
-	opt_put(&x->o->t.opt, OPT_LR, lr);
-	x->o->t.opt.chosen = true;
+	opt_put(&x->o->t.model.opt, OPT_LR, lr);
+	x->o->t.model.opt.chosen = true;
 	return true;
 }
 
@@ -40,7 +40,7 @@ static bool o_ema(Cx *x, const char *v)
 
 	if (end == v || *end || !(ema >= 0 && ema < 1))
 		return diag_error(x->d, NOLOC, 7, "--ema wants a number from 0 to below 1, not '%s'", v);
-	opt_put(&x->o->t.opt, OPT_EMA, ema);
+	opt_put(&x->o->t.model.opt, OPT_EMA, ema);
 	return true;
 }
 
@@ -51,7 +51,7 @@ static bool o_clip_norm(Cx *x, const char *v)
 
 	if (end == v || *end || !isfinite(most) || most <= 0)
 		return diag_error(x->d, NOLOC, 7, "--clip-norm wants a number above 0, not '%s'", v);
-	x->o->t.opt.clip_norm = most;
+	x->o->t.model.opt.clip_norm = most;
 	return true;
 }
 
@@ -64,8 +64,8 @@ static bool average(Cx *x, const char *flag, const char *v, bool *sum)
 	return *sum || strcmp(v, "1") == 0 || diag_error(x->d, NOLOC, 7, "%s wants 1 (mean) or 0 (sum), not '%s'", flag, v);
 }
 
-static bool o_average_dense(Cx *x, const char *v) { return average(x, "--average-dense", v, &x->o->t.sum_dense); }
-static bool o_average_sparse(Cx *x, const char *v) { return average(x, "--average-sparse", v, &x->o->t.sum_sparse); }
+static bool o_average_dense(Cx *x, const char *v) { return average(x, "--average-dense", v, &x->o->t.comm.sum_dense); }
+static bool o_average_sparse(Cx *x, const char *v) { return average(x, "--average-sparse", v, &x->o->t.comm.sum_sparse); }
 
 static bool o_amp(Cx *x, const char *v)
 {
@@ -76,10 +76,10 @@ static bool o_labels(Cx *x, const char *v)
 {
 	Training *t = &x->o->t;
 
-	if (!t->nloss && !training_loss(x->a, t, "softmax_ce", x->d))
+	if (!t->model.nloss && !training_loss(x->a, t, "softmax_ce", x->d))
 		return false;
-	for (int i = 0; i < t->nloss; i++)
-		t->loss[i].labels = v;
+	for (int i = 0; i < t->model.nloss; i++)
+		t->model.loss[i].labels = v;
 	return true;
 }
 
@@ -90,7 +90,7 @@ static bool o_init(Cx *x, const char *v)
 
 	if (strcmp(v, "file") && (sscanf(v, "random:%d%c", &seed, &rest) != 1 || seed < 1))
 		return diag_error(x->d, NOLOC, 7, "--init wants file or random:SEED (SEED from 1), not '%s'", v);
-	x->o->t.init_random = seed;
+	x->o->t.model.init_random = seed;
 	return true;
 }
 
@@ -116,7 +116,7 @@ static bool word_of(Cx *x, const char *flag, const char *v, const char **to)
 
 static bool o_bucket(Cx *x, const char *v)
 {
-	int64_t *n = &x->o->t.bucket;
+	int64_t *n = &x->o->t.comm.bucket;
 
 	if (strcmp(v, "auto") == 0 || strcmp(v, "none") == 0) {
 		*n = *v == 'a' ? 0 : INT64_MAX;
@@ -145,19 +145,19 @@ static bool o_schedule(Cx *x, const char *v)
 		x->o->t.field = (type)setting_value(SET_OF_##type, word); \
 		return true; \
 	}
-SETTING(o_warmup_policy, "warmup-policy", warmup_policy, WarmupPolicy)
-SETTING(o_replica_split, "replica-split", replica_split, ReplicaSplit)
-SETTING(o_stash, "stash", stash, Stash)
-SETTING(o_recompute, "recompute", recompute, Recompute)
-SETTING(o_sync, "sync", sync, ServerSync)
-SETTING(o_grad_comm, "grad-comm", grad_comm, GradComm)
-SETTING(o_allreduce, "allreduce", allreduce, AllReduceBy)
-SETTING(o_dp_cost, "dp-cost", dp_cost, DpCost)
-SETTING(o_planner, "planner", planner, PlannerKind)
-SETTING(o_batchnorm, "batchnorm", batchnorm, BatchNormBy)
-SETTING(o_dropout, "dropout", dropout, Dropout)
-SETTING(o_opt_level, "opt-level", optimize, OptLevel)
-SETTING(o_target, "target", target, Target)
+SETTING(o_warmup_policy, "warmup-policy", plan.warmup_policy, WarmupPolicy)
+SETTING(o_replica_split, "replica-split", plan.replica_split, ReplicaSplit)
+SETTING(o_stash, "stash", plan.stash, Stash)
+SETTING(o_recompute, "recompute", plan.recompute, Recompute)
+SETTING(o_sync, "sync", comm.sync, ServerSync)
+SETTING(o_grad_comm, "grad-comm", comm.grad, GradComm)
+SETTING(o_allreduce, "allreduce", comm.allreduce, AllReduceBy)
+SETTING(o_dp_cost, "dp-cost", plan.dp_cost, DpCost)
+SETTING(o_planner, "planner", plan.planner, PlannerKind)
+SETTING(o_batchnorm, "batchnorm", model.batchnorm, BatchNormBy)
+SETTING(o_dropout, "dropout", model.dropout, Dropout)
+SETTING(o_opt_level, "opt-level", target.optimize, OptLevel)
+SETTING(o_target, "target", target.kind, Target)
 
 static bool o_comm(Cx *x, const char *v)
 {
@@ -182,8 +182,8 @@ static bool command_word(Cx *x, const char *flag, const char *v, const char **to
 	return true;
 }
 
-static bool o_cc(Cx *x, const char *v) { return command_word(x, "--cc", v, &x->o->t.cc); }
-static bool o_nvcc(Cx *x, const char *v) { return command_word(x, "--nvcc", v, &x->o->t.nvcc); }
+static bool o_cc(Cx *x, const char *v) { return command_word(x, "--cc", v, &x->o->t.target.cc); }
+static bool o_nvcc(Cx *x, const char *v) { return command_word(x, "--nvcc", v, &x->o->t.target.nvcc); }
 
 static bool o_emit_only(Cx *x, const char *v)
 {
@@ -207,10 +207,10 @@ static bool o_micro_batch(Cx *x, const char *v)
 	char *end;
 	const long long n = strtoll(v, &end, 10);
 
-	x->o->t.choose_micro = !strcmp(v, "auto");
-	if (!x->o->t.choose_micro && (end == v || *end || n < 1 || n > (1LL << 32)))
+	x->o->t.loop.choose_micro = !strcmp(v, "auto");
+	if (!x->o->t.loop.choose_micro && (end == v || *end || n < 1 || n > (1LL << 32)))
 		return diag_error(x->d, NOLOC, 7, "--micro-batch wants auto or a whole number from 1 to %lld, not '%s'", 1LL << 32, v);
-	x->o->t.micro = x->o->t.choose_micro ? 0 : n;
+	x->o->t.loop.micro = x->o->t.loop.choose_micro ? 0 : n;
 	return true;
 }
 
@@ -221,7 +221,7 @@ static bool o_threads(Cx *x, const char *v)
 
 	if (end == v || *end || n < 1 || n > 1024)
 		return diag_error(x->d, NOLOC, 7, "--threads wants 1 to 1024, not '%s'", v);
-	x->o->t.threads = (int)n;
+	x->o->t.target.threads = (int)n;
 	return true;
 }
 
@@ -330,34 +330,34 @@ const Opt opt_table[] = {
 	{ "Input", "data", "INPUT=FILE", "a .npy, IDX or raw file of samples; FILE:tokens (16 bits), FILE:tokens32: windows of a row of "
 		"tokens; synthetic: made-up numbers", CALL, 0, o_data, 0, 0, 0 },
 	{ "Input", "eval", "INPUT=FILE", "the same for the evaluation set", CALL, 0, o_eval, 0, 0, 0 },
-	{ "Input", "eval-every", "N", "evaluate every N steps; at the end always", INT, TR(eval.every), 0, 0, 1, (int64_t)1 << 40 },
-	{ "Input", "eval-epochs", "N", "evaluate every N epochs", INT, TR(eval.epochs), 0, 0, 1, 1 << 30 },
-	{ "Input", "eval-samples", "N", "only the first N samples of it", INT, TR(eval.samples), 0, 0, 1, (int64_t)1 << 40 },
-	{ "Input", "eval-averages", NULL, "evaluate the moving averages of the weights (--ema) in their place", FLAG, TR(eval.averages), 0, 0, 0, 0 },
+	{ "Input", "eval-every", "N", "evaluate every N steps; at the end always", INT, TR(data.eval.every), 0, 0, 1, (int64_t)1 << 40 },
+	{ "Input", "eval-epochs", "N", "evaluate every N epochs", INT, TR(data.eval.epochs), 0, 0, 1, 1 << 30 },
+	{ "Input", "eval-samples", "N", "only the first N samples of it", INT, TR(data.eval.samples), 0, 0, 1, (int64_t)1 << 40 },
+	{ "Input", "eval-averages", NULL, "evaluate the moving averages of the weights (--ema) in their place", FLAG, TR(data.eval.averages), 0, 0, 0, 0 },
 	{ "Input", "last", "W", "samples that fill no step at the end of an epoch: wrap (the step takes the next epoch's first), keep (it is "
 		"short), drop", CALL, 0, o_last, 0, 0, 0 },
 	{ "Target", "target", "T", "c; cuda; auto: cuda where the cluster's devices are GPUs", CALL, 0, o_target, 0, 0, 0 },
-	{ "Target", "arch", "SM", "GPUs that kernels are compiled for, as nvcc names them; sm_90 when not said", TEXT, TR(arch), 0, 0, 0, 0 },
+	{ "Target", "arch", "SM", "GPUs that kernels are compiled for, as nvcc names them; sm_90 when not said", TEXT, TR(target.arch), 0, 0, 0, 0 },
 	{ "Target", "cc", "CMD", "C compiler of the written Makefile, gcc when not said; make CC=CMD says another one", CALL, 0, o_cc, 0, 0, 0 },
 	{ "Target", "nvcc", "CMD", "compiler of kernels there, that of the CUDA toolkit when not said; make NVCC=CMD", CALL, 0, o_nvcc, 0, 0, 0 },
 	{ "Target", "opt-level", "N", "0 to 3, as -O0 to -O3: how the Makefile compiles; 3 when not said", CALL, 0, o_opt_level, 0, 0, 0 },
-	{ "Target", "debug", NULL, "the Makefile compiles with -g (-g)", FLAG, TR(debug), 0, 0, 0, 0 },
+	{ "Target", "debug", NULL, "the Makefile compiles with -g (-g)", FLAG, TR(target.debug), 0, 0, 0, 0 },
 	{ "Target", "emit-only", NULL, "write the program; nothing is compiled, measured or read with libclang", CALL, 0, o_emit_only, 0, 0, 0 },
 	{ "Target", "threads", "N", "threads per device; default: cores divided by the devices of the host", CALL, 0, o_threads, 0, 0, 0 },
 	{ "Plan", "cluster", "FILE", "what machines there are; local:N for N devices here", TEXT, AT(cluster), 0, 0, 0, 0 },
-	{ "Plan", "plan", "P", "auto, replicas of each stage as 2-1-1, or a file that --save-plan wrote", TEXT, TR(plan), 0, 0, 0, 0 },
+	{ "Plan", "plan", "P", "auto, replicas of each stage as 2-1-1, or a file that --save-plan wrote", TEXT, TR(plan.replicas), 0, 0, 0, 0 },
 	{ "Plan", "save-plan", "FILE", "write the plan, .yaml or .json; --plan FILE takes it", TEXT, AT(save_plan), 0, 0, 0, 0 },
 	{ "Plan", "planner", "P", "auto (all of them and a search, by simulation), pipedream, dapple, blocks, exhaustive", CALL, 0,
 		o_planner, 0, 0, 0 },
-	{ "Plan", "max-stages", "N", "plans that are looked for have at most N stages", INT, TR(max_stages), 0, 0, 1, 1 << 20 },
-	{ "Plan", "no-pipeline", NULL, "they have one stage: data parallelism alone", FLAG, TR(no_pipeline), 0, 0, 0, 0 },
-	{ "Plan", "no-dp", NULL, "their stages have no replicas: a pipeline alone", FLAG, TR(no_dp), 0, 0, 0, 0 },
+	{ "Plan", "max-stages", "N", "plans that are looked for have at most N stages", INT, TR(plan.max_stages), 0, 0, 1, 1 << 20 },
+	{ "Plan", "no-pipeline", NULL, "they have one stage: data parallelism alone", FLAG, TR(plan.no_pipeline), 0, 0, 0, 0 },
+	{ "Plan", "no-dp", NULL, "their stages have no replicas: a pipeline alone", FLAG, TR(plan.no_dp), 0, 0, 0, 0 },
 	{ "Plan", "dp-cost", "C", "of pipedream: measured, seed, sosp (the papers' formulas), code (the published one)", CALL, 0,
 		o_dp_cost, 0, 0, 0 },
-	{ "Plan", "global-batch", "N", "samples per step, over all devices", INT, TR(global), 0, 0, 1, (int64_t)1 << 32 },
+	{ "Plan", "global-batch", "N", "samples per step, over all devices", INT, TR(loop.global), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "micro-batch", "N", "samples per microbatch; auto: a divisor of --global-batch, decided with the plan; so also where "
 		"nothing is said and the plan is looked for", CALL, 0, o_micro_batch, 0, 0, 0 },
-	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(microbatches), 0, 0, 1, 1 << 20 },
+	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(loop.microbatches), 0, 0, 1, 1 << 20 },
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
 	{ "Plan", "profile", "P", "times of nodes: a profile.json, estimate, or run to measure now", TEXT, AT(profile), 0, 0, 0, 0 },
 	{ "Plan", "profile-cache", "DIR", "where measured times are kept; none: nowhere. Default: ~/.cache/pdcc", TEXT, AT(profile_cache), 0, 0, 0, 0 },
@@ -369,33 +369,33 @@ const Opt opt_table[] = {
 		o_replica_split, 0, 0, 0 },
 	{ "Schedule", "stash", "S", "where stages keep versions of their weights: auto, on; none: a backward reads the newest weights", CALL, 0, o_stash, 0, 0, 0 },
 	{ "Schedule", "pipe-sgd", "K", "data parallelism: an update has the gradients of K - 1 steps before, which are summed meanwhile", INT,
-		TR(pipe_sgd), 0, 0, 1, 1024 },
-	{ "Schedule", "warmup-steps", "N", "asynchronous: the first N steps are flushed", INT, TR(warmup_steps), 0, 0, 0, INT64_MAX },
-	{ "Schedule", "warmup-epochs", "N", "the same of the steps that begin in the first N epochs", INT, TR(warmup_epochs), 0, 0, 0, 1 << 30 },
+		TR(plan.pipe_sgd), 0, 0, 1, 1024 },
+	{ "Schedule", "warmup-steps", "N", "asynchronous: the first N steps are flushed", INT, TR(plan.warmup_steps), 0, 0, 0, INT64_MAX },
+	{ "Schedule", "warmup-epochs", "N", "the same of the steps that begin in the first N epochs", INT, TR(plan.warmup_epochs), 0, 0, 0, 1 << 30 },
 	{ "Schedule", "vertical-sync", NULL, "there too: all stages use the weights that were the first stage's newest", FLAG,
-		TR(vertical_sync), 0, 0, 0, 0 },
+		TR(plan.vertical_sync), 0, 0, 0, 0 },
 	{ "Schedule", "recompute", "R", "none; stage: keep only what comes from elsewhere; auto: as memory allows", CALL, 0,
 		o_recompute, 0, 0, 0 },
 	{ "Communication", "comm", "C", "gradients between replicas: allreduce where nothing is said; ps: all parameters at servers (where every stage updates on its own: at the replicas of their stage); hybrid: each "
 		"the way that moves fewer bytes of a device (Parallax, Table 3); auto: fewer through the busiest host; ps-sync, async: ps with --sync sync, async", CALL, 0, o_comm, 0, 0, 0 },
-	{ "Communication", "servers", "N", "processes that hold parameters, for ps, hybrid and auto; one per host when not said", INT, TR(servers), 0, 0, 1, 4096 },
+	{ "Communication", "servers", "N", "processes that hold parameters, for ps, hybrid and auto; one per host when not said", INT, TR(comm.servers), 0, 0, 1, 4096 },
 	{ "Communication", "sync", "S", "sync; async: servers update with each device's gradient when it comes, for itself, and devices pull the "
 		"newest; all parameters are at servers", CALL, 0, o_sync, 0, 0, 0 },
 	{ "Communication", "staleness", "N", "of --sync async: a device is at most N steps ahead of the slowest; 0: a step begins when all have done the one before",
-		INT, TR(staleness), 0, 0, 0, 1 << 20 },
+		INT, TR(comm.staleness), 0, 0, 0, 1 << 20 },
 	{ "Communication", "partitions", "P", "tables that servers hold are partitioned by rows into so many pieces: N, auto (by cost), or "
 		"PATTERN=N, PATTERN=auto for some; 1 when not said", CALL, 0, o_partitions, 0, 0, 0 },
 	{ "Communication", "average-dense", "0|1", "gradients of parameters that are used whole: 1, when not said: the mean over all workers' samples, as one "
 		"device has it; 0: the sum of the workers' means", CALL, 0, o_average_dense, 0, 0, 0 },
 	{ "Communication", "average-sparse", "0|1", "the same for tables that are only looked up", CALL, 0, o_average_sparse, 0, 0, 0 },
 	{ "Communication", "no-local-agg", NULL, "devices of a host do not add their gradients before they go to a server", FLAG,
-		TR(no_local_agg), 0, 0, 0, 0 },
+		TR(comm.no_local_agg), 0, 0, 0, 0 },
 	{ "Communication", "no-opsw", NULL, "slices of parameters at servers and of their gradients stay with the devices, casts of --amp where values arrive: all of them travels, in 32 bits",
-		FLAG, TR(no_opsw), 0, 0, 0, 0 },
+		FLAG, TR(comm.no_opsw), 0, 0, 0, 0 },
 	{ "Communication", "no-opau", NULL, "norms and clipping of what servers sum stay with the devices, who have the sums sent and give them back",
-		FLAG, TR(no_opau), 0, 0, 0, 0 },
+		FLAG, TR(comm.no_opau), 0, 0, 0, 0 },
 	{ "Communication", "allreduce", "A", "AllReduce over replicas: auto (each by the timing model), ring, doubling, halving, pairwise, hosts (inside, then between), vendor (MPI's)", CALL, 0, o_allreduce, 0, 0, 0 },
-	{ "Communication", "dense", "PATTERN", "tables whose gradients are summed whole, though a step touches few of their rows", TEXT, TR(dense), 0, 0, 0, 0 },
+	{ "Communication", "dense", "PATTERN", "tables whose gradients are summed whole, though a step touches few of their rows", TEXT, TR(comm.dense), 0, 0, 0, 0 },
 	{ "Communication", "bucket", "BYTES", "AllReduce of gradients begins during the backward, in buckets of so many bytes (1M); auto; none: one AllReduce behind it", CALL, 0,
 		o_bucket, 0, 0, 0 },
 	{ "Communication", "grad-comm", "G", "sequential: one AllReduce behind the last backward, as --bucket none; pipelined: AllReduce begins during it, in buckets of 1M or what "
@@ -410,18 +410,18 @@ const Opt opt_table[] = {
 		o_ema, 0, 0, 0 },
 	{ "Train", "clip-norm", "X", "largest norm of the gradient over all parameters", CALL, 0, o_clip_norm, 0, 0, 0 },
 	{ "Train", "gnorm", NULL, "the norm of the gradient over all parameters, in progress lines and metrics; told with --clip-norm too", FLAG,
-		TR(gnorm), 0, 0, 0, 0 },
-	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said", INT, TR(steps), 0, 0, 0, (int64_t)1 << 40 },
-	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(seed), 0, 0, 0, INT64_MAX },
-	{ "Train", "shuffle", NULL, "a new order of the samples in every epoch", FLAG, TR(shuffle), 0, 0, 0, 0 },
-	{ "Train", "ckpt", "DIR", "the run writes checkpoints there; the programs' own --ckpt options win", TEXT, TR(ckpt_dir), 0, 0, 0, 0 },
-	{ "Train", "ckpt-every", "N", "every N steps; at the end always", INT, TR(ckpt_every), 0, 0, 1, (int64_t)1 << 40 },
-	{ "Train", "ckpt-keep", "K", "how many stay; 0: all, 3 when not said", INT, TR(ckpt_keep), 0, 0, 0, 1 << 30 },
+		TR(loop.gnorm), 0, 0, 0, 0 },
+	{ "Train", "steps", "N", "default number of steps of the run; pdcc verify compares as many, 3 when not said", INT, TR(loop.steps), 0, 0, 0, (int64_t)1 << 40 },
+	{ "Train", "seed", "N", "of random numbers and shuffling", INT, TR(loop.seed), 0, 0, 0, INT64_MAX },
+	{ "Train", "shuffle", NULL, "a new order of the samples in every epoch", FLAG, TR(data.shuffle), 0, 0, 0, 0 },
+	{ "Train", "ckpt", "DIR", "the run writes checkpoints there; the programs' own --ckpt options win", TEXT, TR(loop.ckpt_dir), 0, 0, 0, 0 },
+	{ "Train", "ckpt-every", "N", "every N steps; at the end always", INT, TR(loop.ckpt_every), 0, 0, 1, (int64_t)1 << 40 },
+	{ "Train", "ckpt-keep", "K", "how many stay; 0: all, 3 when not said", INT, TR(loop.ckpt_keep), 0, 0, 0, 1 << 30 },
 	{ "Train", "amp", "A", "mixed precision: off; bf16, fp16: products in 16-bit floats, weights and sums in f32; fp16:scale=65536,every=2000 scales the loss, twice as much after so many steps without overflow", CALL, 0, o_amp, 0, 0, 0 },
-	{ "Train", "check-numerics", NULL, "the programs look for NaN and infinities in every tensor that they make, and name it", FLAG, TR(check_numerics), 0, 0, 0, 0 },
+	{ "Train", "check-numerics", NULL, "the programs look for NaN and infinities in every tensor that they make, and name it", FLAG, TR(loop.check_numerics), 0, 0, 0, 0 },
 	{ "Train", "dropout", "D", "as_exported, off", CALL, 0, o_dropout, 0, 0, 0 },
 	{ "Train", "batchnorm", "B", "micro: statistics of each microbatch; frozen: those of the file", CALL, 0, o_batchnorm, 0, 0, 0 },
-	{ "Train", "reproducible", NULL, "the bits of one device with the same microbatches, whatever the plan", FLAG, TR(reproducible), 0, 0, 0, 0 },
+	{ "Train", "reproducible", NULL, "the bits of one device with the same microbatches, whatever the plan", FLAG, TR(loop.reproducible), 0, 0, 0, 0 },
 	{ "Output", "o", "DIR", "the build folder", TEXT, AT(out), 0, 0, 0, 0 },
 	{ "Output", "save-config", "FILE", "write every flag in force; @FILE gives them back", TEXT, AT(save_config), 0, 0, 0, 0 },
 	{ "Output", "config", "FILE", "the flags in FILE, as --save-config wrote them; so does @FILE", CALL, 0, o_config, 0, 0, 0 },
@@ -460,7 +460,7 @@ const Opt opt_table[] = {
 	{ "Messages", "diagnostics", "F", "text, json (an object per line), sarif", CALL, 0, o_diagnostics, 0, 0, 0 },
 	{ "Messages", "help", "GROUP", "this text (-h)", CALL, 0, o_help, 1, 0, 0 },
 	{ "Messages", "version", NULL, "the version", FLAG, AT(version), 0, 0, 0, 0 },
-	{ NULL, "f64", NULL, "every float as f64, plain loops: for checking", FLAG, TR(f64), 0, 0, 0, 0 },
+	{ NULL, "f64", NULL, "every float as f64, plain loops: for checking", FLAG, TR(target.f64), 0, 0, 0, 0 },
 };
 
 const int nopt = (int)(sizeof opt_table / sizeof *opt_table);

@@ -226,13 +226,13 @@ static void read_manifest(Compile *c)
 	char *text = file_read(arena_printf(c->a, "%s/manifest.json", c->model), NULL);
 	Training *t = &c->o->t;
 
-	t->reproducible |= text && strstr(text, "\"reproducible\": true");
-	t->no_local_agg |= text && strstr(text, "\"local_aggregation\": false");
+	t->loop.reproducible |= text && strstr(text, "\"reproducible\": true");
+	t->comm.no_local_agg |= text && strstr(text, "\"local_aggregation\": false");
 	const char *far = text ? strstr(text, "\"staleness\": ") : NULL;
 	if (text && strstr(text, "\"sync\": \"async\""))
-		t->sync = SERVERS_ASYNC;
+		t->comm.sync = SERVERS_ASYNC;
 	if (far)
-		t->staleness = strtoll(strchr(far, ':') + 1, NULL, 10);
+		t->comm.staleness = strtoll(strchr(far, ':') + 1, NULL, 10);
 	free(text);
 }
 

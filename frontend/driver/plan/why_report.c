@@ -245,7 +245,7 @@ static void print_sizes(const Compile *c, FILE *f)
 		const MicroChoice *x = &c->micro[i];
 		if (x->micro != c->m->batch * grains)
 			fprintf(f, "    %6" PRId64 " of %-6" PRId64 "   %9s  %+6.1f %%  %s%s\n",
-				c->o->t.global / x->micro, x->micro, time_text(c->a, x->step),
+				c->o->t.loop.global / x->micro, x->micro, time_text(c->a, x->step),
 				c->plan.step_time > 0 ? 100 * (x->step / c->plan.step_time - 1) : 0,
 				plan_short(c->a, x->plan), x->over > 1 ? "; needs more memory than there is" : "");
 	}

@@ -1,0 +1,164 @@
+/* The settings of a training run as plain data, by subject; filled by the front end (train.yaml and flags), read by every
+ * pass. */
+#ifndef PDCC_IR_TRAINING_H
+#define PDCC_IR_TRAINING_H
+
+#include "ir.h"
+#include "optimizer.h"
+
+typedef struct Binding {
+	const char *name;
+	int axis;
+	int64_t value;
+} Binding; /* axis -1: a symbolic name */
+
+typedef struct DataInput {
+	const char *input, *path;
+	DataKind kind;
+} DataInput; /* DATA_UNSAID: the common one */
+
+/* What is trained: the loss, the optimizer, which values are parameters, and how nodes that differ in training act. */
+typedef struct ModelSettings {
+	LossTerm *loss;
+	int nloss; /* 0: found in the graph, or softmax cross-entropy on the only output */
+	Optimizer opt;
+	const char **freeze;
+	int nfreeze; /* globs */
+	const char **parameters;
+	int nparameters; /* globs: parameters, whatever the reader would guess */
+	const char **trainable;
+	int ntrainable; /* globs; empty: all */
+	Binding *padding;
+	int npadding; /* embedding table (a glob) -> its row of padding, in value */
+	Dropout dropout;
+	BatchNormBy batchnorm;
+	int init_random; /* 0: from the file; else seed */
+} ModelSettings;
+
+/* What is read, and which axes of the inputs it fills. */
+typedef struct DataSettings {
+	Binding *bind;
+	int nbind;
+	Binding *batch_axis;
+	int nbatch_axis; /* input -> axis */
+	DataKind kind;   /* of all inputs that say none; DATA_UNSAID: synthetic */
+	DataInput *input;
+	int ninput;
+	bool shuffle;
+	LastSamples last; /* samples that fill no step at the end of an epoch */
+	struct {          /* the evaluation set; in steps, or in epochs where that is 0, and at the end */
+		bool on;
+		DataKind kind; /* DATA_UNSAID: that of the training data */
+		DataInput *data;
+		int ndata;
+		int64_t every, epochs, samples;
+		bool averages; /* of the weights (optimizer setting ema), in their place */
+	} eval;
+} DataSettings;
+
+/* A step's size, how many there are, and what a run writes besides the model. */
+typedef struct LoopSettings {
+	int64_t micro;        /* size of a microbatch; 0: from the model or global */
+	bool choose_micro;    /* --micro-batch auto was asked for: decided with the plan */
+	int64_t global;       /* 0: micro x microbatches x replicas */
+	int64_t microbatches; /* per replica; 0: chosen */
+	int64_t steps;        /* 0: default */
+	const char *stop;     /* "loss=0.1"; NULL: after the last step */
+	uint64_t seed;
+	bool reproducible;
+	bool check_numerics;           /* the programs look for NaN in every tensor that they make */
+	const char *ckpt_dir;          /* where the run writes checkpoints; NULL: nowhere unless it is told to */
+	int64_t ckpt_every, ckpt_keep; /* steps; how many stay, 0: all */
+	int64_t metrics_every;         /* 0: with the progress lines */
+	const char *jsonl, *csv, *tensorboard; /* files of metrics; NULL: none */
+	bool gnorm;                            /* the norm of the gradient goes into progress lines and metrics */
+} LoopSettings;
+
+/* How the model is cut, replicated and scheduled. */
+typedef struct PlanSettings {
+	const char *replicas;          /* "2-1-1", NULL: auto */
+	const struct GivenPlan *given; /* --plan FILE, read (plan.h); else NULL */
+	PlannerKind planner;
+	DpCost dp_cost;          /* of pipedream */
+	int64_t max_stages;      /* of plans that are looked for; 0: any */
+	bool no_pipeline, no_dp; /* those have one stage; no replicas */
+	bool choose_schedule;    /* --schedule auto was asked for: by simulation */
+	ScheduleSpec schedule;
+	WarmupPolicy warmup_policy; /* WARMUP_UNSAID: auto */
+	ReplicaSplit replica_split;
+	Stash stash; /* pipedream */
+	bool vertical_sync;
+	int64_t pipe_sgd;                    /* K: an update has the gradients of K - 1 steps before; 0, 1: its own */
+	int64_t warmup_steps, warmup_epochs; /* asynchronous: so many steps, and so many epochs, are flushed first */
+	Recompute recompute;
+} PlanSettings;
+
+/* How gradients are summed, and what servers hold. */
+typedef struct CommSettings {
+	Comm by; /* COMM_UNSAID: allreduce */
+	AllReduceBy allreduce;
+	const char *dense;  /* name or pattern of tables whose gradients travel whole; NULL: none */
+	int64_t bucket;     /* least bytes of a sum that begins during the backward; 0: auto, INT64_MAX: one sum */
+	GradComm grad;      /* as asked; training_complete chooses bucket by it */
+	ServerSync by_sync; /* of the servers, as --comm ps-sync and async say with ps */
+	ServerSync sync;    /* as --sync says; both unsaid: synchronous */
+	int64_t staleness;  /* async: a device is at most so many steps ahead of the slowest; -1: any */
+	int64_t servers;    /* processes that hold parameters; 0: one per host */
+	int64_t partitions; /* pieces of tables at servers, by rows; -1: searched by cost; 0: whole */
+	const char *partitions_of;  /* pattern of their names; NULL: all */
+	bool sum_dense, sum_sparse; /* gradients are sums of the workers' means, not the mean over all */
+	bool no_local_agg;          /* devices of a host push each for itself */
+	bool no_opsw;               /* slices of parameters at servers and of their gradients stay with the devices */
+	bool no_opau;               /* what is between sums at servers and updates stays with the devices */
+	struct {                    /* of gradients on the wire */
+		Codec codec;
+		bool if_faster; /* only sums that are predicted to end earlier so */
+		int block;      /* elements that share a step of q8 */
+		bool feedback;  /* what packing takes away is added in the next step */
+	} compress;
+} CommSettings;
+
+/* What the emitted programs are written for, and in which numbers they compute. */
+typedef struct TargetSettings {
+	Target kind;  /* as asked */
+	Target found; /* what TARGET_AUTO came to with the first cluster that was read; TARGET_AUTO: none was */
+	const char *cc, *nvcc; /* compilers of the emitted Makefile; NULL: gcc, the toolkit's nvcc */
+	OptLevel optimize;     /* -O there; OPT_LEVEL_UNSAID: 3 */
+	bool debug;            /* -g there */
+	const char *arch;      /* of GPUs, as nvcc calls it: "sm_90" */
+	int threads;           /* per device; 0: from cluster or machine */
+	struct {               /* mixed precision */
+		AmpKind kind;
+		double scale;  /* of the loss with fp16, at first; 0: 65536 */
+		int64_t every; /* so many steps without overflow double it; 0: 2000 */
+	} amp;
+	const Map *told; /* by name: values that the programs tell of in their first step (pdcc verify); NULL: none */
+	bool f64;        /* checking mode: every float is f64, plain loops */
+} TargetSettings;
+
+typedef struct Training {
+	const char *file;
+	ModelSettings model;
+	DataSettings data;
+	LoopSettings loop;
+	PlanSettings plan;
+	CommSettings comm;
+	TargetSettings target;
+} Training;
+
+/* Is the loss scaled, and a step whose gradients overflow without update (fp16)? */
+static inline bool amp_scaled(const Training *t) { return t && t->target.amp.kind == AMP_FP16 && !t->target.f64; }
+
+/* Are programs written for GPUs? No training: no. */
+static inline bool target_cuda(const Training *t)
+{
+	return t && (t->target.kind == TARGET_AUTO ? t->target.found : t->target.kind) == TARGET_CUDA;
+}
+
+/* Do servers apply every device's gradient when it comes? */
+static inline bool served_async(const Training *t)
+{
+	return t && (t->comm.sync == SERVERS_ASYNC || t->comm.by_sync == SERVERS_ASYNC);
+}
+
+#endif
