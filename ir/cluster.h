@@ -57,7 +57,7 @@ typedef struct Cluster {
 	double timeout;        /* seconds a wait may take; 60 */
 	const char *interface; /* NULL: any */
 	int port[2];           /* first and last; 0: any */
-	const char *launch;    /* "auto", "local", "ssh", "slurm", "mpi" */
+	Launch launch;
 	const char *ssh_user, *ssh_key;
 	int ssh_port; /* NULL, 0: ssh's own settings */
 	EnvVar *env;

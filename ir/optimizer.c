@@ -2,7 +2,6 @@
 #include "optimizer.h"
 #include <string.h>
 
-const char *const opt_kind_name[OPT_COUNT] = { "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad" };
 const char *const opt_set_name[OPT_SETTINGS] = {
 	"lr",
 	"momentum",
@@ -19,8 +18,6 @@ const char *const opt_set_name[OPT_SETTINGS] = {
 	"t0",
 	"ema",
 };
-
-const char *const rate_name[RATE_COUNT] = { "constant", "step", "exponential", "linear", "cosine" };
 
 const char *const rate_set_name[RATE_SETTINGS] = { "warmup_steps", "steps", "every", "gamma", "min" };
 

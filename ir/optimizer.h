@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-typedef enum OptKind { OPT_SGD, OPT_MOMENTUM, OPT_ADAM, OPT_ADAMW, OPT_RMSPROP, OPT_ADAGRAD, OPT_COUNT } OptKind;
+#include "ir/settings.h"
 
 typedef enum OptSet {
 	OPT_LR,
@@ -33,14 +32,13 @@ typedef enum OptSet {
  *     LINEAR        1 + (last - 1) p              p = min(1, s / steps), last = min / lr
  *     COSINE        last + (1 - last) (1 + cos(pi p)) / 2
  * steps 0: what is left of the run's steps. */
-typedef enum RateKind { RATE_CONSTANT, RATE_STEP, RATE_EXPONENTIAL, RATE_LINEAR, RATE_COSINE, RATE_COUNT } RateKind;
 typedef struct Rate {
 	RateKind kind;
 	int64_t warmup, every, steps;
 	double gamma, min; /* min: the last learning rate */
 } Rate;
 enum { RATE_SETTINGS = 5 };
-extern const char *const rate_name[RATE_COUNT], *const rate_set_name[RATE_SETTINGS];
+extern const char *const rate_set_name[RATE_SETTINGS];
 bool rate_varies(const Rate *r);
 
 typedef struct Optimizer {
@@ -54,7 +52,6 @@ typedef struct Optimizer {
 	double clip_norm; /* largest norm of the mean gradient over all parameters; 0: any */
 } Optimizer;
 
-extern const char *const opt_kind_name[OPT_COUNT];
 extern const char *const opt_set_name[OPT_SETTINGS]; /* as in train.yaml, and as the op's attribute */
 
 bool opt_has(OptKind kind, OptSet s);

@@ -487,7 +487,7 @@ static void write_program(Build *b, Cw *w, int rank)
 				       : m->name),
 		plan_text(b), m->schedule->name, served_async(b->t) ? ", asynchronous servers" : "");
 	cw_line(w, ".hash = \"%s\", .model_hash = \"%s\", .optimizer = \"%s\",", b->hash, b->model_hash,
-		opt_kind_name[opt_kind(&b->t->model.opt)]);
+		setting_word(SET_OF_OptKind, opt_kind(&b->t->model.opt)));
 	cw_line(w, ".rank = %d, .world = %d, .stage = %d, .stages = %d, .replica = %d, .replicas = %d,", rank,
 		m->schedule->ndevice, t, module_stages(m), replica, s->replicas);
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),

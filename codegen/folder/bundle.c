@@ -175,8 +175,8 @@ static const char *optimizer_text(Arena *a, const Optimizer *o)
 		s = arena_printf(a,
 			"%s \"lr_schedule\": { \"kind\": \"%s\", \"warmup\": %" PRId64 ", \"every\": %" PRId64
 			", \"steps\": %" PRId64 ", \"gamma\": %.17g, \"min\": %.17g },",
-			s, rate_name[o->rate.kind], o->rate.warmup, o->rate.every, o->rate.steps, o->rate.gamma,
-			o->rate.min);
+			s, setting_word(SET_OF_RateKind, o->rate.kind), o->rate.warmup, o->rate.every, o->rate.steps,
+			o->rate.gamma, o->rate.min);
 	if (o->clip_norm > 0)
 		s = arena_printf(a, "%s \"clip_norm\": %.17g,", s, o->clip_norm);
 	return s;
@@ -213,7 +213,7 @@ static bool write_manifest(Build *b)
 	cw_line(&w,
 		"\"micro\": %" PRId64 ", \"microbatches\": %" PRId64 ", \"steps\": %" PRId64 ", \"seed\": %" PRIu64 ",",
 		b->m->batch, b->m->microbatches, t->loop.steps, t->loop.seed);
-	cw_line(&w, "\"optimizer\": \"%s\", %s", opt_kind_name[opt_kind(&t->model.opt)],
+	cw_line(&w, "\"optimizer\": \"%s\", %s", setting_word(SET_OF_OptKind, opt_kind(&t->model.opt)),
 		optimizer_text(b->a, &t->model.opt));
 	cw_line(&w, "\"sync\": \"%s\",%s \"local_aggregation\": %s,", served_async(t) ? "async" : "sync",
 		t->comm.staleness < 0 ? "" : arena_printf(b->a, " \"staleness\": %lld,", (long long)t->comm.staleness),

@@ -113,13 +113,13 @@ static const char *mpirun_line(Build *b, bool hosts)
 /* Where PD_LAUNCH does not say it. */
 static const char *launch_kind(const Build *b, const char **said)
 {
-	const char *kind = b->c && b->c->launch ? b->c->launch : "auto";
+	const Launch kind = b->c ? b->c->launch : LAUNCH_AUTO;
 
 	*said = "mpirun where there is one, else srun in a Slurm allocation";
-	if (!strcmp(kind, "auto"))
+	if (kind == LAUNCH_AUTO)
 		return "auto";
 	*said = "as the cluster file says";
-	return strcmp(kind, "slurm") ? "mpirun" : "srun";
+	return kind == LAUNCH_SLURM ? "srun" : "mpirun";
 }
 
 /* tolerate.txt: a host as the launcher calls it (a device: @NAME), its ranks, the folder of the plan without it. */

@@ -13,6 +13,7 @@
 #include "frontend/driver/options/explain.h"
 #include "frontend/driver/options/listops.h"
 #include "frontend/driver/options/manual.h"
+#include "frontend/driver/options/schema.h"
 #include "frontend/driver/plan/profile_command.h"
 #include "frontend/driver/plan/why_report.h"
 #include "frontend/driver/compile/profile.h"
@@ -42,32 +43,6 @@ static const Command commands[] = {
 	{ "doctor", doctor_main, false },
 };
 
-/* The rest of text, from its hole on replaced; text itself where it has none. */
-static const char *fill(Arena *a, const char *text, const char *hole, const char *with)
-{
-	const char *at = strstr(text, hole);
-
-	return at ? arena_printf(a, "%.*s%s%s", (int)(at - text), text, with, at + strlen(hole)) : text;
-}
-
-/* Words of --schedule as a schema has them: those that are all there is to say, or patterns of those with a parameter. */
-static const char *schedule_words(Arena *a, bool patterns)
-{
-	const char *text = patterns ? "" : "\"auto\"";
-
-	for (ScheduleKind k = SCHEDULE_PLAIN; k < SCHEDULES; k++) {
-		const ScheduleRow *r = &schedule_table[k];
-		const bool alone = r->param == PARAM_NONE || r->param == PARAM_POLICY || r->param == PARAM_OPTIONAL;
-		const bool more = r->param == PARAM_COUNT || r->param == PARAM_FILE || r->param == PARAM_OPTIONAL;
-		if (patterns && more)
-			text = arena_printf(a, "%s%s%s:%s", text, *text ? "|" : "", r->name,
-				r->param == PARAM_FILE ? ".+" : "[1-9][0-9]*");
-		if (!patterns && alone)
-			text = arena_printf(a, "%s, \"%s\"", text, r->name);
-	}
-	return text;
-}
-
 /* pdcc schema: what a cluster file or train.yaml may hold, as JSON Schema for editors. */
 static int schema_main(int argc, char **argv, Diag *d)
 {
@@ -79,8 +54,7 @@ static int schema_main(int argc, char **argv, Diag *d)
 			argc ? argv[argc - 1] : "", argc ? "'" : "");
 		return EXIT_USAGE;
 	}
-	text = fill(d->scratch, text, "\"@SCHEDULES@\"", schedule_words(d->scratch, false));
-	fputs(fill(d->scratch, text, "@SCHEDULE_PATTERN@", schedule_words(d->scratch, true)), stdout);
+	fputs(schema_filled(d->scratch, text), stdout);
 	return 0;
 }
 

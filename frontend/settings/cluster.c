@@ -54,9 +54,7 @@ typedef struct Read {
 
 static void t_backend(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "c", "cpu", "cuda" };
-
-	((DeviceType *)to)->cuda = yaml_choice(y, v, "backend", words, 3) == 2;
+	((DeviceType *)to)->cuda = yaml_setting(y, v, "backend", SET_OF_Backend) == BACKEND_CUDA;
 }
 static void t_cores(Yaml *y, const YNode *v, void *to)
 {
@@ -276,14 +274,13 @@ static void h_rack(Yaml *y, const YNode *v, void *to) { ((Read *)to)->rack = yam
 
 static void h_roles(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "worker", "server" };
 	Read *r = to;
 	int n;
 	const YNode **item = yaml_items(y, v, "roles", &n);
 
 	r->worker = r->server = false;
 	for (int i = 0; i < n; i++)
-		*(yaml_choice(y, item[i], "a role", words, 2) ? &r->server : &r->worker) = true;
+		*(yaml_setting(y, item[i], "a role", SET_OF_HostRole) == HOST_SERVER ? &r->server : &r->worker) = true;
 }
 
 static const YKey host_keys[] = {
@@ -376,10 +373,9 @@ typedef struct LinkRead {
 
 static void l_within(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "node", "host" };
 	LinkRead *x = to;
 
-	yaml_choice(y, v, "within", words, 2);
+	yaml_setting(y, v, "within", SET_OF_LinkWithin);
 	x->l.scope = LINK_WITHIN;
 	x->scoped = true;
 }
@@ -614,7 +610,7 @@ bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d)
 	Yaml y = { .a = a, .d = d, .ok = true };
 	Read r = { .y = &y, .c = c };
 
-	*c = (Cluster){ .file = arena_str(a, path), .timeout = 60, .launch = "auto" };
+	*c = (Cluster){ .file = arena_str(a, path), .timeout = 60, .launch = LAUNCH_AUTO };
 	if (strcmp(path, "local") == 0 || strncmp(path, "local:", 6) == 0) {
 		char *end;
 		long n = path[5] ? strtol(path + 6, &end, 10) : 1;

@@ -12,12 +12,12 @@
 
 static void la_kind(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "auto", "local", "ssh", "slurm", "mpi", "k8s", "manual" };
-	const int k = yaml_choice(y, v, "launch.kind", words, COUNT(words));
+	const Launch k = (Launch)yaml_setting(y, v, "launch.kind", SET_OF_Launch);
+	const bool known = k != LAUNCH_K8S && k != LAUNCH_MANUAL;
 
-	if (k >= 5)
+	if (!known)
 		yaml_ignore(y, v, to);
-	((Cluster *)to)->launch = k < 5 ? words[k] : "auto";
+	((Cluster *)to)->launch = known ? k : LAUNCH_AUTO;
 }
 static const YKey launch_keys[] = { { "kind", la_kind } };
 
@@ -106,15 +106,16 @@ static void p_pin(Yaml *y, const YNode *v, void *to)
 
 static void p_policies(Yaml *y, const YNode *v, void *to)
 {
-	static const char *const words[] = { "fresh-first", "append-first", "scatter-first" };
+	const SettingWords words = setting_words(SET_OF_PlacementPolicy);
 	int n;
 	const YNode **item = yaml_items(y, v, "placement.policies", &n);
 
 	if (item && !n)
-		yaml_error(y, v, "placement.policies is empty; it names what is allowed: %s, %s, %s", words[0],
-			words[1], words[2]);
+		yaml_error(y, v, "placement.policies is empty; it names what is allowed: %s, %s, %s", words.word[0],
+			words.word[1], words.word[2]);
 	for (int i = 0; i < n; i++)
-		((Cluster *)to)->policies |= 1u << yaml_choice(y, item[i], "placement.policies", words, 3);
+		((Cluster *)to)->policies |= 1u
+		                             << yaml_setting(y, item[i], "placement.policies", SET_OF_PlacementPolicy);
 }
 
 static const YKey placement_keys[] = { { "pin", p_pin }, { "policies", p_policies }, { "tolerate", p_tolerate } };

@@ -209,8 +209,6 @@ static void checkpoint(Yaml *y, const YNode *v, void *to)
 
 /* ---- metrics, early stop ---- */
 
-static const char *const stop_metrics[] = { "loss", "eval_loss", "accuracy", "perplexity" };
-
 static void me_every(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->loop.metrics_every = yaml_int(y, v, "metrics.every", 1, (int64_t)1 << 40);
@@ -247,7 +245,7 @@ typedef struct Stop {
 
 static void st_metric(Yaml *y, const YNode *v, void *to)
 {
-	((Stop *)to)->metric = stop_metrics[yaml_choice(y, v, "stop.metric", stop_metrics, COUNT(stop_metrics))];
+	((Stop *)to)->metric = setting_word(SET_OF_StopMetric, yaml_setting(y, v, "stop.metric", SET_OF_StopMetric));
 }
 static void st_reach(Yaml *y, const YNode *v, void *to)
 {

@@ -69,24 +69,29 @@ static bool put_setting(void *to, const char *name, double v)
 	return set >= 0;
 }
 
+/* The enumerator of a word; -1 after E0005. */
+static int kind_called(Arena *a, const char *what, const char *s, SettingSet set, Diag *d)
+{
+	const SettingWords w = setting_words(set);
+	const int k = setting_value(set, s);
+	const char *near = k < 0 ? diag_nearest(s, w.word, w.n) : NULL;
+
+	if (near)
+		diag_error(d, NOLOC, 5, "no %s is called '%s'; did you mean '%s'?", what, s, near);
+	else if (k < 0)
+		diag_error(d, NOLOC, 5, "no %s is called '%s'; there are %s", what, s, setting_list(a, set, ", "));
+	return k;
+}
+
 bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
 {
 	char *s = arena_str(a, spec), *rest = strchr(s, ':');
-	int k = 0;
 
 	if (rest)
 		*rest++ = 0;
-	while (k < OPT_COUNT && strcmp(opt_kind_name[k], s))
-		k++;
-	if (k == OPT_COUNT) {
-		const char *near = diag_nearest(s, opt_kind_name, OPT_COUNT);
-
-		return diag_error(d, NOLOC, 5, "no optimizer is called '%s'%s%s%s", s,
-			near ? "; did you mean '"
-			     : "; there are sgd, "
-			       "momentum, adam, adamw, rmsprop, adagrad",
-			near ? near : "", near ? "'?" : "");
-	}
+	const int k = kind_called(a, "optimizer", s, SET_OF_OptKind, d);
+	if (k < 0)
+		return false;
 	t->model.opt.kind = (OptKind)k;
 	t->model.opt.chosen = true;
 	return each_setting(rest, "optimizer", put_setting, &t->model.opt, d);
@@ -96,7 +101,7 @@ bool training_optimizer(Arena *a, Training *t, const char *spec, Diag *d)
 
 static void o_kind(Yaml *y, const YNode *v, void *to)
 {
-	((Optimizer *)to)->kind = (OptKind)yaml_choice(y, v, "optimizer.kind", opt_kind_name, OPT_COUNT);
+	((Optimizer *)to)->kind = (OptKind)yaml_setting(y, v, "optimizer.kind", SET_OF_OptKind);
 }
 
 #define SETTING(f, set, most) \
@@ -194,29 +199,22 @@ bool training_lr_schedule(Arena *a, Training *t, const char *spec, Diag *d)
 {
 	char *s = arena_str(a, spec), *rest = strchr(s, ':');
 	Rate *r = &t->model.opt.rate;
-	int k = 0;
 
 	if (rest)
 		*rest++ = 0;
-	while (k < RATE_COUNT && strcmp(rate_name[k], s))
-		k++;
-	if (k == RATE_COUNT) {
-		const char *near = diag_nearest(s, rate_name, RATE_COUNT);
-
-		return diag_error(d, NOLOC, 5, "no learning-rate schedule is called '%s'%s%s%s", s,
-			near ? "; did you mean '" : "; there are constant, step, exponential, linear, cosine",
-			near ? near : "", near ? "'?" : "");
-	}
+	const int k = kind_called(a, "learning-rate schedule", s, SET_OF_RateKind, d);
+	if (k < 0)
+		return false;
 	*r = (Rate){ .kind = (RateKind)k, .every = 1, .gamma = 1 };
 	if (!each_setting(rest, "lr-schedule", put_rate, r, d))
 		return false;
 	const char *lacks = rate_lacks(r);
-	return !lacks || diag_error(d, NOLOC, 5, "lr-schedule %s needs %s", rate_name[k], lacks);
+	return !lacks || diag_error(d, NOLOC, 5, "lr-schedule %s needs %s", setting_word(SET_OF_RateKind, k), lacks);
 }
 
 static void s_kind(Yaml *y, const YNode *v, void *to)
 {
-	((Rate *)to)->kind = (RateKind)yaml_choice(y, v, "lr_schedule.kind", rate_name, RATE_COUNT);
+	((Rate *)to)->kind = (RateKind)yaml_setting(y, v, "lr_schedule.kind", SET_OF_RateKind);
 }
 
 #define COUNTED(f, field, least) \
@@ -251,5 +249,5 @@ void train_lr_schedule(Yaml *y, const YNode *v, void *to)
 	*r = (Rate){ .every = 1, .gamma = 1 };
 	yaml_map(y, v, "lr_schedule", rate_keys, COUNT(rate_keys), r);
 	if (y->ok && rate_lacks(r))
-		yaml_error(y, v, "lr_schedule %s needs %s", rate_name[r->kind], rate_lacks(r));
+		yaml_error(y, v, "lr_schedule %s needs %s", setting_word(SET_OF_RateKind, r->kind), rate_lacks(r));
 }

@@ -185,7 +185,7 @@ typedef struct Rule {
 	const char *state[2];
 } Rule;
 
-static const Rule rules[OPT_COUNT] = {
+static const Rule rules[] = {
 	[OPT_SGD] = { OP_SGD, 0, { NULL, NULL } },
 	[OPT_MOMENTUM] = { OP_Momentum, 1, { "mom", NULL } },
 	[OPT_ADAM] = { OP_Adam, 2, { "m", "v" } },
@@ -302,8 +302,8 @@ static bool append_updates(Ad *ad)
 	Value **sum = NEWN(ad->cx->scratch, Value *, nparam);
 
 	if (stray >= 0)
-		return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s", opt_kind_name[kind],
-			opt_set_name[stray]);
+		return diag_error(ad->cx->d, NOLOC, 314, "optimizer %s has no setting %s",
+			setting_word(SET_OF_OptKind, kind), opt_set_name[stray]);
 	if (ad->cx->train && ad->cx->train->data.eval.averages &&
 		(schedule_async(ad->cx->train) || target_cuda(ad->cx->train)))
 		return diag_error(ad->cx->d, NOLOC, 520,

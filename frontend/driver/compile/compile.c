@@ -135,7 +135,7 @@ static void take_training_info(Compile *c, const TrainingTold *told)
 	}
 	if (!c->o->quiet)
 		diag_note(c->d, FILELOC(c->model), "training_info: %s on '%s', %d parameters",
-			opt_kind_name[opt_kind(&t->model.opt)], told->loss, told->ntrained);
+			setting_word(SET_OF_OptKind, opt_kind(&t->model.opt)), told->loss, told->ntrained);
 }
 
 static ImportOpt import_opt(const Compile *c, int64_t micro)

@@ -219,7 +219,8 @@ static void print_memory(const Look *l)
 		const char *name;
 		int64_t bytes;
 	} row[] = { { "weights and buffers", s->bytes[REGION_PARAMS] },
-		{ arena_printf(a, "optimizer state (%s)", opt_kind_name[opt_kind(&l->c->o->t.model.opt)]),
+		{ arena_printf(
+			  a, "optimizer state (%s)", setting_word(SET_OF_OptKind, opt_kind(&l->c->o->t.model.opt))),
 			s->bytes[REGION_STATE] },
 		{ "gradients", s->bytes[REGION_GRADS] + s->bytes[REGION_LEAF] },
 		{ arena_printf(a, "kept from forward to backward%s", s->inflight > 1 ? ", all in flight" : ""),

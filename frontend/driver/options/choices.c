@@ -17,57 +17,77 @@ static const Row rows[] = {
 	{ "micro-batch", "auto", { NULL } },
 	{ "bucket", "auto none", { NULL } },
 	{ "partitions", "auto", { NULL } },
-	{ "compress", "none trunc16 bf16 q8 q8,ef auto:trunc16 auto:bf16 auto:q8 auto:q8,ef", { NULL } },
 	{ "profile", "estimate run", { NULL } },
 	{ "loss", "auto softmax_ce mse", { NULL } },
-	{ "optimizer", "sgd momentum adam adamw rmsprop adagrad", { NULL } },
-	{ "lr-schedule", "step exponential linear cosine", { NULL } },
 };
 
 static const struct {
 	const char *name;
 	SettingSet set;
+	const char *more;
 } settings[] = {
-	{ "target", SET_OF_Target },
-	{ "opt-level", SET_OF_OptLevel },
-	{ "planner", SET_OF_PlannerKind },
-	{ "dp-cost", SET_OF_DpCost },
-	{ "comm", SET_OF_CommFlag },
-	{ "grad-comm", SET_OF_GradComm },
-	{ "allreduce", SET_OF_AllReduceBy },
-	{ "dropout", SET_OF_Dropout },
-	{ "batchnorm", SET_OF_BatchNormBy },
-	{ "warmup-policy", SET_OF_WarmupPolicy },
-	{ "replica-split", SET_OF_ReplicaSplit },
-	{ "stash", SET_OF_Stash },
-	{ "recompute", SET_OF_Recompute },
-	{ "sync", SET_OF_ServerSync },
-	{ "last", SET_OF_LastSamples },
-	{ "amp", SET_OF_AmpKind },
+	{ "target", SET_OF_Target, NULL },
+	{ "opt-level", SET_OF_OptLevel, NULL },
+	{ "planner", SET_OF_PlannerKind, NULL },
+	{ "dp-cost", SET_OF_DpCost, NULL },
+	{ "comm", SET_OF_CommFlag, NULL },
+	{ "grad-comm", SET_OF_GradComm, NULL },
+	{ "allreduce", SET_OF_AllReduceBy, NULL },
+	{ "dropout", SET_OF_Dropout, NULL },
+	{ "batchnorm", SET_OF_BatchNormBy, NULL },
+	{ "warmup-policy", SET_OF_WarmupPolicy, NULL },
+	{ "replica-split", SET_OF_ReplicaSplit, NULL },
+	{ "stash", SET_OF_Stash, NULL },
+	{ "recompute", SET_OF_Recompute, NULL },
+	{ "sync", SET_OF_ServerSync, NULL },
+	{ "last", SET_OF_LastSamples, NULL },
+	{ "amp", SET_OF_AmpKind, NULL },
+	{ "compress", SET_OF_Codec, "q8,ef auto:trunc16 auto:bf16 auto:q8 auto:q8,ef" },
+	{ "optimizer", SET_OF_OptKind, NULL },
+	{ "lr-schedule", SET_OF_RateKind, NULL },
 };
 
 bool choices_of(const char *name, Choices *c)
 {
 	if (!strcmp(name, "ir-format")) {
-		*c = (Choices){ ir_form_name, FORMS, NULL };
+		*c = (Choices){ ir_form_name, FORMS, NULL, NULL };
 		return true;
 	}
 	if (!strcmp(name, "schedule")) {
-		*c = (Choices){ schedule_choices, schedule_nchoice, NULL };
+		*c = (Choices){ schedule_choices, schedule_nchoice, NULL, NULL };
 		return true;
 	}
 	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
 		if (!strcmp(name, settings[i].name)) {
 			const SettingWords w = setting_words(settings[i].set);
-			*c = (Choices){ w.word, w.n, NULL };
+			*c = (Choices){ w.word, w.n, settings[i].more, w.help };
 			return true;
 		}
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		if (!strcmp(name, rows[i].name)) {
-			*c = (Choices){ rows[i].word, 0, rows[i].more };
+			*c = (Choices){ rows[i].word, 0, rows[i].more, NULL };
 			while (c->n < (int)(sizeof rows->word / sizeof *rows->word) && rows[i].word[c->n])
 				c->n++;
 			return true;
 		}
 	return false;
+}
+
+const char *choices_help(Buf *b, const char *name, const char *text)
+{
+	const char *at = strchr(text, '@'), *between = ", ";
+	Choices c;
+
+	if (!at || !choices_of(name, &c))
+		return text;
+	for (int i = 0; c.help && i < c.n; i++)
+		if (*c.help[i])
+			between = "; ";
+	buf_clear(b);
+	buf_printf(b, "%.*s", (int)(at - text), text);
+	for (int i = 0; i < c.n; i++)
+		buf_printf(b, "%s%s%s%s", i ? between : "", c.word[i], c.help && *c.help[i] ? ": " : "",
+			c.help ? c.help[i] : "");
+	buf_puts(b, at + 1);
+	return buf_str(b);
 }

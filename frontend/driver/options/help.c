@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 #include "ir/base/buf.h"
+#include "choices.h"
 #include "options.h"
 
 enum { LEFT = 29, WIDTH = 120 };
@@ -76,6 +77,7 @@ bool options_help(FILE *f, const char *program, const char *group, Diag *d)
 {
 	const char *last = "";
 	Flag t;
+	Buf b = { 0 };
 
 	if (group && !known_group(group, d))
 		return false;
@@ -98,7 +100,8 @@ bool options_help(FILE *f, const char *program, const char *group, Diag *d)
 					   : "",
 				t.arg ? t.arg : "", t.optional ? "]" : "");
 		fprintf(f, "  %-*s", LEFT - 2, left);
-		wrapped(f, t.help);
+		wrapped(f, choices_help(&b, t.name, t.help));
 	}
+	buf_free(&b);
 	return true;
 }

@@ -19,7 +19,7 @@ static const char *words_of(Buf *b, const Flag *f)
 		if (!strchr(c.word[i], ':'))
 			buf_printf(b, "%s%s", b->n ? " " : "", c.word[i]);
 	if (c.more)
-		buf_puts(b, c.more);
+		buf_printf(b, "%s%s", b->n ? " " : "", c.more);
 	return buf_str(b);
 }
 
@@ -64,7 +64,7 @@ static void zsh(const char *const *command, int n)
 	for (int i = 0; options_flag(i, &f); i++) {
 		printf("\t\"%s%s%s[", strcmp(f.name, "o") ? "--" : "-", f.name,
 			f.arg && strcmp(f.name, "o") ? "=" : "");
-		quoted(f.help, '"', "[]$`");
+		quoted(choices_help(&b, f.name, f.help), '"', "[]$`");
 		printf("]");
 		if (f.arg && words_of(&b, &f))
 			printf(":%s:(%s)", f.arg, words_of(&b, &f));
@@ -93,7 +93,7 @@ static void fish(const char *const *command, int n)
 		if (words_of(&b, &f))
 			printf(" -f -a '%s'", words_of(&b, &f));
 		printf(" -d '");
-		quoted(f.help, '\'', "\\");
+		quoted(choices_help(&b, f.name, f.help), '\'', "\\");
 		printf("'\n");
 	}
 	buf_free(&b);
@@ -145,6 +145,7 @@ void manual(const char *version)
 {
 	const char *group = "";
 	Flag f;
+	Buf b = { 0 };
 
 	printf(".TH PDCC 1 \"\" \"pdcc %s\"\n.SH NAME\npdcc \\- compile an ONNX graph to training programs for a cluster\n"
 	       ".SH SYNOPSIS\n.nf\n",
@@ -162,8 +163,9 @@ void manual(const char *version)
 		if (f.arg)
 			printf(f.optional ? "\\fR[=\\fI%s\\fR]" : " \\fI%s\\fR", f.arg);
 		putchar('\n');
-		roff(f.help);
+		roff(choices_help(&b, f.name, f.help));
 		putchar('\n');
 	}
+	buf_free(&b);
 	fputs(tail, stdout);
 }

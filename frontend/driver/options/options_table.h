@@ -13,7 +13,7 @@ typedef struct Cx {
 typedef enum Kind { FLAG, TEXT, INT, REAL, CALL } Kind;
 
 typedef struct Opt {
-	const char *group, *name, *arg, *help;
+	const char *group, *name, *arg, *help; /* @ in help: the words that the flag takes (choices.c) */
 	Kind kind;
 	size_t offset; /* in Options; FLAG bool, TEXT const char *, INT int64_t, REAL double */
 	bool (*call)(Cx *, const char *value);

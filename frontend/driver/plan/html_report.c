@@ -91,7 +91,7 @@ static void facts(Page *p)
 	fact(p, "where it goes",
 		arena_printf(c->a, "work %s, AllReduce %s, update %s, idle %s (stage %d)", time_text(c->a, w.t.work),
 			time_text(c->a, w.t.sum), time_text(c->a, w.t.update), time_text(c->a, w.t.wait), w.stage));
-	fact(p, "optimizer", opt_kind_name[opt_kind(&c->o->t.model.opt)]);
+	fact(p, "optimizer", setting_word(SET_OF_OptKind, opt_kind(&c->o->t.model.opt)));
 	buf_puts(p->b, "<tr><td>command</td><td><code>");
 	buf_xml(p->b, line);
 	buf_puts(p->b, "</code></td></tr>\n</table>\n");
