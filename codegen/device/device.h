@@ -8,6 +8,9 @@
 void write_links(const Build *b, Cw *w, int rank);
 void write_link_members(const Build *b, Cw *w, int rank);
 
+/* device_metrics.c: what the run tells by default. */
+void write_watch(const Build *b, Cw *w);
+
 /* device_async.c: the table of turns and what plays it; what pd_program says of steps that are not flushed. */
 void write_flow(Build *b, Cw *w, int rank);
 void write_flow_fields(const Build *b, Cw *w, int rank);

@@ -86,6 +86,8 @@ const char *table_name(const Build *b, const Stage *s, const char *what); /* "st
 
 bool rounds(const Stage *s);                            /* some weights have copies in 16 bits (cast_once) */
 const char *value_text(void *stage_cx, const Value *v); /* for struct Place */
+const char *scratch_text(void *stage_cx);               /* for struct Place */
+const char *no_microbatch(void *stage_cx);              /* for struct Place, outside of microbatches */
 const char *member_text(StageCx *x, const Value *v);    /* of a value in a struct: the member's name */
 const char *use(StageCx *x, Name n);                    /* the name, for the text of the function being written */
 const char *group_text(StageCx *x);                     /* "&replicas" */

@@ -132,7 +132,8 @@ static void make_groups(Exchange *e)
 		add_way(e, g, x[i], x[i]->worker, x[i]->server, x[i]->up + x[i]->ids + x[i]->heads);
 		add_way(e, g, x[i], x[i]->server, x[i]->worker, x[i]->down + x[i]->back_ids + x[i]->back_heads);
 		if (x[i]->phase == SERVE_GIVE || (x[i]->phase == SERVE_FETCH && returns[x[i]->worker]))
-			g->frees = x[i]->phase == SERVE_GIVE ? x[i]->server : x[i]->worker; /* for now the rank */
+			g->frees = x[i]->phase == SERVE_GIVE ? x[i]->server
+			                                     : x[i]->worker; /* the rank, until ports are numbered */
 	}
 }
 

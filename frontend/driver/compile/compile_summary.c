@@ -1,0 +1,126 @@
+/* What pdcc says of a compilation: the model, the plan, the memory of each device. */
+#include "compile.h"
+#include "ir/text/profile.h"
+#include "ir/base/buf.h"
+
+const char *str_bytes(Arena *a, int64_t bytes)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double x = (double)bytes;
+	int k = 0;
+
+	while (x >= 1024 && k < 4) {
+		x /= 1024;
+		k++;
+	}
+	return arena_printf(a, k ? "%.2f %s" : "%.0f %s", x, unit[k]);
+}
+
+const char *compile_times(const Compile *c)
+{
+	if (!c->profile)
+		return "static estimate";
+	const char *grown = c->profile->micro > 0 && c->m && c->m->batch != c->profile->micro && c->measured
+	                            ? arena_printf(c->a, " at microbatch %lld, scaled by the cost model",
+					      (long long)c->profile->micro)
+	                            : "";
+	return arena_printf(c->a, "%d of %d nodes measured%s%s", c->measured, c->measured + c->estimated, grown,
+		c->estimated ? ", the others estimated" : "");
+}
+
+static void summary_model(const Compile *c)
+{
+	const Module *m = c->m;
+	int64_t elements = 0;
+	int weights = 0, frozen = 0, rows = 0, mixed = 0;
+
+	for (int i = 0; i < m->nparam; i++) {
+		const Param *p = m->param[i]->param;
+
+		if (p->kind != PARAM_WEIGHT || p->whole)
+			continue;
+		weights++;
+		frozen += p->frozen;
+		rows += p->rows;
+		mixed += p->mixed && !p->rows;
+		elements += type_numel(&m->param[i]->type);
+	}
+	fprintf(c->d->out, "pdcc %s  %s: %d parameters (%lld), %d frozen, %d with row-sparse gradients, opset %d\n",
+		PDCC_VERSION, m->name, weights, (long long)elements, frozen, rows, m->opset);
+	for (int i = 0; mixed && i < m->nparam; i++)
+		if (m->param[i]->param->mixed && !m->param[i]->param->rows)
+			fprintf(c->d->out,
+				"  mixed: %s is looked up and used whole; its gradient is part rows, part dense\n",
+				m->param[i]->name);
+	fprintf(c->d->out, "  trained:");
+	int shown = 0;
+	for (int i = 0; i < m->nparam; i++) {
+		const Param *p = m->param[i]->param;
+
+		if (p->kind != PARAM_WEIGHT || p->frozen || p->whole)
+			continue;
+		if (++shown <= 12 || c->o->verbose)
+			fprintf(c->d->out, " %s", m->param[i]->name);
+	}
+	fprintf(c->d->out, shown > 12 && !c->o->verbose ? " ... and %d more (-v lists all)\n" : "\n", shown - 12);
+	for (int i = 0; i < m->nstage; i++)
+		for (int k = 0; k < m->stage[i]->forward->nin; k++) {
+			const Value *v = m->stage[i]->forward->in[k];
+
+			fprintf(c->d->out, "  input %s %s, batch axis %d, read by stage %d\n", v->name,
+				str_type(c->a, &v->type), v->batch_axis, i);
+		}
+	const char *sliced =
+		m->grains ? arena_printf(c->a, " in %lld grains, sliced over replicas", (long long)m->grains) : "";
+	const int64_t grains = m->grains ? m->grains : 1;
+	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s%s\n",
+		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains),
+		(long long)(m->batch * m->microbatches), data_said(c),
+		c->o->t.data.eval.on ? ", and an evaluation set" : "");
+}
+
+const char *plan_name(const Compile *c)
+{
+	const char *s = "";
+
+	for (int t = 0; t < module_stages(c->m); t++)
+		s = arena_printf(c->a, "%s%s%d", s, t ? "-" : "", c->m->stage[t]->replicas);
+	return s;
+}
+
+void compile_summary(const Compile *c, const char *dir)
+{
+	const Module *m = c->m;
+
+	if (c->o->quiet)
+		return;
+	summary_model(c);
+	if (!m->schedule)
+		return;
+	const char *again = c->o->t.plan.recompute == RECOMPUTE_NONE
+	                            ? NULL
+	                            : setting_word(SET_OF_Recompute, (int)c->o->t.plan.recompute);
+	fprintf(c->d->out, "plan %s, schedule %s%s%s, %d thread%s per device\n", plan_name(c), m->schedule->name,
+		again ? ", recompute " : "", again ? again : "", c->o->t.target.threads,
+		c->o->t.target.threads > 1 ? "s" : "");
+	for (int i = 0; i < m->nstage && i < 12; i++) {
+		const Stage *s = m->stage[i];
+		const PlanStage *p = i < c->plan.nstage ? &c->plan.stage[i] : NULL;
+
+		fprintf(c->d->out, "  %s %d  x%d", s->server ? "server" : "stage", i, s->replicas);
+		if (p)
+			fprintf(c->d->out, "  fwd %.3g ms bwd %.3g ms  %s..%s", p->fwd * 1e3, p->bwd * 1e3,
+				p->first ? p->first : "", p->last ? p->last : "");
+		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", str_bytes(c->a, s->bytes[REGION_PARAMS]),
+			s->inflight, str_bytes(c->a, s->arena));
+	}
+	if (c->plan.step_time > 0)
+		fprintf(c->d->out, "  predicted step %.3g ms (one device %.3g ms; %s)\n", c->plan.step_time * 1e3,
+			c->plan.one_time * 1e3, compile_times(c));
+	if (c->o->explain)
+		fputs(buf_str(&c->explain), c->d->out);
+	if (dir)
+		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir,
+			module_stages(m), module_stages(m) > 1 ? "s" : "", m->schedule->ndevice,
+			m->schedule->ndevice > 1 ? "s" : "", dir, dir);
+}
