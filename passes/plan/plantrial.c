@@ -450,6 +450,8 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 				.rank = x->s->device[at] };
 	}
 	shared_weights(a, p, t, x, stage, &cap);
+	for (int i = 0; i < t->n; i++)
+		sim_add_count(a, x, i, &cap);
 	trial_servers(a, p, t, x, stage, &cap);
 	for (int i = 0; i < p->nweight; i++)
 		x->weights += p->weight[i].trained ? (int64_t)p->weight[i].bytes : 0;

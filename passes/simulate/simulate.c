@@ -373,7 +373,7 @@ static void prepare_ranks(Player *p)
 		p->frees[r] = NEWN(p->a, bool, d->n);
 		for (int i = d->n - 1; i >= 0; i--) {
 			const Action *x = &d->act[i];
-			if (x->mb < 0)
+			if (!act_of_micro(x))
 				continue;
 			p->base[r] = x->stage < p->base[r] ? x->stage : p->base[r];
 			last[r] = x->stage > last[r] ? x->stage : last[r];

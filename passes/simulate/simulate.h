@@ -120,10 +120,12 @@ typedef struct SimModel {
 	int norm_at;    /* the device that joins the norm */
 	int64_t norm;   /* bytes that every device tells that one of its gradients' norm; 0: nothing is clipped */
 	bool each;      /* servers are asynchronous: s is the schedule EACH_STEPS times */
+	bool tagged;    /* steps are not told apart by a flush: messages bring their microbatch */
 	bool quick;     /* what servers are told is not played: the busiest port counts */
 	bool longer; /* s is long enough for the steady state of an asynchronous schedule; else a longer one is played for it */
 	int64_t staleness; /* of those; -1: any */
 	int64_t weights;   /* bytes of all trained parameters, what data parallelism would sum */
+	double alone;      /* seconds of a step of one device, the cluster's first, that does what all stages do */
 } SimModel;
 
 /* Something that took time: a computation, a message (on the sender's row), a sum. */
@@ -138,7 +140,7 @@ typedef struct SimSpan {
 
 typedef struct SimLoad {         /* one kind of link: an entry of the cluster file, or a built-in one */
 	int line;                /* cluster_link_of() */
-	int64_t messages, joins; /* bytes per step */
+	int64_t messages, joins; /* bytes, of all steps that are shown */
 	int64_t parallel;        /* bytes that data parallelism over the same devices would move */
 	double busy;             /* seconds that its busiest port is held by messages */
 } SimLoad;
@@ -186,6 +188,12 @@ enum { STEADY_TIMES = 4 };
 bool sim_steady(Arena *a, Sim *out, Diag *d);
 /* Sim.load from the model's messages and sums; busy: by link line, seconds of the busiest port. */
 void sim_count_bytes(Arena *a, Sim *out, const double *busy);
+/* How often a sum is made in what is shown: once a step, of an asynchronous schedule in every SYNC of its members. */
+int sim_times(const SimModel *m, const SimJoin *j);
+/* Of asynchronous schedules: replicas join how many labels count, behind all other sums of a SYNC (runtime/run/flow.c). */
+void sim_add_count(Arena *a, SimModel *x, int stage, int *cap);
+/* Bytes behind a message (pd_tag in runtime/pd.h); of such a count. */
+enum { SIM_TAG = 24, SIM_COUNT = 4 };
 /* Bytes per step from a rank to another, as the runtime counts them (runtime/run/traffic.c): messages, sums, totals. Exact but
  * for compressed sums and those of --reproducible, which are taken for rings. In order of from and to. */
 typedef struct SimPair {

@@ -53,24 +53,37 @@ static int64_t chunk(int64_t bytes, int n, int i)
 	return FLOAT * (count * (i + 1) / n - count * i / n);
 }
 
+/* How often a device sums and updates in what is shown. */
+static int updates_of(const SimModel *m, int rank)
+{
+	const DeviceSchedule *d = &m->s->dev[rank];
+	int n = 0;
+
+	for (int i = 0; i < d->n && m->s->async; i++)
+		n += d->act[i].kind == ACT_SYNC;
+	return m->s->async ? n : 1;
+}
+
+int sim_times(const SimModel *m, const SimJoin *j) { return updates_of(m, j->rank[0]); }
+
 /* In round k of 2n-2 member r sends chunk r-k: all chunks twice but for the two that would come next. */
-static void add_ring(Pairs *p, const SimJoin *x)
+static void add_ring(Pairs *p, const SimJoin *x, int64_t times)
 {
 	for (int r = 0; r < x->n && x->n > 1; r++) {
 		if (!sim_small_sum(x)) {
-			pair(p, x->rank[r], x->rank[(r + 1) % x->n])->joins += 2 * (x->bytes / FLOAT * FLOAT) -
-			                                                       chunk(x->bytes, x->n, (r + 1) % x->n) -
-			                                                       chunk(x->bytes, x->n, (r + 2) % x->n);
+			pair(p, x->rank[r], x->rank[(r + 1) % x->n])->joins +=
+				times * (2 * (x->bytes / FLOAT * FLOAT) - chunk(x->bytes, x->n, (r + 1) % x->n) -
+						chunk(x->bytes, x->n, (r + 2) % x->n));
 			continue;
 		}
 		for (int o = 0; o < x->n; o++)
 			if (o != r)
-				pair(p, x->rank[r], x->rank[o])->joins += x->bytes;
+				pair(p, x->rank[r], x->rank[o])->joins += times * x->bytes;
 	}
 }
 
 /* Slice by slice. */
-static void add_rounds(Pairs *p, const SimJoin *j)
+static void add_rounds(Pairs *p, const SimJoin *j, int64_t times)
 {
 	const int64_t count = j->bytes / FLOAT;
 
@@ -82,7 +95,7 @@ static void add_rounds(Pairs *p, const SimJoin *j)
 				rounds_step x;
 				going = rounds_step_of(sim_rounds(j->kind), j->n, j->hosts, i, k, n, &x);
 				if (going && x.to >= 0)
-					pair(p, j->rank[i], j->rank[x.to])->joins += FLOAT * (int64_t)x.send_n;
+					pair(p, j->rank[i], j->rank[x.to])->joins += times * FLOAT * (int64_t)x.send_n;
 			}
 	}
 }
@@ -109,14 +122,15 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 		}
 	for (int j = 0; j < m->njoin; j++) {
 		const SimJoin *x = &m->join[j];
+		const int64_t times = sim_times(m, x);
 		if (x->kind == SIM_RING && !x->vendor)
-			add_ring(&p, x);
+			add_ring(&p, x, times);
 		if (x->kind >= SIM_ROUNDS)
-			add_rounds(&p, x);
+			add_rounds(&p, x, times);
 		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
 			if (sim_told(x, i / x->n, i % x->n))
 				pair(&p, x->rank[i / x->n], x->rank[i % x->n])->joins +=
-					sim_told(x, i / x->n, i % x->n);
+					times * sim_told(x, i / x->n, i % x->n);
 	}
 	for (int i = 0; i < m->nserve; i++) {
 		const SimServe *x = &m->serve[i];
@@ -134,10 +148,10 @@ SimPair *sim_pairs(Arena *a, const SimModel *m, int *n)
 		pair(&p, r, 0)->totals += m->totals - TOLD;
 		pair(&p, 0, r)->totals += TOLD;
 	}
-	for (int r = 0; r < s->ndevice && m->totals && m->norm; r++)
+	for (int r = 0; r < s->ndevice && (m->totals || s->async) && m->norm; r++)
 		if (r != m->norm_at) {
-			pair(&p, r, m->norm_at)->totals += m->norm;
-			pair(&p, m->norm_at, r)->totals += NORM;
+			pair(&p, r, m->norm_at)->totals += updates_of(m, r) * m->norm;
+			pair(&p, m->norm_at, r)->totals += updates_of(m, r) * NORM;
 		}
 	qsort(p.pair, p.n, sizeof *p.pair, by_ranks);
 	*n = (int)p.n;

@@ -5,6 +5,8 @@
 #include "ir/analysis.h"
 #include "passes/cost/cost.h"
 
+enum { ALIGN = 64 }; /* of messages with a tag; of the members of a stage's gradients, which are summed as one */
+
 static double graph_seconds(const Graph *g, const Speed *first, const Speed *on)
 {
 	double t = 0;
@@ -23,9 +25,15 @@ static bool same_speed(Speed x, Speed y)
 static void stage_times(SimModel *x, const Module *m)
 {
 	const Speed first = device_speed(x->c, 0);
+	const double micro = m->schedule->async ? m->schedule->per_step : m->schedule->nmicro;
 
 	for (int t = 0; t < m->nstage; t++) {
 		Speed was = { 0 };
+		const Stage *s = m->stage[t];
+		const double each = graph_seconds(s->forward, &first, &first) +
+		                    graph_seconds(s->backward, &first, &first) +
+		                    (s->weight ? graph_seconds(s->weight, &first, &first) : 0);
+		x->alone += micro * each + graph_seconds(s->update, &first, &first);
 		for (int k = 0; k < m->stage[t]->replicas; k++) {
 			const int r = x->s->device[t][k];
 			SimTimes *to = &x->time[r * m->nstage + t];
@@ -43,18 +51,25 @@ static void stage_times(SimModel *x, const Module *m)
 	}
 }
 
+/* Of a tensor on its way; where steps are not told apart by a flush its tag stands behind it (pd_tag), and in front of that
+ * nothing. */
+static int64_t wire_bytes(const SimModel *x, const Value *v)
+{
+	const int64_t bytes = value_bytes(v);
+
+	return x->tagged ? (bytes + ALIGN - 1) / ALIGN * ALIGN + SIM_TAG : bytes;
+}
+
 static void stage_messages(Arena *a, SimModel *x, const Stage *s, int *cap)
 {
 	for (int pass = 0; pass < 2; pass++)
 		for (const Node *n = (pass ? s->backward : s->forward)->first; n; n = n->next)
 			if (n->op == OP_Send)
 				PUSH(a, x->msg, x->nmsg, *cap) =
-					(SimMessage){ s->id, (int)attr_int(n, "to"), value_bytes(n->in[0]), !pass };
+					(SimMessage){ s->id, (int)attr_int(n, "to"), wire_bytes(x, n->in[0]), !pass };
 }
 
 /* ---- sums: those of replicas stage by stage, then what stages copy to each other ---- */
-
-enum { ALIGN = 64 }; /* of the members of a stage's gradients, which are summed as one */
 
 /* On the wire, of so many bytes of f32 (runtime/comm/compress.c). */
 static int64_t packed_bytes(const Node *sum, int64_t bytes)
@@ -183,6 +198,16 @@ static void stage_copies(Arena *a, SimModel *x, const Module *m, const Stage *s,
 	}
 }
 
+void sim_add_count(Arena *a, SimModel *x, int stage, int *cap)
+{
+	if (x->s->async && x->s->replicas[stage] > 1)
+		PUSH(a, x->join, x->njoin, *cap) = (SimJoin){ .kind = SIM_RING,
+			.n = x->s->replicas[stage],
+			.rank = x->s->device[stage],
+			.stage = stage,
+			.bytes = SIM_COUNT };
+}
+
 /* Numbers whose squares are told, where something clips by their norm, and to which device: parameters, and blocks of those
  * that lie at several servers. */
 static int64_t squares(const Module *m, int *at)
@@ -212,6 +237,7 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 
 	*x = (SimModel){ .s = each ? sim_repeated(a, m) : m->schedule,
 		.each = each,
+		.tagged = schedule_tagged(m),
 		.staleness = training ? training->comm.staleness : -1,
 		.c = c,
 		.device = device,
@@ -238,13 +264,15 @@ SimModel *simulate_model(Arena *a, const Module *m, const Cluster *c, const Trai
 		stage_rows(a, x, m->stage[t], &cap);
 	for (int t = 0; t < m->nstage; t++)
 		stage_copies(a, x, m, m->stage[t], &cap);
+	for (int t = 0; t < m->nstage; t++)
+		sim_add_count(a, x, t, &cap);
 	sim_add_servers(a, x, m, training, &cap);
 	stage_times(x, m);
 	x->norm = SQUARE * squares(m, &x->norm_at);
 	for (int i = 0; i < m->nparam; i++)
 		if (m->param[i]->param->kind == PARAM_WEIGHT && !m->param[i]->param->frozen &&
 			!m->param[i]->param->whole)
-			x->weights += value_bytes(m->param[i]);
+			x->weights += (value_bytes(m->param[i]) + ALIGN - 1) / ALIGN * ALIGN;
 	return x;
 }
 
@@ -256,10 +284,10 @@ static int line_between(const SimModel *m, int from, int to)
 }
 
 /* rank NULL: all devices. */
-static void ring_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
+static void ring_bytes(const SimModel *m, int64_t *to, const SimJoin *j, int64_t times)
 {
 	const int n = j->n, *rank = j->rank;
-	const int64_t bytes = j->bytes;
+	const int64_t bytes = times * j->bytes;
 	const int64_t all = 2 * (n - 1) * bytes; /* over all members; an n-th of it over every edge */
 
 	if (sim_small_sum(j) && n > 1) {
@@ -273,7 +301,7 @@ static void ring_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
 			all / n + (i < all % n);
 }
 
-static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
+static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j, int64_t times)
 {
 	bool going = true;
 
@@ -283,8 +311,38 @@ static void rounds_bytes(const SimModel *m, int64_t *to, const SimJoin *j)
 
 			going = rounds_step_of(sim_rounds(j->kind), j->n, j->hosts, i, k, (size_t)j->bytes / 4, &x);
 			if (going && x.to >= 0)
-				to[line_between(m, j->rank[i], j->rank[x.to])] += 4 * (int64_t)x.send_n;
+				to[line_between(m, j->rank[i], j->rank[x.to])] += times * 4 * (int64_t)x.send_n;
 		}
+}
+
+static void join_bytes(const SimModel *m, int64_t *to, const SimJoin *x, int64_t times)
+{
+	if (x->kind == SIM_RING)
+		ring_bytes(m, to, x, times);
+	if (x->kind >= SIM_ROUNDS)
+		rounds_bytes(m, to, x, times);
+	for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
+		if (sim_told(x, i / x->n, i % x->n))
+			to[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] +=
+				times * sim_told(x, i / x->n, i % x->n);
+}
+
+/* What data parallelism over the same devices would sum, as often as it would: once a step, or once a round of minibatches. A plan
+ * that is data parallelism sums what it sums. */
+static void parallel_bytes(const SimModel *m, int64_t *to, const int64_t *joins, int steps, int lines)
+{
+	const int n = m->s->ndevice - m->nserver;
+	SimJoin j = { .kind = SIM_RING, .n = n, .bytes = m->weights };
+
+	if (m->s->nstage == 1 && !m->nserver) {
+		memcpy(to, joins, sizeof *joins * (size_t)lines);
+		return;
+	}
+	ring_bytes(m, to, &j, steps);
+	j.bytes = m->s->async && n > 1 ? SIM_COUNT : 0;
+	ring_bytes(m, to, &j, steps);
+	for (int i = 0; i < lines && m->s->robin; i++)
+		to[i] /= n;
 }
 
 void sim_count_bytes(Arena *a, Sim *out, const double *busy)
@@ -302,21 +360,12 @@ void sim_count_bytes(Arena *a, Sim *out, const double *busy)
 			if (from != to)
 				load[line_between(m, from, to)].messages += x->bytes;
 		}
-	for (int j = 0; j < m->njoin; j++) {
-		const SimJoin *x = &m->join[j];
-		if (x->kind == SIM_RING)
-			ring_bytes(m, joins, x);
-		if (x->kind >= SIM_ROUNDS)
-			rounds_bytes(m, joins, x);
-		for (int i = 0; i < x->n * x->n && sim_tells(x); i++)
-			if (sim_told(x, i / x->n, i % x->n))
-				joins[line_between(m, x->rank[i / x->n], x->rank[i % x->n])] +=
-					sim_told(x, i / x->n, i % x->n);
-	}
+	for (int j = 0; j < m->njoin; j++)
+		join_bytes(m, joins, &m->join[j], sim_times(m, &m->join[j]));
 	for (int i = 0; i < m->nserve; i++)
 		joins[line_between(m, m->serve[i].worker, m->serve[i].server)] +=
 			(m->each ? EACH_STEPS : 1) * (int64_t)(serve_bytes(&m->serve[i]) + 0.5);
-	ring_bytes(m, parallel, &(SimJoin){ .n = m->s->ndevice - m->nserver, .bytes = out->steps * m->weights });
+	parallel_bytes(m, parallel, joins, out->steps, lines);
 	out->load = load;
 	for (int i = 0; i < lines; i++)
 		if (load[i].messages || joins[i] || parallel[i])

@@ -2,6 +2,7 @@
  * options, an example. */
 #include "commands.h"
 #include <string.h>
+#include "choices.h"
 #include "options.h"
 
 enum { LEFT = 25, WIDTH = 79 };
@@ -119,6 +120,7 @@ static bool listed(const char *list, const char *name)
 static void one(FILE *f, const Row *r, const char *program)
 {
 	Flag t;
+	Buf b = { 0 };
 	bool any = false;
 
 	fprintf(f, "usage: %s%s %s%s\n%s\n%s", program, r->name, r->args, *r->flags ? " [options]" : "", r->what,
@@ -134,9 +136,10 @@ static void one(FILE *f, const Row *r, const char *program)
 		snprintf(left, sizeof left, "%s%s%s%s", strcmp(t.name, "o") ? "--" : "-", t.name, t.arg ? " " : "",
 			t.arg ? t.arg : "");
 		fprintf(f, "  %-*s", LEFT - 2, left);
-		clause(f, t.help);
+		clause(f, choices_help(&b, t.name, t.help));
 	}
 	fprintf(f, "\nexample: %s\n", r->example);
+	buf_free(&b);
 	if (any)
 		fprintf(f, "All flags: pdcc --help; of one group: pdcc --help Plan\n");
 }

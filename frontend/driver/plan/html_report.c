@@ -84,8 +84,8 @@ static void facts(Page *p)
 			s->each > 0 && samples / s->each < 100, s->each > 0 ? samples / s->each : 0, compile_times(c)));
 	if (c->plan.one_time > 0 && s->each > 0)
 		fact(p, "one device",
-			arena_printf(c->a, "%s, %.2f times as long", time_text(c->a, c->plan.one_time),
-				c->plan.one_time / s->each));
+			arena_printf(c->a, "%s, %.2f times as long", time_text(c->a, plan_one_device(c, s)),
+				plan_one_device(c, s) / s->each));
 	fact(p, "bubble", arena_printf(c->a, "%.1f %%", 100 * s->bubble));
 	fact(p, "bottleneck", plan_bottleneck(c, s, &w));
 	fact(p, "where it goes",

@@ -25,6 +25,7 @@ extern const char *const plan_term_name[4];
 /* The largest of four, or of the differences to four others. */
 int plan_largest_term(const PlanTerms *x, const PlanTerms *less);
 const char *plan_bottleneck(const Compile *c, const Sim *s, const Where *w); /* a sentence */
+double plan_one_device(const Compile *c, const Sim *s);                      /* seconds of a step of one device */
 const double *stage_seconds(const Sim *s, int stage);                        /* by ActKind, a microbatch or an update */
 
 /* Bytes of a device by what they are for. */
