@@ -237,8 +237,8 @@ Node *build(Builder *b, OpKind op, const void *attr, int nin, Value *const *in, 
 	n->attr = attr ? arena_dup(a, attr, d->attrsize) : attr_new(a, op);
 	n->nin = nin;
 	n->in = NEWN(a, Value *, nin);
-	n->nout = d->nout;
-	n->out = NEWN(a, Value *, d->nout);
+	n->nout = op_outs(op, n->attr);
+	n->out = NEWN(a, Value *, n->nout);
 	link_before(b->g, n, b->before);
 	for (int i = 0; i < nin; i++)
 		node_set_input(n, i, in[i]);
@@ -275,7 +275,7 @@ void module_sweep(Module *m)
 bool node_complete(Node *n, Diag *d)
 {
 	Module *m = n->graph->module;
-	const int had = n->nout, most = optab[n->op]->nout;
+	const int had = n->nout, most = op_outs(n->op, n->attr);
 	const char *base = had && n->out[0] ? n->out[0]->name : optab[n->op]->name;
 	Value **out = NEWN(m->arena, Value *, most);
 	bool whole = had == most;

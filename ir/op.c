@@ -35,6 +35,8 @@ int op_dgrad(const Node *n, int i)
 	return d->dgrad[d->maxin < 0 || i >= MAXIN ? 0 : i];
 }
 
+int op_outs(OpKind op, const void *attr) { return optab[op]->outs ? optab[op]->outs(attr) : optab[op]->nout; }
+
 /* ---- attributes ---- */
 
 static void *field(const Node *n, const char *name, AttrKind kind)

@@ -95,6 +95,7 @@ typedef struct Tensor {
 typedef struct OpDef {
 	const char *name;              /* as ONNX names it, where ONNX has it */
 	int minin, maxin, nout, flags; /* nout: the most outputs; shape rule may leave optional ones NULL */
+	int (*outs)(const void *attr); /* where attributes say how many outputs there are, in place of nout */
 	const char *const *outputs;    /* what they are called behind the first; NULL: 1, 2 ... */
 	const AttrDef *attrs;
 	size_t attrsize;
@@ -122,6 +123,9 @@ OpKind op_find(const char *name); /* OP_NONE if unknown */
 const AttrDef *op_attr(OpKind op, const char *name);
 void *attr_new(Arena *a, OpKind op); /* the op's struct with all defaults (ops/common/build.c) */
 int op_dgrad(const Node *n, int i);  /* GradKind of operand i, variadic ops included */
+
+/* How many outputs a node of these attributes has at the most. */
+int op_outs(OpKind op, const void *attr);
 
 /* ---- helpers that gradients are made of (ops/common/build.c) ---- */
 Value *reduce_to(Builder *b, Value *dy, const Type *t); /* undo broadcasting: sums over the broadcast axes */

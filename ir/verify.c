@@ -100,7 +100,7 @@ static void check_writes(Check *c, const Node *n)
 static void check_type(Check *c, Node *n)
 {
 	const OpDef *d = optab[n->op];
-	Type was[MAXIN];
+	Type *was = NEWN(c->d->scratch, Type, n->nout + 1);
 
 	for (int i = 0; i < n->nin; i++)
 		if (!n->in[i] && i < d->minin) {
@@ -111,7 +111,7 @@ static void check_type(Check *c, Node *n)
 		breach(c, n, "too few operands", NULL);
 		return;
 	}
-	if (!d->shape || n->nout > MAXIN)
+	if (!d->shape)
 		return;
 	for (int i = 0; i < n->nout; i++)
 		if (n->out[i])

@@ -89,7 +89,7 @@ static void write_messages(const Build *b, Buf *out)
 						buf_printf(out, "[%d, \"%c\", %d, %d, %" PRId64 ", %s]",
 							(int)attr_int(n, "channel"), pass ? 'B' : 'F', t,
 							(int)attr_int(n, "to"), message_bytes(b, n->in[0]),
-							quoted(b->a, n->in[0]->name));
+							quoted_json(b->a, n->in[0]->name));
 				}
 			}
 		buf_puts(out, "],\n");
@@ -219,7 +219,7 @@ static void write_values(Listing *l, Buf *out)
 	for (int i = 0; i < l->n; i++) {
 		const Item *x = &l->item[i];
 		const Value *v = x->v;
-		buf_printf(out, "%s\n   [%s, ", comma, quoted(l->b->a, v->name));
+		buf_printf(out, "%s\n   [%s, ", comma, quoted_json(l->b->a, v->name));
 		comma = ",";
 		if (v->kind == VAL_PARAM)
 			buf_printf(out, "\"%s\", %" PRId64 ", %" PRId64 ", \"always\", \"always\"]",
@@ -315,7 +315,7 @@ bool emit_certificate(Build *b)
 	buf_printf(&out,
 		"{\"certificate\": 1, \"model\": %s, \"plan\": \"%s\", \"schedule\": \"%s\", \"hash\": \"%s\",\n"
 		"\"microbatches\": %d, \"flushed\": %s, \"rule\": \"%s\", \"late\": %d, \"reproducible\": %s,\n",
-		quoted(b->a, m->name), plan_text(b), s->name, b->hash, s->nmicro, s->async ? "false" : "true",
+		quoted_json(b->a, m->name), plan_text(b), s->name, b->hash, s->nmicro, s->async ? "false" : "true",
 		rule[s->rule], s->late, b->t && b->t->loop.reproducible ? "true" : "false");
 	write_order(b, &out);
 	write_messages(b, &out);

@@ -35,7 +35,9 @@ static void add_slot(StageCx *x, const Value *v)
 {
 	if (!v || v->alias || (v->region != REGION_SLOT && v->region != REGION_ENTRY))
 		return;
-	add_member(x, &x->layout[v->region], v, value_wish(x->b->a, v), v->offset, type_numel(&v->type));
+	const int64_t count = type_numel(&v->type);
+	add_member(x, &x->layout[v->region], v, value_wish(x->b->a, v), v->offset,
+		count ? count : 1); /* one without elements has a place too */
 	if (has_tag(x, v))
 		member_at(&x->layout[v->region], v->offset)->tag = true;
 }

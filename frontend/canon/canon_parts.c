@@ -100,7 +100,6 @@ const char *canon_out_name(const OnnxNode *n) { return n->n_output && *n->output
 
 bool canon_emit_bind(Import *im, const OnnxNode *n, OpKind op, const void *attr, int nin, Value *const *in)
 {
-	Value *out[MAXIN] = { 0 };
 	Node *x;
 
 	if (nin > 4096)
@@ -118,6 +117,7 @@ bool canon_emit_bind(Import *im, const OnnxNode *n, OpKind op, const void *attr,
 	if (im->b.failed)
 		return false;
 	int nout = x->nout;
+	Value **out = NEWN(im->a, Value *, nout); /* a Split has as many as its attribute says */
 	fold(im, x, out);
 	for (int i = 0; i < nout && i < (int)n->n_output; i++) {
 		if (!out[i])

@@ -62,6 +62,9 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 
 	if (!t->name || !*t->name)
 		return diag_error(im->d, loc, 204, "an initializer has no name");
+	if (!strcmp(t->name, "__metadata__"))
+		return diag_error(im->d, loc, 204,
+			"an initializer is called '__metadata__': files of weights (safetensors) keep that name for themselves");
 	if (map_has(&im->env, t->name))
 		return diag_error(im->d, loc, 204, "initializer '%s' is there twice", t->name);
 	if (!onnx_tensor(im->a, im->path, t, im->o->init_random != 0, &x, loc, im->d))
@@ -75,10 +78,6 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 			make_up(im, t->name, &x);
 		x = onnx_widen(im, x);
 		v = module_const(im->m, t->name, x.type, x.data);
-	} else if (strcmp(t->name, "__metadata__") == 0) {
-		return diag_error(im->d, loc, 204,
-			"a parameter is called '__metadata__', a name that weight files (safetensors) keep for themselves; "
-			"call it otherwise");
 	} else {
 		const bool wider = onnx_dtype(im, x.type.dtype) != x.type.dtype;
 		x = onnx_widen(im, x);

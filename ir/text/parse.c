@@ -253,9 +253,9 @@ static void node(Parser *s, Graph *g, Phase phase)
 	n->attr = attr_new(s->a, n->op);
 	n->graph = g;
 	operands(s, g, n);
-	if (o.n > optab[n->op]->nout)
-		fault(s, "%s has %d outputs at the most, not %d", name, optab[n->op]->nout, o.n);
 	attributes(s, n->op, n->attr);
+	if (o.n > op_outs(n->op, n->attr))
+		fault(s, "%s has %d outputs at the most, not %d", name, op_outs(n->op, n->attr), o.n);
 	n->nout = o.n;
 	n->out = NEWN(s->a, Value *, o.n);
 	for (int i = 0; i < o.n; i++) {

@@ -214,7 +214,8 @@ void prod_score_loss(Products *p, Node *n)
 	made->fwd = n->fwd;
 	while (logp->nuses)
 		score_gradient(p, logp->uses[0].node, made, classes);
-	prod_becomes(p, n->out[0], made->out[0]);
+	if (n->in[0]) /* a backward that computes the scores again reads no loss: n went with its last gradient */
+		prod_becomes(p, n->out[0], made->out[0]);
 	value_rename(made->graph, made->out[1], arena_printf(p->m->arena, "%s.sums", made->in[0]->name));
 }
 

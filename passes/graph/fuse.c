@@ -17,7 +17,11 @@ typedef struct Group {
 	int n;
 } Group;
 
-static bool elementwise(const Node *n) { return (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0]; }
+/* Of no more operands than a step of a loop has: a Sum adds up any number. */
+static bool elementwise(const Node *n)
+{
+	return (optab[n->op]->flags & OP_EW) && n->nout == 1 && n->out[0] && n->nin <= MAXIN;
+}
 
 static bool same_loop(const Node *x, const Node *y)
 {

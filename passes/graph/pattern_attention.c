@@ -9,7 +9,7 @@
 #include <string.h>
 #include "patterns.h"
 
-enum { KEYS_MOST = 1 << 17 }; /* what the op takes */
+enum { KEYS_MOST = 1 << 17, EXTENT_MOST = 1 << 30 }; /* what the op takes */
 
 typedef struct Att {
 	Value *q, *k, *v, *mask, *bias;
@@ -156,6 +156,10 @@ static bool fits(const Att *t)
 		return false;
 	for (int i = 0; i < rank - 2; i++)
 		if (t->q->type.dim[i] != t->k->type.dim[i] || t->q->type.dim[i] != t->v->type.dim[i])
+			return false;
+	for (int i = 0; i < rank; i++)
+		if (t->q->type.dim[i] > EXTENT_MOST || t->k->type.dim[i] > EXTENT_MOST ||
+			t->v->type.dim[i] > EXTENT_MOST)
 			return false;
 	return type_numel(&t->q->type) && type_numel(&t->v->type) && t->scores.dim[rank - 1] <= KEYS_MOST &&
 	       (t->q->type.dtype == DT_f32 || t->q->type.dtype == DT_f64) && !(t->ratio > 0 && rank == 2);

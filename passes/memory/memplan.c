@@ -261,6 +261,8 @@ static void place_slots(Planner *p)
 		Class *c = p->all[i];
 		if (!c->slot)
 			continue;
+		if (!c->bytes) /* no elements; it is a member of its own all the same */
+			c->bytes = ALIGN;
 		if (c->wire && schedule_tagged(p->m)) /* a tag goes with it */
 			c->bytes += ALIGN;
 		put(c, c->entry ? REGION_ENTRY : REGION_SLOT, c->entry ? &p->s->entry_bytes : &p->s->slot_bytes);

@@ -103,7 +103,8 @@ static bool node_gradient(Ad *ad, Node *n)
 {
 	Builder *b = &ad->b;
 	const OpDef *op = optab[n->op];
-	Value **dy = NEWN(ad->cx->scratch, Value *, op->nout > n->nout ? op->nout : n->nout);
+	const int most = op_outs(n->op, n->attr);
+	Value **dy = NEWN(ad->cx->scratch, Value *, most > n->nout ? most : n->nout);
 	Value **dx = NEWN(ad->cx->scratch, Value *, n->nin);
 	int reached = 0, wanted = -1;
 

@@ -281,8 +281,7 @@ static bool gather(Node *const *node, int n, Value **in, int *nin, Value **res, 
 		return false;
 	for (int k = 0; k < n; k++) {
 		Value *y = node[k]->out[0];
-		if (!ew_row(node[k]->op) || !shape_eq(&y->type, loop) || y->type.layout != loop->layout ||
-			node[k]->nin > MAXIN)
+		if (!ew_row(node[k]->op) || !shape_eq(&y->type, loop) || y->type.layout != loop->layout)
 			return false;
 		for (int i = 0; i < node[k]->nin; i++) {
 			Value *v = node[k]->in[i];

@@ -93,7 +93,7 @@ G(g_pow)
 G(g_max)
 {
 	const OpKind wins = n->op == OP_Max ? OP_GreaterOrEqual : OP_LessOrEqual;
-	Value *hits[MAXIN], *count = NULL;
+	Value **hits = NEWN(b->m->arena, Value *, n->nin), *count = NULL;
 
 	if (n->nin == 1) {
 		dx[0] = dy[0];
@@ -105,8 +105,6 @@ G(g_max)
 			TO(i, mk(b, OP_Where, NULL, NULL, 3, c, dy[0], K(0)));
 			return;
 		}
-	if (n->nin > MAXIN)
-		return;
 	for (int i = 0; i < n->nin; i++) {
 		hits[i] = mk_cast(b, BIN(Equal, n->in[i], n->out[0]), dy[0]->type.dtype);
 		count = count ? BIN(Add, count, hits[i]) : hits[i];

@@ -86,6 +86,10 @@ static bool shape(Node *n, Diag *d)
 	if (!dtype_float(a->dtype))
 		return diag_error(d, n->loc, 302, "%s takes floats, %s is %s", optab[n->op]->name, n->in[0]->name,
 			str_type(d->scratch, a));
+	const struct gemm *at = n->attr;
+	if (at->transA >> 1 || at->transB >> 1)
+		return diag_error(d, n->loc, 303, "%s: transA is %lld, transB %lld; they are 0 or 1",
+			optab[n->op]->name, (long long)at->transA, (long long)at->transB);
 	if (gemm && (a->rank != 2 || b->rank != 2))
 		return diag_error(d, n->loc, 304, "Gemm takes matrices: A is %s, B is %s", str_type(d->scratch, a),
 			str_type(d->scratch, b));

@@ -61,28 +61,13 @@ static bool concat_shape(Node *n, Diag *d)
 	return true;
 }
 
-/* x cut into k parts along an axis. A Split has at most as many results as its row says: of more parts it makes groups, and
- * each group is cut again. */
-static void split_into(Builder *b, Value *x, int axis, int k, const int64_t *part, Value **out)
+static Node *mk_split(Builder *b, Value *x, int axis, int k, const int64_t *part)
 {
-	const int most = optab[OP_Split]->nout, group = (k + most - 1) / most;
 	void *at = attr_new(b->m->arena, OP_Split);
-	int64_t *size = NEWN(b->m->arena, int64_t, most);
-	int groups = 0;
 
-	for (int i = 0; i < k; i++) {
-		groups = i / group + 1;
-		size[groups - 1] += part[i];
-	}
 	attr_put_int(OP_Split, at, "axis", axis);
-	attr_put_ints(b->m->arena, OP_Split, at, "split", groups, size);
-	const Node *s = build(b, OP_Split, at, 1, &x, NULL);
-	for (int g = 0; g < groups; g++)
-		if (group == 1)
-			out[g] = s->out[g];
-		else
-			split_into(b, s->out[g], axis, g + 1 < groups ? group : k - g * group, part + g * group,
-				out + g * group);
+	attr_put_ints(b->m->arena, OP_Split, at, "split", k, part);
+	return build(b, OP_Split, at, 1, &x, NULL);
 }
 
 static void concat_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
@@ -96,7 +81,16 @@ static void concat_grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 	}
 	for (int i = 0; i < n->nin; i++)
 		part[i] = n->in[i]->type.dim[axis];
-	split_into(b, dy[0], axis, n->nin, part, dx);
+	Node *s = mk_split(b, dy[0], axis, n->nin, part);
+	for (int i = 0; i < n->nin; i++)
+		dx[i] = s->out[i];
+}
+
+static int split_outs(const void *attr)
+{
+	const struct split *at = attr;
+
+	return at->split.n > 0 ? at->split.n : 1;
 }
 
 static bool split_shape(Node *n, Diag *d)
@@ -115,9 +109,6 @@ static bool split_shape(Node *n, Diag *d)
 			return diag_error(d, n->loc, 305, "Split: part %d has size %lld", i, (long long)at->split.v[i]);
 		sum += at->split.v[i];
 	}
-	if (at->split.n > optab[OP_Split]->nout)
-		return diag_error(
-			d, n->loc, 305, "Split: %d parts, the most is %d", at->split.n, optab[OP_Split]->nout);
 	trim_outs(n, at->split.n);
 	if (sum != t.dim[axis])
 		return diag_error(d, n->loc, 305, "Split: %d parts [%s] of axis %d of %s, which is %s", at->split.n,
@@ -270,7 +261,7 @@ const OpDef op_Split = {
 	.name = "Split",
 	.minin = 1,
 	.maxin = 1,
-	.nout = 64,
+	.outs = split_outs,
 	.flags = OP_PURE | OP_NHWC,
 	.attrs = split_attrs,
 	.attrsize = sizeof(struct split),
