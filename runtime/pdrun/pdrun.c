@@ -6,9 +6,11 @@
  * FR, the folder of flight recorders and of what parents write, is OUT/fr of the run. */
 #include "pdrun.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -140,6 +142,41 @@ static void make_folders(job *j)
 	snprintf(path, sizeof path, "%.*s/fr", PATH - 1, j->out);
 	if ((mkdir(path, 0777) && errno != EEXIST) || !realpath(path, j->fr) || access(j->fr, W_OK | X_OK))
 		no_folder(path);
+}
+
+/* Two runs with one folder of results would take each other's records for their own: the second one says who is there. The
+ * folder is locked until this process ends; the programs do not inherit it. */
+static bool lock_folder(const job *j)
+{
+	char path[PATH + 16], who[300] = "", host[128] = "";
+	const int folder = open(j->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const bool taken =
+		flock(folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; /* some file systems have no locks */
+
+	snprintf(path, sizeof path, "%s/holder.txt", j->fr);
+	FILE *f = fopen(path, taken ? "r" : "w");
+
+	if (taken) {
+		if (!f || !fgets(who, sizeof who, f))
+			strcpy(who, "another pdrun");
+		fprintf(stderr,
+			"pdrun: error: a run is going on in %s: %s; --out DIR gives this one a folder of its own\n",
+			j->out, who);
+	} else if (f) {
+		gethostname(host, sizeof host - 1);
+		fprintf(f, "process %d on %s", (int)getpid(), host);
+	}
+	if (f)
+		fclose(f);
+	return !taken;
+}
+
+static void forget_holder(const job *j)
+{
+	char path[PATH + 16];
+
+	snprintf(path, sizeof path, "%s/holder.txt", j->fr);
+	unlink(path);
 }
 
 /* ---- what came of it ---- */
@@ -350,6 +387,8 @@ int main(int argc, char **argv)
 		return USAGE;
 	find_self(&j);
 	make_folders(&j);
+	if (!lock_folder(&j))
+		return 1;
 	snprintf(planned, sizeof planned, "%.17g", plan_timeout(j.dir));
 	const char *wait = told_of(&j, "--timeout", "PD_TIMEOUT", planned);
 
@@ -364,6 +403,7 @@ int main(int argc, char **argv)
 
 	if (code == 0) {
 		clean_records(&j);
+		forget_holder(&j);
 		rmdir(j.fr);
 	}
 	return code;
