@@ -214,6 +214,22 @@ typedef struct LossTerm {
 	int64_t ignore_index; /* INT64_MIN: none */
 } LossTerm;
 
+/* What passes establish of a module, each pass in its row of passes/common/passes.def; Module.has.
+ * The text form has words for them (text/facts.c). */
+enum {
+	P_TYPES = 1,
+	P_LOSS = 2,
+	P_GRADS = 4,
+	P_COSTS = 8,
+	P_STAGES = 16,
+	P_PLACED = 32,
+	P_SPLIT = 64,
+	P_SCHEDULED = 128,
+	P_SYNCED = 256,
+	P_PLANNED = 512,
+	P_LAYOUT = 1024
+};
+
 struct Module {
 	Arena *arena;
 	const char *name;
@@ -237,7 +253,7 @@ struct Module {
 	struct Schedule *schedule;
 	ScheduleSpec
 		chosen; /* what partition chose for --schedule auto; SCHEDULE_AUTO: nothing, what was asked for counts */
-	unsigned has;   /* P_TYPES, P_LOSS ...: what passes have established (passes/common/pass.h) */
+	unsigned has;   /* P_TYPES, P_LOSS ...: what passes have established */
 };
 
 /* Stages that are no servers. */

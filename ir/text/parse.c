@@ -519,7 +519,7 @@ static void header(Parser *s)
 		else if (strcmp(k, "step_time") == 0)
 			s->m->step_time = seconds(s);
 		else if (strcmp(k, "has") == 0)
-			s->m->has = (unsigned)lex_int(s, 0, UINT32_MAX);
+			s->m->has = lex_facts(s);
 		else
 			lex_unknown_key(s, k);
 	}

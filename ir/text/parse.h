@@ -30,6 +30,7 @@ void lex_want(Parser *s, const char *word); /* takes it; a fault if it is not th
 const char *lex_word(Parser *s);            /* bare or quoted; never empty when bare */
 int64_t lex_int(Parser *s, int64_t lo, int64_t hi);
 double lex_real(Parser *s);
+unsigned lex_facts(Parser *s); /* Module.has, from words */
 int lex_choice(Parser *s, const char *const *words, int n);
 Type lex_type(Parser *s); /* f32[2,3]nhwc rows<=8 */
 /* The next key of a brace list and its =; NULL at its end. *first is true before the first. */

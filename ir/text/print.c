@@ -18,7 +18,6 @@
 #include "ir/schedule.h"
 #include "text.h"
 
-const char *const phase_name[3] = { "fwd", "bwd", "update" };
 const char *const region_name[REGION_COUNT] = { "none", "params", "state", "grads", "leaf", "stack", "entry", "slot",
 	"tmp", "scratch" };
 const char *const memory_name[3] = { "slot", "entry", "arena" };
@@ -570,7 +569,7 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 		buf_printf(b, "%.3g", m->step_time);
 	}
 	if (m->has)
-		key_int(b, &first, "has", m->has);
+		key_word(b, &first, "has", text_facts(m->arena, m->has));
 	close_keys(b, first);
 	buf_putc(b, '\n');
 	for (int i = 0; i < m->nkonst; i++)

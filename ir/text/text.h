@@ -1,4 +1,4 @@
-/* Private to print.c and parse.c: the words of the text form. */
+/* Private to this folder: the words of the text form. */
 #ifndef PDCC_IR_TEXT_H
 #define PDCC_IR_TEXT_H
 
@@ -15,6 +15,7 @@ extern const char *const memory_name[3], *const versions_name[3]; /* numbers of 
 
 bool text_bare(unsigned char c); /* may stand in a name without quotes */
 void text_quoted(Buf *b, const char *s);
-void text_real(Buf *b, double x); /* the fewest digits that read back as x */
+const char *text_facts(Arena *a, unsigned has); /* Module.has as words */
+void text_real(Buf *b, double x);               /* the fewest digits that read back as x */
 
 #endif

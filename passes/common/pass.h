@@ -10,20 +10,6 @@
 #include "ir/op.h"
 #include "ir/schedule.h"
 
-enum {
-	P_TYPES = 1,
-	P_LOSS = 2,
-	P_GRADS = 4,
-	P_COSTS = 8,
-	P_STAGES = 16,
-	P_PLACED = 32,
-	P_SPLIT = 64,
-	P_SCHEDULED = 128,
-	P_SYNCED = 512,
-	P_PLANNED = 1024,
-	P_LAYOUT = 2048
-};
-
 typedef struct PassCx {
 	Arena *scratch; /* reset after every pass */
 	Diag *d;
