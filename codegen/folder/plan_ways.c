@@ -22,10 +22,10 @@ static const char *algorithm(const Build *b, const Node *n)
 	if (b->t && b->t->loop.reproducible)
 		return "the tree of --reproducible";
 	if (strcmp(codec, "none"))
-		return arena_printf(b->a, "ring, packed by %s%s%s; small sums as they are", codec,
+		return arena_printf(b->a, "ring, packed by %s%s%s; a small AllReduce as it is", codec,
 			attr_int(n, "feedback") ? " with error feedback" : "",
 			attr_int(n, "guard") ? " where the first steps are faster so" : "");
-	return !strcmp(by, "auto")    ? "ring, of small sums everyone to everyone"
+	return !strcmp(by, "auto")    ? "ring, for a small AllReduce everyone to everyone"
 	       : !strcmp(by, "hosts") ? "ring within hosts, then between them"
 	                              : by;
 }

@@ -320,7 +320,7 @@ static const char *reason(const Player *p, int rank, const Action *x)
 	const char *why = blocked(p, rank, x);
 
 	return why                     ? why
-	       : x->kind == ACT_SYNC   ? "its group's sum"
+	       : x->kind == ACT_SYNC   ? "its group's AllReduce"
 	       : x->kind == ACT_UPDATE ? "the losses of all"
 	                               : "its turn";
 }

@@ -96,7 +96,8 @@ static int place(const pd_group *g)
 	for (int i = 0; i < g->n; i++)
 		if (g->rank[i] == rt_program->rank)
 			return i;
-	rt_fail(RT_ERROR, "R111", "rank %d sums over a group of %d that it is not in", rt_program->rank, g->n);
+	rt_fail(RT_ERROR, "R111", "rank %d calls AllReduce over a group of %d that it is not in", rt_program->rank,
+		g->n);
 }
 
 static void add(float *restrict a, const float *restrict b, size_t n)

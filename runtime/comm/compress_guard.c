@@ -41,8 +41,8 @@ static rt_guard *of_group(const pd_group *g)
 static void tell(const rt_guard *x, const char *why)
 {
 	if (x->g->rank[0] == rt_program->rank && rt_log >= RT_LOG_WARNING)
-		printf("sums over %d replicas %s from step %lld on: %s\n", x->g->n,
-			x->state == OFF ? "travel uncompressed" : "stay compressed", (long long)rt_step + 1, why);
+		printf("AllReduce over %d replicas %s from step %lld on: %s\n", x->g->n,
+			x->state == OFF ? "travels uncompressed" : "stays compressed", (long long)rt_step + 1, why);
 	fflush(stdout);
 }
 

@@ -71,7 +71,7 @@ static void awaited(char *to, size_t room, const label *l)
 		snprintf(to, room, "microbatch %d of step %lld on channel %d%s", l->mb, (long long)l->step, l->channel,
 			text);
 	else
-		snprintf(to, room, "a part of a collective sum in step %lld", (long long)l->step);
+		snprintf(to, room, "a part of an AllReduce in step %lld", (long long)l->step);
 }
 
 /* Nothing came of request i for the timeout. */

@@ -25,7 +25,7 @@ void pd_group_open(const pd_group *g)
 	if (g->n == 1 || rt_alone)
 		return;
 	if (nopened == GROUPS)
-		rt_fail(RT_ERROR, "R111", "more than %d groups of MPI's own sums", GROUPS);
+		rt_fail(RT_ERROR, "R111", "more than %d groups of MPI's own AllReduce", GROUPS);
 	rt_lock();
 	check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
 	check(MPI_Group_incl(world, g->n, g->rank, &members), "MPI_Group_incl");
@@ -41,7 +41,7 @@ void rt_vendor_sum(const pd_group *g, float *buf, size_t count, int request, int
 	for (int i = 0; i < nopened; i++)
 		if (opened[i].group == g) {
 			if (count > INT_MAX)
-				rt_fail(RT_ERROR, "R105", "a sum of %zu elements is over what MPI takes at once",
+				rt_fail(RT_ERROR, "R105", "an AllReduce of %zu elements is over what MPI takes at once",
 					count);
 			check(MPI_Iallreduce(MPI_IN_PLACE, buf, (int)count, MPI_FLOAT, MPI_SUM, opened[i].comm,
 				      rt_request(request)),
@@ -49,5 +49,6 @@ void rt_vendor_sum(const pd_group *g, float *buf, size_t count, int request, int
 			rt_requested(request, peer, count * sizeof *buf);
 			return;
 		}
-	rt_fail(RT_ERROR, "R111", "rank %d sums over a group of %d that was not opened", rt_program->rank, g->n);
+	rt_fail(RT_ERROR, "R111", "rank %d calls AllReduce over a group of %d that was not opened", rt_program->rank,
+		g->n);
 }

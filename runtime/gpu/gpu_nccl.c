@@ -136,7 +136,8 @@ static _Noreturn void broken(const joint *j, ncclResult_t r, const char *what)
 	}
 	members(j, who, sizeof who);
 	rt_fail(other ? RT_LOST : RT_ERROR, "R525", "NCCL on %s, %s %s: %s in step %lld: %s: %s", pd_device_name(),
-		j->lane < 0 ? "sums of" : "messages from", who, what, (long long)rt_step, ncclGetErrorString(r), last);
+		j->lane < 0 ? "AllReduce of" : "messages from", who, what, (long long)rt_step, ncclGetErrorString(r),
+		last);
 }
 
 static void check(const joint *j, ncclResult_t r, const char *what)
@@ -196,7 +197,7 @@ static _Noreturn void overdue(void)
 		snprintf(what, sizeof what, "microbatch %d of step %lld on channel %d%s", f->mb, (long long)f->step,
 			f->channel, text);
 	else
-		snprintf(what, sizeof what, "a sum in step %lld", (long long)f->step);
+		snprintf(what, sizeof what, "an AllReduce in step %lld", (long long)f->step);
 	rt_doing(doing, sizeof doing);
 	const int rank = rt_missing(f->peer, why, sizeof why);
 
@@ -457,7 +458,8 @@ static void first_use(const joint *j, float *scrap)
 				     : ncclRecv(scrap, 1, ncclFloat32, 0, j->comm, j->stream),
 			"the first message");
 	} else {
-		check(j, ncclAllReduce(scrap, scrap, 1, ncclFloat32, ncclSum, j->comm, j->stream), "the first sum");
+		check(j, ncclAllReduce(scrap, scrap, 1, ncclFloat32, ncclSum, j->comm, j->stream),
+			"the first AllReduce");
 		check(j, ncclBroadcast(scrap, scrap, 1, ncclFloat32, 0, j->comm, j->stream), "the first broadcast");
 	}
 	of_group(&f, j);
