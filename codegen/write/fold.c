@@ -4,35 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fold.h"
-
-typedef enum TokenKind { TOKEN_WORD, TOKEN_INT, TOKEN_NUMBER, TOKEN_OP, TOKEN_OPAQUE } TokenKind;
-
-/* Text with the blanks before it. OPAQUE: a comment, a string, a line of the preprocessor. */
-typedef struct Token {
-	const char *gap, *s;
-	size_t ngap, n;
-	TokenKind kind;
-	bool result; /* of a comparison */
-} Token;
-
-typedef struct Fold {
-	Arena *a;
-	Token *t;
-	int n, cap;
-} Fold;
+#include "fold_tokens.h"
 
 static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-static bool is(const Fold *f, int i, const char *s)
+bool token_is(const Fold *f, int i, const char *s)
 {
 	return i >= 0 && i < f->n && f->t[i].kind != TOKEN_OPAQUE && strlen(s) == f->t[i].n &&
 	       !strncmp(f->t[i].s, s, f->t[i].n);
 }
 
-static bool one_of(const Fold *f, int i, const char *const *list)
+bool token_in(const Fold *f, int i, const char *const *list)
 {
 	for (; *list; list++)
-		if (is(f, i, *list))
+		if (token_is(f, i, *list))
 			return true;
 	return false;
 }
@@ -117,7 +102,7 @@ static void split(Fold *f, const char *s)
 	}
 }
 
-static void drop(Fold *f, int i, int n)
+void tokens_drop(Fold *f, int i, int n)
 {
 	memmove(f->t + i, f->t + i + n, (size_t)(f->n - i - n) * sizeof *f->t);
 	f->n -= n;
@@ -130,7 +115,7 @@ static void put_int(Fold *f, int i, long v)
 	f->t[i].kind = TOKEN_INT;
 }
 
-static bool int_at(const Fold *f, int i, long *v)
+bool token_int(const Fold *f, int i, long *v)
 {
 	if (i < 0 || i >= f->n || f->t[i].kind != TOKEN_INT)
 		return false;
@@ -140,26 +125,38 @@ static bool int_at(const Fold *f, int i, long *v)
 
 static const char *const product_ops[] = { "*", "/", "%", NULL };
 static const char *const int_types[] = { "int", "int64_t", "size_t", NULL };
+static const char *const writes[] = { "=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "++", "--", NULL };
 static const char *const keywords[] = { "return", "sizeof", "else", "if", "for", "while", "case", NULL };
 
 static bool ends_operand(const Fold *f, int i)
 {
-	if (i < 0 || one_of(f, i, keywords))
+	if (i < 0 || token_in(f, i, keywords))
 		return false;
 	return f->t[i].kind == TOKEN_WORD || f->t[i].kind == TOKEN_INT || f->t[i].kind == TOKEN_NUMBER ||
-	       is(f, i, ")") || is(f, i, "]");
+	       token_is(f, i, ")") || token_is(f, i, "]");
 }
 
-/* The bracket that belongs to the one at i; step: 1 or -1; -1: there is none. */
-static int partner(const Fold *f, int i, int step)
+const char *const token_open[] = { "(", "[", "{", NULL };
+static const char *const token_close[] = { ")", "]", "}", NULL };
+
+int token_bracket(const Fold *f, int i, const char *const *list)
 {
-	static const char *const open[] = { "(", "[", "{", NULL }, *const close[] = { ")", "]", "}", NULL };
+	for (int k = 0; list[k]; k++)
+		if (token_is(f, i, list[k]))
+			return k + 1;
+	return 0;
+}
+
+int token_partner(const Fold *f, int i, int step)
+{
+	const char *const *to = step > 0 ? token_close : token_open;
+	const int kind = token_bracket(f, i, step > 0 ? token_open : token_close);
 	int depth = 0;
 
 	for (; i >= 0 && i < f->n; i += step) {
-		depth += one_of(f, i, open) ? step : one_of(f, i, close) ? -step : 0;
+		depth += token_bracket(f, i, token_open) ? step : token_bracket(f, i, token_close) ? -step : 0;
 		if (depth == 0)
-			return i;
+			return kind && token_bracket(f, i, to) == kind ? i : -1;
 	}
 	return -1;
 }
@@ -168,19 +165,21 @@ static int partner(const Fold *f, int i, int step)
 static int product_start(const Fold *f, int i)
 {
 	for (;;) {
-		while (is(f, i, "]"))
-			i = partner(f, i, -1) - 1;
-		if (is(f, i, ")")) {
-			i = partner(f, i, -1);
-			if (i > 0 && f->t[i - 1].kind == TOKEN_WORD && !one_of(f, i - 1, keywords))
+		while (token_is(f, i, "]"))
+			i = token_partner(f, i, -1) - 1;
+		if (token_is(f, i, ")")) {
+			i = token_partner(f, i, -1);
+			if (i > 0 && f->t[i - 1].kind == TOKEN_WORD && !token_in(f, i - 1, keywords))
 				return -1;
 		}
 		if (i < 0)
 			return -1;
-		if (is(f, i - 1, ")") && one_of(f, i - 2, int_types) && is(f, i - 3, "("))
+		if (token_is(f, i - 1, ")") && token_in(f, i - 2, int_types) && token_is(f, i - 3, "("))
 			i -= 3; /* a cast */
-		if (!one_of(f, i - 1, product_ops) || !ends_operand(f, i - 2))
-			return is(f, i - 1, ".") || is(f, i - 1, "->") ? -1 : i;
+		while (token_is(f, i - 1, ".") && i > 1 && f->t[i - 2].kind == TOKEN_WORD)
+			i -= 2; /* a member: blockIdx.x */
+		if (!token_in(f, i - 1, product_ops) || !ends_operand(f, i - 2))
+			return token_is(f, i - 1, ".") || token_is(f, i - 1, "->") ? -1 : i;
 		i -= 2;
 	}
 }
@@ -189,7 +188,8 @@ static int product_start(const Fold *f, int i)
 static bool int_word(const Fold *f, int i)
 {
 	for (int k = 1; i > 0 && i < f->n && f->t[i].kind == TOKEN_WORD && k < f->n; k++)
-		if (one_of(f, k - 1, int_types) && f->t[k].n == f->t[i].n && !strncmp(f->t[k].s, f->t[i].s, f->t[i].n))
+		if (token_in(f, k - 1, int_types) && f->t[k].n == f->t[i].n &&
+			!strncmp(f->t[k].s, f->t[i].s, f->t[i].n))
 			return true;
 	return false;
 }
@@ -200,25 +200,26 @@ static bool of_integers(const Fold *f, int i)
 	int depth = 0, k = i;
 
 	if (int_word(f, i - 1) || (f->t[i].kind == TOKEN_INT && int_word(f, i + 2)) ||
-		(f->t[i - 1].kind == TOKEN_INT && !one_of(f, i - 2, product_ops)))
+		(f->t[i - 1].kind == TOKEN_INT && !token_in(f, i - 2, product_ops)))
 		return true;
 
 	for (; k >= 0 && f->t[k].kind != TOKEN_OPAQUE; k--) {
-		if (depth == 0 && (is(f, k, ";") || is(f, k, "{") || is(f, k, "}")))
+		if (depth == 0 && (token_is(f, k, ";") || token_is(f, k, "{") || token_is(f, k, "}")))
 			break;
-		depth += is(f, k, ")") || is(f, k, "]");
-		depth -= is(f, k, "(") || is(f, k, "[");
-		if (depth < 0 && is(f, k, "["))
+		depth += token_is(f, k, ")") || token_is(f, k, "]");
+		depth -= token_is(f, k, "(") || token_is(f, k, "[");
+		if (depth < 0 && token_is(f, k, "["))
 			return true;
 		if (depth < 0 && k > 0 && f->t[k - 1].kind == TOKEN_WORD) /* a call, or the head of a statement */
-			return is(f, k - 1, "for") && one_of(f, k + 1, int_types);
+			return token_is(f, k - 1, "for") && token_in(f, k + 1, int_types);
 		depth = depth < 0 ? 0 : depth;
 	}
-	k += is(f, k + 1, "const") ? 2 : 1;
-	if (one_of(f, k, int_types))
+	k += token_is(f, k + 1, "const") ? 2 : 1;
+	if (token_in(f, k, int_types))
 		return true;
 	k++;
-	return is(f, k, "*") && (is(f, k + 2, "=") || (is(f, k + 1, "restrict") && is(f, k + 3, "=")));
+	return token_is(f, k, "*") &&
+	       (token_is(f, k + 2, "=") || (token_is(f, k + 1, "restrict") && token_is(f, k + 3, "=")));
 }
 
 /* ---- rules: true where one was applied at i ---- */
@@ -227,15 +228,16 @@ static bool by_one(Fold *f, int i)
 {
 	long v;
 
-	if ((is(f, i, "*") || is(f, i, "/")) && ends_operand(f, i - 1) && int_at(f, i + 1, &v) && v == 1) {
-		drop(f, i, 2);
+	if ((token_is(f, i, "*") || token_is(f, i, "/")) && ends_operand(f, i - 1) && token_int(f, i + 1, &v) &&
+		v == 1) {
+		tokens_drop(f, i, 2);
 		return true;
 	}
-	if (int_at(f, i, &v) && v == 1 && is(f, i + 1, "*") && !ends_operand(f, i - 1) &&
-		!one_of(f, i - 1, product_ops) && !is(f, i - 1, "-")) {
+	if (i + 2 < f->n && token_int(f, i, &v) && v == 1 && token_is(f, i + 1, "*") && !ends_operand(f, i - 1) &&
+		!token_in(f, i - 1, product_ops) && !token_is(f, i - 1, "-")) {
 		f->t[i + 2].gap = f->t[i].gap;
 		f->t[i + 2].ngap = f->t[i].ngap;
-		drop(f, i, 2);
+		tokens_drop(f, i, 2);
 		return true;
 	}
 	return false;
@@ -245,15 +247,18 @@ static bool by_one(Fold *f, int i)
 static bool to_zero(Fold *f, int i)
 {
 	long v;
-	const bool rest = is(f, i, "%") && int_at(f, i + 1, &v) && v == 1;
+	const bool rest = token_is(f, i, "%") && token_int(f, i + 1, &v) && v == 1;
 	const bool zero =
-		is(f, i, "*") && ends_operand(f, i - 1) && int_at(f, i + 1, &v) && v == 0 && of_integers(f, i);
+		token_is(f, i, "*") && ends_operand(f, i - 1) && token_int(f, i + 1, &v) && v == 0 && of_integers(f, i);
 	const int from = rest || zero ? product_start(f, i - 1) : -1;
 
 	if (from < 0)
 		return false;
+	for (int k = from; k < i; k++)
+		if (token_in(f, k, writes)) /* (e /= 5) % 1 */
+			return false;
 	put_int(f, from, 0);
-	drop(f, from + 1, i + 1 - from);
+	tokens_drop(f, from + 1, i + 1 - from);
 	return true;
 }
 
@@ -262,25 +267,27 @@ static bool plus_zero(Fold *f, int i)
 	static const char *const before[] = { "[", "(", "=", "<", ">", "<=", ">=", ",", "?", ":", NULL };
 	long v;
 
-	if ((is(f, i, "+") || is(f, i, "-")) && ends_operand(f, i - 1) && int_at(f, i + 1, &v) && v == 0 &&
-		!one_of(f, i + 2, product_ops) && of_integers(f, i)) {
-		drop(f, i, 2);
+	if ((token_is(f, i, "+") || token_is(f, i, "-")) && ends_operand(f, i - 1) && token_int(f, i + 1, &v) &&
+		v == 0 && !token_in(f, i + 2, product_ops) && of_integers(f, i)) {
+		tokens_drop(f, i, 2);
 		return true;
 	}
-	if (int_at(f, i, &v) && v == 0 && is(f, i + 1, "+") && one_of(f, i - 1, before) &&
+	if (i + 2 < f->n && token_int(f, i, &v) && v == 0 && token_is(f, i + 1, "+") && token_in(f, i - 1, before) &&
 		(f->t[i + 2].kind == TOKEN_INT || of_integers(f, i))) {
 		f->t[i + 2].gap = f->t[i].gap;
 		f->t[i + 2].ngap = f->t[i].ngap;
-		drop(f, i, 2);
+		tokens_drop(f, i, 2);
 		return true;
 	}
-	if (int_at(f, i, &v) && v == 0 && is(f, i + 1, "*") && int_at(f, i + 2, &v) && !one_of(f, i - 1, product_ops)) {
-		drop(f, i + 1, 2);
+	if (token_int(f, i, &v) && v == 0 && token_is(f, i + 1, "*") && token_int(f, i + 2, &v) &&
+		!token_in(f, i - 1, product_ops)) {
+		tokens_drop(f, i + 1, 2);
 		return true;
 	}
-	if (is(f, i, "(") && one_of(f, i + 1, int_types) && is(f, i + 2, ")") && int_at(f, i + 3, &v) && v == 0) {
+	if (token_is(f, i, "(") && token_in(f, i + 1, int_types) && token_is(f, i + 2, ")") &&
+		token_int(f, i + 3, &v) && v == 0) {
 		put_int(f, i, 0);
-		drop(f, i + 1, 3);
+		tokens_drop(f, i + 1, 3);
 		return true;
 	}
 	return false;
@@ -292,34 +299,34 @@ static bool compared(Fold *f, int i)
 	static const char *const behind[] = { ")", "?", "&&", "||", NULL };
 	long v, w;
 
-	if (!int_at(f, i, &v) || !int_at(f, i + 2, &w) || !one_of(f, i - 1, before) || !one_of(f, i + 3, behind))
+	if (!token_int(f, i, &v) || !token_int(f, i + 2, &w) || !token_in(f, i - 1, before) ||
+		!token_in(f, i + 3, behind))
 		return false;
-	const bool less = is(f, i + 1, "<"), more = is(f, i + 1, ">");
-	const bool atmost = is(f, i + 1, "<="), atleast = is(f, i + 1, ">=");
+	const bool less = token_is(f, i + 1, "<"), more = token_is(f, i + 1, ">");
+	const bool atmost = token_is(f, i + 1, "<="), atleast = token_is(f, i + 1, ">=");
 
 	if (!less && !more && !atmost && !atleast)
 		return false;
 	f->t[i].result = true; /* a constant that the model has chooses nothing: what it leaves out would not be used */
 	put_int(f, i, less ? v < w : more ? v > w : atmost ? v <= w : v >= w);
-	drop(f, i + 1, 2);
+	tokens_drop(f, i + 1, 2);
 	return true;
 }
 
 /* The first token from i on that ends an expression, at its depth; or what `stop` is. */
 static int expression_end(const Fold *f, int i, const char *stop)
 {
-	static const char *const open[] = { "(", "[", "{", NULL }, *const end[] = { ")", "]", "}", ",", ";", ":",
-		NULL };
+	static const char *const end[] = { ")", "]", "}", ",", ";", ":", NULL };
 
 	for (int nested = 0; i < f->n; i++) {
-		if (one_of(f, i, open))
-			i = partner(f, i, 1);
-		else if (is(f, i, "?"))
+		if (token_bracket(f, i, token_open))
+			i = token_partner(f, i, 1);
+		else if (token_is(f, i, "?"))
 			nested++;
-		else if (is(f, i, ":") && nested)
+		else if (token_is(f, i, ":") && nested)
 			nested--;
-		else if (one_of(f, i, end))
-			return stop && !is(f, i, stop) ? -1 : i;
+		else if (token_in(f, i, end))
+			return stop && !token_is(f, i, stop) ? -1 : i;
 		if (i < 0)
 			return -1;
 	}
@@ -331,7 +338,7 @@ static bool chosen(Fold *f, int i)
 	static const char *const before[] = { "(", "=", ",", "[", "return", ":", "?", NULL };
 	long v;
 
-	if (!int_at(f, i, &v) || !f->t[i].result || !is(f, i + 1, "?") || !one_of(f, i - 1, before))
+	if (!token_int(f, i, &v) || !f->t[i].result || !token_is(f, i + 1, "?") || !token_in(f, i - 1, before))
 		return false;
 	const int colon = expression_end(f, i + 2, ":"), end = colon < 0 ? -1 : expression_end(f, colon + 1, NULL);
 
@@ -341,25 +348,25 @@ static bool chosen(Fold *f, int i)
 	f->t[first].gap = f->t[i].gap;
 	f->t[first].ngap = f->t[i].ngap;
 	if (v)
-		drop(f, colon, end - colon);
-	drop(f, i, first - i);
+		tokens_drop(f, colon, end - colon);
+	tokens_drop(f, i, first - i);
 	return true;
 }
 
 static bool bare(Fold *f, int i)
 {
-	const bool cast = is(f, i - 1, ")") && one_of(f, i - 2, int_types) && is(f, i - 3, "(");
+	const bool cast = token_is(f, i - 1, ")") && token_in(f, i - 2, int_types) && token_is(f, i - 3, "(");
 	long v;
 
-	if (is(f, i, "!") && int_at(f, i + 1, &v) && !ends_operand(f, i - 1)) {
+	if (token_is(f, i, "!") && token_int(f, i + 1, &v) && !ends_operand(f, i - 1)) {
 		put_int(f, i, !v);
-		drop(f, i + 1, 1);
+		tokens_drop(f, i + 1, 1);
 		return true;
 	}
-	if (is(f, i, "(") && int_at(f, i + 1, &v) && is(f, i + 2, ")") && f->t[i - 1].kind == TOKEN_OP &&
+	if (token_is(f, i, "(") && token_int(f, i + 1, &v) && token_is(f, i + 2, ")") && f->t[i - 1].kind == TOKEN_OP &&
 		(cast || !ends_operand(f, i - 1))) {
 		put_int(f, i, v);
-		drop(f, i + 1, 2);
+		tokens_drop(f, i + 1, 2);
 		return true;
 	}
 	return false;
@@ -367,20 +374,23 @@ static bool bare(Fold *f, int i)
 
 /* ---- loops of one turn ---- */
 
-/* Behind the statement at i; -1: it is not understood. */
-static int statement_end(const Fold *f, int i)
+int statement_end(const Fold *f, int i)
 {
 	while (i < f->n && f->t[i].kind == TOKEN_OPAQUE)
 		i++;
-	if (is(f, i, "{"))
-		return partner(f, i, 1) + 1;
-	if (is(f, i, "for") || is(f, i, "if") || is(f, i, "while")) {
-		const int head = partner(f, i + 1, 1), end = head < 0 ? -1 : statement_end(f, head + 1);
-		return end > 0 && is(f, end, "else") ? statement_end(f, end + 1) : end;
+	if (token_is(f, i, "{")) {
+		const int end = token_partner(f, i, 1);
+		return end < 0 ? -1 : end + 1;
 	}
-	for (; i < f->n && !is(f, i, ";"); i++)
-		if (is(f, i, "(") || is(f, i, "[") || is(f, i, "{"))
-			i = partner(f, i, 1);
+	if (token_is(f, i, "for") || token_is(f, i, "if") || token_is(f, i, "while")) {
+		const int head = token_partner(f, i + 1, 1), end = head < 0 ? -1 : statement_end(f, head + 1);
+		return end > 0 && token_is(f, end, "else") ? statement_end(f, end + 1) : end;
+	}
+	for (; i < f->n && !token_is(f, i, ";"); i++) {
+		i = token_bracket(f, i, token_open) ? token_partner(f, i, 1) : i;
+		if (i < 0 || token_bracket(f, i + 1, token_close))
+			return -1;
+	}
 	return i < f->n ? i + 1 : -1;
 }
 
@@ -388,7 +398,7 @@ static int statement_end(const Fold *f, int i)
 static bool inner(const Fold *f, int from, int i)
 {
 	for (int k = from; k < i; k++)
-		if ((is(f, k, "for") || is(f, k, "while")) && statement_end(f, k) > i)
+		if ((token_is(f, k, "for") || token_is(f, k, "while")) && statement_end(f, k) > i)
 			return true;
 	return false;
 }
@@ -396,13 +406,12 @@ static bool inner(const Fold *f, int from, int i)
 /* Does something from `from` to `to` change the variable, declare another of its name, or leave the loop? */
 static bool changed(const Fold *f, int from, int to, const char *name)
 {
-	static const char *const writes[] = { "=", "+=", "-=", "*=", "++", "--", NULL };
-
 	for (int i = from; i < to; i++)
-		if ((is(f, i, "continue") || is(f, i, "break")) && !inner(f, from, i))
+		if ((token_is(f, i, "continue") || token_is(f, i, "break")) && !inner(f, from, i))
 			return true;
-		else if (is(f, i, name) && (one_of(f, i + 1, writes) || is(f, i - 1, "++") || is(f, i - 1, "--") ||
-						   is(f, i - 1, "&") || is(f, i - 1, ".") || is(f, i - 1, "->")))
+		else if (token_is(f, i, name) &&
+			 (token_in(f, i + 1, writes) || token_is(f, i - 1, "++") || token_is(f, i - 1, "--") ||
+				 token_is(f, i - 1, "&") || token_is(f, i - 1, ".") || token_is(f, i - 1, "->")))
 			return true;
 	return false;
 }
@@ -411,14 +420,15 @@ static bool changed(const Fold *f, int from, int to, const char *name)
 static bool collides(const Fold *f, int from, int to)
 {
 	for (int i = from + 1; i < to; i++) {
-		if (f->t[i].kind != TOKEN_WORD ||
-			!(is(f, i + 1, "=") || is(f, i + 1, "[") || is(f, i + 1, ",") || is(f, i + 1, ";")))
+		if (f->t[i].kind != TOKEN_WORD || !(token_is(f, i + 1, "=") || token_is(f, i + 1, "[") ||
+							  token_is(f, i + 1, ",") || token_is(f, i + 1, ";")))
 			continue;
-		const bool declared = f->t[i - 1].kind == TOKEN_WORD || is(f, i - 1, "*") || is(f, i - 1, ",");
+		const bool declared =
+			f->t[i - 1].kind == TOKEN_WORD || token_is(f, i - 1, "*") || token_is(f, i - 1, ",");
 		const char *name = arena_strn(f->a, f->t[i].s, f->t[i].n);
 
 		for (int k = 0; declared && k < f->n; k++)
-			if ((k < from || k > to) && is(f, k, name) && f->t[i - 1].kind == TOKEN_WORD)
+			if ((k < from || k > to) && token_is(f, k, name) && f->t[i - 1].kind == TOKEN_WORD)
 				return true;
 	}
 	return false;
@@ -448,8 +458,8 @@ static bool bound(const Fold *f, int i, bool *lone)
 {
 	const Token *t = i > 0 ? &f->t[i - 1] : NULL;
 
-	*lone = t && t->kind == TOKEN_OPAQUE && *t->s == '#';
-	return *lone && strncmp(t->s, "#pragma omp simd", 16) != 0;
+	*lone = t && ((t->kind == TOKEN_OPAQUE && *t->s == '#') || token_is(f, i - 1, "PD_UNROLL"));
+	return *lone && *t->s == '#' && strncmp(t->s, "#pragma omp simd", 16) && strncmp(t->s, "#pragma unroll", 14);
 }
 
 /* The body of the loop at i that has one turn, and the number that its variable is; -1: it is no such loop. */
@@ -457,12 +467,13 @@ static int turn_body(const Fold *f, int i, long *from)
 {
 	long to, step = 1;
 
-	if (!is(f, i, "for") || !one_of(f, i + 2, int_types) || !is(f, i + 4, "=") || !int_at(f, i + 5, from) ||
-		!is(f, i + 6, ";") || !is(f, i + 8, "<") || !int_at(f, i + 9, &to) || !is(f, i + 10, ";"))
+	if (!token_is(f, i, "for") || !token_in(f, i + 2, int_types) || !token_is(f, i + 4, "=") ||
+		!token_int(f, i + 5, from) || !token_is(f, i + 6, ";") || !token_is(f, i + 8, "<") ||
+		!token_int(f, i + 9, &to) || !token_is(f, i + 10, ";"))
 		return -1;
-	const bool single = is(f, i + 12, "++") && is(f, i + 13, ")");
+	const bool single = token_is(f, i + 12, "++") && token_is(f, i + 13, ")");
 
-	if (!single && (!is(f, i + 12, "+=") || !int_at(f, i + 13, &step) || !is(f, i + 14, ")")))
+	if (!single && (!token_is(f, i + 12, "+=") || !token_int(f, i + 13, &step) || !token_is(f, i + 14, ")")))
 		return -1;
 	return to > *from && to - *from <= step ? i + 14 + !single : -1;
 }
@@ -477,13 +488,13 @@ static bool one_turn(Fold *f, int i)
 	if (end < 0 || bound(f, i, &lone))
 		return false;
 	const char *name = arena_strn(f->a, f->t[i + 3].s, f->t[i + 3].n);
-	const bool block = is(f, body, "{"), alone = one_of(f, i - lone - 1, in_block);
+	const bool block = token_is(f, body, "{"), alone = token_in(f, i - lone - 1, in_block);
 	const bool kept = block && alone && collides(f, body, end - 1);
 
 	if (changed(f, body, end, name))
 		return false;
 	for (int k = body; k < end; k++)
-		if (is(f, k, name))
+		if (token_is(f, k, name))
 			put_int(f, k, from);
 	if (!kept && tabs(&f->t[body + block]) > tabs(&f->t[i]))
 		dedent(f, body, end);
@@ -495,10 +506,10 @@ static bool one_turn(Fold *f, int i)
 		f->t[body].ngap = f->t[i].ngap;
 	}
 	if (block && alone && !kept) {
-		drop(f, end - 1, 1);
-		drop(f, body, 1);
+		tokens_drop(f, end - 1, 1);
+		tokens_drop(f, body, 1);
 	}
-	drop(f, i - lone, body - i + lone);
+	tokens_drop(f, i - lone, body - i + lone);
 	return true;
 }
 
@@ -508,7 +519,7 @@ static void join_head(Fold *f)
 {
 	int end = 0;
 
-	while (end < f->n && !is(f, end, "{"))
+	while (end < f->n && !token_is(f, end, "{"))
 		end++;
 	for (int i = 0; i < end; i++)
 		if (f->t[i].kind == TOKEN_OPAQUE)
@@ -519,12 +530,12 @@ static void join_head(Fold *f)
 		const bool line = memchr(t->gap, '\n', t->ngap) != NULL;
 		if (line || t->ngap) {
 			t->gap = " ";
-			t->ngap = is(f, i, ",") || is(f, i, ")") || is(f, i - 1, "(") ? 0 : 1;
+			t->ngap = token_is(f, i, ",") || token_is(f, i, ")") || token_is(f, i - 1, "(") ? 0 : 1;
 		}
 		size_t next = t->ngap + t->n;
-		for (int k = i + 1; k < end && !is(f, k, ",") && is(f, i - 1, ","); k++)
+		for (int k = i + 1; k < end && !token_is(f, k, ",") && token_is(f, i - 1, ","); k++)
 			next += f->t[k].ngap ? 1 + f->t[k].n : f->t[k].n;
-		if (is(f, i - 1, ",") && column + next > 110) {
+		if (token_is(f, i - 1, ",") && column + next > 110) {
 			t->gap = "\n\t";
 			t->ngap = 2;
 			column = 8;
@@ -538,26 +549,49 @@ static void join_head(Fold *f)
 static bool fold_once(Fold *f, bool loops)
 {
 	for (int i = 1; i < f->n; i++)
-		if (by_one(f, i) || to_zero(f, i) || plus_zero(f, i) || compared(f, i) || chosen(f, i) || bare(f, i) ||
-			(loops && one_turn(f, i)))
+		if (by_one(f, i) || to_zero(f, i) || plus_zero(f, i) || compared(f, i) || chosen(f, i) ||
+			fold_joined(f, i) || fold_decided(f, i) || bare(f, i) || (loops && one_turn(f, i)))
 			return true;
 	return false;
 }
 
-void fold_constants(Buf *text)
+static void fold_function(Arena *a, Buf *out, const char *text)
 {
-	Fold f = { .a = arena_new() };
-	const char *copy = arena_str(f.a, buf_str(text));
+	Fold f = { .a = a };
 
-	split(&f, copy);
+	split(&f, text);
 	join_head(&f);
-	const bool loops = !strstr(copy, "collapse("); /* of which each counts */
+	const bool loops = !strstr(text, "collapse("); /* of which each counts */
 	while (fold_once(&f, loops))
 		;
-	buf_clear(text);
 	for (int i = 0; i < f.n; i++) {
-		buf_add(text, f.t[i].gap, f.t[i].ngap);
-		buf_add(text, f.t[i].s, f.t[i].n);
+		buf_add(out, f.t[i].gap, f.t[i].ngap);
+		buf_add(out, f.t[i].s, f.t[i].n);
 	}
-	arena_free(f.a);
+}
+
+/* Behind the line that ends a function or opens a namespace: what names mean is looked up in one function alone. */
+static const char *function_end(const char *s)
+{
+	for (const char *line = s; *line; line += strspn(line, "\n")) {
+		const bool last = *line == '}' || !strncmp(line, "namespace", 9);
+		line += strcspn(line, "\n");
+		if (last)
+			return line + (*line == '\n');
+	}
+	return s + strlen(s);
+}
+
+void fold_constants(Buf *text)
+{
+	Arena *a = arena_new();
+	const char *s = arena_str(a, buf_str(text));
+
+	buf_clear(text);
+	while (*s) {
+		const char *end = function_end(s);
+		fold_function(a, text, arena_strn(a, s, (size_t)(end - s)));
+		s = end;
+	}
+	arena_free(a);
 }

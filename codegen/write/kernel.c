@@ -156,8 +156,7 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 		buf_puts(&k->out, buf_str(&b));
 		buf_clear(&b);
 		tmpl_fill(&b, &host, file, text + head, h, more, k->d);
-		if (!k->cuda)
-			fold_constants(&b);
+		fold_constants(&b);
 		buf_puts(&k->out, buf_str(&b));
 		if (k->cuda)
 			declare(k, &host);

@@ -23,6 +23,8 @@ static void arithmetic(void **state)
 	becomes("{ y[i * 144 + j] = c[i * 0 + j * 1]; }", "{ y[i * 144 + j] = c[j]; }");
 	becomes("{ const int64_t b = n / 1 / 4, h = n / 1 % 4; }", "{ const int64_t b = n / 4, h = n % 4; }");
 	becomes("{ const int first = (int)(n % 1) * 16; }", "{ const int first = 0; }");
+	becomes("{ const int64_t at = (int64_t)(blockIdx.x) * 9 + blockIdx.x % 1; }",
+		"{ const int64_t at = (int64_t)(blockIdx.x) * 9; }");
 	becomes("{ a = 16 < 16 ? b : c; d = (64 > 64 ? f(1, 2) : g); }", "{ a = c; d = (g); }");
 	becomes("{ f(0, !0, !1, (3)); }", "{ f(0, 1, 0, 3); }");
 	becomes("{ a = b * 1; }\n\n", "{ a = b; }\n\n"); /* nothing is read behind the blanks at the end */
@@ -40,6 +42,7 @@ static void kept(void **state)
 		"{ p->x = -1 * y; }",
 		"{ s = \"a * 1\"; } /* b * 1 */",
 		"{ y = a / 2 * 3; }",
+		"{ const int q = (int)((e /= 5) % 1), r = (int)(e % 7); }",
 		"{ y[i - 1] = 1 - x; }",
 		"{ a = 1 < n ? 1 : n; }",
 		"{ for (int i = 0; i < 2; i++) f(i); }",
@@ -68,6 +71,53 @@ static void loops(void **state)
 		"{\n\tint v = 1;\n\t{\n\t\tint v = x[0];\n\t\ty[0] = v;\n\t}\n\tf(v);\n}\n");
 }
 
+/* Texts of users may have brackets that belong to none, or end anywhere: such stay, and nothing outside is read. */
+static void broken(void **state)
+{
+	static const char *const same[] = {
+		"{ for (int i = 0; i < 1; i++) f(i; }",
+		"{ for (int i = 0; i < 1; i++) { f(i); ",
+		"{ for (int i = 0; i < 1; i++) f(i]; y[i); }",
+		"{ for (int i = 0; i < 1; i++) { y[i] = 0; ) }",
+		"{ for (int i = 0; i < 1; i++) if (x f(i); }",
+		"{ for (int i = 0; i < 1; i++) y[i = 2; }",
+		"{ for (int i = 0; i < 1; i++) f(i) } g();",
+		"{ y = a) % 1; }",
+		"{ y = (1 *",
+		"{ y[0 +",
+		"{ for (int i = 0; i < 1; i++) i /= g(); }",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+		becomes(same[i], same[i]);
+	becomes("{ y = 1 < 2 ? (a : b; }", "{ y = 1 ? (a : b; }");
+}
+
+/* Conditions that have become constant. */
+static void conditions(void **state)
+{
+	(void)state;
+	becomes("{\n\tif (8 > 16 || key == 0)\n\t\tf();\n}\n", "{\n\tif (key == 0)\n\t\tf();\n}\n");
+	becomes("{\n\tif (8 < 16 && key == 0)\n\t\tf();\n}\n", "{\n\tif (key == 0)\n\t\tf();\n}\n");
+	becomes("{\n\tif (key == 0 || 8 > 16)\n\t\tf();\n}\n", "{\n\tif (key == 0)\n\t\tf();\n}\n");
+	becomes("{\n\tif (8 > 16 || 8 > 16)\n\t\tf();\n\tg();\n}\n", "{\n\tg();\n}\n");
+	becomes("{\n\tif (8 > 16 && c == 0)\n\t\tf();\n\telse\n\t\th();\n\tg();\n}\n", "{\n\th();\n\tg();\n}\n");
+	becomes("{\n\tif (8 < 16 || c == 0)\n\t\tf();\n\telse\n\t\th();\n\tg();\n}\n", "{\n\tf();\n\tg();\n}\n");
+	becomes("{\n\tif (8 > 16 && a || b)\n\t\tf();\n}\n", "{\n\tif (0 && a || b)\n\t\tf();\n}\n");
+}
+
+/* Functions know nothing of each other's names. */
+static void functions(void **state)
+{
+	(void)state;
+	becomes("namespace n {\nvoid f()\n{\n\tint x = g();\n}\nvoid h()\n{\n\tfloat y = x + 0;\n}\n}\n",
+		"namespace n {\nvoid f()\n{\n\tint x = g();\n}\nvoid h()\n{\n\tfloat y = x + 0;\n}\n}\n");
+	becomes("{\n\tPD_UNROLL\n\tfor (int u = 0; u < 1; u++) {\n\t\ty[u] = 1;\n\t}\n}\n", "{\n\ty[0] = 1;\n}\n");
+	becomes("enum { THREADS = 32 * 1 };\nvoid f(int *y\n\t, int n)\n{\n#pragma unroll\n\tfor (int i = 0; i < 1; i++)\n\t\ty[i] = n;\n}\n",
+		"enum { THREADS = 32 };\nvoid f(int *y\n\t, int n)\n{\n\ty[0] = n;\n}\n");
+}
+
 static void heads(void **state)
 {
 	(void)state;
@@ -78,7 +128,8 @@ static void heads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(arithmetic), cmocka_unit_test(kept),
-		cmocka_unit_test(loops), cmocka_unit_test(heads) };
+		cmocka_unit_test(loops), cmocka_unit_test(broken), cmocka_unit_test(conditions),
+		cmocka_unit_test(functions), cmocka_unit_test(heads) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

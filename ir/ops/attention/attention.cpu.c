@@ -1,4 +1,5 @@
-/* y = dropout(softmax(scores)) v for every head, some rows of scores at a time; lse + rest = log sum exp of each row. */
+/* y = dropout(softmax(scores)) v for every head, some rows of scores at a time; lse + rest = log sum exp of each
+ * row. */
 #if FILLED
 /* The scores of later keys are looked at only where a row's own leave them any weight. */
 #endif

@@ -1,7 +1,7 @@
 /* y = dropout(softmax(scores)) v, lse + rest = log sum exp of the row. A block has 16 rows of scores per warp and goes
  * over the keys, some at a time, that lie in shared memory; the scores are in registers, as the product of two matrices
- * leaves them (gpu_tiles.h). What is summed up is scaled anew when a row meets a larger score. Of heads too wide for that
- * a part is there at a time, and a block makes some columns of y. The rows that see most keys begin. */
+ * leaves them (gpu_tiles.h). What is summed up is scaled anew when a row meets a larger score. Of heads too wide for
+ * that a part is there at a time, and a block makes some columns of y. The rows that see most keys begin. */
 #if FILLED
 /* A block looks at later keys only where one of its rows leaves them any weight; done: the library has left them
  * out, and blocks of such rows alone are to do theirs again. */

@@ -5,8 +5,8 @@ static __device__ float score_of(float s, int64_t b, int64_t h, int64_t i, int64
 	return SCORE;
 }
 
-/* Where dropout draws for a score, and what it scales its weight by (0: dropped), or that of one so many elements further, which is
- * cheap where that number is known to the compiler. */
+/* Where dropout draws for a score, and what it scales its weight by (0: dropped), or that of one so many elements
+ * further, which is cheap where that number is known to the compiler. */
 static __device__ __forceinline__ uint64_t draws(int64_t b, int64_t h, int64_t i, int64_t j, int64_t sample)
 {
 #if DROP

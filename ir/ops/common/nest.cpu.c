@@ -1,6 +1,6 @@
-/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
- * which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing is restrict; omp simd
- * says that turns are independent. */
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the
+ * one along which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing
+ * is restrict; omp simd says that turns are independent. */
 #if TILE
 /* Loop j is the one along which a lies in memory, so both go in blocks that stay in the first cache. */
 #endif

@@ -1,11 +1,11 @@
-/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
- * the innermost, so neighbours in a warp are neighbours in y. */
+/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move
+ * elements. Loop i is the innermost, so neighbours in a warp are neighbours in y. */
 #if FILL
 /* y is larger than the nest and gets a value where the nest does not write. */
 #endif
 #if VECTORS
-/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are read before any
- * is written. */
+/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are
+ * read before any is written. */
 #endif
 namespace device::NAME {
 #if FILL

@@ -1,5 +1,5 @@
-/* y = mask x / (1 - ratio); the mask is drawn by global sample and element: late[0] is the step's first sample, the operand's first
- * comes of_step behind it. A thread per few elements of a sample. x and y may be of 16 bits. */
+/* y = mask x / (1 - ratio); the mask is drawn by global sample and element: late[0] is the step's first sample, the
+ * operand's first comes of_step behind it. A thread per few elements of a sample. x and y may be of 16 bits. */
 #if MORE
 /* y = that + more. */
 #endif

@@ -1,6 +1,7 @@
 /* Where along the axis the extreme of x stands. NaN is more extreme than all. */
 #if WIDE
-/* A block per column, whose threads look at neighbouring parts, of which the first thread compares the winners in order. */
+/* A block per column, whose threads look at neighbouring parts, of which the first thread compares the winners in
+ * order. */
 #endif
 namespace device::NAME {
 static __device__ void best_of(const T *from, int64_t first, int64_t end, T *best, int64_t *at)

@@ -1,5 +1,5 @@
-/* y is a with the first lens[b] steps of entry b in reverse order; a length below 0 or past the end counts as the nearest
- * end. */
+/* y is a with the first lens[b] steps of entry b in reverse order; a length below 0 or past the end counts as the
+ * nearest end. */
 static void NAME(T *restrict y, const T *restrict a, const TI *restrict lens)
 {
 #if PAR

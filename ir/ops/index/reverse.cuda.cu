@@ -1,5 +1,5 @@
-/* y is a with the first lens[b] steps of entry b in reverse order, a thread per element; a length below 0 or past the end
- * counts as the nearest end. */
+/* y is a with the first lens[b] steps of entry b in reverse order, a thread per element; a length below 0 or past the
+ * end counts as the nearest end. */
 namespace device::NAME {
 static __global__ void run(T *y, const T *a, const TI *lens)
 {

@@ -1,5 +1,5 @@
-/* Every update joins y at its place of the axis. The loops before the axis run in threads, or threads take blocks of columns. What
- * shares a place follows in one order. */
+/* Every update joins y at its place of the axis. The loops before the axis run in threads, or threads take blocks of
+ * columns. What shares a place follows in one order. */
 #if ZERO
 /* y begins as zeros. */
 #endif

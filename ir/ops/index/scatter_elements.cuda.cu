@@ -1,5 +1,5 @@
-/* Every update joins y at its place of the axis. What shares a column of the table joins in the order of the axis: a column has some
- * threads, of which each has its rows and looks at all updates. */
+/* Every update joins y at its place of the axis. What shares a column of the table joins in the order of the axis: a
+ * column has some threads, of which each has its rows and looks at all updates. */
 #if ZERO
 /* y begins as zeros. */
 #endif

@@ -1,5 +1,5 @@
-/* Every update, a block of elements, joins the block of y that the coordinates of the indices name. Threads share the batches and
- * some columns at a time; what shares an element joins in the order of the indices. */
+/* Every update, a block of elements, joins the block of y that the coordinates of the indices name. Threads share the
+ * batches and some columns at a time; what shares an element joins in the order of the indices. */
 #if ZERO
 /* y begins as zeros. */
 #endif

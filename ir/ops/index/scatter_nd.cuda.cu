@@ -1,5 +1,6 @@
-/* Every update, a block of elements, joins the block of y that the coordinates of the indices name. What shares an element joins in
- * the order of the indices: a column of a batch has some threads, of which each has its rows and looks at all updates. */
+/* Every update, a block of elements, joins the block of y that the coordinates of the indices name. What shares an
+ * element joins in the order of the indices: a column of a batch has some threads, of which each has its rows and looks
+ * at all updates. */
 #if ZERO
 /* y begins as zeros. */
 #endif

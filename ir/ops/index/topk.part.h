@@ -1,6 +1,6 @@
-/* Row r: a heap of the best so far with the worst on top, in place of the results, which is then sorted. Every turn puts one
- * element in place of the top and lets it sink: first those that make it a heap, then those of x that beat the top, then the
- * top itself goes behind what is left. */
+/* Row r: a heap of the best so far with the worst on top, in place of the results, which is then sorted. Every turn
+ * puts one element in place of the top and lets it sink: first those that make it a heap, then those of x that beat the
+ * top, then the top itself goes behind what is left. */
 		const T *from = x + r / INNER * N * INNER + r % INNER;
 		T *best = y + r / INNER * K * INNER + r % INNER;
 		int64_t *where = at + r / INNER * K * INNER + r % INNER;

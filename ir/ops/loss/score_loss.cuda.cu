@@ -1,5 +1,6 @@
-/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and of a row only
- * the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order. */
+/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and
+ * of a row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one
+ * order. */
 #if MEAN
 /* It is divided by the weight of what counts. */
 #endif

@@ -1,5 +1,5 @@
-/* dx = w (softmax(x) - one at the label) dy, of rows of C scores, W apart, by a block per row: x is read once, and dx written once in the
- * type that products read. What lies between the rows becomes 0. */
+/* dx = w (softmax(x) - one at the label) dy, of rows of C scores, W apart, by a block per row: x is read once, and dx
+ * written once in the type that products read. What lies between the rows becomes 0. */
 namespace device::NAME {
 #if MEAN
 /* The weight of all labels that count. */

@@ -1,4 +1,5 @@
-/* y = op(a) op(b) + c for several matrices, by the library's product: of two, or of as many as lie at even distances. */
+/* y = op(a) op(b) + c for several matrices, by the library's product: of two, or of as many as lie at even
+ * distances. */
 #if BIAS
 namespace device::NAME {
 static __global__ void run(TY *y, const TC *c)

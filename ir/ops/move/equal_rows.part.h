@@ -1,6 +1,7 @@
-/* Indices that mean equal rows of INNER elements are taken together, in their order: a block per index and piece of a row; the first
- * index of a row goes through all that are equal. row_of(id) says which row an index means (-1: none), add(sum, rows, at) what index
- * number `at` does to EACH elements. How often a row is meant is counted before, so that only those look for others that have some. */
+/* Indices that mean equal rows of INNER elements are taken together, in their order: a block per index and piece of a
+ * row; the first index of a row goes through all that are equal. row_of(id) says which row an index means (-1: none),
+ * add(sum, rows, at) what index number `at` does to EACH elements. How often a row is meant is counted before, so that
+ * only those look for others that have some. */
 enum { EACH = INNER % 4 ? 1 : 4, ALL = (INNER / EACH + 31) / 32 * 32, THREADS = ALL < 256 ? ALL : 256, PIECE = THREADS * EACH,
        PIECES = (INNER + PIECE - 1) / PIECE };
 
@@ -21,8 +22,8 @@ static __device__ __forceinline__ void add(pd_vec<T, EACH> &sum, const T *rows, 
 		sum.v[u] += by * (x.v[u] * scale);
 }
 
-/* Adds by * scale times column i of all rows [IDS][INNER] whose index means this row to those of `start` (nullptr: zeros), when index
- * k is the first; else false, and `start`, which the first one's block may be writing, is not read. */
+/* Adds by * scale times column i of all rows whose index means this row to those of `start` (nullptr: zeros), when
+ * index k is the first; else false, and `start`, which the first one's block may be writing, is not read. */
 static __device__ __forceinline__ bool add_equal(pd_vec<T, EACH> &sum, const T *start, const T *rows, T by, T scale, int64_t i,
                                                  const TI *ids, int64_t k, int64_t row, int left)
 {

@@ -1,7 +1,7 @@
 /* y[o][k] = a[o][ids[k]]: rows of a table. */
 #if CHECK
-/* Nobody has looked at the indices: one that points nowhere gives NaN (or the least number), so that the loss shows it, and never
- * touches other memory. */
+/* Nobody has looked at the indices: one that points nowhere gives NaN (or the least number), so that the loss shows it,
+ * and never touches other memory. */
 #endif
 static void NAME(T *restrict y, const T *restrict a, const TI *restrict ids)
 {

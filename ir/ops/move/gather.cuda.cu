@@ -1,6 +1,7 @@
 /* y[o][k] = a[o][ids[k]]: rows of a table, a thread per element. */
 #if CHECK
-/* An index that points nowhere gives NaN (or the least number), so that the loss shows it, and never touches other memory. */
+/* An index that points nowhere gives NaN (or the least number), so that the loss shows it, and never touches other
+ * memory. */
 #endif
 namespace device::NAME {
 static __global__ void run(T *y, const T *a, const TI *ids)

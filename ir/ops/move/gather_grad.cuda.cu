@@ -1,5 +1,5 @@
-/* The gradient of a gather, written whole: zeros, then y[o][ids[k]] += dy[o][k] in the order of k, so that equal indices
- * always add up in one order. Rows of few elements: a thread owns a column. Else equal_rows.part.h. */
+/* The gradient of a gather, written whole: zeros, then y[o][ids[k]] += dy[o][k] in the order of k, so that equal
+ * indices always add up in one order. Rows of few elements: a thread owns a column. Else equal_rows.part.h. */
 namespace device::NAME {
 /* The row that an index means; -1: none. */
 static __device__ __forceinline__ int64_t row_of(TI id)

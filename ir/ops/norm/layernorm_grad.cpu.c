@@ -1,5 +1,5 @@
-/* With h = (x - mean) inv and d = dy scale, per row: dx = inv (d - mean(d) - h mean(d h)); over the rows: dscale = sum of dy h,
- * dbias = sum of dy. */
+/* With h = (x - mean) inv and d = dy scale, per row: dx = inv (d - mean(d) - h mean(d h)); over the rows: dscale = sum
+ * of dy h, dbias = sum of dy. */
 #if !MEAN
 /* The forward took no mean away, so mean(d) is not there. */
 #endif

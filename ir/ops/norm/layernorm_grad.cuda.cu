@@ -1,5 +1,5 @@
-/* With h = (x - mean) inv and d = dy scale, per row: dx = inv (d - mean(d) - h mean(d h)); over the rows: dscale = sum of dy h,
- * dbias = sum of dy. */
+/* With h = (x - mean) inv and d = dy scale, per row: dx = inv (d - mean(d) - h mean(d h)); over the rows: dscale = sum
+ * of dy h, dbias = sum of dy. */
 #if !MEAN
 /* The forward took no mean away, so mean(d) is not there. */
 #endif
@@ -7,8 +7,8 @@
 /* dx = that + more. */
 #endif
 #if VECTORS
-/* x and dy are read once, four elements at a time, by a warp or a block of 256 threads per row, which goes through rows at even
- * distances and keeps its sums over them; a second kernel adds up those of all blocks. */
+/* x and dy are read once, four elements at a time, by a warp or a block of 256 threads per row, which goes through rows
+ * at even distances and keeps its sums over them; a second kernel adds up those of all blocks. */
 #endif
 #if !VECTORS
 /* A block per row, and one per 32 columns that reads x and dy again. */

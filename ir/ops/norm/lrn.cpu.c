@@ -1,5 +1,5 @@
-/* Local response normalisation over channels. What is summed over the window lies in q for a block of places, with zeros before the
- * first and behind the last channel. */
+/* Local response normalisation over channels. What is summed over the window lies in q for a block of places, with
+ * zeros before the first and behind the last channel. */
 #if BACK
 /* That is dy x s^(-beta - 1). */
 #endif

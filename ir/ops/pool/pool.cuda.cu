@@ -1,6 +1,7 @@
 /* Pooling over windows of images, a thread per few channels of what is made. */
 #if BACK
-/* x is the gradient that is made from that of y: each of its elements looks up the windows that it lies in, in their order. */
+/* x is the gradient that is made from that of y: each of its elements looks up the windows that it lies in, in their
+ * order. */
 #endif
 #if MAX
 /* `place` says which element of the window won, the first of equals. */
@@ -34,13 +35,13 @@ static __device__ int count_of(int d0, int h0, int w0)
 #if BACK
 static __global__ void run(TS *x, const TS *y, const TI *place)
 {
-	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
 	if (e >= (int64_t)OUTER * ID * IH * IW * (CH / V))
 		return;
-	const int64_t at = e * V;
-	const int c = (int)(e % (CH / V)) * V, r = (int)((e /= CH / V) % IW), q = (int)((e /= IW) % IH), p = (int)((e /= IH) % ID);
-	const int64_t o = e / ID;
+	const int64_t at = e * V, column = e / (CH / V), o = column / IW / IH / ID;
+	const int c = (int)(e % (CH / V)) * V;
+	const int r = (int)(column % IW), q = (int)(column / IW % IH), p = (int)(column / IW / IH % ID);
 	T sum[V] = { 0 };
 
 	for (int i = KD - 1; i >= 0; i--)
@@ -74,13 +75,13 @@ static __global__ void run(TS *x, const TS *y, const TI *place)
 #else
 static __global__ void run(TS *y, TI *place, const TS *x)
 {
-	int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
 	if (e >= (int64_t)OUTER * OD * OH * OW * (CH / V))
 		return;
-	const int64_t at = e * V;
-	const int c = (int)(e % (CH / V)) * V, w = (int)((e /= CH / V) % OW), h = (int)((e /= OW) % OH), d = (int)((e /= OH) % OD);
-	const int64_t o = e / OD;
+	const int64_t at = e * V, column = e / (CH / V), o = column / OW / OH / OD;
+	const int c = (int)(e % (CH / V)) * V;
+	const int w = (int)(column % OW), h = (int)(column / OW % OH), d = (int)(column / OW / OH % OD);
 	const int d0 = d * SD - PD, h0 = h * SH - PH, w0 = w * SW - PW;
 	T got[V];
 #if MAX

@@ -4,7 +4,8 @@
 /* n = tanh(gx + r (h R' + rb)). A step is two products and a kernel with a thread per unit of a sequence. */
 #endif
 #if !LINEAR
-/* n = tanh(gx + (r h) R'). A step is two products and a kernel with a thread per unit of a sequence, another between them. */
+/* n = tanh(gx + (r h) R'). A step is two products and a kernel with a thread per unit of a sequence, another between
+ * them. */
 #endif
 namespace device::NAME {
 #if !LINEAR

@@ -1,5 +1,5 @@
-/* Backward through time: dg, the gradients before the gates' functions; hprev, the h each step began with; dh runs along and ends as
- * that of the initial state. */
+/* Backward through time: dg, the gradients before the gates' functions; hprev, the h each step began with; dh runs
+ * along and ends as that of the initial state. */
 #if LINEAR
 /* dq: the gradients of h R'. A step is a kernel with a thread per unit of a sequence and a product. */
 #endif

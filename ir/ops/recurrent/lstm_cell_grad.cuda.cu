@@ -1,5 +1,5 @@
-/* The gradients of the gates and of c, from those of h and s (one may be absent); the gates are computed again. A thread per
- * element. */
+/* The gradients of the gates and of c, from those of h and s (one may be absent); the gates are computed again. A
+ * thread per element. */
 namespace device::NAME {
 static __global__ void run(T *dgates, T *dc, const T *gates, const T *c, const T *dh, const T *ds)
 {

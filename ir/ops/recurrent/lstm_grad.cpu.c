@@ -1,5 +1,5 @@
-/* Backward through time: dg, the gradients before the gates' functions; hprev, the h each step began with; dh and dc run
- * along and end as those of the initial state. */
+/* Backward through time: dg, the gradients before the gates' functions; hprev, the h each step began with; dh and dc
+ * run along and end as those of the initial state. */
 static void NAME(T *restrict dg, T *restrict hprev, T *restrict dh, T *restrict dc,
 #if PEEP
 	T *restrict dp,

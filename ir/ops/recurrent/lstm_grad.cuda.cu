@@ -1,5 +1,6 @@
-/* Backward through time: dg, the gradients before the gates' functions; hprev, the h each step began with; dh and dc run
- * along and end as those of the initial state. A step is a kernel with a thread per unit of a sequence and a product. */
+/* Backward through time: dg, the gradients before the gates' functions; hprev, the h each step began with; dh and dc
+ * run along and end as those of the initial state. A step is a kernel with a thread per unit of a sequence and a
+ * product. */
 namespace device::NAME {
 static __global__ void run(T *dg, T *hprev, T *dh, T *dc, const T *y, const T *gates, const T *cells, const T *dy, const T *h0,
 	const T *c0, const T *p, const int32_t *lens, int64_t t, int64_t before, int start)

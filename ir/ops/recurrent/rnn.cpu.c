@@ -43,8 +43,8 @@ static void NAME(T *restrict y, T *restrict h, const T *restrict gx, const T *re
 	}
 }
 #else
-/* Backward through time: dg, the gradients before the function; hprev, the h each step began with; dh runs along and ends
- * as that of the initial state. */
+/* Backward through time: dg, the gradients before the function; hprev, the h each step began with; dh runs along and
+ * ends as that of the initial state. */
 static void NAME(T *restrict dg, T *restrict hprev, T *restrict dh, const T *restrict r, const T *restrict y,
 	const T *dy, const T *dhn, const T *h0, const int32_t *lens)
 {

@@ -1,7 +1,8 @@
-/* A recurrent layer over all steps of a batch of sequences: a step is a product and a kernel with a thread per unit of a sequence. */
+/* A recurrent layer over all steps of a batch of sequences: a step is a product and a kernel with a thread per unit of
+ * a sequence. */
 #if BACK
-/* Backward through time: dg, the gradients before the function; hprev, the h each step began with; dh runs along and ends as that of
- * the initial state. */
+/* Backward through time: dg, the gradients before the function; hprev, the h each step began with; dh runs along and
+ * ends as that of the initial state. */
 #endif
 #if !BACK
 /* h = f(gx + h R'). */

@@ -1,5 +1,5 @@
-/* y = g times the product of all elements of x that were reduced together with this one: first what stands before it, then, from
- * the end, what stands behind it. */
+/* y = g times the product of all elements of x that were reduced together with this one: first what stands before it,
+ * then, from the end, what stands behind it. */
 static void NAME(T *restrict y, const T *restrict x, const T *restrict g)
 {
 #if PAR

@@ -1,5 +1,5 @@
-/* y = g times the product of all elements of x that were reduced together with this one: first what stands before it, then, from
- * the end, what stands behind it. A thread per element of g. */
+/* y = g times the product of all elements of x that were reduced together with this one: first what stands before it,
+ * then, from the end, what stands behind it. A thread per element of g. */
 namespace device::NAME {
 static __global__ void run(T *y, const T *x, const T *g)
 {

@@ -3,8 +3,8 @@
 /* A block per element of y, whose threads share what is reduced. */
 #endif
 #if TALL
-/* Neighbours in memory belong to neighbours of y; a block of 8 warps takes 32 of these and a share of what is reduced, and a second
- * kernel joins the shares. */
+/* Neighbours in memory belong to neighbours of y; a block of 8 warps takes 32 of these and a share of what is reduced,
+ * and a second kernel joins the shares. */
 #endif
 namespace device::NAME {
 #if TALL

@@ -1,5 +1,5 @@
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
- * step. */
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
+ * depends on the step. */
 namespace device::NAME {
 static __global__ void run(T *w,
 #include "optimizer.state.part.h"

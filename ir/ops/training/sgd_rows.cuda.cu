@@ -1,4 +1,5 @@
-/* w[ids[k]] -= lr rows[k] / n in the order of k. Rows of few elements: a thread owns a column. Else equal_rows.part.h. */
+/* w[ids[k]] -= lr rows[k] / n in the order of k. Rows of few elements: a thread owns a column. Else
+ * equal_rows.part.h. */
 namespace device::NAME {
 static void late(double *to)
 {

@@ -2,8 +2,8 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
- * the innermost, so neighbours in a warp are neighbours in y. */
+/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move
+ * elements. Loop i is the innermost, so neighbours in a warp are neighbours in y. */
 namespace device::transpose_2x4x3_to_1_0_2 {
 static __global__ void run(float *y, const float *a)
 {
@@ -57,8 +57,8 @@ PD_HOST void slice_16_to_8_at_8(float *y, const float *a)
 	PD_LAUNCH(device::slice_16_to_8_at_8::run, pd_blocks(8, 256), 256, 0, y, a);
 }
 
-/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are read before any
- * is written. */
+/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are
+ * read before any is written. */
 namespace device::add_8 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
@@ -83,27 +83,23 @@ PD_HOST void add_8(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::add_8::run, pd_blocks(8 / 4, 256), 256, 0, y, a, b);
 }
 
-/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and of a row only
- * the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order. */
+/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and
+ * of a row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one
+ * order. */
 namespace device::score_loss_2x3 {
 static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 {
 	const float *row = x + (int64_t)blockIdx.x * 3;
 	float top = -INFINITY, sum = 0;
 
-	for (int c = 1 * (int)threadIdx.x; c < 3; c += 1 * 32) {
+	for (int c = (int)threadIdx.x; c < 3; c += 32) {
 		const pd_vec<float, 1> v = pd_read<1>(row + c);
 		float most = top;
-
-		PD_UNROLL
-		for (int u = 0; u < 1; u++)
-			most = c + u < 3 ? fmaxf(most, (v.v[u])) : most;
+		most = c < 3 ? fmaxf(most, (v.v[0])) : most;
 		const float from = most > -INFINITY ? most : 0;
 
 		sum *= top < most ? expf(top - most) : 1;
-		PD_UNROLL
-		for (int u = 0; u < 1; u++)
-			sum += c + u < 3 ? expf((v.v[u]) - from) : 0;
+		sum += c < 3 ? expf((v.v[0]) - from) : 0;
 		top = most;
 	}
 	const float most = pd_block_max(top);
@@ -113,7 +109,8 @@ static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 		sums[blockIdx.x] = most + logf(sum);
 }
 
-static __global__ void run(float *loss, const float *sums, const float *x, const int64_t *labels, const float *weights)
+static __global__ void run(float *loss, const float *sums, const float *x, const int64_t *labels,
+	const float *weights)
 {
 	float sum = 0, total = 0;
 
@@ -133,13 +130,12 @@ static __global__ void run(float *loss, const float *sums, const float *x, const
 }
 }
 
-PD_HOST void score_loss_2x3(float *loss, float *sums, const float *x, const int64_t *labels
-	)
+PD_HOST void score_loss_2x3(float *loss, float *sums, const float *x, const int64_t *labels)
 {
 	const float *weights = nullptr;
 
 	PD_LAUNCH(device::score_loss_2x3::rows, 2, 32, 0, sums, x);
-	PD_LAUNCH(device::score_loss_2x3::run, 1, 2 <= 128 ? 128 : 1024, 0, loss, (const float *)sums, x, labels, weights);
+	PD_LAUNCH(device::score_loss_2x3::run, 1, 128, 0, loss, (const float *)sums, x, labels, weights);
 }
 
 /* How many labels count, or the sum of their class weights, by one block. */
@@ -159,41 +155,36 @@ static __global__ void run(float *y, const int64_t *labels, const float *weights
 }
 }
 
-PD_HOST void count_labels_2(float *y, const int64_t *labels
-	)
+PD_HOST void count_labels_2(float *y, const int64_t *labels)
 {
-	PD_LAUNCH(device::count_labels_2::run, 1, 2 <= 128 ? 128 : 1024, 0, y, labels, (const float *)nullptr);
+	PD_LAUNCH(device::count_labels_2::run, 1, 128, 0, y, labels, (const float *)nullptr);
 }
 
-/* dx = w (softmax(x) - one at the label) dy, of rows of C scores, W apart, by a block per row: x is read once, and dx written once in the
- * type that products read. What lies between the rows becomes 0. */
+/* dx = w (softmax(x) - one at the label) dy, of rows of C scores, W apart, by a block per row: x is read once, and dx
+ * written once in the type that products read. What lies between the rows becomes 0. */
 namespace device::score_loss_grad_2x3 {
-static __global__ void __launch_bounds__(32) run(float *dx, const float *dy, const float *x, const float *sums, const int64_t *labels,
-                                                      const float *weights)
+static __global__ void __launch_bounds__(32) run(float *dx, const float *dy, const float *x, const float *sums,
+	const int64_t *labels, const float *weights)
 {
 	const int64_t at = (int64_t)blockIdx.x * 3, label = labels[blockIdx.x];
 	const float sum = sums[blockIdx.x];
 	float w = dy[0];
 	const bool counts = true;
 
-	for (int c = 1 * (int)threadIdx.x; c < 3; c += 1 * 32) {
+	for (int c = (int)threadIdx.x; c < 3; c += 32) {
 		const pd_vec<float, 1> v = pd_read<1>(x + at + c);
 		pd_vec<float, 1> out;
+		const float p = w * expf((v.v[0]) - sum);
 
-		PD_UNROLL
-		for (int u = 0; u < 1; u++) {
-			const float p = w * expf((v.v[u]) - sum);
-
-			out.v[u] = (!counts || c + u >= 3 ? 0 : c + u == label ? p - w : p);
-		}
+		out.v[0] = (!counts || c >= 3 ? 0 : c == label ? p - w : p);
 		pd_write(dx + at + c, out);
 	}
 	(void)weights;
 }
 }
 
-PD_HOST void score_loss_grad_2x3(float *dx, const float *dy, const float *x, const float *sums, const int64_t *labels
-	)
+PD_HOST void score_loss_grad_2x3(float *dx, const float *dy, const float *x, const float *sums,
+	const int64_t *labels)
 {
 	const float *weights = nullptr;
 
@@ -277,12 +268,10 @@ PD_HOST void add_16(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::add_16::run, pd_blocks(16 / 4, 256), 256, 0, y, a, b);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
- * step. */
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
+ * depends on the step. */
 namespace device::sgd_24 {
-static __global__ void run(float *w,
-	const float *g, const float *n, const double *late
-	)
+static __global__ void run(float *w, const float *g, const float *n, const double *late)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
@@ -306,17 +295,14 @@ static void late(double *to)
 }
 }
 
-PD_HOST void sgd_24(float *w,
-	const float *g, const float *n)
+PD_HOST void sgd_24(float *w, const float *g, const float *n)
 {
 	PD_LAUNCH(device::sgd_24::run, pd_blocks(24, 256), 256, 0, w,
 		g, n, pd_late(device::sgd_24::late, 4));
 }
 
 namespace device::sgd_16 {
-static __global__ void run(float *w,
-	const float *g, const float *n, const double *late
-	)
+static __global__ void run(float *w, const float *g, const float *n, const double *late)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
@@ -340,17 +326,14 @@ static void late(double *to)
 }
 }
 
-PD_HOST void sgd_16(float *w,
-	const float *g, const float *n)
+PD_HOST void sgd_16(float *w, const float *g, const float *n)
 {
 	PD_LAUNCH(device::sgd_16::run, pd_blocks(16, 256), 256, 0, w,
 		g, n, pd_late(device::sgd_16::late, 4));
 }
 
 namespace device::sgd_6 {
-static __global__ void run(float *w,
-	const float *g, const float *n, const double *late
-	)
+static __global__ void run(float *w, const float *g, const float *n, const double *late)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
@@ -374,8 +357,7 @@ static void late(double *to)
 }
 }
 
-PD_HOST void sgd_6(float *w,
-	const float *g, const float *n)
+PD_HOST void sgd_6(float *w, const float *g, const float *n)
 {
 	PD_LAUNCH(device::sgd_6::run, pd_blocks(6, 256), 256, 0, w,
 		g, n, pd_late(device::sgd_6::late, 4));

@@ -2,10 +2,10 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
- * the innermost, so neighbours in a warp are neighbours in y. */
-/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are read before any
- * is written. */
+/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move
+ * elements. Loop i is the innermost, so neighbours in a warp are neighbours in y. */
+/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are
+ * read before any is written. */
 namespace device::fused_tanh_add_8_9f383262 {
 static __global__ void run(float *y0, float *y1, const float *x0, const float *x1)
 {
@@ -67,28 +67,28 @@ PD_HOST void mul_8(float *y, const float *a, const float *b)
 namespace device::cross_entropy_2x4_sum {
 static __global__ void rows(float *logp, const float *x)
 {
-	const int64_t at = (int64_t)(blockIdx.x / 1) * 4 * 1 + blockIdx.x % 1;
+	const int64_t at = (int64_t)(blockIdx.x) * 4;
 	float top = -INFINITY, sum = 0;
 
 	for (int c = threadIdx.x; c < 4; c += blockDim.x)
-		top = fmaxf(top, x[at + (int64_t)c * 1]);
+		top = fmaxf(top, x[at + (int64_t)c]);
 	top = pd_block_max(top);
 	for (int c = threadIdx.x; c < 4; c += blockDim.x)
-		sum += expf(x[at + (int64_t)c * 1] - top);
+		sum += expf(x[at + (int64_t)c] - top);
 	top += logf(pd_block_sum(sum));
 	for (int c = threadIdx.x; c < 4; c += blockDim.x)
-		logp[at + (int64_t)c * 1] = x[at + (int64_t)c * 1] - top;
+		logp[at + (int64_t)c] = x[at + (int64_t)c] - top;
 }
 
 static __global__ void run(float *loss, const float *score, const int64_t *labels, const float *weights)
 {
 	float sum = 0, total = 0;
 
-	for (int k = threadIdx.x; k < 2 * 1; k += blockDim.x) {
+	for (int k = threadIdx.x; k < 2; k += blockDim.x) {
 		const int64_t label = labels[k];
 		float w = 1;
 
-		const float one = w != 0 ? -w * score[((int64_t)(k / 1) * 4 + label) * 1 + k % 1] : 0;
+		const float one = w != 0 ? -w * score[((int64_t)(k) * 4 + label)] : 0;
 		sum += one;
 		total += w;
 	}
@@ -101,13 +101,10 @@ static __global__ void run(float *loss, const float *score, const int64_t *label
 }
 }
 
-PD_HOST void cross_entropy_2x4_sum(float *loss,
-	float *logp,
-	const float *x, const int64_t *labels
-	)
+PD_HOST void cross_entropy_2x4_sum(float *loss, float *logp, const float *x, const int64_t *labels)
 {
-	PD_LAUNCH(device::cross_entropy_2x4_sum::rows, 2 * 1, 4 <= 32 ? 32 : 4 <= 512 ? 128 : 512, 0, logp, x);
-	PD_LAUNCH(device::cross_entropy_2x4_sum::run, 1, 2 * 1 <= 128 ? 128 : 1024, 0, loss,
+	PD_LAUNCH(device::cross_entropy_2x4_sum::rows, 2, 32, 0, logp, x);
+	PD_LAUNCH(device::cross_entropy_2x4_sum::run, 1, 128, 0, loss,
 		logp,
 		labels, (const float *)nullptr);
 }
@@ -129,19 +126,19 @@ static __global__ void run(float *y, const int64_t *labels, const float *weights
 }
 }
 
-PD_HOST void count_labels_2(float *y, const int64_t *labels
-	)
+PD_HOST void count_labels_2(float *y, const int64_t *labels)
 {
-	PD_LAUNCH(device::count_labels_2::run, 1, 2 <= 128 ? 128 : 1024, 0, y, labels, (const float *)nullptr);
+	PD_LAUNCH(device::count_labels_2::run, 1, 128, 0, y, labels, (const float *)nullptr);
 }
 
 /* The gradient of loss.cuda.cu. A block per row. */
 /* dx = w (softmax - one at the label) dy. */
 namespace device::cross_entropy_grad_2x4_sum {
-static __global__ void run(float *dx, const float *dy, const float *logp, const int64_t *labels, const float *weights)
+static __global__ void run(float *dx, const float *dy, const float *logp, const int64_t *labels,
+	const float *weights)
 {
 	const int row = blockIdx.x;
-	const int64_t at = (int64_t)(row / 1) * 4 * 1 + row % 1, label = labels[row];
+	const int64_t at = (int64_t)(row) * 4, label = labels[row];
 	bool counts = true;
 	float w;
 
@@ -149,7 +146,7 @@ static __global__ void run(float *dx, const float *dy, const float *logp, const 
 	if (!counts)
 		w = 0;
 	for (int c = threadIdx.x; c < 4; c += blockDim.x) {
-		const int64_t e = at + (int64_t)c * 1;
+		const int64_t e = at + (int64_t)c;
 		const float p = w * expf(logp[e]);
 		dx[e] = counts && c == label ? p - w : p;
 	}
@@ -158,12 +155,9 @@ static __global__ void run(float *dx, const float *dy, const float *logp, const 
 }
 }
 
-PD_HOST void cross_entropy_grad_2x4_sum(float *dx, const float *dy,
-	const float *logp,
-	const int64_t *labels
-	)
+PD_HOST void cross_entropy_grad_2x4_sum(float *dx, const float *dy, const float *logp, const int64_t *labels)
 {
-	PD_LAUNCH(device::cross_entropy_grad_2x4_sum::run, 2 * 1, 4 <= 32 ? 32 : 4 <= 512 ? 128 : 512, 0, dx, dy,
+	PD_LAUNCH(device::cross_entropy_grad_2x4_sum::run, 2, 32, 0, dx, dy,
 		logp,
 		labels, (const float *)nullptr);
 }
@@ -224,12 +218,10 @@ PD_HOST void fused_mul_sum_8_4bbd5c7f(float *y, const float *x0, const float *x1
 	PD_LAUNCH(device::fused_mul_sum_8_4bbd5c7f::run, pd_blocks(8 / 4, 256), 256, 0, y, x0, x1, x2, x3);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
- * step. */
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
+ * depends on the step. */
 namespace device::sgd_16 {
-static __global__ void run(float *w,
-	const float *g, const float *n, const double *late
-	)
+static __global__ void run(float *w, const float *g, const float *n, const double *late)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
@@ -253,8 +245,7 @@ static void late(double *to)
 }
 }
 
-PD_HOST void sgd_16(float *w,
-	const float *g, const float *n)
+PD_HOST void sgd_16(float *w, const float *g, const float *n)
 {
 	PD_LAUNCH(device::sgd_16::run, pd_blocks(16, 256), 256, 0, w,
 		g, n, pd_late(device::sgd_16::late, 4));

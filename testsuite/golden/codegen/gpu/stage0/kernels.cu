@@ -2,10 +2,10 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move elements. Loop i is
- * the innermost, so neighbours in a warp are neighbours in y. */
-/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are read before any
- * is written. */
+/* A thread per element of a loop nest (as on CPUs, nest.cpu.c): elementwise ops, fused chains, and ops that move
+ * elements. Loop i is the innermost, so neighbours in a warp are neighbours in y. */
+/* A thread does several elements, which lie side by side in what is written and in what is read, or are one; all are
+ * read before any is written. */
 namespace device::relugrad_20 {
 static __global__ void run(float *y, const float *a, const float *b)
 {
@@ -30,13 +30,11 @@ PD_HOST void relugrad_20(float *y, const float *a, const float *b)
 	PD_LAUNCH(device::relugrad_20::run, pd_blocks(20 / 4, 256), 256, 0, y, a, b);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
- * step. */
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
+ * depends on the step. */
 namespace device::adam_30 {
-static __global__ void run(float *w,
-	float *restrict m, float *restrict v,
-	const float *g, const float *n, const double *late
-	)
+static __global__ void run(float *w, float *restrict m, float *restrict v, const float *g, const float *n,
+	const double *late)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
@@ -57,7 +55,7 @@ static __global__ void run(float *w,
 static void late(double *to)
 {
 	const double lr = 0.01;
-	const double t = (double)pd_update_index() + 1 + 0;
+	const double t = (double)pd_update_index() + 1;
 	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
 	to[0] = lr;
@@ -67,9 +65,7 @@ static void late(double *to)
 }
 }
 
-PD_HOST void adam_30(float *w,
-	float *restrict m, float *restrict v,
-	const float *g, const float *n)
+PD_HOST void adam_30(float *w, float *restrict m, float *restrict v, const float *g, const float *n)
 {
 	PD_LAUNCH(device::adam_30::run, pd_blocks(30, 256), 256, 0, w,
 		m, v,
@@ -77,10 +73,8 @@ PD_HOST void adam_30(float *w,
 }
 
 namespace device::adam_5 {
-static __global__ void run(float *w,
-	float *restrict m, float *restrict v,
-	const float *g, const float *n, const double *late
-	)
+static __global__ void run(float *w, float *restrict m, float *restrict v, const float *g, const float *n,
+	const double *late)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
@@ -101,7 +95,7 @@ static __global__ void run(float *w,
 static void late(double *to)
 {
 	const double lr = 0.01;
-	const double t = (double)pd_update_index() + 1 + 0;
+	const double t = (double)pd_update_index() + 1;
 	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
 	to[0] = lr;
@@ -111,9 +105,7 @@ static void late(double *to)
 }
 }
 
-PD_HOST void adam_5(float *w,
-	float *restrict m, float *restrict v,
-	const float *g, const float *n)
+PD_HOST void adam_5(float *w, float *restrict m, float *restrict v, const float *g, const float *n)
 {
 	PD_LAUNCH(device::adam_5::run, pd_blocks(5, 256), 256, 0, w,
 		m, v,

@@ -2,27 +2,23 @@
  * lost. Comments name the value as in ir/, its type and the node of the model. */
 #include "gpu.h"
 
-/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and of a row only
- * the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one order. */
+/* -w[label] log softmax(x)[label] of rows of scores, f32 or 16 bits, by a block per row: each score is read once, and
+ * of a row only the logarithm of its sum of exponentials is kept, in sums. Their sum by one block, always in one
+ * order. */
 namespace device::score_loss_4x3 {
 static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 {
 	const float *row = x + (int64_t)blockIdx.x * 3;
 	float top = -INFINITY, sum = 0;
 
-	for (int c = 1 * (int)threadIdx.x; c < 3; c += 1 * 32) {
+	for (int c = (int)threadIdx.x; c < 3; c += 32) {
 		const pd_vec<float, 1> v = pd_read<1>(row + c);
 		float most = top;
-
-		PD_UNROLL
-		for (int u = 0; u < 1; u++)
-			most = c + u < 3 ? fmaxf(most, (v.v[u])) : most;
+		most = c < 3 ? fmaxf(most, (v.v[0])) : most;
 		const float from = most > -INFINITY ? most : 0;
 
 		sum *= top < most ? expf(top - most) : 1;
-		PD_UNROLL
-		for (int u = 0; u < 1; u++)
-			sum += c + u < 3 ? expf((v.v[u]) - from) : 0;
+		sum += c < 3 ? expf((v.v[0]) - from) : 0;
 		top = most;
 	}
 	const float most = pd_block_max(top);
@@ -32,7 +28,8 @@ static __global__ void __launch_bounds__(32) rows(float *sums, const float *x)
 		sums[blockIdx.x] = most + logf(sum);
 }
 
-static __global__ void run(float *loss, const float *sums, const float *x, const int64_t *labels, const float *weights)
+static __global__ void run(float *loss, const float *sums, const float *x, const int64_t *labels,
+	const float *weights)
 {
 	float sum = 0, total = 0;
 
@@ -52,13 +49,12 @@ static __global__ void run(float *loss, const float *sums, const float *x, const
 }
 }
 
-PD_HOST void score_loss_4x3(float *loss, float *sums, const float *x, const int64_t *labels
-	)
+PD_HOST void score_loss_4x3(float *loss, float *sums, const float *x, const int64_t *labels)
 {
 	const float *weights = nullptr;
 
 	PD_LAUNCH(device::score_loss_4x3::rows, 4, 32, 0, sums, x);
-	PD_LAUNCH(device::score_loss_4x3::run, 1, 4 <= 128 ? 128 : 1024, 0, loss, (const float *)sums, x, labels, weights);
+	PD_LAUNCH(device::score_loss_4x3::run, 1, 128, 0, loss, (const float *)sums, x, labels, weights);
 }
 
 /* How many labels count, or the sum of their class weights, by one block. */
@@ -78,54 +74,47 @@ static __global__ void run(float *y, const int64_t *labels, const float *weights
 }
 }
 
-PD_HOST void count_labels_4(float *y, const int64_t *labels
-	)
+PD_HOST void count_labels_4(float *y, const int64_t *labels)
 {
-	PD_LAUNCH(device::count_labels_4::run, 1, 4 <= 128 ? 128 : 1024, 0, y, labels, (const float *)nullptr);
+	PD_LAUNCH(device::count_labels_4::run, 1, 128, 0, y, labels, (const float *)nullptr);
 }
 
-/* dx = w (softmax(x) - one at the label) dy, of rows of C scores, W apart, by a block per row: x is read once, and dx written once in the
- * type that products read. What lies between the rows becomes 0. */
+/* dx = w (softmax(x) - one at the label) dy, of rows of C scores, W apart, by a block per row: x is read once, and dx
+ * written once in the type that products read. What lies between the rows becomes 0. */
 namespace device::score_loss_grad_4x3 {
-static __global__ void __launch_bounds__(32) run(float *dx, const float *dy, const float *x, const float *sums, const int64_t *labels,
-                                                      const float *weights)
+static __global__ void __launch_bounds__(32) run(float *dx, const float *dy, const float *x, const float *sums,
+	const int64_t *labels, const float *weights)
 {
 	const int64_t at = (int64_t)blockIdx.x * 3, label = labels[blockIdx.x];
 	const float sum = sums[blockIdx.x];
 	float w = dy[0];
 	const bool counts = true;
 
-	for (int c = 1 * (int)threadIdx.x; c < 3; c += 1 * 32) {
+	for (int c = (int)threadIdx.x; c < 3; c += 32) {
 		const pd_vec<float, 1> v = pd_read<1>(x + at + c);
 		pd_vec<float, 1> out;
+		const float p = w * expf((v.v[0]) - sum);
 
-		PD_UNROLL
-		for (int u = 0; u < 1; u++) {
-			const float p = w * expf((v.v[u]) - sum);
-
-			out.v[u] = (!counts || c + u >= 3 ? 0 : c + u == label ? p - w : p);
-		}
+		out.v[0] = (!counts || c >= 3 ? 0 : c == label ? p - w : p);
 		pd_write(dx + at + c, out);
 	}
 	(void)weights;
 }
 }
 
-PD_HOST void score_loss_grad_4x3(float *dx, const float *dy, const float *x, const float *sums, const int64_t *labels
-	)
+PD_HOST void score_loss_grad_4x3(float *dx, const float *dy, const float *x, const float *sums,
+	const int64_t *labels)
 {
 	const float *weights = nullptr;
 
 	PD_LAUNCH(device::score_loss_grad_4x3::run, 4, 32, 0, dx, dy, x, sums, labels, weights);
 }
 
-/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what depends on the
- * step. */
+/* One step over all elements, a thread each. g is a sum over the global batch, n[0] what it is divided by, late what
+ * depends on the step. */
 namespace device::adam_15 {
-static __global__ void run(float *w,
-	float *restrict m, float *restrict v,
-	const float *g, const float *n, const double *late
-	)
+static __global__ void run(float *w, float *restrict m, float *restrict v, const float *g, const float *n,
+	const double *late)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
@@ -146,7 +135,7 @@ static __global__ void run(float *w,
 static void late(double *to)
 {
 	const double lr = 0.01;
-	const double t = (double)pd_update_index() + 1 + 0;
+	const double t = (double)pd_update_index() + 1;
 	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
 	to[0] = lr;
@@ -156,9 +145,7 @@ static void late(double *to)
 }
 }
 
-PD_HOST void adam_15(float *w,
-	float *restrict m, float *restrict v,
-	const float *g, const float *n)
+PD_HOST void adam_15(float *w, float *restrict m, float *restrict v, const float *g, const float *n)
 {
 	PD_LAUNCH(device::adam_15::run, pd_blocks(15, 256), 256, 0, w,
 		m, v,
@@ -166,10 +153,8 @@ PD_HOST void adam_15(float *w,
 }
 
 namespace device::adam_3 {
-static __global__ void run(float *w,
-	float *restrict m, float *restrict v,
-	const float *g, const float *n, const double *late
-	)
+static __global__ void run(float *w, float *restrict m, float *restrict v, const float *g, const float *n,
+	const double *late)
 {
 	const int i = (int)(blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 
@@ -190,7 +175,7 @@ static __global__ void run(float *w,
 static void late(double *to)
 {
 	const double lr = 0.01;
-	const double t = (double)pd_update_index() + 1 + 0;
+	const double t = (double)pd_update_index() + 1;
 	const float rate = (float)(lr / (1 - pow(0.90000000000000002, t))), root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
 	to[0] = lr;
@@ -200,9 +185,7 @@ static void late(double *to)
 }
 }
 
-PD_HOST void adam_3(float *w,
-	float *restrict m, float *restrict v,
-	const float *g, const float *n)
+PD_HOST void adam_3(float *w, float *restrict m, float *restrict v, const float *g, const float *n)
 {
 	PD_LAUNCH(device::adam_3::run, pd_blocks(3, 256), 256, 0, w,
 		m, v,

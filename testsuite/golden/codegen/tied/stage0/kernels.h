@@ -11,9 +11,9 @@ static void gather_1x7x4_by_4(float *restrict y, const float *restrict a, const 
 	}
 }
 
-/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
- * which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing is restrict; omp simd
- * says that turns are independent. */
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the
+ * one along which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing
+ * is restrict; omp simd says that turns are independent. */
 static void tanh_16(float *y, const float *a)
 {
 #pragma omp simd

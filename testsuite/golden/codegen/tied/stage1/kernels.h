@@ -68,9 +68,9 @@ static void cross_entropy_grad_4x7_sum(float *restrict dx, const float *restrict
 	}
 }
 
-/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the one along
- * which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing is restrict; omp simd
- * says that turns are independent. */
+/* A loop nest over every element: elementwise ops, fused chains, and ops that move elements. The innermost loop is the
+ * one along which y lies in memory. y may be the same memory as an operand that is read at the same index, so nothing
+ * is restrict; omp simd says that turns are independent. */
 static void add_28(float *y, const float *a, const float *b)
 {
 #pragma omp simd
