@@ -93,7 +93,7 @@ static __device__ int64_t count_of(int64_t first, int64_t end, int tall)
 /* The run that begins at a row: how many rows it has, and where the next one begins. */
 static __device__ int64_t run_of(int64_t first, int64_t end, int tall, int64_t *stop)
 {
-	const int64_t rest = count_of(first, end, tall), n = rest < RUN ? rest : RUN;
+	const int64_t rest = count_of(first, end, tall), n = rest < RUN ? rest : (int64_t)RUN;
 
 	*stop = first + n * tall;
 	return n;

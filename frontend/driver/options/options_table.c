@@ -351,7 +351,7 @@ const Opt opt_table[] = {
 	{ "Plan", "max-stages", "N", "plans that are looked for have at most N stages", INT, TR(plan.max_stages), 0, 0, 1, 1 << 20 },
 	{ "Plan", "no-pipeline", NULL, "they have one stage: data parallelism alone", FLAG, TR(plan.no_pipeline), 0, 0, 0, 0 },
 	{ "Plan", "no-dp", NULL, "their stages have no replicas: a pipeline alone", FLAG, TR(plan.no_dp), 0, 0, 0, 0 },
-	{ "Plan", "dp-cost", "C", "of pipedream; @", CALL, 0,
+	{ "Plan", "dp-cost", "C", "of PipeDream's planner; @", CALL, 0,
 		o_dp_cost, 0, 0, 0 },
 	{ "Plan", "global-batch", "N", "samples per step, over all devices", INT, TR(loop.global), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "micro-batch", "N", "samples per microbatch; auto: a divisor of --global-batch, decided with the plan; so also where "
