@@ -33,7 +33,7 @@ static Value *beside_scalar(const Node *n, double *c)
 	return NULL;
 }
 
-static Node *put(Match *p, OpKind op, Value *x, Value *alpha, Value *last)
+static Node *put_op(Match *p, OpKind op, Value *x, Value *alpha, Value *last)
 {
 	if (!match_closed(p, last))
 		return NULL;
@@ -47,10 +47,10 @@ static Node *swish(Match *p, Node *n)
 	double c = 1;
 
 	if (last)
-		return put(p, OP_Swish, u, const_scalar(p->m, u->type.dtype, 1), last);
+		return put_op(p, OP_Swish, u, const_scalar(p->m, u->type.dtype, 1), last);
 	u = beside_scalar(match_def(p, u, OP_Mul), &c);
 	last = u ? times_x(p, n->out[0], u) : NULL;
-	return last ? put(p, OP_Swish, u, const_scalar(p->m, u->type.dtype, c), last) : NULL;
+	return last ? put_op(p, OP_Swish, u, const_scalar(p->m, u->type.dtype, c), last) : NULL;
 }
 
 static Node *mish(Match *p, Node *n)
@@ -58,7 +58,7 @@ static Node *mish(Match *p, Node *n)
 	const Node *s = match_def(p, n->in[0], OP_Softplus);
 	Value *last = s ? times_x(p, n->out[0], s->in[0]) : NULL;
 
-	return last ? put(p, OP_Mish, s->in[0], NULL, last) : NULL;
+	return last ? put_op(p, OP_Mish, s->in[0], NULL, last) : NULL;
 }
 
 static Node *hard_swish(Match *p, Node *n)
@@ -70,7 +70,7 @@ static Node *hard_swish(Match *p, Node *n)
 		if (!match_is(n->in[1], 1.0 / 6) || !match_is(n->in[2], 0.5))
 			return NULL;
 		last = times_x(p, n->out[0], x);
-		return last ? put(p, OP_HardSwish, x, NULL, last) : NULL;
+		return last ? put_op(p, OP_HardSwish, x, NULL, last) : NULL;
 	}
 	x = beside_scalar(match_def(p, x, OP_Add), &c);
 	if (!x || !match_near(c, 3) || !match_is(n->in[1], 0) || !match_is(n->in[2], 6))
@@ -83,7 +83,7 @@ static Node *hard_swish(Match *p, Node *n)
 		last = sixth(p, n->out[0]);
 		last = last ? times_x(p, last, x) : NULL;
 	}
-	return last ? put(p, OP_HardSwish, x, NULL, last) : NULL;
+	return last ? put_op(p, OP_HardSwish, x, NULL, last) : NULL;
 }
 
 Node *pattern_swish(Match *p, Node *n)

@@ -227,7 +227,7 @@ static void classify(Planner *p, Graph *g)
 
 /* ---- regions ---- */
 
-static void put(Class *c, Region r, int64_t *top)
+static void place_class(Class *c, Region r, int64_t *top)
 {
 	c->root->region = r;
 	c->root->offset = c->offset = *top;
@@ -240,7 +240,7 @@ static void place_leaf(Planner *p, const Node *n)
 
 	if (!c || c->slot)
 		bug("gradient %s lies elsewhere", n->in[0]->name);
-	put(c, REGION_LEAF, &p->s->bytes[REGION_GRADS]);
+	place_class(c, REGION_LEAF, &p->s->bytes[REGION_GRADS]);
 }
 
 /* Gradients bucket by bucket, each in one piece for the ring; without buckets in the order of the update graph's Accumulates:
@@ -265,7 +265,8 @@ static void place_slots(Planner *p)
 			c->bytes = ALIGN;
 		if (c->wire && schedule_tagged(p->m)) /* a tag goes with it */
 			c->bytes += ALIGN;
-		put(c, c->entry ? REGION_ENTRY : REGION_SLOT, c->entry ? &p->s->entry_bytes : &p->s->slot_bytes);
+		place_class(
+			c, c->entry ? REGION_ENTRY : REGION_SLOT, c->entry ? &p->s->entry_bytes : &p->s->slot_bytes);
 		*(c->wire ? &p->s->bytes_comm : &p->s->bytes_kept) +=
 			c->bytes * (c->entry ? p->s->entries : p->s->inflight);
 	}

@@ -1,14 +1,14 @@
 /* partition: how many stages, where the cuts lie, how many replicas each stage has, on which devices.
  *
  * The forward graph is a row of segments (segment.c), and a plan is a grouping of segments. `--plan 2-1-1` fixes the
- * replica counts: the cuts are then those with the least slowest stage (plancut.c). Else the planner that --planner
- * names looks for a plan (plansearch.h); auto asks all of them, searches from there, and takes what the simulator
+ * replica counts: the cuts are then those with the least slowest stage (plan_cut.c). Else the planner that --planner
+ * names looks for a plan (plan_search.h); auto asks all of them, searches from there, and takes what the simulator
  * plays fastest within memory. Reads Node.time; writes Node.stage, the plan (ir/plan.h), Module.microbatches. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 #include "passes/schedule/csv.h"
-#include "plansearch.h"
+#include "plan_search.h"
 #include "stages.h"
 #include "cuts.h"
 #include "passes/schedule/placement.h"

@@ -3,7 +3,7 @@
  * that fit into memory by the planning model. A later one must be faster by a hundredth. */
 #include <math.h>
 #include <string.h>
-#include "plansearch.h"
+#include "plan_search.h"
 #include "passes/schedule/sched.h"
 #include "passes/schedule/placement.h"
 

@@ -10,7 +10,7 @@ typedef struct Fill {
 } Fill;
 
 /* All partners of the stage in that message are on the same device. */
-static bool local(const Fill *f, int stage, ActKind k)
+static bool within_device(const Fill *f, int stage, ActKind k)
 {
 	const bool forward = k == ACT_RECV_F || k == ACT_SEND_F, recv = k == ACT_RECV_F || k == ACT_RECV_B;
 
@@ -24,7 +24,7 @@ static bool local(const Fill *f, int stage, ActKind k)
 	return true;
 }
 
-static void put(Fill *f, int rank, ActKind k, int stage, int mb)
+static void add_action(Fill *f, int rank, ActKind k, int stage, int mb)
 {
 	PUSH(f->c->a, f->list[rank].act, f->list[rank].n, f->list[rank].cap) =
 		(Action){ .kind = k, .stage = stage, .mb = mb };
@@ -53,8 +53,8 @@ static bool message(Fill *f, int rank, int at, ActKind k)
 
 	if (!sched_exchanges(f->c, x->stage, k) || (there >= 0 && (recv ? there < at : there > at)))
 		return true;
-	if (there < 0 && local(f, x->stage, k)) {
-		put(f, rank, k, x->stage, x->mb);
+	if (there < 0 && within_device(f, x->stage, k)) {
+		add_action(f, rank, k, x->stage, x->mb);
 		return true;
 	}
 	if (recv)
@@ -80,7 +80,7 @@ static bool fill_list(Fill *f, int rank)
 			(x->kind == ACT_B && !message(f, rank, i, ACT_RECV_B)))
 			return false;
 		if (sched_exchanges(f->c, x->stage, x->kind))
-			put(f, rank, x->kind, x->stage, x->mb);
+			add_action(f, rank, x->kind, x->stage, x->mb);
 		if ((x->kind == ACT_F && !message(f, rank, i, ACT_SEND_F)) ||
 			(x->kind == ACT_B && !message(f, rank, i, ACT_SEND_B)))
 			return false;
@@ -152,7 +152,7 @@ static void computations(Fill *f, int rank)
 
 	for (int i = 0; i < l->n; i++)
 		if (l->act[i].mb >= 0)
-			put(f, rank, l->act[i].kind, l->act[i].stage, l->act[i].mb);
+			add_action(f, rank, l->act[i].kind, l->act[i].stage, l->act[i].mb);
 }
 
 /* Where actions stand, for what the proof finds. */

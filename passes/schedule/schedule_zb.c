@@ -22,7 +22,7 @@ typedef struct Zb {
 } Zb;
 
 /* Microbatches past the last are left out: zbv's pattern is made for 2S - 1 of them at least. */
-static void put(const Zb *z, ActKind k, int chunk, int i)
+static void add_action(const Zb *z, ActKind k, int chunk, int i)
 {
 	if (i < z->c->ngrain[z->rank])
 		PUSH(z->c->a, z->to->act, z->to->n, z->to->cap) =
@@ -36,16 +36,16 @@ static void h1(const Zb *z, int groups, int p)
 	Counts n = { 0, 0, 0 };
 
 	while (n.f < warm)
-		put(z, ACT_F, 0, n.f++);
+		add_action(z, ACT_F, 0, n.f++);
 	while (n.b < m) {
 		if (n.f < m)
-			put(z, ACT_F, 0, n.f++);
-		put(z, ACT_B, 0, n.b++);
+			add_action(z, ACT_F, 0, n.f++);
+		add_action(z, ACT_B, 0, n.b++);
 		if (n.b > p)
-			put(z, ACT_W, 0, n.w++);
+			add_action(z, ACT_W, 0, n.w++);
 	}
 	while (n.w < m)
-		put(z, ACT_W, 0, n.w++);
+		add_action(z, ACT_W, 0, n.w++);
 }
 
 static bool unequal(const Schedule *s)
@@ -63,15 +63,15 @@ static void h1_played(const Zb *z, const DeviceSchedule *played, int p)
 
 	for (int i = 0; i < played->n; i++) {
 		if (played->act[i].kind == ACT_F)
-			put(z, ACT_F, 0, n.f++);
+			add_action(z, ACT_F, 0, n.f++);
 		if (played->act[i].kind == ACT_B) {
-			put(z, ACT_B, 0, n.b++);
+			add_action(z, ACT_B, 0, n.b++);
 			if (n.b > p)
-				put(z, ACT_W, 0, n.w++);
+				add_action(z, ACT_W, 0, n.w++);
 		}
 	}
 	while (n.w < n.b)
-		put(z, ACT_W, 0, n.w++);
+		add_action(z, ACT_W, 0, n.w++);
 }
 
 /* 1F1B's lists; c->s is as if there had been none. */
@@ -87,8 +87,8 @@ static DeviceSchedule *play(Sched *c, Diag *d)
 
 static void both_parts(const Zb *z, int chunk, Counts *n)
 {
-	put(z, ACT_B, chunk, n->b++);
-	put(z, ACT_W, chunk, n->w++);
+	add_action(z, ACT_B, chunk, n->b++);
+	add_action(z, ACT_W, chunk, n->w++);
 }
 
 static void vee(const Zb *z, int groups, int p)
@@ -97,34 +97,34 @@ static void vee(const Zb *z, int groups, int p)
 	Counts x = { 0, 0, 0 }, y = { 0, 0, 0 }; /* first and second chunk */
 
 	while (x.f < 2 * (groups - p) - 1)
-		put(z, ACT_F, 0, x.f++);
+		add_action(z, ACT_F, 0, x.f++);
 	while (y.f < p) {
-		put(z, ACT_F, 1, y.f++);
-		put(z, ACT_F, 0, x.f++);
+		add_action(z, ACT_F, 1, y.f++);
+		add_action(z, ACT_F, 0, x.f++);
 	}
 	for (int i = p; i < groups; i++) {
-		put(z, ACT_F, 1, y.f++);
+		add_action(z, ACT_F, 1, y.f++);
 		both_parts(z, 1, &y);
 	}
 	while (y.f < all) {
 		if (x.f < all)
-			put(z, ACT_F, 0, x.f++);
+			add_action(z, ACT_F, 0, x.f++);
 		both_parts(z, 0, &x);
-		put(z, ACT_F, 1, y.f++);
+		add_action(z, ACT_F, 1, y.f++);
 		both_parts(z, 1, &y);
 	}
 	for (int i = 0; i < p; i++) {
-		put(z, ACT_B, 0, x.b++);
-		put(z, ACT_B, 1, y.b++);
+		add_action(z, ACT_B, 0, x.b++);
+		add_action(z, ACT_B, 1, y.b++);
 	}
 	while (x.b < all) {
-		put(z, ACT_B, 0, x.b++);
-		put(z, ACT_W, 0, x.w++);
+		add_action(z, ACT_B, 0, x.b++);
+		add_action(z, ACT_W, 0, x.w++);
 	}
 	while (y.w < y.b)
-		put(z, ACT_W, 1, y.w++);
+		add_action(z, ACT_W, 1, y.w++);
 	while (x.w < x.b)
-		put(z, ACT_W, 0, x.w++);
+		add_action(z, ACT_W, 0, x.w++);
 }
 
 bool schedule_zb(Sched *c, Diag *d)

@@ -25,7 +25,7 @@ static int flow_of(const Player *p, const Event *e)
 	return e->kind == EV_LEFT ? e->id : e->kind == EV_JOINED && e->id < p->m->njoin ? p->ports.nmsg + e->id : NONE;
 }
 
-static void put(Player *p, int i, const Event *e)
+static void put_event(Player *p, int i, const Event *e)
 {
 	const int flow = flow_of(p, e);
 
@@ -38,15 +38,15 @@ static void put(Player *p, int i, const Event *e)
 static void sift(Player *p, int i, const Event *e)
 {
 	for (; i && sooner(e, &p->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		put(p, i, &p->heap[(i - 1) / 2]);
+		put_event(p, i, &p->heap[(i - 1) / 2]);
 	for (int k; (k = 2 * i + 1) < p->nheap; i = k) {
 		if (k + 1 < p->nheap && sooner(&p->heap[k + 1], &p->heap[k]))
 			k++;
 		if (!sooner(&p->heap[k], e))
 			break;
-		put(p, i, &p->heap[k]);
+		put_event(p, i, &p->heap[k]);
 	}
-	put(p, i, e);
+	put_event(p, i, e);
 }
 
 void sim_push(Player *p, Event e)

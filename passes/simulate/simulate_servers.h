@@ -1,5 +1,5 @@
 /* What stages and servers have to do with each other in a step, for the simulator: of a module (simulate_servers.c), of a plan
- * that is tried (planservers.c). */
+ * that is tried (plan_servers.c). */
 #ifndef PDCC_PASSES_SIMULATE_SERVERS_H
 #define PDCC_PASSES_SIMULATE_SERVERS_H
 

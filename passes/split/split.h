@@ -7,7 +7,7 @@
 void unscale(Module *m, const Training *t); /* operations of a user behind the sums see true gradients (unscale.c) */
 /* Backwards in two parts (defer.c): bytes of a microbatch that its W will read of its B, where the stage is split. */
 int64_t deferred_bytes(const Stage *s);
-/* Gradients of several uses (parts.c): whether a sum of them in the update, behind their Accumulates, becomes one in front of a
+/* Gradients of several uses (add_uses.c): whether a sum of them in the update, behind their Accumulates, becomes one in front of a
  * single Accumulate where a stage of several replicas has them all. */
 bool parts_joined(const Node *sum, const Training *t);
 

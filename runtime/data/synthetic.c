@@ -22,7 +22,7 @@ static int64_t whole_value(const source *s, uint64_t sample, uint64_t cluster, u
 	return (int64_t)(pd_random_bits(seed, s->key, cluster, e) % range);
 }
 
-static void put(const source *s, uint64_t sample, uint64_t cluster, size_t e, char *to, size_t at)
+static void put_element(const source *s, uint64_t sample, uint64_t cluster, size_t e, char *to, size_t at)
 {
 	if (s->d->dtype == PD_F32 || s->d->dtype == PD_F64)
 		file_put_real(to, s->d->dtype, at, real_value(s, sample, cluster, e));
@@ -40,7 +40,7 @@ void input_make(const source *s, int64_t sample, char *to)
 	const uint64_t n = (uint64_t)(sample + s->first), cluster = cluster_of(s, n);
 
 	for (size_t e = 0; e < s->elements; e++)
-		put(s, n, cluster, e, to, e);
+		put_element(s, n, cluster, e, to, e);
 }
 
 void input_make_all(source *s)
@@ -67,5 +67,5 @@ void input_make_into(const source *s, int64_t sample, int64_t b, int64_t micro, 
 		return;
 	}
 	for (size_t e = 0; e < s->elements; e++)
-		put(s, n, cluster, e, to, (e / run * (size_t)micro + (size_t)b) * run + e % run);
+		put_element(s, n, cluster, e, to, (e / run * (size_t)micro + (size_t)b) * run + e % run);
 }

@@ -333,7 +333,7 @@ static bool same(const pd_attention_desc *a, const pd_attention_desc *b)
 enum { PARTS = 6 };
 
 /* Bytes of y, lse, rest, q, k, v. */
-static size_t parts(const form *o, size_t bytes[PARTS])
+static size_t workspace_parts(const form *o, size_t bytes[PARTS])
 {
 	const pd_attention_desc *d = &o->d;
 	const int64_t *const of[PARTS] = { d->y, NULL, NULL, d->q, d->k, d->v };
@@ -355,7 +355,7 @@ static void run_once(void *of, char *scrap)
 	size_t bytes[PARTS];
 	void *at[PARTS];
 
-	parts(of, bytes);
+	workspace_parts(of, bytes);
 	for (int i = 0; i < PARTS; i++)
 		at[i] = rt_part(&scrap, bytes[i]);
 	(void)pd_attention_run(&p, at[0], at[1], at[2], at[3], at[4], at[5]);
@@ -381,7 +381,7 @@ static form *made(const pd_attention_desc *d)
 		rt_want(&workspace, bytes, "cuDNN's workspace of attention");
 	rt_refusal_taken();
 	if (!o->off)
-		rt_first_run(run_once, o, parts(o, (size_t[PARTS]){ 0 }));
+		rt_first_run(run_once, o, workspace_parts(o, (size_t[PARTS]){ 0 }));
 	return o;
 }
 

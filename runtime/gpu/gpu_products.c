@@ -176,7 +176,7 @@ enum { PARTS = 7 };
 static size_t matrix(int rows, int columns, int ld) { return (size_t)rows * (size_t)(ld ? ld : columns); }
 
 /* Bytes of y, also, a, b, bias, from, scratch of a run. */
-static size_t parts(const product *o, size_t bytes[PARTS])
+static size_t workspace_parts(const product *o, size_t bytes[PARTS])
 {
 	const pd_product_desc *d = &o->d;
 	const size_t in = d->in == PD_F32 ? 4 : 2, more = d->batch > 1 ? (size_t)d->batch - 1 : 0;
@@ -202,7 +202,7 @@ static void run_once(void *of, char *scrap)
 	size_t bytes[PARTS];
 	void *at[PARTS];
 
-	parts(of, bytes);
+	workspace_parts(of, bytes);
 	for (int i = 0; i < PARTS; i++)
 		at[i] = rt_part(&scrap, bytes[i]);
 	pd_product_run(&p, at[0], at[1], at[2], at[3], at[4], at[5], at[6]);
@@ -221,7 +221,7 @@ static product *made(const pd_product_desc *d)
 	describe(o, epilogue(d));
 	if ((own_bits && keeps_bits(d)) || !choose(o))
 		choose_bare(o);
-	rt_first_run(run_once, o, parts(o, (size_t[PARTS]){ 0 }));
+	rt_first_run(run_once, o, workspace_parts(o, (size_t[PARTS]){ 0 }));
 	o->next = forms;
 	return forms = o;
 }

@@ -49,7 +49,7 @@ static void *got(buffer *b, const void *tensor, size_t bytes)
 }
 
 /* Copies on; the buffer may be used again at once. */
-static void put(void *tensor, const void *host, size_t bytes)
+static void put_tensor(void *tensor, const void *host, size_t bytes)
 {
 	rt_gpu_put(tensor, host, bytes);
 	rt_gpu_wait();
@@ -89,7 +89,7 @@ void pd_pull(int k)
 	if (rt_alone)
 		return;
 	host_pull(k);
-	put(tensors + at, copy + at, (size_t)h->ncut * sizeof(float));
+	put_tensor(tensors + at, copy + at, (size_t)h->ncut * sizeof(float));
 }
 
 void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
@@ -110,7 +110,7 @@ void pd_pull_rows(int k, const void *ids, int64_t n, int bytes)
 		memcpy(packed + (size_t)i * row, copy + h->at + (size_t)(id < 0 ? id + h->rows : id) * row, row);
 	}
 	rt_want(&pulled, (size_t)n * row, "rows that are pulled");
-	put(pulled.at, packed, (size_t)n * row);
+	put_tensor(pulled.at, packed, (size_t)n * row);
 	pd_place_rows((float *)(void *)(tensors + h->at), h->rows, ids, bytes, pulled.at, n, h->width);
 }
 
@@ -193,7 +193,7 @@ void pd_collect(int k, int part, float *to)
 	if (rt_alone)
 		return;
 	host_collect(k, part, sums[k * parts + part]);
-	put(to, sums[k * parts + part], s->whole ? (size_t)s->part[part] * sizeof *to : share_bytes(s));
+	put_tensor(to, sums[k * parts + part], s->whole ? (size_t)s->part[part] * sizeof *to : share_bytes(s));
 }
 
 /* ---- a server that is asynchronous ---- */
@@ -221,7 +221,7 @@ static bool by_rows_cleared; /* what is behind the rows of an update is updated 
 
 static void *to_device(int i, const void *host, size_t bytes)
 {
-	put(of_rows[i].at, host, bytes);
+	put_tensor(of_rows[i].at, host, bytes);
 	return of_rows[i].at;
 }
 
@@ -272,7 +272,7 @@ void pd_fetch(const pd_way *w, float *sum)
 	if (rt_alone)
 		return;
 	host_fetch(w, room(&first, way_bytes(w)));
-	put(sum, first.at, way_bytes(w));
+	put_tensor(sum, first.at, way_bytes(w));
 }
 
 void pd_return(const pd_way *w, const float *made) { host_return(w, got(&first, made, way_bytes(w))); }
@@ -282,7 +282,7 @@ void pd_take(const pd_way *w, float *made)
 	if (rt_alone)
 		return;
 	host_take(w, room(&first, way_bytes(w)));
-	put(made, first.at, way_bytes(w));
+	put_tensor(made, first.at, way_bytes(w));
 }
 
 /* ---- row-sparse gradients ---- */
@@ -338,5 +338,5 @@ void pd_gatherv_join(pd_gatherv *rows_of, const pd_group *g, int32_t *ids, float
 	else
 		host_gatherv_join(r->host, g, i, v);
 	rt_gpu_put(ids, i, r->ids);
-	put(rows, v, r->rows);
+	put_tensor(rows, v, r->rows);
 }

@@ -36,7 +36,7 @@ static void find_name(const char *program, int rank)
 	snprintf(logs.name, sizeof logs.name, "%s@%s", name, host);
 }
 
-static void put(int fd, const char *s, size_t n)
+static void write_whole(int fd, const char *s, size_t n)
 {
 	while (n > 0) {
 		const ssize_t k = write(fd, s, n);
@@ -56,11 +56,11 @@ static void put_line(int s, size_t n)
 	char out[LINE + sizeof logs.name + 8];
 	const int head = snprintf(out, sizeof out, "[%s] ", logs.name);
 
-	put(logs.file, logs.line[s], n);
+	write_whole(logs.file, logs.line[s], n);
 	memcpy(out + head, logs.line[s], n);
 	if (logs.line[s][n - 1] != '\n')
 		out[head + (int)n++] = '\n';
-	put(s + 1, out, (size_t)head + n);
+	write_whole(s + 1, out, (size_t)head + n);
 }
 
 /* What has come on a stream; false: nothing has. */

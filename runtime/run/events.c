@@ -72,7 +72,7 @@ static void real(bytes *to, int field, double v)
 	little(to, bits, 8);
 }
 
-static void put(const bytes *e)
+static void put_record(const bytes *e)
 {
 	bytes head = { 0 }, tail = { 0 };
 	const uint32_t c = crc(e->b, e->n);
@@ -118,11 +118,11 @@ bool rt_events_open(const char *dir, int64_t step)
 	bytes e = event(0);
 
 	text(&e, 3, "brain.Event:2", 13); /* file_version */
-	put(&e);
+	put_record(&e);
 	if (step > 0) {
 		e = event(step + 1);
 		text(&e, 7, "\10\1", 2); /* session_log: START */
-		put(&e);
+		put_record(&e);
 	}
 	return made;
 }
@@ -141,7 +141,7 @@ void rt_event(int64_t step, const char *tag, double v)
 	little(&value, bits, 4);
 	text(&summary, 1, value.b, value.n);
 	text(&e, 5, summary.b, summary.n);
-	put(&e);
+	put_record(&e);
 }
 
 void rt_events_flush(void)

@@ -66,7 +66,7 @@ void rt_trace_open(const rt_options *o)
 /* An evaluation is no step: rt_trace_evaluation() tells it whole. */
 static bool wanted(int64_t step) { return events && !pd_evaluating() && step >= from && step <= to; }
 
-static int64_t put(const char *name, int64_t step, int mb, double begin, double end)
+static int64_t put_event(const char *name, int64_t step, int mb, double begin, double end)
 {
 	event *e = &events[count % EVENTS];
 
@@ -84,7 +84,7 @@ void rt_trace_action(const char *name, int64_t step, int mb)
 
 	if (now >= 0 && count - now <= EVENTS)
 		events[now % EVENTS].end = t;
-	now = name && wanted(step) ? put(name, step, mb, t, t) : -1;
+	now = name && wanted(step) ? put_event(name, step, mb, t, t) : -1;
 }
 
 void pd_version(int64_t version)
@@ -99,19 +99,19 @@ void rt_trace_wait(bool begins)
 	if (begins)
 		waiting = events ? rt_now() : 0;
 	else if (wanted(rt_step))
-		put("wait", rt_step, -1, waiting, rt_now());
+		put_event("wait", rt_step, -1, waiting, rt_now());
 }
 
 void rt_trace_packed(double since)
 {
 	if (wanted(rt_step))
-		put("pack", rt_step, -1, since, rt_now());
+		put_event("pack", rt_step, -1, since, rt_now());
 }
 
 void rt_trace_evaluation(double since)
 {
 	if (wanted(rt_step - 1))
-		put("evaluation", rt_step, -1, since, rt_now());
+		put_event("evaluation", rt_step, -1, since, rt_now());
 }
 
 void rt_trace_close(const pd_program *p)

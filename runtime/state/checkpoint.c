@@ -78,7 +78,7 @@ static bool failed(const char *path)
 	return false;
 }
 
-static bool put(int fd, const char *data, size_t n)
+static bool write_whole(int fd, const char *data, size_t n)
 {
 	while (n) {
 		const ssize_t k = write(fd, data, n < (size_t)1 << 24 ? n : (size_t)1 << 24);
@@ -101,10 +101,10 @@ static bool write_file(const ck_manifest *m, const char *end, const char *a, siz
 	ck_part(path, ck.dir, m->step, m->rank, m->world, end);
 	snprintf(new, sizeof new, "%s.new", path);
 	const int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-	bool ok = fd >= 0 && put(fd, a, na);
+	bool ok = fd >= 0 && write_whole(fd, a, na);
 
 	rt_point_ckpt(m->step);
-	ok = ok && put(fd, b, nb);
+	ok = ok && write_whole(fd, b, nb);
 	if (fd >= 0)
 		ok = close(fd) == 0 && ok;
 	rt_point_ckpt(m->step);

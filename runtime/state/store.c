@@ -383,7 +383,7 @@ static void collect(list *l, const pd_program *p, rt_what what)
 	}
 }
 
-static void put(int fd, const char *path, const char *data, size_t n, size_t at)
+static void write_at(int fd, const char *path, const char *data, size_t n, size_t at)
 {
 	while (n) {
 		const ssize_t k = pwrite(fd, data, n, (off_t)at);
@@ -412,7 +412,7 @@ static void write_file(const pd_program *p, const char *arena, const char *path,
 
 	if (!text || fd < 0)
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));
-	put(fd, path, text, head, 0);
+	write_at(fd, path, text, head, 0);
 	for (int i = 0; i < l.n; i++)
 		most = l.tensor[i].bytes > most ? l.tensor[i].bytes : most;
 	if (p->world > 1)
@@ -430,7 +430,7 @@ static void write_file(const pd_program *p, const char *arena, const char *path,
 			from = value(p, arena, x->index, what);
 		else
 			rt_recv(x->rank, RT_TAG_FILE, incoming, n);
-		put(fd, path, from, n, head + t->offset + (size_t)x->row * row);
+		write_at(fd, path, from, n, head + t->offset + (size_t)x->row * row);
 	}
 	if (close(fd) || rename(temporary, path))
 		rt_fail(RT_ERROR, "R406", "%s: %s", path, strerror(errno));

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "passes/plan/plansearch.h"
+#include "passes/plan/plan_search.h"
 
 enum { LAYERS = 8, DEVICES = 16 };
 
@@ -139,7 +139,7 @@ static void test_notation(void **state)
 	arena_free(a);
 }
 
-/* Plans of one score, the best first by the rule of plansearch.h (plan_search): fewest devices, fewest stages, least peak,
+/* Plans of one score, the best first by the rule of plan_search.h (plan_search): fewest devices, fewest stages, least peak,
  * earliest cuts, most replicas in front, devices in their order. Whatever the order in which they are met. */
 static void test_ties(void **state)
 {

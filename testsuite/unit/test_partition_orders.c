@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "passes/plan/plansearch.h"
+#include "passes/plan/plan_search.h"
 #include "passes/plan/stages.h"
 #include "passes/plan/cuts.h"
 

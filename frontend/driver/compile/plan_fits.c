@@ -1,4 +1,4 @@
-/* A plan that fits. Planners estimate memory (planmodel.h), memplan lays it out to the byte and refuses what does
+/* A plan that fits. Planners estimate memory (plan_model.h), memplan lays it out to the byte and refuses what does
  * not fit: then the planner is asked again with its estimate corrected, at last for the plans that need least; where the
  * size of a microbatch is open, the next size is tried. Where none of that fits, the plans that are expected to need least
  * (Plan.lean) are compiled one by one, of every size, and the fastest of those that fit is taken. They do not depend on how much

@@ -73,7 +73,7 @@ static DataInput *deeper(Compile *c, const DataInput *from, int n)
 	return data;
 }
 
-static bool one(const Compile *whole, const char *dir, const char *name)
+static bool compile_without(const Compile *whole, const char *dir, const char *name)
 {
 	Options o = *whole->o;
 	Compile c = { .a = whole->a,
@@ -115,7 +115,7 @@ bool compile_tolerant(Compile *c, const char *dir)
 
 	for (int i = 0; i < k->nwithout && ok; i++) {
 		c->d->quiet = true; /* all has been said once */
-		ok = one(c, dir, k->without[i]);
+		ok = compile_without(c, dir, k->without[i]);
 		c->d->quiet = quiet;
 		if (!ok)
 			return diag_error(c->d, FILELOC(k->file), 423,

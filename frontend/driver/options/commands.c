@@ -117,7 +117,7 @@ static bool listed(const char *list, const char *name)
 	return false;
 }
 
-static void one(FILE *f, const Row *r, const char *program)
+static void command_usage(FILE *f, const Row *r, const char *program)
 {
 	Flag t;
 	Buf b = { 0 };
@@ -147,10 +147,10 @@ static void one(FILE *f, const Row *r, const char *program)
 bool command_help(FILE *f, const char *name)
 {
 	if (strcmp(name, opt_row.name) == 0)
-		return one(f, &opt_row, ""), true;
+		return command_usage(f, &opt_row, ""), true;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		if (strcmp(name, rows[i].name) == 0 && rows[i].flags)
-			return one(f, &rows[i], "pdcc "), true;
+			return command_usage(f, &rows[i], "pdcc "), true;
 	return false;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "passes/planner/profile.h"
-#include "passes/plan/plansearch.h"
+#include "passes/plan/plan_search.h"
 #include "frontend/driver/compile/compile.h"
 #include "profile_auto.h"
 
@@ -153,7 +153,7 @@ static void print_plan(const Ask *q, const char *name, const Trial *t, bool firs
 	printf("]}");
 }
 
-static void one(const Ask *q, const PlanModel *p, PlannerKind kind, DpCost cost, const char *name)
+static void ask_planner(const Ask *q, const PlanModel *p, PlannerKind kind, DpCost cost, const char *name)
 {
 	Diag silent = { .out = stderr, .errors = 1, .scratch = q->a };
 	PlanSearch s;
@@ -195,13 +195,13 @@ static int run(Ask *q)
 			(long long)p->global, s.n, s.played);
 	print_plan(q, "auto", s.best, true);
 	for (int k = DP_MEASURED; k <= DP_CODE && q->compare; k++)
-		one(q, p, PLANNER_PIPEDREAM, (DpCost)k, dp[k]);
+		ask_planner(q, p, PLANNER_PIPEDREAM, (DpCost)k, dp[k]);
 	if (q->compare) {
-		one(q, p, PLANNER_DAPPLE, DP_MEASURED, "dapple");
-		one(q, p, PLANNER_BLOCKS, DP_MEASURED, "blocks");
+		ask_planner(q, p, PLANNER_DAPPLE, DP_MEASURED, "dapple");
+		ask_planner(q, p, PLANNER_BLOCKS, DP_MEASURED, "blocks");
 	}
 	if (q->exhaustive)
-		one(q, p, PLANNER_EXHAUSTIVE, DP_MEASURED, "exhaustive");
+		ask_planner(q, p, PLANNER_EXHAUSTIVE, DP_MEASURED, "exhaustive");
 	printf(q->json ? "}\n" : "");
 	return s.best->over > 1 ? EXIT_NO_PLAN : 0;
 }

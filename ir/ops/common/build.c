@@ -21,7 +21,7 @@ void *attr_new(Arena *a, OpKind op)
 	return attr;
 }
 
-static void put(OpKind op, void *attr, const char *name, AttrKind kind, const void *v, size_t size)
+static void put_attr(OpKind op, void *attr, const char *name, AttrKind kind, const void *v, size_t size)
 {
 	const AttrDef *d = op_attr(op, name);
 
@@ -30,15 +30,18 @@ static void put(OpKind op, void *attr, const char *name, AttrKind kind, const vo
 	memcpy((char *)attr + d->offset, v, size);
 }
 
-void attr_put_int(OpKind op, void *attr, const char *name, int64_t v) { put(op, attr, name, A_INT, &v, sizeof v); }
+void attr_put_int(OpKind op, void *attr, const char *name, int64_t v) { put_attr(op, attr, name, A_INT, &v, sizeof v); }
 
-void attr_put_float(OpKind op, void *attr, const char *name, double v) { put(op, attr, name, A_FLOAT, &v, sizeof v); }
+void attr_put_float(OpKind op, void *attr, const char *name, double v)
+{
+	put_attr(op, attr, name, A_FLOAT, &v, sizeof v);
+}
 
 void attr_put_str(Arena *a, OpKind op, void *attr, const char *name, const char *v)
 {
 	const char *s = arena_str(a, v);
 
-	put(op, attr, name, A_STR, &s, sizeof s);
+	put_attr(op, attr, name, A_STR, &s, sizeof s);
 }
 
 Ints ints_dup(Arena *a, int n, const int64_t *v)
@@ -50,7 +53,7 @@ void attr_put_ints(Arena *a, OpKind op, void *attr, const char *name, int n, con
 {
 	const Ints s = ints_dup(a, n, v);
 
-	put(op, attr, name, A_INTS, &s, sizeof s);
+	put_attr(op, attr, name, A_INTS, &s, sizeof s);
 }
 
 /* ---- graphs ---- */

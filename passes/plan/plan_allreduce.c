@@ -1,9 +1,9 @@
-/* The sums of gradients of a trial's replicas (planmodel.h), as comm.c will make them: a stage's gradients in the order in
+/* The sums of gradients of a trial's replicas (plan_model.h), as comm.c will make them: a stage's gradients in the order in
  * which its backward makes them, cut into buckets, each by the algorithm that is predicted to be fastest (sumcost.h), or as
  * asked for. Groups of devices that links do not tell apart share a timing model, and a stage between two places over such a
  * group its sums: both are kept, since a search asks thousands of times for the same few. */
 #include <string.h>
-#include "planmodel.h"
+#include "plan_model.h"
 #include "passes/comm/servers.h"
 #include "passes/simulate/simulate_ports.h"
 #include "ir/analysis.h"
@@ -50,7 +50,7 @@ void sums_start(PlanModel *p, const Training *t)
 
 /* ---- gradients, in the order in which the backward makes them ---- */
 
-/* The gradients that a node makes, as autodiff met them. left: how many of those that are added to it (parts.c) are to come. */
+/* The gradients that a node makes, as autodiff met them. left: how many of those that are added to it (add_uses.c) are to come. */
 typedef struct Made {
 	const Value *sum;
 	int *left;

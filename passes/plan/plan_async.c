@@ -1,4 +1,4 @@
-/* Plans for schedules that are never flushed (planmodel.h): what a step is where every microbatch is one, which plans there are
+/* Plans for schedules that are never flushed (plan_model.h): what a step is where every microbatch is one, which plans there are
  * none of, versions of weights, and what a step in the steady state takes at least.
  *
  * A device of a stage of R replicas does its share of a step (1/R of a microbatch where each is a step), and its sums and its
@@ -6,7 +6,7 @@
  * computes go on at one time the schedule's row says. */
 #include <limits.h>
 #include <math.h>
-#include "planmodel.h"
+#include "plan_model.h"
 #include "passes/schedule/placement.h"
 #include "passes/schedule/schedule.h"
 

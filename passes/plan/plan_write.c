@@ -2,7 +2,7 @@
  * goes, and what came next. */
 #include <math.h>
 #include <string.h>
-#include "plansearch.h"
+#include "plan_search.h"
 #include "ir/analysis.h"
 #include "passes/schedule/placement.h"
 #include "passes/schedule/schedule.h"

@@ -1,11 +1,11 @@
-/* The planning model of a module (planmodel.h): every segment is a layer, every place between two a state.
+/* The planning model of a module (plan_model.h): every segment is a layer, every place between two a state.
  * Seconds are Node.time, scaled to every kind of device by the cost model. Memory is what memplan will lay out,
  * estimated: values that a backward node reads are kept, the rest lives from its maker to its last reader. Reads the
  * module, leaves it as it was. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "planmodel.h"
+#include "plan_model.h"
 #include "ir/analysis.h"
 #include "passes/cost/cost.h"
 #include "passes/schedule/schedule.h"
@@ -328,7 +328,7 @@ static void find_rows(PlanModel *p, const Graph *g)
 
 /* ---- states: a profile of the segments, and of the tensors as layers of their own that take no time ---- */
 
-static void put(uint64_t *row, int i) { row[i / 64] |= UINT64_C(1) << (i % 64); }
+static void set_bit(uint64_t *row, int i) { row[i / 64] |= UINT64_C(1) << (i % 64); }
 
 static Profile *profile_of(PlanModel *p, const Module *m)
 {
@@ -414,12 +414,12 @@ static States *chain_states(PlanModel *p, const Module *m)
 		State *s = &st->s[k];
 		uint64_t *under = st->under + (size_t)k * (size_t)st->layer_words;
 		for (int i = 0; i < k; i++)
-			put(st->before + (size_t)k * (size_t)st->words, i);
+			set_bit(st->before + (size_t)k * (size_t)st->words, i);
 		for (int i = 0; i <= k; i++)
-			put(under, i);
+			set_bit(under, i);
 		for (int i = 0, l = p->nlayer; i < p->ntensor; i++)
 			if (p->tensor[i].kind != PLAN_BACKWARD && p->tensor[i].from <= k)
-				put(under, l++);
+				set_bit(under, l++);
 			else
 				l += p->tensor[i].kind != PLAN_BACKWARD;
 		for (int i = 0; i < f->n; i++) {

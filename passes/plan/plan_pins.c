@@ -2,7 +2,7 @@
  * stages are given devices (policies: DAPPLE's three placements, section IV-B). Planning looks at no other plans; a plan that is
  * asked for by its replicas is cut, and given devices, so. */
 #include <fnmatch.h>
-#include "plansearch.h"
+#include "plan_search.h"
 
 /* Node.stage says the segment. The first pattern that matches counts, of stages and servers alike. */
 void find_pins(PlanModel *p, const Module *m)

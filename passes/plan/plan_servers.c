@@ -3,7 +3,7 @@
  * simulator. What lies in one stage alone can be at a server. Not counted: sums that servers give back to devices for what
  * stands between sum and update (--no-opau). */
 #include <string.h>
-#include "planmodel.h"
+#include "plan_model.h"
 #include "passes/schedule/sched.h"
 #include "passes/comm/servers.h"
 #include "passes/simulate/simulate_servers.h"

@@ -1,9 +1,9 @@
-/* The search for a plan over a planning model (planmodel.h): proposals of the published planners, all plans where
+/* The search for a plan over a planning model (plan_model.h): proposals of the published planners, all plans where
  * there are few, local search; each finalist is played by the simulator. */
 #ifndef PDCC_PASSES_PLANSEARCH_H
 #define PDCC_PASSES_PLANSEARCH_H
 
-#include "planmodel.h"
+#include "plan_model.h"
 #include "ir/settings.h"
 
 typedef struct PlanSearch {
@@ -59,7 +59,7 @@ typedef enum PlacePolicy {
 	PLACE_COUNT
 } PlacePolicy;
 void place_trial(const PlanModel *p, Trial *t, PlacePolicy policy);
-/* What the cluster file asks (planpins.c): whether a plan has parameters where they are pinned, E0474 unless d is NULL; whether it
+/* What the cluster file asks (plan_pins.c): whether a plan has parameters where they are pinned, E0474 unless d is NULL; whether it
  * lets stages be given devices so. */
 bool plan_keeps_pins(const PlanModel *p, const Trial *t, Diag *d);
 bool policy_allowed(const Cluster *c, int policy);
@@ -74,7 +74,7 @@ void search_locally(PlanSearch *s);
 void search_cuts(
 	PlanSearch *s, const Trial *t); /* the same replicas on the same devices: every cut where there are few */
 
-/* ---- what is done with the answer (planwrite.c) ---- */
+/* ---- what is done with the answer (plan_write.c) ---- */
 /* Stages of all nodes, PassCx.plan, Module.microbatches. False after a diagnostic. */
 bool plan_write(Segments *g, const PlanSearch *s, const Trial *t, bool forced);
 /* A segment's name; of several of one name NAME#2 is the second. */

@@ -1,10 +1,10 @@
-/* The search itself (plansearch.h): what is tried, what counts as better, all plans where there are few, local
+/* The search itself (plan_search.h): what is tried, what counts as better, all plans where there are few, local
  * search. */
 #include <math.h>
 #include <string.h>
 #include "passes/schedule/placement.h"
 #include "passes/schedule/schedule.h"
-#include "plansearch.h"
+#include "plan_search.h"
 
 static const double SAME = 1e-9; /* scores that differ by less of their size are equal */
 

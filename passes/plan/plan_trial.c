@@ -1,8 +1,8 @@
-/* A plan that is tried (planmodel.h): costs of its stages, memory, a bound on its step, and the step as the simulator
+/* A plan that is tried (plan_model.h): costs of its stages, memory, a bound on its step, and the step as the simulator
  * plays it, from the planning model alone. */
 #include <math.h>
 #include <string.h>
-#include "planmodel.h"
+#include "plan_model.h"
 #include "passes/schedule/sched.h"
 #include "passes/comm/comm.h"
 #include "passes/schedule/placement.h"

@@ -55,7 +55,7 @@ typedef struct PlanGrad {
 	bool joined;
 } PlanGrad;
 
-/* A layer that the cluster file has in a stage: it reads the parameter of that name (planpins.c). */
+/* A layer that the cluster file has in a stage: it reads the parameter of that name (plan_pins.c). */
 typedef struct PlanPin {
 	int layer, stage;
 	const char *name;
@@ -85,8 +85,8 @@ typedef struct PlanModel {
 	PlanGrad *grad;
 	int ngrad;
 	SumRule rule;
-	struct SumCache *sums;       /* plansums.c */
-	struct PlanServers *servers; /* planservers.c; NULL: no server holds anything */
+	struct SumCache *sums;       /* plan_allreduce.c */
+	struct PlanServers *servers; /* plan_servers.c; NULL: no server holds anything */
 	PlanAgain *again;
 	int nagain;   /* in the order in which they are forgotten: the fewest seconds per byte first */
 	double state; /* optimizer bytes per byte of a trained weight */
@@ -111,11 +111,11 @@ int *plan_places(Arena *a, const States *st, int most, int *n);
 /* Of a layer profile: one kind of device; every tensor has a gradient, the optimizer keeps nothing. */
 PlanModel *plan_model_of(Arena *a, const States *st, const Cluster *c);
 
-/* Parts of it (plansums.c): PlanModel.grad of a module, layers in Node.stage; rule and sums. t NULL: nothing is asked of them. */
+/* Parts of it (plan_allreduce.c): PlanModel.grad of a module, layers in Node.stage; rule and sums. t NULL: nothing is asked of them. */
 void find_grads(PlanModel *p, const Graph *g, const Training *t, Arena *scratch);
 void sums_start(PlanModel *p, const Training *t);
 
-/* ---- what the cluster file asks (planpins.c) ---- */
+/* ---- what the cluster file asks (plan_pins.c) ---- */
 void find_pins(PlanModel *p, const Module *m);
 int pins_broken(const PlanModel *p, int stage, int k, int j); /* how many pins a stage of the states (k, j] breaks */
 
@@ -166,7 +166,7 @@ typedef struct StageSums {
 	StageSum *sum;
 } StageSums;
 
-/* ---- schedules that are not flushed, and what they share with all others (planasync.c) ---- */
+/* ---- schedules that are not flushed, and what they share with all others (plan_async.c) ---- */
 bool trial_each(const PlanModel *p); /* every microbatch is a step */
 int64_t trial_share(
 	const PlanModel *p, const Trial *t, int stage); /* microbatches that a device has before an update, at most */
@@ -178,7 +178,7 @@ bool trial_refused(const PlanModel *p, const Trial *t, const int *stage);
 /* Seconds that a step takes at least in the steady state. */
 double trial_steady(const PlanModel *p, const Trial *t, const TrialStage *s, const int *stage);
 
-/* Servers of a trial (planservers.c): which weights of stage s go to them, NULL: none; what they are told, in its model. */
+/* Servers of a trial (plan_servers.c): which weights of stage s go to them, NULL: none; what they are told, in its model. */
 const bool *trial_served(Arena *a, const PlanModel *p, const Trial *t, int s, const int *device, const int *stage);
 void trial_servers(Arena *a, const PlanModel *p, const Trial *t, SimModel *x, const int *stage, int *cap);
 /* The only stage that reads a weight, stages by layer; -1: there are several. */

@@ -1,6 +1,6 @@
-/* Where to cut for given replicas and devices (plansearch.h, cut_best), and which devices to take. */
+/* Where to cut for given replicas and devices (plan_search.h, cut_best), and which devices to take. */
 #include <math.h>
-#include "plansearch.h"
+#include "plan_search.h"
 
 static const double NO_PARAM = 1e6, TOO_BIG = 1e9, PINNED = 1e15; /* seconds: more than any real stage takes */
 

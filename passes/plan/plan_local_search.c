@@ -1,9 +1,9 @@
-/* Local search (plansearch.h): from the best plans so far, one change at a time: a cut moves, a device goes from one
+/* Local search (plan_search.h): from the best plans so far, one change at a time: a cut moves, a device goes from one
  * stage to another, joins, leaves or changes places with one of another stage, two stages become one, one becomes
  * two. Where the stages' devices change, the old cuts and the best ones for the new devices are tried. */
 #include <math.h>
 #include <string.h>
-#include "plansearch.h"
+#include "plan_search.h"
 
 /* A plan while it is changed: devices say which stage they belong to. */
 typedef struct Draft {

@@ -1,8 +1,8 @@
-/* What the published planners, and simple rules, make of a planning model (plansearch.h). Each gives replicas and
+/* What the published planners, and simple rules, make of a planning model (plan_search.h). Each gives replicas and
  * cuts, and where it says so devices; all others are tried with every placement. */
 #include <math.h>
 #include <string.h>
-#include "plansearch.h"
+#include "plan_search.h"
 #include "passes/planner/dapple.h"
 #include "passes/planner/planner.h"
 
