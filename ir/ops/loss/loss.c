@@ -46,10 +46,6 @@ static bool check_labels(const Node *n, const Type *x, const Value *labels, cons
 		return diag_error(d, n->loc, 304, "%s: scores are %s, so labels must be %s; %s is %s",
 			optab[n->op]->name, str_shape(d->scratch, x), str_shape(d->scratch, &want), labels->name,
 			str_shape(d->scratch, &labels->type));
-	if (!type_numel(&labels->type))
-		return diag_error(d, n->loc, 304, "%s: there is no sample: scores are %s, labels %s are %s",
-			optab[n->op]->name, str_shape(d->scratch, x), labels->name,
-			str_shape(d->scratch, &labels->type));
 	if (labels->type.dtype != DT_i64 && labels->type.dtype != DT_i32)
 		return diag_error(d, n->loc, 302, "%s: labels %s are %s, not i64 or i32", optab[n->op]->name,
 			labels->name, dtype_name(labels->type.dtype));
