@@ -26,7 +26,7 @@ typedef struct GivenPlan {
 	const char *file;
 	int n;              /* stages */
 	const char **until; /* by stage: its last segment; NULL: the end */
-	int *line;          /* by stage: where in the file */
+	int *line, *col;    /* by stage: where in the file, at `until` where it has one */
 	int *replicas;
 	int ndevice, *device; /* by rank: index into Cluster.device */
 	int64_t micro;        /* microbatches per step; 0: not said */

@@ -20,6 +20,52 @@ bool yaml_error(Yaml *y, const YNode *at, const char *fmt, ...)
 		"%s", s);
 }
 
+/* The place of byte `at` of text, as libyaml counts: it has none for bytes that are no UTF-8 or no text. */
+static yaml_mark_t mark_of(const char *text, size_t at)
+{
+	yaml_mark_t m = { .index = at };
+
+	for (size_t i = 0; i < at; i++) {
+		const bool end = text[i] == '\n';
+		m.line += end;
+		m.column = end ? 0 : m.column + ((text[i] & 0xC0) != 0x80);
+	}
+	return m;
+}
+
+/* libyaml's words for what people write most often, in theirs. */
+static const char *syntax_words(const char *problem, char at)
+{
+	if (at == '\t')
+		return "there is a tab here; YAML indents with blanks only";
+	if (!strcmp(problem, "mapping values are not allowed in this context"))
+		return "a second ': ' in one value; quote the value, or begin a line of its own for the key";
+	if (!strcmp(problem, "found character that cannot start any token"))
+		return "a value cannot begin with this character; quote it";
+	return strstr(problem, "UTF-8") ? "the text is not UTF-8 here; save the file as UTF-8" : problem;
+}
+
+/* What libyaml does not like, with what it was reading: where the text ends too early, the place is where that began. */
+static bool syntax_error(Yaml *y, const yaml_parser_t *p, const char *text, size_t n)
+{
+	const yaml_mark_t at = p->error == YAML_READER_ERROR && p->problem_offset <= n
+	                               ? mark_of(text, p->problem_offset)
+	                               : p->problem_mark;
+	const yaml_mark_t from = p->context_mark;
+	const bool ends = at.index >= n && p->context && from.index < n;
+	const char *problem = syntax_words(p->problem ? p->problem : "not YAML", at.index < n ? text[at.index] : 0);
+	const yaml_mark_t *place = ends ? &from : &at;
+	const Loc loc = TEXTLOC(y->file, (int)place->line + 1, (int)place->column + 1);
+
+	y->ok = false;
+	if (ends)
+		return diag_error(y->d, loc, 102, "%s, which begins here: %s%s", p->context, problem,
+			strstr(problem, "end of stream") ? "" : " before the end of the file");
+	if (!p->context || from.line == at.line || problem != p->problem)
+		return diag_error(y->d, loc, 102, "%s", problem);
+	return diag_error(y->d, loc, 102, "%s, which begins on line %d: %s", p->context, (int)from.line + 1, problem);
+}
+
 /* Aliases would let a small file grow without bound; tags and several documents have no meaning here. */
 static bool tokens_ok(Yaml *y, const char *text, size_t n)
 {
@@ -35,8 +81,7 @@ static bool tokens_ok(Yaml *y, const char *text, size_t n)
 		Loc loc;
 
 		if (!yaml_parser_parse(&p, &e)) {
-			loc = TEXTLOC(y->file, (int)p.problem_mark.line + 1, (int)p.problem_mark.column + 1);
-			y->ok = diag_error(y->d, loc, 102, "%s", p.problem ? p.problem : "not YAML");
+			syntax_error(y, &p, text, n);
 			break;
 		}
 		loc = TEXTLOC(y->file, (int)e.start_mark.line + 1, (int)e.start_mark.column + 1);
@@ -78,8 +123,7 @@ bool yaml_open(Yaml *y, Arena *a, const char *path, Diag *d)
 	yaml_parser_initialize(&p);
 	yaml_parser_set_input_string(&p, (const unsigned char *)text, n);
 	if (!yaml_parser_load(&p, &y->doc))
-		y->ok = diag_error(d, TEXTLOC(y->file, (int)p.problem_mark.line + 1, (int)p.problem_mark.column + 1),
-			102, "%s", p.problem ? p.problem : "not YAML");
+		syntax_error(y, &p, text, n);
 	else if (!yaml_document_get_root_node(&y->doc)) {
 		yaml_document_delete(&y->doc);
 		y->ok = diag_error(d, FILELOC(y->file), 102, "the file holds nothing");
@@ -96,6 +140,14 @@ void yaml_close(Yaml *y) { yaml_document_delete(&y->doc); }
 static const char *scalar(const YNode *n)
 {
 	return n->type == YAML_SCALAR_NODE ? (const char *)n->data.scalar.value : NULL;
+}
+
+/* A value in a message: its first line. */
+static const char *shown(Yaml *y, const char *s)
+{
+	const size_t n = strcspn(s, "\n");
+
+	return s[n] ? arena_printf(y->a, "%.*s...", (int)n, s) : s;
 }
 
 static void unknown_key(Yaml *y, const YNode *k, const char *what, const YKey *keys, int nkeys)
@@ -136,7 +188,11 @@ static bool repeated(Yaml *y, const YNode *n, const yaml_node_pair_t *at)
 void yaml_map(Yaml *y, const YNode *n, const char *what, const YKey *keys, int nkeys, void *to)
 {
 	if (n->type != YAML_MAPPING_NODE) {
-		yaml_error(y, n, "%s must be a mapping (key: value)", what);
+		const char *s = scalar(n), *colon = s ? strchr(s, ':') : NULL;
+
+		yaml_error(y, n, "%s must be a mapping (key: value)%s%s%s%s", what, s ? ", not '" : "",
+			s ? shown(y, s) : "", s ? "'" : "",
+			colon && colon[1] && colon[1] != ' ' ? "; a blank belongs behind the colon" : "");
 		return;
 	}
 	for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
@@ -235,7 +291,7 @@ int64_t yaml_int(Yaml *y, const YNode *n, const char *what, int64_t lo, int64_t 
 	errno = 0;
 	long long v = strtoll(s, &end, 10);
 	if (end == s || *end || errno) {
-		yaml_error(y, n, "%s must be a whole number, not '%s'", what, s);
+		yaml_error(y, n, "%s must be a whole number, not '%s'", what, shown(y, s));
 		return lo;
 	}
 	if (v < lo || v > hi) {
@@ -254,7 +310,7 @@ double yaml_real(Yaml *y, const YNode *n, const char *what, double lo, double hi
 		return lo;
 	double v = strtod(s, &end);
 	if (end == s || *end || !isfinite(v)) {
-		yaml_error(y, n, "%s must be a number, not '%s'", what, s);
+		yaml_error(y, n, "%s must be a number, not '%s'", what, shown(y, s));
 		return lo;
 	}
 	if (v < lo || v > hi) {
@@ -278,9 +334,9 @@ int yaml_choice(Yaml *y, const YNode *n, const char *what, const char *const *wo
 		buf_printf(&b, "%s%s", i ? ", " : "", words[i]);
 	const char *near = diag_nearest(s, words, nwords);
 	if (near)
-		yaml_error(y, n, "%s is '%s'; did you mean '%s'?", what, s, near);
+		yaml_error(y, n, "%s is '%s'; did you mean '%s'?", what, shown(y, s), near);
 	else
-		yaml_error(y, n, "%s is '%s'; it must be one of %s", what, s, buf_str(&b));
+		yaml_error(y, n, "%s is '%s'; it must be one of %s", what, shown(y, s), buf_str(&b));
 	buf_free(&b);
 	return 0;
 }

@@ -59,8 +59,7 @@ static void print_text(Diag *d, const Loc *l, const char *severity, const char *
 	fputc('\n', d->out);
 }
 
-/* Bytes of the UTF-8 character at s; 0: it is none, or would move the cursor or change the terminal. */
-static int plain_char(const unsigned char *s)
+int diag_plain_char(const unsigned char *s)
 {
 	const int n = *s < 0x80 ? 1 : *s < 0xC2 ? 0 : *s < 0xE0 ? 2 : *s < 0xF0 ? 3 : *s < 0xF5 ? 4 : 0;
 
@@ -82,13 +81,13 @@ static const char *plain(Arena *a, const char *s)
 	size_t n = 0, bad = 0;
 
 	for (int k; s && p[n]; n += (size_t)(k ? k : 1))
-		bad += !(k = plain_char(p + n));
+		bad += !(k = diag_plain_char(p + n));
 	if (!bad)
 		return s;
 	char *out = arena_alloc(a, n + 3 * bad + 1), *to = out;
 
 	for (int k; *p; p += k ? k : 1) {
-		k = plain_char(p);
+		k = diag_plain_char(p);
 		if (k)
 			memcpy(to, p, (size_t)k);
 		else
@@ -110,9 +109,10 @@ static void report(Diag *d, const Loc *l, const char *severity, const char *code
 	at.module = plain(d->scratch, l->module);
 	if (*severity == 'e')
 		d->last_text = text;
-	if (d->format == DIAG_TEXT)
+	if (d->format == DIAG_TEXT) {
 		print_text(d, &at, severity, code, text);
-	else
+		diag_excerpt(d, l);
+	} else
 		diag_json(d, &at, severity, code, text);
 }
 

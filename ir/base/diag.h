@@ -1,5 +1,5 @@
 /* Diagnostics: errors with places for the user, bug() for our own faults. UX: gcc's form,
- *     FILE:LINE:COL: error: text [E0104]          a text file
+ *     FILE:LINE:COL: error: text [E0104]          a text file, and below it the line with a caret under the place
  *     FILE: node #12 'layer1/If_3' (If): error: text [E0312]      a model
  * A message names the thing, both values and the rule; lower case, no full stop. Errors are counted; printing
  * stops after the limit (20), checking goes on. */
@@ -57,8 +57,11 @@ void diag_note(Diag *d, Loc loc, const char *fmt, ...) __attribute__((format(pri
 
 /* The end of a SARIF document (an empty one when there was no message); nothing in other formats. */
 void diag_finish(Diag *d);
-/* diag.c's own: one message as JSON or SARIF. */
+/* diag.c's own: one message as JSON or SARIF; the line of a text file, with a caret under the column. */
 void diag_json(Diag *d, const Loc *l, const char *severity, const char *code, const char *text);
+void diag_excerpt(const Diag *d, const Loc *l);
+/* Bytes of the UTF-8 character at s; 0: it is none, or would move the cursor or change the terminal. */
+int diag_plain_char(const unsigned char *s);
 
 /* The nearest of n words to `word` (edit distance at most a third of its length), NULL if none is near. */
 const char *diag_nearest(const char *word, const char *const *words, int n);

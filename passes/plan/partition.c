@@ -215,7 +215,7 @@ static int find_until(const Segments *g, const GivenPlan *given, int s)
 			return i;
 	}
 	const char *near = diag_nearest(given->until[s], names, g->n);
-	diag_error(g->cx->d, TEXTLOC(given->file, given->line[s], 1), 408,
+	diag_error(g->cx->d, TEXTLOC(given->file, given->line[s], given->col[s]), 408,
 		"stage %d ends with '%s': there is no place to cut "
 		"behind such a node%s%s%s",
 		s, given->until[s], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -233,7 +233,7 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 		if (t->end[i] < 0)
 			return NULL;
 		if (i && t->end[i] <= t->end[i - 1]) {
-			diag_error(g->cx->d, TEXTLOC(given->file, given->line[i], 1), 411,
+			diag_error(g->cx->d, TEXTLOC(given->file, given->line[i], given->col[i]), 411,
 				"stage %d ends with '%s', which is not behind "
 				"'%s', the end of the stage before it",
 				i, until_name(g, t->end[i]), until_name(g, t->end[i - 1]));
@@ -241,7 +241,7 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 		}
 	}
 	if (t->end[given->n - 1] != g->n - 1) {
-		diag_error(g->cx->d, TEXTLOC(given->file, given->line[given->n - 1], 1), 411,
+		diag_error(g->cx->d, TEXTLOC(given->file, given->line[given->n - 1], given->col[given->n - 1]), 411,
 			"the last stage ends with '%s'; the "
 			"model goes on to '%s'",
 			until_name(g, t->end[given->n - 1]), until_name(g, g->n - 1));
@@ -251,7 +251,7 @@ static Trial *given_plan(PlanSearch *s, const Segments *g, const GivenPlan *give
 	for (int r = 0; r < t->ndevice; r++)
 		if (given->device[r] >= s->p->c->ndevice) {
 			const Cluster *c = g->cx->cluster;
-			diag_error(g->cx->d, TEXTLOC(given->file, given->line[0], 1), 403,
+			diag_error(g->cx->d, TEXTLOC(given->file, given->line[0], given->col[0]), 403,
 				"rank %d is to train on %s, whose host has the "
 				"role server alone (%s)",
 				r, c->device[given->device[r]].name, c->file);

@@ -194,6 +194,7 @@ static void list_lean(Segments *g, Plan *plan, const PlanSearch *s)
 		*x = (GivenPlan){ .n = t->n,
 			.until = NEWN(g->m->arena, const char *, t->n),
 			.line = NEWN(g->m->arena, int, t->n),
+			.col = NEWN(g->m->arena, int, t->n),
 			.replicas = arena_dup(g->m->arena, t->replicas, sizeof *t->replicas * (size_t)t->n),
 			.ndevice = t->ndevice,
 			.device = arena_dup(g->m->arena, t->device, sizeof *t->device * (size_t)t->ndevice),

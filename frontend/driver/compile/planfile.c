@@ -162,10 +162,17 @@ static void r_order(Yaml *y, const YNode *v, void *to)
 	((Reader *)to)->g->order = i > 0 ? i : 0;
 }
 
+static void stage_at(const Reader *r, const YNode *v)
+{
+	r->g->line[r->stage] = (int)v->start_mark.line + 1;
+	r->g->col[r->stage] = (int)v->start_mark.column + 1;
+}
+
 static void r_until(Yaml *y, const YNode *v, void *to)
 {
 	const Reader *r = to;
 
+	stage_at(r, v);
 	r->g->until[r->stage] = yaml_text(y, v, "until");
 }
 
@@ -220,9 +227,10 @@ static void r_stages(Yaml *y, const YNode *v, void *to)
 	r->g->until = NEWN(y->a, const char *, n);
 	r->g->replicas = NEWN(y->a, int, n);
 	r->g->line = NEWN(y->a, int, n);
+	r->g->col = NEWN(y->a, int, n);
 	for (r->stage = 0; r->stage < n; r->stage++) {
 		const YNode *at = item[r->stage];
-		r->g->line[r->stage] = (int)at->start_mark.line + 1;
+		stage_at(r, at);
 		yaml_map(y, at, "stages", keys, 2, r);
 		if (y->ok && !r->g->replicas[r->stage])
 			yaml_error(y, at, "stage %d has no devices", r->stage);
