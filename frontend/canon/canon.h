@@ -35,6 +35,8 @@ Value *canon_slice_axis(Import *im, Value *x, int axis, int64_t from, int64_t to
 Value *canon_join(Import *im, Value *x, Value *y, int axis, const char *name);
 Value *canon_swap(Import *im, Value *x, int a, int b);
 
+/* stack.c: n values side by side along `axis`, along a fresh one of their own if so asked. NULL after a diagnostic. */
+Value *canon_stack(Import *im, int n, Value *const *part, int64_t axis, bool fresh, const char *name);
 Value *canon_reshape_to(Import *im, Value *x, int rank, const int64_t *dim, const char *name);
 /* axes from operand `operand` (opset 13) or the attribute; *given says whether there were any. */
 bool canon_axes_of(Import *im, const OnnxNode *n, size_t operand, Ints *axes, bool *given);
@@ -85,6 +87,9 @@ bool canon_clip(Import *im, const OnnxNode *n);
 bool canon_cast(Import *im, const OnnxNode *n);
 bool canon_attention(Import *im, const OnnxNode *n);
 bool canon_sequence_construct(Import *im, const OnnxNode *n);
+bool canon_sequence_empty(Import *im, const OnnxNode *n);
+bool canon_sequence_insert(Import *im, const OnnxNode *n);
+bool canon_sequence_erase(Import *im, const OnnxNode *n);
 bool canon_sequence_at(Import *im, const OnnxNode *n);
 bool canon_sequence_length(Import *im, const OnnxNode *n);
 bool canon_split_to_sequence(Import *im, const OnnxNode *n);

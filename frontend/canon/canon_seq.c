@@ -45,6 +45,52 @@ bool canon_sequence_construct(Import *im, const OnnxNode *n)
 	return bind(im, n, s);
 }
 
+bool canon_sequence_empty(Import *im, const OnnxNode *n) { return bind(im, n, sequence(im, 0)); }
+
+/* Operand i as a place in a sequence where there are `places`; absent: the last. Those below 0 count from element s->n. */
+static bool place(Import *im, const OnnxNode *n, size_t i, const Sequence *s, int places, int *at)
+{
+	Ints given;
+
+	if (!onnx_const_ints(im, n, i, &given) || given.n > 1)
+		return canon_refuse(im, "the position in a sequence is not constant: export with the loop unrolled");
+	const int64_t v = given.n ? given.v[0] : places - 1, k = v + (v < 0 ? s->n : 0);
+	if (k < 0 || k >= places)
+		return diag_error(im->d, im->b.loc, 302, "position %lld of a sequence of %d", (long long)v, s->n);
+	*at = (int)k;
+	return true;
+}
+
+bool canon_sequence_insert(Import *im, const OnnxNode *n)
+{
+	const Sequence *s = operand(im, n);
+	Value *x = onnx_in(im, n, 1);
+	int at;
+
+	if (!s || !x)
+		return s ? canon_refuse(im, "operand 1 is no tensor") : false;
+	if (!place(im, n, 2, s, s->n + 1, &at))
+		return false;
+	Sequence *y = sequence(im, s->n + 1);
+	for (int i = 0; i < s->n; i++)
+		y->v[i + (i >= at)] = s->v[i];
+	y->v[at] = x;
+	return bind(im, n, y);
+}
+
+bool canon_sequence_erase(Import *im, const OnnxNode *n)
+{
+	const Sequence *s = operand(im, n);
+	int at;
+
+	if (!s || !place(im, n, 1, s, s->n, &at))
+		return false;
+	Sequence *y = sequence(im, s->n - 1);
+	for (int i = 0; i < y->n; i++)
+		y->v[i] = s->v[i + (i >= at)];
+	return bind(im, n, y);
+}
+
 /* Sizes along axis from the split operand: several sizes, or one that all parts have but the last. */
 static bool split_sizes(Import *im, int64_t dim, const Value *split, Ints given, Ints *sizes)
 {
@@ -107,16 +153,13 @@ bool canon_split_to_sequence(Import *im, const OnnxNode *n)
 bool canon_sequence_at(Import *im, const OnnxNode *n)
 {
 	const Sequence *s = operand(im, n);
-	Ints at;
+	int at;
 
-	if (!s)
+	if (!s || !onnx_in(im, n, 1))
+		return s ? canon_refuse(im, "operand 1 is missing") : false;
+	if (!place(im, n, 1, s, s->n, &at))
 		return false;
-	if (!onnx_const_ints(im, n, 1, &at) || at.n != 1)
-		return canon_refuse(im, "the position in a sequence is not constant: export with the loop unrolled");
-	int64_t i = at.v[0] + (at.v[0] < 0 ? s->n : 0);
-	if (i < 0 || i >= s->n)
-		return diag_error(im->d, im->b.loc, 302, "position %lld of a sequence of %d", (long long)at.v[0], s->n);
-	onnx_bind(im, n, 0, s->v[i]);
+	onnx_bind(im, n, 0, s->v[at]);
 	return true;
 }
 
@@ -133,27 +176,15 @@ bool canon_sequence_length(Import *im, const OnnxNode *n)
 bool canon_concat_from_sequence(Import *im, const OnnxNode *n)
 {
 	const Sequence *s = operand(im, n);
-	int64_t axis = onnx_int(n, "axis", 0);
-	bool fresh = onnx_int(n, "new_axis", 0) != 0;
 
 	if (!s)
 		return false;
 	if (!s->n || s->n > 4096)
 		return diag_error(im->d, im->b.loc, 302, "a sequence of %d, it must have 1 to 4096 elements", s->n);
-	Value **in = NEWN(im->a, Value *, s->n);
-	for (int i = 0; i < s->n; i++) {
-		const Type *t = &s->v[i]->type;
-		int rank = t->rank + fresh;
-		int64_t ax = axis + (axis < 0 ? rank : 0), dim[MAXRANK + 1];
-
-		if (ax < 0 || ax >= rank || rank > MAXRANK)
-			return diag_error(
-				im->d, im->b.loc, 302, "axis %lld of %s", (long long)axis, str_type(im->d->scratch, t));
-		for (int k = 0; k < rank; k++)
-			dim[k] = !fresh || k < ax ? t->dim[k] : k == ax ? 1 : t->dim[k - 1];
-		in[i] = fresh ? canon_reshape_to(im, s->v[i], rank, dim, NULL) : s->v[i];
-	}
-	void *at = canon_attr_of(im, OP_Concat);
-	canon_put_int(OP_Concat, at, "axis", axis);
-	return canon_emit_bind(im, n, OP_Concat, at, s->n, in);
+	Value *y =
+		canon_stack(im, s->n, s->v, onnx_int(n, "axis", 0), onnx_int(n, "new_axis", 0) != 0, canon_out_name(n));
+	if (!y)
+		return false;
+	onnx_bind(im, n, 0, y);
+	return true;
 }

@@ -134,7 +134,7 @@ static void define_all(Scope *s, const OnnxGraph *g)
 			scope_define(s, g->node[i]->output[k]);
 }
 
-static OnnxGraph *scope_graph(const Scope *up, const OnnxGraph *g)
+OnnxGraph *scope_graph(const Scope *up, const OnnxGraph *g)
 {
 	OnnxGraph *c = arena_dup(up->a, g, sizeof *g);
 	Scope s;
@@ -196,7 +196,9 @@ OnnxNode *scope_node(const Scope *s, const OnnxNode *n)
 {
 	OnnxNode *c = arena_dup(s->a, n, sizeof *n);
 
-	c->name = own(arena_printf(s->a, "%s/%s", s->prefix, *text(n->name) ? n->name : text(n->op_type)));
+	const char *name = *text(n->name) ? n->name : text(n->op_type);
+
+	c->name = own(arena_printf(s->a, "%s/%s", s->prefix, s->node ? inline_inner(s->node, name) : name));
 	c->input = renamed(s, n->input, n->n_input);
 	c->output = renamed(s, n->output, n->n_output);
 	c->attribute = NEWN(s->a, OnnxAttr *, n->n_attribute + 1);
@@ -237,7 +239,7 @@ static bool condition(Import *im, const OnnxNode *n, bool *then)
 	return true;
 }
 
-static bool branch_nodes(Import *im, const OnnxGraph *g)
+bool inline_nodes(Import *im, const OnnxGraph *g)
 {
 	const int opset = im->opset;
 	const Loc loc = im->b.loc;
@@ -246,21 +248,44 @@ static bool branch_nodes(Import *im, const OnnxGraph *g)
 		if (!onnx_initializer(im, g, g->initializer[i]))
 			return false;
 	for (size_t i = 0; i < g->n_node; i++) {
-		const OnnxNode *n = g->node[i];
-
-		if (i == 0 && im->shapes && n->n_output && *n->output[0] && !map_has(im->shapes, n->output[0])) {
-			im->b.loc = loc;
-			return rebind_refuse(im,
-				arena_printf(im->a,
-					"the condition takes another branch at the export's batch %lld than at batch %lld",
-					(long long)im->from, (long long)im->to));
-		}
-		im->opset = onnx_opset(im, n, opset);
-		if (!onnx_node(im, n, (size_t)loc.node))
+		im->opset = onnx_opset(im, g->node[i], opset);
+		if (!onnx_node(im, g->node[i], (size_t)loc.node))
 			return false;
 	}
 	im->opset = opset;
 	im->b.loc = loc;
+	return true;
+}
+
+/* The branch was taken at the export's batch too. */
+static bool same_branch(Import *im, const OnnxGraph *g)
+{
+	const OnnxNode *n = g->n_node ? g->node[0] : NULL;
+
+	if (!n || !im->shapes || !n->n_output || !*n->output[0] || map_has(im->shapes, n->output[0]))
+		return true;
+	return rebind_refuse(im,
+		arena_printf(im->a, "the condition takes another branch at the export's batch %lld than at batch %lld",
+			(long long)im->from, (long long)im->to));
+}
+
+void inline_root(Import *im, Scope *s, const OnnxNode *n)
+{
+	if (!im->taken.arena) {
+		map_init(&im->taken, im->a, true);
+		inline_names(&im->taken, im->top);
+	}
+	*s = (Scope){ .a = im->a, .taken = &im->taken, .origin = im->origin, .node = n, .prefix = inline_prefix(n) };
+	map_init(&s->names, im->a, true);
+}
+
+bool inline_initializers(Import *im, Scope *s, const OnnxGraph *g)
+{
+	for (size_t i = 0; i < g->n_initializer; i++) {
+		scope_define(s, text(g->initializer[i]->name));
+		if (!onnx_initializer(im, g, renamed_tensor(s, g->initializer[i])))
+			return false;
+	}
 	return true;
 }
 
@@ -288,7 +313,7 @@ static bool branch_outputs(Import *im, const OnnxNode *n, const OnnxAttr *x, con
 
 bool inline_if(Import *im, const OnnxNode *n)
 {
-	Scope s = { .a = im->a, .taken = &im->taken, .origin = im->origin, .node = n };
+	Scope s;
 	bool then = false;
 
 	if (!condition(im, n, &then))
@@ -303,12 +328,9 @@ bool inline_if(Import *im, const OnnxNode *n)
 	if (x->g->n_input || x->g->n_sparse_initializer)
 		return diag_error(
 			im->d, im->b.loc, 302, "%s has %s", x->name, x->g->n_input ? "inputs" : "sparse initializers");
-	if (!im->taken.arena) {
-		map_init(&im->taken, im->a, true);
-		inline_names(&im->taken, im->top);
-	}
-	map_init(&s.names, im->a, true);
+	inline_root(im, &s, n);
 	s.prefix = inline_branch(im->a, n, "", then);
 	const OnnxGraph *g = scope_graph(&s, x->g);
-	return onnx_operators(im, x->g) && branch_nodes(im, g) && branch_outputs(im, n, x, g, s.prefix);
+	return onnx_operators(im, x->g) && same_branch(im, g) && inline_nodes(im, g) &&
+	       branch_outputs(im, n, x, g, s.prefix);
 }

@@ -39,6 +39,12 @@ const char *inline_prefix(const OnnxNode *n);
 /* A branch's name without the folder that it shares with its If: /n/x in a branch of /n/If is x. */
 const char *inline_inner(const OnnxNode *n, const char *name);
 const char *inline_branch(Arena *a, const OnnxNode *n, const char *prefix, bool then);
+/* The scope of what stands in n, a node of the model's graph or of a body that is in it already. */
+void inline_root(Import *im, Scope *s, const OnnxNode *n);
+OnnxGraph *scope_graph(const Scope *up, const OnnxGraph *g); /* g with the names of a scope within `up` */
+/* The initializers of g, the graph around it being done, under names of s; the nodes of g, which has its names. */
+bool inline_initializers(Import *im, Scope *s, const OnnxGraph *g);
+bool inline_nodes(Import *im, const OnnxGraph *g);
 /* The default that the function declares for an attribute (IR 9); NULL: none. */
 const OnnxAttr *function_default(Arena *a, const OnnxFunction *f, const char *name);
 

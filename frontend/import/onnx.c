@@ -55,6 +55,17 @@ static bool is_param(Import *im, const char *name, Role role, const Tensor *x)
 	return im->guess ? guess_initializer(im->guess, name, x).param : x->type.rank > 0;
 }
 
+/* One value, all over. */
+static bool alike(const Tensor *x)
+{
+	const size_t size = (size_t)dtype_bytes(x->type.dtype);
+
+	for (int64_t i = 1; x->data && i < type_numel(&x->type); i++)
+		if (memcmp(x->data, (const char *)x->data + (size_t)i * size, size))
+			return false;
+	return x->data != NULL;
+}
+
 bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 {
 	Tensor x;
@@ -73,7 +84,12 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 	const Role role = im->contract ? contract_role(im->contract, t->name) : ROLE_NONE;
 	const bool param =
 		dtype_float(x.type.dtype) && (onnx_running_stat(im, g, t->name) || is_param(im, t->name, role, &x));
-	if (!param || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
+	if (param && im->unrolling && !alike(&x))
+		return diag_error(im->d, im->b.loc, 302,
+			"initializer '%s' stands in a branch within a Loop: it would be another parameter in every iteration; "
+			"move it to the graph",
+			t->name);
+	if (!param || im->unrolling || (type_numel(&x.type) <= 2 * MAXRANK && is_setting(g, t->name))) {
 		if (!x.data)
 			make_up(im, t->name, &x);
 		x = onnx_widen(im, x);

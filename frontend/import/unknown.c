@@ -6,10 +6,9 @@
 /* What to do about operators that no graph of fixed shapes has. */
 static const char *remedy(const char *op)
 {
-	if (strcmp(op, "Loop") == 0 || strcmp(op, "Scan") == 0)
+	if (strcmp(op, "Scan") == 0)
 		return "export with the loop unrolled over a fixed length: a traced export does that, a scripted one keeps the loop";
-	if (strncmp(op, "Sequence", 8) == 0 || strcmp(op, "SplitToSequence") == 0 ||
-		strcmp(op, "ConcatFromSequence") == 0)
+	if (strcmp(op, "SequenceMap") == 0)
 		return "lists of tensors need a fixed length: export with the loop over the list unrolled (Split, Concat, Stack)";
 	if (strncmp(op, "Optional", 8) == 0)
 		return "optional values are not supported: export with every input given, and loops unrolled over fixed lengths";

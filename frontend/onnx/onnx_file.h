@@ -44,6 +44,8 @@ typedef struct Import {
 	bool half;                 /* the model stores half precision */
 	const OnnxGraph *top;      /* the model's graph */
 	Map taken;                 /* every ONNX name, once a branch was inlined */
+	int unrolling;             /* Loops that are being written out around the node */
+	int64_t unrolled;          /* nodes that Loops became so far */
 	Map *origin;               /* node -> OnnxOrigin, where functions were expanded */
 	const OnnxGraph *stats_of; /* the graph of .. */
 	Map stats;                 /* its running means and variances: name -> 3, 4 */
@@ -90,9 +92,10 @@ bool onnx_check_binding(Import *im, const OnnxGraph *g, const Binding *b);
 bool onnx_is_initializer(const OnnxGraph *g, const char *name);
 /* inference.c: false after E0208: weights of the export were folded or merged. */
 bool onnx_refuse_inference(Import *im, const OnnxGraph *g);
-/* function.c: calls of local functions become nodes of the graph; fills *origin. inline.c: If. */
+/* function.c: calls of local functions become nodes of the graph; fills *origin. inline.c: If; loop.c: Loop. */
 bool inline_functions(Arena *a, OnnxModel *p, const char *path, Map *origin, Diag *d);
 bool inline_if(Import *im, const OnnxNode *n);
+bool inline_loop(Import *im, const OnnxNode *n);
 
 /* traininginfo.c: the loss joins the graph, o->told gets the rest. p has a training_info. */
 bool onnx_training_info(Import *im, const OnnxModel *p);

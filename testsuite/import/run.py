@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the reader of models rewrites, against numpy: Einsum, branches of If, local functions, half precision.
+"""What the reader of models rewrites, against numpy: Einsum, branches of If, Loops, local functions, half precision.
 
     testsuite/import/run.py [--count N] [--keep DIR]
 
@@ -15,7 +15,7 @@ try:
 except ImportError:
     print('python3-onnx is not there')
     sys.exit(77)
-import bodies, einsums, halves
+import bodies, einsums, halves, loops
 
 
 def write(folder, model, inputs, outputs):
@@ -32,7 +32,7 @@ def main():
     ap.add_argument('--keep', help='write the cases here and leave them')
     a = ap.parse_args()
     tmp = a.keep or T.temp('import')
-    made = [(k, f()) for k, f in {**bodies.CASES, **halves.CASES}.items()] + list(einsums.cases(a.count))
+    made = [(k, f()) for k, f in {**bodies.CASES, **halves.CASES, **loops.CASES}.items()] + list(einsums.cases(a.count))
     for name, c in made:
         write(f'{tmp}/import/{name}', *c)
     rc = subprocess.call([sys.executable, os.path.join(HERE, '..', 'onnx-backend'), '--show', '--least', str(len(made)), tmp])

@@ -1,4 +1,5 @@
 """ONNX models that hold graphs and functions, field by field: control flow that is refused, and equations of Einsum."""
+import struct
 from tiny import attribute, field, value_info
 
 
@@ -11,9 +12,10 @@ def node(op, inputs, outputs, name='node', domain='', attributes=b''):
         b''.join(field(5, a) for a in attributes or ()) + field(7, domain.encode())
 
 
-def body(name, nodes, outputs):
+def body(name, nodes, outputs, inputs=(), inits=()):
     """An attribute that is a graph."""
-    g = b''.join(field(1, n) for n in nodes) + field(2, b'body') + b''.join(field(12, field(1, o.encode())) for o in outputs)
+    g = b''.join(field(1, n) for n in nodes) + field(2, b'body') + b''.join(field(5, i) for i in inits) + \
+        b''.join(field(11, field(1, i.encode())) for i in inputs) + b''.join(field(12, field(1, o.encode())) for o in outputs)
     return field(1, name.encode()) + field(6, g) + field(20, 5)
 
 
@@ -71,9 +73,47 @@ def batch_if():
                   node('Equal', ['n', 'eight'], ['c'], 'same'), node('If', ['c'], ['y'], 'if', attributes=[then, other])], X)
 
 
+def loop(nodes=None, count='', go='', inputs=('i', 'go', 'a'), outputs=('go', 'b'), nodes_before=(), carried=('x',)):
+    """A Loop that takes x round: Neg, under the condition that came in."""
+    b = body('body', nodes or [node('Neg', ['a'], ['b'], 'neg')], outputs, inputs)
+    return model([*nodes_before, node('Loop', [count, go, *carried], ['y'], 'loop', attributes=[b])], X)
+
+
+def number(name, v):
+    return node('Constant', [], [name], name, attributes=[attribute('value_int', v)])
+
+
+def branch_weight():
+    """A weight in a branch within a Loop."""
+    w = field(1, 2) + field(2, 1) + field(8, b'w') + field(9, struct.pack('<2f', 1, 2))
+    then = body('then_branch', [node('Tile', ['w', 'two'], ['t'], 'tile'), node('Mul', ['a', 't'], ['u'], 'mul')], ['u'], inits=[w])
+    other = body('else_branch', [node('Neg', ['a'], ['u'])], ['u'])
+    return loop([node('Constant', [], ['two'], 'two', attributes=[attribute('value_ints', [2])]),
+                 node('If', ['go'], ['b'], 'if', attributes=[then, other])], 'three', nodes_before=[number('three', 3)])
+
+
+def loop_batch():
+    """As many iterations as the batch has samples."""
+    zero = node('Constant', [], ['zero'], 'zero', attributes=[attribute('value_ints', [0])])
+    return loop(count='n', nodes_before=[node('Shape', ['x'], ['sh'], 'shape'), zero, node('Gather', ['sh', 'zero'], ['n'], 'n')])
+
+
+def run_time_count():
+    return loop(count='k', nodes_before=[node('ReduceSum', ['x'], ['s'], 'sum'), node('Cast', ['s'], ['k'], 'cast', attributes=[attribute('to', 7)])])
+
+
+def run_time_condition():
+    return loop([node('Neg', ['a'], ['b'], 'neg'), node('ReduceSum', ['b'], ['s'], 'sum'), node('Cast', ['s'], ['on'], 'on', attributes=[attribute('to', 9)])],
+                outputs=('on', 'b'))
+
+
+def sequence_position():
+    return model([node('SequenceEmpty', [], ['none'], 'none'), node('SequenceInsert', ['none', 'x'], ['one'], 'one'), number('at', 3),
+                  node('SequenceInsert', ['one', 'x', 'at'], ['two'], 'two'), node('ConcatFromSequence', ['two'], ['y'], 'cat', attributes=[attribute('axis', 0)])], X)
+
+
 def control_flow():
-    return model([node('Loop', ['', '', 'x'], ['a'], 'loop', attributes=[body('body', [], [])]),
-                  node('Scan', ['a'], ['b'], 'scan', attributes=[attribute('num_scan_inputs', 1), body('body', [], [])]),
+    return model([node('Scan', ['a'], ['b'], 'scan', attributes=[attribute('num_scan_inputs', 1), body('body', [], [])]),
                   node('SequenceMap', ['b'], ['c'], 'map', attributes=[body('body', [], [])]),
                   node('Optional', ['c'], ['d'], 'opt'), node('OptionalGetElement', ['d'], ['y'], 'get')], X)
 
@@ -131,6 +171,17 @@ KINDS = {
     'if-taken-branch': taken_branch,
     'if-deep': deep_if,
     'control-flow': control_flow,
+    'loop-inputs': lambda: loop(inputs=('i', 'go')),
+    'loop-outputs': lambda: loop(outputs=('go', 'b', 'b')),
+    'loop-long': lambda: loop(count='n', nodes_before=[number('n', 5000)]),
+    'loop-endless': loop,
+    'loop-run-time': run_time_count,
+    'loop-run-time-condition': run_time_condition,
+    'loop-branch-weight': branch_weight,
+    'loop-batch': loop_batch,
+    'loop-nodes': lambda: loop([node('Neg', ['a'], [f'n{i}'], 'neg') for i in range(99)] + [node('Neg', ['a'], ['b'], 'neg')], 'n',
+                               nodes_before=[number('n', 4000)]),
+    'sequence-position': sequence_position,
     'function-recursion': recursion,
     'function-growth': growth,
     'function-calls': nothing,
