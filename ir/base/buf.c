@@ -169,14 +169,55 @@ bool file_write(const char *path, const void *p, size_t n)
 	return ok;
 }
 
+/* The character at s and how many bytes it has; false: the first byte begins none. */
+static bool utf8_char(const unsigned char *s, uint32_t *c, int *bytes)
+{
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const int n = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : *s < 0xf5 ? 4 : 0;
+
+	*bytes = 1;
+	*c = n < 2 ? *s : *s & (0x7fu >> n);
+	for (int i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return false;
+		*c = *c << 6 | (s[i] & 0x3fu);
+	}
+	if (!n || *c < least[n] || *c > 0x10ffff || (*c >= 0xd800 && *c < 0xe000))
+		return false;
+	*bytes = n;
+	return true;
+}
+
+/* What turns the direction of the text behind it, breaks a line, or may not stand in XML. */
+static bool is_unseen(uint32_t c)
+{
+	return (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+	       (c >= 0x2066 && c <= 0x2069) || c == 0xfeff || (c & 0xfffe) == 0xfffe;
+}
+
 void buf_xml(Buf *b, const char *text)
 {
-	for (; *text; text++)
+	while (*text) {
+		uint32_t c;
+		int n;
+		const bool valid = utf8_char((const unsigned char *)text, &c, &n);
+
 		switch (*text) {
 		case '&': buf_puts(b, "&amp;"); break;
 		case '<': buf_puts(b, "&lt;"); break;
 		case '>': buf_puts(b, "&gt;"); break;
 		case '"': buf_puts(b, "&quot;"); break;
-		default: buf_putc(b, (unsigned char)*text < ' ' ? ' ' : *text);
+		case '\'': buf_puts(b, "&#39;"); break;
+		default:
+			if (!valid)
+				buf_puts(b, "\xef\xbf\xbd");
+			else if (is_unseen(c))
+				buf_printf(b, "[U+%04X]", (unsigned)c);
+			else if (c < ' ')
+				buf_putc(b, ' ');
+			else
+				buf_add(b, text, (size_t)n);
 		}
+		text += n;
+	}
 }

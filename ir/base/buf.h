@@ -27,6 +27,8 @@ void buf_clear(Buf *b);
 char *file_read(const char *path, size_t *n);
 bool file_write(const char *path, const void *p, size_t n);
 
-void buf_xml(Buf *b, const char *text); /* with &, <, > and quotes as entities */
+/* As text or in an attribute of XML and HTML: &, <, > and quotes as entities, marks of direction as "[U+202E]", bytes that
+ * are no UTF-8 as U+FFFD, so that no name leaves its string or turns what is behind it. */
+void buf_xml(Buf *b, const char *text);
 
 #endif

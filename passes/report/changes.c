@@ -4,22 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include "ir/op.h"
+#include "passes/common/page.h"
 #include "diff.h"
 
 enum { CONTEXT = 2, MOST_ROWS = 3000, OPENED = 60, OPS_SHOWN = 12 };
 
 const char changes_style[] =
-	"table.p { border-collapse: collapse; margin-bottom: 1em } .p td, .p th { padding: 2px 10px 2px 0; text-align: left; "
-	"vertical-align: top; font-weight: normal } .p .v { text-align: right; font-variant-numeric: tabular-nums }\n"
-	".p tr.z td { color: #999 } .del { color: #b3261e } .ins { color: #1a7f37 }\n"
-	"details { margin: 6px 0 } summary { cursor: pointer; padding: 4px 0 } summary b { font-size: 14px }\n"
-	"table.d { border-collapse: collapse; table-layout: fixed; width: 100%; font: 12px/1.35 ui-monospace, monospace }\n"
-	".d th { width: 46px; padding: 0 6px; text-align: right; color: #999; font-weight: normal; user-select: none; "
-	"vertical-align: top }\n"
-	".d td { white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 2; vertical-align: top }\n"
-	".d td.m { background: #ffebe9 } .d td.p { background: #e6ffec } .d td.e { background: #f6f6f6 }\n"
-	".d td.m b { background: #ffc1bc; font-weight: normal } .d td.p b { background: #a6f2b8; font-weight: normal }\n"
-	".d tr.s td { color: #777; background: #eef4fb; padding-left: 52px }\n";
+	"table.p { margin-bottom: 1em } .p td, .p th { padding-right: 10px; font-weight: normal } "
+	".p tr.z td { color: var(--dim) } .del { color: var(--del) } .ins { color: var(--ins) }\n"
+	"details { margin: 6px 0 } summary b { font-size: 14px }\n"
+	"table.d { table-layout: fixed; width: 100%; font: 12px/1.35 ui-monospace, monospace }\n"
+	".d th { width: 42px; padding: 0 6px 0 0; text-align: right; color: var(--dim); font-weight: normal; "
+	"user-select: none }\n"
+	".d td { white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 2; padding: 0 }\n"
+	".d td.m { background: var(--minus) } .d td.p { background: var(--plus) } .d td.e { background: var(--soft) }\n"
+	".d td.m b { background: var(--minus-word); font-weight: normal } .d td.p b { background: var(--plus-word); "
+	"font-weight: normal }\n"
+	".d tr.s td { color: var(--dim); background: var(--soft); padding-left: 52px }\n"
+	"@media (max-width: 600px) { .d th { width: 0; padding: 0; font-size: 0 } .d tr.s td { padding-left: 0 } }\n";
 
 /* Nodes by operator, of the graph or of all stages. */
 static void count_nodes(const Module *m, int count[OP_COUNT])
@@ -129,11 +131,13 @@ void changes_add(
 
 void changes_body(Buf *b, const Changes *c)
 {
+	page_wide(b, "passes");
 	buf_puts(b,
-		"<table class=\"p\">\n<tr><th></th><th>pass</th><th></th><th colspan=\"2\">lines</th><th class=\"v\">nodes</th>"
+		"<table class=\"p\">\n<tr><th></th><th>pass</th><th>what it does</th><th colspan=\"2\">lines</th><th class=\"v\">nodes</th>"
 		"<th>operators</th></tr>\n");
 	buf_puts(b, buf_str(&c->table));
 	buf_puts(b, "</table>\n");
+	page_wide_end(b);
 	buf_puts(b, buf_str(&c->parts));
 	/* a link into a closed part opens it */
 	buf_puts(b, "<script>\n//<![CDATA[\naddEventListener('hashchange', () => {\n"
@@ -143,14 +147,7 @@ void changes_body(Buf *b, const Changes *c)
 
 void changes_page(Buf *b, const Changes *c, const char *title)
 {
-	buf_puts(b,
-		"<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>");
-	buf_xml(b, title);
-	buf_printf(b,
-		"</title>\n<style>body { margin: 16px; font: 13px sans-serif; color: #222 }\n%s</style>\n</head>\n<body>\n<h1>",
-		changes_style);
-	buf_xml(b, title);
-	buf_puts(b, "</h1>\n");
+	page_begin(b, title, changes_style);
 	changes_body(b, c);
-	buf_puts(b, "</body>\n</html>\n");
+	page_end(b);
 }

@@ -38,6 +38,7 @@ const char *span_class(const SimSpan *x)
 	       : x->kind == ACT_B      ? "b"
 	       : x->kind == ACT_W      ? "w"
 	       : x->kind == ACT_UPDATE ? "u"
+	       : x->peer < 0           ? "s"
 	                               : "c";
 }
 

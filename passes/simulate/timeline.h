@@ -6,7 +6,7 @@
 
 /* Rows are devices, the axis is time; below, memory over time by stage. More than 64 devices: one of each stage. */
 void timeline_svg(Buf *b, const Sim *s, const char *title);
-/* The same picture with a wheel to zoom and a hand to drag; nothing else is loaded. */
+/* The same picture, to zoom, to drag and to ask with mouse, keys or fingers; nothing else is loaded. */
 void timeline_html(Buf *b, const Sim *s, const char *title);
 /* What that page consists of, for a page that holds more; its picture must be the first there. */
 void timeline_part(Buf *b, const Sim *s, const char *title);
@@ -17,7 +17,7 @@ const char *time_text(Arena *a, double seconds); /* "1.25 ms" */
 
 /* What a span is, in words: "forward of microbatch 3", "message of backward 3 to device 1". */
 const char *span_text(Arena *a, const Sim *s, const SimSpan *x);
-const char *span_class(const SimSpan *x);        /* "f", "b", "w", "c" (communication), "u" */
+const char *span_class(const SimSpan *x);        /* "f", "b", "w", "c" (sent), "s" (sums), "u": passes/common/page.h */
 const char *device_text(const Sim *s, int rank); /* its name in the cluster file */
 int64_t bytes_in_use(const Sim *s, int rank, int64_t held);
 

@@ -1,14 +1,11 @@
-/* The picture in a page of its own: the wheel zooms at the pointer, dragging moves, a double click shows all again. The
+/* The picture in a page of its own: the wheel zooms at the pointer, dragging moves, a double click shows all again; keys and
+ * buttons do the same. The
  * script keeps the window of time that is seen (v0 to v1, in pixels of the whole step) and places everything anew. */
+#include "passes/common/page.h"
 #include "timeline_svg.h"
 
 static const char script[] =
-	"'use strict';\n"
-	"const svg = document.querySelector('svg'), NS = svg.namespaceURI;\n"
 	"const place = (el, set) => { for (const k in set) el.setAttribute(k, set[k]); return el; };\n"
-	"const bars = [...document.querySelectorAll('#rows rect.t')].map(el => ({ el, n: el.dataset.n,\n"
-	"\tx: +el.getAttribute('x') - LEFT, w: +el.getAttribute('width'),\n"
-	"\ty: +el.getAttribute('y'), h: +el.getAttribute('height') }));\n"
 	"const axis = document.getElementById('axis'), curves = document.getElementById('curves');\n"
 	"const line = axis.querySelector('line'), top_ = +line.getAttribute('y1'), bottom = +line.getAttribute('y2');\n"
 	"const unit = STEP >= 1 ? 1 : STEP >= 1e-3 ? 1e-3 : 1e-6;\n"
@@ -53,14 +50,29 @@ static const char script[] =
 	"\tv1 = v0 + w;\n"
 	"\tshow();\n"
 	"}\n"
-	"const at = e => e.offsetX * svg.viewBox.baseVal.width / svg.clientWidth - LEFT;\n"
+	"reveal = b => {\n"
+	"\tif (v0 > b.x || b.x + b.w > v1) look(b.x + b.w / 2 - (v1 - v0) / 2, b.x + b.w / 2 + (v1 - v0) / 2);\n"
+	"};\n"
+	"const zoom = (p, f) => look(p - (p - v0) * f, p + (v1 - p) * f);\n"
+	"const centre = () => held ? held.x + held.w / 2 : (v0 + v1) / 2;\n"
+	"const move = f => { const d = (v1 - v0) * f; look(v0 + d, v1 + d); };\n"
+	"const doing = { in: () => zoom(centre(), .5), out: () => zoom(centre(), 2), before: () => move(-.3), after: () => move(.3),\n"
+	"\tall: () => look(0, WIDTH) };\n"
+	"for (const b of document.querySelectorAll('.tools button')) b.addEventListener('click', doing[b.dataset.do]);\n"
+	"svg.addEventListener('keydown', e => {\n"
+	"\tconst to = { '+': 'in', '=': 'in', '-': 'out', '0': 'all' }[e.key];\n"
+	"\tif (to && !e.ctrlKey && !e.metaKey) doing[to]();\n"
+	"});\n"
+	"const at = e => {\n"
+	"\tconst r = svg.getBoundingClientRect();\n"
+	"\treturn (e.clientX - r.left) * svg.viewBox.baseVal.width / r.width - LEFT;\n"
+	"};\n"
 	"svg.addEventListener('wheel', e => {\n"
 	"\te.preventDefault();\n"
-	"\tconst p = v0 + at(e) / WIDTH * (v1 - v0), f = Math.exp(e.deltaY / 500);\n"
-	"\tlook(p - (p - v0) * f, p + (v1 - p) * f);\n"
+	"\tzoom(v0 + at(e) / WIDTH * (v1 - v0), Math.exp(e.deltaY / 500));\n"
 	"}, { passive: false });\n"
 	"let drag = null;\n"
-	"svg.addEventListener('pointerdown', e => { drag = { x: at(e), v0, v1 }; });\n"
+	"svg.addEventListener('pointerdown', e => { if (e.pointerType === 'mouse') drag = { x: at(e), v0, v1 }; });\n"
 	"addEventListener('pointerup', () => { drag = null; });\n"
 	"svg.addEventListener('pointermove', e => {\n"
 	"\tif (!drag) return;\n"
@@ -72,21 +84,26 @@ static const char script[] =
 
 void timeline_part(Buf *b, const Sim *s, const char *title)
 {
+	buf_puts(b, "<div class=\"wide\">\n");
 	svg_picture(b, s, title, true);
 	buf_puts(b,
-		"<p>Wheel: zoom. Drag: move. Double click: everything. Thin bars are messages, on the row of the sender."
-		"</p>\n");
-	buf_printf(b, "<script>\n//<![CDATA[\nconst LEFT = %d, WIDTH = %d, STEP = %.17g;\n%s//]]>\n</script>\n",
-		SVG_LEFT, SVG_WIDTH, s->step, script);
+		"</div>\n<div class=\"tools\"><button type=\"button\" data-do=\"in\">zoom in</button> "
+		"<button type=\"button\" data-do=\"out\">zoom out</button> "
+		"<button type=\"button\" data-do=\"before\">earlier</button> "
+		"<button type=\"button\" data-do=\"after\">later</button> "
+		"<button type=\"button\" data-do=\"all\">all</button></div>\n"
+		"<p class=\"said\" role=\"status\">Point at a bar, or go from bar to bar with the arrow keys, and it is "
+		"told here; a message is marked with both its ends: sent, below a row, and received, above one. "
+		"Wheel, + and -: zoom. Drag: move. Double click, 0: everything.</p>\n");
+	buf_printf(
+		b, "<script>\n//<![CDATA[\nconst LEFT = %d, WIDTH = %d, STEP = %.17g;\n", SVG_LEFT, SVG_WIDTH, s->step);
+	page_bars_script(b);
+	buf_printf(b, "%s//]]>\n</script>\n", script);
 }
 
 void timeline_html(Buf *b, const Sim *s, const char *title)
 {
-	buf_puts(b, "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
-		    "<meta charset=\"utf-8\"/>\n<title>");
-	buf_xml(b, title);
-	buf_puts(b, "</title>\n<style>body { margin: 12px; font: 13px sans-serif; color: #333 } "
-		    "svg { max-width: 100%; height: auto; user-select: none }</style>\n</head>\n<body>\n");
-	timeline_part(b, s, title);
-	buf_puts(b, "</body>\n</html>\n");
+	page_begin(b, title, "");
+	timeline_part(b, s, "a step, simulated");
+	page_end(b);
 }

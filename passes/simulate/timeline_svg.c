@@ -1,31 +1,18 @@
-/* The picture of a simulated step as SVG: a row per device, below it memory over time. Every rectangle has a title,
+/* The picture of a simulated step as SVG: a row per device, in it computations between what it receives (above) and what it
+ * sends (below), and under all of them memory over time. Every rectangle has a title,
  * which browsers show under the pointer. The page of timeline_html.c is this picture with a script that stretches the
  * elements of class t, so those have no time of their own but x and width. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include "passes/common/page.h"
 #include "timeline_svg.h"
 
 enum { MAX_ROWS = 64, MAX_CURVES = 8, CURVES_HEIGHT = 130, LANE = 4, GAP = 3, EDGED = 3 };
-static const double LEFT = SVG_LEFT, WIDTH = SVG_WIDTH, TOP = 78;
+static const double LEFT = SVG_LEFT, WIDTH = SVG_WIDTH, TOP = 96;
 
-static const char style[] = "text { font: 11px sans-serif; fill: #333 }\n"
-			    ".h { font-size: 15px; font-weight: bold }\n"
-			    ".n { fill: #fff; font-size: 10px; text-anchor: middle; pointer-events: none }\n"
-			    ".r, .y { text-anchor: end }\n"
-			    ".x { text-anchor: middle }\n"
-			    ".g { stroke: #ddd; stroke-width: 1 }\n"
-			    ".k { fill: #f4f4f4 }\n"
-			    ".f { fill: #3b75b5 }\n"
-			    ".b { fill: #3f9454 }\n"
-			    ".w { fill: #8cc17c }\n"
-			    ".c { fill: #e8842a }\n"
-			    ".u { fill: #9a5fa3 }\n"
-			    ".o { stroke: #fff; stroke-width: .7 }\n"
-			    ".m { fill: none; stroke-width: 1.5; vector-effect: non-scaling-stroke }\n";
-
-static const char *const curve_colour[MAX_CURVES] = { "#1f5fa8", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#008b8b",
-	"#8b4513", "#555555" };
+static const char *const curve_colour[MAX_CURVES] = { "#3b75b5", "#d1495b", "#2e8b57", "#a07400", "#8a63d2", "#008b8b",
+	"#a0623a", "#7a7f87" };
 
 typedef struct Drawing {
 	Arena *a;
@@ -34,6 +21,8 @@ typedef struct Drawing {
 	bool page;        /* for timeline_html: numbers are the script's */
 	int *row, nrow;   /* ranks that are shown */
 	int *head, *next; /* spans by rank */
+	int *came, *then; /* messages by who gets them */
+	bool used[128];   /* classes of bars that were drawn, by their letter */
 	double height;    /* of a row */
 	double scale;     /* pixels per second */
 } Drawing;
@@ -64,11 +53,17 @@ static void sort_spans(Drawing *d)
 
 	d->head = NEWN(d->a, int, n);
 	d->next = NEWN(d->a, int, d->s->nspan);
+	d->came = NEWN(d->a, int, n);
+	d->then = NEWN(d->a, int, d->s->nspan);
 	for (int r = 0; r < n; r++)
-		d->head[r] = -1;
+		d->head[r] = d->came[r] = -1;
 	for (int i = d->s->nspan - 1; i >= 0; i--) {
 		d->next[i] = d->head[d->s->span[i].rank];
 		d->head[d->s->span[i].rank] = i;
+		if (d->s->span[i].peer < 0)
+			continue;
+		d->then[i] = d->came[d->s->span[i].peer];
+		d->came[d->s->span[i].peer] = i;
 	}
 }
 
@@ -107,20 +102,43 @@ static void axis(Drawing *d, double top, double bottom)
 
 /* ---- rows ---- */
 
-static void rectangle(Drawing *d, const SimSpan *x, double y)
+/* A span on a row: on that of who does it, or of who receives it. */
+typedef struct Bar {
+	SimSpan x;
+	int id; /* its index; messages have the same on both rows */
+	bool received;
+} Bar;
+
+static void bar_title(Drawing *d, const Bar *r)
 {
+	const SimSpan *x = &r->x;
+
+	buf_printf(d->b, "><title>%s", span_text(d->a, d->s, x));
+	if (r->received)
+		buf_printf(d->b, ", received from device %d", x->rank);
+	buf_printf(d->b, "\n%s", time_text(d->a, x->begin));
+	buf_printf(d->b, " to %s: %s</title></rect>", time_text(d->a, x->end), time_text(d->a, x->end - x->begin));
+}
+
+static void rectangle(Drawing *d, const Bar *r, double y)
+{
+	const SimSpan *x = &r->x;
 	const double at = LEFT + x->begin * d->scale, wide = (x->end - x->begin) * d->scale;
 	const bool message = x->peer >= 0;
-	const double tall = message ? LANE : d->height - LANE - GAP;
-	const double top = message ? y + d->height - LANE - GAP : y;
+	const double tall = message ? LANE : d->height - 2 * LANE - GAP;
+	const double top = r->received ? y : message ? y + d->height - LANE - GAP : y + LANE;
+	const char *class = r->received ? "v" : span_class(x);
 
-	buf_printf(d->b, "<rect class=\"t %s%s\" x=\"%.3f\" y=\"%.2f\" width=\"%.3f\" height=\"%.2f\"", span_class(x),
+	d->used[(unsigned char)*class] = true;
+	buf_printf(d->b, "<rect class=\"t %s%s\" x=\"%.3f\" y=\"%.2f\" width=\"%.3f\" height=\"%.2f\"", class,
 		wide > EDGED && !message ? " o" : "", at, top, wide, tall);
+	if (d->page)
+		buf_printf(d->b, " data-r=\"%d\"", r->received ? x->peer : x->rank);
+	if (d->page && message)
+		buf_printf(d->b, " data-p=\"%d\"", r->id);
 	if (d->page && x->mb >= 0 && !message)
 		buf_printf(d->b, " data-n=\"%d\"", x->mb);
-	buf_printf(d->b, "><title>%s\n", span_text(d->a, d->s, x));
-	buf_printf(d->b, "%s", time_text(d->a, x->begin));
-	buf_printf(d->b, " to %s: %s</title></rect>", time_text(d->a, x->end), time_text(d->a, x->end - x->begin));
+	bar_title(d, r);
 	const int digits = x->mb > 99 ? 3 : x->mb > 9 ? 2 : 1;
 	if (!d->page && x->mb >= 0 && !message && wide >= 6 * digits + 4 && tall >= 10)
 		buf_printf(d->b, "<text class=\"n\" x=\"%.2f\" y=\"%.2f\">%d</text>", at + wide / 2,
@@ -130,29 +148,29 @@ static void rectangle(Drawing *d, const SimSpan *x, double y)
 }
 
 /* Spans thinner than a hair that touch others of their kind become one. */
-static void row_spans(Drawing *d, int rank, double y)
+static void row_spans(Drawing *d, int first, const int *next, bool received, double y)
 {
 	const double hair = d->scale > 0 ? 0.3 / d->scale : 0;
-	SimSpan held[2] = { { .rank = -1 }, { .rank = -1 } }; /* computations, messages */
+	Bar held[2] = { { .id = -1 }, { .id = -1 } }; /* computations, messages */
 
-	for (int i = d->head[rank]; i >= 0; i = d->next[i]) {
+	for (int i = first; i >= 0; i = next[i]) {
 		const SimSpan *x = &d->s->span[i];
-		SimSpan *h = &held[x->peer >= 0];
+		Bar *h = &held[x->peer >= 0];
 		const bool thin = x->end - x->begin < hair;
 
 		if (x->end <= x->begin)
 			continue;
-		if (h->rank >= 0 && thin && h->kind == x->kind && x->begin - h->end < hair &&
-			h->end - h->begin < 10 * hair) {
-			h->end = x->end > h->end ? x->end : h->end;
+		if (h->id >= 0 && thin && h->x.kind == x->kind && x->begin - h->x.end < hair &&
+			h->x.end - h->x.begin < 10 * hair) {
+			h->x.end = x->end > h->x.end ? x->end : h->x.end;
 			continue;
 		}
-		if (h->rank >= 0)
+		if (h->id >= 0)
 			rectangle(d, h, y);
-		*h = *x;
+		*h = (Bar){ *x, i, received };
 	}
 	for (int k = 0; k < 2; k++)
-		if (held[k].rank >= 0)
+		if (held[k].id >= 0)
 			rectangle(d, &held[k], y);
 }
 
@@ -172,24 +190,38 @@ static void rows(Drawing *d)
 	}
 	axis(d, TOP, TOP + d->nrow * d->height - GAP);
 	buf_puts(d->b, "<g id=\"rows\" clip-path=\"url(#plot)\">\n");
-	for (int i = 0; i < d->nrow; i++)
-		row_spans(d, d->row[i], TOP + i * d->height);
+	for (int i = 0; i < d->nrow; i++) {
+		const int r = d->row[i];
+
+		row_spans(d, d->head[r], d->next, false, TOP + i * d->height);
+		row_spans(d, d->came[r], d->then, true, TOP + i * d->height);
+	}
 	buf_puts(d->b, "</g>\n");
 }
 
 /* ---- memory ---- */
 
-static const char *amount(Arena *a, const Sim *s, int64_t n)
+/* A round amount of which two to five fill the axis. */
+static double memory_step(const Sim *s, int64_t most)
+{
+	double unit = 1;
+
+	while (s->model->fixed && (double)most >= 1024 * unit)
+		unit *= 1024;
+	const double step = tick_step((double)most / unit * 12 / 5) * unit;
+	return step < 1 ? 1 : step;
+}
+
+static const char *amount(Arena *a, const Sim *s, double n)
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	double x = (double)n;
 	int k = 0;
 
 	if (!s->model->fixed)
-		return arena_printf(a, "%" PRId64 " slots", n);
-	for (; x >= 1024 && k < 4; k++)
-		x /= 1024;
-	return arena_printf(a, "%.4g %s", x, unit[k]);
+		return arena_printf(a, "%.0f slots", n);
+	for (; n >= 1024 && k < 4; k++)
+		n /= 1024;
+	return arena_printf(a, "%.4g %s", n, unit[k]);
 }
 
 static void curve(Drawing *d, int rank, const char *colour, double bottom, double per_byte)
@@ -217,17 +249,19 @@ static void curves(Drawing *d, double top)
 			most = bytes_in_use(d->s, r, d->s->most[r]);
 	buf_printf(d->b, "<text class=\"r\" x=\"%g\" y=\"%g\">%s</text>\n", LEFT - 6, top - 12,
 		d->s->model->fixed ? "memory" : "in flight");
-	for (int k = 0; k <= 2; k++) {
-		const double y = bottom - k * CURVES_HEIGHT / 2.0;
+	const double each = memory_step(d->s, most);
+	for (int k = 0; k * each <= (double)most; k++) {
+		const double y = bottom - k * each * CURVES_HEIGHT / (double)most;
 		buf_printf(
 			d->b, "<line class=\"g\" x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\"/>", LEFT, LEFT + WIDTH, y, y);
 		buf_printf(d->b, "<text class=\"y\" x=\"%g\" y=\"%g\">%s</text>\n", LEFT - 6, y + 4,
-			amount(d->a, d->s, most * k / 2));
+			amount(d->a, d->s, k * each));
 	}
 	for (int k = 0; k < n; k++) {
 		const double x = LEFT + k * 100;
-		buf_printf(d->b, "<line x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\" stroke=\"%s\" stroke-width=\"2\"/>", x,
-			x + 18, top - 12, top - 12, curve_colour[k]);
+		buf_printf(d->b,
+			"<line class=\"key\" x1=\"%g\" x2=\"%g\" y1=\"%g\" y2=\"%g\" stroke=\"%s\" stroke-width=\"2\"/>",
+			x, x + 18, top - 12, top - 12, curve_colour[k]);
 		buf_printf(d->b, "<text x=\"%g\" y=\"%g\">stage %d</text>\n", x + 23, top - 8,
 			(int)((int64_t)k * p->nstage / n));
 	}
@@ -240,17 +274,21 @@ static void curves(Drawing *d, double top)
 
 /* ---- all of it ---- */
 
+/* The colours that were drawn. */
 static void legend(Drawing *d)
 {
 	static const struct {
 		const char *class, *text;
-	} item[] = { { "f", "forward" }, { "b", "backward" }, { "c", "communication" }, { "u", "update" } };
+	} item[] = { { "f", "forward" }, { "b", "backward" }, { "w", "weight gradients" }, { "v", "received" },
+		{ "c", "sent" }, { "s", "AllReduce and losses" }, { "u", "update" } };
+	double x = LEFT;
 
-	for (int i = 0; i < 4; i++)
-		buf_printf(d->b,
-			"<rect class=\"%s\" x=\"%g\" y=\"36\" width=\"12\" height=\"12\"/>"
-			"<text x=\"%g\" y=\"46\">%s</text>\n",
-			item[i].class, LEFT + i * 120, LEFT + i * 120 + 17, item[i].text);
+	for (size_t i = 0; i < sizeof item / sizeof *item; i++)
+		if (d->used[(unsigned char)*item[i].class]) {
+			page_key(d->b, x, 56, item[i].class, item[i].text);
+			x += 125;
+		}
+	buf_printf(d->b, "<text x=\"%g\" y=\"66\">number: microbatch</text>\n", x);
 }
 
 static void heading(Drawing *d, const char *title)
@@ -259,8 +297,8 @@ static void heading(Drawing *d, const char *title)
 
 	buf_printf(d->b, "<text class=\"h\" x=\"%g\" y=\"22\">", LEFT);
 	buf_xml(d->b, title);
-	buf_printf(d->b, "</text>\n<text x=\"%g\" y=\"46\">step %s, bubble %.1f %%", LEFT + 490,
-		time_text(d->a, d->s->step), 100 * d->s->bubble);
+	buf_printf(d->b, "</text>\n<text x=\"%g\" y=\"42\">step %s, bubble %.1f %%", LEFT, time_text(d->a, d->s->step),
+		100 * d->s->bubble);
 	if (d->nrow < p->ndevice)
 		buf_printf(d->b, "; %d of %d devices are shown", d->nrow, p->ndevice);
 	buf_puts(d->b, "</text>\n");
@@ -274,18 +312,20 @@ void svg_picture(Buf *b, const Sim *s, const char *title, bool page)
 	pick_rows(&d);
 	sort_spans(&d);
 	d.a = words;
-	d.height = d.nrow <= 8 ? 30 : d.nrow <= 24 ? 22 : 16;
+	d.height = d.nrow <= 8 ? 34 : d.nrow <= 24 ? 26 : 20;
 	const double rows_end = TOP + d.nrow * d.height, curves_top = rows_end + 40,
 		     all = curves_top + CURVES_HEIGHT + 16;
-	buf_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n",
-		LEFT + WIDTH + SVG_RIGHT, all, LEFT + WIDTH + SVG_RIGHT, all);
-	buf_printf(b, "<style>\n%s</style>\n", style);
+	buf_printf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\"%s>\n",
+		LEFT + WIDTH + SVG_RIGHT, all, LEFT + WIDTH + SVG_RIGHT, all,
+		page ? " tabindex=\"0\" role=\"application\" aria-label=\"timeline: arrow keys go from bar to bar\""
+		     : "");
+	buf_printf(b, "<style>\n%s</style>\n", page_svg_style);
 	buf_printf(b, "<clipPath id=\"plot\"><rect x=\"%g\" y=\"0\" width=\"%g\" height=\"%g\"/></clipPath>\n", LEFT,
 		WIDTH + 1, all);
-	buf_printf(b, "<rect width=\"%g\" height=\"%g\" fill=\"#fff\"/>\n", LEFT + WIDTH + SVG_RIGHT, all);
+	buf_printf(b, "<rect class=\"back\" width=\"%g\" height=\"%g\"/>\n", LEFT + WIDTH + SVG_RIGHT, all);
 	heading(&d, title);
-	legend(&d);
 	rows(&d);
+	legend(&d);
 	curves(&d, curves_top);
 	buf_puts(b, "</svg>\n");
 	arena_free(words);

@@ -5,20 +5,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "passes/common/page.h"
 #include "passes/report/changes.h"
 #include "passes/simulate/timeline.h"
 #include "why_report.h"
 
 enum { NODES = 30, PARAMS = 500, PAIRS = 200, CLASSES = 7 };
 
-static const char style[] =
-	"body { margin: 20px auto; max-width: 1400px; padding: 0 16px; font: 13px/1.4 sans-serif; color: #222 }\n"
-	"h1 { font-size: 20px } h2 { font-size: 16px; margin: 28px 0 8px; border-bottom: 1px solid #ccc }\n"
-	"table.t { border-collapse: collapse } .t td, .t th { padding: 2px 14px 2px 0; text-align: left; vertical-align: top } "
-	".t th { font-weight: bold } .t .v { text-align: right; font-variant-numeric: tabular-nums }\n"
-	".bar { display: flex; height: 16px; width: 520px; background: #f2f2f2 } .bar i { display: block; height: 100% }\n"
-	".key i { display: inline-block; width: 11px; height: 11px; margin: 0 4px 0 12px }\n"
-	"code { background: #f4f4f4; padding: 2px 5px; overflow-wrap: anywhere } svg { max-width: 100%; height: auto; user-select: none }\n";
+static const char style[] = ".facts td:first-child { white-space: nowrap }\n"
+			    ".bar { display: flex; height: 16px; width: min(520px, 60vw); background: var(--soft) } "
+			    ".bar i { display: block; height: 100% }\n"
+			    ".key i { display: inline-block; width: 11px; height: 11px; margin: 0 4px 0 12px }\n";
 
 typedef struct Page {
 	Compile *c;
@@ -38,6 +35,7 @@ static void head(Page *p, const char *title, const char *const *column, int n)
 {
 	if (title)
 		buf_printf(p->b, "<h2>%s</h2>\n", title);
+	page_wide(p->b, title ? title : "table");
 	buf_puts(p->b, "<table class=\"t\">\n<tr>");
 	for (int i = 0; i < n; i++)
 		buf_printf(p->b, "<th%s>%s</th>", *column[i] == '>' ? " class=\"v\"" : "",
@@ -50,6 +48,12 @@ static void head(Page *p, const char *title, const char *const *column, int n)
 		(int)(sizeof(const char *const[]){ __VA_ARGS__ } / sizeof(char *)))
 
 static const char *bytes(const Page *p, int64_t n) { return str_bytes(p->c->a, n); }
+
+static void table_end(Page *p)
+{
+	buf_puts(p->b, "</table>\n");
+	page_wide_end(p->b);
+}
 
 /* ---- the step ---- */
 
@@ -72,7 +76,7 @@ static void facts(Page *p)
 
 	for (int i = 0; i < c->argc; i++)
 		line = arena_printf(c->a, "%s%s%s", line, i ? " " : "", c->argv[i]);
-	buf_puts(p->b, "<table class=\"t\">\n");
+	buf_puts(p->b, "<table class=\"t facts\">\n");
 	fact(p, "plan",
 		arena_printf(c->a, "%s%s%s%s", plan_name(c), c->plan.by ? " (" : "", c->plan.by ? c->plan.by : "",
 			c->plan.by ? ")" : ""));
@@ -101,8 +105,8 @@ static void stages(Page *p)
 {
 	const Compile *c = p->c;
 
-	HEAD(p, "Stages", ">stage", "devices", ">replicas", "nodes", ">forward", ">backward", ">update", ">in flight",
-		">sends a microbatch");
+	HEAD(p, "Stages", ">stage", "devices", ">replicas", "nodes", ">forward", ">backward", ">update",
+		">microbatches in flight", ">sends per microbatch");
 	for (int t = 0; t < module_stages(c->m); t++) {
 		const PlanStage none = { .nodes = c->m->stage[t]->forward->nnodes },
 				*x = c->plan.stage ? &c->plan.stage[t] : &none;
@@ -122,7 +126,7 @@ static void stages(Page *p)
 		cell(p, "v", x->out_bytes ? bytes(p, x->out_bytes) : "");
 		buf_puts(p->b, "</tr>\n");
 	}
-	buf_puts(p->b, "</table>\n");
+	table_end(p);
 }
 
 /* ---- memory ---- */
@@ -130,13 +134,13 @@ static void stages(Page *p)
 static const struct {
 	const char *name, *colour;
 } class_of[CLASSES] = {
-	{ "weights", "#1f5fa8" },
-	{ "versions", "#6aa5e0" },
+	{ "weights", "#3b75b5" },
+	{ "versions", "#008b8b" },
 	{ "activations", "#2e8b57" },
 	{ "gradients", "#d1495b" },
-	{ "optimizer", "#b8860b" },
-	{ "messages", "#e8842a" },
-	{ "temporary", "#999" },
+	{ "optimizer", "#a07400" },
+	{ "messages", "#c46a1a" },
+	{ "temporary", "#7a7f87" },
 };
 
 static void memory(Page *p)
@@ -146,8 +150,8 @@ static void memory(Page *p)
 
 	for (int t = 0; t < c->m->nstage; t++)
 		most = c->m->stage[t]->arena > most ? c->m->stage[t]->arena : most;
-	HEAD(p, "Memory of a device", ">stage", "", ">weights", ">versions", ">activations", ">gradients", ">optimizer",
-		">messages", ">temporary", ">together", ">of");
+	HEAD(p, "Memory of a device", ">stage", "picture", ">weights", ">versions", ">activations", ">gradients",
+		">optimizer", ">messages", ">temporary", ">together", ">limit");
 	for (int t = 0; t < c->m->nstage; t++) {
 		const Stage *s = c->m->stage[t];
 		const Classes k = stage_classes(s);
@@ -167,10 +171,11 @@ static void memory(Page *p)
 		for (int i = 0; i < CLASSES; i++)
 			cell(p, "v", bytes(p, n[i]));
 		cell(p, "v", bytes(p, s->arena));
-		cell(p, "v", limit > 0 ? bytes(p, limit) : "not said");
+		cell(p, "v", limit > 0 ? bytes(p, limit) : "none");
 		buf_puts(p->b, "</tr>\n");
 	}
-	buf_puts(p->b, "</table>\n<p class=\"key\">");
+	table_end(p);
+	buf_puts(p->b, "<p class=\"key\">");
 	for (int i = 0; i < CLASSES; i++)
 		buf_printf(p->b, "<i style=\"background:%s\"></i>%s", class_of[i].colour, class_of[i].name);
 	buf_puts(p->b, "</p>\n");
@@ -203,8 +208,9 @@ static void links(Page *p)
 		cell(p, "v", arena_printf(c->a, "%.1f %%", p->s->step > 0 ? 100 * x->busy / p->s->step : 0));
 		buf_puts(p->b, "</tr>\n");
 	}
-	buf_printf(p->b, "</table>\n<details><summary>between every two devices (%d)</summary>\n", n);
-	HEAD(p, NULL, "from", "to", ">messages", ">AllReduce", ">losses and counts");
+	table_end(p);
+	buf_printf(p->b, "<details><summary>between every two devices (%d)</summary>\n", n);
+	HEAD(p, NULL, "from", "to", ">messages, bytes", ">AllReduce, bytes", ">losses and counts, bytes");
 	for (int i = 0; i < n && i < PAIRS; i++) {
 		buf_puts(p->b, "<tr>");
 		cell(p, NULL, arena_printf(c->a, "%d %s", pair[i].from, device_text(p->s, pair[i].from)));
@@ -214,7 +220,7 @@ static void links(Page *p)
 		cell(p, "v", arena_printf(c->a, "%" PRId64, pair[i].totals));
 		buf_puts(p->b, "</tr>\n");
 	}
-	buf_puts(p->b, "</table>");
+	table_end(p);
 	if (n > PAIRS)
 		buf_printf(p->b, "<p>and %d more</p>", n - PAIRS);
 	buf_puts(p->b, "</details>\n");
@@ -260,7 +266,8 @@ static void parameters(Page *p)
 		buf_puts(p->b, "</tr>\n");
 		shown++;
 	}
-	buf_puts(p->b, "</table></details>\n");
+	table_end(p);
+	buf_puts(p->b, "</details>\n");
 }
 
 /* ---- nodes ---- */
@@ -311,16 +318,15 @@ static void nodes(Page *p)
 	if (!n)
 		return;
 	qsort(row, (size_t)n, sizeof *row, by_time);
-	HEAD(p, "Nodes that take most time, per microbatch", "node", "operator", ">stage", ">forward", ">backward",
-		">share");
+	HEAD(p, "Nodes that take most time, per microbatch", "module", "node", "operator", ">stage", ">forward",
+		">backward", ">share");
 	for (int i = 0; i < n && i < NODES && row[i].fwd + row[i].bwd > 0; i++) {
 		const Loc *l = &row[i].n->loc;
+		const char *module = loc_module(c->a, l);
 
 		buf_puts(p->b, "<tr>");
-		cell(p, NULL,
-			!l->name || !*l->name ? "-"
-			: l->module           ? arena_printf(c->a, "%s (%s)", l->name, l->module)
-					      : l->name);
+		cell(p, NULL, module ? module : "");
+		cell(p, NULL, l->name && *l->name ? l->name : "-");
 		cell(p, NULL, optab[row[i].n->op]->name);
 		cell(p, "v", arena_printf(c->a, "%d", row[i].stage));
 		cell(p, "v", time_text(c->a, row[i].fwd));
@@ -328,7 +334,7 @@ static void nodes(Page *p)
 		cell(p, "v", arena_printf(c->a, "%.1f %%", 100 * (row[i].fwd + row[i].bwd) / all));
 		buf_puts(p->b, "</tr>\n");
 	}
-	buf_puts(p->b, "</table>\n");
+	table_end(p);
 }
 
 /* ---- other plans ---- */
@@ -352,7 +358,8 @@ static void others(Page *p)
 		cell(p, NULL, o->by ? o->by : "");
 		buf_puts(p->b, "</tr>\n");
 	}
-	buf_printf(p->b, "</table>\n<p>%ld plans tried, %ld simulated</p>\n", x->tried, x->played);
+	table_end(p);
+	buf_printf(p->b, "<p>%ld plans tried, %ld simulated</p>\n", x->tried, x->played);
 }
 
 /* ---- the page ---- */
@@ -362,16 +369,13 @@ static void page(Page *p)
 	Buf *b = p->b;
 	const char *title = simulate_title(p->c);
 
-	buf_puts(b,
-		"<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>");
-	buf_xml(b, title);
-	buf_printf(b, "</title>\n<style>%s%s</style>\n</head>\n<body>\n<h1>", style, changes_style);
-	buf_xml(b, title);
-	buf_puts(b, "</h1>\n");
+	page_begin(b, title, arena_printf(p->c->a, "%s%s", style, changes_style));
 	facts(p);
 	stages(p);
 	buf_puts(b, "<h2>Timeline of a step, simulated</h2>\n");
 	timeline_part(b, p->s, p->c->m->name);
+	buf_puts(b, "<h2>The graph by stages</h2>\n");
+	graph_picture(p->c, b);
 	memory(p);
 	links(p);
 	nodes(p);
@@ -381,7 +385,7 @@ static void page(Page *p)
 		buf_puts(b, "<h2>What every pass changed</h2>\n");
 		changes_body(b, p->c->changes);
 	}
-	buf_puts(b, "</body>\n</html>\n");
+	page_end(b);
 }
 
 bool report_write(Compile *c, const char *file)

@@ -38,6 +38,9 @@ Classes stage_classes(const Stage *s);
 /* --report FILE: the compilation as one page for a browser. False after a diagnostic. */
 bool report_write(Compile *c, const char *file);
 
+/* ---- html_graph.c ---- */
+void graph_picture(const Compile *c, Buf *b); /* modules of the model by stage, and what goes from one to the other */
+
 /* ---- simulate.c ---- */
 const char *simulate_title(const Compile *c); /* "NAME: plan 2-1, 1f1b, 8 microbatches of 4 samples, on lab" */
 const char *cluster_name(const Compile *c);
