@@ -85,8 +85,10 @@ static void begin(const job *j, int attempt)
 	setenv("PD_ATTEMPT", number, 1);
 	snprintf(number, sizeof number, "%d", j->world);
 	setenv("PD_WORLD", number, 1);
+	said_open();
 	child = fork();
 	if (child) {
+		said_parent();
 		if (told) /* before there was anyone to pass it on to */
 			kill(child, told);
 		return;
@@ -98,6 +100,7 @@ static void begin(const job *j, int attempt)
 	const int nothing = open("/dev/null", O_RDONLY); /* another group may not read from the terminal */
 	if (nothing >= 0)
 		dup2(nothing, STDIN_FILENO);
+	said_child();
 	execvp("sh", argv);
 	_exit(127);
 }
@@ -136,7 +139,7 @@ launch launcher_run(const job *j, int attempt)
 	begin(j, attempt);
 	l.pid = child;
 	for (int k = 0; waitpid(child, &status, WNOHANG) == 0; k++) {
-		nap(k < 20 ? 10 : 50);
+		said_wait(k < 20 ? 10 : 50);
 		if (k % 10 == 0 && !told && overdue(j, from, failed, &l)) {
 			kill(child, SIGKILL); /* told to stop it would wait for hosts that do not answer */
 			waitpid(child, &status, 0);
@@ -145,6 +148,7 @@ launch launcher_run(const job *j, int attempt)
 	}
 	child = 0;
 	end_orphans(WIFEXITED(status) && !l.hung && !l.late ? 3 : 1);
+	said_close();
 	l.signal = WIFSIGNALED(status) && !l.late && !l.hung ? WTERMSIG(status) : 0;
 	l.code = l.hung && l.well ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	return l;

@@ -217,6 +217,7 @@ static int report_launcher(const job *j, const launch *l)
 {
 	int missing = 0, which = -1;
 
+	said_launcher();
 	for (int r = j->world; r-- > 0;)
 		if (!has_begun(j->fr, r)) {
 			missing++;
@@ -234,6 +235,30 @@ static int report_launcher(const job *j, const launch *l)
 		fprintf(stderr, "pdrun: the launcher ended with exit status %d before rank %d had begun\n", l->code,
 			which);
 	return l->late ? LOST : l->code;
+}
+
+/* Behind the rank that failed first: `; it is gone`, or the code alone of a fault that stands above. */
+static void say_why(const char *why)
+{
+	char code[8];
+	int text = -1;
+
+	if (sscanf(why, "ended with %7[R0-9]: %n", code, &text) == 1 && text > 0 && said_fault(code, why + text))
+		fprintf(stderr, " (%s)\n", code);
+	else
+		fprintf(stderr, "%s%s\n", *why ? "; it " : "", why);
+}
+
+static bool recorded(const job *j)
+{
+	char path[PATH + 32];
+	bool any = false;
+
+	for (int r = 0; r < j->world && !any; r++) {
+		snprintf(path, sizeof path, "%s/rank%d.txt", j->fr, r);
+		any = access(path, R_OK) == 0;
+	}
+	return any;
 }
 
 /* Exit status; *rank: who failed first, -1: none of them. */
@@ -254,14 +279,16 @@ static int report(const job *j, const launch *l, int *rank)
 		fprintf(stderr, "pdrun: rank %d failed first: it %s; %s\n", *rank, *why ? why : "did not end",
 			e.known ? "it was ended" : "nothing is known of its end");
 	else if (e.signal)
-		fprintf(stderr, "pdrun: rank %d failed first: killed by signal %d (%s)%s%s\n", *rank, e.signal,
-			strsignal(e.signal), *why ? "; it " : "", why);
+		fprintf(stderr, "pdrun: rank %d failed first: killed by signal %d (%s)", *rank, e.signal,
+			strsignal(e.signal));
 	else
-		fprintf(stderr, "pdrun: rank %d failed first: exit status %d%s%s\n", *rank, e.code, *why ? "; it " : "",
-			why);
+		fprintf(stderr, "pdrun: rank %d failed first: exit status %d", *rank, e.code);
+	if (!e.ended && e.known)
+		say_why(why);
 	if (*j->logs)
 		logs_tail(j->logs, *rank, 5);
-	fprintf(stderr, "pdrun: flight recorders of the ranks that were left: %s/rankN.txt\n", j->fr);
+	if (recorded(j))
+		fprintf(stderr, "pdrun: flight recorders of the ranks that were left: %s/rankN.txt\n", j->fr);
 	return e.ended || !e.known || e.code == 0 ? LOST : e.code;
 }
 

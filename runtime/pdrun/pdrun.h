@@ -61,6 +61,16 @@ void logs_wait(int ms);
 void logs_close(void);
 void logs_tail(const char *dir, int rank, int lines);
 
+/* said.c: the launcher's stderr. open: before the fork; child and parent: each side behind it. wait passes lines on for so
+ * long; close: all that is left. said_fault: a rank has said this; said_launcher: prints what Open MPI said of a rank. */
+void said_open(void);
+void said_child(void);
+void said_parent(void);
+void said_wait(int ms);
+void said_close(void);
+bool said_fault(const char *code, const char *text);
+void said_launcher(void);
+
 /* plan.c: what DIR/plan.json says: "stage1.r0", "server2.r0", false: it has no such rank; seconds that a rank waits for another. */
 bool plan_name(const char *dir, int rank, char *name, size_t room);
 double plan_timeout(const char *dir);

@@ -44,10 +44,10 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 	va_end(ap);
 	rt_progress_end();
 	fflush(stdout);
-	if (rt_program)
-		fprintf(stderr, "%s %s: %s\n", code, rt_name(rt_program->rank), text);
-	else
-		fprintf(stderr, "%s: %s\n", code, text);
+	snprintf(said, sizeof said, "%s%s%s: %s\n", code, rt_program ? " " : "",
+		rt_program ? rt_name(rt_program->rank) : "", text);
+	(void)!write(
+		STDERR_FILENO, said, strlen(said)); /* at once: stdio may cut it, and another rank's come between */
 	if (rt_program) {
 		snprintf(said, sizeof said, "ended with %s: %s", code, text);
 		rt_verdict(rt_program->rank, said); /* unless this rank only repeats one */

@@ -10,6 +10,8 @@ device at once with another, every microbatch forward and backward once per stag
 """
 import argparse, collections, difflib, glob, json, math, os, re, shlex, subprocess, sys, tempfile
 import xml.etree.ElementTree as ET
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), 'lib'))
+import onednn
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = os.path.join(os.path.dirname(os.path.dirname(HERE)), 'models')
@@ -41,6 +43,8 @@ def golden(pdcc, path, update, tmp):
         open(path, 'w').write(got)
         return ''
     wide = [f'wider than {WIDTH}: {l}\n' for l in out.splitlines() if len(l) > WIDTH and ': ' not in l[:60]]
+    if onednn.same(pdcc, want, got):
+        return ''.join(wide)
     diff = difflib.unified_diff(want.splitlines(True), got.splitlines(True), 'wanted', 'said', n=1)
     return ''.join([*diff, *wide])
 
