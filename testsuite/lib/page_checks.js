@@ -49,8 +49,8 @@
 	}
 
 	// Wider than the screen, but for parts that scroll by themselves.
-	const broad = () => document.scrollingElement.scrollWidth > innerWidth
-		? [`${document.scrollingElement.scrollWidth} of ${innerWidth} pixels`] : [];
+	const broad = width => document.scrollingElement.scrollWidth > width || document.documentElement.clientWidth !== width
+		? [`${document.scrollingElement.scrollWidth} pixels laid out on ${document.documentElement.clientWidth} of ${width}`] : [];
 
 	// Colours of bars, curves and bar lists are those of the legend beside them, and no others stand there.
 	function unkeyed() {
