@@ -83,6 +83,8 @@ bool canon_global_lp_pool(Import *im, const OnnxNode *n);
 bool canon_softmax(Import *im, const OnnxNode *n);
 bool canon_loss(Import *im, const OnnxNode *n);
 bool canon_dropout(Import *im, const OnnxNode *n);
+bool canon_random(Import *im, const OnnxNode *n);
+bool canon_bernoulli(Import *im, const OnnxNode *n);
 bool canon_clip(Import *im, const OnnxNode *n);
 bool canon_cast(Import *im, const OnnxNode *n);
 bool canon_attention(Import *im, const OnnxNode *n);

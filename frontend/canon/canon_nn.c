@@ -1,4 +1,4 @@
-/* Canonical form of reductions, products, convolution, pooling, normalisation, losses and dropout. */
+/* Canonical form of reductions, products, convolution, pooling, normalisation, and losses. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -86,6 +86,9 @@ bool canon_reduce(Import *im, const OnnxNode *n)
 		return extreme(im, n, op);
 	if (op) {
 		y = reduce_by(im, n, op, x, &ok);
+	} else if (strcmp(kind, "LogSumExp") == 0 &&
+		   type_numel(&x->type) == 0) { /* log 0, and no largest to begin from */
+		y = canon_emit1(im, OP_Log, NULL, reduce_by(im, n, OP_ReduceSum, x, &ok), NULL, NULL);
 	} else if (strcmp(kind, "LogSumExp") == 0) {
 		void *at = canon_attr_of(im, OP_ReduceMax);
 		Ints axes;
@@ -384,46 +387,6 @@ bool canon_loss(Import *im, const OnnxNode *n)
 		return false;
 	canon_put_int(op, at, "has_ignore", onnx_attr(n, "ignore_index") != NULL);
 	return canon_emit_bind(im, n, op, at, nin, in);
-}
-
-bool canon_dropout(Import *im, const OnnxNode *n)
-{
-	double ratio = onnx_float(n, "ratio", 0.5);
-	Value *r = im->opset >= 12 ? onnx_in(im, n, 1) : NULL, *mode = im->opset >= 12 ? onnx_in(im, n, 2) : NULL;
-	bool training = im->opset >= 12 ? false : !im->o->keep_eval;
-
-	if (!canon_need(im, n, 1))
-		return false;
-	if ((r && (r->kind != VAL_CONST || !r->data)) || (mode && (mode->kind != VAL_CONST || !mode->data)))
-		return canon_refuse(im, "ratio and training_mode must be constant");
-	if (r)
-		ratio = r->type.dtype == DT_f64   ? *(const double *)r->data
-		        : r->type.dtype == DT_f32 ? (double)*(const float *)r->data
-		                                  : 0.5;
-	if (mode)
-		training = *(const uint8_t *)mode->data != 0;
-	Value *x = onnx_in(im, n, 0);
-	if (!training || ratio == 0) {
-		onnx_bind(im, n, 0, x);
-		if (n->n_output > 1 && *n->output[1]) {
-			void *at = canon_attr_of(im, OP_ConstantOfShape);
-			Value *out[MAXIN];
-
-			canon_put_ints(OP_ConstantOfShape, at, "shape",
-				(Ints){ x->type.rank, arena_dup(im->a, x->type.dim, sizeof x->type.dim) });
-			canon_put_float(OP_ConstantOfShape, at, "value", 1);
-			canon_put_int(OP_ConstantOfShape, at, "dtype", dtype_onnx(DT_bool));
-			canon_emit(im, OP_ConstantOfShape, at, 0, NULL, n->output[1], out);
-			onnx_bind(im, n, 1, out[0]);
-		}
-		return true;
-	}
-	if (!(ratio >= 0 && ratio < 1))
-		return diag_error(im->d, im->b.loc, 302, "ratio %g is outside [0, 1)", ratio);
-	void *at = canon_attr_of(im, OP_Dropout);
-	canon_put_float(OP_Dropout, at, "ratio", ratio);
-	canon_put_int(OP_Dropout, at, "id", im->b.loc.node + 1);
-	return canon_emit_bind(im, n, OP_Dropout, at, 1, &x);
 }
 
 bool canon_clip(Import *im, const OnnxNode *n)

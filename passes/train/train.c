@@ -448,10 +448,10 @@ static void dropout_off(Graph *g)
 	}
 }
 
-static void seed_dropout(Graph *g, uint64_t seed)
+static void seed_random(Graph *g, uint64_t seed)
 {
 	for (Node *n = g->first; n; n = n->next)
-		if (n->op == OP_Dropout)
+		if (n->op == OP_Dropout || (n->op == OP_Noise && !attr_int(n, "seeded")))
 			attr_set_int(n, "seed", (int64_t)seed);
 }
 
@@ -487,6 +487,6 @@ bool pass_train(Module *m, PassCx *cx)
 	if (cx->train && cx->train->model.dropout == DROPOUT_OFF)
 		dropout_off(m->graph);
 	if (cx->train)
-		seed_dropout(m->graph, cx->train->loop.seed);
+		seed_random(m->graph, cx->train->loop.seed);
 	return set_padding(m, cx->train, cx) && attach_loss(m, cx) && evaluation_modes(m, cx) && choose_trained(m, cx);
 }

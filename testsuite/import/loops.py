@@ -115,6 +115,21 @@ CASES['loop_bags_two_tables'] = lambda: bags('ReduceSum', [0, 3, 6, 9, 12], 12, 
 
 
 @case
+def reduced_of_none():
+    """What ONNX says of no elements: the sum is 0, the product 1, the largest -infinity; a result without elements has none."""
+    x = values(2, 3)
+    nodes = [ints('zero', 0), ints('axes', 1), ints('one', 1), N('Slice', ['x', 'zero', 'zero', 'one'], ['none'])]
+    want = {'ReduceSum': 0, 'ReduceL1': 0, 'ReduceL2': 0, 'ReduceSumSquare': 0, 'ReduceProd': 1, 'ReduceLogSum': -np.inf, 'ReduceLogSumExp': -np.inf,
+            'ReduceMax': -np.inf, 'ReduceMin': np.inf}
+    for op in want:
+        nodes.append(N(op, ['none', 'axes'], [op], keepdims=0) if op == 'ReduceSum' else N(op, ['none'], [op], axes=[1], keepdims=0))
+    nodes.append(N('ReduceLogSumExp', ['none'], ['all'], keepdims=1))
+    nodes.append(N('ReduceLogSumExp', ['x'], ['some'], axes=[1]))
+    return model(nodes, {'x': x}, {**{op: np.full(2, v, 'f4') for op, v in want.items()}, 'all': np.full((1, 1), -np.inf, 'f4'),
+                                   'some': np.log(np.exp(x).sum(1, keepdims=True))})
+
+
+@case
 def sequence_edits():
     """Inserted at the end, in front and before the last; taken out; read from both ends; a list is not changed by the next."""
     x = values(2, 3)

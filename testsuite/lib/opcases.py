@@ -529,6 +529,14 @@ def recurrent(c, op):
     c.out = keep or outs[:1]
 
 
+@gen('RandomNormalLike', 'RandomUniformLike', 'Bernoulli')
+def noise(c, op):
+    """What is drawn does not depend on the values, and has no gradient."""
+    x, s = c.param(c.shape(), lo=0.1, hi=0.9), c.param(c.shape(rank=1))
+    n = c.add(op, [x if op != 'Bernoulli' else c.const(np.full(c.shape(rank=2), 0.5, 'f4'))])
+    c.out = [c.add('Mul', [n, c.add('ReduceSum', [s], keepdims=0)])] + ([c.add('Mul', [x, n])] if op != 'Bernoulli' else [])
+
+
 @gen('Dropout')
 def dropout(c, op):
     s = c.shape()
