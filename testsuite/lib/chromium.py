@@ -21,7 +21,7 @@ class Browser:
         moved = [os.dup(fd) for fd in (ours[0], theirs[1])]
 
         def at_three_and_four():
-            high = [os.dup2(fd, 100 + i) for i, fd in enumerate(moved)]
+            high = [os.dup2(fd, 100 + i, False) for i, fd in enumerate(moved)]
             for i, fd in enumerate(high):
                 os.dup2(fd, 3 + i)
 
@@ -33,6 +33,14 @@ class Browser:
             os.close(fd)
         self.to, self.from_ = ours[1], theirs[0]
         self.session = None
+        try:
+            self.attach()
+        except (Wrong, OSError, StopIteration):
+            self.process.kill()
+            self.close()
+            raise Wrong('Chromium does not start')
+
+    def attach(self):
         page = next(t for t in self.ask('Target.getTargets')['targetInfos'] if t['type'] == 'page')
         self.session = self.ask('Target.attachToTarget', targetId=page['targetId'], flatten=True)['sessionId']
         for domain in 'Page', 'Runtime':
@@ -42,7 +50,7 @@ class Browser:
         try:
             self.session = None
             self.ask('Browser.close')
-        except (Wrong, OSError):
+        except (Wrong, OSError):        # it is killed already, or does not listen
             self.process.kill()
         self.process.wait()
         os.close(self.to)
