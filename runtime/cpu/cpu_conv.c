@@ -33,16 +33,48 @@ static cpu_layout *weights(const pd_conv_desc *d, bool any)
 	return cpu_layout_make(n, dim, any ? NULL : stride);
 }
 
+/* Activations as the direction's kernels read them: channels-last, or in blocks as oneDNN likes them. */
+static cpu_layout *images(const pd_conv_desc *d, int c, const int *sp, bool blocks)
+{
+	dnnl_dims_t dim = { d->n, c };
+
+	if (!blocks)
+		return cpu_activation(d->n, c, d->nd, sp, 1);
+	for (int i = 0; i < d->nd; i++)
+		dim[2 + i] = sp[i];
+	return cpu_layout_make(d->nd + 2, dim, NULL);
+}
+
+/* oneDNN's channels-last kernels add all products of an output, one after another, into one f32; those on blocks do so
+ * for BLOCK channels and add up the blocks. Without blocks the rounding of a long sum is two to five times as large, and
+ * as much more often a sum near 0 gets the wrong sign: the Relu behind it then cuts off the wrong gradient. In the
+ * backward directions rounding decides nothing; short sums are as exact either way; other channels would be padded;
+ * and kernels for processors without AVX-512 go on with the sum from block to block. */
+enum { BLOCK = 16, LONG = 256 };
+
+static bool in_blocks(const pd_conv_desc *d)
+{
+	const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+	int sum = d->c / d->groups;
+
+	if (!wide || d->what != PD_FORWARD || sum <= BLOCK || sum % BLOCK || d->oc / d->groups % BLOCK)
+		return false;
+	for (int i = 0; i < d->nd; i++)
+		sum *= d->kernel[i];
+	return sum >= LONG;
+}
+
 static bool ask(cpu_prim *p, const pd_conv_desc *d, int what, const_dnnl_primitive_desc_t hint)
 {
+	const bool blocks = in_blocks(d);
 	cpu_convolution c = {
 		.what = what,
-		.x = cpu_activation(d->n, d->c, d->nd, d->in, 1),
+		.x = images(d, d->c, d->in, blocks),
 		.w = weights(d, true),
 		.b = d->bias && what != PD_BACKWARD_DATA
 		             ? cpu_layout_make(1, (dnnl_dims_t){ d->oc }, (dnnl_dims_t){ 1 })
 		             : NULL,
-		.y = cpu_activation(d->n, d->oc, d->nd, d->out, 1),
+		.y = images(d, d->oc, d->out, blocks),
 	};
 
 	for (int i = 0; i < d->nd; i++) {
