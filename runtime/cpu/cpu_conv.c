@@ -48,16 +48,17 @@ static cpu_layout *images(const pd_conv_desc *d, int c, const int *sp, bool bloc
 /* oneDNN's channels-last kernels add all products of an output, one after another, into one f32; those on blocks do so
  * for BLOCK channels and add up the blocks. Without blocks the rounding of a long sum is two to five times as large, and
  * as much more often a sum near 0 gets the wrong sign: the Relu behind it then cuts off the wrong gradient. In the
- * backward directions rounding decides nothing; short sums are as exact either way; other channels would be padded;
- * and kernels for processors without AVX-512 go on with the sum from block to block. */
-enum { BLOCK = 16, LONG = 256 };
+ * backward directions rounding decides nothing; short sums are as exact either way; of few channels the
+ * reorders cost more than 3 % of a step; other numbers of channels would be padded; and kernels for processors without
+ * AVX-512 go on with the sum from block to block. */
+enum { BLOCK = 16, FEW = 64, LONG = 256 };
 
 static bool in_blocks(const pd_conv_desc *d)
 {
 	const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 	int sum = d->c / d->groups;
 
-	if (!wide || d->what != PD_FORWARD || sum <= BLOCK || sum % BLOCK || d->oc / d->groups % BLOCK)
+	if (!wide || d->what != PD_FORWARD || sum < FEW || sum % BLOCK || d->oc / d->groups % BLOCK)
 		return false;
 	for (int i = 0; i < d->nd; i++)
 		sum *= d->kernel[i];
