@@ -158,6 +158,17 @@ static bool nonzero(const Value *v, int64_t i)
 	return false;
 }
 
+/* A selection by values, which a program of fixed shapes cannot hold; what to do in its place. */
+static bool selects(Import *im, const char *what)
+{
+	canon_refuse(im, what);
+	diag_note(im->d, im->b.loc,
+		"in the model, keep all elements and hide those that do not count: a loss of each times the mask, summed and "
+		"divided by the sum of the mask, in place of x[mask]; labels of the loss's ignore_index; no attention_mask "
+		"where no sample is padded");
+	return false;
+}
+
 bool canon_nonzero(Import *im, const OnnxNode *n)
 {
 	const Value *x = onnx_in(im, n, 0);
@@ -166,7 +177,7 @@ bool canon_nonzero(Import *im, const OnnxNode *n)
 	if (!canon_need(im, n, 1))
 		return false;
 	if (x->kind != VAL_CONST || !x->data)
-		return canon_refuse(im, "NonZero of a value that is not constant: its shape depends on the values");
+		return selects(im, "NonZero of a value that is not constant: its shape depends on the values");
 	const int rank = x->type.rank ? x->type.rank : 1;
 	for (int64_t i = 0; i < type_numel(&x->type); i++)
 		count += nonzero(x, i);
@@ -193,7 +204,7 @@ bool canon_compress(Import *im, const OnnxNode *n)
 	if (!canon_need(im, n, 2))
 		return false;
 	if (take->kind != VAL_CONST || !take->data || take->type.dtype != DT_bool || take->type.rank != 1)
-		return canon_refuse(im, "the condition is not constant: the shape depends on the values");
+		return selects(im, "the condition is not constant: the shape depends on the values");
 	const Type *old = im->shapes ? map_get(im->shapes, n->input[0]) : NULL;
 	if (old && !shape_eq(old, &x->type) && (!onnx_attr(n, "axis") || axis + (axis < 0 ? old->rank : 0) == 0))
 		return batch_fault(im, n->input[1], old->dim[0], x->type.dim[0]);

@@ -2,7 +2,8 @@
  *
  * Forward nodes that compute something from activations ("main" nodes) are cut as a sequence. What depends only on
  * inputs, parameters and constants (masks, embeddings, reshaped labels, transposed weights) is computed where it is
- * first needed, so it never crosses a cut without need.
+ * first needed, so it never crosses a cut without need. Where no node is a call of the library (tables that are looked
+ * up and joined), activations begin with what reads a parameter.
  *
  * A backward node goes where its forward node is. Sums of gradients go to the earliest stage that has a summand, so
  * one tensor crosses instead of several. At the end data must flow forwards in the forward phase and backwards in
@@ -11,15 +12,26 @@
 
 static bool activation(const Value *v) { return v && v->def && v->def->phase == PHASE_FWD && v->def->mark; }
 
+static bool reads_parameter(const Node *n)
+{
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && n->in[i]->kind == VAL_PARAM && n->in[i]->param->kind == PARAM_WEIGHT)
+			return true;
+	return false;
+}
+
 int main_nodes(Module *m, Arena *a, Node ***list)
 {
 	int n = 0, cap = 0;
+	bool heavy = false;
 
 	*list = NULL;
+	for (const Node *k = m->graph->first; k; k = k->next)
+		heavy |= k->phase == PHASE_FWD && optab[k->op]->flags & OP_HEAVY;
 	for (Node *k = m->graph->first; k; k = k->next) {
 		if (k->phase != PHASE_FWD)
 			continue;
-		k->mark = (optab[k->op]->flags & OP_HEAVY) != 0;
+		k->mark = heavy ? (optab[k->op]->flags & OP_HEAVY) != 0 : reads_parameter(k);
 		for (int i = 0; i < k->nin; i++)
 			k->mark |= activation(k->in[i]);
 		if (k->mark)

@@ -1,5 +1,6 @@
 """ONNX models that hold graphs and functions, field by field: control flow that is refused, and equations of Einsum."""
 import struct
+import tiny
 from tiny import attribute, field, value_info
 
 
@@ -112,6 +113,13 @@ def sequence_position():
                   node('SequenceInsert', ['one', 'x', 'at'], ['two'], 'two'), node('ConcatFromSequence', ['two'], ['y'], 'cat', attributes=[attribute('axis', 0)])], X)
 
 
+def no_library():
+    """Nothing in it is a product of matrices or the like: two weights, and what lies between them."""
+    n = tiny.node
+    return tiny.graph([n('Mul', ['x', 'w'], ['a']), n('Sigmoid', ['a'], ['b']), n('Mul', ['b', 'v'], ['c']), n('ReduceMean', ['c'], ['y'], keepdims=0)],
+                      [tiny.weight('w', (4,)), tiny.weight('v', (4,))], (8, 4), ())
+
+
 def control_flow():
     return model([node('Scan', ['a'], ['b'], 'scan', attributes=[attribute('num_scan_inputs', 1), body('body', [], [])]),
                   node('SequenceMap', ['b'], ['c'], 'map', attributes=[body('body', [], [])]),
@@ -171,6 +179,7 @@ KINDS = {
     'if-taken-branch': taken_branch,
     'if-deep': deep_if,
     'control-flow': control_flow,
+    'no-library': no_library,
     'loop-inputs': lambda: loop(inputs=('i', 'go')),
     'loop-outputs': lambda: loop(outputs=('go', 'b', 'b')),
     'loop-long': lambda: loop(count='n', nodes_before=[number('n', 5000)]),
