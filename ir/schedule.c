@@ -113,18 +113,17 @@ bool schedule_has(const Schedule *s, ActKind k)
 	return false;
 }
 
-const char *schedule_word(const Schedule *s, ActKind k)
-{
-	return k == ACT_B && schedule_has(s, ACT_W) ? "I" : act_name[k];
-}
+const char *schedule_word(bool split, ActKind k) { return k == ACT_B && split ? "I" : act_name[k]; }
 
 void schedule_print_csv(Buf *b, const Schedule *s)
 {
+	const bool split = schedule_has(s, ACT_W);
+
 	for (int r = 0; r < s->ndevice; r++) {
 		for (int i = 0; i < s->dev[r].n; i++) {
 			const Action *x = &s->dev[r].act[i];
 
-			buf_printf(b, "%s%d%s", i ? "," : "", x->stage, schedule_word(s, x->kind));
+			buf_printf(b, "%s%d%s", i ? "," : "", x->stage, schedule_word(split, x->kind));
 			if (x->mb >= 0)
 				buf_printf(b, "%d", x->mb);
 			if (s->async && (x->kind == ACT_F || x->kind == ACT_B || x->kind == ACT_UPDATE))

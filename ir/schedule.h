@@ -124,8 +124,8 @@ const char *str_action(Arena *a, const Action *x); /* "0F3": stage, kind, microb
 bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *d);
 struct Buf;
 void schedule_print_csv(struct Buf *b, const Schedule *s); /* one line per rank: 0F0,0SEND_F0,... */
-/* What an action is called there: B is I (input gradients) where the schedule has W. */
-const char *schedule_word(const Schedule *s, ActKind k);
+/* What an action is called there. split: the schedule has W, so that B is I, the gradients of inputs. */
+const char *schedule_word(bool split, ActKind k);
 void schedule_print_grid(struct Buf *b, const Schedule *s); /* time x rank; F takes 1, B 2, or 1 each with W */
 
 #endif

@@ -14,6 +14,7 @@ typedef struct Proof {
 	char *done;    /* [kind][stage][mb] */
 	int *holds[2]; /* [rank][stage][slot], [rank][stage][entry] -> mb + 1 that owns it */
 	int most;      /* slots or entries of a stage */
+	int *last;     /* [stage][mb] -> the last place in its device's list that is about it */
 } Proof;
 
 static char *done_at(const Proof *p, ActKind k, int stage, int mb)
@@ -136,18 +137,18 @@ static void release(const Proof *p, int rank, const Action *x)
 	*owner_at(p, rank, x, SLOT) = *owner_at(p, rank, x, ENTRY) = 0;
 }
 
-/* What (stage, mb) holds is free after its last action there. */
-static bool last_use(const Schedule *s, int rank, int at)
+static void find_last(const Proof *p)
 {
-	const Action *x = &s->dev[rank].act[at];
+	const Schedule *s = p->s;
 
-	for (int i = at + 1; i < s->dev[rank].n; i++) {
-		const Action *y = &s->dev[rank].act[i];
-
-		if (y->mb == x->mb && y->stage == x->stage && act_of_micro(y))
-			return false;
-	}
-	return true;
+	for (int r = 0; r < s->ndevice; r++)
+		for (int i = 0; i < s->dev[r].n; i++) {
+			const Action *x = &s->dev[r].act[i];
+			const bool known =
+				act_of_micro(x) && x->stage >= 0 && x->stage < s->nstage && x->mb < s->nmicro;
+			if (known && s->device[x->stage][s->replica_of[x->stage][x->mb]] == r)
+				p->last[x->stage * s->nmicro + x->mb] = i;
+		}
 }
 
 /* Replicas sum their gradients together: none goes on before all have come to the same sum. */
@@ -207,7 +208,7 @@ static Step step(const Proof *p, int rank, int at)
 	if (!slot_rules(p, rank, x))
 		return STEP_FAULT;
 	*done_at(p, x->kind, x->stage, x->mb) = 1;
-	if (last_use(s, rank, at))
+	if (p->last[x->stage * s->nmicro + x->mb] == at) /* what it holds is free */
 		release(p, rank, x);
 	return STEP_DONE;
 }
@@ -374,6 +375,8 @@ bool schedule_verify(const Schedule *s, const StageEdge *edge, int nedge, Diag *
 	for (int i = SLOT; i <= ENTRY; i++)
 		p.holds[i] = NEWN(a, int, s->ndevice * s->nstage * most);
 	p.synced = NEWN(a, int, s->ndevice);
+	p.last = NEWN(a, int, s->nstage * s->nmicro);
+	find_last(&p);
 	bool ok = run_all(&p) && complete(&p) && versions_hold(&p) && depth_holds(&p);
 	arena_free(a);
 	return ok;

@@ -1,4 +1,5 @@
 /* The invariants of a module, one short function each. Each breach is reported with the node or value it is at. */
+#include <stdlib.h>
 #include <string.h>
 #include "op.h"
 
@@ -6,6 +7,8 @@ typedef struct Check {
 	const Module *m;
 	Diag *d;
 	bool ok;
+	Arena *node; /* what one node's check needs; empty again before the next */
+	Map sorted;  /* values of many uses -> their uses by node and operand */
 } Check;
 
 static bool breach(Check *c, const Node *n, const char *what, const char *name)
@@ -17,17 +20,50 @@ static bool breach(Check *c, const Node *n, const char *what, const char *name)
 
 /* ---- use lists and links ---- */
 
+static int by_place(const void *x, const void *y)
+{
+	const Use *a = x, *b = y;
+	const uintptr_t p = (uintptr_t)a->node, q = (uintptr_t)b->node;
+
+	return p != q ? (p > q) - (p < q) : (a->index > b->index) - (a->index < b->index);
+}
+
+/* How often operand i of n stands among the uses of v. A list that is long is sorted once, so that a value read by every
+ * node of a graph does not cost the square of them. */
+static int listed(Check *c, const Value *v, const Node *n, int i)
+{
+	enum { LONG = 32 };
+	Use *u = v->uses;
+	int lo = 0, hi = v->nuses, found = 0;
+
+	if (v->nuses > LONG) {
+		const Use want = { .node = (Node *)(uintptr_t)n, .index = i };
+
+		u = map_get(&c->sorted, v);
+		if (!u) {
+			u = arena_dup(c->d->scratch, v->uses, sizeof *u * (size_t)v->nuses);
+			qsort(u, (size_t)v->nuses, sizeof *u, by_place);
+			map_put(&c->sorted, v, u);
+		}
+		while (lo < hi) {
+			const int mid = lo + (hi - lo) / 2;
+			if (by_place(&u[mid], &want) < 0)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		hi = lo + 2 < v->nuses ? lo + 2 : v->nuses;
+	}
+	for (int k = lo; k < hi; k++)
+		found += u[k].node == n && u[k].index == i;
+	return found;
+}
+
 static void check_uses(Check *c, const Node *n)
 {
-	for (int i = 0; i < n->nin; i++) {
-		const Value *v = n->in[i];
-		int found = 0;
-
-		for (int k = 0; v && k < v->nuses; k++)
-			found += v->uses[k].node == n && v->uses[k].index == i;
-		if (v && found != 1)
-			breach(c, n, "its use list and the operands disagree", v->name);
-	}
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && listed(c, n->in[i], n, i) != 1)
+			breach(c, n, "its use list and the operands disagree", n->in[i]->name);
 }
 
 static void check_outputs(Check *c, const Node *n)
@@ -97,10 +133,22 @@ static void check_writes(Check *c, const Node *n)
 
 /* ---- types: what the rule gives is what is written ---- */
 
+/* The rule may fill scratch memory for every node of a graph: it gets memory of this node's own, unless it has said
+ * something, which is printed from there. */
+static bool rule_holds(Check *c, Node *n)
+{
+	Arena *scratch = c->d->scratch;
+
+	c->d->scratch = c->node;
+	const bool ok = optab[n->op]->shape(n, c->d);
+	c->d->scratch = scratch;
+	return ok;
+}
+
 static void check_type(Check *c, Node *n)
 {
 	const OpDef *d = optab[n->op];
-	Type *was = NEWN(c->d->scratch, Type, n->nout + 1);
+	Type *was = NEWN(c->node, Type, n->nout + 1);
 
 	for (int i = 0; i < n->nin; i++)
 		if (!n->in[i] && i < d->minin) {
@@ -117,9 +165,9 @@ static void check_type(Check *c, Node *n)
 		if (n->out[i])
 			was[i] = n->out[i]->type;
 	Node copy = *n;
-	copy.out = NEWN(c->d->scratch, Value *, n->nout);
+	copy.out = NEWN(c->node, Value *, n->nout);
 	memcpy(copy.out, n->out, sizeof *n->out * (size_t)n->nout);
-	if (!d->shape(&copy, c->d)) {
+	if (!rule_holds(c, &copy)) {
 		c->ok = false;
 		return;
 	}
@@ -159,6 +207,8 @@ static void check_graph(Check *c, const Graph *g)
 		check_stage_order(c, n);
 		check_writes(c, n);
 		check_type(c, n);
+		if (c->ok)
+			arena_reset(c->node);
 		for (int i = 0; i < n->nout; i++)
 			if (n->out[i])
 				n->out[i]->mark = 1;
@@ -253,8 +303,9 @@ static void check_servers(Check *c, const Stage *s)
 
 bool module_verify(const Module *m, Diag *d)
 {
-	Check c = { m, d, true };
+	Check c = { .m = m, .d = d, .ok = true, .node = arena_new() };
 
+	map_init(&c.sorted, d->scratch, false);
 	if (m->graph) {
 		check_graph(&c, m->graph);
 		mark_values(m->graph, 0);
@@ -276,5 +327,8 @@ bool module_verify(const Module *m, Diag *d)
 		if (s->update)
 			check_servers(&c, s);
 	}
+	if (!c.ok)
+		d->last_text = arena_str(d->scratch, d->last_text);
+	arena_free(c.node);
 	return c.ok;
 }

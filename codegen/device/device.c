@@ -19,7 +19,7 @@ static const struct {
 	[ACT_UPDATE] = { "update", true },
 };
 
-static const char *word(const Build *b, ActKind k) { return schedule_word(b->m->schedule, k); }
+static const char *word(const Build *b, ActKind k) { return schedule_word(b->split, k); }
 
 static bool has(const DeviceSchedule *s, ActKind k)
 {

@@ -10,9 +10,9 @@ static const char graph_word[4] = { 'F', 'B', 'W', 'U' };
 
 /* ---- order ---- */
 
-static void write_action(const Schedule *s, Buf *out, const Action *x)
+static void write_action(bool split, Buf *out, const Action *x)
 {
-	buf_printf(out, "%d%s", x->stage, schedule_word(s, x->kind));
+	buf_printf(out, "%d%s", x->stage, schedule_word(split, x->kind));
 	if (x->mb >= 0)
 		buf_printf(out, "%d", x->mb);
 	buf_printf(out, "/%d/%d/%d", x->slot, x->entry, x->version);
@@ -21,13 +21,14 @@ static void write_action(const Schedule *s, Buf *out, const Action *x)
 static void write_order(const Build *b, Buf *out)
 {
 	const Schedule *s = b->m->schedule;
+	const bool split = schedule_has(s, ACT_W);
 
 	buf_puts(out, "\"order\": [");
 	for (int r = 0; r < s->ndevice; r++) {
 		buf_puts(out, r ? ",\n \"" : "\n \"");
 		for (int i = 0; i < s->dev[r].n; i++) {
 			buf_puts(out, i ? " " : "");
-			write_action(s, out, &s->dev[r].act[i]);
+			write_action(split, out, &s->dev[r].act[i]);
 		}
 		buf_puts(out, "\"");
 	}

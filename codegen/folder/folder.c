@@ -127,6 +127,7 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 		return diag_error(d, FILELOC(m->file), 704, "code is made of a planned module; run memplan first");
 	}
 	b.gpu = target_cuda(b.t);
+	b.split = schedule_has(m->schedule, ACT_W);
 	if (b.gpu && b.t->target.f64) {
 		arena_free(b.a);
 		return diag_error(

@@ -7,28 +7,38 @@ static const Value *root_of(const Value *v) { return v->alias ? v->alias : v; }
 
 /* ---- members ---- */
 
+/* The first member that does not lie before the offset. */
+static int place_of(const Struct *l, int64_t offset)
+{
+	int lo = 0, hi = l->n;
+
+	while (lo < hi) {
+		const int mid = lo + (hi - lo) / 2;
+		if (l->m[mid].offset < offset)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 static Member *member_at(Struct *l, int64_t offset)
 {
-	for (int i = 0; i < l->n; i++)
-		if (l->m[i].offset == offset)
-			return &l->m[i];
-	return NULL;
+	const int i = place_of(l, offset);
+
+	return i < l->n && l->m[i].offset == offset ? &l->m[i] : NULL;
 }
 
 /* Members are listed by offset; one that lies where another does is the same. */
 static void add_member(StageCx *x, Struct *l, const Value *v, const char *wish, int64_t offset, int64_t count)
 {
-	Arena *a = x->b->a;
+	const int at = place_of(l, offset);
 
-	if (member_at(l, offset))
+	if (at < l->n && l->m[at].offset == offset)
 		return;
-	PUSH(a, l->m, l->n, l->cap) = (Member){ v, NULL, offset, count, false };
-	int i = l->n - 1;
-	for (const Member m = l->m[i]; i > 0 && l->m[i - 1].offset > m.offset; i--) {
-		l->m[i] = l->m[i - 1];
-		l->m[i - 1] = m;
-	}
-	l->m[i].name = names_get(&l->names, v, wish);
+	PUSH(x->b->a, l->m, l->n, l->cap) = (Member){ 0 };
+	memmove(&l->m[at + 1], &l->m[at], sizeof *l->m * (size_t)(l->n - 1 - at));
+	l->m[at] = (Member){ v, names_get(&l->names, v, wish), offset, count, false };
 }
 
 static void add_slot(StageCx *x, const Value *v)

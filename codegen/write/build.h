@@ -26,6 +26,7 @@ typedef struct Build {
 	int *first_rank;    /* by stage: of its replica 0 */
 	bool gpu;           /* --target cuda */
 	bool chunks;        /* some device runs several stages: their names tell them apart */
+	bool split;         /* the schedule has W: backwards are in two parts */
 	int channels;
 	char model_hash[17]; /* of names, types and shapes of weights and statistics: no plan changes it */
 	char hash[17];       /* of the plan: all stages' text and the schedule */

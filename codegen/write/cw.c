@@ -38,11 +38,12 @@ static void start(Cw *w)
 		buf_putc(w->out, '\t');
 }
 
-static size_t width(const char *s)
+/* Columns that s takes; counted up to one above `most`. */
+static size_t width(const char *s, size_t most)
 {
 	size_t n = 0;
 
-	for (; *s; s++)
+	for (; *s && n <= most; s++)
 		n += *s == '\t' ? TAB - n % TAB : 1;
 	return n;
 }
@@ -67,7 +68,7 @@ static void put_broken(Cw *w, const char *s)
 	const int indent = w->indent;
 
 	start(w);
-	while (!w->whole && lead + width(s) > MARGIN) {
+	while (!w->whole && lead + width(s, MARGIN) > MARGIN) {
 		const size_t n = break_at(s, MARGIN - lead);
 		if (!n)
 			break;
@@ -120,7 +121,7 @@ void cw_stmt(Cw *w, const char *comment, const char *fmt, ...)
 	va_start(ap, fmt);
 	buf_vprintf(&b, fmt, ap);
 	va_end(ap);
-	const size_t end = (size_t)w->indent * TAB + width(buf_str(&b)), n = comment ? strlen(comment) : 0;
+	const size_t end = (size_t)w->indent * TAB + width(buf_str(&b), WIDEST), n = comment ? strlen(comment) : 0;
 	const bool beside = n && (end < COMMENT_COLUMN ? COMMENT_COLUMN : end) + n + 7 <= WIDEST;
 
 	if (n && !beside)

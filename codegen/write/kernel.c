@@ -29,7 +29,7 @@ static bool has_f64(const Node *n)
 }
 
 /* Holes that every template may use where the op binds none: the element type and its functions of math.h. */
-static Holes *standard_holes(Arena *a, bool f64)
+static const Holes *standard_holes(Kernels *k, bool f64)
 {
 	static const char *const math[] = {
 		"exp",
@@ -52,8 +52,12 @@ static Holes *standard_holes(Arena *a, bool f64)
 		"round",
 		"rint",
 	};
-	Holes *h = NEW(a, Holes);
+	Holes *h = k->standard[f64];
+	Arena *a = k->a;
 
+	if (h)
+		return h;
+	h = k->standard[f64] = NEW(a, Holes);
 	h->arena = a;
 	hole_text(h, "T", f64 ? "double" : "float");
 	for (size_t i = 0; i < sizeof math / sizeof *math; i++) {
@@ -66,20 +70,20 @@ static Holes *standard_holes(Arena *a, bool f64)
 	return h;
 }
 
-static const char *hole_string(Arena *a, const Holes *h, const char *name, size_t n)
+static const char *hole_string(const Holes *h, const char *name, size_t n)
 {
 	for (int i = 0; i < h->n; i++)
 		if (!strncmp(h->h[i].name, name, n) && !h->h[i].name[n])
-			return h->h[i].is_int ? arena_printf(a, "%lld", (long long)h->h[i].i) : h->h[i].s;
+			return h->h[i].is_int ? arena_printf(h->arena, "%lld", (long long)h->h[i].i) : h->h[i].s;
 	return NULL;
 }
 
 /* GPU: what a kernel is launched with, the names in PARAMS. */
 static void bind_args(Holes *h)
 {
-	const char *params = hole_string(h->arena, h, "PARAMS", 6), *args = "";
+	const char *params = hole_string(h, "PARAMS", 6), *args = "";
 
-	if (!params || hole_string(h->arena, h, "ARGS", 4))
+	if (!params || hole_string(h, "ARGS", 4))
 		return;
 	for (const char *s = params; *s;) {
 		const char *end = s + strcspn(s, ","), *word = end;
@@ -113,7 +117,7 @@ static void add_comments(Kernels *k, Buf *out, const char *file, const char *hea
 
 	tmpl_fill(&b, NULL, file, head, h, more, k->d);
 	for (const char *s = buf_str(&b); *s;) {
-		const char *comment = arena_strn(k->a, s, tmpl_head(s));
+		const char *comment = arena_strn(h->arena, s, tmpl_head(s));
 		if (!*comment)
 			bug("the head of %s has more than comments", file);
 		if (!map_has(&k->heads, comment))
@@ -127,16 +131,16 @@ static void add_comments(Kernels *k, Buf *out, const char *file, const char *hea
 /* The function under the name the op gave it; another when that means something else here already. */
 static const char *add_function(Kernels *k, const char *file, const char *text, Holes *h, bool f64)
 {
-	const Holes *more = standard_holes(k->a, f64);
-	const char *shared = k->cuda ? NULL : hole_string(k->a, h, "SHARED_NAME", 11), *name;
-	const char *wish = shared ? shared : h->name ? names_legal(k->a, h->name) : "kernel";
+	const Holes *more = standard_holes(k, f64);
+	const char *shared = k->cuda ? NULL : hole_string(h, "SHARED_NAME", 11), *name;
+	const char *wish = shared ? shared : h->name ? names_legal(h->arena, h->name) : "kernel";
 	const size_t head = tmpl_head(text);
 	Buf b = { 0 }, host = { 0 };
 
 	if (k->cuda)
 		bind_args(h);
 	if (k->cuda && k->suffix)
-		wish = arena_printf(k->a, "%s%s", wish, k->suffix);
+		wish = arena_printf(h->arena, "%s%s", wish, k->suffix);
 	name = wish;
 	h->name = "NAME"; /* the same text whatever the name: that is what is compared */
 	if (!tmpl_fill(&b, NULL, file, text, h, more, k->d))
@@ -145,14 +149,14 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 
 	if (!known) {
 		for (int i = 2; map_has(&k->used, name); i++)
-			name = arena_printf(k->a, "%s_%d", wish, i);
+			name = arena_printf(h->arena, "%s_%d", wish, i);
 		map_put(&k->used, name, k);
 		known = arena_str(k->a, name);
 		map_put(&k->name_of, buf_str(&b), (void *)(uintptr_t)known);
 		buf_clear(&b);
 		h->name = known;
 		buf_puts(&b, "\n");
-		add_comments(k, &b, file, arena_strn(k->a, text, head), h, more);
+		add_comments(k, &b, file, arena_strn(h->arena, text, head), h, more);
 		buf_puts(&k->out, buf_str(&b));
 		buf_clear(&b);
 		tmpl_fill(&b, &host, file, text + head, h, more, k->d);
@@ -167,33 +171,59 @@ static const char *add_function(Kernels *k, const char *file, const char *text, 
 	return known;
 }
 
-const NodeKernel *kernel_of(Kernels *k, const Node *n)
+/* Does the pattern name the hole, as $name? */
+static bool names_hole(const char *pattern, const char *name)
 {
-	NodeKernel *nk = map_get(&k->of, n);
+	const size_t n = strlen(name);
 
-	if (nk)
-		return nk;
-	const OpDef *op = optab[n->op];
-	const bool f64 = has_f64(n);
-	nk = NEW(k->a, NodeKernel);
-	const bool vendor = k->cuda && op->by_vendor && op->by_vendor(n);
+	for (const char *s = pattern ? strchr(pattern, '$') : NULL; s; s = strchr(s + 1, '$'))
+		if (!strncmp(s + 1, name, n) && !isalnum((unsigned char)s[1 + n]) && s[1 + n] != '_')
+			return true;
+	return false;
+}
+
+/* What statements read later goes into the kernels' arena; the texts of bodies do not. */
+static void keep_holes(Kernels *k, NodeKernel *nk, const Holes *h)
+{
+	int cap = 0;
+
+	nk->call = arena_str(k->a, nk->call);
+	for (int i = 0; i < h->n; i++) {
+		Hole x = h->h[i];
+
+		if (!names_hole(nk->call, x.name) && !names_hole(nk->k->init, x.name) && strcmp(x.name, "ROOM") != 0)
+			continue;
+		x.name = arena_str(k->a, x.name);
+		x.s = x.is_int ? arena_printf(k->a, "%lld", (long long)x.i) : arena_str(k->a, x.s);
+		PUSH(k->a, nk->hole, nk->nhole, cap) = x;
+	}
+}
+
+static const Kernel *kind_of_kernel(const Kernels *k, const OpDef *op, bool f64, bool vendor)
+{
 	if (k->cuda)
-		nk->k = vendor ? &op->vendor : &op->cuda;
-	else
-		nk->k = (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref
-		                                                                                   : &op->cpu;
-	nk->h = NEW(k->a, Holes);
-	nk->h->arena = k->a;
+		return vendor ? &op->vendor : &op->cuda;
+	return (f64 && (op->ref.file || op->ref.call)) || !(op->cpu.file || op->cpu.call) ? &op->ref : &op->cpu;
+}
+
+/* h: empty, of an arena that ends with this kernel. */
+static NodeKernel *make_kernel(Kernels *k, const Node *n, Holes *h)
+{
+	const OpDef *op = optab[n->op];
+	const bool f64 = has_f64(n), vendor = k->cuda && op->by_vendor && op->by_vendor(n);
+	NodeKernel *nk = NEW(k->a, NodeKernel);
+
+	nk->k = kind_of_kernel(k, op, f64, vendor);
 	if (k->cuda && (f64 || (!nk->k->file && !nk->k->call))) {
 		diag_error(k->d, n->loc, 702, "%s has no kernel for GPUs%s", op->name, f64 ? " in f64" : "");
 		return NULL;
 	}
 	if (op->holes)
-		op->holes(n, nk->h);
-	const char *direct = nk->k == &op->cpu ? hole_string(k->a, nk->h, "DIRECT_CALL", 11) : NULL;
-	nk->call = k->cuda ? hole_string(k->a, nk->h, "CUDA_CALL", 9) : direct;
+		op->holes(n, h);
+	const char *direct = nk->k == &op->cpu ? hole_string(h, "DIRECT_CALL", 11) : NULL;
+	nk->call = k->cuda ? hole_string(h, "CUDA_CALL", 9) : direct;
 	if (!nk->call && !vendor)
-		nk->call = hole_string(k->a, nk->h, "CALL", 4);
+		nk->call = hole_string(h, "CALL", 4);
 	if (!nk->call)
 		nk->call = nk->k->call;
 	if (!nk->call) {
@@ -202,24 +232,48 @@ const NodeKernel *kernel_of(Kernels *k, const Node *n)
 	}
 	nk->object = nk->k->object && strstr(nk->call, "$o") ? nk->k->object : NULL;
 	if (nk->k->file && !direct) {
-		const char *text = tmpl_text(k->a, nk->k->file);
+		const char *text = tmpl_text(h->arena, nk->k->file);
 		if (!text) {
 			diag_error(k->d, n->loc, 702, "%s: there is no template '%s'", op->name, nk->k->file);
 			return NULL;
 		}
-		nk->name = add_function(k, nk->k->file, text, nk->h, f64);
+		nk->name = add_function(k, nk->k->file, text, h, f64);
 		if (!nk->name)
 			return NULL;
 		k->products |= nk->k->products;
 	}
-	map_put(&k->of, n, nk);
+	keep_holes(k, nk, h);
 	return nk;
+}
+
+const NodeKernel *kernel_of(Kernels *k, const Node *n)
+{
+	NodeKernel *nk = map_get(&k->of, n);
+
+	if (nk)
+		return nk;
+	Arena *a = arena_new();
+	Holes *h = NEW(a, Holes);
+	h->arena = a;
+	nk = make_kernel(k, n, h);
+	if (nk)
+		map_put(&k->of, n, nk);
+	arena_free(a);
+	return nk;
+}
+
+static const char *kept_hole(const NodeKernel *nk, const char *name, size_t n)
+{
+	for (int i = 0; i < nk->nhole; i++)
+		if (!strncmp(nk->hole[i].name, name, n) && !nk->hole[i].name[n])
+			return nk->hole[i].s;
+	return NULL;
 }
 
 int64_t kernel_room(const Kernels *k, const Node *n)
 {
 	const NodeKernel *nk = map_get(&k->of, n);
-	const char *room = nk ? hole_string(k->a, nk->h, "ROOM", 4) : NULL;
+	const char *room = nk ? kept_hole(nk, "ROOM", 4) : NULL;
 
 	return room ? strtoll(room, NULL, 10) : 0;
 }
@@ -242,7 +296,7 @@ void kernels_head(const Kernels *k, Buf *out, bool reproducible)
 static const char *operand(const Place *p, const Value *v) { return v ? p->value(p->cx, v) : "NULL"; }
 
 /* One $ name at s (behind the $); *used gets its length. */
-static const char *dollar(Kernels *k, const NodeKernel *nk, const Node *n, const char *s, const Place *p, size_t *used)
+static const char *dollar(const NodeKernel *nk, const Node *n, const char *s, const Place *p, size_t *used)
 {
 	size_t len = 0;
 	long i = 0;
@@ -268,7 +322,7 @@ static const char *dollar(Kernels *k, const NodeKernel *nk, const Node *n, const
 		return p->scratch(p->cx);
 	if (len == 2 && !strncmp(s, "mb", len))
 		return p->microbatch(p->cx);
-	return hole_string(k->a, nk->h, s, len);
+	return kept_hole(nk, s, len);
 }
 
 const char *statement(Kernels *k, const NodeKernel *nk, const Node *n, const char *pattern, const Place *p)
@@ -281,7 +335,7 @@ const char *statement(Kernels *k, const NodeKernel *nk, const Node *n, const cha
 			buf_putc(&b, *s);
 			continue;
 		}
-		const char *text = dollar(k, nk, n, s + 1, p, &used);
+		const char *text = dollar(nk, n, s + 1, p, &used);
 		if (!text)
 			bug("%s: no meaning for '%.*s' in '%s'", optab[n->op]->name, (int)used + 1, s, pattern);
 		buf_puts(&b, text);

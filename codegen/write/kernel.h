@@ -9,7 +9,8 @@
 /* What is known of one node's kernel. */
 typedef struct NodeKernel {
 	const Kernel *k;
-	Holes *h;
+	Hole *hole; /* those that its statements name, as texts */
+	int nhole;
 	const char *name;   /* of the C function; NULL when there is no template */
 	const char *call;   /* pattern of the statement */
 	const char *object; /* type of the library object that the statement names; NULL: it names none */
@@ -17,12 +18,13 @@ typedef struct NodeKernel {
 
 typedef struct Kernels {
 	Arena *a;
-	Map name_of;  /* text with NAME left out -> name */
-	Map used;     /* names */
-	Map of;       /* Node -> NodeKernel */
-	Map heads;    /* comments of templates' heads that are out already */
-	Buf out;      /* the functions, in order of first use */
-	Buf heads_of; /* GPU: the functions' declarations */
+	Map name_of;        /* text with NAME left out -> name */
+	Map used;           /* names */
+	Map of;             /* Node -> NodeKernel */
+	Holes *standard[2]; /* what every template may use, of f32 and f64; NULL: nobody asked yet */
+	Map heads;          /* comments of templates' heads that are out already */
+	Buf out;            /* the functions, in order of first use */
+	Buf heads_of;       /* GPU: the functions' declarations */
 	bool cuda;
 	bool products;      /* GPU: some kernel calls pd_gemm or its like */
 	const char *suffix; /* GPU, of names: several files of kernels go into one program; NULL: one does */

@@ -66,13 +66,20 @@ void scope_open(Scope *s, const Scope *up, const char *prefix)
 	map_init(&s->names, s->a, true);
 }
 
+/* The name of something in the scope. What an outer branch has named already keeps that part once: a name does not
+ * double with every level. */
+static const char *inside(const Scope *s, const char *name)
+{
+	return arena_printf(s->a, "%s/%s", s->prefix, s->node ? inline_inner(s->node, name) : name);
+}
+
 const char *scope_define(Scope *s, const char *name)
 {
 	const char *base, *full;
 
 	if (!*name || map_has(&s->names, name))
 		return *name ? map_get(&s->names, name) : "";
-	full = base = arena_printf(s->a, "%s/%s", s->prefix, s->node ? inline_inner(s->node, name) : name);
+	full = base = inside(s, name);
 	for (int i = 1; map_has(s->taken, full); i++)
 		full = arena_printf(s->a, "%s.%d", base, i);
 	map_put(s->taken, full, s->taken);
@@ -196,9 +203,7 @@ OnnxNode *scope_node(const Scope *s, const OnnxNode *n)
 {
 	OnnxNode *c = arena_dup(s->a, n, sizeof *n);
 
-	const char *name = *text(n->name) ? n->name : text(n->op_type);
-
-	c->name = own(arena_printf(s->a, "%s/%s", s->prefix, s->node ? inline_inner(s->node, name) : name));
+	c->name = own(inside(s, *text(n->name) ? n->name : text(n->op_type)));
 	c->input = renamed(s, n->input, n->n_input);
 	c->output = renamed(s, n->output, n->n_output);
 	c->attribute = NEWN(s->a, OnnxAttr *, n->n_attribute + 1);

@@ -82,6 +82,14 @@ void buf_printf(Buf *b, const char *fmt, ...)
 
 const char *buf_str(const Buf *b) { return b->s ? b->s : ""; }
 
+const char *buf_kept(Buf *b, Arena *a)
+{
+	const char *s = arena_strn(a, buf_str(b), b->n);
+
+	buf_free(b);
+	return s;
+}
+
 void buf_free(Buf *b)
 {
 	free(b->s);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "arena.h"
 
 typedef struct Buf {
 	char *s; /* always terminated once something was added; NULL before */
@@ -21,6 +22,7 @@ void buf_add(Buf *b, const void *p, size_t n);
 const char *buf_str(const Buf *b); /* "" when empty */
 void buf_free(Buf *b);
 void buf_clear(Buf *b);
+const char *buf_kept(Buf *b, Arena *a); /* its text in the arena; the buffer is empty again */
 
 /* Whole files. file_read returns heap memory with a terminating 0 byte, NULL with errno set; file_write replaces
  * the file only when all bytes were written (temporary name, then rename). */

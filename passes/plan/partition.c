@@ -25,6 +25,9 @@ static int largest(const int *v, int n)
 	return r;
 }
 
+/* Every device's program lists its microbatches of a step: more than this is no schedule but a mistake. */
+enum { MOST_MICROBATCHES = 1 << 18 };
+
 static bool check_batch(const Segments *g)
 {
 	const Training *t = g->cx->train;
@@ -34,6 +37,12 @@ static bool check_batch(const Segments *g)
 		return diag_error(g->cx->d, FILELOC(t->file), 405,
 			"the global batch of %lld samples is no multiple of the microbatch of %lld",
 			(long long)t->loop.global, (long long)batch);
+	const int64_t micro = !t ? 0 : t->loop.global > 0 ? t->loop.global / batch : t->loop.microbatches;
+	if (micro > MOST_MICROBATCHES)
+		return diag_error(g->cx->d, FILELOC(t->file), 405,
+			"a step of %lld microbatches of %lld sample%s; at most %d are scheduled, so the microbatch has to "
+			"be larger",
+			(long long)micro, (long long)batch, batch == 1 ? "" : "s", MOST_MICROBATCHES);
 	if (one_per_step(t) && ((t->loop.global > 0 && t->loop.global != batch) || t->loop.microbatches > 1))
 		return diag_error(g->cx->d, FILELOC(t->file), 405,
 			"schedule %s updates after every microbatch: a step is one microbatch of %lld samples, not %lld",

@@ -165,53 +165,91 @@ double cut_best(PlanSearch *x, Trial *t)
 /* ---- devices ---- */
 
 typedef struct Hosts {
-	int *used, *free, *first, n;
+	int *used, *free, n;
+	int *given;       /* to the stage at hand */
+	int least, from;  /* scatter: hosts before `from` have given more than `least`, or have nothing left */
+	int **left, *put; /* every host's devices in the order of the file, and how many of them are given */
 } Hosts;
 
 static double speed_of(const PlanModel *p, int device) { return p->sum[p->class_of[device]][p->st->n - 1]; }
 
 /* The host that gives the next device to a stage; -1: none of that kind. Fresh: nothing of it is in use, the largest
  * first; append: the one in use with the fewest devices left; scatter: the one that has given the stage least. */
-static int next_host(const Hosts *h, PlacePolicy policy, const int *given)
+static int next_host(const Hosts *h, PlacePolicy policy)
 {
 	int best = -1;
 
 	for (int i = 0; i < h->n; i++) {
-		const int own = given[i], before = h->used[i] - own;
+		const int own = h->given[i], before = h->used[i] - own;
 		if (!h->free[i] || (policy == PLACE_FRESH && before) || (policy == PLACE_APPEND && !h->used[i]))
 			continue;
-		if (best < 0 || (policy == PLACE_APPEND                  ? h->free[i] < h->free[best]
-					: policy == PLACE_SCATTER        ? own < given[best]
-					: (own > 0) != (given[best] > 0) ? own > 0
-									 : h->free[i] > h->free[best]))
+		if (best < 0 || (policy == PLACE_APPEND                     ? h->free[i] < h->free[best]
+					: policy == PLACE_SCATTER           ? own < h->given[best]
+					: (own > 0) != (h->given[best] > 0) ? own > 0
+									    : h->free[i] > h->free[best]))
 			best = i;
 	}
 	return best;
 }
 
+static int scattered(Hosts *h)
+{
+	for (; h->from < h->n; h->from++)
+		if (h->free[h->from] && h->given[h->from] <= h->least)
+			return h->from;
+	const int best = next_host(h, PLACE_SCATTER);
+	if (best >= 0) {
+		h->least = h->given[best];
+		h->from = best;
+	}
+	return best;
+}
+
+static int host_of(const Cluster *c, int device) { return c->nhost ? c->device[device].host : 0; }
+
+static Hosts all_free(Arena *a, const Cluster *c)
+{
+	const int n = c->nhost > 0 ? c->nhost : 1;
+	Hosts h = { .used = NEWN(a, int, n),
+		.free = NEWN(a, int, n),
+		.n = n,
+		.given = NEWN(a, int, n),
+		.left = NEWN(a, int *, n),
+		.put = NEWN(a, int, n) };
+	int *count = NEWN(a, int, n);
+
+	for (int d = 0; d < c->ndevice; d++)
+		h.free[host_of(c, d)]++;
+	for (int i = 0; i < n; i++)
+		h.left[i] = NEWN(a, int, h.free[i]);
+	for (int d = 0; d < c->ndevice; d++)
+		h.left[host_of(c, d)][count[host_of(c, d)]++] = d;
+	return h;
+}
+
+/* A host that was the choice among fresh ones, or among those in use, stays it until it is empty: it is the one that the
+ * stage has, or that has fewest devices left. So hosts are looked through once per host, not once per device. */
 static void by_host(const PlanModel *p, Trial *t, PlacePolicy policy)
 {
 	Arena *a = arena_new();
-	const Cluster *c = p->c;
-	Hosts h = { NEWN(a, int, c->nhost + 1), NEWN(a, int, c->nhost + 1), NULL, c->nhost > 0 ? c->nhost : 1 };
-	bool *taken = NEWN(a, bool, c->ndevice);
-	int r = 0;
+	Hosts h = all_free(a, p->c);
 
-	for (int d = 0; d < c->ndevice; d++)
-		h.free[c->nhost ? c->device[d].host : 0]++;
-	for (int s = 0; s < t->n; s++) {
-		int *given = NEWN(a, int, h.n);
+	for (int s = 0, r = 0; s < t->n; s++) {
+		int host = -1;
+		bool stays = false;
+		memset(h.given, 0, sizeof *h.given * (size_t)h.n);
+		h.least = h.from = 0;
 		for (int k = 0; k < t->replicas[s]; k++, r++) {
-			int host = next_host(&h, policy, given), d = 0;
-			host = host >= 0 ? host : next_host(&h, PLACE_FRESH, given);
-			host = host >= 0 ? host : next_host(&h, PLACE_SCATTER, given);
-			while (taken[d] || (c->nhost && c->device[d].host != host))
-				d++;
-			taken[d] = true;
-			given[host]++;
+			if (!stays || !h.free[host]) {
+				host = policy == PLACE_SCATTER ? scattered(&h) : next_host(&h, policy);
+				stays = host >= 0 && policy != PLACE_SCATTER;
+			}
+			host = host >= 0 ? host : next_host(&h, PLACE_FRESH);
+			host = host >= 0 ? host : scattered(&h);
+			h.given[host]++;
 			h.used[host]++;
 			h.free[host]--;
-			t->device[r] = d;
+			t->device[r] = h.left[host][h.put[host]++];
 		}
 	}
 	arena_free(a);

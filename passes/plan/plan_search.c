@@ -1,6 +1,7 @@
 /* The search itself (plan_search.h): what is tried, what counts as better, all plans where there are few, local
  * search. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "passes/schedule/placement.h"
 #include "passes/schedule/schedule.h"
@@ -89,16 +90,16 @@ static bool possible(const PlanModel *p, const Trial *t)
 	return t->n > 0 && t->end[t->n - 1] == st->n - 1 && plan_keeps_pins(p, t, NULL);
 }
 
+static int by_number(const void *x, const void *y)
+{
+	return (*(const int *)x > *(const int *)y) - (*(const int *)x < *(const int *)y);
+}
+
 /* Within a stage devices stand in the order of the file. */
 static void sort_devices(Trial *t)
 {
 	for (int s = 0, r = 0; s < t->n; r += t->replicas[s++])
-		for (int i = r + 1; i < r + t->replicas[s]; i++)
-			for (int k = i; k > r && t->device[k] < t->device[k - 1]; k--) {
-				const int d = t->device[k];
-				t->device[k] = t->device[k - 1];
-				t->device[k - 1] = d;
-			}
+		qsort(&t->device[r], (size_t)t->replicas[s], sizeof *t->device, by_number);
 }
 
 double search_effort(const PlanModel *p, const Trial *t)
@@ -195,23 +196,32 @@ typedef struct All {
 	bool counting;
 } All;
 
+static bool same_kind(const PlanModel *p, int d, int e)
+{
+	const Device *x = &p->c->device[d], *y = &p->c->device[e];
+
+	return p->class_of[d] == p->class_of[e] && x->host == y->host && x->memory == y->memory;
+}
+
 static Kinds find_kinds(Arena *a, const PlanModel *p)
 {
-	const Cluster *c = p->c;
-	Kinds k = { 0, NEWN(a, int, c->ndevice), NEWN(a, int *, c->ndevice) };
+	const int n = p->c->ndevice;
+	Kinds k = { 0, NEWN(a, int, n), NEWN(a, int *, n) };
+	int *of = NEWN(a, int, n), *first = NEWN(a, int, n), *put = NEWN(a, int, n);
 
-	for (int d = 0; d < c->ndevice; d++) {
-		int i = 0;
-		for (; i < k.n; i++) {
-			const int e = k.device[i][0];
-			if (p->class_of[d] == p->class_of[e] && c->device[d].host == c->device[e].host &&
-				c->device[d].memory == c->device[e].memory)
-				break;
-		}
-		if (i == k.n)
-			k.device[k.n++] = NEWN(a, int, c->ndevice);
-		k.device[i][k.count[i]++] = d;
+	for (int d = 0; d < n; d++) {
+		int i = k.n - 1; /* a host's devices mostly stand together */
+		while (i >= 0 && !same_kind(p, d, first[i]))
+			i--;
+		if (i < 0)
+			first[i = k.n++] = d;
+		of[d] = i;
+		k.count[i]++;
 	}
+	for (int i = 0; i < k.n; i++)
+		k.device[i] = NEWN(a, int, k.count[i]);
+	for (int d = 0; d < n; d++)
+		k.device[of[d]][put[of[d]]++] = d;
 	return k;
 }
 

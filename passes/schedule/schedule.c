@@ -39,26 +39,32 @@ static void find_edges(Sched *c, const Module *m)
 
 /* ---- who does what ---- */
 
-/* A rank's microbatches in [from, from + many). */
-static void add_grains(Sched *c, int rank, int replica, int from, int many, int rmax)
+/* The microbatches of a stage's replicas, in the order in which each does its own. Blocks of `block` microbatches follow
+ * one another; within one, microbatches that lie n apart are of different replicas of the widest stage. */
+static void share_out(Sched *c, const int *rank, int replicas, const int *of, int micro, int rmax)
 {
-	const int *of = c->s->replica_of[c->stage[rank]], n = (many + rmax - 1) / rmax;
+	const int block = c->grains ? c->grains : micro, n = (block + rmax - 1) / rmax;
+	int *count = NEWN(c->a, int, replicas);
 
-	for (int i = 0; i < n; i++)
-		for (int g = i; g < many; g += n)
-			if (of[from + g] == replica)
-				c->grain[rank][c->ngrain[rank]++] = from + g;
+	for (int g = 0; g < micro; g++)
+		count[of[g]]++;
+	for (int r = 0; r < replicas; r++)
+		c->grain[rank[r]] = NEWN(c->a, int, count[r]);
+	for (int from = 0; from < micro; from += block)
+		for (int i = 0; i < n; i++)
+			for (int g = from + i; g < from + block; g += n)
+				c->grain[rank[of[g]]][c->ngrain[rank[of[g]]]++] = g;
 }
 
 static void give_grains(Sched *c, const int *first_rank, int micro)
 {
 	Schedule *s = c->s;
 	int rmax = 1;
-	const int block = c->grains ? c->grains : micro;
 
 	for (int t = 0; t < s->nstage; t++)
 		rmax = s->replicas[t] > rmax ? s->replicas[t] : rmax;
 	for (int t = 0; t < s->nstage; t++) {
+		bool first = true;
 		s->device[t] = NEWN(c->a, int, s->replicas[t]);
 		s->replica_of[t] = NEWN(c->a, int, micro);
 		for (int g = 0; g < micro; g++)
@@ -66,13 +72,12 @@ static void give_grains(Sched *c, const int *first_rank, int micro)
 		for (int r = 0; r < s->replicas[t]; r++) {
 			const int rank = s->device[t][r] = first_rank[t] + r;
 			c->chunk[rank][c->nchunk[rank]++] = t;
-			if (c->nchunk[rank] > 1) /* the same grains as the device's first stage */
-				continue;
-			c->stage[rank] = t;
-			c->grain[rank] = NEWN(c->a, int, micro);
-			for (int from = 0; from < micro; from += block)
-				add_grains(c, rank, r, from, block, rmax);
+			first = first && c->nchunk[rank] == 1;
+			if (first)
+				c->stage[rank] = t;
 		}
+		if (first) /* a later stage of the same devices has the grains of the first */
+			share_out(c, s->device[t], s->replicas[t], s->replica_of[t], micro, rmax);
 	}
 }
 

@@ -16,17 +16,26 @@ enum { MAXSTEPS = 64 };
 /* The program spread out as nodes and values that are in no graph, so that the rules of elementwise.c hold for them. */
 typedef struct Prog {
 	int nin, n; /* values 0..nin-1 are operands, nin + k is the result of step[k] */
-	Node step[MAXSTEPS];
-	Value *val[MAXIN + MAXSTEPS];
+	Node *step;
+	Value **val;
 } Prog;
 
-static bool parse_step(Prog *p, const Node *f, const char *s, size_t len, Diag *d)
+static int count(const char *s, size_t len, char of)
 {
-	Arena *a = node_arena(f);
+	int n = 0;
+
+	for (size_t i = 0; i < len; i++)
+		n += s[i] == of;
+	return n;
+}
+
+static bool parse_step(Arena *a, Prog *p, const Node *f, const char *s, size_t len, Diag *d)
+{
 	char *text = arena_strn(a, s, len), *at = text + strcspn(text, ": ");
 	struct ew_attr *attr = NEW(a, struct ew_attr);
 	Node *n = &p->step[p->n];
 	const bool colon = *at == ':';
+	const int blanks = count(s, len, ' '), room = blanks < MAXIN ? blanks : MAXIN; /* one before every operand */
 
 	if (*at)
 		*at++ = 0;
@@ -43,11 +52,11 @@ static bool parse_step(Prog *p, const Node *f, const char *s, size_t len, Diag *
 	n->graph = f->graph;
 	n->loc = f->loc;
 	n->attr = attr;
-	n->in = NEWN(a, Value *, MAXIN);
+	n->in = NEWN(a, Value *, room);
 	while (*(at += strspn(at, " "))) {
 		char *end;
 		const long v = strtol(at, &end, 10);
-		if (end == at || v < 0 || v >= p->nin + p->n || n->nin == MAXIN)
+		if (end == at || v < 0 || v >= p->nin + p->n || n->nin == room)
 			return diag_error(d, f->loc, 310, "Fused: bad operand '%s' in step %d (%s)", at, p->n, text);
 		n->in[n->nin++] = p->val[v];
 		at = end;
@@ -62,17 +71,20 @@ static bool parse_step(Prog *p, const Node *f, const char *s, size_t len, Diag *
 	return optab[n->op]->shape(n, d);
 }
 
-static Prog *parse_code(const Node *f, Diag *d)
+static Prog *parse_code(Arena *a, const Node *f, Diag *d)
 {
 	const struct fused_attr *at = f->attr;
-	Prog *p = NEW(node_arena(f), Prog);
+	Prog *p = NEW(a, Prog);
 	const char *s = at->code ? at->code : "";
+	const int pieces = count(s, strlen(s), ';') + 1, steps = pieces < MAXSTEPS ? pieces : MAXSTEPS;
 
 	if (f->nin > MAXIN) {
 		diag_error(d, f->loc, 310, "Fused: %d operands, at most %d", f->nin, MAXIN);
 		return NULL;
 	}
 	p->nin = f->nin;
+	p->step = NEWN(a, Node, steps);
+	p->val = NEWN(a, Value *, f->nin + steps);
 	memcpy(p->val, f->in, (size_t)f->nin * sizeof *f->in);
 	while (*(s += strspn(s, "; "))) {
 		const size_t len = strcspn(s, ";");
@@ -80,7 +92,7 @@ static Prog *parse_code(const Node *f, Diag *d)
 			diag_error(d, f->loc, 310, "Fused: more than %d steps", MAXSTEPS);
 			return NULL;
 		}
-		if (!parse_step(p, f, s, len, d))
+		if (!parse_step(a, p, f, s, len, d))
 			return NULL;
 		s += len;
 	}
@@ -94,7 +106,7 @@ static bool shape(Node *n, Diag *d)
 	for (int i = 0; i < n->nin; i++)
 		if (!n->in[i])
 			return diag_error(d, n->loc, 301, "Fused: operand %d is missing", i);
-	const Prog *p = parse_code(n, d);
+	const Prog *p = parse_code(d->scratch, n, d);
 	if (!p)
 		return false;
 	if (!p->n || !at->outs.n || at->outs.n > n->nout)
@@ -116,12 +128,12 @@ static bool shape(Node *n, Diag *d)
 }
 
 /* The program of a node that has passed its shape rule. */
-static Prog *program(const Node *n)
+static Prog *program(Arena *a, const Node *n)
 {
 	Diag d;
 
-	diag_init(&d, stderr, node_arena(n));
-	Prog *p = parse_code(n, &d);
+	diag_init(&d, stderr, a);
+	Prog *p = parse_code(a, n, &d);
 	if (!p)
 		bug("Fused: bad program");
 	return p;
@@ -129,11 +141,13 @@ static Prog *program(const Node *n)
 
 static Cost cost(const Node *n)
 {
-	const Prog *p = program(n);
+	Arena *a = arena_new();
+	const Prog *p = program(a, n);
 	double flops = 0;
 
 	for (int i = 0; i < p->n; i++)
 		flops += ew_cost(&p->step[i]).flops;
+	arena_free(a);
 	return cost_bytes(n, flops);
 }
 
@@ -188,14 +202,14 @@ static unsigned hash(const char *s)
 static void holes(const Node *n, Holes *h)
 {
 	Arena *a = h->arena;
-	const Prog *p = program(n);
+	const Prog *p = program(a, n);
 	const char **var = NEWN(a, const char *, n->nin + n->nout), *name = "fused", *text;
 	const Type *t = &n->out[0]->type;
 	DType *types = NEWN(a, DType, n->nin + n->nout);
 	int count = 0;
 	Nest s;
 
-	nest_begin(&s, node_arena(n), t->rank, t->dim);
+	nest_begin(&s, a, t->rank, t->dim);
 	for (int i = 0; i < n->nout; i++) {
 		types[count++] = n->out[i]->type.dtype;
 		nest_add_type(&s, var[i] = n->nout > 1 ? arena_printf(a, "y%d", i) : "y", &n->out[i]->type);
@@ -225,7 +239,7 @@ static void holes(const Node *n, Holes *h)
 static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 {
 	const struct fused_attr *at = n->attr;
-	Prog *p = program(n);
+	Prog *p = program(a, n);
 	Tensor val[MAXIN + MAXSTEPS], arg[MAXIN];
 
 	memcpy(val, in, (size_t)n->nin * sizeof *in);

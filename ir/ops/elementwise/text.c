@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
+#include "ir/base/buf.h"
 #include "ew.h"
 
 bool ew_literal(const Node *n, int i)
@@ -147,10 +148,10 @@ const char *ew_text(Arena *a, const Node *n, const char *const *operand)
 	if (ew_row(n->op)->nin >= 0)
 		return fill(a, pattern_of(n), t, operand);
 	if (n->op == OP_Sum) {
-		e = operand[0];
-		for (int i = 1; i < n->nin; i++)
-			e = arena_printf(a, "%s + %s", e, operand[i]);
-		return e;
+		Buf sum = { 0 };
+		for (int i = 0; i < n->nin; i++)
+			buf_printf(&sum, "%s%s", i ? " + " : "", operand[i]);
+		return buf_kept(&sum, a);
 	}
 	const bool min = n->op == OP_Min;
 	e = NULL;
@@ -181,22 +182,22 @@ const char *ew_expr(Arena *a, const Node *n)
 
 void ew_signature(const Node *n, Holes *h, const char *const *var)
 {
-	Arena *a = h->arena;
-	const char *params = "", *args = "", *comma = "";
+	Buf params = { 0 }, args = { 0 };
 
 	for (int i = 0; i < n->nout; i++) {
-		params = arena_printf(a, "%s%s%s *%s", params, comma, dtype_c(n->out[i]->type.dtype), var[i]);
-		args = arena_printf(a, "%s%s$=%d", args, comma, i);
-		comma = ", ";
+		buf_printf(&params, "%s%s *%s", i ? ", " : "", dtype_c(n->out[i]->type.dtype), var[i]);
+		buf_printf(&args, "%s$=%d", i ? ", " : "", i);
 	}
 	for (int i = 0; i < n->nin; i++) {
 		if (ew_literal(n, i))
 			continue;
-		params = arena_printf(a, "%s, const %s *%s", params, dtype_c(n->in[i]->type.dtype), var[n->nout + i]);
-		args = arena_printf(a, "%s, $%d", args, i);
+		buf_printf(&params, ", const %s *%s", dtype_c(n->in[i]->type.dtype), var[n->nout + i]);
+		buf_printf(&args, ", $%d", i);
 	}
-	hole_text(h, "PARAMS", "%s", params);
-	hole_text(h, "CALL", "$k(%s);", args);
+	hole_text(h, "PARAMS", "%s", buf_str(&params));
+	hole_text(h, "CALL", "$k(%s);", buf_str(&args));
+	buf_free(&params);
+	buf_free(&args);
 }
 
 static const char *op_name(Arena *a, OpKind op)
@@ -266,25 +267,26 @@ const char *ew_vector_ref(Arena *a, const Nest *s, int op)
 int ew_vector_holes(const Nest *s, Holes *h, const DType *t, int nout)
 {
 	Arena *a = h->arena;
-	const char *reads = "", *writes = "";
+	Buf reads = { 0 }, writes = { 0 };
 	int v = 4;
 
 	for (int k = 0; k < s->nop; k++)
 		v = dtype_bytes(t[k]) < 4 && vectors_of(s, 8, nout) ? 8 : v;
 	v = vectors_of(s, v, nout) ? v : 0;
 	for (int k = 0; v && k < s->nop; k++) {
-		const char *sep = *reads ? "\n\t" : "";
+		const char *sep = reads.n ? "\n\t" : "";
 		if (k < nout) {
-			reads = arena_printf(a, "%s%spd_vec<%s, %d> q%d;", reads, sep, dtype_c(t[k]), v, k);
-			writes = arena_printf(
-				a, "%s%spd_write(&%s, q%d);", writes, *writes ? "\n\t" : "", nest_ref(a, s, k), k);
+			buf_printf(&reads, "%spd_vec<%s, %d> q%d;", sep, dtype_c(t[k]), v, k);
+			buf_printf(&writes, "%spd_write(&%s, q%d);", writes.n ? "\n\t" : "", nest_ref(a, s, k), k);
 		} else if (s->op[k].stride[s->rank - 1])
-			reads = arena_printf(a, "%s%sconst pd_vec<%s, %d> q%d = pd_read<%d>(&%s);", reads, sep,
-				dtype_c(t[k]), v, k, v, nest_ref(a, s, k));
+			buf_printf(&reads, "%sconst pd_vec<%s, %d> q%d = pd_read<%d>(&%s);", sep, dtype_c(t[k]), v, k,
+				v, nest_ref(a, s, k));
 	}
 	hole_int(h, "VECTORS", v);
-	hole_text(h, "READS", "%s", reads);
-	hole_text(h, "WRITES", "%s", writes);
+	hole_text(h, "READS", "%s", buf_str(&reads));
+	hole_text(h, "WRITES", "%s", buf_str(&writes));
+	buf_free(&reads);
+	buf_free(&writes);
 	return v;
 }
 
@@ -310,7 +312,7 @@ void ew_holes(const Node *n, Holes *h)
 	Nest s;
 
 	var[0] = "y";
-	nest_begin(&s, node_arena(n), t->rank, t->dim);
+	nest_begin(&s, a, t->rank, t->dim);
 	nest_add_type(&s, "y", t);
 	types[k++] = t->dtype;
 	for (int i = 0; i < n->nin; i++) {
