@@ -1,5 +1,6 @@
 /* Building and changing graphs. Use lists and links are touched here and nowhere else. */
 #include "ir.h"
+#include <stdio.h>
 #include <string.h>
 #include "op.h"
 
@@ -62,10 +63,12 @@ static Value *value_new(Module *m, ValueKind kind, const char *name, Type t)
 
 static const char *numbered(Arena *a, const Map *names, const char *base)
 {
-	const char *name = arena_str(a, base);
+	const size_t n = strlen(base);
+	char *name = NEWN(a, char, n + 13);
 
+	memcpy(name, base, n);
 	for (int i = 1; map_get(names, name); i++)
-		name = arena_printf(a, "%s.%d", base, i);
+		snprintf(name + n, 13, ".%d", i);
 	return name;
 }
 

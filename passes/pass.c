@@ -140,7 +140,9 @@ static bool wants_text(const PassOpt *o, const Pass *p)
 	       (o->print_after && strcmp(o->print_after, p->name) == 0);
 }
 
-static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *before, Buf *after, Changes *log)
+/* spent: seconds of passes, without what checks and shows their results. */
+static bool run_one(
+	Module *m, PassCx *cx, const PassOpt *o, int index, Buf *before, Buf *after, Changes *log, double *spent)
 {
 	const Pass *p = &pass_table[index];
 
@@ -161,6 +163,7 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 	}
 	bool ok = p->run(m, cx);
 	double seconds = now() - start;
+	*spent += seconds;
 	if (!ok && !cx->d->errors)
 		bug("the pass failed without saying why");
 	m->has |= ok ? p->gives : 0;
@@ -178,7 +181,7 @@ static bool run_one(Module *m, PassCx *cx, const PassOpt *o, int index, Buf *bef
 		if (log)
 			changes_add(log, index + 1, p->name, p->help, m, buf_str(after), o->dump_dir != NULL);
 	}
-	if (o->time_report)
+	if (o->time_passes)
 		fprintf(cx->d->out, "  %-10s %9.3f ms\n", p->name, seconds * 1e3);
 	arena_reset(cx->scratch);
 	bug_context = NULL;
@@ -199,20 +202,24 @@ bool run_passes(Module *m, PassCx *cx, const PassOpt *o, const char *const *name
 		ok = dump(o, 0, "import", m, text_of(m, &after, o), cx->d);
 	if (ok && log)
 		changes_begin(log, m, text_of(m, &after, o));
-	if (o->time_report)
+	if (o->time_passes)
 		fprintf(cx->d->out, "time per pass\n");
 	int last = names ? n : npasses;
+	double spent = 0;
+	const double start = now();
 	for (int i = 0; ok && i < last; i++) {
 		int k = names ? pass_index(names[i]) : i;
 
 		if (o->stop_after && strcmp(o->stop_after, "import") == 0)
 			break;
-		ok = k < 0 || run_one(m, cx, o, k, &before, &after, log);
+		ok = k < 0 || run_one(m, cx, o, k, &before, &after, log, &spent);
 		if (k >= 0 && o->stop_after && strcmp(o->stop_after, pass_table[k].name) == 0)
 			break;
 	}
 	if (ok && o->dump_dir)
 		ok = write_index(o->dump_dir, log, m, cx->d);
+	if (o->time_passes)
+		fprintf(cx->d->out, "%-12s %9.3f ms\n", "checks,dumps", (now() - start - spent) * 1e3);
 	changes_free(&own);
 	buf_free(&before);
 	buf_free(&after);

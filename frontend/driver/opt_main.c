@@ -55,7 +55,7 @@ static int run(Compile *c)
 		.print_after_all = c->o->print_after_all,
 		.print_after_change = c->o->print_after_change,
 		.stop_after = c->o->stop_after,
-		.time_report = c->o->time_report,
+		.time_passes = c->o->time_passes,
 		.form = c->o->ir_form };
 
 	if (!text)

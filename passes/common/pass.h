@@ -39,7 +39,7 @@ typedef struct PassOpt {
 	const char *print_before, *print_after;
 	bool print_after_all, print_after_change;
 	const char *stop_after;
-	bool time_report;
+	bool time_passes;
 	int elide;               /* constants of more elements are elided from what is printed and dumped */
 	IrForm form;             /* of what is printed; dumps are text, with another form beside it */
 	struct Changes *changes; /* what every pass changes is kept there for a report (changes.h); NULL: nowhere */

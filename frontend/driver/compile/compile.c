@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "codegen/folder/emit.h"
 #include "ir/text/profile.h"
@@ -309,7 +310,7 @@ bool compile_passes(Compile *c, const char *dump)
 		.print_after_all = o->print_after_all,
 		.print_after_change = o->print_after_change,
 		.stop_after = o->stop_after,
-		.time_report = o->time_report,
+		.time_passes = o->time_passes,
 		.elide = (int)o->elide,
 		.form = o->ir_form,
 		.changes = c->changes };
@@ -442,10 +443,26 @@ int compile_status(const Compile *c)
 
 /* ---- one compilation, whole ---- */
 
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --time-passes: what is not a pass. */
+static void said_time(const Compile *c, const char *part, double since)
+{
+	if (c->o->time_passes)
+		fprintf(c->d->out, "%-12s %9.3f ms\n", part, (seconds() - since) * 1e3);
+}
+
 int compile_main(Compile *c)
 {
 	Options *o = c->o;
 	const char *dump = NULL;
+	double since = seconds();
 
 	if (!o->stop_after && !o->out)
 		return diag_error(c->d, NOLOC, 1, "-o DIR is missing: where the program is written"), EXIT_USAGE;
@@ -458,6 +475,7 @@ int compile_main(Compile *c)
 		return EXIT_USAGE;
 	if (!compile_read(c))
 		return compile_status(c);
+	said_time(c, "reading", since);
 	if (o->out && !compile_folder(c, o->out))
 		return EXIT_INPUT;
 	if (o->dump)
@@ -472,8 +490,10 @@ int compile_main(Compile *c)
 		if (!compile_data(c, o->out))
 			return EXIT_INPUT;
 		compile_tolerated(c);
+		since = seconds();
 		if (!compile_write(c, o->out))
 			return EXIT_INPUT;
+		said_time(c, "writing", since);
 	}
 	if (o->deps && o->out && !depfile_write(c, o->out))
 		return EXIT_USAGE;

@@ -252,7 +252,7 @@ bool fit_with(const Compile *c, const Way *w, bool whole, Fit *f)
 	mute.limit = 0;
 	mute.errors = 1;
 	mute.quiet = true;
-	own.explain = own.time_report = own.print_after_all = own.print_after_change = false;
+	own.explain = own.time_passes = own.print_after_all = own.print_after_change = false;
 	own.print_before = own.print_after = NULL;
 	s.d = &mute;
 	s.o = &own;

@@ -156,7 +156,7 @@ static bool choose(Compile *c, const char *dump)
 	mute.quiet = true;
 	s.d = &mute;
 	s.explain = (Buf){ 0 };
-	o.explain = o.time_report = o.print_after_all = o.print_after_change = false;
+	o.explain = o.time_passes = o.print_after_all = o.print_after_change = false;
 	o.print_before = o.print_after = NULL;
 	s.changes = NULL;
 	o.t.plan.replicas = arena_str(c->a, plan_str(c->a, &c->plan));

@@ -15,7 +15,7 @@ typedef struct Options {
 		keep;
 	const char *help_group, *save_config;
 	const char *dump_ir, *print_before, *print_after, *stop_after, *start_from, *passes, *templates;
-	bool dump, print_after_all, print_after_change, time_report;
+	bool dump, print_after_all, print_after_change, time_passes;
 	bool averages; /* pdcc export: moving averages in place of weights */
 	int64_t memory_limit;
 	const char *save_plan, *report, *depfile;

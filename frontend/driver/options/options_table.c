@@ -442,7 +442,7 @@ const Opt opt_table[] = {
 	{ "Inspect", "start-from", "FILE", "go on from a .pdir file; weights come from the model", TEXT, AT(start_from), 0, 0, 0, 0 },
 	{ "Inspect", "explain", NULL, "say why the plan was chosen", FLAG, AT(explain), 0, 0, 0, 0 },
 	{ "Inspect", "json", NULL, "pdcc plan: all of --explain as one JSON object; pdcc simulate: step, bytes between devices, memory", FLAG, AT(json), 0, 0, 0, 0 },
-	{ "Inspect", "time-report", NULL, "time of every pass", FLAG, AT(time_report), 0, 0, 0, 0 },
+	{ "Inspect", "time-passes", NULL, "time of reading the model, of every pass, of writing the programs", FLAG, AT(time_passes), 0, 0, 0, 0 },
 	{ "Simulate", "timeline", "FILE", "pdcc simulate draws the step: .svg, .html, or .json for Perfetto", CALL, 0, o_timeline, 0, 0, 0 },
 	{ "Export", "averages", NULL, "pdcc export: moving averages (--ema) in place of the weights that have one", FLAG, AT(averages), 0, 0, 0, 0 },
 	{ "Export", "model", "MODEL.onnx", "pdcc export: the model that the checkpoint is of", TEXT, AT(model), 0, 0, 0, 0 },
