@@ -176,7 +176,7 @@ static bool names_hole(const char *pattern, const char *name)
 {
 	const size_t n = strlen(name);
 
-	for (const char *s = pattern ? strchr(pattern, '$') : NULL; s; s = strchr(s + 1, '$'))
+	for (const char *s = pattern ? pattern : ""; (s = strchr(s, '$')); s++)
 		if (!strncmp(s + 1, name, n) && !isalnum((unsigned char)s[1 + n]) && s[1 + n] != '_')
 			return true;
 	return false;
