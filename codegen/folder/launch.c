@@ -65,6 +65,10 @@ static const char *environment(Build *b)
 
 static const char launch_head[] =
 	"\n"
+	"command -v mpirun > /dev/null || {\n"
+	"\techo \"run.sh: no mpirun is here to start several programs (Debian: apt install openmpi-bin); pdcc doctor says what else is missing\" >&2\n"
+	"\texit 127\n"
+	"}\n"
 	"flags=\n"
 	"if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then\n"
 	"\tflags='--oversubscribe --bind-to none'\n"

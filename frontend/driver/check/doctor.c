@@ -18,28 +18,29 @@ typedef struct Tool {
 	const char *what,
 		*ask;        /* ask: a command whose first line names the version; it fails where the tool is missing */
 	const char *without; /* what cannot be done without it; NULL: nothing that pdcc needs */
+	const char *package; /* of Debian, that has it */
 } Tool;
 
 #define HEADER(h) "printf '#include <" h ">\\n' | ${CC:-cc} -E - 2>/dev/null"
 static const Tool tools[] = {
-	{ "C compiler", "${CC:-cc} --version", "compile emitted programs" },
-	{ "make", "make --version", "build emitted programs" },
-	{ "MPI compiler", "mpicc --version", "compile programs for several devices" },
-	{ "MPI launcher", "mpirun --version", "start programs of several devices" },
+	{ "C compiler", "${CC:-cc} --version", "compile emitted programs", "gcc libc6-dev" },
+	{ "make", "make --version", "build emitted programs", "make" },
+	{ "MPI compiler", "mpicc --version", "compile programs for several devices", "libopenmpi-dev" },
+	{ "MPI launcher", "mpirun --version", "start programs of several devices, on GPUs too", "openmpi-bin" },
 	{ "oneDNN",
 		"v=$(" HEADER(
 			"dnnl_version.h") " -dM | awk '/define DNNL_VERSION_(MAJOR|MINOR|PATCH) / {v[$2] = $3} END "
 					  "{if (NR) print v[\"DNNL_VERSION_MAJOR\"] \".\" v[\"DNNL_VERSION_MINOR\"] \".\" v[\"DNNL_VERSION_PATCH\"]}'); "
 					  "[ -n \"$v\" ] && echo \"$v\"",
-		"compile emitted programs" },
-	{ "CUDA", "nvcc --version | tail -n 2", NULL },
-	{ "NVIDIA driver", "nvidia-smi --query-gpu=name --format=csv,noheader", NULL },
-	{ "NCCL", HEADER("nccl.h") " >/dev/null && echo found", NULL },
-	{ "ssh", "command -v ssh", NULL },
+		"compile emitted programs", "libdnnl-dev" },
+	{ "CUDA", "nvcc --version | tail -n 2", NULL, NULL },
+	{ "NVIDIA driver", "nvidia-smi --query-gpu=name --format=csv,noheader", NULL, NULL },
+	{ "NCCL", HEADER("nccl.h") " >/dev/null && echo found", NULL, NULL },
+	{ "ssh", "command -v ssh", NULL, NULL },
 };
 
 /* How many that are needed are missing. */
-static int check_tools(const Compile *c)
+static int check_tools(const Compile *c, bool *gpu)
 {
 	int missing = 0;
 
@@ -47,24 +48,15 @@ static int check_tools(const Compile *c)
 		const char *said = first_line(c->a, tools[i].ask);
 		const bool found = said && *said;
 		printf("%-14s %s\n", tools[i].what, found ? said : "not found");
+		*gpu |= found && !strcmp(tools[i].what, "NVIDIA driver");
 		if (found || !tools[i].without)
 			continue;
 		missing++;
-		diag_error(c->d, NOLOC, 801, "no %s was found (%s); without it nobody can %s", tools[i].what,
-			strncmp(tools[i].ask, "${CC", 4) ? tools[i].what : "$CC or cc", tools[i].without);
+		diag_error(c->d, NOLOC, 801, "no %s was found%s; without it nobody can %s; Debian: apt install %s",
+			tools[i].what, strncmp(tools[i].ask, "${CC", 4) ? "" : " ($CC or cc)", tools[i].without,
+			tools[i].package);
 	}
 	return missing;
-}
-
-/* ---- machines ---- */
-
-static void show_machine(const Compile *c)
-{
-	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-	const int cores = pd_cores("");
-
-	printf("%-14s %s, %d core%s, %s of memory\n", "this machine", pd_device_name(), cores, cores == 1 ? "" : "s",
-		str_bytes(c->a, (int64_t)pages * page));
 }
 
 /* ---- links ---- */
@@ -242,9 +234,10 @@ static bool measure(const Compile *c)
 
 int doctor_main(Compile *c)
 {
-	const int missing = check_tools(c);
+	bool gpu = false;
+	const int missing = check_tools(c, &gpu);
 
-	show_machine(c);
+	doctor_machine(c, gpu);
 	if (c->o->cluster || c->o->measure) {
 		if (!cluster_read(c->a, c->o->cluster ? c->o->cluster : "local:2", &c->cluster, c->d))
 			return EXIT_INPUT;
