@@ -57,6 +57,18 @@ static void *pb_alloc(void *arena, size_t n) { return n > (size_t)1 << 40 ? NULL
 
 static void pb_free(void *arena, void *p) { (void)arena, (void)p; }
 
+/* What people give in place of a model; NULL: nothing that is known. */
+static const char *known_as(const char *path, const unsigned char *bytes, size_t n)
+{
+	const char *end = strrchr(path, '.');
+
+	if (n > 3 && !memcmp(bytes, "PK\3\4", 4))
+		return "an archive, as torch.save writes";
+	if (n > 1 && bytes[0] == 0x80 && bytes[1] < 6)
+		return "a pickle";
+	return end && !strcmp(end, ".py") ? "a Python program" : NULL;
+}
+
 OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
 {
 	size_t n = 0;
@@ -73,8 +85,16 @@ OnnxModel *onnx_open(Arena *a, const char *path, Diag *d)
 	}
 	ProtobufCAllocator alloc = { pb_alloc, pb_free, a };
 	OnnxModel *m = onnx__model_proto__unpack(&alloc, n, bytes);
+	const char *known = known_as(path, bytes, n);
 	if (strcmp(path, "-"))
 		munmap((void *)(uintptr_t)bytes, n);
+	if ((!m || !m->graph) && known) {
+		diag_error(d, FILELOC(path), 201,
+			"not an ONNX model, but %s; in Python: torch.onnx.export(model.train(), (example,), 'model.onnx', "
+			"dynamo=True, optimize=False), or pdcc.export",
+			known);
+		return NULL;
+	}
 	if (!m || !m->graph) {
 		diag_error(d, FILELOC(path), 201, "not an ONNX model, or cut short (%zu bytes)", n);
 		return NULL;

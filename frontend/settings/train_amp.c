@@ -37,5 +37,9 @@ bool training_amp(Arena *a, Training *t, const char *spec, Diag *d)
 		return settings(t, spec + 5, d);
 	if (kind >= 0)
 		return true;
-	return diag_error(d, NOLOC, 7, "--amp wants off, bf16 or fp16, not '%s'", spec);
+	const SettingWords w = setting_words(SET_OF_AmpKind);
+	const char *near = diag_nearest(spec, w.word, w.n);
+
+	return diag_error(d, NOLOC, 7, "--amp wants off, bf16 or fp16, not '%s'%s%s%s", spec,
+		near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }

@@ -111,11 +111,13 @@ bool yaml_open(Yaml *y, Arena *a, const char *path, Diag *d)
 {
 	size_t n;
 	char *text = file_read(path, &n);
+	const bool number = *path && path[strspn(path, "0123456789")] == 0; /* --cluster 4 */
 	yaml_parser_t p;
 
 	*y = (Yaml){ .a = a, .d = d, .file = arena_str(a, path), .ok = true };
 	if (!text)
-		return diag_error(d, FILELOC(y->file), 101, "cannot read the file: %s", strerror(errno));
+		return diag_error(d, FILELOC(y->file), 101, "cannot read the file: %s%s%s", strerror(errno),
+			number ? "; for that many devices of this machine: local:" : "", number ? path : "");
 	if (!tokens_ok(y, text, n)) {
 		free(text);
 		return false;
@@ -271,7 +273,8 @@ void yaml_ignore(Yaml *y, const YNode *v, void *to)
 const char *yaml_text(Yaml *y, const YNode *n, const char *what)
 {
 	if (!scalar(n)) {
-		yaml_error(y, n, "%s must be a word", what);
+		yaml_error(y, n, "%s must be one word or number, not a %s", what,
+			n->type == YAML_MAPPING_NODE ? "mapping" : "list");
 		return NULL;
 	}
 	if (n->data.scalar.length != strlen(scalar(n))) {

@@ -116,8 +116,27 @@ static void report(Diag *d, const Loc *l, const char *severity, const char *code
 		diag_json(d, &at, severity, code, text);
 }
 
+/* What is said of a place once is not said again: a part of a file may be read for several of its users. */
+static bool said_before(Diag *d, const Loc *l, const char *fmt, va_list ap)
+{
+	const char *text = arena_vprintf(d->scratch, fmt, ap);
+	const bool again = l->line > 0 && l->line == d->last_line && l->col == d->last_col && d->last_text &&
+	                   !strcmp(plain(d->scratch, text), d->last_text);
+
+	d->last_line = l->line;
+	d->last_col = l->col;
+	return again;
+}
+
 bool diag_error(Diag *d, Loc loc, int code, const char *fmt, ...)
 {
+	va_list again;
+
+	va_start(again, fmt);
+	const bool twice = said_before(d, &loc, fmt, again);
+	va_end(again);
+	if (twice)
+		return false;
 	d->last_code = code;
 	if (++d->errors > d->limit) {
 		if (d->errors == d->limit + 1 && d->format == DIAG_TEXT)
@@ -199,6 +218,7 @@ static int distance(const char *a, const char *b)
 static const char *const called[][2] = {
 	{ "batch-size", "global-batch" },
 	{ "batch_size", "global" },
+	{ "batch_size", "batch" },
 	{ "batch", "global-batch" },
 	{ "learning-rate", "lr" },
 	{ "learning_rate", "lr" },
@@ -208,6 +228,11 @@ static const char *const called[][2] = {
 	{ "mse_loss", "mse" },
 	{ "MSELoss", "mse" },
 	{ "epochs", "steps" },
+	{ "float16", "fp16" },
+	{ "half", "fp16" },
+	{ "bfloat16", "bf16" },
+	{ "float32", "off" },
+	{ "fp32", "off" },
 	{ "num_epochs", "steps" },
 	{ "scheduler", "lr-schedule" },
 	{ "grad-clip", "clip-norm" },

@@ -43,6 +43,7 @@ typedef struct Diag {
 	int errors, warnings, limit;
 	int last_code;            /* of the last error */
 	const char *last_text;    /* its text, in scratch */
+	int last_line, last_col;  /* its place; 0: in no text file */
 	const char *disabled[16]; /* -Wno-x */
 	int ndisabled;
 	Arena *scratch; /* str_type() and friends print here */

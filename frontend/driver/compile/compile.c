@@ -267,8 +267,9 @@ bool compile_read(Compile *c)
 	}
 	if (o->t.loop.global % c->m->batch)
 		return diag_error(c->d, o->t.plan.given ? FILELOC(o->t.plan.given->file) : NOLOC, 403,
-			"the global batch %lld is no multiple of the microbatch %lld", (long long)o->t.loop.global,
-			(long long)c->m->batch);
+			"the global batch %lld is no multiple of the microbatch %lld; %lld is",
+			(long long)o->t.loop.global, (long long)c->m->batch,
+			(long long)((o->t.loop.global / c->m->batch + 1) * c->m->batch));
 	if (!schedule_read(c->a, &o->t.plan.schedule, c->d))
 		return false;
 	if (!o->quiet && o->verbose)

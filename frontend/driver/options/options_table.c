@@ -109,7 +109,11 @@ static bool word_of(Cx *x, const char *flag, const char *v, const char **to)
 		}
 	for (int i = 0; i < c.n; i++)
 		buf_printf(&b, "%s%s", i ? ", " : "", c.word[i]);
-	diag_error(x->d, NOLOC, 7, "--%s wants one of %s, not '%s'", flag, buf_str(&b), v);
+	const char *near = diag_nearest(v, c.word, c.n);
+	if (near && strncmp(near, v, strcspn(v, ":") + 1)) /* else it is the number behind the word */
+		diag_error(x->d, NOLOC, 7, "--%s: '%s' is none of its words; did you mean '%s'?", flag, v, near);
+	else
+		diag_error(x->d, NOLOC, 7, "--%s wants one of %s, not '%s'", flag, buf_str(&b), v);
 	buf_free(&b);
 	return false;
 }

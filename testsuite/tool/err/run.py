@@ -126,6 +126,11 @@ def main():
         else:
             bad += 1
             print(f'FAIL {case}: exit {p.returncode}, wanted {c["exit"]}\n--- wanted\n{c["want"]}--- said\n{said}')
+    graded = dict(l.split() for l in open(os.path.join(HERE, 'mistakes.txt')) if not l.startswith('#'))
+    cases = {os.path.basename(f)[8:-4] for f in glob.glob(os.path.join(HERE, 'cases', 'mistake-*.txt'))}
+    if set(graded) != cases or not set(graded.values()) <= {'A', 'B'}:
+        bad += 1
+        print(f'FAIL mistakes.txt: {sorted(set(graded) ^ cases)} stand on one side only, or a grade is not A or B')
     print(f'{ok} passed, {bad} failed')
     return 1 if bad or not (ok or update) else 0
 
