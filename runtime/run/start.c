@@ -514,6 +514,8 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 {
 	rt_options *o = &run.o;
 
+	setvbuf(stderr, NULL, _IOLBF,
+		4096); /* a line at once: unbuffered, stdio cuts it, and another rank's come between */
 	p = rt_program = with_own(p);
 	defaults(p, o, argv[0]);
 	rt_options_read(o, argc, argv);
