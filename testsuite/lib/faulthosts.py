@@ -65,7 +65,7 @@ def launcher_killed(folder, want, steps, every, results, in_time):
     try:
         wait_for(lambda: glob.glob(f'{folder}/ckpt/step-*/part-*.json'))
         ranks = [c for n in range(4) for c in children(p.pid, f'd{n}')]
-        launcher = children(p.pid, 'mpirun') or children(p.pid, 'mpirun.openmpi') or children(p.pid, 'orterun')
+        launcher = children(p.pid, 'mpirun') or children(p.pid, 'mpirun.openmpi') or children(p.pid, 'orterun') or children(p.pid, 'prterun')
         need(len(launcher) == 1 and len(ranks) == 4, f'one launcher, four ranks: {launcher}, {ranks}', '')
         os.kill(launcher[0], signal.SIGKILL)
         begin = time.time()
