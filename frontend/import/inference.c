@@ -11,13 +11,13 @@ static bool folded_name(const OnnxTensor *t)
 	       t->n_dims && dtype_float(dtype_from_onnx(t->data_type));
 }
 
-/* A weight, not a mask or table that an Identity passes on. */
+/* A weight, not a mask that an Identity passes on. The newer exporter merges no equal weights that way: an Identity of it is
+ * a clone() of the model. */
 static bool is_weight(const Import *im, const OnnxGraph *g, const char *name)
 {
-	for (size_t i = 0; i < g->n_initializer; i++)
+	for (size_t i = 0; i < g->n_initializer && !im->torch; i++)
 		if (g->initializer[i]->name && strcmp(g->initializer[i]->name, name) == 0)
-			return im->torch ? torch_is_param(im->torch, name)
-			                 : dtype_float(dtype_from_onnx(g->initializer[i]->data_type));
+			return dtype_float(dtype_from_onnx(g->initializer[i]->data_type));
 	return false;
 }
 
