@@ -450,14 +450,30 @@ bool value_is_output(const Value *v)
 
 bool value_dead(const Value *v) { return !v->nuses && !value_is_output(v); }
 
+static const Value *gradient_of(const Value *sum) { return value_root(sum->def->in[0]); }
+
+static bool touches(const Node *n, const Map *roots)
+{
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && map_has(roots, value_root(n->in[i])))
+			return true;
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i] && map_has(roots, value_root(n->out[i])))
+			return true;
+	return false;
+}
+
 Node *bucket_node(const Stage *s, const Node *sum)
 {
+	Arena *a = arena_new();
 	Node *last = NULL;
+	Map roots;
 
-	if (sum->op != OP_AllReduce || attr_int(sum, "bucket") < 0)
-		return NULL;
-	for (Node *n = (s->weight ? s->weight : s->backward)->first; n; n = n->next)
-		for (int i = 0; i < sum->nin; i++)
-			last = sum->in[i]->def->in[0]->def == n ? n : last;
+	map_init(&roots, a, false);
+	for (int i = 0; sum->op == OP_AllReduce && attr_int(sum, "bucket") >= 0 && i < sum->nin; i++)
+		map_put(&roots, gradient_of(sum->in[i]), last);
+	for (Node *n = roots.n ? (s->weight ? s->weight : s->backward)->first : NULL; n; n = n->next)
+		last = touches(n, &roots) ? n : last;
+	arena_free(a);
 	return last;
 }

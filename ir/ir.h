@@ -339,7 +339,8 @@ int64_t attr_int(const Node *n, const char *name);
 double attr_float(const Node *n, const char *name);
 const char *attr_str(const Node *n, const char *name);
 DType attr_dtype(const Node *n, const char *name); /* a string that names one; f32 where it is empty */
-/* The node behind which the sum of a bucket begins, in the graph that makes the stage's gradients; NULL: sum is no bucket. */
+/* The node behind which the sum of a bucket begins, in the graph that makes the stage's gradients: the last that makes or
+ * reads one of them, for what is summed in place is no gradient of this device any more. NULL: sum is no bucket. */
 Node *bucket_node(const Stage *s, const Node *sum);
 Ints attr_ints(const Node *n, const char *name);
 /* Blocks that a SquareSum of a piece of a table tells; 0: it tells the sum of a whole parameter. */

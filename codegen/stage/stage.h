@@ -72,6 +72,7 @@ typedef struct StageCx {
 	const Value **clock_in;
 	int nclock_in, capclock_in;
 	bool clock_open; /* a timed statement is being written */
+	Map behind;      /* AllReduce of a bucket -> the node behind which it begins; empty until asked for */
 	bool failed;
 } StageCx;
 

@@ -124,8 +124,15 @@ static int64_t bucket_floats(const Node *sum)
 /* Sums of buckets whose last gradient node n makes begin behind the last backward's n. */
 void write_buckets(StageCx *x, Cw *w, const Node *n)
 {
-	for (const Node *k = x->s->update->first; k; k = k->next) {
-		if (k->op != OP_AllReduce || bucket_node(x->s, k) != n)
+	if (!x->behind.arena) {
+		map_init(&x->behind, x->b->a, false);
+		for (const Node *k = x->s->update->first; k; k = k->next)
+			if (k->op == OP_AllReduce)
+				map_put(&x->behind, k, bucket_node(x->s, k));
+	}
+	for (size_t i = 0; i < x->behind.n; i++) {
+		const Node *k = x->behind.slot[i].key;
+		if (x->behind.slot[i].val != n)
 			continue;
 		const Value *first = k->in[0], *last = k->in[k->nin - 1];
 		cw_comment(w, "bucket %" PRId64 ": %%%s%s%s", attr_int(k, "bucket"), first->name,

@@ -26,7 +26,7 @@ typedef struct Ready {
 	Value *sum;
 	int at;
 	SumReady r;
-	struct Ready *next; /* made by the same node */
+	struct Ready *next; /* of the same value */
 } Ready;
 
 static int by_place(const void *a, const void *b)
@@ -36,32 +36,41 @@ static int by_place(const void *a, const void *b)
 	return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Where the graph that makes the gradients makes each, and after how many seconds; false: one is made elsewhere. */
+static void touched(const Map *of, const Value *v, int at, double seconds)
+{
+	for (Ready *x = v ? map_get(of, value_root(v)) : NULL; x; x = x->next) {
+		x->at = at;
+		x->r.ready = seconds;
+	}
+}
+
+/* Where the graph that makes the gradients makes each, or reads it last, and after how many seconds; false: one is made
+ * elsewhere. */
 static bool find_ready(const Graph *g, Value *const *sum, int n, const Speed *on, Ready *r, Arena *a)
 {
-	Map made;
-	int at = 0, found = 0;
+	Map of; /* root of a gradient -> its entry */
+	int at = 0;
 	double seconds = 0;
+	bool all = true;
 
-	map_init(&made, a, false);
+	map_init(&of, a, false);
 	for (int i = 0; i < n; i++) {
-		const Node *by = sum[i]->def->in[0]->def;
-		if (!by)
-			return false;
+		const Value *root = value_root(sum[i]->def->in[0]);
 		r[i] = (Ready){ .sum = sum[i],
 			.r = { 0, (double)((value_bytes(sum[i]) + 63) / 64 * 64) },
-			.next = map_get(&made, by) };
-		map_put(&made, by, &r[i]);
+			.next = map_get(&of, root) };
+		map_put(&of, root, &r[i]);
+		all = all && root->def && root->def->graph == g;
 	}
-	for (const Node *k = g->first; k && found < n; k = k->next) {
+	for (const Node *k = g->first; k && all; k = k->next) {
 		at++;
 		seconds += node_seconds(k, on, on);
-		for (Ready *x = map_get(&made, k); x; x = x->next, found++) {
-			x->at = at;
-			x->r.ready = seconds;
-		}
+		for (int i = 0; i < k->nin; i++)
+			touched(&of, k->in[i], at, seconds);
+		for (int i = 0; i < k->nout; i++)
+			touched(&of, k->out[i], at, seconds);
 	}
-	return found == n;
+	return all;
 }
 
 static Node *add_sum(Builder *b, Value **in, int n, const char *over, const Training *t)

@@ -297,7 +297,9 @@ static void own_operand(Splitter *sp, Node *acc)
 		return;
 	}
 	Stage *s = sp->m->stage[acc->stage];
-	Builder b = builder(sp, s->backward, NULL, PHASE_BWD, s->id, acc->loc);
+	Node *maker = acc->in[0]->def; /* behind it: the copy is no reader of what other replicas are adding to */
+	Node *before = maker && maker->graph == s->backward ? maker->next : NULL;
+	Builder b = builder(sp, s->backward, before, PHASE_BWD, s->id, acc->loc);
 	Node *copy = build(&b, OP_Sum, NULL, 1, &acc->in[0], acc->in[0]->name);
 	node_set_input(acc, 0, copy->out[0]);
 }

@@ -12,7 +12,6 @@ import torch.nn as nn
 from . import program
 from .border import Call, ExportError, Steady
 
-
 CALL = 'pkg.torch.onnx.fx_node'         # metadata of a node: the call that it came from
 
 
@@ -151,7 +150,9 @@ def difference(call, grads, after, part):
 
 def compare(call, path):
     """CheckError names the loss, or the first parameter whose gradient differs. What differs is looked at again in f64: a ReLU whose sign
-    hangs on rounding has one sign there, a fault stays."""
+    hangs on rounding has one sign there, a fault stays; a tenth is more than rounding does."""
+    if any(n.op_type in ('Bernoulli', 'Multinomial') or n.op_type.startswith('Random') for n in onnx.load(path, load_external_data=False).graph.node):
+        return warnings.warn('the module draws random numbers, which are not those of PyTorch: its step was not compared')
     for dtype, flags, part in (torch.float32, [], 2e-3), (torch.float64, ['--f64'], 1e-5):
         want, grads = step(call, dtype)
         got, after = emitted(call, path, flags)
@@ -161,6 +162,7 @@ def compare(call, path):
             if name in after and not name.endswith(('running_mean', 'running_var')) and not torch.equal(after[name].to(b.dtype), b):
                 raise program.CheckError(f'{name}: it is a buffer, and was trained')
         bad = difference(call, grads, after, part)
-        if not bad:
-            return
-    raise program.CheckError(bad)
+        if not bad or difference(call, grads, after, 0.1):
+            break
+    if bad:
+        raise program.CheckError(bad)
