@@ -150,7 +150,7 @@ def difference(call, grads, after, part):
 
 def compare(call, path):
     """CheckError names the loss, or the first parameter whose gradient differs. What differs is looked at again in f64: a ReLU whose sign
-    hangs on rounding has one sign there, a fault stays; a tenth is more than rounding does."""
+    rounding decides has one sign there, a fault stays; a tenth is more than rounding does."""
     if any(n.op_type in ('Bernoulli', 'Multinomial') or n.op_type.startswith('Random') for n in onnx.load(path, load_external_data=False).graph.node):
         return warnings.warn('the module draws random numbers, which are not those of PyTorch: its step was not compared')
     for dtype, flags, part in (torch.float32, [], 2e-3), (torch.float64, ['--f64'], 1e-5):
