@@ -98,7 +98,7 @@ typedef struct rt_options {
 	int64_t steps, log_every, samples, ckpt_every, ckpt_keep, eval_every, eval_samples;
 	double log_seconds; /* a progress line at least so often */
 	double timeout;
-	const char *data, *eval_data, *out, *weights, *dump_grads, *first_step;
+	const char *data, *eval_data, *out, *name, *weights, *dump_grads, *first_step;
 	const char *resume; /* NULL: no; "": the newest of --ckpt */
 	const char *jsonl, *csv, *tensorboard, *stop, *trace, *trace_steps, *arrivals; /* NULL: none */
 	int64_t trace_rank;                                                            /* -1: all */
@@ -121,7 +121,9 @@ extern int rt_log;
 
 void rt_find_root(rt_options *o, const char *argv0);
 const char *rt_in_root(const rt_options *o, const char *path); /* a file of the build folder; in static memory */
-const char *rt_result(const rt_options *o, const char *path);  /* a file that the plan names and the run writes */
+void rt_results_find(
+	const pd_program *p, rt_options *o); /* where results of this run lie: o->out and what lies in it */
+void rt_results_open(const rt_options *o);   /* of rank 0: that folder, and run/latest */
 
 /* ---- mpi.c: requests live in one static table; an index names one ---- */
 enum { RT_COLL = 16 }; /* requests of the ring: half of them sends, half receives */

@@ -38,4 +38,4 @@ LC_ALL=C awk -v t="$seconds" '
 	END {
 		if (NR < 2 || !(last < first / 2)) { printf "quickstart: the loss did not fall by half: %s -> %s\n", first, last; exit 1 }
 		printf "quickstart: loss %.4f -> %.4f in %d s on 4 devices\n", first, last, t
-	}' "$out/run/losses.txt"
+	}' "$out/run/latest/losses.txt"

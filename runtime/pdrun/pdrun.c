@@ -3,14 +3,12 @@
  *     pdrun [--max-restarts N] [--log-dir LOGS] DIR [-- ARGS]
  *     pdrun --exec N PROGRAM ARGS...      what run.sh starts in place of PROGRAM, rank N (parent.c)
  *
- * FR, the folder of flight recorders and of what parents write, is OUT/fr of the run. */
+ * FR, the folder of flight recorders and of what parents write, is OUT/fr of the run (folder.c). */
 #include "pdrun.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,7 +49,8 @@ static const char help[] =
 	"that lost a rank, or its launcher, is started again up to N times, from the newest checkpoint of --ckpt that all ranks\n"
 	"have; where DIR has plans for one host less (placement.tolerate) and a host is gone, with the plan without it.\n"
 	"--log-dir: what each rank prints goes to LOGS/rankN.log on its host too, and every line here begins with the rank's name.\n"
-	"Exit status: that of the rank that failed first, 128 + the signal when it was killed. Results are in DIR/run.\n";
+	"Exit status: that of the rank that failed first, 128 + the signal when it was killed. Results are in\n"
+	"DIR/run/NAME: NAME is that of --name NAME behind --, else run-1, run-2 ...; DIR/run/latest is the newest.\n";
 
 static _Noreturn void usage(void)
 {
@@ -100,83 +99,6 @@ static void find_self(job *j)
 	const ssize_t n = readlink("/proc/self/exe", j->self, sizeof j->self - 1);
 
 	j->self[n > 0 ? n : 0] = 0;
-}
-
-/* What the run was told with --NAME, else PD_NAME, else otherwise. */
-static const char *told_of(const job *j, const char *flag, const char *env, const char *otherwise)
-{
-	const size_t n = strlen(flag);
-	const char *e = getenv(env);
-
-	otherwise = e && *e ? e : otherwise;
-	for (int i = 0; i < j->nargs; i++)
-		if (!strncmp(j->args[i], flag, n)) {
-			if (j->args[i][n] == '=')
-				otherwise = j->args[i] + n + 1;
-			else if (!j->args[i][n] && i + 1 < j->nargs)
-				otherwise = j->args[i + 1];
-		}
-	return otherwise;
-}
-
-static _Noreturn void no_folder(const char *path)
-{
-	fprintf(stderr, "pdrun: %s: %s\n", path, strerror(errno));
-	exit(1);
-}
-
-/* The folder of results: DIR/run, as for programs that are started without pdrun. */
-static void make_folders(job *j)
-{
-	char path[PATH + 8], own[PATH + 8];
-	const char *out;
-
-	if (!realpath(j->dir, j->base))
-		no_folder(j->dir);
-	snprintf(own, sizeof own, "%.*s/run", PATH - 1, j->dir);
-	out = told_of(j, "--out", "PD_OUT", own);
-	if (mkdir(out, 0777) && errno != EEXIST)
-		no_folder(out);
-	if (!realpath(out, j->out))
-		no_folder(out);
-	snprintf(path, sizeof path, "%.*s/fr", PATH - 1, j->out);
-	if ((mkdir(path, 0777) && errno != EEXIST) || !realpath(path, j->fr) || access(j->fr, W_OK | X_OK))
-		no_folder(path);
-}
-
-/* Two runs with one folder of results would take each other's records for their own: the second one says who is there. The
- * folder is locked until this process ends; the programs do not inherit it. */
-static bool lock_folder(const job *j)
-{
-	char path[PATH + 16], who[300] = "", host[128] = "";
-	const int folder = open(j->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	const bool taken =
-		flock(folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; /* some file systems have no locks */
-
-	snprintf(path, sizeof path, "%s/holder.txt", j->fr);
-	FILE *f = fopen(path, taken ? "r" : "w");
-
-	if (taken) {
-		if (!f || !fgets(who, sizeof who, f))
-			strcpy(who, "another pdrun");
-		fprintf(stderr,
-			"pdrun: error: a run is going on in %s: %s; --out DIR gives this one a folder of its own\n",
-			j->out, who);
-	} else if (f) {
-		gethostname(host, sizeof host - 1);
-		fprintf(f, "process %d on %s", (int)getpid(), host);
-	}
-	if (f)
-		fclose(f);
-	return !taken;
-}
-
-static void forget_holder(const job *j)
-{
-	char path[PATH + 16];
-
-	snprintf(path, sizeof path, "%s/holder.txt", j->fr);
-	unlink(path);
 }
 
 /* ---- what came of it ---- */
@@ -413,9 +335,10 @@ int main(int argc, char **argv)
 	if (!built(j.dir, j.world))
 		return USAGE;
 	find_self(&j);
-	make_folders(&j);
-	if (!lock_folder(&j))
-		return 1;
+	const int refused = folder_take(&j);
+
+	if (refused)
+		return refused;
 	snprintf(planned, sizeof planned, "%.17g", plan_timeout(j.dir));
 	const char *wait = told_of(&j, "--timeout", "PD_TIMEOUT", planned);
 
@@ -428,10 +351,7 @@ int main(int argc, char **argv)
 	catch_signals();
 	const int code = run(&j);
 
-	if (code == 0) {
-		clean_records(&j);
-		forget_holder(&j);
-		rmdir(j.fr);
-	}
+	if (code == 0 || (code == USAGE && !recorded(&j)))
+		folder_leave(&j);
 	return code;
 }

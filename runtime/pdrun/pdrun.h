@@ -30,6 +30,7 @@ typedef struct job {
 	int nargs, world, restarts;
 	double timeout;                                               /* seconds that a rank waits for another one */
 	char out[PATH], fr[PATH], self[PATH], base[PATH], logs[PATH]; /* logs: empty without --log-dir */
+	bool numbered;                                                /* out is run-N, made for this run */
 } job;
 
 /* How the launcher ended; late, hung: it had to be ended; well: though all ranks had ended without a fault. */
@@ -74,6 +75,14 @@ void said_launcher(void);
 /* plan.c: what DIR/plan.json says: "stage1.r0", "server2.r0", false: it has no such rank; seconds that a rank waits for another. */
 bool plan_name(const char *dir, int rank, char *name, size_t room);
 double plan_timeout(const char *dir);
+
+/* folder.c: the folder of results of this run, this process' alone until it ends. take: exit status, 0: it is ours; leave: what
+ * pdrun wrote there goes, and the folder when nothing else lies in it. told_of: what the run was told with flag, else by the
+ * environment, else otherwise; no_folder: says errno of a folder, and ends. */
+int folder_take(job *j);
+void folder_leave(const job *j);
+const char *told_of(const job *j, const char *flag, const char *env, const char *otherwise);
+_Noreturn void no_folder(const char *path);
 
 /* launcher.c: run.sh as a child: until it has ended, and nobody is left whom it started. */
 launch launcher_run(const job *j, int attempt);

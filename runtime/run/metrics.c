@@ -64,8 +64,7 @@ static FILE *journal(const char *path, int64_t from)
 
 static void open_files(const rt_options *o)
 {
-	if (mkdir(o->out, 0777) && errno != EEXIST)
-		cannot(o->out);
+	rt_results_open(o);
 	snprintf(w.path[LOSSES], sizeof w.path[0], "%s/losses.txt", o->out);
 	if (w.p->eval.on)
 		snprintf(w.path[SCORES], sizeof w.path[0], "%s/eval.txt", o->out);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 static const char usage[] =
-	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
+	"usage: %s [--steps N] [--data DIR] [--samples N] [--shuffle] [--name NAME|--out DIR] [--weights FILE] [--resume[=DIR|FILE]]\n"
 	"          [--ckpt DIR] [--ckpt-every N] [--ckpt-seconds S] [--ckpt-keep K] [--ckpt-settle S] [--state]\n"
 	"          [--then-loss] [--dump-grads FILE] [--first-step DIR] [--trace DIR] [--trace-steps A:B] [--trace-rank R]\n"
 	"          [--jsonl|--metrics FILE] [--csv FILE] [--tensorboard DIR] [--metrics-every N] [--log-every N]\n"
@@ -118,6 +118,7 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 		{ "eval-samples", COUNT, &o->eval_samples },
 		{ "shuffle", FLAG, &o->shuffle },
 		{ "out", TEXT, &o->out },
+		{ "name", TEXT, &o->name },
 		{ "weights", TEXT, &o->weights },
 		{ "resume", OPTIONAL, &o->resume },
 		{ "ckpt", TEXT, &o->ckpt },

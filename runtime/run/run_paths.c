@@ -1,12 +1,15 @@
 /* run_paths.c: where a run's files lie.
  *
- * What the plan names (data, initial weights, the folder of results, checkpoints, metrics) lies in the build folder, wherever
- * the programs are started from; what an option names lies where they were started. PD_BASE=DIR puts what a run writes into
- * another build folder: a plan that stands in for a larger one goes on there. */
+ * What the plan names (data, initial weights, checkpoints) lies in the build folder, wherever the programs are started from;
+ * what an option names lies where they were started, under the path as it was typed. Results and metrics that the plan names
+ * lie in run/NAME of the build folder, which pdrun numbers where nobody names it, in run/ where a program is started without.
+ * PD_BASE=DIR puts what a run writes into another build folder: a plan that stands in for a larger one goes on there. */
 #include "rt.h"
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The program is BUILD/bin/dN; without a folder in its name it was found in the PATH or stands where we are. */
@@ -42,16 +45,80 @@ static bool here(const char *dir)
 	return realpath(dir, a) && realpath(".", b) && !strcmp(a, b);
 }
 
-const char *rt_result(const rt_options *o, const char *path)
+static const char *joined(const char *dir, const char *path)
+{
+	const size_t room = strlen(dir) + strlen(path) + 2;
+	char *at = rt_alloc(room);
+
+	snprintf(at, room, "%s/%s", dir, path);
+	return at;
+}
+
+/* A file that the plan names and the run writes. */
+static const char *result(const rt_options *o, const char *path)
 {
 	const char *base = getenv("PD_BASE");
 
 	base = base && *base ? base : o->root;
-	if (!path || !*path || *path == '/' || here(base))
-		return path;
-	const size_t room = strlen(base) + strlen(path) + 2;
-	char *at = rt_alloc(room);
+	return !path || !*path || *path == '/' || here(base) ? path : joined(base, path);
+}
 
-	snprintf(at, room, "%s/%s", base, path);
-	return at;
+/* What an option names is another pointer than the plan's; that stays as it is. */
+static void in_folder(const rt_options *o, const char **path, const char *planned)
+{
+	if (*path && *path == planned && **path != '/')
+		*path = joined(o->out, *path);
+}
+
+static bool in_run; /* results lie in run/ itself */
+
+void rt_results_find(const pd_program *p, rt_options *o)
+{
+	if (o->name && (!*o->name || *o->name == '.' || strchr(o->name, '/') || !strcmp(o->name, "latest")))
+		rt_fail(RT_USAGE, "R001", "--name wants the name of a folder in run/, not '%s'", o->name);
+	if (o->name && o->out)
+		rt_fail(RT_USAGE, "R001", "--out %s and --name %s are two folders of results; name one", o->out,
+			o->name);
+	in_run = !o->out && !o->name;
+	if (!o->out)
+		o->out = result(o, o->name ? joined("run", o->name) : "run");
+	if (o->ckpt == p->ckpt.dir)
+		o->ckpt = result(o, o->ckpt);
+	in_folder(o, &o->jsonl, p->metrics.jsonl);
+	in_folder(o, &o->csv, p->metrics.csv);
+	in_folder(o, &o->tensorboard, p->metrics.tensorboard);
+}
+
+/* run/latest, a relative link beside the folder. Where there can be no link nobody is told: it is for those who look. */
+static void point_latest(const rt_options *o)
+{
+	char latest[PATH_MAX], made[PATH_MAX];
+	const int n = (int)(strlen(o->out) - strlen(o->name));
+
+	snprintf(latest, sizeof latest, "%.*slatest", n, o->out);
+	snprintf(made, sizeof made, "%.*s.latest-%ld", n, o->out, (long)getpid());
+	unlink(made);
+	if (symlink(o->name, made) || rename(made, latest))
+		unlink(made);
+}
+
+void rt_results_open(const rt_options *o)
+{
+	char path[PATH_MAX];
+
+	if (o->name) {
+		snprintf(path, sizeof path, "%.*s", (int)(strlen(o->out) - strlen(o->name) - 1), o->out);
+		mkdir(path, 0777); /* what is wrong with it, the next one says */
+	}
+	if (mkdir(o->out, 0777) && errno != EEXIST)
+		rt_fail(RT_ERROR, "R406", "%s: %s", o->out, strerror(errno));
+	snprintf(path, sizeof path, "%s/losses.txt", o->out);
+	if (o->name && !rt_launched() && !o->resume && access(path, F_OK) == 0)
+		rt_fail(RT_USAGE, "R001",
+			"%s has results of an earlier run: give another --name, or --resume to go on there", o->out);
+	if (o->name)
+		point_latest(o);
+	snprintf(path, sizeof path, "%s/latest", o->out);
+	if (in_run)
+		unlink(path); /* what it points to is not the newest any more */
 }

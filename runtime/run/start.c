@@ -287,6 +287,8 @@ static void tell_times(const pd_program *p, int64_t steps, double seconds)
 		printf("; devices waited %.0f %% of the time, %s least: %.0f %%", 100 * waited / seconds,
 			rt_name(busiest), 100 * rt_totals_waited_of(busiest) / seconds);
 	printf("\n");
+	if (run.o.name)
+		printf("results are in %s\n", run.o.out);
 	if (run.o.ckpt)
 		printf("the last checkpoint is %s/step-%010lld\n", run.o.ckpt, (long long)rt_step);
 }
@@ -415,7 +417,6 @@ static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 {
 	*o = (rt_options){ .steps = p->steps,
 		.timeout = p->timeout > 0 ? p->timeout : 60,
-		.out = "run",
 		.ckpt = p->ckpt.dir,
 		.ckpt_every = p->ckpt.every,
 		.ckpt_keep = p->ckpt.dir ? p->ckpt.keep : 3,
@@ -431,11 +432,6 @@ static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 		.shuffle = p->shuffle,
 		.profile = { .steps = 1000, .seconds = 10, .bound = 0.02 } };
 	rt_find_root(o, argv0);
-	o->out = rt_result(o, o->out);
-	o->ckpt = rt_result(o, o->ckpt);
-	o->jsonl = rt_result(o, o->jsonl);
-	o->csv = rt_result(o, o->csv);
-	o->tensorboard = rt_result(o, o->tensorboard);
 }
 
 /* As many steps as pass over all samples so often. */
@@ -519,6 +515,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	p = rt_program = with_own(p);
 	defaults(p, o, argv[0]);
 	rt_options_read(o, argc, argv);
+	rt_results_find(p, o);
 	if (p->abi != PD_ABI)
 		rt_fail(RT_MISMATCH, "R101",
 			"this program was written for runtime %u, this is runtime %u; compile the model again", p->abi,

@@ -23,4 +23,4 @@ done
 make -s -C "$out"
 make -s -C "$out" run
 awk '{ best = $4 / $5 > best ? $4 / $5 : best }
-	END { printf "fashion: accuracy %.4f\n", best; exit !(best >= 0.88) }' "$out/run/eval.txt"
+	END { printf "fashion: accuracy %.4f\n", best; exit !(best >= 0.88) }' "$out/run/latest/eval.txt"

@@ -141,7 +141,7 @@ class Cables:
              f'all name rank {victim}, its host and action', out)
         need(any(re.search(r'R102 .*microbatch \d of step \d+ on channel \d \(\S+, node #\d+ .*did not come', l) for l in said), 'the ONNX node', out)
         for r in range(world):
-            with open(f'{self.folder}/run/fr/rank{r}.exit') as f:
+            with open(f'{T.results(self.folder)}/fr/rank{r}.exit') as f:
                 took = float(f.read().split()[2]) - at
             need(r == victim or took <= self.timeout + 2, f'rank {r} ended {took:.1f} s after the cable was pulled', out)
 
@@ -149,7 +149,7 @@ class Cables:
         """The plan for the hosts that are left goes on from the last common checkpoint."""
         rc, out, _ = self.run(victim, 1, steps)
         need(rc == 0 and re.search(rf'{self.net.hosts[victim]} does not answer; the plan without it goes on', out), f'exit {rc}', out)
-        with open(f'{self.folder}/run/losses.txt') as f:
+        with open(f'{T.results(self.folder)}/losses.txt') as f:
             seen = [int(l.split()[0]) for l in f]
         need(seen == list(range(steps)), 'every step has its loss once', out)
         world = len(self.net.hosts) - 1

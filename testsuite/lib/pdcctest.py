@@ -113,9 +113,15 @@ def delaying(tmp, tsan=False):
     return wrap
 
 
+def results(folder):
+    """Where the newest run has left its results: a folder of its own under pdrun, run/ itself without."""
+    latest = os.path.join(folder, 'run', 'latest')
+    return latest if os.path.exists(latest) else os.path.join(folder, 'run')
+
+
 def losses(folder):
     """[loss before step 1, ...] as the run wrote them."""
-    with open(os.path.join(folder, 'run', 'losses.txt')) as f:
+    with open(os.path.join(results(folder), 'losses.txt')) as f:
         return [float(line.split()[1]) for line in f if line.strip()]
 
 

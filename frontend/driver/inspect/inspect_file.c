@@ -151,7 +151,9 @@ static int inspect_build(Compile *c, const char *dir)
 	c->model = arena_printf(c->a, "%s/plan.json", dir);
 	const int status = inspect_json(c);
 
-	if (!status && has(c->a, dir, "run/summary.json"))
+	if (!status && has(c->a, dir, "run/latest/summary.json"))
+		printf("\nit has run: %s/run/latest holds the newest results\n", dir);
+	else if (!status && has(c->a, dir, "run/summary.json"))
 		printf("\nit has run: %s/run holds its results\n", dir);
 	return status;
 }

@@ -52,7 +52,7 @@ def compiled(model, folder, flags):
 def run(folder, steps, progress=False):
     """The losses of a run."""
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
-    p = subprocess.Popen(['sh', 'run.sh', '--steps', str(steps)], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    p = subprocess.Popen(['bin/pdrun', '.', '--', '--steps', str(steps)], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          stdin=subprocess.DEVNULL)
     tail = []
     for line in p.stdout:
@@ -65,12 +65,12 @@ def run(folder, steps, progress=False):
     sys.stderr.write('\n' * bool(progress))
     if p.wait():
         raise Error(''.join(tail).strip())
-    return [float(line.split()[1]) for line in open(os.path.join(folder, 'run', 'losses.txt')) if line.strip() and line[0] != '#']
+    return [float(line.split()[1]) for line in open(os.path.join(folder, 'run', 'latest', 'losses.txt')) if line.strip() and line[0] != '#']
 
 
 def trained(folder):
     """{name: tensor} of the weights and running statistics that a run left."""
-    path = os.path.join(folder, 'run', 'trained.safetensors')
+    path = os.path.join(folder, 'run', 'latest', 'trained.safetensors')
     if not os.path.exists(path):
         raise Error(f'{path} is not there: make run has not ended in {folder}')
     blob = open(path, 'rb').read()
