@@ -86,15 +86,22 @@ static bool enough(const Segments *g, const Trial *t)
 	const Training *x = g->cx->train;
 	const int most = largest(t->replicas, t->n);
 
-	return t->micro >= most || one_per_step(x) ||
-	       diag_error(g->cx->d,
-		       FILELOC(x && x->plan.given && !x->plan.given->by ? x->plan.given->file
-			       : x                                      ? x->file
-									: NULL),
-		       405,
-		       "%lld microbatches per step cannot feed %d replicas; make the "
-		       "microbatch smaller or the global batch larger",
-		       (long long)t->micro, most);
+	if (t->micro >= most || one_per_step(x))
+		return true;
+	const int64_t batch = g->m->batch > 0 ? g->m->batch : 1, samples = t->micro * batch;
+	const char *smaller = samples >= most
+	                              ? arena_printf(g->cx->scratch, ", or the microbatch %lld or less (--micro-batch)",
+						(long long)(samples / most))
+	                              : "";
+	return diag_error(g->cx->d,
+		FILELOC(x && x->plan.given && !x->plan.given->by ? x->plan.given->file
+			: x                                      ? x->file
+								 : NULL),
+		405,
+		"%lld microbatch%s of %lld sample%s per step cannot feed %d replicas; the global batch has to be %lld "
+		"or more (--global-batch)%s",
+		(long long)t->micro, t->micro == 1 ? "" : "es", (long long)batch, batch == 1 ? "" : "s", most,
+		(long long)(batch * most), smaller);
 }
 
 /* The same on devices as the cluster file's policies give them, cut anew: the fastest. */

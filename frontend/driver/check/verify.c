@@ -7,6 +7,7 @@
 #include "runtime/state/safetensors.h"
 #include "frontend/settings/cluster.h"
 #include "frontend/driver/check/verify.h"
+#include "frontend/driver/compile/global_batch.h"
 #include "frontend/driver/compile/tools.h"
 
 enum {
@@ -220,7 +221,7 @@ static bool compare(Compile *c, const char *many, const char *one)
 }
 
 /* The same microbatches on one device. */
-static bool single(Compile *c, const char *dir, int64_t microbatches, int threads)
+static bool single(Compile *c, const char *dir, int threads)
 {
 	Compile s = *c;
 	Options o = *c->o;
@@ -233,7 +234,7 @@ static bool single(Compile *c, const char *dir, int64_t microbatches, int thread
 		o.t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_PLAIN };
 	o.t.plan.choose_schedule = false;
 	o.t.loop.micro = c->m->batch;
-	o.t.loop.global = c->m->batch * microbatches;
+	o.t.loop.global = batch_of_step(c);
 	o.t.target.threads = threads;
 	s.o = &o;
 	s.plan = (Plan){ 0 };
@@ -271,7 +272,7 @@ int verify_main(Compile *c)
 	const char *many = arena_printf(c->a, "%s/distributed", base), *one = arena_printf(c->a, "%s/single", base);
 	int status = 0;
 	if (!compile_read(c) || !compile_plan(c, NULL) || (verify_tell(c), !build_and_run(c, many)) ||
-		!single(c, one, c->m->microbatches, c->o->t.target.threads))
+		!single(c, one, c->o->t.target.threads))
 		status = compile_status(c) == EXIT_USAGE ? EXIT_INPUT : compile_status(c);
 	else if (!verify_first_step(c, many, one, c->o->t.loop.reproducible)) {
 		all_moved(c, many, one);

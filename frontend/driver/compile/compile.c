@@ -14,6 +14,7 @@
 #include "frontend/settings/cluster.h"
 #include "frontend/settings/cluster_run.h"
 #include "depfile.h"
+#include "global_batch.h"
 #include "frontend/onnx/onnx.h"
 #include "planfile.h"
 #include "profile.h"
@@ -42,39 +43,6 @@ static void choose_threads(Compile *c)
 		t->target.threads = c->cluster.device[0].cores;
 	else
 		t->target.threads = cores / most > 1 ? cores / most : 1;
-}
-
-/* The largest divisor of the global batch that leaves four microbatches to each device, 32 at the most. */
-static int64_t micro_of_global(int64_t global, int devices)
-{
-	int64_t most = global / (4 * (int64_t)devices);
-
-	most = most < 1 ? 1 : most > 32 ? 32 : most;
-	while (global % most)
-		most--;
-	return most;
-}
-
-static const char *choose_micro(Compile *c)
-{
-	Training *t = &c->o->t;
-
-	c->micro_open = !t->loop.micro && t->loop.global;
-	if (t->loop.micro)
-		return "as asked";
-	if (t->loop.global && one_per_step(t)) {
-		t->loop.micro = t->loop.global;
-		return "the global batch: a step is one microbatch";
-	}
-	if (t->loop.global) {
-		int devices = 0;
-
-		for (const char *p = t->plan.replicas ? t->plan.replicas : ""; *p; p++)
-			devices += *p >= '1' && *p <= '9' ? *p - '0' : 0;
-		t->loop.micro = micro_of_global(t->loop.global, devices ? devices : cluster_workers(&c->cluster));
-		return "from the global batch";
-	}
-	return "from the model";
 }
 
 static bool reread_weights(Module *to, const Module *from, Diag *d)
@@ -139,41 +107,6 @@ static void take_training_info(Compile *c, const TrainingTold *told)
 			setting_word(SET_OF_OptKind, opt_kind(&t->model.opt)), told->loss, told->ntrained);
 }
 
-static ImportOpt import_opt(const Compile *c, int64_t micro)
-{
-	const Training *t = &c->o->t;
-
-	return (ImportOpt){ .bind = t->data.bind,
-		.nbind = t->data.nbind,
-		.batch_axis = t->data.batch_axis,
-		.nbatch_axis = t->data.nbatch_axis,
-		.micro = micro,
-		.init_random = t->model.init_random,
-		.frozen_bn = t->model.batchnorm == BATCHNORM_FROZEN,
-		.f64 = t->target.f64,
-		.parameters = t->model.parameters,
-		.nparameters = t->model.nparameters,
-		.trainable = t->model.trainable,
-		.ntrainable = t->model.ntrainable,
-		.freeze = t->model.freeze,
-		.nfreeze = t->model.nfreeze,
-		.strict = c->o->strict,
-		.keep_eval = c->eval };
-}
-
-Module *compile_import(Compile *c, int64_t micro)
-{
-	const ImportOpt io = import_opt(c, micro);
-	const bool quiet = c->d->quiet;
-
-	c->d->quiet = true; /* notes were made of it when it was read first */
-	Module *m = onnx_import(c->a, c->model, &io, c->d);
-	c->d->quiet = quiet;
-	if (m && !m->batch)
-		m->batch = 1;
-	return m;
-}
-
 /* auto: GPUs where the cluster has nothing else. What is local, or a host without kinds of devices, is what the target says. */
 static bool choose_target(Compile *c)
 {
@@ -196,7 +129,7 @@ static bool choose_target(Compile *c)
 	return true;
 }
 
-bool compile_machine(Compile *c, const char **why)
+bool compile_machine(Compile *c)
 {
 	const Options *o = c->o;
 
@@ -215,24 +148,20 @@ bool compile_machine(Compile *c, const char **why)
 	if (!choose_target(c) || (plan_is_file(o->t.plan.replicas) && !plan_load(c)))
 		return false;
 	choose_threads(c);
-	*why = choose_micro(c);
+	batch_said(c);
 	return true;
 }
 
 bool compile_read(Compile *c)
 {
 	Options *o = c->o;
-	const char *why;
 	TrainingTold told = { 0 };
 
-	if (!compile_machine(c, &why))
+	if (!compile_machine(c))
 		return false;
-	if (o->t.loop.choose_micro && !o->t.loop.global)
-		return diag_error(
-			c->d, NOLOC, 1, "--micro-batch auto: what is divided is not said; --global-batch N does");
 	if (!profile_choose(c))
 		return false;
-	ImportOpt io = import_opt(c, o->t.loop.micro);
+	ImportOpt io = compile_import_opt(c, o->t.loop.micro);
 	io.told = o->t.model.opt.chosen && o->t.model.nloss ? NULL : &told;
 	if (!io.micro && !o->t.data.nbind)
 		io.default_micro = 16;
@@ -246,8 +175,6 @@ bool compile_read(Compile *c)
 		c->input[i] = c->m->graph->in[i]->name;
 	if (told.present)
 		take_training_info(c, &told);
-	if (!o->t.loop.micro && !c->m->export_batch)
-		why = "default, --micro-batch N changes it";
 	if (!c->m->batch)
 		c->m->batch = 1;
 	if (o->start_from) {
@@ -265,17 +192,9 @@ bool compile_read(Compile *c)
 		m->file = c->m->file;
 		c->m = m;
 	}
-	if (o->t.loop.global % c->m->batch)
-		return diag_error(c->d, o->t.plan.given ? FILELOC(o->t.plan.given->file) : NOLOC, 403,
-			"the global batch %lld is no multiple of the microbatch %lld; %lld is",
-			(long long)o->t.loop.global, (long long)c->m->batch,
-			(long long)((o->t.loop.global / c->m->batch + 1) * c->m->batch));
-	if (!schedule_read(c->a, &o->t.plan.schedule, c->d))
+	if (!batch_divides(c))
 		return false;
-	if (!o->quiet && o->verbose)
-		diag_note(c->d, NOLOC, "microbatch %lld (%s), %d thread%s per device", (long long)c->m->batch, why,
-			o->t.target.threads, o->t.target.threads > 1 ? "s" : "");
-	return true;
+	return schedule_read(c->a, &o->t.plan.schedule, c->d);
 }
 
 /* The pass behind the last one that left its mark. What stands between two marks (simplify, fuse ...) may run again: it

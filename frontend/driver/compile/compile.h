@@ -25,7 +25,8 @@ typedef struct Compile {
 	double memory_scale;           /* what the planner multiplies its estimates of memory with; 0: 1 */
 	bool quick;                    /* PassCx.quick */
 	const Map *sized;              /* PassCx.sized */
-	bool micro_open;               /* the global batch is said, the size of a microbatch is not */
+	bool micro_open;               /* nobody says the size of a microbatch */
+	bool global_default;           /* nor the global batch */
 	struct MicroChoice *micro;
 	int nmicro;              /* sizes that were looked at, best first (auto_microbatch.c) */
 	struct Changes *changes; /* what every pass changed, for --report; NULL: nobody asks */
@@ -35,11 +36,13 @@ typedef struct Compile {
 	const char *without; /* the host (on one host: the device) of the cluster that is left out; NULL: none */
 } Compile;
 
-/* The cluster, and what is decided from it and the flags alone: threads, and the size of a microbatch where flags say it;
- * why: how the latter was found. compile_read does this first. */
-bool compile_machine(Compile *c, const char **why);
-/* The model and the cluster; settings that depend on both (microbatch size, threads) are decided here and printed. */
+/* The cluster, and what is decided from it and the flags alone: threads, and the size of a microbatch where flags say it.
+ * compile_read does this first. */
+bool compile_machine(Compile *c);
+/* The model and the cluster. What the global batch is where nobody says is decided by compile_plan (global_batch.h). */
 bool compile_read(Compile *c);
+/* import_model.c: what the importer is told; micro: samples in what is compiled, 0: as the model says. */
+struct ImportOpt compile_import_opt(const Compile *c, int64_t micro);
 /* The model again, as compile_read read it, with so many samples in what is compiled; NULL after a diagnostic. */
 Module *compile_import(Compile *c, int64_t micro);
 /* All passes up to --stop-after. dump: where the IR goes; NULL: nowhere. */

@@ -1,5 +1,6 @@
 /* What pdcc says of a compilation: the model, the plan, the memory of each device. */
 #include "compile.h"
+#include "global_batch.h"
 #include "ir/text/profile.h"
 #include "ir/base/buf.h"
 
@@ -73,9 +74,9 @@ static void summary_model(const Compile *c)
 	const char *sliced =
 		m->grains ? arena_printf(c->a, " in %lld grains, sliced over replicas", (long long)m->grains) : "";
 	const int64_t grains = m->grains ? m->grains : 1;
-	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld; data: %s%s\n",
+	fprintf(c->d->out, "  microbatch %lld%s, %lld microbatches per step, global batch %lld%s; data: %s%s\n",
 		(long long)(m->batch * grains), sliced, (long long)(m->microbatches / grains),
-		(long long)(m->batch * m->microbatches), data_said(c),
+		(long long)(m->batch * m->microbatches), batch_origin(c), data_said(c),
 		c->o->t.data.eval.on ? ", and an evaluation set" : "");
 }
 

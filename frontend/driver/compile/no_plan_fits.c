@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "global_batch.h"
 #include "plan_fits.h"
 #include "probe.h"
 
@@ -199,8 +200,7 @@ bool no_fit(Compile *c, const Fit *lacks)
 	Fit least;
 
 	const Fit f = smallest(c, &h.as_is, *lacks);
-	if (!h.as_is.o.t.loop.global)
-		h.as_is.o.t.loop.global = h.as_is.micro * c->m->microbatches;
+	h.as_is.o.t.loop.global = batch_of_step(c);
 	list_sizes(&h);
 	h.step = free_step(&h);
 	find_ways(&h);

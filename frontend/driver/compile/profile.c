@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "runtime/pd.h"
 #include "frontend/settings/profile_file.h"
+#include "global_batch.h"
 #include "tools.h"
 
 enum { MICROBATCHES = 4 }; /* of a step, where nobody says: gradients are added up as they are in training */
@@ -42,7 +43,6 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 {
 	Compile *c = j->c;
 	Options *o = NEW(of->a, Options);
-	const char *why;
 
 	*o = *of->o;
 	o->profile = NULL;
@@ -57,8 +57,9 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 		.model = of->model,
 		.argc = of->argc,
 		.argv = of->argv };
-	if (!compile_machine(c, &why))
+	if (!compile_read(c) || !batch_settle(c))
 		return false;
+	c->micro_open = false; /* what is timed has the size that is compiled first */
 	if (!o->t.plan.replicas || !of->command_profile) {
 		o->t.plan.replicas = "1";
 		o->t.plan.schedule = (ScheduleSpec){ .kind = SCHEDULE_AUTO };
@@ -67,7 +68,7 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 	if (!o->t.loop.global && !o->t.loop.microbatches)
 		o->t.loop.microbatches = MICROBATCHES;
 	c->plan = (Plan){ 0 };
-	return compile_read(c) && compile_plan(c, NULL);
+	return compile_plan(c, NULL);
 }
 
 static const char *kind_of(const Job *j, int i)

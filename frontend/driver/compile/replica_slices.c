@@ -12,6 +12,7 @@
 #include "ir/text/profile.h"
 #include "passes/common/plan.h"
 #include "passes/simulate/simulate.h"
+#include "global_batch.h"
 #include "probe.h"
 #include "passes/schedule/schedule.h"
 
@@ -51,8 +52,7 @@ static bool find_replicas(Compile *c, int **replicas, int *n)
 		names[k++] = pass_table[i].name;
 	if (!run_passes(c->m, &cx, &po, names, k))
 		return false;
-	if (!t->loop.global)
-		t->loop.global = c->m->batch * c->plan.microbatches;
+	t->loop.global = batch_of_step(c);
 	*n = c->plan.nstage;
 	*replicas = NEWN(c->a, int, *n);
 	for (int i = 0; i < *n; i++)
@@ -160,8 +160,7 @@ static bool choose(Compile *c, const char *dump)
 	o.print_before = o.print_after = NULL;
 	s.changes = NULL;
 	o.t.plan.replicas = arena_str(c->a, plan_str(c->a, &c->plan));
-	if (!o.t.loop.global)
-		o.t.loop.global = c->m->batch * c->m->microbatches;
+	o.t.loop.global = batch_of_step(c);
 	s.o = &o;
 	if (!compile_sliced(&s, replicas, c->m->nstage, NULL) ||
 		!simulate(c->a, simulate_model(c->a, c->m, &c->cluster, &c->o->t), &whole, &mute) ||
@@ -201,8 +200,10 @@ static bool plan_and_split(Compile *c, const char *dump)
 
 bool compile_plan(Compile *c, const char *dump)
 {
-	if (!plan_and_split(c, dump))
+	if (!batch_settle(c))
 		return false;
+	if (!plan_and_split(c, dump))
+		return batch_blame(c);
 	if (c->m->grains <= 1)
 		warn_of_micro(c);
 	return true;

@@ -4,6 +4,7 @@
  * step in the same microbatches, so that it goes on after any checkpoint of the whole plan. Where the stages lie is looked
  * for anew. pdrun takes it when the host does not answer (DIR/tolerate.txt). */
 #include <string.h>
+#include "global_batch.h"
 #include "compile.h"
 
 /* The cluster without host or device `name`; indices of hosts in devices and links move up. */
@@ -88,7 +89,7 @@ static bool compile_without(const Compile *whole, const char *dir, const char *n
 	const char *folder = arena_printf(c.a, "%s/without-%s", dir, name);
 
 	o.t.loop.micro = m->batch * (m->grains ? m->grains : 1);
-	o.t.loop.global = m->batch * m->microbatches;
+	o.t.loop.global = batch_of_step(whole);
 	o.t.loop.microbatches = 0;
 	o.t.plan.replicas = NULL;
 	o.t.plan.given = NULL;

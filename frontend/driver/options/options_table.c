@@ -357,10 +357,10 @@ const Opt opt_table[] = {
 	{ "Plan", "no-dp", NULL, "their stages have no replicas: a pipeline alone", FLAG, TR(plan.no_dp), 0, 0, 0, 0 },
 	{ "Plan", "dp-cost", "C", "of PipeDream's planner; @", CALL, 0,
 		o_dp_cost, 0, 0, 0 },
-	{ "Plan", "global-batch", "N", "samples per step, over all devices", INT, TR(loop.global), 0, 0, 1, (int64_t)1 << 32 },
+	{ "Plan", "global-batch", "N", "samples per step, over all devices; default: 64, whatever the plan", INT, TR(loop.global), 0, 0, 1, (int64_t)1 << 32 },
 	{ "Plan", "micro-batch", "N", "samples per microbatch; auto: a divisor of --global-batch, decided with the plan; so also where "
 		"nothing is said and the plan is looked for", CALL, 0, o_micro_batch, 0, 0, 0 },
-	{ "Plan", "microbatches", "N", "microbatches per step and replica", INT, TR(loop.microbatches), 0, 0, 1, 1 << 20 },
+	{ "Plan", "microbatches", "N", "microbatches per step and replica; with it the global batch follows from the plan", INT, TR(loop.microbatches), 0, 0, 1, 1 << 20 },
 	{ "Plan", "memory-limit", "SIZE", "memory of each device, for example 14GiB", CALL, 0, o_memory, 0, 0, 0 },
 	{ "Plan", "profile", "P", "times of nodes: a profile.json, estimate, or run to measure now", TEXT, AT(profile), 0, 0, 0, 0 },
 	{ "Plan", "profile-cache", "DIR", "where measured times are kept; none: nowhere. Default: ~/.cache/pdcc", TEXT, AT(profile_cache), 0, 0, 0, 0 },

@@ -239,7 +239,6 @@ static void read_manifest(Compile *c)
 /* The module as it was emitted, on the cluster at hand, which may be another one with as many devices. */
 static bool read_planned(Compile *c, const char *file)
 {
-	const char *why;
 	char *text = file_read(file, NULL);
 	int devices = 0;
 
@@ -247,7 +246,7 @@ static bool read_planned(Compile *c, const char *file)
 		return diag_error(c->d, FILELOC(file), 201, "cannot read the file: %s", strerror(errno));
 	c->m = module_parse(c->a, file, text, c->d);
 	free(text);
-	if (!c->m || !module_verify(c->m, c->d) || !compile_machine(c, &why))
+	if (!c->m || !module_verify(c->m, c->d) || !compile_machine(c))
 		return false;
 	read_manifest(c);
 	if (!c->m->schedule || !c->m->nstage || !c->m->stage[0]->arena)
