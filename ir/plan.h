@@ -68,9 +68,24 @@ typedef struct Plan {
 	bool recompute; /* step_time counts what --recompute computes again */
 } Plan;
 
-/* The replica that does microbatch g of `micro`: blocks of a step, or of every `grains` where these are sliced (not 0). */
-static inline int plan_replica_of(int64_t g, int replicas, int64_t micro, int64_t grains)
+/* Microbatches are dealt to replicas in turn, as round-robin 1F1B does, where of two stages' counts neither divides the other:
+ * blocks would leave replicas of one waiting for a few of the other. Where counts divide, blocks do as well, and a replica
+ * exchanges with fewer. */
+static inline bool plan_in_turn(const int *replicas, int n)
 {
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < i; k++)
+			if (replicas[i] % replicas[k] && replicas[k] % replicas[i])
+				return true;
+	return false;
+}
+
+/* The replica that does microbatch g of `micro`: in turn, or by blocks of a step or of every `grains` where these are sliced
+ * (not 0). */
+static inline int plan_replica_of(int64_t g, int replicas, int64_t micro, int64_t grains, bool in_turn)
+{
+	if (in_turn)
+		return (int)(g % replicas);
 	return (int)(grains ? g % grains * replicas / grains : g * replicas / micro);
 }
 

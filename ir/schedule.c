@@ -23,6 +23,19 @@ void schedule_push(Arena *a, Schedule *s, int rank, Action act)
 	PUSH(a, d->act, d->n, d->cap) = act;
 }
 
+bool schedule_in_turn(const Schedule *s, int stage)
+{
+	const int n = s->replicas[stage], of_step = s->async ? s->per_step : s->nmicro;
+	bool blocks = true;
+
+	for (int g = 0; g < of_step && !s->robin; g++) {
+		if (s->replica_of[stage][g] != g % n)
+			return false;
+		blocks = blocks && s->replica_of[stage][g] == (int)((int64_t)g * n / of_step);
+	}
+	return !s->robin && !blocks;
+}
+
 int schedule_grains(const Schedule *s, int stage)
 {
 	return s->robin ? s->replicas[stage] : s->async ? s->per_step : s->nmicro;

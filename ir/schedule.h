@@ -103,6 +103,8 @@ typedef struct StageEdge {
 /* Of a microbatch; SYNC and UPDATE are of a step. */
 static inline bool act_of_micro(const Action *x) { return x->mb >= 0 && x->kind < ACT_SYNC; }
 
+/* A step's microbatches go to the replicas of the stage in turn, and not in blocks (plan_replica_of). */
+bool schedule_in_turn(const Schedule *s, int stage);
 /* How many microbatches make an update of a stage; which of them a device does, in the order of their backwards. */
 int schedule_grains(const Schedule *s, int stage);
 int schedule_mine(const Schedule *s, int rank, int stage, int *grain);

@@ -112,6 +112,7 @@ typedef struct pd_program {
 	int microbatches;           /* per step, over all replicas: the grains */
 	int grains;                 /* so many of them are dealt to a stage's replicas at a time, in
 	                             * blocks; 0: all of a step */
+	bool in_turn;               /* microbatch g is of replica g mod replicas; else they have blocks */
 	int channels, slots;        /* sizes of the request tables below */
 	const char *const *channel; /* what each carries, for messages; NULL: not said */
 	size_t arena;               /* bytes; laid out by pdcc */

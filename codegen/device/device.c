@@ -416,10 +416,11 @@ static void write_program(Build *b, Cw *w, int rank)
 	cw_line(w, ".threads = %d, .reproducible = %s, .shuffle = %s, .seed = %" PRIu64 ",", threads_of(b, rank),
 		b->t->loop.reproducible ? "true" : "false", b->t->data.shuffle ? "true" : "false", b->t->loop.seed);
 	cw_line(w,
-		".micro = %" PRId64 ", .microbatches = %" PRId64 ",%s .channels = %d, .slots = %d, .arena = %" PRId64
+		".micro = %" PRId64 ", .microbatches = %" PRId64 ",%s%s .channels = %d, .slots = %d, .arena = %" PRId64
 		",",
 		m->batch, m->microbatches, m->grains ? arena_printf(b->a, " .grains = %" PRId64 ",", m->grains) : "",
-		b->channels, slots, s->arena);
+		!s->server && schedule_in_turn(m->schedule, t) ? " .in_turn = true," : "", b->channels, slots,
+		s->arena);
 	cw_line(w, ".nparams = PARAMS, .params = %s, .ninputs = INPUTS, .inputs = %s,",
 		b->chunks ? "params" : "stage_params", b->chunks ? "inputs" : "stage_inputs");
 	if (s->server)

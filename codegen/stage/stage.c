@@ -32,6 +32,8 @@ static void write_ranks(StageCx *x, Cw *w)
 		cw_func(w, "static int stage%d(int mb)", t);
 		if (round_robin(x))
 			cw_line(w, "return %d + (int)((pd_flow() + mb) %% %d);", b->first_rank[t], r);
+		else if (schedule_in_turn(b->m->schedule, t))
+			cw_line(w, "return %d + %s %% %d;", b->first_rank[t], row_text(x), r);
 		else if (b->m->grains)
 			cw_line(w, "return %d + %s %% %" PRId64 " * %d / %" PRId64 ";", b->first_rank[t], row_text(x),
 				b->m->grains, r, b->m->grains);

@@ -36,6 +36,7 @@ void sums_start(PlanModel *p, const Training *t)
 	const int hosts = p->c && p->c->nhost > 0 ? p->c->nhost : 1;
 
 	p->rule = sum_rule(t);
+	p->blocks = t && t->loop.reproducible;
 	p->rule.early &= !schedule_async(t);
 	*x = (struct SumCache){ .a = p->a,
 		.alike = true,

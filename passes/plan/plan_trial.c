@@ -70,13 +70,19 @@ int *trial_stage_of(Arena *a, const PlanModel *p, const Trial *t)
 
 /* ---- messages ---- */
 
-/* Calls of `tell` say from which stage to which how many bytes go. */
 typedef struct Flow {
 	int n;
 	double *fwd, *bwd; /* [from * n + to] */
+	bool *waits[2]; /* the same: whether the stage waits for the other's forward, or backward, be it for no bytes */
 	double *sent_only; /* by stage: bytes sent that are not kept */
 	double *sent_kept; /* by stage: bytes sent that are */
 } Flow;
+
+static void flow_on(Flow *f, bool back, int from, int to, double bytes)
+{
+	(back ? f->bwd : f->fwd)[from * f->n + to] += bytes;
+	f->waits[back][from * f->n + to] = true;
+}
 
 static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *seen, int stamp)
 {
@@ -91,11 +97,11 @@ static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *see
 			continue;
 		seen[to] = stamp;
 		if (t->kind != PLAN_BACKWARD && to != s)
-			f->fwd[s * f->n + to] += t->bytes;
+			flow_on(f, false, s, to, t->bytes);
 		if (t->kind == PLAN_BACKWARD && to != s)
-			f->bwd[s * f->n + to] += t->bytes;
+			flow_on(f, true, s, to, t->bytes);
 		if (t->kind == PLAN_BOTH && to != first)
-			f->bwd[to * f->n + first] += t->bytes;
+			flow_on(f, true, to, first, t->bytes);
 	}
 	bool sent = false;
 	for (int k = 0; k < t->nto && t->kind != PLAN_BACKWARD; k++)
@@ -103,13 +109,18 @@ static void flow_tensor(Flow *f, const PlanTensor *t, const int *stage, int *see
 	if (sent)
 		(t->kept ? f->sent_kept : f->sent_only)[s] += t->bytes;
 	if (t->kind == PLAN_BOTH && first != s)
-		f->bwd[first * f->n + s] += t->bytes;
+		flow_on(f, true, first, s, t->bytes);
 }
 
 static Flow flow_of(Arena *a, const PlanModel *p, const Trial *t, const int *stage)
 {
-	Flow f = { t->n, NEWN(a, double, t->n * t->n), NEWN(a, double, t->n * t->n), NEWN(a, double, t->n),
-		NEWN(a, double, t->n) };
+	const int n = t->n;
+	Flow f = { .n = n,
+		.fwd = NEWN(a, double, n *n),
+		.bwd = NEWN(a, double, n *n),
+		.waits = { NEWN(a, bool, n *n), NEWN(a, bool, n *n) },
+		.sent_only = NEWN(a, double, n),
+		.sent_kept = NEWN(a, double, n) };
 	int *seen = NEWN(a, int, t->n);
 
 	for (int i = 0; i < p->ntensor; i++)
@@ -261,16 +272,18 @@ static void starts(const PlanModel *p, const Trial *t, const TrialStage *s, cons
 		for (int k = r; k < r + t->replicas[i]; k++)
 			least = fmin(least, s[i].fwd[p->class_of[t->device[k]]]);
 		for (int to = i + 1; to < t->n; to++)
-			if (f->fwd[i * t->n + to] > 0)
+			if (f->waits[0][i * t->n + to])
 				start[to] = fmax(start[to], start[i] + least);
 	}
 }
 
 /* Microbatches of replica k. */
-static double share(const Trial *t, int stage, int k)
+static double share(const PlanModel *p, const Trial *t, int stage, int k)
 {
 	const int64_t n = t->replicas[stage];
 
+	if (!p->blocks && plan_in_turn(t->replicas, t->n))
+		return (double)((t->micro - k + n - 1) / n);
 	return (double)((t->micro * (k + 1) + n - 1) / n - (t->micro * k + n - 1) / n);
 }
 
@@ -287,7 +300,8 @@ static double sums_end(const PlanModel *p, Trial *t, const TrialStage *s, int i,
 		for (int k = 0; k < t->replicas[i]; k++) {
 			const int c = p->class_of[t->device[r + k]];
 			const double left = sums->buckets ? 1 - sums->sum[q].join.ready : 0;
-			ready = fmax(ready, start + share(t, i, k) * (s[i].fwd[c] + s[i].bwd[c]) - left * s[i].bwd[c]);
+			ready = fmax(
+				ready, start + share(p, t, i, k) * (s[i].fwd[c] + s[i].bwd[c]) - left * s[i].bwd[c]);
 		}
 		end = fmax(end, ready) + (sums->n ? sums->sum[q].least : 0);
 	}
@@ -336,13 +350,14 @@ static void sim_messages(Arena *a, SimModel *x, const Flow *f, StageEdge **edge,
 
 	for (int s = 0; s < f->n; s++)
 		for (int t = 0; t < f->n; t++) {
-			const double fwd = f->fwd[s * f->n + t], bwd = f->bwd[t * f->n + s];
-			if (fwd > 0 || bwd > 0)
-				PUSH(a, *edge, *nedge, capedge) = (StageEdge){ s, t, fwd > 0, bwd > 0 };
-			if (fwd > 0)
-				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ s, t, (int64_t)fwd, true };
-			if (bwd > 0)
-				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ t, s, (int64_t)bwd, false };
+			const int on = s * f->n + t, back = t * f->n + s;
+			if (f->waits[0][on] || f->waits[1][back])
+				PUSH(a, *edge, *nedge, capedge) =
+					(StageEdge){ s, t, f->waits[0][on], f->waits[1][back] };
+			if (f->waits[0][on])
+				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ s, t, (int64_t)f->fwd[on], true };
+			if (f->waits[1][back])
+				PUSH(a, x->msg, x->nmsg, cap) = (SimMessage){ t, s, (int64_t)f->bwd[back], false };
 		}
 }
 
@@ -417,13 +432,13 @@ SimModel *trial_sim(Arena *a, const PlanModel *p, const Trial *t)
 	*x = (SimModel){ .c = p->c, .time = NEWN(a, SimTimes, t->ndevice * t->n), .totals = (t->micro + 2) * REPORT };
 	sim_messages(a, x, &f, &edge, &nedge);
 	Diag silent = { .out = stderr, .errors = 1, .scratch = a };
-	x->s = schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, edge, nedge, &silent);
+	x->s = schedule_make(a, p->played, t->n, t->replicas, (int)t->micro, p->blocks, edge, nedge, &silent);
 	x->totals = schedule_is_async(p->played) ? 0 : x->totals;
 	if (!x->s && schedule_is_async(p->played))
 		return NULL;
 	if (!x->s) /* none that is played here: its plan is chosen as if none were asked for */
 		x->s = schedule_make(a, (ScheduleSpec){ .kind = SCHEDULE_PLAIN }, t->n, t->replicas, (int)t->micro,
-			edge, nedge, &silent);
+			p->blocks, edge, nedge, &silent);
 	x->longer = x->s->async;
 	x->s = x->longer ? schedule_longer(a, x->s, STEADY_TIMES) : x->s;
 	int *device = NEWN(a, int, x->s->ndevice);

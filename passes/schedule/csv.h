@@ -23,6 +23,7 @@ typedef struct Csv {
 	int nstage, nmicro, ngroup;
 	int *group, *replicas; /* by stage */
 	bool messages, split;  /* the file has SEND or RECV; it has W (then B is read as I and W) */
+	bool in_turn;          /* microbatches are dealt to replicas in turn, not in blocks */
 } Csv;
 
 /* Reads and checks all that can be said without the model: actions, stages and lines, every computation once. False after

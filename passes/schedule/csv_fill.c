@@ -181,6 +181,10 @@ bool schedule_csv(Sched *c, Diag *d)
 			"the schedule has %d microbatches, a step has %d; change --global-batch or "
 			"--microbatches",
 			x->nmicro, c->s->nmicro);
+	if (x->in_turn && c->blocks)
+		return diag_error(d, FILELOC(x->file), 515,
+			"the file deals microbatches to replicas in turn (0, 1, ... of stage 0), and --reproducible needs blocks, "
+			"whose gradients it adds up as a tree; write a schedule with --reproducible and begin with that");
 	for (int r = 0; r < c->s->ndevice; r++) {
 		if (!x->messages)
 			computations(&f, r);

@@ -191,16 +191,49 @@ static bool give_groups(Arena *a, Csv *x, Diag *d)
 
 /* ---- every computation once, on the line of its replica ---- */
 
-static int replica_of(const Csv *x, int stage, int mb) { return plan_replica_of(mb, x->replicas[stage], x->nmicro, 0); }
+static int replica_of(const Csv *x, int stage, int mb)
+{
+	return plan_replica_of(mb, x->replicas[stage], x->nmicro, 0, x->in_turn);
+}
+
+/* Of the lines of its group, which one. */
+static int own_of(const Csv *x, const CsvLine *l)
+{
+	int own = 0;
+
+	for (int i = 0; i < x->nline && &x->line[i] != l; i++)
+		own += x->line[i].group == l->group;
+	return own;
+}
+
+/* How many computations stand where they belong when microbatches are dealt so. */
+static int well_dealt(Csv *x, bool in_turn)
+{
+	int n = 0;
+
+	x->in_turn = in_turn;
+	for (int i = 0; i < x->nline; i++) {
+		const int own = own_of(x, &x->line[i]);
+		for (int k = 0; k < x->line[i].n; k++) {
+			const CsvAction *act = &x->line[i].act[k];
+			n += act->mb >= 0 && replica_of(x, act->stage, act->mb) == own;
+		}
+	}
+	return n;
+}
+
+/* Where both are possible the file says by what it has how microbatches are dealt. */
+static void find_deal(Csv *x)
+{
+	x->in_turn = plan_in_turn(x->replicas, x->nstage) && well_dealt(x, true) >= well_dealt(x, false);
+}
 
 static bool check_action(const Csv *x, const CsvLine *l, const CsvAction *act, int *seen, Diag *d)
 {
 	const int replica = replica_of(x, act->stage, act->mb);
 	int *s = &seen[((int)act->kind * x->nstage + act->stage) * x->nmicro + act->mb];
-	int own = 0;
+	const int own = own_of(x, l);
 
-	for (int i = 0; i < x->nline && &x->line[i] != l; i++)
-		own += x->line[i].group == l->group;
 	if (own != replica)
 		return diag_error(d, TEXTLOC(x->file, l->number, act->col), 515,
 			"%s: microbatch %d of %d belongs to replica %d of the %d of "
@@ -294,7 +327,10 @@ bool csv_read(Arena *a, const char *file, Csv *x, Diag *d)
 	if (!ok)
 		return false;
 	part_backwards(a, x);
-	return give_groups(a, x, d) && check_computations(a, x, d);
+	if (!give_groups(a, x, d))
+		return false;
+	find_deal(x);
+	return check_computations(a, x, d);
 }
 
 bool schedule_read(Arena *a, ScheduleSpec *s, Diag *d)

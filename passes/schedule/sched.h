@@ -11,6 +11,7 @@ typedef struct Sched {
 	StageEdge *edge;
 	int nedge;
 	int grains;           /* Module.grains */
+	bool blocks;          /* microbatches are dealt in blocks, whatever the counts of replicas */
 	int *stage;           /* by rank; the first of its chunks */
 	int **chunk, *nchunk; /* by rank: its stages, ascending */
 	int **grain;          /* by rank: its microbatches in the order in which it does them */
@@ -41,9 +42,15 @@ void sched_end(Sched *c, int rank); /* SYNC, UPDATE: of all its chunks */
 void sched_from_work(Sched *c, const DeviceSchedule *work);
 
 /* The schedule that is asked for, for stages of so many replicas that exchange data over the edges, on
- * the ranks that plan_place gives. NULL after a diagnostic. Not verified. */
-Schedule *schedule_make(
-	Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge, Diag *d);
+ * the ranks that plan_place gives; blocks: as Sched.blocks. NULL after a diagnostic. Not verified. */
+Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, bool blocks,
+	StageEdge *edge, int nedge, Diag *d);
+
+/* ---- deal.c: who comes when ---- */
+/* All microbatches of a step in the order in which devices work at theirs. Schedule.replica_of is known. */
+const int *deal_order(Sched *c, int micro, bool in_turn);
+/* Fills Sched.grain of the devices of a stage in that order. */
+void deal_out(Sched *c, int stage, const int *order, int micro);
 
 /* An edge goes from stage to stage (-1: any), with tensors forward, or with gradients back. */
 bool sched_edge(const Sched *c, int from, int to, bool forward);

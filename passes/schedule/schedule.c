@@ -2,12 +2,13 @@
  * exchange data); writes Module.schedule, Stage.inflight and
  * Stage.entries.
  *
- * Microbatch g of M belongs to replica g * R / M of a stage with R replicas. All devices do their microbatches in one
- * global order, by (g mod n, g / n) with n = ceil(M / largest R): the first of every block, then the second of every
- * block ... Where a microbatch is sliced over replicas (Module.grains), so it is with the grains of each, one microbatch
- * after the other. Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
+ * Microbatch g of M belongs to replica g * R / M of a stage with R replicas; to g mod R where plan_in_turn says so, but not
+ * for --reproducible, whose sums are trees over blocks. All devices do their microbatches in one global order (deal.c). Where
+ * a microbatch is sliced over replicas (Module.grains), so it is with the grains of each, one microbatch after the other.
+ * Each family file orders forwards and backwards within that; both are checked by schedule_verify. */
 #include <string.h>
 #include "passes/common/plan.h"
+#include "csv.h"
 #include "sched.h"
 #include "passes/memory/memory.h"
 #include "placement.h"
@@ -39,36 +40,22 @@ static void find_edges(Sched *c, const Module *m)
 
 /* ---- who does what ---- */
 
-/* The microbatches of a stage's replicas, in the order in which each does its own. Blocks of `block` microbatches follow
- * one another; within one, microbatches that lie n apart are of different replicas of the widest stage. */
-static void share_out(Sched *c, const int *rank, int replicas, const int *of, int micro, int rmax)
-{
-	const int block = c->grains ? c->grains : micro, n = (block + rmax - 1) / rmax;
-	int *count = NEWN(c->a, int, replicas);
-
-	for (int g = 0; g < micro; g++)
-		count[of[g]]++;
-	for (int r = 0; r < replicas; r++)
-		c->grain[rank[r]] = NEWN(c->a, int, count[r]);
-	for (int from = 0; from < micro; from += block)
-		for (int i = 0; i < n; i++)
-			for (int g = from + i; g < from + block; g += n)
-				c->grain[rank[of[g]]][c->ngrain[rank[of[g]]]++] = g;
-}
-
 static void give_grains(Sched *c, const int *first_rank, int micro)
 {
 	Schedule *s = c->s;
-	int rmax = 1;
+	const bool listed = schedule_row(c->spec)->param == PARAM_FILE;
+	const bool in_turn =
+		listed ? csv_of(c->spec)->in_turn : !c->grains && !c->blocks && plan_in_turn(s->replicas, s->nstage);
 
-	for (int t = 0; t < s->nstage; t++)
-		rmax = s->replicas[t] > rmax ? s->replicas[t] : rmax;
 	for (int t = 0; t < s->nstage; t++) {
-		bool first = true;
 		s->device[t] = NEWN(c->a, int, s->replicas[t]);
 		s->replica_of[t] = NEWN(c->a, int, micro);
 		for (int g = 0; g < micro; g++)
-			s->replica_of[t][g] = plan_replica_of(g, s->replicas[t], micro, c->grains);
+			s->replica_of[t][g] = plan_replica_of(g, s->replicas[t], micro, c->grains, in_turn);
+	}
+	const int *order = deal_order(c, micro, in_turn);
+	for (int t = 0; t < s->nstage; t++) {
+		bool first = true;
 		for (int r = 0; r < s->replicas[t]; r++) {
 			const int rank = s->device[t][r] = first_rank[t] + r;
 			c->chunk[rank][c->nchunk[rank]++] = t;
@@ -77,7 +64,7 @@ static void give_grains(Sched *c, const int *first_rank, int micro)
 				c->stage[rank] = t;
 		}
 		if (first) /* a later stage of the same devices has the grains of the first */
-			share_out(c, s->device[t], s->replicas[t], s->replica_of[t], micro, rmax);
+			deal_out(c, t, order, micro);
 	}
 }
 
@@ -131,10 +118,10 @@ static bool make(Sched *c, int nstage, const int *replicas, int micro, Diag *d)
 	return fills[c->spec.kind](c, d);
 }
 
-Schedule *schedule_make(
-	Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, StageEdge *edge, int nedge, Diag *d)
+Schedule *schedule_make(Arena *a, ScheduleSpec spec, int nstage, const int *replicas, int micro, bool blocks,
+	StageEdge *edge, int nedge, Diag *d)
 {
-	Sched c = { .a = a, .edge = edge, .nedge = nedge, .rule = VERSION_STASH, .spec = spec };
+	Sched c = { .a = a, .edge = edge, .nedge = nedge, .blocks = blocks, .rule = VERSION_STASH, .spec = spec };
 
 	if (spec.kind == SCHEDULE_DAPPLE && !spec.n)
 		c.spec.n = 'A';
@@ -252,6 +239,7 @@ bool schedule_module(Module *m, PassCx *cx, bool limited)
 	Sched c = { .a = m->arena,
 		.spec = schedule_asked(m, cx),
 		.grains = (int)m->grains,
+		.blocks = cx->train && cx->train->loop.reproducible,
 		.rule = schedule_rule(cx->train),
 		.late = cx->train ? (int)cx->train->plan.pipe_sgd : 0 };
 	int *ahead = NEWN(m->arena, int, m->nstage + 1);

@@ -353,7 +353,7 @@ bool rt_nccl_rows(rt_flight *f, const pd_group *g, int grains, int32_t *ids, flo
 	begin(f, j);
 	check(j, ncclGroupStart(), "ncclGroupStart");
 	for (int k = 0; k < grains; k++) {
-		const int owner = (int)((int64_t)(k % period) * g->n / period);
+		const int owner = rt_program->in_turn ? k % g->n : (int)((int64_t)(k % period) * g->n / period);
 		int32_t *id = ids + k * n;
 		float *row = rows + k * n * width;
 

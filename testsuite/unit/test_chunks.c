@@ -34,7 +34,7 @@ static void run_with(Case *c, const char *name, int nstage, const int *count, in
 	diag_init(&d, stderr, a);
 	for (int t = 0; t < nstage; t++)
 		edge[t] = (StageEdge){ t, t + 1, true, true };
-	c->s = schedule_make(a, spec_of(name), nstage, count, micro, edge, nstage - 1, &d);
+	c->s = schedule_make(a, spec_of(name), nstage, count, micro, false, edge, nstage - 1, &d);
 	assert_non_null(c->s);
 	assert_true(schedule_verify(c->s, edge, nstage - 1, &d));
 

@@ -21,7 +21,7 @@ static Schedule *make(Arena *a, ScheduleSpec spec, int n, const int *replicas, i
 
 	for (int t = 0; t < n; t++)
 		edge[t] = (StageEdge){ t, t + 1, true, true };
-	Schedule *s = schedule_make(a, spec, n, replicas, micro, edge, n - 1, &d);
+	Schedule *s = schedule_make(a, spec, n, replicas, micro, false, edge, n - 1, &d);
 	if (s && !schedule_verify(s, edge, n - 1, &d))
 		fail_msg("%s, %d stages, %d microbatches: not proved", s->name, n, micro);
 	return s;

@@ -62,7 +62,8 @@ static void chain(Case *c, int nstage, const int *replicas, int micro)
 			c->sched.grain[rank] = NEWN(a, int, micro / replicas[t] + 1);
 		}
 		for (int g = 0; g < micro; g++) {
-			const int r = s->device[t][s->replica_of[t][g] = plan_replica_of(g, replicas[t], micro, 0)];
+			const int r =
+				s->device[t][s->replica_of[t][g] = plan_replica_of(g, replicas[t], micro, 0, false)];
 			c->sched.grain[r][c->sched.ngrain[r]++] = g;
 		}
 	}

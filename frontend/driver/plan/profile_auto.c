@@ -11,7 +11,7 @@
 typedef struct Ask {
 	Arena *a;
 	Diag *d;
-	const char *file, *without;
+	const char *file, *without, *evaluate;
 	ScheduleSpec schedule;
 	double each, machines, within, between, latency, memory, microbatches;
 	bool compare, exhaustive, local, compress, json, help;
@@ -26,6 +26,9 @@ static const char help[] = "usage: pdcc plan-profile FILE --planner auto [option
 			   "  --schedule S             one with a stage per device and steps that end\n"
 			   "                           (pdcc --help Schedule)\n"
 			   "  --without LAYER, --compress      as for the other planners\n"
+			   "  --evaluate PLAN          only what this plan comes to: replicas of each stage as\n"
+			   "                           2-1-1, cut where the slowest stage is fastest, or with\n"
+			   "                           places to cut (\"ends\" of --json), as 2-1-1@4,9\n"
 			   "  --compare                what each planner alone comes to as well\n"
 			   "  --exhaustive             the best of all plans as well, for small cases\n"
 			   "  --local                  the search alone, also where all plans could be tried\n"
@@ -60,6 +63,8 @@ static bool value(Ask *q, const char *flag, const char *s)
 		return true;
 	if (!strcmp(flag, "--schedule"))
 		return schedule(q, s);
+	if (!strcmp(flag, "--evaluate"))
+		return q->evaluate = s, true;
 	if (!strcmp(flag, "--without"))
 		return q->without = s, true;
 	if (!strcmp(flag, "--workers"))
@@ -165,9 +170,76 @@ static void ask_planner(const Ask *q, const PlanModel *p, PlannerKind kind, DpCo
 		print_plan(q, name, s.best, false);
 }
 
-static int run(Ask *q)
+/* The places to cut of "2-1-1@4,9": all stages' but the last's, which ends with the profile. */
+static bool read_ends(const Ask *q, const char *text, Trial *t, int places)
+{
+	const char *s = text;
+
+	for (int i = 0; i + 1 < t->n; i++) {
+		char *end;
+		const long at = strtol(s, &end, 10);
+		if (end == s || (*end != ',' && *end) || (i + 2 < t->n) != (*end == ','))
+			return diag_error(q->d, NOLOC, 1, "--evaluate: '@%s' does not name %d places to cut, as 4,9",
+				text, t->n - 1);
+		if (at <= (i ? t->end[i - 1] + 1 : 0) || at >= places)
+			return diag_error(q->d, NOLOC, 1,
+				"--evaluate: place %ld of '@%s' is not between %d and %d: places ascend, and the profile has %d",
+				at, text, i ? t->end[i - 1] + 2 : 1, places - 1, places);
+		t->end[i] = (int)at - 1;
+		s = end + 1;
+	}
+	t->end[t->n - 1] = places - 1;
+	return true;
+}
+
+/* The plan that was asked for, played; NULL after a diagnostic. */
+static const Trial *evaluate(const Ask *q, PlanSearch *s, const PlanModel *p)
+{
+	const char *at = strchr(q->evaluate, '@');
+	const char *counts = at ? arena_strn(q->a, q->evaluate, (size_t)(at - q->evaluate)) : q->evaluate;
+	int *replicas, n, sum = 0;
+
+	if (!plan_parse(q->a, counts, &replicas, &n, q->d))
+		return NULL;
+	for (int i = 0; i < n; i++)
+		sum += replicas[i];
+	if (!n || sum > p->c->ndevice || n > p->st->n) {
+		diag_error(q->d, NOLOC, 403,
+			"--evaluate %s: %d stages on %d devices; --workers gives %d devices, and the profile has %d places to cut",
+			q->evaluate, n, sum, p->c->ndevice, p->st->n);
+		return NULL;
+	}
+	Trial *t = trial_new(q->a, n, sum, "as asked");
+	memcpy(t->replicas, replicas, sizeof *replicas * (size_t)n);
+	t->micro = trial_micro(p, n, replicas);
+	place_trial(p, t, PLACE_ORDER);
+	s->cut_budget = INFINITY;
+	if (at && !read_ends(q, at + 1, t, p->st->n))
+		return NULL;
+	if (!at)
+		cut_best(s, t);
+	trial_judge(p, t);
+	trial_play(p, t);
+	return t;
+}
+
+/* All that was asked for beside the plan that the search found. */
+static void compare(const Ask *q, const PlanModel *p)
 {
 	static const char *const dp[] = { "pipedream measured", "pipedream seed", "pipedream sosp", "pipedream code" };
+
+	for (int k = DP_MEASURED; k <= DP_CODE && q->compare; k++)
+		ask_planner(q, p, PLANNER_PIPEDREAM, (DpCost)k, dp[k]);
+	if (q->compare) {
+		ask_planner(q, p, PLANNER_DAPPLE, DP_MEASURED, "dapple");
+		ask_planner(q, p, PLANNER_BLOCKS, DP_MEASURED, "blocks");
+	}
+	if (q->exhaustive)
+		ask_planner(q, p, PLANNER_EXHAUSTIVE, DP_MEASURED, "exhaustive");
+}
+
+static int run(Ask *q)
+{
 	Profile f;
 	States st;
 	PlanSearch s;
@@ -185,25 +257,25 @@ static int run(Ask *q)
 	p->global = q->microbatches > 0 ? (int64_t)q->microbatches : 4 * (int64_t)c->ndevice;
 	search_start(&s, q->a, p);
 	s.no_exhaustive = q->local;
-	if (!plan_search(&s, PLANNER_AUTO, DP_MEASURED, q->d))
+	const Trial *best = q->evaluate                                        ? evaluate(q, &s, p)
+	                    : plan_search(&s, PLANNER_AUTO, DP_MEASURED, q->d) ? s.best
+	                                                                       : NULL;
+	if (!best)
 		return EXIT_NO_PLAN;
-	if (q->json)
+	if (q->json && q->evaluate)
+		printf("{\"states\": %d, \"microbatches\": %lld, ", st.n, (long long)p->global);
+	else if (q->evaluate)
+		printf("%d places to cut, %lld microbatches\n", st.n, (long long)p->global);
+	else if (q->json)
 		printf("{\"states\": %d, \"microbatches\": %lld, \"tried\": %d, \"simulated\": %ld, ", st.n,
 			(long long)p->global, s.n, s.played);
 	else
 		printf("%d places to cut, %lld microbatches; %d plans tried, %ld simulated\n", st.n,
 			(long long)p->global, s.n, s.played);
-	print_plan(q, "auto", s.best, true);
-	for (int k = DP_MEASURED; k <= DP_CODE && q->compare; k++)
-		ask_planner(q, p, PLANNER_PIPEDREAM, (DpCost)k, dp[k]);
-	if (q->compare) {
-		ask_planner(q, p, PLANNER_DAPPLE, DP_MEASURED, "dapple");
-		ask_planner(q, p, PLANNER_BLOCKS, DP_MEASURED, "blocks");
-	}
-	if (q->exhaustive)
-		ask_planner(q, p, PLANNER_EXHAUSTIVE, DP_MEASURED, "exhaustive");
+	print_plan(q, q->evaluate ? "evaluate" : "auto", best, true);
+	compare(q, p);
 	printf(q->json ? "}\n" : "");
-	return s.best->over > 1 ? EXIT_NO_PLAN : 0;
+	return best->over > 1 ? EXIT_NO_PLAN : 0;
 }
 
 int plan_auto_main(int argc, char **argv)
