@@ -50,7 +50,8 @@ typedef struct Plan {
 	int *rank;            /* by stage: of its replica 0; stage-major, where no device runs several stages */
 	int *device;          /* by rank: index into Cluster.device; set by partition */
 	int64_t microbatches; /* per step, over all replicas */
-	double step_time;     /* predicted seconds per step */
+	double step_time;     /* predicted seconds per step: the trial's; behind memplan the simulator's (predict.c) */
+	double estimate;      /* the trial's, by which the plan was chosen; 0: not behind memplan */
 	double one_time;      /* the same step on one device */
 	bool forced;          /* --plan said so */
 	double file_order;    /* seconds per step of the best plan found in the order of the file */

@@ -11,6 +11,7 @@
  * what does not fit a device (memplan_device.c). */
 #include <limits.h>
 #include "passes/common/plan.h"
+#include "passes/simulate/simulate.h"
 #include "ir/analysis.h"
 #include "memory.h"
 
@@ -546,5 +547,8 @@ bool pass_memplan(Module *m, PassCx *cx)
 		Planner p = { .m = m, .cx = cx, .s = m->stage[i] };
 		plan_stage(&p);
 	}
-	return share_devices(m, cx);
+	if (!share_devices(m, cx))
+		return false;
+	predict_step(m, cx); /* whose slots are known now */
+	return true;
 }

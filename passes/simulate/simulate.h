@@ -176,6 +176,8 @@ typedef struct Sim {
 static inline double sim_rest(double whole, double parts) { return whole - parts > 1e-9 * whole ? whole - parts : 0; }
 /* Plays it. False after E0503: a deadlock, with the actions that wait. */
 bool simulate(Arena *a, const SimModel *m, Sim *out, Diag *d);
+/* The prediction that is told, of the module as it will be emitted: Module.step_time, and Plan's (predict.c). */
+void predict_step(Module *m, PassCx *cx);
 static inline double sim_link_seconds(const Link *l, double bytes)
 {
 	return l->bandwidth > 0 ? bytes / l->bandwidth : 0;

@@ -18,7 +18,7 @@ static const double FAR =
 
 static Fit fit_of(const Compile *c)
 {
-	Fit f = { .device = -1, .step = c->plan.step_time };
+	Fit f = { .device = -1, .step = c->plan.estimate > 0 ? c->plan.estimate : c->plan.step_time };
 
 	for (int t = 0; t < c->m->nstage; t++)
 		for (int r = 0; r < c->m->stage[t]->replicas; r++) {

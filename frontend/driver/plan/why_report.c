@@ -240,10 +240,14 @@ static void print_others(const Compile *c, FILE *f)
 	}
 }
 
+/* Steps of sizes are those of the search; told, they are longer or shorter by as much as the chosen plan's was when simulated. */
+static double size_moved(const Compile *c) { return c->plan.estimate > 0 ? c->plan.step_time / c->plan.estimate : 1; }
+
 /* Sizes of a microbatch that were looked at, with the plan of each. */
 static void print_sizes(const Compile *c, FILE *f)
 {
 	const int64_t grains = c->m->grains ? c->m->grains : 1;
+	const double moved = size_moved(c);
 
 	if (c->nmicro)
 		fprintf(f, "  other microbatches         step      more  plan (microbatch auto)\n");
@@ -251,8 +255,8 @@ static void print_sizes(const Compile *c, FILE *f)
 		const MicroChoice *x = &c->micro[i];
 		if (x->micro != c->m->batch * grains)
 			fprintf(f, "    %6" PRId64 " of %-6" PRId64 "   %9s  %+6.1f %%  %s%s\n",
-				c->o->t.loop.global / x->micro, x->micro, time_text(c->a, x->step),
-				c->plan.step_time > 0 ? 100 * (x->step / c->plan.step_time - 1) : 0,
+				c->o->t.loop.global / x->micro, x->micro, time_text(c->a, moved * x->step),
+				c->plan.step_time > 0 ? 100 * (moved * x->step / c->plan.step_time - 1) : 0,
 				plan_short(c->a, x->plan), x->over > 1 ? "; needs more memory than there is" : "");
 	}
 }
@@ -459,7 +463,7 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 		",\n \"step_s\": %.9g, "
 		"\"estimate_s\": %.9g, \"estimate_peak_bytes\": %.0f, \"one_device_s\": %.9g, \"bubble\": %.6g, "
 		"\"terms\": ",
-		c->m->schedule->name, c->m->microbatches, c->m->batch, s->each, c->plan.step_time, c->plan.peak,
+		c->m->schedule->name, c->m->microbatches, c->m->batch, s->each, c->plan.estimate, c->plan.peak,
 		plan_one_device(c, s), s->bubble);
 	json_terms(f, &w.t);
 	if (c->plan.order)
@@ -480,7 +484,8 @@ void plan_json(const Compile *c, const Sim *s, FILE *f)
 	fputs("],\n \"sizes\": [", f);
 	for (int i = 0; i < c->nmicro; i++)
 		fprintf(f, "%s{\"microbatch\": %" PRId64 ", \"plan\": \"%s\", \"step_s\": %.9g, \"over\": %.6g}",
-			i ? ", " : "", c->micro[i].micro, c->micro[i].plan, c->micro[i].step, c->micro[i].over);
+			i ? ", " : "", c->micro[i].micro, c->micro[i].plan, size_moved(c) * c->micro[i].step,
+			c->micro[i].over);
 	fputs("]}\n", f);
 }
 

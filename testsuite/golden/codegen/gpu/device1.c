@@ -87,7 +87,7 @@ static const pd_program program = {
 	.channel = channels,
 	.nlinks = sizeof links / sizeof *links, .links = links,
 	.lr = 0.01,
-	.predicted = 0.000164,
+	.predicted = 0.00014,
 	.weights = "weights/stage1.safetensors", .steps = 10, .timeout = 60,
 	.init = start, .step = step, .notes = "",
 };
