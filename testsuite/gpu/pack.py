@@ -21,11 +21,11 @@ BACKEND = '/usr/share/libonnx-testdata/data'
 OWN = ('run.sh', 'check.py', 'compare.py', 'machine.py', 'processes.py', 'ways.py', 'bench_torch.py', 'copy.cu', 'README.md', 'mpi')
 # name -> (graph, flags, what a step counts, how many of them a step has (0: no steps), operations of one, and how they are counted)
 BENCH = {
-    'gpt2': ('gpt2_small.onnx', ['--dim', 'time=1024', '--micro-batch', '8', '--amp', 'bf16'], 'tokens', 8 * 1024,
+    'gpt2': ('gpt2_small.onnx', ['--dim', 'time=1024', '--micro-batch', '8', '--global-batch', '8', '--amp', 'bf16'], 'tokens', 8 * 1024,
              6 * 124.4e6 + 12 * 12 * 768 * 1024, 'a token 6 x 124.4e6 parameters + 12 x 12 layers x 768 x 1024'),
-    'resnet50': ('resnet50.onnx', ['--micro-batch', '128', '--amp', 'bf16'], 'images', 128, 3 * 8.2e9, 'an image 3 x 8.2e9'),
-    'mlp': ('mnist_mlp.onnx', ['--micro-batch', '512'], 'samples', 512, 0, ''),
-    'lstm_lm': ('', ['--micro-batch', '20', '--loss', 'softmax_ce'], 'tokens', 20 * 35, 0, ''),
+    'resnet50': ('resnet50.onnx', ['--micro-batch', '128', '--global-batch', '128', '--amp', 'bf16'], 'images', 128, 3 * 8.2e9, 'an image 3 x 8.2e9'),
+    'mlp': ('mnist_mlp.onnx', ['--micro-batch', '512', '--global-batch', '512'], 'samples', 512, 0, ''),
+    'lstm_lm': ('', ['--micro-batch', '20', '--global-batch', '20', '--loss', 'softmax_ce'], 'tokens', 20 * 35, 0, ''),
     'kernels': ('', ['--loss', 'softmax_ce'], 'samples', 0, 0, ''),
 }
 # samples of two steps that are too many to be made up in memory: name -> type, shape, how many values an index has

@@ -57,6 +57,8 @@ static bool plan_for_clocks(Job *j, const Compile *of)
 		.model = of->model,
 		.argc = of->argc,
 		.argv = of->argv };
+	if (o->t.loop.micro && !o->t.loop.global && !o->t.loop.microbatches) /* as many of them make no step here */
+		o->t.loop.microbatches = MICROBATCHES;
 	if (!compile_read(c) || !batch_settle(c))
 		return false;
 	c->micro_open = false; /* what is timed has the size that is compiled first */
