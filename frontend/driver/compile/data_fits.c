@@ -1,6 +1,7 @@
-/* Do the files of samples fit the inputs that they are for: type, shape, and as many samples in each. Headers are read, not
- * the numbers: what lies outside of a range the programs say before step 0. */
+/* Do the files of samples fit the inputs that they are for: type, shape, and as many samples in each. The numbers of small
+ * files are looked at too; those of larger ones the programs judge as they read them. */
 #include "compile.h"
+#include <inttypes.h>
 #include <string.h>
 #include "data_content.h"
 #include "ir/settings.h"
@@ -115,6 +116,58 @@ static int64_t count(Compile *c, const DataInput *x, const Value *v, const file_
 	return !shaped || shape_fits(c, x, f, &s) ? total / s.elements : 0;
 }
 
+static bool tests_for_nan(const Compile *c)
+{
+	for (int i = 0; i < c->m->nstage; i++)
+		for (const Node *n = c->m->stage[i]->forward->first; n; n = n->next)
+			if (n->op == OP_IsNaN)
+				return true;
+	return false;
+}
+
+union number {
+	int64_t whole;
+	double real;
+};
+
+/* As note_outside of runtime/data/input.c, and no number that is none, unless the model asks for these. */
+static bool value_fits(Compile *c, const DataInput *x, const Value *v, const int64_t at[2], union number is)
+{
+	if (dtype_float(v->type.dtype)) {
+		return is.real == is.real ||
+		       diag_error(c->d, FILELOC(x->path), 216,
+			       "sample %" PRId64 ", element %" PRId64 " is NaN; input '%s' takes numbers", at[0], at[1],
+			       x->input);
+	}
+	const int64_t w = is.whole;
+
+	return (w >= 0 && w < v->index_range) || ((v->is_label || v->masked) && w == v->ignore_index) ||
+	       diag_error(c->d, FILELOC(x->path), 216,
+		       "sample %" PRId64 ", element %" PRId64 " is %" PRId64 "; input '%s' takes 0 to %" PRId64, at[0],
+		       at[1], w, x->input, v->index_range - 1);
+}
+
+/* The numbers of the n samples of a file of at most 64 MiB. */
+static bool values_fit(Compile *c, const DataInput *x, const Value *v, const file_array *f, int64_t n)
+{
+	enum { BLOCK = 1024 };
+	static union number block[BLOCK];
+	const bool real = dtype_float(v->type.dtype);
+	const int64_t each = sample_of(v, c->m->batch).elements, all = n * each;
+
+	if (f->size > (size_t)64 << 20 || (real ? whole(f->dtype) || tests_for_nan(c) : v->index_range < 1))
+		return true;
+	for (int64_t first = 0; first < all; first += BLOCK) {
+		const int64_t count = all - first < BLOCK ? all - first : BLOCK;
+
+		file_values(f, (size_t)first, (size_t)count, real ? PD_F64 : PD_I64, block);
+		for (int64_t i = 0; i < count; i++)
+			if (!value_fits(c, x, v, (int64_t[]){ (first + i) / each, (first + i) % each }, block[i]))
+				return false;
+	}
+	return true;
+}
+
 static int64_t file_samples(Compile *c, const DataInput *x, const Value *v)
 {
 	const char *why;
@@ -125,8 +178,10 @@ static int64_t file_samples(Compile *c, const DataInput *x, const Value *v)
 		diag_error(c->d, FILELOC(x->path), 212, "cannot read the data of input '%s': %s", x->input, why);
 		return 0;
 	}
-	const int64_t n = count(c, x, v, &f);
+	int64_t n = count(c, x, v, &f);
 
+	if (n > 0 && !values_fit(c, x, v, &f, n))
+		n = 0;
 	file_close(&f);
 	return n;
 }

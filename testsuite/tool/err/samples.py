@@ -10,6 +10,13 @@ def npy(shape, descr='<f4', fortran=False):
     return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head + bytes(n)
 
 
+def with_value(data, at, code, value):
+    """The file with its element number `at` replaced."""
+    size = struct.calcsize(code)
+    start = len(data) - 64 * size if code == '<q' else len(data) - 64 * 784 * size
+    return data[:start + at * size] + struct.pack(code, value) + data[start + (at + 1) * size:]
+
+
 def idx(shape):
     n = 1
     for d in shape:
@@ -40,6 +47,11 @@ KINDS = {
     'images-double': lambda: npy((64, 1, 28, 28), '<f8'),
     'images-nhwc': lambda: npy((16, 48, 48, 3)),
     'labels-64': lambda: npy((64,), '<i8'),
+    'labels-outside': lambda: with_value(npy((64,), '<i8'), 37, '<q', 10),
+    'labels-negative': lambda: with_value(npy((64,), '<i8'), 5, '<q', -1),
+    'labels-last': lambda: with_value(npy((64,), '<i8'), 63, '<q', 9),
+    'images-nan': lambda: with_value(npy((64, 1, 28, 28)), 3 * 784 + 5, '<f', float('nan')),
+    'images-infinite': lambda: with_value(npy((64, 1, 28, 28)), 3 * 784 + 5, '<f', float('inf')),
     'labels-60': lambda: npy((60,), '<i8'),
     'labels-16': lambda: npy((16,), '<i8'),
     'labels-real': lambda: npy((64,), '<f4'),
