@@ -25,10 +25,13 @@ extern volatile int rt_signal;       /* SIGINT or SIGTERM has come; 0: none */
 
 /* Prints "CODE stage1.r0 (rank 2): text" and ends the whole job with the exit status. */
 _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...) RT_PRINTF(3, 4);
-void *rt_alloc(size_t bytes); /* zeroed; before step 0 only; rt_fail with 77 */
-double rt_rate(int64_t step); /* factor of the learning rate */
-bool rt_last_step(void);      /* none is trained on behind the running one */
-double rt_now(void);          /* seconds, monotonic */
+void *rt_alloc(size_t bytes);                        /* zeroed; before step 0 only; rt_fail with 77 */
+double rt_rate(int64_t step);                        /* factor of the learning rate */
+void rt_rate_fix(const pd_program *p, int64_t last); /* before step 0: the run ends before step `last` */
+void rt_rate_resume(int64_t step); /* before that: a checkpoint says where the schedule ends; 0: it does not */
+int64_t rt_rate_end(void);         /* for checkpoints; 0: nowhere */
+bool rt_last_step(void);           /* none is trained on behind the running one */
+double rt_now(void);               /* seconds, monotonic */
 
 /* ---- where tensors lie ----
  * The host's arena holds all that files hold. A GPU program has another one on the device (gpu_memory.c). */
@@ -332,6 +335,7 @@ void rt_totals_put(double loss, double count, double hits, double labels, double
 void rt_traffic_setup(int world);
 void rt_traffic(int peer, int tag, bool channel, size_t bytes); /* is sent; lock held */
 int64_t rt_traffic_sent(void);                                  /* bytes that this device has sent so far */
+void rt_inputs_write(FILE *f);  /* of rank 0: a member of an object: what the run reads */
 void rt_traffic_write(FILE *f); /* all ranks; rank 0 writes members of an object, f of others is not used */
 
 /* ---- time_spent.c: seconds of the main thread ---- */

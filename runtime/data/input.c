@@ -163,6 +163,7 @@ static void open_source(source *s, const pd_program *p, const rt_input_options *
 	}
 	if (!file_open(&s->a, s->path, kind, d->dtype, &why))
 		rt_fail(RT_ERROR, "R202", "%s: %s", s->path, why);
+	s->kind = kind;
 	check_file(s, kind);
 	s->ahead = rt_prefetch_file(s->a.map, s->a.size);
 }
@@ -348,6 +349,8 @@ void rt_input_open(const pd_program *p, const rt_input_options *o)
 	set_order(&sets[TRAIN], p, o, false);
 	if (p->eval.on)
 		set_order(&sets[EVAL], p, o, true);
+	input_tell(p, (const source *const[]){ sets[TRAIN].s, sets[EVAL].s },
+		(const int[]){ sets[TRAIN].n, sets[EVAL].n });
 }
 
 int64_t rt_input_samples(void) { return sets[TRAIN].samples; }

@@ -15,11 +15,15 @@ typedef struct source {
 	uint64_t key;                /* of the name */
 	int64_t first;               /* made up: number of the first sample */
 	bool synthetic;
-	bool presence; /* 1 for a sample, 0 where the data have ended */
-	bool eval;     /* of the evaluation set */
-	bool ahead;    /* too large to be brought in whole */
+	bool presence;    /* 1 for a sample, 0 where the data have ended */
+	bool eval;        /* of the evaluation set */
+	bool ahead;       /* too large to be brought in whole */
+	const char *kind; /* of the file */
 	char path[4096];
 } source;
+
+/* inputs_used.c: of both sets, of all ranks. */
+void input_tell(const pd_program *p, const source *const set[2], const int n[2]);
 
 void input_make_all(source *s);                             /* at start, where that is little */
 void input_make(const source *s, int64_t sample, char *to); /* a sample, contiguous */

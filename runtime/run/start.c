@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -75,31 +74,6 @@ int64_t pd_step_index(void)
 int64_t pd_update_index(void) { return pd_step_index() - rt_skipped(); }
 
 bool rt_last_step(void) { return rt_step + 1 >= last_step; }
-
-double rt_rate(int64_t t)
-{
-	const int64_t w = rt_program->rate.warmup, s = t - w;
-	const double last = rt_program->rate.last, gamma = rt_program->rate.gamma;
-
-	if (t < w)
-		return (double)(t + 1) / (double)w;
-	const int64_t steps = rt_program->rate.steps ? rt_program->rate.steps : last_step - w;
-	const double p = s < steps ? (double)s / (double)steps : 1;
-
-	switch (rt_program->rate.kind) {
-	case 1: return pow(gamma, (double)(s / rt_program->rate.every));
-	case 2: return pow(gamma, (double)s / (double)rt_program->rate.every);
-	case 3: return 1 + (last - 1) * p;
-	case 4: return last + (1 - last) * (1 + cos(3.14159265358979323846 * p)) / 2;
-	default: return 1;
-	}
-}
-
-double pd_rate(void)
-{
-	rt_section_spoil("a kernel is told the learning rate");
-	return rt_rate(rt_program->server && rt_update >= 0 ? rt_update_step : pd_step_index());
-}
 
 int64_t pd_sample(int mb)
 {
@@ -211,6 +185,7 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 		1e3 * times[n * 9 / 10], 1e3 * times[0], rt_loss());
 	if (p->peak > 0)
 		fprintf(f, " \"mfu\": %.6g,\n", p->flops / (times[n / 2] * p->peak));
+	rt_inputs_write(f);
 	rt_spent_write(f);
 	rt_guard_write(f);
 	rt_traffic_write(f);
@@ -475,6 +450,7 @@ static void prepare(const pd_program *p, rt_options *o)
 	if (o->epochs)
 		o->steps = steps_of(p, o->epochs);
 	last_step = o->steps;
+	rt_rate_fix(p, last_step);
 	flushed = steps_of(p, p->sync_epochs);
 	if (!(o->log_seconds > 0))
 		o->log_seconds = 10;

@@ -277,6 +277,7 @@ static void describe(const pd_program *p, const rt_options *o)
 		.world = p->world,
 		.seed = p->seed,
 		.samples = o->samples,
+		.rate_end = rt_rate_end(),
 		.samples_per_step = p->micro * p->microbatches,
 		.shuffle = o->shuffle };
 	snprintf(ck.m.model, sizeof ck.m.model, "%s", p->model);

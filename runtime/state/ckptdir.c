@@ -51,10 +51,11 @@ size_t ck_print(char to[CK_TEXT], const ck_manifest *m)
 		" \"optimizer\": \"%s\", \"seed\": %" PRIu64 ", \"samples_per_step\": %" PRId64
 		", \"samples\": %" PRId64
 		", \"shuffle\": %s, \"loss_ema\": %.17g, \"loss_scale\": %.17g, \"scale_good\": %" PRId64
-		", \"skipped\": %" PRId64 ", \"packing\": %" PRId64 "}\n",
+		", \"skipped\": %" PRId64 ", \"rate_end\": %" PRId64 ", \"packing\": %" PRId64 "}\n",
 		kind, m->step, m->rank, m->world, m->bytes, m->hash, plain(a, m->model), m->model_hash,
 		plain(b, m->plan), m->plan_hash, plain(c, m->optimizer), m->seed, m->samples_per_step, m->samples,
-		m->shuffle ? "true" : "false", m->loss_ema, m->loss_scale, m->scale_good, m->skipped, m->packing);
+		m->shuffle ? "true" : "false", m->loss_ema, m->loss_scale, m->scale_good, m->skipped, m->rate_end,
+		m->packing);
 
 	return n < CK_TEXT ? (size_t)n : CK_TEXT - 1;
 }
@@ -130,6 +131,8 @@ bool ck_read(ck_manifest *m, const char *path, const char **why)
 		m->scale_good = 0;
 	if (!whole(text, "skipped", 0, &m->skipped))
 		m->skipped = 0;
+	if (!whole(text, "rate_end", 0, &m->rate_end))
+		m->rate_end = 0;
 	if (!whole(text, "packing", 0, &m->packing))
 		m->packing = 0;
 	m->shuffle = !strncmp(after(text, "shuffle"), "true", 4);

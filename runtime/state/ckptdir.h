@@ -27,6 +27,7 @@ typedef struct ck_manifest {
 	double loss_scale;  /* of 16-bit gradients; 0: none */
 	int64_t scale_good; /* steps without overflow since it changed */
 	int64_t skipped;    /* steps that had no update, for their gradients overflowed */
+	int64_t rate_end;   /* the step at which the schedule of the learning rate ends; 0: none does */
 	int64_t packing;    /* which sums stay packed, as compress_guard.c has it */
 	char model[128], model_hash[72], plan[64], plan_hash[72], optimizer[32];
 } ck_manifest;
@@ -37,8 +38,8 @@ void ck_folder(char to[CK_PATH], const char *dir, int64_t step);
 /* end: ".safetensors", ".json" */
 void ck_part(char to[CK_PATH], const char *dir, int64_t step, int rank, int world, const char *end);
 
-/* The text of a manifest, not on_disk; its length. At most 1024 bytes. */
-enum { CK_TEXT = 1024 };
+/* The text of a manifest, not on_disk; its length. At most CK_TEXT bytes. */
+enum { CK_TEXT = 1280 };
 size_t ck_print(char to[CK_TEXT], const ck_manifest *m);
 /* false: *why says what is wrong, in static memory. */
 bool ck_read(ck_manifest *m, const char *path, const char **why);

@@ -13,7 +13,7 @@ typedef struct choice {
 	int64_t step; /* -1: none */
 	int world;
 	double loss_ema, loss_scale;
-	int64_t scale_good, skipped;
+	int64_t scale_good, skipped, rate_end;
 	char dir[CK_PATH];
 } choice;
 
@@ -132,6 +132,7 @@ static void choose(const pd_program *p, const rt_options *o, choice *c)
 	c->loss_scale = m.loss_scale;
 	c->scale_good = m.scale_good;
 	c->skipped = m.skipped;
+	c->rate_end = m.rate_end;
 }
 
 static void load(const pd_program *p, char *arena, const choice *c)
@@ -193,6 +194,7 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 	load(p, arena, &c);
 	rt_step = c.step;
 	rt_watch_resume(c.loss_ema);
+	rt_rate_resume(c.rate_end);
 	rt_scale_put(c.loss_scale, c.scale_good, c.skipped);
 	if (c.world == p->world)
 		load_packing(p, &c);
