@@ -21,7 +21,7 @@ enum { RT_OK = 0, RT_ERROR = 1, RT_USAGE = 2, RT_LOST = 75, RT_NUMERIC = 76, RT_
 /* ---- start.c ---- */
 extern const pd_program *rt_program; /* of this process */
 extern int64_t rt_step;              /* the running step */
-extern volatile int rt_signal;       /* SIGINT or SIGTERM has come; 0: none */
+extern volatile int rt_signal;       /* SIGINT, SIGTERM or SIGHUP has come; 0: none */
 
 /* Prints "CODE stage1.r0 (rank 2): text" and ends the whole job with the exit status. */
 _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...) RT_PRINTF(3, 4);
@@ -492,6 +492,7 @@ rt_process rt_process_here(void);
 int rt_lost(bool stopped, char *why, size_t room);
 /* The first verdict of a job is everyone's. */
 bool rt_verdict_known(int *rank, char *why, size_t room);
+void rt_bus_open(void);                     /* bus.c */
 bool rt_verdict(int rank, const char *why); /* false: another was first */
 /* Who is missing when `wanted` did not answer in time, by the first verdict or by one made here. */
 int rt_missing(int wanted, char *why, size_t room);

@@ -64,7 +64,8 @@ void clean_records(const job *j)
 	char path[PATH + 300];
 
 	for (struct dirent *e; d && (e = readdir(d));)
-		if (!strncmp(e->d_name, "rank", 4) || !strncmp(e->d_name, "verdict.txt", 11)) {
+		if (!strncmp(e->d_name, "rank", 4) || !strncmp(e->d_name, "verdict.txt", 11) ||
+			!strcmp(e->d_name, "stop")) {
 			snprintf(path, sizeof path, "%s/%s", j->fr, e->d_name);
 			unlink(path);
 		}
@@ -89,8 +90,6 @@ static void begin(const job *j, int attempt)
 	child = fork();
 	if (child) {
 		said_parent();
-		if (told) /* before there was anyone to pass it on to */
-			kill(child, told);
 		return;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -122,15 +121,39 @@ static bool overdue(const job *j, double from, double failed[2], launch *l)
 	l->well = all && !any;
 	failed[0] = any && failed[0] == 0 ? t : failed[0];
 	failed[1] = all && failed[1] == 0 ? t : failed[1];
-	l->late = !begun && t - from > j->timeout + 10;
-	l->hung = (failed[0] > 0 && t - failed[0] > j->timeout + 6) || (failed[1] > 0 && t - failed[1] > 4);
+	const bool over = failed[1] > 0 && t - failed[1] > 4;
+
+	l->late = !told && !begun && t - from > j->timeout + 10;
+	l->hung = over || (!told && failed[0] > 0 && t - failed[0] > j->timeout + 6);
 	return l->late || l->hung;
+}
+
+static bool all_begun(const job *j)
+{
+	for (int r = 0; r < j->world; r++)
+		if (!has_begun(j->fr, r))
+			return false;
+	return true;
+}
+
+/* The first signal: ranks finish their step and write what they have, for as long as it takes. Those that have not begun
+ * after a while are not waited for. */
+static void stop_all(const job *j, double *since)
+{
+	if (!told)
+		return;
+	if (*since == 0) {
+		*since = now(CLOCK_MONOTONIC);
+		stop_write(j->fr, told);
+	} else if (now(CLOCK_MONOTONIC) - *since > 5 && !all_begun(j)) {
+		kill(child, SIGTERM);
+	}
 }
 
 launch launcher_run(const job *j, int attempt)
 {
 	const double from = now(CLOCK_MONOTONIC);
-	double failed[2] = { 0, 0 };
+	double failed[2] = { 0, 0 }, stopped = 0;
 	int status = 0;
 	launch l = { 0 };
 
@@ -140,7 +163,8 @@ launch launcher_run(const job *j, int attempt)
 	l.pid = child;
 	for (int k = 0; waitpid(child, &status, WNOHANG) == 0; k++) {
 		said_wait(k < 20 ? 10 : 50);
-		if (k % 10 == 0 && !told && overdue(j, from, failed, &l)) {
+		stop_all(j, &stopped);
+		if (k % 10 == 0 && overdue(j, from, failed, &l)) {
 			kill(child, SIGKILL); /* told to stop it would wait for hosts that do not answer */
 			waitpid(child, &status, 0);
 			break;

@@ -66,6 +66,36 @@ bool has_begun(const char *fr, int rank)
 	return access(path, F_OK) == 0;
 }
 
+void stop_write(const char *fr, int signal)
+{
+	char path[PATH + 8], part[PATH + 16];
+
+	snprintf(path, sizeof path, "%s/stop", fr);
+	snprintf(part, sizeof part, "%s.new", path);
+	FILE *f = fopen(part, "w");
+
+	if (f && fprintf(f, "%d\n", signal) > 0 && fclose(f) == 0)
+		rename(part, path);
+	else
+		kill(child, signal); /* a full disk: the launcher has to do */
+}
+
+/* The signal that pdrun was told; 0: none. */
+static int stop_read(const char *fr)
+{
+	char path[PATH + 8];
+	int n = 0;
+
+	snprintf(path, sizeof path, "%s/stop", fr);
+	FILE *f = fopen(path, "r");
+
+	if (f && fscanf(f, "%d", &n) != 1)
+		n = 0;
+	if (f)
+		fclose(f);
+	return n;
+}
+
 /* ---- waiting ---- */
 
 enum { LOOK = 50 }; /* ms from look to look */
@@ -75,6 +105,7 @@ typedef struct family {
 	int rank, world;
 	double most;
 	pid_t launcher;
+	int stop; /* the signal that all were told by file */
 } family;
 
 /* How many of the other ranks have ended, and whether any has failed. */
@@ -127,7 +158,7 @@ static bool hopeless(still *s)
 }
 
 /* Until the program has ended; true: it had to be killed. */
-static bool wait_for(const family *f, int *status)
+static bool wait_for(family *f, int *status)
 {
 	double some = 0;
 	bool last = false;
@@ -141,6 +172,8 @@ static bool wait_for(const family *f, int *status)
 			put_down(status);
 			_exit(LOST); /* whoever started pdrun knows why */
 		}
+		if (!f->stop && (f->stop = stop_read(f->fr)))
+			kill(child, f->stop);
 		if (k % 4 == 0) {
 			last = others(f, &failed) == f->world - 1 && failed;
 			some = !failed ? 0 : some == 0 ? now(CLOCK_MONOTONIC) : some;
@@ -167,7 +200,7 @@ int exec_main(int argc, char **argv)
 {
 	const char *fr = getenv("PD_FR"), *w = getenv("PD_WORLD"), *t = getenv("PD_WAIT"), *logs = getenv("PD_LOGS");
 	const double most = t && atof(t) > 0 ? atof(t) : 60;
-	family f = { fr, argc > 1 ? atoi(argv[0]) : -1, w ? atoi(w) : 0, most, getppid() };
+	family f = { fr, argc > 1 ? atoi(argv[0]) : -1, w ? atoi(w) : 0, most, getppid(), 0 };
 	int status = 0;
 	bool failed = false;
 
@@ -179,7 +212,7 @@ int exec_main(int argc, char **argv)
 		write_end(fr, f.rank, "exit", 1);
 		return 1;
 	}
-	catch_signals();
+	catch_signals(false);
 	write_file(fr, f.rank, "began", "process", (int)getpid());
 	child = fork();
 	if (child == 0) {
@@ -204,7 +237,10 @@ int exec_main(int argc, char **argv)
 		write_end(fr, f.rank, "exit", WEXITSTATUS(status));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
-	for (const double from = now(CLOCK_MONOTONIC); now(CLOCK_MONOTONIC) - from < most + 3 && !told; nap(50))
+	f.stop = f.stop ? f.stop : stop_read(fr);
+	/* the launcher kills who is left when one fails: those that were told to stop may have long to write */
+	for (const double from = now(CLOCK_MONOTONIC); (f.stop || now(CLOCK_MONOTONIC) - from < most + 3) && !told;
+		nap(50))
 		if (others(&f, &failed) == f.world - 1 || getppid() != f.launcher)
 			break;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

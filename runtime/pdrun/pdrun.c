@@ -16,19 +16,27 @@
 volatile sig_atomic_t told;
 pid_t child;
 
+static bool by_file; /* the first signal reaches the ranks by stop_write: the launcher would kill them a second later */
+
 static void pass_on(int n)
 {
+	const bool first = told == 0;
+
 	told = n;
-	if (child > 0)
+	if (child > 0 && !(first && by_file))
 		kill(child, n);
 }
 
-void catch_signals(void)
+void catch_signals(bool file)
 {
 	const struct sigaction s = { .sa_handler = pass_on };
+	struct sigaction was;
 
+	by_file = file;
 	sigaction(SIGINT, &s, NULL);
 	sigaction(SIGTERM, &s, NULL);
+	if (sigaction(SIGHUP, NULL, &was) == 0 && was.sa_handler != SIG_IGN) /* nohup */
+		sigaction(SIGHUP, &s, NULL);
 }
 
 double now(clockid_t c)
@@ -183,6 +191,8 @@ static bool recorded(const job *j)
 	return any;
 }
 
+static bool is_stop(int code) { return code == 128 + SIGHUP || code == 128 + SIGINT || code == 128 + SIGTERM; }
+
 /* Exit status; *rank: who failed first, -1: none of them. */
 static int report(const job *j, const launch *l, int *rank)
 {
@@ -193,9 +203,11 @@ static int report(const job *j, const launch *l, int *rank)
 		return report_launcher(j, l);
 	const end e = read_end(j->fr, *rank);
 
-	if (e.code == 130 || e.code == 143) {
-		fprintf(stderr, "pdrun: stopped by signal %d\n", e.code - 128);
-		return e.code;
+	if (is_stop(e.code)) {
+		const int code = told ? 128 + told : e.code; /* ranks that others told know no signal */
+
+		fprintf(stderr, "pdrun: stopped by signal %d\n", code - 128);
+		return code;
 	}
 	if (e.ended || !e.known)
 		fprintf(stderr, "pdrun: rank %d failed first: it %s; %s\n", *rank, *why ? why : "did not end",
@@ -215,7 +227,7 @@ static int report(const job *j, const launch *l, int *rank)
 }
 
 /* A lost rank may come back; a fault of the data or the command line would not go away. */
-static bool worth_it(int code) { return code == LOST || (code > 128 && code != 130 && code != 143); }
+static bool worth_it(int code) { return code == LOST || (code > 128 && !is_stop(code)); }
 
 /* Starts until it has ended well or starting again would not help. */
 static int run(job *j)
@@ -348,7 +360,7 @@ int main(int argc, char **argv)
 	setenv("PD_WRAP", j.self, 1);
 	setenv("PD_LOGS", j.logs, 1);
 	say_terminal(&j);
-	catch_signals();
+	catch_signals(true);
 	const int code = run(&j);
 
 	if (code == 0 || (code == USAGE && !recorded(&j)))

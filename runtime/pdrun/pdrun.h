@@ -43,13 +43,15 @@ typedef struct launch {
 extern volatile sig_atomic_t told; /* a signal for all */
 extern pid_t child;                /* it is passed on to this one */
 
-void catch_signals(void);
+void catch_signals(bool file); /* file: of pdrun itself, which tells the parents by stop_write */
 double now(clockid_t c);
 void nap(int ms);
 end read_end(const char *fr, int rank);
 void write_end(const char *fr, int rank, const char *word, int n);
 bool has_begun(const char *fr, int rank); /* its parent lives or lived */
 
+/* parent.c: a signal for all ranks, in a file that their parents look for, on all hosts. */
+void stop_write(const char *fr, int signal);
 /* parent.c: `pdrun --exec N PROGRAM ARGS...`, the parent of rank N. */
 int exec_main(int argc, char **argv);
 

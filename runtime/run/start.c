@@ -499,6 +499,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	if (o->profile.file)
 		rt_profile_copies(&o->profile);
 	rt_faults_open(p, o);
+	rt_bus_open();
 	pd_threads(p->threads);
 	rt_alone = o->profile.file != NULL;
 	rt_gpu_settings();
@@ -506,6 +507,8 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	prepare(p, o);
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
+	if (signal(SIGHUP, on_signal) == SIG_IGN)
+		signal(SIGHUP, SIG_IGN); /* nohup */
 	rt_checkpoint_open(p, o, run.arena);
 	rt_barrier(); /* nobody's clock runs before all are ready */
 	rt_trace_open(o);

@@ -131,7 +131,7 @@ static const char tail[] =
 	".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe model, the cluster file or train.yaml is wrong\n.TP\n2\nthe command line is wrong\n"
 	".TP\n3\nno plan fits\n.TP\n4\nverify found a difference\n.TP\n5\na tool is missing\n.TP\n70\nan internal error; a reproducer was "
 	"written\n.TP\nof a run\n0 done; 1 a fault of the run; 2 its command line; 75 a rank was lost, starting again may help; 76 NaN or "
-	"infinity; 77 no memory; 78 ranks of different plans; 130, 143 stopped, with a checkpoint where \\-\\-ckpt names a folder\n"
+	"infinity; 77 no memory; 78 ranks of different plans; 129, 130, 143 stopped, with a checkpoint where \\-\\-ckpt names a folder\n"
 	".SH FILES\n.TP\ncluster.yaml, train.yaml\nwhat machines there are, how to train; pdcc schema cluster and pdcc schema train say "
 	"what they may hold\n.TP\nDIR (of \\-o)\nthe build folder: README.txt says what lies there\n.TP\nDIR/run/NAME\nwhat a run leaves (run-1, run-2 ... without "
 	"\\-\\-name; DIR/run/latest is the newest): losses.txt, summary.json, trained.safetensors, model.onnx\n.TP\n~/.cache/pdcc\nmeasured times of nodes, objects of the runtime\n"
