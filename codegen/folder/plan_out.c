@@ -1,6 +1,7 @@
 /* The plan for people (plan.txt), for programs (plan.json), and the schedule as CSV in PyTorch's notation. */
 #include <inttypes.h>
 #include <string.h>
+#include "ir/base/human.h"
 #include "codegen/write/build.h"
 
 const char *const region_word[REGION_COUNT] = { "none", "params", "state", "grads", "leaf", "stack", "entries", "slots",
@@ -43,12 +44,11 @@ static const char *predicted(const Build *b, const Stage *s)
 	const double f = seconds(s->forward), r = seconds(s->backward) + (s->weight ? seconds(s->weight) : 0),
 		     u = seconds(s->update);
 
-	return f + r + u > 0
-	               ? arena_printf(b->a,
-				 "    predicted  forward %.3g ms, backward %.3g ms a microbatch, update %.3g ms a "
-				 "step\n",
-				 f * 1e3, r * 1e3, u * 1e3)
-	               : "";
+	return f + r + u > 0 ? arena_printf(b->a,
+				       "    predicted  forward %s, backward %s a microbatch, update %s a "
+				       "step\n",
+				       time_short(b->a, f), time_short(b->a, r), time_short(b->a, u))
+	                     : "";
 }
 
 /* ---- what an asynchronous plan means ---- */

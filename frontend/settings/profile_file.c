@@ -48,7 +48,7 @@ static double number_of(Yaml *y, const YNode *n, const char *what, const char *k
 	if (!s || end == s || *end || !isfinite(x))
 		return wrong(y, v, "%s: '%s' wants a number, not '%s'", what, key, s ? s : "a list"), 0;
 	if (x < 0 || x > most)
-		return wrong(y, v, "%s: '%s' is %s, which is not within 0 and %g", what, key, s, most), 0;
+		return wrong(y, v, "%s: '%s' is %s, which is not within 0 and %.0f", what, key, s, most), 0;
 	return x;
 }
 

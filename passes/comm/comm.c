@@ -15,6 +15,7 @@
  * What replicas of different stages share (tied weights) split has arranged already, as Broadcast; those follow. */
 #include <stdlib.h>
 #include <string.h>
+#include "ir/base/human.h"
 #include "passes/common/plan.h"
 #include "servers.h"
 #include "passes/cost/sumcost.h"
@@ -97,14 +98,16 @@ static void unpack(Node *sum, const Stage *s, const SumModel *model, double byte
 
 	if (cx->explain)
 		buf_printf(cx->explain,
-			"stage %d: an AllReduce of %.0f bytes over %d takes %.3g s packed by %s, %.3g s as it is\n",
-			s->id, bytes, s->replicas, packed,
-			setting_word(SET_OF_Codec, (int)cx->train->comm.compress.codec), exact);
+			"stage %d: an AllReduce of %.0f bytes over %d takes %s packed by %s, %s as it is\n", s->id,
+			bytes, s->replicas, time_short(cx->scratch, packed),
+			setting_word(SET_OF_Codec, (int)cx->train->comm.compress.codec),
+			time_short(cx->scratch, exact));
 	if (packed < exact)
 		return;
 	diag_note(cx->d, NOLOC,
-		"stage %d: an AllReduce of %.0f bytes travels as it is (%.3g s are predicted, %.3g s packed by %s)",
-		s->id, bytes, exact, packed, setting_word(SET_OF_Codec, (int)cx->train->comm.compress.codec));
+		"stage %d: an AllReduce of %.0f bytes travels as it is (%s are predicted, %s packed by %s)", s->id,
+		bytes, time_short(cx->scratch, exact), time_short(cx->scratch, packed),
+		setting_word(SET_OF_Codec, (int)cx->train->comm.compress.codec));
 	attr_set_str(sum, "codec", "none");
 	attr_set_int(sum, "block", 0);
 	attr_set_int(sum, "feedback", 0);
@@ -131,10 +134,10 @@ static void choose(Node *sum, const Stage *s, const SumModel *model, PassCx *cx)
 	if (by != (sum_is_small(model, bytes) ? SUM_EVERYONE : SUM_RING))
 		attr_set_str(sum, "by", sum_name(by));
 	if (cx->explain)
-		buf_printf(cx->explain,
-			"stage %d: an AllReduce of %.0f bytes over %d by %s: %.3g s, by the ring %.3g s\n", s->id,
-			bytes, s->replicas, by == SUM_EVERYONE ? "everyone to everyone" : sum_name(by),
-			sum_seconds(model, by, bytes), sum_seconds(model, SUM_RING, bytes));
+		buf_printf(cx->explain, "stage %d: an AllReduce of %.0f bytes over %d by %s: %s, by the ring %s\n",
+			s->id, bytes, s->replicas, by == SUM_EVERYONE ? "everyone to everyone" : sum_name(by),
+			time_short(cx->scratch, sum_seconds(model, by, bytes)),
+			time_short(cx->scratch, sum_seconds(model, SUM_RING, bytes)));
 }
 
 /* The least bytes of a bucket; 0: there is one only. */
@@ -151,10 +154,11 @@ static double bucket_limit(
 	const double limit = sum_limit(model, rule, r, n);
 	if (cx->explain && model && n > 1 && rule->bucket <= 0)
 		buf_printf(cx->explain,
-			"stage %d: gradients of %.0f bytes in %.0f buckets: the last AllReduce ends %.3g s after the last backward "
-			"began, with one bucket %.3g s\n",
+			"stage %d: gradients of %.0f bytes in %.0f buckets: the last AllReduce ends %s after the last backward "
+			"began, with one bucket %s\n",
 			s->id, all, limit > 0 ? all / limit : 1,
-			sum_end(model, rule->by, r, n, limit > 0 ? limit : all), sum_end(model, rule->by, r, n, all));
+			time_short(cx->scratch, sum_end(model, rule->by, r, n, limit > 0 ? limit : all)),
+			time_short(cx->scratch, sum_end(model, rule->by, r, n, all)));
 	return limit;
 }
 

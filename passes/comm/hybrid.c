@@ -77,14 +77,14 @@ bool pass_hybrid(Module *m, PassCx *cx)
 			t[i].w->param->sync = SYNC_PS;
 		else if (cx->train && cx->train->comm.by == COMM_PS && !owned && !told(t, i))
 			diag_warn(cx->d, NOLOC, "comm",
-				"--comm ps: '%s' goes by AllReduce (%.4g bytes of a device and step): %s", t[i].w->name,
+				"--comm ps: '%s' goes by AllReduce (%.0f bytes of a device and step): %s", t[i].w->name,
 				travel_allreduce(&t[i]), t[i].why);
 		if (cx->train && cx->train->comm.by)
 			explain(cx, &t[i], server);
 		if (forced(cx, &t[i]))
 			diag_warn(cx->d, NOLOC, "comm",
-				"--comm allreduce: '%s' is only looked up, %.3g %% of it in a step; summed whole it is %.4g "
-				"bytes of a device and step, at a server %.4g",
+				"--comm allreduce: '%s' is only looked up, %.3g %% of it in a step; summed whole it is %.0f "
+				"bytes of a device and step, at a server %.0f",
 				t[i].w->name, 100 * t[i].alpha, travel_allreduce(&t[i]), travel_ps(&t[i]));
 	}
 	if (served_async(cx->train) && !async_servers(m, cx, t, n))

@@ -3,6 +3,7 @@
  * that fit into memory by the planning model. A later one must be faster by a hundredth. */
 #include <math.h>
 #include <string.h>
+#include "ir/base/human.h"
 #include "plan_search.h"
 #include "passes/schedule/sched.h"
 #include "passes/schedule/placement.h"
@@ -61,8 +62,8 @@ static void try_schedule(Choice *c, ScheduleSpec spec)
 	const double score = t ? played(c->p, t, &step) : INFINITY;
 	if (c->g->cx->explain && t)
 		buf_printf(c->g->cx->explain,
-			isfinite(score) ? "schedule %s: step %.4g ms\n" : "schedule %s: does not fit\n",
-			schedule_str(m->arena, spec), 1e3 * step);
+			isfinite(score) ? "schedule %s: step %s\n" : "schedule %s: does not fit\n",
+			schedule_str(m->arena, spec), time_text(m->arena, step));
 	if (score < 0.99 * c->least) {
 		c->least = score;
 		c->best = t;

@@ -10,6 +10,7 @@
  * Reads the stages; changes backward graphs, drops forward nodes that only a backward wanted; writes Stage.keep and the
  * times of the plan. Kernels and operands of a copy are those of the forward, so results are the same to the bit. */
 #include <string.h>
+#include "ir/base/human.h"
 #include "recompute.h"
 #include "ir/analysis.h"
 #include "passes/memory/memory.h"
@@ -47,8 +48,8 @@ static double recompute_stage(Module *m, Stage *s, PassCx *cx, bool choose)
 	drop_dead(s->forward);
 	list_kept(m, s);
 	if (cx->explain)
-		buf_printf(cx->explain, "  stage %d: %d nodes are computed again, %.3g ms per microbatch\n", s->id,
-			x.ncopy, time * 1e3);
+		buf_printf(cx->explain, "  stage %d: %d nodes are computed again, %s per microbatch\n", s->id, x.ncopy,
+			time_short(cx->scratch, time));
 	return time;
 }
 

@@ -8,6 +8,7 @@
  *
  * The lists are played before they are written. Where uneven shares make the strict order wait for itself, a backward that
  * can run goes first. `auto` takes the policy whose simulated step is shorter, A when B gains less than a hundredth. */
+#include "ir/base/human.h"
 #include "sched.h"
 #include "passes/simulate/simulate.h"
 #include "ir/analysis.h"
@@ -179,7 +180,8 @@ void dapple_explain(const Module *m, PassCx *cx, const Schedule *s, const int *m
 {
 	buf_printf(cx->explain, "schedule %s", s->name);
 	if (a > 0)
-		buf_printf(cx->explain, ": simulated step %.4g ms with policy A, %.4g ms with B", a * 1e3, b * 1e3);
+		buf_printf(cx->explain, ": simulated step %s with policy A, %s with B", time_text(cx->scratch, a),
+			time_text(cx->scratch, b));
 	buf_puts(cx->explain, "\n");
 	for (int t = 0; t < s->nstage; t++) {
 		buf_printf(cx->explain, "  stage %d: K = %d", t, s->inflight[t]);

@@ -2,19 +2,6 @@
 #include "timeline.h"
 #include <inttypes.h>
 
-const char *time_text(Arena *a, double seconds)
-{
-	static const struct {
-		double least, unit;
-		const char *name;
-	} scale[] = { { 1, 1, "s" }, { 1e-3, 1e-3, "ms" } };
-
-	for (size_t i = 0; i < sizeof scale / sizeof *scale; i++)
-		if (seconds >= scale[i].least)
-			return arena_printf(a, "%.4g %s", seconds / scale[i].unit, scale[i].name);
-	return arena_printf(a, "%.4g us", seconds * 1e6);
-}
-
 const char *span_text(Arena *a, const Sim *s, const SimSpan *x)
 {
 	switch (x->kind) {

@@ -2,6 +2,7 @@
 #ifndef PDCC_PASSES_TIMELINE_H
 #define PDCC_PASSES_TIMELINE_H
 
+#include "ir/base/human.h"
 #include "simulate.h"
 
 /* Rows are devices, the axis is time; below, memory over time by stage. More than 64 devices: one of each stage. */
@@ -12,8 +13,6 @@ void timeline_html(Buf *b, const Sim *s, const char *title);
 void timeline_part(Buf *b, const Sim *s, const char *title);
 /* Trace Event Format: a process per device, messages as asynchronous slices, memory as a counter. */
 void timeline_json(Buf *b, const Sim *s, const char *title);
-
-const char *time_text(Arena *a, double seconds); /* "1.25 ms" */
 
 /* What a span is, in words: "forward of microbatch 3", "message of backward 3 to device 1". */
 const char *span_text(Arena *a, const Sim *s, const SimSpan *x);

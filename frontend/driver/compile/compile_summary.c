@@ -3,6 +3,7 @@
 #include "global_batch.h"
 #include "ir/text/profile.h"
 #include "ir/base/buf.h"
+#include "ir/base/human.h"
 
 const char *str_bytes(Arena *a, int64_t bytes)
 {
@@ -110,14 +111,14 @@ void compile_summary(const Compile *c, const char *dir)
 
 		fprintf(c->d->out, "  %s %d  x%d", s->server ? "server" : "stage", i, s->replicas);
 		if (p)
-			fprintf(c->d->out, "  fwd %.3g ms bwd %.3g ms  %s..%s", p->fwd * 1e3, p->bwd * 1e3,
-				p->first ? p->first : "", p->last ? p->last : "");
+			fprintf(c->d->out, "  fwd %s bwd %s  %s..%s", time_short(c->a, p->fwd),
+				time_short(c->a, p->bwd), p->first ? p->first : "", p->last ? p->last : "");
 		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", str_bytes(c->a, s->bytes[REGION_PARAMS]),
 			s->inflight, str_bytes(c->a, s->arena));
 	}
 	if (c->plan.step_time > 0)
-		fprintf(c->d->out, "  predicted step %.3g ms (one device %.3g ms; %s)\n", c->plan.step_time * 1e3,
-			c->plan.one_time * 1e3, compile_times(c));
+		fprintf(c->d->out, "  predicted step %s (one device %s; %s)\n", time_short(c->a, c->plan.step_time),
+			time_short(c->a, c->plan.one_time), compile_times(c));
 	if (c->o->explain)
 		fputs(buf_str(&c->explain), c->d->out);
 	if (dir)

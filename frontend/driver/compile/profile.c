@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "ir/base/human.h"
 #include "runtime/pd.h"
 #include "frontend/settings/profile_file.h"
 #include "global_batch.h"
@@ -192,11 +193,11 @@ static Profile *make_profile(const Compile *of)
 	if (of->o->quiet)
 		return j.p;
 	fprintf(of->d->out,
-		"profile: cache hit %d/%d; %d thread%s of %s%s: forward %.3g ms, backward %.3g ms a microbatch of %lld, "
-		"update %.3g ms a step\n",
+		"profile: cache hit %d/%d; %d thread%s of %s%s: forward %s, backward %s a microbatch of %lld, "
+		"update %s a step\n",
 		j.hits, j.p->nnode, j.p->threads, j.p->threads > 1 ? "s" : "", j.p->device,
-		j.p->copies > 1 ? arena_printf(c->a, " (%d at once)", j.p->copies) : "", 1e3 * sum[0], 1e3 * sum[1],
-		(long long)j.p->micro, 1e3 * sum[2]);
+		j.p->copies > 1 ? arena_printf(c->a, " (%d at once)", j.p->copies) : "", time_short(c->a, sum[0]),
+		time_short(c->a, sum[1]), (long long)j.p->micro, time_short(c->a, sum[2]));
 	if (noisy > 0.1 * (sum[0] + sum[1] + sum[2]))
 		diag_warn(of->d, NOLOC, "profile-noise",
 			"nodes that take %.0f %% of the time vary by more than 10 %% from step to step; is "

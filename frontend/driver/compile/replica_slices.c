@@ -9,6 +9,7 @@
  *                  slices shorter by a hundredth; never where it would change what is computed (BatchNormalization,
  *                  which averages over grains) or what --reproducible compares. */
 #include <string.h>
+#include "ir/base/human.h"
 #include "ir/text/profile.h"
 #include "passes/common/plan.h"
 #include "passes/simulate/simulate.h"
@@ -168,9 +169,8 @@ static bool choose(Compile *c, const char *dump)
 		sliced.step > 0.99 * whole.step)
 		return true;
 	if (c->o->explain)
-		diag_note(c->d, NOLOC,
-			"replicas get slices: the simulated step is %.4g ms, %.4g ms with whole microbatches",
-			sliced.step * 1e3, whole.step * 1e3);
+		diag_note(c->d, NOLOC, "replicas get slices: the simulated step is %s, %s with whole microbatches",
+			time_text(c->a, sliced.step), time_text(c->a, whole.step));
 	c->o->t.plan.replicas = o.t.plan.replicas;
 	c->o->t.loop.global = o.t.loop.global;
 	buf_clear(&c->explain);

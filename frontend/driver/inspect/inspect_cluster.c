@@ -1,5 +1,6 @@
 /* pdcc inspect CLUSTER: the machines of a cluster file or host list, expanded. */
 #include <string.h>
+#include "ir/base/human.h"
 #include "frontend/settings/cluster.h"
 #include "inspect.h"
 
@@ -17,7 +18,7 @@ static void print_devices(Arena *a, const Cluster *c)
 			d->cuda ? "cuda" : "cpu", d->cores ? arena_printf(a, "%d", d->cores) : "-",
 			d->memory ? str_bytes(a, d->memory) : "-",
 			d->flops > 0 ? arena_printf(a, "%.0f", d->flops / 1e9) : "-",
-			d->mem_bandwidth > 0 ? arena_printf(a, "%.4g", d->mem_bandwidth / 1e9) : "-");
+			d->mem_bandwidth > 0 ? number_text(a, d->mem_bandwidth / 1e9, 4) : "-");
 	}
 }
 
@@ -34,7 +35,8 @@ static void print_links(Arena *a, const Cluster *c)
 		                           ? "all others"
 		                           : arena_printf(a, "%s - %s", c->host[l.host_a].name, c->host[l.host_b].name);
 
-		printf("%-36s %-12s %12.4g  %12.4g\n", what, or_none(l.kind), l.bandwidth / 1e9, 1e6 * l.latency);
+		printf("%-36s %-12s %12s  %12s\n", what, or_none(l.kind), number_text(a, l.bandwidth / 1e9, 4),
+			number_text(a, 1e6 * l.latency, 4));
 	}
 }
 

@@ -309,9 +309,10 @@ static void print_sums(const Compile *c, const Sim *s, FILE *f)
 
 		if (x->replicas > 1 && sums > 0)
 			fprintf(f,
-				"  AllReduce of stage %d: %s beside %s of computing, efficiency at best %.2f (alpha %s, beta %.3g ns/B, gamma %.3g ns/B, S %s)\n",
+				"  AllReduce of stage %d: %s beside %s of computing, efficiency at best %.2f (alpha %s, beta %s ns/B, gamma %s ns/B, S %s)\n",
 				t, time_text(c->a, sums), time_text(c->a, work), work / (work > sums ? work : sums),
-				time_text(c->a, way->alpha), 1e9 * way->beta, 1e9 * m.gamma, time_text(c->a, m.sync));
+				time_text(c->a, way->alpha), number_text(c->a, 1e9 * way->beta, 3),
+				number_text(c->a, 1e9 * m.gamma, 3), time_text(c->a, m.sync));
 	}
 }
 

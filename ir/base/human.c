@@ -1,0 +1,27 @@
+/* Numbers as people write them (human.h). printf's %g goes over to powers of ten where a number has more digits than asked for:
+ * the unit changes before it does. */
+#include "human.h"
+#include <math.h>
+
+static const char *in_unit(Arena *a, double seconds, int digits, double least_ms)
+{
+	if (seconds >= 999.5)
+		return arena_printf(a, "%.0f s", seconds);
+	if (seconds >= 0.9995)
+		return arena_printf(a, "%.*g s", digits, seconds);
+	if (seconds >= least_ms || seconds <= 0)
+		return arena_printf(a, "%.*g ms", digits, seconds * 1e3);
+	return seconds < 1e-10 ? "0 us" : arena_printf(a, "%.*g us", digits, seconds * 1e6);
+}
+
+const char *time_text(Arena *a, double seconds) { return seconds <= 0 ? "0 us" : in_unit(a, seconds, 4, 1e-3); }
+
+const char *time_short(Arena *a, double seconds) { return in_unit(a, seconds, 3, 1e-6); }
+
+const char *number_text(Arena *a, double x, int digits)
+{
+	if (x == 0 || fabs(x) >= pow(10, digits) - 0.5)
+		return arena_printf(a, "%.0f", x);
+	return fabs(x) >= 1e-4 ? arena_printf(a, "%.*g", digits, x)
+	                       : arena_printf(a, "%.*f", digits - 1 - (int)floor(log10(fabs(x))), x);
+}
