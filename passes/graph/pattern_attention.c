@@ -240,6 +240,8 @@ static Value *weigh(Match *p, Value *s, Att *t)
 {
 	const Node *drop = match_user(p, s, OP_Dropout);
 
+	if (drop && attr_int(drop, "rows") > 1) /* the op draws by its first axis */
+		return NULL;
 	if (drop) {
 		t->ratio = attr_float(drop, "ratio");
 		t->id = attr_int(drop, "id");

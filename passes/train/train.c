@@ -448,11 +448,18 @@ static void dropout_off(Graph *g)
 	}
 }
 
-static void seed_random(Graph *g, uint64_t seed)
+/* Which numbers a plan's microbatches draw: those of the run's seed, a sample's own where it has several rows. */
+static void seed_random(Graph *g, uint64_t seed, int64_t batch)
 {
 	for (Node *n = g->first; n; n = n->next)
 		if (n->op == OP_Dropout || (n->op == OP_Noise && !attr_int(n, "seeded")))
 			attr_set_int(n, "seed", (int64_t)seed);
+	for (Node *n = g->first; n; n = n->next) {
+		const Type *t = n->op == OP_Dropout ? &n->in[0]->type : NULL;
+
+		if (t && t->rank && batch > 0 && t->dim[0] > batch && t->dim[0] % batch == 0)
+			attr_set_int(n, "rows", t->dim[0] / batch);
+	}
 }
 
 /* What torch's Embedding(padding_idx) does and no ONNX file tells: looking up that row gives it no gradient. */
@@ -487,6 +494,6 @@ bool pass_train(Module *m, PassCx *cx)
 	if (cx->train && cx->train->model.dropout == DROPOUT_OFF)
 		dropout_off(m->graph);
 	if (cx->train)
-		seed_random(m->graph, cx->train->loop.seed);
+		seed_random(m->graph, cx->train->loop.seed, m->batch);
 	return set_padding(m, cx->train, cx) && attach_loss(m, cx) && evaluation_modes(m, cx) && choose_trained(m, cx);
 }

@@ -1,5 +1,6 @@
 /* Dropout in training: y = x / (1 - ratio) where a random number is at least ratio, else 0. The numbers are counted by
- * node (id), global sample and element, so they are the same for every plan; the first axis is the batch. The mask
+ * node (id), global sample and element, so they are the same for every plan; the first axis is the batch, or holds so
+ * many `rows` of each sample, one sample behind the other. The mask
  * goes to the second output, from which the gradient works. In programs that evaluate, y = x there. Elements are counted in plain
  * order, also where they lie channels-last.
  * On GPUs, made by passes/gpu/products.c: %y, %mask = Dropout(%x, %more) adds more to y; {to}: y, or dx, is of that type. */
@@ -7,7 +8,7 @@
 
 struct dropout {
 	double ratio;
-	int64_t id, seed, evaluates, to;
+	int64_t id, seed, evaluates, to, rows;
 };
 
 static bool shape(Node *n, Diag *d)
@@ -20,6 +21,9 @@ static bool shape(Node *n, Diag *d)
 			str_type(d->scratch, &t));
 	if (!(at->ratio >= 0 && at->ratio < 1))
 		return diag_error(d, n->loc, 302, "ratio %g is outside [0, 1)", at->ratio);
+	if (at->rows < 1 || (at->rows > 1 && (!t.rank || t.dim[0] % at->rows)))
+		return diag_error(d, n->loc, 305, "Dropout: %s does not hold %lld rows per sample", n->in[0]->name,
+			(long long)at->rows);
 	if (n->op == OP_DropoutGrad && (!shape_eq(&t, &n->in[1]->type) || t.layout != n->in[1]->type.layout))
 		return diag_error(d, n->loc, 304, "DropoutGrad: %s is %s, the mask is %s", n->in[0]->name,
 			str_type(d->scratch, &t), str_type(d->scratch, &n->in[1]->type));
@@ -41,13 +45,24 @@ static void grad(Builder *b, const Node *n, Value *const *dy, Value **dx)
 		dx[0] = mk(b, OP_DropoutGrad, n->attr, NULL, 2, dy[0], n->out[1]);
 }
 
+/* The plain place of element i of a sample that lies channels-last. */
+static const char *unlaid(Holes *h, const Type *x, int64_t rows)
+{
+	const long long c = x->dim[1], row = type_numel(x) / x->dim[0], each = row / c;
+
+	if (rows == 1)
+		return arena_printf(h->arena, "(i %% %lld * %lld + i / %lld)", c, each, c);
+	return arena_printf(
+		h->arena, "(i / %lld * %lld + i %% %lld * %lld + i %% %lld / %lld)", row, row, c, each, row, c);
+}
+
 static void holes(const Node *n, Holes *h)
 {
 	const struct dropout *at = n->attr;
 	const Type *x = &n->in[0]->type;
 	const DType in = x->dtype, out = n->out[0]->type.dtype;
 	const bool more = n->op == OP_Dropout && n->nin > 1;
-	const int64_t count = type_numel(x), batch = x->rank > 0 && x->dim[0] > 0 ? x->dim[0] : 1;
+	const int64_t count = type_numel(x), batch = x->rank > 0 && x->dim[0] > 0 ? x->dim[0] / at->rows : 1;
 
 	const int64_t together = n->op == OP_Dropout ? count / batch : count;
 
@@ -69,8 +84,7 @@ static void holes(const Node *n, Holes *h)
 	if (x->layout == LAYOUT_PLAIN)
 		hole_text(h, "ELEMENT", "i");
 	else
-		hole_text(h, "ELEMENT", "(i %% %lld * %lld + i / %lld)", (long long)x->dim[1],
-			(long long)(count / batch / x->dim[1]), (long long)x->dim[1]);
+		hole_text(h, "ELEMENT", "%s", unlaid(h, x, at->rows));
 	hole_text(h, "RATIO", "%.9ef", at->ratio);
 	hole_text(h, "SCALE", "%.17g", 1 / (1 - at->ratio));
 	hole_text(h, "SEED", "%lldu", (long long)at->seed);
@@ -85,7 +99,8 @@ static void holes(const Node *n, Holes *h)
 static Cost cost(const Node *n) { return cost_bytes(n, 15.0 * (double)type_numel(&n->in[0]->type)); }
 
 static const AttrDef attrs[] = { AT_FLOAT(struct dropout, ratio, 0.5), AT_INT(struct dropout, id, 0),
-	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_INT(struct dropout, to, 0), AT_END };
+	AT_INT(struct dropout, seed, 1), AT_INT(struct dropout, evaluates, 0), AT_INT(struct dropout, to, 0),
+	AT_INT(struct dropout, rows, 1), AT_END };
 
 const OpDef op_Dropout = {
 	.name = "Dropout",
