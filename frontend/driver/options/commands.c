@@ -35,7 +35,7 @@ static const Row rows[] = {
 		"cluster plan planner schedule global-batch micro-batch memory-limit profile explain json save-plan report",
 		"pdcc plan model.onnx --cluster local:4 --explain", NULL },
 	{ "simulate", "MODEL.onnx|DIR --cluster FILE", "the step played without running it: time, idle devices, bytes",
-		"cluster plan schedule global-batch micro-batch profile timeline report json",
+		"cluster plan schedule global-batch micro-batch profile timeline days mtbf report json",
 		"pdcc simulate model.onnx --cluster local:4 --timeline step.html", NULL },
 	{ "verify", "MODEL.onnx --cluster FILE", "trains distributed and on one device, and names what differs",
 		"cluster plan schedule global-batch micro-batch optimizer steps reproducible keep o",

@@ -158,7 +158,7 @@ bool options_read(Arena *a, Options *o, int argc, char **argv, int first, Diag *
 	const char *env = getenv("PDCC_FLAGS");
 	bool ok = true;
 
-	*o = (Options){ .check = true, .elide = 16 };
+	*o = (Options){ .check = true, .elide = 16, .ckpt_seconds = -1, .restart_seconds = -1 };
 	training_defaults(&o->t);
 	*input_error = false;
 	if (env)

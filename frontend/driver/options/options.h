@@ -28,6 +28,8 @@ typedef struct Options {
 	int64_t profile_seconds; /* per stage; 0: as the programs do */
 	const char *timeline[4];
 	int ntimeline; /* files for pdcc simulate */
+	double days, mtbf, ckpt_seconds,
+		restart_seconds; /* of pdcc simulate: a long run; the last two below 0: not said */
 	bool werror, strict, color, no_color;
 	const char *wno[16];
 	int nwno;

@@ -252,6 +252,22 @@ static bool o_timeline(Cx *x, const char *v)
 	return diag_error(x->d, NOLOC, 7, "--timeline wants a file named .svg, .html or .json, not '%s'", v);
 }
 
+static bool long_run(Cx *x, const char *flag, const char *v, double *to, bool zero)
+{
+	char *end;
+
+	*to = strtod(v, &end);
+	if (end == v || *end || !isfinite(*to) || *to > 1e9 || !(zero ? *to >= 0 : *to > 0))
+		return diag_error(x->d, NOLOC, 7, "--%s wants a number %s, not '%s'", flag,
+			zero ? "that is not negative" : "above 0", v);
+	return true;
+}
+
+static bool o_days(Cx *x, const char *v) { return long_run(x, "days", v, &x->o->days, false); }
+static bool o_mtbf(Cx *x, const char *v) { return long_run(x, "mtbf", v, &x->o->mtbf, false); }
+static bool o_ckpt_seconds(Cx *x, const char *v) { return long_run(x, "ckpt-seconds", v, &x->o->ckpt_seconds, true); }
+static bool o_restart(Cx *x, const char *v) { return long_run(x, "restart-seconds", v, &x->o->restart_seconds, true); }
+
 static bool o_dump(Cx *x, const char *v)
 {
 	x->o->dump = true;
@@ -448,6 +464,10 @@ const Opt opt_table[] = {
 	{ "Inspect", "json", NULL, "pdcc plan: all of --explain as one JSON object; pdcc simulate: step, bytes between devices, memory", FLAG, AT(json), 0, 0, 0, 0 },
 	{ "Inspect", "time-passes", NULL, "time of reading the model, of every pass, of writing the programs", FLAG, AT(time_passes), 0, 0, 0, 0 },
 	{ "Simulate", "timeline", "FILE", "pdcc simulate draws the step: .svg, .html, or .json for Perfetto", CALL, 0, o_timeline, 0, 0, 0 },
+	{ "Simulate", "days", "N", "with --mtbf: so many days of steps, checkpoints and failures: how much lasts, and how often to write a checkpoint", CALL, 0, o_days, 0, 0, 0 },
+	{ "Simulate", "mtbf", "HOURS", "mean time between failures of a host, for --days", CALL, 0, o_mtbf, 0, 0, 0 },
+	{ "Simulate", "ckpt-seconds", "S", "of --days: what a checkpoint takes; else the fullest device's weights and optimizer state at 1 GB/s", CALL, 0, o_ckpt_seconds, 0, 0, 0 },
+	{ "Simulate", "restart-seconds", "S", "of --days: from a failure to the next step; 120 when not said", CALL, 0, o_restart, 0, 0, 0 },
 	{ "Export", "averages", NULL, "pdcc export: moving averages (--ema) in place of the weights that have one", FLAG, AT(averages), 0, 0, 0, 0 },
 	{ "Export", "model", "MODEL.onnx", "pdcc export: the model that the checkpoint is of", TEXT, AT(model), 0, 0, 0, 0 },
 	{ "Verify", "keep", NULL, "keep the folders that pdcc verify made", FLAG, AT(keep), 0, 0, 0, 0 },

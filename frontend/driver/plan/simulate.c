@@ -136,6 +136,8 @@ static void print_summary(const Compile *c, const Sim *s)
 		100 * s->bubble, time_text(c->a, s->step - s->pipeline));
 	print_stages(c, s);
 	print_loads(c, s, stdout);
+	if (c->o->days > 0)
+		print_long_run(c, s);
 }
 
 /* ---- pictures ---- */
@@ -187,7 +189,10 @@ static void print_json(const Compile *c, const Sim *s)
 				printf("%s%" PRId64, r ? ", " : "", c->m->stage[t]->arena);
 				break;
 			}
-	printf("]}\n");
+	printf("]");
+	if (c->o->days > 0)
+		print_long_run_json(c, s);
+	printf("}\n");
 }
 
 /* ---- a build folder, or its last dump: what was planned before ---- */
@@ -270,6 +275,10 @@ int simulate_main(Compile *c)
 		return diag_error(c->d, NOLOC, 1,
 			       "--cluster FILE is missing: what machines there are; --cluster local:4 for four "
 			       "devices here"),
+		       EXIT_USAGE;
+	if ((c->o->days > 0) != (c->o->mtbf > 0))
+		return diag_error(c->d, NOLOC, 1,
+			       "--days and --mtbf belong together: how long the run is, and the hours between a host's failures"),
 		       EXIT_USAGE;
 	if (c->o->stop_after)
 		return diag_error(c->d, NOLOC, 1, "--stop-after: pdcc simulate needs the whole plan"), EXIT_USAGE;

@@ -47,4 +47,8 @@ const char *cluster_name(const Compile *c);
 const char *link_name(const Compile *c, const Link *l);
 void print_loads(const Compile *c, const Sim *s, FILE *f);
 
+/* ---- long_run_report.c: of pdcc simulate --days ---- */
+void print_long_run(const Compile *c, const Sim *s);
+void print_long_run_json(const Compile *c, const Sim *s); /* a member of the object at hand */
+
 #endif

@@ -1,0 +1,102 @@
+/* pdcc simulate --days N --mtbf H: the planned step, done for days on hosts that fail. What a checkpoint takes follows from the
+ * plan's memory: every device writes its weights and what the optimizer keeps of them. */
+#include "passes/simulate/long_run.h"
+#include "passes/simulate/timeline.h"
+#include "why_report.h"
+
+enum { FAILURES = 4000 };
+static const double DISK = 1e9, RESTART = 120; /* bytes per second of a device; seconds */
+
+typedef struct Told {
+	LongRun run;
+	int hosts;
+	int64_t bytes; /* that the fullest device writes */
+	int64_t every[4];
+	LongPlayed played[4];
+} Told;
+static const char *const rule[] = { "played", "Daly", "Young", "as asked" };
+
+static int hosts_of(const Compile *c, const Sim *s)
+{
+	bool *used = NEWN(c->a, bool, c->cluster.nhost + 1);
+	int n = 0;
+
+	for (int r = 0; r < s->model->s->ndevice; r++) {
+		const int host = c->cluster.device[s->model->device[r]].host;
+		n += !used[host];
+		used[host] = true;
+	}
+	return n;
+}
+
+static Told play(const Compile *c, const Sim *s)
+{
+	const Options *o = c->o;
+	Told t = { .hosts = hosts_of(c, s) };
+
+	for (int i = 0; i < c->m->nstage; i++) {
+		const Stage *x = c->m->stage[i];
+		const int64_t bytes = x->bytes[REGION_PARAMS] + x->bytes[REGION_STATE];
+		t.bytes = bytes > t.bytes ? bytes : t.bytes;
+	}
+	t.run = (LongRun){ .step = s->each,
+		.save = o->ckpt_seconds >= 0 ? o->ckpt_seconds : (double)t.bytes / DISK,
+		.restart = o->restart_seconds >= 0 ? o->restart_seconds : RESTART,
+		.mtbf = o->mtbf * 3600 / t.hosts,
+		.length = o->days * 86400 };
+	t.every[0] = long_run_best(&t.run, FAILURES, &t.played[0]);
+	t.every[1] = long_run_daly(&t.run);
+	t.every[2] = long_run_young(&t.run);
+	t.every[3] = o->t.loop.ckpt_every;
+	for (int i = 1; i < 4; i++)
+		if (t.every[i] > 0)
+			t.played[i] = long_run_play(&t.run, t.every[i], FAILURES);
+	return t;
+}
+
+static const char *span(const Compile *c, double seconds)
+{
+	return seconds >= 2 * 86400  ? arena_printf(c->a, "%.1f days", seconds / 86400)
+	       : seconds >= 2 * 3600 ? arena_printf(c->a, "%.1f h", seconds / 3600)
+	       : seconds >= 120      ? arena_printf(c->a, "%.1f min", seconds / 60)
+	                             : time_text(c->a, seconds);
+}
+
+void print_long_run(const Compile *c, const Sim *s)
+{
+	const Told t = play(c, s);
+	const LongPlayed *p = &t.played[0];
+	const double samples = (double)(c->m->batch * c->m->microbatches);
+
+	printf("  %.4g days, a failure every %s (%d host%s, each every %s), restart %s, checkpoint %s%s\n", c->o->days,
+		span(c, t.run.mtbf), t.hosts, t.hosts == 1 ? "" : "s", span(c, c->o->mtbf * 3600),
+		span(c, t.run.restart), span(c, t.run.save),
+		c->o->ckpt_seconds >= 0 ? "" : arena_printf(c->a, " (%s at 1 GB/s)", str_bytes(c->a, t.bytes)));
+	printf("  checkpoint every                      goodput  failures  lost       saving     restarting\n");
+	for (int i = 0; i < 4; i++)
+		if (t.every[i] > 0)
+			printf("  %-9s %10lld steps, %-9s %7.2f %%  %8.1f  %-9s  %-9s  %s\n", rule[i],
+				(long long)t.every[i], span(c, (double)t.every[i] * t.run.step),
+				100 * t.played[i].steps * t.run.step / t.run.length, t.played[i].failures,
+				span(c, t.played[i].lost), span(c, t.played[i].saving),
+				span(c, t.played[i].restarting));
+	printf("  %.0f steps last, %.0f samples: as much as %s without failures and checkpoints; --ckpt-every %lld\n",
+		p->steps, p->steps * samples, span(c, p->steps * t.run.step), (long long)t.every[0]);
+}
+
+void print_long_run_json(const Compile *c, const Sim *s)
+{
+	const Told t = play(c, s);
+
+	printf(",\n \"long_run\": {\"step_s\": %.9g, \"save_s\": %.9g, \"restart_s\": %.9g, \"mtbf_s\": %.9g, \"length_s\": %.9g, "
+	       "\"hosts\": %d",
+		t.run.step, t.run.save, t.run.restart, t.run.mtbf, t.run.length, t.hosts);
+	for (int i = 0; i < 4; i++)
+		if (t.every[i] > 0)
+			printf(",\n  \"%s\": {\"every\": %lld, \"steps\": %.9g, \"goodput\": %.9g, \"model\": %.9g, \"failures\": %.9g, "
+			       "\"lost_s\": %.9g, \"saving_s\": %.9g, \"restarting_s\": %.9g}",
+				rule[i], (long long)t.every[i], t.played[i].steps,
+				t.played[i].steps * t.run.step / t.run.length, long_run_share(&t.run, t.every[i]),
+				t.played[i].failures, t.played[i].lost, t.played[i].saving, t.played[i].restarting);
+	printf("}");
+}
