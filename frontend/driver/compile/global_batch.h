@@ -23,6 +23,8 @@ bool batch_blame(const Compile *c);
 int64_t batch_of_step(const Compile *c);
 /* " (default; --global-batch changes it)", or nothing. */
 const char *batch_origin(const Compile *c);
+/* The module is planned: -Wbatch-pairs where its loss is over pairs of samples and a step has several microbatches (batch_pairs.c). */
+void batch_warn_of_pairs(Compile *c);
 /* Devices that share a step, as the rule for microbatches reckons. */
 int batch_devices(const Compile *c);
 

@@ -206,5 +206,6 @@ bool compile_plan(Compile *c, const char *dump)
 		return batch_blame(c);
 	if (c->m->grains <= 1)
 		warn_of_micro(c);
+	batch_warn_of_pairs(c);
 	return true;
 }

@@ -38,6 +38,8 @@ KINDS = {
     'lookups': copy(os.path.join(MODELS, 'lm_sampled', 'train.onnx')),
     'inference-bn': copy(os.path.join(MODELS, 'resnet18', 'eval.onnx')),
     'fixed-bn': lambda: open(os.path.join(MODELS, 'resnet18', 'train.onnx'), 'rb').read().replace(b'training_mode', b'training_node'),
+    'pairs': lambda: tiny.graph([tiny.node('MatMul', ['x', 'w'], ['z']), tiny.node('Transpose', ['z'], ['t']), tiny.node('MatMul', ['z', 't'], ['s']),
+                                tiny.node('ReduceMean', ['s'], ['y'], keepdims=0)], [tiny.weight('w', [6, 3])], [4, 6], []),
     'batchnorm': copy(os.path.join(MODELS, 'resnet18', 'train.onnx')),
     'optimized': copy(os.path.join(MODELS, 'dyn_cnn', 'optimized.onnx')),
     'unsigned': lambda: open(os.path.join(MODELS, 'dyn_folded', 'train.onnx'), 'rb').read().replace(b'graph_signature', b'graph-signature'),

@@ -1,0 +1,90 @@
+/* Losses over pairs of samples (CLIP, SimCLR): a value with two axes that grow with the batch, samples by samples. Where a step
+ * has several microbatches, each sees the pairs of its own samples alone, and what is trained is another loss than the one
+ * of the whole batch: that is said. The axes are those that differ when the model is read at another batch; of a model that can
+ * be had at no other (CLIP's labels 0, 1, ... are often a constant) a product of two values that is [batch, batch] counts. */
+#include <string.h>
+#include "global_batch.h"
+#include "passes/schedule/schedule.h"
+
+static int multiples(const Type *t, int64_t batch)
+{
+	int n = 0;
+
+	for (int i = 0; i < t->rank; i++)
+		n += t->dim[i] > 0 && t->dim[i] % batch == 0;
+	return n;
+}
+
+/* Axes as many times as long where the batch is `other` and not `batch`. */
+static int grown(const Type *t, const Type *u, int64_t batch, int64_t other)
+{
+	int n = 0;
+
+	for (int i = 0; i < t->rank && t->rank == u->rank; i++)
+		n += t->dim[i] != u->dim[i] && t->dim[i] * other == u->dim[i] * batch;
+	return n;
+}
+
+static const Value *named(const Module *m, const char *name)
+{
+	for (const Node *n = m->graph->first; n; n = n->next)
+		for (int i = 0; i < n->nout; i++)
+			if (n->out[i] && !strcmp(n->out[i]->name, name))
+				return n->out[i];
+	return NULL;
+}
+
+static bool square_product(const Node *n, int64_t batch)
+{
+	const Type *t = &n->out[0]->type;
+
+	return (n->op == OP_MatMul || n->op == OP_Gemm || n->op == OP_Product) && t->rank == 2 && t->dim[0] == batch &&
+	       t->dim[1] == batch && n->in[0]->kind == VAL_NODE && n->in[1]->kind == VAL_NODE;
+}
+
+static bool of_pairs(const Node *n, const Module *other, int64_t batch)
+{
+	const Value *v = n->out[0], *u = other ? named(other, v->name) : NULL;
+
+	return other ? u && grown(&v->type, &u->type, batch, other->batch) > 1 : batch > 1 && square_product(n, batch);
+}
+
+/* Nodes of samples by samples, as far as sizes say, the first of each stage; gives how many. */
+static int candidates(const Compile *c, const Node **list, int most)
+{
+	int n = 0;
+
+	for (int t = 0; t < c->m->nstage; t++)
+		for (const Node *x = c->m->stage[t]->forward->first; x && n < most; x = x->next)
+			if (x->nout && x->out[0] && x->out[0]->name && multiples(&x->out[0]->type, c->m->batch) > 1)
+				list[n++] = x;
+	return n;
+}
+
+void batch_warn_of_pairs(Compile *c)
+{
+	enum { MOST = 4096 };
+	const int64_t batch = c->m->batch, step = c->m->microbatches * batch;
+
+	if (c->o->start_from || !c->model || !c->m->nstage || one_per_step(&c->o->t) || c->m->microbatches < 2)
+		return;
+	const Node **list = NEWN(c->a, const Node *, MOST);
+	const int n = candidates(c, list, MOST);
+	if (!n)
+		return;
+	Diag *d = c->d, mute = *d;
+	mute.errors = mute.limit + 1; /* what cannot be read at another batch is not said */
+	mute.quiet = true;
+	c->d = &mute;
+	const Module *m = compile_import(c, batch + 1);
+	c->d = d;
+	for (int i = 0; i < n; i++) {
+		if (!of_pairs(list[i], m, batch))
+			continue;
+		diag_warn(c->d, list[i]->loc, "batch-pairs",
+			"pairs of samples: each microbatch of %lld sees those of its own samples, not those of the %lld of a step; "
+			"one microbatch on one device (--micro-batch %lld --plan 1, or 1-1) sees them all",
+			(long long)batch, (long long)step, (long long)step);
+		return;
+	}
+}
