@@ -7,7 +7,7 @@
 #include "passes/report/changes.h"
 #include "passes/repro.h"
 #include "frontend/driver/compile/compile.h"
-#include "frontend/driver/compile/run.h"
+#include "frontend/driver/check/run.h"
 #include "frontend/driver/options/choices.h"
 #include "frontend/driver/options/commands.h"
 #include "frontend/driver/options/explain.h"
