@@ -102,14 +102,32 @@ static void point_latest(const rt_options *o)
 		unlink(made);
 }
 
+/* Files of the newest run have links in run/ itself, where they were before runs had names: scripts go on to find them. Files
+ * that a program without pdrun has written there are left; it takes the links away before it writes (keep false). */
+static void link_files(const char *run, bool keep)
+{
+	static const char *const name[] = { "losses.txt", "summary.json", "trained.safetensors", "state.safetensors",
+		"model.onnx" };
+
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+		char path[PATH_MAX + 64], to[64];
+		struct stat st;
+		snprintf(path, sizeof path, "%s/%s", run, name[i]);
+		snprintf(to, sizeof to, "latest/%s", name[i]);
+		if (!keep && !lstat(path, &st) && S_ISLNK(st.st_mode))
+			unlink(path);
+		if (keep && lstat(path, &st) && symlink(to, path))
+			return; /* no links there */
+	}
+}
+
 void rt_results_open(const rt_options *o)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], run[PATH_MAX];
 
-	if (o->name) {
-		snprintf(path, sizeof path, "%.*s", (int)(strlen(o->out) - strlen(o->name) - 1), o->out);
-		mkdir(path, 0777); /* what is wrong with it, the next one says */
-	}
+	snprintf(run, sizeof run, "%.*s", (int)(strlen(o->out) - (o->name ? strlen(o->name) + 1 : 0)), o->out);
+	if (o->name)
+		mkdir(run, 0777); /* what is wrong with it, the next one says */
 	if (mkdir(o->out, 0777) && errno != EEXIST)
 		rt_fail(RT_ERROR, "R406", "%s: %s", o->out, strerror(errno));
 	snprintf(path, sizeof path, "%s/losses.txt", o->out);
@@ -121,4 +139,6 @@ void rt_results_open(const rt_options *o)
 	snprintf(path, sizeof path, "%s/latest", o->out);
 	if (in_run)
 		unlink(path); /* what it points to is not the newest any more */
+	if (o->name || in_run)
+		link_files(run, !in_run);
 }
