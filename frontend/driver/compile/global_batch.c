@@ -6,7 +6,7 @@
 #include "passes/schedule/schedule.h"
 #include "planfile.h"
 
-enum { GLOBAL_BATCH = 64, LARGEST = 32, EACH = 4 };
+enum { GLOBAL_BATCH = 64, LARGEST = 32, EACH = 4, TRAINED = 16 };
 
 int batch_devices(const Compile *c)
 {
@@ -37,11 +37,14 @@ static int64_t micro_of(const Compile *c, int64_t global)
 	return most;
 }
 
-/* Whose batch is fixed to `own` (0: it is not) is fed whole batches of it. */
+/* Whose batch is fixed to `own` (0: it is not) is fed whole batches of it: one, where that is a batch to train with and no
+ * exporter's example. */
 static int64_t default_global(int64_t own)
 {
 	const int64_t of = own > 0 ? own : 1;
 
+	if (own >= TRAINED)
+		return own;
 	return (GLOBAL_BATCH + of - 1) / of * of;
 }
 
@@ -126,8 +129,12 @@ bool batch_settle(Compile *c)
 		if (!parts(c, t->loop.global, count, 518, "number of microbatches in the file,"))
 			return false;
 		rebatch(c, t->loop.global / count);
-	} else
+	} else if (c->global_default && t->loop.global == own && batch_devices(c) == 1) {
+		c->micro_open = false; /* the graph as it was exported */
+		t->loop.micro = own;
+	} else {
 		rebatch(c, micro_of(c, t->loop.global));
+	}
 	return true;
 }
 

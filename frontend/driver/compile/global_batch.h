@@ -2,8 +2,9 @@
  *
  *     global batch  --global-batch; or as --micro-batch (a schedule of one microbatch per step) or a file (a plan, a listed
  *                   schedule) and the microbatch's size say; or --microbatches, which counts per replica. Else 64 samples, or
- *                   the next multiple of the batch that is fixed in the model.
- *     microbatch    --micro-batch, a plan file, --dim; or the global batch by the number that a listed schedule has. Else the
+ *                   the next multiple of the batch that is fixed in the model, or that itself where it is 16 or more.
+ *     microbatch    --micro-batch, a plan file, --dim; or the global batch by the number that a listed schedule has. Else, of a
+ *                   model whose fixed batch is a step's and on one device, that batch; else the
  *                   largest divisor of the global batch that leaves four microbatches to each device, 32 at the most; where
  *                   the plan is looked for, sizes from there on are tried (auto_microbatch.c). */
 #ifndef PDCC_FRONTEND_GLOBAL_BATCH_H
