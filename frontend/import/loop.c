@@ -4,7 +4,7 @@
 #include "frontend/canon/canon.h"
 #include "inline.h"
 
-enum { MAXTRIPS = 4096, MAXUNROLLED = 1 << 18 }; /* iterations of a Loop; nodes that the Loops of a model become */
+enum { MAXTRIPS = 4096, MAXUNROLLED = 1 << 16 }; /* iterations of a Loop; nodes that the Loops of a model become */
 
 typedef struct Loop {
 	const OnnxNode *n;
