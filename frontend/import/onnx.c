@@ -95,11 +95,11 @@ bool onnx_initializer(Import *im, const OnnxGraph *g, const OnnxTensor *t)
 		x = onnx_widen(im, x);
 		v = module_const(im->m, t->name, x.type, x.data);
 	} else {
-		const bool wider = onnx_dtype(im, x.type.dtype) != x.type.dtype;
+		const bool wider = onnx_dtype(im, x.type.dtype) != x.type.dtype, mapped = onnx_mapped(t, x.type.dtype);
 		x = onnx_widen(im, x);
 		v = module_param(im->m, t->name, x.type, PARAM_WEIGHT);
 		v->param->data = x.data;
-		v->param->mapped = onnx_external(t) && !wider;
+		v->param->mapped = mapped && !wider;
 		v->param->onnx_name = v->name;
 		v->param->frozen = role == ROLE_FROZEN;
 		if (im->o->init_random) {

@@ -223,9 +223,11 @@ static bool tensor_external(
 			d, loc, 203, "tensor '%s': cannot read external data '%s': %s", t->name, path, why(errno));
 	}
 	if (offset > (int64_t)n || want > (int64_t)n - offset)
-		return diag_error(d, loc, 203, "tensor '%s' lies at bytes %lld..%lld of '%s', which has %zu", t->name,
-			(long long)offset, (long long)(offset + want), path, n);
+		return diag_error(d, loc, 203, "tensor '%s' lies at bytes %lld..%llu of '%s', which has %zu", t->name,
+			(long long)offset, (unsigned long long)offset + (unsigned long long)want, path, n);
 	out->data = (void *)(uintptr_t)(p + offset);
+	if (!onnx_mapped(t, out->type.dtype)) /* elements are read where they lie */
+		out->data = memcpy(arena_alloc(a, (size_t)want), p + offset, (size_t)want);
 	return true;
 }
 
@@ -291,6 +293,13 @@ int onnx_external_files(Arena *a, const char *path, const char ***files, Diag *d
 bool onnx_external(const OnnxTensor *t)
 {
 	return t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+}
+
+bool onnx_mapped(const OnnxTensor *t, DType dt)
+{
+	int64_t offset;
+
+	return onnx_external(t) && number(external(t, "offset"), &offset) && offset % dtype_bytes(dt) == 0;
 }
 
 bool onnx_tensor(Arena *a, const char *model_path, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d)

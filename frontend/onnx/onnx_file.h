@@ -16,6 +16,8 @@ OnnxModel *onnx_open(Arena *a, const char *path, Diag *d);
 
 /* Its data lie in a file beside the model. */
 bool onnx_external(const OnnxTensor *t);
+/* And are read there, where a file is mapped: not from an offset that is no multiple of an element's size. */
+bool onnx_mapped(const OnnxTensor *t, DType dt);
 /* Type and data of a tensor: data points into the message, into a mapped file, or into the arena. With `types_only`
  * data that is missing is no fault and data is NULL. */
 bool onnx_tensor(Arena *a, const char *model_path, const OnnxTensor *t, bool types_only, Tensor *out, Loc loc, Diag *d);

@@ -119,6 +119,10 @@ bool ck_read(ck_manifest *m, const char *path, const char **why)
 		!whole(text, "samples_per_step", 0, &m->samples_per_step) || !whole(text, "samples", 0, &m->samples) ||
 		!after(text, "shuffle"))
 		return false;
+	if (m->samples_per_step && m->step > INT64_MAX / 4 / m->samples_per_step) { /* samples are counted in 64 bits */
+		*why = "its manifest says a step that no run comes to";
+		return false;
+	}
 	m->rank = (int)rank;
 	m->world = (int)world;
 	m->on_disk = !after(text, "on_disk") ||

@@ -178,6 +178,9 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 			"--resume without a folder or file takes the newest of --ckpt, which is not said");
 	if (*o->resume && !is_folder(o->resume)) {
 		rt_step = rt_weights_step(o->resume);
+		if (rt_step > INT64_MAX / 4 / (p->micro * p->microbatches)) /* samples are counted in 64 bits */
+			rt_fail(RT_ERROR, "R401", "%s: after step %" PRId64 ", which no run comes to", o->resume,
+				rt_step);
 		rt_weights_load(p, arena, o->resume, RT_NEED_WEIGHTS);
 		return true;
 	}

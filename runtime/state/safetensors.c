@@ -84,12 +84,13 @@ static bool expect(reader *r, char c)
 	return false;
 }
 
-static unsigned hex4(reader *r)
+/* Four digits in front of `end`. */
+static unsigned hex4(reader *r, const char *end)
 {
 	unsigned v = 0;
 
 	for (int i = 0; i < 4; i++) {
-		const char c = r->p < r->end ? *r->p++ : 0;
+		const char c = r->p < end ? *r->p++ : 0;
 
 		v = v * 16 + (c >= '0' && c <= '9'          ? (unsigned)(c - '0')
 				     : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
@@ -138,7 +139,7 @@ static char *string(reader *r)
 		r->error = "out of memory";
 		return NULL;
 	}
-	while (*r->p != '"') {
+	while (r->p < q) {
 		unsigned char c = (unsigned char)*r->p++;
 
 		if (c != '\\') {
@@ -147,15 +148,13 @@ static char *string(reader *r)
 		}
 		c = (unsigned char)*r->p++;
 		if (c == 'u') {
-			unsigned u = hex4(r);
+			unsigned u = hex4(r, q);
 
-			if (u >= 0xD800 && u < 0xDC00 && r->end - r->p > 6 && r->p[0] == '\\' && r->p[1] == 'u') {
+			if (u >= 0xD800 && u < 0xDC00 && q - r->p >= 6 && r->p[0] == '\\' && r->p[1] == 'u') {
 				r->p += 2;
-				u = 0x10000 + ((u - 0xD800) << 10) + ((hex4(r) - 0xDC00) & 0x3FF);
+				u = 0x10000 + ((u - 0xD800) << 10) + ((hex4(r, q) - 0xDC00) & 0x3FF);
 			}
 			to = utf8(to, u);
-			if (r->p >= r->end)
-				break;
 		} else {
 			static const char from[] = "bfnrt", as[] = "\b\f\n\r\t";
 			const char *k = c ? strchr(from, c) : NULL;
@@ -310,7 +309,7 @@ static void header(reader *r, st_file *f, const char *data, size_t room)
 bool st_open(st_file *f, const char *path, const char **error)
 {
 	struct stat st;
-	const int fd = open(path, O_RDONLY);
+	const int fd = open(path, O_RDONLY | O_NONBLOCK); /* a FIFO is no file, and none is waited for */
 	uint64_t n = 0;
 
 	*f = (st_file){ .step = -1 };
@@ -318,6 +317,11 @@ bool st_open(st_file *f, const char *path, const char **error)
 		*error = strerror(errno);
 		if (fd >= 0)
 			close(fd);
+		return false;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		*error = "it is no regular file";
+		close(fd);
 		return false;
 	}
 	f->size = (size_t)st.st_size;
