@@ -15,6 +15,7 @@
 #include "ir/base/map.h"
 #include "schedule_kind.h"
 #include "settings.h"
+#include "shard.h"
 #include "type.h"
 
 typedef struct Node Node;
@@ -75,7 +76,8 @@ typedef struct Param {
 	int pieces;            /* a table at servers, partitioned by rows into so many; 0: in one piece */
 	Value *whole;          /* such a piece, or one of optimizer state: of this parameter the rows from `row` on */
 	int64_t row;
-	bool mixed; /* some parts of its gradient are row-sparse (all, where rows) */
+	Shard shard; /* which part of it each device of a tensor group has (passes/shard); data is of the whole */
+	bool mixed;  /* some parts of its gradient are row-sparse (all, where rows) */
 } Param;
 
 struct Value {
@@ -246,6 +248,7 @@ struct Module {
 	Value *loss, *count;  /* per microbatch: sum of the loss terms, and what it will be divided by */
 	int64_t batch;        /* size of one microbatch as bound */
 	int64_t export_batch; /* batch size in the file, 0 if symbolic */
+	int tensor;           /* so many devices share each replica of a stage (ir/shard.h); 0, 1: one */
 	int64_t microbatches; /* grains per step, over all replicas */
 	int64_t grains;   /* so many grains are one microbatch that is sliced over a stage's replicas; 0: a grain is a
 	                             * microbatch, and replicas have whole ones */

@@ -102,6 +102,9 @@ typedef struct OpDef {
 	unsigned writes; /* OP_UPDATE: bit i: operand i (a param) is written; of a node: node_writes */
 	/* Checks the operands, sets out[i]->type for all outputs that exist. On a fault: return diag_error(...). */
 	bool (*shape)(Node *n, Diag *d);
+	/* How n may be computed by parts on several devices: shard_way (shard.h). NULL: elementwise ops by their broadcasting, others
+	 * not at all. */
+	bool (*shard)(const Node *n, bool out, int at, ShardWay *w);
 	/* Gradients: dy[i] is the gradient of out[i] (NULL: none reaches it); set dx[i] for the operands that have one. */
 	void (*grad)(Builder *b, const Node *n, Value *const *dy, Value **dx);
 	GradKind dgrad[MAXIN];

@@ -80,6 +80,7 @@ typedef struct PlanSettings {
 	const struct GivenPlan *given; /* --plan FILE, read (plan.h); else NULL */
 	PlannerKind planner;
 	DpCost dp_cost;          /* of pipedream */
+	int64_t tensor;          /* devices that share each replica of a stage; 0, 1: one */
 	int64_t max_stages;      /* of plans that are looked for; 0: any */
 	bool no_pipeline, no_dp; /* those have one stage; no replicas */
 	bool choose_schedule;    /* --schedule auto was asked for: by simulation */

@@ -20,7 +20,7 @@ extern "C" {
 #define PD_ANYWHERE
 #endif
 
-#define PD_ABI 2
+#define PD_ABI 3
 
 /* ---- what a program says of itself ---- */
 
@@ -56,6 +56,8 @@ typedef struct pd_param { /* weights, BatchNormalization statistics, optimizer s
 	bool trained;    /* frozen weights and buffers: false */
 	int owner;       /* rank that writes it to files */
 	int64_t row, of; /* of > 0: this is a piece, the rows from `row` on, of a table of so many */
+	int axis;        /* blocks > 0: each device of a tensor group has a part of this axis, which is seen as */
+	int64_t blocks;  /* [blocks, devices, part]; dim is of the part */
 } pd_param;
 
 typedef struct pd_parted { /* a table in pieces at several servers: its squares are told in blocks */
@@ -102,7 +104,8 @@ typedef struct pd_program {
 	unsigned abi;                               /* PD_ABI */
 	const char *model, *plan, *schedule, *hash; /* hash of the plan: equal on all ranks */
 	int rank, world, stage, stages, replica, replicas;
-	bool server; /* it holds parameters and trains nothing: stage is its number */
+	int tensor, member; /* a rank is so many programs, a tensor group, of which this is one; 0: it is alone */
+	bool server;        /* it holds parameters and trains nothing: stage is its number */
 	int threads;
 	bool reproducible;
 	bool shuffle; /* samples are permuted anew in every epoch */
@@ -280,6 +283,14 @@ void pd_gradient_rows(int i, const int32_t *ids, const void *rows, int64_t n, in
 /* n elements of PD_F32 or PD_F64 of microbatch mb, made by the running action or received by it; --first-step writes those of
  * the first step. */
 void pd_value(const char *name, bool received, int mb, pd_dtype t, const void *v, int64_t n);
+
+/* Tensor groups (comm/tensor.c): all members make these calls in one order.
+ * y = the sum of all members' x, count elements of t (f32, f64), the same bits for all; y may be x. */
+void pd_tensor_sum(void *y, const void *x, int64_t count, pd_dtype t);
+double pd_tensor_total(double mine);
+/* y: the whole, of which every member has `blocks` runs of `run` bytes at x; and back, to this member's part. */
+void pd_tensor_gather(void *y, const void *x, int64_t blocks, int64_t run);
+void pd_tensor_shard(void *y, const void *x, int64_t blocks, int64_t run);
 
 /* Messages between stages. A channel is one tensor crossing one cut; its number is the same on
  * both sides. Each (channel, slot) has one request. The buffer stays untouched until the wait;

@@ -128,6 +128,16 @@ void rt_results_find(
 	const pd_program *p, rt_options *o); /* where results of this run lie: o->out and what lies in it */
 void rt_results_open(const rt_options *o);   /* of rank 0: that folder, and run/latest */
 
+/* ---- tensor.c: tensor groups. A rank of the plan is `tensor` processes, its members, one beside the other: the tasks of
+ * MPI are rank * tensor + member. Peers world + k are the members k of this rank ---- */
+enum { RT_MEMBERS = 1024 };
+extern int rt_member;
+int rt_group(void); /* members of a rank */
+int rt_task_of(int peer);
+static inline bool rt_leads(const pd_program *p) { return p->rank == 0 && rt_member == 0; } /* it speaks for the run */
+void rt_tensor_tell(void *what, size_t bytes); /* what member 0 has, to all members */
+char *rt_tensor_whole(const pd_param *q, const char *part, size_t bytes);
+
 /* ---- mpi.c: requests live in one static table; an index names one ---- */
 enum { RT_COLL = 16 }; /* requests of the ring: half of them sends, half receives */
 enum {
@@ -141,6 +151,7 @@ enum {
 	RT_TAG_HEAD,
 	RT_TAG_IDS,
 	RT_TAG_VALUES,
+	RT_TAG_TENSOR,
 	RT_TAG_OWNED /* and on: one per gradient */
 };
 
@@ -498,9 +509,10 @@ bool rt_verdict(int rank, const char *why); /* false: another was first */
 int rt_missing(int wanted, char *why, size_t room);
 
 /* ---- handshake.c: who the ranks are ---- */
-const char *rt_name(int rank);             /* "stage1.r0 (rank 2)" */
-const rt_process *rt_process_of(int rank); /* NULL: not known yet */
-bool rt_serves(int rank);                  /* it trains nothing */
+const char *rt_name(int rank);             /* "stage1.r0 (rank 2)"; a tensor group: rank world + k is its member k */
+const rt_process *rt_process_of(int task); /* NULL: not known yet */
+const char *rt_task_name(int task);
+bool rt_serves(int rank); /* it trains nothing */
 /* What this rank tells all others, and room for what all ranks tell; bytes of each. */
 size_t rt_hello(const pd_program *p, void **mine, void **all);
 void rt_met(const pd_program *p); /* that room is filled: all are of one plan and one runtime, or the run ends */

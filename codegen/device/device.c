@@ -386,7 +386,7 @@ static void write_channels(Build *b, Cw *w)
 	cw_close(w, ";");
 }
 
-static void write_program(Build *b, Cw *w, int rank)
+static void write_program(Build *b, Cw *w, int rank, int member)
 {
 	const Module *m = b->m;
 	const int t = stage_of_rank(b, rank), replica = rank - b->first_rank[t];
@@ -423,6 +423,8 @@ static void write_program(Build *b, Cw *w, int rank)
 		s->arena);
 	cw_line(w, ".nparams = PARAMS, .params = %s, .ninputs = INPUTS, .inputs = %s,",
 		b->chunks ? "params" : "stage_params", b->chunks ? "inputs" : "stage_inputs");
+	if (b->tensor > 1)
+		cw_line(w, ".tensor = %d, .member = %d,", b->tensor, member);
 	if (s->server)
 		cw_line(w, ".server = true,");
 	if (owned_sums(s))
@@ -502,9 +504,10 @@ static void write_start(const Build *b, Cw *w, int first, int replica, const int
 	cw_end(w);
 }
 
-bool emit_device(Build *b, int rank)
+bool emit_device(Build *b, int task)
 {
 	const Module *m = b->m;
+	const int rank = task / b->tensor;
 	const int first = stage_of_rank(b, rank), replica = rank - b->first_rank[first];
 	const DeviceSchedule *s = &m->schedule->dev[rank];
 	const int d = m->stage[first]->device[replica];
@@ -515,11 +518,11 @@ bool emit_device(Build *b, int rank)
 
 	if (m->stage[first]->server)
 		cw_comment(&w, "%s, rank %d of %d: server %d of parameters. Written by pdcc %s, edits are lost.",
-			m->name, rank, m->schedule->ndevice, first, PDCC_VERSION);
+			m->name, task, tasks_of(b), first, PDCC_VERSION);
 	else
 		cw_comment(&w,
 			"%s, device %d of %d (%s): replica %d of %d of stage%s %s. Written by pdcc %s, edits are lost.",
-			m->name, rank, m->schedule->ndevice,
+			m->name, task, tasks_of(b),
 			b->c && d >= 0 && d < b->c->ndevice && b->c->device[d].name ? b->c->device[d].name : "any",
 			replica, m->stage[first]->replicas, next_chunk(b, first) < 0 ? "" : "s", stages_text(b, first),
 			PDCC_VERSION);
@@ -540,7 +543,7 @@ bool emit_device(Build *b, int rank)
 	if (!m->schedule->async)
 		write_step(b, &w, s, shares, m->stage[first]);
 	write_start(b, &w, first, replica, grains);
-	write_program(b, &w, rank);
+	write_program(b, &w, rank, task % b->tensor);
 	cw_blank(&w);
 	cw_func(&w, "const pd_program *pd_device(void)");
 	if (b->chunks)
@@ -553,5 +556,5 @@ bool emit_device(Build *b, int rank)
 	cw_line(&w, "return pd_main(pd_device(), argc, argv);");
 	cw_end(&w);
 	cw_line(&w, "#endif");
-	return build_text(b, arena_printf(b->a, "device%d.c", rank), &text);
+	return build_text(b, arena_printf(b->a, "device%d.c", task), &text);
 }

@@ -66,7 +66,7 @@ static bool write_makefile(Build *b)
 			   (int)(train->target.optimize != OPT_LEVEL_UNSAID ? train->target.optimize : OPT_LEVEL_3)),
 		   *debug = train->target.debug ? " -g" : "";
 	Buf out = { 0 }, rules = { 0 }, settings = { 0 };
-	const int world = b->m->schedule->ndevice;
+	const int world = tasks_of(b);
 	const char *first = "", *smaller = "", *after = b->gpu ? " | obj/toolkit" : "";
 
 	if (b->gpu) {
@@ -85,18 +85,20 @@ static bool write_makefile(Build *b)
 			t, t, t, after);
 	for (int r = 0; r < world; r++) {
 		buf_printf(&rules, "obj/device%d.o:", r);
-		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
+		const int stage = stage_of_rank(b, r / b->tensor);
+
+		for (int t = stage; t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " stage%d/stage%d.h", t, t);
 		buf_printf(&rules, "%s\nbin/d%d: obj/device%d.o", after, r, r);
-		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
+		for (int t = stage; t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " obj/stage%d/stage%d.o%s", t, t, kernels_of(b, t));
 		buf_printf(&rules, " $(RUNTIME)\nbin/p%d: obj/device%d.o", r, r);
-		for (int t = stage_of_rank(b, r); t >= 0; t = next_chunk(b, t))
+		for (int t = stage; t >= 0; t = next_chunk(b, t))
 			buf_printf(&rules, " obj/profile/stage%d.o%s", t, kernels_of(b, t));
 		buf_puts(&rules, " $(RUNTIME)\n");
 	}
 	for (int r = 0; r < world; r++)
-		if (r == b->first_rank[stage_of_rank(b, r)])
+		if (r == b->tensor * b->first_rank[stage_of_rank(b, r / b->tensor)])
 			first = arena_printf(a, "%s%s%d", first, r ? " " : "", r);
 	build_frame(&out, "Makefile.in",
 		(const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "DEVICES",
@@ -128,9 +130,8 @@ static bool write_readme(Build *b)
 
 	build_frame(&out, "README.txt.in",
 		(const char *const[]){ "MODEL", model_file(b), "VERSION", PDCC_VERSION, "WORLD",
-			arena_printf(a, "%d", b->m->schedule->ndevice), "STAGES",
-			arena_printf(a, "%d", module_stages(b->m)), "PLAN", plan_text(b), "SCHEDULE",
-			b->m->schedule->name, NULL });
+			arena_printf(a, "%d", tasks_of(b)), "STAGES", arena_printf(a, "%d", module_stages(b->m)),
+			"PLAN", plan_text(b), "SCHEDULE", b->m->schedule->name, NULL });
 	return build_text(b, "README.txt", &out);
 }
 
@@ -149,7 +150,7 @@ static bool write_commands(Build *b)
 	buf_puts(&out, "[\n");
 	for (int t = 0; t < b->m->nstage; t++)
 		command(b, &out, arena_printf(b->a, "stage%d/stage%d.c", t, t));
-	for (int r = 0; r < b->m->schedule->ndevice; r++)
+	for (int r = 0; r < tasks_of(b); r++)
 		command(b, &out, arena_printf(b->a, "device%d.c", r));
 	for (int i = 0; i < nembedded; i++) {
 		const size_t n = strlen(embedded[i].name);

@@ -44,11 +44,12 @@ static void hash_model(Build *b)
 	for (int s = 0; s < b->m->nstage; s++)
 		for (int i = 0; i < b->m->stage[s]->nparam; i++) {
 			const Value *v = b->m->stage[s]->param[i];
+			const Type whole = shard_whole(&v->type, v->param->shard, b->tensor);
 			const char *text = arena_printf(b->a, "%s %d",
 				v->param->onnx_name ? v->param->onnx_name : v->name, dtype_onnx(v->type.dtype));
 
-			for (int k = 0; k < v->type.rank; k++)
-				text = arena_printf(b->a, "%s %" PRId64, text, v->type.dim[k]);
+			for (int k = 0; k < whole.rank; k++)
+				text = arena_printf(b->a, "%s %" PRId64, text, whole.dim[k]);
 			if (v->param->kind != PARAM_STATE && !v->param->whole)
 				PUSH(b->a, line, n, cap) = text;
 		}
@@ -134,6 +135,7 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 			d, FILELOC(m->file), 711, "programs in f64 for GPUs are not written yet; --target c has them");
 	}
 	before = file_read(arena_printf(b.a, "%s/manifest.json", dir), NULL);
+	b.tensor = m->tensor > 1 ? m->tensor : 1;
 	b.first_rank = NEWN(b.a, int, m->nstage);
 	for (int s = 0; s < m->nstage; s++) {
 		b.first_rank[s] = m->stage[s]->rank;
@@ -151,7 +153,7 @@ bool codegen_build(const Module *m, const Cluster *c, const Training *t, const c
 	hash_model(&b);
 	for (int s = 0; ok && s < m->nstage; s++)
 		ok = emit_profile(&b, m->stage[s]);
-	for (int r = 0; ok && r < m->schedule->ndevice; r++)
+	for (int r = 0; ok && r < tasks_of(&b); r++)
 		ok = emit_device(&b, r);
 	ok = ok && emit_plan(&b) && emit_certificate(&b) && emit_bundle(&b);
 	if (ok)

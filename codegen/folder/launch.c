@@ -92,7 +92,7 @@ static const char launch_once[] =
 
 static const char *mpirun_line(Build *b, bool hosts)
 {
-	const int world = b->m->schedule->ndevice;
+	const int world = tasks_of(b);
 	const char *names = "";
 	Buf out = { 0 };
 
@@ -108,7 +108,7 @@ static const char *mpirun_line(Build *b, bool hosts)
 	for (int r = 0; hosts && r < world; r++)
 		buf_printf(&out,
 			"%s \\\n\t-np 1 -host %s ${PD_WRAP:+\"$PD_WRAP\" --exec %d} \"$dir/bin/${PD_PROGRAM}%d\" \"$@\"",
-			r ? " :" : "", host_of(b, r), r, r);
+			r ? " :" : "", host_of(b, r / b->tensor), r, r);
 	const char *text = arena_str(b->a, buf_str(&out));
 	buf_free(&out);
 	return text;
@@ -134,12 +134,12 @@ static bool emit_tolerated(Build *b)
 
 	for (int i = 0; c && i < c->nwithout; i++) {
 		const char *ranks = "", *name = arena_printf(b->a, "@%s", c->without[i]);
-		for (int r = 0; r < b->m->schedule->ndevice; r++) {
-			const int t = stage_of_rank(b, r);
+		for (int task = 0; task < tasks_of(b); task++) {
+			const int r = task / b->tensor, t = stage_of_rank(b, r);
 			const Device *d = &c->device[b->m->stage[t]->device[r - b->first_rank[t]]];
 			if (strcmp(c->local ? d->name : c->host[d->host].name, c->without[i]))
 				continue;
-			ranks = arena_printf(b->a, "%s%s%d", ranks, *ranks ? "," : "", r);
+			ranks = arena_printf(b->a, "%s%s%d", ranks, *ranks ? "," : "", task);
 			name = host_of(b, r) ? host_of(b, r) : name;
 		}
 		buf_printf(&out, "%s %s without-%s\n", name, ranks, c->without[i]);
@@ -149,12 +149,12 @@ static bool emit_tolerated(Build *b)
 
 bool emit_launch(Build *b)
 {
-	const int world = b->m->schedule->ndevice;
+	const int world = tasks_of(b);
 	const char *said, *kind = launch_kind(b, &said), *places = "";
 	Buf out = { 0 };
 
 	for (int r = 0; r < world; r++) {
-		const char *host = host_of(b, r);
+		const char *host = host_of(b, r / b->tensor);
 		if (host && host[strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")])
 			return diag_error(b->d, FILELOC(b->c->file), 705,
 				"'%s' is no name of a host that mpirun could be given", host);

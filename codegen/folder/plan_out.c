@@ -235,6 +235,19 @@ static void json_messages(Build *b, Cw *w, const Stage *s)
 	cw_line(w, "]");
 }
 
+/* What the first member of a tensor group sends the others, per microbatch and per step. */
+static void json_tensor(const Build *b, Cw *w, const Stage *s)
+{
+	Graph *g[4];
+	const int n = stage_graphs(s, g);
+	int64_t each = 0, step = 0;
+
+	for (int i = 0; i < n; i++)
+		for (const Node *x = g[i]->first; x; x = x->next)
+			*(g[i] == s->update ? &step : &each) += shard_sent(x, b->tensor);
+	cw_line(w, "\"tensor_bytes\": { \"microbatch\": %" PRId64 ", \"step\": %" PRId64 " },", each, step);
+}
+
 static void json_stage(Build *b, Cw *w, int t)
 {
 	const Stage *s = b->m->stage[t];
@@ -247,6 +260,8 @@ static void json_stage(Build *b, Cw *w, int t)
 			"\"depth\": %d, \"versions\": %d, \"version_bytes\": %" PRId64 ", \"row_copies\": %" PRId64
 			", \"late\": %d,",
 			b->m->schedule->depth[t], s->versions, s->version_bytes, s->row_copies, b->m->schedule->late);
+	if (b->tensor > 1)
+		json_tensor(b, w, s);
 	cw_line(w, "\"devices\": [");
 	w->indent++;
 	for (int r = 0; r < s->replicas; r++)
@@ -279,8 +294,9 @@ static bool write_json(Build *b)
 		quoted_json(b->a, m->name), plan_text(b), m->schedule->name, b->hash);
 	cw_line(&w,
 		"\"micro\": %" PRId64 ", \"microbatches\": %" PRId64
-		", \"world\": %d, \"channels\": %d, \"timeout\": %.17g,%s",
-		m->batch, m->microbatches, m->schedule->ndevice, b->channels, timeout_of(b),
+		", \"world\": %d,%s \"channels\": %d, \"timeout\": %.17g,%s",
+		m->batch, m->microbatches, m->schedule->ndevice,
+		b->tensor > 1 ? arena_printf(b->a, " \"tensor\": %d,", b->tensor) : "", b->channels, timeout_of(b),
 		m->schedule->async ? arena_printf(b->a, " \"flow\": %d, \"stash\": \"%s\",", m->schedule->lag + 1,
 					     stash_word(m->schedule->rule))
 				   : "");

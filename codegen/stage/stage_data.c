@@ -238,9 +238,11 @@ void write_params(StageCx *x, Cw *w)
 			s->at[state ? REGION_STATE : REGION_PARAMS] + (several ? s->versions_at : 0), l->tag,
 			(const char *)map_get(&names->of, v), fill,
 			v->param->kind == PARAM_WEIGHT && !v->param->frozen ? "true" : "false", writer_of(x->b, s, v),
-			v->param->whole ? arena_printf(a, ", .row = %" PRId64 ", .of = %" PRId64, v->param->row,
-						  v->param->whole->type.dim[0])
-					: "");
+			v->param->shard.kind == SHARD_AXIS ? arena_printf(a, ", .axis = %d, .blocks = %" PRId64,
+								     v->param->shard.axis, v->param->shard.outer)
+			: v->param->whole ? arena_printf(a, ", .row = %" PRId64 ", .of = %" PRId64, v->param->row,
+						    v->param->whole->type.dim[0])
+					  : "");
 	}
 	if (!s->nparam)
 		cw_line(w, "{ .name = NULL },");

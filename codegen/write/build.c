@@ -187,6 +187,8 @@ int owner_of(const Build *b, const Value *v)
 	bug("no stage has parameter %s", v->name);
 }
 
+int tasks_of(const Build *b) { return b->m->schedule->ndevice * b->tensor; }
+
 int threads_of(const Build *b, int rank)
 {
 	const int t = stage_of_rank(b, rank), d = b->m->stage[t]->device[rank - b->first_rank[t]];
@@ -201,7 +203,8 @@ const char *plan_text(const Build *b)
 	const char *s = "";
 
 	for (int t = 0; t < b->m->nstage && !b->m->stage[t]->server; t++)
-		s = arena_printf(b->a, "%s%s%d", s, t ? "-" : "", b->m->stage[t]->replicas);
+		s = arena_printf(b->a, b->tensor > 1 ? "%s%s%dx%d" : "%s%s%d", s, t ? "-" : "",
+			b->m->stage[t]->replicas, b->tensor);
 	return s;
 }
 

@@ -5,6 +5,9 @@
 #include "ir/cluster.h"
 
 /* `path` is a file, "local" (one device), "local:N", or what hosts.h reads. */
+/* So many neighbours on a host become one device, which several programs share out (--tensor); what is left over of a host is not
+ * used. False after E0424 where no host has so many. */
+bool cluster_group(Arena *a, Cluster *c, int tensor, Diag *d);
 bool cluster_read(Arena *a, const char *path, Cluster *c, Diag *d);
 
 #endif

@@ -470,6 +470,11 @@ static void param(Parser *s)
 			p->onnx_name = lex_word(s);
 		else if (strcmp(k, "of") == 0)
 			p->of = parse_value(s, NULL);
+		else if (strcmp(k, "shard") == 0)
+			p->shard = (Shard){ SHARD_AXIS, (int)lex_int(s, 0, MAXRANK - 1),
+				p->shard.outer ? p->shard.outer : 1 };
+		else if (strcmp(k, "blocks") == 0)
+			p->shard.outer = lex_int(s, 1, (int64_t)1 << 40);
 		else if (strcmp(k, "pieces") == 0)
 			p->pieces = (int)lex_int(s, 2, 1 << 20);
 		else if (strcmp(k, "whole") == 0)
@@ -510,6 +515,8 @@ static void header(Parser *s)
 			s->m->opset = (int)lex_int(s, 0, 1000);
 		else if (strcmp(k, "batch") == 0)
 			s->m->batch = lex_int(s, 1, (int64_t)1 << 40);
+		else if (strcmp(k, "tensor") == 0)
+			s->m->tensor = (int)lex_int(s, 2, 1 << 16);
 		else if (strcmp(k, "export_batch") == 0)
 			s->m->export_batch = lex_int(s, 1, (int64_t)1 << 40);
 		else if (strcmp(k, "microbatches") == 0)

@@ -405,6 +405,11 @@ static void param(Buf *b, const Value *v)
 		key(b, &first, "of");
 		value_name(b, p->of);
 	}
+	if (p->shard.kind == SHARD_AXIS) {
+		key_int(b, &first, "shard", p->shard.axis);
+		if (p->shard.outer > 1)
+			key_int(b, &first, "blocks", p->shard.outer);
+	}
 	if (p->pieces)
 		key_int(b, &first, "pieces", p->pieces);
 	if (p->whole) {
@@ -562,6 +567,8 @@ void module_print(Buf *b, const Module *m, const PrintOpt *o)
 		key_int(b, &first, "export_batch", m->export_batch);
 	if (m->microbatches)
 		key_int(b, &first, "microbatches", m->microbatches);
+	if (m->tensor > 1)
+		key_int(b, &first, "tensor", m->tensor);
 	if (m->grains)
 		key_int(b, &first, "grains", m->grains);
 	if (m->step_time > 0) { /* an estimate: as many digits as the programs print */

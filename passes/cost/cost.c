@@ -192,6 +192,22 @@ static void add_inputs(const Module *m, Graph *g, const PassCx *cx)
 	}
 }
 
+/* What members of a tensor group tell each other: every byte but a member's own comes in, and for a sum goes out, once. */
+static double member_time(const Module *m, const Node *n, const Cluster *c, const Speed *s)
+{
+	const Link link = c && c->ndevice ? cluster_link(c, 0, 0) : (Link){ .bandwidth = 8e9, .latency = 2e-6 };
+	const double d = m->tensor, bytes = n->out[0] ? (double)value_bytes(n->out[0]) : 0;
+
+	if (n->op == OP_TensorAllReduce)
+		return s->launch + 2 * link.latency + 2 * (d - 1) / d * bytes / link.bandwidth;
+	return s->launch + link.latency + (d - 1) / d * bytes / link.bandwidth;
+}
+
+static double time_of(const Module *m, const Node *n, const Cluster *c, const Speed *s)
+{
+	return n->op == OP_TensorAllReduce || n->op == OP_TensorAllGather ? member_time(m, n, c, s) : node_time(n, s);
+}
+
 bool pass_cost(Module *m, PassCx *cx)
 {
 	const Speed s = device_speed(cx->cluster, 0);
@@ -200,7 +216,7 @@ bool pass_cost(Module *m, PassCx *cx)
 		return diag_error(
 			cx->d, FILELOC(m->file), 410, "cost runs before split; this module has stages already");
 	for (Node *n = m->graph->first; n; n = n->next)
-		n->time = node_time(n, &s);
+		n->time = time_of(m, n, cx->cluster, &s);
 	if (cx->profile) {
 		take_measured(m, cx, &s);
 		add_inputs(m, m->graph, cx);

@@ -54,10 +54,12 @@ static bool check_batch(const Segments *g)
 static bool check_forced(const Segments *g, int n, int sum)
 {
 	const Cluster *c = g->cx->cluster;
+	const char *devices =
+		g->m->tensor > 1 ? arena_printf(g->cx->scratch, "groups of %d devices", g->m->tensor) : "devices";
 
 	if (c && sum > cluster_workers(c))
-		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d devices; the cluster has %d%s",
-			g->cx->train->plan.replicas, sum, cluster_workers(c),
+		return diag_error(g->cx->d, FILELOC(c->file), 403, "plan %s needs %d %s; the cluster has %d%s",
+			g->cx->train->plan.replicas, sum, devices, cluster_workers(c),
 			cluster_workers(c) < c->ndevice ? " with the role worker" : "");
 	if (n > g->n)
 		return diag_error(g->cx->d, FILELOC(g->m->file), 404,

@@ -33,13 +33,14 @@ void rt_recv(int peer, int tag, void *buf, size_t bytes) { blocking(peer, tag, b
 /* All to rank 0 and back: it is for start and end, where the timeout matters more than speed. */
 void rt_barrier(void)
 {
-	if (rt_program->world == 1 || rt_alone)
+	if (rt_alone)
 		return;
 	char token = 0;
 
 	if (rt_program->rank == 0) {
 		for (int r = 1; r < rt_program->world; r++)
 			rt_recv(r, RT_TAG_FILE, &token, 1);
+		rt_tensor_tell(&token, 1);
 		for (int r = 1; r < rt_program->world; r++)
 			rt_send(r, RT_TAG_FILE, &token, 1);
 	} else {

@@ -6,7 +6,7 @@
 
 typedef struct hello {
 	unsigned abi;
-	int rank, world, stage, replica;
+	int rank, world, stage, replica, member;
 	bool server;
 	char hash[72], model[64];
 	rt_process process;
@@ -14,26 +14,29 @@ typedef struct hello {
 
 static hello me, *told, *hellos; /* hellos: told, once all have been heard and agree */
 
-const char *rt_name(int rank)
+const char *rt_task_name(int task)
 {
 	static char name[4][64];
 	static int next;
-	char *s = name[next++ & 3];
+	char *s = name[next++ & 3], member[16] = "";
+	const hello *h = hellos ? &hellos[task] : NULL;
 
-	if (hellos || rt_program)
+	if (rt_group() > 1)
+		snprintf(member, sizeof member, ".t%d", task % rt_group());
+	if (h || rt_program)
 		snprintf(s, sizeof name[0],
-			(hellos ? hellos[rank].server : rt_program->server) ? "server%d.r%d (rank %d)"
-									    : "stage%d.r%d (rank %d)",
-			hellos ? hellos[rank].stage : rt_program->stage,
-			hellos ? hellos[rank].replica : rt_program->replica, rank);
+			(h ? h->server : rt_program->server) ? "server%d.r%d%s (rank %d)" : "stage%d.r%d%s (rank %d)",
+			h ? h->stage : rt_program->stage, h ? h->replica : rt_program->replica, member, task);
 	else
-		snprintf(s, sizeof name[0], "rank %d", rank);
+		snprintf(s, sizeof name[0], "rank %d", task);
 	return s;
 }
 
-const rt_process *rt_process_of(int rank) { return hellos ? &hellos[rank].process : NULL; }
+const char *rt_name(int rank) { return rt_task_name(rt_program ? rt_task_of(rank) : rank); }
 
-bool rt_serves(int rank) { return hellos && hellos[rank].server; }
+const rt_process *rt_process_of(int task) { return hellos ? &hellos[task].process : NULL; }
+
+bool rt_serves(int rank) { return hellos && hellos[rt_task_of(rank)].server; }
 
 size_t rt_hello(const pd_program *p, void **mine, void **all)
 {
@@ -42,11 +45,12 @@ size_t rt_hello(const pd_program *p, void **mine, void **all)
 		.world = p->world,
 		.stage = p->stage,
 		.replica = p->replica,
+		.member = rt_member,
 		.server = p->server,
 		.process = rt_process_here() };
 	snprintf(me.hash, sizeof me.hash, "%s", p->hash);
 	snprintf(me.model, sizeof me.model, "%s", p->model);
-	told = rt_alloc((size_t)p->world * sizeof *told);
+	told = rt_alloc((size_t)(p->world * rt_group()) * sizeof *told);
 	*mine = &me;
 	*all = told;
 	return sizeof me;
@@ -54,12 +58,13 @@ size_t rt_hello(const pd_program *p, void **mine, void **all)
 
 void rt_met(const pd_program *p)
 {
-	for (int r = 0; r < p->world; r++) {
+	for (int r = 0; r < p->world * rt_group(); r++) {
 		if (strcmp(told[r].hash, me.hash))
 			rt_fail(RT_MISMATCH, "R101",
 				"ranks are of different plans: %s (%s) here, %s (%s) on rank %d; run make again",
 				me.hash, me.model, told[r].hash, told[r].model, r);
-		if (told[r].abi != me.abi || told[r].world != me.world || told[r].rank != r)
+		if (told[r].abi != me.abi || told[r].world != me.world ||
+			told[r].rank * rt_group() + told[r].member != r)
 			rt_fail(RT_MISMATCH, "R101",
 				"rank %d of %d, runtime %u here; rank %d says it is rank %d of %d, runtime %u", me.rank,
 				me.world, me.abi, r, told[r].rank, told[r].world, told[r].abi);

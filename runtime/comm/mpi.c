@@ -29,6 +29,7 @@ static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static bool started, stopping, main_waits;
 static MPI_Comm data, collective; /* own tag spaces for channels and for collectives */
+static MPI_Comm ranks;            /* the plan's ranks: of a tensor group the members of one number */
 static MPI_Request *request;
 static MPI_Status *status;
 static int *ready;
@@ -85,28 +86,28 @@ static _Noreturn void verdict(int i)
 			d->recv ? "received" : "sent", d->mb, (long long)d->step, d->channel);
 	awaited(what, sizeof what, l);
 	rt_doing(doing, sizeof doing);
-	const int rank = rt_missing(l->peer, why, sizeof why);
+	const int task = rt_missing(rt_task_of(l->peer), why, sizeof why);
 
 	rt_fail(RT_LOST, "R102",
 		l->recv ? "%s did not come from %s within %g s (in %s; last message done: %s); missing: %s %s"
 			: "%s was not taken by %s within %g s (in %s; last message done: %s); missing: %s %s",
-		what, rt_name(l->peer), timeout_s, doing, last, rt_name(rank), why);
+		what, rt_name(l->peer), timeout_s, doing, last, rt_task_name(task), why);
 }
 
-/* A process of another rank has ended while request i was waited for; -1: none in particular. */
-static _Noreturn void gone(int i, int rank, char *why, size_t room)
+/* The process of another task has ended while request i was waited for; -1: none in particular. */
+static _Noreturn void gone(int i, int task, char *why, size_t room)
 {
 	char what[400] = "", doing[64];
 	int known;
 
 	if (rt_verdict_known(&known, why, room))
-		rank = known;
+		task = known;
 	else
-		rt_verdict(rank, why);
+		rt_verdict(task, why);
 	if (i >= 0)
 		awaited(what, sizeof what, &labels[i]);
 	rt_doing(doing, sizeof doing);
-	rt_fail(RT_LOST, "R115", "%s %s; this rank was in %s%s%s%s%s", rt_name(rank), why, doing,
+	rt_fail(RT_LOST, "R115", "%s %s; this rank was in %s%s%s%s%s", rt_task_name(task), why, doing,
 		i < 0            ? ""
 		: labels[i].recv ? ", waiting for "
 				 : ", sending ",
@@ -126,14 +127,14 @@ static void look_around(int pending, double *looked, double *missed)
 	if (now - *looked < 0.25)
 		return;
 	*looked = now;
-	int rank = rt_lost(false, why, sizeof why);
+	int task = rt_lost(false, why, sizeof why);
 
-	if (rank < 0 && !rt_verdict_known(&rank, why, sizeof why))
+	if (task < 0 && !rt_verdict_known(&task, why, sizeof why))
 		*missed = 0;
 	else if (*missed == 0 && !rt_launched())
 		*missed = now;
 	else if (rt_launched() || now - *missed > 3)
-		gone(pending, rank, why, sizeof why);
+		gone(pending, task, why, sizeof why);
 }
 
 void rt_look(void)
@@ -226,11 +227,11 @@ static void post(int i, MPI_Comm comm, int tag, void *buf, label l)
 			l.channel, l.mb, labels[i].mb);
 	labels[i] = l;
 	if (!l.recv)
-		rt_traffic(l.peer, tag, l.channel >= 0, l.bytes);
+		rt_traffic(l.peer < rt_program->world ? l.peer : rt_program->world, tag, l.channel >= 0, l.bytes);
 	if (l.recv)
-		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]), "MPI_Irecv");
+		check(MPI_Irecv(buf, (int)l.bytes, MPI_BYTE, rt_task_of(l.peer), tag, comm, &request[i]), "MPI_Irecv");
 	else
-		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, l.peer, tag, comm, &request[i]), "MPI_Isend");
+		check(MPI_Isend(buf, (int)l.bytes, MPI_BYTE, rt_task_of(l.peer), tag, comm, &request[i]), "MPI_Isend");
 	if (nactive++ == 0)
 		rt_wake();
 }
@@ -443,7 +444,7 @@ void rt_gather_start(const void *mine, void *all, size_t bytes)
 		return;
 	}
 	rt_lock();
-	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, collective, &request[gather0]),
+	check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, ranks, &request[gather0]),
 		"MPI_Iallgather");
 	rt_requested(gather0, 0, bytes);
 	rt_unlock();
@@ -464,7 +465,7 @@ static void make_table(const pd_program *p)
 	sends0 = slots;
 	ring0 = 2 * slots;
 	peer0 = ring0 + RT_COLL;
-	gather0 = peer0 + 2 * p->world;
+	gather0 = peer0 + 2 * (p->world + rt_group());
 	between0 = gather0 + 1;
 	owned0 = between0 + 4 * p->world;
 	nrequests = owned0 + p->owned * p->replicas;
@@ -488,33 +489,34 @@ static void meet(const pd_program *p)
 
 void rt_join(const pd_program *p, double timeout)
 {
-	int provided, rank, world, flag, *bound;
+	int provided, task, tasks, flag, *bound;
 
 	timeout_s = timeout;
 	rt_ring_setup(p->world);
 	rt_local_setup(p);
-	if (p->world == 1 || rt_alone)
+	if ((p->world == 1 && rt_group() == 1) || rt_alone)
 		return;
 	check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
 	if (provided < MPI_THREAD_SERIALIZED)
 		rt_fail(RT_USAGE, "R108", "this MPI has no MPI_THREAD_SERIALIZED");
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &world);
-	if (world != p->world || rank != p->rank)
+	MPI_Comm_rank(MPI_COMM_WORLD, &task);
+	MPI_Comm_size(MPI_COMM_WORLD, &tasks);
+	if (tasks != p->world * rt_group() || task != rt_task_of(p->rank))
 		rt_fail(RT_MISMATCH, "R101",
 			"this program is rank %d of %d of its plan, but was started as rank %d of %d; start all "
 			"programs with one mpirun (make run)",
-			p->rank, p->world, rank, world);
+			rt_task_of(p->rank), p->world * rt_group(), task, tasks);
 	check(MPI_Comm_dup(MPI_COMM_WORLD, &data), "MPI_Comm_dup");
 	check(MPI_Comm_dup(MPI_COMM_WORLD, &collective), "MPI_Comm_dup");
+	check(MPI_Comm_split(MPI_COMM_WORLD, rt_member, p->rank, &ranks), "MPI_Comm_split");
 	MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
 	if (flag && (double)p->channels * p->microbatches > *bound)
 		rt_fail(RT_USAGE, "R109",
 			"%d channels of %d microbatches need more message tags than the %d of this MPI", p->channels,
 			p->microbatches, *bound);
 	meet(p);
-	rt_traffic_setup(p->world);
+	rt_traffic_setup(p->world + 1);
 	make_table(p);
 	if (pthread_create(&thread, NULL, progress, NULL))
 		rt_fail(RT_MEMORY, "R110", "no thread for messages: %s", strerror(errno));

@@ -2,6 +2,7 @@
  * its bytes are not counted. A group's communicator is made before step 0, because making one waits for all members. */
 #include "rt.h"
 #include <limits.h>
+#include <stdlib.h>
 #include <mpi.h>
 
 enum { GROUPS = 256 };
@@ -28,7 +29,12 @@ void pd_group_open(const pd_group *g)
 		rt_fail(RT_ERROR, "R111", "more than %d groups of MPI's own AllReduce", GROUPS);
 	rt_lock();
 	check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
-	check(MPI_Group_incl(world, g->n, g->rank, &members), "MPI_Group_incl");
+	int *task = rt_alloc((size_t)g->n * sizeof *task);
+
+	for (int i = 0; i < g->n; i++)
+		task[i] = rt_task_of(g->rank[i]);
+	check(MPI_Group_incl(world, g->n, task, &members), "MPI_Group_incl");
+	free(task);
 	check(MPI_Comm_create_group(MPI_COMM_WORLD, members, nopened, &opened[nopened].comm), "MPI_Comm_create_group");
 	opened[nopened++].group = g;
 	MPI_Group_free(&members);

@@ -59,7 +59,7 @@ static void on_bus(int n, siginfo_t *info, void *context)
 		       : "it has become shorter while it was read, or can be read no more");
 	(void)!write(STDERR_FILENO, said, strlen(said));
 	snprintf(said, sizeof said, "ended with %s: %s: its pages cannot be had", shared ? "R501" : "R202", path);
-	rt_verdict(rt_program->rank, said);
+	rt_verdict(rt_task_of(rt_program->rank), said);
 	_exit(shared ? RT_MEMORY : RT_ERROR);
 }
 

@@ -63,13 +63,13 @@ static void read_point(void)
 
 void rt_point_ckpt(int64_t step)
 {
-	if (point.mode == 1 && step == point.step && point.rank == rt_program->rank && in_ckpt++ == point.n)
+	if (point.mode == 1 && step == point.step && point.rank == rt_task_of(rt_program->rank) && in_ckpt++ == point.n)
 		raise(SIGKILL);
 }
 
 static void point_step(bool end)
 {
-	if (point.rank != rt_program->rank || point.mode == 1 || rt_step < point.step)
+	if (point.rank != rt_task_of(rt_program->rank) || point.mode == 1 || rt_step < point.step)
 		return;
 	if (in_step++ == point.n || (end && in_step <= point.n)) {
 		in_step = point.n + 1;
@@ -126,7 +126,7 @@ void rt_faults_open(const pd_program *p, const rt_options *o)
 	read_point();
 	if (!launched)
 		return;
-	snprintf(path, sizeof path, "%s/rank%d.ring", folder, p->rank);
+	snprintf(path, sizeof path, "%s/rank%d.ring", folder, rt_task_of(p->rank));
 	const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
 
 	if (fd < 0)
@@ -215,7 +215,7 @@ void rt_dump(const char *why)
 		*slash = '/';
 	}
 	mkdir(folder, 0777);
-	snprintf(path, sizeof path, "%s/rank%d.txt", folder, rt_program->rank);
+	snprintf(path, sizeof path, "%s/rank%d.txt", folder, rt_task_of(rt_program->rank));
 	FILE *f = fopen(path, "w");
 
 	if (!f)
@@ -271,14 +271,14 @@ rt_process rt_process_here(void)
 
 int rt_lost(bool stopped, char *why, size_t room)
 {
-	const rt_process *me = rt_process_of(rt_program->rank);
+	const rt_process *me = rt_process_of(rt_task_of(rt_program->rank));
 	char seen[600];
 
-	for (int r = 0; me && me->born && r < rt_program->world; r++) {
+	for (int r = 0; me && me->born && r < rt_program->world * rt_group(); r++) {
 		const rt_process *p = rt_process_of(r);
 		uint64_t born = 0;
 
-		if (r == rt_program->rank || strcmp(p->host, me->host) || !p->born)
+		if (r == rt_task_of(rt_program->rank) || strcmp(p->host, me->host) || !p->born)
 			continue;
 		const char s = state_of(p->pid, &born);
 
@@ -308,7 +308,7 @@ bool rt_verdict_known(int *rank, char *why, size_t room)
 		fclose(f);
 	if (ok)
 		why[strcspn(why, "\n")] = 0;
-	return ok && *rank >= 0 && *rank < rt_program->world;
+	return ok && *rank >= 0 && *rank < rt_program->world * rt_group();
 }
 
 bool rt_verdict(int rank, const char *why)
@@ -318,7 +318,7 @@ bool rt_verdict(int rank, const char *why)
 	if (!launched || rank < 0)
 		return false;
 	snprintf(path, sizeof path, "%s/verdict.txt", folder);
-	snprintf(new, sizeof new, "%s.%d", path, rt_program->rank);
+	snprintf(new, sizeof new, "%s.%d", path, rt_task_of(rt_program->rank));
 	const int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC, 0666);
 	const int n = snprintf(text, sizeof text, "%d %s\n", rank, why);
 
@@ -344,7 +344,7 @@ static int silent_rank(int wanted, char *why, size_t room)
 		for (int k = 0; k < 20 && !rt_verdict_known(&known, why, room); k++)
 			nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
 		snprintf(why, room, "reaches none of the other hosts");
-		return rt_program->rank;
+		return rt_task_of(rt_program->rank);
 	}
 	if (rank < 0 || others == 1) {
 		snprintf(why, room, "did not answer %s", rt_name(rt_program->rank));

@@ -121,11 +121,11 @@ static bool answers(const uint32_t ip[RT_ADDRESSES], double seconds)
 
 int rt_unreached(int wanted, int *others, int *silent)
 {
-	const rt_process *me = rt_process_of(rt_program->rank);
+	const rt_process *me = rt_process_of(rt_task_of(rt_program->rank));
 	int found = -1;
 
 	*others = *silent = 0;
-	for (int r = 0; me && r < rt_program->world; r++) {
+	for (int r = 0; me && r < rt_program->world * rt_group(); r++) {
 		const rt_process *p = rt_process_of(r);
 		uint32_t ip[RT_ADDRESSES];
 		bool seen = !strcmp(p->host, me->host) || !others_of(ip, p->ip, me->ip);

@@ -9,10 +9,10 @@ static int crowd = 1; /* threads that want to compute, by core of this host */
 void rt_crowd(const pd_program *p)
 {
 	const int cores = pd_cores("");
-	const char *host = rt_process_of(p->rank)->host;
+	const char *host = rt_process_of(rt_task_of(p->rank))->host;
 	int here = 0;
 
-	for (int r = 0; r < p->world; r++)
+	for (int r = 0; r < p->world * rt_group(); r++)
 		here += strcmp(rt_process_of(r)->host, host) == 0;
 	if (!rt_virtual)
 		crowd = (here * p->threads + cores - 1) / cores;

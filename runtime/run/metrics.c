@@ -90,7 +90,7 @@ void rt_watch_open(const pd_program *p, const rt_options *o, int64_t last)
 	w.last = last;
 	w.begin = w.since = rt_now();
 	w.m = (pd_metric){ .steps = last, .loss_ema = w.m.loss_ema, .eval_step = -1 };
-	if (p->rank == 0)
+	if (rt_leads(p))
 		open_files(o);
 	rt_progress_open();
 }
@@ -168,9 +168,9 @@ static void look(int metric, double v, int64_t n)
 	if (!w.o->stop || w.reached || w.metric != metric || !(metric == ACCURACY ? v >= w.reach : v <= w.reach))
 		return;
 	w.reached = true;
-	if (w.p->rank == 0)
+	if (rt_leads(w.p))
 		rt_progress_end();
-	if (w.p->rank == 0 && rt_log >= RT_LOG_NOTE)
+	if (rt_leads(w.p) && rt_log >= RT_LOG_NOTE)
 		printf("step %6" PRId64 ": the %s has reached %s after %.3f s\n", n, metric_name[metric],
 			strchr(w.o->stop, '=') + 1, rt_now() - w.begin);
 }
@@ -260,7 +260,7 @@ void rt_watch_score(const rt_score *s)
 	look(EVAL_LOSS, m->eval_loss, s->step);
 	look(ACCURACY, m->accuracy, s->step);
 	look(PERPLEXITY, m->perplexity, s->step);
-	if (w.p->rank != 0)
+	if (!rt_leads(w.p))
 		return;
 	write_scores(s);
 	if (rt_log >= RT_LOG_NOTE) {
@@ -290,7 +290,7 @@ void rt_watch(int64_t step)
 	w.m.gradient_norm = w.p->gnorm && rt_norm(step) >= 0 ? rt_norm(step) / rt_count() : NAN;
 	w.m.step = n;
 	look(LOSS, w.m.loss_ema, n);
-	if (w.p->rank != 0)
+	if (!rt_leads(w.p))
 		return;
 	fprintf(w.file[LOSSES], "%lld %.9g\n", (long long)step, rt_loss());
 	if (!line && !mark)

@@ -23,7 +23,7 @@ void rt_rate_fix(const pd_program *p, int64_t last)
 		return;
 	}
 	end = own ? own : first ? first : last;
-	if (!first || p->rank != 0 || rt_log < RT_LOG_NOTE)
+	if (!first || !rt_leads(p) || rt_log < RT_LOG_NOTE)
 		return;
 	if (own && own != first)
 		printf("the schedule of the learning rate ends at step %lld; before it was resumed, at step %lld\n",

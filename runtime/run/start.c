@@ -49,7 +49,7 @@ _Noreturn void rt_fail(int status, const char *code, const char *fmt, ...)
 		STDERR_FILENO, said, strlen(said)); /* at once: stdio may cut it, and another rank's come between */
 	if (rt_program) {
 		snprintf(said, sizeof said, "ended with %s: %s", code, text);
-		rt_verdict(rt_program->rank, said); /* unless this rank only repeats one */
+		rt_verdict(rt_task_of(rt_program->rank), said); /* unless this rank only repeats one */
 		snprintf(said, sizeof said, "%s: %s", code, text);
 		rt_dump(said);
 	}
@@ -129,7 +129,7 @@ static void announce(const pd_program *p, const rt_options *o)
 
 	if (rt_log >= RT_LOG_DEBUG)
 		introduce(p, o->timeout);
-	if (rt_log < RT_LOG_NOTE || p->rank != 0)
+	if (rt_log < RT_LOG_NOTE || !rt_leads(p))
 		return;
 	printf("%s: %d stage%s on %d device%s (%s), %s, %d microbatch%s of %lld a step%s%s\n", p->model, p->stages,
 		p->stages == 1 ? "" : "s", p->world, p->world == 1 ? "" : "s", p->plan, p->schedule, p->microbatches,
@@ -173,7 +173,7 @@ static void write_summary(const pd_program *p, const rt_options *o, int64_t step
 		return;
 	}
 	qsort(times, (size_t)n, sizeof *times, by_size);
-	snprintf(path, sizeof path, "%s/summary.json", o->out);
+	snprintf(path, sizeof path, rt_leads(p) ? "%s/summary.json" : "/dev/null", o->out);
 	FILE *f = fopen(path, "w");
 
 	if (!f)
@@ -272,7 +272,7 @@ static void farewell(const pd_program *p, const rt_options *o, bool signalled)
 {
 	const double s = rt_now() - run.begin;
 
-	if (p->rank != 0 || rt_log < RT_LOG_NOTE || rt_step == run.first)
+	if (!rt_leads(p) || rt_log < RT_LOG_NOTE || rt_step == run.first)
 		return;
 	printf("%lld steps in %.3f s, %.0f samples/s", (long long)(rt_step - run.first), s,
 		(double)(rt_step - run.first) * (double)p->micro * p->microbatches / s);
@@ -370,7 +370,7 @@ static void save(const pd_program *p, const rt_options *o, const char *arena)
 		snprintf(path, sizeof path, "%s/state.safetensors", o->out);
 		rt_weights_save(p, arena, path, RT_STATE);
 	}
-	if (p->rank == 0)
+	if (rt_leads(p))
 		copy_model(o);
 }
 
@@ -489,6 +489,7 @@ bool pd_init(const pd_program *p, int argc, char **argv)
 	setvbuf(stderr, NULL, _IOLBF,
 		4096); /* a line at once: unbuffered, stdio cuts it, and another rank's come between */
 	p = rt_program = with_own(p);
+	rt_member = p->member;
 	defaults(p, o, argv[0]);
 	rt_options_read(o, argc, argv);
 	rt_results_find(p, o);

@@ -158,6 +158,7 @@ void pd_totals(void)
 		merge(r);
 	}
 	add_up();
+	rt_tensor_tell(&sum, sizeof sum); /* when to stop, too */
 	for (int r = 1; r < world; r++)
 		rt_send(r, RT_TAG_GATHER, &sum, sizeof sum);
 }

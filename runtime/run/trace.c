@@ -55,7 +55,7 @@ void rt_trace_open(const rt_options *o)
 	if (mkdir(folder, 0777) && errno != EEXIST)
 		rt_fail(RT_ERROR, "R406", "%s: %s", folder, strerror(errno));
 	only = o->trace_rank >= 0;
-	if (only && o->trace_rank != rt_program->rank)
+	if (rt_member || (only && o->trace_rank != rt_program->rank)) /* members of a tensor group do the same */
 		return;
 	events = calloc(EVENTS, sizeof *events);
 	if (!events)

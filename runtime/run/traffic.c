@@ -2,6 +2,7 @@
  * stages, sums over replicas (gradients, statistics, shared weights), and the losses, counts and
  * norms that every step gathers; values, row numbers and heads between devices and servers apart. What start, checkpoints and results move is not counted. */
 #include "rt.h"
+#include <stdlib.h>
 
 typedef struct traffic {
 	int64_t messages, sums, totals;
@@ -44,7 +45,7 @@ int64_t rt_traffic_sent(void)
 	if (!sent)
 		return 0;
 	rt_lock();
-	for (int r = 0; r < rt_program->world; r++)
+	for (int r = 0; r <= rt_program->world; r++)
 		n += sent[r].messages + sent[r].sums + sent[r].totals + sent[r].values + sent[r].ids + sent[r].heads;
 	rt_unlock();
 	return n;
@@ -70,7 +71,7 @@ static void write_row(FILE *f, int from, const traffic *row, bool *first)
 void rt_traffic_write(FILE *f)
 {
 	const int world = rt_program->world;
-	const size_t bytes = (size_t)world * sizeof *sent;
+	const size_t bytes = (size_t)(world + 1) * sizeof *sent; /* the last: to other members of the tensor group */
 	int64_t arena = (int64_t)rt_program->arena;
 	bool first = true;
 
@@ -79,6 +80,9 @@ void rt_traffic_write(FILE *f)
 		rt_send(0, RT_TAG_FILE, sent, bytes);
 		return;
 	}
+	int64_t *within = rt_alloc((size_t)world * sizeof *within);
+
+	within[0] = sent ? sent[world].sums : 0;
 	fprintf(f, " \"sent_bytes\": [");
 	if (sent)
 		write_row(f, 0, sent, &first);
@@ -86,7 +90,14 @@ void rt_traffic_write(FILE *f)
 		rt_recv(r, RT_TAG_FILE, &arenas[r], sizeof arena);
 		rt_recv(r, RT_TAG_FILE, theirs, bytes);
 		write_row(f, r, theirs, &first);
+		within[r] = theirs[world].sums;
 	}
+	if (rt_group() > 1) {
+		fprintf(f, "],\n \"tensor_bytes\": [");
+		for (int r = 0; r < world; r++)
+			fprintf(f, "%s%lld", r ? ", " : "", (long long)within[r]);
+	}
+	free(within);
 	fprintf(f, "],\n \"arena_bytes\": [");
 	for (int r = 0; r < world; r++)
 		fprintf(f, "%s%lld", r ? ", " : "", (long long)(r ? arenas[r] : arena));

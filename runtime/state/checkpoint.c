@@ -273,8 +273,8 @@ static void *settle_parts(void *unused)
 
 static void describe(const pd_program *p, const rt_options *o)
 {
-	ck.m = (ck_manifest){ .rank = p->rank,
-		.world = p->world,
+	ck.m = (ck_manifest){ .rank = rt_task_of(p->rank),
+		.world = p->world * rt_group(),
 		.seed = p->seed,
 		.samples = o->samples,
 		.rate_end = rt_rate_end(),
@@ -296,6 +296,15 @@ static char *piece_name(const pd_param *q)
 	return name;
 }
 
+static char *part_name(const pd_param *q)
+{
+	const size_t room = strlen(q->name) + 96;
+	char *name = rt_alloc(room);
+
+	snprintf(name, room, "%s" ST_PART, q->name, q->axis, q->blocks, rt_member, rt_group());
+	return name;
+}
+
 static void make_tables(const pd_program *p)
 {
 	ck.tensor = rt_alloc((size_t)p->nparams * sizeof *ck.tensor + 1);
@@ -303,12 +312,14 @@ static void make_tables(const pd_program *p)
 		const pd_param *q = &p->params[i];
 		st_tensor *t = &ck.tensor[ck.n];
 
-		if (q->owner != p->rank)
+		if (q->owner != p->rank || (rt_member && !q->blocks)) /* what is whole is the same for all members */
 			continue;
 		*t = (st_tensor){ .name = (char *)(uintptr_t)q->name, .rank = q->rank, .data = ck.arena + q->offset };
 		memcpy(t->dim, q->dim, sizeof t->dim);
 		if (q->of)
 			t->name = piece_name(q);
+		if (q->blocks)
+			t->name = part_name(q);
 		snprintf(t->dtype, sizeof t->dtype, "%s", st_dtype((int)q->dtype));
 		ck.n++;
 	}
@@ -360,7 +371,7 @@ static void find_old(void)
 	ck_manifest m;
 	int64_t *s = NULL;
 
-	if (rt_program->rank == 0) {
+	if (rt_leads(rt_program)) {
 		s = ck_steps(ck.dir, &n);
 		tidy(s, n, rt_step);
 		free(s);

@@ -163,7 +163,7 @@ static void load_packing(const pd_program *p, const choice *c)
 	char path[CK_PATH];
 	const char *why;
 
-	ck_part(path, c->dir, c->step, p->rank, c->world, ".json");
+	ck_part(path, c->dir, c->step, rt_task_of(p->rank), c->world, ".json");
 	if (ck_read(&m, path, &why) && !strcmp(m.plan_hash, p->hash))
 		rt_guard_put(m.packing);
 }
@@ -184,8 +184,10 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 		rt_weights_load(p, arena, o->resume, RT_NEED_WEIGHTS);
 		return true;
 	}
-	if (p->rank == 0)
+	if (rt_leads(p))
 		choose(p, o, &c);
+	if (p->rank == 0)
+		rt_tensor_tell(&c, sizeof c);
 	for (int r = 1; r < p->world; r++) {
 		if (p->rank == 0)
 			rt_send(r, RT_TAG_FILE, &c, sizeof c);
@@ -199,9 +201,9 @@ bool rt_resume(const pd_program *p, const rt_options *o, char *arena)
 	rt_watch_resume(c.loss_ema);
 	rt_rate_resume(c.rate_end);
 	rt_scale_put(c.loss_scale, c.scale_good, c.skipped);
-	if (c.world == p->world)
+	if (c.world == p->world * rt_group())
 		load_packing(p, &c);
-	if (p->rank == 0 && rt_log >= RT_LOG_NOTE)
+	if (rt_leads(p) && rt_log >= RT_LOG_NOTE)
 		printf("resumed after step %" PRId64 " from %s\n", c.step, c.dir);
 	return true;
 }

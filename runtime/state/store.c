@@ -27,6 +27,17 @@ static size_t elements(const pd_param *p)
 	return n;
 }
 
+/* As files have it: not the part of a member of a tensor group. */
+static pd_param as_whole(const pd_param *p)
+{
+	pd_param w = *p;
+
+	if (p->blocks)
+		w.dim[p->axis] *= rt_group();
+	w.blocks = 0;
+	return w;
+}
+
 size_t rt_param_bytes(const pd_param *p) { return elements(p) * st_size(st_dtype((int)p->dtype)); }
 
 /* ---- loading ---- */
@@ -140,6 +151,71 @@ static int64_t copy_rows(const char *path, const pd_param *q, const st_file *f, 
 	return row;
 }
 
+/* A checkpoint's parts of a tensor (ST_PART), put together; false: not all of them are there. */
+static bool copy_parts(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
+{
+	const size_t length = strlen(q->name);
+	int found = 0, of = 0;
+
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < f[k].n; i++) {
+			const st_tensor *t = &f[k].tensor[i];
+			int axis, member, end = 0;
+			int64_t blocks, runs = 1, run = 1;
+
+			if (strncmp(t->name, q->name, length) ||
+				sscanf(t->name + length, ST_PART "%n", &axis, &blocks, &member, &of, &end) != 4 ||
+				!end || t->name[length + (size_t)end])
+				continue;
+			if (t->rank != q->rank || axis < 0 || axis >= t->rank || blocks < 1 || of < 2 || member < 0 ||
+				member >= of || t->dim[axis] % blocks)
+				rt_fail(RT_ERROR, "R403", "%s: tensor '%s' is no part of the model's", path, t->name);
+			for (int d = 0; d < t->rank; d++) {
+				if (t->dim[d] * (d == axis ? of : 1) != q->dim[d])
+					rt_fail(RT_ERROR, "R403", "%s: tensor '%s' has another shape than the model",
+						path, t->name);
+				*(d < axis ? &runs : &run) *= t->dim[d];
+			}
+			runs *= blocks;
+			run /= blocks;
+			for (int64_t r = 0; r < runs; r++)
+				convert(path, q, t, (size_t)(r * run),
+					arena + q->offset +
+						(size_t)((r * of + member) * run) * st_size(st_dtype((int)q->dtype)),
+					(size_t)run);
+			found++;
+		}
+	return found && found == of;
+}
+
+/* What the files have of q: gives the row behind it. Of a part, the whole is looked for. */
+static int64_t read_param(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
+{
+	pd_param w = as_whole(q);
+	char *whole = arena;
+	const int64_t end = q->row + (q->rank ? w.dim[0] : 1);
+
+	if (q->blocks) {
+		whole = rt_alloc(rt_param_bytes(&w));
+		w.offset = 0;
+	}
+	int64_t row = copy_rows(path, &w, f, n, whole);
+
+	if (row == q->row && !q->of && copy_parts(path, &w, f, n, whole))
+		row = end;
+	if (q->blocks) {
+		int64_t blocks = q->blocks;
+
+		for (int i = 0; i < q->axis; i++)
+			blocks *= q->dim[i];
+		if (row == end)
+			pd_tensor_shard(arena + q->offset, whole, blocks, (int64_t)rt_param_bytes(q) / blocks);
+		free(whole);
+		return row == end ? q->row + (q->rank ? q->dim[0] : 1) : row;
+	}
+	return row;
+}
+
 /* A moving average that no file has begins as its weight does. */
 static bool begin_average(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
 {
@@ -152,7 +228,7 @@ static bool begin_average(const char *path, const pd_param *q, const st_file *f,
 		return false;
 	snprintf(name, sizeof name, "%.*s", (int)(length - more), q->name);
 	w.name = name;
-	return copy_rows(path, &w, f, n, arena) == q->row + (q->rank ? q->dim[0] : 1);
+	return read_param(path, &w, f, n, arena) == q->row + (q->rank ? q->dim[0] : 1);
 }
 
 void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, const char *path, rt_need need)
@@ -167,7 +243,7 @@ void rt_weights_from(const pd_program *p, char *arena, const st_file *f, int n, 
 			load_own(p, q, f, n, path, arena + q->offset);
 			continue;
 		}
-		const int64_t row = copy_rows(path, q, f, n, arena);
+		const int64_t row = read_param(path, q, f, n, arena);
 
 		if (row == q->row + (q->rank ? q->dim[0] : 1))
 			continue;
@@ -284,8 +360,12 @@ static bool wanted(const pd_program *p, const pd_param *q, rt_what what)
 	       (what == RT_STATE || (what == RT_TRAINED && q->kind < PD_STATE) || (what == RT_GRADIENTS && q->trained));
 }
 
+static char **wholes; /* by parameter: put together from the members of a tensor group; NULL: it is whole already */
+
 static const char *value(const pd_program *p, const char *arena, int i, rt_what what)
 {
+	if (wholes[i])
+		return wholes[i];
 	return what == RT_GRADIENTS ? gradients + gradient_at[i] : arena + p->params[i].offset;
 }
 
@@ -297,19 +377,22 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 		n += wanted(p, &p->params[i], what);
 	rt_send(0, RT_TAG_FILE, &n, sizeof n);
 	for (int i = 0; i < p->nparams; i++) {
-		const pd_param *q = &p->params[i];
+		const pd_param *q = &p->params[i], w = as_whole(q);
 		record r = { .name = (int64_t)strlen(q->name), .rank = q->rank, .row = q->row, .of = q->of };
 
 		if (!wanted(p, q, what))
 			continue;
-		memcpy(r.dim, q->dim, sizeof r.dim);
+		memcpy(r.dim, w.dim, sizeof r.dim);
 		snprintf(r.dtype, sizeof r.dtype, "%s", st_dtype((int)q->dtype));
 		rt_send(0, RT_TAG_FILE, &r, sizeof r);
 		rt_send(0, RT_TAG_FILE, q->name, (size_t)r.name);
 	}
-	for (int i = 0; i < p->nparams; i++)
+	for (int i = 0; i < p->nparams; i++) {
+		const pd_param w = as_whole(&p->params[i]);
+
 		if (wanted(p, &p->params[i], what))
-			rt_send(0, RT_TAG_FILE, value(p, arena, i, what), rt_param_bytes(&p->params[i]));
+			rt_send(0, RT_TAG_FILE, value(p, arena, i, what), rt_param_bytes(&w));
+	}
 }
 
 /* What rank 0 knows of a tensor. The layout sorts the tensors; `from` finds them again by name: whole, or rows of it, in the
@@ -355,12 +438,12 @@ static void push(list *l, const char *name, size_t length, const record *r, int 
 static void collect(list *l, const pd_program *p, rt_what what)
 {
 	for (int i = 0; i < p->nparams; i++) {
-		const pd_param *q = &p->params[i];
+		const pd_param *q = &p->params[i], w = as_whole(q);
 		record r = { .rank = q->rank, .row = q->row, .of = q->of };
 
 		if (!wanted(p, q, what))
 			continue;
-		memcpy(r.dim, q->dim, sizeof r.dim);
+		memcpy(r.dim, w.dim, sizeof r.dim);
 		snprintf(r.dtype, sizeof r.dtype, "%s", st_dtype((int)q->dtype));
 		push(l, q->name, strlen(q->name), &r, 0, i);
 	}
@@ -446,8 +529,16 @@ void rt_weights_save(const pd_program *p, const char *arena, const char *path, r
 {
 	if (what == RT_GRADIENTS)
 		divide(p);
-	if (p->rank == 0)
+	wholes = rt_alloc((size_t)p->nparams * sizeof *wholes + 1);
+	for (int i = 0; i < p->nparams; i++)
+		if (p->params[i].blocks && wanted(p, &p->params[i], what))
+			wholes[i] =
+				rt_tensor_whole(&p->params[i], value(p, arena, i, what), rt_param_bytes(&p->params[i]));
+	if (rt_leads(p))
 		write_file(p, arena, path, what);
-	else
+	else if (!rt_member)
 		send_all(p, arena, what);
+	for (int i = 0; i < p->nparams; i++)
+		free(wholes[i]);
+	free(wholes);
 }

@@ -36,6 +36,7 @@ static void choose_threads(Compile *c)
 
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			n += c->cluster.device[i].host == h;
+		n *= t->plan.tensor > 1 ? (int)t->plan.tensor : 1; /* programs of a group */
 		most = n > most ? n : most;
 	}
 	const int cores = c->cluster.nhost && c->cluster.host[0].cores ? c->cluster.host[0].cores : pd_cores("");
@@ -142,6 +143,11 @@ bool compile_machine(Compile *c)
 	if (!cluster_workers(&c->cluster))
 		return diag_error(c->d, FILELOC(c->cluster.file), 403,
 			"no host of the cluster has the role worker (nodes: roles)");
+	if (plan_is_file(o->t.plan.replicas) ? !plan_file_tensor(c)
+					     : !plan_tensor(c->a, &c->o->t.plan.replicas, &c->o->t.plan.tensor, c->d))
+		return false;
+	if (!cluster_group(c->a, &c->cluster, (int)o->t.plan.tensor, c->d))
+		return false;
 	if (o->memory_limit)
 		for (int i = 0; i < c->cluster.ndevice; i++)
 			c->cluster.device[i].memory = o->memory_limit;
@@ -338,7 +344,8 @@ static bool write_weights(Compile *c, const char *dir)
 		int n;
 		Value **param = device_params(c, s, &n);
 
-		if (param && !weights_write(arena_printf(c->a, "%s/stage%d.safetensors", w, s->id), param, n, c->d))
+		if (param && !weights_write(arena_printf(c->a, "%s/stage%d.safetensors", w, s->id), param, n,
+				     c->m->tensor > 1 ? c->m->tensor : 1, c->d))
 			return false;
 	}
 	return onnx_write_trained(c->model, c->m, "trained.safetensors", arena_printf(c->a, "%s/model.onnx", w), c->d);

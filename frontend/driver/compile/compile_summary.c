@@ -45,7 +45,9 @@ static void summary_model(const Compile *c)
 		frozen += p->frozen;
 		rows += p->rows;
 		mixed += p->mixed && !p->rows;
-		elements += type_numel(&m->param[i]->type);
+		const Type whole = shard_whole(&m->param[i]->type, p->shard, m->tensor);
+
+		elements += type_numel(&whole);
 	}
 	fprintf(c->d->out, "pdcc %s  %s: %d parameters (%lld), %d frozen, %d with row-sparse gradients, opset %d\n",
 		PDCC_VERSION, m->name, weights, (long long)elements, frozen, rows, m->opset);
@@ -86,8 +88,37 @@ const char *plan_name(const Compile *c)
 	const char *s = "";
 
 	for (int t = 0; t < module_stages(c->m); t++)
-		s = arena_printf(c->a, "%s%s%d", s, t ? "-" : "", c->m->stage[t]->replicas);
+		s = arena_printf(c->a, c->m->tensor > 1 ? "%s%s%dx%d" : "%s%s%d", s, t ? "-" : "",
+			c->m->stage[t]->replicas, c->m->tensor);
 	return s;
+}
+
+/* What a member of a tensor group has of the weights, and tells the others. */
+static void summary_tensor(const Compile *c)
+{
+	const Module *m = c->m;
+	int64_t whole = 0, part = 0, sent = 0;
+
+	for (int i = 0; i < m->nparam; i++) {
+		const Value *v = m->param[i];
+		const Type all = shard_whole(&v->type, v->param->shard, m->tensor);
+
+		if (v->param->kind != PARAM_WEIGHT || v->param->whole)
+			continue;
+		whole += type_bytes(&all);
+		part += type_bytes(&v->type);
+	}
+	for (int i = 0; i < m->nstage; i++) {
+		Graph *g[4];
+		const int n = stage_graphs(m->stage[i], g);
+
+		for (int k = 0; k < n; k++)
+			for (const Node *x = g[k]->first; x && g[k] != m->stage[i]->update; x = x->next)
+				sent += shard_sent(x, m->tensor);
+	}
+	fprintf(c->d->out,
+		"  tensor %d  each device has %s of %s of weights; a microbatch sends %s within its groups\n",
+		m->tensor, str_bytes(c->a, part), str_bytes(c->a, whole), str_bytes(c->a, sent));
 }
 
 void compile_summary(const Compile *c, const char *dir)
@@ -109,20 +140,24 @@ void compile_summary(const Compile *c, const char *dir)
 		const Stage *s = m->stage[i];
 		const PlanStage *p = i < c->plan.nstage ? &c->plan.stage[i] : NULL;
 
-		fprintf(c->d->out, "  %s %d  x%d", s->server ? "server" : "stage", i, s->replicas);
+		fprintf(c->d->out, m->tensor > 1 ? "  %s %d  x%dx%d" : "  %s %d  x%d", s->server ? "server" : "stage",
+			i, s->replicas, m->tensor);
 		if (p)
 			fprintf(c->d->out, "  fwd %s bwd %s  %s..%s", time_short(c->a, p->fwd),
 				time_short(c->a, p->bwd), p->first ? p->first : "", p->last ? p->last : "");
 		fprintf(c->d->out, "  weights %s  in flight %d  memory %s\n", str_bytes(c->a, s->bytes[REGION_PARAMS]),
 			s->inflight, str_bytes(c->a, s->arena));
 	}
+	if (m->tensor > 1)
+		summary_tensor(c);
 	if (c->plan.step_time > 0)
 		fprintf(c->d->out, "  predicted step %s (one device %s; %s)\n", time_short(c->a, c->plan.step_time),
 			time_short(c->a, c->plan.one_time), compile_times(c));
 	if (c->o->explain)
 		fputs(buf_str(&c->explain), c->d->out);
+	const int programs = m->schedule->ndevice * (m->tensor > 1 ? m->tensor : 1);
+
 	if (dir)
 		fprintf(c->d->out, "wrote %s: %d stage%s, %d program%s  ->  make -C %s && make -C %s run\n", dir,
-			module_stages(m), module_stages(m) > 1 ? "s" : "", m->schedule->ndevice,
-			m->schedule->ndevice > 1 ? "s" : "", dir, dir);
+			module_stages(m), module_stages(m) > 1 ? "s" : "", programs, programs > 1 ? "s" : "", dir, dir);
 }

@@ -10,6 +10,8 @@
  *       - {until: fc2, devices: ["gpu01[0]", "gpu01[1]"]}
  *       - {devices: ["gpu02[0]"]}
  *
+ * `tensor: N`: each replica is shared by N devices, which the cluster's names show as one, "gpu01[0]..gpu01[1]".
+ *
  * `until` is the name of a node as `pdcc inspect` lists cuts; of several nodes of one name NAME#2 is the second. The
  * last stage goes to the end. `order: NAME`: the cuts are prefixes of the nodes in that order (passes/plan/order.c), not in the
  * file's. Hashes guard against a plan for something else: take them out to use it all the same.
@@ -239,11 +241,41 @@ static void r_stages(Yaml *y, const YNode *v, void *to)
 	}
 }
 
+static void r_tensor(Yaml *y, const YNode *v, void *to)
+{
+	const int64_t said = ((Reader *)to)->c->o->t.plan.tensor, tensor = yaml_int(y, v, "tensor", 1, 1 << 10);
+
+	if (y->ok && tensor != (said ? said : 1))
+		yaml_error(y, v, "the plan is of tensor groups of %lld, --tensor says %lld", (long long)tensor,
+			(long long)said);
+}
+
+bool plan_file_tensor(Compile *c)
+{
+	Yaml y;
+
+	if (!yaml_open(&y, c->a, c->o->t.plan.replicas, c->d))
+		return false;
+	const YNode *root = yaml_document_get_root_node(&y.doc);
+
+	for (yaml_node_pair_t *p = root && root->type == YAML_MAPPING_NODE ? root->data.mapping.pairs.start : NULL;
+		p && p < root->data.mapping.pairs.top; p++) {
+		const YNode *key = yaml_document_get_node(&y.doc, p->key),
+			    *v = yaml_document_get_node(&y.doc, p->value);
+
+		if (key && v && key->type == YAML_SCALAR_NODE &&
+			!strcmp((const char *)key->data.scalar.value, "tensor") && !c->o->t.plan.tensor)
+			c->o->t.plan.tensor = yaml_int(&y, v, "tensor", 1, 1 << 10);
+	}
+	yaml_close(&y);
+	return y.ok;
+}
+
 bool plan_load(Compile *c)
 {
 	static const YKey keys[] = { { "version", r_version }, { "model", r_model }, { "cluster", r_cluster },
 		{ "schedule", r_schedule }, { "recompute", r_recompute }, { "microbatch", r_micro },
-		{ "microbatches", r_count }, { "order", r_order }, { "stages", r_stages } };
+		{ "microbatches", r_count }, { "tensor", r_tensor }, { "order", r_order }, { "stages", r_stages } };
 	Training *t = &c->o->t;
 	GivenPlan *g = NEW(c->a, GivenPlan);
 	Reader r = { .c = c, .g = g, .taken = NEWN(c->a, bool, c->cluster.ndevice) };
@@ -327,6 +359,8 @@ bool plan_save(const Compile *c, const char *file)
 	buf_puts(&b, json ? "{\n  \"version\": 1,\n" : "version: 1\n");
 	write_owner(&b, json, "model", c->m->name, model_hash(c));
 	write_owner(&b, json, "cluster", name, cluster_hash(c));
+	if (c->m->tensor > 1)
+		buf_printf(&b, json ? "  \"tensor\": %d,\n" : "tensor: %d\n", c->m->tensor);
 	const int64_t slices = c->m->grains ? c->m->grains : 1; /* of what the user calls a microbatch */
 	buf_puts(&b, json ? "  \"schedule\": " : "schedule: ");
 	if (json || schedule_table[c->m->schedule->kind].param == PARAM_FILE)

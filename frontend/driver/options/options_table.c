@@ -368,6 +368,7 @@ const Opt opt_table[] = {
 	{ "Plan", "save-plan", "FILE", "write the plan, .yaml or .json; --plan FILE takes it", TEXT, AT(save_plan), 0, 0, 0, 0 },
 	{ "Plan", "planner", "P", "@", CALL, 0,
 		o_planner, 0, 0, 0 },
+	{ "Plan", "tensor", "N", "N devices share each replica of a stage: its products are divided among them", INT, TR(plan.tensor), 0, 0, 1, 1 << 10 },
 	{ "Plan", "max-stages", "N", "plans that are looked for have at most N stages", INT, TR(plan.max_stages), 0, 0, 1, 1 << 20 },
 	{ "Plan", "no-pipeline", NULL, "they have one stage: data parallelism alone", FLAG, TR(plan.no_pipeline), 0, 0, 0, 0 },
 	{ "Plan", "no-dp", NULL, "their stages have no replicas: a pipeline alone", FLAG, TR(plan.no_dp), 0, 0, 0, 0 },

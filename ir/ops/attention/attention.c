@@ -449,6 +449,36 @@ static const AttrDef attrs[] = { AT_INT(struct attention, heads, 0), AT_INT(stru
 	.flags = OP_PURE | OP_HEAVY | OP_RANDOM, .attrs = attrs, .attrsize = sizeof(struct attention), .cost = cost, \
 	.holes = holes
 
+/* By heads: the last axis of [B, T, heads D], axis 1 of [B, H, T, D]; lse, rest and what broadcasts to the scores [B, H, T, T] lie
+ * likewise. Dropout counts the scores of all heads, so that one is left whole. */
+static bool by_heads(const Node *n, bool out, int at, ShardWay *w)
+{
+	const struct attention *a = n->attr;
+	const int first = is_grad(n), rank = n->in[first]->type.rank;
+	const int axis = a->heads ? 2 : rank - 3, row = a->heads ? 1 : axis;
+	const bool of_row = out ? !first && at : first && (at == 5 || at == 6); /* lse, rest */
+	Shard s;
+	const Type *of;
+
+	if (!shard_seed(n, out, at, w, &s, &of) || s.outer != 1 || a->ratio > 0 || axis < 0 ||
+		(a->heads && a->heads % w->degree) || (!out && at >= (first ? 7 : 3)) ||
+		s.axis != (of_row ? row : axis))
+		return false;
+	for (int i = 0; i < n->nin; i++) {
+		const bool score = n->in[i] && (n->in[i] == mask_of(n) || n->in[i] == bias_of(n));
+		const bool rest = is_grad(n) && (i == 5 || i == 6);
+		const int lead = score ? n->in[i]->type.rank - 3 : 0;
+
+		if (n->in[i] && !score)
+			w->in[i] = (Shard){ SHARD_AXIS, rest ? row : axis, 1 };
+		else if (score && lead >= 0 && n->in[i]->type.dim[lead] > 1)
+			w->in[i] = (Shard){ SHARD_AXIS, lead, 1 };
+	}
+	for (int i = 0; i < n->nout; i++)
+		w->out[i] = (Shard){ SHARD_AXIS, !is_grad(n) && i ? row : axis, 1 };
+	return true;
+}
+
 const OpDef op_Attention = {
 	.name = "Attention",
 	.outputs = (const char *const[]){ NULL, "lse", "rest" },
@@ -456,6 +486,7 @@ const OpDef op_Attention = {
 	.maxin = 5,
 	.nout = 3,
 	.shape = shape,
+	.shard = by_heads,
 	.grad = grad,
 	.dgrad = { DENSE, DENSE, DENSE },
 	COMMON,
@@ -470,6 +501,7 @@ const OpDef op_AttentionGrad = {
 	.maxin = 9,
 	.nout = 3,
 	.shape = grad_shape,
+	.shard = by_heads,
 	COMMON,
 	.cpu = { .file = "attention_grad.cpu.c" },
 	.ref = { .file = "attention_grad.ref.c" },

@@ -43,6 +43,18 @@ void set_out(Node *n, int i, Type t);         /* type of out[i], when that exist
 void trim_outs(Node *n, int count);           /* a node that was made with more outputs has only these */
 Cost cost_bytes(const Node *n, double flops); /* flops, and the bytes of all operands and outputs */
 
+/* ---- rules of division (shard.c; as OpDef.shard) ---- */
+/* Numpy broadcasting: the axis is the same for all, counted from the end. */
+bool shard_elementwise(const Node *n, bool out, int at, ShardWay *w);
+/* All operands and results of more than one element have one shape and are divided alike. */
+bool shard_same_shapes(const Node *n, bool out, int at, ShardWay *w);
+/* Element i of the operand is element i of the result, whatever their shapes. */
+bool shard_reshape(const Node *n, bool out, int at, ShardWay *w);
+/* Along the channels alone: `axis` of what has several axes, the only axis of what has one. */
+bool shard_channels(const Node *n, bool out, int at, int axis, ShardWay *w);
+/* Whether the seed (operand or result `at`) is divided along an axis; gives that shard and the type it is of. */
+bool shard_seed(const Node *n, bool out, int at, const ShardWay *w, Shard *s, const Type **of);
+
 /* ---- bounds of what attributes ask for (limits.c); E0305 with the attribute and its value ---- */
 enum { STEP_MOST = 1 << 20, EXTENT_MOST = 1 << 30 }; /* strides, dilations, pads of a window; extents, kernels */
 /* A list is empty, or has `count` entries in lo..hi. */

@@ -284,6 +284,39 @@ static const AttrDef weights_attrs[] = { WINDOW, AT_INTS(struct conv, dims), AT_
 	.lib = lib, .cpu = { .object = "pd_conv", .init = INIT, .call = "" }, .ref = { .file = "conv.ref.c" }, \
 	.cuda = { .object = "pd_conv", .init = INIT, .call = "" }
 
+/* By channels of the result, or of what it is made from, which leaves summands; groups are left whole. */
+static bool by_channels(const Node *n, bool out, int at, ShardWay *w)
+{
+	const struct conv *a = n->attr;
+	/* where x, the weights and y are: below nin an operand, else a result */
+	const int x = n->op == OP_ConvGradData ? n->nin : 0, k = n->op == OP_ConvGradWeights ? n->nin : 1,
+		  y = is_forward(n)              ? n->nin
+	              : n->op == OP_ConvGradData ? 0
+	                                         : 1,
+		  seed = out ? n->nin + at : at;
+	Shard s;
+	const Type *of;
+
+	if (!shard_seed(n, out, at, w, &s, &of) || a->group > 1)
+		return false;
+	const bool made = seed == k ? s.axis == 0 : seed == y ? s.axis == 1 : seed != x && s.axis == 0;
+
+	if (!made && (seed == k || seed == x ? s.axis != 1 : true))
+		return false;
+	for (int i = 0; i < n->nin + n->nout; i++) {
+		Shard *lies = i < n->nin ? &w->in[i] : &w->out[i - n->nin];
+		const bool bias = i != x && i != k && i != y;
+
+		if (made ? i == k || i == y || bias : i == k || i == x)
+			*lies = (Shard){ SHARD_AXIS, made && (i == k || bias) ? 0 : 1, s.outer };
+	}
+	if (made && x == n->nin)
+		w->out[0] = (Shard){ SHARD_PARTIAL, 0, 0 };
+	if (!made && y == n->nin)
+		w->out[0] = (Shard){ SHARD_PARTIAL, 0, 0 };
+	return made || y != n->nin || n->nin == 2; /* a bias could not be left for later: it lies along another axis */
+}
+
 const OpDef op_Conv = {
 	.name = "Conv",
 	.minin = 2,
@@ -291,6 +324,7 @@ const OpDef op_Conv = {
 	.nout = 1,
 	.attrs = attrs,
 	.shape = shape,
+	.shard = by_channels,
 	.grad = grad,
 	.dgrad = { DENSE, DENSE, DENSE },
 	COMMON,
@@ -318,6 +352,7 @@ const OpDef op_ConvGradData = {
 	.nout = 1,
 	.attrs = data_attrs,
 	.shape = data_shape,
+	.shard = by_channels,
 	.grad = data_grad,
 	.dgrad = { DENSE, DENSE },
 	COMMON,
@@ -330,5 +365,6 @@ const OpDef op_ConvGradWeights = {
 	.nout = 2,
 	.attrs = weights_attrs,
 	.shape = weights_shape,
+	.shard = by_channels,
 	COMMON,
 };

@@ -323,6 +323,42 @@ static void holes(const Node *n, Holes *h)
 static const AttrDef attrs[] = { AT_INT(struct gemm, transA, 0), AT_INT(struct gemm, transB, 0),
 	AT_INT(struct gemm, to, 0), AT_END };
 
+/* Rows, columns and the batch are divided where they are; what is inside makes results summands, and leaves the bias for later. */
+static bool product_shard(const Node *n, bool out, int at, ShardWay *w)
+{
+	const struct gemm *g = n->attr;
+	const Type *of[3] = { &n->in[0]->type, &n->in[1]->type, &n->out[0]->type };
+	const Type *bias = n->nin > 2 && n->in[2] ? &n->in[2]->type : NULL, *seed;
+	Shard s, *lies[3] = { &w->in[0], &w->in[1], &w->out[0] };
+	const int x = out ? 2 : at;
+
+	if (!shard_seed(n, out, at, w, &s, &seed) || of[0]->rank < 2 || of[1]->rank < 2)
+		return false;
+	/* counted from the end: where operands and result have the rows, what is inside, and the columns */
+	const int rows[3] = { g->transA ? 1 : 2, 0, 2 }, inside[3] = { g->transA ? 2 : 1, g->transB ? 1 : 2, 0 },
+		  columns[3] = { 0, g->transB ? 2 : 1, 1 };
+	const int back = seed->rank - s.axis;
+	const int *role = NULL;
+
+	if (x == 2 && !out) /* the bias */
+		role = back == 1 ? columns : rows;
+	else if (back <= 2)
+		role = back == rows[x] ? rows : back == columns[x] ? columns : inside;
+	for (int i = 0; i < 3; i++) {
+		const int axis = of[i]->rank - (role ? role[i] : back);
+
+		if (role ? role[i] > 0 : axis >= 0 && of[i]->dim[axis] > 1)
+			*lies[i] = (Shard){ SHARD_AXIS, axis, s.outer };
+	}
+	if (role == inside)
+		w->out[0] = (Shard){ SHARD_PARTIAL, 0, 0 };
+	if (bias && role == inside)
+		w->bias_last = true;
+	else if (bias && role && bias->rank >= role[2] && bias->dim[bias->rank - role[2]] > 1)
+		w->in[2] = (Shard){ SHARD_AXIS, bias->rank - role[2], s.outer };
+	return true;
+}
+
 const OpDef op_Gemm = {
 	.name = "Gemm",
 	.minin = 2,
@@ -332,6 +368,7 @@ const OpDef op_Gemm = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct gemm),
 	.shape = shape,
+	.shard = product_shard,
 	.grad = gemm_grad,
 	.dgrad = { DENSE, DENSE, DENSE },
 	.cost = cost,
@@ -350,6 +387,7 @@ const OpDef op_MatMul = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct gemm),
 	.shape = shape,
+	.shard = product_shard,
 	.grad = matmul_grad,
 	.dgrad = { DENSE, DENSE },
 	.cost = cost,

@@ -235,6 +235,32 @@ static bool split_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return true;
 }
 
+/* Along other axes, or along this one where every part holds whole blocks of all devices' shares. */
+static bool by_parts(const Node *n, bool out, int at, ShardWay *w)
+{
+	const int axis = axis_of(n);
+	Shard s;
+	const Type *of;
+
+	if (!shard_seed(n, out, at, w, &s, &of))
+		return false;
+	const int64_t share = of->dim[s.axis] / s.outer; /* of a block: `degree` parts */
+
+	for (int i = 0; i < n->nin + n->nout; i++) {
+		const Value *v = i < n->nin ? n->in[i] : n->out[i - n->nin];
+		Shard *lies = i < n->nin ? &w->in[i] : &w->out[i - n->nin];
+
+		if (!v)
+			continue;
+		*lies = s;
+		if (s.axis == axis && v->type.dim[axis] % share)
+			return false;
+		if (s.axis == axis)
+			lies->outer = v->type.dim[axis] / share;
+	}
+	return true;
+}
+
 static const AttrDef concat_attrs[] = { AT_INT(struct concat, axis, 0), AT_END };
 static const AttrDef split_attrs[] = { AT_INT(struct split, axis, 0), AT_INTS(struct split, split), AT_END };
 
@@ -247,6 +273,7 @@ const OpDef op_Concat = {
 	.attrs = concat_attrs,
 	.attrsize = sizeof(struct concat),
 	.shape = concat_shape,
+	.shard = by_parts,
 	.grad = concat_grad,
 	.dgrad = { DENSE },
 	.cost = move_cost,
@@ -266,6 +293,7 @@ const OpDef op_Split = {
 	.attrs = split_attrs,
 	.attrsize = sizeof(struct split),
 	.shape = split_shape,
+	.shard = by_parts,
 	.grad = split_grad,
 	.dgrad = { DENSE },
 	.cost = move_cost,

@@ -211,6 +211,27 @@ static bool grad_eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 static const AttrDef attrs[] = { COMMON, AT_END };
 static const AttrDef grad_attrs[] = { COMMON, AT_INT(struct gather, dim0, 0), AT_END };
 
+/* The axes of the table that are not looked up. Table and rows are in and out of Gather, out and in of its gradient. */
+static bool by_columns(const Node *n, bool out, int at, ShardWay *w)
+{
+	const bool grad = n->op == OP_GatherGrad;
+	const Type *table = grad ? &n->out[0]->type : &n->in[0]->type;
+	const int axis = axis_of(n, table->rank), more = n->in[1]->type.rank - 1;
+	Shard s, *whole = grad ? &w->out[0] : &w->in[0], *rows = grad ? &w->in[0] : &w->out[0];
+	const Type *of;
+
+	if (!shard_seed(n, out, at, w, &s, &of) || (!out && at))
+		return false;
+	const bool from_table = out == grad;
+	const int column = from_table || s.axis < axis ? s.axis : s.axis - more;
+
+	if (column == axis || (!from_table && s.axis >= axis && s.axis <= axis + more))
+		return false;
+	*whole = (Shard){ SHARD_AXIS, column, s.outer };
+	*rows = (Shard){ SHARD_AXIS, column < axis ? column : column + more, s.outer };
+	return true;
+}
+
 const OpDef op_Gather = {
 	.name = "Gather",
 	.minin = 2,
@@ -220,6 +241,7 @@ const OpDef op_Gather = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct gather),
 	.shape = gather_shape,
+	.shard = by_columns,
 	.grad = gather_grad,
 	.dgrad = { ROWS, NOGRAD },
 	.cost = move_cost,
@@ -239,6 +261,7 @@ const OpDef op_GatherGrad = {
 	.attrs = grad_attrs,
 	.attrsize = sizeof(struct gather),
 	.shape = grad_shape,
+	.shard = by_columns,
 	.grad = grad_grad,
 	.dgrad = { DENSE, NOGRAD },
 	.cost = move_cost,

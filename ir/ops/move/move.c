@@ -95,6 +95,7 @@ const OpDef op_Identity = {
 	.attrs = identity_attrs,
 	.attrsize = sizeof(struct identity),
 	.shape = identity_shape,
+	.shard = shard_elementwise,
 	.grad = identity_grad,
 	.dgrad = { DENSE },
 	.eval = view_eval,
@@ -166,6 +167,7 @@ const OpDef op_Reshape = {
 	.attrs = reshape_attrs,
 	.attrsize = sizeof(struct reshape),
 	.shape = reshape_shape,
+	.shard = shard_reshape,
 	.grad = reshape_grad,
 	.dgrad = { DENSE },
 	.eval = view_eval,
@@ -252,6 +254,19 @@ static bool transpose_eval(const Node *n, const Tensor *in, Tensor *out, Arena *
 	return copy_eval(n, &s, in, out, a, 0);
 }
 
+static bool transpose_shard(const Node *n, bool out, int at, ShardWay *w)
+{
+	const Shard s = out ? w->out[at] : w->in[at];
+
+	w->in[0] = w->out[0] = s;
+	for (int i = 0; i < n->in[0]->type.rank && s.kind == SHARD_AXIS; i++)
+		if (out && i == s.axis)
+			w->in[0].axis = (int)perm_at(n, i);
+		else if (!out && perm_at(n, i) == s.axis)
+			w->out[0].axis = i;
+	return true;
+}
+
 static const AttrDef transpose_attrs[] = { AT_INTS(struct transpose, perm), AT_END };
 
 const OpDef op_Transpose = {
@@ -263,6 +278,7 @@ const OpDef op_Transpose = {
 	.attrs = transpose_attrs,
 	.attrsize = sizeof(struct transpose),
 	.shape = transpose_shape,
+	.shard = transpose_shard,
 	.grad = transpose_grad,
 	.dgrad = { DENSE },
 	.cost = move_cost,
@@ -343,6 +359,7 @@ const OpDef op_Expand = {
 	.attrs = expand_attrs,
 	.attrsize = sizeof(struct expand),
 	.shape = expand_shape,
+	.shard = shard_elementwise,
 	.grad = expand_grad,
 	.dgrad = { DENSE },
 	.cost = move_cost,

@@ -164,6 +164,22 @@ static bool eval(const Node *n, const Tensor *in, Tensor *out, Arena *a)
 	return copy_eval(n, &s, in, out, a, 0);
 }
 
+/* Along the axes of which nothing is cut away. */
+static bool uncut(const Node *n, bool out, int at, ShardWay *w)
+{
+	Shard s;
+	const Type *of, *x = &n->in[0]->type, *y = &n->out[0]->type;
+	const struct slice *a = n->attr;
+
+	if (!shard_seed(n, out, at, w, &s, &of) || x->dim[s.axis] != y->dim[s.axis])
+		return false;
+	for (int i = 0; i < a->steps.n; i++)
+		if (a->steps.v[i] < 0)
+			return false;
+	w->in[0] = w->out[0] = s;
+	return true;
+}
+
 static const AttrDef attrs[] = { AT_INTS(struct slice, starts), AT_INTS(struct slice, ends),
 	AT_INTS(struct slice, axes), AT_INTS(struct slice, steps), AT_END };
 static const AttrDef grad_attrs[] = { AT_INTS(struct slice, starts), AT_INTS(struct slice, ends),
@@ -178,6 +194,7 @@ const OpDef op_Slice = {
 	.attrs = attrs,
 	.attrsize = sizeof(struct slice),
 	.shape = slice_shape,
+	.shard = uncut,
 	.grad = slice_grad,
 	.dgrad = { DENSE },
 	.cost = move_cost,
@@ -197,6 +214,7 @@ const OpDef op_SliceGrad = {
 	.attrs = grad_attrs,
 	.attrsize = sizeof(struct slice),
 	.shape = grad_shape,
+	.shard = uncut,
 	.grad = grad_grad,
 	.dgrad = { DENSE },
 	.cost = move_cost,

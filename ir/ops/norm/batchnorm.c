@@ -126,11 +126,14 @@ static Cost cost(const Node *n) { return cost_bytes(n, 10.0 * (double)type_numel
 
 static const AttrDef attrs[] = { AT_FLOAT(struct batchnorm, epsilon, 1e-5), AT_END };
 
+static bool by_channels(const Node *n, bool out, int at, ShardWay *w) { return shard_channels(n, out, at, 1, w); }
+
 #define INIT "pd_check_scratch(\"$WHO\", pd_bn_scratch(&$DESC), $PLANNED);\npd_bn_init(&$o, &$DESC);"
 #define COMMON \
-	.nout = 3, .flags = OP_PURE | OP_NHWC, .attrs = attrs, .attrsize = sizeof(struct batchnorm), .cost = cost, \
-	.holes = holes, .lib = lib, .cpu = { .object = "pd_bn", .init = INIT, .call = "" }, \
-	.ref = { .file = "batchnorm.ref.c" }, .cuda = { .object = "pd_bn", .init = INIT, .call = "" }
+	.nout = 3, .flags = OP_PURE | OP_NHWC, .shard = by_channels, .attrs = attrs, \
+	.attrsize = sizeof(struct batchnorm), .cost = cost, .holes = holes, .lib = lib, \
+	.cpu = { .object = "pd_bn", .init = INIT, .call = "" }, .ref = { .file = "batchnorm.ref.c" }, \
+	.cuda = { .object = "pd_bn", .init = INIT, .call = "" }
 
 const OpDef op_BatchNorm = {
 	.name = "BatchNorm",

@@ -192,6 +192,29 @@ static const AttrDef attrs[] = { AT_INT(struct layernorm, axis, -1), AT_FLOAT(st
 
 #define COMMON .flags = OP_PURE, .attrs = attrs, .attrsize = sizeof(struct layernorm), .cost = cost, .holes = holes
 
+/* Along the axes that are not normalised; each device then has a summand of the gradients of scale and bias. */
+static bool by_rows(const Node *n, bool out, int at, ShardWay *w)
+{
+	const struct layernorm *a = n->attr;
+	const int rank = n->in[0]->type.rank, axis = (int)(a->axis < 0 ? a->axis + rank : a->axis);
+	Shard s;
+	const Type *of;
+	const bool grad = is_grad(n);
+
+	if (!shard_seed(n, out, at, w, &s, &of) || s.axis >= axis)
+		return false;
+	const int scale = n->op == OP_LayerNormGrad ? 4 : n->op == OP_RMSNormGrad ? 3 : 1;
+
+	if ((!out && at >= scale) || (out && grad && at))
+		return false;
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && i < scale)
+			w->in[i] = s;
+	for (int i = 0; i < n->nout; i++)
+		w->out[i] = grad && i ? (Shard){ SHARD_PARTIAL, 0, 0 } : s;
+	return true;
+}
+
 const OpDef op_LayerNormalization = {
 	.name = "LayerNormalization",
 	.outputs = (const char *const[]){ NULL, "mean", "rstd" },
@@ -199,6 +222,7 @@ const OpDef op_LayerNormalization = {
 	.maxin = 3,
 	.nout = 3,
 	.shape = shape,
+	.shard = by_rows,
 	.grad = grad,
 	.dgrad = { DENSE, DENSE, DENSE },
 	COMMON,
@@ -212,6 +236,7 @@ const OpDef op_LayerNormGrad = {
 	.maxin = 6,
 	.nout = 3,
 	.shape = grad_shape,
+	.shard = by_rows,
 	COMMON,
 	.cpu = { .file = "layernorm_grad.cpu.c" },
 	.cuda = { .file = "layernorm_grad.cuda.cu" },
@@ -224,6 +249,7 @@ const OpDef op_RMSNormalization = {
 	.maxin = 2,
 	.nout = 2,
 	.shape = shape,
+	.shard = by_rows,
 	.grad = grad,
 	.dgrad = { DENSE, DENSE },
 	COMMON,
@@ -237,6 +263,7 @@ const OpDef op_RMSNormGrad = {
 	.maxin = 5,
 	.nout = 2,
 	.shape = grad_shape,
+	.shard = by_rows,
 	COMMON,
 	.cpu = { .file = "layernorm_grad.cpu.c" },
 	.cuda = { .file = "layernorm_grad.cuda.cu" },

@@ -261,9 +261,11 @@ static const AttrDef attrs[] = { WINDOW, AT_END };
 static const AttrDef grad_attrs[] = { WINDOW, AT_INTS(struct pool, dims), AT_END };
 static const AttrDef no_attrs[] = { AT_END };
 
+static bool by_channels(const Node *n, bool out, int at, ShardWay *w) { return shard_channels(n, out, at, 1, w); }
+
 #define COMMON(WAY) \
-	.flags = OP_PURE | OP_NHWC, .attrsize = sizeof(struct pool), .cost = cost, .holes = holes, \
-	.cpu = { .file = "pool.cpu.c" }, .cuda = { .file = "pool.cuda.cu" }, .by_vendor = by_vendor, \
+	.flags = OP_PURE | OP_NHWC, .shard = by_channels, .attrsize = sizeof(struct pool), .cost = cost, \
+	.holes = holes, .cpu = { .file = "pool.cpu.c" }, .cuda = { .file = "pool.cuda.cu" }, .by_vendor = by_vendor, \
 	.vendor = { \
 		.object = "pd_pool", .init = "pd_pool_init(&$o, &$DESC);", .call = "pd_pool_" WAY "(&$o, $=, $0);" \
 	}

@@ -344,6 +344,35 @@ static void holes(const Node *n, Holes *h)
 		n->out[0]->type.rank != x->rank && x->layout != LAYOUT_PLAIN ? "_plain" : "", dtype_suffix(x->dtype));
 }
 
+/* Along kept axes; sums along the others leave summands. */
+static bool reduce_shard(const Node *n, bool out, int at, ShardWay *w)
+{
+	const struct reduce *a = n->attr;
+	const Type *x = &n->in[0]->type, *of;
+	bool gone[MAXRANK] = { false };
+	Shard s;
+
+	if (!shard_seed(n, out, at, w, &s, &of))
+		return false;
+	for (int i = 0; i < a->axes.n; i++)
+		gone[a->axes.v[i] < 0 ? a->axes.v[i] + x->rank : a->axes.v[i]] = true;
+	for (int i = 0; i < x->rank && !a->axes.n; i++)
+		gone[i] = !a->noop_with_empty_axes;
+	for (int i = 0, k = 0; i < x->rank; i++) {
+		if (i == s.axis && !out && gone[i]) {
+			w->out[0] = (Shard){ SHARD_PARTIAL, 0, 0 };
+			return n->op == OP_ReduceSum;
+		}
+		if (out ? k == s.axis && !gone[i] : i == s.axis) {
+			w->in[0] = (Shard){ SHARD_AXIS, i, s.outer };
+			w->out[0] = (Shard){ SHARD_AXIS, k, s.outer };
+			return true;
+		}
+		k += !gone[i] || a->keepdims;
+	}
+	return false;
+}
+
 static const AttrDef attrs[] = { AT_INTS(struct reduce, axes), AT_INT(struct reduce, keepdims, 1),
 	AT_INT(struct reduce, noop_with_empty_axes, 0), AT_END };
 
@@ -357,6 +386,7 @@ static const AttrDef attrs[] = { AT_INTS(struct reduce, axes), AT_INT(struct red
 		.attrs = attrs, \
 		.attrsize = sizeof(struct reduce), \
 		.shape = shape, \
+		.shard = reduce_shard, \
 		.grad = grad, \
 		.dgrad = { DENSE }, \
 		.cost = cost, \

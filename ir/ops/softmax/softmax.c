@@ -67,6 +67,14 @@ static Cost cost(const Node *n) { return cost_bytes(n, 12.0 * (double)type_numel
 
 static const AttrDef attrs[] = { AT_INT(struct softmax, axis, -1), AT_END };
 
+static bool along_others(const Node *n, bool out, int at, ShardWay *w)
+{
+	const struct softmax *a = n->attr;
+	const Shard s = out ? w->out[at] : w->in[at];
+
+	return s.axis != (a->axis < 0 ? a->axis + n->in[0]->type.rank : a->axis) && shard_same_shapes(n, out, at, w);
+}
+
 #define FORWARD(op) \
 	const OpDef op_##op = { .name = #op, \
 		.minin = 1, \
@@ -76,6 +84,7 @@ static const AttrDef attrs[] = { AT_INT(struct softmax, axis, -1), AT_END };
 		.attrs = attrs, \
 		.attrsize = sizeof(struct softmax), \
 		.shape = shape, \
+		.shard = along_others, \
 		.grad = grad, \
 		.dgrad = { DENSE }, \
 		.cost = cost, \
@@ -91,6 +100,7 @@ static const AttrDef attrs[] = { AT_INT(struct softmax, axis, -1), AT_END };
 		.attrs = attrs, \
 		.attrsize = sizeof(struct softmax), \
 		.shape = shape, \
+		.shard = along_others, \
 		.cost = cost, \
 		.holes = holes, \
 		.cpu = { .file = "softmax_grad.cpu.c", .call = "$k($=, $0, $1);" }, \

@@ -49,9 +49,28 @@ static void total_holes(const Node *n, Holes *h) { hole_text(h, "T", "%s", dtype
 
 static const AttrDef total_attrs[] = { AT_INT(struct total, dtype, 1), AT_END };
 
-const OpDef op_Accumulate = { .name = "Accumulate", .minin = 1, .maxin = 1, .nout = 1, .shape = accumulate_shape };
+/* The rows of what is stacked. */
+static bool stack_shard(const Node *n, bool out, int at, ShardWay *w)
+{
+	Shard s;
+	const Type *of;
 
-const OpDef op_Stack = { .name = "Stack", .minin = 1, .maxin = 1, .nout = 1, .shape = stack_shape };
+	if (!shard_seed(n, out, at, w, &s, &of) || (out && s.axis == 0))
+		return false;
+	s.axis -= out;
+	w->in[0] = s;
+	s.axis++;
+	w->out[0] = s;
+	return true;
+}
+
+const OpDef op_Accumulate = {
+	.name = "Accumulate", .minin = 1, .maxin = 1, .nout = 1, .shape = accumulate_shape, .shard = shard_same_shapes
+};
+
+const OpDef op_Stack = {
+	.name = "Stack", .minin = 1, .maxin = 1, .nout = 1, .shape = stack_shape, .shard = stack_shard
+};
 
 const OpDef op_Report = {
 	/* the loss of a microbatch, as a sum, and what it will be divided by */

@@ -2,6 +2,7 @@
  *     SquareSum(@w, %g) {index}      tells the runtime the sum of squares of the gradient of trained parameter `index`
  *                                    with {at, block}: of a piece of a table that lies at several servers, block by block
  *                                    from number `at` on
+ *                                    with {parts}: of what this device of a tensor group has; the sum goes over all of them
  *     %m = ClipNorm(%n) {max, of, at}    joins those of all `of` parameters over all devices, at stage `at`:
  *                                    m = n max(1, |g| / n / max), so that g / m is the clipped mean gradient; max 0: m is n, the
  *                                    norm is only told (--gnorm)
@@ -14,7 +15,7 @@
 
 struct clip {
 	double max;
-	int64_t index, of, at, scaled, block;
+	int64_t index, of, at, scaled, block, parts;
 };
 
 static bool square_shape(Node *n, Diag *d)
@@ -47,6 +48,8 @@ static void square_holes(const Node *n, Holes *h)
 	hole_int(h, "AT", at->at);
 	hole_name(h, "square_sum_%lld_%lld%s%s", (long long)count, (long long)block, at->block ? "_piece" : "",
 		dtype_suffix(t->dtype));
+	if (at->parts)
+		hole_text(h, "CALL", "pd_square($INDEX, pd_tensor_total($k($1)));");
 	if (at->block)
 		hole_text(h, "CALL", "$k($AT, $1);");
 }
@@ -84,7 +87,7 @@ static void clip_holes(const Node *n, Holes *h)
 }
 
 static const AttrDef square_attrs[] = { AT_INT(struct clip, index, 0), AT_INT(struct clip, at, 0),
-	AT_INT(struct clip, block, 0), AT_END };
+	AT_INT(struct clip, block, 0), AT_INT(struct clip, parts, 0), AT_END };
 static const AttrDef clip_attrs[] = { AT_FLOAT(struct clip, max, 1), AT_INT(struct clip, of, 1),
 	AT_INT(struct clip, at, 0), AT_INT(struct clip, scaled, 0), AT_END };
 static const AttrDef no_attrs[] = { AT_END };
@@ -104,6 +107,7 @@ const OpDef op_SquareSum = {
 	.attrs = square_attrs,
 	.attrsize = sizeof(struct clip),
 	.shape = square_shape,
+	.shard = shard_same_shapes,
 	.holes = square_holes,
 	.cpu = { .file = "square_sum.cpu.c", .call = "pd_square($INDEX, $k($1));" },
 	.cuda = { .file = "square_sum.cuda.cu", .call = "pd_square($INDEX, $k($1));" },

@@ -126,6 +126,21 @@ static bool running_shape(Node *n, Diag *d)
 	return true;
 }
 
+/* The statistics and the rows of them. */
+static bool running_shard(const Node *n, bool out, int at, ShardWay *w)
+{
+	Shard s;
+	const Type *of;
+
+	if (!shard_seed(n, out, at, w, &s, &of) || (at && s.axis == 0))
+		return false;
+	s.axis -= at;
+	w->in[0] = s;
+	s.axis++;
+	w->in[1] = s;
+	return true;
+}
+
 static void running_holes(const Node *n, Holes *h)
 {
 	const struct running *at = n->attr;
@@ -166,6 +181,7 @@ static const AttrDef running_attrs[] = { AT_FLOAT(struct running, momentum, 0.9)
 		.attrsize = sizeof(struct optim), \
 		.writes = mask, \
 		.shape = shape, \
+		.shard = shard_same_shapes, \
 		.holes = average_call, \
 		.cpu = { .file = "optimizer.cpu.c", .call = statement ", $N);" }, \
 		.cuda = { .file = "optimizer.cuda.cu", .call = statement ");" } }
@@ -187,6 +203,7 @@ const OpDef op_RunningStat = {
 	.attrsize = sizeof(struct running),
 	.writes = 1,
 	.shape = running_shape,
+	.shard = running_shard,
 	.holes = running_holes,
 	.cpu = { .file = "running.cpu.c", .call = "$k($0, $1);" },
 	.cuda = { .file = "running.cuda.cu", .call = "$k($0, $1);" },

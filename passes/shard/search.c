@@ -1,0 +1,424 @@
+/* The search for a division: candidates, then a beam.
+ *
+ * Candidates. Every axis of a weight that a product or a table lookup reads is a seed; the ops' rules (ir/shard.h) carry
+ * it to all values that could be divided with it, forwards and backwards, until nothing new appears. So the heads of
+ * attention, say, reach the columns of the projection that makes them, in as many blocks as stand beside each other.
+ *
+ * Choice. Nodes are taken in program order, forward, backward and update together; a state says how every value made so
+ * far lies, and a node may be computed in every way that some candidate of its operands or results allows, or whole, on
+ * every device alike. A state's price: the node's time (divided by the degree where it works on parts), the bytes that
+ * conversions send, and the memory of weights and results. The BEAM cheapest states go on; of states that differ in
+ * nothing a later node could see, the cheapest. That is Alpa's problem inside a mesh (Zheng 2022, section 4) over one
+ * axis of devices, for graphs that are nearly chains. */
+#include <string.h>
+#include "shard.h"
+
+enum { BEAM = 24, WAYS = 24, WHOLE = 0 };
+
+/* Seconds that a byte of memory counts as: of a weight, with its gradient and the optimizer's state; of a result. */
+static const double WEIGHT_PRICE = 1e-10, RESULT_PRICE = 1e-12;
+
+/* ---- candidates ---- */
+
+static int form_of(ShardSearch *s, const Value *v, Shard shard)
+{
+	const Forms *f = &s->forms[shard_index(v)];
+
+	for (int i = 0; i < f->n; i++)
+		if (shard_same(f->form[i], shard))
+			return i;
+	return -1;
+}
+
+typedef struct Todo {
+	int value, form;
+} Todo;
+
+typedef struct Work {
+	Todo *v;
+	int n, cap;
+} Work;
+
+static void add_form(ShardSearch *s, Work *w, const Value *v, Shard shard)
+{
+	Forms *f = &s->forms[shard_index(v)];
+
+	if (shard.kind == SHARD_WHOLE || f->n == SHARD_FORMS || form_of(s, v, shard) >= 0)
+		return;
+	if (shard.kind == SHARD_PARTIAL && v->kind != VAL_NODE)
+		return;
+	f->form[f->n++] = shard;
+	PUSH(s->arena, w->v, w->n, w->cap) = (Todo){ shard_index(v), f->n - 1 };
+}
+
+static ShardWay way_new(ShardSearch *s, const Node *n)
+{
+	return (ShardWay){
+		.degree = s->degree, .in = NEWN(s->arena, Shard, n->nin), .out = NEWN(s->arena, Shard, n->nout)
+	};
+}
+
+static void carry(ShardSearch *s, Work *work, const Node *n, bool out, int at, Shard shard)
+{
+	ShardWay w = way_new(s, n);
+
+	*(out ? &w.out[at] : &w.in[at]) = shard;
+	if (!shard_way(n, out, at, &w))
+		return;
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i])
+			add_form(s, work, n->in[i], w.in[i]);
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i])
+			add_form(s, work, n->out[i], w.out[i]);
+}
+
+static bool divides_weights(const Node *n)
+{
+	return n->op == OP_Gemm || n->op == OP_MatMul || n->op == OP_Conv || n->op == OP_Gather;
+}
+
+static void candidates(ShardSearch *s)
+{
+	Work work = { 0 };
+
+	for (int i = 0; i < s->nvalue; i++) {
+		s->forms[i].n = 1; /* whole; partial where it arises */
+		for (int k = 0; k < s->value[i]->nuses && s->value[i]->kind == VAL_PARAM; k++) {
+			const Use *u = &s->value[i]->uses[k];
+
+			for (int axis = 0; axis < s->value[i]->type.rank && divides_weights(u->node); axis++) {
+				const Shard seed = { SHARD_AXIS, axis, 1 };
+
+				if (shard_fits(&s->value[i]->type, seed, s->degree))
+					add_form(s, &work, s->value[i], seed);
+			}
+		}
+	}
+	for (int i = 0; i < work.n; i++) {
+		const Value *v = s->value[work.v[i].value];
+		const Shard shard = s->forms[work.v[i].value].form[work.v[i].form];
+
+		if (v->def)
+			carry(s, &work, v->def, true, v->index, shard);
+		for (int k = 0; k < v->nuses; k++)
+			carry(s, &work, v->uses[k].node, false, v->uses[k].index, shard);
+	}
+}
+
+/* ---- ways ---- */
+
+typedef struct Way {
+	ShardChoice c;
+	double price; /* its arithmetic and the memory of its results */
+	double sum;   /* bytes that are summed at once, for a bias behind them */
+} Way;
+
+typedef struct Ways {
+	int n;
+	Way way[WAYS];
+} Ways;
+
+static bool same_choice(const Node *n, const ShardChoice *a, const ShardChoice *b)
+{
+	return !memcmp(a->in, b->in, sizeof *a->in * (size_t)n->nin) &&
+	       !memcmp(a->out, b->out, sizeof *a->out * (size_t)n->nout);
+}
+
+static double bytes_of(const Value *v) { return (double)type_bytes(&v->type); }
+
+static void price_way(ShardSearch *s, const Node *n, const Speed *speed, Way *w)
+{
+	bool parts = false;
+
+	for (int i = 0; i < n->nin; i++)
+		parts |= n->in[i] && s->forms[shard_index(n->in[i])].form[w->c.in[i]].kind == SHARD_AXIS;
+	for (int i = 0; i < n->nout; i++) {
+		const bool cut = n->out[i] && s->forms[shard_index(n->out[i])].form[w->c.out[i]].kind == SHARD_AXIS;
+
+		parts |= cut;
+		if (n->out[i])
+			w->price += RESULT_PRICE * bytes_of(n->out[i]) / (cut ? s->degree : 1);
+	}
+	const double work = node_time(n, speed) - speed->launch; /* below 0: of a view */
+
+	w->price += (work > 0 ? work : 0) / (parts ? s->degree : 1);
+}
+
+static void add_way(ShardSearch *s, Ways *ways, const Node *n, const ShardWay *w, const Speed *speed)
+{
+	Way *to = &ways->way[ways->n];
+	bool known = ways->n == WAYS;
+
+	if (known)
+		return;
+	*to = (Way){ .c = { NEWN(s->arena, int, n->nin), NEWN(s->arena, int, n->nout), w->bias_last } };
+	for (int i = 0; i < n->nin; i++)
+		if (n->in[i] && (to->c.in[i] = form_of(s, n->in[i], w->in[i])) < 0)
+			return;
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i] && !w->bias_last && (to->c.out[i] = form_of(s, n->out[i], w->out[i])) < 0)
+			return;
+	if (w->bias_last)
+		to->sum = bytes_of(n->out[0]);
+	for (int i = 0; i < ways->n && !known; i++)
+		known = same_choice(n, &ways->way[i].c, &to->c);
+	if (known)
+		return;
+	price_way(s, n, speed, to);
+	ways->n++;
+}
+
+static void ways_of(ShardSearch *s, const Node *n, const Speed *speed, Ways *ways)
+{
+	const ShardWay whole = way_new(s, n);
+
+	ways->n = 0;
+	add_way(s, ways, n, &whole, speed);
+	for (int i = 0; i < n->nin + n->nout; i++) {
+		const bool out = i >= n->nin;
+		const int at = out ? i - n->nin : i;
+		const Value *v = out ? n->out[at] : n->in[at];
+
+		for (int k = 1; v && k < s->forms[shard_index(v)].n; k++) {
+			ShardWay w = way_new(s, n);
+
+			*(out ? &w.out[at] : &w.in[at]) = s->forms[shard_index(v)].form[k];
+			if (shard_way(n, out, at, &w))
+				add_way(s, ways, n, &w, speed);
+		}
+	}
+}
+
+/* ---- the beam ---- */
+
+typedef struct State {
+	double price;
+	uint16_t *have; /* by value: bit k: it lies in form k; 0: not made yet, or a weight that nobody has asked for */
+	uint8_t *home;  /* by value: the form in which a weight lies, and is updated */
+	uint8_t *way;   /* by node */
+} State;
+
+/* v is asked for in form `want`: what that costs, and what there is then. Less than 0: that cannot be. */
+static double convert(ShardSearch *s, State *t, const Value *v, int want, bool in_place)
+{
+	const Forms *f = &s->forms[shard_index(v)];
+	uint16_t *have = &t->have[shard_index(v)];
+	const double bytes = bytes_of(v), d = s->degree;
+
+	if (*have & 1 << want)
+		return in_place && t->home[shard_index(v)] != want ? -1 : 0;
+	if (!*have && v->kind == VAL_PARAM) {
+		*have = (uint16_t)(1 << want);
+		t->home[shard_index(v)] = (uint8_t)want;
+		return WEIGHT_PRICE * bytes / (want == WHOLE ? 1 : d);
+	}
+	if (in_place || f->form[want].kind == SHARD_PARTIAL)
+		return -1;
+	*have |= (uint16_t)(1 << want | 1 << WHOLE);
+	double price = want == WHOLE ? 0 : bytes / d / s->memory_rate;
+
+	for (int k = 0; k < f->n; k++)
+		if (*have & 1 << k && f->form[k].kind == SHARD_PARTIAL && want != k)
+			return price + s->latency + 2 * (d - 1) / d * bytes / s->link_rate;
+	return price;
+}
+
+static double convert_all(ShardSearch *s, State *t, const Value *v, int want, bool in_place)
+{
+	const uint16_t had = t->have[shard_index(v)];
+	const double price = convert(s, t, v, want, in_place), d = s->degree;
+	const Forms *f = &s->forms[shard_index(v)];
+	bool partial = false;
+
+	for (int k = 0; k < f->n; k++)
+		partial |= had & 1 << k && f->form[k].kind == SHARD_PARTIAL;
+	if (price < 0 || !had || had & 1 << want || had & 1 << WHOLE || partial)
+		return price;
+	return price + s->latency + (d - 1) / d * bytes_of(v) / s->link_rate; /* gathered */
+}
+
+/* A gradient that is made in another form than its weight lies in: what the update will have to pay for that, known here so
+ * that no state looks cheap until then. */
+static double astray(const ShardSearch *s, const State *t, const Value *v, int form)
+{
+	const int owner = s->owner[shard_index(v)];
+
+	if (owner < 0 || !t->have[owner] ||
+		shard_same(s->forms[owner].form[t->home[owner]], s->forms[shard_index(v)].form[form]))
+		return 0;
+	return s->latency + bytes_of(v) / s->link_rate;
+}
+
+/* The state behind n computed so; price < 0: it cannot be. */
+static State *go(ShardSearch *s, const State *from, const Node *n, const Way *w, int number, Arena *a)
+{
+	State *t = NEW(a, State);
+	const unsigned writes =
+		optab[n->op]->flags & OP_UPDATE ? node_writes(n) | 1 : 0; /* operand 0 is the weight itself */
+
+	t->have = arena_dup(a, from->have, sizeof *t->have * (size_t)s->nvalue);
+	t->home = arena_dup(a, from->home, (size_t)s->nvalue);
+	t->way = arena_dup(a, from->way, (size_t)s->nnode);
+	t->way[n->mark - 1] = (uint8_t)number;
+	t->price = from->price + w->price + (w->sum > 0 ? s->latency : 0) +
+	           2 * (s->degree - 1) * w->sum / s->degree / s->link_rate;
+	for (int i = 0; i < n->nin; i++) {
+		const double c = n->in[i] ? convert_all(s, t, n->in[i], w->c.in[i], writes >> i & 1) : 0;
+
+		if (c < 0)
+			return NULL;
+		t->price += c;
+	}
+	for (int i = 0; i < n->nout; i++)
+		if (n->out[i]) {
+			t->have[shard_index(n->out[i])] = (uint16_t)(1 << w->c.out[i]);
+			t->price += astray(s, t, n->out[i], w->c.out[i]);
+		}
+	return t;
+}
+
+static bool same_live(const ShardSearch *s, const State *a, const State *b, const int *last, int at)
+{
+	for (int i = 0; i < s->nvalue; i++)
+		if (last[i] > at && (a->have[i] != b->have[i] || a->home[i] != b->home[i]))
+			return false;
+	return true;
+}
+
+/* Keeps t among the cheapest. */
+static void keep(const ShardSearch *s, State **beam, int *n, State *t, const int *last, int at)
+{
+	int i = 0;
+
+	for (int k = 0; k < *n; k++)
+		if (same_live(s, beam[k], t, last, at)) {
+			if (beam[k]->price <= t->price)
+				return;
+			memmove(beam + k, beam + k + 1, sizeof *beam * (size_t)(--*n - k));
+			break;
+		}
+	while (i < *n && beam[i]->price <= t->price)
+		i++;
+	if (i == BEAM)
+		return;
+	if (*n < BEAM)
+		++*n;
+	memmove(beam + i + 1, beam + i, sizeof *beam * (size_t)(*n - 1 - i));
+	beam[i] = t;
+}
+
+/* The last node that reads each value; optimizer state and weights are read to the end. */
+static int *last_uses(ShardSearch *s)
+{
+	int *last = NEWN(s->arena, int, s->nvalue);
+
+	for (int i = 0; i < s->nvalue; i++)
+		for (int k = 0; k < s->value[i]->nuses; k++)
+			if (s->value[i]->uses[k].node->mark - 1 > last[i])
+				last[i] = s->value[i]->uses[k].node->mark - 1;
+	return last;
+}
+
+/* By value: the weight whose gradient it is, which an Accumulate adds up; -1: none. */
+static void find_owners(ShardSearch *s)
+{
+	s->owner = NEWN(s->arena, int, s->nvalue);
+	for (int i = 0; i < s->nvalue; i++)
+		s->owner[i] = -1;
+	for (int k = s->nnode - 1; k >= 0; k--) {
+		const Node *n = s->node[k];
+
+		if (optab[n->op]->flags & OP_UPDATE && n->nin >= 3)
+			for (int i = 1; i < n->nin; i++)
+				if (n->in[i] && shape_eq(&n->in[i]->type, &n->in[0]->type))
+					s->owner[shard_index(n->in[i])] = shard_index(n->in[0]);
+		if (n->phase == PHASE_UPDATE && n->nout == 1 && n->out[0])
+			for (int i = 0; i < n->nin; i++)
+				if (n->in[i] && shape_eq(&n->in[i]->type, &n->out[0]->type))
+					s->owner[shard_index(n->in[i])] = s->owner[shard_index(n->out[0])];
+	}
+}
+
+static void choose(ShardSearch *s, const Speed *speed)
+{
+	const int *last = last_uses(s);
+	State *beam[BEAM], *next[BEAM];
+	Ways *ways = NEWN(s->arena, Ways, s->nnode);
+	int n = 1;
+	Arena *a = arena_new(), *b = arena_new();
+
+	beam[0] = NEW(a, State);
+	beam[0]->have = NEWN(a, uint16_t, s->nvalue);
+	beam[0]->home = NEWN(a, uint8_t, s->nvalue);
+	beam[0]->way = NEWN(a, uint8_t, s->nnode);
+	for (int i = 0; i < s->nvalue; i++)
+		beam[0]->have[i] = s->value[i]->kind == VAL_INPUT || s->value[i]->kind == VAL_CONST;
+	for (int i = 0; i < s->nnode; i++) {
+		int m = 0;
+
+		ways_of(s, s->node[i], speed, &ways[i]);
+		for (int k = 0; k < n; k++)
+			for (int w = 0; w < ways[i].n; w++) {
+				State *t = go(s, beam[k], s->node[i], &ways[i].way[w], w, b);
+
+				if (t)
+					keep(s, next, &m, t, last, i);
+			}
+		if (!m)
+			bug("shard: no way to compute %s", optab[s->node[i]->op]->name);
+		arena_reset(a);
+		for (int k = 0; k < m; k++) { /* the survivors alone stay in memory */
+			beam[k] = arena_dup(a, next[k], sizeof *next[k]);
+			beam[k]->have = arena_dup(a, next[k]->have, sizeof *next[k]->have * (size_t)s->nvalue);
+			beam[k]->home = arena_dup(a, next[k]->home, (size_t)s->nvalue);
+			beam[k]->way = arena_dup(a, next[k]->way, (size_t)s->nnode);
+		}
+		arena_reset(b);
+		n = m;
+	}
+	for (int i = 0; i < s->nnode; i++)
+		s->choice[i] = &ways[i].way[beam[0]->way[i]].c;
+	arena_free(a);
+	arena_free(b);
+}
+
+/* ---- numbers of values and nodes ---- */
+
+static void count(ShardSearch *s, Value *v, int *cap)
+{
+	if (!v || v->mark)
+		return;
+	PUSH(s->arena, s->value, s->nvalue, *cap) = v;
+	v->mark = s->nvalue;
+}
+
+void shard_search(ShardSearch *s, Graph *g, const Speed *speed, const Link *link)
+{
+	int cap = 0, nodes = 0;
+
+	s->memory_rate = speed->bandwidth;
+	s->link_rate = link->bandwidth;
+	s->latency = link->latency;
+	for (Node *n = g->first; n; n = n->next) {
+		PUSH(s->arena, s->node, s->nnode, nodes) = n;
+		n->mark = s->nnode;
+		for (int i = 0; i < n->nin; i++)
+			count(s, n->in[i], &cap);
+		for (int i = 0; i < n->nout; i++)
+			count(s, n->out[i], &cap);
+	}
+	s->forms = NEWN(s->arena, Forms, s->nvalue);
+	s->choice = NEWN(s->arena, ShardChoice *, s->nnode);
+	candidates(s);
+	find_owners(s);
+	choose(s, speed);
+}
+
+void shard_unmark(ShardSearch *s)
+{
+	for (int i = 0; i < s->nvalue; i++)
+		s->value[i]->mark = 0;
+	for (int i = 0; i < s->nnode; i++)
+		s->node[i]->mark = 0;
+}

@@ -1,0 +1,41 @@
+/* Which way every node of a graph is computed on the devices of a tensor group, and how every value lies then. */
+#ifndef PDCC_PASSES_SHARD_H
+#define PDCC_PASSES_SHARD_H
+
+#include "ir/shard.h"
+#include "passes/common/pass.h"
+#include "passes/cost/cost.h"
+
+/* How a value may lie; the first is whole. */
+enum { SHARD_FORMS = 14 };
+typedef struct Forms {
+	int n;
+	Shard form[SHARD_FORMS];
+} Forms;
+
+/* What was chosen of a node: forms, by operand and result, as indices into Forms of these values. */
+typedef struct ShardChoice {
+	int *in, *out;
+	bool bias_last;
+} ShardChoice;
+
+typedef struct ShardSearch {
+	Arena *arena;
+	int degree;
+	int nvalue, nnode;
+	Value **value;        /* value[v->mark - 1] is v */
+	Forms *forms;         /* by value */
+	int *owner;           /* by value: number of the weight whose gradient it is; -1: none */
+	Node **node;          /* node[n->mark - 1] is n */
+	ShardChoice **choice; /* by node */
+	double memory_rate, link_rate,
+		latency; /* bytes per second: of memory, to the other members; seconds of a collective */
+} ShardSearch;
+
+static inline int shard_index(const Value *v) { return v->mark - 1; }
+
+/* Fills in what is behind `degree`. Marks of values and nodes are numbers until shard_unmark. */
+void shard_search(ShardSearch *s, Graph *g, const Speed *speed, const Link *link);
+void shard_unmark(ShardSearch *s);
+
+#endif

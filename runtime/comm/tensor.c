@@ -1,0 +1,214 @@
+/* tensor.c: what the members of a tensor group tell each other. A group is `tensor` processes of one rank of the plan, which run
+ * one program on parts of the same weights; member k of a rank talks with the members k of other ranks, and here with the
+ * others of its own.
+ *
+ * A sum: each member has one part of the elements, to which the others send theirs; it adds them in the order of members and
+ * sends the sum to all. So all members have the same bits, whatever arrives first. Small ones are exchanged whole. */
+#include "rt.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL = 4096, MOST = 1 << 30 }; /* bytes: exchanged whole; of one message */
+
+int rt_member;
+
+int rt_group(void) { return rt_program && rt_program->tensor > 1 ? rt_program->tensor : 1; }
+
+int rt_task_of(int peer)
+{
+	const int n = rt_group();
+
+	return peer < rt_program->world ? peer * n + rt_member : rt_program->rank * n + peer - rt_program->world;
+}
+
+static char *theirs; /* what others send, one behind the other */
+static size_t room;
+static int tag = RT_TAG_TENSOR; /* RT_TAG_FILE: what start, checkpoints and results move is not counted */
+
+static char *incoming(size_t bytes)
+{
+	if (bytes > room) {
+		free(theirs);
+		theirs = rt_alloc(bytes);
+		room = bytes;
+	}
+	return theirs;
+}
+
+static int member_peer(int k) { return rt_program->world + k; }
+
+/* Each member sends send[k] to member k and receives from it: a pair of requests per member. */
+static void exchange(const char *const *send, const size_t *nsend, char *const *recv, const size_t *nrecv)
+{
+	const int n = rt_group();
+
+	rt_lock();
+	for (int k = 0; k < n; k++) {
+		const int i = rt_peer(member_peer(k));
+
+		if (k == rt_member)
+			continue;
+		if (nsend[k] > MOST || nrecv[k] > MOST)
+			rt_fail(RT_ERROR, "R105", "a part of %zu bytes is over the %d of one message of a tensor group",
+				nsend[k] > nrecv[k] ? nsend[k] : nrecv[k], MOST);
+		rt_post_recv(i, member_peer(k), tag, recv[k], nrecv[k]);
+		rt_post_send(i + 1, member_peer(k), tag, send[k], nsend[k]);
+	}
+	rt_unlock();
+	rt_wait(rt_peer(rt_program->world), 2 * n);
+}
+
+/* Everyone's `bytes` at mine to everyone: the others' stand at all[k], mine is not copied. */
+static void tell_all(const void *mine, size_t bytes, char *const *all)
+{
+	const int n = rt_group();
+	const char *send[RT_MEMBERS];
+	size_t size[RT_MEMBERS];
+
+	for (int k = 0; k < n; k++) {
+		send[k] = mine;
+		size[k] = bytes;
+	}
+	exchange(send, size, all, size);
+}
+
+static void add(void *y, const void *x, int64_t n, bool f64)
+{
+	if (f64)
+		for (int64_t i = 0; i < n; i++)
+			((double *)y)[i] += ((const double *)x)[i];
+	else
+		for (int64_t i = 0; i < n; i++)
+			((float *)y)[i] += ((const float *)x)[i];
+}
+
+/* Adds what n members have, in their order: x[k] of the others, mine from y itself, into y. */
+static void add_in_order(char *y, char *const *x, int64_t count, bool f64)
+{
+	const size_t bytes = (size_t)count * (f64 ? 8 : 4);
+	char *first = rt_member ? x[0] : y;
+
+	for (int k = 1; k < rt_group(); k++)
+		add(first, k == rt_member ? y : x[k], count, f64);
+	if (first != y)
+		memcpy(y, first, bytes);
+}
+
+static void sum_small(char *y, int64_t count, bool f64)
+{
+	const size_t bytes = (size_t)count * (f64 ? 8 : 4);
+	char *in = incoming(bytes * (size_t)rt_group()), *all[RT_MEMBERS];
+
+	for (int k = 0; k < rt_group(); k++)
+		all[k] = in + bytes * (size_t)k;
+	tell_all(y, bytes, all);
+	add_in_order(y, all, count, f64);
+}
+
+/* Element at which part k of n begins. */
+static int64_t part_at(int64_t count, int k) { return count / rt_group() * k + count % rt_group() * k / rt_group(); }
+
+static void sum_parts(char *y, int64_t count, bool f64)
+{
+	const int n = rt_group();
+	const size_t size = f64 ? 8 : 4;
+	const int64_t mine = part_at(count, rt_member + 1) - part_at(count, rt_member);
+	const char *send[RT_MEMBERS];
+	char *recv[RT_MEMBERS], *in = incoming((size_t)mine * size * (size_t)n);
+	size_t nsend[RT_MEMBERS], nrecv[RT_MEMBERS];
+
+	for (int k = 0; k < n; k++) {
+		send[k] = y + (size_t)part_at(count, k) * size;
+		nsend[k] = (size_t)(part_at(count, k + 1) - part_at(count, k)) * size;
+		recv[k] = in + (size_t)mine * size * (size_t)k;
+		nrecv[k] = (size_t)mine * size;
+	}
+	exchange(send, nsend, recv, nrecv);
+	add_in_order(y + (size_t)part_at(count, rt_member) * size, recv, mine, f64);
+	for (int k = 0; k < n; k++) {
+		recv[k] = y + (size_t)part_at(count, k) * size;
+		nrecv[k] = (size_t)(part_at(count, k + 1) - part_at(count, k)) * size;
+		send[k] = y + (size_t)part_at(count, rt_member) * size;
+		nsend[k] = (size_t)mine * size;
+	}
+	exchange(send, nsend, recv, nrecv);
+}
+
+void pd_tensor_sum(void *y, const void *x, int64_t count, pd_dtype t)
+{
+	const bool f64 = t == PD_F64;
+	const size_t bytes = (size_t)count * (f64 ? 8 : 4);
+
+	if (y != x)
+		memcpy(y, x, bytes);
+	if (rt_group() == 1 || rt_alone || !count)
+		return;
+	rt_pause();
+	rt_record("tensor sum", -1, -1, -1);
+	if (bytes <= SMALL)
+		sum_small(y, count, f64);
+	else
+		sum_parts(y, count, f64);
+}
+
+double pd_tensor_total(double mine)
+{
+	pd_tensor_sum(&mine, &mine, 1, PD_F64);
+	return mine;
+}
+
+void pd_tensor_gather(void *y, const void *x, int64_t blocks, int64_t run)
+{
+	const size_t bytes = (size_t)(blocks * run), n = (size_t)rt_group();
+	char *in = incoming(bytes * n), *all[RT_MEMBERS];
+
+	for (int k = 0; k < rt_group(); k++)
+		all[k] = in + bytes * (size_t)k;
+	rt_pause();
+	rt_record("tensor gather", -1, -1, -1);
+	if (n > 1 && !rt_alone && bytes)
+		tell_all(x, bytes, all);
+	for (int64_t b = 0; b < blocks; b++)
+		for (size_t k = 0; k < n; k++)
+			memcpy((char *)y + ((size_t)b * n + k) * (size_t)run,
+				((int)k == rt_member ? (const char *)x : all[k]) + b * run, (size_t)run);
+}
+
+void pd_tensor_shard(void *y, const void *x, int64_t blocks, int64_t run)
+{
+	for (int64_t b = 0; b < blocks; b++)
+		memcpy((char *)y + b * run, (const char *)x + (b * rt_group() + rt_member) * run, (size_t)run);
+}
+
+/* What member 0 has, to all. */
+void rt_tensor_tell(void *what, size_t bytes)
+{
+	char *in = incoming(bytes * (size_t)rt_group()), *all[RT_MEMBERS];
+
+	if (rt_group() == 1 || rt_alone)
+		return;
+	for (int k = 0; k < rt_group(); k++)
+		all[k] = in + bytes * (size_t)k;
+	tag = RT_TAG_FILE;
+	tell_all(what, bytes, all);
+	tag = RT_TAG_TENSOR;
+	if (rt_member)
+		memcpy(what, all[0], bytes);
+}
+
+/* The whole of a parameter from the parts of all members, in memory of its own; NULL for members that are not the first. */
+char *rt_tensor_whole(const pd_param *q, const char *part, size_t bytes)
+{
+	int64_t blocks = q->blocks;
+	char *whole = rt_alloc(bytes * (size_t)rt_group());
+
+	for (int i = 0; i < q->axis; i++)
+		blocks *= q->dim[i];
+	tag = RT_TAG_FILE;
+	pd_tensor_gather(whole, part, blocks, (int64_t)bytes / blocks);
+	tag = RT_TAG_TENSOR;
+	if (!rt_member)
+		return whole;
+	free(whole);
+	return NULL;
+}
