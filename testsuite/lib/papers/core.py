@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
 import pdcctest as T
 
@@ -34,11 +33,6 @@ class Pdcc:
                 raise T.Failed('%s: %s' % (self.line(key), r.stderr.strip() or 'exit status %d' % r.returncode))
             self.answers[key] = json.loads(r.stdout[r.stdout.index('{'):])
         return self.answers[key]
-
-    def together(self, questions):
-        """Asks several at once, two at a time."""
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda q: self.ask(*q), [q for q in questions if tuple(map(str, q)) not in self.answers]))
 
     def line(self, key):
         """A command line as a reader would type it."""

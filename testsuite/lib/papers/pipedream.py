@@ -120,6 +120,9 @@ def figure1(p):
                Cell('Inception-v3 8 (A)', 'overhead %', 5, curves['Inception-v3, Titan X'][2][1], '%.0f')],
               picture=('machines', 'overhead, %', curves, 'log'), fitted=[FITTED],
               missing=['S2VT 4 (A), 70 %: no profile', 'K80: no time of that GPU is published'])
+    net = Net(p, 'Inception-v3', 'A')
+    at_wire = p.step(net.plain, 8, net.wire, 8, '8', '1f1b', *net.more)
+    t.check('at the wire\'s speed Inception-v3 on 8 (A) waits less than the paper\'s 5 %', at_wire < net.one / 0.95)
     t.check('overhead grows with the workers', all(a[1] <= b[1] + 1e-9 for c in curves.values() for a, b in zip(c, c[1:])))
     t.check('overhead grows with the GPU\'s speed', all(b[1] >= a[1] - 1e-9 for m in NAMES for a, b in
             zip(curves[m + ', Titan X'], curves[m + ', V100'])))

@@ -10,11 +10,11 @@ STYLE = """
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:68rem;padding:1rem;color:var(--ink);background:var(--paper);font:16px/1.45 system-ui,sans-serif}
 h1{font-size:1.6rem}h2{font-size:1.2rem;margin:2.2rem 0 .4rem;border-top:1px solid var(--rule);padding-top:1rem}
-p,ul{margin:.4rem 0}.faint,figcaption{color:var(--faint)}nav ul{columns:2;padding-left:1.2rem}
+p,ul,ol{margin:.4rem 0}.faint,figcaption{color:var(--faint)}nav ul{columns:2;padding-left:1.2rem}
 .wide{overflow-x:auto}table{border-collapse:collapse;margin:.6rem 0;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .6rem;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
 th:first-child,td:first-child,th:nth-child(2),td:nth-child(2),td:last-child,th:last-child{text-align:left}
-td.good{color:var(--good)}td.off{color:var(--off)}td.bad{color:var(--bad);font-weight:600}
+td:nth-child(n+3){white-space:nowrap}ol{color:var(--faint);max-width:60rem}td.good{color:var(--good)}td.off{color:var(--off)}td.bad{color:var(--bad);font-weight:600}
 pre{background:var(--code);padding:.6rem;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;margin:.4rem 0}
 summary{cursor:pointer}a{color:inherit}svg{max-width:100%;height:auto;display:block}svg text{fill:var(--ink);font:12px system-ui,sans-serif}
 @media (max-width:40rem){nav ul{columns:1}body{padding:.7rem}th,td{padding:.2rem .35rem;font-size:.85rem}}
@@ -108,30 +108,31 @@ def picture(t):
     return bars(across, up, curves) if kind == 'bars' else lines(across, up, curves, kind == 'loglog')
 
 
-def row(c):
+def row(c, reasons):
+    """A line of the table; reasons are numbered, each said once below it."""
     ratio = '' if c.ratio() is None else '%.2f' % c.ratio()
-    kind, said = ('bad', c.wrong) if c.wrong else ('off', c.reason) if c.reason else ('good', 'within %.0f %%' % (100 * c.most) if c.number()
-                                                                                      else 'equal')
     if c.paper is None:
         kind, said = '', 'no number in the paper'
-    return '<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td class="%s">%s</td><td class="faint">%s</td></tr>' % (
-        esc(c.row), esc(c.column), esc(c.said(c.paper)), esc(c.said(c.ours)), kind, ratio or ('=' if kind == 'good' else '!' if kind else ''),
-        esc(said))
+    elif c.wrong:
+        kind, said = 'bad', esc(c.wrong)
+    elif c.reason:
+        reasons.setdefault(c.reason, len(reasons) + 1)
+        kind, said = 'off', 'off: reason %d' % reasons[c.reason]
+    else:
+        kind, said = 'good', 'within %g %%' % (100 * c.most) if c.number() else 'equal'
+    return '<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td class="%s">%s</td></tr>' % (
+        esc(c.row), esc(c.column), esc(c.said(c.paper)), esc(c.said(c.ours)), ratio, kind, said)
 
 
 def section(t):
     out = ['<section id="%s"><h2>%s</h2><p>%s</p>' % (t.name, esc(t.title), esc(t.text))]
     if t.cells:
-        seen = set()
-        out.append('<div class="wide"><table><tr><th>row</th><th>what</th><th>paper</th><th>ours</th><th>ratio</th><th>why</th></tr>')
-        for c in t.cells:
-            line = row(c)
-            if c.reason and not c.wrong:        # a reason is said once
-                if c.reason in seen:
-                    line = line.replace(esc(c.reason), 'as above')
-                seen.add(c.reason)
-            out.append(line)
+        reasons = {}
+        out.append('<div class="wide"><table><tr><th>row</th><th>what</th><th>paper</th><th>ours</th><th>ratio</th><th></th></tr>')
+        out += [row(c, reasons) for c in t.cells]
         out.append('</table></div>')
+        if reasons:
+            out.append('<ol>%s</ol>' % ''.join('<li>%s</li>' % esc(r) for r in reasons))
     if t.picture:
         out.append('<figure style="margin:0">%s</figure>' % picture(t))
     for words, items in (('Fitted', t.fitted), ('Not measured here', t.missing), ('What is seen', t.notes),
@@ -155,7 +156,8 @@ def page(tables, passed, failed, absent):
         '<title>Five papers beside pdcc</title><style>%s</style></head><body><h1>Five papers beside pdcc</h1>' % STYLE,
         '<p>Numbers of PipeDream, DAPPLE, Pipe-SGD and Parallax, each beside what pdcc computes from published profiles and times. '
         'A cell is within its tolerance, both ways, or has a reason and the ratio that it must keep. %d checks hold, %d do not; %d numbers '
-        'agree, %d cells are off for a reason. What only a measurement can tell is listed as not measured here.</p>'
+        'agree, %d cells are off for a reason. What only a measurement can tell is listed as not measured here. '
+        'Profiles that are scaled are written into a folder, which PDCC_KEEP_TEMP=1 keeps.</p>'
         % (passed, failed, *counts),
         '<p><b>Fitted numbers</b>, at most one per cluster:</p><ul>%s</ul>' % ''.join('<li>%s</li>' % esc(f) for f in fitted) if fitted else '',
         '<p><b>Left out:</b> %s</p>' % esc('; '.join(absent)) if absent else '',

@@ -1,0 +1,152 @@
+"""Pages after the papers: schedules over depth and microbatches, time against memory, scaling of GPT-like models, the bandwidth at which
+each plan overtakes data parallelism. Papers' formulas are cells; the rest are curves and what must hold of them."""
+from core import Cell, Table, path, write
+from virtual import Net
+
+SCHEDULES = {'1f1b': 1, 'dapple': 1, 'gpipe': 1, 'zb-h1': 1, 'interleaved:2': 2, 'zbv': 2, 'breadth-first:2': 2, 'pipedream': 1, '2bw': 1}
+LAYERS, MICRO = 16, 16
+
+
+def schedules(p):
+    """Bubble, memory and bytes; 8 layers of each of 2 devices to 2 of 8."""
+    net, got = Net(p.folder, 'chain', LAYERS, 8, MICRO), {}
+    times = net.profile(1e-3)
+
+    def ask(depth, m, schedule, chunks):
+        return p.ask('simulate', net.path, '--json', '-q', *net.flags(depth), '--plan', '-'.join('1' * depth * chunks),
+                     '--global-batch', MICRO * (1 if schedule == 'pipedream' else m), '--schedule', schedule, '--profile', times)
+    for depth in (2, 4, 8):
+        for m in (8, 32):
+            for s, chunks in SCHEDULES.items():
+                got[s, depth, m] = ask(depth, m, s, chunks)
+    cells = []
+    for depth in (2, 4, 8):
+        for m in (8, 32):
+            fill = depth - 1
+            for s, want in (('1f1b', fill / (m + fill)), ('gpipe', fill / (m + fill)), ('interleaved:2', fill / (2 * m + fill)),
+                            ('zb-h1', fill / (3 * m + fill))):
+                cells.append(Cell('%d devices, %d microbatches' % (depth, m), s + ' bubble %', 100 * want,
+                                  100 * got[s, depth, m]['bubble'], '%.1f', 0.12))
+
+    def idle(s, d, m):
+        """Of a step; of asynchronous ones at their steady rate, without the start that the picture of them has."""
+        if s not in ('pipedream', '2bw'):
+            return 100 * got[s, d, m]['bubble']
+        return 100 * max(0.0, 1 - 3e-3 * LAYERS / d * (1 if s == 'pipedream' else m) / got[s, d, m]['step_s'])
+    curves = {s: [(d, idle(s, d, 8)) for d in (2, 4, 8)] for s in SCHEDULES}
+    t = Table('after-schedules', 'Schedules: bubble over depth, eight microbatches', 'Equal layers, links that do not count. Formulas: 1F1B '
+              'and GPipe (p - 1) / (m + p - 1), interleaved (p - 1) / (2 m + p - 1), ZB-H1 (p - 1) / (3 m + p - 1), all parts of a '
+              'microbatch alike. Asynchronous ones are shown at their steady rate.', cells, picture=('devices', 'idle, %', curves, 'log'))
+
+    def peak(s, d, m):
+        return max(got[s, d, m]['arena_bytes'])
+    t.notes = ['%-15s 4 devices, 32 microbatches: %5.1f %% idle, %6.2f MB at most, %7.2f MB sent' % (
+        s, idle(s, 4, 32), peak(s, 4, 32) / 1e6, sum(sum(v for k, v in x.items() if k not in ('from', 'to'))
+                                                                   for x in got[s, 4, 32]['sent_bytes']) / 1e6) for s in SCHEDULES]
+    t.check('GPipe\'s memory grows with the microbatches, 1F1B\'s does not', peak('gpipe', 4, 32) > 1.5 * peak('gpipe', 4, 8)
+            and peak('1f1b', 4, 32) < 1.05 * peak('1f1b', 4, 8))
+    t.check('zero bubble and two stages a device idle less than 1F1B', all(got[s, d, 8]['bubble'] < got['1f1b', d, 8]['bubble']
+            for s in ('zb-h1', 'zbv', 'interleaved:2') for d in (2, 4, 8)))
+    t.check('asynchronous pipelines are never idle', all(idle(s, d, 8) < 1 for s in ('pipedream', '2bw') for d in (2, 4, 8)))
+    return t
+
+
+def transformer(p, count, width, words, flops):
+    """GPT-like blocks: 12 width^2 parameters in 16 bits, 24 width^2 words + attention operations forward, twice that backward."""
+    f = (24 * width * width * words + 4 * words * words * width) / flops * 1e3
+    head = 2 * 50000 * width * words / flops * 1e3
+    act, par = 2 * words * width, 24 * width * width
+    rows = [['l%d' % i, 'block%d' % i, f, 2 * f, act, par] for i in range(count)]
+    return write(p, [['e', 'embedding', head * 0.01, head * 0.01, act, 2 * 50000 * width], *rows, ['h', 'head', head, 2 * head, 4, 0]])
+
+
+SIZES = [(8, 24, 2048, '1.3B'), (64, 48, 4096, '10B'), (512, 64, 8192, '52B'), (4096, 96, 12288, '175B')]
+FLOPS, INSIDE, BETWEEN = 400e12, 300e9, 50e9
+
+
+def busy(p, file, devices, m, plan, links=(INSIDE, BETWEEN)):
+    one = p.step(file, 1, 1e12, 1, '1')
+    hosts = devices // 8
+    t = p.step(file, '8,%d' % hosts if hosts > 1 else 8, '%g,%g' % links if hosts > 1 else links[0], m, plan)
+    return 100 * one * m / devices / t
+
+
+def best(p, file, devices, m, count):
+    """The busiest of pipelines of equal replicas: (share of time, stages, what takes the rest)."""
+    found = []
+    for depth in (1, 2, 4, 8, 16, 32, 64):
+        if depth <= count and devices % depth == 0 and m % (devices // depth) == 0:
+            found.append((busy(p, file, devices, m, '-'.join([str(devices // depth)] * depth)), depth))
+    share, depth = max(found)
+    free = busy(p, file, devices, m, '-'.join([str(devices // depth)] * depth), (1e16, 1e16))
+    return share, '%d stages of %d' % (depth, devices // depth), 'links %.0f %%, fill, drain and uneven stages %.0f %%' % (
+        max(0, free - share), 100 - free)
+
+
+def scaling(p):
+    """Weak: the model grows with the devices; strong: a 10B model and 2,048 sequences."""
+    words, notes, weak, strong = 2048, [], [], []
+    for devices, count, width, name in SIZES:
+        share, plan, rest = best(p, transformer(p, count, width, words, FLOPS), devices, 2 * devices, count)
+        weak.append((devices, share))
+        notes.append('weak, %s on %d devices: %.0f %% computing, %s; %s' % (name, devices, share, plan, rest))
+    file = transformer(p, 48, 4096, words, FLOPS)
+    for devices in (8, 32, 128, 512, 2048):
+        share, plan, rest = best(p, file, devices, 2048, 48)
+        strong.append((devices, share))
+        notes.append('strong, 10B on %d devices: %.0f %% computing, %s; %s' % (devices, share, plan, rest))
+    t = Table('after-scaling', 'Scaling of GPT-like models', 'Blocks of 12 d^2 parameters, sequences of 2,048, devices of 400 TFLOP/s, 8 to a '
+              'host at 300 GB/s, 50 GB/s between hosts. Share of the time that devices compute, of the best pipeline of equal replicas; '
+              'memory is not asked, nothing inside a stage is divided.', [], notes=notes,
+              picture=('devices', '% computing', {'weak': weak, 'strong': strong}, 'log'),
+              missing=['10,000 devices: plan-profile takes 4,096'])
+    t.check('strong scaling ends: no point is busier than the one before', all(b[1] <= a[1] + 0.5 for a, b in zip(strong, strong[1:])))
+    t.check('weak scaling stays above half', all(s > 50 for _, s in weak))
+    return t
+
+
+def frontier(p):
+    """BERT-48 on 16 devices at 25 Gb/s: step against memory, of plans and schedules."""
+    file, points, notes = path('dapple/profiling_results/bert-48-pbs-2.txt'), [], []
+    for s in ('1f1b', 'gpipe', 'zb-h1'):
+        for depth in (1, 2, 4, 8, 16):
+            a = p.plan(file, 16, 3.125e9, 64, '-'.join([str(16 // depth)] * depth), s)
+            points.append((a['peak'] / 1e9, a['step_s'], '%d stages, %s' % (depth, s)))
+    edge, least = [], float('inf')
+    for x in sorted(points):
+        if x[1] < least:
+            edge.append(x)
+            least = x[1]
+    notes = ['%5.2f GB, %.3f s: %s' % x for x in edge]
+    t = Table('after-frontier', 'BERT-48 on 16 devices, 25 Gb/s: a step against memory', 'Weights, gradients and what layers hand on, of the '
+              'fullest device; 64 microbatches of 2. The line joins plans that no other beats in both.', [], notes=notes, picture=(
+                  'GB a device', 's', {'all plans': sorted((x[0], x[1]) for x in points), 'not beaten': [(x[0], x[1]) for x in edge]}, 'log'))
+    t.check('data parallelism is beaten in both', all(x[2] != '1 stages, 1f1b' for x in edge))
+    return t
+
+
+def crossing(p):
+    """The bandwidth below which a plan is faster than data parallelism, 16 devices; by halves."""
+    marks = []
+    for name, file, plan in (('BERT-48', 'dapple/profiling_results/bert-48-pbs-2.txt', '8-8'),
+                             ('BERT-48', 'dapple/profiling_results/bert-48-pbs-2.txt', '4-4-4-4'),
+                             ('BERT Large', 'hpgo/profiles/bert_large/graph.txt', '8-8'),
+                             ('VGG-19', 'dapple/profiling_results/vgg-19-pbs-32.txt', '15-1'),
+                             ('VGG-19', 'dapple/profiling_results/vgg-19-pbs-32.txt', '8-8')):
+        low, high = 1e8, 1e12
+        while high / low > 1.02:
+            middle = '%.6g' % (low * high) ** 0.5
+            ahead = p.step(path(file), 16, middle, 64, plan) < p.step(path(file), 16, middle, 64, '16')
+            low, high = (float(middle), high) if ahead else (low, float(middle))
+        marks.append(('%s %s' % (name, plan), low * 8 / 1e9))
+    notes = ['%s is faster than data parallelism below %.3g Gb/s' % x for x in marks]
+    t = Table('after-crossing', 'The bandwidth at which data parallelism overtakes a plan', '16 devices on one kind of link, 64 microbatches, '
+              'published profiles.', [], notes=notes, picture=('', 'Gb/s', {'below it the plan is faster': marks}, 'bars'))
+    by = dict(marks)
+    t.check('a plan that keeps fully connected layers on one device stays ahead of 8-8 for VGG-19',
+            by['VGG-19 15-1'] > by['VGG-19 8-8'])
+    t.check('on the 10 and 25 Gb/s of the paper BERT-48 is better cut', by['BERT-48 8-8'] > 25)
+    return t
+
+
+TABLES = [schedules, frontier, scaling, crossing]
