@@ -117,7 +117,7 @@ def row(c, reasons):
         kind, said = 'bad', esc(c.wrong)
     elif c.reason:
         reasons.setdefault(c.reason, len(reasons) + 1)
-        kind, said = 'off', 'off: reason %d' % reasons[c.reason]
+        kind, said = 'off', 'reason %d' % reasons[c.reason]
     else:
         kind, said = 'good', 'within %g %%' % (100 * c.most) if c.number() else 'equal'
     return '<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td class="%s">%s</td></tr>' % (
