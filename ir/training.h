@@ -63,6 +63,7 @@ typedef struct LoopSettings {
 	int64_t global;       /* 0: micro x microbatches x replicas */
 	int64_t microbatches; /* per replica; 0: chosen */
 	int64_t steps;        /* 0: default */
+	int64_t epochs;       /* as many steps as pass over the samples so often; 0: steps count */
 	const char *stop;     /* "loss=0.1"; NULL: after the last step */
 	uint64_t seed;
 	bool reproducible;

@@ -125,6 +125,7 @@ typedef struct pd_program {
 	const pd_input_desc *inputs;
 	const char *weights; /* safetensors file, relative to the build folder */
 	int64_t steps;       /* default number of steps */
+	int64_t epochs;      /* where it is not 0, passes over the samples in their place */
 	bool compressed;     /* some sum travels compressed */
 	int squares_at;      /* the rank that joins them */
 	int squares;         /* trained parameters of all stages, when their norm is limited */

@@ -450,6 +450,8 @@ static void write_program(Build *b, Cw *w, int rank, int member)
 			quoted(b->a, b->t->loop.ckpt_dir), b->t->loop.ckpt_every, b->t->loop.ckpt_keep);
 	cw_line(w, ".weights = \"weights/stage%d.safetensors\", .steps = %" PRId64 ", .timeout = %.17g,", t,
 		b->t->loop.steps > 0 ? b->t->loop.steps : 10, timeout_of(b));
+	if (b->t->loop.epochs)
+		cw_line(w, ".epochs = %" PRId64 ",", b->t->loop.epochs);
 	cw_line(w, ".init = start, .step = step, .notes = \"\",");
 	write_flow_fields(b, w, rank);
 	cw_close(w, ";");

@@ -292,6 +292,10 @@ static void steps(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->loop.steps = yaml_int(y, v, "steps", 0, (int64_t)1 << 40);
 }
+static void epochs(Yaml *y, const YNode *v, void *to)
+{
+	((Training *)to)->loop.epochs = yaml_int(y, v, "epochs", 1, (int64_t)1 << 30);
+}
 static void clip_norm(Yaml *y, const YNode *v, void *to)
 {
 	((Training *)to)->model.opt.clip_norm = yaml_real(y, v, "clip_norm", 1e-30, 1e30);
@@ -346,6 +350,7 @@ static const YKey top_keys[] = {
 	{ "trainable", trainable },
 	{ "padding_idx", padding_idx },
 	{ "steps", steps },
+	{ "epochs", epochs },
 	{ "seed", seed },
 	{ "dropout", dropout },
 	{ "batchnorm", batchnorm },

@@ -113,6 +113,9 @@ bool training_complete(Training *t, Diag *d)
 {
 	if (!check_comm(t, d) || !take_grad_comm(t, d))
 		return false;
+	if (t->loop.steps && t->loop.epochs)
+		return diag_error(d, NOLOC, 9, "steps %lld and epochs %lld are two lengths of one run; say one of them",
+			(long long)t->loop.steps, (long long)t->loop.epochs);
 	if (t->comm.staleness >= 0 && !served_async(t))
 		return diag_error(d, NOLOC, 520,
 			"staleness %lld bounds how far devices of asynchronous servers are apart; say --sync async too",

@@ -164,6 +164,13 @@ void rt_options_read(rt_options *o, int argc, char **argv)
 	for (int i = 0; i < N; i++)
 		from_environment(table[i].kind, table[i].to, table[i].name);
 	from_words(table, N, argc, argv);
+	if (o->steps >= 0 && o->epochs)
+		rt_fail(RT_USAGE, "R001", "--steps %lld and --epochs %lld are two lengths of one run; say one",
+			(long long)o->steps, (long long)o->epochs);
+	if (o->steps < 0 && !o->epochs) {
+		o->steps = rt_program->steps;
+		o->epochs = rt_program->epochs;
+	}
 	rt_watch_check(o->stop);
 	if ((o->ckpt_every || o->ckpt_seconds > 0) && !o->ckpt)
 		rt_fail(RT_USAGE, "R001", "--ckpt-%s: no folder for checkpoints is named; say --ckpt DIR",

@@ -390,7 +390,7 @@ static bool go_on(const pd_program *p, rt_options *o, char *arena)
 
 static void defaults(const pd_program *p, rt_options *o, const char *argv0)
 {
-	*o = (rt_options){ .steps = p->steps,
+	*o = (rt_options){ .steps = -1,
 		.timeout = p->timeout > 0 ? p->timeout : 60,
 		.ckpt = p->ckpt.dir,
 		.ckpt_every = p->ckpt.every,

@@ -31,6 +31,7 @@ typedef struct Compile {
 	int nmicro;              /* sizes that were looked at, best first (auto_microbatch.c) */
 	struct Changes *changes; /* what every pass changed, for --report; NULL: nobody asks */
 	bool eval;               /* inference exports are read too; nothing is trained */
+	int64_t samples;         /* of the files to train on; 0: not known here */
 	int argc;
 	char **argv;         /* of the command, for --report */
 	const char *without; /* the host (on one host: the device) of the cluster that is left out; NULL: none */

@@ -83,6 +83,24 @@ static void summary_model(const Compile *c)
 		c->o->t.data.eval.on ? ", and an evaluation set" : "");
 }
 
+/* What --epochs comes to, as rt_order and steps_of of the runtime count it; of a module that has its schedule. */
+static void summary_epochs(const Compile *c)
+{
+	const int64_t epochs = c->o->t.loop.epochs, batch = c->m->batch * c->m->microbatches, n = c->samples,
+		      left = n % batch;
+	const LastSamples last = c->o->t.data.last;
+	const int64_t each = last == LAST_KEEP && left ? n - left + batch : last == LAST_DROP ? n - left : n;
+
+	if (!epochs)
+		return;
+	fprintf(c->d->out, "  %lld epoch%s of ", (long long)epochs, epochs > 1 ? "s" : "");
+	if (n)
+		fprintf(c->d->out, "%lld samples: %lld steps of %lld\n", (long long)n,
+			(long long)((epochs * each + batch - 1) / batch), (long long)batch);
+	else
+		fprintf(c->d->out, "the samples there are where it runs, in steps of %lld\n", (long long)batch);
+}
+
 const char *plan_name(const Compile *c)
 {
 	const char *s = "";
@@ -130,6 +148,7 @@ void compile_summary(const Compile *c, const char *dir)
 	summary_model(c);
 	if (!m->schedule)
 		return;
+	summary_epochs(c);
 	const char *again = c->o->t.plan.recompute == RECOMPUTE_NONE
 	                            ? NULL
 	                            : setting_word(SET_OF_Recompute, (int)c->o->t.plan.recompute);

@@ -70,7 +70,7 @@ static bool all_named(Compile *c, const Value **in, int n, const DataInput *data
 
 /* Every --data must name an input; of those that some stage reads the file must be there and fit, on this machine's own
  * devices; elsewhere at least its kind must be known. */
-static bool check_data(Compile *c, const DataInput *data, int ndata, const char *flag)
+static bool check_data(Compile *c, const DataInput *data, int ndata, const char *flag, int64_t *samples)
 {
 	const Value **in = NULL;
 	const char **names = NULL;
@@ -101,6 +101,7 @@ static bool check_data(Compile *c, const DataInput *data, int ndata, const char 
 				":tokens or :tokens32",
 				x->input, x->input, x->path);
 	}
+	*samples = of.n;
 	return ok && all_named(c, in, n, data, ndata, flag);
 }
 
@@ -137,9 +138,10 @@ static void rebase_data(Compile *c, const char *dir, DataInput *data, int ndata)
 bool compile_data(Compile *c, const char *dir)
 {
 	Training *t = &c->o->t;
+	int64_t other;
 
-	if (!check_data(c, t->data.input, t->data.ninput, "--data") ||
-		!check_data(c, t->data.eval.data, t->data.eval.ndata, "--eval"))
+	if (!check_data(c, t->data.input, t->data.ninput, "--data", &c->samples) ||
+		!check_data(c, t->data.eval.data, t->data.eval.ndata, "--eval", &other))
 		return false;
 	rebase_data(c, dir, t->data.input, t->data.ninput);
 	rebase_data(c, dir, t->data.eval.data, t->data.eval.ndata);

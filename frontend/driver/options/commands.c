@@ -27,7 +27,7 @@ static const char run_options[] = "\n  --steps N, --epochs N  how long; more of 
 
 static const Row rows[] = {
 	{ "compile", "MODEL.onnx --cluster FILE -o DIR", "training programs in a folder; the word may be left out",
-		"cluster plan schedule global-batch micro-batch loss optimizer lr data steps train o",
+		"cluster plan schedule global-batch micro-batch loss optimizer lr data epochs train o",
 		"pdcc model.onnx --cluster local:4 --plan 2-2 -o out", NULL },
 	{ "run", "DIR [options of the programs]", "builds what is in folder DIR and trains", "",
 		"pdcc run out --steps 100 --ckpt ck", run_options },

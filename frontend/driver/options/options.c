@@ -47,7 +47,7 @@ static const Opt *find(const char *name, size_t n)
 }
 
 /* Options that only the programs have. */
-static const char *const of_runs[] = { "epochs", "resume", "metrics", "csv", "jsonl", "tensorboard", "trace", "stop" };
+static const char *const of_runs[] = { "resume", "metrics", "csv", "jsonl", "tensorboard", "trace", "stop" };
 
 static bool unknown(Cx *x, const char *name)
 {
