@@ -13,7 +13,7 @@ typedef struct Rewrite {
 	Module *m;
 	ShardSearch s;
 	Value *(*made)[SHARD_FORMS]; /* by value and form: the value that lies so */
-	bool *update;                /* by value: made[...] but the first are of the update phase */
+	const char **name;           /* by value: in the graph as it was, and of what is whole in the new one */
 	Diag *d;
 } Rewrite;
 
@@ -39,11 +39,14 @@ static Value *tensor_node(Rewrite *r, Node *before, OpKind op, Value *x, Shard s
 	return n->out[0];
 }
 
+/* Weights, and sums of gradients, are called the same in parts; of all else the name is that of the whole. */
+static bool keeps_name(const Value *v) { return v->kind != VAL_NODE || v->def->phase == PHASE_UPDATE; }
+
 /* Value number i in form k, for a node that stands behind `before`. */
 static Value *in_form(Rewrite *r, int i, int k, Node *before)
 {
 	Value **made = r->made[i];
-	const char *name = r->s.value[i]->name;
+	const char *name = r->name[i];
 
 	if (made[k])
 		return made[k];
@@ -53,7 +56,8 @@ static Value *in_form(Rewrite *r, int i, int k, Node *before)
 				made[0] = tensor_node(r, before,
 					form(r, i, from)->kind == SHARD_PARTIAL ? OP_TensorAllReduce
 										: OP_TensorAllGather,
-					made[from], *form(r, i, from), arena_printf(r->d->scratch, "%s.whole", name));
+					made[from], *form(r, i, from),
+					keeps_name(r->s.value[i]) ? arena_printf(r->d->scratch, "%s.whole", name) : name);
 	if (k)
 		made[k] = tensor_node(r, before, OP_TensorShard, made[0], *form(r, i, k),
 			arena_printf(r->d->scratch, "%s.part", name));
@@ -129,11 +133,9 @@ static void add_bias(Rewrite *r, Node *n, Value *bias)
 	Builder b = { r->m, r->m->graph, n->next, n->loc, n->phase, n->stage, r->d, false };
 	Value *y = n->out[0];
 	const int i = shard_index(y);
-	Value *sum = build(&b, OP_TensorAllReduce, NULL, 1, &y, arena_printf(r->d->scratch, "%s.sum", y->name))->out[0];
+	Value *sum = build(&b, OP_TensorAllReduce, NULL, 1, &y, arena_printf(r->d->scratch, "%s.sum", r->name[i]))->out[0];
 
-	r->made[i][0] =
-		build(&b, OP_Add, NULL, 2, (Value *[]){ sum, bias }, arena_printf(r->d->scratch, "%s.bias", y->name))
-			->out[0];
+	r->made[i][0] = build(&b, OP_Add, NULL, 2, (Value *[]){ sum, bias }, r->name[i])->out[0];
 }
 
 static void rewrite_node(Rewrite *r, Node *n, const ShardChoice *c)
@@ -164,8 +166,13 @@ static void rewrite_node(Rewrite *r, Node *n, const ShardChoice *c)
 
 		if (!v)
 			continue;
-		v->type = shard_type(&v->type, *form(r, shard_index(v), c->out[i]), r->s.degree);
+		const Shard s = bias ? (Shard){ SHARD_PARTIAL, 0, 0 } : *form(r, shard_index(v), c->out[i]);
+
+		v->type = shard_type(&v->type, s, r->s.degree);
 		r->made[shard_index(v)][bias ? 0 : c->out[i]] = v;
+		if (s.kind != SHARD_WHOLE && !keeps_name(v))
+			value_rename(r->m->graph, v,
+				arena_printf(r->d->scratch, s.kind == SHARD_AXIS ? "%s.mine" : "%s.summand", v->name));
 	}
 	if (n->op == OP_SquareSum && parts)
 		attr_set_int(n, "parts", 1);
@@ -282,6 +289,9 @@ bool pass_shard(Module *m, PassCx *cx)
 	r.made = arena_alloc(cx->scratch, sizeof *r.made * (size_t)r.s.nvalue);
 	bool *whole = NEWN(cx->scratch, bool, r.s.nnode);
 
+	r.name = NEWN(cx->scratch, const char *, r.s.nvalue);
+	for (int i = 0; i < r.s.nvalue; i++)
+		r.name[i] = r.s.value[i]->name;
 	for (int i = 0; i < r.s.nvalue; i++)
 		if (r.s.value[i]->kind == VAL_INPUT || r.s.value[i]->kind == VAL_CONST)
 			r.made[i][0] = r.s.value[i];

@@ -4,6 +4,7 @@
 #include "first_step.h"
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static FILE *file;
 
@@ -11,6 +12,8 @@ void rt_first_open(const pd_program *p, const char *dir)
 {
 	char path[4096];
 
+	if (rt_member) /* the first of a tensor group tells what all have, and the whole of their parts */
+		return;
 	snprintf(path, sizeof path, "%s/rank%d", dir, p->rank);
 	file = fopen(path, "wb");
 	if (!file)
@@ -50,24 +53,27 @@ void rt_first_norm(double norm)
 		tell((first_record){ .kind = FIRST_NORM, .mb = -1, .size = 8, .n = 1 }, "norm", &norm);
 }
 
-static void tell_param(const pd_param *q, first_kind kind, const void *v)
+static void tell_param(const pd_param *part, first_kind kind, const void *v)
 {
+	char *joined = part->blocks ? rt_tensor_whole(part, v, rt_param_bytes(part)) : NULL;
+	const pd_param whole = rt_param_whole(part), *q = &whole;
 	const int size = q->dtype == PD_F32 ? 4 : q->dtype == PD_F64 ? 8 : 0;
 	const int64_t n = size ? (int64_t)rt_param_bytes(q) / size : 0;
 
-	if (n > 0)
+	if (n > 0 && file)
 		tell((first_record){ .kind = kind,
 			     .mb = -1,
 			     .size = size,
 			     .n = n,
 			     .at = q->of ? n / q->dim[0] * q->row : 0 },
-			q->name, v);
+			q->name, joined ? joined : v);
+	free(joined);
 }
 
 /* What a rank neither owns nor updates may be older. */
 void rt_first_end(const pd_program *p, const char *arena)
 {
-	if (!file)
+	if (!file && !rt_member)
 		return;
 	for (int i = 0; i < p->nparams; i++) {
 		const void *sum = rt_gradient(i);
@@ -77,7 +83,7 @@ void rt_first_end(const pd_program *p, const char *arena)
 		if (sum || p->params[i].owner == p->rank)
 			tell_param(&p->params[i], FIRST_UPDATED, arena + p->params[i].offset);
 	}
-	if (fclose(file))
+	if (file && fclose(file))
 		rt_fail(RT_ERROR, "R406", "--first-step: %s", strerror(errno));
 	file = NULL;
 }

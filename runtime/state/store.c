@@ -27,8 +27,7 @@ static size_t elements(const pd_param *p)
 	return n;
 }
 
-/* As files have it: not the part of a member of a tensor group. */
-static pd_param as_whole(const pd_param *p)
+pd_param rt_param_whole(const pd_param *p)
 {
 	pd_param w = *p;
 
@@ -191,7 +190,7 @@ static bool copy_parts(const char *path, const pd_param *q, const st_file *f, in
 /* What the files have of q: gives the row behind it. Of a part, the whole is looked for. */
 static int64_t read_param(const char *path, const pd_param *q, const st_file *f, int n, char *arena)
 {
-	pd_param w = as_whole(q);
+	pd_param w = rt_param_whole(q);
 	char *whole = arena;
 	const int64_t end = q->row + (q->rank ? w.dim[0] : 1);
 
@@ -377,7 +376,7 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 		n += wanted(p, &p->params[i], what);
 	rt_send(0, RT_TAG_FILE, &n, sizeof n);
 	for (int i = 0; i < p->nparams; i++) {
-		const pd_param *q = &p->params[i], w = as_whole(q);
+		const pd_param *q = &p->params[i], w = rt_param_whole(q);
 		record r = { .name = (int64_t)strlen(q->name), .rank = q->rank, .row = q->row, .of = q->of };
 
 		if (!wanted(p, q, what))
@@ -388,7 +387,7 @@ static void send_all(const pd_program *p, const char *arena, rt_what what)
 		rt_send(0, RT_TAG_FILE, q->name, (size_t)r.name);
 	}
 	for (int i = 0; i < p->nparams; i++) {
-		const pd_param w = as_whole(&p->params[i]);
+		const pd_param w = rt_param_whole(&p->params[i]);
 
 		if (wanted(p, &p->params[i], what))
 			rt_send(0, RT_TAG_FILE, value(p, arena, i, what), rt_param_bytes(&w));
@@ -438,7 +437,7 @@ static void push(list *l, const char *name, size_t length, const record *r, int 
 static void collect(list *l, const pd_program *p, rt_what what)
 {
 	for (int i = 0; i < p->nparams; i++) {
-		const pd_param *q = &p->params[i], w = as_whole(q);
+		const pd_param *q = &p->params[i], w = rt_param_whole(q);
 		record r = { .rank = q->rank, .row = q->row, .of = q->of };
 
 		if (!wanted(p, q, what))
