@@ -57,7 +57,8 @@ static Value *in_form(Rewrite *r, int i, int k, Node *before)
 					form(r, i, from)->kind == SHARD_PARTIAL ? OP_TensorAllReduce
 										: OP_TensorAllGather,
 					made[from], *form(r, i, from),
-					keeps_name(r->s.value[i]) ? arena_printf(r->d->scratch, "%s.whole", name) : name);
+					keeps_name(r->s.value[i]) ? arena_printf(r->d->scratch, "%s.whole", name)
+								  : name);
 	if (k)
 		made[k] = tensor_node(r, before, OP_TensorShard, made[0], *form(r, i, k),
 			arena_printf(r->d->scratch, "%s.part", name));
@@ -133,7 +134,8 @@ static void add_bias(Rewrite *r, Node *n, Value *bias)
 	Builder b = { r->m, r->m->graph, n->next, n->loc, n->phase, n->stage, r->d, false };
 	Value *y = n->out[0];
 	const int i = shard_index(y);
-	Value *sum = build(&b, OP_TensorAllReduce, NULL, 1, &y, arena_printf(r->d->scratch, "%s.sum", r->name[i]))->out[0];
+	Value *sum =
+		build(&b, OP_TensorAllReduce, NULL, 1, &y, arena_printf(r->d->scratch, "%s.sum", r->name[i]))->out[0];
 
 	r->made[i][0] = build(&b, OP_Add, NULL, 2, (Value *[]){ sum, bias }, r->name[i])->out[0];
 }

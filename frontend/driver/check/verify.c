@@ -53,7 +53,9 @@ static bool read_losses(Compile *c, const char *dir, Curve *to)
 }
 
 /* Largest difference and largest value of two float tensors. */
-static void measure(const st_tensor *x, const st_tensor *y, double *diff, double *top)
+/* g: the gradient of the first step, NULL: none; where it is at most `noise`, x and y may be `stride` apart. */
+static void measure(const st_tensor *x, const st_tensor *y, const st_tensor *g, double noise, double stride,
+	double *diff, double *top)
 {
 	bool wide = strcmp(x->dtype, "F64") == 0;
 
@@ -71,7 +73,14 @@ static void measure(const st_tensor *x, const st_tensor *y, double *diff, double
 			memcpy(&f, y->data + 4 * i, 4);
 			b = f;
 		}
-		double e = fabs(a - b);
+		double e = fabs(a - b), d = INFINITY;
+
+		if (g && g->bytes == x->bytes && wide)
+			memcpy(&d, g->data + 8 * i, 8);
+		else if (g && g->bytes == x->bytes)
+			d = (double)(memcpy(&f, g->data + 4 * i, 4), f);
+		if (fabs(d) <= noise && e <= stride)
+			e = 0;
 		*diff = e > *diff || isnan(e) ? e : *diff;
 		*top = fabs(b) > *top ? fabs(b) : *top;
 	}
@@ -92,7 +101,7 @@ static double top_of(const st_tensor *x)
 {
 	double diff, top;
 
-	measure(x, x, &diff, &top);
+	measure(x, x, NULL, 0, 0, &diff, &top);
 	return diff == 0 ? top : INFINITY; /* NaN differs from itself */
 }
 
@@ -176,7 +185,7 @@ static bool all_moved(Compile *c, const char *many, const char *one)
 
 static bool compare(Compile *c, const char *many, const char *one)
 {
-	st_file x, y;
+	st_file x, y, g;
 	const char *why;
 	bool exact = c->o->t.loop.reproducible, ok = true;
 	Curve *a = NEW(c->a, Curve), *b = NEW(c->a, Curve);
@@ -193,7 +202,11 @@ static bool compare(Compile *c, const char *many, const char *one)
 		return diag_error(c->d, NOLOC, 803, "weights of the distributed run: %s", why);
 	if (!st_open(&y, arena_printf(c->a, "%s/run/trained.safetensors", one), &why))
 		return diag_error(c->d, NOLOC, 803, "weights of the one-device run: %s", why);
+	if (!st_open(&g, arena_printf(c->a, "%s/run/grads.safetensors", one), &why))
+		return diag_error(c->d, NOLOC, 803, "gradients of the one-device run: %s", why);
+	const double noise = 1e-5 * largest_gradient(&g), stride = 1.01 * (double)a->n * verify_stride(c);
 	double worst = 0;
+
 	for (int i = 0; i < y.n; i++) {
 		const st_tensor *q = &y.tensor[i], *p = st_find(&x, q->name);
 		double diff, top;
@@ -202,7 +215,7 @@ static bool compare(Compile *c, const char *many, const char *one)
 			ok = diag_error(c->d, NOLOC, 805, "tensor '%s' is missing from the distributed run", q->name);
 			break;
 		}
-		measure(p, q, &diff, &top);
+		measure(p, q, st_find(&g, q->name), noise, stride, &diff, &top);
 		double rel = top > 0 ? diff / top : diff;
 		worst = rel > worst ? rel : worst;
 		if (exact ? memcmp(p->data, q->data, p->bytes) != 0 : !(rel <= LOOSE * 1e-6)) {
@@ -217,6 +230,7 @@ static bool compare(Compile *c, const char *many, const char *one)
 			a->n, y.n, exact ? "every bit" : arena_printf(c->a, "tolerance %g", LOOSE * 1e-6), worst);
 	st_close(&x);
 	st_close(&y);
+	st_close(&g);
 	return ok;
 }
 

@@ -97,8 +97,12 @@ typedef struct Wrong {
 	double far, ours, theirs;
 } Wrong;
 
-/* x of the distributed run lies within y of the one device. slack: what elements may differ by; negative: not a bit. */
-static Wrong differ(const Told *x, const Told *y, double slack)
+typedef struct Step Step;
+static double stride_at(const Step *s, const Told *g, int64_t i);
+
+/* x of the distributed run lies within y of the one device, whose gradient is g (NULL: not told). slack: what elements may differ
+ * by; negative: not a bit. */
+static Wrong differ(const Step *s, const Told *x, const Told *y, const Told *g, double slack)
 {
 	const int64_t from = x->r.at - y->r.at;
 	Wrong w = { 0 };
@@ -106,7 +110,8 @@ static Wrong differ(const Told *x, const Told *y, double slack)
 	for (int64_t i = 0; i < x->r.n; i++) {
 		const double a = element(x, i), b = element(y, from + i);
 		const bool same =
-			slack < 0 ? memcmp(&a, &b, sizeof a) == 0 : fabs(a - b) <= slack || (isnan(a) && isnan(b));
+			slack < 0 ? memcmp(&a, &b, sizeof a) == 0
+				  : fabs(a - b) <= fmax(slack, stride_at(s, g, from + i)) || (isnan(a) && isnan(b));
 
 		if (same)
 			continue;
@@ -117,12 +122,40 @@ static Wrong differ(const Told *x, const Told *y, double slack)
 	return w;
 }
 
-typedef struct Step {
+struct Step {
 	Compile *c;
 	Tells many, one;
 	bool exact;
 	double gradient; /* the largest of any gradient of the one device */
-} Step;
+};
+
+double verify_stride(const Compile *c)
+{
+	const Optimizer *o = &c->o->t.model.opt;
+
+	switch (o->kind) {
+	case OPT_ADAM:
+	case OPT_ADAMW:
+	case OPT_ADAGRAD: return 2 * opt_get(o, OPT_LR);
+	case OPT_RMSPROP: return 2 * opt_get(o, OPT_LR) / sqrt(1 - opt_get(o, OPT_ALPHA));
+	default: return 0;
+	}
+}
+
+/* What element i of an update may differ by, whose gradient is g. */
+static double stride_at(const Step *s, const Told *g, int64_t i)
+{
+	return g && i < g->r.n && fabs(element(g, i)) <= 1e-5 * s->gradient ? 1.01 * verify_stride(s->c) : 0;
+}
+
+/* Of what was updated: its gradient on the one device, where that is told whole. */
+static const Told *gradient_of(const Step *s, const Told *y)
+{
+	for (int i = 0; i < s->one.n && y->r.kind == FIRST_UPDATED; i++)
+		if (s->one.v[i].r.kind == FIRST_GRADIENT && !strcmp(s->one.v[i].name, y->name))
+			return &s->one.v[i];
+	return NULL;
+}
 
 static bool gradient(const Told *t) { return t->r.kind == FIRST_GRADIENT || strncmp(t->name, "d.", 2) == 0; }
 
@@ -257,7 +290,7 @@ static bool agrees(const Step *s, const Told *y)
 			Told *x = &s->many.v[i];
 			if (x->used || (x->r.kind == FIRST_RECEIVED) != received || !same_tensor(x, y))
 				continue;
-			const Wrong w = differ(x, y, slack);
+			const Wrong w = differ(s, x, y, gradient_of(s, y), slack);
 			x->used = true;
 			if (w.n)
 				return report(s, x, &w);
