@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,6 +74,20 @@ void clean_records(const job *j)
 		closedir(d);
 }
 
+/* Every attempt has its own: whoever is left of an earlier one is refused (comm/handshake.c). Not of the command line, which
+ * all users can read. */
+static void make_secret(void)
+{
+	unsigned char bits[16];
+	char text[2 * sizeof bits + 1];
+
+	if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+		return;
+	for (size_t i = 0; i < sizeof bits; i++)
+		snprintf(text + 2 * i, 3, "%02x", bits[i]);
+	setenv("PD_SECRET", text, 1);
+}
+
 static void begin(const job *j, int attempt)
 {
 	char script[PATH + 8], number[16];
@@ -84,6 +99,7 @@ static void begin(const job *j, int attempt)
 		argv[2 + i] = j->args[i];
 	snprintf(number, sizeof number, "%d", attempt);
 	setenv("PD_ATTEMPT", number, 1);
+	make_secret();
 	snprintf(number, sizeof number, "%d", j->world);
 	setenv("PD_WORLD", number, 1);
 	said_open();
