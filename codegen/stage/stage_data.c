@@ -135,7 +135,11 @@ static const char *dims_text(Arena *a, const Member *m)
 	if (t->rank == 0 || type_numel(t) != m->count)
 		return arena_printf(a, "%" PRId64, m->count);
 	for (int i = 0; i < t->rank; i++)
-		text = arena_printf(a, "%s%s%" PRId64, text, i ? " * " : "", t->dim[i]);
+		text = arena_printf(a, "%s%s%" PRId64, text,
+			i                      ? " * "
+			: m->count > INT32_MAX ? "(int64_t)"
+					       : "",
+			t->dim[i]);
 	return text;
 }
 
